@@ -1,0 +1,2 @@
+//! Front page, filled in by the rooms below.
+#![forbid(unsafe_code)]

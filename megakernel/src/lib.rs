@@ -1,0 +1,10 @@
+//! The megakernel: a decode step as one program of tasks, proved before it runs.
+//!
+//! | room | what it holds |
+//! |---|---|
+//! | [`model`] | the architecture that is lowered |
+//!
+//! This crate knows no file format and no kernel's inside.
+#![forbid(unsafe_code)]
+
+pub mod model;

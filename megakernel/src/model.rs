@@ -1,0 +1,137 @@
+//! The architecture of a decoder-only model: everything the lowering needs to know, and nothing about files.
+//!
+//! A checkpoint reader produces a [`ModelSpec`]; [`ModelSpec::tensors`] is the closed list of the tensors that such a
+//! model has, by Hugging Face names. What is not in the list is not understood, and what is must be there.
+
+use std::fmt;
+
+/// A family of Llama-like models: one block structure, differing in biases and norms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Family {
+    /// `LlamaForCausalLM`.
+    Llama,
+    /// `MistralForCausalLM` (no sliding window in force).
+    Mistral,
+    /// `Qwen2ForCausalLM`: biases on the q, k and v projections.
+    Qwen2,
+    /// `Qwen3ForCausalLM`: RMS norms over every head of q and k.
+    Qwen3,
+}
+
+impl Family {
+    /// The name that `config.json` gives as `model_type`.
+    pub const fn model_type(self) -> &'static str {
+        match self {
+            Family::Llama => "llama",
+            Family::Mistral => "mistral",
+            Family::Qwen2 => "qwen2",
+            Family::Qwen3 => "qwen3",
+        }
+    }
+}
+
+impl fmt::Display for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.model_type())
+    }
+}
+
+/// Rotary position embedding: the frequency of each pair of a head, scaling already applied.
+///
+/// Pair `i` of a head of `d` dimensions is `(i, i + d/2)`; at position `p` it turns by `p * inv_freq[i]` radians. The
+/// checkpoint reader evaluates the scaling rules (linear, llama3, yarn), so that the lowering sees one table only.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rope {
+    /// Radians per position, one entry per pair: `head_dim / 2` values.
+    pub inv_freq: Vec<f32>,
+    /// Factor on both cosine and sine (yarn's attention factor; 1 otherwise).
+    pub scale: f32,
+}
+
+/// The architecture of one model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModelSpec {
+    /// Which family of models it is.
+    pub family: Family,
+    /// Width of the residual stream.
+    pub hidden: usize,
+    /// Number of blocks.
+    pub layers: usize,
+    /// Query heads.
+    pub heads: usize,
+    /// Key/value heads; `heads` is a multiple of it.
+    pub kv_heads: usize,
+    /// Dimensions of one head; even.
+    pub head_dim: usize,
+    /// Width of the MLP.
+    pub intermediate: usize,
+    /// Rows of the embedding.
+    pub vocab: usize,
+    /// Positions the model was made for: the longest sequence.
+    pub max_positions: usize,
+    /// Epsilon of every RMS norm.
+    pub norm_eps: f32,
+    /// Rotary frequencies.
+    pub rope: Rope,
+    /// The output projection is the embedding table.
+    pub tied_embeddings: bool,
+    /// Biases on q, k and v.
+    pub qkv_bias: bool,
+    /// A bias on the attention's output projection.
+    pub o_bias: bool,
+    /// Biases on gate, up and down.
+    pub mlp_bias: bool,
+    /// RMS norms over each head of q and k, before the rotation.
+    pub qk_norm: bool,
+}
+
+/// One tensor that a model has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorSpec {
+    /// Its name in the checkpoint.
+    pub name: String,
+    /// Its shape, outermost dimension first.
+    pub shape: Vec<usize>,
+}
+
+impl ModelSpec {
+    /// Query heads that share one key/value head.
+    pub fn group(&self) -> usize {
+        self.heads / self.kv_heads
+    }
+
+    /// Every tensor of the model: name and shape, in the order in which a decode step reads them.
+    pub fn tensors(&self) -> Vec<TensorSpec> {
+        let mut list = Vec::new();
+        let mut add = |name: String, shape: &[usize]| list.push(TensorSpec { name, shape: shape.to_vec() });
+        let (q_rows, kv_rows) = (self.heads * self.head_dim, self.kv_heads * self.head_dim);
+        add("model.embed_tokens.weight".into(), &[self.vocab, self.hidden]);
+        for layer in 0..self.layers {
+            let name = |suffix: &str| format!("model.layers.{layer}.{suffix}");
+            add(name("input_layernorm.weight"), &[self.hidden]);
+            let mut linear = |prefix: &str, rows: usize, cols: usize, bias: bool| {
+                add(name(&format!("{prefix}.weight")), &[rows, cols]);
+                if bias {
+                    add(name(&format!("{prefix}.bias")), &[rows]);
+                }
+            };
+            linear("self_attn.q_proj", q_rows, self.hidden, self.qkv_bias);
+            linear("self_attn.k_proj", kv_rows, self.hidden, self.qkv_bias);
+            linear("self_attn.v_proj", kv_rows, self.hidden, self.qkv_bias);
+            linear("self_attn.o_proj", self.hidden, q_rows, self.o_bias);
+            linear("mlp.gate_proj", self.intermediate, self.hidden, self.mlp_bias);
+            linear("mlp.up_proj", self.intermediate, self.hidden, self.mlp_bias);
+            linear("mlp.down_proj", self.hidden, self.intermediate, self.mlp_bias);
+            add(name("post_attention_layernorm.weight"), &[self.hidden]);
+            if self.qk_norm {
+                add(name("self_attn.q_norm.weight"), &[self.head_dim]);
+                add(name("self_attn.k_norm.weight"), &[self.head_dim]);
+            }
+        }
+        add("model.norm.weight".into(), &[self.hidden]);
+        if !self.tied_embeddings {
+            add("lm_head.weight".into(), &[self.vocab, self.hidden]);
+        }
+        list
+    }
+}
