@@ -1,2 +1,10 @@
-//! Front page, filled in by the rooms below.
+//! Code generation: what hardware there is, and how kernels reach it.
+//!
+//! | room | what it holds |
+//! |---|---|
+//! | [`target`] | GPUs as data: multiprocessors, memories, bandwidth |
+//!
+//! This crate knows layouts and no model.
 #![forbid(unsafe_code)]
+
+pub mod target;

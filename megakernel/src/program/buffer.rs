@@ -1,0 +1,121 @@
+//! Buffers: named arrays in device memory.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use tilewright_layout::DType;
+
+use super::id::BufferId;
+
+/// A named row-major array.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Buffer {
+    /// Its index in [`Program::buffers`](super::Program::buffers).
+    pub id: BufferId,
+    /// Its name, unique in the program.
+    pub name: String,
+    /// What it is for, and with that who may write it.
+    pub kind: BufferKind,
+    /// Element type.
+    #[serde(with = "dtype_name")]
+    pub dtype: DType,
+    /// Extents, outermost first; rank 1 to 4, no extent 0.
+    pub shape: Vec<usize>,
+    /// Where a weight's values come from; weights only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<Source>,
+    /// Byte offset in the shared activation arena; activations only. Two buffers whose bytes overlap there alias.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arena: Option<u64>,
+}
+
+/// What a buffer is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BufferKind {
+    /// Bound at load, never written by a task.
+    Weight,
+    /// Scratch of one step: undefined at its start, written before it is read.
+    Activation,
+    /// The paged key or value cache: outlives the step.
+    KvPool,
+    /// Small state that the host sets between steps and that tasks may read: token ids, positions, page tables.
+    Cell,
+    /// Bound by the host before each step, never written by a task.
+    Input,
+    /// Written completely by every step, read by the host after it.
+    Output,
+}
+
+impl BufferKind {
+    /// Every kind.
+    pub const ALL: [BufferKind; 6] = [
+        BufferKind::Weight,
+        BufferKind::Activation,
+        BufferKind::KvPool,
+        BufferKind::Cell,
+        BufferKind::Input,
+        BufferKind::Output,
+    ];
+
+    /// Whether tasks may write to it.
+    pub const fn is_writable(self) -> bool {
+        matches!(self, BufferKind::Activation | BufferKind::KvPool | BufferKind::Output)
+    }
+
+    /// Whether its contents are defined before the first task runs.
+    pub const fn is_defined_at_start(self) -> bool {
+        matches!(self, BufferKind::Weight | BufferKind::KvPool | BufferKind::Cell | BufferKind::Input)
+    }
+}
+
+impl fmt::Display for BufferKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            BufferKind::Weight => "weight",
+            BufferKind::Activation => "activation",
+            BufferKind::KvPool => "kv_pool",
+            BufferKind::Cell => "cell",
+            BufferKind::Input => "input",
+            BufferKind::Output => "output",
+        })
+    }
+}
+
+/// Where the values of a weight come from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// The checkpoint's tensor of that name.
+    Tensor(String),
+    /// These values, row-major: a derived table such as the rotary frequencies.
+    Values(Vec<f32>),
+}
+
+impl Buffer {
+    /// Elements in it, or `None` where the product overflows.
+    pub fn elements(&self) -> Option<usize> {
+        self.shape.iter().try_fold(1usize, |n, &extent| n.checked_mul(extent))
+    }
+
+    /// Bytes it takes, or `None` where the product overflows.
+    pub fn bytes(&self) -> Option<usize> {
+        self.elements()?.checked_mul(self.dtype.bytes())
+    }
+}
+
+/// `DType` by name: the layout crate has no serde.
+mod dtype_name {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+    use tilewright_layout::DType;
+
+    pub fn serialize<S: Serializer>(dtype: &DType, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(dtype.name())
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DType, D::Error> {
+        let name = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+        DType::from_name(&name).ok_or_else(|| D::Error::custom(format_args!("`{name}` is not an element type")))
+    }
+}

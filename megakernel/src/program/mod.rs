@@ -1,0 +1,105 @@
+//! The program: one decode step as buffers, tasks, counters and per-SM queues.
+//!
+//! A program is data. It is lowered once per model and batch; what changes per token (positions, token ids, page tables)
+//! lives in cell buffers. Nothing here decides whether a program is good: that is [`crate::validate`]'s office, and the
+//! machines run only what it passed.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `id` | typed indexes |
+//! | `buffer` | named arrays: weights, activations, KV pools, cells, inputs, outputs |
+//! | `region` | boxes of indexes |
+//! | `op/` | what tasks compute, and the regions that follow from it |
+//! | `task` | tasks, waits, counters |
+//! | `json` | the versioned text form |
+
+mod buffer;
+mod id;
+mod json;
+mod op;
+mod region;
+mod task;
+
+use serde::{Deserialize, Serialize};
+use tilewright_codegen::target::Target;
+
+pub use buffer::{Buffer, BufferKind, Source};
+pub use id::{BufferId, CounterId, SmId, TaskId};
+pub use json::{FORMAT, JsonError, VERSION};
+pub use op::{
+    Add, Argmax, Attention, Combine, Copy, Embed, Footprint, GroupShape, HeadNorm, HeadOutput, KeyOutput, KvAppend,
+    Linear, LinearInput, LinearOutput, Op, OperandError, Operands, PAIRS_PER_UNIT, Part, Place, Projection, Qkv,
+    RmsNorm, Rope, Rotation, Run, SiluMul,
+};
+pub use region::{MAX_RANK, Region, Span};
+pub use task::{Counter, MAX_SIGNALS, MAX_WAITS, Task, Wait};
+
+/// One decode step for a device.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Program {
+    /// What it computes, for people: model and batch.
+    pub name: String,
+    /// The device it is made for.
+    pub target: Target,
+    /// All arrays; `buffers[i].id == i`.
+    pub buffers: Vec<Buffer>,
+    /// All counters; `counters[i].id == i`.
+    pub counters: Vec<Counter>,
+    /// All tasks; `tasks[i].id == i`.
+    pub tasks: Vec<Task>,
+    /// The order of work on each SM, `target.sms` of them, every task in exactly one; `None` before scheduling.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queues: Option<Vec<Vec<TaskId>>>,
+}
+
+impl Program {
+    /// An empty program for a device.
+    pub fn new(name: impl Into<String>, target: Target) -> Program {
+        let (buffers, counters, tasks) = (Vec::new(), Vec::new(), Vec::new());
+        Program { name: name.into(), target, buffers, counters, tasks, queues: None }
+    }
+
+    /// The buffer of that name.
+    pub fn buffer_named(&self, name: &str) -> Option<&Buffer> {
+        self.buffers.iter().find(|b| b.name == name)
+    }
+
+    /// Adds a buffer and gives its id.
+    pub fn add_buffer(
+        &mut self,
+        name: impl Into<String>,
+        kind: BufferKind,
+        dtype: tilewright_layout::DType,
+        shape: &[usize],
+    ) -> BufferId {
+        let id = BufferId::from(self.buffers.len());
+        let (name, shape) = (name.into(), shape.to_vec());
+        self.buffers.push(Buffer { id, name, kind, dtype, shape, source: None, arena: None });
+        id
+    }
+
+    /// Adds a counter and gives its id.
+    pub fn add_counter(&mut self, name: impl Into<String>) -> CounterId {
+        let id = CounterId::from(self.counters.len());
+        self.counters.push(Counter { id, name: name.into(), init: 0 });
+        id
+    }
+
+    /// Adds a task whose regions are the op's footprint, and gives its id.
+    ///
+    /// # Errors
+    /// What is wrong with the op's operands.
+    pub fn add_task(
+        &mut self,
+        label: impl Into<String>,
+        op: Op,
+        waits: Vec<Wait>,
+        signals: Vec<CounterId>,
+    ) -> Result<TaskId, OperandError> {
+        let id = TaskId::from(self.tasks.len());
+        let Footprint { reads, writes } = op.footprint(&Operands::new(&self.buffers))?;
+        self.tasks.push(Task { id, label: label.into(), op, reads, writes, waits, signals, sm: None });
+        Ok(id)
+    }
+}
