@@ -2,11 +2,15 @@
 //!
 //! | room | what it holds |
 //! |---|---|
+//! | [`lower`] | model to program |
 //! | [`model`] | the architecture that is lowered |
 //! | [`program`] | one decode step as data |
+//! | [`schedule`] | which SM runs what, in which order |
 //!
 //! This crate knows no file format and no kernel's inside.
 #![forbid(unsafe_code)]
 
+pub mod lower;
 pub mod model;
 pub mod program;
+// pub mod schedule;
