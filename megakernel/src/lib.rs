@@ -6,6 +6,7 @@
 //! | [`model`] | the architecture that is lowered |
 //! | [`program`] | one decode step as data |
 //! | [`schedule`] | which SM runs what, in which order |
+//! | [`validate`] | whether a program computes one thing, whatever the timing |
 //!
 //! This crate knows no file format and no kernel's inside.
 #![forbid(unsafe_code)]
@@ -13,4 +14,5 @@
 pub mod lower;
 pub mod model;
 pub mod program;
-// pub mod schedule;
+pub mod schedule;
+pub mod validate;
