@@ -5,6 +5,7 @@
 //! summation can change. A GPU kernel that follows this page picks the same tokens.
 
 use std::cmp::Ordering;
+use std::f32::consts::{LN_2, LOG2_E};
 
 use thiserror::Error;
 
@@ -136,13 +137,13 @@ fn weight(x: f32, max: f32, temperature: f32) -> u64 {
     if x == max {
         return 1 << 32;
     }
-    let exponent = (x - max) / temperature * std::f32::consts::LOG2_E;
+    let exponent = (x - max) / temperature * LOG2_E;
     if exponent.is_nan() || exponent < -40.0 {
         return 0;
     }
     let whole = exponent.round_ties_even();
     // 2^f for f in −½..½, by the terms ln2^k / k! of its Taylor series.
-    let terms = [1.540_353e-4, 1.333_355_8e-3, 9.618_129e-3, 5.550_410_9e-2, 0.240_226_51, 0.693_147_2, 1.0];
+    let terms = [1.540_353e-4, 1.333_355_8e-3, 9.618_129e-3, 5.550_411e-2, 0.240_226_5, LN_2, 1.0];
     let power = terms.into_iter().fold(0.0, |sum: f32, term| sum * (exponent - whole) + term);
     ((power * 4_294_967_296.0) as u64) >> -(whole as i32)
 }
