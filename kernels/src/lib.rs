@@ -1,2 +1,11 @@
-//! Front page, filled in by the rooms below.
-#![forbid(unsafe_code)]
+//! Kernels: what a task computes, on whatever machine.
+//!
+//! | room | what it holds |
+//! |---|---|
+//! | [`naive`] | the oracles: each op as a plain loop, as short as its definition |
+//! | [`host`] | the forms of the same ops that a CPU runs at the speed of its memory |
+//!
+//! This crate knows layouts and code generation; it knows no program and no model.
+#![deny(unsafe_code)]
+
+pub mod naive;

@@ -1,0 +1,61 @@
+//! Copy with conversion, sum, silu·mul.
+
+use half::{bf16, f16};
+use tilewright_layout::DType;
+
+use super::Real;
+
+/// The value that remains of `x` once it is stored as `dtype` (f32, f16 or bf16) and read again: rounding to nearest,
+/// ties to even. Any other `dtype` keeps `x`.
+///
+/// ```
+/// use tilewright_kernels::naive::convert;
+/// use tilewright_layout::DType;
+/// assert_eq!(convert(1.0 + 1.0 / 256.0, DType::BF16), 1.0);
+/// assert_eq!(convert(1e6, DType::F16), f32::INFINITY);
+/// ```
+pub fn convert(x: f32, dtype: DType) -> f32 {
+    match dtype {
+        DType::F16 => f16::from_f32(x).to_f32(),
+        DType::BF16 => bf16::from_f32(x).to_f32(),
+        _ => x,
+    }
+}
+
+/// `out[i] = a[i] + b[i]`.
+pub fn add<T: Real>(a: &[T], b: &[T]) -> Vec<T> {
+    a.iter().zip(b).map(|(&a, &b)| a + b).collect()
+}
+
+/// `x / (1 + exp(−x))`.
+pub fn silu<T: Real>(x: T) -> T {
+    x / (T::ONE + (-x).exp())
+}
+
+/// `out[i] = silu(gate[i]) · up[i]`.
+pub fn silu_mul<T: Real>(gate: &[T], up: &[T]) -> Vec<T> {
+    gate.iter().zip(up).map(|(&gate, &up)| silu(gate) * up).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silu_has_its_known_values_and_limits() {
+        assert_eq!(silu(0.0f64), 0.0);
+        assert!((silu(1.0f64) - 0.731_058_578_630_004_9).abs() < 1e-15);
+        assert_eq!(silu(-200.0f32), -0.0);
+        assert_eq!(silu(200.0f32), 200.0);
+        assert_eq!(silu_mul(&[1.0f64], &[2.0])[0], 2.0 * silu(1.0f64));
+        assert_eq!(add(&[1.0f32, 2.0], &[3.0, -2.0]), [4.0, 0.0]);
+    }
+
+    #[test]
+    fn conversion_rounds_ties_to_even() {
+        // bf16 keeps 8 significant bits: 1 + 2^-8 and 1 + 3·2^-8 lie halfway.
+        assert_eq!(convert(1.0 + 3.0 / 256.0, DType::BF16), 1.0 + 4.0 / 256.0);
+        assert_eq!(convert(1.0 + 1.0 / 2048.0, DType::F16), 1.0);
+        assert_eq!(convert(0.1, DType::F32), 0.1);
+    }
+}

@@ -1,0 +1,34 @@
+//! The oracles: one file per family of ops, plain loops over slices, as short as the definition.
+//!
+//! Matrices are row-major slices; extents that a slice's length does not give are arguments. Functions generic over
+//! [`Real`] run in f32, as the machines compute, or in f64, where a test wants to know how far f32 is off. Nothing here
+//! is fast, and nothing here is allowed to be clever.
+//!
+//! The functions panic where slices do not have the extents that they state: they are called with shapes that were
+//! checked before.
+
+mod argmax;
+mod attention;
+mod elementwise;
+mod embed;
+mod linear;
+mod norm;
+mod pages;
+mod philox;
+mod real;
+mod rope;
+mod sample;
+mod softmax;
+
+pub use argmax::argmax;
+pub use attention::{Split, attention, combine, split_tokens};
+pub use elementwise::{add, convert, silu, silu_mul};
+pub use embed::embed;
+pub use linear::linear;
+pub use norm::{head_norm, rms_norm};
+pub use pages::{PoolShape, append};
+pub use philox::philox4x32;
+pub use real::Real;
+pub use rope::rope;
+pub use sample::{Sampling, SamplingError, sample};
+pub use softmax::softmax;

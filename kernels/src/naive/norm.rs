@@ -1,0 +1,38 @@
+//! Root-mean-square norm of a row, and of every head of a row.
+
+use super::Real;
+
+/// `out[i] = x[i] · rsqrt(mean(x²) + eps) · weight[i]` (Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019).
+pub fn rms_norm<T: Real>(x: &[T], weight: &[T], eps: T) -> Vec<T> {
+    let mut squares = T::ZERO;
+    for &x in x {
+        squares = squares + x * x;
+    }
+    let scale = T::ONE / (squares / T::from_f64(x.len() as f64) + eps).sqrt();
+    x.iter().zip(weight).map(|(&x, &w)| x * scale * w).collect()
+}
+
+/// The RMS norm of each head of a row, `x: [heads, weight.len()]`, all with the same weight.
+pub fn head_norm<T: Real>(x: &[T], weight: &[T], eps: T) -> Vec<T> {
+    x.chunks_exact(weight.len()).flat_map(|head| rms_norm(head, weight, eps)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_normed_row_has_mean_square_one() {
+        let x: Vec<f64> = (1..=9).map(f64::from).collect();
+        let y = rms_norm(&x, &[1.0; 9], 0.0);
+        assert!((y.iter().map(|y| y * y).sum::<f64>() / 9.0 - 1.0).abs() < 1e-14);
+    }
+
+    #[test]
+    fn heads_are_normed_one_by_one() {
+        let (weight, eps) = ([2.0f32, 0.5], 1e-5);
+        let y = head_norm(&[1.0, 2.0, -3.0, 4.0], &weight, eps);
+        assert_eq!(y[..2], rms_norm(&[1.0, 2.0], &weight, eps));
+        assert_eq!(y[2..], rms_norm(&[-3.0, 4.0], &weight, eps));
+    }
+}
