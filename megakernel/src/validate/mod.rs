@@ -3,6 +3,8 @@ mod checked;
 mod conflict;
 mod cycle;
 mod kind;
+mod memory;
+mod order;
 mod place;
 mod placement;
 mod regions;
@@ -20,6 +22,7 @@ pub use report::{Note, Report, Stats, Violation, Warning};
 pub use text::{Hazard, SAMPLES, TaskName};
 
 use crate::program::{BufferKind, Program};
+use order::{Execution, Graph, Order};
 
 /// Checks every rule on a program.
 ///
@@ -37,12 +40,27 @@ pub fn validate(program: &Program) -> Report {
     let sound = tables::check(program, &mut report);
     sync::check(program, &mut report);
     regions::check(program, sound, &mut report);
-    let _ordered = placement::check(program, &mut report);
+    let queued = placement::check(program, &mut report);
+    check_order(program, queued, &mut report);
     if report.is_valid() {
         sync::warn(program, &mut report);
         regions::warn(program, &mut report);
     }
     report
+}
+
+/// Checks what depends on the order of the tasks. Where queues are broken there is none to judge: only the waits are. In a
+/// program that stops early, memory is not judged either.
+fn check_order(program: &Program, queued: bool, report: &mut Report) {
+    let graph = Graph::new(program, queued);
+    let execution = Execution::new(&graph);
+    if !execution.is_complete() {
+        let deadlock = order::witness(program, &graph, &execution);
+        report.errors.extend(deadlock.map(|kind| Violation { at: Place::Program, kind }));
+    } else if queued {
+        report.stats.depth = Some(execution.depth);
+        memory::check(program, &Order::new(&graph, &execution), report);
+    }
 }
 
 fn stats(program: &Program) -> Stats {

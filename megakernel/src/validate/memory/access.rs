@@ -1,0 +1,62 @@
+//! Who touches which buffer, in the order of the simulated execution.
+
+use crate::program::{BufferKind, Program, Region};
+use crate::validate::kind::Access as How;
+use crate::validate::order::Order;
+use crate::validate::{regions, tables};
+
+/// One access of a task to a buffer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Access<'p> {
+    pub task: u32,
+    pub how: How,
+    pub region: &'p Region,
+}
+
+/// The accesses to every buffer. A task's reads come before its writes. Regions that name no elements are left out: other
+/// rules report them. So are reads of what no task writes and everybody may read.
+pub(super) struct Accesses<'p> {
+    lists: Vec<Vec<Access<'p>>>,
+}
+
+impl<'p> Accesses<'p> {
+    pub fn new(program: &'p Program, order: &Order) -> Accesses<'p> {
+        let buffers = program.buffers.len();
+        let mut counts = vec![0usize; buffers];
+        let mut written = vec![false; buffers];
+        for task in &program.tasks {
+            for region in task.reads.iter().chain(&task.writes).filter(|r| r.buffer.index() < buffers) {
+                counts[region.buffer.index()] += 1;
+            }
+            for region in task.writes.iter().filter(|r| r.buffer.index() < buffers) {
+                written[region.buffer.index()] = true;
+            }
+        }
+        let kept = |buffer: usize| written[buffer] || !program.buffers[buffer].kind.is_defined_at_start();
+        let mut lists: Vec<Vec<Access>> =
+            (0..counts.len()).map(|buffer| Vec::with_capacity(if kept(buffer) { counts[buffer] } else { 0 })).collect();
+        for &index in order.sequence() {
+            let task = &program.tasks[index as usize];
+            for (how, regions) in [(How::Read, &task.reads), (How::Write, &task.writes)] {
+                for region in regions {
+                    let buffer = region.buffer.index();
+                    if buffer < lists.len() && kept(buffer) && regions::is_sound(program, region) {
+                        lists[buffer].push(Access { task: index, how, region });
+                    }
+                }
+            }
+        }
+        Accesses { lists }
+    }
+
+    /// The accesses to a buffer.
+    pub fn of(&self, buffer: usize) -> &[Access<'p>] {
+        &self.lists[buffer]
+    }
+
+    /// Whether a buffer can have findings.
+    pub fn matters(&self, program: &Program, buffer: usize) -> bool {
+        let (accesses, data) = (&self.lists[buffer], &program.buffers[buffer]);
+        tables::is_sound(data) && (!accesses.is_empty() || data.kind == BufferKind::Output)
+    }
+}

@@ -1,0 +1,231 @@
+//! The walk over bytes that several buffers of the arena share.
+//!
+//! Regions become runs of consecutive bytes, and the runs' ends cut the shared bytes into cells. A cell knows through
+//! which buffer it was last written: reading it through another one finds foreign bytes.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use super::access::{Access, Accesses};
+use super::findings::{Findings, Neighbours};
+use crate::program::{Buffer, BufferKind, Program, Region};
+use crate::validate::kind::{Access as How, Kind};
+use crate::validate::order::{NONE, Query};
+use crate::validate::place::Place;
+use crate::validate::tables;
+use crate::validate::text::Hazard;
+
+/// Runs of all different regions of one group of buffers, at most.
+const RUNS: usize = 1 << 22;
+
+/// Groups of two or more buffers that share bytes, directly or through others.
+pub(super) fn groups(program: &Program, accesses: &Accesses) -> Vec<Vec<usize>> {
+    let mut placed: Vec<(Range<u64>, usize)> = (0..program.buffers.len())
+        .filter(|&buffer| accesses.matters(program, buffer))
+        .filter_map(|buffer| Some((bytes(&program.buffers[buffer])?, buffer)))
+        .collect();
+    placed.sort_unstable_by_key(|(range, buffer)| (range.start, range.end, *buffer));
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    let mut end = 0;
+    for (range, buffer) in placed {
+        match groups.last_mut() {
+            Some(group) if range.start < end => group.push(buffer),
+            _ => groups.push(vec![buffer]),
+        }
+        end = end.max(range.end);
+    }
+    groups.retain(|group| group.len() > 1);
+    groups
+}
+
+/// The bytes of the arena that a buffer takes.
+fn bytes(buffer: &Buffer) -> Option<Range<u64>> {
+    let start = buffer.arena.filter(|_| buffer.kind == BufferKind::Activation && tables::is_sound(buffer))?;
+    Some(start..start.checked_add(buffer.bytes()? as u64)?)
+}
+
+/// Whether two regions share bytes of the arena.
+pub(super) fn share(program: &Program, a: &Region, b: &Region) -> bool {
+    let runs = |region| Runs::new(program, region);
+    let (Some(a), Some(b)) = (runs(a), runs(b)) else { return false };
+    let (mut a, mut b) = (a.iter().peekable(), b.iter().peekable());
+    while let (Some(x), Some(y)) = (a.peek(), b.peek()) {
+        if x.start < y.end && y.start < x.end {
+            return true;
+        }
+        if x.end <= y.end {
+            a.next();
+        } else {
+            b.next();
+        }
+    }
+    false
+}
+
+/// Checks one group.
+pub(super) fn walk(program: &Program, group: &[usize], accesses: &Accesses, findings: &mut Findings) {
+    let mut all: Vec<Access> = group.iter().flat_map(|&buffer| accesses.of(buffer)).copied().collect();
+    all.sort_by_key(|access| (findings.rank(access.task), access.how));
+    let Some(cells) = Cells::new(program, &all) else {
+        let at = group.iter().max_by_key(|&&buffer| most_runs(program, accesses.of(buffer)));
+        let at = at.map_or(Place::Program, |&buffer| Place::of_buffer(program, buffer));
+        findings.other(at, Kind::AliasTooFine { runs: RUNS + 1, limit: RUNS });
+        return;
+    };
+    let mut state = vec![Cell { writer: NONE, through: NONE, readers: Vec::new(), written: Vec::new() }; cells.count];
+    let mut walk = Walk { asked: HashMap::new(), turn: 0, findings };
+    for access in &all {
+        walk.turn += 1;
+        let buffer = access.region.buffer.0;
+        let mut defined = true;
+        for range in &cells.of[access.region] {
+            for cell in &mut state[range.start as usize..range.end as usize] {
+                match access.how {
+                    How::Read => defined &= walk.read(access.task, buffer, cell),
+                    How::Write => walk.write(access.task, buffer, cell),
+                }
+            }
+        }
+        if !defined {
+            walk.findings.unwritten(access.task, access.region, *access.region);
+        }
+    }
+}
+
+fn most_runs(program: &Program, accesses: &[Access]) -> usize {
+    accesses.iter().filter_map(|access| Runs::new(program, access.region)).map(|runs| runs.count()).max().unwrap_or(0)
+}
+
+/// What happened to some bytes.
+#[derive(Clone)]
+struct Cell {
+    writer: u32,
+    /// The buffer through which the writer wrote.
+    through: u32,
+    /// Tasks that read since, and through which buffer.
+    readers: Vec<(u32, u32)>,
+    /// Buffers through which the cell was ever written.
+    written: Vec<u32>,
+}
+
+/// Asks each question once per access, however many cells raise it.
+struct Walk<'f, 'a> {
+    asked: HashMap<(Hazard, u32, u32), u32>,
+    turn: u32,
+    findings: &'f mut Findings<'a>,
+}
+
+impl Walk<'_, '_> {
+    /// A read of a cell; whether it was ever written through this buffer.
+    fn read(&mut self, task: u32, buffer: u32, cell: &mut Cell) -> bool {
+        let defined = cell.written.contains(&buffer);
+        if cell.readers.last() != Some(&(task, buffer)) {
+            cell.readers.push((task, buffer));
+        }
+        if defined {
+            self.ask(Hazard::ReadAfterWrite, (cell.writer, task), (cell.through, buffer));
+        }
+        defined
+    }
+
+    fn write(&mut self, task: u32, buffer: u32, cell: &mut Cell) {
+        if cell.writer != NONE {
+            self.ask(Hazard::WriteAfterWrite, (cell.writer, task), (cell.through, buffer));
+        }
+        for (reader, through) in cell.readers.drain(..) {
+            self.ask(Hazard::WriteAfterRead, (reader, task), (through, buffer));
+        }
+        (cell.writer, cell.through) = (task, buffer);
+        if !cell.written.contains(&buffer) {
+            cell.written.push(buffer);
+        }
+    }
+
+    fn ask(&mut self, hazard: Hazard, (earlier, later): (u32, u32), buffers: (u32, u32)) {
+        if self.asked.insert((hazard, earlier, buffers.0), self.turn) == Some(self.turn) {
+            return;
+        }
+        if earlier != later {
+            self.findings.neighbours(Neighbours { hazard, query: Query { earlier, later }, buffers });
+        } else if buffers.0 != buffers.1 {
+            self.findings.own_overlap(later, hazard, buffers);
+        }
+    }
+}
+
+/// The cells that the runs of a group's regions cut, and those of each region.
+struct Cells<'p> {
+    of: HashMap<&'p Region, Vec<Range<u32>>>,
+    count: usize,
+}
+
+impl<'p> Cells<'p> {
+    /// `None` if the regions have too many runs.
+    fn new(program: &Program, accesses: &[Access<'p>]) -> Option<Cells<'p>> {
+        let mut runs: HashMap<&Region, Vec<Range<u64>>> = HashMap::new();
+        let mut total = 0usize;
+        for access in accesses {
+            if let std::collections::hash_map::Entry::Vacant(slot) = runs.entry(access.region) {
+                let of = Runs::new(program, access.region)?;
+                total = total.saturating_add(of.count());
+                if total > RUNS {
+                    return None;
+                }
+                slot.insert(of.iter().collect());
+            }
+        }
+        let mut cuts: Vec<u64> = runs.values().flatten().flat_map(|run| [run.start, run.end]).collect();
+        cuts.sort_unstable();
+        cuts.dedup();
+        let at = |cut: u64| cuts.partition_point(|&c| c < cut) as u32;
+        let of = runs.iter().map(|(region, runs)| (*region, runs.iter().map(|r| at(r.start)..at(r.end)).collect()));
+        Some(Cells { of: of.collect(), count: cuts.len() })
+    }
+}
+
+/// A region as runs of consecutive bytes of the arena, in increasing order.
+struct Runs {
+    /// Byte offset of the region's first element.
+    start: u64,
+    /// Bytes of one run.
+    bytes: u64,
+    /// Runs along each outer dimension and the bytes between them, outermost first.
+    outer: Vec<(usize, u64)>,
+}
+
+impl Runs {
+    fn new(program: &Program, region: &Region) -> Option<Runs> {
+        let buffer = program.buffers.get(region.buffer.index())?;
+        let mut start = bytes(buffer)?.start;
+        let mut stride = buffer.dtype.bytes() as u64;
+        let (mut run, mut outer) = (stride, Vec::new());
+        let mut whole = true;
+        for (span, &extent) in region.spans().iter().zip(&buffer.shape).rev() {
+            start += span.lo as u64 * stride;
+            if whole {
+                run *= span.len() as u64;
+            } else {
+                outer.push((span.len(), stride));
+            }
+            whole &= span.len() == extent;
+            stride = stride.saturating_mul(extent as u64);
+        }
+        outer.reverse();
+        Some(Runs { start, bytes: run, outer })
+    }
+
+    fn count(&self) -> usize {
+        self.outer.iter().fold(1, |n, (count, _)| n.saturating_mul(*count))
+    }
+
+    fn iter(&self) -> impl Iterator<Item = Range<u64>> {
+        (0..self.count()).map(|mut index| {
+            let mut at = self.start;
+            for (count, stride) in self.outer.iter().rev() {
+                at += (index % count) as u64 * stride;
+                index /= count;
+            }
+            at..at + self.bytes
+        })
+    }
+}

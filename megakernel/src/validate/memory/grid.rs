@@ -1,0 +1,185 @@
+//! The walk over cells of one buffer.
+//!
+//! The boundaries of all regions cut every dimension into intervals, and the buffer into cells that each access covers
+//! wholly or not at all.
+//!
+//! ```text
+//!            0    8    16   24        a cell knows its last writer
+//!          0 +----+----+----+         and the readers since
+//!            | t0 | t1 | t2 |
+//!          1 +----+----+----+
+//! ```
+
+use super::access::Access;
+use super::findings::{Findings, Neighbours};
+use super::pairs;
+use crate::program::{Buffer, BufferKind, MAX_RANK, Program, Region, Span};
+use crate::validate::kind::{Access as How, Kind};
+use crate::validate::order::{NONE, Query};
+use crate::validate::place::Place;
+use crate::validate::text::Hazard;
+
+/// Cells of one grid, at most.
+const CELLS: usize = 1 << 22;
+/// Visits to cells, at most, unless comparing all pairs would be more.
+const VISITS: usize = 1 << 28;
+
+/// The boundaries in every dimension.
+struct Grid {
+    cuts: [Vec<usize>; MAX_RANK],
+}
+
+/// A box of cells.
+type Cells = [(u32, u32); MAX_RANK];
+
+/// What happened to one cell.
+#[derive(Clone)]
+struct Cell {
+    writer: u32,
+    readers: Vec<u32>,
+}
+
+/// Checks one buffer.
+pub(super) fn walk(program: &Program, buffer: usize, accesses: &[Access], findings: &mut Findings) {
+    let data = &program.buffers[buffer];
+    let grid = Grid::new(data, accesses);
+    let all_pairs = accesses.len().saturating_mul(accesses.len()) / 2;
+    if grid.cells() > CELLS || grid.visits(accesses) > VISITS.max(all_pairs) {
+        pairs::walk(program, buffer, accesses, findings);
+        return;
+    }
+    let mut cells = vec![Cell { writer: NONE, readers: Vec::new() }; grid.cells()];
+    let mut walk = Walk { buffer: buffer as u32, asked: vec![(0, 0); program.tasks.len()], turn: 0, findings };
+    for access in accesses {
+        walk.turn += 1;
+        let covered = grid.covered(access.region);
+        match access.how {
+            How::Read => {
+                let mut gap = None;
+                grid.each(covered, |at| {
+                    if !walk.read(access.task, &mut cells[at]) {
+                        gap = gap.or(Some(at));
+                    }
+                });
+                if let Some(gap) = gap.filter(|_| !data.kind.is_defined_at_start()) {
+                    walk.findings.unwritten(access.task, access.region, grid.region(data, gap));
+                }
+            }
+            How::Write => grid.each(covered, |at| walk.write(access.task, &mut cells[at])),
+        }
+    }
+    if data.kind == BufferKind::Output
+        && let Some(gap) = cells.iter().position(|cell| cell.writer == NONE)
+    {
+        findings.other(Place::of_buffer(program, buffer), Kind::OutputGap { gap: grid.region(data, gap) });
+    }
+}
+
+/// Asks each question once per access, however many cells raise it.
+struct Walk<'f, 'a> {
+    buffer: u32,
+    /// By task: the last access that asked about it, as a writer and as a reader.
+    asked: Vec<(u32, u32)>,
+    turn: u32,
+    findings: &'f mut Findings<'a>,
+}
+
+impl Walk<'_, '_> {
+    /// A read of a cell; whether anybody has written it.
+    fn read(&mut self, task: u32, cell: &mut Cell) -> bool {
+        if cell.readers.last() != Some(&task) {
+            cell.readers.push(task);
+        }
+        if cell.writer != NONE {
+            self.after_writer(Hazard::ReadAfterWrite, cell.writer, task);
+        }
+        cell.writer != NONE
+    }
+
+    fn write(&mut self, task: u32, cell: &mut Cell) {
+        if cell.writer != NONE {
+            self.after_writer(Hazard::WriteAfterWrite, cell.writer, task);
+        }
+        for earlier in cell.readers.drain(..) {
+            if std::mem::replace(&mut self.asked[earlier as usize].1, self.turn) != self.turn {
+                self.ask(Hazard::WriteAfterRead, earlier, task);
+            }
+        }
+        cell.writer = task;
+    }
+
+    fn after_writer(&mut self, hazard: Hazard, earlier: u32, later: u32) {
+        if std::mem::replace(&mut self.asked[earlier as usize].0, self.turn) != self.turn {
+            self.ask(hazard, earlier, later);
+        }
+    }
+
+    /// What a task does to a cell that it touched itself is no question of order; `regions` judges it.
+    fn ask(&mut self, hazard: Hazard, earlier: u32, later: u32) {
+        if earlier != later {
+            let buffers = (self.buffer, self.buffer);
+            self.findings.neighbours(Neighbours { hazard, query: Query { earlier, later }, buffers });
+        }
+    }
+}
+
+impl Grid {
+    fn new(buffer: &Buffer, accesses: &[Access]) -> Grid {
+        let mut cuts: [Vec<usize>; MAX_RANK] = Default::default();
+        for (dim, cuts) in cuts.iter_mut().enumerate() {
+            cuts.extend([0, buffer.shape.get(dim).copied().unwrap_or(1)]);
+            // Most accesses repeat a boundary that is there already.
+            let mut seen = std::collections::HashSet::new();
+            for span in accesses.iter().filter_map(|access| access.region.spans().get(dim)) {
+                cuts.extend([span.lo, span.hi].into_iter().filter(|cut| seen.insert(*cut)));
+            }
+            cuts.sort_unstable();
+            cuts.dedup();
+        }
+        Grid { cuts }
+    }
+
+    fn cells(&self) -> usize {
+        self.cuts.iter().fold(1usize, |n, cuts| n.saturating_mul(cuts.len() - 1))
+    }
+
+    fn visits(&self, accesses: &[Access]) -> usize {
+        let visits = |access: &Access| {
+            let covered = self.covered(access.region);
+            covered.iter().fold(1usize, |n, (lo, hi)| n.saturating_mul((hi - lo) as usize))
+        };
+        accesses.iter().fold(0usize, |n, access| n.saturating_add(visits(access)))
+    }
+
+    fn covered(&self, region: &Region) -> Cells {
+        let mut cells = [(0, 1); MAX_RANK];
+        for (dim, span) in region.spans().iter().enumerate() {
+            let at = |cut| self.cuts[dim].partition_point(|&c| c < cut) as u32;
+            cells[dim] = (at(span.lo), at(span.hi));
+        }
+        cells
+    }
+
+    fn each(&self, [a, b, c, d]: Cells, mut visit: impl FnMut(usize)) {
+        let [_, n1, n2, n3] = [0, 1, 2, 3].map(|dim: usize| self.cuts[dim].len() - 1);
+        for i in a.0..a.1 {
+            for j in b.0..b.1 {
+                for k in c.0..c.1 {
+                    let row = ((i as usize * n1 + j as usize) * n2 + k as usize) * n3;
+                    (d.0..d.1).for_each(|l| visit(row + l as usize));
+                }
+            }
+        }
+    }
+
+    /// The elements of a cell.
+    fn region(&self, buffer: &Buffer, mut at: usize) -> Region {
+        let mut spans = [Span::new(0, 1); MAX_RANK];
+        for dim in (0..MAX_RANK).rev() {
+            let (cuts, n) = (&self.cuts[dim], self.cuts[dim].len() - 1);
+            spans[dim] = Span::new(cuts[at % n], cuts[at % n + 1]);
+            at /= n;
+        }
+        Region::new(buffer.id, &spans[..buffer.shape.len()])
+    }
+}

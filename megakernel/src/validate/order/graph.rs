@@ -1,0 +1,173 @@
+//! Waits, signals and queues as index tables. What names nothing that exists is left out: other rules report it.
+
+use std::collections::VecDeque;
+
+use crate::program::Program;
+
+/// No task.
+pub(in crate::validate) const NONE: u32 = u32::MAX;
+
+/// A wait of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::validate) struct Wait {
+    pub counter: u32,
+    pub threshold: u32,
+}
+
+/// A waiter of a counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::validate) struct Waiter {
+    pub task: u32,
+    pub threshold: u32,
+}
+
+/// Lists of different lengths, end to end.
+#[derive(Debug, Default)]
+pub(in crate::validate) struct Rows<T> {
+    starts: Vec<usize>,
+    items: Vec<T>,
+}
+
+impl<T: Copy> Rows<T> {
+    /// Rows of `(row, item)` entries; items of a row keep the entries' order.
+    fn new(rows: usize, entries: &[(u32, T)]) -> Rows<T> {
+        let mut starts = vec![0usize; rows + 1];
+        for (row, _) in entries {
+            starts[*row as usize + 1] += 1;
+        }
+        for row in 0..rows {
+            starts[row + 1] += starts[row];
+        }
+        let mut at = starts.clone();
+        let mut items: Vec<T> = entries.iter().map(|(_, item)| *item).collect();
+        for (row, item) in entries {
+            items[at[*row as usize]] = *item;
+            at[*row as usize] += 1;
+        }
+        Rows { starts, items }
+    }
+
+    pub fn row(&self, row: u32) -> &[T] {
+        &self.items[self.starts[row as usize]..self.starts[row as usize + 1]]
+    }
+}
+
+/// What orders the tasks of a program.
+#[derive(Debug)]
+pub(in crate::validate) struct Graph {
+    pub tasks: usize,
+    pub counters: usize,
+    /// Waits of each task, one per counter.
+    pub waits: Rows<Wait>,
+    /// Counters that each task signals, each once.
+    pub signals: Rows<u32>,
+    /// Tasks that signal each counter.
+    pub producers: Rows<u32>,
+    /// Waits on each counter, lowest threshold first.
+    pub waiters: Rows<Waiter>,
+    /// The task before each in its queue, or [`NONE`].
+    pub previous: Vec<u32>,
+    /// The task after each in its queue, or [`NONE`].
+    pub next: Vec<u32>,
+    /// The queue of each task, or [`NONE`].
+    pub queue: Vec<u32>,
+}
+
+impl Graph {
+    /// The tables of a program; its queues too, if `queued` (they hold every task once).
+    pub fn new(program: &Program, queued: bool) -> Graph {
+        let (tasks, counters) = (program.tasks.len(), program.counters.len());
+        let (mut waits, mut signals) = (Vec::new(), Vec::new());
+        for (task, index) in program.tasks.iter().zip(0u32..) {
+            for (at, wait) in task.waits.iter().enumerate() {
+                let same = || task.waits.iter().filter(|other| other.counter == wait.counter);
+                let first = !task.waits[..at].iter().any(|other| other.counter == wait.counter);
+                let threshold = same().map(|other| other.threshold).max().unwrap_or(0);
+                if first && threshold > 0 && wait.counter.index() < counters {
+                    waits.push((index, Wait { counter: wait.counter.0, threshold }));
+                }
+            }
+            for (at, counter) in task.signals.iter().enumerate() {
+                if counter.index() < counters && !task.signals[..at].contains(counter) {
+                    signals.push((index, counter.0));
+                }
+            }
+        }
+        let producers: Vec<(u32, u32)> = signals.iter().map(|&(task, counter)| (counter, task)).collect();
+        let mut waiters: Vec<(u32, Waiter)> =
+            waits.iter().map(|&(task, Wait { counter, threshold })| (counter, Waiter { task, threshold })).collect();
+        waiters.sort_by_key(|(_, waiter)| waiter.threshold);
+        let mut graph = Graph {
+            tasks,
+            counters,
+            waits: Rows::new(tasks, &waits),
+            signals: Rows::new(tasks, &signals),
+            producers: Rows::new(counters, &producers),
+            waiters: Rows::new(counters, &waiters),
+            previous: vec![NONE; tasks],
+            next: vec![NONE; tasks],
+            queue: vec![NONE; tasks],
+        };
+        if let (Some(queues), true) = (&program.queues, queued) {
+            graph.chain(queues);
+        }
+        graph
+    }
+
+    fn chain(&mut self, queues: &[Vec<crate::program::TaskId>]) {
+        for (queue, sm) in queues.iter().zip(0u32..) {
+            for task in queue {
+                self.queue[task.index()] = sm;
+            }
+            for pair in queue.windows(2) {
+                self.previous[pair[1].index()] = pair[0].0;
+                self.next[pair[0].index()] = pair[1].0;
+            }
+        }
+    }
+
+    /// Whether a wait is for all producers of its counter.
+    pub fn is_full(&self, wait: Wait) -> bool {
+        wait.threshold as usize >= self.producers.row(wait.counter).len()
+    }
+
+    /// Whether some wait is for only some of its counter's producers.
+    pub fn has_partial_waits(&self) -> bool {
+        self.waits.items.iter().any(|wait| !self.is_full(*wait))
+    }
+
+    /// Searches backwards from `later` for `earlier`, through all producers of all counters waited on; gives the
+    /// partial wait on the path found that is nearest to `later`.
+    pub fn partial_wait_between(&self, earlier: u32, later: u32) -> Option<(u32, Wait)> {
+        // The step by which each task was reached: from which task, and by which wait (or the queue).
+        let mut from: Vec<Option<(u32, Option<Wait>)>> = vec![None; self.tasks];
+        let mut seen_counter = vec![false; self.counters];
+        let mut frontier = VecDeque::from([later]);
+        while let Some(task) = frontier.pop_front() {
+            let mut reach = |other: u32, wait: Option<Wait>| {
+                if other != later && from[other as usize].is_none() {
+                    from[other as usize] = Some((task, wait));
+                    frontier.push_back(other);
+                }
+            };
+            if self.previous[task as usize] != NONE {
+                reach(self.previous[task as usize], None);
+            }
+            for wait in self.waits.row(task) {
+                // One visit per counter and kind of wait would be more precise; the first visitor is near enough.
+                if !std::mem::replace(&mut seen_counter[wait.counter as usize], true) {
+                    self.producers.row(wait.counter).iter().for_each(|&producer| reach(producer, Some(*wait)));
+                }
+            }
+        }
+        let mut nearest = None;
+        let mut at = earlier;
+        while let Some((waiter, wait)) = from[at as usize] {
+            if let Some(wait) = wait.filter(|wait| !self.is_full(*wait)) {
+                nearest = Some((waiter, wait));
+            }
+            at = waiter;
+        }
+        nearest
+    }
+}
