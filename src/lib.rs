@@ -1,3 +1,10 @@
 //! tilewright: typed layouts, tile kernels and a persistent megakernel for language models on NVIDIA GPUs.
+//!
+//! | room | what it holds |
+//! |---|---|
+//! | [`checkpoint`] | Hugging Face folders: architecture, weights, tokenizer |
+//! | [`cli`] | the command line |
+#![deny(unsafe_code)]
 
+pub mod checkpoint;
 pub mod cli;

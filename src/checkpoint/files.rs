@@ -1,0 +1,43 @@
+//! The files of a checkpoint: small ones read whole, weights mapped into memory.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use memmap2::Mmap;
+
+use super::error::CheckpointError;
+
+/// Reads a small file whole.
+pub(super) fn read(path: &Path) -> Result<Vec<u8>, CheckpointError> {
+    check_regular(path)?;
+    fs::read(path).map_err(|source| CheckpointError::Read { path: path.to_owned(), source })
+}
+
+/// Maps a file into memory, to be read only.
+pub(super) fn map(path: &Path) -> Result<Arc<Mmap>, CheckpointError> {
+    check_regular(path)?;
+    let mapping = File::open(path).and_then(|file| map_read_only(&file));
+    mapping.map(Arc::new).map_err(|source| CheckpointError::Read { path: path.to_owned(), source })
+}
+
+/// Links are followed; a folder, a pipe or a device is refused, for opening one could block for ever.
+fn check_regular(path: &Path) -> Result<(), CheckpointError> {
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.is_file() => Ok(()),
+        Ok(_) => Err(CheckpointError::NotAFile { path: path.to_owned() }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(CheckpointError::Missing { path: path.to_owned() })
+        }
+        Err(source) => Err(CheckpointError::Read { path: path.to_owned(), source }),
+    }
+}
+
+#[expect(unsafe_code, reason = "a memory map is how weights are read without a copy")]
+fn map_read_only(file: &File) -> io::Result<Mmap> {
+    // SAFETY: the map is private to this process and never written through. What remains is that another process changes
+    // or truncates the file while it is mapped: the documentation of `Checkpoint` asks that nobody does, as every reader
+    // of weights by memory map must.
+    unsafe { Mmap::map(file) }
+}

@@ -1,0 +1,149 @@
+//! Checkpoints: a Hugging Face folder in, an architecture, its weights and its tokenizer out.
+//!
+//! | file of the folder | read by | gives |
+//! |---|---|---|
+//! | `config.json` | [`Config`] | the [`ModelSpec`], rotation evaluated |
+//! | `generation_config.json` (optional) | [`Checkpoint::open`] | the tokens that end a sequence |
+//! | `tokenizer.json` | [`Tokenizer`] | text to ids and back |
+//! | `model.safetensors`, or `model.safetensors.index.json` and its shards | [`Checkpoint::open`] | the tensors |
+//!
+//! The world is closed: a key, a value or a tensor that is not understood is an error that names it, because a model that
+//! loads and computes something slightly else is worse than one that does not load. This room touches files; it knows no
+//! program and no device.
+
+mod config;
+mod error;
+mod files;
+mod generation;
+mod header;
+mod json;
+mod keys;
+mod rope;
+mod shards;
+mod stream;
+mod tensors;
+mod tokenizer;
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::weights::{WeightTensor, Weights};
+
+pub use config::{Config, ConfigError, ConfigFault};
+pub use error::{CheckpointError, Faults};
+pub use header::HeaderError;
+pub use keys::RealBound;
+pub use shards::IndexFault;
+pub use stream::TextStream;
+pub use tensors::TensorFault;
+pub use tokenizer::{Tokenizer, TokenizerError};
+
+// Weights are read in place, and the format is little-endian.
+const _: () = assert!(cfg!(target_endian = "little"), "checkpoints are read in place on little-endian machines alone");
+
+/// How far a checkpoint is read: bytes of weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes done.
+    pub done: u64,
+    /// Bytes in all.
+    pub total: u64,
+}
+
+/// An opened checkpoint, complete and consistent.
+///
+/// Weights are mapped, not read: a tensor's bytes come from the disk when they are first touched, and are shared with
+/// whoever asked for them ([`Weights::tensor`]) even after the checkpoint is gone. The files must not be changed or
+/// truncated meanwhile; replacing one by another under the same name is safe.
+///
+/// ```no_run
+/// use tilewright::checkpoint::Checkpoint;
+/// let checkpoint = Checkpoint::open("models/tiny-llama".as_ref(), &mut |_| {})?;
+/// let ids = checkpoint.tokenizer().encode("In the beginning")?;
+/// println!("{} layers, {ids:?}", checkpoint.spec().layers);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Checkpoint {
+    spec: ModelSpec,
+    eos_ids: Vec<u32>,
+    tokenizer: Tokenizer,
+    tensors: HashMap<String, WeightTensor>,
+}
+
+impl Checkpoint {
+    /// Opens a folder and checks everything in it that can be checked without computing. `progress` hears of each tensor.
+    ///
+    /// # Errors
+    /// A [`CheckpointError`] that names the file and what is wrong in it.
+    pub fn open(dir: &Path, progress: &mut dyn FnMut(Progress)) -> Result<Checkpoint, CheckpointError> {
+        if !dir.is_dir() {
+            return Err(CheckpointError::NotAFolder { path: dir.to_owned() });
+        }
+        let Config { spec, eos_ids } = Config::read(&dir.join("config.json"))?;
+        let eos_ids = read_generation(&dir.join("generation_config.json"), &spec)?.unwrap_or(eos_ids);
+        let path = dir.join("tokenizer.json");
+        let tokenizer = Tokenizer::from_json(&files::read(&path)?, spec.vocab)
+            .map_err(|source| CheckpointError::Tokenizer { path, source })?;
+        let shards = shards::open(dir)?;
+        let tensors = tensors::gather(dir, &spec, &shards, progress)?;
+        Ok(Checkpoint { spec, eos_ids, tokenizer, tensors })
+    }
+
+    /// The architecture.
+    pub fn spec(&self) -> &ModelSpec {
+        &self.spec
+    }
+
+    /// The tokens that end a sequence: of `generation_config.json`, or else of `config.json`. There may be none.
+    pub fn eos_ids(&self) -> &[u32] {
+        &self.eos_ids
+    }
+
+    /// The tokenizer.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
+    }
+
+    /// Every tensor with its name, in no order.
+    pub fn tensors(&self) -> impl ExactSizeIterator<Item = (&str, &WeightTensor)> {
+        self.tensors.iter().map(|(name, tensor)| (name.as_str(), tensor))
+    }
+
+    /// Touches every page of the weights, so that the first token does not wait for the disk. Worth it where they fit the
+    /// memory; `progress` hears of every 64 MiB.
+    pub fn read_ahead(&self, progress: &mut dyn FnMut(Progress)) {
+        const PAGE: usize = 4096;
+        const REPORT: usize = 64 << 20;
+        let total = self.tensors.values().map(|tensor| tensor.bytes().as_ref().len() as u64).sum();
+        let mut done = 0;
+        for tensor in self.tensors.values() {
+            for chunk in tensor.bytes().as_ref().chunks(REPORT) {
+                let sum = chunk.iter().step_by(PAGE).fold(0u8, |sum, &byte| sum.wrapping_add(byte));
+                std::hint::black_box(sum);
+                done += chunk.len() as u64;
+                progress(Progress { done, total });
+            }
+        }
+    }
+}
+
+impl Weights for Checkpoint {
+    fn tensor(&self, name: &str) -> Option<WeightTensor> {
+        self.tensors.get(name).cloned()
+    }
+}
+
+/// The ids of `generation_config.json` that end a sequence, where there is such a file and it states them.
+fn read_generation(path: &Path, spec: &ModelSpec) -> Result<Option<Vec<u32>>, CheckpointError> {
+    let text = match files::read(path) {
+        Ok(text) => text,
+        Err(CheckpointError::Missing { .. }) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    generation::eos_ids(&text, spec.vocab).map_err(|error| match error {
+        ConfigError::Json(source) => CheckpointError::Json { path: path.to_owned(), source },
+        ConfigError::Faults(faults) => CheckpointError::Config { path: path.to_owned(), faults },
+    })
+}

@@ -1,0 +1,187 @@
+//! The weights' files: one `model.safetensors`, or several that `model.safetensors.index.json` lists.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use memmap2::Mmap;
+use serde_json::Value;
+
+use super::error::{CheckpointError, Faults};
+use super::files;
+use super::header::{self, Entry};
+use super::json::{self, quote};
+
+const SINGLE: &str = "model.safetensors";
+const INDEX: &str = "model.safetensors.index.json";
+
+/// One file of weights.
+pub(super) struct Shard {
+    pub path: PathBuf,
+    pub mapping: Arc<Mmap>,
+    pub entries: Vec<Entry>,
+}
+
+/// One thing in an index that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IndexFault {
+    /// The file holds something else than an object.
+    #[error("file holds {value}; it must be a JSON object")]
+    NotAnObject {
+        /// What it holds.
+        value: String,
+    },
+    /// A key that an index does not have.
+    #[error("key {key} is not known; an index has weight_map and metadata alone")]
+    UnknownKey {
+        /// The key.
+        key: String,
+    },
+    /// The map is missing or not an object of names.
+    #[error("weight_map holds {value}; it must be an object from tensor names to file names")]
+    WeightMap {
+        /// What it holds.
+        value: String,
+    },
+    /// A file name that leads out of the folder.
+    #[error("tensor {tensor} is listed in file {file:?}; a file name without folders is needed")]
+    FileName {
+        /// The tensor.
+        tensor: String,
+        /// The file's name, as listed.
+        file: String,
+    },
+    /// A listed file that is not there.
+    #[error("tensor {tensor} is listed in {file}, which does not exist; download that file")]
+    MissingFile {
+        /// The first tensor that the file should hold.
+        tensor: String,
+        /// The file.
+        file: String,
+    },
+    /// A tensor is in another file than the one it is listed in.
+    #[error("tensor {tensor} is listed in {listed} and is in {found}; the index must name the file that holds it")]
+    WrongFile {
+        /// The tensor.
+        tensor: String,
+        /// The file that the index names.
+        listed: String,
+        /// A file that holds the tensor.
+        found: String,
+    },
+    /// A listed tensor is in no file.
+    #[error("tensor {tensor} is listed in {file}, which does not hold it, nor does another file")]
+    Absent {
+        /// The tensor.
+        tensor: String,
+        /// The file that the index names.
+        file: String,
+    },
+    /// A tensor is in a file and not listed.
+    #[error("tensor {tensor} is in {file} and not in the index; every tensor must be listed")]
+    Unlisted {
+        /// The tensor.
+        tensor: String,
+        /// The file that holds it.
+        file: String,
+    },
+}
+
+/// Opens every file of weights in a folder. `model.safetensors` comes before an index, as in the library transformers.
+pub(super) fn open(dir: &Path) -> Result<Vec<Shard>, CheckpointError> {
+    let (single, index) = (dir.join(SINGLE), dir.join(INDEX));
+    if single.exists() || !index.exists() {
+        return Ok(vec![open_shard(single)?]);
+    }
+    let wrong = |faults| CheckpointError::Index { path: index.clone(), faults: Faults(faults) };
+    let bytes = files::read(&index)?;
+    let value = json::parse(&bytes).map_err(|source| CheckpointError::Json { path: index.clone(), source })?;
+    let weight_map = read_index(value).map_err(&wrong)?;
+    let mut faults = Vec::new();
+    let mut shards = Vec::new();
+    let mut seen = BTreeSet::new();
+    for (tensor, file) in &weight_map {
+        if !seen.insert(file) {
+            continue;
+        }
+        match open_shard(dir.join(file)) {
+            Ok(shard) => shards.push(shard),
+            Err(CheckpointError::Missing { .. }) => {
+                faults.push(IndexFault::MissingFile { tensor: tensor.clone(), file: file.clone() });
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    if faults.is_empty() {
+        faults = compare(&weight_map, &shards);
+    }
+    if faults.is_empty() { Ok(shards) } else { Err(wrong(faults)) }
+}
+
+fn open_shard(path: PathBuf) -> Result<Shard, CheckpointError> {
+    let mapping = files::map(&path)?;
+    match header::parse(&mapping) {
+        Ok(entries) => Ok(Shard { path, mapping, entries }),
+        Err(source) => Err(CheckpointError::Header { path, source }),
+    }
+}
+
+/// The map from tensors to files. `metadata` (the total size, often wrong in the wild) is not used.
+fn read_index(value: Value) -> Result<BTreeMap<String, String>, Vec<IndexFault>> {
+    let mut map = match value {
+        Value::Object(map) => map,
+        value => return Err(vec![IndexFault::NotAnObject { value: quote(&value) }]),
+    };
+    let weight_map = map.remove("weight_map").unwrap_or(Value::Null);
+    map.remove("metadata");
+    let mut faults: Vec<_> = map.into_iter().map(|(key, _)| IndexFault::UnknownKey { key }).collect();
+    let Value::Object(listed) = weight_map else {
+        faults.push(IndexFault::WeightMap { value: quote(&weight_map) });
+        return Err(faults);
+    };
+    if listed.is_empty() {
+        faults.push(IndexFault::WeightMap { value: "nothing".to_owned() });
+    }
+    let mut tensors = BTreeMap::new();
+    for (tensor, file) in listed {
+        match file {
+            Value::String(file) if is_plain(&file) => {
+                tensors.insert(tensor, file);
+            }
+            Value::String(file) => faults.push(IndexFault::FileName { tensor, file }),
+            value => faults.push(IndexFault::WeightMap { value: quote(&value) }),
+        }
+    }
+    if faults.is_empty() { Ok(tensors) } else { Err(faults) }
+}
+
+/// Whether a name means a file in the folder itself, on any system.
+fn is_plain(file: &str) -> bool {
+    !file.is_empty() && file != "." && file != ".." && !file.contains(['/', '\\', ':', '\0'])
+}
+
+/// Holds the index against what the files hold.
+fn compare(weight_map: &BTreeMap<String, String>, shards: &[Shard]) -> Vec<IndexFault> {
+    let mut faults = Vec::new();
+    let mut held: HashMap<&str, Vec<String>> = HashMap::new();
+    for shard in shards {
+        let file = shard.path.file_name().unwrap_or_default().to_string_lossy();
+        for entry in &shard.entries {
+            held.entry(&entry.name).or_default().push(file.to_string());
+            match weight_map.get(&entry.name) {
+                None => faults.push(IndexFault::Unlisted { tensor: entry.name.clone(), file: file.to_string() }),
+                Some(listed) if *listed != file => {
+                    let (tensor, listed, found) = (entry.name.clone(), listed.clone(), file.to_string());
+                    faults.push(IndexFault::WrongFile { tensor, listed, found });
+                }
+                Some(_) => {}
+            }
+        }
+    }
+    for (tensor, file) in weight_map {
+        if !held.contains_key(tensor.as_str()) {
+            faults.push(IndexFault::Absent { tensor: tensor.clone(), file: file.clone() });
+        }
+    }
+    faults
+}

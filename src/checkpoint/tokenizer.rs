@@ -1,0 +1,196 @@
+//! Text to token ids and back, by the `tokenizers` crate, with what it leaves unchecked checked.
+
+use std::fmt;
+use std::panic::{self, AssertUnwindSafe};
+
+use serde::Deserialize;
+use tokenizers::ModelWrapper;
+
+use super::stream::TextStream;
+
+/// The tokenizer of a checkpoint, whose every id has a row in the embedding.
+///
+/// ```
+/// use tilewright::checkpoint::Tokenizer;
+/// let json = br#"{"version": "1.0", "added_tokens": [], "pre_tokenizer": {"type": "WhitespaceSplit"},
+///     "model": {"type": "WordLevel", "vocab": {"in": 0, "the": 1, "beginning": 2}, "unk_token": "the"}}"#;
+/// let tokenizer = Tokenizer::from_json(json, 3)?;
+/// assert_eq!(tokenizer.encode("in the beginning")?, [0, 1, 2]);
+/// assert_eq!(tokenizer.decode(&[2, 0])?, "beginning in");
+/// # Ok::<(), tilewright::checkpoint::TokenizerError>(())
+/// ```
+pub struct Tokenizer {
+    inner: tokenizers::Tokenizer,
+    rows: usize,
+}
+
+/// Why a tokenizer cannot be used, or cannot take a text or ids.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenizerError {
+    /// The file is not a tokenizer.
+    #[error("file is not a tokenizer that can be read: {0}")]
+    Broken(#[source] tokenizers::Error),
+    /// The tokenizer's own code stopped.
+    #[error("file makes the tokenizer stop with: {message}; it is inconsistent")]
+    Stopped {
+        /// What the code said.
+        message: String,
+    },
+    /// A token has an id beyond the embedding.
+    #[error("token {token:?} has id {id}; the embedding has {rows} rows, so ids must be less")]
+    OutsideEmbedding {
+        /// The token.
+        token: String,
+        /// Its id.
+        id: u32,
+        /// Rows of the embedding.
+        rows: usize,
+    },
+    /// A token that `added_tokens` lists with one id has another.
+    #[error("token {token:?} is listed with id {listed}; the vocabulary gives it id {found:?}, they must agree")]
+    AddedToken {
+        /// The token.
+        token: String,
+        /// The id that `added_tokens` gives.
+        listed: u32,
+        /// The id that the tokenizer uses.
+        found: Option<u32>,
+    },
+    /// The tokenizer would drop merges at random.
+    #[error("model of the tokenizer has dropout {dropout}; it would encode at random, so it must be null or 0")]
+    Dropout {
+        /// The probability.
+        dropout: f32,
+    },
+    /// A text cannot be encoded.
+    #[error("text of {bytes} bytes cannot be encoded: {source}")]
+    Encode {
+        /// Bytes of the text.
+        bytes: usize,
+        /// What the tokenizer says.
+        source: tokenizers::Error,
+    },
+    /// Ids cannot be decoded.
+    #[error("{count} token ids cannot be decoded: {source}")]
+    Decode {
+        /// How many ids.
+        count: usize,
+        /// What the tokenizer says.
+        source: tokenizers::Error,
+    },
+    /// The text of a stream is not the beginning of the text of all its ids.
+    #[error(
+        "decoder of the tokenizer changed text after {emitted} bytes of it had been given out; decode the ids whole"
+    )]
+    Diverged {
+        /// Bytes given out.
+        emitted: usize,
+    },
+}
+
+impl Tokenizer {
+    /// Reads the text of a `tokenizer.json` for a model whose embedding has `rows` rows.
+    ///
+    /// Truncation and padding that the file may set are switched off: they are settings of a caller, not of the model.
+    ///
+    /// # Errors
+    /// The text is no tokenizer, encodes at random, or has an id that is not less than `rows` or not the one it lists.
+    pub fn from_json(text: &[u8], rows: usize) -> Result<Tokenizer, TokenizerError> {
+        let mut inner = guarded(|| tokenizers::Tokenizer::from_bytes(text).map_err(TokenizerError::Broken))?;
+        inner.with_padding(None);
+        inner.with_truncation(None).map_err(TokenizerError::Broken)?;
+        if let ModelWrapper::BPE(model) = inner.get_model()
+            && let Some(dropout) = model.dropout.filter(|&dropout| dropout != 0.0)
+        {
+            return Err(TokenizerError::Dropout { dropout });
+        }
+        let vocab = guarded(|| Ok(inner.get_vocab(true)))?;
+        if let Some((token, &id)) =
+            vocab.iter().max_by_key(|(token, id)| (**id, *token)).filter(|(_, id)| **id as usize >= rows)
+        {
+            return Err(TokenizerError::OutsideEmbedding { token: token.clone(), id, rows });
+        }
+        check_added(text, &inner)?;
+        let tokenizer = Tokenizer { inner, rows };
+        // Tokens that a template adds carry ids of their own.
+        tokenizer.encode("")?;
+        tokenizer.encode("a")?;
+        Ok(tokenizer)
+    }
+
+    /// The ids of a text, special tokens added as the file's post-processor says. A special token's name in the text
+    /// becomes that token.
+    ///
+    /// # Errors
+    /// The tokenizer has no way to write the text, or gives an id beyond the embedding.
+    pub fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+        let encoding = guarded(|| {
+            self.inner.encode_fast(text, true).map_err(|source| TokenizerError::Encode { bytes: text.len(), source })
+        })?;
+        let ids = encoding.get_ids();
+        match ids.iter().position(|&id| id as usize >= self.rows) {
+            None => Ok(ids.to_vec()),
+            Some(at) => {
+                let token = encoding.get_tokens().get(at).cloned().unwrap_or_default();
+                Err(TokenizerError::OutsideEmbedding { token, id: ids[at], rows: self.rows })
+            }
+        }
+    }
+
+    /// The text of ids, special tokens left out. An id without a token (embeddings often have more rows than there are
+    /// tokens) gives no text.
+    ///
+    /// # Errors
+    /// The file's decoder cannot take the ids.
+    pub fn decode(&self, ids: &[u32]) -> Result<String, TokenizerError> {
+        guarded(|| self.inner.decode(ids, true).map_err(|source| TokenizerError::Decode { count: ids.len(), source }))
+    }
+
+    /// A decoder that is fed one id at a time.
+    pub fn stream(&self) -> TextStream<'_> {
+        TextStream::new(self)
+    }
+
+    /// The token with that id, as the vocabulary writes it.
+    pub fn token(&self, id: u32) -> Option<String> {
+        self.inner.id_to_token(id)
+    }
+}
+
+impl fmt::Debug for Tokenizer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tokenizer({} tokens)", self.inner.get_vocab_size(true))
+    }
+}
+
+/// Checks that each added token has the id that the file lists it with. The crate only logs where they differ.
+fn check_added(text: &[u8], tokenizer: &tokenizers::Tokenizer) -> Result<(), TokenizerError> {
+    #[derive(Deserialize)]
+    struct File {
+        #[serde(default)]
+        added_tokens: Vec<Added>,
+    }
+    #[derive(Deserialize)]
+    struct Added {
+        id: u32,
+        content: String,
+    }
+    let file: File = serde_json::from_slice(text).map_err(|error| TokenizerError::Broken(error.into()))?;
+    for Added { id: listed, content: token } in file.added_tokens {
+        let found = tokenizer.token_to_id(&token);
+        if found != Some(listed) {
+            return Err(TokenizerError::AddedToken { token, listed, found });
+        }
+    }
+    Ok(())
+}
+
+/// Runs the crate's code. Some inconsistent files make it panic (a merge shorter than the prefix that it should carry, a
+/// decoder that strips more than a token has); the panic becomes an error here.
+fn guarded<T>(work: impl FnOnce() -> Result<T, TokenizerError>) -> Result<T, TokenizerError> {
+    panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|payload| {
+        let text = payload.downcast_ref::<String>().map(String::as_str);
+        let message = text.or(payload.downcast_ref::<&str>().copied()).unwrap_or("no message").to_owned();
+        Err(TokenizerError::Stopped { message })
+    })
+}

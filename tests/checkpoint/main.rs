@@ -1,0 +1,10 @@
+//! Laws of checkpoints: the shipped models open as they were saved, everything else is refused with a reason.
+
+mod bad_input;
+mod config;
+mod folder;
+mod messages;
+mod models;
+mod mutants;
+mod rope;
+mod stream;
