@@ -73,7 +73,7 @@ pub(super) fn walk(program: &Program, group: &[usize], accesses: &Accesses, find
         return;
     };
     let mut state = vec![Cell { writer: NONE, through: NONE, readers: Vec::new(), written: Vec::new() }; cells.count];
-    let mut walk = Walk { asked: HashMap::new(), turn: 0, findings };
+    let mut walk = Walk { asked: vec![[(0, NONE); 2]; program.tasks.len()], turn: 0, findings };
     for access in &all {
         walk.turn += 1;
         let buffer = access.region.buffer.0;
@@ -110,7 +110,8 @@ struct Cell {
 
 /// Asks each question once per access, however many cells raise it.
 struct Walk<'f, 'a> {
-    asked: HashMap<(Hazard, u32, u32), u32>,
+    /// By task: the last access that asked about it and the buffer asked about, as a writer and as a reader.
+    asked: Vec<[(u32, u32); 2]>,
     turn: u32,
     findings: &'f mut Findings<'a>,
 }
@@ -142,7 +143,8 @@ impl Walk<'_, '_> {
     }
 
     fn ask(&mut self, hazard: Hazard, (earlier, later): (u32, u32), buffers: (u32, u32)) {
-        if self.asked.insert((hazard, earlier, buffers.0), self.turn) == Some(self.turn) {
+        let asked = &mut self.asked[earlier as usize][usize::from(hazard == Hazard::WriteAfterRead)];
+        if std::mem::replace(asked, (self.turn, buffers.0)) == (self.turn, buffers.0) {
             return;
         }
         if earlier != later {

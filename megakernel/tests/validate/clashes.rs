@@ -1,0 +1,30 @@
+//! Which tasks touch the same bytes, by comparing byte sets: what the generators build waits from.
+
+use std::collections::BTreeSet;
+
+use tilewright_megakernel::program::{Program, Region};
+
+use crate::oracle::{Byte, bytes};
+
+/// Bytes read and bytes written by every task.
+pub struct Touched {
+    pub reads: Vec<BTreeSet<Byte>>,
+    pub writes: Vec<BTreeSet<Byte>>,
+}
+
+impl Touched {
+    pub fn of(program: &Program) -> Touched {
+        let all = |regions: &[Region]| regions.iter().flat_map(|region| bytes(program, region)).collect();
+        Touched {
+            reads: program.tasks.iter().map(|task| all(&task.reads)).collect(),
+            writes: program.tasks.iter().map(|task| all(&task.writes)).collect(),
+        }
+    }
+
+    /// Whether two tasks touch a byte that one of them writes.
+    pub fn clash(&self, a: usize, b: usize) -> bool {
+        !self.writes[a].is_disjoint(&self.writes[b])
+            || !self.writes[a].is_disjoint(&self.reads[b])
+            || !self.reads[a].is_disjoint(&self.writes[b])
+    }
+}

@@ -1,0 +1,281 @@
+//! The exact judge of small programs: explores every interleaving of task starts and ends, and follows each byte to the
+//! task and buffer that wrote it. It shares the vocabulary with the validator (ops, footprints) and none of its theory:
+//! no happens-before, no graph, no order of simulation.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use tilewright_megakernel::program::{
+    BufferKind, Footprint, LinearOutput, MAX_SIGNALS, MAX_WAITS, Op, Operands, Program, Region, Source,
+};
+
+/// Why a program is unsafe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Unsafe {
+    Malformed(&'static str),
+    Deadlock,
+    /// A task starts while another one that touches the same bytes runs, and one of them writes.
+    Race,
+    /// A read finds bytes that nobody wrote, or that were written through another buffer.
+    Undefined,
+    /// A read finds another producer in another interleaving.
+    Varying,
+    /// An output byte is not written, or its last writer varies.
+    Output,
+}
+
+/// Byte addresses: arena bytes are shared, every other buffer has its own.
+pub type Byte = (usize, u64);
+const ARENA: usize = usize::MAX;
+
+/// The bytes of a region.
+pub fn bytes(program: &Program, region: &Region) -> BTreeSet<Byte> {
+    let buffer = &program.buffers[region.buffer.index()];
+    let (space, base) = buffer.arena.map_or((region.buffer.index(), 0), |offset| (ARENA, offset));
+    let mut elements = vec![0u64];
+    for (span, &extent) in region.spans().iter().zip(&buffer.shape) {
+        elements = elements.iter().flat_map(|e| span.iter().map(move |i| e * extent as u64 + i as u64)).collect();
+    }
+    let size = buffer.dtype.bytes() as u64;
+    elements.iter().flat_map(|e| (0..size).map(move |b| (space, base + e * size + b))).collect()
+}
+
+/// The verdict.
+pub fn judge(program: &Program) -> Result<(), Unsafe> {
+    malformed(program).map_or(Ok(()), |what| Err(Unsafe::Malformed(what)))?;
+    Explorer::new(program).explore()
+}
+
+fn malformed(p: &Program) -> Option<&'static str> {
+    let dense = p.buffers.iter().enumerate().all(|(i, b)| b.id.index() == i)
+        && p.counters.iter().enumerate().all(|(i, c)| c.id.index() == i)
+        && p.tasks.iter().enumerate().all(|(i, t)| t.id.index() == i);
+    let names: HashSet<&str> = p.buffers.iter().map(|b| b.name.as_str()).collect();
+    let tables = names.len() == p.buffers.len() && p.counters.iter().all(|c| c.init == 0);
+    let shapes = p.buffers.iter().all(|b| (1..=4).contains(&b.shape.len()) && !b.shape.contains(&0));
+    let sources = p.buffers.iter().all(|b| match &b.source {
+        None => b.kind != BufferKind::Weight,
+        Some(Source::Tensor(_)) => b.kind == BufferKind::Weight,
+        Some(Source::Values(v)) => b.kind == BufferKind::Weight && Some(v.len()) == b.elements(),
+    });
+    let arena = p.buffers.iter().all(|b| {
+        b.arena.is_none_or(|o| b.kind == BufferKind::Activation && o % b.dtype.bytes() as u64 == 0 && o < 1 << 40)
+    });
+    let checks = [(dense, "ids"), (tables, "tables"), (shapes, "shapes"), (sources, "sources"), (arena, "arena")];
+    let table = checks.into_iter().find(|(ok, _)| !ok).map(|(_, what)| what);
+    table.or_else(|| placement(p)).or_else(|| (0..p.tasks.len()).find_map(|t| sync(p, t).or_else(|| footprint(p, t))))
+}
+
+fn placement(p: &Program) -> Option<&'static str> {
+    let sms = p.target.sms;
+    if sms == 0 || p.tasks.iter().any(|t| t.sm.is_some_and(|sm| sm.index() >= sms)) {
+        return Some("pins");
+    }
+    let queues = p.queues.as_ref()?;
+    let mut all: Vec<usize> = queues.iter().flatten().map(|t| t.index()).collect();
+    all.sort_unstable();
+    let once = all.into_iter().eq(0..p.tasks.len());
+    let pinned = once
+        && queues
+            .iter()
+            .enumerate()
+            .all(|(sm, queue)| queue.iter().all(|t| p.tasks[t.index()].sm.is_none_or(|pin| pin.index() == sm)));
+    (!once || !pinned || queues.len() != sms).then_some("queues")
+}
+
+fn sync(p: &Program, task: usize) -> Option<&'static str> {
+    let task = &p.tasks[task];
+    let waited: HashSet<_> = task.waits.iter().map(|w| w.counter).collect();
+    let signalled: HashSet<_> = task.signals.iter().collect();
+    let producers = |c| p.tasks.iter().filter(|t| t.signals.contains(&c)).count() as u32;
+    let exist = waited.iter().chain(signalled.iter().copied()).all(|c| c.index() < p.counters.len());
+    let counts = task.waits.len() <= MAX_WAITS && task.signals.len() <= MAX_SIGNALS;
+    let distinct = waited.len() == task.waits.len() && signalled.len() == task.signals.len();
+    // A threshold that is out of reach is a deadlock, which the exploration finds by itself.
+    let positive = task.waits.iter().all(|w| w.threshold >= 1 && producers(w.counter) >= 1);
+    (!(exist && counts && distinct && positive)).then_some("sync")
+}
+
+pub fn footprint(p: &Program, task: usize) -> Option<&'static str> {
+    let task = &p.tasks[task];
+    let Ok(computed) = task.op.footprint(&Operands::new(&p.buffers)) else { return Some("operands") };
+    let declared = Footprint { reads: task.reads.clone(), writes: task.writes.clone() };
+    if declared.canonical() != computed.clone().canonical() {
+        return Some("declaration");
+    }
+    if computed.writes.iter().any(|w| !p.buffers[w.buffer.index()].kind.is_writable()) {
+        return Some("read-only");
+    }
+    let mut written = BTreeMap::new();
+    for write in &computed.writes {
+        for byte in bytes(p, write) {
+            if written.insert(byte, *write).is_some() {
+                return Some("own writes");
+            }
+        }
+    }
+    let residual = match &task.op {
+        Op::Linear(linear) => match linear.output {
+            LinearOutput::Add { residual, out } if residual == out => Some(out),
+            _ => None,
+        },
+        _ => None,
+    };
+    for (at, read) in computed.reads.iter().enumerate() {
+        let met: HashSet<Region> = bytes(p, read).iter().filter_map(|b| written.get(b).copied()).collect();
+        let update = match &task.op {
+            Op::Copy(_) | Op::Add(_) | Op::SiluMul(_) => true,
+            // The residual is the last operand that is read (see the op's footprint).
+            _ => residual == Some(read.buffer) && at + 1 == computed.reads.len(),
+        };
+        if met.iter().any(|write| write != read || !update) {
+            return Some("own reads");
+        }
+    }
+    None
+}
+
+/// Bytes that are touched in the same way by all tasks behave alike; one of each kind is followed.
+struct Cell {
+    /// Defined before the first task.
+    defined: bool,
+    /// Must be written in the end, through this buffer.
+    output: Option<usize>,
+    /// By task: through which buffers it reads, and through which it writes.
+    reads: Vec<Vec<usize>>,
+    writes: Vec<Option<usize>>,
+}
+
+struct Explorer<'p> {
+    program: &'p Program,
+    cells: Vec<Cell>,
+    predecessor: Vec<Option<usize>>,
+    /// The producer that each read of a cell finds, by (task, cell).
+    seen: HashMap<(usize, usize), Producer>,
+    last: HashMap<usize, Producer>,
+}
+
+/// Task and buffer, or nobody.
+type Producer = Option<(u8, u8)>;
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct State {
+    started: u16,
+    done: u16,
+    producers: Vec<Producer>,
+}
+
+impl<'p> Explorer<'p> {
+    fn new(program: &'p Program) -> Explorer<'p> {
+        type Touch = (Option<usize>, bool, Vec<Vec<usize>>, Vec<Option<usize>>);
+        let n = program.tasks.len();
+        let mut touched: BTreeMap<Byte, Touch> = BTreeMap::new();
+        let fresh = |output, defined| (output, defined, vec![Vec::new(); n], vec![None; n]);
+        for (index, buffer) in program.buffers.iter().enumerate().filter(|(_, b)| b.kind == BufferKind::Output) {
+            for byte in bytes(program, &Region::whole(buffer.id, &buffer.shape)) {
+                touched.insert(byte, fresh(Some(index), false));
+            }
+        }
+        for (at, task) in program.tasks.iter().enumerate() {
+            for (region, write) in task.reads.iter().map(|r| (r, false)).chain(task.writes.iter().map(|r| (r, true))) {
+                let defined = program.buffers[region.buffer.index()].kind.is_defined_at_start();
+                for byte in bytes(program, region) {
+                    let entry = touched.entry(byte).or_insert_with(|| fresh(None, defined));
+                    if write {
+                        entry.3[at] = Some(region.buffer.index());
+                    } else if !entry.2[at].contains(&region.buffer.index()) {
+                        entry.2[at].push(region.buffer.index());
+                    }
+                }
+            }
+        }
+        let kinds: BTreeSet<Touch> = touched.into_values().collect();
+        let cells = kinds.into_iter().map(|(output, defined, reads, writes)| Cell { defined, output, reads, writes });
+        let mut predecessor = vec![None; n];
+        for pair in program.queues.iter().flatten().flat_map(|queue| queue.windows(2)) {
+            predecessor[pair[1].index()] = Some(pair[0].index());
+        }
+        Explorer { program, cells: cells.collect(), predecessor, seen: HashMap::new(), last: HashMap::new() }
+    }
+
+    fn explore(mut self) -> Result<(), Unsafe> {
+        let n = self.program.tasks.len();
+        assert!(n <= 16, "the oracle explores small programs");
+        let first = State { started: 0, done: 0, producers: vec![None; self.cells.len()] };
+        let mut visited = HashSet::from([first.clone()]);
+        let mut open = vec![first];
+        while let Some(state) = open.pop() {
+            let mut stuck = true;
+            for task in 0..n {
+                let next = if state.started >> task & 1 == 0 {
+                    if !self.can_start(&state, task) {
+                        continue;
+                    }
+                    self.start(&state, task)?
+                } else if state.done >> task & 1 == 0 {
+                    State { done: state.done | 1 << task, ..state.clone() }
+                } else {
+                    continue;
+                };
+                stuck = false;
+                if visited.insert(next.clone()) {
+                    open.push(next);
+                }
+            }
+            if stuck {
+                self.end(&state)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn can_start(&self, state: &State, task: usize) -> bool {
+        let done = |t: usize| state.done >> t & 1 == 1;
+        let value =
+            |c| self.program.tasks.iter().enumerate().filter(|(i, t)| done(*i) && t.signals.contains(&c)).count();
+        self.predecessor[task].is_none_or(done)
+            && self.program.tasks[task].waits.iter().all(|w| value(w.counter) as u64 >= u64::from(w.threshold))
+    }
+
+    fn start(&mut self, state: &State, task: usize) -> Result<State, Unsafe> {
+        let running = state.started & !state.done;
+        let mut next = state.clone();
+        next.started |= 1 << task;
+        for (at, cell) in self.cells.iter().enumerate() {
+            let (reads, writes) = (!cell.reads[task].is_empty(), cell.writes[task]);
+            let busy = (0..self.program.tasks.len()).filter(|&t| running >> t & 1 == 1).any(|t| {
+                (writes.is_some() && !cell.reads[t].is_empty())
+                    || ((reads || writes.is_some()) && cell.writes[t].is_some())
+            });
+            if busy {
+                return Err(Unsafe::Race);
+            }
+            let found = state.producers[at];
+            for &through in &cell.reads[task] {
+                let good = found.map_or(cell.defined, |(_, buffer)| usize::from(buffer) == through);
+                if !good {
+                    return Err(Unsafe::Undefined);
+                }
+                if *self.seen.entry((task, at)).or_insert(found) != found {
+                    return Err(Unsafe::Varying);
+                }
+            }
+            if let Some(buffer) = writes {
+                next.producers[at] = Some((task as u8, buffer as u8));
+            }
+        }
+        Ok(next)
+    }
+
+    fn end(&mut self, state: &State) -> Result<(), Unsafe> {
+        if state.done.count_ones() as usize != self.program.tasks.len() {
+            return Err(Unsafe::Deadlock);
+        }
+        for (at, _) in self.cells.iter().enumerate().filter(|(_, cell)| cell.output.is_some()) {
+            let last = state.producers[at];
+            if last.is_none() || *self.last.entry(at).or_insert(last) != last {
+                return Err(Unsafe::Output);
+            }
+        }
+        Ok(())
+    }
+}
