@@ -2,11 +2,19 @@
 //!
 //! | room | what it holds |
 //! |---|---|
+//! | [`lower`] | model to program |
 //! | [`model`] | the architecture that is lowered |
 //! | [`program`] | one decode step as data |
+//! | [`schedule`] | which SM runs what, in which order |
+//! | [`validate`] | whether a program computes one thing, whatever the timing |
+//! | [`weights`] | tensors by name, their bytes shared; random ones for benches |
 //!
 //! This crate knows no file format and no kernel's inside.
 #![forbid(unsafe_code)]
 
+pub mod lower;
 pub mod model;
 pub mod program;
+pub mod schedule;
+pub mod validate;
+pub mod weights;

@@ -135,3 +135,50 @@ impl ModelSpec {
         list
     }
 }
+
+/// Architectures of known models with their published sizes, for plans and benchmarks without a checkpoint:
+/// name, hidden, layers, heads, kv heads, head dim, intermediate, vocab, tied.
+const KNOWN: [(&str, [usize; 7], bool); 4] = [
+    ("llama-3.2-1b", [2048, 16, 32, 8, 64, 8192, 128_256], true),
+    ("llama-3.2-3b", [3072, 28, 24, 8, 128, 8192, 128_256], true),
+    ("llama-3.1-8b", [4096, 32, 32, 8, 128, 14_336, 128_256], false),
+    ("llama-3.1-70b", [8192, 80, 64, 8, 128, 28_672, 128_256], false),
+];
+
+impl ModelSpec {
+    /// A known Llama architecture by name. Its rotary table is unscaled with base 500,000; it is meant for shapes, not
+    /// for weights, which bring their own configuration.
+    ///
+    /// ```
+    /// use tilewright_megakernel::model::ModelSpec;
+    /// assert_eq!(ModelSpec::named("llama-3.1-8b").unwrap().layers, 32);
+    /// ```
+    pub fn named(name: &str) -> Option<ModelSpec> {
+        let &(_, sizes, tied_embeddings) = KNOWN.iter().find(|row| row.0 == name)?;
+        let [hidden, layers, heads, kv_heads, head_dim, intermediate, vocab] = sizes;
+        let frequency = |i: usize| 500_000f64.powf(-((2 * i) as f64) / head_dim as f64) as f32;
+        Some(ModelSpec {
+            family: Family::Llama,
+            hidden,
+            layers,
+            heads,
+            kv_heads,
+            head_dim,
+            intermediate,
+            vocab,
+            max_positions: 131_072,
+            norm_eps: 1e-5,
+            rope: Rope { inv_freq: (0..head_dim / 2).map(frequency).collect(), scale: 1.0 },
+            tied_embeddings,
+            qkv_bias: false,
+            o_bias: false,
+            mlp_bias: false,
+            qk_norm: false,
+        })
+    }
+
+    /// The names that [`ModelSpec::named`] knows.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        KNOWN.iter().map(|row| row.0)
+    }
+}

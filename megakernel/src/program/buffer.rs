@@ -89,6 +89,8 @@ impl fmt::Display for BufferKind {
 pub enum Source {
     /// The checkpoint's tensor of that name.
     Tensor(String),
+    /// Random values, the same for the same name: a program that runs without a checkpoint.
+    Random(String),
     /// These values, row-major: a derived table such as the rotary frequencies.
     Values(Vec<f32>),
 }

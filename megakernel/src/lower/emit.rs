@@ -1,0 +1,70 @@
+//! The emitter: adds levels of tasks, each level behind one counter.
+
+use super::options::{LowerError, LowerOptions};
+use super::state::StateBuffers;
+use super::weights::WeightBuffers;
+use crate::model::ModelSpec;
+use crate::program::{BufferId, CounterId, LinearInput, Op, Program, Span, Wait};
+
+/// When a level is complete: all of its tasks have signalled the counter.
+#[derive(Clone, Copy)]
+pub(super) struct Done {
+    counter: CounterId,
+    tasks: u32,
+}
+
+impl Done {
+    fn wait(self) -> Wait {
+        Wait { counter: self.counter, threshold: self.tasks }
+    }
+}
+
+/// A program under construction.
+pub(super) struct Emitter<'a> {
+    pub program: Program,
+    pub spec: &'a ModelSpec,
+    pub options: &'a LowerOptions,
+    pub weights: WeightBuffers,
+    pub state: StateBuffers,
+    /// Splits of the tokens in attention.
+    pub splits: usize,
+}
+
+impl Emitter<'_> {
+    pub fn sms(&self) -> usize {
+        self.program.target.sms
+    }
+
+    /// All rows of the batch.
+    pub fn rows(&self) -> Span {
+        Span::all(self.options.rows)
+    }
+
+    /// The RMS norm of `x` as the input of a linear layer.
+    pub fn norm_input(&self, x: BufferId, weight: &str) -> LinearInput {
+        LinearInput::RmsNorm { x, weight: self.weights.get(weight), eps: self.spec.norm_eps }
+    }
+
+    /// Adds one task per op; all wait for `ready` and signal one new counter.
+    pub fn level(&mut self, name: &str, ops: Vec<Op>, ready: &[Done]) -> Result<Done, LowerError> {
+        let waits: Vec<Wait> = ready.iter().map(|d| d.wait()).collect();
+        self.add(name, ops.into_iter().map(|op| (op, waits.clone())).collect())
+    }
+
+    /// As [`Emitter::level`], each op with its own condition.
+    pub fn level_of(&mut self, name: &str, parts: Vec<(Op, Done)>) -> Result<Done, LowerError> {
+        self.add(name, parts.into_iter().map(|(op, ready)| (op, vec![ready.wait()])).collect())
+    }
+
+    fn add(&mut self, name: &str, parts: Vec<(Op, Vec<Wait>)>) -> Result<Done, LowerError> {
+        let counter = self.program.add_counter(name);
+        let tasks = parts.len() as u32;
+        for (at, (op, waits)) in parts.into_iter().enumerate() {
+            let label = format!("{name}[{at}]");
+            self.program
+                .add_task(&label, op, waits, vec![counter])
+                .map_err(|source| LowerError::Task { label, source })?;
+        }
+        Ok(Done { counter, tasks })
+    }
+}

@@ -1,0 +1,164 @@
+//! One block of the model, level by level:
+//!
+//! | level | tasks | waits for |
+//! |---|---|---|
+//! | qkv | norm + q, k, v of one kv head's group + rotation + append, by tiles | the residual stream |
+//! | (rope) | only with q/k norms: norm + rotation of one head | the group's qkv |
+//! | attention | one kv head × one split (× rows) | the kv head's qkv (rope) |
+//! | o | merge of the splits + output projection + residual, by tiles | all of attention |
+//! | gate/up | norm + gate, up + silu·mul, by tiles | all of o |
+//! | down | down projection + residual, by tiles | all of gate/up |
+
+use super::emit::{Done, Emitter};
+use super::options::LowerError;
+use super::tiling;
+use crate::program::{
+    Attention, GroupShape, HeadNorm, HeadOutput, KeyOutput, Linear, LinearInput, LinearOutput, Op, Qkv, Rope, Rotation,
+    Span,
+};
+
+/// Emits block `layer`; `ready` says when the residual stream is complete. Gives the same for the next block.
+pub(super) fn block(e: &mut Emitter, layer: usize, ready: Done) -> Result<Done, LowerError> {
+    let heads = qkv(e, layer, ready)?;
+    let heads = if e.spec.qk_norm { rope(e, layer, &heads)? } else { heads };
+    let done = attention(e, layer, &heads)?;
+    let done = o(e, layer, done)?;
+    let done = gate_up(e, layer, done)?;
+    down(e, layer, done)
+}
+
+fn rotation(e: &Emitter) -> Rotation {
+    Rotation { inv_freq: e.weights.inv_freq, scale: e.spec.rope.scale }
+}
+
+/// Gives, for each kv head, when its group's q, k and v are complete.
+fn qkv(e: &mut Emitter, layer: usize, ready: Done) -> Result<Vec<Done>, LowerError> {
+    let prefix = format!("model.layers.{layer}");
+    let input = e.norm_input(e.state.residual, &format!("{prefix}.input_layernorm.weight"));
+    let [k_pool, v_pool] = e.state.pools[layer];
+    let [wq, wk, wv] = ["q", "k", "v"].map(|which| e.weights.projection(&format!("{prefix}.self_attn.{which}_proj")));
+    let (q, k) = match e.state.raw {
+        Some([q, k]) => (q, KeyOutput::Raw { out: k }),
+        None => (e.state.q, KeyOutput::RopeAppend { rope: rotation(e), pool: k_pool }),
+    };
+    let shape = GroupShape { group: e.spec.group(), head_dim: e.spec.head_dim };
+    let tasks = tiling::tasks_per_group(e.spec.kv_heads, shape.units(), e.sms());
+    let mut done = Vec::with_capacity(e.spec.kv_heads);
+    for kv_head in 0..e.spec.kv_heads {
+        let ops = tiling::deal(shape.units(), tasks).into_iter().map(|units| {
+            Op::Qkv(Qkv {
+                input: input.clone(),
+                wq: wq.clone(),
+                wk: wk.clone(),
+                wv: wv.clone(),
+                kv_head,
+                units,
+                rows: e.rows(),
+                q,
+                k: k.clone(),
+                v_pool,
+                at: e.state.at.clone(),
+            })
+        });
+        let ops = ops.collect();
+        done.push(e.level(&format!("layers.{layer}.qkv.h{kv_head}"), ops, &[ready])?);
+    }
+    Ok(done)
+}
+
+fn rope(e: &mut Emitter, layer: usize, heads: &[Done]) -> Result<Vec<Done>, LowerError> {
+    let Some([q_raw, k_raw]) = e.state.raw else { return Ok(heads.to_vec()) };
+    let prefix = format!("model.layers.{layer}.self_attn");
+    let group = e.spec.group();
+    let [k_pool, _] = e.state.pools[layer];
+    let mut done = Vec::with_capacity(heads.len());
+    for (kv_head, &ready) in heads.iter().enumerate() {
+        let head = |x, which: &str, head: usize, output| {
+            let weight = e.weights.get(&format!("{prefix}.{which}_norm.weight"));
+            Op::Rope(Rope {
+                x,
+                norm: Some(HeadNorm { weight, eps: e.spec.norm_eps }),
+                rope: rotation(e),
+                heads: Span::one(head),
+                rows: e.rows(),
+                at: e.state.at.clone(),
+                output,
+            })
+        };
+        let queries =
+            (kv_head * group..(kv_head + 1) * group).map(|q| head(q_raw, "q", q, HeadOutput::Store { out: e.state.q }));
+        let key = head(k_raw, "k", kv_head, HeadOutput::Append { pool: k_pool });
+        let ops = queries.chain([key]).collect();
+        done.push(e.level(&format!("layers.{layer}.rope.h{kv_head}"), ops, &[ready])?);
+    }
+    Ok(done)
+}
+
+fn attention(e: &mut Emitter, layer: usize, heads: &[Done]) -> Result<Done, LowerError> {
+    let [k_pool, v_pool] = e.state.pools[layer];
+    let scale = (e.spec.head_dim as f64).powf(-0.5) as f32;
+    let blocks = tiling::deal(e.options.rows, e.sms().div_ceil(e.spec.kv_heads));
+    let mut parts = Vec::new();
+    for (kv_head, &ready) in heads.iter().enumerate() {
+        for &rows in &blocks {
+            for split in 0..e.splits {
+                let op = Op::Attention(Attention {
+                    q: e.state.q,
+                    k_pool,
+                    v_pool,
+                    at: e.state.at.clone(),
+                    kv_head,
+                    rows,
+                    split,
+                    scale,
+                    acc: e.state.acc,
+                    stats: e.state.stats,
+                });
+                parts.push((op, ready));
+            }
+        }
+    }
+    e.level_of(&format!("layers.{layer}.attention"), parts)
+}
+
+fn o(e: &mut Emitter, layer: usize, ready: Done) -> Result<Done, LowerError> {
+    let input = LinearInput::Combine { acc: e.state.acc, stats: e.state.stats };
+    let output = LinearOutput::Add { residual: e.state.residual, out: e.state.middle };
+    let projection = format!("model.layers.{layer}.self_attn.o_proj");
+    linear(e, &format!("layers.{layer}.o"), input, &projection, e.spec.hidden, output, ready)
+}
+
+fn gate_up(e: &mut Emitter, layer: usize, ready: Done) -> Result<Done, LowerError> {
+    let prefix = format!("model.layers.{layer}");
+    let input = e.norm_input(e.state.middle, &format!("{prefix}.post_attention_layernorm.weight"));
+    let up = e.weights.projection(&format!("{prefix}.mlp.up_proj"));
+    let output = LinearOutput::SiluMul { up: up.weight, up_bias: up.bias, out: e.state.mlp };
+    let (name, gate) = (format!("layers.{layer}.gate_up"), format!("{prefix}.mlp.gate_proj"));
+    linear(e, &name, input, &gate, e.spec.intermediate, output, ready)
+}
+
+fn down(e: &mut Emitter, layer: usize, ready: Done) -> Result<Done, LowerError> {
+    let input = LinearInput::Plain { x: e.state.mlp };
+    let output = LinearOutput::Add { residual: e.state.middle, out: e.state.residual };
+    let projection = format!("model.layers.{layer}.mlp.down_proj");
+    linear(e, &format!("layers.{layer}.down"), input, &projection, e.spec.hidden, output, ready)
+}
+
+/// A level of one linear layer, by tiles of output features.
+fn linear(
+    e: &mut Emitter,
+    name: &str,
+    input: LinearInput,
+    projection: &str,
+    features: usize,
+    output: LinearOutput,
+    ready: Done,
+) -> Result<Done, LowerError> {
+    let layer = e.weights.projection(projection);
+    let tile = |cols| {
+        let (input, output) = (input.clone(), output.clone());
+        Op::Linear(Linear { input, weight: layer.weight, bias: layer.bias, rows: e.rows(), cols, output })
+    };
+    let ops = tiling::features(features, e.sms()).into_iter().map(tile).collect();
+    e.level(name, ops, &[ready])
+}

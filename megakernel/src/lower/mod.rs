@@ -1,0 +1,140 @@
+//! Lowering: a model's architecture becomes the program of one decode step.
+//!
+//! The shape of the program is the one that a GPU wants: every level covers all SMs with row tiles of equal bytes, a
+//! block has five levels (six with q/k norms), attention is split over kv heads and tokens. Norms are recomputed by each
+//! task instead of costing a level; see `layer` for the table. Nothing per token is in the program.
+//!
+//! May touch: [`crate::model`], [`crate::program`]. Placement on SMs is [`crate::schedule`]'s.
+
+mod emit;
+mod layer;
+mod options;
+mod state;
+mod tiling;
+mod weights;
+
+use tilewright_codegen::target::Target;
+use tilewright_layout::DType;
+
+use crate::model::ModelSpec;
+use crate::program::{Argmax, BufferKind, Embed, Linear, LinearOutput, Op, Program, Span};
+use emit::Emitter;
+pub use options::{LowerError, LowerOptions, MAX_PAGES, MAX_ROWS, MAX_SPLITS};
+use state::StateBuffers;
+pub use state::{LOGITS, NEXT_TOKEN, PAGE_TABLE, POSITION, TOKEN};
+pub use tiling::UNIT;
+use weights::WeightBuffers;
+
+/// Lowers a model to the program of one step: an unplaced program, to be scheduled.
+///
+/// `dtype_of` gives the dtype in which a tensor is stored.
+///
+/// # Errors
+/// If an option is out of bounds, the model is inconsistent or the target has no SMs.
+///
+/// ```
+/// use tilewright_codegen::target::Target;
+/// use tilewright_layout::DType;
+/// use tilewright_megakernel::{lower::{LowerOptions, lower}, model::ModelSpec};
+/// let spec = ModelSpec::named("llama-3.2-1b").unwrap();
+/// let target = Target::named("h100").unwrap();
+/// let program = lower(&spec, &|_| DType::BF16, target, &LowerOptions::for_context(4096)).unwrap();
+/// assert!(program.tasks.len() < 16 * 5 * 132 + 200);
+/// ```
+pub fn lower(
+    spec: &ModelSpec,
+    dtype_of: &dyn Fn(&str) -> DType,
+    target: Target,
+    options: &LowerOptions,
+) -> Result<Program, LowerError> {
+    options.check(spec)?;
+    check_model(spec)?;
+    if target.sms == 0 {
+        return Err(LowerError::NoSms { target: target.name });
+    }
+    let splits = splits(spec, options, target.sms);
+    let mut program = Program::new(format!("{}, {} row(s)", spec.family, options.rows), target);
+    let weights = WeightBuffers::add(&mut program, spec, dtype_of)?;
+    let state = StateBuffers::add(&mut program, spec, options, splits);
+    let mut e = Emitter { program, spec, options, weights, state, splits };
+    let mut ready = embed(&mut e)?;
+    for layer in 0..spec.layers {
+        ready = layer::block(&mut e, layer, ready)?;
+    }
+    choose(&mut e, ready)?;
+    Ok(e.program)
+}
+
+/// Splits that cover the SMs with one attention task each: no more than a sequence has pages.
+fn splits(spec: &ModelSpec, options: &LowerOptions, sms: usize) -> usize {
+    options.splits.unwrap_or_else(|| {
+        let cover = sms / spec.kv_heads.saturating_mul(options.rows).max(1);
+        cover.clamp(1, options.pages_per_sequence().clamp(1, MAX_SPLITS))
+    })
+}
+
+fn check_model(spec: &ModelSpec) -> Result<(), LowerError> {
+    let model = |name, found, expected: &str| Err(LowerError::Model { name, found, expected: expected.into() });
+    let sizes = [
+        ("hidden", spec.hidden),
+        ("layers", spec.layers),
+        ("heads", spec.heads),
+        ("kv_heads", spec.kv_heads),
+        ("head_dim", spec.head_dim),
+        ("intermediate", spec.intermediate),
+        ("vocab", spec.vocab),
+    ];
+    for (name, found) in sizes {
+        if found == 0 || found > 1 << 28 {
+            return model(name, found, "from 1 to 2^28");
+        }
+    }
+    if !spec.heads.is_multiple_of(spec.kv_heads) {
+        return model("heads", spec.heads, &format!("a multiple of its {} kv heads", spec.kv_heads));
+    }
+    if !spec.head_dim.is_multiple_of(2) {
+        return model("head_dim", spec.head_dim, "even, since rotary pairs halve it");
+    }
+    if spec.rope.inv_freq.len() != spec.head_dim / 2 {
+        let found = spec.rope.inv_freq.len();
+        return model("rope.inv_freq", found, &format!("{} entries, one per pair", spec.head_dim / 2));
+    }
+    Ok(())
+}
+
+fn embed(e: &mut Emitter) -> Result<emit::Done, LowerError> {
+    let table = e.weights.get("model.embed_tokens.weight");
+    let part = |rows| {
+        Op::Embed(Embed {
+            ids: e.state.token,
+            position: e.state.at.position,
+            table,
+            out: e.state.residual,
+            rows,
+            cols: Span::all(e.spec.hidden),
+        })
+    };
+    let ops = tiling::deal(e.options.rows, e.sms()).into_iter().map(part).collect();
+    e.level("embed", ops, &[])
+}
+
+/// The output projection and the greedy choice.
+fn choose(e: &mut Emitter, ready: emit::Done) -> Result<(), LowerError> {
+    let (rows, vocab) = (e.options.rows, e.spec.vocab);
+    let tiles = tiling::features(vocab, e.sms());
+    let mut scratch = |name, dtype| e.program.add_buffer(name, BufferKind::Activation, dtype, &[rows, tiles.len()]);
+    let best_value = scratch("best.value", DType::F32);
+    let best_index = scratch("best.index", DType::I32);
+    let table = if e.spec.tied_embeddings { "model.embed_tokens.weight" } else { "lm_head.weight" };
+    let input = e.norm_input(e.state.residual, "model.norm.weight");
+    let weight = e.weights.get(table);
+    let tile = |(tile, cols)| {
+        let output = LinearOutput::Logits { out: e.state.logits, best_value, best_index, tile };
+        Op::Linear(Linear { input: input.clone(), weight, bias: None, rows: Span::all(rows), cols, output })
+    };
+    let ops = tiles.into_iter().enumerate().map(tile).collect();
+    let ready = e.level("logits", ops, &[ready])?;
+    let argmax = Argmax { value: best_value, index: best_index, out: e.state.next_token, rows: Span::all(rows) };
+    e.level("argmax", vec![Op::Argmax(argmax)], &[ready])?;
+    Ok(())
+}

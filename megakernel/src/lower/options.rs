@@ -1,0 +1,108 @@
+//! What the lowering may choose, and what it refuses.
+
+use thiserror::Error;
+use tilewright_layout::DType;
+
+use crate::model::ModelSpec;
+use crate::program::OperandError;
+
+/// Choices of a lowering.
+///
+/// ```
+/// use tilewright_megakernel::lower::LowerOptions;
+/// let options = LowerOptions { rows: 8, ..LowerOptions::for_context(4096) };
+/// assert_eq!(options.pages_per_sequence(), 64);
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct LowerOptions {
+    /// Rows of the batch: tokens that one step advances. Rows may be different sequences, or consecutive tokens of one.
+    pub rows: usize,
+    /// Longest sequence, in tokens.
+    pub context: usize,
+    /// Tokens of one page of the KV pools, 16 to 256.
+    pub page_tokens: usize,
+    /// Pages of each pool; `None`: as many as `rows` sequences of `context` tokens need.
+    pub pages: Option<usize>,
+    /// Splits of the tokens in attention; `None`: as many as cover the SMs.
+    pub splits: Option<usize>,
+    /// Dtype of queries and MLP activations; the residual stream, partial sums and logits are always f32.
+    pub activation: DType,
+    /// Dtype of the KV pools.
+    pub kv: DType,
+}
+
+impl LowerOptions {
+    /// One row, f32 throughout, pages of 64 tokens.
+    pub fn for_context(context: usize) -> LowerOptions {
+        LowerOptions {
+            rows: 1,
+            context,
+            page_tokens: 64,
+            pages: None,
+            splits: None,
+            activation: DType::F32,
+            kv: DType::F32,
+        }
+    }
+
+    /// Entries of a row of the page table.
+    pub fn pages_per_sequence(&self) -> usize {
+        self.context.div_ceil(self.page_tokens.max(1))
+    }
+
+    /// Pages of each pool.
+    pub fn pool_pages(&self) -> usize {
+        self.pages.unwrap_or_else(|| self.rows.saturating_mul(self.pages_per_sequence()))
+    }
+
+    /// Checks every option against its bounds and the model.
+    pub(super) fn check(&self, spec: &ModelSpec) -> Result<(), LowerError> {
+        let bounds = [
+            ("rows", self.rows, 1, MAX_ROWS),
+            ("context", self.context, 1, spec.max_positions),
+            ("page_tokens", self.page_tokens, 16, 256),
+            ("pages", self.pool_pages(), 1, MAX_PAGES),
+            ("splits", self.splits.unwrap_or(1), 1, MAX_SPLITS),
+        ];
+        for (name, found, least, most) in bounds {
+            if found < least || found > most {
+                return Err(LowerError::Option { name, found, least, most });
+            }
+        }
+        for (name, found) in [("activation", self.activation), ("kv", self.kv)] {
+            if !matches!(found, DType::F32 | DType::F16 | DType::BF16) {
+                return Err(LowerError::OptionDType { name, found });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Most rows of a batch.
+pub const MAX_ROWS: usize = 4096;
+/// Most pages of a pool: page numbers are i32 cells.
+pub const MAX_PAGES: usize = i32::MAX as usize;
+/// Most splits of the tokens in attention.
+pub const MAX_SPLITS: usize = 256;
+
+/// Why a model cannot be lowered.
+#[derive(Debug, Error)]
+#[allow(missing_docs, reason = "the message names every field")]
+pub enum LowerError {
+    #[error("option `{name}` is {found}, it must be from {least} to {most}")]
+    Option { name: &'static str, found: usize, least: usize, most: usize },
+    #[error("option `{name}` is {found}, it must be f32, f16 or bf16")]
+    OptionDType { name: &'static str, found: DType },
+    #[error("target `{target}` has no SM to run on")]
+    NoSms { target: String },
+    #[error("the model's `{name}` is {found}, it must be {expected}")]
+    Model { name: &'static str, found: usize, expected: String },
+    #[error("tensor `{name}` has dtype {found}; weights may be f32, f16 or bf16")]
+    WeightDType { name: String, found: DType },
+    #[error("task `{label}` does not fit its operands")]
+    Task {
+        label: String,
+        #[source]
+        source: OperandError,
+    },
+}

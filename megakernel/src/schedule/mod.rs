@@ -1,0 +1,122 @@
+//! Scheduling: which SM runs which task, in which order.
+//!
+//! Levels are placed one after the other. Within a level the dearest tasks go first, each to the SM with the least bytes
+//! in the level, then with the least bytes in the whole step: every level is as short as its tiles allow, and the SMs
+//! that got one tile more in one level get one less in the next. A queue holds its tasks in level order, within a level
+//! by the length of the critical path behind them. The result is validated again.
+//!
+//! May touch: [`crate::program`], [`crate::validate`].
+
+mod balance;
+pub mod cost;
+mod levels;
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use thiserror::Error;
+
+pub use balance::{Balance, LevelBalance};
+pub use levels::Levels;
+
+use crate::program::{Program, SmId, TaskId};
+use crate::validate::{Checked, Placed, Rejected};
+
+/// Why a program cannot be scheduled.
+#[derive(Debug, Error)]
+#[allow(missing_docs, reason = "the message names every field")]
+pub enum ScheduleError {
+    #[error("the program is not valid")]
+    Invalid(#[from] Box<Rejected>),
+    #[error("the program is placed already; drop its queues to place it anew")]
+    Placed,
+    #[error("task {task} (`{label}`) is pinned to {sm}, the target has {sms} SMs")]
+    Pin { task: TaskId, label: String, sm: SmId, sms: usize },
+    #[error("the target `{target}` has no SM")]
+    NoSms { target: String },
+}
+
+/// Places a program, for sequences of about `context` tokens. Tasks pinned by hand stay where they are pinned.
+///
+/// # Errors
+/// If the program is invalid, placed already, or pins a task to an SM that the target lacks.
+pub fn schedule(program: Program, context: usize) -> Result<Placed, ScheduleError> {
+    if program.queues.is_some() {
+        return Err(ScheduleError::Placed);
+    }
+    let sms = program.target.sms;
+    if sms == 0 {
+        return Err(ScheduleError::NoSms { target: program.target.name });
+    }
+    for task in &program.tasks {
+        if let Some(sm) = task.sm.filter(|sm| sm.index() >= sms) {
+            return Err(ScheduleError::Pin { task: task.id, label: task.label.clone(), sm, sms });
+        }
+    }
+    let mut program = Checked::new(program).map_err(Box::new)?.into_program();
+    program.queues = Some(place(&program, context));
+    Ok(Placed::new(program).map_err(Box::new)?)
+}
+
+/// The queues of a valid program.
+fn place(program: &Program, context: usize) -> Vec<Vec<TaskId>> {
+    let cost: Vec<u64> = program.tasks.iter().map(|t| cost::bytes(program, t, context).total()).collect();
+    let levels = Levels::of(program, &cost);
+    let mut loads = Loads::new(program.target.sms);
+    for mut tasks in levels.tasks {
+        loads.start_level();
+        tasks.sort_by_key(|t| (Reverse(cost[t.index()]), *t));
+        let pin = |task: &TaskId| program.tasks[task.index()].sm;
+        for task in &tasks {
+            if let Some(sm) = pin(task) {
+                loads.give(*task, cost[task.index()], sm.index());
+            }
+        }
+        let mut least: BinaryHeap<_> = (0..program.target.sms).map(|sm| Reverse(loads.key(sm))).collect();
+        for task in tasks.iter().filter(|t| pin(t).is_none()) {
+            let Some(Reverse((_, _, sm))) = least.pop() else { break };
+            loads.give(*task, cost[task.index()], sm);
+            least.push(Reverse(loads.key(sm)));
+        }
+        loads.end_level(&levels.tail);
+    }
+    loads.queues
+}
+
+/// What every SM has been given so far.
+struct Loads {
+    queues: Vec<Vec<TaskId>>,
+    /// Tasks of the current level by SM.
+    tasks: Vec<Vec<TaskId>>,
+    level: Vec<u64>,
+    total: Vec<u64>,
+}
+
+impl Loads {
+    fn new(sms: usize) -> Loads {
+        Loads { queues: vec![Vec::new(); sms], tasks: vec![Vec::new(); sms], level: vec![0; sms], total: vec![0; sms] }
+    }
+
+    fn start_level(&mut self) {
+        self.level.fill(0);
+    }
+
+    /// How loaded an SM is: in the level, then in the step.
+    fn key(&self, sm: usize) -> (u64, u64, usize) {
+        (self.level[sm], self.total[sm], sm)
+    }
+
+    fn give(&mut self, task: TaskId, cost: u64, sm: usize) {
+        self.level[sm] += cost;
+        self.total[sm] += cost;
+        self.tasks[sm].push(task);
+    }
+
+    /// Appends the level to the queues, the longest critical path first.
+    fn end_level(&mut self, tail: &[u64]) {
+        for (queue, tasks) in self.queues.iter_mut().zip(&mut self.tasks) {
+            tasks.sort_by_key(|t| (Reverse(tail[t.index()]), *t));
+            queue.append(tasks);
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Rules on ops and regions: operands, declared regions against footprints, bounds, who may write what. One function
+//! per rule; what other tasks do to the same memory is `memory`'s question.
+
+use std::collections::HashSet;
+
+use super::kind::{Access, Kind};
+use super::place::Place;
+use super::report::{Note, Report};
+use super::text::Hazard;
+use crate::program::{
+    BufferId, Footprint, GroupShape, LinearOutput, MAX_RANK, Op, OperandError, Operands, Program, Region, Span, Task,
+};
+
+/// A footprint of more writes than this is only computed if the task declares as many.
+const CHEAP_WRITES: usize = 4096;
+
+/// Checks every task's op and regions. `sound` says whether every buffer has a shape to compute with; footprints are
+/// compared only then.
+pub(super) fn check(program: &Program, sound: bool, report: &mut Report) {
+    let operands = Operands::new(&program.buffers);
+    for (index, task) in program.tasks.iter().enumerate() {
+        let mut kinds = Vec::new();
+        if sound {
+            op(program, &operands, task, &mut kinds);
+        }
+        for (access, regions) in [(Access::Read, &task.reads), (Access::Write, &task.writes)] {
+            for region in regions {
+                kinds.extend(bounds(program, access, region));
+            }
+        }
+        kinds.extend(task.writes.iter().filter_map(|region| read_only(program, region)));
+        for kind in kinds {
+            report.error(Place::task(index, task), kind);
+        }
+    }
+}
+
+/// Warns of buffers that no task touches.
+pub(super) fn warn(program: &Program, report: &mut Report) {
+    let mut used = vec![false; program.buffers.len()];
+    for region in program.tasks.iter().flat_map(|task| task.reads.iter().chain(&task.writes)) {
+        used[region.buffer.index()] = true;
+    }
+    for (index, buffer) in program.buffers.iter().enumerate().filter(|(index, _)| !used[*index]) {
+        report.warn(Place::buffer(index, buffer), Note::UnusedBuffer);
+    }
+}
+
+/// Whether a region names elements that exist.
+pub(super) fn is_sound(program: &Program, region: &Region) -> bool {
+    bounds(program, Access::Read, region).is_none()
+        && program.buffers.get(region.buffer.index()).is_some_and(super::tables::is_sound)
+}
+
+fn op(program: &Program, operands: &Operands, task: &Task, kinds: &mut Vec<Kind>) {
+    if let Some(kind) = undeclared_writes(program, task) {
+        kinds.push(kind);
+        return;
+    }
+    match task.op.footprint(operands) {
+        Err(error) => kinds.push(operand(&task.op, error)),
+        Ok(footprint) => {
+            kinds.extend(own_writes(&footprint));
+            kinds.extend(own_reads(&task.op, &footprint));
+            kinds.extend(declaration(task, footprint));
+        }
+    }
+}
+
+fn operand(op: &Op, error: OperandError) -> Kind {
+    Kind::Operand { op: op.name(), error }
+}
+
+/// The one footprint whose length is not bounded by its operands' number: a tile of `qkv` writes every head it meets.
+/// One that is longer than what is declared is refused before it is computed.
+fn undeclared_writes(program: &Program, task: &Task) -> Option<Kind> {
+    let Op::Qkv(qkv) = &task.op else { return None };
+    let &[_, heads, head_dim] = program.buffers.get(qkv.q.index())?.shape.as_slice() else { return None };
+    let per_head = GroupShape { group: heads, head_dim }.units_per_head();
+    let Span { lo, hi } = qkv.units;
+    if per_head == 0 || hi <= lo {
+        return None;
+    }
+    let (needed, declared) = ((hi - 1) / per_head - lo / per_head + 1, task.writes.len());
+    (needed > CHEAP_WRITES.max(declared)).then_some(Kind::WritesUndeclared { op: "qkv", declared, needed })
+}
+
+/// Declared and computed regions are equal as sets.
+fn declaration(task: &Task, footprint: Footprint) -> Vec<Kind> {
+    let computed = footprint.canonical();
+    let declared = Footprint { reads: task.reads.clone(), writes: task.writes.clone() }.canonical();
+    let lists = [(Access::Read, &declared.reads, &computed.reads), (Access::Write, &declared.writes, &computed.writes)];
+    let differing = lists.into_iter().filter(|(_, declared, computed)| declared != computed);
+    differing
+        .map(|(access, declared, computed)| Kind::RegionsDiffer {
+            access,
+            op: task.op.name(),
+            missing: without(computed, declared),
+            surplus: without(declared, computed),
+        })
+        .collect()
+}
+
+/// The regions of one sorted list that are not in another.
+fn without(list: &[Region], other: &[Region]) -> Vec<Region> {
+    list.iter().filter(|region| other.binary_search(region).is_err()).copied().collect()
+}
+
+/// No two results of an op share an element: which one would be left is not defined.
+fn own_writes(footprint: &Footprint) -> Option<Kind> {
+    let writes = &footprint.writes;
+    let pair = overlapping_pair(writes)?;
+    Some(Kind::SelfOverlap { hazard: Hazard::WriteAfterWrite, first: writes[pair.0], second: writes[pair.1] })
+}
+
+/// The first two regions found that overlap, by a sweep along the dimension with the most distinct starts.
+fn overlapping_pair(regions: &[Region]) -> Option<(usize, usize)> {
+    let start = |at: usize, dim: usize| regions[at].spans().get(dim).map_or(0, |span| span.lo);
+    let distinct = |dim: &usize| (0..regions.len()).map(|at| start(at, *dim)).collect::<HashSet<_>>().len();
+    let dim = if regions.len() > 2 { (0..MAX_RANK).max_by_key(distinct).unwrap_or(0) } else { 0 };
+    let mut order: Vec<usize> = (0..regions.len()).collect();
+    order.sort_unstable_by_key(|&at| (regions[at].buffer, start(at, dim)));
+    for (rank, &a) in order.iter().enumerate() {
+        let end = regions[a].spans().get(dim).map_or(1, |span| span.hi);
+        let reaches = |b: &&usize| regions[**b].buffer == regions[a].buffer && start(**b, dim) < end;
+        let hit = order[rank + 1..].iter().take_while(reaches).find(|&&b| regions[a].overlaps(&regions[b]));
+        if let Some(&b) = hit {
+            return Some((a.min(b), a.max(b)));
+        }
+    }
+    None
+}
+
+/// A task may read what it writes only where the op updates element by element: the same region, as the operand that
+/// the op allows. Anything else would read elements that another thread of the same task has already replaced.
+fn own_reads(op: &Op, footprint: &Footprint) -> Option<Kind> {
+    let written: HashSet<BufferId> = footprint.writes.iter().map(|write| write.buffer).collect();
+    let reads: Vec<&Region> = footprint.reads.iter().filter(|read| written.contains(&read.buffer)).collect();
+    for write in &footprint.writes {
+        let touching = || reads.iter().copied().filter(|read| read.overlaps(write));
+        let Some(&first) = touching().find(|read| *read != write).or(touching().next()) else { continue };
+        let in_place = match op {
+            Op::Copy(_) | Op::Add(_) | Op::SiluMul(_) => touching().all(|read| read == write),
+            // The residual is read element by element; every other operand is read along the whole reduction.
+            Op::Linear(linear) => match linear.output {
+                LinearOutput::Add { residual, out } => {
+                    residual == out && write.buffer == out && first == *write && touching().count() == 1
+                }
+                LinearOutput::Store { .. } | LinearOutput::SiluMul { .. } | LinearOutput::Logits { .. } => false,
+            },
+            Op::RmsNorm(_)
+            | Op::Embed(_)
+            | Op::Qkv(_)
+            | Op::Rope(_)
+            | Op::KvAppend(_)
+            | Op::Attention(_)
+            | Op::Combine(_)
+            | Op::Argmax(_) => false,
+        };
+        if !in_place {
+            return Some(Kind::SelfOverlap { hazard: Hazard::WriteAfterRead, first, second: *write });
+        }
+    }
+    None
+}
+
+/// A region has its buffer's rank, holds an element, and stays inside the buffer.
+fn bounds(program: &Program, access: Access, region: &Region) -> Option<Kind> {
+    let region = *region;
+    let Some(buffer) = program.buffers.get(region.buffer.index()) else {
+        return Some(Kind::MissingBuffer { access, buffer: region.buffer, count: program.buffers.len() });
+    };
+    if region.spans().len() != buffer.shape.len() {
+        return Some(Kind::RegionRank { access, region, expected: buffer.shape.len() });
+    }
+    let dims = || region.spans().iter().zip(&buffer.shape);
+    if let Some(dim) = dims().position(|(span, _)| span.is_empty()) {
+        return Some(Kind::EmptyRegion { access, region, dim });
+    }
+    let dim = dims().position(|(span, extent)| span.hi > *extent)?;
+    Some(Kind::OutOfBounds { access, region, dim, extent: buffer.shape[dim] })
+}
+
+fn read_only(program: &Program, region: &Region) -> Option<Kind> {
+    let kind = program.buffers.get(region.buffer.index())?.kind;
+    (!kind.is_writable()).then_some(Kind::ReadOnly { region: *region, kind })
+}

@@ -1,0 +1,198 @@
+//! Weights as the virtual machines see them: a name gives an element type, a shape and bytes that are shared, not copied.
+//!
+//! Nothing here knows files. A checkpoint hands out parts of its memory map, [`RandomWeights`] parts of the heap; both as
+//! [`SharedBytes`], which keep their owner alive for as long as anybody holds one.
+
+mod random;
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytemuck::Pod;
+use half::{bf16, f16};
+use tilewright_layout::DType;
+
+pub use random::RandomWeights;
+
+/// Something that holds the weights of a model.
+pub trait Weights {
+    /// The tensor of that name, or `None` where there is no such tensor.
+    fn tensor(&self, name: &str) -> Option<WeightTensor>;
+}
+
+/// A range of bytes and a share in whoever owns them. Cloning copies no bytes.
+///
+/// ```
+/// use std::sync::Arc;
+/// use tilewright_megakernel::weights::SharedBytes;
+/// let owner = Arc::new(vec![1u8, 2, 3, 4]);
+/// let middle = SharedBytes::new(owner, 1..3).expect("inside the owner");
+/// assert_eq!(middle.as_ref(), [2, 3]);
+/// ```
+#[derive(Clone)]
+pub struct SharedBytes {
+    owner: Arc<dyn AsRef<[u8]> + Send + Sync>,
+    range: Range<usize>,
+}
+
+impl SharedBytes {
+    /// Shares `range` of the owner's bytes; `None` where the range is reversed or passes the owner's end.
+    ///
+    /// The owner's `as_ref` must give the same bytes each time; one that later gives fewer makes the share empty.
+    pub fn new(owner: Arc<dyn AsRef<[u8]> + Send + Sync>, range: Range<usize>) -> Option<SharedBytes> {
+        (*owner).as_ref().get(range.clone())?;
+        Some(SharedBytes { owner, range })
+    }
+
+    /// Copies bytes into memory of their own, aligned for every element type.
+    pub fn aligned_copy(bytes: &[u8]) -> SharedBytes {
+        let mut copy = AlignedBytes::zeroed(bytes.len());
+        copy.as_mut()[..bytes.len()].copy_from_slice(bytes);
+        SharedBytes { owner: Arc::new(copy), range: 0..bytes.len() }
+    }
+}
+
+impl AsRef<[u8]> for SharedBytes {
+    fn as_ref(&self) -> &[u8] {
+        (*self.owner).as_ref().get(self.range.clone()).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for SharedBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SharedBytes({} bytes)", self.range.len())
+    }
+}
+
+/// Heap memory aligned to 16 bytes, rounded up to a multiple of 16.
+struct AlignedBytes(Vec<u128>);
+
+impl AlignedBytes {
+    fn zeroed(bytes: usize) -> AlignedBytes {
+        AlignedBytes(vec![0; bytes.div_ceil(size_of::<u128>())])
+    }
+}
+
+impl AsRef<[u8]> for AlignedBytes {
+    fn as_ref(&self) -> &[u8] {
+        bytemuck::cast_slice(&self.0)
+    }
+}
+
+impl AsMut<[u8]> for AlignedBytes {
+    fn as_mut(&mut self) -> &mut [u8] {
+        bytemuck::cast_slice_mut(&mut self.0)
+    }
+}
+
+/// One tensor: dense, outermost dimension first, little-endian, aligned for its element type.
+///
+/// ```
+/// use tilewright_layout::DType;
+/// use tilewright_megakernel::weights::{SharedBytes, WeightTensor};
+/// let bytes = SharedBytes::aligned_copy(bytemuck::cast_slice(&[1.0f32, 2.0, 3.0, 4.0]));
+/// let tensor = WeightTensor::new(DType::F32, vec![2, 2], bytes)?;
+/// assert_eq!(tensor.as_f32(), Some(&[1.0, 2.0, 3.0, 4.0][..]));
+/// assert_eq!(tensor.as_bf16(), None);
+/// # Ok::<(), tilewright_megakernel::weights::WeightError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct WeightTensor {
+    dtype: DType,
+    shape: Vec<usize>,
+    bytes: SharedBytes,
+}
+
+impl WeightTensor {
+    /// Joins an element type, a shape and the bytes. Bytes that are not aligned for the type are copied, once, here.
+    ///
+    /// # Errors
+    /// [`WeightError::Size`] where the bytes are not as many as the shape says, [`WeightError::Overflow`] where the shape
+    /// says more than can be counted.
+    pub fn new(dtype: DType, shape: Vec<usize>, bytes: SharedBytes) -> Result<WeightTensor, WeightError> {
+        let found = bytes.as_ref().len();
+        match byte_len(dtype, &shape) {
+            None => Err(WeightError::Overflow { dtype, shape }),
+            Some(expected) if expected != found => Err(WeightError::Size { dtype, shape, expected, found }),
+            Some(_) => {
+                let aligned = bytes.as_ref().as_ptr().addr().is_multiple_of(dtype.bytes());
+                let bytes = if aligned { bytes } else { SharedBytes::aligned_copy(bytes.as_ref()) };
+                Ok(WeightTensor { dtype, shape, bytes })
+            }
+        }
+    }
+
+    /// The element type.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// The shape, outermost dimension first.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// The bytes, little-endian.
+    pub fn bytes(&self) -> &SharedBytes {
+        &self.bytes
+    }
+
+    /// The elements, where they are f32.
+    pub fn as_f32(&self) -> Option<&[f32]> {
+        self.elements(DType::F32)
+    }
+
+    /// The elements, where they are bf16.
+    pub fn as_bf16(&self) -> Option<&[bf16]> {
+        self.elements(DType::BF16)
+    }
+
+    /// The elements, where they are f16.
+    pub fn as_f16(&self) -> Option<&[f16]> {
+        self.elements(DType::F16)
+    }
+
+    fn elements<T: Pod>(&self, dtype: DType) -> Option<&[T]> {
+        if self.dtype != dtype {
+            return None;
+        }
+        bytemuck::try_cast_slice(self.bytes.as_ref()).ok()
+    }
+}
+
+/// Bytes of a dense tensor; `None` where they cannot be counted.
+fn byte_len(dtype: DType, shape: &[usize]) -> Option<usize> {
+    shape.iter().try_fold(dtype.bytes(), |bytes, &dim| bytes.checked_mul(dim))
+}
+
+/// Why bytes are not a tensor, or why weights cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WeightError {
+    /// The bytes are not as many as the shape says.
+    #[error("tensor of {dtype} with shape {shape:?} has {found} bytes, {expected} are needed")]
+    Size {
+        /// The element type.
+        dtype: DType,
+        /// The shape.
+        shape: Vec<usize>,
+        /// Bytes that the shape needs.
+        expected: usize,
+        /// Bytes there are.
+        found: usize,
+    },
+    /// The shape says more bytes than an address can count.
+    #[error("tensor of {dtype} with shape {shape:?} has more bytes than fit {} bits", usize::BITS)]
+    Overflow {
+        /// The element type.
+        dtype: DType,
+        /// The shape.
+        shape: Vec<usize>,
+    },
+    /// Random weights of an element type that models do not use.
+    #[error("element type of random weights is {found}; use f32, f16 or bf16")]
+    RandomDtype {
+        /// The type that was asked for.
+        found: DType,
+    },
+}

@@ -1,0 +1,152 @@
+//! Random weights of a model's shape, for benches and tests: the same for the same name and seed, whatever the machine.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytemuck::Pod;
+use half::{bf16, f16};
+use rayon::prelude::*;
+use tilewright_layout::DType;
+
+use super::{AlignedBytes, SharedBytes, WeightError, WeightTensor, Weights, byte_len};
+use crate::model::{ModelSpec, TensorSpec};
+
+/// Distinct values that one tensor can take: few enough for the table of them to stay in the first-level cache.
+const LEVELS: usize = 1 << LEVEL_BITS;
+const LEVEL_BITS: usize = 12;
+
+/// Elements drawn from one 64-bit word.
+const PER_WORD: usize = 64 / LEVEL_BITS;
+
+/// Words that one thread draws at a time.
+const WORDS_PER_CHUNK: usize = 1 << 14;
+
+/// Every tensor of a model, filled with small random values.
+///
+/// A matrix of `n` columns is uniform with mean 0 and standard deviation `1/sqrt(n)`, so that activations keep their size;
+/// a norm's weight is uniform in 0.9 to 1.1, a bias in -0.02 to 0.02. Values are quantised to 4096 levels.
+///
+/// ```
+/// use tilewright_layout::DType;
+/// use tilewright_megakernel::model::{Family, ModelSpec, Rope};
+/// use tilewright_megakernel::weights::{RandomWeights, Weights};
+/// let spec = ModelSpec {
+///     family: Family::Llama, hidden: 8, layers: 1, heads: 2, kv_heads: 1, head_dim: 4, intermediate: 16, vocab: 32,
+///     max_positions: 64, norm_eps: 1e-5, rope: Rope { inv_freq: vec![1.0, 0.01], scale: 1.0 }, tied_embeddings: true,
+///     qkv_bias: false, o_bias: false, mlp_bias: false, qk_norm: false,
+/// };
+/// let weights = RandomWeights::new(&spec, DType::BF16, 1)?;
+/// let down = weights.tensor("model.layers.0.mlp.down_proj.weight").expect("a tensor of the model");
+/// assert_eq!(down.shape(), [8, 16]);
+/// # Ok::<(), tilewright_megakernel::weights::WeightError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct RandomWeights {
+    tensors: HashMap<String, WeightTensor>,
+}
+
+impl RandomWeights {
+    /// Makes every tensor of [`ModelSpec::tensors`] in element type f32, f16 or bf16.
+    ///
+    /// # Errors
+    /// [`WeightError::RandomDtype`] for another element type, [`WeightError::Overflow`] for a shape beyond the address space.
+    pub fn new(spec: &ModelSpec, dtype: DType, seed: u64) -> Result<RandomWeights, WeightError> {
+        let fill: fn(&TensorSpec, u64, &mut AlignedBytes) = match dtype {
+            DType::F32 => fill::<f32>,
+            DType::F16 => fill::<f16>,
+            DType::BF16 => fill::<bf16>,
+            found => return Err(WeightError::RandomDtype { found }),
+        };
+        let tensors = spec
+            .tensors()
+            .into_iter()
+            .map(|tensor| {
+                let Some(bytes) = byte_len(dtype, &tensor.shape) else {
+                    return Err(WeightError::Overflow { dtype, shape: tensor.shape });
+                };
+                let mut data = AlignedBytes::zeroed(bytes);
+                fill(&tensor, seed, &mut data);
+                let shared = SharedBytes { owner: Arc::new(data), range: 0..bytes };
+                Ok((tensor.name, WeightTensor::new(dtype, tensor.shape, shared)?))
+            })
+            .collect::<Result<_, _>>()?;
+        Ok(RandomWeights { tensors })
+    }
+}
+
+impl Weights for RandomWeights {
+    fn tensor(&self, name: &str) -> Option<WeightTensor> {
+        self.tensors.get(name).cloned()
+    }
+}
+
+/// An element type that random values are rounded to.
+trait Element: Pod + Send + Sync {
+    fn round(value: f32) -> Self;
+}
+
+impl Element for f32 {
+    fn round(value: f32) -> f32 {
+        value
+    }
+}
+
+impl Element for f16 {
+    fn round(value: f32) -> f16 {
+        f16::from_f32(value)
+    }
+}
+
+impl Element for bf16 {
+    fn round(value: f32) -> bf16 {
+        bf16::from_f32(value)
+    }
+}
+
+/// Fills a tensor. Word `w` of the tensor depends on the name, the seed and `w` alone, so threads cannot change the values.
+fn fill<T: Element>(tensor: &TensorSpec, seed: u64, data: &mut AlignedBytes) {
+    let (centre, half_width) = distribution(tensor);
+    let table: Vec<T> = (0..LEVELS)
+        .map(|level| {
+            let unit = (2 * level + 1) as f32 / LEVELS as f32 - 1.0;
+            T::round(centre + half_width * unit)
+        })
+        .collect();
+    let key = splitmix(fnv1a(tensor.name.as_bytes()) ^ splitmix(seed));
+    let elements: &mut [T] = bytemuck::cast_slice_mut(&mut data.0);
+    elements.par_chunks_mut(WORDS_PER_CHUNK * PER_WORD).enumerate().for_each(|(chunk, elements)| {
+        for (word, elements) in elements.chunks_mut(PER_WORD).enumerate() {
+            let counter = (chunk * WORDS_PER_CHUNK + word) as u64;
+            let mut bits = splitmix(key.wrapping_add(counter.wrapping_mul(GOLDEN)));
+            for element in elements {
+                *element = table[bits as usize % LEVELS];
+                bits >>= LEVEL_BITS;
+            }
+        }
+    });
+}
+
+/// Centre and half width of the uniform distribution that a tensor is drawn from.
+fn distribution(tensor: &TensorSpec) -> (f32, f32) {
+    match tensor.shape[..] {
+        // A uniform variable of half width h has standard deviation h / sqrt(3).
+        [_, columns] => (0.0, (3.0 / columns.max(1) as f32).sqrt()),
+        _ if tensor.name.ends_with(".bias") => (0.0, 0.02),
+        _ => (1.0, 0.1),
+    }
+}
+
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// The output function of the generator SplitMix64 (Steele, Lea and Flood, 2014).
+fn splitmix(state: u64) -> u64 {
+    let mut z = state.wrapping_add(GOLDEN);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// The 64-bit hash FNV-1a.
+fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}

@@ -1,0 +1,140 @@
+//! Laws of the lowering: what every lowered program has, whatever the model, the batch and the target.
+
+use std::collections::{BTreeSet, HashMap};
+
+use proptest::prelude::*;
+use tilewright_codegen::target::Target;
+use tilewright_layout::DType;
+use tilewright_megakernel::lower::{LowerError, LowerOptions, lower};
+use tilewright_megakernel::model::{Family, ModelSpec, Rope};
+use tilewright_megakernel::program::{BufferKind, Op, Operands, Program, Source};
+
+/// A small model of any shape the families allow.
+fn small_spec() -> impl Strategy<Value = ModelSpec> {
+    let sizes = (1usize..4, 1usize..5, 1usize..8, 1usize..40, 1usize..80, 1usize..90);
+    (sizes, 1usize..120, any::<[bool; 5]>()).prop_map(|((layers, kv_heads, group, half, hidden, mlp), vocab, flags)| {
+        let [tied_embeddings, qkv_bias, o_bias, mlp_bias, qk_norm] = flags;
+        ModelSpec {
+            family: if qk_norm { Family::Qwen3 } else { Family::Llama },
+            hidden,
+            layers,
+            heads: kv_heads * group,
+            kv_heads,
+            head_dim: 2 * half,
+            intermediate: mlp,
+            vocab,
+            max_positions: 512,
+            norm_eps: 1e-5,
+            rope: Rope { inv_freq: vec![1.0; half], scale: 1.0 },
+            tied_embeddings,
+            qkv_bias,
+            o_bias,
+            mlp_bias,
+            qk_norm,
+        }
+    })
+}
+
+fn lowered(spec: &ModelSpec, sms: usize, options: &LowerOptions) -> Program {
+    lower(spec, &|_| DType::BF16, Target::host(sms), options).expect("a consistent model lowers")
+}
+
+proptest! {
+    #[test]
+    fn every_tensor_is_a_weight_and_is_read_once(spec in small_spec(), sms in 1usize..40, rows in 1usize..5) {
+        let options = LowerOptions { rows, ..LowerOptions::for_context(100) };
+        let program = lowered(&spec, sms, &options);
+        let expected: BTreeSet<String> = spec.tensors().into_iter().map(|t| t.name).collect();
+        let weights = program.buffers.iter().filter(|b| b.kind == BufferKind::Weight);
+        let found: BTreeSet<String> = weights
+            .filter_map(|b| match &b.source {
+                Some(Source::Tensor(name)) => Some(name.clone()),
+                _ => None,
+            })
+            .collect();
+        prop_assert_eq!(found, expected);
+
+        // Matrices are the bytes of a step: each element is read by exactly one task, but for the embedding table.
+        let mut elements: HashMap<usize, usize> = HashMap::new();
+        for task in &program.tasks {
+            for region in &task.reads {
+                let buffer = &program.buffers[region.buffer.index()];
+                let is_matrix = buffer.kind == BufferKind::Weight && buffer.shape.len() == 2;
+                if is_matrix && !matches!(task.op, Op::Embed(_)) {
+                    *elements.entry(region.buffer.index()).or_default() += region.elements();
+                }
+            }
+        }
+        for buffer in program.buffers.iter().filter(|b| b.kind == BufferKind::Weight && b.shape.len() == 2) {
+            let embedding_only = buffer.name == "model.embed_tokens.weight" && !spec.tied_embeddings;
+            let expected = if embedding_only { None } else { buffer.elements() };
+            prop_assert_eq!(elements.get(&buffer.id.index()).copied(), expected, "{}", buffer.name);
+        }
+    }
+
+    #[test]
+    fn declared_regions_are_footprints_and_signals_meet_waits(spec in small_spec(), sms in 1usize..40) {
+        let program = lowered(&spec, sms, &LowerOptions::for_context(200));
+        let mut producers = vec![0u32; program.counters.len()];
+        for task in &program.tasks {
+            let footprint = task.op.footprint(&Operands::new(&program.buffers)).expect("operands fit");
+            prop_assert_eq!((&footprint.reads, &footprint.writes), (&task.reads, &task.writes));
+            task.signals.iter().for_each(|c| producers[c.index()] += 1);
+        }
+        for wait in program.tasks.iter().flat_map(|t| &t.waits) {
+            prop_assert_eq!(wait.threshold, producers[wait.counter.index()], "{}", wait.counter);
+        }
+    }
+
+    #[test]
+    fn json_is_a_stable_round_trip(spec in small_spec(), sms in 1usize..9) {
+        let program = lowered(&spec, sms, &LowerOptions::for_context(64));
+        let text = program.to_json().expect("writes");
+        let read = Program::from_json(&text).expect("reads what it wrote");
+        prop_assert_eq!(&read, &program);
+        prop_assert_eq!(read.to_json().expect("writes"), text);
+    }
+}
+
+#[test]
+fn known_models_fill_an_h100_with_five_levels_a_layer() {
+    for (name, layers) in [("llama-3.2-1b", 16), ("llama-3.1-8b", 32)] {
+        let spec = ModelSpec::named(name).expect("a known model");
+        let target = Target::named("h100").expect("a known target");
+        let program = lower(&spec, &|_| DType::BF16, target, &LowerOptions::for_context(4096)).expect("lowers");
+        // Per layer: 8 heads x 16 tiles of qkv, 8 x 16 splits of attention, 132 tiles each of o, gate/up and down.
+        assert_eq!(program.tasks.len(), 1 + layers * (128 + 128 + 3 * 132) + 132 + 1);
+        assert_eq!(program.counters.len(), 1 + layers * (8 + 4) + 2);
+    }
+}
+
+#[test]
+fn options_out_of_bounds_are_refused_by_name() {
+    let spec = ModelSpec::named("llama-3.2-1b").expect("a known model");
+    let lower = |options: LowerOptions| {
+        lower(&spec, &|_| DType::BF16, Target::host(2), &options).map(drop).expect_err("refused").to_string()
+    };
+    let base = LowerOptions::for_context(128);
+    insta::assert_snapshot!(lower(LowerOptions { rows: 0, ..base.clone() }), @"option `rows` is 0, it must be from 1 to 4096");
+    insta::assert_snapshot!(lower(LowerOptions { page_tokens: 8, ..base.clone() }), @"option `page_tokens` is 8, it must be from 16 to 256");
+    insta::assert_snapshot!(lower(LowerOptions { context: 1 << 20, ..base.clone() }), @"option `context` is 1048576, it must be from 1 to 131072");
+    insta::assert_snapshot!(lower(LowerOptions { splits: Some(1000), ..base.clone() }), @"option `splits` is 1000, it must be from 1 to 256");
+    insta::assert_snapshot!(lower(LowerOptions { kv: DType::I8, ..base }), @"option `kv` is i8, it must be f32, f16 or bf16");
+}
+
+#[test]
+fn inconsistent_models_and_weights_are_refused() {
+    let good = ModelSpec::named("llama-3.2-1b").expect("a known model");
+    let refuse = |spec: &ModelSpec, dtype| {
+        let options = LowerOptions::for_context(128);
+        lower(spec, &|_| dtype, Target::host(2), &options).map(drop).expect_err("refused")
+    };
+    insta::assert_snapshot!(refuse(&ModelSpec { kv_heads: 5, ..good.clone() }, DType::BF16), @"the model's `heads` is 32, it must be a multiple of its 5 kv heads");
+    insta::assert_snapshot!(refuse(&ModelSpec { head_dim: 63, ..good.clone() }, DType::BF16), @"the model's `head_dim` is 63, it must be even, since rotary pairs halve it");
+    insta::assert_snapshot!(refuse(&ModelSpec { layers: 0, ..good.clone() }, DType::BF16), @"the model's `layers` is 0, it must be from 1 to 2^28");
+    insta::assert_snapshot!(refuse(&good, DType::I8), @"tensor `model.embed_tokens.weight` has dtype i8; weights may be f32, f16 or bf16");
+    let mut no_sms = Target::host(1);
+    no_sms.sms = 0;
+    let error = lower(&good, &|_| DType::F32, no_sms, &LowerOptions::for_context(8)).map(drop);
+    assert!(matches!(error, Err(LowerError::NoSms { .. })), "{error:?}");
+}
