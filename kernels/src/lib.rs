@@ -8,4 +8,5 @@
 //! This crate knows layouts and code generation; it knows no program and no model.
 #![deny(unsafe_code)]
 
+pub mod host;
 pub mod naive;

@@ -7,6 +7,7 @@
 //! | [`program`] | one decode step as data |
 //! | [`schedule`] | which SM runs what, in which order |
 //! | [`validate`] | whether a program computes one thing, whatever the timing |
+//! | [`vm`] | the machines that run placed programs |
 //! | [`weights`] | tensors by name, their bytes shared; random ones for benches |
 //!
 //! This crate knows no file format and no kernel's inside.
@@ -17,4 +18,5 @@ pub mod model;
 pub mod program;
 pub mod schedule;
 pub mod validate;
+pub mod vm;
 pub mod weights;

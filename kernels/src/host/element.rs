@@ -1,0 +1,52 @@
+//! Element types of weights.
+
+use half::{bf16, f16};
+
+/// An element that activations are multiplied with; converted to f32 exactly, without branches, so that loops over it
+/// vectorise.
+pub trait Element: Copy + Send + Sync + 'static {
+    /// The same number in f32.
+    fn widen(self) -> f32;
+}
+
+impl Element for f32 {
+    #[inline(always)]
+    fn widen(self) -> f32 {
+        self
+    }
+}
+
+impl Element for bf16 {
+    /// The upper half of an f32.
+    #[inline(always)]
+    fn widen(self) -> f32 {
+        f32::from_bits(u32::from(self.to_bits()) << 16)
+    }
+}
+
+impl Element for f16 {
+    /// Exponent and mantissa are moved to their place in an f32, whose exponent is then off by 127 − 15 = 112; the
+    /// product with 2¹¹² puts that right and normalises subnormals. ∞ and NaN (exponent 31) get the exponent of f32's.
+    #[inline(always)]
+    fn widen(self) -> f32 {
+        let bits = u32::from(self.to_bits());
+        let scaled = f32::from_bits((bits & 0x7fff) << 13) * f32::from_bits((127 + 112) << 23);
+        let special = if bits & 0x7c00 == 0x7c00 { 0x7f80_0000 } else { 0 };
+        f32::from_bits(scaled.to_bits() | special | (bits & 0x8000) << 16)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_sixteen_bit_number_is_widened_exactly() {
+        let same = |a: f32, b: f32| a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan());
+        for bits in 0..=u16::MAX {
+            let (half, brain) = (f16::from_bits(bits), bf16::from_bits(bits));
+            assert!(same(half.widen(), half.to_f32()), "f16 {bits:#x}");
+            assert!(same(brain.widen(), brain.to_f32()), "bf16 {bits:#x}");
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Weights to buffers, without copies, and where everything else lies.
+
+use std::sync::atomic::AtomicU32;
+
+use half::{bf16, f16};
+use thiserror::Error;
+use tilewright_layout::DType;
+
+use super::cells::Limits;
+use super::memory::{self, Words};
+use super::roles::{self, Cells};
+use crate::program::{Buffer, BufferId, BufferKind, Program, Source};
+use crate::weights::{SharedBytes, WeightTensor, Weights};
+
+/// Why a program and weights do not make a machine.
+#[derive(Debug, Error)]
+#[allow(missing_docs, reason = "the message names every field")]
+pub enum BindError {
+    #[error("weight buffer `{buffer}` wants tensor `{tensor}`, which the weights do not have")]
+    NoTensor { buffer: String, tensor: String },
+    #[error("tensor `{tensor}` is {found}, weight buffer `{buffer}` is {expected}")]
+    DType { buffer: String, tensor: String, expected: DType, found: DType },
+    #[error("tensor `{tensor}` has shape {found:?}, weight buffer `{buffer}` has {expected:?}")]
+    Shape { buffer: String, tensor: String, expected: Vec<usize>, found: Vec<usize> },
+    #[error("weight buffer `{buffer}` is {found}; this machine reads f32, f16 and bf16")]
+    Unsupported { buffer: String, found: DType },
+    #[error("cell `{buffer}` is read both as {} and as {}; a cell holds one thing", .roles[0], .roles[1])]
+    CellRoles { buffer: String, roles: [&'static str; 2] },
+    #[error("cells `{first}` and `{second}` both hold {role} and differ in shape")]
+    CellShapes { first: String, second: String, role: &'static str },
+    #[error("a machine needs at least one worker")]
+    NoWorkers,
+    #[error("the machine's {workers} threads could not be started")]
+    Threads { workers: usize, source: rayon::ThreadPoolBuildError },
+    #[error("the activations need {bytes} bytes, more than this machine gives")]
+    Memory { bytes: usize },
+}
+
+/// Where a buffer's elements are.
+#[derive(Debug)]
+pub(super) enum Slot {
+    /// In the weights.
+    Weight(WeightTensor),
+    /// In the machine's memory, from this element on.
+    Memory { base: usize },
+    /// In the KV state; the index counts the program's pools.
+    Pool { index: usize },
+}
+
+/// Binds every buffer; gives the slots and the words of memory that they need.
+pub(super) fn slots(program: &Program, weights: &dyn Weights) -> Result<(Vec<Slot>, usize), BindError> {
+    let (bases, words) = lay_out(program);
+    let mut pools = 0..;
+    let slot = |(buffer, base): (&Buffer, usize)| match buffer.kind {
+        BufferKind::Weight => weight(buffer, weights).map(Slot::Weight),
+        BufferKind::KvPool => Ok(Slot::Pool { index: pools.next().unwrap_or(usize::MAX) }),
+        BufferKind::Activation | BufferKind::Cell | BufferKind::Input | BufferKind::Output => Ok(Slot::Memory { base }),
+    };
+    Ok((program.buffers.iter().zip(bases).map(slot).collect::<Result<_, _>>()?, words))
+}
+
+/// Memory of that many words.
+pub(super) fn memory(words: usize) -> Result<Vec<AtomicU32>, BindError> {
+    memory::zeroed(words).ok_or(BindError::Memory { bytes: words.saturating_mul(4) })
+}
+
+/// The first element of every buffer that lies in the machine's memory, counted in its own elements (0 for others), and
+/// the words of it all. Buffers that overlap in the program's arena overlap here.
+fn lay_out(program: &Program) -> (Vec<usize>, usize) {
+    let bytes = |buffer: &Buffer| buffer.bytes().unwrap_or(0);
+    let mut bases = vec![0; program.buffers.len()];
+    let mut end = 0usize;
+    let mut place = |at: usize, length: usize, id: BufferId, dtype: DType| {
+        bases[id.index()] = at / dtype.bytes();
+        end = end.max(at.saturating_add(length));
+        end.next_multiple_of(4)
+    };
+    let in_memory = |b: &&Buffer| {
+        matches!(b.kind, BufferKind::Activation | BufferKind::Cell | BufferKind::Input | BufferKind::Output)
+    };
+    let (mut arena, alone): (Vec<&Buffer>, Vec<&Buffer>) =
+        program.buffers.iter().filter(in_memory).partition(|b| b.arena.is_some());
+    let mut next = 0;
+    for buffer in alone {
+        next = place(next, bytes(buffer), buffer.id, buffer.dtype);
+    }
+    // The arena without its gaps: runs of buffers that overlap keep their distances.
+    arena.sort_by_key(|buffer| buffer.arena);
+    let mut run: Option<(u64, usize, u64)> = None;
+    for buffer in arena {
+        let offset = buffer.arena.unwrap_or(0);
+        let finish = offset.saturating_add(bytes(buffer) as u64);
+        let (start, at, last) = match run {
+            Some((start, at, last)) if offset < last => (start, at, last),
+            _ => (offset & !3, next, offset),
+        };
+        next = place(at.saturating_add((offset - start) as usize), bytes(buffer), buffer.id, buffer.dtype);
+        run = Some((start, at, last.max(finish)));
+    }
+    (bases, end.div_ceil(4))
+}
+
+fn weight(buffer: &Buffer, weights: &dyn Weights) -> Result<WeightTensor, BindError> {
+    let name = || buffer.name.clone();
+    match &buffer.source {
+        Some(Source::Values(values)) => self::values(buffer, values),
+        source => {
+            let tensor = match source {
+                Some(Source::Tensor(tensor)) => tensor,
+                _ => &buffer.name,
+            };
+            let missing = || BindError::NoTensor { buffer: name(), tensor: tensor.clone() };
+            let bound = weights.tensor(tensor).ok_or_else(missing)?;
+            if bound.dtype() != buffer.dtype {
+                let (expected, found) = (buffer.dtype, bound.dtype());
+                return Err(BindError::DType { buffer: name(), tensor: tensor.clone(), expected, found });
+            }
+            if bound.shape() != buffer.shape {
+                let (expected, found) = (buffer.shape.clone(), bound.shape().to_vec());
+                return Err(BindError::Shape { buffer: name(), tensor: tensor.clone(), expected, found });
+            }
+            if !matches!(bound.dtype(), DType::F32 | DType::F16 | DType::BF16) {
+                return Err(BindError::Unsupported { buffer: name(), found: bound.dtype() });
+            }
+            Ok(bound)
+        }
+    }
+}
+
+/// Values of the program itself, converted to the buffer's type.
+fn values(buffer: &Buffer, values: &[f32]) -> Result<WeightTensor, BindError> {
+    let bytes = match buffer.dtype {
+        DType::F32 => SharedBytes::aligned_copy(bytemuck::cast_slice(values)),
+        DType::BF16 => {
+            let values: Vec<bf16> = values.iter().map(|&value| bf16::from_f32(value)).collect();
+            SharedBytes::aligned_copy(bytemuck::cast_slice(&values))
+        }
+        DType::F16 => {
+            let values: Vec<f16> = values.iter().map(|&value| f16::from_f32(value)).collect();
+            SharedBytes::aligned_copy(bytemuck::cast_slice(&values))
+        }
+        found => return Err(BindError::Unsupported { buffer: buffer.name.clone(), found }),
+    };
+    let tensor = "values".to_owned();
+    WeightTensor::new(buffer.dtype, buffer.shape.clone(), bytes).map_err(|_| BindError::Shape {
+        buffer: buffer.name.clone(),
+        tensor,
+        expected: buffer.shape.clone(),
+        found: vec![values.len()],
+    })
+}
+
+/// Finds the cells, and what they are to be checked against.
+pub(super) fn cells(program: &Program) -> Result<(Cells, Limits), BindError> {
+    let name = |id: BufferId| program.buffers.get(id.index()).map_or_else(|| id.to_string(), |b| b.name.clone());
+    let cells = roles::cells(program).map_err(|conflict| BindError::CellRoles {
+        buffer: name(conflict.buffer),
+        roles: conflict.roles.map(|role| role.name()),
+    })?;
+    let shape = |id: BufferId| program.buffers.get(id.index()).map(|b| b.shape.clone()).unwrap_or_default();
+    let entries = |role: &'static str, list: &[BufferId]| {
+        let Some(&first) = list.first() else { return Ok(0) };
+        match list.iter().find(|&&id| shape(id) != shape(first)) {
+            Some(&second) => Err(BindError::CellShapes { first: name(first), second: name(second), role }),
+            None => Ok(shape(first).iter().product()),
+        }
+    };
+    let limits = Limits {
+        tokens: entries("token ids", &cells.token)?,
+        positions: entries("positions", &cells.position)?,
+        page_table: entries("page tables", &cells.page_table)?,
+        vocab: cells.vocab,
+        pagings: cells.pagings.clone(),
+    };
+    Ok((cells, limits))
+}
+
+/// The array of a buffer in the machine's memory.
+pub(super) fn words<'a>(memory: &'a [AtomicU32], buffer: &Buffer, base: usize) -> Words<'a> {
+    Words::new(memory, base, buffer.elements().unwrap_or(0), buffer.dtype)
+}
+
+#[cfg(test)]
+mod tests {
+    use tilewright_codegen::target::Target;
+
+    use super::*;
+
+    #[test]
+    fn buffers_overlap_where_the_arena_says_and_nowhere_else() {
+        let mut program = Program::new("arena", Target::host(1));
+        let mut add = |name, dtype, len, arena| {
+            let id = program.add_buffer(name, BufferKind::Activation, dtype, &[len]);
+            program.buffers[id.index()].arena = arena;
+        };
+        add("alone", DType::BF16, 3, None);
+        add("a", DType::F32, 4, Some(1 << 40));
+        add("b", DType::BF16, 4, Some((1 << 40) + 10));
+        add("c", DType::F32, 2, Some((1 << 40) + 16));
+        add("far", DType::BF16, 1, Some(1 << 50));
+        let (bases, words) = lay_out(&program);
+        // 6 bytes round up to 8; then a at 8..24, b at 18..26, c at 24..32; the gap to `far` is left out.
+        assert_eq!(bases, [0, 2, 9, 6, 16]);
+        assert_eq!(words, 9);
+    }
+}

@@ -1,0 +1,174 @@
+//! What changes from step to step: token ids, positions, page tables; checked before anything runs.
+
+use std::collections::HashMap;
+
+use thiserror::Error;
+
+use super::roles::Paging;
+
+/// The contents of the cells for one step; empty where the program has no such cell.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StepCells<'a> {
+    /// The token of every row, `[rows]`. An idle row's is not looked at.
+    pub tokens: &'a [i32],
+    /// The position of every row in its sequence, `[rows]`; negative: the row is idle.
+    pub positions: &'a [i32],
+    /// The page of every run of tokens, `[rows, pages_per_sequence]`. Rows of one sequence have the same entries; those
+    /// behind a row's position are not looked at.
+    pub page_table: &'a [i32],
+}
+
+/// Why cells are refused.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs, reason = "the message names every field")]
+pub enum CellError {
+    #[error("cell `{cell}` has {found} entries, the program has {expected}")]
+    Length { cell: &'static str, expected: usize, found: usize },
+    #[error("row {row}: token id {id} is not below the vocabulary's {vocab}")]
+    Token { row: usize, id: i32, vocab: usize },
+    #[error("row {row}: position {position} is beyond the {capacity} tokens that its page table can hold")]
+    Position { row: usize, position: i32, capacity: usize },
+    #[error("row {row}: entry {entry} of its page table is {page}, the pools have pages 0 to {}", .pages - 1)]
+    Page { row: usize, entry: usize, page: i32, pages: usize },
+    #[error(
+        "row {row}: entries {first} and {second} of its page table are both page {page}; a page holds one run of tokens"
+    )]
+    RepeatedPage { row: usize, page: i32, first: usize, second: usize },
+    #[error("rows {first} and {second} would append to the same slot: page {page}, token {token}")]
+    Slot { first: usize, second: usize, page: i32, token: usize },
+    #[error(
+        "row {reader} reads page {page}, which row {writer} of another sequence appends to; give it a page of its own"
+    )]
+    SharedPage { reader: usize, writer: usize, page: i32 },
+}
+
+/// What cells are checked against.
+#[derive(Clone, Debug)]
+pub(super) struct Limits {
+    /// Entries of each cell: tokens, positions, page table.
+    pub tokens: usize,
+    pub positions: usize,
+    pub page_table: usize,
+    pub vocab: Option<usize>,
+    pub pagings: Vec<Paging>,
+}
+
+impl StepCells<'_> {
+    /// Checks every entry that the step looks at.
+    pub(super) fn check(&self, limits: &Limits) -> Result<(), CellError> {
+        let lengths = [
+            ("token", self.tokens.len(), limits.tokens),
+            ("position", self.positions.len(), limits.positions),
+            ("page_table", self.page_table.len(), limits.page_table),
+        ];
+        for (cell, found, expected) in lengths {
+            if found != expected {
+                return Err(CellError::Length { cell, expected, found });
+            }
+        }
+        for (row, &id) in self.tokens.iter().enumerate() {
+            let idle = self.positions.get(row).is_some_and(|&position| position < 0);
+            if let Some(vocab) = limits.vocab
+                && !idle
+                && usize::try_from(id).map_or(true, |id| id >= vocab)
+            {
+                return Err(CellError::Token { row, id, vocab });
+            }
+        }
+        limits.pagings.iter().try_for_each(|&paging| self.check_pages(paging))
+    }
+
+    /// The rows that are not idle: row, position, page table.
+    fn active(&self) -> impl Iterator<Item = (usize, usize, &[i32])> {
+        let width = self.page_table.len() / self.positions.len().max(1);
+        self.positions.iter().enumerate().filter_map(move |(row, &position)| {
+            Some((row, usize::try_from(position).ok()?, &self.page_table[row * width..][..width]))
+        })
+    }
+
+    /// Pages exist, no two rows append to one slot, and no row reads a page that another sequence appends to.
+    fn check_pages(&self, Paging { pages, page_tokens }: Paging) -> Result<(), CellError> {
+        let mut slots = HashMap::new();
+        // The first row that appends to each page.
+        let mut writers = HashMap::new();
+        for (row, position, table) in self.active() {
+            let Some(&page) = table.get(position / page_tokens) else {
+                let capacity = table.len() * page_tokens;
+                return Err(CellError::Position { row, position: self.positions[row], capacity });
+            };
+            let mut entries = HashMap::new();
+            for (entry, &page) in table[..=position / page_tokens].iter().enumerate() {
+                if usize::try_from(page).map_or(true, |page| page >= pages) {
+                    return Err(CellError::Page { row, entry, page, pages });
+                }
+                if let Some(first) = entries.insert(page, entry) {
+                    return Err(CellError::RepeatedPage { row, page, first, second: entry });
+                }
+            }
+            let token = position % page_tokens;
+            if let Some(first) = slots.insert((page, token), row) {
+                return Err(CellError::Slot { first, second: row, page, token });
+            }
+            writers.entry(page).or_insert((row, table));
+        }
+        for (reader, position, table) in self.active() {
+            for page in &table[..=position / page_tokens] {
+                if let Some(&(writer, _)) = writers.get(page).filter(|(_, other)| *other != table) {
+                    return Err(CellError::SharedPage { reader, writer, page: *page });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: fn() -> Limits = || Limits {
+        tokens: 2,
+        positions: 2,
+        page_table: 4,
+        vocab: Some(10),
+        pagings: vec![Paging { pages: 5, page_tokens: 4 }],
+    };
+
+    fn check(tokens: &[i32], positions: &[i32], page_table: &[i32]) -> Result<(), CellError> {
+        StepCells { tokens, positions, page_table }.check(&LIMITS())
+    }
+
+    #[test]
+    fn good_cells_pass() {
+        assert_eq!(check(&[0, 9], &[0, 7], &[0, -1, 1, 4]), Ok(()));
+        // Idle rows are not looked at; neither are entries behind the position.
+        assert_eq!(check(&[-5, 9], &[-1, 3], &[77, 77, 1, 99]), Ok(()));
+        // Two tokens of one sequence; two sequences that share a full page.
+        assert_eq!(check(&[1, 2], &[3, 4], &[0, 1, 0, 1]), Ok(()));
+        assert_eq!(check(&[1, 2], &[5, 6], &[0, 1, 0, 2]), Ok(()));
+    }
+
+    #[test]
+    fn every_bad_cell_is_named() {
+        let ok = ([1, 2], [0, 0], [0, 1, 2, 3]);
+        assert_eq!(check(&[1], &ok.1, &ok.2), Err(CellError::Length { cell: "token", expected: 2, found: 1 }));
+        assert_eq!(check(&ok.0, &[], &ok.2), Err(CellError::Length { cell: "position", expected: 2, found: 0 }));
+        assert_eq!(check(&ok.0, &ok.1, &[0]), Err(CellError::Length { cell: "page_table", expected: 4, found: 1 }));
+        assert_eq!(check(&[1, 10], &ok.1, &ok.2), Err(CellError::Token { row: 1, id: 10, vocab: 10 }));
+        assert_eq!(check(&[-1, 1], &ok.1, &ok.2), Err(CellError::Token { row: 0, id: -1, vocab: 10 }));
+        assert_eq!(check(&ok.0, &[8, 0], &ok.2), Err(CellError::Position { row: 0, position: 8, capacity: 8 }));
+        assert_eq!(check(&ok.0, &[0, 5], &[0, 1, 2, 5]), Err(CellError::Page { row: 1, entry: 1, page: 5, pages: 5 }));
+        assert_eq!(
+            check(&ok.0, &[0, 5], &[0, 1, -1, 3]),
+            Err(CellError::Page { row: 1, entry: 0, page: -1, pages: 5 })
+        );
+        let slot = CellError::Slot { first: 0, second: 1, page: 0, token: 2 };
+        assert_eq!(check(&ok.0, &[2, 2], &[0, 1, 0, 1]), Err(slot));
+        let shared = CellError::SharedPage { reader: 1, writer: 0, page: 0 };
+        assert_eq!(check(&ok.0, &[3, 4], &[0, 1, 0, 2]), Err(shared.clone()));
+        assert!(shared.to_string().contains("row 0 of another sequence"));
+        // A sequence that itself holds a page twice would read its own future.
+        let twice = check(&ok.0, &[4, -1], &[0, 0, 0, 0]);
+        assert_eq!(twice, Err(CellError::RepeatedPage { row: 0, page: 0, first: 0, second: 1 }));
+    }
+}

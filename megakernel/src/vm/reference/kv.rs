@@ -1,0 +1,93 @@
+//! The KV pools: the part of the state that outlives a step and that machines of one model share.
+
+use std::collections::HashMap;
+use std::sync::atomic::AtomicU32;
+
+use thiserror::Error;
+use tilewright_layout::DType;
+
+use super::memory::{self, Words};
+use crate::program::{Buffer, BufferKind, Program};
+
+/// The key and value pools of a model, by buffer name.
+///
+/// A machine is lent them for each step, so that programs of one model and different batches (a prompt by chunks of
+/// rows, then single tokens) continue the same sequences.
+pub struct KvState {
+    pools: HashMap<String, Pool>,
+}
+
+struct Pool {
+    dtype: DType,
+    shape: Vec<usize>,
+    words: Vec<AtomicU32>,
+}
+
+/// Why pools cannot be made, or are not the ones that a program wants.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs, reason = "the message names every field")]
+pub enum KvError {
+    #[error("pool `{name}` needs {bytes} bytes, more than this machine gives; use a shorter context or fewer pages")]
+    Memory { name: String, bytes: usize },
+    #[error("the KV state has no pool `{name}`; it was made for another model")]
+    Missing { name: String },
+    #[error("pool `{name}` is {found}, the program wants {expected}")]
+    DType { name: String, expected: DType, found: DType },
+    #[error("pool `{name}` has shape {found:?}, the program wants {expected:?}")]
+    Shape { name: String, expected: Vec<usize>, found: Vec<usize> },
+}
+
+impl KvState {
+    /// The pools of a program, filled with zeros.
+    ///
+    /// # Errors
+    /// [`KvError::Memory`] where there is not enough.
+    pub fn new(program: &Program) -> Result<KvState, KvError> {
+        let buffers = program.buffers.iter().filter(|buffer| buffer.kind == BufferKind::KvPool);
+        let pool = |buffer: &Buffer| {
+            let bytes = buffer.bytes().unwrap_or(usize::MAX);
+            let words = memory::zeroed(bytes.div_ceil(4))
+                .ok_or_else(|| KvError::Memory { name: buffer.name.clone(), bytes })?;
+            Ok((buffer.name.clone(), Pool { dtype: buffer.dtype, shape: buffer.shape.clone(), words }))
+        };
+        Ok(KvState { pools: buffers.map(pool).collect::<Result<_, _>>()? })
+    }
+
+    /// Bytes of all pools.
+    pub fn bytes(&self) -> usize {
+        self.pools.values().map(|pool| pool.words.len() * 4).sum()
+    }
+
+    /// The elements of a pool, `[kv_heads, pages, page_tokens, head_dim]`; `None` where there is no pool of that name.
+    pub fn read(&self, name: &str) -> Option<Vec<f32>> {
+        let pool = self.pools.get(name)?;
+        let (words, mut out) = (pool.words(), Vec::new());
+        words.read(0, words.len(), &mut out)?;
+        Some(out)
+    }
+
+    /// Fills all pools with NaN, so that a token which is read before it was appended shows.
+    pub fn poison(&mut self) {
+        self.pools.values().for_each(|pool| memory::poison(&pool.words));
+    }
+
+    /// The pool for a program's buffer.
+    pub(super) fn pool(&self, buffer: &Buffer) -> Result<Words<'_>, KvError> {
+        let name = || buffer.name.clone();
+        let pool = self.pools.get(&buffer.name).ok_or_else(|| KvError::Missing { name: name() })?;
+        if pool.dtype != buffer.dtype {
+            return Err(KvError::DType { name: name(), expected: buffer.dtype, found: pool.dtype });
+        }
+        if pool.shape != buffer.shape {
+            let (expected, found) = (buffer.shape.clone(), pool.shape.clone());
+            return Err(KvError::Shape { name: name(), expected, found });
+        }
+        Ok(pool.words())
+    }
+}
+
+impl Pool {
+    fn words(&self) -> Words<'_> {
+        Words::new(&self.words, 0, self.shape.iter().product(), self.dtype)
+    }
+}

@@ -1,0 +1,189 @@
+//! Arrays that tasks write: elements of 16 or 32 bits in atomic words.
+
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use half::{bf16, f16};
+use tilewright_layout::DType;
+
+/// `count` words of 0; `None` where there is no memory for them.
+pub(super) fn zeroed(count: usize) -> Option<Vec<AtomicU32>> {
+    let mut words = Vec::new();
+    words.try_reserve_exact(count).ok()?;
+    words.resize_with(count, || AtomicU32::new(0));
+    Some(words)
+}
+
+/// Fills words with a pattern that is NaN in f32, f16 and bf16, so that what was not written shows.
+pub(super) fn poison(words: &[AtomicU32]) {
+    for word in words {
+        word.store(0x7fff_7fff, Relaxed);
+    }
+}
+
+/// An array in atomic words: f32 or i32, one to a word, or f16 or bf16, two to a word, the first in the low half.
+#[derive(Clone, Copy)]
+pub(super) struct Words<'a> {
+    words: &'a [AtomicU32],
+    /// Where the array starts, in elements from the first word.
+    base: usize,
+    len: usize,
+    dtype: DType,
+}
+
+impl<'a> Words<'a> {
+    /// An array of `len` elements that starts `base` elements after the first word.
+    pub(super) fn new(words: &'a [AtomicU32], base: usize, len: usize, dtype: DType) -> Words<'a> {
+        Words { words, base, len, dtype }
+    }
+
+    pub(super) fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The index, from the first word, of `count` elements from `start`; `None` where the array ends before.
+    fn at(&self, start: usize, count: usize) -> Option<usize> {
+        (start.checked_add(count)? <= self.len).then_some(self.base + start)
+    }
+
+    /// Appends the elements `start..start + count` to `out`, as f32.
+    #[must_use]
+    pub(super) fn read(&self, start: usize, count: usize, out: &mut Vec<f32>) -> Option<()> {
+        let at = self.at(start, count)?;
+        out.reserve(count);
+        match self.dtype {
+            DType::F32 => {
+                out.extend(self.words.get(at..at + count)?.iter().map(|word| f32::from_bits(word.load(Relaxed))));
+            }
+            DType::BF16 => self.read_halves(at, count, out, |bits| bf16::from_bits(bits).to_f32())?,
+            DType::F16 => self.read_halves(at, count, out, |bits| f16::from_bits(bits).to_f32())?,
+            _ => return None,
+        }
+        Some(())
+    }
+
+    fn read_halves(&self, at: usize, count: usize, out: &mut Vec<f32>, wide: impl Fn(u16) -> f32) -> Option<()> {
+        let end = at + count;
+        let half = |at: usize| Some((self.words.get(at / 2)?.load(Relaxed) >> (16 * (at % 2))) as u16);
+        let mut at = at;
+        if at % 2 == 1 && at < end {
+            out.push(wide(half(at)?));
+            at += 1;
+        }
+        let pairs = self.words.get(at / 2..at / 2 + (end - at) / 2)?;
+        out.extend(pairs.iter().flat_map(|word| {
+            let word = word.load(Relaxed);
+            [wide(word as u16), wide((word >> 16) as u16)]
+        }));
+        if (end - at) % 2 == 1 {
+            out.push(wide(half(end - 1)?));
+        }
+        Some(())
+    }
+
+    /// Stores `values` from element `start` on, converted to the array's type.
+    #[must_use]
+    pub(super) fn write(&self, start: usize, values: &[f32]) -> Option<()> {
+        let at = self.at(start, values.len())?;
+        match self.dtype {
+            DType::F32 => {
+                for (word, value) in self.words.get(at..at + values.len())?.iter().zip(values) {
+                    word.store(value.to_bits(), Relaxed);
+                }
+            }
+            DType::BF16 => self.write_halves(at, values, |value| bf16::from_f32(value).to_bits())?,
+            DType::F16 => self.write_halves(at, values, |value| f16::from_f32(value).to_bits())?,
+            _ => return None,
+        }
+        Some(())
+    }
+
+    fn write_halves(&self, at: usize, values: &[f32], narrow: impl Fn(f32) -> u16) -> Option<()> {
+        let odd = (at % 2).min(values.len());
+        let (first, rest) = values.split_at(odd);
+        let (pairs, last) = rest.as_chunks::<2>();
+        let words = self.words.get((at + odd) / 2..(at + values.len()).div_ceil(2))?;
+        if let [value] = first {
+            set_half(self.words.get(at / 2)?, 1, narrow(*value));
+        }
+        for (word, &[low, high]) in words.iter().zip(pairs) {
+            word.store(u32::from(narrow(low)) | u32::from(narrow(high)) << 16, Relaxed);
+        }
+        if let [value] = last {
+            set_half(words.last()?, 0, narrow(*value));
+        }
+        Some(())
+    }
+
+    /// The element `at` of an i32 array.
+    pub(super) fn read_i32(&self, at: usize) -> Option<i32> {
+        let at = self.at(at, 1).filter(|_| self.dtype == DType::I32)?;
+        Some(self.words.get(at)?.load(Relaxed) as i32)
+    }
+
+    /// Stores `values` from element `start` on in an i32 array.
+    #[must_use]
+    pub(super) fn write_i32(&self, start: usize, values: &[i32]) -> Option<()> {
+        let at = self.at(start, values.len()).filter(|_| self.dtype == DType::I32)?;
+        for (word, &value) in self.words.get(at..at + values.len())?.iter().zip(values) {
+            word.store(value as u32, Relaxed);
+        }
+        Some(())
+    }
+}
+
+/// Stores one half of a word whose other half another task may be storing.
+fn set_half(word: &AtomicU32, half: u32, bits: u16) {
+    let shift = 16 * half;
+    // The closure never refuses, so neither does the update.
+    let _ = word.fetch_update(Relaxed, Relaxed, |old| Some(old & !(0xffff << shift) | u32::from(bits) << shift));
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// What was written is read, converted; its neighbours keep their values.
+        #[test]
+        fn writes_exactly_what_it_says(base in 0usize..5, len in 1usize..20, start in 0usize..20, count in 0usize..20, which in 0usize..3) {
+            let dtype = [DType::F32, DType::F16, DType::BF16][which];
+            let words = zeroed(30).unwrap();
+            let all = Words::new(&words, 0, 30, dtype);
+            let before: Vec<f32> = (0..30).map(|i| i as f32 + 0.5).collect();
+            all.write(0, &before).unwrap();
+            let array = Words::new(&words, base, len, dtype);
+            let values: Vec<f32> = (0..count).map(|i| -(i as f32) - 0.25).collect();
+            let fits = start + count <= len;
+            prop_assert_eq!(array.write(start, &values).is_some(), fits);
+            let mut expected = before;
+            if fits {
+                expected[base + start..base + start + count].copy_from_slice(&values);
+            }
+            let mut found = Vec::new();
+            all.read(0, 30, &mut found).unwrap();
+            prop_assert_eq!(&found, &expected);
+            let mut part = Vec::new();
+            prop_assert_eq!(array.read(start, count, &mut part).is_some(), fits);
+            if fits {
+                prop_assert_eq!(&part, &values);
+            }
+        }
+    }
+
+    #[test]
+    fn poison_is_nan_in_every_type() {
+        let words = zeroed(2).unwrap();
+        poison(&words);
+        for dtype in [DType::F32, DType::F16, DType::BF16] {
+            let mut out = Vec::new();
+            Words::new(&words, 0, 2, dtype).read(0, 2, &mut out).unwrap();
+            assert!(out.iter().all(|x| x.is_nan()), "{dtype}");
+        }
+    }
+}
