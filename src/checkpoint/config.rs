@@ -443,8 +443,9 @@ fn read_window(keys: &mut Keys, row: &FamilyRow, layers: usize, max_positions: u
         // What is left of these keys is held against the list of known keys.
         Window::None => {}
         Window::Always(absent) => {
+            let silent = if keys.has("sliding_window") { "" } else { " (its default, for the key is absent)" };
             if let Some(window) = stated(keys, absent).filter(|&window| window < max_positions) {
-                let meaning = format!("limits attention to {window} of {max_positions} positions");
+                let meaning = format!("limits attention to {window} of {max_positions} positions{silent}");
                 keys.unsupported("sliding_window", &window.into(), &meaning, ACCEPTED);
             }
         }

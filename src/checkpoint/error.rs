@@ -25,6 +25,16 @@ pub enum CheckpointError {
         /// Where it was looked for.
         path: PathBuf,
     },
+    /// There are no weights in the format that is read.
+    #[error(
+        "folder {} has neither model.safetensors nor model.safetensors.index.json; a checkpoint needs its weights in \
+         this format",
+        path.display()
+    )]
+    NoWeights {
+        /// The folder.
+        path: PathBuf,
+    },
     /// A path leads to something else than a file.
     #[error("path {} is not a regular file; replace it by one", path.display())]
     NotAFile {

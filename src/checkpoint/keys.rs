@@ -70,6 +70,11 @@ impl Keys {
         format!("{}{key}", self.prefix)
     }
 
+    /// Whether a key is there and not yet taken.
+    pub fn has(&self, key: &str) -> bool {
+        self.map.contains_key(key)
+    }
+
     /// Takes a key's value, null included.
     pub fn take(&mut self, key: &str) -> Option<Value> {
         self.map.remove(key)
