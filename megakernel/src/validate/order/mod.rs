@@ -29,6 +29,8 @@ mod deadlock;
 mod execution;
 mod graph;
 mod lanes;
+#[cfg(test)]
+mod tests;
 
 pub(super) use deadlock::witness;
 pub(super) use execution::Execution;
