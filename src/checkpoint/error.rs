@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use super::config::ConfigFault;
+use super::fault::ConfigFault;
 use super::header::HeaderError;
 use super::shards::IndexFault;
 use super::tensors::TensorFault;

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 use serde_json::{Map, Value};
 
-use super::config::ConfigFault;
+use super::fault::ConfigFault;
 use super::json::quote;
 
 /// What a key means where its value gives no number.

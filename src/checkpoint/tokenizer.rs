@@ -1,5 +1,6 @@
 //! Text to token ids and back, by the `tokenizers` crate, with what it leaves unchecked checked.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::fmt;
 use std::panic::{self, AssertUnwindSafe};
@@ -216,10 +217,26 @@ fn check_added(text: &[u8], tokenizer: &tokenizers::Tokenizer) -> Result<(), Tok
     Ok(())
 }
 
+thread_local! {
+    /// Whether this thread is inside of [`guarded`].
+    static GUARDED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether a panic of this thread will become an error: a program's panic hook should then say nothing.
+pub fn panic_is_handled() -> bool {
+    GUARDED.with(Cell::get)
+}
+
 /// Runs the crate's code. Some inconsistent files make it panic (a merge shorter than the prefix that it should carry, a
 /// decoder that strips more than a token has); the panic becomes an error here.
 fn guarded<T>(work: impl FnOnce() -> Result<T, TokenizerError>) -> Result<T, TokenizerError> {
-    panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|payload| {
+    let outcome = GUARDED.with(|guarded| {
+        let outer = guarded.replace(true);
+        let outcome = panic::catch_unwind(AssertUnwindSafe(work));
+        guarded.set(outer);
+        outcome
+    });
+    outcome.unwrap_or_else(|payload| {
         let text = payload.downcast_ref::<String>().map(String::as_str);
         let message = text.or(payload.downcast_ref::<&str>().copied()).unwrap_or("no message").to_owned();
         Err(TokenizerError::Stopped { message })

@@ -36,6 +36,7 @@ enum Command {
 
 /// Parses the process's arguments, runs the subcommand and turns its outcome into an exit code.
 pub fn main() -> ExitCode {
+    silence_handled_panics();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
@@ -61,4 +62,14 @@ fn usage(error: &clap::Error) -> ExitCode {
     let facts = facts.filter(|line| !line.is_empty() && !line.starts_with("For more information"));
     eprintln!("{} (see `tilewright --help`)", facts.collect::<Vec<_>>().join(" "));
     ExitCode::from(2)
+}
+
+/// A panic that becomes an error is reported as that error, in one line, and not twice.
+fn silence_handled_panics() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        if !crate::checkpoint::panic_is_handled() {
+            report(info);
+        }
+    }));
 }
