@@ -101,30 +101,29 @@ fn lay_out(program: &Program) -> (Vec<usize>, usize) {
 }
 
 fn weight(buffer: &Buffer, weights: &dyn Weights) -> Result<WeightTensor, BindError> {
-    let name = || buffer.name.clone();
-    match &buffer.source {
-        Some(Source::Values(values)) => self::values(buffer, values),
-        source => {
-            let tensor = match source {
-                Some(Source::Tensor(tensor)) => tensor,
-                _ => &buffer.name,
-            };
-            let missing = || BindError::NoTensor { buffer: name(), tensor: tensor.clone() };
-            let bound = weights.tensor(tensor).ok_or_else(missing)?;
-            if bound.dtype() != buffer.dtype {
-                let (expected, found) = (buffer.dtype, bound.dtype());
-                return Err(BindError::DType { buffer: name(), tensor: tensor.clone(), expected, found });
-            }
-            if bound.shape() != buffer.shape {
-                let (expected, found) = (buffer.shape.clone(), bound.shape().to_vec());
-                return Err(BindError::Shape { buffer: name(), tensor: tensor.clone(), expected, found });
-            }
-            if !matches!(bound.dtype(), DType::F32 | DType::F16 | DType::BF16) {
-                return Err(BindError::Unsupported { buffer: name(), found: bound.dtype() });
-            }
-            Ok(bound)
-        }
+    let tensor = match &buffer.source {
+        Some(Source::Values(values)) => return self::values(buffer, values),
+        // Who binds a program of random weights brings random weights.
+        Some(Source::Tensor(tensor) | Source::Random(tensor)) => tensor,
+        None => &buffer.name,
+    };
+    let names = || (buffer.name.clone(), tensor.clone());
+    let Some(bound) = weights.tensor(tensor) else {
+        let (buffer, tensor) = names();
+        return Err(BindError::NoTensor { buffer, tensor });
+    };
+    if bound.dtype() != buffer.dtype {
+        let ((name, tensor), expected, found) = (names(), buffer.dtype, bound.dtype());
+        return Err(BindError::DType { buffer: name, tensor, expected, found });
     }
+    if bound.shape() != buffer.shape {
+        let ((name, tensor), expected, found) = (names(), buffer.shape.clone(), bound.shape().to_vec());
+        return Err(BindError::Shape { buffer: name, tensor, expected, found });
+    }
+    if !matches!(bound.dtype(), DType::F32 | DType::F16 | DType::BF16) {
+        return Err(BindError::Unsupported { buffer: buffer.name.clone(), found: bound.dtype() });
+    }
+    Ok(bound)
 }
 
 /// Values of the program itself, converted to the buffer's type.

@@ -1,0 +1,8 @@
+//! The reference machine against the oracles, against itself, and against faults.
+
+mod faults;
+mod fusion;
+mod lab;
+mod model;
+mod ops;
+mod paging;

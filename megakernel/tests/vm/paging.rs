@@ -1,0 +1,117 @@
+//! Cells and KV states that do not fit are refused before anything runs.
+
+use tilewright_codegen::target::Target;
+use tilewright_layout::DType;
+use tilewright_megakernel::lower::{LowerOptions, lower};
+use tilewright_megakernel::model::Family;
+use tilewright_megakernel::program::{BufferKind, Copy, Op, Program, Region};
+use tilewright_megakernel::schedule::schedule;
+use tilewright_megakernel::validate::Placed;
+use tilewright_megakernel::vm::reference::{
+    AccessError, BindError, CellError, KvError, KvState, Machine, StepCells, StepError,
+};
+use tilewright_megakernel::weights::{RandomWeights, Weights};
+
+use super::lab::{Lab, Table, tensor};
+use super::model::spec;
+
+fn placed(rows: usize, context: usize, kv: DType) -> Placed {
+    let options = LowerOptions { rows, page_tokens: 16, pages: Some(6), kv, ..LowerOptions::for_context(context) };
+    let program = lower(&spec(Family::Llama), &|_| DType::BF16, Target::host(2), &options).unwrap();
+    schedule(program, 16).unwrap()
+}
+
+fn weights(dtype: DType) -> RandomWeights {
+    RandomWeights::new(&spec(Family::Llama), dtype, 1).unwrap()
+}
+
+#[test]
+fn bad_cells_are_refused_and_the_machine_goes_on() {
+    let mut machine = Machine::new(placed(2, 32, DType::F32), &weights(DType::BF16), 2).unwrap();
+    let mut kv = KvState::new(machine.program()).unwrap();
+    let good = StepCells { tokens: &[1, 2], positions: &[0, 0], page_table: &[0, 1, 2, 3] };
+    let cases = [
+        (StepCells { tokens: &[1], ..good }, CellError::Length { cell: "token", expected: 2, found: 1 }),
+        (StepCells { tokens: &[1, 101], ..good }, CellError::Token { row: 1, id: 101, vocab: 101 }),
+        (StepCells { positions: &[0, 32], ..good }, CellError::Position { row: 1, position: 32, capacity: 32 }),
+        (StepCells { page_table: &[0, 1, 6, 3], ..good }, CellError::Page { row: 1, entry: 0, page: 6, pages: 6 }),
+        (StepCells { page_table: &[0, 1, 0, 1], ..good }, CellError::Slot { first: 0, second: 1, page: 0, token: 0 }),
+        (
+            StepCells { positions: &[0, 16], page_table: &[0, 1, 0, 3], ..good },
+            CellError::SharedPage { reader: 1, writer: 0, page: 0 },
+        ),
+    ];
+    for (cells, expected) in cases {
+        match machine.step(&mut kv, &cells) {
+            Err(StepError::Cells(error)) => assert_eq!(error, expected),
+            Err(error) => panic!("{error}, expected {expected}"),
+            Ok(_) => panic!("accepted, expected {expected}"),
+        }
+        assert!(machine.step(&mut kv, &good).is_ok());
+    }
+}
+
+#[test]
+fn a_kv_state_of_another_program_is_refused() {
+    let mut machine = Machine::new(placed(1, 32, DType::F32), &weights(DType::BF16), 1).unwrap();
+    let mut refuse = |mut kv: KvState| {
+        let cells = StepCells { tokens: &[1], positions: &[0], page_table: &[0, 1] };
+        match machine.step(&mut kv, &cells) {
+            Err(StepError::Kv(error)) => error,
+            _ => panic!("accepted"),
+        }
+    };
+    let other = KvState::new(&placed(1, 32, DType::BF16)).unwrap();
+    let name = "layers.0.k".to_owned();
+    assert_eq!(refuse(other), KvError::DType { name: name.clone(), expected: DType::F32, found: DType::BF16 });
+    let mut program = placed(1, 32, DType::F32).into_program();
+    program.buffers.iter_mut().filter(|b| b.kind == BufferKind::KvPool).for_each(|b| b.shape[1] = 7);
+    let error = refuse(KvState::new(&program).unwrap());
+    assert_eq!(error, KvError::Shape { name: name.clone(), expected: vec![2, 6, 16, 16], found: vec![2, 7, 16, 16] });
+    let nothing = KvState::new(&Program::new("nothing", Target::host(1))).unwrap();
+    assert_eq!(refuse(nothing), KvError::Missing { name });
+    // Pools do not depend on the rows of a program.
+    let shared = KvState::new(&placed(4, 32, DType::F32)).unwrap();
+    assert_eq!(shared.bytes(), KvState::new(&placed(1, 32, DType::F32)).unwrap().bytes());
+}
+
+#[test]
+fn weights_must_be_as_their_buffers_say() {
+    let bind =
+        |weights: &dyn Weights, workers| Machine::new(placed(1, 32, DType::F32), weights, workers).err().unwrap();
+    match bind(&weights(DType::F32), 1) {
+        BindError::DType { expected: DType::BF16, found: DType::F32, .. } => {}
+        error => panic!("{error}"),
+    }
+    match bind(&Table::default(), 1) {
+        BindError::NoTensor { tensor, .. } => assert_eq!(tensor, "model.embed_tokens.weight"),
+        error => panic!("{error}"),
+    }
+    let mut table = Table::default();
+    table.0.insert("model.embed_tokens.weight".into(), tensor(DType::BF16, &[48, 101], &[0.0; 48 * 101]));
+    let error = bind(&table, 1);
+    assert_eq!(
+        error.to_string(),
+        "tensor `model.embed_tokens.weight` has shape [48, 101], weight buffer `model.embed_tokens.weight` has [101, 48]"
+    );
+    assert!(matches!(bind(&weights(DType::BF16), 0), BindError::NoWorkers));
+}
+
+#[test]
+fn the_host_reads_outputs_and_sets_inputs_only() {
+    let mut lab = Lab::new(1);
+    let (x, values) = lab.input("x", DType::F32, &[2, 3]);
+    let out = lab.output("out", DType::F32, &[2, 3]);
+    lab.task(Op::Copy(Copy { src: Region::whole(x, &[2, 3]), dst: Region::whole(out, &[2, 3]) }));
+    let (mut machine, mut kv) = (lab.machine(1), lab.kv());
+    let length = AccessError::Length { name: "x".into(), expected: 6, found: 1 };
+    assert_eq!(machine.set_input("x", &[1.0]), Err(length));
+    assert!(matches!(machine.set_input("out", &values), Err(AccessError::Kind { .. })));
+    assert!(matches!(machine.set_input("y", &values), Err(AccessError::Missing { .. })));
+    assert!(matches!(machine.set_input_i32("x", &[0; 6]), Err(AccessError::DType { .. })));
+    let output = machine.step(&mut kv, &StepCells::default()).unwrap();
+    assert_eq!(output.f32_row("out", 1).unwrap(), values[3..]);
+    assert_eq!(output.f32_row("out", 2), Err(AccessError::Row { name: "out".into(), rows: 2, row: 2 }));
+    assert!(matches!(output.i32("out"), Err(AccessError::DType { .. })));
+    assert!(matches!(output.f32("x"), Err(AccessError::Kind { .. })));
+}
