@@ -175,3 +175,91 @@ fn a_prompt_beyond_the_positions_is_refused() {
     assert!(line.contains("1025") && line.contains("1024"), "{line}");
     assert!(!Path::new("x").exists());
 }
+
+/// A copy of a model that a test may break.
+fn copy_of(name: &str) -> TempDir {
+    let dir = TempDir::new().expect("a folder");
+    for file in ["config.json", "generation_config.json", "tokenizer.json", "model.safetensors"] {
+        fs::copy(model(name).join(file), dir.path().join(file)).expect("copies");
+    }
+    dir
+}
+
+/// Breaks one file of a copy of tiny-llama.
+fn broken(file: &str, change: impl FnOnce(Vec<u8>) -> Vec<u8>) -> TempDir {
+    let dir = copy_of("tiny-llama");
+    let path = dir.path().join(file);
+    let bytes = fs::read(&path).expect("reads");
+    fs::write(path, change(bytes)).expect("writes");
+    dir
+}
+
+/// Replaces text in a JSON file, or in the header of a safetensors file, whose length stays.
+fn replaced(from: &'static str, to: &'static str) -> impl FnOnce(Vec<u8>) -> Vec<u8> {
+    move |mut bytes| {
+        let at = bytes.windows(from.len()).position(|w| w == from.as_bytes()).expect("the text is there");
+        bytes.splice(at..at + from.len(), to.bytes());
+        bytes
+    }
+}
+
+#[test]
+fn broken_checkpoints_are_one_line_and_leave_no_output() {
+    let missing = copy_of("tiny-llama");
+    fs::remove_file(missing.path().join("model.safetensors")).expect("removes");
+    let layer = ["model.layers.0.mlp.up_proj.weight"];
+    let cases: Vec<(TempDir, &[&str])> = vec![
+        (
+            broken("config.json", |mut b| {
+                b.truncate(100);
+                b
+            }),
+            &["config.json"],
+        ),
+        (broken("config.json", replaced("\"silu\"", "\"gelu\"")), &["hidden_act", "gelu"]),
+        (broken("config.json", replaced("\"use_cache\"", "\"logit_scale\"")), &["logit_scale"]),
+        (broken("config.json", replaced("\"vocab_size\": 2048", "\"vocab_size\": 1024")), &["1024"]),
+        (
+            broken("model.safetensors", |mut b| {
+                b.truncate(3_000_000);
+                b
+            }),
+            &["model.safetensors"],
+        ),
+        (
+            broken("model.safetensors", |mut b| {
+                b[4] = 1;
+                b
+            }),
+            &["model.safetensors", "header"],
+        ),
+        (broken("model.safetensors", replaced("up_proj", "sp_proj")), &layer),
+        (broken("model.safetensors", replaced("[192,512]", "[512,192]")), &["[192, 512]", "[512, 192]"]),
+        (broken("model.safetensors", replaced("\"BF16\"", "\"BF15\"")), &["BF15"]),
+        (
+            broken("tokenizer.json", |mut b| {
+                b.truncate(5000);
+                b
+            }),
+            &["tokenizer.json"],
+        ),
+        (missing, &["model.safetensors"]),
+    ];
+    for (dir, expected) in cases {
+        let folder = dir.path().to_str().expect("path");
+        let before = fs::read_dir(dir.path()).expect("lists").count();
+        let out = dir.path().join("logits.safetensors");
+        let out = out.to_str().expect("path");
+        for args in [
+            generate(folder, "In the beginning", &["--json"]),
+            vec!["logits", "--model", folder, "--prompt-ids", "1,2", "--out", out],
+            vec!["compile", "--model", folder, "--target", "h100", "--out", out],
+        ] {
+            let line = failure(&args);
+            for text in expected {
+                assert!(line.contains(text), "{args:?}: `{text}` is not in: {line}");
+            }
+        }
+        assert_eq!(fs::read_dir(dir.path()).expect("lists").count(), before, "no output was left");
+    }
+}
