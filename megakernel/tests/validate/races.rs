@@ -287,3 +287,29 @@ fn irregular_tiles_are_checked_by_pairs() {
     set_op(&mut p, last, copy(band(work, 1, 7_201, side), band(out, 1, 7_201, side)));
     assert!(validate(&p).has("OutputGap"));
 }
+
+/// 20,000 tasks side by side and 2,000 that wait for all of them: too wide for clocks, so the order is asked from lanes.
+#[test]
+fn programs_too_wide_for_clocks_are_checked_all_the_same() {
+    let (writers, readers) = (20_000, 2_000);
+    let mut p = Program::new("wide", Target::host(1));
+    let source = p.add_buffer("source", BufferKind::Input, DType::F32, &[1, writers]);
+    let work = p.add_buffer("work", BufferKind::Activation, DType::F32, &[1, writers]);
+    let out = p.add_buffer("out", BufferKind::Output, DType::F32, &[1, readers]);
+    let all = p.add_counter("all");
+    for at in 0..writers {
+        p.add_task("write", copy(cols(source, at, at + 1), cols(work, at, at + 1)), vec![], vec![all]).unwrap();
+    }
+    for at in 0..readers {
+        let waits = vec![wait(all.0, writers as u32)];
+        p.add_task("read", copy(cols(work, at * 7, at * 7 + 1), cols(out, at, at + 1)), waits, vec![]).unwrap();
+    }
+    assert_valid(&p);
+    let mut early = p.clone();
+    early.tasks[writers + 5].waits[0].threshold -= 1;
+    assert!(validate(&early).has("PartialJoin"));
+    p.tasks[writers + 5].waits.clear();
+    let report = validate(&p);
+    assert!(report.has("ReadAfterWrite") || report.has("WriteAfterRead"), "{report}");
+    assert_eq!(report.errors.len(), 1, "{report}");
+}
