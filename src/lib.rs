@@ -4,7 +4,9 @@
 //! |---|---|
 //! | [`checkpoint`] | Hugging Face folders: architecture, weights, tokenizer |
 //! | [`cli`] | the command line |
+//! | [`engine`] | prompts in, tokens out |
 #![deny(unsafe_code)]
 
 pub mod checkpoint;
 pub mod cli;
+pub mod engine;

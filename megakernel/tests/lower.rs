@@ -104,7 +104,7 @@ fn known_models_fill_an_h100_with_five_levels_a_layer() {
         let program = lower(&spec, &|_| DType::BF16, target, &LowerOptions::for_context(4096)).expect("lowers");
         // Per layer: 8 heads x 16 tiles of qkv, 8 x 16 splits of attention, 132 tiles each of o, gate/up and down.
         assert_eq!(program.tasks.len(), 1 + layers * (128 + 128 + 3 * 132) + 132 + 1);
-        assert_eq!(program.counters.len(), 1 + layers * (8 + 4) + 2);
+        assert_eq!(program.counters.len(), 1 + layers * (8 + 4) + 1);
     }
 }
 

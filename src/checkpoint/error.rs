@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use super::config::ConfigFault;
+use super::fault::ConfigFault;
 use super::header::HeaderError;
 use super::shards::IndexFault;
 use super::tensors::TensorFault;
@@ -23,6 +23,16 @@ pub enum CheckpointError {
     #[error("file {} does not exist; a checkpoint needs it", path.display())]
     Missing {
         /// Where it was looked for.
+        path: PathBuf,
+    },
+    /// There are no weights in the format that is read.
+    #[error(
+        "folder {} has neither model.safetensors nor model.safetensors.index.json; a checkpoint needs its weights in \
+         this format",
+        path.display()
+    )]
+    NoWeights {
+        /// The folder.
         path: PathBuf,
     },
     /// A path leads to something else than a file.

@@ -2,8 +2,9 @@
 
 use serde_json::Value;
 
-use super::config::{ConfigError, ConfigFault, read_eos};
+use super::config::read_eos;
 use super::error::Faults;
+use super::fault::{ConfigError, ConfigFault};
 use super::json::{self, quote};
 use super::keys::Keys;
 

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 use serde_json::{Map, Value};
 
-use super::config::ConfigFault;
+use super::fault::ConfigFault;
 use super::json::quote;
 
 /// What a key means where its value gives no number.
@@ -68,6 +68,11 @@ impl Keys {
     /// The key as faults name it.
     pub fn name(&self, key: &str) -> String {
         format!("{}{key}", self.prefix)
+    }
+
+    /// Whether a key is there and not yet taken.
+    pub fn has(&self, key: &str) -> bool {
+        self.map.contains_key(key)
     }
 
     /// Takes a key's value, null included.

@@ -13,6 +13,7 @@
 
 mod config;
 mod error;
+mod fault;
 mod files;
 mod generation;
 mod header;
@@ -30,14 +31,15 @@ use std::path::Path;
 use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::weights::{WeightTensor, Weights};
 
-pub use config::{Config, ConfigError, ConfigFault};
+pub use config::Config;
 pub use error::{CheckpointError, Faults};
+pub use fault::{ConfigError, ConfigFault};
 pub use header::HeaderError;
 pub use keys::RealBound;
 pub use shards::IndexFault;
 pub use stream::TextStream;
 pub use tensors::TensorFault;
-pub use tokenizer::{Tokenizer, TokenizerError};
+pub use tokenizer::{Tokenizer, TokenizerError, panic_is_handled};
 
 // Weights are read in place, and the format is little-endian.
 const _: () = assert!(cfg!(target_endian = "little"), "checkpoints are read in place on little-endian machines alone");

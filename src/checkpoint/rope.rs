@@ -10,7 +10,7 @@ use std::f64::consts::PI;
 use serde_json::{Map, Value};
 use tilewright_megakernel::model::Rope;
 
-use super::config::ConfigFault;
+use super::fault::ConfigFault;
 use super::json::quote;
 use super::keys::{Keys, Otherwise, RealBound};
 

@@ -90,8 +90,11 @@ pub enum IndexFault {
 /// Opens every file of weights in a folder. `model.safetensors` comes before an index, as in the library transformers.
 pub(super) fn open(dir: &Path) -> Result<Vec<Shard>, CheckpointError> {
     let (single, index) = (dir.join(SINGLE), dir.join(INDEX));
-    if single.exists() || !index.exists() {
+    if single.exists() {
         return Ok(vec![open_shard(single)?]);
+    }
+    if !index.exists() {
+        return Err(CheckpointError::NoWeights { path: dir.to_owned() });
     }
     let wrong = |faults| CheckpointError::Index { path: index.clone(), faults: Faults(faults) };
     let bytes = files::read(&index)?;

@@ -21,6 +21,7 @@ use super::tokenizer::{Tokenizer, TokenizerError};
 /// ```
 pub struct TextStream<'t> {
     tokenizer: &'t Tokenizer,
+    /// The ids that give text.
     ids: Vec<u32>,
     /// The tokens of the last piece begin here: what comes after them is decoded together with them, since a decoder may
     /// treat the first token of a text differently.
@@ -41,8 +42,12 @@ impl<'t> TextStream<'t> {
     /// # Errors
     /// The file's decoder cannot take the ids.
     pub fn push(&mut self, id: u32) -> Result<String, TokenizerError> {
+        // What decoding leaves out does not end a run of bytes either, so it is left out here.
+        let Some(token) = self.tokenizer.visible_token(id) else {
+            return Ok(String::new());
+        };
         self.ids.push(id);
-        if self.tokenizer.token(id).is_some_and(|token| is_byte(&token)) {
+        if is_byte(&token) {
             return Ok(String::new());
         }
         let before = self.tokenizer.decode(&self.ids[self.context..self.read])?;

@@ -1,5 +1,7 @@
 //! Text to token ids and back, by the `tokenizers` crate, with what it leaves unchecked checked.
 
+use std::cell::Cell;
+use std::collections::HashMap;
 use std::fmt;
 use std::panic::{self, AssertUnwindSafe};
 
@@ -46,8 +48,21 @@ pub enum TokenizerError {
         /// Rows of the embedding.
         rows: usize,
     },
+    /// Two tokens have the same id.
+    #[error("token {first:?} and token {second:?} both have id {id}; decoding needs one token for each id")]
+    SharedId {
+        /// The id.
+        id: u32,
+        /// One token.
+        first: String,
+        /// The other.
+        second: String,
+    },
     /// A token that `added_tokens` lists with one id has another.
-    #[error("token {token:?} is listed with id {listed}; the vocabulary gives it id {found:?}, they must agree")]
+    #[error(
+        "token {token:?} is listed with id {listed}; the vocabulary gives it {}, they must agree",
+        found.map_or("none".to_owned(), |id| id.to_string())
+    )]
     AddedToken {
         /// The token.
         token: String,
@@ -104,12 +119,7 @@ impl Tokenizer {
         {
             return Err(TokenizerError::Dropout { dropout });
         }
-        let vocab = guarded(|| Ok(inner.get_vocab(true)))?;
-        if let Some((token, &id)) =
-            vocab.iter().max_by_key(|(token, id)| (**id, *token)).filter(|(_, id)| **id as usize >= rows)
-        {
-            return Err(TokenizerError::OutsideEmbedding { token: token.clone(), id, rows });
-        }
+        check_vocabulary(&guarded(|| Ok(inner.get_vocab(true)))?, rows)?;
         check_added(text, &inner)?;
         let tokenizer = Tokenizer { inner, rows };
         // Tokens that a template adds carry ids of their own.
@@ -155,11 +165,33 @@ impl Tokenizer {
     pub fn token(&self, id: u32) -> Option<String> {
         self.inner.id_to_token(id)
     }
+
+    /// The token with that id, where decoding lets it through: not a special one.
+    pub(super) fn visible_token(&self, id: u32) -> Option<String> {
+        self.token(id).filter(|token| !self.inner.get_added_vocabulary().is_special_token(token))
+    }
 }
 
 impl fmt::Debug for Tokenizer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Tokenizer({} tokens)", self.inner.get_vocab_size(true))
+    }
+}
+
+/// Checks that each id has a row in the embedding and belongs to one token.
+fn check_vocabulary(vocab: &HashMap<String, u32>, rows: usize) -> Result<(), TokenizerError> {
+    let mut tokens: Vec<_> = vocab.iter().map(|(token, &id)| (id, token)).collect();
+    tokens.sort_unstable();
+    if let Some(&(id, token)) = tokens.last()
+        && id as usize >= rows
+    {
+        return Err(TokenizerError::OutsideEmbedding { token: token.clone(), id, rows });
+    }
+    match tokens.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+        None => Ok(()),
+        Some(pair) => {
+            Err(TokenizerError::SharedId { id: pair[0].0, first: pair[0].1.clone(), second: pair[1].1.clone() })
+        }
     }
 }
 
@@ -185,10 +217,26 @@ fn check_added(text: &[u8], tokenizer: &tokenizers::Tokenizer) -> Result<(), Tok
     Ok(())
 }
 
+thread_local! {
+    /// Whether this thread is inside of [`guarded`].
+    static GUARDED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether a panic of this thread will become an error: a program's panic hook should then say nothing.
+pub fn panic_is_handled() -> bool {
+    GUARDED.with(Cell::get)
+}
+
 /// Runs the crate's code. Some inconsistent files make it panic (a merge shorter than the prefix that it should carry, a
 /// decoder that strips more than a token has); the panic becomes an error here.
 fn guarded<T>(work: impl FnOnce() -> Result<T, TokenizerError>) -> Result<T, TokenizerError> {
-    panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|payload| {
+    let outcome = GUARDED.with(|guarded| {
+        let outer = guarded.replace(true);
+        let outcome = panic::catch_unwind(AssertUnwindSafe(work));
+        guarded.set(outer);
+        outcome
+    });
+    outcome.unwrap_or_else(|payload| {
         let text = payload.downcast_ref::<String>().map(String::as_str);
         let message = text.or(payload.downcast_ref::<&str>().copied()).unwrap_or("no message").to_owned();
         Err(TokenizerError::Stopped { message })

@@ -3,7 +3,14 @@
 //! Every failure is one line on standard error and exit code 2; a check that *answers* no (a rejected program, a golden
 //! case that fails) exits with 1. Nothing is written to a named output until it is whole.
 
+mod compile;
 mod failure;
+mod generate;
+mod load;
+mod logits;
+mod output;
+mod progress;
+mod validate;
 
 use std::process::ExitCode;
 
@@ -20,12 +27,49 @@ struct Cli {
 }
 
 #[derive(Subcommand)]
-enum Command {}
+enum Command {
+    Generate(generate::GenerateArgs),
+    Logits(logits::LogitsArgs),
+    Compile(compile::CompileArgs),
+    Validate(validate::ValidateArgs),
+}
 
 /// Parses the process's arguments, runs the subcommand and turns its outcome into an exit code.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
-    let outcome: Result<ExitCode, Failure> = match cli.command {};
-    #[expect(unreachable_code, reason = "no subcommand yet")]
+    silence_handled_panics();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error),
+    };
+    let outcome = match cli.command {
+        Command::Generate(args) => generate::run(&args),
+        Command::Logits(args) => logits::run(&args),
+        Command::Compile(args) => compile::run(args),
+        Command::Validate(args) => validate::run(&args),
+    };
     outcome.unwrap_or_else(|failure| failure.report())
+}
+
+/// Help and version go to standard output as they are; an error of usage becomes one line.
+fn usage(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        // A closed pipe is no failure of ours: the reader has seen what it wanted.
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    let text = error.to_string();
+    let facts = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
+    let facts = facts.filter(|line| !line.is_empty() && !line.starts_with("For more information"));
+    eprintln!("{} (see `tilewright --help`)", facts.collect::<Vec<_>>().join(" "));
+    ExitCode::from(2)
+}
+
+/// A panic that becomes an error is reported as that error, in one line, and not twice.
+fn silence_handled_panics() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        if !crate::checkpoint::panic_is_handled() {
+            report(info);
+        }
+    }));
 }

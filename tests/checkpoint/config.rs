@@ -132,7 +132,7 @@ fn configurations_of_known_models_are_read() {
 fn a_sliding_window_in_force_is_refused() {
     insta::assert_snapshot!(texts("mistral", json!({"sliding_window": 4095})), @"key sliding_window is 4095, which limits attention to 4095 of 4096 positions; supported is null, or a window of max_position_embeddings");
     // Absent means 4096, which a longer model notices.
-    insta::assert_snapshot!(texts("mistral", json!({"max_position_embeddings": 8192})), @"key sliding_window is 4096, which limits attention to 4096 of 8192 positions; supported is null, or a window of max_position_embeddings");
+    insta::assert_snapshot!(texts("mistral", json!({"max_position_embeddings": 8192})), @"key sliding_window is 4096, which limits attention to 4096 of 8192 positions (its default, for the key is absent); supported is null, or a window of max_position_embeddings");
     insta::assert_snapshot!(texts("qwen2", json!({"use_sliding_window": true, "sliding_window": 100, "max_window_layers": 1})), @"key use_sliding_window is true, which limits attention to 100 of 4096 positions from layer 1 on; supported is false");
     insta::assert_snapshot!(texts("qwen3", json!({"layer_types": ["full_attention", "sliding_attention"]})), @r#"key layer_types is ["full_attention","sliding_attention"], which gives layers another attention; supported is full_attention throughout"#);
     insta::assert_snapshot!(texts("llama", json!({"sliding_window": 100})), @"key sliding_window is 100, which limits attention to a window; supported is null");

@@ -1,1 +1,146 @@
+//! Decoding: the pieces of a stream, joined, are the text of the whole, whatever the ids.
 
+use proptest::prelude::*;
+use serde_json::json;
+use tilewright::checkpoint::{Tokenizer, TokenizerError};
+
+use crate::folder::{byte_fallback_tokenizer, byte_level_tokenizer, shipped};
+
+fn tokenizers() -> &'static [Tokenizer] {
+    static ALL: std::sync::OnceLock<Vec<Tokenizer>> = std::sync::OnceLock::new();
+    ALL.get_or_init(|| {
+        let shipped = |model: &str, rows| {
+            Tokenizer::from_json(&std::fs::read(shipped(model).join("tokenizer.json")).unwrap(), rows).unwrap()
+        };
+        let mut metaspace = byte_fallback_tokenizer();
+        metaspace["decoder"] =
+            json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": false});
+        let built = |value: serde_json::Value| Tokenizer::from_json(value.to_string().as_bytes(), 300).unwrap();
+        vec![
+            shipped("tiny-llama", 2048),
+            shipped("tiny-qwen3", 1024),
+            built(byte_level_tokenizer()),
+            built(byte_fallback_tokenizer()),
+            built(metaspace),
+        ]
+    })
+}
+
+/// The pieces of a stream and what was held back to the end.
+fn pieces(tokenizer: &Tokenizer, ids: &[u32]) -> (Vec<String>, String) {
+    let mut stream = tokenizer.stream();
+    let pieces = ids.iter().map(|&id| stream.push(id).unwrap()).collect();
+    (pieces, stream.finish().unwrap())
+}
+
+fn check(tokenizer: &Tokenizer, ids: &[u32]) -> Result<(), TestCaseError> {
+    let (pieces, rest) = pieces(tokenizer, ids);
+    prop_assert_eq!(pieces.concat() + &rest, tokenizer.decode(ids).unwrap());
+    prop_assert!(pieces.iter().all(|piece| !piece.ends_with(char::REPLACEMENT_CHARACTER)));
+    Ok(())
+}
+
+/// Ids of all kinds; among them many byte tokens (the first few hundred of each vocabulary) and some without a token.
+fn ids() -> impl Strategy<Value = Vec<u32>> {
+    prop::collection::vec(prop_oneof![3 => 0u32..270, 2 => 0u32..2048, 1 => 0u32..4], 0..60)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn pieces_join_to_the_whole_for_any_ids(which in 0usize..5, ids in ids()) {
+        check(&tokenizers()[which], &ids)?;
+    }
+
+    #[test]
+    fn pieces_join_to_the_whole_for_any_text(which in 0usize..5, text in "(\\PC| |a|b|the|é|界|👩‍👩‍👧|\u{fffd}|\n){0,40}") {
+        let tokenizer = &tokenizers()[which];
+        check(tokenizer, &tokenizer.encode(&text).unwrap())?;
+    }
+
+    #[test]
+    fn shipped_tokenizers_give_back_any_text(which in 0usize..2, text in "\\PC{0,40}") {
+        let tokenizer = &tokenizers()[which];
+        prop_assert_eq!(tokenizer.decode(&tokenizer.encode(&text).unwrap()).unwrap(), text);
+    }
+}
+
+#[test]
+fn a_character_of_several_tokens_comes_whole() {
+    for tokenizer in [&tokenizers()[0], &tokenizers()[3]] {
+        let text = "a👩b";
+        let ids = tokenizer.encode(text).unwrap();
+        let (pieces, rest) = pieces(tokenizer, &ids);
+        let said: Vec<_> = pieces.iter().filter(|piece| !piece.is_empty()).cloned().collect();
+        assert!(said.iter().any(|piece| piece.contains('👩')), "{said:?}");
+        assert_eq!(said.concat() + &rest, text);
+        assert!(pieces.iter().filter(|piece| piece.is_empty()).count() >= 3, "{pieces:?}");
+    }
+}
+
+#[test]
+fn words_come_as_their_tokens_arrive() {
+    let tokenizer = &tokenizers()[0];
+    let ids = tokenizer.encode("In the beginning God created the heaven").unwrap();
+    let (pieces, rest) = pieces(tokenizer, &ids);
+    assert_eq!(rest, "");
+    // The first token is the special one that begins a text; each other one gives its text at once.
+    assert!(pieces[0].is_empty() && pieces[1..].iter().all(|piece| !piece.is_empty()), "{pieces:?}");
+}
+
+#[test]
+fn special_tokens_and_ids_without_a_token_give_no_text() {
+    let tokenizer = &tokenizers()[0];
+    assert_eq!(tokenizer.decode(&[0, 1, 1_000_000]).unwrap(), "");
+    assert_eq!(tokenizer.token(1).as_deref(), Some("<|end|>"));
+    assert_eq!(tokenizer.token(1_000_000), None);
+}
+
+/// Truncation and padding in the file are a caller's settings; applied here they would cut or lengthen prompts.
+#[test]
+fn truncation_and_padding_of_the_file_are_ignored() {
+    let mut value = byte_level_tokenizer();
+    let plain = Tokenizer::from_json(value.to_string().as_bytes(), 40).unwrap();
+    value["truncation"] = json!({"direction": "Right", "max_length": 2, "strategy": "LongestFirst", "stride": 0});
+    value["padding"] = json!({"strategy": {"Fixed": 64}, "direction": "Right", "pad_to_multiple_of": null,
+        "pad_id": 2, "pad_type_id": 0, "pad_token": "<|pad|>"});
+    let set = Tokenizer::from_json(value.to_string().as_bytes(), 40).unwrap();
+    assert_eq!(set.encode("the thing").unwrap(), plain.encode("the thing").unwrap());
+}
+
+/// Found by the property above: an id without a token stood between two byte tokens, and the run was cut in two.
+#[test]
+fn an_id_without_a_token_does_not_end_a_run_of_bytes() {
+    let tokenizer = &tokenizers()[3];
+    let (nul, continuation) = (3, 3 + 0x80);
+    for between in [267, 1] {
+        let ids = [nul, between, continuation];
+        assert_eq!(tokenizer.decode(&ids).unwrap(), "\u{fffd}\u{fffd}");
+        assert_eq!(pieces(tokenizer, &ids), (vec![String::new(); 3], "\u{fffd}\u{fffd}".to_owned()));
+    }
+}
+
+/// A decoder that rewrites text across tokens cannot be streamed; the end says so rather than giving other text.
+#[test]
+fn a_decoder_that_rewrites_is_found_out() {
+    let mut value = byte_fallback_tokenizer();
+    value["decoder"] = json!({"type": "Sequence", "decoders": [{"type": "Fuse"},
+        {"type": "Replace", "pattern": {"String": "ab"}, "content": "x"}]});
+    let tokenizer = Tokenizer::from_json(value.to_string().as_bytes(), 300).unwrap();
+    let id = |token: &str| (0..300).find(|&id| tokenizer.token(id).as_deref() == Some(token)).unwrap();
+    let mut stream = tokenizer.stream();
+    assert_eq!(stream.push(id("a")).unwrap(), "a");
+    assert_eq!(stream.push(id("b")).unwrap(), "");
+    assert!(matches!(stream.finish(), Err(TokenizerError::Diverged { emitted: 1 })));
+}
+
+/// A decoder that strips more than a token has makes its library panic: an error here, and no piece lost before it.
+#[test]
+fn a_decoder_that_panics_gives_an_error() {
+    let mut value = byte_fallback_tokenizer();
+    value["decoder"] = json!({"type": "Strip", "content": "a", "start": 0, "stop": 9});
+    let tokenizer = Tokenizer::from_json(value.to_string().as_bytes(), 300).unwrap();
+    let id = (0..300).find(|&id| tokenizer.token(id).as_deref() == Some("a")).unwrap();
+    assert!(matches!(tokenizer.decode(&[id]), Err(TokenizerError::Stopped { .. })));
+}

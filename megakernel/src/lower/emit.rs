@@ -56,15 +56,22 @@ impl Emitter<'_> {
         self.add(name, parts.into_iter().map(|(op, ready)| (op, vec![ready.wait()])).collect())
     }
 
+    /// Adds the last task of the step: nothing waits for it, so it signals nothing.
+    pub fn last(&mut self, name: &str, op: Op, ready: Done) -> Result<(), LowerError> {
+        self.task(name.to_owned(), op, vec![ready.wait()], vec![])
+    }
+
     fn add(&mut self, name: &str, parts: Vec<(Op, Vec<Wait>)>) -> Result<Done, LowerError> {
         let counter = self.program.add_counter(name);
         let tasks = parts.len() as u32;
         for (at, (op, waits)) in parts.into_iter().enumerate() {
-            let label = format!("{name}[{at}]");
-            self.program
-                .add_task(&label, op, waits, vec![counter])
-                .map_err(|source| LowerError::Task { label, source })?;
+            self.task(format!("{name}[{at}]"), op, waits, vec![counter])?;
         }
         Ok(Done { counter, tasks })
+    }
+
+    fn task(&mut self, label: String, op: Op, waits: Vec<Wait>, signals: Vec<CounterId>) -> Result<(), LowerError> {
+        let added = self.program.add_task(&label, op, waits, signals);
+        added.map(drop).map_err(|source| LowerError::Task { label, source })
     }
 }

@@ -135,6 +135,5 @@ fn choose(e: &mut Emitter, ready: emit::Done) -> Result<(), LowerError> {
     let ops = tiles.into_iter().enumerate().map(tile).collect();
     let ready = e.level("logits", ops, &[ready])?;
     let argmax = Argmax { value: best_value, index: best_index, out: e.state.next_token, rows: Span::all(rows) };
-    e.level("argmax", vec![Op::Argmax(argmax)], &[ready])?;
-    Ok(())
+    e.last("argmax", Op::Argmax(argmax), ready)
 }

@@ -1,4 +1,91 @@
 //! The validator: whether a program computes one thing, whatever the timing.
+//!
+//! [`validate`] is total: any program gets a [`Report`], of any size and however malformed. [`Checked`] and [`Placed`] are
+//! programs whose report has no errors; the machines take nothing else. This room reads [`crate::program`] alone.
+//!
+//! # What a program means
+//! A task can start when all of its waits hold and its predecessor in its SM's queue is done. When it is done, it adds 1
+//! to each counter that it signals. Counters start at 0 and only grow. Before queues are made, every task that can start
+//! may start.
+//!
+//! A program is valid if in every execution every task runs, every element that is read has one producer, the same in all
+//! executions, and every output element is written. The verdict is exact on well-formed programs: nothing unsafe is
+//! accepted and nothing safe is refused, with the one exception of [`Kind::AliasTooFine`]. The modules `order`
+//! and `memory` say why. Waits for only some of a counter's producers are judged by what they order.
+//!
+//! # Rules
+//! One function each; the kind of violation, and what it asks for.
+//!
+//! | Tables (`tables`) | |
+//! |---|---|
+//! | [`TooMany`](Kind::TooMany) | buffers, counters and tasks are at most `u32::MAX` |
+//! | [`WrongId`](Kind::WrongId) | an entry's id is its index |
+//! | [`DuplicateName`](Kind::DuplicateName) | buffer names are unique |
+//! | [`Rank`](Kind::Rank) | a buffer has rank 1 to 4 |
+//! | [`ZeroExtent`](Kind::ZeroExtent) | no extent is 0 |
+//! | [`TooLarge`](Kind::TooLarge) | a buffer's bytes fit in `isize::MAX` |
+//! | [`NoSource`](Kind::NoSource) | a weight has a source |
+//! | [`SourceForbidden`](Kind::SourceForbidden) | nothing else has one |
+//! | [`ValuesLength`](Kind::ValuesLength) | a source of values gives one per element |
+//! | [`ArenaForbidden`](Kind::ArenaForbidden) | only activations have an arena offset |
+//! | [`ArenaEnd`](Kind::ArenaEnd) | the end of a buffer in the arena fits in `isize::MAX` |
+//! | [`ArenaAlign`](Kind::ArenaAlign) | an arena offset is a multiple of the element's size |
+//! | [`CounterInit`](Kind::CounterInit) | a counter starts at 0 |
+//!
+//! | Waits and signals (`sync`) | |
+//! |---|---|
+//! | [`WaitsOnMissing`](Kind::WaitsOnMissing) | a counter waited on exists |
+//! | [`SignalsMissing`](Kind::SignalsMissing) | a counter signalled exists |
+//! | [`TooManyWaits`](Kind::TooManyWaits) | a task has at most `MAX_WAITS` waits |
+//! | [`TooManySignals`](Kind::TooManySignals) | a task has at most `MAX_SIGNALS` signals |
+//! | [`DuplicateWait`](Kind::DuplicateWait) | a task waits once on a counter |
+//! | [`DuplicateSignal`](Kind::DuplicateSignal) | a task signals a counter once |
+//! | [`ZeroThreshold`](Kind::ZeroThreshold) | a threshold is at least 1 |
+//! | [`NoProducer`](Kind::NoProducer) | a counter waited on has a producer |
+//! | [`ThresholdTooHigh`](Kind::ThresholdTooHigh) | a threshold is at most the number of producers |
+//! | [`SelfWait`](Kind::SelfWait) | a threshold can be reached without the waiting task's own signal |
+//!
+//! | Ops and regions (`regions`) | |
+//! |---|---|
+//! | [`MissingBuffer`](Kind::MissingBuffer) | the buffer of a region exists |
+//! | [`Operand`](Kind::Operand) | an op's operands have the kinds, dtypes, ranks and extents that the op wants |
+//! | [`RegionsDiffer`](Kind::RegionsDiffer) | declared regions are the op's footprint, repetitions aside |
+//! | [`WritesUndeclared`](Kind::WritesUndeclared) | a footprint of thousands of writes is declared before it is computed |
+//! | [`RegionRank`](Kind::RegionRank) | a region has its buffer's rank |
+//! | [`EmptyRegion`](Kind::EmptyRegion) | a region holds an element |
+//! | [`OutOfBounds`](Kind::OutOfBounds) | a region stays inside its buffer |
+//! | [`ReadOnly`](Kind::ReadOnly) | tasks write to activations, pools and outputs only |
+//! | [`SelfOverlap`](Kind::SelfOverlap) | a task's accesses do not overlap each other, except where its op updates in place |
+//!
+//! | Placement (`placement`) | |
+//! |---|---|
+//! | [`NoSms`](Kind::NoSms) | the target has an SM |
+//! | [`QueueCount`](Kind::QueueCount) | there is one queue per SM |
+//! | [`QueuesMissing`](Kind::QueuesMissing) | queues name tasks that exist |
+//! | [`QueuedTwice`](Kind::QueuedTwice) | no task is queued twice |
+//! | [`Unqueued`](Kind::Unqueued) | every task of a placed program is queued |
+//! | [`PinRange`](Kind::PinRange) | a pin names an SM of the target |
+//! | [`PinBroken`](Kind::PinBroken) | a pinned task is queued where it is pinned |
+//!
+//! | Order (`order`) | |
+//! |---|---|
+//! | [`Deadlock`](Kind::Deadlock) | every task runs: waits and queue order together have no circle |
+//!
+//! | Memory (`memory`) | |
+//! |---|---|
+//! | [`ReadAfterWrite`](Kind::ReadAfterWrite) | a reader is ordered after the writer whose data it finds |
+//! | [`WriteAfterRead`](Kind::WriteAfterRead) | a writer is ordered after the readers of what it overwrites |
+//! | [`WriteAfterWrite`](Kind::WriteAfterWrite) | two writers of an element are ordered |
+//! | [`PartialJoin`](Kind::PartialJoin) | a wait for some of a counter's producers waits for those that matter |
+//! | [`AliasRace`](Kind::AliasRace) | accesses to shared arena bytes through two buffers are ordered |
+//! | [`Clobbered`](Kind::Clobbered) | bytes that are read were last written through the same buffer |
+//! | [`UnwrittenRead`](Kind::UnwrittenRead) | what is read of an activation or output was written before |
+//! | [`OutputGap`](Kind::OutputGap) | an output is written completely |
+//! | [`AliasTooFine`](Kind::AliasTooFine) | regions that share arena bytes have at most 2^22 byte runs together |
+//!
+//! Order is judged where the queues hold every task once, memory where every task runs; structural rules are all judged
+//! always. Regions that another rule refuses are left out of the walk over memory.
+
 mod checked;
 mod conflict;
 mod cycle;

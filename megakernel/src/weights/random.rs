@@ -51,27 +51,29 @@ impl RandomWeights {
     /// # Errors
     /// [`WeightError::RandomDtype`] for another element type, [`WeightError::Overflow`] for a shape beyond the address space.
     pub fn new(spec: &ModelSpec, dtype: DType, seed: u64) -> Result<RandomWeights, WeightError> {
-        let fill: fn(&TensorSpec, u64, &mut AlignedBytes) = match dtype {
-            DType::F32 => fill::<f32>,
-            DType::F16 => fill::<f16>,
-            DType::BF16 => fill::<bf16>,
-            found => return Err(WeightError::RandomDtype { found }),
-        };
-        let tensors = spec
-            .tensors()
-            .into_iter()
-            .map(|tensor| {
-                let Some(bytes) = byte_len(dtype, &tensor.shape) else {
-                    return Err(WeightError::Overflow { dtype, shape: tensor.shape });
-                };
-                let mut data = AlignedBytes::zeroed(bytes);
-                fill(&tensor, seed, &mut data);
-                let shared = SharedBytes { owner: Arc::new(data), range: 0..bytes };
-                Ok((tensor.name, WeightTensor::new(dtype, tensor.shape, shared)?))
-            })
-            .collect::<Result<_, _>>()?;
+        let tensor = |tensor: TensorSpec| Ok((tensor.name.clone(), random_tensor(&tensor, dtype, seed)?));
+        let tensors = spec.tensors().into_iter().map(tensor).collect::<Result<_, _>>()?;
         Ok(RandomWeights { tensors })
     }
+}
+
+/// One tensor of [`RandomWeights`]: a function of its name, shape, element type and seed alone.
+///
+/// # Errors
+/// As [`RandomWeights::new`].
+pub fn random_tensor(tensor: &TensorSpec, dtype: DType, seed: u64) -> Result<WeightTensor, WeightError> {
+    let fill: fn(&TensorSpec, u64, &mut AlignedBytes) = match dtype {
+        DType::F32 => fill::<f32>,
+        DType::F16 => fill::<f16>,
+        DType::BF16 => fill::<bf16>,
+        found => return Err(WeightError::RandomDtype { found }),
+    };
+    let Some(bytes) = byte_len(dtype, &tensor.shape) else {
+        return Err(WeightError::Overflow { dtype, shape: tensor.shape.clone() });
+    };
+    let mut data = AlignedBytes::zeroed(bytes);
+    fill(tensor, seed, &mut data);
+    WeightTensor::new(dtype, tensor.shape.clone(), SharedBytes { owner: Arc::new(data), range: 0..bytes })
 }
 
 impl Weights for RandomWeights {

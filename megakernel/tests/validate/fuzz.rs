@@ -125,8 +125,8 @@ fn smaller(program: &Program) -> Vec<Program> {
     }
     for at in 0..program.tasks.len() {
         next.push(edit(&|p| remove_task(p, at)));
-        next.extend((0..program.tasks[at].waits.len()).map(|wait| edit(&|p| drop(p.tasks[at].waits.remove(wait)))));
-        next.extend((0..program.tasks[at].signals.len()).map(|s| edit(&|p| drop(p.tasks[at].signals.remove(s)))));
+        next.extend((0..program.tasks[at].waits.len()).map(|wait| edit(&|p| _ = p.tasks[at].waits.remove(wait))));
+        next.extend((0..program.tasks[at].signals.len()).map(|s| edit(&|p| _ = p.tasks[at].signals.remove(s))));
     }
     for at in (0..program.buffers.len()).filter(|&at| program.buffers[at].arena.is_some()) {
         next.push(edit(&|p| p.buffers[at].arena = None));

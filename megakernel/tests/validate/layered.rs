@@ -5,7 +5,7 @@ use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
 use tilewright_megakernel::program::{
     Argmax, Attention, BufferId, BufferKind, CounterId, Embed, GroupShape, KeyOutput, Linear, LinearInput,
-    LinearOutput, Op, Place, Program, Projection, Qkv, Rotation, Source, Span, TaskId, Wait,
+    LinearOutput, Op, Place, Program, Projection, Qkv, Rotation, Source, Span, Wait,
 };
 
 /// The extents of a model and how it is cut.
@@ -256,9 +256,4 @@ impl Builder {
         self.level("lm_head", ops);
         self.level("argmax", vec![Op::Argmax(Argmax { value, index, out, rows: Span::all(rows) })]);
     }
-}
-
-/// The tasks of a level, by the start of their labels.
-pub fn level(program: &Program, name: &str) -> Vec<TaskId> {
-    program.tasks.iter().filter(|task| task.label.starts_with(name)).map(|task| task.id).collect()
 }

@@ -23,9 +23,9 @@ pub const CLASSES: [(&str, Mutation); 30] = [
     ("unplace", unplace),
     ("pin_elsewhere", pin_elsewhere),
     ("lose_an_sm", lose_an_sm),
-    ("shrink_region", |p, r| reshape(p, r, shrink)),
-    ("grow_region", |p, r| reshape(p, r, grow)),
-    ("shift_region", |p, r| reshape(p, r, shift)),
+    ("shrink_region", |p, r| reshape(p, r, Change::Shrink)),
+    ("grow_region", |p, r| reshape(p, r, Change::Grow)),
+    ("shift_region", |p, r| reshape(p, r, Change::Shift)),
     ("declare_wrongly", declare_wrongly),
     ("alias_in_arena", |p, r| overlay(p, r).then_some(())),
     ("misalign_arena", misalign_arena),
@@ -110,7 +110,7 @@ fn move_to_queue(p: &mut Program, rng: &mut Rng) -> Option<()> {
     let to = rng.below(queues.len());
     let at = rng.below(queues[to].len() + 1);
     queues[to].insert(at, task);
-    p.tasks[task.index()].sm = None;
+    p.tasks.get_mut(task.index())?.sm = None;
     Some(())
 }
 
@@ -143,7 +143,7 @@ fn lose_an_sm(p: &mut Program, rng: &mut Rng) -> Option<()> {
 }
 
 /// Changes the tile of a random task, in its op and in what it declares.
-fn reshape(p: &mut Program, rng: &mut Rng, change: fn(&mut Span, usize, &mut Rng) -> Option<()>) -> Option<()> {
+fn reshape(p: &mut Program, rng: &mut Rng, change: Change) -> Option<()> {
     let at = rng.below(p.tasks.len());
     let extents = |region: &Region| p.buffers[region.buffer.index()].shape.clone();
     let dim = rng.below(2);
@@ -155,12 +155,12 @@ fn reshape(p: &mut Program, rng: &mut Rng, change: fn(&mut Span, usize, &mut Rng
         Op::SiluMul(silu) => {
             boxes(&mut [&mut silu.gate, &mut silu.up, &mut silu.out], dim, alone, rng, change, extents)?;
         }
-        Op::RmsNorm(norm) => change(&mut norm.rows, p.buffers[norm.x.index()].shape[0], rng)?,
+        Op::RmsNorm(norm) => change.apply(&mut norm.rows, p.buffers[norm.x.index()].shape[0], rng)?,
         Op::Linear(linear) => {
             let [n, _] = p.buffers[linear.weight.index()].shape[..] else { return None };
-            change(&mut linear.cols, n, rng)?;
+            change.apply(&mut linear.cols, n, rng)?;
         }
-        Op::Argmax(argmax) => change(&mut argmax.rows, p.buffers[argmax.out.index()].shape[0], rng)?,
+        Op::Argmax(argmax) => change.apply(&mut argmax.rows, p.buffers[argmax.out.index()].shape[0], rng)?,
         Op::Embed(_) | Op::Qkv(_) | Op::Rope(_) | Op::KvAppend(_) | Op::Attention(_) | Op::Combine(_) => return None,
     }
     replace(p, at, op)
@@ -172,20 +172,19 @@ fn boxes(
     dim: usize,
     alone: bool,
     rng: &mut Rng,
-    change: fn(&mut Span, usize, &mut Rng) -> Option<()>,
+    change: Change,
     extents: impl Fn(&Region) -> Vec<usize>,
 ) -> Option<()> {
     let one = rng.below(regions.len());
-    let moving = change as usize == shift as fn(&mut Span, usize, &mut Rng) -> Option<()> as usize;
     let mut drawn = rng.clone();
     for (at, region) in regions.iter_mut().enumerate() {
-        if moving && alone && at != one {
+        if change == Change::Shift && alone && at != one {
             continue;
         }
         let mut same = rng.clone();
         let mut spans = region.spans().to_vec();
         let extent = extents(region)[dim];
-        change(spans.get_mut(dim)?, extent, &mut same)?;
+        change.apply(spans.get_mut(dim)?, extent, &mut same)?;
         **region = Region::new(region.buffer, &spans);
         drawn = same;
     }
@@ -193,39 +192,31 @@ fn boxes(
     Some(())
 }
 
-fn shrink(span: &mut Span, _: usize, rng: &mut Rng) -> Option<()> {
-    if span.len() < 2 {
-        return None;
-    }
-    if rng.chance(50) {
-        span.lo += 1
-    } else {
-        span.hi -= 1
-    }
-    Some(())
+/// A change of one interval of a tile.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Change {
+    Shrink,
+    Grow,
+    Shift,
 }
 
-fn grow(span: &mut Span, extent: usize, rng: &mut Rng) -> Option<()> {
-    // Now and then beyond the end.
-    if span.lo > 0 && rng.chance(50) {
-        span.lo -= 1;
-    } else if span.hi < extent || rng.chance(10) {
-        span.hi += 1;
-    } else {
-        return None;
+impl Change {
+    /// Changes a span; now and then beyond the extent.
+    fn apply(self, span: &mut Span, extent: usize, rng: &mut Rng) -> Option<()> {
+        let (first, beyond) = (rng.chance(50), rng.chance(5));
+        let (can_rise, Span { lo, hi }) = (span.hi < extent || beyond, *span);
+        *span = match self {
+            Change::Shrink if span.len() < 2 => return None,
+            Change::Shrink if first => Span::new(lo + 1, hi),
+            Change::Shrink => Span::new(lo, hi - 1),
+            Change::Grow if lo > 0 && first => Span::new(lo - 1, hi),
+            Change::Grow if can_rise => Span::new(lo, hi + 1),
+            Change::Shift if lo > 0 && first => Span::new(lo - 1, hi - 1),
+            Change::Shift if can_rise => Span::new(lo + 1, hi + 1),
+            Change::Grow | Change::Shift => return None,
+        };
+        Some(())
     }
-    Some(())
-}
-
-fn shift(span: &mut Span, extent: usize, rng: &mut Rng) -> Option<()> {
-    if span.lo > 0 && rng.chance(50) {
-        *span = Span::new(span.lo - 1, span.hi - 1);
-    } else if span.hi < extent || rng.chance(5) {
-        *span = Span::new(span.lo + 1, span.hi + 1);
-    } else {
-        return None;
-    }
-    Some(())
 }
 
 /// Gives a task another op, and declares its footprint.
@@ -241,26 +232,23 @@ fn declare_wrongly(p: &mut Program, rng: &mut Rng) -> Option<()> {
     let at = rng.below(p.tasks.len());
     let task = &mut p.tasks[at];
     let list = if rng.chance(50) { &mut task.reads } else { &mut task.writes };
-    let at = rng.below(list.len());
+    let at = any(rng, list.len(), |_| true)?;
     if rng.chance(30) {
         list.remove(at);
         return Some(());
     }
     let mut spans = list[at].spans().to_vec();
     let dim = rng.below(spans.len());
-    shrink(&mut spans[dim], 0, rng)?;
+    Change::Shrink.apply(&mut spans[dim], 0, rng)?;
     list[at] = Region::new(list[at].buffer, &spans);
     Some(())
 }
 
+/// Off by a byte; or a pool in the arena.
 fn misalign_arena(p: &mut Program, rng: &mut Rng) -> Option<()> {
-    let at = any(rng, p.buffers.len(), |b| p.buffers[b].arena.is_some() || rng_free(p, b))?;
+    let at = any(rng, p.buffers.len(), |b| p.buffers[b].arena.is_some() || p.buffers[b].kind == BufferKind::KvPool)?;
     p.buffers[at].arena = Some(p.buffers[at].arena.unwrap_or(0) + 1);
     Some(())
-}
-
-fn rng_free(p: &Program, buffer: usize) -> bool {
-    p.buffers[buffer].kind == BufferKind::KvPool
 }
 
 fn retime_signal(p: &mut Program, rng: &mut Rng) -> Option<()> {
@@ -319,11 +307,7 @@ fn write_elsewhere(p: &mut Program, rng: &mut Rng) -> Option<()> {
 }
 
 fn read_elsewhere(p: &mut Program, rng: &mut Rng) -> Option<()> {
-    let source = |op: &mut Op| match op {
-        Op::Copy(copy) => Some(&mut copy.src as *mut Region),
-        _ => None,
-    };
-    let at = any(rng, p.tasks.len(), |t| source(&mut p.tasks[t].op.clone()).is_some())?;
+    let at = any(rng, p.tasks.len(), |t| matches!(p.tasks[t].op, Op::Copy(_)))?;
     let Op::Copy(mut copy) = p.tasks[at].op.clone() else { return None };
     let to = any(rng, p.buffers.len(), |b| {
         p.buffers[b].shape.len() == 2 && copy.src.spans()[1].hi <= p.buffers[b].shape[1]
@@ -364,8 +348,8 @@ fn duplicate_task(p: &mut Program, rng: &mut Rng) -> Option<()> {
     }
     if let Some(queues) = &mut p.queues {
         let sm = twin.sm.map_or_else(|| rng.below(queues.len()), SmId::index);
-        let at = rng.below(queues[sm].len() + 1);
-        queues[sm].insert(at, twin.id);
+        let queue = queues.get_mut(sm)?;
+        queue.insert(rng.below(queue.len() + 1), twin.id);
     }
     p.tasks.push(twin);
     Some(())

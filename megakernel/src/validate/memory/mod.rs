@@ -23,6 +23,8 @@ mod arena;
 mod findings;
 mod grid;
 mod pairs;
+#[cfg(test)]
+mod tests;
 
 use super::order::Order;
 use super::report::Report;

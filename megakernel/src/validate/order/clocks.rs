@@ -76,6 +76,12 @@ impl Clocks {
         clock.get(self.chain[earlier as usize] as usize).is_some_and(|&n| n > self.position[earlier as usize])
     }
 
+    /// How many chains there are.
+    #[cfg(test)]
+    pub fn chains(&self) -> usize {
+        self.tails.len()
+    }
+
     /// Adds a task and all before it.
     fn join(&self, clock: &mut Vec<u32>, task: u32) {
         let (start, end) = self.clock[task as usize];

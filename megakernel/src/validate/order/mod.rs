@@ -29,6 +29,8 @@ mod deadlock;
 mod execution;
 mod graph;
 mod lanes;
+#[cfg(test)]
+mod tests;
 
 pub(super) use deadlock::witness;
 pub(super) use execution::Execution;
@@ -68,10 +70,11 @@ impl<'g> Order<'g> {
         lanes::resolve(self.graph, self.execution, queries)
     }
 
-    /// The wait for only some of a counter's producers that keeps `earlier` from happening before `later`: the waiting
-    /// task and the wait's place among its waits. `None` if the two are unordered even when all waits are for all.
-    pub fn culprit(&self, query: Query) -> Option<(u32, graph::Wait)> {
-        if self.partial { self.graph.partial_wait_between(query.earlier, query.later) } else { None }
+    /// The wait for only some of a counter's producers that leaves two tasks unordered, and the task that waits. `None` if
+    /// they would be unordered even if all waits were for all. The simulation may have run either of them first.
+    pub fn culprit(&self, Query { earlier, later }: Query) -> Option<(u32, graph::Wait)> {
+        let between = |a, b| self.graph.partial_wait_between(a, b);
+        if self.partial { between(earlier, later).or_else(|| between(later, earlier)) } else { None }
     }
 
     /// Signals that a counter gets.

@@ -9,8 +9,12 @@ use tilewright_layout::DType;
 use super::cells::Limits;
 use super::memory::{self, Words};
 use super::roles::{self, Cells};
+use crate::model::TensorSpec;
 use crate::program::{Buffer, BufferId, BufferKind, Program, Source};
-use crate::weights::{SharedBytes, WeightTensor, Weights};
+use crate::weights::{SharedBytes, WeightError, WeightTensor, Weights, random_tensor};
+
+/// Seed of the weights that a program wants at random.
+const RANDOM_SEED: u64 = 0;
 
 /// Why a program and weights do not make a machine.
 #[derive(Debug, Error)]
@@ -24,6 +28,8 @@ pub enum BindError {
     Shape { buffer: String, tensor: String, expected: Vec<usize>, found: Vec<usize> },
     #[error("weight buffer `{buffer}` is {found}; this machine reads f32, f16 and bf16")]
     Unsupported { buffer: String, found: DType },
+    #[error("weight buffer `{buffer}` cannot be filled at random")]
+    Random { buffer: String, source: WeightError },
     #[error("cell `{buffer}` is read both as {} and as {}; a cell holds one thing", .roles[0], .roles[1])]
     CellRoles { buffer: String, roles: [&'static str; 2] },
     #[error("cells `{first}` and `{second}` both hold {role} and differ in shape")]
@@ -103,8 +109,12 @@ fn lay_out(program: &Program) -> (Vec<usize>, usize) {
 fn weight(buffer: &Buffer, weights: &dyn Weights) -> Result<WeightTensor, BindError> {
     let tensor = match &buffer.source {
         Some(Source::Values(values)) => return self::values(buffer, values),
-        // Who binds a program of random weights brings random weights.
-        Some(Source::Tensor(tensor) | Source::Random(tensor)) => tensor,
+        Some(Source::Random(name)) => {
+            let tensor = TensorSpec { name: name.clone(), shape: buffer.shape.clone() };
+            return random_tensor(&tensor, buffer.dtype, RANDOM_SEED)
+                .map_err(|source| BindError::Random { buffer: buffer.name.clone(), source });
+        }
+        Some(Source::Tensor(tensor)) => tensor,
         None => &buffer.name,
     };
     let names = || (buffer.name.clone(), tensor.clone());

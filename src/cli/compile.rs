@@ -1,0 +1,117 @@
+//! `tilewright compile`: a model's architecture becomes a placed program, written as JSON.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use thiserror::Error;
+use tilewright_codegen::target::Target;
+use tilewright_layout::DType;
+use tilewright_megakernel::lower::{LowerOptions, lower};
+use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::program::{BufferKind, Source};
+use tilewright_megakernel::schedule::{Balance, schedule};
+use tilewright_megakernel::weights::Weights;
+
+use super::Failure;
+use super::load::open;
+use super::output::Output;
+use crate::checkpoint::Config;
+
+/// Compile a model to the program of one decode step
+///
+/// The program is lowered, validated, placed on the target's SMs and validated again. A table of its levels goes to
+/// standard error: tasks, bytes, and how far the longest SM is from the ideal.
+#[derive(Args)]
+pub struct CompileArgs {
+    /// Folder of a Hugging Face checkpoint
+    #[arg(long, value_name = "DIR", required_unless_present = "config", conflicts_with = "config")]
+    model: Option<PathBuf>,
+    /// A config.json alone: the architecture without weights
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Give every weight a random source, so that the program runs without a checkpoint
+    #[arg(long, requires = "config")]
+    random_weights: bool,
+    /// Dtype of the weights of a configuration: f32, f16 or bf16
+    #[arg(long, value_name = "DTYPE", default_value = "bf16", value_parser = parse_dtype, conflicts_with = "model")]
+    weight_dtype: DType,
+    /// Device to compile for: h100, h200, a100, l4, l40s, rtx4090, rtx5090, b200
+    #[arg(long, value_name = "NAME", value_parser = parse_target)]
+    target: Target,
+    /// Rows of the batch: tokens that one step advances
+    #[arg(long, value_name = "B", default_value_t = 1)]
+    batch: usize,
+    /// Longest sequence, in tokens [default: the model's, at most 4096]
+    #[arg(long, value_name = "TOKENS")]
+    context: Option<usize>,
+    /// Tokens of a page of the KV cache, 16 to 256
+    #[arg(long, value_name = "TOKENS", default_value_t = 64)]
+    page_tokens: usize,
+    /// Dtype of the KV cache: f32, f16 or bf16
+    #[arg(long, value_name = "DTYPE", default_value = "bf16", value_parser = parse_dtype)]
+    kv_dtype: DType,
+    /// Where the program goes
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+}
+
+/// A name that is not in the list.
+#[derive(Debug, Error)]
+enum NameError {
+    #[error("`{found}` is not a known target; known are {known}")]
+    Target { found: String, known: String },
+    #[error("`{found}` is not an element type")]
+    DType { found: String },
+}
+
+fn parse_target(name: &str) -> Result<Target, NameError> {
+    Target::named(name).ok_or_else(|| {
+        let known = Target::names().collect::<Vec<_>>().join(", ");
+        NameError::Target { found: name.to_owned(), known }
+    })
+}
+
+fn parse_dtype(name: &str) -> Result<DType, NameError> {
+    DType::from_name(name).ok_or_else(|| NameError::DType { found: name.to_owned() })
+}
+
+/// Runs the subcommand.
+pub fn run(args: CompileArgs) -> Result<ExitCode, Failure> {
+    let output = Output::create(&args.out)?;
+    let (spec, dtype_of) = architecture(&args)?;
+    let context = args.context.unwrap_or(spec.max_positions.min(4096));
+    let options = LowerOptions {
+        rows: args.batch,
+        page_tokens: args.page_tokens,
+        kv: args.kv_dtype,
+        ..LowerOptions::for_context(context)
+    };
+    let mut program = lower(&spec, &*dtype_of, args.target, &options)?;
+    if args.random_weights {
+        let weights = program.buffers.iter_mut().filter(|b| b.kind == BufferKind::Weight);
+        for source in weights.filter_map(|b| b.source.as_mut()) {
+            if let Source::Tensor(name) = source {
+                *source = Source::Random(std::mem::take(name));
+            }
+        }
+    }
+    let placed = schedule(program, context)?;
+    output.write(|writer| placed.write_json(writer))?;
+    eprint!("{}", Balance::of(&placed, context));
+    Ok(ExitCode::SUCCESS)
+}
+
+type DTypeOf = Box<dyn Fn(&str) -> DType>;
+
+/// The architecture, and the dtype in which each tensor is stored.
+fn architecture(args: &CompileArgs) -> Result<(ModelSpec, DTypeOf), Failure> {
+    if let Some(path) = &args.config {
+        let dtype = args.weight_dtype;
+        return Ok((Config::read(path)?.spec, Box::new(move |_| dtype)));
+    }
+    let Some(dir) = &args.model else { unreachable!("clap requires --model or --config") };
+    let checkpoint = open(dir)?;
+    let spec = checkpoint.spec().clone();
+    Ok((spec, Box::new(move |name| checkpoint.tensor(name).map_or(DType::BF16, |tensor| tensor.dtype()))))
+}

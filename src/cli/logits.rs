@@ -1,0 +1,64 @@
+//! `tilewright logits`: the logits after every token of a prompt, as a safetensors file.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use safetensors::Dtype;
+use safetensors::tensor::{TensorView, serialize};
+use thiserror::Error;
+
+use super::Failure;
+use super::load::load;
+use super::output::Output;
+use crate::engine::Device;
+
+/// Compute the logits after every token of a prompt (teacher-forced)
+///
+/// Writes a safetensors file with one tensor: f32 `logits` [tokens, vocabulary].
+#[derive(Args)]
+pub struct LogitsArgs {
+    /// Folder of a Hugging Face checkpoint
+    #[arg(long, value_name = "DIR")]
+    model: PathBuf,
+    /// Token ids, separated by commas
+    #[arg(long, value_name = "IDS", value_parser = parse_ids, allow_hyphen_values = true)]
+    prompt_ids: Ids,
+    /// Where the logits go
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    /// Where to run: cpu (all cores) or cpu:N
+    #[arg(long, value_name = "DEVICE", default_value = "cpu")]
+    device: Device,
+}
+
+/// The ids of one argument; a type of its own, since clap takes a `Vec` for a repeated argument.
+#[derive(Clone)]
+struct Ids(Vec<u32>);
+
+#[derive(Debug, Error)]
+#[error("`{found}` is not a token id; give ids as whole numbers separated by commas, such as 1,2,3")]
+struct IdError {
+    found: String,
+}
+
+fn parse_ids(text: &str) -> Result<Ids, IdError> {
+    if text.trim().is_empty() {
+        return Ok(Ids(Vec::new()));
+    }
+    let ids = text.split(',').map(|id| id.trim().parse().map_err(|_| IdError { found: id.to_owned() }));
+    Ok(Ids(ids.collect::<Result<_, _>>()?))
+}
+
+/// Runs the subcommand.
+pub fn run(args: &LogitsArgs) -> Result<ExitCode, Failure> {
+    let output = Output::create(&args.out)?;
+    let engine = load(&args.model, args.device)?;
+    let ids = &args.prompt_ids.0;
+    let logits = engine.logits(ids)?;
+    let bytes: Vec<u8> = logits.iter().flat_map(|x| x.to_le_bytes()).collect();
+    let view = TensorView::new(Dtype::F32, vec![ids.len(), engine.spec().vocab], &bytes)?;
+    let file = serialize([("logits", view)], None)?;
+    output.write(|writer| writer.write_all(&file))?;
+    Ok(ExitCode::SUCCESS)
+}

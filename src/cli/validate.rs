@@ -1,0 +1,58 @@
+//! `tilewright validate`: is a program file valid, and if not, why?
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::json;
+use thiserror::Error;
+use tilewright_megakernel::program::{JsonError, Program};
+use tilewright_megakernel::validate::validate;
+
+use super::Failure;
+
+/// Check that a program is free of deadlocks, races and out-of-bounds accesses
+///
+/// Exits with 0 if the program is valid, 1 if it is rejected (every reason is printed), 2 if the file is not a program.
+#[derive(Args)]
+pub struct ValidateArgs {
+    /// The program, as `tilewright compile` writes it
+    program: PathBuf,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+/// Why a program file cannot be read.
+#[derive(Debug, Error)]
+enum ReadError {
+    #[error("cannot read `{path}`")]
+    Open { path: String, source: std::io::Error },
+    #[error("`{path}` is not a program")]
+    Parse { path: String, source: JsonError },
+}
+
+/// Runs the subcommand.
+pub fn run(args: &ValidateArgs) -> Result<ExitCode, Failure> {
+    let path = || args.program.display().to_string();
+    let file = File::open(&args.program).map_err(|source| ReadError::Open { path: path(), source })?;
+    let program =
+        Program::read_json(BufReader::new(file)).map_err(|source| ReadError::Parse { path: path(), source })?;
+    let report = validate(&program);
+    if args.json {
+        let errors: Vec<_> = report.errors.iter().map(ToString::to_string).collect();
+        let warnings: Vec<_> = report.warnings.iter().map(ToString::to_string).collect();
+        let stats = json!({
+            "tasks": program.tasks.len(),
+            "buffers": program.buffers.len(),
+            "counters": program.counters.len(),
+            "placed": program.queues.is_some(),
+        });
+        println!("{}", json!({"valid": report.is_valid(), "errors": errors, "warnings": warnings, "stats": stats}));
+    } else {
+        println!("{report}");
+    }
+    Ok(ExitCode::from(u8::from(!report.is_valid())))
+}

@@ -1,0 +1,45 @@
+//! What can go wrong between a prompt and its continuation.
+
+use thiserror::Error;
+use tilewright_kernels::naive::SamplingError;
+use tilewright_megakernel::lower::LowerError;
+use tilewright_megakernel::schedule::ScheduleError;
+use tilewright_megakernel::vm::reference::{AccessError, BindError, KvError, StepError};
+
+use crate::checkpoint::CheckpointError;
+
+/// Why an engine could not answer.
+#[derive(Debug, Error)]
+#[allow(missing_docs, reason = "the message names every field")]
+pub enum EngineError {
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    #[error("the model cannot be lowered")]
+    Lower(#[from] LowerError),
+    #[error("the model's program cannot be scheduled")]
+    Schedule(#[from] ScheduleError),
+    #[error("the weights do not fit the program")]
+    Bind(#[from] BindError),
+    #[error("a decode step failed")]
+    Step(#[from] StepError),
+    #[error("the KV cache cannot be made")]
+    Kv(#[from] KvError),
+    #[error("the program has other outputs than the engine reads")]
+    Access(#[from] AccessError),
+    #[error(transparent)]
+    Sampling(#[from] SamplingError),
+    #[error("the prompt is empty; give it at least one token")]
+    EmptyPrompt,
+    #[error("no prompt was given; give at least one")]
+    NoPrompt,
+    #[error("token {at} of the prompt is {id}, the model's vocabulary has {vocab} tokens")]
+    TokenId { at: usize, id: u32, vocab: usize },
+    #[error("the prompt has {tokens} tokens, the model has {max} positions; shorten the prompt")]
+    PromptTooLong { tokens: usize, max: usize },
+    #[error("the sequence holds {len} tokens, the session was made for {context}")]
+    ContextFull { len: usize, context: usize },
+    #[error("the KV pools have no free page left of {pages}")]
+    OutOfPages { pages: usize },
+    #[error("sequence {found} does not exist, the session has {sequences}")]
+    Sequence { found: usize, sequences: usize },
+}

@@ -1,0 +1,181 @@
+//! Generation: prompts in, tokens out.
+
+use std::time::Instant;
+
+use tilewright_kernels::naive::{Sampling, sample};
+
+use super::Engine;
+use super::error::EngineError;
+use super::session::{Row, Session};
+
+/// What to generate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Request {
+    /// Token ids of the prompt.
+    pub prompt_ids: Vec<u32>,
+    /// Most tokens to generate.
+    pub max_new_tokens: usize,
+}
+
+/// What was generated.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Completion {
+    /// The new tokens; the last is an end-of-sequence token where one ended it.
+    pub token_ids: Vec<u32>,
+    /// Why it ended.
+    pub finish: Finish,
+}
+
+/// Why a generation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finish {
+    /// An end-of-sequence token.
+    Stop,
+    /// The requested number of tokens.
+    Length,
+    /// The model has no more positions.
+    Positions,
+}
+
+/// How fast a generation was.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Speed {
+    /// New tokens of all sequences together.
+    pub tokens: usize,
+    /// Seconds from the first new token's step to the last.
+    pub seconds: f64,
+}
+
+impl Speed {
+    /// New tokens per second; 0 where none was generated.
+    pub fn tokens_per_second(self) -> f64 {
+        if self.seconds > 0.0 { self.tokens as f64 / self.seconds } else { 0.0 }
+    }
+}
+
+/// A sequence that is being generated.
+struct Active {
+    completion: Completion,
+    max_new_tokens: usize,
+    prompt_len: usize,
+    done: bool,
+}
+
+impl Engine {
+    /// Continues every prompt; `each` gets (prompt, token) as tokens appear.
+    ///
+    /// The result for a prompt does not depend on the others in the batch.
+    ///
+    /// # Errors
+    /// If a prompt is empty, too long or has ids outside of the vocabulary, or a step fails.
+    pub fn generate(
+        &self,
+        requests: &[Request],
+        sampling: &Sampling,
+        mut each: impl FnMut(usize, u32),
+    ) -> Result<(Vec<Completion>, Speed), EngineError> {
+        let max = self.spec().max_positions;
+        if requests.is_empty() {
+            return Err(EngineError::NoPrompt);
+        }
+        for request in requests {
+            self.check_prompt(&request.prompt_ids)?;
+        }
+        // The last new token is never fed back, so it needs no room.
+        let room = |r: &Request| r.prompt_ids.len().saturating_add(r.max_new_tokens.saturating_sub(1)).min(max);
+        let context = requests.iter().map(room).max().unwrap_or(1);
+        let mut session = Session::of(self, requests.len(), context)?;
+        let mut active: Vec<Active> = requests.iter().map(Active::new).collect();
+        let mut next = Vec::with_capacity(requests.len());
+        for (at, request) in requests.iter().enumerate() {
+            let mut last = Vec::new();
+            session.feed(at, &request.prompt_ids, |logits| {
+                last.clear();
+                last.extend_from_slice(logits);
+            })?;
+            next.push(last);
+        }
+        let fed = Instant::now();
+        loop {
+            let mut rows = Vec::new();
+            for (at, (sequence, logits)) in active.iter_mut().zip(&next).enumerate() {
+                if sequence.done || sequence.max_new_tokens == 0 {
+                    continue;
+                }
+                let step = sequence.completion.token_ids.len() as u64;
+                let Some(token) = sample(logits, sampling, step, at as u32) else { continue };
+                let token = token as u32;
+                sequence.push(token, self.is_end(token), max);
+                each(at, token);
+                if !sequence.done {
+                    rows.push(Row { sequence: at, token });
+                }
+            }
+            if rows.is_empty() {
+                break;
+            }
+            session.advance(&rows, |row, logits| {
+                let slot = &mut next[rows[row].sequence];
+                slot.clear();
+                slot.extend_from_slice(logits);
+            })?;
+        }
+        let completions: Vec<Completion> = active.into_iter().map(|a| a.completion).collect();
+        let tokens = completions.iter().map(|c| c.token_ids.len()).sum();
+        Ok((completions, Speed { tokens, seconds: fed.elapsed().as_secs_f64() }))
+    }
+
+    /// The logits after every token of `ids`, teacher-forced: `[ids.len(), vocab]`, row-major.
+    ///
+    /// # Errors
+    /// As [`Engine::generate`].
+    pub fn logits(&self, ids: &[u32]) -> Result<Vec<f32>, EngineError> {
+        self.check_prompt(ids)?;
+        let mut session = Session::of(self, 1, ids.len())?;
+        let mut all = Vec::with_capacity(ids.len() * self.spec().vocab);
+        session.feed(0, ids, |logits| all.extend_from_slice(logits))?;
+        Ok(all)
+    }
+
+    fn check_prompt(&self, ids: &[u32]) -> Result<(), EngineError> {
+        let (vocab, max) = (self.spec().vocab, self.spec().max_positions);
+        if ids.is_empty() {
+            return Err(EngineError::EmptyPrompt);
+        }
+        if ids.len() > max {
+            return Err(EngineError::PromptTooLong { tokens: ids.len(), max });
+        }
+        match ids.iter().position(|&id| id as usize >= vocab) {
+            Some(at) => Err(EngineError::TokenId { at, id: ids[at], vocab }),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Active {
+    fn new(request: &Request) -> Active {
+        Active {
+            completion: Completion { token_ids: Vec::new(), finish: Finish::Length },
+            max_new_tokens: request.max_new_tokens,
+            prompt_len: request.prompt_ids.len(),
+            done: false,
+        }
+    }
+
+    fn push(&mut self, token: u32, is_end: bool, max_positions: usize) {
+        self.completion.token_ids.push(token);
+        let new = self.completion.token_ids.len();
+        let finish = if is_end {
+            Some(Finish::Stop)
+        } else if new >= self.max_new_tokens {
+            Some(Finish::Length)
+        } else if self.prompt_len + new > max_positions {
+            Some(Finish::Positions)
+        } else {
+            None
+        };
+        if let Some(finish) = finish {
+            (self.completion.finish, self.done) = (finish, true);
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! The command line as a user meets it: output, exit codes, one line for every failure, no partial files.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+fn model(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("models").join(name)
+}
+
+fn tilewright(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_tilewright")).args(args).output().expect("the program starts")
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).expect("UTF-8")
+}
+
+/// The one line of a failure with exit code 2.
+fn failure(args: &[&str]) -> String {
+    let output = tilewright(args);
+    let text = String::from_utf8(output.stderr.clone()).expect("UTF-8");
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {text}");
+    assert!(output.stdout.is_empty(), "{args:?} printed {}", stdout(&output));
+    assert!(!text.contains("panicked"), "{text}");
+    assert_eq!(text.lines().count(), 1, "{args:?}: {text}");
+    text
+}
+
+fn generate<'a>(model: &'a str, prompt: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    [&["generate", "--model", model, "--prompt", prompt], more].concat()
+}
+
+#[test]
+fn generate_streams_the_reference_text() {
+    for name in ["tiny-llama", "tiny-qwen3"] {
+        let reference = fs::read_to_string(model(name).join("reference.json")).expect("reference");
+        let reference: Value = serde_json::from_str(&reference).expect("JSON");
+        let case = &reference["cases"][1];
+        let dir = model(name);
+        let dir = dir.to_str().expect("UTF-8 path");
+        let prompt = case["prompt"].as_str().expect("text");
+        let output = tilewright(&generate(dir, prompt, &["--max-new-tokens", "48"]));
+        assert!(output.status.success());
+        assert_eq!(stdout(&output), format!("{}\n", case["text"].as_str().expect("text")));
+        assert!(output.stderr.is_empty(), "no progress bar away from a terminal");
+
+        let output = tilewright(&generate(dir, prompt, &["--max-new-tokens", "48", "--json"]));
+        let object: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+        assert_eq!(object["prompt_ids"], case["prompt_ids"]);
+        assert_eq!(object["token_ids"], case["greedy_ids"]);
+        assert_eq!(object["text"], case["text"]);
+        assert!(object["tokens_per_second"].as_f64().expect("a number") > 0.0);
+        assert_eq!(object.as_object().expect("an object").len(), 4);
+    }
+}
+
+#[test]
+fn logits_are_written_as_safetensors() {
+    let dir = TempDir::new().expect("a folder");
+    let out = dir.path().join("logits.safetensors");
+    let llama = model("tiny-llama");
+    let args = [
+        "logits",
+        "--model",
+        llama.to_str().expect("path"),
+        "--prompt-ids",
+        "1,2, 3",
+        "--out",
+        out.to_str().expect("path"),
+    ];
+    let output = tilewright(&args);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let bytes = fs::read(&out).expect("written");
+    let tensors = safetensors::SafeTensors::deserialize(&bytes).expect("safetensors");
+    let logits = tensors.tensor("logits").expect("logits");
+    assert_eq!((logits.dtype(), logits.shape()), (safetensors::Dtype::F32, &[3, 2048][..]));
+    assert_eq!(fs::read_dir(dir.path()).expect("a folder").count(), 1, "no temporary file stays");
+}
+
+#[test]
+fn compile_then_validate() {
+    let dir = TempDir::new().expect("a folder");
+    let out = dir.path().join("program.json");
+    let out = out.to_str().expect("path");
+    let qwen = model("tiny-qwen3");
+    let config = qwen.join("config.json");
+    for source in [
+        vec!["--model", qwen.to_str().expect("path")],
+        vec!["--config", config.to_str().expect("path")],
+        vec!["--config", config.to_str().expect("path"), "--random-weights"],
+    ] {
+        let output =
+            tilewright(&[&["compile"], &source[..], &["--target", "h100", "--batch", "2", "--out", out]].concat());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let output = tilewright(&["validate", out]);
+        assert_eq!(output.status.code(), Some(0));
+        assert!(stdout(&output).starts_with("[VALID]"), "{}", stdout(&output));
+        let output = tilewright(&["validate", out, "--json"]);
+        let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!((&report["valid"], &report["errors"]), (&json!(true), &json!([])));
+    }
+
+    // The same program without one wait is rejected, with the reason, and exit code 1.
+    let mut program: Value = serde_json::from_slice(&fs::read(out).expect("written")).expect("JSON");
+    let tasks = program["program"]["tasks"].as_array_mut().expect("tasks");
+    let victim = tasks.iter_mut().find(|t| t["label"] == "layers.0.o[3]").expect("an o task");
+    victim.as_object_mut().expect("a task").remove("waits");
+    fs::write(out, program.to_string()).expect("writes");
+    let output = tilewright(&["validate", out]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stdout(&output).contains("layers.0.o[3]"), "{}", stdout(&output));
+    let output = tilewright(&["validate", out, "--json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(report["valid"], json!(false));
+}
+
+#[test]
+fn bad_arguments_are_one_line_and_exit_code_2() {
+    let llama = model("tiny-llama");
+    let llama = llama.to_str().expect("path");
+    let dir = TempDir::new().expect("a folder");
+    let unwritable = dir.path().join("missing/logits.safetensors");
+    let unwritable = unwritable.to_str().expect("path");
+    let folder = dir.path().to_str().expect("path");
+    let cases: Vec<(Vec<&str>, &str)> = vec![
+        (generate("no/such/folder", "x", &[]), "no/such/folder"),
+        (generate(llama, "", &[]), "prompt is empty"),
+        (generate(llama, "x", &["--temperature", "NaN"]), "temperature"),
+        (generate(llama, "x", &["--temperature", "-1"]), "temperature"),
+        (generate(llama, "x", &["--temperature", "1", "--top-p", "0"]), "top-p"),
+        (generate(llama, "x", &["--temperature", "1", "--top-k", "0"]), "top-k"),
+        (vec!["logits", "--model", llama, "--prompt-ids", "", "--out", "x"], "prompt is empty"),
+        (vec!["logits", "--model", llama, "--prompt-ids", "1,2048", "--out", "x"], "2048"),
+        (vec!["logits", "--model", llama, "--prompt-ids", "1", "--out", unwritable], "cannot write"),
+        (vec!["logits", "--model", llama, "--prompt-ids", "1", "--out", folder], "cannot write"),
+        (vec!["validate", "no/such/file.json"], "no/such/file.json"),
+        (vec!["validate", "Cargo.toml"], "Cargo.toml"),
+    ];
+    for (args, expected) in cases {
+        let line = failure(&args);
+        assert!(line.contains(expected), "{args:?}: {line}");
+    }
+    assert_eq!(fs::read_dir(dir.path()).expect("a folder").count(), 0, "nothing was written");
+}
+
+#[test]
+fn usage_errors_exit_with_2_and_help_with_0() {
+    for args in [
+        &["generate"][..],
+        &["generate", "--model", "x", "--prompt", "y", "--device", "tpu"],
+        &["compile", "--config", "x", "--target", "abacus", "--out", "y"],
+        &["logits", "--model", "x", "--prompt-ids", "1,-2", "--out", "y"],
+        &["logits", "--model", "x", "--prompt-ids", "one", "--out", "y"],
+        &["frobnicate"],
+    ] {
+        let line = failure(args);
+        assert!(line.starts_with("error: ") && line.contains("--help"), "{args:?}: {line}");
+    }
+    for args in [&["--help"][..], &["generate", "--help"], &["compile", "--help"], &["validate", "--help"]] {
+        let output = tilewright(args);
+        assert!(output.status.success() && stdout(&output).contains("Usage"), "{args:?}");
+    }
+}
+
+#[test]
+fn a_prompt_beyond_the_positions_is_refused() {
+    let llama = model("tiny-llama");
+    let ids = vec!["5"; 1025].join(",");
+    let line = failure(&["logits", "--model", llama.to_str().expect("path"), "--prompt-ids", &ids, "--out", "x"]);
+    assert!(line.contains("1025") && line.contains("1024"), "{line}");
+    assert!(!Path::new("x").exists());
+}
+
+/// A copy of a model that a test may break.
+fn copy_of(name: &str) -> TempDir {
+    let dir = TempDir::new().expect("a folder");
+    for file in ["config.json", "generation_config.json", "tokenizer.json", "model.safetensors"] {
+        fs::copy(model(name).join(file), dir.path().join(file)).expect("copies");
+    }
+    dir
+}
+
+/// Breaks one file of a copy of tiny-llama.
+fn broken(file: &str, change: impl FnOnce(Vec<u8>) -> Vec<u8>) -> TempDir {
+    let dir = copy_of("tiny-llama");
+    let path = dir.path().join(file);
+    let bytes = fs::read(&path).expect("reads");
+    fs::write(path, change(bytes)).expect("writes");
+    dir
+}
+
+/// Replaces text in a JSON file, or in the header of a safetensors file, whose length stays.
+fn replaced(from: &'static str, to: &'static str) -> impl FnOnce(Vec<u8>) -> Vec<u8> {
+    move |mut bytes| {
+        let at = bytes.windows(from.len()).position(|w| w == from.as_bytes()).expect("the text is there");
+        bytes.splice(at..at + from.len(), to.bytes());
+        bytes
+    }
+}
+
+#[test]
+fn broken_checkpoints_are_one_line_and_leave_no_output() {
+    let missing = copy_of("tiny-llama");
+    fs::remove_file(missing.path().join("model.safetensors")).expect("removes");
+    let layer = ["model.layers.0.mlp.up_proj.weight"];
+    let cases: Vec<(TempDir, &[&str])> = vec![
+        (
+            broken("config.json", |mut b| {
+                b.truncate(100);
+                b
+            }),
+            &["config.json"],
+        ),
+        (broken("config.json", replaced("\"silu\"", "\"gelu\"")), &["hidden_act", "gelu"]),
+        (broken("config.json", replaced("\"use_cache\"", "\"logit_scale\"")), &["logit_scale"]),
+        (broken("config.json", replaced("\"vocab_size\": 2048", "\"vocab_size\": 1024")), &["1024"]),
+        (
+            broken("model.safetensors", |mut b| {
+                b.truncate(3_000_000);
+                b
+            }),
+            &["model.safetensors"],
+        ),
+        (
+            broken("model.safetensors", |mut b| {
+                b[4] = 1;
+                b
+            }),
+            &["model.safetensors", "header"],
+        ),
+        (broken("model.safetensors", replaced("up_proj", "sp_proj")), &layer),
+        (broken("model.safetensors", replaced("[192,512]", "[512,192]")), &["[192, 512]", "[512, 192]"]),
+        (broken("model.safetensors", replaced("\"BF16\"", "\"BF15\"")), &["BF15"]),
+        (
+            broken("tokenizer.json", |mut b| {
+                b.truncate(5000);
+                b
+            }),
+            &["tokenizer.json"],
+        ),
+        (missing, &["model.safetensors"]),
+    ];
+    for (dir, expected) in cases {
+        let folder = dir.path().to_str().expect("path");
+        let before = fs::read_dir(dir.path()).expect("lists").count();
+        let out = dir.path().join("logits.safetensors");
+        let out = out.to_str().expect("path");
+        for args in [
+            generate(folder, "In the beginning", &["--json"]),
+            vec!["logits", "--model", folder, "--prompt-ids", "1,2", "--out", out],
+            vec!["compile", "--model", folder, "--target", "h100", "--out", out],
+        ] {
+            let line = failure(&args);
+            for text in expected {
+                assert!(line.contains(text), "{args:?}: `{text}` is not in: {line}");
+            }
+        }
+        assert_eq!(fs::read_dir(dir.path()).expect("lists").count(), before, "no output was left");
+    }
+}

@@ -1,0 +1,85 @@
+//! Every family and every feature against logits of another implementation.
+//!
+//! `tests/data/families/*` are small random models: GQA groups of 1, 3 and 7, odd head sizes, biases, q/k norms, all rope
+//! types, f16, bf16 and f32, tied and untied, one file and shards. Their `reference.safetensors` was computed by
+//! transformers in float32 (`make.py` beside them).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use safetensors::SafeTensors;
+use tempfile::TempDir;
+use tilewright::engine::{Device, Engine};
+
+fn folders() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/families");
+    let entries = fs::read_dir(root).expect("the families are there").map(|entry| entry.expect("an entry").path());
+    let mut folders: Vec<PathBuf> = entries.filter(|path| path.is_dir()).collect();
+    folders.sort();
+    assert_eq!(folders.len(), 9);
+    folders
+}
+
+struct Reference {
+    ids: Vec<u32>,
+    logits: Vec<f32>,
+}
+
+fn reference(folder: &Path) -> Reference {
+    let bytes = fs::read(folder.join("reference.safetensors")).expect("a reference");
+    let tensors = SafeTensors::deserialize(&bytes).expect("safetensors");
+    let words = |name| {
+        let data = tensors.tensor(name).expect("a tensor").data().to_vec();
+        data.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect::<Vec<u32>>()
+    };
+    Reference { ids: words("ids"), logits: words("logits").into_iter().map(f32::from_bits).collect() }
+}
+
+/// `‖found − expected‖₂ / ‖expected‖₂`.
+fn relative_l2(found: &[f32], expected: &[f32]) -> f64 {
+    assert_eq!(found.len(), expected.len());
+    let sum = |terms: &mut dyn Iterator<Item = f64>| terms.map(|x| x * x).sum::<f64>();
+    let difference = sum(&mut found.iter().zip(expected).map(|(a, b)| f64::from(a - b)));
+    (difference / sum(&mut expected.iter().map(|&b| f64::from(b)))).sqrt()
+}
+
+fn error_of(folder: &Path, reference: &Reference) -> f64 {
+    let engine = Engine::load(folder, Device::Cpu { workers: 2 }).expect("the model loads");
+    relative_l2(&engine.logits(&reference.ids).expect("computes"), &reference.logits)
+}
+
+#[test]
+fn logits_of_every_family_equal_the_reference() {
+    for folder in folders() {
+        let error = error_of(&folder, &reference(&folder));
+        println!("{}: relative L2 error {error:.2e}", folder.display());
+        assert!(error <= 1e-5, "{}: {error:.2e}", folder.display());
+    }
+}
+
+/// The bound of the test above notices each of these: a model computed slightly wrong is far outside of it.
+#[test]
+fn a_feature_that_is_left_out_shows() {
+    let changes = [
+        ("qwen3-bias-yarn", "\"attention_factor\": 0.8", "\"attention_factor\": 0.81"),
+        ("qwen2-yarn", "\"factor\": 4.0", "\"factor\": 4.1"),
+        ("llama3-scaling-tied", "\"factor\": 8.0", "\"factor\": 7.0"),
+        ("llama-old-spelling-sharded", "\"rope_theta\": 10000.0", "\"rope_theta\": 10100.0"),
+        ("llama-biases-linear", "\"factor\": 4.0", "\"factor\": 3.9"),
+        ("mistral-gqa3-f16", "\"rms_norm_eps\": 1e-05", "\"rms_norm_eps\": 1e-02"),
+    ];
+    for (name, from, to) in changes {
+        let folder = folders().into_iter().find(|f| f.ends_with(name)).expect("a family");
+        let copy = TempDir::new().expect("a folder");
+        for entry in fs::read_dir(&folder).expect("lists") {
+            let path = entry.expect("an entry").path();
+            fs::copy(&path, copy.path().join(path.file_name().expect("a name"))).expect("copies");
+        }
+        let config = copy.path().join("config.json");
+        let text = fs::read_to_string(&config).expect("reads");
+        assert!(text.contains(from), "{name} has {from}");
+        fs::write(&config, text.replace(from, to)).expect("writes");
+        let error = error_of(copy.path(), &reference(&folder));
+        assert!(error > 1e-4, "{name} with {to}: {error:.2e} would pass unnoticed");
+    }
+}

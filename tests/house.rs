@@ -1,0 +1,105 @@
+//! The rules of the house that a compiler does not check.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Longest source file.
+const MAX_LINES: usize = 500;
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// All files below the rooms with that extension.
+fn files(extension: &str) -> Vec<PathBuf> {
+    fn walk(folder: &Path, extension: &str, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(folder).expect("a folder of the repository") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() && !path.ends_with("target") {
+                walk(&path, extension, found);
+            } else if path.extension().is_some_and(|e| e == extension) {
+                found.push(path);
+            }
+        }
+    }
+    let mut found = Vec::new();
+    for room in ["src", "layout", "codegen", "kernels", "megakernel", "tests", "benches", "docs"] {
+        let folder = root().join(room);
+        if folder.is_dir() {
+            walk(&folder, extension, &mut found);
+        }
+    }
+    assert!(!found.is_empty(), "no .{extension} file: does the test look in the right place?");
+    found
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).expect("a text file")
+}
+
+#[test]
+fn a_file_is_one_idea() {
+    let long: Vec<String> = files("rs")
+        .iter()
+        .map(|path| (path, read(path).lines().count()))
+        .filter(|(_, lines)| *lines > MAX_LINES)
+        .map(|(path, lines)| format!("{} has {lines} lines", path.display()))
+        .collect();
+    assert!(long.is_empty(), "over {MAX_LINES} lines: {long:#?}");
+}
+
+#[test]
+fn every_source_file_opens_with_its_front_page() {
+    let bare: Vec<PathBuf> = files("rs").into_iter().filter(|path| !read(path).starts_with("//!")).collect();
+    assert!(bare.is_empty(), "these files do not start with `//!`: {bare:#?}");
+}
+
+#[test]
+fn no_drawer_names() {
+    let drawers = ["utils", "util", "common", "base", "misc", "helpers"];
+    let named = |path: &PathBuf| path.file_stem().is_some_and(|stem| drawers.iter().any(|d| stem == *d));
+    let found: Vec<PathBuf> = files("rs").into_iter().filter(named).collect();
+    assert!(found.is_empty(), "name these after what they hold: {found:#?}");
+}
+
+#[test]
+fn every_dependency_has_a_reason() {
+    let page = read(&root().join("docs/dependencies.md"));
+    let mut missing = Vec::new();
+    for manifest in
+        ["Cargo.toml", "layout/Cargo.toml", "codegen/Cargo.toml", "kernels/Cargo.toml", "megakernel/Cargo.toml"]
+    {
+        let text = read(&root().join(manifest));
+        let mut in_dependencies = false;
+        for line in text.lines() {
+            if line.starts_with('[') {
+                in_dependencies = line.trim_end_matches(']').ends_with("dependencies");
+                continue;
+            }
+            let name = line.split(['.', '=', ' ']).next().unwrap_or_default();
+            let ours = name.starts_with("tilewright");
+            if in_dependencies && !name.is_empty() && !ours && !page.contains(&format!("`{name}`")) {
+                missing.push(format!("{name} ({manifest})"));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "docs/dependencies.md does not name {missing:?}");
+}
+
+#[test]
+fn links_between_pages_lead_somewhere() {
+    let mut broken = Vec::new();
+    let mut pages = files("md");
+    pages.push(root().join("README.md"));
+    for page in pages {
+        let text = read(&page);
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let target = link.split('#').next().unwrap_or_default();
+            let is_file = !target.is_empty() && !target.contains("://");
+            if is_file && !page.parent().expect("a folder").join(target).exists() {
+                broken.push(format!("{}: {link}", page.display()));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{broken:#?}");
+}
