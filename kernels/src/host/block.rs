@@ -1,4 +1,5 @@
-//! A register block: `R` rows of activations against `N` rows of weights, in the one order of summation.
+//! A register block, `R` rows of activations against `N` rows of weights, in the one order of summation; and the walk of a
+//! product by such blocks. This form is portable; `avx2` has the same with intrinsics.
 
 use super::Element;
 
@@ -38,7 +39,7 @@ fn accumulate(sums: &mut [f32; LANES], x: &[f32; LANES], w: &[f32; LANES]) {
 
 /// The `R · N` dot products of rows of equal length.
 #[inline(always)]
-fn block<W: Element, const R: usize, const N: usize>(x: [&[f32]; R], w: [&[W]; N]) -> [[f32; N]; R] {
+pub(super) fn block<W: Element, const R: usize, const N: usize>(x: [&[f32]; R], w: [&[W]; N]) -> [[f32; N]; R] {
     let mut sums = [[[0f32; LANES]; N]; R];
     let k = x[0].len();
     // One length for all rows, so that the bounds checks leave the loop.
@@ -67,36 +68,45 @@ fn block<W: Element, const R: usize, const N: usize>(x: [&[f32]; R], w: [&[W]; N
     sums.map(|row| row.map(reduce))
 }
 
-/// `out[r, n] = x_r · w_n` for `x: [rows, k]`, `w: [n, k]`, `out: [rows, n]`, row-major.
+/// Computes `$out[r, n] = x_r · w_n` for `$x: [rows, k]`, `$w: [n, k]`, `$out: [rows, n]`, row-major, with blocks by `$block`.
+/// (A macro, since a function cannot be generic over functions that are compiled for other instructions.)
 ///
-/// Weight rows are read from memory once, one after the other (a second stream makes the prefetchers of today's CPUs
-/// slower), and in pairs only where the batch makes arithmetic the bound.
-#[inline(always)]
-pub(super) fn tile<W: Element>(x: &[f32], k: usize, w: &[W], out: &mut [f32]) {
-    let (rows, n) = (x.len() / k, w.len() / k);
-    let x = |r: usize| &x[r * k..][..k];
-    let w = |n: usize| &w[n * k..][..k];
-    let pairs = if rows > 2 { n / 2 } else { 0 };
-    for at in (0..2 * pairs).step_by(2) {
-        for r in (0..rows - rows % 2).step_by(2) {
-            let sums = block([x(r), x(r + 1)], [w(at), w(at + 1)]);
-            out[r * n + at..][..2].copy_from_slice(&sums[0]);
-            out[(r + 1) * n + at..][..2].copy_from_slice(&sums[1]);
-        }
-        if rows % 2 == 1 {
-            for at in at..at + 2 {
-                out[(rows - 1) * n + at] = block([x(rows - 1)], [w(at)])[0][0];
+/// Weight rows are read from memory once, one after the other, and in pairs only where the batch makes arithmetic the
+/// bound: a second stream of memory makes the prefetchers of today's CPUs slower.
+macro_rules! walk {
+    ($block:ident, $x:expr, $k:expr, $w:expr, $out:expr) => {{
+        let (x, k, w, out) = ($x, $k, $w, $out);
+        let (rows, n) = (x.len() / k, w.len() / k);
+        let (even, pairs) = (rows - rows % 2, if rows > 2 { n / 2 } else { 0 });
+        let x = |r: usize| &x[r * k..][..k];
+        let w = |n: usize| &w[n * k..][..k];
+        for at in (0..2 * pairs).step_by(2) {
+            for r in (0..even).step_by(2) {
+                let sums = $block([x(r), x(r + 1)], [w(at), w(at + 1)]);
+                out[r * n + at..][..2].copy_from_slice(&sums[0]);
+                out[(r + 1) * n + at..][..2].copy_from_slice(&sums[1]);
+            }
+            if even < rows {
+                let [sums] = $block([x(even)], [w(at), w(at + 1)]);
+                out[even * n + at..][..2].copy_from_slice(&sums);
             }
         }
-    }
-    for at in 2 * pairs..n {
-        for r in (0..rows - rows % 2).step_by(2) {
-            let [[first], [second]] = block([x(r), x(r + 1)], [w(at)]);
-            out[r * n + at] = first;
-            out[(r + 1) * n + at] = second;
+        for at in 2 * pairs..n {
+            for r in (0..even).step_by(2) {
+                let [[first], [second]] = $block([x(r), x(r + 1)], [w(at)]);
+                out[r * n + at] = first;
+                out[(r + 1) * n + at] = second;
+            }
+            if even < rows {
+                let [[sum]] = $block([x(even)], [w(at)]);
+                out[even * n + at] = sum;
+            }
         }
-        if rows % 2 == 1 {
-            out[(rows - 1) * n + at] = block([x(rows - 1)], [w(at)])[0][0];
-        }
-    }
+    }};
+}
+pub(super) use walk;
+
+/// A product by portable blocks.
+pub(super) fn tile<W: Element>(x: &[f32], k: usize, w: &[W], out: &mut [f32]) {
+    walk!(block, x, k, w, out);
 }

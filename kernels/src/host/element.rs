@@ -1,15 +1,31 @@
 //! Element types of weights.
 
+use bytemuck::Pod;
 use half::{bf16, f16};
 
-/// An element that activations are multiplied with; converted to f32 exactly, without branches, so that loops over it
-/// vectorise.
-pub trait Element: Copy + Send + Sync + 'static {
-    /// The same number in f32.
+/// How an element spells a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// IEEE binary32.
+    F32,
+    /// The upper half of a binary32.
+    Bf16,
+    /// IEEE binary16.
+    F16,
+}
+
+/// An element that activations are multiplied with: f32, bf16 or f16.
+pub trait Element: Pod + Send + Sync {
+    /// How it spells a number.
+    const FORMAT: Format;
+
+    /// The same number in f32: exact, and without branches, so that loops over it vectorise.
     fn widen(self) -> f32;
 }
 
 impl Element for f32 {
+    const FORMAT: Format = Format::F32;
+
     #[inline(always)]
     fn widen(self) -> f32 {
         self
@@ -17,6 +33,8 @@ impl Element for f32 {
 }
 
 impl Element for bf16 {
+    const FORMAT: Format = Format::Bf16;
+
     /// The upper half of an f32.
     #[inline(always)]
     fn widen(self) -> f32 {
@@ -25,6 +43,8 @@ impl Element for bf16 {
 }
 
 impl Element for f16 {
+    const FORMAT: Format = Format::F16;
+
     /// Exponent and mantissa are moved to their place in an f32, whose exponent is then off by 127 − 15 = 112; the
     /// product with 2¹¹² puts that right and normalises subnormals. ∞ and NaN (exponent 31) get the exponent of f32's.
     #[inline(always)]

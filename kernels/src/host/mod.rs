@@ -9,13 +9,15 @@
 //! and Stability of Numerical Algorithms*, section 4.2: `⌈n/16⌉ + 5` roundings on the longest way from a term to the
 //! sum); the tests hold every form to it.
 //!
-//! `element` says how weights become f32, `block` computes a register block, `isa` picks the instruction set.
+//! `element` says how weights become f32, `block` and `avx2` compute register blocks, `isa` picks between them.
 
+#[cfg(target_arch = "x86_64")]
+mod avx2;
 mod block;
 mod element;
 mod isa;
 mod norm;
 
-pub use element::Element;
+pub use element::{Element, Format};
 pub use isa::linear;
 pub use norm::rms_norm;
