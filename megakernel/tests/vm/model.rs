@@ -94,10 +94,10 @@ fn feed(feeding: &Feeding) -> Vec<(Vec<u32>, i32)> {
         let cells = StepCells { tokens: &tokens, positions: &positions, page_table: &page_table };
         let output = machine.step(&mut kv, &cells).unwrap_or_else(|error| panic!("{error}"));
         let next = output.i32(NEXT_TOKEN).unwrap();
-        for row in 0..live {
+        for (row, &next) in next.iter().enumerate().take(live) {
             let logits = output.f32_row(LOGITS, row).unwrap();
             assert!(logits.iter().all(|x| x.is_finite()), "row {row} of the step at {at}");
-            out.push((logits.iter().map(|x| x.to_bits()).collect(), next[row]));
+            out.push((logits.iter().map(|x| x.to_bits()).collect(), next));
         }
         at += live;
     }

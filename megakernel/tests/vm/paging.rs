@@ -4,7 +4,7 @@ use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, lower};
 use tilewright_megakernel::model::Family;
-use tilewright_megakernel::program::{BufferKind, Copy, Op, Program, Region};
+use tilewright_megakernel::program::{BufferKind, Copy, Embed, Op, Program, Region, Span};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Placed;
 use tilewright_megakernel::vm::reference::{
@@ -114,4 +114,43 @@ fn the_host_reads_outputs_and_sets_inputs_only() {
     assert_eq!(output.f32_row("out", 2), Err(AccessError::Row { name: "out".into(), rows: 2, row: 2 }));
     assert!(matches!(output.i32("out"), Err(AccessError::DType { .. })));
     assert!(matches!(output.f32("x"), Err(AccessError::Kind { .. })));
+}
+
+#[test]
+fn a_cell_holds_one_thing() {
+    let bind = |same: bool| {
+        let mut lab = Lab::new(1);
+        let (table, _) = lab.weight("table", DType::F32, &[5, 3]);
+        let mut cell = |name: &str, rows: usize| lab.buffer(name, BufferKind::Cell, DType::I32, &[rows]);
+        let (ids, position, more, more_position) = (cell("a", 2), cell("b", 2), cell("c", 1), cell("d", 1));
+        let position = if same { ids } else { position };
+        for (at, (ids, position, rows)) in [(ids, position, 2), (more, more_position, 1)].into_iter().enumerate() {
+            let out = lab.output(&format!("out{at}"), DType::F32, &[rows, 3]);
+            lab.task(Op::Embed(Embed { ids, position, table, out, rows: Span::all(rows), cols: Span::all(3) }));
+        }
+        let mut weights = Table::default();
+        weights.0.insert("table".into(), tensor(DType::F32, &[5, 3], &[0.0; 15]));
+        Machine::new(lab.placed(), &weights, 1).err().map(|error| error.to_string())
+    };
+    let roles = "cell `a` is read both as token and as position; a cell holds one thing";
+    assert_eq!(bind(true).as_deref(), Some(roles));
+    assert_eq!(bind(false).as_deref(), Some("cells `a` and `c` both hold token ids and differ in shape"));
+}
+
+/// Activations whose lives do not meet may share bytes, in types of different widths too.
+#[test]
+fn activations_may_share_the_arena() {
+    let mut lab = Lab::new(3);
+    let (x, values) = lab.input("x", DType::BF16, &[6]);
+    let out = lab.output("out", DType::F32, &[6]);
+    let steps = [("y0", DType::F32, 1 << 20), ("y1", DType::BF16, (1 << 20) + 24), ("y2", DType::BF16, 1 << 20)];
+    let mut from = x;
+    for (name, dtype, arena) in steps {
+        let to = lab.activation(name, dtype, &[6]);
+        lab.program.buffers[to.index()].arena = Some(arena);
+        lab.task(Op::Copy(Copy { src: Region::whole(from, &[6]), dst: Region::whole(to, &[6]) }));
+        from = to;
+    }
+    lab.task(Op::Copy(Copy { src: Region::whole(from, &[6]), dst: Region::whole(out, &[6]) }));
+    assert_eq!(lab.run().floats["out"], values);
 }

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use half::{bf16, f16};
+use tilewright_kernels::host::Element;
 use tilewright_layout::DType;
 
 /// `count` words of 0; `None` where there is no memory for them.
@@ -58,8 +59,8 @@ impl<'a> Words<'a> {
             DType::F32 => {
                 out.extend(self.words.get(at..at + count)?.iter().map(|word| f32::from_bits(word.load(Relaxed))));
             }
-            DType::BF16 => self.read_halves(at, count, out, |bits| bf16::from_bits(bits).to_f32())?,
-            DType::F16 => self.read_halves(at, count, out, |bits| f16::from_bits(bits).to_f32())?,
+            DType::BF16 => self.read_halves(at, count, out, |bits| bf16::from_bits(bits).widen())?,
+            DType::F16 => self.read_halves(at, count, out, |bits| f16::from_bits(bits).widen())?,
             _ => return None,
         }
         Some(())

@@ -12,6 +12,7 @@ use std::sync::atomic::AtomicU32;
 
 use half::{bf16, f16};
 use thiserror::Error;
+use tilewright_kernels::host::Element;
 use tilewright_kernels::naive::PoolShape;
 
 use super::bind::{self, Slot};
@@ -115,8 +116,8 @@ impl Context<'_> {
         let end = start.saturating_add(count);
         let read = match self.view(buffer)? {
             View::F32(all) => all.get(start..end).map(|part| out.extend_from_slice(part)),
-            View::Bf16(all) => all.get(start..end).map(|part| out.extend(part.iter().map(|x| x.to_f32()))),
-            View::F16(all) => all.get(start..end).map(|part| out.extend(part.iter().map(|x| x.to_f32()))),
+            View::Bf16(all) => all.get(start..end).map(|part| out.extend(part.iter().map(|x| x.widen()))),
+            View::F16(all) => all.get(start..end).map(|part| out.extend(part.iter().map(|x| x.widen()))),
             View::Words(words) => words.read(start, count, out),
         };
         read.ok_or(TaskFault::Elements { buffer, start, end })
