@@ -2,11 +2,15 @@
 //!
 //! | room | what it holds |
 //! |---|---|
+//! | [`build`] | kernels are recorded from ordinary Rust functions |
 //! | [`ir`] | the recorded kernel as data, and what each instruction means |
+//! | [`verify`] | a recorded kernel checked: what back ends accept |
 //! | [`target`] | GPUs as data: multiprocessors, memories, bandwidth |
 //!
 //! This crate knows layouts and no model.
 #![forbid(unsafe_code)]
 
+pub mod build;
 pub mod ir;
 pub mod target;
+pub mod verify;
