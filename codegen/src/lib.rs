@@ -5,6 +5,7 @@
 //! | [`build`] | kernels are recorded from ordinary Rust functions |
 //! | [`ir`] | the recorded kernel as data, and what each instruction means |
 //! | [`verify`] | a recorded kernel checked: what back ends accept |
+//! | [`ptx`] | PTX text from a verified kernel |
 //! | [`target`] | GPUs as data: multiprocessors, memories, bandwidth |
 //!
 //! This crate knows layouts and no model.
@@ -12,5 +13,6 @@
 
 pub mod build;
 pub mod ir;
+pub mod ptx;
 pub mod target;
 pub mod verify;
