@@ -7,7 +7,8 @@ pub trait Attr: Sized + Clone {
     /// Legal values, default first: all of them, or samples where the attribute is a number.
     fn choices() -> Vec<Self>;
 
-    /// The suffix without its dot; empty for a default.
+    /// The suffix without its dot; empty for a default. Numbers and names begin with a space and stand behind the
+    /// types.
     fn text(&self) -> String;
 }
 
@@ -475,7 +476,7 @@ macro_rules! numbers {
             }
 
             fn text(&self) -> String {
-                self.0.to_string()
+                format!(" {}", self.0)
             }
         }
     )+ };

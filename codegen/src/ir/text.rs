@@ -108,16 +108,12 @@ pub(crate) fn instruction(kernel: &Kernel, inst: &Inst) -> String {
         text = format!("{} = ", defs.join(", "));
     }
     text += inst.row().mnemonic;
-    for suffix in inst.suffixes() {
-        if !suffix.starts_with(' ') {
-            text.push('.');
-        }
-        text += &suffix;
-    }
-    for ty in inst.args() {
+    let (apart, dotted): (Vec<String>, Vec<String>) = inst.suffixes().into_iter().partition(|s| s.starts_with(' '));
+    for word in dotted.iter().map(String::as_str).chain(inst.args().iter().map(|ty| ty.name())) {
         text.push('.');
-        text += ty.name();
+        text += word;
     }
+    text += &apart.concat();
     if !uses.is_empty() {
         text.push(' ');
         text += &uses.join(", ");

@@ -14,9 +14,12 @@
 //! | ordered loads, atomics, clocks, elections, looks at mbarriers | lane |
 //! | registers | the least of what was set, and of where |
 //! | everything else | the least of the operands |
+//!
+//! Barrier 0 with all threads is the barrier of the block and asks for the block. Other barriers ask for whole warps:
+//! their counts let roles meet from different branches.
 
 use super::{ErrorKind, Faults};
-use crate::ir::attr::{Cmp, LdOrder, ShflMode, SpecialReg};
+use crate::ir::attr::{BarId, Cmp, LdOrder, ShflMode, SpecialReg};
 use crate::ir::{
     ArithOp, BitsOp, Block, Const, Flag, Inst, Kernel, MemOp, MmaOp, Op, Operand, Slot, Stmt, StmtId, SyncOp, Ty,
     ValueId, ValueOp, WarpOp,
@@ -299,7 +302,9 @@ impl<'a> Levels<'a> {
     /// The level that an instruction asks for and does not have, and why.
     fn lacking(&self, inst: &Inst, place: &Place) -> Option<(Level, String)> {
         let needed = match inst {
-            Inst::Sync(SyncOp::BarSync { threads, .. }) if threads.0 == self.kernel.launch.threads_per_block() => {
+            Inst::Sync(SyncOp::BarSync { id: BarId(0), threads })
+                if threads.0 == self.kernel.launch.threads_per_block() =>
+            {
                 Level::Block
             }
             _ if inst.is(Flag::Warpgroup) => Level::Warpgroup,
