@@ -3,6 +3,7 @@
 //! | room | what it holds |
 //! |---|---|
 //! | [`build`] | kernels are recorded from ordinary Rust functions |
+//! | [`gallery`] | small kernels that show one thing each |
 //! | [`ir`] | the recorded kernel as data, and what each instruction means |
 //! | [`verify`] | a recorded kernel checked: what back ends accept |
 //! | [`ptx`] | PTX text from a verified kernel |
@@ -12,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 pub mod build;
+pub mod gallery;
 pub mod ir;
 pub mod ptx;
 pub mod target;

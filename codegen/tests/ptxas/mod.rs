@@ -75,13 +75,3 @@ fn read(said: &str) -> Assembled {
     }
     out
 }
-
-/// Several kernels of one target as one module.
-pub fn module(kernels: &[String]) -> String {
-    let mut out = String::new();
-    for kernel in kernels {
-        let head = kernel.find(".address_size 64\n").unwrap_or(0);
-        out.push_str(if out.is_empty() { kernel } else { kernel[head..].trim_start_matches(".address_size 64\n") });
-    }
-    out
-}
