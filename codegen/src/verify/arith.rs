@@ -90,9 +90,6 @@ fn conversion(faults: &mut Faults<'_>, stmt: &Stmt, (ty, from): (Ty, Ty), round:
     if ty == Ty::BF16 && other == Ty::F32 && matches!(round, Round::Down | Round::Up) {
         illegal(faults, stmt, "f32 rounds to bf16 to nearest or toward zero: use rn or rz");
     }
-    if ty == Ty::F16 && other == Ty::F32 && matches!(round, Round::Down | Round::Up) {
-        illegal(faults, stmt, "f32 rounds to f16 to nearest or toward zero: use rn or rz");
-    }
 }
 
 /// Registers of clusters need sm_90; a clock has its own width; integers become addresses of their width.

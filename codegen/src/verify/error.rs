@@ -74,6 +74,14 @@ pub enum ErrorKind {
         /// Its spelling.
         name: String,
     },
+    /// A parameter of a kind that cannot be passed.
+    #[error(
+        "parameter `{name}` cannot be passed: pass a number of at least 8 bits, a global pointer, a structure aligned to at most 16 bytes, or a tensor map"
+    )]
+    IllegalParam {
+        /// The parameter's name.
+        name: String,
+    },
     /// A run of registers past the end of its array.
     #[error("registers {regs} lie past the end of an array of {len}: shorten the run")]
     RegistersOutOfRange {

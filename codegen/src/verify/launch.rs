@@ -28,7 +28,7 @@ fn verify_params(faults: &mut Faults<'_>) {
             ParamKind::TensorMap => true,
         };
         if !legal {
-            faults.whole(ErrorKind::Unknown { what: "a parameter of that kind:", name: param.name.clone() });
+            faults.whole(ErrorKind::IllegalParam { name: param.name.clone() });
         }
     }
 }
