@@ -2,9 +2,19 @@
 //!
 //! | room | what it holds |
 //! |---|---|
+//! | [`build`] | kernels are recorded from ordinary Rust functions |
+//! | [`gallery`] | small kernels that show one thing each |
+//! | [`ir`] | the recorded kernel as data, and what each instruction means |
+//! | [`verify`] | a recorded kernel checked: what back ends accept |
+//! | [`ptx`] | PTX text from a verified kernel |
 //! | [`target`] | GPUs as data: multiprocessors, memories, bandwidth |
 //!
 //! This crate knows layouts and no model.
 #![forbid(unsafe_code)]
 
+pub mod build;
+pub mod gallery;
+pub mod ir;
+pub mod ptx;
 pub mod target;
+pub mod verify;

@@ -1,0 +1,34 @@
+//! Limits of the target: how the kernel is launched, and what it takes.
+
+use super::{ErrorKind, Faults};
+use crate::ir::{Limit, ParamKind, Ty};
+
+/// Threads, shared memory, parameters and cluster are within the target's limits.
+pub(super) fn verify_launch(faults: &mut Faults<'_>) {
+    let kernel = faults.kernel;
+    let mut within = |limit: Limit, found: u32| {
+        if !limit.allows(kernel.arch, found) {
+            faults.whole(ErrorKind::BeyondLimit { limit, found, target: kernel.arch });
+        }
+    };
+    within(Limit::ThreadsPerBlock, kernel.launch.threads_per_block());
+    within(Limit::SharedPerBlock, kernel.shared_bytes());
+    within(Limit::ClusterBlocks, kernel.launch.blocks_per_cluster());
+    within(Limit::ParamBytes, kernel.param_offsets().1);
+    verify_params(faults);
+}
+
+/// Parameters are scalars of at least 8 bits, pointers to global memory, aligned structures or tensor maps.
+fn verify_params(faults: &mut Faults<'_>) {
+    for param in &faults.kernel.params {
+        let legal = match param.kind {
+            ParamKind::Value(Ty::Ptr(space)) => space == crate::ir::Space::Global,
+            ParamKind::Value(ty) => ty != Ty::Pred,
+            ParamKind::Bytes { bytes, align } => bytes > 0 && align.is_power_of_two() && align <= 16,
+            ParamKind::TensorMap => true,
+        };
+        if !legal {
+            faults.whole(ErrorKind::IllegalParam { name: param.name.clone() });
+        }
+    }
+}
