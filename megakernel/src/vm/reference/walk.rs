@@ -15,6 +15,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use super::fault::Fault;
 use super::ops::{self, Context, TaskFault};
@@ -22,8 +23,9 @@ use crate::program::{CounterId, Program, SmId, Task, TaskId, Wait};
 
 /// A worker whose queues are empty: idle at every count.
 const FINISHED: usize = usize::MAX;
-/// Looks that find nothing before a worker gives its core to others.
-const SPINS: u32 = 64;
+/// How long a worker that finds nothing keeps looking before it gives its core to others: about as long as the last
+/// tasks of a level differ. On a busy machine, who gives its core away gets it back milliseconds later.
+const SPIN: Duration = Duration::from_micros(100);
 
 /// A step that cannot go on: no task at the head of a queue can ever run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,11 +127,11 @@ impl<'a> Walk<'a> {
 
     /// The part of worker `worker`: returns when its queues are done or the walk has stopped.
     pub(super) fn work(&self, worker: usize) {
-        let mut idle_looks = 0;
+        let mut idle_since = None;
         while !self.stopped.load(Ordering::Acquire) {
             let seen = self.completed.load(Ordering::SeqCst);
             match self.look(worker) {
-                Look::Ran => idle_looks = 0,
+                Look::Ran => idle_since = None,
                 Look::Finished => {
                     self.idle[worker].store(FINISHED, Ordering::SeqCst);
                     return;
@@ -139,8 +141,8 @@ impl<'a> Walk<'a> {
                     if self.nothing_can_run(seen) {
                         self.stop(Stop::Deadlock);
                     }
-                    idle_looks += 1;
-                    if idle_looks < SPINS { std::hint::spin_loop() } else { std::thread::yield_now() }
+                    let since = *idle_since.get_or_insert_with(Instant::now);
+                    if since.elapsed() < SPIN { std::hint::spin_loop() } else { std::thread::yield_now() }
                 }
             }
         }
