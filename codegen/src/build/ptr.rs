@@ -230,7 +230,7 @@ impl Builder {
     /// An allocation of `len` elements in shared memory, aligned to `align` bytes.
     #[track_caller]
     pub fn shared_aligned<T: Scalar>(&self, name: &str, len: u32, align: u32) -> Ptr<'_, Shared, T> {
-        let alloc = self.add_shared(name, len * T::TY.bytes(), align, SharedKind::Data);
+        let alloc = self.add_shared(name, len.saturating_mul(T::TY.bytes()), align, SharedKind::Data);
         Ptr::new(self, self.value(Ty::Ptr(Space::Shared), |d| ValueOp::Shared { d, alloc }), 0)
     }
 }

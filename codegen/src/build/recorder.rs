@@ -172,7 +172,7 @@ impl Builder {
     /// A new allocation behind the last.
     pub(super) fn add_shared(&self, name: &str, bytes: u32, align: u32, kind: SharedKind) -> SharedId {
         let kernel = &mut self.state.borrow_mut().kernel;
-        let offset = kernel.shared_bytes().next_multiple_of(align.max(1));
+        let offset = kernel.shared_bytes().checked_next_multiple_of(align.max(1)).unwrap_or(u32::MAX);
         kernel.shared.push(Shared { name: name.into(), offset, bytes, align, kind });
         SharedId(kernel.shared.len() as u32 - 1)
     }

@@ -82,7 +82,7 @@ impl Builder {
     /// An allocation of `count` mbarriers.
     #[track_caller]
     pub fn mbarriers(&self, name: &str, count: u32) -> Mbarrier<'_, Shared> {
-        let alloc = self.add_shared(name, 8 * count, 8, SharedKind::Mbarriers(count));
+        let alloc = self.add_shared(name, count.saturating_mul(8), 8, SharedKind::Mbarriers(count));
         let base = self.value(Ty::Ptr(Space::Shared), |d| ValueOp::Shared { d, alloc });
         Mbarrier { at: Ptr::new(self, base, 0) }
     }

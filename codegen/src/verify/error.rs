@@ -66,6 +66,28 @@ pub enum ErrorKind {
         /// The value.
         value: ValueId,
     },
+    /// Two statements with the same number.
+    #[error("statement {id} exists twice: give the copy a number of its own")]
+    SameNumber {
+        /// The number.
+        id: StmtId,
+    },
+    /// A kernel whose name is no entry point.
+    #[error("name `{name}` cannot name an entry point: use letters, digits and underscores, a letter first")]
+    IllegalName {
+        /// The name.
+        name: String,
+    },
+    /// An allocation in shared memory that is not placed as it says, or on another.
+    #[error(
+        "allocation `{name}` at byte {offset} is misplaced: align it to a power of two up to 1024, behind the one before"
+    )]
+    Misplaced {
+        /// The allocation's name.
+        name: String,
+        /// Its byte offset.
+        offset: u32,
+    },
     /// A name that the kernel does not have.
     #[error("{what} {name} does not exist, or is of another kind")]
     Unknown {

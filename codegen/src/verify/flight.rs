@@ -11,15 +11,18 @@ use std::collections::BTreeSet;
 /// The mistakes are reported once per statement.
 pub(super) fn verify_flight(faults: &mut Faults<'_>) {
     let kernel = faults.kernel;
-    let mut uses = false;
+    let (mut uses, mut fragments) = (false, BTreeSet::new());
     kernel.walk(&mut |stmt| {
         uses |= matches!(&stmt.op, Op::Inst(Inst::Mma(MmaOp::WgmmaSs { .. } | MmaOp::WgmmaRs { .. })));
+        if let Op::Inst(Inst::Mma(MmaOp::WgmmaRs { a, .. })) = &stmt.op {
+            fragments.extend(a.iter().filter_map(|operand| operand.as_value()));
+        }
     });
     if !uses {
         return;
     }
     let start = State { unfenced: true, ..State::default() };
-    let mut walk = Walk { faults, told: BTreeSet::new(), breaks: Vec::new() };
+    let mut walk = Walk { faults, fragments, told: BTreeSet::new(), breaks: Vec::new() };
     let end = walk.block(&kernel.body, Some(start));
     if end.is_some_and(|state| !state.open.is_empty() || !state.groups.is_empty()) {
         faults.whole(ErrorKind::EndsInFlight);
@@ -33,7 +36,7 @@ struct State {
     unfenced: bool,
     /// Registers touched since the last fence.
     touched: Vec<Regs>,
-    /// Values written since the last fence.
+    /// Fragments of A written since the last fence.
     fresh: BTreeSet<ValueId>,
     /// Accumulators of the open group.
     open: Vec<Regs>,
@@ -97,6 +100,8 @@ fn meet(a: Option<State>, b: Option<State>) -> Option<State> {
 
 struct Walk<'w, 'a> {
     faults: &'w mut Faults<'a>,
+    /// Values that some `wgmma` reads as A.
+    fragments: BTreeSet<ValueId>,
     told: BTreeSet<StmtId>,
     /// What holds where each enclosing loop is left.
     breaks: Vec<Option<State>>,
@@ -163,7 +168,7 @@ impl Walk<'_, '_> {
                     }
                     add(&mut state.touched, &[regs]);
                 }
-                state.fresh.extend(inst.defs());
+                state.fresh.extend(inst.defs().into_iter().filter(|value| self.fragments.contains(value)));
             }
         }
         Some(state)

@@ -16,6 +16,30 @@ pub(super) fn verify_launch(faults: &mut Faults<'_>) {
     within(Limit::ClusterBlocks, kernel.launch.blocks_per_cluster());
     within(Limit::ParamBytes, kernel.param_offsets().1);
     verify_params(faults);
+    verify_name(faults);
+    verify_shared(faults);
+}
+
+/// The name is an identifier.
+fn verify_name(faults: &mut Faults<'_>) {
+    let name = &faults.kernel.name;
+    let legal = name.starts_with(|c: char| c.is_ascii_alphabetic())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    if !legal {
+        faults.whole(ErrorKind::IllegalName { name: name.clone() });
+    }
+}
+
+/// Allocations are aligned as they say, and lie one behind the other.
+fn verify_shared(faults: &mut Faults<'_>) {
+    let mut end = 0;
+    for alloc in &faults.kernel.shared {
+        let aligned = alloc.align.is_power_of_two() && alloc.align <= 1024 && alloc.offset.is_multiple_of(alloc.align);
+        if !aligned || alloc.offset < end {
+            faults.whole(ErrorKind::Misplaced { name: alloc.name.clone(), offset: alloc.offset });
+        }
+        end = alloc.offset.saturating_add(alloc.bytes);
+    }
 }
 
 /// Parameters are scalars of at least 8 bits, pointers to global memory, aligned structures or tensor maps.

@@ -5,8 +5,8 @@
 //!
 //! | file | rules |
 //! |---|---|
-//! | `types` | types, spaces and classes of operands as the rows say; visibility; register runs; existence |
-//! | `launch` | limits of the target: threads, shared memory, parameters, cluster |
+//! | `types` | types, spaces and classes of operands as the rows say; visibility; register runs; existence; numbers |
+//! | `launch` | the name; limits of the target: threads, shared memory and its placement, parameters, cluster |
 //! | `arith` | attributes that go with types: comparisons, conversions, packing; what a type needs of the target |
 //! | `mem` | vector shapes, atomics by type, hints by space, known alignment and bounds in shared memory |
 //! | `sync` | barrier ids and counts, mbarriers initialised, mbarriers and data apart |

@@ -3,26 +3,46 @@
 use super::error::spaces;
 use super::{ErrorKind, Faults};
 use crate::ir::{
-    Block, Inst, Op, Operand, OperandSpec, ParamKind, Regs, Rule, Slot, Stmt, Ty, TyClass, ValueId, ValueOp,
+    Block, Inst, Op, Operand, OperandSpec, ParamKind, Regs, Rule, Slot, Stmt, StmtId, Ty, TyClass, ValueId, ValueOp,
 };
+use std::collections::BTreeSet;
 
 /// Every operand has the type or space that its row says, is visible where it is read, and exists.
 pub(super) fn verify_types(faults: &mut Faults<'_>) {
     let body = &faults.kernel.body;
-    let mut scope = Scope { visible: Vec::new(), written: vec![false; faults.kernel.values.len()], loops: 0 };
+    let values = faults.kernel.values.len();
+    let mut scope = Scope {
+        order: Vec::new(),
+        visible: vec![false; values],
+        written: vec![false; values],
+        numbers: BTreeSet::new(),
+        loops: 0,
+    };
     block(faults, body, &mut scope);
 }
 
 struct Scope {
     /// Values visible now, in the order they were written.
-    visible: Vec<ValueId>,
+    order: Vec<ValueId>,
+    visible: Vec<bool>,
     written: Vec<bool>,
+    numbers: BTreeSet<StmtId>,
     loops: u32,
 }
 
+impl Scope {
+    /// Ends the visibility of all values but the first `keep`.
+    fn close(&mut self, keep: usize) {
+        for value in self.order.drain(keep..) {
+            self.visible[value.index()] = false;
+        }
+    }
+}
+
 fn block(faults: &mut Faults<'_>, stmts: &Block, scope: &mut Scope) {
-    let outer = scope.visible.len();
+    let outer = scope.order.len();
     for stmt in stmts {
+        faults.require(scope.numbers.insert(stmt.id), stmt, || ErrorKind::SameNumber { id: stmt.id });
         match &stmt.op {
             Op::Inst(inst) => instruction(faults, stmt, inst, scope),
             Op::If { cond, then, otherwise } => {
@@ -32,12 +52,12 @@ fn block(faults: &mut Faults<'_>, stmts: &Block, scope: &mut Scope) {
             }
             Op::For { var, start, end, step, body } => {
                 counted(faults, stmt, (*var, [*start, *end, *step]), scope);
-                let inner = scope.visible.len();
+                let inner = scope.order.len();
                 write(faults, stmt, *var, scope);
                 scope.loops += 1;
                 block(faults, body, scope);
                 scope.loops -= 1;
-                scope.visible.truncate(inner);
+                scope.close(inner);
             }
             Op::Loop { body } => {
                 scope.loops += 1;
@@ -47,7 +67,7 @@ fn block(faults: &mut Faults<'_>, stmts: &Block, scope: &mut Scope) {
             Op::Break => faults.require(scope.loops > 0, stmt, || ErrorKind::BreakOutsideLoop),
         }
     }
-    scope.visible.truncate(outer);
+    scope.close(outer);
 }
 
 /// A counter is an integer of 32 or 64 bits, its bounds are of its type, its step a constant above zero.
@@ -136,7 +156,8 @@ fn read(
 ) {
     has_type(faults, stmt, operand, value, expected);
     if let Some(value) = value.as_value() {
-        faults.require(scope.visible.contains(&value), stmt, || ErrorKind::NotVisible { value });
+        let visible = scope.visible.get(value.index()).copied().unwrap_or(false);
+        faults.require(visible, stmt, || ErrorKind::NotVisible { value });
     }
 }
 
@@ -144,8 +165,9 @@ fn write(faults: &mut Faults<'_>, stmt: &Stmt, value: ValueId, scope: &mut Scope
     if let Some(written) = scope.written.get_mut(value.index()) {
         faults.require(!*written, stmt, || ErrorKind::WrittenTwice { value });
         *written = true;
+        scope.visible[value.index()] = true;
+        scope.order.push(value);
     }
-    scope.visible.push(value);
 }
 
 fn in_space(faults: &mut Faults<'_>, stmt: &Stmt, spec: &OperandSpec, base: Operand) {

@@ -225,11 +225,28 @@ impl<'a> Levels<'a> {
             Inst::Value(op) => match op {
                 ValueOp::Special { reg, .. } => match reg {
                     SpecialReg::TidX | SpecialReg::TidY | SpecialReg::TidZ | SpecialReg::Laneid => Level::Lane,
-                    _ => Level::Block,
+                    SpecialReg::CtaidX
+                    | SpecialReg::CtaidY
+                    | SpecialReg::CtaidZ
+                    | SpecialReg::NctaidX
+                    | SpecialReg::NctaidY
+                    | SpecialReg::NctaidZ
+                    | SpecialReg::ClusterCtarank
+                    | SpecialReg::ClusterNctarank
+                    | SpecialReg::ClusteridX
+                    | SpecialReg::NclusteridX
+                    | SpecialReg::Smid => Level::Block,
                 },
                 ValueOp::Get { r, .. } => self.vars.get(r.var.index()).copied().unwrap_or(Level::Lane),
                 ValueOp::Clock { .. } => Level::Lane,
-                _ => least,
+                ValueOp::Param { .. }
+                | ValueOp::ParamPtr { .. }
+                | ValueOp::Shared { .. }
+                | ValueOp::PtrAdd { .. }
+                | ValueOp::PtrBits { .. }
+                | ValueOp::PtrFrom { .. }
+                | ValueOp::MapA { .. }
+                | ValueOp::Set { .. } => least,
             },
             Inst::Mem(MemOp::Ld { order: LdOrder::Weak, .. }) => least,
             Inst::Mem(MemOp::Ld { .. } | MemOp::Atom { .. } | MemOp::Cas { .. }) => Level::Lane,

@@ -1,9 +1,9 @@
-use crate::twins;
+use crate::{edited, twins};
 use half::{bf16, f16};
 use insta::assert_snapshot;
 use tilewright_codegen::build::{Bf16x2, Builder, F16x2, Scalar, Val, block};
-use tilewright_codegen::ir::Arch;
 use tilewright_codegen::ir::attr::{Clamp, Cmp, ReduxOp, Round, ShflMode, SpecialReg};
+use tilewright_codegen::ir::{Arch, Const, Inst, Op, Ty, ValueOp};
 
 fn load<'k, T: Scalar>(k: &'k Builder) -> Val<'k, T> {
     k.global::<T>("x").at(k.tid()).load()
@@ -87,4 +87,33 @@ fn bits_are_combined_unsigned() {
         if fault { _ = load::<i32>(k).redux(ReduxOp::And) } else { _ = load::<u32>(k).redux(ReduxOp::And) }
     });
     assert_snapshot!(said, @"`v5 = redux.and.s32 v4, 4294967295`: redux combines bits of u32: use add, min or max for s32");
+}
+
+#[test]
+fn an_address_has_the_width_of_its_space() {
+    let said = edited(
+        Arch::Sm80,
+        block(32),
+        |k| _ = k.shared::<u32>("s", 64).at(k.tid()).address32(),
+        |kernel| {
+            let mut narrow = Vec::new();
+            for stmt in &mut kernel.body {
+                match &mut stmt.op {
+                    Op::Inst(Inst::Value(ValueOp::PtrAdd { from, bytes, .. })) => {
+                        (*from, *bytes) = (Ty::U64, Const::new(Ty::U64, 4).into());
+                    }
+                    Op::Inst(Inst::Value(ValueOp::PtrBits { ty, d, .. })) => {
+                        *ty = Ty::U64;
+                        narrow.push(*d);
+                    }
+                    _ => {}
+                }
+            }
+            narrow.into_iter().for_each(|value| kernel.values[value.index()] = Ty::U64);
+        },
+    );
+    assert_snapshot!(said, @"
+    `v3 = ptr_add.shared.u64 v0, 4`: type u64 is not legal here: the instruction takes an integer of 32 bits for an address in shared
+    `v4 = ptr_bits.u64.shared v3`: type u64 is not legal here: the instruction takes an unsigned integer of 32 bits for an address in shared
+    ");
 }

@@ -34,3 +34,26 @@ fn a_parameter_is_storable() {
     );
     assert_snapshot!(said, @"parameter `n` cannot be passed: pass a number of at least 8 bits, a global pointer, a structure aligned to at most 16 bytes, or a tensor map");
 }
+
+#[test]
+fn a_kernel_has_the_name_of_an_entry_point() {
+    let said = edited(Arch::Sm80, block(32), |_| {}, |kernel| kernel.name = "my kernel".into());
+    assert_snapshot!(said, @"name `my kernel` cannot name an entry point: use letters, digits and underscores, a letter first");
+}
+
+#[test]
+fn allocations_lie_one_behind_the_other() {
+    let said = edited(
+        Arch::Sm80,
+        block(32),
+        |k| _ = (k.shared::<u32>("a", 8), k.shared::<u32>("b", 8), k.shared::<u32>("c", 8)),
+        |kernel| {
+            kernel.shared[1].offset = 16;
+            kernel.shared[2].align = 24;
+        },
+    );
+    assert_snapshot!(said, @"
+    allocation `b` at byte 16 is misplaced: align it to a power of two up to 1024, behind the one before
+    allocation `c` at byte 64 is misplaced: align it to a power of two up to 1024, behind the one before
+    ");
+}

@@ -59,3 +59,55 @@ fn errors_do_not_speak_of_types_of_the_library() {
         }
     }
 }
+
+/// The longest piece of a format string without a placeholder.
+fn longest_literal(text: &str) -> &str {
+    text.split(['{', '}', '`']).max_by_key(|piece| piece.len()).unwrap_or_default()
+}
+
+/// What an error says stands in some snapshot: no kind without an invalid twin.
+#[test]
+fn every_kind_of_error_has_a_twin() {
+    let twins = [
+        include_str!("arith.rs"),
+        include_str!("copy.rs"),
+        include_str!("flight.rs"),
+        include_str!("launch.rs"),
+        include_str!("mem.rs"),
+        include_str!("mma.rs"),
+        include_str!("quality.rs"),
+        include_str!("sync.rs"),
+        include_str!("types.rs"),
+        include_str!("uniform.rs"),
+    ];
+    let source = include_str!("../../src/verify/error.rs");
+    for text in source.lines().filter_map(|line| line.trim_start().strip_prefix("#[error(\"")) {
+        let longest = longest_literal(text.split('"').next().unwrap_or_default());
+        let shown = text.starts_with("{what}") || twins.iter().any(|twin| twin.contains(longest));
+        assert!(shown, "no twin for {text}");
+    }
+}
+
+/// The texts that go with a choice are written where the rule is: each of them stands in a snapshot too.
+#[test]
+fn every_illegal_choice_has_a_twin() {
+    let rules = [
+        include_str!("../../src/verify/arith.rs"),
+        include_str!("../../src/verify/copy.rs"),
+        include_str!("../../src/verify/mem.rs"),
+        include_str!("../../src/verify/mma.rs"),
+        include_str!("../../src/verify/sync.rs"),
+    ];
+    let twins = [
+        include_str!("arith.rs"),
+        include_str!("copy.rs"),
+        include_str!("mem.rs"),
+        include_str!("mma.rs"),
+        include_str!("sync.rs"),
+    ];
+    let texts = || rules.iter().flat_map(|rule| rule.split('"').skip(1).step_by(2)).filter(|text| text.len() > 25);
+    let missing: Vec<&str> =
+        texts().filter(|text| !twins.iter().any(|twin| twin.contains(longest_literal(text)))).collect();
+    assert!(missing.is_empty(), "no twin for {missing:#?}");
+    assert!(texts().count() > 25, "few texts were found: the rules moved");
+}

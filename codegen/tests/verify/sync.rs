@@ -106,10 +106,12 @@ fn cluster_scope_needs_a_target_with_clusters() {
         if fault {
             k.fence(Scope::Cluster);
             bar.wait_at(0, BarScope::Cluster);
-            k.cluster_wait();
         }
     });
-    assert_snapshot!(said, @"`barrier.cluster.wait`: barrier.cluster.wait is not on sm_80: it needs sm_90 and later; record another instruction for this target");
+    assert_snapshot!(said, @"
+    `fence.acq_rel.cluster`: cluster scope is not on sm_80: it needs sm_90 and later; record another instruction for this target
+    `v1 = mbarrier.test_wait.cluster shared[v0], 0`: an mbarrier at cluster scope is not on sm_80: it needs sm_90 and later; record another instruction for this target
+    ");
 }
 
 /// The row's fields take any number; the limits are the verifier's.
@@ -124,4 +126,25 @@ fn fields_are_checked_and_not_only_what_the_builder_writes() {
         },
     );
     assert_snapshot!(said, @"`bar.sync 0 0`: threads at a barrier is 0: sm_80 allows 32 to 1024 threads, a multiple of 32");
+}
+
+#[test]
+fn arrivals_are_counted_one_by_one_before_sm_90() {
+    let said = edited(
+        Arch::Sm80,
+        block(32),
+        |k| {
+            let bar = k.mbarriers("full", 1);
+            bar.init(2);
+            bar.arrive();
+        },
+        |kernel| {
+            for stmt in &mut kernel.body {
+                if let Op::Inst(Inst::Sync(SyncOp::MbarArrive { count, .. })) = &mut stmt.op {
+                    *count = Const::u32(2).into();
+                }
+            }
+        },
+    );
+    assert_snapshot!(said, @"`mbarrier.arrive shared[v0], 2`: mbarrier.arrive with a count is not on sm_80: it needs sm_90 and later; record another instruction for this target");
 }

@@ -92,7 +92,9 @@ fn a_value_is_read_where_it_is_visible() {
 fn a_value_has_one_writer() {
     let said = edited(Arch::Sm80, block(32), sum, |kernel| {
         let again = kernel.body.iter().find(|s| matches!(s.op, Op::Inst(Inst::Mem(MemOp::Ld { .. })))).cloned();
-        kernel.body.extend(again);
+        let mut again = again.unwrap();
+        again.id = tilewright_codegen::ir::StmtId(99);
+        kernel.body.push(again);
     });
     assert_snapshot!(said, @"`v4 = ld.u32 global[v3]`: value v4 is written a second time: a value has one writer; use a register");
 }
@@ -146,4 +148,10 @@ fn a_loop_steps_forward() {
         k.for_step(0i32, 8, if fault { -1 } else { 1 }, |_| k.nanosleep(1));
     });
     assert_snapshot!(said, @"`for v0 in 0..8 step -1 {`: operand `step` must be a constant above zero");
+}
+
+#[test]
+fn a_statement_has_a_number_of_its_own() {
+    let said = edited(Arch::Sm80, block(32), |k| k.comment("twice"), |kernel| kernel.body.push(kernel.body[0].clone()));
+    assert_snapshot!(said, @"`// twice`: statement #0 exists twice: give the copy a number of its own");
 }
