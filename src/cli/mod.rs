@@ -12,6 +12,7 @@ mod output;
 mod progress;
 mod validate;
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -60,7 +61,8 @@ fn usage(error: &clap::Error) -> ExitCode {
     let text = error.to_string();
     let facts = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
     let facts = facts.filter(|line| !line.is_empty() && !line.starts_with("For more information"));
-    eprintln!("{} (see `tilewright --help`)", facts.collect::<Vec<_>>().join(" "));
+    let line = facts.collect::<Vec<_>>().join(" ");
+    let _ = writeln!(io::stderr(), "{line} (see `tilewright --help`)");
     ExitCode::from(2)
 }
 
