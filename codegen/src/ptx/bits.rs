@@ -1,7 +1,7 @@
 //! Bits.
 
 use super::writer::{Writer, bits_type, type_name};
-use crate::ir::{BitsOp, Operand, Ty, ValueId};
+use crate::ir::{BitsOp, Const, Operand, Ty, ValueId};
 
 /// Writes an instruction of the family.
 pub(super) fn emit_bits(w: &mut Writer<'_>, op: &BitsOp) {
@@ -22,10 +22,15 @@ pub(super) fn emit_bits(w: &mut Writer<'_>, op: &BitsOp) {
         BitsOp::Clz { ty, d, a } => logic(w, "clz", *ty, *d, &[*a]),
         BitsOp::Brev { ty, d, a } => logic(w, "brev", *ty, *d, &[*a]),
         BitsOp::Bfind { ty, d, a } => typed(w, "bfind", type_name(*ty), *d, &[*a]),
-        BitsOp::Bfe { ty, d, a, pos, len } => typed(w, "bfe", type_name(*ty), *d, &[*a, *pos, *len]),
-        BitsOp::Bfi { ty, d, a, b, pos, len } => logic(w, "bfi", *ty, *d, &[*a, *b, *pos, *len]),
+        BitsOp::Bfe { ty, d, a, pos, len } => typed(w, "bfe", type_name(*ty), *d, &[*a, byte(*pos), byte(*len)]),
+        BitsOp::Bfi { ty, d, a, b, pos, len } => logic(w, "bfi", *ty, *d, &[*a, *b, byte(*pos), byte(*len)]),
         BitsOp::Prmt { d, a, b, sel } => typed(w, "prmt", "b32", *d, &[*a, *b, *sel]),
     }
+}
+
+/// PTX takes positions mod 256 from a register, and no larger immediates.
+fn byte(operand: Operand) -> Operand {
+    operand.as_const().map_or(operand, |value| Const::new(value.ty, value.bits & 0xff).into())
 }
 
 fn logic(w: &mut Writer<'_>, name: &str, ty: Ty, d: ValueId, operands: &[Operand]) {

@@ -65,6 +65,15 @@ fn whole(faults: &mut Faults<'_>, stmt: &Stmt, whole: Ty, part: Ty, count: usize
     });
 }
 
+/// Whether every integer of `from` is one of `ty`.
+fn contains(ty: Ty, from: Ty) -> bool {
+    match (from.is_signed(), ty.is_signed()) {
+        (true, false) => false,
+        (false, true) => ty.bits() > from.bits(),
+        (true, true) | (false, false) => ty.bits() >= from.bits(),
+    }
+}
+
 fn conversion(faults: &mut Faults<'_>, stmt: &Stmt, (ty, from): (Ty, Ty), round: Round, clamp: Clamp) {
     if matches!((ty, from), (Ty::F16, Ty::BF16) | (Ty::BF16, Ty::F16)) {
         illegal(faults, stmt, "f16 and bf16 do not convert to each other: convert through f32");
@@ -79,6 +88,9 @@ fn conversion(faults: &mut Faults<'_>, stmt: &Stmt, (ty, from): (Ty, Ty), round:
     }
     if clamp == Clamp::Sat && (ty.is_float() || from.is_float()) {
         illegal(faults, stmt, "sat is for integer to integer: floats clamp to the integer's range by themselves");
+    }
+    if clamp == Clamp::Sat && contains(ty, from) {
+        illegal(faults, stmt, "sat is for results that cannot hold every source value: leave it out");
     }
     let other = match (ty, from) {
         (Ty::BF16, other) | (other, Ty::BF16) => other,
