@@ -35,7 +35,7 @@ pub enum DeviceError {
         count: u32,
     },
     /// The device is not the one that something was made for.
-    #[error("{device} is not the target {target}: {what} is {found}, and {needed} is needed")]
+    #[error("{device} is not the target {target}: {what}: {found}, where {needed} is needed")]
     Target {
         /// Name of the device.
         device: String,
@@ -309,6 +309,18 @@ mod tests {
             DeviceError::Lost { call: "cuStreamSynchronize", code: 719, name: "CUDA_ERROR_LAUNCH_FAILED".into() },
         ];
         let text = errors.map(|e| e.to_string()).join("\n");
-        insta::assert_snapshot!(text, @"");
+        insta::assert_snapshot!(text, @"
+        no CUDA driver was found: libcuda.so.1 cannot be loaded; install the NVIDIA driver (it carries libcuda.so.1), or choose a device that needs none
+        the CUDA driver is too old: it supports CUDA 12.2, and 12.8 is needed; update the NVIDIA driver
+        there is no device cuda:3: the driver sees 2, cuda:0 to cuda:1
+        there is no device cuda:0: the driver sees none
+        kernel `gemm` is for sm_90a, which NVIDIA B200 (compute capability 10.0) does not run; record it for sm_100a
+        the driver does not compile kernel `saxpy` (CUDA_ERROR_INVALID_PTX):
+        ptxas application ptx input, line 7; fatal
+        kernel `vm` is launched cooperatively on 133 blocks, and only 132 are resident at once (1 on each of 132 multiprocessors); launch fewer blocks, or use fewer registers, less shared memory or fewer threads
+        out of device memory: 96.0 GiB were asked for, and 80.0 GiB are free
+        1.00 GiB of host memory cannot be locked in place for the device; ask for less, or raise the limit of locked memory
+        the device was lost in cuStreamSynchronize: CUDA_ERROR_LAUNCH_FAILED (719): a kernel stopped: a trap, or a fault of the device; drop what belongs to the device and open it again, and if that fails, restart the program
+        ");
     }
 }

@@ -70,7 +70,7 @@ impl Properties {
         };
         if !Arch::from_name(&target.arch).is_some_and(|arch| self.runs(arch)) {
             let own = self.arch().map_or("none that kernels are generated for".into(), |arch| arch.to_string());
-            return fail("the architecture", own, target.arch.clone());
+            return fail("architecture", own, target.arch.clone());
         }
         let figures = [
             ("multiprocessors", u64::from(self.sms), target.sms as u64),
@@ -132,7 +132,14 @@ mod tests {
             Ok(()) => format!("{name}: runs"),
             Err(error) => format!("{name}: {error}"),
         };
-        insta::assert_snapshot!(["h100", "h200", "a100", "l40s", "rtx5090", "host"].map(verdict).join("\n"), @"");
+        insta::assert_snapshot!(["h100", "h200", "a100", "l40s", "rtx5090", "host"].map(verdict).join("\n"), @"
+        h100: runs
+        h200: runs
+        a100: runs
+        l40s: NVIDIA H100 80GB HBM3 is not the target l40s: multiprocessors is 132, and at least 142 is needed
+        rtx5090: NVIDIA H100 80GB HBM3 is not the target rtx5090: the architecture is sm_90a, and sm_120 is needed
+        host: NVIDIA H100 80GB HBM3 is not the target host: the architecture is sm_90a, and host is needed
+        ");
     }
 
     #[test]

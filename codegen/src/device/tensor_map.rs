@@ -225,7 +225,16 @@ mod tests {
             TensorShape { dtype: DType::U16, outside: Outside::Nan, ..good.clone() },
         ];
         let text = bad.map(|shape| shape.check().expect_err("spoilt").to_string()).join("\n");
-        insta::assert_snapshot!(text, @"");
+        insta::assert_snapshot!(text, @"
+        a tensor map has 1 to 5 axes, not 0
+        a tensor map of 2 axes has 1 strides and 2 box sizes, not 0 and 2
+        a tensor map has 1 to 2^32 elements along an axis, not 0
+        a tensor map has strides that are multiples of 16 bytes below 2^40, not 130
+        a tensor map copies 1 to 256 elements along an axis, not 257
+        a tensor map copies rows of a multiple of 16 bytes, not 8
+        a tensor map with a swizzle of 128 bytes copies rows of at most 128 bytes, not 256
+        a tensor map of u16 cannot read not-a-number outside the tensor
+        ");
     }
 
     #[test]

@@ -86,6 +86,9 @@ mod tests {
         assert_eq!(check("cuInit", CUresult::CUDA_SUCCESS), Ok(()));
         let error = |result| check("cuStreamSynchronize", result).expect_err("a failure").to_string();
         let text = [CUresult::CUDA_ERROR_INVALID_VALUE, CUresult::CUDA_ERROR_ILLEGAL_ADDRESS].map(error).join("\n");
-        insta::assert_snapshot!(text, @"");
+        insta::assert_snapshot!(text, @"
+        cuStreamSynchronize failed: CUDA_ERROR_INVALID_VALUE (1)
+        the device was lost in cuStreamSynchronize: CUDA_ERROR_ILLEGAL_ADDRESS (700): a kernel accessed an address that is not its own; drop what belongs to the device and open it again, and if that fails, restart the program
+        ");
     }
 }
