@@ -22,7 +22,7 @@ pub struct Buffer<T> {
 impl<T: Pod> Buffer<T> {
     pub(super) fn new(device: &Device, len: usize) -> Result<Buffer<T>, DeviceError> {
         const { assert!(size_of::<T>() > 0, "a buffer's elements have a size") };
-        let bytes = (len as u64).checked_mul(size_of::<T>() as u64).unwrap_or(u64::MAX).max(1);
+        let bytes = (len as u64).saturating_mul(size_of::<T>() as u64).max(1);
         let allocation = device.backend().alloc(bytes)?;
         Ok(Buffer {
             device: device.clone(),

@@ -22,7 +22,7 @@ pub struct Pinned<T> {
 impl<T: Pod> Pinned<T> {
     pub(super) fn new(device: &Device, len: usize) -> Result<Pinned<T>, DeviceError> {
         const { assert!(size_of::<T>() > 0, "a buffer's elements have a size") };
-        let bytes = len.checked_mul(size_of::<T>()).unwrap_or(usize::MAX).max(1);
+        let bytes = len.saturating_mul(size_of::<T>()).max(1);
         Ok(Pinned { device: device.clone(), bytes: device.backend().alloc_pinned(bytes)?, len, element: PhantomData })
     }
 

@@ -157,16 +157,18 @@ impl MappedWords for Mapped {
     }
 
     fn words(&self) -> Words<'_> {
-        let start = self.locked.start.as_ptr();
+        let start = self.locked.start;
         match self.width {
-            // SAFETY: so many words were allocated and zeroed, on a page of their own; they live as long as `self`, and
-            // all access by the host is through atomics of this one width.
             WordWidth::Bits32 => {
-                Words::Bits32(unsafe { std::slice::from_raw_parts(start.cast::<AtomicU32>(), self.words) })
+                // SAFETY: so many words were allocated and zeroed, on a page of their own; they live as long as `self`,
+                // and all access by the host is through atomics of this one width.
+                let words = unsafe { std::slice::from_raw_parts(start.cast::<AtomicU32>().as_ptr(), self.words) };
+                Words::Bits32(words)
             }
-            // SAFETY: as above.
             WordWidth::Bits64 => {
-                Words::Bits64(unsafe { std::slice::from_raw_parts(start.cast::<AtomicU64>(), self.words) })
+                // SAFETY: as above.
+                let words = unsafe { std::slice::from_raw_parts(start.cast::<AtomicU64>().as_ptr(), self.words) };
+                Words::Bits64(words)
             }
         }
     }
