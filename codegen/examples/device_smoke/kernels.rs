@@ -50,7 +50,7 @@ pub fn saxpy_mistold() -> PtxSource {
     PtxSource::new(signature("saxpy", Arch::Sm80, 256, &params), module("sm_80", SAXPY_HEAD, SAXPY))
 }
 
-/// The same with a spelling mistake in line 12.
+/// The same with a spelling mistake.
 pub fn saxpy_misspelt() -> PtxSource {
     let text = module("sm_90a", SAXPY_HEAD, &SAXPY.replace("mul.wide.u32", "mul.wild.u32"));
     PtxSource::new(signature("saxpy", Arch::Sm90a, 256, &[]), text)
@@ -175,7 +175,9 @@ add.u32 %r5, %r5, 2048; setp.lt.u32 %p, %r5, 8192;
     PtxSource::new(signature("tile", Arch::Sm90a, 128, &params), module("sm_90a", head, body))
 }
 
-/// Stops the device.
+/// Writes 42 to a word and stops the device.
 pub fn trap() -> PtxSource {
-    PtxSource::new(signature("stop", Arch::Sm80, 32, &[]), module("sm_80", ".visible .entry stop()", "trap;"))
+    let body = ".reg .b64 %d; ld.param.u64 %d, [words]; st.release.sys.global.u64 [%d], 42; fence.acq_rel.sys; trap;";
+    let text = module("sm_80", ".visible .entry stop(.param .u64 words)", body);
+    PtxSource::new(signature("stop", Arch::Sm80, 1, &[POINTER]), text)
 }

@@ -84,9 +84,9 @@ pub enum DeviceError {
         kernel: String,
         /// Number of the parameter, from zero.
         index: usize,
-        /// Offset and size by the signature.
+        /// Size by the signature.
         expected: String,
-        /// Offset and size in the compiled code.
+        /// Size in the compiled code.
         found: String,
     },
     /// A launch has too many or too few arguments.
@@ -207,9 +207,9 @@ pub enum DeviceError {
         /// The rule that it breaks.
         rule: String,
     },
-    /// The device is in a state that only a restart leaves.
+    /// The device is in a state that this process cannot leave. Mapped words keep what kernels wrote.
     #[error(
-        "the device was lost in {call}: {name} ({code}): {}; drop what belongs to the device and open it again, and if that fails, restart the program",
+        "the device was lost in {call}: {name} ({code}): {}; the driver does not give the device back to this process: restart the program",
         meaning(*code)
     )]
     Lost {
@@ -320,7 +320,7 @@ mod tests {
         kernel `vm` is launched cooperatively on 133 blocks, and only 132 are resident at once (1 on each of 132 multiprocessors); launch fewer blocks, or use fewer registers, less shared memory or fewer threads
         out of device memory: 96.0 GiB were asked for, and 80.0 GiB are free
         1.00 GiB of host memory cannot be locked in place for the device; ask for less, or raise the limit of locked memory
-        the device was lost in cuStreamSynchronize: CUDA_ERROR_LAUNCH_FAILED (719): a kernel stopped: a trap, or a fault of the device; drop what belongs to the device and open it again, and if that fails, restart the program
+        the device was lost in cuStreamSynchronize: CUDA_ERROR_LAUNCH_FAILED (719): a kernel stopped: a trap, or a fault of the device; the driver does not give the device back to this process: restart the program
         ");
     }
 }

@@ -18,8 +18,8 @@
 //! accept.
 //!
 //! # Memory
-//! A [`Buffer`] is freed with its last clone; freeing waits for work that runs. Work in a [`Graph`] keeps what its arguments name. Addresses
-//! that a program writes into tables of its own are its own affair: it keeps the buffers.
+//! A [`Buffer`] is freed with its last clone; freeing waits for work that runs. Work in a [`Graph`] keeps what its
+//! arguments name. Addresses that a program writes into tables of its own are its own affair: it keeps the buffers.
 //!
 //! This room uses `ir` for signatures and `target` for figures. Only `cuda` has unsafe code.
 

@@ -136,9 +136,9 @@ mod tests {
         h100: runs
         h200: runs
         a100: runs
-        l40s: NVIDIA H100 80GB HBM3 is not the target l40s: multiprocessors is 132, and at least 142 is needed
-        rtx5090: NVIDIA H100 80GB HBM3 is not the target rtx5090: the architecture is sm_90a, and sm_120 is needed
-        host: NVIDIA H100 80GB HBM3 is not the target host: the architecture is sm_90a, and host is needed
+        l40s: NVIDIA H100 80GB HBM3 is not the target l40s: multiprocessors: 132, where at least 142 is needed
+        rtx5090: NVIDIA H100 80GB HBM3 is not the target rtx5090: architecture: sm_90a, where sm_120 is needed
+        host: NVIDIA H100 80GB HBM3 is not the target host: architecture: sm_90a, where host is needed
         ");
     }
 

@@ -1,4 +1,7 @@
 //! A device's context: opened once for all who open the device, closed with the last thing that belongs to it.
+//!
+//! A context that is lost stays lost: after a trap, driver 580 gives the process neither a new context nor this one
+//! reset, whether it is the primary one or not (seen on an H100). So nothing here tries.
 
 use super::module::Module;
 use super::probe::{self, check};
@@ -6,19 +9,16 @@ use crate::device::{DeviceError, Properties};
 use cudarc::driver::sys::{self, CUcontext, CUdevice, CUdevice_attribute, CUdevice_attribute as Attribute, CUresult};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CStr, c_char, c_int};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// The context of a device: its primary one, which other users of CUDA in the process share.
 #[derive(Debug)]
 pub(super) struct Context {
-    ordinal: u32,
     device: CUdevice,
     raw: CUcontext,
     properties: Properties,
     /// Modules that are loaded, by their PTX.
     modules: Mutex<HashMap<Box<str>, Weak<Module>>>,
-    lost: AtomicBool,
 }
 
 // SAFETY: a context handle may be used from any thread; the driver serialises what needs to be.
@@ -26,10 +26,8 @@ unsafe impl Send for Context {}
 // SAFETY: as above.
 unsafe impl Sync for Context {}
 
-/// Contexts that are open. An entry is removed when its context has been closed.
+/// Contexts by the number of their device; those that are open can be upgraded.
 static OPEN: Mutex<BTreeMap<u32, Weak<Context>>> = Mutex::new(BTreeMap::new());
-/// Signalled when an entry is removed.
-static CLOSED: Condvar = Condvar::new();
 
 impl Context {
     /// The context of the device of that number.
@@ -40,12 +38,8 @@ impl Context {
             return Err(DeviceError::NoDevice { ordinal, count });
         }
         let mut open = lock(&OPEN);
-        while let Some(entry) = open.get(&ordinal) {
-            if let Some(context) = entry.upgrade() {
-                return Ok(context);
-            }
-            // Another thread is closing it.
-            open = CLOSED.wait(open).unwrap_or_else(PoisonError::into_inner);
+        if let Some(context) = open.get(&ordinal).and_then(Weak::upgrade) {
+            return Ok(context);
         }
         let context = Arc::new(Context::new(ordinal, driver)?);
         open.insert(ordinal, Arc::downgrade(&context));
@@ -60,8 +54,7 @@ impl Context {
         let mut raw: CUcontext = std::ptr::null_mut();
         // SAFETY: the device is valid and the pointer live. `Drop` releases what is retained.
         check("cuDevicePrimaryCtxRetain", unsafe { sys::cuDevicePrimaryCtxRetain(&raw mut raw, device) })?;
-        let (modules, lost) = (Mutex::default(), AtomicBool::new(false));
-        Ok(Context { ordinal, device, raw, properties, modules, lost })
+        Ok(Context { device, raw, properties, modules: Mutex::default() })
     }
 
     pub(super) fn properties(&self) -> &Properties {
@@ -75,16 +68,7 @@ impl Context {
     /// Makes the context the thread's own, as every call on its memory and kernels needs.
     pub(super) fn bind(&self) -> Result<(), DeviceError> {
         // SAFETY: the context is retained until `Drop`.
-        self.check("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(self.raw) })
-    }
-
-    /// The error that a result stands for; remembers when the device is lost.
-    pub(super) fn check(&self, call: &'static str, result: CUresult) -> Result<(), DeviceError> {
-        check(call, result).inspect_err(|error| {
-            if matches!(error, DeviceError::Lost { .. }) {
-                self.lost.store(true, Ordering::Relaxed);
-            }
-        })
+        check("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(self.raw) })
     }
 
     /// Waits for all work of the device, before something that it may use is freed. A device that fails here has
@@ -92,8 +76,7 @@ impl Context {
     pub(super) fn settle(&self) {
         if self.bind().is_ok() {
             // SAFETY: the context is current.
-            let result = unsafe { sys::cuCtxSynchronize() };
-            self.check("cuCtxSynchronize", result).ok();
+            ignore(unsafe { sys::cuCtxSynchronize() });
         }
     }
 
@@ -102,26 +85,22 @@ impl Context {
         self.bind()?;
         let (mut free, mut total) = (0usize, 0usize);
         // SAFETY: the context is current and the pointers are live.
-        self.check("cuMemGetInfo", unsafe { sys::cuMemGetInfo_v2(&raw mut free, &raw mut total) })?;
+        check("cuMemGetInfo", unsafe { sys::cuMemGetInfo_v2(&raw mut free, &raw mut total) })?;
         Ok((free as u64, total as u64))
     }
 }
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // Only a context that is closed leaves the table: whoever opens the device again waits for that.
-        let lost = self.lost.load(Ordering::Relaxed);
-        // SAFETY: nothing that belongs to the context is left, as all of it keeps the context. A lost context is reset, so that
-        // the device can be opened anew; the retain of `new` is released here and nowhere else.
-        let results = unsafe {
-            let reset = if lost { sys::cuDevicePrimaryCtxReset_v2(self.device) } else { CUresult::CUDA_SUCCESS };
-            [reset, sys::cuDevicePrimaryCtxRelease_v2(self.device)]
-        };
-        debug_assert!(lost || results == [CUresult::CUDA_SUCCESS; 2], "closing cuda:{}: {results:?}", self.ordinal);
-        lock(&OPEN).remove(&self.ordinal);
-        CLOSED.notify_all();
+        // SAFETY: nothing that belongs to the context is left, as all of it keeps the context; the retain of `new` is
+        // released here and nowhere else.
+        ignore(unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) });
     }
 }
+
+/// Takes no notice of a failure while something is freed: either the device is lost, and everything on it is gone, or
+/// an earlier failure is reported once more, which a later call reports too.
+pub(super) const fn ignore(_: CUresult) {}
 
 /// The lock's contents; what a thread that panicked left is as good as any other, since no update is made in parts.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -1,6 +1,7 @@
 //! Launches: the block, the cluster and the cooperation that a kernel's signature asks for.
 
 use super::module::Function;
+use super::probe::check;
 use crate::device::DeviceError;
 use cudarc::driver::sys::{
     self, CUlaunchAttribute, CUlaunchAttributeID, CUlaunchAttributeValue, CUlaunchConfig, CUresult, CUstream,
@@ -31,13 +32,13 @@ pub(super) fn launch(function: &Function, stream: CUstream, grid: [u32; 3], para
     let mut pointers: Vec<*mut c_void> = spans.iter().map(|&(offset, _)| start.wrapping_add(offset).cast()).collect();
     let mut attributes = attributes(function);
     let config = config(function, stream, grid, &mut attributes);
-    // SAFETY: the function's module is loaded; the configuration's attributes and the pointers live through the call; the
-    // pointers are as many as the compiled code has parameters, each with the size it has there (`check_params`)
+    // SAFETY: the function's module is loaded; the configuration's attributes and the pointers live through the call;
+    // the pointers are as many as the compiled code has parameters, each with the size it has there (`check_params`)
     // inside the block; the driver copies the parameters before it returns.
     let result = unsafe {
         sys::cuLaunchKernelEx(&raw const config, function.raw(), pointers.as_mut_ptr(), std::ptr::null_mut())
     };
-    function.context().check("cuLaunchKernelEx", result)
+    check("cuLaunchKernelEx", result)
 }
 
 /// Blocks resident on one multiprocessor, and on the device.
@@ -54,7 +55,7 @@ pub(super) fn resident(function: &Function) -> Result<(u32, u64), DeviceError> {
             function.signature.dynamic_shared as usize,
         )
     };
-    context.check("cuOccupancyMaxActiveBlocksPerMultiprocessor", result)?;
+    check("cuOccupancyMaxActiveBlocksPerMultiprocessor", result)?;
     let per_sm = u32::try_from(per_sm).unwrap_or(0);
     if launch.blocks_per_cluster() <= 1 {
         return Ok((per_sm, u64::from(per_sm) * u64::from(context.properties().sms)));
@@ -67,7 +68,7 @@ pub(super) fn resident(function: &Function) -> Result<(u32, u64), DeviceError> {
     if result == CUresult::CUDA_ERROR_INVALID_CLUSTER_SIZE {
         return Ok((per_sm, 0));
     }
-    context.check("cuOccupancyMaxActiveClusters", result)?;
+    check("cuOccupancyMaxActiveClusters", result)?;
     Ok((per_sm, u64::try_from(clusters).unwrap_or(0) * u64::from(launch.blocks_per_cluster())))
 }
 

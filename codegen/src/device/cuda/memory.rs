@@ -1,6 +1,7 @@
 //! Device memory, pinned host memory and mapped host memory.
 
-use super::context::Context;
+use super::context::{Context, ignore};
+use super::probe::check;
 use crate::device::DeviceError;
 use crate::device::backend::{MappedWords, PinnedBytes, WordWidth, Words};
 use cudarc::driver::sys::{self, CUdeviceptr, CUresult};
@@ -28,7 +29,7 @@ impl Memory {
                 Err(DeviceError::OutOfMemory { asked: bytes, free: context.memory()?.0 })
             }
             result => {
-                context.check("cuMemAlloc", result)?;
+                check("cuMemAlloc", result)?;
                 Ok(Memory { context: Arc::clone(context), address, bytes })
             }
         }
@@ -56,8 +57,7 @@ impl Drop for Memory {
     fn drop(&mut self) {
         self.context.settle();
         // SAFETY: the address is of `cuMemAlloc` and freed only here; no work that may use it runs any more.
-        let result = unsafe { sys::cuMemFree_v2(self.address) };
-        self.context.check("cuMemFree", result).ok();
+        ignore(unsafe { sys::cuMemFree_v2(self.address) });
     }
 }
 
@@ -83,7 +83,7 @@ impl Locked {
         if result == CUresult::CUDA_ERROR_OUT_OF_MEMORY {
             return Err(DeviceError::HostMemory { asked: bytes as u64 });
         }
-        context.check("cuMemHostAlloc", result)?;
+        check("cuMemHostAlloc", result)?;
         let start = NonNull::new(start).ok_or(DeviceError::HostMemory { asked: bytes as u64 })?;
         // SAFETY: the driver returned this many writable bytes, which nobody else knows of.
         unsafe { start.cast::<u8>().write_bytes(0, bytes) };
@@ -94,9 +94,9 @@ impl Locked {
 impl Drop for Locked {
     fn drop(&mut self) {
         self.context.settle();
-        // SAFETY: the memory is of `cuMemHostAlloc` and freed only here; no copy or kernel that may use it runs any more.
-        let result = unsafe { sys::cuMemFreeHost(self.start.as_ptr()) };
-        self.context.check("cuMemFreeHost", result).ok();
+        // SAFETY: the memory is of `cuMemHostAlloc` and freed only here; no copy or kernel that may use it runs any
+        // more.
+        ignore(unsafe { sys::cuMemFreeHost(self.start.as_ptr()) });
     }
 }
 
@@ -146,7 +146,7 @@ impl Mapped {
         let mut address: CUdeviceptr = 0;
         // SAFETY: the context is current since `Locked::new`, the memory was allocated as mapped, the pointer is live.
         let result = unsafe { sys::cuMemHostGetDevicePointer_v2(&raw mut address, locked.start.as_ptr(), 0) };
-        context.check("cuMemHostGetDevicePointer", result)?;
+        check("cuMemHostGetDevicePointer", result)?;
         Ok(Mapped { locked, address, words, width })
     }
 }

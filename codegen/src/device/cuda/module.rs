@@ -4,8 +4,9 @@
 //! A module is found by its whole text. On disk, the driver keeps compiled code itself, by text, architecture and
 //! driver version (CUDA C++ Programming Guide, "Just-in-Time Compilation"): a second cache would repeat it.
 
-use super::context::Context;
+use super::context::{Context, ignore};
 use super::launch;
+use super::probe::check;
 use crate::device::backend::Facts;
 use crate::device::{DeviceError, Signature};
 use cudarc::driver::sys::{self, CUfunction, CUfunction_attribute, CUjit_option, CUmodule, CUresult};
@@ -59,8 +60,9 @@ impl Module {
         ];
         let (mut keys, mut values) = (options.map(|(key, _)| key), options.map(|(_, value)| value));
         let mut raw: CUmodule = std::ptr::null_mut();
-        // SAFETY: the context is current; the text ends with a zero; keys and values are as many as said, the two buffers
-        // as long as said, and all live through the call. Numbers are passed in place of pointers, as the driver asks.
+        // SAFETY: the context is current; the text ends with a zero; keys and values are as many as said, the two
+        // buffers as long as said, and all live through the call. Numbers are passed in place of pointers, as the
+        // driver asks.
         let result = unsafe {
             sys::cuModuleLoadDataEx(
                 &raw mut raw,
@@ -71,7 +73,7 @@ impl Module {
             )
         };
         let (info, error) = (until_zero(&info), until_zero(&error));
-        if let Err(failure) = context.check("cuModuleLoadDataEx", result) {
+        if let Err(failure) = check("cuModuleLoadDataEx", result) {
             return Err(match failure {
                 DeviceError::Driver { name, .. } if result != CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
                     fail(name, if error.is_empty() { "the driver gave no reason".into() } else { error })
@@ -87,8 +89,7 @@ impl Drop for Module {
     fn drop(&mut self) {
         self.context.settle();
         // SAFETY: the module is of `cuModuleLoadDataEx` and unloaded only here; no kernel of it runs any more.
-        let result = unsafe { sys::cuModuleUnload(self.raw) };
-        self.context.check("cuModuleUnload", result).ok();
+        ignore(unsafe { sys::cuModuleUnload(self.raw) });
     }
 }
 
@@ -138,7 +139,7 @@ impl Function {
         if result == CUresult::CUDA_ERROR_NOT_FOUND {
             return Err(jit("the PTX has no visible entry of the kernel's name"));
         }
-        context.check("cuModuleGetFunction", result)?;
+        check("cuModuleGetFunction", result)?;
         let function = Function { module, raw, signature: signature.clone(), params: signature.param_spans() };
         function.check_params()?;
         let mut facts = function.facts()?;
@@ -157,26 +158,25 @@ impl Function {
         self.raw
     }
 
-    /// Compares the signature with the compiled code, which is what the driver reads arguments by.
+    /// Compares the signature with the compiled code, by whose sizes the driver reads arguments. Offsets say nothing:
+    /// those of the compiled code count from where the device keeps parameters, which is no multiple of 64.
     fn check_params(&self) -> Result<(), DeviceError> {
         let spans = &self.params.0;
         for index in 0..=spans.len() {
             let (mut offset, mut size) = (0usize, 0usize);
-            // SAFETY: the function is of a loaded module and the pointers are live. An index behind the last parameter is an error.
+            // SAFETY: the function is of a loaded module and the pointers are live. An index behind the last parameter
+            // is an error.
             let result = unsafe { sys::cuFuncGetParamInfo(self.raw, index, &raw mut offset, &raw mut size) };
             let found = match result {
                 CUresult::CUDA_ERROR_INVALID_VALUE => None,
                 result => {
-                    self.context().check("cuFuncGetParamInfo", result)?;
-                    Some((offset, size))
+                    check("cuFuncGetParamInfo", result)?;
+                    Some(size)
                 }
             };
-            let expected = spans.get(index).copied();
+            let expected = spans.get(index).map(|&(_, size)| size);
             if found != expected {
-                let text = |span: Option<(usize, usize)>| match span {
-                    Some((offset, size)) => format!("{size} bytes at offset {offset}"),
-                    None => "not there".into(),
-                };
+                let text = |size: Option<usize>| size.map_or("not there".into(), |size| format!("{size} bytes"));
                 let kernel = self.signature.name.clone();
                 return Err(DeviceError::Layout { kernel, index, expected: text(expected), found: text(found) });
             }
@@ -209,7 +209,7 @@ impl Function {
         }
         // SAFETY: the function is of a loaded module.
         let result = unsafe { sys::cuFuncSetAttribute(self.raw, attribute, dynamic as c_int) };
-        self.context().check("cuFuncSetAttribute", result)
+        check("cuFuncSetAttribute", result)
     }
 
     fn within(&self, what: &'static str, needed: u32, limit: u32) -> Result<(), DeviceError> {
@@ -224,7 +224,7 @@ impl Function {
         let mut value: c_int = 0;
         // SAFETY: the function is of a loaded module and the pointer live.
         let result = unsafe { sys::cuFuncGetAttribute(&raw mut value, attribute, self.raw) };
-        self.context().check("cuFuncGetAttribute", result)?;
+        check("cuFuncGetAttribute", result)?;
         Ok(u32::try_from(value).unwrap_or(0))
     }
 }

@@ -1,5 +1,5 @@
-//! Whether there is a driver, one that is new enough, and a device. The driver's library is loaded here for the first time; where it
-//! is missing, no other call may be made.
+//! Whether there is a driver, one that is new enough, and a device. The driver's library is loaded here for the first
+//! time; where it is missing, no other call may be made.
 
 use crate::device::DeviceError;
 use cudarc::driver::sys::{self, CUresult};
@@ -55,8 +55,8 @@ pub(super) fn check(call: &'static str, result: CUresult) -> Result<(), DeviceEr
     })
 }
 
-/// Whether every later call of the context fails too (CUDA driver API, `CUresult`: "leaves the process in an inconsistent
-/// state").
+/// Whether every later call of the context fails too (CUDA driver API, `CUresult`: "leaves the process in an
+/// inconsistent state").
 fn is_sticky(result: CUresult) -> bool {
     matches!(
         result,
@@ -88,7 +88,7 @@ mod tests {
         let text = [CUresult::CUDA_ERROR_INVALID_VALUE, CUresult::CUDA_ERROR_ILLEGAL_ADDRESS].map(error).join("\n");
         insta::assert_snapshot!(text, @"
         cuStreamSynchronize failed: CUDA_ERROR_INVALID_VALUE (1)
-        the device was lost in cuStreamSynchronize: CUDA_ERROR_ILLEGAL_ADDRESS (700): a kernel accessed an address that is not its own; drop what belongs to the device and open it again, and if that fails, restart the program
+        the device was lost in cuStreamSynchronize: CUDA_ERROR_ILLEGAL_ADDRESS (700): a kernel accessed an address that is not its own; the driver does not give the device back to this process: restart the program
         ");
     }
 }

@@ -1,9 +1,10 @@
 //! Streams, events, graphs, and copies that run while the host goes on.
 
-use super::context::Context;
+use super::context::{Context, ignore};
 use super::launch;
 use super::memory::{Memory, Pinned};
 use super::module::Function;
+use super::probe::check;
 use crate::device::DeviceError;
 use crate::device::backend::{Handle, InFlight, PinnedBytes, Span, Work};
 use cudarc::driver::sys::{
@@ -30,7 +31,7 @@ impl Stream {
         let mut raw: CUstream = std::ptr::null_mut();
         let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
         // SAFETY: the context is current and the pointer live. `Drop` destroys the stream.
-        context.check("cuStreamCreate", unsafe { sys::cuStreamCreate(&raw mut raw, flags) })?;
+        check("cuStreamCreate", unsafe { sys::cuStreamCreate(&raw mut raw, flags) })?;
         Ok(Stream { context: Arc::clone(context), raw })
     }
 
@@ -52,7 +53,7 @@ impl Stream {
                 }
                 // SAFETY: the place lies in device memory that is freed only after the work is done.
                 let result = unsafe { sys::cuMemsetD8Async(address, *byte, bytes, self.raw) };
-                self.context.check("cuMemsetD8Async", result)
+                check("cuMemsetD8Async", result)
             }
             Work::Copy { from, to } => {
                 let ((from, read), (to, written)) = (place(&self.context, from)?, place(&self.context, to)?);
@@ -64,7 +65,7 @@ impl Stream {
                 }
                 // SAFETY: both places lie in device memory that is freed only after the work is done.
                 let result = unsafe { sys::cuMemcpyDtoDAsync_v2(to, from, read, self.raw) };
-                self.context.check("cuMemcpyDtoDAsync", result)
+                check("cuMemcpyDtoDAsync", result)
             }
         }
     }
@@ -76,7 +77,7 @@ impl Stream {
         // SAFETY: the place is as long as the slice; the slice is borrowed until `wait` below has returned.
         let result = unsafe { sys::cuMemcpyHtoDAsync_v2(address, from.as_ptr().cast(), bytes, self.raw) };
         let waited = self.wait();
-        self.context.check("cuMemcpyHtoDAsync", result)?;
+        check("cuMemcpyHtoDAsync", result)?;
         waited
     }
 
@@ -87,7 +88,7 @@ impl Stream {
         // SAFETY: the place is as long as the slice; the slice is borrowed until `wait` below has returned.
         let result = unsafe { sys::cuMemcpyDtoHAsync_v2(to.as_mut_ptr().cast(), address, bytes, self.raw) };
         let waited = self.wait();
-        self.context.check("cuMemcpyDtoHAsync", result)?;
+        check("cuMemcpyDtoHAsync", result)?;
         waited
     }
 
@@ -97,7 +98,7 @@ impl Stream {
         same_length(from.bytes().len().min(bytes), bytes)?;
         // SAFETY: the pinned memory is at least as long as the place, and freed or seen again only after the copy.
         let result = unsafe { sys::cuMemcpyHtoDAsync_v2(address, from.bytes().as_ptr().cast(), bytes, self.raw) };
-        self.context.check("cuMemcpyHtoDAsync", result)?;
+        check("cuMemcpyHtoDAsync", result)?;
         Ok(PinnedCopy { done: self.record()?, pinned: from })
     }
 
@@ -107,39 +108,39 @@ impl Stream {
         same_length(bytes, to.bytes().len().min(bytes))?;
         // SAFETY: as in `upload_pinned`.
         let result = unsafe { sys::cuMemcpyDtoHAsync_v2(to.bytes_mut().as_mut_ptr().cast(), address, bytes, self.raw) };
-        self.context.check("cuMemcpyDtoHAsync", result)?;
+        check("cuMemcpyDtoHAsync", result)?;
         Ok(PinnedCopy { done: self.record()?, pinned: to })
     }
 
     pub(super) fn wait(&self) -> Result<(), DeviceError> {
         self.context.bind()?;
         // SAFETY: the stream is live.
-        self.context.check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(self.raw) })
+        check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(self.raw) })
     }
 
     pub(super) fn done(&self) -> Result<bool, DeviceError> {
         self.context.bind()?;
         // SAFETY: the stream is live.
-        ready(&self.context, "cuStreamQuery", unsafe { sys::cuStreamQuery(self.raw) })
+        ready("cuStreamQuery", unsafe { sys::cuStreamQuery(self.raw) })
     }
 
     pub(super) fn record(&self) -> Result<Event, DeviceError> {
         let event = Event::new(&self.context)?;
         // SAFETY: event and stream are live and of one context.
-        self.context.check("cuEventRecord", unsafe { sys::cuEventRecord(event.raw, self.raw) })?;
+        check("cuEventRecord", unsafe { sys::cuEventRecord(event.raw, self.raw) })?;
         Ok(event)
     }
 
     pub(super) fn wait_for(&self, event: &Event) -> Result<(), DeviceError> {
         self.context.bind()?;
         // SAFETY: event and stream are live and of one context.
-        self.context.check("cuStreamWaitEvent", unsafe { sys::cuStreamWaitEvent(self.raw, event.raw, 0) })
+        check("cuStreamWaitEvent", unsafe { sys::cuStreamWaitEvent(self.raw, event.raw, 0) })
     }
 
     pub(super) fn launch_graph(&self, graph: &Graph) -> Result<(), DeviceError> {
         self.context.bind()?;
         // SAFETY: graph and stream are live and of one context.
-        self.context.check("cuGraphLaunch", unsafe { sys::cuGraphLaunch(graph.raw, self.raw) })
+        check("cuGraphLaunch", unsafe { sys::cuGraphLaunch(graph.raw, self.raw) })
     }
 }
 
@@ -147,8 +148,7 @@ impl Drop for Stream {
     fn drop(&mut self) {
         if self.context.bind().is_ok() {
             // SAFETY: the stream is of `cuStreamCreate` and destroyed only here; its work goes on to its end.
-            let result = unsafe { sys::cuStreamDestroy_v2(self.raw) };
-            self.context.check("cuStreamDestroy", result).ok();
+            ignore(unsafe { sys::cuStreamDestroy_v2(self.raw) });
         }
     }
 }
@@ -171,7 +171,7 @@ impl Event {
         let mut raw: CUevent = std::ptr::null_mut();
         let flags = CUevent_flags::CU_EVENT_DEFAULT as u32;
         // SAFETY: the context is current and the pointer live. `Drop` destroys the event.
-        context.check("cuEventCreate", unsafe { sys::cuEventCreate(&raw mut raw, flags) })?;
+        check("cuEventCreate", unsafe { sys::cuEventCreate(&raw mut raw, flags) })?;
         Ok(Event { context: Arc::clone(context), raw })
     }
 
@@ -182,13 +182,13 @@ impl Event {
     pub(super) fn done(&self) -> Result<bool, DeviceError> {
         self.context.bind()?;
         // SAFETY: the event is live.
-        ready(&self.context, "cuEventQuery", unsafe { sys::cuEventQuery(self.raw) })
+        ready("cuEventQuery", unsafe { sys::cuEventQuery(self.raw) })
     }
 
     pub(super) fn wait(&self) -> Result<(), DeviceError> {
         self.context.bind()?;
         // SAFETY: the event is live.
-        self.context.check("cuEventSynchronize", unsafe { sys::cuEventSynchronize(self.raw) })
+        check("cuEventSynchronize", unsafe { sys::cuEventSynchronize(self.raw) })
     }
 
     pub(super) fn since(&self, earlier: &Event) -> Result<Duration, DeviceError> {
@@ -196,7 +196,7 @@ impl Event {
         let mut milliseconds = 0f32;
         // SAFETY: both events are live and the pointer is.
         let result = unsafe { sys::cuEventElapsedTime_v2(&raw mut milliseconds, earlier.raw, self.raw) };
-        self.context.check("cuEventElapsedTime", result)?;
+        check("cuEventElapsedTime", result)?;
         Ok(Duration::try_from_secs_f64(f64::from(milliseconds) / 1e3).unwrap_or_default())
     }
 }
@@ -205,8 +205,7 @@ impl Drop for Event {
     fn drop(&mut self) {
         if self.context.bind().is_ok() {
             // SAFETY: the event is of `cuEventCreate` and destroyed only here.
-            let result = unsafe { sys::cuEventDestroy_v2(self.raw) };
-            self.context.check("cuEventDestroy", result).ok();
+            ignore(unsafe { sys::cuEventDestroy_v2(self.raw) });
         }
     }
 }
@@ -250,22 +249,21 @@ impl Graph {
         let stream = Stream::new(context)?;
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         // SAFETY: the stream is live, and nobody else knows of it.
-        context.check("cuStreamBeginCapture", unsafe { sys::cuStreamBeginCapture_v2(stream.raw, mode) })?;
+        check("cuStreamBeginCapture", unsafe { sys::cuStreamBeginCapture_v2(stream.raw, mode) })?;
         let submitted = work.iter().try_for_each(|work| stream.submit(work));
         let mut recorded: CUgraph = std::ptr::null_mut();
         // SAFETY: the stream is being captured by this thread, and the pointer is live.
         let result = unsafe { sys::cuStreamEndCapture(stream.raw, &raw mut recorded) };
-        let ended = context.check("cuStreamEndCapture", result);
+        let ended = check("cuStreamEndCapture", result);
         let mut raw: CUgraphExec = std::ptr::null_mut();
         let made = submitted.and(ended).and_then(|()| {
             // SAFETY: the recorded graph is whole, and the pointer is live. `Drop` destroys what is made.
             let result = unsafe { sys::cuGraphInstantiateWithFlags(&raw mut raw, recorded, 0) };
-            context.check("cuGraphInstantiate", result)
+            check("cuGraphInstantiate", result)
         });
         if !recorded.is_null() {
             // SAFETY: the recorded graph is of this capture, and what was made of it does not need it.
-            let result = unsafe { sys::cuGraphDestroy(recorded) };
-            context.check("cuGraphDestroy", result).ok();
+            ignore(unsafe { sys::cuGraphDestroy(recorded) });
         }
         made.map(|()| Graph { context: Arc::clone(context), raw })
     }
@@ -279,8 +277,7 @@ impl Drop for Graph {
     fn drop(&mut self) {
         self.context.settle();
         // SAFETY: the graph is of `cuGraphInstantiate` and destroyed only here.
-        let result = unsafe { sys::cuGraphExecDestroy(self.raw) };
-        self.context.check("cuGraphExecDestroy", result).ok();
+        ignore(unsafe { sys::cuGraphExecDestroy(self.raw) });
     }
 }
 
@@ -313,9 +310,9 @@ fn same_length(from: usize, to: usize) -> Result<(), DeviceError> {
 }
 
 /// Whether a query says that work is done.
-fn ready(context: &Context, call: &'static str, result: CUresult) -> Result<bool, DeviceError> {
+fn ready(call: &'static str, result: CUresult) -> Result<bool, DeviceError> {
     if result == CUresult::CUDA_ERROR_NOT_READY {
         return Ok(false);
     }
-    context.check(call, result).map(|()| true)
+    check(call, result).map(|()| true)
 }

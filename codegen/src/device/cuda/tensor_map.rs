@@ -1,6 +1,7 @@
 //! Tensor maps, encoded by the driver.
 
 use super::context::Context;
+use super::probe::check;
 use crate::device::{DeviceError, MAX_RANK, Outside, Promotion, TensorShape, TileSwizzle};
 use cudarc::driver::sys::{
     self, CUtensorMap, CUtensorMapDataType as Data, CUtensorMapFloatOOBfill as Fill, CUtensorMapInterleave,
@@ -33,7 +34,7 @@ pub(super) fn encode(context: &Context, shape: &TensorShape, address: u64) -> Re
             outside(shape.outside),
         )
     };
-    context.check("cuTensorMapEncodeTiled", result)?;
+    check("cuTensorMapEncodeTiled", result)?;
     Ok(bytemuck::cast(map.opaque))
 }
 
