@@ -1,3 +1,5 @@
+//! Cases of the family `arith`: every instruction once at least.
+
 use crate::case::{Case, binary, keep, mine, out, unary};
 use half::{bf16, f16};
 use tilewright_codegen::build::{Bf16x2, Builder, F16x2};

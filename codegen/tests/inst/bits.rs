@@ -1,3 +1,5 @@
+//! Cases of the family `bits`: every instruction once at least.
+
 use crate::case::{Case, binary, keep, mine, unary};
 
 pub fn cases() -> Vec<Case> {

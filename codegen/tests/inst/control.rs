@@ -1,3 +1,5 @@
+//! Cases of the family `control`: every instruction once at least.
+
 use crate::case::{Case, mine, out};
 use tilewright_codegen::build::block;
 use tilewright_codegen::ir::Arch;

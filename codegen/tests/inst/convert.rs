@@ -1,3 +1,5 @@
+//! Cases of the family `convert`: every instruction once at least.
+
 use crate::case::{Case, binary, unary};
 use half::{bf16, f16};
 use tilewright_codegen::build::{Bf16x2, Builder, F16x2, Val};

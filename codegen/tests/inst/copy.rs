@@ -1,3 +1,5 @@
+//! Cases of the family `copy`: every instruction once at least.
+
 use crate::case::{Case, out};
 use crate::sync::initialised;
 use half::bf16;

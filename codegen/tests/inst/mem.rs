@@ -1,3 +1,5 @@
+//! Cases of the family `mem`: every instruction once at least.
+
 use crate::case::{Case, out};
 use half::bf16;
 use tilewright_codegen::build::{Bf16x2, Builder, F16x2, Load, Scalar, Store, block};

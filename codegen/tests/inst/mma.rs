@@ -1,3 +1,5 @@
+//! Cases of the family `mma`: every instruction once at least.
+
 use crate::case::{Case, mine};
 use half::bf16;
 use tilewright_codegen::build::{Builder, Descriptor, F16x2, Operands, Scalar, SwizzleMode, Val, block};

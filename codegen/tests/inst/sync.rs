@@ -1,3 +1,5 @@
+//! Cases of the family `sync`: every instruction once at least.
+
 use crate::case::{Case, keep};
 use tilewright_codegen::build::{Builder, block};
 use tilewright_codegen::ir::Arch;

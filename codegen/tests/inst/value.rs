@@ -1,3 +1,5 @@
+//! Cases of the family `value`: every instruction once at least.
+
 use crate::case::{Case, out};
 use half::bf16;
 use tilewright_codegen::build::block;

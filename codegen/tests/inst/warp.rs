@@ -1,3 +1,5 @@
+//! Cases of the family `warp`: every instruction once at least.
+
 use crate::case::{Case, keep, mine, unary};
 use tilewright_codegen::build::{Bf16x2, F16x2};
 use tilewright_codegen::ir::Arch;

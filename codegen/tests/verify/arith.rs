@@ -1,3 +1,5 @@
+//! Invalid twins of the rules in `verify/arith`.
+
 use crate::{edited, twins};
 use half::{bf16, f16};
 use insta::assert_snapshot;

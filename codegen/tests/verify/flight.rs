@@ -1,3 +1,5 @@
+//! Invalid twins of the rules in `verify/flight`.
+
 use crate::twins;
 use insta::assert_snapshot;
 use tilewright_codegen::build::{Builder, Operands, RegArray, block};

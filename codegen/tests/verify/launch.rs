@@ -1,3 +1,5 @@
+//! Invalid twins of the rules in `verify/launch`.
+
 use crate::edited;
 use insta::assert_snapshot;
 use tilewright_codegen::build::block;

@@ -1,3 +1,5 @@
+//! Invalid twins of the rules in `verify/mma`.
+
 use crate::{edited, twins};
 use half::bf16;
 use insta::assert_snapshot;

@@ -1,3 +1,5 @@
+//! Invalid twins of the rules in `verify/types`.
+
 use crate::{edited, twins};
 use insta::assert_snapshot;
 use tilewright_codegen::build::{Builder, block};

@@ -1,3 +1,5 @@
+//! Invalid twins of the rules in `verify/uniform`.
+
 use crate::twins;
 use insta::assert_snapshot;
 use tilewright_codegen::build::{Operands, block};
