@@ -96,6 +96,9 @@ fn conversion(faults: &mut Faults<'_>, stmt: &Stmt, (ty, from): (Ty, Ty), round:
         (Ty::BF16, other) | (other, Ty::BF16) => other,
         _ => return,
     };
+    if other.bits() == 8 {
+        illegal(faults, stmt, "bf16 and 8-bit integers do not convert to each other: convert through 16 bits");
+    }
     if other != Ty::F32 && other != Ty::BF16 {
         needs(faults, stmt, "cvt between bf16 and a type other than f32", Needs::Sm90);
     }

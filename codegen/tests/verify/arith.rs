@@ -65,6 +65,7 @@ fn some_conversions_do_not_exist() {
             _ = load::<f32>(k).cast_as::<bf16>(Round::Up, Clamp::No);
             _ = load::<f32>(k).cast_as::<i32>(Round::Zero, Clamp::Sat);
             _ = load::<f32>(k).bits::<u64>();
+            _ = load::<u8>(k).cast::<bf16>();
             _ = load::<u8>(k).cast_as::<i16>(Round::Exact, Clamp::Sat);
         }
     });
@@ -73,7 +74,8 @@ fn some_conversions_do_not_exist() {
     `v10 = cvt.rp.bf16.f32 v9`: f32 rounds to bf16 to nearest or toward zero: use rn or rz
     `v14 = cvt.rz.sat.s32.f32 v13`: sat is for integer to integer: floats clamp to the integer's range by themselves
     `v18 = bitcast.u64.f32 v17`: a bitcast keeps the width: use a conversion, pack or unpack
-    `v23 = cvt.sat.s16.u8 v22`: sat is for results that cannot hold every source value: leave it out
+    `v23 = cvt.rn.bf16.u8 v22`: bf16 and 8-bit integers do not convert to each other: convert through 16 bits
+    `v27 = cvt.sat.s16.u8 v26`: sat is for results that cannot hold every source value: leave it out
     ");
 }
 
