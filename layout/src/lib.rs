@@ -4,6 +4,25 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+#[macro_use]
+mod tri;
+
+mod construct;
 mod dtype;
+mod error;
+mod flat;
+mod index;
+mod int_tuple;
+pub mod laws;
+mod layout;
+mod message;
+mod notation;
+pub mod ops;
+mod profile;
 
 pub use dtype::DType;
+pub use error::LayoutError;
+pub use int_tuple::IntTuple;
+pub use layout::Layout;
+pub use message::{MESSAGE_CAPACITY, Message};
+pub use profile::{MAX_LEAVES, MAX_NODES, Profile};

@@ -1,0 +1,3 @@
+//! What every operator promises, as functions: tests, golden vectors and users call the same ones.
+//!
+//! A law enumerates the domain, so it costs the layout's size. Each gives `Ok(())` or the first counterexample.
