@@ -8,6 +8,7 @@
 mod tri;
 
 mod construct;
+mod coord;
 mod dtype;
 mod error;
 mod flat;
@@ -19,10 +20,13 @@ mod message;
 mod notation;
 pub mod ops;
 mod profile;
+mod tiler;
 
+pub use coord::Coord;
 pub use dtype::DType;
 pub use error::LayoutError;
 pub use int_tuple::IntTuple;
 pub use layout::Layout;
 pub use message::{MESSAGE_CAPACITY, Message};
 pub use profile::{MAX_LEAVES, MAX_NODES, Profile};
+pub use tiler::Tiler;

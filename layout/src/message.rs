@@ -83,7 +83,7 @@ impl Message {
         let mut depth = 0;
         let mut leaf = 0;
         let mut node = 0;
-        while node < profile.len() {
+        while node < profile.nodes() {
             if depth > 0 {
                 if self.bytes[self.len - 1] != b'(' {
                     self.push(b',');

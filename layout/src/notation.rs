@@ -1,6 +1,6 @@
 //! Reading the notation: `8`, `(2,(3,4))`, `(2,3):(3,1)`.
 
-use crate::{IntTuple, Layout, LayoutError, MAX_NODES};
+use crate::{Coord, IntTuple, Layout, LayoutError, MAX_NODES};
 
 /// Deepest parentheses: one per node at most.
 const MAX_DEPTH: usize = MAX_NODES;
@@ -20,7 +20,7 @@ impl IntTuple {
     /// # Errors
     /// [`LayoutError::Syntax`] with the byte where the text stops making sense; [`LayoutError::Capacity`].
     pub const fn parse(text: &str) -> Result<IntTuple, LayoutError> {
-        let mut reader = Reader { bytes: text.as_bytes(), at: 0 };
+        let mut reader = Reader { bytes: text.as_bytes(), at: 0, wild: None };
         let tuple = tri!(reader.tuple());
         tri!(reader.end());
         Ok(tuple)
@@ -39,7 +39,7 @@ impl Layout {
     /// # Errors
     /// [`LayoutError::Syntax`] with the byte where the text stops making sense, and what [`Layout::new`] refuses.
     pub const fn parse(text: &str) -> Result<Layout, LayoutError> {
-        let mut reader = Reader { bytes: text.as_bytes(), at: 0 };
+        let mut reader = Reader { bytes: text.as_bytes(), at: 0, wild: None };
         let shape = tri!(reader.tuple());
         reader.blanks();
         if !reader.eat(b':') {
@@ -51,9 +51,28 @@ impl Layout {
     }
 }
 
+impl Coord {
+    /// Reads a coordinate, such as `(1,(_,2))`, where `_` keeps a mode.
+    ///
+    /// # Errors
+    /// As [`IntTuple::parse`].
+    pub const fn parse(text: &str) -> Result<Coord, LayoutError> {
+        let mut reader = Reader { bytes: text.as_bytes(), at: 0, wild: Some(0) };
+        let tuple = tri!(reader.tuple());
+        tri!(reader.end());
+        let wild = match reader.wild {
+            Some(wild) => wild,
+            None => 0,
+        };
+        Ok(Coord { tuple, wild })
+    }
+}
+
 struct Reader<'t> {
     bytes: &'t [u8],
     at: usize,
+    /// Which integers were `_`, where that is allowed.
+    wild: Option<u32>,
 }
 
 impl Reader<'_> {
@@ -63,8 +82,12 @@ impl Reader<'_> {
         }
     }
 
+    const fn peek(&self, byte: u8) -> bool {
+        self.at < self.bytes.len() && self.bytes[self.at] == byte
+    }
+
     const fn eat(&mut self, byte: u8) -> bool {
-        let found = self.at < self.bytes.len() && self.bytes[self.at] == byte;
+        let found = self.peek(byte);
         if found {
             self.at += 1;
         }
@@ -94,6 +117,10 @@ impl Reader<'_> {
                     continue;
                 }
                 depth -= 1;
+            } else if let (Some(wild), true) = (self.wild, self.peek(b'_')) {
+                self.at += 1;
+                tri!(out.push(0));
+                self.wild = Some(wild | 1 << (out.profile.leaves() - 1));
             } else {
                 let value = tri!(self.integer());
                 tri!(out.push(value));

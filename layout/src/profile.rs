@@ -25,8 +25,8 @@ const LEAF: u8 = u8::MAX;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Profile {
-    nodes: [u8; MAX_NODES],
-    len: u8,
+    kinds: [u8; MAX_NODES],
+    nodes: u8,
     leaves: u8,
 }
 
@@ -42,13 +42,13 @@ impl At {
 }
 
 impl Profile {
-    pub(crate) const EMPTY: Profile = Profile { nodes: [0; MAX_NODES], len: 0, leaves: 0 };
+    pub(crate) const EMPTY: Profile = Profile { kinds: [0; MAX_NODES], nodes: 0, leaves: 0 };
 
     /// The profile of a single integer.
     pub const INT: Profile = {
-        let mut nodes = [0; MAX_NODES];
-        nodes[0] = LEAF;
-        Profile { nodes, len: 1, leaves: 1 }
+        let mut kinds = [0; MAX_NODES];
+        kinds[0] = LEAF;
+        Profile { kinds, nodes: 1, leaves: 1 }
     };
 
     /// How many integers there are.
@@ -57,13 +57,8 @@ impl Profile {
     }
 
     /// How many integers and tuples there are.
-    pub const fn len(&self) -> usize {
-        self.len as usize
-    }
-
-    /// Whether nothing was ever pushed; a complete profile has at least one node.
-    pub const fn is_empty(&self) -> bool {
-        self.len == 0
+    pub const fn nodes(&self) -> usize {
+        self.nodes as usize
     }
 
     /// Number of top-level modes; 1 for an integer.
@@ -84,7 +79,7 @@ impl Profile {
         let mut open = [0usize; MAX_NODES];
         let mut depth = 0;
         let mut node = 0;
-        while node < self.len() {
+        while node < self.nodes() {
             while depth > 0 && open[depth - 1] == 0 {
                 depth -= 1;
             }
@@ -105,7 +100,7 @@ impl Profile {
 
     /// The number of modes of the tuple at `node`, or `None` where an integer stands.
     pub(crate) const fn arity(&self, node: usize) -> Option<usize> {
-        match self.nodes[node] {
+        match self.kinds[node] {
             LEAF => None,
             arity => Some(arity as usize),
         }
@@ -147,7 +142,7 @@ impl Profile {
         }
         let mut i = 0;
         while at.node + i < end {
-            if self.nodes[at.node + i] != other.nodes[other_at.node + i] {
+            if self.kinds[at.node + i] != other.kinds[other_at.node + i] {
                 return false;
             }
             i += 1;
@@ -174,22 +169,22 @@ impl Profile {
         if arity >= MAX_NODES {
             return Err(LayoutError::Capacity { what: "modes", limit: MAX_NODES - 1 });
         }
-        let node = self.len();
+        let node = self.nodes();
         tri!(self.push_node(arity as u8));
         Ok(node)
     }
 
     /// Corrects the number of modes of a tuple pushed before they were counted.
     pub(crate) const fn set_arity(&mut self, node: usize, arity: usize) {
-        self.nodes[node] = arity as u8;
+        self.kinds[node] = arity as u8;
     }
 
     const fn push_node(&mut self, node: u8) -> Result<(), LayoutError> {
-        if self.len() == MAX_NODES {
+        if self.nodes() == MAX_NODES {
             return Err(LayoutError::Capacity { what: "integers and tuples", limit: MAX_NODES });
         }
-        self.nodes[self.len()] = node;
-        self.len += 1;
+        self.kinds[self.nodes()] = node;
+        self.nodes += 1;
         Ok(())
     }
 }
