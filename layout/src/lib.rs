@@ -20,6 +20,7 @@ mod message;
 mod notation;
 pub mod ops;
 mod profile;
+pub mod swizzle;
 mod tiler;
 
 pub use coord::Coord;
@@ -29,4 +30,5 @@ pub use int_tuple::IntTuple;
 pub use layout::Layout;
 pub use message::{MESSAGE_CAPACITY, Message};
 pub use profile::{MAX_LEAVES, MAX_NODES, Profile};
+pub use swizzle::{Composed, Swizzle, Swizzled};
 pub use tiler::Tiler;
