@@ -4,6 +4,7 @@
 //! case that fails) exits with 1. Nothing is written to a named output until it is whole.
 
 mod failure;
+pub mod layout;
 
 use std::process::ExitCode;
 
