@@ -37,3 +37,11 @@ fn error_cases_are_refused() {
 fn quirk_cases_are_refused_or_right() {
     assert_eq!(run("quirk_cases.jsonl"), 60);
 }
+
+#[test]
+fn mojo_cases_that_agree() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/mojo_cases.jsonl");
+    let tally = check::run(&path).unwrap();
+    assert!(tally.failed == 0, "{tally}");
+    assert!(tally.passed >= 100, "{tally}");
+}

@@ -4,6 +4,7 @@
 //! with `violates` (the result breaks the operation's own definition: the call must be refused, or give another result
 //! that keeps the definition).
 
+use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
@@ -52,6 +53,19 @@ pub struct Tally {
     pub skipped: usize,
     /// The first failures, one line each.
     pub failures: Vec<String>,
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for failure in &self.failures {
+            writeln!(f, "{failure}")?;
+        }
+        write!(f, "{} passed, {} failed", self.passed, self.failed)?;
+        if self.skipped > 0 {
+            write!(f, " ({} of another convention skipped)", self.skipped)?;
+        }
+        Ok(())
+    }
 }
 
 /// How one case ended.

@@ -29,6 +29,7 @@ pub(super) fn apply(name: &str, args: &[Value]) -> Option<Outcome> {
         }
         "composition_layout_swizzlelayout" => layout_after_swizzled(name, args),
         "swizzle_slice_and_offset" => slice_and_offset(name, args),
+        "gmma_atom" | "gmma_smem_layout" => shared_memory(name, args).map(|(_, tile)| tile.into()),
         "gmma_atom_bits" => atom(name, args).map(|atom| atom.of_bits().into()),
         _ => return composed_operation(name, args),
     })
