@@ -6,6 +6,7 @@
 mod compile;
 mod failure;
 mod generate;
+pub mod layout;
 mod load;
 mod logits;
 mod output;
@@ -33,6 +34,9 @@ enum Command {
     Logits(logits::LogitsArgs),
     Compile(compile::CompileArgs),
     Validate(validate::ValidateArgs),
+    /// The layout algebra: evaluate, check, draw
+    #[command(subcommand)]
+    Layout(layout::LayoutCommand),
 }
 
 /// Parses the process's arguments, runs the subcommand and turns its outcome into an exit code.
@@ -47,6 +51,7 @@ pub fn main() -> ExitCode {
         Command::Logits(args) => logits::run(&args),
         Command::Compile(args) => compile::run(args),
         Command::Validate(args) => validate::run(&args),
+        Command::Layout(command) => layout::run(&command),
     };
     outcome.unwrap_or_else(|failure| failure.report())
 }
