@@ -59,6 +59,35 @@ fn generate_streams_the_reference_text() {
 }
 
 #[test]
+fn generation_stops_at_the_end_of_sequence() {
+    let dir = copy_of("tiny-llama");
+    // 13 is the first comma of the reference's continuation; here it ends sequences.
+    fs::write(dir.path().join("generation_config.json"), "{\"eos_token_id\": [1, 13]}").expect("writes");
+    let output = tilewright(&generate(dir.path().to_str().expect("path"), "In the beginning", &["--json"]));
+    let object: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(object["token_ids"], json!([270, 260, 281, 400, 273, 78, 270, 260, 468, 270, 388, 13]));
+}
+
+#[test]
+fn a_closed_pipe_is_no_panic() {
+    let llama = model("tiny-llama");
+    let llama = llama.to_str().expect("path");
+    for args in [generate(llama, "And", &[]), generate(llama, "And", &["--json"]), vec!["--help"]] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_tilewright"))
+            .args(&args)
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        drop(child.stdout.take());
+        let output = child.wait_with_output().expect("ends");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(!text.contains("panicked"), "{args:?}: {text}");
+        assert!(output.status.code().is_some_and(|code| code == 0 || code == 2), "{args:?}: {:?}", output.status);
+    }
+}
+
+#[test]
 fn logits_are_written_as_safetensors() {
     let dir = TempDir::new().expect("a folder");
     let out = dir.path().join("logits.safetensors");

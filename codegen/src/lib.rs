@@ -2,9 +2,27 @@
 //!
 //! | room | what it holds |
 //! |---|---|
+//! | [`ir`] | the recorded kernel as data, and what each instruction means |
+//! | [`build`] | kernels are recorded from ordinary Rust functions |
+//! | [`verify`] | a recorded kernel checked: what back ends accept |
+//! | [`ptx`] | PTX text from a verified kernel |
+//! | [`device`] | GPUs and what stands in for them: memory, kernels, streams |
+//! | [`gallery`] | small kernels that show one thing each |
 //! | [`target`] | GPUs as data: multiprocessors, memories, bandwidth |
 //!
 //! This crate knows layouts and no model.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
+#[forbid(unsafe_code)]
+pub mod build;
+pub mod device;
+#[forbid(unsafe_code)]
+pub mod gallery;
+#[forbid(unsafe_code)]
+pub mod ir;
+#[forbid(unsafe_code)]
+pub mod ptx;
+#[forbid(unsafe_code)]
 pub mod target;
+#[forbid(unsafe_code)]
+pub mod verify;

@@ -4,6 +4,33 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
-mod dtype;
+#[macro_use]
+mod tri;
 
+pub mod analysis;
+mod construct;
+mod coord;
+mod dtype;
+mod error;
+mod flat;
+mod index;
+mod int_tuple;
+pub mod laws;
+mod layout;
+mod message;
+mod notation;
+pub mod ops;
+pub mod picture;
+mod profile;
+pub mod swizzle;
+mod tiler;
+
+pub use coord::Coord;
 pub use dtype::DType;
+pub use error::LayoutError;
+pub use int_tuple::IntTuple;
+pub use layout::Layout;
+pub use message::{MESSAGE_CAPACITY, Message};
+pub use profile::{MAX_LEAVES, MAX_NODES, Profile};
+pub use swizzle::{Composed, Swizzle, Swizzled};
+pub use tiler::Tiler;

@@ -1,5 +1,6 @@
 //! `tilewright compile`: a model's architecture becomes a placed program, written as JSON.
 
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -98,7 +99,7 @@ pub fn run(args: CompileArgs) -> Result<ExitCode, Failure> {
     }
     let placed = schedule(program, context)?;
     output.write(|writer| placed.write_json(writer))?;
-    eprint!("{}", Balance::of(&placed, context));
+    write!(io::stderr(), "{}", Balance::of(&placed, context))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,6 +1,7 @@
 //! How a subcommand fails: a chain of causes on one line, exit code 2.
 
 use std::error::Error;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 /// Any error that ends a subcommand.
@@ -18,7 +19,8 @@ impl<E: Into<Box<dyn Error>>> From<E> for Failure {
 impl Failure {
     /// Prints the failure to standard error and gives the exit code for it.
     pub fn report(&self) -> ExitCode {
-        eprintln!("error: {}", self.line());
+        // Where standard error is closed, the exit code has to say it alone.
+        let _ = writeln!(io::stderr(), "error: {}", self.line());
         ExitCode::from(2)
     }
 

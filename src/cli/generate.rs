@@ -82,7 +82,7 @@ fn stream(engine: &Engine, request: &Request, sampling: &Sampling) -> Result<Exi
     writeln!(io::stdout(), "{}", text.finish()?)?;
     if io::stderr().is_terminal() {
         let count = completion.token_ids.len();
-        eprintln!("{count} tokens, {:.1} tokens/s on {}", speed.tokens_per_second(), engine.device());
+        writeln!(io::stderr(), "{count} tokens, {:.1} tokens/s on {}", speed.tokens_per_second(), engine.device())?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -6,12 +6,14 @@
 mod compile;
 mod failure;
 mod generate;
+pub mod layout;
 mod load;
 mod logits;
 mod output;
 mod progress;
 mod validate;
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -32,6 +34,9 @@ enum Command {
     Logits(logits::LogitsArgs),
     Compile(compile::CompileArgs),
     Validate(validate::ValidateArgs),
+    /// The layout algebra: evaluate, check, draw
+    #[command(subcommand)]
+    Layout(layout::LayoutCommand),
 }
 
 /// Parses the process's arguments, runs the subcommand and turns its outcome into an exit code.
@@ -46,6 +51,7 @@ pub fn main() -> ExitCode {
         Command::Logits(args) => logits::run(&args),
         Command::Compile(args) => compile::run(args),
         Command::Validate(args) => validate::run(&args),
+        Command::Layout(command) => layout::run(&command),
     };
     outcome.unwrap_or_else(|failure| failure.report())
 }
@@ -60,7 +66,8 @@ fn usage(error: &clap::Error) -> ExitCode {
     let text = error.to_string();
     let facts = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
     let facts = facts.filter(|line| !line.is_empty() && !line.starts_with("For more information"));
-    eprintln!("{} (see `tilewright --help`)", facts.collect::<Vec<_>>().join(" "));
+    let line = facts.collect::<Vec<_>>().join(" ");
+    let _ = writeln!(io::stderr(), "{line} (see `tilewright --help`)");
     ExitCode::from(2)
 }
 

@@ -1,7 +1,7 @@
 //! `tilewright validate`: is a program file valid, and if not, why?
 
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{self, BufReader, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -50,9 +50,10 @@ pub fn run(args: &ValidateArgs) -> Result<ExitCode, Failure> {
             "counters": program.counters.len(),
             "placed": program.queues.is_some(),
         });
-        println!("{}", json!({"valid": report.is_valid(), "errors": errors, "warnings": warnings, "stats": stats}));
+        let object = json!({"valid": report.is_valid(), "errors": errors, "warnings": warnings, "stats": stats});
+        writeln!(io::stdout(), "{object}")?;
     } else {
-        println!("{report}");
+        writeln!(io::stdout(), "{report}")?;
     }
     Ok(ExitCode::from(u8::from(!report.is_valid())))
 }

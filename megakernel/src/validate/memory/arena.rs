@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use super::access::{Access, Accesses};
 use super::findings::{Findings, Neighbours};
+use super::readers::{EMPTY, Lists};
 use crate::program::{Buffer, BufferKind, Program, Region};
 use crate::validate::kind::{Access as How, Kind};
 use crate::validate::order::{NONE, Query};
@@ -72,8 +73,14 @@ pub(super) fn walk(program: &Program, group: &[usize], accesses: &Accesses, find
         findings.other(at, Kind::AliasTooFine { runs: RUNS + 1, limit: RUNS });
         return;
     };
-    let mut state = vec![Cell { writer: NONE, through: NONE, readers: Vec::new(), written: Vec::new() }; cells.count];
-    let mut walk = Walk { asked: vec![[(0, NONE); 2]; program.tasks.len()], turn: 0, findings };
+    let mut state = vec![Cell { writer: NONE, through: NONE, readers: EMPTY, written: Vec::new() }; cells.count];
+    let mut walk = Walk {
+        asked: vec![[(0, NONE); 2]; program.tasks.len()],
+        turn: 0,
+        lists: Lists::new(),
+        met: Vec::new(),
+        findings,
+    };
     for access in &all {
         walk.turn += 1;
         let buffer = access.region.buffer.0;
@@ -89,6 +96,9 @@ pub(super) fn walk(program: &Program, group: &[usize], accesses: &Accesses, find
         if !defined {
             walk.findings.unwritten(access.task, access.region, *access.region);
         }
+        if walk.lists.is_full() {
+            walk.lists.compact(state.iter_mut().map(|cell| &mut cell.readers));
+        }
     }
 }
 
@@ -102,8 +112,8 @@ struct Cell {
     writer: u32,
     /// The buffer through which the writer wrote.
     through: u32,
-    /// Tasks that read since, and through which buffer.
-    readers: Vec<(u32, u32)>,
+    /// The list of tasks that read since, and through which buffer.
+    readers: u32,
     /// Buffers through which the cell was ever written.
     written: Vec<u32>,
 }
@@ -113,6 +123,9 @@ struct Walk<'f, 'a> {
     /// By task: the last access that asked about it and the buffer asked about, as a writer and as a reader.
     asked: Vec<[(u32, u32); 2]>,
     turn: u32,
+    lists: Lists,
+    /// Readers that a write has just met; kept to reuse its memory.
+    met: Vec<(u32, u32)>,
     findings: &'f mut Findings<'a>,
 }
 
@@ -120,9 +133,7 @@ impl Walk<'_, '_> {
     /// A read of a cell; whether it was ever written through this buffer.
     fn read(&mut self, task: u32, buffer: u32, cell: &mut Cell) -> bool {
         let defined = cell.written.contains(&buffer);
-        if cell.readers.last() != Some(&(task, buffer)) {
-            cell.readers.push((task, buffer));
-        }
+        cell.readers = self.lists.push(cell.readers, task, buffer, self.turn);
         if defined {
             self.ask(Hazard::ReadAfterWrite, (cell.writer, task), (cell.through, buffer));
         }
@@ -133,9 +144,12 @@ impl Walk<'_, '_> {
         if cell.writer != NONE {
             self.ask(Hazard::WriteAfterWrite, (cell.writer, task), (cell.through, buffer));
         }
-        for (reader, through) in cell.readers.drain(..) {
+        let mut readers = std::mem::take(&mut self.met);
+        self.lists.visit(cell.readers, self.turn, |reader, through| readers.push((reader, through)));
+        for (reader, through) in readers.drain(..) {
             self.ask(Hazard::WriteAfterRead, (reader, task), (through, buffer));
         }
+        (self.met, cell.readers) = (readers, EMPTY);
         (cell.writer, cell.through) = (task, buffer);
         if !cell.written.contains(&buffer) {
             cell.written.push(buffer);

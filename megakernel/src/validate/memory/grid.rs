@@ -13,6 +13,7 @@
 use super::access::Access;
 use super::findings::{Findings, Neighbours};
 use super::pairs;
+use super::readers::{EMPTY, Lists};
 use crate::program::{Buffer, BufferKind, MAX_RANK, Program, Region, Span};
 use crate::validate::kind::{Access as How, Kind};
 use crate::validate::order::{NONE, Query};
@@ -36,7 +37,7 @@ type Cells = [(u32, u32); MAX_RANK];
 #[derive(Clone)]
 struct Cell {
     writer: u32,
-    readers: Vec<u32>,
+    readers: u32,
 }
 
 /// Checks one buffer.
@@ -48,8 +49,15 @@ pub(super) fn walk(program: &Program, buffer: usize, accesses: &[Access], findin
         pairs::walk(program, buffer, accesses, findings);
         return;
     }
-    let mut cells = vec![Cell { writer: NONE, readers: Vec::new() }; grid.cells()];
-    let mut walk = Walk { buffer: buffer as u32, asked: vec![(0, 0); program.tasks.len()], turn: 0, findings };
+    let mut cells = vec![Cell { writer: NONE, readers: EMPTY }; grid.cells()];
+    let mut walk = Walk {
+        buffer: buffer as u32,
+        asked: vec![(0, 0); program.tasks.len()],
+        turn: 0,
+        lists: Lists::new(),
+        met: Vec::new(),
+        findings,
+    };
     for access in accesses {
         walk.turn += 1;
         let covered = grid.covered(access.region);
@@ -67,6 +75,9 @@ pub(super) fn walk(program: &Program, buffer: usize, accesses: &[Access], findin
             }
             How::Write => grid.each(covered, |at| walk.write(access.task, &mut cells[at])),
         }
+        if walk.lists.is_full() {
+            walk.lists.compact(cells.iter_mut().map(|cell| &mut cell.readers));
+        }
     }
     if data.kind == BufferKind::Output
         && let Some(gap) = cells.iter().position(|cell| cell.writer == NONE)
@@ -81,15 +92,16 @@ struct Walk<'f, 'a> {
     /// By task: the last access that asked about it, as a writer and as a reader.
     asked: Vec<(u32, u32)>,
     turn: u32,
+    lists: Lists,
+    /// Readers that a write has just met; kept to reuse its memory.
+    met: Vec<u32>,
     findings: &'f mut Findings<'a>,
 }
 
 impl Walk<'_, '_> {
     /// A read of a cell; whether anybody has written it.
     fn read(&mut self, task: u32, cell: &mut Cell) -> bool {
-        if cell.readers.last() != Some(&task) {
-            cell.readers.push(task);
-        }
+        cell.readers = self.lists.push(cell.readers, task, self.buffer, self.turn);
         if cell.writer != NONE {
             self.after_writer(Hazard::ReadAfterWrite, cell.writer, task);
         }
@@ -100,11 +112,15 @@ impl Walk<'_, '_> {
         if cell.writer != NONE {
             self.after_writer(Hazard::WriteAfterWrite, cell.writer, task);
         }
-        for earlier in cell.readers.drain(..) {
-            if std::mem::replace(&mut self.asked[earlier as usize].1, self.turn) != self.turn {
-                self.ask(Hazard::WriteAfterRead, earlier, task);
+        let (asked, turn) = (&mut self.asked, self.turn);
+        let mut readers = std::mem::take(&mut self.met);
+        self.lists.visit(cell.readers, turn, |reader, _| {
+            if std::mem::replace(&mut asked[reader as usize].1, turn) != turn {
+                readers.push(reader);
             }
-        }
+        });
+        readers.drain(..).for_each(|earlier| self.ask(Hazard::WriteAfterRead, earlier, task));
+        (self.met, cell.readers) = (readers, EMPTY);
         cell.writer = task;
     }
 

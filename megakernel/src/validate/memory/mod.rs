@@ -14,6 +14,7 @@
 //! |---|---|
 //! | `access` | who touches which buffer, in order |
 //! | `grid` | the walk over cells of one buffer |
+//! | `readers` | the readers of a cell since its last write |
 //! | `pairs` | the same by comparing boxes, where the grid would be larger than all pairs |
 //! | `arena` | the walk over bytes that several buffers share |
 //! | `findings` | what was found, grouped |
@@ -23,6 +24,7 @@ mod arena;
 mod findings;
 mod grid;
 mod pairs;
+mod readers;
 #[cfg(test)]
 mod tests;
 

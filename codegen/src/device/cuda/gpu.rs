@@ -1,0 +1,144 @@
+//! The back end of NVIDIA GPUs.
+
+use super::context::Context;
+use super::memory::{Mapped, Memory, Pinned};
+use super::module::Function;
+use super::stream::{Event, Graph, Stream, mine};
+use super::tensor_map;
+use crate::device::backend::{
+    Allocation, Backend, Handle, InFlight, Loaded, MappedWords, PinnedBytes, Span, WordWidth, Work,
+};
+use crate::device::{DeviceError, Properties, Signature, Source, TensorShape};
+use std::any::Any;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A GPU.
+#[derive(Debug)]
+pub(super) struct Gpu {
+    context: Arc<Context>,
+}
+
+impl Gpu {
+    pub(super) fn new(context: Arc<Context>) -> Gpu {
+        Gpu { context }
+    }
+
+    fn stream_of<'h>(&self, stream: &'h Handle) -> Result<&'h Stream, DeviceError> {
+        mine(&self.context, stream, "stream", Stream::context)
+    }
+
+    fn event_of<'h>(&self, event: &'h Handle) -> Result<&'h Event, DeviceError> {
+        mine(&self.context, event, "event", Event::context)
+    }
+
+    fn pinned_of(&self, bytes: Box<dyn PinnedBytes>) -> Result<Box<Pinned>, DeviceError> {
+        let foreign = || DeviceError::Foreign { what: "pinned buffer", device: self.properties().name.clone() };
+        let pinned = (bytes as Box<dyn Any>).downcast::<Pinned>().map_err(|_| foreign())?;
+        if Arc::ptr_eq(pinned.context(), &self.context) { Ok(pinned) } else { Err(foreign()) }
+    }
+}
+
+impl Backend for Gpu {
+    fn properties(&self) -> &Properties {
+        self.context.properties()
+    }
+
+    fn free_bytes(&self) -> Result<u64, DeviceError> {
+        self.context.memory().map(|(free, _)| free)
+    }
+
+    fn alloc(&self, bytes: u64) -> Result<Allocation, DeviceError> {
+        let memory = Memory::new(&self.context, bytes)?;
+        let address = memory.address();
+        Ok(Allocation { memory: Handle::new(memory), address })
+    }
+
+    fn alloc_pinned(&self, bytes: usize) -> Result<Box<dyn PinnedBytes>, DeviceError> {
+        Ok(Box::new(Pinned::new(&self.context, bytes)?))
+    }
+
+    fn alloc_mapped(&self, words: usize, width: WordWidth) -> Result<Arc<dyn MappedWords>, DeviceError> {
+        Ok(Arc::new(Mapped::new(&self.context, words, width)?))
+    }
+
+    fn load(&self, source: &dyn Source, signature: &Signature) -> Result<Loaded, DeviceError> {
+        let (function, facts) = Function::load(&self.context, &source.ptx(), signature)?;
+        Ok(Loaded { kernel: Handle::new(function), facts })
+    }
+
+    fn encode_tensor_map(&self, shape: &TensorShape, address: u64) -> Result<[u8; 128], DeviceError> {
+        tensor_map::encode(&self.context, shape, address)
+    }
+
+    fn stream(&self) -> Result<Handle, DeviceError> {
+        Stream::new(&self.context).map(Handle::new)
+    }
+
+    fn submit(&self, stream: &Handle, work: &Work) -> Result<(), DeviceError> {
+        self.stream_of(stream)?.submit(work)
+    }
+
+    fn upload(&self, stream: &Handle, from: &[u8], to: &Span) -> Result<(), DeviceError> {
+        self.stream_of(stream)?.upload(from, to)
+    }
+
+    fn download(&self, stream: &Handle, from: &Span, to: &mut [u8]) -> Result<(), DeviceError> {
+        self.stream_of(stream)?.download(from, to)
+    }
+
+    fn upload_pinned(
+        &self,
+        stream: &Handle,
+        from: Box<dyn PinnedBytes>,
+        to: &Span,
+    ) -> Result<Box<dyn InFlight>, DeviceError> {
+        Ok(Box::new(self.stream_of(stream)?.upload_pinned(self.pinned_of(from)?, to)?))
+    }
+
+    fn download_pinned(
+        &self,
+        stream: &Handle,
+        from: &Span,
+        to: Box<dyn PinnedBytes>,
+    ) -> Result<Box<dyn InFlight>, DeviceError> {
+        Ok(Box::new(self.stream_of(stream)?.download_pinned(from, self.pinned_of(to)?)?))
+    }
+
+    fn stream_done(&self, stream: &Handle) -> Result<bool, DeviceError> {
+        self.stream_of(stream)?.done()
+    }
+
+    fn wait_stream(&self, stream: &Handle) -> Result<(), DeviceError> {
+        self.stream_of(stream)?.wait()
+    }
+
+    fn record(&self, stream: &Handle) -> Result<Handle, DeviceError> {
+        self.stream_of(stream)?.record().map(Handle::new)
+    }
+
+    fn wait_in_stream(&self, stream: &Handle, event: &Handle) -> Result<(), DeviceError> {
+        self.stream_of(stream)?.wait_for(self.event_of(event)?)
+    }
+
+    fn event_done(&self, event: &Handle) -> Result<bool, DeviceError> {
+        self.event_of(event)?.done()
+    }
+
+    fn wait_event(&self, event: &Handle) -> Result<(), DeviceError> {
+        self.event_of(event)?.wait()
+    }
+
+    fn elapsed(&self, from: &Handle, to: &Handle) -> Result<Duration, DeviceError> {
+        self.event_of(to)?.since(self.event_of(from)?)
+    }
+
+    fn graph(&self, work: &[Work]) -> Result<Handle, DeviceError> {
+        Graph::new(&self.context, work).map(Handle::new)
+    }
+
+    fn submit_graph(&self, stream: &Handle, graph: &Handle) -> Result<(), DeviceError> {
+        let graph = mine(&self.context, graph, "graph", Graph::context)?;
+        self.stream_of(stream)?.launch_graph(graph)
+    }
+}

@@ -1,0 +1,57 @@
+//! NVIDIA GPUs through the CUDA driver, which is looked for when the program runs.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `probe` | whether there is a driver and a device |
+//! | `context` | the device's context, and how results of calls become errors |
+//! | `memory` | device, pinned and mapped memory |
+//! | `module` | PTX to code: the driver's compiler, its log, the modules that are loaded |
+//! | `launch` | launches: clusters, cooperation, residency |
+//! | `stream` | streams, events, graphs, copies in flight |
+//! | `tensor_map` | tensor maps |
+//! | `gpu` | the [`Backend`](super::backend::Backend) of it all |
+//!
+//! # Why this has unsafe code
+//! Every call of the driver is unsafe to Rust. Here each is wrapped in a function that is safe to call: handles are
+//! made and destroyed in one place, live as long as what uses them, and carry the sizes that calls are checked by.
+//! Nothing here trusts a kernel's signature: the compiled code is asked for its parameters. What a kernel
+//! does with the addresses it is given is outside of Rust's rules, as for every GPU program; the host's own memory is
+//! reachable for it only as pinned memory, which the host does not touch during a copy, and as mapped words, which the
+//! host accesses atomically.
+
+mod context;
+mod gpu;
+mod launch;
+mod memory;
+mod module;
+mod probe;
+mod stream;
+mod tensor_map;
+
+use super::{Device, DeviceError};
+use std::sync::Arc;
+
+/// The device of that number. Opened twice, it is the same device.
+///
+/// # Errors
+/// [`DeviceError::NoDriver`] where no driver is installed, [`DeviceError::OldDriver`], [`DeviceError::NoDevice`].
+///
+/// ```
+/// use tilewright_codegen::device::{DeviceError, cuda};
+/// match cuda::open(0) {
+///     Ok(device) => println!("{}", device.properties().name),
+///     Err(DeviceError::NoDriver { .. } | DeviceError::NoDevice { .. }) => println!("no GPU here"),
+///     Err(error) => println!("{error}"),
+/// }
+/// ```
+pub fn open(ordinal: u32) -> Result<Device, DeviceError> {
+    Ok(Device::new(Arc::new(gpu::Gpu::new(context::Context::open(ordinal)?))))
+}
+
+/// How many devices the driver sees.
+///
+/// # Errors
+/// [`DeviceError::NoDriver`] where no driver is installed, [`DeviceError::OldDriver`].
+pub fn count() -> Result<u32, DeviceError> {
+    probe::count()
+}

@@ -1,0 +1,326 @@
+//! What can go wrong between a program and a device, with what to do about it.
+
+use crate::ir::Arch;
+use thiserror::Error;
+
+/// Why a device refused or failed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum DeviceError {
+    /// The machine has no CUDA driver.
+    #[error(
+        "no CUDA driver was found: {library} cannot be loaded; install the NVIDIA driver (it carries {library}), or choose a device that needs none"
+    )]
+    NoDriver {
+        /// The library that was looked for.
+        library: &'static str,
+    },
+    /// The driver is older than the functions that are called.
+    #[error(
+        "the CUDA driver is too old: it supports CUDA {}.{}, and {}.{} is needed; update the NVIDIA driver",
+        found / 1000, found % 1000 / 10, needed / 1000, needed % 1000 / 10
+    )]
+    OldDriver {
+        /// The driver's CUDA version: 1000 × major + 10 × minor.
+        found: u32,
+        /// The lowest version that will do, in the same form.
+        needed: u32,
+    },
+    /// The driver has no device of that number.
+    #[error("there is no device cuda:{ordinal}: the driver sees {}", devices(*count))]
+    NoDevice {
+        /// The number that was asked for.
+        ordinal: u32,
+        /// How many devices the driver sees.
+        count: u32,
+    },
+    /// The device is not the one that something was made for.
+    #[error("{device} is not the target {target}: {what}: {found}, where {needed} is needed")]
+    Target {
+        /// Name of the device.
+        device: String,
+        /// Name of the target.
+        target: String,
+        /// The property that differs, with its unit.
+        what: &'static str,
+        /// What the device has.
+        found: String,
+        /// What the target says.
+        needed: String,
+    },
+    /// The kernel was recorded for an architecture that the device does not run.
+    #[error(
+        "kernel `{kernel}` is for {arch}, which {device} (compute capability {major}.{minor}) does not run{}",
+        suggest(*runs)
+    )]
+    Arch {
+        /// Name of the kernel.
+        kernel: String,
+        /// What it was recorded for.
+        arch: Arch,
+        /// Name of the device.
+        device: String,
+        /// Compute capability of the device, major number.
+        major: u32,
+        /// Compute capability of the device, minor number.
+        minor: u32,
+        /// What to record it for instead.
+        runs: Option<Arch>,
+    },
+    /// The driver did not compile the kernel.
+    #[error("the driver does not compile kernel `{kernel}` ({name}):\n{}", log.trim_end())]
+    Jit {
+        /// Name of the kernel.
+        kernel: String,
+        /// The driver's name for the error.
+        name: String,
+        /// What the compiler said.
+        log: String,
+    },
+    /// The compiled kernel's parameters are not those of its signature.
+    #[error("parameter {index} of kernel `{kernel}` is {found} in its PTX, and {expected} in its signature")]
+    Layout {
+        /// Name of the kernel.
+        kernel: String,
+        /// Number of the parameter, from zero.
+        index: usize,
+        /// Size by the signature.
+        expected: String,
+        /// Size in the compiled code.
+        found: String,
+    },
+    /// A launch has too many or too few arguments.
+    #[error("kernel `{kernel}` has {expected} parameters, and the launch gives {found}")]
+    ArgCount {
+        /// Name of the kernel.
+        kernel: String,
+        /// Number of parameters.
+        expected: usize,
+        /// Number of arguments.
+        found: usize,
+    },
+    /// An argument is not what the parameter is.
+    #[error("argument {index} of kernel `{kernel}`: `{name}` is {expected}, and the launch gives {found}")]
+    ArgKind {
+        /// Name of the kernel.
+        kernel: String,
+        /// Number of the parameter, from zero.
+        index: usize,
+        /// Name of the parameter.
+        name: String,
+        /// What the parameter is.
+        expected: String,
+        /// What was given.
+        found: String,
+    },
+    /// A grid that cannot be launched.
+    #[error("kernel `{kernel}` cannot be launched on a grid of {grid:?} blocks: {rule}")]
+    Grid {
+        /// Name of the kernel.
+        kernel: String,
+        /// Blocks by axis.
+        grid: [u32; 3],
+        /// The rule that it breaks.
+        rule: String,
+    },
+    /// A kernel needs more of something than a block may have.
+    #[error("kernel `{kernel}` needs {needed} {what}, and {device} grants {limit}")]
+    LaunchTooLarge {
+        /// Name of the kernel.
+        kernel: String,
+        /// What it needs, with its unit.
+        what: &'static str,
+        /// How much it needs.
+        needed: u64,
+        /// How much there is.
+        limit: u64,
+        /// Name of the device.
+        device: String,
+    },
+    /// The blocks of a cooperative launch are not all resident at once.
+    #[error(
+        "kernel `{kernel}` is launched cooperatively on {needed} blocks, and only {resident} are resident at once ({per_sm} on each of {sms} multiprocessors); launch fewer blocks, or use fewer registers, less shared memory or fewer threads"
+    )]
+    Occupancy {
+        /// Name of the kernel.
+        kernel: String,
+        /// Blocks of the grid.
+        needed: u64,
+        /// Blocks that are resident at once.
+        resident: u64,
+        /// Resident blocks on one multiprocessor.
+        per_sm: u32,
+        /// Multiprocessors.
+        sms: u32,
+    },
+    /// The device cannot launch cooperatively.
+    #[error("kernel `{kernel}` is launched cooperatively, which {device} does not support")]
+    NotCooperative {
+        /// Name of the kernel.
+        kernel: String,
+        /// Name of the device.
+        device: String,
+    },
+    /// Device memory ran out.
+    #[error("out of device memory: {} were asked for, and {} are free", bytes(*asked), bytes(*free))]
+    OutOfMemory {
+        /// Bytes that were asked for.
+        asked: u64,
+        /// Bytes that were free then.
+        free: u64,
+    },
+    /// The operating system does not lock so many pages of host memory.
+    #[error("{} of host memory cannot be locked in place for the device; ask for less, or raise the limit of locked memory", bytes(*asked))]
+    HostMemory {
+        /// Bytes that were asked for.
+        asked: u64,
+    },
+    /// Elements outside a buffer.
+    #[error("elements {start}..{end} of a buffer of {len} elements")]
+    Range {
+        /// First element.
+        start: usize,
+        /// Behind the last element.
+        end: usize,
+        /// Elements of the buffer.
+        len: usize,
+    },
+    /// Two sides of a copy have different lengths.
+    #[error("a copy of {from} elements to {to} elements")]
+    Length {
+        /// Elements that are read.
+        from: usize,
+        /// Elements that are written.
+        to: usize,
+    },
+    /// Something that another device made.
+    #[error("a {what} of another device was given to {device}")]
+    Foreign {
+        /// What it is.
+        what: &'static str,
+        /// The device that it was given to.
+        device: String,
+    },
+    /// A tensor map that the hardware does not have.
+    #[error("a tensor map {rule}")]
+    TensorMap {
+        /// The rule that it breaks.
+        rule: String,
+    },
+    /// The device is in a state that this process cannot leave. Mapped words keep what kernels wrote.
+    #[error(
+        "the device was lost in {call}: {name} ({code}): {}; the driver does not give the device back to this process: restart the program",
+        meaning(*code)
+    )]
+    Lost {
+        /// The call that reported it; the cause is an earlier launch or copy.
+        call: &'static str,
+        /// The driver's number for it.
+        code: u32,
+        /// The driver's name for it.
+        name: String,
+    },
+    /// Any other failure of a call.
+    #[error("{call} failed: {name} ({code})")]
+    Driver {
+        /// The call.
+        call: &'static str,
+        /// The driver's number for the error.
+        code: u32,
+        /// The driver's name for the error.
+        name: String,
+    },
+}
+
+fn devices(count: u32) -> String {
+    match count {
+        0 => "none".into(),
+        1 => "one, cuda:0".into(),
+        n => format!("{n}, cuda:0 to cuda:{}", n - 1),
+    }
+}
+
+fn suggest(runs: Option<Arch>) -> String {
+    runs.map(|arch| format!("; record it for {arch}")).unwrap_or_default()
+}
+
+/// Bytes as a person reads them: exact below 10 KiB, three digits above.
+fn bytes(count: u64) -> String {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    if count < 10 << 10 {
+        return format!("{count} bytes");
+    }
+    let power = ((63 - count.leading_zeros()) / 10).min(4);
+    let value = count as f64 / (1u64 << (10 * power)) as f64;
+    let digits = if value < 10.0 { 2 } else { usize::from(value < 100.0) };
+    format!("{value:.digits$} {}", UNITS[power as usize - 1])
+}
+
+/// What the driver's code for a lost device means (CUDA driver API, `CUresult`).
+const fn meaning(code: u32) -> &'static str {
+    match code {
+        214 => "uncorrectable ECC error",
+        220 => "uncorrectable NVLink error",
+        700 => "a kernel accessed an address that is not its own",
+        702 => "a kernel ran longer than the operating system permits",
+        714 => "a kernel's stack is corrupt",
+        715 => "a kernel executed an illegal instruction",
+        716 => "a kernel accessed a misaligned address",
+        717 => "a kernel used an address of the wrong space",
+        718 => "a kernel's program counter left its code",
+        719 => "a kernel stopped: a trap, or a fault of the device",
+        _ => "a fault that the driver does not recover from",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_exact_where_small_and_rounded_where_large() {
+        let seen = [0, 4096, 10_240, 1 << 20, 85_899_345_920, u64::MAX].map(bytes).join(", ");
+        insta::assert_snapshot!(seen, @"0 bytes, 4096 bytes, 10.0 KiB, 1.00 MiB, 80.0 GiB, 16777216 TiB");
+    }
+
+    #[test]
+    fn every_error_says_what_was_wrong_and_what_to_do() {
+        let errors = [
+            DeviceError::NoDriver { library: "libcuda.so.1" },
+            DeviceError::OldDriver { found: 12_020, needed: 12_080 },
+            DeviceError::NoDevice { ordinal: 3, count: 2 },
+            DeviceError::NoDevice { ordinal: 0, count: 0 },
+            DeviceError::Arch {
+                kernel: "gemm".into(),
+                arch: Arch::Sm90a,
+                device: "NVIDIA B200".into(),
+                major: 10,
+                minor: 0,
+                runs: Some(Arch::Sm100a),
+            },
+            DeviceError::Jit {
+                kernel: "saxpy".into(),
+                name: "CUDA_ERROR_INVALID_PTX".into(),
+                log: "ptxas application ptx input, line 7; fatal\n\n".into(),
+            },
+            DeviceError::Occupancy { kernel: "vm".into(), needed: 133, resident: 132, per_sm: 1, sms: 132 },
+            DeviceError::OutOfMemory { asked: 96 << 30, free: 80 << 30 },
+            DeviceError::HostMemory { asked: 1 << 30 },
+            DeviceError::Lost { call: "cuStreamSynchronize", code: 719, name: "CUDA_ERROR_LAUNCH_FAILED".into() },
+        ];
+        let text = errors.map(|e| e.to_string()).join("\n");
+        insta::assert_snapshot!(text, @"
+        no CUDA driver was found: libcuda.so.1 cannot be loaded; install the NVIDIA driver (it carries libcuda.so.1), or choose a device that needs none
+        the CUDA driver is too old: it supports CUDA 12.2, and 12.8 is needed; update the NVIDIA driver
+        there is no device cuda:3: the driver sees 2, cuda:0 to cuda:1
+        there is no device cuda:0: the driver sees none
+        kernel `gemm` is for sm_90a, which NVIDIA B200 (compute capability 10.0) does not run; record it for sm_100a
+        the driver does not compile kernel `saxpy` (CUDA_ERROR_INVALID_PTX):
+        ptxas application ptx input, line 7; fatal
+        kernel `vm` is launched cooperatively on 133 blocks, and only 132 are resident at once (1 on each of 132 multiprocessors); launch fewer blocks, or use fewer registers, less shared memory or fewer threads
+        out of device memory: 96.0 GiB were asked for, and 80.0 GiB are free
+        1.00 GiB of host memory cannot be locked in place for the device; ask for less, or raise the limit of locked memory
+        the device was lost in cuStreamSynchronize: CUDA_ERROR_LAUNCH_FAILED (719): a kernel stopped: a trap, or a fault of the device; the driver does not give the device back to this process: restart the program
+        ");
+    }
+}

@@ -1,0 +1,150 @@
+//! Devices: memory, kernels and streams, the same for a GPU and for whatever else runs kernels.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | [`backend`] | the trait that a kind of device implements, and what passes through it |
+//! | `buffer`, `host` | device memory; pinned and mapped host memory |
+//! | `source` | what is loaded: a signature, and the code |
+//! | `kernel`, `args` | a loaded kernel; arguments and the checks of a launch |
+//! | `stream` | streams, events, graphs |
+//! | `tensor_map` | tensors as the copy engine sees them |
+//! | `properties` | what a device is, and whether it is a given target |
+//! | [`cuda`] | NVIDIA GPUs through the driver, found when the program runs |
+//! | `error` | what can go wrong |
+//!
+//! # Who checks what
+//! Everything that does not depend on the kind of device is checked here, in front of [`backend::Backend`]: lengths,
+//! argument types, grids, residency, tensor maps, whether things belong together. What one kind accepts, the others
+//! accept.
+//!
+//! # Memory
+//! A [`Buffer`] is freed with its last clone; freeing waits for work that runs. Work in a [`Graph`] keeps what its
+//! arguments name. Addresses that a program writes into tables of its own are its own affair: it keeps the buffers.
+//!
+//! This room uses `ir` for signatures and `target` for figures. Only `cuda` has unsafe code.
+
+mod args;
+pub mod backend;
+mod buffer;
+#[expect(unsafe_code, reason = "calls of the CUDA driver, wrapped one by one")]
+pub mod cuda;
+mod error;
+mod host;
+mod kernel;
+mod properties;
+mod source;
+mod stream;
+mod tensor_map;
+
+pub use args::Arg;
+pub use backend::{Facts, Work};
+pub use buffer::Buffer;
+pub use error::DeviceError;
+pub use host::{Mapped, Pending, Pinned, Word};
+pub use kernel::{Grid, Kernel};
+pub use properties::Properties;
+pub use source::{PtxSource, Signature, Source};
+pub use stream::{Event, Graph, Stream};
+pub use tensor_map::{MAX_RANK, Outside, Promotion, TensorMap, TensorShape, TileSwizzle};
+
+use backend::Backend;
+use bytemuck::Pod;
+use std::sync::Arc;
+
+/// A device. Clones are the same device.
+#[derive(Clone, Debug)]
+pub struct Device {
+    backend: Arc<dyn Backend>,
+}
+
+impl Device {
+    /// A device of a kind.
+    pub fn new(backend: Arc<dyn Backend>) -> Device {
+        Device { backend }
+    }
+
+    /// The device's figures.
+    pub fn properties(&self) -> &Properties {
+        self.backend.properties()
+    }
+
+    /// Device memory that is free now, bytes.
+    ///
+    /// # Errors
+    /// When the device fails.
+    pub fn free_bytes(&self) -> Result<u64, DeviceError> {
+        self.backend.free_bytes()
+    }
+
+    /// Device memory for so many elements, uninitialised, aligned to 256 bytes.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfMemory`]; when the device fails.
+    pub fn buffer<T: Pod>(&self, len: usize) -> Result<Buffer<T>, DeviceError> {
+        Buffer::new(self, len)
+    }
+
+    /// Page-locked host memory for so many elements, zeroed.
+    ///
+    /// # Errors
+    /// [`DeviceError::HostMemory`]; when the device fails.
+    pub fn pinned<T: Pod>(&self, len: usize) -> Result<Pinned<T>, DeviceError> {
+        Pinned::new(self, len)
+    }
+
+    /// Host memory of so many words that kernels use in place, zeroed.
+    ///
+    /// # Errors
+    /// [`DeviceError::HostMemory`]; when the device fails.
+    pub fn mapped<W: Word>(&self, words: usize) -> Result<Mapped<W>, DeviceError> {
+        Mapped::new(self, words)
+    }
+
+    /// Makes a kernel ready to launch.
+    ///
+    /// # Errors
+    /// [`DeviceError::Arch`], [`DeviceError::Jit`], [`DeviceError::Layout`], [`DeviceError::LaunchTooLarge`],
+    /// [`DeviceError::NotCooperative`]; when the device fails.
+    pub fn load(&self, source: &dyn Source) -> Result<Kernel, DeviceError> {
+        Kernel::load(self, source)
+    }
+
+    /// A new stream.
+    ///
+    /// # Errors
+    /// When the device fails.
+    pub fn stream(&self) -> Result<Stream, DeviceError> {
+        Stream::new(self)
+    }
+
+    /// A list of work made ready to be launched as one.
+    ///
+    /// # Errors
+    /// [`DeviceError::Foreign`]; when the device fails.
+    pub fn graph(&self, work: &[Work]) -> Result<Graph, DeviceError> {
+        Graph::new(self, work)
+    }
+
+    /// A tensor map of a buffer.
+    ///
+    /// # Errors
+    /// [`DeviceError::TensorMap`] where the hardware has no such map, or the buffer is too small for it;
+    /// [`DeviceError::Foreign`].
+    pub fn tensor_map<T: Pod>(&self, buffer: &Buffer<T>, shape: TensorShape) -> Result<TensorMap, DeviceError> {
+        TensorMap::new(self, buffer, shape)
+    }
+
+    pub(crate) fn backend(&self) -> &dyn Backend {
+        &*self.backend
+    }
+
+    /// Fails where something belongs to another device. A device that is opened twice is one device: what its figures
+    /// are is kept in one place.
+    fn same(&self, what: &'static str, other: &Device) -> Result<(), DeviceError> {
+        if std::ptr::eq(self.properties(), other.properties()) {
+            Ok(())
+        } else {
+            Err(DeviceError::Foreign { what, device: self.properties().name.clone() })
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! What a device loads: a kernel's signature, and the form of it that the device executes.
+
+use crate::ir::{Arch, Kernel, Launch, Limit, Param};
+use std::borrow::Cow;
+
+/// A kernel that a device can load.
+///
+/// It has a form for each kind of device: PTX for the driver to compile, and, for kernels that were recorded here, the
+/// verified kernel for the simulator.
+pub trait Source {
+    /// How the kernel is called.
+    fn signature(&self) -> Signature;
+
+    /// The kernel as PTX for the architecture of its signature.
+    fn ptx(&self) -> Cow<'_, str>;
+}
+
+/// How a kernel is called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signature {
+    /// Name of the entry point.
+    pub name: String,
+    /// Architecture that the code is for.
+    pub arch: Arch,
+    /// Threads, cluster, cooperation.
+    pub launch: Launch,
+    /// Parameters in order.
+    pub params: Vec<Param>,
+    /// Shared memory that the launch grants on top of what the code declares, bytes.
+    pub dynamic_shared: u32,
+}
+
+impl Signature {
+    /// The signature of a recorded kernel.
+    pub fn of(kernel: &Kernel) -> Signature {
+        Signature {
+            name: kernel.name.clone(),
+            arch: kernel.arch,
+            launch: kernel.launch.clone(),
+            params: kernel.params.clone(),
+            dynamic_shared: if kernel.shared_is_dynamic() { kernel.shared_bytes() } else { 0 },
+        }
+    }
+
+    /// Offset and size of each parameter in the parameter block, and the size of the block, in bytes.
+    pub fn param_spans(&self) -> (Vec<(usize, usize)>, usize) {
+        let mut end = 0usize;
+        let spans = self
+            .params
+            .iter()
+            .map(|param| {
+                let (bytes, align) = param.kind.layout();
+                let start = end.next_multiple_of(align.max(1) as usize);
+                end = start + bytes as usize;
+                (start, bytes as usize)
+            })
+            .collect();
+        (spans, end)
+    }
+}
+
+/// A kernel written as PTX by hand.
+#[derive(Clone, Debug)]
+pub struct PtxSource {
+    signature: Signature,
+    text: String,
+}
+
+impl PtxSource {
+    /// Text with the signature of the entry point in it that is meant. The device checks the parameters against the
+    /// compiled code when it loads the kernel.
+    pub fn new(signature: Signature, text: impl Into<String>) -> PtxSource {
+        PtxSource { signature, text: text.into() }
+    }
+}
+
+impl Source for PtxSource {
+    fn signature(&self) -> Signature {
+        self.signature.clone()
+    }
+
+    fn ptx(&self) -> Cow<'_, str> {
+        Cow::Borrowed(&self.text)
+    }
+}
+
+/// The largest parameter block that kernels of any architecture have, bytes.
+pub(super) fn param_limit(arch: Arch) -> u32 {
+    *Limit::ParamBytes.range(arch).end()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::{ParamKind, Space, Ty};
+    use proptest::prelude::*;
+
+    fn kind() -> impl Strategy<Value = ParamKind> {
+        prop_oneof![
+            Just(ParamKind::Value(Ty::U32)),
+            Just(ParamKind::Value(Ty::U16)),
+            Just(ParamKind::Value(Ty::F64)),
+            Just(ParamKind::Value(Ty::Ptr(Space::Global))),
+            Just(ParamKind::TensorMap),
+            (1u32..40, 0u32..5).prop_map(|(bytes, align)| ParamKind::Bytes { bytes, align: 1 << align }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn spans_are_those_of_the_kernel(kinds in proptest::collection::vec(kind(), 0..12)) {
+            let params: Vec<Param> =
+                kinds.into_iter().enumerate().map(|(i, kind)| Param { name: format!("p{i}"), kind }).collect();
+            let kernel = Kernel {
+                name: "k".into(),
+                arch: Arch::Sm80,
+                launch: Launch { threads: [32, 1, 1], cluster: [1, 1, 1], min_blocks: None, cooperative: false },
+                params,
+                shared: vec![],
+                vars: vec![],
+                values: vec![],
+                body: vec![],
+            };
+            let (offsets, size) = kernel.param_offsets();
+            let (spans, bytes) = Signature::of(&kernel).param_spans();
+            prop_assert_eq!(bytes, size as usize);
+            prop_assert_eq!(spans.iter().map(|&(start, _)| start as u32).collect::<Vec<_>>(), offsets);
+            prop_assert!(spans.windows(2).all(|w| w[0].0 + w[0].1 <= w[1].0));
+        }
+    }
+}

@@ -1,0 +1,410 @@
+//! The fixed choices of an instruction: fields of its variant, never strings.
+//!
+//! An attribute prints as a suffix of the mnemonic (`ld.acquire.gpu.u32`); a default prints as nothing.
+
+mod number;
+mod order;
+
+pub use number::{BarId, BarThreads, Lut, Pending, RegCount, Remark};
+pub use order::{AtomOrder, FenceOrder, LdOrder, RedOrder, StOrder};
+
+/// A fixed choice of an instruction.
+pub trait Attr: Sized + Clone {
+    /// Legal values, default first: all of them, or samples where the attribute is a number.
+    fn choices() -> Vec<Self>;
+
+    /// The suffix without its dot; empty for a default. Numbers and names begin with a space and stand behind the
+    /// types.
+    fn text(&self) -> String;
+}
+
+macro_rules! attrs {
+    ($($(#[$doc:meta])+ $Name:ident { $($(#[$vdoc:meta])+ $V:ident $text:literal,)+ })+) => { $(
+        $(#[$doc])+
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum $Name { $($(#[$vdoc])+ $V,)+ }
+
+        impl $Name {
+            /// Every choice, the default first.
+            pub const ALL: &'static [$Name] = &[$($Name::$V),+];
+
+            /// The suffix in the text form; empty for a default.
+            pub const fn name(self) -> &'static str {
+                match self { $($Name::$V => $text,)+ }
+            }
+        }
+
+        impl Attr for $Name {
+            fn choices() -> Vec<Self> {
+                Self::ALL.to_vec()
+            }
+
+            fn text(&self) -> String {
+                self.name().into()
+            }
+        }
+    )+ };
+}
+
+attrs! {
+    /// How far a synchronising access is seen.
+    Scope {
+        /// The threads of the block.
+        Cta "cta",
+        /// The threads of the cluster. Needs sm_90.
+        Cluster "cluster",
+        /// Every thread of the device.
+        Gpu "gpu",
+        /// Every thread of the system, host included.
+        Sys "sys",
+    }
+    /// Scope of an operation on a barrier in shared memory.
+    BarScope {
+        /// The block.
+        Cta "",
+        /// The cluster.
+        Cluster "cluster",
+    }
+    /// Eviction and level hints of a load. Hints never change what is read, but for `nc`.
+    LdCache {
+        /// The default: all levels.
+        Default "",
+        /// All levels.
+        Ca "ca",
+        /// Level two only.
+        Cg "cg",
+        /// Streaming: evicted first, at both levels.
+        Cs "cs",
+        /// Fetched again at each access.
+        Cv "cv",
+        /// Read-only path. The bytes must not be written by anyone while the kernel runs.
+        Nc "nc",
+        /// Read-only path, not kept in level one. The bytes must not be written while the kernel runs.
+        NcNoAllocate "nc.no_allocate",
+        /// Kept in level one with the lowest priority.
+        EvictFirst "evict_first",
+        /// Kept in level one with the highest priority.
+        EvictLast "evict_last",
+        /// Not kept in level one.
+        NoAllocate "no_allocate",
+    }
+    /// Bytes that a global load asks level two to fetch with it. A hint.
+    Prefetch {
+        /// What the hardware does by itself.
+        None "",
+        /// 64 bytes.
+        B64 "l2_64b",
+        /// 128 bytes.
+        B128 "l2_128b",
+        /// 256 bytes.
+        B256 "l2_256b",
+    }
+    /// Eviction and level hints of a store.
+    StCache {
+        /// The default: write back.
+        Default "",
+        /// Write back, all levels.
+        Wb "wb",
+        /// Level two only.
+        Cg "cg",
+        /// Streaming: evicted first.
+        Cs "cs",
+        /// Write through.
+        Wt "wt",
+        /// Kept in level one with the lowest priority.
+        EvictFirst "evict_first",
+        /// Not kept in level one.
+        NoAllocate "no_allocate",
+    }
+    /// How often an L2 access policy expects a line to be used again.
+    Eviction {
+        /// Evicted first: data read once.
+        First "evict_first",
+        /// Evicted last: data read again and again.
+        Last "evict_last",
+        /// The usual order.
+        Normal "evict_normal",
+        /// Its place is not changed.
+        Unchanged "evict_unchanged",
+    }
+    /// A comparison. The first six are false when an operand is a NaN (`ne` too); the `u` forms are true then.
+    Cmp {
+        /// a = b.
+        Eq "eq",
+        /// a ≠ b.
+        Ne "ne",
+        /// a < b.
+        Lt "lt",
+        /// a ≤ b.
+        Le "le",
+        /// a > b.
+        Gt "gt",
+        /// a ≥ b.
+        Ge "ge",
+        /// a = b, or a NaN. Floats only, as all that follow.
+        Equ "equ",
+        /// a ≠ b, or a NaN.
+        Neu "neu",
+        /// a < b, or a NaN.
+        Ltu "ltu",
+        /// a ≤ b, or a NaN.
+        Leu "leu",
+        /// a > b, or a NaN.
+        Gtu "gtu",
+        /// a ≥ b, or a NaN.
+        Geu "geu",
+        /// Neither operand is a NaN.
+        Num "num",
+        /// An operand is a NaN.
+        Nan "nan",
+    }
+    /// Rounding of a conversion.
+    Round {
+        /// The conversion is exact or has one meaning: integer to integer, or to a wider float.
+        Exact "",
+        /// To nearest, ties to even.
+        Nearest "rn",
+        /// Toward zero.
+        Zero "rz",
+        /// Toward minus infinity.
+        Down "rm",
+        /// Toward plus infinity.
+        Up "rp",
+    }
+    /// Whether a conversion clamps to the range of its result.
+    Clamp {
+        /// It does not.
+        No "",
+        /// Integers clamp to the range of the result's type.
+        Sat "sat",
+    }
+    /// Whether a conversion to f16 or bf16 from f32 clamps negative results to zero.
+    Relu {
+        /// It does not.
+        No "",
+        /// max(result, +0); a NaN becomes the canonical NaN.
+        Yes "relu",
+    }
+    /// An 8-bit float.
+    Fp8 {
+        /// 4 exponent bits, 3 mantissa bits: largest 448, no infinity.
+        E4M3 "e4m3",
+        /// 5 exponent bits, 2 mantissa bits: largest 57344.
+        E5M2 "e5m2",
+    }
+    /// What an atomic operation does to memory.
+    AtomOp {
+        /// m + v. Integers wrap; floats round to nearest.
+        Add "add",
+        /// min(m, v). Integers only.
+        Min "min",
+        /// max(m, v). Integers only.
+        Max "max",
+        /// m & v. u32 and u64.
+        And "and",
+        /// m | v. u32 and u64.
+        Or "or",
+        /// m ^ v. u32 and u64.
+        Xor "xor",
+        /// v. u32 and u64; not for `red`.
+        Exch "exch",
+        /// m ≥ v ? 0 : m + 1. u32.
+        Inc "inc",
+        /// m = 0 or m > v ? v : m - 1. u32.
+        Dec "dec",
+    }
+    /// What `redux.sync` combines with.
+    ReduxOp {
+        /// Sum, wrapping.
+        Add "add",
+        /// Least.
+        Min "min",
+        /// Greatest.
+        Max "max",
+        /// And of the bits. u32.
+        And "and",
+        /// Or of the bits. u32.
+        Or "or",
+        /// Exclusive or of the bits. u32.
+        Xor "xor",
+    }
+    /// Which lane a shuffle reads.
+    ShflMode {
+        /// Lane `b` of the segment.
+        Idx "idx",
+        /// Lane − `b`.
+        Up "up",
+        /// Lane + `b`.
+        Down "down",
+        /// Lane ^ `b`.
+        Bfly "bfly",
+    }
+    /// What a vote asks.
+    VoteMode {
+        /// Is the predicate true in every lane of the mask?
+        All "all",
+        /// Is it true in some lane?
+        Any "any",
+        /// Is it the same in every lane?
+        Uni "uni",
+    }
+    /// A register that is the same for a thread as long as the kernel runs. All are `u32`.
+    SpecialReg {
+        /// Thread of the block, first axis.
+        TidX "tid.x",
+        /// Thread of the block, second axis.
+        TidY "tid.y",
+        /// Thread of the block, third axis.
+        TidZ "tid.z",
+        /// Block of the grid, first axis.
+        CtaidX "ctaid.x",
+        /// Block of the grid, second axis.
+        CtaidY "ctaid.y",
+        /// Block of the grid, third axis.
+        CtaidZ "ctaid.z",
+        /// Blocks of the grid, first axis.
+        NctaidX "nctaid.x",
+        /// Blocks of the grid, second axis.
+        NctaidY "nctaid.y",
+        /// Blocks of the grid, third axis.
+        NctaidZ "nctaid.z",
+        /// Lane of the warp, 0 to 31.
+        Laneid "laneid",
+        /// Rank of the block in its cluster. Needs sm_90, as all that follow but `smid`.
+        ClusterCtarank "cluster_ctarank",
+        /// Blocks of the cluster.
+        ClusterNctarank "cluster_nctarank",
+        /// Cluster of the grid, first axis.
+        ClusteridX "clusterid.x",
+        /// Clusters of the grid, first axis.
+        NclusteridX "nclusterid.x",
+        /// Multiprocessor that runs the block.
+        Smid "smid",
+    }
+    /// A register that ticks.
+    ClockReg {
+        /// Cycles of the multiprocessor, low 32 bits. `u32`.
+        Clock "clock",
+        /// Cycles of the multiprocessor. `u64`.
+        Clock64 "clock64",
+        /// Nanoseconds since the epoch, the same for the whole device. `u64`.
+        Globaltimer "globaltimer",
+    }
+    /// Which accesses a proxy fence orders.
+    ProxyFence {
+        /// Every space.
+        All "",
+        /// Global memory.
+        Global "global",
+        /// The block's shared memory.
+        Shared "shared::cta",
+        /// Shared memory of the cluster.
+        Cluster "shared::cluster",
+    }
+    /// Bytes of one `cp.async`.
+    CpBytes {
+        /// 16 bytes.
+        B16 "16",
+        /// 8 bytes.
+        B8 "8",
+        /// 4 bytes.
+        B4 "4",
+    }
+    /// Cache level of a `cp.async`.
+    CpCache {
+        /// Level two only; 16 bytes only.
+        Cg "cg",
+        /// All levels.
+        Ca "ca",
+    }
+    /// What a wait for bulk groups waits for.
+    BulkDone {
+        /// The group's writes are made, and visible to the thread.
+        Full "",
+        /// The group's sources have been read: shared memory may be reused.
+        Read "read",
+    }
+    /// Number of 8×8 matrices of 16-bit elements.
+    Matrices {
+        /// One.
+        X1 "x1",
+        /// Two.
+        X2 "x2",
+        /// Four.
+        X4 "x4",
+    }
+    /// Whether each 8×8 matrix is transposed on its way.
+    Trans {
+        /// As it lies.
+        No "",
+        /// Transposed.
+        Yes "trans",
+    }
+    /// Sign of an operand of `wgmma`. Floats only.
+    Sign {
+        /// As it is.
+        Plus "",
+        /// Negated.
+        Minus "neg",
+    }
+    /// Major-ness of an operand of `wgmma` in shared memory.
+    Major {
+        /// K is contiguous. The only choice for 8-bit types and tf32.
+        K "k",
+        /// M (of A) or N (of B) is contiguous: `bf16` and `f16` only.
+        Mn "mn",
+    }
+    /// Order of an arrival at the cluster barrier.
+    ClusterArriveOrder {
+        /// Earlier writes are seen by those that wait with acquire.
+        Release "release",
+        /// No order.
+        Relaxed "relaxed",
+    }
+    /// Direction of `setmaxnreg`.
+    RegChange {
+        /// Ask for more; blocks until the pool has them.
+        Inc "inc",
+        /// Give back to the pool.
+        Dec "dec",
+    }
+    /// Whether lanes arriving through `cp.async.mbarrier.arrive` count against the barrier's expected arrivals.
+    NoInc {
+        /// The pending count is raised by one first, so that the arrival is neutral.
+        No "",
+        /// The arrival counts.
+        Yes "noinc",
+    }
+}
+
+impl Cmp {
+    /// Whether the comparison is for floating-point numbers only.
+    pub const fn float_only(self) -> bool {
+        match self {
+            Cmp::Eq | Cmp::Ne | Cmp::Lt | Cmp::Le | Cmp::Gt | Cmp::Ge => false,
+            Cmp::Equ | Cmp::Neu | Cmp::Ltu | Cmp::Leu | Cmp::Gtu | Cmp::Geu | Cmp::Num | Cmp::Nan => true,
+        }
+    }
+}
+
+impl CpBytes {
+    /// The number of bytes.
+    pub const fn count(self) -> u32 {
+        match self {
+            CpBytes::B16 => 16,
+            CpBytes::B8 => 8,
+            CpBytes::B4 => 4,
+        }
+    }
+}
+
+impl Matrices {
+    /// The number of matrices, which is the number of registers a lane holds.
+    pub const fn count(self) -> u32 {
+        match self {
+            Matrices::X1 => 1,
+            Matrices::X2 => 2,
+            Matrices::X4 => 4,
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! The recorded kernel: parameters, shared memory, registers, and a tree of statements.
+
+use super::{Arch, Inst, Limit, Operand, ParamId, SharedId, StmtId, Ty, ValueId};
+use core::fmt;
+use core::panic::Location;
+
+/// The line of Rust that recorded something.
+pub type Src = &'static Location<'static>;
+
+/// A kernel as recorded, not yet checked.
+///
+/// It is plain data: tests and the mutation harness change it at will. Only `verify` makes of
+/// it what back ends accept.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kernel {
+    /// Name of the entry point, an identifier.
+    pub name: String,
+    /// Architecture that it was recorded for.
+    pub arch: Arch,
+    /// How it is launched.
+    pub launch: Launch,
+    /// Parameters in order.
+    pub params: Vec<Param>,
+    /// Shared memory, placed: ascending offsets, no overlap.
+    pub shared: Vec<Shared>,
+    /// Mutable registers and register arrays.
+    pub vars: Vec<Var>,
+    /// The type of each value.
+    pub values: Vec<Ty>,
+    /// The statements.
+    pub body: Block,
+}
+
+/// How a kernel is launched. The grid is the launcher's choice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Launch {
+    /// Threads of a block by axis. Exact: the launcher accepts no other shape.
+    pub threads: [u32; 3],
+    /// Blocks of a cluster by axis; `[1, 1, 1]` for none. The grid is a multiple of it.
+    pub cluster: [u32; 3],
+    /// Blocks per multiprocessor that the registers are to be bounded for.
+    pub min_blocks: Option<u32>,
+    /// Whether all blocks of the grid must be resident at once: a cooperative launch.
+    pub cooperative: bool,
+}
+
+impl Launch {
+    /// Threads of a block.
+    pub fn threads_per_block(&self) -> u32 {
+        self.threads.iter().fold(1, |product: u32, axis| product.saturating_mul(*axis))
+    }
+
+    /// Blocks of a cluster.
+    pub fn blocks_per_cluster(&self) -> u32 {
+        self.cluster.iter().fold(1, |product: u32, axis| product.saturating_mul(*axis))
+    }
+}
+
+/// A parameter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Param {
+    /// The author's name for it.
+    pub name: String,
+    /// What is passed.
+    pub kind: ParamKind,
+}
+
+/// What a parameter is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParamKind {
+    /// A scalar, or a pointer to global memory.
+    Value(Ty),
+    /// A structure by value; its fields are loaded through `Param` space.
+    Bytes {
+        /// Size in bytes.
+        bytes: u32,
+        /// Alignment in bytes, a power of two up to 16.
+        align: u32,
+    },
+    /// A tensor map by value: 128 bytes, aligned to 64, encoded by the host. Copies address it in place.
+    TensorMap,
+}
+
+impl ParamKind {
+    /// Size and alignment in the parameter block, bytes.
+    ///
+    /// ```
+    /// use tilewright_codegen::ir::{ParamKind, Ty};
+    /// assert_eq!(ParamKind::Value(Ty::U64).layout(), (8, 8));
+    /// assert_eq!(ParamKind::TensorMap.layout(), (128, 64));
+    /// ```
+    pub const fn layout(self) -> (u32, u32) {
+        match self {
+            ParamKind::Value(ty) => (ty.bytes(), ty.bytes()),
+            ParamKind::Bytes { bytes, align } => (bytes, align),
+            ParamKind::TensorMap => (128, 64),
+        }
+    }
+}
+
+/// An allocation in the shared memory of the block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shared {
+    /// The author's name for it.
+    pub name: String,
+    /// Byte offset from the start of the kernel's shared memory, which is aligned to 1024 bytes.
+    pub offset: u32,
+    /// Size in bytes.
+    pub bytes: u32,
+    /// Alignment in bytes, a power of two.
+    pub align: u32,
+    /// What it holds.
+    pub kind: SharedKind,
+}
+
+/// What an allocation in shared memory holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SharedKind {
+    /// Data. Uninitialised when the block starts.
+    Data,
+    /// So many mbarriers of 8 bytes each. Accessed by mbarrier instructions alone.
+    Mbarriers(u32),
+}
+
+/// A mutable register, or an array of them with constant indexes. Uninitialised when the thread starts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Var {
+    /// The author's name for it, or nothing.
+    pub name: String,
+    /// Type of each register.
+    pub ty: Ty,
+    /// Number of registers; 1 prints as a plain register.
+    pub len: u32,
+}
+
+/// Statements in order.
+pub type Block = Vec<Stmt>;
+
+/// A statement.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stmt {
+    /// Its number, unique in the kernel; ascending in the order of the text unless somebody edited the tree.
+    pub id: StmtId,
+    /// The author's line.
+    pub src: Src,
+    /// What it does.
+    pub op: Op,
+}
+
+/// What a statement does.
+///
+/// A value is visible after the statement that writes it, to the end of the block it stands in and in blocks nested
+/// there. Lanes of a warp that took different ways run in any interleaving, each making progress; behind an `If` or a
+/// loop the lanes that left it run together again where an instruction demands it (a `Warp` or `Warpgroup` flag), and
+/// nobody may rely on it otherwise.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Op {
+    /// An instruction.
+    Inst(Inst),
+    /// `then` where the predicate is true, `otherwise` where it is false.
+    If {
+        /// A predicate.
+        cond: Operand,
+        /// Executed where it is true.
+        then: Block,
+        /// Executed where it is false; may be empty.
+        otherwise: Block,
+    },
+    /// `var = start; while var < end { body; var += step }`, compared in the type of `var`. `start`, `end` and
+    /// `step` are read once. `step` is a constant above zero; `end − 1 + step` must fit the type.
+    For {
+        /// The counter, a value that is new in each iteration: of an integer type of 32 or 64 bits.
+        var: ValueId,
+        /// First value.
+        start: Operand,
+        /// First value that is too large.
+        end: Operand,
+        /// Distance.
+        step: Operand,
+        /// The body.
+        body: Block,
+    },
+    /// The body, again and again until a `Break`.
+    Loop {
+        /// The body.
+        body: Block,
+    },
+    /// Leaves the innermost `For` or `Loop`.
+    Break,
+}
+
+impl Kernel {
+    /// Bytes of shared memory, from the start of the first allocation to the end of the last.
+    pub fn shared_bytes(&self) -> u32 {
+        self.shared.iter().map(|alloc| alloc.offset.saturating_add(alloc.bytes)).max().unwrap_or(0)
+    }
+
+    /// Whether shared memory exceeds what can be declared statically, so that the launcher must grant it.
+    pub fn shared_is_dynamic(&self) -> bool {
+        !Limit::StaticShared.allows(self.arch, self.shared_bytes())
+    }
+
+    /// Offset of each parameter in the parameter block, and its size, in bytes.
+    pub fn param_offsets(&self) -> (Vec<u32>, u32) {
+        let mut end = 0u32;
+        let mut offsets = Vec::new();
+        for param in &self.params {
+            let (bytes, align) = param.kind.layout();
+            let start = end.checked_next_multiple_of(align.max(1)).unwrap_or(u32::MAX);
+            offsets.push(start);
+            end = start.saturating_add(bytes);
+        }
+        (offsets, end)
+    }
+
+    /// The type of an operand; `None` for a value that the kernel does not have.
+    pub fn type_of(&self, operand: Operand) -> Option<Ty> {
+        match operand {
+            Operand::Const(value) => Some(value.ty),
+            Operand::Value(value) => self.values.get(value.index()).copied(),
+        }
+    }
+
+    /// The parameter with that id.
+    pub fn param(&self, id: ParamId) -> Option<&Param> {
+        self.params.get(id.index())
+    }
+
+    /// The allocation with that id.
+    pub fn alloc(&self, id: SharedId) -> Option<&Shared> {
+        self.shared.get(id.index())
+    }
+
+    /// Shows every statement, outer before inner, in the order of the text.
+    pub fn walk<'a>(&'a self, see: &mut dyn FnMut(&'a Stmt)) {
+        walk(&self.body, see);
+    }
+
+    /// The statement with that id.
+    pub fn stmt(&self, id: StmtId) -> Option<&Stmt> {
+        let mut found = None;
+        self.walk(&mut |stmt| {
+            if stmt.id == id {
+                found = Some(stmt);
+            }
+        });
+        found
+    }
+
+    /// Changes every block, inner before outer: how a mutation removes or replaces statements.
+    pub fn edit(&mut self, change: &mut dyn FnMut(&mut Block)) {
+        edit(&mut self.body, change);
+    }
+}
+
+fn walk<'a>(block: &'a [Stmt], see: &mut dyn FnMut(&'a Stmt)) {
+    for stmt in block {
+        see(stmt);
+        match &stmt.op {
+            Op::Inst(_) | Op::Break => {}
+            Op::If { then, otherwise, .. } => {
+                walk(then, see);
+                walk(otherwise, see);
+            }
+            Op::For { body, .. } | Op::Loop { body } => walk(body, see),
+        }
+    }
+}
+
+fn edit(block: &mut Block, change: &mut dyn FnMut(&mut Block)) {
+    for stmt in block.iter_mut() {
+        match &mut stmt.op {
+            Op::Inst(_) | Op::Break => {}
+            Op::If { then, otherwise, .. } => {
+                edit(then, change);
+                edit(otherwise, change);
+            }
+            Op::For { body, .. } | Op::Loop { body } => edit(body, change),
+        }
+    }
+    change(block);
+}
+
+impl fmt::Display for Kernel {
+    /// The text form: the same bytes for the same recording, without source lines.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        super::text::write(self, f, &mut |_, _| Ok(()))
+    }
+}

@@ -1,0 +1,199 @@
+//! Coordinates to offsets, and back.
+
+use crate::profile::At;
+use crate::{IntTuple, Layout, LayoutError, Profile};
+
+impl Layout {
+    /// The offset of flat coordinate `index`.
+    ///
+    /// The index counts the first mode fastest. The last mode is not bounded: an index of [`Layout::size`] or more walks
+    /// on along it, and a negative one walks back (division truncates towards zero). The arithmetic wraps.
+    ///
+    /// ```
+    /// use tilewright_layout::Layout;
+    /// let columns = Layout::parse("(4,2):(1,4)").unwrap();
+    /// assert_eq!((columns.at(5), columns.at(9)), (5, 9));
+    /// assert_eq!(Layout::parse("((2,2),3):((4,1),2)").unwrap().at(3), 5);
+    /// ```
+    pub const fn at(&self, index: i64) -> i64 {
+        self.at_place(At::ROOT, index)
+    }
+
+    const fn at_place(&self, at: At, index: i64) -> i64 {
+        let end = self.profile.end(at).leaf;
+        let (mut rest, mut offset) = (index, 0i64);
+        let mut leaf = at.leaf;
+        while leaf + 1 < end {
+            offset = offset.wrapping_add((rest % self.shape[leaf]).wrapping_mul(self.stride[leaf]));
+            rest /= self.shape[leaf];
+            leaf += 1;
+        }
+        if leaf < end { offset.wrapping_add(rest.wrapping_mul(self.stride[leaf])) } else { offset }
+    }
+
+    /// The offset of a coordinate nested like the shape, or less deeply: an integer for a whole tuple is split
+    /// colexicographically inside it.
+    ///
+    /// ```
+    /// use tilewright_layout::{IntTuple, Layout};
+    /// let layout = Layout::parse("((2,3),4):((1,2),6)").unwrap();
+    /// assert_eq!(layout.offset(&IntTuple::parse("((1,2),3)").unwrap()), Ok(23));
+    /// assert_eq!(layout.offset(&IntTuple::parse("(5,3)").unwrap()), Ok(23));
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Rank`] or [`LayoutError::NotAnInteger`] where the coordinate is not nested like the shape.
+    pub const fn offset(&self, coordinate: &IntTuple) -> Result<i64, LayoutError> {
+        self.offset_of(At::ROOT, coordinate, At::ROOT)
+    }
+
+    pub(crate) const fn offset_of(&self, at: At, coordinate: &IntTuple, from: At) -> Result<i64, LayoutError> {
+        let Some(arity) = coordinate.profile.arity(from.node) else {
+            return Ok(self.at_place(at, coordinate.values[from.leaf]));
+        };
+        tri!(matching_tuple("offset", arity, &self.profile, at.node));
+        let (mut at, mut from) = (self.profile.child(at, 0), coordinate.profile.child(from, 0));
+        let (mut offset, mut i) = (0i64, 0);
+        while i < arity {
+            offset = offset.wrapping_add(tri!(self.offset_of(at, coordinate, from)));
+            at = self.profile.end(at);
+            from = coordinate.profile.end(from);
+            i += 1;
+        }
+        Ok(offset)
+    }
+
+    /// The coordinate, nested like the shape, of flat coordinate `index`. The last integer is not bounded.
+    ///
+    /// ```
+    /// use tilewright_layout::Layout;
+    /// let layout = Layout::parse("((2,3),4):((1,2),6)").unwrap();
+    /// assert_eq!(layout.coordinate(23).to_string(), "((1,2),3)");
+    /// ```
+    pub const fn coordinate(&self, index: i64) -> IntTuple {
+        let mut out = self.shape();
+        split(&mut out, &self.shape(), At::ROOT, index);
+        out
+    }
+
+    /// The coordinate whose offset is `offset`: each part is `(offset / stride) % extent`, and 0 along modes of extent 1.
+    ///
+    /// The inverse of a *compact* layout only (every offset used once); for others see
+    /// [`right_inverse`](Layout::right_inverse) and [`left_inverse`](Layout::left_inverse).
+    ///
+    /// # Errors
+    /// [`LayoutError::Argument`] where a mode of more than one element has stride 0.
+    pub const fn coordinate_of_offset(&self, offset: i64) -> Result<IntTuple, LayoutError> {
+        let mut out = self.shape();
+        let mut leaf = 0;
+        while leaf < self.profile.leaves() {
+            out.values[leaf] = if self.shape[leaf] == 1 {
+                0
+            } else if self.stride[leaf] == 0 {
+                return Err(LayoutError::Argument {
+                    operation: "coordinate_of_offset",
+                    argument: "a stride",
+                    value: 0,
+                    bound: "other than 0, or no offset tells the coordinate",
+                });
+            } else {
+                offset.wrapping_div(self.stride[leaf]) % self.shape[leaf]
+            };
+            leaf += 1;
+        }
+        Ok(out)
+    }
+}
+
+impl IntTuple {
+    /// For a shape: the coordinate of flat index `index`, nested like the shape. The last integer is not bounded.
+    ///
+    /// # Errors
+    /// [`LayoutError::Extent`] where an extent is below 1.
+    pub const fn coordinate(&self, index: i64) -> Result<IntTuple, LayoutError> {
+        tri!(self.as_shape());
+        let mut out = *self;
+        split(&mut out, self, At::ROOT, index);
+        Ok(out)
+    }
+
+    /// For a shape: the coordinate for `index`, which may itself stop at any level of nesting.
+    ///
+    /// # Errors
+    /// [`LayoutError::Rank`] or [`LayoutError::NotAnInteger`] where `index` is not nested like the shape.
+    pub const fn refine_coordinate(&self, index: &IntTuple) -> Result<IntTuple, LayoutError> {
+        tri!(self.as_shape());
+        let mut out = *self;
+        tri!(refine(&mut out, self, At::ROOT, index, At::ROOT));
+        Ok(out)
+    }
+
+    /// For a shape: the flat index of a coordinate, which may stop at any level of nesting.
+    ///
+    /// # Errors
+    /// As [`Layout::offset`].
+    pub const fn index_of(&self, coordinate: &IntTuple) -> Result<i64, LayoutError> {
+        if coordinate.is_int() {
+            return Ok(coordinate.values[0]);
+        }
+        let mut layout = tri!(self.as_shape());
+        let mut product = 1;
+        let mut leaf = 0;
+        while leaf < layout.profile.leaves() {
+            layout.stride[leaf] = product;
+            product *= layout.shape[leaf];
+            leaf += 1;
+        }
+        layout.offset(coordinate)
+    }
+
+    /// The tuple as a shape with strides 0, if every extent is at least 1 and the size fits.
+    pub(crate) const fn as_shape(&self) -> Result<Layout, LayoutError> {
+        Layout { profile: self.profile, shape: self.values, ..Layout::NOTHING }.checked()
+    }
+}
+
+/// Checks that a tuple of `arity` modes can stand where `profile` has `node`.
+pub(crate) const fn matching_tuple(
+    operation: &'static str,
+    arity: usize,
+    profile: &Profile,
+    node: usize,
+) -> Result<(), LayoutError> {
+    match profile.arity(node) {
+        None => Err(LayoutError::NotAnInteger { operation, modes: arity }),
+        Some(expected) if expected != arity => Err(LayoutError::Rank { operation, given: arity, expected }),
+        Some(_) => Ok(()),
+    }
+}
+
+const fn split(out: &mut IntTuple, shape: &IntTuple, at: At, index: i64) {
+    let end = shape.profile.end(at).leaf;
+    let mut rest = index;
+    let mut leaf = at.leaf;
+    while leaf + 1 < end {
+        out.values[leaf] = rest % shape.values[leaf];
+        rest /= shape.values[leaf];
+        leaf += 1;
+    }
+    if leaf < end {
+        out.values[leaf] = rest;
+    }
+}
+
+const fn refine(out: &mut IntTuple, shape: &IntTuple, at: At, index: &IntTuple, from: At) -> Result<(), LayoutError> {
+    let Some(arity) = index.profile.arity(from.node) else {
+        split(out, shape, at, index.values[from.leaf]);
+        return Ok(());
+    };
+    tri!(matching_tuple("coordinate", arity, &shape.profile, at.node));
+    let (mut at, mut from) = (shape.profile.child(at, 0), index.profile.child(from, 0));
+    let mut i = 0;
+    while i < arity {
+        tri!(refine(out, shape, at, index, from));
+        at = shape.profile.end(at);
+        from = index.profile.end(from);
+        i += 1;
+    }
+    Ok(())
+}

@@ -1,0 +1,170 @@
+//! Nested tuples of integers: shapes, strides, coordinates.
+
+use core::fmt;
+
+use crate::profile::At;
+use crate::{LayoutError, MAX_LEAVES, Message, Profile};
+
+/// An integer, or a tuple of integers and tuples.
+///
+/// `8` and `(8)` are different values. Equality is exact.
+///
+/// ```
+/// use tilewright_layout::IntTuple;
+/// let shape = IntTuple::parse("((2,3),4)").unwrap();
+/// assert_eq!(shape.product(), 24);
+/// assert_eq!(shape.mode(0).unwrap(), IntTuple::flat(&[2, 3]).unwrap());
+/// assert_ne!(IntTuple::parse("8"), IntTuple::parse("(8)"));
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct IntTuple {
+    pub(crate) profile: Profile,
+    pub(crate) values: [i64; MAX_LEAVES],
+}
+
+impl IntTuple {
+    pub(crate) const NOTHING: IntTuple = IntTuple { profile: Profile::EMPTY, values: [0; MAX_LEAVES] };
+
+    /// One integer.
+    pub const fn int(value: i64) -> IntTuple {
+        let mut values = [0; MAX_LEAVES];
+        values[0] = value;
+        IntTuple { profile: Profile::INT, values }
+    }
+
+    /// A tuple of integers.
+    ///
+    /// # Errors
+    /// [`LayoutError::Capacity`] above [`MAX_LEAVES`] integers.
+    pub const fn flat(values: &[i64]) -> Result<IntTuple, LayoutError> {
+        let mut tuple = IntTuple::NOTHING;
+        tri!(tuple.profile.push_tuple(values.len()));
+        let mut i = 0;
+        while i < values.len() {
+            tri!(tuple.push(values[i]));
+            i += 1;
+        }
+        Ok(tuple)
+    }
+
+    /// A tuple of tuples or integers.
+    ///
+    /// # Errors
+    /// [`LayoutError::Capacity`] where the parts do not fit together.
+    pub const fn tuple(modes: &[IntTuple]) -> Result<IntTuple, LayoutError> {
+        let mut tuple = IntTuple::NOTHING;
+        tri!(tuple.profile.push_tuple(modes.len()));
+        let mut i = 0;
+        while i < modes.len() {
+            tri!(tuple.push_mode(&modes[i], At::ROOT));
+            i += 1;
+        }
+        Ok(tuple)
+    }
+
+    /// The value of a result, or a panic with the error's text: a compile error where it stands in a `const`.
+    ///
+    /// # Panics
+    /// If the result is an error.
+    pub const fn constant(result: Result<IntTuple, LayoutError>) -> IntTuple {
+        match result {
+            Ok(tuple) => tuple,
+            Err(error) => panic!("{}", error.message().as_str()),
+        }
+    }
+
+    /// The nesting.
+    pub const fn profile(&self) -> Profile {
+        self.profile
+    }
+
+    /// The integers in reading order.
+    pub const fn values(&self) -> &[i64] {
+        self.values.split_at(self.profile.leaves()).0
+    }
+
+    /// Whether it is one integer, not a tuple.
+    pub const fn is_int(&self) -> bool {
+        self.profile.arity(0).is_none()
+    }
+
+    /// Number of top-level modes; 1 for an integer.
+    pub const fn rank(&self) -> usize {
+        self.profile.rank()
+    }
+
+    /// 0 for an integer, else one more than the deepest mode.
+    pub const fn depth(&self) -> usize {
+        self.profile.depth()
+    }
+
+    /// Mode `index`; an integer is its own mode 0.
+    ///
+    /// # Errors
+    /// [`LayoutError::NoSuchMode`].
+    pub const fn mode(&self, index: usize) -> Result<IntTuple, LayoutError> {
+        if index >= self.rank() {
+            return Err(LayoutError::NoSuchMode { operation: "mode", index: index as i64, rank: self.rank() });
+        }
+        Ok(self.subtree(self.profile.child(At::ROOT, index)))
+    }
+
+    /// The integers' product, wrapping: check with [`Layout::new`](crate::Layout::new) what is not known to be small.
+    pub const fn product(&self) -> i64 {
+        self.product_at(At::ROOT)
+    }
+
+    pub(crate) const fn product_at(&self, at: At) -> i64 {
+        let end = self.profile.end(at).leaf;
+        let mut product = 1i64;
+        let mut leaf = at.leaf;
+        while leaf < end {
+            product = product.wrapping_mul(self.values[leaf]);
+            leaf += 1;
+        }
+        product
+    }
+
+    pub(crate) const fn subtree(&self, at: At) -> IntTuple {
+        let mut tuple = IntTuple::NOTHING;
+        // A part of a tuple fits where the whole did.
+        let _ = tuple.push_mode(self, at);
+        tuple
+    }
+
+    pub(crate) const fn push(&mut self, value: i64) -> Result<(), LayoutError> {
+        tri!(self.profile.push_leaf());
+        self.values[self.profile.leaves() - 1] = value;
+        Ok(())
+    }
+
+    pub(crate) const fn push_mode(&mut self, from: &IntTuple, at: At) -> Result<(), LayoutError> {
+        let end = from.profile.end(at).node;
+        let mut at = at;
+        while at.node < end {
+            match from.profile.arity(at.node) {
+                Some(arity) => {
+                    tri!(self.profile.push_tuple(arity));
+                }
+                None => {
+                    tri!(self.push(from.values[at.leaf]));
+                    at.leaf += 1;
+                }
+            }
+            at.node += 1;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for IntTuple {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(Message::new().tuple(self).as_str())
+    }
+}
+
+impl fmt::Debug for IntTuple {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}

@@ -1,0 +1,76 @@
+//! Coalesce: the same function with as few modes as possible.
+//!
+//! Law: `coalesce(L)(i) == L(i)` for every `i`, and no two neighbouring modes of the result can be merged.
+//!
+//! Modes of extent 1 vanish, and `(s0,s1):(d,s0*d)` becomes `s0*s1:d`. A layout of one element becomes `1:0`.
+
+use crate::flat::Flat;
+use crate::profile::At;
+use crate::{Layout, LayoutError, Profile};
+
+impl Layout {
+    /// The same function of the flat index, with as few modes as possible.
+    ///
+    /// ```
+    /// use tilewright_layout::Layout;
+    /// let layout = Layout::parse("(2,(1,6)):(1,(7,2))").unwrap();
+    /// assert_eq!(layout.coalesce().to_string(), "12:1");
+    /// ```
+    pub const fn coalesce(&self) -> Layout {
+        let flat = Flat::of(self).coalesce();
+        let mut out = Layout::NOTHING;
+        // Coalescing never adds an integer, and at most the outer tuple.
+        let _ = flat.push_to(&mut out);
+        out
+    }
+
+    /// Coalesces each mode that `profile` marks with an integer, and keeps the nesting above and beyond it.
+    ///
+    /// ```
+    /// use tilewright_layout::{IntTuple, Layout};
+    /// let layout = Layout::parse("((2,4),(2,2)):((1,2),(8,16))").unwrap();
+    /// let modes = IntTuple::parse("(1,1)").unwrap().profile();
+    /// assert_eq!(layout.coalesce_modes(&modes).unwrap().to_string(), "(8,4):(1,8)");
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Rank`] where the profile has more modes than the layout.
+    pub const fn coalesce_modes(&self, profile: &Profile) -> Result<Layout, LayoutError> {
+        let mut out = Layout::NOTHING;
+        tri!(by_profile(self, At::ROOT, profile, At::ROOT, false, &mut out));
+        Ok(out)
+    }
+}
+
+/// Coalesces (or filters) the subtrees that the profile's integers mark.
+pub(crate) const fn by_profile(
+    layout: &Layout,
+    at: At,
+    profile: &Profile,
+    from: At,
+    filter: bool,
+    out: &mut Layout,
+) -> Result<(), LayoutError> {
+    let Some(arity) = profile.arity(from.node) else {
+        let flat = Flat::of(&layout.subtree(at));
+        return if filter { flat.filter().push_to(out) } else { flat.coalesce().push_to(out) };
+    };
+    let rank = layout.profile.rank_at(at.node);
+    if arity > rank {
+        return Err(LayoutError::Rank { operation: "coalesce by mode", given: arity, expected: rank });
+    }
+    tri!(out.profile.push_tuple(rank));
+    let (mut at, mut from) = (layout.profile.child(at, 0), profile.child(from, 0));
+    let mut i = 0;
+    while i < rank {
+        if i < arity {
+            tri!(by_profile(layout, at, profile, from, filter, out));
+            from = profile.end(from);
+        } else {
+            tri!(out.push_mode(layout, at));
+        }
+        at = layout.profile.end(at);
+        i += 1;
+    }
+    Ok(())
+}

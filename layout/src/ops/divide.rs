@@ -1,0 +1,93 @@
+//! Division: a layout seen as tiles.
+//!
+//! Law, for `D = logical_divide(L, T)`: mode 0 of `D` is `L` after `T`, mode 1 runs over the tiles, and `D` has the
+//! values of `L`. Division is one line over the two primitives: `L` after `(T, complement(T))`.
+//!
+//! ```text
+//! (4,6):(6,1) by [2,3]     ((2,3),(2,2)):((6,1),(12,3))
+//!  0  1  2 |  3  4  5      mode 0: inside the 2x3 tile
+//!  6  7  8 |  9 10 11      mode 1: which of the 2x2 tiles
+//! ---------+---------
+//! 12 13 14 | 15 16 17
+//! 18 19 20 | 21 22 23
+//! ```
+//!
+//! The forms differ in where the modes go, for a layout of modes `a`, `b` and a tiler `[t, u]`:
+//!
+//! | form | result |
+//! |---|---|
+//! | `logical_divide` | `((t, a/t), (u, b/u))` |
+//! | `zipped_divide` | `((t, u), (a/t, b/u))` |
+//! | `tiled_divide` | `((t, u), a/t, b/u)` |
+//! | `flat_divide` | `(t, u, a/t, b/u)` |
+//!
+//! Edge cases: modes without a tile stay whole, among the rests. A tile that does not divide its mode rounds up, so the
+//! result is larger than the layout ([`Layout::divides_evenly`] tells beforehand). `_` takes a mode as already divided.
+
+use crate::ops::composition::Composition;
+use crate::ops::tiled::{Each, apply, gather, spread};
+use crate::{Layout, LayoutError, Tiler};
+
+impl Layout {
+    /// Each mode as (tile, rest).
+    ///
+    /// ```
+    /// use tilewright_layout::{Layout, Tiler};
+    /// let tile = Tiler::layout(&Layout::parse("4:2").unwrap());
+    /// let divided = Layout::parse("24:3").unwrap().logical_divide(&tile).unwrap();
+    /// assert_eq!(divided.to_string(), "(4,(2,3)):(6,(3,24))");
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Rank`] where the tiler has too many modes; as [`Layout::composition`] and [`Layout::complement`].
+    pub const fn logical_divide(&self, tiler: &Tiler) -> Result<Layout, LayoutError> {
+        apply(Each::Divide, self, tiler)
+    }
+
+    pub(crate) const fn divide_by_layout(&self, tile: &Layout) -> Result<Layout, LayoutError> {
+        let rest = tri!(tile.complement_in(&self.coalesce().shape()));
+        let pair = tri!(Layout::tuple(&[*tile, rest]));
+        match tri!(self.try_composition(&pair)) {
+            Composition::Exact(layout) => Ok(layout),
+            // Tiles that run over the end of a mode: each mode rounds up, but the tile itself must be right.
+            Composition::Doubtful(layout, doubt) => match self.composition(tile) {
+                Ok(_) if layout.size() > self.size() => Ok(layout),
+                Ok(_) => Err(doubt),
+                Err(error) => Err(error),
+            },
+        }
+    }
+
+    /// All tiles in mode 0, all rests in mode 1.
+    ///
+    /// # Errors
+    /// As [`Layout::logical_divide`]; [`LayoutError::NotAnInteger`] where `_` meets a mode that is not a pair.
+    pub const fn zipped_divide(&self, tiler: &Tiler) -> Result<Layout, LayoutError> {
+        gather_or_keep(&tri!(self.logical_divide(tiler)), tiler)
+    }
+
+    /// All tiles in mode 0, the rests one mode each. A rest of one mode is not unpacked.
+    ///
+    /// # Errors
+    /// As [`Layout::zipped_divide`].
+    pub const fn tiled_divide(&self, tiler: &Tiler) -> Result<Layout, LayoutError> {
+        spread(&tri!(self.zipped_divide(tiler)), false)
+    }
+
+    /// Tiles and rests, one mode each.
+    ///
+    /// # Errors
+    /// As [`Layout::zipped_divide`].
+    pub const fn flat_divide(&self, tiler: &Tiler) -> Result<Layout, LayoutError> {
+        spread(&tri!(self.zipped_divide(tiler)), true)
+    }
+}
+
+/// The gathered pair; a single tile's result is a pair already.
+pub(crate) const fn gather_or_keep(layout: &Layout, tiler: &Tiler) -> Result<Layout, LayoutError> {
+    if !tiler.is_terminal() {
+        return gather(layout, tiler);
+    }
+    tri!(crate::index::matching_tuple("zip of (tile, rest) pairs", 2, &layout.profile, 0));
+    Ok(*layout)
+}

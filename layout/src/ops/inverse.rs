@@ -1,0 +1,136 @@
+//! Inverses: from offsets back to coordinates.
+//!
+//! Laws: `L(right_inverse(L)(o)) == o` for every `o` below the size of the inverse, which counts the offsets that `L`
+//! reaches without a gap from 0. `L(left_inverse(L)(L(i))) == L(i)`, so for an injective `L` it gives back the index.
+//!
+//! A bijective layout has one inverse, and both operators find it: `(4,8):(8,1)` has `(8,4):(4,1)`.
+
+use crate::flat::Flat;
+use crate::{Layout, LayoutError, laws};
+
+impl Layout {
+    /// From the offsets `0..n` that the layout reaches without a gap to its flat coordinates.
+    ///
+    /// Modes of stride 0 are skipped, and of several modes with the same stride one is used.
+    ///
+    /// ```
+    /// use tilewright_layout::Layout;
+    /// assert_eq!(Layout::parse("(4,8):(8,1)").unwrap().right_inverse().to_string(), "(8,4):(4,1)");
+    /// // Offset 3 is not reached, so the inverse ends before it.
+    /// assert_eq!(Layout::parse("(3,2):(1,4)").unwrap().right_inverse().to_string(), "3:1");
+    /// ```
+    pub const fn right_inverse(&self) -> Layout {
+        let modes = Flat::of(self).coalesce();
+        let mut inverse = Flat::EMPTY;
+        let mut next = 1;
+        // Each round uses the mode that goes on from `next`; it cannot be found twice, since `next` grows.
+        let mut found = true;
+        while found {
+            found = false;
+            let (mut i, mut index) = (0, 1);
+            while i < modes.len && !found {
+                if modes.stride[i] == next && modes.shape[i] > 1 {
+                    // Never more modes than the layout has.
+                    let _ = inverse.push(modes.shape[i], index);
+                    next *= modes.shape[i];
+                    found = true;
+                }
+                index *= modes.shape[i];
+                i += 1;
+            }
+        }
+        let mut out = Layout::NOTHING;
+        let _ = inverse.coalesce().push_to(&mut out);
+        out
+    }
+
+    /// From the layout's offsets to its flat coordinates. Offsets between them go to the coordinate of an offset that is
+    /// reached: the gaps have stride 0.
+    ///
+    /// ```
+    /// use tilewright_layout::Layout;
+    /// assert_eq!(Layout::parse("(3,2):(1,4)").unwrap().left_inverse().unwrap().to_string(), "(4,2):(1,3)");
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Indivisible`] where a stride does not divide the next larger one, [`LayoutError::Overlap`] where
+    /// modes overlap and no inverse exists, [`LayoutError::NegativeStride`].
+    pub const fn left_inverse(&self) -> Result<Layout, LayoutError> {
+        let coalesced = Flat::of(self).coalesce();
+        let mut modes = Flat::EMPTY;
+        // The flat coordinate's step along each mode; modes of stride 0 count there but have no offset to invert.
+        let mut steps = Flat::EMPTY;
+        let (mut i, mut index) = (0, 1);
+        while i < coalesced.len {
+            let (extent, stride) = (coalesced.shape[i], coalesced.stride[i]);
+            if stride < 0 {
+                return Err(LayoutError::NegativeStride { operation: "left_inverse", stride });
+            }
+            if stride != 0 {
+                tri!(modes.push(extent, stride));
+                tri!(steps.push(index, stride));
+            }
+            index *= extent;
+            i += 1;
+        }
+        if modes.len == 0 {
+            return coalesced.layout();
+        }
+        modes.sort_by_stride();
+        steps.sort_by_stride();
+        let mut inverse = Flat::EMPTY;
+        let mut overlap = None;
+        tri!(inverse.push(modes.stride[0], 0));
+        let mut i = 0;
+        while i < modes.len {
+            let mut extent = modes.shape[i];
+            if i + 1 < modes.len {
+                let (stride, next) = (modes.stride[i], modes.stride[i + 1]);
+                if next % stride != 0 {
+                    return Err(LayoutError::Indivisible { operation: "left_inverse", value: next, divisor: stride });
+                }
+                if next < stride * extent {
+                    overlap =
+                        Some(LayoutError::Overlap { operation: "left_inverse", stride: next, reach: stride * extent });
+                }
+                extent = next / stride;
+            }
+            tri!(inverse.push(extent, steps.shape[i]));
+            i += 1;
+        }
+        let inverse = tri!(inverse.coalesce().layout());
+        match overlap {
+            // Overlapping modes may still have a left inverse; only a walk tells.
+            Some(error) if self.size() > laws::MAX_ENUMERATION || laws::left_inverse(self, &inverse).is_err() => {
+                Err(error)
+            }
+            _ => Ok(inverse),
+        }
+    }
+
+    /// The coordinates that all map to offset 0: the modes of stride 0, with the steps of the flat coordinate.
+    ///
+    /// ```
+    /// use tilewright_layout::Layout;
+    /// assert_eq!(Layout::parse("(4,2,3):(1,0,4)").unwrap().nullspace().to_string(), "2:4");
+    /// ```
+    pub const fn nullspace(&self) -> Layout {
+        let mut kernel = Flat::EMPTY;
+        let (mut leaf, mut index) = (0, 1);
+        while leaf < self.profile.leaves() {
+            let extent = self.shape[leaf];
+            if self.stride[leaf] == 0 {
+                // Never more modes than the layout has.
+                let _ = kernel.push(extent, if extent == 1 { 0 } else { index });
+            }
+            index *= extent;
+            leaf += 1;
+        }
+        if kernel.len == 0 {
+            return Layout::ONE;
+        }
+        let mut out = Layout::NOTHING;
+        let _ = kernel.push_to(&mut out);
+        out
+    }
+}

@@ -1,0 +1,22 @@
+//! The algebra: one file per operator, each a set of `const fn` methods of [`Layout`](crate::Layout).
+//!
+//! Two operators are primitive, [`composition`] and [`complement`]; division and product are a line or two over them.
+//! Every file gives the operator's law, which is a function of [`laws`](crate::laws), and its edge cases.
+
+pub mod coalesce;
+pub mod common;
+pub mod complement;
+pub mod composition;
+pub mod divide;
+pub mod filter;
+pub mod inverse;
+pub mod like;
+pub mod modes;
+pub mod product;
+pub mod recast;
+pub mod shapes;
+pub mod slice;
+pub mod tile_to_shape;
+mod tiled;
+
+pub use tile_to_shape::Order;

@@ -1,0 +1,123 @@
+//! Product: copies of a layout, arranged by another.
+//!
+//! Law, for `P = logical_product(B, T)`: mode 0 of `P` is `B`, mode 1 is laid out like `T` over the places that `B`
+//! leaves free, and `P` is injective where both are. It is one line over the two primitives.
+//!
+//! ```text
+//! blocked_product of a row-major 2x2 by a row-major 2x3     raked_product of the same
+//!  0  1 |  4  5 |  8  9                                      0  4  8 |  1  5  9
+//!  2  3 |  6  7 | 10 11                                     12 16 20 | 13 17 21
+//! ------+-------+------                                     ---------+---------
+//! 12 13 | 16 17 | 20 21                                      2  6 10 |  3  7 11
+//! 14 15 | 18 19 | 22 23                                     14 18 22 | 15 19 23
+//! ```
+
+use crate::laws::injective;
+use crate::ops::composition::Composition;
+use crate::ops::divide::gather_or_keep;
+use crate::ops::tiled::{Each, apply, spread};
+use crate::profile::At;
+use crate::{Layout, LayoutError, Tiler, layout::times};
+
+impl Layout {
+    /// Each mode as (block, copies).
+    ///
+    /// ```
+    /// use tilewright_layout::{Layout, Tiler};
+    /// let copies = Tiler::layout(&Layout::parse("6:1").unwrap());
+    /// let product = Layout::parse("(2,2):(4,1)").unwrap().logical_product(&copies).unwrap();
+    /// assert_eq!(product.to_string(), "((2,2),(2,3)):((4,1),(2,8))");
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Rank`] where the tiler has too many modes; as [`Layout::composition`] and [`Layout::complement`].
+    pub const fn logical_product(&self, tiler: &Tiler) -> Result<Layout, LayoutError> {
+        apply(Each::Multiply, self, tiler)
+    }
+
+    pub(crate) const fn multiply_by_layout(&self, copies: &Layout) -> Result<Layout, LayoutError> {
+        let free = tri!(self.complement(tri!(times(self.size(), copies.cosize(), "the product's span"))));
+        match tri!(free.try_composition(copies)) {
+            Composition::Exact(places) => Layout::tuple(&[*self, places]),
+            // The copies do not start where `free` after `copies` says; what counts is that they do not overlap.
+            Composition::Doubtful(places, doubt) => {
+                let product = tri!(Layout::tuple(&[*self, places]));
+                if injective(&product).is_ok() { Ok(product) } else { Err(doubt) }
+            }
+        }
+    }
+
+    /// All blocks in mode 0, all copies in mode 1.
+    ///
+    /// # Errors
+    /// As [`Layout::logical_product`]; [`LayoutError::NotAnInteger`] where `_` meets a mode that is not a pair.
+    pub const fn zipped_product(&self, tiler: &Tiler) -> Result<Layout, LayoutError> {
+        gather_or_keep(&tri!(self.logical_product(tiler)), tiler)
+    }
+
+    /// All blocks in mode 0, the copies one mode each. Copies of one mode are not unpacked.
+    ///
+    /// # Errors
+    /// As [`Layout::zipped_product`].
+    pub const fn tiled_product(&self, tiler: &Tiler) -> Result<Layout, LayoutError> {
+        spread(&tri!(self.zipped_product(tiler)), false)
+    }
+
+    /// Blocks and copies, one mode each.
+    ///
+    /// # Errors
+    /// As [`Layout::zipped_product`].
+    pub const fn flat_product(&self, tiler: &Tiler) -> Result<Layout, LayoutError> {
+        spread(&tri!(self.zipped_product(tiler)), true)
+    }
+
+    /// Blocks side by side: mode `i` of the result is (mode `i` of the block, mode `i` of the copies).
+    ///
+    /// ```
+    /// use tilewright_layout::Layout;
+    /// let block = Layout::parse("(2,5):(5,1)").unwrap();
+    /// let copies = Layout::parse("(3,4):(4,1)").unwrap();
+    /// assert_eq!(block.blocked_product(&copies).unwrap().to_string(), "((2,3),(5,4)):((5,40),(1,10))");
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Layout::logical_product`]; [`LayoutError::NotAnInteger`] where the block is a tuple and the copies an integer.
+    pub const fn blocked_product(&self, copies: &Layout) -> Result<Layout, LayoutError> {
+        self.interleaved(copies, false)
+    }
+
+    /// Blocks interleaved: mode `i` of the result is (mode `i` of the copies, mode `i` of the block).
+    ///
+    /// # Errors
+    /// As [`Layout::blocked_product`], with the two exchanged.
+    pub const fn raked_product(&self, copies: &Layout) -> Result<Layout, LayoutError> {
+        self.interleaved(copies, true)
+    }
+
+    const fn interleaved(&self, copies: &Layout, copies_first: bool) -> Result<Layout, LayoutError> {
+        let rank = if self.rank() > copies.rank() { self.rank() } else { copies.rank() };
+        let block = tri!(self.append_to(&Layout::ONE, rank));
+        let copies = tri!(copies.append_to(&Layout::ONE, rank));
+        let product = tri!(block.multiply_by_layout(&copies));
+        let (first, second) = (product.profile.child(At::ROOT, 0), product.profile.child(At::ROOT, 1));
+        let (first, second) = if copies_first { (second, first) } else { (first, second) };
+        if product.profile.arity(first.node).is_some() && product.profile.arity(second.node).is_none() {
+            return Err(LayoutError::NotAnInteger { operation: "blocked_product", modes: rank });
+        }
+        let mut out = Layout::NOTHING;
+        tri!(out.profile.push_tuple(rank));
+        let mut i = 0;
+        while i < rank {
+            tri!(out.profile.push_tuple(2));
+            if product.profile.arity(first.node).is_none() {
+                tri!(out.push_mode(&product, first));
+                tri!(out.push_mode(&product, second));
+            } else {
+                tri!(out.push_mode(&product, product.profile.child(first, i)));
+                tri!(out.push_mode(&product, product.profile.child(second, i)));
+            }
+            i += 1;
+        }
+        out.checked()
+    }
+}

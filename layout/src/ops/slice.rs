@@ -1,0 +1,78 @@
+//! Slice and dice: fixing some modes of a layout.
+//!
+//! Law: with `(S, o) = slice_and_offset(c, L)`, `S(x) + o == L(c with x in place of each _)`.
+
+use crate::profile::At;
+use crate::{Coord, Layout, LayoutError};
+
+impl Layout {
+    /// The modes under `_`, as one tuple; `_` alone keeps the layout as it is.
+    ///
+    /// ```
+    /// use tilewright_layout::{Coord, Layout};
+    /// let layout = Layout::parse("((2,3),4):((1,2),6)").unwrap();
+    /// assert_eq!(layout.slice(&Coord::parse("((_,1),_)").unwrap()).unwrap().to_string(), "(2,4):(1,6)");
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Rank`] or [`LayoutError::NotAnInteger`] where the coordinate is not nested like the layout.
+    pub const fn slice(&self, coordinate: &Coord) -> Result<Layout, LayoutError> {
+        self.pick(coordinate, true)
+    }
+
+    /// The modes under integers, as one tuple: what [`Layout::slice`] drops. An integer alone keeps the layout.
+    ///
+    /// # Errors
+    /// As [`Layout::slice`].
+    pub const fn dice(&self, coordinate: &Coord) -> Result<Layout, LayoutError> {
+        self.pick(coordinate, false)
+    }
+
+    /// The slice, and the offset at which it starts.
+    ///
+    /// # Errors
+    /// As [`Layout::slice`].
+    pub const fn slice_and_offset(&self, coordinate: &Coord) -> Result<(Layout, i64), LayoutError> {
+        let slice = tri!(self.slice(coordinate));
+        Ok((slice, tri!(self.offset(&coordinate.tuple))))
+    }
+
+    const fn pick(&self, coordinate: &Coord, open: bool) -> Result<Layout, LayoutError> {
+        if coordinate.tuple.is_int() && coordinate.is_open(0) == open {
+            return Ok(*self);
+        }
+        let mut out = Layout::NOTHING;
+        let node = tri!(out.profile.push_tuple(0));
+        let count = tri!(pick_into(self, At::ROOT, coordinate, At::ROOT, open, &mut out));
+        out.profile.set_arity(node, count);
+        Ok(out)
+    }
+}
+
+const fn pick_into(
+    layout: &Layout,
+    at: At,
+    coordinate: &Coord,
+    from: At,
+    open: bool,
+    out: &mut Layout,
+) -> Result<usize, LayoutError> {
+    let profile = &coordinate.tuple.profile;
+    let Some(arity) = profile.arity(from.node) else {
+        if coordinate.is_open(from.leaf) == open {
+            tri!(out.push_mode(layout, at));
+            return Ok(1);
+        }
+        return Ok(0);
+    };
+    tri!(crate::index::matching_tuple("slice", arity, &layout.profile, at.node));
+    let (mut at, mut from) = (layout.profile.child(at, 0), profile.child(from, 0));
+    let (mut count, mut i) = (0, 0);
+    while i < arity {
+        count += tri!(pick_into(layout, at, coordinate, from, open, out));
+        at = layout.profile.end(at);
+        from = profile.end(from);
+        i += 1;
+    }
+    Ok(count)
+}

@@ -1,0 +1,77 @@
+//! Tile to shape: repeat a block until it fills a shape.
+//!
+//! Law: the result has the shape's size per mode, begins with the block, and is injective where the block is and the
+//! order's numbers differ.
+
+use crate::ops::composition::ceil_div;
+use crate::profile::At;
+use crate::{IntTuple, Layout, LayoutError};
+
+/// Which copies of a block come first in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order<'o> {
+    /// First mode first.
+    Left,
+    /// Last mode first.
+    Right,
+    /// By number, smallest first; one number per mode of the shape.
+    By(&'o IntTuple),
+}
+
+impl Layout {
+    /// Copies of the block, in the given order, that fill `shape`. Nested modes of the shape count by their products.
+    ///
+    /// ```
+    /// use tilewright_layout::{IntTuple, Layout, ops::Order};
+    /// let atom = Layout::parse("(8,8):(8,1)").unwrap();
+    /// let shape = IntTuple::parse("(16,24)").unwrap();
+    /// let tiled = atom.tile_to_shape(&shape, Order::Left).unwrap();
+    /// assert_eq!(tiled.to_string(), "((8,2),(8,3)):((8,64),(1,128))");
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Rank`] where the block has more modes than the shape; [`LayoutError::Indivisible`] where it does
+    /// not divide the shape; as [`Layout::blocked_product`].
+    pub const fn tile_to_shape(&self, shape: &IntTuple, order: Order<'_>) -> Result<Layout, LayoutError> {
+        let target = tri!(shape.as_shape());
+        let rank = target.rank();
+        if self.rank() > rank {
+            return Err(LayoutError::Rank { operation: "tile_to_shape", given: self.rank(), expected: rank });
+        }
+        let block = tri!(self.append_to(&Layout::ONE, rank));
+        let mut counts = IntTuple::NOTHING;
+        tri!(counts.profile.push_tuple(rank));
+        let mut i = 0;
+        while i < rank {
+            let (whole, part) = (target.extent(i), block.extent(i));
+            if whole % part != 0 {
+                return Err(LayoutError::Indivisible { operation: "tile_to_shape", value: whole, divisor: part });
+            }
+            tri!(counts.push(ceil_div(whole, part)));
+            i += 1;
+        }
+        let copies = tri!(match order {
+            Order::Left => Layout::col_major(&counts),
+            Order::Right => Layout::row_major(&counts),
+            Order::By(order) => Layout::ordered(&counts, order),
+        });
+        block.blocked_product(&copies)
+    }
+}
+
+impl IntTuple {
+    /// The product of each mode, always as a tuple.
+    ///
+    /// # Errors
+    /// [`LayoutError::Capacity`] above the capacity for modes.
+    pub const fn product_each(&self) -> Result<IntTuple, LayoutError> {
+        let mut out = IntTuple::NOTHING;
+        tri!(out.profile.push_tuple(self.rank()));
+        let mut i = 0;
+        while i < self.rank() {
+            tri!(out.push(self.product_at(self.profile.child(At::ROOT, i))));
+            i += 1;
+        }
+        Ok(out)
+    }
+}

@@ -1,0 +1,137 @@
+//! Applying a [`Tiler`] mode by mode: the frame of composition, division and product.
+
+use crate::profile::At;
+use crate::{Layout, LayoutError, Tiler};
+
+/// What happens to a mode and its tile.
+#[derive(Clone, Copy)]
+pub(crate) enum Each {
+    Compose,
+    Divide,
+    Multiply,
+}
+
+impl Layout {
+    /// `self` after a tile: composition with a layout, the first `n` elements, or one of these per mode.
+    ///
+    /// Modes beyond a tiler's modes are dropped.
+    ///
+    /// ```
+    /// use tilewright_layout::{Layout, Tiler};
+    /// let rows = Layout::parse("(8,6):(6,1)").unwrap();
+    /// let corner = Tiler::by_mode(&[Tiler::extent(2), Tiler::extent(3)]).unwrap();
+    /// assert_eq!(rows.compose_tiler(&corner).unwrap().to_string(), "(2,3):(6,1)");
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Rank`] where the tiler has more modes than the layout; as [`Layout::composition`].
+    pub const fn compose_tiler(&self, tiler: &Tiler) -> Result<Layout, LayoutError> {
+        apply(Each::Compose, self, tiler)
+    }
+}
+
+pub(crate) const fn apply(each: Each, layout: &Layout, tiler: &Tiler) -> Result<Layout, LayoutError> {
+    let mut out = Layout::NOTHING;
+    tri!(apply_at(each, layout, At::ROOT, tiler, At::ROOT, &mut out));
+    out.checked()
+}
+
+const fn apply_at(
+    each: Each,
+    layout: &Layout,
+    at: At,
+    tiler: &Tiler,
+    from: At,
+    out: &mut Layout,
+) -> Result<(), LayoutError> {
+    let Some(arity) = tiler.outer.arity(from.node) else {
+        return terminal(each, layout, at, tiler, from.leaf, out);
+    };
+    let rank = layout.profile.rank_at(at.node);
+    let operation = match each {
+        Each::Compose => "composition by mode",
+        Each::Divide => "divide by mode",
+        Each::Multiply => "product by mode",
+    };
+    if arity > rank {
+        return Err(LayoutError::Rank { operation, given: arity, expected: rank });
+    }
+    tri!(out.profile.push_tuple(if matches!(each, Each::Compose) { arity } else { rank }));
+    let mut from = tiler.outer.child(from, 0);
+    let mut i = 0;
+    while i < arity {
+        tri!(apply_at(each, layout, layout.profile.child(at, i), tiler, from, out));
+        from = tiler.outer.end(from);
+        i += 1;
+    }
+    if matches!(each, Each::Compose) { Ok(()) } else { out.push_modes_at(layout, at, arity, rank) }
+}
+
+const fn terminal(
+    each: Each,
+    layout: &Layout,
+    at: At,
+    tiler: &Tiler,
+    terminal: usize,
+    out: &mut Layout,
+) -> Result<(), LayoutError> {
+    if tiler.is_open(terminal) {
+        return out.push_mode(layout, at);
+    }
+    let mode = layout.subtree(at);
+    match each {
+        Each::Compose => out.push_mode(&tri!(mode.composition(&tiler.part(terminal))), At::ROOT),
+        Each::Divide => out.push_mode(&tri!(mode.divide_by_layout(&tiler.compact_part(terminal))), At::ROOT),
+        Each::Multiply => out.push_mode(&tri!(mode.multiply_by_layout(&tiler.compact_part(terminal))), At::ROOT),
+    }
+}
+
+/// `((t0,r0),(t1,r1),..)` to `((t0,t1,..),(r0,r1,..,rest..))`, by the tiler's nesting.
+pub(crate) const fn gather(layout: &Layout, tiler: &Tiler) -> Result<Layout, LayoutError> {
+    let mut out = Layout::NOTHING;
+    tri!(out.profile.push_tuple(2));
+    tri!(gather_side(layout, At::ROOT, tiler, At::ROOT, 0, &mut out));
+    tri!(gather_side(layout, At::ROOT, tiler, At::ROOT, 1, &mut out));
+    Ok(out)
+}
+
+const fn gather_side(
+    layout: &Layout,
+    at: At,
+    tiler: &Tiler,
+    from: At,
+    side: usize,
+    out: &mut Layout,
+) -> Result<(), LayoutError> {
+    let Some(arity) = tiler.outer.arity(from.node) else {
+        tri!(crate::index::matching_tuple("zip of (tile, rest) pairs", 2, &layout.profile, at.node));
+        return out.push_mode(layout, layout.profile.child(at, side));
+    };
+    let rank = layout.profile.rank_at(at.node);
+    let kept = if side == 0 { arity } else { rank };
+    tri!(out.profile.push_tuple(kept));
+    let mut from = tiler.outer.child(from, 0);
+    let mut i = 0;
+    while i < arity {
+        tri!(gather_side(layout, layout.profile.child(at, i), tiler, from, side, out));
+        from = tiler.outer.end(from);
+        i += 1;
+    }
+    out.push_modes_at(layout, at, arity, kept)
+}
+
+/// `(tile, (r0,r1,..))` to `(tile, r0, r1, ..)`; with `both`, the tile's modes too. A side of one mode stays as it is.
+pub(crate) const fn spread(pair: &Layout, both: bool) -> Result<Layout, LayoutError> {
+    let (tile, rest) = (pair.profile.child(At::ROOT, 0), pair.profile.child(At::ROOT, 1));
+    let tile_rank = if both { pair.profile.rank_at(tile.node) } else { 1 };
+    let rest_rank = pair.profile.rank_at(rest.node);
+    let mut out = Layout::NOTHING;
+    tri!(out.profile.push_tuple(tile_rank + rest_rank));
+    tri!(push_side(&mut out, pair, tile, tile_rank));
+    tri!(push_side(&mut out, pair, rest, rest_rank));
+    Ok(out)
+}
+
+const fn push_side(out: &mut Layout, pair: &Layout, side: At, rank: usize) -> Result<(), LayoutError> {
+    if rank == 1 { out.push_mode(pair, side) } else { out.push_modes_at(pair, side, 0, rank) }
+}

@@ -1,0 +1,190 @@
+//! The nesting of a tuple, without its numbers.
+
+use crate::LayoutError;
+
+/// The most integers that a shape, a stride or a coordinate holds.
+///
+/// The largest layout seen in the conformance vectors has 16.
+pub const MAX_LEAVES: usize = 32;
+
+/// The most integers and tuples together.
+pub const MAX_NODES: usize = 64;
+
+/// Marks an integer among the nodes; every other value is the number of a tuple's modes.
+const LEAF: u8 = u8::MAX;
+
+/// The nesting of a tuple: which places are integers and which are tuples, in reading order.
+///
+/// `8` and `(8)` differ: the first is one integer, the second a tuple that holds one.
+///
+/// ```
+/// use tilewright_layout::IntTuple;
+/// let nested = IntTuple::parse("((2,3),4)").unwrap();
+/// let profile = nested.profile();
+/// assert_eq!((profile.leaves(), profile.rank(), profile.depth()), (3, 2, 2));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Profile {
+    kinds: [u8; MAX_NODES],
+    nodes: u8,
+    leaves: u8,
+}
+
+/// A place in a tree: the index of a node and of the next leaf, both in reading order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct At {
+    pub(crate) node: usize,
+    pub(crate) leaf: usize,
+}
+
+impl At {
+    pub(crate) const ROOT: At = At { node: 0, leaf: 0 };
+}
+
+impl Profile {
+    pub(crate) const EMPTY: Profile = Profile { kinds: [0; MAX_NODES], nodes: 0, leaves: 0 };
+
+    /// The profile of a single integer.
+    pub const INT: Profile = {
+        let mut kinds = [0; MAX_NODES];
+        kinds[0] = LEAF;
+        Profile { kinds, nodes: 1, leaves: 1 }
+    };
+
+    /// How many integers there are.
+    pub const fn leaves(&self) -> usize {
+        self.leaves as usize
+    }
+
+    /// How many integers and tuples there are.
+    pub const fn nodes(&self) -> usize {
+        self.nodes as usize
+    }
+
+    /// Number of top-level modes; 1 for an integer.
+    pub const fn rank(&self) -> usize {
+        self.rank_at(0)
+    }
+
+    pub(crate) const fn rank_at(&self, node: usize) -> usize {
+        match self.arity(node) {
+            Some(arity) => arity,
+            None => 1,
+        }
+    }
+
+    /// 0 for an integer, else one more than the deepest mode.
+    pub const fn depth(&self) -> usize {
+        let mut deepest = 0;
+        let mut open = [0usize; MAX_NODES];
+        let mut depth = 0;
+        let mut node = 0;
+        while node < self.nodes() {
+            while depth > 0 && open[depth - 1] == 0 {
+                depth -= 1;
+            }
+            if depth > 0 {
+                open[depth - 1] -= 1;
+            }
+            if let Some(arity) = self.arity(node) {
+                open[depth] = arity;
+                depth += 1;
+                if depth > deepest {
+                    deepest = depth;
+                }
+            }
+            node += 1;
+        }
+        deepest
+    }
+
+    /// The number of modes of the tuple at `node`, or `None` where an integer stands.
+    pub(crate) const fn arity(&self, node: usize) -> Option<usize> {
+        match self.kinds[node] {
+            LEAF => None,
+            arity => Some(arity as usize),
+        }
+    }
+
+    /// The place just behind the subtree at `at`.
+    pub(crate) const fn end(&self, mut at: At) -> At {
+        let mut pending = 1;
+        while pending > 0 {
+            pending -= 1;
+            match self.arity(at.node) {
+                Some(arity) => pending += arity,
+                None => at.leaf += 1,
+            }
+            at.node += 1;
+        }
+        at
+    }
+
+    /// The place of mode `index` of the subtree at `at`; an integer is its own mode 0. `index` must be below the rank.
+    pub(crate) const fn child(&self, at: At, index: usize) -> At {
+        if self.arity(at.node).is_none() {
+            return at;
+        }
+        let mut child = At { node: at.node + 1, leaf: at.leaf };
+        let mut i = 0;
+        while i < index {
+            child = self.end(child);
+            i += 1;
+        }
+        child
+    }
+
+    /// Whether the subtrees at the two places have the same nesting.
+    pub(crate) const fn same(&self, at: At, other: &Profile, other_at: At) -> bool {
+        let end = self.end(at).node;
+        if end - at.node != other.end(other_at).node - other_at.node {
+            return false;
+        }
+        let mut i = 0;
+        while at.node + i < end {
+            if self.kinds[at.node + i] != other.kinds[other_at.node + i] {
+                return false;
+            }
+            i += 1;
+        }
+        true
+    }
+
+    /// Whether both have the same nesting.
+    pub const fn congruent(&self, other: &Profile) -> bool {
+        self.same(At::ROOT, other, At::ROOT)
+    }
+
+    pub(crate) const fn push_leaf(&mut self) -> Result<(), LayoutError> {
+        if self.leaves() == MAX_LEAVES {
+            return Err(LayoutError::Capacity { what: "integers", limit: MAX_LEAVES });
+        }
+        tri!(self.push_node(LEAF));
+        self.leaves += 1;
+        Ok(())
+    }
+
+    /// Opens a tuple of `arity` modes and gives its node, for [`Profile::set_arity`].
+    pub(crate) const fn push_tuple(&mut self, arity: usize) -> Result<usize, LayoutError> {
+        if arity >= MAX_NODES {
+            return Err(LayoutError::Capacity { what: "modes", limit: MAX_NODES - 1 });
+        }
+        let node = self.nodes();
+        tri!(self.push_node(arity as u8));
+        Ok(node)
+    }
+
+    /// Corrects the number of modes of a tuple pushed before they were counted.
+    pub(crate) const fn set_arity(&mut self, node: usize, arity: usize) {
+        self.kinds[node] = arity as u8;
+    }
+
+    const fn push_node(&mut self, node: u8) -> Result<(), LayoutError> {
+        if self.nodes() == MAX_NODES {
+            return Err(LayoutError::Capacity { what: "integers and tuples", limit: MAX_NODES });
+        }
+        self.kinds[self.nodes()] = node;
+        self.nodes += 1;
+        Ok(())
+    }
+}

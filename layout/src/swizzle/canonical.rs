@@ -1,0 +1,162 @@
+//! The shared-memory layouts that the hardware reads: matrix atoms of sm_90, and `ldmatrix` rows.
+//!
+//! A warpgroup matrix instruction reads its operands through a descriptor that knows four swizzles, in 16-byte units:
+//! none, 32, 64 and 128 bytes (PTX ISA, "Shared Memory Matrix Layout"). The tensor-map engine writes the same four. An
+//! operand tile is copies of an 8-row atom; see [`Layout::tile_to_shape`].
+
+use crate::ops::Order;
+use crate::{IntTuple, Layout, LayoutError, Swizzle, Swizzled};
+
+/// How many bytes of a row the hardware mixes with the row number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SwizzleWidth {
+    /// No swizzle: rows of 16 bytes, interleaved.
+    Interleaved,
+    /// Rows of 32 bytes.
+    Bytes32,
+    /// Rows of 64 bytes.
+    Bytes64,
+    /// Rows of 128 bytes.
+    Bytes128,
+}
+
+/// Which index of the operand is contiguous.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Major {
+    /// The contraction index: row-major A, column-major B.
+    K,
+    /// The row index of A, or the column index of B.
+    Mn,
+}
+
+/// A canonical atom: the smallest operand tile that a swizzle is defined on.
+///
+/// ```
+/// use tilewright_layout::swizzle::canonical::{Atom, Major, SwizzleWidth};
+/// let atom = Atom { major: Major::K, width: SwizzleWidth::Bytes128 };
+/// assert_eq!(atom.of_elements(16).unwrap().to_string(), "S<3,3,3> o 0 o (8,64):(64,1)");
+/// assert_eq!(Atom::from_name("K_SW128"), Some(atom));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Atom {
+    /// Which index is contiguous.
+    pub major: Major,
+    /// How far the swizzle reaches.
+    pub width: SwizzleWidth,
+}
+
+impl SwizzleWidth {
+    /// Every width, narrowest first.
+    pub const ALL: [SwizzleWidth; 4] =
+        [SwizzleWidth::Interleaved, SwizzleWidth::Bytes32, SwizzleWidth::Bytes64, SwizzleWidth::Bytes128];
+
+    /// Bytes of a row.
+    pub const fn bytes(self) -> i64 {
+        16 << self.bits()
+    }
+
+    /// The swizzle of byte addresses: `S<bits,4,3>`.
+    pub const fn swizzle(self) -> Swizzle {
+        Swizzle::constant(Swizzle::new(self.bits(), 4, 3))
+    }
+
+    const fn bits(self) -> i64 {
+        match self {
+            SwizzleWidth::Interleaved => 0,
+            SwizzleWidth::Bytes32 => 1,
+            SwizzleWidth::Bytes64 => 2,
+            SwizzleWidth::Bytes128 => 3,
+        }
+    }
+}
+
+impl Atom {
+    /// Every atom.
+    pub const ALL: [Atom; 8] = {
+        let mut all = [Atom { major: Major::K, width: SwizzleWidth::Interleaved }; 8];
+        let mut i = 0;
+        while i < 4 {
+            all[i].width = SwizzleWidth::ALL[i];
+            all[i + 4] = Atom { major: Major::Mn, width: SwizzleWidth::ALL[i] };
+            i += 1;
+        }
+        all
+    };
+
+    /// The name used in the field, such as `K_SW128` or `MN_INTER`.
+    pub const fn name(self) -> &'static str {
+        match (self.major, self.width) {
+            (Major::K, SwizzleWidth::Interleaved) => "K_INTER",
+            (Major::K, SwizzleWidth::Bytes32) => "K_SW32",
+            (Major::K, SwizzleWidth::Bytes64) => "K_SW64",
+            (Major::K, SwizzleWidth::Bytes128) => "K_SW128",
+            (Major::Mn, SwizzleWidth::Interleaved) => "MN_INTER",
+            (Major::Mn, SwizzleWidth::Bytes32) => "MN_SW32",
+            (Major::Mn, SwizzleWidth::Bytes64) => "MN_SW64",
+            (Major::Mn, SwizzleWidth::Bytes128) => "MN_SW128",
+        }
+    }
+
+    /// The atom of that name.
+    pub fn from_name(name: &str) -> Option<Atom> {
+        Atom::ALL.into_iter().find(|atom| atom.name() == name)
+    }
+
+    /// The atom in units of bits: 8 rows of the swizzle's width, (mn, k) to bit. The swizzle is that of byte addresses.
+    pub const fn of_bits(self) -> Swizzled {
+        let row = self.width.bytes() * 8;
+        let rows = Layout::constant(Layout::tuple(&[Layout::raw_leaf(8, row), Layout::raw_leaf(row, 1)]));
+        let layout = match self.major {
+            Major::K => rows,
+            Major::Mn => Layout::constant(rows.select(&[1, 0])),
+        };
+        Swizzled::new(self.width.swizzle(), 0, layout)
+    }
+
+    /// The atom in elements of `bits` bits, swizzle included: (mn, k) to element.
+    ///
+    /// # Errors
+    /// [`LayoutError::Indivisible`] or [`LayoutError::Argument`] where a row is not a whole number of elements.
+    pub const fn of_elements(self, bits: i64) -> Result<Swizzled, LayoutError> {
+        let swizzle = tri!(self.width.swizzle().recast(8, bits));
+        Ok(Swizzled::new(swizzle, 0, tri!(self.of_bits().layout().upcast(bits))))
+    }
+
+    /// Copies of the atom that fill `shape`, in elements of `bits` bits.
+    ///
+    /// ```
+    /// use tilewright_layout::{IntTuple, ops::Order, swizzle::canonical::Atom};
+    /// let atom = Atom::from_name("K_SW128").unwrap();
+    /// let tile = atom.tile_to_shape(16, &IntTuple::parse("(128,64)").unwrap(), Order::Left).unwrap();
+    /// assert_eq!(tile.to_string(), "S<3,3,3> o 0 o ((8,16),(64,1)):((64,512),(1,0))");
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Atom::of_elements`] and [`Layout::tile_to_shape`].
+    pub const fn tile_to_shape(self, bits: i64, shape: &IntTuple, order: Order<'_>) -> Result<Swizzled, LayoutError> {
+        let atom = tri!(self.of_elements(bits));
+        Ok(Swizzled::new(atom.swizzle(), 0, tri!(atom.layout().tile_to_shape(shape, order))))
+    }
+}
+
+/// The swizzle, in 16-byte units, that lets `ldmatrix` read 8 rows of `row_bytes` without a bank conflict.
+///
+/// A row of fewer than 128 bytes shares its banks with `128 / row_bytes` others, so fewer bits need mixing.
+///
+/// ```
+/// use tilewright_layout::swizzle::canonical::ldmatrix_swizzle;
+/// assert_eq!(ldmatrix_swizzle(128).unwrap().to_string(), "S<3,0,3>");
+/// assert_eq!(ldmatrix_swizzle(32).unwrap().to_string(), "S<1,0,3>");
+/// ```
+///
+/// # Errors
+/// [`LayoutError::Argument`] where the row is not a power of two of at least 16 bytes.
+pub const fn ldmatrix_swizzle(row_bytes: i64) -> Result<Swizzle, LayoutError> {
+    if row_bytes < 16 || row_bytes & (row_bytes - 1) != 0 {
+        let (argument, bound) = ("the row in bytes", "a power of two of at least 16");
+        return Err(LayoutError::Argument { operation: "ldmatrix_swizzle", argument, value: row_bytes, bound });
+    }
+    let units = if row_bytes / 16 > 8 { row_bytes / 16 } else { 8 };
+    let ways = if row_bytes / 16 < 8 { row_bytes / 16 } else { 8 };
+    Swizzle::new(ways.trailing_zeros() as i64, 0, units.trailing_zeros() as i64)
+}

@@ -1,0 +1,223 @@
+//! A layout behind a swizzle.
+
+use core::fmt;
+
+use crate::{IntTuple, Layout, LayoutError, Swizzle, Tiler, laws::MAX_ENUMERATION};
+
+/// `swizzle(offset + layout(c))`: the swizzle belongs to the layout, so nobody can forget it.
+///
+/// ```
+/// use tilewright_layout::{Layout, Swizzle, Swizzled};
+/// let rows = Layout::parse("(8,8):(8,1)").unwrap();
+/// let tile = Swizzled::new(Swizzle::new(3, 0, 3).unwrap(), 0, rows);
+/// assert_eq!(tile.to_string(), "S<3,0,3> o 0 o (8,8):(8,1)");
+/// assert_eq!(tile.at(1), 9);
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Swizzled {
+    swizzle: Swizzle,
+    offset: i64,
+    layout: Layout,
+}
+
+/// A layout, swizzled or not: what an operation on a [`Swizzled`] gives where the swizzle may vanish.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Composed {
+    /// A layout without a swizzle.
+    Plain(Layout),
+    /// A layout behind a swizzle.
+    Swizzled(Swizzled),
+}
+
+impl Swizzled {
+    /// `swizzle(offset + layout(c))`.
+    pub const fn new(swizzle: Swizzle, offset: i64, layout: Layout) -> Swizzled {
+        Swizzled { swizzle, offset, layout }
+    }
+
+    /// The swizzle.
+    pub const fn swizzle(&self) -> Swizzle {
+        self.swizzle
+    }
+
+    /// What is added before the swizzle.
+    pub const fn start(&self) -> i64 {
+        self.offset
+    }
+
+    /// The layout before the swizzle.
+    pub const fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// The offset of flat coordinate `index`; see [`Layout::at`].
+    pub const fn at(&self, index: i64) -> i64 {
+        self.swizzle.apply(self.offset.wrapping_add(self.layout.at(index)))
+    }
+
+    /// The offset of a coordinate; see [`Layout::offset`].
+    ///
+    /// # Errors
+    /// As [`Layout::offset`].
+    pub const fn offset(&self, coordinate: &IntTuple) -> Result<i64, LayoutError> {
+        Ok(self.swizzle.apply(self.offset.wrapping_add(tri!(self.layout.offset(coordinate)))))
+    }
+
+    /// Number of coordinates.
+    pub const fn size(&self) -> i64 {
+        self.layout.size()
+    }
+
+    /// The cosize of the layout before the swizzle.
+    pub const fn cosize(&self) -> i64 {
+        self.layout.cosize()
+    }
+
+    /// The layout of the same memory in elements `factor` times as large.
+    ///
+    /// # Errors
+    /// [`LayoutError::Indivisible`] where the factor does not divide the offset; as [`Layout::upcast`] and
+    /// [`Swizzle::upcast`].
+    pub const fn upcast(&self, factor: i64) -> Result<Swizzled, LayoutError> {
+        let swizzle = tri!(self.swizzle.upcast(factor));
+        if self.offset % factor != 0 {
+            return Err(LayoutError::Indivisible { operation: "upcast", value: self.offset, divisor: factor });
+        }
+        Ok(Swizzled { swizzle, offset: self.offset / factor, layout: tri!(self.layout.upcast(factor)) })
+    }
+
+    /// The layout of the same memory in elements `1/factor` as large.
+    ///
+    /// # Errors
+    /// As [`Layout::downcast`] and [`Swizzle::downcast`].
+    pub const fn downcast(&self, factor: i64) -> Result<Swizzled, LayoutError> {
+        let swizzle = tri!(self.swizzle.downcast(factor));
+        let offset = tri!(crate::layout::times(self.offset, factor, "the offset"));
+        Ok(Swizzled { swizzle, offset, layout: tri!(self.layout.downcast(factor)) })
+    }
+
+    /// The swizzled layout after `tiler`; see [`Layout::compose_tiler`].
+    ///
+    /// # Errors
+    /// As [`Layout::compose_tiler`].
+    pub const fn compose_tiler(&self, tiler: &Tiler) -> Result<Swizzled, LayoutError> {
+        Ok(Swizzled { layout: tri!(self.layout.compose_tiler(tiler)), ..*self })
+    }
+
+    /// How many elements from offset 0 on are contiguous here and in `other`: at most the swizzle's vector.
+    ///
+    /// # Errors
+    /// As [`Layout::max_common_vector`].
+    pub const fn max_common_vector(&self, other: &Layout) -> Result<i64, LayoutError> {
+        let (common, vector) = (tri!(self.layout.max_common_vector(other)), 1 << self.swizzle.base());
+        Ok(if common < vector { common } else { vector })
+    }
+}
+
+impl Composed {
+    /// The layout behind a swizzle, or the layout alone where the swizzle mixes nothing and the offset is 0.
+    pub const fn new(swizzle: Swizzle, offset: i64, layout: Layout) -> Composed {
+        if swizzle.bits() == 0 && offset == 0 {
+            Composed::Plain(layout)
+        } else {
+            Composed::Swizzled(Swizzled::new(swizzle, offset, layout))
+        }
+    }
+
+    /// The offset of flat coordinate `index`.
+    pub const fn at(&self, index: i64) -> i64 {
+        match self {
+            Composed::Plain(layout) => layout.at(index),
+            Composed::Swizzled(swizzled) => swizzled.at(index),
+        }
+    }
+
+    /// Number of coordinates.
+    pub const fn size(&self) -> i64 {
+        match self {
+            Composed::Plain(layout) => layout.size(),
+            Composed::Swizzled(swizzled) => swizzled.size(),
+        }
+    }
+
+    /// The layout before the swizzle.
+    pub const fn layout(&self) -> Layout {
+        match self {
+            Composed::Plain(layout) => *layout,
+            Composed::Swizzled(swizzled) => swizzled.layout,
+        }
+    }
+}
+
+impl Layout {
+    /// The layout after a swizzle, as a swizzle after the layout: `L(s(i)) == s'(L(i))`.
+    ///
+    /// It works where the layout sends the swizzle's bits to bits; otherwise it is refused.
+    ///
+    /// ```
+    /// use tilewright_layout::{Layout, Swizzle};
+    /// let transpose = Layout::parse("(16,8):(8,1)").unwrap();
+    /// let moved = transpose.after_swizzle(&Swizzle::new(2, 1, 3).unwrap()).unwrap();
+    /// assert_eq!(moved.to_string(), "S<2,0,-4> o 0 o (16,8):(8,1)");
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Swizzle`] where no swizzle behind the layout does the same.
+    pub const fn after_swizzle(&self, swizzle: &Swizzle) -> Result<Composed, LayoutError> {
+        let moved = tri!(self.push_through(swizzle));
+        tri!(enumerable(self.size()));
+        let mut i = 0;
+        while i < self.size() {
+            if moved.at(i) != self.at(swizzle.apply(i)) {
+                return Err(LayoutError::Swizzle {
+                    operation: "composition(layout, swizzle)",
+                    reason: "the layout does not send the swizzled bits to bits, so no swizzle behind it does the same",
+                });
+            }
+            i += 1;
+        }
+        Ok(moved)
+    }
+
+    /// The candidate of [`Layout::after_swizzle`], not yet checked.
+    pub(crate) const fn push_through(&self, swizzle: &Swizzle) -> Result<Composed, LayoutError> {
+        let moved = tri!(Swizzle::from_masks(self.at(swizzle.source_mask()), self.at(swizzle.target_mask())));
+        Ok(Composed::new(moved, 0, *self))
+    }
+}
+
+/// Refuses to check by enumeration what is too large for it.
+pub(crate) const fn enumerable(size: i64) -> Result<(), LayoutError> {
+    if size > MAX_ENUMERATION {
+        let (operation, argument) = ("swizzle", "the size of a layout whose swizzle is moved");
+        return Err(LayoutError::Argument { operation, argument, value: size, bound: "at most 4194304" });
+    }
+    Ok(())
+}
+
+impl fmt::Display for Swizzled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} o {} o {}", self.swizzle, self.offset, self.layout)
+    }
+}
+
+impl fmt::Debug for Swizzled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for Composed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Composed::Plain(layout) => layout.fmt(f),
+            Composed::Swizzled(swizzled) => swizzled.fmt(f),
+        }
+    }
+}
+
+impl fmt::Debug for Composed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
