@@ -13,6 +13,7 @@ mod show;
 mod swizzle_operations;
 mod value;
 
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -76,12 +77,12 @@ pub enum LayoutCommand {
 pub fn run(command: &LayoutCommand) -> Result<ExitCode, Failure> {
     match command {
         LayoutCommand::Eval { expression } => {
-            println!("{}", evaluate(expression)?);
+            writeln!(io::stdout(), "{}", evaluate(expression)?)?;
             Ok(ExitCode::SUCCESS)
         }
         LayoutCommand::Check { file } => {
             let tally = check::run(file)?;
-            println!("{tally}");
+            writeln!(io::stdout(), "{tally}")?;
             Ok(if tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
         }
         LayoutCommand::Show { expression, svg, colours } => {
