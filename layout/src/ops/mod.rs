@@ -4,13 +4,13 @@
 //! Every file gives the operator's law, which is a function of [`laws`](crate::laws), and its edge cases.
 
 pub mod coalesce;
-pub mod common;
 pub mod complement;
 pub mod composition;
 pub mod divide;
 pub mod filter;
 pub mod inverse;
 pub mod like;
+pub mod max_common;
 pub mod modes;
 pub mod product;
 pub mod recast;
