@@ -12,6 +12,7 @@ mod coord;
 mod dtype;
 mod error;
 mod flat;
+pub mod fragment;
 mod index;
 mod int_tuple;
 pub mod laws;
@@ -22,6 +23,7 @@ pub mod ops;
 mod profile;
 pub mod swizzle;
 mod tiler;
+pub mod typed;
 
 pub use coord::Coord;
 pub use dtype::DType;
