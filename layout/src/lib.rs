@@ -22,8 +22,10 @@ mod notation;
 pub mod ops;
 mod profile;
 pub mod swizzle;
+pub mod tensor;
 mod tiler;
 pub mod typed;
+pub mod view;
 
 pub use coord::Coord;
 pub use dtype::DType;

@@ -46,39 +46,37 @@ static_layout! {
     }
 }
 
-/// How many elements storage must have so that every offset of `L` is inside: the cosize, and what a swizzle may add.
+/// How many elements storage must have so that the swizzle of every offset below `span` is inside.
 ///
 /// A swizzle that reads higher bits than it changes stays inside aligned blocks of `2^(base + bits)` elements, and moves
-/// all elements of a block by the same mask; so only the last block can reach beyond the cosize. One that reads lower
+/// all elements of a block by the same mask; so only the last block can reach beyond the span. One that reads lower
 /// bits stays inside its period.
-pub(crate) const fn reach(layout: &crate::Layout, swizzle: &crate::Swizzle) -> i64 {
-    let cosize = layout.cosize();
+pub(crate) const fn reach(span: i64, swizzle: &crate::Swizzle) -> i64 {
     if swizzle.bits() == 0 {
-        return cosize;
+        return span;
     }
     let up = if swizzle.shift() < 0 { -swizzle.shift() } else { 0 };
     let block = 1i64 << (swizzle.base() + swizzle.bits() + up);
-    let start = (cosize - 1) / block * block;
-    if swizzle.shift() > 0 && swizzle.apply(start) == start { cosize } else { start + block }
+    let start = (span - 1) / block * block;
+    if swizzle.shift() > 0 && swizzle.apply(start) == start { span } else { start + block }
 }
 
 #[cfg(test)]
 mod tests {
     use super::reach;
-    use crate::{Layout, Swizzle};
+    use crate::Swizzle;
 
     #[test]
     fn reach_bounds_every_offset_and_is_tight_where_nothing_moves() {
         for (bits, base, shift) in [(0, 0, 0), (3, 3, 3), (3, 4, 3), (2, 0, 3), (1, 2, -3), (2, 0, -2)] {
             let swizzle = Swizzle::new(bits, base, shift).unwrap();
             for extent in 1..600 {
-                let layout = Layout::leaf(extent, 1).unwrap();
-                let largest = (0..extent).map(|i| swizzle.apply(layout.at(i))).max().unwrap();
-                let bound = reach(&layout, &swizzle);
-                assert!(largest < bound, "{swizzle:?} of {layout}: {largest} is not below {bound}");
-                assert!(bound >= extent, "{swizzle:?} of {layout}: {bound} is below the cosize");
+                let largest = (0..extent).map(|i| swizzle.apply(i)).max().unwrap();
+                let bound = reach(extent, &swizzle);
+                assert!(largest < bound, "{swizzle:?} below {extent}: {largest} is not below {bound}");
+                assert!(bound >= extent, "{swizzle:?} below {extent}: {bound} is below the span");
                 if (0..extent).all(|i| swizzle.apply(i) == i) && shift > 0 {
-                    assert_eq!(bound, extent, "{swizzle:?} of {layout}");
+                    assert_eq!(bound, extent, "{swizzle:?} below {extent}");
                 }
             }
         }

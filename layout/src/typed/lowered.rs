@@ -39,7 +39,7 @@ impl<L: StaticLayout> Lowered<L> {
     /// Number of elements.
     pub const SIZE: usize = L::LAYOUT.size() as usize;
     /// How many elements storage must have so that every offset is inside, the swizzle included.
-    pub const REACH: usize = reach(&L::LAYOUT, &L::SWIZZLE) as usize;
+    pub const REACH: usize = reach(L::LAYOUT.cosize(), &L::SWIZZLE) as usize;
     /// The extent of each mode; 1 beyond the rank.
     pub const EXTENTS: [usize; MAX_RANK] = {
         let mut extents = [1; MAX_RANK];
@@ -66,14 +66,24 @@ impl<L: StaticLayout> Lowered<L> {
     /// The offset of a coordinate before the swizzle: what tile origins add up in.
     #[inline(always)]
     pub fn before_swizzle<const R: usize>(coordinate: [usize; R]) -> usize {
-        const { rank_is::<L>(R) };
-        let mut offset = 0;
-        let mut mode = 0;
-        while mode < R {
+        const { Self::accept_rank(R) };
+        Self::sum(&coordinate)
+    }
+
+    /// As [`Lowered::before_swizzle`], the rank not checked: missing modes count as 0.
+    #[inline(always)]
+    pub(crate) fn sum(coordinate: &[usize]) -> usize {
+        let (mut offset, mut mode) = (0, 0);
+        while mode < MAX_RANK && mode < coordinate.len() {
             offset += Self::along(mode, coordinate[mode]);
             mode += 1;
         }
         offset
+    }
+
+    /// A compile error where the layout has another number of modes.
+    pub(crate) const fn accept_rank(given: usize) {
+        rank_is::<L>(given)
     }
 
     /// The offset of flat coordinate `index`, first mode fastest, before the swizzle.

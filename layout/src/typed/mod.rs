@@ -45,6 +45,7 @@ mod storage;
 mod tiler;
 mod tuple;
 
+pub(crate) use banks::reach;
 pub use banks::{StaticSwizzle, Swizzle, Swizzled};
 pub use contract::contract;
 pub use divide::{
