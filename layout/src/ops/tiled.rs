@@ -79,6 +79,8 @@ const fn terminal(
     if tiler.is_open(terminal) {
         return out.push_mode(layout, at);
     }
+    // An extent below 1 tiles nothing.
+    tri!(tiler.part(terminal).checked());
     let mode = layout.subtree(at);
     match each {
         Each::Compose => compose_into(layout, at, &tiler.part(terminal), At::ROOT, out),

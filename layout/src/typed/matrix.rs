@@ -8,8 +8,8 @@ use crate::Message;
 /// A function that takes `A: Matrix<M, K>` and `B: Matrix<K, N>` refuses two layouts that disagree about `K` as an
 /// ordinary type error, at `cargo check`, however their elements are laid out. See [`contract`](super::contract()).
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is not a {M}x{N} matrix layout",
-    label = "expected a layout of {M}x{N} elements",
+    message = "`{Self}` is not a matrix of {M} by {N} elements",
+    label = "expected {M} by {N} elements",
     note = "wrap a composed layout as `Shaped<M, N, L>`; a contraction needs equal inner extents"
 )]
 pub trait Matrix<const M: usize, const N: usize>: StaticLayout {}

@@ -55,7 +55,6 @@ pub use divide::{
 pub use index::Idx;
 pub use lowered::{Lowered, MAX_RANK, MAX_RUNS};
 pub use matrix::{Matrix, Shaped};
-pub use named::prove;
 pub use numbers::{ColMajor, Compact, CompactRight, Concat, Contiguous, LayoutList, Ordered, RowMajor, Strided};
 pub use product::{BlockedProduct, FlatProduct, LogicalProduct, RakedProduct, TiledProduct, ZippedProduct};
 pub use rearrange::{

@@ -1,17 +1,5 @@
 //! Named layouts: checked where they stand.
 
-use super::StaticLayout;
-
-/// Evaluates a typed layout. In an item-level constant it makes `cargo check` see what is wrong with the layout.
-///
-/// ```
-/// use tilewright_layout::typed::{RowMajor, TiledBy, prove};
-/// const _: () = prove::<TiledBy<RowMajor<64, 64>, 16, 16>>();
-/// ```
-pub const fn prove<L: StaticLayout>() {
-    let _ = (L::LAYOUT, L::SWIZZLE);
-}
-
 /// Names typed layouts, and checks them on the spot.
 ///
 /// A plain `type` alias of a broken layout compiles until generic code uses it. A layout named here is evaluated by
@@ -43,13 +31,19 @@ macro_rules! layout {
         impl $crate::typed::StaticLayout for $name {
             const LAYOUT: $crate::Layout = $crate::Layout::constant($crate::Layout::parse($text));
         }
-        const _: () = $crate::typed::prove::<$name>();
+        const _: ($crate::Layout, $crate::Swizzle) = (
+            <$name as $crate::typed::StaticLayout>::LAYOUT,
+            <$name as $crate::typed::StaticLayout>::SWIZZLE,
+        );
         $crate::layout! { $($rest)* }
     };
     ($(#[$meta:meta])* $visibility:vis type $name:ident = $layout:ty; $($rest:tt)*) => {
         $(#[$meta])*
         $visibility type $name = $layout;
-        const _: () = $crate::typed::prove::<$name>();
+        const _: ($crate::Layout, $crate::Swizzle) = (
+            <$name as $crate::typed::StaticLayout>::LAYOUT,
+            <$name as $crate::typed::StaticLayout>::SWIZZLE,
+        );
         $crate::layout! { $($rest)* }
     };
 }
