@@ -7,6 +7,7 @@
 #[macro_use]
 mod tri;
 
+pub mod analysis;
 mod construct;
 mod coord;
 mod dtype;
@@ -20,6 +21,7 @@ mod layout;
 mod message;
 mod notation;
 pub mod ops;
+pub mod picture;
 mod profile;
 pub mod swizzle;
 pub mod tensor;

@@ -4,6 +4,7 @@
 //! case that fails) exits with 1. Nothing is written to a named output until it is whole.
 
 mod failure;
+pub mod layout;
 
 use std::process::ExitCode;
 
@@ -20,12 +21,17 @@ struct Cli {
 }
 
 #[derive(Subcommand)]
-enum Command {}
+enum Command {
+    /// The layout algebra: evaluate, check, draw.
+    #[command(subcommand)]
+    Layout(layout::LayoutCommand),
+}
 
 /// Parses the process's arguments, runs the subcommand and turns its outcome into an exit code.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    let outcome: Result<ExitCode, Failure> = match cli.command {};
-    #[expect(unreachable_code, reason = "no subcommand yet")]
+    let outcome: Result<ExitCode, Failure> = match cli.command {
+        Command::Layout(command) => layout::run(&command),
+    };
     outcome.unwrap_or_else(|failure| failure.report())
 }

@@ -17,13 +17,14 @@
 //! The modes of `B` together must not carry from one mode of `A` into the next. What breaks one of these rules is refused
 //! with the numbers; nothing is composed to a layout that is not the function.
 //!
-//! Edge cases: the last mode of `A` has no end, so `B` may reach beyond `A`'s domain. A mode of `B` with stride 0 stays
+//! Edge cases: the last mode of `A` has no end, so `B` may reach beyond `A`'s domain; what is beyond is held to the rules
+//! of single modes only, so the law is claimed where `B` stays inside. A mode of `B` with stride 0 stays
 //! as it is. Where `B` has a negative stride it leaves `A`'s domain at the low end; there each mode of `B` is carried over
 //! on its own with division that truncates, which is the field's convention, and the law is not claimed.
 
 use crate::flat::Flat;
 use crate::profile::At;
-use crate::{Layout, LayoutError, MAX_LEAVES, layout::times};
+use crate::{Layout, LayoutError, MAX_LEAVES, laws::MAX_ENUMERATION, layout::times};
 
 impl Layout {
     /// `self` after `rhs`: the layout that sends `c` to `self(rhs(c))`.
@@ -39,36 +40,68 @@ impl Layout {
     /// [`LayoutError::ShapeDivisibility`], [`LayoutError::StrideDivisibility`], [`LayoutError::Leaves`],
     /// [`LayoutError::Carry`]: no layout is this function. [`LayoutError::Capacity`], [`LayoutError::Overflow`].
     pub const fn composition(&self, rhs: &Layout) -> Result<Layout, LayoutError> {
+        match tri!(self.try_composition(rhs)) {
+            Composition::Exact(layout) => Ok(layout),
+            Composition::Doubtful(layout, doubt) => {
+                if agrees_inside(self, rhs, &layout) {
+                    Ok(layout)
+                } else {
+                    Err(doubt)
+                }
+            }
+        }
+    }
+
+    /// Composition by the divisibility rules alone; the caller has another law to check a doubtful result by.
+    pub(crate) const fn try_composition(&self, rhs: &Layout) -> Result<Composition, LayoutError> {
+        let mut walk = Walk::new(self);
         let mut out = Layout::NOTHING;
-        tri!(compose_into(self, At::ROOT, rhs, At::ROOT, &mut out));
-        out.checked()
+        let mut at = At::ROOT;
+        while at.node < rhs.profile.nodes() {
+            match rhs.profile.arity(at.node) {
+                Some(arity) => {
+                    tri!(out.profile.push_tuple(arity));
+                }
+                None => {
+                    tri!(tri!(walk.leaf(rhs.shape[at.leaf], rhs.stride[at.leaf])).push_to(&mut out));
+                    at.leaf += 1;
+                }
+            }
+            at.node += 1;
+        }
+        let out = tri!(out.checked());
+        Ok(match walk.finish() {
+            None => Composition::Exact(out),
+            Some(doubt) => Composition::Doubtful(out, doubt),
+        })
     }
 }
 
-/// Appends `lhs` (the subtree at `at`) after `rhs` (the subtree at `from`) to `out`.
-pub(crate) const fn compose_into(
-    lhs: &Layout,
-    at: At,
-    rhs: &Layout,
-    from: At,
-    out: &mut Layout,
-) -> Result<(), LayoutError> {
-    let mut walk = Walk::new(lhs, at);
-    let end = rhs.profile.end(from).node;
-    let mut from = from;
-    while from.node < end {
-        match rhs.profile.arity(from.node) {
-            Some(arity) => {
-                tri!(out.profile.push_tuple(arity));
-            }
-            None => {
-                tri!(tri!(walk.leaf(rhs.shape[from.leaf], rhs.stride[from.leaf])).push_to(out));
-                from.leaf += 1;
-            }
-        }
-        from.node += 1;
+/// What the divisibility rules give.
+pub(crate) enum Composition {
+    /// The function `A o B`.
+    Exact(Layout),
+    /// A layout that differs from `A o B` somewhere, perhaps only outside the domain of `A`; and why.
+    Doubtful(Layout, LayoutError),
+}
+
+/// Whether `result` is `lhs` after `rhs` wherever `rhs` stays inside the domain of `lhs`.
+///
+/// Only a right layout that leaves the domain can be saved by this, so only such a one is walked.
+const fn agrees_inside(lhs: &Layout, rhs: &Layout, result: &Layout) -> bool {
+    let size = lhs.size();
+    if rhs.cosize() <= size || rhs.size() > MAX_ENUMERATION {
+        return false;
     }
-    walk.finish()
+    let mut i = 0;
+    while i < rhs.size() {
+        let element = rhs.at(i);
+        if element >= 0 && element < size && result.at(i) != lhs.at(element) {
+            return false;
+        }
+        i += 1;
+    }
+    true
 }
 
 /// The left layout, and how far into each of its modes the right one has reached.
@@ -77,20 +110,13 @@ struct Walk {
     reach: [i64; MAX_LEAVES],
     upward: bool,
     downward: bool,
+    doubt: Option<LayoutError>,
 }
 
 impl Walk {
-    const fn new(lhs: &Layout, at: At) -> Walk {
-        let mut flat = Flat::EMPTY;
-        let end = lhs.profile.end(at).leaf;
-        let mut leaf = at.leaf;
-        while leaf < end {
-            flat.shape[flat.len] = lhs.shape[leaf];
-            flat.stride[flat.len] = lhs.stride[leaf];
-            flat.len += 1;
-            leaf += 1;
-        }
-        Walk { lhs: flat.coalesce_beyond(), reach: [0; MAX_LEAVES], upward: false, downward: false }
+    const fn new(lhs: &Layout) -> Walk {
+        let lhs = Flat::of(lhs).coalesce_beyond();
+        Walk { lhs, reach: [0; MAX_LEAVES], upward: false, downward: false, doubt: None }
     }
 
     /// The left layout after one integer mode of the right one.
@@ -119,7 +145,7 @@ impl Walk {
                     return Err(LayoutError::ShapeDivisibility { mode, extent: rest, divisor: taken });
                 }
                 if taken < rest && here % magnitude != 0 && step > 0 {
-                    return Err(LayoutError::Leaves { mode, extent: here, stride: step, count: rest });
+                    self.doubt = Some(LayoutError::Leaves { mode, extent: here, stride: step, count: rest });
                 }
                 tri!(out.push(taken, tri!(times(step, self.lhs.stride[mode], "the composed stride"))));
                 self.reach[mode] = self.reach[mode].saturating_add((taken - 1).saturating_mul(magnitude));
@@ -134,16 +160,16 @@ impl Walk {
         Ok(out)
     }
 
-    /// Refuses modes of the right layout that add up to a carry out of a mode of the left one.
-    const fn finish(&self) -> Result<(), LayoutError> {
+    /// Why the result is not the function everywhere: a mode left, or a sum that carries out of one.
+    const fn finish(&self) -> Option<LayoutError> {
         let mut mode = 0;
-        while mode + 1 < self.lhs.len && !(self.upward && self.downward) {
+        while self.doubt.is_none() && mode + 1 < self.lhs.len && !(self.upward && self.downward) {
             if self.reach[mode] >= self.lhs.shape[mode] {
-                return Err(LayoutError::Carry { mode, reach: self.reach[mode], extent: self.lhs.shape[mode] });
+                return Some(LayoutError::Carry { mode, reach: self.reach[mode], extent: self.lhs.shape[mode] });
             }
             mode += 1;
         }
-        Ok(())
+        self.doubt
     }
 }
 

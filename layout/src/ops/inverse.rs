@@ -6,7 +6,7 @@
 //! A bijective layout has one inverse, and both operators find it: `(4,8):(8,1)` has `(8,4):(4,1)`.
 
 use crate::flat::Flat;
-use crate::{Layout, LayoutError};
+use crate::{Layout, LayoutError, laws};
 
 impl Layout {
     /// From the offsets `0..n` that the layout reaches without a gap to its flat coordinates.
@@ -54,7 +54,7 @@ impl Layout {
     ///
     /// # Errors
     /// [`LayoutError::Indivisible`] where a stride does not divide the next larger one, [`LayoutError::Overlap`] where
-    /// modes overlap, [`LayoutError::NegativeStride`].
+    /// modes overlap and no inverse exists, [`LayoutError::NegativeStride`].
     pub const fn left_inverse(&self) -> Result<Layout, LayoutError> {
         let coalesced = Flat::of(self).coalesce();
         let mut modes = Flat::EMPTY;
@@ -79,6 +79,7 @@ impl Layout {
         modes.sort_by_stride();
         steps.sort_by_stride();
         let mut inverse = Flat::EMPTY;
+        let mut overlap = None;
         tri!(inverse.push(modes.stride[0], 0));
         let mut i = 0;
         while i < modes.len {
@@ -89,18 +90,22 @@ impl Layout {
                     return Err(LayoutError::Indivisible { operation: "left_inverse", value: next, divisor: stride });
                 }
                 if next < stride * extent {
-                    return Err(LayoutError::Overlap {
-                        operation: "left_inverse",
-                        stride: next,
-                        reach: stride * extent,
-                    });
+                    overlap =
+                        Some(LayoutError::Overlap { operation: "left_inverse", stride: next, reach: stride * extent });
                 }
                 extent = next / stride;
             }
             tri!(inverse.push(extent, steps.shape[i]));
             i += 1;
         }
-        inverse.coalesce().layout()
+        let inverse = tri!(inverse.coalesce().layout());
+        match overlap {
+            // Overlapping modes may still have a left inverse; only a walk tells.
+            Some(error) if self.size() > laws::MAX_ENUMERATION || laws::left_inverse(self, &inverse).is_err() => {
+                Err(error)
+            }
+            _ => Ok(inverse),
+        }
     }
 
     /// The coordinates that all map to offset 0: the modes of stride 0, with the steps of the flat coordinate.

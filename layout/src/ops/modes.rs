@@ -160,7 +160,8 @@ impl Layout {
         Ok(out)
     }
 
-    /// The layout with modes `begin..end` made one tuple mode; an empty range changes nothing.
+    /// The layout with modes `begin..end` made one tuple mode; an empty range changes nothing, but an integer
+    /// becomes a tuple of one.
     ///
     /// ```
     /// use tilewright_layout::Layout;
@@ -175,7 +176,7 @@ impl Layout {
             return Err(self.range("group", begin, end));
         }
         if begin == end {
-            return Ok(*self);
+            return if self.is_leaf() { Layout::tuple(&[*self]) } else { Ok(*self) };
         }
         let mut out = Layout::NOTHING;
         tri!(out.profile.push_tuple(self.rank() - (end - begin) + 1));

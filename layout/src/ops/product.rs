@@ -12,6 +12,8 @@
 //! 14 15 | 18 19 | 22 23                                     14 18 22 | 15 19 23
 //! ```
 
+use crate::laws::injective;
+use crate::ops::composition::Composition;
 use crate::ops::divide::gather_or_keep;
 use crate::ops::tiled::{Each, apply, spread};
 use crate::profile::At;
@@ -35,7 +37,14 @@ impl Layout {
 
     pub(crate) const fn multiply_by_layout(&self, copies: &Layout) -> Result<Layout, LayoutError> {
         let free = tri!(self.complement(tri!(times(self.size(), copies.cosize(), "the product's span"))));
-        Layout::tuple(&[*self, tri!(free.composition(copies))])
+        match tri!(free.try_composition(copies)) {
+            Composition::Exact(places) => Layout::tuple(&[*self, places]),
+            // The copies do not start where `free` after `copies` says; what counts is that they do not overlap.
+            Composition::Doubtful(places, doubt) => {
+                let product = tri!(Layout::tuple(&[*self, places]));
+                if injective(&product).is_ok() { Ok(product) } else { Err(doubt) }
+            }
+        }
     }
 
     /// All blocks in mode 0, all copies in mode 1.

@@ -68,14 +68,20 @@ impl Layout {
         out.checked()
     }
 
-    /// The layout of elements of `old_bits` seen as elements of `new_bits`.
+    /// The layout of elements of `old_bits` seen as elements of `new_bits`: an upcast, then a downcast, by the two sides of
+    /// the ratio in lowest terms. As the upcast rounds extents up, a ratio such as 3/2 may give more elements than fit.
+    ///
+    /// ```
+    /// use tilewright_layout::Layout;
+    /// assert_eq!(Layout::parse("(24,4):(1,24)").unwrap().recast(48, 32).unwrap().to_string(), "(36,4):(1,36)");
+    /// ```
     ///
     /// # Errors
     /// As [`Layout::upcast`] and [`Layout::downcast`].
     pub const fn recast(&self, old_bits: i64, new_bits: i64) -> Result<Layout, LayoutError> {
         let (up, down) = tri!(recast_factors(old_bits, new_bits));
-        let small = if down == 1 { *self } else { tri!(self.downcast(down)) };
-        if up == 1 { Ok(small) } else { small.upcast(up) }
+        let large = if up == 1 { *self } else { tri!(self.upcast(up)) };
+        if down == 1 { Ok(large) } else { large.downcast(down) }
     }
 }
 

@@ -149,11 +149,10 @@ const fn even_at(layout: &Layout, at: At, tiler: &Tiler, from: At) -> bool {
         if tiler.is_open(from.leaf) {
             return true;
         }
-        let size = tiler.part(from.leaf).size();
-        let shape = layout.subtree(at).shape();
-        // An extent that is not valid divides nothing.
-        return match shape.ceil_div(&IntTuple::int(size)) {
-            Ok(tiles) => match times(tiles.product(), size, "the cover") {
+        let (tile, shape) = (tiler.part(from.leaf), layout.subtree(at).shape());
+        // A tile that has no complement divides nothing.
+        return match tile.complement_in(&shape) {
+            Ok(rest) => match times(tile.size(), rest.size(), "the cover") {
                 Ok(cover) => cover == shape.product(),
                 Err(_) => false,
             },

@@ -1,6 +1,5 @@
 //! Applying a [`Tiler`] mode by mode: the frame of composition, division and product.
 
-use crate::ops::composition::compose_into;
 use crate::profile::At;
 use crate::{Layout, LayoutError, Tiler};
 
@@ -83,7 +82,7 @@ const fn terminal(
     tri!(tiler.part(terminal).checked());
     let mode = layout.subtree(at);
     match each {
-        Each::Compose => compose_into(layout, at, &tiler.part(terminal), At::ROOT, out),
+        Each::Compose => out.push_mode(&tri!(mode.composition(&tiler.part(terminal))), At::ROOT),
         Each::Divide => out.push_mode(&tri!(mode.divide_by_layout(&tiler.compact_part(terminal))), At::ROOT),
         Each::Multiply => out.push_mode(&tri!(mode.multiply_by_layout(&tiler.compact_part(terminal))), At::ROOT),
     }

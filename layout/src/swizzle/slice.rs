@@ -1,7 +1,6 @@
 //! Slices of swizzled layouts, which often need no swizzle any more.
 
-use crate::ops::composition::compose_into;
-use crate::profile::At;
+use crate::ops::composition::Composition;
 use crate::swizzle::swizzled::enumerable;
 use crate::{Composed, Coord, Layout, LayoutError, Swizzle, Swizzled};
 
@@ -32,9 +31,8 @@ impl Swizzled {
             (Composed::new(swizzle, start + (offset & mixed), slice), offset & !mixed)
         } else {
             let strides = tri!(bit_strides(&swizzle, start + offset));
-            let mut plain = Layout::NOTHING;
-            tri!(compose_into(&strides, At::ROOT, &slice, At::ROOT, &mut plain));
-            (Composed::Plain(tri!(plain.checked())), swizzle.apply(start + offset))
+            let (Composition::Exact(plain) | Composition::Doubtful(plain, _)) = tri!(strides.try_composition(&slice));
+            (Composed::Plain(plain), swizzle.apply(start + offset))
         };
         tri!(enumerable(slice.size()));
         let mut i = 0;

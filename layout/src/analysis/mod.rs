@@ -1,0 +1,88 @@
+//! What a person asks of a layout: is every offset used once, how wide may a vector be, do the banks conflict?
+
+mod banks;
+
+use crate::flat::Flat;
+use crate::ops::recast::gcd;
+use crate::{Composed, Layout, laws};
+
+pub use banks::{BANK_BYTES, BANKS, Wavefronts, wavefronts};
+
+/// The widest vector that one instruction moves, in bits.
+pub const MAX_VECTOR_BITS: i64 = 128;
+
+impl Layout {
+    /// Whether no two coordinates share an offset; see [`laws::injective`] for the cost.
+    ///
+    /// ```
+    /// use tilewright_layout::Layout;
+    /// assert!(Layout::parse("(2,3):(3,1)").unwrap().is_injective());
+    /// assert!(!Layout::parse("(2,3):(0,1)").unwrap().is_injective());
+    /// ```
+    pub const fn is_injective(&self) -> bool {
+        laws::injective(self).is_ok()
+    }
+
+    /// Whether every offset below the size is used once: a permutation of memory.
+    ///
+    /// ```
+    /// use tilewright_layout::Layout;
+    /// assert!(Layout::parse("(2,3):(3,1)").unwrap().is_bijective());
+    /// assert!(!Layout::parse("(2,3):(4,1)").unwrap().is_bijective());
+    /// ```
+    pub const fn is_bijective(&self) -> bool {
+        laws::bijective(self).is_ok()
+    }
+
+    /// How many elements follow each other in memory from offset 0 on.
+    ///
+    /// ```
+    /// use tilewright_layout::Layout;
+    /// assert_eq!(Layout::parse("(4,8):(16,1)").unwrap().contiguous_run(), 8);
+    /// ```
+    pub const fn contiguous_run(&self) -> i64 {
+        self.right_inverse().size()
+    }
+
+    /// The widest vector of elements of `element_bits` that can be moved everywhere: a power of two, within one contiguous mode,
+    /// aligned to itself, and at most [`MAX_VECTOR_BITS`] wide.
+    ///
+    /// ```
+    /// use tilewright_layout::Layout;
+    /// assert_eq!(Layout::parse("(16,64):(64,1)").unwrap().vector_width(16), 8);
+    /// // Rows of 62 elements start at odd multiples of 2.
+    /// assert_eq!(Layout::parse("(16,62):(62,1)").unwrap().vector_width(16), 2);
+    /// ```
+    pub const fn vector_width(&self, element_bits: i64) -> i64 {
+        let widest = if element_bits < 1 { 1 } else { MAX_VECTOR_BITS / element_bits };
+        let modes = Flat::of(self).coalesce();
+        let (mut aligned, mut contiguous) = (0, false);
+        let mut i = 0;
+        while i < modes.len {
+            let along = modes.stride[i] == 1 && !contiguous;
+            contiguous |= along;
+            aligned = gcd(aligned, if along { modes.shape[i] } else { modes.stride[i] });
+            i += 1;
+        }
+        if !contiguous {
+            return 1;
+        }
+        let mut width = 1;
+        while width * 2 <= widest && aligned % (width * 2) == 0 {
+            width *= 2;
+        }
+        width
+    }
+}
+
+impl Composed {
+    /// As [`Layout::vector_width`]; a swizzle keeps vectors of `2^base` elements whole.
+    pub const fn vector_width(&self, element_bits: i64) -> i64 {
+        let width = self.layout().vector_width(element_bits);
+        match self {
+            Composed::Plain(_) => width,
+            Composed::Swizzled(swizzled) if width > 1 << swizzled.swizzle().base() => 1 << swizzled.swizzle().base(),
+            Composed::Swizzled(_) => width,
+        }
+    }
+}

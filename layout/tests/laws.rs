@@ -1,0 +1,234 @@
+//! The laws of the algebra on random layouts, 1,000 cases each.
+
+mod strategies;
+
+use proptest::prelude::*;
+use strategies::{any_layout, compact, extent, nesting, shape, signed_layout, swizzle};
+use tilewright_layout::{Composed, Coord, IntTuple, Layout, Swizzled, Tiler, laws};
+
+/// A law that must hold, with its counterexample where it does not.
+fn hold(law: Result<(), laws::Counterexample>) -> Result<(), TestCaseError> {
+    law.map_err(|counterexample| TestCaseError::fail(counterexample.to_string()))
+}
+
+/// Whether every offset of `inner` is below the size of `outer`.
+fn inside(inner: &Layout, outer: &Layout) -> bool {
+    (0..inner.size()).all(|i| (0..outer.size()).contains(&inner.at(i)))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn coalesce_keeps_the_function(layout in signed_layout()) {
+        hold(laws::coalesce(&layout, &layout.coalesce()))?;
+    }
+
+    #[test]
+    fn composition_is_one_after_the_other(a in compact(), b in any_layout()) {
+        if let Ok(result) = a.composition(&b) && inside(&b, &a) {
+            hold(laws::composition(&a, &b, &result))?;
+        }
+    }
+
+    #[test]
+    fn composition_with_a_tile_of_its_own_shape(a in compact(), extents in shape()) {
+        // A compact right layout of a divisor's size always composes with a compact left one of one mode.
+        let left = Layout::leaf(extents.product(), 3).unwrap();
+        let right = Layout::col_major(&extents).unwrap();
+        hold(laws::composition(&left, &right, &left.composition(&right).unwrap()))?;
+        let identity = Layout::leaf(a.size(), 1).unwrap();
+        hold(laws::same_function("identity o A", &identity.composition(&a).unwrap(), &a))?;
+        hold(laws::same_function("A o identity", &a.composition(&identity).unwrap(), &a))?;
+    }
+
+    #[test]
+    fn composition_is_associative(a in compact(), b in compact(), c in compact()) {
+        if let (Ok(ab), Ok(bc)) = (a.composition(&b), b.composition(&c))
+            && let (Ok(left), Ok(right)) = (ab.composition(&c), a.composition(&bc))
+            && inside(&b, &a) && inside(&c, &b)
+        {
+            hold(laws::same_function("(A o B) o C == A o (B o C)", &left, &right))?;
+        }
+    }
+
+    #[test]
+    fn complement_is_disjoint_ordered_and_covers(layout in nesting(), copies in 1i64..5) {
+        let bound = layout.filter().cosize();
+        let nests = layout.complement_self().unwrap().size() * layout.filter().size();
+        let bound = if nests % bound == 0 { nests * copies } else { bound };
+        let covers = layout.complement_exact(bound).is_ok();
+        hold(laws::complement(&layout, bound, &layout.complement(bound).unwrap(), covers))?;
+    }
+
+    #[test]
+    fn complement_of_any_layout_is_disjoint_or_refused(layout in any_layout(), bound in 1i64..200) {
+        if let Ok(result) = layout.complement(bound) {
+            hold(laws::complement(&layout, bound, &result, false))?;
+        }
+    }
+
+    #[test]
+    fn right_inverse_inverts(layout in signed_layout()) {
+        hold(laws::right_inverse(&layout, &layout.right_inverse()))?;
+    }
+
+    #[test]
+    fn inverses_of_a_bijection_are_its_inverse(layout in compact()) {
+        let (right, left) = (layout.right_inverse(), layout.left_inverse().unwrap());
+        prop_assert_eq!(right, left);
+        prop_assert_eq!(right.size(), layout.size());
+        hold(laws::left_inverse(&layout, &left))?;
+        hold(laws::same_function("inverse of inverse", &right.right_inverse(), &layout))?;
+    }
+
+    #[test]
+    fn left_inverse_inverts_or_refuses(layout in any_layout()) {
+        if let Ok(result) = layout.left_inverse() {
+            hold(laws::left_inverse(&layout, &result))?;
+        }
+    }
+
+    #[test]
+    fn divide_agrees_with_its_definition(layout in compact(), tile in nesting()) {
+        if let Ok(result) = layout.logical_divide(&Tiler::layout(&tile)) && inside(&tile, &layout) {
+            hold(laws::logical_divide(&layout, &tile, &result))?;
+        }
+    }
+
+    #[test]
+    fn tiles_cover_each_element_once(m in 1i64..5, n in 1i64..5, tiles_m in 1i64..5, tiles_n in 1i64..5, rows in any::<bool>()) {
+        let shape = IntTuple::flat(&[m * tiles_m, n * tiles_n]).unwrap();
+        let layout = if rows { Layout::row_major(&shape) } else { Layout::col_major(&shape) }.unwrap();
+        let tiler = Tiler::by_mode(&[Tiler::extent(m), Tiler::extent(n)]).unwrap();
+        for divided in [layout.zipped_divide(&tiler), layout.tiled_divide(&tiler), layout.flat_divide(&tiler)] {
+            let mut offsets: Vec<i64> = (0..layout.size()).map(|i| divided.unwrap().at(i)).collect();
+            offsets.sort_unstable();
+            prop_assert_eq!(offsets, (0..layout.size()).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn product_agrees_with_its_definition(block in nesting(), copies in compact()) {
+        if let Ok(result) = block.logical_product(&Tiler::layout(&copies)) {
+            hold(laws::logical_product(&block, &copies, &result))?;
+        }
+    }
+
+    #[test]
+    fn products_hold_the_same_elements(block in compact(), copies in compact()) {
+        if let (Ok(blocked), Ok(raked)) = (block.blocked_product(&copies), block.raked_product(&copies)) {
+            hold(laws::injective(&blocked))?;
+            let sorted = |l: Layout| {
+                let mut offsets: Vec<i64> = (0..l.size()).map(|i| l.at(i)).collect();
+                offsets.sort_unstable();
+                offsets
+            };
+            prop_assert_eq!(sorted(blocked), sorted(raked));
+        }
+    }
+
+    #[test]
+    fn filter_keeps_the_offsets(layout in signed_layout()) {
+        hold(laws::filter(&layout, &layout.filter()))?;
+    }
+
+    #[test]
+    fn slices_agree_with_the_layout(layout in signed_layout(), fixed in any::<u8>(), seed in 0i64..512) {
+        let coordinate = layout.coordinate(seed % layout.size());
+        let modes: Vec<Coord> = (0..layout.rank())
+            .map(|i| if fixed >> i & 1 == 1 { Coord::of(coordinate.mode(i).unwrap()) } else { Coord::ALL })
+            .collect();
+        let coord = if layout.is_leaf() { modes[0] } else { Coord::tuple(&modes).unwrap() };
+        let (slice, offset) = layout.slice_and_offset(&coord).unwrap();
+        for i in 0..slice.size() {
+            // The full coordinate: open modes take the digits of `i` in turn.
+            let mut rest = i;
+            let full: Vec<IntTuple> = (0..layout.rank())
+                .map(|mode| {
+                    let extent = layout.mode(mode).unwrap().size();
+                    if fixed >> mode & 1 == 1 { coordinate.mode(mode).unwrap() } else {
+                        let digit = rest % extent;
+                        rest /= extent;
+                        IntTuple::int(digit)
+                    }
+                })
+                .collect();
+            let full = if layout.is_leaf() { full[0] } else { IntTuple::tuple(&full).unwrap() };
+            prop_assert_eq!(slice.at(i) + offset, layout.offset(&full).unwrap());
+        }
+    }
+
+    #[test]
+    fn casts_are_inverse(layout in compact(), power in 0u32..4) {
+        let factor = 1 << power;
+        if let Ok(fine) = layout.downcast(factor) {
+            hold(laws::same_function("upcast(downcast(L, n), n) == L", &fine.upcast(factor).unwrap(), &layout))?;
+        }
+    }
+
+    #[test]
+    fn swizzle_is_an_involution(swizzle in swizzle()) {
+        hold(laws::swizzle_involution(&swizzle, 1 << 12))?;
+        prop_assert_eq!(swizzle.merge(&swizzle).unwrap().bits(), 0);
+    }
+
+    #[test]
+    fn swizzled_layouts_keep_their_laws(swizzle in swizzle(), layout in compact(), row in any::<bool>(), at in 0i64..64) {
+        let swizzled = Swizzled::new(swizzle, 0, layout);
+        if let Ok(inverse) = swizzled.right_inverse() {
+            for offset in 0..inverse.size() {
+                prop_assert_eq!(swizzled.at(inverse.at(offset)), offset);
+            }
+        }
+        if let Ok(moved) = layout.after_swizzle(&swizzle) {
+            for i in 0..layout.size() {
+                prop_assert_eq!(moved.at(i), layout.at(swizzle.apply(i)));
+            }
+        }
+        if layout.rank() == 2 {
+            let fixed = Coord::of(IntTuple::int(at % layout.extent(usize::from(!row))));
+            let coordinate = Coord::tuple(&if row { [Coord::ALL, fixed] } else { [fixed, Coord::ALL] }).unwrap();
+            if let Ok((slice, offset)) = swizzled.slice_and_offset(&coordinate) {
+                let (plain, start) = layout.slice_and_offset(&coordinate).unwrap();
+                for i in 0..plain.size() {
+                    prop_assert_eq!(slice.at(i) + offset, swizzle.apply(start + plain.at(i)));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn text_is_read_back(layout in signed_layout()) {
+        prop_assert_eq!(Layout::parse(&layout.to_string()).unwrap(), layout);
+        prop_assert_eq!(IntTuple::parse(&layout.shape().to_string()).unwrap(), layout.shape());
+    }
+
+    #[test]
+    fn no_text_panics(text in "[-0-9(),:_ ]{0,40}") {
+        // Whatever is read prints back to something that reads the same.
+        if let Ok(layout) = Layout::parse(&text) {
+            prop_assert_eq!(Layout::parse(&layout.to_string()).unwrap(), layout);
+        }
+    }
+
+    #[test]
+    fn huge_numbers_are_refused_or_indexed(extents in prop::collection::vec(1i64..i64::MAX, 1..5), stride in any::<i64>()) {
+        let shape = IntTuple::flat(&extents).unwrap();
+        let strides = IntTuple::flat(&vec![stride; extents.len()]).unwrap();
+        if let Ok(layout) = Layout::new(&shape, &strides) {
+            prop_assert!(layout.cosize() >= 1);
+            prop_assert_eq!(layout.coalesce().size(), layout.size());
+            prop_assert!(layout.downcast(1 << 40).is_err() || layout.cosize() < 1 << 21);
+        }
+    }
+
+    #[test]
+    fn vectors_are_contiguous_and_aligned(layout in compact(), stretch in extent()) {
+        let width = layout.vector_width(16);
+        prop_assert!(width * 16 <= 128 && width.count_ones() == 1);
+        let wide = layout.downcast(width * stretch).unwrap_or(layout);
+        prop_assert!(wide.vector_width(16) >= width.min(8));
+        prop_assert_eq!(Composed::Plain(layout).vector_width(16), width);
+    }
+}

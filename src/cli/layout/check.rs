@@ -1,0 +1,175 @@
+//! Running golden cases: one JSON object a line, an operation with its arguments and what must come out.
+//!
+//! A case has `id`, `op`, `args`, and one of: `out` (the result must equal it), `error` (the call must be refused), or `out`
+//! with `violates` (the result breaks the operation's own definition: the call must be refused, or give another result
+//! that keeps the definition).
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::Path;
+
+use serde_json::{Value as Json, json};
+use thiserror::Error;
+
+use super::value::Value;
+use super::{Refusal, mojo, operations, quirk, swizzle_operations};
+
+/// How many failures are kept for the report.
+const KEPT: usize = 10;
+
+/// Why a file of golden cases could not be read.
+#[derive(Debug, Error)]
+pub enum CheckError {
+    /// The file cannot be opened or read.
+    #[error("cannot read {path}")]
+    Io {
+        /// The file.
+        path: String,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// A line is not JSON, or not a case.
+    #[error("{path}, line {line}: {reason}")]
+    Malformed {
+        /// The file.
+        path: String,
+        /// The line, counted from 1.
+        line: usize,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+/// What came of a file's cases.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// Cases that hold.
+    pub passed: usize,
+    /// Cases that do not.
+    pub failed: usize,
+    /// Cases of a convention that this algebra does not share; see the table in `docs/layout.md`.
+    pub skipped: usize,
+    /// The first failures, one line each.
+    pub failures: Vec<String>,
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for failure in &self.failures {
+            writeln!(f, "{failure}")?;
+        }
+        write!(f, "{} passed, {} failed", self.passed, self.failed)?;
+        if self.skipped > 0 {
+            write!(f, " ({} of another convention skipped)", self.skipped)?;
+        }
+        Ok(())
+    }
+}
+
+/// How one case ended.
+pub enum Verdict {
+    /// As it must.
+    Pass,
+    /// Otherwise: how.
+    Fail(String),
+    /// Not comparable: why.
+    Skip,
+}
+
+/// Runs every case of a file.
+///
+/// # Errors
+/// [`CheckError`] where the file cannot be read or a line is no case.
+pub fn run(path: &Path) -> Result<Tally, CheckError> {
+    let name = path.display().to_string();
+    let io = |source| CheckError::Io { path: name.clone(), source };
+    let mut tally = Tally::default();
+    for (number, line) in BufReader::new(File::open(path).map_err(io)?).lines().enumerate() {
+        let line = line.map_err(io)?;
+        if line.trim().is_empty() {
+            continue;
+        }
+        let malformed = |reason: String| CheckError::Malformed { path: name.clone(), line: number + 1, reason };
+        let case: Json = serde_json::from_str(&line).map_err(|error| malformed(error.to_string()))?;
+        let verdict = verdict(&case).ok_or_else(|| malformed("no golden case: `op` and `args` are missing".into()))?;
+        match verdict {
+            Verdict::Pass => tally.passed += 1,
+            Verdict::Skip => tally.skipped += 1,
+            Verdict::Fail(how) => {
+                tally.failed += 1;
+                if tally.failures.len() < KEPT {
+                    let id = case["id"].as_str().map_or_else(|| format!("line {}", number + 1), str::to_owned);
+                    tally.failures.push(format!("{id}: {how}"));
+                }
+            }
+        }
+    }
+    Ok(tally)
+}
+
+/// Judges one case, or `None` where the object is no case.
+pub fn verdict(case: &Json) -> Option<Verdict> {
+    if case.get("fn").is_some() && case.get("expected").is_some() {
+        return Some(mojo::verdict(case));
+    }
+    let (name, args) = (case["op"].as_str()?, case["args"].as_array()?);
+    if case.get("out").is_none() && case.get("error").is_none() {
+        return None;
+    }
+    let outcome = evaluate(name, args, case);
+    Some(match (case.get("out"), case.get("error"), case.get("violates")) {
+        (_, Some(_), _) => match outcome {
+            Err(refusal) if !refusal.to_string().is_empty() => Verdict::Pass,
+            Err(_) => Verdict::Fail(format!("{} refused without a message", call(name, args))),
+            Ok(result) => Verdict::Fail(format!("{} must be refused, gave {result}", call(name, args))),
+        },
+        (Some(_), _, Some(_)) => match outcome {
+            Err(_) => Verdict::Pass,
+            Ok(result) if quirk::keeps_definition(name, args, &result) => Verdict::Pass,
+            Ok(result) => Verdict::Fail(format!("{} gave {result}, which breaks its definition", call(name, args))),
+        },
+        (out, ..) => match outcome {
+            Ok(result) if Some(&result) == out => Verdict::Pass,
+            Ok(result) => Verdict::Fail(format!("{} gave {result}, expected {}", call(name, args), case["out"])),
+            Err(refusal) => {
+                Verdict::Fail(format!("{} was refused ({refusal}), expected {}", call(name, args), case["out"]))
+            }
+        },
+    })
+}
+
+fn call(name: &str, args: &[Json]) -> String {
+    let args: Vec<String> =
+        args.iter().map(|arg| Value::from_json(arg).map_or(arg.to_string(), |v| v.to_string())).collect();
+    format!("{name}({})", args.join(", "))
+}
+
+/// The result in the schema of the cases.
+fn evaluate(name: &str, args: &[Json], case: &Json) -> Result<Json, Refusal> {
+    let args = args.iter().map(Value::from_json).collect::<Result<Vec<_>, _>>()?;
+    match name {
+        "gmma_atom" | "gmma_smem_layout" => shared_memory(name, &args, case),
+        _ => Ok(operations::apply(name, &args)?.to_json()),
+    }
+}
+
+/// A shared-memory layout, with the weighted sum of its table; the table itself where the case has one.
+fn shared_memory(name: &str, args: &[Value], case: &Json) -> Result<Json, Refusal> {
+    let (bytes, tile) = swizzle_operations::shared_memory(name, args)?;
+    let mut sum = 0i64;
+    for i in 0..tile.size() {
+        sum = (sum + (i + 1) % 1_000_000_007 * (tile.at(i) % 1_000_000_007)) % 1_000_000_007;
+    }
+    let mut out = json!({
+        "swizzle_bytes": Value::Swizzle(bytes).to_json(),
+        "swizzle_elems": Value::Swizzle(tile.swizzle()).to_json(),
+        "layout": Value::from(tile.layout()).to_json(),
+        "wsum": sum,
+    });
+    if case["out"].get("table").is_some() {
+        out["table"] = (0..tile.size()).map(|i| tile.at(i)).collect();
+    }
+    Ok(out)
+}

@@ -1,0 +1,279 @@
+//! The expression language: the field's notation with function calls.
+//!
+//! ```text
+//! expression := term ("o" term)*                composition, or a swizzle and an offset before a layout
+//! term       := atom (":" atom)?                shape:stride is a layout
+//! atom       := integer | "_" | tuple | swizzle | call | word
+//! tuple      := "(" [expression ("," expression)*] ")"
+//! swizzle    := "S<" integer "," integer "," integer ">"
+//! call       := word "(" [expression ("," expression)*] ")"
+//! ```
+//!
+//! A text that was read prints back as itself, without its blanks.
+
+use std::fmt;
+
+use tilewright_layout::{Composed, Layout};
+
+use super::value::Value;
+use super::{Refusal, operations};
+
+/// Deepest nesting of parentheses.
+const MAX_DEPTH: usize = 64;
+
+/// An expression as written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Expression {
+    /// An integer.
+    Int(i64),
+    /// `_`.
+    Open,
+    /// A word, such as `LayoutRight`.
+    Word(String),
+    /// A tuple.
+    Tuple(Vec<Expression>),
+    /// `shape:stride`.
+    Layout(Box<Expression>, Box<Expression>),
+    /// `S<bits,base,shift>`.
+    Swizzle(i64, i64, i64),
+    /// `name(arguments)`.
+    Call(String, Vec<Expression>),
+    /// `a o b o ..`, applied from the right.
+    Compose(Vec<Expression>),
+}
+
+impl Expression {
+    /// Reads an expression.
+    ///
+    /// # Errors
+    /// [`Refusal::Syntax`] with the column where the text stops making sense; [`Refusal::TooDeep`].
+    pub fn parse(text: &str) -> Result<Expression, Refusal> {
+        let mut reader = Reader { bytes: text.as_bytes(), at: 0, depth: 0 };
+        let expression = reader.expression()?;
+        reader.blanks();
+        if reader.at < reader.bytes.len() {
+            return Err(reader.unexpected("the end, ',' or 'o'"));
+        }
+        Ok(expression)
+    }
+
+    /// The expression's value.
+    ///
+    /// # Errors
+    /// What the operations refuse.
+    pub fn evaluate(&self) -> Result<Value, Refusal> {
+        let all = |items: &[Expression]| items.iter().map(Expression::evaluate).collect::<Result<Vec<_>, _>>();
+        Ok(match self {
+            Expression::Int(value) => Value::Int(*value),
+            Expression::Open => Value::Open,
+            Expression::Word(word) => Value::Word(word.clone()),
+            Expression::Tuple(items) => Value::List(all(items)?),
+            Expression::Layout(shape, stride) => {
+                Layout::new(&shape.evaluate()?.tuple()?, &stride.evaluate()?.tuple()?)?.into()
+            }
+            Expression::Swizzle(bits, base, shift) => {
+                Value::Swizzle(tilewright_layout::Swizzle::new(*bits, *base, *shift)?)
+            }
+            Expression::Call(name, arguments) => operations::apply(name, &all(arguments)?)?,
+            Expression::Compose(parts) => compose(&all(parts)?)?,
+        })
+    }
+}
+
+/// Applies `a o b o ..` from the right.
+fn compose(parts: &[Value]) -> Result<Value, Refusal> {
+    let Some((last, rest)) = parts.split_last() else { return Ok(Value::List(Vec::new())) };
+    let mut value = last.clone();
+    let mut offset = None;
+    for part in rest.iter().rev() {
+        value = match (part, offset.take(), value) {
+            (Value::Int(start), None, inner @ Value::Layout(_)) => {
+                offset = Some(*start);
+                inner
+            }
+            (Value::Swizzle(swizzle), start, Value::Layout(layout)) => {
+                Composed::new(*swizzle, start.unwrap_or(0), *layout).into()
+            }
+            (Value::Layout(layout), None, Value::Swizzle(swizzle)) => layout.after_swizzle(&swizzle)?.into(),
+            (Value::Layout(layout), None, tile) => layout.compose_tiler(&tile.tiler()?)?.into(),
+            (Value::Swizzled(swizzled), None, tile) => swizzled.compose_tiler(&tile.tiler()?)?.into(),
+            (Value::Swizzle(left), None, Value::Swizzle(right)) => Value::Swizzle(left.merge(&right)?),
+            (part, ..) => {
+                return Err(Refusal::Kind {
+                    expected: "a layout, or a swizzle and an offset before one",
+                    found: part.kind(),
+                });
+            }
+        };
+    }
+    match offset {
+        None => Ok(value),
+        Some(_) => Err(Refusal::Kind { expected: "a swizzle before an offset", found: "nothing" }),
+    }
+}
+
+struct Reader<'t> {
+    bytes: &'t [u8],
+    at: usize,
+    depth: usize,
+}
+
+impl Reader<'_> {
+    fn blanks(&mut self) {
+        while self.bytes.get(self.at).is_some_and(u8::is_ascii_whitespace) {
+            self.at += 1;
+        }
+    }
+
+    fn eat(&mut self, byte: u8) -> bool {
+        self.blanks();
+        let found = self.bytes.get(self.at) == Some(&byte);
+        self.at += usize::from(found);
+        found
+    }
+
+    fn unexpected(&self, expected: &'static str) -> Refusal {
+        let rest = String::from_utf8_lossy(&self.bytes[self.at.min(self.bytes.len())..]);
+        let found = match rest.chars().next() {
+            Some(character) => format!("`{character}`"),
+            None => "the end".to_owned(),
+        };
+        Refusal::Syntax { column: self.at + 1, expected, found }
+    }
+
+    fn expression(&mut self) -> Result<Expression, Refusal> {
+        if self.depth == MAX_DEPTH {
+            return Err(Refusal::TooDeep { column: self.at + 1, limit: MAX_DEPTH });
+        }
+        self.depth += 1;
+        let first = self.term()?;
+        let mut parts = vec![first];
+        while self.eat_compose() {
+            parts.push(self.term()?);
+        }
+        self.depth -= 1;
+        Ok(if parts.len() == 1 { parts.remove(0) } else { Expression::Compose(parts) })
+    }
+
+    /// Eats an `o` that is not the beginning of a longer word.
+    fn eat_compose(&mut self) -> bool {
+        self.blanks();
+        let alone = self.bytes.get(self.at) == Some(&b'o') && !self.bytes.get(self.at + 1).is_some_and(|b| is_word(*b));
+        self.at += usize::from(alone);
+        alone
+    }
+
+    fn term(&mut self) -> Result<Expression, Refusal> {
+        let shape = self.atom()?;
+        if !self.eat(b':') {
+            return Ok(shape);
+        }
+        Ok(Expression::Layout(Box::new(shape), Box::new(self.atom()?)))
+    }
+
+    fn atom(&mut self) -> Result<Expression, Refusal> {
+        self.blanks();
+        match self.bytes.get(self.at) {
+            Some(b'(') => {
+                self.at += 1;
+                Ok(Expression::Tuple(self.list()?))
+            }
+            Some(b'_') if !self.bytes.get(self.at + 1).is_some_and(|b| is_word(*b)) => {
+                self.at += 1;
+                Ok(Expression::Open)
+            }
+            Some(b'-' | b'0'..=b'9') => Ok(Expression::Int(self.integer()?)),
+            Some(b'S') if self.bytes.get(self.at + 1) == Some(&b'<') => {
+                self.at += 2;
+                let bits = self.integer()?;
+                self.expect(b',', "','")?;
+                let base = self.integer()?;
+                self.expect(b',', "','")?;
+                let shift = self.integer()?;
+                self.expect(b'>', "'>'")?;
+                Ok(Expression::Swizzle(bits, base, shift))
+            }
+            Some(byte) if byte.is_ascii_alphabetic() => {
+                let start = self.at;
+                while self.bytes.get(self.at).is_some_and(|b| is_word(*b)) {
+                    self.at += 1;
+                }
+                let word = String::from_utf8_lossy(&self.bytes[start..self.at]).into_owned();
+                Ok(if self.eat(b'(') { Expression::Call(word, self.list()?) } else { Expression::Word(word) })
+            }
+            _ => Err(self.unexpected("an integer, a tuple, a layout, a swizzle or an operation")),
+        }
+    }
+
+    /// Reads up to the closing parenthesis.
+    fn list(&mut self) -> Result<Vec<Expression>, Refusal> {
+        let mut items = Vec::new();
+        if self.eat(b')') {
+            return Ok(items);
+        }
+        loop {
+            items.push(self.expression()?);
+            if self.eat(b')') {
+                return Ok(items);
+            }
+            self.expect(b',', "',' or ')'")?;
+        }
+    }
+
+    fn expect(&mut self, byte: u8, expected: &'static str) -> Result<(), Refusal> {
+        if self.eat(byte) { Ok(()) } else { Err(self.unexpected(expected)) }
+    }
+
+    fn integer(&mut self) -> Result<i64, Refusal> {
+        self.blanks();
+        let start = self.at;
+        self.at += usize::from(self.bytes.get(self.at) == Some(&b'-'));
+        while self.bytes.get(self.at).is_some_and(u8::is_ascii_digit) {
+            self.at += 1;
+        }
+        let digits = std::str::from_utf8(&self.bytes[start..self.at]).unwrap_or_default();
+        digits.parse().map_err(|_| {
+            self.at = start;
+            self.unexpected("an integer of at most 63 bits")
+        })
+    }
+}
+
+fn is_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_'
+}
+
+fn list(f: &mut fmt::Formatter<'_>, items: &[Expression]) -> fmt::Result {
+    for (i, item) in items.iter().enumerate() {
+        write!(f, "{}{item}", if i > 0 { "," } else { "" })?;
+    }
+    Ok(())
+}
+
+impl fmt::Display for Expression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Expression::Int(value) => write!(f, "{value}"),
+            Expression::Open => f.write_str("_"),
+            Expression::Word(word) => f.write_str(word),
+            Expression::Tuple(items) => {
+                f.write_str("(")?;
+                list(f, items)?;
+                f.write_str(")")
+            }
+            Expression::Layout(shape, stride) => write!(f, "{shape}:{stride}"),
+            Expression::Swizzle(bits, base, shift) => write!(f, "S<{bits},{base},{shift}>"),
+            Expression::Call(name, arguments) => {
+                write!(f, "{name}(")?;
+                list(f, arguments)?;
+                f.write_str(")")
+            }
+            Expression::Compose(parts) => {
+                for (i, part) in parts.iter().enumerate() {
+                    write!(f, "{}{part}", if i > 0 { " o " } else { "" })?;
+                }
+                Ok(())
+            }
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! `tilewright layout`: the layout algebra from the command line.
+//!
+//! `eval` computes an expression, `check` runs golden cases, `show` draws a layout. The language is described in
+//! [`expression`], the operations stand in one table that expressions and cases share.
+
+pub mod check;
+pub mod expression;
+mod mojo;
+mod operations;
+mod quirk;
+mod refusal;
+mod show;
+mod swizzle_operations;
+mod value;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+pub use operations::apply;
+pub use refusal::Refusal;
+pub use value::Value;
+
+use crate::cli::Failure;
+use expression::Expression;
+
+/// Operations that an expression may call, for the help.
+const OPERATIONS: &str = "Notation: 8, (2,(3,4)), (2,3):(3,1), S<3,4,3> o 0 o (8,8):(8,1), A o B, f(A, B).
+Tilers: an extent, a layout, _, or a tuple of these, one per mode.
+
+Operations:
+  coalesce filter filter_zeros complement composition right_inverse left_inverse nullspace
+  logical_divide zipped_divide tiled_divide flat_divide
+  logical_product zipped_product tiled_product flat_product blocked_product raked_product tile_to_shape
+  upcast downcast recast_layout make_layout make_ordered_layout make_layout_like make_fragment_like
+  flatten unflatten append prepend replace select take group_modes zip get rank depth size cosize coshape
+  slice dice slice_and_offset index crd2idx idx2crd crd2crd get_1d_coord get_flat_coord get_hier_coord
+  compact_col_major compact_row_major shape_div ceil_div elem_scale product_each inner_product
+  congruent weakly_congruent compatible evenly_divides domain_distribute
+  max_common_layout max_common_vector max_alignment
+  make_swizzle swizzle_apply swizzle_masks swizzle_composition swizzle_upcast swizzle_downcast swizzle_recast
+  layout_swizzle_composition gmma_atom gmma_smem_layout gmma_atom_bits";
+
+/// The layout algebra: evaluate, check, draw.
+#[derive(Subcommand)]
+pub enum LayoutCommand {
+    /// Evaluate an expression and print its value.
+    #[command(after_help = OPERATIONS)]
+    Eval {
+        /// The expression, such as "blocked_product((2,5):(5,1), (3,4):(4,1))".
+        expression: String,
+    },
+    /// Run a file of golden cases: one JSON object a line.
+    Check {
+        /// The file.
+        file: PathBuf,
+    },
+    /// Draw a layout: rows are mode 0, columns all other modes.
+    Show {
+        /// The expression; its value must be a layout.
+        expression: String,
+        /// Write an SVG image to this file instead of text.
+        #[arg(long, value_name = "FILE")]
+        svg: Option<PathBuf>,
+        /// What the image's colours mean, and where the text has rules.
+        #[command(flatten)]
+        colours: show::Colours,
+    },
+}
+
+/// Runs the subcommand.
+///
+/// # Errors
+/// An expression that is refused, or a file that cannot be read or written.
+pub fn run(command: &LayoutCommand) -> Result<ExitCode, Failure> {
+    match command {
+        LayoutCommand::Eval { expression } => {
+            println!("{}", evaluate(expression)?);
+            Ok(ExitCode::SUCCESS)
+        }
+        LayoutCommand::Check { file } => {
+            let tally = check::run(file)?;
+            println!("{tally}");
+            Ok(if tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
+        }
+        LayoutCommand::Show { expression, svg, colours } => {
+            let layout = match evaluate(expression)? {
+                Value::Layout(layout) => tilewright_layout::Composed::Plain(*layout),
+                Value::Swizzled(swizzled) => tilewright_layout::Composed::Swizzled(*swizzled),
+                other => return Err(Refusal::Kind { expected: "a layout to draw", found: other.kind() }.into()),
+            };
+            show::run(&layout, svg.as_deref(), colours)?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// The value of an expression.
+///
+/// # Errors
+/// A text that is no expression, or an operation that is refused.
+pub fn evaluate(text: &str) -> Result<Value, Refusal> {
+    Expression::parse(text)?.evaluate()
+}

@@ -1,0 +1,336 @@
+//! Every operation of the algebra by name: one table for expressions and golden cases.
+
+use tilewright_layout::ops::Order;
+use tilewright_layout::{IntTuple, Layout};
+
+use super::value::Value;
+use super::{Refusal, swizzle_operations};
+
+type Outcome = Result<Value, Refusal>;
+
+/// Most values that a result lists.
+const MAX_LISTED: i64 = 1 << 16;
+
+/// Applies the operation called `name`.
+///
+/// # Errors
+/// [`Refusal`]: an unknown name, arguments of the wrong number or kind, or what the algebra refuses.
+pub fn apply(name: &str, args: &[Value]) -> Outcome {
+    for table in [division, products, shaping, modes, coordinates, shapes, inverses, swizzle_operations::apply] {
+        if let Some(outcome) = table(name, args) {
+            return outcome;
+        }
+    }
+    Err(Refusal::UnknownOperation { name: name.to_owned() })
+}
+
+/// Argument `index`, or a refusal that says how many there are.
+pub(super) fn arg<'v>(name: &str, args: &'v [Value], index: usize) -> Result<&'v Value, Refusal> {
+    args.get(index).ok_or_else(|| Refusal::Arguments {
+        operation: name.to_owned(),
+        expected: ["at least 1", "at least 2", "at least 3", "at least 4"][index.min(3)],
+        found: args.len(),
+    })
+}
+
+fn with_tiler(
+    args: &[Value],
+    name: &str,
+    operation: fn(&Layout, &tilewright_layout::Tiler) -> Result<Layout, tilewright_layout::LayoutError>,
+) -> Outcome {
+    Ok(operation(&arg(name, args, 0)?.layout()?, &arg(name, args, 1)?.tiler()?)?.into())
+}
+
+fn with_layout(
+    args: &[Value],
+    name: &str,
+    operation: fn(&Layout, &Layout) -> Result<Layout, tilewright_layout::LayoutError>,
+) -> Outcome {
+    Ok(operation(&arg(name, args, 0)?.layout()?, &arg(name, args, 1)?.layout()?)?.into())
+}
+
+fn division(name: &str, args: &[Value]) -> Option<Outcome> {
+    Some(match name {
+        "composition" => with_tiler(args, name, Layout::compose_tiler),
+        "logical_divide" => with_tiler(args, name, Layout::logical_divide),
+        "zipped_divide" => with_tiler(args, name, Layout::zipped_divide),
+        "tiled_divide" => with_tiler(args, name, Layout::tiled_divide),
+        "flat_divide" => with_tiler(args, name, Layout::flat_divide),
+        "logical_product" => with_tiler(args, name, Layout::logical_product),
+        "zipped_product" => with_tiler(args, name, Layout::zipped_product),
+        "tiled_product" => with_tiler(args, name, Layout::tiled_product),
+        "flat_product" => with_tiler(args, name, Layout::flat_product),
+        _ => return None,
+    })
+}
+
+fn products(name: &str, args: &[Value]) -> Option<Outcome> {
+    Some(match name {
+        "blocked_product" => with_layout(args, name, Layout::blocked_product),
+        "raked_product" => with_layout(args, name, Layout::raked_product),
+        "max_common_layout" => with_layout(args, name, Layout::max_common_layout),
+        "max_common_vector" => common_vector(args),
+        "max_alignment" => layout_of(args, name, |l| Ok(Value::Int(l.max_alignment()))),
+        "tile_to_shape" => tile_to_shape(args),
+        _ => return None,
+    })
+}
+
+fn common_vector(args: &[Value]) -> Outcome {
+    let name = "max_common_vector";
+    Ok(Value::Int(arg(name, args, 0)?.layout()?.max_common_vector(&arg(name, args, 1)?.layout()?)?))
+}
+
+/// Reads an optional order and hands it on.
+pub(super) fn with_order<T>(order: Option<&Value>, run: impl FnOnce(Order<'_>) -> T) -> Result<T, Refusal> {
+    Ok(match order {
+        None => run(Order::Left),
+        Some(Value::Word(word)) => match word.as_str() {
+            "LayoutLeft" => run(Order::Left),
+            "LayoutRight" => run(Order::Right),
+            _ => return Err(Refusal::UnknownWord { word: word.clone(), expected: "LayoutLeft, LayoutRight" }),
+        },
+        Some(numbers) => run(Order::By(&numbers.tuple()?)),
+    })
+}
+
+fn tile_to_shape(args: &[Value]) -> Outcome {
+    let name = "tile_to_shape";
+    let (block, shape) = (arg(name, args, 0)?.layout()?, arg(name, args, 1)?.tuple()?);
+    Ok(with_order(args.get(2), |order| block.tile_to_shape(&shape, order))??.into())
+}
+
+fn layout_of(args: &[Value], name: &str, operation: impl FnOnce(&Layout) -> Outcome) -> Outcome {
+    operation(&arg(name, args, 0)?.layout()?)
+}
+
+fn shaping(name: &str, args: &[Value]) -> Option<Outcome> {
+    Some(match name {
+        "coalesce" => layout_of(args, name, |l| {
+            Ok(match args.get(1) {
+                Some(profile) => l.coalesce_modes(&profile.profile()?)?.into(),
+                None => l.coalesce().into(),
+            })
+        }),
+        "filter" => layout_of(args, name, |l| {
+            Ok(match args.get(1) {
+                Some(profile) => l.filter_modes(&profile.profile()?)?.into(),
+                None => l.filter().into(),
+            })
+        }),
+        "filter_zeros" => layout_of(args, name, |l| {
+            Ok(match args.get(1) {
+                Some(marks) => l.filter_zeros_by(&marks.tuple()?)?.into(),
+                None => l.filter_zeros().into(),
+            })
+        }),
+        "complement" => layout_of(args, name, |l| {
+            Ok(match args.get(1) {
+                Some(bound) => l.complement_in(&bound.tuple()?)?.into(),
+                None => l.complement_self()?.into(),
+            })
+        }),
+        "make_layout" | "make_ordered_layout" => ordered(name, args),
+        "compact_col_major" => compact(name, args, Layout::col_major_from),
+        "compact_row_major" => compact(name, args, Layout::row_major_from),
+        "upcast" => layout_of(args, name, |l| Ok(l.upcast(arg(name, args, 1)?.int()?)?.into())),
+        "downcast" => layout_of(args, name, |l| Ok(l.downcast(arg(name, args, 1)?.int()?)?.into())),
+        "recast_layout" => {
+            layout_of(args, name, |l| Ok(l.recast(arg(name, args, 1)?.int()?, arg(name, args, 2)?.int()?)?.into()))
+        }
+        "make_layout_like" => layout_of(args, name, |l| Ok(l.compact_like()?.into())),
+        "make_fragment_like" => layout_of(args, name, |l| Ok(l.fragment_like()?.into())),
+        _ => return None,
+    })
+}
+
+fn ordered(name: &str, args: &[Value]) -> Outcome {
+    let shape = arg(name, args, 0)?.tuple()?;
+    Ok(with_order(args.get(1), |order| match order {
+        Order::Left => Layout::col_major(&shape),
+        Order::Right => Layout::row_major(&shape),
+        Order::By(order) => Layout::ordered(&shape, order),
+    })??
+    .into())
+}
+
+fn compact(
+    name: &str,
+    args: &[Value],
+    build: fn(&IntTuple, &IntTuple) -> Result<Layout, tilewright_layout::LayoutError>,
+) -> Outcome {
+    let start = args.get(1).map_or(Ok(IntTuple::int(1)), Value::tuple)?;
+    Ok(build(&arg(name, args, 0)?.tuple()?, &start)?.stride().into())
+}
+
+fn modes(name: &str, args: &[Value]) -> Option<Outcome> {
+    Some(match name {
+        "flatten" => layout_of(args, name, |l| Ok(l.flatten().into())),
+        "unflatten" => layout_of(args, name, |l| Ok(l.unflatten(&arg(name, args, 1)?.profile()?)?.into())),
+        "append" | "prepend" => layout_of(args, name, |l| {
+            let mode = arg(name, args, 1)?.layout()?;
+            let rank = args.get(2).map_or(Ok(l.rank() + 1), Value::index)?;
+            Ok(if name == "append" { l.append_to(&mode, rank)? } else { l.prepend_to(&mode, rank)? }.into())
+        }),
+        "replace" => layout_of(args, name, |l| {
+            Ok(l.replace(arg(name, args, 1)?.index()?, &arg(name, args, 2)?.layout()?)?.into())
+        }),
+        "select" => layout_of(args, name, |l| match arg(name, args, 1)? {
+            Value::List(items) => Ok(l.select(&items.iter().map(Value::index).collect::<Result<Vec<_>, _>>()?)?.into()),
+            other => Err(Refusal::Kind { expected: "a tuple of mode numbers", found: other.kind() }),
+        }),
+        "take" => {
+            layout_of(args, name, |l| Ok(l.take(arg(name, args, 1)?.index()?, arg(name, args, 2)?.index()?)?.into()))
+        }
+        "group_modes" => layout_of(args, name, |l| {
+            let end = match arg(name, args, 2)? {
+                Value::Int(-1) => l.rank(),
+                end => end.index()?,
+            };
+            Ok(l.group(arg(name, args, 1)?.index()?, end)?.into())
+        }),
+        "zip" => layout_of(args, name, |l| Ok(l.zip()?.into())),
+        "get" => layout_of(args, name, |l| Ok(l.mode(arg(name, args, 1)?.index()?)?.into())),
+        "rank" => layout_of(args, name, |l| Ok(Value::Int(l.rank() as i64))),
+        "depth" => layout_of(args, name, |l| Ok(Value::Int(l.depth() as i64))),
+        "size" => layout_of(args, name, |l| Ok(Value::Int(l.size()))),
+        "cosize" | "coshape" => layout_of(args, name, |l| Ok(Value::Int(l.cosize()))),
+        "slice" => with_coord(args, name, |c, l| Ok(l.slice(c)?.into())),
+        "dice" => with_coord(args, name, |c, l| Ok(l.dice(c)?.into())),
+        "slice_and_offset" => with_coord(args, name, |c, l| {
+            let (slice, offset) = l.slice_and_offset(c)?;
+            Ok(Value::List(vec![slice.into(), Value::Int(offset)]))
+        }),
+        _ => return None,
+    })
+}
+
+fn with_coord(
+    args: &[Value],
+    name: &str,
+    operation: impl FnOnce(&tilewright_layout::Coord, &Layout) -> Outcome,
+) -> Outcome {
+    operation(&arg(name, args, 0)?.coord()?, &arg(name, args, 1)?.layout()?)
+}
+
+fn coordinates(name: &str, args: &[Value]) -> Option<Outcome> {
+    Some(match name {
+        "index" => layout_of(args, name, |l| {
+            listed("index", l.size())?;
+            Ok((0..l.size()).map(|i| l.at(i)).collect::<Vec<_>>().into())
+        }),
+        "crd2idx" => crd2idx(name, args),
+        "idx2crd" => idx2crd(name, args),
+        "idx2crd_domain" => idx2crd_domain(name, args),
+        "crd2crd" => (|| {
+            let (crd, source) = (arg(name, args, 0)?.tuple()?, arg(name, args, 1)?.tuple()?);
+            Ok(crd.between(&source, &arg(name, args, 2)?.tuple()?)?.into())
+        })(),
+        "get_hier_coord" => of_offset(name, args, |_, coordinate| Ok(coordinate.into())),
+        "get_flat_coord" => of_offset(name, args, |layout, coordinate| {
+            if layout.rank() == 1 {
+                return Ok(Value::Int(layout.shape().index_of(&coordinate)?));
+            }
+            (0..layout.rank())
+                .map(|i| Ok(Value::Int(layout.mode(i)?.shape().index_of(&coordinate.mode(i)?)?)))
+                .collect::<Result<Vec<_>, Refusal>>()
+                .map(Value::List)
+        }),
+        "get_1d_coord" => of_offset(name, args, |layout, crd| Ok(Value::Int(layout.shape().index_of(&crd)?))),
+        _ => return None,
+    })
+}
+
+pub(super) fn listed(operation: &'static str, size: i64) -> Result<(), Refusal> {
+    if size > MAX_LISTED { Err(Refusal::TooLong { operation, size, limit: MAX_LISTED }) } else { Ok(()) }
+}
+
+fn of_offset(name: &str, args: &[Value], finish: impl FnOnce(&Layout, IntTuple) -> Outcome) -> Outcome {
+    let layout = arg(name, args, 0)?.layout()?;
+    finish(&layout, layout.coordinate_of_offset(arg(name, args, 1)?.int()?)?)
+}
+
+fn crd2idx(name: &str, args: &[Value]) -> Outcome {
+    let coordinate = arg(name, args, 0)?.tuple()?;
+    Ok(Value::Int(match arg(name, args, 1)? {
+        Value::Layout(layout) => layout.offset(&coordinate)?,
+        shape => shape.tuple()?.index_of(&coordinate)?,
+    }))
+}
+
+fn idx2crd(name: &str, args: &[Value]) -> Outcome {
+    let (index, shape) = (arg(name, args, 0)?.tuple()?, arg(name, args, 1)?.tuple()?);
+    let Some(stride) = args.get(2) else { return Ok(shape.refine_coordinate(&index)?.into()) };
+    let stride = stride.tuple()?;
+    let layout = if stride.is_int() && !shape.is_int() {
+        Layout::col_major_from(&shape, &stride)?
+    } else {
+        Layout::new(&shape, &stride)?
+    };
+    by_stride(&layout, &index)
+}
+
+/// Each mode of a tuple of offsets by its own strides.
+fn by_stride(layout: &Layout, index: &IntTuple) -> Outcome {
+    if index.is_int() {
+        return Ok(layout.coordinate_of_offset(index.values()[0])?.into());
+    }
+    if layout.is_leaf() || layout.rank() != index.rank() {
+        let expected = layout.rank();
+        return Err(tilewright_layout::LayoutError::Rank { operation: "idx2crd", given: index.rank(), expected }.into());
+    }
+    let modes = (0..layout.rank()).map(|i| by_stride(&layout.mode(i)?, &index.mode(i)?));
+    modes.collect::<Result<Vec<_>, _>>().map(Value::List)
+}
+
+fn idx2crd_domain(name: &str, args: &[Value]) -> Outcome {
+    let shape = arg(name, args, 0)?.tuple()?;
+    let layout = Layout::col_major(&shape)?;
+    listed("idx2crd_domain", layout.size())?;
+    Ok(Value::List((0..layout.size()).map(|i| layout.coordinate(i).into()).collect()))
+}
+
+fn shapes(name: &str, args: &[Value]) -> Option<Outcome> {
+    let pair = |operation: fn(&IntTuple, &IntTuple) -> Result<IntTuple, tilewright_layout::LayoutError>| {
+        Ok(operation(&arg(name, args, 0)?.tuple()?, &arg(name, args, 1)?.tuple()?)?.into())
+    };
+    let test = |operation: fn(&IntTuple, &IntTuple) -> bool| {
+        Ok(Value::Bool(operation(&arg(name, args, 0)?.tuple()?, &arg(name, args, 1)?.tuple()?)))
+    };
+    Some(match name {
+        "shape_div" => pair(IntTuple::shape_div),
+        "ceil_div" => pair(IntTuple::ceil_div),
+        "elem_scale" => pair(IntTuple::elem_scale),
+        "congruent" => test(IntTuple::congruent),
+        "weakly_congruent" => test(IntTuple::weakly_congruent),
+        "compatible" => test(IntTuple::compatible),
+        "inner_product" => inner_product(name, args),
+        "product_each" => (|| Ok(arg(name, args, 0)?.tuple()?.product_each()?.into()))(),
+        "domain_distribute" => {
+            (|| Ok(arg(name, args, 0)?.tuple()?.domain_distribute(arg(name, args, 1)?.int()?)?.into()))()
+        }
+        "evenly_divides" => (|| {
+            let layout = Layout::col_major(&arg(name, args, 0)?.tuple()?)?;
+            Ok(Value::Bool(layout.divides_evenly(&arg(name, args, 1)?.tiler()?)))
+        })(),
+        _ => return None,
+    })
+}
+
+fn inner_product(name: &str, args: &[Value]) -> Outcome {
+    let (a, b) = (arg(name, args, 0)?.tuple()?, arg(name, args, 1)?.tuple()?);
+    if !a.congruent(&b) {
+        let (given, expected) = (a.rank(), b.rank());
+        return Err(tilewright_layout::LayoutError::Rank { operation: "inner_product", given, expected }.into());
+    }
+    Ok(Value::Int(a.values().iter().zip(b.values()).fold(0, |sum, (x, y)| sum.wrapping_add(x.wrapping_mul(*y)))))
+}
+
+fn inverses(name: &str, args: &[Value]) -> Option<Outcome> {
+    Some(match name {
+        "right_inverse" => layout_of(args, name, |l| Ok(l.right_inverse().into())),
+        "left_inverse" => layout_of(args, name, |l| Ok(l.left_inverse()?.into())),
+        "nullspace" => layout_of(args, name, |l| Ok(l.nullspace().into())),
+        _ => return None,
+    })
+}

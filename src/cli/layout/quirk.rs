@@ -1,0 +1,40 @@
+//! Whether a result keeps the definition of its operation, where the field's own result does not.
+
+use serde_json::Value as Json;
+use tilewright_layout::laws;
+
+use super::Refusal;
+use super::value::Value;
+
+/// Whether `result` is right by the definition of the operation. What is not decided here is not right.
+pub(super) fn keeps_definition(name: &str, args: &[Json], result: &Json) -> bool {
+    let Ok(args) = args.iter().map(Value::from_json).collect::<Result<Vec<_>, _>>() else { return false };
+    if name == "swizzle_slice_and_offset" {
+        return slices(&args, result).unwrap_or(false);
+    }
+    let Ok(Value::Layout(result)) = Value::from_json(result) else { return false };
+    let layout = |index: usize| args.get(index).and_then(|value| value.layout().ok());
+    match (name, layout(0), layout(1)) {
+        ("composition", Some(a), Some(b)) => laws::composition(&a, &b, &result).is_ok(),
+        ("left_inverse", Some(a), None) => laws::left_inverse(&a, &result).is_ok(),
+        ("tile_to_shape", Some(block), None) => laws::injective(&block).is_err() || laws::injective(&result).is_ok(),
+        ("zipped_product" | "raked_product", Some(block), Some(copies)) => {
+            laws::injective(&block).is_err() || laws::injective(&copies).is_err() || laws::injective(&result).is_ok()
+        }
+        _ => false,
+    }
+}
+
+/// `slice(x) + offset == swizzle(start + slice of the inner layout)` at every `x`.
+fn slices(args: &[Value], result: &Json) -> Result<bool, Refusal> {
+    let [coordinate, swizzle, start, inner] = args else { return Ok(false) };
+    let (swizzle, start) = (swizzle.swizzle()?, start.int()?);
+    let (inner, inner_offset) = inner.layout()?.slice_and_offset(&coordinate.coord()?)?;
+    let offset = Value::from_json(&result[1])?.int()?;
+    let slice: Box<dyn Fn(i64) -> i64> = match Value::from_json(&result[0])? {
+        Value::Layout(layout) => Box::new(move |x| layout.at(x)),
+        Value::Swizzled(swizzled) => Box::new(move |x| swizzled.at(x)),
+        _ => return Ok(false),
+    };
+    Ok((0..inner.size()).all(|x| slice(x) + offset == swizzle.apply(start + inner_offset + inner.at(x))))
+}

@@ -1,0 +1,60 @@
+//! Drawing a layout as text or as an SVG file.
+
+use std::io::Write;
+use std::path::Path;
+
+use clap::Args;
+use tilewright_layout::Composed;
+use tilewright_layout::picture::{Colour, Svg, TextGrid};
+
+use super::{Refusal, evaluate};
+use crate::cli::Failure;
+
+/// Most cells that a picture has.
+const MAX_CELLS: i64 = 1 << 16;
+
+/// What the colours of a picture mean.
+#[derive(Args)]
+pub struct Colours {
+    /// Tiles of ROWS,COLUMNS.
+    #[arg(long, value_name = "ROWS,COLUMNS", value_parser = tile, group = "colour")]
+    tile: Option<(i64, i64)>,
+    /// Banks of shared memory, for elements of this many bytes.
+    #[arg(long, value_name = "ELEMENT_BYTES", value_parser = clap::value_parser!(i64).range(1..=16), group = "colour")]
+    bank: Option<i64>,
+    /// Threads, by a layout from (thread, value) to the flat coordinate of a cell.
+    #[arg(long, value_name = "LAYOUT", group = "colour")]
+    thread: Option<String>,
+}
+
+fn tile(text: &str) -> Result<(i64, i64), String> {
+    let sides = text.split_once(',').and_then(|(rows, columns)| Some((rows.parse().ok()?, columns.parse().ok()?)));
+    sides
+        .filter(|(rows, columns)| *rows > 0 && *columns > 0)
+        .ok_or_else(|| "expected two positive numbers: 8,16".into())
+}
+
+/// Draws the layout.
+///
+/// # Errors
+/// A layout too large to draw, a thread layout that is none, or a file that cannot be written.
+pub(super) fn run(layout: &Composed, svg: Option<&Path>, colours: &Colours) -> Result<(), Failure> {
+    if layout.size() > MAX_CELLS {
+        return Err(Refusal::TooLong { operation: "show", size: layout.size(), limit: MAX_CELLS }.into());
+    }
+    let (rows, columns) = colours.tile.unwrap_or((0, 0));
+    let Some(path) = svg else {
+        print!("{}", TextGrid::of_composed(layout).tiles(rows, columns));
+        return Ok(());
+    };
+    let colour = match (&colours.thread, colours.bank) {
+        (Some(fragment), _) => Colour::Thread { fragment: evaluate(fragment)?.layout()? },
+        (None, Some(element_bytes)) => Colour::Bank { element_bytes },
+        (None, None) => Colour::Tile { rows: rows.max(1), columns: columns.max(1) },
+    };
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    write!(file, "{}", Svg::new(layout, colour))?;
+    file.persist(path)?;
+    Ok(())
+}
