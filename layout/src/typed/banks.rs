@@ -1,6 +1,6 @@
 //! Swizzled layouts: the permutation of offsets is part of the type.
 
-use super::{StaticLayout, static_layout, text};
+use super::{StaticLayout, notation, static_layout};
 use crate::Message;
 
 /// `Swizzle<B, M, S>` as a type; see [`crate::Swizzle`].
@@ -38,7 +38,7 @@ static_layout! {
         SWIZZLE = match S::VALUE.merge(&L::SWIZZLE) {
             Ok(swizzle) => swizzle,
             Err(error) => {
-                let message = Message::new().swizzle(&S::VALUE).text(" of ").text(text::<L>().as_str());
+                let message = Message::new().swizzle(&S::VALUE).text(" of ").text(notation::<L>().as_str());
                 panic!("{}", message.text(": ").text(error.message().as_str()).as_str())
             }
         };

@@ -5,7 +5,7 @@
 
 use core::marker::PhantomData;
 
-use super::{StaticLayout, banks::reach, text};
+use super::{StaticLayout, banks::reach, notation};
 use crate::profile::At;
 use crate::{Layout, Message, flat::Flat};
 
@@ -51,7 +51,7 @@ impl<L: StaticLayout> Lowered<L> {
         extents
     };
 
-    const RUNS: [Runs; MAX_RANK] = lower(&L::LAYOUT, text::<L>());
+    const RUNS: [Runs; MAX_RANK] = lower(&L::LAYOUT, notation::<L>());
     const SOURCE: usize = L::SWIZZLE.source_mask() as usize;
     const SHIFT: i64 = L::SWIZZLE.shift();
 
@@ -125,7 +125,7 @@ impl<L: StaticLayout> Lowered<L> {
 
 const fn rank_is<L: StaticLayout>(given: usize) {
     if given != L::LAYOUT.rank() {
-        let message = Message::new().text("index of ").text(text::<L>().as_str()).text(": ").number(given as i64);
+        let message = Message::new().text("index of ").text(notation::<L>().as_str()).text(": ").number(given as i64);
         let message = message.text(" integers given, the layout has ").number(L::LAYOUT.rank() as i64);
         panic!("{}", message.text(" modes; give one per mode").as_str())
     }

@@ -104,7 +104,7 @@ macro_rules! static_layout {
         }
         impl<$($generics)*> core::fmt::Debug for $name<$($args)*> {
             fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-                f.write_str($crate::typed::text::<Self>().as_str())
+                f.write_str($crate::typed::notation::<Self>().as_str())
             }
         }
         impl<$($generics)*> $crate::typed::StaticLayout for $name<$($args)*> {
@@ -115,8 +115,14 @@ macro_rules! static_layout {
 }
 pub(crate) use static_layout;
 
-/// A typed layout in the field's notation.
-pub(crate) const fn text<L: StaticLayout>() -> Message {
+/// A typed layout as text, in the notation of the field.
+///
+/// ```
+/// use tilewright_layout::typed::{RowMajor, Swizzle, Swizzled, notation};
+/// type Shared = Swizzled<Swizzle<3, 3, 3>, RowMajor<8, 64>>;
+/// assert_eq!(notation::<Shared>().as_str(), "S<3,3,3> o 0 o (8,64):(64,1)");
+/// ```
+pub const fn notation<L: StaticLayout>() -> Message {
     let message = Message::new();
     let message = if L::SWIZZLE.bits() == 0 { message } else { message.swizzle(&L::SWIZZLE).text(" o 0 o ") };
     message.layout(&L::LAYOUT)
@@ -150,7 +156,7 @@ pub(crate) const fn plain<L: StaticLayout>(operation: &str) -> Layout {
         let message = Message::new()
             .text(operation)
             .text(" of ")
-            .text(text::<L>().as_str())
+            .text(notation::<L>().as_str())
             .text(": a swizzled layout cannot stand here; apply the swizzle to the result, outermost");
         panic!("{}", message.as_str())
     }

@@ -163,7 +163,7 @@ static_layout! {
     /// assert_eq!(Upcast::<RowMajor<16, 64>, 8>::LAYOUT.to_string(), "(16,8):(8,1)");
     /// ```
     Upcast [L: StaticLayout, const FACTOR: usize] [L, FACTOR] (L) {
-        SWIZZLE = Swizzle::constant(L::SWIZZLE.upcast(FACTOR as i64));
+        SWIZZLE = rescaled::<L>(FACTOR, true);
         LAYOUT = checked("upcast", &[L::LAYOUT], L::LAYOUT.upcast(FACTOR as i64));
     }
 
@@ -174,7 +174,15 @@ static_layout! {
     /// assert_eq!(Downcast::<RowMajor<16, 8>, 8>::LAYOUT.to_string(), "(16,64):(64,1)");
     /// ```
     Downcast [L: StaticLayout, const FACTOR: usize] [L, FACTOR] (L) {
-        SWIZZLE = Swizzle::constant(L::SWIZZLE.downcast(FACTOR as i64));
+        SWIZZLE = rescaled::<L>(FACTOR, false);
         LAYOUT = checked("downcast", &[L::LAYOUT], L::LAYOUT.downcast(FACTOR as i64));
     }
+}
+
+/// The swizzle of other elements. What mixes no bits does not mind the factor.
+const fn rescaled<L: StaticLayout>(factor: usize, larger: bool) -> Swizzle {
+    if L::SWIZZLE.bits() == 0 {
+        return Swizzle::IDENTITY;
+    }
+    Swizzle::constant(if larger { L::SWIZZLE.upcast(factor as i64) } else { L::SWIZZLE.downcast(factor as i64) })
 }

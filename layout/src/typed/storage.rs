@@ -13,7 +13,7 @@ use typenum::{Const, Prod, ToUInt, U, Unsigned};
 
 use super::{
     BlockedProduct, ColMajor, Contiguous, Idx, Lowered, Matrix, RakedProduct, RowMajor, Shaped, StaticLayout,
-    StaticSwizzle, Swizzled, TiledBy, Transposed, text,
+    StaticSwizzle, Swizzled, TiledBy, Transposed, notation,
 };
 use crate::Message;
 
@@ -104,7 +104,7 @@ impl<T, L: Storage> Tile<T, L> {
     pub const CHECKED: () = {
         let (owned, size) = (<L::Len as Unsigned>::USIZE, L::LAYOUT.size() as usize);
         let reach = Lowered::<L>::REACH;
-        let message = Message::new().text("tile of ").text(text::<L>().as_str()).text(": ");
+        let message = Message::new().text("tile of ").text(notation::<L>().as_str()).text(": ");
         if owned != size {
             let message = message.number(owned as i64).text(" elements are owned, the layout has ");
             panic!("{}", message.number(size as i64).as_str())
@@ -191,6 +191,6 @@ impl<T: PartialEq, L: Storage> PartialEq for Tile<T, L> {
 
 impl<T: fmt::Debug, L: Storage> fmt::Debug for Tile<T, L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {:?}", text::<L>().as_str(), self.as_slice())
+        write!(f, "{} {:?}", notation::<L>().as_str(), self.as_slice())
     }
 }

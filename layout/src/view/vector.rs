@@ -54,7 +54,8 @@ impl<'a, T, L: StaticLayout, S: Space, const M: usize, const N: usize> Vectors<'
             i += 1;
         }
         if !(contiguous && whole && aligned) {
-            let message = Message::new().text("vectorize of ").text(crate::typed::text::<L>().as_str()).text(" by ");
+            let message =
+                Message::new().text("vectorize of ").text(crate::typed::notation::<L>().as_str()).text(" by ");
             let message = message.number(M as i64).text("x").number(N as i64).text(": ");
             let reason = if !contiguous {
                 "the elements of a vector are not contiguous in this order"
