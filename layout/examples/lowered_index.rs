@@ -13,7 +13,7 @@ type Shared = Swizzled<Swizzle<3, 3, 3>, RowMajor<64, 64>>;
 /// A 32x64 matrix in 8x16 blocks, the blocks column by column.
 type Blocks = BlockedProduct<RowMajor<8, 16>, ColMajor<4, 4>>;
 
-/// Two shifts, an add, two masks and an exclusive or.
+/// Two shifts, an add, a mask and an exclusive or.
 #[inline(never)]
 fn swizzled_offset(row: usize, column: usize) -> usize {
     Lowered::<Shared>::at([row, column])
