@@ -13,6 +13,7 @@ mod coord;
 mod dtype;
 mod error;
 mod flat;
+pub mod fragment;
 mod index;
 mod int_tuple;
 pub mod laws;
@@ -23,7 +24,10 @@ pub mod ops;
 pub mod picture;
 mod profile;
 pub mod swizzle;
+pub mod tensor;
 mod tiler;
+pub mod typed;
+pub mod view;
 
 pub use coord::Coord;
 pub use dtype::DType;

@@ -87,6 +87,11 @@ impl Tiler {
         self.outer.arity(0).is_none()
     }
 
+    /// How many terminals there are.
+    pub(crate) const fn terminals(&self) -> usize {
+        self.outer.leaves()
+    }
+
     pub(crate) const fn is_open(&self, terminal: usize) -> bool {
         self.open >> terminal & 1 == 1
     }

@@ -78,6 +78,8 @@ const fn terminal(
     if tiler.is_open(terminal) {
         return out.push_mode(layout, at);
     }
+    // An extent below 1 tiles nothing.
+    tri!(tiler.part(terminal).checked());
     let mode = layout.subtree(at);
     match each {
         Each::Compose => out.push_mode(&tri!(mode.composition(&tiler.part(terminal))), At::ROOT),

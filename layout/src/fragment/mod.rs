@@ -1,0 +1,164 @@
+//! Fragment layouts: which element of a matrix operand each thread of a matrix instruction holds.
+//!
+//! A matrix instruction spreads its operands over the registers of 32 threads (`mma.sync`) or 128 (`wgmma`). A
+//! [`FragmentLayout`] sends (thread, value) to the element's linear index `row + rows * column`. One table of [`Atom`]s
+//! serves whoever needs the mapping; no mapping is listed, all follow from an atom's shape and element sizes.
+//!
+//! ```
+//! use tilewright_layout::fragment::{Atom, Operand, fragment};
+//! const ATOM: Atom = Atom::named("SM80_16x8x16_F32BF16BF16F32_TN").unwrap();
+//! let c = fragment(&ATOM, Operand::C);
+//! assert_eq!(c.layout.to_string(), "((4,8),(2,2)):((32,1),(16,8))");
+//! // Thread 5 holds columns 2 and 3 of row 1, and of row 9.
+//! assert_eq!([0, 1, 2, 3].map(|value| c.element(5, value)), [(1, 2), (1, 3), (9, 2), (9, 3)]);
+//! ```
+//!
+//! The rule, from the fragment figures of the PTX ISA ("Warp-level Matrix Instructions", "Asynchronous Warpgroup Level
+//! Matrix Instructions"): threads stand in groups of four. A group owns one row (a column of B) in every eight; a register
+//! of 32 bits holds neighbours along the contraction index, and the four threads of a group hold neighbouring registers.
+//! Accumulators come in pairs along the columns. A warpgroup stacks its four warps along the rows, 16 apart.
+
+mod atom;
+mod element;
+mod types;
+
+pub use atom::{ATOMS, Atom, Instruction, WGMMA_FAMILIES, WgmmaFamily};
+pub use element::Element;
+pub use types::{FragmentA, FragmentB, FragmentC, RegisterA, SharedA, SourceOfA, StaticAtom, WgmmaTypes, atoms};
+
+use crate::Layout;
+
+/// An operand of a matrix instruction: C = A·B + C.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Operand {
+    /// The left factor, M×K.
+    A,
+    /// The right factor, held as N×K.
+    B,
+    /// The accumulator, M×N.
+    C,
+}
+
+impl Operand {
+    /// The three operands.
+    pub const ALL: [Operand; 3] = [Operand::A, Operand::B, Operand::C];
+
+    /// `A`, `B` or `C`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Operand::A => "A",
+            Operand::B => "B",
+            Operand::C => "C",
+        }
+    }
+}
+
+/// Where the threads of an instruction hold an operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FragmentLayout {
+    /// The instruction's M, N and K.
+    pub mnk: [i64; 3],
+    /// Rows of the operand: M, or N for B.
+    pub rows: i64,
+    /// Columns of the operand: K, or N for C.
+    pub cols: i64,
+    /// Thread number to lane: `32:1`, or `128:1`.
+    pub thr_id: Layout,
+    /// (thread, value) to `row + rows * column`.
+    ///
+    /// An operand read from shared memory has thread stride 0: every thread sees the whole of it.
+    pub layout: Layout,
+}
+
+impl FragmentLayout {
+    /// How many threads take part.
+    pub const fn threads(&self) -> i64 {
+        self.layout.extent(0)
+    }
+
+    /// How many elements each thread holds.
+    pub const fn values(&self) -> i64 {
+        self.layout.extent(1)
+    }
+
+    /// The (row, column) of value `value` of thread `thread`. Both must be within [`FragmentLayout::threads`] and
+    /// [`FragmentLayout::values`].
+    pub const fn element(&self, thread: i64, value: i64) -> (i64, i64) {
+        let index = self.layout.at(thread + self.threads() * value);
+        (index % self.rows, index / self.rows)
+    }
+}
+
+/// The layout of an operand of an atom.
+///
+/// ```
+/// use tilewright_layout::fragment::{Atom, Operand, fragment};
+/// let atom = Atom::named("SM90_64x256x16_F32BF16BF16_SS").unwrap();
+/// assert_eq!(fragment(&atom, Operand::C).layout.to_string(), "((4,8,4),(2,2,32)):((128,1,16),(64,8,512))");
+/// assert_eq!(fragment(&atom, Operand::B).layout.to_string(), "(128,(256,16)):(0,(1,256))");
+/// ```
+pub const fn fragment(atom: &Atom, operand: Operand) -> FragmentLayout {
+    let [m, n, k] = atom.mnk;
+    let (rows, cols) = match operand {
+        Operand::A => (m, k),
+        Operand::B => (n, k),
+        Operand::C => (m, n),
+    };
+    let layout = match (atom.instruction, operand) {
+        (Instruction::MmaSync, Operand::C) => registers(&[(2, rows), (rows / 8, 8)], 2 * rows),
+        (Instruction::MmaSync, _) => {
+            let packed = atom.packed(operand);
+            let steps = [(packed, rows), (rows / 8, 8), (cols / (4 * packed), 4 * packed * rows)];
+            registers(&steps, packed * rows)
+        }
+        (Instruction::Wgmma { .. }, Operand::C) => {
+            warpgroup(&[leaf(2, rows), leaf(2, 8), leaf(cols / 8, 8 * rows)], 2 * rows)
+        }
+        (Instruction::Wgmma { a_in_registers: true }, Operand::A) => {
+            let packed = atom.packed(operand);
+            let halves = [leaf(packed, rows), leaf(2, 8), leaf(cols / (4 * packed), 4 * packed * rows)];
+            let first = if packed == 1 { 1 } else { 0 };
+            warpgroup(halves.split_at(first).1, packed * rows)
+        }
+        (Instruction::Wgmma { .. }, _) => pair(&leaf(128, 0), &tuple(&[leaf(rows, 1), leaf(cols, rows)])),
+    };
+    FragmentLayout { mnk: atom.mnk, rows, cols, thr_id: leaf(atom.threads(), 1), layout }
+}
+
+/// A warp's fragment: eight groups of four threads, and the value modes that have more than one element.
+const fn registers(steps: &[(i64, i64)], across: i64) -> Layout {
+    let threads = tuple(&[leaf(4, across), leaf(8, 1)]);
+    let mut modes = [Layout::ONE; 3];
+    let mut count = 0;
+    let mut i = 0;
+    while i < steps.len() {
+        if steps[i].0 > 1 {
+            modes[count] = leaf(steps[i].0, steps[i].1);
+            count += 1;
+        }
+        i += 1;
+    }
+    let values = match count {
+        0 => Layout::ONE,
+        1 => modes[0],
+        _ => tuple(modes.split_at(count).0),
+    };
+    pair(&threads, &values)
+}
+
+/// A warpgroup's fragment: as a warp's, the warps 16 rows apart.
+const fn warpgroup(values: &[Layout], across: i64) -> Layout {
+    pair(&tuple(&[leaf(4, across), leaf(8, 1), leaf(4, 16)]), &tuple(values))
+}
+
+const fn pair(threads: &Layout, values: &Layout) -> Layout {
+    tuple(&[*threads, *values])
+}
+
+const fn leaf(extent: i64, stride: i64) -> Layout {
+    Layout::constant(Layout::leaf(extent, stride))
+}
+
+const fn tuple(modes: &[Layout]) -> Layout {
+    Layout::constant(Layout::tuple(modes))
+}

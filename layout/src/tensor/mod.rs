@@ -1,0 +1,10 @@
+//! What is known of a tensor without its elements: its format, its shape, where it lives.
+//!
+//! A flow of operations on sparse-attention tensors is traced before any memory exists. The trace handles [`VTensor`]s:
+//! metadata by value, which nothing else refers to.
+
+mod format;
+mod vtensor;
+
+pub use format::{AnyFormat, Batched, Format, Paged, Ragged};
+pub use vtensor::{Dims, MAX_DIMS, Place, ShapeError, TensorId, VTensor};

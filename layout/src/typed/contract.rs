@@ -1,0 +1,44 @@
+//! Contraction of tiles: the definition, and the example of shapes as types.
+
+use core::ops::{AddAssign, Mul};
+
+use super::{Idx, Matrix, Storage, Tile};
+
+/// Adds the matrix product of `a` and `b` to `c`, element by element.
+///
+/// `M`, `N` and `K` are inferred. Tiles whose inner extents differ do not compile.
+///
+/// ```
+/// use tilewright_layout::typed::{ColMajor, RowMajor, Tile, contract};
+/// let a = Tile::<i32, RowMajor<2, 3>>::from_offsets(|offset| offset as i32);
+/// let b = Tile::<i32, ColMajor<3, 2>>::from_offsets(|offset| offset as i32);
+/// let mut c = Tile::<i32, RowMajor<2, 2>>::default();
+/// contract(&a, &b, &mut c);
+/// assert_eq!(c.as_slice(), [5, 14, 14, 50]);
+/// ```
+///
+/// ```compile_fail
+/// use tilewright_layout::typed::{RowMajor, Tile, contract};
+/// let a = Tile::<i32, RowMajor<2, 3>>::default();
+/// let b = Tile::<i32, RowMajor<4, 2>>::default();
+/// let mut c = Tile::<i32, RowMajor<2, 2>>::default();
+/// contract(&a, &b, &mut c);
+/// ```
+pub fn contract<T, A, B, C, const M: usize, const N: usize, const K: usize>(
+    a: &Tile<T, A>,
+    b: &Tile<T, B>,
+    c: &mut Tile<T, C>,
+) where
+    T: Copy + Mul<Output = T> + AddAssign,
+    A: Storage + Matrix<M, K>,
+    B: Storage + Matrix<K, N>,
+    C: Storage + Matrix<M, N>,
+{
+    for row in Idx::<M>::all() {
+        for column in Idx::<N>::all() {
+            for inner in Idx::<K>::all() {
+                *c.at_mut(row, column) += *a.at(row, inner) * *b.at(inner, column);
+            }
+        }
+    }
+}

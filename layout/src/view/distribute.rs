@@ -1,0 +1,103 @@
+//! A view divided among threads.
+
+use crate::typed::{Lowered, StaticLayout, checked, plain, static_layout};
+use crate::view::{LayoutTensor, Space, ViewError};
+use crate::{Layout, LayoutError, Message, Tiler};
+
+static_layout! {
+    /// What one thread holds of `L` when the threads of `Threads` share it out: every so many rows and columns.
+    ///
+    /// ```
+    /// use tilewright_layout::{typed::{RowMajor, StaticLayout}, view::FragmentOf};
+    /// // 2x4 threads on an 8x8 matrix: each has a 4x2 fragment.
+    /// assert_eq!(FragmentOf::<RowMajor<8, 8>, RowMajor<2, 4>>::LAYOUT.to_string(), "(4,2):(16,4)");
+    /// ```
+    FragmentOf [L: StaticLayout, Threads: StaticLayout] [L, Threads] (L, Threads) {
+        SWIZZLE = L::SWIZZLE;
+        LAYOUT = shared(&L::LAYOUT, &plain::<Threads>("thread layout"), 1);
+    }
+
+    /// Where the fragments of the threads begin: the elements of the first tile of `L`, in the shape of `Threads`.
+    ///
+    /// ```
+    /// use tilewright_layout::{typed::{RowMajor, StaticLayout}, view::ThreadsOf};
+    /// assert_eq!(ThreadsOf::<RowMajor<8, 8>, RowMajor<2, 4>>::LAYOUT.to_string(), "(2,4):(8,1)");
+    /// ```
+    ThreadsOf [L: StaticLayout, Threads: StaticLayout] [L, Threads] (L, Threads) {
+        SWIZZLE = L::SWIZZLE;
+        LAYOUT = shared(&L::LAYOUT, &plain::<Threads>("thread layout"), 0);
+    }
+}
+
+impl<'a, T, L: StaticLayout, S: Space> LayoutTensor<'a, T, L, S> {
+    /// The elements of thread `thread`: `Threads` sends a place in a tile of its shape to the thread that owns it, and the
+    /// tile is repeated over the view.
+    ///
+    /// A thread layout that gives two places to one thread, leaves a thread out, or does not divide the view does not
+    /// compile.
+    ///
+    /// ```
+    /// use tilewright_layout::{typed::RowMajor, view::LayoutTensor};
+    /// let data: Vec<u32> = (0..64).collect();
+    /// let tensor = LayoutTensor::<u32, RowMajor<8, 8>>::from_slice(&data).unwrap();
+    /// let mine = tensor.distribute::<RowMajor<4, 4>>(5).unwrap();
+    /// assert_eq!(mine.iter().copied().collect::<Vec<_>>(), [9, 41, 13, 45]);
+    /// ```
+    ///
+    /// # Errors
+    /// [`ViewError::NoSuchThread`].
+    pub fn distribute<Threads: StaticLayout>(
+        &self,
+        thread: usize,
+    ) -> Result<LayoutTensor<'a, T, FragmentOf<L, Threads>, S>, ViewError> {
+        let count = Lowered::<Threads>::SIZE;
+        if thread >= count {
+            return Err(ViewError::NoSuchThread { thread, count });
+        }
+        let place = place_of(&Threads::LAYOUT, thread)?;
+        Ok(self.part(FragmentOf::default(), Lowered::<ThreadsOf<L, Threads>>::flat(place)))
+    }
+}
+
+/// The flat coordinate that a compact layout sends to `thread`.
+pub(super) fn place_of(threads: &Layout, thread: usize) -> Result<usize, LayoutError> {
+    let coordinate = threads.coordinate_of_offset(thread as i64)?;
+    Ok(threads.shape().index_of(&coordinate)? as usize)
+}
+
+/// Whether a layout sends its coordinates one to one to `0..size`.
+pub(super) const fn is_numbering(threads: &Layout) -> bool {
+    match threads.complement(threads.size()) {
+        Ok(rest) => rest.size() == 1 && threads.cosize() == threads.size(),
+        Err(_) => false,
+    }
+}
+
+/// A layout as tiles of the threads' shape: mode 0 runs over the threads, mode 1 over what each of them holds.
+pub(super) const fn divide_among(layout: &Layout, threads: &Layout) -> Result<Layout, LayoutError> {
+    let mut modes = [Tiler::KEEP; crate::MAX_LEAVES];
+    let mut i = 0;
+    while i < threads.rank() && i < crate::MAX_LEAVES {
+        modes[i] = Tiler::extent(threads.extent(i));
+        i += 1;
+    }
+    let tiler = tri!(Tiler::by_mode(modes.split_at(i).0));
+    if threads.rank() != layout.rank() {
+        return Err(LayoutError::Rank { operation: "distribute", given: threads.rank(), expected: layout.rank() });
+    }
+    if !layout.divides_evenly(&tiler) {
+        let (value, divisor) = (layout.size(), threads.size());
+        return Err(LayoutError::Indivisible { operation: "distribute, mode by mode", value, divisor });
+    }
+    layout.zipped_divide(&tiler)
+}
+
+const fn shared(layout: &Layout, threads: &Layout, side: usize) -> Layout {
+    if !is_numbering(threads) {
+        let message = Message::new().text("distribute of ").layout(layout).text(" among ").layout(threads);
+        let message = message.text(": the thread layout does not number its places 0 to ").number(threads.size() - 1);
+        panic!("{}", message.text("; use a compact layout").as_str())
+    }
+    let divided = checked("distribute", &[*layout, *threads], divide_among(layout, threads));
+    checked("mode", &[divided], divided.mode(side))
+}

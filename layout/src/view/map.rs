@@ -1,0 +1,132 @@
+//! What a view needs of a layout.
+
+use crate::typed::{Lowered, StaticLayout, reach};
+use crate::view::ViewError;
+use crate::{Layout, Swizzle, Swizzled};
+
+/// A map from coordinates to offsets: a typed layout, or a layout as a value.
+///
+/// Offsets come in two steps, so that a view of a part can add its origin in between: the layout, then the swizzle.
+pub trait OffsetMap: Copy {
+    /// Number of top-level modes.
+    fn rank(&self) -> usize;
+
+    /// The extent of a mode; 1 beyond the rank.
+    fn extent(&self, mode: usize) -> usize;
+
+    /// The offset of a coordinate within the extents, before the swizzle. One integer per mode.
+    fn place(&self, coordinate: &[usize]) -> usize;
+
+    /// The offset after the swizzle.
+    fn permute(&self, offset: usize) -> usize;
+
+    /// The layout as a value, with its swizzle.
+    fn swizzled(&self) -> Swizzled;
+
+    /// Whether coordinates of `R` integers fit. A typed layout answers at compile time.
+    ///
+    /// # Errors
+    /// [`ViewError::Rank`].
+    fn accepts_rank<const R: usize>(&self) -> Result<(), ViewError> {
+        if R == self.rank() { Ok(()) } else { Err(ViewError::Rank { given: R, expected: self.rank() }) }
+    }
+
+    /// Number of coordinates.
+    fn size(&self) -> usize {
+        (0..self.rank()).map(|mode| self.extent(mode)).product()
+    }
+
+    /// Where the elements begin, and how many elements storage must have.
+    ///
+    /// # Errors
+    /// [`ViewError::NegativeStride`], also for a negative start.
+    fn span(&self) -> Result<(usize, usize), ViewError> {
+        let map = self.swizzled();
+        let (layout, start) = (map.layout(), map.start());
+        match layout.strides().iter().chain([&start]).find(|stride| **stride < 0) {
+            Some(&stride) => Err(ViewError::NegativeStride { stride }),
+            None => Ok((start as usize, reach(start + layout.cosize(), &map.swizzle()) as usize)),
+        }
+    }
+}
+
+impl<L: StaticLayout> OffsetMap for L {
+    #[inline]
+    fn rank(&self) -> usize {
+        Lowered::<L>::RANK
+    }
+
+    #[inline]
+    fn extent(&self, mode: usize) -> usize {
+        Lowered::<L>::EXTENTS.get(mode).copied().unwrap_or(1)
+    }
+
+    #[inline]
+    fn place(&self, coordinate: &[usize]) -> usize {
+        Lowered::<L>::sum(coordinate)
+    }
+
+    #[inline]
+    fn permute(&self, offset: usize) -> usize {
+        Lowered::<L>::swizzle(offset)
+    }
+
+    fn swizzled(&self) -> Swizzled {
+        Swizzled::new(L::SWIZZLE, 0, L::LAYOUT)
+    }
+
+    #[inline]
+    fn accepts_rank<const R: usize>(&self) -> Result<(), ViewError> {
+        const { Lowered::<L>::accept_rank(R) };
+        Ok(())
+    }
+}
+
+impl OffsetMap for Layout {
+    fn rank(&self) -> usize {
+        Layout::rank(self)
+    }
+
+    fn extent(&self, mode: usize) -> usize {
+        Layout::extent(self, mode) as usize
+    }
+
+    fn place(&self, coordinate: &[usize]) -> usize {
+        let (mut index, mut step) = (0, 1);
+        for (mode, &at) in coordinate.iter().enumerate() {
+            index += at as i64 * step;
+            step *= Layout::extent(self, mode);
+        }
+        self.at(index) as usize
+    }
+
+    fn permute(&self, offset: usize) -> usize {
+        offset
+    }
+
+    fn swizzled(&self) -> Swizzled {
+        Swizzled::new(Swizzle::IDENTITY, 0, *self)
+    }
+}
+
+impl OffsetMap for Swizzled {
+    fn rank(&self) -> usize {
+        self.layout().rank()
+    }
+
+    fn extent(&self, mode: usize) -> usize {
+        self.layout().extent(mode) as usize
+    }
+
+    fn place(&self, coordinate: &[usize]) -> usize {
+        OffsetMap::place(&self.layout(), coordinate)
+    }
+
+    fn permute(&self, offset: usize) -> usize {
+        self.swizzle().apply(offset as i64) as usize
+    }
+
+    fn swizzled(&self) -> Swizzled {
+        *self
+    }
+}

@@ -1,0 +1,38 @@
+//! Views on the host: elements seen through a layout.
+//!
+//! A [`LayoutTensor`] is a slice, a layout and the memory space it stands for. It is a shared view and `Copy`, as a
+//! pointer is: tiles of one tensor coexist. To write through it, view a mutable slice as cells
+//! ([`LayoutTensor::from_mut`]).
+//!
+//! ```
+//! use tilewright_layout::{typed::RowMajor, view::LayoutTensor};
+//! let mut data = [0; 24];
+//! let tensor = LayoutTensor::<_, RowMajor<4, 6>>::from_mut(&mut data).unwrap();
+//! for (number, tile) in tensor.tiles::<2, 3>().enumerate() {
+//!     tile.fill(number);
+//! }
+//! assert_eq!(data[..12], [0, 0, 0, 2, 2, 2, 0, 0, 0, 2, 2, 2]);
+//! assert_eq!(data[12..], [1, 1, 1, 3, 3, 3, 1, 1, 1, 3, 3, 3]);
+//! ```
+//!
+//! Two kinds of layout serve. A typed one ([`StaticLayout`](crate::typed::StaticLayout)) has its shape, rank and tiles
+//! checked by the compiler; a [`Layout`](crate::Layout) or [`Swizzled`](crate::Swizzled) value has them checked where the
+//! view is made. Coordinates are checked either way, or carry their bounds in their type ([`Idx`](crate::typed::Idx)).
+
+mod distribute;
+mod error;
+mod map;
+mod space;
+mod tensor;
+mod tile;
+mod tile_iter;
+mod value;
+mod vector;
+
+pub use distribute::{FragmentOf, ThreadsOf};
+pub use error::ViewError;
+pub use map::OffsetMap;
+pub use space::{Global, Host, Register, Shared, Space};
+pub use tensor::{Elements, LayoutTensor};
+pub use tile_iter::{Along, TileIter};
+pub use vector::Vectors;

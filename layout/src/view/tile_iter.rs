@@ -1,0 +1,107 @@
+//! Tiles along an axis, once or in a circle.
+
+use crate::typed::{Lowered, StaticLayout, TilesOf, Within};
+use crate::view::{LayoutTensor, Space, ViewError};
+
+/// The axis that a [`TileIter`] walks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Along {
+    /// Down the rows: tile (0, c), (1, c), ...
+    Rows,
+    /// Across the columns: tile (r, 0), (r, 1), ...
+    Columns,
+}
+
+/// The `M`×`N` tiles of a view along one axis.
+///
+/// Bounded, it ends behind the last tile. [`circular`](TileIter::circular), it starts over, as a ring of stages does;
+/// [`lap`](TileIter::lap) counts the rounds.
+///
+/// ```
+/// use tilewright_layout::{typed::RowMajor, view::{Along, LayoutTensor}};
+/// let data: Vec<u32> = (0..24).collect();
+/// let tensor = LayoutTensor::<u32, RowMajor<4, 6>>::from_slice(&data).unwrap();
+/// let row: Vec<u32> = tensor.tiles_along::<4, 2>(Along::Columns, 0).unwrap().map(|t| *t.get([0, 0]).unwrap()).collect();
+/// assert_eq!(row, [0, 2, 4]);
+/// let mut ring = tensor.tiles_along::<4, 2>(Along::Columns, 0).unwrap().circular();
+/// let five: Vec<u32> = ring.by_ref().take(5).map(|t| *t.get([0, 0]).unwrap()).collect();
+/// assert_eq!((five, ring.lap()), (vec![0, 2, 4, 0, 2], 1));
+/// ```
+pub struct TileIter<'a, T, L, S, const M: usize, const N: usize> {
+    tensor: LayoutTensor<'a, T, L, S>,
+    along: Along,
+    across: usize,
+    next: usize,
+    lap: usize,
+    circular: bool,
+}
+
+impl<'a, T, L: StaticLayout, S: Space> LayoutTensor<'a, T, L, S> {
+    /// The tiles along an axis, at place `across` of the other one.
+    ///
+    /// # Errors
+    /// [`ViewError::NoSuchTile`] for `across`.
+    pub fn tiles_along<const M: usize, const N: usize>(
+        &self,
+        along: Along,
+        across: usize,
+    ) -> Result<TileIter<'a, T, L, S, M, N>, ViewError> {
+        let axis = match along {
+            Along::Rows => 1,
+            Along::Columns => 0,
+        };
+        let count = Lowered::<TilesOf<L, M, N>>::EXTENTS[axis];
+        if across >= count {
+            return Err(ViewError::NoSuchTile { axis, index: across, count });
+        }
+        Ok(TileIter { tensor: *self, along, across, next: 0, lap: 0, circular: false })
+    }
+}
+
+impl<T, L: StaticLayout, S: Space, const M: usize, const N: usize> TileIter<'_, T, L, S, M, N> {
+    /// The same tiles, over and over.
+    pub fn circular(mut self) -> Self {
+        self.circular = true;
+        self
+    }
+
+    /// How many tiles one round has.
+    pub fn round(&self) -> usize {
+        Lowered::<TilesOf<L, M, N>>::EXTENTS[match self.along {
+            Along::Rows => 0,
+            Along::Columns => 1,
+        }]
+    }
+
+    /// How many rounds are complete: the number of times that the last tile was given.
+    pub fn lap(&self) -> usize {
+        self.lap
+    }
+}
+
+impl<'a, T, L: StaticLayout, S: Space, const M: usize, const N: usize> Iterator for TileIter<'a, T, L, S, M, N> {
+    type Item = LayoutTensor<'a, T, Within<L, M, N>, S>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.lap == 1 && !self.circular {
+            return None;
+        }
+        let tile = match self.along {
+            Along::Rows => [self.next, self.across],
+            Along::Columns => [self.across, self.next],
+        };
+        self.next += 1;
+        if self.next == self.round() {
+            (self.next, self.lap) = (0, self.lap + 1);
+        }
+        Some(self.tensor.part(Within::default(), Lowered::<TilesOf<L, M, N>>::before_swizzle(tile)))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        match (self.circular, self.lap) {
+            (true, _) => (usize::MAX, None),
+            (false, 0) => (self.round() - self.next, Some(self.round() - self.next)),
+            (false, _) => (0, Some(0)),
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! A view of one memory where another is expected.
+use tilewright_layout::typed::RowMajor;
+use tilewright_layout::view::{Global, LayoutTensor, Shared};
+
+fn stage(_tile: LayoutTensor<'_, f32, RowMajor<8, 8>, Shared>) {}
+
+fn main() {
+    let data = [0.0; 64];
+    let view = LayoutTensor::<f32, RowMajor<8, 8>, Global>::from_slice(&data).unwrap();
+    stage(view);
+}

@@ -1,0 +1,9 @@
+//! Vectors along a mode that is not contiguous.
+use tilewright_layout::typed::RowMajor;
+use tilewright_layout::view::LayoutTensor;
+
+fn main() {
+    let data = [0.0; 64];
+    let view = LayoutTensor::<f32, RowMajor<8, 8>>::from_slice(&data).unwrap();
+    let _ = view.vectorize::<4, 1>();
+}

@@ -1,0 +1,9 @@
+//! A tile that does not fill a view.
+use tilewright_layout::typed::RowMajor;
+use tilewright_layout::view::LayoutTensor;
+
+fn main() {
+    let data = [0.0; 96];
+    let view = LayoutTensor::<f32, RowMajor<8, 12>>::from_slice(&data).unwrap();
+    let _ = view.tile::<3, 4>([0, 0]);
+}
