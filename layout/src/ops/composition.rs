@@ -85,12 +85,10 @@ pub(crate) enum Composition {
     Doubtful(Layout, LayoutError),
 }
 
-/// Whether `result` is `lhs` after `rhs` wherever `rhs` stays inside the domain of `lhs`.
-///
-/// Only a right layout that leaves the domain can be saved by this, so only such a one is walked.
-const fn agrees_inside(lhs: &Layout, rhs: &Layout, result: &Layout) -> bool {
+/// Whether `result` is `lhs` after `rhs` wherever `rhs` stays inside the domain of `lhs`, by walking it.
+pub(crate) const fn agrees_inside(lhs: &Layout, rhs: &Layout, result: &Layout) -> bool {
     let size = lhs.size();
-    if rhs.cosize() <= size || rhs.size() > MAX_ENUMERATION {
+    if rhs.size() > MAX_ENUMERATION {
         return false;
     }
     let mut i = 0;

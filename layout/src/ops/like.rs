@@ -21,14 +21,21 @@ impl Layout {
     }
 
     /// A compact layout for a thread's registers: mode 0 (the values of one instruction) first and first-fastest, the
-    /// other modes ordered as this one's strides are.
+    /// other modes ordered as this one's strides are. One mode alone becomes compact.
+    ///
+    /// ```
+    /// use tilewright_layout::Layout;
+    /// let like = |text| Layout::parse(text).unwrap().fragment_like().unwrap().to_string();
+    /// assert_eq!(like("(4,2,8):(64,8,1)"), "(4,2,8):(1,32,4)");
+    /// assert_eq!(like("4:0"), "4:1");
+    /// ```
     ///
     /// # Errors
     /// As [`Layout::composition`] and [`Layout::complement`].
     pub const fn fragment_like(&self) -> Result<Layout, LayoutError> {
         let rank = self.rank();
         if rank == 1 {
-            return self.compact_like();
+            return Layout::col_major(&self.shape());
         }
         let once = self.filter_zeros();
         let first = once.profile.child(At::ROOT, 0);

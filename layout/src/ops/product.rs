@@ -13,7 +13,7 @@
 //! ```
 
 use crate::laws::injective;
-use crate::ops::composition::Composition;
+use crate::ops::composition::{Composition, agrees_inside};
 use crate::ops::divide::gather_or_keep;
 use crate::ops::tiled::{Each, apply, spread};
 use crate::profile::At;
@@ -42,7 +42,12 @@ impl Layout {
             // The copies do not start where `free` after `copies` says; what counts is that they do not overlap.
             Composition::Doubtful(places, doubt) => {
                 let product = tri!(Layout::tuple(&[*self, places]));
-                if injective(&product).is_ok() { Ok(product) } else { Err(doubt) }
+                // Elements that the block itself repeats (stride 0) are no overlap of copies.
+                if agrees_inside(&free, copies, &places) || injective(&product.filter_zeros()).is_ok() {
+                    Ok(product)
+                } else {
+                    Err(doubt)
+                }
             }
         }
     }
