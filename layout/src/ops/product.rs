@@ -13,7 +13,6 @@
 //! ```
 
 use crate::laws::injective;
-use crate::ops::composition::Composition;
 use crate::ops::divide::gather_or_keep;
 use crate::ops::tiled::{Each, apply, spread};
 use crate::profile::At;
@@ -37,13 +36,13 @@ impl Layout {
 
     pub(crate) const fn multiply_by_layout(&self, copies: &Layout) -> Result<Layout, LayoutError> {
         let free = tri!(self.complement(tri!(times(self.size(), copies.cosize(), "the product's span"))));
-        match tri!(free.try_composition(copies)) {
-            Composition::Exact(places) => Layout::tuple(&[*self, places]),
+        let mut product = Layout::NOTHING;
+        tri!(product.profile.push_tuple(2));
+        tri!(product.push_mode(self, At::ROOT));
+        match tri!(free.compose_into(copies, &mut product)) {
             // The copies do not start where `free` after `copies` says; what counts is that they do not overlap.
-            Composition::Doubtful(places, doubt) => {
-                let product = tri!(Layout::tuple(&[*self, places]));
-                if injective(&product).is_ok() { Ok(product) } else { Err(doubt) }
-            }
+            Some(doubt) if injective(&product).is_err() => Err(doubt),
+            _ => Ok(product),
         }
     }
 
