@@ -42,49 +42,17 @@ impl Flat {
     ///
     /// The result has at least one mode; a layout of one element becomes `1:0`.
     pub(crate) const fn coalesce(&self) -> Flat {
-        self.merge(false)
+        merge(&self.shape, &self.stride, self.len, false)
     }
 
-    /// As [`Flat::coalesce`], but a last mode of extent 1 keeps its stride: the values beyond the domain stay too.
-    pub(crate) const fn coalesce_beyond(&self) -> Flat {
-        self.merge(true)
+    /// As [`Flat::coalesce`], of a layout.
+    pub(crate) const fn coalesced(layout: &Layout) -> Flat {
+        merge(&layout.shape, &layout.stride, layout.profile.leaves(), false)
     }
 
-    const fn merge(&self, beyond: bool) -> Flat {
-        let mut out = Flat::EMPTY;
-        out.len = 1;
-        if self.len == 0 {
-            out.shape[0] = 1;
-            return out;
-        }
-        // Built from the back: `out.len - 1` is the front of what is done so far.
-        let last = self.len - 1;
-        out.shape[0] = if beyond && self.shape[last] == 1 { 2 } else { self.shape[last] };
-        out.stride[0] = self.stride[last];
-        let mut i = last;
-        while i > 0 {
-            i -= 1;
-            let (extent, stride) = (self.shape[i], self.stride[i]);
-            let front = out.len - 1;
-            if extent == 1 {
-                continue;
-            } else if out.shape[front] == 1 {
-                out.shape[front] = extent;
-                out.stride[front] = stride;
-            } else if extent * stride == out.stride[front] {
-                out.shape[front] *= extent;
-                out.stride[front] = stride;
-            } else {
-                out.shape[out.len] = extent;
-                out.stride[out.len] = stride;
-                out.len += 1;
-            }
-        }
-        if out.len == 1 && out.shape[0] == 1 {
-            out.stride[0] = 0;
-        }
-        out.reverse();
-        out
+    /// As [`Flat::coalesced`], but a last mode of extent 1 keeps its stride: the values beyond the domain stay too.
+    pub(crate) const fn coalesce_beyond(layout: &Layout) -> Flat {
+        merge(&layout.shape, &layout.stride, layout.profile.leaves(), true)
     }
 
     const fn reverse(&mut self) {
@@ -151,4 +119,41 @@ impl Flat {
         tri!(self.push_to(&mut out));
         out.checked()
     }
+}
+
+const fn merge(shape: &[i64; MAX_LEAVES], stride: &[i64; MAX_LEAVES], len: usize, beyond: bool) -> Flat {
+    let mut out = Flat::EMPTY;
+    out.len = 1;
+    if len == 0 {
+        out.shape[0] = 1;
+        return out;
+    }
+    // Built from the back: `out.len - 1` is the front of what is done so far.
+    let last = len - 1;
+    out.shape[0] = if beyond && shape[last] == 1 { 2 } else { shape[last] };
+    out.stride[0] = stride[last];
+    let mut i = last;
+    while i > 0 {
+        i -= 1;
+        let (extent, stride) = (shape[i], stride[i]);
+        let front = out.len - 1;
+        if extent == 1 {
+            continue;
+        } else if out.shape[front] == 1 {
+            out.shape[front] = extent;
+            out.stride[front] = stride;
+        } else if extent * stride == out.stride[front] {
+            out.shape[front] *= extent;
+            out.stride[front] = stride;
+        } else {
+            out.shape[out.len] = extent;
+            out.stride[out.len] = stride;
+            out.len += 1;
+        }
+    }
+    if out.len == 1 && out.shape[0] == 1 {
+        out.stride[0] = 0;
+    }
+    out.reverse();
+    out
 }

@@ -196,6 +196,13 @@ impl Layout {
 
     /// Checks extents and spans. Every operation ends here.
     pub(crate) const fn checked(self) -> Result<Layout, LayoutError> {
+        match self.check() {
+            Ok(()) => Ok(self),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(crate) const fn check(&self) -> Result<(), LayoutError> {
         let (mut size, mut span) = (1i64, 0i64);
         let mut leaf = 0;
         while leaf < self.profile.leaves() {
@@ -211,7 +218,7 @@ impl Layout {
             span += reach;
             leaf += 1;
         }
-        Ok(self)
+        Ok(())
     }
 
     pub(crate) const fn push_leaf(&mut self, extent: i64, stride: i64) -> Result<(), LayoutError> {

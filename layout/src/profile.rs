@@ -179,6 +179,16 @@ impl Profile {
         self.kinds[node] = arity as u8;
     }
 
+    /// Makes one tuple of the integers from `node` to the end, if there are several.
+    pub(crate) const fn wrap_leaves(&mut self, node: usize) -> Result<(), LayoutError> {
+        let count = self.nodes() - node;
+        if count > 1 {
+            tri!(self.push_node(LEAF));
+            self.kinds[node] = count as u8;
+        }
+        Ok(())
+    }
+
     const fn push_node(&mut self, node: u8) -> Result<(), LayoutError> {
         if self.nodes() == MAX_NODES {
             return Err(LayoutError::Capacity { what: "integers and tuples", limit: MAX_NODES });

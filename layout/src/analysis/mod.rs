@@ -55,7 +55,7 @@ impl Layout {
     /// ```
     pub const fn vector_width(&self, element_bits: i64) -> i64 {
         let widest = if element_bits < 1 { 1 } else { MAX_VECTOR_BITS / element_bits };
-        let modes = Flat::of(self).coalesce();
+        let modes = Flat::coalesced(self);
         let (mut aligned, mut contiguous) = (0, false);
         let mut i = 0;
         while i < modes.len {

@@ -17,7 +17,7 @@ impl Layout {
     /// assert_eq!(layout.coalesce().to_string(), "12:1");
     /// ```
     pub const fn coalesce(&self) -> Layout {
-        let flat = Flat::of(self).coalesce();
+        let flat = Flat::coalesced(self);
         let mut out = Layout::NOTHING;
         // Coalescing never adds an integer, and at most the outer tuple.
         let _ = flat.push_to(&mut out);

@@ -40,22 +40,21 @@ impl Layout {
     /// [`LayoutError::ShapeDivisibility`], [`LayoutError::StrideDivisibility`], [`LayoutError::Leaves`],
     /// [`LayoutError::Carry`]: no layout is this function. [`LayoutError::Capacity`], [`LayoutError::Overflow`].
     pub const fn composition(&self, rhs: &Layout) -> Result<Layout, LayoutError> {
-        match tri!(self.try_composition(rhs)) {
-            Composition::Exact(layout) => Ok(layout),
-            Composition::Doubtful(layout, doubt) => {
-                if agrees_inside(self, rhs, &layout) {
-                    Ok(layout)
-                } else {
-                    Err(doubt)
-                }
-            }
+        let mut out = Layout::NOTHING;
+        match tri!(self.compose_into(rhs, &mut out)) {
+            Some(doubt) if !agrees_inside(self, rhs, &out) => Err(doubt),
+            _ => Ok(out),
         }
     }
 
-    /// Composition by the divisibility rules alone; the caller has another law to check a doubtful result by.
-    pub(crate) const fn try_composition(&self, rhs: &Layout) -> Result<Composition, LayoutError> {
+    /// Composition by the divisibility rules of single modes alone. Gives the reason, if there is one, for which the
+    /// result may differ from the function; the caller then has another law to judge it by.
+    pub(crate) const fn compose_into(
+        &self,
+        rhs: &Layout,
+        out: &mut Layout,
+    ) -> Result<Option<LayoutError>, LayoutError> {
         let mut walk = Walk::new(self);
-        let mut out = Layout::NOTHING;
         let mut at = At::ROOT;
         while at.node < rhs.profile.nodes() {
             match rhs.profile.arity(at.node) {
@@ -63,26 +62,15 @@ impl Layout {
                     tri!(out.profile.push_tuple(arity));
                 }
                 None => {
-                    tri!(tri!(walk.leaf(rhs.shape[at.leaf], rhs.stride[at.leaf])).push_to(&mut out));
+                    tri!(walk.leaf(rhs.shape[at.leaf], rhs.stride[at.leaf], out));
                     at.leaf += 1;
                 }
             }
             at.node += 1;
         }
-        let out = tri!(out.checked());
-        Ok(match walk.finish() {
-            None => Composition::Exact(out),
-            Some(doubt) => Composition::Doubtful(out, doubt),
-        })
+        tri!(out.check());
+        Ok(walk.finish())
     }
-}
-
-/// What the divisibility rules give.
-pub(crate) enum Composition {
-    /// The function `A o B`.
-    Exact(Layout),
-    /// A layout that differs from `A o B` somewhere, perhaps only outside the domain of `A`; and why.
-    Doubtful(Layout, LayoutError),
 }
 
 /// Whether `result` is `lhs` after `rhs` wherever `rhs` stays inside the domain of `lhs`, by walking it.
@@ -113,16 +101,14 @@ struct Walk {
 
 impl Walk {
     const fn new(lhs: &Layout) -> Walk {
-        let lhs = Flat::of(lhs).coalesce_beyond();
+        let lhs = Flat::coalesce_beyond(lhs);
         Walk { lhs, reach: [0; MAX_LEAVES], upward: false, downward: false, doubt: None }
     }
 
-    /// The left layout after one integer mode of the right one.
-    const fn leaf(&mut self, extent: i64, stride: i64) -> Result<Flat, LayoutError> {
-        let mut out = Flat::EMPTY;
+    /// Appends the left layout after one integer mode of the right one: an integer, or a tuple of several.
+    const fn leaf(&mut self, extent: i64, stride: i64, out: &mut Layout) -> Result<(), LayoutError> {
         if stride == 0 {
-            tri!(out.push(extent, 0));
-            return Ok(out);
+            return out.push_leaf(extent, 0);
         }
         let last = self.lhs.len - 1;
         if extent > 1 {
@@ -130,32 +116,42 @@ impl Walk {
             self.downward |= stride < 0;
         }
         let (mut rest, mut step) = (extent, stride);
+        let (node, first) = (out.profile.nodes(), out.profile.leaves());
         let mut mode = 0;
         while mode < last {
             let (here, magnitude) = (self.lhs.shape[mode], step.abs());
-            if step % here != 0 && step >= here {
-                return Err(LayoutError::StrideDivisibility { mode, stride: step, extent: here });
-            }
-            let available = ceil_div(here, magnitude);
-            if available != 1 && rest != 1 {
+            if magnitude >= here {
+                let over = magnitude / here;
+                let exact = over * here == magnitude;
+                if !exact && step > 0 {
+                    return Err(LayoutError::StrideDivisibility { mode, stride: step, extent: here });
+                }
+                step = (over + !exact as i64) * step.signum();
+            } else {
+                let available = if magnitude == 1 { here } else { ceil_div(here, magnitude) };
                 let taken = if available < rest { available } else { rest };
-                if rest % taken != 0 {
-                    return Err(LayoutError::ShapeDivisibility { mode, extent: rest, divisor: taken });
+                if rest != 1 {
+                    if taken < rest && rest % taken != 0 {
+                        return Err(LayoutError::ShapeDivisibility { mode, extent: rest, divisor: taken });
+                    }
+                    if taken < rest && available * magnitude != here && step > 0 {
+                        self.doubt = Some(LayoutError::Leaves { mode, extent: here, stride: step, count: rest });
+                    }
+                    tri!(out.push_leaf(taken, tri!(times(step, self.lhs.stride[mode], "the composed stride"))));
+                    self.reach[mode] = self.reach[mode].saturating_add((taken - 1).saturating_mul(magnitude));
+                    rest = if taken == rest { 1 } else { rest / taken };
+                    if rest == 1 {
+                        break;
+                    }
                 }
-                if taken < rest && here % magnitude != 0 && step > 0 {
-                    self.doubt = Some(LayoutError::Leaves { mode, extent: here, stride: step, count: rest });
-                }
-                tri!(out.push(taken, tri!(times(step, self.lhs.stride[mode], "the composed stride"))));
-                self.reach[mode] = self.reach[mode].saturating_add((taken - 1).saturating_mul(magnitude));
-                rest /= taken;
+                step = step.signum();
             }
-            step = ceil_div(magnitude, here) * step.signum();
             mode += 1;
         }
-        if out.len == 0 || rest != 1 {
-            tri!(out.push(rest, tri!(times(step, self.lhs.stride[last], "the composed stride"))));
+        if out.profile.leaves() == first || rest != 1 {
+            tri!(out.push_leaf(rest, tri!(times(step, self.lhs.stride[last], "the composed stride"))));
         }
-        Ok(out)
+        out.profile.wrap_leaves(node)
     }
 
     /// Why the result is not the function everywhere: a mode left, or a sum that carries out of one.

@@ -24,7 +24,6 @@
 //! Edge cases: modes without a tile stay whole, among the rests. A tile that does not divide its mode rounds up, so the
 //! result is larger than the layout ([`Layout::divides_evenly`] tells beforehand). `_` takes a mode as already divided.
 
-use crate::ops::composition::Composition;
 use crate::ops::tiled::{Each, apply, gather, spread};
 use crate::{Layout, LayoutError, Tiler};
 
@@ -47,11 +46,12 @@ impl Layout {
     pub(crate) const fn divide_by_layout(&self, tile: &Layout) -> Result<Layout, LayoutError> {
         let rest = tri!(tile.complement_in(&self.coalesce().shape()));
         let pair = tri!(Layout::tuple(&[*tile, rest]));
-        match tri!(self.try_composition(&pair)) {
-            Composition::Exact(layout) => Ok(layout),
+        let mut out = Layout::NOTHING;
+        match tri!(self.compose_into(&pair, &mut out)) {
+            None => Ok(out),
             // Tiles that run over the end of a mode: each mode rounds up, but the tile itself must be right.
-            Composition::Doubtful(layout, doubt) => match self.composition(tile) {
-                Ok(_) if layout.size() > self.size() => Ok(layout),
+            Some(doubt) => match self.composition(tile) {
+                Ok(_) if out.size() > self.size() => Ok(out),
                 Ok(_) => Err(doubt),
                 Err(error) => Err(error),
             },

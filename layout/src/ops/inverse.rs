@@ -20,7 +20,7 @@ impl Layout {
     /// assert_eq!(Layout::parse("(3,2):(1,4)").unwrap().right_inverse().to_string(), "3:1");
     /// ```
     pub const fn right_inverse(&self) -> Layout {
-        let modes = Flat::of(self).coalesce();
+        let modes = Flat::coalesced(self);
         let mut inverse = Flat::EMPTY;
         let mut next = 1;
         // Each round uses the mode that goes on from `next`; it cannot be found twice, since `next` grows.
@@ -56,7 +56,7 @@ impl Layout {
     /// [`LayoutError::Indivisible`] where a stride does not divide the next larger one, [`LayoutError::Overlap`] where
     /// modes overlap and no inverse exists, [`LayoutError::NegativeStride`].
     pub const fn left_inverse(&self) -> Result<Layout, LayoutError> {
-        let coalesced = Flat::of(self).coalesce();
+        let coalesced = Flat::coalesced(self);
         let mut modes = Flat::EMPTY;
         // The flat coordinate's step along each mode; modes of stride 0 count there but have no offset to invert.
         let mut steps = Flat::EMPTY;

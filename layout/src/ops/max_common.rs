@@ -38,7 +38,7 @@ impl Layout {
     }
 
     const fn common_prefix(&self, inverse: &Layout) -> Result<Option<i64>, LayoutError> {
-        let common = Flat::of(&tri!(self.composition(inverse))).coalesce();
+        let common = Flat::coalesced(&tri!(self.composition(inverse)));
         Ok(if common.stride[0] == 1 { Some(common.shape[0]) } else { None })
     }
 
@@ -51,7 +51,7 @@ impl Layout {
     /// assert_eq!(Layout::parse("(8,4):(1,20)").unwrap().max_alignment(), 4);
     /// ```
     pub const fn max_alignment(&self) -> i64 {
-        let modes = Flat::of(self).coalesce();
+        let modes = Flat::coalesced(self);
         let mut used = [false; crate::MAX_LEAVES];
         let mut run = 1;
         let mut found = true;

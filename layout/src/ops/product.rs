@@ -13,7 +13,7 @@
 //! ```
 
 use crate::laws::injective;
-use crate::ops::composition::{Composition, agrees_inside};
+use crate::ops::composition::agrees_inside;
 use crate::ops::divide::gather_or_keep;
 use crate::ops::tiled::{Each, apply, spread};
 use crate::profile::At;
@@ -37,11 +37,13 @@ impl Layout {
 
     pub(crate) const fn multiply_by_layout(&self, copies: &Layout) -> Result<Layout, LayoutError> {
         let free = tri!(self.complement(tri!(times(self.size(), copies.cosize(), "the product's span"))));
-        match tri!(free.try_composition(copies)) {
-            Composition::Exact(places) => Layout::tuple(&[*self, places]),
+        let mut product = Layout::NOTHING;
+        tri!(product.profile.push_tuple(2));
+        tri!(product.push_mode(self, At::ROOT));
+        match tri!(free.compose_into(copies, &mut product)) {
             // The copies do not start where `free` after `copies` says; what counts is that they do not overlap.
-            Composition::Doubtful(places, doubt) => {
-                let product = tri!(Layout::tuple(&[*self, places]));
+            Some(doubt) => {
+                let places = tri!(product.mode(1));
                 // Elements that the block itself repeats (stride 0) are no overlap of copies.
                 if agrees_inside(&free, copies, &places) || injective(&product.filter_zeros()).is_ok() {
                     Ok(product)
@@ -49,6 +51,7 @@ impl Layout {
                     Err(doubt)
                 }
             }
+            None => Ok(product),
         }
     }
 

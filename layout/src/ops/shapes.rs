@@ -150,6 +150,9 @@ const fn even_at(layout: &Layout, at: At, tiler: &Tiler, from: At) -> bool {
             return true;
         }
         let (tile, shape) = (tiler.part(from.leaf), layout.subtree(at).shape());
+        if tile.check().is_err() {
+            return false;
+        }
         // A tile that has no complement divides nothing.
         return match tile.complement_in(&shape) {
             Ok(rest) => match times(tile.size(), rest.size(), "the cover") {

@@ -78,9 +78,9 @@ const fn terminal(
     if tiler.is_open(terminal) {
         return out.push_mode(layout, at);
     }
-    // An extent below 1 tiles nothing.
-    tri!(tiler.part(terminal).checked());
+    // An extent is not checked before it is used.
     let mode = layout.subtree(at);
+    tri!(tiler.part(terminal).check());
     match each {
         Each::Compose => out.push_mode(&tri!(mode.composition(&tiler.part(terminal))), At::ROOT),
         Each::Divide => out.push_mode(&tri!(mode.divide_by_layout(&tiler.compact_part(terminal))), At::ROOT),

@@ -18,6 +18,9 @@ use super::{Refusal, mojo, operations, quirk, swizzle_operations};
 /// How many failures are kept for the report.
 const KEPT: usize = 10;
 
+/// How long a line about a failure may be, in characters.
+const LONGEST: usize = 400;
+
 /// Why a file of golden cases could not be read.
 #[derive(Debug, Error)]
 pub enum CheckError {
@@ -101,12 +104,20 @@ pub fn run(path: &Path) -> Result<Tally, CheckError> {
                 tally.failed += 1;
                 if tally.failures.len() < KEPT {
                     let id = case["id"].as_str().map_or_else(|| format!("line {}", number + 1), str::to_owned);
-                    tally.failures.push(format!("{id}: {how}"));
+                    tally.failures.push(shortened(&format!("{id}: {how}")));
                 }
             }
         }
     }
     Ok(tally)
+}
+
+/// The text, cut to [`LONGEST`] characters.
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_owned(),
+    }
 }
 
 /// Judges one case, or `None` where the object is no case.
