@@ -29,6 +29,11 @@ fn swizzle_cases() {
 }
 
 #[test]
+fn fragments_of_matrix_atoms() {
+    assert_eq!(run("mma_fragments.jsonl"), 52);
+}
+
+#[test]
 fn error_cases_are_refused() {
     assert_eq!(run("error_cases.jsonl"), 271);
 }

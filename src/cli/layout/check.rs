@@ -12,6 +12,7 @@ use std::path::Path;
 use serde_json::{Value as Json, json};
 use thiserror::Error;
 
+use super::fragment_cases::fragment_case;
 use super::value::Value;
 use super::{Refusal, mojo, operations, quirk, swizzle_operations};
 
@@ -162,6 +163,7 @@ fn evaluate(name: &str, args: &[Json], case: &Json) -> Result<Json, Refusal> {
     let args = args.iter().map(Value::from_json).collect::<Result<Vec<_>, _>>()?;
     match name {
         "gmma_atom" | "gmma_smem_layout" => shared_memory(name, &args, case),
+        "mma_fragment" => fragment_case(name, &args, case),
         _ => Ok(operations::apply(name, &args)?.to_json()),
     }
 }

@@ -5,6 +5,7 @@
 
 pub mod check;
 pub mod expression;
+mod fragment_cases;
 mod mojo;
 mod operations;
 mod quirk;
