@@ -21,14 +21,20 @@ impl Layout {
     }
 
     /// A compact layout for a thread's registers: mode 0 (the values of one instruction) first and first-fastest, the
-    /// other modes ordered as this one's strides are.
+    /// other modes ordered as this one's strides are. A layout of one mode becomes first-fastest.
+    ///
+    /// ```
+    /// use tilewright_layout::Layout;
+    /// let global = Layout::parse("((2,2),4):((3,24),6)").unwrap();
+    /// assert_eq!(global.fragment_like().unwrap().to_string(), "((2,2),(4)):((1,2),(4))");
+    /// ```
     ///
     /// # Errors
     /// As [`Layout::composition`] and [`Layout::complement`].
     pub const fn fragment_like(&self) -> Result<Layout, LayoutError> {
         let rank = self.rank();
         if rank == 1 {
-            return self.compact_like();
+            return Layout::col_major(&self.shape());
         }
         let once = self.filter_zeros();
         let first = once.profile.child(At::ROOT, 0);

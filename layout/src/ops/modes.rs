@@ -187,13 +187,23 @@ impl Layout {
         Ok(out)
     }
 
-    /// `((a,b),(c,d))` to `((a,c),(b,d))`: the transpose of the two upper levels.
+    /// `((a,b),(c,d))` to `((a,c),(b,d))`: the transpose of the two upper levels. A tuple that begins with an integer becomes
+    /// the only mode of a tuple; an integer stays one.
     ///
     /// # Errors
     /// [`LayoutError::Rank`] where the modes have different numbers of modes; [`LayoutError::NotAnInteger`] where a mode
     /// is an integer.
     pub const fn zip(&self) -> Result<Layout, LayoutError> {
         let rank = self.rank();
+        if self.depth() == 0 {
+            return Ok(*self);
+        }
+        if self.rank() > 0 && self.profile.arity(self.profile.child(At::ROOT, 0).node).is_none() {
+            return Layout::tuple(&[*self]);
+        }
+        if self.rank() == 0 {
+            return Ok(*self);
+        }
         let inner = self.profile.rank_at(self.profile.child(At::ROOT, 0).node);
         let mut i = 0;
         while i < rank {
