@@ -60,6 +60,14 @@ pub const fn filter(layout: &Layout, result: &Layout) -> Result<(), Counterexamp
     subset(law, result, layout)
 }
 
+/// Every offset of `inner` is one of `outer`.
+///
+/// # Errors
+/// The first index of `inner` whose offset is not.
+pub const fn offsets_within(inner: &Layout, outer: &Layout) -> Result<(), Counterexample> {
+    subset("every offset is one of the other layout", inner, outer)
+}
+
 const fn subset(law: &'static str, inner: &Layout, outer: &Layout) -> Result<(), Counterexample> {
     let mut i = 0;
     while i < inner.size() {

@@ -1,53 +1,117 @@
 //! Which offsets a layout reaches, and how often.
 
-use super::{Counterexample, MAX_ENUMERATION};
-use crate::Layout;
-use crate::flat::Flat;
+use super::Counterexample;
+use crate::{Layout, MAX_LEAVES};
+
+/// Steps that the search for two coordinates of one offset may take.
+const MAX_STEPS: u32 = 1 << 20;
 
 /// No two coordinates share an offset.
 ///
-/// Layouts whose strides nest are decided by their strides; others by a search over pairs, up to a size of
-/// [`MAX_ENUMERATION`] (beyond it, the answer is "not injective" with `at: -1`).
+/// Two coordinates share one where their difference has offset 0. The search for such a difference goes from the largest
+/// stride down and leaves a branch that the smaller strides cannot bring back to 0, so layouts whose strides nest cost a
+/// step per mode. Should it not end within a million steps, the answer is "not injective" with `at: -1`.
 ///
 /// # Errors
-/// A flat index that shares its offset with an earlier one, which is `expected`.
+/// A flat index that shares its offset (`found`) with another one (`expected`).
 pub const fn injective(layout: &Layout) -> Result<(), Counterexample> {
     let law = "no two coordinates share an offset";
-    let mut modes = Flat::EMPTY;
-    let mut leaf = 0;
-    while leaf < layout.profile.leaves() {
-        if layout.shape[leaf] > 1 {
-            modes.shape[modes.len] = layout.shape[leaf];
-            modes.stride[modes.len] = layout.stride[leaf].abs();
-            modes.len += 1;
-        }
-        leaf += 1;
-    }
-    modes.sort_by_stride();
-    let (mut reach, mut i) = (0, 0);
-    // Each stride larger than everything below it: no two sums coincide.
-    while i < modes.len && modes.stride[i] > reach {
-        reach += (modes.shape[i] - 1) * modes.stride[i];
-        i += 1;
-    }
-    if i == modes.len {
+    let mut search = Search::new(layout);
+    if !search.descend(layout, 0, 0, false) {
         return Ok(());
     }
-    if layout.size() > MAX_ENUMERATION {
-        return Err(Counterexample { law, at: -1, found: layout.size(), expected: MAX_ENUMERATION });
+    if search.steps >= MAX_STEPS {
+        return Err(Counterexample { law, at: -1, found: layout.size(), expected: layout.size() });
     }
-    let mut i = 1;
-    while i < layout.size() {
-        let mut j = 0;
-        while j < i {
-            if layout.at(i) == layout.at(j) {
-                return Err(Counterexample { law, at: i, found: layout.at(i), expected: j });
-            }
-            j += 1;
+    // The positive and the negative part of the difference are two coordinates.
+    let (mut one, mut other, mut offset, mut place) = (0, 0, 0, 1);
+    let mut leaf = 0;
+    while leaf < layout.profile.leaves() {
+        let step = search.difference[leaf];
+        if step > 0 {
+            one += step * place;
+            offset += step * layout.stride[leaf];
+        } else {
+            other -= step * place;
         }
-        i += 1;
+        place *= layout.shape[leaf];
+        leaf += 1;
     }
-    Ok(())
+    Err(Counterexample { law, at: one, found: offset, expected: other })
+}
+
+/// The search for a difference of two coordinates whose offset is 0.
+struct Search {
+    /// The integers with more than one element, largest stride first.
+    order: [usize; MAX_LEAVES],
+    count: usize,
+    /// How far the integers from a place in the order on can move an offset.
+    reach: [i64; MAX_LEAVES + 1],
+    difference: [i64; MAX_LEAVES],
+    steps: u32,
+}
+
+impl Search {
+    const fn new(layout: &Layout) -> Search {
+        let (order, reach) = ([0; MAX_LEAVES], [0; MAX_LEAVES + 1]);
+        let mut search = Search { order, count: 0, reach, difference: [0; MAX_LEAVES], steps: 0 };
+        let mut leaf = 0;
+        while leaf < layout.profile.leaves() {
+            if layout.shape[leaf] > 1 {
+                let mut place = search.count;
+                while place > 0 && layout.stride[search.order[place - 1]].abs() < layout.stride[leaf].abs() {
+                    search.order[place] = search.order[place - 1];
+                    place -= 1;
+                }
+                search.order[place] = leaf;
+                search.count += 1;
+            }
+            leaf += 1;
+        }
+        let mut place = search.count;
+        while place > 0 {
+            place -= 1;
+            let leaf = search.order[place];
+            search.reach[place] = search.reach[place + 1] + (layout.shape[leaf] - 1) * layout.stride[leaf].abs();
+        }
+        search
+    }
+
+    /// Whether integers from `place` on can bring `sum` back to 0 with a difference that is not 0 everywhere.
+    const fn descend(&mut self, layout: &Layout, place: usize, sum: i64, moved: bool) -> bool {
+        self.steps += 1;
+        if self.steps >= MAX_STEPS {
+            return true;
+        }
+        if place == self.count {
+            return moved && sum == 0;
+        }
+        let leaf = self.order[place];
+        let (stride, rest) = (layout.stride[leaf], self.reach[place + 1]);
+        // A difference and its negative are the same pair: the first step up is enough.
+        let most = layout.shape[leaf] - 1;
+        let (mut low, mut high) = (if moved { -most } else { 0 }, most);
+        if stride != 0 {
+            // Only steps that leave |sum| within the reach of the smaller strides.
+            let toward = -sum / stride;
+            let around = rest / stride.abs() + 1;
+            low = if toward - around > low { toward - around } else { low };
+            high = if toward + around < high { toward + around } else { high };
+        }
+        let mut step = low;
+        while step <= high {
+            let next = sum + step * stride;
+            if next.abs() <= rest {
+                self.difference[leaf] = step;
+                if self.descend(layout, place + 1, next, moved || step != 0) {
+                    return true;
+                }
+            }
+            step += 1;
+        }
+        self.difference[leaf] = 0;
+        false
+    }
 }
 
 /// Every offset below the size is reached once.

@@ -14,8 +14,8 @@ mod image;
 use core::fmt;
 
 pub use algebra::{
-    coalesce, complement, composition, filter, left_inverse, logical_divide, logical_product, right_inverse,
-    same_function, swizzle_involution,
+    coalesce, complement, composition, filter, left_inverse, logical_divide, logical_product, offsets_within,
+    right_inverse, same_function, swizzle_involution,
 };
 pub use image::{bijective, injective};
 

@@ -25,7 +25,7 @@
 //! result is larger than the layout ([`Layout::divides_evenly`] tells beforehand). `_` takes a mode as already divided.
 
 use crate::ops::tiled::{Each, apply, gather, spread};
-use crate::{Layout, LayoutError, Tiler};
+use crate::{Layout, LayoutError, Tiler, laws};
 
 impl Layout {
     /// Each mode as (tile, rest).
@@ -51,7 +51,7 @@ impl Layout {
             None => Ok(out),
             // Tiles that run over the end of a mode: each mode rounds up, but the tile itself must be right.
             Some(doubt) => match self.composition(tile) {
-                Ok(_) if out.size() > self.size() => Ok(out),
+                Ok(_) if covers(&out, self) => Ok(out),
                 Ok(_) => Err(doubt),
                 Err(error) => Err(error),
             },
@@ -90,4 +90,16 @@ pub(crate) const fn gather_or_keep(layout: &Layout, tiler: &Tiler) -> Result<Lay
     }
     tri!(crate::index::matching_tuple("zip of (tile, rest) pairs", 2, &layout.profile, 0));
     Ok(*layout)
+}
+
+/// Most pairs of coordinates that [`covers`] compares.
+const MAX_PAIRS: i64 = 1 << 22;
+
+/// Whether the quotient has every offset of the layout. Where both are too large to compare, a quotient that is larger
+/// than the layout passes: rounding up is what makes it doubtful.
+const fn covers(quotient: &Layout, layout: &Layout) -> bool {
+    match quotient.size().checked_mul(layout.size()) {
+        Some(pairs) if pairs <= MAX_PAIRS => laws::offsets_within(layout, quotient).is_ok(),
+        _ => quotient.size() > layout.size(),
+    }
 }

@@ -21,13 +21,12 @@ impl Layout {
     }
 
     /// A compact layout for a thread's registers: mode 0 (the values of one instruction) first and first-fastest, the
-    /// other modes ordered as this one's strides are. One mode alone becomes compact.
+    /// other modes ordered as this one's strides are. A layout of one mode becomes first-fastest.
     ///
     /// ```
     /// use tilewright_layout::Layout;
-    /// let like = |text| Layout::parse(text).unwrap().fragment_like().unwrap().to_string();
-    /// assert_eq!(like("(4,2,8):(64,8,1)"), "(4,2,8):(1,32,4)");
-    /// assert_eq!(like("4:0"), "4:1");
+    /// let global = Layout::parse("((2,2),4):((3,24),6)").unwrap();
+    /// assert_eq!(global.fragment_like().unwrap().to_string(), "((2,2),(4)):((1,2),(4))");
     /// ```
     ///
     /// # Errors

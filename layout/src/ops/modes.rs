@@ -187,19 +187,22 @@ impl Layout {
         Ok(out)
     }
 
-    /// `((a,b),(c,d))` to `((a,c),(b,d))`: the transpose of the two upper levels. Where mode 0 is an integer there is no
-    /// second level, and the modes become one: `(8,2)` to `((8,2))`.
+    /// `((a,b),(c,d))` to `((a,c),(b,d))`: the transpose of the two upper levels. A tuple that begins with an integer becomes
+    /// the only mode of a tuple; an integer stays one.
     ///
     /// # Errors
     /// [`LayoutError::Rank`] where the modes have different numbers of modes; [`LayoutError::NotAnInteger`] where mode 0 is
     /// a tuple and another an integer.
     pub const fn zip(&self) -> Result<Layout, LayoutError> {
         let rank = self.rank();
-        if self.is_leaf() {
+        if self.depth() == 0 {
             return Ok(*self);
         }
-        if self.profile.arity(self.profile.child(At::ROOT, 0).node).is_none() {
+        if self.rank() > 0 && self.profile.arity(self.profile.child(At::ROOT, 0).node).is_none() {
             return Layout::tuple(&[*self]);
+        }
+        if self.rank() == 0 {
+            return Ok(*self);
         }
         let inner = self.profile.rank_at(self.profile.child(At::ROOT, 0).node);
         let mut i = 0;

@@ -41,17 +41,10 @@ impl Layout {
         tri!(product.profile.push_tuple(2));
         tri!(product.push_mode(self, At::ROOT));
         match tri!(free.compose_into(copies, &mut product)) {
-            // The copies do not start where `free` after `copies` says; what counts is that they do not overlap.
-            Some(doubt) => {
-                let places = tri!(product.mode(1));
-                // Elements that the block itself repeats (stride 0) are no overlap of copies.
-                if agrees_inside(&free, copies, &places) || injective(&product.filter_zeros()).is_ok() {
-                    Ok(product)
-                } else {
-                    Err(doubt)
-                }
-            }
-            None => Ok(product),
+            // The copies do not start where `free` after `copies` says; what counts is that they do not overlap, unless
+            // the block or the copies overlap by themselves.
+            Some(doubt) if overlaps(&product) && !overlaps(self) && !overlaps(copies) => Err(doubt),
+            _ => Ok(product),
         }
     }
 
@@ -89,7 +82,8 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// As [`Layout::logical_product`]; [`LayoutError::NotAnInteger`] where the block is a tuple and the copies an integer.
+    /// As [`Layout::logical_product`]; [`LayoutError::NotAnInteger`] or [`LayoutError::Rank`] where the block is a tuple of
+    /// one mode and the copies an integer.
     pub const fn blocked_product(&self, copies: &Layout) -> Result<Layout, LayoutError> {
         self.interleaved(copies, false)
     }
@@ -109,8 +103,11 @@ impl Layout {
         let product = tri!(block.multiply_by_layout(&copies));
         let (first, second) = (product.profile.child(At::ROOT, 0), product.profile.child(At::ROOT, 1));
         let (first, second) = if copies_first { (second, first) } else { (first, second) };
-        if product.profile.arity(first.node).is_some() && product.profile.arity(second.node).is_none() {
-            return Err(LayoutError::NotAnInteger { operation: "blocked_product", modes: rank });
+        if let Some(arity) = product.profile.arity(first.node) {
+            if arity != rank {
+                return Err(LayoutError::Rank { operation: "blocked_product", given: arity, expected: rank });
+            }
+            tri!(crate::index::matching_tuple("blocked_product", rank, &product.profile, second.node));
         }
         let mut out = Layout::NOTHING;
         tri!(out.profile.push_tuple(rank));
@@ -128,4 +125,9 @@ impl Layout {
         }
         out.checked()
     }
+}
+
+/// Whether two coordinates share an offset for another reason than a stride of 0.
+const fn overlaps(layout: &Layout) -> bool {
+    injective(&layout.filter_zeros()).is_err()
 }
