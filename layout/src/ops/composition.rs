@@ -74,7 +74,7 @@ impl Layout {
 }
 
 /// Whether `result` is `lhs` after `rhs` wherever `rhs` stays inside the domain of `lhs`, by walking it.
-pub(crate) const fn agrees_inside(lhs: &Layout, rhs: &Layout, result: &Layout) -> bool {
+const fn agrees_inside(lhs: &Layout, rhs: &Layout, result: &Layout) -> bool {
     let size = lhs.size();
     if rhs.size() > MAX_ENUMERATION {
         return false;

@@ -13,7 +13,6 @@
 //! ```
 
 use crate::laws::injective;
-use crate::ops::composition::agrees_inside;
 use crate::ops::divide::gather_or_keep;
 use crate::ops::tiled::{Each, apply, spread};
 use crate::profile::At;
