@@ -232,3 +232,55 @@ proptest! {
         prop_assert_eq!(Composed::Plain(layout).vector_width(16), width);
     }
 }
+
+fn layout(text: &str) -> Layout {
+    Layout::parse(text).unwrap()
+}
+
+#[test]
+fn laws_catch_planted_bugs() {
+    let rows = layout("(4,8):(8,1)");
+    // A result of the field's own rules that is not the function: 8 elements of stride 6 leave a mode of 8.
+    assert!(laws::composition(&layout("(8,8):(8,1)"), &layout("8:6"), &layout("(2,4):(48,1)")).is_err());
+    assert!(laws::coalesce(&rows, &layout("32:1")).is_err());
+    assert!(laws::coalesce(&layout("(4,8):(1,4)"), &layout("(4,8):(1,4)")).is_err());
+    assert!(laws::filter(&layout("(2,4):(0,1)"), &layout("3:1")).is_err());
+    assert!(laws::complement(&layout("4:2"), 16, &layout("(2,2):(1,4)"), true).is_err());
+    assert!(laws::complement(&layout("4:2"), 16, &layout("2:8"), true).is_err());
+    assert!(laws::right_inverse(&rows, &layout("(4,8):(8,1)")).is_err());
+    assert!(laws::left_inverse(&rows, &layout("(4,8):(8,1)")).is_err());
+    assert!(laws::logical_divide(&rows, &layout("4:1"), &layout("(4,8):(1,4)")).is_err());
+    assert!(laws::logical_product(&layout("4:1"), &layout("2:1"), &layout("(4,2):(1,3)")).is_err());
+    assert!(laws::injective(&layout("(4,4):(1,3)")).is_err());
+    assert!(laws::bijective(&layout("(4,4):(1,8)")).is_err());
+}
+
+#[test]
+fn a_counterexample_names_two_coordinates_of_one_offset() {
+    let shared = layout("(4,4):(1,3)");
+    let counterexample = laws::injective(&shared).unwrap_err();
+    assert_ne!(counterexample.at, counterexample.expected);
+    assert_eq!(shared.at(counterexample.at), counterexample.found);
+    assert_eq!(shared.at(counterexample.expected), counterexample.found);
+}
+
+#[test]
+fn the_capacity_is_a_refusal() {
+    let most = IntTuple::flat(&[2; 32]).unwrap();
+    assert!(Layout::col_major(&most).is_ok());
+    assert!(IntTuple::flat(&[2; 33]).is_err());
+    let wide = Layout::col_major(&most).unwrap();
+    assert_eq!(
+        Layout::tuple(&[wide, wide]).unwrap_err().to_string(),
+        "layout: more than 32 integers; coalesce the layout or flatten it first"
+    );
+    assert_eq!(layout(&wide.to_string()), wide);
+}
+
+/// The compiler runs the same algebra.
+#[test]
+fn constants_are_the_same_algebra() {
+    const ROWS: Layout = Layout::constant(Layout::parse("(64,64):(64,1)"));
+    const TILES: Layout = Layout::constant(ROWS.blocked_product(&ROWS));
+    assert_eq!(TILES, layout("(64,64):(64,1)").blocked_product(&ROWS).unwrap());
+}
