@@ -9,4 +9,5 @@
 #![forbid(unsafe_code)]
 
 pub mod ir;
+pub mod sim;
 pub mod target;
