@@ -47,12 +47,12 @@ pub struct Launch {
 impl Launch {
     /// Threads of a block.
     pub fn threads_per_block(&self) -> u32 {
-        self.threads.iter().product()
+        self.threads.iter().fold(1, |product: u32, axis| product.saturating_mul(*axis))
     }
 
     /// Blocks of a cluster.
     pub fn blocks_per_cluster(&self) -> u32 {
-        self.cluster.iter().product()
+        self.cluster.iter().fold(1, |product: u32, axis| product.saturating_mul(*axis))
     }
 }
 
@@ -192,7 +192,7 @@ pub enum Op {
 impl Kernel {
     /// Bytes of shared memory, from the start of the first allocation to the end of the last.
     pub fn shared_bytes(&self) -> u32 {
-        self.shared.iter().map(|alloc| alloc.offset + alloc.bytes).max().unwrap_or(0)
+        self.shared.iter().map(|alloc| alloc.offset.saturating_add(alloc.bytes)).max().unwrap_or(0)
     }
 
     /// Whether shared memory exceeds what can be declared statically, so that the launcher must grant it.
@@ -206,9 +206,9 @@ impl Kernel {
         let mut offsets = Vec::new();
         for param in &self.params {
             let (bytes, align) = param.kind.layout();
-            let start = end.next_multiple_of(align.max(1));
+            let start = end.checked_next_multiple_of(align.max(1)).unwrap_or(u32::MAX);
             offsets.push(start);
-            end = start + bytes;
+            end = start.saturating_add(bytes);
         }
         (offsets, end)
     }

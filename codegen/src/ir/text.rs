@@ -1,6 +1,6 @@
 //! The text form: one line per statement, made from the rows.
 
-use super::{Block, Inst, Kernel, Op, ParamKind, Regs, SharedKind, Slot, Stmt, StmtId};
+use super::{Addr, Block, Inst, Kernel, Op, ParamKind, Regs, SharedKind, Slot, Stmt, StmtId, Ty};
 use core::fmt::{self, Write};
 
 /// Writes the kernel; `after` may add lines behind a statement's.
@@ -100,7 +100,7 @@ pub(crate) fn instruction(kernel: &Kernel, inst: &Inst) -> String {
         Slot::Use(operand) => uses.push(operand.to_string()),
         Slot::Uses(operands) => uses.push(format!("{{{}}}", list(operands))),
         Slot::Maybe(operand) => uses.extend(operand.map(|o| format!("{} {o}", spec.name))),
-        Slot::Mem(addr) => uses.push(addr.to_string()),
+        Slot::Mem(addr) => uses.push(format!("{}{addr}", space(kernel, addr))),
         Slot::Regs(regs) => uses.push(run(kernel, regs)),
     });
     let mut text = String::new();
@@ -108,21 +108,22 @@ pub(crate) fn instruction(kernel: &Kernel, inst: &Inst) -> String {
         text = format!("{} = ", defs.join(", "));
     }
     text += inst.row().mnemonic;
-    for suffix in inst.suffixes() {
-        if !suffix.starts_with(' ') {
-            text.push('.');
-        }
-        text += &suffix;
-    }
-    for ty in inst.args() {
+    let (apart, dotted): (Vec<String>, Vec<String>) = inst.suffixes().into_iter().partition(|s| s.starts_with(' '));
+    for word in dotted.iter().map(String::as_str).chain(inst.args().iter().map(|ty| ty.name())) {
         text.push('.');
-        text += ty.name();
+        text += word;
     }
+    text += &apart.concat();
     if !uses.is_empty() {
         text.push(' ');
         text += &uses.join(", ");
     }
     text
+}
+
+/// The name of the space that an address lies in.
+fn space(kernel: &Kernel, addr: Addr) -> &'static str {
+    kernel.type_of(addr.base).map_or("", Ty::name)
 }
 
 fn list<T: fmt::Display>(items: &[T]) -> String {

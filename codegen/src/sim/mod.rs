@@ -15,7 +15,8 @@
 //! of `wgmma`, which happen as late as the program allows, or earlier. Values are as of the interleaving that runs: the
 //! machine does not reorder a thread's accesses. What a weaker memory could do, the race detector reports instead.
 //!
-//! The machine reads [`ir`](crate::ir), whose rows say what each instruction means. Nothing here knows PTX.
+//! The machine takes what [`verify`](crate::verify) hands out and reads [`ir`](crate::ir), whose rows say what each
+//! instruction means. Nothing here knows PTX.
 
 mod count;
 mod fault;

@@ -11,7 +11,8 @@ family! {
         /// named direction, then clamped to the result's range; a NaN gives 0 for results of up to 32 bits and
         /// 0x8000000000000000 for 64 bits. Float to a wider float: exact; to a narrower one: rounded. A NaN stays a NaN (canonical
         /// in 16 bits). The rounding is `Exact` where none is needed and named where it is.
-        /// Not defined between `f16` and `bf16`: convert through `f32`. On sm_80 and sm_89 `bf16` converts with `f32`
+        /// Not defined between `f16` and `bf16` (convert through `f32`) nor between `bf16` and 8-bit integers. `bf16` to `f32`
+        /// keeps all bits, a NaN's too. On sm_80 and sm_89 `bf16` converts with `f32`
         /// alone; from sm_90 on with every type.
         Cvt "cvt" <ty: Scalar, from: Scalar> (d: W ty, a: R from) { round: Round, clamp: Clamp } Sm80 Pure;
         /// d = the float a rounded to an integral value of the same type; −0 stays.

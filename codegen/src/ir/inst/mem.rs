@@ -17,7 +17,7 @@ family! {
         St "st" <ty: Data> (at: MemW Memory, v: Rs ty, policy: Ro U64) { order: StOrder, cache: StCache } Sm80;
         /// d = the element at `at`, which becomes `op(element, v)`, in one atomic step. Types: `add` u32 s32 u64 f32
         /// f16x2 bf16x2 (pairs: each half atomic by itself, global space only); `min max` u32 s32 u64; `and or xor exch` u32 u64;
-        /// `inc dec` u32. `f32` add keeps subnormals in global memory, flushes them in shared memory. `bf16x2` needs sm_90.
+        /// `inc dec` u32. `f32` add makes subnormal operands and results zero of their sign in global memory, and keeps them in shared memory. `bf16x2` needs sm_90.
         Atom "atom" <ty: Atomic> (d: W ty, at: MemRw Memory, v: R ty) { op: AtomOp, order: AtomOrder } Sm80;
         /// d = the element at `at`, which becomes `v` if it equals `old`, in one atomic step.
         Cas "atom.cas" <ty: Swap> (d: W ty, at: MemRw Memory, old: R ty, v: R ty) { order: AtomOrder } Sm80;

@@ -19,9 +19,8 @@ pub(crate) struct Flight {
     pub warp: u32,
     pub lane: u32,
     pub pc: u32,
-    /// The operations of shadow memory that stand for its reads and for its writes.
+    /// The operation of shadow memory that stands for its reads.
     pub reads: u32,
-    pub writes: u32,
     /// What it has read already.
     pub data: Option<Vec<u8>>,
 }

@@ -35,10 +35,6 @@ impl Bits {
             (missing != 0).then(|| word * 64 + missing.trailing_zeros() as usize)
         })
     }
-
-    pub(crate) fn clear(&mut self) {
-        self.words.fill(0);
-    }
 }
 
 #[cfg(test)]
@@ -53,8 +49,6 @@ mod tests {
         assert_eq!(bits.first_missing(59, 2), Some(59));
         assert_eq!(bits.first_missing(128, 64), Some(160));
         assert_eq!(bits.first_missing(0, 0), None);
-        bits.clear();
-        assert_eq!(bits.first_missing(64, 64), Some(64));
         assert_eq!(Bits::new(64, true).first_missing(0, 64), None);
     }
 }

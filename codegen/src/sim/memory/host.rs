@@ -184,11 +184,3 @@ impl Memory {
         }
     }
 }
-
-impl Region {
-    /// As new: nobody has written it.
-    pub(crate) fn forget(&mut self, cell: u32) {
-        self.written = Bits::new(self.data.len(), false);
-        self.shadow = Shadow::new(self.data.len(), cell);
-    }
-}

@@ -55,6 +55,9 @@ fn float_to_int(value: f64, to: Ty, round: Round) -> u64 {
 
 /// One value of type `from` as a value of type `to`.
 pub(crate) fn cvt(to: Ty, from: Ty, bits: u64, round: Round, clamp: Clamp) -> u64 {
+    if (to, from) == (Ty::F32, Ty::BF16) {
+        return bits << 16;
+    }
     match (format(to), format(from)) {
         (None, None) => {
             let value = if from.is_signed() { i128::from(signed(from, bits)) } else { i128::from(bits) };

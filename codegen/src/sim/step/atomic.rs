@@ -1,10 +1,9 @@
 //! Atomic read-modify-writes.
 
-use crate::ir::attr::{AtomOp, AtomOrder, RedOrder, Scope};
+use crate::ir::attr::{AtomOp, AtomOrder, RedOrder, Round, Scope};
 use crate::ir::{Addr, MemOp, Operand, Space, Ty, ValueId};
 use crate::sim::machine::{Cur, Home, Machine, Next, Try, lanes};
 use crate::sim::number::{BF16, F16, Format, LANES, Row, decode, encode_f64};
-use crate::ir::attr::Round;
 
 /// A read-modify-write, taken apart.
 struct Rmw {
@@ -55,12 +54,12 @@ fn add_f32(m: u64, v: u64, flush: bool) -> u64 {
 }
 
 /// The new value.
-fn apply(op: AtomOp, ty: Ty, m: u64, v: u64, shared: bool) -> u64 {
+fn apply(op: AtomOp, ty: Ty, m: u64, v: u64, flush: bool) -> u64 {
     let narrow = |bits: u64| bits & (u64::MAX >> (64 - ty.bits()));
     let signed = |bits: u64| crate::sim::number::signed(ty, bits);
     match op {
         AtomOp::Add => match ty {
-            Ty::F32 => add_f32(m, v, shared),
+            Ty::F32 => add_f32(m, v, flush),
             Ty::F16x2 => add_halves(F16, m, v),
             Ty::BF16x2 => add_halves(BF16, m, v),
             _ => narrow(m.wrapping_add(v)),
@@ -109,7 +108,7 @@ impl Machine<'_> {
             })?;
             let old = self.region(home).map_or(0, |region| region.load(offset, bytes as usize));
             let new = match rmw.change {
-                Change::Op(op, _) => apply(op, rmw.ty, old, first[lane], home.side() == 1),
+                Change::Op(op, _) => apply(op, rmw.ty, old, first[lane], home.side() == 0),
                 Change::Swap { .. } => if old == first[lane] { second[lane] } else { old },
             };
             out[lane] = old;

@@ -78,7 +78,7 @@ impl Machine<'_> {
                 self.touch_by(cur, lane, target.op, true, (Home::Shared(target.block), target.offset), size)?;
             }
             let work = Work::ToShared { targets, from, bytes: size };
-            self.fly(cur, lane, work, reads, reads);
+            self.fly(cur, lane, work, reads);
         }
         Ok(Next::Go)
     }
@@ -115,14 +115,14 @@ impl Machine<'_> {
         self.touch_op(&access, at, bytes, true)
     }
 
-    pub(super) fn fly(&mut self, cur: Cur, lane: usize, work: Work, reads: u32, writes: u32) -> u64 {
-        let flight = Flight { work, warp: cur.warp as u32, lane: lane as u32, pc: cur.pc, reads, writes, data: None };
+    pub(super) fn fly(&mut self, cur: Cur, lane: usize, work: Work, reads: u32) -> u64 {
+        let flight = Flight { work, warp: cur.warp as u32, lane: lane as u32, pc: cur.pc, reads, data: None };
         self.launch_flight(flight)
     }
 
     /// Issues an operation of the thread's current bulk group.
     pub(super) fn fly_in_group(&mut self, cur: Cur, lane: usize, work: Work, reads: u32, writes: u32) {
-        let flight = self.fly(cur, lane, work, reads, writes);
+        let flight = self.fly(cur, lane, work, reads);
         let ticket = Ticket { flight, reads, writes, pc: cur.pc, entrusted: false };
         self.warps[cur.warp].issued[lane].bulk.open.push(ticket);
     }

@@ -91,7 +91,6 @@ impl Machine<'_> {
             lane: lane as u32,
             pc: cur.pc,
             reads,
-            writes,
             data: None,
         });
         self.warps[cur.warp].issued[lane].copies.open.push(Ticket { flight, reads, writes, pc: cur.pc, entrusted: false });
@@ -131,7 +130,7 @@ impl Machine<'_> {
                 ops: tickets.iter().flat_map(|ticket| [ticket.reads, ticket.writes]).collect(),
             };
             let op = self.new_op(cur.warp, lane, true);
-            let flight = Flight { work, warp: cur.warp as u32, lane: lane as u32, pc: cur.pc, reads: op, writes: op, data: None };
+            let flight = Flight { work, warp: cur.warp as u32, lane: lane as u32, pc: cur.pc, reads: op, data: None };
             self.launch_flight(flight);
         }
         Ok(Next::Go)

@@ -8,15 +8,14 @@ use crate::sim::number::{LANES, Row, signed};
 
 /// The lane that a shuffle reads; nothing if it lies outside the segment.
 fn source(mode: ShflMode, lane: u32, b: u32, width: u32) -> Option<u32> {
-    let low = lane & !(width - 1);
+    let (low, b) = (lane & !(width - 1), b % 32);
     let high = low + width - 1;
-    let from = match mode {
-        ShflMode::Idx => i64::from(low + b % width),
-        ShflMode::Up => i64::from(lane) - i64::from(b & 31),
-        ShflMode::Down => i64::from(lane) + i64::from(b & 31),
-        ShflMode::Bfly => i64::from(low + ((lane - low) ^ (b % 32))),
-    };
-    (i64::from(low)..=i64::from(high)).contains(&from).then_some(from as u32)
+    match mode {
+        ShflMode::Idx => Some(low + b % width),
+        ShflMode::Up => lane.checked_sub(b).filter(|&from| from >= low),
+        ShflMode::Down => Some(lane + b).filter(|&from| from <= high),
+        ShflMode::Bfly => Some(lane ^ b).filter(|&from| from <= high),
+    }
 }
 
 impl Machine<'_> {
@@ -164,5 +163,6 @@ mod tests {
         assert_eq!(source(ShflMode::Down, 15, 1, 8), None);
         assert_eq!(source(ShflMode::Bfly, 5, 16, 32), Some(21));
         assert_eq!(source(ShflMode::Bfly, 5, 16, 16), None);
+        assert_eq!(source(ShflMode::Bfly, 21, 16, 16), Some(5), "below the segment is not outside");
     }
 }

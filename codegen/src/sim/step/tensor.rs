@@ -356,7 +356,7 @@ impl Machine<'_> {
             self.touch_box(cur, lane, (target.op, true), (Home::Shared(target.block), target.offset), &map)?;
         }
         let copy = TensorCopy { map, at };
-        self.fly(cur, lane, Work::LoadBox { targets, copy }, reads, reads);
+        self.fly(cur, lane, Work::LoadBox { targets, copy }, reads);
         Ok(())
     }
 

@@ -114,7 +114,6 @@ impl Machine<'_> {
             lane: 0,
             pc: cur.pc,
             reads: op,
-            writes: op,
             data: None,
         });
         self.engine.follow(first as u32, flight);

@@ -2,12 +2,19 @@
 //!
 //! An attribute prints as a suffix of the mnemonic (`ld.acquire.gpu.u32`); a default prints as nothing.
 
+mod number;
+mod order;
+
+pub use number::{BarId, BarThreads, Lut, Pending, RegCount, Remark};
+pub use order::{AtomOrder, FenceOrder, LdOrder, RedOrder, StOrder};
+
 /// A fixed choice of an instruction.
 pub trait Attr: Sized + Clone {
     /// Legal values, default first: all of them, or samples where the attribute is a number.
     fn choices() -> Vec<Self>;
 
-    /// The suffix without its dot; empty for a default.
+    /// The suffix without its dot; empty for a default. Numbers and names begin with a space and stand behind the
+    /// types.
     fn text(&self) -> String;
 }
 
@@ -370,164 +377,6 @@ attrs! {
     }
 }
 
-/// Order of a load.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum LdOrder {
-    /// No order; the bytes must not be written concurrently.
-    Weak,
-    /// Performed as written, not merged or moved past another volatile access of the thread; as `relaxed.sys` otherwise.
-    Volatile,
-    /// Atomic, no order on other accesses.
-    Relaxed(Scope),
-    /// What the writer released is visible to what follows.
-    Acquire(Scope),
-}
-
-/// Order of a store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum StOrder {
-    /// No order; the bytes must not be accessed concurrently.
-    Weak,
-    /// Performed as written; as `relaxed.sys` otherwise.
-    Volatile,
-    /// Atomic, no order on other accesses.
-    Relaxed(Scope),
-    /// What came before, in this thread or cumulatively, is visible to whoever acquires this value.
-    Release(Scope),
-}
-
-/// Order of an atomic read-modify-write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum AtomOrder {
-    /// Atomic, no order.
-    Relaxed(Scope),
-    /// As an acquiring load.
-    Acquire(Scope),
-    /// As a releasing store.
-    Release(Scope),
-    /// Both.
-    AcqRel(Scope),
-}
-
-/// Order of a reduction, which returns nothing and so cannot acquire.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum RedOrder {
-    /// Atomic, no order.
-    Relaxed(Scope),
-    /// As a releasing store.
-    Release(Scope),
-}
-
-/// Order of a fence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum FenceOrder {
-    /// Acquire and release.
-    AcqRel(Scope),
-    /// Sequentially consistent, also with every other such fence. `membar` is this fence.
-    Sc(Scope),
-}
-
-macro_rules! orders {
-    ($($Name:ident { plain: [$($P:ident $ptext:literal),*], scoped: [$($S:ident $stext:literal),*] })+) => { $(
-        impl $Name {
-            /// The scope, where the order has one.
-            pub const fn scope(self) -> Option<Scope> {
-                match self { $($Name::$P => None,)* $($Name::$S(scope) => Some(scope),)* }
-            }
-        }
-
-        impl Attr for $Name {
-            fn choices() -> Vec<Self> {
-                let mut all = vec![$($Name::$P),*];
-                for &scope in Scope::ALL {
-                    all.extend([$($Name::$S(scope)),*]);
-                }
-                all
-            }
-
-            fn text(&self) -> String {
-                match self {
-                    $($Name::$P => $ptext.into(),)*
-                    $($Name::$S(scope) => format!(concat!($stext, ".{}"), scope.name()),)*
-                }
-            }
-        }
-    )+ };
-}
-
-orders! {
-    LdOrder { plain: [Weak "", Volatile "volatile"], scoped: [Relaxed "relaxed", Acquire "acquire"] }
-    StOrder { plain: [Weak "", Volatile "volatile"], scoped: [Relaxed "relaxed", Release "release"] }
-    AtomOrder { plain: [], scoped: [Relaxed "relaxed", Acquire "acquire", Release "release", AcqRel "acq_rel"] }
-    RedOrder { plain: [], scoped: [Relaxed "relaxed", Release "release"] }
-    FenceOrder { plain: [], scoped: [AcqRel "acq_rel", Sc "sc"] }
-}
-
-macro_rules! numbers {
-    ($($(#[$doc:meta])+ $Name:ident($ty:ty) [$($sample:expr),+];)+) => { $(
-        $(#[$doc])+
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub struct $Name(pub $ty);
-
-        impl Attr for $Name {
-            fn choices() -> Vec<Self> {
-                vec![$($Name($sample)),+]
-            }
-
-            fn text(&self) -> String {
-                self.0.to_string()
-            }
-        }
-    )+ };
-}
-
-numbers! {
-    /// A named barrier, 0 to 15.
-    BarId(u32) [0, 1, 15];
-    /// Threads that meet at a named barrier, a multiple of 32; those that wait and those that only arrive.
-    BarThreads(u32) [32, 64, 128];
-    /// How many groups may remain pending.
-    Pending(u32) [0, 1, 2];
-    /// Registers per thread, a multiple of 8 from 24 to 256.
-    RegCount(u32) [24, 40, 232];
-    /// The truth table of a function of three bits: bit `4a + 2b + c` is its value.
-    Lut(u8) [0xe8, 0x96, 0xca];
-}
-
-/// A remark for whoever reads the text or the PTX; it does nothing.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Remark(pub String);
-
-impl Attr for Remark {
-    fn choices() -> Vec<Self> {
-        vec![Remark("a remark".into())]
-    }
-
-    fn text(&self) -> String {
-        format!(" {}", self.0)
-    }
-}
-
-impl Attr for super::SharedId {
-    fn choices() -> Vec<Self> {
-        vec![super::SharedId(0)]
-    }
-
-    fn text(&self) -> String {
-        format!(" {self}")
-    }
-}
-
-impl Attr for super::ParamId {
-    fn choices() -> Vec<Self> {
-        vec![super::ParamId(0)]
-    }
-
-    fn text(&self) -> String {
-        format!(" {self}")
-    }
-}
-
 impl Cmp {
     /// Whether the comparison is for floating-point numbers only.
     pub const fn float_only(self) -> bool {
@@ -557,17 +406,5 @@ impl Matrices {
             Matrices::X2 => 2,
             Matrices::X4 => 4,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_order_prints_with_its_scope() {
-        assert_eq!(LdOrder::Acquire(Scope::Gpu).text(), "acquire.gpu");
-        assert_eq!(LdOrder::Weak.text(), "");
-        assert_eq!(AtomOrder::choices().len(), 16);
     }
 }

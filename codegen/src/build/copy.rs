@@ -1,0 +1,148 @@
+//! Asynchronous copies.
+
+use super::ptr::{Cluster, Global, OnChip, Ptr, Shared, SpaceOf};
+use super::sync::Mbarrier;
+use super::value::TensorMap;
+use super::{Arg, Builder, Val};
+use crate::ir::attr::{BulkDone, CpBytes, CpCache, NoInc, Pending};
+use crate::ir::{CopyOp, Operand};
+
+/// Who receives a bulk load, and under which policy of level two.
+#[derive(Clone, Copy, Default)]
+pub struct Bulk<'k> {
+    multicast: Option<Val<'k, u16>>,
+    policy: Option<Val<'k, u64>>,
+}
+
+impl<'k> Bulk<'k> {
+    /// To every block whose rank is in the mask.
+    pub fn multicast(self, mask: Val<'k, u16>) -> Bulk<'k> {
+        Bulk { multicast: Some(mask), ..self }
+    }
+
+    /// With an access policy.
+    pub fn policy(self, policy: Val<'k, u64>) -> Bulk<'k> {
+        Bulk { policy: Some(policy), ..self }
+    }
+
+    fn parts(self) -> (Option<Operand>, Option<Operand>) {
+        (self.multicast.map(|m| m.op), self.policy.map(|p| p.op))
+    }
+}
+
+impl<'k, T> Ptr<'k, Shared, T> {
+    /// Copies 16 bytes from global memory, asynchronously, past level one.
+    #[track_caller]
+    pub fn cp_async(self, src: Ptr<'k, Global, T>) {
+        self.cp_async_as(src, CpBytes::B16, CpCache::Cg, None);
+    }
+
+    /// Copies 4, 8 or 16 bytes from global memory, asynchronously; of them only `filled` are read, the rest is zeroed.
+    #[track_caller]
+    pub fn cp_async_as(self, src: Ptr<'k, Global, T>, bytes: CpBytes, cache: CpCache, filled: Option<Val<'k, u32>>) {
+        let (dst, src, filled) = (self.addr(), src.addr(), filled.map(|n| n.op));
+        self.k.emit(CopyOp::CpAsync { dst, src, filled, bytes, cache });
+    }
+
+    /// Copies `bytes` to global memory, in the current bulk group.
+    #[track_caller]
+    pub fn bulk_store(self, dst: Ptr<'k, Global, T>, bytes: impl Arg<'k, u32>) {
+        let (dst, src, bytes) = (dst.addr(), self.addr(), bytes.val(self.k).op);
+        self.k.emit(CopyOp::BulkS2G { dst, src, bytes, policy: None });
+    }
+
+    /// Copies `bytes` to another block's shared memory, completing on an mbarrier there.
+    #[track_caller]
+    pub fn bulk_send(self, dst: Ptr<'k, Cluster, T>, bytes: impl Arg<'k, u32>, bar: Mbarrier<'k, Cluster>) {
+        let (dst, src, bytes, bar) = (dst.addr(), self.addr(), bytes.val(self.k).op, bar.addr());
+        self.k.emit(CopyOp::BulkS2C { dst, src, bytes, bar });
+    }
+
+    /// Copies to the box of the tensor map at the coordinates (2 to 4, the first axis fastest), in the current bulk group.
+    #[track_caller]
+    pub fn tensor_store<M: SpaceOf>(self, map: Ptr<'k, M, TensorMap>, at: &[Val<'k, i32>]) {
+        let (map, src, at) = (map.addr(), self.addr(), at.iter().map(|v| v.op).collect());
+        self.k.emit(CopyOp::TensorStore { map, at, src, policy: None });
+    }
+}
+
+impl<'k, S: OnChip, T> Ptr<'k, S, T> {
+    /// Copies `bytes` from global memory, completing on the mbarrier.
+    #[track_caller]
+    pub fn bulk_load(self, src: Ptr<'k, Global, T>, bytes: impl Arg<'k, u32>, bar: Mbarrier<'k, S>, how: Bulk<'k>) {
+        let (dst, src, bytes, bar) = (self.addr(), src.addr(), bytes.val(self.k).op, bar.addr());
+        let (multicast, policy) = how.parts();
+        self.k.emit(CopyOp::BulkG2S { dst, src, bytes, bar, multicast, policy });
+    }
+
+    /// Copies the box of the tensor map at the coordinates (2 to 4, the first axis fastest), completing on the mbarrier.
+    #[track_caller]
+    pub fn tensor_load<M: SpaceOf>(
+        self,
+        map: Ptr<'k, M, TensorMap>,
+        at: &[Val<'k, i32>],
+        bar: Mbarrier<'k, S>,
+        how: Bulk<'k>,
+    ) {
+        let (dst, map, at, bar) = (self.addr(), map.addr(), at.iter().map(|v| v.op).collect(), bar.addr());
+        let (multicast, policy) = how.parts();
+        self.k.emit(CopyOp::TensorLoad { dst, map, at, bar, multicast, policy });
+    }
+}
+
+impl<S: SpaceOf> Ptr<'_, S, TensorMap> {
+    /// Hints that the tensor map will be used.
+    #[track_caller]
+    pub fn prefetch_map(self) {
+        self.k.emit(CopyOp::TensorPrefetch { map: self.addr() });
+    }
+}
+
+impl<'k, T> Ptr<'k, Global, T> {
+    /// Hints that so many bytes will be read.
+    #[track_caller]
+    pub fn bulk_prefetch(self, bytes: impl Arg<'k, u32>) {
+        let (src, bytes) = (self.addr(), bytes.val(self.k).op);
+        self.k.emit(CopyOp::BulkPrefetch { src, bytes });
+    }
+}
+
+impl Mbarrier<'_, Shared> {
+    /// Arrives once all earlier `cp_async` of this thread are complete.
+    #[track_caller]
+    pub fn arrive_after_cp_async(self, k: &Builder, noinc: NoInc) {
+        k.emit(CopyOp::CpAsyncMbarArrive { bar: self.addr(), noinc });
+    }
+}
+
+impl Builder {
+    /// Closes the current `cp_async` group.
+    #[track_caller]
+    pub fn cp_async_commit(&self) {
+        self.emit(CopyOp::CpAsyncCommit {});
+    }
+
+    /// Waits until at most so many `cp_async` groups are unfinished.
+    #[track_caller]
+    pub fn cp_async_wait(&self, pending: u32) {
+        self.emit(CopyOp::CpAsyncWait { pending: Pending(pending) });
+    }
+
+    /// Closes the current bulk group.
+    #[track_caller]
+    pub fn bulk_commit(&self) {
+        self.emit(CopyOp::BulkCommit {});
+    }
+
+    /// Waits until at most so many bulk groups are unfinished.
+    #[track_caller]
+    pub fn bulk_wait(&self, pending: u32) {
+        self.emit(CopyOp::BulkWait { pending: Pending(pending), done: BulkDone::Full });
+    }
+
+    /// Waits until at most so many bulk groups have sources left to read.
+    #[track_caller]
+    pub fn bulk_wait_read(&self, pending: u32) {
+        self.emit(CopyOp::BulkWait { pending: Pending(pending), done: BulkDone::Read });
+    }
+}

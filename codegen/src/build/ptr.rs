@@ -1,0 +1,248 @@
+//! Typed pointers: space and element in the type, arithmetic by elements, constant offsets folded into addresses.
+
+use super::val::Wide;
+use super::{Arg, Builder, Scalar, Val};
+use crate::ir::{Addr, Operand, SharedKind, Space, Ty, ValueOp};
+use core::marker::PhantomData;
+
+/// An address space as a type.
+pub trait SpaceOf: Copy + 'static {
+    /// The space.
+    const SPACE: Space;
+}
+
+macro_rules! spaces {
+    ($($(#[$doc:meta])+ $Name:ident;)+) => { $(
+        $(#[$doc])+
+        #[derive(Clone, Copy, Debug)]
+        pub enum $Name {}
+
+        impl SpaceOf for $Name {
+            const SPACE: Space = Space::$Name;
+        }
+    )+ };
+}
+
+spaces! {
+    /// Device memory.
+    Global;
+    /// The block's shared memory.
+    Shared;
+    /// Shared memory of the cluster.
+    Cluster;
+    /// Kernel parameters.
+    Param;
+}
+
+/// Shared memory of the block or of the cluster.
+pub trait OnChip: SpaceOf {}
+impl OnChip for Shared {}
+impl OnChip for Cluster {}
+
+/// Memory that can be written.
+pub trait Writable: SpaceOf {}
+impl Writable for Global {}
+impl Writable for Shared {}
+impl Writable for Cluster {}
+
+/// A pointer to elements `T` in the space `S`.
+///
+/// ```
+/// # use tilewright_codegen::{build::{block, record}, ir::Arch};
+/// # record("sample", Arch::Sm80, block(32), |k| {
+/// let x = k.global::<f32>("x");
+/// let [a, b] = x.at(k.tid() * 2).load_vec();
+/// x.at(k.tid()).at(64).store(a + b);
+/// # });
+/// ```
+pub struct Ptr<'k, S, T> {
+    pub(super) k: &'k Builder,
+    base: Operand,
+    offset: i32,
+    of: PhantomData<(S, T)>,
+}
+
+impl<S, T> Clone for Ptr<'_, S, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<S, T> Copy for Ptr<'_, S, T> {}
+
+/// A number of elements: a value or a constant.
+pub trait Index<'k> {
+    /// The distance in bytes for elements of `size` bytes: what is constant, and what is not, as a 64-bit or (for
+    /// `narrow` spaces) 32-bit integer.
+    fn bytes(self, k: &'k Builder, size: u32, narrow: bool) -> (i32, Option<(Ty, Operand)>);
+}
+
+macro_rules! constant_indexes {
+    ($($Int:ty),+) => { $(
+        impl<'k> Index<'k> for $Int {
+            fn bytes(self, _: &'k Builder, size: u32, _: bool) -> (i32, Option<(Ty, Operand)>) {
+                (self as i32 * size as i32, None)
+            }
+        }
+    )+ };
+}
+
+constant_indexes!(i32, u32, usize);
+
+impl<'k> Index<'k> for Val<'k, u32> {
+    #[track_caller]
+    fn bytes(self, _: &'k Builder, size: u32, narrow: bool) -> (i32, Option<(Ty, Operand)>) {
+        match self.op.as_const() {
+            Some(index) => (index.as_i64() as i32 * size as i32, None),
+            None if narrow => (0, Some((Ty::U32, (self * size).op))),
+            None => (0, Some((Ty::U64, self.mul_wide(size).op))),
+        }
+    }
+}
+
+impl<'k> Index<'k> for Val<'k, i32> {
+    #[track_caller]
+    fn bytes(self, _: &'k Builder, size: u32, narrow: bool) -> (i32, Option<(Ty, Operand)>) {
+        match self.op.as_const() {
+            Some(index) => (index.as_i64() as i32 * size as i32, None),
+            None if narrow => (0, Some((Ty::S32, (self * size as i32).op))),
+            None => (0, Some((Ty::S64, self.mul_wide(size as i32).op))),
+        }
+    }
+}
+
+impl<'k> Index<'k> for Val<'k, u64> {
+    #[track_caller]
+    fn bytes(self, _: &'k Builder, size: u32, narrow: bool) -> (i32, Option<(Ty, Operand)>) {
+        if narrow {
+            self.cast::<u32>().bytes(self.k, size, true)
+        } else {
+            (0, Some((Ty::U64, (self * u64::from(size)).op)))
+        }
+    }
+}
+
+impl<'k, S: SpaceOf, T> Ptr<'k, S, T> {
+    pub(super) fn new(k: &'k Builder, base: Operand, offset: i32) -> Ptr<'k, S, T> {
+        Ptr { k, base, offset, of: PhantomData }
+    }
+
+    /// The address as instructions name it.
+    pub fn addr(self) -> Addr {
+        Addr { base: self.base, offset: self.offset }
+    }
+
+    /// The pointer so many bytes further on.
+    #[track_caller]
+    pub fn at_byte(self, bytes: impl Index<'k>) -> Ptr<'k, S, T> {
+        self.step(bytes, 1)
+    }
+
+    #[track_caller]
+    fn step(self, index: impl Index<'k>, size: u32) -> Ptr<'k, S, T> {
+        let narrow = S::SPACE.address() == Ty::U32;
+        let (constant, rest) = index.bytes(self.k, size, narrow);
+        let base = match rest {
+            None => self.base,
+            Some((from, bytes)) => {
+                let (ty, p) = (Ty::Ptr(S::SPACE), self.base);
+                self.k.value(ty, |d| ValueOp::PtrAdd { ty, from, d, p, bytes })
+            }
+        };
+        Ptr { base, offset: self.offset + constant, ..self }
+    }
+
+    /// The same address, as a pointer to other elements.
+    pub fn cast<U>(self) -> Ptr<'k, S, U> {
+        Ptr::new(self.k, self.base, self.offset)
+    }
+
+    /// The pointer with its constant offset added.
+    #[track_caller]
+    pub(super) fn plain(self) -> Operand {
+        let ty = Ty::Ptr(S::SPACE);
+        let (from, bytes) = match S::SPACE.address() {
+            Ty::U32 => (Ty::S32, self.offset.constant().into()),
+            _ => (Ty::S64, i64::from(self.offset).constant().into()),
+        };
+        self.k.value(ty, |d| ValueOp::PtrAdd { ty, from, d, p: self.base, bytes })
+    }
+
+    /// The address as 64 bits.
+    #[track_caller]
+    pub fn address(self) -> Val<'k, u64> {
+        let (ty, from, p) = (S::SPACE.address(), Ty::Ptr(S::SPACE), self.plain());
+        let bits = self.k.value(ty, |d| ValueOp::PtrBits { ty, from, d, p });
+        if ty == Ty::U64 { Val::new(self.k, bits) } else { Val::<u32>::new(self.k, bits).cast() }
+    }
+}
+
+impl<'k, S: SpaceOf, T: Scalar> Ptr<'k, S, T> {
+    /// The pointer so many elements further on.
+    #[track_caller]
+    pub fn at(self, index: impl Index<'k>) -> Ptr<'k, S, T> {
+        self.step(index, T::TY.bytes())
+    }
+}
+
+impl<'k, T> Ptr<'k, Shared, T> {
+    /// The same place in the shared memory of the block with that rank in the cluster.
+    #[track_caller]
+    pub fn on(self, rank: impl Arg<'k, u32>) -> Ptr<'k, Cluster, T> {
+        let (k, p) = (self.k, self.base);
+        let rank = rank.val(k).op;
+        Ptr::new(k, k.value(Ty::Ptr(Space::Cluster), |d| ValueOp::MapA { d, p, rank }), self.offset)
+    }
+
+    /// The address as 32 bits.
+    #[track_caller]
+    pub fn address32(self) -> Val<'k, u32> {
+        let (ty, from, p) = (Ty::U32, Ty::Ptr(Space::Shared), self.plain());
+        Val::new(self.k, self.k.value(ty, |d| ValueOp::PtrBits { ty, from, d, p }))
+    }
+}
+
+impl<'k> Val<'k, u64> {
+    /// The number as an address in global memory.
+    #[track_caller]
+    pub fn to_global<T>(self) -> Ptr<'k, Global, T> {
+        let (ty, from, bits) = (Ty::Ptr(Space::Global), Ty::U64, self.op);
+        Ptr::new(self.k, self.k.value(ty, |d| ValueOp::PtrFrom { ty, from, d, bits }), 0)
+    }
+}
+
+impl<'k> Val<'k, u32> {
+    /// The number as an address in the block's shared memory.
+    #[track_caller]
+    pub fn to_shared<T>(self) -> Ptr<'k, Shared, T> {
+        let (ty, from, bits) = (Ty::Ptr(Space::Shared), Ty::U32, self.op);
+        Ptr::new(self.k, self.k.value(ty, |d| ValueOp::PtrFrom { ty, from, d, bits }), 0)
+    }
+}
+
+impl Builder {
+    /// An allocation of `len` elements in shared memory, aligned to 16 bytes.
+    #[track_caller]
+    pub fn shared<T: Scalar>(&self, name: &str, len: u32) -> Ptr<'_, Shared, T> {
+        self.shared_aligned(name, len, 16)
+    }
+
+    /// An allocation of `len` elements in shared memory, aligned to `align` bytes.
+    #[track_caller]
+    pub fn shared_aligned<T: Scalar>(&self, name: &str, len: u32, align: u32) -> Ptr<'_, Shared, T> {
+        let alloc = self.add_shared(name, len.saturating_mul(T::TY.bytes()), align, SharedKind::Data);
+        Ptr::new(self, self.value(Ty::Ptr(Space::Shared), |d| ValueOp::Shared { d, alloc }), 0)
+    }
+}
+
+/// Counters of loops.
+pub trait Counter: Wide {
+    /// The number one.
+    const ONE: Self;
+}
+
+macro_rules! counters {
+    ($($Int:ty),+) => { $(impl Counter for $Int { const ONE: Self = 1; })+ };
+}
+
+counters!(u32, i32, u64, i64);

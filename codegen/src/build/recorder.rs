@@ -1,0 +1,209 @@
+//! The recorder: open blocks, fresh values, hash-consing of pure values.
+
+use super::fold::fold;
+use crate::ir::{
+    Arch, Block, Flag, Inst, Kernel, Launch, Op, Operand, Param, ParamId, ParamKind, Regs, Shared, SharedId,
+    SharedKind, Src, Stmt, StmtId, Ty, ValueId, Var, VarId,
+};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::panic::Location;
+
+/// Records a kernel: its methods append statements, and hand out values that record what is done to them.
+///
+/// Pure values are folded and merged while they are recorded. Every statement keeps the line of Rust that recorded it.
+#[derive(Debug)]
+pub struct Builder {
+    state: RefCell<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    kernel: Kernel,
+    /// Blocks being recorded, innermost last, each with the pure values that it made.
+    open: Vec<Scope>,
+    next: u32,
+}
+
+#[derive(Debug, Default)]
+struct Scope {
+    block: Block,
+    pure: HashMap<Inst, ValueId>,
+}
+
+/// Stands for the value that a pure instruction would write, while an equal one is looked for.
+const UNKNOWN: ValueId = ValueId(u32::MAX);
+
+/// Records a kernel for an architecture.
+///
+/// ```
+/// use tilewright_codegen::build::{block, record};
+/// use tilewright_codegen::ir::Arch;
+/// let kernel = record("copy", Arch::Sm80, block(128), |k| {
+///     let (x, y) = (k.global::<f32>("x"), k.global::<f32>("y"));
+///     let i = k.block_id() * 128 + k.tid();
+///     y.at(i).store(x.at(i).load());
+/// });
+/// assert_eq!(kernel.params.len(), 2);
+/// ```
+pub fn record(name: &str, arch: Arch, launch: Launch, body: impl FnOnce(&Builder)) -> Kernel {
+    let kernel = Kernel {
+        name: name.into(),
+        arch,
+        launch,
+        params: Vec::new(),
+        shared: Vec::new(),
+        vars: Vec::new(),
+        values: Vec::new(),
+        body: Block::new(),
+    };
+    let builder = Builder { state: RefCell::new(State { kernel, open: vec![Scope::default()], next: 0 }) };
+    body(&builder);
+    let State { mut kernel, open, .. } = builder.state.into_inner();
+    kernel.body = open.into_iter().next().unwrap_or_default().block;
+    kernel
+}
+
+/// A launch of blocks of that many threads along one axis, without clusters.
+pub const fn block(threads: u32) -> Launch {
+    Launch { threads: [threads, 1, 1], cluster: [1, 1, 1], min_blocks: None, cooperative: false }
+}
+
+impl Launch {
+    /// The same in clusters of that many blocks along the first axis.
+    pub const fn cluster(self, blocks: u32) -> Launch {
+        Launch { cluster: [blocks, 1, 1], ..self }
+    }
+
+    /// The same with registers bounded for that many blocks per multiprocessor. `setmaxnreg` needs it.
+    pub const fn min_blocks(self, blocks: u32) -> Launch {
+        Launch { min_blocks: Some(blocks), ..self }
+    }
+
+    /// The same with all blocks of the grid resident at once.
+    pub const fn cooperative(self) -> Launch {
+        Launch { cooperative: true, ..self }
+    }
+}
+
+impl Builder {
+    /// The architecture that the kernel is recorded for.
+    pub fn arch(&self) -> Arch {
+        self.state.borrow().kernel.arch
+    }
+
+    /// How the kernel is launched.
+    pub fn launch(&self) -> Launch {
+        self.state.borrow().kernel.launch.clone()
+    }
+
+    /// Appends an instruction as it is.
+    #[track_caller]
+    pub(super) fn emit(&self, inst: impl Into<Inst>) {
+        self.state.borrow_mut().push(Op::Inst(inst.into()), Location::caller());
+    }
+
+    /// Appends an instruction that writes one new value of type `ty`, merged with an equal one if it is pure.
+    #[track_caller]
+    pub(super) fn value<I: Into<Inst>>(&self, ty: Ty, make: impl Fn(ValueId) -> I) -> Operand {
+        let state = &mut *self.state.borrow_mut();
+        let shape = make(UNKNOWN).into();
+        if shape.is(Flag::Pure) {
+            if let Some(known) = fold(&shape) {
+                return known;
+            }
+            if let Some(&value) = state.open.iter().rev().find_map(|scope| scope.pure.get(&shape)) {
+                return value.into();
+            }
+        }
+        let value = state.fresh(ty);
+        state.push(Op::Inst(make(value).into()), Location::caller());
+        if shape.is(Flag::Pure)
+            && let Some(scope) = state.open.last_mut()
+        {
+            scope.pure.insert(shape, value);
+        }
+        value.into()
+    }
+
+    /// Appends an instruction that writes several new values.
+    #[track_caller]
+    pub(super) fn values<I: Into<Inst>>(&self, tys: &[Ty], make: impl FnOnce(Vec<ValueId>) -> I) -> Vec<Operand> {
+        let state = &mut *self.state.borrow_mut();
+        let values: Vec<ValueId> = tys.iter().map(|&ty| state.fresh(ty)).collect();
+        state.push(Op::Inst(make(values.clone()).into()), Location::caller());
+        values.into_iter().map(Operand::from).collect()
+    }
+
+    /// Records a block that stands inside a statement.
+    pub(super) fn inside(&self, body: impl FnOnce()) -> Block {
+        self.state.borrow_mut().open.push(Scope::default());
+        body();
+        self.state.borrow_mut().open.pop().unwrap_or_default().block
+    }
+
+    /// Reserves a number and appends the statement with it once its blocks are recorded.
+    #[track_caller]
+    pub(super) fn nest(&self, make: impl FnOnce() -> Op) {
+        let src = Location::caller();
+        let id = self.state.borrow_mut().number();
+        let op = make();
+        self.state.borrow_mut().append(Stmt { id, src, op });
+    }
+
+    /// Appends a `break`.
+    #[track_caller]
+    pub(super) fn leave(&self) {
+        self.state.borrow_mut().push(Op::Break, Location::caller());
+    }
+
+    /// A new value that a statement other than an instruction writes.
+    pub(super) fn fresh(&self, ty: Ty) -> ValueId {
+        self.state.borrow_mut().fresh(ty)
+    }
+
+    /// A new parameter.
+    pub(super) fn add_param(&self, name: &str, kind: ParamKind) -> ParamId {
+        let params = &mut self.state.borrow_mut().kernel.params;
+        params.push(Param { name: name.into(), kind });
+        ParamId(params.len() as u32 - 1)
+    }
+
+    /// A new allocation behind the last.
+    pub(super) fn add_shared(&self, name: &str, bytes: u32, align: u32, kind: SharedKind) -> SharedId {
+        let kernel = &mut self.state.borrow_mut().kernel;
+        let offset = kernel.shared_bytes().checked_next_multiple_of(align.max(1)).unwrap_or(u32::MAX);
+        kernel.shared.push(Shared { name: name.into(), offset, bytes, align, kind });
+        SharedId(kernel.shared.len() as u32 - 1)
+    }
+
+    /// New registers, all of them.
+    pub(super) fn add_regs(&self, name: &str, ty: Ty, len: u32) -> Regs {
+        let vars = &mut self.state.borrow_mut().kernel.vars;
+        vars.push(Var { name: name.into(), ty, len });
+        Regs { var: VarId(vars.len() as u32 - 1), start: 0, len }
+    }
+}
+
+impl State {
+    fn number(&mut self) -> StmtId {
+        self.next += 1;
+        StmtId(self.next - 1)
+    }
+
+    fn fresh(&mut self, ty: Ty) -> ValueId {
+        self.kernel.values.push(ty);
+        ValueId(self.kernel.values.len() as u32 - 1)
+    }
+
+    fn push(&mut self, op: Op, src: Src) {
+        let id = self.number();
+        self.append(Stmt { id, src, op });
+    }
+
+    fn append(&mut self, stmt: Stmt) {
+        if let Some(scope) = self.open.last_mut() {
+            scope.block.push(stmt);
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Parameters, special registers, mutable registers.
+
+use super::ptr::{Global, Param, Ptr};
+use super::val::Raw;
+use super::{Arg, Builder, Scalar, Val};
+use crate::ir::attr::{ClockReg, SpecialReg};
+use crate::ir::{ParamKind, Regs, Space, Ty, ValueOp};
+use core::marker::PhantomData;
+
+impl Builder {
+    /// A scalar parameter.
+    #[track_caller]
+    pub fn param<T: Scalar>(&self, name: &str) -> Val<'_, T> {
+        let param = self.add_param(name, ParamKind::Value(T::TY));
+        Val::new(self, self.value(T::TY, |d| ValueOp::Param { ty: T::TY, d, param }))
+    }
+
+    /// A parameter that points to elements in global memory.
+    #[track_caller]
+    pub fn global<T: Scalar>(&self, name: &str) -> Ptr<'_, Global, T> {
+        let ty = Ty::Ptr(Space::Global);
+        let param = self.add_param(name, ParamKind::Value(ty));
+        Ptr::new(self, self.value(ty, |d| ValueOp::Param { ty, d, param }), 0)
+    }
+
+    /// A structure passed by value, as bytes to load from.
+    #[track_caller]
+    pub fn param_bytes(&self, name: &str, bytes: u32, align: u32) -> Ptr<'_, Param, u8> {
+        let param = self.add_param(name, ParamKind::Bytes { bytes, align });
+        Ptr::new(self, self.value(Ty::Ptr(Space::Param), |d| ValueOp::ParamPtr { d, param }), 0)
+    }
+
+    /// A tensor map passed by value.
+    #[track_caller]
+    pub fn tensor_map(&self, name: &str) -> Ptr<'_, Param, TensorMap> {
+        let param = self.add_param(name, ParamKind::TensorMap);
+        Ptr::new(self, self.value(Ty::Ptr(Space::Param), |d| ValueOp::ParamPtr { d, param }), 0)
+    }
+
+    /// A special register.
+    #[track_caller]
+    pub fn special(&self, reg: SpecialReg) -> Val<'_, u32> {
+        Val::new(self, self.value(Ty::U32, |d| ValueOp::Special { d, reg }))
+    }
+
+    /// The thread in its block, over all axes, the first fastest.
+    #[track_caller]
+    pub fn tid(&self) -> Val<'_, u32> {
+        let [x, y, z] = self.launch().threads;
+        let mut tid = self.special(SpecialReg::TidX);
+        if y > 1 {
+            tid = tid + self.special(SpecialReg::TidY) * x;
+        }
+        if z > 1 {
+            tid = tid + self.special(SpecialReg::TidZ) * (x * y);
+        }
+        tid
+    }
+
+    /// The lane of its warp, 0 to 31.
+    #[track_caller]
+    pub fn lane(&self) -> Val<'_, u32> {
+        self.special(SpecialReg::Laneid)
+    }
+
+    /// The warp of its block: `tid / 32`, known to be the same in all lanes.
+    #[track_caller]
+    pub fn warp(&self) -> Val<'_, u32> {
+        self.tid() >> 5
+    }
+
+    /// The block of the grid, along the first axis.
+    #[track_caller]
+    pub fn block_id(&self) -> Val<'_, u32> {
+        self.special(SpecialReg::CtaidX)
+    }
+
+    /// The number of blocks along the first axis.
+    #[track_caller]
+    pub fn blocks(&self) -> Val<'_, u32> {
+        self.special(SpecialReg::NctaidX)
+    }
+
+    /// The number of threads of a block: a constant.
+    pub fn threads(&self) -> u32 {
+        self.launch().threads_per_block()
+    }
+
+    /// The rank of the block in its cluster.
+    #[track_caller]
+    pub fn cluster_rank(&self) -> Val<'_, u32> {
+        self.special(SpecialReg::ClusterCtarank)
+    }
+
+    /// The cycle counter of the multiprocessor, low 32 bits.
+    #[track_caller]
+    pub fn clock(&self) -> Val<'_, u32> {
+        self.counter(ClockReg::Clock)
+    }
+
+    /// The cycle counter of the multiprocessor.
+    #[track_caller]
+    pub fn clock64(&self) -> Val<'_, u64> {
+        self.counter(ClockReg::Clock64)
+    }
+
+    /// The device's clock in nanoseconds.
+    #[track_caller]
+    pub fn globaltimer(&self) -> Val<'_, u64> {
+        self.counter(ClockReg::Globaltimer)
+    }
+
+    #[track_caller]
+    fn counter<T: Raw>(&self, reg: ClockReg) -> Val<'_, T> {
+        Val::new(self, self.value(T::TY, |d| ValueOp::Clock { ty: T::TY, d, reg }))
+    }
+
+    /// A mutable register that starts with a value.
+    #[track_caller]
+    pub fn var<'k, T: Scalar>(&'k self, start: impl Arg<'k, T>) -> Var<'k, T> {
+        let start = start.val(self);
+        let var = Var { array: RegArray { k: self, regs: self.add_regs("", T::TY, 1), of: PhantomData } };
+        var.set(start);
+        var
+    }
+
+    /// An array of mutable registers that all start with a value.
+    #[track_caller]
+    pub fn regs<'k, T: Scalar>(&'k self, len: u32, start: impl Arg<'k, T>) -> RegArray<'k, T> {
+        let start = start.val(self);
+        let array = self.regs_unset(len);
+        for i in 0..len {
+            array.set(i, start);
+        }
+        array
+    }
+
+    /// An array of mutable registers that must be written before they are read.
+    pub fn regs_unset<T: Scalar>(&self, len: u32) -> RegArray<'_, T> {
+        RegArray { k: self, regs: self.add_regs("", T::TY, len), of: PhantomData }
+    }
+}
+
+/// The element of a pointer to a tensor map. It has no value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TensorMap;
+
+/// An array of mutable registers, with constant indexes, or a run of one.
+pub struct RegArray<'k, T> {
+    pub(super) k: &'k Builder,
+    pub(super) regs: Regs,
+    of: PhantomData<T>,
+}
+
+impl<T> Clone for RegArray<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for RegArray<'_, T> {}
+
+impl<'k, T: Scalar> RegArray<'k, T> {
+    /// Number of registers.
+    pub fn len(self) -> u32 {
+        self.regs.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(self) -> bool {
+        self.regs.len == 0
+    }
+
+    /// `len` of the registers, from `start` on. Past the end is an error of `verify`.
+    pub fn run(self, start: u32, len: u32) -> RegArray<'k, T> {
+        RegArray { regs: Regs { start: self.regs.start + start, len, ..self.regs }, ..self }
+    }
+
+    /// One of the registers.
+    pub fn at(self, index: u32) -> Var<'k, T> {
+        Var { array: self.run(index, 1) }
+    }
+
+    /// The value of a register now.
+    #[track_caller]
+    pub fn get(self, index: u32) -> Val<'k, T> {
+        self.at(index).get()
+    }
+
+    /// Gives a register a value.
+    #[track_caller]
+    pub fn set(self, index: u32, value: impl Arg<'k, T>) {
+        self.at(index).set(value);
+    }
+}
+
+/// A mutable register. As an argument it is read where it stands.
+pub struct Var<'k, T> {
+    array: RegArray<'k, T>,
+}
+
+impl<T> Clone for Var<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Var<'_, T> {}
+
+impl<'k, T: Scalar> Var<'k, T> {
+    /// Its value now.
+    #[track_caller]
+    pub fn get(self) -> Val<'k, T> {
+        let RegArray { k, regs: r, .. } = self.array;
+        Val::new(k, k.value(T::TY, |d| ValueOp::Get { ty: T::TY, d, r }))
+    }
+
+    /// Gives it a value.
+    #[track_caller]
+    pub fn set(self, value: impl Arg<'k, T>) {
+        let RegArray { k, regs: r, .. } = self.array;
+        let a = value.val(k).op;
+        k.emit(ValueOp::Set { ty: T::TY, r, a });
+    }
+}

@@ -1,0 +1,36 @@
+//! Each tile of 32 rows × 32 floats of a matrix, doubled: by tensor map into shared memory and by another out of it.
+//!
+//! Grid: columns / 32 by rows / 32. Maps: boxes of 32×32, no swizzle.
+
+use crate::build::{Builder, Bulk};
+use crate::ir::attr::{ProxyFence, SpecialReg};
+
+/// Parameters: tensor maps of x and of y, both \[rows, columns\].
+pub fn tensor_tile(k: &Builder) {
+    let (x, y) = (k.tensor_map("x"), k.tensor_map("y"));
+    let tile = k.shared_aligned::<f32>("tile", 32 * 32, 128);
+    let landed = k.mbarriers("landed", 1);
+    let leader = k.tid().eq(0);
+    let at = [SpecialReg::CtaidX, SpecialReg::CtaidY].map(|axis| (k.special(axis) * 32).cast::<i32>());
+
+    k.when(leader, || {
+        landed.init(1);
+        k.fence_mbarrier_init();
+        landed.arrive_expect_tx(32 * 32 * 4);
+        tile.tensor_load(x, &at, landed, Bulk::default());
+    });
+    k.barrier();
+    landed.wait(0);
+
+    let mine = tile.at(k.tid() * 8);
+    for half in [mine, mine.at(4)] {
+        half.store_vec(half.load_vec::<4>().map(|v| v * 2.0));
+    }
+    k.fence_proxy_async(ProxyFence::Shared);
+    k.barrier();
+    k.when(leader, || {
+        tile.tensor_store(y, &at);
+        k.bulk_commit();
+        k.bulk_wait(0);
+    });
+}

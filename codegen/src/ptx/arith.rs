@@ -1,0 +1,89 @@
+//! Arithmetic. Roundings are written out, so that the assembler contracts nothing.
+
+use super::writer::{Writer, reg_type, type_name};
+use crate::ir::{ArithOp, Const, Needs, Operand, Ty, ValueId};
+
+/// Writes an instruction of the family.
+pub(super) fn emit_arith(w: &mut Writer<'_>, op: &ArithOp) {
+    match op {
+        ArithOp::Add { ty, d, a, b } => sum(w, "add", *ty, *d, *a, *b),
+        ArithOp::Sub { ty, d, a, b } => sum(w, "sub", *ty, *d, *a, *b),
+        ArithOp::Mul { ty, d, a, b } => sum(w, "mul", *ty, *d, *a, *b),
+        ArithOp::MulHi { ty, d, a, b } => plain(w, "mul.hi", *ty, *d, &[*a, *b]),
+        ArithOp::MulWide { ty, d, a, b } => plain(w, "mul.wide", *ty, *d, &[*a, *b]),
+        ArithOp::Mad { ty, d, a, b, c } => plain(w, "mad.lo", *ty, *d, &[*a, *b, *c]),
+        ArithOp::Fma { ty, d, a, b, c } => plain(w, "fma.rn", *ty, *d, &[*a, *b, *c]),
+        ArithOp::Div { ty, d, a, b } => plain(w, "div", *ty, *d, &[*a, *b]),
+        ArithOp::Rem { ty, d, a, b } => plain(w, "rem", *ty, *d, &[*a, *b]),
+        ArithOp::DivRn { ty, d, a, b } => plain(w, "div.rn", *ty, *d, &[*a, *b]),
+        ArithOp::SqrtRn { ty, d, a } => plain(w, "sqrt.rn", *ty, *d, &[*a]),
+        ArithOp::RcpRn { ty, d, a } => plain(w, "rcp.rn", *ty, *d, &[*a]),
+        ArithOp::DivApprox { ty, d, a, b } => plain(w, "div.approx.ftz", *ty, *d, &[*a, *b]),
+        ArithOp::SqrtApprox { ty, d, a } => plain(w, "sqrt.approx.ftz", *ty, *d, &[*a]),
+        ArithOp::RcpApprox { ty, d, a } => plain(w, "rcp.approx.ftz", *ty, *d, &[*a]),
+        ArithOp::RsqrtApprox { ty, d, a } => plain(w, "rsqrt.approx.ftz", *ty, *d, &[*a]),
+        ArithOp::Ex2Approx { ty, d, a } => {
+            let name = if matches!(ty, Ty::F16 | Ty::F16x2) { "ex2.approx" } else { "ex2.approx.ftz" };
+            plain(w, name, *ty, *d, &[*a]);
+        }
+        ArithOp::Lg2Approx { ty, d, a } => plain(w, "lg2.approx.ftz", *ty, *d, &[*a]),
+        ArithOp::SinApprox { ty, d, a } => plain(w, "sin.approx.ftz", *ty, *d, &[*a]),
+        ArithOp::CosApprox { ty, d, a } => plain(w, "cos.approx.ftz", *ty, *d, &[*a]),
+        ArithOp::TanhApprox { ty, d, a } => plain(w, "tanh.approx", *ty, *d, &[*a]),
+        ArithOp::Min { ty, d, a, b } => plain(w, "min", *ty, *d, &[*a, *b]),
+        ArithOp::Max { ty, d, a, b } => plain(w, "max", *ty, *d, &[*a, *b]),
+        ArithOp::Neg { ty, d, a } => plain(w, "neg", *ty, *d, &[*a]),
+        ArithOp::Abs { ty, d, a } => plain(w, "abs", *ty, *d, &[*a]),
+        ArithOp::Dp4a { ty, d, a, b, c } => {
+            let name = format!("dp4a.{}", type_name(*ty));
+            plain(w, &name, *ty, *d, &[*a, *b, *c]);
+        }
+        ArithOp::Setp { ty, d, a, b, cmp } => {
+            let name = format!("setp.{}", cmp.name());
+            plain(w, &name, *ty, *d, &[*a, *b]);
+        }
+        ArithOp::Select { ty: Ty::Pred, d, a, b, p } => select_pred(w, *d, [*a, *b, *p]),
+        ArithOp::Select { ty, d, a, b, p } => {
+            let (d, a, b, p) = (w.def(*d), w.op(*a), w.op(*b), w.reg(*p));
+            w.line(format!("selp.{} {d}, {a}, {b}, {p}", reg_type(*ty)));
+        }
+    }
+}
+
+fn plain(w: &mut Writer<'_>, name: &str, ty: Ty, d: ValueId, operands: &[Operand]) {
+    let operands: Vec<String> = operands.iter().map(|&o| w.op(o)).collect();
+    let line = format!("{name}.{} {}, {}", type_name(ty), w.def(d), operands.join(", "));
+    w.line(line);
+}
+
+/// Sum, difference and product. Before sm_90 `bf16` has them as fused operations only: a·1 + b, b·(−1) + a and
+/// a·b + (−0) round once and give the same bits.
+fn sum(w: &mut Writer<'_>, name: &str, ty: Ty, d: ValueId, a: Operand, b: Operand) {
+    if matches!(ty, Ty::BF16 | Ty::BF16x2) && !Needs::Sm90.met_by(w.kernel.arch) {
+        let (one, minus_one, minus_zero) =
+            if ty == Ty::BF16 { (0x3f80, 0xbf80, 0x8000) } else { (0x3f80_3f80, 0xbf80_bf80, 0x8000_8000) };
+        let constant = |bits| Operand::Const(Const::new(ty, bits));
+        let fused = match name {
+            "add" => [a, constant(one), b],
+            "sub" => [b, constant(minus_one), a],
+            _ => [a, b, constant(minus_zero)],
+        };
+        return plain(w, "fma.rn", ty, d, &fused);
+    }
+    let name = match (ty.is_float(), name) {
+        (true, _) => format!("{name}.rn"),
+        (false, "mul") => "mul.lo".into(),
+        (false, _) => name.into(),
+    };
+    plain(w, &name, ty, d, &[a, b]);
+}
+
+/// (p and a) or (not p and b).
+fn select_pred(w: &mut Writer<'_>, d: ValueId, [a, b, p]: [Operand; 3]) {
+    let (a, b, p, d) = (w.reg(a), w.reg(b), w.reg(p), w.def(d));
+    let (yes, no, not) = (w.temp(Ty::Pred), w.temp(Ty::Pred), w.temp(Ty::Pred));
+    w.line(format!("and.pred {yes}, {p}, {a}"));
+    w.line(format!("not.pred {not}, {p}"));
+    w.line(format!("and.pred {no}, {not}, {b}"));
+    w.line(format!("or.pred {d}, {yes}, {no}"));
+}

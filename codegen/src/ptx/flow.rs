@@ -1,0 +1,60 @@
+//! Control flow: labels and predicated branches.
+
+use super::emit_instruction;
+use super::writer::{Writer, type_name};
+use crate::ir::{Block, Op, Stmt, Ty};
+
+/// Writes a block; a `break` in it goes to the label.
+pub(super) fn emit_block(w: &mut Writer<'_>, block: &Block, exit: Option<&str>) {
+    for stmt in block {
+        emit_statement(w, stmt, exit);
+    }
+}
+
+fn emit_statement(w: &mut Writer<'_>, stmt: &Stmt, exit: Option<&str>) {
+    let id = stmt.id.0;
+    match &stmt.op {
+        Op::Inst(inst) => emit_instruction(w, inst),
+        Op::If { cond, then, otherwise } => {
+            let cond = w.reg(*cond);
+            if let ([Stmt { op: Op::Break, .. }], true, Some(exit)) = (then.as_slice(), otherwise.is_empty(), exit) {
+                return w.line(format!("@{cond} bra {exit}"));
+            }
+            let (skip, end) = (format!("$else_{id}"), format!("$end_{id}"));
+            w.line(format!("@!{cond} bra {}", if otherwise.is_empty() { &end } else { &skip }));
+            emit_block(w, then, exit);
+            if !otherwise.is_empty() {
+                w.line(format!("bra {end}"));
+                w.label(&skip);
+                emit_block(w, otherwise, exit);
+            }
+            w.label(&end);
+        }
+        Op::For { var, start, end, step, body } => {
+            let ty = w.kernel.type_of((*var).into()).unwrap_or(Ty::U32);
+            let (head, exit) = (format!("$loop_{id}"), format!("$end_{id}"));
+            let (var, start, end, step) = (w.def(*var), w.op(*start), w.op(*end), w.op(*step));
+            let done = w.temp(Ty::Pred);
+            w.line(format!("mov.{} {var}, {start}", type_name(ty)));
+            w.label(&head);
+            w.line(format!("setp.ge.{} {done}, {var}, {end}", type_name(ty)));
+            w.line(format!("@{done} bra {exit}"));
+            emit_block(w, body, Some(&exit));
+            w.line(format!("add.{} {var}, {var}, {step}", type_name(ty)));
+            w.line(format!("bra {head}"));
+            w.label(&exit);
+        }
+        Op::Loop { body } => {
+            let (head, exit) = (format!("$loop_{id}"), format!("$end_{id}"));
+            w.label(&head);
+            emit_block(w, body, Some(&exit));
+            w.line(format!("bra {head}"));
+            w.label(&exit);
+        }
+        Op::Break => {
+            if let Some(exit) = exit {
+                w.line(format!("bra {exit}"));
+            }
+        }
+    }
+}

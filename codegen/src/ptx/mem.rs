@@ -1,0 +1,146 @@
+//! Loads, stores, atomics.
+
+use super::writer::{Writer, bits_type, int_type, space_name};
+use crate::ir::attr::{AtomOp, Attr, Eviction, LdCache, LdOrder, Prefetch, StCache, StOrder};
+use crate::ir::{Addr, MemOp, Operand, Space, Ty, ValueId};
+
+/// Writes an instruction of the family.
+pub(super) fn emit_mem(w: &mut Writer<'_>, op: &MemOp) {
+    match op {
+        MemOp::Ld { ty, d, at, policy, order, cache, prefetch } => {
+            let hints = load_hints(*cache, *prefetch, policy.is_some());
+            load(w, *ty, d, *at, &order_name(order), &hints, *policy);
+        }
+        MemOp::St { ty, at, v, policy, order, cache } => {
+            let order = if *order == StOrder::Weak { String::new() } else { format!(".{}", order.text()) };
+            let hint = if policy.is_some() { ".L2::cache_hint" } else { "" };
+            let head = format!("st{order}.{}{}{hint}", space_name(w.space(*at)), store_hint(*cache));
+            let (at, policy) = (w.addr(*at), tail(w, *policy));
+            let (vector, values) = stored(w, *ty, v);
+            w.line(format!("{head}{vector} {at}, {values}{policy}"));
+        }
+        MemOp::Atom { ty, d, at, v, op, order } => {
+            let head = format!("atom.{}.{}.{}", order.text(), space_name(w.space(*at)), atomic(*op, *ty));
+            let (d, at, v) = (w.def(*d), w.addr(*at), w.op(*v));
+            w.line(format!("{head} {d}, {at}, {v}"));
+        }
+        MemOp::Cas { ty, d, at, old, v, order } => {
+            let head = format!("atom.{}.{}.cas.{}", order.text(), space_name(w.space(*at)), bits_type(*ty));
+            let (d, at, old, v) = (w.def(*d), w.addr(*at), w.op(*old), w.op(*v));
+            w.line(format!("{head} {d}, {at}, {old}, {v}"));
+        }
+        MemOp::Red { ty, at, v, op, order } => {
+            let head = format!("red.{}.{}.{}", order.text(), space_name(w.space(*at)), atomic(*op, *ty));
+            let (at, v) = (w.addr(*at), w.op(*v));
+            w.line(format!("{head} {at}, {v}"));
+        }
+        MemOp::PrefetchL2 { at } => {
+            let at = w.addr(*at);
+            w.line(format!("prefetch.global.L2 {at}"));
+        }
+        MemOp::CreatePolicy { d, eviction } => {
+            let kind = match eviction {
+                Eviction::First => "evict_first",
+                Eviction::Last => "evict_last",
+                Eviction::Normal => "evict_normal",
+                Eviction::Unchanged => "evict_unchanged",
+            };
+            w.line(format!("createpolicy.fractional.L2::{kind}.b64 {}, 1.0", w.def(*d)));
+        }
+    }
+}
+
+fn order_name(order: &LdOrder) -> String {
+    match order {
+        LdOrder::Weak => String::new(),
+        LdOrder::Volatile | LdOrder::Relaxed(_) | LdOrder::Acquire(_) => format!(".{}", order.text()),
+    }
+}
+
+fn load_hints(cache: LdCache, prefetch: Prefetch, policy: bool) -> String {
+    let level1 = match cache {
+        LdCache::Default => "",
+        LdCache::Ca => ".ca",
+        LdCache::Cg => ".cg",
+        LdCache::Cs => ".cs",
+        LdCache::Cv => ".cv",
+        LdCache::Nc => ".nc",
+        LdCache::NcNoAllocate => ".nc.L1::no_allocate",
+        LdCache::EvictFirst => ".L1::evict_first",
+        LdCache::EvictLast => ".L1::evict_last",
+        LdCache::NoAllocate => ".L1::no_allocate",
+    };
+    let size = match prefetch {
+        Prefetch::None => "",
+        Prefetch::B64 => ".L2::64B",
+        Prefetch::B128 => ".L2::128B",
+        Prefetch::B256 => ".L2::256B",
+    };
+    format!("{level1}{}{size}", if policy { ".L2::cache_hint" } else { "" })
+}
+
+fn store_hint(cache: StCache) -> &'static str {
+    match cache {
+        StCache::Default => "",
+        StCache::Wb => ".wb",
+        StCache::Cg => ".cg",
+        StCache::Cs => ".cs",
+        StCache::Wt => ".wt",
+        StCache::EvictFirst => ".L1::evict_first",
+        StCache::NoAllocate => ".L1::no_allocate",
+    }
+}
+
+fn tail(w: &mut Writer<'_>, policy: Option<Operand>) -> String {
+    policy.map(|policy| format!(", {}", w.reg(policy))).unwrap_or_default()
+}
+
+/// A load; eight 16-bit elements come as four words and are taken apart.
+fn load(w: &mut Writer<'_>, ty: Ty, d: &[ValueId], at: Addr, order: &str, hints: &str, policy: Option<Operand>) {
+    let (space, address) = match (w.space(at), w.param_addr(at)) {
+        (Space::Param, Some(address)) => (".param".to_string(), address),
+        // An address computed in parameter space is generic.
+        (Space::Param, None) => (String::new(), w.addr(at)),
+        (space @ (Space::Global | Space::Shared | Space::Cluster), _) => {
+            (format!(".{}", space_name(space)), w.addr(at))
+        }
+    };
+    let head = format!("ld{order}{space}{hints}");
+    let policy = tail(w, policy);
+    if d.len() <= 4 {
+        let vector = if d.len() == 1 { String::new() } else { format!(".v{}", d.len()) };
+        let line = format!("{head}{vector}.{} {}, {address}{policy}", int_type(ty), w.defs(d));
+        return w.line(line);
+    }
+    let words: Vec<String> = d.chunks(2).map(|_| w.temp(Ty::U32)).collect();
+    w.line(format!("{head}.v{}.b32 {{{}}}, {address}{policy}", words.len(), words.join(", ")));
+    for (pair, word) in d.chunks(2).zip(&words) {
+        w.line(format!("mov.b32 {}, {word}", w.defs(pair)));
+    }
+}
+
+/// The vector suffix with the type, and the values, of a store.
+fn stored(w: &mut Writer<'_>, ty: Ty, v: &[Operand]) -> (String, String) {
+    match v {
+        [one] => (format!(".{}", int_type(ty)), w.op(*one)),
+        _ if v.len() <= 4 => (format!(".v{}.{}", v.len(), int_type(ty)), w.list(v)),
+        _ => {
+            let mut words = Vec::new();
+            for pair in v.chunks(2) {
+                let (parts, word) = (w.list(pair), w.temp(Ty::U32));
+                w.line(format!("mov.b32 {word}, {parts}"));
+                words.push(word);
+            }
+            (format!(".v{}.b32", words.len()), format!("{{{}}}", words.join(", ")))
+        }
+    }
+}
+
+fn atomic(op: AtomOp, ty: Ty) -> String {
+    let name = op.name();
+    match (op, ty) {
+        (AtomOp::Add, Ty::F16x2 | Ty::BF16x2) => format!("{name}.noftz.{}", ty.name()),
+        (AtomOp::And | AtomOp::Or | AtomOp::Xor | AtomOp::Exch, _) => format!("{name}.{}", bits_type(ty)),
+        (AtomOp::Add | AtomOp::Min | AtomOp::Max | AtomOp::Inc | AtomOp::Dec, _) => format!("{name}.{}", ty.name()),
+    }
+}

@@ -1,0 +1,233 @@
+//! The writer: lines, names of registers, operands, and registers for what PTX does not take as an immediate.
+
+use crate::ir::{Addr, Const, Inst, Kernel, Op, Operand, ParamId, Regs, Space, Ty, ValueId, ValueOp};
+use core::fmt::Write as _;
+use std::collections::HashMap;
+
+/// Writes the body of a kernel.
+pub(super) struct Writer<'a> {
+    pub kernel: &'a Kernel,
+    body: String,
+    /// Temporary registers handed out, by class.
+    temps: [u32; 4],
+    /// Pointers that are the start of a parameter.
+    params: HashMap<ValueId, ParamId>,
+}
+
+/// Register classes: prefix and declared type.
+const CLASSES: [(char, &str); 4] = [('p', "pred"), ('h', "b16"), ('r', "b32"), ('d', "b64")];
+
+fn class(ty: Ty) -> usize {
+    match ty.bits() {
+        1 => 0,
+        8 | 16 => 1,
+        32 => 2,
+        _ => 3,
+    }
+}
+
+/// The type as a PTX suffix, floats and pairs by their own name, pointers as unsigned integers.
+pub(super) fn type_name(ty: Ty) -> &'static str {
+    match ty {
+        Ty::Ptr(space) => space.address().name(),
+        _ => ty.name(),
+    }
+}
+
+/// The untyped suffix of the width; 8 bits for 8-bit types.
+pub(super) fn bits_type(ty: Ty) -> &'static str {
+    match ty.bits() {
+        1 => "pred",
+        8 => "b8",
+        16 => "b16",
+        32 => "b32",
+        _ => "b64",
+    }
+}
+
+/// As [`bits_type`], where registers are meant: 8-bit values live in 16.
+pub(super) fn reg_type(ty: Ty) -> &'static str {
+    if ty.bits() == 8 { "b16" } else { bits_type(ty) }
+}
+
+/// The type of memory accesses and parameters: 16-bit floats and pairs as bits.
+pub(super) fn int_type(ty: Ty) -> &'static str {
+    match ty {
+        Ty::F16 | Ty::BF16 | Ty::F16x2 | Ty::BF16x2 => bits_type(ty),
+        _ => type_name(ty),
+    }
+}
+
+/// The space as a PTX suffix.
+pub(super) fn space_name(space: Space) -> &'static str {
+    match space {
+        Space::Global => "global",
+        Space::Shared => "shared",
+        Space::Cluster => "shared::cluster",
+        Space::Param => "param",
+    }
+}
+
+impl<'a> Writer<'a> {
+    pub fn new(kernel: &'a Kernel) -> Writer<'a> {
+        let mut params = HashMap::new();
+        kernel.walk(&mut |stmt| {
+            if let Op::Inst(Inst::Value(ValueOp::ParamPtr { d, param })) = &stmt.op {
+                params.insert(*d, *param);
+            }
+        });
+        Writer { kernel, body: String::new(), temps: [0; 4], params }
+    }
+
+    /// Appends an instruction, without its semicolon.
+    pub fn line(&mut self, text: impl AsRef<str>) {
+        let _ = writeln!(self.body, "    {};", text.as_ref());
+    }
+
+    /// Appends a label.
+    pub fn label(&mut self, name: &str) {
+        let _ = writeln!(self.body, "{name}:");
+    }
+
+    /// Appends a remark.
+    pub fn remark(&mut self, text: &str) {
+        let _ = writeln!(self.body, "    // {text}");
+    }
+
+    /// Declarations and body, to the closing brace.
+    pub fn finish(self, out: &mut String) {
+        for (index, (prefix, ty)) in CLASSES.into_iter().enumerate() {
+            let last = (0u32..).zip(&self.kernel.values).filter(|(_, ty)| class(**ty) == index).map(|(i, _)| i).last();
+            if let Some(last) = last {
+                let _ = writeln!(out, "    .reg .{ty} %{prefix}<{}>;", last + 1);
+            }
+            if self.temps[index] > 0 {
+                let _ = writeln!(out, "    .reg .{ty} %t{prefix}<{}>;", self.temps[index]);
+            }
+        }
+        for (index, var) in self.kernel.vars.iter().enumerate() {
+            let _ = writeln!(out, "    .reg .{} %x{index}_<{}>;", reg_type(var.ty), var.len);
+        }
+        out.push('\n');
+        out.push_str(&self.body);
+        out.push_str("    ret;\n}\n");
+    }
+
+    /// The register of a value.
+    pub fn def(&self, value: ValueId) -> String {
+        let ty = self.kernel.values.get(value.index()).copied().unwrap_or(Ty::U32);
+        format!("%{}{}", CLASSES[class(ty)].0, value.0)
+    }
+
+    /// A fresh temporary register.
+    pub fn temp(&mut self, ty: Ty) -> String {
+        let index = class(ty);
+        self.temps[index] += 1;
+        format!("%t{}{}", CLASSES[index].0, self.temps[index] - 1)
+    }
+
+    /// One register of an array.
+    pub fn var(&self, regs: Regs) -> String {
+        format!("%x{}_{}", regs.var.0, regs.start)
+    }
+
+    /// A run of registers in braces.
+    pub fn run(&self, regs: Regs) -> String {
+        let all: Vec<String> = regs.range().map(|i| format!("%x{}_{i}", regs.var.0)).collect();
+        format!("{{{}}}", all.join(", "))
+    }
+
+    /// An operand: a register or an immediate, whichever PTX takes for its type.
+    pub fn op(&mut self, operand: Operand) -> String {
+        match operand {
+            Operand::Value(value) => self.def(value),
+            Operand::Const(value) => match value.ty {
+                Ty::F32 => format!("0f{:08X}", value.bits),
+                Ty::F64 => format!("0d{:016X}", value.bits),
+                Ty::Pred | Ty::F16 | Ty::BF16 | Ty::F16x2 | Ty::BF16x2 => self.materialise(value),
+                _ => immediate(value),
+            },
+        }
+    }
+
+    /// An operand in a register.
+    pub fn reg(&mut self, operand: Operand) -> String {
+        match operand {
+            Operand::Value(value) => self.def(value),
+            Operand::Const(value) => self.materialise(value),
+        }
+    }
+
+    /// Operands in registers, in braces.
+    pub fn list(&mut self, operands: &[Operand]) -> String {
+        let all: Vec<String> = operands.iter().map(|&o| self.reg(o)).collect();
+        format!("{{{}}}", all.join(", "))
+    }
+
+    /// Written values in braces; one alone without.
+    pub fn defs(&self, values: &[ValueId]) -> String {
+        let all: Vec<String> = values.iter().map(|&v| self.def(v)).collect();
+        if all.len() == 1 { all[0].clone() } else { format!("{{{}}}", all.join(", ")) }
+    }
+
+    fn materialise(&mut self, value: Const) -> String {
+        let temp = self.temp(value.ty);
+        if value.ty == Ty::Pred {
+            self.line(format!("setp.ne.u32 {temp}, {}, 0", value.bits));
+        } else {
+            self.line(format!(
+                "mov.{} {temp}, {}",
+                reg_type(value.ty),
+                immediate(Const::new(unsigned(value.ty), value.bits))
+            ));
+        }
+        temp
+    }
+
+    /// An address in brackets.
+    pub fn addr(&mut self, addr: Addr) -> String {
+        let base = self.reg(addr.base);
+        bracket(&base, addr.offset)
+    }
+
+    /// The name and address of a parameter, if the address is known to be in one.
+    pub fn param_addr(&self, addr: Addr) -> Option<String> {
+        let param = self.params.get(&addr.base.as_value()?)?;
+        Some(bracket(&self.param(*param), addr.offset))
+    }
+
+    /// The name of a parameter.
+    pub fn param(&self, param: ParamId) -> String {
+        format!("{}_p{}", self.kernel.name, param.0)
+    }
+
+    /// The space that an address lies in.
+    pub fn space(&self, addr: Addr) -> Space {
+        match self.kernel.type_of(addr.base) {
+            Some(Ty::Ptr(space)) => space,
+            _ => Space::Global,
+        }
+    }
+}
+
+fn bracket(base: &str, offset: i32) -> String {
+    match offset {
+        0 => format!("[{base}]"),
+        _ => format!("[{base}{offset:+}]"),
+    }
+}
+
+fn unsigned(ty: Ty) -> Ty {
+    match ty.bits() {
+        1 | 32 => Ty::U32,
+        8 | 16 => Ty::U16,
+        _ => Ty::U64,
+    }
+}
+
+fn immediate(value: Const) -> String {
+    match value.ty {
+        Ty::U64 | Ty::Ptr(_) if value.bits > i64::MAX as u64 => format!("{:#X}", value.bits).replace("0X", "0x"),
+        _ => value.as_i64().to_string(),
+    }
+}

@@ -1,0 +1,133 @@
+//! The verifier: nothing is translated or run that was not checked.
+//!
+//! [`verify`] takes a recorded kernel and gives a [`Verified`] one, which alone back ends accept, or all errors at
+//! once. Rules stand in the file of the family that they are about, one function each:
+//!
+//! | file | rules |
+//! |---|---|
+//! | `types` | types, spaces and classes of operands as the rows say; visibility; register runs; existence; numbers |
+//! | `launch` | the name; limits of the target: threads, shared memory and its placement, parameters, cluster |
+//! | `arith` | attributes that go with types: comparisons, conversions, packing; what a type needs of the target |
+//! | `mem` | vector shapes, atomics by type, hints by space, known alignment and bounds in shared memory |
+//! | `sync` | barrier ids and counts, mbarriers initialised, mbarriers and data apart |
+//! | `copy` | sizes and coordinates of asynchronous copies |
+//! | `mma` | registers of atoms, signs and major-ness by type |
+//! | `uniform` | instructions for a warp, warpgroup or block stand where all its threads come |
+//! | `flight` | registers of `wgmma` fenced before and untouched until waited for |
+//!
+//! This room imports `ir` alone.
+
+mod arith;
+mod copy;
+mod error;
+mod flight;
+mod launch;
+mod mem;
+mod mma;
+mod origin;
+mod sync;
+mod types;
+mod uniform;
+
+pub use error::{ErrorKind, VerifyError, VerifyErrors};
+
+use crate::ir::{Inst, Kernel, Op, Stmt, text};
+
+/// A kernel that passed every rule. Only [`verify`] makes one, and nobody can change it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verified {
+    kernel: Kernel,
+}
+
+impl Verified {
+    /// The kernel.
+    pub fn kernel(&self) -> &Kernel {
+        &self.kernel
+    }
+
+    /// The kernel, to be changed and verified again.
+    pub fn into_kernel(self) -> Kernel {
+        self.kernel
+    }
+}
+
+/// Checks a kernel by every rule.
+///
+/// # Errors
+/// All violations, those of the kernel as a whole first, then in the order of the text.
+///
+/// ```
+/// use tilewright_codegen::{build::{block, record}, ir::Arch, verify::verify};
+/// let kernel = record("hasty", Arch::Sm80, block(64), |k| k.when(k.tid().lt(3), || k.barrier()));
+/// let errors = verify(kernel).unwrap_err();
+/// assert!(errors.to_string().contains("bar.sync stands where threads of one warp may part"));
+/// ```
+pub fn verify(kernel: Kernel) -> Result<Verified, VerifyErrors> {
+    let mut faults = Faults { kernel: &kernel, errors: Vec::new() };
+    launch::verify_launch(&mut faults);
+    types::verify_types(&mut faults);
+    if faults.errors.is_empty() {
+        // What follows relies on types and visibility.
+        verify_instructions(&mut faults);
+        sync::verify_mbarriers(&mut faults);
+        uniform::verify_uniform(&mut faults);
+        flight::verify_flight(&mut faults);
+    }
+    let mut errors = faults.errors;
+    errors.sort_by_key(|error| error.at);
+    if errors.is_empty() { Ok(Verified { kernel }) } else { Err(VerifyErrors { kernel: Box::new(kernel), errors }) }
+}
+
+/// The kernel being checked, and what was found.
+struct Faults<'a> {
+    kernel: &'a Kernel,
+    errors: Vec<VerifyError>,
+}
+
+impl<'a> Faults<'a> {
+    /// Notes an error at a statement.
+    fn at(&mut self, stmt: &Stmt, kind: ErrorKind) {
+        let inst = text::line(self.kernel, stmt);
+        self.errors.push(VerifyError { kind, at: Some(stmt.id), inst, src: Some(stmt.src) });
+    }
+
+    /// Notes an error of the kernel as a whole.
+    fn whole(&mut self, kind: ErrorKind) {
+        self.errors.push(VerifyError { kind, at: None, inst: String::new(), src: None });
+    }
+
+    /// Notes an error at a statement unless the condition holds.
+    fn require(&mut self, holds: bool, stmt: &Stmt, kind: impl FnOnce() -> ErrorKind) {
+        if !holds {
+            self.at(stmt, kind());
+        }
+    }
+
+    /// Every statement, in the order of the text.
+    fn statements(&self) -> Vec<&'a Stmt> {
+        let mut all = Vec::new();
+        self.kernel.walk(&mut |stmt| all.push(stmt));
+        all
+    }
+}
+
+/// The rules of single instructions that the rows cannot say.
+fn verify_instructions(faults: &mut Faults<'_>) {
+    let origins = origin::Origins::of(faults.kernel);
+    for stmt in faults.statements() {
+        let Op::Inst(inst) = &stmt.op else { continue };
+        match inst {
+            Inst::Arith(op) => arith::verify_arith(faults, stmt, op),
+            Inst::Convert(op) => arith::verify_convert(faults, stmt, op),
+            Inst::Value(op) => arith::verify_value(faults, stmt, op),
+            Inst::Mem(op) => mem::verify_mem(faults, stmt, op),
+            Inst::Warp(op) => arith::verify_warp(faults, stmt, op),
+            Inst::Sync(op) => sync::verify_sync(faults, stmt, op),
+            Inst::Copy(op) => copy::verify_copy(faults, stmt, op),
+            Inst::Mma(op) => mma::verify_mma(faults, stmt, op),
+            Inst::Control(op) => mma::verify_control(faults, stmt, op),
+            Inst::Bits(_) => {}
+        }
+        mem::verify_place(faults, stmt, inst, &origins);
+    }
+}

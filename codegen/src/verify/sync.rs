@@ -1,0 +1,145 @@
+//! Barriers: ids and counts, mbarriers that are initialised and hold nothing else.
+
+use super::arith::{illegal, needs};
+use super::origin::Origins;
+use super::{ErrorKind, Faults};
+use crate::ir::attr::{BarId, BarScope, BarThreads, Scope};
+use crate::ir::{Addr, CopyOp, Inst, Limit, Needs, Op, Operand, SharedId, SharedKind, Space, Stmt, SyncOp, Ty};
+use std::collections::BTreeSet;
+
+/// Barriers have legal ids and counts; scopes and spaces go together.
+pub(super) fn verify_sync(faults: &mut Faults<'_>, stmt: &Stmt, op: &SyncOp) {
+    match op {
+        SyncOp::BarSync { id, threads } | SyncOp::BarArrive { id, threads } => named(faults, stmt, *id, *threads),
+        SyncOp::Fence { order } => {
+            if order.scope() == Some(Scope::Cluster) {
+                needs(faults, stmt, "cluster scope", Needs::Sm90);
+            }
+        }
+        SyncOp::MbarInit { count, .. } => arrivals(faults, stmt, *count),
+        SyncOp::MbarArrive { bar, count, scope } => {
+            faults.require(count.as_const().is_some_and(|c| c.bits >= 1), stmt, || ErrorKind::NotConstant {
+                operand: "count",
+                what: " of at least 1",
+            });
+            if count.as_const().is_some_and(|c| c.bits > 1) {
+                needs(faults, stmt, "mbarrier.arrive with a count", Needs::Sm90);
+            }
+            reach(faults, stmt, *bar, *scope);
+        }
+        SyncOp::MbarArriveTx { bar, scope, .. } | SyncOp::MbarExpectTx { bar, scope, .. } => {
+            reach(faults, stmt, *bar, *scope);
+        }
+        SyncOp::MbarTestWait { bar, scope, .. } => reach(faults, stmt, *bar, *scope),
+        SyncOp::MbarTryWait { .. }
+        | SyncOp::MbarInval { .. }
+        | SyncOp::FenceProxyAsync { .. }
+        | SyncOp::FenceMbarInit {}
+        | SyncOp::ClusterArrive { .. }
+        | SyncOp::ClusterWait {}
+        | SyncOp::GridWait {}
+        | SyncOp::GridLaunch {} => {}
+    }
+}
+
+/// A named barrier's id and count are legal, and no more threads meet than the block has.
+fn named(faults: &mut Faults<'_>, stmt: &Stmt, BarId(id): BarId, BarThreads(threads): BarThreads) {
+    let target = faults.kernel.arch;
+    for (limit, found) in [(Limit::BarrierId, id), (Limit::BarrierThreads, threads)] {
+        faults.require(limit.allows(target, found), stmt, || ErrorKind::BeyondLimit { limit, found, target });
+    }
+    if threads > faults.kernel.launch.threads_per_block() {
+        illegal(faults, stmt, "more threads meet at the barrier than the block has: lower the count");
+    }
+}
+
+fn arrivals(faults: &mut Faults<'_>, stmt: &Stmt, count: Operand) {
+    if count.as_const().is_some_and(|c| c.bits == 0 || c.bits >= 1 << 20) {
+        illegal(faults, stmt, "an mbarrier expects 1 to 1048575 arrivals");
+    }
+}
+
+/// Another block's mbarrier is operated at cluster scope, which needs sm_90.
+fn reach(faults: &mut Faults<'_>, stmt: &Stmt, bar: Addr, scope: BarScope) {
+    let remote = faults.kernel.type_of(bar.base) == Some(Ty::Ptr(Space::Cluster));
+    if remote && scope != BarScope::Cluster {
+        illegal(faults, stmt, "an mbarrier of another block is operated at cluster scope");
+    }
+    if scope == BarScope::Cluster {
+        needs(faults, stmt, "an mbarrier at cluster scope", Needs::Sm90);
+    }
+}
+
+/// Every mbarrier that is used is initialised somewhere, and is an mbarrier.
+pub(super) fn verify_mbarriers(faults: &mut Faults<'_>) {
+    let origins = Origins::of(faults.kernel);
+    let (mut initialised, mut used) = (BTreeSet::<SharedId>::new(), Vec::new());
+    for stmt in faults.statements() {
+        let Op::Inst(inst) = &stmt.op else { continue };
+        for bar in mbarriers(inst) {
+            let Some(origin) = origins.addr(bar) else { continue };
+            let Some(alloc) = faults.kernel.alloc(origin.alloc) else { continue };
+            if alloc.kind == SharedKind::Data {
+                let (holds, remedy) = ("data", "declare it as mbarriers");
+                faults.at(stmt, ErrorKind::WrongKind { name: alloc.name.clone(), holds, remedy });
+            } else if let Some(start) = origin.offset
+                && (start < 0 || start + 8 > i64::from(alloc.bytes))
+            {
+                let (name, end, bytes) = (alloc.name.clone(), start + 8, alloc.bytes);
+                faults.at(stmt, ErrorKind::OutOfBounds { name, start, end, bytes });
+            }
+            match inst {
+                Inst::Sync(SyncOp::MbarInit { .. }) => _ = initialised.insert(origin.alloc),
+                _ => used.push((stmt, origin.alloc)),
+            }
+        }
+    }
+    let mut told = BTreeSet::new();
+    for (stmt, id) in used {
+        if let Some(alloc) = faults.kernel.alloc(id)
+            && !initialised.contains(&id)
+            && told.insert(id)
+        {
+            faults.at(stmt, ErrorKind::NeverInitialised { name: alloc.name.clone() });
+        }
+    }
+}
+
+/// The mbarriers that an instruction operates on.
+fn mbarriers(inst: &Inst) -> Vec<Addr> {
+    match inst {
+        Inst::Sync(op) => match op {
+            SyncOp::MbarInit { bar, .. }
+            | SyncOp::MbarInval { bar }
+            | SyncOp::MbarArrive { bar, .. }
+            | SyncOp::MbarArriveTx { bar, .. }
+            | SyncOp::MbarExpectTx { bar, .. }
+            | SyncOp::MbarTryWait { bar, .. }
+            | SyncOp::MbarTestWait { bar, .. } => vec![*bar],
+            SyncOp::BarSync { .. }
+            | SyncOp::BarArrive { .. }
+            | SyncOp::Fence { .. }
+            | SyncOp::FenceProxyAsync { .. }
+            | SyncOp::FenceMbarInit {}
+            | SyncOp::ClusterArrive { .. }
+            | SyncOp::ClusterWait {}
+            | SyncOp::GridWait {}
+            | SyncOp::GridLaunch {} => vec![],
+        },
+        Inst::Copy(
+            CopyOp::CpAsyncMbarArrive { bar, .. }
+            | CopyOp::BulkG2S { bar, .. }
+            | CopyOp::BulkS2C { bar, .. }
+            | CopyOp::TensorLoad { bar, .. },
+        ) => vec![*bar],
+        Inst::Copy(_)
+        | Inst::Arith(_)
+        | Inst::Bits(_)
+        | Inst::Convert(_)
+        | Inst::Value(_)
+        | Inst::Mem(_)
+        | Inst::Warp(_)
+        | Inst::Mma(_)
+        | Inst::Control(_) => vec![],
+    }
+}

@@ -1,0 +1,359 @@
+//! Who comes together: instructions for a warp, a warpgroup or a block stand where all its threads come.
+//!
+//! A conservative analysis. Each value has a [`Level`]: the largest group of threads in which it is known to be the
+//! same; each place in the text has one too, from the conditions around it. Levels only sink, so the walk is repeated
+//! until nothing changes. What is known of single values:
+//!
+//! | value | level |
+//! |---|---|
+//! | constants, parameters, block and cluster indexes | block |
+//! | a quotient of the thread index by 32, by 128 | warp, warpgroup |
+//! | thread index, or such a quotient, compared (`<`, `≥`) with a bound that is a multiple of 32, of 128 threads | warp, warpgroup |
+//! | votes and reductions of a full warp, a shuffle from one lane | warp |
+//! | weak loads | as the address: races are the simulator's to find |
+//! | ordered loads, atomics, clocks, elections, looks at mbarriers | lane |
+//! | registers | the least of what was set, and of where |
+//! | everything else | the least of the operands |
+//!
+//! Barrier 0 with all threads is the barrier of the block and asks for the block. Other barriers ask for whole warps:
+//! their counts let roles meet from different branches.
+
+use super::{ErrorKind, Faults};
+use crate::ir::attr::{BarId, Cmp, LdOrder, ShflMode, SpecialReg};
+use crate::ir::{
+    ArithOp, BitsOp, Block, Const, Flag, Inst, Kernel, MemOp, MmaOp, Op, Operand, Slot, Stmt, StmtId, SyncOp, Ty,
+    ValueId, ValueOp, WarpOp,
+};
+use std::collections::HashMap;
+
+/// The largest group of threads in which something is the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Level {
+    Lane,
+    Warp,
+    Warpgroup,
+    Block,
+}
+
+impl Level {
+    fn noun(self) -> &'static str {
+        match self {
+            Level::Lane => "lane",
+            Level::Warp => "warp",
+            Level::Warpgroup => "warpgroup",
+            Level::Block => "block",
+        }
+    }
+
+    /// What splits at multiples of so many threads.
+    fn of_multiple(threads: u64) -> Level {
+        match threads {
+            t if t.is_multiple_of(128) => Level::Warpgroup,
+            t if t.is_multiple_of(32) => Level::Warp,
+            _ => Level::Lane,
+        }
+    }
+}
+
+/// Why the threads of a place may part.
+#[derive(Clone, Debug)]
+struct Place {
+    level: Level,
+    reason: String,
+}
+
+impl Place {
+    fn under(&self, level: Level, reason: impl FnOnce() -> String) -> Place {
+        if level < self.level { Place { level, reason: reason() } } else { self.clone() }
+    }
+}
+
+/// Checks the levels that instructions ask for.
+pub(super) fn verify_uniform(faults: &mut Faults<'_>) {
+    let kernel = faults.kernel;
+    let mut levels = Levels::new(kernel);
+    let start = Place { level: Level::Block, reason: String::new() };
+    loop {
+        levels.changed = false;
+        levels.exited = start.clone();
+        levels.block(&kernel.body, &start, &mut |_, _, _| {});
+        if !levels.changed {
+            break;
+        }
+    }
+    levels.exited = start.clone();
+    let mut found = Vec::new();
+    levels.block(&kernel.body, &start, &mut |levels, stmt, place| {
+        if let Op::Inst(inst) = &stmt.op
+            && let Some((needed, reason)) = levels.lacking(inst, place)
+        {
+            found.push((stmt, inst.row().mnemonic, needed, reason));
+        }
+    });
+    for (stmt, inst, needed, reason) in found {
+        faults.at(stmt, ErrorKind::Divergent { inst, group: needed.noun(), reason });
+    }
+}
+
+struct Levels<'a> {
+    kernel: &'a Kernel,
+    values: Vec<Level>,
+    vars: Vec<Level>,
+    /// Values that are the thread index shifted right by so many bits.
+    shifted: HashMap<ValueId, u32>,
+    /// The level at which a loop is left.
+    loops: HashMap<StmtId, Level>,
+    inside: Vec<StmtId>,
+    /// What is left of the block after exits.
+    exited: Place,
+    changed: bool,
+}
+
+type See<'s, 'a> = dyn FnMut(&Levels<'a>, &'a Stmt, &Place) + 's;
+
+impl<'a> Levels<'a> {
+    fn new(kernel: &'a Kernel) -> Levels<'a> {
+        Levels {
+            kernel,
+            values: vec![Level::Block; kernel.values.len()],
+            vars: vec![Level::Block; kernel.vars.len()],
+            shifted: HashMap::new(),
+            loops: HashMap::new(),
+            inside: Vec::new(),
+            exited: Place { level: Level::Block, reason: String::new() },
+            changed: false,
+        }
+    }
+
+    fn of(&self, operand: Operand) -> Level {
+        operand.as_value().and_then(|v| self.values.get(v.index()).copied()).unwrap_or(Level::Block)
+    }
+
+    fn sink_value(&mut self, value: ValueId, level: Level) {
+        if let Some(old) = self.values.get_mut(value.index()).filter(|old| level < **old) {
+            *old = level;
+            self.changed = true;
+        }
+    }
+
+    fn sink_loop(&mut self, id: StmtId, level: Level) {
+        let old = self.loops.entry(id).or_insert(Level::Block);
+        if level < *old {
+            *old = level;
+            self.changed = true;
+        }
+    }
+
+    fn block(&mut self, stmts: &'a Block, place: &Place, see: &mut See<'_, 'a>) {
+        for stmt in stmts {
+            let exited = self.exited.clone();
+            let here = place.under(exited.level, || exited.reason);
+            see(self, stmt, &here);
+            self.statement(stmt, &here, see);
+        }
+    }
+
+    fn statement(&mut self, stmt: &'a Stmt, here: &Place, see: &mut See<'_, 'a>) {
+        match &stmt.op {
+            Op::Inst(inst) => self.instruction(stmt, inst, here),
+            Op::If { cond, then, otherwise } => {
+                let level = self.of(*cond);
+                let inner = here.under(level, || format!("condition {cond} of {} may differ within it", stmt.id));
+                self.block(then, &inner, see);
+                self.block(otherwise, &inner, see);
+            }
+            Op::For { var, start, end, step, body } => {
+                let bounds = [*start, *end, *step].map(|bound| self.of(bound));
+                let level = bounds.into_iter().fold(Level::Block, Level::min);
+                self.sink_loop(stmt.id, level);
+                let inner = self.inside_loop(stmt, here);
+                self.sink_value(*var, inner.level);
+                self.repeat(stmt, body, &inner, see);
+            }
+            Op::Loop { body } => {
+                let inner = self.inside_loop(stmt, here);
+                self.repeat(stmt, body, &inner, see);
+            }
+            Op::Break => {
+                if let Some(&id) = self.inside.last() {
+                    self.sink_loop(id, here.level);
+                }
+            }
+        }
+    }
+
+    /// Inside a loop, threads that left it are missing.
+    fn inside_loop(&self, stmt: &Stmt, here: &Place) -> Place {
+        let level = self.loops.get(&stmt.id).copied().unwrap_or(Level::Block);
+        here.under(level, || format!("loop {} may be left by some threads of it before others", stmt.id))
+    }
+
+    fn repeat(&mut self, stmt: &Stmt, body: &'a Block, inner: &Place, see: &mut See<'_, 'a>) {
+        self.inside.push(stmt.id);
+        self.block(body, inner, see);
+        self.inside.pop();
+    }
+
+    fn instruction(&mut self, stmt: &Stmt, inst: &Inst, here: &Place) {
+        match inst {
+            Inst::Control(crate::ir::ControlOp::Exit {}) => {
+                let id = stmt.id;
+                self.exited = self.exited.under(here.level, || format!("some threads of it may have ended at {id}"));
+                if let Some(&id) = self.inside.last() {
+                    self.sink_loop(id, here.level);
+                }
+            }
+            Inst::Value(ValueOp::Set { r, a, .. }) => {
+                let level = self.of(*a).min(here.level);
+                if let Some(old) = self.vars.get_mut(r.var.index()).filter(|old| level < **old) {
+                    *old = level;
+                    self.changed = true;
+                }
+            }
+            _ => {
+                let level = self.result(inst);
+                inst.defs().into_iter().for_each(|value| self.sink_value(value, level));
+                self.note_shifted(inst);
+            }
+        }
+    }
+
+    /// The level of what an instruction writes.
+    fn result(&self, inst: &Inst) -> Level {
+        let least = inst.uses().into_iter().map(|operand| self.of(operand)).fold(Level::Block, Level::min);
+        match inst {
+            Inst::Value(op) => match op {
+                ValueOp::Special { reg, .. } => match reg {
+                    SpecialReg::TidX | SpecialReg::TidY | SpecialReg::TidZ | SpecialReg::Laneid => Level::Lane,
+                    SpecialReg::CtaidX
+                    | SpecialReg::CtaidY
+                    | SpecialReg::CtaidZ
+                    | SpecialReg::NctaidX
+                    | SpecialReg::NctaidY
+                    | SpecialReg::NctaidZ
+                    | SpecialReg::ClusterCtarank
+                    | SpecialReg::ClusterNctarank
+                    | SpecialReg::ClusteridX
+                    | SpecialReg::NclusteridX
+                    | SpecialReg::Smid => Level::Block,
+                },
+                ValueOp::Get { r, .. } => self.vars.get(r.var.index()).copied().unwrap_or(Level::Lane),
+                ValueOp::Clock { .. } => Level::Lane,
+                ValueOp::Param { .. }
+                | ValueOp::ParamPtr { .. }
+                | ValueOp::Shared { .. }
+                | ValueOp::PtrAdd { .. }
+                | ValueOp::PtrBits { .. }
+                | ValueOp::PtrFrom { .. }
+                | ValueOp::MapA { .. }
+                | ValueOp::Set { .. } => least,
+            },
+            Inst::Mem(MemOp::Ld { order: LdOrder::Weak, .. }) => least,
+            Inst::Mem(MemOp::Ld { .. } | MemOp::Atom { .. } | MemOp::Cas { .. }) => Level::Lane,
+            Inst::Warp(op) => self.warp(op, least),
+            Inst::Sync(_) => Level::Lane,
+            Inst::Mma(MmaOp::LdMatrix { .. }) => Level::Lane,
+            Inst::Bits(BitsOp::Shr { a, n, .. }) => least.max(self.quotient(*a, n.as_const())),
+            Inst::Arith(ArithOp::Div { a, b, .. }) => least.max(self.quotient(*a, log2(*b))),
+            Inst::Arith(ArithOp::Setp { a, b, cmp: Cmp::Lt | Cmp::Ge, .. }) => match (self.shift(*a), b.as_const()) {
+                (Some(shift), Some(bound)) if bound.bits < 1 << 20 => {
+                    least.max(Level::of_multiple(bound.bits << shift))
+                }
+                _ => least,
+            },
+            _ => least,
+        }
+    }
+
+    fn warp(&self, op: &WarpOp, least: Level) -> Level {
+        let full = |mask: &Operand| mask.as_const().is_some_and(|m| m.bits == u64::from(u32::MAX));
+        let agreed = |mask: &Operand| if full(mask) { Level::Warp } else { Level::Lane };
+        match op {
+            WarpOp::Shfl { a, b, width, mask, mode, .. } => {
+                let one = *mode == ShflMode::Idx
+                    && self.of(*b) >= Level::Warp
+                    && width.as_const().is_some_and(|w| w.bits == 32)
+                    && full(mask);
+                self.of(*a).max(if one { Level::Warp } else { Level::Lane })
+            }
+            WarpOp::Vote { mask, .. }
+            | WarpOp::Ballot { mask, .. }
+            | WarpOp::MatchAll { mask, .. }
+            | WarpOp::Redux { mask, .. } => least.max(agreed(mask)),
+            WarpOp::MatchAny { .. } | WarpOp::ActiveMask { .. } | WarpOp::Elect { .. } | WarpOp::SyncWarp { .. } => {
+                Level::Lane
+            }
+        }
+    }
+
+    fn shift(&self, operand: Operand) -> Option<u32> {
+        self.shifted.get(&operand.as_value()?).copied()
+    }
+
+    /// The level of the thread index, shifted by `bits` more.
+    fn quotient(&self, operand: Operand, bits: Option<Const>) -> Level {
+        match (self.shift(operand), bits) {
+            (Some(shift), Some(bits)) if bits.bits < 16 => Level::of_multiple(1 << (u64::from(shift) + bits.bits)),
+            _ => Level::Lane,
+        }
+    }
+
+    fn note_shifted(&mut self, inst: &Inst) {
+        let [_, y, z] = self.kernel.launch.threads;
+        let (d, shift) = match inst {
+            Inst::Value(ValueOp::Special { d, reg: SpecialReg::TidX }) if y == 1 && z == 1 => (*d, Some(0)),
+            Inst::Bits(BitsOp::Shr { d, a, n, .. }) => (*d, self.further(*a, n.as_const())),
+            Inst::Arith(ArithOp::Div { d, a, b, .. }) => (*d, self.further(*a, log2(*b))),
+            _ => return,
+        };
+        if let Some(shift) = shift {
+            self.changed |= self.shifted.insert(d, shift).is_none();
+        }
+    }
+
+    fn further(&self, operand: Operand, bits: Option<Const>) -> Option<u32> {
+        let total = self.shift(operand)? + bits?.bits.min(32) as u32;
+        (total < 16).then_some(total)
+    }
+
+    /// The level that an instruction asks for and does not have, and why.
+    fn lacking(&self, inst: &Inst, place: &Place) -> Option<(Level, String)> {
+        let needed = match inst {
+            Inst::Sync(SyncOp::BarSync { id: BarId(0), threads })
+                if threads.0 == self.kernel.launch.threads_per_block() =>
+            {
+                Level::Block
+            }
+            _ if inst.is(Flag::Warpgroup) => Level::Warpgroup,
+            _ if inst.is(Flag::Warp) => Level::Warp,
+            _ => return None,
+        };
+        // A barrier of the whole block asks for its warps to be whole first: the smaller group is the clearer report.
+        if place.level < needed {
+            let group = if place.level < Level::Warp { needed.min(Level::Warp) } else { needed };
+            return Some((group, place.reason.clone()));
+        }
+        self.differing(inst).map(|name| (needed, format!("operand `{name}` may differ within it")))
+    }
+
+    /// An operand of a `wgmma` that is not the same in the warpgroup and must be.
+    fn differing(&self, inst: &Inst) -> Option<&'static str> {
+        let mut differs = None;
+        if inst.is(Flag::Warpgroup) {
+            inst.visit(&mut |spec, slot| {
+                if let Slot::Use(operand) = slot
+                    && self.of(operand) < Level::Warpgroup
+                {
+                    differs = differs.or(Some(spec.name));
+                }
+            });
+        }
+        differs
+    }
+}
+
+/// The constant's logarithm to base 2, if it is a power of two.
+fn log2(operand: Operand) -> Option<Const> {
+    let bits = operand.as_const()?.bits;
+    bits.is_power_of_two().then(|| Const::new(Ty::U32, u64::from(bits.trailing_zeros())))
+}

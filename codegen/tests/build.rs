@@ -1,0 +1,181 @@
+//! What the recorder does while it records: merging, folding, scopes, lines.
+
+use insta::assert_snapshot;
+use tilewright_codegen::build::{Builder, block, record};
+use tilewright_codegen::ir::{Arch, Inst, Kernel, MemOp, Op};
+
+fn recorded(build: impl FnOnce(&Builder)) -> Kernel {
+    record("sample", Arch::Sm80, block(32), build)
+}
+
+#[test]
+fn equal_pure_values_are_one_value_and_loads_are_not() {
+    let kernel = recorded(|k| {
+        let x = k.global::<u32>("x");
+        let (a, b) = (x.at(k.tid() + 1).load(), x.at(k.tid() + 1).load());
+        x.store(a + b);
+    });
+    assert_snapshot!(kernel, @"
+    kernel sample(p0 x: global) sm_80 threads(32, 1, 1) {
+      v0 = param.global p0
+      v1 = special.tid.x
+      v2 = add.u32 v1, 1
+      v3 = mul.wide.u32 v2, 4
+      v4 = ptr_add.global.u64 v0, v3
+      v5 = ld.u32 global[v4]
+      v6 = ld.u32 global[v4]
+      v7 = add.u32 v5, v6
+      st.u32 global[v0], {v7}
+    }
+    ");
+}
+
+#[test]
+fn what_a_branch_computed_is_forgotten_behind_it_and_what_was_before_is_known_inside() {
+    let kernel = recorded(|k| {
+        let (x, i) = (k.global::<u32>("x"), k.tid());
+        let before = i * 5;
+        k.if_else(i.lt(3), || x.at(i * 5).store(i * 7), || x.at(1).store(i * 7));
+        x.at(2).store(i * 7 + before);
+    });
+    assert_snapshot!(kernel, @"
+    kernel sample(p0 x: global) sm_80 threads(32, 1, 1) {
+      v0 = param.global p0
+      v1 = special.tid.x
+      v2 = mul.u32 v1, 5
+      v3 = setp.lt.u32 v1, 3
+      if v3 {
+        v4 = mul.wide.u32 v2, 4
+        v5 = ptr_add.global.u64 v0, v4
+        v6 = mul.u32 v1, 7
+        st.u32 global[v5], {v6}
+      } else {
+        v7 = mul.u32 v1, 7
+        st.u32 global[v0+4], {v7}
+      }
+      v8 = mul.u32 v1, 7
+      v9 = add.u32 v8, v2
+      st.u32 global[v0+8], {v9}
+    }
+    ");
+}
+
+#[test]
+fn what_is_known_is_not_recorded() {
+    let kernel = recorded(|k| {
+        let x = k.global::<u32>("x");
+        let four = k.lit(2u32) + 2;
+        k.if_else(four.eq(4), || x.at(four * 4).store(four << 1), || x.store(0));
+        k.when(four.gt(9), || k.trap());
+        x.at(1).store(x.at(0).load() * 1 + 0);
+    });
+    assert_snapshot!(kernel, @"
+    kernel sample(p0 x: global) sm_80 threads(32, 1, 1) {
+      v0 = param.global p0
+      st.u32 global[v0+64], {8}
+      v1 = ld.u32 global[v0]
+      st.u32 global[v0+4], {v1}
+    }
+    ");
+}
+
+/// No identity is applied to floats: x + 0 is not x where x is −0, and a NaN may change its bits.
+#[test]
+fn floats_are_left_as_they_are_written() {
+    let kernel = recorded(|k| {
+        let x = k.global::<f32>("x");
+        x.store(x.load() * 1.0 + 0.0);
+    });
+    assert_snapshot!(kernel, @"
+    kernel sample(p0 x: global) sm_80 threads(32, 1, 1) {
+      v0 = param.global p0
+      v1 = ld.f32 global[v0]
+      v2 = mul.f32 v1, 1.0
+      v3 = add.f32 v2, 0.0
+      st.f32 global[v0], {v3}
+    }
+    ");
+}
+
+#[test]
+fn a_statement_knows_the_line_that_asked_for_it() {
+    let line = line!() + 3;
+    let kernel = recorded(|k| {
+        let x = k.global::<u32>("x");
+        let sum = x.load() + 1;
+        x.store(sum);
+    });
+    let mut lines = Vec::new();
+    kernel.walk(&mut |stmt| {
+        assert_eq!(stmt.src.file(), file!());
+        if let Op::Inst(Inst::Arith(_) | Inst::Mem(MemOp::St { .. })) = stmt.op {
+            lines.push(stmt.src.line());
+        }
+    });
+    assert_eq!(lines, [line, line + 1]);
+}
+
+#[test]
+fn constant_distances_end_up_in_the_address() {
+    let kernel = recorded(|k| {
+        let (x, s) = (k.global::<f32>("x"), k.shared::<f32>("s", 64));
+        x.at(k.tid()).at(3).at(-1).store(s.at(7).load());
+    });
+    assert_snapshot!(kernel, @"
+    kernel sample(p0 x: global) sm_80 threads(32, 1, 1) {
+      shared s0 s: 256 bytes at 0 align 16
+      v0 = param.global p0
+      v1 = shared s0
+      v2 = special.tid.x
+      v3 = mul.wide.u32 v2, 4
+      v4 = ptr_add.global.u64 v0, v3
+      v5 = ld.f32 shared[v1+28]
+      st.f32 global[v4+8], {v5}
+    }
+    ");
+}
+
+/// A block of several axes counts its threads over all of them.
+#[test]
+fn threads_are_counted_over_all_axes() {
+    let mut launch = block(8);
+    launch.threads = [8, 4, 2];
+    let kernel = record("axes", Arch::Sm80, launch, |k| k.global::<u32>("x").at(k.tid()).store(k.warp()));
+    assert_snapshot!(kernel, @"
+    kernel axes(p0 x: global) sm_80 threads(8, 4, 2) {
+      v0 = param.global p0
+      v1 = special.tid.x
+      v2 = special.tid.y
+      v3 = mul.u32 v2, 8
+      v4 = add.u32 v1, v3
+      v5 = special.tid.z
+      v6 = mul.u32 v5, 32
+      v7 = add.u32 v4, v6
+      v8 = mul.wide.u32 v7, 4
+      v9 = ptr_add.global.u64 v0, v8
+      v10 = shr.u32 v7, 5
+      st.u32 global[v9], {v10}
+    }
+    ");
+}
+
+/// A kernel of a hundred thousand statements is a matter of a moment: nothing is quadratic.
+#[test]
+fn large_kernels_are_recorded_checked_and_written_in_linear_time() {
+    use tilewright_codegen::{ptx, verify::verify};
+    let time = |n: u32| {
+        let start = std::time::Instant::now();
+        let kernel = recorded(|k| {
+            let x = k.global::<u32>("x");
+            for i in 0..n {
+                k.when(k.tid().lt(i + 1), || x.at(i * 32).at(k.tid()).store(x.at(k.tid()).load() + i));
+            }
+        });
+        let text = ptx::emit(&verify(kernel).unwrap());
+        assert!(text.len() > n as usize);
+        start.elapsed()
+    };
+    let best = |n| (0..3).map(|_| time(n)).min().unwrap();
+    let (small, large) = (best(2_000), best(16_000));
+    assert!(large < small * 8 * 4, "8 times the statements took {small:?} and {large:?}");
+}
