@@ -23,6 +23,7 @@ mod fault;
 mod launch;
 mod machine;
 mod memory;
+pub mod mutate;
 mod number;
 mod order;
 mod program;

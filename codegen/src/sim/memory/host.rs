@@ -1,6 +1,6 @@
 //! Device memory as the host sees it: buffers at addresses, with gaps between that belong to nobody.
 
-use super::{Bits, Region, Shadow};
+use super::{Region, Shadow};
 
 /// The first address; small integers are no addresses.
 const BASE: u64 = 0x10_0000_0000;
