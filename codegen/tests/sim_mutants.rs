@@ -2,13 +2,23 @@
 
 mod sim_cases;
 
-use tilewright_codegen::sim::mutate::{Verdict, judge, mutants};
 use tilewright_codegen::sim;
+use tilewright_codegen::sim::mutate::{Verdict, judge, mutants};
 
 /// Mutants that nothing can find out: case, instruction, change, and why. An entry that is found out is a failure too.
 const EQUIVALENT: &[(&str, &str, &str, &str)] = &[
-    ("multicast", "barrier.cluster.arrive.release", "relaxed", "behind the last cluster barrier nobody reads what came before it"),
-    ("multicast", "barrier.cluster.wait", "removed", "each block waits for its own bytes, and no block reads another's memory"),
+    (
+        "multicast",
+        "barrier.cluster.arrive.release",
+        "relaxed",
+        "behind the last cluster barrier nobody reads what came before it",
+    ),
+    (
+        "multicast",
+        "barrier.cluster.wait",
+        "removed",
+        "each block waits for its own bytes, and no block reads another's memory",
+    ),
 ];
 
 const SEEDS: std::ops::Range<u64> = 0..20;

@@ -281,7 +281,15 @@ impl fmt::Display for Bytes {
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [x, y, z] = self.block;
-        write!(f, "{} `{}` ({}:{}), block ({x}, {y}, {z}) warp {}", self.stmt, self.inst, self.src.file(), self.src.line(), self.warp)?;
+        write!(
+            f,
+            "{} `{}` ({}:{}), block ({x}, {y}, {z}) warp {}",
+            self.stmt,
+            self.inst,
+            self.src.file(),
+            self.src.line(),
+            self.warp
+        )?;
         match self.lane {
             Some(lane) => write!(f, " lane {lane}"),
             None => Ok(()),
@@ -335,7 +343,9 @@ impl FaultKind {
                 write!(f, "needs lanes {needed:#010x} together, only {came:#010x} came; let all of them reach it")
             }
             FaultKind::ExitedLanes { lanes } => write!(f, "needs lanes {lanes:#010x}, which have exited"),
-            FaultKind::NotInMask { mask } => write!(f, "is executed by a lane that its mask {mask:#010x} does not name"),
+            FaultKind::NotInMask { mask } => {
+                write!(f, "is executed by a lane that its mask {mask:#010x} does not name")
+            }
             FaultKind::ShuffleOutsideMask { source, mask } => {
                 write!(f, "reads lane {source}, which its mask {mask:#010x} does not name")
             }
@@ -343,7 +353,10 @@ impl FaultKind {
                 write!(f, "barrier {barrier} waits for {threads} threads, but only {left} of the block have not exited")
             }
             FaultKind::BarrierCount { barrier, first, now } => {
-                write!(f, "barrier {barrier} is used with {now} threads here and with {first} below; name the same number")
+                write!(
+                    f,
+                    "barrier {barrier} is used with {now} threads here and with {first} below; name the same number"
+                )
             }
             FaultKind::LeakedCopy { operation } => {
                 write!(f, "the block exited, but nobody waited for this {operation}; wait for it before the end")
@@ -353,9 +366,14 @@ impl FaultKind {
                 "the block exited, but phase {phase} of the mbarrier at {barrier} was never waited for ({pending} bytes pending)"
             ),
             FaultKind::DoubleInit { barrier } => {
-                write!(f, "initialises the mbarrier at {barrier}, which is live; initialise it once, or invalidate it first")
+                write!(
+                    f,
+                    "initialises the mbarrier at {barrier}, which is live; initialise it once, or invalidate it first"
+                )
             }
-            FaultKind::NoBarrier { barrier } => write!(f, "uses {barrier} as an mbarrier, and none was initialised there"),
+            FaultKind::NoBarrier { barrier } => {
+                write!(f, "uses {barrier} as an mbarrier, and none was initialised there")
+            }
             FaultKind::TooManyArrivals { barrier, pending, came } => {
                 write!(f, "{came} arrivals at the mbarrier at {barrier}, whose phase expects {pending} more")
             }
@@ -371,7 +389,9 @@ impl FaultKind {
             FaultKind::NoWgmmaFence { register } => {
                 write!(f, "register {register} was touched since the last wgmma.fence; put one before this wgmma")
             }
-            FaultKind::BadOperand { what, found, limit } => write!(f, "{what}: found {found:#x}, the limit is {limit:#x}"),
+            FaultKind::BadOperand { what, found, limit } => {
+                write!(f, "{what}: found {found:#x}, the limit is {limit:#x}")
+            }
             FaultKind::ClusterBarrier { what } => f.write_str(what),
             FaultKind::Race { .. }
             | FaultKind::Uninitialised(_)

@@ -46,14 +46,15 @@ pub struct Launch {
     pub resident: u32,
     /// Multiprocessors, over which blocks are dealt in turn.
     pub multiprocessors: u32,
-    /// Steps without any change that another thread could see after which the machine calls it a standstill.
+    /// Steps without any change that another thread could see after which the machine calls it a standstill. Loops that
+    /// change nothing at all are found long before; this ends those that count their rounds for ever.
     pub patience: u64,
 }
 
 impl Launch {
     /// A launch of so many blocks with these arguments; all checks on.
     pub fn new(grid: [u32; 3], args: Vec<Arg>) -> Launch {
-        Launch { grid, args, checks: Checks::On, resident: 128, multiprocessors: 132, patience: 2_000_000 }
+        Launch { grid, args, checks: Checks::On, resident: 128, multiprocessors: 132, patience: 200_000_000 }
     }
 }
 
@@ -130,7 +131,9 @@ pub enum SimError {
         source: TensorMapError,
     },
     /// A grid without blocks, or not a multiple of the cluster, or a block without threads.
-    #[error("kernel {kernel}: a grid of {grid:?} blocks of {threads} threads in clusters of {cluster:?} cannot be launched")]
+    #[error(
+        "kernel {kernel}: a grid of {grid:?} blocks of {threads} threads in clusters of {cluster:?} cannot be launched"
+    )]
     Grid {
         /// The kernel.
         kernel: String,

@@ -9,7 +9,8 @@ use crate::ir::attr::{
     AtomOrder, BarThreads, ClusterArriveOrder, FenceOrder, LdOrder, Pending, ProxyFence, RedOrder, Scope, StOrder,
 };
 use crate::ir::{
-    BitsOp, Block, Const, CopyOp, Inst, Kernel, MemOp, MmaOp, Op, Operand, Src, StmtId, SyncOp, Ty, ValueId, WarpOp, text,
+    BitsOp, Block, Const, CopyOp, Inst, Kernel, MemOp, MmaOp, Op, Operand, Src, StmtId, SyncOp, Ty, ValueId, WarpOp,
+    text,
 };
 use crate::verify::{Verified, VerifyErrors, verify};
 
@@ -151,7 +152,12 @@ fn changes(inst: &Inst) -> Vec<(String, Change)> {
         Inst::Mma(MmaOp::WgmmaWait { pending }) => {
             vec![removed(), replaced("one more pending", MmaOp::WgmmaWait { pending: Pending(pending.0 + 1) })]
         }
-        Inst::Arith(_) | Inst::Bits(_) | Inst::Convert(_) | Inst::Value(_) | Inst::Warp(_) | Inst::Mma(_)
+        Inst::Arith(_)
+        | Inst::Bits(_)
+        | Inst::Convert(_)
+        | Inst::Value(_)
+        | Inst::Warp(_)
+        | Inst::Mma(_)
         | Inst::Control(_) => Vec::new(),
     }
 }
@@ -192,8 +198,8 @@ fn sync(op: &SyncOp) -> Vec<(String, Change)> {
         SyncOp::MbarArriveTx { bar, bytes, scope } => {
             let one = Const::u32(1).into();
             let plain = replaced("expects nothing", SyncOp::MbarArrive { bar, count: one, scope });
-            let fewer = nudge(bytes, -16)
-                .map(|bytes| replaced("16 bytes fewer", SyncOp::MbarArriveTx { bar, bytes, scope }));
+            let fewer =
+                nudge(bytes, -16).map(|bytes| replaced("16 bytes fewer", SyncOp::MbarArriveTx { bar, bytes, scope }));
             let more =
                 nudge(bytes, 16).map(|bytes| replaced("16 bytes more", SyncOp::MbarArriveTx { bar, bytes, scope }));
             [removed(), plain].into_iter().chain(fewer).chain(more).collect()
@@ -210,8 +216,13 @@ fn sync(op: &SyncOp) -> Vec<(String, Change)> {
         SyncOp::ClusterArrive { order: ClusterArriveOrder::Release } => {
             vec![removed(), replaced("relaxed", SyncOp::ClusterArrive { order: ClusterArriveOrder::Relaxed })]
         }
-        SyncOp::FenceMbarInit {} | SyncOp::MbarInval { .. } | SyncOp::MbarArrive { .. } | SyncOp::MbarExpectTx { .. }
-        | SyncOp::ClusterArrive { .. } | SyncOp::ClusterWait {} | SyncOp::BarArrive { .. } => vec![removed()],
+        SyncOp::FenceMbarInit {}
+        | SyncOp::MbarInval { .. }
+        | SyncOp::MbarArrive { .. }
+        | SyncOp::MbarExpectTx { .. }
+        | SyncOp::ClusterArrive { .. }
+        | SyncOp::ClusterWait {}
+        | SyncOp::BarArrive { .. } => vec![removed()],
         SyncOp::GridWait {} | SyncOp::GridLaunch {} => Vec::new(),
     }
 }
@@ -250,10 +261,9 @@ fn mem(op: &MemOp) -> Vec<(String, Change)> {
         MemOp::Atom { ty, d, at, v, op, order } => {
             let with = |what, order| replaced(what, MemOp::Atom { ty, d, at, v, op, order });
             match order {
-                AtomOrder::AcqRel(scope) => vec![
-                    with("acquire", AtomOrder::Acquire(scope)),
-                    with("release", AtomOrder::Release(scope)),
-                ],
+                AtomOrder::AcqRel(scope) => {
+                    vec![with("acquire", AtomOrder::Acquire(scope)), with("release", AtomOrder::Release(scope))]
+                }
                 AtomOrder::Acquire(scope) | AtomOrder::Release(scope) => {
                     vec![with("relaxed", AtomOrder::Relaxed(scope))]
                 }
@@ -274,8 +284,13 @@ fn copy(op: &CopyOp) -> Vec<(String, Change)> {
             let more = CopyOp::BulkWait { pending: Pending(pending.0 + 1), done };
             vec![removed(), replaced("one more pending", more)]
         }
-        CopyOp::BulkG2S { .. } | CopyOp::BulkS2G { .. } | CopyOp::BulkS2C { .. } | CopyOp::CpAsync { .. }
-        | CopyOp::BulkPrefetch { .. } | CopyOp::TensorLoad { .. } | CopyOp::TensorStore { .. }
+        CopyOp::BulkG2S { .. }
+        | CopyOp::BulkS2G { .. }
+        | CopyOp::BulkS2C { .. }
+        | CopyOp::CpAsync { .. }
+        | CopyOp::BulkPrefetch { .. }
+        | CopyOp::TensorLoad { .. }
+        | CopyOp::TensorStore { .. }
         | CopyOp::TensorPrefetch { .. } => Vec::new(),
     }
 }

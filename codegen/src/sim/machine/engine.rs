@@ -73,7 +73,15 @@ impl Engine {
     pub(super) fn new(rng: &mut Rng) -> Engine {
         let late = [1, 1, 2, 4][rng.below(4)];
         let span = [6, 10, 14][rng.below(3)];
-        Engine { flights: BTreeMap::new(), due: BinaryHeap::new(), arrivals: BTreeSet::new(), multiplies: HashMap::new(), next: 0, late, span }
+        Engine {
+            flights: BTreeMap::new(),
+            due: BinaryHeap::new(),
+            arrivals: BTreeSet::new(),
+            multiplies: HashMap::new(),
+            next: 0,
+            late,
+            span,
+        }
     }
 }
 
@@ -281,7 +289,9 @@ impl Machine<'_> {
     fn copies_landed(&mut self) -> Try<()> {
         let flights = &self.engine.flights;
         let waits = |id: &u64| match flights.get(id) {
-            Some(Flight { work: Work::Arrive { copies, .. }, .. }) => copies.iter().any(|copy| flights.contains_key(copy)),
+            Some(Flight { work: Work::Arrive { copies, .. }, .. }) => {
+                copies.iter().any(|copy| flights.contains_key(copy))
+            }
             _ => false,
         };
         let due: Vec<u64> = self.engine.arrivals.iter().copied().filter(|id| !waits(id)).collect();

@@ -25,9 +25,14 @@ impl Machine<'_> {
         }
         let flip = self.rng.one_in(2);
         let warp = &mut self.warps[cur.warp];
-        let group = |mask, pc| Group { mask, pc, state: State::Ready, waited: false };
+        let group = |mask, pc| Group { mask, pc, state: State::Ready, waited: false, spin: None };
         let ways = [group(truth, cur.pc + 1), group(cur.mask & !truth, to)];
-        let [here, there] = if flip { let [a, b] = ways; [b, a] } else { ways };
+        let [here, there] = if flip {
+            let [a, b] = ways;
+            [b, a]
+        } else {
+            ways
+        };
         warp.groups[cur.group] = here;
         warp.groups.push(there);
         self.count_split(cur);

@@ -7,10 +7,11 @@ mod block;
 mod engine;
 pub(crate) mod flow;
 mod know;
-mod report;
 pub(crate) mod reach;
+mod report;
 mod rng;
 mod schedule;
+mod spin;
 mod warp;
 
 pub(crate) use block::{Bar, Block, ClusterBar, Mbarrier};
@@ -102,6 +103,8 @@ pub(crate) struct Machine<'a> {
     pub effect: u64,
     /// Sleepers woken for want of anything else since then.
     pub idle_wakes: u64,
+    /// Jumps back, for sampling.
+    jumps: u64,
     ready: Vec<u32>,
     sleepers: BinaryHeap<core::cmp::Reverse<(u64, u32)>>,
     /// Clusters not yet started, and started ones not yet done.
@@ -145,6 +148,7 @@ impl<'a> Machine<'a> {
             now: 0,
             effect: 0,
             idle_wakes: 0,
+            jumps: 0,
             ready: Vec::new(),
             sleepers: BinaryHeap::new(),
             next_cluster: 0,

@@ -254,7 +254,9 @@ impl Machine<'_> {
         }
         let missing = self.region(home).and_then(|region| region.written.first_missing(offset, bytes));
         match missing {
-            Some(at) => Err(Trouble::new(FaultKind::Uninitialised(self.name_place(home, at, (offset + bytes - at) as u32)))),
+            Some(at) => {
+                Err(Trouble::new(FaultKind::Uninitialised(self.name_place(home, at, (offset + bytes - at) as u32))))
+            }
             None => Ok(()),
         }
     }

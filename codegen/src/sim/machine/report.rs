@@ -23,8 +23,7 @@ impl Machine<'_> {
             return None;
         }
         let asynchronous = stamp.who & OP != 0;
-        let thread =
-            if asynchronous { self.ops[(stamp.who & !OP) as usize].issuer } else { stamp.who - 1 };
+        let thread = if asynchronous { self.ops[(stamp.who & !OP) as usize].issuer } else { stamp.who - 1 };
         let place = self.place((thread / 32) as usize, stamp.site.pc(), Some(thread % 32));
         Some(Other { place, wrote, asynchronous })
     }
@@ -57,7 +56,10 @@ impl Machine<'_> {
                 }
                 first.get_or_insert((number as u32, group.pc));
                 let lane = (group.mask.count_ones() == 1).then(|| group.mask.trailing_zeros());
-                stuck.push(Stuck { place: self.place(number, group.pc, lane), wait: self.waits_for(number, &group.state) });
+                stuck.push(Stuck {
+                    place: self.place(number, group.pc, lane),
+                    wait: self.waits_for(number, &group.state),
+                });
             }
         }
         let mut trouble = Trouble::new(FaultKind::Deadlock { stuck });
@@ -67,11 +69,8 @@ impl Machine<'_> {
 
     fn diverged(&self, warp: usize, pc: u32, came: u32, needed: u32) -> Box<Trouble> {
         let gone = needed & !self.warps[warp].live;
-        let kind = if gone != 0 {
-            FaultKind::ExitedLanes { lanes: gone }
-        } else {
-            FaultKind::DivergentWarp { came, needed }
-        };
+        let kind =
+            if gone != 0 { FaultKind::ExitedLanes { lanes: gone } } else { FaultKind::DivergentWarp { came, needed } };
         let mut trouble = Trouble::new(kind);
         trouble.place = Some((warp as u32, pc));
         trouble

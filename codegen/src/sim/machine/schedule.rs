@@ -12,7 +12,7 @@ type Stop = (Box<Trouble>, usize, u32);
 /// Sleepers are woken so often in a row, per group, before a standstill is called one.
 const WAKES: u64 = 200;
 /// After so many steps without effect, polling loops are taken to wait for an engine.
-const HURRY: u64 = 2000;
+pub(super) const HURRY: u64 = 2000;
 
 impl Block {
     pub(super) fn waiting(coords: [u32; 3]) -> Block {
@@ -47,7 +47,9 @@ impl Machine<'_> {
     pub(super) fn fill(&mut self) {
         let size = self.geometry.cluster;
         let room = if self.program.launch.cooperative { u32::MAX } else { self.launch.resident.max(size) };
-        while self.next_cluster < self.clusters.len() as u32 && (self.running.len() as u32 + 1).saturating_mul(size) <= room {
+        while self.next_cluster < self.clusters.len() as u32
+            && (self.running.len() as u32 + 1).saturating_mul(size) <= room
+        {
             let cluster = self.next_cluster;
             self.next_cluster += 1;
             self.running.insert(cluster);
@@ -208,10 +210,7 @@ impl Machine<'_> {
         match self.sleepers.peek() {
             Some(&Reverse((until, _))) if self.idle_wakes < WAKES * (groups + 1) => {
                 self.idle_wakes += 1;
-                // Time that passes in sleep is no time spent without effect.
-                let asleep = until.saturating_sub(self.now);
-                self.now += asleep;
-                self.effect += asleep;
+                self.now = self.now.max(until);
                 Ok(())
             }
             _ => Err(self.diagnose()),

@@ -1,8 +1,8 @@
 //! A warp: its registers, its lanes by where they stand, what each lane knows.
 
+use crate::ir::attr::Scope;
 use crate::sim::number::{LANES, Row};
 use crate::sim::order::{Released, View};
-use crate::ir::attr::Scope;
 use std::collections::VecDeque;
 
 /// A set of lanes.
@@ -31,17 +31,29 @@ pub(crate) enum State {
     /// At the place where ways meet, for a while.
     Joined,
     /// At an instruction that needs other lanes too.
-    Gather { needed: Mask },
+    Gather {
+        needed: Mask,
+    },
     /// At barrier `id`.
-    Bar { id: u32 },
+    Bar {
+        id: u32,
+    },
     /// For a phase of an mbarrier of the block, or until a time.
-    Mbar { index: u32, parity: u32, until: u64 },
+    Mbar {
+        index: u32,
+        parity: u32,
+        until: u64,
+    },
     /// For the cluster's barrier.
     Cluster,
     /// For the other warps of the warpgroup, at a `wgmma`.
-    Warpgroup { pc: u32 },
+    Warpgroup {
+        pc: u32,
+    },
     /// Asleep until a time.
-    Sleep { until: u64 },
+    Sleep {
+        until: u64,
+    },
 }
 
 /// Lanes that stand at the same step.
@@ -52,6 +64,17 @@ pub(crate) struct Group {
     pub state: State,
     /// It waited once at this step: the step answers now.
     pub waited: bool,
+    /// Where it was last seen to jump back, with what in its registers, and the time of the machine's last effect then.
+    pub spin: Option<Spin>,
+}
+
+/// A group at a jump back.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Spin {
+    pub pc: u32,
+    pub registers: u64,
+    /// It came there twice with the same registers, and nothing had changed but time since this effect.
+    pub idle_since: Option<u64>,
 }
 
 /// An operation that a thread has issued: its flight, and the operations of shadow memory that read and write for it.
@@ -173,7 +196,7 @@ impl Warp {
     pub(crate) fn start(&mut self, mask: Mask, rows: u32, vars: usize) {
         self.live = mask;
         self.started = mask;
-        self.groups = vec![Group { mask, pc: 0, state: State::Ready, waited: false }];
+        self.groups = vec![Group { mask, pc: 0, state: State::Ready, waited: false, spin: None }];
         self.regs = vec![[0; LANES]; rows as usize];
         self.written = vec![0; vars];
         self.in_flight = vec![0; vars];
@@ -201,6 +224,14 @@ impl Warp {
                 target[lane] = values[lane];
             }
         }
+    }
+
+    /// A digest of the registers.
+    pub(crate) fn digest(&self) -> u64 {
+        self.regs
+            .iter()
+            .flatten()
+            .fold(0, |sum: u64, &value| (sum.rotate_left(5) ^ value).wrapping_mul(0x517c_c1b7_2722_0a95))
     }
 
     /// Joins groups that stand at a step into one of them, and gives the lanes that are there now.

@@ -11,7 +11,9 @@ const ALIGN: u64 = 512;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MemoryError {
     /// An address that no buffer holds, or bytes beyond its end.
-    #[error("{bytes} bytes at {address:#x} are not inside one buffer; the nearest buffer below ends {beyond} bytes before the last of them")]
+    #[error(
+        "{bytes} bytes at {address:#x} are not inside one buffer; the nearest buffer below ends {beyond} bytes before the last of them"
+    )]
     Outside {
         /// The address.
         address: u64,

@@ -5,8 +5,8 @@ mod bits;
 mod host;
 mod shadow;
 
-pub(crate) use access::{Access, Done, Judge, OP, OpState, Site, Stamp};
 pub use access::Why;
+pub(crate) use access::{Access, Done, Judge, OP, OpState, Site, Stamp};
 pub(crate) use bits::Bits;
 pub use host::{Element, Memory, MemoryError};
 pub(crate) use shadow::{Conflict, Shadow};

@@ -92,9 +92,9 @@ impl Shadow {
         for index in start / self.cell..(start + bytes).div_ceil(self.cell) {
             let Some(page) = &self.pages[index / PAGE] else { continue };
             let cell = &page[index % PAGE];
-            let check = cell.after_write(judge, now).and_then(|()| {
-                if now.write { cell.after_reads(&self.sets, judge, now) } else { Ok(()) }
-            });
+            let check = cell
+                .after_write(judge, now)
+                .and_then(|()| if now.write { cell.after_reads(&self.sets, judge, now) } else { Ok(()) });
             check.map_err(|conflict| Conflict { offset: index * self.cell, ..conflict })?;
         }
         Ok(())
@@ -237,9 +237,7 @@ impl Cell {
             SET => kept = core::mem::take(&mut sets.sets[self.read_time as usize]),
             _ => kept.push(self.entry()),
         }
-        kept.retain(|entry| {
-            lanes_of(entry).any(|lane| judge.ordered(entry.stamp(lane), entry.write, now).is_err())
-        });
+        kept.retain(|entry| lanes_of(entry).any(|lane| judge.ordered(entry.stamp(lane), entry.write, now).is_err()));
         let old = self.write;
         if old.who != 0 && old.who & OP == 0 && judge.ordered(old, true, now).is_err() {
             let (warp, lane) = ((old.who - 1) / 32, (old.who - 1) % 32);

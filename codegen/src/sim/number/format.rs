@@ -144,10 +144,9 @@ mod tests {
     #[test]
     fn every_small_float_decodes_and_encodes_to_itself() {
         for bits in 0..=u64::from(u16::MAX) {
-            for (format, other) in [
-                (F16, f16::from_bits(bits as u16).to_f64()),
-                (BF16, bf16::from_bits(bits as u16).to_f64()),
-            ] {
+            for (format, other) in
+                [(F16, f16::from_bits(bits as u16).to_f64()), (BF16, bf16::from_bits(bits as u16).to_f64())]
+            {
                 let value = decode(format, bits);
                 assert!(value == other || value.is_nan() && other.is_nan(), "{bits:#x}: {value} {other}");
                 if !value.is_nan() {

@@ -11,8 +11,8 @@ mod format;
 mod integer;
 
 pub(crate) use convert::{cvt, round_int};
-pub(crate) use integer::{insert, lop3};
 pub(crate) use format::{BF16, E4M3, E5M2, F16, Format, decode, encode_f64};
+pub(crate) use integer::{insert, lop3};
 
 use crate::ir::{ArithOp, BitsOp, Operand, Ty};
 

@@ -95,9 +95,7 @@ impl Clock {
             self.times(*block)
                 .is_some_and(|ours| Rc::ptr_eq(ours, theirs) || ours.iter().zip(theirs.iter()).all(|(a, b)| a >= b))
         }) && other.threads.iter().all(|(thread, time)| {
-            self.threads
-                .binary_search_by_key(thread, |entry| entry.0)
-                .is_ok_and(|at| self.threads[at].1 >= *time)
+            self.threads.binary_search_by_key(thread, |entry| entry.0).is_ok_and(|at| self.threads[at].1 >= *time)
         })
     }
 

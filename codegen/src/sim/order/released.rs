@@ -37,7 +37,11 @@ impl Released {
     pub(crate) fn add(&mut self, scope: Scope, block: u32, view: &View) {
         let wide = matches!(scope, Scope::Gpu | Scope::Sys);
         let same = self.parts.iter_mut().find(|part| {
-            if wide { matches!(part.scope, Scope::Gpu | Scope::Sys) } else { part.scope == scope && part.block == Some(block) }
+            if wide {
+                matches!(part.scope, Scope::Gpu | Scope::Sys)
+            } else {
+                part.scope == scope && part.block == Some(block)
+            }
         });
         match same {
             Some(part) => {
@@ -68,9 +72,7 @@ impl Released {
         let mut learnt: Option<View> = None;
         for part in &self.parts {
             let reached = match part.block {
-                Some(from) => {
-                    includes(geometry, part.scope, from, block) && includes(geometry, scope, block, from)
-                }
+                Some(from) => includes(geometry, part.scope, from, block) && includes(geometry, scope, block, from),
                 None => matches!(scope, Scope::Gpu | Scope::Sys),
             };
             if reached {

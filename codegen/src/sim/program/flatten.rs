@@ -282,7 +282,12 @@ impl Flatten<'_> {
                 Step::Set { var: self.var(r.var.index(), r.start), value: self.operand(stmt, *a)? }
             }
             Inst::Mem(op) => self.mem(stmt, op, inst)?,
-            Inst::Convert(_) | Inst::Value(_) | Inst::Warp(_) | Inst::Sync(_) | Inst::Copy(_) | Inst::Mma(_)
+            Inst::Convert(_)
+            | Inst::Value(_)
+            | Inst::Warp(_)
+            | Inst::Sync(_)
+            | Inst::Copy(_)
+            | Inst::Mma(_)
             | Inst::Control(_) => Step::Inst(Box::new(inst.clone())),
         };
         self.push(site, step);
@@ -372,7 +377,10 @@ impl Flatten<'_> {
                     order: *order,
                 }))
             }
-            MemOp::Atom { .. } | MemOp::Cas { .. } | MemOp::Red { .. } | MemOp::PrefetchL2 { .. }
+            MemOp::Atom { .. }
+            | MemOp::Cas { .. }
+            | MemOp::Red { .. }
+            | MemOp::PrefetchL2 { .. }
             | MemOp::CreatePolicy { .. } => Ok(Step::Inst(Box::new(inst.clone()))),
         }
     }

@@ -31,23 +31,44 @@ impl Ref {
 #[derive(Debug)]
 pub(crate) enum Step {
     /// A pure function of rows; divisions are checked first.
-    Pure { run: Alu, dest: u32, reads: [Ref; 3], divides: bool },
+    Pure {
+        run: Alu,
+        dest: u32,
+        reads: [Ref; 3],
+        divides: bool,
+    },
     /// Reads a register (`var` counts the registers of the kernel), or writes it.
-    Get { var: u32, dest: u32 },
-    Set { var: u32, value: Ref },
+    Get {
+        var: u32,
+        dest: u32,
+    },
+    Set {
+        var: u32,
+        value: Ref,
+    },
     /// Copies a row: the first value of a loop's counter.
-    Copy { dest: u32, value: Ref },
+    Copy {
+        dest: u32,
+        value: Ref,
+    },
     Load(Load),
     Store(Store),
     /// Any other instruction.
     Inst(Box<Inst>),
-    Jump { to: u32 },
+    Jump {
+        to: u32,
+    },
     /// Lanes where the predicate is false jump.
-    Unless { cond: Ref, to: u32 },
+    Unless {
+        cond: Ref,
+        to: u32,
+    },
     /// Ways meet here.
     Join,
     /// Values that are operands of `wgmma` from registers were written: a fence is due.
-    Touch { rows: Vec<u32> },
+    Touch {
+        rows: Vec<u32>,
+    },
     /// The end of the kernel.
     End,
 }

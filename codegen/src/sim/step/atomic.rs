@@ -72,8 +72,20 @@ fn apply(op: AtomOp, ty: Ty, m: u64, v: u64, flush: bool) -> u64 {
         AtomOp::Or => m | v,
         AtomOp::Xor => m ^ v,
         AtomOp::Exch => v,
-        AtomOp::Inc => if m >= v { 0 } else { m + 1 },
-        AtomOp::Dec => if m == 0 || m > v { v } else { m - 1 },
+        AtomOp::Inc => {
+            if m >= v {
+                0
+            } else {
+                m + 1
+            }
+        }
+        AtomOp::Dec => {
+            if m == 0 || m > v {
+                v
+            } else {
+                m - 1
+            }
+        }
     }
 }
 
@@ -109,7 +121,13 @@ impl Machine<'_> {
             let old = self.region(home).map_or(0, |region| region.load(offset, bytes as usize));
             let new = match rmw.change {
                 Change::Op(op, _) => apply(op, rmw.ty, old, first[lane], home.side() == 0),
-                Change::Swap { .. } => if old == first[lane] { second[lane] } else { old },
+                Change::Swap { .. } => {
+                    if old == first[lane] {
+                        second[lane]
+                    } else {
+                        old
+                    }
+                }
             };
             out[lane] = old;
             let changed = self.region_mut(home).is_some_and(|region| region.store(offset, bytes as usize, new));

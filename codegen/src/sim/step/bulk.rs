@@ -1,11 +1,11 @@
 //! Bulk copies: contiguous bytes, by the async proxy.
 
+use super::mbarrier::At;
 use crate::ir::{Addr, CopyOp, Operand, Space};
 use crate::sim::fault::FaultKind;
 use crate::sim::machine::reach::OpAccess;
 use crate::sim::machine::{Cur, Flight, Home, Machine, Next, Target, Ticket, Trouble, Try, Work, lanes};
 use crate::sim::program::SHARED_BASE;
-use super::mbarrier::At;
 
 /// Bulk copies move multiples of so many bytes between multiples of it.
 const UNIT: u64 = 16;

@@ -49,7 +49,11 @@ impl Machine<'_> {
             }
             let to = self.reach(cur, lane, to_space, to[lane], bytes)?;
             // Nothing is read where nothing is asked for: the address may then lie anywhere.
-            let from = if filled == 0 { (Home::Params, 0) } else { self.reach_source(cur, lane, from_space, from[lane], bytes, filled)? };
+            let from = if filled == 0 {
+                (Home::Params, 0)
+            } else {
+                self.reach_source(cur, lane, from_space, from[lane], bytes, filled)?
+            };
             self.issue_copy(cur, lane, (to, from), bytes, filled)?;
         }
         Ok(Next::Go)
@@ -93,7 +97,13 @@ impl Machine<'_> {
             reads,
             data: None,
         });
-        self.warps[cur.warp].issued[lane].copies.open.push(Ticket { flight, reads, writes, pc: cur.pc, entrusted: false });
+        self.warps[cur.warp].issued[lane].copies.open.push(Ticket {
+            flight,
+            reads,
+            writes,
+            pc: cur.pc,
+            entrusted: false,
+        });
         Ok(())
     }
 

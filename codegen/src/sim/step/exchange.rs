@@ -25,9 +25,14 @@ impl Machine<'_> {
                 self.set(cur, *d, &[u64::from(cur.mask); LANES]);
                 return Ok(Next::Go);
             }
-            WarpOp::Shfl { mask, .. } | WarpOp::Vote { mask, .. } | WarpOp::Ballot { mask, .. }
-            | WarpOp::MatchAny { mask, .. } | WarpOp::MatchAll { mask, .. } | WarpOp::Redux { mask, .. }
-            | WarpOp::Elect { mask, .. } | WarpOp::SyncWarp { mask } => *mask,
+            WarpOp::Shfl { mask, .. }
+            | WarpOp::Vote { mask, .. }
+            | WarpOp::Ballot { mask, .. }
+            | WarpOp::MatchAny { mask, .. }
+            | WarpOp::MatchAll { mask, .. }
+            | WarpOp::Redux { mask, .. }
+            | WarpOp::Elect { mask, .. }
+            | WarpOp::SyncWarp { mask } => *mask,
         };
         let Some((mask, split)) = self.members(cur, mask)? else {
             // Not everybody is here: those that are wait.
@@ -55,7 +60,8 @@ impl Machine<'_> {
         }
         for lane in lanes(cur.mask) {
             let mask = row[lane] as u32;
-            let same = lanes(cur.mask).filter(|&other| row[other] as u32 == mask).fold(0, |set, other| set | 1 << other);
+            let same =
+                lanes(cur.mask).filter(|&other| row[other] as u32 == mask).fold(0, |set, other| set | 1 << other);
             if same == mask {
                 return Ok(Some((mask, mask != cur.mask)));
             }
@@ -83,7 +89,10 @@ impl Machine<'_> {
                     let width = width[lane] as u32;
                     if !width.is_power_of_two() || width > 32 {
                         let what = "width of a shuffle, which is a power of two";
-                        return Err(Trouble::lane(FaultKind::BadOperand { what, found: width.into(), limit: 32 }, lane));
+                        return Err(Trouble::lane(
+                            FaultKind::BadOperand { what, found: width.into(), limit: 32 },
+                            lane,
+                        ));
                     }
                     let from = source(*mode, lane as u32, b[lane] as u32, width).unwrap_or(lane as u32);
                     if mask >> from & 1 == 0 {

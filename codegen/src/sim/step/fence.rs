@@ -28,10 +28,13 @@ impl Machine<'_> {
                 self.fence_inits(cur);
                 Ok(Next::Go)
             }
-            SyncOp::MbarInit { .. } | SyncOp::MbarInval { .. } | SyncOp::MbarArrive { .. } | SyncOp::MbarArriveTx { .. }
-            | SyncOp::MbarExpectTx { .. } | SyncOp::MbarTryWait { .. } | SyncOp::MbarTestWait { .. } => {
-                self.mbarrier_op(cur, op)
-            }
+            SyncOp::MbarInit { .. }
+            | SyncOp::MbarInval { .. }
+            | SyncOp::MbarArrive { .. }
+            | SyncOp::MbarArriveTx { .. }
+            | SyncOp::MbarExpectTx { .. }
+            | SyncOp::MbarTryWait { .. }
+            | SyncOp::MbarTestWait { .. } => self.mbarrier_op(cur, op),
             SyncOp::ClusterArrive { order } => self.cluster_arrive(cur, *order),
             SyncOp::ClusterWait {} => self.cluster_wait(cur),
             // A launch of the simulator depends on no other, and none depends on it.

@@ -84,24 +84,36 @@ impl Machine<'_> {
                 let none = crate::ir::Const::u32(0).into();
                 self.each_lane(cur, *bar, none, |machine, cur, lane, at, _| machine.invalidate(cur, lane, at))
             }
-            SyncOp::MbarArrive { bar, count, .. } => self.each_lane(cur, *bar, *count, |machine, cur, lane, at, count| {
-                machine.live_mbarrier(cur, lane, at)?;
-                machine.arrive(cur, lane, at, count)
-            }),
-            SyncOp::MbarArriveTx { bar, bytes, .. } => self.each_lane(cur, *bar, *bytes, |machine, cur, lane, at, bytes| {
-                machine.live_mbarrier(cur, lane, at)?;
-                machine.expect(lane, at, bytes)?;
-                machine.arrive(cur, lane, at, 1)
-            }),
-            SyncOp::MbarExpectTx { bar, bytes, .. } => self.each_lane(cur, *bar, *bytes, |machine, cur, lane, at, bytes| {
-                machine.live_mbarrier(cur, lane, at)?;
-                machine.expect(lane, at, bytes)
-            }),
+            SyncOp::MbarArrive { bar, count, .. } => {
+                self.each_lane(cur, *bar, *count, |machine, cur, lane, at, count| {
+                    machine.live_mbarrier(cur, lane, at)?;
+                    machine.arrive(cur, lane, at, count)
+                })
+            }
+            SyncOp::MbarArriveTx { bar, bytes, .. } => {
+                self.each_lane(cur, *bar, *bytes, |machine, cur, lane, at, bytes| {
+                    machine.live_mbarrier(cur, lane, at)?;
+                    machine.expect(lane, at, bytes)?;
+                    machine.arrive(cur, lane, at, 1)
+                })
+            }
+            SyncOp::MbarExpectTx { bar, bytes, .. } => {
+                self.each_lane(cur, *bar, *bytes, |machine, cur, lane, at, bytes| {
+                    machine.live_mbarrier(cur, lane, at)?;
+                    machine.expect(lane, at, bytes)
+                })
+            }
             SyncOp::MbarTryWait { done, bar, parity, .. } => self.wait(cur, *done, *bar, *parity, true),
             SyncOp::MbarTestWait { done, bar, parity, .. } => self.wait(cur, *done, *bar, *parity, false),
             // Other mechanisms have functions of their own.
-            SyncOp::BarSync { .. } | SyncOp::BarArrive { .. } | SyncOp::Fence { .. } | SyncOp::FenceProxyAsync { .. }
-            | SyncOp::FenceMbarInit {} | SyncOp::ClusterArrive { .. } | SyncOp::ClusterWait {} | SyncOp::GridWait {}
+            SyncOp::BarSync { .. }
+            | SyncOp::BarArrive { .. }
+            | SyncOp::Fence { .. }
+            | SyncOp::FenceProxyAsync { .. }
+            | SyncOp::FenceMbarInit {}
+            | SyncOp::ClusterArrive { .. }
+            | SyncOp::ClusterWait {}
+            | SyncOp::GridWait {}
             | SyncOp::GridLaunch {} => Ok(Next::Go),
         }
     }
@@ -224,14 +236,7 @@ impl Machine<'_> {
         }
     }
 
-    fn wait(
-        &mut self,
-        cur: Cur,
-        done: crate::ir::ValueId,
-        bar: Addr,
-        parity: Operand,
-        suspends: bool,
-    ) -> Try<Next> {
+    fn wait(&mut self, cur: Cur, done: crate::ir::ValueId, bar: Addr, parity: Operand, suspends: bool) -> Try<Next> {
         let (space, addresses) = self.lane_addresses(cur.warp, bar);
         let parities = self.value(cur.warp, parity);
         let mut answers = [0; LANES];

@@ -91,7 +91,8 @@ impl Machine<'_> {
 
     fn check_loaded(&self, load: &Load, (home, offset): (Home, usize), bytes: usize) -> Try<()> {
         self.check_written(home, offset, bytes)?;
-        let written = load.read_only && home != Home::Params
+        let written = load.read_only
+            && home != Home::Params
             && self.region(home).is_some_and(|region| region.shadow.last_write(offset).is_some());
         if written {
             return Err(Trouble::new(FaultKind::ReadOnlyPath(self.name_place(home, offset, bytes as u32))));

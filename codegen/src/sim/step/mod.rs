@@ -54,7 +54,12 @@ impl Machine<'_> {
             Step::Load(load) => self.load(cur, load),
             Step::Store(store) => self.store(cur, store),
             Step::Inst(inst) => self.inst(cur, inst),
-            Step::Jump { to } => Ok(Next::To(*to)),
+            Step::Jump { to } => {
+                if *to <= cur.pc {
+                    self.jump_back(cur)?;
+                }
+                Ok(Next::To(*to))
+            }
             Step::Unless { cond, to } => {
                 let truth = nonzero(self.read(cur.warp, *cond), cur.mask);
                 Ok(self.branch(cur, truth, *to))
@@ -107,9 +112,20 @@ impl Machine<'_> {
                 self.set(cur, d, &core::array::from_fn(|l| number::insert(a[l], b[l], pos[l], len[l], ty.bits())));
             }
             // Decoding resolves all others.
-            BitsOp::And { .. } | BitsOp::Or { .. } | BitsOp::Xor { .. } | BitsOp::Not { .. } | BitsOp::Shl { .. }
-            | BitsOp::Shr { .. } | BitsOp::ShfL { .. } | BitsOp::ShfR { .. } | BitsOp::Popc { .. } | BitsOp::Clz { .. }
-            | BitsOp::Brev { .. } | BitsOp::Bfind { .. } | BitsOp::Bfe { .. } | BitsOp::Prmt { .. } => {}
+            BitsOp::And { .. }
+            | BitsOp::Or { .. }
+            | BitsOp::Xor { .. }
+            | BitsOp::Not { .. }
+            | BitsOp::Shl { .. }
+            | BitsOp::Shr { .. }
+            | BitsOp::ShfL { .. }
+            | BitsOp::ShfR { .. }
+            | BitsOp::Popc { .. }
+            | BitsOp::Clz { .. }
+            | BitsOp::Brev { .. }
+            | BitsOp::Bfind { .. }
+            | BitsOp::Bfe { .. }
+            | BitsOp::Prmt { .. } => {}
         }
         Ok(Next::Go)
     }

@@ -214,7 +214,8 @@ mod tests {
     #[test]
     fn a_tile_is_covered_once() {
         for (swizzle, span) in [(0u64, 16u64), (1, 128), (2, 64), (3, 32)] {
-            let k_major = if span == 16 { descriptor(4096, 128, 256, 0) } else { descriptor(4096, 16, 8 * span, swizzle) };
+            let k_major =
+                if span == 16 { descriptor(4096, 128, 256, 0) } else { descriptor(4096, 16, 8 * span, swizzle) };
             let cells: HashSet<u32> =
                 (0..64).flat_map(|i| (0..16).map(move |k| k_major.address(Major::K, i, k, 2))).collect();
             assert_eq!(cells.len(), 1024, "K-major, rows of {span}");

@@ -174,7 +174,8 @@ impl TensorMap {
     /// [`TensorMapError`] for the first rule that it breaks.
     pub fn check(&self) -> Result<(), TensorMapError> {
         let rank = self.dims.len();
-        let rule = |good: bool, what, found, limit| if good { Ok(()) } else { Err(TensorMapError { what, found, limit }) };
+        let rule =
+            |good: bool, what, found, limit| if good { Ok(()) } else { Err(TensorMapError { what, found, limit }) };
         rule((1..=5).contains(&rank), "the number of axes", rank as u64, 5)?;
         let sides = [self.strides.len() + 1, self.extent.len(), self.steps.len()];
         for len in sides {
@@ -389,14 +390,7 @@ impl Machine<'_> {
         self.touch_by(cur, lane, op, write, at, map.box_bytes())
     }
 
-    fn touch_runs(
-        &mut self,
-        cur: Cur,
-        lane: usize,
-        (op, write): (u32, bool),
-        map: &TensorMap,
-        at: &[i64],
-    ) -> Try<()> {
+    fn touch_runs(&mut self, cur: Cur, lane: usize, (op, write): (u32, bool), map: &TensorMap, at: &[i64]) -> Try<()> {
         for (address, bytes) in map.runs(at) {
             let place = self.locate(Space::Global, 0, address, bytes).map_err(|mut trouble| {
                 trouble.lane = Some(lane as u32);

@@ -54,7 +54,10 @@ impl Machine<'_> {
                 let limit = u64::from(self.geometry.cluster);
                 if let Some(lane) = lanes(cur.mask).find(|&lane| rank[lane] >= limit) {
                     let what = "rank of a block beyond the cluster";
-                    return Err(Trouble::lane(FaultKind::BadOperand { what, found: rank[lane], limit: limit - 1 }, lane));
+                    return Err(Trouble::lane(
+                        FaultKind::BadOperand { what, found: rank[lane], limit: limit - 1 },
+                        lane,
+                    ));
                 }
                 let to = |l: usize| u64::from(reach::cluster_address(rank[l] as u32 & 0xff, p[l] as u32));
                 self.set(cur, d, &core::array::from_fn(to));
