@@ -8,6 +8,7 @@ mod warps;
 mod weakened;
 
 #[path = "../sim_cases/mod.rs"]
+#[expect(dead_code, reason = "results are another test's business")]
 mod sim_cases;
 
 use tilewright_codegen::build::Global;

@@ -39,7 +39,7 @@ impl Machine<'_> {
         Next::Switch
     }
 
-    fn count_split(&mut self, cur: Cur) {
+    pub(crate) fn count_split(&mut self, cur: Cur) {
         let site = self.program.at[cur.pc as usize] as usize;
         self.counters.sites[site].warps += 1;
         self.counters.sites[site].lanes += u64::from(cur.mask.count_ones());
@@ -89,7 +89,6 @@ impl Machine<'_> {
     /// These lanes end.
     pub(crate) fn exit(&mut self, cur: Cur) -> Try<Next> {
         self.check_lanes_leak(cur)?;
-        self.count_split(cur);
         let number = self.warps[cur.warp].block;
         let warp = &mut self.warps[cur.warp];
         warp.live &= !cur.mask;

@@ -7,7 +7,10 @@ use crate::sim::machine::{Cur, Machine, Next, State, Trouble, Try};
 impl Machine<'_> {
     pub(crate) fn control_op(&mut self, cur: Cur, op: &ControlOp) -> Try<Next> {
         match op {
-            ControlOp::Exit {} => self.exit(cur),
+            ControlOp::Exit {} => {
+                self.count_split(cur);
+                self.exit(cur)
+            }
             ControlOp::Trap {} => Err(Trouble::lane(FaultKind::Trap, cur.mask.trailing_zeros() as usize)),
             ControlOp::NanoSleep { ns } => {
                 let ns = self.value(cur.warp, *ns)[cur.mask.trailing_zeros() as usize].min(1_000_000);

@@ -80,12 +80,12 @@ impl Machine<'_> {
         let home = self.own_shared(cur, at);
         for (matrix, &operand) in rows.iter().zip(v) {
             let value = self.value(cur.warp, operand);
-            for lane in 0..LANES {
+            for (lane, word) in value.iter().enumerate() {
                 for half in 0..2 {
                     let (row, column) = (lane / 4, 2 * (lane % 4) + half);
                     let (row, column) = if trans == Trans::Yes { (column, row) } else { (row, column) };
                     if let Some(region) = self.region_mut(home) {
-                        region.store(matrix[row] + 2 * column, 2, value[lane] >> (16 * half) & 0xffff);
+                        region.store(matrix[row] + 2 * column, 2, word >> (16 * half) & 0xffff);
                     }
                 }
             }

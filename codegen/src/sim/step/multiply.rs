@@ -191,7 +191,7 @@ mod tests {
     use std::collections::HashSet;
 
     fn descriptor(start: u64, leading: u64, stride: u64, swizzle: u64) -> Descriptor {
-        Descriptor::decode(start / 16 | leading / 16 << 16 | stride / 16 << 32 | swizzle << 62)
+        Descriptor::decode((start / 16) | ((leading / 16) << 16) | ((stride / 16) << 32) | (swizzle << 62))
     }
 
     #[test]
