@@ -93,7 +93,9 @@ fn conversions_round_once() {
     assert_eq!(ints, x.iter().map(|&v| v as i32).collect::<Vec<_>>());
     assert_eq!(map::<f16, f32>(&halves, |_, v| v.cast()), halves.iter().map(|h| h.to_f32()).collect::<Vec<_>>());
     let sums = map::<f16, f16>(&halves[8..].repeat(2)[..32], |_, v| v + v);
-    assert!(sums.iter().zip(halves[8..].repeat(2)).all(|(s, h)| s.to_f32() == f16::from_f32(2.0 * h.to_f32()).to_f32()));
+    assert!(
+        sums.iter().zip(halves[8..].repeat(2)).all(|(s, h)| s.to_f32() == f16::from_f32(2.0 * h.to_f32()).to_f32())
+    );
 }
 
 #[test]

@@ -122,9 +122,9 @@ fn a_deadlock_names_who_waits_for_what() {
     });
     insta::assert_snapshot!(text, @"
     deadlock in kernel sample, seed 0
-    at #15 `loop {` (here), block (0, 0, 0) warp 0
+    at #16 `v7 = mbarrier.try_wait shared[v2], 0` (here), block (0, 0, 0) warp 0
       nobody comes further; stuck:
-      #15 `loop {` (here), block (0, 0, 0) warp 0: waits for something that it polls for and that never comes
+      #16 `v7 = mbarrier.try_wait shared[v2], 0` (here), block (0, 0, 0) warp 0: waits for the phase of parity 0 of mbarrier landed + 0: 0 phases completed, 0 arrivals and 16 bytes pending
       #19 `bar.sync 0 64` (here), block (0, 0, 0) warp 1: waits for barrier 0, where 32 of 64 threads are
     ");
 }

@@ -21,7 +21,8 @@ impl Expect {
     pub fn check(&self, memory: &Memory) -> Result<(), String> {
         let found = memory.download::<f32>(self.address, self.values.len()).map_err(|error| error.to_string())?;
         for (i, (found, expected)) in found.iter().zip(&self.values).enumerate() {
-            if !((found - expected).abs() <= self.tolerance) {
+            let close = (found - expected).abs() <= self.tolerance;
+            if !close {
                 return Err(format!("element {i}: found {found}, expected {expected}"));
             }
         }

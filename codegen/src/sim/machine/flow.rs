@@ -25,7 +25,7 @@ impl Machine<'_> {
         }
         let flip = self.rng.one_in(2);
         let warp = &mut self.warps[cur.warp];
-        let group = |mask, pc| Group { mask, pc, state: State::Ready, waited: false, spin: None };
+        let group = |mask, pc| Group { mask, pc, state: State::Ready, waited: false, spin: None, polled: None };
         let ways = [group(truth, cur.pc + 1), group(cur.mask & !truth, to)];
         let [here, there] = if flip {
             let [a, b] = ways;

@@ -3,6 +3,7 @@
 use super::{Machine, State, Trouble};
 use crate::sim::fault::{Fault, FaultKind, Other, Place, Stuck};
 use crate::sim::memory::{OP, Stamp};
+use crate::sim::step::At;
 
 impl Machine<'_> {
     /// A thread at a step.
@@ -54,12 +55,16 @@ impl Machine<'_> {
                 {
                     return trouble;
                 }
-                first.get_or_insert((number as u32, group.pc));
+                // A loop around a wait stands at the wait.
+                let (pc, wait) = match group.polled {
+                    Some((at, parity, pc)) if matches!(group.state, State::Ready | State::Mbar { .. }) => {
+                        (pc, self.waits_for_phase(at, parity))
+                    }
+                    Some(_) | None => (group.pc, self.waits_for(number, &group.state)),
+                };
+                first.get_or_insert((number as u32, pc));
                 let lane = (group.mask.count_ones() == 1).then(|| group.mask.trailing_zeros());
-                stuck.push(Stuck {
-                    place: self.place(number, group.pc, lane),
-                    wait: self.waits_for(number, &group.state),
-                });
+                stuck.push(Stuck { place: self.place(number, pc, lane), wait });
             }
         }
         let mut trouble = Trouble::new(FaultKind::Deadlock { stuck });
@@ -89,6 +94,16 @@ impl Machine<'_> {
         })
     }
 
+    fn waits_for_phase(&self, at: At, parity: u32) -> String {
+        let bar = &self.blocks[at.block as usize].mbarriers[at.index as usize];
+        let place = self.mbarrier_bytes(at);
+        let name = place.name.map_or_else(|| format!("{:#x}", place.address), |(name, at)| format!("{name} + {at}"));
+        format!(
+            "the phase of parity {parity} of mbarrier {name}: {} phases completed, {} arrivals and {} bytes pending",
+            bar.phase, bar.pending, bar.bytes
+        )
+    }
+
     fn waits_for(&self, warp: usize, state: &State) -> String {
         let block = &self.blocks[self.warps[warp].block as usize];
         match state {
@@ -97,11 +112,7 @@ impl Machine<'_> {
                 format!("barrier {id}, where {} of {} threads are", bar.came, bar.threads)
             }
             State::Mbar { index, parity, .. } => {
-                let bar = &block.mbarriers[*index as usize];
-                format!(
-                    "the phase of parity {parity} of mbarrier {index} of its block: {} completed, {} arrivals and {} bytes pending",
-                    bar.phase, bar.pending, bar.bytes
-                )
+                self.waits_for_phase(At { block: self.warps[warp].block, index: *index }, *parity)
             }
             State::Cluster => "the other threads of its cluster".into(),
             State::Warpgroup { .. } => "the other warps of its warpgroup".into(),

@@ -3,6 +3,7 @@
 use crate::ir::attr::Scope;
 use crate::sim::number::{LANES, Row};
 use crate::sim::order::{Released, View};
+use crate::sim::step::At;
 use std::collections::VecDeque;
 
 /// A set of lanes.
@@ -66,6 +67,8 @@ pub(crate) struct Group {
     pub waited: bool,
     /// Where it was last seen to jump back, with what in its registers, and the time of the machine's last effect then.
     pub spin: Option<Spin>,
+    /// The mbarrier that it last found not ready, the parity that it asked for, and the step that asked.
+    pub polled: Option<(At, u32, u32)>,
 }
 
 /// A group at a jump back.
@@ -196,7 +199,7 @@ impl Warp {
     pub(crate) fn start(&mut self, mask: Mask, rows: u32, vars: usize) {
         self.live = mask;
         self.started = mask;
-        self.groups = vec![Group { mask, pc: 0, state: State::Ready, waited: false, spin: None }];
+        self.groups = vec![Group { mask, pc: 0, state: State::Ready, waited: false, spin: None, polled: None }];
         self.regs = vec![[0; LANES]; rows as usize];
         self.written = vec![0; vars];
         self.in_flight = vec![0; vars];

@@ -69,3 +69,54 @@ pub(crate) fn signed(ty: Ty, bits: u64) -> i64 {
         bits as i64
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::{Addr, ArithOp, BitsOp, Const, Regs, Source, Space, ValueId, VarId};
+
+    /// Random choices; operands that nobody looks at.
+    struct Dice(u64);
+
+    impl Source for Dice {
+        fn below(&mut self, count: usize) -> usize {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (self.0 >> 33) as usize % count
+        }
+
+        fn def(&mut self, _ty: Ty) -> ValueId {
+            ValueId(0)
+        }
+
+        fn operand(&mut self, ty: Ty) -> Operand {
+            Const::new(ty, 3).into()
+        }
+
+        fn addr(&mut self, _spaces: &[Space]) -> Addr {
+            self.operand(Ty::U32).into()
+        }
+
+        fn regs(&mut self, _ty: Ty, len: u32) -> Regs {
+            Regs { var: VarId(0), start: 0, len }
+        }
+    }
+
+    #[test]
+    fn every_row_has_a_function_for_each_of_its_types() {
+        let mut dice = Dice(1);
+        for (position, row) in ArithOp::ROWS.iter().enumerate() {
+            for _ in 0..400 {
+                let op = ArithOp::draw(position, &mut dice).expect("a row of the table");
+                let undefined = matches!(op, ArithOp::Setp { ty, cmp, .. } if cmp.float_only() && !ty.is_float());
+                assert!(undefined || arith(&op).is_some(), "{}: {op:?}", row.mnemonic);
+            }
+        }
+        for (position, row) in BitsOp::ROWS.iter().enumerate() {
+            for _ in 0..100 {
+                let op = BitsOp::draw(position, &mut dice).expect("a row of the table");
+                let of_four = matches!(op, BitsOp::Bfi { .. } | BitsOp::Lop3 { .. });
+                assert!(of_four || bits(&op).is_some(), "{}: {op:?}", row.mnemonic);
+            }
+        }
+    }
+}

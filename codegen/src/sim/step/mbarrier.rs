@@ -253,7 +253,9 @@ impl Machine<'_> {
                 open = Some((at, parity));
             }
         }
-        let waited = self.warps[cur.warp].groups[cur.group].waited;
+        let group = &mut self.warps[cur.warp].groups[cur.group];
+        group.polled = open.map(|(at, parity)| (at, parity, cur.pc));
+        let waited = group.waited;
         if let Some((at, parity)) = open
             && suspends
             && !waited

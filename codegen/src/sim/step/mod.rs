@@ -17,6 +17,7 @@ mod tensor;
 mod value;
 mod warpgroup;
 
+pub(crate) use mbarrier::At;
 pub(crate) use multiply::Multiply;
 pub(crate) use tensor::TensorCopy;
 pub use tensor::{Fill, Swizzle, TensorElem, TensorMap, TensorMapError};
