@@ -6,6 +6,7 @@
 //! | [`build`] | kernels are recorded from ordinary Rust functions |
 //! | [`verify`] | a recorded kernel checked: what back ends accept |
 //! | [`ptx`] | PTX text from a verified kernel |
+//! | [`sim`] | a machine that runs a verified kernel on the CPU and finds what is wrong with it |
 //! | [`device`] | GPUs and what stands in for them: memory, kernels, streams |
 //! | [`gallery`] | small kernels that show one thing each |
 //! | [`target`] | GPUs as data: multiprocessors, memories, bandwidth |
@@ -22,6 +23,8 @@ pub mod gallery;
 pub mod ir;
 #[forbid(unsafe_code)]
 pub mod ptx;
+#[forbid(unsafe_code)]
+pub mod sim;
 #[forbid(unsafe_code)]
 pub mod target;
 #[forbid(unsafe_code)]

@@ -1,0 +1,62 @@
+//! A block: its shared memory, its barriers; and the barrier of its cluster.
+
+use crate::sim::memory::{Region, Site, Stamp};
+use crate::sim::order::View;
+
+/// A named barrier of a block.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Bar {
+    /// Threads that it waits for, once somebody came.
+    pub threads: u32,
+    pub came: u32,
+    pub view: View,
+    /// Who came first: warp of the grid and step.
+    pub first: (u32, Site),
+}
+
+/// An mbarrier.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Mbarrier {
+    pub live: bool,
+    pub count: u32,
+    pub pending: u32,
+    pub bytes: i64,
+    /// Phases completed.
+    pub phase: u32,
+    /// What those that arrived in the current phase knew, and what those of completed ones did.
+    pub current: View,
+    pub done: View,
+    /// The initialisation, and whether its thread made it visible to the async proxy.
+    pub init: Stamp,
+    pub fenced: bool,
+    /// The last phase that received bytes, and the number of phases that somebody saw complete.
+    pub fed: Option<u32>,
+    pub seen: u32,
+    /// Operations in flight that will complete here.
+    pub flying: u32,
+}
+
+/// A block of the grid.
+pub(crate) struct Block {
+    pub coords: [u32; 3],
+    /// Empty before the block starts and after it ends.
+    pub shared: Option<Region>,
+    pub bars: Vec<Bar>,
+    pub mbarriers: Vec<Mbarrier>,
+    /// Threads that have not exited.
+    pub threads: u32,
+    pub done: bool,
+}
+
+/// The barrier of a cluster.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ClusterBar {
+    /// Warps that arrived in this phase.
+    pub came: u32,
+    pub view: View,
+    /// Warps that have not exited.
+    pub warps: u32,
+    /// What the arrivals of the completed phase knew, and the warps that may pass and have not.
+    pub open: View,
+    pub opened: std::collections::BTreeSet<u32>,
+}

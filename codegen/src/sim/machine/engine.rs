@@ -1,0 +1,317 @@
+//! The engines: asynchronous operations between their issue and their completion.
+//!
+//! An operation completes when a thread waits for it, when nobody can go on without it, or at a moment that the dice
+//! chose at its issue. How many have such a moment is a habit of the seed: with some seeds every operation completes
+//! as late as the program allows.
+
+use super::rng::Rng;
+use super::{Cur, Home, Machine, Trouble, Try};
+use crate::sim::memory::{Done, OpState};
+use crate::sim::step::TensorCopy;
+use core::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, VecDeque};
+
+/// An asynchronous operation in flight.
+#[derive(Debug)]
+pub(crate) struct Flight {
+    pub work: Work,
+    /// Who issued it: warp of the grid, lane, step.
+    pub warp: u32,
+    pub lane: u32,
+    pub pc: u32,
+    /// The operation of shadow memory that stands for its reads.
+    pub reads: u32,
+    /// What it has read already.
+    pub data: Option<Vec<u8>>,
+}
+
+/// Where bytes go, and on which mbarrier they count: block, its mbarrier, the operation that writes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Target {
+    pub block: u32,
+    pub offset: usize,
+    pub mbarrier: (u32, u32),
+    pub op: u32,
+}
+
+/// What an operation does.
+#[derive(Debug)]
+pub(crate) enum Work {
+    /// `cp.async`: some bytes from the source, zeros behind them.
+    Copy { to: (Home, usize), from: (Home, usize), bytes: u32, filled: u32 },
+    /// Bytes to shared memory, counted on mbarriers.
+    ToShared { targets: Vec<Target>, from: (Home, usize), bytes: u32 },
+    /// Bytes to global memory.
+    ToGlobal { to: (Home, usize), from: (Home, usize), bytes: u32 },
+    /// A box to shared memory.
+    LoadBox { targets: Vec<Target>, copy: TensorCopy },
+    /// A box to global memory.
+    StoreBox { from: (Home, usize), copy: TensorCopy },
+    /// An arrival once earlier copies of a thread are complete.
+    Arrive { block: u32, mbarrier: u32, copies: Vec<u64>, ops: Vec<u32> },
+    /// A `wgmma` of a warpgroup.
+    Multiply(Box<super::super::step::Multiply>),
+}
+
+/// The engines' queue.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    pub flights: BTreeMap<u64, Flight>,
+    due: BinaryHeap<Reverse<(u64, u64)>>,
+    /// Arrivals that follow copies.
+    arrivals: BTreeSet<u64>,
+    /// By warpgroup (its first warp), its `wgmma`s in flight: they complete in order.
+    multiplies: HashMap<u32, VecDeque<u64>>,
+    next: u64,
+    /// One operation in so many has no moment of its own, and completes as late as it may.
+    late: usize,
+    /// The longest time, in steps, until the moment of one that has.
+    span: u32,
+}
+
+impl Engine {
+    pub(super) fn new(rng: &mut Rng) -> Engine {
+        let late = [1, 1, 2, 4][rng.below(4)];
+        let span = [6, 10, 14][rng.below(3)];
+        Engine {
+            flights: BTreeMap::new(),
+            due: BinaryHeap::new(),
+            arrivals: BTreeSet::new(),
+            multiplies: HashMap::new(),
+            next: 0,
+            late,
+            span,
+        }
+    }
+}
+
+impl Engine {
+    /// A `wgmma` follows the earlier ones of its warpgroup.
+    pub(crate) fn follow(&mut self, first_warp: u32, id: u64) {
+        self.multiplies.entry(first_warp).or_default().push_back(id);
+    }
+
+    /// The `wgmma`s of its warpgroup before one, which is taken off the list with them.
+    fn before(&mut self, work: &Work, id: u64) -> Vec<u64> {
+        let Work::Multiply(multiply) = work else { return Vec::new() };
+        let Some(queue) = self.multiplies.get_mut(&(multiply.warp as u32)) else { return Vec::new() };
+        let Some(at) = queue.iter().position(|&other| other == id) else { return Vec::new() };
+        queue.drain(..=at).take(at).collect()
+    }
+}
+
+impl Flight {
+    /// Whether it will touch the shared memory or an mbarrier of a block.
+    pub(crate) fn touches(&self, block: u32) -> bool {
+        let here = |home: Home| home == Home::Shared(block);
+        let any = |targets: &[Target]| targets.iter().any(|t| t.block == block || t.mbarrier.0 == block);
+        match &self.work {
+            Work::Copy { to, .. } => here(to.0),
+            Work::ToShared { targets, from, .. } => any(targets) || here(from.0),
+            Work::LoadBox { targets, .. } => any(targets),
+            Work::ToGlobal { from, .. } | Work::StoreBox { from, .. } => here(from.0) && self.data.is_none(),
+            Work::Arrive { block: other, .. } => *other == block,
+            Work::Multiply(multiply) => multiply.block == block,
+        }
+    }
+}
+
+impl Machine<'_> {
+    /// A new operation of shadow memory.
+    pub(crate) fn new_op(&mut self, warp: usize, lane: usize, generic: bool) -> u32 {
+        let issuer = self.thread(warp, lane);
+        self.ops.push(OpState { done: Done::Flying, generic, issuer });
+        self.ops.len() as u32 - 1
+    }
+
+    /// Puts an operation on its way.
+    pub(crate) fn launch_flight(&mut self, flight: Flight) -> u64 {
+        let id = self.engine.next;
+        self.engine.next += 1;
+        if matches!(flight.work, Work::Arrive { .. }) {
+            self.engine.arrivals.insert(id);
+        }
+        self.engine.flights.insert(id, flight);
+        if !self.rng.one_in(self.engine.late) {
+            let span = self.rng.below(self.engine.span as usize);
+            let due = self.now + self.rng.below(1 << span) as u64;
+            self.engine.due.push(Reverse((due, id)));
+        }
+        self.changed();
+        id
+    }
+
+    /// Completes what is due.
+    pub(super) fn complete_due(&mut self) -> Try<()> {
+        while let Some(&Reverse((due, id))) = self.engine.due.peek() {
+            if due > self.now {
+                break;
+            }
+            self.engine.due.pop();
+            // An arrival has no moment of its own: it follows the last of its copies.
+            if !matches!(self.engine.flights.get(&id), Some(Flight { work: Work::Arrive { .. }, .. })) {
+                self.complete(id)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Completes some operation, if one is in flight.
+    pub(super) fn complete_any(&mut self) -> Try<bool> {
+        let count = self.engine.flights.len();
+        if count == 0 {
+            return Ok(false);
+        }
+        let at = self.rng.below(count);
+        let id = self.engine.flights.keys().nth(at).copied();
+        if let Some(id) = id {
+            self.complete(id)?;
+        }
+        Ok(true)
+    }
+
+    /// The grid has ended: what may still be under way lands.
+    pub(super) fn complete_rest(&mut self) -> Try<()> {
+        while self.complete_any()? {}
+        Ok(())
+    }
+
+    /// Completes an operation, if it is not complete.
+    pub(crate) fn complete(&mut self, id: u64) -> Try<()> {
+        let Some(mut flight) = self.engine.flights.remove(&id) else { return Ok(()) };
+        let (warp, pc, lane) = (flight.warp, flight.pc, flight.lane);
+        self.engine.arrivals.remove(&id);
+        for earlier in self.engine.before(&flight.work, id) {
+            self.complete(earlier)?;
+        }
+        let result = self.read_flight(&mut flight).and_then(|()| self.land(flight));
+        self.changed();
+        result.map_err(|mut trouble| {
+            trouble.place.get_or_insert((warp, pc));
+            trouble.lane.get_or_insert(lane);
+            trouble
+        })
+    }
+
+    /// An operation reads its source now, if it has not yet.
+    pub(crate) fn read_source(&mut self, id: u64) -> Try<()> {
+        let Some(mut flight) = self.engine.flights.remove(&id) else { return Ok(()) };
+        let (warp, pc) = (flight.warp, flight.pc);
+        let result = self.read_flight(&mut flight);
+        self.engine.flights.insert(id, flight);
+        result.map_err(|mut trouble| {
+            trouble.place.get_or_insert((warp, pc));
+            trouble
+        })
+    }
+
+    fn read_flight(&mut self, flight: &mut Flight) -> Try<()> {
+        if flight.data.is_some() {
+            return Ok(());
+        }
+        let data = match &flight.work {
+            Work::Copy { from, filled, .. } => self.read_bytes(*from, *filled as usize)?,
+            Work::ToShared { from, bytes, .. } | Work::ToGlobal { from, bytes, .. } => {
+                self.read_bytes(*from, *bytes as usize)?
+            }
+            Work::LoadBox { copy, .. } => self.read_box(copy)?,
+            Work::StoreBox { from, copy } => self.read_bytes(*from, copy.bytes())?,
+            Work::Arrive { .. } | Work::Multiply(_) => Vec::new(),
+        };
+        flight.data = Some(data);
+        Ok(())
+    }
+
+    /// Bytes that must have been written by somebody.
+    pub(crate) fn read_bytes(&self, (home, offset): (Home, usize), bytes: usize) -> Try<Vec<u8>> {
+        self.check_written(home, offset, bytes)?;
+        Ok(self.region(home).map_or_else(|| vec![0; bytes], |region| region.data[offset..offset + bytes].to_vec()))
+    }
+
+    /// Puts bytes into memory.
+    pub(crate) fn write_bytes(&mut self, (home, offset): (Home, usize), data: &[u8]) {
+        if let Some(region) = self.region_mut(home) {
+            region.data[offset..offset + data.len()].copy_from_slice(data);
+            region.written.set(offset, data.len());
+        }
+    }
+
+    fn land(&mut self, flight: Flight) -> Try<()> {
+        let data = flight.data.unwrap_or_default();
+        match flight.work {
+            Work::Copy { to, bytes, filled, .. } => {
+                let mut data = data;
+                debug_assert_eq!(data.len(), filled as usize);
+                data.resize(bytes as usize, 0);
+                self.write_bytes(to, &data);
+                self.copies_landed()
+            }
+            Work::ToShared { targets, bytes, .. } => self.land_shared(&targets, &data, bytes, flight.reads),
+            Work::LoadBox { targets, copy } => {
+                for target in &targets {
+                    self.write_box(&copy, target, &data);
+                }
+                self.count_targets(&targets, copy.bytes() as u32, flight.reads)
+            }
+            Work::ToGlobal { to, .. } => {
+                self.write_bytes(to, &data);
+                Ok(())
+            }
+            Work::StoreBox { copy, from } => {
+                self.store_box(&copy, from, &data);
+                Ok(())
+            }
+            Work::Arrive { block, mbarrier, copies, ops } => {
+                for id in &copies {
+                    self.complete(*id)?;
+                }
+                self.land_arrival(block, mbarrier, &ops)
+            }
+            Work::Multiply(multiply) => self.land_multiply(&multiply),
+        }
+    }
+
+    fn land_shared(&mut self, targets: &[Target], data: &[u8], bytes: u32, reads: u32) -> Try<()> {
+        for target in targets {
+            self.write_bytes((Home::Shared(target.block), target.offset), data);
+        }
+        self.count_targets(targets, bytes, reads)
+    }
+
+    fn count_targets(&mut self, targets: &[Target], bytes: u32, reads: u32) -> Try<()> {
+        for target in targets {
+            self.complete_bytes(target, bytes, reads)?;
+        }
+        Ok(())
+    }
+
+    /// Arrivals whose copies are all complete happen now.
+    fn copies_landed(&mut self) -> Try<()> {
+        let flights = &self.engine.flights;
+        let waits = |id: &u64| match flights.get(id) {
+            Some(Flight { work: Work::Arrive { copies, .. }, .. }) => {
+                copies.iter().any(|copy| flights.contains_key(copy))
+            }
+            _ => false,
+        };
+        let due: Vec<u64> = self.engine.arrivals.iter().copied().filter(|id| !waits(id)).collect();
+        due.into_iter().try_for_each(|id| self.complete(id))
+    }
+
+    /// Whoever waits for an operation's group takes its accesses for his own.
+    pub(crate) fn adopt(&mut self, cur: Cur, lane: usize, op: u32) {
+        let thread = self.thread(cur.warp, lane);
+        let time = self.warps[cur.warp].clock[lane];
+        let state = &mut self.ops[op as usize];
+        if state.done == Done::Flying {
+            state.done = Done::Adopted(thread, time);
+        }
+    }
+
+    /// A place for a trouble of an operation in flight.
+    pub(crate) fn blame(flight: &Flight, kind: crate::sim::fault::FaultKind) -> Box<Trouble> {
+        let mut trouble = Trouble::lane(kind, flight.lane as usize);
+        trouble.place = Some((flight.warp, flight.pc));
+        trouble
+    }
+}

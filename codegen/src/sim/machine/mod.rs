@@ -1,0 +1,208 @@
+//! The machine: blocks of warps under a seeded scheduler, and engines that work behind their backs.
+//!
+//! One warp runs at a time, for a random number of steps. Which warp, which lanes of a divergent warp, and when an
+//! asynchronous operation completes are throws of the seed's dice. Time is the number of steps run.
+
+mod block;
+mod engine;
+pub(crate) mod flow;
+mod know;
+pub(crate) mod reach;
+mod report;
+mod rng;
+mod schedule;
+mod spin;
+mod warp;
+
+pub(crate) use block::{Bar, Block, ClusterBar, Mbarrier};
+pub(crate) use engine::{Flight, Target, Work};
+pub(crate) use reach::Home;
+pub(crate) use warp::{FULL, Mask, State, Ticket, Warp, lanes};
+
+use super::count::Counters;
+use super::fault::{Fault, FaultKind};
+use super::memory::{Memory, OpState, Region, Stamp};
+use super::order::{Geometry, Released};
+use super::program::Program;
+use super::{Checks, Launch};
+use crate::ir::Operand;
+use crate::sim::number::{LANES, Row};
+use engine::Engine;
+use rng::Rng;
+use std::collections::{BTreeSet, BinaryHeap, HashMap};
+
+/// Why a step cannot be made: the kernel's fault, before it is told with names.
+#[derive(Debug)]
+pub(crate) struct Trouble {
+    pub kind: FaultKind,
+    pub lane: Option<u32>,
+    /// The other access, and whether it wrote.
+    pub other: Option<(Stamp, bool)>,
+    /// Where, if not at the step that runs.
+    pub place: Option<(u32, u32)>,
+}
+
+impl Trouble {
+    pub(crate) fn new(kind: FaultKind) -> Box<Trouble> {
+        Box::new(Trouble { kind, lane: None, other: None, place: None })
+    }
+
+    pub(crate) fn lane(kind: FaultKind, lane: usize) -> Box<Trouble> {
+        Box::new(Trouble { kind, lane: Some(lane as u32), other: None, place: None })
+    }
+}
+
+/// The result of something that the kernel may have done wrong.
+pub(crate) type Try<T> = Result<T, Box<Trouble>>;
+
+/// Who runs: a group of lanes of a warp at a step.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cur {
+    /// Warp of the grid.
+    pub warp: usize,
+    pub group: usize,
+    pub mask: Mask,
+    pub pc: u32,
+}
+
+/// What follows a step.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Next {
+    /// The next step.
+    Go,
+    /// Another step.
+    To(u32),
+    /// The group waits; the step is made again when it wakes.
+    Wait(State),
+    /// The group waits and goes on behind the step when it wakes.
+    Pass(State),
+    /// The group is no more, or was changed by the step.
+    Switch,
+}
+
+/// The machine.
+pub(crate) struct Machine<'a> {
+    pub program: &'a Program,
+    pub memory: &'a mut Memory,
+    pub launch: &'a Launch,
+    pub geometry: Geometry,
+    pub seed: u64,
+    pub checks: bool,
+    pub rng: Rng,
+    pub params: Region,
+    pub blocks: Vec<Block>,
+    pub clusters: Vec<ClusterBar>,
+    pub warps: Vec<Warp>,
+    pub ops: Vec<OpState>,
+    pub released: HashMap<(u32, u32), Released>,
+    pub engine: Engine,
+    pub counters: Counters,
+    /// Steps run.
+    pub now: u64,
+    /// The time of the last change that another thread could see.
+    pub effect: u64,
+    /// Sleepers woken for want of anything else since then.
+    pub idle_wakes: u64,
+    /// Jumps back, for sampling.
+    jumps: u64,
+    ready: Vec<u32>,
+    sleepers: BinaryHeap<core::cmp::Reverse<(u64, u32)>>,
+    /// Clusters not yet started, and started ones not yet done.
+    next_cluster: u32,
+    running: BTreeSet<u32>,
+    /// Most steps of one turn, a habit of the seed.
+    stride: usize,
+}
+
+impl<'a> Machine<'a> {
+    pub(crate) fn new(
+        program: &'a Program,
+        memory: &'a mut Memory,
+        launch: &'a Launch,
+        params: Region,
+        seed: u64,
+    ) -> Machine<'a> {
+        let cluster = program.launch.blocks_per_cluster();
+        let geometry = Geometry::new(program.launch.threads_per_block(), cluster, program.mbarriers);
+        let blocks = launch.grid.iter().product::<u32>();
+        memory.begin_launch(program.cell[0]);
+        let mut rng = Rng::new(seed);
+        let stride = [1, 4, 16, 64, 512][rng.below(5)];
+        let engine = Engine::new(&mut rng);
+        Machine {
+            program,
+            memory,
+            launch,
+            geometry,
+            seed,
+            checks: launch.checks == Checks::On,
+            rng,
+            params,
+            blocks: (0..blocks).map(|index| Block::waiting(coords(index, program, launch))).collect(),
+            clusters: vec![ClusterBar::default(); (blocks / cluster) as usize],
+            warps: (0..blocks * geometry.warps).map(|w| Warp::new(w / geometry.warps, w % geometry.warps)).collect(),
+            ops: Vec::new(),
+            released: HashMap::new(),
+            engine,
+            counters: Counters::new(program.sites.len()),
+            now: 0,
+            effect: 0,
+            idle_wakes: 0,
+            jumps: 0,
+            ready: Vec::new(),
+            sleepers: BinaryHeap::new(),
+            next_cluster: 0,
+            running: BTreeSet::new(),
+            stride,
+        }
+    }
+
+    /// Runs to the end, or to the first fault.
+    pub(crate) fn run(mut self) -> Result<Counters, Box<Fault>> {
+        match self.run_all() {
+            Ok(()) => Ok(self.counters),
+            Err((trouble, warp, pc)) => Err(Box::new(self.tell(*trouble, warp, pc))),
+        }
+    }
+
+    /// A row of operands, as the warp sees it.
+    pub(crate) fn value(&self, warp: usize, operand: Operand) -> Row {
+        match operand {
+            Operand::Const(constant) => [constant.bits; LANES],
+            Operand::Value(value) => self.warps[warp].regs[self.program.row(value)],
+        }
+    }
+
+    /// Writes a value in the lanes that run.
+    pub(crate) fn set(&mut self, cur: Cur, value: crate::ir::ValueId, row: &Row) {
+        let at = self.program.row(value);
+        self.warps[cur.warp].put(at, cur.mask, row);
+    }
+
+    /// The thread of a lane.
+    pub(crate) fn thread(&self, warp: usize, lane: usize) -> u32 {
+        warp as u32 * 32 + lane as u32
+    }
+
+    /// The block of a warp.
+    pub(crate) fn block_of(&self, warp: usize) -> u32 {
+        self.warps[warp].block
+    }
+
+    /// Something changed that others can see.
+    pub(crate) fn changed(&mut self) {
+        self.effect = self.now;
+        self.idle_wakes = 0;
+    }
+}
+
+/// The coordinates of a block, in the order of numbering: cluster by cluster, so that a cluster's blocks are neighbours.
+fn coords(index: u32, program: &Program, launch: &Launch) -> [u32; 3] {
+    let shape = program.launch.cluster;
+    let size = shape.iter().product::<u32>();
+    let (cluster, rank) = (index / size, index % size);
+    let grid = [0, 1, 2].map(|axis| launch.grid[axis] / shape[axis]);
+    let unravel = |n: u32, by: [u32; 3]| [n % by[0], n / by[0] % by[1], n / by[0] / by[1]];
+    let (outer, inner) = (unravel(cluster, grid), unravel(rank, shape));
+    [0, 1, 2].map(|axis| outer[axis] * shape[axis] + inner[axis])
+}

@@ -1,0 +1,239 @@
+//! Who runs next, for how long; what happens when nobody can.
+
+use super::warp::{FULL, Group};
+use super::{Block, ClusterBar, Machine, Mbarrier, Next, State, Trouble, Try};
+use crate::sim::machine::{Bar, Cur};
+use crate::sim::memory::Region;
+use core::cmp::Reverse;
+
+/// A trouble, with the warp and the step that ran into it.
+type Stop = (Box<Trouble>, usize, u32);
+
+/// Sleepers are woken so often in a row, per group, before a standstill is called one.
+const WAKES: u64 = 200;
+/// After so many steps without effect, polling loops are taken to wait for an engine.
+pub(super) const HURRY: u64 = 2000;
+
+impl Block {
+    pub(super) fn waiting(coords: [u32; 3]) -> Block {
+        Block { coords, shared: None, bars: Vec::new(), mbarriers: Vec::new(), threads: 0, done: false }
+    }
+}
+
+impl Machine<'_> {
+    pub(super) fn run_all(&mut self) -> Result<(), Stop> {
+        self.fill();
+        loop {
+            self.wake_sleepers();
+            self.complete_due().map_err(nowhere)?;
+            let idle = self.now - self.effect;
+            if idle > HURRY && self.complete_any().map_err(nowhere)? {
+                continue;
+            }
+            if idle > self.launch.patience {
+                return Err(nowhere(self.diagnose()));
+            }
+            match self.pick() {
+                Some(warp) => self.turn(warp)?,
+                None if self.running.is_empty() => break,
+                None => self.unstick().map_err(nowhere)?,
+            }
+        }
+        self.counters.steps = self.now;
+        self.complete_rest().map_err(nowhere)
+    }
+
+    /// Starts clusters while there is room.
+    pub(super) fn fill(&mut self) {
+        let size = self.geometry.cluster;
+        let room = if self.program.launch.cooperative { u32::MAX } else { self.launch.resident.max(size) };
+        while self.next_cluster < self.clusters.len() as u32
+            && (self.running.len() as u32 + 1).saturating_mul(size) <= room
+        {
+            let cluster = self.next_cluster;
+            self.next_cluster += 1;
+            self.running.insert(cluster);
+            self.clusters[cluster as usize] = ClusterBar { warps: size * self.geometry.warps, ..ClusterBar::default() };
+            for block in cluster * size..(cluster + 1) * size {
+                self.start_block(block);
+            }
+        }
+    }
+
+    fn start_block(&mut self, number: u32) {
+        let threads = self.program.launch.threads_per_block();
+        let vars = self.program.rows - self.program.first_var;
+        let block = &mut self.blocks[number as usize];
+        block.shared = Some(Region::fresh(self.program.shared_bytes as usize, self.program.cell[1]));
+        block.bars = vec![Bar::default(); 16];
+        block.mbarriers = vec![Mbarrier::default(); self.program.mbarriers as usize];
+        block.threads = threads;
+        for index in 0..self.geometry.warps {
+            let lanes = threads - index * 32;
+            let mask = if lanes >= 32 { FULL } else { (1 << lanes) - 1 };
+            let warp = number * self.geometry.warps + index;
+            self.warps[warp as usize].start(mask, self.program.rows, vars as usize);
+            self.wake(warp as usize);
+        }
+    }
+
+    /// The warp has something to run.
+    pub(crate) fn wake(&mut self, warp: usize) {
+        if !self.warps[warp].queued {
+            self.warps[warp].queued = true;
+            self.ready.push(warp as u32);
+        }
+    }
+
+    fn pick(&mut self) -> Option<usize> {
+        while !self.ready.is_empty() {
+            let at = self.rng.below(self.ready.len());
+            let warp = self.ready[at] as usize;
+            if self.warps[warp].groups.iter().any(|group| matches!(group.state, State::Ready | State::Joined)) {
+                return Some(warp);
+            }
+            self.warps[warp].queued = false;
+            self.ready.swap_remove(at);
+        }
+        None
+    }
+
+    /// Lets a warp run for a while.
+    fn turn(&mut self, warp: usize) -> Result<(), Stop> {
+        let Some(group) = self.pick_group(warp) else { return Ok(()) };
+        let steps = 1 + self.rng.below(self.stride);
+        for _ in 0..steps {
+            let Some(&Group { mask, pc, ref state, .. }) = self.warps[warp].groups.get(group) else { break };
+            if *state != State::Ready {
+                break;
+            }
+            let cur = Cur { warp, group, mask, pc };
+            self.now += 1;
+            let next = self.step(cur).map_err(|trouble| (trouble, warp, pc))?;
+            if !self.follow(cur, next) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// A group that can run; now and then one that waits where ways meet goes ahead alone.
+    fn pick_group(&mut self, warp: usize) -> Option<usize> {
+        if let [only] = self.warps[warp].groups.as_slice()
+            && only.state == State::Ready
+        {
+            return Some(0);
+        }
+        let which = |state: fn(&State) -> bool| -> Vec<usize> {
+            let groups = self.warps[warp].groups.iter().enumerate();
+            groups.filter(|(_, group)| state(&group.state)).map(|(index, _)| index).collect()
+        };
+        let ready = which(|state| *state == State::Ready);
+        let joined = which(|state| *state == State::Joined);
+        let patient = if ready.is_empty() { 4 } else { 64 };
+        if !joined.is_empty() && self.rng.one_in(patient) {
+            let index = joined[self.rng.below(joined.len())];
+            let group = &mut self.warps[warp].groups[index];
+            group.state = State::Ready;
+            group.pc += 1;
+            return Some(index);
+        }
+        if ready.is_empty() { None } else { Some(ready[self.rng.below(ready.len())]) }
+    }
+
+    /// Takes a group to where its step leads; says whether it may go on in this turn.
+    fn follow(&mut self, cur: Cur, next: Next) -> bool {
+        if next != Next::Switch && !matches!(next, Next::Wait(_)) {
+            self.count(cur);
+        }
+        let warp = &mut self.warps[cur.warp];
+        let (pc, state) = match next {
+            Next::Go => (cur.pc + 1, None),
+            Next::To(pc) => (pc, None),
+            Next::Wait(state) => (cur.pc, Some(state)),
+            Next::Pass(state) => (cur.pc + 1, Some(state)),
+            Next::Switch => {
+                warp.groups.retain(|group| group.mask != 0);
+                return false;
+            }
+        };
+        let group = &mut warp.groups[cur.group];
+        group.pc = pc;
+        group.waited = false;
+        let Some(state) = state else { return true };
+        if let State::Mbar { until, .. } | State::Sleep { until } = state {
+            self.sleepers.push(Reverse((until, cur.warp as u32)));
+        }
+        warp.groups[cur.group].state = state;
+        false
+    }
+
+    fn count(&mut self, cur: Cur) {
+        let site = self.program.at[cur.pc as usize];
+        if cur.pc == 0 || self.program.at[cur.pc as usize - 1] != site {
+            let counts = &mut self.counters.sites[site as usize];
+            counts.warps += 1;
+            counts.lanes += u64::from(cur.mask.count_ones());
+        }
+    }
+
+    fn wake_sleepers(&mut self) {
+        while let Some(&Reverse((until, warp))) = self.sleepers.peek() {
+            if until > self.now {
+                break;
+            }
+            self.sleepers.pop();
+            let now = self.now;
+            let mut woken = false;
+            for group in &mut self.warps[warp as usize].groups {
+                if let State::Mbar { until, .. } | State::Sleep { until } = group.state
+                    && until <= now
+                {
+                    group.state = State::Ready;
+                    group.waited = true;
+                    woken = true;
+                }
+            }
+            if woken {
+                self.wake(warp as usize);
+            }
+        }
+    }
+
+    /// Nobody can run, or nobody does anything that matters: the engines finish something, or time passes, or this is
+    /// the end.
+    fn unstick(&mut self) -> Try<()> {
+        if self.complete_any()? {
+            return Ok(());
+        }
+        let groups: u64 = self.warps.iter().map(|warp| warp.groups.len() as u64).sum();
+        match self.sleepers.peek() {
+            Some(&Reverse((until, _))) if self.idle_wakes < WAKES * (groups + 1) => {
+                self.idle_wakes += 1;
+                self.now = self.now.max(until);
+                Ok(())
+            }
+            _ => Err(self.diagnose()),
+        }
+    }
+
+    /// A block without threads is done, a cluster without blocks too.
+    pub(crate) fn end_block(&mut self, number: u32) -> Try<()> {
+        self.check_leaks(number)?;
+        self.blocks[number as usize].done = true;
+        self.blocks[number as usize].shared = None;
+        self.released.retain(|&(home, _), _| home != super::Home::Shared(number).key());
+        let first = number - number % self.geometry.cluster;
+        if (first..first + self.geometry.cluster).all(|block| self.blocks[block as usize].done) {
+            self.running.remove(&(number / self.geometry.cluster));
+            self.fill();
+        }
+        Ok(())
+    }
+}
+
+/// A trouble that carries its own place, or has none.
+fn nowhere(trouble: Box<Trouble>) -> Stop {
+    let (warp, pc) = trouble.place.unwrap_or((0, 0));
+    (trouble, warp as usize, pc)
+}

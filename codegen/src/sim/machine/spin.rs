@@ -1,0 +1,40 @@
+//! Standstill by polling: loops that go round without end and change nothing, not even their own registers.
+
+use super::schedule::HURRY;
+use super::warp::Spin;
+use super::{Cur, Machine, State, Try};
+
+/// One jump back in so many is looked at, once the machine idles.
+const SAMPLE: u64 = 61;
+
+impl Machine<'_> {
+    /// A group jumps back. If all that can run does so without end, this is a standstill.
+    pub(crate) fn jump_back(&mut self, cur: Cur) -> Try<()> {
+        if self.now - self.effect <= HURRY {
+            return Ok(());
+        }
+        self.jumps += 1;
+        if !self.jumps.is_multiple_of(SAMPLE) {
+            return Ok(());
+        }
+        let registers = self.warps[cur.warp].digest();
+        let effect = self.effect;
+        let group = &mut self.warps[cur.warp].groups[cur.group];
+        let again = group.spin.is_some_and(|spin| (spin.pc, spin.registers) == (cur.pc, registers));
+        group.spin = Some(Spin { pc: cur.pc, registers, idle_since: again.then_some(effect) });
+        if again && self.all_stand() { Err(self.diagnose()) } else { Ok(()) }
+    }
+
+    /// Whether every group waits for others or goes round without effect.
+    fn all_stand(&self) -> bool {
+        let effect = self.effect;
+        self.engine.flights.is_empty()
+            && self.warps.iter().flat_map(|warp| &warp.groups).all(|group| match group.state {
+                State::Bar { .. } | State::Gather { .. } | State::Cluster | State::Warpgroup { .. } => true,
+                State::Ready | State::Mbar { .. } | State::Sleep { .. } => {
+                    group.spin.is_some_and(|spin| spin.idle_since == Some(effect))
+                }
+                State::Joined => false,
+            })
+    }
+}

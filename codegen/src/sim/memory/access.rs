@@ -1,0 +1,166 @@
+//! One access to memory, and the question whether an earlier one is ordered before it.
+
+use crate::ir::attr::Scope;
+use crate::sim::order::{Agent, Geometry, Thread, View, includes};
+
+/// Nobody, a thread (number + 1), or an asynchronous operation ([`OP`] and its number).
+pub(crate) type Who = u32;
+
+/// Marks an asynchronous operation.
+pub(crate) const OP: u32 = 1 << 31;
+
+/// A past access: who, when, and by which step with what strength.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    pub who: Who,
+    pub time: u32,
+    pub site: Site,
+}
+
+/// A step and the strength of its access, in one word.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Site(u32);
+
+impl Site {
+    pub(crate) fn new(pc: u32, strength: Option<Scope>) -> Site {
+        let strength = match strength {
+            None => 0,
+            Some(Scope::Cta) => 1,
+            Some(Scope::Cluster) => 2,
+            Some(Scope::Gpu) => 3,
+            Some(Scope::Sys) => 4,
+        };
+        Site(strength << 28 | pc)
+    }
+
+    pub(crate) fn pc(self) -> u32 {
+        self.0 & 0x0fff_ffff
+    }
+
+    /// The scope of an atomic access; nothing for a weak one.
+    pub(crate) fn strength(self) -> Option<Scope> {
+        match self.0 >> 28 {
+            1 => Some(Scope::Cta),
+            2 => Some(Scope::Cluster),
+            3 => Some(Scope::Gpu),
+            4 => Some(Scope::Sys),
+            _ => None,
+        }
+    }
+}
+
+/// Where an asynchronous operation stands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OpState {
+    pub done: Done,
+    /// Its accesses are of the generic proxy (`cp.async`).
+    pub generic: bool,
+    pub issuer: Thread,
+}
+
+/// How the completion of an asynchronous operation is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Done {
+    /// It is not complete, or nobody has waited for it.
+    Flying,
+    /// Whoever knows the agent knows it.
+    By(Agent),
+    /// A thread waited for it: its accesses are the thread's at that time.
+    Adopted(Thread, u32),
+}
+
+/// What all accesses are judged by.
+pub(crate) struct Judge<'a> {
+    pub geometry: Geometry,
+    pub ops: &'a [OpState],
+}
+
+/// An access about to be made.
+#[derive(Clone, Copy)]
+pub(crate) struct Access<'a> {
+    pub stamp: Stamp,
+    /// The thread that makes it, or issued it.
+    pub thread: Thread,
+    pub view: &'a View,
+    pub write: bool,
+    /// Made by the async proxy, in global (0) or shared memory (1).
+    pub proxy: Option<usize>,
+}
+
+/// Why two accesses are not ordered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// Nothing orders them.
+    Unordered,
+    /// The earlier one is part of an asynchronous operation that nobody has waited for.
+    InFlight,
+    /// They are ordered, but by different proxies, without `fence.proxy.async` between.
+    NoProxyFence,
+    /// Both are atomic, but the scope of one does not include the thread of the other.
+    Scope,
+}
+
+impl Judge<'_> {
+    /// Whether an earlier access comes before this one, or may be concurrent with it.
+    pub(crate) fn ordered(&self, earlier: Stamp, wrote: bool, now: &Access<'_>) -> Result<(), Why> {
+        if earlier.who == 0 {
+            return Ok(());
+        }
+        if earlier.who & OP != 0 {
+            return self.after_op(earlier, wrote, now);
+        }
+        let thread = earlier.who - 1;
+        self.after_thread(thread, earlier.time, wrote, now)?;
+        Ok(())
+    }
+
+    fn after_thread(&self, thread: Thread, time: u32, generic_write: bool, now: &Access<'_>) -> Result<(), Why> {
+        let seen = thread == now.thread || now.view.seen.knows_thread(self.geometry, thread, time);
+        if !seen {
+            return Err(Why::Unordered);
+        }
+        if let Some(side) = now.proxy
+            && generic_write
+            && !now.view.proxied[side].knows_thread(self.geometry, thread, time)
+        {
+            return Err(Why::NoProxyFence);
+        }
+        Ok(())
+    }
+
+    fn after_op(&self, earlier: Stamp, wrote: bool, now: &Access<'_>) -> Result<(), Why> {
+        let op = self.ops[(earlier.who & !OP) as usize];
+        match op.done {
+            Done::Flying => Err(Why::InFlight),
+            Done::By(agent) => {
+                if !now.view.seen.knows(agent) {
+                    Err(Why::InFlight)
+                } else if let Some(side) = now.proxy
+                    && op.generic
+                    && wrote
+                    && !now.view.proxied[side].knows(agent)
+                {
+                    Err(Why::NoProxyFence)
+                } else {
+                    Ok(())
+                }
+            }
+            Done::Adopted(thread, time) => self.after_thread(thread, time, wrote && op.generic, now),
+        }
+    }
+
+    /// Two atomic accesses whose scopes include each other may be concurrent.
+    pub(crate) fn compatible(&self, earlier: Stamp, now: &Access<'_>) -> Result<bool, Why> {
+        let (Some(theirs), Some(ours)) = (earlier.site.strength(), now.stamp.site.strength()) else {
+            return Ok(false);
+        };
+        if earlier.who == 0 || earlier.who & OP != 0 {
+            return Ok(false);
+        }
+        let (from, to) = (self.geometry.block_of(earlier.who - 1), self.geometry.block_of(now.thread));
+        if includes(self.geometry, theirs, from, to) && includes(self.geometry, ours, to, from) {
+            return Ok(true);
+        }
+        Err(Why::Scope)
+    }
+}

@@ -1,0 +1,61 @@
+//! Memory: the host's buffers, the blocks' shared memory, and the shadow of both.
+
+mod access;
+mod bits;
+mod host;
+mod shadow;
+
+pub use access::Why;
+pub(crate) use access::{Access, Done, Judge, OP, OpState, Site, Stamp};
+pub(crate) use bits::Bits;
+pub use host::{Element, Memory, MemoryError};
+pub(crate) use shadow::{Conflict, Shadow};
+
+/// Bytes with their shadow.
+pub(crate) struct Region {
+    pub data: Vec<u8>,
+    pub written: Bits,
+    pub shadow: Shadow,
+    /// Nobody may write it.
+    pub read_only: bool,
+}
+
+impl Region {
+    /// A region that nobody has written.
+    pub(crate) fn fresh(bytes: usize, cell: u32) -> Region {
+        Region {
+            data: vec![0; bytes],
+            written: Bits::new(bytes, false),
+            shadow: Shadow::new(bytes, cell),
+            read_only: false,
+        }
+    }
+
+    /// The value of up to eight bytes.
+    pub(crate) fn load(&self, offset: usize, bytes: usize) -> u64 {
+        let data = &self.data;
+        match bytes {
+            1 => u64::from(data[offset]),
+            2 => u64::from(u16::from_le_bytes([data[offset], data[offset + 1]])),
+            4 => {
+                let mut word = [0; 4];
+                word.copy_from_slice(&data[offset..offset + 4]);
+                u64::from(u32::from_le_bytes(word))
+            }
+            _ => {
+                let mut word = [0; 8];
+                word[..bytes].copy_from_slice(&data[offset..offset + bytes]);
+                u64::from_le_bytes(word)
+            }
+        }
+    }
+
+    /// Writes the low bytes of a value; says whether memory changed.
+    pub(crate) fn store(&mut self, offset: usize, bytes: usize, value: u64) -> bool {
+        let new = value.to_le_bytes();
+        let old = &mut self.data[offset..offset + bytes];
+        let changed = old != &new[..bytes];
+        old.copy_from_slice(&new[..bytes]);
+        changed
+    }
+}

@@ -1,0 +1,309 @@
+//! Shadow memory: for each cell of a few bytes the last write and the reads since, and for each byte whether it was written.
+//!
+//! A cell holds one write and the reads of one warp in place. Reads of several warps, and atomic writes that are not
+//! ordered among themselves, go to a set at the side. Pages of cells are made when first touched.
+
+use super::access::{Access, Judge, OP, Site, Stamp, Who, Why};
+
+const PAGE: usize = 256;
+/// In the place of a reader: the readers are in the set with the number in `read_time`.
+const SET: Who = OP - 1;
+
+#[derive(Clone, Copy, Default)]
+struct Cell {
+    write: Stamp,
+    /// A warp (number + 1), an asynchronous operation, [`SET`], or nobody.
+    reader: Who,
+    lanes: u32,
+    read_time: u32,
+    read_site: Site,
+}
+
+/// One of several accesses of a cell.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    who: Who,
+    lanes: u32,
+    time: u32,
+    site: Site,
+    write: bool,
+}
+
+impl Entry {
+    /// The access of some thread among the lanes.
+    fn stamp(self, lane: u32) -> Stamp {
+        let who = if self.who & OP != 0 { self.who } else { (self.who - 1) * 32 + lane + 1 };
+        Stamp { who, time: self.time, site: self.site }
+    }
+}
+
+/// An earlier access that is not ordered before the present one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Conflict {
+    pub other: Stamp,
+    pub other_wrote: bool,
+    pub why: Why,
+    /// The first byte of the cell.
+    pub offset: usize,
+}
+
+/// The shadow of one region of memory.
+#[derive(Default)]
+pub(crate) struct Shadow {
+    cell: usize,
+    pages: Vec<Option<Box<[Cell; PAGE]>>>,
+    sets: Vec<Vec<Entry>>,
+    free: Vec<u32>,
+}
+
+impl Shadow {
+    /// The shadow of `bytes` bytes in cells of `cell` bytes.
+    pub(crate) fn new(bytes: usize, cell: u32) -> Shadow {
+        let pages = bytes.div_ceil(cell as usize * PAGE);
+        Shadow { cell: cell as usize, pages: vec![None; pages], sets: Vec::new(), free: Vec::new() }
+    }
+
+    /// Judges and records an access to bytes.
+    pub(crate) fn touch(
+        &mut self,
+        judge: &Judge<'_>,
+        now: &Access<'_>,
+        start: usize,
+        bytes: usize,
+    ) -> Result<(), Conflict> {
+        for index in start / self.cell..(start + bytes).div_ceil(self.cell) {
+            let page = self.pages[index / PAGE].get_or_insert_with(|| Box::new([Cell::default(); PAGE]));
+            let cell = &mut page[index % PAGE];
+            let sets = &mut Sets { sets: &mut self.sets, free: &mut self.free };
+            let result = if now.write { cell.write(sets, judge, now) } else { cell.read(sets, judge, now) };
+            result.map_err(|conflict| Conflict { offset: index * self.cell, ..conflict })?;
+        }
+        Ok(())
+    }
+
+    /// Judges an access to bytes, and records nothing.
+    pub(crate) fn judge(
+        &self,
+        judge: &Judge<'_>,
+        now: &Access<'_>,
+        start: usize,
+        bytes: usize,
+    ) -> Result<(), Conflict> {
+        for index in start / self.cell..(start + bytes).div_ceil(self.cell) {
+            let Some(page) = &self.pages[index / PAGE] else { continue };
+            let cell = &page[index % PAGE];
+            let check = cell
+                .after_write(judge, now)
+                .and_then(|()| if now.write { cell.after_reads(&self.sets, judge, now) } else { Ok(()) });
+            check.map_err(|conflict| Conflict { offset: index * self.cell, ..conflict })?;
+        }
+        Ok(())
+    }
+
+    /// The last write of a byte, if the kernel made one.
+    pub(crate) fn last_write(&self, offset: usize) -> Option<Stamp> {
+        let index = offset / self.cell;
+        let stamp = self.pages[index / PAGE].as_ref()?[index % PAGE].write;
+        (stamp.who != 0).then_some(stamp)
+    }
+}
+
+struct Sets<'a> {
+    sets: &'a mut Vec<Vec<Entry>>,
+    free: &'a mut Vec<u32>,
+}
+
+impl Cell {
+    fn conflict(other: Stamp, other_wrote: bool, why: Why) -> Conflict {
+        Conflict { other, other_wrote, why, offset: 0 }
+    }
+
+    fn after_write(&self, judge: &Judge<'_>, now: &Access<'_>) -> Result<(), Conflict> {
+        let wrong = |why| Self::conflict(self.write, true, why);
+        let Err(why) = judge.ordered(self.write, true, now) else { return Ok(()) };
+        match judge.compatible(self.write, now) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(wrong(why)),
+            Err(scope) => Err(wrong(scope)),
+        }
+    }
+
+    fn read(&mut self, sets: &mut Sets<'_>, judge: &Judge<'_>, now: &Access<'_>) -> Result<(), Conflict> {
+        self.after_write(judge, now)?;
+        let entry = entry_of(now);
+        if self.reader == SET {
+            let set = &mut sets.sets[self.read_time as usize];
+            if set.iter().any(|entry| entry.write) {
+                after_entries(set.iter().filter(|entry| entry.write), judge, now)?;
+            }
+            return self.join_set(set, entry, judge, now);
+        }
+        if self.reader == entry.who && self.read_time == entry.time && self.read_site == entry.site {
+            self.lanes |= entry.lanes;
+        } else if self.reader == 0 || self.reads_known(judge, now) {
+            self.set_reader(entry);
+        } else {
+            let first = self.entry();
+            let index = sets.free.pop().unwrap_or_else(|| {
+                sets.sets.push(Vec::new());
+                sets.sets.len() as u32 - 1
+            });
+            self.reader = SET;
+            self.read_time = index;
+            sets.sets[index as usize].push(first);
+            return self.join_set(&mut sets.sets[index as usize], entry, judge, now);
+        }
+        Ok(())
+    }
+
+    fn entry(&self) -> Entry {
+        Entry { who: self.reader, lanes: self.lanes, time: self.read_time, site: self.read_site, write: false }
+    }
+
+    fn set_reader(&mut self, entry: Entry) {
+        self.reader = entry.who;
+        self.lanes = entry.lanes;
+        self.read_time = entry.time;
+        self.read_site = entry.site;
+    }
+
+    /// Whether all reads in place come before this access, so that it may stand for them.
+    fn reads_known(&self, judge: &Judge<'_>, now: &Access<'_>) -> bool {
+        if self.reader & OP != 0 {
+            return judge.ordered(self.entry().stamp(0), false, now).is_ok();
+        }
+        let warp = self.reader - 1;
+        let others = if now.thread / 32 == warp { self.lanes & !(1 << (now.thread % 32)) } else { self.lanes };
+        others == 0 || now.view.seen.knows_lanes(judge.geometry, warp, others, self.read_time)
+    }
+
+    fn join_set(
+        &self,
+        set: &mut Vec<Entry>,
+        entry: Entry,
+        judge: &Judge<'_>,
+        now: &Access<'_>,
+    ) -> Result<(), Conflict> {
+        let mut merged = false;
+        set.retain_mut(|old| {
+            if old.write || old.who & OP != 0 || entry.who & OP != 0 {
+                return true;
+            }
+            if old.who == entry.who {
+                if old.time == entry.time && old.site == entry.site {
+                    old.lanes |= entry.lanes;
+                    merged = true;
+                    return true;
+                }
+                old.lanes &= !entry.lanes;
+            }
+            old.lanes != 0 && !now.view.seen.knows_lanes(judge.geometry, old.who - 1, old.lanes, old.time)
+        });
+        if !merged {
+            set.push(entry);
+        }
+        Ok(())
+    }
+
+    fn after_reads(&self, sets: &[Vec<Entry>], judge: &Judge<'_>, now: &Access<'_>) -> Result<(), Conflict> {
+        match self.reader {
+            0 => Ok(()),
+            SET => after_entries(sets[self.read_time as usize].iter(), judge, now),
+            _ => after_entries(core::iter::once(&self.entry()), judge, now),
+        }
+    }
+
+    fn write(&mut self, sets: &mut Sets<'_>, judge: &Judge<'_>, now: &Access<'_>) -> Result<(), Conflict> {
+        self.after_write(judge, now)?;
+        self.after_reads(sets.sets, judge, now)?;
+        if now.stamp.site.strength().is_some() {
+            self.keep_concurrent(sets, judge, now);
+        } else if self.reader == SET {
+            sets.sets[self.read_time as usize].clear();
+            sets.free.push(self.read_time);
+            self.reader = 0;
+        } else {
+            self.reader = 0;
+        }
+        self.write = now.stamp;
+        Ok(())
+    }
+
+    /// An atomic write may be concurrent with other atomic accesses: those stay, beside the new write.
+    fn keep_concurrent(&mut self, sets: &mut Sets<'_>, judge: &Judge<'_>, now: &Access<'_>) {
+        let mut kept: Vec<Entry> = Vec::new();
+        match self.reader {
+            0 => {}
+            SET => kept = core::mem::take(&mut sets.sets[self.read_time as usize]),
+            _ => kept.push(self.entry()),
+        }
+        kept.retain(|entry| lanes_of(entry).any(|lane| judge.ordered(entry.stamp(lane), entry.write, now).is_err()));
+        let old = self.write;
+        if old.who != 0 && old.who & OP == 0 && judge.ordered(old, true, now).is_err() {
+            let (warp, lane) = ((old.who - 1) / 32, (old.who - 1) % 32);
+            kept.retain(|entry| !(entry.write && entry.who == warp + 1 && entry.lanes == 1 << lane));
+            kept.push(Entry { who: warp + 1, lanes: 1 << lane, time: old.time, site: old.site, write: true });
+        }
+        if self.reader == SET {
+            if kept.is_empty() {
+                sets.free.push(self.read_time);
+                self.reader = 0;
+            } else {
+                sets.sets[self.read_time as usize] = kept;
+            }
+        } else {
+            match kept.as_slice() {
+                [] => self.reader = 0,
+                [one] if !one.write => {}
+                _ => {
+                    let index = sets.free.pop().unwrap_or_else(|| {
+                        sets.sets.push(Vec::new());
+                        sets.sets.len() as u32 - 1
+                    });
+                    sets.sets[index as usize] = kept;
+                    self.reader = SET;
+                    self.read_time = index;
+                }
+            }
+        }
+    }
+}
+
+fn entry_of(now: &Access<'_>) -> Entry {
+    let Stamp { who, time, site } = now.stamp;
+    if who & OP != 0 {
+        return Entry { who, lanes: 0, time, site, write: false };
+    }
+    Entry { who: (who - 1) / 32 + 1, lanes: 1 << ((who - 1) % 32), time, site, write: false }
+}
+
+/// The lanes of an entry; lane 0 for an operation, which has none.
+fn lanes_of(entry: &Entry) -> impl Iterator<Item = u32> + use<> {
+    let lanes = if entry.who & OP != 0 { 1 } else { entry.lanes };
+    (0..32).filter(move |lane| lanes >> lane & 1 == 1)
+}
+
+fn after_entries<'a>(
+    entries: impl Iterator<Item = &'a Entry>,
+    judge: &Judge<'_>,
+    now: &Access<'_>,
+) -> Result<(), Conflict> {
+    for entry in entries {
+        if entry.who & OP == 0
+            && now.proxy.is_none()
+            && now.view.seen.knows_lanes(judge.geometry, entry.who - 1, entry.lanes, entry.time)
+        {
+            continue;
+        }
+        for lane in lanes_of(entry) {
+            let earlier = entry.stamp(lane);
+            let Err(why) = judge.ordered(earlier, entry.write, now) else { continue };
+            match judge.compatible(earlier, now) {
+                Ok(true) => {}
+                Ok(false) => return Err(Cell::conflict(earlier, entry.write, why)),
+                Err(scope) => return Err(Cell::conflict(earlier, entry.write, scope)),
+            }
+        }
+    }
+    Ok(())
+}

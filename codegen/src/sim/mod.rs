@@ -1,0 +1,37 @@
+//! The simulator: a machine that runs a kernel on the CPU and finds what is wrong with it.
+//!
+//! | room | what it holds |
+//! |---|---|
+//! | `program` | the kernel flattened into a line of steps |
+//! | `number` | numbers as the hardware computes them |
+//! | `order` | happens-before: vector clocks, releases, proxies |
+//! | `memory` | the host's buffers, shared memory, and the shadow of both |
+//! | `machine` | blocks and warps under a seeded scheduler, asynchronous engines |
+//! | `step` | what each instruction does, by family |
+//! | `fault`, `count` | what a kernel did wrong, and what it did |
+//!
+//! Blocks of a grid run together, or in waves where there are too many; blocks of a cluster always together. Each seed
+//! is another interleaving of warps, of the lanes of a diverged warp and of the completions of asynchronous copies and
+//! of `wgmma`, which happen as late as the program allows, or earlier. Values are as of the interleaving that runs: the
+//! machine does not reorder a thread's accesses. What a weaker memory could do, the race detector reports instead.
+//!
+//! The machine takes what [`verify`](crate::verify) hands out and reads [`ir`](crate::ir), whose rows say what each
+//! instruction means. Nothing here knows PTX.
+
+mod count;
+mod fault;
+mod launch;
+mod machine;
+mod memory;
+pub mod mutate;
+mod number;
+mod order;
+mod program;
+mod step;
+
+pub use count::{Counters, SiteCounts};
+pub use fault::{Bytes, Fault, FaultKind, Other, Place, Stuck};
+pub use launch::{Arg, Checks, Launch, Outcome, SimError, run};
+pub use memory::{Element, Memory, MemoryError, Why};
+pub use program::DecodeError;
+pub use step::{Fill, Swizzle, TensorElem, TensorMap, TensorMapError};

@@ -1,0 +1,194 @@
+//! Atomic read-modify-writes.
+
+use crate::ir::attr::{AtomOp, AtomOrder, RedOrder, Round, Scope};
+use crate::ir::{Addr, MemOp, Operand, Space, Ty, ValueId};
+use crate::sim::machine::{Cur, Home, Machine, Next, Try, lanes};
+use crate::sim::number::{BF16, F16, Format, LANES, Row, decode, encode_f64};
+
+/// A read-modify-write, taken apart.
+struct Rmw {
+    ty: Ty,
+    at: Addr,
+    change: Change,
+    order: AtomOrder,
+    result: Option<ValueId>,
+}
+
+enum Change {
+    Op(AtomOp, Operand),
+    Swap { old: Operand, new: Operand },
+}
+
+fn parts(op: &MemOp) -> Option<Rmw> {
+    match *op {
+        MemOp::Atom { ty, d, at, v, op, order } => {
+            Some(Rmw { ty, at, change: Change::Op(op, v), order, result: Some(d) })
+        }
+        MemOp::Cas { ty, d, at, old, v, order } => {
+            Some(Rmw { ty, at, change: Change::Swap { old, new: v }, order, result: Some(d) })
+        }
+        MemOp::Red { ty, at, v, op, order } => {
+            let order = match order {
+                RedOrder::Relaxed(scope) => AtomOrder::Relaxed(scope),
+                RedOrder::Release(scope) => AtomOrder::Release(scope),
+            };
+            Some(Rmw { ty, at, change: Change::Op(op, v), order, result: None })
+        }
+        MemOp::Ld { .. } | MemOp::St { .. } | MemOp::PrefetchL2 { .. } | MemOp::CreatePolicy { .. } => None,
+    }
+}
+
+fn add_halves(format: Format, m: u64, v: u64) -> u64 {
+    let one = |at: u32| {
+        let sum = decode(format, m >> at & 0xffff) + decode(format, v >> at & 0xffff);
+        encode_f64(format, Round::Nearest, sum) << at
+    };
+    one(0) | one(16)
+}
+
+fn add_f32(m: u64, v: u64, flush: bool) -> u64 {
+    let (m, v) = (f32::from_bits(m as u32), f32::from_bits(v as u32));
+    let keep = |x: f32| if flush && x.is_subnormal() { 0f32.copysign(x) } else { x };
+    let sum = keep(keep(m) + keep(v));
+    u64::from(if sum.is_nan() { 0x7fff_ffff } else { sum.to_bits() })
+}
+
+/// The new value.
+fn apply(op: AtomOp, ty: Ty, m: u64, v: u64, flush: bool) -> u64 {
+    let narrow = |bits: u64| bits & (u64::MAX >> (64 - ty.bits()));
+    let signed = |bits: u64| crate::sim::number::signed(ty, bits);
+    match op {
+        AtomOp::Add => match ty {
+            Ty::F32 => add_f32(m, v, flush),
+            Ty::F16x2 => add_halves(F16, m, v),
+            Ty::BF16x2 => add_halves(BF16, m, v),
+            _ => narrow(m.wrapping_add(v)),
+        },
+        AtomOp::Min if ty.is_signed() => narrow(signed(m).min(signed(v)) as u64),
+        AtomOp::Max if ty.is_signed() => narrow(signed(m).max(signed(v)) as u64),
+        AtomOp::Min => m.min(v),
+        AtomOp::Max => m.max(v),
+        AtomOp::And => m & v,
+        AtomOp::Or => m | v,
+        AtomOp::Xor => m ^ v,
+        AtomOp::Exch => v,
+        AtomOp::Inc => {
+            if m >= v {
+                0
+            } else {
+                m + 1
+            }
+        }
+        AtomOp::Dec => {
+            if m == 0 || m > v {
+                v
+            } else {
+                m - 1
+            }
+        }
+    }
+}
+
+impl Machine<'_> {
+    pub(super) fn atomic(&mut self, cur: Cur, op: &MemOp) -> Try<Next> {
+        let Some(rmw) = parts(op) else { return Ok(Next::Go) };
+        let space = match self.program.type_of(rmw.at.base) {
+            Ty::Ptr(space) => space,
+            _ => Space::Global,
+        };
+        let base = self.value(cur.warp, rmw.at.base);
+        let mask = u64::MAX >> (64 - space.address().bits());
+        let bytes = rmw.ty.bytes();
+        let (scope, acquires, releases) = match rmw.order {
+            AtomOrder::Relaxed(scope) => (scope, false, false),
+            AtomOrder::Acquire(scope) => (scope, true, false),
+            AtomOrder::Release(scope) => (scope, false, true),
+            AtomOrder::AcqRel(scope) => (scope, true, true),
+        };
+        let (first, second): (Row, Row) = match rmw.change {
+            Change::Op(_, v) => (self.value(cur.warp, v), [0; LANES]),
+            Change::Swap { old, new } => (self.value(cur.warp, old), self.value(cur.warp, new)),
+        };
+        let mut out = [0; LANES];
+        for lane in lanes(cur.mask) {
+            let address = base[lane].wrapping_add(rmw.at.offset as u64) & mask;
+            let (home, offset) = self.reach(cur, lane, space, address, bytes)?;
+            self.touch(cur, lane, (home, offset), bytes, true, Some(scope))?;
+            self.check_written(home, offset, bytes as usize).map_err(|mut trouble| {
+                trouble.lane = Some(lane as u32);
+                trouble
+            })?;
+            let old = self.region(home).map_or(0, |region| region.load(offset, bytes as usize));
+            let new = match rmw.change {
+                Change::Op(op, _) => apply(op, rmw.ty, old, first[lane], home.side() == 0),
+                Change::Swap { .. } => {
+                    if old == first[lane] {
+                        second[lane]
+                    } else {
+                        old
+                    }
+                }
+            };
+            out[lane] = old;
+            let changed = self.region_mut(home).is_some_and(|region| region.store(offset, bytes as usize, new));
+            if changed {
+                self.changed();
+            }
+            if self.checks {
+                self.order_atomic(cur, lane, (home, offset), scope, acquires, releases);
+            }
+        }
+        if let Some(d) = rmw.result {
+            self.set(cur, d, &out);
+        }
+        Ok(Next::Go)
+    }
+
+    /// What a lane learns and tells by a read-modify-write; the value goes on carrying what it carried.
+    fn order_atomic(
+        &mut self,
+        cur: Cur,
+        lane: usize,
+        (home, offset): (Home, usize),
+        scope: Scope,
+        acquires: bool,
+        releases: bool,
+    ) {
+        let key = (home.key(), offset as u32);
+        let block = self.warps[cur.warp].block;
+        if let Some(released) = self.released.get(&key) {
+            if acquires {
+                if let Some(news) = released.acquire(self.geometry, scope, block) {
+                    self.learn(cur.warp, 1 << lane, &news);
+                }
+            } else {
+                let released = released.clone();
+                self.warps[cur.warp].fences[lane].heard.absorb(&released);
+            }
+        }
+        if releases {
+            let view = self.publish(cur.warp, 1 << lane);
+            self.released.entry(key).or_default().add(scope, block, &view);
+        } else if let Some((fenced, view)) = self.warps[cur.warp].fences[lane].released.clone() {
+            self.released.entry(key).or_default().add(fenced, block, &view);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operations_follow_their_rows() {
+        let u32 = |op, m, v| apply(op, Ty::U32, m, v, false);
+        assert_eq!(u32(AtomOp::Add, 0xffff_ffff, 2), 1);
+        assert_eq!((u32(AtomOp::Inc, 3, 3), u32(AtomOp::Inc, 2, 3)), (0, 3));
+        assert_eq!((u32(AtomOp::Dec, 0, 3), u32(AtomOp::Dec, 4, 3), u32(AtomOp::Dec, 2, 3)), (3, 3, 1));
+        assert_eq!(apply(AtomOp::Min, Ty::S32, 0xffff_ffff, 1, false), 0xffff_ffff);
+        assert_eq!(apply(AtomOp::Max, Ty::U32, 0xffff_ffff, 1, false), 0xffff_ffff);
+        let tiny = u64::from(1u32);
+        assert_eq!((add_f32(tiny, tiny, true), add_f32(tiny, tiny, false)), (0, 2));
+        assert_eq!(apply(AtomOp::Add, Ty::F16x2, 0x3c00_3c00, 0x4000_3c00, false), 0x4200_4000);
+    }
+}

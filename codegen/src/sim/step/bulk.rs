@@ -1,0 +1,168 @@
+//! Bulk copies: contiguous bytes, by the async proxy.
+
+use super::mbarrier::At;
+use crate::ir::{Addr, CopyOp, Operand, Space};
+use crate::sim::fault::FaultKind;
+use crate::sim::machine::reach::OpAccess;
+use crate::sim::machine::{Cur, Flight, Home, Machine, Next, Target, Ticket, Trouble, Try, Work, lanes};
+use crate::sim::program::SHARED_BASE;
+
+/// Bulk copies move multiples of so many bytes between multiples of it.
+const UNIT: u64 = 16;
+
+/// A copy to shared memory about to be issued by a lane.
+pub(super) struct Load {
+    pub to: (Space, u64),
+    pub bar: (Space, u64),
+    pub bytes: u32,
+    pub multicast: Option<u64>,
+    /// What the destination's address is a multiple of.
+    pub align: u32,
+}
+
+impl Machine<'_> {
+    /// An address and a size that bulk copies accept, inside one allocation.
+    fn reach_bulk(&self, cur: Cur, lane: usize, (space, address): (Space, u64), bytes: u32) -> Try<(Home, usize)> {
+        if !address.is_multiple_of(UNIT) {
+            let at = self.bytes(space, address, bytes);
+            return Err(Trouble::lane(FaultKind::Misaligned { at, align: UNIT as u32 }, lane));
+        }
+        if bytes == 0 || !u64::from(bytes).is_multiple_of(UNIT) {
+            let what = "bytes of a bulk copy, a multiple of 16 above zero";
+            return Err(Trouble::lane(FaultKind::BadOperand { what, found: bytes.into(), limit: UNIT }, lane));
+        }
+        self.locate(space, self.block_of(cur.warp), address, bytes).map_err(|mut trouble| {
+            trouble.lane = Some(lane as u32);
+            trouble
+        })
+    }
+
+    pub(super) fn bulk(&mut self, cur: Cur, op: &CopyOp) -> Try<Next> {
+        match *op {
+            CopyOp::BulkG2S { dst, src, bytes, bar, multicast, .. } => {
+                self.bulk_load(cur, (dst, src), bytes, bar, multicast)
+            }
+            CopyOp::BulkS2C { dst, src, bytes, bar } => self.bulk_load(cur, (dst, src), bytes, bar, None),
+            CopyOp::BulkS2G { dst, src, bytes, .. } => self.bulk_store(cur, dst, src, bytes),
+            _ => Ok(Next::Go),
+        }
+    }
+
+    fn bulk_load(
+        &mut self,
+        cur: Cur,
+        (dst, src): (Addr, Addr),
+        bytes: Operand,
+        bar: Addr,
+        multicast: Option<Operand>,
+    ) -> Try<Next> {
+        let (to_space, to) = self.lane_addresses(cur.warp, dst);
+        let (from_space, from) = self.lane_addresses(cur.warp, src);
+        let (bar_space, bars) = self.lane_addresses(cur.warp, bar);
+        let bytes = self.value(cur.warp, bytes);
+        let masks = multicast.map(|operand| self.value(cur.warp, operand));
+        for lane in lanes(cur.mask) {
+            let size = bytes[lane] as u32;
+            let from = self.reach_bulk(cur, lane, (from_space, from[lane]), size)?;
+            let load = Load {
+                to: (to_space, to[lane]),
+                bar: (bar_space, bars[lane]),
+                bytes: size,
+                multicast: masks.map(|row| row[lane]),
+                align: UNIT as u32,
+            };
+            let reads = self.new_op(cur.warp, lane, false);
+            self.touch_by(cur, lane, reads, false, from, size)?;
+            let targets = self.targets(cur, lane, &load)?;
+            for target in &targets {
+                self.touch_by(cur, lane, target.op, true, (Home::Shared(target.block), target.offset), size)?;
+            }
+            let work = Work::ToShared { targets, from, bytes: size };
+            self.fly(cur, lane, work, reads);
+        }
+        Ok(Next::Go)
+    }
+
+    fn bulk_store(&mut self, cur: Cur, dst: Addr, src: Addr, bytes: Operand) -> Try<Next> {
+        let (to_space, to) = self.lane_addresses(cur.warp, dst);
+        let (from_space, from) = self.lane_addresses(cur.warp, src);
+        let bytes = self.value(cur.warp, bytes);
+        for lane in lanes(cur.mask) {
+            let size = bytes[lane] as u32;
+            let from = self.reach_bulk(cur, lane, (from_space, from[lane]), size)?;
+            let to = self.reach_bulk(cur, lane, (to_space, to[lane]), size)?;
+            let (reads, writes) = (self.new_op(cur.warp, lane, false), self.new_op(cur.warp, lane, false));
+            self.touch_by(cur, lane, reads, false, from, size)?;
+            self.touch_by(cur, lane, writes, true, to, size)?;
+            self.fly_in_group(cur, lane, Work::ToGlobal { to, from, bytes: size }, reads, writes);
+        }
+        Ok(Next::Go)
+    }
+
+    /// Judges and records an access of the async proxy for a lane.
+    pub(super) fn touch_by(
+        &mut self,
+        cur: Cur,
+        lane: usize,
+        op: u32,
+        write: bool,
+        at: (Home, usize),
+        bytes: u32,
+    ) -> Try<()> {
+        let view = self.warps[cur.warp].views[lane].clone();
+        let thread = self.thread(cur.warp, lane);
+        let access = OpAccess { op, thread, pc: cur.pc, view: &view, write, generic: false };
+        self.touch_op(&access, at, bytes, true)
+    }
+
+    pub(super) fn fly(&mut self, cur: Cur, lane: usize, work: Work, reads: u32) -> u64 {
+        let flight = Flight { work, warp: cur.warp as u32, lane: lane as u32, pc: cur.pc, reads, data: None };
+        self.launch_flight(flight)
+    }
+
+    /// Issues an operation of the thread's current bulk group.
+    pub(super) fn fly_in_group(&mut self, cur: Cur, lane: usize, work: Work, reads: u32, writes: u32) {
+        let flight = self.fly(cur, lane, work, reads);
+        let ticket = Ticket { flight, reads, writes, pc: cur.pc, entrusted: false };
+        self.warps[cur.warp].issued[lane].bulk.open.push(ticket);
+    }
+
+    /// The blocks that a copy goes to, each with its mbarrier.
+    pub(super) fn targets(&mut self, cur: Cur, lane: usize, load: &Load) -> Try<Vec<Target>> {
+        let (space, address) = load.to;
+        if !address.is_multiple_of(u64::from(load.align)) {
+            let at = self.bytes(space, address, load.bytes);
+            return Err(Trouble::lane(FaultKind::Misaligned { at, align: load.align }, lane));
+        }
+        let (home, offset) = self.reach_bulk(cur, lane, load.to, load.bytes)?;
+        let bar = self.mbarrier_at(cur, lane, load.bar.0, load.bar.1)?;
+        let Home::Shared(block) = home else {
+            return Err(Trouble::lane(FaultKind::OutOfBounds(self.bytes(space, address, load.bytes)), lane));
+        };
+        let blocks = match load.multicast {
+            None => vec![(block, bar.block)],
+            Some(mask) => {
+                let size = self.geometry.cluster;
+                let first = block - block % size;
+                if mask == 0 || mask >> size != 0 {
+                    let what = "mask of a multicast, which names blocks of the cluster";
+                    let kind = FaultKind::BadOperand { what, found: mask, limit: (1 << size) - 1 };
+                    return Err(Trouble::lane(kind, lane));
+                }
+                (0..size).filter(|rank| mask >> rank & 1 == 1).map(|rank| (first + rank, first + rank)).collect()
+            }
+        };
+        let mut targets = Vec::new();
+        for (block, bar_block) in blocks {
+            if self.blocks[block as usize].shared.is_none() {
+                let at = self.bytes(Space::Shared, u64::from(SHARED_BASE) + offset as u64, load.bytes);
+                return Err(Trouble::lane(FaultKind::BlockGone(at), lane));
+            }
+            let at = At { block: bar_block, index: bar.index };
+            self.entrust(cur, lane, at)?;
+            let op = self.new_op(cur.warp, lane, false);
+            targets.push(Target { block, offset, mbarrier: (at.block, at.index), op });
+        }
+        Ok(targets)
+    }
+}

@@ -1,0 +1,167 @@
+//! Matrices of one warp: `ldmatrix`, `stmatrix`, `mma.sync`; the rows of the family `mma`, by mechanism.
+
+use super::fragment::{accumulator_bits, multiply, place_a, place_b, place_d, worth};
+use crate::ir::attr::Trans;
+use crate::ir::{Addr, MmaAtom, MmaOp, Operand, Regs, Space, ValueId};
+use crate::sim::machine::{Cur, Machine, Next, Try};
+use crate::sim::number::LANES;
+
+/// Bytes of a row of an 8×8 matrix.
+const ROW: u32 = 16;
+
+impl Machine<'_> {
+    pub(crate) fn mma_op(&mut self, cur: Cur, op: &MmaOp) -> Try<Next> {
+        if let Some(next) = self.gather_warp(cur)? {
+            return Ok(next);
+        }
+        match op {
+            MmaOp::LdMatrix { d, at, trans, .. } => self.ldmatrix(cur, d, *at, *trans),
+            MmaOp::StMatrix { at, v, trans, .. } => self.stmatrix(cur, *at, v, *trans),
+            MmaOp::MmaSync { acc, a, b, atom } => self.mma_sync(cur, *acc, (a, b), *atom),
+            MmaOp::WgmmaFence {} => {
+                self.warps[cur.warp].touched.fill(false);
+                Ok(Next::Go)
+            }
+            MmaOp::WgmmaCommit {} => {
+                self.warps[cur.warp].wgmma.close();
+                Ok(Next::Go)
+            }
+            MmaOp::WgmmaWait { pending } => self.wait_wgmma(cur, pending.0),
+            MmaOp::WgmmaSs { .. } | MmaOp::WgmmaRs { .. } => self.wgmma(cur, op),
+        }
+    }
+
+    /// Visits the rows of each matrix: the matrix, its row, the lane that gives the address, the place in memory.
+    fn matrix_rows(&mut self, cur: Cur, at: Addr, count: usize, write: bool) -> Try<Vec<[usize; 8]>> {
+        let (space, addresses) = self.lane_addresses(cur.warp, at);
+        let givers = Cur { mask: if count == 4 { u32::MAX } else { (1 << (8 * count)) - 1 }, ..cur };
+        self.count_access(givers, space, &addresses, ROW);
+        let mut rows = vec![[0; 8]; count];
+        for (lane, &address) in addresses.iter().enumerate().take(8 * count) {
+            let (home, offset) = self.reach(cur, lane, space, address, ROW)?;
+            self.touch(cur, lane, (home, offset), ROW, write, None)?;
+            if !write {
+                self.check_written(home, offset, ROW as usize).map_err(|mut trouble| {
+                    trouble.lane = Some(lane as u32);
+                    trouble
+                })?;
+            }
+            rows[lane / 8][lane % 8] = offset;
+        }
+        Ok(rows)
+    }
+
+    fn own_shared(&self, cur: Cur, at: Addr) -> crate::sim::machine::Home {
+        debug_assert_eq!(self.program.type_of(at.base), crate::ir::Ty::Ptr(Space::Shared));
+        crate::sim::machine::Home::Shared(self.warps[cur.warp].block)
+    }
+
+    fn ldmatrix(&mut self, cur: Cur, d: &[ValueId], at: Addr, trans: Trans) -> Try<Next> {
+        let rows = self.matrix_rows(cur, at, d.len(), false)?;
+        let home = self.own_shared(cur, at);
+        for (matrix, &value) in rows.iter().zip(d) {
+            let element = |row: usize, column: usize| {
+                self.region(home).map_or(0, |region| region.load(matrix[row] + 2 * column, 2))
+            };
+            let out = core::array::from_fn(|lane| {
+                let (row, column) = (lane / 4, 2 * (lane % 4));
+                match trans {
+                    Trans::No => element(row, column) | element(row, column + 1) << 16,
+                    Trans::Yes => element(column, row) | element(column + 1, row) << 16,
+                }
+            });
+            self.set(cur, value, &out);
+        }
+        Ok(Next::Go)
+    }
+
+    fn stmatrix(&mut self, cur: Cur, at: Addr, v: &[Operand], trans: Trans) -> Try<Next> {
+        let rows = self.matrix_rows(cur, at, v.len(), true)?;
+        let home = self.own_shared(cur, at);
+        for (matrix, &operand) in rows.iter().zip(v) {
+            let value = self.value(cur.warp, operand);
+            for (lane, word) in value.iter().enumerate() {
+                for half in 0..2 {
+                    let (row, column) = (lane / 4, 2 * (lane % 4) + half);
+                    let (row, column) = if trans == Trans::Yes { (column, row) } else { (row, column) };
+                    if let Some(region) = self.region_mut(home) {
+                        region.store(matrix[row] + 2 * column, 2, word >> (16 * half) & 0xffff);
+                    }
+                }
+            }
+            for &offset in matrix {
+                if let Some(region) = self.region_mut(home) {
+                    region.written.set(offset, ROW as usize);
+                }
+            }
+        }
+        self.changed();
+        Ok(Next::Go)
+    }
+
+    /// The numbers of the registers of a run.
+    pub(super) fn run_vars(&self, regs: Regs) -> core::ops::Range<u32> {
+        let first = self.program.var_rows[regs.var.index()] - self.program.first_var + regs.start;
+        first..first + regs.len
+    }
+
+    fn mma_sync(&mut self, cur: Cur, acc: Regs, (a, b): (&[Operand], &[Operand]), atom: MmaAtom) -> Try<Next> {
+        let vars = self.run_vars(acc);
+        for var in vars.clone() {
+            self.check_landed(cur, var)?;
+            self.check_set(cur, var)?;
+        }
+        let (m, n, k) = atom.shape();
+        let (elem_d, elem_a, elem_b) = atom.elems();
+        let (m, n, k) = (m as usize, n as usize, k as usize);
+        let mut tile_a = [0f64; 16 * 32];
+        let mut tile_b = [0f64; 8 * 32];
+        for (register, &operand) in (0..).zip(a) {
+            let row = self.value(cur.warp, operand);
+            spread(elem_a.bits(), &row, |lane, j, bits| {
+                let (i, x) = place_a(elem_a, lane, register, j);
+                tile_a[i as usize * k + x as usize] = worth(elem_a, bits);
+            });
+        }
+        for (register, &operand) in (0..).zip(b) {
+            let row = self.value(cur.warp, operand);
+            spread(elem_b.bits(), &row, |lane, j, bits| {
+                let (x, i) = place_b(elem_b, lane, register, j);
+                tile_b[i as usize * k + x as usize] = worth(elem_b, bits);
+            });
+        }
+        let mut tile_d = [0f64; 16 * 8];
+        let per = 32 / elem_d.bits();
+        let rows: Vec<usize> = vars.clone().map(|var| (self.program.first_var + var) as usize).collect();
+        for (register, &row) in (0..).zip(&rows) {
+            spread(elem_d.bits(), &self.warps[cur.warp].regs[row], |lane, j, bits| {
+                let (i, x) = place_d(lane, register * per + j);
+                tile_d[i as usize * n + x as usize] = worth(elem_d, bits);
+            });
+        }
+        multiply(&tile_a[..m * k], &tile_b[..n * k], &mut tile_d[..m * n], k, n);
+        for (register, &row) in (0..).zip(&rows) {
+            let out = core::array::from_fn(|lane| {
+                (0..per).fold(0, |word, j| {
+                    let (i, x) = place_d(lane as u32, register * per + j);
+                    word | accumulator_bits(elem_d, tile_d[i as usize * n + x as usize]) << (j * elem_d.bits())
+                })
+            });
+            self.warps[cur.warp].regs[row] = out;
+        }
+        for var in vars {
+            self.mark_set(cur, var);
+        }
+        Ok(Next::Go)
+    }
+}
+
+/// Each element of a register of every lane.
+pub(super) fn spread(width: u32, row: &[u64; LANES], mut see: impl FnMut(u32, u32, u64)) {
+    let mask = u64::MAX >> (64 - width);
+    for (lane, &word) in (0..).zip(row) {
+        for j in 0..32 / width {
+            see(lane, j, word >> (j * width) & mask);
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Loads and stores: addresses, checks, memory order, counters.
+
+use crate::ir::attr::{LdOrder, Scope, StOrder};
+use crate::ir::{MemOp, Space};
+use crate::sim::count::{sectors, wavefronts};
+use crate::sim::fault::FaultKind;
+use crate::sim::machine::{Cur, Home, Machine, Next, Trouble, Try, lanes};
+use crate::sim::number::{LANES, Row};
+use crate::sim::order::Released;
+use crate::sim::program::{Load, Ref, Store};
+
+/// How a load or store counts as atomic, if it does.
+fn strength(order: LdOrder) -> Option<Scope> {
+    match order {
+        LdOrder::Weak => None,
+        LdOrder::Volatile => Some(Scope::Sys),
+        LdOrder::Relaxed(scope) | LdOrder::Acquire(scope) => Some(scope),
+    }
+}
+
+impl Machine<'_> {
+    /// The addresses of the lanes that run.
+    pub(crate) fn addresses(&self, warp: usize, base: Ref, offset: i32, space: Space) -> Row {
+        let mut row = *self.read(warp, base);
+        let mask = u64::MAX >> (64 - space.address().bits());
+        for address in &mut row {
+            *address = address.wrapping_add(offset as u64) & mask;
+        }
+        row
+    }
+
+    /// An address of a lane as a place in memory, aligned.
+    pub(crate) fn reach(&self, cur: Cur, lane: usize, space: Space, address: u64, bytes: u32) -> Try<(Home, usize)> {
+        let at_lane = |mut trouble: Box<Trouble>| {
+            trouble.lane = Some(lane as u32);
+            trouble
+        };
+        if !address.is_multiple_of(u64::from(bytes)) {
+            let at = self.bytes(space, address, bytes);
+            return Err(Trouble::lane(FaultKind::Misaligned { at, align: bytes }, lane));
+        }
+        self.locate(space, self.block_of(cur.warp), address, bytes).map_err(at_lane)
+    }
+
+    /// Counts bank conflicts or sectors of an access.
+    pub(crate) fn count_access(&mut self, cur: Cur, space: Space, addresses: &Row, bytes: u32) {
+        let site = self.program.at[cur.pc as usize] as usize;
+        match space {
+            Space::Shared => {
+                let mut all = [(0, 0); LANES];
+                let mut count = 0;
+                for lane in lanes(cur.mask) {
+                    all[count] = (lane, addresses[lane] as u32);
+                    count += 1;
+                }
+                let (taken, ideal) = wavefronts(&all[..count], bytes);
+                self.counters.sites[site].conflicts += u64::from(taken - ideal);
+            }
+            Space::Global => {
+                let mut all: Vec<u64> = lanes(cur.mask).map(|lane| addresses[lane]).collect();
+                self.counters.sites[site].sectors += sectors(&mut all, bytes);
+            }
+            Space::Cluster | Space::Param => {}
+        }
+    }
+
+    pub(super) fn load(&mut self, cur: Cur, load: &Load) -> Try<Next> {
+        let addresses = self.addresses(cur.warp, load.base, load.offset, load.space);
+        let size = load.bytes * load.dests.len() as u32;
+        self.count_access(cur, load.space, &addresses, size);
+        for lane in lanes(cur.mask) {
+            let (home, offset) = self.reach(cur, lane, load.space, addresses[lane], size)?;
+            self.touch(cur, lane, (home, offset), size, false, strength(load.order))?;
+            if self.checks {
+                self.check_loaded(load, (home, offset), size as usize).map_err(|mut trouble| {
+                    trouble.lane = Some(lane as u32);
+                    trouble
+                })?;
+            }
+            let bytes = load.bytes as usize;
+            for (i, &dest) in load.dests.iter().enumerate() {
+                let value = self.region(home).map_or(0, |region| region.load(offset + i * bytes, bytes));
+                self.warps[cur.warp].regs[dest as usize][lane] = value;
+            }
+            if self.checks && load.order != LdOrder::Weak {
+                self.hear(cur, lane, load.order, (home, offset));
+            }
+        }
+        Ok(Next::Go)
+    }
+
+    fn check_loaded(&self, load: &Load, (home, offset): (Home, usize), bytes: usize) -> Try<()> {
+        self.check_written(home, offset, bytes)?;
+        let written = load.read_only
+            && home != Home::Params
+            && self.region(home).is_some_and(|region| region.shadow.last_write(offset).is_some());
+        if written {
+            return Err(Trouble::new(FaultKind::ReadOnlyPath(self.name_place(home, offset, bytes as u32))));
+        }
+        Ok(())
+    }
+
+    /// What a lane learns by reading a value in an order.
+    fn hear(&mut self, cur: Cur, lane: usize, order: LdOrder, (home, offset): (Home, usize)) {
+        let Some(released) = self.released.get(&(home.key(), offset as u32)) else { return };
+        match order {
+            LdOrder::Weak => {}
+            LdOrder::Acquire(scope) => {
+                if let Some(news) = released.acquire(self.geometry, scope, self.warps[cur.warp].block) {
+                    self.learn(cur.warp, 1 << lane, &news);
+                }
+            }
+            LdOrder::Volatile | LdOrder::Relaxed(_) => {
+                let released = released.clone();
+                self.warps[cur.warp].fences[lane].heard.absorb(&released);
+            }
+        }
+    }
+
+    pub(super) fn store(&mut self, cur: Cur, store: &Store) -> Try<Next> {
+        let addresses = self.addresses(cur.warp, store.base, store.offset, store.space);
+        let size = store.bytes * store.values.len() as u32;
+        self.count_access(cur, store.space, &addresses, size);
+        let strength = match store.order {
+            StOrder::Weak => None,
+            StOrder::Volatile => Some(Scope::Sys),
+            StOrder::Relaxed(scope) | StOrder::Release(scope) => Some(scope),
+        };
+        let mut changed = false;
+        for lane in lanes(cur.mask) {
+            let (home, offset) = self.reach(cur, lane, store.space, addresses[lane], size)?;
+            self.touch(cur, lane, (home, offset), size, true, strength)?;
+            if self.checks {
+                self.release_at(cur, lane, store.order, (home, offset));
+            }
+            let bytes = store.bytes as usize;
+            for (i, &value) in store.values.iter().enumerate() {
+                let value = self.read(cur.warp, value)[lane];
+                if let Some(region) = self.region_mut(home) {
+                    changed |= region.store(offset + i * bytes, bytes, value);
+                }
+            }
+            if let Some(region) = self.region_mut(home) {
+                region.written.set(offset, size as usize);
+            }
+        }
+        if changed {
+            self.changed();
+        }
+        Ok(Next::Go)
+    }
+
+    /// What the value that a lane stores carries.
+    fn release_at(&mut self, cur: Cur, lane: usize, order: StOrder, (home, offset): (Home, usize)) {
+        let key = (home.key(), offset as u32);
+        let block = self.warps[cur.warp].block;
+        let mut carried = Released::default();
+        match order {
+            StOrder::Weak => {}
+            StOrder::Volatile | StOrder::Relaxed(_) => {
+                if let Some((scope, view)) = &self.warps[cur.warp].fences[lane].released {
+                    carried.add(*scope, block, view);
+                }
+            }
+            StOrder::Release(scope) => {
+                let view = self.publish(cur.warp, 1 << lane);
+                carried.add(scope, block, &view);
+            }
+        }
+        if !carried.is_empty() {
+            self.released.insert(key, carried);
+        } else if !self.released.is_empty() {
+            self.released.remove(&key);
+        }
+    }
+
+    pub(crate) fn mem_op(&mut self, cur: Cur, op: &MemOp) -> Try<Next> {
+        match op {
+            MemOp::Atom { .. } | MemOp::Cas { .. } | MemOp::Red { .. } => self.atomic(cur, op),
+            MemOp::CreatePolicy { d, .. } => {
+                self.set(cur, *d, &[1; LANES]);
+                Ok(Next::Go)
+            }
+            // A hint. Loads and stores are steps of their own.
+            MemOp::PrefetchL2 { .. } | MemOp::Ld { .. } | MemOp::St { .. } => Ok(Next::Go),
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! What each step does, by family of instructions.
+
+mod atomic;
+mod bulk;
+mod cluster;
+mod control;
+mod convert;
+mod copy;
+mod exchange;
+mod fence;
+mod fragment;
+mod matrix;
+mod mbarrier;
+mod memory;
+mod multiply;
+mod tensor;
+mod value;
+mod warpgroup;
+
+pub(crate) use mbarrier::At;
+pub(crate) use multiply::Multiply;
+pub(crate) use tensor::TensorCopy;
+pub use tensor::{Fill, Swizzle, TensorElem, TensorMap, TensorMapError};
+
+use super::machine::flow::nonzero;
+use super::machine::{Cur, Machine, Next, Try};
+use super::number::{LANES, Row};
+use super::program::{Ref, Step};
+use crate::ir::{BitsOp, Inst};
+use crate::sim::number;
+
+impl Machine<'_> {
+    /// Makes one step.
+    pub(crate) fn step(&mut self, cur: Cur) -> Try<Next> {
+        let program = self.program;
+        match &program.steps[cur.pc as usize] {
+            Step::Pure { run, dest, reads, divides } => {
+                if *divides && self.checks {
+                    let divisor = *self.read(cur.warp, reads[1]);
+                    self.check_divisor(cur, &divisor)?;
+                }
+                let mut out = [0; LANES];
+                let [a, b, c] = reads.map(|read| self.read(cur.warp, read));
+                run(a, b, c, &mut out);
+                self.warps[cur.warp].put(*dest as usize, cur.mask, &out);
+                Ok(Next::Go)
+            }
+            Step::Get { var, dest } => self.get_register(cur, *var, *dest),
+            Step::Set { var, value } => self.set_register(cur, *var, *value),
+            Step::Copy { dest, value } => {
+                let row = *self.read(cur.warp, *value);
+                self.warps[cur.warp].put(*dest as usize, cur.mask, &row);
+                Ok(Next::Go)
+            }
+            Step::Load(load) => self.load(cur, load),
+            Step::Store(store) => self.store(cur, store),
+            Step::Inst(inst) => self.inst(cur, inst),
+            Step::Jump { to } => {
+                if *to <= cur.pc {
+                    self.jump_back(cur)?;
+                }
+                Ok(Next::To(*to))
+            }
+            Step::Unless { cond, to } => {
+                let truth = nonzero(self.read(cur.warp, *cond), cur.mask);
+                Ok(self.branch(cur, truth, *to))
+            }
+            Step::Join => Ok(self.join_ways(cur)),
+            Step::Touch { rows } => {
+                for &row in rows {
+                    self.warps[cur.warp].touched[row as usize] = true;
+                }
+                Ok(Next::Go)
+            }
+            Step::End => self.exit(cur),
+        }
+    }
+
+    /// A row of a warp, or of the pool.
+    pub(crate) fn read(&self, warp: usize, from: Ref) -> &Row {
+        match from.split() {
+            Ok(row) => &self.warps[warp].regs[row],
+            Err(constant) => &self.program.pool[constant],
+        }
+    }
+
+    fn inst(&mut self, cur: Cur, inst: &Inst) -> Try<Next> {
+        match inst {
+            Inst::Bits(op) => self.bits(cur, op),
+            Inst::Convert(op) => self.convert(cur, op),
+            Inst::Value(op) => self.value_op(cur, op),
+            Inst::Mem(op) => self.mem_op(cur, op),
+            Inst::Warp(op) => self.warp_op(cur, op),
+            Inst::Sync(op) => self.sync_op(cur, op),
+            Inst::Copy(op) => self.copy_op(cur, op),
+            Inst::Mma(op) => self.mma_op(cur, op),
+            Inst::Control(op) => self.control_op(cur, op),
+            // Every arithmetic row is a pure function: decoding refuses a kernel with one that is not.
+            Inst::Arith(_) => Ok(Next::Go),
+        }
+    }
+
+    /// The functions of four operands.
+    fn bits(&mut self, cur: Cur, op: &BitsOp) -> Try<Next> {
+        let at = |machine: &Self, operand| machine.value(cur.warp, operand);
+        match *op {
+            BitsOp::Lop3 { d, a, b, c, lut, .. } => {
+                let (a, b, c) = (at(self, a), at(self, b), at(self, c));
+                self.set(cur, d, &core::array::from_fn(|l| number::lop3(a[l], b[l], c[l], lut.0)));
+            }
+            BitsOp::Bfi { ty, d, a, b, pos, len } => {
+                let (a, b, pos, len) = (at(self, a), at(self, b), at(self, pos), at(self, len));
+                self.set(cur, d, &core::array::from_fn(|l| number::insert(a[l], b[l], pos[l], len[l], ty.bits())));
+            }
+            // Decoding resolves all others.
+            BitsOp::And { .. }
+            | BitsOp::Or { .. }
+            | BitsOp::Xor { .. }
+            | BitsOp::Not { .. }
+            | BitsOp::Shl { .. }
+            | BitsOp::Shr { .. }
+            | BitsOp::ShfL { .. }
+            | BitsOp::ShfR { .. }
+            | BitsOp::Popc { .. }
+            | BitsOp::Clz { .. }
+            | BitsOp::Brev { .. }
+            | BitsOp::Bfind { .. }
+            | BitsOp::Bfe { .. }
+            | BitsOp::Prmt { .. } => {}
+        }
+        Ok(Next::Go)
+    }
+}

@@ -1,0 +1,196 @@
+//! `wgmma`: four warps issue together, the tensor core works on behind their backs.
+
+use super::multiply::{Descriptor, Left, Multiply};
+use crate::ir::attr::{Major, Sign};
+use crate::ir::{MmaOp, Operand, Regs, WgmmaAtom};
+use crate::sim::fault::FaultKind;
+use crate::sim::machine::reach::OpAccess;
+use crate::sim::machine::{Cur, FULL, Flight, Home, Machine, Next, State, Ticket, Trouble, Try, Work};
+use crate::sim::memory::Done;
+use crate::sim::order::{Agent, View};
+use crate::sim::program::SHARED_BASE;
+
+/// The operands of either form.
+struct Form<'o> {
+    acc: Regs,
+    left: Result<(Operand, Major), &'o [Operand]>,
+    b: Operand,
+    scale: Operand,
+    atom: WgmmaAtom,
+    signs: (Sign, Sign),
+    major_b: Major,
+}
+
+fn form(op: &MmaOp) -> Option<Form<'_>> {
+    match op {
+        MmaOp::WgmmaSs { acc, a, b, scale, atom, sign_a, sign_b, major_a, major_b } => Some(Form {
+            acc: *acc,
+            left: Ok((*a, *major_a)),
+            b: *b,
+            scale: *scale,
+            atom: *atom,
+            signs: (*sign_a, *sign_b),
+            major_b: *major_b,
+        }),
+        MmaOp::WgmmaRs { acc, a, b, scale, atom, sign_a, sign_b, major_b } => Some(Form {
+            acc: *acc,
+            left: Err(a),
+            b: *b,
+            scale: *scale,
+            atom: *atom,
+            signs: (*sign_a, *sign_b),
+            major_b: *major_b,
+        }),
+        _ => None,
+    }
+}
+
+impl Machine<'_> {
+    pub(super) fn wgmma(&mut self, cur: Cur, op: &MmaOp) -> Try<Next> {
+        let Some(form) = form(op) else { return Ok(Next::Go) };
+        let index = self.warps[cur.warp].index;
+        let first = cur.warp - (index % 4) as usize;
+        if index / 4 * 4 + 4 > self.geometry.warps {
+            let what = "warps of a warpgroup in the block";
+            let found = u64::from(self.geometry.warps % 4);
+            return Err(Trouble::new(FaultKind::BadOperand { what, found, limit: 4 }));
+        }
+        let here = |state: &State| *state == State::Warpgroup { pc: cur.pc };
+        let others = (first..first + 4).filter(|&warp| warp != cur.warp);
+        let came = others.clone().all(|warp| self.warps[warp].groups.iter().any(|group| here(&group.state)));
+        if !came {
+            return Ok(Next::Pass(State::Warpgroup { pc: cur.pc }));
+        }
+        self.issue(cur, first, &form)?;
+        for warp in others {
+            self.release(warp, true, here);
+        }
+        Ok(Next::Go)
+    }
+
+    fn issue(&mut self, cur: Cur, first: usize, form: &Form<'_>) -> Try<()> {
+        let keep = self.value(cur.warp, form.scale)[0] != 0;
+        let vars = self.run_vars(form.acc);
+        for warp in first..first + 4 {
+            let at = Cur { warp, mask: FULL, ..cur };
+            for var in vars.clone() {
+                self.check_fenced(warp, (self.program.first_var + var) as usize)?;
+                if keep {
+                    self.check_set(at, var)?;
+                }
+            }
+            for operand in form.left.err().unwrap_or_default() {
+                if let Some(value) = operand.as_value() {
+                    self.check_fenced(warp, self.program.row(value))?;
+                }
+            }
+        }
+        let left = match form.left {
+            Ok((a, major)) => Left::Shared(Descriptor::decode(self.value(cur.warp, a)[0]), major),
+            Err(values) => Left::Registers(
+                (first..first + 4)
+                    .map(|warp| {
+                        core::array::from_fn(|i| values.get(i).map_or([0; 32], |&value| self.value(warp, value)))
+                    })
+                    .collect(),
+            ),
+        };
+        let block = self.warps[cur.warp].block;
+        let multiply = Multiply {
+            block,
+            warp: first,
+            atom: form.atom,
+            row: (self.program.first_var + vars.start) as usize,
+            a: left,
+            b: (Descriptor::decode(self.value(cur.warp, form.b)[0]), form.major_b),
+            keep,
+            signs: form.signs,
+        };
+        let op = self.new_op(cur.warp, 0, false);
+        self.touch_operands(cur, first, op, &multiply)?;
+        let flight = self.launch_flight(Flight {
+            work: Work::Multiply(Box::new(multiply)),
+            warp: cur.warp as u32,
+            lane: 0,
+            pc: cur.pc,
+            reads: op,
+            data: None,
+        });
+        self.engine.follow(first as u32, flight);
+        for warp in first..first + 4 {
+            let warp = &mut self.warps[warp];
+            warp.flying += 1;
+            for var in vars.clone() {
+                warp.in_flight[var as usize] += 1;
+                warp.written[var as usize] = FULL;
+            }
+            warp.wgmma.open.push(Ticket { flight, reads: op, writes: op, pc: cur.pc, entrusted: false });
+            warp.uses.push((flight, vars.clone()));
+        }
+        Ok(())
+    }
+
+    fn check_fenced(&self, warp: usize, row: usize) -> Try<()> {
+        if !self.checks || !self.warps[warp].touched[row] {
+            return Ok(());
+        }
+        let register = match (row as u32).checked_sub(self.program.first_var) {
+            Some(var) => self.register_name(var),
+            None => "of the A operand".into(),
+        };
+        Err(Trouble::new(FaultKind::NoWgmmaFence { register }))
+    }
+
+    /// Every warp must know what the tensor core reads on its behalf.
+    fn touch_operands(&mut self, cur: Cur, first: usize, op: u32, multiply: &Multiply) -> Try<()> {
+        let (_, a, b) = multiply.atom.kind().elems();
+        let mut units = multiply.units(multiply.b, multiply.atom.n(), b.bits() / 8);
+        if let Left::Shared(descriptor, major) = multiply.a {
+            units.extend(multiply.units((descriptor, major), 64, a.bits() / 8));
+        }
+        let mut views: Vec<(usize, usize, View)> = Vec::new();
+        for warp in first..first + 4 {
+            for (lane, view) in self.warps[warp].views.iter().enumerate() {
+                if !views.iter().any(|(_, _, other)| other.same(view)) {
+                    views.push((warp, lane, view.clone()));
+                }
+            }
+        }
+        for unit in units {
+            self.locate(crate::ir::Space::Shared, multiply.block, unit.into(), 16)?;
+            let place = (Home::Shared(multiply.block), (unit - SHARED_BASE) as usize);
+            for (i, (warp, lane, view)) in views.iter().enumerate() {
+                let thread = self.thread(*warp, *lane);
+                let access = OpAccess { op, thread, pc: cur.pc, view, write: false, generic: false };
+                self.touch_op(&access, place, 16, i + 1 == views.len())?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn wait_wgmma(&mut self, cur: Cur, pending: u32) -> Try<Next> {
+        let tickets = self.warps[cur.warp].wgmma.take(pending);
+        let group = self.warps[cur.warp].index / 4;
+        let block = self.warps[cur.warp].block;
+        for ticket in tickets {
+            self.complete(ticket.flight)?;
+            let time = ticket.flight as u32 + 1;
+            let agent = Agent { block, component: self.geometry.warpgroup(group), time };
+            self.ops[ticket.reads as usize].done = Done::By(agent);
+            if self.checks {
+                let mut news = View::default();
+                news.learn(self.geometry, agent);
+                self.learn(cur.warp, cur.mask, &news);
+            }
+            let warp = &mut self.warps[cur.warp];
+            warp.flying -= 1;
+            if let Some(at) = warp.uses.iter().position(|(flight, _)| *flight == ticket.flight) {
+                let (_, vars) = warp.uses.swap_remove(at);
+                for var in vars {
+                    warp.in_flight[var as usize] -= 1;
+                }
+            }
+        }
+        Ok(Next::Go)
+    }
+}

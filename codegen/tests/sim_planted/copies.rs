@@ -1,0 +1,295 @@
+//! Asynchronous copies: groups, mbarriers, proxies.
+
+use super::{Io, Plant, plant};
+use tilewright_codegen::build::{Bulk, Mbarrier, Ptr, Shared};
+use tilewright_codegen::ir::attr::{NoInc, ProxyFence};
+
+pub fn plants() -> Vec<Plant> {
+    vec![
+        plant("cp_async_not_waited", 32, |io, wrong| cp_async(io, wrong, false), "race with an asynchronous operation"),
+        plant("cp_async_no_barrier", 64, |io, wrong| cp_async(io, false, wrong), "race"),
+        plant("cp_async_one_group_short", 32, cp_async_one_group_short, "race with an asynchronous operation"),
+        plant("cp_async_leaked", 32, cp_async_leaked, "leaked copy"),
+        plant("cp_async_source_bound", 32, cp_async_source_bound, "out of bounds"),
+        plant("cp_async_by_mbarrier", 64, cp_async_by_mbarrier, "race"),
+        plant("cp_async_to_bulk", 32, cp_async_to_bulk, "race between proxies"),
+        plant(
+            "bulk_expects_nothing",
+            32,
+            |io, wrong| bulk(io, if wrong { Bug::NoBytes } else { Bug::None }),
+            "race with an asynchronous operation",
+        ),
+        plant(
+            "bulk_expects_too_much",
+            32,
+            |io, wrong| bulk(io, if wrong { Bug::MoreBytes } else { Bug::None }),
+            "deadlock",
+        ),
+        plant(
+            "bulk_not_waited",
+            32,
+            |io, wrong| bulk(io, if wrong { Bug::NoWait } else { Bug::None }),
+            "race with an asynchronous operation",
+        ),
+        plant(
+            "bulk_wrong_parity",
+            32,
+            |io, wrong| bulk(io, if wrong { Bug::Parity } else { Bug::None }),
+            "race with an asynchronous operation",
+        ),
+        plant(
+            "bulk_init_not_fenced",
+            32,
+            |io, wrong| bulk(io, if wrong { Bug::NoInitFence } else { Bug::None }),
+            "race between proxies",
+        ),
+        plant(
+            "bulk_initialised_twice",
+            32,
+            |io, wrong| bulk(io, if wrong { Bug::TwoInits } else { Bug::None }),
+            "double init",
+        ),
+        plant(
+            "bulk_arrives_twice",
+            32,
+            |io, wrong| bulk(io, if wrong { Bug::TwoArrivals } else { Bug::None }),
+            "too many arrivals",
+        ),
+        plant(
+            "bulk_phase_never_seen",
+            32,
+            |io, wrong| bulk(io, if wrong { Bug::Leaked } else { Bug::None }),
+            "leaked phase",
+        ),
+        plant("bulk_odd_size", 32, |io, wrong| bulk(io, if wrong { Bug::OddSize } else { Bug::None }), "bad operand"),
+        plant(
+            "bulk_over_the_end",
+            32,
+            |io, wrong| bulk(io, if wrong { Bug::Bound } else { Bug::None }),
+            "out of bounds",
+        ),
+        plant(
+            "bulk_misaligned_source",
+            32,
+            |io, wrong| bulk(io, if wrong { Bug::Misaligned } else { Bug::None }),
+            "misaligned",
+        ),
+        plant("store_without_proxy_fence", 32, |io, wrong| bulk_store(io, wrong, false, false), "race between proxies"),
+        plant("store_leaked", 32, |io, wrong| bulk_store(io, false, wrong, false), "leaked copy"),
+        plant(
+            "store_source_reused",
+            32,
+            |io, wrong| bulk_store(io, false, false, wrong),
+            "race with an asynchronous operation",
+        ),
+        plant("store_read_back_early", 32, store_read_back_early, "race with an asynchronous operation"),
+    ]
+}
+
+/// A row of 128 floats fetched by its own threads, each four of them; read crosswise.
+fn cp_async(io: &Io<'_>, no_wait: bool, no_barrier: bool) {
+    let k = io.k;
+    let (mine, n) = (k.tid() * 4, k.threads() * 4);
+    let tile = k.shared_aligned::<f32>("tile", n, 16);
+    tile.at(mine).cp_async(io.x.at(mine));
+    k.cp_async_commit();
+    if !no_wait {
+        k.cp_async_wait(0);
+    }
+    if !no_barrier {
+        k.barrier();
+    }
+    io.out.at(k.tid()).store(tile.at(n - 1 - k.tid()).load());
+    k.cp_async_wait(0);
+}
+
+fn cp_async_one_group_short(io: &Io<'_>, wrong: bool) {
+    let k = io.k;
+    let mine = k.tid() * 4;
+    let tile = k.shared_aligned::<f32>("tile", 256, 16);
+    for stage in 0..2u32 {
+        tile.at(mine + stage * 128).cp_async(io.x.at(mine + stage * 128));
+        k.cp_async_commit();
+    }
+    k.cp_async_wait(u32::from(wrong));
+    io.out.at(mine).store_vec(tile.at(mine + 128).load_vec::<4>());
+    k.cp_async_wait(0);
+}
+
+fn cp_async_leaked(io: &Io<'_>, wrong: bool) {
+    let k = io.k;
+    let tile = k.shared_aligned::<f32>("tile", 128, 16);
+    tile.at(k.tid() * 4).cp_async(io.x.at(k.tid() * 4));
+    k.cp_async_commit();
+    if !wrong {
+        k.cp_async_wait(0);
+    }
+}
+
+fn cp_async_source_bound(io: &Io<'_>, wrong: bool) {
+    let k = io.k;
+    let tile = k.shared_aligned::<f32>("tile", 128, 16);
+    let first = k.tid() * 4 + 4096 - if wrong { 124 } else { 128 };
+    tile.at(k.tid() * 4).cp_async(io.x.at(first));
+    k.cp_async_commit();
+    k.cp_async_wait(0);
+}
+
+/// Warp 0 fetches, warp 1 waits at an mbarrier that follows the copies.
+fn cp_async_by_mbarrier(io: &Io<'_>, wrong: bool) {
+    let k = io.k;
+    let tile = k.shared_aligned::<f32>("tile", 128, 16);
+    let landed = k.mbarriers("landed", 1);
+    k.when(k.tid().eq(0), || landed.init(32));
+    k.barrier();
+    let fetch = || {
+        let mine = k.lane() * 4;
+        if wrong {
+            // The arrival comes before the copy that it should follow.
+            landed.arrive_after_cp_async(k, NoInc::Yes);
+        }
+        tile.at(mine).cp_async(io.x.at(mine));
+        if !wrong {
+            landed.arrive_after_cp_async(k, NoInc::Yes);
+        }
+        k.cp_async_commit();
+        k.cp_async_wait(0);
+    };
+    let read = || {
+        landed.wait(0);
+        io.out.at(k.lane()).store(tile.at(127 - k.lane()).load());
+    };
+    k.if_else(k.warp().eq(0), fetch, read);
+}
+
+/// What `cp.async` wrote leaves by a bulk copy.
+fn cp_async_to_bulk(io: &Io<'_>, wrong: bool) {
+    let k = io.k;
+    let tile = k.shared_aligned::<f32>("tile", 128, 128);
+    let mine = k.tid() * 4;
+    tile.at(mine).cp_async(io.x.at(mine));
+    k.cp_async_commit();
+    k.cp_async_wait(0);
+    if !wrong {
+        k.fence_proxy_async(ProxyFence::Shared);
+    }
+    k.barrier();
+    k.when(k.tid().eq(0), || {
+        tile.bulk_store(io.out, 512);
+        k.bulk_commit();
+        k.bulk_wait(0);
+    });
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Bug {
+    None,
+    NoBytes,
+    MoreBytes,
+    NoWait,
+    Parity,
+    NoInitFence,
+    TwoInits,
+    TwoArrivals,
+    Leaked,
+    OddSize,
+    Bound,
+    Misaligned,
+}
+
+fn arrive(landed: Mbarrier<'_, Shared>, bug: Bug) {
+    match bug {
+        Bug::NoBytes => landed.arrive(),
+        Bug::MoreBytes => landed.arrive_expect_tx(1040),
+        _ => landed.arrive_expect_tx(1024),
+    }
+    if bug == Bug::TwoArrivals {
+        landed.arrive();
+    }
+}
+
+/// 256 floats by one bulk copy.
+fn bulk(io: &Io<'_>, bug: Bug) {
+    let k = io.k;
+    let tile: Ptr<'_, Shared, f32> = k.shared_aligned("tile", 512, 128);
+    let landed = k.mbarriers("landed", 1);
+    for i in 0..8u32 {
+        tile.at(k.tid() + 32 * i).store(0.0f32);
+    }
+    k.fence_proxy_async(ProxyFence::Shared);
+    k.when(k.tid().eq(0), || {
+        landed.init(1);
+        if bug == Bug::TwoInits {
+            landed.init(1);
+        }
+        if bug != Bug::NoInitFence {
+            k.fence_mbarrier_init();
+        }
+    });
+    k.barrier();
+    // Through a register, so that the verifier cannot know it.
+    let size = k.var(if bug == Bug::OddSize { 1020u32 } else { 1024u32 });
+    let first = match bug {
+        Bug::Bound => 4096 - 128,
+        Bug::Misaligned => 2,
+        _ => 0,
+    };
+    let first = k.tid() + first;
+    k.when(k.tid().eq(0), || {
+        arrive(landed, bug);
+        tile.bulk_load(io.x.at(first), size.get(), landed, Bulk::default());
+    });
+    match bug {
+        Bug::NoWait => {}
+        Bug::Parity => landed.wait(1),
+        Bug::Leaked => {
+            // Somebody lives on until the bytes are there, and nobody asks for them.
+            k.for_(0, 40_000u32, |_| k.comment("time passes"));
+            return;
+        }
+        _ => landed.wait(0),
+    }
+    io.out.at(k.tid()).store(tile.at(k.tid()).load());
+    landed.wait(0);
+}
+
+fn bulk_store(io: &Io<'_>, no_fence: bool, no_wait: bool, reuse: bool) {
+    let k = io.k;
+    let tile: Ptr<'_, Shared, f32> = k.shared_aligned("tile", 32, 128);
+    tile.at(k.tid()).store(io.x.at(k.tid()).load());
+    if !no_fence {
+        k.fence_proxy_async(ProxyFence::Shared);
+    }
+    k.barrier();
+    k.when(k.tid().eq(0), || {
+        tile.bulk_store(io.out, 128);
+        k.bulk_commit();
+        if !reuse && !no_wait {
+            k.bulk_wait_read(0);
+        }
+    });
+    if !no_wait {
+        k.barrier();
+        tile.at(k.tid()).store(0.0f32);
+        k.when(k.tid().eq(0), || k.bulk_wait(0));
+    }
+}
+
+fn store_read_back_early(io: &Io<'_>, wrong: bool) {
+    let k = io.k;
+    let tile: Ptr<'_, Shared, f32> = k.shared_aligned("tile", 32, 128);
+    tile.at(k.tid()).store(io.x.at(k.tid()).load());
+    k.fence_proxy_async(ProxyFence::Shared);
+    k.barrier();
+    k.when(k.tid().eq(0), || {
+        tile.bulk_store(io.out, 128);
+        k.bulk_commit();
+        if wrong {
+            k.bulk_wait_read(0)
+        } else {
+            k.bulk_wait(0)
+        }
+        io.out.at(64).store(io.out.load());
+        k.bulk_wait(0);
+    });
+}
