@@ -88,8 +88,8 @@ impl Builder {
         self.when(cond, || self.leave());
     }
 
-    /// One side for warps of each role: `roles[i]` is executed by the warps below the `i`-th bound and not below the one before.
-    /// Bounds are numbers of warps, ascending.
+    /// One side for warps of each role: `roles[i]` is executed by the warps below the `i`-th bound and not below the
+    /// one before. Bounds are numbers of warps, ascending.
     ///
     /// ```
     /// # use tilewright_codegen::{build::{block, record}, ir::Arch};

@@ -17,7 +17,8 @@ fn natural(ty: Ty, from: Ty) -> Round {
 }
 
 impl<'k, T: Numeric> Val<'k, T> {
-    /// The number in another type: as Rust's `as` does, except that a NaN becomes 0x8000000000000000 in 64-bit integers.
+    /// The number in another type: as Rust's `as` does, except that a NaN becomes 0x8000000000000000 in 64-bit
+    /// integers.
     #[track_caller]
     pub fn cast<U: Numeric>(self) -> Val<'k, U> {
         if U::TY == T::TY {

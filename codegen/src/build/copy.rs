@@ -58,7 +58,8 @@ impl<'k, T> Ptr<'k, Shared, T> {
         self.k.emit(CopyOp::BulkS2C { dst, src, bytes, bar });
     }
 
-    /// Copies to the box of the tensor map at the coordinates (2 to 4, the first axis fastest), in the current bulk group.
+    /// Copies to the box of the tensor map at the coordinates (2 to 4, the first axis fastest), in the current bulk
+    /// group.
     #[track_caller]
     pub fn tensor_store<M: SpaceOf>(self, map: Ptr<'k, M, TensorMap>, at: &[Val<'k, i32>]) {
         let (map, src, at) = (map.addr(), self.addr(), at.iter().map(|v| v.op).collect());
@@ -75,7 +76,8 @@ impl<'k, S: OnChip, T> Ptr<'k, S, T> {
         self.k.emit(CopyOp::BulkG2S { dst, src, bytes, bar, multicast, policy });
     }
 
-    /// Copies the box of the tensor map at the coordinates (2 to 4, the first axis fastest), completing on the mbarrier.
+    /// Copies the box of the tensor map at the coordinates (2 to 4, the first axis fastest), completing on the
+    /// mbarrier.
     #[track_caller]
     pub fn tensor_load<M: SpaceOf>(
         self,

@@ -24,9 +24,10 @@
 //! four, form a *warpgroup*. Blocks may be grouped in *clusters*. Threads make progress independently. Accesses are
 //! ordered by the PTX memory model: program order within a thread and proxy, and happens-before by the instructions
 //! flagged `Orders`. Two accesses to the same byte from different threads, one a write, at least one `Weak`, that
-//! happens-before does not order, are a data race and a fault of the program, as is reading memory that nobody wrote, an address outside
-//! its allocation and a misaligned address. The *async proxy* (bulk copies, tensor copies, operands of `wgmma`) sees the
-//! same memory, but is ordered with the generic proxy only by completion mechanisms and by `fence.proxy.async`.
+//! happens-before does not order, are a data race and a fault of the program, as is reading memory that nobody wrote,
+//! an address outside its allocation and a misaligned address. The *async proxy* (bulk copies, tensor copies, operands
+//! of `wgmma`) sees the same memory, but is ordered with the generic proxy only by completion mechanisms and by
+//! `fence.proxy.async`.
 //!
 //! Formulas and semantics: PTX ISA 8.x, the section of the instruction named by the row's mnemonic.
 //!

@@ -9,17 +9,18 @@ family! {
         /// d = a, converted. Integer to integer: sign- or zero-extended by the source's type, or cut off; with `sat`,
         /// clamped to the result's range. Integer to float: rounded. Float to integer: rounded to an integer in the
         /// named direction, then clamped to the result's range; a NaN gives 0 for results of up to 32 bits and
-        /// 0x8000000000000000 for 64 bits. Float to a wider float: exact; to a narrower one: rounded. A NaN stays a NaN (canonical
-        /// in 16 bits). The rounding is `Exact` where none is needed and named where it is.
-        /// Not defined between `f16` and `bf16` (convert through `f32`) nor between `bf16` and 8-bit integers. `bf16` to `f32`
-        /// keeps all bits, a NaN's too. On sm_80 and sm_89 `bf16` converts with `f32`
-        /// alone; from sm_90 on with every type.
+        /// 0x8000000000000000 for 64 bits. Float to a wider float: exact; to a narrower one: rounded. A NaN stays a NaN
+        /// (canonical in 16 bits). The rounding is `Exact` where none is needed and named where it is. Not defined
+        /// between `f16` and `bf16` (convert through `f32`) nor between `bf16` and 8-bit integers. `bf16` to `f32`
+        /// keeps all bits, a NaN's too. On sm_80 and sm_89 `bf16` converts with `f32` alone; from sm_90 on with every
+        /// type.
         Cvt "cvt" <ty: Scalar, from: Scalar> (d: W ty, a: R from) { round: Round, clamp: Clamp } Sm80 Pure;
         /// d = the float a rounded to an integral value of the same type; −0 stays.
         RoundInt "cvt.int" <ty: Real> (d: W ty, a: R ty) { round: Round } Sm80 Pure;
         /// d = the same bits as another type of the same width. Pointers have their own rows.
         Bitcast "bitcast" <ty: Data, from: Data> (d: W ty, a: R from) Sm80 Pure;
-        /// d = the pair (lo, hi), each rounded to nearest even, `lo` in the low half; with `relu`, max(·, +0) and NaN → canonical NaN.
+        /// d = the pair (lo, hi), each rounded to nearest even, `lo` in the low half; with `relu`, max(·, +0) and NaN →
+        /// canonical NaN.
         CvtPair "cvt.pair" <ty: Pair> (d: W ty, lo: R F32, hi: R F32) { relu: Relu } Sm80 Pure;
         /// d = the 8-bit floats (lo, hi) in the low and high byte, rounded to nearest even and clamped to the largest
         /// finite number; NaN → 0x7f in both formats.

@@ -16,12 +16,14 @@ family! {
         /// The elements are written at `at`. Memory order as [`StOrder`] says.
         St "st" <ty: Data> (at: MemW Memory, v: Rs ty, policy: Ro U64) { order: StOrder, cache: StCache } Sm80;
         /// d = the element at `at`, which becomes `op(element, v)`, in one atomic step. Types: `add` u32 s32 u64 f32
-        /// f16x2 bf16x2 (pairs: each half atomic by itself, global space only); `min max` u32 s32 u64; `and or xor exch` u32 u64;
-        /// `inc dec` u32. `f32` add makes subnormal operands and results zero of their sign in global memory, and keeps them in shared memory. `bf16x2` needs sm_90.
+        /// f16x2 bf16x2 (pairs: each half atomic by itself, global space only); `min max` u32 s32 u64; `and or xor
+        /// exch` u32 u64; `inc dec` u32. `f32` add makes subnormal operands and results zero of their sign in global
+        /// memory, and keeps them in shared memory. `bf16x2` needs sm_90.
         Atom "atom" <ty: Atomic> (d: W ty, at: MemRw Memory, v: R ty) { op: AtomOp, order: AtomOrder } Sm80;
         /// d = the element at `at`, which becomes `v` if it equals `old`, in one atomic step.
         Cas "atom.cas" <ty: Swap> (d: W ty, at: MemRw Memory, old: R ty, v: R ty) { order: AtomOrder } Sm80;
-        /// The element at `at` becomes `op(element, v)`; nothing is returned, so nobody waits. Types as `atom`, `exch` excepted.
+        /// The element at `at` becomes `op(element, v)`; nothing is returned, so nobody waits. Types as `atom`, `exch`
+        /// excepted.
         Red "red" <ty: Atomic> (at: MemRw Memory, v: R ty) { op: AtomOp, order: RedOrder } Sm80;
         /// A hint: the cache line at `at` will be read; bring it to level two. Any global address is legal.
         PrefetchL2 "prefetch.l2" (at: MemAt Global) Sm80;

@@ -23,8 +23,8 @@ family! {
         PtrBits "ptr_bits" <ty: Raw, from: Ptr> (d: W ty, p: R from) Sm80 Pure;
         /// d = the integer (`from`, of the width of the space) as an address.
         PtrFrom "ptr_from" <ty: Ptr, from: Raw> (d: W ty, bits: R from) Sm80 Pure;
-        /// d = the address, in the shared memory of the cluster, of the byte at `p` of the block with that rank: every block
-        /// of a cluster has the same layout. A rank beyond the cluster is a fault.
+        /// d = the address, in the shared memory of the cluster, of the byte at `p` of the block with that rank: every
+        /// block of a cluster has the same layout. A rank beyond the cluster is a fault.
         MapA "mapa" (d: W ToCluster, p: R ToShared, rank: R U32) Sm90 Pure;
         /// d = the register's value now.
         Get "get" <ty: Any> (d: W ty, r: RegR ty) Sm80;

@@ -10,10 +10,10 @@ use crate::ir::attr::{ReduxOp, ShflMode, VoteMode};
 family! {
     /// Warp-wide instructions.
     "warp" WarpOp {
-        /// d = a of another lane. With `lo = lane & −width` and `hi = lo + width − 1` the lane's segment and b taken mod 32,
-        /// the source is `lo + (b mod width)` (`idx`), `lane − b` (`up`), `lane + b` (`down`) or `lane ^ b` (`bfly`). Where the source
-        /// lies below `lo` (`up`) or above `hi` (the others), d = the lane's own a. `width` is a power of two up to 32 and a
-        /// constant. Reading a lane outside the mask is a fault. No order on memory.
+        /// d = a of another lane. With `lo = lane & −width` and `hi = lo + width − 1` the lane's segment and b taken
+        /// mod 32, the source is `lo + (b mod width)` (`idx`), `lane − b` (`up`), `lane + b` (`down`) or `lane ^ b`
+        /// (`bfly`). Where the source lies below `lo` (`up`) or above `hi` (the others), d = the lane's own a. `width`
+        /// is a power of two up to 32 and a constant. Reading a lane outside the mask is a fault. No order on memory.
         Shfl "shfl" <ty: Lane> (d: W ty, a: R ty, b: R U32, width: R U32, mask: R U32) { mode: ShflMode } Sm80;
         /// d = the answer to the vote among the lanes of the mask.
         Vote "vote" (d: W Pred, p: R Pred, mask: R U32) { mode: VoteMode } Sm80;
