@@ -25,8 +25,8 @@ fn under(seeds: std::ops::Range<u64>) {
 }
 
 #[test]
-fn the_gallery_is_right_under_twenty_seeds() {
-    under(0..20);
+fn the_gallery_is_right_under_a_hundred_seeds() {
+    under(0..100);
 }
 
 #[test]

@@ -265,17 +265,29 @@ impl Machine<'_> {
             let until = self.now + 1 + self.rng.below(2000) as u64;
             return Ok(Next::Wait(State::Mbar { index: at.index, parity, until }));
         }
-        for lane in lanes(cur.mask).filter(|&lane| answers[lane] != 0) {
-            let at = self.mbarrier_at(cur, lane, space, addresses[lane])?;
-            let bar = self.mbarrier(at);
-            bar.seen = bar.seen.max(bar.phase);
-            if self.checks {
-                let news = self.mbarrier(at).done.clone();
-                self.learn(cur.warp, 1 << lane, &news);
-            }
-        }
+        self.saw_complete(cur, space, &addresses, &answers)?;
         self.set(cur, done, &answers);
         Ok(Next::Go)
+    }
+
+    /// Lanes that were told that a phase is complete learn what its arrivals knew; those at the same mbarrier together,
+    /// so that they go on sharing what they know.
+    fn saw_complete(&mut self, cur: Cur, space: Space, addresses: &[u64; LANES], answers: &[u64; LANES]) -> Try<()> {
+        let mut rest = lanes(cur.mask).filter(|&lane| answers[lane] != 0).fold(0u32, |set, lane| set | 1 << lane);
+        while rest != 0 {
+            let first = rest.trailing_zeros() as usize;
+            let same = lanes(rest).filter(|&lane| addresses[lane] == addresses[first]);
+            let mask = same.fold(0u32, |set, lane| set | 1 << lane);
+            rest &= !mask;
+            let at = self.mbarrier_at(cur, first, space, addresses[first])?;
+            let bar = self.mbarrier(at);
+            bar.seen = bar.seen.max(bar.phase);
+            let news = bar.done.clone();
+            if self.checks {
+                self.learn(cur.warp, mask, &news);
+            }
+        }
+        Ok(())
     }
 
     /// An asynchronous operation will complete on an mbarrier: its initialisation must be visible to the async proxy.

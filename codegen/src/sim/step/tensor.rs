@@ -151,7 +151,7 @@ impl TensorMap {
         let mut strides = Vec::new();
         let mut stride = u64::from(elem.bytes());
         for dim in dims.iter().take(dims.len().saturating_sub(1)) {
-            stride *= dim;
+            stride = stride.saturating_mul(*dim);
             strides.push(stride);
         }
         let steps = vec![1; dims.len()];
@@ -160,7 +160,7 @@ impl TensorMap {
 
     /// Bytes of a box in shared memory, all elements counted.
     pub fn box_bytes(&self) -> u32 {
-        self.taken().iter().product::<u32>() * self.elem.bytes()
+        self.taken().iter().fold(self.elem.bytes(), |bytes, &side| bytes.saturating_mul(side))
     }
 
     /// Elements taken along each axis.
@@ -194,6 +194,8 @@ impl TensorMap {
         for &step in &self.steps {
             rule((1..=8).contains(&step), "a step", step.into(), 8)?;
         }
+        let most = u32::from(u16::MAX) * 4;
+        rule(self.box_bytes() <= most, "the size of the box in bytes", self.box_bytes().into(), most.into())?;
         let inner = self.taken()[0] * self.elem.bytes();
         rule(inner.is_multiple_of(16), "the box's inner side in bytes, a multiple of 16,", inner.into(), 16)?;
         rule(inner <= self.swizzle.span(), "the box's inner side in bytes", inner.into(), self.swizzle.span().into())?;
@@ -261,7 +263,11 @@ impl TensorMap {
                 let coordinate = at[axis] + i64::from(within);
                 let stride = if axis == 0 { u64::from(self.elem.bytes()) } else { self.strides[axis - 1] };
                 let inside = coordinate >= 0 && (coordinate as u64) < self.dims[axis];
-                address = if inside { address.map(|a| a + coordinate as u64 * stride) } else { None };
+                address = if inside {
+                    address.map(|a| a.wrapping_add((coordinate as u64).wrapping_mul(stride)))
+                } else {
+                    None
+                };
             }
             see(index, address);
         }
@@ -466,6 +472,14 @@ mod tests {
         };
         assert_eq!(TensorMap::decode(&map.encode().unwrap()), Some(map.clone()));
         assert_eq!(TensorMap::decode(&[0; 128]), None);
+        let vast = TensorMap {
+            extent: vec![256; 5],
+            dims: vec![1 << 32; 5],
+            strides: vec![1 << 30; 4],
+            steps: vec![1; 5],
+            ..map.clone()
+        };
+        insta::assert_snapshot!(vast.encode().unwrap_err(), @"the size of the box in bytes of the tensor map is 4294967295, the limit is 262140");
         let wide = TensorMap { extent: vec![128, 8, 2], ..map };
         insta::assert_snapshot!(wide.encode().unwrap_err(), @"the box's inner side in bytes of the tensor map is 256, the limit is 128");
     }
