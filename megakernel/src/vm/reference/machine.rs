@@ -159,15 +159,7 @@ impl Machine {
     /// # Errors
     /// If there is no such input of that many elements.
     pub fn set_input(&mut self, name: &str, values: &[f32]) -> Result<(), AccessError> {
-        let buffer = self.named(name)?;
-        if buffer.kind != BufferKind::Input {
-            let action = "sets input buffers only";
-            return Err(AccessError::Kind { name: name.to_owned(), found: buffer.kind, action });
-        }
-        let expected = buffer.elements().unwrap_or(0);
-        if values.len() != expected {
-            return Err(AccessError::Length { name: name.to_owned(), expected, found: values.len() });
-        }
+        let buffer = self.input(name, values.len())?;
         let set = self.words(buffer).and_then(|words| words.write(0, values));
         set.ok_or_else(|| AccessError::DType { name: name.to_owned(), found: buffer.dtype, asked: "floating point" })
     }
@@ -177,17 +169,22 @@ impl Machine {
     /// # Errors
     /// If there is no such input of that many elements.
     pub fn set_input_i32(&mut self, name: &str, values: &[i32]) -> Result<(), AccessError> {
+        let buffer = self.input(name, values.len())?;
+        let set = self.words(buffer).and_then(|words| words.write_i32(0, values));
+        set.ok_or_else(|| AccessError::DType { name: name.to_owned(), found: buffer.dtype, asked: "i32" })
+    }
+
+    /// The input buffer of that name and of `found` elements.
+    fn input(&self, name: &str, found: usize) -> Result<&Buffer, AccessError> {
         let buffer = self.named(name)?;
         if buffer.kind != BufferKind::Input {
             let action = "sets input buffers only";
             return Err(AccessError::Kind { name: name.to_owned(), found: buffer.kind, action });
         }
-        let expected = buffer.elements().unwrap_or(0);
-        if values.len() != expected {
-            return Err(AccessError::Length { name: name.to_owned(), expected, found: values.len() });
+        match buffer.elements().unwrap_or(0) {
+            expected if expected == found => Ok(buffer),
+            expected => Err(AccessError::Length { name: name.to_owned(), expected, found }),
         }
-        let set = self.words(buffer).and_then(|words| words.write_i32(0, values));
-        set.ok_or_else(|| AccessError::DType { name: name.to_owned(), found: buffer.dtype, asked: "i32" })
     }
 
     /// Fills activations and outputs with NaN: what a step reads or leaves without having written it then shows.
