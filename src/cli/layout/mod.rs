@@ -7,6 +7,8 @@ pub mod check;
 pub mod expression;
 mod fragment_cases;
 mod mojo;
+mod mojo_tuples;
+mod mojo_views;
 mod operations;
 mod quirk;
 mod refusal;

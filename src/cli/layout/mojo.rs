@@ -8,7 +8,7 @@ use tilewright_layout::{Composed, Layout, Swizzle, laws};
 
 use super::check::Verdict;
 use super::value::Value;
-use super::{Refusal, operations};
+use super::{Refusal, mojo_tuples, operations};
 
 /// Judges a case, or skips one whose convention differs.
 pub(super) fn verdict(case: &Json) -> Verdict {
@@ -73,7 +73,7 @@ fn effective(shape: &Json, stride: &Json) -> Json {
     }
 }
 
-type Outcome = Result<Json, Refusal>;
+pub(super) type Outcome = Result<Json, Refusal>;
 
 fn counterpart(name: &str, args: &Json) -> Option<Outcome> {
     let (operation, fields): (&str, &[&str]) = match name {
@@ -122,7 +122,7 @@ fn counterpart(name: &str, args: &Json) -> Option<Outcome> {
     Some(call(operation, fields, args))
 }
 
-fn field(args: &Json, name: &str) -> Result<Value, Refusal> {
+pub(super) fn field(args: &Json, name: &str) -> Result<Value, Refusal> {
     Value::from_json(&args[name])
 }
 
@@ -185,6 +185,6 @@ fn special(name: &str, args: &Json) -> Option<Outcome> {
             let composed = Composed::new(swizzle, field(args, "offset")?.int()?, layout);
             Ok(Json::from(composed.at(field(args, "i")?.int()?)))
         })(),
-        _ => return None,
+        _ => return mojo_tuples::counterpart(name, args),
     })
 }
