@@ -4,9 +4,12 @@
 //! types, f16, bf16 and f32, tied and untied, one file and shards. Their `reference.safetensors` was computed by
 //! transformers in float32 (`make.py` beside them).
 
+mod measure;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use measure::relative_l2;
 use safetensors::SafeTensors;
 use tempfile::TempDir;
 use tilewright::engine::{Device, Engine};
@@ -33,14 +36,6 @@ fn reference(folder: &Path) -> Reference {
         data.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect::<Vec<u32>>()
     };
     Reference { ids: words("ids"), logits: words("logits").into_iter().map(f32::from_bits).collect() }
-}
-
-/// `‖found − expected‖₂ / ‖expected‖₂`.
-fn relative_l2(found: &[f32], expected: &[f32]) -> f64 {
-    assert_eq!(found.len(), expected.len());
-    let sum = |terms: &mut dyn Iterator<Item = f64>| terms.map(|x| x * x).sum::<f64>();
-    let difference = sum(&mut found.iter().zip(expected).map(|(a, b)| f64::from(a - b)));
-    (difference / sum(&mut expected.iter().map(|&b| f64::from(b)))).sqrt()
 }
 
 fn error_of(folder: &Path, reference: &Reference) -> f64 {

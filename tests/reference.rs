@@ -2,8 +2,11 @@
 //!
 //! `models/*/reference.json` and `reference.safetensors` were computed by transformers in float32, eager attention.
 
+mod measure;
+
 use std::path::{Path, PathBuf};
 
+use measure::relative_l2;
 use safetensors::SafeTensors;
 use serde::Deserialize;
 use tilewright::engine::{Device, Engine, Request, Session};
@@ -41,14 +44,6 @@ fn engine(model: &str, workers: usize) -> Engine {
 
 fn request(case: &Case) -> Request {
     Request { prompt_ids: case.prompt_ids.clone(), max_new_tokens: case.greedy_ids.len() }
-}
-
-/// `‖a − b‖₂ / ‖b‖₂`.
-fn relative_l2(found: &[f32], expected: &[f32]) -> f64 {
-    assert_eq!(found.len(), expected.len());
-    let squares = |values: &mut dyn Iterator<Item = f64>| values.map(|x| x * x).sum::<f64>();
-    let difference = squares(&mut found.iter().zip(expected).map(|(a, b)| f64::from(*a) - f64::from(*b)));
-    (difference / squares(&mut expected.iter().map(|b| f64::from(*b)))).sqrt()
 }
 
 #[test]
