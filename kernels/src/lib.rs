@@ -2,11 +2,13 @@
 //!
 //! | room | what it holds |
 //! |---|---|
+//! | [`decode`] | a decode step's work as device functions on a block |
 //! | [`naive`] | the oracles: each op as a plain loop, as short as its definition |
 //! | [`host`] | the forms of the same ops that a CPU runs at the speed of its memory |
 //!
 //! This crate knows layouts and code generation; it knows no program and no model.
 #![deny(unsafe_code)]
 
+pub mod decode;
 pub mod host;
 pub mod naive;
