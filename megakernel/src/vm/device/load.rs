@@ -3,7 +3,7 @@
 use bytemuck::cast_slice;
 use half::bf16;
 use thiserror::Error;
-use tilewright_codegen::device::{Buffer, Device, DeviceError, Pending, Stream};
+use tilewright_codegen::device::{Buffer, Device, DeviceError, Stream};
 
 use super::image::CHUNK;
 use super::{Plan, RotationTable, Unsupported};
@@ -61,9 +61,7 @@ pub(super) fn image(
     let image = device.buffer::<bf16>((plan.image_bytes / 2) as usize)?;
     let largest = plan.streams.iter().map(|run| run.unit.bytes() as usize / 2).max().unwrap_or(1);
     let part = PART.min(image.len()).max(largest);
-    // Two parts take turns: one is packed while the other is on its way.
-    let mut spare = Some(device.pinned::<bf16>(part)?);
-    let mut on_its_way: Option<Pending<bf16>> = None;
+    let mut pinned = device.pinned::<bf16>(part)?;
     let mut done = 0;
     for run in &plan.streams {
         let each = run.unit.bytes() as usize / 2;
@@ -72,21 +70,11 @@ pub(super) fn image(
             let units = Span::new(first, run.units().min(first + together));
             let start = (run.at(first) * (CHUNK / 2)) as usize;
             let place = image.slice(start..start + units.len() * each)?;
-            let mut pinned = match spare.take() {
-                Some(pinned) => pinned,
-                None => device.pinned(part)?,
-            };
             run.pack(units, |buffer| weights.get(buffer), &mut pinned[..place.len()]);
-            let sent = stream.upload_part(pinned, &place)?;
-            if let Some(earlier) = on_its_way.replace(sent) {
-                spare = Some(earlier.wait()?);
-            }
+            stream.upload(&pinned[..place.len()], &place)?;
             done += place.bytes();
             progress(done);
         }
-    }
-    if let Some(last) = on_its_way {
-        last.wait()?;
     }
     Ok(image)
 }
@@ -97,7 +85,7 @@ pub(super) fn plain(plan: &Plan, placed: &Placed, weights: &Bound) -> Vec<u8> {
     for buffer in &placed.buffers {
         let offset = plan.places.offset(buffer.id);
         if buffer.kind == BufferKind::Weight && offset != u64::MAX {
-            let bytes = weights.get(buffer.id).bytes();
+            let bytes = weights.get(buffer.id).bytes().as_ref();
             plain[offset as usize..][..bytes.len()].copy_from_slice(bytes);
         }
     }

@@ -92,7 +92,10 @@ impl DeviceMachine {
         let plan = Plan::new(&placed, options)?;
         let (cells, limits) = bind::cells(&placed)?;
         let bound = Bound::new(&placed, weights)?;
-        let kernel = device.load(&verify(record(&plan))?)?;
+        let verified = verify(record(&plan))?;
+        let signature = tilewright_codegen::device::Signature::of(verified.kernel());
+        let text = tilewright_codegen::ptx::emit(&verified);
+        let kernel = device.load(&tilewright_codegen::device::PtxSource::new(signature, text))?;
         let stream = device.stream()?;
         let plain = stream.buffer(&load::plain(&plan, &placed, &bound))?;
         let total = plan.image_bytes;

@@ -8,28 +8,21 @@ use tilewright_kernels::decode::{
 
 use super::Kit;
 use super::table::TaskView;
-use crate::vm::device::status;
 use crate::vm::device::{Class, InputClass, KeysClass, OutputClass, PoolClass, RotationClass};
 
-/// Runs a task, whatever it is; a task that is none of the kernel's is reported.
+/// Runs a task, whose opcode was checked.
 pub(super) fn dispatch<'k>(kit: Kit<'k, '_>, task: TaskView<'k>, weights: &dyn Weights<'k>) {
-    let opcode = task.opcode();
-    choose(kit, task, opcode, 0, weights);
+    choose(kit, task, task.opcode(), 0, weights);
 }
 
 /// Tries the classes from `first` on.
 fn choose<'k>(kit: Kit<'k, '_>, task: TaskView<'k>, opcode: Val<'k, u32>, first: usize, weights: &dyn Weights<'k>) {
-    let k = kit.k;
-    match kit.plan.classes.get(first) {
-        Some(class) => k.if_else(
+    if let Some(class) = kit.plan.classes.get(first) {
+        kit.k.if_else(
             opcode.eq(first as u32),
             || Call { kit, task }.run(class, weights),
             || choose(kit, task, opcode, first + 1, weights),
-        ),
-        None => k.when(k.tid().eq(0), || {
-            let none = k.lit(0u32);
-            kit.sync.report(status::OPCODE, task.task(), opcode, none, none);
-        }),
+        );
     }
 }
 

@@ -62,9 +62,23 @@ impl<'k> Sync<'k> {
         self.own(2)
     }
 
-    /// Whether the team does not go on, as the last barrier left it.
+    /// Whether the team does not go on, for a thread that looks while others may write.
     pub fn stopped(self) -> Val<'k, bool> {
         self.stop.load_relaxed(Scope::Cta).ne(0)
+    }
+
+    /// Whether the team does not go on, between two barriers of the team: the same for all of it.
+    pub fn team_stopped(self) -> Val<'k, bool> {
+        self.stop.load().ne(0)
+    }
+
+    /// Reports a task that is none of the kernel's; by one thread.
+    pub fn check(self, task: TaskView<'k>, classes: u32) {
+        let opcode = task.opcode();
+        self.k.when(opcode.ge(classes), || {
+            let none = self.k.lit(0u32);
+            self.report(status::OPCODE, task.task(), opcode, none, none);
+        });
     }
 
     /// Stops this block's team at its next barrier.
