@@ -92,10 +92,7 @@ impl DeviceMachine {
         let plan = Plan::new(&placed, options)?;
         let (cells, limits) = bind::cells(&placed)?;
         let bound = Bound::new(&placed, weights)?;
-        let verified = verify(record(&plan))?;
-        let signature = tilewright_codegen::device::Signature::of(verified.kernel());
-        let text = tilewright_codegen::ptx::emit(&verified);
-        let kernel = device.load(&tilewright_codegen::device::PtxSource::new(signature, text))?;
+        let kernel = device.load(&verify(record(&plan))?)?;
         let stream = device.stream()?;
         let plain = stream.buffer(&load::plain(&plan, &placed, &bound))?;
         let total = plan.image_bytes;
