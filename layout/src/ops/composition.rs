@@ -29,6 +29,26 @@ use crate::{Layout, LayoutError, MAX_LEAVES, laws::MAX_ENUMERATION, layout::time
 impl Layout {
     /// `self` after `rhs`: the layout that sends `c` to `self(rhs(c))`.
     ///
+    /// Law: `composition(A, B)(c) == A(B(c))` for every coordinate `c` of `B` with `B(c)` inside `A`; the result nests
+    /// like `B`, or deeper.
+    ///
+    /// Edge cases: a mode of `B` with stride 0 stays as it is. The last mode of `A` has no end, so `64:1` composes with
+    /// an `A` of 32 elements. A mode of `B` of one element is held to the rules of strides all the same. `():()` on the
+    /// right gives `():()`; as the left one it counts as `1:0`.
+    ///
+    /// ```console
+    /// $ tilewright layout show "(4,8):(8,1)"
+    ///  0  1  2  3  4  5  6  7
+    ///  8  9 10 11 12 13 14 15
+    /// 16 17 18 19 20 21 22 23
+    /// 24 25 26 27 28 29 30 31
+    /// $ tilewright layout eval "(4,8):(8,1) o (2,4):(2,4)"
+    /// (2,4):(16,1)
+    /// $ tilewright layout show "(4,8):(8,1) o (2,4):(2,4)"
+    ///  0  1  2  3
+    /// 16 17 18 19
+    /// ```
+    ///
     /// ```
     /// use tilewright_layout::Layout;
     /// let a = Layout::parse("(6,2):(8,2)").unwrap();
