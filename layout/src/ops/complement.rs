@@ -3,12 +3,7 @@
 //! Law, for an injective `L` whose strides nest and `R = complement(L, n)`: the offsets of `L` and `R` meet in 0 only,
 //! `(L, R)` is injective, it covers `0..n`, and `R` is ordered (its offsets ascend).
 //!
-//! It is the second of the two primitives. `L` marks a tile inside `0..n`; `R` is where the copies of the tile go:
-//!
-//! ```text
-//! L = 4:2 in 0..16    0 . 1 . 2 . 3 . | . . . . . . . .
-//! R = (2,2):(1,8)     copies start at 0, 1, 8 and 9
-//! ```
+//! It is the second of the two primitives: `L` marks a tile inside `0..n`, `R` is where the copies of the tile go.
 //!
 //! Edge cases: stride-0 modes and modes of extent 1 do not count. Where `n` is not a multiple of the tile's span, the
 //! last copies run over `n` ([`Layout::complement_exact`] refuses that). Strides that do not nest, such as `(3,5):(1,4)`,

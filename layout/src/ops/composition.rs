@@ -2,15 +2,7 @@
 //!
 //! Law: `composition(A, B)(c) == A(B(c))` for every coordinate `c` of `B`, and the result nests like `B` or deeper.
 //!
-//! It is the first of the two primitives. `B` picks elements of `A` and gives them its own coordinates:
-//!
-//! ```text
-//! A = (4,8):(8,1), a row-major 4x8      B = (2,4):(1,4), two rows of every column, four columns
-//!      0  1  2  3  4  5  6  7                A o B = (2,4):(8,1)
-//!      8  9 10 11 12 13 14 15                 0  1  2  3
-//!     16 17 18 19 20 21 22 23                 8  9 10 11
-//!     24 25 26 27 28 29 30 31
-//! ```
+//! It is the first of the two primitives: `B` picks elements of `A` and gives them its own coordinates.
 //!
 //! Not every pair composes to a layout. Each mode of `B` walks the modes of the coalesced `A`: its stride must step over
 //! whole modes (`stride % extent == 0`) or stay inside one, and what it takes of a mode must divide what is left of it.

@@ -3,15 +3,6 @@
 //! Law, for `D = logical_divide(L, T)`: mode 0 of `D` is `L` after `T`, mode 1 runs over the tiles, and `D` has the
 //! values of `L`. Division is one line over the two primitives: `L` after `(T, complement(T))`.
 //!
-//! ```text
-//! (4,6):(6,1) by [2,3]     ((2,3),(2,2)):((6,1),(12,3))
-//!  0  1  2 |  3  4  5      mode 0: inside the 2x3 tile
-//!  6  7  8 |  9 10 11      mode 1: which of the 2x2 tiles
-//! ---------+---------
-//! 12 13 14 | 15 16 17
-//! 18 19 20 | 21 22 23
-//! ```
-//!
 //! The forms differ in where the modes go, for a layout of modes `a`, `b` and a tiler `[t, u]`:
 //!
 //! | form | result |
@@ -22,7 +13,8 @@
 //! | `flat_divide` | `(t, u, a/t, b/u)` |
 //!
 //! Edge cases: modes without a tile stay whole, among the rests. A tile that does not divide its mode rounds up, so the
-//! result is larger than the layout ([`Layout::divides_evenly`] tells beforehand). `_` takes a mode as already divided.
+//! result is larger than the layout ([`Layout::divides_evenly`] tells beforehand); one whose copies leave gaps is
+//! refused. `_` takes a mode as already divided.
 
 use crate::ops::complement::gaps;
 use crate::ops::tiled::{Each, apply, gather, spread};
@@ -36,7 +28,8 @@ impl Layout {
     ///
     /// Edge cases: modes beyond the tiler stay as they are; `_` keeps a mode without a pair. A tile that does not
     /// divide its mode rounds up: the result then has offsets behind the layout. A tile of stride 0 repeats one
-    /// element, and the rest is the whole layout.
+    /// element, and the rest is the whole layout. A tile whose copies leave gaps, such as `(3,5):(1,4)`, is refused
+    /// wherever they would miss an offset of the layout.
     ///
     /// ```console
     /// $ tilewright layout show "(4,6):(6,1)" --tile 2,3

@@ -3,14 +3,7 @@
 //! Law, for `P = logical_product(B, T)`: mode 0 of `P` is `B`, mode 1 is laid out like `T` over the places that `B`
 //! leaves free, and `P` is injective where both are. It is one line over the two primitives.
 //!
-//! ```text
-//! blocked_product of a row-major 2x2 by a row-major 2x3     raked_product of the same
-//!  0  1 |  4  5 |  8  9                                      0  4  8 |  1  5  9
-//!  2  3 |  6  7 | 10 11                                     12 16 20 | 13 17 21
-//! ------+-------+------                                     ---------+---------
-//! 12 13 | 16 17 | 20 21                                      2  6 10 |  3  7 11
-//! 14 15 | 18 19 | 22 23                                     14 18 22 | 15 19 23
-//! ```
+//! The forms place modes as those of [division](super::divide) do; `blocked_product` and `raked_product` pair them up.
 
 use crate::laws::injective;
 use crate::ops::divide::gather_or_keep;

@@ -59,7 +59,7 @@ impl Layout {
     /// Law: `upcast(downcast(L, n), n) == L` for a compact `L`.
     ///
     /// Edge cases: every mode of stride 1 or -1 grows, so one is expected; stride 0 stays. Factor 1 changes nothing,
-    /// whatever the strides.
+    /// and is held to the same rule.
     ///
     /// ```console
     /// $ tilewright layout show "(2,2):(2,1)"

@@ -58,6 +58,23 @@ impl Swizzled {
 
     /// The offset of a coordinate; see [`Layout::offset`].
     ///
+    /// Law: `swizzle(start + layout(c))`.
+    ///
+    /// Edge cases: those of [`Layout::offset`].
+    ///
+    /// ```console
+    /// $ tilewright layout show "S<2,0,2> o 0 o (4,4):(4,1)"
+    ///  0  1  2  3
+    ///  5  4  7  6
+    /// 10 11  8  9
+    /// 15 14 13 12
+    /// $ tilewright layout show "S<2,0,2> o 4 o (4,4):(4,1)"
+    ///  5  4  7  6
+    /// 10 11  8  9
+    /// 15 14 13 12
+    /// 16 17 18 19
+    /// ```
+    ///
     /// # Errors
     /// As [`Layout::offset`].
     pub const fn offset(&self, coordinate: &IntTuple) -> Result<i64, LayoutError> {
