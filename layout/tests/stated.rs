@@ -7,6 +7,8 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use strategies::{any_layout, compact, nesting, shape, signed_layout, swizzle};
+use tilewright_layout::ops::Order;
+use tilewright_layout::swizzle::canonical::ldmatrix_swizzle;
 use tilewright_layout::{Composed, IntTuple, Layout, LayoutError, Swizzle, Swizzled, Tiler, laws};
 
 fn layout(text: &str) -> Layout {
@@ -34,6 +36,92 @@ fn distinct_strides(layout: &Layout) -> bool {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn marked_modes_are_simplified_alone(layout in signed_layout()) {
+        let rank = layout.rank();
+        let profile = if layout.is_leaf() { IntTuple::int(1) } else { IntTuple::flat(&vec![1; rank]).unwrap() }.profile();
+        let (coalesced, filtered) = (layout.coalesce_modes(&profile).unwrap(), layout.filter_modes(&profile).unwrap());
+        for i in 0..rank {
+            let mode = layout.mode(i).unwrap();
+            prop_assert!(layout.is_leaf() || coalesced.mode(i) == Ok(mode.coalesce()));
+            prop_assert!(layout.is_leaf() || filtered.mode(i) == Ok(mode.filter()));
+        }
+        let once = layout.filter_zeros();
+        prop_assert!(once.profile().congruent(&layout.profile()));
+        prop_assert_eq!(image(&once), image(&layout));
+        let marks = IntTuple::flat(&(0..rank).map(|i| i as i64 % 2).collect::<Vec<_>>()).unwrap();
+        if !layout.is_leaf() {
+            let closed = layout.filter_zeros_by(&marks).unwrap();
+            let expected = |i| if i % 2 == 0 { 1 } else { layout.extent(i) };
+            prop_assert!((0..rank).all(|i| closed.extent(i) == expected(i)));
+        }
+    }
+
+    #[test]
+    fn a_bound_by_modes_is_a_bound(tile in 1i64..7, modes in prop::collection::vec(1i64..5, 1..4)) {
+        // The first mode is a multiple of the tile, so each mode is divided without a remainder.
+        let mut extents = modes;
+        extents[0] *= tile;
+        let shape = IntTuple::flat(&extents).unwrap();
+        let layout = Layout::leaf(tile, 1).unwrap();
+        prop_assert_eq!(layout.complement_in(&shape), layout.complement(shape.product()));
+    }
+
+    #[test]
+    fn an_injective_layout_is_undone(layout in any_layout()) {
+        if let (true, Ok(inverse)) = (layout.is_injective(), layout.left_inverse()) {
+            prop_assert!((0..layout.size()).all(|i| inverse.at(layout.at(i)) == i));
+        }
+    }
+
+    #[test]
+    fn copies_come_in_their_order(block in nesting(), copies in compact()) {
+        if let Ok(product) = block.logical_product(&Tiler::layout(&copies)) {
+            let places = product.mode(1).unwrap();
+            let mut order: Vec<i64> = (0..copies.size()).collect();
+            order.sort_by_key(|i| copies.at(*i));
+            prop_assert!(order.windows(2).all(|pair| places.at(pair[0]) < places.at(pair[1])));
+        }
+    }
+
+    #[test]
+    fn products_pair_modes(m in 1i64..5, n in 1i64..5, copies in compact()) {
+        let block = Layout::row_major(&IntTuple::flat(&[m, n]).unwrap()).unwrap();
+        let padded = copies.append_to(&Layout::ONE, 2.max(copies.rank())).unwrap();
+        if let (Ok(blocked), Ok(product)) = (block.blocked_product(&copies), block.logical_product(&Tiler::layout(&padded))) {
+            prop_assert_eq!(image(&blocked), image(&product));
+            prop_assert_eq!(image(&block.raked_product(&copies).unwrap()), image(&product));
+        }
+    }
+
+    #[test]
+    fn a_block_is_tiled_to_the_shape(m in 1i64..5, n in 1i64..5, down in 1i64..5, across in 1i64..5, right in any::<bool>()) {
+        let block = Layout::row_major(&IntTuple::flat(&[m, n]).unwrap()).unwrap();
+        let shape = IntTuple::flat(&[m * down, n * across]).unwrap();
+        let tiled = block.tile_to_shape(&shape, if right { Order::Right } else { Order::Left }).unwrap();
+        prop_assert_eq!((tiled.extent(0), tiled.extent(1)), (m * down, n * across));
+        prop_assert!(tiled.is_bijective());
+        for (i, j) in (0..m).flat_map(|i| (0..n).map(move |j| (i, j))) {
+            let coordinate = IntTuple::flat(&[i, j]).unwrap();
+            prop_assert_eq!(tiled.offset(&coordinate), block.offset(&coordinate));
+        }
+        prop_assert!(block.tile_to_shape(&IntTuple::flat(&[m * down + 1, n]).unwrap(), Order::Left).is_err() || m == 1);
+    }
+
+    #[test]
+    fn swizzled_elements_are_found_in_larger_ones(swizzle in swizzle(), layout in nesting(), power in 0i64..4) {
+        let factor = 1 << power;
+        let swizzled = Swizzled::new(swizzle, 0, layout);
+        if let (Ok(large), true) = (swizzled.upcast(factor), power <= swizzle.base()) {
+            let expected: BTreeSet<i64> = (0..layout.size()).map(|i| swizzled.at(i) / factor).collect();
+            prop_assert_eq!((0..large.size()).map(|i| large.at(i)).collect::<BTreeSet<_>>(), expected);
+        }
+        if let Ok(small) = swizzled.downcast(factor) && layout.is_bijective() {
+            let back = small.upcast(factor).unwrap();
+            prop_assert!(back.swizzle() == swizzle && (0..layout.size()).all(|i| back.at(i) == swizzled.at(i)));
+        }
+    }
 
     #[test]
     fn orders_of_different_numbers_are_bijective(shape in shape(), keys in prop::collection::vec(-9i64..9, 6)) {
@@ -222,6 +310,17 @@ fn a_tile_that_leaves_gaps_divides_nothing() {
 fn a_refused_raked_product_says_so() {
     let error = layout("4:1").raked_product(&layout("(3):(1)")).unwrap_err();
     assert!(error.to_string().starts_with("raked_product: "), "{error}");
+}
+
+#[test]
+fn ldmatrix_rows_lie_in_different_banks() {
+    for row_bytes in [16, 32, 64, 128, 256, 512, 1024] {
+        let (swizzle, units) = (ldmatrix_swizzle(row_bytes).unwrap(), row_bytes / 16);
+        for column in 0..units {
+            let places: BTreeSet<i64> = (0..8).map(|row| swizzle.apply(row * units + column) % 8).collect();
+            assert_eq!(places.len(), 8, "rows of {row_bytes} bytes, column {column}");
+        }
+    }
 }
 
 #[test]

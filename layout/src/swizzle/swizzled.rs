@@ -93,7 +93,8 @@ impl Swizzled {
 
     /// The layout of the same memory in elements `factor` times as large.
     ///
-    /// Law: `upcast(s, n)(c) == s(c) / n` where the layout's runs are whole large elements and `n` is at most `2^base`.
+    /// Law, for strides that nest and `n` of at most `2^base`: the large elements reached are those that hold an
+    /// element of `s`.
     ///
     /// Edge cases: as [`Layout::upcast`]; factor 1 changes nothing.
     ///
