@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use strategies::{any_layout, compact, nesting, shape, signed_layout, swizzle};
 use tilewright_layout::ops::Order;
-use tilewright_layout::swizzle::canonical::ldmatrix_swizzle;
+use tilewright_layout::swizzle::canonical::{Atom, SwizzleWidth, ldmatrix_swizzle};
 use tilewright_layout::{Composed, IntTuple, Layout, LayoutError, Swizzle, Swizzled, Tiler, laws};
 
 fn layout(text: &str) -> Layout {
@@ -320,6 +320,19 @@ fn ldmatrix_rows_lie_in_different_banks() {
             let places: BTreeSet<i64> = (0..8).map(|row| swizzle.apply(row * units + column) % 8).collect();
             assert_eq!(places.len(), 8, "rows of {row_bytes} bytes, column {column}");
         }
+    }
+}
+
+#[test]
+fn a_descriptor_knows_the_atom() {
+    for atom in Atom::ALL {
+        let tile = atom.tile_to_shape(16, &tuple("(128,128)"), Order::Left).unwrap();
+        match tile.matrix_descriptor(16) {
+            Ok(found) => assert_eq!((found.major, found.width), (atom.major, atom.width)),
+            Err(error) => assert_eq!(atom.width, SwizzleWidth::Interleaved, "{atom:?}: {error}"),
+        }
+        let one = atom.of_elements(16).unwrap().matrix_descriptor(16);
+        assert!(one.is_err() || one.unwrap().stride == 0, "{atom:?}");
     }
 }
 
