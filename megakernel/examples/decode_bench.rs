@@ -31,6 +31,7 @@ fn main() {
         for pair in setting.split(',') {
             let (key, value) = pair.split_once('=').unwrap();
             match key {
+                "trace" => options.timeline = true,
                 "act" => lowering.activation = if value == "bf16" { DType::BF16 } else { DType::F32 },
                 "splits" => lowering.splits = Some(value.parse().unwrap()),
                 _ => {}
@@ -48,8 +49,7 @@ fn main() {
         }
         let placed = schedule(lower(&spec, &|_| DType::BF16, target.clone(), &lowering).unwrap(), 64).unwrap();
         let start = Instant::now();
-        let mut machine =
-            DeviceMachine::load(placed.clone(), &weights, &device, options, &mut |_, _| ()).unwrap();
+        let mut machine = DeviceMachine::load(placed.clone(), &weights, &device, options, &mut |_, _| ()).unwrap();
         let load = start.elapsed();
         let width = lowering.pages_per_sequence();
         let page_table: Vec<i32> = (0..(rows * width) as i32).collect();
@@ -86,6 +86,9 @@ fn main() {
             many.push(start.elapsed().as_secs_f64() * 1e3 / steps as f64);
         }
         many.sort_by(f64::total_cmp);
+        if options.timeline {
+            levels(&machine);
+        }
         let bytes = machine.plan().image_bytes as f64;
         println!(
             "{} rows {rows} ctx {context} pos {position} {setting} stages {stages}: {:.4} ms a token in one launch of {steps} ({:.3} TB/s), {:.4} ms alone; load {load:.1?}",
@@ -93,6 +96,62 @@ fn main() {
             many[1],
             bytes / many[1] / 1e9,
             single[10]
+        );
+    }
+}
+
+/// Where the time of each kind of level goes, means over blocks and layers, microseconds.
+fn levels(machine: &DeviceMachine) {
+    let times = machine.times().unwrap();
+    let mut levels: std::collections::BTreeMap<String, Vec<_>> = Default::default();
+    for t in &times {
+        let label = &machine.program().tasks[t.task.index()].label;
+        let level = label.split('[').next().unwrap().split(".h").next().unwrap().to_owned();
+        levels.entry(level).or_default().push(*t);
+    }
+    let mut sorted: Vec<(String, u64)> =
+        levels.iter().map(|(l, t)| (l.clone(), t.iter().map(|t| t.published).max().unwrap())).collect();
+    sorted.sort_by_key(|(_, end)| *end);
+    let mut kinds: std::collections::BTreeMap<String, Vec<[f64; 9]>> = Default::default();
+    for pair in sorted.windows(2) {
+        let (before, (level, end)) = (pair[0].1, &pair[1]);
+        let list = &levels[level];
+        let d = |a: u64, b: u64| (b as f64 - a as f64) / 1e3;
+        let mean = |f: &dyn Fn(&tilewright_megakernel::vm::device::TaskTimes) -> f64| {
+            list.iter().map(f).sum::<f64>() / list.len() as f64
+        };
+        let first_wake = list.iter().map(|t| t.waited).min().unwrap();
+        let last_wake = list.iter().map(|t| t.waited).max().unwrap();
+        let first_pub = list.iter().map(|t| t.published).min().unwrap();
+        let kind = level.rsplit('.').next().unwrap().to_owned();
+        kinds.entry(kind).or_default().push([
+            mean(&|t| d(t.begun, t.waited)),
+            mean(&|t| t.loaded.map_or(0.0, |l| d(t.waited, l))),
+            mean(&|t| d(t.loaded.unwrap_or(t.waited), t.computed)),
+            mean(&|t| d(t.computed, t.published)),
+            d(before, first_wake),
+            d(first_wake, last_wake),
+            d(first_pub, *end),
+            d(before, *end),
+            list.iter().map(|t| d(t.loaded.unwrap_or(t.waited), t.computed)).fold(0.0, f64::max),
+        ]);
+    }
+    println!("level       wait   load compute publish | lastpub-wake wakespread pubspread length maxcompute | sum");
+    for (kind, rows) in kinds {
+        let n = rows.len() as f64;
+        let m: Vec<f64> = (0..9).map(|i| rows.iter().map(|r| r[i]).sum::<f64>() / n).collect();
+        println!(
+            "{kind:9} {:6.2} {:6.2} {:7.2} {:6.2}  | {:6.2} {:6.2} {:6.2} {:6.2} {:6.2} | {:7.1}",
+            m[0],
+            m[1],
+            m[2],
+            m[3],
+            m[4],
+            m[5],
+            m[6],
+            m[7],
+            m[8],
+            m[7] * n
         );
     }
 }

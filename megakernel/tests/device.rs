@@ -55,8 +55,7 @@ fn agree(spec: &ModelSpec, rows: usize, sms: usize, seed: u64, steps: usize) {
     let mut reference = Machine::new(program.clone(), &weights, 1).unwrap();
     let mut kv = KvState::new(reference.program()).unwrap();
     let simulator = Simulator::new(Options { seed, sms: sms as u32, checks: Checks::On, ..Options::default() });
-    let mut machine =
-        DeviceMachine::load(program, &weights, &simulator.device(), options(), &mut |_, _| ()).unwrap();
+    let mut machine = DeviceMachine::load(program, &weights, &simulator.device(), options(), &mut |_, _| ()).unwrap();
     let page_table: Vec<i32> = (0..rows as i32 * 4).collect();
     for step in 0..steps {
         let tokens: Vec<i32> = (0..rows).map(|row| ((row * 31 + step * 17) % spec.vocab) as i32).collect();

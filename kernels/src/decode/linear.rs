@@ -93,6 +93,8 @@ pub struct Scratch<'k> {
     pub sums_bytes: u32,
     /// The largest logit of each row and its index, u64 `[16]`.
     pub best: Ptr<'k, Shared, u64>,
+    /// Where the time is noted when activations are there, if it is wanted.
+    pub loaded: Option<Ptr<'k, Shared, u64>>,
 }
 
 /// One output of a group.
@@ -168,6 +170,9 @@ impl<'k> Pass<'k> {
         let squares: Squares = scratch.squares;
         input.fill(team, unit, first_row, x, squares);
         team.sync();
+        if let Some(loaded) = scratch.loaded {
+            k.when(k.tid().eq(0), || loaded.store(k.globaltimer()));
+        }
         let lane = x.lane(team);
         let sums = Sums::new(scratch.sums, scratch.sums_bytes, rows, team.warps);
         let group = (sums.units() / streams).max(1);

@@ -5,7 +5,7 @@ use thiserror::Error;
 use tilewright_codegen::device::{Buffer, Device, DeviceError, Kernel, Mapped, Stream};
 use tilewright_codegen::verify::verify;
 
-use super::kernel::{OWN_COUNTERS, PITCH, record};
+use super::kernel::{OWN_COUNTERS, PITCH, TIMES, record};
 use super::load::{self, Bound, LoadError};
 use super::{DeviceOptions, Plan, status};
 use crate::program::{BufferId, BufferKind, TaskId};
@@ -40,6 +40,7 @@ struct Memory {
     tables: Buffer<u8>,
     directory: Buffer<u32>,
     counters: Buffer<u32>,
+    trace: Option<Buffer<u64>>,
 }
 
 /// Why a launch did not end as it should. Outputs are undefined then, and so are the KV entries of its steps.
@@ -66,6 +67,27 @@ pub enum LaunchError {
     Steps { found: usize, most: usize },
     #[error("the program feeds no token back: it has no embedding, or no greedy choice")]
     NoFeedback,
+    #[error("the machine was made without a timeline")]
+    NoTimeline,
+}
+
+/// When a task did what, in nanoseconds of the device's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TaskTimes {
+    /// The task.
+    pub task: TaskId,
+    /// Its block.
+    pub block: usize,
+    /// The team came to it.
+    pub begun: u64,
+    /// What it waits for was there.
+    pub waited: u64,
+    /// Its activations were there, for tasks that load some.
+    pub loaded: Option<u64>,
+    /// It was computed.
+    pub computed: u64,
+    /// It was published.
+    pub published: u64,
 }
 
 /// Most steps of one launch.
@@ -110,6 +132,10 @@ impl DeviceMachine {
             pools: zeroed(plan.places.pools)?,
             tables: stream.buffer(&plan.tables)?,
             directory: stream.buffer(&directory)?,
+            trace: match plan.options.timeline {
+                true => Some(device.buffer((plan.blocks * plan.longest_queue() * TIMES) as usize)?),
+                false => None,
+            },
             counters: stream.buffer(&vec![0u32; ((plan.counters + OWN_COUNTERS) * PITCH) as usize])?,
         };
         let status = device.mapped::<u32>(status::TOKENS as usize + MAX_STEPS * plan.rows as usize)?;
@@ -188,11 +214,12 @@ impl DeviceMachine {
         for word in 0..status::TOKENS as usize {
             self.status.store(word, 0)?;
         }
-        let Memory { image, plain, state, pools, tables, directory, counters } = &self.memory;
+        let Memory { image, plain, state, pools, tables, directory, counters, trace } = &self.memory;
         let numbers = [self.epoch, steps, u32::from(advance)];
         let mut args = vec![image.into(), plain.into(), state.into(), pools.into(), tables.into(), directory.into()];
         args.extend([counters.into(), (&self.status).into()]);
         args.extend(numbers.map(Into::into));
+        args.extend(trace.iter().map(Into::into));
         let launched = self.kernel.launch(&self.stream, self.plan.blocks, &args);
         launched.and_then(|()| self.stream.wait())?;
         match self.status.load(status::CODE as usize)? {
@@ -234,6 +261,26 @@ impl DeviceMachine {
         self.stream.fill(&self.memory.counters, 0)?;
         self.epoch = 0;
         self.stream.wait()
+    }
+
+    /// The times of every task of the last launch's last step, by task.
+    ///
+    /// # Errors
+    /// If the machine was made without a timeline, or the device fails.
+    pub fn times(&self) -> Result<Vec<TaskTimes>, LaunchError> {
+        let trace = self.memory.trace.as_ref().ok_or(LaunchError::NoTimeline)?;
+        let values = self.stream.read(trace)?;
+        let longest = self.plan.longest_queue() as usize;
+        let mut times = Vec::new();
+        for (block, queue) in self.placed.queues().iter().enumerate() {
+            for (at, &task) in queue.iter().enumerate() {
+                let first = (block * longest + at) * TIMES as usize;
+                let [begun, waited, loaded, computed, published] = std::array::from_fn(|i| values[first + i]);
+                let loaded = (loaded != 0).then_some(loaded);
+                times.push(TaskTimes { task, block, begun, waited, loaded, computed, published });
+            }
+        }
+        Ok(times)
     }
 
     /// All elements of a floating-point output of the last step, as f32.

@@ -35,7 +35,7 @@ pub use class::{Class, InputClass, KeysClass, OutputClass, PoolClass, RotationCl
 pub use image::{Rows, Stream};
 pub use kernel::record;
 pub use load::LoadError;
-pub use machine::{DeviceMachine, LaunchError, MAX_STEPS};
+pub use machine::{DeviceMachine, LaunchError, MAX_STEPS, TaskTimes};
 pub use options::DeviceOptions;
 pub use place::{Places, Space, space};
 pub use plan::{Feedback, Plan, RotationTable};

@@ -82,6 +82,11 @@ pub struct RotationTable {
 }
 
 impl Plan {
+    /// Tasks of the longest queue.
+    pub fn longest_queue(&self) -> u32 {
+        self.directory.iter().map(|block| block.tasks).max().unwrap_or(0)
+    }
+
     /// Plans a placed program.
     ///
     /// # Errors

@@ -16,15 +16,31 @@ pub(super) fn consume(kit: Kit<'_, '_>) {
         k.for_(0u32, tasks, |index| {
             let task = kit.table.task(index);
             k.when(leader, || {
+                if let Some(trace) = kit.trace {
+                    trace.forget();
+                    trace.note(index, 0);
+                }
                 sync.check(task, kit.plan.classes.len() as u32);
                 sync.wait(kit.table, task, step);
+                if let Some(trace) = kit.trace {
+                    trace.note(index, 1);
+                }
             });
             team.sync();
             over.set(sync.team_stopped());
             k.break_if(over.get());
             dispatch::dispatch(kit, task, &reader);
             team.sync();
-            k.when(leader, || sync.signal(kit.table, task));
+            k.when(leader, || {
+                if let Some(trace) = kit.trace {
+                    trace.note_loaded(index);
+                    trace.note(index, 3);
+                }
+                sync.signal(kit.table, task);
+                if let Some(trace) = kit.trace {
+                    trace.note(index, 4);
+                }
+            });
         });
         k.break_if(over.get());
         k.when(leader, || sync.finish());

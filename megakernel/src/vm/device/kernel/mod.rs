@@ -9,6 +9,7 @@
 //! | `consume` | the warps that compute |
 //! | `dispatch` | from opcodes to device functions |
 //! | `advance` | from one step to the next |
+//! | `trace` | times of tasks |
 
 mod advance;
 mod consume;
@@ -17,6 +18,7 @@ mod produce;
 mod ring;
 mod sync;
 mod table;
+mod trace;
 
 use half::bf16;
 use tilewright_codegen::build::{Builder, Global, Ptr, Val, block, record as record_kernel};
@@ -25,9 +27,11 @@ use tilewright_kernels::decode::{Scratch, Team};
 
 use super::Plan;
 use ring::Ring;
-pub(super) use sync::{OWN_COUNTERS, PITCH};
 use sync::Sync;
+pub(super) use sync::{OWN_COUNTERS, PITCH};
 use table::Table;
+pub(super) use trace::TIMES;
+use trace::Trace;
 
 /// The kernel's name.
 pub(super) const NAME: &str = "megakernel";
@@ -52,6 +56,8 @@ struct Kit<'k, 'p> {
     sync: Sync<'k>,
     team: Team<'k>,
     scratch: Scratch<'k>,
+    /// Where times go, if they are wanted.
+    trace: Option<Trace<'k>>,
     /// Steps of this launch.
     steps: Val<'k, u32>,
     /// Whether the kernel itself feeds tokens back.
@@ -61,7 +67,7 @@ struct Kit<'k, 'p> {
 /// Records the kernel of a plan.
 ///
 /// Parameters: image, plain, state, pools, tables, directory, counters, status, steps so far, steps of this launch,
-/// whether tokens are fed back.
+/// whether tokens are fed back; with a timeline, where it goes.
 pub fn record(plan: &Plan) -> Kernel {
     let threads = (plan.options.warps + 1) * 32;
     record_kernel(NAME, plan.arch, block(threads).min_blocks(1).cooperative(), |k| body(k, plan))
@@ -83,10 +89,13 @@ fn body(k: &Builder, plan: &Plan) {
         sums: k.shared::<f32>("sums", sums_bytes / 4),
         sums_bytes,
         best: k.shared::<u64>("best", 16),
+        loaded: options.timeline.then(|| k.shared::<u64>("loaded", 1)),
     };
+    let trace = options.timeline.then(|| Trace::new(k, plan, scratch.loaded));
     let sync = Sync::new(k, plan, counters, status, epoch);
     let memory = Memory { image, plain, state, pools };
-    let kit = Kit { k, plan, memory, ring, table, sync, team: Team::new(k, options.warps), scratch, steps, advance };
+    let kit =
+        Kit { k, plan, memory, ring, table, sync, team: Team::new(k, options.warps), scratch, trace, steps, advance };
     table.fetch(k, tables);
     k.when(k.tid().eq(0), || {
         sync.start();
