@@ -106,7 +106,7 @@ proptest! {
                 let twice: Vec<_> = ring.take(2 * parts.len()).map(|part| part.layout()).collect();
                 prop_assert_eq!(twice, [ranges.clone(), ranges].concat());
             }
-            (Err(error), Err(_)) => prop_assert!(matches!(error, ViewError::Torn { .. })),
+            (Err(error), Err(_)) => prop_assert!(matches!(error, ViewError::Torn { .. }), "{}", error),
             (parts, ranges) => prop_assert!(false, "parts {}, ranges {}", parts.is_ok(), ranges.is_ok()),
         }
     }

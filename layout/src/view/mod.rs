@@ -18,6 +18,9 @@
 //! Two kinds of layout serve. A typed one ([`StaticLayout`](crate::typed::StaticLayout)) has its shape, rank and tiles
 //! checked by the compiler; a [`Layout`](crate::Layout) or [`Swizzled`](crate::Swizzled) value has them checked where the
 //! view is made. Coordinates are checked either way, or carry their bounds in their type ([`Idx`](crate::typed::Idx)).
+//!
+//! Typed parts are whole tiles. Those of a value may be any range ([`LayoutTensor::range`], [`LayoutTensor::split`],
+//! [`PartIter`]), or tiles clipped at the edge ([`LayoutTensor::clipped_tile`]).
 
 mod distribute;
 mod error;

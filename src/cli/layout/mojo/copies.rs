@@ -13,7 +13,7 @@ use super::tensor::{Lanes, Tensor, memory, nested, plain, row_by_row, values};
 pub(super) fn counterpart(case: &Case<'_>) -> Option<Outcome> {
     let name = case.name;
     Some(match name {
-        "copy_from (memory of dst in address order)" => copy(case, |memory, sizes| nested(memory, sizes)),
+        "copy_from (memory of dst in address order)" => copy(case, nested),
         "copy_from into padded layout: memory (initial -1)" => copy(case, |memory, _| Json::from(memory)),
         "dst.vectorize[4,1]().copy_from(src.vectorize[1,4]()) : dst vectorized values" => copy_vectors(case),
         _ if name.starts_with("for each tile[") => fill_tiles(case),
