@@ -126,3 +126,41 @@ fn a_case_of_another_convention_is_skipped_for_its_reason() {
     assert_eq!(reason("depth", json!({ "t": [1, 2] })), None);
     assert_eq!(reason("no such function", json!({})), Some(Reason::NoCounterpart));
 }
+
+/// A file of cases is input: whatever stands in it, there is a verdict.
+#[test]
+fn no_broken_mojo_case_panics() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/mojo_cases.jsonl");
+    let odd = [json!(0), json!(-1), json!(7), json!(1i64 << 40), json!(i64::MAX), json!([]), json!("x"), Json::Null];
+    let mut verdicts = 0;
+    for line in std::fs::read_to_string(path).unwrap().lines() {
+        let case: Json = serde_json::from_str(line).unwrap();
+        for place in places(&case["args"], "/args") {
+            for value in &odd {
+                let mut broken = case.clone();
+                *broken.pointer_mut(&place).unwrap() = value.clone();
+                verdicts += usize::from(check::verdict(&broken).is_some());
+            }
+        }
+        for number in ["", "0", "9", "18446744073709551615"] {
+            let mut broken = case.clone();
+            broken["fn"] = json!(case["fn"].as_str().unwrap().replace(|letter: char| letter.is_ascii_digit(), number));
+            verdicts += usize::from(check::verdict(&broken).is_some());
+        }
+    }
+    assert!(verdicts > 10_000, "{verdicts}");
+}
+
+/// The pointers to everything inside of a value.
+fn places(value: &Json, path: &str) -> Vec<String> {
+    let inner: Vec<String> = match value {
+        Json::Array(items) => {
+            items.iter().enumerate().flat_map(|(i, item)| places(item, &format!("{path}/{i}"))).collect()
+        }
+        Json::Object(fields) => {
+            fields.iter().flat_map(|(name, field)| places(field, &format!("{path}/{name}"))).collect()
+        }
+        _ => Vec::new(),
+    };
+    [vec![path.to_owned()], inner].concat()
+}

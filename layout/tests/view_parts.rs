@@ -198,6 +198,14 @@ fn parts_of_a_swizzled_view_are_swizzled_as_the_view_is() {
 }
 
 #[test]
+fn a_start_beyond_every_slice_is_an_error() {
+    use tilewright_layout::{Swizzle, Swizzled};
+    let far = Swizzled::new(Swizzle::IDENTITY, i64::MAX, Layout::leaf(4, 1).unwrap());
+    let error = LayoutTensor::<u32, Swizzled>::with_layout(&[], far).map(|view| view.size());
+    assert!(matches!(error, Err(ViewError::Layout(tilewright_layout::LayoutError::Overflow { .. }))));
+}
+
+#[test]
 fn errors_of_parts_say_what_was_wrong() {
     let data: Vec<usize> = (0..24).collect();
     let view = LayoutTensor::<usize, RowMajor<4, 6>>::from_slice(&data).unwrap();

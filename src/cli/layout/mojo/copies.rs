@@ -6,6 +6,7 @@ use serde_json::{Value as Json, json};
 use tilewright_layout::view::{LayoutTensor, Space};
 use tilewright_layout::{Layout, Swizzled, Tiler};
 
+use super::Reason;
 use super::case::{Case, Obstacle, Outcome, between, numbers};
 use super::tensor::{Lanes, Tensor, memory, nested, plain, row_by_row, values};
 
@@ -68,7 +69,7 @@ fn fill_tiles(case: &Case<'_>) -> Outcome {
     let mut memory = memory(case, &layout)?;
     let view = LayoutTensor::<_, Swizzled>::with_layout_mut(&mut memory, layout)?;
     let sizes = numbers(between(case.name, '[', ']'));
-    let (rows, columns) = (sizes.first().copied().unwrap_or(1), sizes.get(1).copied().unwrap_or(1));
+    let &[rows @ (1..), columns @ (1..)] = &sizes[..] else { return Err(Obstacle::Differs(Reason::NoCounterpart)) };
     let tiler = Tiler::by_mode(&[Tiler::extent(rows as i64), Tiler::extent(columns as i64)])?;
     let mut counter = 0;
     for row in 0..view.extent(0) / rows {

@@ -5,7 +5,8 @@ use tilewright_layout::{Composed, IntTuple, Layout, LayoutError, Profile, Swizzl
 
 use super::Reason;
 use super::case::{Case, Obstacle, Outcome};
-use crate::cli::layout::{Value, operations};
+use crate::cli::layout::Value;
+use crate::cli::layout::operations::{self, listed};
 
 /// What the operation of the same meaning gives, or `None` where no function here is meant.
 pub(super) fn counterpart(case: &Case<'_>) -> Option<Outcome> {
@@ -94,7 +95,8 @@ fn special(case: &Case<'_>) -> Option<Outcome> {
         "Swizzle(bits,base,shift) over a range" => (|| {
             let swizzle = Swizzle::new(case.int("bits")?, case.int("base")?, case.int("shift")?)?;
             let (start, count) = (case.int("start")?, case.int("count")?);
-            Ok((start..start + count).map(|i| swizzle.apply(i)).collect())
+            listed("a swizzle", count)?;
+            Ok((start..start.saturating_add(count)).map(|i| swizzle.apply(i)).collect())
         })(),
         "ComposedLayout(Swizzle after Layout)" => (|| {
             let (swizzle, layout) = (case.value("swizzle")?.swizzle()?, case.layout("layout")?);
@@ -140,18 +142,19 @@ fn law(case: &Case<'_>) -> Option<Result<bool, Obstacle>> {
     Some(if starts("composition(A,B)") {
         (|| {
             let (a, b) = (case.layout("A")?, case.layout("B")?);
+            listed("composition", b.size())?;
             Ok(laws::composition(&a, &b, &a.composition(&b)?).is_ok())
         })()
     } else if starts("size(coalesce(L))") {
-        case.layout("layout").map(|layout| laws::coalesce(&layout, &layout.coalesce()).is_ok())
+        enumerated(case).map(|layout| laws::coalesce(&layout, &layout.coalesce()).is_ok())
     } else if starts("L(right_inverse(L)(i))==i") {
-        case.layout("layout").map(|layout| {
+        enumerated(case).map(|layout| {
             let inverse = layout.right_inverse();
             inverse.size() == layout.size() && laws::right_inverse(&layout, &inverse).is_ok()
         })
     } else if starts("images of L and complement(L)") {
         (|| {
-            let layout = case.layout("layout")?;
+            let layout = enumerated(case)?;
             Ok(laws::complement(&layout, 1, &layout.complement_self()?, false).is_ok())
         })()
     } else if starts("transpose(transpose(L))==L") {
@@ -163,10 +166,18 @@ fn law(case: &Case<'_>) -> Option<Result<bool, Obstacle>> {
     } else if starts("cosize(transpose(L))==cosize(L)") {
         case.layout("layout").and_then(|layout| Ok(transposed(&layout)?.cosize() == layout.cosize()))
     } else if starts("row_major(3,4)((i,j)) == transposed((j,i))") {
-        case.layout("layout").and_then(|layout| Ok(transposes(&layout, &transposed(&layout)?)?))
+        enumerated(case).and_then(|layout| Ok(transposes(&layout, &transposed(&layout)?)?))
     } else {
         return None;
     })
+}
+
+/// A layout that is small enough to try every coordinate.
+fn enumerated(case: &Case<'_>) -> Result<Layout, Obstacle> {
+    let layout = case.layout("layout")?;
+    listed("a law", layout.size())?;
+    listed("a law", layout.cosize())?;
+    Ok(layout)
 }
 
 /// Whether the one layout at `(i, j)` is the other at `(j, i)`.

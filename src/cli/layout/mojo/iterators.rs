@@ -1,12 +1,13 @@
 //! Mojo's cases of iterators over tiles, through [`PartIter`](tilewright_layout::view::PartIter).
 
 use serde_json::{Value as Json, json};
-use tilewright_layout::view::{Host, OffsetMap, PartIter, ViewError};
+use tilewright_layout::view::{Host, PartIter, ViewError};
 use tilewright_layout::{Layout, Swizzle, Swizzled};
 
 use super::Reason;
 use super::case::{Case, Obstacle, Outcome, numbers};
-use super::tensor::{Lanes, Tensor, extents, memory, plain, start, values};
+use super::tensor::{Lanes, Tensor, extents, memory, offsets, plain, start, values};
+use crate::cli::layout::operations::listed;
 
 /// An iterator of a case: made anew for each thing that is asked of it.
 struct Walk<'m> {
@@ -34,13 +35,14 @@ pub(super) fn counterpart(case: &Case<'_>) -> Option<Outcome> {
 fn over_memory(case: &Case<'_>, rest: &str, circular: bool) -> Outcome {
     let (tile, bound) = (case.layout("layout")?, case.int("bound")?);
     let stride = if case.has("stride") { case.int("stride")? } else { tile.size() };
-    let axis = tile.rank() - 1;
+    let axis = tile.rank().saturating_sub(1);
     let last = tile.mode(axis)?;
-    let tiles = tile.replace(axis, &Layout::tuple(&[last, Layout::leaf(bound / stride, stride)?])?)?;
+    let tiles =
+        tile.replace(axis, &Layout::tuple(&[last, Layout::leaf(bound.checked_div(stride).unwrap_or(0), stride)?])?)?;
     let offset = if case.has("offset") { case.int("offset")? } else { 0 };
     let layout = Swizzled::new(Swizzle::IDENTITY, offset, tiles);
     // The memory is a tensor of one mode: its row-major numbers are its offsets.
-    let memory: Vec<i64> = (0..layout.span()?.1 as i64).collect();
+    let memory = offsets(&layout)?;
     let strip = Tensor::with_layout(&memory, layout)?;
     let extent = usize::try_from(last.size()).map_err(|_| Obstacle::Differs(Reason::NoCounterpart))?;
     report(case, &Walk { strip, axis, extent, first: 0, circular }, rest)
@@ -59,17 +61,20 @@ fn over_tensor(case: &Case<'_>, call: &str, rest: &str, circular: bool) -> Outco
         .split(',')
         .map(|index| index.trim().parse().map_or_else(|_| case.index(index.trim()), Ok))
         .collect::<Result<_, _>>()?;
+    let (Some(&extent), Some(&first)) = (sizes.get(axis), place.get(axis)) else {
+        return Err(Obstacle::Differs(Reason::NoCounterpart));
+    };
     for (mode, (&size, &index)) in sizes.iter().zip(&place).enumerate() {
         if mode != axis {
-            let end = strip.extent(mode).min((index + 1) * size);
-            strip = match strip.range(mode, index * size..end) {
+            let begin = index.saturating_mul(size);
+            let end = strip.extent(mode).min(begin.saturating_add(size));
+            strip = match strip.range(mode, begin..end) {
                 Err(ViewError::Empty { .. }) => return Err(Obstacle::Differs(Reason::Nothing)),
                 part => part?,
             };
         }
     }
-    let walk = Walk { strip, axis, extent: sizes[axis], first: place[axis], circular };
-    report(case, &walk, rest)
+    report(case, &Walk { strip, axis, extent, first, circular }, rest)
 }
 
 /// What a case asks: the tiles in turn, or one tile after so many steps and what is known of it.
@@ -80,10 +85,13 @@ fn report(case: &Case<'_>, walk: &Walk<'_>, rest: &str) -> Outcome {
         let tiles = walk.parts()?.skip(walk.first).take(count);
         return tiles.map(|tile| values(&tile, 0, Lanes::RowMajor)).collect();
     }
-    let increments = match steps.split_once("+= ") {
+    let increments: usize = match steps.split_once("+= ") {
         Some((_, number)) => number.parse().map_err(|_| Obstacle::Differs(Reason::NoCounterpart))?,
         None => case.index("i")?,
     };
+    // A circular iterator would walk on for as many steps as are asked for.
+    listed("an iterator", i64::try_from(increments).unwrap_or(i64::MAX))?;
+    listed("an iterator", i64::try_from(walk.first).unwrap_or(i64::MAX))?;
     let part = |index: usize| walk.parts()?.nth(index).ok_or(Obstacle::Differs(Reason::Nothing));
     let tile = part(walk.first + increments)?;
     let step = || Ok::<_, Obstacle>(start(&part(1)?) - start(&part(0)?));

@@ -6,6 +6,7 @@ use tilewright_layout::{Layout, Swizzle, Swizzled};
 
 use super::case::{Case, Obstacle, Outcome};
 use crate::cli::layout::Value;
+use crate::cli::layout::operations::listed;
 
 /// A view of the memory of a case.
 pub(super) type Tensor<'m> = LayoutTensor<'m, i64, Swizzled>;
@@ -24,8 +25,7 @@ pub(super) fn plain(layout: Layout) -> Swizzled {
 
 /// The memory behind a tensor: the offsets themselves, or, for the fill `arange`, the row-major number of the element at each.
 pub(super) fn memory(case: &Case<'_>, layout: &Swizzled) -> Result<Vec<i64>, Obstacle> {
-    let (_, needed) = layout.span()?;
-    let mut memory: Vec<i64> = (0..needed as i64).collect();
+    let mut memory = offsets(layout)?;
     if case.args["fill"].as_str() == Some("arange") {
         let tensor = LayoutTensor::<_, Swizzled>::with_layout_mut(&mut memory, *layout)?;
         for (cell, number) in tensor.permute(&row_by_row(tensor.rank()))?.iter().zip(0..) {
@@ -33,6 +33,14 @@ pub(super) fn memory(case: &Case<'_>, layout: &Swizzled) -> Result<Vec<i64>, Obs
         }
     }
     Ok(memory)
+}
+
+/// Memory that a tensor fits in, each place with its offset.
+pub(super) fn offsets(layout: &Swizzled) -> Result<Vec<i64>, Obstacle> {
+    let (_, needed) = layout.span()?;
+    listed("memory", needed as i64)?;
+    listed("a tensor", layout.size())?;
+    Ok((0..needed as i64).collect())
 }
 
 /// The order of modes in which a view's iterator, first mode fastest, walks row by row.

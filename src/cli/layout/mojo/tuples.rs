@@ -10,6 +10,7 @@ use tilewright_layout::{IntTuple, Layout, LayoutError, Swizzle, analysis};
 use super::Reason;
 use super::case::{Case, Obstacle, Outcome};
 use super::tensor::row_by_row;
+use crate::cli::layout::operations::listed;
 use crate::cli::layout::{Refusal, Value};
 
 /// What this algebra gives for a case, or `None` where no function here is meant.
@@ -112,7 +113,7 @@ fn of_coordinates(case: &Case<'_>) -> Option<Outcome> {
         "TileTensor.dim[i]" => (|| Ok(Value::from(case.tuple("shape")?.product_each()?).to_json()))(),
         "ComposedLayout(B after A): B(offset + A(i))" => (|| {
             let (a, b) = (case.layout("layout_a_first")?, case.layout("layout_b_second")?);
-            Ok(Json::from(b.at(case.int("offset")? + a.at(case.int("i")?))))
+            Ok(Json::from(b.at(case.int("offset")?.saturating_add(a.at(case.int("i")?)))))
         })(),
         "tile.Layout([col_tile,row_tile]) == legacy Layout([col_tile,row_tile])" => grid(case),
         "print_layout grid values" => drawn(case),
@@ -143,6 +144,7 @@ fn strides(case: &Case<'_>, compact: Compact) -> Outcome {
 /// The offsets of a layout of rank 2, row by row.
 fn grid(case: &Case<'_>) -> Outcome {
     let layout = case.layout("layout")?;
+    listed("a grid", layout.size())?;
     let row = |i| {
         (0..layout.extent(1)).map(|j| Ok(Json::from(layout.offset(&IntTuple::flat(&[i, j])?)?))).collect::<Outcome>()
     };
@@ -151,7 +153,9 @@ fn grid(case: &Case<'_>) -> Outcome {
 
 /// The numbers of the picture of a layout.
 fn drawn(case: &Case<'_>) -> Outcome {
-    let picture = TextGrid::of(&case.layout("layout")?).to_string();
+    let layout = case.layout("layout")?;
+    listed("a picture", layout.size())?;
+    let picture = TextGrid::of(&layout).to_string();
     let row = |row: &str| row.split_whitespace().map(|cell| json!(cell.parse::<i64>().ok())).collect::<Json>();
     Ok(picture.lines().map(row).collect())
 }
@@ -208,6 +212,7 @@ fn of_layouts(case: &Case<'_>) -> Option<Outcome> {
 
 /// A tensor reshaped in row-major order: at `c` stands element `order(c)`, counted row by row.
 fn reshaped(from: &Layout, order: &Layout) -> Outcome {
+    listed("a tensor", from.cosize())?;
     let memory = vec![(); usize::try_from(from.cosize()).unwrap_or_default()];
     let tensor = LayoutTensor::<(), Layout>::with_layout(&memory, *from)?;
     let reshaped = tensor.permute(&row_by_row(tensor.rank()))?.compose(order)?;
@@ -235,6 +240,7 @@ fn k_major(case: &Case<'_>) -> Option<Outcome> {
         let tile = Atom { major: Major::K, width }.tile_to_shape(bits, &shape, Order::Left)?;
         // Vectors of 16 bytes stay whole, and 8 of them are a row of banks.
         let theirs = Swizzle::new(mixed, i64::from((128 / bits).ilog2()), 3)?;
+        listed("a tile", tile.size())?;
         if (0..tile.size()).any(|offset| tile.swizzle().apply(offset) != theirs.apply(offset)) {
             return Ok(Value::from(tile).to_json());
         }
@@ -265,20 +271,25 @@ fn excess(case: &Case<'_>) -> Outcome {
     let (data, threads) = (case.layout("data_layout")?, case.layout("thread_layout")?);
     let (vector, bytes) = (case.tuple("vec")?, case.int("type_bytes")?);
     let swizzle = case.value("swizzle")?.swizzle()?;
-    let turns: Vec<i64> = (0..2).map(|m| data.extent(m) / vector.values()[m] / threads.extent(m)).collect();
+    listed("an access", data.size())?;
+    let &[rows @ (1..), columns @ (1..)] = vector.values() else {
+        return Err(Refusal::Kind { expected: "the two extents of a vector", found: "another tuple" }.into());
+    };
+    let lanes = [rows, columns];
+    let turns = [0, 1].map(|m| data.extent(m) / lanes[m] / threads.extent(m));
     let mut excess = 0;
     for row in 0..turns[0] {
         for column in 0..turns[1] {
             let start = data.offset(&IntTuple::flat(&[
-                row * threads.extent(0) * vector.values()[0],
-                column * threads.extent(1) * vector.values()[1],
+                row * threads.extent(0) * lanes[0],
+                column * threads.extent(1) * lanes[1],
             ])?)?;
             let modes: Vec<Layout> = (0..2)
-                .map(|m| data.mode(m)?.composition(&Layout::leaf(threads.extent(m), vector.values()[m])?))
+                .map(|m| data.mode(m)?.composition(&Layout::leaf(threads.extent(m), lanes[m])?))
                 .collect::<Result<_, LayoutError>>()?;
             let access = Layout::tuple(&modes)?.composition(&threads.right_inverse())?;
             let access = tilewright_layout::Composed::new(swizzle, start, access);
-            excess += analysis::wavefronts(&access, bytes, bytes * vector.product())?.excess();
+            excess += analysis::wavefronts(&access, bytes, bytes.saturating_mul(vector.product()))?.excess();
         }
     }
     Ok(Json::from(excess))
