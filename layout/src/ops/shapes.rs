@@ -14,6 +14,14 @@ enum Rounding {
     Up,
 }
 
+/// What the product of a tuple is to the integer in whose place it stands.
+#[derive(Clone, Copy)]
+enum Sizes {
+    Any,
+    Equal,
+    Multiple,
+}
+
 impl IntTuple {
     /// Each extent divided by the divisor's extent in the same place. An integer divisor of a tuple is used up mode by
     /// mode, first mode first.
@@ -126,7 +134,19 @@ impl IntTuple {
     /// false
     /// ```
     pub const fn weakly_congruent(&self, other: &IntTuple) -> bool {
-        refines(self, At::ROOT, other, At::ROOT, false)
+        refines(self, At::ROOT, other, At::ROOT, Sizes::Any)
+    }
+
+    /// Whether `other` splits multiples of this one's integers: [`compatible`](IntTuple::compatible) with this one times
+    /// something.
+    ///
+    /// ```
+    /// use tilewright_layout::IntTuple;
+    /// let (tile, shape) = (IntTuple::parse("(4,3)").unwrap(), IntTuple::parse("((2,4),6)").unwrap());
+    /// assert!(tile.weakly_compatible(&shape) && !tile.compatible(&shape));
+    /// ```
+    pub const fn weakly_compatible(&self, other: &IntTuple) -> bool {
+        refines(self, At::ROOT, other, At::ROOT, Sizes::Multiple)
     }
 
     /// Whether every coordinate of this shape is one of `other`: `other` splits this one's integers into tuples of the
@@ -149,7 +169,7 @@ impl IntTuple {
     /// assert!(flat.compatible(&split) && !split.compatible(&flat));
     /// ```
     pub const fn compatible(&self, other: &IntTuple) -> bool {
-        refines(self, At::ROOT, other, At::ROOT, true)
+        refines(self, At::ROOT, other, At::ROOT, Sizes::Equal)
     }
 
     /// The coordinate of `source` with the same flat index as this one has in `target`'s place: between two shapes of
@@ -347,9 +367,14 @@ const fn scale_at(out: &mut IntTuple, at: At, factors: &IntTuple, from: At) -> R
     Ok(())
 }
 
-const fn refines(coarse: &IntTuple, at: At, fine: &IntTuple, from: At, sizes: bool) -> bool {
+const fn refines(coarse: &IntTuple, at: At, fine: &IntTuple, from: At, sizes: Sizes) -> bool {
     let Some(rank) = coarse.profile.arity(at.node) else {
-        return !sizes || coarse.values[at.leaf] == fine.product_at(from);
+        let (integer, split) = (coarse.values[at.leaf], fine.product_at(from));
+        return match sizes {
+            Sizes::Any => true,
+            Sizes::Equal => integer == split,
+            Sizes::Multiple => integer != 0 && split.wrapping_rem(integer) == 0,
+        };
     };
     match fine.profile.arity(from.node) {
         Some(arity) if arity == rank => {}
