@@ -38,6 +38,9 @@ pub struct Merge<'k> {
     pub dim: u32,
 }
 
+/// A split's `m` and `l`, and four of its sums.
+type Part<'k> = ([Val<'k, f32>; 2], [Val<'k, f32>; 4]);
+
 /// Splits whose partial results are in flight together.
 const TOGETHER: u32 = 8;
 
@@ -96,7 +99,7 @@ impl<'k> Merge<'k> {
         state.set(0, f32::NEG_INFINITY);
         for start in (0..self.splits).step_by(TOGETHER as usize) {
             let splits: Vec<u32> = (start..self.splits.min(start + TOGETHER)).collect();
-            let loaded: Vec<([Val<f32>; 2], [Val<f32>; 4])> =
+            let loaded: Vec<Part> =
                 splits.iter().map(|&s| (stats.at(2 * s).load_vec(), acc.at(s * self.dim).load_vec())).collect();
             let most = loaded.iter().fold(state.get(0), |most, ([m, _], _)| most.max(*m));
             // Without tokens so far, every m is −∞ and every l and sum is 0: any finite base will do.
