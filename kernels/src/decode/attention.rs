@@ -74,7 +74,7 @@ pub fn attention<'k>(team: Team<'k>, scratch: Scratch<'k>, work: Attention<'k>) 
     let k = team.k;
     k.for_(0u32, work.rows, |row| {
         let row = work.first_row + row;
-        let position = work.keys.position.at(row).load();
+        let position = work.keys.position.load(row);
         let tokens = (position + 1).max(0).cast::<u32>();
         let page = work.keys.page_tokens;
         let pages = (tokens + (page - 1)) / page;

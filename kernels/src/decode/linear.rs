@@ -1,10 +1,11 @@
 //! A tile of a linear layer: units of eight output features, streamed, with the epilogue that follows.
 
-use tilewright_codegen::build::{Global, Ptr, Shared, Val};
+use tilewright_codegen::build::{Global, Ptr, Shared, Val, Var};
 use tilewright_codegen::ir::attr::{AtomOp, RedOrder, Scope};
 
 use super::input::Squares;
 use super::product::product;
+use super::team::Item;
 use super::{Array, Input, Operand, Sums, Team, Unit, Weights};
 
 /// A tile of a linear layer.
@@ -120,12 +121,15 @@ pub fn linear<'k>(team: Team<'k>, scratch: Scratch<'k>, weights: &dyn Weights<'k
         k.when(k.tid().lt(rows), || scratch.best.at(k.tid()).store(0u64));
     }
     let pass = Pass { team, scratch, unit: tile.unit, rows, streams };
-    pass.run(weights, tile.input, tile.first_row, units, |sums, base, cell| {
+    let prepare = |base: Val<'k, u32>, cell: &Cell<'k>| {
         let n = tile.first + (base + cell.unit) * Unit::ROWS + cell.feature;
-        let inside = cell.inside & n.lt(tile.end);
+        tile.prepare(team, cell, n)
+    };
+    pass.run(weights, tile.input, tile.first_row, units, prepare, |sums, cell, prepared| {
+        let (n, inside) = (prepared.n, prepared.inside);
         let best = k.var(0u64);
         k.when(inside, || {
-            let y = tile.finish(team, scratch, sums, &cell, n);
+            let y = tile.finish(team, scratch, sums, cell, prepared);
             if let Output::Logits { .. } = tile.output {
                 best.set(key(team, y, n));
             }
@@ -156,13 +160,16 @@ pub(super) struct Pass<'k> {
 
 impl<'k> Pass<'k> {
     /// Fills the operand, multiplies `units` units in groups, and lets `finish` have the outputs of each group.
-    pub fn run(
+    ///
+    /// `prepare` comes for each output before the product: what it loads arrives meanwhile.
+    pub fn run<P>(
         self,
         weights: &dyn Weights<'k>,
         input: Input<'k>,
         first_row: Val<'k, u32>,
         units: Val<'k, u32>,
-        finish: impl Fn(Sums<'k>, Val<'k, u32>, Cell<'k>),
+        prepare: impl Fn(Val<'k, u32>, &Cell<'k>) -> P,
+        finish: impl Fn(Sums<'k>, &Cell<'k>, &P),
     ) {
         let Pass { team, scratch, unit, rows, streams } = self;
         let k = team.k;
@@ -179,42 +186,75 @@ impl<'k> Pass<'k> {
         k.for_step(0u32, units, group, |base| {
             k.when(base.gt(0), || team.sync());
             let here = (units - base).min(group);
+            let cell = |item: Item<'k>| {
+                let at = item.at;
+                let (feature, row, unit) = (at % Unit::ROWS, at / Unit::ROWS % rows, at / (Unit::ROWS * rows));
+                let inside = item.inside & unit.lt(here);
+                let place = (unit * streams * rows + row) * Unit::ROWS + feature;
+                let cell = Cell { unit, row, feature, inside, place };
+                let prepared = prepare(base, &cell);
+                (item, cell, prepared)
+            };
+            let cells: Vec<(Item, Cell, P)> = team.items(sums.outputs(group)).into_iter().map(cell).collect();
             k.for_(0u32, here * streams, |slot| product(team, unit, weights, lane, sums, slot));
             team.sync();
-            team.each_warp(sums.outputs(group), |at, within| {
-                let (feature, row, unit) = (at % Unit::ROWS, at / Unit::ROWS % rows, at / (Unit::ROWS * rows));
-                let inside = within & unit.lt(here);
-                let place = (unit * streams * rows + row) * Unit::ROWS + feature;
-                finish(sums, base, Cell { unit, row, feature, inside, place });
-            });
+            for (item, cell, prepared) in &cells {
+                item.by_warp(|| finish(sums, cell, prepared));
+            }
         });
     }
 }
 
+/// What an output's epilogue reads beside the sums.
+struct Prepared<'k> {
+    /// The feature.
+    n: Val<'k, u32>,
+    /// Whether there is such an output.
+    inside: Val<'k, bool>,
+    bias: Option<Var<'k, f32>>,
+    /// The residual, or the second layer's bias.
+    other: Option<Var<'k, f32>>,
+}
+
 impl<'k> Linear<'k> {
-    /// Stores output `n` of a row; gives the feature before the epilogue.
+    /// Loads what output `n` of a row needs beside the sums.
+    fn prepare(self, team: Team<'k>, cell: &Cell<'k>, n: Val<'k, u32>) -> Prepared<'k> {
+        let (k, inside) = (team.k, cell.inside & n.lt(self.end));
+        let load = |array: Array<'k>, index: Val<'k, u32>| {
+            let value = k.var(0.0f32);
+            k.when(inside, || value.set(array.load(index)));
+            value
+        };
+        let other = match self.output {
+            Output::Add { residual, width, .. } => Some(load(residual, (self.first_row + cell.row) * width + n)),
+            Output::SiluMul { up_bias, .. } => up_bias.map(|bias| load(bias, n)),
+            Output::Store { .. } | Output::Logits { .. } => None,
+        };
+        Prepared { n, inside, bias: self.bias.map(|bias| load(bias, n)), other }
+    }
+
+    /// Stores an output; gives the feature before the epilogue.
     fn finish(
         self,
         team: Team<'k>,
         scratch: Scratch<'k>,
         sums: Sums<'k>,
         cell: &Cell<'k>,
-        n: Val<'k, u32>,
+        prepared: &Prepared<'k>,
     ) -> Val<'k, f32> {
         let scale = self.input.scale(team, self.unit, cell.row, scratch.squares);
         let scaled = |sum: Val<'k, f32>| scale.map_or(sum, |scale| sum * scale);
-        let biased = |sum: Val<'k, f32>, bias: Option<Array<'k>>| bias.map_or(sum, |bias| sum + bias.load(n));
-        let y = biased(scaled(sums.total(team, cell.place)), self.bias);
-        let row = self.first_row + cell.row;
+        let plus = |sum: Val<'k, f32>, other: Option<Var<'k, f32>>| other.map_or(sum, |other| sum + other.get());
+        let y = plus(scaled(sums.total(team, cell.place)), prepared.bias);
+        let at = |width: u32| (self.first_row + cell.row) * width + prepared.n;
         match self.output {
-            Output::Store { out, width } => out.store(row * width + n, y),
-            Output::Add { residual, out, width } => out.store(row * width + n, residual.load(row * width + n) + y),
-            Output::SiluMul { up_bias, out, width } => {
-                let up = biased(scaled(sums.total(team, cell.place + self.rows * Unit::ROWS)), up_bias);
+            Output::Store { out, width } | Output::Logits { out, width, .. } => out.store(at(width), y),
+            Output::Add { out, width, .. } => out.store(at(width), plus(y, prepared.other)),
+            Output::SiluMul { out, width, .. } => {
+                let up = plus(scaled(sums.total(team, cell.place + self.rows * Unit::ROWS)), prepared.other);
                 let gate = y.div_approx((y * -std::f32::consts::LOG2_E).ex2() + 1.0);
-                out.store(row * width + n, gate * up);
+                out.store(at(width), gate * up);
             }
-            Output::Logits { out, width, .. } => out.store(row * width + n, y),
         }
         y
     }

@@ -40,7 +40,7 @@ pub use input::{Input, Merge};
 pub use linear::{Best, Linear, Output, Scratch, linear};
 pub use operand::Operand;
 pub use product::{Sums, Weights};
-pub use qkv::{Keys, Pages, Qkv, Rotation, qkv};
+pub use qkv::{Cells, Keys, Pages, Qkv, Rotation, qkv};
 pub use rope::{HeadNorm, Rope, rope};
 pub use team::Team;
 pub use unit::{Unit, UnitError};

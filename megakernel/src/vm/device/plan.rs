@@ -51,9 +51,27 @@ pub struct Plan {
     pub table_bytes: u32,
     /// Rows of the batch.
     pub rows: u32,
+    /// Positions and page tables that a block keeps in shared memory, if they are the same for all tasks.
+    pub cells: Option<CellsPlan>,
     /// The cells that a launch of many steps feeds back; `None` where the program makes no greedy choice.
     pub feedback: Option<Feedback>,
 }
+
+/// Positions and page tables, the same for all tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CellsPlan {
+    /// Where the positions begin in the state, in units of 16 bytes.
+    pub position: u32,
+    /// Where the page tables begin in the state, in units of 16 bytes.
+    pub table: u32,
+    /// Entries of a row of the page table.
+    pub table_width: u32,
+    /// Rows.
+    pub rows: u32,
+}
+
+/// Most numbers of positions and page tables that a block keeps in shared memory.
+const CELLS: u32 = 1024;
 
 /// Where the cells lie that a launch of many steps feeds back, bytes of the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +125,7 @@ struct Planner<'p> {
     plain_bytes: u64,
     classes: Vec<Class>,
     opcodes: HashMap<Class, u32>,
+    cells: Option<CellsPlan>,
 }
 
 /// A task's part of its stream.
@@ -136,6 +155,7 @@ impl<'p> Planner<'p> {
             plain_bytes,
             classes: Vec::new(),
             opcodes: HashMap::new(),
+            cells: None,
         })
     }
 
@@ -152,6 +172,7 @@ impl<'p> Planner<'p> {
         let image_bytes = self.streams.last().map_or(0, |last| (last.start + last.chunks()) * CHUNK);
         let (directory, tables) = tables(self.placed, &mut records);
         let table_bytes = directory.iter().map(|block| block.bytes).max().unwrap_or(0);
+        self.cells = self.common_cells();
         let operand_bytes =
             self.classes.iter().map(|c| c.operand_bytes(self.options.warps)).max().unwrap_or(0).next_multiple_of(128);
         let rows = self.placed.tasks.iter().map(|task| rows_of(&task.op)).max().unwrap_or(1);
@@ -173,8 +194,22 @@ impl<'p> Planner<'p> {
             operand_bytes,
             table_bytes,
             rows,
+            cells: self.cells,
             feedback,
         })
+    }
+
+    /// Positions and page tables, if all classes have the same and they are few.
+    fn common_cells(&self) -> Option<CellsPlan> {
+        let pools = self.classes.iter().filter_map(|class| match *class {
+            Class::Qkv { pools, .. } | Class::Rope { pools, .. } | Class::Attention { pools, .. } => Some(pools),
+            _ => None,
+        });
+        let mut all = pools.map(|pools| (pools.position, pools.table, pools.table_width));
+        let (position, table, table_width) = all.next()?;
+        let rows = self.placed.tasks.iter().map(|task| rows_of(&task.op)).max().unwrap_or(1);
+        let same = all.all(|other| other == (position, table, table_width));
+        (same && rows * (table_width + 1) <= CELLS).then_some(CellsPlan { position, table, table_width, rows })
     }
 
     /// The cells that the embedding reads and the argmax decides, where the program has one of each kind.
@@ -531,11 +566,16 @@ fn rows(span: crate::program::Span) -> Result<u32, Unsupported> {
     }
 }
 
+/// Where the rows of an op end.
 fn rows_of(op: &Op) -> u32 {
-    match op {
-        Op::Embed(op) => op.rows.hi as u32,
-        Op::Linear(op) => op.rows.hi as u32,
-        Op::Argmax(op) => op.rows.hi as u32,
-        _ => 1,
-    }
+    let rows = match op {
+        Op::Embed(op) => op.rows,
+        Op::Linear(op) => op.rows,
+        Op::Qkv(op) => op.rows,
+        Op::Rope(op) => op.rows,
+        Op::Attention(op) => op.rows,
+        Op::Argmax(op) => op.rows,
+        _ => return 1,
+    };
+    rows.hi as u32
 }

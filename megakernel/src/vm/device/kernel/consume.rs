@@ -13,6 +13,8 @@ pub(super) fn consume(kit: Kit<'_, '_>) {
     let over = k.var(false);
     k.for_(0u32, kit.steps, |step| {
         k.when(leader, || sync.begin(step));
+        team.sync();
+        kit.cells.fetch(team);
         k.for_(0u32, tasks, |index| {
             let task = kit.table.task(index);
             k.when(leader, || {

@@ -53,8 +53,7 @@ impl<'k> Call<'k, '_> {
 
     fn pages_of(self, pool: Array<'k>, pools: PoolClass) -> Pages<'k> {
         let PoolClass { pages, page_tokens, dim, table_width, .. } = pools;
-        let cell = |units: u32| self.kit.memory.state.at(self.kit.k.lit(units).mul_wide(16u32)).cast::<i32>();
-        let (position, table) = (cell(pools.position), cell(pools.table));
+        let (position, table) = self.kit.cells.of(pools);
         Pages { pool, pages, page_tokens, dim, position, table, table_width }
     }
 
