@@ -374,6 +374,6 @@ impl Machine<'_> {
 
     /// The operation in flight that would complete on an mbarrier of a block, or touch its memory.
     pub(crate) fn flight_to(&self, number: u32) -> Option<&Flight> {
-        self.engine.flights.values().find(|flight| flight.touches(number))
+        self.engine.flights.values().map(Box::as_ref).find(|flight| flight.touches(number))
     }
 }
