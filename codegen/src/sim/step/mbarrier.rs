@@ -297,7 +297,7 @@ impl Machine<'_> {
         let init = bar.init;
         let known = |view: &View| view.proxied[1].knows_thread(self.geometry, init.who - 1, init.time);
         if self.checks && !bar.fenced && !known(&self.warps[cur.warp].views[lane]) {
-            let why = crate::sim::memory::Why::NoProxyFence;
+            let why = crate::sim::memory::Why::InitNotFenced;
             let kind = FaultKind::Race { at: self.mbarrier_bytes(at), wrote: true, asynchronous: true, why };
             let mut trouble = Trouble::lane(kind, lane);
             trouble.other = Some((init, true));
