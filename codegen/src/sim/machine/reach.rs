@@ -216,7 +216,8 @@ impl Machine<'_> {
             Refused::ReadOnly => Trouble::lane(FaultKind::ReadOnly(self.name_place(home, offset, bytes)), lane),
             Refused::Race(conflict) => {
                 // Of a large range, the cell where it happened.
-                let (offset, bytes) = if bytes > 16 { (conflict.offset, 4) } else { (offset, bytes) };
+                let cell = self.program.cell[home.side()];
+                let (offset, bytes) = if bytes > 16 { (conflict.offset, cell) } else { (offset, bytes) };
                 let at = self.name_place(home, offset, bytes);
                 let mut trouble = Trouble::lane(FaultKind::Race { at, wrote, asynchronous, why: conflict.why }, lane);
                 trouble.other = Some((conflict.other, conflict.other_wrote));

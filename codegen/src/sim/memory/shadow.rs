@@ -9,6 +9,9 @@ const PAGE: usize = 256;
 /// In the place of a reader: the readers are in the set with the number in `read_time`.
 const SET: Who = OP - 1;
 
+/// So many entries of a set are looked through for some that may go.
+const CROWD: usize = 8;
+
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Cell {
     write: Stamp,
@@ -205,24 +208,25 @@ impl Cell {
         judge: &Judge<'_>,
         now: &Access<'_>,
     ) -> Result<(), Conflict> {
-        let mut merged = false;
-        set.retain_mut(|old| {
-            if old.write || old.who & OP != 0 || entry.who & OP != 0 {
-                return true;
-            }
-            if old.who == entry.who {
-                if old.time == entry.time && old.site == entry.site {
-                    old.lanes |= entry.lanes;
-                    merged = true;
+        let same =
+            |old: &&mut Entry| (old.who, old.time, old.site, old.write) == (entry.who, entry.time, entry.site, false);
+        if let Some(old) = set.iter_mut().find(same) {
+            old.lanes |= entry.lanes;
+            return Ok(());
+        }
+        // What this access stands for may go: it is known here, or the same lanes' own. Small sets need not shrink.
+        if set.len() >= CROWD {
+            set.retain_mut(|old| {
+                if old.write || old.who & OP != 0 || entry.who & OP != 0 {
                     return true;
                 }
-                old.lanes &= !entry.lanes;
-            }
-            old.lanes != 0 && !now.view.seen.knows_lanes(judge.geometry, old.who - 1, old.lanes, old.time)
-        });
-        if !merged {
-            set.push(entry);
+                if old.who == entry.who {
+                    old.lanes &= !entry.lanes;
+                }
+                old.lanes != 0 && !now.view.seen.knows_lanes(judge.geometry, old.who - 1, old.lanes, old.time)
+            });
         }
+        set.push(entry);
         Ok(())
     }
 

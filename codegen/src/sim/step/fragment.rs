@@ -78,13 +78,16 @@ pub(crate) fn worth_row(elem: Elem, row: &Row, bit: u32) -> [f64; LANES] {
 /// What the elements in 16 bytes are worth, the first elements of the answer.
 pub(crate) fn worth_unit(elem: Elem, bytes: &[u8; 16]) -> [f64; 16] {
     let mut out = [0.0; 16];
-    let low = |i: usize, size: usize| {
-        u64::from(u32::from_le_bytes([0, 1, 2, 3].map(|b| if b < size { bytes[i * size + b] } else { 0 })))
-    };
     with_worth!(elem, one => match elem.bits() {
-        8 => (0..16).for_each(|i| out[i] = one(low(i, 1))),
-        16 => (0..8).for_each(|i| out[i] = one(low(i, 2))),
-        _ => (0..4).for_each(|i| out[i] = one(low(i, 4))),
+        8 => out.iter_mut().zip(bytes).for_each(|(value, &byte)| *value = one(byte.into())),
+        16 => {
+            let words = bytes.as_chunks().0;
+            out.iter_mut().zip(words).for_each(|(value, &word)| *value = one(u16::from_le_bytes(word).into()));
+        }
+        _ => {
+            let words = bytes.as_chunks().0;
+            out.iter_mut().zip(words).for_each(|(value, &word)| *value = one(u32::from_le_bytes(word).into()));
+        }
     });
     out
 }
