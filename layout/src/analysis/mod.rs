@@ -1,12 +1,14 @@
 //! What a person asks of a layout: is every offset used once, how wide may a vector be, do the banks conflict?
 
 mod banks;
+mod vectors;
 
 use crate::flat::Flat;
 use crate::ops::recast::gcd;
 use crate::{Composed, Layout, laws};
 
 pub use banks::{BANK_BYTES, BANKS, Wavefronts, wavefronts};
+pub use vectors::CopyPlan;
 
 /// The widest vector that one instruction moves, in bits.
 pub const MAX_VECTOR_BITS: i64 = 128;
@@ -76,13 +78,20 @@ impl Layout {
 }
 
 impl Composed {
-    /// As [`Layout::vector_width`]; a swizzle keeps vectors of `2^base` elements whole.
+    /// As [`Layout::vector_width`]; a swizzle keeps vectors of `2^base` elements whole, and an offset before it those that
+    /// are aligned to it.
+    ///
+    /// ```
+    /// use tilewright_layout::{Composed, Layout, Swizzle};
+    /// let (swizzle, rows) = (Swizzle::new(3, 3, 3).unwrap(), Layout::parse("(8,64):(64,1)").unwrap());
+    /// assert_eq!(Composed::new(swizzle, 0, rows).vector_width(16), 8);
+    /// assert_eq!(Composed::new(swizzle, 4, rows).vector_width(16), 4);
+    /// ```
     pub const fn vector_width(&self, element_bits: i64) -> i64 {
         let width = self.layout().vector_width(element_bits);
         match self {
-            Composed::Plain(_) => width,
-            Composed::Swizzled(swizzled) if width > 1 << swizzled.swizzle().base() => 1 << swizzled.swizzle().base(),
-            Composed::Swizzled(_) => width,
+            Composed::Swizzled(swizzled) if width > swizzled.vector() => swizzled.vector(),
+            _ => width,
         }
     }
 }
