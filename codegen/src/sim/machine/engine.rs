@@ -95,8 +95,8 @@ impl Engine {
     fn before(&mut self, work: &Work, id: u64) -> Vec<u64> {
         if let Work::Arrive { ops, .. } = work {
             // An earlier arrival of the thread waits for no more copies than this one, and is the one to vouch for them.
-            let shares = |other: &u64| match self.flights.get(other) {
-                Some(Flight { work: Work::Arrive { ops: theirs, .. }, .. }) => theirs.iter().any(|op| ops.contains(op)),
+            let shares = |other: &u64| match self.flights.get(other).map(|flight| &flight.work) {
+                Some(Work::Arrive { ops: theirs, .. }) => theirs.iter().any(|op| ops.contains(op)),
                 _ => false,
             };
             return self.arrivals.iter().copied().filter(|&other| other < id).filter(shares).collect();
