@@ -4,8 +4,8 @@ use super::live::lives;
 use super::place::place;
 use super::{Alloc, DecodeError, Load, POOLED, Program, Ref, SHARED_BASE, Site, Step, Store, is_read_only};
 use crate::ir::{
-    ArithOp, Block, Const, Inst, Kernel, MemOp, MmaOp, Op, Operand, SharedKind, Slot, Space, Stmt, StmtId, Ty, ValueId,
-    ValueOp,
+    ArithOp, Block, Const, CopyOp, Inst, Kernel, MemOp, MmaOp, Op, Operand, SharedKind, Slot, Space, Stmt, StmtId, Ty,
+    ValueId, ValueOp,
 };
 use crate::sim::number::{self, LANES, Pure};
 use std::collections::{HashMap, HashSet};
@@ -90,14 +90,21 @@ fn allocations(kernel: &Kernel) -> (Vec<Alloc>, u32) {
     (allocs.collect(), count)
 }
 
-/// The narrowest access to global and to shared memory, at most four bytes: the size of a cell of shadow memory.
+/// The narrowest access to global and to shared memory, at most 4 and 16 bytes: the size of a cell of shadow memory.
+///
+/// Bulk and tensor copies and matrices take shared memory by 16 aligned bytes, but boxes begin at any element of a
+/// tensor in global memory.
 fn cells(kernel: &Kernel) -> [u32; 2] {
-    let mut cell = [4, 4];
+    let mut cell = [4, 16];
     kernel.walk(&mut |stmt| {
-        let Op::Inst(Inst::Mem(inst)) = &stmt.op else { return };
+        let Op::Inst(inst) = &stmt.op else { return };
         let (base, bytes) = match inst {
-            MemOp::Ld { ty, d, at, .. } => (at.base, ty.bytes() * d.len() as u32),
-            MemOp::St { ty, at, v, .. } => (at.base, ty.bytes() * v.len() as u32),
+            Inst::Mem(MemOp::Ld { ty, d, at, .. }) => (at.base, ty.bytes() * d.len() as u32),
+            Inst::Mem(MemOp::St { ty, at, v, .. }) => (at.base, ty.bytes() * v.len() as u32),
+            Inst::Mem(MemOp::Atom { ty, at, .. } | MemOp::Cas { ty, at, .. } | MemOp::Red { ty, at, .. }) => {
+                (at.base, ty.bytes())
+            }
+            Inst::Copy(CopyOp::CpAsync { dst, bytes, .. }) => (dst.base, bytes.count()),
             _ => return,
         };
         match kernel.type_of(base) {

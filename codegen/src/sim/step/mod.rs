@@ -14,13 +14,14 @@ mod mbarrier;
 mod memory;
 mod multiply;
 mod tensor;
+mod tensor_map;
 mod value;
 mod warpgroup;
 
 pub(crate) use mbarrier::At;
 pub(crate) use multiply::Multiply;
 pub(crate) use tensor::TensorCopy;
-pub use tensor::{Fill, Swizzle, TensorElem, TensorMap, TensorMapError};
+pub use tensor_map::{Fill, Swizzle, TensorElem, TensorMap, TensorMapError};
 
 use super::machine::flow::nonzero;
 use super::machine::{Cur, Machine, Next, Try};
