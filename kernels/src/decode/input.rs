@@ -2,7 +2,8 @@
 
 use tilewright_codegen::build::{Ptr, Shared, Val};
 
-use super::array::zero;
+use super::array::{RELAXED, zero};
+use super::team::Item;
 use super::{Array, Operand, Team, Unit};
 
 /// The activations of a linear layer, rows of `k` elements.
@@ -54,13 +55,25 @@ impl<'k> Input<'k> {
         for row in 0..to.rows() {
             let start = (first + row) * width;
             match self {
-                Input::Plain(x) => team.each(width / 4, |at| to.store4(row, at * 4, x.load4(start + at * 4))),
+                Input::Plain(x) => {
+                    rounds(team, width, |items| {
+                        let loaded = x.gather(&items.iter().map(|item| start + item.at * 4).collect::<Vec<_>>());
+                        for (item, x) in items.iter().zip(loaded) {
+                            item.alone(|| to.store4(row, item.at * 4, x));
+                        }
+                    });
+                }
                 Input::RmsNorm { x, weight, .. } => {
                     let sum = team.k.var(0.0f32);
-                    team.each(width / 4, |at| {
-                        let (x, weight) = (x.load4(start + at * 4), weight.load4(at * 4));
-                        sum.set(x.iter().fold(sum.get(), |sum, &x| x.fma(x, sum)));
-                        to.store4(row, at * 4, std::array::from_fn(|i| x[i] * weight[i]));
+                    rounds(team, width, |items| {
+                        let weights = weight.gather(&items.iter().map(|item| item.at * 4).collect::<Vec<_>>());
+                        let loaded = x.gather(&items.iter().map(|item| start + item.at * 4).collect::<Vec<_>>());
+                        for ((item, x), weight) in items.iter().zip(loaded).zip(weights) {
+                            item.alone(|| {
+                                sum.set(x.iter().fold(sum.get(), |sum, &x| x.fma(x, sum)));
+                                to.store4(row, item.at * 4, std::array::from_fn(|i| x[i] * weight[i]));
+                            });
+                        }
                     });
                     let sum = sum.get().warp_reduce(|a, b| a + b);
                     let k = team.k;
@@ -99,8 +112,10 @@ impl<'k> Merge<'k> {
         state.set(0, f32::NEG_INFINITY);
         for start in (0..self.splits).step_by(TOGETHER as usize) {
             let splits: Vec<u32> = (start..self.splits.min(start + TOGETHER)).collect();
-            let loaded: Vec<Part> =
-                splits.iter().map(|&s| (stats.at(2 * s).load_vec(), acc.at(s * self.dim).load_vec())).collect();
+            let loaded: Vec<Part> = splits
+                .iter()
+                .map(|&s| (stats.at(2 * s).load_as(RELAXED), acc.at(s * self.dim).load_as(RELAXED)))
+                .collect();
             let most = loaded.iter().fold(state.get(0), |most, ([m, _], _)| most.max(*m));
             // Without tokens so far, every m is −∞ and every l and sum is 0: any finite base will do.
             let base = most.eq(f32::NEG_INFINITY).select(0.0f32, most);
@@ -120,6 +135,16 @@ impl<'k> Merge<'k> {
         let inverse = total.eq(0.0).select(0.0f32, total.recip());
         std::array::from_fn(|i| state.get(2 + i as u32) * inverse)
     }
+}
+
+/// Rounds of fours of a row whose loads are in flight together.
+const ROUNDS: usize = 8;
+
+/// Deals the fours of a row of `width` elements to the team, some rounds at a time. An item that does not exist stands for
+/// the last that does: it may be loaded, and is not stored.
+fn rounds<'k>(team: Team<'k>, width: u32, work: impl Fn(&[Item<'k>])) {
+    let items: Vec<Item> = team.items(width / 4).into_iter().map(|item| item.clamped(width / 4)).collect();
+    items.chunks(ROUNDS).for_each(work);
 }
 
 /// `exp(m − base)`.

@@ -127,13 +127,22 @@ pub fn linear<'k>(team: Team<'k>, scratch: Scratch<'k>, weights: &dyn Weights<'k
     };
     pass.run(weights, tile.input, tile.first_row, units, prepare, |sums, cell, prepared| {
         let (n, inside) = (prepared.n, prepared.inside);
-        let best = k.var(0u64);
+        let (best, result) = (k.var(0u64), k.var(0.0f32));
         k.when(inside, || {
-            let y = tile.finish(team, scratch, sums, cell, prepared);
+            result.set(tile.finish(team, scratch, sums, cell, prepared));
             if let Output::Logits { .. } = tile.output {
-                best.set(key(team, y, n));
+                best.set(key(team, result.get(), n));
             }
         });
+        let (out, width) = tile.output.place();
+        let at = (tile.first_row + cell.row) * width + n;
+        let result = result.get();
+        if out.together() == 2 {
+            let next = result.shfl_down(1);
+            k.when(inside & (n % 2).eq(0), || out.store_with(at, result, next));
+        } else {
+            k.when(inside, || out.store_with(at, result, result));
+        }
         if let Output::Logits { .. } = tile.output {
             // Eight lanes have the features of one unit and row.
             let best = [4u32, 2, 1].into_iter().fold(best.get(), |best, bits| best.max(shuffled(team, best, bits)));
@@ -233,7 +242,7 @@ impl<'k> Linear<'k> {
         Prepared { n, inside, bias: self.bias.map(|bias| load(bias, n)), other }
     }
 
-    /// Stores an output; gives the feature before the epilogue.
+    /// An output, as it is stored.
     fn finish(
         self,
         team: Team<'k>,
@@ -246,17 +255,26 @@ impl<'k> Linear<'k> {
         let scaled = |sum: Val<'k, f32>| scale.map_or(sum, |scale| sum * scale);
         let plus = |sum: Val<'k, f32>, other: Option<Var<'k, f32>>| other.map_or(sum, |other| sum + other.get());
         let y = plus(scaled(sums.total(team, cell.place)), prepared.bias);
-        let at = |width: u32| (self.first_row + cell.row) * width + prepared.n;
         match self.output {
-            Output::Store { out, width } | Output::Logits { out, width, .. } => out.store(at(width), y),
-            Output::Add { out, width, .. } => out.store(at(width), plus(y, prepared.other)),
-            Output::SiluMul { out, width, .. } => {
+            Output::Store { .. } | Output::Logits { .. } => y,
+            Output::Add { .. } => plus(y, prepared.other),
+            Output::SiluMul { .. } => {
                 let up = plus(scaled(sums.total(team, cell.place + self.rows * Unit::ROWS)), prepared.other);
-                let gate = y.div_approx((y * -std::f32::consts::LOG2_E).ex2() + 1.0);
-                out.store(at(width), gate * up);
+                y.div_approx((y * -std::f32::consts::LOG2_E).ex2() + 1.0) * up
             }
         }
-        y
+    }
+}
+
+impl<'k> Output<'k> {
+    /// Where features go, and how many a row has.
+    fn place(self) -> (Array<'k>, u32) {
+        match self {
+            Output::Store { out, width }
+            | Output::Add { out, width, .. }
+            | Output::SiluMul { out, width, .. }
+            | Output::Logits { out, width, .. } => (out, width),
+        }
     }
 }
 

@@ -71,7 +71,22 @@ pub struct Item<'k> {
     warp: Option<Val<'k, bool>>,
 }
 
-impl Item<'_> {
+impl<'k> Item<'k> {
+    /// The same, or the last of `count` where there is no such item.
+    pub fn clamped(self, count: u32) -> Item<'k> {
+        let at = if self.warp.is_some() { self.at.min(count - 1) } else { self.at };
+        Item { at, ..self }
+    }
+
+    /// Records work for the threads that have an item.
+    #[track_caller]
+    pub fn alone(self, work: impl FnOnce()) {
+        match self.warp {
+            Some(_) => self.k.when(self.inside, work),
+            None => work(),
+        }
+    }
+
     /// Records work for the warps in which some thread has an item: all of such a warp's threads take part.
     #[track_caller]
     pub fn by_warp(self, work: impl FnOnce()) {

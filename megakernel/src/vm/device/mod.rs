@@ -13,6 +13,8 @@
 //! | `image` | the order in which weights are streamed |
 //! | `place` | where everything else lies |
 //! | `plan` | a program as the kernel wants it |
+//! | `planner`, `classify`, `tables` | how it is made: streams and memory, opcodes and records, queues |
+//! | `tags` | activations that carry their own arrival |
 //! | `status` | words that kernel and host share while it runs |
 //! | `kernel/` | the kernel |
 //! | `load` | weights to the device |
@@ -20,6 +22,7 @@
 //! | `unsupported` | programs that it does not run |
 
 mod class;
+mod classify;
 mod image;
 mod kernel;
 mod load;
@@ -27,11 +30,14 @@ mod machine;
 mod options;
 mod place;
 mod plan;
+mod planner;
 mod record;
 mod status;
+mod tables;
+mod tags;
 mod unsupported;
 
-pub use class::{Class, InputClass, KeysClass, OutputClass, PoolClass, RotationClass};
+pub use class::{Class, InputClass, KeysClass, OutputClass, PoolClass, RotationClass, Storage};
 pub use image::{Rows, Stream};
 pub use kernel::record;
 pub use load::LoadError;
@@ -40,4 +46,5 @@ pub use options::DeviceOptions;
 pub use place::{Places, Space, space};
 pub use plan::{Feedback, Plan, RotationTable};
 pub use record::{BlockRecord, OPERANDS, TaskRecord, WaitRecord};
+pub use tags::{Tags, TaskTags};
 pub use unsupported::Unsupported;

@@ -15,6 +15,8 @@ pub struct DeviceOptions {
     pub sums_bytes: u32,
     /// Looks at a counter after which a task gives up and reports it.
     pub spin_limit: u32,
+    /// Whether activations carry their own arrival where they can, instead of being released.
+    pub tags: bool,
     /// Whether every task's times are recorded.
     pub timeline: bool,
 }
@@ -28,6 +30,7 @@ impl Default for DeviceOptions {
             in_flight: 2,
             sums_bytes: 16384,
             spin_limit: 1 << 24,
+            tags: true,
             timeline: false,
         }
     }

@@ -31,7 +31,7 @@ pub(super) fn consume(kit: Kit<'_, '_>) {
             team.sync();
             over.set(sync.team_stopped());
             k.break_if(over.get());
-            dispatch::dispatch(kit, task, &reader);
+            dispatch::dispatch(kit, task, sync.now(step), &reader);
             team.sync();
             k.when(leader, || {
                 if let Some(trace) = kit.trace {
