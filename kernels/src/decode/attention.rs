@@ -67,6 +67,11 @@ impl Heads {
         warps * (self.heads / self.kv_heads).min(TOGETHER) * (self.dim + 2) * 4
     }
 
+    /// Bytes of shared memory that the merge of the splits of `rows` rows takes for weights.
+    pub fn merge_bytes(self, rows: u32) -> u32 {
+        rows * self.heads * (self.splits + 1) * 4
+    }
+
     fn group(self) -> u32 {
         self.heads / self.kv_heads
     }

@@ -39,9 +39,6 @@ pub struct Merge<'k> {
     pub dim: u32,
 }
 
-/// A split's `m` and `l`, and four of its sums.
-type Part<'k> = ([Val<'k, f32>; 2], [Val<'k, f32>; 4]);
-
 /// Splits whose partial results are in flight together.
 const TOGETHER: u32 = 8;
 
@@ -49,9 +46,23 @@ const TOGETHER: u32 = 8;
 pub(super) type Squares<'k> = Ptr<'k, Shared, f32>;
 
 impl<'k> Input<'k> {
-    /// Brings rows `first..` into the operand; of a normalised input also the sums of squares.
-    pub(super) fn fill(self, team: Team<'k>, unit: Unit, first: Val<'k, u32>, to: Operand<'k>, squares: Squares<'k>) {
+    /// Brings rows `first..` into the operand; of a normalised input also the sums of squares. `area` is used meanwhile.
+    pub(super) fn fill(
+        self,
+        team: Team<'k>,
+        unit: Unit,
+        first: Val<'k, u32>,
+        to: Operand<'k>,
+        squares: Squares<'k>,
+        area: Ptr<'k, Shared, f32>,
+    ) {
         let width = unit.k();
+        if let Input::Merge(merge) = self {
+            for row in 0..to.rows() {
+                merge.weigh(team, first + row, area.at(row * merge.heads * merge.pitch()));
+            }
+            team.sync();
+        }
         for row in 0..to.rows() {
             let start = (first + row) * width;
             match self {
@@ -79,9 +90,12 @@ impl<'k> Input<'k> {
                     let k = team.k;
                     k.when(k.lane().eq(0), || squares.at(k.warp()).at(row * team.warps).store(sum));
                 }
-                Input::Merge(merge) => team.each(width / 4, |at| {
-                    to.store4(row, at * 4, merge.four(team, first + row, at * 4));
-                }),
+                Input::Merge(merge) => {
+                    let weights = area.at(row * merge.heads * merge.pitch());
+                    team.each(width / 4, |at| {
+                        to.store4(row, at * 4, merge.four(team, first + row, at * 4, weights));
+                    });
+                }
             }
         }
         to.clear_tail(team);
@@ -103,37 +117,58 @@ impl<'k> Input<'k> {
 }
 
 impl<'k> Merge<'k> {
-    /// Four consecutive elements of a row, from a column that is a multiple of four.
-    fn four(self, team: Team<'k>, row: Val<'k, u32>, column: Val<'k, u32>) -> [Val<'k, f32>; 4] {
+    /// A head's weights, and how many splits have tokens.
+    fn pitch(self) -> u32 {
+        self.splits + 1
+    }
+
+    /// Stores `w_s / Σ w_s·l_s` of every split of every head of a row: a thread for each head.
+    fn weigh(self, team: Team<'k>, row: Val<'k, u32>, to: Ptr<'k, Shared, f32>) {
         let k = team.k;
-        let first = (row * self.heads + column / self.dim) * self.splits;
-        let (acc, stats) = (self.acc.at(first * self.dim + column % self.dim), self.stats.at(first * 2));
-        let state = k.regs(6, 0.0f32);
-        state.set(0, f32::NEG_INFINITY);
-        for start in (0..self.splits).step_by(TOGETHER as usize) {
-            let splits: Vec<u32> = (start..self.splits.min(start + TOGETHER)).collect();
-            let loaded: Vec<Part> = splits
-                .iter()
-                .map(|&s| (stats.at(2 * s).load_as(RELAXED), acc.at(s * self.dim).load_as(RELAXED)))
-                .collect();
-            let most = loaded.iter().fold(state.get(0), |most, ([m, _], _)| most.max(*m));
-            // Without tokens so far, every m is −∞ and every l and sum is 0: any finite base will do.
+        team.each(self.heads, |head| {
+            let stats = self.stats.at((row * self.heads + head) * (self.splits * 2));
+            let to = to.at(head * self.pitch());
+            let loaded: Vec<[Val<f32>; 2]> = (0..self.splits).map(|s| stats.at(2 * s).load_as(RELAXED)).collect();
+            let most = loaded.iter().fold(k.lit(f32::NEG_INFINITY), |most, [m, _]| most.max(*m));
+            // Without tokens every m is −∞ and every l is 0: any finite base will do.
             let base = most.eq(f32::NEG_INFINITY).select(0.0f32, most);
-            let old = weight(state.get(0), base);
-            let mut next: Vec<Val<f32>> = (1..6).map(|i| state.get(i) * old).collect();
-            for ([m, l], part) in &loaded {
-                let w = weight(*m, base);
-                next[0] = w.fma(*l, next[0]);
-                for i in 0..4 {
-                    next[1 + i] = w.fma(part[i], next[1 + i]);
-                }
+            let weights: Vec<Val<f32>> = loaded.iter().map(|[m, _]| weight(*m, base)).collect();
+            let total = weights.iter().zip(&loaded).fold(k.lit(0.0f32), |total, (w, [_, l])| w.fma(*l, total));
+            let inverse = total.eq(0.0).select(0.0f32, total.recip());
+            let mut active = k.lit(0.0f32);
+            for ((w, [_, l]), s) in weights.iter().zip(&loaded).zip(0u32..) {
+                to.at(s).store(*w * inverse);
+                active = l.gt(0.0).select((s + 1) as f32, active);
             }
-            state.set(0, most);
-            next.into_iter().zip(1..).for_each(|(value, i)| state.set(i, value));
+            to.at(self.splits).store(active);
+        });
+    }
+
+    /// Four consecutive elements of a row, from a column that is a multiple of four, with the weights of the row.
+    fn four(
+        self,
+        team: Team<'k>,
+        row: Val<'k, u32>,
+        column: Val<'k, u32>,
+        weights: Ptr<'k, Shared, f32>,
+    ) -> [Val<'k, f32>; 4] {
+        let (k, head) = (team.k, column / self.dim);
+        let weights = weights.at(head * self.pitch());
+        let acc = self.acc.at((row * self.heads + head) * (self.splits * self.dim) + column % self.dim);
+        let sums = k.regs(4, 0.0f32);
+        let active = weights.at(self.splits).load();
+        for start in (0..self.splits).step_by(TOGETHER as usize) {
+            k.when(active.gt(start as f32), || {
+                let splits = start..self.splits.min(start + TOGETHER);
+                let loaded: Vec<[Val<f32>; 4]> =
+                    splits.clone().map(|s| acc.at(s * self.dim).load_as(RELAXED)).collect();
+                for (s, part) in splits.zip(&loaded) {
+                    let w = weights.at(s).load();
+                    (0..4u32).for_each(|i| sums.set(i, w.fma(part[i as usize], sums.get(i))));
+                }
+            });
         }
-        let total = state.get(1);
-        let inverse = total.eq(0.0).select(0.0f32, total.recip());
-        std::array::from_fn(|i| state.get(2 + i as u32) * inverse)
+        std::array::from_fn(|i| sums.get(i as u32))
     }
 }
 

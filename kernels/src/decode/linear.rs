@@ -184,7 +184,7 @@ impl<'k> Pass<'k> {
         let k = team.k;
         let x = Operand::new(scratch.operand, rows, unit);
         let squares: Squares = scratch.squares;
-        input.fill(team, unit, first_row, x, squares);
+        input.fill(team, unit, first_row, x, squares, scratch.sums);
         team.sync();
         if let Some(loaded) = scratch.loaded {
             k.when(k.tid().eq(0), || loaded.store(k.globaltimer()));

@@ -209,6 +209,20 @@ impl Class {
         }
     }
 
+    /// Bytes of shared memory for sums and, before them, the weights of splits: at least these.
+    pub(super) fn sums_bytes(&self, warps: u32) -> u32 {
+        let (rows, input, streams) = match *self {
+            Class::Linear { rows, input, output: OutputClass::SiluMul { .. }, .. } => (rows, input, 2),
+            Class::Linear { rows, input, .. } | Class::Qkv { rows, input, .. } => (rows, input, 1),
+            _ => return 0,
+        };
+        let weights = match input {
+            InputClass::Merge { heads } => heads.merge_bytes(rows),
+            InputClass::Plain { .. } | InputClass::RmsNorm { .. } => 0,
+        };
+        weights.max(streams * warps * rows * Unit::ROWS * 4)
+    }
+
     /// Bytes of shared memory for activations, or for the results of warps.
     pub(super) fn operand_bytes(&self, warps: u32) -> u32 {
         use tilewright_kernels::decode::Operand;

@@ -11,6 +11,10 @@ pub struct DeviceOptions {
     pub stages: u32,
     /// Most stages in flight. More only queue at the memory, and everything else that a block sends queues behind them.
     pub in_flight: u32,
+    /// Most stages that are asked for ahead of the ring, to wait in level two; 0: none.
+    pub ahead: u32,
+    /// Least clock cycles between two of them: what the memory takes to deliver a stage to each SM.
+    pub ahead_cycles: u32,
     /// Bytes of shared memory for sums of products.
     pub sums_bytes: u32,
     /// Looks at a counter after which a task gives up and reports it.
@@ -28,6 +32,8 @@ impl Default for DeviceOptions {
             stage_bytes: 16384,
             stages: 16,
             in_flight: 2,
+            ahead: 10,
+            ahead_cycles: 1400,
             sums_bytes: 16384,
             spin_limit: 1 << 24,
             tags: true,

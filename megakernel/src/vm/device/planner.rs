@@ -76,6 +76,8 @@ impl<'p> Planner<'p> {
         let operand_bytes =
             self.classes.iter().map(|c| c.operand_bytes(self.options.warps)).max().unwrap_or(0).next_multiple_of(128);
         let rows = self.placed.tasks.iter().map(|task| rows_of(&task.op)).max().unwrap_or(1);
+        let sums_bytes = self.classes.iter().map(|c| c.sums_bytes(self.options.warps)).max().unwrap_or(0);
+        self.options.sums_bytes = self.options.sums_bytes.max(sums_bytes);
         let options = self.stages(table_bytes, operand_bytes)?;
         let feedback = self.feedback();
         Ok(Plan {

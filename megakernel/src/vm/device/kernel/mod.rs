@@ -7,12 +7,14 @@
 //! | `cells` | positions and page tables in shared memory |
 //! | `sync` | counters, the end of a launch, reports |
 //! | `produce` | the warp that streams weights |
+//! | `ahead` | weights on their way to level two while the ring is full |
 //! | `consume` | the warps that compute |
 //! | `dispatch` | from opcodes to device functions |
 //! | `advance` | from one step to the next |
 //! | `trace` | times of tasks |
 
 mod advance;
+mod ahead;
 mod cells;
 mod consume;
 mod dispatch;

@@ -83,22 +83,26 @@ pub(super) struct Producer<'k> {
 }
 
 impl<'k> Producer<'k> {
-    /// Waits until the oldest stage in flight has landed, if as many are as may be.
-    pub fn land(self) {
+    /// Waits until the oldest stage in flight has landed, if as many are as may be; `meanwhile` is done between looks.
+    pub fn land(self, meanwhile: impl FnOnce()) {
         let (k, ring) = (self.ring.k, self.ring);
         k.if_else(
             self.in_flight.get().eq(ring.options.in_flight),
             || {
-                ring.full.at(self.landing.stage.get()).wait(self.landing.parity.get());
+                let full = ring.full.at(self.landing.stage.get());
+                k.loop_(|| {
+                    k.break_if(full.test_wait(self.landing.parity.get(), BarScope::Cta));
+                    meanwhile();
+                });
                 ring.advance(self.landing);
             },
             || self.in_flight.set(self.in_flight.get() + 1),
         );
     }
 
-    /// Whether the next stage is empty; may wait a little before it says no.
+    /// Whether the next stage is empty.
     pub fn is_empty(self) -> Val<'k, bool> {
-        self.ring.empty.at(self.filling.stage.get()).try_wait(self.filling.parity.get(), BarScope::Cta)
+        self.ring.empty.at(self.filling.stage.get()).test_wait(self.filling.parity.get(), BarScope::Cta)
     }
 
     /// Fills the next stage, which is empty.
