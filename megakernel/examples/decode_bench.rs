@@ -43,6 +43,7 @@ fn main() {
                 "stage" => options.stage_bytes = value,
                 "stages" => options.stages = value,
                 "flight" => options.in_flight = value,
+                "asked" => options.in_flight_asked = value,
                 "ahead" => options.ahead = value,
                 "cycles" => options.ahead_cycles = value,
                 "sums" => options.sums_bytes = value,

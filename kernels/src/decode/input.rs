@@ -57,12 +57,6 @@ impl<'k> Input<'k> {
         area: Ptr<'k, Shared, f32>,
     ) {
         let width = unit.k();
-        if let Input::Merge(merge) = self {
-            for row in 0..to.rows() {
-                merge.weigh(team, first + row, area.at(row * merge.heads * merge.pitch()));
-            }
-            team.sync();
-        }
         for row in 0..to.rows() {
             let start = (first + row) * width;
             match self {
@@ -91,10 +85,8 @@ impl<'k> Input<'k> {
                     k.when(k.lane().eq(0), || squares.at(k.warp()).at(row * team.warps).store(sum));
                 }
                 Input::Merge(merge) => {
-                    let weights = area.at(row * merge.heads * merge.pitch());
-                    team.each(width / 4, |at| {
-                        to.store4(row, at * 4, merge.four(team, first + row, at * 4, weights));
-                    });
+                    let area = area.at(row * merge.heads * merge.pitch());
+                    merge.fill(team, width, first + row, row, to, area);
                 }
             }
         }
@@ -144,31 +136,40 @@ impl<'k> Merge<'k> {
         });
     }
 
-    /// Four consecutive elements of a row, from a column that is a multiple of four, with the weights of the row.
-    fn four(
-        self,
-        team: Team<'k>,
-        row: Val<'k, u32>,
-        column: Val<'k, u32>,
-        weights: Ptr<'k, Shared, f32>,
-    ) -> [Val<'k, f32>; 4] {
-        let (k, head) = (team.k, column / self.dim);
-        let weights = weights.at(head * self.pitch());
+    /// Loads of some splits, from `start` on, of four consecutive elements.
+    fn load(self, row: Val<'k, u32>, column: Val<'k, u32>, start: u32) -> Vec<[Val<'k, f32>; 4]> {
+        let head = column / self.dim;
         let acc = self.acc.at((row * self.heads + head) * (self.splits * self.dim) + column % self.dim);
-        let sums = k.regs(4, 0.0f32);
-        let active = weights.at(self.splits).load();
-        for start in (0..self.splits).step_by(TOGETHER as usize) {
-            k.when(active.gt(start as f32), || {
-                let splits = start..self.splits.min(start + TOGETHER);
-                let loaded: Vec<[Val<f32>; 4]> =
-                    splits.clone().map(|s| acc.at(s * self.dim).load_as(RELAXED)).collect();
-                for (s, part) in splits.zip(&loaded) {
-                    let w = weights.at(s).load();
-                    (0..4u32).for_each(|i| sums.set(i, w.fma(part[i as usize], sums.get(i))));
+        (start..self.splits.min(start + TOGETHER)).map(|s| acc.at(s * self.dim).load_as(RELAXED)).collect()
+    }
+
+    /// Brings a row into the operand. The first splits are on their way while weights are made.
+    fn fill(self, team: Team<'k>, width: u32, row: Val<'k, u32>, at: u32, to: Operand<'k>, area: Ptr<'k, Shared, f32>) {
+        let k = team.k;
+        let items: Vec<Item> = team.items(width / 4).into_iter().map(|item| item.clamped(width / 4)).collect();
+        for (round, items) in items.chunks(2).enumerate() {
+            let first: Vec<_> = items.iter().map(|item| self.load(row, item.at * 4, 0)).collect();
+            if round == 0 {
+                self.weigh(team, row, area);
+                team.sync();
+            }
+            for (item, first) in items.iter().zip(first) {
+                let weights = area.at(item.at * 4 / self.dim * self.pitch());
+                let sums = k.regs(4, 0.0f32);
+                let add = |start: u32, parts: &[[Val<'k, f32>; 4]]| {
+                    for (part, s) in parts.iter().zip(start..) {
+                        let w = weights.at(s).load();
+                        (0..4u32).for_each(|i| sums.set(i, w.fma(part[i as usize], sums.get(i))));
+                    }
+                };
+                add(0, &first);
+                let active = weights.at(self.splits).load();
+                for start in (TOGETHER..self.splits).step_by(TOGETHER as usize) {
+                    k.when(active.gt(start as f32), || add(start, &self.load(row, item.at * 4, start)));
                 }
-            });
+                item.alone(|| to.store4(at, item.at * 4, std::array::from_fn(|i| sums.get(i as u32))));
+            }
         }
-        std::array::from_fn(|i| sums.get(i as u32))
     }
 }
 

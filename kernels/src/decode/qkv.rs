@@ -6,6 +6,8 @@
 
 use tilewright_codegen::build::{Global, Ptr, Shared, Val, Var};
 
+use tilewright_codegen::ir::attr::Scope;
+
 use super::linear::{Cell, Pass};
 use super::{Array, Input, Scratch, Sums, Team, Unit, Weights};
 
@@ -89,6 +91,8 @@ pub struct Pages<'k> {
 pub enum Cells<'k> {
     /// In global memory.
     Global(Ptr<'k, Global, i32>),
+    /// In global memory, read while others may write.
+    Strong(Ptr<'k, Global, i32>),
     /// In shared memory.
     Shared(Ptr<'k, Shared, i32>),
 }
@@ -99,6 +103,7 @@ impl<'k> Cells<'k> {
     pub fn load(self, index: Val<'k, u32>) -> Val<'k, i32> {
         match self {
             Cells::Global(cells) => cells.at(index).load(),
+            Cells::Strong(cells) => cells.at(index).load_relaxed(Scope::Gpu),
             Cells::Shared(cells) => cells.at(index).load(),
         }
     }

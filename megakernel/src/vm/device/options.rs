@@ -11,6 +11,8 @@ pub struct DeviceOptions {
     pub stages: u32,
     /// Most stages in flight. More only queue at the memory, and everything else that a block sends queues behind them.
     pub in_flight: u32,
+    /// The same for stages that level two has: they queue at nobody.
+    pub in_flight_asked: u32,
     /// Most stages that are asked for ahead of the ring, to wait in level two; 0: none.
     pub ahead: u32,
     /// Least clock cycles between two of them: what the memory takes to deliver a stage to each SM.
@@ -32,7 +34,8 @@ impl Default for DeviceOptions {
             stage_bytes: 16384,
             stages: 16,
             in_flight: 2,
-            ahead: 10,
+            in_flight_asked: 6,
+            ahead: 14,
             ahead_cycles: 1400,
             sums_bytes: 16384,
             spin_limit: 1 << 24,

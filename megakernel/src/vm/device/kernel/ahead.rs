@@ -41,6 +41,20 @@ impl<'k> Ahead<'k> {
         });
     }
 
+    /// How many fills may be in flight: few that go to memory, more that find what was asked for.
+    pub fn in_flight(self) -> Val<'k, u32> {
+        let DeviceOptions { in_flight, in_flight_asked, stages, .. } = self.options;
+        // The producer's view of what landed must stay within one round of the ring: parities repeat after two.
+        let [few, more] = [in_flight, in_flight_asked.max(in_flight)].map(|most| most.clamp(1, stages - 1));
+        self.distance.get().gt(0).select(more, few)
+    }
+
+    /// Says that so many bytes beside the weights are asked for now: the next stage is due later.
+    pub fn defer(self, bytes: Val<'k, u32>) {
+        let stages = bytes / self.options.stage_bytes.max(1);
+        self.asked.set(self.k.clock() + stages * self.options.ahead_cycles);
+    }
+
     /// Asks for the next stage, if it is time; while fills find what was asked for, or with `full`, while the ring is
     /// full.
     pub fn ask(self, full: bool) {
@@ -48,7 +62,7 @@ impl<'k> Ahead<'k> {
         if self.options.ahead == 0 {
             return;
         }
-        let due = (k.clock() - self.asked.get()).ge(self.options.ahead_cycles);
+        let due = (k.clock() - self.asked.get()).cast::<i32>().ge(self.options.ahead_cycles as i32);
         let distance = self.distance.get();
         let wanted =
             if full { distance.lt(self.options.ahead) } else { distance.gt(0) & distance.lt(self.options.ahead) };

@@ -37,6 +37,11 @@ impl<'k> StepCells<'k> {
         }
     }
 
+    /// The positions and page tables of a class in global memory, for a thread that runs ahead of the step.
+    pub fn of_step(self, pools: PoolClass) -> (Cells<'k>, Cells<'k>) {
+        (Cells::Strong(self.global(pools.position)), Cells::Strong(self.global(pools.table)))
+    }
+
     fn global(self, units: u32) -> Ptr<'k, Global, i32> {
         self.state.at(self.k.lit(units).mul_wide(16u32)).cast()
     }

@@ -9,6 +9,7 @@
 //! | `produce` | the warp that streams weights |
 //! | `ahead` | weights on their way to level two while the ring is full |
 //! | `consume` | the warps that compute |
+//! | `pages` | keys and values on their way to level two |
 //! | `dispatch` | from opcodes to device functions |
 //! | `advance` | from one step to the next |
 //! | `trace` | times of tasks |
@@ -18,6 +19,7 @@ mod ahead;
 mod cells;
 mod consume;
 mod dispatch;
+mod pages;
 mod produce;
 mod ring;
 mod sync;

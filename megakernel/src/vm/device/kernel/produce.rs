@@ -2,6 +2,7 @@
 
 use super::Kit;
 use super::ahead::Ahead;
+use super::pages::ask_for_pages;
 
 /// Streams the weights of every task of every step.
 pub(super) fn produce(kit: Kit<'_, '_>) {
@@ -13,19 +14,17 @@ pub(super) fn produce(kit: Kit<'_, '_>) {
         k.for_(0u32, tasks, |index| {
             let task = kit.table.task(index);
             let (bytes, weights) = (task.stage_bytes(), kit.memory.image.at(task.weights().mul_wide(512u32)));
+            ask_for_pages(kit, task, ahead);
             ahead.at(index);
             k.for_(0u32, task.stages(), |stage| {
-                producer.land(|| ahead.ask(false));
+                producer.land(ahead.in_flight(), || ahead.ask(false));
                 k.loop_(|| {
                     k.break_if(producer.is_empty());
                     ahead.ask(true);
                     stopped.set(kit.sync.stopped());
                     k.break_if(stopped.get());
                 });
-                k.when(stopped.get(), || {
-                    producer.give_up();
-                    k.break_();
-                });
+                k.break_if(stopped.get());
                 producer.fill(weights.at(stage.mul_wide(bytes)), bytes);
                 ahead.filled();
             });

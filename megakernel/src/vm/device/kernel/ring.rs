@@ -83,21 +83,20 @@ pub(super) struct Producer<'k> {
 }
 
 impl<'k> Producer<'k> {
-    /// Waits until the oldest stage in flight has landed, if as many are as may be; `meanwhile` is done between looks.
-    pub fn land(self, meanwhile: impl FnOnce()) {
+    /// Waits until fewer than `most` stages are in flight; `meanwhile` is done between looks.
+    pub fn land(self, most: Val<'k, u32>, meanwhile: impl FnOnce()) {
         let (k, ring) = (self.ring.k, self.ring);
-        k.if_else(
-            self.in_flight.get().eq(ring.options.in_flight),
-            || {
-                let full = ring.full.at(self.landing.stage.get());
-                k.loop_(|| {
-                    k.break_if(full.test_wait(self.landing.parity.get(), BarScope::Cta));
-                    meanwhile();
-                });
-                ring.advance(self.landing);
-            },
-            || self.in_flight.set(self.in_flight.get() + 1),
-        );
+        k.loop_(|| {
+            k.break_if(self.in_flight.get().lt(most));
+            k.if_else(
+                ring.full.at(self.landing.stage.get()).test_wait(self.landing.parity.get(), BarScope::Cta),
+                || {
+                    ring.advance(self.landing);
+                    self.in_flight.set(self.in_flight.get() - 1);
+                },
+                meanwhile,
+            );
+        });
     }
 
     /// Whether the next stage is empty.
@@ -109,14 +108,10 @@ impl<'k> Producer<'k> {
     pub fn fill(self, from: Ptr<'k, Global, u8>, bytes: Val<'k, u32>) {
         let (ring, stage) = (self.ring, self.filling.stage.get());
         let full = ring.full.at(stage);
+        self.in_flight.set(self.in_flight.get() + 1);
         full.arrive_expect_tx(bytes);
         ring.stage(stage).cast::<u8>().bulk_load(from, bytes, full, Bulk::default().policy(self.policy));
         ring.advance(self.filling);
-    }
-
-    /// Takes back the place in flight that [`Producer::land`] made for a stage that is not filled after all.
-    pub fn give_up(self) {
-        self.in_flight.set(self.in_flight.get() - 1);
     }
 
     /// Waits for everything in flight: a block must not end under a copy.
