@@ -4,7 +4,7 @@ use tilewright_codegen::build::{Ptr, Shared, Val};
 
 use super::array::{RELAXED, zero};
 use super::team::Item;
-use super::{Array, Operand, Team, Unit};
+use super::{Array, Float, Operand, Team, Unit};
 
 /// The activations of a linear layer, rows of `k` elements.
 #[derive(Clone, Copy)]
@@ -39,13 +39,23 @@ pub struct Merge<'k> {
     pub dim: u32,
 }
 
-/// Splits whose partial results are in flight together.
-const TOGETHER: u32 = 8;
+/// Splits that are loaded before it is known how many have tokens.
+const FIRST: u32 = 4;
+/// Splits whose partial results are in flight together after that.
+const TOGETHER: u32 = 12;
 
 /// Sums of squares of the rows, `[rows, warps]`.
 pub(super) type Squares<'k> = Ptr<'k, Shared, f32>;
 
 impl<'k> Input<'k> {
+    /// The type that holds the activations without loss.
+    pub fn float(self) -> Float {
+        match self {
+            Input::Plain(x) => x.float(),
+            Input::RmsNorm { .. } | Input::Merge(_) => Float::F32,
+        }
+    }
+
     /// Brings rows `first..` into the operand; of a normalised input also the sums of squares. `area` is used meanwhile.
     pub(super) fn fill(
         self,
@@ -136,11 +146,11 @@ impl<'k> Merge<'k> {
         });
     }
 
-    /// Loads of some splits, from `start` on, of four consecutive elements.
-    fn load(self, row: Val<'k, u32>, column: Val<'k, u32>, start: u32) -> Vec<[Val<'k, f32>; 4]> {
+    /// Loads of `count` splits at most, from `start` on, of four consecutive elements.
+    fn load(self, row: Val<'k, u32>, column: Val<'k, u32>, start: u32, count: u32) -> Vec<[Val<'k, f32>; 4]> {
         let head = column / self.dim;
         let acc = self.acc.at((row * self.heads + head) * (self.splits * self.dim) + column % self.dim);
-        (start..self.splits.min(start + TOGETHER)).map(|s| acc.at(s * self.dim).load_as(RELAXED)).collect()
+        (start..self.splits.min(start + count)).map(|s| acc.at(s * self.dim).load_as(RELAXED)).collect()
     }
 
     /// Brings a row into the operand. The first splits are on their way while weights are made.
@@ -148,7 +158,7 @@ impl<'k> Merge<'k> {
         let k = team.k;
         let items: Vec<Item> = team.items(width / 4).into_iter().map(|item| item.clamped(width / 4)).collect();
         for (round, items) in items.chunks(2).enumerate() {
-            let first: Vec<_> = items.iter().map(|item| self.load(row, item.at * 4, 0)).collect();
+            let first: Vec<_> = items.iter().map(|item| self.load(row, item.at * 4, 0, FIRST)).collect();
             if round == 0 {
                 self.weigh(team, row, area);
                 team.sync();
@@ -164,8 +174,8 @@ impl<'k> Merge<'k> {
                 };
                 add(0, &first);
                 let active = weights.at(self.splits).load();
-                for start in (TOGETHER..self.splits).step_by(TOGETHER as usize) {
-                    k.when(active.gt(start as f32), || add(start, &self.load(row, item.at * 4, start)));
+                for start in (FIRST..self.splits).step_by(TOGETHER as usize) {
+                    k.when(active.gt(start as f32), || add(start, &self.load(row, item.at * 4, start, TOGETHER)));
                 }
                 item.alone(|| to.store4(at, item.at * 4, std::array::from_fn(|i| sums.get(i as u32))));
             }

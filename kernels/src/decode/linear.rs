@@ -182,7 +182,7 @@ impl<'k> Pass<'k> {
     ) {
         let Pass { team, scratch, unit, rows, streams } = self;
         let k = team.k;
-        let x = Operand::new(scratch.operand, rows, unit);
+        let x = Operand::new(scratch.operand, rows, unit, input.float());
         let squares: Squares = scratch.squares;
         input.fill(team, unit, first_row, x, squares, scratch.sums);
         team.sync();
@@ -190,7 +190,7 @@ impl<'k> Pass<'k> {
             k.when(k.tid().eq(0), || loaded.store(k.globaltimer()));
         }
         let lane = x.lane(team);
-        let sums = Sums::new(scratch.sums, scratch.sums_bytes, rows, team.warps);
+        let sums = Sums::new(scratch.sums, scratch.sums_bytes, x, team.warps);
         let group = (sums.units() / streams).max(1);
         k.for_step(0u32, units, group, |base| {
             k.when(base.gt(0), || team.sync());

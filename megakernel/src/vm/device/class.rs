@@ -227,7 +227,10 @@ impl Class {
     pub(super) fn operand_bytes(&self, warps: u32) -> u32 {
         use tilewright_kernels::decode::Operand;
         match *self {
-            Class::Linear { unit, rows, .. } | Class::Qkv { unit, rows, .. } => Operand::bytes(rows, unit),
+            Class::Linear { unit, rows, input, .. } | Class::Qkv { unit, rows, input, .. } => {
+                let float = if let InputClass::Plain { x } = input { x.float } else { Float::F32 };
+                Operand::bytes(rows, unit, float)
+            }
             Class::Attention { heads, .. } => heads.scratch_bytes(warps),
             Class::Embed { .. } | Class::Rope { .. } | Class::Argmax { .. } => 0,
         }

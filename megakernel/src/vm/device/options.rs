@@ -30,14 +30,14 @@ pub struct DeviceOptions {
 impl Default for DeviceOptions {
     fn default() -> DeviceOptions {
         DeviceOptions {
-            warps: 16,
+            warps: 8,
             stage_bytes: 16384,
             stages: 16,
             in_flight: 2,
             in_flight_asked: 6,
             ahead: 14,
             ahead_cycles: 1400,
-            sums_bytes: 16384,
+            sums_bytes: 4096,
             spin_limit: 1 << 24,
             tags: true,
             timeline: false,

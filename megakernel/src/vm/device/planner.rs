@@ -128,7 +128,7 @@ impl<'p> Planner<'p> {
     fn stages(&self, table_bytes: u32, operand_bytes: u32) -> Result<DeviceOptions, Unsupported> {
         let options = self.options;
         let limit = self.placed.target.shared_bytes_per_block as u64;
-        let fixed = u64::from(table_bytes + operand_bytes + options.sums_bytes + options.warps * 64 + 4096);
+        let fixed = u64::from(table_bytes + operand_bytes + options.sums_bytes + options.warps * 64 + 2048);
         let (stage, rest) = (u64::from(options.stage_bytes), limit.saturating_sub(fixed));
         let stages = (rest / stage).min(options.stages.into());
         if stages < 2 {
