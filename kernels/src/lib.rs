@@ -10,6 +10,7 @@
 //! This crate knows layouts and code generation; it knows no program and no model.
 #![deny(unsafe_code)]
 
+pub mod gemm;
 pub mod host;
 pub mod mma;
 pub mod naive;

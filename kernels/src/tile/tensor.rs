@@ -113,6 +113,16 @@ impl<'k, T: Scalar, L: OffsetMap, S: SpaceOf> LayoutTensor<'k, T, L, S> {
         }
     }
 
+    /// The element at a coordinate as if nothing were swizzled: what descriptors and tensor maps count from.
+    #[track_caller]
+    pub fn unswizzled<const R: usize>(self, coordinate: [Coord<'k>; R]) -> Ptr<'k, S, T> {
+        let offset = self.place(coordinate);
+        match offset.value() {
+            Some(value) => self.base.at(value).at(offset.constant()),
+            None => self.base.at(offset.constant()),
+        }
+    }
+
     /// Vectors of `N` elements along mode `along`, or `None` where they are not contiguous and aligned everywhere.
     pub fn vectors<const N: usize>(self, along: usize) -> Option<Vectors<'k, T, L, S, N>> {
         let width = self.layout().vector_along(along, T::TY.bits().into());
