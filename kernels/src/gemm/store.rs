@@ -15,7 +15,7 @@ pub enum Store {
     Tiles(Epilogue),
     /// Element by element, each with its predicate: for results that no tensor map describes.
     Elements(Epilogue),
-    /// In f32, each share of the contraction by itself, to be added up by [`reduce`](super::reduce()).
+    /// In f32, each share of the contraction by itself, to be added up by the reduction.
     Partials,
 }
 

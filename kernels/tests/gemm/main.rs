@@ -1,0 +1,4 @@
+//! Matrix products on trial.
+
+mod hopper;
+mod lab;
