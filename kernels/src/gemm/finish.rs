@@ -1,7 +1,7 @@
 //! What is done to the sums before they are stored: bias, gate, residual.
 
-use tilewright_codegen::build::{Bf16x2, Builder, F16x2, Global, Numeric, Pair, Parts, Ptr, Scalar, Val};
 use half::{bf16, f16};
+use tilewright_codegen::build::{Bf16x2, Builder, F16x2, Global, Numeric, Pair, Parts, Ptr, Scalar, Val};
 
 use crate::tile::Matrix;
 

@@ -1,7 +1,7 @@
 //! The product on sm_90a: tensor maps feed a ring of stages, two warpgroups multiply from it, blocks stay for many tiles.
 //!
-//! One thread of the last warpgroup fetches: its block's tile of A, and its share of the cluster's tile of B, which goes to
-//! every block of the cluster. The other warpgroups multiply 64 rows an instruction and keep one group of them in flight:
+//! One thread of the last warpgroup fetches: the factor that is its block's own, and its share of the one that all blocks of
+//! the cluster need, which goes to each of them. The other warpgroups multiply 64 rows an instruction and keep one group of them in flight:
 //! a stage is freed when the group behind it has begun. While they store a tile of the result, the stages of the next are
 //! filled.
 
@@ -15,16 +15,29 @@ use crate::tile::{Coord, LayoutTensor, Share};
 use tilewright_codegen::build::{Builder, Bulk, Ptr, Scalar, Shared, Val, block};
 use tilewright_codegen::ir::Launch;
 use tilewright_layout::typed::{Lowered, StaticLayout};
+use tilewright_layout::view::Along;
 
 /// What is chosen for a kernel beside its tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Config {
     /// Stages of the ring.
     pub stages: u32,
-    /// Blocks of a cluster: neighbours along M that share a tile of B.
+    /// Blocks of a cluster.
     pub cluster: u32,
-    /// Rows of clusters that are computed together.
+    /// Where a cluster's tiles lie: down the rows they share a tile of B, across the columns one of A.
+    pub along: Along,
+    /// Rows of clusters' tiles that are computed together.
     pub group: u32,
+}
+
+impl Config {
+    /// Tiles of a cluster, down the rows and across the columns.
+    pub const fn extents(self) -> [u32; 2] {
+        match self.along {
+            Along::Rows => [self.cluster, 1],
+            Along::Columns => [1, self.cluster],
+        }
+    }
 }
 
 /// Threads and clusters of the kernel.
@@ -45,10 +58,14 @@ pub fn gemm<'k, F: Factor<Sum = f32>, D: Output, T: Tiles>(k: &'k Builder, confi
     let raster = Raster { rows, columns, splits, group: config.group };
     let steps = (depth + (T::K - 1)) / T::K;
     let share = (steps + splits - 1) / splits;
-    let corner = |place: Place<'k>| [(place.row * config.cluster + rank) * T::M, place.column * results.columns()];
+    let [down, across] = config.extents();
+    let corner = |place: Place<'k>| {
+        let [row, column] = [(place.row, down), (place.column, across)]
+            .map(|(tile, blocks)| if blocks > 1 { tile * blocks + rank } else { tile });
+        [row * T::M, column * results.columns()]
+    };
 
     let fetch = || {
-        let to_cluster = everyone(k, config.cluster);
         let writer = stages.writer();
         raster.each(k, cluster, k.blocks() / config.cluster, |place| {
             let [row, column] = corner(place);
@@ -56,9 +73,10 @@ pub fn gemm<'k, F: Factor<Sum = f32>, D: Output, T: Tiles>(k: &'k Builder, confi
             k.for_(begin, (begin + share).min(steps), |step| {
                 writer.fill((T::M + T::N) * T::K * F::BITS as u32 / 8, |stage| {
                     let along = (step * T::K).cast::<i32>();
-                    a(stage.number).fetch(a_map, [row.cast(), along], Share::WHOLE, stage.full, Bulk::default());
-                    for (share, column) in results.shares(config.cluster, rank, column) {
-                        b(stage.number).fetch(b_map, [column, along], share, stage.full, to_cluster);
+                    let share = Share { part: Coord::below(rank, across), parts: across };
+                    a(stage.number).fetch(a_map, [row.cast(), along], share, stage.full, everyone(k, across));
+                    for (share, column) in results.shares(down, rank, column) {
+                        b(stage.number).fetch(b_map, [column, along], share, stage.full, everyone(k, down));
                     }
                 });
             });
@@ -74,7 +92,8 @@ pub fn gemm<'k, F: Factor<Sum = f32>, D: Output, T: Tiles>(k: &'k Builder, confi
             let begin = place.split * share;
             k.for_(begin, (begin + share).min(steps), |step| {
                 reader.read(|stage| {
-                    let rows = SharedFactor::new(a(stage.number)).from_row(Coord::below(warpgroup, T::CONSUMERS) * T::ROWS);
+                    let rows =
+                        SharedFactor::new(a(stage.number)).from_row(Coord::below(warpgroup, T::CONSUMERS) * T::ROWS);
                     k.wgmma_fence();
                     tile.multiply(rows, SharedFactor::new(b(stage.number)), step.ne(begin));
                     k.wgmma_commit();

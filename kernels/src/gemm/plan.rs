@@ -10,9 +10,9 @@ use thiserror::Error;
 use tilewright_codegen::device::{Outside, Promotion, TensorShape, TileSwizzle};
 use tilewright_codegen::ir::Kernel;
 use tilewright_codegen::trial::Element;
+use tilewright_layout::DType;
 use tilewright_layout::swizzle::TensorBoxes;
 use tilewright_layout::swizzle::canonical::{Major, SwizzleWidth};
-use tilewright_layout::DType;
 
 /// A buffer that a launch names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -151,14 +151,15 @@ pub fn hopper_step<F: Factor<Sum = f32, Stored: Element>, D: Output + Element>(
     };
     let (record, facts) = shape.build::<F, D>([problem.a.major, problem.b.major]);
     let gated = epilogue.gated && store != Store::Partials;
-    let rows = problem.m.div_ceil(tile_m * config.cluster);
+    let [down, across] = config.extents();
+    let rows = problem.m.div_ceil(tile_m * down);
     let width = if gated { tile_n / 2 } else { tile_n };
     // Partial sums of a gated product are those of all of B's rows; the gate is applied when they are added up.
     let n = if store == Store::Partials { problem.b_rows() } else { problem.n };
-    let columns = n.div_ceil(width);
-    let parts = if gated { config.cluster.max(2) } else { config.cluster };
+    let columns = n.div_ceil(width * across);
+    let parts = if gated { down.max(2) } else { down };
     let mut arguments = vec![
-        map(Buffer::A, <F::Stored as Element>::DTYPE, problem.a, [problem.m, problem.k], facts.boxes[0], 1),
+        map(Buffer::A, <F::Stored as Element>::DTYPE, problem.a, [problem.m, problem.k], facts.boxes[0], across),
         map(Buffer::B, <F::Stored as Element>::DTYPE, problem.b, [problem.b_rows(), problem.k], facts.boxes[1], parts),
     ];
     arguments.extend([problem.m, n, problem.k, rows, columns, splits].map(Argument::Number));

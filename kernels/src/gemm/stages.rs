@@ -4,7 +4,6 @@
 //! is empty when every multiplying warp of the whole cluster has said so, since each block's copies may land in all.
 
 use tilewright_codegen::build::{Builder, Mbarrier, Shared, Val, Var};
-use tilewright_codegen::ir::attr::BarScope;
 
 /// The barriers of the stages.
 #[derive(Clone, Copy)]
@@ -37,7 +36,11 @@ impl<'k> Stages<'k> {
             }
             k.fence_mbarrier_init();
         });
-        if cluster > 1 { k.cluster_sync() } else { k.barrier() }
+        if cluster > 1 {
+            k.cluster_sync()
+        } else {
+            k.barrier()
+        }
         Stages { k, full, empty, count, cluster }
     }
 
@@ -89,9 +92,8 @@ impl<'k> Writer<'k> {
     #[track_caller]
     pub fn fill(self, bytes: u32, copy: impl FnOnce(Stage<'k>)) {
         let number = self.cursor.number.get();
-        let Stages { full, empty, cluster, .. } = self.stages;
-        let scope = if cluster > 1 { BarScope::Cluster } else { BarScope::Cta };
-        empty.at(number).wait_at(self.cursor.parity.get(), scope);
+        let Stages { full, empty, .. } = self.stages;
+        empty.at(number).wait(self.cursor.parity.get());
         full.at(number).arrive_expect_tx(bytes);
         copy(Stage { number, full: full.at(number) });
         self.cursor.advance();
@@ -124,7 +126,7 @@ impl<'k> Reader<'k> {
         let Stages { k, empty, cluster, .. } = self.stages;
         let bar = empty.at(self.previous.get());
         if cluster > 1 {
-            k.when(k.lane().lt(cluster) & there, || bar.on(k.lane()).arrive());
+            k.when(k.lane().lt(cluster) & there, || bar.on(k.lane()).arrive_async());
         } else {
             k.when(k.lane().eq(0) & there, || bar.arrive());
         }

@@ -52,11 +52,9 @@ impl<'k, D: Output, T: Tiles> Results<'k, D, T> {
         let to = match store {
             Store::Tiles(_) => {
                 let map = k.tensor_map("c");
-                To::Tiles { map, staged: k.shared_aligned("c", T::CONSUMERS * BUFFERS * Self::STAGE, 1024) }
+                To::Tiles { map, staged: k.shared_aligned("c", T::CONSUMERS * T::BUFFERS * Self::STAGE, 1024) }
             }
-            Store::Elements(_) => {
-                To::Elements(Matrix::row_major(k.global("c"), extents, k.param::<u32>("c_stride")))
-            }
+            Store::Elements(_) => To::Elements(Matrix::row_major(k.global("c"), extents, k.param::<u32>("c_stride"))),
             Store::Partials => To::Partials(k.global("partials")),
         };
         let finish = Finish::parameters(k, store.epilogue(), extents);
@@ -74,7 +72,12 @@ impl<'k, D: Output, T: Tiles> Results<'k, D, T> {
     /// What this block fetches of its cluster's tile of B, whose part of the result begins at `column`: shares of the tile,
     /// and where the tensor has the row that would be the tile's first.
     #[track_caller]
-    pub(super) fn shares(&self, cluster: u32, rank: Val<'k, u32>, column: Val<'k, u32>) -> Vec<(Share<'k>, Val<'k, i32>)> {
+    pub(super) fn shares(
+        &self,
+        cluster: u32,
+        rank: Val<'k, u32>,
+        column: Val<'k, u32>,
+    ) -> Vec<(Share<'k>, Val<'k, i32>)> {
         let gate = column.cast::<i32>();
         let value = (self.extents[1] + column).cast::<i32>() - self.columns() as i32;
         match (self.finish.gated(), cluster) {
@@ -118,7 +121,7 @@ impl<'k, D: Output, T: Tiles> Results<'k, D, T> {
         }
     }
 
-    /// Stages the tile by columns, two buffers a warpgroup in turn, and sends them off.
+    /// Stages the tile by columns, a warpgroup's buffers in turn, and sends them off.
     #[track_caller]
     fn store_tiles(
         &self,
@@ -132,11 +135,12 @@ impl<'k, D: Output, T: Tiles> Results<'k, D, T> {
         let sender = (k.tid() % 128).eq(0);
         let count = self.columns() / T::STAGED;
         for number in 0..count {
-            let buffer = staged.at(warpgroup * (BUFFERS * Self::STAGE)).at(number % BUFFERS * Self::STAGE);
+            let buffer = staged.at(warpgroup * (T::BUFFERS * Self::STAGE)).at(number % T::BUFFERS * Self::STAGE);
             let tile = LayoutTensor::new(buffer, T::C::default());
             let first = number * T::STAGED;
-            // The buffer's last user is two sends ago; where their number is odd, the last of the tile before.
-            let pending = if number == 0 && !count.is_multiple_of(BUFFERS) { 0 } else { BUFFERS - 1 };
+            // The buffer's last user is as many sends ago as there are buffers; where those do not divide the tile, at
+            // worst the last of the tile before.
+            let pending = if number == 0 && !count.is_multiple_of(T::BUFFERS) { 0 } else { T::BUFFERS - 1 };
             k.when(sender, || k.bulk_wait_read(pending));
             self.warpgroup_barrier();
             sums.stage(thread, first..first + T::STAGED, tile, |pair| {
@@ -178,6 +182,3 @@ impl<'k, D: Output, T: Tiles> Results<'k, D, T> {
         k.roles(roles.collect());
     }
 }
-
-/// Buffers that a warpgroup stages in.
-const BUFFERS: u32 = 2;

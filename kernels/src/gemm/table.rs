@@ -55,7 +55,7 @@ macro_rules! shapes {
 
             /// Bytes of shared memory of a stage, and of what is staged of the result.
             pub const fn bytes(self) -> (u32, u32) {
-                match self { $(Shape::$Name => (($m + $n) * $k * 2, 2 * $m * $s * 2),)+ }
+                match self { $(Shape::$Name => (($m + $n) * $k * 2, if $s == $n { 1 } else { 2 } * $m * $s * 2),)+ }
             }
 
             /// The kernel for factors of those orders, and what the host must know of it.
@@ -86,7 +86,7 @@ shapes! {
     /// For N that 256 does not share out evenly among the multiprocessors.
     M128N224 = 128 224 64 by 2 rows 64 staged 32;
     /// As large, for tall results.
-    M256N128 = 256 128 64 by 2 rows 128 staged 64;
+    M256N128 = 256 128 64 by 2 rows 128 staged 32;
     /// For results that are too small to give every multiprocessor a larger tile.
     M128N128 = 128 128 64 by 2 rows 64 staged 64;
     /// For few rows: narrow tiles, many stages.
@@ -94,4 +94,3 @@ shapes! {
     /// For up to 64 rows.
     M64N128 = 64 128 64 by 1 rows 64 staged 64;
 }
-

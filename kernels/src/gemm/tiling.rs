@@ -19,6 +19,8 @@ pub trait Tiles: Copy + 'static {
     const K: u32;
     /// Columns staged at a time.
     const STAGED: u32;
+    /// Buffers that a warpgroup stages in, in turn.
+    const BUFFERS: u32 = if Self::STAGED == Self::N { 1 } else { 2 };
     /// Warpgroups that multiply; each has as many rows.
     const CONSUMERS: u32;
     /// Rows of a warpgroup.

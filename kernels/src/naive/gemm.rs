@@ -9,11 +9,7 @@ use super::Real;
 /// let a = [1.0f64, 2.0, 3.0, 4.0];
 /// assert_eq!(gemm([2, 1, 2], |m, k| a[2 * m + k], |_, k| [5.0, 6.0][k]), [17.0, 39.0]);
 /// ```
-pub fn gemm<T: Real>(
-    [m, n, k]: [usize; 3],
-    a: impl Fn(usize, usize) -> T,
-    b: impl Fn(usize, usize) -> T,
-) -> Vec<T> {
+pub fn gemm<T: Real>([m, n, k]: [usize; 3], a: impl Fn(usize, usize) -> T, b: impl Fn(usize, usize) -> T) -> Vec<T> {
     let mut c = Vec::with_capacity(m * n);
     for row in 0..m {
         for column in 0..n {

@@ -78,7 +78,8 @@ impl<N: Number> Data<N> {
                 if problem.epilogue.gated {
                     let (factor, factor_error) = linear(row, column + columns);
                     let silu = value / (1.0 + (-value).exp());
-                    error = 1.1 * error * factor.abs() + factor_error * silu.abs() + (silu * factor).abs() * 2f64.powi(-20);
+                    error =
+                        1.1 * error * factor.abs() + factor_error * silu.abs() + (silu * factor).abs() * 2f64.powi(-20);
                     value = silu * factor;
                 }
                 if problem.epilogue.residual {
@@ -147,7 +148,8 @@ pub fn run<N: Number>(
 /// Runs launches in the simulator and compares every element of the result, and what lies between its rows.
 pub fn check<N: Number>(problem: &Problem, steps: Vec<Step>, seed: u64) {
     let data = Data::<N>::draw(problem, seed);
-    let found = run(&sim::open(seed), problem, &verified(steps), &data).unwrap_or_else(|error| panic!("{problem:?}: {error}"));
+    let found =
+        run(&sim::open(seed), problem, &verified(steps), &data).unwrap_or_else(|error| panic!("{problem:?}: {error}"));
     if let Err(what) = compare(problem, &data, &found) {
         panic!("{problem:?}: {what}");
     }

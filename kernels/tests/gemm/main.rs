@@ -2,3 +2,4 @@
 
 mod hopper;
 mod lab;
+mod resources;

@@ -4,7 +4,7 @@ use crate::typed::{Lowered, StaticLayout, TilesOf, Within};
 use crate::view::{LayoutTensor, Space, ViewError};
 
 /// The axis that a [`TileIter`] walks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Along {
     /// Down the rows: tile (0, c), (1, c), ...
     Rows,
