@@ -2,16 +2,20 @@
 //!
 //! | room | what it holds |
 //! |---|---|
+//! | [`decode`] | a decode step's work as device functions on a block |
 //! | [`naive`] | the oracles: each op as a plain loop, as short as its definition |
 //! | [`tile`] | tensors on the device: layouts, tiles, copies |
 //! | [`mma`] | tensor cores: tiled multiplication over `mma.sync` and `wgmma` |
+//! | [`ring`] | rings of stages in shared memory, whose steps are types |
 //! | [`host`] | the forms of the same ops that a CPU runs at the speed of its memory |
 //!
 //! This crate knows layouts and code generation; it knows no program and no model.
 #![deny(unsafe_code)]
 
+pub mod decode;
 pub mod gemm;
 pub mod host;
 pub mod mma;
 pub mod naive;
+pub mod ring;
 pub mod tile;

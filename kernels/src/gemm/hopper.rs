@@ -7,14 +7,13 @@
 
 use super::finish::Output;
 use super::raster::{Place, Raster};
-use super::stages::Stages;
 use super::store::{Results, Store};
 use super::tiling::Tiles;
 use crate::mma::{Factor, SharedFactor, WarpgroupTile};
-use crate::tile::{Coord, LayoutTensor, Share};
-use tilewright_codegen::build::{Builder, Bulk, Ptr, Scalar, Shared, Val, block};
+use crate::ring::{Consumers, Ring, Shape, Tile, by, start};
+use crate::tile::{Coord, Share};
+use tilewright_codegen::build::{Builder, Bulk, block};
 use tilewright_codegen::ir::Launch;
-use tilewright_layout::typed::{Lowered, StaticLayout};
 use tilewright_layout::view::Along;
 
 /// What is chosen for a kernel beside its tiles.
@@ -50,9 +49,9 @@ pub fn gemm<'k, F: Factor<Sum = f32>, D: Output, T: Tiles>(k: &'k Builder, confi
     let (a_map, b_map) = (k.tensor_map("a"), k.tensor_map("b"));
     let [m, n, depth, rows, columns, splits] = ["m", "n", "k", "rows", "columns", "splits"].map(|p| k.param::<u32>(p));
     let results = Results::<D, T>::parameters(k, store, [m, n]);
-    let a = ring::<F::Stored, T::A>(k, "a", config.stages);
-    let b = ring::<F::Stored, T::B>(k, "b", config.stages);
-    let stages = Stages::new(k, config.stages, 4 * T::CONSUMERS, config.cluster);
+    let tiles = (Tile::<F::Stored, T::A>::typed().aligned(1024), Tile::<F::Stored, T::B>::typed().aligned(1024));
+    let shape = Shape::stages(config.stages).consumers(Consumers::Warpgroups(T::CONSUMERS)).cluster(config.cluster);
+    let (mut producer, consumer) = start(k, Ring::bulk::<Factors>(k, tiles, shape)).split();
 
     let (rank, cluster) = (k.cluster_rank(), k.block_id() / config.cluster);
     let raster = Raster { rows, columns, splits, group: config.group };
@@ -66,50 +65,55 @@ pub fn gemm<'k, F: Factor<Sum = f32>, D: Output, T: Tiles>(k: &'k Builder, confi
     };
 
     let fetch = || {
-        let writer = stages.writer();
         raster.each(k, cluster, k.blocks() / config.cluster, |place| {
             let [row, column] = corner(place);
             let begin = place.split * share;
             k.for_(begin, (begin + share).min(steps), |step| {
-                writer.fill((T::M + T::N) * T::K * F::BITS as u32 / 8, |stage| {
-                    let along = (step * T::K).cast::<i32>();
-                    let share = Share { part: Coord::below(rank, across), parts: across };
-                    a(stage.number).fetch(a_map, [row.cast(), along], share, stage.full, everyone(k, across));
-                    for (share, column) in results.shares(down, rank, column) {
-                        b(stage.number).fetch(b_map, [column, along], share, stage.full, everyone(k, down));
+                let along = (step * T::K).cast::<i32>();
+                let part = Share { part: Coord::below(rank, across), parts: across };
+                let a = by(|tile, bar| tile.fetch(a_map, [row.cast(), along], part, bar, everyone(k, across)));
+                let b = by(|tile, bar| {
+                    for (part, column) in results.shares(down, rank, column) {
+                        tile.fetch(b_map, [column, along], part, bar, everyone(k, down));
                     }
                 });
+                producer.acquire().fill((a, b)).commit();
             });
         });
     };
     let multiply = || {
-        if let Some((_, up)) = register_split::<T>() {
-            k.registers_up(up);
-        }
-        let (reader, warpgroup) = (stages.reader(), k.warp() / 4);
-        let tile = WarpgroupTile::<F>::new(k, T::ROWS, T::N);
+        let (mut consumer, warpgroup) = (consumer.delayed(), Coord::below(k.warp() / 4, T::CONSUMERS));
+        let product = WarpgroupTile::<F>::new(k, T::ROWS, T::N);
         raster.each(k, cluster, k.blocks() / config.cluster, |place| {
             let begin = place.split * share;
             k.for_(begin, (begin + share).min(steps), |step| {
-                reader.read(|stage| {
-                    let rows =
-                        SharedFactor::new(a(stage.number)).from_row(Coord::below(warpgroup, T::CONSUMERS) * T::ROWS);
-                    k.wgmma_fence();
-                    tile.multiply(rows, SharedFactor::new(b(stage.number)), step.ne(begin));
-                    k.wgmma_commit();
-                    k.wgmma_wait(1);
-                    reader.free_previous(step.ne(begin));
-                });
+                let stage = consumer.wait();
+                let (a, b) = stage.tiles();
+                k.wgmma_fence();
+                product.multiply(
+                    SharedFactor::new(a).from_row(warpgroup * T::ROWS),
+                    SharedFactor::new(b),
+                    step.ne(begin),
+                );
+                k.wgmma_commit();
+                k.wgmma_wait(1);
+                stage.release_previous();
             });
             k.wgmma_wait(0);
-            reader.free_previous(k.lit(true));
-            results.store(tile.sums(), corner(place), place.split);
+            results.store(product.sums(), corner(place), place.split);
         });
+        consumer.release();
         results.drain();
     };
-    k.if_else(k.warp().lt(4 * T::CONSUMERS), multiply, || {
-        if let Some((down, _)) = register_split::<T>() {
-            k.registers_down(down);
+    let consumer = || {
+        if let Some((_, more)) = T::REGISTERS {
+            k.registers_up(more);
+        }
+        multiply();
+    };
+    k.if_else(k.warp().lt(4 * T::CONSUMERS), consumer, || {
+        if let Some((fewer, _)) = T::REGISTERS {
+            k.registers_down(fewer);
         }
         k.when(k.tid().eq(128 * T::CONSUMERS), fetch);
     });
@@ -119,27 +123,10 @@ pub fn gemm<'k, F: Factor<Sum = f32>, D: Output, T: Tiles>(k: &'k Builder, confi
     }
 }
 
-/// Registers that the fetching warpgroup gives up and that the multiplying ones take.
-fn register_split<T: Tiles>() -> Option<(u32, u32)> {
-    match T::CONSUMERS {
-        2 => Some((24, 240)),
-        3 => Some((32, 160)),
-        _ => None,
-    }
-}
+/// Names the ring.
+enum Factors {}
 
 /// Copies that go to every block of the cluster.
 fn everyone(k: &Builder, cluster: u32) -> Bulk<'_> {
     if cluster > 1 { Bulk::default().multicast(k.lit((1u16 << cluster) - 1)) } else { Bulk::default() }
-}
-
-/// The stages of a factor: tile `number` of a ring.
-fn ring<'k, E: Scalar, L: StaticLayout>(
-    k: &'k Builder,
-    name: &str,
-    stages: u32,
-) -> impl Fn(Val<'k, u32>) -> LayoutTensor<'k, E, L, Shared> + Copy {
-    let size = Lowered::<L>::REACH as u32;
-    let base: Ptr<'k, Shared, E> = k.shared_aligned(name, stages * size, 1024);
-    move |number| LayoutTensor::new(base.at(number * size), L::default())
 }

@@ -5,7 +5,6 @@ mod hopper;
 mod plan;
 mod problem;
 mod raster;
-mod stages;
 mod store;
 mod table;
 mod tiling;

@@ -23,6 +23,13 @@ pub trait Tiles: Copy + 'static {
     const BUFFERS: u32 = if Self::STAGED == Self::N { 1 } else { 2 };
     /// Warpgroups that multiply; each has as many rows.
     const CONSUMERS: u32;
+    /// Registers that the fetching warpgroup gives up to, and that the multiplying ones take, of the 64 Ki of a
+    /// multiprocessor.
+    const REGISTERS: Option<(u32, u32)> = match Self::CONSUMERS {
+        2 => Some((24, 240)),
+        3 => Some((32, 160)),
+        _ => None,
+    };
     /// Rows of a warpgroup.
     const ROWS: u32 = Self::M / Self::CONSUMERS;
 }

@@ -93,10 +93,28 @@ impl Engine {
 
     /// The `wgmma`s of its warpgroup before one, which is taken off the list with them.
     fn before(&mut self, work: &Work, id: u64) -> Vec<u64> {
+        if let Work::Arrive { ops, .. } = work {
+            // An earlier arrival of the thread waits for no more copies than this one, and is the one to vouch for them.
+            let shares = |other: &u64| match self.flights.get(other) {
+                Some(Flight { work: Work::Arrive { ops: theirs, .. }, .. }) => theirs.iter().any(|op| ops.contains(op)),
+                _ => false,
+            };
+            return self.arrivals.iter().copied().filter(|&other| other < id).filter(shares).collect();
+        }
         let Work::Multiply(multiply) = work else { return Vec::new() };
         let Some(queue) = self.multiplies.get_mut(&(multiply.warp as u32)) else { return Vec::new() };
         let Some(at) = queue.iter().position(|&other| other == id) else { return Vec::new() };
         queue.drain(..=at).take(at).collect()
+    }
+}
+
+impl Work {
+    /// The mbarrier of an arrival, and the operations that it follows.
+    fn arrival(&self) -> Option<(u32, u32, Vec<u32>)> {
+        match self {
+            Work::Arrive { block, mbarrier, ops, .. } => Some((*block, *mbarrier, ops.clone())),
+            _ => None,
+        }
     }
 }
 
@@ -181,7 +199,14 @@ impl Machine<'_> {
         let Some(mut flight) = self.engine.flights.remove(&id) else { return Ok(()) };
         let (warp, pc, lane) = (flight.warp, flight.pc, flight.lane);
         self.engine.arrivals.remove(&id);
-        for earlier in self.engine.before(&flight.work, id) {
+        let earlier = self.engine.before(&flight.work, id);
+        // First of all: a copy that lands may let a later arrival of the thread happen.
+        let works = earlier.iter().filter_map(|id| self.engine.flights.get(id)).map(|flight| &flight.work);
+        let arrivals: Vec<_> = works.chain([&flight.work]).filter_map(Work::arrival).collect();
+        for (block, mbarrier, ops) in arrivals {
+            self.vouch(block, mbarrier, &ops);
+        }
+        for earlier in earlier {
             self.complete(earlier)?;
         }
         let result = self.read_flight(&mut flight).and_then(|()| self.land(flight));
@@ -261,11 +286,11 @@ impl Machine<'_> {
                 self.store_box(&copy, from, &data);
                 Ok(())
             }
-            Work::Arrive { block, mbarrier, copies, ops } => {
+            Work::Arrive { block, mbarrier, copies, .. } => {
                 for id in &copies {
                     self.complete(*id)?;
                 }
-                self.land_arrival(block, mbarrier, &ops)
+                self.land_arrival(block, mbarrier)
             }
             Work::Multiply(multiply) => self.land_multiply(&multiply),
         }

@@ -338,8 +338,19 @@ impl Machine<'_> {
         Ok(())
     }
 
+    /// An arrival is about to happen: who sees its phase complete knows of these copies.
+    pub(crate) fn vouch(&mut self, block: u32, index: u32, ops: &[u32]) {
+        let component = self.geometry.mbarrier(index);
+        let agent = Agent { block, component, time: self.mbarrier(At { block, index }).phase + 1 };
+        for &op in ops {
+            if self.ops[op as usize].done == Done::Flying {
+                self.ops[op as usize].done = Done::By(agent);
+            }
+        }
+    }
+
     /// The arrival that a thread's copies were to be followed by.
-    pub(crate) fn land_arrival(&mut self, block: u32, index: u32, ops: &[u32]) -> Try<()> {
+    pub(crate) fn land_arrival(&mut self, block: u32, index: u32) -> Try<()> {
         let at = At { block, index };
         let geometry = self.geometry;
         let barrier = self.mbarrier_bytes(at);
@@ -352,11 +363,6 @@ impl Machine<'_> {
             return Err(Trouble::new(FaultKind::TooManyArrivals { barrier, pending, came: 1 }));
         }
         bar.pending -= 1;
-        for &op in ops {
-            if self.ops[op as usize].done == Done::Flying {
-                self.ops[op as usize].done = Done::By(agent);
-            }
-        }
         self.turn_phase(at);
         Ok(())
     }

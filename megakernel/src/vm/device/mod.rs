@@ -1,0 +1,43 @@
+//! The device machine: a placed program as one persistent kernel.
+//!
+//! The kernel is generated for the program: opcodes are device functions of `tilewright_kernels::decode`, specialised
+//! for the shapes that occur; one block per SM walks its queue. One warp runs ahead of the others and streams weights,
+//! which depend on nothing, through a ring in shared memory, across the boundaries of tasks and steps; the others wait
+//! for counters, compute, and publish.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `options` | choices of speed |
+//! | `class` | opcodes: what of a task is constant in the code |
+//! | `record` | what the kernel reads of a task |
+//! | `image` | the order in which weights are streamed |
+//! | `place` | where everything else lies |
+//! | `plan` | a program as the kernel wants it |
+//! | `status` | words that kernel and host share while it runs |
+//! | `kernel/` | the kernel |
+//! | `load` | weights to the device |
+//! | `machine` | the machine |
+//! | `unsupported` | programs that it does not run |
+
+mod class;
+mod image;
+mod kernel;
+mod load;
+mod machine;
+mod options;
+mod place;
+mod plan;
+mod record;
+mod status;
+mod unsupported;
+
+pub use class::{Class, InputClass, KeysClass, OutputClass, PoolClass, RotationClass};
+pub use image::{Rows, Stream};
+pub use kernel::record;
+pub use load::LoadError;
+pub use machine::{DeviceMachine, LaunchError, MAX_STEPS, TaskTimes};
+pub use options::DeviceOptions;
+pub use place::{Places, Space, space};
+pub use plan::{Feedback, Plan, RotationTable};
+pub use record::{BlockRecord, OPERANDS, TaskRecord, WaitRecord};
+pub use unsupported::Unsupported;
