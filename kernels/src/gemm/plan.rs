@@ -4,11 +4,13 @@ use super::finish::Output;
 use super::hopper::Config;
 use super::problem::{Operand, Problem};
 use super::store::Store;
-use super::table::Shape;
+use super::table::{Shape, WarpShape};
+use super::{ampere, reduce};
 use crate::mma::Factor;
 use thiserror::Error;
+use tilewright_codegen::build::record;
 use tilewright_codegen::device::{Outside, Promotion, TensorShape, TileSwizzle};
-use tilewright_codegen::ir::Kernel;
+use tilewright_codegen::ir::{Arch, Kernel};
 use tilewright_codegen::trial::Element;
 use tilewright_layout::DType;
 use tilewright_layout::swizzle::TensorBoxes;
@@ -87,6 +89,24 @@ pub enum Refusal {
         /// The bound.
         multiple: u32,
     },
+    /// More elements of the result than 32 bits count.
+    #[error("{m} by {n} elements are more than a kernel counts, 2^32 - 1")]
+    TooLarge {
+        /// Rows.
+        m: u32,
+        /// Columns.
+        n: u32,
+    },
+    /// Tiles whose columns do not divide into halves that are staged.
+    #[error("{shape:?} stages {staged} columns, which do not divide the half of its {columns} that a gate leaves")]
+    GatedShape {
+        /// The tiles.
+        shape: Shape,
+        /// Columns that are staged at a time.
+        staged: u32,
+        /// Columns of a tile.
+        columns: u32,
+    },
     /// An epilogue that does not go with the factors' order.
     #[error("a gated product takes B as [2N, K] with K contiguous")]
     GatedOrder,
@@ -113,6 +133,9 @@ fn check(problem: &Problem) -> Result<(), Refusal> {
     ];
     match bounds.into_iter().find(|(_, found, least)| found < least) {
         Some((what, found, least)) => Err(Refusal::TooSmall { what, found, least }),
+        None if u64::from(problem.m) * u64::from(problem.b_rows()) > u64::from(u32::MAX) => {
+            Err(Refusal::TooLarge { m: problem.m, n: problem.b_rows() })
+        }
         None => Ok(()),
     }
 }
@@ -139,16 +162,17 @@ pub fn hopper_step<F: Factor<Sum = f32, Stored: Element>, D: Output + Element>(
         return Err(Refusal::GatedOrder);
     }
     let [tile_m, tile_n, tile_k] = shape.tile();
-    let steps = problem.k.div_ceil(tile_k);
-    if splits == 0 || (splits - 1) * steps.div_ceil(splits) >= steps {
-        return Err(Refusal::Splits { splits, steps });
-    }
+    shares(problem.k.div_ceil(tile_k), splits)?;
     let epilogue = problem.epilogue;
     let store = match (splits, problem.c_stride.is_multiple_of(8)) {
         (2.., _) => Store::Partials,
         (_, true) => Store::Tiles(epilogue),
         (_, false) => Store::Elements(epilogue),
     };
+    let (columns, staged) = (tile_n, shape.staged());
+    if epilogue.gated && store == Store::Tiles(epilogue) && !(columns / 2).is_multiple_of(staged) {
+        return Err(Refusal::GatedShape { shape, staged, columns });
+    }
     let (record, facts) = shape.build::<F, D>([problem.a.major, problem.b.major]);
     let gated = epilogue.gated && store != Store::Partials;
     let [down, across] = config.extents();
@@ -179,7 +203,82 @@ pub fn hopper_step<F: Factor<Sum = f32, Stored: Element>, D: Output + Element>(
     Ok(Step { kernel: record(&name, config, store), grid: clusters * config.cluster, arguments })
 }
 
-pub(super) fn epilogue_arguments(problem: &Problem) -> Vec<Argument> {
+/// How a product is computed over `mma.sync`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct WarpChoice {
+    /// The tiles.
+    pub shape: WarpShape,
+    /// Stages of the ring.
+    pub stages: u32,
+    /// Rows of tiles that are computed together.
+    pub group: u32,
+    /// Shares of the contraction.
+    pub splits: u32,
+    /// The kernel's target, from sm_80 on.
+    pub arch: Arch,
+    /// Elements that the addresses of A and B are multiples of.
+    pub aligned: [u32; 2],
+}
+
+/// The launch that computes a product over `mma.sync`, whatever the strides. Where the contraction is split or the epilogue
+/// gated, it leaves partial sums for [`reduce_step`].
+///
+/// # Errors
+/// [`Refusal`].
+pub fn warp_step<F: Factor<Sum = f32, Stored: Element>, D: Output + Element>(
+    problem: &Problem,
+    choice: WarpChoice,
+) -> Result<Step, Refusal> {
+    check(problem)?;
+    let WarpChoice { shape, stages, group, splits, arch, aligned } = choice;
+    let [tile_m, tile_n, tile_k] = shape.tile();
+    shares(problem.k.div_ceil(tile_k), splits)?;
+    let store = if splits > 1 || problem.epilogue.gated { Store::Partials } else { Store::Elements(problem.epilogue) };
+    let n = problem.b_rows();
+    let vector = |operand: Operand, rows: u32, aligned: u32| {
+        let line = if operand.major == Major::K { problem.k } else { rows };
+        let widest = 128 / F::BITS as u32;
+        1 << [line, operand.stride, aligned, widest].into_iter().map(u32::trailing_zeros).min().unwrap_or(0)
+    };
+    let vectors = [vector(problem.a, problem.m, aligned[0]), vector(problem.b, n, aligned[1])];
+    let config = ampere::Config { stages, group, majors: [problem.a.major, problem.b.major], vectors };
+    let (rows, columns) = (problem.m.div_ceil(tile_m), n.div_ceil(tile_n));
+    let mut arguments = vec![Argument::Pointer(Buffer::A), Argument::Pointer(Buffer::B)];
+    let numbers = [problem.m, n, problem.k, problem.a.stride, problem.b.stride, rows, columns, splits];
+    arguments.extend(numbers.map(Argument::Number));
+    if store == Store::Partials {
+        arguments.push(Argument::Pointer(Buffer::Partials));
+    } else {
+        arguments.extend([Argument::Pointer(Buffer::C), Argument::Number(problem.c_stride)]);
+        arguments.extend(epilogue_arguments(problem));
+    }
+    let name = format!("gemm_{}_{tile_m}x{tile_n}x{tile_k}_warps", F::NAME);
+    Ok(Step { kernel: shape.record::<F, D>(&name, arch, config, store), grid: rows * columns * splits, arguments })
+}
+
+/// The launch that makes the result of partial sums.
+///
+/// # Errors
+/// [`Refusal`].
+pub fn reduce_step<D: Output>(problem: &Problem, splits: u32, arch: Arch) -> Result<Step, Refusal> {
+    check(problem)?;
+    let epilogue = problem.epilogue;
+    let kernel = record("gemm_reduce", arch, reduce::launch(), |k| reduce::reduce::<D>(k, epilogue));
+    let mut arguments = vec![Argument::Pointer(Buffer::Partials), Argument::Pointer(Buffer::C)];
+    arguments.extend([problem.c_stride, problem.m, problem.n, splits].map(Argument::Number));
+    arguments.extend(epilogue_arguments(problem));
+    Ok(Step { kernel, grid: (problem.m * problem.n).div_ceil(256).min(4096), arguments })
+}
+
+/// Every share of the contraction has a step.
+fn shares(steps: u32, splits: u32) -> Result<(), Refusal> {
+    if splits == 0 || (splits - 1) * steps.div_ceil(splits) >= steps {
+        return Err(Refusal::Splits { splits, steps });
+    }
+    Ok(())
+}
+
+fn epilogue_arguments(problem: &Problem) -> Vec<Argument> {
     let mut arguments = Vec::new();
     if problem.epilogue.bias {
         arguments.push(Argument::Pointer(Buffer::Bias));

@@ -92,12 +92,23 @@ impl<'k, D: Output, T: Tiles> Results<'k, D, T> {
         }
     }
 
-    /// Finishes the sums of a tile and writes them.
+    /// Finishes the sums of a warpgroup's rows of a tile and writes them.
     #[track_caller]
     pub(super) fn store(&self, sums: Accumulator<'k, f32>, [row, column]: [Val<'k, u32>; 2], split: Val<'k, u32>) {
+        let (warpgroup, thread) = (self.k.warp() / 4, Coord::below(self.k.tid() % 128, 128));
+        self.store_at(sums, thread, [row + warpgroup * T::ROWS, column], split);
+    }
+
+    /// Finishes sums whose first stands at `corner` of the result, and writes them.
+    #[track_caller]
+    pub(super) fn store_at(
+        &self,
+        sums: Accumulator<'k, f32>,
+        thread: Coord<'k>,
+        corner: [Val<'k, u32>; 2],
+        split: Val<'k, u32>,
+    ) {
         let k = self.k;
-        let (warpgroup, thread) = (k.warp() / 4, Coord::below(k.tid() % 128, 128));
-        let corner = [row + warpgroup * T::ROWS, column];
         let pairs = || sums.pairs(thread).into_iter().filter(|pair| pair.column.constant() < self.columns());
         let inside = |[row, column]: [Val<'k, u32>; 2]| row.lt(self.extents[0]) & column.lt(self.extents[1]);
         match self.to {

@@ -1,5 +1,6 @@
 //! The tiles that are shipped for sm_90a, a row each, and the kernels that they make.
 
+use super::ampere;
 use super::finish::Output;
 use super::hopper::{Config, gemm, launch};
 use super::store::Store;
@@ -12,6 +13,18 @@ use tilewright_layout::swizzle::TensorBoxes;
 use tilewright_layout::swizzle::canonical::Major;
 use tilewright_layout::typed::{KMajor, MnMajor};
 
+/// A kernel over `mma.sync` for factors of any orders.
+macro_rules! by_majors {
+    ($majors:expr, $F:ty, $D:ty, $m:literal, $n:literal, $k:literal, $w:literal, $r:literal, $s:literal, $($args:expr),+) => {
+        match $majors {
+            [Major::K, Major::K] => warps::<$F, $D, Tiling<KMajor, KMajor, 16, $m, $n, $k, $w, $r, $s>>($($args),+),
+            [Major::K, Major::Mn] => warps::<$F, $D, Tiling<KMajor, MnMajor, 16, $m, $n, $k, $w, $r, $s>>($($args),+),
+            [Major::Mn, Major::K] => warps::<$F, $D, Tiling<MnMajor, KMajor, 16, $m, $n, $k, $w, $r, $s>>($($args),+),
+            [Major::Mn, Major::Mn] => warps::<$F, $D, Tiling<MnMajor, MnMajor, 16, $m, $n, $k, $w, $r, $s>>($($args),+),
+        }
+    };
+}
+
 /// What the host must know of a kernel's tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
@@ -19,6 +32,51 @@ pub struct Facts {
     pub tile: [u32; 3],
     /// The boxes of A, B and C.
     pub boxes: [TensorBoxes; 3],
+}
+
+/// The tiles of a kernel over `mma.sync`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WarpShape {
+    /// 128×128×64.
+    M128N128,
+    /// 64×64×64, for results that are too small to give every multiprocessor a larger tile.
+    M64N64,
+}
+
+impl WarpShape {
+    /// Every shape.
+    pub const ALL: &'static [WarpShape] = &[WarpShape::M128N128, WarpShape::M64N64];
+
+    /// Rows, columns and contraction of a tile.
+    pub const fn tile(self) -> [u32; 3] {
+        match self {
+            WarpShape::M128N128 => [128, 128, 64],
+            WarpShape::M64N64 => [64, 64, 64],
+        }
+    }
+
+    /// Records the kernel.
+    pub(super) fn record<F: Factor<Sum = f32>, D: Output>(
+        self,
+        name: &str,
+        arch: Arch,
+        config: ampere::Config,
+        store: Store,
+    ) -> Kernel {
+        match self {
+            WarpShape::M128N128 => by_majors!(config.majors, F, D, 128, 128, 64, 2, 64, 128, name, arch, config, store),
+            WarpShape::M64N64 => by_majors!(config.majors, F, D, 64, 64, 64, 1, 64, 64, name, arch, config, store),
+        }
+    }
+}
+
+fn warps<F: Factor<Sum = f32>, D: Output, T: Tiles>(
+    name: &str,
+    arch: Arch,
+    config: ampere::Config,
+    store: Store,
+) -> Kernel {
+    record(name, arch, ampere::launch(), |k| ampere::gemm::<F, D, T>(k, config, store))
 }
 
 type Record<T> = (fn(&str, Config, Store) -> Kernel, Facts, core::marker::PhantomData<T>);
@@ -46,6 +104,11 @@ macro_rules! shapes {
             /// Rows, columns and contraction of a tile.
             pub const fn tile(self) -> [u32; 3] {
                 match self { $(Shape::$Name => [$m, $n, $k],)+ }
+            }
+
+            /// Columns of the result that are staged at a time.
+            pub const fn staged(self) -> u32 {
+                match self { $(Shape::$Name => $s,)+ }
             }
 
             /// Warpgroups that multiply.

@@ -50,6 +50,13 @@ impl<'k, T: Scalar, L: OffsetMap, S: SpaceOf> LayoutTensor<'k, T, L, S> {
         LayoutTensor { base: self.base, origin: self.origin + origin, layout }
     }
 
+    /// The same view begun at a coordinate, for coordinates behind it that add to it without a carry inside a mode: those
+    /// within a tile whose extents divide it.
+    #[track_caller]
+    pub fn begun_at<const R: usize>(self, coordinate: [Coord<'k>; R]) -> LayoutTensor<'k, T, L, S> {
+        LayoutTensor { origin: self.place(coordinate), ..self }
+    }
+
     /// Where the tensor begins that this is a view or a part of.
     pub fn base(self) -> Ptr<'k, S, T> {
         self.base

@@ -2,4 +2,5 @@
 
 mod hopper;
 mod lab;
+mod random;
 mod resources;
