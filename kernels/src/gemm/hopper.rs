@@ -100,9 +100,9 @@ pub fn gemm<'k, F: Factor<Sum = f32>, D: Output, T: Tiles>(k: &'k Builder, confi
                 stage.release_previous();
             });
             k.wgmma_wait(0);
+            consumer.release_last();
             results.store(product.sums(), corner(place), place.split);
         });
-        consumer.release();
         results.drain();
     };
     let consumer = || {

@@ -1,6 +1,7 @@
 //! Matrix products.
 
 mod ampere;
+mod choose;
 mod finish;
 mod hopper;
 mod plan;
@@ -12,9 +13,12 @@ mod table;
 mod tiling;
 
 pub use ampere::{Config as WarpConfig, gemm as warps, launch as warps_launch};
+pub use choose::{choose, choose_warps};
 pub use finish::{Epilogue, Finish, Output};
 pub use hopper::{Config, gemm as hopper, launch as hopper_launch};
-pub use plan::{Argument, Buffer, Choice, Refusal, Step, WarpChoice, hopper_step, reduce_step, warp_step};
+pub use plan::{
+    Argument, Buffer, Choice, Refusal, Step, Target, WarpChoice, hopper_step, plan, reduce_step, warp_step,
+};
 pub use problem::{Operand, Problem};
 pub use reduce::{launch as reduce_launch, reduce};
 pub use store::Store;

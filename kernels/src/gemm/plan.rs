@@ -1,5 +1,6 @@
 //! From a problem to launches: which kernel, which grid, which arguments.
 
+use super::choose::{choose, choose_warps};
 use super::finish::Output;
 use super::hopper::Config;
 use super::problem::{Operand, Problem};
@@ -268,6 +269,51 @@ pub fn reduce_step<D: Output>(problem: &Problem, splits: u32, arch: Arch) -> Res
     arguments.extend([problem.c_stride, problem.m, problem.n, splits].map(Argument::Number));
     arguments.extend(epilogue_arguments(problem));
     Ok(Step { kernel, grid: (problem.m * problem.n).div_ceil(256).min(4096), arguments })
+}
+
+/// What a product is planned for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The device's architecture.
+    pub arch: Arch,
+    /// Its multiprocessors.
+    pub multiprocessors: u32,
+    /// Bytes that the addresses of all buffers are multiples of; a driver's allocations are of 256.
+    pub aligned: u32,
+}
+
+/// The launches that compute a product, one after the other: by tensor maps and `wgmma` where the device and the strides
+/// allow it, over `mma.sync` elsewhere.
+///
+/// # Errors
+/// [`Refusal`], for what no kernel computes.
+pub fn plan<F: Factor<Sum = f32, Stored: Element>, D: Output + Element>(
+    problem: &Problem,
+    target: Target,
+) -> Result<Vec<Step>, Refusal> {
+    let Target { arch, multiprocessors, aligned } = target;
+    let by_maps = match (arch, aligned.is_multiple_of(16)) {
+        (Arch::Sm90a, true) => {
+            let choice = choose(problem, multiprocessors);
+            hopper_step::<F, D>(problem, choice, multiprocessors).map(|step| (step, choice.splits))
+        }
+        _ => Err(Refusal::GatedOrder),
+    };
+    let (step, splits) = match by_maps {
+        Ok(planned) => planned,
+        // What a tensor map cannot describe, vectors of cp.async and single elements can.
+        Err(Refusal::Unaligned { .. } | Refusal::GatedOrder | Refusal::GatedShape { .. }) => {
+            check(problem)?;
+            let (shape, splits) = choose_warps(problem, multiprocessors);
+            let elements = aligned * 8 / F::BITS as u32;
+            let choice = WarpChoice { shape, stages: 3, group: 8, splits, arch, aligned: [elements.max(1); 2] };
+            (warp_step::<F, D>(problem, choice)?, splits)
+        }
+        Err(refusal) => return Err(refusal),
+    };
+    let partial = step.arguments.contains(&Argument::Pointer(Buffer::Partials));
+    let reduction = partial.then(|| reduce_step::<D>(problem, splits, arch)).transpose()?;
+    Ok([step].into_iter().chain(reduction).collect())
 }
 
 /// Every share of the contraction has a step.

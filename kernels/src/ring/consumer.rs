@@ -103,6 +103,13 @@ impl<'k, B, O: Operands> Delayed<'k, B, O> {
         Held { ring: self, stage }
     }
 
+    /// Releases the stage that is kept, where everything that read it was waited for; the next one finds none before it.
+    #[track_caller]
+    pub fn release_last(&mut self) {
+        release(&self.consumer.parts, self.before.get(), self.held.get().ne(0));
+        self.held.set(0u32);
+    }
+
     /// Releases the last stage, and is a plain consumer again.
     #[track_caller]
     pub fn release(self) -> Consumer<'k, B, O> {
