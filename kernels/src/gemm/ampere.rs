@@ -59,18 +59,21 @@ pub fn gemm<'k, F: Factor<Sum = f32>, D: Output, T: Tiles>(k: &'k Builder, confi
     let steps = (depth + (T::K - 1)) / T::K;
     let share = (steps + splits - 1) / splits;
     let begin = place.split * share;
+    let end = (begin + share).min(steps);
 
     let tiles = (Tile::<F::Stored, T::A>::typed().aligned(1024), Tile::<F::Stored, T::B>::typed().aligned(1024));
     let mut ring = GroupRing::new::<Factors, _>(k, tiles, config.stages, |step, (a_tile, b_tile)| {
         let along = (begin + step) * T::K;
-        fetch(k, a.tile([T::M, T::K], [row, along]), a_tile);
-        fetch(k, b.tile([T::N, T::K], [column, along]), b_tile);
+        k.when((begin + step).lt(end), || {
+            fetch(k, a.tile([T::M, T::K], [row, along]), a_tile);
+            fetch(k, b.tile([T::N, T::K], [column, along]), b_tile);
+        });
     });
     let [down, across] = [T::M / WARPS[0], T::N / WARPS[1]];
     let warp = Coord::below(k.warp(), WARPS[0] * WARPS[1]);
     let corner = [warp % WARPS[0] * down, warp / WARPS[0] * across];
     let product = WarpTile::<F>::new(k, down, across);
-    k.for_(begin, (begin + share).min(steps), |_| {
+    k.for_(begin, end, |_| {
         let (current, free) = ring.turn();
         let claimed = free.fill();
         let (a, b) = current.tiles();

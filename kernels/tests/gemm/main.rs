@@ -1,6 +1,8 @@
 //! Matrix products on trial.
 
+mod counted;
 mod hopper;
 mod lab;
+mod mutants;
 mod random;
 mod resources;
