@@ -83,7 +83,7 @@ pub fn gemm<'k, F: Factor<Sum = f32>, D: Output, T: Tiles>(k: &'k Builder, confi
         }
         current.done(claimed);
     });
-    ring.finish();
+    // Nothing is on its way any more: no tile was fetched beyond the share.
     let corner = [row + corner[0].get(k), column + corner[1].get(k)];
     results.store_at(product.sums(), Coord::lane(k), corner, place.split);
 }

@@ -11,6 +11,7 @@ mod reduce;
 mod store;
 mod table;
 mod tiling;
+mod trial;
 
 pub use ampere::{Config as WarpConfig, gemm as warps, launch as warps_launch};
 pub use choose::{choose, choose_warps};
@@ -24,3 +25,4 @@ pub use reduce::{launch as reduce_launch, reduce};
 pub use store::Store;
 pub use table::{Facts, Shape, WarpShape};
 pub use tiling::{Tiles, Tiling};
+pub use trial::{Data, Number, ShippedGemm};

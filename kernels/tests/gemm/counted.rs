@@ -1,17 +1,20 @@
 //! What the simulator counts: no bank conflicts anywhere, and global memory touched by whole sectors.
 
-use super::lab::{Data, compare, run, verified};
+use super::lab::{compare, run, verified};
 use half::bf16;
 use tilewright_codegen::device::sim::{Options, Simulator};
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::sim::Counters;
-use tilewright_kernels::gemm::{Choice, Config, Problem, Shape, Step, WarpChoice, WarpShape, hopper_step, warp_step};
+use tilewright_codegen::trial::Draw;
+use tilewright_kernels::gemm::{
+    Choice, Config, Data, Problem, Shape, Step, WarpChoice, WarpShape, hopper_step, warp_step,
+};
 use tilewright_layout::swizzle::canonical::Major;
 use tilewright_layout::view::Along;
 
 fn count(problem: &Problem, step: Step) -> Counters {
     let simulator = Simulator::new(Options::default());
-    let data = Data::<bf16>::draw(problem, 3);
+    let data = Data::<bf16>::draw(problem, &mut Draw::new(3));
     let found =
         run(&simulator.device(), problem, &verified(vec![step]), &data).unwrap_or_else(|error| panic!("{error}"));
     compare(problem, &data, &found).unwrap();

@@ -6,3 +6,4 @@ mod lab;
 mod mutants;
 mod random;
 mod resources;
+mod trials;

@@ -1,13 +1,14 @@
 //! The mutation harness: every synchronising instruction of the kernels removed or weakened, and who finds it out.
 
-use super::lab::{Data, Number, compare, run};
+use super::lab::{compare, run};
 use half::bf16;
 use tilewright_codegen::device::{DeviceError, sim};
 use tilewright_codegen::ir::{Arch, Kernel};
 use tilewright_codegen::sim::mutate::mutants;
+use tilewright_codegen::trial::Draw;
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::gemm::{
-    Choice, Config, Epilogue, Problem, Shape, Step, WarpChoice, WarpShape, hopper_step, warp_step,
+    Choice, Config, Data, Epilogue, Number, Problem, Shape, Step, WarpChoice, WarpShape, hopper_step, warp_step,
 };
 use tilewright_layout::view::Along;
 
@@ -34,7 +35,7 @@ fn verdict<N: Number>(problem: &Problem, step: &Step, kernel: Kernel, data: &Dat
 }
 
 fn all_are_found_out<N: Number>(problem: &Problem, step: &Step, ledger: Ledger) {
-    let data = Data::<N>::draw(problem, 1);
+    let data = Data::<N>::draw(problem, &mut Draw::new(1));
     let (mut total, mut killed, mut survivors, mut excused) = (0, 0, Vec::new(), Vec::new());
     for mutant in mutants(&step.kernel) {
         let found = verdict(problem, step, mutant.kernel.clone(), &data);

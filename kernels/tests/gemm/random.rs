@@ -1,12 +1,12 @@
 //! Products at random: extents from 1 on, any order of the factors, gaps between lines, every epilogue, split contractions.
 
-use super::lab::{Number, check};
+use super::lab::check;
 use half::{bf16, f16};
 use proptest::prelude::*;
 use tilewright_codegen::ir::Arch;
 use tilewright_kernels::gemm::{
-    Choice, Config, Epilogue, Operand, Problem, Refusal, Shape, Step, WarpChoice, WarpShape, hopper_step, reduce_step,
-    warp_step,
+    Choice, Config, Epilogue, Number, Operand, Problem, Refusal, Shape, Step, WarpChoice, WarpShape, hopper_step,
+    reduce_step, warp_step,
 };
 use tilewright_layout::swizzle::canonical::Major;
 use tilewright_layout::view::Along;
