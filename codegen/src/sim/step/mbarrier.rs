@@ -302,7 +302,7 @@ impl Machine<'_> {
         let init = bar.init;
         let known = |view: &View| view.proxied[1].knows_thread(self.geometry, init.who - 1, init.time);
         if self.checks && !bar.fenced && !known(&self.warps[cur.warp].views[lane]) {
-            let why = crate::sim::memory::Why::NoProxyFence;
+            let why = crate::sim::memory::Why::InitNotFenced;
             let kind = FaultKind::Race { at: self.mbarrier_bytes(at), wrote: true, asynchronous: true, why };
             let mut trouble = Trouble::lane(kind, lane);
             trouble.other = Some((init, true));
@@ -385,6 +385,6 @@ impl Machine<'_> {
 
     /// The operation in flight that would complete on an mbarrier of a block, or touch its memory.
     pub(crate) fn flight_to(&self, number: u32) -> Option<&Flight> {
-        self.engine.flights.values().find(|flight| flight.touches(number))
+        self.engine.flights.values().map(Box::as_ref).find(|flight| flight.touches(number))
     }
 }
