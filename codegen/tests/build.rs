@@ -185,7 +185,8 @@ fn a_quotient_by_a_power_of_two_is_a_shift() {
     let kernel = record("quotients", Arch::Sm80, block(32), |k| {
         let (unsigned, signed) = (k.param::<u32>("unsigned"), k.param::<i32>("signed"));
         let out = k.global::<u32>("out");
-        for (i, value) in [unsigned / 8, unsigned % 8, unsigned / 1, unsigned % 1, unsigned / 6].into_iter().enumerate()
+        for (i, value) in
+            [unsigned / 8, unsigned % 8, unsigned / k.lit(1), unsigned % k.lit(1), unsigned / 6].into_iter().enumerate()
         {
             out.at(i).store(value);
         }

@@ -159,5 +159,5 @@ fn only_an_arrival_orders_the_async_proxy_alone() {
         bar.arrive_async();
         bar.wait_at(0, if fault { BarScope::Async } else { BarScope::Cta });
     });
-    assert_snapshot!(said, @"");
+    assert_snapshot!(said, @"`v1 = mbarrier.try_wait.async shared[v0], 0`: the scope `async` is an arrival's: wait, and expect bytes, at the block's or the cluster's");
 }

@@ -79,14 +79,15 @@ fn warps<F: Factor<Sum = f32>, D: Output, T: Tiles>(
     record(name, arch, ampere::launch(), |k| ampere::gemm::<F, D, T>(k, config, store))
 }
 
-type Record<T> = (fn(&str, Config, Store) -> Kernel, Facts, core::marker::PhantomData<T>);
+/// Records a kernel of that name.
+pub(super) type Record = fn(&str, Config, Store) -> Kernel;
 
-fn entry<F: Factor<Sum = f32>, D: Output, T: Tiles>() -> Record<T> {
+fn entry<F: Factor<Sum = f32>, D: Output, T: Tiles>() -> (Record, Facts) {
     let record = |name: &str, config: Config, store: Store| {
         record(name, Arch::Sm90a, launch::<T>(config), |k| gemm::<F, D, T>(k, config, store))
     };
     let boxes = [boxes::<F::Stored, T::A>(), boxes::<F::Stored, T::B>(), boxes::<D, T::C>()];
-    (record, Facts { tile: [T::M, T::N, T::K], boxes }, core::marker::PhantomData)
+    (record, Facts { tile: [T::M, T::N, T::K], boxes })
 }
 
 macro_rules! shapes {
@@ -125,22 +126,18 @@ macro_rules! shapes {
             pub(super) fn build<F: Factor<Sum = f32>, D: Output>(
                 self,
                 [a, b]: [Major; 2],
-            ) -> (fn(&str, Config, Store) -> Kernel, Facts) {
+            ) -> (Record, Facts) {
                 match self { $(Shape::$Name => {
                     match (a, b) {
-                        (Major::K, Major::K) => plain(entry::<F, D, Tiling<KMajor, KMajor, 16, $m, $n, $k, $w, $r, $s>>()),
-                        (Major::K, Major::Mn) => plain(entry::<F, D, Tiling<KMajor, MnMajor, 16, $m, $n, $k, $w, $r, $s>>()),
-                        (Major::Mn, Major::K) => plain(entry::<F, D, Tiling<MnMajor, KMajor, 16, $m, $n, $k, $w, $r, $s>>()),
-                        (Major::Mn, Major::Mn) => plain(entry::<F, D, Tiling<MnMajor, MnMajor, 16, $m, $n, $k, $w, $r, $s>>()),
+                        (Major::K, Major::K) => entry::<F, D, Tiling<KMajor, KMajor, 16, $m, $n, $k, $w, $r, $s>>(),
+                        (Major::K, Major::Mn) => entry::<F, D, Tiling<KMajor, MnMajor, 16, $m, $n, $k, $w, $r, $s>>(),
+                        (Major::Mn, Major::K) => entry::<F, D, Tiling<MnMajor, KMajor, 16, $m, $n, $k, $w, $r, $s>>(),
+                        (Major::Mn, Major::Mn) => entry::<F, D, Tiling<MnMajor, MnMajor, 16, $m, $n, $k, $w, $r, $s>>(),
                     }
                 })+ }
             }
         }
     };
-}
-
-fn plain<T>((record, facts, _): Record<T>) -> (fn(&str, Config, Store) -> Kernel, Facts) {
-    (record, facts)
 }
 
 shapes! {
