@@ -124,8 +124,9 @@ impl DeviceMachine {
             },
             tables: stream.buffer(&plan.tables)?,
             directory: stream.buffer(&directory)?,
+            // Queues that are shorter than the longest leave their part as it is.
             trace: match plan.options.timeline {
-                true => Some(device.buffer((plan.blocks * plan.longest_queue() * TIMES) as usize)?),
+                true => Some(stream.buffer(&vec![0u64; (plan.blocks * plan.longest_queue() * TIMES) as usize])?),
                 false => None,
             },
             counters: stream.buffer(&vec![0u32; ((plan.counters + OWN_COUNTERS) * PITCH) as usize])?,
