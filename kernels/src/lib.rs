@@ -6,6 +6,7 @@
 //! | [`naive`] | the oracles: each op as a plain loop, as short as its definition |
 //! | [`tile`] | tensors on the device: layouts, tiles, copies |
 //! | [`mma`] | tensor cores: tiled multiplication over `mma.sync` and `wgmma` |
+//! | [`ring`] | rings of stages in shared memory, whose steps are types |
 //! | [`host`] | the forms of the same ops that a CPU runs at the speed of its memory |
 //!
 //! This crate knows layouts and code generation; it knows no program and no model.
@@ -15,4 +16,5 @@ pub mod decode;
 pub mod host;
 pub mod mma;
 pub mod naive;
+pub mod ring;
 pub mod tile;

@@ -54,7 +54,7 @@ impl Geometry {
 
 /// What a thread knows: before its generic accesses, and before its accesses by the async proxy to global and to
 /// shared memory.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct View {
     pub seen: Rc<Clock>,
     pub proxied: [Rc<Clock>; 2],

@@ -297,7 +297,7 @@ impl Machine<'_> {
         let init = bar.init;
         let known = |view: &View| view.proxied[1].knows_thread(self.geometry, init.who - 1, init.time);
         if self.checks && !bar.fenced && !known(&self.warps[cur.warp].views[lane]) {
-            let why = crate::sim::memory::Why::NoProxyFence;
+            let why = crate::sim::memory::Why::InitNotFenced;
             let kind = FaultKind::Race { at: self.mbarrier_bytes(at), wrote: true, asynchronous: true, why };
             let mut trouble = Trouble::lane(kind, lane);
             trouble.other = Some((init, true));
@@ -333,8 +333,19 @@ impl Machine<'_> {
         Ok(())
     }
 
+    /// An arrival is about to happen: who sees its phase complete knows of these copies.
+    pub(crate) fn vouch(&mut self, block: u32, index: u32, ops: &[u32]) {
+        let component = self.geometry.mbarrier(index);
+        let agent = Agent { block, component, time: self.mbarrier(At { block, index }).phase + 1 };
+        for &op in ops {
+            if self.ops[op as usize].done == Done::Flying {
+                self.ops[op as usize].done = Done::By(agent);
+            }
+        }
+    }
+
     /// The arrival that a thread's copies were to be followed by.
-    pub(crate) fn land_arrival(&mut self, block: u32, index: u32, ops: &[u32]) -> Try<()> {
+    pub(crate) fn land_arrival(&mut self, block: u32, index: u32) -> Try<()> {
         let at = At { block, index };
         let geometry = self.geometry;
         let barrier = self.mbarrier_bytes(at);
@@ -347,11 +358,6 @@ impl Machine<'_> {
             return Err(Trouble::new(FaultKind::TooManyArrivals { barrier, pending, came: 1 }));
         }
         bar.pending -= 1;
-        for &op in ops {
-            if self.ops[op as usize].done == Done::Flying {
-                self.ops[op as usize].done = Done::By(agent);
-            }
-        }
         self.turn_phase(at);
         Ok(())
     }
@@ -374,6 +380,6 @@ impl Machine<'_> {
 
     /// The operation in flight that would complete on an mbarrier of a block, or touch its memory.
     pub(crate) fn flight_to(&self, number: u32) -> Option<&Flight> {
-        self.engine.flights.values().find(|flight| flight.touches(number))
+        self.engine.flights.values().map(Box::as_ref).find(|flight| flight.touches(number))
     }
 }
