@@ -2,8 +2,11 @@
 
 use half::bf16;
 use tilewright_codegen::assemble::{Ptxas, Table};
+use tilewright_codegen::ir::Arch;
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::gemm::{Choice, Config, Problem, Shape, hopper_step};
+use tilewright_kernels::gemm::{
+    Choice, Config, Problem, Shape, WarpChoice, WarpShape, hopper_step, reduce_step, warp_step,
+};
 use tilewright_layout::view::Along;
 
 #[test]
@@ -17,5 +20,12 @@ fn every_shape_assembles_without_spills_or_warnings() {
         let step = hopper_step::<bf16, bf16>(&problem, Choice { shape, config, splits: 1 }, 132).unwrap();
         table.add_as(format!("{shape:?}"), &verify(step.kernel).unwrap()).unwrap();
     }
-    println!("{}", table.page());
+    let (shape, arch) = (WarpShape::M128N128, Arch::Sm80);
+    let choice = WarpChoice { shape, stages: 3, group: 8, splits: 1, arch, aligned: [8, 8] };
+    let step = warp_step::<bf16, bf16>(&problem, choice).unwrap();
+    table.add_as("M128N128 over warps", &verify(step.kernel).unwrap()).unwrap();
+    let step = reduce_step::<bf16>(&problem, 4, arch).unwrap();
+    table.add(&verify(step.kernel).unwrap()).unwrap();
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/ptxas/gemm.md");
+    table.check(page.as_ref()).unwrap();
 }
