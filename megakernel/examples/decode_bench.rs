@@ -32,6 +32,7 @@ fn main() {
             let (key, value) = pair.split_once('=').unwrap();
             match key {
                 "trace" => options.timeline = true,
+                "pages" => options.pages_ahead = value != "0",
                 "tags" => options.tags = value != "0",
                 "act" => lowering.activation = if value == "bf16" { DType::BF16 } else { DType::F32 },
                 "splits" => lowering.splits = Some(value.parse().unwrap()),

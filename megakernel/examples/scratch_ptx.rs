@@ -10,8 +10,7 @@ use tilewright_megakernel::{
 fn main() {
     let name = std::env::args().nth(1).unwrap();
     let spec = ModelSpec::named(&name).unwrap();
-    let options =
-        LowerOptions { kv: DType::BF16, activation: DType::BF16, ..LowerOptions::for_context(4096) };
+    let options = LowerOptions { kv: DType::BF16, activation: DType::BF16, ..LowerOptions::for_context(4096) };
     let program = lower(&spec, &|_| DType::BF16, Target::named("h100").unwrap(), &options).unwrap();
     let placed = schedule(program, 64).unwrap();
     let plan = Plan::new(

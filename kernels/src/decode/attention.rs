@@ -69,7 +69,7 @@ impl Heads {
 
     /// Bytes of shared memory that the merge of the splits of `rows` rows takes for weights.
     pub fn merge_bytes(self, rows: u32) -> u32 {
-        rows * self.heads * (self.splits + 1) * 4
+        rows * self.heads * self.splits * 4
     }
 
     fn group(self) -> u32 {

@@ -1,10 +1,10 @@
 //! Where activations come from: as they are, normalised, or merged from the splits of attention.
 
-use tilewright_codegen::build::{Ptr, Shared, Val};
+use tilewright_codegen::build::{Ptr, RegArray, Shared, Val};
 
 use super::array::{RELAXED, zero};
 use super::team::Item;
-use super::{Array, Float, Operand, Team, Unit};
+use super::{Array, Float, Operand, Pages, Team, Unit};
 
 /// The activations of a linear layer, rows of `k` elements.
 #[derive(Clone, Copy)]
@@ -37,12 +37,14 @@ pub struct Merge<'k> {
     pub splits: u32,
     /// Dimensions of a head, a multiple of four.
     pub dim: u32,
+    /// Whose tokens the rows are, where attention's pages say how many splits have any.
+    pub pages: Option<Pages<'k>>,
 }
 
-/// Splits that are loaded before it is known how many have tokens.
-const FIRST: u32 = 4;
-/// Splits whose partial results are in flight together after that.
-const TOGETHER: u32 = 12;
+/// Splits that are loaded or left out together.
+const TOGETHER: u32 = 4;
+/// Splits whose loads may be in flight for each of a round's elements.
+const FIRST: u32 = 8;
 
 /// Sums of squares of the rows, `[rows, warps]`.
 pub(super) type Squares<'k> = Ptr<'k, Shared, f32>;
@@ -95,7 +97,7 @@ impl<'k> Input<'k> {
                     k.when(k.lane().eq(0), || squares.at(k.warp()).at(row * team.warps).store(sum));
                 }
                 Input::Merge(merge) => {
-                    let area = area.at(row * merge.heads * merge.pitch());
+                    let area = area.at(row * merge.heads * merge.splits);
                     merge.fill(team, width, first + row, row, to, area);
                 }
             }
@@ -119,17 +121,12 @@ impl<'k> Input<'k> {
 }
 
 impl<'k> Merge<'k> {
-    /// A head's weights, and how many splits have tokens.
-    fn pitch(self) -> u32 {
-        self.splits + 1
-    }
-
     /// Stores `w_s / Σ w_s·l_s` of every split of every head of a row: a thread for each head.
     fn weigh(self, team: Team<'k>, row: Val<'k, u32>, to: Ptr<'k, Shared, f32>) {
         let k = team.k;
         team.each(self.heads, |head| {
             let stats = self.stats.at((row * self.heads + head) * (self.splits * 2));
-            let to = to.at(head * self.pitch());
+            let to = to.at(head * self.splits);
             let loaded: Vec<[Val<f32>; 2]> = (0..self.splits).map(|s| stats.at(2 * s).load_as(RELAXED)).collect();
             let most = loaded.iter().fold(k.lit(f32::NEG_INFINITY), |most, [m, _]| most.max(*m));
             // Without tokens every m is −∞ and every l is 0: any finite base will do.
@@ -137,45 +134,71 @@ impl<'k> Merge<'k> {
             let weights: Vec<Val<f32>> = loaded.iter().map(|[m, _]| weight(*m, base)).collect();
             let total = weights.iter().zip(&loaded).fold(k.lit(0.0f32), |total, (w, [_, l])| w.fma(*l, total));
             let inverse = total.eq(0.0).select(0.0f32, total.recip());
-            let mut active = k.lit(0.0f32);
-            for ((w, [_, l]), s) in weights.iter().zip(&loaded).zip(0u32..) {
-                to.at(s).store(*w * inverse);
-                active = l.gt(0.0).select((s + 1) as f32, active);
-            }
-            to.at(self.splits).store(active);
+            weights.iter().zip(0u32..).for_each(|(w, s)| to.at(s).store(*w * inverse));
         });
     }
 
-    /// Loads of `count` splits at most, from `start` on, of four consecutive elements.
-    fn load(self, row: Val<'k, u32>, column: Val<'k, u32>, start: u32, count: u32) -> Vec<[Val<'k, f32>; 4]> {
-        let head = column / self.dim;
+    /// How many of the first splits of a row may have tokens.
+    fn active(self, team: Team<'k>, row: Val<'k, u32>) -> Val<'k, u32> {
+        match self.pages {
+            None => team.k.lit(self.splits),
+            Some(pages) => {
+                let tokens = (pages.position.load(row) + 1).max(0).cast::<u32>();
+                let count = (tokens + (pages.page_tokens - 1)) / pages.page_tokens;
+                let share = ((count + (self.splits - 1)) / self.splits).max(1);
+                (count + share - 1) / share
+            }
+        }
+    }
+
+    /// Loads of the splits `from` of four consecutive elements; of splits that have no tokens, zeros.
+    fn load(
+        self,
+        row: Val<'k, u32>,
+        column: Val<'k, u32>,
+        from: std::ops::Range<u32>,
+        active: Val<'k, u32>,
+    ) -> Vec<RegArray<'k, f32>> {
+        let (k, head) = (column.builder(), column / self.dim);
         let acc = self.acc.at((row * self.heads + head) * (self.splits * self.dim) + column % self.dim);
-        (start..self.splits.min(start + count)).map(|s| acc.at(s * self.dim).load_as(RELAXED)).collect()
+        let parts: Vec<RegArray<f32>> = from.clone().map(|_| k.regs(4, 0.0f32)).collect();
+        for (group, parts) in parts.chunks(TOGETHER as usize).enumerate() {
+            let start = from.start + group as u32 * TOGETHER;
+            k.when(active.gt(start), || {
+                for (part, s) in parts.iter().zip(start..) {
+                    let loaded: [Val<f32>; 4] = acc.at(s * self.dim).load_as(RELAXED);
+                    loaded.into_iter().zip(0..).for_each(|(value, i)| part.set(i, value));
+                }
+            });
+        }
+        parts
     }
 
     /// Brings a row into the operand. The first splits are on their way while weights are made.
     fn fill(self, team: Team<'k>, width: u32, row: Val<'k, u32>, at: u32, to: Operand<'k>, area: Ptr<'k, Shared, f32>) {
         let k = team.k;
+        let active = self.active(team, row);
         let items: Vec<Item> = team.items(width / 4).into_iter().map(|item| item.clamped(width / 4)).collect();
+        let first = 0..self.splits.min(FIRST);
         for (round, items) in items.chunks(2).enumerate() {
-            let first: Vec<_> = items.iter().map(|item| self.load(row, item.at * 4, 0, FIRST)).collect();
+            let loaded: Vec<_> = items.iter().map(|item| self.load(row, item.at * 4, first.clone(), active)).collect();
             if round == 0 {
                 self.weigh(team, row, area);
                 team.sync();
             }
-            for (item, first) in items.iter().zip(first) {
-                let weights = area.at(item.at * 4 / self.dim * self.pitch());
+            for (item, parts) in items.iter().zip(loaded) {
+                let weights = area.at(item.at * 4 / self.dim * self.splits);
                 let sums = k.regs(4, 0.0f32);
-                let add = |start: u32, parts: &[[Val<'k, f32>; 4]]| {
+                let add = |start: u32, parts: &[RegArray<'k, f32>]| {
                     for (part, s) in parts.iter().zip(start..) {
                         let w = weights.at(s).load();
-                        (0..4u32).for_each(|i| sums.set(i, w.fma(part[i as usize], sums.get(i))));
+                        (0..4u32).for_each(|i| sums.set(i, w.fma(part.get(i), sums.get(i))));
                     }
                 };
-                add(0, &first);
-                let active = weights.at(self.splits).load();
-                for start in (FIRST..self.splits).step_by(TOGETHER as usize) {
-                    k.when(active.gt(start as f32), || add(start, &self.load(row, item.at * 4, start, TOGETHER)));
+                add(0, &parts);
+                for start in (FIRST..self.splits).step_by(FIRST as usize) {
+                    let splits = start..self.splits.min(start + FIRST);
+                    k.when(active.gt(start), || add(start, &self.load(row, item.at * 4, splits, active)));
                 }
                 item.alone(|| to.store4(at, item.at * 4, std::array::from_fn(|i| sums.get(i as u32))));
             }

@@ -15,6 +15,8 @@ pub struct DeviceOptions {
     pub in_flight_asked: u32,
     /// Most stages that are asked for ahead of the ring, to wait in level two; 0: none.
     pub ahead: u32,
+    /// Whether keys and values are asked for before attention comes to them.
+    pub pages_ahead: bool,
     /// Least clock cycles between two of them: what the memory takes to deliver a stage to each SM.
     pub ahead_cycles: u32,
     /// Bytes of shared memory for sums of products.
@@ -35,7 +37,8 @@ impl Default for DeviceOptions {
             stages: 16,
             in_flight: 2,
             in_flight_asked: 6,
-            ahead: 14,
+            ahead: 0,
+            pages_ahead: true,
             ahead_cycles: 1400,
             sums_bytes: 4096,
             spin_limit: 1 << 24,

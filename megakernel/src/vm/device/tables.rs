@@ -2,7 +2,7 @@
 
 use bytemuck::bytes_of;
 
-use super::record::{BlockRecord, TaskRecord, WaitRecord};
+use super::record::{BlockRecord, TaskRecord, WaitRecord, sum};
 use crate::program::{BufferId, LinearInput, LinearOutput, Op};
 use crate::validate::Placed;
 
@@ -68,14 +68,16 @@ pub(super) fn tables(placed: &Placed, records: &mut [TaskRecord]) -> (Vec<BlockR
         let signals_at = tables.len() - start;
         signals.iter().for_each(|signal| tables.extend_from_slice(bytes_of(signal)));
         tables.resize(tables.len().next_multiple_of(16), 0);
-        directory.push(BlockRecord {
+        let mut block = BlockRecord {
             start: start as u32,
             bytes: (tables.len() - start) as u32,
             tasks: queue.len() as u32,
             waits: waits_at as u32,
             signals: signals_at as u32,
-            unused: [0; 3],
-        });
+            ..BlockRecord::default()
+        };
+        block.sum = sum(&block, &tables);
+        directory.push(block);
     }
     (directory, tables)
 }

@@ -14,7 +14,10 @@ pub(super) fn consume(kit: Kit<'_, '_>) {
     k.for_(0u32, kit.steps, |step| {
         k.when(leader, || sync.begin(step));
         team.sync();
+        over.set(sync.team_stopped());
+        k.break_if(over.get());
         kit.cells.fetch(team);
+        team.sync();
         k.for_(0u32, tasks, |index| {
             let task = kit.table.task(index);
             k.when(leader, || {

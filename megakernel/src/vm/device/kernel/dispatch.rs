@@ -2,8 +2,8 @@
 
 use tilewright_codegen::build::{Global, Ptr, Val};
 use tilewright_kernels::decode::{
-    Argmax, Array, Attention, Best, Embed, Float, HeadNorm, Input, Keys, Linear, Merge, Output, Pages, Qkv, Rope,
-    Rotation, Weights, argmax, attention, embed, linear, qkv, rope,
+    Argmax, Array, Attention, Best, Embed, Float, HeadNorm, Heads, Input, Keys, Linear, Merge, Output, Pages, Qkv,
+    Rope, Rotation, Weights, argmax, attention, embed, linear, qkv, rope,
 };
 
 use super::Kit;
@@ -76,6 +76,18 @@ impl<'k> Call<'k, '_> {
         self.pages_of(pool, pools)
     }
 
+    /// The pages of the attention that made partial results, if all of the program's has the same.
+    fn merged_pages(self, heads: Heads) -> Option<Pages<'k>> {
+        self.kit.plan.cells?;
+        let mut attention = self.kit.plan.classes.iter().filter_map(|class| match *class {
+            Class::Attention { heads, pools, .. } => Some((heads.splits, pools)),
+            _ => None,
+        });
+        let (splits, pools) = attention.next()?;
+        let same = attention.all(|other| other == (splits, pools)) && splits == heads.splits;
+        same.then(|| self.pages_of(self.array(0, Float::F32), pools))
+    }
+
     fn pages_of(self, pool: Array<'k>, pools: PoolClass) -> Pages<'k> {
         let PoolClass { pages, page_tokens, dim, table_width, .. } = pools;
         let (position, table) = self.kit.cells.of(pools);
@@ -101,6 +113,7 @@ impl<'k> Call<'k, '_> {
                 heads: heads.heads,
                 splits: heads.splits,
                 dim: heads.dim,
+                pages: self.merged_pages(heads),
             }),
         }
     }

@@ -13,7 +13,7 @@ use crate::vm::device::{Class, PoolClass};
 /// Asks for the pages that a task of attention will read.
 pub(super) fn ask_for_pages<'k>(kit: Kit<'k, '_>, task: TaskView<'k>, ahead: Ahead<'k>) {
     let k = kit.k;
-    if kit.plan.options.ahead == 0 || kit.plan.cells.is_none() {
+    if !kit.plan.options.pages_ahead || kit.plan.cells.is_none() {
         return;
     }
     for (opcode, class) in kit.plan.classes.iter().enumerate() {
