@@ -3,6 +3,7 @@
 //! Every failure is one line on standard error and exit code 2; a check that *answers* no (a rejected program, a golden
 //! case that fails) exits with 1. Nothing is written to a named output until it is whole.
 
+mod bench;
 mod compile;
 mod failure;
 mod generate;
@@ -34,6 +35,7 @@ enum Command {
     Logits(logits::LogitsArgs),
     Compile(compile::CompileArgs),
     Validate(validate::ValidateArgs),
+    Bench(bench::BenchArgs),
     /// The layout algebra: evaluate, check, draw
     #[command(subcommand)]
     Layout(layout::LayoutCommand),
@@ -51,6 +53,7 @@ pub fn main() -> ExitCode {
         Command::Logits(args) => logits::run(&args),
         Command::Compile(args) => compile::run(args),
         Command::Validate(args) => validate::run(&args),
+        Command::Bench(args) => bench::run(&args),
         Command::Layout(command) => layout::run(&command),
     };
     outcome.unwrap_or_else(|failure| failure.report())
