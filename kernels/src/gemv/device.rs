@@ -1,16 +1,16 @@
-//! The kernel on a block: one warp fetches weights, the others multiply.
+//! The kernel on a block: one warp fetches weights, one fetches activations, the others multiply.
 
-use super::tiles::{Octets, Plan, ROWS, Weights};
-use crate::ring::{ByBulk, Consumer, Contiguous, Producer, Tile, View};
-use crate::tile::{Coord, LayoutTensor, place};
+use super::tiles::{Octets, Plan, ROWS, Vectors, Weights};
+use crate::ring::{ByBulk, Consumer, Contiguous, Producer, Source, Tile, View};
+use crate::tile::{Coord, place};
 use half::bf16;
-use tilewright_codegen::build::{Builder, Bulk, Global, Ptr, RegArray, Shared, Val, Var};
+use tilewright_codegen::build::{Builder, Bulk, Global, Mbarrier, Ptr, RegArray, Shared, Val, Var};
 use tilewright_codegen::ir::MmaAtom;
 use tilewright_codegen::ir::attr::Eviction;
 use tilewright_layout::Layout;
 use tilewright_layout::typed::StaticLayout;
 
-/// The operands of a stage.
+/// What a stage of either ring holds.
 pub type Stage = (Tile<bf16, Layout>,);
 
 /// What a block computes: tiles `first` to `first + count` of weights as [`Plan::weights`] lays them out.
@@ -18,7 +18,7 @@ pub type Stage = (Tile<bf16, Layout>,);
 pub struct Task<'k> {
     /// The weights, from tile 0 on.
     pub weights: Ptr<'k, Global, bf16>,
-    /// x\[batch, k\], row-major.
+    /// The vectors, [`Plan::x_pitch`] apart.
     pub x: Ptr<'k, Global, bf16>,
     /// The first tile.
     pub first: Val<'k, u32>,
@@ -26,226 +26,213 @@ pub struct Task<'k> {
     pub count: Val<'k, u32>,
 }
 
-/// Shared memory of the consumers.
-#[derive(Clone, Copy)]
-pub struct Room<'k> {
-    /// Activations of a pass: (vector, k) to offset.
-    x: LayoutTensor<'k, bf16, Layout, Shared>,
-    /// Each warp's sums of a tile, twice: (vector, row) of a warp is contiguous.
-    parts: Ptr<'k, Shared, f32>,
-    /// Sums of a group's tiles from pass to pass.
-    sums: Ptr<'k, Shared, f32>,
+/// The tiles of a task in groups: `body` takes a group's first tile, counted from the task's, and its size.
+fn groups<'k>(k: &'k Builder, plan: &Plan, task: Task<'k>, body: impl FnOnce(Val<'k, u32>, Val<'k, u32>)) {
+    k.for_step(0, task.count, plan.group, |start| body(start, (task.count - start).min(plan.group)));
 }
 
-impl<'k> Room<'k> {
-    /// Allocates it.
-    pub fn new(k: &'k Builder, plan: &Plan) -> Room<'k> {
-        let x = k.shared_aligned("x", plan.batch * plan.x_stride(), 128);
-        let parts = k.shared_aligned("parts", 2 * plan.warps * plan.warp_sums(), 128);
-        let sums = k.shared("sums", if plan.passes > 1 { plan.group * plan.sums() } else { 4 });
-        Room { x: LayoutTensor::new(x, plan.x()), parts, sums }
-    }
-}
-
-/// The groups of a task's tiles and the passes over each: `body` takes the group's first tile, its tiles, the pass.
-fn passes<'k>(
-    k: &'k Builder,
-    plan: &Plan,
-    count: Val<'k, u32>,
-    body: impl FnOnce(Val<'k, u32>, Val<'k, u32>, Val<'k, u32>),
-) {
-    if plan.passes == 1 {
-        return body(k.lit(0u32), count, k.lit(0u32));
-    }
-    k.for_step(0, count, plan.group, |start| {
-        k.for_(0, plan.passes, |pass| body(start, (count - start).min(plan.group), pass));
-    });
-}
-
-/// The producer's side, for one thread: every stage of every tile, in the order in which it is consumed.
-pub fn produce<'k>(k: &'k Builder, plan: &Plan, ring: &mut Producer<'k, Weights, Stage, ByBulk>, task: Task<'k>) {
-    let stage = plan.stage_elements();
+/// Fetches weights, by one thread: of each group stage 0 of every tile, then stage 1 of every tile, and so on.
+pub fn fetch_weights<'k>(k: &'k Builder, plan: &Plan, ring: &mut Producer<'k, Weights, Stage, ByBulk>, task: Task<'k>) {
     let how = Bulk::default().policy(k.policy(Eviction::First));
-    passes(k, plan, task.count, |start, tiles, pass| {
-        k.for_(0, tiles, |t| {
-            let tile = task.weights.at((task.first + start + t).mul_wide(plan.tile_elements()));
-            let from = tile.at(pass * (plan.pass_stages * stage));
-            k.for_(0, plan.pass_stages, |s| {
-                ring.acquire().fill((Contiguous::from(from.at(s * stage)).how(how),)).commit();
+    groups(k, plan, task, |start, tiles| {
+        let group = task.weights.at((task.first + start).mul_wide(plan.tile_elements()));
+        k.for_(0, plan.tile_stages, |s| {
+            k.for_(0, tiles, |t| {
+                let from = group.at(t.mul_wide(plan.tile_elements())).at(s * plan.stage_elements());
+                ring.acquire().fill((Contiguous::from(from).how(how),)).commit();
             });
         });
     });
 }
 
-/// The consumers' side, for the first [`Plan::warps`] warps. `epilogue` takes a sum's vector and row, and the sum.
-pub fn consume<'k>(
+/// Fetches activations, by one thread: for each group all of k.
+pub fn fetch_vectors<'k>(k: &'k Builder, plan: &Plan, ring: &mut Producer<'k, Vectors, Stage, ByBulk>, task: Task<'k>) {
+    groups(k, plan, task, |_, _| {
+        k.for_(0, plan.tile_stages, |s| {
+            let column = s * plan.stage_k();
+            // The last stage may run over the end of the vectors.
+            let length = match plan.tile_stages * plan.stage_k() - plan.x_pitch() {
+                0 => k.lit(plan.stage_k()),
+                _ => (k.lit(plan.x_pitch()) - column).min(plan.stage_k()),
+            };
+            ring.acquire().fill((Rows { k, plan: *plan, from: task.x.at(column), bytes: length * 2 },)).commit();
+        });
+    });
+}
+
+/// So many bytes of each vector.
+struct Rows<'k> {
+    k: &'k Builder,
+    plan: Plan,
+    from: Ptr<'k, Global, bf16>,
+    bytes: Val<'k, u32>,
+}
+
+impl<'k> Source<'k, bf16, Layout> for Rows<'k> {
+    fn bytes(&self, _: &'k Builder, _: u32) -> Val<'k, u32> {
+        self.bytes * self.plan.batch
+    }
+
+    fn load(self, to: View<'k, bf16, Layout>, _: u32, bar: Mbarrier<'k, Shared>) {
+        self.k.for_(0, self.plan.batch, |m| {
+            let from = self.from.at(m.mul_wide(self.plan.x_pitch()));
+            to.at([m.into(), 0.into()]).bulk_load(from, self.bytes, bar, Bulk::default());
+        });
+    }
+}
+
+/// The ends of the rings where stages are read.
+pub struct Inputs<'k> {
+    /// Weights.
+    pub weights: Consumer<'k, Weights, Stage>,
+    /// Activations.
+    pub vectors: Consumer<'k, Vectors, Stage>,
+}
+
+/// Room for the warps' sums of two tiles.
+pub fn room<'k>(k: &'k Builder, plan: &Plan) -> Ptr<'k, Shared, f32> {
+    k.shared_aligned("sums", 2 * plan.warps * plan.warp_sums(), 128)
+}
+
+/// Multiplies, by the first [`Plan::warps`] warps. `epilogue` takes a sum's vector and row, and the sum.
+pub fn multiply<'k>(
     k: &'k Builder,
     plan: &Plan,
-    ring: &mut Consumer<'k, Weights, Stage>,
-    room: Room<'k>,
+    inputs: &mut Inputs<'k>,
+    room: Ptr<'k, Shared, f32>,
     task: Task<'k>,
     epilogue: impl Fn([Val<'k, u32>; 2], Val<'k, f32>),
 ) {
-    let side = k.var(0u32);
-    passes(k, plan, task.count, |start, tiles, pass| {
-        load_x(k, plan, room, task.x, pass);
-        k.for_(0, tiles, |t| {
-            let acc = k.regs(plan.chains() * plan.m_tiles() * 4, 0.0f32);
-            k.for_(0, plan.pass_stages, |s| {
-                let full = ring.wait();
-                let (weights,) = full.tiles();
-                let load = |round| load_unit(k, plan, room, weights, s, round);
-                let mut loaded = Vec::new();
-                for round in 0..plan.stage_units.div_ceil(plan.warps) {
-                    // The last round may not have a unit for every warp.
-                    match plan.stage_units - round * plan.warps {
-                        rest if rest < plan.warps => {
-                            k.when(k.warp().lt(rest), || multiply(k, plan, acc, round, &load(round)));
-                        }
-                        _ => loaded.push((round, load(round))),
+    let (fragment, side) = (plan.m_tiles() * 4, k.var(0u32));
+    groups(k, plan, task, |start, tiles| {
+        let acc = k.regs(plan.group * fragment, 0.0f32);
+        k.for_(0, plan.tile_stages, |s| {
+            let vectors = inputs.vectors.wait();
+            let ((x,), rounds) = (vectors.tiles(), rounds(k, plan, s));
+            let kept: Vec<_> =
+                rounds.iter().filter(|_| plan.x_in_registers()).map(|round| round.vectors(k, plan, x)).collect();
+            for t in 0..plan.group {
+                k.when(tiles.gt(t), || {
+                    let weights = inputs.weights.wait();
+                    let (w,) = weights.tiles();
+                    let loaded: Vec<_> = rounds.iter().map(|round| round.weights(k, w)).collect();
+                    weights.release();
+                    for (i, (round, w)) in rounds.iter().zip(loaded).enumerate() {
+                        round.mine(k, || {
+                            let x = kept.get(i).cloned().unwrap_or_else(|| round.vectors(k, plan, x));
+                            accumulate(k, acc.run(t * fragment, fragment), &x, w);
+                        });
                     }
-                }
-                full.release();
-                loaded.iter().for_each(|(round, unit)| multiply(k, plan, acc, *round, unit));
-            });
-            gather(k, plan, room, acc, side, |element, sum| {
-                let emit = |sum| epilogue([element / ROWS, (task.first + start + t) * ROWS + element % ROWS], sum);
-                keep(k, plan, room.sums.at(t * plan.sums() + element), pass, sum, emit);
-            });
+                });
+            }
+            vectors.release();
         });
-    });
-}
-
-/// Brings the activations of a pass, with zeros behind the end of k, and tells the other warps.
-fn load_x<'k>(k: &'k Builder, plan: &Plan, room: Room<'k>, x: Ptr<'k, Global, bf16>, pass: Val<'k, u32>) {
-    let width = plan.x_vector();
-    let (row, threads) = (plan.pass_k() / width, plan.warps * 32);
-    let total = plan.batch * row;
-    // Some vectors at a time: their loads fly together.
-    let step = total.div_ceil(threads).min(8);
-    k.for_step(0, total, step * threads, |from| {
-        let vectors: Vec<_> = (0..step).map(|i| from + k.tid() + i * threads).collect();
-        for at in vectors {
-            let (m, column) = (at / row, at % row * width);
-            let (to, source) = (room.x.at([m.into(), column.into()]), pass * plan.pass_k() + column);
-            let here = at.lt(total);
-            k.when(here, || {
-                let from = x.at(m * plan.k + source);
-                k.if_else(
-                    source.lt(plan.k),
-                    || match width {
-                        8 => to.cast::<u32>().store_vec(from.cast::<u32>().load_vec::<4>()),
-                        4 => to.cast::<u32>().store_vec(from.cast::<u32>().load_vec::<2>()),
-                        2 => to.cast::<u32>().store(from.cast::<u32>().load()),
-                        _ => to.cast::<u16>().store(from.cast::<u16>().load()),
-                    },
-                    || match width {
-                        8 => to.cast::<u32>().store_vec([k.lit(0u32); 4]),
-                        4 => to.cast::<u32>().store_vec([k.lit(0u32); 2]),
-                        2 => to.cast::<u32>().store(0u32),
-                        _ => to.cast::<u16>().store(0u16),
-                    },
-                );
+        for t in 0..plan.group {
+            k.when(tiles.gt(t), || {
+                add_warps(k, plan, room, acc.run(t * fragment, fragment), side, |[m, row], sum| {
+                    epilogue([m, (task.first + start + t) * ROWS + row], sum);
+                });
             });
         }
     });
-    k.bar_sync(1, threads);
 }
 
-/// This lane's part of a unit: eight weights, and for each eight vectors the eight activations that they meet.
-struct LoadedUnit<'k> {
-    weights: [Val<'k, u32>; 4],
-    x: Vec<[Val<'k, u32>; 4]>,
+/// A warp's unit of a stage: warps take one each, round after round.
+struct Round<'k> {
+    unit: Coord<'k>,
+    /// Whether there is a unit for this warp, where not every warp has one.
+    exists: Option<Val<'k, bool>>,
 }
 
-/// Loads this warp's unit of a round of stage `s`.
-fn load_unit<'k>(
-    k: &'k Builder,
-    plan: &Plan,
-    room: Room<'k>,
-    weights: View<'k, bf16, Layout>,
-    s: Val<'k, u32>,
-    round: u32,
-) -> LoadedUnit<'k> {
-    const LANES: Layout = Octets::LAYOUT.right_inverse();
-    let lane = place(&LANES, Coord::lane(k));
-    let (row, octet) = (lane % ROWS, lane / ROWS);
-    let unit = Coord::below(k.warp(), plan.warps) + round * plan.warps;
-    let column = unit * 32 + octet * 8;
-    let vector = |half: u32| {
-        let m = row + half * 8;
-        if half * 8 + 8 <= plan.batch { m } else { Coord::below(m.get(k).min(plan.batch - 1), plan.batch) }
+/// The rounds of stage `s`.
+fn rounds<'k>(k: &'k Builder, plan: &Plan, s: Val<'k, u32>) -> Vec<Round<'k>> {
+    let padded = plan.tile_stages * plan.stage_units > plan.units();
+    let round = |first: u32| {
+        let (unit, whole) = (Coord::below(k.warp(), plan.warps) + first, plan.stage_units - first >= plan.warps);
+        if whole && !padded {
+            return Round { unit, exists: None };
+        }
+        // Warps without a unit load the last one again, and do not use it: behind the end of k is nothing.
+        let units = match padded {
+            true => (k.lit(plan.units()) - s * plan.stage_units).min(plan.stage_units),
+            false => k.lit(plan.stage_units),
+        };
+        let number = unit.get(k);
+        Round { unit: Coord::below(number.min(units - 1), plan.stage_units), exists: Some(number.lt(units)) }
     };
-    let stage = Coord::below(s, plan.pass_stages) * (plan.stage_units * 32);
-    let load_x = |half| room.x.at([vector(half), stage + column]).cast::<u32>().load_vec();
-    LoadedUnit {
-        weights: weights.at([row, column]).cast::<u32>().load_vec(),
-        x: (0..plan.batch.div_ceil(8)).map(load_x).collect(),
+    (0..plan.stage_units).step_by(plan.warps as usize).map(round).collect()
+}
+
+/// Row (or vector) of this lane's eight elements in a unit, and their first k.
+fn octet<'k>(k: &'k Builder) -> (Coord<'k>, Coord<'k>) {
+    const LANES: Layout = Octets::LAYOUT.right_inverse();
+    let place = place(&LANES, Coord::lane(k));
+    (place % ROWS, place / ROWS * 8)
+}
+
+impl<'k> Round<'k> {
+    /// This lane's eight weights.
+    fn weights(&self, k: &'k Builder, w: View<'k, bf16, Layout>) -> [Val<'k, u32>; 4] {
+        let (row, inside) = octet(k);
+        w.at([row, self.unit * 32 + inside]).cast().load_vec()
+    }
+
+    /// The eight activations that they meet, of each eight vectors. Vectors beyond the batch are the last one again:
+    /// nobody looks at their sums.
+    fn vectors(&self, k: &'k Builder, plan: &Plan, x: View<'k, bf16, Layout>) -> Vec<[Val<'k, u32>; 4]> {
+        let (row, inside) = octet(k);
+        let eight = |first: u32| {
+            let vector = row + first;
+            let whole = first + 8 <= plan.batch;
+            let vector = if whole { vector } else { Coord::below(vector.get(k).min(plan.batch - 1), plan.batch) };
+            x.at([vector, self.unit * 32 + inside]).cast().load_vec()
+        };
+        (0..plan.batch).step_by(8).map(eight).collect()
+    }
+
+    /// Does it where there is a unit.
+    fn mine(&self, k: &'k Builder, work: impl FnOnce()) {
+        match self.exists {
+            Some(exists) => k.when(exists, work),
+            None => work(),
+        }
     }
 }
 
 /// Two matrix instructions for each sixteen vectors. Slots of the contraction hold the same k on both sides.
-fn multiply<'k>(k: &'k Builder, plan: &Plan, acc: RegArray<'k, f32>, round: u32, unit: &LoadedUnit<'k>) {
-    let nothing = [k.lit(0u32); 4];
-    for (m, halves) in unit.x.chunks(2).enumerate() {
-        let (low, high) = (halves[0], halves.get(1).copied().unwrap_or(nothing));
-        for step in 0..2 {
-            let chain = (round * 2 + step) % plan.chains();
-            let (i, acc) = (2 * step as usize, acc.run((chain * plan.m_tiles() + m as u32) * 4, 4));
+fn accumulate<'k>(k: &'k Builder, acc: RegArray<'k, f32>, x: &[[Val<'k, u32>; 4]], w: [Val<'k, u32>; 4]) {
+    for (m, eights) in x.chunks(2).enumerate() {
+        let (low, high) = (eights[0], eights.get(1).copied().unwrap_or([k.lit(0u32); 4]));
+        for i in [0, 2] {
             let a = [low[i], high[i], low[i + 1], high[i + 1]];
-            acc.mma(MmaAtom::M16N8K16_F32_BF16_BF16, &a, &unit.weights[i..i + 2]);
+            acc.run(m as u32 * 4, 4).mma(MmaAtom::M16N8K16_F32_BF16_BF16, &a, &w[i..i + 2]);
         }
     }
 }
 
-/// Adds the warps' sums of a tile: `each` takes an element of (vector, row), row fastest, and its sum.
-fn gather<'k>(
+/// Adds the warps' sums of a tile: `each` takes vector and row, and their sum.
+fn add_warps<'k>(
     k: &'k Builder,
     plan: &Plan,
-    room: Room<'k>,
+    room: Ptr<'k, Shared, f32>,
     acc: RegArray<'k, f32>,
     side: Var<'k, u32>,
-    each: impl Fn(Val<'k, u32>, Val<'k, f32>),
+    each: impl Fn([Val<'k, u32>; 2], Val<'k, f32>),
 ) {
-    let parts = room.parts.at(side.get() * (plan.warps * plan.warp_sums()));
+    let (own, threads) = (plan.warp_sums(), plan.warps * 32);
+    let room = room.at(side.get() * (plan.warps * own));
     // The accumulator's fragment: lane 4·m + n/2 holds rows n and n + 1 of vector m.
-    let mine = parts.at(k.warp() * plan.warp_sums() + k.lane() * 2);
-    for half in 0..plan.batch.div_ceil(8) {
-        let sum = |i: u32| {
-            let of = |chain: u32| acc.get((chain * plan.m_tiles() + half / 2) * 4 + half % 2 * 2 + i);
-            (1..plan.chains()).fold(of(0), |sum, chain| sum + of(chain))
-        };
-        mine.at(half * 64).store_vec([sum(0), sum(1)]);
+    let mine = room.at(k.warp() * own + k.lane() * 2);
+    for eight in 0..plan.batch.div_ceil(8) {
+        mine.at(eight * 64).store_vec([0, 1].map(|i| acc.get(eight * 2 + i)));
     }
-    k.bar_sync(1, plan.warps * 32);
-    for first in (0..plan.sums()).step_by(plan.warps as usize * 32) {
-        let element = k.tid() + first;
-        k.when(element.lt(plan.sums()), || {
-            let part = |warp: u32| parts.at(element).at(warp * plan.warp_sums()).load();
-            each(element, (1..plan.warps).fold(part(0), |sum, warp| sum + part(warp)));
+    k.bar_sync(1, threads);
+    for first in (0..plan.sums()).step_by(threads as usize) {
+        let at = k.tid() + first;
+        k.when(at.lt(plan.sums()), || {
+            let sum = (0..plan.warps).map(|warp| room.at(at).at(warp * own).load()).reduce(|a, b| a + b);
+            each([at / ROWS, at % ROWS], sum.unwrap_or_else(|| k.lit(0.0f32)));
         });
     }
     side.set(side.get() ^ 1);
-}
-
-/// Adds a sum to what earlier passes kept; the last pass hands it on.
-fn keep<'k>(
-    k: &'k Builder,
-    plan: &Plan,
-    kept: Ptr<'k, Shared, f32>,
-    pass: Val<'k, u32>,
-    sum: Val<'k, f32>,
-    emit: impl Fn(Val<'k, f32>),
-) {
-    if plan.passes == 1 {
-        return emit(sum);
-    }
-    k.if_else(
-        pass.eq(0),
-        || kept.store(sum),
-        || {
-            let sum = kept.load() + sum;
-            k.if_else(pass.eq(plan.passes - 1), || emit(sum), || kept.store(sum));
-        },
-    );
 }

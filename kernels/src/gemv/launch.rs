@@ -1,7 +1,7 @@
 //! The standalone kernel.
 
-use super::device::{Room, Task, consume, produce};
-use super::tiles::{Plan, ROWS, Weights};
+use super::device::{Inputs, Task, fetch_vectors, fetch_weights, multiply, room};
+use super::tiles::{Plan, ROWS, Vectors, Weights};
 use crate::ring::{Ring, start};
 use half::bf16;
 use tilewright_codegen::build::{Builder, Val, block, record};
@@ -22,24 +22,26 @@ pub struct Epilogue {
 /// `y[m, n] = Σ_k x[m, k] · w[n, k] (+ bias[n]) (+ residual[m, n])`, for a grid of any number of blocks, best one for
 /// each multiprocessor.
 ///
-/// Parameters: n, w as [`relay`](super::relay) lays it out, x\[batch, k\], y\[batch, n\], then bias\[n\] and
-/// residual\[batch, n\] where the epilogue has them. Weights are fetched before the grids before this one have ended;
+/// Parameters: n, w as [`relay`](super::relay) lays it out, x\[batch, [`Plan::x_pitch`]\] with zeros behind k, y\[batch, n\], then bias\[n\]
+/// and residual\[batch, n\] where the epilogue has them. Weights are fetched before the grids before this one have ended;
 /// nothing else is touched until then.
 ///
 /// # Errors
 /// [`LayoutError`] where a stage is too large to count, which no plan is.
 pub fn gemv(arch: Arch, plan: &Plan, epilogue: Epilogue) -> Result<Kernel, LayoutError> {
-    let stage = (plan.stage()?,);
+    let (stage, x_stage) = ((plan.stage()?,), (plan.x_stage()?,));
     Ok(record("gemv", arch, block(plan.threads()).min_blocks(1), |k| {
         let n = k.param::<u32>("n");
         let (weights, x, y) = (k.global::<bf16>("w"), k.global::<bf16>("x"), k.global::<bf16>("y"));
         let bias = epilogue.bias.then(|| k.global::<bf16>("bias"));
         let residual = epilogue.residual.then(|| k.global::<bf16>("residual"));
 
-        let ring = start(k, Ring::bulk::<Weights>(k, stage, plan.ring()));
+        let rings = (Ring::bulk::<Weights>(k, stage, plan.ring()), Ring::bulk::<Vectors>(k, x_stage, plan.x_ring()));
+        let (weights_ring, vectors_ring) = start(k, rings);
         k.grid_launch();
-        let (mut producer, mut consumer) = ring.split();
-        let room = Room::new(k, plan);
+        let (mut fill_weights, weights_full) = weights_ring.split();
+        let (mut fill_vectors, vectors_full) = vectors_ring.split();
+        let (mut inputs, room) = (Inputs { weights: weights_full, vectors: vectors_full }, room(k, plan));
         let (first, count) = share(k, (n + (ROWS - 1)) / ROWS);
         let task = Task { weights, x, first, count };
         let store = |[m, row]: [Val<'_, u32>; 2], sum: Val<'_, f32>| {
@@ -54,13 +56,18 @@ pub fn gemv(arch: Arch, plan: &Plan, epilogue: Epilogue) -> Result<Kernel, Layou
                 if epilogue.wide { y.cast::<f32>().at(at).store(sum) } else { y.at(at).store(sum.cast::<bf16>()) }
             });
         };
-        let multiply = || {
-            k.grid_wait();
-            consume(k, plan, &mut consumer, room, task, store);
-        };
-        k.if_else(k.warp().lt(plan.warps), multiply, || {
-            k.when(k.lane().eq(0), || produce(k, plan, &mut producer, task));
-        });
+        k.roles(vec![
+            (plan.warps, Box::new(|| multiply(k, plan, &mut inputs, room, task, store))),
+            (plan.warps + 1, Box::new(|| k.when(k.lane().eq(0), || fetch_weights(k, plan, &mut fill_weights, task)))),
+            (
+                plan.warps + 2,
+                Box::new(|| {
+                    // Everything that earlier grids wrote comes in here, or after it.
+                    k.grid_wait();
+                    k.when(k.lane().eq(0), || fetch_vectors(k, plan, &mut fill_vectors, task));
+                }),
+            ),
+        ]);
     }))
 }
 

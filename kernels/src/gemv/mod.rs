@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `tiles` | every layout and size: [`Plan`] |
 //! | `relay` | the weights in the order in which they are read, and back: [`relay`], [`unrelay`] |
-//! | `device` | the kernel on a block: [`produce`] and [`consume`] |
+//! | `device` | the kernel on a block: [`fetch_weights`], [`fetch_vectors`], [`multiply`] |
 //! | `launch` | the standalone kernel: [`gemv`] |
 //! | `trial` | shapes with inputs and what must come out: [`Case`] |
 //!
@@ -12,9 +12,9 @@
 //! of a batch of 1. Weights were re-laid once: eight rows make a tile, a tile is cut along k into stages of 16 KiB that
 //! one bulk copy brings, and within a stage each lane's 16 bytes lie where no bank is met twice.
 //!
-//! One warp fetches, the others multiply: they share a stage by its k, and add their sums once a tile. The activations
-//! of a pass lie in shared memory; where all of k does not fit there, the block goes over its tiles several times and
-//! keeps their sums.
+//! One warp fetches weights, one fetches activations, the others multiply: they share a stage by its k, and add their
+//! sums once a tile. A block takes its tiles in groups that go through k together, so that activations, which come from
+//! the level-two cache, are read once for up to sixteen tiles, and stay in registers while the tiles meet them.
 //!
 //! # Accuracy
 //! Products of `bf16` are exact in f32. A sum of K terms adds rounding errors of at most `γ Σ|x·w|` with
@@ -27,8 +27,8 @@ mod relay;
 mod tiles;
 mod trial;
 
-pub use device::{Room, Task, consume, produce};
+pub use device::{Inputs, Stage, Task, fetch_vectors, fetch_weights, multiply, room};
 pub use launch::{Epilogue, gemv};
 pub use relay::{relay, unrelay};
-pub use tiles::{Octets, Plan, PlanError, ROWS, Tuning, Unit, Weights};
+pub use tiles::{Octets, Plan, PlanError, ROWS, Tuning, Unit, Vectors, Weights};
 pub use trial::{Case, ShippedGemv};

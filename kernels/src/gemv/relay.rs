@@ -9,7 +9,7 @@ use tilewright_layout::LayoutError;
 /// ```
 /// use tilewright_kernels::gemv::{Plan, Tuning, relay, unrelay};
 /// let w: Vec<half::bf16> = (0..10 * 50).map(|i| half::bf16::from_f32(i as f32)).collect();
-/// let plan = Plan::new(1, 50, Tuning::H100).unwrap();
+/// let plan = Plan::new(1, 50, 1, Tuning::h100(1)).unwrap();
 /// let laid = relay(&w, &plan)?;
 /// assert_eq!(laid.len(), 16 * 64);
 /// assert_eq!(unrelay(&laid, 10, &plan)?, w);

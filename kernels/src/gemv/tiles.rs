@@ -22,6 +22,10 @@ pub type Octets = RowMajor<8, 4>;
 #[derive(Debug)]
 pub enum Weights {}
 
+/// Names the ring of activations.
+#[derive(Debug)]
+pub enum Vectors {}
+
 /// A shape that the kernel cannot be made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
@@ -39,22 +43,32 @@ pub enum PlanError {
         /// The largest k.
         limit: u32,
     },
-    /// The activations of one stage do not fit.
-    #[error("{needed} bytes for the activations of a batch of {batch} over one stage, and {budget} are allowed")]
-    Activations {
+    /// Two stages of weights do not fit beside the activations.
+    #[error(
+        "{needed} bytes of shared memory for a batch of {batch} and stages of {stage_units} units, and a block has {limit}; use smaller stages"
+    )]
+    Shared {
         /// Bytes needed.
         needed: u32,
         /// The batch.
         batch: u32,
-        /// Bytes allowed.
-        budget: u32,
+        /// Units of a stage.
+        stage_units: u32,
+        /// Bytes of a block.
+        limit: u32,
     },
 }
 
 /// Largest k.
 const MOST_K: u32 = 1 << 20;
 
-/// The sizes of a kernel. [`Plan::new`] chooses them for a batch and a k; the others may be tuned.
+/// Accumulators that a thread may spend: what is left of 255 registers is addresses and what was loaded.
+const ACCUMULATORS: u32 = 64;
+
+/// Shared memory of a block on sm_90, bytes.
+const SHARED: u32 = 227 << 10;
+
+/// The sizes of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Vectors.
@@ -65,16 +79,16 @@ pub struct Plan {
     pub warps: u32,
     /// Units of a stage.
     pub stage_units: u32,
-    /// Stages of a tile in one pass.
-    pub pass_stages: u32,
-    /// Passes over the tiles of a group.
-    pub passes: u32,
-    /// Tiles of a group, whose sums are kept from pass to pass.
+    /// Stages of a tile.
+    pub tile_stages: u32,
+    /// Tiles that meet the same activations: a group goes through k together.
     pub group: u32,
-    /// Stages of the ring.
+    /// Stages of the ring of weights.
     pub stages: u32,
-    /// Stages in flight.
+    /// Of them in flight.
     pub in_flight: u32,
+    /// Stages of the ring of activations.
+    pub x_stages: u32,
 }
 
 /// What may be chosen freely.
@@ -84,67 +98,91 @@ pub struct Tuning {
     pub warps: u32,
     /// Most units of a stage: 32 are 16 KiB.
     pub stage_units: u32,
-    /// Stages of the ring.
+    /// Stages of the ring of weights; fewer where shared memory runs out.
     pub stages: u32,
-    /// Stages in flight.
+    /// Of them in flight.
     pub in_flight: u32,
-    /// Most bytes of activations at a time.
-    pub x_bytes: u32,
+    /// Stages of the ring of activations.
+    pub x_stages: u32,
+    /// Most tiles of a group; 16 at a batch of 16, fewer where accumulators run out.
+    pub group: u32,
 }
 
 impl Tuning {
-    /// What was fastest for a batch of 1 on an H100; `docs/kernels.md` has the measurements.
-    pub const H100: Tuning = Tuning { warps: 8, stage_units: 32, stages: 5, in_flight: 3, x_bytes: 32 << 10 };
-
-    /// What was fastest for a batch.
-    pub fn for_batch(batch: u32) -> Tuning {
+    /// What was fastest for a batch on an H100; `docs/kernels.md` has the measurements.
+    pub fn h100(batch: u32) -> Tuning {
+        let one = Tuning { warps: 8, stage_units: 32, stages: 12, in_flight: 3, x_stages: 2, group: 4 };
         match batch {
-            0..=1 => Tuning::H100,
-            _ => Tuning { x_bytes: 128 << 10, ..Tuning::H100 },
+            0..=8 => one,
+            9..=16 => Tuning { stages: 9, in_flight: 4, group: 8, ..one },
+            _ => Tuning { stage_units: 16, stages: 18, in_flight: 4, group: 8, ..one },
         }
     }
 }
 
 impl Plan {
-    /// The sizes for a batch and a k.
+    /// The sizes for a batch and a k, and blocks that have so many tiles each.
     ///
     /// # Errors
     /// [`PlanError`].
-    pub fn new(batch: u32, k: u32, tuning: Tuning) -> Result<Plan, PlanError> {
+    pub fn new(batch: u32, k: u32, tiles: u32, tuning: Tuning) -> Result<Plan, PlanError> {
         if !(1..=64).contains(&batch) {
             return Err(PlanError::Batch { batch });
         }
         if !(1..=MOST_K).contains(&k) {
             return Err(PlanError::Depth { k, limit: MOST_K });
         }
-        let Tuning { warps, stages, in_flight, .. } = tuning;
+        let Tuning { warps, stages, in_flight, x_stages, .. } = tuning;
         let units = k.div_ceil(DEPTH);
-        let fewest = units.div_ceil(tuning.stage_units);
-        let one = batch * (units.div_ceil(fewest) * DEPTH * 2 + 64);
-        if one > tuning.x_bytes {
-            return Err(PlanError::Activations { needed: one, batch, budget: tuning.x_bytes });
+        let tile_stages = units.div_ceil(tuning.stage_units);
+        let stage_units = units.div_ceil(tile_stages);
+        // Groups are alike in size, and no larger than accumulators allow.
+        let most = tuning.group.min(ACCUMULATORS / (batch.div_ceil(16) * 4)).max(1);
+        let group = tiles.max(1).div_ceil(tiles.max(1).div_ceil(most));
+        let plan = Plan { batch, k, warps, stage_units, tile_stages, group, stages, in_flight, x_stages };
+        let fixed = plan.shared_bytes() - stages * plan.stage_elements() * 2;
+        let stages = stages.min((SHARED.saturating_sub(fixed)) / (plan.stage_elements() * 2));
+        let plan = Plan { stages, in_flight: in_flight.min(stages), ..plan };
+        if stages < tuning.stages.min(2) {
+            let needed = fixed + 2 * plan.stage_elements() * 2;
+            return Err(PlanError::Shared { needed, batch, stage_units, limit: SHARED });
         }
-        // The passes are alike: what that adds is filled with zeros.
-        let passes = fewest.div_ceil(tuning.x_bytes / one);
-        let pass_stages = fewest.div_ceil(passes);
-        let stage_units = units.div_ceil(pass_stages * passes);
-        let group = (4096 / (batch * ROWS)).max(1);
-        Ok(Plan { batch, k, warps, stage_units, pass_stages, passes, group, stages, in_flight })
+        Ok(plan)
     }
 
-    /// Units of a tile.
-    pub fn tile_units(&self) -> u32 {
-        self.stage_units * self.pass_stages * self.passes
+    /// Tiles of the block that has most, of `n` rows over so many blocks.
+    pub fn tiles(n: u32, blocks: u32) -> u32 {
+        n.div_ceil(ROWS).div_ceil(blocks.max(1))
     }
 
     /// k with the zeros behind it.
     pub fn padded_k(&self) -> u32 {
-        self.tile_units() * DEPTH
+        self.tile_stages * self.stage_k()
+    }
+
+    /// k of a stage.
+    pub fn stage_k(&self) -> u32 {
+        self.stage_units * DEPTH
+    }
+
+    /// From one vector to the next in memory: whole units. Behind k stand zeros.
+    pub fn x_pitch(&self) -> u32 {
+        self.units() * DEPTH
+    }
+
+    /// Units of a row, without those that the last stage adds.
+    pub fn units(&self) -> u32 {
+        self.k.div_ceil(DEPTH)
+    }
+
+    /// Elements of a stage of weights.
+    pub fn stage_elements(&self) -> u32 {
+        self.stage_k() * ROWS
     }
 
     /// Elements of a tile of weights.
     pub fn tile_elements(&self) -> u32 {
-        self.tile_units() * ROWS * DEPTH
+        self.stage_elements() * self.tile_stages
     }
 
     /// The weights of `n` rows in memory: (row, k) to offset, eight rows after eight rows, unit after unit.
@@ -152,21 +190,30 @@ impl Plan {
     /// # Errors
     /// [`LayoutError`] where they are too many to count.
     pub fn weights(&self, n: u32) -> Result<Layout, LayoutError> {
-        self.units(n.div_ceil(ROWS), self.tile_units())
+        tiles_of_units(n.div_ceil(ROWS), self.tile_stages * self.stage_units)
     }
 
-    /// So many tiles of so many units, row by row.
-    fn units(&self, tiles: u32, units: u32) -> Result<Layout, LayoutError> {
-        let order = Layout::parse(&format!("({tiles},{units}):({units},1)"))?;
-        Unit::LAYOUT.blocked_product(&order)
-    }
-
-    /// A stage: (row, k) to offset.
+    /// A stage of weights: (row, k) to offset.
     ///
     /// # Errors
     /// [`LayoutError`] where it is too large to count, which no plan is.
     pub fn stage(&self) -> Result<Tile<bf16, Layout>, LayoutError> {
-        Ok(Tile::new(self.units(1, self.stage_units)?))
+        Ok(Tile::new(tiles_of_units(1, self.stage_units)?))
+    }
+
+    /// A stage of activations: (vector, k) to offset. Vectors are an odd number of 64 bytes apart, so that neighbours
+    /// use the other half of the banks.
+    ///
+    /// # Errors
+    /// [`LayoutError`] where it is too large to count, which no plan is.
+    pub fn x_stage(&self) -> Result<Tile<bf16, Layout>, LayoutError> {
+        let (batch, k, pitch) = (self.batch, self.stage_k(), self.x_stage_pitch());
+        Ok(Tile::new(Layout::parse(&format!("({batch},{k}):({pitch},1)"))?))
+    }
+
+    /// From one vector to the next in a stage.
+    fn x_stage_pitch(&self) -> u32 {
+        (self.stage_units | 1) * DEPTH
     }
 
     /// The ring of weights.
@@ -174,36 +221,14 @@ impl Plan {
         Shape::stages(self.stages).in_flight(self.in_flight).consumers(Consumers::Warps(self.warps))
     }
 
-    /// k of a pass.
-    pub fn pass_k(&self) -> u32 {
-        self.pass_stages * self.stage_units * DEPTH
-    }
-
-    /// From one vector to the next in shared memory, elements: an odd number of 64 bytes, so that neighbours use the
-    /// other half of the banks.
-    pub fn x_stride(&self) -> u32 {
-        let halves = self.pass_k() / DEPTH;
-        (halves | 1) * DEPTH
+    /// The ring of activations.
+    pub fn x_ring(&self) -> Shape {
+        Shape::stages(self.x_stages).consumers(Consumers::Warps(self.warps))
     }
 
     /// Instructions' worth of vectors.
     pub fn m_tiles(&self) -> u32 {
         self.batch.div_ceil(16)
-    }
-
-    /// The activations of a pass in shared memory: (vector, k) to offset.
-    pub fn x(&self) -> Layout {
-        Layout::constant(Layout::parse(&format!("({},{}):({},1)", self.batch, self.pass_k(), self.x_stride())))
-    }
-
-    /// Elements of a load of activations: vectors are as aligned as k lets them be.
-    pub fn x_vector(&self) -> u32 {
-        [8, 4, 2].into_iter().find(|width| self.k.is_multiple_of(*width)).unwrap_or(1)
-    }
-
-    /// Independent sums of a warp: a matrix instruction waits for the one before it in its chain.
-    pub fn chains(&self) -> u32 {
-        (4 / self.m_tiles()).max(1)
     }
 
     /// Sums of a tile.
@@ -216,13 +241,26 @@ impl Plan {
         self.batch.next_multiple_of(8) * ROWS
     }
 
-    /// Threads of a block.
+    /// Threads of a block: those that multiply, a warp that fetches weights and one that fetches activations.
     pub fn threads(&self) -> u32 {
-        (self.warps + 1) * 32
+        (self.warps + 2) * 32
     }
 
-    /// Elements of a stage.
-    pub fn stage_elements(&self) -> u32 {
-        self.stage_units * ROWS * DEPTH
+    /// Shared memory, with what alignment and mbarriers add, bytes.
+    pub fn shared_bytes(&self) -> u32 {
+        let x = self.x_stages * (self.batch * self.x_stage_pitch() * 2).next_multiple_of(128);
+        let sums = 2 * self.warps * self.warp_sums() * 4;
+        self.stages * self.stage_elements() * 2 + x + sums + (self.stages + self.x_stages) * 16 + 512
     }
+
+    /// Whether a warp's activations of a stage stay in registers while a group's tiles meet them.
+    pub fn x_in_registers(&self) -> bool {
+        self.stage_units.div_ceil(self.warps) * self.batch.div_ceil(8) * 4 <= 64
+    }
+}
+
+/// So many tiles of so many units each: (row, k) to offset.
+fn tiles_of_units(tiles: u32, units: u32) -> Result<Layout, LayoutError> {
+    let order = Layout::parse(&format!("({tiles},{units}):({units},1)"))?;
+    Unit::LAYOUT.blocked_product(&order)
 }

@@ -45,7 +45,8 @@ impl Case {
             stage_units: draw.between(1..=9),
             stages: draw.between(1..=6),
             in_flight: draw.between(1..=6),
-            x_bytes: 40_960 + 1024 * draw.between(0..=20),
+            x_stages: draw.between(1..=3),
+            group: draw.between(1..=16),
         };
         let tuning = Tuning { in_flight: tuning.in_flight.min(tuning.stages), ..tuning };
         let epilogue = Epilogue { bias: flag(draw), residual: flag(draw), wide: flag(draw) };
@@ -61,7 +62,7 @@ impl Case {
     /// For a shape that has no plan: a mistake in the case.
     pub fn trial(&self, arch: Arch, draw: &mut Draw) -> Result<Trial, VerifyErrors> {
         let Case { batch, n, k, blocks, tuning, epilogue } = *self;
-        let plan = Plan::new(batch, k, tuning).expect("a case has a plan");
+        let plan = Plan::new(batch, k, Plan::tiles(n, blocks), tuning).expect("a case has a plan");
         let kernel = verify(gemv(arch, &plan, epilogue).expect("a plan has a kernel"))?;
         let mut floats = |count: u32| draw.floats::<bf16>(count as usize, bf16::from_f64);
         let (w, x, bias, residual) = (floats(n * k), floats(batch * k), floats(n), floats(batch * n));
@@ -69,7 +70,12 @@ impl Case {
 
         let mut trial = Trial::new(kernel, blocks).note(format!("{self:?}"));
         let w = trial.input("w", &relay(&w, &plan).expect("a case is small"));
-        let x = trial.input("x", &x);
+        let pitch = plan.x_pitch() as usize;
+        let mut pitched = vec![bf16::ZERO; batch as usize * pitch];
+        for (to, from) in pitched.chunks_mut(pitch).zip(x.chunks(k as usize)) {
+            to[..from.len()].copy_from_slice(from);
+        }
+        let x = trial.input("x", &pitched);
         let y = match epilogue.wide {
             true => Expected::near::<f32>(&values, bound),
             false => Expected::near::<bf16>(&values, bound),
@@ -121,7 +127,7 @@ impl Shipped for ShippedGemv {
     }
 
     fn record(&self, arch: Arch) -> Kernel {
-        let plan = Plan::new(1, 4096, Tuning::H100).expect("a plan for a batch of 1");
+        let plan = Plan::new(1, 4096, 4, Tuning::h100(1)).expect("a plan for a batch of 1");
         gemv(arch, &plan, Epilogue::default()).expect("a plan has a kernel")
     }
 

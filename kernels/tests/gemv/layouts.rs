@@ -11,8 +11,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
     fn the_weights_lie_where_the_layout_says(n in 1u32..40, k in 1u32..700, stage_units in 1u32..33) {
-        let tuning = Tuning { stage_units, ..Tuning::H100 };
-        let plan = Plan::new(1, k, tuning).expect("a plan");
+        let tuning = Tuning { stage_units, ..Tuning::h100(1) };
+        let plan = Plan::new(1, k, 1, tuning).expect("a plan");
         let layout = plan.weights(n).expect("small");
         prop_assert!(layout.is_bijective(), "no two weights share a place, and there is no gap");
         prop_assert_eq!(layout.extent(0), i64::from(n.next_multiple_of(8)));

@@ -9,8 +9,10 @@ use tilewright_kernels::gemv::{Epilogue, Plan, Tuning, gemv, relay};
 use tilewright_kernels::naive::linear;
 
 /// Mutants that nothing can find out: instruction, change, and why. An entry that is found out is a failure too.
-const EQUIVALENT: &[(&str, &str, &str)] =
-    &[("mbarrier.try_wait", "does not wait", "the cap on bytes in flight is for speed; \"empty\" orders everything")];
+const EQUIVALENT: &[(&str, &str, &str)] = &[
+    ("mbarrier.try_wait", "does not wait", "the cap on bytes in flight is for speed; \"empty\" orders everything"),
+    ("bar.warp", "removed", "activations kept in registers were read before the stage's weights were released"),
+];
 
 /// How often an entry may stand for a mutant of a plan.
 const MOST: usize = 1;
@@ -21,7 +23,7 @@ fn whole(count: u32, seed: u32) -> Vec<f32> {
 }
 
 fn survivors(batch: u32, n: u32, k: u32, tuning: Tuning) -> (usize, usize, Vec<String>) {
-    let plan = Plan::new(batch, k, tuning).expect("a plan");
+    let plan = Plan::new(batch, k, Plan::tiles(n, 2), tuning).expect("a plan");
     let kernel = gemv(Arch::Sm90a, &plan, Epilogue { wide: true, ..Epilogue::default() }).expect("a kernel");
     let (w, x) = (whole(n * k, 1), whole(batch * k, 2));
     let expected: Vec<f32> = x.chunks(k as usize).flat_map(|x| linear(x, &w, None)).collect();
@@ -66,9 +68,9 @@ fn survivors(batch: u32, n: u32, k: u32, tuning: Tuning) -> (usize, usize, Vec<S
 #[test]
 fn mutants_of_the_gemv_are_found_out() {
     let small = Tuning { warps: 2, stage_units: 3, ..SMALL };
-    // One pass; several passes and groups.
-    for (batch, n, k, x_bytes) in [(1, 48, 300, 1 << 14), (9, 48, 200, 2400)] {
-        let (total, killed, left) = survivors(batch, n, k, Tuning { x_bytes, ..small });
+    // One group; several.
+    for (batch, n, k, group) in [(1, 48, 320, 4), (9, 72, 192, 2)] {
+        let (total, killed, left) = survivors(batch, n, k, Tuning { group, ..small });
         println!("batch {batch}: killed {killed} of {total}");
         assert!(left.is_empty(), "survivors:\n{}", left.join("\n"));
     }

@@ -1,7 +1,7 @@
 //! The suite of matrix times few vectors: `y = x·wᵀ`, `bf16`, the shapes of two Llama models.
 
 use half::bf16;
-use tilewright_codegen::device::{Buffer, Kernel};
+use tilewright_codegen::device::{Buffer, Kernel, PtxSource, Signature, Source};
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::trial::Draw;
 use tilewright_codegen::verify::verify;
@@ -59,10 +59,14 @@ pub(super) fn run(bench: &Bench) -> Result<Vec<Row>, Failure> {
     for shape in SHAPES.into_iter().filter(|&(n, k)| bench.wants(&[("n", n), ("k", k)])) {
         let weights = Weights::new(bench, shape)?;
         for batch in BATCHES.into_iter().filter(|&batch| bench.wants(&[("batch", batch)])) {
-            for (note, tuning) in tunings(bench, batch) {
+            for (note, tuning, early) in tunings(bench, batch) {
                 // A variant may not exist for a shape.
-                let Ok(plan) = Plan::new(batch, weights.k, tuning) else { continue };
-                match measure(bench, &weights, &plan, note) {
+                let Ok(plan) =
+                    Plan::new(batch, weights.k, Plan::tiles(weights.n, bench.device.properties().sms), tuning)
+                else {
+                    continue;
+                };
+                match measure(bench, &weights, &plan, note, early) {
                     Ok(row) => rows.push(row),
                     Err(failure) if !bench.tune => return Err(failure),
                     Err(failure) => {
@@ -75,38 +79,40 @@ pub(super) fn run(bench: &Bench) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// What is timed: what ships, or the variants.
-fn tunings(bench: &Bench, batch: u32) -> Vec<(String, Tuning)> {
+/// What is timed: what ships, or the variants. The last part says whether launches may start early, which needs nothing
+/// of the kernel before: it waits by itself.
+fn tunings(bench: &Bench, batch: u32) -> Vec<(String, Tuning, bool)> {
+    let ours = Tuning::h100(batch);
     if !bench.tune {
-        return vec![(String::new(), Tuning::for_batch(batch))];
+        return vec![(String::new(), ours, true)];
     }
-    let mut all = Vec::new();
-    for (warps, stage_units) in [(8, 32), (8, 64), (16, 32), (12, 48)] {
-        for (ring_kib, in_flight_kib) in [(64, 48), (80, 48), (80, 64), (96, 96), (160, 48), (160, 64)] {
-            for x_kib in [32, 64, 128] {
+    let mut all = vec![("not early".into(), ours, false)];
+    for (warps, stage_units) in [(8, 32), (8, 16), (16, 32), (16, 16)] {
+        for (ring_kib, in_flight_kib) in [(96, 48), (144, 32), (144, 48), (144, 64), (144, 96), (192, 48)] {
+            for (x_stages, group) in [(2, 16), (3, 16), (2, 8), (2, 4)] {
                 let stage_kib = stage_units / 2;
-                let tuning = Tuning {
-                    warps,
-                    stage_units,
-                    stages: ring_kib / stage_kib,
-                    in_flight: (in_flight_kib / stage_kib).max(1),
-                    x_bytes: x_kib << 10,
-                };
-                let few = ring_kib + x_kib <= 216 && (x_kib == 32 || batch >= 8) && tuning.stages >= 2;
-                if few {
-                    all.push((format!("w{warps} u{stage_units} r{ring_kib} f{in_flight_kib} x{x_kib}"), tuning));
-                }
+                let (stages, in_flight) = (ring_kib / stage_kib, in_flight_kib / stage_kib);
+                let tuning = Tuning { warps, stage_units, stages, in_flight, x_stages, group };
+                let note = format!("w{warps} u{stage_units} r{ring_kib} f{in_flight_kib} x{x_stages} g{group}");
+                all.push((note, tuning, true));
             }
         }
     }
     all
 }
 
-fn measure(bench: &Bench, weights: &Weights, plan: &Plan, mut note: String) -> Result<Row, Failure> {
+fn measure(bench: &Bench, weights: &Weights, plan: &Plan, mut note: String, early: bool) -> Result<Row, Failure> {
     let &Weights { n, k, .. } = weights;
-    let kernel = bench.device.load(&verify(gemv(Arch::Sm90a, plan, Epilogue::default())?)?)?;
+    let verified = verify(gemv(Arch::Sm90a, plan, Epilogue::default())?)?;
+    let kernel = match early {
+        true => bench.device.load(&verified)?,
+        false => {
+            let signature = Signature { early: false, ..verified.signature() };
+            bench.device.load(&PtxSource::new(signature, verified.ptx()))?
+        }
+    };
     if bench.tune {
-        note += &format!(" p{} regs {}", plan.passes, kernel.facts().registers);
+        note += &format!(" G{} regs {}", plan.group, kernel.facts().registers);
     }
     let mut draw = Draw::new(u64::from(plan.batch));
     let x = draw.floats::<bf16>((plan.batch * k) as usize, bf16::from_f64);
