@@ -10,6 +10,7 @@
 mod measure;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use measure::relative_l2;
 use serde::Deserialize;
@@ -202,23 +203,25 @@ fn an_abort_ends_a_generation_and_the_engine_goes_on() {
         let engine = engine("tiny-qwen3", device);
         let prompt = &cases("tiny-qwen3")[0].prompt_ids;
         let request = Request { prompt_ids: prompt.clone(), max_new_tokens: 900 };
-        let (abort, mut seen) = (engine.abort_handle(), 0);
-        let started = std::time::Instant::now();
+        let (abort, seen) = (engine.abort_handle(), AtomicUsize::new(0));
         // On a GPU from another thread, in mid-flight; on the simulator, which runs a launch to its end before the host
         // sees anything, before the launch.
-        if gpu().is_none() {
-            abort.abort();
-        }
+        let behind = if gpu().is_some() { 100 } else { 0 };
         let result = std::thread::scope(|scope| {
-            if gpu().is_some() {
-                scope.spawn(|| {
-                    std::thread::sleep(std::time::Duration::from_millis(30));
-                    abort.abort();
-                });
+            let aborter = scope.spawn(|| {
+                while seen.load(Ordering::Relaxed) < behind {
+                    std::thread::yield_now();
+                }
+                abort.abort();
+            });
+            if behind == 0 {
+                aborter.join().expect("the other thread ends");
             }
-            engine.generate(&[request], &Sampling::GREEDY, |_, _| seen += 1)
+            engine.generate(&[request], &Sampling::GREEDY, |_, _| _ = seen.fetch_add(1, Ordering::Relaxed))
         });
-        println!("aborted behind {seen} tokens, {:?}", started.elapsed());
+        let seen = seen.into_inner();
+        println!("aborted behind {seen} tokens");
+        assert!(seen >= behind && seen < 900);
         let error = result.expect_err("the generation is aborted");
         assert!(matches!(error, EngineError::Launch(LaunchError::Aborted { .. })), "{error:?}");
         assert_eq!(generate(&engine, prompt, 2).token_ids.len(), 2);

@@ -3,6 +3,5 @@
 mod agree;
 mod faults;
 mod lab;
-mod mutants;
 mod resident;
 mod timeline;
