@@ -22,7 +22,7 @@ pub(super) enum Place {
         workers: usize,
     },
     /// The device machine.
-    Gpu(Gpu),
+    Gpu(Box<Gpu>),
 }
 
 /// A GPU, or its simulation.
@@ -46,7 +46,7 @@ impl Place {
         }
         let Opened { device, target, options } = open(device)?;
         let weights = Mutex::new(DeviceWeights::new(device, Arc::clone(checkpoint) as _));
-        Ok(Place::Gpu(Gpu { target, options, weights, on_progress }))
+        Ok(Place::Gpu(Box::new(Gpu { target, options, weights, on_progress })))
     }
 }
 
