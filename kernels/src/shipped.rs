@@ -1,5 +1,6 @@
 //! Every kernel that this crate ships, each with its own trials.
 
+use crate::gemm::ShippedGemm;
 use crate::gemv::ShippedGemv;
 use tilewright_codegen::trial::Shipped;
 
@@ -14,5 +15,6 @@ use tilewright_codegen::trial::Shipped;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn shipped() -> Vec<Box<dyn Shipped>> {
-    vec![Box::new(ShippedGemv)]
+    let gemm = ShippedGemm::ALL.into_iter().map(|kernel| Box::new(kernel) as Box<dyn Shipped>);
+    gemm.chain([Box::new(ShippedGemv) as Box<dyn Shipped>]).collect()
 }

@@ -12,6 +12,8 @@ mod load;
 mod logits;
 mod output;
 mod progress;
+mod subject;
+mod timeline;
 mod validate;
 
 use std::io::{self, Write};
@@ -34,8 +36,9 @@ enum Command {
     Generate(generate::GenerateArgs),
     Logits(logits::LogitsArgs),
     Compile(compile::CompileArgs),
-    Validate(validate::ValidateArgs),
+    Timeline(timeline::TimelineArgs),
     Bench(bench::BenchArgs),
+    Validate(validate::ValidateArgs),
     /// The layout algebra: evaluate, check, draw
     #[command(subcommand)]
     Layout(layout::LayoutCommand),
@@ -52,8 +55,9 @@ pub fn main() -> ExitCode {
         Command::Generate(args) => generate::run(&args),
         Command::Logits(args) => logits::run(&args),
         Command::Compile(args) => compile::run(args),
-        Command::Validate(args) => validate::run(&args),
+        Command::Timeline(args) => timeline::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Validate(args) => validate::run(&args),
         Command::Layout(command) => layout::run(&command),
     };
     outcome.unwrap_or_else(|failure| failure.report())

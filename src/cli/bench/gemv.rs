@@ -7,7 +7,8 @@ use tilewright_codegen::trial::Draw;
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::gemv::{Epilogue, Plan, Tuning, gemv};
 
-use super::{Bench, Row, Times};
+use super::Row;
+use super::timing::{Bench, Times};
 use crate::cli::Failure;
 
 /// Rows and columns of the weights.

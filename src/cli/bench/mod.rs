@@ -1,50 +1,56 @@
-//! `tilewright bench`: kernels against the clock, checked in the same run.
+//! `tilewright bench`: against the clock, checked in the same run.
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `mod` | the subcommand; how everything is timed; rows and their JSON |
-//! | `gemv` | the suite of matrix times few vectors |
+//! | `mod` | the subcommand; rows, their JSON and their table |
+//! | `timing` | how kernels are timed: a graph of launches, replayed; the median, divided by the launches |
+//! | `gemv` | matrix times few vectors |
+//! | `decode` | whole tokens by the megakernel |
 //!
-//! A suite makes its launches over buffers that rotate, so that the level-two cache does not serve them; they become
-//! one graph, whose replays are timed by events. A row is the median of replays, divided by the launches.
-//!
-//! To add a suite: a file with a function `fn(&Bench) -> Result<Vec<Row>, Failure>`, and its name in [`SUITES`].
+//! To add a suite of kernels: a file with a function `fn(&Bench) -> Result<Vec<Row>, Failure>`, a value of [`Suite`], and
+//! a peer's script in `benches/peers/` that prints rows with the same suite and shapes.
 
+mod decode;
 mod gemv;
+mod timing;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
-use tilewright_codegen::device::backend::Work;
-use tilewright_codegen::device::{Device, DeviceError, Name, Stream};
+use tilewright_codegen::device::Name;
+use timing::Bench;
 
 use super::Failure;
 use super::output::Output;
+use super::subject::SubjectArgs;
+use crate::engine::Device;
 
-/// A suite by name.
-type Suite = (&'static str, fn(&Bench) -> Result<Vec<Row>, Failure>);
+/// What is timed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Suite {
+    /// Whole tokens by the megakernel
+    Decode,
+    /// Matrix times few vectors, bf16
+    Gemv,
+}
 
-/// Every suite.
-const SUITES: [Suite; 1] = [("gemv", gemv::run)];
-
-/// Time kernels on a device, and check what they compute
+/// Time a suite on a device, and check what it computes
 ///
 /// A peer's figures, as the scripts in benches/peers write them, are put beside ours where suite and shape agree.
 #[derive(Args)]
 pub struct BenchArgs {
-    /// What to time: gemv
-    #[arg(long, value_name = "NAME", value_parser = parse_suite)]
+    /// What to time
+    #[arg(long, value_name = "NAME")]
     suite: Suite,
-    /// Where: cuda:N
+    /// Where: cuda:N, or sim:SEED, whose times mean nothing
     #[arg(long, value_name = "DEVICE", default_value = "cuda:0")]
-    device: Name,
+    device: Device,
     /// Where the rows go, one JSON object a line
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -54,30 +60,27 @@ pub struct BenchArgs {
     /// Replays that are timed
     #[arg(long, value_name = "N", default_value_t = 20)]
     replays: usize,
-    /// Try the suite's variants instead of what it ships
+    /// Try a kernel's variants instead of what is shipped
     #[arg(long)]
     tune: bool,
     /// Only shapes with these extents, such as n=4096,batch=1
     #[arg(long, value_name = "NAME=EXTENT,..", value_delimiter = ',', value_parser = parse_extent)]
     only: Vec<(String, u64)>,
+    #[command(flatten)]
+    subject: SubjectArgs,
+    #[command(flatten)]
+    decode: decode::DecodeArgs,
 }
 
 /// What cannot be benched.
 #[derive(Debug, Error)]
 enum BenchError {
-    #[error("`{found}` is not a suite; known are {known}")]
-    Suite { found: String, known: String },
+    #[error("kernels are timed on cuda:N or sim:SEED, not on {found}")]
+    Device { found: String },
     #[error("`{found}` is not NAME=EXTENT, such as n=4096")]
     Extent { found: String },
     #[error("{row}: relative error {error:.1e}, and {limit:.1e} is allowed; the kernel is wrong on this device")]
     Wrong { row: String, error: f64, limit: f64 },
-}
-
-fn parse_suite(name: &str) -> Result<Suite, BenchError> {
-    SUITES.into_iter().find(|(known, _)| *known == name).ok_or_else(|| {
-        let known = SUITES.map(|(known, _)| known).join(", ");
-        BenchError::Suite { found: name.to_owned(), known }
-    })
 }
 
 fn parse_extent(text: &str) -> Result<(String, u64), BenchError> {
@@ -123,55 +126,17 @@ impl Row {
     }
 }
 
-/// Times of one launch.
-#[derive(Clone, Copy, Debug)]
-pub struct Times {
-    /// The median.
-    pub median: Duration,
-    /// The least.
-    pub best: Duration,
-}
-
-/// A device that is timed.
-pub struct Bench {
-    /// The device.
-    pub device: Device,
-    /// The stream that everything runs on.
-    pub stream: Stream,
-    /// Whether variants are asked for.
-    pub tune: bool,
-    replays: usize,
-    only: Vec<(String, u64)>,
-}
-
-impl Bench {
-    /// Whether a shape is asked for. Extents that are not named here are no reason against it.
-    pub fn wants(&self, shape: &[(&str, u32)]) -> bool {
-        let differs = |name: &str, extent: u64| shape.iter().any(|&(n, e)| n == name && u64::from(e) != extent);
-        !self.only.iter().any(|(name, extent)| differs(name, *extent))
-    }
-
-    /// The time of one of these launches, as one graph, replayed.
-    pub fn time(&self, work: &[Work]) -> Result<Times, DeviceError> {
-        const WARM_UP: usize = 3;
-        let graph = self.device.graph(work)?;
-        for _ in 0..WARM_UP {
-            graph.launch(&self.stream)?;
-        }
-        let mut events = vec![self.stream.record()?];
-        for _ in 0..self.replays.max(1) {
-            graph.launch(&self.stream)?;
-            events.push(self.stream.record()?);
-        }
-        let mut times = events.windows(2).map(|pair| pair[1].since(&pair[0])).collect::<Result<Vec<_>, _>>()?;
-        times.sort_unstable();
-        let launches = work.len().max(1) as u32;
-        Ok(Times { median: times[times.len() / 2] / launches, best: times[0] / launches })
-    }
-
-    /// How many buffers of so many bytes to rotate over: 2.5 GB in all, but at least 3 and at most 64.
-    pub fn rotations(bytes: u64) -> usize {
-        (2_500_000_000 / bytes.max(1)).clamp(3, 64) as usize
+impl BenchArgs {
+    /// The device that kernels are timed on.
+    fn kernels(&self) -> Result<Bench, Failure> {
+        let name = match self.device {
+            Device::Cuda { ordinal } => Name::Cuda { ordinal },
+            Device::Sim { seed } => Name::Sim { seed },
+            device @ Device::Cpu { .. } => return Err(BenchError::Device { found: device.to_string() }.into()),
+        };
+        let device = name.open()?;
+        let stream = device.stream()?;
+        Ok(Bench { device, stream, tune: self.tune, replays: self.replays, only: self.only.clone() })
     }
 }
 
@@ -182,10 +147,10 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
         None => Vec::new(),
     };
     let output = args.json.as_deref().map(Output::create).transpose()?;
-    let device = args.device.open()?;
-    let stream = device.stream()?;
-    let bench = Bench { device, stream, tune: args.tune, replays: args.replays, only: args.only.clone() };
-    let found = args.suite.1(&bench)?;
+    let found = match args.suite {
+        Suite::Decode => decode::run(&args.subject, args.device, &args.decode)?,
+        Suite::Gemv => gemv::run(&args.kernels()?)?,
+    };
     table(&mut io::stdout().lock(), &found, &peers)?;
     if let Some(output) = output {
         output.write(|file| {
