@@ -44,9 +44,6 @@ fn main() {
                 "stage" => options.stage_bytes = value,
                 "stages" => options.stages = value,
                 "flight" => options.in_flight = value,
-                "asked" => options.in_flight_asked = value,
-                "ahead" => options.ahead = value,
-                "cycles" => options.ahead_cycles = value,
                 "sums" => options.sums_bytes = value,
                 "page" => lowering.page_tokens = value as usize,
                 _ => {}

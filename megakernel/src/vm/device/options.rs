@@ -11,14 +11,8 @@ pub struct DeviceOptions {
     pub stages: u32,
     /// Most stages in flight. More only queue at the memory, and everything else that a block sends queues behind them.
     pub in_flight: u32,
-    /// The same for stages that level two has: they queue at nobody.
-    pub in_flight_asked: u32,
-    /// Most stages that are asked for ahead of the ring, to wait in level two; 0: none.
-    pub ahead: u32,
     /// Whether keys and values are asked for before attention comes to them.
     pub pages_ahead: bool,
-    /// Least clock cycles between two of them: what the memory takes to deliver a stage to each SM.
-    pub ahead_cycles: u32,
     /// Bytes of shared memory for sums of products.
     pub sums_bytes: u32,
     /// Looks at a counter after which a task gives up and reports it.
@@ -36,10 +30,7 @@ impl Default for DeviceOptions {
             stage_bytes: 16384,
             stages: 16,
             in_flight: 2,
-            in_flight_asked: 6,
-            ahead: 0,
             pages_ahead: true,
-            ahead_cycles: 1400,
             sums_bytes: 4096,
             spin_limit: 1 << 24,
             tags: true,

@@ -7,7 +7,6 @@
 //! | `cells` | positions and page tables in shared memory |
 //! | `sync` | counters, the end of a launch, reports |
 //! | `produce` | the warp that streams weights |
-//! | `ahead` | weights on their way to level two while the ring is full |
 //! | `consume` | the warps that compute |
 //! | `pages` | keys and values on their way to level two |
 //! | `dispatch` | from opcodes to device functions |
@@ -15,7 +14,6 @@
 //! | `trace` | times of tasks |
 
 mod advance;
-mod ahead;
 mod cells;
 mod consume;
 mod dispatch;

@@ -6,12 +6,11 @@
 use tilewright_codegen::build::Val;
 
 use super::Kit;
-use super::ahead::Ahead;
 use super::table::TaskView;
 use crate::vm::device::{Class, PoolClass};
 
 /// Asks for the pages that a task of attention will read.
-pub(super) fn ask_for_pages<'k>(kit: Kit<'k, '_>, task: TaskView<'k>, ahead: Ahead<'k>) {
+pub(super) fn ask_for_pages<'k>(kit: Kit<'k, '_>, task: TaskView<'k>) {
     let k = kit.k;
     if !kit.plan.options.pages_ahead || kit.plan.cells.is_none() {
         return;
@@ -19,17 +18,14 @@ pub(super) fn ask_for_pages<'k>(kit: Kit<'k, '_>, task: TaskView<'k>, ahead: Ahe
     for (opcode, class) in kit.plan.classes.iter().enumerate() {
         if let Class::Attention { rows, heads, pools, .. } = *class {
             k.when(task.opcode().eq(opcode as u32), || {
-                k.for_(0u32, rows, |row| {
-                    let asked = pages(kit, task, task.first_row() + row, heads.splits, pools);
-                    ahead.defer(asked);
-                });
+                k.for_(0u32, rows, |row| pages(kit, task, task.first_row() + row, heads.splits, pools));
             });
         }
     }
 }
 
-/// Asks for a row's pages of both pools; gives their bytes.
-fn pages<'k>(kit: Kit<'k, '_>, task: TaskView<'k>, row: Val<'k, u32>, splits: u32, pools: PoolClass) -> Val<'k, u32> {
+/// Asks for a row's pages of both pools.
+fn pages<'k>(kit: Kit<'k, '_>, task: TaskView<'k>, row: Val<'k, u32>, splits: u32, pools: PoolClass) {
     let k = kit.k;
     let (position, table) = kit.cells.of_step(pools);
     let tokens = (position.load(row) + 1).max(0).cast::<u32>();
@@ -44,5 +40,4 @@ fn pages<'k>(kit: Kit<'k, '_>, task: TaskView<'k>, row: Val<'k, u32>, splits: u3
         let offset = (task.index() * pools.pages + page).mul_wide(bytes);
         asked.iter().for_each(|pool| pool.at(offset).bulk_prefetch(bytes));
     });
-    (end - begin) * (2 * bytes)
 }

@@ -1,32 +1,27 @@
 //! The thread that streams weights: it walks the queue ahead of the team and waits for nothing but room in the ring.
 
 use super::Kit;
-use super::ahead::Ahead;
 use super::pages::ask_for_pages;
 
 /// Streams the weights of every task of every step.
 pub(super) fn produce(kit: Kit<'_, '_>) {
     let (k, producer) = (kit.k, kit.ring.producer());
-    let ahead = Ahead::new(k, kit.table, kit.memory.image, kit.plan.options);
     let tasks = kit.table.tasks();
     let stopped = k.var(false);
     k.for_(0u32, kit.steps, |_| {
         k.for_(0u32, tasks, |index| {
             let task = kit.table.task(index);
             let (bytes, weights) = (task.stage_bytes(), kit.memory.image.at(task.weights().mul_wide(512u32)));
-            ask_for_pages(kit, task, ahead);
-            ahead.at(index);
+            ask_for_pages(kit, task);
             k.for_(0u32, task.stages(), |stage| {
-                producer.land(ahead.in_flight(), || ahead.ask(false));
+                producer.land();
                 k.loop_(|| {
                     k.break_if(producer.is_empty());
-                    ahead.ask(true);
                     stopped.set(kit.sync.stopped());
                     k.break_if(stopped.get());
                 });
                 k.break_if(stopped.get());
                 producer.fill(weights.at(stage.mul_wide(bytes)), bytes);
-                ahead.filled();
             });
             k.break_if(stopped.get());
         });

@@ -83,20 +83,18 @@ pub(super) struct Producer<'k> {
 }
 
 impl<'k> Producer<'k> {
-    /// Waits until fewer than `most` stages are in flight; `meanwhile` is done between looks.
-    pub fn land(self, most: Val<'k, u32>, meanwhile: impl FnOnce()) {
-        let (k, ring) = (self.ring.k, self.ring);
-        k.loop_(|| {
-            k.break_if(self.in_flight.get().lt(most));
-            k.if_else(
-                ring.full.at(self.landing.stage.get()).test_wait(self.landing.parity.get(), BarScope::Cta),
-                || {
-                    ring.advance(self.landing);
-                    self.in_flight.set(self.in_flight.get() - 1);
-                },
-                meanwhile,
-            );
-        });
+    /// Waits until fewer stages are in flight than may be.
+    pub fn land(self) {
+        // The producer's view of what landed must stay within one round of the ring: parities repeat after two.
+        let most = self.ring.options.in_flight.clamp(1, self.ring.options.stages - 1);
+        self.ring.k.while_(|| self.in_flight.get().ge(most), || self.land_one());
+    }
+
+    fn land_one(self) {
+        let ring = self.ring;
+        ring.full.at(self.landing.stage.get()).wait(self.landing.parity.get());
+        ring.advance(self.landing);
+        self.in_flight.set(self.in_flight.get() - 1);
     }
 
     /// Whether the next stage is empty.
@@ -116,15 +114,7 @@ impl<'k> Producer<'k> {
 
     /// Waits for everything in flight: a block must not end under a copy.
     pub fn drain(self) {
-        let (k, ring) = (self.ring.k, self.ring);
-        k.while_(
-            || self.in_flight.get().gt(0),
-            || {
-                ring.full.at(self.landing.stage.get()).wait(self.landing.parity.get());
-                ring.advance(self.landing);
-                self.in_flight.set(self.in_flight.get() - 1);
-            },
-        );
+        self.ring.k.while_(|| self.in_flight.get().gt(0), || self.land_one());
     }
 }
 
