@@ -7,6 +7,7 @@
 //! | [`tile`] | tensors on the device: layouts, tiles, copies |
 //! | [`mma`] | tensor cores: tiled multiplication over `mma.sync` and `wgmma` |
 //! | [`ring`] | rings of stages in shared memory, whose steps are types |
+//! | [`sample`] | the next token from logits: argmax, top-k, top-p, temperature |
 //! | [`host`] | the forms of the same ops that a CPU runs at the speed of its memory |
 //!
 //! This crate knows layouts and code generation; it knows no program and no model.
@@ -17,4 +18,8 @@ pub mod host;
 pub mod mma;
 pub mod naive;
 pub mod ring;
+pub mod sample;
+mod shipped;
 pub mod tile;
+
+pub use shipped::shipped;

@@ -1,0 +1,22 @@
+//! The likeliest token of a row.
+
+use tilewright_codegen::build::Val;
+
+use super::search::Search;
+use super::source::{Row, visit};
+use crate::decode::{shuffled, unkey};
+
+/// The number of the largest logit, the lowest among equals; NaN counts as −∞. The same in all threads.
+pub(super) fn likeliest<'k>(search: Search<'k>, row: Row<'k>) -> Val<'k, u32> {
+    let (team, k) = (search.team, search.team.k);
+    let best = k.var(0u64);
+    visit(team, row, [k.lit(0), row.count], (k.tid(), team.threads()), |token| {
+        best.set(best.get().max(token.key));
+    });
+    let best = [16u32, 8, 4, 2, 1].into_iter().fold(best.get(), |best, bits| best.max(shuffled(team, best, bits)));
+    k.when(k.lane().eq(0), || search.sums.at(k.warp()).store(best));
+    team.sync();
+    let best = (0..team.warps).fold(k.lit(0u64), |best, warp| best.max(search.sums.at(warp).load()));
+    team.sync();
+    unkey(best).1
+}

@@ -1,0 +1,143 @@
+//! Where a running sum reaches a number: of values dealt to threads in runs, and of a source.
+
+use tilewright_codegen::build::{Ptr, Shared, Val, Var};
+
+use super::source::{Source, Token, token, visit};
+use crate::decode::Team;
+
+/// Nowhere.
+pub(super) const NOWHERE: u32 = u32::MAX;
+
+/// A team that searches, and the shared memory in which it meets.
+#[derive(Clone, Copy)]
+pub(super) struct Search<'k> {
+    pub team: Team<'k>,
+    /// A sum for each warp.
+    pub sums: Ptr<'k, Shared, u64>,
+    /// What was found: the place, and the sum before it.
+    pub found: Ptr<'k, Shared, u64>,
+}
+
+/// Where the running sum reaches the number, the same in all threads.
+#[derive(Clone, Copy)]
+pub(super) struct Found<'k> {
+    /// The place, or [`NOWHERE`].
+    pub at: Val<'k, u32>,
+    /// The sum of all before it.
+    pub before: Val<'k, u64>,
+    /// The sum that was looked for.
+    pub wanted: Val<'k, u64>,
+}
+
+impl<'k> Search<'k> {
+    /// The sums of the warps below each warp and, last, of all; every thread of warp w gives its sum as `mine`.
+    fn warps(self, mine: Val<'k, u64>) -> Vec<Val<'k, u64>> {
+        let k = self.team.k;
+        k.when(k.lane().eq(0), || self.sums.at(k.warp()).store(mine));
+        self.team.sync();
+        let mut before = vec![k.lit(0u64)];
+        for warp in 0..self.team.warps {
+            before.push(before[warp as usize] + self.sums.at(warp).load());
+        }
+        self.team.sync();
+        before
+    }
+
+    /// The sum over all threads.
+    pub fn total(self, mine: Val<'k, u64>) -> Val<'k, u64> {
+        self.stretches(mine).1
+    }
+
+    /// The sum over the threads of the warps below this one, and over all threads.
+    pub fn stretches(self, mine: Val<'k, u64>) -> (Val<'k, u64>, Val<'k, u64>) {
+        let before = self.warps(shuffled_from(self.team, warp_scan(self.team, mine), 31));
+        (self.below(&before), before[self.team.warps as usize])
+    }
+
+    /// The sum of the warps below this one.
+    fn below(self, before: &[Val<'k, u64>]) -> Val<'k, u64> {
+        let k = self.team.k;
+        let warps = before[..self.team.warps as usize].iter().zip(0u32..);
+        warps.fold(k.lit(0u64), |below, (sum, warp)| k.warp().eq(warp).select(*sum, below))
+    }
+
+    /// The first place of `begin..end` at which the running sum of `value` reaches `wanted(total)`, which is not 0.
+    pub fn locate(
+        self,
+        [begin, end]: [Val<'k, u32>; 2],
+        value: impl Fn(Val<'k, u32>) -> Val<'k, u64>,
+        wanted: impl Fn(Val<'k, u64>) -> Val<'k, u64>,
+    ) -> Found<'k> {
+        let (team, k) = (self.team, self.team.k);
+        let run = (end - begin + (team.threads() - 1)) / team.threads();
+        let first = (begin + k.tid() * run).min(end);
+        let last = (first + run).min(end);
+        let mine = k.var(0u64);
+        k.for_(first, last, |at| mine.set(mine.get() + value(at)));
+        let through = warp_scan(team, mine.get());
+        k.when(k.tid().eq(0), || self.found.store_vec([k.lit(u64::from(NOWHERE)), k.lit(0)]));
+        let before = self.warps(shuffled_from(team, through, 31));
+        let wanted = wanted(before[team.warps as usize]);
+        let below = self.below(&before);
+        let sum = k.var(below + (through - mine.get()));
+        k.when(sum.get().lt(wanted) & wanted.le(below + through), || {
+            k.for_(first, last, |at| self.pass(at, value(at), sum, wanted));
+        });
+        team.sync();
+        let found = Found { at: self.found.load().cast(), before: self.found.at(1).load(), wanted };
+        team.sync();
+        found
+    }
+
+    /// One step of the run in which the sum is reached.
+    fn pass(self, at: Val<'k, u32>, value: Val<'k, u64>, sum: Var<'k, u64>, wanted: Val<'k, u64>) {
+        let (k, next) = (self.team.k, sum.get() + value);
+        k.when(sum.get().lt(wanted) & wanted.le(next), || {
+            self.found.store(at.cast::<u64>());
+            self.found.at(1).store(sum.get());
+        });
+        sum.set(next);
+    }
+
+    /// The place of the first token, by rising number, at which the running sum of `value` reaches `wanted(total)`,
+    /// which is not 0. Each warp adds up a stretch of the source; the one where it happens is then searched by all.
+    pub fn first<S: Source<'k>>(
+        self,
+        source: S,
+        value: impl Fn(Token<'k>) -> Val<'k, u64>,
+        wanted: impl Fn(Val<'k, u64>) -> Val<'k, u64>,
+    ) -> Val<'k, u32> {
+        let (team, k) = (self.team, self.team.k);
+        let stretch = (source.count() + (team.warps - 1)) / team.warps;
+        let begin = (k.warp() * stretch).min(source.count());
+        let end = (begin + stretch).min(source.count());
+        let mine = k.var(0u64);
+        visit(team, source, [begin, end], (k.lane(), 32), |token| mine.set(mine.get() + value(token)));
+        let before = self.warps(shuffled_from(team, warp_scan(team, mine.get()), 31));
+        let wanted = wanted(before[team.warps as usize]);
+        let (start, below) = (k.var(source.count()), k.var(0u64));
+        for (warp, pair) in before.windows(2).enumerate() {
+            let here = pair[0].lt(wanted) & wanted.le(pair[1]);
+            start.set(here.select((stretch * warp as u32).min(source.count()), start.get()));
+            below.set(here.select(pair[0], below.get()));
+        }
+        let (start, rest) = (start.get(), wanted - below.get());
+        let end = (start + stretch).min(source.count());
+        self.locate([start, end], |at| value(token(team, source, at)), |_| rest).at
+    }
+}
+
+/// The sum over the lanes up to this one.
+fn warp_scan<'k>(team: Team<'k>, mine: Val<'k, u64>) -> Val<'k, u64> {
+    let lane = team.k.lane();
+    [1u32, 2, 4, 8, 16].into_iter().fold(mine, |sum, distance| {
+        let (low, high) = sum.split();
+        let below = team.k.join::<u64>(low.shfl_up(distance), high.shfl_up(distance));
+        sum + lane.ge(distance).select(below, 0u64)
+    })
+}
+
+fn shuffled_from<'k>(team: Team<'k>, value: Val<'k, u64>, lane: u32) -> Val<'k, u64> {
+    let (low, high) = value.split();
+    team.k.join(low.shfl_idx(lane), high.shfl_idx(lane))
+}

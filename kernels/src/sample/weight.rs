@@ -1,0 +1,54 @@
+//! Weights of tokens in fixed point, and the random bits that choose among them: the arithmetic of `naive::sample`.
+
+use std::f32::consts::LOG2_E;
+
+use tilewright_codegen::build::{Builder, Val};
+use tilewright_codegen::ir::attr::Round;
+
+use crate::naive::{EXP2_TERMS, LEAST_EXPONENT};
+
+/// What turns a logit into a weight.
+#[derive(Clone, Copy)]
+pub(super) struct Weigh<'k> {
+    /// The largest logit, as it stands.
+    pub max: Val<'k, f32>,
+    /// Above 0.
+    pub temperature: Val<'k, f32>,
+}
+
+impl<'k> Weigh<'k> {
+    /// The weight's logarithm to base 2, as `naive::sample` rounds it; it falls, or stays, where the logit falls.
+    pub fn exponent(self, x: Val<'k, f32>) -> Val<'k, f32> {
+        (x - self.max).div_rn(self.temperature) * LOG2_E
+    }
+
+    /// The weight, at most 2³².
+    pub fn weight(self, x: Val<'k, f32>) -> Val<'k, u64> {
+        let exponent = self.exponent(x);
+        let whole = exponent.round(Round::Nearest);
+        let [first, rest @ ..] = EXP2_TERMS;
+        let start = (exponent - whole) * first + rest[0];
+        let power = rest[1..].iter().fold(start, |sum, &term| sum * (exponent - whole) + term);
+        let scaled = (power * 4_294_967_296.0).cast::<u64>() >> (-whole).cast::<u32>();
+        let weight = exponent.ge(LEAST_EXPONENT).select(scaled, 0u64);
+        x.eq(self.max).select(1u64 << 32, weight)
+    }
+}
+
+/// Words 0 and 1 of Philox4x32-10 at counter `(step, step >> 32, row, 0)`, key `seed`, the first lower.
+pub(super) fn random_bits<'k>(
+    k: &'k Builder,
+    seed: Val<'k, u64>,
+    step: Val<'k, u64>,
+    row: Val<'k, u32>,
+) -> Val<'k, u64> {
+    let ((step_low, step_high), mut key) = (step.split(), seed.split());
+    let mut counter = [step_low, step_high, row, k.lit(0u32)];
+    for _ in 0..10 {
+        let (a_low, a_high) = counter[0].mul_wide(0xD251_1F53u32).split();
+        let (b_low, b_high) = counter[2].mul_wide(0xCD9E_8D57u32).split();
+        counter = [b_high ^ counter[1] ^ key.0, b_low, a_high ^ counter[3] ^ key.1, a_low];
+        key = (key.0 + 0x9E37_79B9u32, key.1 + 0xBB67_AE85u32);
+    }
+    k.join(counter[0], counter[1])
+}

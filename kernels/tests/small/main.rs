@@ -1,0 +1,24 @@
+//! The small kernels against their oracles on the simulator.
+
+use tilewright_codegen::device::sim;
+use tilewright_codegen::ir::Arch;
+
+fn right(name: &str, seeds: std::ops::Range<u64>) {
+    let kernels = tilewright_kernels::shipped();
+    let kernel = kernels.iter().find(|kernel| kernel.name() == name).expect("a shipped kernel");
+    for seed in seeds {
+        let trial = kernel.draw(Arch::Sm90a, seed).unwrap_or_else(|errors| panic!("{errors}"));
+        let outcome = trial.run(&sim::open(seed)).unwrap_or_else(|error| panic!("seed {seed}, {}: {error}", trial.particulars()));
+        assert!(outcome.is_right(), "seed {seed}: {outcome}");
+    }
+}
+
+#[test]
+fn argmax() {
+    right("argmax", 0..60);
+}
+
+#[test]
+fn sample() {
+    right("sample", 0..60);
+}
