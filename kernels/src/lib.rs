@@ -7,6 +7,7 @@
 //! | [`tile`] | tensors on the device: layouts, tiles, copies |
 //! | [`mma`] | tensor cores: tiled multiplication over `mma.sync` and `wgmma` |
 //! | [`ring`] | rings of stages in shared memory, whose steps are types |
+//! | [`norm`], [`rope`], [`elementwise`], [`embed`] | the small kernels, each a device function and a launch |
 //! | [`sample`] | the next token from logits: argmax, top-k, top-p, temperature |
 //! | [`host`] | the forms of the same ops that a CPU runs at the speed of its memory |
 //!
@@ -14,12 +15,17 @@
 #![deny(unsafe_code)]
 
 pub mod decode;
+pub mod elementwise;
+pub mod embed;
 pub mod host;
 pub mod mma;
 pub mod naive;
+pub mod norm;
 pub mod ring;
+pub mod rope;
 pub mod sample;
 mod shipped;
+mod stored;
 pub mod tile;
 
 pub use shipped::shipped;

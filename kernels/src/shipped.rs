@@ -4,7 +4,7 @@ use tilewright_codegen::ir::{Arch, Kernel, Needs};
 use tilewright_codegen::trial::{Draw, Shipped, Trial};
 use tilewright_codegen::verify::VerifyErrors;
 
-use crate::sample;
+use crate::{elementwise, embed, norm, rope, sample};
 
 /// Every kernel of this library.
 ///
@@ -17,7 +17,8 @@ use crate::sample;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn shipped() -> Vec<Box<dyn Shipped>> {
-    [sample::shipped].into_iter().flat_map(|room| room()).collect()
+    let rooms = [norm::shipped, rope::shipped, elementwise::shipped, embed::shipped, sample::shipped];
+    rooms.into_iter().flat_map(|room| room()).collect()
 }
 
 /// A kernel by its functions.

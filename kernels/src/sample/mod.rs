@@ -163,13 +163,7 @@ struct Drawing<'k> {
 impl<'k> Drawing<'k> {
     /// Takes a token of the source, unless all weights are 0. `total` is the sum of the weights of the row, where
     /// top-p alone limits them.
-    fn from<S: Source<'k>>(
-        self,
-        source: S,
-        by_count: Val<'k, bool>,
-        total: Val<'k, u64>,
-        take: impl Fn(Val<'k, u32>),
-    ) {
+    fn from<S: Source<'k>>(self, source: S, by_count: Val<'k, bool>, total: Val<'k, u64>, take: impl Fn(Val<'k, u32>)) {
         let Drawing { search, scratch, weigh, limits, choice } = self;
         let k = search.team.k;
         let cut = k.var(0u64);

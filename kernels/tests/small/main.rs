@@ -8,17 +8,19 @@ fn right(name: &str, seeds: std::ops::Range<u64>) {
     let kernel = kernels.iter().find(|kernel| kernel.name() == name).expect("a shipped kernel");
     for seed in seeds {
         let trial = kernel.draw(Arch::Sm90a, seed).unwrap_or_else(|errors| panic!("{errors}"));
-        let outcome = trial.run(&sim::open(seed)).unwrap_or_else(|error| panic!("seed {seed}, {}: {error}", trial.particulars()));
+        let run = trial.run(&sim::open(seed));
+        let outcome = run.unwrap_or_else(|error| panic!("seed {seed}, {}: {error}", trial.particulars()));
         assert!(outcome.is_right(), "seed {seed}: {outcome}");
     }
 }
 
-#[test]
-fn argmax() {
-    right("argmax", 0..60);
+macro_rules! kernels {
+    ($($name:ident)+) => {$(
+        #[test]
+        fn $name() {
+            right(stringify!($name), 0..60);
+        }
+    )+};
 }
 
-#[test]
-fn sample() {
-    right("sample", 0..60);
-}
+kernels!(rms_norm rope silu_mul add embed argmax sample);
