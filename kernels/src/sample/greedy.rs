@@ -14,9 +14,8 @@ pub(super) fn likeliest<'k>(search: Search<'k>, row: Row<'k>) -> Val<'k, u32> {
         best.set(best.get().max(token.key));
     });
     let best = [16u32, 8, 4, 2, 1].into_iter().fold(best.get(), |best, bits| best.max(shuffled(team, best, bits)));
-    k.when(k.lane().eq(0), || search.sums.at(k.warp()).store(best));
+    k.when(k.lane().eq(0), || search.runs.at(k.warp()).store(best));
     team.sync();
-    let best = (0..team.warps).fold(k.lit(0u64), |best, warp| best.max(search.sums.at(warp).load()));
-    team.sync();
+    let best = (0..team.warps).fold(k.lit(0u64), |best, warp| best.max(search.runs.at(warp).load()));
     unkey(best).1
 }

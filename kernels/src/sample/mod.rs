@@ -78,7 +78,7 @@ impl<'k> Limits<'k> {
     }
 }
 
-/// Shared memory of the team that the choice uses while it runs.
+/// Shared memory of the team that the choice uses while it runs; free again once the team has met.
 #[derive(Clone, Copy)]
 pub struct Scratch<'k> {
     at: Ptr<'k, Shared, u64>,
@@ -86,7 +86,7 @@ pub struct Scratch<'k> {
 }
 
 /// Words of 64 bits for the warps' sums and for what was found.
-const MEETING: u32 = 32 + 2;
+const MEETING: u32 = 2 * 32 + 2;
 
 impl<'k> Scratch<'k> {
     /// Bytes that [`sample`] needs.
@@ -100,7 +100,7 @@ impl<'k> Scratch<'k> {
     }
 
     fn search(self, team: Team<'k>) -> Search<'k> {
-        Search { team, sums: self.at, found: self.at.at(32u32) }
+        Search { team, runs: self.at, sums: self.at.at(32u32), found: self.at.at(64u32) }
     }
 
     /// The shortlist of so many tokens.

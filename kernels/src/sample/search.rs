@@ -9,10 +9,15 @@ use crate::decode::Team;
 pub(super) const NOWHERE: u32 = u32::MAX;
 
 /// A team that searches, and the shared memory in which it meets.
+///
+/// Two arrays of sums take turns, so that nobody waits for those who still read the other. What was found is read after
+/// the last barrier of a search: another must pass before the next search ends.
 #[derive(Clone, Copy)]
 pub(super) struct Search<'k> {
     pub team: Team<'k>,
-    /// A sum for each warp.
+    /// A sum for each warp, of a search by runs.
+    pub runs: Ptr<'k, Shared, u64>,
+    /// A sum for each warp, of all else.
     pub sums: Ptr<'k, Shared, u64>,
     /// What was found: the place, and the sum before it.
     pub found: Ptr<'k, Shared, u64>,
@@ -31,15 +36,14 @@ pub(super) struct Found<'k> {
 
 impl<'k> Search<'k> {
     /// The sums of the warps below each warp and, last, of all; every thread of warp w gives its sum as `mine`.
-    fn warps(self, mine: Val<'k, u64>) -> Vec<Val<'k, u64>> {
+    fn warps(self, at: Ptr<'k, Shared, u64>, mine: Val<'k, u64>) -> Vec<Val<'k, u64>> {
         let k = self.team.k;
-        k.when(k.lane().eq(0), || self.sums.at(k.warp()).store(mine));
+        k.when(k.lane().eq(0), || at.at(k.warp()).store(mine));
         self.team.sync();
         let mut before = vec![k.lit(0u64)];
         for warp in 0..self.team.warps {
-            before.push(before[warp as usize] + self.sums.at(warp).load());
+            before.push(before[warp as usize] + at.at(warp).load());
         }
-        self.team.sync();
         before
     }
 
@@ -50,7 +54,7 @@ impl<'k> Search<'k> {
 
     /// The sum over the threads of the warps below this one, and over all threads.
     pub fn stretches(self, mine: Val<'k, u64>) -> (Val<'k, u64>, Val<'k, u64>) {
-        let before = self.warps(shuffled_from(self.team, warp_scan(self.team, mine), 31));
+        let before = self.warps(self.sums, shuffled_from(self.team, warp_scan(self.team, mine), 31));
         (self.below(&before), before[self.team.warps as usize])
     }
 
@@ -76,7 +80,7 @@ impl<'k> Search<'k> {
         k.for_(first, last, |at| mine.set(mine.get() + value(at)));
         let through = warp_scan(team, mine.get());
         k.when(k.tid().eq(0), || self.found.store_vec([k.lit(u64::from(NOWHERE)), k.lit(0)]));
-        let before = self.warps(shuffled_from(team, through, 31));
+        let before = self.warps(self.runs, shuffled_from(team, through, 31));
         let wanted = wanted(before[team.warps as usize]);
         let below = self.below(&before);
         let sum = k.var(below + (through - mine.get()));
@@ -84,9 +88,7 @@ impl<'k> Search<'k> {
             k.for_(first, last, |at| self.pass(at, value(at), sum, wanted));
         });
         team.sync();
-        let found = Found { at: self.found.load().cast(), before: self.found.at(1).load(), wanted };
-        team.sync();
-        found
+        Found { at: self.found.load().cast(), before: self.found.at(1).load(), wanted }
     }
 
     /// One step of the run in which the sum is reached.
@@ -113,7 +115,7 @@ impl<'k> Search<'k> {
         let end = (begin + stretch).min(source.count());
         let mine = k.var(0u64);
         visit(team, source, [begin, end], (k.lane(), 32), |token| mine.set(mine.get() + value(token)));
-        let before = self.warps(shuffled_from(team, warp_scan(team, mine.get()), 31));
+        let before = self.warps(self.sums, shuffled_from(team, warp_scan(team, mine.get()), 31));
         let wanted = wanted(before[team.warps as usize]);
         let (start, below) = (k.var(source.count()), k.var(0u64));
         for (warp, pair) in before.windows(2).enumerate() {

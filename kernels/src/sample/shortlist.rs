@@ -52,7 +52,7 @@ pub(super) struct Extent<'k> {
     pub listed: Val<'k, u32>,
 }
 
-/// Gathers the tokens that may be kept, if they are few; at the end the list is there for all threads.
+/// Gathers the tokens that may be kept, if they are few; the list is there once the team has met.
 pub(super) fn gather<'k>(
     search: Search<'k>,
     scratch: Scratch<'k>,
@@ -74,7 +74,7 @@ pub(super) fn gather<'k>(
             k.when(!by_count, || mine.set(mine.get() + weigh.weight(token.logit)));
         });
     });
-    team.sync();
+    // Here the team meets, and the counts are complete.
     let total = search.total(mine.get());
     let wanted = by_count.select(limits.top_k.cast::<u64>(), limits.share(total));
     let measure = |bin: Val<'k, u32>| {
@@ -121,6 +121,5 @@ fn write<'k>(
             next.set(next.get() + lanes.popc());
         });
     });
-    team.sync();
     listed
 }

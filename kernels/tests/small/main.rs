@@ -1,5 +1,7 @@
 //! The small kernels against their oracles on the simulator.
 
+mod mutants;
+
 use tilewright_codegen::device::sim;
 use tilewright_codegen::ir::Arch;
 
