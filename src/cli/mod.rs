@@ -6,11 +6,15 @@
 mod compile;
 mod failure;
 mod generate;
+mod ir;
 pub mod layout;
 mod load;
 mod logits;
 mod output;
 mod progress;
+mod ptx;
+mod selftest;
+mod sim;
 mod validate;
 
 use std::io::{self, Write};
@@ -34,6 +38,10 @@ enum Command {
     Logits(logits::LogitsArgs),
     Compile(compile::CompileArgs),
     Validate(validate::ValidateArgs),
+    Ptx(ptx::PtxArgs),
+    Ir(ir::IrArgs),
+    Sim(sim::SimArgs),
+    Selftest(selftest::SelftestArgs),
     /// The layout algebra: evaluate, check, draw
     #[command(subcommand)]
     Layout(layout::LayoutCommand),
@@ -51,6 +59,10 @@ pub fn main() -> ExitCode {
         Command::Logits(args) => logits::run(&args),
         Command::Compile(args) => compile::run(args),
         Command::Validate(args) => validate::run(&args),
+        Command::Ptx(args) => ptx::run(&args),
+        Command::Ir(args) => ir::run(&args),
+        Command::Sim(args) => sim::run(&args),
+        Command::Selftest(args) => selftest::run(&args),
         Command::Layout(command) => layout::run(&command),
     };
     outcome.unwrap_or_else(|failure| failure.report())
