@@ -6,7 +6,7 @@ use tilewright_codegen::ir::Arch;
 use tilewright_codegen::trial::Shipped;
 
 /// The lists.
-const LISTS: [fn() -> Vec<Box<dyn Shipped>>; 1] = [gallery::shipped];
+const LISTS: [fn() -> Vec<Box<dyn Shipped>>; 2] = [gallery::shipped, tilewright_kernels::shipped];
 
 /// Every shipped kernel.
 ///
