@@ -34,17 +34,35 @@ pub(super) struct Found<'k> {
     pub wanted: Val<'k, u64>,
 }
 
+/// Running sums over the warps: lane w has those of warp w.
+#[derive(Clone, Copy)]
+struct Warps<'k> {
+    team: Team<'k>,
+    before: Val<'k, u64>,
+    through: Val<'k, u64>,
+}
+
+impl<'k> Warps<'k> {
+    fn total(self) -> Val<'k, u64> {
+        from_lane(self.team, self.through, self.team.k.lit(31))
+    }
+
+    /// The sum of the warps below this one.
+    fn below(self) -> Val<'k, u64> {
+        from_lane(self.team, self.before, self.team.k.warp())
+    }
+}
+
 impl<'k> Search<'k> {
-    /// The sums of the warps below each warp and, last, of all; every thread of warp w gives its sum as `mine`.
-    fn warps(self, at: Ptr<'k, Shared, u64>, mine: Val<'k, u64>) -> Vec<Val<'k, u64>> {
-        let k = self.team.k;
+    /// The sums of the warps, each of which gives its own in all lanes.
+    fn warps(self, at: Ptr<'k, Shared, u64>, mine: Val<'k, u64>) -> Warps<'k> {
+        let (team, k) = (self.team, self.team.k);
         k.when(k.lane().eq(0), || at.at(k.warp()).store(mine));
-        self.team.sync();
-        let mut before = vec![k.lit(0u64)];
-        for warp in 0..self.team.warps {
-            before.push(before[warp as usize] + at.at(warp).load());
-        }
-        before
+        team.sync();
+        let there = at.at(k.lane().min(team.warps - 1)).load();
+        let sum = k.lane().lt(team.warps).select(there, 0u64);
+        let through = warp_scan(team, sum);
+        Warps { team, before: through - sum, through }
     }
 
     /// The sum over all threads.
@@ -54,15 +72,9 @@ impl<'k> Search<'k> {
 
     /// The sum over the threads of the warps below this one, and over all threads.
     pub fn stretches(self, mine: Val<'k, u64>) -> (Val<'k, u64>, Val<'k, u64>) {
-        let before = self.warps(self.sums, shuffled_from(self.team, warp_scan(self.team, mine), 31));
-        (self.below(&before), before[self.team.warps as usize])
-    }
-
-    /// The sum of the warps below this one.
-    fn below(self, before: &[Val<'k, u64>]) -> Val<'k, u64> {
-        let k = self.team.k;
-        let warps = before[..self.team.warps as usize].iter().zip(0u32..);
-        warps.fold(k.lit(0u64), |below, (sum, warp)| k.warp().eq(warp).select(*sum, below))
+        let team = self.team;
+        let warps = self.warps(self.sums, from_lane(team, warp_scan(team, mine), team.k.lit(31)));
+        (warps.below(), warps.total())
     }
 
     /// The first place of `begin..end` at which the running sum of `value` reaches `wanted(total)`, which is not 0.
@@ -80,9 +92,8 @@ impl<'k> Search<'k> {
         k.for_(first, last, |at| mine.set(mine.get() + value(at)));
         let through = warp_scan(team, mine.get());
         k.when(k.tid().eq(0), || self.found.store_vec([k.lit(u64::from(NOWHERE)), k.lit(0)]));
-        let before = self.warps(self.runs, shuffled_from(team, through, 31));
-        let wanted = wanted(before[team.warps as usize]);
-        let below = self.below(&before);
+        let warps = self.warps(self.runs, from_lane(team, through, k.lit(31)));
+        let (wanted, below) = (wanted(warps.total()), warps.below());
         let sum = k.var(below + (through - mine.get()));
         k.when(sum.get().lt(wanted) & wanted.le(below + through), || {
             k.for_(first, last, |at| self.pass(at, value(at), sum, wanted));
@@ -115,15 +126,12 @@ impl<'k> Search<'k> {
         let end = (begin + stretch).min(source.count());
         let mine = k.var(0u64);
         visit(team, source, [begin, end], (k.lane(), 32), |token| mine.set(mine.get() + value(token)));
-        let before = self.warps(self.sums, shuffled_from(team, warp_scan(team, mine.get()), 31));
-        let wanted = wanted(before[team.warps as usize]);
-        let (start, below) = (k.var(source.count()), k.var(0u64));
-        for (warp, pair) in before.windows(2).enumerate() {
-            let here = pair[0].lt(wanted) & wanted.le(pair[1]);
-            start.set(here.select((stretch * warp as u32).min(source.count()), start.get()));
-            below.set(here.select(pair[0], below.get()));
-        }
-        let (start, rest) = (start.get(), wanted - below.get());
+        let warps = self.warps(self.sums, from_lane(team, warp_scan(team, mine.get()), k.lit(31)));
+        let wanted = wanted(warps.total());
+        let here = (warps.before.lt(wanted) & wanted.le(warps.through)).ballot();
+        let warp = here.bfind().min(31);
+        let start = here.ne(0).select((stretch * warp).min(source.count()), source.count());
+        let rest = wanted - from_lane(team, warps.before, warp);
         let end = (start + stretch).min(source.count());
         self.locate([start, end], |at| value(token(team, source, at)), |_| rest).at
     }
@@ -139,7 +147,8 @@ fn warp_scan<'k>(team: Team<'k>, mine: Val<'k, u64>) -> Val<'k, u64> {
     })
 }
 
-fn shuffled_from<'k>(team: Team<'k>, value: Val<'k, u64>, lane: u32) -> Val<'k, u64> {
+/// The value in a lane.
+fn from_lane<'k>(team: Team<'k>, value: Val<'k, u64>, lane: Val<'k, u32>) -> Val<'k, u64> {
     let (low, high) = value.split();
     team.k.join(low.shfl_idx(lane), high.shfl_idx(lane))
 }

@@ -9,7 +9,7 @@ use tilewright_codegen::build::{Ptr, Shared, Val};
 use tilewright_codegen::ir::attr::{AtomOp, RedOrder, Scope};
 
 use super::search::{NOWHERE, Search};
-use super::source::{Row, Shortlist, Source, visit};
+use super::source::{Row, Shortlist, Source, TOGETHER, visit};
 use super::weight::Weigh;
 use super::{Limits, SHORTLIST, Scratch};
 
@@ -108,17 +108,23 @@ fn write<'k>(
     let listed = all.cast::<u32>();
     k.when(listed.le(SHORTLIST), || {
         let next = k.var(before.cast::<u32>());
-        k.for_step(begin, end, 32u32, |first| {
-            let at = first + k.lane();
-            let logit = row.logit(at.min(end - 1));
-            let taken = passes(logit) & at.lt(end);
-            let lanes = taken.ballot();
-            let below = (lanes & !(k.lit(u32::MAX) << k.lane())).popc();
-            k.when(taken, || {
-                list.logits.at(next.get() + below).store(logit);
-                list.tokens.at(next.get() + below).store(at);
+        k.for_step(begin, end, 32 * TOGETHER, |first| {
+            let places: Vec<_> = (0..TOGETHER).map(|i| first + k.lane() + 32 * i).collect();
+            let logits: Vec<_> = places.iter().map(|at| row.logit(at.min(end - 1))).collect();
+            let taken: Vec<_> = places.iter().zip(&logits).map(|(at, x)| passes(*x) & at.lt(end)).collect();
+            // Few are.
+            let some = taken.iter().fold(k.lit(false), |some, taken| some | *taken).any();
+            k.when(some, || {
+                for ((at, logit), taken) in places.iter().zip(&logits).zip(&taken) {
+                    let lanes = taken.ballot();
+                    let below = (lanes & !(k.lit(u32::MAX) << k.lane())).popc();
+                    k.when(*taken, || {
+                        list.logits.at(next.get() + below).store(*logit);
+                        list.tokens.at(next.get() + below).store(*at);
+                    });
+                    next.set(next.get() + lanes.popc());
+                }
             });
-            next.set(next.get() + lanes.popc());
         });
     });
     listed

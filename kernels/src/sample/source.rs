@@ -5,7 +5,7 @@ use tilewright_codegen::build::{Global, Ptr, Shared, Val};
 use crate::decode::{Team, key};
 
 /// Loads of a thread that are in flight together.
-const TOGETHER: u32 = 8;
+pub(super) const TOGETHER: u32 = 8;
 
 /// Tokens in the order of their numbers.
 pub(super) trait Source<'k>: Copy {
@@ -22,6 +22,8 @@ pub(super) trait Source<'k>: Copy {
 /// A token that is looked at.
 #[derive(Clone, Copy)]
 pub(super) struct Token<'k> {
+    /// Its place in the source.
+    pub at: Val<'k, u32>,
     /// Its logit.
     pub logit: Val<'k, f32>,
     /// Larger where the logit is larger and, among equals, the number lower.
@@ -75,7 +77,7 @@ impl<'k> Source<'k> for Shortlist<'k> {
 /// The token at a place.
 pub(super) fn token<'k>(team: Team<'k>, source: impl Source<'k>, at: Val<'k, u32>) -> Token<'k> {
     let logit = source.logit(at);
-    Token { logit, key: key(team, logit, source.token(at)) }
+    Token { at, logit, key: key(team, logit, source.token(at)) }
 }
 
 /// Visits the places `begin + lane`, `begin + lane + step`, ... below `end`; `begin` and `end` are those of all who

@@ -3,9 +3,11 @@
 use std::f32::consts::LOG2_E;
 
 use tilewright_codegen::build::{Builder, Val};
-use tilewright_codegen::ir::attr::Round;
 
 use crate::naive::{EXP2_TERMS, LEAST_EXPONENT};
+
+/// 1.5 · 2²³.
+const TO_INTEGER: f32 = 12_582_912.0;
 
 /// What turns a logit into a weight.
 #[derive(Clone, Copy)]
@@ -22,14 +24,20 @@ impl<'k> Weigh<'k> {
         (x - self.max).div_rn(self.temperature) * LOG2_E
     }
 
-    /// The weight, at most 2³².
+    /// The weight, at most 2³². Conversions between floats and integers are slow, so bits stand in for them.
     pub fn weight(self, x: Val<'k, f32>) -> Val<'k, u64> {
         let exponent = self.exponent(x);
-        let whole = exponent.round(Round::Nearest);
+        // The nearest integer, ties to even, is left in the low bits of a sum whose unit in the last place is 1.
+        let shifted = exponent + TO_INTEGER;
+        let whole = shifted - TO_INTEGER;
+        let down = TO_INTEGER.to_bits() - shifted.bits::<u32>();
         let [first, rest @ ..] = EXP2_TERMS;
         let start = (exponent - whole) * first + rest[0];
         let power = rest[1..].iter().fold(start, |sum, &term| sum * (exponent - whole) + term);
-        let scaled = (power * 4_294_967_296.0).cast::<u64>() >> (-whole).cast::<u32>();
+        // 2³² times a number from ½ to 2: 24 bits, eight or, from 1 on, nine bits further up.
+        let bits = power.bits::<u32>();
+        let mantissa = (bits & 0x7f_ffff) | 0x80_0000;
+        let scaled = mantissa.mul_wide(power.ge(1.0).select(512u32, 256u32)) >> down;
         let weight = exponent.ge(LEAST_EXPONENT).select(scaled, 0u64);
         x.eq(self.max).select(1u64 << 32, weight)
     }

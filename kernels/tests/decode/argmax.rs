@@ -13,9 +13,10 @@ fn case(value: &[f32], tiles: u32, warps: u32) -> Trial {
     let rows = value.len() as u32 / tiles;
     // Tile t has the tokens 10·t ..+10; its best is any of them.
     let index: Vec<i32> = (0..rows * tiles).map(|at| (at % tiles * 10 + at * 7 % 10) as i32).collect();
-    let best = value.chunks(tiles as usize).zip(index.chunks(tiles as usize)).map(|(value, index)| {
-        index[naive::argmax(value).expect("a tile")]
-    });
+    let best = value
+        .chunks(tiles as usize)
+        .zip(index.chunks(tiles as usize))
+        .map(|(value, index)| index[naive::argmax(value).expect("a tile")]);
     let best: Vec<i32> = best.collect();
     let kernel = record("tiles", Arch::Sm80, block(warps * 32), |k| {
         let (value, index, out) = (k.global("value"), k.global("index"), k.global("out"));

@@ -5,9 +5,7 @@ use tilewright_codegen::build::{Builder, block, record};
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::trial::{Bound, BufferId, Draw, Expected, Trial};
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::decode::{
-    Array, Best, Float, Input, Linear, Merge, Operand, Output, Team, Unit, linear,
-};
+use tilewright_kernels::decode::{Array, Best, Float, Input, Linear, Merge, Operand, Output, Team, Unit, linear};
 use tilewright_kernels::naive::{self, Split};
 
 use crate::stored::{self, UNIT};
@@ -229,7 +227,8 @@ fn trial(case: Case, draw: &mut Draw) -> Trial {
         laid = laid.chunks(bytes).zip(ups.chunks(bytes)).flat_map(|(y, up)| [y, up].concat()).collect();
     }
     let kernel = record("linear", Arch::Sm80, block(case.warps * 32), |k| case.record(k));
-    let mut trial = Trial::new(verify(kernel).unwrap_or_else(|e| panic!("{e}")), case.tiles()).note(format!("{case:?}"));
+    let mut trial =
+        Trial::new(verify(kernel).unwrap_or_else(|e| panic!("{e}")), case.tiles()).note(format!("{case:?}"));
     let weights = trial.input("weights", &laid);
     let x = stored::input(&mut trial, "x", case.x, &given.x);
     let mut f32s = |name: &str, values: &[f64]| stored::input(&mut trial, name, Float::F32, values);
@@ -239,9 +238,7 @@ fn trial(case: Case, draw: &mut Draw) -> Trial {
     let residual = f32s("residual", &residual);
     let out = stored::output(&mut trial, "out", case.out, &out, bound);
     let (value, index) = best(&mut trial, case, &y);
-    [weights, x, weight, acc, stats, bias, up_bias, residual, out, value, index]
-        .into_iter()
-        .fold(trial, Trial::pass)
+    [weights, x, weight, acc, stats, bias, up_bias, residual, out, value, index].into_iter().fold(trial, Trial::pass)
 }
 
 /// Where the best of each tile goes: value and index.

@@ -69,6 +69,8 @@ fn argmax() {
 fn sample() {
     let several = |trial: &Trial| trial.kernel().kernel().launch.threads[0] == 128 && trial.grid()[0] == 3;
     let trials = alike("sample", several, 12);
-    for trial in &trials { println!("{}", trial.particulars()); }
+    for trial in &trials {
+        println!("{}", trial.particulars());
+    }
     assert_eq!(survivors(&trials, 2), Vec::<String>::new());
 }
