@@ -112,7 +112,7 @@ impl<'k> Lane<'k> {
 /// Elements from a row to the next: an odd number of runs, so that neighbouring rows lie in different banks when a warp
 /// reads them.
 fn pitch(unit: Unit) -> u32 {
-    (unit.padded_k() / RUN | 1) * RUN
+    ((unit.padded_k() / RUN) | 1) * RUN
 }
 
 /// Parts in which rows are stored.

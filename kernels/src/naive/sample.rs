@@ -159,7 +159,7 @@ pub(crate) const EXP2_TERMS: [f32; 7] =
 pub(crate) const LEAST_EXPONENT: f32 = -40.0;
 
 /// `⌊2³² · exp((x − max) / temperature)⌋`, to about 1e-6 relative; 2³² for the maximum, 0 for NaN.
-fn weight(x: f32, max: f32, temperature: f32) -> u64 {
+pub(crate) fn weight(x: f32, max: f32, temperature: f32) -> u64 {
     if x == max {
         return 1 << 32;
     }

@@ -60,3 +60,56 @@ pub(super) fn random_bits<'k>(
     }
     k.join(counter[0], counter[1])
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use tilewright_codegen::build::{block, record};
+    use tilewright_codegen::device::sim;
+    use tilewright_codegen::ir::Arch;
+    use tilewright_codegen::trial::{Expected, Trial};
+    use tilewright_codegen::verify::verify;
+
+    use super::Weigh;
+    use crate::naive;
+
+    /// A trial of the weights of some logits.
+    fn weights(logits: &[f32], max: f32, temperature: f32) -> Trial {
+        let kernel = record("weights", Arch::Sm80, block(32), |k| {
+            let (max, temperature) = (k.param::<f32>("max"), k.param::<f32>("temperature"));
+            let (n, x, out) = (k.param::<u32>("n"), k.global::<f32>("x"), k.global::<u64>("out"));
+            let weigh = Weigh { max, temperature };
+            k.for_step(k.tid(), n, 32, |at| out.at(at).store(weigh.weight(x.at(at).load())));
+        });
+        let expected: Vec<u64> = logits.iter().map(|&x| naive::weight(x, max, temperature)).collect();
+        let mut trial = Trial::new(verify(kernel).unwrap(), 1);
+        let (x, out) = (trial.input("x", logits), trial.output("out", Expected::exact(&expected)));
+        trial.pass(max).pass(temperature).pass(logits.len() as u32).pass(x).pass(out)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        /// Every weight is the oracle's, bit for bit.
+        #[test]
+        fn weights_are_the_oracles(
+            below in proptest::collection::vec(0f32..45.0, 200),
+            max in -30f32..30.0,
+            temperature in prop_oneof![Just(1.0f32), 0.01f32..3.0, Just(1e-38), Just(1e30)],
+        ) {
+            let mut logits: Vec<f32> = below.iter().map(|d| max - d * temperature).collect();
+            logits.extend([max, f32::NAN, f32::NEG_INFINITY, f32::MIN, max.next_down(), -0.0, 1e-40]);
+            logits.retain(|&x| x.is_nan() || x <= max);
+            let outcome = weights(&logits, max, temperature).run(&sim::open(0)).unwrap();
+            prop_assert!(outcome.is_right(), "{}", outcome);
+        }
+    }
+
+    #[test]
+    fn weights_below_an_infinite_or_missing_maximum() {
+        for max in [f32::INFINITY, f32::NEG_INFINITY, f32::NAN] {
+            let logits = [max, f32::NAN, f32::NEG_INFINITY];
+            let outcome = weights(&logits, max, 0.7).run(&sim::open(0)).unwrap();
+            assert!(outcome.is_right(), "{outcome}");
+        }
+    }
+}
