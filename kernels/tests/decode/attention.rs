@@ -12,6 +12,7 @@ use crate::paged::Paged;
 use crate::right;
 use crate::stored::{self, UNIT};
 use crate::supply::scratch;
+use crate::survivors::survivors;
 
 #[derive(Clone, Debug)]
 struct Case {
@@ -124,4 +125,13 @@ fn random_heads_and_pages() {
         let case = Case::draw(&mut draw);
         right(&case.trial(&mut draw), seed);
     }
+}
+
+#[test]
+fn mutants_are_found_out() {
+    let several = |case: &Case| case.warps > 1 && case.position.iter().filter(|&&p| p > 64).count() > 1;
+    let seed = (0..1000).find(|&seed| several(&Case::draw(&mut Draw::new(seed)))).expect("a case");
+    let mut draw = Draw::new(seed);
+    let trial = Case::draw(&mut draw).trial(&mut draw);
+    assert_eq!(survivors(&[trial], 10), Vec::<String>::new());
 }

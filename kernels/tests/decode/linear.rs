@@ -10,6 +10,7 @@ use tilewright_kernels::naive::{self, Split};
 
 use crate::stored::{self, UNIT};
 use crate::supply::{Supply, pack, scratch};
+use crate::survivors::survivors;
 use crate::{conflicts, right};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -119,7 +120,8 @@ impl Case {
             output,
         };
         let scratch = scratch(team, Operand::bytes(self.rows, unit), self.rows, self.group);
-        linear(team, scratch, &Supply::new(team, unit, weights), tile);
+        let units = (tile.end - first + 7) / 8 * streams;
+        linear(team, scratch, &Supply::new(team, unit, weights, units, self.tile * streams), tile);
     }
 
     /// Numbers; for logits whole ones.
@@ -266,5 +268,19 @@ fn random_layers() {
         let counters = right(&trial(case, &mut draw), seed);
         let extra = conflicts(&counters, &["decode/product.rs", "decode/operand.rs"]);
         assert_eq!(extra, 0, "bank conflicts: {case:?}");
+    }
+}
+
+#[test]
+fn mutants_are_found_out() {
+    for (from, to) in [(From::RmsNorm, To::SiluMul), (From::Plain, To::Logits)] {
+        // Several warps, rows and groups of units.
+        let several = |case: &Case| {
+            case.from == from && case.to == to && case.warps > 1 && case.tile > case.group && case.n > 8 * case.tile
+        };
+        let seed = (0..10_000).find(|&seed| several(&Case::draw(&mut Draw::new(seed)))).expect("a case");
+        let mut draw = Draw::new(seed);
+        let case = Case::draw(&mut draw);
+        assert_eq!(survivors(&[trial(case, &mut draw)], 10), Vec::<String>::new());
     }
 }

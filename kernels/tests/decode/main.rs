@@ -9,6 +9,8 @@ mod qkv;
 #[path = "../../src/stored.rs"]
 mod stored;
 mod supply;
+#[path = "../small/survivors.rs"]
+mod survivors;
 
 use tilewright_codegen::device::sim::{Options, Simulator};
 use tilewright_codegen::sim::Counters;

@@ -11,6 +11,7 @@ use tilewright_kernels::naive;
 use crate::paged::Paged;
 use crate::stored::{self, UNIT};
 use crate::supply::{Supply, pack, scratch};
+use crate::survivors::survivors;
 use crate::{conflicts, right};
 
 #[derive(Clone, Debug)]
@@ -143,7 +144,7 @@ impl Case {
             v: pages(values),
         };
         let scratch = scratch(team, Operand::bytes(self.rows(), unit), self.rows(), 3);
-        qkv(team, scratch, &Supply::new(team, unit, weights), work);
+        qkv(team, scratch, &Supply::new(team, unit, weights, work.units, self.tile), work);
     }
 }
 
@@ -227,4 +228,13 @@ fn random_groups() {
         let counters = right(&trial(&case, &mut draw), seed);
         assert_eq!(conflicts(&counters, &["decode/product.rs", "decode/operand.rs"]), 0, "bank conflicts: {case:?}");
     }
+}
+
+#[test]
+fn mutants_are_found_out() {
+    let several = |case: &Case| case.warps > 1 && case.tile == 6 && case.units().1 > 6 && case.normed && case.k < 40;
+    let seed = (0..10_000).find(|&seed| several(&Case::draw(&mut Draw::new(seed)))).expect("a case");
+    let mut draw = Draw::new(seed);
+    let case = Case::draw(&mut draw);
+    assert_eq!(survivors(&[trial(&case, &mut draw)], 10), Vec::<String>::new());
 }

@@ -1,33 +1,50 @@
 //! Weights without a ring: the team copies each stage itself.
 
 use half::bf16;
-use tilewright_codegen::build::{Global, Ptr, Shared, Var};
+use tilewright_codegen::build::{Global, Ptr, Shared, Val, Var};
 use tilewright_kernels::decode::{Scratch, Team, Unit, Weights};
+
+/// Most bytes that are held at once.
+const HELD: u32 = 64 << 10;
 
 /// The stages of units that lie one behind the other.
 pub struct Supply<'k> {
     team: Team<'k>,
     from: Ptr<'k, Global, u32>,
-    stage: Ptr<'k, Shared, u32>,
+    memory: Ptr<'k, Shared, u32>,
+    /// Words of a stage.
     words: u32,
+    /// Whether all stages are held from the beginning.
+    whole: bool,
     next: Var<'k, u32>,
 }
 
 impl<'k> Supply<'k> {
-    /// Units from there on.
-    pub fn new(team: Team<'k>, unit: Unit, from: Ptr<'k, Global, u32>) -> Supply<'k> {
-        let words = unit.stage_bytes() / 4;
-        Supply { team, from, stage: team.k.shared("stage", words), words, next: team.k.var(0u32) }
+    /// So many units from there on, `most` at most. If they are small, all of them are copied now, to be read once the
+    /// team has met.
+    pub fn new(team: Team<'k>, unit: Unit, from: Ptr<'k, Global, u32>, units: Val<'k, u32>, most: u32) -> Supply<'k> {
+        let (k, words, whole) = (team.k, unit.stage_bytes() / 4, most * unit.bytes() <= HELD);
+        let memory = k.shared("stages", if whole { most * unit.bytes() / 4 } else { words });
+        if whole {
+            k.for_step(k.tid(), units * (unit.bytes() / 4), team.threads(), |at| {
+                memory.at(at).store(from.at(at).load())
+            });
+        }
+        Supply { team, from, memory, words, whole, next: k.var(0u32) }
     }
 }
 
 impl<'k> Weights<'k> for Supply<'k> {
     fn stage(&self, read: &dyn Fn(Ptr<'k, Shared, u32>)) {
-        let from = self.from.at(self.next.get() * self.words);
-        self.team.sync();
-        self.team.each(self.words, |at| self.stage.at(at).store(from.at(at).load()));
-        self.team.sync();
-        read(self.stage);
+        let first = self.next.get() * self.words;
+        if self.whole {
+            read(self.memory.at(first));
+        } else {
+            self.team.sync();
+            self.team.each(self.words, |at| self.memory.at(at).store(self.from.at(first).at(at).load()));
+            self.team.sync();
+            read(self.memory);
+        }
         self.next.set(self.next.get() + 1);
     }
 }

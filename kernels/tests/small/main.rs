@@ -1,6 +1,7 @@
 //! The small kernels against their oracles on the simulator.
 
 mod mutants;
+mod survivors;
 mod traffic;
 
 use tilewright_codegen::device::sim;
