@@ -3,6 +3,7 @@
 //! | room | what it holds |
 //! |---|---|
 //! | [`decode`] | a decode step's work as device functions on a block |
+//! | [`gemm`] | matrix products: kernels, tiles, choices, plans |
 //! | [`naive`] | the oracles: each op as a plain loop, as short as its definition |
 //! | [`tile`] | tensors on the device: layouts, tiles, copies |
 //! | [`mma`] | tensor cores: tiled multiplication over `mma.sync` and `wgmma` |
@@ -17,6 +18,7 @@
 pub mod decode;
 pub mod elementwise;
 pub mod embed;
+pub mod gemm;
 pub mod host;
 pub mod mma;
 pub mod naive;

@@ -4,6 +4,7 @@ use tilewright_codegen::ir::{Arch, Kernel, Needs};
 use tilewright_codegen::trial::{Draw, Shipped, Trial};
 use tilewright_codegen::verify::VerifyErrors;
 
+use crate::gemm::ShippedGemm;
 use crate::{elementwise, embed, norm, rope, sample};
 
 /// Every kernel of this library.
@@ -17,8 +18,9 @@ use crate::{elementwise, embed, norm, rope, sample};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn shipped() -> Vec<Box<dyn Shipped>> {
+    let gemm = ShippedGemm::ALL.into_iter().map(|kernel| Box::new(kernel) as Box<dyn Shipped>);
     let rooms = [norm::shipped, rope::shipped, elementwise::shipped, embed::shipped, sample::shipped];
-    rooms.into_iter().flat_map(|room| room()).collect()
+    gemm.chain(rooms.into_iter().flat_map(|room| room())).collect()
 }
 
 /// A kernel by its functions.

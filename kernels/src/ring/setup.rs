@@ -2,7 +2,7 @@
 
 use super::consumer::Consumer;
 use super::producer::{ByBulk, ByThreads, Producer};
-use super::{Operands, Shape};
+use super::{Consumers, Operands, Shape};
 use core::marker::PhantomData;
 use tilewright_codegen::build::{Builder, Mbarrier, Shared};
 use tilewright_codegen::ir::attr::BarScope;
@@ -29,9 +29,13 @@ impl<B, O: Operands> Clone for Parts<'_, B, O> {
 impl<B, O: Operands> Copy for Parts<'_, B, O> {}
 
 impl<B, O: Operands> Parts<'_, B, O> {
-    /// The scope of the ring's arrivals.
+    /// The scope at which other blocks' arrivals at "empty" are waited for. Those of `wgmma`'s readers order no access of
+    /// their own, so that nothing is waited for beyond the block.
     pub fn scope(&self) -> BarScope {
-        if self.shape.cluster > 1 { BarScope::Cluster } else { BarScope::Cta }
+        match self.shape.consumers {
+            Consumers::Warps(_) if self.shape.cluster > 1 => BarScope::Cluster,
+            Consumers::Warps(_) | Consumers::Warpgroups(_) => BarScope::Cta,
+        }
     }
 }
 
