@@ -4,9 +4,13 @@
 //! |---|---|
 //! | [`naive`] | the oracles: each op as a plain loop, as short as its definition |
 //! | [`host`] | the forms of the same ops that a CPU runs at the speed of its memory |
+//! | [`kv`] | keys and values on their way to the matrix instructions |
+//! | [`attention`] | decode and prefill attention |
 //!
 //! This crate knows layouts and code generation; it knows no program and no model.
 #![deny(unsafe_code)]
 
+pub mod attention;
 pub mod host;
+pub mod kv;
 pub mod naive;
