@@ -8,12 +8,16 @@
 //! | [`ptx`] | PTX text from a verified kernel |
 //! | [`sim`] | a machine that runs a verified kernel on the CPU and finds what is wrong with it |
 //! | [`device`] | GPUs and what stands in for them: memory, kernels, streams |
+//! | [`assemble`] | what the toolkit's assembler says of a kernel, for tests |
+//! | [`trial`] | one case, every executor: a kernel, its inputs and what must come out |
 //! | [`gallery`] | small kernels that show one thing each |
 //! | [`target`] | GPUs as data: multiprocessors, memories, bandwidth |
 //!
 //! This crate knows layouts and no model.
 #![deny(unsafe_code)]
 
+#[forbid(unsafe_code)]
+pub mod assemble;
 #[forbid(unsafe_code)]
 pub mod build;
 pub mod device;
@@ -27,5 +31,7 @@ pub mod ptx;
 pub mod sim;
 #[forbid(unsafe_code)]
 pub mod target;
+#[forbid(unsafe_code)]
+pub mod trial;
 #[forbid(unsafe_code)]
 pub mod verify;

@@ -1,9 +1,7 @@
 //! Random instructions drawn from the rows: whatever they are, the verifier answers; what it accepts, assembles.
 
-#[path = "ptxas/mod.rs"]
-mod ptxas;
-
 use proptest::prelude::*;
+use tilewright_codegen::assemble::Ptxas;
 use tilewright_codegen::build::{block, record};
 use tilewright_codegen::ir::{
     Addr, Arch, Const, Flag, Inst, Kernel, Op, Operand, Regs, Source, Space, Stmt, StmtId, Ty, ValueId, Var, VarId,
@@ -106,7 +104,7 @@ proptest! {
 /// Straight-line programs of pure instructions, their results stored so that nothing falls away.
 #[test]
 fn what_the_verifier_accepts_assembles() {
-    let Some(ptxas) = ptxas::find() else { return };
+    let Some(ptxas) = Ptxas::find().unwrap() else { return };
     let pure: Vec<_> = rows().filter(|row| row.is(Flag::Pure) && row.family != "value").collect();
     for arch in Arch::ALL {
         let mut accepted = 0;
@@ -124,7 +122,7 @@ fn what_the_verifier_accepts_assembles() {
                 }
             }
             let verified = verify(draw.kernel).expect("every prefix was accepted");
-            let said = ptxas::assemble(&ptxas, arch, &ptx::emit(&verified));
+            let said = ptxas.assemble(arch, &ptx::emit(&verified)).unwrap_or_else(|error| panic!("{error}"));
             assert_eq!(said.entries.len(), 1);
         }
         assert!(accepted > 400, "{arch}: only {accepted} instructions were legal: the draw is too wild");

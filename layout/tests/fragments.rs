@@ -125,3 +125,39 @@ fn the_figures_of_the_instruction_set() {
         }
     }
 }
+
+#[test]
+fn axes_are_the_two_parts_of_every_element() {
+    for atom in every_atom() {
+        for operand in Operand::ALL {
+            let layout = fragment(&atom, operand);
+            let axes = layout.axes();
+            for thread in 0..layout.threads() {
+                for value in 0..layout.values().min(64) {
+                    let index = thread + layout.threads() * value;
+                    let element = (axes.row.at(index), axes.col.at(index));
+                    assert_eq!(element, layout.element(thread, value), "{} {}", atom.name().as_str(), operand.name());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_register_of_each_lane_is_a_matrix_that_its_rows_address() {
+    for atom in ATOMS.iter().filter(|atom| atom.a.bits() <= 16 && atom.a.bits() == atom.b.bits()) {
+        for operand in [Operand::A, Operand::B] {
+            let (layout, packed) = (fragment(atom, operand), 32 / atom.a.bits());
+            let rows = layout.matrix_rows(packed, false);
+            for lane in 0..32 {
+                for value in 0..layout.values() {
+                    // Register r of lane l holds unit l % 4 of row l / 4 of matrix r.
+                    let (register, part) = (value / packed, value % packed);
+                    let start = rows.at(lane / 4 + 8 * register);
+                    let column = start / layout.rows + lane % 4 * packed + part;
+                    assert_eq!(layout.element(lane, value), (start % layout.rows, column), "{}", atom.name().as_str());
+                }
+            }
+        }
+    }
+}

@@ -234,6 +234,14 @@ pub enum Work {
         /// The byte.
         byte: u8,
     },
+    /// Makes the bytes of a span worthless: a device that knows what was written forgets that these were, any other
+    /// sets them to `byte`.
+    Poison {
+        /// Where.
+        to: Span,
+        /// The byte.
+        byte: u8,
+    },
     /// Copies one span to another of the same size on the same device.
     Copy {
         /// What is read.

@@ -161,6 +161,45 @@ pub enum DeviceError {
         /// Name of the device.
         device: String,
     },
+    /// A text that names no device.
+    #[error("`{found}` is not a device; devices are sim, sim:SEED and cuda:N, such as sim:7 or cuda:0")]
+    Name {
+        /// What was asked for.
+        found: String,
+    },
+    /// The simulator was given a kernel that has no recorded form.
+    #[error("kernel `{kernel}` is PTX written by hand, which {device} does not run; record it with the builder")]
+    NotRecorded {
+        /// Name of the kernel.
+        kernel: String,
+        /// Name of the device.
+        device: String,
+    },
+    /// The simulator found a fault of the kernel.
+    #[error("{report}")]
+    Fault {
+        /// Name of the kernel.
+        kernel: String,
+        /// The seed of the launch.
+        seed: u64,
+        /// The whole report: what, where, and who else.
+        report: String,
+    },
+    /// The simulator cannot make a launch.
+    #[error("the simulator does not launch it: {source}")]
+    Simulator {
+        /// Why.
+        #[source]
+        source: crate::sim::SimError,
+    },
+    /// Bytes that are read and that nobody has written. Only the simulator notices.
+    #[error("byte {offset} of {buffer} was never written; write it first, or let a kernel do it")]
+    Unwritten {
+        /// The buffer's name: the kernel's for it, if it was an argument.
+        buffer: String,
+        /// The first such byte.
+        offset: u64,
+    },
     /// Device memory ran out.
     #[error("out of device memory: {} were asked for, and {} are free", bytes(*asked), bytes(*free))]
     OutOfMemory {

@@ -10,6 +10,8 @@
 //! | `tensor_map` | tensors as the copy engine sees them |
 //! | `properties` | what a device is, and whether it is a given target |
 //! | [`cuda`] | NVIDIA GPUs through the driver, found when the program runs |
+//! | [`sim`] | the simulator as a device: same memory, same launches, and faults as errors |
+//! | `name` | devices by name: `sim:7`, `cuda:0` |
 //! | `error` | what can go wrong |
 //!
 //! # Who checks what
@@ -21,7 +23,8 @@
 //! A [`Buffer`] is freed with its last clone; freeing waits for work that runs. Work in a [`Graph`] keeps what its
 //! arguments name. Addresses that a program writes into tables of its own are its own affair: it keeps the buffers.
 //!
-//! This room uses `ir` for signatures and `target` for figures. Only `cuda` has unsafe code.
+//! This room uses `ir` for signatures, `verify` and `ptx` for what is loaded, `target` for figures, and in [`mod@sim`]
+//! the simulator. Only `cuda` has unsafe code.
 
 mod args;
 pub mod backend;
@@ -31,7 +34,9 @@ pub mod cuda;
 mod error;
 mod host;
 mod kernel;
+mod name;
 mod properties;
+pub mod sim;
 mod source;
 mod stream;
 mod tensor_map;
@@ -42,6 +47,7 @@ pub use buffer::Buffer;
 pub use error::DeviceError;
 pub use host::{Mapped, Pending, Pinned, Word};
 pub use kernel::{Grid, Kernel};
+pub use name::{Name, open};
 pub use properties::Properties;
 pub use source::{PtxSource, Signature, Source};
 pub use stream::{Event, Graph, Stream};

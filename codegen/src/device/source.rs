@@ -1,6 +1,8 @@
 //! What a device loads: a kernel's signature, and the form of it that the device executes.
 
 use crate::ir::{Arch, Kernel, Launch, Limit, Param};
+use crate::ptx;
+use crate::verify::Verified;
 use std::borrow::Cow;
 
 /// A kernel that a device can load.
@@ -13,6 +15,24 @@ pub trait Source {
 
     /// The kernel as PTX for the architecture of its signature.
     fn ptx(&self) -> Cow<'_, str>;
+
+    /// The kernel as it was recorded; `None` where there is only PTX.
+    fn verified(&self) -> Option<&Verified>;
+}
+
+/// A recorded kernel loads everywhere: its PTX goes to the driver, the kernel itself to the simulator.
+impl Source for Verified {
+    fn signature(&self) -> Signature {
+        Signature::of(self.kernel())
+    }
+
+    fn ptx(&self) -> Cow<'_, str> {
+        Cow::Owned(ptx::emit(self))
+    }
+
+    fn verified(&self) -> Option<&Verified> {
+        Some(self)
+    }
 }
 
 /// How a kernel is called.
@@ -81,6 +101,10 @@ impl Source for PtxSource {
 
     fn ptx(&self) -> Cow<'_, str> {
         Cow::Borrowed(&self.text)
+    }
+
+    fn verified(&self) -> Option<&Verified> {
+        None
     }
 }
 

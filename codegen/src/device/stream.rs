@@ -112,6 +112,15 @@ impl Stream {
         self.submit(&Work::fill(to, byte))
     }
 
+    /// Queues making a buffer's contents worthless, so that whoever reads them before writing them is found out: the
+    /// simulator then takes them for never written; a GPU sets every byte to `byte`.
+    ///
+    /// # Errors
+    /// [`DeviceError::Foreign`]; when the device fails, also in earlier work.
+    pub fn poison<T: Pod>(&self, to: &Buffer<T>, byte: u8) -> Result<(), DeviceError> {
+        self.submit(&Work::Poison { to: to.span(), byte })
+    }
+
     /// Queues a copy on the device. The buffers may not overlap.
     ///
     /// # Errors

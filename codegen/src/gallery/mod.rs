@@ -15,7 +15,7 @@
 //! | [`specialised`] | a producer and a consumer warpgroup, registers moved between them, a ring of tiles |
 //!
 //! Each page states its shapes and what comes out; the grid is in the words. They are generic over nothing: a kernel
-//! library is another crate's business.
+//! library is another crate's business. `trials` puts each on trial: random sizes and numbers, and an oracle.
 
 mod block_sum;
 mod bulk_ring;
@@ -28,6 +28,7 @@ mod saxpy;
 mod specialised;
 mod tensor_tile;
 mod transpose;
+mod trials;
 mod wgmma_tile;
 
 pub use block_sum::block_sum;
@@ -44,6 +45,8 @@ pub use wgmma_tile::wgmma_tile;
 
 use crate::build::{Builder, block, record};
 use crate::ir::{Arch, Kernel, Launch, Needs};
+use crate::trial::{Draw, Shipped, Trial};
+use crate::verify::{VerifyErrors, verify};
 
 /// A kernel of the gallery.
 pub struct Entry {
@@ -54,6 +57,7 @@ pub struct Entry {
     /// What it needs of a target.
     pub needs: Needs,
     build: fn(&Builder),
+    setup: trials::Setup,
 }
 
 impl Entry {
@@ -61,6 +65,29 @@ impl Entry {
     pub fn record(&self, arch: Arch) -> Kernel {
         record(self.name, arch, self.launch.clone(), self.build)
     }
+}
+
+impl Shipped for Entry {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn needs(&self) -> Needs {
+        self.needs
+    }
+
+    fn record(&self, arch: Arch) -> Kernel {
+        Entry::record(self, arch)
+    }
+
+    fn draw(&self, arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
+        Ok((self.setup)(verify(Entry::record(self, arch))?, &mut Draw::new(seed)))
+    }
+}
+
+/// Every kernel of the gallery as a library ships it.
+pub fn shipped() -> Vec<Box<dyn Shipped>> {
+    all().into_iter().map(|entry| Box::new(entry) as Box<dyn Shipped>).collect()
 }
 
 /// Every kernel of the gallery.
@@ -73,19 +100,19 @@ impl Entry {
 /// # Ok::<(), tilewright_codegen::verify::VerifyErrors>(())
 /// ```
 pub fn all() -> Vec<Entry> {
-    let entry = |name, needs, launch, build| Entry { name, launch, needs, build };
+    let entry = |name, needs, launch, build, setup| Entry { name, launch, needs, build, setup };
     vec![
-        entry("saxpy", Needs::Sm80, block(256), saxpy as fn(&Builder)),
-        entry("block_sum", Needs::Sm80, block(256), block_sum),
-        entry("transpose", Needs::Sm80, Launch { threads: [32, 8, 1], ..block(256) }, transpose),
-        entry("pipeline", Needs::Sm80, block(128), pipeline),
-        entry("bulk_ring", Needs::Sm90, block(160), bulk_ring),
-        entry("tensor_tile", Needs::Sm90, block(128), tensor_tile),
-        entry("mma_tile", Needs::Sm80, block(32), mma_tile),
-        entry("wgmma_tile", Needs::Sm90a, block(128), wgmma_tile),
-        entry("multicast", Needs::Sm90, block(128).cluster(2), multicast),
-        entry("grid_sum", Needs::Sm80, block(128).cooperative(), grid_sum),
-        entry("specialised", Needs::Sm90a, block(256).min_blocks(1), specialised),
+        entry("saxpy", Needs::Sm80, block(256), saxpy as fn(&Builder), trials::saxpy as trials::Setup),
+        entry("block_sum", Needs::Sm80, block(256), block_sum, trials::block_sum),
+        entry("transpose", Needs::Sm80, Launch { threads: [32, 8, 1], ..block(256) }, transpose, trials::transpose),
+        entry("pipeline", Needs::Sm80, block(128), pipeline, trials::pipeline),
+        entry("bulk_ring", Needs::Sm90, block(160), bulk_ring, trials::bulk_ring),
+        entry("tensor_tile", Needs::Sm90, block(128), tensor_tile, trials::tensor_tile),
+        entry("mma_tile", Needs::Sm80, block(32), mma_tile, trials::mma_tile),
+        entry("wgmma_tile", Needs::Sm90a, block(128), wgmma_tile, trials::wgmma_tile),
+        entry("multicast", Needs::Sm90, block(128).cluster(2), multicast, trials::multicast),
+        entry("grid_sum", Needs::Sm80, block(128).cooperative(), grid_sum, trials::grid_sum),
+        entry("specialised", Needs::Sm90a, block(256).min_blocks(1), specialised, trials::specialised),
     ]
 }
 

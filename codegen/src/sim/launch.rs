@@ -86,7 +86,7 @@ impl Outcome {
 }
 
 /// A launch that cannot be made.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SimError {
     /// The kernel cannot be decoded.
     #[error("kernel {kernel}: {source}")]

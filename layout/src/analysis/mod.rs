@@ -1,12 +1,14 @@
 //! What a person asks of a layout: is every offset used once, how wide may a vector be, do the banks conflict?
 
 mod banks;
+mod vectors;
 
 use crate::flat::Flat;
 use crate::ops::recast::gcd;
 use crate::{Composed, Layout, laws};
 
 pub use banks::{BANK_BYTES, BANKS, Wavefronts, wavefronts};
+pub use vectors::CopyPlan;
 
 /// The widest vector that one instruction moves, in bits.
 pub const MAX_VECTOR_BITS: i64 = 128;

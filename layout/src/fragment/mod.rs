@@ -19,10 +19,12 @@
 //! Accumulators come in pairs along the columns. A warpgroup stacks its four warps along the rows, 16 apart.
 
 mod atom;
+mod axes;
 mod element;
 mod types;
 
 pub use atom::{ATOMS, Atom, Instruction, WGMMA_FAMILIES, WgmmaFamily};
+pub use axes::Axes;
 pub use element::Element;
 pub use types::{FragmentA, FragmentB, FragmentC, RegisterA, SharedA, SourceOfA, StaticAtom, WgmmaTypes, atoms};
 

@@ -4,14 +4,18 @@
 //! instructions of sm_90 read.
 
 pub mod canonical;
+mod descriptor;
 mod inverse;
 mod slice;
+mod split;
 mod swizzled;
 
 use core::fmt;
 
 use crate::{LayoutError, Message, ops::recast::recast_factors};
 
+pub use descriptor::MatrixDescriptor;
+pub use split::{Split, add_bits, times_bits};
 pub use swizzled::{Composed, Swizzled};
 
 /// Bits that base, width and shift may reach together.

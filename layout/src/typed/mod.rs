@@ -23,7 +23,7 @@
 //! | tiles of a layout | [`TiledBy`], [`LogicalDivide`], [`ZippedDivide`], [`TiledDivide`], [`FlatDivide`], [`TileToShape`], [`TileToShapeIn`] |
 //! | copies of a layout | [`BlockedProduct`], [`RakedProduct`], [`LogicalProduct`], [`ZippedProduct`], [`TiledProduct`], [`FlatProduct`] |
 //! | a layout of coordinates of a layout | [`Composed`], [`ComposedByMode`], [`Transposed`], [`Mode`], [`Coalesced`], [`Flattened`] |
-//! | banks | [`Swizzled`] |
+//! | banks | [`Swizzled`], [`MatrixTile`] |
 //! | a shape in a function's signature | [`Matrix`], [`Shaped`] |
 //! | an element | [`Lowered`] |
 //! | memory | [`Tile`] |
@@ -37,6 +37,7 @@ mod divide;
 mod index;
 mod lowered;
 mod matrix;
+mod matrix_tile;
 mod named;
 mod numbers;
 mod product;
@@ -55,6 +56,7 @@ pub use divide::{
 pub use index::Idx;
 pub use lowered::{Lowered, MAX_RANK, MAX_RUNS};
 pub use matrix::{Matrix, Shaped};
+pub use matrix_tile::{KMajor, MatrixTile, MnMajor, StaticMajor, matrix_tile};
 pub use numbers::{ColMajor, Compact, CompactRight, Concat, Contiguous, LayoutList, Ordered, RowMajor, Strided};
 pub use product::{BlockedProduct, FlatProduct, LogicalProduct, RakedProduct, TiledProduct, ZippedProduct};
 pub use rearrange::{

@@ -46,7 +46,7 @@ impl Stream {
                 let function = mine::<Function>(&self.context, kernel, "kernel", Function::context)?;
                 launch::launch(function, self.raw, *grid, params)
             }
-            Work::Fill { to, byte } => {
+            Work::Fill { to, byte } | Work::Poison { to, byte } => {
                 let (address, bytes) = place(&self.context, to)?;
                 if bytes == 0 {
                     return Ok(());

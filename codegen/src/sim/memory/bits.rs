@@ -28,6 +28,12 @@ impl Bits {
         }
     }
 
+    pub(crate) fn clear(&mut self, start: usize, bytes: usize) {
+        for (word, mask) in Self::parts(start, bytes) {
+            self.words[word] &= !mask;
+        }
+    }
+
     /// The first byte of a range that is not in the set.
     pub(crate) fn first_missing(&self, start: usize, bytes: usize) -> Option<usize> {
         Self::parts(start, bytes).find_map(|(word, mask)| {
@@ -49,6 +55,8 @@ mod tests {
         assert_eq!(bits.first_missing(59, 2), Some(59));
         assert_eq!(bits.first_missing(128, 64), Some(160));
         assert_eq!(bits.first_missing(0, 0), None);
+        bits.clear(100, 30);
+        assert_eq!((bits.first_missing(60, 100), bits.first_missing(130, 30)), (Some(100), None));
         assert_eq!(Bits::new(64, true).first_missing(0, 64), None);
     }
 }

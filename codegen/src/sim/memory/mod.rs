@@ -3,6 +3,7 @@
 mod access;
 mod bits;
 mod host;
+mod raw;
 mod shadow;
 
 pub use access::Why;

@@ -189,7 +189,7 @@ pub(crate) fn is_read_only(cache: LdCache) -> bool {
 }
 
 /// A kernel that cannot be run as it stands.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// A statement uses a value that no statement before it writes, or that the kernel does not have.
     #[error("{stmt} `{text}` uses {value}, which nothing before it writes; write it first")]

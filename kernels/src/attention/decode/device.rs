@@ -10,8 +10,10 @@ use crate::kv::{KConfig, KvBuffer, KvFamily, Place, Span, Team, VConfig, stream}
 
 /// Tokens of a tile.
 pub const TILE: u32 = 16;
-/// Warps of a block.
-pub const WARPS: u32 = 4;
+/// Warps of a block: two of the widest heads fit.
+pub const fn warps(depth: u32) -> u32 {
+    if depth > 128 { 2 } else { 4 }
+}
 
 const ATOM: MmaAtom = MmaAtom::M16N8K16_F32_BF16_BF16;
 
@@ -36,7 +38,7 @@ pub struct Task<'k, I> {
 
 /// The attention of one block.
 pub fn attend<'k, F: KvFamily, const D: u32>(k: &'k Builder, task: &Task<'k, F::Input<'k>>) {
-    let (team, rows) = (Team::Warps(WARPS), task.group.div_ceil(8));
+    let (team, rows) = (Team::Warps(warps(D)), task.group.div_ceil(8));
     let keys = F::open::<KConfig<TILE, D, TILE>>(k, "keys", task.inputs[0], task.place, team);
     let values = F::open::<VConfig<TILE, TILE, TILE, D>>(k, "values", task.inputs[1], task.place, team);
     F::begin(k);
@@ -48,7 +50,7 @@ pub fn attend<'k, F: KvFamily, const D: u32>(k: &'k Builder, task: &Task<'k, F::
     stream(
         k,
         (&keys, &values),
-        share(k, task),
+        share(k, task, warps(D)),
         |tile, landed| {
             for register in 0..scores.len() {
                 scores.set(register, 0.0f32);
@@ -73,18 +75,18 @@ pub fn attend<'k, F: KvFamily, const D: u32>(k: &'k Builder, task: &Task<'k, F::
             }
         },
     );
-    let room = WARPS * F::tile_bytes::<KConfig<TILE, D, TILE>>();
-    let warps = Warps::new(k, WARPS, [D, task.group], (keys.memory().cast(), room));
+    let room = warps(D) * F::tile_bytes::<KConfig<TILE, D, TILE>>();
+    let warps = Warps::new(k, warps(D), [D, task.group], (keys.memory().cast(), room));
     task.splits.finish(k, &warps, softmax, acc, task.split);
 }
 
-/// The tiles of this warp: every `WARPS`-th of the block's share.
-fn share<'k, I>(k: &'k Builder, task: &Task<'k, I>) -> Span<'k> {
+/// The tiles of this warp: every `step`-th of the block's share.
+fn share<'k, I>(k: &'k Builder, task: &Task<'k, I>, step: u32) -> Span<'k> {
     let tiles = (task.place.tokens + (TILE - 1)) / TILE;
     let splits = task.splits.count;
     let width = (tiles + splits - 1) / splits;
     let first = task.split * width;
-    Span { first: first + k.warp(), end: (first + width).min(tiles), step: WARPS }
+    Span { first: first + k.warp(), end: (first + width).min(tiles), step }
 }
 
 /// The queries as left factors of the steps of 16 columns; rows that are no query are zero.

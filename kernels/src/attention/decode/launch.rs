@@ -6,7 +6,7 @@ use tilewright_codegen::ir::attr::SpecialReg;
 use tilewright_codegen::ir::{Arch, Kernel};
 
 use super::combine::Splits;
-use super::device::{TILE, Task, WARPS, attend};
+use super::device::{TILE, Task, attend, warps};
 use crate::kv::{KvFamily, Pages, Place};
 
 /// Where the tokens of a sequence lie.
@@ -59,7 +59,7 @@ impl Decode {
     /// assert_eq!(decode.splits(8, 1024, 264), 16);
     /// ```
     pub fn splits(&self, heads: u32, tokens: u32, resident: u32) -> u32 {
-        let useful = tokens.div_ceil(TILE * WARPS).max(1);
+        let useful = tokens.div_ceil(TILE * warps(self.depth)).max(1);
         (resident / heads.max(1)).clamp(1, useful)
     }
 
@@ -70,7 +70,7 @@ impl Decode {
             Layout::Paged { page_tokens } => format!("pages{page_tokens}"),
         };
         let name = format!("decode_d{}_g{}_{layout}_{}", self.depth, self.group, F::name());
-        record(&name, arch, block(WARPS * 32), |k| match self.depth {
+        record(&name, arch, block(warps(self.depth) * 32), |k| match self.depth {
             64 => self.body::<F, 64>(k),
             96 => self.body::<F, 96>(k),
             256 => self.body::<F, 256>(k),

@@ -1,0 +1,232 @@
+//! A page of the repository with what kernels take on each target, and how far it may drift.
+//!
+//! Spills and warnings fail at once. The rest is compared with the page: threads and shared memory exactly; registers
+//! and stack exactly under the release of the assembler that wrote the page, under another within an eighth and eight.
+
+use super::{AssembleError, Ptxas};
+use crate::ptx;
+use crate::verify::Verified;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+/// What a kernel takes on a target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// The kernel's name.
+    pub kernel: String,
+    /// The target's name.
+    pub target: String,
+    /// Threads of a block.
+    pub threads: u32,
+    /// Registers of a thread.
+    pub registers: u32,
+    /// Bytes of stack of a thread.
+    pub stack: u32,
+    /// Bytes of shared memory of a block, with what the launch adds.
+    pub shared: u32,
+}
+
+/// What kernels take, as this assembler finds it.
+#[derive(Clone, Debug)]
+pub struct Table<'a> {
+    title: &'a str,
+    ptxas: &'a Ptxas,
+    rows: Vec<Row>,
+}
+
+/// Why a table is not as it should be.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum TableError {
+    /// The assembler failed.
+    #[error(transparent)]
+    Assemble(#[from] AssembleError),
+    /// A kernel spills, or the assembler warns of it.
+    #[error("{kernel} for {target}: {}", flaws.join("; "))]
+    Flawed {
+        /// The kernel.
+        kernel: String,
+        /// The target.
+        target: String,
+        /// What the assembler says.
+        flaws: Vec<String>,
+    },
+    /// The page cannot be read or written.
+    #[error("{}: {error}; TILEWRIGHT_BLESS=1 writes the page", path.display())]
+    Page {
+        /// The page.
+        path: PathBuf,
+        /// What the system says.
+        error: std::io::Error,
+    },
+    /// The page says something else.
+    #[error("{} says otherwise:\n{}\nif that is right, run this test with TILEWRIGHT_BLESS=1", path.display(), lines.join("\n"))]
+    Drift {
+        /// The page.
+        path: PathBuf,
+        /// One line for each kernel and target that differ.
+        lines: Vec<String>,
+    },
+}
+
+const HEAD: &str = "| kernel | target | threads | registers | stack | shared memory |\n|---|---|---|---|---|---|\n";
+
+impl<'a> Table<'a> {
+    /// An empty table.
+    pub fn new(title: &'a str, ptxas: &'a Ptxas) -> Table<'a> {
+        Table { title, ptxas, rows: Vec::new() }
+    }
+
+    /// Assembles a kernel for its target and adds its row.
+    ///
+    /// # Errors
+    /// [`TableError::Flawed`] if it spills or the assembler warns; [`TableError::Assemble`] if it is refused.
+    pub fn add(&mut self, kernel: &Verified) -> Result<&Row, TableError> {
+        let name = kernel.kernel().name.clone();
+        self.add_as(name, kernel)
+    }
+
+    /// [`Table::add`] under another name, for kernels of one entry point in several shapes.
+    ///
+    /// # Errors
+    /// As [`Table::add`].
+    pub fn add_as(&mut self, name: impl Into<String>, kernel: &Verified) -> Result<&Row, TableError> {
+        let (name, recorded) = (name.into(), kernel.kernel());
+        let said = self.ptxas.assemble(recorded.arch, &ptx::emit(kernel))?;
+        let target = recorded.arch.name().to_string();
+        let flaws = said.flaws();
+        if !flaws.is_empty() {
+            return Err(TableError::Flawed { kernel: name, target, flaws });
+        }
+        let registers = said.entries.iter().map(|entry| entry.registers).max().unwrap_or(0);
+        let stack = said.entries.iter().map(|entry| entry.stack).max().unwrap_or(0);
+        let shared = said.entries.iter().map(|entry| entry.shared).max().unwrap_or(0).max(recorded.shared_bytes());
+        let threads = recorded.launch.threads.iter().product();
+        self.rows.push(Row { kernel: name, target, threads, registers, stack, shared });
+        Ok(&self.rows[self.rows.len() - 1])
+    }
+
+    /// The rows, in order of addition.
+    pub fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    /// The page.
+    pub fn page(&self) -> String {
+        let mut out = format!("# {}, assembled\n\nptxas {}. ", self.title, self.ptxas.version());
+        out.push_str("Registers and bytes of stack are a thread's, bytes of shared memory a block's.\nNothing spills, nothing warns. ");
+        out.push_str("Tests compare this page and write it with `TILEWRIGHT_BLESS=1`.\n\n");
+        out.push_str(HEAD);
+        for Row { kernel, target, threads, registers, stack, shared } in &self.rows {
+            writeln!(out, "| {kernel} | {target} | {threads} | {registers} | {stack} | {shared} |").unwrap_or_default();
+        }
+        out
+    }
+
+    /// Compares with the page at a path; with `TILEWRIGHT_BLESS` set, writes it instead.
+    ///
+    /// # Errors
+    /// [`TableError::Drift`] with the rows that differ; [`TableError::Page`] if there is no such page.
+    pub fn check(&self, path: &Path) -> Result<(), TableError> {
+        let failed = |error| TableError::Page { path: path.into(), error };
+        if std::env::var_os("TILEWRIGHT_BLESS").is_some() {
+            return write_whole(path, &self.page()).map_err(failed);
+        }
+        let lines = self.drift(&std::fs::read_to_string(path).map_err(failed)?);
+        if lines.is_empty() { Ok(()) } else { Err(TableError::Drift { path: path.into(), lines }) }
+    }
+
+    /// Where a page differs by more than it may, a line each.
+    pub fn drift(&self, page: &str) -> Vec<String> {
+        let recorded: Vec<Row> = page.lines().filter_map(row).collect();
+        let version =
+            page.split_once("\nptxas ").and_then(|(_, rest)| rest.split_once(". ")).map(|(version, _)| version);
+        let known = version == Some(self.ptxas.version());
+        let same = |a: &Row, b: &Row| (&a.kernel, &a.target) == (&b.kernel, &b.target);
+        let mut lines = Vec::new();
+        for found in &self.rows {
+            let name = format!("{} for {}", found.kernel, found.target);
+            match recorded.iter().find(|was| same(was, found)) {
+                None => lines.push(format!("{name}: the page has no such row")),
+                Some(was) => {
+                    let quantities = [
+                        ("threads", found.threads, was.threads, 0),
+                        ("registers", found.registers, was.registers, slack(known, was.registers)),
+                        ("bytes of stack", found.stack, was.stack, slack(known, was.stack)),
+                        ("bytes of shared memory", found.shared, was.shared, 0),
+                    ];
+                    for (what, now, before, _) in quantities.iter().filter(|(_, a, b, slack)| a.abs_diff(*b) > *slack) {
+                        lines.push(format!("{name}: {now} {what}, the page has {before}"));
+                    }
+                }
+            }
+        }
+        for was in recorded.iter().filter(|was| !self.rows.iter().any(|found| same(was, found))) {
+            lines.push(format!("{} for {}: only on the page", was.kernel, was.target));
+        }
+        lines
+    }
+}
+
+/// By how much a quantity may differ: not at all under the release that wrote the page, else by an eighth and eight.
+fn slack(known: bool, was: u32) -> u32 {
+    if known { 0 } else { was / 8 + 8 }
+}
+
+/// A row of a page.
+fn row(line: &str) -> Option<Row> {
+    let cells: Vec<&str> = line.trim().strip_prefix('|')?.split('|').map(str::trim).collect();
+    let [kernel, target, threads, registers, stack, shared, _] = cells[..] else { return None };
+    let number = |cell: &str| cell.parse().ok();
+    Some(Row {
+        kernel: kernel.into(),
+        target: target.into(),
+        threads: number(threads)?,
+        registers: number(registers)?,
+        stack: number(stack)?,
+        shared: number(shared)?,
+    })
+}
+
+fn write_whole(path: &Path, text: &str) -> std::io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    std::fs::create_dir_all(folder)?;
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    std::io::Write::write_all(&mut file, text.as_bytes())?;
+    file.persist(path).map_err(|error| error.error)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ptxas(version: &str) -> Ptxas {
+        Ptxas { path: PathBuf::new(), version: version.into() }
+    }
+
+    fn sample(registers: u32, shared: u32) -> Row {
+        Row { kernel: "tile".into(), target: "sm_90a".into(), threads: 128, registers, stack: 0, shared }
+    }
+
+    #[test]
+    fn a_page_has_no_drift_from_itself() {
+        let ptxas = ptxas("13.0.88");
+        let table = Table { rows: vec![sample(168, 4096)], ..Table::new("Sample", &ptxas) };
+        assert_eq!(table.drift(&table.page()), Vec::<String>::new());
+        assert!(row(table.page().lines().last().unwrap()).is_some_and(|row| row == table.rows[0]));
+    }
+
+    #[test]
+    fn drift_is_found() {
+        let (old, new) = (ptxas("13.0.88"), ptxas("13.1.2"));
+        let page = Table { rows: vec![sample(168, 4096)], ..Table::new("Sample", &old) }.page();
+        let drift = |ptxas, row: Row| Table { rows: vec![row], ..Table::new("Sample", ptxas) }.drift(&page).len();
+        assert_eq!(drift(&old, sample(169, 4096)), 1, "one register, same release");
+        assert_eq!(drift(&new, sample(197, 4096)), 0, "a little, another release");
+        assert_eq!(drift(&new, sample(198, 4096)), 1, "too much");
+        assert_eq!(drift(&new, sample(168, 4112)), 1, "shared memory");
+        assert_eq!(drift(&old, Row { kernel: "other".into(), ..sample(168, 4096) }), 2, "one gone, one new");
+    }
+}

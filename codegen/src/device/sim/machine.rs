@@ -1,0 +1,251 @@
+//! The simulator behind the trait of devices.
+
+use super::launch::{self, Kernel, Setting};
+use super::memory::{Done, Mapped, Memorised, Pinned, Shared, device_error, lock};
+use super::{DEVICE, Options};
+use crate::device::backend::{
+    Allocation, Backend, Handle, InFlight, Loaded, MappedWords, PinnedBytes, Span, WordWidth, Work,
+};
+use crate::device::{DeviceError, Facts, Outside, Properties, Signature, Source, TensorShape, TileSwizzle};
+use crate::sim::{Counters, Fill, Swizzle, TensorElem, TensorMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tilewright_layout::DType;
+
+/// A simulated device.
+#[derive(Debug)]
+pub(super) struct Machine {
+    options: Options,
+    properties: Properties,
+    store: Shared,
+    /// Launches so far.
+    launches: AtomicU64,
+    last: Mutex<Option<Counters>>,
+}
+
+impl Machine {
+    pub fn new(options: Options) -> Machine {
+        Machine {
+            properties: super::properties(&options),
+            options,
+            store: Shared::default(),
+            launches: AtomicU64::new(0),
+            last: Mutex::new(None),
+        }
+    }
+
+    pub fn last_launch(&self) -> Option<Counters> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn launch(&self, kernel: &Handle, grid: [u32; 3], params: &[u8]) -> Result<(), DeviceError> {
+        let kernel = kernel.get::<Kernel>().ok_or_else(|| foreign("kernel"))?;
+        let seed = self.options.seed.wrapping_add(self.launches.fetch_add(1, Ordering::Relaxed));
+        let setting = Setting { sms: self.options.sms, checks: self.options.checks, seed };
+        let (snapshots, outcome);
+        {
+            let mut store = lock(&self.store);
+            snapshots = store.before_launch();
+            outcome = launch::run(kernel, grid, params, &mut store, &setting);
+            store.after_launch(&snapshots);
+        }
+        drop(snapshots);
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome?);
+        Ok(())
+    }
+
+    /// Address and length of a span.
+    fn place(&self, span: &Span) -> Result<(u64, usize), DeviceError> {
+        let memory = span.memory.get::<Memorised>().filter(|memory| Arc::ptr_eq(&memory.store, &self.store));
+        let memory = memory.ok_or_else(|| foreign("buffer"))?;
+        Ok((memory.address + span.offset, span.bytes as usize))
+    }
+}
+
+fn foreign(what: &'static str) -> DeviceError {
+    DeviceError::Foreign { what, device: DEVICE.into() }
+}
+
+/// A moment: the host's clock, since work is done when it is queued.
+struct Moment(Instant);
+
+impl Backend for Machine {
+    fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    fn free_bytes(&self) -> Result<u64, DeviceError> {
+        Ok(self.options.memory_bytes.saturating_sub(lock(&self.store).used))
+    }
+
+    fn alloc(&self, bytes: u64) -> Result<Allocation, DeviceError> {
+        let address = lock(&self.store).alloc(bytes, self.options.memory_bytes)?;
+        let memory = Memorised { store: Arc::clone(&self.store), address, bytes };
+        Ok(Allocation { memory: Handle::new(memory), address })
+    }
+
+    fn alloc_pinned(&self, bytes: usize) -> Result<Box<dyn PinnedBytes>, DeviceError> {
+        Ok(Box::new(Pinned::new(bytes)?))
+    }
+
+    fn alloc_mapped(&self, words: usize, width: WordWidth) -> Result<Arc<dyn MappedWords>, DeviceError> {
+        Ok(Mapped::new(&self.store, words, width)?)
+    }
+
+    fn load(&self, source: &dyn Source, signature: &Signature) -> Result<Loaded, DeviceError> {
+        let start = Instant::now();
+        let not_recorded = || DeviceError::NotRecorded { kernel: signature.name.clone(), device: DEVICE.into() };
+        let verified = source.verified().ok_or_else(not_recorded)?.clone();
+        let blocks_per_sm = launch::blocks_per_sm(&self.properties, &verified);
+        let cluster = u64::from(signature.launch.blocks_per_cluster().max(1));
+        let static_shared = if signature.dynamic_shared == 0 { verified.kernel().shared_bytes() } else { 0 };
+        let facts = Facts {
+            static_shared,
+            blocks_per_sm,
+            resident_blocks: u64::from(blocks_per_sm) * u64::from(self.options.sms) / cluster * cluster,
+            load_time: start.elapsed(),
+            ..Facts::default()
+        };
+        let kernel = Kernel { verified, signature: signature.clone(), facts: facts.clone() };
+        Ok(Loaded { kernel: Handle::new(kernel), facts })
+    }
+
+    fn encode_tensor_map(&self, shape: &TensorShape, address: u64) -> Result<[u8; 128], DeviceError> {
+        let map = TensorMap {
+            address,
+            elem: element(shape)?,
+            dims: shape.dims.clone(),
+            strides: shape.strides.clone(),
+            extent: shape.tile.clone(),
+            steps: vec![1; shape.dims.len()],
+            swizzle: match shape.swizzle {
+                TileSwizzle::None => Swizzle::None,
+                TileSwizzle::Bytes32 => Swizzle::B32,
+                TileSwizzle::Bytes64 => Swizzle::B64,
+                TileSwizzle::Bytes128 => Swizzle::B128,
+            },
+            fill: match shape.outside {
+                Outside::Zero => Fill::Zero,
+                Outside::Nan => Fill::Nan,
+            },
+        };
+        map.encode().map_err(|error| DeviceError::TensorMap { rule: format!("is refused: {error}") })
+    }
+
+    fn stream(&self) -> Result<Handle, DeviceError> {
+        Ok(Handle::new(()))
+    }
+
+    fn submit(&self, _: &Handle, work: &Work) -> Result<(), DeviceError> {
+        match work {
+            Work::Launch { kernel, grid, params, .. } => self.launch(kernel, *grid, params),
+            Work::Fill { to, byte } => {
+                let (address, bytes) = self.place(to)?;
+                lock(&self.store).memory.fill(address, bytes, *byte).map_err(device_error)
+            }
+            Work::Poison { to, byte } => {
+                let (address, bytes) = self.place(to)?;
+                let memory = &mut lock(&self.store).memory;
+                memory.fill(address, bytes, *byte).and_then(|()| memory.forget(address, bytes)).map_err(device_error)
+            }
+            Work::Copy { from, to } => {
+                let ((from, bytes), (to, _)) = (self.place(from)?, self.place(to)?);
+                lock(&self.store).memory.transfer(from, to, bytes).map_err(device_error)
+            }
+        }
+    }
+
+    fn upload(&self, _: &Handle, from: &[u8], to: &Span) -> Result<(), DeviceError> {
+        let (address, bytes) = self.place(to)?;
+        lock(&self.store).memory.put(address, &from[..bytes.min(from.len())]).map_err(device_error)
+    }
+
+    fn download(&self, _: &Handle, from: &Span, to: &mut [u8]) -> Result<(), DeviceError> {
+        let (address, bytes) = self.place(from)?;
+        let store = lock(&self.store);
+        let found = store.memory.get(address, bytes.min(to.len())).map_err(device_error)?;
+        to[..found.len()].copy_from_slice(found);
+        Ok(())
+    }
+
+    fn upload_pinned(
+        &self,
+        stream: &Handle,
+        from: Box<dyn PinnedBytes>,
+        to: &Span,
+    ) -> Result<Box<dyn InFlight>, DeviceError> {
+        self.upload(stream, from.bytes(), to)?;
+        Ok(Box::new(Done(from)))
+    }
+
+    fn download_pinned(
+        &self,
+        stream: &Handle,
+        from: &Span,
+        mut to: Box<dyn PinnedBytes>,
+    ) -> Result<Box<dyn InFlight>, DeviceError> {
+        self.download(stream, from, to.bytes_mut())?;
+        Ok(Box::new(Done(to)))
+    }
+
+    fn stream_done(&self, _: &Handle) -> Result<bool, DeviceError> {
+        Ok(true)
+    }
+
+    fn wait_stream(&self, _: &Handle) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    fn record(&self, _: &Handle) -> Result<Handle, DeviceError> {
+        Ok(Handle::new(Moment(Instant::now())))
+    }
+
+    fn wait_in_stream(&self, _: &Handle, _: &Handle) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    fn event_done(&self, _: &Handle) -> Result<bool, DeviceError> {
+        Ok(true)
+    }
+
+    fn wait_event(&self, _: &Handle) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    fn elapsed(&self, from: &Handle, to: &Handle) -> Result<Duration, DeviceError> {
+        match (from.get::<Moment>(), to.get::<Moment>()) {
+            (Some(from), Some(to)) => Ok(to.0.saturating_duration_since(from.0)),
+            _ => Err(foreign("event")),
+        }
+    }
+
+    fn graph(&self, work: &[Work]) -> Result<Handle, DeviceError> {
+        Ok(Handle::new(work.to_vec()))
+    }
+
+    fn submit_graph(&self, stream: &Handle, graph: &Handle) -> Result<(), DeviceError> {
+        let work = graph.get::<Vec<Work>>().ok_or_else(|| foreign("graph"))?;
+        work.iter().try_for_each(|work| self.submit(stream, work))
+    }
+}
+
+/// The element type as the simulator names it.
+fn element(shape: &TensorShape) -> Result<TensorElem, DeviceError> {
+    Ok(match shape.dtype {
+        DType::F32 => TensorElem::F32,
+        DType::F16 => TensorElem::F16,
+        DType::BF16 => TensorElem::BF16,
+        // What is moved as it is needs no more than a width.
+        DType::F64 if shape.outside == Outside::Zero => TensorElem::U64,
+        DType::U64 | DType::I64 => TensorElem::U64,
+        DType::U32 | DType::I32 => TensorElem::U32,
+        DType::U16 | DType::I16 => TensorElem::U16,
+        DType::U8 | DType::I8 | DType::Bool | DType::F8E4M3 | DType::F8E5M2 => TensorElem::U8,
+        DType::F64 => {
+            return Err(DeviceError::TensorMap {
+                rule: "of f64 that reads not-a-number outside is not among those that the simulator has".into(),
+            });
+        }
+    })
+}

@@ -1,0 +1,110 @@
+//! The simulator as a device: the same memory, kernels, streams and graphs, and every fault of a kernel an error.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `memory` | device memory, pinned memory, mapped words |
+//! | `launch` | a launch: parameters back to arguments, residency, the run, its outcome |
+//! | `machine` | the [`Backend`](super::backend::Backend) of it all |
+//!
+//! Work is done when it is submitted, in the order of submission, whatever the stream. So a kernel that waits for
+//! the host never sees it come and is reported as a deadlock; mapped words are what they were when the launch began,
+//! and the host sees what the kernel left. An order between streams that somebody forgot is not found.
+//!
+//! Launch number `n` of a device (from 0) has seed `seed + n`: a program that launches in one order runs the same
+//! every time, and no two launches run in the same interleaving. What was written stays known from launch to launch:
+//! a read of bytes that no copy, fill or kernel wrote is an error, also on the host.
+//!
+//! A fault is [`DeviceError::Fault`](super::DeviceError::Fault) from the call that submitted the launch. The device
+//! is not lost: memory is as the fault left it, and later work runs.
+
+mod launch;
+mod machine;
+mod memory;
+
+use super::{Device, Properties};
+use crate::sim::{Checks, Counters};
+use std::sync::Arc;
+
+/// The name of the simulated product.
+const DEVICE: &str = "simulated H100";
+
+/// What is simulated.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// The seed of the first launch.
+    pub seed: u64,
+    /// Multiprocessors.
+    pub sms: u32,
+    /// Device memory, bytes. Pages exist once they are touched.
+    pub memory_bytes: u64,
+    /// Whether faults are looked for.
+    pub checks: Checks,
+}
+
+impl Default for Options {
+    /// 132 multiprocessors, 4 GiB, seed 0, all checks.
+    fn default() -> Options {
+        Options { seed: 0, sms: 132, memory_bytes: 4 << 30, checks: Checks::On }
+    }
+}
+
+/// A simulated device, for those who want to know what launches did.
+///
+/// ```
+/// use tilewright_codegen::device::sim::{Options, Simulator};
+/// use tilewright_codegen::{gallery, ir::Arch, verify::verify};
+/// let simulator = Simulator::new(Options { sms: 4, ..Options::default() });
+/// let device = simulator.device();
+/// let kernel = device.load(&verify(gallery::named("saxpy").unwrap().record(Arch::Sm90a))?)?;
+/// let stream = device.stream()?;
+/// let (x, y) = (stream.buffer(&[1f32; 300])?, stream.buffer(&[2f32; 300])?);
+/// kernel.launch(&stream, 2, &[300u32.into(), 3f32.into(), (&x).into(), (&y).into()])?;
+/// assert_eq!(stream.read(&y)?, [5f32; 300]);
+/// assert!(simulator.last_launch().unwrap().sectors() > 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Simulator {
+    machine: Arc<machine::Machine>,
+}
+
+impl Simulator {
+    /// A new machine.
+    pub fn new(options: Options) -> Simulator {
+        Simulator { machine: Arc::new(machine::Machine::new(options)) }
+    }
+
+    /// The machine as a device.
+    pub fn device(&self) -> Device {
+        Device::new(Arc::clone(&self.machine) as Arc<dyn super::backend::Backend>)
+    }
+
+    /// What the last launch that finished did.
+    pub fn last_launch(&self) -> Option<Counters> {
+        self.machine.last_launch()
+    }
+}
+
+/// A simulated H100 whose first launch has this seed.
+pub fn open(seed: u64) -> Device {
+    Simulator::new(Options { seed, ..Options::default() }).device()
+}
+
+/// The figures of the simulated device: those of an H100, but for what the options say.
+fn properties(options: &Options) -> Properties {
+    Properties {
+        name: DEVICE.into(),
+        capability: (9, 0),
+        driver: 0,
+        sms: options.sms,
+        shared_bytes_per_block: 227 << 10,
+        shared_bytes_per_sm: 228 << 10,
+        registers_per_sm: 65_536,
+        threads_per_sm: 2048,
+        threads_per_block: 1024,
+        l2_bytes: 50 << 20,
+        memory_bytes: options.memory_bytes,
+        clock_khz: 1_980_000,
+        cooperative: true,
+    }
+}

@@ -1,0 +1,133 @@
+//! A trial on a device.
+
+use super::case::{BufferId, Memory, Pass, Trial};
+use super::expect::Compared;
+use crate::device::{Arg, Buffer, Device, DeviceError, Kernel, Stream, TensorMap};
+use std::fmt;
+use std::time::Duration;
+
+/// How a trial ended that the device could run: every output against what it must be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// The kernel's name.
+    pub kernel: String,
+    /// What is particular about the case.
+    pub note: String,
+    /// The outputs, and the inputs that must not have changed, in the order of the trial.
+    pub compared: Vec<Compared>,
+    /// Time of the launch, by the device's events.
+    pub time: Duration,
+}
+
+impl Outcome {
+    /// Whether every element is right.
+    pub fn is_right(&self) -> bool {
+        self.compared.iter().all(|output| output.first.is_none())
+    }
+
+    /// The first output that is wrong.
+    pub fn first_wrong(&self) -> Option<&Compared> {
+        self.compared.iter().find(|output| output.first.is_some())
+    }
+
+    /// Largest difference of any element from its expected value.
+    pub fn max_error(&self) -> f64 {
+        self.compared.iter().map(|output| output.max_error).fold(0.0, f64::max)
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.kernel)?;
+        if !self.note.is_empty() {
+            write!(f, " ({})", self.note)?;
+        }
+        match self.first_wrong() {
+            Some(wrong) => write!(f, ": {wrong}"),
+            None => write!(f, ": right, max error {:.1e}", self.max_error()),
+        }
+    }
+}
+
+/// What buffers hold that the kernel has to write: for floats a NaN, for integers a number that is rarely right.
+const fn poison(floating: bool) -> u8 {
+    if floating { 0xff } else { 0xa5 }
+}
+
+impl Trial {
+    /// Runs the trial once.
+    ///
+    /// # Errors
+    /// When the device refuses the kernel, an argument or the launch, or fails; on the simulator, also
+    /// [`DeviceError::Fault`]. Wrong numbers are no error but in the [`Outcome`].
+    pub fn run(&self, device: &Device) -> Result<Outcome, DeviceError> {
+        self.run_loaded(&device.load(&*self.kernel)?, &device.stream()?)
+    }
+
+    /// Runs the trial once by its kernel as it was loaded before, for many runs of one kernel.
+    ///
+    /// # Errors
+    /// As [`Trial::run`].
+    pub fn run_loaded(&self, kernel: &Kernel, stream: &Stream) -> Result<Outcome, DeviceError> {
+        let device = stream.device();
+        let buffers = self.buffers.iter().map(|memory| place(stream, memory)).collect::<Result<Vec<_>, _>>()?;
+        let placed = self.args.iter().map(|arg| on_device(device, &buffers, arg)).collect::<Result<Vec<_>, _>>()?;
+        let args: Vec<Arg<'_>> = placed.iter().map(Placed::argument).collect();
+        let start = stream.record()?;
+        kernel.launch(stream, self.grid, &args)?;
+        let time = stream.record()?.since(&start)?;
+        let judged = self.buffers.iter().zip(&buffers).filter(|(memory, _)| memory.after.is_judged());
+        let compared = judged.map(|(memory, buffer)| compare(stream, memory, buffer)).collect::<Result<_, _>>()?;
+        Ok(Outcome { kernel: self.kernel.kernel().name.clone(), note: self.note.clone(), compared, time })
+    }
+}
+
+fn place(stream: &Stream, memory: &Memory) -> Result<Buffer<u8>, DeviceError> {
+    match &memory.before {
+        Some(bytes) => stream.buffer(bytes),
+        None => {
+            let buffer = stream.device().buffer(memory.after.len * memory.after.size)?;
+            stream.poison(&buffer, poison(memory.after.floating))?;
+            Ok(buffer)
+        }
+    }
+}
+
+fn of(buffers: &[Buffer<u8>], BufferId(index): BufferId) -> Result<&Buffer<u8>, DeviceError> {
+    buffers.get(index).ok_or(DeviceError::Range { start: index, end: index + 1, len: buffers.len() })
+}
+
+/// An argument on a device; it owns what a launch's argument borrows.
+enum Placed<'a> {
+    Plain(Arg<'a>),
+    Map(TensorMap),
+}
+
+impl Placed<'_> {
+    fn argument(&self) -> Arg<'_> {
+        match self {
+            Placed::Plain(arg) => arg.clone(),
+            Placed::Map(map) => Arg::Map(map),
+        }
+    }
+}
+
+fn on_device<'a>(device: &Device, buffers: &[Buffer<u8>], arg: &'a Pass) -> Result<Placed<'a>, DeviceError> {
+    Ok(match arg {
+        Pass::Scalar(value) => Placed::Plain(Arg::Scalar(*value)),
+        Pass::Bytes(bytes) => Placed::Plain(Arg::Bytes(bytes)),
+        Pass::Pointer(buffer, bytes) => {
+            let buffer = of(buffers, *buffer)?;
+            Placed::Plain((&buffer.slice(*bytes as usize..buffer.len())?).into())
+        }
+        Pass::Map(buffer, shape) => Placed::Map(device.tensor_map(of(buffers, *buffer)?, shape.clone())?),
+    })
+}
+
+fn compare(stream: &Stream, memory: &Memory, buffer: &Buffer<u8>) -> Result<Compared, DeviceError> {
+    match stream.read(buffer) {
+        Ok(found) => Ok(memory.after.judge(&memory.name, &found)),
+        Err(DeviceError::Unwritten { offset, .. }) => Ok(memory.after.unwritten(&memory.name, offset as usize)),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,104 @@
+//! Accumulators: registers, and where each of them stands in the product.
+
+use crate::tile::{Coord, place};
+use tilewright_codegen::build::{Builder, RegArray, Scalar, Val};
+use tilewright_layout::Layout;
+use tilewright_layout::fragment::{Axes, FragmentLayout};
+
+/// The sums of a tile of `down`×`across` atoms, spread over the threads of a warp or of a warpgroup.
+///
+/// Rows and columns follow from the atom's fragment layout; nobody computes them by hand.
+pub struct Accumulator<'k, A> {
+    regs: RegArray<'k, A>,
+    fragment: FragmentLayout,
+    down: u32,
+    across: u32,
+}
+
+impl<A> Clone for Accumulator<'_, A> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<A> Copy for Accumulator<'_, A> {}
+
+/// Two neighbours in a row that one thread holds: registers `first` and `first + 1`.
+#[derive(Clone, Copy)]
+pub struct Pair<'k> {
+    /// The row of both.
+    pub row: Coord<'k>,
+    /// The column of the first.
+    pub column: Coord<'k>,
+    /// The register of the first.
+    pub first: u32,
+}
+
+impl<'k, A: Scalar> Accumulator<'k, A> {
+    /// Registers for `down`×`across` atoms of that fragment, which must be written before they are read.
+    pub fn unset(k: &'k Builder, fragment: FragmentLayout, down: u32, across: u32) -> Accumulator<'k, A> {
+        let regs = k.regs_unset(down * across * fragment.values() as u32);
+        Accumulator { regs, fragment, down, across }
+    }
+
+    /// Rows and columns of the tile.
+    pub fn extents(self) -> [u32; 2] {
+        [self.down * self.fragment.rows as u32, self.across * self.fragment.cols as u32]
+    }
+
+    /// Atoms down and across.
+    pub fn atoms(self) -> [u32; 2] {
+        [self.down, self.across]
+    }
+
+    /// The registers of an atom.
+    pub fn atom(self, down: u32, across: u32) -> RegArray<'k, A> {
+        let count = self.fragment.values() as u32;
+        self.regs.run((down * self.across + across) * count, count)
+    }
+
+    /// All registers, atom after atom, row by row.
+    pub fn registers(self) -> RegArray<'k, A> {
+        self.regs
+    }
+
+    /// The value of a register now.
+    #[track_caller]
+    pub fn get(self, register: u32) -> Val<'k, A> {
+        self.regs.get(register)
+    }
+
+    /// Sets every register.
+    #[track_caller]
+    pub fn fill(self, value: A)
+    where
+        A: tilewright_codegen::build::Arg<'k, A>,
+    {
+        for i in 0..self.regs.len() {
+            self.regs.set(i, value);
+        }
+    }
+
+    /// Where `thread`'s values stand in the tile, in pairs, in the order of the registers. The thread counts within the
+    /// warp or the warpgroup.
+    #[track_caller]
+    pub fn pairs(self, thread: Coord<'k>) -> Vec<Pair<'k>> {
+        let Axes { row, col } = self.fragment.axes();
+        let [row, column] = [row, col].map(|axis| [0, 1].map(|mode| Layout::constant(axis.mode(mode))));
+        let [row_of_thread, column_of_thread] = [&row, &column].map(|axis| place(&axis[0], thread));
+        let values = self.fragment.values() as u32;
+        let mut pairs = Vec::new();
+        for atom in 0..self.down * self.across {
+            let (down, across) = (atom / self.across, atom % self.across);
+            for value in (0..values).step_by(2) {
+                let [r, c] = [&row, &column].map(|axis| axis[1].at(value.into()) as u32);
+                pairs.push(Pair {
+                    row: row_of_thread + r + down * self.fragment.rows as u32,
+                    column: column_of_thread + c + across * self.fragment.cols as u32,
+                    first: atom * values + value,
+                });
+            }
+        }
+        pairs
+    }
+}

@@ -1,0 +1,232 @@
+//! Numbers that are half known: a run-time value plus a constant, and the bits that the value may have.
+//!
+//! Index arithmetic of a kernel is done on these. What is constant stays apart and ends up in addresses; a quotient or a
+//! rest whose constant part provably adds without a carry is split; what is smaller than its divisor needs no
+//! instruction. So a layout can be evaluated at (lane, constant) and costs what a person would have written.
+
+use core::ops::{Add, Div, Mul, Rem};
+use tilewright_codegen::build::{Builder, Val};
+use tilewright_layout::Layout;
+use tilewright_layout::swizzle::{add_bits, times_bits};
+
+/// `value + constant`, where `value` is known while the kernel runs, and has no bits outside `bits`.
+///
+/// ```
+/// # use tilewright_codegen::{build::{block, record}, ir::Arch};
+/// use tilewright_kernels::tile::Coord;
+/// # record("sample", Arch::Sm80, block(128), |k| {
+/// let thread = Coord::below(k.tid(), 128);
+/// // Vector 3 of the thread: row and column of a tile of 16 vectors a row.
+/// let (column, row) = ((thread + 3 * 128) % 16, (thread + 3 * 128) / 16);
+/// assert_eq!((column.constant(), row.constant()), (0, 24));
+/// # });
+/// ```
+#[derive(Clone, Copy)]
+pub struct Coord<'k> {
+    value: Option<Val<'k, u32>>,
+    bits: u32,
+    constant: u32,
+}
+
+impl<'k> Coord<'k> {
+    /// The constant 0.
+    pub const ZERO: Coord<'static> = Coord { value: None, bits: 0, constant: 0 };
+
+    /// A value of which nothing is known.
+    pub fn any(value: Val<'k, u32>) -> Coord<'k> {
+        Coord::with_bits(value, u32::MAX)
+    }
+
+    /// A value that is below `bound`: the caller's word, which the simulator's checks of addresses put to the test.
+    pub fn below(value: Val<'k, u32>, bound: u32) -> Coord<'k> {
+        let most = bound.saturating_sub(1);
+        Coord::with_bits(value, u32::MAX.checked_shr(most.leading_zeros()).unwrap_or(0))
+    }
+
+    /// A value without bits outside `bits`.
+    pub fn with_bits(value: Val<'k, u32>, bits: u32) -> Coord<'k> {
+        match value.operand().as_const() {
+            Some(known) => Coord::from(known.bits as u32),
+            None if bits == 0 => Coord::from(0),
+            None => Coord { value: Some(value), bits, constant: 0 },
+        }
+    }
+
+    /// The lane of its warp.
+    pub fn lane(k: &'k Builder) -> Coord<'k> {
+        Coord::below(k.lane(), 32)
+    }
+
+    /// The thread of its block.
+    pub fn thread(k: &'k Builder) -> Coord<'k> {
+        Coord::below(k.tid(), k.threads())
+    }
+
+    /// The part that is known while recording.
+    pub fn constant(self) -> u32 {
+        self.constant
+    }
+
+    /// The part that is known while the kernel runs.
+    pub fn value(self) -> Option<Val<'k, u32>> {
+        self.value
+    }
+
+    /// The bits that the run-time part may have.
+    pub fn bits(self) -> u32 {
+        self.bits
+    }
+
+    /// The same without its constant.
+    pub fn variable(self) -> Coord<'k> {
+        Coord { constant: 0, ..self }
+    }
+
+    /// The sum as one value.
+    #[track_caller]
+    pub fn get(self, k: &'k Builder) -> Val<'k, u32> {
+        match self.value {
+            Some(value) => value + self.constant,
+            None => k.lit(self.constant),
+        }
+    }
+
+    /// The constant moved into the value, where there is one.
+    #[track_caller]
+    fn merged(self) -> Coord<'k> {
+        match self.value {
+            Some(value) if self.constant > 0 => {
+                let bits = add_bits(self.bits.into(), self.constant.into());
+                Coord { value: Some(value + self.constant), bits: clip(bits), constant: 0 }
+            }
+            _ => self,
+        }
+    }
+
+    /// Whether quotients and rests by `divisor` of the parts add up without a carry.
+    fn splits(self, divisor: u32) -> bool {
+        let low = divisor - 1;
+        let disjoint = divisor.is_power_of_two() && self.bits & low & self.constant == 0;
+        self.constant.is_multiple_of(divisor) || disjoint
+    }
+}
+
+/// The offset of a coordinate in a mode, as [`Layout::at`], of non-negative strides.
+///
+/// ```
+/// # use tilewright_codegen::{build::{block, record}, ir::Arch};
+/// use tilewright_kernels::tile::{Coord, place};
+/// use tilewright_layout::Layout;
+/// # record("sample", Arch::Sm80, block(32), |k| {
+/// let fragment = Layout::parse("((4,8),(2,2)):((32,1),(16,8))").unwrap();
+/// let thread = place(&fragment.mode(0).unwrap(), Coord::lane(k));
+/// let value = place(&fragment.mode(1).unwrap(), Coord::from(3));
+/// assert_eq!((thread.bits(), value.constant()), (0b110_0111, 24));
+/// # });
+/// ```
+#[track_caller]
+pub fn place<'k>(mode: &Layout, coordinate: Coord<'k>) -> Coord<'k> {
+    let flat = mode.coalesce();
+    let last = flat.extents().len() - 1;
+    let (mut rest, mut offset) = (coordinate, Coord::from(0));
+    for (i, (&extent, &stride)) in flat.extents().iter().zip(flat.strides()).enumerate() {
+        let digit = if i == last { rest } else { rest % extent as u32 };
+        offset = offset + digit * stride as u32;
+        if i != last {
+            rest = rest / extent as u32;
+        }
+    }
+    offset
+}
+
+fn clip(bits: i64) -> u32 {
+    u32::try_from(bits).unwrap_or(u32::MAX)
+}
+
+impl From<u32> for Coord<'_> {
+    fn from(constant: u32) -> Self {
+        Coord { constant, ..Coord::ZERO }
+    }
+}
+
+impl<'k> From<Val<'k, u32>> for Coord<'k> {
+    fn from(value: Val<'k, u32>) -> Coord<'k> {
+        Coord::any(value)
+    }
+}
+
+impl<'k, C: Into<Coord<'k>>> Add<C> for Coord<'k> {
+    type Output = Coord<'k>;
+
+    #[track_caller]
+    fn add(self, other: C) -> Coord<'k> {
+        let other = other.into();
+        let value = match (self.value, other.value) {
+            (Some(a), Some(b)) => Some(a + b),
+            (a, b) => a.or(b),
+        };
+        let bits = clip(add_bits(self.bits.into(), other.bits.into()));
+        Coord { value, bits, constant: self.constant.wrapping_add(other.constant) }
+    }
+}
+
+impl<'k> Mul<u32> for Coord<'k> {
+    type Output = Coord<'k>;
+
+    #[track_caller]
+    fn mul(self, factor: u32) -> Coord<'k> {
+        let bits = clip(times_bits(self.bits.into(), factor.into()));
+        let constant = self.constant.wrapping_mul(factor);
+        match self.value {
+            Some(value) if bits != 0 => Coord { value: Some(value * factor), bits, constant },
+            _ => Coord::from(constant),
+        }
+    }
+}
+
+impl<'k> Div<u32> for Coord<'k> {
+    type Output = Coord<'k>;
+
+    #[track_caller]
+    fn div(self, divisor: u32) -> Coord<'k> {
+        let Some(value) = self.value else { return Coord::from(self.constant / divisor) };
+        if !self.splits(divisor) {
+            return self.merged() / divisor;
+        }
+        let constant = self.constant / divisor;
+        if self.bits < divisor {
+            return Coord::from(constant);
+        }
+        let (value, bits) = if divisor.is_power_of_two() {
+            (value >> divisor.trailing_zeros(), self.bits >> divisor.trailing_zeros())
+        } else {
+            (value / divisor, u32::MAX >> (self.bits / divisor).leading_zeros())
+        };
+        Coord { value: Some(value), bits, constant }
+    }
+}
+
+impl<'k> Rem<u32> for Coord<'k> {
+    type Output = Coord<'k>;
+
+    #[track_caller]
+    fn rem(self, divisor: u32) -> Coord<'k> {
+        let Some(value) = self.value else { return Coord::from(self.constant % divisor) };
+        if !self.splits(divisor) {
+            return self.merged() % divisor;
+        }
+        let constant = self.constant % divisor;
+        if self.bits < divisor {
+            return Coord { constant, ..self };
+        }
+        if divisor.is_power_of_two() {
+            let bits = self.bits & (divisor - 1);
+            return if bits == 0 {
+                Coord::from(constant)
+            } else {
+                Coord { value: Some(value & (divisor - 1)), bits, constant }
+            };
+        }
+        Coord { value: Some(value % divisor), bits: u32::MAX >> (divisor - 1).leading_zeros(), constant }
+    }
+}

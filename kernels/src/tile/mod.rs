@@ -1,0 +1,24 @@
+//! Tiles of tensors on the device: pointers seen through layouts, recorded through the builder.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `coord` | half-known numbers, and the evaluation of a layout at one |
+//! | `tensor` | [`LayoutTensor`]: pointer, layout, origin; `tile`, `distribute`, `vectorize`; swizzles applied |
+//! | `iter` | [`TileIter`]: tiles along an axis, bounded or circular |
+//! | `matrix` | [`Matrix`]: extents and strides known at run time; a predicate per dimension at the edges |
+//! | `copy` | copies whose width and division among threads come from the layouts |
+//!
+//! A kernel says which tile and which thread; offsets, vector widths and swizzles are computed here, from the layouts,
+//! while the kernel is recorded. This room knows no matrix instruction.
+
+mod coord;
+mod copy;
+mod iter;
+mod matrix;
+mod tensor;
+
+pub use coord::{Coord, place};
+pub use copy::{Team, copy_async};
+pub use iter::TileIter;
+pub use matrix::{Matrix, MatrixTile};
+pub use tensor::{LayoutTensor, Vectors};
