@@ -56,6 +56,14 @@ pub struct Fetched {
     stage: u32,
 }
 
+impl Fetched {
+    /// The tile that another thread asked for, in the same order: where fetching and using are apart, mbarriers carry
+    /// the token from one to the other.
+    pub(crate) fn by_another() -> Fetched {
+        Fetched { stage: 0 }
+    }
+}
+
 /// A tile in shared memory.
 #[must_use = "a tile in shared memory is released"]
 pub struct Landed<'k> {

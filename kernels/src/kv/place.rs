@@ -57,6 +57,9 @@ pub(super) fn gcd(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
+/// The named barrier of the threads that use tiles apart from the one that fetches.
+pub const APART_BARRIER: u32 = 1;
+
 /// The threads that share a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Team {
@@ -64,6 +67,14 @@ pub enum Team {
     Block(u32),
     /// Each of so many warps has a buffer of its own.
     Warps(u32),
+    /// One thread fetches, and so many warps from warp `first` on use the tiles, each at its own time. Only tensor
+    /// maps can: [`Tma`](super::Tma).
+    Apart {
+        /// The first warp that uses tiles.
+        first: u32,
+        /// How many do.
+        users: u32,
+    },
 }
 
 impl Team {
@@ -72,13 +83,14 @@ impl Team {
         match self {
             Team::Block(threads) => threads,
             Team::Warps(_) => 32,
+            Team::Apart { users, .. } => 32 * users,
         }
     }
 
     /// Teams of the block.
     pub fn count(self) -> u32 {
         match self {
-            Team::Block(_) => 1,
+            Team::Block(_) | Team::Apart { .. } => 1,
             Team::Warps(warps) => warps,
         }
     }
@@ -86,7 +98,7 @@ impl Team {
     /// The number of this thread's team.
     pub fn index(self, k: &Builder) -> Val<'_, u32> {
         match self {
-            Team::Block(_) => k.lit(0u32),
+            Team::Block(_) | Team::Apart { .. } => k.lit(0u32),
             Team::Warps(_) => k.warp(),
         }
     }
@@ -96,14 +108,16 @@ impl Team {
         match self {
             Team::Block(_) => k.tid(),
             Team::Warps(_) => k.lane(),
+            Team::Apart { first, .. } => k.tid() - 32 * first,
         }
     }
 
-    /// The threads of the team wait for each other.
+    /// The threads of the team (those that use tiles) wait for each other.
     pub fn sync(self, k: &Builder) {
         match self {
             Team::Block(_) => k.barrier(),
             Team::Warps(_) => k.sync_warp(),
+            Team::Apart { users, .. } => k.bar_sync(APART_BARRIER, 32 * users),
         }
     }
 }

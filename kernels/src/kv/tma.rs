@@ -1,9 +1,8 @@
 //! The buffer of sm_90: tensor maps into a ring of stages, completing on mbarriers.
 
 use half::bf16;
-use tilewright_codegen::build::{
-    Builder, Bulk, Mbarrier, Param, Ptr, Shared, TensorMap, Val, Var,
-};
+use tilewright_codegen::build::{Builder, Bulk, Mbarrier, Param, Ptr, Shared, TensorMap, Val, Var};
+use tilewright_codegen::ir::attr::ProxyFence;
 
 use super::place::gcd;
 use super::{Fetched, Fragments, KvBuffer, KvBufferConfig, KvFamily, Landed, MmaTile, Place, Team, TileForm};
@@ -21,6 +20,8 @@ pub struct TmaBuffer<'k, C> {
     memory: Ptr<'k, Shared, bf16>,
     ring: Ptr<'k, Shared, bf16>,
     full: Mbarrier<'k, Shared>,
+    /// Where who fetches and who uses are apart: stages that were read.
+    empty: Option<Mbarrier<'k, Shared>>,
     stages: u32,
     head: Var<'k, u32>,
     tail: Var<'k, u32>,
@@ -63,16 +64,24 @@ impl<const STAGES: u32> KvFamily for Tma<STAGES> {
         let ring = memory.at(team.index(k) * (STAGES * form.elements()));
         let bars = k.mbarriers(&format!("{name}_full"), team.count() * STAGES);
         let full = bars.at(team.index(k) * STAGES);
-        k.when(team.thread(k).eq(0), || {
+        let (one, empty) = match team {
+            Team::Apart { users, .. } => (k.tid(), Some((k.mbarriers(&format!("{name}_empty"), STAGES), users))),
+            Team::Block(_) | Team::Warps(_) => (team.thread(k), None),
+        };
+        k.when(one.eq(0), || {
             for stage in 0..STAGES {
                 full.at(stage).init(1);
+                if let Some((empty, users)) = empty {
+                    empty.at(stage).init(users);
+                }
             }
             map.prefetch_map();
         });
+        let empty = empty.map(|(empty, _)| empty);
         let [head, tail, parity] = [k.var(0u32), k.var(0u32), k.var(0u32)];
         let (fragments, config) = (Fragments::new::<C>(k, form), core::marker::PhantomData);
         let stages = STAGES;
-        TmaBuffer { k, map, place, team, form, memory, ring, full, stages, head, tail, parity, fragments, config }
+        TmaBuffer { k, map, place, team, form, memory, ring, full, empty, stages, head, tail, parity, fragments, config }
     }
 
     fn begin(k: &Builder) {
@@ -115,6 +124,10 @@ impl<'k, C: KvBufferConfig> TmaBuffer<'k, C> {
                     self.form.place(base, &share).cast::<u32>().store_vec::<4>([k.lit(0u32); 4]);
                 });
             }
+            if self.empty.is_some() {
+                // Who reads them next is wgmma.
+                k.fence_proxy_async(ProxyFence::Shared);
+            }
             self.team.sync(k);
         });
     }
@@ -133,9 +146,16 @@ impl<'k, C: KvBufferConfig> KvBuffer<'k> for TmaBuffer<'k, C> {
 
     fn load_from_dram(&self, tile: Val<'k, u32>, wanted: Val<'k, bool>) -> Fetched {
         let stage = self.head.get();
-        let next = stage + 1;
-        self.head.set(next.eq(self.stages).select::<u32>(0u32, next));
-        self.k.when(wanted & self.team.thread(self.k).eq(0), || self.fetch(stage, tile));
+        let (next, wraps) = (stage + 1, (stage + 1).eq(self.stages));
+        self.head.set(wraps.select::<u32>(0u32, next));
+        if let Some(empty) = self.empty {
+            // The first round passes at once: it waits for the phase before the first.
+            empty.at(stage).wait(self.parity.get() ^ 1);
+            self.parity.set(self.parity.get() ^ wraps.select::<u32>(1u32, 0u32));
+            self.k.when(wanted, || self.fetch(stage, tile));
+        } else {
+            self.k.when(wanted & self.team.thread(self.k).eq(0), || self.fetch(stage, tile));
+        }
         Fetched { stage: 0 }
     }
 
@@ -143,7 +163,9 @@ impl<'k, C: KvBufferConfig> KvBuffer<'k> for TmaBuffer<'k, C> {
         let stage = self.tail.get();
         let base = self.ring.at(stage * self.form.elements());
         self.full.at(stage).wait(self.parity.get());
-        self.team.sync(self.k);
+        if self.empty.is_none() {
+            self.team.sync(self.k);
+        }
         let (next, wraps) = (stage + 1, (stage + 1).eq(self.stages));
         self.tail.set(wraps.select::<u32>(0u32, next));
         self.parity.set(self.parity.get() ^ wraps.select::<u32>(1u32, 0u32));
@@ -161,8 +183,12 @@ impl<'k, C: KvBufferConfig> KvBuffer<'k> for TmaBuffer<'k, C> {
         self.fragments.tile()
     }
 
-    /// Nothing: the team meets in the next `copy_to_shared` before the stage is filled again.
-    fn release(&self, _: Landed<'k>) {}
+    /// Nothing where the team fetches for itself: it meets in the next `copy_to_shared` before the stage is filled again.
+    fn release(&self, landed: Landed<'k>) {
+        if let Some(empty) = self.empty {
+            self.k.when(self.k.lane().eq(0), || empty.at(landed.stage).arrive());
+        }
+    }
 
     fn finish(&self, _: Vec<Fetched>) {}
 
