@@ -121,7 +121,7 @@ impl Prefill {
 
     /// Rows of a block of the Hopper kernel.
     pub fn hopper_rows(&self) -> u32 {
-        hopper::ROWS * if self.depth < 128 { 3 } else { 2 }
+        hopper::ROWS * if self.depth == 64 { 3 } else { 2 }
     }
 
     /// Keys of a tile of the Hopper kernel.
@@ -145,7 +145,7 @@ impl Prefill {
                 let task = hopper::Task { queries, corner, inputs, place, rows, scale, out, out_stride, causal };
                 match self.depth {
                     64 => hopper::Shape::<64, 128, 2, 3>::attend(k, &task),
-                    96 => hopper::Shape::<96, 128, 2, 3>::attend(k, &task),
+                    96 => hopper::Shape::<96, 128, 2, 2>::attend(k, &task),
                     256 => hopper::Shape::<256, 64, 2, 2>::attend(k, &task),
                     _ => hopper::Shape::<128, 128, 2, 2>::attend(k, &task),
                 }
