@@ -1,6 +1,7 @@
 //! Attention on a GPU: `attention decode|prefill [ORDINAL]`.
 
 mod decode;
+mod prefill;
 
 use half::bf16;
 use std::process::ExitCode;
@@ -20,6 +21,7 @@ fn main() -> ExitCode {
     for what in std::env::args().skip(1) {
         let said = match what.as_str() {
             "decode" => decode::all(&device),
+            "prefill" => prefill::all(&device),
             _ => Err(format!("{what}: decode or prefill").into()),
         };
         if let Err(error) = said {

@@ -168,7 +168,11 @@ impl TileForm {
     }
 
     /// Vectors that a thread moves.
+    ///
+    /// # Panics
+    /// While recording, if the tile is not whole rounds of the team: then some vectors would stay behind.
     pub const fn shares(self, threads: u32) -> u32 {
+        assert!(self.elements().is_multiple_of(VECTOR * threads), "a tile is whole rounds of the team that moves it");
         self.elements() / (VECTOR * threads)
     }
 
