@@ -115,12 +115,14 @@ impl<'k, C: KvBufferConfig> TmaBuffer<'k, C> {
 
     /// Zeroes the rows of a tile that lie behind the sequence: a value there may be anything, and 0·NaN is NaN.
     fn clear(&self, base: Ptr<'k, Shared, bf16>, tile: Val<'k, u32>) {
-        let (k, threads) = (self.k, self.team.threads());
+        // As many threads as divide the tile: three warpgroups do not.
+        let (k, threads) = (self.k, 1 << self.team.threads().ilog2());
         let inside = self.place.tokens - tile * C::BTILE0;
         k.when(inside.lt(C::BTILE0), || {
+            let thread = self.team.thread(k);
             for index in 0..self.form.shares(threads) {
-                let share = self.form.share(self.team.thread(k), threads, index);
-                k.when(share.row.ge(inside), || {
+                let share = self.form.share(thread, threads, index);
+                k.when(share.row.ge(inside) & thread.lt(threads), || {
                     self.form.place(base, &share).cast::<u32>().store_vec::<4>([k.lit(0u32); 4]);
                 });
             }

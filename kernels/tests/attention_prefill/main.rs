@@ -55,6 +55,16 @@ fn queries_that_see_nothing_are_zeros() {
     every_way(&case, 2);
 }
 
+/// Three warpgroups clear a tile that they do not divide: NaN behind a short sequence stays out.
+#[test]
+fn what_lies_behind_a_short_sequence_stays_out() {
+    for depth in [64, 128] {
+        let prefill = Prefill { depth, causal: false, ..PREFILL };
+        let case = Case { prefill, kv_heads: 1, sequences: vec![(10, 300), (10, 44)], data: 4 };
+        every_way(&case, 3);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 8, ..ProptestConfig::default() })]
 
