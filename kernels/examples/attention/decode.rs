@@ -2,7 +2,7 @@
 
 use super::{Said, graph_micros, randoms};
 use half::bf16;
-use tilewright_codegen::device::{Arg, Buffer, Device, Stream, TensorShape, TileSwizzle};
+use tilewright_codegen::device::{Arg, Buffer, Device, Stream, Promotion, TensorShape, TileSwizzle};
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::attention::decode::{Decode, Layout};
@@ -82,6 +82,7 @@ fn map(device: &Device, pool: &Buffer<bf16>, batch: u32, tokens: u32) -> Result<
     let shape = TensorShape {
         dims: vec![DEPTH.into(), tokens.into(), (batch * HEADS).into()],
         strides: vec![row, row * u64::from(tokens)],
+        promotion: Promotion::Bytes256,
         tile: vec![64, 16, 1],
         ..TensorShape::row_major(DType::BF16, [1, 64], [1, 64]).swizzle(TileSwizzle::Bytes128)
     };

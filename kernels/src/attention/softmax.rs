@@ -7,16 +7,22 @@
 //! With `c = scale·log₂e` a weight is `2^(c·s − c·m)`: one fused multiply-add and one `ex2`. Sums stay with the lane
 //! that made them until [`Softmax::total`]; maxima are those of the row in all four lanes at all times.
 //!
+//! A maximum that grows by less than 2⁸ in weight is left as it is: weights stay below 256, which costs no precision in
+//! f32 or bf16, and what was summed before need not shrink. So the accumulator is rarely multiplied.
+//!
 //! Rounding: scores are exact sums in f32 up to the order of the matrix instruction. `ex2` is within 2⁻²² relative; a
 //! weight is rounded to bf16 for the product with V (2⁻⁸ relative), while sums are taken before that rounding.
 
 use tilewright_codegen::build::{Bf16x2, Builder, RegArray, Val};
 
+/// Growth of a maximum, as a power of two of weights, below which it is left as it is.
+const STALE: f32 = 8.0;
+
 /// The running maximum and sum of the rows of a warp's tile.
 #[derive(Clone, Copy)]
 pub struct Softmax<'k> {
     k: &'k Builder,
-    /// Largest score of each row so far, before the scale; −∞ before the first.
+    /// Largest score of each row so far, before the scale, or one that is not much less; −∞ before the first.
     max: RegArray<'k, f32>,
     /// Sum of the weights of this lane's columns, relative to the maximum.
     sum: RegArray<'k, f32>,
@@ -34,13 +40,15 @@ impl<'k> Softmax<'k> {
         self.max.len()
     }
 
-    /// Replaces a tile of scores by their weights, and gives the factor of each row by which everything before it
-    /// shrinks. Rows of which every score so far is −∞ weigh nothing.
-    pub fn absorb(self, scores: RegArray<'k, f32>) -> Vec<Val<'k, f32>> {
-        (0..self.rows()).map(|half| self.absorb_row(scores, half)).collect()
+    /// Replaces a tile of scores by their weights, and says by how much everything before it shrinks. Rows of which
+    /// every score so far is −∞ weigh nothing.
+    pub fn absorb(self, scores: RegArray<'k, f32>) -> Shrink<'k> {
+        let (factors, grown): (Vec<_>, Vec<_>) = (0..self.rows()).map(|half| self.absorb_row(scores, half)).unzip();
+        let any = grown.into_iter().fold(self.k.lit(false), |any, grown| any | grown).any();
+        Shrink { k: self.k, factors, any }
     }
 
-    fn absorb_row(self, scores: RegArray<'k, f32>, half: u32) -> Val<'k, f32> {
+    fn absorb_row(self, scores: RegArray<'k, f32>, half: u32) -> (Val<'k, f32>, Val<'k, bool>) {
         let mine: Vec<u32> = columns(scores.len(), half).collect();
         let old = self.max.get(half);
         // Four chains, since a chain of dependent maxima waits for each.
@@ -51,27 +59,21 @@ impl<'k> Softmax<'k> {
         let [a, b, c, d] = chains;
         let lanes = a.max(b).max(c.max(d));
         let pair = lanes.max(lanes.shfl_bfly(1));
-        let new = pair.max(pair.shfl_bfly(2));
+        let most = pair.max(pair.shfl_bfly(2));
+        // Not so where both are −∞: their difference is no number.
+        let grown = ((most - old) * self.scale).gt(STALE);
+        let new = grown.select::<f32>(most, old);
         self.max.set(half, new);
         let base = new.eq(f32::NEG_INFINITY).select::<f32>(0.0f32, new * self.scale);
-        let shrink = old.fma(self.scale, -base).ex2();
-        let mut sums = [self.sum.get(half) * shrink, self.k.lit(0.0f32)];
+        let factor = grown.select::<f32>((old * self.scale - base).ex2(), 1.0f32);
+        let mut sums = [self.sum.get(half) * factor, self.k.lit(0.0f32)];
         for (i, &at) in mine.iter().enumerate() {
             let weight = scores.get(at).fma(self.scale, -base).ex2();
             scores.set(at, weight);
             sums[i % 2] = sums[i % 2] + weight;
         }
         self.sum.set(half, sums[0] + sums[1]);
-        shrink
-    }
-
-    /// Multiplies the rows of an accumulator with their factors.
-    pub fn shrink(self, acc: RegArray<'k, f32>, factors: &[Val<'k, f32>]) {
-        for (half, &factor) in (0..).zip(factors) {
-            for at in columns(acc.len(), half) {
-                acc.set(at, acc.get(at) * factor);
-            }
-        }
+        (factor, grown)
     }
 
     /// The largest score of a row times the scale.
@@ -90,6 +92,27 @@ impl<'k> Softmax<'k> {
     pub fn inverse(self, half: u32) -> Val<'k, f32> {
         let total = self.total(half);
         total.gt(0.0).select::<f32>(total.recip_approx(), 0.0f32)
+    }
+}
+
+/// By how much the rows of an accumulator shrink.
+pub struct Shrink<'k> {
+    k: &'k Builder,
+    factors: Vec<Val<'k, f32>>,
+    /// Whether a factor of the warp is not 1.
+    any: Val<'k, bool>,
+}
+
+impl<'k> Shrink<'k> {
+    /// Multiplies the rows of an accumulator with their factors, unless all are 1.
+    pub fn apply(&self, acc: RegArray<'k, f32>) {
+        self.k.when(self.any, || {
+            for (half, &factor) in (0..).zip(&self.factors) {
+                for at in columns(acc.len(), half) {
+                    acc.set(at, acc.get(at) * factor);
+                }
+            }
+        });
     }
 }
 

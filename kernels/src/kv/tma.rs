@@ -2,7 +2,7 @@
 
 use half::bf16;
 use tilewright_codegen::build::{Builder, Bulk, Mbarrier, Param, Ptr, Shared, TensorMap, Val, Var};
-use tilewright_codegen::ir::attr::ProxyFence;
+use tilewright_codegen::ir::attr::{Eviction, ProxyFence};
 
 use super::place::gcd;
 use super::{Fetched, Fragments, KvBuffer, KvBufferConfig, KvFamily, Landed, MmaTile, Place, Team, TileForm};
@@ -99,6 +99,11 @@ impl<'k, C: KvBufferConfig> TmaBuffer<'k, C> {
     fn fetch(&self, stage: Val<'k, u32>, tile: Val<'k, u32>) {
         let (form, full) = (self.form, self.full.at(stage));
         let (to, run) = (self.ring.at(stage * form.elements()), self.place.run(form.rows));
+        // A warp's own tiles are read once: they need not stay in level two.
+        let how = match self.team {
+            Team::Warps(_) => Bulk::default().policy(self.k.policy(Eviction::First)),
+            Team::Block(_) | Team::Apart { .. } => Bulk::default(),
+        };
         full.arrive_expect_tx(form.elements() * 2);
         for first in (0..form.rows).step_by(run as usize) {
             let token = tile * form.rows + first;
@@ -108,7 +113,7 @@ impl<'k, C: KvBufferConfig> TmaBuffer<'k, C> {
             for panel in 0..form.panel_count() {
                 let column = self.k.lit((panel * form.width()) as i32);
                 let to = to.at((panel * form.rows + first) * form.width());
-                to.tensor_load(self.map, &[column, row, self.place.plane.cast::<i32>()], full, Bulk::default());
+                to.tensor_load(self.map, &[column, row, self.place.plane.cast::<i32>()], full, how);
             }
         }
     }

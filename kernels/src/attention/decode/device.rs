@@ -64,8 +64,7 @@ pub fn attend<'k, F: KvFamily, const D: u32>(k: &'k Builder, task: &Task<'k, F::
                 let inside = column_of(k, register).lt(left);
                 scores.set(register, inside.select(scores.get(register), f32::NEG_INFINITY));
             }
-            let factors = softmax.absorb(scores);
-            softmax.shrink(acc, &factors);
+            softmax.absorb(scores).apply(acc);
         },
         |_, landed| {
             for step in 0..TILE / 16 {

@@ -156,7 +156,8 @@ impl<'k, const D: u32, const BN: u32, const GROUPS: u32> Consumer<'_, 'k, D, BN,
         k.wgmma_wait(0);
         self.keys.release(key);
         self.mask(last);
-        self.softmax.absorb(self.scores);
+        // Nothing was summed before.
+        let _ = self.softmax.absorb(self.scores);
         self.pack();
 
         k.for_(0, last, |turn: Val<'k, u32>| {
@@ -172,10 +173,10 @@ impl<'k, const D: u32, const BN: u32, const GROUPS: u32> Consumer<'_, 'k, D, BN,
             k.wgmma_wait(1);
             self.keys.release(key);
             self.mask(tile);
-            let factors = self.softmax.absorb(self.scores);
+            let shrink = self.softmax.absorb(self.scores);
             k.wgmma_wait(0);
             self.values.release(value);
-            self.softmax.shrink(self.acc, &factors);
+            shrink.apply(self.acc);
             self.pack();
         });
 

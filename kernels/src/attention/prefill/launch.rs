@@ -126,7 +126,12 @@ impl Prefill {
 
     /// Keys of a tile of the Hopper kernel.
     pub fn hopper_keys(&self) -> u32 {
-        if self.depth > 128 { 64 } else { 128 }
+        match (self.depth, self.causal) {
+            (256, _) => 64,
+            // Larger tiles have fewer turns; where causal, more of them is masked.
+            (128, false) => 176,
+            _ => 128,
+        }
     }
 
     /// Records the kernel for sm_90a.
@@ -145,6 +150,7 @@ impl Prefill {
                 let task = hopper::Task { queries, corner, inputs, place, rows, scale, out, out_stride, causal };
                 match self.depth {
                     64 => hopper::Shape::<64, 128, 2, 3>::attend(k, &task),
+                    128 if !causal => hopper::Shape::<128, 176, 2, 2>::attend(k, &task),
                     96 => hopper::Shape::<96, 128, 2, 2>::attend(k, &task),
                     256 => hopper::Shape::<256, 64, 2, 2>::attend(k, &task),
                     _ => hopper::Shape::<128, 128, 2, 2>::attend(k, &task),

@@ -67,8 +67,7 @@ pub fn attend<'k, F: KvFamily, const D: u32>(k: &'k Builder, task: &Task<'k, F::
             k.when(((tile + 1) * TILE).gt(common), || {
                 rows.mask(k, scores, rows.first + mine, tile * TILE, task.causal);
             });
-            let factors = softmax.absorb(scores);
-            softmax.shrink(acc, &factors);
+            softmax.absorb(scores).apply(acc);
         },
         |_, landed| {
             for step in 0..TILE / 16 {
