@@ -6,7 +6,7 @@ use tilewright_codegen::device::{Arg, Buffer, Device, Stream, Promotion, TensorS
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::attention::decode::{Decode, Layout};
-use tilewright_kernels::kv::{KvFamily, Tma};
+use tilewright_kernels::kv::{CpAsync, KvFamily, Tma};
 use tilewright_kernels::naive;
 use tilewright_layout::DType;
 
@@ -19,7 +19,8 @@ pub fn all(device: &Device) -> Said {
     for (batch, tokens) in [(1, 1024), (1, 8192), (1, 65536), (8, 8192), (32, 4096)] {
         right &= time::<Tma<2>>(device, batch, tokens, 132)?;
         right &= time::<Tma<3>>(device, batch, tokens, 132)?;
-        right &= time::<Tma<2>>(device, batch, tokens, 264)?;
+        right &= time::<Tma<4>>(device, batch, tokens, 132)?;
+        right &= time::<CpAsync<3>>(device, batch, tokens, 132)?;
     }
     if right { Ok(()) } else { Err("wrong numbers".into()) }
 }

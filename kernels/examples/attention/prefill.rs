@@ -4,7 +4,8 @@ use super::{Said, randoms};
 use half::bf16;
 use tilewright_codegen::device::{Buffer, Device, TensorMap, Promotion, TensorShape, TileSwizzle};
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::attention::prefill::{Kv, Prefill, QueryLayout};
+use tilewright_kernels::attention::prefill::{Kv, Prefill, QueryLayout, Tuning};
+use tilewright_kernels::attention::softmax::Patience;
 use tilewright_kernels::naive;
 use tilewright_layout::DType;
 
@@ -13,11 +14,21 @@ const HEADS: u32 = 32;
 pub fn all(device: &Device) -> Said {
     let mut right = true;
     for depth in [128, 64] {
-        for tokens in [2048, 8192, 16384] {
-            for causal in [false, true] {
-                let bunches: &[u32] = if tokens == 8192 { &[1, 2, 4, 8] } else { &[4] };
-                for &bunch in bunches {
-                    right &= time(device, depth, tokens, causal, bunch)?;
+        for causal in [false, true] {
+            let best = prefill(depth, causal).tuning();
+            for tokens in [2048, 8192, 16384] {
+                right &= time(device, depth, tokens, causal, best)?;
+            }
+            let others = [
+                Tuning { patience: Patience::None, ..best },
+                Tuning { patience: Patience::Some, ..best },
+                Tuning { keys: 128, ..best },
+                Tuning { keys: 128, patience: Patience::None, ..best },
+                Tuning { turns: false, ..best },
+            ];
+            for (i, &other) in others.iter().enumerate() {
+                if other != best && !others[..i].contains(&other) {
+                    right &= time(device, depth, 8192, causal, other)?;
                 }
             }
         }
@@ -25,10 +36,14 @@ pub fn all(device: &Device) -> Said {
     if right { Ok(()) } else { Err("wrong numbers".into()) }
 }
 
-fn time(device: &Device, depth: u32, tokens: u32, causal: bool, bunch: u32) -> Result<bool, Box<dyn std::error::Error>> {
+fn prefill(depth: u32, causal: bool) -> Prefill {
+    Prefill { depth, group: 1, causal, queries: QueryLayout::HeadMajor, kv: Kv::HeadMajor }
+}
+
+fn time(device: &Device, depth: u32, tokens: u32, causal: bool, tuning: Tuning) -> Result<bool, Box<dyn std::error::Error>> {
     let stream = device.stream()?;
-    let prefill = Prefill { depth, group: 1, causal, queries: QueryLayout::HeadMajor, kv: Kv::HeadMajor };
-    let kernel = device.load(&verify(prefill.record_hopper())?)?;
+    let (prefill, bunch) = (prefill(depth, causal), if causal { 4 } else { 2u32 });
+    let kernel = device.load(&verify(prefill.record_tuned(tuning))?)?;
     let elements = (HEADS * tokens * depth) as usize;
     let data = [randoms(elements, 1), randoms(elements, 2), randoms(elements, 3)];
     let [q, keys, values] = [0, 1, 2].map(|i| stream.buffer(&data[i]));
@@ -36,7 +51,7 @@ fn time(device: &Device, depth: u32, tokens: u32, causal: bool, bunch: u32) -> R
     let starts = stream.buffer(&[0u32, tokens])?;
     let out = device.buffer::<bf16>(elements)?;
     stream.poison(&out, 0xff)?;
-    let maps = [(&q, 64), (&keys, prefill.hopper_keys()), (&values, prefill.hopper_keys())]
+    let maps = [(&q, 64), (&keys, tuning.keys), (&values, tuning.keys)]
         .map(|(buffer, rows)| map(device, buffer, [depth, tokens], rows));
     let [q_map, keys, values] = maps;
     let (q_map, keys, values) = (q_map?, keys?, values?);
@@ -58,8 +73,8 @@ fn time(device: &Device, depth: u32, tokens: u32, causal: bool, bunch: u32) -> R
     let work = 4.0 * h * n * n * d * if causal { 0.5 } else { 1.0 };
     let worst = check(&stream.read(&out)?, &data, [depth, tokens], causal);
     println!(
-        "prefill d{depth:<3} {tokens:<6} {} bunch {bunch:<2} {:8.3} ms {:6.1} TFLOP/s (best {:6.1})  error/bound {worst:.2}",
-        if causal { "causal" } else { "full  " }, times[5] * 1e3, work / times[5] / 1e12, work / times[0] / 1e12
+        "prefill d{depth:<3} {tokens:<6} {} keys {:<3} patience {:<4} turns {:<5} {:8.3} ms {:6.1} TFLOP/s (best {:6.1})  error/bound {worst:.2}",
+        if causal { "causal" } else { "full  " }, tuning.keys, format!("{:?}", tuning.patience), tuning.turns, times[5] * 1e3, work / times[5] / 1e12, work / times[0] / 1e12
     );
     Ok(worst < 1.0)
 }

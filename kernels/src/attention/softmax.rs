@@ -7,8 +7,8 @@
 //! With `c = scale·log₂e` a weight is `2^(c·s − c·m)`: one fused multiply-add and one `ex2`. Sums stay with the lane
 //! that made them until [`Softmax::total`]; maxima are those of the row in all four lanes at all times.
 //!
-//! A maximum that grows by less than 2⁸ in weight is left as it is: weights stay below 256, which costs no precision in
-//! f32 or bf16, and what was summed before need not shrink. So the accumulator is rarely multiplied.
+//! With [`Patience::Some`] a maximum that grows by less than 2⁸ in weight is left as it is: weights stay below 256, which
+//! costs no precision in f32 or bf16, and what was summed before need not shrink.
 //!
 //! Rounding: scores are exact sums in f32 up to the order of the matrix instruction. `ex2` is within 2⁻²² relative; a
 //! weight is rounded to bf16 for the product with V (2⁻⁸ relative), while sums are taken before that rounding.
@@ -27,12 +27,22 @@ pub struct Softmax<'k> {
     /// Sum of the weights of this lane's columns, relative to the maximum.
     sum: RegArray<'k, f32>,
     scale: Val<'k, f32>,
+    patience: Patience,
+}
+
+/// When a maximum follows its row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Patience {
+    /// With every tile: the accumulator shrinks with every tile.
+    None,
+    /// Once a weight would exceed 2⁸: the accumulator is rarely touched, for a longer way to the first weight.
+    Some,
 }
 
 impl<'k> Softmax<'k> {
     /// Of `rows` rows a lane (1: only rows 0 to 7 of sixteen are looked at; 2: all), with `scale·log₂e`.
-    pub fn new(k: &'k Builder, rows: u32, scale: Val<'k, f32>) -> Softmax<'k> {
-        Softmax { k, max: k.regs(rows, f32::NEG_INFINITY), sum: k.regs(rows, 0.0f32), scale }
+    pub fn new(k: &'k Builder, rows: u32, scale: Val<'k, f32>, patience: Patience) -> Softmax<'k> {
+        Softmax { k, max: k.regs(rows, f32::NEG_INFINITY), sum: k.regs(rows, 0.0f32), scale, patience }
     }
 
     /// Rows of a lane.
@@ -44,7 +54,10 @@ impl<'k> Softmax<'k> {
     /// every score so far is −∞ weigh nothing.
     pub fn absorb(self, scores: RegArray<'k, f32>) -> Shrink<'k> {
         let (factors, grown): (Vec<_>, Vec<_>) = (0..self.rows()).map(|half| self.absorb_row(scores, half)).unzip();
-        let any = grown.into_iter().fold(self.k.lit(false), |any, grown| any | grown).any();
+        let any = match self.patience {
+            Patience::None => self.k.lit(true),
+            Patience::Some => grown.into_iter().fold(self.k.lit(false), |any, grown| any | grown).any(),
+        };
         Shrink { k: self.k, factors, any }
     }
 
@@ -61,7 +74,10 @@ impl<'k> Softmax<'k> {
         let pair = lanes.max(lanes.shfl_bfly(1));
         let most = pair.max(pair.shfl_bfly(2));
         // Not so where both are −∞: their difference is no number.
-        let grown = ((most - old) * self.scale).gt(STALE);
+        let grown = match self.patience {
+            Patience::None => self.k.lit(true),
+            Patience::Some => ((most - old) * self.scale).gt(STALE),
+        };
         let new = grown.select::<f32>(most, old);
         self.max.set(half, new);
         let base = new.eq(f32::NEG_INFINITY).select::<f32>(0.0f32, new * self.scale);

@@ -122,10 +122,6 @@ impl<'k, C: KvBufferConfig> KvBuffer<'k> for CpAsyncBuffer<'k, C> {
     /// Nothing: the barrier of the next `copy_to_shared` comes before the stage is filled again.
     fn release(&self, _: Landed<'k>) {}
 
-    fn finish(&self, _: Vec<Fetched>) {
-        self.k.cp_async_wait(0);
-    }
-
     fn memory(&self) -> Ptr<'k, Shared, bf16> {
         self.memory
     }

@@ -110,10 +110,7 @@ pub trait KvBuffer<'k> {
     /// This thread will not read the tile again.
     fn release(&self, landed: Landed<'k>);
 
-    /// Waits for what was asked for and is not wanted any more.
-    fn finish(&self, left: Vec<Fetched>);
-
-    /// Where the tiles of all teams begin: memory that may be used for something else once their buffers are finished.
+    /// Where the tiles of all teams begin: memory that may be used for something else once all tiles were read.
     fn memory(&self) -> Ptr<'k, Shared, bf16>;
 }
 

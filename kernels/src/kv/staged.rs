@@ -131,8 +131,6 @@ impl<'k, C: KvBufferConfig> KvBuffer<'k> for StagedBuffer<'k, C> {
     /// Nothing: a side is stored again two tiles later, behind the barrier of the tile between.
     fn release(&self, _: Landed<'k>) {}
 
-    fn finish(&self, _: Vec<Fetched>) {}
-
     fn memory(&self) -> Ptr<'k, Shared, bf16> {
         self.memory
     }

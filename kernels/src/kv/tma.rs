@@ -197,8 +197,6 @@ impl<'k, C: KvBufferConfig> KvBuffer<'k> for TmaBuffer<'k, C> {
         }
     }
 
-    fn finish(&self, _: Vec<Fetched>) {}
-
     fn memory(&self) -> Ptr<'k, Shared, bf16> {
         self.memory
     }

@@ -187,7 +187,7 @@ impl Case {
             Kv::Paged { page_tokens } => Some(page_tokens),
         };
         let (block_rows, keys, mapped) = match way {
-            Way::Hopper => (self.prefill.hopper_rows(), self.prefill.hopper_keys(), true),
+            Way::Hopper => (self.prefill.hopper_rows(), self.prefill.tuning().keys, true),
             Way::Warps { tensor_map } => (warps::BLOCK_ROWS, warps::TILE, tensor_map),
         };
         let shape = self.kv_shape(&data);

@@ -1,6 +1,9 @@
 //! Prefill attention on the simulator, against the definition in f64.
 
 mod case;
+#[path = "../attention_ledger/mod.rs"]
+mod ledger;
+mod mutants;
 
 use case::{Case, Way};
 use proptest::prelude::*;

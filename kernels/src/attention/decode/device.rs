@@ -5,7 +5,7 @@ use tilewright_codegen::build::{Builder, Global, Ptr, RegArray, Val};
 use tilewright_codegen::ir::MmaAtom;
 
 use super::combine::{Splits, Warps};
-use crate::attention::softmax::{Softmax, column_of, left_factor};
+use crate::attention::softmax::{Patience, Softmax, column_of, left_factor};
 use crate::kv::{KConfig, KvBuffer, KvFamily, Place, Span, Team, VConfig, stream};
 
 /// Tokens of a tile.
@@ -46,7 +46,7 @@ pub fn attend<'k, F: KvFamily, const D: u32>(k: &'k Builder, task: &Task<'k, F::
     let tokens = task.place.tokens;
     let query = query_fragments::<D>(k, task);
     let (scores, acc) = (k.regs(TILE / 2, 0.0f32), k.regs(D / 2, 0.0f32));
-    let softmax = Softmax::new(k, rows, task.scale);
+    let softmax = Softmax::new(k, rows, task.scale, Patience::None);
     stream(
         k,
         (&keys, &values),

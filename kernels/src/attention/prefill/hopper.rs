@@ -10,7 +10,7 @@ use tilewright_codegen::ir::attr::Major;
 use tilewright_codegen::ir::{WgmmaAtom, WgmmaKind};
 
 use super::schedule::Rows;
-use crate::attention::softmax::{Softmax, left_factor};
+use crate::attention::softmax::{Patience, Softmax, left_factor};
 use crate::kv::{
     Fetched, Form, KConfig, KvBuffer, KvFamily, Landed, Place, Team, TileForm, Tma, TmaBuffer, VConfig, VECTOR,
 };
@@ -39,6 +39,10 @@ pub struct Task<'k> {
     pub out_stride: Val<'k, u32>,
     /// Whether a query sees only tokens up to its own.
     pub causal: bool,
+    /// When maxima follow.
+    pub patience: Patience,
+    /// Whether warpgroups issue in turns.
+    pub turns: bool,
 }
 
 /// Head dimension, keys of a tile, stages of the rings, warpgroups that multiply.
@@ -95,7 +99,7 @@ impl<const D: u32, const BN: u32, const STAGES: u32, const GROUPS: u32> Shape<D,
                 scores: k.regs_unset(Self::SCORES.acc_registers()),
                 weights: k.regs(BN / 4, k.lit(0u32).bits::<Bf16x2>()),
                 acc: k.regs(Self::OUTPUT.acc_registers(), 0.0f32),
-                softmax: Softmax::new(k, 2, task.scale),
+                softmax: Softmax::new(k, 2, task.scale, task.patience),
             };
             k.when(tiles.gt(0), || {
                 queries_full.wait(0);
@@ -278,19 +282,31 @@ impl<'k, const D: u32, const BN: u32, const GROUPS: u32> Consumer<'_, 'k, D, BN,
 
     /// Warpgroup 0 begins: the last one passes it the turn.
     fn first_turn(&self) {
+        if !self.task.turns {
+            return;
+        }
         self.k.when(self.group.eq(GROUPS - 1), || self.k.bar_arrive(TURN, 256));
     }
 
     fn take_turn(&self) {
+        if !self.task.turns {
+            return;
+        }
         self.each_group(|group| self.k.bar_sync(TURN + group, 256));
     }
 
     fn pass_turn(&self) {
+        if !self.task.turns {
+            return;
+        }
         self.each_group(|group| self.k.bar_arrive(TURN + (group + 1) % GROUPS, 256));
     }
 
     /// The turn that was passed last is taken, so that barriers are left as they were found.
     fn last_turn(&self) {
+        if !self.task.turns {
+            return;
+        }
         self.k.when(self.group.eq(0), || self.k.bar_sync(TURN, 256));
     }
 

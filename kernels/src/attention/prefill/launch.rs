@@ -7,6 +7,7 @@ use tilewright_codegen::ir::{Arch, Kernel};
 
 use super::schedule::{Rows, order};
 use super::{hopper, warps};
+use crate::attention::softmax::Patience;
 use crate::kv::{KvFamily, Pages, Place};
 
 /// How queries and results lie.
@@ -60,6 +61,17 @@ pub struct Prefill {
     pub queries: QueryLayout,
     /// How keys and values lie.
     pub kv: Kv,
+}
+
+/// How a Hopper kernel is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Tuning {
+    /// Keys of a tile.
+    pub keys: u32,
+    /// When maxima follow.
+    pub patience: Patience,
+    /// Whether warpgroups issue in turns.
+    pub turns: bool,
 }
 
 /// What the two kernels have in common.
@@ -124,18 +136,26 @@ impl Prefill {
         hopper::ROWS * if self.depth == 64 { 3 } else { 2 }
     }
 
-    /// Keys of a tile of the Hopper kernel.
-    pub fn hopper_keys(&self) -> u32 {
-        match (self.depth, self.causal) {
+    /// How the Hopper kernel is made best, as measured on an H100.
+    pub fn tuning(&self) -> Tuning {
+        let keys = match (self.depth, self.causal) {
             (256, _) => 64,
             // Larger tiles have fewer turns; where causal, more of them is masked.
             (128, false) => 176,
             _ => 128,
-        }
+        };
+        let patience = if self.depth < 128 { Patience::None } else { Patience::Some };
+        Tuning { keys, patience, turns: true }
     }
 
     /// Records the kernel for sm_90a.
     pub fn record_hopper(&self) -> Kernel {
+        self.record_tuned(self.tuning())
+    }
+
+    /// Records the kernel for sm_90a, made another way. Keys of a tile are 64 for depth 256, 128, or 176 for depth 128.
+    pub fn record_tuned(&self, tuning: Tuning) -> Kernel {
+        let Tuning { keys, patience, turns } = tuning;
         let threads = 128 + 2 * self.hopper_rows();
         record(&self.name("wgmma"), Arch::Sm90a, block(threads).min_blocks(1), |k| {
             let queries = k.tensor_map("q");
@@ -147,10 +167,22 @@ impl Prefill {
                 let [row, plane] = corner.map(Val::cast::<i32>);
                 let (out_stride, causal) = (strides[0], self.causal);
                 let corner = [row, plane];
-                let task = hopper::Task { queries, corner, inputs, place, rows, scale, out, out_stride, causal };
+                let task = hopper::Task {
+                    queries,
+                    corner,
+                    inputs,
+                    place,
+                    rows,
+                    scale,
+                    out,
+                    out_stride,
+                    causal,
+                    patience,
+                    turns,
+                };
                 match self.depth {
                     64 => hopper::Shape::<64, 128, 2, 3>::attend(k, &task),
-                    128 if !causal => hopper::Shape::<128, 176, 2, 2>::attend(k, &task),
+                    128 if keys == 176 => hopper::Shape::<128, 176, 2, 2>::attend(k, &task),
                     96 => hopper::Shape::<96, 128, 2, 2>::attend(k, &task),
                     256 => hopper::Shape::<256, 64, 2, 2>::attend(k, &task),
                     _ => hopper::Shape::<128, 128, 2, 2>::attend(k, &task),

@@ -15,4 +15,4 @@ pub mod launch;
 pub mod schedule;
 pub mod warps;
 
-pub use launch::{Kv, Prefill, QueryLayout};
+pub use launch::{Kv, Prefill, QueryLayout, Tuning};

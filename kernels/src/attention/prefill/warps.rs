@@ -5,7 +5,7 @@ use tilewright_codegen::build::{Bf16x2, Builder, Global, Ptr, RegArray, Val};
 use tilewright_codegen::ir::MmaAtom;
 
 use super::schedule::Rows;
-use crate::attention::softmax::{Softmax, left_factor};
+use crate::attention::softmax::{Patience, Softmax, left_factor};
 use crate::kv::{KConfig, KvBuffer, KvFamily, Place, Span, Team, VConfig, stream};
 
 /// Warps of a block.
@@ -49,7 +49,7 @@ pub fn attend<'k, F: KvFamily, const D: u32>(k: &'k Builder, task: &Task<'k, F::
     let mine = k.warp() * 16 + k.lane() / 4;
     let query = query_fragments::<D>(k, task, mine);
     let (scores, acc) = (k.regs(TILE / 2, 0.0f32), k.regs(D / 2, 0.0f32));
-    let softmax = Softmax::new(k, 2, task.scale);
+    let softmax = Softmax::new(k, 2, task.scale, Patience::None);
     let end = (rows.end(BLOCK_ROWS, task.causal) + (TILE - 1)) / TILE;
     stream(
         k,
