@@ -18,7 +18,10 @@ fn holds<F: KvFamily>(case: &Case, arch: Arch, seed: u64) {
     let (outcome, right) = case.run::<F>(&kernel, seed);
     match outcome {
         Outcome::Fault(fault) => panic!("{case:?} seed {seed}\n{fault}"),
-        Outcome::Finished(_) => right.unwrap_or_else(|what| panic!("{case:?} seed {seed}: {what}")),
+        Outcome::Finished(counters) => {
+            assert_eq!(counters.conflicts(), 0, "extra wavefronts: {case:?}");
+            right.unwrap_or_else(|what| panic!("{case:?} seed {seed}: {what}"));
+        }
     }
 }
 

@@ -17,7 +17,7 @@ fn cases(depth: u32, tokens: u32) -> [Case; 2] {
 
 /// Even seeds run the first case, odd ones the second.
 fn judged(cases: &[Case; 2], (kernel, way): (Verified, Way), ledger: &[Equivalent]) {
-    all_but_equivalent_mutants_are_killed(&kernel, ledger, 0..6, |kernel, seed| {
+    all_but_equivalent_mutants_are_killed(&kernel, ledger, 0..16, |kernel, seed| {
         Ok(cases[seed as usize % 2].run(kernel, way, seed))
     });
 }

@@ -144,7 +144,7 @@ impl Prefill {
             (128, false) => 176,
             _ => 128,
         };
-        let patience = if self.depth < 128 { Patience::None } else { Patience::Some };
+        let patience = if self.depth > 64 && !self.causal { Patience::Some } else { Patience::None };
         Tuning { keys, patience, turns: true }
     }
 
