@@ -20,8 +20,7 @@ fn kernels() -> Vec<Kernel> {
     all.push(Decode { depth: 128, group: 4, layout: Layout::Dense }.record::<Staged<1, true>>(Arch::Sm80));
     for depth in [64, 96, 128, 256] {
         for causal in [false, true] {
-            let prefill =
-                Prefill { depth, group: 1, causal, queries: QueryLayout::HeadMajor, kv: Kv::HeadMajor };
+            let prefill = Prefill { depth, group: 1, causal, queries: QueryLayout::HeadMajor, kv: Kv::HeadMajor };
             all.push(prefill.record_hopper());
         }
     }

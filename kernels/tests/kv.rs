@@ -87,11 +87,8 @@ fn formulas(numbers: Numbers, geometry: Geometry) {
     assert_eq!((layout.size(), layout.cosize()), ((rows * columns).into(), (rows * columns).into()));
     for (row, column) in [(0, 0), (rows - 1, columns - 1), (rows / 2, columns / 3), (1, 8)] {
         let at = IntTuple::constant(IntTuple::flat(&[row.into(), column.into()]));
-        let expected = if geometry.token_gen {
-            row * columns + column
-        } else {
-            row * 8 + column % 8 + column / 8 * rows * 8
-        };
+        let expected =
+            if geometry.token_gen { row * columns + column } else { row * 8 + column % 8 + column / 8 * rows * 8 };
         assert_eq!(layout.offset(&at).expect("inside"), i64::from(expected), "{layout} at {row}, {column}");
     }
     let threads = &derived.thread_layout;
@@ -106,7 +103,8 @@ fn formulas(numbers: Numbers, geometry: Geometry) {
 /// tile that is too short.
 #[test]
 fn values_that_do_not_divide_are_refused() {
-    let error = derive(VConfig::<128, 32, 128, 128>::NUMBERS, Geometry::bf16(256, false)).expect_err("32 rows, 64 wanted");
+    let error =
+        derive(VConfig::<128, 32, 128, 128>::NUMBERS, Geometry::bf16(256, false)).expect_err("32 rows, 64 wanted");
     assert!(matches!(error, KvConfigError::Threads { rows: 32, wanted_rows: 64, .. }), "{error}");
     assert_eq!(
         error.to_string(),

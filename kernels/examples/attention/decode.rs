@@ -2,7 +2,7 @@
 
 use super::{Said, graph_micros, randoms};
 use half::bf16;
-use tilewright_codegen::device::{Arg, Buffer, Device, Stream, Promotion, TensorShape, TileSwizzle};
+use tilewright_codegen::device::{Arg, Buffer, Device, Promotion, Stream, TensorShape, TileSwizzle};
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::attention::decode::{Decode, Layout};
@@ -25,7 +25,12 @@ pub fn all(device: &Device) -> Said {
     if right { Ok(()) } else { Err("wrong numbers".into()) }
 }
 
-fn time<F: KvFamily>(device: &Device, batch: u32, tokens: u32, resident: u32) -> Result<bool, Box<dyn std::error::Error>> {
+fn time<F: KvFamily>(
+    device: &Device,
+    batch: u32,
+    tokens: u32,
+    resident: u32,
+) -> Result<bool, Box<dyn std::error::Error>> {
     let stream = device.stream()?;
     let decode = Decode { depth: DEPTH, group: GROUP, layout: Layout::Dense };
     let kernel = device.load(&verify(decode.record::<F>(Arch::Sm90a))?)?;
@@ -48,15 +53,22 @@ fn time<F: KvFamily>(device: &Device, batch: u32, tokens: u32, resident: u32) ->
     for rep in 0..reps {
         let pools = if rep == 0 { first.clone() } else { copies(&stream, &first)? };
         let maps = pools.iter().map(|pool| map(device, pool, batch, tokens)).collect::<Result<Vec<_>, _>>()?;
-        let kv: Vec<Arg<'_>> = if F::TENSOR_MAP {
-            maps.iter().map(Arg::Map).collect()
-        } else {
-            pools.iter().map(Arg::from).collect()
-        };
+        let kv: Vec<Arg<'_>> =
+            if F::TENSOR_MAP { maps.iter().map(Arg::Map).collect() } else { pools.iter().map(Arg::from).collect() };
         let scale = std::f32::consts::LOG2_E / (DEPTH as f32).sqrt();
         let args = [
-            (&q).into(), kv[0].clone(), kv[1].clone(), (&lengths).into(), (&lengths).into(), 1u32.into(),
-            (tokens * DEPTH).into(), scale.into(), (&acc).into(), (&stats).into(), (&done).into(), (&out).into(),
+            (&q).into(),
+            kv[0].clone(),
+            kv[1].clone(),
+            (&lengths).into(),
+            (&lengths).into(),
+            1u32.into(),
+            (tokens * DEPTH).into(),
+            scale.into(),
+            (&acc).into(),
+            (&stats).into(),
+            (&done).into(),
+            (&out).into(),
         ];
         works.push(kernel.work([splits, HEADS, batch], &args)?);
     }
@@ -65,20 +77,30 @@ fn time<F: KvFamily>(device: &Device, batch: u32, tokens: u32, resident: u32) ->
     let resources = kernel.facts();
     println!(
         "decode {:10} b{batch:<3} {tokens:<6} splits {splits:<3} {median:8.2} us (best {best:8.2}) {:6.3} TB/s  error/bound {worst:.2}  blocks/SM {}",
-        F::name(), bytes as f64 / median / 1e6, resources.blocks_per_sm
+        F::name(),
+        bytes as f64 / median / 1e6,
+        resources.blocks_per_sm
     );
     Ok(worst < 1.0)
 }
 
 fn copies(stream: &Stream, first: &[Buffer<bf16>]) -> Result<Vec<Buffer<bf16>>, Box<dyn std::error::Error>> {
-    first.iter().map(|from| {
-        let to = stream.device().buffer::<bf16>(from.len())?;
-        stream.copy(from, &to)?;
-        Ok(to)
-    }).collect()
+    first
+        .iter()
+        .map(|from| {
+            let to = stream.device().buffer::<bf16>(from.len())?;
+            stream.copy(from, &to)?;
+            Ok(to)
+        })
+        .collect()
 }
 
-fn map(device: &Device, pool: &Buffer<bf16>, batch: u32, tokens: u32) -> Result<tilewright_codegen::device::TensorMap, Box<dyn std::error::Error>> {
+fn map(
+    device: &Device,
+    pool: &Buffer<bf16>,
+    batch: u32,
+    tokens: u32,
+) -> Result<tilewright_codegen::device::TensorMap, Box<dyn std::error::Error>> {
     let row = u64::from(DEPTH) * 2;
     let shape = TensorShape {
         dims: vec![DEPTH.into(), tokens.into(), (batch * HEADS).into()],

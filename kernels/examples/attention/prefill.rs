@@ -2,7 +2,7 @@
 
 use super::{Said, randoms};
 use half::bf16;
-use tilewright_codegen::device::{Buffer, Device, TensorMap, Promotion, TensorShape, TileSwizzle};
+use tilewright_codegen::device::{Buffer, Device, Promotion, TensorMap, TensorShape, TileSwizzle};
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::attention::prefill::{Kv, Prefill, QueryLayout, Tuning};
 use tilewright_kernels::attention::softmax::Patience;
@@ -40,7 +40,13 @@ fn prefill(depth: u32, causal: bool) -> Prefill {
     Prefill { depth, group: 1, causal, queries: QueryLayout::HeadMajor, kv: Kv::HeadMajor }
 }
 
-fn time(device: &Device, depth: u32, tokens: u32, causal: bool, tuning: Tuning) -> Result<bool, Box<dyn std::error::Error>> {
+fn time(
+    device: &Device,
+    depth: u32,
+    tokens: u32,
+    causal: bool,
+    tuning: Tuning,
+) -> Result<bool, Box<dyn std::error::Error>> {
     let stream = device.stream()?;
     let (prefill, bunch) = (prefill(depth, causal), if causal { 4 } else { 2u32 });
     let kernel = device.load(&verify(prefill.record_tuned(tuning))?)?;
@@ -58,8 +64,19 @@ fn time(device: &Device, depth: u32, tokens: u32, causal: bool, tuning: Tuning) 
     let tiles = tokens.div_ceil(prefill.hopper_rows());
     let scale = std::f32::consts::LOG2_E / (depth as f32).sqrt();
     let args = [
-        (&q_map).into(), (&keys).into(), (&values).into(), (&starts).into(), (&starts).into(), (&starts).into(),
-        0u32.into(), (tokens * depth).into(), tiles.into(), HEADS.into(), bunch.into(), scale.into(), (&out).into(),
+        (&q_map).into(),
+        (&keys).into(),
+        (&values).into(),
+        (&starts).into(),
+        (&starts).into(),
+        (&starts).into(),
+        0u32.into(),
+        (tokens * depth).into(),
+        tiles.into(),
+        HEADS.into(),
+        bunch.into(),
+        scale.into(),
+        (&out).into(),
     ];
     let mut times = Vec::new();
     for _ in 0..14 {
@@ -74,12 +91,23 @@ fn time(device: &Device, depth: u32, tokens: u32, causal: bool, tuning: Tuning) 
     let worst = check(&stream.read(&out)?, &data, [depth, tokens], causal);
     println!(
         "prefill d{depth:<3} {tokens:<6} {} keys {:<3} patience {:<4} turns {:<5} {:8.3} ms {:6.1} TFLOP/s (best {:6.1})  error/bound {worst:.2}",
-        if causal { "causal" } else { "full  " }, tuning.keys, format!("{:?}", tuning.patience), tuning.turns, times[5] * 1e3, work / times[5] / 1e12, work / times[0] / 1e12
+        if causal { "causal" } else { "full  " },
+        tuning.keys,
+        format!("{:?}", tuning.patience),
+        tuning.turns,
+        times[5] * 1e3,
+        work / times[5] / 1e12,
+        work / times[0] / 1e12
     );
     Ok(worst < 1.0)
 }
 
-fn map(device: &Device, buffer: &Buffer<bf16>, [depth, tokens]: [u32; 2], rows: u32) -> Result<TensorMap, Box<dyn std::error::Error>> {
+fn map(
+    device: &Device,
+    buffer: &Buffer<bf16>,
+    [depth, tokens]: [u32; 2],
+    rows: u32,
+) -> Result<TensorMap, Box<dyn std::error::Error>> {
     let row = u64::from(depth) * 2;
     let shape = TensorShape {
         dims: vec![depth.into(), tokens.into(), HEADS.into()],

@@ -148,10 +148,6 @@ pub fn left_factor<'k>(k: &'k Builder, weights: RegArray<'k, f32>, step: u32, ro
     core::array::from_fn(|i| {
         let (half, n) = (i as u32 % 2, 2 * step + i as u32 / 2);
         let at = 4 * n + 2 * half;
-        if half < rows {
-            weights.get(at).pair(weights.get(at + 1))
-        } else {
-            k.lit(0u32).bits()
-        }
+        if half < rows { weights.get(at).pair(weights.get(at + 1)) } else { k.lit(0u32).bits() }
     })
 }

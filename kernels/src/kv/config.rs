@@ -126,7 +126,9 @@ pub enum KvConfigError {
         by: u32,
     },
     /// Threads of the prefill layout that the tile has no work for.
-    #[error("the tile of {rows}x{columns} has {vectors} vectors in a row and {rows} rows; {threads} threads as 4 to a row want {wanted_vectors} vectors and {wanted_rows} rows: use token_gen, or a tile that divides")]
+    #[error(
+        "the tile of {rows}x{columns} has {vectors} vectors in a row and {rows} rows; {threads} threads as 4 to a row want {wanted_vectors} vectors and {wanted_rows} rows: use token_gen, or a tile that divides"
+    )]
     Threads {
         /// Rows of the tile.
         rows: u32,
@@ -231,7 +233,12 @@ fn check(numbers: Numbers, geometry: Geometry) -> Result<(), KvConfigError> {
     multiple("the vectors of a tile", rows * columns / simd, "the threads of a team", geometry.threads)?;
     let repeats = columns / simd;
     if geometry.token_gen {
-        return multiple("the threads of a team", geometry.threads, "the vectors of a row", repeats.min(geometry.threads));
+        return multiple(
+            "the threads of a team",
+            geometry.threads,
+            "the vectors of a row",
+            repeats.min(geometry.threads),
+        );
     }
     let down = geometry.threads / ACROSS;
     if !repeats.is_multiple_of(ACROSS) || down == 0 || !rows.is_multiple_of(down) {

@@ -158,9 +158,7 @@ impl TileForm {
                 let row = (round % groups_down) * VECTOR + lane % 8;
                 Share { row, vectors: 0, vector: (round / groups_down) * 4 + lane / 8 }
             }
-            (Form::Panels, Err(panel)) => {
-                Share { row: rest / in_row, vectors: panel * in_row, vector: rest % in_row }
-            }
+            (Form::Panels, Err(panel)) => Share { row: rest / in_row, vectors: panel * in_row, vector: rest % in_row },
             (Form::Panels, Ok(panel)) => {
                 Share { row: rest / in_row, vectors: 0, vector: panel * in_row + rest % in_row }
             }

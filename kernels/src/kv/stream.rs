@@ -36,7 +36,8 @@ pub fn stream<'k, K: KvBuffer<'k>, V: KvBuffer<'k>>(
     let mut waiting = VecDeque::new();
     for turn in 0..ahead {
         let tile = span.first + turn * span.step;
-        waiting.push_back((keys.load_from_dram(tile, tile.lt(span.end)), values.load_from_dram(tile, tile.lt(span.end))));
+        waiting
+            .push_back((keys.load_from_dram(tile, tile.lt(span.end)), values.load_from_dram(tile, tile.lt(span.end))));
     }
     let before: Vec<(u32, u32)> = stages(&waiting);
     k.for_step(span.first, span.end, span.step * unroll, |first: Val<'k, u32>| {

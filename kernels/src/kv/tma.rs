@@ -81,7 +81,23 @@ impl<const STAGES: u32> KvFamily for Tma<STAGES> {
         let [head, tail, parity] = [k.var(0u32), k.var(0u32), k.var(0u32)];
         let (fragments, config) = (Fragments::new::<C>(k, form), core::marker::PhantomData);
         let stages = STAGES;
-        TmaBuffer { k, map, place, team, form, memory, ring, full, empty, stages, head, tail, parity, fragments, config }
+        TmaBuffer {
+            k,
+            map,
+            place,
+            team,
+            form,
+            memory,
+            ring,
+            full,
+            empty,
+            stages,
+            head,
+            tail,
+            parity,
+            fragments,
+            config,
+        }
     }
 
     fn begin(k: &Builder) {

@@ -186,8 +186,7 @@ impl Case {
         for (number, (q, out)) in data.q.chunks(depth).zip(out.chunks(depth)).enumerate() {
             let (sequence, head) = (number / group / self.kv_heads as usize, number / group % self.kv_heads as usize);
             let wide = |x: &[bf16]| x.iter().map(|x| x.to_f64()).collect::<Vec<f64>>();
-            let (q, keys, values) =
-                (wide(q), wide(&data.kv[0][sequence][head]), wide(&data.kv[1][sequence][head]));
+            let (q, keys, values) = (wide(q), wide(&data.kv[0][sequence][head]), wide(&data.kv[1][sequence][head]));
             let exact = naive::combine(&[naive::attention(&q, &keys, &values, self.scale())], depth);
             let sizes: Vec<f64> = values.iter().map(|v| v.abs()).collect();
             let size = naive::combine(&[naive::attention(&q, &keys, &sizes, self.scale())], depth);

@@ -204,7 +204,8 @@ impl Case {
         let heads = self.kv_heads * self.prefill.group;
         let number = |n: u32| Arg::Scalar(n.constant());
         let [keys, values] = pools;
-        let q_arg = if way == Way::Hopper { Arg::TensorMap(self.map(q_at, &self.q_shape(), 64)) } else { Arg::Ptr(q_at) };
+        let q_arg =
+            if way == Way::Hopper { Arg::TensorMap(self.map(q_at, &self.q_shape(), 64)) } else { Arg::Ptr(q_at) };
         let args = vec![
             q_arg,
             keys,

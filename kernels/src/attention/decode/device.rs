@@ -89,10 +89,7 @@ fn share<'k, I>(k: &'k Builder, task: &Task<'k, I>, step: u32) -> Span<'k> {
 }
 
 /// The queries as left factors of the steps of 16 columns; rows that are no query are zero.
-fn query_fragments<'k, const D: u32>(
-    k: &'k Builder,
-    task: &Task<'k, impl Copy>,
-) -> Vec<[Val<'k, u32>; 4]> {
+fn query_fragments<'k, const D: u32>(k: &'k Builder, task: &Task<'k, impl Copy>) -> Vec<[Val<'k, u32>; 4]> {
     let (row, column) = (k.lane() / 4, k.lane() % 4 * 2);
     let words = k.regs(D / 4, 0u32);
     for half in 0..task.group.div_ceil(8) {

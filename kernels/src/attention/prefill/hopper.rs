@@ -5,7 +5,9 @@
 //! weights of this one. Tiles come last first, so that masks come first.
 
 use half::bf16;
-use tilewright_codegen::build::{Bf16x2, Builder, Bulk, Global, Mbarrier, Operands, Param, Ptr, RegArray, Shared, TensorMap, Val};
+use tilewright_codegen::build::{
+    Bf16x2, Builder, Bulk, Global, Mbarrier, Operands, Param, Ptr, RegArray, Shared, TensorMap, Val,
+};
 use tilewright_codegen::ir::attr::Major;
 use tilewright_codegen::ir::{WgmmaAtom, WgmmaKind};
 

@@ -1,7 +1,12 @@
 //! The mutation harness: a kernel with one synchronising instruction removed or weakened must be found out.
 //!
-//! [`mutants`] makes every such kernel; [`judge`] runs one under seeds until something tells. A mutant that survives
-//! is a hole in the checks, or a change that changes nothing: the caller lists it with the reason.
+//! [`Survey::of`] judges all of them, with a closure that launches one and compares its results, and a ledger of those that
+//! are known to survive with the reason. Below it, [`mutants`] makes every such kernel and [`judge`] runs one under
+//! seeds until something tells. A mutant that survives is a hole in the checks, or a change that changes nothing.
+
+mod survey;
+
+pub use survey::{Equivalent, Judged, Survey};
 
 use super::fault::Fault;
 use super::launch::{Outcome, SimError};
@@ -102,7 +107,7 @@ fn apply(block: &mut Block, id: StmtId, change: &Change) {
     }
 }
 
-/// Runs a mutant under seeds; `run` launches it and compares what comes out.
+/// Runs a mutant under seeds until one tells; `run` launches it and compares what comes out.
 ///
 /// # Errors
 /// [`SimError`] if it cannot be launched.
@@ -115,17 +120,14 @@ pub fn judge(
         Ok(kernel) => kernel,
         Err(errors) => return Ok(Verdict::Rejected(Box::new(errors))),
     };
-    let mut wrong = None;
     for seed in seeds {
         match run(&kernel, seed)? {
             (Outcome::Fault(fault), _) => return Ok(Verdict::Killed { seed, fault }),
-            (Outcome::Finished(_), Err(what)) => {
-                wrong.get_or_insert(Verdict::Wrong { seed, what });
-            }
+            (Outcome::Finished(_), Err(what)) => return Ok(Verdict::Wrong { seed, what }),
             (Outcome::Finished(_), Ok(())) => {}
         }
     }
-    Ok(wrong.unwrap_or(Verdict::Survived))
+    Ok(Verdict::Survived)
 }
 
 fn removed() -> (String, Change) {
