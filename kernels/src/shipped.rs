@@ -5,6 +5,7 @@ use tilewright_codegen::trial::{Draw, Shipped, Trial};
 use tilewright_codegen::verify::VerifyErrors;
 
 use crate::gemm::ShippedGemm;
+use crate::gemv::ShippedGemv;
 use crate::{elementwise, embed, norm, rope, sample};
 
 /// Every kernel of this library.
@@ -20,7 +21,8 @@ use crate::{elementwise, embed, norm, rope, sample};
 pub fn shipped() -> Vec<Box<dyn Shipped>> {
     let gemm = ShippedGemm::ALL.into_iter().map(|kernel| Box::new(kernel) as Box<dyn Shipped>);
     let rooms = [norm::shipped, rope::shipped, elementwise::shipped, embed::shipped, sample::shipped];
-    gemm.chain(rooms.into_iter().flat_map(|room| room())).collect()
+    let gemv = std::iter::once(Box::new(ShippedGemv) as Box<dyn Shipped>);
+    gemm.chain(gemv).chain(rooms.into_iter().flat_map(|room| room())).collect()
 }
 
 /// A kernel by its functions.
