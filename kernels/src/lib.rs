@@ -8,6 +8,7 @@
 //! | [`tile`] | tensors on the device: layouts, tiles, copies |
 //! | [`mma`] | tensor cores: tiled multiplication over `mma.sync` and `wgmma` |
 //! | [`ring`] | rings of stages in shared memory, whose steps are types |
+//! | [`gemv`] | matrix times few vectors, at the speed of the memory |
 //! | [`host`] | the forms of the same ops that a CPU runs at the speed of its memory |
 //!
 //! This crate knows layouts and code generation; it knows no program and no model.
@@ -15,8 +16,12 @@
 
 pub mod decode;
 pub mod gemm;
+pub mod gemv;
 pub mod host;
 pub mod mma;
 pub mod naive;
 pub mod ring;
+mod shipped;
 pub mod tile;
+
+pub use shipped::shipped;

@@ -3,6 +3,7 @@
 //! Every failure is one line on standard error and exit code 2; a check that *answers* no (a rejected program, a golden
 //! case that fails) exits with 1. Nothing is written to a named output until it is whole.
 
+mod bench;
 mod compile;
 mod failure;
 mod generate;
@@ -11,6 +12,8 @@ mod load;
 mod logits;
 mod output;
 mod progress;
+mod subject;
+mod timeline;
 mod validate;
 
 use std::io::{self, Write};
@@ -33,6 +36,8 @@ enum Command {
     Generate(generate::GenerateArgs),
     Logits(logits::LogitsArgs),
     Compile(compile::CompileArgs),
+    Timeline(timeline::TimelineArgs),
+    Bench(bench::BenchArgs),
     Validate(validate::ValidateArgs),
     /// The layout algebra: evaluate, check, draw
     #[command(subcommand)]
@@ -50,6 +55,8 @@ pub fn main() -> ExitCode {
         Command::Generate(args) => generate::run(&args),
         Command::Logits(args) => logits::run(&args),
         Command::Compile(args) => compile::run(args),
+        Command::Timeline(args) => timeline::run(&args),
+        Command::Bench(args) => bench::run(&args),
         Command::Validate(args) => validate::run(&args),
         Command::Layout(command) => layout::run(&command),
     };

@@ -31,6 +31,8 @@ pub enum EngineError {
          runs everywhere", .capability.0, .capability.1
     )]
     NoKernels { device: String, capability: (u32, u32) },
+    #[error("the megakernel runs on a GPU: give a device such as cuda:0, or sim for a simulated one")]
+    NoGpu,
     #[error("the model cannot be brought to the device")]
     Load(#[from] LoadError),
     #[error("a launch of the megakernel failed")]

@@ -32,6 +32,7 @@ pub use error::EngineError;
 pub use generate::{Completion, Finish, Request, Speed};
 use place::Place;
 pub use place::{Abort, OnProgress};
+pub(crate) use place::{Opened, open};
 pub use session::{Row, Session};
 
 /// A loaded model on a device.

@@ -22,7 +22,7 @@ pub(super) enum Place {
         workers: usize,
     },
     /// The device machine.
-    Gpu(Gpu),
+    Gpu(Box<Gpu>),
 }
 
 /// A GPU, or its simulation.
@@ -41,17 +41,33 @@ const SIMULATED_SMS: u32 = 4;
 impl Place {
     /// Opens a device for a checkpoint. Weights are sent when they are first needed.
     pub fn open(device: Device, checkpoint: &Arc<Checkpoint>, on_progress: OnProgress) -> Result<Place, EngineError> {
-        let (device, options) = match device {
-            Device::Cpu { workers } => return Ok(Place::Host { workers }),
-            Device::Cuda { ordinal } => (cuda::open(ordinal)?, DeviceOptions::default()),
-            Device::Sim { seed } => (simulated(seed), small()),
-        };
-        let properties = device.properties();
-        let none = || EngineError::NoKernels { device: properties.name.clone(), capability: properties.capability };
-        let target = properties.target().ok_or_else(none)?;
+        if let Device::Cpu { workers } = device {
+            return Ok(Place::Host { workers });
+        }
+        let Opened { device, target, options } = open(device)?;
         let weights = Mutex::new(DeviceWeights::new(device, Arc::clone(checkpoint) as _));
-        Ok(Place::Gpu(Gpu { target, options, weights, on_progress }))
+        Ok(Place::Gpu(Box::new(Gpu { target, options, weights, on_progress })))
     }
+}
+
+/// A GPU or its simulation, what programs are placed for on it, and how kernels are cut.
+pub(crate) struct Opened {
+    pub device: device::Device,
+    pub target: Target,
+    pub options: DeviceOptions,
+}
+
+/// Opens a GPU or its simulation; the host is neither.
+pub(crate) fn open(device: Device) -> Result<Opened, EngineError> {
+    let (device, options) = match device {
+        Device::Cpu { .. } => return Err(EngineError::NoGpu),
+        Device::Cuda { ordinal } => (cuda::open(ordinal)?, DeviceOptions::default()),
+        Device::Sim { seed } => (simulated(seed), small()),
+    };
+    let properties = device.properties();
+    let none = || EngineError::NoKernels { device: properties.name.clone(), capability: properties.capability };
+    let target = properties.target().ok_or_else(none)?;
+    Ok(Opened { device, target, options })
 }
 
 impl Gpu {
