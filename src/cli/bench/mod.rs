@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `mod` | the subcommand; rows, their JSON and their table |
 //! | `timing` | how kernels are timed: a graph of launches, replayed; the median, divided by the launches |
+//! | `gemm` | matrix products |
 //! | `gemv` | matrix times few vectors |
 //! | `decode` | whole tokens by the megakernel |
 //!
@@ -11,6 +12,7 @@
 //! a peer's script in `benches/peers/` that prints rows with the same suite and shapes.
 
 mod decode;
+mod gemm;
 mod gemv;
 mod timing;
 
@@ -36,6 +38,8 @@ use crate::engine::Device;
 enum Suite {
     /// Whole tokens by the megakernel
     Decode,
+    /// Matrix products, bf16
+    Gemm,
     /// Matrix times few vectors, bf16
     Gemv,
 }
@@ -149,6 +153,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
     let output = args.json.as_deref().map(Output::create).transpose()?;
     let found = match args.suite {
         Suite::Decode => decode::run(&args.subject, args.device, &args.decode)?,
+        Suite::Gemm => gemm::run(&args.kernels()?)?,
         Suite::Gemv => gemv::run(&args.kernels()?)?,
     };
     table(&mut io::stdout().lock(), &found, &peers)?;
