@@ -3,5 +3,6 @@
 mod agree;
 mod faults;
 mod lab;
+mod mutants;
 mod resident;
 mod timeline;

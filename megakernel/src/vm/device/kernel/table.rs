@@ -47,7 +47,6 @@ impl<'k> Table<'k> {
         let sum = k.var(0u32);
         let words = field!(self.block, BlockRecord.bytes).min(self.most) / 4;
         k.for_step(k.lane(), words, 32u32, |word| sum.set(sum.get() + self.at.at(word).load()));
-        k.sync_warp();
         let words = sum.get().warp_reduce(|a, b| a + b);
         let fields = field!(self.block, BlockRecord.start)
             + field!(self.block, BlockRecord.bytes)
