@@ -50,7 +50,6 @@ pub fn gemm<'k, F: Factor<Sum = f32>, D: Output, T: Tiles>(k: &'k Builder, confi
     let [m, n, depth, rows, columns, splits] = ["m", "n", "k", "rows", "columns", "splits"].map(|p| k.param::<u32>(p));
     let results = Results::<D, T>::parameters(k, store, [m, n]);
     let fetcher = k.tid().eq(128 * T::CONSUMERS);
-    k.when(fetcher, || [a_map, b_map].into_iter().for_each(|map| map.prefetch_map()));
     let tiles = (Tile::<F::Stored, T::A>::typed().aligned(1024), Tile::<F::Stored, T::B>::typed().aligned(1024));
     let shape = Shape::stages(config.stages).consumers(Consumers::Warpgroups(T::CONSUMERS)).cluster(config.cluster);
     let (mut producer, consumer) = start(k, Ring::bulk::<Factors>(k, tiles, shape)).split();
