@@ -5,11 +5,13 @@
 //! | `mod` | the subcommand; rows, their JSON and their table |
 //! | `timing` | how kernels are timed: a graph of launches, replayed; the median, divided by the launches |
 //! | `gemv` | matrix times few vectors |
+//! | `attention` | decode over long contexts, prefill |
 //! | `decode` | whole tokens by the megakernel |
 //!
 //! To add a suite of kernels: a file with a function `fn(&Bench) -> Result<Vec<Row>, Failure>`, a value of [`Suite`], and
 //! a peer's script in `benches/peers/` that prints rows with the same suite and shapes.
 
+mod attention;
 mod decode;
 mod gemv;
 mod timing;
@@ -38,6 +40,8 @@ enum Suite {
     Decode,
     /// Matrix times few vectors, bf16
     Gemv,
+    /// Attention: one token over long contexts, and whole sequences
+    Attention,
 }
 
 /// Time a suite on a device, and check what it computes
@@ -150,6 +154,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
     let found = match args.suite {
         Suite::Decode => decode::run(&args.subject, args.device, &args.decode)?,
         Suite::Gemv => gemv::run(&args.kernels()?)?,
+        Suite::Attention => attention::run(&args.kernels()?)?,
     };
     table(&mut io::stdout().lock(), &found, &peers)?;
     if let Some(output) = output {
