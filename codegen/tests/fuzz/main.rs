@@ -1,8 +1,5 @@
 //! Random programs: well defined whatever the seed, the same under any interleaving, and with the results of a GPU.
 
-#[path = "../ptxas/mod.rs"]
-mod ptxas;
-
 mod kit;
 
 use kit::batch::{Batch, Plan};
@@ -11,6 +8,7 @@ use kit::flow::{drawn_rows, seed_of};
 use kit::matrix::{Case, Class, forms};
 use kit::shrink::{shrink, statements};
 use std::collections::BTreeSet;
+use tilewright_codegen::assemble::Ptxas;
 use tilewright_codegen::ir::{Arch, rows};
 use tilewright_codegen::ptx;
 
@@ -60,12 +58,13 @@ fn programs_are_well_defined_and_deterministic() {
 
 #[test]
 fn programs_assemble() {
-    let Some(ptxas) = ptxas::find() else { return };
+    let Some(ptxas) = Ptxas::find().unwrap() else { return };
     let rows = drawn_rows();
     let singles: Vec<Plan> = rows.iter().map(|row| Plan::Single(seed_of(3, 0), row)).collect();
     let mixed: Vec<Plan> = (0..60).map(|n| Plan::Mixed(seed_of(3, n))).collect();
     for plans in [singles, mixed] {
-        let said = ptxas::assemble(&ptxas, Arch::Sm90a, &ptx::emit(&batch(&rows, &plans).kernel));
+        let text = ptx::emit(&batch(&rows, &plans).kernel);
+        let said = ptxas.assemble(Arch::Sm90a, &text).unwrap_or_else(|error| panic!("{error}"));
         assert!(said.warnings.is_empty(), "{:#?}", said.warnings);
     }
 }
