@@ -3,14 +3,21 @@
 //! Every failure is one line on standard error and exit code 2; a check that *answers* no (a rejected program, a golden
 //! case that fails) exits with 1. Nothing is written to a named output until it is whole.
 
+mod bench;
 mod compile;
 mod failure;
 mod generate;
+mod ir;
 pub mod layout;
 mod load;
 mod logits;
 mod output;
 mod progress;
+mod ptx;
+mod selftest;
+mod sim;
+mod subject;
+mod timeline;
 mod validate;
 
 use std::io::{self, Write};
@@ -33,7 +40,13 @@ enum Command {
     Generate(generate::GenerateArgs),
     Logits(logits::LogitsArgs),
     Compile(compile::CompileArgs),
+    Timeline(timeline::TimelineArgs),
+    Bench(bench::BenchArgs),
     Validate(validate::ValidateArgs),
+    Ptx(ptx::PtxArgs),
+    Ir(ir::IrArgs),
+    Sim(sim::SimArgs),
+    Selftest(selftest::SelftestArgs),
     /// The layout algebra: evaluate, check, draw
     #[command(subcommand)]
     Layout(layout::LayoutCommand),
@@ -50,7 +63,13 @@ pub fn main() -> ExitCode {
         Command::Generate(args) => generate::run(&args),
         Command::Logits(args) => logits::run(&args),
         Command::Compile(args) => compile::run(args),
+        Command::Timeline(args) => timeline::run(&args),
+        Command::Bench(args) => bench::run(&args),
         Command::Validate(args) => validate::run(&args),
+        Command::Ptx(args) => ptx::run(&args),
+        Command::Ir(args) => ir::run(&args),
+        Command::Sim(args) => sim::run(&args),
+        Command::Selftest(args) => selftest::run(&args),
         Command::Layout(command) => layout::run(&command),
     };
     outcome.unwrap_or_else(|failure| failure.report())

@@ -128,6 +128,14 @@ impl<'k, S: OnChip> Mbarrier<'k, S> {
         self.at.k.emit(SyncOp::MbarArrive { bar, count, scope });
     }
 
+    /// One arrival that orders only what this thread knows to be done by the async proxy: the `wgmma`s and bulk copies that
+    /// it waited for. It tells another block that memory may be overwritten by a copy, and drains no store.
+    #[track_caller]
+    pub fn arrive_async(self) {
+        let (bar, count) = (self.addr(), Const::u32(1).into());
+        self.at.k.emit(SyncOp::MbarArrive { bar, count, scope: BarScope::Async });
+    }
+
     /// One arrival, which expects so many more bytes.
     #[track_caller]
     pub fn arrive_expect_tx(self, bytes: impl Arg<'k, u32>) {

@@ -63,8 +63,7 @@ fn programs_assemble() {
     let singles: Vec<Plan> = rows.iter().map(|row| Plan::Single(seed_of(3, 0), row)).collect();
     let mixed: Vec<Plan> = (0..60).map(|n| Plan::Mixed(seed_of(3, n))).collect();
     for plans in [singles, mixed] {
-        let text = ptx::emit(&batch(&rows, &plans).kernel);
-        let said = ptxas.assemble(Arch::Sm90a, &text).unwrap_or_else(|error| panic!("{error}"));
+        let said = ptxas.assemble(Arch::Sm90a, &ptx::emit(&batch(&rows, &plans).kernel)).unwrap();
         assert!(said.warnings.is_empty(), "{:#?}", said.warnings);
     }
 }

@@ -29,7 +29,8 @@ impl<'k, B, O: Operands> Consumer<'k, B, O> {
     pub fn wait(&mut self) -> Full<'k, B, O> {
         let parts = self.parts;
         let (stage, parity) = self.next.step();
-        parts.full.at(stage).wait_at(parity, parts.scope());
+        // The bytes come by the async proxy, be it from another block: their landing needs no wider scope.
+        parts.full.at(stage).wait(parity);
         Full { parts, stage }
     }
 
@@ -68,7 +69,11 @@ fn release<'k, B, O: Operands>(parts: &Parts<'k, B, O>, stage: Val<'k, u32>, rea
         Consumers::Warpgroups(_) => k.tid() % 128,
     };
     if blocks > 1 {
-        k.when(member.lt(blocks) & really, || empty.on(member).arrive());
+        k.when(member.lt(blocks) & really, || match parts.shape.consumers {
+            Consumers::Warps(_) => empty.on(member).arrive(),
+            // A release to the cluster would drain the thread's stores at every step; `wgmma` only read.
+            Consumers::Warpgroups(_) => empty.on(member).arrive_async(),
+        });
     } else {
         k.when(member.eq(0) & really, || empty.arrive());
     }
@@ -96,6 +101,13 @@ impl<'k, B, O: Operands> Delayed<'k, B, O> {
     pub fn wait(&mut self) -> Held<'_, 'k, B, O> {
         let Full { stage, .. } = self.consumer.wait();
         Held { ring: self, stage }
+    }
+
+    /// Releases the stage that is kept, where everything that read it was waited for; the next one finds none before it.
+    #[track_caller]
+    pub fn release_last(&mut self) {
+        release(&self.consumer.parts, self.before.get(), self.held.get().ne(0));
+        self.held.set(0u32);
     }
 
     /// Releases the last stage, and is a plain consumer again.

@@ -73,6 +73,6 @@ pub use cursor::Cursor;
 pub use group::{Claimed, Current, Free, GroupRing};
 pub use operand::{Operands, Tile, View};
 pub use producer::{ByBulk, ByThreads, Empty, Filled, Producer};
-pub use setup::{Ring, Rings, Unready, start};
+pub use setup::{Fill, Ring, Rings, Unready, start};
 pub use shape::{Consumers, Shape};
 pub use source::{Boxed, By, Contiguous, Source, Sources, by};

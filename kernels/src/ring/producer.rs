@@ -59,7 +59,7 @@ impl<'k, B, O: Operands, F: Copy> Producer<'k, B, O, F> {
         let parts = self.parts;
         if let Some(landing) = &mut self.landing {
             let (stage, parity) = landing.step();
-            parts.full.at(stage).wait_at(parity, parts.scope());
+            parts.full.at(stage).wait(parity);
         }
         let (stage, parity) = self.next.step();
         parts.empty.at(stage).wait_at(parity, parts.scope());

@@ -2,7 +2,7 @@
 
 use super::consumer::Consumer;
 use super::producer::{ByBulk, ByThreads, Producer};
-use super::{Operands, Shape};
+use super::{Consumers, Operands, Shape};
 use core::marker::PhantomData;
 use tilewright_codegen::build::{Builder, Mbarrier, Shared};
 use tilewright_codegen::ir::attr::BarScope;
@@ -29,9 +29,13 @@ impl<B, O: Operands> Clone for Parts<'_, B, O> {
 impl<B, O: Operands> Copy for Parts<'_, B, O> {}
 
 impl<B, O: Operands> Parts<'_, B, O> {
-    /// The scope of the ring's arrivals.
+    /// The scope at which other blocks' arrivals at "empty" are waited for. Those of `wgmma`'s readers order no access of
+    /// their own, so that nothing is waited for beyond the block.
     pub fn scope(&self) -> BarScope {
-        if self.shape.cluster > 1 { BarScope::Cluster } else { BarScope::Cta }
+        match self.shape.consumers {
+            Consumers::Warps(_) if self.shape.cluster > 1 => BarScope::Cluster,
+            Consumers::Warps(_) | Consumers::Warpgroups(_) => BarScope::Cta,
+        }
     }
 }
 
@@ -51,19 +55,19 @@ impl<'k, O: Operands> Ring<'k, (), O, ()> {
     /// A ring that one thread fills by bulk copies and tensor maps.
     #[track_caller]
     pub fn bulk<B>(k: &'k Builder, operands: O, shape: Shape) -> Unready<Ring<'k, B, O, ByBulk>> {
-        Unready(Ring { parts: parts(k, operands, shape, 1, true), fill: ByBulk })
+        Unready(Ring { parts: parts(k, operands, shape, 1), fill: ByBulk })
     }
 
     /// A ring that `threads` threads fill together by `cp.async`.
     #[track_caller]
     pub fn threads<B>(k: &'k Builder, operands: O, shape: Shape, threads: u32) -> Unready<Ring<'k, B, O, ByThreads>> {
-        Unready(Ring { parts: parts(k, operands, shape, threads, false), fill: ByThreads })
+        Unready(Ring { parts: parts(k, operands, shape, threads), fill: ByThreads })
     }
 }
 
 /// Allocates stages and mbarriers; one thread initialises them.
 #[track_caller]
-fn parts<B, O: Operands>(k: &Builder, operands: O, shape: Shape, fills: u32, bulk: bool) -> Parts<'_, B, O> {
+fn parts<B, O: Operands>(k: &Builder, operands: O, shape: Shape, fills: u32) -> Parts<'_, B, O> {
     let path = core::any::type_name::<B>();
     let name = path.rsplit("::").next().unwrap_or(path).to_lowercase();
     let bases = operands.allocate(k, &name, shape.stages);
@@ -73,10 +77,6 @@ fn parts<B, O: Operands>(k: &Builder, operands: O, shape: Shape, fills: u32, bul
         for stage in 0..shape.stages {
             full.at(stage).init(fills);
             empty.at(stage).init(shape.consumers.count() * shape.cluster);
-        }
-        // Threads of the block know by `start`; the copy engine and other blocks do not.
-        if bulk || shape.cluster > 1 {
-            k.fence_mbarrier_init();
         }
     });
     Parts { k, operands, bases, full, empty, shape, brand: PhantomData }
@@ -90,15 +90,36 @@ pub trait Rings {
     /// Whether another block of the cluster uses one of them.
     fn remote(&self) -> bool;
 
+    /// Whether the copy engine does.
+    fn engine(&self) -> bool;
+
     /// Hands them out.
     fn ready(self) -> Self::Ready;
 }
 
-impl<'k, B, O: Operands, F> Rings for Unready<Ring<'k, B, O, F>> {
+/// How a ring is filled.
+pub trait Fill {
+    /// Whether by the copy engine.
+    const ENGINE: bool;
+}
+
+impl Fill for ByBulk {
+    const ENGINE: bool = true;
+}
+
+impl Fill for ByThreads {
+    const ENGINE: bool = false;
+}
+
+impl<'k, B, O: Operands, F: Fill> Rings for Unready<Ring<'k, B, O, F>> {
     type Ready = Ring<'k, B, O, F>;
 
     fn remote(&self) -> bool {
         self.0.parts.shape.cluster > 1
+    }
+
+    fn engine(&self) -> bool {
+        F::ENGINE
     }
 
     fn ready(self) -> Self::Ready {
@@ -113,6 +134,10 @@ macro_rules! rings {
 
             fn remote(&self) -> bool {
                 $(self.$i.remote())||+
+            }
+
+            fn engine(&self) -> bool {
+                $(self.$i.engine())||+
             }
 
             fn ready(self) -> Self::Ready {
@@ -131,6 +156,10 @@ rings! {
 /// Every thread of the block, of the cluster where a ring reaches so far, comes here and knows the rings.
 #[track_caller]
 pub fn start<R: Rings>(k: &Builder, rings: R) -> R::Ready {
+    // Threads of the block know by the barrier; the copy engine and other blocks do not.
+    if rings.engine() || rings.remote() {
+        k.when(k.tid().eq(0), || k.fence_mbarrier_init());
+    }
     if rings.remote() {
         k.cluster_sync();
     } else {

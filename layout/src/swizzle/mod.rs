@@ -3,6 +3,7 @@
 //! [`Swizzle`] is the permutation, [`Swizzled`] a layout behind one, and [`canonical`] the layouts that the matrix
 //! instructions of sm_90 read.
 
+mod boxes;
 pub mod canonical;
 mod descriptor;
 mod inverse;
@@ -14,6 +15,7 @@ use core::fmt;
 
 use crate::{LayoutError, Message, ops::recast::recast_factors};
 
+pub use boxes::TensorBoxes;
 pub use descriptor::MatrixDescriptor;
 pub use split::{Split, add_bits, times_bits};
 pub use swizzled::{Composed, Swizzled};

@@ -5,7 +5,7 @@ use crate::view::round::Round;
 use crate::view::{LayoutTensor, Space, ViewError};
 
 /// The axis that a [`TileIter`] walks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Along {
     /// Down the rows: tile (0, c), (1, c), ...
     Rows,

@@ -73,6 +73,12 @@ impl View {
             && self.proxied.iter().zip(&other.proxied).all(|(mine, theirs)| Rc::ptr_eq(mine, theirs))
     }
 
+    /// What it says of agents: what was done asynchronously, by nobody's own accesses.
+    pub(crate) fn of_agents(&self, geometry: Geometry) -> View {
+        let of = |clock: &Rc<Clock>| Rc::new(clock.of_agents(geometry));
+        View { seen: of(&self.seen), proxied: [of(&self.proxied[0]), of(&self.proxied[1])] }
+    }
+
     /// Learns that an agent reached a time.
     pub(crate) fn learn(&mut self, geometry: Geometry, agent: Agent) {
         self.learn_generic(geometry, agent);

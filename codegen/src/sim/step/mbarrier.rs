@@ -1,5 +1,6 @@
 //! mbarriers: phases of arrivals and of bytes.
 
+use crate::ir::attr::BarScope;
 use crate::ir::{Addr, Operand, Space, SyncOp, Ty};
 use crate::sim::fault::{Bytes, FaultKind};
 use crate::sim::machine::{Cur, Flight, Home, Machine, Mbarrier, Next, State, Target, Trouble, Try, lanes};
@@ -84,17 +85,17 @@ impl Machine<'_> {
                 let none = crate::ir::Const::u32(0).into();
                 self.each_lane(cur, *bar, none, |machine, cur, lane, at, _| machine.invalidate(cur, lane, at))
             }
-            SyncOp::MbarArrive { bar, count, .. } => {
+            SyncOp::MbarArrive { bar, count, scope } => {
                 self.each_lane(cur, *bar, *count, |machine, cur, lane, at, count| {
                     machine.live_mbarrier(cur, lane, at)?;
-                    machine.arrive(cur, lane, at, count)
+                    machine.arrive(cur, lane, at, count, *scope)
                 })
             }
-            SyncOp::MbarArriveTx { bar, bytes, .. } => {
+            SyncOp::MbarArriveTx { bar, bytes, scope } => {
                 self.each_lane(cur, *bar, *bytes, |machine, cur, lane, at, bytes| {
                     machine.live_mbarrier(cur, lane, at)?;
                     machine.expect(lane, at, bytes)?;
-                    machine.arrive(cur, lane, at, 1)
+                    machine.arrive(cur, lane, at, 1, *scope)
                 })
             }
             SyncOp::MbarExpectTx { bar, bytes, .. } => {
@@ -191,14 +192,18 @@ impl Machine<'_> {
         }
     }
 
-    fn arrive(&mut self, cur: Cur, lane: usize, at: At, count: u32) -> Try<()> {
+    fn arrive(&mut self, cur: Cur, lane: usize, at: At, count: u32, scope: BarScope) -> Try<()> {
         let pending = self.mbarrier(at).pending;
         if count > pending {
             let kind = FaultKind::TooManyArrivals { barrier: self.mbarrier_bytes(at), pending, came: count };
             return Err(Trouble::lane(kind, lane));
         }
         if self.checks {
-            let view = self.publish(cur.warp, 1 << lane);
+            let mut view = self.publish(cur.warp, 1 << lane);
+            if scope == BarScope::Async {
+                // What agents of the async proxy did stays; what threads did is not ordered.
+                view = view.of_agents(self.geometry);
+            }
             self.mbarrier(at).current.join(&view);
         }
         self.mbarrier(at).pending -= count;

@@ -14,6 +14,9 @@ fn row(mnemonic: &str) -> Option<&'static Row> {
     rows().find(|row| row.mnemonic == mnemonic)
 }
 
+/// Scopes of arrivals that order what threads did.
+const SCOPES: [BarScope; 2] = [BarScope::Cta, BarScope::Cluster];
+
 impl Gen<'_> {
     /// Draws an instruction of the row at a site, appends it and keeps its results.
     fn access(&mut self, mnemonic: &str, site: Site) -> bool {
@@ -83,7 +86,7 @@ impl Gen<'_> {
         let row = if self.rng.percent(50) { "mbarrier.try_wait" } else { "mbarrier.test_wait" };
         let body = self.inside(|g| {
             let done = g.def(Ty::Pred);
-            let (parity, scope) = (word(0), g.rng.pick(BarScope::ALL));
+            let (parity, scope) = (word(0), g.rng.pick(&SCOPES));
             g.emit(if row == "mbarrier.try_wait" {
                 SyncOp::MbarTryWait { done, bar, parity, scope }
             } else {
@@ -107,7 +110,7 @@ impl Gen<'_> {
             1 if self.phases < 2 && !self.in_loop => {
                 let bar = Addr { base: self.base.bars, offset: 8 * self.phases as i32 };
                 self.phases += 1;
-                let scope = self.rng.pick(BarScope::ALL);
+                let scope = self.rng.pick(&SCOPES);
                 self.emit(SyncOp::MbarArrive { bar, count: word(1), scope });
                 self.wait_phase(bar);
             }

@@ -1,19 +1,23 @@
 //! The machine: a kernel, its memory, and steps.
 
+use std::ops::ControlFlow;
+use std::time::Duration;
+
 use half::bf16;
-use thiserror::Error;
-use tilewright_codegen::device::{Buffer, Device, DeviceError, Kernel, Mapped, Stream};
+use tilewright_codegen::device::{Buffer, Device, DeviceError, Kernel, Mapped, Source, Stream};
 use tilewright_codegen::verify::verify;
 
 use super::kernel::{OWN_COUNTERS, PITCH, TIMES, record};
-use super::load::{self, Bound, LoadError};
-use super::{DeviceOptions, Plan, status};
+use super::load::{self, Bound};
+use super::record::BlockRecord;
+use super::watch::{EachStep, Ended, Watch};
+use super::{AbortHandle, DeviceKv, DeviceOptions, LaunchError, LoadError, Plan, TaskTimes, status};
 use crate::program::{BufferId, BufferKind, TaskId};
 use crate::validate::Placed;
 use crate::vm::reference::bind;
 use crate::vm::reference::cells::Limits;
 use crate::vm::reference::roles::Cells;
-use crate::vm::reference::{AccessError, CellError, StepCells};
+use crate::vm::reference::{AccessError, StepCells};
 use crate::weights::Weights;
 
 /// A placed program on a device.
@@ -27,74 +31,35 @@ pub struct DeviceMachine {
     kernel: Kernel,
     memory: Memory,
     status: Mapped<u32>,
+    abort: AbortHandle,
+    patience: Duration,
     /// Steps that all launches ran so far; what counters are scaled by.
     epoch: u32,
+    /// Whether a kernel runs that does not end.
+    lost: bool,
 }
 
 /// What lies on the device.
+#[derive(Clone)]
 struct Memory {
     image: Buffer<bf16>,
     plain: Buffer<u8>,
     state: Buffer<u8>,
-    pools: Buffer<u8>,
+    kv: DeviceKv,
     tables: Buffer<u8>,
     directory: Buffer<u32>,
     counters: Buffer<u32>,
     trace: Option<Buffer<u64>>,
 }
 
-/// Why a launch did not end as it should. Outputs are undefined then, and so are the KV entries of its steps.
-#[derive(Debug, Error)]
-#[allow(missing_docs, reason = "the message names every field")]
-pub enum LaunchError {
-    #[error("the cells are refused")]
-    Cells(#[from] CellError),
-    #[error("the device failed")]
-    Device(#[from] DeviceError),
-    #[error("the program has other outputs than are asked for")]
-    Access(#[from] AccessError),
-    #[error(
-        "task {task} `{label}` on block {block} waited too long: counter {counter} `{name}` should reach {wanted}, it is {seen}"
-    )]
-    Stuck { task: TaskId, label: String, block: u32, counter: u32, name: String, wanted: u32, seen: u32 },
-    #[error("block {block} waited too long for the other blocks: {wanted} should have come, {seen} did")]
-    Blocks { block: u32, wanted: u32, seen: u32 },
-    #[error("task {task} `{label}` on block {block} has opcode {opcode}, the kernel has {classes}")]
-    Opcode { task: TaskId, label: String, block: u32, opcode: u32, classes: usize },
-    #[error("the launch was aborted")]
-    Aborted,
-    #[error("a launch takes 1 to {most} steps, {found} were asked for")]
-    Steps { found: usize, most: usize },
-    #[error("the program feeds no token back: it has no embedding, or no greedy choice")]
-    NoFeedback,
-    #[error("the machine was made without a timeline")]
-    NoTimeline,
-}
-
-/// When a task did what, in nanoseconds of the device's clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TaskTimes {
-    /// The task.
-    pub task: TaskId,
-    /// Its block.
-    pub block: usize,
-    /// The team came to it.
-    pub begun: u64,
-    /// What it waits for was there.
-    pub waited: u64,
-    /// Its activations were there, for tasks that load some.
-    pub loaded: Option<u64>,
-    /// It was computed.
-    pub computed: u64,
-    /// It was published.
-    pub published: u64,
-}
-
 /// Most steps of one launch.
 pub const MAX_STEPS: usize = 4096;
+/// How long a step may take before the host ends the launch, unless it is told otherwise.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 impl DeviceMachine {
-    /// Loads a program onto a device: plans it, generates and compiles its kernel, sends the weights.
+    /// Loads a program onto a device: plans it, generates and compiles its kernel, sends the weights. For several
+    /// programs of one model, see [`DeviceWeights`](super::DeviceWeights).
     ///
     /// `progress` is told how many bytes of weights are on their way, and of how many.
     ///
@@ -107,18 +72,42 @@ impl DeviceMachine {
         options: DeviceOptions,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<DeviceMachine, LoadError> {
+        let plan = Plan::new(&placed, options)?;
+        let bound = Bound::new(&placed, weights)?;
+        DeviceMachine::assemble(placed, plan, &bound, device, None, None, progress)
+    }
+
+    /// A machine of a plan; the image and the pools are made where they are not given.
+    pub(super) fn assemble(
+        placed: Placed,
+        plan: Plan,
+        bound: &Bound,
+        device: &Device,
+        image: Option<Buffer<bf16>>,
+        kv: Option<&DeviceKv>,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<DeviceMachine, LoadError> {
         let (found, wanted) = (device.properties().sms as usize, placed.target.sms);
         if found < wanted {
             return Err(LoadError::Sms { wanted, found });
         }
-        let plan = Plan::new(&placed, options)?;
+        if let Some(kv) = kv {
+            kv.check(&placed, &plan.places)?;
+        }
+        room(&plan, device, image.is_none(), kv.is_none())?;
         let (cells, limits) = bind::cells(&placed)?;
-        let bound = Bound::new(&placed, weights)?;
-        let kernel = device.load(&verify(record(&plan))?)?;
         let stream = device.stream()?;
-        let plain = stream.buffer(&load::plain(&plan, &placed, &bound))?;
-        let total = plan.image_bytes;
-        let image = load::image(device, &stream, &plan, &bound, &mut |sent| progress(sent, total))?;
+        // The driver compiles while the weights are on their way.
+        let (kernel, image) = std::thread::scope(|scope| {
+            let kernel = scope.spawn(|| -> Result<Kernel, LoadError> { Ok(device.load(&verify(record(&plan))?)?) });
+            let image = image.map_or_else(
+                || load::image(device, &stream, &plan, bound, &mut |sent| progress(sent, plan.image_bytes)),
+                Ok,
+            );
+            let kernel = kernel.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            (kernel, image)
+        });
+        let kernel = kernel?;
         let zeroed = |bytes: u64| -> Result<Buffer<u8>, DeviceError> {
             let buffer = device.buffer::<u8>(bytes.max(16) as usize)?;
             stream.fill(&buffer, 0)?;
@@ -126,22 +115,40 @@ impl DeviceMachine {
         };
         let directory: Vec<u32> = bytemuck::cast_slice(&plan.directory).to_vec();
         let memory = Memory {
-            image,
-            plain,
+            image: image?,
+            plain: stream.buffer(&load::plain(&plan, &placed, bound))?,
             state: zeroed(plan.places.state)?,
-            pools: zeroed(plan.places.pools)?,
+            kv: match kv {
+                Some(kv) => kv.clone(),
+                None => DeviceKv::new(&placed, &plan.places, zeroed(plan.places.pools)?),
+            },
             tables: stream.buffer(&plan.tables)?,
             directory: stream.buffer(&directory)?,
+            // Queues that are shorter than the longest leave their part as it is.
             trace: match plan.options.timeline {
-                true => Some(device.buffer((plan.blocks * plan.longest_queue() * TIMES) as usize)?),
+                true => Some(stream.buffer(&vec![0u64; (plan.blocks * plan.longest_queue() * TIMES) as usize])?),
                 false => None,
             },
             counters: stream.buffer(&vec![0u32; ((plan.counters + OWN_COUNTERS) * PITCH) as usize])?,
         };
         let status = device.mapped::<u32>(status::TOKENS as usize + MAX_STEPS * plan.rows as usize)?;
         stream.wait()?;
-        let device = device.clone();
-        Ok(DeviceMachine { placed, plan, cells, limits, device, stream, kernel, memory, status, epoch: 0 })
+        let (device, abort, patience) = (device.clone(), AbortHandle::default(), PATIENCE);
+        Ok(DeviceMachine {
+            placed,
+            plan,
+            cells,
+            limits,
+            device,
+            stream,
+            kernel,
+            memory,
+            status,
+            abort,
+            patience,
+            epoch: 0,
+            lost: false,
+        })
     }
 
     /// The program.
@@ -159,13 +166,51 @@ impl DeviceMachine {
         &self.device
     }
 
+    /// The kernel, as the device has it.
+    pub fn kernel(&self) -> &Kernel {
+        &self.kernel
+    }
+
+    /// The KV pools, for other machines of the model.
+    pub fn kv(&self) -> &DeviceKv {
+        &self.memory.kv
+    }
+
+    pub(super) fn image(&self) -> &Buffer<bf16> {
+        &self.memory.image
+    }
+
+    /// What ends a launch from elsewhere.
+    pub fn abort_handle(&self) -> AbortHandle {
+        self.abort.clone()
+    }
+
+    /// Makes this machine listen to a handle that others listen to as well.
+    pub fn listen_to(&mut self, handle: &AbortHandle) {
+        self.abort = handle.clone();
+    }
+
+    /// How long a step may take before the host ends the launch: 60 seconds unless it is told otherwise.
+    pub fn set_patience(&mut self, patience: Duration) {
+        self.patience = patience;
+    }
+
+    /// Runs another kernel of the same signature from now on: for tests that break the generated one.
+    ///
+    /// # Errors
+    /// If the device refuses it.
+    pub fn replace_kernel(&mut self, source: &dyn Source) -> Result<(), LaunchError> {
+        self.kernel = self.device.load(source)?;
+        Ok(())
+    }
+
     /// Runs one step.
     ///
     /// # Errors
     /// Cells that do not fit, before anything runs; a launch that did not end as it should.
     pub fn step(&mut self, cells: &StepCells) -> Result<(), LaunchError> {
         self.set_cells(cells)?;
-        self.launch(1, false)
+        self.launch(1, false, &mut |_| ControlFlow::Continue(())).map(drop)
     }
 
     /// Runs many steps in one launch, each feeding the greedy choice of the one before; gives the tokens,
@@ -174,6 +219,28 @@ impl DeviceMachine {
     /// # Errors
     /// As [`DeviceMachine::step`]; steps that the page tables have no room for.
     pub fn run(&mut self, cells: &StepCells, steps: usize) -> Result<Vec<u32>, LaunchError> {
+        let mut tokens = Vec::with_capacity(steps * self.plan.rows as usize);
+        self.run_each(cells, steps, &mut |step| {
+            tokens.extend_from_slice(step);
+            ControlFlow::Continue(())
+        })?;
+        Ok(tokens)
+    }
+
+    /// Runs at most that many steps in one launch; `each` gets every row's token as soon as a step ends, while the next
+    /// one runs, and ends the launch by `Break`. Gives how many steps it was told of.
+    ///
+    /// What a step behind the last that `each` was told of left in the KV pools lies behind the last position, and is
+    /// written again when that position is fed.
+    ///
+    /// # Errors
+    /// As [`DeviceMachine::run`].
+    pub fn run_each(
+        &mut self,
+        cells: &StepCells,
+        steps: usize,
+        each: &mut dyn FnMut(&[u32]) -> ControlFlow<()>,
+    ) -> Result<usize, LaunchError> {
         if steps == 0 || steps > MAX_STEPS {
             return Err(LaunchError::Steps { found: steps, most: MAX_STEPS });
         }
@@ -185,9 +252,14 @@ impl DeviceMachine {
         let last: Vec<i32> = cells.positions.iter().map(ahead).collect();
         StepCells { positions: &last, ..*cells }.check(&self.limits)?;
         self.set_cells(cells)?;
-        self.launch(steps as u32, true)?;
-        let tokens = (0..steps * self.plan.rows as usize).map(|at| self.status.load(status::TOKENS as usize + at));
-        Ok(tokens.collect::<Result<_, _>>()?)
+        self.launch(steps as u32, true, each).map(|steps| steps as usize)
+    }
+
+    /// Changes the tables; for faults.
+    pub(super) fn set_tables(&mut self, directory: &[BlockRecord], tables: &[u8]) -> Result<(), LaunchError> {
+        self.stream.upload(tables, &self.memory.tables)?;
+        let words: Vec<u32> = bytemuck::cast_slice(directory).to_vec();
+        Ok(self.stream.upload(&words, &self.memory.directory)?)
     }
 
     fn set_cells(&mut self, cells: &StepCells) -> Result<(), LaunchError> {
@@ -210,29 +282,66 @@ impl DeviceMachine {
         self.memory.state.slice(start..start + len * size_of::<T>())?.cast()
     }
 
-    fn launch(&mut self, steps: u32, advance: bool) -> Result<(), LaunchError> {
+    /// Launches and waits; gives how many steps `each` was told of.
+    fn launch(&mut self, steps: u32, advance: bool, each: EachStep) -> Result<u32, LaunchError> {
+        let patience = self.patience;
+        if self.lost {
+            return Err(LaunchError::Unresponsive { steps: 0, patience });
+        }
         for word in 0..status::TOKENS as usize {
             self.status.store(word, 0)?;
         }
-        let Memory { image, plain, state, pools, tables, directory, counters, trace } = &self.memory;
+        if self.abort.is_set() {
+            self.status.store(status::ABORT as usize, 1)?;
+        }
+        let Memory { image, plain, state, kv, tables, directory, counters, trace } = &self.memory;
         let numbers = [self.epoch, steps, u32::from(advance)];
-        let mut args = vec![image.into(), plain.into(), state.into(), pools.into(), tables.into(), directory.into()];
-        args.extend([counters.into(), (&self.status).into()]);
+        let mut args = vec![image.into(), plain.into(), state.into(), (&kv.memory).into(), tables.into()];
+        args.extend([directory.into(), counters.into(), (&self.status).into()]);
         args.extend(numbers.map(Into::into));
         args.extend(trace.iter().map(Into::into));
+        let rows = self.plan.rows as usize;
+        let watch = Watch { stream: &self.stream, status: &self.status, abort: &self.abort, patience, rows };
+        let mut count = 0;
+        let mut told = |tokens: &[u32]| {
+            count += 1;
+            if advance { each(tokens) } else { ControlFlow::Continue(()) }
+        };
         let launched = self.kernel.launch(&self.stream, self.plan.blocks, &args);
-        launched.and_then(|()| self.stream.wait())?;
-        match self.status.load(status::CODE as usize)? {
-            0 => {
-                self.epoch = self.epoch.wrapping_add(steps);
-                Ok(())
+        let ended = launched.and_then(|()| watch.run(&mut told));
+        let ended = match ended {
+            // A launch that failed left counters anywhere; where the device is lost, this fails as well.
+            Err(error) => {
+                let _ = self.recover();
+                return Err(error.into());
             }
-            code => {
-                let why = self.failure(code)?;
-                self.recover()?;
-                Err(why)
+            Ok(Ended::Never) => {
+                self.give_up();
+                return Err(LaunchError::Unresponsive { steps: count, patience });
+            }
+            Ok(ended) => ended,
+        };
+        let code = self.status.load(status::CODE as usize)?;
+        if code == 0 {
+            self.epoch = self.epoch.wrapping_add(steps);
+            return Ok(count);
+        }
+        let failure = self.failure(code)?;
+        self.recover()?;
+        match (ended, failure) {
+            (Ended::Enough { steps }, LaunchError::Aborted { .. }) => Ok(steps),
+            (Ended::Hung, LaunchError::Aborted { steps }) => Err(LaunchError::Hung { steps, patience }),
+            (_, failure) => {
+                self.abort.clear();
+                Err(failure)
             }
         }
+    }
+
+    /// A kernel that does not end keeps its memory: freeing it would wait for the kernel.
+    fn give_up(&mut self) {
+        self.lost = true;
+        std::mem::forget((self.memory.clone(), self.status.clone(), self.kernel.clone(), self.stream.clone()));
     }
 
     /// What the kernel reported.
@@ -252,7 +361,8 @@ impl DeviceMachine {
                 let classes = self.plan.classes.len();
                 LaunchError::Opcode { task: id, label: label(), block, opcode: what, classes }
             }
-            _ => LaunchError::Aborted,
+            status::TABLES => LaunchError::Tables { block, expected: wanted, found: seen },
+            _ => LaunchError::Aborted { steps: word(status::STEPS)? },
         })
     }
 
@@ -299,12 +409,37 @@ impl DeviceMachine {
         self.output(name, "i32", tilewright_layout::DType::I32)
     }
 
+    /// A row of an f32 output of the last step: an index of its first dimension.
+    ///
+    /// # Errors
+    /// If there is no such output of that type, or no such row.
+    pub fn f32_row(&self, name: &str, row: usize) -> Result<Vec<f32>, LaunchError> {
+        let all = self.place::<f32>(name, "f32", tilewright_layout::DType::F32)?;
+        let buffer = self.placed.buffer_named(name);
+        let rows = buffer.and_then(|buffer| buffer.shape.first().copied()).unwrap_or(1);
+        if row >= rows {
+            return Err(AccessError::Row { name: name.to_owned(), rows, row }.into());
+        }
+        let width = all.len() / rows;
+        Ok(self.stream.read(&all.slice(row * width..(row + 1) * width)?)?)
+    }
+
     fn output<T: bytemuck::Pod>(
         &self,
         name: &str,
         asked: &'static str,
         dtype: tilewright_layout::DType,
     ) -> Result<Vec<T>, LaunchError> {
+        Ok(self.stream.read(&self.place(name, asked, dtype)?)?)
+    }
+
+    /// Where an output lies.
+    fn place<T: bytemuck::Pod>(
+        &self,
+        name: &str,
+        asked: &'static str,
+        dtype: tilewright_layout::DType,
+    ) -> Result<Buffer<T>, LaunchError> {
         let missing = || AccessError::Missing { name: name.to_owned() };
         let buffer = self.placed.buffer_named(name).ok_or_else(missing)?;
         if buffer.kind != BufferKind::Output {
@@ -315,6 +450,19 @@ impl DeviceMachine {
             return Err(AccessError::DType { name: name.to_owned(), found: buffer.dtype, asked }.into());
         }
         let elements = buffer.elements().unwrap_or(0);
-        Ok(self.stream.read(&self.state_of(buffer.id, elements)?)?)
+        Ok(self.state_of(buffer.id, elements)?)
     }
+}
+
+/// Fails where the device has too little free memory, before anything is sent to it.
+fn room(plan: &Plan, device: &Device, image: bool, pools: bool) -> Result<(), LoadError> {
+    let weights = plan.plain_bytes + if image { plan.image_bytes } else { 0 };
+    let pools = if pools { plan.places.pools } else { 0 };
+    let counters = u64::from(plan.counters + OWN_COUNTERS) * u64::from(PITCH) * 4;
+    let rest = plan.places.state + plan.tables.len() as u64 + counters;
+    let free = device.free_bytes()?;
+    if weights.saturating_add(pools).saturating_add(rest) > free {
+        return Err(LoadError::Memory { free, weights, pools, rest });
+    }
+    Ok(())
 }

@@ -16,10 +16,17 @@
 //! | `status` | words that kernel and host share while it runs |
 //! | `kernel/` | the kernel |
 //! | `load` | weights to the device |
+//! | `resident` | what machines of one model share there |
 //! | `machine` | the machine |
+//! | `watch` | the host's eye on a launch |
+//! | `timeline/` | times of tasks as a table, a trace and a picture |
+//! | `error` | what can go wrong |
+//! | `fault` | faults to inject, for tests |
 //! | `unsupported` | programs that it does not run |
 
 mod class;
+mod error;
+mod fault;
 mod image;
 mod kernel;
 mod load;
@@ -28,16 +35,23 @@ mod options;
 mod place;
 mod plan;
 mod record;
+mod resident;
 mod status;
+pub mod timeline;
 mod unsupported;
+mod watch;
 
 pub use class::{Class, InputClass, KeysClass, OutputClass, PoolClass, RotationClass};
+pub use error::{LaunchError, LoadError};
+pub use fault::DeviceFault;
 pub use image::{Rows, Stream};
 pub use kernel::record;
-pub use load::LoadError;
-pub use machine::{DeviceMachine, LaunchError, MAX_STEPS, TaskTimes};
+pub use machine::{DeviceMachine, MAX_STEPS};
 pub use options::DeviceOptions;
 pub use place::{Places, Space, space};
 pub use plan::{Feedback, Plan, RotationTable};
 pub use record::{BlockRecord, OPERANDS, TaskRecord, WaitRecord};
+pub use resident::{DeviceKv, DeviceWeights};
+pub use timeline::TaskTimes;
 pub use unsupported::Unsupported;
+pub use watch::AbortHandle;

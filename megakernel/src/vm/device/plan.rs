@@ -10,7 +10,7 @@ use tilewright_layout::DType;
 use super::class::{Class, InputClass, KeysClass, OutputClass, PoolClass, RotationClass};
 use super::image::{CHUNK, Rows, Stream};
 use super::place::{ALIGN, Places};
-use super::record::{BlockRecord, OPERANDS, TaskRecord, WaitRecord};
+use super::record::{BlockRecord, OPERANDS, TaskRecord, WaitRecord, sum};
 use super::{DeviceOptions, Unsupported};
 use crate::program::{
     Attention, Buffer, BufferId, HeadOutput, KeyOutput, Linear, LinearInput, LinearOutput, Op, Place, Qkv, Rope,
@@ -507,14 +507,16 @@ fn tables(placed: &Placed, records: &mut [TaskRecord]) -> (Vec<BlockRecord>, Vec
         let signals_at = tables.len() - start;
         signals.iter().for_each(|signal| tables.extend_from_slice(bytes_of(signal)));
         tables.resize(tables.len().next_multiple_of(16), 0);
-        directory.push(BlockRecord {
+        let mut block = BlockRecord {
             start: start as u32,
             bytes: (tables.len() - start) as u32,
             tasks: queue.len() as u32,
             waits: waits_at as u32,
             signals: signals_at as u32,
-            unused: [0; 3],
-        });
+            ..BlockRecord::default()
+        };
+        block.sum = sum(&block, &tables);
+        directory.push(block);
     }
     (directory, tables)
 }

@@ -71,6 +71,17 @@ pub struct BlockRecord {
     pub waits: u32,
     /// Offset of the signals in its part.
     pub signals: u32,
+    /// What the words of its part and the fields above add up to, modulo 2^32: a block that finds another sum does not
+    /// run.
+    pub sum: u32,
     /// Not used: records are multiples of 16 bytes.
-    pub unused: [u32; 3],
+    pub unused: [u32; 2],
+}
+
+/// The sum of a block's part of the tables.
+pub(super) fn sum(block: &BlockRecord, tables: &[u8]) -> u32 {
+    let part = tables.get(block.start as usize..).and_then(|rest| rest.get(..block.bytes as usize)).unwrap_or_default();
+    let words = part.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]));
+    let fields = [block.start, block.bytes, block.tasks, block.waits, block.signals];
+    words.chain(fields).fold(0, u32::wrapping_add)
 }

@@ -25,3 +25,5 @@ pub(super) const STUCK: u32 = 1;
 pub(super) const OPCODE: u32 = 2;
 /// The host asked for the end.
 pub(super) const ABORTED: u32 = 3;
+/// A block's tables are not those that were loaded.
+pub(super) const TABLES: u32 = 4;

@@ -102,9 +102,15 @@ fn body(k: &Builder, plan: &Plan) {
         ring.start();
     });
     k.barrier();
-    k.if_else(
-        k.warp().lt(options.warps),
-        || consume::consume(kit),
-        || k.when(k.lane().eq(0), || produce::produce(kit)),
-    );
+    k.when(k.warp().eq(0), || table.add_up(k));
+    k.barrier();
+    let [found, expected] = table.sums();
+    k.when(k.tid().eq(0), || sync.check_tables(found, expected));
+    k.when(found.eq(expected), || {
+        k.if_else(
+            k.warp().lt(options.warps),
+            || consume::consume(kit),
+            || k.when(k.lane().eq(0), || produce::produce(kit)),
+        );
+    });
 }

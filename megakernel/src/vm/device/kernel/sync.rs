@@ -81,6 +81,14 @@ impl<'k> Sync<'k> {
         });
     }
 
+    /// Reports tables that are not those that were loaded; by one thread.
+    pub fn check_tables(self, found: Val<'k, u32>, expected: Val<'k, u32>) {
+        self.k.when(found.ne(expected), || {
+            let none = self.k.lit(u32::MAX);
+            self.report(status::TABLES, none, none, expected, found);
+        });
+    }
+
     /// Stops this block's team at its next barrier.
     pub fn stop_block(self) {
         self.stop.store_relaxed(1u32, Scope::Cta);
