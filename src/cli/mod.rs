@@ -7,11 +7,15 @@ mod bench;
 mod compile;
 mod failure;
 mod generate;
+mod ir;
 pub mod layout;
 mod load;
 mod logits;
 mod output;
 mod progress;
+mod ptx;
+mod selftest;
+mod sim;
 mod subject;
 mod timeline;
 mod validate;
@@ -39,6 +43,10 @@ enum Command {
     Timeline(timeline::TimelineArgs),
     Bench(bench::BenchArgs),
     Validate(validate::ValidateArgs),
+    Ptx(ptx::PtxArgs),
+    Ir(ir::IrArgs),
+    Sim(sim::SimArgs),
+    Selftest(selftest::SelftestArgs),
     /// The layout algebra: evaluate, check, draw
     #[command(subcommand)]
     Layout(layout::LayoutCommand),
@@ -58,6 +66,10 @@ pub fn main() -> ExitCode {
         Command::Timeline(args) => timeline::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Validate(args) => validate::run(&args),
+        Command::Ptx(args) => ptx::run(&args),
+        Command::Ir(args) => ir::run(&args),
+        Command::Sim(args) => sim::run(&args),
+        Command::Selftest(args) => selftest::run(&args),
         Command::Layout(command) => layout::run(&command),
     };
     outcome.unwrap_or_else(|failure| failure.report())

@@ -86,6 +86,20 @@ impl<'k> Array<'k> {
         self.at.cast::<bf16>().at(index).cast()
     }
 
+    /// Stores four consecutive elements from an index that is a multiple of four, by one store.
+    #[track_caller]
+    pub fn store4(self, index: Val<'k, u32>, values: [Val<'k, f32>; 4]) {
+        let [a, b, c, d] = values;
+        match self.float {
+            Float::F32 => self.at.cast::<f32>().at(index).store_vec(values),
+            Float::F16 => {
+                let words = [a.pair::<F16x2>(b), c.pair::<F16x2>(d)].map(|pair| pair.bits::<u32>());
+                self.at.cast::<f16>().at(index).cast::<u32>().store_vec(words);
+            }
+            Float::Bf16 => self.words(index).store_vec([narrow(a, b).0, narrow(c, d).0]),
+        }
+    }
+
     /// Stores one element.
     #[track_caller]
     pub fn store(self, index: Val<'k, u32>, value: Val<'k, f32>) {

@@ -38,6 +38,7 @@ pub use attention::{Attention, Heads, attention};
 pub use embed::{Embed, embed};
 pub use input::{Input, Merge};
 pub use linear::{Best, Linear, Output, Scratch, linear};
+pub(crate) use linear::{key, shuffled, unkey};
 pub use operand::Operand;
 pub use product::{Sums, Weights};
 pub use qkv::{Keys, Pages, Qkv, Rotation, qkv};

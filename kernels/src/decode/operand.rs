@@ -12,8 +12,8 @@ use super::{Team, Unit};
 
 /// Most rows that come in two parts.
 const SPLIT_ROWS: u32 = 4;
-/// Elements between rows beyond their length: neighbouring rows lie in different banks when a warp reads them.
-const SKEW: u32 = 32;
+/// Elements of a row that a lane's group of four reads at once: half of the banks.
+const RUN: u32 = 32;
 
 /// Activations `[parts, rows, padded k]` in shared memory.
 #[derive(Clone, Copy)]
@@ -47,7 +47,7 @@ impl<'k> Operand<'k> {
     /// # Ok::<(), tilewright_kernels::decode::UnitError>(())
     /// ```
     pub fn bytes(rows: u32, unit: Unit) -> u32 {
-        parts(rows) * rows * (unit.padded_k() + SKEW) * 2
+        parts(rows) * rows * pitch(unit) * 2
     }
 
     /// The operand that begins there, aligned to 16 bytes, for 1 to 16 rows.
@@ -61,7 +61,7 @@ impl<'k> Operand<'k> {
     }
 
     fn pitch(self) -> u32 {
-        self.unit.padded_k() + SKEW
+        pitch(self.unit)
     }
 
     /// Stores four elements of a row, from a column that is a multiple of four.
@@ -107,6 +107,12 @@ impl<'k> Lane<'k> {
         let read = |from: Ptr<'k, Shared, u32>| from.at(chunk * 16).load_vec::<4>();
         Fragment { low: read(self.low), high: self.high.map(read) }
     }
+}
+
+/// Elements from a row to the next: an odd number of runs, so that neighbouring rows lie in different banks when a warp
+/// reads them.
+fn pitch(unit: Unit) -> u32 {
+    ((unit.padded_k() / RUN) | 1) * RUN
 }
 
 /// Parts in which rows are stored.

@@ -1,0 +1,31 @@
+//! `tilewright ptx`: a shipped kernel as the driver gets it.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::Args;
+use tilewright_codegen::ir::Arch;
+use tilewright_codegen::{ptx, verify::verify};
+
+use super::Failure;
+use super::ir::parse_arch;
+use crate::shipped;
+
+/// Print a kernel as PTX
+#[derive(Args)]
+pub struct PtxArgs {
+    /// Name of the kernel; an unknown one lists those there are
+    #[arg(long, value_name = "NAME")]
+    kernel: String,
+    /// What to generate for: sm_80, sm_89, sm_90a, sm_100a or sm_120
+    #[arg(long, value_name = "ARCH", default_value = "sm_90a", value_parser = parse_arch)]
+    target: Arch,
+}
+
+/// Runs the subcommand.
+pub fn run(args: &PtxArgs) -> Result<ExitCode, Failure> {
+    let kernel = shipped::named_for(&args.kernel, args.target)?;
+    let verified = verify(kernel.record(args.target))?;
+    write!(io::stdout(), "{}", ptx::emit(&verified))?;
+    Ok(ExitCode::SUCCESS)
+}
