@@ -22,17 +22,27 @@ const HOST: &str = "the simulator exchanges mapped words when a launch is over, 
 const ONE_GROUP: &str = "of tasks whose units fit one group of sums, which never come here; found out in the others";
 const OWN: &str = "thread 0 looks at what it alone writes; the producer's look is found out";
 const ELSEWHERE: &str = "in a place where no scenario reports while another thread looks; found out in the others";
+const LAYERS: &str = "what only a second layer overwrites; two layers on three blocks race without it";
+const OTHERWISE: &str =
+    "in a place where another wait of the least model orders the same accesses; found out in the others";
 
 /// Mutants that nothing here can find out: the author's file, the instruction, what was done, and why. An entry that
 /// nothing survives under is a failure too.
 const EQUIVALENT: &[(&str, &str, &str, &str)] = &[
+    ("decode/array.rs", "ld.relaxed.gpu.u32 global", "weak", LAYERS),
+    ("decode/array.rs", "ld.relaxed.gpu.u64 global", "weak", OTHERWISE),
     ("decode/attention.rs", "bar.sync", "removed", "the team meets behind every task anyway"),
+    ("decode/attention.rs", "st.relaxed.gpu.f32 global", "weak", LAYERS),
+    ("decode/input.rs", "ld.relaxed.gpu.f32 global", "weak", LAYERS),
     ("decode/linear.rs", "bar.sync", "one warp fewer", ONE_GROUP),
     ("decode/linear.rs", "bar.sync", "only arrives", ONE_GROUP),
     ("decode/linear.rs", "bar.sync", "removed", ONE_GROUP),
+    ("decode/linear.rs", "st.relaxed.gpu.f32 global", "weak", LAYERS),
+    ("decode/qkv.rs", "st.relaxed.gpu.f32 global", "weak", LAYERS),
     ("kernel/advance.rs", "st.relaxed.sys.u32 global", "weak", HOST),
     ("kernel/advance.rs", "st.release.sys.u32 global", "relaxed", HOST),
     ("kernel/advance.rs", "st.release.sys.u32 global", "weak", HOST),
+    ("kernel/pages.rs", "ld.relaxed.gpu.s32 global", "weak", OTHERWISE),
     (
         "kernel/ring.rs",
         "mbarrier.try_wait shared",
