@@ -179,3 +179,20 @@ fn large_kernels_are_recorded_checked_and_written_in_linear_time() {
     let (small, large) = (best(2_000), best(16_000));
     assert!(large < small * 8 * 4, "8 times the statements took {small:?} and {large:?}");
 }
+
+#[test]
+fn a_quotient_by_a_power_of_two_is_a_shift() {
+    let kernel = record("quotients", Arch::Sm80, block(32), |k| {
+        let (unsigned, signed) = (k.param::<u32>("unsigned"), k.param::<i32>("signed"));
+        let out = k.global::<u32>("out");
+        for (i, value) in
+            [unsigned / 8, unsigned % 8, unsigned / k.lit(1), unsigned % k.lit(1), unsigned / 6].into_iter().enumerate()
+        {
+            out.at(i).store(value);
+        }
+        out.at(5).store((signed / 8).bits::<u32>());
+    });
+    let text = kernel.to_string();
+    assert_eq!((text.matches("shr.u32").count(), text.matches("and.u32").count()), (1, 1), "{text}");
+    assert_eq!((text.matches("div.u32").count(), text.matches("div.s32").count()), (1, 1), "{text}");
+}

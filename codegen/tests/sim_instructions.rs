@@ -224,3 +224,21 @@ fn counters_know_conflicts_and_sectors() {
     assert_eq!(column(1).sectors(), 8, "128 bytes read and 128 written");
     assert_eq!(column(1).by_class()["mem"], 4 * 32);
 }
+
+/// The fault of a kernel of one warp that computes on this number.
+fn fault_of(x: u32, f: impl Fn(&Builder, Val<'_, u32>)) -> String {
+    let kernel = verify(record("faulty", Arch::Sm90a, block(32), |k| f(k, k.param::<u32>("x")))).unwrap();
+    let launch = Launch::new([1, 1, 1], vec![Arg::Scalar(tilewright_codegen::ir::Const::u32(x))]);
+    let outcome = sim::run(&kernel, &launch, &mut Memory::new(), 0).unwrap();
+    outcome.fault().map(ToString::to_string).unwrap_or_default()
+}
+
+#[test]
+fn what_compilers_disagree_about_is_a_fault() {
+    let field = |k: &Builder, x: Val<'_, u32>| _ = (x.bfe(x, 20), k.lit(0u32));
+    assert_eq!(fault_of(12, field), "");
+    assert!(fault_of(13, field).contains("end of a bit field"));
+    let negative = |_: &Builder, x: Val<'_, u32>| _ = -x.bits::<i32>();
+    assert_eq!(fault_of(0x8000_0001, negative), "");
+    assert!(fault_of(0x8000_0000, negative).contains("integer to be negated"));
+}

@@ -40,7 +40,7 @@ fn a_race_names_both_accesses() {
     insta::assert_snapshot!(text, @"
     race in kernel sample, seed 0
     at #13 `st.f32 shared[v1+12], {2.0}` (here), block (0, 0, 0) warp 0 lane 0
-      writes 4 bytes of shared memory at 0x40c (tile + 12); nothing orders it after the access below; put a barrier between them
+      writes 4 bytes of shared memory at 0x40c (tile + 12); nothing orders it after the access below; put a barrier, or a release and an acquire, between them
     and #16 `v10 = ld.f32 shared[v1+12]` (here), block (0, 0, 0) warp 1 lane 0
       reads
     ");

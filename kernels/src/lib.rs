@@ -2,15 +2,30 @@
 //!
 //! | room | what it holds |
 //! |---|---|
+//! | [`decode`] | a decode step's work as device functions on a block |
+//! | [`gemm`] | matrix products: kernels, tiles, choices, plans |
 //! | [`naive`] | the oracles: each op as a plain loop, as short as its definition |
 //! | [`tile`] | tensors on the device: layouts, tiles, copies |
 //! | [`mma`] | tensor cores: tiled multiplication over `mma.sync` and `wgmma` |
+//! | [`ring`] | rings of stages in shared memory, whose steps are types |
+//! | [`gemv`] | matrix times few vectors, at the speed of the memory |
 //! | [`host`] | the forms of the same ops that a CPU runs at the speed of its memory |
+//! | [`kv`] | keys and values on their way to the matrix instructions |
+//! | [`attention`] | decode and prefill attention |
 //!
 //! This crate knows layouts and code generation; it knows no program and no model.
 #![deny(unsafe_code)]
 
+pub mod attention;
+pub mod decode;
+pub mod gemm;
+pub mod gemv;
 pub mod host;
+pub mod kv;
 pub mod mma;
 pub mod naive;
+pub mod ring;
+mod shipped;
 pub mod tile;
+
+pub use shipped::shipped;

@@ -42,6 +42,8 @@ pub enum LayoutError {
     Carry { mode: usize, reach: i64, extent: i64 },
     /// Two coordinates share an offset where they must not.
     Overlap { operation: &'static str, stride: i64, reach: i64 },
+    /// Copies of a layout that leave offsets between them.
+    Gaps { operation: &'static str, count: i64, reach: i64 },
     /// A negative stride where the operation has no meaning for one.
     NegativeStride { operation: &'static str, stride: i64 },
     /// A number that another must divide, and does not.
@@ -160,6 +162,13 @@ impl LayoutError {
                 .text(" starts inside the ")
                 .number(reach)
                 .text(" offsets of the modes before it; the layout must not map two coordinates to one offset"),
+            LayoutError::Gaps { operation, count, reach } => m
+                .text(operation)
+                .text(": the copies of the tile have ")
+                .number(count)
+                .text(" elements spread over ")
+                .number(reach)
+                .text(" offsets, so they leave gaps; use strides that are multiples of what the smaller ones span"),
             LayoutError::NegativeStride { operation, stride } => m
                 .text(operation)
                 .text(": stride ")

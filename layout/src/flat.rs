@@ -27,17 +27,6 @@ impl Flat {
         Ok(())
     }
 
-    /// Product of the extents.
-    pub(crate) const fn size(&self) -> i64 {
-        let mut size = 1;
-        let mut i = 0;
-        while i < self.len {
-            size *= self.shape[i];
-            i += 1;
-        }
-        size
-    }
-
     /// Drops modes of extent 1 and merges neighbours that step on from each other.
     ///
     /// The result has at least one mode; a layout of one element becomes `1:0`.

@@ -9,6 +9,20 @@ impl Layout {
     /// The index counts the first mode fastest. The last mode is not bounded: an index of [`Layout::size`] or more walks
     /// on along it, and a negative one walks back (division truncates towards zero). The arithmetic wraps.
     ///
+    /// Law: `at(i)` is the offset of [`coordinate(i)`](Layout::coordinate): the first mode counts fastest.
+    ///
+    /// Edge cases: `():()` has offset 0 at every index; beyond the size and below 0 the last mode goes on.
+    ///
+    /// ```console
+    /// $ tilewright layout show "(2,3):(3,1)"
+    /// 0 1 2
+    /// 3 4 5
+    /// $ tilewright layout eval "index((2,3):(3,1))"
+    /// (0,3,1,4,2,5)
+    /// $ tilewright layout eval "crd2idx(7, (2,3):(3,1))"
+    /// 6
+    /// ```
+    ///
     /// ```
     /// use tilewright_layout::Layout;
     /// let columns = Layout::parse("(4,2):(1,4)").unwrap();
@@ -33,6 +47,25 @@ impl Layout {
 
     /// The offset of a coordinate nested like the shape, or less deeply: an integer for a whole tuple is split
     /// colexicographically inside it.
+    ///
+    /// Law: the sum of the coordinate's integers times their strides; of an integer alone, [`at`](Layout::at).
+    ///
+    /// Edge cases: parts are not checked against their extents; beyond an extent they walk on along the stride. `(3)`
+    /// is no coordinate of an integer mode.
+    ///
+    /// ```console
+    /// $ tilewright layout show "((2,3),4):((1,2),6)"
+    ///  0  6 12 18
+    ///  1  7 13 19
+    ///  2  8 14 20
+    ///  3  9 15 21
+    ///  4 10 16 22
+    ///  5 11 17 23
+    /// $ tilewright layout eval "crd2idx(((1,2),3), ((2,3),4):((1,2),6))"
+    /// 23
+    /// $ tilewright layout eval "crd2idx((5,3), ((2,3),4):((1,2),6))"
+    /// 23
+    /// ```
     ///
     /// ```
     /// use tilewright_layout::{IntTuple, Layout};
@@ -65,6 +98,20 @@ impl Layout {
 
     /// The coordinate, nested like the shape, of flat coordinate `index`. The last integer is not bounded.
     ///
+    /// Law: the inverse of counting: `shape.index_of(coordinate(i)) == i`, whatever the strides.
+    ///
+    /// Edge cases: an index of the size or more makes the last integer larger than its extent; a negative index gives
+    /// integers of at most 0.
+    ///
+    /// ```console
+    /// $ tilewright layout eval "idx2crd(5, (2,3))"
+    /// (1,2)
+    /// $ tilewright layout eval "idx2crd(23, ((2,3),4))"
+    /// ((1,2),3)
+    /// $ tilewright layout eval "idx2crd(30, ((2,3),4))"
+    /// ((0,0),5)
+    /// ```
+    ///
     /// ```
     /// use tilewright_layout::Layout;
     /// let layout = Layout::parse("((2,3),4):((1,2),6)").unwrap();
@@ -80,6 +127,21 @@ impl Layout {
     ///
     /// The inverse of a *compact* layout only (every offset used once); for others see
     /// [`right_inverse`](Layout::right_inverse) and [`left_inverse`](Layout::left_inverse).
+    ///
+    /// Law: for a bijective layout, `L(coordinate_of_offset(o)) == o` for every `o` below the size.
+    ///
+    /// Edge cases: an offset that is not reached gives a coordinate all the same, of another offset; a stride of 0 is
+    /// refused.
+    ///
+    /// ```console
+    /// $ tilewright layout show "(2,3):(3,1)"
+    /// 0 1 2
+    /// 3 4 5
+    /// $ tilewright layout eval "get_hier_coord((2,3):(3,1), 5)"
+    /// (1,2)
+    /// $ tilewright layout eval "get_hier_coord((2,3):(0,1), 1)"
+    /// error: coordinate_of_offset: a stride is 0; it must be other than 0, or no offset tells the coordinate
+    /// ```
     ///
     /// # Errors
     /// [`LayoutError::Argument`] where a mode of more than one element has stride 0.
@@ -108,6 +170,17 @@ impl Layout {
 impl IntTuple {
     /// For a shape: the coordinate of flat index `index`, nested like the shape. The last integer is not bounded.
     ///
+    /// Law: `index_of(coordinate(i)) == i`.
+    ///
+    /// Edge cases: as [`Layout::coordinate`].
+    ///
+    /// ```console
+    /// $ tilewright layout eval "idx2crd(5, (2,3))"
+    /// (1,2)
+    /// $ tilewright layout eval "idx2crd(5, (0,3))"
+    /// error: layout: extent 0 of integer 0 of the shape is below 1; every extent counts at least one element
+    /// ```
+    ///
     /// # Errors
     /// [`LayoutError::Extent`] where an extent is below 1.
     pub const fn coordinate(&self, index: i64) -> Result<IntTuple, LayoutError> {
@@ -119,6 +192,16 @@ impl IntTuple {
 
     /// For a shape: the coordinate for `index`, which may itself stop at any level of nesting.
     ///
+    /// Law: the result nests like the shape and has the same [`index_of`](IntTuple::index_of).
+    ///
+    /// Edge cases: an integer is split like [`coordinate`](IntTuple::coordinate); a coordinate nested like the shape
+    /// comes back.
+    ///
+    /// ```console
+    /// $ tilewright layout eval "idx2crd((5,3), ((2,3),4))"
+    /// ((1,2),3)
+    /// ```
+    ///
     /// # Errors
     /// [`LayoutError::Rank`] or [`LayoutError::NotAnInteger`] where `index` is not nested like the shape.
     pub const fn refine_coordinate(&self, index: &IntTuple) -> Result<IntTuple, LayoutError> {
@@ -129,6 +212,17 @@ impl IntTuple {
     }
 
     /// For a shape: the flat index of a coordinate, which may stop at any level of nesting.
+    ///
+    /// Law: `index_of(coordinate(i)) == i`; of an integer, the integer.
+    ///
+    /// Edge cases: parts beyond their extents carry into the next.
+    ///
+    /// ```console
+    /// $ tilewright layout eval "crd2idx(((1,2),3), ((2,3),4))"
+    /// 23
+    /// $ tilewright layout eval "crd2idx((7,0), ((2,3),4))"
+    /// 7
+    /// ```
     ///
     /// # Errors
     /// As [`Layout::offset`].

@@ -80,7 +80,7 @@ impl IntTuple {
 
     /// The integers in reading order.
     pub const fn values(&self) -> &[i64] {
-        self.values.split_at(self.profile.leaves()).0
+        self.profile.used(&self.values)
     }
 
     /// Whether it is one integer, not a tuple.
@@ -103,10 +103,7 @@ impl IntTuple {
     /// # Errors
     /// [`LayoutError::NoSuchMode`].
     pub const fn mode(&self, index: usize) -> Result<IntTuple, LayoutError> {
-        if index >= self.rank() {
-            return Err(LayoutError::NoSuchMode { operation: "mode", index: index as i64, rank: self.rank() });
-        }
-        Ok(self.subtree(self.profile.child(At::ROOT, index)))
+        Ok(self.subtree(tri!(self.profile.mode(index))))
     }
 
     /// The integers' product, wrapping: check with [`Layout::new`](crate::Layout::new) what is not known to be small.
@@ -115,14 +112,7 @@ impl IntTuple {
     }
 
     pub(crate) const fn product_at(&self, at: At) -> i64 {
-        let end = self.profile.end(at).leaf;
-        let mut product = 1i64;
-        let mut leaf = at.leaf;
-        while leaf < end {
-            product = product.wrapping_mul(self.values[leaf]);
-            leaf += 1;
-        }
-        product
+        self.profile.product(at, &self.values)
     }
 
     pub(crate) const fn subtree(&self, at: At) -> IntTuple {
@@ -139,20 +129,7 @@ impl IntTuple {
     }
 
     pub(crate) const fn push_mode(&mut self, from: &IntTuple, at: At) -> Result<(), LayoutError> {
-        let end = from.profile.end(at).node;
-        let mut at = at;
-        while at.node < end {
-            match from.profile.arity(at.node) {
-                Some(arity) => {
-                    tri!(self.profile.push_tuple(arity));
-                }
-                None => {
-                    tri!(self.push(from.values[at.leaf]));
-                    at.leaf += 1;
-                }
-            }
-            at.node += 1;
-        }
+        tri!(self.profile.push_subtree(&from.profile, at)).copy(&from.values, &mut self.values);
         Ok(())
     }
 }

@@ -121,12 +121,12 @@ impl Layout {
 
     /// Every extent, in reading order.
     pub const fn extents(&self) -> &[i64] {
-        self.shape.split_at(self.profile.leaves()).0
+        self.profile.used(&self.shape)
     }
 
     /// Every stride, in reading order.
     pub const fn strides(&self) -> &[i64] {
-        self.stride.split_at(self.profile.leaves()).0
+        self.profile.used(&self.stride)
     }
 
     /// Whether the layout is one integer mode, not a tuple.
@@ -150,14 +150,7 @@ impl Layout {
     }
 
     pub(crate) const fn size_at(&self, at: At) -> i64 {
-        let end = self.profile.end(at).leaf;
-        let mut size = 1;
-        let mut leaf = at.leaf;
-        while leaf < end {
-            size *= self.shape[leaf];
-            leaf += 1;
-        }
-        size
+        self.profile.product(at, &self.shape)
     }
 
     /// One more than the largest offset: `1 + Σ (extent - 1)·|stride|`. With negative strides, the width of the span.
@@ -176,10 +169,7 @@ impl Layout {
     /// # Errors
     /// [`LayoutError::NoSuchMode`].
     pub const fn mode(&self, index: usize) -> Result<Layout, LayoutError> {
-        if index >= self.rank() {
-            return Err(LayoutError::NoSuchMode { operation: "mode", index: index as i64, rank: self.rank() });
-        }
-        Ok(self.subtree(self.profile.child(At::ROOT, index)))
+        Ok(self.subtree(tri!(self.profile.mode(index))))
     }
 
     /// Number of coordinates of mode `index`, or 1 where there is no such mode.
@@ -230,20 +220,9 @@ impl Layout {
     }
 
     pub(crate) const fn push_mode(&mut self, from: &Layout, at: At) -> Result<(), LayoutError> {
-        let end = from.profile.end(at).node;
-        let mut at = at;
-        while at.node < end {
-            match from.profile.arity(at.node) {
-                Some(arity) => {
-                    tri!(self.profile.push_tuple(arity));
-                }
-                None => {
-                    tri!(self.push_leaf(from.shape[at.leaf], from.stride[at.leaf]));
-                    at.leaf += 1;
-                }
-            }
-            at.node += 1;
-        }
+        let moved = tri!(self.profile.push_subtree(&from.profile, at));
+        moved.copy(&from.shape, &mut self.shape);
+        moved.copy(&from.stride, &mut self.stride);
         Ok(())
     }
 }

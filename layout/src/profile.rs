@@ -37,6 +37,24 @@ pub(crate) struct At {
     pub(crate) leaf: usize,
 }
 
+/// A run of integers that was copied from one tuple to another.
+pub(crate) struct Moved {
+    from: usize,
+    to: usize,
+    count: usize,
+}
+
+impl Moved {
+    /// Copies the run.
+    pub(crate) const fn copy(&self, from: &[i64; MAX_LEAVES], to: &mut [i64; MAX_LEAVES]) {
+        let mut i = 0;
+        while i < self.count {
+            to[self.to + i] = from[self.from + i];
+            i += 1;
+        }
+    }
+}
+
 impl At {
     pub(crate) const ROOT: At = At { node: 0, leaf: 0 };
 }
@@ -134,6 +152,30 @@ impl Profile {
         child
     }
 
+    /// The place of top-level mode `index`.
+    pub(crate) const fn mode(&self, index: usize) -> Result<At, LayoutError> {
+        if index >= self.rank() {
+            return Err(LayoutError::NoSuchMode { operation: "mode", index: index as i64, rank: self.rank() });
+        }
+        Ok(self.child(At::ROOT, index))
+    }
+
+    /// The integers among `values`, which are kept in an array of the full capacity.
+    pub(crate) const fn used<'v>(&self, values: &'v [i64; MAX_LEAVES]) -> &'v [i64] {
+        values.split_at(self.leaves()).0
+    }
+
+    /// The product of the integers of the subtree at `at`, wrapping.
+    pub(crate) const fn product(&self, at: At, values: &[i64; MAX_LEAVES]) -> i64 {
+        let end = self.end(at).leaf;
+        let (mut product, mut leaf) = (1i64, at.leaf);
+        while leaf < end {
+            product = product.wrapping_mul(values[leaf]);
+            leaf += 1;
+        }
+        product
+    }
+
     /// Whether the subtrees at the two places have the same nesting.
     pub(crate) const fn same(&self, at: At, other: &Profile, other_at: At) -> bool {
         let end = self.end(at).node;
@@ -162,6 +204,22 @@ impl Profile {
         tri!(self.push_node(LEAF));
         self.leaves += 1;
         Ok(())
+    }
+
+    /// Appends the subtree of `from` at `at`, and says which of its integers came where.
+    pub(crate) const fn push_subtree(&mut self, from: &Profile, at: At) -> Result<Moved, LayoutError> {
+        let (end, to) = (from.end(at), self.leaves());
+        let mut node = at.node;
+        while node < end.node {
+            match from.arity(node) {
+                Some(arity) => {
+                    tri!(self.push_tuple(arity));
+                }
+                None => tri!(self.push_leaf()),
+            }
+            node += 1;
+        }
+        Ok(Moved { from: at.leaf, to, count: end.leaf - at.leaf })
     }
 
     /// Opens a tuple of `arity` modes and gives its node, for [`Profile::set_arity`].

@@ -63,16 +63,7 @@ impl Tiler {
     }
 
     const fn push(&mut self, mode: &Tiler) -> Result<(), LayoutError> {
-        let mut node = 0;
-        while node < mode.outer.nodes() {
-            match mode.outer.arity(node) {
-                Some(arity) => {
-                    tri!(self.outer.push_tuple(arity));
-                }
-                None => tri!(self.outer.push_leaf()),
-            }
-            node += 1;
-        }
+        tri!(self.outer.push_subtree(&mode.outer, At::ROOT));
         let mut part = 0;
         while part < mode.outer.leaves() {
             tri!(self.parts.push_mode(&mode.parts, mode.parts.profile.child(At::ROOT, part)));

@@ -97,6 +97,20 @@ proptest! {
     }
 
     #[test]
+    fn divide_by_any_tile_covers_or_is_refused(layout in compact(), tile in any_layout()) {
+        if let Ok(result) = layout.logical_divide(&Tiler::layout(&tile)) && inside(&tile, &layout) {
+            hold(laws::logical_divide(&layout, &tile, &result))?;
+        }
+    }
+
+    #[test]
+    fn an_exact_complement_fills_its_bound(layout in any_layout(), bound in 1i64..200) {
+        if let Ok(rest) = layout.complement_exact(bound) {
+            hold(laws::complement(&layout, bound, &rest, true))?;
+        }
+    }
+
+    #[test]
     fn tiles_cover_each_element_once(m in 1i64..5, n in 1i64..5, tiles_m in 1i64..5, tiles_n in 1i64..5, rows in any::<bool>()) {
         let shape = IntTuple::flat(&[m * tiles_m, n * tiles_n]).unwrap();
         let layout = if rows { Layout::row_major(&shape) } else { Layout::col_major(&shape) }.unwrap();

@@ -39,7 +39,7 @@ pub struct GenerateArgs {
     /// Seed of the sampler: the same seed gives the same text
     #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
-    /// Where to run: cpu (all cores) or cpu:N
+    /// Where to run: cpu (all cores), cpu:N, cuda:N or sim:SEED
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     device: Device,
     /// Print one JSON object at the end instead of streaming text

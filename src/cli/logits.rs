@@ -27,7 +27,7 @@ pub struct LogitsArgs {
     /// Where the logits go
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
-    /// Where to run: cpu (all cores) or cpu:N
+    /// Where to run: cpu (all cores), cpu:N, cuda:N or sim:SEED
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     device: Device,
 }

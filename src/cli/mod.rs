@@ -3,6 +3,7 @@
 //! Every failure is one line on standard error and exit code 2; a check that *answers* no (a rejected program, a golden
 //! case that fails) exits with 1. Nothing is written to a named output until it is whole.
 
+mod bench;
 mod compile;
 mod failure;
 mod generate;
@@ -15,6 +16,8 @@ mod progress;
 mod ptx;
 mod selftest;
 mod sim;
+mod subject;
+mod timeline;
 mod validate;
 
 use std::io::{self, Write};
@@ -37,6 +40,8 @@ enum Command {
     Generate(generate::GenerateArgs),
     Logits(logits::LogitsArgs),
     Compile(compile::CompileArgs),
+    Timeline(timeline::TimelineArgs),
+    Bench(bench::BenchArgs),
     Validate(validate::ValidateArgs),
     Ptx(ptx::PtxArgs),
     Ir(ir::IrArgs),
@@ -58,6 +63,8 @@ pub fn main() -> ExitCode {
         Command::Generate(args) => generate::run(&args),
         Command::Logits(args) => logits::run(&args),
         Command::Compile(args) => compile::run(args),
+        Command::Timeline(args) => timeline::run(&args),
+        Command::Bench(args) => bench::run(&args),
         Command::Validate(args) => validate::run(&args),
         Command::Ptx(args) => ptx::run(&args),
         Command::Ir(args) => ir::run(&args),

@@ -17,10 +17,13 @@ impl LoadBar {
         LoadBar(bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())).with_message("loading"))
     }
 
-    /// Shows that `done` of `total` bytes are loaded.
+    /// Shows that `done` of `total` bytes are loaded; a bar that is full goes away.
     pub fn show(&self, done: u64, total: u64) {
         self.0.set_length(total);
         self.0.set_position(done);
+        if done >= total {
+            self.0.finish_and_clear();
+        }
     }
 }
 

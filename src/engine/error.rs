@@ -1,9 +1,11 @@
 //! What can go wrong between a prompt and its continuation.
 
 use thiserror::Error;
+use tilewright_codegen::device::DeviceError;
 use tilewright_kernels::naive::SamplingError;
 use tilewright_megakernel::lower::LowerError;
 use tilewright_megakernel::schedule::ScheduleError;
+use tilewright_megakernel::vm::device::{LaunchError, LoadError};
 use tilewright_megakernel::vm::reference::{AccessError, BindError, KvError, StepError};
 
 use crate::checkpoint::CheckpointError;
@@ -22,6 +24,21 @@ pub enum EngineError {
     Bind(#[from] BindError),
     #[error("a decode step failed")]
     Step(#[from] StepError),
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    #[error(
+        "no kernels are generated for {device} (compute capability {}.{}); the megakernel runs on 9.0 (H100, H200), `cpu` \
+         runs everywhere", .capability.0, .capability.1
+    )]
+    NoKernels { device: String, capability: (u32, u32) },
+    #[error("the megakernel runs on a GPU: give a device such as cuda:0, or sim for a simulated one")]
+    NoGpu,
+    #[error("the model cannot be brought to the device")]
+    Load(#[from] LoadError),
+    #[error("a launch of the megakernel failed")]
+    Launch(#[from] LaunchError),
+    #[error("the work was aborted")]
+    Aborted,
     #[error("the KV cache cannot be made")]
     Kv(#[from] KvError),
     #[error("the program has other outputs than the engine reads")]

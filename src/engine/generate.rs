@@ -1,5 +1,6 @@
 //! Generation: prompts in, tokens out.
 
+use std::ops::ControlFlow;
 use std::time::Instant;
 
 use tilewright_kernels::naive::{Sampling, sample};
@@ -96,29 +97,42 @@ impl Engine {
             next.push(last);
         }
         let fed = Instant::now();
+        let mut each = |active: &mut [Active], at: usize, token: u32| {
+            active[at].push(token, self.is_end(token), max);
+            each(at, token);
+        };
+        let mut fresh: Vec<usize> = (0..requests.len()).collect();
         loop {
-            let mut rows = Vec::new();
-            for (at, (sequence, logits)) in active.iter_mut().zip(&next).enumerate() {
-                if sequence.done || sequence.max_new_tokens == 0 {
-                    continue;
-                }
+            // Sequences whose logits are new choose; the others have their next token already.
+            for at in std::mem::take(&mut fresh) {
+                let (sequence, logits) = (&active[at], &next[at]);
                 let step = sequence.completion.token_ids.len() as u64;
-                let Some(token) = sample(logits, sampling, step, at as u32) else { continue };
-                let token = token as u32;
-                sequence.push(token, self.is_end(token), max);
-                each(at, token);
-                if !sequence.done {
-                    rows.push(Row { sequence: at, token });
+                let choice =
+                    if sequence.max_new_tokens == 0 { None } else { sample(logits, sampling, step, at as u32) };
+                match choice {
+                    Some(token) => each(&mut active, at, token as u32),
+                    None => active[at].done = true,
                 }
             }
+            let rows: Vec<Row> = active.iter().enumerate().filter_map(|(at, a)| a.row(at)).collect();
             if rows.is_empty() {
                 break;
+            }
+            let left = rows.iter().map(|row| active[row.sequence].left(max)).min().unwrap_or(1);
+            if sampling.is_greedy() && session.most_steps(rows.len()) > 0 {
+                session.run(&rows, left, &mut |tokens| {
+                    rows.iter().zip(tokens).for_each(|(row, &token)| each(&mut active, row.sequence, token));
+                    let ended = rows.iter().any(|row| active[row.sequence].done);
+                    if ended { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                })?;
+                continue;
             }
             session.advance(&rows, |row, logits| {
                 let slot = &mut next[rows[row].sequence];
                 slot.clear();
                 slot.extend_from_slice(logits);
             })?;
+            fresh = rows.iter().map(|row| row.sequence).collect();
         }
         let completions: Vec<Completion> = active.into_iter().map(|a| a.completion).collect();
         let tokens = completions.iter().map(|c| c.token_ids.len()).sum();
@@ -160,6 +174,18 @@ impl Active {
             prompt_len: request.prompt_ids.len(),
             done: false,
         }
+    }
+
+    /// The row that feeds its last token, if it goes on.
+    fn row(&self, sequence: usize) -> Option<Row> {
+        let token = self.completion.token_ids.last().copied().filter(|_| !self.done)?;
+        Some(Row { sequence, token })
+    }
+
+    /// Most tokens that it may still get.
+    fn left(&self, max_positions: usize) -> usize {
+        let new = self.completion.token_ids.len();
+        (self.max_new_tokens - new).min((max_positions + 1).saturating_sub(self.prompt_len + new)).max(1)
     }
 
     fn push(&mut self, token: u32, is_end: bool, max_positions: usize) {

@@ -16,7 +16,9 @@
 mod device;
 mod error;
 mod generate;
+mod machines;
 mod pages;
+mod place;
 mod session;
 
 use std::path::Path;
@@ -28,26 +30,46 @@ use crate::checkpoint::{Checkpoint, Tokenizer};
 pub use device::{Device, DeviceError};
 pub use error::EngineError;
 pub use generate::{Completion, Finish, Request, Speed};
+use place::Place;
+pub use place::{Abort, OnProgress};
+pub(crate) use place::{Opened, open};
 pub use session::{Row, Session};
 
 /// A loaded model on a device.
 pub struct Engine {
     checkpoint: Arc<Checkpoint>,
     device: Device,
+    place: Arc<Place>,
+    abort: Abort,
 }
 
 impl Engine {
     /// Loads a Hugging Face folder.
     ///
     /// # Errors
-    /// If the folder is not a checkpoint that is completely understood.
+    /// If the folder is not a checkpoint that is completely understood, or there is no such device.
     pub fn load(dir: &Path, device: Device) -> Result<Engine, EngineError> {
-        Ok(Engine::new(Checkpoint::open(dir, &mut |_| ())?, device))
+        Engine::new(Checkpoint::open(dir, &mut |_| ())?, device, Box::new(|_| ()))
     }
 
-    /// An engine for a checkpoint that is open.
-    pub fn new(checkpoint: Checkpoint, device: Device) -> Engine {
-        Engine { checkpoint: Arc::new(checkpoint), device }
+    /// An engine for a checkpoint that is open. Its weights go to the device with the first session, and `on_progress`
+    /// is told how far they are.
+    ///
+    /// # Errors
+    /// If there is no such device.
+    pub fn new(checkpoint: Checkpoint, device: Device, on_progress: OnProgress) -> Result<Engine, EngineError> {
+        let checkpoint = Arc::new(checkpoint);
+        let place = Arc::new(Place::open(device, &checkpoint, on_progress)?);
+        Ok(Engine { checkpoint, device, place, abort: Abort::default() })
+    }
+
+    /// What ends the engine's work from another thread: a step that runs then fails as aborted, and later ones run.
+    pub fn abort_handle(&self) -> Abort {
+        self.abort.clone()
+    }
+
+    fn place(&self) -> &Arc<Place> {
+        &self.place
     }
 
     /// The model's architecture.

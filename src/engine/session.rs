@@ -3,29 +3,25 @@
 //! One primitive does everything: [`Session::advance`] takes rows, each the next token of some sequence, and gives their
 //! logits. Rows may be different sequences (a batch) or consecutive tokens of one (a prompt, fed in chunks).
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::ops::ControlFlow;
 
-use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
-use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower};
-use tilewright_megakernel::schedule::schedule;
-use tilewright_megakernel::vm::reference::{KvState, Machine, StepCells};
-use tilewright_megakernel::weights::Weights;
+use tilewright_megakernel::lower::LowerOptions;
+use tilewright_megakernel::vm::reference::StepCells;
 
 use super::Engine;
-use super::device::Device;
 use super::error::EngineError;
+use super::machines::{Machines, machines};
 use super::pages::{PagePool, Sequence};
-use crate::checkpoint::Checkpoint;
+use super::place::Place;
 
 /// Tokens of one page.
 const PAGE_TOKENS: usize = 16;
-/// Splits of attention: fixed, since sums of another split round otherwise. With it, logits are the same bit for bit
-/// whatever the batch, the chunks of a prompt and the number of cores.
+/// Tokens of one page on a device, which reads them in larger runs.
+const DEVICE_PAGE_TOKENS: usize = 64;
+/// Splits of attention on the host: fixed, since sums of another split round otherwise. With it, logits are the same bit
+/// for bit whatever the batch, the chunks of a prompt and the number of cores.
 const SPLITS: usize = 4;
-/// Rows of the programs that feed prompts, largest first.
-const CHUNKS: [usize; 3] = [32, 8, 1];
 
 /// One row of a step: the next token of a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,11 +34,7 @@ pub struct Row {
 
 /// Programs, KV pools and sequences.
 pub struct Session {
-    checkpoint: Arc<Checkpoint>,
-    workers: usize,
-    /// Machines by their number of rows, made when first needed.
-    machines: BTreeMap<usize, Machine>,
-    kv: Option<KvState>,
+    machines: Box<dyn Machines>,
     options: LowerOptions,
     pool: PagePool,
     sequences: Vec<Sequence>,
@@ -52,23 +44,23 @@ impl Session {
     /// A session for `sequences` sequences of at most `context` tokens each.
     ///
     /// # Errors
-    /// If the model has fewer positions, or cannot be lowered.
+    /// If the model has fewer positions, cannot be lowered, or does not fit the device.
     pub fn of(engine: &Engine, sequences: usize, context: usize) -> Result<Session, EngineError> {
-        let Device::Cpu { workers } = engine.device();
-        let base = LowerOptions { page_tokens: PAGE_TOKENS, ..LowerOptions::for_context(context) };
+        let base = LowerOptions::for_context(context);
+        let base = match **engine.place() {
+            Place::Host { .. } => LowerOptions { page_tokens: PAGE_TOKENS, splits: Some(SPLITS), ..base },
+            Place::Gpu(_) => LowerOptions { page_tokens: DEVICE_PAGE_TOKENS, kv: DType::BF16, ..base },
+        };
         let pages = sequences.saturating_mul(base.pages_per_sequence());
-        let options = LowerOptions { pages: Some(pages), splits: Some(SPLITS), ..base };
-        let mut session = Session {
-            checkpoint: engine.checkpoint().clone(),
-            workers,
-            machines: BTreeMap::new(),
-            kv: None,
+        let options = LowerOptions { pages: Some(pages), ..base };
+        let mut machines = machines(engine.place(), engine.checkpoint(), &options, sequences, &engine.abort_handle());
+        machines.width(sequences.max(1))?;
+        Ok(Session {
+            machines,
             options,
             pool: PagePool::new(pages),
             sequences: std::iter::repeat_with(Sequence::default).take(sequences).collect(),
-        };
-        session.machine(sequences.max(1))?;
-        Ok(session)
+        })
     }
 
     /// Feeds tokens to one sequence, in chunks; `each` gets the logits of every token, in order.
@@ -78,7 +70,7 @@ impl Session {
     pub fn feed(&mut self, sequence: usize, tokens: &[u32], mut each: impl FnMut(&[f32])) -> Result<(), EngineError> {
         let mut rest = tokens;
         while !rest.is_empty() {
-            let chunk = CHUNKS.into_iter().find(|&rows| rows <= rest.len()).unwrap_or(1);
+            let chunk = self.machines.chunk(rest.len())?;
             let (now, later) = rest.split_at(chunk);
             let rows: Vec<Row> = now.iter().map(|&token| Row { sequence, token }).collect();
             self.advance(&rows, |_, logits| each(logits))?;
@@ -87,35 +79,66 @@ impl Session {
         Ok(())
     }
 
-    /// Runs one step; `each` gets every row's number and logits.
+    /// Runs one step; `each` gets every row's number and logits. Where the machines have fewer rows, it becomes several.
     ///
     /// # Errors
     /// If a sequence does not exist or is full, or the machine fails.
     pub fn advance(&mut self, rows: &[Row], mut each: impl FnMut(usize, &[f32])) -> Result<(), EngineError> {
-        if rows.is_empty() {
-            return Ok(());
-        }
-        let width = self.machine(rows.len())?;
-        let per_row = self.options.pages_per_sequence();
-        let (mut tokens, mut positions) = (vec![0; width], vec![-1; width]);
-        let mut page_table = vec![0; width * per_row];
-        for (at, row) in rows.iter().enumerate() {
-            positions[at] = self.next_position(row.sequence)?;
-            tokens[at] = i32::try_from(row.token).unwrap_or(i32::MAX);
-        }
-        for (row, entries) in rows.iter().zip(page_table.chunks_exact_mut(per_row)) {
-            let pages = &self.sequences[row.sequence].pages;
-            entries[..pages.len()].copy_from_slice(pages);
-        }
-        let cells = StepCells { tokens: &tokens, positions: &positions, page_table: &page_table };
-        let (Some(machine), Some(kv)) = (self.machines.get_mut(&width), self.kv.as_mut()) else {
-            unreachable!("`machine` made both")
-        };
-        let output = machine.step(kv, &cells)?;
-        for row in 0..rows.len() {
-            each(row, &output.f32_row(LOGITS, row)?);
+        let mut first = 0;
+        while let Some(rest) = rows.get(first..).filter(|rest| !rest.is_empty()) {
+            let width = self.machines.width(rest.len())?;
+            let now = &rest[..width.min(rest.len())];
+            let mut positions = Vec::with_capacity(width);
+            for row in now {
+                positions.push(self.reserve(row.sequence, 1)?);
+                self.sequences[row.sequence].len += 1;
+            }
+            let cells = self.cells(width, now, positions);
+            self.machines.step(width, &cells.cells(), now.len(), &mut |row, logits| each(first + row, logits))?;
+            first += now.len();
         }
         Ok(())
+    }
+
+    /// Most steps that [`Session::run`] does for so many rows; 0 where it does none.
+    pub fn most_steps(&self, rows: usize) -> usize {
+        if rows <= self.machines.most_rows() { self.machines.most_steps() } else { 0 }
+    }
+
+    /// Feeds a token of each row's sequence, then `steps - 1` times the likeliest next one, without the host between;
+    /// `each` gets the likeliest next tokens of all rows after each step, and ends it by `Break`. Gives the steps done.
+    ///
+    /// # Errors
+    /// As [`Session::advance`].
+    pub fn run(
+        &mut self,
+        rows: &[Row],
+        steps: usize,
+        each: &mut dyn FnMut(&[u32]) -> ControlFlow<()>,
+    ) -> Result<usize, EngineError> {
+        let steps = steps.min(self.most_steps(rows.len()));
+        let width = self.machines.width(rows.len())?;
+        if steps == 0 || width < rows.len() {
+            return Ok(0);
+        }
+        let positions = rows.iter().map(|row| self.reserve(row.sequence, steps)).collect::<Result<Vec<_>, _>>()?;
+        let cells = self.cells(width, rows, positions);
+        let done = self.machines.run(width, &cells.cells(), steps, &mut |tokens| each(&tokens[..rows.len()]))?;
+        rows.iter().for_each(|row| self.sequences[row.sequence].len += done);
+        Ok(done)
+    }
+
+    /// The cells of a step of `width` rows, of which those behind `rows` are idle.
+    fn cells(&self, width: usize, rows: &[Row], mut positions: Vec<i32>) -> OwnedCells {
+        let per_row = self.options.pages_per_sequence();
+        let (mut tokens, mut page_table) = (vec![0; width], vec![0; width * per_row]);
+        positions.resize(width, -1);
+        for ((row, entries), token) in rows.iter().zip(page_table.chunks_exact_mut(per_row)).zip(&mut tokens) {
+            let pages = &self.sequences[row.sequence].pages;
+            entries[..pages.len()].copy_from_slice(pages);
+            *token = i32::try_from(row.token).unwrap_or(i32::MAX);
+        }
+        OwnedCells { tokens, positions, page_table }
     }
 
     /// Forgets what a sequence holds; its pages are free again.
@@ -135,39 +158,31 @@ impl Session {
         self.options.context
     }
 
-    /// Makes room for one more token of a sequence and gives its position.
-    fn next_position(&mut self, sequence: usize) -> Result<i32, EngineError> {
+    /// Makes room for so many more tokens of a sequence and gives the position of the first.
+    fn reserve(&mut self, sequence: usize, tokens: usize) -> Result<i32, EngineError> {
         let sequences = self.sequences.len();
         let state = self.sequences.get_mut(sequence).ok_or(EngineError::Sequence { found: sequence, sequences })?;
         let (len, context) = (state.len, self.options.context);
-        if len >= context {
+        if len + tokens > context {
             return Err(EngineError::ContextFull { len, context });
         }
-        if len == state.pages.len() * self.options.page_tokens {
+        while (len + tokens) > state.pages.len() * self.options.page_tokens {
             let page = self.pool.take().ok_or(EngineError::OutOfPages { pages: self.options.pool_pages() })?;
             state.pages.push(page);
         }
-        state.len += 1;
         Ok(i32::try_from(len).unwrap_or(i32::MAX))
     }
+}
 
-    /// Makes sure that there is a machine for `rows` rows and gives its width; the rows beyond `rows` are idle.
-    fn machine(&mut self, rows: usize) -> Result<usize, EngineError> {
-        let widths = CHUNKS.into_iter().chain([self.sequences.len()]);
-        let rows = widths.filter(|&width| width >= rows).min().unwrap_or(rows);
-        if self.machines.contains_key(&rows) {
-            return Ok(rows);
-        }
-        let spec = self.checkpoint.spec();
-        let options = LowerOptions { rows, ..self.options.clone() };
-        let dtype_of = |name: &str| self.checkpoint.tensor(name).map_or(DType::F32, |t| t.dtype());
-        let program = lower(spec, &dtype_of, Target::host(self.workers), &options)?;
-        let placed = schedule(program, self.options.context)?;
-        let machine = Machine::new(placed, &*self.checkpoint, self.workers)?;
-        if self.kv.is_none() {
-            self.kv = Some(KvState::new(machine.program())?);
-        }
-        self.machines.insert(rows, machine);
-        Ok(rows)
+/// The contents of the cells.
+struct OwnedCells {
+    tokens: Vec<i32>,
+    positions: Vec<i32>,
+    page_table: Vec<i32>,
+}
+
+impl OwnedCells {
+    fn cells(&self) -> StepCells<'_> {
+        StepCells { tokens: &self.tokens, positions: &self.positions, page_table: &self.page_table }
     }
 }

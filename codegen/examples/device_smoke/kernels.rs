@@ -13,6 +13,7 @@ fn signature(name: &str, arch: Arch, threads: u32, params: &[ParamKind]) -> Sign
         launch: Launch { threads: [threads, 1, 1], cluster: [1, 1, 1], min_blocks: None, cooperative: false },
         params: params.iter().enumerate().map(|(i, &kind)| Param { name: format!("p{i}"), kind }).collect(),
         dynamic_shared: 0,
+        early: false,
     }
 }
 

@@ -3,7 +3,7 @@
 use super::val::{Float, Half, Integer, Number, Ordered, Real, Signed, Word};
 use super::{Arg, Builder, Scalar, Val};
 use crate::ir::attr::Cmp;
-use crate::ir::{ArithOp, Ty};
+use crate::ir::{ArithOp, BitsOp, Const, Operand, Ty};
 use core::ops::{Add, Div, Mul, Neg, Rem, Sub};
 use half::{bf16, f16};
 
@@ -34,8 +34,59 @@ operators! {
     Add add Number Add for [u16, i16, u32, i32, u64, i64, f16, bf16, f32, f64];
     Sub sub Number Sub for [u16, i16, u32, i32, u64, i64, f16, bf16, f32, f64];
     Mul mul Number Mul for [u16, i16, u32, i32, u64, i64, f16, bf16, f32, f64];
-    Div div Integer Div for [u16, i16, u32, i32, u64, i64];
-    Rem rem Integer Rem for [u16, i16, u32, i32, u64, i64];
+}
+
+/// Quotients and rests. Of an unsigned number by a power of two they are a shift and a mask: the assembler does not see
+/// that everywhere.
+macro_rules! quotients {
+    ($($Trait:ident $method:ident ($name:ident) $simple:ident for [$($Lit:ty),+];)+) => { $(
+        impl<'k, T: Integer, R: Arg<'k, T>> $Trait<R> for Val<'k, T> {
+            type Output = Val<'k, T>;
+
+            #[track_caller]
+            fn $method(self, other: R) -> Val<'k, T> {
+                let (a, b) = (self.op, other.val(self.k).op);
+                if let Some(exponent) = power_of_two(b).filter(|_| a.as_const().is_none()) {
+                    return self.$simple(exponent);
+                }
+                Val::new(self.k, self.k.value(T::TY, |d| ArithOp::$name { ty: T::TY, d, a, b }))
+            }
+        }
+
+        $(impl<'k> $Trait<Val<'k, $Lit>> for $Lit {
+            type Output = Val<'k, $Lit>;
+
+            #[track_caller]
+            fn $method(self, other: Val<'k, $Lit>) -> Val<'k, $Lit> {
+                self.val(other.k).$method(other)
+            }
+        })+
+    )+ };
+}
+
+quotients! {
+    Div div (Div) shifted for [u16, i16, u32, i32, u64, i64];
+    Rem rem (Rem) masked for [u16, i16, u32, i32, u64, i64];
+}
+
+/// The exponent of an unsigned constant above 1 that is a power of two.
+fn power_of_two(operand: Operand) -> Option<u32> {
+    let constant = operand.as_const().filter(|c| !c.ty.is_signed() && c.bits > 1 && c.bits.is_power_of_two())?;
+    Some(constant.bits.trailing_zeros())
+}
+
+impl<'k, T: Integer> Val<'k, T> {
+    #[track_caller]
+    fn shifted(self, bits: u32) -> Val<'k, T> {
+        let (a, n) = (self.op, Const::u32(bits).into());
+        Val::new(self.k, self.k.value(T::TY, |d| BitsOp::Shr { ty: T::TY, d, a, n }))
+    }
+
+    #[track_caller]
+    fn masked(self, bits: u32) -> Val<'k, T> {
+        let (a, b) = (self.op, Const::new(T::TY, (1 << bits) - 1).into());
+        Val::new(self.k, self.k.value(T::TY, |d| BitsOp::And { ty: T::TY, d, a, b }))
+    }
 }
 
 impl<'k, T: Signed> Neg for Val<'k, T> {

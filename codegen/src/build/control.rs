@@ -4,6 +4,7 @@ use super::ptr::Counter;
 use super::{Arg, Builder, Val};
 use crate::ir::attr::{RegChange, RegCount, Remark};
 use crate::ir::{ControlOp, Op};
+use core::panic::Location;
 
 impl Builder {
     /// Records `then`, executed where the condition is true.
@@ -70,8 +71,10 @@ impl Builder {
     /// Repeats the body while the condition, recorded at the head of the loop, holds.
     #[track_caller]
     pub fn while_<'k>(&'k self, cond: impl FnOnce() -> Val<'k, bool>, body: impl FnOnce()) {
+        let src = Location::caller();
         self.loop_(|| {
-            self.break_if(!cond());
+            let cond = cond();
+            self.on_behalf(src, || self.break_if(!cond));
             body();
         });
     }

@@ -23,6 +23,8 @@ struct State {
     /// Blocks being recorded, innermost last, each with the pure values that it made.
     open: Vec<Scope>,
     next: u32,
+    /// The line that stands for all that is recorded now, where a method records several statements for its caller.
+    src: Option<Src>,
 }
 
 #[derive(Debug, Default)]
@@ -57,7 +59,7 @@ pub fn record(name: &str, arch: Arch, launch: Launch, body: impl FnOnce(&Builder
         values: Vec::new(),
         body: Block::new(),
     };
-    let builder = Builder { state: RefCell::new(State { kernel, open: vec![Scope::default()], next: 0 }) };
+    let builder = Builder { state: RefCell::new(State { kernel, open: vec![Scope::default()], next: 0, src: None }) };
     body(&builder);
     let State { mut kernel, open, .. } = builder.state.into_inner();
     kernel.body = open.into_iter().next().unwrap_or_default().block;
@@ -145,10 +147,18 @@ impl Builder {
     /// Reserves a number and appends the statement with it once its blocks are recorded.
     #[track_caller]
     pub(super) fn nest(&self, make: impl FnOnce() -> Op) {
-        let src = Location::caller();
+        let src = self.state.borrow().src.unwrap_or(Location::caller());
         let id = self.state.borrow_mut().number();
         let op = make();
         self.state.borrow_mut().append(Stmt { id, src, op });
+    }
+
+    /// Records on behalf of a line: a closure has none of its caller's.
+    pub(super) fn on_behalf<R>(&self, src: Src, record: impl FnOnce() -> R) -> R {
+        let before = self.state.borrow_mut().src.replace(src);
+        let result = record();
+        self.state.borrow_mut().src = before;
+        result
     }
 
     /// Appends a `break`.
@@ -198,6 +208,7 @@ impl State {
 
     fn push(&mut self, op: Op, src: Src) {
         let id = self.number();
+        let src = self.src.unwrap_or(src);
         self.append(Stmt { id, src, op });
     }
 

@@ -4,6 +4,7 @@ use super::ptr::{Cluster, Index, OnChip, Ptr, Shared};
 use super::{Arg, Builder, Val};
 use crate::ir::attr::{BarId, BarScope, BarThreads, ClusterArriveOrder, FenceOrder, ProxyFence, Scope};
 use crate::ir::{Addr, Const, SharedKind, Space, SyncOp, Ty, ValueOp};
+use core::panic::Location;
 
 impl Builder {
     /// Waits at barrier 0 for every thread of the block.
@@ -127,6 +128,14 @@ impl<'k, S: OnChip> Mbarrier<'k, S> {
         self.at.k.emit(SyncOp::MbarArrive { bar, count, scope });
     }
 
+    /// One arrival that orders only what this thread knows to be done by the async proxy: the `wgmma`s and bulk copies that
+    /// it waited for. It tells another block that memory may be overwritten by a copy, and drains no store.
+    #[track_caller]
+    pub fn arrive_async(self) {
+        let (bar, count) = (self.addr(), Const::u32(1).into());
+        self.at.k.emit(SyncOp::MbarArrive { bar, count, scope: BarScope::Async });
+    }
+
     /// One arrival, which expects so many more bytes.
     #[track_caller]
     pub fn arrive_expect_tx(self, bytes: impl Arg<'k, u32>) {
@@ -189,12 +198,10 @@ impl<'k> Mbarrier<'k, Shared> {
     pub fn wait_at(self, parity: impl Arg<'k, u32>, scope: BarScope) {
         let k = self.at.k;
         let parity = parity.val(k);
-        let src = || k.break_if(self.spin(parity, scope));
-        k.loop_(src);
+        k.on_behalf(Location::caller(), || k.loop_(|| k.break_if(self.spin(parity, scope))));
     }
 
     /// One look at the barrier, as the architecture can.
-    #[track_caller]
     fn spin(self, parity: Val<'k, u32>, scope: BarScope) -> Val<'k, bool> {
         if crate::ir::Needs::Sm90.met_by(self.at.k.arch()) {
             self.try_wait(parity, scope)

@@ -60,6 +60,36 @@ impl Properties {
         if arch.name().ends_with('a') { arch.capability() == own } else { arch.capability() <= own }
     }
 
+    /// The device as a target to place programs for; `None` for one that kernels are not generated for. Figures that a
+    /// device does not report are those of the preset that its name contains, or 0.
+    ///
+    /// ```
+    /// use tilewright_codegen::device::Properties;
+    /// let device = Properties { name: "NVIDIA H100 PCIe".into(), capability: (9, 0), sms: 114, ..Properties::default() };
+    /// let target = device.target().unwrap();
+    /// assert_eq!((target.name.as_str(), target.arch.as_str(), target.sms), ("h100", "sm_90a", 114));
+    /// assert_eq!(device.check(&target), Ok(()));
+    /// assert_eq!(Properties::default().target(), None);
+    /// ```
+    pub fn target(&self) -> Option<Target> {
+        let arch = self.arch()?.name().to_owned();
+        let product = self.name.to_ascii_lowercase();
+        let preset = Target::names().find(|name| product.contains(name)).and_then(Target::named);
+        let name = preset.as_ref().map_or_else(|| product.clone(), |preset| preset.name.clone());
+        Some(Target {
+            name,
+            arch,
+            sms: self.sms as usize,
+            shared_bytes_per_block: self.shared_bytes_per_block as usize,
+            registers_per_sm: self.registers_per_sm as usize,
+            threads_per_sm: self.threads_per_sm as usize,
+            l2_bytes: self.l2_bytes,
+            memory_bytes: self.memory_bytes,
+            peak_bandwidth: preset.as_ref().map_or(0.0, |preset| preset.peak_bandwidth),
+            read_bandwidth: preset.and_then(|preset| preset.read_bandwidth),
+        })
+    }
+
     /// Whether a program placed for a target runs here: the same architecture and no less of what it was placed for.
     ///
     /// # Errors

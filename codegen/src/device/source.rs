@@ -1,6 +1,6 @@
 //! What a device loads: a kernel's signature, and the form of it that the device executes.
 
-use crate::ir::{Arch, Kernel, Launch, Limit, Param};
+use crate::ir::{Arch, Inst, Kernel, Launch, Limit, Op, Param, SyncOp};
 use crate::ptx;
 use crate::verify::Verified;
 use std::borrow::Cow;
@@ -48,6 +48,15 @@ pub struct Signature {
     pub params: Vec<Param>,
     /// Shared memory that the launch grants on top of what the code declares, bytes.
     pub dynamic_shared: u32,
+    /// Whether it waits by itself for the grids before it, and may start while they still run.
+    pub early: bool,
+}
+
+/// Whether a kernel has the instruction that waits for the grids before it.
+fn waits_for_grids(kernel: &Kernel) -> bool {
+    let mut waits = false;
+    kernel.walk(&mut |stmt| waits |= matches!(stmt.op, Op::Inst(Inst::Sync(SyncOp::GridWait {}))));
+    waits
 }
 
 impl Signature {
@@ -59,6 +68,7 @@ impl Signature {
             launch: kernel.launch.clone(),
             params: kernel.params.clone(),
             dynamic_shared: if kernel.shared_is_dynamic() { kernel.shared_bytes() } else { 0 },
+            early: waits_for_grids(kernel),
         }
     }
 

@@ -77,13 +77,14 @@ impl Stream {
         Ok(elements)
     }
 
-    /// Queues a copy to the device. The pinned memory comes back when it is done.
+    /// Queues a copy to the device, as many elements as the buffer has. The pinned memory comes back when it is done; it
+    /// may be longer than the buffer, so that one piece of it serves copies of several lengths.
     ///
     /// # Errors
     /// [`DeviceError::Length`], [`DeviceError::Foreign`]; when the device fails, also in earlier work. The pinned
     /// memory is freed then.
     pub fn upload_pinned<T: Pod>(&self, from: Pinned<T>, to: &Buffer<T>) -> Result<Pending<T>, DeviceError> {
-        fits(from.len(), to.len())?;
+        fits(from.len().min(to.len()), to.len())?;
         self.device.same("buffer", to.device())?;
         self.device.same("pinned buffer", from.device())?;
         let (bytes, len) = from.into_bytes();

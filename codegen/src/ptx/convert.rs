@@ -12,11 +12,24 @@ pub(super) fn emit_convert(w: &mut Writer<'_>, op: &ConvertOp) {
             let (d, zero, a) = (w.def(*d), w.reg(Operand::Const(Const::new(Ty::U16, 0))), w.reg(*a));
             w.line(format!("mov.b32 {d}, {{{zero}, {a}}}"));
         }
-        ConvertOp::Cvt { ty, from, d, a, round, clamp } => {
+        ConvertOp::Cvt { ty, from, d, a, clamp: Clamp::Sat, .. } => {
+            let (d, a) = (w.def(*d), w.reg(*a));
+            saturate(w, (*ty, *from), &d, a);
+        }
+        ConvertOp::Cvt { ty, from, d, a, round, .. }
+            if ty.is_int() && ty.bits() <= 16 && from.is_float() && *from != Ty::F64 =>
+        {
+            // By way of 32 bits: the driver's compiler was seen to leave bits above 16 that a later shift brought down.
+            let wide = if ty.is_signed() { Ty::S32 } else { Ty::U32 };
+            let (d, a, value) = (w.def(*d), w.reg(*a), w.temp(wide));
+            let rounding = rounding(wide, *from, *round);
+            w.line(format!("cvt{rounding}.{}.{} {value}, {a}", type_name(wide), type_name(*from)));
+            saturate(w, (*ty, wide), &d, value);
+        }
+        ConvertOp::Cvt { ty, from, d, a, round, clamp: Clamp::No } => {
             let (d, a) = (w.def(*d), w.reg(*a));
             let rounding = rounding(*ty, *from, *round);
-            let clamp = if *clamp == Clamp::Sat { ".sat" } else { "" };
-            w.line(format!("cvt{rounding}{clamp}.{}.{} {d}, {a}", type_name(*ty), type_name(*from)));
+            w.line(format!("cvt{rounding}.{}.{} {d}, {a}", type_name(*ty), type_name(*from)));
         }
         ConvertOp::RoundInt { ty, d, a, round } => {
             let (d, a) = (w.def(*d), w.reg(*a));
@@ -52,6 +65,33 @@ pub(super) fn emit_convert(w: &mut Writer<'_>, op: &ConvertOp) {
             w.line(format!("mov.{} {parts}, {a}", bits_type(*from)));
         }
     }
+}
+
+/// An integer clamped to the range of another type, by `min` and `max`: the driver's compiler was seen to merge a
+/// `cvt.sat` with the conversion from a float before it, which loses what that one does to NaNs and negative numbers.
+fn saturate(w: &mut Writer<'_>, (ty, from): (Ty, Ty), d: &str, a: String) {
+    let work = from.wide().filter(|_| from.bits() == 8).unwrap_or(from);
+    let (name, mut value) = (type_name(work), a);
+    if work != from {
+        let wide = w.temp(work);
+        w.line(format!("cvt.{name}.{} {wide}, {value}", type_name(from)));
+        value = wide;
+    }
+    let ((least, most), (source_least, source_most)) = (range(ty), range(from));
+    for (inst, bound, beyond) in [("max", least, source_least < least), ("min", most, source_most > most)] {
+        if beyond {
+            let clamped = w.temp(work);
+            w.line(format!("{inst}.{name} {clamped}, {value}, {bound}"));
+            value = clamped;
+        }
+    }
+    w.line(format!("cvt.{}.{name} {d}, {value}", type_name(ty)));
+}
+
+/// The least and the greatest integer of a type.
+fn range(ty: Ty) -> (i128, i128) {
+    let width = ty.bits();
+    if ty.is_signed() { (-(1 << (width - 1)), (1 << (width - 1)) - 1) } else { (0, (1 << width) - 1) }
 }
 
 fn rounding(ty: Ty, from: Ty, round: Round) -> String {

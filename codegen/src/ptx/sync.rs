@@ -60,6 +60,9 @@ fn expect(w: &mut Writer<'_>, bar: Addr, bytes: Operand, scope: BarScope) {
 fn reach(w: &Writer<'_>, bar: Addr, scope: BarScope, order: &str) -> String {
     match (scope, w.space(bar)) {
         (BarScope::Cta, _) => ".shared".into(),
+        (BarScope::Async, space) => {
+            format!(".{order}.cta.{}", if space == Space::Cluster { "shared::cluster" } else { "shared::cta" })
+        }
         (BarScope::Cluster, Space::Cluster) => format!(".{order}.cluster.shared::cluster"),
         (BarScope::Cluster, Space::Shared | Space::Global | Space::Param) => format!(".{order}.cluster.shared::cta"),
     }

@@ -229,12 +229,47 @@ pub enum FaultKind {
 }
 
 impl FaultKind {
+    /// Every [`FaultKind::name`].
+    pub const NAMES: &[&str] = &[
+        "race",
+        "race with an asynchronous operation",
+        "race between proxies",
+        "race of scopes",
+        "uninitialised memory",
+        "uninitialised register",
+        "out of bounds",
+        "misaligned",
+        "write to read-only memory",
+        "read-only path",
+        "block gone",
+        "divergent warp",
+        "exited lanes",
+        "lane not in mask",
+        "shuffle outside mask",
+        "early exit",
+        "barrier count",
+        "deadlock",
+        "leaked copy",
+        "leaked phase",
+        "double init",
+        "no mbarrier",
+        "too many arrivals",
+        "too many bytes",
+        "mbarrier in use",
+        "wgmma in flight",
+        "no wgmma fence",
+        "bad operand",
+        "division by zero",
+        "cluster barrier",
+        "trap",
+    ];
+
     /// One word for the kind, as tables of results print it.
     pub fn name(&self) -> &'static str {
         match self {
             FaultKind::Race { why: Why::Unordered, .. } => "race",
             FaultKind::Race { why: Why::InFlight, .. } => "race with an asynchronous operation",
-            FaultKind::Race { why: Why::NoProxyFence, .. } => "race between proxies",
+            FaultKind::Race { why: Why::NoProxyFence | Why::InitNotFenced, .. } => "race between proxies",
             FaultKind::Race { why: Why::Scope, .. } => "race of scopes",
             FaultKind::Uninitialised(_) => "uninitialised memory",
             FaultKind::UninitialisedRegister { .. } => "uninitialised register",
@@ -307,7 +342,7 @@ impl fmt::Display for FaultKind {
             }
             FaultKind::OutOfBounds(at) => write!(f, "accesses {at}, outside of every allocation; bound the index"),
             FaultKind::Misaligned { at, align } => write!(f, "accesses {at}, not a multiple of {align}; align it"),
-            FaultKind::ReadOnly(at) => write!(f, "writes {at}, which is read-only"),
+            FaultKind::ReadOnly(at) => write!(f, "writes {at}, which is read-only; write to a buffer of its own"),
             FaultKind::ReadOnlyPath(at) => {
                 write!(f, "reads {at} through the read-only path, but this kernel wrote it; load it without nc")
             }
@@ -318,19 +353,38 @@ impl fmt::Display for FaultKind {
                 write!(f, "nobody comes further; stuck:")?;
                 stuck.iter().try_for_each(|warp| write!(f, "\n  {}: waits for {}", warp.place, warp.wait))
             }
-            FaultKind::DivisionByZero => f.write_str("divides by zero"),
-            FaultKind::Trap => f.write_str("reached a trap"),
+            FaultKind::DivisionByZero => f.write_str("divides by zero; guard the divisor"),
+            FaultKind::Trap => f.write_str("reached a trap, which the author put where nobody should come"),
             _ => self.explain(f),
         }
+    }
+}
+
+/// An mbarrier, as a report names it.
+struct Mbarrier<'a>(&'a Bytes);
+
+impl fmt::Display for Mbarrier<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0.name {
+            Some((name, 0)) => write!(f, "mbarrier {name}"),
+            Some((name, offset)) => write!(f, "mbarrier {name} + {offset}"),
+            None => write!(f, "an mbarrier"),
+        }?;
+        write!(f, " at {:#x}", self.0.address)
     }
 }
 
 fn race(f: &mut fmt::Formatter<'_>, at: &Bytes, wrote: bool, why: Why) -> fmt::Result {
     write!(f, "{} {at}; ", if wrote { "writes" } else { "reads" })?;
     f.write_str(match why {
-        Why::Unordered => "nothing orders it after the access below; put a barrier between them",
+        Why::Unordered => {
+            "nothing orders it after the access below; put a barrier, or a release and an acquire, between them"
+        }
         Why::InFlight => "the asynchronous operation below uses them and was not waited for by this thread",
         Why::NoProxyFence => "the write below is of the other proxy; put fence.proxy.async between them",
+        Why::InitNotFenced => {
+            "the async proxy uses the mbarrier initialised below; put fence.mbarrier_init behind that"
+        }
         Why::Scope => "both accesses are atomic, but one's scope does not include the other's thread; widen it",
     })
 }
@@ -342,16 +396,19 @@ impl FaultKind {
             FaultKind::DivergentWarp { came, needed } => {
                 write!(f, "needs lanes {needed:#010x} together, only {came:#010x} came; let all of them reach it")
             }
-            FaultKind::ExitedLanes { lanes } => write!(f, "needs lanes {lanes:#010x}, which have exited"),
+            FaultKind::ExitedLanes { lanes } => {
+                write!(f, "needs lanes {lanes:#010x}, which have exited; let them stay, or leave them out of the mask")
+            }
             FaultKind::NotInMask { mask } => {
-                write!(f, "is executed by a lane that its mask {mask:#010x} does not name")
+                write!(f, "is executed by a lane that its mask {mask:#010x} does not name; name it, or keep it out")
             }
             FaultKind::ShuffleOutsideMask { source, mask } => {
-                write!(f, "reads lane {source}, which its mask {mask:#010x} does not name")
+                write!(f, "reads lane {source}, which its mask {mask:#010x} does not name; name it, or read another")
             }
-            FaultKind::EarlyExit { barrier, threads, left } => {
-                write!(f, "barrier {barrier} waits for {threads} threads, but only {left} of the block have not exited")
-            }
+            FaultKind::EarlyExit { barrier, threads, left } => write!(
+                f,
+                "barrier {barrier} waits for {threads} threads, but only {left} of the block have not exited; let all reach it, or lower its count"
+            ),
             FaultKind::BarrierCount { barrier, first, now } => {
                 write!(
                     f,
@@ -363,26 +420,38 @@ impl FaultKind {
             }
             FaultKind::LeakedPhase { barrier, phase, pending } => write!(
                 f,
-                "the block exited, but phase {phase} of the mbarrier at {barrier} was never waited for ({pending} bytes pending)"
+                "the block exited, but nobody waited for phase {phase} of {}, with {pending} bytes pending; wait for it before the end",
+                Mbarrier(barrier)
             ),
             FaultKind::DoubleInit { barrier } => {
                 write!(
                     f,
-                    "initialises the mbarrier at {barrier}, which is live; initialise it once, or invalidate it first"
+                    "initialises {}, which is live; initialise it once, or invalidate it first",
+                    Mbarrier(barrier)
                 )
             }
             FaultKind::NoBarrier { barrier } => {
-                write!(f, "uses {barrier} as an mbarrier, and none was initialised there")
+                write!(
+                    f,
+                    "uses {}, which is not initialised; initialise it before, and let a barrier pass",
+                    Mbarrier(barrier)
+                )
             }
-            FaultKind::TooManyArrivals { barrier, pending, came } => {
-                write!(f, "{came} arrivals at the mbarrier at {barrier}, whose phase expects {pending} more")
-            }
-            FaultKind::TooManyBytes { barrier, pending } => {
-                write!(f, "{pending} bytes pending at the mbarrier at {barrier}; it counts to 1048575")
-            }
-            FaultKind::BarrierInUse { barrier } => {
-                write!(f, "invalidates the mbarrier at {barrier}, for which a thread or a copy still waits")
-            }
+            FaultKind::TooManyArrivals { barrier, pending, came } => write!(
+                f,
+                "brings arrivals ({came}) to {}, whose phase expects {pending} more; initialise it with as many as come",
+                Mbarrier(barrier)
+            ),
+            FaultKind::TooManyBytes { barrier, pending } => write!(
+                f,
+                "leaves {pending} bytes pending at {}, which counts to 1048575; spread them over phases",
+                Mbarrier(barrier)
+            ),
+            FaultKind::BarrierInUse { barrier } => write!(
+                f,
+                "invalidates {}, for which a thread or a copy still waits; wait for its phase before",
+                Mbarrier(barrier)
+            ),
             FaultKind::WgmmaInFlight { register } => {
                 write!(f, "touches register {register} of a wgmma in flight; wait for its group before")
             }
@@ -390,7 +459,7 @@ impl FaultKind {
                 write!(f, "register {register} was touched since the last wgmma.fence; put one before this wgmma")
             }
             FaultKind::BadOperand { what, found, limit } => {
-                write!(f, "{what}: found {found:#x}, the limit is {limit:#x}")
+                write!(f, "{what}: found {found:#x}, the limit is {limit:#x}; bring it within")
             }
             FaultKind::ClusterBarrier { what } => f.write_str(what),
             FaultKind::Race { .. }
@@ -414,11 +483,13 @@ impl fmt::Display for Fault {
         writeln!(f, "at {}", self.at)?;
         write!(f, "  {}", self.kind)?;
         if let Some(other) = &self.with {
-            let what = match (other.wrote, other.asynchronous) {
-                (true, false) => "writes",
-                (false, false) => "reads",
-                (true, true) => "issued a copy that writes",
-                (false, true) => "issued an operation that reads",
+            let what = match (&self.kind, other.wrote, other.asynchronous) {
+                (FaultKind::BarrierCount { .. }, _, _) => "came first",
+                (FaultKind::DoubleInit { .. }, _, _) => "initialised it",
+                (_, true, false) => "writes",
+                (_, false, false) => "reads",
+                (_, true, true) => "issued a copy that writes",
+                (_, false, true) => "issued an operation that reads",
             };
             write!(f, "\nand {}\n  {what}", other.place)?;
         }

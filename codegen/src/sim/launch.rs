@@ -6,7 +6,7 @@ use super::machine::Machine;
 use super::memory::{Bits, Memory, Region};
 use super::program::{DecodeError, Program, decode};
 use super::step::{TensorMap, TensorMapError};
-use crate::ir::{Const, ParamKind, Ty};
+use crate::ir::{Const, Kernel, ParamKind, Ty};
 use crate::verify::Verified;
 
 /// Whether the machine looks for faults.
@@ -151,7 +151,16 @@ pub enum SimError {
 /// # Errors
 /// [`SimError`] if the launch cannot be made. A fault of the kernel is no error but an [`Outcome`].
 pub fn run(kernel: &Verified, launch: &Launch, memory: &mut Memory, seed: u64) -> Result<Outcome, SimError> {
-    let kernel = kernel.kernel();
+    run_unverified(kernel.kernel(), launch, memory, seed)
+}
+
+/// [`run`] without the promise that `verify` gives.
+pub(super) fn run_unverified(
+    kernel: &Kernel,
+    launch: &Launch,
+    memory: &mut Memory,
+    seed: u64,
+) -> Result<Outcome, SimError> {
     let program = decode(kernel).map_err(|source| SimError::Decode { kernel: kernel.name.clone(), source })?;
     check_grid(&program, launch)?;
     let params = params(&program, &launch.args)?;

@@ -28,6 +28,8 @@ mod number;
 mod order;
 mod program;
 mod step;
+#[cfg(test)]
+mod unverified;
 
 pub use count::{Counters, SiteCounts};
 pub use fault::{Bytes, Fault, FaultKind, Other, Place, Stuck};

@@ -12,6 +12,9 @@ pub(super) fn verify_mem(faults: &mut Faults<'_>, stmt: &Stmt, op: &MemOp) {
         MemOp::Ld { ty, d, at, policy, order, cache, prefetch } => {
             vector(faults, stmt, *ty, d.len());
             load(faults, stmt, space(faults, *at), *order, *cache);
+            if policy.is_some() && *order == LdOrder::Volatile {
+                illegal(faults, stmt, "a volatile access takes no policy: leave it out, or load relaxed");
+            }
             if (*prefetch != Prefetch::None || policy.is_some()) && space(faults, *at) != Space::Global {
                 illegal(faults, stmt, "prefetch sizes and policies are for global memory: leave them out");
             }
@@ -22,6 +25,9 @@ pub(super) fn verify_mem(faults: &mut Faults<'_>, stmt: &Stmt, op: &MemOp) {
             let global = space(faults, *at) == Space::Global;
             if !global && (*cache != StCache::Default || policy.is_some()) {
                 illegal(faults, stmt, "hints of a store are for global memory: leave them out");
+            }
+            if policy.is_some() && *order == StOrder::Volatile {
+                illegal(faults, stmt, "a volatile access takes no policy: leave it out, or store relaxed");
             }
             if *order != StOrder::Weak && *cache != StCache::Default {
                 illegal(faults, stmt, "a store with an order takes no hint: leave the hint out");

@@ -29,10 +29,14 @@ pub(super) fn verify_sync(faults: &mut Faults<'_>, stmt: &Stmt, op: &SyncOp) {
         }
         SyncOp::MbarArriveTx { bar, scope, .. } | SyncOp::MbarExpectTx { bar, scope, .. } => {
             reach(faults, stmt, *bar, *scope);
+            arrives(faults, stmt, *scope);
         }
-        SyncOp::MbarTestWait { bar, scope, .. } => reach(faults, stmt, *bar, *scope),
-        SyncOp::MbarTryWait { .. }
-        | SyncOp::MbarInval { .. }
+        SyncOp::MbarTestWait { bar, scope, .. } => {
+            reach(faults, stmt, *bar, *scope);
+            arrives(faults, stmt, *scope);
+        }
+        SyncOp::MbarTryWait { scope, .. } => arrives(faults, stmt, *scope),
+        SyncOp::MbarInval { .. }
         | SyncOp::FenceProxyAsync { .. }
         | SyncOp::FenceMbarInit {}
         | SyncOp::ClusterArrive { .. }
@@ -62,11 +66,22 @@ fn arrivals(faults: &mut Faults<'_>, stmt: &Stmt, count: Operand) {
 /// Another block's mbarrier is operated at cluster scope, which needs sm_90.
 fn reach(faults: &mut Faults<'_>, stmt: &Stmt, bar: Addr, scope: BarScope) {
     let remote = faults.kernel.type_of(bar.base) == Some(Ty::Ptr(Space::Cluster));
-    if remote && scope != BarScope::Cluster {
+    if remote && scope == BarScope::Cta {
         illegal(faults, stmt, "an mbarrier of another block is operated at cluster scope");
     }
-    if scope == BarScope::Cluster {
+    if scope != BarScope::Cta {
         needs(faults, stmt, "an mbarrier at cluster scope", Needs::Sm90);
+    }
+}
+
+/// Only a plain arrival may order the async proxy alone.
+fn arrives(faults: &mut Faults<'_>, stmt: &Stmt, scope: BarScope) {
+    if scope == BarScope::Async {
+        illegal(
+            faults,
+            stmt,
+            "the scope `async` is an arrival's: wait, and expect bytes, at the block's or the cluster's",
+        );
     }
 }
 

@@ -22,6 +22,7 @@ fn signature(kinds: &[(&str, ParamKind)]) -> Signature {
         launch: Launch { threads: [128, 1, 1], cluster: [1, 1, 1], min_blocks: None, cooperative: false },
         params: kinds.iter().map(|&(name, kind)| Param { name: name.into(), kind }).collect(),
         dynamic_shared: 0,
+        early: false,
     }
 }
 

@@ -59,9 +59,9 @@ pub fn cases() -> Vec<Case> {
         Case::new("fields", |k| {
             unary::<u32, _>(k, "bfe", |x| x.bfe(5, 9));
             unary::<i32, _>(k, "bfes", |x| x.bfe(x.cast::<u32>(), 9));
-            unary::<i64, _>(k, "bfel", |x| x.bfe(40, 40));
+            unary::<i64, _>(k, "bfel", |x| x.bfe(40, 24));
             binary::<u32, _>(k, "bfi", |x, y| x.bfi(y, 4, 8));
-            binary::<u64, _>(k, "bfil", |x, y| x.bfi(y, 60, 8));
+            binary::<u64, _>(k, "bfil", |x, y| x.bfi(y, 56, 8));
         }),
         Case::new("prmt", |k| binary::<u32, _>(k, "u32", |x, y| x.prmt(y, 0xb712))),
     ]

@@ -16,6 +16,7 @@ pub fn plants() -> Vec<Plant> {
         pair("rank_beyond_cluster", rank_beyond_cluster, "bad operand"),
         pair("cluster_wait_alone", cluster_wait_alone, "cluster barrier"),
         pair("remote_arrive_missing", remote_arrive_missing, "deadlock"),
+        pair("remote_arrive_async", remote_arrive_async, "race"),
     ]
 }
 
@@ -68,5 +69,26 @@ fn remote_arrive_missing(io: &Io<'_>, wrong: bool) {
     k.when(k.cluster_rank().eq(1), || {
         ready.wait_at(0, tilewright_codegen::ir::attr::BarScope::Cluster);
     });
+    k.cluster_sync();
+}
+
+/// A store to the neighbour's memory is not ordered by an arrival that speaks for the async proxy alone.
+fn remote_arrive_async(io: &Io<'_>, wrong: bool) {
+    let k = io.k;
+    let (ready, tile) = (k.mbarriers("ready", 1), k.shared::<f32>("tile", 32));
+    k.when(k.tid().eq(0), || {
+        ready.init(32);
+        k.fence_mbarrier_init();
+    });
+    k.cluster_sync();
+    let rank = k.cluster_rank() ^ 1;
+    tile.at(k.tid()).on(rank).store(io.x.at(k.tid()).load());
+    if wrong {
+        ready.on(rank).arrive_async()
+    } else {
+        ready.on(rank).arrive()
+    }
+    ready.wait_at(0, tilewright_codegen::ir::attr::BarScope::Cluster);
+    io.out.at(k.tid() + k.cluster_rank() * 32).store(tile.at(k.tid()).load());
     k.cluster_sync();
 }

@@ -4,7 +4,9 @@ use crate::{edited, twins};
 use half::bf16;
 use insta::assert_snapshot;
 use tilewright_codegen::build::{Bf16x2, F16x2, Load, Store, block};
-use tilewright_codegen::ir::attr::{AtomOp, AtomOrder, LdCache, LdOrder, Prefetch, RedOrder, Scope, StCache, StOrder};
+use tilewright_codegen::ir::attr::{
+    AtomOp, AtomOrder, Eviction, LdCache, LdOrder, Prefetch, RedOrder, Scope, StCache, StOrder,
+};
 use tilewright_codegen::ir::{Arch, Inst, MemOp, Op};
 
 #[test]
@@ -134,4 +136,23 @@ fn mbarriers_are_not_data() {
         },
     );
     assert_snapshot!(said, @"`st.u32 shared[v0], {1}`: `bar` holds mbarriers: access it by mbarrier instructions alone");
+}
+
+#[test]
+fn a_volatile_access_takes_no_policy() {
+    let said = twins(Arch::Sm90a, block(32), |k, fault| {
+        let x = k.global::<u32>("x");
+        let policy = k.policy(Eviction::First);
+        let (load, store) = (Load::WEAK.policy(policy), Store::WEAK.policy(policy));
+        let [v] = x.load_as(load);
+        x.store_as([v], store);
+        if fault {
+            let [v] = x.load_as(load.order(LdOrder::Volatile));
+            x.store_as([v], store.order(StOrder::Volatile));
+        }
+    });
+    assert_snapshot!(said, @"
+    `v3 = ld.volatile.u32 global[v0], policy v1`: a volatile access takes no policy: leave it out, or load relaxed
+    `st.volatile.u32 global[v0], {v3}, policy v1`: a volatile access takes no policy: leave it out, or store relaxed
+    ");
 }

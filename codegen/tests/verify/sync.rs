@@ -150,3 +150,14 @@ fn arrivals_are_counted_one_by_one_before_sm_90() {
     );
     assert_snapshot!(said, @"`mbarrier.arrive shared[v0], 2`: mbarrier.arrive with a count is not on sm_80: it needs sm_90 and later; record another instruction for this target");
 }
+
+#[test]
+fn only_an_arrival_orders_the_async_proxy_alone() {
+    let said = twins(Arch::Sm90a, block(32), |k, fault| {
+        let bar = k.mbarriers("full", 1);
+        bar.init(1);
+        bar.arrive_async();
+        bar.wait_at(0, if fault { BarScope::Async } else { BarScope::Cta });
+    });
+    assert_snapshot!(said, @"`v1 = mbarrier.try_wait.async shared[v0], 0`: the scope `async` is an arrival's: wait, and expect bytes, at the block's or the cluster's");
+}

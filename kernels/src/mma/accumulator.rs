@@ -1,9 +1,11 @@
 //! Accumulators: registers, and where each of them stands in the product.
 
-use crate::tile::{Coord, place};
-use tilewright_codegen::build::{Builder, RegArray, Scalar, Val};
+use crate::tile::{Coord, LayoutTensor, place};
+use tilewright_codegen::build::{Builder, Pair as PairOf16, RegArray, Scalar, Shared, Val};
+use tilewright_codegen::ir::attr::Trans;
 use tilewright_layout::Layout;
 use tilewright_layout::fragment::{Axes, FragmentLayout};
+use tilewright_layout::view::OffsetMap;
 
 /// The sums of a tile of `down`×`across` atoms, spread over the threads of a warp or of a warpgroup.
 ///
@@ -100,5 +102,36 @@ impl<'k, A: Scalar> Accumulator<'k, A> {
             }
         }
         pairs
+    }
+}
+
+impl<'k> Accumulator<'k, f32> {
+    /// Writes columns `columns` of the tile, a multiple of 16 of them, to shared memory as pairs of 16 bits, 16 columns by
+    /// each `stmatrix`. `value` makes the pair that stands at the place of two sums; `tile` is (row, column), with the
+    /// first of `columns` as column 0.
+    #[track_caller]
+    pub fn stage<P: PairOf16, T: Scalar, L: OffsetMap>(
+        self,
+        thread: Coord<'k>,
+        columns: core::ops::Range<u32>,
+        tile: LayoutTensor<'k, T, L, Shared>,
+        value: impl Fn(Pair<'k>) -> Val<'k, P>,
+    ) {
+        let rows = self.fragment.rows as u32;
+        let matrix = place(&self.fragment.matrix_rows(2, false), thread % 32);
+        let warp = place(&Layout::constant(self.fragment.axes().row.mode(0)), thread / 32 * 32);
+        let pairs = self.pairs(thread);
+        let per_atom = self.fragment.values() as usize / 2;
+        for (down, atom) in pairs.chunks(per_atom * self.across as usize).enumerate() {
+            for (number, four) in (0..).zip(atom.chunks(4)) {
+                let first = 16 * number;
+                if !columns.contains(&first) {
+                    continue;
+                }
+                let registers = [0, 1, 2, 3].map(|i| value(four[i]).bits::<u32>());
+                let row = warp + matrix % rows + down as u32 * rows;
+                tile.at([row, matrix / rows + (first - columns.start)]).stmatrix(registers, Trans::No);
+            }
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Accumulator;
 use super::factor::{Factor, warpgroup_atom};
-use crate::tile::LayoutTensor;
+use crate::tile::{Coord, LayoutTensor, place};
 use core::marker::PhantomData;
 use tilewright_codegen::build::{Arg, Builder, Descriptor, Operands, Scalar, Shared, SwizzleMode, Val};
 use tilewright_codegen::ir::WgmmaAtom;
@@ -10,7 +10,7 @@ use tilewright_codegen::ir::attr::{Major as KernelMajor, Sign};
 use tilewright_layout::swizzle::MatrixDescriptor;
 use tilewright_layout::swizzle::canonical::{Major, SwizzleWidth};
 use tilewright_layout::typed::StaticLayout;
-use tilewright_layout::{IntTuple, Swizzled};
+use tilewright_layout::{IntTuple, Layout, Swizzled};
 
 /// A factor in shared memory, (m, k) or (n, k), as a matrix descriptor describes it. The fields are read off the layout.
 #[derive(Clone, Copy)]
@@ -45,6 +45,19 @@ impl<'k> SharedFactor<'k> {
             Major::Mn => KernelMajor::Mn,
         };
         SharedFactor { start, layout: tensor.layout(), bits, major }
+    }
+
+    /// The factor from a row on, which must be a multiple of 8.
+    #[track_caller]
+    pub fn from_row(self, row: Coord<'k>) -> SharedFactor<'k> {
+        let mode = Layout::constant(self.layout.layout().mode(0));
+        // Offsets of whole rows are multiples of the 16 bytes that descriptors count in.
+        let units = place(&mode, row) * (self.bits as u32) / 128;
+        let start = match units.value() {
+            Some(value) => self.start + value.cast::<u64>() + u64::from(units.constant()),
+            None => self.start + u64::from(units.constant()),
+        };
+        SharedFactor { start, ..self }
     }
 
     /// The descriptor of what begins at (row, column).

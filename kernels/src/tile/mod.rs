@@ -7,16 +7,19 @@
 //! | `iter` | [`TileIter`]: tiles along an axis, bounded or circular |
 //! | `matrix` | [`Matrix`]: extents and strides known at run time; a predicate per dimension at the edges |
 //! | `copy` | copies whose width and division among threads come from the layouts |
+//! | `bulk` | copies by tensor map, whose boxes come from the layouts |
 //!
 //! A kernel says which tile and which thread; offsets, vector widths and swizzles are computed here, from the layouts,
 //! while the kernel is recorded. This room knows no matrix instruction.
 
+mod bulk;
 mod coord;
 mod copy;
 mod iter;
 mod matrix;
 mod tensor;
 
+pub use bulk::{Share, boxes};
 pub use coord::{Coord, place};
 pub use copy::{Team, copy_async};
 pub use iter::TileIter;

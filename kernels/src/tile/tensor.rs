@@ -50,6 +50,13 @@ impl<'k, T: Scalar, L: OffsetMap, S: SpaceOf> LayoutTensor<'k, T, L, S> {
         LayoutTensor { base: self.base, origin: self.origin + origin, layout }
     }
 
+    /// The same view begun at a coordinate, for coordinates behind it that add to it without a carry inside a mode: those
+    /// within a tile whose extents divide it.
+    #[track_caller]
+    pub fn begun_at<const R: usize>(self, coordinate: [Coord<'k>; R]) -> LayoutTensor<'k, T, L, S> {
+        LayoutTensor { origin: self.place(coordinate), ..self }
+    }
+
     /// Where the tensor begins that this is a view or a part of.
     pub fn base(self) -> Ptr<'k, S, T> {
         self.base
@@ -110,6 +117,16 @@ impl<'k, T: Scalar, L: OffsetMap, S: SpaceOf> LayoutTensor<'k, T, L, S> {
                 self.base.at(mixed).at(split.add as u32)
             }
             None => self.base.at(apply(swizzle, value + offset.constant(), u32::MAX)),
+        }
+    }
+
+    /// The element at a coordinate as if nothing were swizzled: what descriptors and tensor maps count from.
+    #[track_caller]
+    pub fn unswizzled<const R: usize>(self, coordinate: [Coord<'k>; R]) -> Ptr<'k, S, T> {
+        let offset = self.place(coordinate);
+        match offset.value() {
+            Some(value) => self.base.at(value).at(offset.constant()),
+            None => self.base.at(offset.constant()),
         }
     }
 

@@ -78,13 +78,20 @@ impl Layout {
 }
 
 impl Composed {
-    /// As [`Layout::vector_width`]; a swizzle keeps vectors of `2^base` elements whole.
+    /// As [`Layout::vector_width`]; a swizzle keeps vectors of `2^base` elements whole, and an offset before it those that
+    /// are aligned to it.
+    ///
+    /// ```
+    /// use tilewright_layout::{Composed, Layout, Swizzle};
+    /// let (swizzle, rows) = (Swizzle::new(3, 3, 3).unwrap(), Layout::parse("(8,64):(64,1)").unwrap());
+    /// assert_eq!(Composed::new(swizzle, 0, rows).vector_width(16), 8);
+    /// assert_eq!(Composed::new(swizzle, 4, rows).vector_width(16), 4);
+    /// ```
     pub const fn vector_width(&self, element_bits: i64) -> i64 {
         let width = self.layout().vector_width(element_bits);
         match self {
-            Composed::Plain(_) => width,
-            Composed::Swizzled(swizzled) if width > 1 << swizzled.swizzle().base() => 1 << swizzled.swizzle().base(),
-            Composed::Swizzled(_) => width,
+            Composed::Swizzled(swizzled) if width > swizzled.vector() => swizzled.vector(),
+            _ => width,
         }
     }
 }

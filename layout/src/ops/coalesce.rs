@@ -11,6 +11,24 @@ use crate::{Layout, LayoutError, Profile};
 impl Layout {
     /// The same function of the flat index, with as few modes as possible.
     ///
+    /// Law: `coalesce(L)(i) == L(i)` for every `i`, and no two neighbouring modes of the result can be merged.
+    ///
+    /// Edge cases: a layout of one element becomes `1:0`, and so does `():()`. Neighbouring modes of stride 0 merge
+    /// into one; so do negative strides that step on from each other. Nesting is lost, and so are coordinates: only
+    /// flat indices mean the same.
+    ///
+    /// ```console
+    /// $ tilewright layout show "((2,2),(1,3)):((1,2),(7,4))"
+    ///  0  4  8
+    ///  1  5  9
+    ///  2  6 10
+    ///  3  7 11
+    /// $ tilewright layout eval "coalesce(((2,2),(1,3)):((1,2),(7,4)))"
+    /// 12:1
+    /// $ tilewright layout show "coalesce(((2,2),(1,3)):((1,2),(7,4)))"
+    ///  0  1  2  3  4  5  6  7  8  9 10 11
+    /// ```
+    ///
     /// ```
     /// use tilewright_layout::Layout;
     /// let layout = Layout::parse("(2,(1,6)):(1,(7,2))").unwrap();
@@ -25,6 +43,27 @@ impl Layout {
     }
 
     /// Coalesces each mode that `profile` marks with an integer, and keeps the nesting above and beyond it.
+    ///
+    /// Law: each marked mode of the result is the [`coalesce`](Layout::coalesce) of that mode, so coordinates of the
+    /// marked modes keep their offsets.
+    ///
+    /// Edge cases: modes beyond the profile stay as they are; an integer for the whole layout is `coalesce`; a tuple
+    /// over an integer mode makes it a tuple of one.
+    ///
+    /// ```console
+    /// $ tilewright layout show "((2,2),(2,2)):((4,8),(1,2))"
+    ///  0  1  2  3
+    ///  4  5  6  7
+    ///  8  9 10 11
+    /// 12 13 14 15
+    /// $ tilewright layout eval "coalesce(((2,2),(2,2)):((4,8),(1,2)), (1,1))"
+    /// (4,4):(4,1)
+    /// $ tilewright layout show "coalesce(((2,2),(2,2)):((4,8),(1,2)), (1,1))"
+    ///  0  1  2  3
+    ///  4  5  6  7
+    ///  8  9 10 11
+    /// 12 13 14 15
+    /// ```
     ///
     /// ```
     /// use tilewright_layout::{IntTuple, Layout};

@@ -2,15 +2,7 @@
 //!
 //! Law: `composition(A, B)(c) == A(B(c))` for every coordinate `c` of `B`, and the result nests like `B` or deeper.
 //!
-//! It is the first of the two primitives. `B` picks elements of `A` and gives them its own coordinates:
-//!
-//! ```text
-//! A = (4,8):(8,1), a row-major 4x8      B = (2,4):(1,4), two rows of every column, four columns
-//!      0  1  2  3  4  5  6  7                A o B = (2,4):(8,1)
-//!      8  9 10 11 12 13 14 15                 0  1  2  3
-//!     16 17 18 19 20 21 22 23                 8  9 10 11
-//!     24 25 26 27 28 29 30 31
-//! ```
+//! It is the first of the two primitives: `B` picks elements of `A` and gives them its own coordinates.
 //!
 //! Not every pair composes to a layout. Each mode of `B` walks the modes of the coalesced `A`: its stride must step over
 //! whole modes (`stride % extent == 0`) or stay inside one, and what it takes of a mode must divide what is left of it.
@@ -28,6 +20,26 @@ use crate::{Layout, LayoutError, MAX_LEAVES, laws::MAX_ENUMERATION, layout::time
 
 impl Layout {
     /// `self` after `rhs`: the layout that sends `c` to `self(rhs(c))`.
+    ///
+    /// Law: `composition(A, B)(c) == A(B(c))` for every coordinate `c` of `B` with `B(c)` inside `A`; the result nests
+    /// like `B`, or deeper.
+    ///
+    /// Edge cases: a mode of `B` with stride 0 stays as it is. The last mode of `A` has no end, so `64:1` composes with
+    /// an `A` of 32 elements. A mode of `B` of one element is held to the rules of strides all the same. `():()` on the
+    /// right gives `():()`; as the left one it counts as `1:0`.
+    ///
+    /// ```console
+    /// $ tilewright layout show "(4,8):(8,1)"
+    ///  0  1  2  3  4  5  6  7
+    ///  8  9 10 11 12 13 14 15
+    /// 16 17 18 19 20 21 22 23
+    /// 24 25 26 27 28 29 30 31
+    /// $ tilewright layout eval "(4,8):(8,1) o (2,4):(2,4)"
+    /// (2,4):(16,1)
+    /// $ tilewright layout show "(4,8):(8,1) o (2,4):(2,4)"
+    ///  0  1  2  3
+    /// 16 17 18 19
+    /// ```
     ///
     /// ```
     /// use tilewright_layout::Layout;

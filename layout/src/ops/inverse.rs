@@ -13,6 +13,27 @@ impl Layout {
     ///
     /// Modes of stride 0 are skipped, and of several modes with the same stride one is used.
     ///
+    /// Law: `L(right_inverse(L)(o)) == o` for every `o` below the size of the inverse.
+    ///
+    /// Edge cases: where offset 1 is not reached, nothing follows 0 and the inverse is `1:0`; a negative stride is
+    /// never used. Overlapping modes, such as `(2,2):(1,1)`, end the inverse where no mode goes on exactly.
+    ///
+    /// ```console
+    /// $ tilewright layout show "(3,4):(4,1)"
+    ///  0  1  2  3
+    ///  4  5  6  7
+    ///  8  9 10 11
+    /// $ tilewright layout eval "right_inverse((3,4):(4,1))"
+    /// (4,3):(3,1)
+    /// $ tilewright layout show "right_inverse((3,4):(4,1))"
+    ///  0  1  2
+    ///  3  4  5
+    ///  6  7  8
+    ///  9 10 11
+    /// $ tilewright layout eval "right_inverse((3,2):(1,4))"
+    /// 3:1
+    /// ```
+    ///
     /// ```
     /// use tilewright_layout::Layout;
     /// assert_eq!(Layout::parse("(4,8):(8,1)").unwrap().right_inverse().to_string(), "(8,4):(4,1)");
@@ -46,6 +67,25 @@ impl Layout {
 
     /// From the layout's offsets to its flat coordinates. Offsets between them go to the coordinate of an offset that is
     /// reached: the gaps have stride 0.
+    ///
+    /// Law: `L(left_inverse(L)(L(i))) == L(i)` for every `i`; where `L` is injective, `left_inverse(L)(L(i)) == i`.
+    ///
+    /// Edge cases: modes of stride 0 are left out, so every offset gives the coordinate that is 0 there; `4:0`, which
+    /// has no other modes, is its own inverse. The size is the largest stride times its extent.
+    ///
+    /// ```console
+    /// $ tilewright layout show "(3,2):(1,4)"
+    /// 0 4
+    /// 1 5
+    /// 2 6
+    /// $ tilewright layout eval "left_inverse((3,2):(1,4))"
+    /// (4,2):(1,3)
+    /// $ tilewright layout show "coalesce(left_inverse((3,2):(1,4)), (1))"
+    /// 0 3
+    /// 1 4
+    /// 2 5
+    /// 3 6
+    /// ```
     ///
     /// ```
     /// use tilewright_layout::Layout;
@@ -109,6 +149,21 @@ impl Layout {
     }
 
     /// The coordinates that all map to offset 0: the modes of stride 0, with the steps of the flat coordinate.
+    ///
+    /// Law: `L(nullspace(L)(i)) == 0`; where only strides of 0 send a coordinate to 0, these are all such coordinates.
+    ///
+    /// Edge cases: a layout without stride 0 has `1:0`. Coordinates whose offsets cancel, as in `(2,2):(1,-1)`, are not
+    /// found.
+    ///
+    /// ```console
+    /// $ tilewright layout show "(2,(2,3)):(1,(0,2))"
+    /// 0 0 2 2 4 4
+    /// 1 1 3 3 5 5
+    /// $ tilewright layout eval "nullspace((2,(2,3)):(1,(0,2)))"
+    /// 2:2
+    /// $ tilewright layout show "nullspace((2,(2,3)):(1,(0,2)))"
+    /// 0 2
+    /// ```
     ///
     /// ```
     /// use tilewright_layout::Layout;

@@ -9,6 +9,28 @@ use crate::{Layout, LayoutError};
 impl Layout {
     /// The coordinates whose elements are contiguous in both layouts, from offset 0 on.
     ///
+    /// Law: for `V = max_common_layout(A, B)` and `i < size(V)`, `A(V(i)) == B(V(i)) == i`.
+    ///
+    /// Edge cases: layouts that share no vector give `1:0`, as does a stride 0 or negative where 1 is needed. Compare
+    /// layouts of one size: the last mode of `A` has no end, so a smaller `A` counts as if it went on.
+    ///
+    /// ```console
+    /// $ tilewright layout show "(4,3):(3,1)"
+    ///  0  1  2
+    ///  3  4  5
+    ///  6  7  8
+    ///  9 10 11
+    /// $ tilewright layout show "(4,3):(6,1)"
+    ///  0  1  2
+    ///  6  7  8
+    /// 12 13 14
+    /// 18 19 20
+    /// $ tilewright layout eval "max_common_layout((4,3):(3,1), (4,3):(6,1))"
+    /// 3:4
+    /// $ tilewright layout show "max_common_layout((4,3):(3,1), (4,3):(6,1))"
+    /// 0 4 8
+    /// ```
+    ///
     /// ```
     /// use tilewright_layout::Layout;
     /// let a = Layout::parse("(8,4):(1,8)").unwrap();
@@ -28,6 +50,18 @@ impl Layout {
 
     /// How many elements from offset 0 on are contiguous in both layouts.
     ///
+    /// Law: the size of [`max_common_layout`](Layout::max_common_layout). Whether vectors that start elsewhere are
+    /// aligned is [`max_alignment`](Layout::max_alignment)'s to say.
+    ///
+    /// Edge cases: at least 1; otherwise as `max_common_layout`.
+    ///
+    /// ```console
+    /// $ tilewright layout eval "max_common_vector((8,4):(1,8), (8,4):(1,16))"
+    /// 8
+    /// $ tilewright layout eval "max_common_vector((8,4):(1,8), (8,4):(4,1))"
+    /// 1
+    /// ```
+    ///
     /// # Errors
     /// As [`Layout::max_common_layout`].
     pub const fn max_common_vector(&self, other: &Layout) -> Result<i64, LayoutError> {
@@ -44,6 +78,22 @@ impl Layout {
 
     /// The largest number of elements such that vectors of that many, started at any multiple of it, stay contiguous:
     /// the greatest common divisor of the contiguous run and of the strides that leave it.
+    ///
+    /// Law: the result divides the length of the contiguous run and every stride outside it.
+    ///
+    /// Edge cases: modes of stride 0 do not matter. Without a stride of 1 it is 1.
+    ///
+    /// ```console
+    /// $ tilewright layout show "(4,3):(1,8)"
+    ///  0  8 16
+    ///  1  9 17
+    ///  2 10 18
+    ///  3 11 19
+    /// $ tilewright layout eval "max_alignment((4,3):(1,8))"
+    /// 4
+    /// $ tilewright layout eval "max_alignment((4,3):(1,6))"
+    /// 2
+    /// ```
     ///
     /// ```
     /// use tilewright_layout::Layout;

@@ -9,6 +9,24 @@ use crate::{Layout, LayoutError, Profile};
 impl Layout {
     /// One tuple of all integers; a single integer stays one.
     ///
+    /// Law: `flatten(L)(i) == L(i)` for every flat index `i`.
+    ///
+    /// Edge cases: empty tuples vanish; nothing is merged, and extents of 1 stay ([`coalesce`](Layout::coalesce) drops
+    /// them).
+    ///
+    /// ```console
+    /// $ tilewright layout show "((2,2),3):((1,6),2)"
+    ///  0  2  4
+    ///  1  3  5
+    ///  6  8 10
+    ///  7  9 11
+    /// $ tilewright layout eval "flatten(((2,2),3):((1,6),2))"
+    /// (2,2,3):(1,6,2)
+    /// $ tilewright layout show "flatten(((2,2),3):((1,6),2))"
+    ///  0  6  2  8  4 10
+    ///  1  7  3  9  5 11
+    /// ```
+    ///
     /// ```
     /// use tilewright_layout::Layout;
     /// let nested = Layout::parse("((2,3),4):((1,2),6)").unwrap();
@@ -31,6 +49,23 @@ impl Layout {
 
     /// The integers of a flat layout, nested like `profile`: the inverse of [`Layout::flatten`].
     ///
+    /// Law: `unflatten(flatten(L), profile of L) == L`; the function of the flat index stays.
+    ///
+    /// Edge cases: an integer and a tuple of one may become each other.
+    ///
+    /// ```console
+    /// $ tilewright layout show "(2,2,3):(1,6,2)"
+    ///  0  6  2  8  4 10
+    ///  1  7  3  9  5 11
+    /// $ tilewright layout eval "unflatten((2,2,3):(1,6,2), ((1,1),1))"
+    /// ((2,2),3):((1,6),2)
+    /// $ tilewright layout show "unflatten((2,2,3):(1,6,2), ((1,1),1))"
+    ///  0  2  4
+    ///  1  3  5
+    ///  6  8 10
+    ///  7  9 11
+    /// ```
+    ///
     /// # Errors
     /// [`LayoutError::Rank`] where the number of integers differs; [`LayoutError::NotAnInteger`] where the layout nests.
     pub const fn unflatten(&self, profile: &Profile) -> Result<Layout, LayoutError> {
@@ -49,6 +84,21 @@ impl Layout {
 
     /// The layout with `mode` behind its modes.
     ///
+    /// Law: coordinate `(c, x)` has offset `L(c) + M(x)`, for `M` the new mode.
+    ///
+    /// Edge cases: an integer layout counts as one mode; a tuple is appended as one mode, not unpacked; nothing checks
+    /// that the offsets differ.
+    ///
+    /// ```console
+    /// $ tilewright layout show "append(4:1, 3:10)"
+    ///  0 10 20
+    ///  1 11 21
+    ///  2 12 22
+    ///  3 13 23
+    /// $ tilewright layout eval "append(4:1, (2,2):(4,8))"
+    /// (4,(2,2)):(1,(4,8))
+    /// ```
+    ///
     /// ```
     /// use tilewright_layout::Layout;
     /// let (a, b) = (Layout::parse("4:1").unwrap(), Layout::parse("(2,2):(4,8)").unwrap());
@@ -63,6 +113,18 @@ impl Layout {
 
     /// The layout with `mode` behind its modes as often as it takes to have `rank` of them.
     ///
+    /// Law: as [`append`](Layout::append), `rank - rank(L)` times.
+    ///
+    /// Edge cases: a layout that has `rank` modes already stays as it is, and an integer stays an integer for rank 1.
+    ///
+    /// ```console
+    /// $ tilewright layout eval "append((2,3):(3,1), 1:0, 4)"
+    /// (2,3,1,1):(3,1,0,0)
+    /// $ tilewright layout show "append((2,3):(3,1), 2:6, 3)" --tile 2,3
+    ///  0  1  2 |  6  7  8
+    ///  3  4  5 |  9 10 11
+    /// ```
+    ///
     /// # Errors
     /// [`LayoutError::Rank`] where there are more already; as [`Layout::append`].
     pub const fn append_to(&self, mode: &Layout, rank: usize) -> Result<Layout, LayoutError> {
@@ -71,6 +133,19 @@ impl Layout {
 
     /// The layout with `mode` before its modes.
     ///
+    /// Law: coordinate `(x, c)` has offset `M(x) + L(c)`.
+    ///
+    /// Edge cases: as [`append`](Layout::append).
+    ///
+    /// ```console
+    /// $ tilewright layout show "prepend(4:1, 3:10)"
+    ///  0  1  2  3
+    /// 10 11 12 13
+    /// 20 21 22 23
+    /// $ tilewright layout eval "prepend(4:1, (2,2):(4,8))"
+    /// ((2,2),4):((4,8),1)
+    /// ```
+    ///
     /// # Errors
     /// As [`Layout::append`].
     pub const fn prepend(&self, mode: &Layout) -> Result<Layout, LayoutError> {
@@ -78,6 +153,18 @@ impl Layout {
     }
 
     /// The layout with `mode` before its modes as often as it takes to have `rank` of them.
+    ///
+    /// Law: as [`prepend`](Layout::prepend), `rank - rank(L)` times.
+    ///
+    /// Edge cases: as [`append_to`](Layout::append_to).
+    ///
+    /// ```console
+    /// $ tilewright layout eval "prepend((2,3):(3,1), 1:0, 4)"
+    /// (1,1,2,3):(0,0,3,1)
+    /// $ tilewright layout show "prepend((2,3):(3,1), 2:6, 3)"
+    ///  0  3  1  4  2  5
+    ///  6  9  7 10  8 11
+    /// ```
     ///
     /// # Errors
     /// As [`Layout::append_to`].
@@ -109,6 +196,21 @@ impl Layout {
 
     /// The layout with mode `index` replaced; `index == rank` appends.
     ///
+    /// Law: every other mode stays as it is.
+    ///
+    /// Edge cases: mode 0 of an integer layout is the layout, so the result is the new mode alone.
+    ///
+    /// ```console
+    /// $ tilewright layout show "(2,3):(3,1)"
+    /// 0 1 2
+    /// 3 4 5
+    /// $ tilewright layout show "replace((2,3):(3,1), 1, 4:10)"
+    ///  0 10 20 30
+    ///  3 13 23 33
+    /// $ tilewright layout eval "replace((2,3):(3,1), 2, 4:10)"
+    /// (2,3,4):(3,1,10)
+    /// ```
+    ///
     /// # Errors
     /// [`LayoutError::NoSuchMode`]; as [`Layout::append`].
     pub const fn replace(&self, index: usize, mode: &Layout) -> Result<Layout, LayoutError> {
@@ -129,6 +231,23 @@ impl Layout {
 
     /// The modes with these numbers, in this order, as a tuple.
     ///
+    /// Law: mode `k` of the result is mode `indices[k]`; with each mode once, it is a transposition.
+    ///
+    /// Edge cases: a mode may be named twice, and then repeats offsets; no mode gives `():()`; one mode stays a tuple
+    /// of one.
+    ///
+    /// ```console
+    /// $ tilewright layout show "(2,3):(3,1)"
+    /// 0 1 2
+    /// 3 4 5
+    /// $ tilewright layout show "select((2,3):(3,1), (1,0))"
+    /// 0 3
+    /// 1 4
+    /// 2 5
+    /// $ tilewright layout eval "select((2,3,4):(1,2,6), (2))"
+    /// (4):(6)
+    /// ```
+    ///
     /// # Errors
     /// [`LayoutError::NoSuchMode`]; as [`Layout::append`].
     pub const fn select(&self, indices: &[usize]) -> Result<Layout, LayoutError> {
@@ -148,6 +267,19 @@ impl Layout {
 
     /// Modes `begin..end` as a tuple.
     ///
+    /// Law: mode `k` of the result is mode `begin + k`.
+    ///
+    /// Edge cases: an empty range is refused; one mode stays a tuple of one.
+    ///
+    /// ```console
+    /// $ tilewright layout eval "take((2,3,4):(1,2,6), 1, 3)"
+    /// (3,4):(2,6)
+    /// $ tilewright layout show "take((2,3,4):(1,2,6), 1, 3)"
+    ///  0  6 12 18
+    ///  2  8 14 20
+    ///  4 10 16 22
+    /// ```
+    ///
     /// # Errors
     /// [`LayoutError::Range`] where the range is empty or not within the layout.
     pub const fn take(&self, begin: usize, end: usize) -> Result<Layout, LayoutError> {
@@ -162,6 +294,23 @@ impl Layout {
 
     /// The layout with modes `begin..end` made one tuple mode; an empty range changes nothing, but an integer
     /// becomes a tuple of one.
+    ///
+    /// Law: `group(L)(i) == L(i)` for every flat index `i`.
+    ///
+    /// Edge cases: one mode becomes a tuple of one.
+    ///
+    /// ```console
+    /// $ tilewright layout show "(2,2,3):(1,6,2)"
+    ///  0  6  2  8  4 10
+    ///  1  7  3  9  5 11
+    /// $ tilewright layout show "group_modes((2,2,3):(1,6,2), 0, 2)"
+    ///  0  2  4
+    ///  1  3  5
+    ///  6  8 10
+    ///  7  9 11
+    /// $ tilewright layout eval "group_modes((2,2,3):(1,6,2), 0, 2)"
+    /// ((2,2),3):((1,6),2)
+    /// ```
     ///
     /// ```
     /// use tilewright_layout::Layout;
@@ -189,6 +338,22 @@ impl Layout {
 
     /// `((a,b),(c,d))` to `((a,c),(b,d))`: the transpose of the two upper levels. A tuple that begins with an integer becomes
     /// the only mode of a tuple; an integer stays one.
+    ///
+    /// Law: coordinate `((x,y),(u,v))` of the result has the offset of `((x,u),(y,v))`; zipping twice gives back tuples
+    /// of tuples.
+    ///
+    /// Edge cases: `():()` stays, and a tuple of empty tuples becomes `():()`.
+    ///
+    /// ```console
+    /// $ tilewright layout eval "zip(((2,3),(2,2)):((3,1),(12,6)))"
+    /// ((2,2),(3,2)):((3,12),(1,6))
+    /// $ tilewright layout show "zip(((2,3),(2,2)):((3,1),(12,6)))" --tile 2,3
+    ///  0  1  2 |  6  7  8
+    ///  3  4  5 |  9 10 11
+    /// ---------+---------
+    /// 12 13 14 | 18 19 20
+    /// 15 16 17 | 21 22 23
+    /// ```
     ///
     /// # Errors
     /// [`LayoutError::Rank`] where the modes have different numbers of modes; [`LayoutError::NotAnInteger`] where mode 0 is

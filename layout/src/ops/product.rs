@@ -3,14 +3,7 @@
 //! Law, for `P = logical_product(B, T)`: mode 0 of `P` is `B`, mode 1 is laid out like `T` over the places that `B`
 //! leaves free, and `P` is injective where both are. It is one line over the two primitives.
 //!
-//! ```text
-//! blocked_product of a row-major 2x2 by a row-major 2x3     raked_product of the same
-//!  0  1 |  4  5 |  8  9                                      0  4  8 |  1  5  9
-//!  2  3 |  6  7 | 10 11                                     12 16 20 | 13 17 21
-//! ------+-------+------                                     ---------+---------
-//! 12 13 | 16 17 | 20 21                                      2  6 10 |  3  7 11
-//! 14 15 | 18 19 | 22 23                                     14 18 22 | 15 19 23
-//! ```
+//! The forms place modes as those of [division](super::divide) do; `blocked_product` and `raked_product` pair them up.
 
 use crate::laws::injective;
 use crate::ops::divide::gather_or_keep;
@@ -20,6 +13,28 @@ use crate::{Layout, LayoutError, Tiler, layout::times};
 
 impl Layout {
     /// Each mode as (block, copies).
+    ///
+    /// Law: for a mode `B` and its copies `T`, mode 0 of the result is `B`, mode 1 has the size of `T` and the order of
+    /// its offsets, and no offset is repeated where `B` and `T` repeat none.
+    ///
+    /// Edge cases: copies of stride 0 stand on top of each other; copies of a negative stride go before the block. A
+    /// block with stride 0 is copied as if it had one element there. A block of negative stride, or one that overlaps
+    /// itself, is refused.
+    ///
+    /// ```console
+    /// $ tilewright layout show "(2,2):(2,1)"
+    /// 0 1
+    /// 2 3
+    /// $ tilewright layout eval "logical_product((2,2):(2,1), (2,3):(3,1))"
+    /// ((2,2),(2,3)):((2,1),(12,4))
+    /// $ tilewright layout show "logical_product((2,2):(2,1), (2,3):(3,1))"
+    ///  0 12  4 16  8 20
+    ///  2 14  6 18 10 22
+    ///  1 13  5 17  9 21
+    ///  3 15  7 19 11 23
+    /// $ tilewright layout eval "logical_product((2,2):(2,1), (2,3))"
+    /// ((2,2),(2,3)):((2,1),(1,2))
+    /// ```
     ///
     /// ```
     /// use tilewright_layout::{Layout, Tiler};
@@ -49,6 +64,23 @@ impl Layout {
 
     /// All blocks in mode 0, all copies in mode 1.
     ///
+    /// Law: the modes of [`logical_product`](Layout::logical_product), as `((blocks),(copies))`.
+    ///
+    /// Edge cases: modes beyond the tiler are copies, as in [`zipped_divide`](Layout::zipped_divide). One layout for
+    /// the copies gives the pair of `logical_product`.
+    ///
+    /// ```console
+    /// $ tilewright layout eval "zipped_product((2,2):(2,1), (2:1,3:1))"
+    /// ((2,2),(2,3)):((2,1),(1,2))
+    /// $ tilewright layout eval "zipped_product(4:1, (2,3):(3,1))"
+    /// (4,(2,3)):(1,(12,4))
+    /// $ tilewright layout show "zipped_product(4:1, (2,3):(3,1))"
+    ///  0 12  4 16  8 20
+    ///  1 13  5 17  9 21
+    ///  2 14  6 18 10 22
+    ///  3 15  7 19 11 23
+    /// ```
+    ///
     /// # Errors
     /// As [`Layout::logical_product`]; [`LayoutError::NotAnInteger`] where `_` meets a mode that is not a pair.
     pub const fn zipped_product(&self, tiler: &Tiler) -> Result<Layout, LayoutError> {
@@ -56,6 +88,20 @@ impl Layout {
     }
 
     /// All blocks in mode 0, the copies one mode each. Copies of one mode are not unpacked.
+    ///
+    /// Law: [`zipped_product`](Layout::zipped_product) with mode 1 unpacked: the same function of the flat index.
+    ///
+    /// Edge cases: as [`tiled_divide`](Layout::tiled_divide).
+    ///
+    /// ```console
+    /// $ tilewright layout eval "tiled_product(4:1, (2,3):(3,1))"
+    /// (4,2,3):(1,12,4)
+    /// $ tilewright layout show "tiled_product(4:1, (2,3):(3,1))" --tile 4,2
+    ///  0 12 |  4 16 |  8 20
+    ///  1 13 |  5 17 |  9 21
+    ///  2 14 |  6 18 | 10 22
+    ///  3 15 |  7 19 | 11 23
+    /// ```
     ///
     /// # Errors
     /// As [`Layout::zipped_product`].
@@ -65,6 +111,18 @@ impl Layout {
 
     /// Blocks and copies, one mode each.
     ///
+    /// Law: [`zipped_product`](Layout::zipped_product) with both modes unpacked: the same function of the flat index.
+    ///
+    /// Edge cases: as [`tiled_divide`](Layout::tiled_divide).
+    ///
+    /// ```console
+    /// $ tilewright layout eval "flat_product((2,2):(2,1), (2,3):(3,1))"
+    /// (2,2,2,3):(2,1,12,4)
+    /// $ tilewright layout show "flat_product((2,2):(2,1), (2,3):(3,1))" --tile 2,2
+    ///  0  1 | 12 13 |  4  5 | 16 17 |  8  9 | 20 21
+    ///  2  3 | 14 15 |  6  7 | 18 19 | 10 11 | 22 23
+    /// ```
+    ///
     /// # Errors
     /// As [`Layout::zipped_product`].
     pub const fn flat_product(&self, tiler: &Tiler) -> Result<Layout, LayoutError> {
@@ -72,6 +130,22 @@ impl Layout {
     }
 
     /// Blocks side by side: mode `i` of the result is (mode `i` of the block, mode `i` of the copies).
+    ///
+    /// Law: the offsets of [`logical_product`](Layout::logical_product); rows and columns begin inside the block.
+    ///
+    /// Edge cases: the shorter of the two is filled up with modes `1:0`. Modes of copies that are all one element keep
+    /// stride 0.
+    ///
+    /// ```console
+    /// $ tilewright layout show "blocked_product((2,2):(2,1), (2,3):(3,1))" --tile 2,2
+    ///  0  1 |  4  5 |  8  9
+    ///  2  3 |  6  7 | 10 11
+    /// ------+-------+------
+    /// 12 13 | 16 17 | 20 21
+    /// 14 15 | 18 19 | 22 23
+    /// $ tilewright layout eval "blocked_product((2,2):(2,1), 3:1)"
+    /// ((2,3),(2,1)):((2,4),(1,0))
+    /// ```
     ///
     /// ```
     /// use tilewright_layout::Layout;
@@ -89,6 +163,22 @@ impl Layout {
 
     /// Blocks interleaved: mode `i` of the result is (mode `i` of the copies, mode `i` of the block).
     ///
+    /// Law: the offsets of [`logical_product`](Layout::logical_product); rows and columns begin with the copies, so
+    /// neighbours come from different blocks.
+    ///
+    /// Edge cases: as [`blocked_product`](Layout::blocked_product).
+    ///
+    /// ```console
+    /// $ tilewright layout eval "raked_product((2,2):(2,1), (2,3):(3,1))"
+    /// ((2,2),(3,2)):((12,2),(4,1))
+    /// $ tilewright layout show "raked_product((2,2):(2,1), (2,3):(3,1))" --tile 2,3
+    ///  0  4  8 |  1  5  9
+    /// 12 16 20 | 13 17 21
+    /// ---------+---------
+    ///  2  6 10 |  3  7 11
+    /// 14 18 22 | 15 19 23
+    /// ```
+    ///
     /// # Errors
     /// As [`Layout::blocked_product`], with the two exchanged.
     pub const fn raked_product(&self, copies: &Layout) -> Result<Layout, LayoutError> {
@@ -103,10 +193,11 @@ impl Layout {
         let (first, second) = (product.profile.child(At::ROOT, 0), product.profile.child(At::ROOT, 1));
         let (first, second) = if copies_first { (second, first) } else { (first, second) };
         if let Some(arity) = product.profile.arity(first.node) {
+            let operation = if copies_first { "raked_product" } else { "blocked_product" };
             if arity != rank {
-                return Err(LayoutError::Rank { operation: "blocked_product", given: arity, expected: rank });
+                return Err(LayoutError::Rank { operation, given: arity, expected: rank });
             }
-            tri!(crate::index::matching_tuple("blocked_product", rank, &product.profile, second.node));
+            tri!(crate::index::matching_tuple(operation, rank, &product.profile, second.node));
         }
         let mut out = Layout::NOTHING;
         tri!(out.profile.push_tuple(rank));

@@ -11,6 +11,22 @@ impl Layout {
     ///
     /// Along a contiguous mode `factor` elements become one; along the others the stride shrinks. Extents round up.
     ///
+    /// Law, for strides that nest: the large elements reached are those that hold an element of `L`.
+    ///
+    /// Edge cases: stride 0 stays, with its extent; a negative stride keeps its sign. A run shorter than `factor`
+    /// becomes one element, which then holds others too. Factor 1 changes nothing.
+    ///
+    /// ```console
+    /// $ tilewright layout show "(2,8):(8,1)" --tile 2,4
+    ///  0  1  2  3 |  4  5  6  7
+    ///  8  9 10 11 | 12 13 14 15
+    /// $ tilewright layout eval "upcast((2,8):(8,1), 4)"
+    /// (2,2):(2,1)
+    /// $ tilewright layout show "upcast((2,8):(8,1), 4)"
+    /// 0 1
+    /// 2 3
+    /// ```
+    ///
     /// ```
     /// use tilewright_layout::Layout;
     /// // A row-major 16x64 of bytes, read 16 bytes at a time.
@@ -39,6 +55,22 @@ impl Layout {
     }
 
     /// The layout in elements `1/factor` as large: a contiguous mode grows, the other strides do.
+    ///
+    /// Law: `upcast(downcast(L, n), n) == L` for a compact `L`.
+    ///
+    /// Edge cases: every mode of stride 1 or -1 grows, so one is expected; stride 0 stays. Factor 1 changes nothing,
+    /// and is held to the same rule.
+    ///
+    /// ```console
+    /// $ tilewright layout show "(2,2):(2,1)"
+    /// 0 1
+    /// 2 3
+    /// $ tilewright layout eval "downcast((2,2):(2,1), 4)"
+    /// (2,8):(8,1)
+    /// $ tilewright layout show "downcast((2,2):(2,1), 4)" --tile 2,4
+    ///  0  1  2  3 |  4  5  6  7
+    ///  8  9 10 11 | 12 13 14 15
+    /// ```
     ///
     /// ```
     /// use tilewright_layout::Layout;
@@ -71,6 +103,22 @@ impl Layout {
     /// The layout of elements of `old_bits` seen as elements of `new_bits`: an upcast, then a downcast, by the two sides of
     /// the ratio in lowest terms. As the upcast rounds extents up, a ratio such as 3/2 may give more elements than fit.
     ///
+    /// Law: [`upcast`](Layout::upcast) where the new elements are a multiple of the old ones,
+    /// [`downcast`](Layout::downcast) where the old are one of the new.
+    ///
+    /// Edge cases: equal sizes change nothing.
+    ///
+    /// ```console
+    /// $ tilewright layout show "(2,8):(8,1)"
+    ///  0  1  2  3  4  5  6  7
+    ///  8  9 10 11 12 13 14 15
+    /// $ tilewright layout show "recast_layout((2,8):(8,1), 8, 32)"
+    /// 0 1
+    /// 2 3
+    /// $ tilewright layout eval "recast_layout((2,8):(8,1), 8, 4)"
+    /// (2,16):(16,1)
+    /// ```
+    ///
     /// ```
     /// use tilewright_layout::Layout;
     /// assert_eq!(Layout::parse("(24,4):(1,24)").unwrap().recast(48, 32).unwrap().to_string(), "(36,4):(1,36)");
@@ -80,7 +128,7 @@ impl Layout {
     /// As [`Layout::upcast`] and [`Layout::downcast`].
     pub const fn recast(&self, old_bits: i64, new_bits: i64) -> Result<Layout, LayoutError> {
         let (up, down) = tri!(recast_factors(old_bits, new_bits));
-        let large = if up == 1 { *self } else { tri!(self.upcast(up)) };
+        let large = tri!(self.upcast(up));
         if down == 1 { Ok(large) } else { large.downcast(down) }
     }
 }

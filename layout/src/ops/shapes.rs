@@ -14,9 +14,31 @@ enum Rounding {
     Up,
 }
 
+/// What the product of a tuple is to the integer in whose place it stands.
+#[derive(Clone, Copy)]
+enum Sizes {
+    Any,
+    Equal,
+    Multiple,
+}
+
 impl IntTuple {
     /// Each extent divided by the divisor's extent in the same place. An integer divisor of a tuple is used up mode by
     /// mode, first mode first.
+    ///
+    /// Law: where the divisor divides, the product of the result times the divisor is the product of the shape.
+    ///
+    /// Edge cases: a larger divisor that the extent divides gives 1. A tuple over an integer divides by its product.
+    /// `()` divided is `()`.
+    ///
+    /// ```console
+    /// $ tilewright layout eval "shape_div((4,6), 8)"
+    /// (1,3)
+    /// $ tilewright layout eval "shape_div((4,6), (2,3))"
+    /// (2,2)
+    /// $ tilewright layout eval "shape_div((3,8), 4)"
+    /// error: shape_div: 4 does not divide 3; use a divisor of 3
+    /// ```
     ///
     /// ```
     /// use tilewright_layout::IntTuple;
@@ -31,6 +53,21 @@ impl IntTuple {
     }
 
     /// As [`IntTuple::shape_div`], rounding up.
+    ///
+    /// Law: of integers, the smallest count of tiles that hold the extent; it agrees with
+    /// [`shape_div`](IntTuple::shape_div) wherever that is not refused.
+    ///
+    /// Edge cases: modes beyond a shorter divisor stay as they are. An integer divisor is rounded up after each mode,
+    /// so of a tuple it may cover more than one rounding would.
+    ///
+    /// ```console
+    /// $ tilewright layout eval "ceil_div(10, 4)"
+    /// 3
+    /// $ tilewright layout eval "ceil_div((3,8), 4)"
+    /// (1,4)
+    /// $ tilewright layout eval "ceil_div((10,6), (4))"
+    /// (3,6)
+    /// ```
     ///
     /// # Errors
     /// [`LayoutError::Rank`], [`LayoutError::Extent`].
@@ -48,6 +85,17 @@ impl IntTuple {
 
     /// Each mode times the product of the factor's mode.
     ///
+    /// Law: the product of the result is the product of the shape times that of the factors.
+    ///
+    /// Edge cases: a tuple of factors over an integer counts by its product; an integer over a tuple is refused.
+    ///
+    /// ```console
+    /// $ tilewright layout eval "elem_scale((2,3), (4,(5,2)))"
+    /// (8,30)
+    /// $ tilewright layout eval "elem_scale((2,(3,4)), (2,2))"
+    /// error: elem_scale: a tuple of 2 modes stands where the other side has an integer; nest both alike
+    /// ```
+    ///
     /// # Errors
     /// [`LayoutError::Rank`], [`LayoutError::NotAnInteger`], [`LayoutError::Overflow`].
     pub const fn elem_scale(&self, factors: &IntTuple) -> Result<IntTuple, LayoutError> {
@@ -58,17 +106,62 @@ impl IntTuple {
     }
 
     /// Whether both nest alike.
+    ///
+    /// Law: an equivalence: only parentheses count, not numbers.
+    ///
+    /// Edge cases: `8` and `(8)` are not congruent.
+    ///
+    /// ```console
+    /// $ tilewright layout eval "congruent((2,(3,4)), (9,(9,9)))"
+    /// true
+    /// $ tilewright layout eval "congruent(8, (8))"
+    /// false
+    /// ```
     pub const fn congruent(&self, other: &IntTuple) -> bool {
         self.profile.congruent(&other.profile)
     }
 
     /// Whether `other` nests like this one, or deeper where this one has integers.
+    ///
+    /// Law: a partial order of nestings; both ways it is [`congruent`](IntTuple::congruent).
+    ///
+    /// Edge cases: an integer goes with everything; `(8)` does not go with `8`.
+    ///
+    /// ```console
+    /// $ tilewright layout eval "weakly_congruent((8,6), ((2,4),6))"
+    /// true
+    /// $ tilewright layout eval "weakly_congruent((8), 8)"
+    /// false
+    /// ```
     pub const fn weakly_congruent(&self, other: &IntTuple) -> bool {
-        refines(self, At::ROOT, other, At::ROOT, false)
+        refines(self, At::ROOT, other, At::ROOT, Sizes::Any)
+    }
+
+    /// Whether `other` splits multiples of this one's integers: [`compatible`](IntTuple::compatible) with this one times
+    /// something.
+    ///
+    /// ```
+    /// use tilewright_layout::IntTuple;
+    /// let (tile, shape) = (IntTuple::parse("(4,3)").unwrap(), IntTuple::parse("((2,4),6)").unwrap());
+    /// assert!(tile.weakly_compatible(&shape) && !tile.compatible(&shape));
+    /// ```
+    pub const fn weakly_compatible(&self, other: &IntTuple) -> bool {
+        refines(self, At::ROOT, other, At::ROOT, Sizes::Multiple)
     }
 
     /// Whether every coordinate of this shape is one of `other`: `other` splits this one's integers into tuples of the
     /// same product.
+    ///
+    /// Law: implies [`weakly_congruent`](IntTuple::weakly_congruent) and equal sizes.
+    ///
+    /// Edge cases: `8` is compatible with `(8)`, not the other way; `1` is compatible with `()`.
+    ///
+    /// ```console
+    /// $ tilewright layout eval "compatible((8,6), ((2,4),6))"
+    /// true
+    /// $ tilewright layout eval "compatible((8,6), ((2,2),6))"
+    /// false
+    /// ```
     ///
     /// ```
     /// use tilewright_layout::IntTuple;
@@ -76,11 +169,22 @@ impl IntTuple {
     /// assert!(flat.compatible(&split) && !split.compatible(&flat));
     /// ```
     pub const fn compatible(&self, other: &IntTuple) -> bool {
-        refines(self, At::ROOT, other, At::ROOT, true)
+        refines(self, At::ROOT, other, At::ROOT, Sizes::Equal)
     }
 
     /// The coordinate of `source` with the same flat index as this one has in `target`'s place: between two shapes of
     /// the same size. Where all three are tuples, mode by mode.
+    ///
+    /// Law: there and back is the identity, inside the shapes.
+    ///
+    /// Edge cases: an index beyond the shape walks on along its last integer.
+    ///
+    /// ```console
+    /// $ tilewright layout eval "crd2crd((1,2), (2,3), (3,2))"
+    /// (1,2)
+    /// $ tilewright layout eval "crd2crd((1,2), (2,3), 6)"
+    /// 5
+    /// ```
     ///
     /// # Errors
     /// [`LayoutError::Rank`], [`LayoutError::NotAnInteger`] where coordinate and shape do not match.
@@ -106,6 +210,17 @@ impl IntTuple {
     }
 
     /// A layout of up to `count` elements spread over this shape's flat coordinates, as evenly as their factors allow.
+    ///
+    /// Law: the result is injective, stays inside the shape's flat coordinates, and its size divides `count`.
+    ///
+    /// Edge cases: a count without a common factor with any mode gives `1:0`; a count beyond the size gives the size.
+    ///
+    /// ```console
+    /// $ tilewright layout eval "domain_distribute((3,4), 2)"
+    /// 2:3
+    /// $ tilewright layout show "domain_distribute((4,6), 12)"
+    ///  0  1  2  3  4  5  6  7  8  9 10 11
+    /// ```
     ///
     /// # Errors
     /// [`LayoutError::Extent`], [`LayoutError::Argument`] for a count below 1.
@@ -133,6 +248,20 @@ impl IntTuple {
 impl Layout {
     /// Whether a tiler's tiles fill this layout's modes without a remainder.
     ///
+    /// Law: where it says yes, a division by the tiler has the size of the layout.
+    ///
+    /// Edge cases: `_` always divides; a tiler with too many modes, and a tile that has no complement, never do. One
+    /// extent for several modes must fill them first mode first: 3 does not divide `(8,6)`.
+    ///
+    /// ```console
+    /// $ tilewright layout eval "evenly_divides((8,6), (4,3))"
+    /// true
+    /// $ tilewright layout eval "evenly_divides((8,6), (4,4))"
+    /// false
+    /// $ tilewright layout eval "evenly_divides((8,6), 3)"
+    /// false
+    /// ```
+    ///
     /// ```
     /// use tilewright_layout::{Layout, Tiler};
     /// let rows = Layout::parse("(8,6):(6,1)").unwrap();
@@ -156,7 +285,8 @@ const fn even_at(layout: &Layout, at: At, tiler: &Tiler, from: At) -> bool {
         // A tile that has no complement divides nothing.
         return match tile.complement_in(&shape) {
             Ok(rest) => match times(tile.size(), rest.size(), "the cover") {
-                Ok(cover) => cover == shape.product(),
+                // No two sums are alike, so as many as there are elements fill them, or reach beyond them.
+                Ok(cover) => cover == shape.product() && tile.cosize() - 1 + rest.cosize() == cover,
                 Err(_) => false,
             },
             Err(_) => false,
@@ -237,9 +367,14 @@ const fn scale_at(out: &mut IntTuple, at: At, factors: &IntTuple, from: At) -> R
     Ok(())
 }
 
-const fn refines(coarse: &IntTuple, at: At, fine: &IntTuple, from: At, sizes: bool) -> bool {
+const fn refines(coarse: &IntTuple, at: At, fine: &IntTuple, from: At, sizes: Sizes) -> bool {
     let Some(rank) = coarse.profile.arity(at.node) else {
-        return !sizes || coarse.values[at.leaf] == fine.product_at(from);
+        let (integer, split) = (coarse.values[at.leaf], fine.product_at(from));
+        return match sizes {
+            Sizes::Any => true,
+            Sizes::Equal => integer == split,
+            Sizes::Multiple => integer != 0 && split.wrapping_rem(integer) == 0,
+        };
     };
     match fine.profile.arity(from.node) {
         Some(arity) if arity == rank => {}

@@ -8,6 +8,23 @@ use crate::{Coord, Layout, LayoutError};
 impl Layout {
     /// The modes under `_`, as one tuple; `_` alone keeps the layout as it is.
     ///
+    /// Law: with `(S, o) = slice_and_offset(c, L)`, `S(x) + o == L(c with x in place of each _)`.
+    ///
+    /// Edge cases: without any `_` it is `():()`, one element. The integers' values do not matter here, only where they
+    /// stand.
+    ///
+    /// ```console
+    /// $ tilewright layout show "(4,6):(6,1)"
+    ///  0  1  2  3  4  5
+    ///  6  7  8  9 10 11
+    /// 12 13 14 15 16 17
+    /// 18 19 20 21 22 23
+    /// $ tilewright layout show "slice((2,_), (4,6):(6,1))"
+    /// 0 1 2 3 4 5
+    /// $ tilewright layout eval "slice((2,_), (4,6):(6,1))"
+    /// (6):(1)
+    /// ```
+    ///
     /// ```
     /// use tilewright_layout::{Coord, Layout};
     /// let layout = Layout::parse("((2,3),4):((1,2),6)").unwrap();
@@ -22,6 +39,17 @@ impl Layout {
 
     /// The modes under integers, as one tuple: what [`Layout::slice`] drops. An integer alone keeps the layout.
     ///
+    /// Law: `slice` and `dice` share out the modes between them.
+    ///
+    /// Edge cases: `_` everywhere gives `():()`.
+    ///
+    /// ```console
+    /// $ tilewright layout eval "dice((2,_), (4,6):(6,1))"
+    /// (4):(6)
+    /// $ tilewright layout show "dice((2,_), (4,6):(6,1))"
+    ///  0  6 12 18
+    /// ```
+    ///
     /// # Errors
     /// As [`Layout::slice`].
     pub const fn dice(&self, coordinate: &Coord) -> Result<Layout, LayoutError> {
@@ -29,6 +57,19 @@ impl Layout {
     }
 
     /// The slice, and the offset at which it starts.
+    ///
+    /// Law: that of [`slice`](Layout::slice).
+    ///
+    /// Edge cases: the integers are not checked against the extents: 9 of 4 rows is offset 54, -1 is offset -6.
+    ///
+    /// ```console
+    /// $ tilewright layout eval "slice_and_offset((2,_), (4,6):(6,1))"
+    /// ((6):(1),12)
+    /// $ tilewright layout show "slice((2,_), (4,6):(6,1))"
+    /// 0 1 2 3 4 5
+    /// $ tilewright layout eval "slice_and_offset((9,_), (4,6):(6,1))"
+    /// ((6):(1),54)
+    /// ```
     ///
     /// # Errors
     /// As [`Layout::slice`].

@@ -21,6 +21,29 @@ pub enum Order<'o> {
 impl Layout {
     /// Copies of the block, in the given order, that fill `shape`. Nested modes of the shape count by their products.
     ///
+    /// Law: mode `i` of the result has the size of the shape's mode `i` and begins with the block's; no offset is
+    /// repeated where the block repeats none and the order's numbers differ.
+    ///
+    /// Edge cases: a block of fewer modes is filled up with modes `1:0`. A mode that holds one copy gets stride 0 for
+    /// it. Equal numbers of the order put copies on top of each other.
+    ///
+    /// ```console
+    /// $ tilewright layout show "tile_to_shape((2,2):(2,1), (4,6))" --tile 2,2
+    ///  0  1 |  8  9 | 16 17
+    ///  2  3 | 10 11 | 18 19
+    /// ------+-------+------
+    ///  4  5 | 12 13 | 20 21
+    ///  6  7 | 14 15 | 22 23
+    /// $ tilewright layout show "tile_to_shape((2,2):(2,1), (4,6), LayoutRight)" --tile 2,2
+    ///  0  1 |  4  5 |  8  9
+    ///  2  3 |  6  7 | 10 11
+    /// ------+-------+------
+    /// 12 13 | 16 17 | 20 21
+    /// 14 15 | 18 19 | 22 23
+    /// $ tilewright layout eval "tile_to_shape((2,2):(2,1), (4,6), (1,0))"
+    /// ((2,2),(2,3)):((2,12),(1,4))
+    /// ```
+    ///
     /// ```
     /// use tilewright_layout::{IntTuple, Layout, ops::Order};
     /// let atom = Layout::parse("(8,8):(8,1)").unwrap();
@@ -61,6 +84,18 @@ impl Layout {
 
 impl IntTuple {
     /// The product of each mode, always as a tuple.
+    ///
+    /// Law: integer `i` of the result is the product of mode `i`.
+    ///
+    /// Edge cases: an integer becomes a tuple of one; the empty tuple stays empty, and a mode `()` counts 1. Products
+    /// wrap, as [`IntTuple::product`].
+    ///
+    /// ```console
+    /// $ tilewright layout eval "product_each((2,(3,4)))"
+    /// (2,12)
+    /// $ tilewright layout eval "product_each(8)"
+    /// (8)
+    /// ```
     ///
     /// # Errors
     /// [`LayoutError::Capacity`] above the capacity for modes.

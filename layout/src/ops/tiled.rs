@@ -16,6 +16,27 @@ impl Layout {
     ///
     /// Modes beyond a tiler's modes are dropped.
     ///
+    /// Law: mode `i` of the result is mode `i` of the layout after tile `i`; one tile without a tuple is composed with
+    /// the whole layout.
+    ///
+    /// Edge cases: `_` keeps a mode. An empty tuple drops every mode. An extent beyond the mode runs on along it.
+    ///
+    /// ```console
+    /// $ tilewright layout show "(4,6):(6,1)"
+    ///  0  1  2  3  4  5
+    ///  6  7  8  9 10 11
+    /// 12 13 14 15 16 17
+    /// 18 19 20 21 22 23
+    /// $ tilewright layout show "(4,6):(6,1) o (2,3)"
+    /// 0 1 2
+    /// 6 7 8
+    /// $ tilewright layout eval "(4,6):(6,1) o (2:2,_)"
+    /// (2,6):(12,1)
+    /// $ tilewright layout show "(4,6):(6,1) o (2:2,_)"
+    ///  0  1  2  3  4  5
+    /// 12 13 14 15 16 17
+    /// ```
+    ///
     /// ```
     /// use tilewright_layout::{Layout, Tiler};
     /// let rows = Layout::parse("(8,6):(6,1)").unwrap();

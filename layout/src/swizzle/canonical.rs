@@ -115,6 +115,25 @@ impl Atom {
 
     /// The atom in elements of `bits` bits, swizzle included: (mn, k) to element.
     ///
+    /// Law: [`of_bits`](Atom::of_bits) in larger elements: bit offsets divided by `bits`.
+    ///
+    /// Edge cases: elements of more than 16 bytes swallow bits of the swizzle; rows that are no whole number of
+    /// elements are refused.
+    ///
+    /// ```console
+    /// $ tilewright layout eval "gmma_atom(MN_SW32, 16)"
+    /// S<1,3,3> o 0 o (16,8):(1,16)
+    /// $ tilewright layout show "gmma_atom(K_SW32, 32)"
+    ///  0  1  2  3  4  5  6  7
+    ///  8  9 10 11 12 13 14 15
+    /// 16 17 18 19 20 21 22 23
+    /// 24 25 26 27 28 29 30 31
+    /// 36 37 38 39 32 33 34 35
+    /// 44 45 46 47 40 41 42 43
+    /// 52 53 54 55 48 49 50 51
+    /// 60 61 62 63 56 57 58 59
+    /// ```
+    ///
     /// # Errors
     /// [`LayoutError::Indivisible`] or [`LayoutError::Argument`] where a row is not a whole number of elements.
     pub const fn of_elements(self, bits: i64) -> Result<Swizzled, LayoutError> {
@@ -123,6 +142,34 @@ impl Atom {
     }
 
     /// Copies of the atom that fill `shape`, in elements of `bits` bits.
+    ///
+    /// Law: [`Layout::tile_to_shape`] of the atom, behind the atom's swizzle: every copy begins at a multiple of the
+    /// swizzle's period.
+    ///
+    /// Edge cases: a shape that is no whole number of atoms is refused.
+    ///
+    /// ```console
+    /// $ tilewright layout eval "gmma_smem_layout(K_SW32, 32, (16,8))"
+    /// S<1,2,3> o 0 o ((8,2),(8,1)):((8,64),(1,0))
+    /// $ tilewright layout show "gmma_smem_layout(K_SW32, 32, (16,8))" --tile 8,8
+    ///   0   1   2   3   4   5   6   7
+    ///   8   9  10  11  12  13  14  15
+    ///  16  17  18  19  20  21  22  23
+    ///  24  25  26  27  28  29  30  31
+    ///  36  37  38  39  32  33  34  35
+    ///  44  45  46  47  40  41  42  43
+    ///  52  53  54  55  48  49  50  51
+    ///  60  61  62  63  56  57  58  59
+    /// -------------------------------
+    ///  64  65  66  67  68  69  70  71
+    ///  72  73  74  75  76  77  78  79
+    ///  80  81  82  83  84  85  86  87
+    ///  88  89  90  91  92  93  94  95
+    /// 100 101 102 103  96  97  98  99
+    /// 108 109 110 111 104 105 106 107
+    /// 116 117 118 119 112 113 114 115
+    /// 124 125 126 127 120 121 122 123
+    /// ```
     ///
     /// ```
     /// use tilewright_layout::{IntTuple, ops::Order, swizzle::canonical::Atom};
@@ -142,6 +189,32 @@ impl Atom {
 /// The swizzle, in 16-byte units, that lets `ldmatrix` read 8 rows of `row_bytes` without a bank conflict.
 ///
 /// A row of fewer than 128 bytes shares its banks with `128 / row_bytes` others, so fewer bits need mixing.
+///
+/// Law: 8 rows of the swizzled tile, read 16 bytes each from one column of units, lie in 8 different units of the
+/// 128 bytes that the banks span.
+///
+/// Edge cases: rows of 16 bytes need no swizzle; of rows longer than 128 bytes the first 8 units are mixed.
+///
+/// ```console
+/// $ tilewright layout show "(8,8):(8,1)"
+///  0  1  2  3  4  5  6  7
+///  8  9 10 11 12 13 14 15
+/// 16 17 18 19 20 21 22 23
+/// 24 25 26 27 28 29 30 31
+/// 32 33 34 35 36 37 38 39
+/// 40 41 42 43 44 45 46 47
+/// 48 49 50 51 52 53 54 55
+/// 56 57 58 59 60 61 62 63
+/// $ tilewright layout show "S<3,0,3> o 0 o (8,8):(8,1)"
+///  0  1  2  3  4  5  6  7
+///  9  8 11 10 13 12 15 14
+/// 18 19 16 17 22 23 20 21
+/// 27 26 25 24 31 30 29 28
+/// 36 37 38 39 32 33 34 35
+/// 45 44 47 46 41 40 43 42
+/// 54 55 52 53 50 51 48 49
+/// 63 62 61 60 59 58 57 56
+/// ```
 ///
 /// ```
 /// use tilewright_layout::swizzle::canonical::ldmatrix_swizzle;

@@ -19,6 +19,35 @@ pub struct MatrixDescriptor {
 impl Swizzled {
     /// The descriptor of a tile (mn, k) of elements of `bits` bits, or why the hardware cannot read it.
     ///
+    /// Law: of copies of an atom ([`Atom::tile_to_shape`](super::canonical::Atom::tile_to_shape)), major and width are
+    /// the atom's.
+    ///
+    /// Edge cases: `stride` and an MN-major `leading` are 0 where a tile has no second eight rows or stretch. What is
+    /// added before the swizzle belongs to the address, not to the descriptor. Interleaved atoms are refused.
+    ///
+    /// ```console
+    /// $ tilewright layout eval "gmma_smem_layout(K_SW32, 32, (16,8))"
+    /// S<1,2,3> o 0 o ((8,2),(8,1)):((8,64),(1,0))
+    /// $ tilewright layout show "gmma_smem_layout(K_SW32, 32, (16,8))" --tile 8,8
+    ///   0   1   2   3   4   5   6   7
+    ///   8   9  10  11  12  13  14  15
+    ///  16  17  18  19  20  21  22  23
+    ///  24  25  26  27  28  29  30  31
+    ///  36  37  38  39  32  33  34  35
+    ///  44  45  46  47  40  41  42  43
+    ///  52  53  54  55  48  49  50  51
+    ///  60  61  62  63  56  57  58  59
+    /// -------------------------------
+    ///  64  65  66  67  68  69  70  71
+    ///  72  73  74  75  76  77  78  79
+    ///  80  81  82  83  84  85  86  87
+    ///  88  89  90  91  92  93  94  95
+    /// 100 101 102 103  96  97  98  99
+    /// 108 109 110 111 104 105 106 107
+    /// 116 117 118 119 112 113 114 115
+    /// 124 125 126 127 120 121 122 123
+    /// ```
+    ///
     /// ```
     /// use tilewright_layout::{IntTuple, ops::Order, swizzle::canonical::Atom};
     /// let atom = Atom::from_name("K_SW128").unwrap();

@@ -6,6 +6,26 @@ use crate::{Composed, LayoutError, Swizzled};
 impl Swizzled {
     /// As [`Layout::right_inverse`](crate::Layout::right_inverse).
     ///
+    /// Law: `self(inverse(o)) == o` for every `o` below the size of the inverse.
+    ///
+    /// Edge cases: a layout with gaps is refused where its gaps split the swizzled bits, and a size beyond what can be
+    /// walked too.
+    ///
+    /// ```console
+    /// $ tilewright layout show "S<2,0,2> o 0 o (4,4):(4,1)"
+    ///  0  1  2  3
+    ///  5  4  7  6
+    /// 10 11  8  9
+    /// 15 14 13 12
+    /// $ tilewright layout eval "swizzle_right_inverse(S<2,0,2>, 0, (4,4):(4,1))"
+    /// S<2,0,-2> o 0 o (4,4):(4,1)
+    /// $ tilewright layout show "swizzle_right_inverse(S<2,0,2>, 0, (4,4):(4,1))"
+    ///  0  5 10 15
+    ///  4  1 14 11
+    ///  8 13  2  7
+    /// 12  9  6  3
+    /// ```
+    ///
     /// # Errors
     /// [`LayoutError::Swizzle`] where the inverse is not a swizzled layout, or the offset is not 0.
     pub const fn right_inverse(&self) -> Result<Composed, LayoutError> {
@@ -23,6 +43,20 @@ impl Swizzled {
     }
 
     /// As [`Layout::left_inverse`](crate::Layout::left_inverse).
+    ///
+    /// Law: `self(inverse(self(i))) == self(i)` for every `i`.
+    ///
+    /// Edge cases: as [`Swizzled::right_inverse`].
+    ///
+    /// ```console
+    /// $ tilewright layout eval "swizzle_left_inverse(S<2,0,2>, 0, (4,4):(4,1))"
+    /// S<2,0,-2> o 0 o (4,4):(4,1)
+    /// $ tilewright layout show "swizzle_left_inverse(S<2,0,2>, 0, (4,4):(4,1))"
+    ///  0  5 10 15
+    ///  4  1 14 11
+    ///  8 13  2  7
+    /// 12  9  6  3
+    /// ```
     ///
     /// # Errors
     /// As [`Swizzled::right_inverse`] and [`Layout::left_inverse`](crate::Layout::left_inverse).

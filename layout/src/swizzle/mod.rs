@@ -3,6 +3,7 @@
 //! [`Swizzle`] is the permutation, [`Swizzled`] a layout behind one, and [`canonical`] the layouts that the matrix
 //! instructions of sm_90 read.
 
+mod boxes;
 pub mod canonical;
 mod descriptor;
 mod inverse;
@@ -14,6 +15,7 @@ use core::fmt;
 
 use crate::{LayoutError, Message, ops::recast::recast_factors};
 
+pub use boxes::TensorBoxes;
 pub use descriptor::MatrixDescriptor;
 pub use split::{Split, add_bits, times_bits};
 pub use swizzled::{Composed, Swizzled};
@@ -46,6 +48,25 @@ impl Swizzle {
 
     /// `Swizzle<bits, base, shift>`.
     ///
+    /// Law: every swizzle is its own inverse and permutes each aligned run of `2^(bits + base + |shift|)` offsets.
+    ///
+    /// Edge cases: 0 bits change nothing, whatever base and shift; a shift of 0 needs 0 bits.
+    ///
+    /// ```console
+    /// $ tilewright layout show "S<1,0,2> o 0 o (4,4):(4,1)"
+    ///  0  1  2  3
+    ///  5  4  7  6
+    ///  8  9 10 11
+    /// 13 12 15 14
+    /// $ tilewright layout show "S<2,0,2> o 0 o (4,4):(4,1)"
+    ///  0  1  2  3
+    ///  5  4  7  6
+    /// 10 11  8  9
+    /// 15 14 13 12
+    /// $ tilewright layout eval "S<3,4,2>"
+    /// error: swizzle: the shift is 2; it must be at least as far as the number of bits, up or down
+    /// ```
+    ///
     /// # Errors
     /// [`LayoutError::Argument`] where a number is negative, the shift is shorter than the bits (they would overlap), or
     /// the three reach beyond bit 60.
@@ -76,6 +97,20 @@ impl Swizzle {
     }
 
     /// The swizzle that mixes the bits of `from` into those of `into`: both one run of as many bits.
+    ///
+    /// Law: the result has these masks as [`source_mask`](Swizzle::source_mask) and
+    /// [`target_mask`](Swizzle::target_mask).
+    ///
+    /// Edge cases: two empty masks give the identity. Masks that overlap, or that are no single run, have no swizzle.
+    ///
+    /// ```console
+    /// $ tilewright layout eval "make_swizzle(56, 7)"
+    /// S<3,0,3>
+    /// $ tilewright layout eval "make_swizzle(7, 56)"
+    /// S<3,0,-3>
+    /// $ tilewright layout eval "make_swizzle(5, 40)"
+    /// error: make_swizzle: a mask is not one run of bits
+    /// ```
     ///
     /// # Errors
     /// [`LayoutError::Swizzle`] where no swizzle has these masks.
@@ -124,12 +159,40 @@ impl Swizzle {
     }
 
     /// The offset after the swizzle.
+    ///
+    /// Law: `apply(apply(o)) == o`; bits outside [`target_mask`](Swizzle::target_mask) stay.
+    ///
+    /// Edge cases: a negative offset is mixed as the bits of its two's complement, so it stays negative.
+    ///
+    /// ```console
+    /// $ tilewright layout eval "swizzle_apply(S<2,0,2>, 0, 1, 16)"
+    /// (0,1,2,3,5,4,7,6,10,11,8,9,15,14,13,12)
+    /// $ tilewright layout show "S<2,0,2> o 0 o (4,4):(4,1)"
+    ///  0  1  2  3
+    ///  5  4  7  6
+    /// 10 11  8  9
+    /// 15 14 13 12
+    /// ```
     pub const fn apply(&self, offset: i64) -> i64 {
         let source = offset & self.source_mask();
         offset ^ if self.shift < 0 { source << -self.shift } else { source >> self.shift }
     }
 
     /// One swizzle that does what `self` after `other` does.
+    ///
+    /// Law: `merge(a, b)(o) == a(b(o))` for every `o`.
+    ///
+    /// Edge cases: a swizzle merged with itself is the identity. Of swizzles that feed each other, and of runs that do
+    /// not touch, no single swizzle does the same.
+    ///
+    /// ```console
+    /// $ tilewright layout eval "S<2,0,3> o S<1,2,3>"
+    /// S<3,0,3>
+    /// $ tilewright layout eval "S<3,0,3> o S<3,0,3>"
+    /// S<0,0,0>
+    /// $ tilewright layout eval "S<1,0,3> o S<1,2,3>"
+    /// error: make_swizzle: a mask is not one run of bits
+    /// ```
     ///
     /// # Errors
     /// [`LayoutError::Swizzle`] where the shifts differ or no one swizzle does it.
@@ -143,6 +206,19 @@ impl Swizzle {
 
     /// The swizzle of the same memory in elements `factor` times as large. Bits below the new element vanish.
     ///
+    /// Law: `upcast(s, n)(o / n) == s(o) / n`, wherever `n` is at most `2^base`.
+    ///
+    /// Edge cases: mixed bits that lie inside a new element are dropped, down to the swizzle of 0 bits.
+    ///
+    /// ```console
+    /// $ tilewright layout eval "swizzle_upcast(S<3,4,3>, 16)"
+    /// S<3,0,3>
+    /// $ tilewright layout eval "swizzle_upcast(S<3,4,3>, 32)"
+    /// S<2,0,3>
+    /// $ tilewright layout eval "swizzle_upcast(S<3,4,3>, 1024)"
+    /// S<0,0,3>
+    /// ```
+    ///
     /// # Errors
     /// [`LayoutError::Argument`] where the factor is not a power of two.
     pub const fn upcast(&self, factor: i64) -> Result<Swizzle, LayoutError> {
@@ -154,6 +230,17 @@ impl Swizzle {
 
     /// The swizzle of the same memory in elements `1/factor` as large.
     ///
+    /// Law: `upcast(downcast(s, n), n) == s`.
+    ///
+    /// Edge cases: factor 1 changes nothing.
+    ///
+    /// ```console
+    /// $ tilewright layout eval "swizzle_downcast(S<3,0,3>, 8)"
+    /// S<3,3,3>
+    /// $ tilewright layout eval "swizzle_downcast(S<3,0,3>, 3)"
+    /// error: swizzle recast: the factor is 3; it must be a power of two
+    /// ```
+    ///
     /// # Errors
     /// [`LayoutError::Argument`] where the factor is not a power of two, or the bits reach too far.
     pub const fn downcast(&self, factor: i64) -> Result<Swizzle, LayoutError> {
@@ -161,6 +248,17 @@ impl Swizzle {
     }
 
     /// The swizzle of elements of `old_bits` seen as elements of `new_bits`.
+    ///
+    /// Law: `recast(recast(s, a, b), b, a) == s` wherever no mixed bit is dropped.
+    ///
+    /// Edge cases: sizes in bits must differ by a power of two.
+    ///
+    /// ```console
+    /// $ tilewright layout eval "swizzle_recast(S<3,4,3>, 8, 16)"
+    /// S<3,3,3>
+    /// $ tilewright layout eval "swizzle_recast(S<3,4,3>, 24, 8)"
+    /// error: swizzle recast: the factor is 3; it must be a power of two
+    /// ```
     ///
     /// # Errors
     /// As [`Swizzle::upcast`] and [`Swizzle::downcast`].

@@ -9,6 +9,25 @@ impl Swizzled {
     /// Where the open modes do not move both ends of a swizzled bit, the swizzle is a sign on some strides, and the slice
     /// is a plain layout.
     ///
+    /// Law: `slice(x) + offset == self(c with x in place of each _)`.
+    ///
+    /// Edge cases: `_` everywhere keeps the layout. Without any `_` the slice is `():()` and the offset is the
+    /// element's.
+    ///
+    /// ```console
+    /// $ tilewright layout show "S<2,0,2> o 0 o (4,4):(4,1)"
+    ///  0  1  2  3
+    ///  5  4  7  6
+    /// 10 11  8  9
+    /// 15 14 13 12
+    /// $ tilewright layout eval "swizzle_slice_and_offset((3,_), S<2,0,2>, 0, (4,4):(4,1))"
+    /// ((4):(-1),15)
+    /// $ tilewright layout show "((2,2)):((-1,-2))"
+    ///  0 -1 -2 -3
+    /// $ tilewright layout eval "swizzle_slice_and_offset((_,1), S<2,0,2>, 0, (4,4):(4,1))"
+    /// (((2,2)):((3,10)),1)
+    /// ```
+    ///
     /// ```
     /// use tilewright_layout::{Coord, Layout, Swizzle, Swizzled};
     /// let tile = Swizzled::new(Swizzle::new(3, 0, 3).unwrap(), 0, Layout::parse("(8,8):(8,1)").unwrap());

@@ -2,6 +2,7 @@
 
 use core::fmt;
 
+use crate::layout::LIMIT;
 use crate::{IntTuple, Layout, LayoutError, Swizzle, Tiler, laws::MAX_ENUMERATION};
 
 /// `swizzle(offset + layout(c))`: the swizzle belongs to the layout, so nobody can forget it.
@@ -57,6 +58,23 @@ impl Swizzled {
 
     /// The offset of a coordinate; see [`Layout::offset`].
     ///
+    /// Law: `swizzle(start + layout(c))`.
+    ///
+    /// Edge cases: those of [`Layout::offset`].
+    ///
+    /// ```console
+    /// $ tilewright layout show "S<2,0,2> o 0 o (4,4):(4,1)"
+    ///  0  1  2  3
+    ///  5  4  7  6
+    /// 10 11  8  9
+    /// 15 14 13 12
+    /// $ tilewright layout show "S<2,0,2> o 4 o (4,4):(4,1)"
+    ///  5  4  7  6
+    /// 10 11  8  9
+    /// 15 14 13 12
+    /// 16 17 18 19
+    /// ```
+    ///
     /// # Errors
     /// As [`Layout::offset`].
     pub const fn offset(&self, coordinate: &IntTuple) -> Result<i64, LayoutError> {
@@ -75,6 +93,21 @@ impl Swizzled {
 
     /// The layout of the same memory in elements `factor` times as large.
     ///
+    /// Law, for strides that nest and `n` of at most `2^base`: the large elements reached are those that hold an
+    /// element of `s`.
+    ///
+    /// Edge cases: as [`Layout::upcast`]; factor 1 changes nothing.
+    ///
+    /// ```console
+    /// $ tilewright layout eval "swizzle_layout_upcast(S<2,2,2>, 0, (4,16):(16,1), 4)"
+    /// S<2,0,2> o 0 o (4,4):(4,1)
+    /// $ tilewright layout show "swizzle_layout_upcast(S<2,2,2>, 0, (4,16):(16,1), 4)"
+    ///  0  1  2  3
+    ///  5  4  7  6
+    /// 10 11  8  9
+    /// 15 14 13 12
+    /// ```
+    ///
     /// # Errors
     /// [`LayoutError::Indivisible`] where the factor does not divide the offset; as [`Layout::upcast`] and
     /// [`Swizzle::upcast`].
@@ -88,6 +121,20 @@ impl Swizzled {
 
     /// The layout of the same memory in elements `1/factor` as large.
     ///
+    /// Law: `upcast(downcast(s, n), n) == s` for a compact layout.
+    ///
+    /// Edge cases: the offset grows with the strides.
+    ///
+    /// ```console
+    /// $ tilewright layout eval "swizzle_layout_downcast(S<2,0,2>, 1, (4,4):(4,1), 2)"
+    /// S<2,1,2> o 2 o (4,8):(8,1)
+    /// $ tilewright layout show "swizzle_layout_downcast(S<2,0,2>, 1, (4,4):(4,1), 2)" --tile 4,2
+    ///  2  3 |  4  5 |  6  7 | 10 11
+    ///  8  9 | 14 15 | 12 13 | 20 21
+    /// 22 23 | 16 17 | 18 19 | 30 31
+    /// 28 29 | 26 27 | 24 25 | 32 33
+    /// ```
+    ///
     /// # Errors
     /// As [`Layout::downcast`] and [`Swizzle::downcast`].
     pub const fn downcast(&self, factor: i64) -> Result<Swizzled, LayoutError> {
@@ -98,6 +145,22 @@ impl Swizzled {
 
     /// The swizzled layout after `tiler`; see [`Layout::compose_tiler`].
     ///
+    /// Law: `compose_tiler(s, t)(c) == s(t(c))`: the swizzle stays outermost.
+    ///
+    /// Edge cases: as [`Layout::compose_tiler`].
+    ///
+    /// ```console
+    /// $ tilewright layout show "S<2,0,2> o 0 o (4,4):(4,1)" --tile 2,2
+    ///  0  1 |  2  3
+    ///  5  4 |  7  6
+    /// ------+------
+    /// 10 11 |  8  9
+    /// 15 14 | 13 12
+    /// $ tilewright layout show "S<2,0,2> o 0 o (4,4):(4,1) o (2,2)"
+    /// 0 1
+    /// 5 4
+    /// ```
+    ///
     /// # Errors
     /// As [`Layout::compose_tiler`].
     pub const fn compose_tiler(&self, tiler: &Tiler) -> Result<Swizzled, LayoutError> {
@@ -106,11 +169,32 @@ impl Swizzled {
 
     /// How many elements from offset 0 on are contiguous here and in `other`: at most the swizzle's vector.
     ///
+    /// Law: with `n` the result and `V` the common layout of the two before the swizzle, `self(V(i)) == self(0) + i`
+    /// for `i < n`.
+    ///
+    /// Edge cases: an offset that is not aligned to the swizzle's vector shortens it to its own alignment.
+    ///
+    /// ```console
+    /// $ tilewright layout eval "swizzle_max_common_vector(S<3,3,3>, 0, (8,64):(64,1), (8,64):(64,1))"
+    /// 8
+    /// $ tilewright layout eval "swizzle_max_common_vector(S<3,3,3>, 68, (8,64):(64,1), (8,64):(64,1))"
+    /// 4
+    /// ```
+    ///
     /// # Errors
     /// As [`Layout::max_common_vector`].
     pub const fn max_common_vector(&self, other: &Layout) -> Result<i64, LayoutError> {
-        let (common, vector) = (tri!(self.layout.max_common_vector(other)), 1 << self.swizzle.base());
+        let (common, vector) = (tri!(self.layout.max_common_vector(other)), self.vector());
         Ok(if common < vector { common } else { vector })
+    }
+
+    /// The longest power of two such that vectors of that many elements, aligned before offset and swizzle, stay whole
+    /// and aligned behind them.
+    pub(crate) const fn vector(&self) -> i64 {
+        let whole = if self.swizzle.bits() == 0 { LIMIT } else { 1 << self.swizzle.base() };
+        let aligned = if self.offset == 0 { LIMIT } else { self.offset & self.offset.wrapping_neg() };
+        // The lowest bit of the smallest offset is negative.
+        if aligned > 0 && aligned < whole { aligned } else { whole }
     }
 }
 
@@ -153,6 +237,25 @@ impl Layout {
     /// The layout after a swizzle, as a swizzle after the layout: `L(s(i)) == s'(L(i))`.
     ///
     /// It works where the layout sends the swizzle's bits to bits; otherwise it is refused.
+    ///
+    /// Law: `after_swizzle(L, s)(i) == L(s(i))` for every `i` of `L`.
+    ///
+    /// Edge cases: a swizzle of 0 bits gives the plain layout. A layout too large to be walked is refused.
+    ///
+    /// ```console
+    /// $ tilewright layout show "(4,4):(4,1)"
+    ///  0  1  2  3
+    ///  4  5  6  7
+    ///  8  9 10 11
+    /// 12 13 14 15
+    /// $ tilewright layout eval "(4,4):(4,1) o S<2,0,2>"
+    /// S<2,0,-2> o 0 o (4,4):(4,1)
+    /// $ tilewright layout show "(4,4):(4,1) o S<2,0,2>"
+    ///  0  5 10 15
+    ///  4  1 14 11
+    ///  8 13  2  7
+    /// 12  9  6  3
+    /// ```
     ///
     /// ```
     /// use tilewright_layout::{Layout, Swizzle};

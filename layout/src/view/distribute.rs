@@ -65,6 +65,12 @@ pub(super) fn place_of(threads: &Layout, thread: usize) -> Result<usize, LayoutE
     Ok(threads.shape().index_of(&coordinate)? as usize)
 }
 
+/// The index along one mode of the place that a compact layout sends to `thread`.
+pub(super) fn place_along(threads: &Layout, mode: usize, thread: usize) -> Result<usize, LayoutError> {
+    let coordinate = threads.coordinate_of_offset(thread as i64)?;
+    Ok(threads.mode(mode)?.shape().index_of(&coordinate.mode(mode)?)? as usize)
+}
+
 /// Whether a layout sends its coordinates one to one to `0..size`.
 pub(super) const fn is_numbering(threads: &Layout) -> bool {
     match threads.complement(threads.size()) {

@@ -15,6 +15,12 @@ pub enum ViewError {
     OutOfBounds { mode: usize, index: usize, extent: usize },
     /// A coordinate with the wrong number of modes.
     Rank { given: usize, expected: usize },
+    /// A mode that there is not.
+    NoSuchMode { mode: usize, rank: usize },
+    /// A range without an index.
+    Empty { mode: usize, start: usize, end: usize },
+    /// Elements of a nested mode that have no strides of their own.
+    Torn { mode: usize, start: usize, step: usize, count: usize },
     /// A tile number that there is not.
     NoSuchTile { axis: usize, index: usize, count: usize },
     /// A thread number that there is not.
@@ -38,6 +44,19 @@ impl fmt::Display for ViewError {
             }
             ViewError::Rank { given, expected } => {
                 write!(f, "view: {given} indices given for a layout of {expected} modes; give one per mode")
+            }
+            ViewError::NoSuchMode { mode, rank } => {
+                write!(f, "view: there is no mode {mode}; there are {rank}, counted from 0")
+            }
+            ViewError::Empty { mode, start, end } => {
+                write!(f, "view: the range {start}..{end} of mode {mode} is empty; an extent is at least 1")
+            }
+            ViewError::Torn { mode, start, step, count } => {
+                write!(
+                    f,
+                    "view: {count} elements of mode {mode}, {step} apart from index {start} on, have no strides of their \
+                     own, as the mode is nested; begin and end with its inner extents, or flatten the layout"
+                )
             }
             ViewError::NoSuchTile { axis, index, count } => {
                 write!(f, "view: there is no tile {index} along axis {axis}; there are {count}, counted from 0")

@@ -2,7 +2,7 @@
 
 use crate::typed::{Lowered, StaticLayout, reach};
 use crate::view::ViewError;
-use crate::{Layout, Swizzle, Swizzled};
+use crate::{Layout, LayoutError, Swizzle, Swizzled, layout::LIMIT};
 
 /// A map from coordinates to offsets: a typed layout, or a layout as a value.
 ///
@@ -39,12 +39,15 @@ pub trait OffsetMap: Copy {
     /// Where the elements begin, and how many elements storage must have.
     ///
     /// # Errors
-    /// [`ViewError::NegativeStride`], also for a negative start.
+    /// [`ViewError::NegativeStride`], also for a negative start; [`ViewError::Layout`] for a start beyond 2^60.
     fn span(&self) -> Result<(usize, usize), ViewError> {
         let map = self.swizzled();
         let (layout, start) = (map.layout(), map.start());
         match layout.strides().iter().chain([&start]).find(|stride| **stride < 0) {
             Some(&stride) => Err(ViewError::NegativeStride { stride }),
+            None if start > LIMIT => {
+                Err(LayoutError::Overflow { what: "the sum", left: start, right: layout.cosize() }.into())
+            }
             None => Ok((start as usize, reach(start + layout.cosize(), &map.swizzle()) as usize)),
         }
     }

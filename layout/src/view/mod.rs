@@ -18,10 +18,17 @@
 //! Two kinds of layout serve. A typed one ([`StaticLayout`](crate::typed::StaticLayout)) has its shape, rank and tiles
 //! checked by the compiler; a [`Layout`](crate::Layout) or [`Swizzled`](crate::Swizzled) value has them checked where the
 //! view is made. Coordinates are checked either way, or carry their bounds in their type ([`Idx`](crate::typed::Idx)).
+//!
+//! Typed parts are whole tiles. Those of a value may be any range ([`LayoutTensor::range`], [`LayoutTensor::split`],
+//! [`PartIter`]), or tiles clipped at the edge ([`LayoutTensor::clipped_tile`]).
 
 mod distribute;
 mod error;
 mod map;
+mod part;
+mod part_iter;
+mod rearrange;
+mod round;
 mod space;
 mod tensor;
 mod tile;
@@ -32,6 +39,8 @@ mod vector;
 pub use distribute::{FragmentOf, ThreadsOf};
 pub use error::ViewError;
 pub use map::OffsetMap;
+pub use part::Split;
+pub use part_iter::PartIter;
 pub use space::{Global, Host, Register, Shared, Space};
 pub use tensor::{Elements, LayoutTensor};
 pub use tile_iter::{Along, TileIter};

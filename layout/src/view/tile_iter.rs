@@ -1,10 +1,11 @@
 //! Tiles along an axis, once or in a circle.
 
 use crate::typed::{Lowered, StaticLayout, TilesOf, Within};
+use crate::view::round::Round;
 use crate::view::{LayoutTensor, Space, ViewError};
 
 /// The axis that a [`TileIter`] walks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Along {
     /// Down the rows: tile (0, c), (1, c), ...
     Rows,
@@ -31,9 +32,7 @@ pub struct TileIter<'a, T, L, S, const M: usize, const N: usize> {
     tensor: LayoutTensor<'a, T, L, S>,
     along: Along,
     across: usize,
-    next: usize,
-    lap: usize,
-    circular: bool,
+    round: Round,
 }
 
 impl<'a, T, L: StaticLayout, S: Space> LayoutTensor<'a, T, L, S> {
@@ -46,36 +45,34 @@ impl<'a, T, L: StaticLayout, S: Space> LayoutTensor<'a, T, L, S> {
         along: Along,
         across: usize,
     ) -> Result<TileIter<'a, T, L, S, M, N>, ViewError> {
-        let axis = match along {
-            Along::Rows => 1,
-            Along::Columns => 0,
+        let (walked, axis) = match along {
+            Along::Rows => (0, 1),
+            Along::Columns => (1, 0),
         };
         let count = Lowered::<TilesOf<L, M, N>>::EXTENTS[axis];
         if across >= count {
             return Err(ViewError::NoSuchTile { axis, index: across, count });
         }
-        Ok(TileIter { tensor: *self, along, across, next: 0, lap: 0, circular: false })
+        let round = Round::once(Lowered::<TilesOf<L, M, N>>::EXTENTS[walked]);
+        Ok(TileIter { tensor: *self, along, across, round })
     }
 }
 
 impl<T, L: StaticLayout, S: Space, const M: usize, const N: usize> TileIter<'_, T, L, S, M, N> {
     /// The same tiles, over and over.
     pub fn circular(mut self) -> Self {
-        self.circular = true;
+        self.round = self.round.circular();
         self
     }
 
     /// How many tiles one round has.
     pub fn round(&self) -> usize {
-        Lowered::<TilesOf<L, M, N>>::EXTENTS[match self.along {
-            Along::Rows => 0,
-            Along::Columns => 1,
-        }]
+        self.round.length()
     }
 
     /// How many rounds are complete: the number of times that the last tile was given.
     pub fn lap(&self) -> usize {
-        self.lap
+        self.round.lap()
     }
 }
 
@@ -83,25 +80,15 @@ impl<'a, T, L: StaticLayout, S: Space, const M: usize, const N: usize> Iterator 
     type Item = LayoutTensor<'a, T, Within<L, M, N>, S>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.lap == 1 && !self.circular {
-            return None;
-        }
+        let place = self.round.advance()?;
         let tile = match self.along {
-            Along::Rows => [self.next, self.across],
-            Along::Columns => [self.across, self.next],
+            Along::Rows => [place, self.across],
+            Along::Columns => [self.across, place],
         };
-        self.next += 1;
-        if self.next == self.round() {
-            (self.next, self.lap) = (0, self.lap + 1);
-        }
         Some(self.tensor.part(Within::default(), Lowered::<TilesOf<L, M, N>>::before_swizzle(tile)))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        match (self.circular, self.lap) {
-            (true, _) => (usize::MAX, None),
-            (false, 0) => (self.round() - self.next, Some(self.round() - self.next)),
-            (false, _) => (0, Some(0)),
-        }
+        self.round.size_hint()
     }
 }

@@ -18,12 +18,7 @@ impl<'a, T, L: OffsetMap, S: Space> LayoutTensor<'a, T, L, S> {
     /// # Errors
     /// [`ViewError::Layout`] where the tiles do not fill the view; [`ViewError::Rank`], [`ViewError::NoSuchTile`].
     pub fn tile_by(&self, tiler: &Tiler, tile: &[usize]) -> Result<LayoutTensor<'a, T, Swizzled, S>, ViewError> {
-        let layout = self.layout.swizzled().layout();
-        if !layout.divides_evenly(tiler) {
-            let (value, divisor) = (layout.size(), tiler.part(0).size());
-            return Err(LayoutError::Indivisible { operation: "tile_by, mode by mode", value, divisor }.into());
-        }
-        let divided = layout.zipped_divide(tiler)?;
+        let divided = self.whole_tiles("tile_by, mode by mode", tiler)?.zipped_divide(tiler)?;
         let starts = divided.mode(1)?;
         if tile.len() != starts.rank() {
             return Err(ViewError::Rank { given: tile.len(), expected: starts.rank() });
@@ -70,20 +65,25 @@ impl<'a, T, L: OffsetMap, S: Space> LayoutTensor<'a, T, L, S> {
         threads: &Layout,
         thread: usize,
     ) -> Result<LayoutTensor<'a, T, Swizzled, S>, ViewError> {
-        if !is_numbering(threads) {
-            let (argument, bound) = ("the cosize of the thread layout", "its size, every thread number used once");
-            let value = threads.cosize();
-            return Err(LayoutError::Argument { operation: "distribute", argument, value, bound }.into());
-        }
-        if thread >= threads.size() as usize {
-            return Err(ViewError::NoSuchThread { thread, count: threads.size() as usize });
-        }
+        check_thread(threads, thread)?;
         let divided = divide_among(&self.layout.swizzled().layout(), threads)?;
         let start = divided.mode(0)?.at(place_of(threads, thread)? as i64);
         Ok(self.value_part(divided.mode(1)?, start as usize))
     }
 
-    fn value_part(&self, layout: Layout, origin: usize) -> LayoutTensor<'a, T, Swizzled, S> {
+    /// A view of a part, the layout a value.
+    pub(super) fn value_part(&self, layout: Layout, origin: usize) -> LayoutTensor<'a, T, Swizzled, S> {
         self.part(Swizzled::new(self.layout.swizzled().swizzle(), 0, layout), origin)
     }
+}
+
+/// Whether a thread layout numbers its places, and has this number.
+pub(super) fn check_thread(threads: &Layout, thread: usize) -> Result<(), ViewError> {
+    if !is_numbering(threads) {
+        let (argument, bound) = ("the cosize of the thread layout", "its size, every thread number used once");
+        let value = threads.cosize();
+        return Err(LayoutError::Argument { operation: "distribute", argument, value, bound }.into());
+    }
+    let count = threads.size() as usize;
+    if thread < count { Ok(()) } else { Err(ViewError::NoSuchThread { thread, count }) }
 }

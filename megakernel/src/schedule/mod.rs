@@ -7,7 +7,7 @@
 //!
 //! May touch: [`crate::program`], [`crate::validate`].
 
-mod balance;
+pub(crate) mod balance;
 pub mod cost;
 mod levels;
 

@@ -4,6 +4,7 @@
 //! with `violates` (the result breaks the operation's own definition: the call must be refused, or give another result
 //! that keeps the definition).
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -14,7 +15,7 @@ use thiserror::Error;
 
 use super::fragment_cases::fragment_case;
 use super::value::Value;
-use super::{Refusal, mojo, operations, quirk, swizzle_operations};
+use super::{Reason, Refusal, mojo, operations, quirk, swizzle_operations};
 
 /// How many failures are kept for the report.
 const KEPT: usize = 10;
@@ -53,8 +54,8 @@ pub struct Tally {
     pub passed: usize,
     /// Cases that do not.
     pub failed: usize,
-    /// Cases of a convention that this algebra does not share; see the table in `docs/layout.md`.
-    pub skipped: usize,
+    /// Cases of a convention that this algebra does not share: how many for each reason.
+    pub skipped: BTreeMap<Reason, usize>,
     /// The first failures, one line each.
     pub failures: Vec<String>,
 }
@@ -64,9 +65,13 @@ impl fmt::Display for Tally {
         for failure in &self.failures {
             writeln!(f, "{failure}")?;
         }
+        for (reason, count) in &self.skipped {
+            writeln!(f, "{count} skipped: {}: {}", reason.cases(), reason.why())?;
+        }
         write!(f, "{} passed, {} failed", self.passed, self.failed)?;
-        if self.skipped > 0 {
-            write!(f, " ({} of another convention skipped)", self.skipped)?;
+        let skipped: usize = self.skipped.values().sum();
+        if skipped > 0 {
+            write!(f, " ({skipped} of another convention skipped)")?;
         }
         Ok(())
     }
@@ -79,7 +84,7 @@ pub enum Verdict {
     /// Otherwise: how.
     Fail(String),
     /// Not comparable: why.
-    Skip,
+    Skip(Reason),
 }
 
 /// Runs every case of a file.
@@ -100,7 +105,7 @@ pub fn run(path: &Path) -> Result<Tally, CheckError> {
         let verdict = verdict(&case).ok_or_else(|| malformed("no golden case: `op` and `args` are missing".into()))?;
         match verdict {
             Verdict::Pass => tally.passed += 1,
-            Verdict::Skip => tally.skipped += 1,
+            Verdict::Skip(reason) => *tally.skipped.entry(reason).or_default() += 1,
             Verdict::Fail(how) => {
                 tally.failed += 1;
                 if tally.failures.len() < KEPT {

@@ -304,6 +304,7 @@ fn shapes(name: &str, args: &[Value]) -> Option<Outcome> {
         "congruent" => test(IntTuple::congruent),
         "weakly_congruent" => test(IntTuple::weakly_congruent),
         "compatible" => test(IntTuple::compatible),
+        "weakly_compatible" => test(IntTuple::weakly_compatible),
         "inner_product" => inner_product(name, args),
         "product_each" => (|| Ok(arg(name, args, 0)?.tuple()?.product_each()?.into()))(),
         "domain_distribute" => {

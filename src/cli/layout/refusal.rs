@@ -2,6 +2,7 @@
 
 use thiserror::Error;
 use tilewright_layout::LayoutError;
+use tilewright_layout::view::ViewError;
 
 /// Why an expression or a golden case was not evaluated.
 #[derive(Debug, Error)]
@@ -9,6 +10,9 @@ pub enum Refusal {
     /// The algebra refused.
     #[error("{0}")]
     Layout(#[source] LayoutError),
+    /// A view of the elements was refused.
+    #[error("{0}")]
+    View(#[source] ViewError),
     /// A value of the wrong kind.
     #[error("expected {expected}, found {found}")]
     Kind {

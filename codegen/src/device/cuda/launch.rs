@@ -107,6 +107,11 @@ fn attributes(function: &Function) -> Vec<CUlaunchAttribute> {
         value.cooperative = 1;
         attributes.push(attribute(CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_COOPERATIVE, value));
     }
+    if function.signature.early {
+        let mut value = CUlaunchAttributeValue { pad: [0; 64] };
+        value.programmaticStreamSerializationAllowed = 1;
+        attributes.push(attribute(CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, value));
+    }
     attributes
 }
 

@@ -64,6 +64,9 @@ attrs! {
         Cta "",
         /// The cluster.
         Cluster "cluster",
+        /// The cluster, for an arrival that orders only what the thread knows to be done by the async proxy (`wgmma` and
+        /// bulk copies that it waited for), no access of its own. Unlike a release to the cluster it drains nothing.
+        Async "async",
     }
     /// Eviction and level hints of a load. Hints never change what is read, but for `nc`.
     LdCache {

@@ -7,7 +7,7 @@ family! {
     /// Arithmetic. Pairs (`f16x2`, `bf16x2`) work on both halves apart.
     "arith" ArithOp {
         /// d = a + b. Integers wrap. Floats: one rounding to nearest even; a NaN result is canonical (`0x7fff` in 16
-        /// bits, `0x7fffffff` in `f32`).
+        /// bits, `0x7fffffff` in `f32`; in `f64` it is some NaN).
         Add "add" <ty: Num> (d: W ty, a: R ty, b: R ty) Sm80 Pure;
         /// d = a − b, as `add`.
         Sub "sub" <ty: Num> (d: W ty, a: R ty, b: R ty) Sm80 Pure;
@@ -33,7 +33,7 @@ family! {
         /// d = 1 / a, correctly rounded.
         RcpRn "rcp.rn" <ty: Real> (d: W ty, a: R ty) Sm80 Pure;
         /// d ≈ a / b within 2 ulp for 2⁻¹²⁶ ≤ |b| ≤ 2¹²⁶; beyond, 0 (|b| larger; a NaN if a is infinite). Subnormal
-        /// operands and results become zero of their sign.
+        /// operands and results become zero of their sign, but two subnormals may give an infinity for a NaN.
         DivApprox "div.approx" <ty: Single> (d: W ty, a: R ty, b: R ty) Sm80 Pure Approx;
         /// d ≈ √a, relative error at most 2⁻²³; subnormals become zero.
         SqrtApprox "sqrt.approx" <ty: Single> (d: W ty, a: R ty) Sm80 Pure Approx;
@@ -51,15 +51,17 @@ family! {
         SinApprox "sin.approx" <ty: Single> (d: W ty, a: R ty) Sm80 Pure Approx;
         /// d ≈ cos a, bounds as `sin.approx`.
         CosApprox "cos.approx" <ty: Single> (d: W ty, a: R ty) Sm80 Pure Approx;
-        /// d ≈ tanh a, relative error at most 2⁻¹¹ (`f32`), 2⁻¹⁰·⁹⁸⁷ (`f16`), 2⁻⁸ (`bf16`). `bf16` types need sm_90.
+        /// d ≈ tanh a, relative error at most 2⁻¹¹ (`f32`), absolute error at most 2⁻¹⁰·⁹⁸⁷ (`f16`) and 2⁻⁷·⁸ (`bf16`).
+        /// `bf16` types need sm_90.
         TanhApprox "tanh.approx" <ty: Half> (d: W ty, a: R ty) Sm80 Pure Approx;
-        /// d = the lesser of a and b. Floats: if one is a NaN, the other; if both, the canonical NaN; −0 < +0.
+        /// d = the lesser of a and b. Floats: if one is a NaN, the other; if both, some NaN; −0 < +0.
         Min "min" <ty: Num> (d: W ty, a: R ty, b: R ty) Sm80 Pure;
         /// d = the greater of a and b, as `min`.
         Max "max" <ty: Num> (d: W ty, a: R ty, b: R ty) Sm80 Pure;
-        /// d = −a. The least integer stays itself. Floats: the sign bit is flipped; of a NaN, some NaN.
+        /// d = −a. The least integer is a fault of the program: the simulator reports it, hardware may go on with the
+        /// positive number of more bits. Floats: the sign bit is flipped; of a NaN, some NaN.
         Neg "neg" <ty: SignedNum> (d: W ty, a: R ty) Sm80 Pure;
-        /// d = |a|. The least integer stays itself. Floats: the sign bit is cleared; of a NaN, some NaN.
+        /// d = |a|. The least integer is a fault as in `neg`. Floats: the sign bit is cleared; of a NaN, some NaN.
         Abs "abs" <ty: SignedNum> (d: W ty, a: R ty) Sm80 Pure;
         /// d = c + Σᵢ aᵢ · bᵢ over the four bytes of a and b, which are signed for `s32` and unsigned for `u32`; wraps.
         Dp4a "dp4a" <ty: Word> (d: W ty, a: R ty, b: R ty, c: R ty) Sm80 Pure;

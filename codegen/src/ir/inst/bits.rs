@@ -35,11 +35,11 @@ family! {
         /// 0xffffffff if there is none.
         Bfind "bfind" <ty: Wide> (d: W U32, a: R ty) Sm80 Pure;
         /// d = the field of `len` bits of a from bit `pos` on, zero-extended, or extended with the field's top bit
-        /// for signed types. `pos` and `len` are taken mod 256. A field of no bits is 0. Bits past the width repeat
-        /// a's sign for signed types and are 0 for unsigned; the top bit is then bit min(pos + len − 1, width − 1).
+        /// for signed types. A field of no bits is 0. `pos + len` beyond the width is a fault of the program: the
+        /// simulator reports it, hardware gives what the driver's compiler makes of it.
         Bfe "bfe" <ty: Wide> (d: W ty, a: R ty, pos: R U32, len: R U32) Sm80 Pure;
-        /// d = b with its `len` bits from `pos` on replaced by the low bits of a. `pos` and `len` are taken mod 256;
-        /// what lies past the width is cut off; `len` = 0 or `pos` ≥ width gives b.
+        /// d = b with its `len` bits from `pos` on replaced by the low bits of a. `pos + len` beyond the width is a
+        /// fault as in `bfe`; `len` = 0 gives b.
         Bfi "bfi" <ty: Raw> (d: W ty, a: R ty, b: R ty, pos: R U32, len: R U32) Sm80 Pure;
         /// d: byte i is byte `s & 7` of (b:a), a being bytes 0 to 3, where s is nibble i of `sel`; if bit 3 of s is
         /// set, the byte's sign bit is repeated in all 8 bits instead.

@@ -31,7 +31,8 @@ family! {
         /// `count` arrivals (a constant ≥ 1; other than 1 needs sm_90); release at the scope: earlier accesses of this
         /// thread happen before what follows a wait that saw the phase complete. The phase completes when pending
         /// arrivals and pending bytes are both zero; then the next begins with the initial count. More arrivals than
-        /// are pending is a fault. In another block of the cluster (`Cluster` space) needs sm_90 and scope `Cluster`.
+        /// are pending is a fault. In another block of the cluster (`Cluster` space) needs sm_90 and scope `Cluster`, or
+        /// `Async`, which releases only what the thread knows to be done by the async proxy.
         MbarArrive "mbarrier.arrive" (bar: MemRw OnChip, count: R U32) { scope: BarScope } Sm80 Orders;
         /// Pending bytes of the current phase grow by `bytes` (at most 2²⁰ − 1 pending), then one arrival as
         /// `mbarrier.arrive`.

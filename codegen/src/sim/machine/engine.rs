@@ -56,7 +56,7 @@ pub(crate) enum Work {
 /// The engines' queue.
 #[derive(Debug)]
 pub(crate) struct Engine {
-    pub flights: BTreeMap<u64, Flight>,
+    pub flights: BTreeMap<u64, Box<Flight>>,
     due: BinaryHeap<Reverse<(u64, u64)>>,
     /// Arrivals that follow copies.
     arrivals: BTreeSet<u64>,
@@ -93,10 +93,28 @@ impl Engine {
 
     /// The `wgmma`s of its warpgroup before one, which is taken off the list with them.
     fn before(&mut self, work: &Work, id: u64) -> Vec<u64> {
+        if let Work::Arrive { ops, .. } = work {
+            // An earlier arrival of the thread waits for no more copies than this one, and is the one to vouch for them.
+            let shares = |other: &u64| match self.flights.get(other).map(|flight| &flight.work) {
+                Some(Work::Arrive { ops: theirs, .. }) => theirs.iter().any(|op| ops.contains(op)),
+                _ => false,
+            };
+            return self.arrivals.iter().copied().filter(|&other| other < id).filter(shares).collect();
+        }
         let Work::Multiply(multiply) = work else { return Vec::new() };
         let Some(queue) = self.multiplies.get_mut(&(multiply.warp as u32)) else { return Vec::new() };
         let Some(at) = queue.iter().position(|&other| other == id) else { return Vec::new() };
         queue.drain(..=at).take(at).collect()
+    }
+}
+
+impl Work {
+    /// The mbarrier of an arrival, and the operations that it follows.
+    fn arrival(&self) -> Option<(u32, u32, Vec<u32>)> {
+        match self {
+            Work::Arrive { block, mbarrier, ops, .. } => Some((*block, *mbarrier, ops.clone())),
+            _ => None,
+        }
     }
 }
 
@@ -131,7 +149,7 @@ impl Machine<'_> {
         if matches!(flight.work, Work::Arrive { .. }) {
             self.engine.arrivals.insert(id);
         }
-        self.engine.flights.insert(id, flight);
+        self.engine.flights.insert(id, Box::new(flight));
         if !self.rng.one_in(self.engine.late) {
             let span = self.rng.below(self.engine.span as usize);
             let due = self.now + self.rng.below(1 << span) as u64;
@@ -149,7 +167,8 @@ impl Machine<'_> {
             }
             self.engine.due.pop();
             // An arrival has no moment of its own: it follows the last of its copies.
-            if !matches!(self.engine.flights.get(&id), Some(Flight { work: Work::Arrive { .. }, .. })) {
+            let work = self.engine.flights.get(&id).map(|flight| &flight.work);
+            if !matches!(work, Some(Work::Arrive { .. })) {
                 self.complete(id)?;
             }
         }
@@ -181,10 +200,17 @@ impl Machine<'_> {
         let Some(mut flight) = self.engine.flights.remove(&id) else { return Ok(()) };
         let (warp, pc, lane) = (flight.warp, flight.pc, flight.lane);
         self.engine.arrivals.remove(&id);
-        for earlier in self.engine.before(&flight.work, id) {
+        let earlier = self.engine.before(&flight.work, id);
+        // First of all: a copy that lands may let a later arrival of the thread happen.
+        let works = earlier.iter().filter_map(|id| self.engine.flights.get(id)).map(|flight| &flight.work);
+        let arrivals: Vec<_> = works.chain([&flight.work]).filter_map(Work::arrival).collect();
+        for (block, mbarrier, ops) in arrivals {
+            self.vouch(block, mbarrier, &ops);
+        }
+        for earlier in earlier {
             self.complete(earlier)?;
         }
-        let result = self.read_flight(&mut flight).and_then(|()| self.land(flight));
+        let result = self.read_flight(&mut flight).and_then(|()| self.land(*flight));
         self.changed();
         result.map_err(|mut trouble| {
             trouble.place.get_or_insert((warp, pc));
@@ -210,13 +236,12 @@ impl Machine<'_> {
             return Ok(());
         }
         let data = match &flight.work {
-            Work::Copy { from, filled, .. } => self.read_bytes(*from, *filled as usize)?,
             Work::ToShared { from, bytes, .. } | Work::ToGlobal { from, bytes, .. } => {
                 self.read_bytes(*from, *bytes as usize)?
             }
             Work::LoadBox { copy, .. } => self.read_box(copy)?,
             Work::StoreBox { from, copy } => self.read_bytes(*from, copy.bytes())?,
-            Work::Arrive { .. } | Work::Multiply(_) => Vec::new(),
+            Work::Copy { .. } | Work::Arrive { .. } | Work::Multiply(_) => Vec::new(),
         };
         flight.data = Some(data);
         Ok(())
@@ -239,11 +264,13 @@ impl Machine<'_> {
     fn land(&mut self, flight: Flight) -> Try<()> {
         let data = flight.data.unwrap_or_default();
         match flight.work {
-            Work::Copy { to, bytes, filled, .. } => {
-                let mut data = data;
-                debug_assert_eq!(data.len(), filled as usize);
-                data.resize(bytes as usize, 0);
-                self.write_bytes(to, &data);
+            Work::Copy { to, from, bytes, filled } => {
+                let (mut data, filled) = ([0; 16], filled as usize);
+                self.check_written(from.0, from.1, filled)?;
+                if let Some(region) = self.region(from.0) {
+                    data[..filled].copy_from_slice(&region.data[from.1..from.1 + filled]);
+                }
+                self.write_bytes(to, &data[..bytes as usize]);
                 self.copies_landed()
             }
             Work::ToShared { targets, bytes, .. } => self.land_shared(&targets, &data, bytes, flight.reads),
@@ -261,11 +288,11 @@ impl Machine<'_> {
                 self.store_box(&copy, from, &data);
                 Ok(())
             }
-            Work::Arrive { block, mbarrier, copies, ops } => {
+            Work::Arrive { block, mbarrier, copies, .. } => {
                 for id in &copies {
                     self.complete(*id)?;
                 }
-                self.land_arrival(block, mbarrier, &ops)
+                self.land_arrival(block, mbarrier)
             }
             Work::Multiply(multiply) => self.land_multiply(&multiply),
         }
@@ -288,10 +315,11 @@ impl Machine<'_> {
     /// Arrivals whose copies are all complete happen now.
     fn copies_landed(&mut self) -> Try<()> {
         let flights = &self.engine.flights;
-        let waits = |id: &u64| match flights.get(id) {
-            Some(Flight { work: Work::Arrive { copies, .. }, .. }) => {
-                copies.iter().any(|copy| flights.contains_key(copy))
-            }
+        if self.engine.arrivals.is_empty() {
+            return Ok(());
+        }
+        let waits = |id: &u64| match flights.get(id).map(|flight| &flight.work) {
+            Some(Work::Arrive { copies, .. }) => copies.iter().any(|copy| flights.contains_key(copy)),
             _ => false,
         };
         let due: Vec<u64> = self.engine.arrivals.iter().copied().filter(|id| !waits(id)).collect();

@@ -1,10 +1,10 @@
 //! Reaching memory: from an address to bytes of a region, every access judged.
 
-use super::{Cur, Machine, Trouble, Try};
+use super::{Block, Cur, Machine, Trouble, Try};
 use crate::ir::Space;
 use crate::ir::attr::Scope;
 use crate::sim::fault::{Bytes, FaultKind};
-use crate::sim::memory::{Access, Conflict, Judge, OP, Region, Site, Stamp};
+use crate::sim::memory::{Access, Conflict, Judge, Memory, OP, Region, Site, Stamp};
 use crate::sim::order::View;
 use crate::sim::program::SHARED_BASE;
 
@@ -48,6 +48,39 @@ pub(crate) struct OpAccess<'v> {
     pub view: &'v View,
     pub write: bool,
     pub generic: bool,
+}
+
+/// Why an access may not be.
+enum Refused {
+    ReadOnly,
+    Race(Conflict),
+}
+
+/// Judges an access to so many bytes by the shadow of its region, and records it if asked to. Parameters, blocks that
+/// are gone and read-only memory have none.
+fn pass(
+    memory: &mut Memory,
+    blocks: &mut [Block],
+    judge: &Judge<'_>,
+    now: &Access<'_>,
+    (home, offset): (Home, usize),
+    (bytes, record): (usize, bool),
+) -> Result<(), Refused> {
+    let region = match home {
+        Home::Buffer(index) => Some(&mut memory.buffers[index as usize].region),
+        Home::Shared(block) => blocks[block as usize].shared.as_mut(),
+        Home::Params => None,
+    };
+    let Some(region) = region else { return Ok(()) };
+    if region.read_only {
+        return if now.write { Err(Refused::ReadOnly) } else { Ok(()) };
+    }
+    let judged = if record {
+        region.shadow.touch(judge, now, offset, bytes)
+    } else {
+        region.shadow.judge(judge, now, offset, bytes)
+    };
+    judged.map_err(Refused::Race)
 }
 
 /// The address of a byte of a block's shared memory, for the whole cluster.
@@ -166,45 +199,31 @@ impl Machine<'_> {
         let stamp = Stamp { who: thread + 1, time: warp.clock[lane], site: Site::new(cur.pc, strength) };
         let access = Access { stamp, thread, view: &warp.views[lane], write, proxy: None };
         let judge = Judge { geometry: self.geometry, ops: &self.ops };
-        let region = match home {
-            Home::Buffer(index) => &mut self.memory.buffers[index as usize].region,
-            Home::Shared(block) => match self.blocks[block as usize].shared.as_mut() {
-                Some(region) => region,
-                None => return Ok(()),
-            },
-            Home::Params => return Ok(()),
-        };
-        if region.read_only {
-            return if write { Err(self.read_only(home, offset, bytes, lane)) } else { Ok(()) };
-        }
-        match region.shadow.touch(&judge, &access, offset, bytes as usize) {
-            Ok(()) => Ok(()),
-            Err(conflict) => Err(self.race(home, (offset, bytes), write, false, Some(lane), conflict)),
-        }
+        pass(self.memory, &mut self.blocks, &judge, &access, (home, offset), (bytes as usize, true))
+            .map_err(|refused| self.refuse(refused, home, (offset, bytes), (write, false), lane))
     }
 
-    fn read_only(&self, home: Home, offset: usize, bytes: u32, lane: usize) -> Box<Trouble> {
-        Trouble::lane(FaultKind::ReadOnly(self.name_place(home, offset, bytes)), lane)
-    }
-
-    fn race(
+    /// The words for an access that may not be.
+    fn refuse(
         &self,
+        refused: Refused,
         home: Home,
         (offset, bytes): (usize, u32),
-        wrote: bool,
-        asynchronous: bool,
-        lane: Option<usize>,
-        conflict: Conflict,
+        (wrote, asynchronous): (bool, bool),
+        lane: usize,
     ) -> Box<Trouble> {
-        // Of a large range, the cell where it happened.
-        let (offset, bytes) = if bytes > 16 { (conflict.offset, 4) } else { (offset, bytes) };
-        let kind = FaultKind::Race { at: self.name_place(home, offset, bytes), wrote, asynchronous, why: conflict.why };
-        Box::new(Trouble {
-            kind,
-            lane: lane.map(|lane| lane as u32),
-            other: Some((conflict.other, conflict.other_wrote)),
-            place: None,
-        })
+        match refused {
+            Refused::ReadOnly => Trouble::lane(FaultKind::ReadOnly(self.name_place(home, offset, bytes)), lane),
+            Refused::Race(conflict) => {
+                // Of a large range, the cell where it happened.
+                let cell = self.program.cell[home.side()];
+                let (offset, bytes) = if bytes > 16 { (conflict.offset, cell) } else { (offset, bytes) };
+                let at = self.name_place(home, offset, bytes);
+                let mut trouble = Trouble::lane(FaultKind::Race { at, wrote, asynchronous, why: conflict.why }, lane);
+                trouble.other = Some((conflict.other, conflict.other_wrote));
+                trouble
+            }
+        }
     }
 
     /// Judges an access of an asynchronous operation, and records it if asked to.
@@ -215,7 +234,7 @@ impl Machine<'_> {
         bytes: u32,
         record: bool,
     ) -> Try<()> {
-        if !self.checks || home == Home::Params {
+        if !self.checks {
             return Ok(());
         }
         let stamp = Stamp { who: OP | access.op, time: 0, site: Site::new(access.pc, None) };
@@ -227,24 +246,9 @@ impl Machine<'_> {
             proxy: (!access.generic).then_some(home.side()),
         };
         let judge = Judge { geometry: self.geometry, ops: &self.ops };
-        let region = match home {
-            Home::Buffer(index) => &mut self.memory.buffers[index as usize].region,
-            Home::Shared(block) => match self.blocks[block as usize].shared.as_mut() {
-                Some(region) => region,
-                None => return Ok(()),
-            },
-            Home::Params => return Ok(()),
-        };
-        if region.read_only {
-            return if access.write { Err(self.read_only(home, offset, bytes, 0)) } else { Ok(()) };
-        }
-        let result = if record {
-            region.shadow.touch(&judge, &now, offset, bytes as usize)
-        } else {
-            region.shadow.judge(&judge, &now, offset, bytes as usize)
-        };
         let lane = (access.thread % 32) as usize;
-        result.map_err(|conflict| self.race(home, (offset, bytes), access.write, true, Some(lane), conflict))
+        pass(self.memory, &mut self.blocks, &judge, &now, (home, offset), (bytes as usize, record))
+            .map_err(|refused| self.refuse(refused, home, (offset, bytes), (access.write, true), lane))
     }
 
     /// Whether all these bytes were written by somebody.

@@ -51,16 +51,19 @@ impl Machine<'_> {
                     return self.diverged(number, group.pc, group.mask, needed);
                 }
                 if let State::Bar { id } = group.state
-                    && let Some(trouble) = self.too_few(number, group.pc, id)
+                    && let Some(trouble) = self.too_few(number, group.pc.saturating_sub(1), id)
                 {
                     return trouble;
                 }
-                // A loop around a wait stands at the wait.
-                let (pc, wait) = match group.polled {
-                    Some((at, parity, pc)) if matches!(group.state, State::Ready | State::Mbar { .. }) => {
+                // A loop around a wait stands at the wait; who waits to go on behind a step stands at the step.
+                let (pc, wait) = match (group.polled, &group.state) {
+                    (Some((at, parity, pc)), State::Ready | State::Mbar { .. }) => {
                         (pc, self.waits_for_phase(at, parity))
                     }
-                    Some(_) | None => (group.pc, self.waits_for(number, &group.state)),
+                    (_, state @ (State::Bar { .. } | State::Warpgroup { .. } | State::Sleep { .. })) => {
+                        (group.pc.saturating_sub(1), self.waits_for(number, state))
+                    }
+                    (_, state) => (group.pc, self.waits_for(number, state)),
                 };
                 first.get_or_insert((number as u32, pc));
                 let lane = (group.mask.count_ones() == 1).then(|| group.mask.trailing_zeros());

@@ -96,6 +96,8 @@ pub enum Why {
     InFlight,
     /// They are ordered, but by different proxies, without `fence.proxy.async` between.
     NoProxyFence,
+    /// An mbarrier was initialised, and the async proxy uses it, without `fence.mbarrier_init` between.
+    InitNotFenced,
     /// Both are atomic, but the scope of one does not include the thread of the other.
     Scope,
 }

@@ -53,10 +53,16 @@ impl Region {
 
     /// Writes the low bytes of a value; says whether memory changed.
     pub(crate) fn store(&mut self, offset: usize, bytes: usize, value: u64) -> bool {
-        let new = value.to_le_bytes();
-        let old = &mut self.data[offset..offset + bytes];
-        let changed = old != &new[..bytes];
-        old.copy_from_slice(&new[..bytes]);
-        changed
+        fn put<const N: usize>(data: &mut [u8], new: [u8; N]) -> bool {
+            let old = &mut data.as_chunks_mut::<N>().0[0];
+            core::mem::replace(old, new) != new
+        }
+        let data = &mut self.data[offset..offset + bytes];
+        match bytes {
+            1 => put(data, [value as u8]),
+            2 => put(data, (value as u16).to_le_bytes()),
+            4 => put(data, (value as u32).to_le_bytes()),
+            _ => put(data, value.to_le_bytes()),
+        }
     }
 }

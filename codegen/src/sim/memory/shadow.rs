@@ -9,7 +9,10 @@ const PAGE: usize = 256;
 /// In the place of a reader: the readers are in the set with the number in `read_time`.
 const SET: Who = OP - 1;
 
-#[derive(Clone, Copy, Default)]
+/// So many entries of a set are looked through for some that may go.
+const CROWD: usize = 8;
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Cell {
     write: Stamp,
     /// A warp (number + 1), an asynchronous operation, [`SET`], or nobody.
@@ -71,12 +74,29 @@ impl Shadow {
         start: usize,
         bytes: usize,
     ) -> Result<(), Conflict> {
-        for index in start / self.cell..(start + bytes).div_ceil(self.cell) {
+        // Neighbours of a wide access mostly look alike: what became of one becomes of the next. Not so of cells with
+        // sets, which are their own.
+        let mut last: Option<(Cell, Cell)> = None;
+        let sets = &mut Sets { sets: &mut self.sets, free: &mut self.free };
+        let (mut index, end) = (start / self.cell, (start + bytes).div_ceil(self.cell));
+        let wide = end - index > 1;
+        while index < end {
             let page = self.pages[index / PAGE].get_or_insert_with(|| Box::new([Cell::default(); PAGE]));
-            let cell = &mut page[index % PAGE];
-            let sets = &mut Sets { sets: &mut self.sets, free: &mut self.free };
-            let result = if now.write { cell.write(sets, judge, now) } else { cell.read(sets, judge, now) };
-            result.map_err(|conflict| Conflict { offset: index * self.cell, ..conflict })?;
+            let stop = end.min((index / PAGE + 1) * PAGE);
+            for cell in &mut page[index % PAGE..index % PAGE + (stop - index)] {
+                match last {
+                    Some((before, after)) if *cell == before => *cell = after,
+                    _ => {
+                        let before = wide.then_some(*cell);
+                        let result = if now.write { cell.write(sets, judge, now) } else { cell.read(sets, judge, now) };
+                        result.map_err(|conflict| Conflict { offset: index * self.cell, ..conflict })?;
+                        last = before
+                            .filter(|before| before.reader != SET && cell.reader != SET)
+                            .map(|before| (before, *cell));
+                    }
+                }
+                index += 1;
+            }
         }
         Ok(())
     }
@@ -89,9 +109,13 @@ impl Shadow {
         start: usize,
         bytes: usize,
     ) -> Result<(), Conflict> {
+        let mut last: Option<&Cell> = None;
         for index in start / self.cell..(start + bytes).div_ceil(self.cell) {
             let Some(page) = &self.pages[index / PAGE] else { continue };
             let cell = &page[index % PAGE];
+            if last.replace(cell).is_some_and(|last| last == cell) {
+                continue;
+            }
             let check = cell
                 .after_write(judge, now)
                 .and_then(|()| if now.write { cell.after_reads(&self.sets, judge, now) } else { Ok(()) });
@@ -184,24 +208,25 @@ impl Cell {
         judge: &Judge<'_>,
         now: &Access<'_>,
     ) -> Result<(), Conflict> {
-        let mut merged = false;
-        set.retain_mut(|old| {
-            if old.write || old.who & OP != 0 || entry.who & OP != 0 {
-                return true;
-            }
-            if old.who == entry.who {
-                if old.time == entry.time && old.site == entry.site {
-                    old.lanes |= entry.lanes;
-                    merged = true;
+        let same =
+            |old: &&mut Entry| (old.who, old.time, old.site, old.write) == (entry.who, entry.time, entry.site, false);
+        if let Some(old) = set.iter_mut().find(same) {
+            old.lanes |= entry.lanes;
+            return Ok(());
+        }
+        // What this access stands for may go: it is known here, or the same lanes' own. Small sets need not shrink.
+        if set.len() >= CROWD {
+            set.retain_mut(|old| {
+                if old.write || old.who & OP != 0 || entry.who & OP != 0 {
                     return true;
                 }
-                old.lanes &= !entry.lanes;
-            }
-            old.lanes != 0 && !now.view.seen.knows_lanes(judge.geometry, old.who - 1, old.lanes, old.time)
-        });
-        if !merged {
-            set.push(entry);
+                if old.who == entry.who {
+                    old.lanes &= !entry.lanes;
+                }
+                old.lanes != 0 && !now.view.seen.knows_lanes(judge.geometry, old.who - 1, old.lanes, old.time)
+            });
         }
+        set.push(entry);
         Ok(())
     }
 

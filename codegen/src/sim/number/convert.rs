@@ -43,9 +43,9 @@ fn integral(value: f64, round: Round) -> f64 {
     }
 }
 
-fn float_to_int(value: f64, to: Ty, round: Round) -> u64 {
+fn float_to_int(value: f64, (to, from): (Ty, Ty), round: Round) -> u64 {
     if value.is_nan() {
-        return if to.bits() == 64 { 1 << 63 } else { 0 };
+        return if to.bits() == 64 || from == Ty::F64 { 1 << (to.bits() - 1) } else { 0 };
     }
     let (least, most) = range(to);
     // The cast from float to i128 saturates, and no type here reaches its ends.
@@ -65,7 +65,7 @@ pub(crate) fn cvt(to: Ty, from: Ty, bits: u64, round: Round, clamp: Clamp) -> u6
             let value = if clamp == Clamp::Sat { value.clamp(least, most) } else { value };
             value as u64 & mask(to)
         }
-        (None, Some(_)) => float_to_int(to_f64(from, bits), to, round),
+        (None, Some(_)) => float_to_int(to_f64(from, bits), (to, from), round),
         (Some(format), None) => {
             let (negative, significand) = if from.is_signed() {
                 let value = signed(from, bits);
@@ -116,6 +116,11 @@ mod tests {
         let nan = u64::from(f32::NAN.to_bits());
         assert_eq!(cvt(Ty::S32, Ty::F32, nan, Round::Zero, Clamp::No), 0);
         assert_eq!(cvt(Ty::U64, Ty::F32, nan, Round::Zero, Clamp::No), 1 << 63);
+        // Seen on an H100: of a NaN in double precision, results of every width have their highest bit set.
+        let wide = f64::NAN.to_bits();
+        for (ty, expected) in [(Ty::S8, 0x80), (Ty::U16, 0x8000), (Ty::S32, 0x8000_0000), (Ty::U64, 1 << 63)] {
+            assert_eq!(cvt(ty, Ty::F64, wide, Round::Zero, Clamp::No), expected, "{ty}");
+        }
         assert_eq!(cvt(Ty::F16, Ty::F32, nan, Round::Nearest, Clamp::No), 0x7fff);
         let half = u64::from((-0.25f32).to_bits());
         assert_eq!(round_int(Ty::F32, half, Round::Nearest), u64::from((-0.0f32).to_bits()));

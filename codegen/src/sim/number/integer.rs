@@ -197,39 +197,23 @@ fn bfind(ty: Ty) -> Option<Alu> {
     }
 }
 
-/// The field of `len` bits from `pos` on, as the row says.
-fn field(a: u64, pos: u64, len: u64, width: u32, is_signed: bool) -> u64 {
-    let (pos, len) = ((pos & 255) as u32, (len & 255) as u32);
+/// The field of `len` bits from `pos` on, which lies in the width.
+pub(crate) fn field(a: u64, pos: u32, len: u32, width: u32, is_signed: bool) -> u64 {
     if len == 0 {
         return 0;
     }
-    let bit = |i: u32| a >> i & 1;
-    let sign = if is_signed { bit((pos + len - 1).min(width - 1)) } else { 0 };
-    let mask = if width == 64 { u64::MAX } else { (1 << width) - 1 };
-    let taken = if pos >= width { 0 } else { len.min(width - pos) };
-    let low = if taken == 0 { 0 } else { a >> pos & (u64::MAX >> (64 - taken)) };
-    let fill = if sign == 1 && taken < 64 { u64::MAX << taken } else { 0 };
-    (low | fill) & mask
+    let taken = a << (64 - pos - len);
+    let unused = 64 - len;
+    let value = if is_signed { ((taken as i64) >> unused) as u64 } else { taken >> unused };
+    value & (u64::MAX >> (64 - width))
 }
 
-fn bfe(ty: Ty) -> Option<Alu> {
-    match ty {
-        Ty::U32 => Some(lanes!(|x, y, z| field(x, y, z, 32, false))),
-        Ty::S32 => Some(lanes!(|x, y, z| field(x, y, z, 32, true))),
-        Ty::U64 => Some(lanes!(|x, y, z| field(x, y, z, 64, false))),
-        Ty::S64 => Some(lanes!(|x, y, z| field(x, y, z, 64, true))),
-        _ => None,
-    }
-}
-
-/// b with the `len` bits from `pos` on replaced by the low bits of a.
-pub(crate) fn insert(a: u64, b: u64, pos: u64, len: u64, width: u32) -> u64 {
-    let (pos, len) = ((pos & 255) as u32, (len & 255) as u32);
-    if len == 0 || pos >= width {
+/// b with the `len` bits from `pos` on, which lie in the width, replaced by the low bits of a.
+pub(crate) fn insert(a: u64, b: u64, pos: u32, len: u32) -> u64 {
+    if len == 0 {
         return b;
     }
-    let taken = len.min(width - pos);
-    let mask = (u64::MAX >> (64 - taken)) << pos;
+    let mask = (u64::MAX >> (64 - len)) << pos;
     b & !mask | a << pos & mask
 }
 
@@ -242,7 +226,7 @@ fn permute(a: u64, b: u64, selector: u64) -> u32 {
     }))
 }
 
-/// The functions whose operands fit three: `bfi` and `lop3` have more and are run by the machine.
+/// The functions of any three operands: `bfi` and `lop3` have more, fields must lie in the register; the machine runs these.
 pub(super) fn bits(op: &BitsOp) -> Option<Pure> {
     use BitsOp as B;
     let (d, reads, run) = match *op {
@@ -263,9 +247,8 @@ pub(super) fn bits(op: &BitsOp) -> Option<Pure> {
         B::Clz { ty, d, a } => (d, [Some(a), None, None], each_raw!(ty, |v| v.leading_zeros())),
         B::Brev { ty, d, a } => (d, [Some(a), None, None], each_raw!(ty, |v| v.reverse_bits())),
         B::Bfind { ty, d, a } => (d, [Some(a), None, None], bfind(ty)),
-        B::Bfe { ty, d, a, pos, len } => (d, [Some(a), Some(pos), Some(len)], bfe(ty)),
         B::Prmt { d, a, b, sel } => (d, [Some(a), Some(b), Some(sel)], Some(lanes!(|x, y, z| permute(x, y, z)))),
-        B::Bfi { .. } | B::Lop3 { .. } => return None,
+        B::Bfe { .. } | B::Bfi { .. } | B::Lop3 { .. } => return None,
     };
     pure(d, reads, run)
 }
@@ -286,12 +269,13 @@ mod tests {
     fn fields_are_taken_and_put_back() {
         assert_eq!(field(0xabcd, 4, 8, 32, false), 0xbc);
         assert_eq!(field(0xabcd, 4, 8, 32, true), 0xffff_ffbc);
-        assert_eq!(field(0x8000_0000, 31, 8, 32, true), 0xffff_ffff);
-        assert_eq!(field(0x8000_0000, 40, 8, 32, true), 0xffff_ffff);
-        assert_eq!(field(0x8000_0000, 40, 8, 32, false), 0);
-        assert_eq!(insert(0xff, 0, 28, 8, 32), 0xf000_0000);
-        assert_eq!(insert(0xff, 7, 32, 8, 32), 7);
-        assert_eq!(insert(0x5, 0xf0, 0, 4, 32), 0xf5);
+        assert_eq!(field(0x8000_0000, 31, 1, 32, true), 0xffff_ffff);
+        assert_eq!(field(0x8000_0000, 0, 32, 32, true), 0x8000_0000);
+        assert_eq!((field(u64::MAX, 0, 64, 64, true), field(u64::MAX, 64, 0, 64, true)), (u64::MAX, 0));
+        assert_eq!(insert(0xff, 0, 28, 4), 0xf000_0000);
+        assert_eq!(insert(0xff, 7, 32, 0), 7);
+        assert_eq!(insert(0x5, 0xf0, 0, 4), 0xf5);
+        assert_eq!(insert(0x5, 0xf0, 0, 64), 5);
     }
 
     #[test]

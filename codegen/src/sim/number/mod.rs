@@ -12,7 +12,7 @@ mod integer;
 
 pub(crate) use convert::{cvt, round_int};
 pub(crate) use format::{BF16, E4M3, E5M2, F16, Format, decode, encode_f64};
-pub(crate) use integer::{insert, lop3};
+pub(crate) use integer::{field, insert, lop3};
 
 use crate::ir::{ArithOp, BitsOp, Operand, Ty};
 
@@ -114,8 +114,8 @@ mod tests {
         for (position, row) in BitsOp::ROWS.iter().enumerate() {
             for _ in 0..100 {
                 let op = BitsOp::draw(position, &mut dice).expect("a row of the table");
-                let of_four = matches!(op, BitsOp::Bfi { .. } | BitsOp::Lop3 { .. });
-                assert!(of_four || bits(&op).is_some(), "{}: {op:?}", row.mnemonic);
+                let by_machine = matches!(op, BitsOp::Bfe { .. } | BitsOp::Bfi { .. } | BitsOp::Lop3 { .. });
+                assert!(by_machine || bits(&op).is_some(), "{}: {op:?}", row.mnemonic);
             }
         }
     }

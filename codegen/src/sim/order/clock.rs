@@ -153,6 +153,16 @@ impl Clock {
         self.threads = merged;
     }
 
+    /// What is known of agents: nothing of warps and threads.
+    pub(crate) fn of_agents(&self, geometry: Geometry) -> Clock {
+        let agents = |times: &Rc<[u32]>| {
+            let keep = |(component, &time): (usize, &u32)| if (component as u32) < geometry.warps { 0 } else { time };
+            times.iter().enumerate().map(keep).collect()
+        };
+        let blocks = self.blocks.iter().map(|(block, times)| (*block, agents(times))).collect();
+        Clock { blocks, threads: Vec::new() }
+    }
+
     /// Forgets exceptions that their warps have caught up with.
     pub(crate) fn tidy(&mut self, geometry: Geometry) {
         if self.threads.is_empty() {

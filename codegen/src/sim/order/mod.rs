@@ -54,7 +54,7 @@ impl Geometry {
 
 /// What a thread knows: before its generic accesses, and before its accesses by the async proxy to global and to
 /// shared memory.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct View {
     pub seen: Rc<Clock>,
     pub proxied: [Rc<Clock>; 2],
@@ -71,6 +71,12 @@ impl View {
     pub(crate) fn same(&self, other: &View) -> bool {
         Rc::ptr_eq(&self.seen, &other.seen)
             && self.proxied.iter().zip(&other.proxied).all(|(mine, theirs)| Rc::ptr_eq(mine, theirs))
+    }
+
+    /// What it says of agents: what was done asynchronously, by nobody's own accesses.
+    pub(crate) fn of_agents(&self, geometry: Geometry) -> View {
+        let of = |clock: &Rc<Clock>| Rc::new(clock.of_agents(geometry));
+        View { seen: of(&self.seen), proxied: [of(&self.proxied[0]), of(&self.proxied[1])] }
     }
 
     /// Learns that an agent reached a time.

@@ -2,10 +2,10 @@
 
 use super::live::lives;
 use super::place::place;
-use super::{Alloc, DecodeError, Load, POOLED, Program, Ref, SHARED_BASE, Site, Step, Store, is_read_only};
+use super::{Alloc, Check, DecodeError, Load, POOLED, Program, Ref, SHARED_BASE, Site, Step, Store, is_read_only};
 use crate::ir::{
-    ArithOp, Block, Const, Inst, Kernel, MemOp, MmaOp, Op, Operand, SharedKind, Slot, Space, Stmt, StmtId, Ty, ValueId,
-    ValueOp,
+    ArithOp, Block, Const, CopyOp, Inst, Kernel, MemOp, MmaOp, Op, Operand, SharedKind, Slot, Space, Stmt, StmtId, Ty,
+    ValueId, ValueOp,
 };
 use crate::sim::number::{self, LANES, Pure};
 use std::collections::{HashMap, HashSet};
@@ -90,14 +90,21 @@ fn allocations(kernel: &Kernel) -> (Vec<Alloc>, u32) {
     (allocs.collect(), count)
 }
 
-/// The narrowest access to global and to shared memory, at most four bytes: the size of a cell of shadow memory.
+/// The narrowest access to global and to shared memory, at most 4 and 16 bytes: the size of a cell of shadow memory.
+///
+/// Bulk and tensor copies and matrices take shared memory by 16 aligned bytes, but boxes begin at any element of a
+/// tensor in global memory.
 fn cells(kernel: &Kernel) -> [u32; 2] {
-    let mut cell = [4, 4];
+    let mut cell = [4, 16];
     kernel.walk(&mut |stmt| {
-        let Op::Inst(Inst::Mem(inst)) = &stmt.op else { return };
+        let Op::Inst(inst) = &stmt.op else { return };
         let (base, bytes) = match inst {
-            MemOp::Ld { ty, d, at, .. } => (at.base, ty.bytes() * d.len() as u32),
-            MemOp::St { ty, at, v, .. } => (at.base, ty.bytes() * v.len() as u32),
+            Inst::Mem(MemOp::Ld { ty, d, at, .. }) => (at.base, ty.bytes() * d.len() as u32),
+            Inst::Mem(MemOp::St { ty, at, v, .. }) => (at.base, ty.bytes() * v.len() as u32),
+            Inst::Mem(MemOp::Atom { ty, at, .. } | MemOp::Cas { ty, at, .. } | MemOp::Red { ty, at, .. }) => {
+                (at.base, ty.bytes())
+            }
+            Inst::Copy(CopyOp::CpAsync { dst, bytes, .. }) => (dst.base, bytes.count()),
             _ => return,
         };
         match kernel.type_of(base) {
@@ -239,11 +246,17 @@ impl Flatten<'_> {
         let compare = run(&less).ok_or_else(bad)?;
         let add = run(&ArithOp::Add { ty, d: var, a: var.into(), b: step }).ok_or_else(bad)?;
         let zero = Ref(POOLED);
-        self.push(site, Step::Pure { run: compare, dest: test, reads: [Ref(counter), end_ref, zero], divides: false });
+        self.push(
+            site,
+            Step::Pure { run: compare, dest: test, reads: [Ref(counter), end_ref, zero], check: Check::Nothing },
+        );
         let exit = self.push(site, Step::Unless { cond: Ref(test), to: 0 });
         self.breaks.push(Vec::new());
         self.block(body)?;
-        self.push(site, Step::Pure { run: add, dest: counter, reads: [Ref(counter), step_ref, zero], divides: false });
+        self.push(
+            site,
+            Step::Pure { run: add, dest: counter, reads: [Ref(counter), step_ref, zero], check: Check::Nothing },
+        );
         self.push(site, Step::Jump { to: top });
         self.aim(exit);
         self.close_loop(site);
@@ -263,8 +276,14 @@ impl Flatten<'_> {
         let step = match inst {
             Inst::Arith(op) => match number::arith(op) {
                 Some(pure) => {
-                    let divides = matches!(op, ArithOp::Div { .. } | ArithOp::Rem { .. });
-                    self.pure(stmt, &pure, divides)?
+                    let check = match op {
+                        ArithOp::Div { .. } | ArithOp::Rem { .. } => Check::Divisor,
+                        ArithOp::Neg { ty, .. } | ArithOp::Abs { ty, .. } if ty.is_int() => {
+                            Check::Least(1 << (ty.bits() - 1))
+                        }
+                        _ => Check::Nothing,
+                    };
+                    self.pure(stmt, &pure, check)?
                 }
                 None => {
                     let text = self.out.sites[site as usize].text.clone();
@@ -272,7 +291,7 @@ impl Flatten<'_> {
                 }
             },
             Inst::Bits(op) => match number::bits(op) {
-                Some(pure) => self.pure(stmt, &pure, false)?,
+                Some(pure) => self.pure(stmt, &pure, Check::Nothing)?,
                 None => Step::Inst(Box::new(inst.clone())),
             },
             Inst::Value(ValueOp::Get { d, r, .. }) => {
@@ -338,14 +357,14 @@ impl Flatten<'_> {
         Err(DecodeError::NoThing { stmt: stmt.id, text: crate::ir::text::line(self.kernel, stmt) })
     }
 
-    fn pure(&mut self, stmt: &Stmt, pure: &Pure, divides: bool) -> Result<Step, DecodeError> {
+    fn pure(&mut self, stmt: &Stmt, pure: &Pure, check: Check) -> Result<Step, DecodeError> {
         let mut reads = [Ref(POOLED); 3];
         for (read, operand) in reads.iter_mut().zip(pure.reads) {
             if let Some(operand) = operand {
                 *read = self.operand(stmt, operand)?;
             }
         }
-        Ok(Step::Pure { run: pure.run, dest: self.out.value_rows[pure.dest.index()], reads, divides })
+        Ok(Step::Pure { run: pure.run, dest: self.out.value_rows[pure.dest.index()], reads, check })
     }
 
     fn space(&self, base: Operand) -> Space {

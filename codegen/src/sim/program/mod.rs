@@ -27,6 +27,16 @@ impl Ref {
     }
 }
 
+/// What must hold of the operands of a pure step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Check {
+    Nothing,
+    /// The second is not zero.
+    Divisor,
+    /// The first is not these bits: the least integer, which has no negative.
+    Least(u64),
+}
+
 /// One step of a warp.
 #[derive(Debug)]
 pub(crate) enum Step {
@@ -35,7 +45,7 @@ pub(crate) enum Step {
         run: Alu,
         dest: u32,
         reads: [Ref; 3],
-        divides: bool,
+        check: Check,
     },
     /// Reads a register (`var` counts the registers of the kernel), or writes it.
     Get {

@@ -14,7 +14,7 @@ impl Machine<'_> {
             return Ok(next);
         }
         if self.warps[cur.warp].cluster_arrived {
-            let what = "arrives at the cluster barrier again, without waiting in between";
+            let what = "arrives at the cluster barrier again, without waiting in between; wait before";
             return Err(Trouble::new(FaultKind::ClusterBarrier { what }));
         }
         self.warps[cur.warp].cluster_arrived = true;
@@ -34,7 +34,7 @@ impl Machine<'_> {
             return Ok(next);
         }
         if !self.warps[cur.warp].cluster_arrived {
-            let what = "waits at the cluster barrier without having arrived";
+            let what = "waits at the cluster barrier without having arrived; arrive before";
             return Err(Trouble::new(FaultKind::ClusterBarrier { what }));
         }
         let cluster = self.cluster_of(cur.warp);

@@ -34,15 +34,12 @@ fn format(kind: Fp8) -> Format {
     }
 }
 
-/// To tf32: to nearest, ties away from zero; the low 13 bits are zero.
+/// To tf32: to nearest, ties away from zero; the low 13 bits are zero. A NaN loses its low bits, as hardware does it.
 pub(crate) fn tf32(bits: u64) -> u64 {
     let bits = bits as u32;
     let magnitude = bits & 0x7fff_ffff;
-    if magnitude > 0x7f80_0000 {
-        return 0x7fff_e000;
-    }
-    if magnitude == 0x7f80_0000 {
-        return u64::from(bits);
+    if magnitude >= 0x7f80_0000 {
+        return u64::from(bits & !0x1fff);
     }
     u64::from((bits & 0x8000_0000) | ((magnitude + 0x1000) & !0x1fff))
 }
@@ -119,6 +116,14 @@ mod tests {
         assert_eq!(of(-1.0 - 1.0 / 2048.0), -1.0 - 1.0 / 1024.0);
         assert_eq!(of(1.0 + 1.0 / 4096.0), 1.0);
         assert_eq!(of(f32::INFINITY), f32::INFINITY);
+    }
+
+    #[test]
+    fn tf32_cuts_off_the_low_bits_of_a_nan() {
+        // Seen on an H100.
+        for (nan, expected) in [(0x7f80_0001, 0x7f80_0000), (0x7fc3_f752, 0x7fc3_e000), (0xffc8_a5f0, 0xffc8_a000)] {
+            assert_eq!(tf32(nan), expected);
+        }
     }
 
     #[test]

@@ -11,7 +11,8 @@
 
 use crate::ir::Elem;
 use crate::ir::attr::Round;
-use crate::sim::number::{BF16, E4M3, E5M2, F16, decode, encode_f64};
+use crate::sim::number::{BF16, E4M3, F16, LANES, Row, decode, encode_f64};
+use std::sync::LazyLock;
 
 /// Row and column of A.
 pub(crate) fn place_a(elem: Elem, lane: u32, register: u32, j: u32) -> (u32, u32) {
@@ -30,43 +31,138 @@ pub(crate) fn place_d(lane: u32, value: u32) -> (u32, u32) {
     (lane / 4 + 8 * (value / 2 % 2), 2 * (lane % 4) + value % 2 + 8 * (value / 4))
 }
 
-/// What an element's bits are worth; exact for every type.
-pub(crate) fn worth(elem: Elem, bits: u64) -> f64 {
-    match elem {
-        Elem::F16 => decode(F16, bits & 0xffff),
-        Elem::BF16 => f64::from(f32::from_bits((bits as u32 & 0xffff) << 16)),
-        // Tensor cores leave the low bits of a tf32 operand aside.
-        Elem::TF32 => f64::from(f32::from_bits(bits as u32 & 0xffff_e000)),
-        Elem::F32 => f64::from(f32::from_bits(bits as u32)),
-        Elem::S32 => f64::from(bits as i32),
-        Elem::S8 => f64::from(bits as i8),
-        Elem::U8 => f64::from(bits as u8),
-        Elem::E4M3 => decode(E4M3, bits & 0xff),
-        Elem::E5M2 => decode(E5M2, bits & 0xff),
-    }
+/// Evaluates an expression with `$one` a function from an element's bits to what they are worth, exact for every type;
+/// the expression is compiled for each, since loops over elements are where matrix instructions spend their time.
+macro_rules! with_worth {
+    ($elem:expr, $one:ident => $body:expr) => {
+        match $elem {
+            Elem::F16 => with_worth!(@ $one = half, $body),
+            Elem::BF16 => with_worth!(@ $one = |bits: u64| f64::from(f32::from_bits((bits as u32 & 0xffff) << 16)), $body),
+            // Tensor cores leave the low bits of a tf32 operand aside.
+            Elem::TF32 => with_worth!(@ $one = |bits: u64| f64::from(f32::from_bits(bits as u32 & 0xffff_e000)), $body),
+            Elem::F32 => with_worth!(@ $one = |bits: u64| f64::from(f32::from_bits(bits as u32)), $body),
+            Elem::S32 => with_worth!(@ $one = |bits: u64| f64::from(bits as i32), $body),
+            Elem::S8 => with_worth!(@ $one = |bits: u64| f64::from(bits as i8), $body),
+            Elem::U8 => with_worth!(@ $one = |bits: u64| f64::from(bits as u8), $body),
+            Elem::E4M3 => with_worth!(@ $one = |bits: u64| E4M3_WORTH[(bits & 0xff) as usize], $body),
+            Elem::E5M2 => with_worth!(@ $one = |bits: u64| half((bits & 0xff) << 8), $body),
+        }
+    };
+    (@ $one:ident = $function:expr, $body:expr) => {{
+        let $one = $function;
+        $body
+    }};
 }
 
-/// The bits of an accumulator's value.
-pub(crate) fn accumulator_bits(elem: Elem, value: f64) -> u64 {
+static E4M3_WORTH: LazyLock<[f64; 256]> = LazyLock::new(|| core::array::from_fn(|bits| decode(E4M3, bits as u64)));
+
+/// A half: its magnitude as a single whose exponent is 112 too small, scaled back; subnormal ones come out right.
+fn half(bits: u64) -> f64 {
+    let bits = bits as u32;
+    let (sign, magnitude) = ((bits & 0x8000) << 16, (bits & 0x7fff) << 13);
+    let scaled = f32::from_bits(magnitude) * f32::from_bits((127 + 112) << 23);
+    let special = magnitude >= 0x7c00 << 13;
+    let value = if special { f32::from_bits(magnitude | 0x7f80_0000) } else { scaled };
+    f64::from(f32::from_bits(value.to_bits() | sign))
+}
+
+/// What the element of each lane's register that begins at a bit is worth.
+pub(crate) fn worth_row(elem: Elem, row: &Row, bit: u32) -> [f64; LANES] {
+    let mut out = [0.0; LANES];
+    with_worth!(elem, one => for (value, word) in out.iter_mut().zip(row) {
+        *value = one(word >> bit);
+    });
+    out
+}
+
+/// What the elements in 16 bytes are worth, the first elements of the answer.
+pub(crate) fn worth_unit(elem: Elem, bytes: &[u8; 16]) -> [f64; 16] {
+    let mut out = [0.0; 16];
+    with_worth!(elem, one => match elem.bits() {
+        8 => out.iter_mut().zip(bytes).for_each(|(value, &byte)| *value = one(byte.into())),
+        16 => {
+            let words = bytes.as_chunks().0;
+            out.iter_mut().zip(words).for_each(|(value, &word)| *value = one(u16::from_le_bytes(word).into()));
+        }
+        _ => {
+            let words = bytes.as_chunks().0;
+            out.iter_mut().zip(words).for_each(|(value, &word)| *value = one(u32::from_le_bytes(word).into()));
+        }
+    });
+    out
+}
+
+/// The bits of an accumulator's values.
+fn accumulator_bits(elem: Elem, values: [f64; LANES]) -> Row {
     match elem {
-        Elem::F16 => encode_f64(F16, Round::Nearest, value),
-        Elem::BF16 => encode_f64(BF16, Round::Nearest, value),
+        Elem::F16 => values.map(|value| encode_f64(F16, Round::Nearest, value)),
+        Elem::BF16 => values.map(|value| encode_f64(BF16, Round::Nearest, value)),
         // The sum of products and accumulator is exact, and wraps.
-        Elem::S32 => u64::from(value as i64 as u32),
+        Elem::S32 => values.map(|value| u64::from(value as i64 as u32)),
         Elem::F32 | Elem::TF32 | Elem::S8 | Elem::U8 | Elem::E4M3 | Elem::E5M2 => {
-            u64::from(if value.is_nan() { 0x7fff_ffff } else { (value as f32).to_bits() })
+            values.map(|value| u64::from(if value.is_nan() { 0x7fff_ffff } else { (value as f32).to_bits() }))
         }
     }
 }
 
-/// Adds A · B to D; A is rows × k, B is columns × k (both with k contiguous), D is rows × columns.
+/// The values of an accumulator of 16 rows in registers, into a tile of so many columns.
+pub(crate) fn read_accumulator(elem: Elem, registers: &[Row], tile: &mut [f64], columns: usize) {
+    let per = 32 / elem.bits();
+    for (register, row) in (0..).zip(registers) {
+        for j in 0..per {
+            let values = worth_row(elem, row, j * elem.bits());
+            for (lane, value) in (0..).zip(values) {
+                let (i, x) = place_d(lane, register * per + j);
+                tile[i as usize * columns + x as usize] = value;
+            }
+        }
+    }
+}
+
+/// A tile of 16 rows and so many columns, into the registers of an accumulator.
+pub(crate) fn write_accumulator(elem: Elem, tile: &[f64], columns: usize, registers: &mut [Row]) {
+    let per = 32 / elem.bits();
+    for (register, row) in (0..).zip(registers) {
+        *row = [0; LANES];
+        for j in 0..per {
+            let values = core::array::from_fn(|lane| {
+                let (i, x) = place_d(lane as u32, register * per + j);
+                tile[i as usize * columns + x as usize]
+            });
+            for (word, bits) in row.iter_mut().zip(accumulator_bits(elem, values)) {
+                *word |= bits << (j * elem.bits());
+            }
+        }
+    }
+}
+
+/// Columns of the result that are computed together, and rows.
+const WIDE: usize = 8;
+const HIGH: usize = 2;
+
+/// Adds A · B to D; A is rows × k, B is k × columns, D is rows × columns, each with its last axis contiguous; rows are
+/// even, columns a multiple of eight.
 ///
-/// Products and their sum are exact in double precision but for far apart exponents; one rounding at the end.
+/// Products and their sum in the order of k are exact in double precision but for far apart exponents; one rounding at
+/// the end.
 pub(crate) fn multiply(a: &[f64], b: &[f64], d: &mut [f64], k: usize, columns: usize) {
-    for (a, d) in a.chunks(k).zip(d.chunks_mut(columns)) {
-        for (b, d) in b.chunks(k).zip(d) {
-            let dot: f64 = a.iter().zip(b).map(|(x, y)| x * y).sum();
-            *d += dot;
+    for (a, d) in a.chunks_exact(HIGH * k).zip(d.chunks_exact_mut(HIGH * columns)) {
+        let (a0, a1) = a.split_at(k);
+        let (d0, d1) = d.split_at_mut(columns);
+        let (d0, d1) = (d0.as_chunks_mut::<WIDE>().0, d1.as_chunks_mut::<WIDE>().0);
+        for (panel, (d0, d1)) in d0.iter_mut().zip(d1).enumerate() {
+            let (mut sum0, mut sum1) = ([-0.0f64; WIDE], [-0.0f64; WIDE]);
+            for ((&x0, &x1), row) in a0.iter().zip(a1).zip(b.chunks_exact(columns)) {
+                let row = &row.as_chunks::<WIDE>().0[panel];
+                for c in 0..WIDE {
+                    sum0[c] += x0 * row[c];
+                    sum1[c] += x1 * row[c];
+                }
+            }
+            for c in 0..WIDE {
+                d0[c] += sum0[c];
+                d1[c] += sum1[c];
+            }
         }
     }
 }
@@ -74,7 +170,53 @@ pub(crate) fn multiply(a: &[f64], b: &[f64], d: &mut [f64], k: usize, columns: u
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sim::number::E5M2;
     use std::collections::HashSet;
+
+    #[test]
+    fn elements_are_worth_what_their_format_says() {
+        let same = |a: f64, b: f64| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
+        for bits in 0..1 << 16 {
+            let row = [0xabcd << 48 | bits << 16; LANES];
+            for (elem, format, low) in [
+                (Elem::F16, F16, bits),
+                (Elem::BF16, BF16, bits),
+                (Elem::E4M3, E4M3, bits & 0xff),
+                (Elem::E5M2, E5M2, bits & 0xff),
+            ] {
+                assert!(same(worth_row(elem, &row, 16)[7], decode(format, low)), "{elem:?} {bits:#x}");
+                let mut bytes = [0; 16];
+                let size = elem.bits() as usize / 8;
+                bytes[3 * size..4 * size].copy_from_slice(&low.to_le_bytes()[..size]);
+                assert!(same(worth_unit(elem, &bytes)[3], decode(format, low)), "{elem:?} {bits:#x}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_product_of_tiles_is_what_plain_loops_say() {
+        let (rows, columns, k) = (4, 24, 5);
+        let numbers =
+            |count: usize, step: usize| (0..count).map(|i| ((i * step) % 17) as f64 - 8.0).collect::<Vec<_>>();
+        let (a, b, mut d) = (numbers(rows * k, 5), numbers(k * columns, 7), numbers(rows * columns, 3));
+        let expected: Vec<f64> = (0..rows * columns)
+            .map(|at| d[at] + (0..k).map(|x| a[at / columns * k + x] * b[x * columns + at % columns]).sum::<f64>())
+            .collect();
+        multiply(&a, &b, &mut d, k, columns);
+        assert_eq!(d, expected);
+    }
+
+    #[test]
+    fn accumulators_go_there_and_back() {
+        for elem in [Elem::F32, Elem::F16, Elem::S32] {
+            let tile: Vec<f64> = (0..16 * 16).map(|i| f64::from(i) - 100.0).collect();
+            let mut registers = vec![[0; LANES]; 8 * elem.bits() as usize / 32];
+            write_accumulator(elem, &tile, 16, &mut registers);
+            let mut again = vec![0.0; 16 * 16];
+            read_accumulator(elem, &registers, &mut again, 16);
+            assert_eq!(tile, again, "{elem:?}");
+        }
+    }
 
     #[test]
     fn fragments_cover_their_tiles_once() {

@@ -1,10 +1,10 @@
 //! Matrices of one warp: `ldmatrix`, `stmatrix`, `mma.sync`; the rows of the family `mma`, by mechanism.
 
-use super::fragment::{accumulator_bits, multiply, place_a, place_b, place_d, worth};
+use super::fragment::{multiply, place_a, place_b, read_accumulator, worth_row, write_accumulator};
 use crate::ir::attr::Trans;
-use crate::ir::{Addr, MmaAtom, MmaOp, Operand, Regs, Space, ValueId};
+use crate::ir::{Addr, Elem, MmaAtom, MmaOp, Operand, Regs, Space, ValueId};
 use crate::sim::machine::{Cur, Machine, Next, Try};
-use crate::sim::number::LANES;
+use crate::sim::number::Row;
 
 /// Bytes of a row of an 8×8 matrix.
 const ROW: u32 = 16;
@@ -111,44 +111,29 @@ impl Machine<'_> {
             self.check_landed(cur, var)?;
             self.check_set(cur, var)?;
         }
-        let (m, n, k) = atom.shape();
+        let (_, n, k) = atom.shape();
         let (elem_d, elem_a, elem_b) = atom.elems();
-        let (m, n, k) = (m as usize, n as usize, k as usize);
-        let mut tile_a = [0f64; 16 * 32];
-        let mut tile_b = [0f64; 8 * 32];
+        let (n, k) = (n as usize, k as usize);
+        let (mut tile_a, mut tile_b, mut tile_d) = ([0f64; 16 * 32], [0f64; 8 * 32], [0f64; 16 * 8]);
         for (register, &operand) in (0..).zip(a) {
             let row = self.value(cur.warp, operand);
-            spread(elem_a.bits(), &row, |lane, j, bits| {
+            spread(elem_a, &row, |lane, j, value| {
                 let (i, x) = place_a(elem_a, lane, register, j);
-                tile_a[i as usize * k + x as usize] = worth(elem_a, bits);
+                tile_a[i as usize * k + x as usize] = value;
             });
         }
         for (register, &operand) in (0..).zip(b) {
             let row = self.value(cur.warp, operand);
-            spread(elem_b.bits(), &row, |lane, j, bits| {
+            spread(elem_b, &row, |lane, j, value| {
                 let (x, i) = place_b(elem_b, lane, register, j);
-                tile_b[i as usize * k + x as usize] = worth(elem_b, bits);
+                tile_b[x as usize * n + i as usize] = value;
             });
         }
-        let mut tile_d = [0f64; 16 * 8];
-        let per = 32 / elem_d.bits();
-        let rows: Vec<usize> = vars.clone().map(|var| (self.program.first_var + var) as usize).collect();
-        for (register, &row) in (0..).zip(&rows) {
-            spread(elem_d.bits(), &self.warps[cur.warp].regs[row], |lane, j, bits| {
-                let (i, x) = place_d(lane, register * per + j);
-                tile_d[i as usize * n + x as usize] = worth(elem_d, bits);
-            });
-        }
-        multiply(&tile_a[..m * k], &tile_b[..n * k], &mut tile_d[..m * n], k, n);
-        for (register, &row) in (0..).zip(&rows) {
-            let out = core::array::from_fn(|lane| {
-                (0..per).fold(0, |word, j| {
-                    let (i, x) = place_d(lane as u32, register * per + j);
-                    word | accumulator_bits(elem_d, tile_d[i as usize * n + x as usize]) << (j * elem_d.bits())
-                })
-            });
-            self.warps[cur.warp].regs[row] = out;
-        }
+        let rows = (self.program.first_var + vars.start) as usize..(self.program.first_var + vars.end) as usize;
+        let registers = &mut self.warps[cur.warp].regs[rows];
+        read_accumulator(elem_d, registers, &mut tile_d, n);
+        multiply(&tile_a[..16 * k], &tile_b[..n * k], &mut tile_d[..16 * n], k, n);
+        write_accumulator(elem_d, &tile_d, n, registers);
         for var in vars {
             self.mark_set(cur, var);
         }
@@ -156,12 +141,11 @@ impl Machine<'_> {
     }
 }
 
-/// Each element of a register of every lane.
-pub(super) fn spread(width: u32, row: &[u64; LANES], mut see: impl FnMut(u32, u32, u64)) {
-    let mask = u64::MAX >> (64 - width);
-    for (lane, &word) in (0..).zip(row) {
-        for j in 0..32 / width {
-            see(lane, j, word >> (j * width) & mask);
+/// Each element of a register of every lane: the lane, the element, what it is worth.
+pub(super) fn spread(elem: Elem, row: &Row, mut see: impl FnMut(u32, u32, f64)) {
+    for j in 0..32 / elem.bits() {
+        for (lane, value) in (0..).zip(worth_row(elem, row, j * elem.bits())) {
+            see(lane, j, value);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! mbarriers: phases of arrivals and of bytes.
 
+use crate::ir::attr::BarScope;
 use crate::ir::{Addr, Operand, Space, SyncOp, Ty};
 use crate::sim::fault::{Bytes, FaultKind};
 use crate::sim::machine::{Cur, Flight, Home, Machine, Mbarrier, Next, State, Target, Trouble, Try, lanes};
@@ -84,17 +85,17 @@ impl Machine<'_> {
                 let none = crate::ir::Const::u32(0).into();
                 self.each_lane(cur, *bar, none, |machine, cur, lane, at, _| machine.invalidate(cur, lane, at))
             }
-            SyncOp::MbarArrive { bar, count, .. } => {
+            SyncOp::MbarArrive { bar, count, scope } => {
                 self.each_lane(cur, *bar, *count, |machine, cur, lane, at, count| {
                     machine.live_mbarrier(cur, lane, at)?;
-                    machine.arrive(cur, lane, at, count)
+                    machine.arrive(cur, lane, at, count, *scope)
                 })
             }
-            SyncOp::MbarArriveTx { bar, bytes, .. } => {
+            SyncOp::MbarArriveTx { bar, bytes, scope } => {
                 self.each_lane(cur, *bar, *bytes, |machine, cur, lane, at, bytes| {
                     machine.live_mbarrier(cur, lane, at)?;
                     machine.expect(lane, at, bytes)?;
-                    machine.arrive(cur, lane, at, 1)
+                    machine.arrive(cur, lane, at, 1, *scope)
                 })
             }
             SyncOp::MbarExpectTx { bar, bytes, .. } => {
@@ -191,14 +192,18 @@ impl Machine<'_> {
         }
     }
 
-    fn arrive(&mut self, cur: Cur, lane: usize, at: At, count: u32) -> Try<()> {
+    fn arrive(&mut self, cur: Cur, lane: usize, at: At, count: u32, scope: BarScope) -> Try<()> {
         let pending = self.mbarrier(at).pending;
         if count > pending {
             let kind = FaultKind::TooManyArrivals { barrier: self.mbarrier_bytes(at), pending, came: count };
             return Err(Trouble::lane(kind, lane));
         }
         if self.checks {
-            let view = self.publish(cur.warp, 1 << lane);
+            let mut view = self.publish(cur.warp, 1 << lane);
+            if scope == BarScope::Async {
+                // What agents of the async proxy did stays; what threads did is not ordered.
+                view = view.of_agents(self.geometry);
+            }
             self.mbarrier(at).current.join(&view);
         }
         self.mbarrier(at).pending -= count;
@@ -297,7 +302,7 @@ impl Machine<'_> {
         let init = bar.init;
         let known = |view: &View| view.proxied[1].knows_thread(self.geometry, init.who - 1, init.time);
         if self.checks && !bar.fenced && !known(&self.warps[cur.warp].views[lane]) {
-            let why = crate::sim::memory::Why::NoProxyFence;
+            let why = crate::sim::memory::Why::InitNotFenced;
             let kind = FaultKind::Race { at: self.mbarrier_bytes(at), wrote: true, asynchronous: true, why };
             let mut trouble = Trouble::lane(kind, lane);
             trouble.other = Some((init, true));
@@ -333,8 +338,19 @@ impl Machine<'_> {
         Ok(())
     }
 
+    /// An arrival is about to happen: who sees its phase complete knows of these copies.
+    pub(crate) fn vouch(&mut self, block: u32, index: u32, ops: &[u32]) {
+        let component = self.geometry.mbarrier(index);
+        let agent = Agent { block, component, time: self.mbarrier(At { block, index }).phase + 1 };
+        for &op in ops {
+            if self.ops[op as usize].done == Done::Flying {
+                self.ops[op as usize].done = Done::By(agent);
+            }
+        }
+    }
+
     /// The arrival that a thread's copies were to be followed by.
-    pub(crate) fn land_arrival(&mut self, block: u32, index: u32, ops: &[u32]) -> Try<()> {
+    pub(crate) fn land_arrival(&mut self, block: u32, index: u32) -> Try<()> {
         let at = At { block, index };
         let geometry = self.geometry;
         let barrier = self.mbarrier_bytes(at);
@@ -347,11 +363,6 @@ impl Machine<'_> {
             return Err(Trouble::new(FaultKind::TooManyArrivals { barrier, pending, came: 1 }));
         }
         bar.pending -= 1;
-        for &op in ops {
-            if self.ops[op as usize].done == Done::Flying {
-                self.ops[op as usize].done = Done::By(agent);
-            }
-        }
         self.turn_phase(at);
         Ok(())
     }
@@ -374,6 +385,6 @@ impl Machine<'_> {
 
     /// The operation in flight that would complete on an mbarrier of a block, or touch its memory.
     pub(crate) fn flight_to(&self, number: u32) -> Option<&Flight> {
-        self.engine.flights.values().find(|flight| flight.touches(number))
+        self.engine.flights.values().map(Box::as_ref).find(|flight| flight.touches(number))
     }
 }

@@ -14,19 +14,21 @@ mod mbarrier;
 mod memory;
 mod multiply;
 mod tensor;
+mod tensor_map;
 mod value;
 mod warpgroup;
 
 pub(crate) use mbarrier::At;
 pub(crate) use multiply::Multiply;
 pub(crate) use tensor::TensorCopy;
-pub use tensor::{Fill, Swizzle, TensorElem, TensorMap, TensorMapError};
+pub use tensor_map::{Fill, Swizzle, TensorElem, TensorMap, TensorMapError};
 
 use super::machine::flow::nonzero;
-use super::machine::{Cur, Machine, Next, Try};
+use super::machine::{Cur, Machine, Next, Trouble, Try, lanes};
 use super::number::{LANES, Row};
-use super::program::{Ref, Step};
+use super::program::{Check, Ref, Step};
 use crate::ir::{BitsOp, Inst};
+use crate::sim::fault::FaultKind;
 use crate::sim::number;
 
 impl Machine<'_> {
@@ -34,10 +36,14 @@ impl Machine<'_> {
     pub(crate) fn step(&mut self, cur: Cur) -> Try<Next> {
         let program = self.program;
         match &program.steps[cur.pc as usize] {
-            Step::Pure { run, dest, reads, divides } => {
-                if *divides && self.checks {
-                    let divisor = *self.read(cur.warp, reads[1]);
-                    self.check_divisor(cur, &divisor)?;
+            Step::Pure { run, dest, reads, check } => {
+                match check {
+                    Check::Divisor if self.checks => {
+                        let divisor = *self.read(cur.warp, reads[1]);
+                        self.check_divisor(cur, &divisor)?;
+                    }
+                    Check::Least(bits) if self.checks => check_negatable(cur, self.read(cur.warp, reads[0]), *bits)?,
+                    Check::Nothing | Check::Divisor | Check::Least(_) => {}
                 }
                 let mut out = [0; LANES];
                 let [a, b, c] = reads.map(|read| self.read(cur.warp, read));
@@ -100,7 +106,7 @@ impl Machine<'_> {
         }
     }
 
-    /// The functions of four operands.
+    /// The functions of four operands, and those of fields.
     fn bits(&mut self, cur: Cur, op: &BitsOp) -> Try<Next> {
         let at = |machine: &Self, operand| machine.value(cur.warp, operand);
         match *op {
@@ -108,9 +114,20 @@ impl Machine<'_> {
                 let (a, b, c) = (at(self, a), at(self, b), at(self, c));
                 self.set(cur, d, &core::array::from_fn(|l| number::lop3(a[l], b[l], c[l], lut.0)));
             }
+            BitsOp::Bfe { ty, d, a, pos, len } => {
+                let (a, pos, len) = (at(self, a), at(self, pos), at(self, len));
+                let lies = check_fields(cur, &pos, &len, ty.bits())?;
+                let signed = ty.is_signed();
+                self.set(
+                    cur,
+                    d,
+                    &core::array::from_fn(|l| number::field(a[l], lies[l].0, lies[l].1, ty.bits(), signed)),
+                );
+            }
             BitsOp::Bfi { ty, d, a, b, pos, len } => {
                 let (a, b, pos, len) = (at(self, a), at(self, b), at(self, pos), at(self, len));
-                self.set(cur, d, &core::array::from_fn(|l| number::insert(a[l], b[l], pos[l], len[l], ty.bits())));
+                let lies = check_fields(cur, &pos, &len, ty.bits())?;
+                self.set(cur, d, &core::array::from_fn(|l| number::insert(a[l], b[l], lies[l].0, lies[l].1)));
             }
             // Decoding resolves all others.
             BitsOp::And { .. }
@@ -125,9 +142,33 @@ impl Machine<'_> {
             | BitsOp::Clz { .. }
             | BitsOp::Brev { .. }
             | BitsOp::Bfind { .. }
-            | BitsOp::Bfe { .. }
             | BitsOp::Prmt { .. } => {}
         }
         Ok(Next::Go)
     }
+}
+
+/// The least integer has no negative.
+fn check_negatable(cur: Cur, operand: &Row, least: u64) -> Try<()> {
+    match lanes(cur.mask).find(|&lane| operand[lane] == least) {
+        Some(lane) => {
+            let what = "magnitude of an integer to be negated";
+            Err(Trouble::lane(FaultKind::BadOperand { what, found: least, limit: least - 1 }, lane))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Position and length of the field of each lane that is here; a field past the register's end is a fault.
+fn check_fields(cur: Cur, pos: &Row, len: &Row, width: u32) -> Try<[(u32, u32); LANES]> {
+    let mut lies = [(0, 0); LANES];
+    for lane in lanes(cur.mask) {
+        let end = pos[lane] + len[lane];
+        if end > u64::from(width) {
+            let what = "end of a bit field";
+            return Err(Trouble::lane(FaultKind::BadOperand { what, found: end, limit: width.into() }, lane));
+        }
+        lies[lane] = (pos[lane] as u32, len[lane] as u32);
+    }
+    Ok(lies)
 }

@@ -5,10 +5,10 @@
 //!   swizzle    base      stride    leading   start      (offsets and start / 16)
 //! ```
 
-use super::fragment::{accumulator_bits, multiply, place_a, place_d, worth};
+use super::fragment::{multiply, place_a, read_accumulator, worth_unit, write_accumulator};
 use super::matrix::spread;
 use crate::ir::attr::{Major, Sign};
-use crate::ir::{Space, WgmmaAtom};
+use crate::ir::{Elem, WgmmaAtom};
 use crate::sim::machine::{Home, Machine, Try};
 use crate::sim::number::LANES;
 use crate::sim::program::SHARED_BASE;
@@ -85,44 +85,59 @@ pub(crate) struct Multiply {
 }
 
 impl Multiply {
-    /// The addresses of the 16-byte units of an operand of `count` rows.
-    pub(crate) fn units(&self, (matrix, major): (Descriptor, Major), count: u32, size: u32) -> Vec<u32> {
-        let (k, unit) = (self.atom.kind().k(), 16 / size);
-        let mut units = Vec::new();
+    /// The 16-byte units of an operand of `count` rows: the first row, the first k, the address.
+    fn units(&self, (matrix, major): (Descriptor, Major), count: u32, size: u32) -> Vec<(u32, u32, u32)> {
+        let (depth, unit) = (self.atom.kind().k(), 16 / size);
+        let mut units = Vec::with_capacity((count * depth / unit) as usize);
         match major {
             Major::K => {
                 for i in 0..count {
-                    units.extend((0..k).step_by(unit as usize).map(|k| matrix.address(major, i, k, size)));
+                    units.extend((0..depth / unit).map(|u| (i, u * unit, matrix.address(major, i, u * unit, size))));
                 }
             }
             Major::Mn => {
-                for k in 0..k {
-                    units.extend((0..count).step_by(unit as usize).map(|i| matrix.address(major, i, k, size)));
+                for k in 0..depth {
+                    units.extend((0..count / unit).map(|u| (u * unit, k, matrix.address(major, u * unit, k, size))));
                 }
             }
         }
         units
     }
+
+    /// The addresses of all units that it reads from shared memory, ascending.
+    pub(crate) fn addresses(&self) -> Vec<u32> {
+        let (_, a, b) = self.atom.kind().elems();
+        let mut all = self.units(self.b, self.atom.n(), b.bits() / 8);
+        if let Left::Shared(descriptor, major) = self.a {
+            all.extend(self.units((descriptor, major), 64, a.bits() / 8));
+        }
+        let mut addresses: Vec<u32> = all.into_iter().map(|(_, _, address)| address).collect();
+        addresses.sort_unstable();
+        addresses.dedup();
+        addresses
+    }
 }
 
 impl Machine<'_> {
-    /// The values of an operand in shared memory, rows × k.
-    fn operand_values(&self, work: &Multiply, operand: (Descriptor, Major), rows: u32, left: bool) -> Try<Vec<f64>> {
-        let (_, a, b) = work.atom.kind().elems();
-        let elem = if left { a } else { b };
-        let size = elem.bits() / 8;
-        let k = work.atom.kind().k();
+    /// The values of an operand in shared memory, each at the place that its row and its k have.
+    fn operand_values(
+        &self,
+        work: &Multiply,
+        operand: (Descriptor, Major),
+        (elem, count): (Elem, u32),
+        place: impl Fn(u32, u32) -> usize,
+    ) -> Try<Vec<f64>> {
         let home = Home::Shared(work.block);
-        for unit in work.units(operand, rows, size) {
-            self.locate(Space::Shared, work.block, unit.into(), 16)?;
-            self.check_written(home, (unit - SHARED_BASE) as usize, 16)?;
-        }
-        let mut values = Vec::with_capacity((rows * k) as usize);
-        let Some(region) = self.region(home) else { return Ok(vec![0.0; (rows * k) as usize]) };
-        for i in 0..rows {
-            for x in 0..k {
-                let at = operand.0.address(operand.1, i, x, size) - SHARED_BASE;
-                values.push(worth(elem, region.load(at as usize, size as usize)));
+        let mut values = vec![0.0; (count * work.atom.kind().k()) as usize];
+        let Some(region) = self.region(home) else { return Ok(values) };
+        for (i, k, address) in work.units(operand, count, elem.bits() / 8) {
+            // The units were found inside of allocations at the issue.
+            let at = (address - SHARED_BASE) as usize;
+            self.check_written(home, at, 16)?;
+            let unit: &[u8; 16] = &region.data[at..].as_chunks().0[0];
+            for (j, value) in (0..128 / elem.bits()).zip(worth_unit(elem, unit)) {
+                let at = if operand.1 == Major::K { place(i, k + j) } else { place(i + j, k) };
+                values[at] = value;
             }
         }
         Ok(values)
@@ -130,48 +145,40 @@ impl Machine<'_> {
 
     /// The results go to the registers of the warpgroup.
     pub(crate) fn land_multiply(&mut self, work: &Multiply) -> Try<()> {
-        let (elem_d, elem_a, _) = work.atom.kind().elems();
+        let (elem_d, elem_a, elem_b) = work.atom.kind().elems();
         let (k, n) = (work.atom.kind().k() as usize, work.atom.n() as usize);
+        let row_of_a = |i: u32, x: u32| i as usize * k + x as usize;
         let mut a = match &work.a {
-            Left::Shared(descriptor, major) => self.operand_values(work, (*descriptor, *major), 64, true)?,
+            Left::Shared(descriptor, major) => {
+                self.operand_values(work, (*descriptor, *major), (elem_a, 64), row_of_a)?
+            }
             Left::Registers(warps) => {
                 let mut a = vec![0.0; 64 * k];
-                for (warp, registers) in warps.iter().enumerate() {
+                for (warp, registers) in (0..).zip(warps) {
                     for (register, row) in (0..).zip(registers) {
-                        spread(elem_a.bits(), row, |lane, j, bits| {
+                        spread(elem_a, row, |lane, j, value| {
                             let (i, x) = place_a(elem_a, lane, register, j);
-                            a[(warp * 16 + i as usize) * k + x as usize] = worth(elem_a, bits);
+                            a[row_of_a(warp * 16 + i, x)] = value;
                         });
                     }
                 }
                 a
             }
         };
-        let mut b = self.operand_values(work, work.b, work.atom.n(), false)?;
+        let mut b = self.operand_values(work, work.b, (elem_b, work.atom.n()), |i, x| x as usize * n + i as usize)?;
         negate(&mut a, work.signs.0);
         negate(&mut b, work.signs.1);
-        let per = 32 / elem_d.bits();
-        let registers = work.atom.acc_registers();
-        for warp in 0..4 {
-            let mut d = vec![0.0; 16 * n];
-            let regs = &mut self.warps[work.warp + warp].regs;
+        let rows = work.row..work.row + work.atom.acc_registers() as usize;
+        let mut d = vec![0.0; 16 * n];
+        for (warp, a) in a.chunks_exact(16 * k).enumerate() {
+            let registers = &mut self.warps[work.warp + warp].regs[rows.clone()];
             if work.keep {
-                for register in 0..registers {
-                    spread(elem_d.bits(), &regs[work.row + register as usize], |lane, j, bits| {
-                        let (i, x) = place_d(lane, register * per + j);
-                        d[i as usize * n + x as usize] = worth(elem_d, bits);
-                    });
-                }
+                read_accumulator(elem_d, registers, &mut d, n);
+            } else {
+                d.fill(0.0);
             }
-            multiply(&a[warp * 16 * k..(warp + 1) * 16 * k], &b, &mut d, k, n);
-            for register in 0..registers {
-                regs[work.row + register as usize] = core::array::from_fn(|lane| {
-                    (0..per).fold(0, |word, j| {
-                        let (i, x) = place_d(lane as u32, register * per + j);
-                        word | accumulator_bits(elem_d, d[i as usize * n + x as usize]) << (j * elem_d.bits())
-                    })
-                });
-            }
+            multiply(a, &b, &mut d, k, n);
+            write_accumulator(elem_d, &d, n, registers);
         }
         Ok(())
     }

@@ -2,13 +2,16 @@
 
 use super::multiply::{Descriptor, Left, Multiply};
 use crate::ir::attr::{Major, Sign};
-use crate::ir::{MmaOp, Operand, Regs, WgmmaAtom};
+use crate::ir::{MmaOp, Operand, Regs, Space, WgmmaAtom};
 use crate::sim::fault::FaultKind;
 use crate::sim::machine::reach::OpAccess;
 use crate::sim::machine::{Cur, FULL, Flight, Home, Machine, Next, State, Ticket, Trouble, Try, Work};
 use crate::sim::memory::Done;
 use crate::sim::order::{Agent, View};
 use crate::sim::program::SHARED_BASE;
+
+/// Bytes that descriptors leave together.
+const UNIT: u32 = 16;
 
 /// The operands of either form.
 struct Form<'o> {
@@ -143,29 +146,44 @@ impl Machine<'_> {
 
     /// Every warp must know what the tensor core reads on its behalf.
     fn touch_operands(&mut self, cur: Cur, first: usize, op: u32, multiply: &Multiply) -> Try<()> {
-        let (_, a, b) = multiply.atom.kind().elems();
-        let mut units = multiply.units(multiply.b, multiply.atom.n(), b.bits() / 8);
-        if let Left::Shared(descriptor, major) = multiply.a {
-            units.extend(multiply.units((descriptor, major), 64, a.bits() / 8));
+        let ranges = self.ranges(multiply)?;
+        if !self.checks {
+            return Ok(());
         }
         let mut views: Vec<(usize, usize, View)> = Vec::new();
         for warp in first..first + 4 {
             for (lane, view) in self.warps[warp].views.iter().enumerate() {
-                if !views.iter().any(|(_, _, other)| other.same(view)) {
+                if !views.iter().any(|(_, _, other)| other.same(view) || other == view) {
                     views.push((warp, lane, view.clone()));
                 }
             }
         }
-        for unit in units {
-            self.locate(crate::ir::Space::Shared, multiply.block, unit.into(), 16)?;
-            let place = (Home::Shared(multiply.block), (unit - SHARED_BASE) as usize);
-            for (i, (warp, lane, view)) in views.iter().enumerate() {
-                let thread = self.thread(*warp, *lane);
-                let access = OpAccess { op, thread, pc: cur.pc, view, write: false, generic: false };
-                self.touch_op(&access, place, 16, i + 1 == views.len())?;
+        let home = Home::Shared(multiply.block);
+        for (i, (warp, lane, view)) in views.iter().enumerate() {
+            let thread = self.thread(*warp, *lane);
+            let access = OpAccess { op, thread, pc: cur.pc, view, write: false, generic: false };
+            for &(start, bytes) in &ranges {
+                self.touch_op(&access, (home, (start - SHARED_BASE) as usize), bytes, i + 1 == views.len())?;
             }
         }
         Ok(())
+    }
+
+    /// The bytes of shared memory that it reads, in runs of units; each unit inside of allocations.
+    fn ranges(&self, multiply: &Multiply) -> Try<Vec<(u32, u32)>> {
+        let mut ranges: Vec<(u32, u32)> = Vec::new();
+        let mut inside = 0..0;
+        for unit in multiply.addresses() {
+            if unit < inside.start || unit + UNIT > inside.end {
+                self.locate(Space::Shared, multiply.block, unit.into(), UNIT)?;
+                inside = self.program.shared_at(unit).map_or(0..0, |(alloc, _)| alloc.start..alloc.start + alloc.bytes);
+            }
+            match ranges.last_mut() {
+                Some((start, bytes)) if *start + *bytes == unit => *bytes += UNIT,
+                _ => ranges.push((unit, UNIT)),
+            }
+        }
+        Ok(ranges)
     }
 
     pub(super) fn wait_wgmma(&mut self, cur: Cur, pending: u32) -> Try<Next> {

@@ -106,7 +106,7 @@ fn lay_out(program: &Program) -> (Vec<usize>, usize) {
     (bases, end.div_ceil(4))
 }
 
-fn weight(buffer: &Buffer, weights: &dyn Weights) -> Result<WeightTensor, BindError> {
+pub(in crate::vm) fn weight(buffer: &Buffer, weights: &dyn Weights) -> Result<WeightTensor, BindError> {
     let tensor = match &buffer.source {
         Some(Source::Values(values)) => return self::values(buffer, values),
         Some(Source::Random(name)) => {
@@ -160,7 +160,7 @@ fn values(buffer: &Buffer, values: &[f32]) -> Result<WeightTensor, BindError> {
 }
 
 /// Finds the cells, and what they are to be checked against.
-pub(super) fn cells(program: &Program) -> Result<(Cells, Limits), BindError> {
+pub(in crate::vm) fn cells(program: &Program) -> Result<(Cells, Limits), BindError> {
     let name = |id: BufferId| program.buffers.get(id.index()).map_or_else(|| id.to_string(), |b| b.name.clone());
     let cells = roles::cells(program).map_err(|conflict| BindError::CellRoles {
         buffer: name(conflict.buffer),

@@ -44,7 +44,7 @@ pub enum CellError {
 
 /// What cells are checked against.
 #[derive(Clone, Debug)]
-pub(super) struct Limits {
+pub(in crate::vm) struct Limits {
     /// Entries of each cell: tokens, positions, page table.
     pub tokens: usize,
     pub positions: usize,
@@ -55,7 +55,7 @@ pub(super) struct Limits {
 
 impl StepCells<'_> {
     /// Checks every entry that the step looks at.
-    pub(super) fn check(&self, limits: &Limits) -> Result<(), CellError> {
+    pub(in crate::vm) fn check(&self, limits: &Limits) -> Result<(), CellError> {
         let lengths = [
             ("token", self.tokens.len(), limits.tokens),
             ("position", self.positions.len(), limits.positions),

@@ -19,14 +19,14 @@
 //! | `roles` | which buffers are the cells |
 //! | `walk` | workers, queues, counters, deadlock |
 
-mod bind;
-mod cells;
+pub(in crate::vm) mod bind;
+pub(in crate::vm) mod cells;
 mod fault;
 mod kv;
 mod machine;
 mod memory;
 mod ops;
-mod roles;
+pub(in crate::vm) mod roles;
 mod walk;
 
 pub use bind::BindError;

@@ -6,7 +6,7 @@ use crate::program::{BufferId, BufferKind, HeadOutput, KeyOutput, Op, Place, Pro
 
 /// What a cell holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Role {
+pub(in crate::vm) enum Role {
     Token,
     Position,
     PageTable,
@@ -24,14 +24,14 @@ impl Role {
 
 /// The pages that a page table's entries are numbers of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Paging {
+pub(in crate::vm) struct Paging {
     pub pages: usize,
     pub page_tokens: usize,
 }
 
 /// The cells of a program.
 #[derive(Debug, Default)]
-pub(super) struct Cells {
+pub(in crate::vm) struct Cells {
     /// The buffers of each role.
     pub token: Vec<BufferId>,
     pub position: Vec<BufferId>,

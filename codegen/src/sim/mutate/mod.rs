@@ -1,0 +1,298 @@
+//! The mutation harness: a kernel with one synchronising instruction removed or weakened must be found out.
+//!
+//! [`Survey::of`] judges all of them, with a closure that launches one and compares its results, and a ledger of those that
+//! are known to survive with the reason. Below it, [`mutants`] makes every such kernel and [`judge`] runs one under
+//! seeds until something tells. A mutant that survives is a hole in the checks, or a change that changes nothing.
+
+mod survey;
+
+pub use survey::{Equivalent, Judged, Survey};
+
+use super::fault::Fault;
+use super::launch::{Outcome, SimError};
+use crate::ir::attr::{
+    AtomOrder, BarThreads, ClusterArriveOrder, FenceOrder, LdOrder, Pending, ProxyFence, RedOrder, Scope, StOrder,
+};
+use crate::ir::{
+    BitsOp, Block, Const, CopyOp, Inst, Kernel, MemOp, MmaOp, Op, Operand, Src, StmtId, SyncOp, Ty, ValueId, WarpOp,
+    text,
+};
+use crate::verify::{Verified, VerifyErrors, verify};
+
+/// A kernel with one instruction changed.
+#[derive(Clone, Debug)]
+pub struct Mutant {
+    /// The instruction that was changed.
+    pub stmt: StmtId,
+    /// Its text, before.
+    pub inst: String,
+    /// The author's line.
+    pub src: Src,
+    /// What was done to it.
+    pub change: String,
+    /// The changed kernel.
+    pub kernel: Kernel,
+}
+
+/// What became of a mutant.
+#[derive(Debug)]
+pub enum Verdict {
+    /// The verifier does not accept it.
+    Rejected(Box<VerifyErrors>),
+    /// The machine found a fault.
+    Killed {
+        /// The first seed that shows it.
+        seed: u64,
+        /// The fault.
+        fault: Box<Fault>,
+    },
+    /// It ran to its end and computed something else.
+    Wrong {
+        /// The first seed that shows it.
+        seed: u64,
+        /// What is wrong.
+        what: String,
+    },
+    /// Nothing tells it from the original.
+    Survived,
+}
+
+impl Verdict {
+    /// One phrase, as tables print it.
+    pub fn name(&self) -> String {
+        match self {
+            Verdict::Rejected(_) => "rejected by the verifier".into(),
+            Verdict::Killed { fault, .. } => fault.kind.name().into(),
+            Verdict::Wrong { .. } => "wrong result".into(),
+            Verdict::Survived => "survived".into(),
+        }
+    }
+
+    /// Whether the mutant was found out.
+    pub fn killed(&self) -> bool {
+        !matches!(self, Verdict::Survived)
+    }
+}
+
+/// What is done to an instruction.
+enum Change {
+    Remove,
+    Replace(Inst),
+}
+
+/// Every kernel that differs from this one by one synchronising instruction, removed or weakened.
+pub fn mutants(kernel: &Kernel) -> Vec<Mutant> {
+    let mut all = Vec::new();
+    kernel.walk(&mut |stmt| {
+        let Op::Inst(inst) = &stmt.op else { return };
+        for (what, change) in changes(inst) {
+            let mut changed = kernel.clone();
+            changed.edit(&mut |block| apply(block, stmt.id, &change));
+            let inst = text::line(kernel, stmt);
+            all.push(Mutant { stmt: stmt.id, inst, src: stmt.src, change: what, kernel: changed });
+        }
+    });
+    all
+}
+
+/// Removes or replaces a statement, where it stands in this block.
+fn apply(block: &mut Block, id: StmtId, change: &Change) {
+    match change {
+        Change::Remove => block.retain(|stmt| stmt.id != id),
+        Change::Replace(inst) => {
+            for stmt in block.iter_mut().filter(|stmt| stmt.id == id) {
+                stmt.op = Op::Inst(inst.clone());
+            }
+        }
+    }
+}
+
+/// Runs a mutant under seeds until one tells; `run` launches it and compares what comes out.
+///
+/// # Errors
+/// [`SimError`] if it cannot be launched.
+pub fn judge(
+    mutant: &Mutant,
+    seeds: core::ops::Range<u64>,
+    mut run: impl FnMut(&Verified, u64) -> Result<(Outcome, Result<(), String>), SimError>,
+) -> Result<Verdict, SimError> {
+    let kernel = match verify(mutant.kernel.clone()) {
+        Ok(kernel) => kernel,
+        Err(errors) => return Ok(Verdict::Rejected(Box::new(errors))),
+    };
+    for seed in seeds {
+        match run(&kernel, seed)? {
+            (Outcome::Fault(fault), _) => return Ok(Verdict::Killed { seed, fault }),
+            (Outcome::Finished(_), Err(what)) => return Ok(Verdict::Wrong { seed, what }),
+            (Outcome::Finished(_), Ok(())) => {}
+        }
+    }
+    Ok(Verdict::Survived)
+}
+
+fn removed() -> (String, Change) {
+    ("removed".into(), Change::Remove)
+}
+
+fn replaced(what: &str, inst: impl Into<Inst>) -> (String, Change) {
+    (what.into(), Change::Replace(inst.into()))
+}
+
+/// A predicate that is always true, in the place of an answer.
+fn always(d: ValueId) -> Inst {
+    let yes = Operand::Const(Const::pred(true));
+    BitsOp::Or { ty: Ty::Pred, d, a: yes, b: yes }.into()
+}
+
+fn changes(inst: &Inst) -> Vec<(String, Change)> {
+    match inst {
+        Inst::Sync(op) => sync(op),
+        Inst::Mem(op) => mem(op),
+        Inst::Copy(op) => copy(op),
+        Inst::Warp(WarpOp::SyncWarp { .. }) => vec![removed()],
+        Inst::Mma(MmaOp::WgmmaFence {} | MmaOp::WgmmaCommit {}) => vec![removed()],
+        Inst::Mma(MmaOp::WgmmaWait { pending }) => {
+            vec![removed(), replaced("one more pending", MmaOp::WgmmaWait { pending: Pending(pending.0 + 1) })]
+        }
+        Inst::Arith(_)
+        | Inst::Bits(_)
+        | Inst::Convert(_)
+        | Inst::Value(_)
+        | Inst::Warp(_)
+        | Inst::Mma(_)
+        | Inst::Control(_) => Vec::new(),
+    }
+}
+
+/// A constant operand, changed.
+fn nudge(operand: Operand, by: i64) -> Option<Operand> {
+    let constant = operand.as_const()?;
+    let value = constant.as_i64() + by;
+    (value > 0).then(|| Const::new(constant.ty, value as u64).into())
+}
+
+fn sync(op: &SyncOp) -> Vec<(String, Change)> {
+    match op.clone() {
+        SyncOp::BarSync { id, threads } => {
+            let fewer = (threads.0 > 32)
+                .then(|| replaced("one warp fewer", SyncOp::BarSync { id, threads: BarThreads(threads.0 - 32) }));
+            let arrive = replaced("only arrives", SyncOp::BarArrive { id, threads });
+            [removed(), arrive].into_iter().chain(fewer).collect()
+        }
+        SyncOp::Fence { order } => {
+            let weaker = match order {
+                FenceOrder::AcqRel(Scope::Cta) => None,
+                FenceOrder::Sc(_) | FenceOrder::AcqRel(_) => {
+                    Some(replaced("scope of the block", SyncOp::Fence { order: FenceOrder::AcqRel(Scope::Cta) }))
+                }
+            };
+            [removed()].into_iter().chain(weaker).collect()
+        }
+        SyncOp::FenceProxyAsync { space } => {
+            let other = if space == ProxyFence::Global { ProxyFence::Shared } else { ProxyFence::Global };
+            vec![removed(), replaced("another space", SyncOp::FenceProxyAsync { space: other })]
+        }
+        SyncOp::MbarInit { bar, count } => {
+            let more = nudge(count, 1).map(|count| replaced("one arrival more", SyncOp::MbarInit { bar, count }));
+            let fewer = nudge(count, -1).map(|count| replaced("one arrival fewer", SyncOp::MbarInit { bar, count }));
+            [removed()].into_iter().chain(more).chain(fewer).collect()
+        }
+        SyncOp::MbarArriveTx { bar, bytes, scope } => {
+            let one = Const::u32(1).into();
+            let plain = replaced("expects nothing", SyncOp::MbarArrive { bar, count: one, scope });
+            let fewer =
+                nudge(bytes, -16).map(|bytes| replaced("16 bytes fewer", SyncOp::MbarArriveTx { bar, bytes, scope }));
+            let more =
+                nudge(bytes, 16).map(|bytes| replaced("16 bytes more", SyncOp::MbarArriveTx { bar, bytes, scope }));
+            [removed(), plain].into_iter().chain(fewer).chain(more).collect()
+        }
+        SyncOp::MbarTryWait { done, bar, parity, scope } => {
+            let mut all = vec![replaced("does not wait", always(done))];
+            if let Some(parity) = parity.as_const() {
+                let parity = Const::u32(1 - parity.bits as u32 % 2).into();
+                all.push(replaced("the other parity", SyncOp::MbarTryWait { done, bar, parity, scope }));
+            }
+            all
+        }
+        SyncOp::MbarTestWait { done, .. } => vec![replaced("does not wait", always(done))],
+        SyncOp::ClusterArrive { order: ClusterArriveOrder::Release } => {
+            vec![removed(), replaced("relaxed", SyncOp::ClusterArrive { order: ClusterArriveOrder::Relaxed })]
+        }
+        SyncOp::FenceMbarInit {}
+        | SyncOp::MbarInval { .. }
+        | SyncOp::MbarArrive { .. }
+        | SyncOp::MbarExpectTx { .. }
+        | SyncOp::ClusterArrive { .. }
+        | SyncOp::ClusterWait {}
+        | SyncOp::BarArrive { .. } => vec![removed()],
+        SyncOp::GridWait {} | SyncOp::GridLaunch {} => Vec::new(),
+    }
+}
+
+fn mem(op: &MemOp) -> Vec<(String, Change)> {
+    match op.clone() {
+        MemOp::Ld { ty, d, at, policy, order, cache, prefetch } => {
+            let with = |what, order| {
+                let d = d.clone();
+                replaced(what, MemOp::Ld { ty, d, at, policy, order, cache, prefetch })
+            };
+            match order {
+                LdOrder::Acquire(Scope::Cta) => vec![with("relaxed", LdOrder::Relaxed(Scope::Cta))],
+                LdOrder::Acquire(scope) => vec![
+                    with("relaxed", LdOrder::Relaxed(scope)),
+                    with("scope of the block", LdOrder::Acquire(Scope::Cta)),
+                    with("weak", LdOrder::Weak),
+                ],
+                LdOrder::Relaxed(_) | LdOrder::Volatile => vec![with("weak", LdOrder::Weak)],
+                LdOrder::Weak => Vec::new(),
+            }
+        }
+        MemOp::St { ty, at, v, policy, order, cache } => {
+            let with = |what, order| replaced(what, MemOp::St { ty, at, v: v.clone(), policy, order, cache });
+            match order {
+                StOrder::Release(scope) => vec![with("relaxed", StOrder::Relaxed(scope)), with("weak", StOrder::Weak)],
+                StOrder::Relaxed(_) | StOrder::Volatile => vec![with("weak", StOrder::Weak)],
+                StOrder::Weak => Vec::new(),
+            }
+        }
+        MemOp::Red { ty, at, v, op, order: RedOrder::Release(scope) } => {
+            let with = |what, order| replaced(what, MemOp::Red { ty, at, v, op, order });
+            let narrow = (scope != Scope::Cta).then(|| with("scope of the block", RedOrder::Release(Scope::Cta)));
+            [with("relaxed", RedOrder::Relaxed(scope))].into_iter().chain(narrow).collect()
+        }
+        MemOp::Atom { ty, d, at, v, op, order } => {
+            let with = |what, order| replaced(what, MemOp::Atom { ty, d, at, v, op, order });
+            match order {
+                AtomOrder::AcqRel(scope) => {
+                    vec![with("acquire", AtomOrder::Acquire(scope)), with("release", AtomOrder::Release(scope))]
+                }
+                AtomOrder::Acquire(scope) | AtomOrder::Release(scope) => {
+                    vec![with("relaxed", AtomOrder::Relaxed(scope))]
+                }
+                AtomOrder::Relaxed(_) => Vec::new(),
+            }
+        }
+        MemOp::Red { .. } | MemOp::Cas { .. } | MemOp::PrefetchL2 { .. } | MemOp::CreatePolicy { .. } => Vec::new(),
+    }
+}
+
+fn copy(op: &CopyOp) -> Vec<(String, Change)> {
+    match op.clone() {
+        CopyOp::CpAsyncCommit {} | CopyOp::BulkCommit {} | CopyOp::CpAsyncMbarArrive { .. } => vec![removed()],
+        CopyOp::CpAsyncWait { pending } => {
+            vec![removed(), replaced("one more pending", CopyOp::CpAsyncWait { pending: Pending(pending.0 + 1) })]
+        }
+        CopyOp::BulkWait { pending, done } => {
+            let more = CopyOp::BulkWait { pending: Pending(pending.0 + 1), done };
+            vec![removed(), replaced("one more pending", more)]
+        }
+        CopyOp::BulkG2S { .. }
+        | CopyOp::BulkS2G { .. }
+        | CopyOp::BulkS2C { .. }
+        | CopyOp::CpAsync { .. }
+        | CopyOp::BulkPrefetch { .. }
+        | CopyOp::TensorLoad { .. }
+        | CopyOp::TensorStore { .. }
+        | CopyOp::TensorPrefetch { .. } => Vec::new(),
+    }
+}

@@ -1,0 +1,242 @@
+//! `wgmma` from end to end: operands brought to shared memory by tensor maps or plain stores, descriptors, products,
+//! against plain loops; every kind, A from shared memory and from registers, every legal major-ness, every swizzle.
+
+mod tile;
+
+use half::{bf16, f16};
+use tile::{ROWS, Tile};
+use tilewright_codegen::build::{Builder, Bulk, F16x2, Operands, Ptr, Scalar, Shared, SwizzleMode, Val, block, record};
+use tilewright_codegen::ir::attr::{Major, ProxyFence};
+use tilewright_codegen::ir::{Arch, Elem, WgmmaAtom, WgmmaKind};
+use tilewright_codegen::sim::{self, Arg, Launch, Memory, Outcome, TensorElem, TensorMap};
+use tilewright_codegen::verify::verify;
+
+/// One way to multiply: c\[64, 64\] = a·bᵀ.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    kind: WgmmaKind,
+    /// A comes from registers.
+    registers: bool,
+    majors: [Major; 2],
+    swizzle: SwizzleMode,
+    /// Operands come by tensor maps; else by plain stores.
+    maps: bool,
+}
+
+impl Case {
+    fn tiles(self) -> [Tile; 2] {
+        let (_, a, b) = self.kind.elems();
+        [(a, self.majors[0]), (b, self.majors[1])].map(|(elem, major)| Tile { elem, major, swizzle: self.swizzle })
+    }
+
+    fn depth(self) -> usize {
+        Tile::depth(self.swizzle, self.majors, self.tiles()[0].size())
+    }
+
+    fn atom(self) -> WgmmaAtom {
+        WgmmaAtom::new(ROWS as u32, self.kind).expect("64 columns are legal for every kind")
+    }
+}
+
+/// The bits of a small integer.
+fn encode(elem: Elem, value: i32) -> Vec<u8> {
+    let minifloat = |numbers: [u8; 4]| vec![numbers[value.unsigned_abs() as usize] | if value < 0 { 0x80 } else { 0 }];
+    match elem {
+        Elem::F16 => f16::from_f32(value as f32).to_le_bytes().to_vec(),
+        Elem::BF16 => bf16::from_f32(value as f32).to_le_bytes().to_vec(),
+        Elem::TF32 | Elem::F32 => (value as f32).to_le_bytes().to_vec(),
+        Elem::S8 | Elem::U8 => vec![value as u8],
+        Elem::S32 => value.to_le_bytes().to_vec(),
+        // 1, 2 and 3 by exponent and mantissa.
+        Elem::E4M3 => minifloat([0, 0x38, 0x40, 0x44]),
+        Elem::E5M2 => minifloat([0, 0x3c, 0x40, 0x42]),
+    }
+}
+
+/// Integers of -3 to 3, or 0 to 6 where there is no sign, different from each other nearby.
+fn numbers(elem: Elem, count: usize, shift: usize) -> Vec<i32> {
+    let low = if elem == Elem::U8 { 0 } else { 3 };
+    (shift..shift + count).map(|i| ((i * 5 + i / 7) % 7) as i32 - low).collect()
+}
+
+/// The word of an accumulator's register, as it is stored.
+fn store_words<T: Scalar>(k: &Builder, case: Case, a: Operand<'_>, b: Operand<'_>, out: &str) {
+    let (atom, depth) = (case.atom(), case.depth());
+    let acc = k.regs_unset::<T>(atom.acc_registers());
+    let steps = (depth * a.tile.size() / 32) as u32;
+    let at = |operand: Operand<'_>, step: u32| operand.tile.part(depth, step as usize) as u32;
+    let fragments: Vec<Vec<Val<'_, u32>>> = (0..steps).map(|step| fragment(k, a, depth, step)).collect();
+    k.wgmma_fence();
+    for step in 0..steps {
+        let how = Operands { major_a: case.majors[0], major_b: case.majors[1], ..Operands::K_MAJOR };
+        let b = b.shared.at(at(b, step)).descriptor(b.tile.descriptor(depth));
+        if case.registers {
+            acc.wgmma_rs(atom, &fragments[step as usize], b, step > 0, how);
+        } else {
+            let a = a.shared.at(at(a, step)).descriptor(a.tile.descriptor(depth));
+            acc.wgmma(atom, a, b, step > 0, how);
+        }
+    }
+    k.wgmma_commit();
+    k.wgmma_wait(0);
+    let out = k.global::<T>(out);
+    let per = 32 / case.kind.elems().0.bits();
+    let (row, pair) = (k.warp() * 16 + k.lane() / 4, k.lane() % 4);
+    for i in 0..atom.acc_registers() {
+        let value = i * per;
+        let at = (row + 8 * (value / 2 % 2)) * ROWS as u32 + pair * 2 + value % 2 + 8 * (value / 4);
+        out.at(if per == 2 { at / 2 } else { at }).store(acc.get(i));
+    }
+}
+
+/// An operand: its place in shared memory in bytes, and in global memory as words.
+#[derive(Clone, Copy)]
+struct Operand<'k> {
+    tile: Tile,
+    shared: Ptr<'k, Shared, u8>,
+    words: Ptr<'k, tilewright_codegen::build::Global, u32>,
+}
+
+/// The four registers of A of an instruction, from rows of K in global memory.
+fn fragment<'k>(k: &'k Builder, a: Operand<'k>, depth: usize, step: u32) -> Vec<Val<'k, u32>> {
+    let (row, pitch) = (k.warp() * 16 + k.lane() / 4, (depth * a.tile.size() / 4) as u32);
+    (0..4u32).map(|r| a.words.at((row + 8 * (r % 2)) * pitch + k.lane() % 4 + 4 * (r / 2) + 8 * step).load()).collect()
+}
+
+fn kernel(k: &Builder, case: Case) {
+    let depth = case.depth();
+    let [a, b] = [("a", 0), ("b", 1)].map(|(name, i)| {
+        let tile = case.tiles()[i];
+        let bytes = (ROWS * depth * tile.size()) as u32;
+        let words = k.global::<u32>(&format!("{name}_words"));
+        Operand { tile, shared: k.shared_aligned::<u8>(name, bytes, 1024), words }
+    });
+    let operands = if case.registers { vec![("b", b)] } else { vec![("a", a), ("b", b)] };
+    if case.maps {
+        let landed = k.mbarriers("landed", 1);
+        let maps: Vec<_> = operands.iter().map(|(name, _)| k.tensor_map(&format!("{name}_map"))).collect();
+        k.when(k.tid().eq(0), || {
+            landed.init(1);
+            k.fence_mbarrier_init();
+            let bytes: usize = operands.iter().map(|(_, o)| ROWS * depth * o.tile.size()).sum();
+            landed.arrive_expect_tx(bytes as u32);
+            for (&(_, operand), &map) in operands.iter().zip(&maps) {
+                for each in operand.tile.boxes(depth) {
+                    let to = operand.shared.at(each.to as u32);
+                    to.tensor_load(map, &each.at.map(|c| k.lit(c)), landed, Bulk::default());
+                }
+            }
+        });
+        k.barrier();
+        landed.wait(0);
+    } else {
+        for (_, operand) in &operands {
+            let words = (ROWS * depth * operand.tile.size() / 4) as u32;
+            k.for_step(k.tid(), words, 128u32, |i| {
+                operand.shared.cast::<u32>().at(i).store(operand.words.at(i).load());
+            });
+        }
+        k.fence_proxy_async(ProxyFence::Shared);
+        k.barrier();
+    }
+    match case.kind.elems().0 {
+        Elem::F16 => store_words::<F16x2>(k, case, a, b, "c"),
+        Elem::S32 => store_words::<i32>(k, case, a, b, "c"),
+        _ => store_words::<f32>(k, case, a, b, "c"),
+    }
+}
+
+/// The matrix as bytes: where the tile has each element, or in rows of K.
+fn image(tile: Tile, values: &[i32], depth: usize, place: impl Fn(usize, usize) -> usize) -> Vec<u8> {
+    let size = tile.size();
+    let mut bytes = vec![0xa5; ROWS * depth * size];
+    for (at, &value) in values.iter().enumerate() {
+        let to = place(at / depth, at % depth);
+        bytes[to..to + size].copy_from_slice(&encode(tile.elem, value));
+    }
+    bytes
+}
+
+fn check(case: Case) {
+    let (depth, [a, b]) = (case.depth(), case.tiles());
+    let kernel = verify(record("wgmma", Arch::Sm90a, block(128), |k| kernel(k, case)));
+    let kernel = kernel.unwrap_or_else(|errors| panic!("{case:?}: {errors}"));
+    let values = [numbers(a.elem, ROWS * depth, 0), numbers(b.elem, ROWS * depth, 3)];
+    for seed in 0..2 {
+        let mut memory = Memory::new();
+        let (mut pointers, mut maps) = (Vec::new(), Vec::new());
+        for (i, (tile, values)) in [a, b].into_iter().zip(&values).enumerate() {
+            let rows = |i: usize, k: usize| (i * depth + k) * tile.size();
+            let columns = |i: usize, k: usize| (k * ROWS + i) * tile.size();
+            let from_registers = case.registers && i == 0;
+            let bytes = if from_registers || case.maps && tile.major == Major::K {
+                image(tile, values, depth, rows)
+            } else if case.maps {
+                image(tile, values, depth, columns)
+            } else {
+                image(tile, values, depth, |i, k| tile.lies(depth, i, k))
+            };
+            let words: Vec<u32> = bytes.as_chunks().0.iter().map(|&word| u32::from_le_bytes(word)).collect();
+            let address = memory.upload("operand", &words);
+            pointers.push(Arg::Ptr(address));
+            if case.maps && !from_registers {
+                let elem = [TensorElem::U8, TensorElem::BF16, TensorElem::F32][tile.size().ilog2() as usize];
+                let sides = tile.boxes(depth)[0].sides;
+                let map = TensorMap::plain(address, elem, &tile.dims(depth), &sides, tile.map_swizzle());
+                maps.push(Arg::TensorMap(map));
+            }
+        }
+        let c = memory.alloc("c", ROWS * ROWS * 4);
+        let args = [pointers, maps, vec![Arg::Ptr(c)]].concat();
+        match sim::run(&kernel, &Launch::new([1, 1, 1], args), &mut memory, seed).expect("it launches") {
+            Outcome::Finished(_) => compare(case, &values, &memory, c),
+            Outcome::Fault(fault) => panic!("{case:?}: {fault}"),
+        }
+    }
+}
+
+fn compare(case: Case, [a, b]: &[Vec<i32>; 2], memory: &Memory, c: u64) {
+    let (depth, elem) = (case.depth(), case.kind.elems().0);
+    let words = ROWS * ROWS * elem.bits() as usize / 32;
+    let found: Vec<f32> = match elem {
+        Elem::S32 => memory.download::<i32>(c, words).unwrap().into_iter().map(|v| v as f32).collect(),
+        Elem::F16 => memory.download::<f16>(c, 2 * words).unwrap().into_iter().map(f16::to_f32).collect(),
+        _ => memory.download::<f32>(c, words).unwrap(),
+    };
+    for (at, found) in found.into_iter().enumerate() {
+        let (i, j) = (at / ROWS, at % ROWS);
+        let expected: i32 = (0..depth).map(|k| a[i * depth + k] * b[j * depth + k]).sum();
+        assert_eq!(found, expected as f32, "{case:?}: row {i}, column {j}");
+    }
+}
+
+const SWIZZLES: [SwizzleMode; 4] = [SwizzleMode::None, SwizzleMode::B32, SwizzleMode::B64, SwizzleMode::B128];
+
+/// Every case of a kind with these majors; MN-major A is not for registers.
+fn each(kind: WgmmaKind, majors: [Major; 2]) {
+    for swizzle in SWIZZLES {
+        for maps in [false, true] {
+            for registers in [false, true] {
+                if !(registers && majors[0] == Major::Mn) {
+                    check(Case { kind, registers, majors, swizzle, maps });
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_kind_with_k_contiguous() {
+    for &kind in WgmmaKind::ALL {
+        each(kind, [Major::K, Major::K]);
+    }
+}
+
+#[test]
+fn halves_with_m_or_n_contiguous() {
+    for kind in [WgmmaKind::F32_BF16_BF16, WgmmaKind::F32_F16_F16, WgmmaKind::F16_F16_F16] {
+        for majors in [[Major::K, Major::Mn], [Major::Mn, Major::K], [Major::Mn, Major::Mn]] {
+            each(kind, majors);
+        }
+    }
+}

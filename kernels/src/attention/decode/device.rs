@@ -1,0 +1,111 @@
+//! One block: some tokens of one sequence, one key/value head, all query heads that share it.
+
+use half::bf16;
+use tilewright_codegen::build::{Builder, Global, Ptr, RegArray, Val};
+use tilewright_codegen::ir::MmaAtom;
+
+use super::combine::{Splits, Warps};
+use crate::attention::softmax::{Patience, Softmax, column_of, left_factor};
+use crate::kv::{KConfig, KvBuffer, KvFamily, Place, Span, Team, VConfig, stream};
+
+/// Tokens of a tile.
+pub const TILE: u32 = 16;
+/// Warps of a block: two of the widest heads fit.
+pub const fn warps(depth: u32) -> u32 {
+    if depth > 128 { 2 } else { 4 }
+}
+
+const ATOM: MmaAtom = MmaAtom::M16N8K16_F32_BF16_BF16;
+
+/// What a block works on.
+#[derive(Clone, Copy)]
+pub struct Task<'k, I> {
+    /// Queries of this sequence and key/value head, `[group, D]`.
+    pub query: Ptr<'k, Global, bf16>,
+    /// Where keys and values come from.
+    pub inputs: [I; 2],
+    /// Where their rows lie.
+    pub place: Place<'k>,
+    /// The share of this block.
+    pub split: Val<'k, u32>,
+    /// `scale·log₂e`.
+    pub scale: Val<'k, f32>,
+    /// Query heads.
+    pub group: u32,
+    /// Where the shares meet.
+    pub splits: Splits<'k>,
+}
+
+/// The attention of one block.
+pub fn attend<'k, F: KvFamily, const D: u32>(k: &'k Builder, task: &Task<'k, F::Input<'k>>) {
+    let (team, rows) = (Team::Warps(warps(D)), task.group.div_ceil(8));
+    let keys = F::open::<KConfig<TILE, D, TILE>>(k, "keys", task.inputs[0], task.place, team);
+    let values = F::open::<VConfig<TILE, TILE, TILE, D>>(k, "values", task.inputs[1], task.place, team);
+    F::begin(k);
+
+    let tokens = task.place.tokens;
+    let query = query_fragments::<D>(k, task);
+    let (scores, acc) = (k.regs(TILE / 2, 0.0f32), k.regs(D / 2, 0.0f32));
+    let softmax = Softmax::new(k, rows, task.scale, Patience::None);
+    stream(
+        k,
+        (&keys, &values),
+        share(k, task, warps(D)),
+        |tile, landed| {
+            for register in 0..scores.len() {
+                scores.set(register, 0.0f32);
+            }
+            for (step, query) in (0..).zip(&query) {
+                keys.load_from_shared(landed, step);
+                multiply(scores, query, &keys.get_mma_tile());
+            }
+            let left = tokens - tile * TILE;
+            for register in 0..scores.len() {
+                let inside = column_of(k, register).lt(left);
+                scores.set(register, inside.select(scores.get(register), f32::NEG_INFINITY));
+            }
+            softmax.absorb(scores).apply(acc);
+        },
+        |_, landed| {
+            for step in 0..TILE / 16 {
+                values.load_from_shared(landed, step);
+                let weights = left_factor(k, scores, step, rows).map(|pair| pair.bits());
+                multiply(acc, &weights, &values.get_mma_tile());
+            }
+        },
+    );
+    let room = warps(D) * F::tile_bytes::<KConfig<TILE, D, TILE>>();
+    let warps = Warps::new(k, warps(D), [D, task.group], (keys.memory().cast(), room));
+    task.splits.finish(k, &warps, softmax, acc, task.split);
+}
+
+/// The tiles of this warp: every `step`-th of the block's share.
+fn share<'k, I>(k: &'k Builder, task: &Task<'k, I>, step: u32) -> Span<'k> {
+    let tiles = (task.place.tokens + (TILE - 1)) / TILE;
+    let splits = task.splits.count;
+    let width = (tiles + splits - 1) / splits;
+    let first = task.split * width;
+    Span { first: first + k.warp(), end: (first + width).min(tiles), step }
+}
+
+/// The queries as left factors of the steps of 16 columns; rows that are no query are zero.
+fn query_fragments<'k, const D: u32>(k: &'k Builder, task: &Task<'k, impl Copy>) -> Vec<[Val<'k, u32>; 4]> {
+    let (row, column) = (k.lane() / 4, k.lane() % 4 * 2);
+    let words = k.regs(D / 4, 0u32);
+    for half in 0..task.group.div_ceil(8) {
+        k.when((row + 8 * half).lt(task.group), || {
+            let mine = task.query.at((row + 8 * half) * D + column);
+            for pair in 0..D / 8 {
+                words.set(2 * pair + half, mine.at(8 * pair).cast::<u32>().load());
+            }
+        });
+    }
+    (0..D / 16).map(|step| core::array::from_fn(|i| words.get(4 * step + i as u32))).collect()
+}
+
+/// `acc += left · right`, eight columns for each right factor.
+fn multiply<'k>(acc: RegArray<'k, f32>, left: &[Val<'k, u32>; 4], right: &[[Val<'k, u32>; 2]]) {
+    for (n, right) in (0..).zip(right) {
+        acc.run(4 * n, 4).mma(ATOM, left, right);
+    }
+}

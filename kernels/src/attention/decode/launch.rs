@@ -1,0 +1,119 @@
+//! The standalone kernel: one block for each share, head and sequence.
+
+use half::bf16;
+use tilewright_codegen::build::{Builder, block, record};
+use tilewright_codegen::ir::attr::SpecialReg;
+use tilewright_codegen::ir::{Arch, Kernel};
+
+use super::combine::Splits;
+use super::device::{TILE, Task, attend, warps};
+use crate::kv::{KvFamily, Pages, Place};
+
+/// Where the tokens of a sequence lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Layout {
+    /// `[sequences, kv_heads, capacity, D]`.
+    Dense,
+    /// `[kv_heads, pages, page_tokens, D]` and a table `[sequences, pages of a sequence]`.
+    Paged {
+        /// Tokens in a page.
+        page_tokens: u32,
+    },
+}
+
+/// A decode kernel: everything that it is specialised for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Decode {
+    /// Columns of a head: 64, 96, 128 or 256.
+    pub depth: u32,
+    /// Query heads that share a key/value head, 1 to 16.
+    pub group: u32,
+    /// Where tokens lie.
+    pub layout: Layout,
+}
+
+/// The parameters of the kernel, in order, by name and meaning; arguments are given in this order.
+///
+/// | parameter | |
+/// |---|---|
+/// | `q` | `[sequences, kv_heads·group, D]` bf16 |
+/// | `keys`, `values` | pointers or tensor maps, see [`KvFamily::TENSOR_MAP`] |
+/// | `tokens` | `[sequences]`: tokens of each |
+/// | `table` | `[sequences, table_width]` pages, or anything where the layout is dense |
+/// | `table_width` | entries of a sequence |
+/// | `plane_stride` | elements from plane to plane: `capacity·D`, or `pages·page_tokens·D` |
+/// | `scale` | of the scores, times log₂e |
+/// | `acc`, `stats` | room for `[sequences, kv_heads, splits, group, D]` and `[.., 2]` f32 |
+/// | `done` | `[sequences, kv_heads]` zeros, which are zeros again afterwards |
+/// | `out` | `[sequences, kv_heads·group, D]` bf16 |
+#[derive(Clone, Copy, Debug)]
+pub struct DecodeArgs;
+
+impl Decode {
+    /// Blocks that share a head, so that the device is full and nobody has less than a tile a warp.
+    ///
+    /// ```
+    /// use tilewright_kernels::attention::decode::{Decode, Layout};
+    /// let decode = Decode { depth: 128, group: 4, layout: Layout::Dense };
+    /// assert_eq!(decode.splits(8, 65536, 264), 33);
+    /// assert_eq!(decode.splits(8, 1024, 264), 16);
+    /// ```
+    pub fn splits(&self, heads: u32, tokens: u32, resident: u32) -> u32 {
+        let useful = tokens.div_ceil(TILE * warps(self.depth)).max(1);
+        (resident / heads.max(1)).clamp(1, useful)
+    }
+
+    /// Records the kernel for a way of keys and values.
+    pub fn record<F: KvFamily>(&self, arch: Arch) -> Kernel {
+        let layout = match self.layout {
+            Layout::Dense => "dense".to_owned(),
+            Layout::Paged { page_tokens } => format!("pages{page_tokens}"),
+        };
+        let name = format!("decode_d{}_g{}_{layout}_{}", self.depth, self.group, F::name());
+        record(&name, arch, block(warps(self.depth) * 32), |k| match self.depth {
+            64 => self.body::<F, 64>(k),
+            96 => self.body::<F, 96>(k),
+            256 => self.body::<F, 256>(k),
+            _ => self.body::<F, 128>(k),
+        })
+    }
+
+    fn body<F: KvFamily, const D: u32>(&self, k: &Builder) {
+        let q = k.global::<bf16>("q");
+        let inputs = [F::input(k, "keys"), F::input(k, "values")];
+        let (tokens, table) = (k.global::<u32>("tokens"), k.global::<u32>("table"));
+        let (table_width, plane_stride) = (k.param::<u32>("table_width"), k.param::<u32>("plane_stride"));
+        let scale = k.param::<f32>("scale");
+        let (acc, stats) = (k.global::<f32>("acc"), k.global::<f32>("stats"));
+        let (done, out) = (k.global::<u32>("done"), k.global::<bf16>("out"));
+
+        let [split, head, sequence] =
+            [SpecialReg::CtaidX, SpecialReg::CtaidY, SpecialReg::CtaidZ].map(|r| k.special(r));
+        let [count, heads] = [SpecialReg::NctaidX, SpecialReg::NctaidY].map(|r| k.special(r));
+        let (line, rows) = (sequence * heads + head, self.group * D);
+        let dense = Place {
+            plane: line,
+            plane_stride,
+            first: k.lit(0u32),
+            row_stride: k.lit(D),
+            tokens: tokens.at(sequence).load(),
+            pages: None,
+        };
+        let place = match self.layout {
+            Layout::Dense => dense,
+            Layout::Paged { page_tokens } => {
+                let table = table.at(sequence.mul_wide(table_width));
+                Place { plane: head, pages: Some(Pages { table, page_tokens }), ..dense }
+            }
+        };
+        let splits = Splits {
+            count,
+            acc: acc.at(line * count * rows),
+            stats: stats.at(line * count * (2 * self.group)),
+            done: done.at(line),
+            out: out.at(line.mul_wide(rows)),
+        };
+        let query = q.at(line.mul_wide(rows));
+        attend::<F, D>(k, &Task { query, inputs, place, split, scale, group: self.group, splits });
+    }
+}

@@ -1,0 +1,14 @@
+//! Attention: `softmax(scale·Q·Kᵀ)·V`, without ever storing the scores.
+//!
+//! | kernel | for | file |
+//! |---|---|---|
+//! | [`decode`] | one query token of each sequence, its tokens split among blocks | `decode/` |
+//! | [`prefill`] | many query tokens of each sequence, causal or not | `prefill/` |
+//!
+//! All are generic over the way in which keys and values travel, [`kv`](crate::kv).
+//!
+//! [`softmax`] is the part that they share: rows of scores in registers, a tile at a time.
+
+pub mod decode;
+pub mod prefill;
+pub mod softmax;

@@ -1,0 +1,323 @@
+//! One block on sm_90a: warp 0 of the first warpgroup fetches, the others multiply.
+//!
+//! A warpgroup has 64 rows. While its softmax runs, the matrix unit works for another one: named barriers pass the turn
+//! to issue from warpgroup to warpgroup. Within a warpgroup the scores of the next tile are multiplied together with the
+//! weights of this one. Tiles come last first, so that masks come first.
+
+use half::bf16;
+use tilewright_codegen::build::{
+    Bf16x2, Builder, Bulk, Global, Mbarrier, Operands, Param, Ptr, RegArray, Shared, TensorMap, Val,
+};
+use tilewright_codegen::ir::attr::Major;
+use tilewright_codegen::ir::{WgmmaAtom, WgmmaKind};
+
+use super::schedule::Rows;
+use crate::attention::softmax::{Patience, Softmax, left_factor};
+use crate::kv::{
+    Fetched, Form, KConfig, KvBuffer, KvFamily, Landed, Place, Team, TileForm, Tma, TmaBuffer, VConfig, VECTOR,
+};
+
+/// Rows of a warpgroup.
+pub const ROWS: u32 = 64;
+
+/// What a block works on.
+#[derive(Clone, Copy)]
+pub struct Task<'k> {
+    /// Queries, a tensor map of boxes of a panel by 64 rows.
+    pub queries: Ptr<'k, Param, TensorMap>,
+    /// Where in it the first query of the tile lies: row, plane.
+    pub corner: [Val<'k, i32>; 2],
+    /// Keys and values.
+    pub inputs: [Ptr<'k, Param, TensorMap>; 2],
+    /// Where they lie.
+    pub place: Place<'k>,
+    /// The rows of the block.
+    pub rows: Rows<'k>,
+    /// `scale·log₂e`.
+    pub scale: Val<'k, f32>,
+    /// The result of the first query of the tile.
+    pub out: Ptr<'k, Global, bf16>,
+    /// Elements from query to query of the result.
+    pub out_stride: Val<'k, u32>,
+    /// Whether a query sees only tokens up to its own.
+    pub causal: bool,
+    /// When maxima follow.
+    pub patience: Patience,
+    /// Whether warpgroups issue in turns.
+    pub turns: bool,
+}
+
+/// Head dimension, keys of a tile, stages of the rings, warpgroups that multiply.
+pub struct Shape<const D: u32, const BN: u32, const STAGES: u32, const GROUPS: u32>;
+
+type Keys<'k, const D: u32, const BN: u32> = TmaBuffer<'k, KConfig<BN, D, BN>>;
+type Values<'k, const D: u32, const BN: u32> = TmaBuffer<'k, VConfig<BN, BN, BN, D>>;
+
+/// Registers of a thread: of those that fetch, of those that multiply.
+const fn registers(groups: u32) -> [u32; 2] {
+    if groups == 3 { [32, 160] } else { [24, 240] }
+}
+
+impl<const D: u32, const BN: u32, const STAGES: u32, const GROUPS: u32> Shape<D, BN, STAGES, GROUPS> {
+    const QUERY: TileForm = TileForm { rows: ROWS, columns: D, form: Form::Panels };
+    const SCORES: WgmmaAtom = atom(BN);
+    const OUTPUT: WgmmaAtom = atom(D);
+
+    /// Rows of a block.
+    pub const BLOCK_ROWS: u32 = ROWS * GROUPS;
+
+    /// The attention of one block.
+    pub fn attend<'k>(k: &'k Builder, task: &Task<'k>) {
+        let team = Team::Apart { first: 4, users: 4 * GROUPS };
+        let queries = k.shared_aligned::<bf16>("queries", GROUPS * Self::QUERY.elements(), 1024);
+        let queries_full = k.mbarriers("queries_full", 1);
+        let keys = Tma::<STAGES>::open::<KConfig<BN, D, BN>>(k, "keys", task.inputs[0], task.place, team);
+        let values = Tma::<STAGES>::open::<VConfig<BN, BN, BN, D>>(k, "values", task.inputs[1], task.place, team);
+        k.when(k.tid().eq(0), || queries_full.init(1));
+        Tma::<STAGES>::begin(k);
+
+        let tiles = (task.rows.end(Self::BLOCK_ROWS, task.causal) + (BN - 1)) / BN;
+        let [few, many] = registers(GROUPS);
+        let fetch = || {
+            k.registers_down(few);
+            k.when(k.tid().eq(0), || {
+                k.when(tiles.gt(0), || Self::fetch_queries(k, task, queries, queries_full));
+                k.for_(0, tiles, |turn: Val<'k, u32>| {
+                    let (tile, wanted) = (tiles - 1 - turn, k.lit(true));
+                    let _: [Fetched; 2] = [keys.load_from_dram(tile, wanted), values.load_from_dram(tile, wanted)];
+                });
+            });
+        };
+        let multiply = || {
+            k.registers_up(many);
+            let group = k.warp() / 4 - 1;
+            let consumer = Consumer::<D, BN, GROUPS> {
+                k,
+                task,
+                group,
+                query: queries.at(group * Self::QUERY.elements()),
+                keys: &keys,
+                values: &values,
+                scores: k.regs_unset(Self::SCORES.acc_registers()),
+                weights: k.regs(BN / 4, k.lit(0u32).bits::<Bf16x2>()),
+                acc: k.regs(Self::OUTPUT.acc_registers(), 0.0f32),
+                softmax: Softmax::new(k, 2, task.scale, task.patience),
+            };
+            k.when(tiles.gt(0), || {
+                queries_full.wait(0);
+                consumer.run(tiles);
+            });
+            consumer.store(queries);
+        };
+        k.if_else(k.warp().lt(4), fetch, multiply);
+    }
+
+    fn fetch_queries<'k>(k: &'k Builder, task: &Task<'k>, queries: Ptr<'k, Shared, bf16>, full: Mbarrier<'k, Shared>) {
+        let [row, plane] = task.corner;
+        full.arrive_expect_tx(GROUPS * Self::QUERY.elements() * 2);
+        for group in 0..GROUPS {
+            for panel in 0..Self::QUERY.panel_count() {
+                let width = Self::QUERY.width();
+                let to = queries.at(group * Self::QUERY.elements() + panel * ROWS * width);
+                let column = k.lit((panel * width) as i32);
+                to.tensor_load(task.queries, &[column, row + (group * ROWS) as i32, plane], full, Bulk::default());
+            }
+        }
+    }
+}
+
+const fn atom(columns: u32) -> WgmmaAtom {
+    match WgmmaAtom::new(columns, WgmmaKind::F32_BF16_BF16) {
+        Some(atom) => atom,
+        None => panic!("a tile has 8 to 256 columns, in eights"),
+    }
+}
+
+/// A warpgroup that multiplies.
+struct Consumer<'a, 'k, const D: u32, const BN: u32, const GROUPS: u32> {
+    k: &'k Builder,
+    task: &'a Task<'k>,
+    group: Val<'k, u32>,
+    query: Ptr<'k, Shared, bf16>,
+    keys: &'a Keys<'k, D, BN>,
+    values: &'a Values<'k, D, BN>,
+    scores: RegArray<'k, f32>,
+    weights: RegArray<'k, Bf16x2>,
+    acc: RegArray<'k, f32>,
+    softmax: Softmax<'k>,
+}
+
+impl<'k, const D: u32, const BN: u32, const GROUPS: u32> Consumer<'_, 'k, D, BN, GROUPS> {
+    const QUERY: TileForm = TileForm { rows: ROWS, columns: D, form: Form::Panels };
+    const KEYS: TileForm = TileForm { rows: BN, columns: D, form: Form::Panels };
+
+    /// Goes through `tiles` tiles, at least one, the last first.
+    fn run(&self, tiles: Val<'k, u32>) {
+        let k = self.k;
+        self.first_turn();
+        let last = tiles - 1;
+        let key = self.keys.copy_to_shared(Fetched::by_another(), last);
+        k.wgmma_fence();
+        self.multiply_scores(&key);
+        k.wgmma_wait(0);
+        self.keys.release(key);
+        self.mask(last);
+        // Nothing was summed before.
+        let _ = self.softmax.absorb(self.scores);
+        self.pack();
+
+        k.for_(0, last, |turn: Val<'k, u32>| {
+            let tile = last - 1 - turn;
+            let key = self.keys.copy_to_shared(Fetched::by_another(), tile);
+            let value = self.values.copy_to_shared(Fetched::by_another(), tile + 1);
+            let weights = self.left_factors();
+            self.take_turn();
+            k.wgmma_fence();
+            self.multiply_scores(&key);
+            self.multiply_weights(&weights, &value);
+            self.pass_turn();
+            k.wgmma_wait(1);
+            self.keys.release(key);
+            self.mask(tile);
+            let shrink = self.softmax.absorb(self.scores);
+            k.wgmma_wait(0);
+            self.values.release(value);
+            shrink.apply(self.acc);
+            self.pack();
+        });
+
+        let value = self.values.copy_to_shared(Fetched::by_another(), k.lit(0u32));
+        let weights = self.left_factors();
+        k.wgmma_fence();
+        self.multiply_weights(&weights, &value);
+        k.wgmma_wait(0);
+        self.values.release(value);
+        self.last_turn();
+    }
+
+    /// `scores = Q·Kᵀ`, a group of its own.
+    fn multiply_scores(&self, key: &Landed<'k>) {
+        let how = [Self::QUERY.descriptor(), Self::KEYS.descriptor()];
+        let [query, key] = [self.query, key.base()];
+        let (from, to) = (query.descriptor(how[0]), key.descriptor(how[1]));
+        for step in 0..D / 16 {
+            let (panel, inside) = (16 * step / Self::QUERY.width(), 16 * step % Self::QUERY.width());
+            let at = |rows: u32| u64::from((panel * rows * Self::QUERY.width() + inside) / VECTOR);
+            let (a, b) = (from + at(ROWS), to + at(BN));
+            self.scores.wgmma(atom(BN), a, b, step > 0, Operands::K_MAJOR);
+        }
+        self.k.wgmma_commit();
+    }
+
+    /// `acc += weights·V`, a group of its own.
+    fn multiply_weights(&self, weights: &[[Val<'k, Bf16x2>; 4]], value: &Landed<'k>) {
+        let from = value.base().descriptor(Self::KEYS.descriptor());
+        for (step, weights) in (0..).zip(weights) {
+            let b = from + u64::from(16u32 * step * Self::KEYS.width() / VECTOR);
+            let operands = Operands { major_b: Major::Mn, ..Operands::K_MAJOR };
+            self.acc.wgmma_rs(atom(D), weights, b, true, operands);
+        }
+        self.k.wgmma_commit();
+    }
+
+    /// Scores become the left factors of the next product, in registers that the softmax leaves alone.
+    fn pack(&self) {
+        for step in 0..BN / 16 {
+            for (i, pair) in (0..).zip(left_factor(self.k, self.scores, step, 2)) {
+                self.weights.set(4 * step + i, pair);
+            }
+        }
+    }
+
+    fn left_factors(&self) -> Vec<[Val<'k, Bf16x2>; 4]> {
+        (0..BN / 16).map(|step| core::array::from_fn(|i| self.weights.get(4 * step + i as u32))).collect()
+    }
+
+    /// The row of the tile that register 0 of this thread holds.
+    fn row(&self) -> Val<'k, u32> {
+        self.group * ROWS + self.k.warp() % 4 * 16 + self.k.lane() / 4
+    }
+
+    fn mask(&self, tile: Val<'k, u32>) {
+        let Task { rows, causal, .. } = *self.task;
+        let first = rows.first + self.group * ROWS;
+        self.k.when(((tile + 1) * BN).gt(rows.common(first, causal)), || {
+            rows.mask(self.k, self.scores, rows.first + self.row(), tile * BN, causal);
+        });
+    }
+
+    /// Rows leave by way of the query's memory, 16 bytes a thread.
+    fn store(&self, queries: Ptr<'k, Shared, bf16>) {
+        let (k, lane, warp) = (self.k, self.k.lane(), self.k.warp() % 4);
+        let mine = queries.at(self.group * Self::QUERY.elements());
+        let inverse = [self.softmax.inverse(0), self.softmax.inverse(1)];
+        let row = warp * 16 + lane / 8 % 2 * 8 + lane % 8;
+        for pair in 0..D / 16 {
+            let words = core::array::from_fn(|i| {
+                let (half, at) = (i % 2, 4 * (2 * pair + i as u32 / 2) + 2 * (i as u32 % 2));
+                let [a, b] = [self.acc.get(at), self.acc.get(at + 1)].map(|value| value * inverse[half]);
+                a.pair::<Bf16x2>(b).bits::<u32>()
+            });
+            let to = Self::QUERY.vector(mine, [0, 2 * pair], row, lane / 16);
+            to.stmatrix::<4>(words, tilewright_codegen::ir::attr::Trans::No);
+        }
+        // The group's own barrier: others may still multiply.
+        k.sync_warp();
+        let Task { rows, out, out_stride, .. } = *self.task;
+        let in_row = D / VECTOR;
+        for index in 0..16 * in_row / 32 {
+            let number = lane + 32 * index;
+            let (row, vector) = (warp * 16 + number / in_row, number % in_row);
+            let query = self.group * ROWS + row;
+            k.when((rows.first + query).lt(rows.queries), || {
+                let words = Self::read(mine, row, vector).cast::<u32>().load_vec::<4>();
+                out.at(query.mul_wide(out_stride)).at(vector * VECTOR).cast::<u32>().store_vec::<4>(words);
+            });
+        }
+    }
+
+    fn read(tile: Ptr<'k, Shared, bf16>, row: Val<'k, u32>, vector: Val<'k, u32>) -> Ptr<'k, Shared, bf16> {
+        let in_panel = Self::QUERY.width() / VECTOR;
+        let panel = tile.at(vector / in_panel * (ROWS * Self::QUERY.width()));
+        Self::QUERY.vector(panel, [0, 0], row, vector % in_panel)
+    }
+
+    /// Warpgroup 0 begins: the last one passes it the turn.
+    fn first_turn(&self) {
+        if !self.task.turns {
+            return;
+        }
+        self.k.when(self.group.eq(GROUPS - 1), || self.k.bar_arrive(TURN, 256));
+    }
+
+    fn take_turn(&self) {
+        if !self.task.turns {
+            return;
+        }
+        self.each_group(|group| self.k.bar_sync(TURN + group, 256));
+    }
+
+    fn pass_turn(&self) {
+        if !self.task.turns {
+            return;
+        }
+        self.each_group(|group| self.k.bar_arrive(TURN + (group + 1) % GROUPS, 256));
+    }
+
+    /// The turn that was passed last is taken, so that barriers are left as they were found.
+    fn last_turn(&self) {
+        if !self.task.turns {
+            return;
+        }
+        self.k.when(self.group.eq(0), || self.k.bar_sync(TURN, 256));
+    }
+
+    fn each_group(&self, act: impl Fn(u32) + Copy) {
+        for group in 0..GROUPS {
+            self.k.when(self.group.eq(group), || act(group));
+        }
+    }
+}
+
+/// The first of the named barriers that pass the turn to issue.
+const TURN: u32 = 2;

@@ -1,0 +1,258 @@
+//! The standalone kernels: one block for each tile of queries, head and sequence.
+
+use half::bf16;
+use tilewright_codegen::build::{Builder, Global, Ptr, Val, block, record};
+use tilewright_codegen::ir::attr::SpecialReg;
+use tilewright_codegen::ir::{Arch, Kernel};
+
+use super::schedule::{Rows, order};
+use super::{hopper, warps};
+use crate::attention::softmax::Patience;
+use crate::kv::{KvFamily, Pages, Place};
+
+/// How queries and results lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum QueryLayout {
+    /// `[sequences, heads, queries, D]`: every sequence has as many.
+    HeadMajor,
+    /// `[all queries, heads, D]`: a sequence begins where the one before ends.
+    Ragged,
+}
+
+/// How keys and values lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kv {
+    /// `[sequences, kv_heads, capacity, D]`.
+    HeadMajor,
+    /// `[all tokens, kv_heads, D]`: a sequence begins where the one before ends.
+    Ragged,
+    /// `[kv_heads, pages, page_tokens, D]` and a table `[sequences, pages of a sequence]`.
+    Paged {
+        /// Tokens in a page.
+        page_tokens: u32,
+    },
+}
+
+/// A prefill kernel: everything that it is specialised for.
+///
+/// | parameter | |
+/// |---|---|
+/// | `q` | queries: a tensor map (D, row, plane) in boxes of a panel by 64 rows on Hopper, else a pointer |
+/// | `keys`, `values` | tensor maps (D, row, plane) in boxes of a panel by the tile's rows, or those of a page; else pointers |
+/// | `query_starts` | `[sequences + 1]`: the first query of each sequence |
+/// | `token_starts` | `[sequences + 1]`: the first token of each; only differences matter where tokens are not ragged |
+/// | `table`, `table_width` | pages, entries of a sequence; anything where there are none |
+/// | `plane_stride` | elements from plane to plane of keys and values: `capacity·D`, `D`, or `pages·page_tokens·D` |
+/// | `tiles` | tiles of queries of the longest sequence |
+/// | `heads`, `bunch` | query heads; heads that level two holds together |
+/// | `scale` | of the scores, times log₂e |
+/// | `out` | as the queries |
+///
+/// Grid: (tiles · heads, sequences).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Prefill {
+    /// Columns of a head: 64, 96, 128 or 256.
+    pub depth: u32,
+    /// Query heads that share a key/value head.
+    pub group: u32,
+    /// Whether a query sees only tokens up to its own.
+    pub causal: bool,
+    /// How queries lie.
+    pub queries: QueryLayout,
+    /// How keys and values lie.
+    pub kv: Kv,
+}
+
+/// How a Hopper kernel is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Tuning {
+    /// Keys of a tile.
+    pub keys: u32,
+    /// When maxima follow.
+    pub patience: Patience,
+    /// Whether warpgroups issue in turns.
+    pub turns: bool,
+}
+
+/// What the two kernels have in common.
+struct Common<'k> {
+    place: Place<'k>,
+    rows: Rows<'k>,
+    scale: Val<'k, f32>,
+    /// Row and plane of the first query of the tile.
+    corner: [Val<'k, u32>; 2],
+    /// Elements from row to row, from plane to plane of the queries.
+    strides: [Val<'k, u32>; 2],
+}
+
+/// The parameters behind queries, keys and values.
+struct Params<'k> {
+    query_starts: Ptr<'k, Global, u32>,
+    token_starts: Ptr<'k, Global, u32>,
+    table: Ptr<'k, Global, u32>,
+    table_width: Val<'k, u32>,
+    plane_stride: Val<'k, u32>,
+    tiles: Val<'k, u32>,
+    heads: Val<'k, u32>,
+    bunch: Val<'k, u32>,
+    scale: Val<'k, f32>,
+    out: Ptr<'k, Global, bf16>,
+}
+
+impl<'k> Params<'k> {
+    fn declare(k: &'k Builder) -> Params<'k> {
+        Params {
+            query_starts: k.global("query_starts"),
+            token_starts: k.global("token_starts"),
+            table: k.global("table"),
+            table_width: k.param("table_width"),
+            plane_stride: k.param("plane_stride"),
+            tiles: k.param("tiles"),
+            heads: k.param("heads"),
+            bunch: k.param("bunch"),
+            scale: k.param("scale"),
+            out: k.global("out"),
+        }
+    }
+}
+
+impl Prefill {
+    fn name(&self, way: &str) -> String {
+        let causal = if self.causal { "causal" } else { "full" };
+        let queries = match self.queries {
+            QueryLayout::HeadMajor => "q",
+            QueryLayout::Ragged => "raggedq",
+        };
+        let kv = match self.kv {
+            Kv::HeadMajor => "dense".to_owned(),
+            Kv::Ragged => "ragged".to_owned(),
+            Kv::Paged { page_tokens } => format!("pages{page_tokens}"),
+        };
+        format!("prefill_d{}_g{}_{causal}_{queries}_{kv}_{way}", self.depth, self.group)
+    }
+
+    /// Rows of a block of the Hopper kernel.
+    pub fn hopper_rows(&self) -> u32 {
+        hopper::ROWS * if self.depth == 64 { 3 } else { 2 }
+    }
+
+    /// How the Hopper kernel is made best, as measured on an H100.
+    pub fn tuning(&self) -> Tuning {
+        let keys = match (self.depth, self.causal) {
+            (256, _) => 64,
+            // Larger tiles have fewer turns; where causal, more of them is masked.
+            (128, false) => 176,
+            _ => 128,
+        };
+        let patience = if self.depth > 64 && !self.causal { Patience::Some } else { Patience::None };
+        Tuning { keys, patience, turns: true }
+    }
+
+    /// Records the kernel for sm_90a.
+    pub fn record_hopper(&self) -> Kernel {
+        self.record_tuned(self.tuning())
+    }
+
+    /// Records the kernel for sm_90a, made another way. Keys of a tile are 64 for depth 256, 128, or 176 for depth 128.
+    pub fn record_tuned(&self, tuning: Tuning) -> Kernel {
+        let Tuning { keys, patience, turns } = tuning;
+        let threads = 128 + 2 * self.hopper_rows();
+        record(&self.name("wgmma"), Arch::Sm90a, block(threads).min_blocks(1), |k| {
+            let queries = k.tensor_map("q");
+            let inputs = [k.tensor_map("keys"), k.tensor_map("values")];
+            let params = Params::declare(k);
+            self.each_block(k, &params, self.hopper_rows(), |common| {
+                let Common { place, rows, scale, corner, strides } = common;
+                let out = at(params.out, corner, strides);
+                let [row, plane] = corner.map(Val::cast::<i32>);
+                let (out_stride, causal) = (strides[0], self.causal);
+                let corner = [row, plane];
+                let task = hopper::Task {
+                    queries,
+                    corner,
+                    inputs,
+                    place,
+                    rows,
+                    scale,
+                    out,
+                    out_stride,
+                    causal,
+                    patience,
+                    turns,
+                };
+                match self.depth {
+                    64 => hopper::Shape::<64, 128, 2, 3>::attend(k, &task),
+                    128 if keys == 176 => hopper::Shape::<128, 176, 2, 2>::attend(k, &task),
+                    96 => hopper::Shape::<96, 128, 2, 2>::attend(k, &task),
+                    256 => hopper::Shape::<256, 64, 2, 2>::attend(k, &task),
+                    _ => hopper::Shape::<128, 128, 2, 2>::attend(k, &task),
+                }
+            });
+        })
+    }
+
+    /// Records the kernel of `mma.sync` for a way of keys and values.
+    pub fn record<F: KvFamily>(&self, arch: Arch) -> Kernel {
+        record(&self.name(&F::name()), arch, block(32 * warps::WARPS), |k| {
+            let q = k.global::<bf16>("q");
+            let inputs = [F::input(k, "keys"), F::input(k, "values")];
+            let params = Params::declare(k);
+            self.each_block(k, &params, warps::BLOCK_ROWS, |common| {
+                let Common { place, rows, scale, corner, strides } = common;
+                let [query, out] = [at(q, corner, strides), at(params.out, corner, strides)];
+                let (stride, causal) = (strides[0], self.causal);
+                let task = warps::Task { query, out, stride, inputs, place, rows, scale, causal };
+                match self.depth {
+                    64 => warps::attend::<F, 64>(k, &task),
+                    96 => warps::attend::<F, 96>(k, &task),
+                    256 => warps::attend::<F, 256>(k, &task),
+                    _ => warps::attend::<F, 128>(k, &task),
+                }
+            });
+        })
+    }
+
+    /// What this block works on; a block behind its sequence does nothing.
+    fn each_block<'k>(&self, k: &'k Builder, params: &Params<'k>, block_rows: u32, act: impl FnOnce(Common<'k>)) {
+        let sequence = k.special(SpecialReg::CtaidY);
+        let [tile, head] = order(k.block_id(), params.tiles, params.heads, params.bunch);
+        let span = |starts: Ptr<'k, _, u32>| {
+            let first: Val<'k, u32> = starts.at(sequence).load();
+            (first, starts.at(sequence).at(1).load() - first)
+        };
+        let ((query_start, queries), (token_start, tokens)) = (span(params.query_starts), span(params.token_starts));
+        let (kv_head, kv_heads) = (head / self.group, params.heads / self.group);
+        let (depth, zero) = (k.lit(self.depth), k.lit(0u32));
+        let dense = Place {
+            plane: kv_head,
+            plane_stride: params.plane_stride,
+            first: zero,
+            row_stride: depth,
+            tokens,
+            pages: None,
+        };
+        let place = match self.kv {
+            Kv::HeadMajor => Place { plane: sequence * kv_heads + kv_head, ..dense },
+            Kv::Ragged => Place { first: token_start, row_stride: kv_heads * self.depth, ..dense },
+            Kv::Paged { page_tokens } => {
+                let table = params.table.at(sequence.mul_wide(params.table_width));
+                Place { pages: Some(Pages { table, page_tokens }), ..dense }
+            }
+        };
+        let first = tile * block_rows;
+        let (corner, strides) = match self.queries {
+            QueryLayout::HeadMajor => ([first, sequence * params.heads + head], [depth, queries * self.depth]),
+            QueryLayout::Ragged => ([query_start + first, head], [params.heads * self.depth, depth]),
+        };
+        let rows = Rows { first, queries, tokens, head };
+        k.when(first.lt(queries), || act(Common { place, rows, scale: params.scale, corner, strides }));
+    }
+}
+
+fn at<'k>(
+    base: Ptr<'k, Global, bf16>,
+    [row, plane]: [Val<'k, u32>; 2],
+    [row_stride, plane_stride]: [Val<'k, u32>; 2],
+) -> Ptr<'k, Global, bf16> {
+    base.at(plane.mul_wide(plane_stride)).at(row.mul_wide(row_stride))
+}

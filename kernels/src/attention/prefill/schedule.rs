@@ -1,0 +1,76 @@
+//! Which block computes which rows, and which tiles of keys they see.
+
+use tilewright_codegen::build::{Builder, RegArray, Val};
+
+use crate::attention::softmax::column_of;
+
+/// The rows of a block: a tile of queries of one head of one sequence.
+#[derive(Clone, Copy)]
+pub struct Rows<'k> {
+    /// The first query token of the tile, in its sequence.
+    pub first: Val<'k, u32>,
+    /// Query tokens of the sequence.
+    pub queries: Val<'k, u32>,
+    /// Tokens of the sequence.
+    pub tokens: Val<'k, u32>,
+    /// The query head.
+    pub head: Val<'k, u32>,
+}
+
+/// The tile of queries and the head of a block, of `tiles × heads` blocks.
+///
+/// Heads come in bunches whose keys and values fit into level two. In a bunch the last rows come first: where causal,
+/// they take longest, and short ones fill the end.
+pub fn order<'k>(
+    block: Val<'k, u32>,
+    tiles: Val<'k, u32>,
+    heads: Val<'k, u32>,
+    bunch: Val<'k, u32>,
+) -> [Val<'k, u32>; 2] {
+    let whole = bunch * tiles;
+    let (number, rest) = (block / whole, block % whole);
+    let width = bunch.min(heads - number * bunch);
+    let (tile, head) = (rest / width, rest % width);
+    [tiles - 1 - tile, number * bunch + head]
+}
+
+impl<'k> Rows<'k> {
+    /// Tokens beyond which no query of `rows` rows sees.
+    pub fn end(&self, rows: u32, causal: bool) -> Val<'k, u32> {
+        if !causal {
+            return self.tokens;
+        }
+        self.reach(self.first + rows)
+    }
+
+    /// Tokens that the query before row `row` sees; `row` may lie behind the sequence.
+    fn reach(&self, row: Val<'k, u32>) -> Val<'k, u32> {
+        let all = row + self.tokens;
+        // Saturating: a sequence may have more queries than tokens, and its first queries see none.
+        self.tokens.min(all.max(self.queries) - self.queries)
+    }
+
+    /// Tokens that every query from row `row` on sees.
+    pub fn common(&self, row: Val<'k, u32>, causal: bool) -> Val<'k, u32> {
+        if causal { self.reach(row + 1) } else { self.tokens }
+    }
+
+    /// Scores of tokens that a row does not see become −∞. `row` is that of register 0, `token` the first column's.
+    pub fn mask(
+        &self,
+        k: &'k Builder,
+        scores: RegArray<'k, f32>,
+        row: Val<'k, u32>,
+        token: Val<'k, u32>,
+        causal: bool,
+    ) {
+        for half in 0..2 {
+            let limit = self.common(row + 8 * half, causal);
+            let left = limit.max(token) - token;
+            for register in (0..scores.len()).filter(|register| register / 2 % 2 == half) {
+                let seen = column_of(k, register).lt(left);
+                scores.set(register, seen.select(scores.get(register), f32::NEG_INFINITY));
+            }
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! One block on sm_80 and later: four warps of 16 rows multiply by `mma.sync`; keys and values travel as they like.
+
+use half::bf16;
+use tilewright_codegen::build::{Bf16x2, Builder, Global, Ptr, RegArray, Val};
+use tilewright_codegen::ir::MmaAtom;
+
+use super::schedule::Rows;
+use crate::attention::softmax::{Patience, Softmax, left_factor};
+use crate::kv::{KConfig, KvBuffer, KvFamily, Place, Span, Team, VConfig, stream};
+
+/// Warps of a block.
+pub const WARPS: u32 = 4;
+/// Rows of a block.
+pub const BLOCK_ROWS: u32 = 16 * WARPS;
+/// Keys of a tile.
+pub const TILE: u32 = 64;
+
+const ATOM: MmaAtom = MmaAtom::M16N8K16_F32_BF16_BF16;
+
+/// What a block works on.
+#[derive(Clone, Copy)]
+pub struct Task<'k, I> {
+    /// The first query of the tile.
+    pub query: Ptr<'k, Global, bf16>,
+    /// The result of the first query of the tile.
+    pub out: Ptr<'k, Global, bf16>,
+    /// Elements from query to query, of queries and of the result.
+    pub stride: Val<'k, u32>,
+    /// Keys and values.
+    pub inputs: [I; 2],
+    /// Where they lie.
+    pub place: Place<'k>,
+    /// The rows of the block.
+    pub rows: Rows<'k>,
+    /// `scale·log₂e`.
+    pub scale: Val<'k, f32>,
+    /// Whether a query sees only tokens up to its own.
+    pub causal: bool,
+}
+
+/// The attention of one block.
+pub fn attend<'k, F: KvFamily, const D: u32>(k: &'k Builder, task: &Task<'k, F::Input<'k>>) {
+    let team = Team::Block(32 * WARPS);
+    let keys = F::open::<KConfig<TILE, D, TILE>>(k, "keys", task.inputs[0], task.place, team);
+    let values = F::open::<VConfig<TILE, TILE, TILE, D>>(k, "values", task.inputs[1], task.place, team);
+    F::begin(k);
+
+    let rows = task.rows;
+    let mine = k.warp() * 16 + k.lane() / 4;
+    let query = query_fragments::<D>(k, task, mine);
+    let (scores, acc) = (k.regs(TILE / 2, 0.0f32), k.regs(D / 2, 0.0f32));
+    let softmax = Softmax::new(k, 2, task.scale, Patience::None);
+    let end = (rows.end(BLOCK_ROWS, task.causal) + (TILE - 1)) / TILE;
+    stream(
+        k,
+        (&keys, &values),
+        Span { first: k.lit(0u32), end, step: 1 },
+        |tile, landed| {
+            for register in 0..scores.len() {
+                scores.set(register, 0.0f32);
+            }
+            for (step, query) in (0..).zip(&query) {
+                keys.load_from_shared(landed, step);
+                multiply(scores, query, &keys.get_mma_tile());
+            }
+            let common = rows.common(rows.first + k.warp() * 16, task.causal);
+            k.when(((tile + 1) * TILE).gt(common), || {
+                rows.mask(k, scores, rows.first + mine, tile * TILE, task.causal);
+            });
+            softmax.absorb(scores).apply(acc);
+        },
+        |_, landed| {
+            for step in 0..TILE / 16 {
+                values.load_from_shared(landed, step);
+                let weights = left_factor(k, scores, step, 2).map(|pair| pair.bits());
+                multiply(acc, &weights, &values.get_mma_tile());
+            }
+        },
+    );
+    store::<D>(k, task, mine, softmax, acc);
+}
+
+/// The queries of a warp as left factors; rows behind the sequence are zero.
+fn query_fragments<'k, const D: u32>(
+    k: &'k Builder,
+    task: &Task<'k, impl Copy>,
+    mine: Val<'k, u32>,
+) -> Vec<[Val<'k, u32>; 4]> {
+    let words = k.regs(D / 4, 0u32);
+    for half in 0..2 {
+        let row = mine + 8 * half;
+        k.when((task.rows.first + row).lt(task.rows.queries), || {
+            let from = task.query.at(row.mul_wide(task.stride)).at(k.lane() % 4 * 2);
+            for pair in 0..D / 8 {
+                words.set(2 * pair + half, from.at(8 * pair).cast::<u32>().load());
+            }
+        });
+    }
+    (0..D / 16).map(|step| core::array::from_fn(|i| words.get(4 * step + i as u32))).collect()
+}
+
+/// `acc += left · right`, eight columns for each right factor.
+fn multiply<'k>(acc: RegArray<'k, f32>, left: &[Val<'k, u32>; 4], right: &[[Val<'k, u32>; 2]]) {
+    for (n, right) in (0..).zip(right) {
+        acc.run(4 * n, 4).mma(ATOM, left, right);
+    }
+}
+
+fn store<'k, const D: u32>(
+    k: &'k Builder,
+    task: &Task<'k, impl Copy>,
+    mine: Val<'k, u32>,
+    softmax: Softmax<'k>,
+    acc: RegArray<'k, f32>,
+) {
+    for half in 0..2 {
+        let (row, inverse) = (mine + 8 * half, softmax.inverse(half));
+        k.when((task.rows.first + row).lt(task.rows.queries), || {
+            let to = task.out.at(row.mul_wide(task.stride)).at(k.lane() % 4 * 2);
+            for n in 0..D / 8 {
+                let at = 4 * n + 2 * half;
+                let [a, b] = [acc.get(at), acc.get(at + 1)].map(|value| value * inverse);
+                to.at(8 * n).cast::<Bf16x2>().store(a.pair(b));
+            }
+        });
+    }
+}

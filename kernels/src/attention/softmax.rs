@@ -1,0 +1,153 @@
+//! Softmax of rows that come a tile at a time, in registers.
+//!
+//! Scores lie as the accumulators of `m16n8k16` and of `wgmma` do: of each eight columns a lane holds two in row
+//! `lane / 4` of its warp's sixteen and two in the row eight below; the four lanes of a row are neighbours. Register
+//! `4·n + 2·half + e` is column `8·n + 2·(lane mod 4) + e`.
+//!
+//! With `c = scale·log₂e` a weight is `2^(c·s − c·m)`: one fused multiply-add and one `ex2`. Sums stay with the lane
+//! that made them until [`Softmax::total`]; maxima are those of the row in all four lanes at all times.
+//!
+//! With [`Patience::Some`] a maximum that grows by less than 2⁸ in weight is left as it is: weights stay below 256, which
+//! costs no precision in f32 or bf16, and what was summed before need not shrink.
+//!
+//! Rounding: scores are exact sums in f32 up to the order of the matrix instruction. `ex2` is within 2⁻²² relative; a
+//! weight is rounded to bf16 for the product with V (2⁻⁸ relative), while sums are taken before that rounding.
+
+use tilewright_codegen::build::{Bf16x2, Builder, RegArray, Val};
+
+/// Growth of a maximum, as a power of two of weights, below which it is left as it is.
+const STALE: f32 = 8.0;
+
+/// The running maximum and sum of the rows of a warp's tile.
+#[derive(Clone, Copy)]
+pub struct Softmax<'k> {
+    k: &'k Builder,
+    /// Largest score of each row so far, before the scale, or one that is not much less; −∞ before the first.
+    max: RegArray<'k, f32>,
+    /// Sum of the weights of this lane's columns, relative to the maximum.
+    sum: RegArray<'k, f32>,
+    scale: Val<'k, f32>,
+    patience: Patience,
+}
+
+/// When a maximum follows its row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Patience {
+    /// With every tile: the accumulator shrinks with every tile.
+    None,
+    /// Once a weight would exceed 2⁸: the accumulator is rarely touched, for a longer way to the first weight.
+    Some,
+}
+
+impl<'k> Softmax<'k> {
+    /// Of `rows` rows a lane (1: only rows 0 to 7 of sixteen are looked at; 2: all), with `scale·log₂e`.
+    pub fn new(k: &'k Builder, rows: u32, scale: Val<'k, f32>, patience: Patience) -> Softmax<'k> {
+        Softmax { k, max: k.regs(rows, f32::NEG_INFINITY), sum: k.regs(rows, 0.0f32), scale, patience }
+    }
+
+    /// Rows of a lane.
+    pub fn rows(self) -> u32 {
+        self.max.len()
+    }
+
+    /// Replaces a tile of scores by their weights, and says by how much everything before it shrinks. Rows of which
+    /// every score so far is −∞ weigh nothing.
+    pub fn absorb(self, scores: RegArray<'k, f32>) -> Shrink<'k> {
+        let (factors, grown): (Vec<_>, Vec<_>) = (0..self.rows()).map(|half| self.absorb_row(scores, half)).unzip();
+        let any = match self.patience {
+            Patience::None => self.k.lit(true),
+            Patience::Some => grown.into_iter().fold(self.k.lit(false), |any, grown| any | grown).any(),
+        };
+        Shrink { k: self.k, factors, any }
+    }
+
+    fn absorb_row(self, scores: RegArray<'k, f32>, half: u32) -> (Val<'k, f32>, Val<'k, bool>) {
+        let mine: Vec<u32> = columns(scores.len(), half).collect();
+        let old = self.max.get(half);
+        // Four chains, since a chain of dependent maxima waits for each.
+        let mut chains = [old; 4];
+        for (i, &at) in mine.iter().enumerate() {
+            chains[i % 4] = chains[i % 4].max(scores.get(at));
+        }
+        let [a, b, c, d] = chains;
+        let lanes = a.max(b).max(c.max(d));
+        let pair = lanes.max(lanes.shfl_bfly(1));
+        let most = pair.max(pair.shfl_bfly(2));
+        // Not so where both are −∞: their difference is no number.
+        let grown = match self.patience {
+            Patience::None => self.k.lit(true),
+            Patience::Some => ((most - old) * self.scale).gt(STALE),
+        };
+        let new = grown.select::<f32>(most, old);
+        self.max.set(half, new);
+        let base = new.eq(f32::NEG_INFINITY).select::<f32>(0.0f32, new * self.scale);
+        let factor = grown.select::<f32>((old * self.scale - base).ex2(), 1.0f32);
+        let mut sums = [self.sum.get(half) * factor, self.k.lit(0.0f32)];
+        for (i, &at) in mine.iter().enumerate() {
+            let weight = scores.get(at).fma(self.scale, -base).ex2();
+            scores.set(at, weight);
+            sums[i % 2] = sums[i % 2] + weight;
+        }
+        self.sum.set(half, sums[0] + sums[1]);
+        (factor, grown)
+    }
+
+    /// The largest score of a row times the scale.
+    pub fn scaled_max(self, half: u32) -> Val<'k, f32> {
+        self.max.get(half) * self.scale
+    }
+
+    /// The sum of the weights of a row: those of four lanes.
+    pub fn total(self, half: u32) -> Val<'k, f32> {
+        let lane = self.sum.get(half);
+        let pair = lane + lane.shfl_bfly(1);
+        pair + pair.shfl_bfly(2)
+    }
+
+    /// The reciprocal of the sum of a row; 0 where nothing was summed.
+    pub fn inverse(self, half: u32) -> Val<'k, f32> {
+        let total = self.total(half);
+        total.gt(0.0).select::<f32>(total.recip_approx(), 0.0f32)
+    }
+}
+
+/// By how much the rows of an accumulator shrink.
+pub struct Shrink<'k> {
+    k: &'k Builder,
+    factors: Vec<Val<'k, f32>>,
+    /// Whether a factor of the warp is not 1.
+    any: Val<'k, bool>,
+}
+
+impl<'k> Shrink<'k> {
+    /// Multiplies the rows of an accumulator with their factors, unless all are 1.
+    pub fn apply(&self, acc: RegArray<'k, f32>) {
+        self.k.when(self.any, || {
+            for (half, &factor) in (0..).zip(&self.factors) {
+                for at in columns(acc.len(), half) {
+                    acc.set(at, acc.get(at) * factor);
+                }
+            }
+        });
+    }
+}
+
+/// The registers of a tile that hold row `half` of a lane.
+fn columns(registers: u32, half: u32) -> impl Iterator<Item = u32> {
+    (0..registers / 4).flat_map(move |n| [4 * n + 2 * half, 4 * n + 2 * half + 1])
+}
+
+/// The column of a register within its eight.
+pub fn column_of<'k>(k: &'k Builder, register: u32) -> Val<'k, u32> {
+    k.lane() % 4 * 2 + (register / 4 * 8 + register % 2)
+}
+
+/// Weights as the left factor of step `step` of the contraction with V: sixteen columns. The accumulator of a product
+/// lies as the left factor of the next. With one row a lane, the lower rows are zero.
+pub fn left_factor<'k>(k: &'k Builder, weights: RegArray<'k, f32>, step: u32, rows: u32) -> [Val<'k, Bf16x2>; 4] {
+    core::array::from_fn(|i| {
+        let (half, n) = (i as u32 % 2, 2 * step + i as u32 / 2);
+        let at = 4 * n + 2 * half;
+        if half < rows { weights.get(at).pair(weights.get(at + 1)) } else { k.lit(0u32).bits() }
+    })
+}

@@ -1,0 +1,309 @@
+//! Attention of one kv head's queries over a split of the tokens, straight from the pages.
+//!
+//! A warp takes blocks of 16 tokens and keeps its own running maximum; the warps' results are merged at the end.
+//! Scores are `q·kᵀ` with queries as the A operand (rows 0 to 7: heads, rows 8 to 15: what bf16 rounds off them) and keys as
+//! B, sixteen bytes of a token for each lane. The output is taken transposed, `vᵀ·pᵀ`: scores leave the first MMA in
+//! the registers in which the second wants p as its B operand, and v needs no more than its tokens paired by byte
+//! permutations. No element of K or V passes through shared memory.
+
+use tilewright_codegen::build::{Global, Ptr, RegArray, Shared, Val};
+use tilewright_codegen::ir::MmaAtom;
+
+use super::array::narrow;
+use super::{Array, Pages, Scratch, Team};
+
+/// A split of a kv head's tokens.
+#[derive(Clone, Copy)]
+pub struct Attention<'k> {
+    /// Shape.
+    pub heads: Heads,
+    /// Rows of the batch.
+    pub rows: u32,
+    /// First row.
+    pub first_row: Val<'k, u32>,
+    /// The kv head.
+    pub kv_head: Val<'k, u32>,
+    /// The split.
+    pub split: Val<'k, u32>,
+    /// Factor on the scores.
+    pub scale: f32,
+    /// Queries, `[rows, heads, dim]`.
+    pub q: Array<'k>,
+    /// Keys, bf16.
+    pub keys: Pages<'k>,
+    /// Values, bf16.
+    pub values: Pages<'k>,
+    /// Unnormalised sums, f32 `[rows, heads, splits, dim]`.
+    pub acc: Ptr<'k, Global, f32>,
+    /// `m` and `l`, f32 `[rows, heads, splits, 2]`.
+    pub stats: Ptr<'k, Global, f32>,
+}
+
+/// Numbers of heads, dimensions, splits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Heads {
+    /// Query heads.
+    pub heads: u32,
+    /// Key and value heads.
+    pub kv_heads: u32,
+    /// Dimensions of a head: a multiple of 8.
+    pub dim: u32,
+    /// Splits of the tokens.
+    pub splits: u32,
+}
+
+/// Tokens of a block.
+const BLOCK: u32 = 16;
+/// Query heads that one pass over the tokens serves: the n8 of the second MMA.
+const TOGETHER: u32 = 8;
+const ATOM: MmaAtom = MmaAtom::M16N8K16_F32_BF16_BF16;
+
+impl Heads {
+    /// Bytes of shared memory for the warps' results.
+    pub fn scratch_bytes(self, warps: u32) -> u32 {
+        warps * (self.heads / self.kv_heads).min(TOGETHER) * (self.dim + 2) * 4
+    }
+
+    fn group(self) -> u32 {
+        self.heads / self.kv_heads
+    }
+}
+
+/// Computes the partial results of every row.
+pub fn attention<'k>(team: Team<'k>, scratch: Scratch<'k>, work: Attention<'k>) {
+    let k = team.k;
+    k.for_(0u32, work.rows, |row| {
+        let row = work.first_row + row;
+        let position = work.keys.position.at(row).load();
+        let tokens = (position + 1).max(0).cast::<u32>();
+        let page = work.keys.page_tokens;
+        let pages = (tokens + (page - 1)) / page;
+        let share = (pages + (work.heads.splits - 1)) / work.heads.splits * page;
+        let begin = work.split * share;
+        let end = (begin + share).min(tokens);
+        for first in (0..work.heads.group()).step_by(TOGETHER as usize) {
+            let count = (work.heads.group() - first).min(TOGETHER);
+            let pass = Pass { team, work, row, begin, end, first: work.kv_head * work.heads.group() + first, count };
+            k.if_else(begin.lt(end), || pass.run(scratch), || pass.nothing());
+        }
+    });
+}
+
+/// One pass over the tokens for up to eight query heads of a row.
+#[derive(Clone, Copy)]
+struct Pass<'k> {
+    team: Team<'k>,
+    work: Attention<'k>,
+    row: Val<'k, u32>,
+    begin: Val<'k, u32>,
+    end: Val<'k, u32>,
+    /// First query head.
+    first: Val<'k, u32>,
+    /// Query heads.
+    count: u32,
+}
+
+/// What a warp carries from block to block: of the head `lane / 4` the maximum (of scores times log2 e) and this lane's
+/// part of the sum; of the heads `2·(lane mod 4)` and the next the output.
+struct Running<'k> {
+    most: tilewright_codegen::build::Var<'k, f32>,
+    sum: tilewright_codegen::build::Var<'k, f32>,
+    out: Vec<RegArray<'k, f32>>,
+}
+
+impl<'k> Pass<'k> {
+    /// Index of a head's partial result.
+    fn place(self, head: Val<'k, u32>) -> Val<'k, u32> {
+        ((self.row * self.work.heads.heads + self.first + head) * self.work.heads.splits) + self.work.split
+    }
+
+    /// Runs of 32 dimensions in the order of the first MMA.
+    fn runs(self) -> u32 {
+        self.work.heads.dim.div_ceil(32)
+    }
+
+    /// Runs of 64 dimensions in the order of the second.
+    fn rows(self) -> u32 {
+        self.work.heads.dim.div_ceil(64)
+    }
+
+    /// A split without tokens.
+    fn nothing(self) {
+        let dim = self.work.heads.dim;
+        self.team.each(self.count * dim, |at| {
+            self.work.acc.at(self.place(at / dim) * dim + at % dim).store(0.0f32);
+        });
+        self.team.each(self.count, |head| {
+            let k = self.team.k;
+            self.work.stats.at(self.place(head) * 2).store_vec([k.lit(f32::NEG_INFINITY), k.lit(0.0f32)]);
+        });
+    }
+
+    fn run(self, scratch: Scratch<'k>) {
+        let k = self.team.k;
+        let queries = self.queries();
+        let running = Running {
+            most: k.var(f32::NEG_INFINITY),
+            sum: k.var(0.0f32),
+            out: (0..self.rows() * 4).map(|_| k.regs(4, 0.0f32)).collect(),
+        };
+        let blocks = (self.end - self.begin + (BLOCK - 1)) / BLOCK;
+        k.for_step(k.warp(), blocks, self.team.warps, |block| self.block(block, &queries, &running));
+        let parts = Parts { pass: self, at: scratch.operand.cast(), active: blocks.min(self.team.warps) };
+        parts.store(&running);
+        self.team.sync();
+        parts.merge();
+        self.team.sync();
+    }
+
+    /// The queries as A operands, times scale and log2 e: of each run four words, and what bf16 rounds off them.
+    fn queries(self) -> Vec<[[Val<'k, u32>; 4]; 2]> {
+        let k = self.team.k;
+        let (head, column) = ((k.lane() / 4).min(self.count - 1), k.lane() % 4 * 8);
+        let q = self.work.q.from((self.row * self.work.heads.heads + self.first + head) * self.work.heads.dim);
+        let factor = self.work.scale * std::f32::consts::LOG2_E;
+        let run = |run: u32| {
+            let words = k.regs(8, 0u32);
+            self.guarded(32 * run, 32, column, |at| {
+                let (a, b) = (q.load4(at), q.load4(at + 4));
+                for (pair, [x, y]) in [[a[0], a[1]], [a[2], a[3]], [b[0], b[1]], [b[2], b[3]]].into_iter().enumerate() {
+                    let (word, [rest_x, rest_y]) = narrow(x * factor, y * factor);
+                    words.set(pair as u32, word);
+                    words.set(4 + pair as u32, narrow(rest_x, rest_y).0);
+                }
+            });
+            [std::array::from_fn(|i| words.get(i as u32)), std::array::from_fn(|i| words.get(4 + i as u32))]
+        };
+        (0..self.runs()).map(run).collect()
+    }
+
+    /// Records `then` for the dimension `start + offset`, of lanes that cover `width` dimensions, where a head has it.
+    fn guarded(self, start: u32, width: u32, offset: Val<'k, u32>, then: impl FnOnce(Val<'k, u32>)) {
+        let (dim, at) = (self.work.heads.dim, offset + start);
+        if start + width <= dim { then(at) } else { self.team.k.when(at.lt(dim), || then(at)) }
+    }
+
+    /// Sixteen bytes of a token's row from dimension `start + offset` on; zeros behind the last dimension.
+    fn words(self, row: Ptr<'k, Global, u32>, start: u32, width: u32, offset: Val<'k, u32>) -> [Val<'k, u32>; 4] {
+        let words = self.team.k.regs(4, 0u32);
+        self.guarded(start, width, offset, |at| {
+            let loaded: [Val<u32>; 4] = row.at(at / 2).load_vec();
+            loaded.into_iter().zip(0..).for_each(|(word, i)| words.set(i, word));
+        });
+        std::array::from_fn(|i| words.get(i as u32))
+    }
+
+    fn block(self, block: Val<'k, u32>, queries: &[[[Val<'k, u32>; 4]; 2]], running: &Running<'k>) {
+        let k = self.team.k;
+        let (group, column) = (k.lane() / 4, k.lane() % 4);
+        let start = self.begin + block * BLOCK;
+        let last = self.end - start - 1;
+        // Tokens behind the end repeat the last; their weights will be zero.
+        let token = |pages: Pages<'k>| {
+            let first = pages.token(self.work.kv_head, self.row, start);
+            move |token: Val<'k, u32>| pages.pool.words(first + token.min(last) * self.work.heads.dim)
+        };
+        let (key, value) = (token(self.work.keys), token(self.work.values));
+        let keys: Vec<Vec<[Val<u32>; 4]>> = [0u32, 8]
+            .map(|half| (0..self.runs()).map(|run| self.words(key(group + half), 32 * run, 32, column * 8)).collect())
+            .into();
+        let tokens = [0u32, 1, 8, 9].map(|of| value(column * 2 + of));
+        let values: Vec<[[Val<u32>; 4]; 4]> =
+            (0..self.rows()).map(|rows| tokens.map(|token| self.words(token, 64 * rows, 64, group * 8))).collect();
+
+        let mut scores = Vec::new();
+        for (half, keys) in [0u32, 8].into_iter().zip(&keys) {
+            let acc = k.regs(4, 0.0f32);
+            for ([high, low], key) in queries.iter().zip(keys) {
+                for at in [0, 2] {
+                    acc.mma(ATOM, &[high[at], low[at], high[at + 1], low[at + 1]], &key[at..at + 2]);
+                }
+            }
+            for i in 0..2u32 {
+                let score = acc.get(i) + acc.get(i + 2);
+                let inside = (column * 2 + (half + i)).le(last);
+                scores.push(inside.select(score, f32::NEG_INFINITY));
+            }
+        }
+        let most = scores.iter().fold(running.most.get(), |most, &s| most.max(s));
+        let most = [1u32, 2].into_iter().fold(most, |most, bits| most.max(most.shfl_bfly(bits)));
+        let fade = (running.most.get() - most).ex2();
+        running.most.set(most);
+        let p: Vec<Val<f32>> = scores.iter().map(|&s| (s - most).ex2()).collect();
+        running.sum.set(p.iter().fold(running.sum.get() * fade, |sum, &p| sum + p));
+
+        let ((p0, rest0), (p1, rest1)) = (narrow(p[0], p[1]), narrow(p[2], p[3]));
+        let rest = [narrow(rest0[0], rest0[1]).0, narrow(rest1[0], rest1[1]).0];
+        let fades = [0u32, 4].map(|next| fade.shfl_idx(column * 8 + next));
+        for (values, out) in values.iter().zip(running.out.chunks(4)) {
+            for (j, out) in out.iter().enumerate() {
+                (0..4).for_each(|i| out.set(i, out.get(i) * fades[i as usize % 2]));
+                let pair = |at: usize, selector: u32| values[at][j].prmt(values[at + 1][j], selector);
+                let a = [pair(0, 0x5410), pair(0, 0x7632), pair(2, 0x5410), pair(2, 0x7632)];
+                out.mma(ATOM, &a, &[p0, p1]);
+                out.mma(ATOM, &a, &rest);
+            }
+        }
+    }
+}
+
+/// The warps' results in shared memory: f32 `[warps, heads, dim]`, then `[warps, heads, 2]`.
+#[derive(Clone, Copy)]
+struct Parts<'k> {
+    pass: Pass<'k>,
+    at: Ptr<'k, Shared, f32>,
+    /// Warps that had tokens, at least one.
+    active: Val<'k, u32>,
+}
+
+impl<'k> Parts<'k> {
+    fn stats(self, warp: Val<'k, u32>, head: Val<'k, u32>) -> Ptr<'k, Shared, f32> {
+        let Pass { team, work, count, .. } = self.pass;
+        self.at.at(team.warps * count * work.heads.dim).at((warp * count + head) * 2)
+    }
+
+    fn store(self, running: &Running<'k>) {
+        let Pass { team, work, count, .. } = self.pass;
+        let (k, dim) = (team.k, work.heads.dim);
+        let (group, column) = (k.lane() / 4, k.lane() % 4);
+        let sum = [1u32, 2].into_iter().fold(running.sum.get(), |sum, bits| sum + sum.shfl_bfly(bits));
+        let first = column.eq(0) & group.lt(count);
+        k.when(first, || self.stats(k.warp(), group).store_vec([running.most.get(), sum]));
+        let mine = self.at.at(k.warp() * (count * dim));
+        for (rows, out) in running.out.chunks(4).enumerate() {
+            self.pass.guarded(64 * rows as u32, 64, group * 8, |at| {
+                for next in 0..2u32 {
+                    let head = column * 2 + next;
+                    k.when(head.lt(count), || {
+                        for (j, out) in out.iter().enumerate() {
+                            let pair = [out.get(next), out.get(2 + next)];
+                            mine.at(head * dim + at).at(2 * j).store_vec(pair);
+                        }
+                    });
+                }
+            });
+        }
+    }
+
+    /// Merges the warps' results and stores them.
+    fn merge(self) {
+        let Pass { team, work, count, .. } = self.pass;
+        let (k, dim) = (team.k, work.heads.dim);
+        let last = self.active - 1;
+        team.each(count * dim, |at| {
+            let (head, d) = (at / dim, at % dim);
+            let warps = || (0..team.warps).map(|warp| (k.lit(warp), k.lit(warp).min(last)));
+            let stats: Vec<[Val<f32>; 2]> = warps().map(|(_, warp)| self.stats(warp, head).load_vec()).collect();
+            let most = stats.iter().fold(k.lit(f32::NEG_INFINITY), |most, [m, _]| most.max(*m));
+            let (mut total, mut out) = (k.lit(0.0f32), k.lit(0.0f32));
+            for ((warp, there), [m, l]) in warps().zip(&stats) {
+                let w = warp.le(last).select((*m - most).ex2(), 0.0f32);
+                total = w.fma(*l, total);
+                out = w.fma(self.at.at((there * count + head) * dim + d).load(), out);
+            }
+            let place = self.pass.place(head);
+            work.acc.at(place * dim + d).store(out);
+            k.when(d.eq(0), || work.stats.at(place * 2).store_vec([most * std::f32::consts::LN_2, total]));
+        });
+    }
+}

@@ -1,0 +1,251 @@
+//! A tile of a linear layer: units of eight output features, streamed, with the epilogue that follows.
+
+use tilewright_codegen::build::{Global, Ptr, Shared, Val};
+use tilewright_codegen::ir::attr::{AtomOp, RedOrder, Scope};
+
+use super::input::Squares;
+use super::product::product;
+use super::{Array, Input, Operand, Sums, Team, Unit, Weights};
+
+/// A tile of a linear layer.
+#[derive(Clone, Copy)]
+pub struct Linear<'k> {
+    /// Shape of a unit.
+    pub unit: Unit,
+    /// Rows of the batch, 1 to 16.
+    pub rows: u32,
+    /// First row.
+    pub first_row: Val<'k, u32>,
+    /// First feature, a multiple of eight.
+    pub first: Val<'k, u32>,
+    /// Where the features end.
+    pub end: Val<'k, u32>,
+    /// Activations.
+    pub input: Input<'k>,
+    /// Added to each feature, `[n]`.
+    pub bias: Option<Array<'k>>,
+    /// What becomes of the result.
+    pub output: Output<'k>,
+}
+
+/// What becomes of the features of row r.
+#[derive(Clone, Copy)]
+pub enum Output<'k> {
+    /// `out[r, n] = y[r, n]`, `[rows, width]`.
+    Store {
+        /// Output.
+        out: Array<'k>,
+        /// Features of a row.
+        width: u32,
+    },
+    /// `out[r, n] = residual[r, n] + y[r, n]`.
+    Add {
+        /// What is added.
+        residual: Array<'k>,
+        /// Output.
+        out: Array<'k>,
+        /// Features of a row.
+        width: u32,
+    },
+    /// `out[r, n] = silu(y[r, n]) · u[r, n]`; units of y and u take turns in the ring.
+    SiluMul {
+        /// Bias of u.
+        up_bias: Option<Array<'k>>,
+        /// Output.
+        out: Array<'k>,
+        /// Features of a row.
+        width: u32,
+    },
+    /// `out[r, n] = y[r, n]`, and the largest of the tile with its index.
+    Logits {
+        /// Output.
+        out: Array<'k>,
+        /// Features of a row.
+        width: u32,
+        /// The largest.
+        best: Best<'k>,
+    },
+}
+
+/// Where the largest logit of a tile goes.
+#[derive(Clone, Copy)]
+pub struct Best<'k> {
+    /// f32 `[rows, tiles]`.
+    pub value: Ptr<'k, Global, f32>,
+    /// i32 `[rows, tiles]`.
+    pub index: Ptr<'k, Global, i32>,
+    /// Tiles.
+    pub tiles: u32,
+    /// This one.
+    pub tile: Val<'k, u32>,
+}
+
+/// Shared memory of the team that functions use while they run.
+#[derive(Clone, Copy)]
+pub struct Scratch<'k> {
+    /// Activations.
+    pub operand: Ptr<'k, Shared, half::bf16>,
+    /// Sums of squares, f32 `[16, warps]`.
+    pub squares: Ptr<'k, Shared, f32>,
+    /// Sums of products.
+    pub sums: Ptr<'k, Shared, f32>,
+    /// Bytes of `sums`.
+    pub sums_bytes: u32,
+    /// The largest logit of each row and its index, u64 `[16]`.
+    pub best: Ptr<'k, Shared, u64>,
+    /// Where the time is noted when activations are there, if it is wanted.
+    pub loaded: Option<Ptr<'k, Shared, u64>>,
+}
+
+/// One output of a group.
+pub(super) struct Cell<'k> {
+    /// Unit of the group.
+    pub unit: Val<'k, u32>,
+    /// Row of the tile.
+    pub row: Val<'k, u32>,
+    /// Feature of the unit.
+    pub feature: Val<'k, u32>,
+    /// Whether there is such an output.
+    pub inside: Val<'k, bool>,
+    /// Place among the group's outputs, were every unit a single one.
+    pub place: Val<'k, u32>,
+}
+
+/// Computes a tile.
+pub fn linear<'k>(team: Team<'k>, scratch: Scratch<'k>, weights: &dyn Weights<'k>, tile: Linear<'k>) {
+    let (k, rows) = (team.k, tile.rows);
+    let streams = if matches!(tile.output, Output::SiluMul { .. }) { 2 } else { 1 };
+    let units = (tile.end - tile.first + (Unit::ROWS - 1)) / Unit::ROWS;
+    if let Output::Logits { .. } = tile.output {
+        k.when(k.tid().lt(rows), || scratch.best.at(k.tid()).store(0u64));
+    }
+    let pass = Pass { team, scratch, unit: tile.unit, rows, streams };
+    pass.run(weights, tile.input, tile.first_row, units, |sums, base, cell| {
+        let n = tile.first + (base + cell.unit) * Unit::ROWS + cell.feature;
+        let inside = cell.inside & n.lt(tile.end);
+        let best = k.var(0u64);
+        k.when(inside, || {
+            let y = tile.finish(team, scratch, sums, &cell, n);
+            if let Output::Logits { .. } = tile.output {
+                best.set(key(team, y, n));
+            }
+        });
+        if let Output::Logits { .. } = tile.output {
+            // Eight lanes have the features of one unit and row.
+            let best = [4u32, 2, 1].into_iter().fold(best.get(), |best, bits| best.max(shuffled(team, best, bits)));
+            let first = inside & cell.feature.eq(0);
+            k.when(first, || scratch.best.at(cell.row).red(AtomOp::Max, best, RedOrder::Relaxed(Scope::Cta)));
+        }
+    });
+    if let Output::Logits { best, .. } = tile.output {
+        team.sync();
+        k.when(k.tid().lt(rows), || best.store(tile.first_row + k.tid(), scratch.best.at(k.tid()).load()));
+    }
+}
+
+/// The passage of a tile's units through the team.
+#[derive(Clone, Copy)]
+pub(super) struct Pass<'k> {
+    pub team: Team<'k>,
+    pub scratch: Scratch<'k>,
+    pub unit: Unit,
+    pub rows: u32,
+    /// Units of the ring that make one unit of the output.
+    pub streams: u32,
+}
+
+impl<'k> Pass<'k> {
+    /// Fills the operand, multiplies `units` units in groups, and lets `finish` have the outputs of each group.
+    pub fn run(
+        self,
+        weights: &dyn Weights<'k>,
+        input: Input<'k>,
+        first_row: Val<'k, u32>,
+        units: Val<'k, u32>,
+        finish: impl Fn(Sums<'k>, Val<'k, u32>, Cell<'k>),
+    ) {
+        let Pass { team, scratch, unit, rows, streams } = self;
+        let k = team.k;
+        let x = Operand::new(scratch.operand, rows, unit);
+        let squares: Squares = scratch.squares;
+        input.fill(team, unit, first_row, x, squares);
+        team.sync();
+        if let Some(loaded) = scratch.loaded {
+            k.when(k.tid().eq(0), || loaded.store(k.globaltimer()));
+        }
+        let lane = x.lane(team);
+        let sums = Sums::new(scratch.sums, scratch.sums_bytes, rows, team.warps);
+        let group = (sums.units() / streams).max(1);
+        k.for_step(0u32, units, group, |base| {
+            k.when(base.gt(0), || team.sync());
+            let here = (units - base).min(group);
+            k.for_(0u32, here * streams, |slot| product(team, unit, weights, lane, sums, slot));
+            team.sync();
+            team.each_warp(sums.outputs(group), |at, within| {
+                let (feature, row, unit) = (at % Unit::ROWS, at / Unit::ROWS % rows, at / (Unit::ROWS * rows));
+                let inside = within & unit.lt(here);
+                let place = (unit * streams * rows + row) * Unit::ROWS + feature;
+                finish(sums, base, Cell { unit, row, feature, inside, place });
+            });
+        });
+    }
+}
+
+impl<'k> Linear<'k> {
+    /// Stores output `n` of a row; gives the feature before the epilogue.
+    fn finish(
+        self,
+        team: Team<'k>,
+        scratch: Scratch<'k>,
+        sums: Sums<'k>,
+        cell: &Cell<'k>,
+        n: Val<'k, u32>,
+    ) -> Val<'k, f32> {
+        let scale = self.input.scale(team, self.unit, cell.row, scratch.squares);
+        let scaled = |sum: Val<'k, f32>| scale.map_or(sum, |scale| sum * scale);
+        let biased = |sum: Val<'k, f32>, bias: Option<Array<'k>>| bias.map_or(sum, |bias| sum + bias.load(n));
+        let y = biased(scaled(sums.total(team, cell.place)), self.bias);
+        let row = self.first_row + cell.row;
+        match self.output {
+            Output::Store { out, width } => out.store(row * width + n, y),
+            Output::Add { residual, out, width } => out.store(row * width + n, residual.load(row * width + n) + y),
+            Output::SiluMul { up_bias, out, width } => {
+                let up = biased(scaled(sums.total(team, cell.place + self.rows * Unit::ROWS)), up_bias);
+                let gate = y.div_approx((y * -std::f32::consts::LOG2_E).ex2() + 1.0);
+                out.store(row * width + n, gate * up);
+            }
+            Output::Logits { out, width, .. } => out.store(row * width + n, y),
+        }
+        y
+    }
+}
+
+/// A key of the lane whose number differs in these bits.
+pub(super) fn shuffled<'k>(team: Team<'k>, key: Val<'k, u64>, bits: u32) -> Val<'k, u64> {
+    let (low, high) = key.split();
+    team.k.join(low.shfl_bfly(bits), high.shfl_bfly(bits))
+}
+
+/// A number that is larger where the logit is larger and, among equals, where the index is lower. NaN counts as −∞.
+pub(super) fn key<'k>(team: Team<'k>, value: Val<'k, f32>, index: Val<'k, u32>) -> Val<'k, u64> {
+    let value = value.ne(value).select(f32::NEG_INFINITY, value);
+    let bits = value.bits::<u32>();
+    let ordered = bits.ge(1u32 << 31).select(!bits, bits | 1 << 31);
+    team.k.join::<u64>(!index, ordered)
+}
+
+/// The logit and the index behind a key.
+pub(super) fn unkey<'k>(key: Val<'k, u64>) -> (Val<'k, f32>, Val<'k, u32>) {
+    let (index, ordered) = key.split();
+    let bits = ordered.ge(1u32 << 31).select(ordered & 0x7fff_ffff, !ordered);
+    (bits.bits(), !index)
+}
+
+impl<'k> Best<'k> {
+    fn store(self, row: Val<'k, u32>, key: Val<'k, u64>) {
+        let (value, index) = unkey(key);
+        let at = row * self.tiles + self.tile;
+        self.value.at(at).store(value);
+        self.index.at(at).store(index.cast::<i32>());
+    }
+}

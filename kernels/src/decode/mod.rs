@@ -1,0 +1,46 @@
+//! One decode step's work as device functions on a block: what the tasks of a persistent kernel call.
+//!
+//! Each function is recorded for the block's *team*, the warps that compute; weights come to them through a ring that
+//! somebody else fills. Functions begin with everything they read visible to all threads of the team, and return with
+//! all their stores done by some thread of it: the caller puts one barrier of the team before it publishes them.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `team` | the warps that compute, their barrier, how work is dealt to them |
+//! | `array` | arrays in global memory whose dtype is chosen while recording |
+//! | `unit` | eight weight rows as they pass through the ring: a layout, its inverse, stages |
+//! | `operand` | activations in shared memory as the MMA's A operand |
+//! | `input` | where activations come from: plain, normalised, merged from splits |
+//! | `product` | units from the ring times activations |
+//! | `linear` | a tile of a linear layer with its epilogues |
+//! | `qkv` | the projections of a kv head's group, rotated and appended |
+//! | `attention` | a split of a kv head's tokens, straight from the pages |
+//! | `rope` | norm and rotation of whole heads |
+//! | `embed` | rows of the embedding table, from units |
+//! | `argmax` | the best of the tiles' best |
+
+mod argmax;
+mod array;
+mod attention;
+mod embed;
+mod input;
+mod linear;
+mod operand;
+mod product;
+mod qkv;
+mod rope;
+mod team;
+mod unit;
+
+pub use argmax::{Argmax, argmax};
+pub use array::{Array, Float};
+pub use attention::{Attention, Heads, attention};
+pub use embed::{Embed, embed};
+pub use input::{Input, Merge};
+pub use linear::{Best, Linear, Output, Scratch, linear};
+pub use operand::Operand;
+pub use product::{Sums, Weights};
+pub use qkv::{Keys, Pages, Qkv, Rotation, qkv};
+pub use rope::{HeadNorm, Rope, rope};
+pub use team::Team;
+pub use unit::{Unit, UnitError};

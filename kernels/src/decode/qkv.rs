@@ -1,0 +1,167 @@
+//! The projections of one kv head's group: q and k rotated, k and v appended to their pages.
+//!
+//! With `half = dim / 2` and `u = ceil(half / 4)`, the group has `u` units for each of its query heads, `u` for k and
+//! `u` for v. Unit j of a query or key head has the features `4j ..+4` and, for what they are rotated with,
+//! `half + 4j ..+4`; unit j of v has `8j ..+8`.
+
+use tilewright_codegen::build::{Global, Ptr, Val};
+
+use super::linear::{Cell, Pass};
+use super::{Array, Input, Scratch, Sums, Team, Unit, Weights};
+
+/// A tile of the group's units.
+#[derive(Clone, Copy)]
+pub struct Qkv<'k> {
+    /// Shape of a unit.
+    pub unit: Unit,
+    /// Rows of the batch, 1 to 16.
+    pub rows: u32,
+    /// First row.
+    pub first_row: Val<'k, u32>,
+    /// First unit of the group.
+    pub first: Val<'k, u32>,
+    /// How many units.
+    pub units: Val<'k, u32>,
+    /// The kv head.
+    pub kv_head: Val<'k, u32>,
+    /// Query heads.
+    pub heads: u32,
+    /// Key and value heads.
+    pub kv_heads: u32,
+    /// Dimensions of a head, even.
+    pub dim: u32,
+    /// Activations.
+    pub input: Input<'k>,
+    /// Biases of q, k and v.
+    pub bias: [Option<Array<'k>>; 3],
+    /// Queries, `[rows, heads, dim]`.
+    pub q: Array<'k>,
+    /// What becomes of q and k.
+    pub keys: Keys<'k>,
+    /// Where v is appended.
+    pub v: Pages<'k>,
+}
+
+/// What becomes of q and k.
+#[derive(Clone, Copy)]
+pub enum Keys<'k> {
+    /// Both are rotated, k is appended.
+    Rotated {
+        /// The rotation.
+        rotation: Rotation<'k>,
+        /// Where k is appended.
+        pages: Pages<'k>,
+    },
+    /// Both are stored as they are, k to `[rows, kv_heads, dim]`.
+    Raw(Array<'k>),
+}
+
+/// Cosines and sines, scaled: f32 `[positions, dim / 2, 2]`.
+#[derive(Clone, Copy)]
+pub struct Rotation<'k> {
+    /// The table.
+    pub table: Ptr<'k, Global, f32>,
+    /// Half the dimensions of a head.
+    pub half: u32,
+}
+
+/// A pool of pages, `[heads, pages, page_tokens, dim]`, and whose tokens they are.
+#[derive(Clone, Copy)]
+pub struct Pages<'k> {
+    /// The pool.
+    pub pool: Array<'k>,
+    /// Pages of the pool.
+    pub pages: u32,
+    /// Tokens of a page.
+    pub page_tokens: u32,
+    /// Dimensions of a head.
+    pub dim: u32,
+    /// Position of each row's token, i32 `[rows]`; negative: the row is idle.
+    pub position: Ptr<'k, Global, i32>,
+    /// Page of every run of `page_tokens` tokens, i32 `[rows, table_width]`.
+    pub table: Ptr<'k, Global, i32>,
+    /// Entries of a row of the page table.
+    pub table_width: u32,
+}
+
+impl<'k> Pages<'k> {
+    /// Where a token's row of a head begins in the pool, in elements.
+    pub(super) fn token(self, head: Val<'k, u32>, row: Val<'k, u32>, token: Val<'k, u32>) -> Val<'k, u32> {
+        let page = self.table.at(row * self.table_width + token / self.page_tokens).load().cast::<u32>();
+        ((head * self.pages + page) * self.page_tokens + token % self.page_tokens) * self.dim
+    }
+}
+
+impl<'k> Rotation<'k> {
+    /// A pair rotated for a position: this element and its partner, of which it is the first or the second.
+    pub(super) fn turn(
+        self,
+        position: Val<'k, u32>,
+        pair: Val<'k, u32>,
+        second: Val<'k, bool>,
+        x: Val<'k, f32>,
+        partner: Val<'k, f32>,
+    ) -> Val<'k, f32> {
+        let [cos, sin]: [Val<f32>; 2] = self.table.at((position * self.half + pair) * 2).load_vec();
+        let sin = second.select(sin, -sin);
+        x * cos + partner * sin
+    }
+}
+
+/// Computes a tile.
+pub fn qkv<'k>(team: Team<'k>, scratch: Scratch<'k>, weights: &dyn Weights<'k>, tile: Qkv<'k>) {
+    let pass = Pass { team, scratch, unit: tile.unit, rows: tile.rows, streams: 1 };
+    pass.run(weights, tile.input, tile.first_row, tile.units, |sums, base, cell| {
+        tile.finish(team, scratch, sums, &cell, tile.first + base + cell.unit);
+    });
+}
+
+impl<'k> Qkv<'k> {
+    /// Stores the output of a cell of unit `unit` of the group; all lanes of a warp come here.
+    fn finish(self, team: Team<'k>, scratch: Scratch<'k>, sums: Sums<'k>, cell: &Cell<'k>, unit: Val<'k, u32>) {
+        let k = team.k;
+        let (group, half) = (self.heads / self.kv_heads, self.dim / 2);
+        let per_head = half.div_ceil(4);
+        let (slot, within) = (unit / per_head, unit % per_head);
+        let (is_q, is_v) = (slot.lt(group), slot.gt(group));
+        let pair = within * 4 + cell.feature % 4;
+        let second = cell.feature.ge(4);
+        let dim = is_v.select(within * Unit::ROWS + cell.feature, second.select(pair + half, pair));
+        let exists = cell.inside & is_v.select(dim, pair).lt(is_v.select(self.dim, half));
+        let head = is_q.select(self.kv_head * group + slot, self.kv_head);
+        let y = k.var(0.0f32);
+        k.when(exists, || {
+            let sum = sums.total(team, cell.place);
+            y.set(self.input.scale(team, self.unit, cell.row, scratch.squares).map_or(sum, |scale| sum * scale));
+            for (bias, mine) in self.bias.iter().zip([is_q, slot.eq(group), is_v]) {
+                if let Some(bias) = bias {
+                    k.when(mine, || y.set(y.get() + bias.load(head * self.dim + dim)));
+                }
+            }
+        });
+        let (y, partner) = (y.get(), y.get().shfl_bfly(4));
+        let row = self.first_row + cell.row;
+        k.when(exists, || {
+            let position = self.v.position.at(row).load();
+            let (active, token) = (position.ge(0), position.max(0).cast::<u32>());
+            let q_at = (row * self.heads + head) * self.dim + dim;
+            let append = |pages: Pages<'k>, value| {
+                k.when(active, || pages.pool.store(pages.token(self.kv_head, row, token) + dim, value));
+            };
+            k.if_else(
+                is_v,
+                || append(self.v, y),
+                || match self.keys {
+                    Keys::Rotated { rotation, pages } => {
+                        let turned = rotation.turn(token, pair, second, y, partner);
+                        k.if_else(is_q, || self.q.store(q_at, turned), || append(pages, turned));
+                    }
+                    Keys::Raw(out) => {
+                        let k_at = (row * self.kv_heads + self.kv_head) * self.dim + dim;
+                        k.if_else(is_q, || self.q.store(q_at, y), || out.store(k_at, y));
+                    }
+                },
+            );
+        });
+    }
+}

@@ -1,0 +1,83 @@
+//! Norm and rotation of whole heads, for models that normalise them: a warp for each row and head.
+
+use tilewright_codegen::build::Val;
+
+use super::{Array, Pages, Rotation, Team};
+
+/// Heads to rotate.
+#[derive(Clone, Copy)]
+pub struct Rope<'k> {
+    /// Input, `[rows, heads, dim]`.
+    pub x: Array<'k>,
+    /// The RMS norm before the rotation.
+    pub norm: Option<HeadNorm<'k>>,
+    /// The rotation.
+    pub rotation: Rotation<'k>,
+    /// Heads of the input.
+    pub heads: u32,
+    /// First head.
+    pub first_head: Val<'k, u32>,
+    /// How many heads.
+    pub count: u32,
+    /// Rows of the batch.
+    pub rows: u32,
+    /// First row.
+    pub first_row: Val<'k, u32>,
+    /// Whose tokens the rows are.
+    pub pages: Pages<'k>,
+    /// `[rows, heads, dim]`, or `None`: the pages.
+    pub out: Option<Array<'k>>,
+}
+
+/// The RMS norm of a head.
+#[derive(Clone, Copy)]
+pub struct HeadNorm<'k> {
+    /// Scale of every dimension, `[dim]`.
+    pub weight: Array<'k>,
+    /// Added to the mean square.
+    pub eps: f32,
+}
+
+/// Rotates.
+pub fn rope<'k>(team: Team<'k>, rope: Rope<'k>) {
+    let k = team.k;
+    let half = rope.rotation.half;
+    k.for_step(k.warp(), rope.rows * rope.count, team.warps, |item| {
+        let (row, head) = (rope.first_row + item / rope.count, rope.first_head + item % rope.count);
+        let position = rope.pages.position.at(row).load();
+        let (active, token) = (position.ge(0), position.max(0).cast::<u32>());
+        let x = rope.x.from((row * rope.heads + head) * rope.pages.dim);
+        let pairs = || (0..half).step_by(32).map(|start| k.lane() + start);
+        let sum = k.var(0.0f32);
+        for pair in pairs() {
+            k.when(pair.lt(half), || {
+                let (a, b) = (x.load(pair), x.load(pair + half));
+                sum.set(b.fma(b, a.fma(a, sum.get())));
+            });
+        }
+        let scale = rope.norm.map(|norm| {
+            let sum = sum.get().warp_reduce(|a, b| a + b);
+            (sum * (1.0 / rope.pages.dim as f32) + norm.eps).sqrt().recip()
+        });
+        for pair in pairs() {
+            k.when(pair.lt(half), || {
+                let element = |at: Val<'k, u32>| match (rope.norm, scale) {
+                    (Some(norm), Some(scale)) => x.load(at) * scale * norm.weight.load(at),
+                    _ => x.load(at),
+                };
+                let (a, b) = (element(pair), element(pair + half));
+                let turned = [(pair, k.lit(false), a, b), (pair + half, k.lit(true), b, a)];
+                for (at, second, x, partner) in turned {
+                    let y = rope.rotation.turn(token, pair, second, x, partner);
+                    match rope.out {
+                        Some(out) => {
+                            let y = active.select(y, 0.0f32);
+                            out.store((row * rope.heads + head) * rope.pages.dim + at, y);
+                        }
+                        None => k.when(active, || rope.pages.pool.store(rope.pages.token(head, row, token) + at, y)),
+                    }
+                }
+            });
+        }
+    });
+}

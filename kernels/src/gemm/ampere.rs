@@ -1,0 +1,97 @@
+//! The product on every architecture from sm_80 on: `cp.async` into a ring, `ldmatrix`, `mma.sync`.
+//!
+//! A block computes one tile. Its warps stand two down and the rest across, and all of them fetch: a stage is read while
+//! the others are on their way. Any stride and alignment will do; vectors are as wide as the problem promises.
+
+use super::finish::Output;
+use super::raster::Raster;
+use super::store::{Results, Store};
+use super::tiling::Tiles;
+use crate::mma::{Factor, WarpTile};
+use crate::ring::{GroupRing, Tile};
+use crate::tile::{Coord, LayoutTensor, Matrix, MatrixTile, Team, copy_async};
+use tilewright_codegen::build::{Builder, Ptr, Scalar, Shared, block};
+use tilewright_codegen::ir::Launch;
+use tilewright_layout::swizzle::canonical::Major;
+use tilewright_layout::view::OffsetMap;
+
+/// What is chosen for a kernel beside its tiles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Config {
+    /// Stages of the ring.
+    pub stages: u32,
+    /// Rows of tiles that are computed together.
+    pub group: u32,
+    /// Which index of A and of B is contiguous.
+    pub majors: [Major; 2],
+    /// Elements of the vectors that A and B can be read by.
+    pub vectors: [u32; 2],
+}
+
+/// Warps of a block, down and across.
+const WARPS: [u32; 2] = [2, 4];
+
+/// Threads of the kernel.
+pub const fn launch() -> Launch {
+    block(32 * WARPS[0] * WARPS[1])
+}
+
+/// Names the ring.
+enum Factors {}
+
+/// Parameters: A, B; M, N, K; strides of A and of B; rows and columns of tiles, splits; then those of the store.
+pub fn gemm<'k, F: Factor<Sum = f32>, D: Output, T: Tiles>(k: &'k Builder, config: Config, store: Store) {
+    let (a, b) = (k.global::<F::Stored>("a"), k.global::<F::Stored>("b"));
+    let [m, n, depth, a_stride, b_stride] = ["m", "n", "k", "a_stride", "b_stride"].map(|name| k.param::<u32>(name));
+    let [rows, columns, splits] = ["rows", "columns", "splits"].map(|name| k.param::<u32>(name));
+    let results = Results::<D, T>::parameters(k, store, [m, n]);
+    let factor = |base: Ptr<'k, _, F::Stored>, rows, stride, number: usize| {
+        let matrix = match config.majors[number] {
+            Major::K => Matrix::row_major(base, [rows, depth], stride),
+            Major::Mn => Matrix::col_major(base, [rows, depth], stride),
+        };
+        matrix.vectors(config.vectors[number])
+    };
+    let (a, b) = (factor(a, m, a_stride, 0), factor(b, n, b_stride, 1));
+
+    let place = Raster { rows, columns, splits, group: config.group }.place(k.block_id());
+    let [row, column] = [place.row * T::M, place.column * T::N];
+    let steps = (depth + (T::K - 1)) / T::K;
+    let share = (steps + splits - 1) / splits;
+    let begin = place.split * share;
+    let end = (begin + share).min(steps);
+
+    let tiles = (Tile::<F::Stored, T::A>::typed().aligned(1024), Tile::<F::Stored, T::B>::typed().aligned(1024));
+    let mut ring = GroupRing::new::<Factors, _>(k, tiles, config.stages, |step, (a_tile, b_tile)| {
+        let along = (begin + step) * T::K;
+        k.when((begin + step).lt(end), || {
+            fetch(k, a.tile([T::M, T::K], [row, along]), a_tile);
+            fetch(k, b.tile([T::N, T::K], [column, along]), b_tile);
+        });
+    });
+    let [down, across] = [T::M / WARPS[0], T::N / WARPS[1]];
+    let warp = Coord::below(k.warp(), WARPS[0] * WARPS[1]);
+    let corner = [warp % WARPS[0] * down, warp / WARPS[0] * across];
+    let product = WarpTile::<F>::new(k, down, across);
+    k.for_(begin, end, |_| {
+        let (current, free) = ring.turn();
+        let claimed = free.fill();
+        let (a, b) = current.tiles();
+        let (a, b) = (a.begun_at([corner[0], 0.into()]), b.begun_at([corner[1], 0.into()]));
+        for step in (0..T::K).step_by(F::K as usize) {
+            product.multiply(&product.load_a(k, a, step), &product.load_b(k, b, step));
+        }
+        current.done(claimed);
+    });
+    // Nothing is on its way any more: no tile was fetched beyond the share.
+    let corner = [row + corner[0].get(k), column + corner[1].get(k)];
+    results.store_at(product.sums(), Coord::lane(k), corner, place.split);
+}
+
+/// This thread's share of a tile.
+#[track_caller]
+fn fetch<'k, E: Scalar, L: OffsetMap>(k: &'k Builder, from: MatrixTile<'k, E>, to: LayoutTensor<'k, E, L, Shared>) {
+    if let Err(error) = copy_async(k, Team::block(k), from, to) {
+        unreachable!("the extents are the layout's: {error}");
+    }
+}

@@ -1,0 +1,108 @@
+//! What is done to the sums before they are stored: bias, gate, residual.
+
+use half::{bf16, f16};
+use tilewright_codegen::build::{Bf16x2, Builder, F16x2, Global, Numeric, Pair, Parts, Ptr, Scalar, Val};
+
+use crate::tile::Matrix;
+
+/// A type of results: 16-bit floats that are stored in pairs.
+pub trait Output: Scalar + Numeric {
+    /// Two of them in one register.
+    type Pair: Pair + Parts<Part = Self>;
+    /// Its name.
+    const NAME: &'static str;
+}
+
+impl Output for bf16 {
+    type Pair = Bf16x2;
+    const NAME: &'static str = "bf16";
+}
+
+impl Output for f16 {
+    type Pair = F16x2;
+    const NAME: &'static str = "f16";
+}
+
+/// What comes behind the product: `x = A·B + bias`, then `silu(x₀)·x₁` where it is gated, then `+ residual`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Epilogue {
+    /// A number per column is added to the sums.
+    pub bias: bool,
+    /// B has twice the columns: gates, then what they are multiplied with.
+    pub gated: bool,
+    /// A matrix of the result's extents is added last.
+    pub residual: bool,
+}
+
+/// The operands of an [`Epilogue`] in a kernel.
+#[derive(Clone, Copy)]
+pub struct Finish<'k, D> {
+    k: &'k Builder,
+    bias: Option<Ptr<'k, Global, D>>,
+    residual: Option<Matrix<'k, D>>,
+    /// Rows and columns of the result.
+    extents: [Val<'k, u32>; 2],
+    gated: bool,
+}
+
+impl<'k, D: Output> Finish<'k, D> {
+    /// Declares the parameters that the epilogue needs: `bias`, then `residual` and its `residual_stride`.
+    #[track_caller]
+    pub fn parameters(k: &'k Builder, epilogue: Epilogue, extents: [Val<'k, u32>; 2]) -> Finish<'k, D> {
+        let bias = epilogue.bias.then(|| k.global::<D>("bias"));
+        let residual = epilogue
+            .residual
+            .then(|| Matrix::row_major(k.global::<D>("residual"), extents, k.param::<u32>("residual_stride")));
+        Finish { k, bias, residual, extents, gated: epilogue.gated }
+    }
+
+    /// Whether B has gates.
+    pub fn gated(&self) -> bool {
+        self.gated
+    }
+
+    /// The result at (`row`, `column`), from its sum and, where it is gated, the sum of what the gate is multiplied with.
+    #[track_caller]
+    pub fn apply(
+        &self,
+        [row, column]: [Val<'k, u32>; 2],
+        sum: Val<'k, f32>,
+        other: Option<Val<'k, f32>>,
+    ) -> Val<'k, f32> {
+        let mut x = self.biased(column, self.extents[1], sum);
+        if let Some(other) = other {
+            x = silu(x) * self.biased(column + self.extents[1], self.extents[1] * 2, other);
+        }
+        match self.residual {
+            None => x,
+            Some(residual) => {
+                let tile = residual.tile([1, 1], [row, column]);
+                let origin = [0.into(), 0.into()];
+                x + self.if_inside(tile.inside(self.k, origin), || tile.at(self.k, origin).load())
+            }
+        }
+    }
+
+    #[track_caller]
+    fn biased(&self, column: Val<'k, u32>, columns: Val<'k, u32>, sum: Val<'k, f32>) -> Val<'k, f32> {
+        match self.bias {
+            None => sum,
+            Some(bias) => sum + self.if_inside(column.lt(columns), || bias.at(column).load()),
+        }
+    }
+
+    /// A number from memory where the place is inside, and 0 elsewhere.
+    #[track_caller]
+    fn if_inside(&self, inside: Val<'k, bool>, load: impl FnOnce() -> Val<'k, D>) -> Val<'k, f32> {
+        let value = self.k.var(0.0f32);
+        self.k.when(inside, || value.set(load().cast::<f32>()));
+        value.get()
+    }
+}
+
+/// `x / (1 + e⁻ˣ)`.
+#[track_caller]
+fn silu(x: Val<'_, f32>) -> Val<'_, f32> {
+    let denominator = (x * -core::f32::consts::LOG2_E).ex2() + 1.0;
+    x.div_approx(denominator)
+}

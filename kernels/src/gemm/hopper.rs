@@ -1,0 +1,132 @@
+//! The product on sm_90a: tensor maps feed a ring of stages, two warpgroups multiply from it, blocks stay for many tiles.
+//!
+//! One thread of the last warpgroup fetches: the factor that is its block's own, and its share of the one that all blocks of
+//! the cluster need, which goes to each of them. The other warpgroups multiply 64 rows an instruction and keep one group of them in flight:
+//! a stage is freed when the group behind it has begun. While they store a tile of the result, the stages of the next are
+//! filled.
+
+use super::finish::Output;
+use super::raster::{Place, Raster};
+use super::store::{Results, Store};
+use super::tiling::Tiles;
+use crate::mma::{Factor, SharedFactor, WarpgroupTile};
+use crate::ring::{Consumers, Ring, Shape, Tile, by, start};
+use crate::tile::{Coord, Share};
+use tilewright_codegen::build::{Builder, Bulk, block};
+use tilewright_codegen::ir::Launch;
+use tilewright_layout::view::Along;
+
+/// What is chosen for a kernel beside its tiles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Config {
+    /// Stages of the ring.
+    pub stages: u32,
+    /// Blocks of a cluster.
+    pub cluster: u32,
+    /// Where a cluster's tiles lie: down the rows they share a tile of B, across the columns one of A.
+    pub along: Along,
+    /// Rows of clusters' tiles that are computed together.
+    pub group: u32,
+}
+
+impl Config {
+    /// Tiles of a cluster, down the rows and across the columns.
+    pub const fn extents(self) -> [u32; 2] {
+        match self.along {
+            Along::Rows => [self.cluster, 1],
+            Along::Columns => [1, self.cluster],
+        }
+    }
+}
+
+/// Threads and clusters of the kernel.
+pub fn launch<T: Tiles>(config: Config) -> Launch {
+    block(128 * (T::CONSUMERS + 1)).cluster(config.cluster).min_blocks(1)
+}
+
+/// Parameters: tensor maps of A and B; M, N, K, rows of clusters, columns of tiles, splits; then those of the store.
+pub fn gemm<'k, F: Factor<Sum = f32>, D: Output, T: Tiles>(k: &'k Builder, config: Config, store: Store) {
+    let (a_map, b_map) = (k.tensor_map("a"), k.tensor_map("b"));
+    let [m, n, depth, rows, columns, splits] = ["m", "n", "k", "rows", "columns", "splits"].map(|p| k.param::<u32>(p));
+    let results = Results::<D, T>::parameters(k, store, [m, n]);
+    let tiles = (Tile::<F::Stored, T::A>::typed().aligned(1024), Tile::<F::Stored, T::B>::typed().aligned(1024));
+    let shape = Shape::stages(config.stages).consumers(Consumers::Warpgroups(T::CONSUMERS)).cluster(config.cluster);
+    let (mut producer, consumer) = start(k, Ring::bulk::<Factors>(k, tiles, shape)).split();
+
+    let (rank, cluster) = (k.cluster_rank(), k.block_id() / config.cluster);
+    let raster = Raster { rows, columns, splits, group: config.group };
+    let steps = (depth + (T::K - 1)) / T::K;
+    let share = (steps + splits - 1) / splits;
+    let [down, across] = config.extents();
+    let corner = |place: Place<'k>| {
+        let [row, column] = [(place.row, down), (place.column, across)]
+            .map(|(tile, blocks)| if blocks > 1 { tile * blocks + rank } else { tile });
+        [row * T::M, column * results.columns()]
+    };
+
+    let fetch = || {
+        raster.each(k, cluster, k.blocks() / config.cluster, |place| {
+            let [row, column] = corner(place);
+            let begin = place.split * share;
+            k.for_(begin, (begin + share).min(steps), |step| {
+                let along = (step * T::K).cast::<i32>();
+                let part = Share { part: Coord::below(rank, across), parts: across };
+                let a = by(|tile, bar| tile.fetch(a_map, [row.cast(), along], part, bar, everyone(k, across)));
+                let b = by(|tile, bar| {
+                    for (part, column) in results.shares(down, rank, column) {
+                        tile.fetch(b_map, [column, along], part, bar, everyone(k, down));
+                    }
+                });
+                producer.acquire().fill((a, b)).commit();
+            });
+        });
+    };
+    let multiply = || {
+        let (mut consumer, warpgroup) = (consumer.delayed(), Coord::below(k.warp() / 4, T::CONSUMERS));
+        let product = WarpgroupTile::<F>::new(k, T::ROWS, T::N);
+        raster.each(k, cluster, k.blocks() / config.cluster, |place| {
+            let begin = place.split * share;
+            k.for_(begin, (begin + share).min(steps), |step| {
+                let stage = consumer.wait();
+                let (a, b) = stage.tiles();
+                k.wgmma_fence();
+                product.multiply(
+                    SharedFactor::new(a).from_row(warpgroup * T::ROWS),
+                    SharedFactor::new(b),
+                    step.ne(begin),
+                );
+                k.wgmma_commit();
+                k.wgmma_wait(1);
+                stage.release_previous();
+            });
+            k.wgmma_wait(0);
+            consumer.release_last();
+            results.store(product.sums(), corner(place), place.split);
+        });
+        results.drain();
+    };
+    let consumer = || {
+        if let Some((_, more)) = T::REGISTERS {
+            k.registers_up(more);
+        }
+        multiply();
+    };
+    k.if_else(k.warp().lt(4 * T::CONSUMERS), consumer, || {
+        if let Some((fewer, _)) = T::REGISTERS {
+            k.registers_down(fewer);
+        }
+        k.when(k.tid().eq(128 * T::CONSUMERS), fetch);
+    });
+    if config.cluster > 1 {
+        // Nobody leaves while another block may still send to it or wait for it.
+        k.cluster_sync();
+    }
+}
+
+/// Names the ring.
+enum Factors {}
+
+/// Copies that go to every block of the cluster.
+fn everyone(k: &Builder, cluster: u32) -> Bulk<'_> {
+    if cluster > 1 { Bulk::default().multicast(k.lit((1u16 << cluster) - 1)) } else { Bulk::default() }
+}

@@ -1,0 +1,52 @@
+//! Matrix products: `C[m, n] = Σₖ A[m, k] · B[n, k]`, factors of bf16 or f16 in either order, sums in f32.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `problem` | [`Problem`]: what is multiplied, where it lies, what is done behind |
+//! | `tiling`, `table` | tiles as types; the [`Shape`]s that are shipped, a row each |
+//! | `hopper` | the kernel of sm_90a: tensor maps, a ring, two warpgroups, blocks that stay for many tiles |
+//! | `ampere` | the kernel from sm_80 on: `cp.async`, `ldmatrix`, `mma.sync`; any stride and alignment |
+//! | `raster` | the order of the tiles |
+//! | `store`, `finish` | what becomes of the sums: bias, gate, residual; by tensor map, by element, as partial sums |
+//! | `reduce` | adds up the shares of a split contraction |
+//! | `choose`, `plan` | which tiles for which problem; launches with their arguments |
+//! | `trial` | problems at random, the oracle, the bound |
+//!
+//! ```
+//! use half::bf16;
+//! use tilewright_codegen::ir::Arch;
+//! use tilewright_kernels::gemm::{Problem, Target, plan};
+//! let target = Target { arch: Arch::Sm90a, multiprocessors: 132, aligned: 256 };
+//! let steps = plan::<bf16, bf16>(&Problem::new(512, 14336, 4096), target)?;
+//! assert_eq!((steps.len(), steps[0].kernel.name.as_str()), (1, "gemm_bf16_128x224x64"));
+//! # Ok::<(), tilewright_kernels::gemm::Refusal>(())
+//! ```
+//!
+//! A step's arguments name buffers; whoever launches it puts addresses and tensor maps in their places.
+
+mod ampere;
+mod choose;
+mod finish;
+mod hopper;
+mod plan;
+mod problem;
+mod raster;
+mod reduce;
+mod store;
+mod table;
+mod tiling;
+mod trial;
+
+pub use ampere::{Config as WarpConfig, gemm as warps, launch as warps_launch};
+pub use choose::{choose, choose_warps};
+pub use finish::{Epilogue, Finish, Output};
+pub use hopper::{Config, gemm as hopper, launch as hopper_launch};
+pub use plan::{
+    Argument, Buffer, Choice, Refusal, Step, Target, WarpChoice, hopper_step, plan, reduce_step, warp_step,
+};
+pub use problem::{Operand, Problem};
+pub use reduce::{launch as reduce_launch, reduce};
+pub use store::Store;
+pub use table::{Facts, Shape, WarpShape};
+pub use tiling::{Tiles, Tiling};
+pub use trial::{Data, Number, ShippedGemm};

@@ -1,0 +1,363 @@
+//! From a problem to launches: which kernel, which grid, which arguments.
+
+use super::choose::{choose, choose_warps};
+use super::finish::Output;
+use super::hopper::Config;
+use super::problem::{Operand, Problem};
+use super::store::Store;
+use super::table::{Shape, WarpShape};
+use super::{ampere, reduce};
+use crate::mma::Factor;
+use thiserror::Error;
+use tilewright_codegen::build::record;
+use tilewright_codegen::device::{Outside, Promotion, TensorShape, TileSwizzle};
+use tilewright_codegen::ir::{Arch, Kernel};
+use tilewright_codegen::trial::Element;
+use tilewright_layout::DType;
+use tilewright_layout::swizzle::TensorBoxes;
+use tilewright_layout::swizzle::canonical::{Major, SwizzleWidth};
+
+/// A buffer that a launch names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Buffer {
+    /// The left factor.
+    A,
+    /// The right factor.
+    B,
+    /// The result.
+    C,
+    /// A number per column of B.
+    Bias,
+    /// What is added last, of the result's extents and stride.
+    Residual,
+    /// Sums of the shares of the contraction, f32: splits × m × n.
+    Partials,
+}
+
+/// An argument of a launch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Argument {
+    /// A tensor map over a buffer.
+    Map(Buffer, TensorShape),
+    /// A buffer's address.
+    Pointer(Buffer),
+    /// A number.
+    Number(u32),
+}
+
+/// A kernel with its grid and arguments.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// The kernel, not yet verified.
+    pub kernel: Kernel,
+    /// Blocks.
+    pub grid: u32,
+    /// In the order of the parameters.
+    pub arguments: Vec<Argument>,
+}
+
+/// How a product is computed on sm_90a.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Choice {
+    /// The tiles.
+    pub shape: Shape,
+    /// Stages, cluster, raster.
+    pub config: Config,
+    /// Shares of the contraction.
+    pub splits: u32,
+}
+
+/// Why a kernel cannot compute a product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Refusal {
+    /// An extent of 0, or one that a stride does not span.
+    #[error("{what} is {found}; at least {least} is needed")]
+    TooSmall {
+        /// Which number.
+        what: &'static str,
+        /// Its value.
+        found: u32,
+        /// The bound.
+        least: u32,
+    },
+    /// Lines of a factor that no tensor map describes.
+    #[error("lines of {what} are {stride} elements apart; a tensor map needs a multiple of {multiple}")]
+    Unaligned {
+        /// Which matrix.
+        what: &'static str,
+        /// Elements from line to line.
+        stride: u32,
+        /// The bound.
+        multiple: u32,
+    },
+    /// More elements of the result than 32 bits count.
+    #[error("{m} by {n} elements are more than a kernel counts, 2^32 - 1")]
+    TooLarge {
+        /// Rows.
+        m: u32,
+        /// Columns.
+        n: u32,
+    },
+    /// Tiles whose columns do not divide into halves that are staged.
+    #[error("{shape:?} stages {staged} columns, which do not divide the half of its {columns} that a gate leaves")]
+    GatedShape {
+        /// The tiles.
+        shape: Shape,
+        /// Columns that are staged at a time.
+        staged: u32,
+        /// Columns of a tile.
+        columns: u32,
+    },
+    /// An epilogue that does not go with the factors' order.
+    #[error("a gated product takes B as [2N, K] with K contiguous")]
+    GatedOrder,
+    /// More shares of the contraction than steps.
+    #[error("{splits} shares of {steps} steps: every share needs a step")]
+    Splits {
+        /// Shares.
+        splits: u32,
+        /// Steps of the contraction.
+        steps: u32,
+    },
+}
+
+/// Checks what holds for every kernel.
+fn check(problem: &Problem) -> Result<(), Refusal> {
+    let line = |operand: Operand, rows: u32| if operand.major == Major::K { problem.k } else { rows };
+    let bounds = [
+        ("M", problem.m, 1),
+        ("N", problem.n, 1),
+        ("K", problem.k, 1),
+        ("the stride of A", problem.a.stride, line(problem.a, problem.m)),
+        ("the stride of B", problem.b.stride, line(problem.b, problem.b_rows())),
+        ("the stride of C", problem.c_stride, problem.n),
+    ];
+    match bounds.into_iter().find(|(_, found, least)| found < least) {
+        Some((what, found, least)) => Err(Refusal::TooSmall { what, found, least }),
+        None if u64::from(problem.m) * u64::from(problem.b_rows()) > u64::from(u32::MAX) => {
+            Err(Refusal::TooLarge { m: problem.m, n: problem.b_rows() })
+        }
+        None => Ok(()),
+    }
+}
+
+/// The launch that computes a product on sm_90a with those tiles, for buffers aligned to 16 bytes. Where the contraction is
+/// split, it leaves partial sums, and the reduction makes the result of them.
+///
+/// # Errors
+/// [`Refusal`].
+pub fn hopper_step<F: Factor<Sum = f32, Stored: Element>, D: Output + Element>(
+    problem: &Problem,
+    choice: Choice,
+    multiprocessors: u32,
+) -> Result<Step, Refusal> {
+    check(problem)?;
+    let Choice { shape, config, splits } = choice;
+    let multiple = 128 / F::BITS as u32;
+    for (what, Operand { stride, .. }) in [("A", problem.a), ("B", problem.b)] {
+        if !stride.is_multiple_of(multiple) {
+            return Err(Refusal::Unaligned { what, stride, multiple });
+        }
+    }
+    if problem.epilogue.gated && problem.b.major != Major::K {
+        return Err(Refusal::GatedOrder);
+    }
+    let [tile_m, tile_n, tile_k] = shape.tile();
+    shares(problem.k.div_ceil(tile_k), splits)?;
+    let epilogue = problem.epilogue;
+    let store = match (splits, problem.c_stride.is_multiple_of(8)) {
+        (2.., _) => Store::Partials,
+        (_, true) => Store::Tiles(epilogue),
+        (_, false) => Store::Elements(epilogue),
+    };
+    let (columns, staged) = (tile_n, shape.staged());
+    if epilogue.gated && store == Store::Tiles(epilogue) && !(columns / 2).is_multiple_of(staged) {
+        return Err(Refusal::GatedShape { shape, staged, columns });
+    }
+    let (record, facts) = shape.build::<F, D>([problem.a.major, problem.b.major]);
+    let gated = epilogue.gated && store != Store::Partials;
+    let [down, across] = config.extents();
+    let rows = problem.m.div_ceil(tile_m * down);
+    let width = if gated { tile_n / 2 } else { tile_n };
+    // Partial sums of a gated product are those of all of B's rows; the gate is applied when they are added up.
+    let n = if store == Store::Partials { problem.b_rows() } else { problem.n };
+    let columns = n.div_ceil(width * across);
+    let parts = if gated { down.max(2) } else { down };
+    let mut arguments = vec![
+        map(Buffer::A, <F::Stored as Element>::DTYPE, problem.a, [problem.m, problem.k], facts.boxes[0], across),
+        map(Buffer::B, <F::Stored as Element>::DTYPE, problem.b, [problem.b_rows(), problem.k], facts.boxes[1], parts),
+    ];
+    arguments.extend([problem.m, n, problem.k, rows, columns, splits].map(Argument::Number));
+    arguments.extend(match store {
+        Store::Tiles(_) => {
+            let c = Operand { major: Major::K, stride: problem.c_stride };
+            vec![map(Buffer::C, D::DTYPE, c, [problem.m, problem.n], facts.boxes[2], 1)]
+        }
+        Store::Elements(_) => vec![Argument::Pointer(Buffer::C), Argument::Number(problem.c_stride)],
+        Store::Partials => vec![Argument::Pointer(Buffer::Partials)],
+    });
+    if store != Store::Partials {
+        arguments.extend(epilogue_arguments(problem));
+    }
+    let clusters = (rows * columns * splits).min(multiprocessors / config.cluster).max(1);
+    let name = format!("gemm_{}_{tile_m}x{tile_n}x{tile_k}", F::NAME);
+    Ok(Step { kernel: record(&name, config, store), grid: clusters * config.cluster, arguments })
+}
+
+/// How a product is computed over `mma.sync`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct WarpChoice {
+    /// The tiles.
+    pub shape: WarpShape,
+    /// Stages of the ring.
+    pub stages: u32,
+    /// Rows of tiles that are computed together.
+    pub group: u32,
+    /// Shares of the contraction.
+    pub splits: u32,
+    /// The kernel's target, from sm_80 on.
+    pub arch: Arch,
+    /// Elements that the addresses of A and B are multiples of.
+    pub aligned: [u32; 2],
+}
+
+/// The launch that computes a product over `mma.sync`, whatever the strides. Where the contraction is split or the epilogue
+/// gated, it leaves partial sums for [`reduce_step`].
+///
+/// # Errors
+/// [`Refusal`].
+pub fn warp_step<F: Factor<Sum = f32, Stored: Element>, D: Output + Element>(
+    problem: &Problem,
+    choice: WarpChoice,
+) -> Result<Step, Refusal> {
+    check(problem)?;
+    let WarpChoice { shape, stages, group, splits, arch, aligned } = choice;
+    let [tile_m, tile_n, tile_k] = shape.tile();
+    shares(problem.k.div_ceil(tile_k), splits)?;
+    let store = if splits > 1 || problem.epilogue.gated { Store::Partials } else { Store::Elements(problem.epilogue) };
+    let n = problem.b_rows();
+    let vector = |operand: Operand, rows: u32, aligned: u32| {
+        let line = if operand.major == Major::K { problem.k } else { rows };
+        let widest = 128 / F::BITS as u32;
+        1 << [line, operand.stride, aligned, widest].into_iter().map(u32::trailing_zeros).min().unwrap_or(0)
+    };
+    let vectors = [vector(problem.a, problem.m, aligned[0]), vector(problem.b, n, aligned[1])];
+    let config = ampere::Config { stages, group, majors: [problem.a.major, problem.b.major], vectors };
+    let (rows, columns) = (problem.m.div_ceil(tile_m), n.div_ceil(tile_n));
+    let mut arguments = vec![Argument::Pointer(Buffer::A), Argument::Pointer(Buffer::B)];
+    let numbers = [problem.m, n, problem.k, problem.a.stride, problem.b.stride, rows, columns, splits];
+    arguments.extend(numbers.map(Argument::Number));
+    if store == Store::Partials {
+        arguments.push(Argument::Pointer(Buffer::Partials));
+    } else {
+        arguments.extend([Argument::Pointer(Buffer::C), Argument::Number(problem.c_stride)]);
+        arguments.extend(epilogue_arguments(problem));
+    }
+    let name = format!("gemm_{}_{tile_m}x{tile_n}x{tile_k}_warps", F::NAME);
+    Ok(Step { kernel: shape.record::<F, D>(&name, arch, config, store), grid: rows * columns * splits, arguments })
+}
+
+/// The launch that makes the result of partial sums.
+///
+/// # Errors
+/// [`Refusal`].
+pub fn reduce_step<D: Output>(problem: &Problem, splits: u32, arch: Arch) -> Result<Step, Refusal> {
+    check(problem)?;
+    let epilogue = problem.epilogue;
+    let kernel = record("gemm_reduce", arch, reduce::launch(), |k| reduce::reduce::<D>(k, epilogue));
+    let mut arguments = vec![Argument::Pointer(Buffer::Partials), Argument::Pointer(Buffer::C)];
+    arguments.extend([problem.c_stride, problem.m, problem.n, splits].map(Argument::Number));
+    arguments.extend(epilogue_arguments(problem));
+    Ok(Step { kernel, grid: (problem.m * problem.n).div_ceil(256).min(4096), arguments })
+}
+
+/// What a product is planned for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The device's architecture.
+    pub arch: Arch,
+    /// Its multiprocessors.
+    pub multiprocessors: u32,
+    /// Bytes that the addresses of all buffers are multiples of; a driver's allocations are of 256.
+    pub aligned: u32,
+}
+
+/// The launches that compute a product, one after the other: by tensor maps and `wgmma` where the device and the strides
+/// allow it, over `mma.sync` elsewhere.
+///
+/// # Errors
+/// [`Refusal`], for what no kernel computes.
+pub fn plan<F: Factor<Sum = f32, Stored: Element>, D: Output + Element>(
+    problem: &Problem,
+    target: Target,
+) -> Result<Vec<Step>, Refusal> {
+    let Target { arch, multiprocessors, aligned } = target;
+    let by_maps = match (arch, aligned.is_multiple_of(16)) {
+        (Arch::Sm90a, true) => {
+            let choice = choose(problem, multiprocessors);
+            hopper_step::<F, D>(problem, choice, multiprocessors).map(|step| (step, choice.splits))
+        }
+        _ => Err(Refusal::GatedOrder),
+    };
+    let (step, splits) = match by_maps {
+        Ok(planned) => planned,
+        // What a tensor map cannot describe, vectors of cp.async and single elements can.
+        Err(Refusal::Unaligned { .. } | Refusal::GatedOrder | Refusal::GatedShape { .. }) => {
+            check(problem)?;
+            let (shape, splits) = choose_warps(problem, multiprocessors);
+            let elements = aligned * 8 / F::BITS as u32;
+            let choice = WarpChoice { shape, stages: 3, group: 8, splits, arch, aligned: [elements.max(1); 2] };
+            (warp_step::<F, D>(problem, choice)?, splits)
+        }
+        Err(refusal) => return Err(refusal),
+    };
+    let partial = step.arguments.contains(&Argument::Pointer(Buffer::Partials));
+    let reduction = partial.then(|| reduce_step::<D>(problem, splits, arch)).transpose()?;
+    Ok([step].into_iter().chain(reduction).collect())
+}
+
+/// Every share of the contraction has a step.
+fn shares(steps: u32, splits: u32) -> Result<(), Refusal> {
+    if splits == 0 || (splits - 1) * steps.div_ceil(splits) >= steps {
+        return Err(Refusal::Splits { splits, steps });
+    }
+    Ok(())
+}
+
+fn epilogue_arguments(problem: &Problem) -> Vec<Argument> {
+    let mut arguments = Vec::new();
+    if problem.epilogue.bias {
+        arguments.push(Argument::Pointer(Buffer::Bias));
+    }
+    if problem.epilogue.residual {
+        arguments.extend([Argument::Pointer(Buffer::Residual), Argument::Number(problem.c_stride)]);
+    }
+    arguments
+}
+
+/// The tensor map of a matrix (rows, columns) whose tiles have these boxes, their lines divided into `parts`.
+fn map(
+    buffer: Buffer,
+    dtype: DType,
+    operand: Operand,
+    [rows, columns]: [u32; 2],
+    boxes: TensorBoxes,
+    parts: u32,
+) -> Argument {
+    let dims = if operand.major == Major::K { [columns, rows] } else { [rows, columns] };
+    let shape = TensorShape {
+        dtype,
+        dims: dims.map(u64::from).to_vec(),
+        strides: vec![u64::from(operand.stride) * dtype.bytes() as u64],
+        tile: vec![boxes.width as u32, boxes.lines as u32 / parts],
+        swizzle: match boxes.swizzle {
+            SwizzleWidth::Interleaved => TileSwizzle::None,
+            SwizzleWidth::Bytes32 => TileSwizzle::Bytes32,
+            SwizzleWidth::Bytes64 => TileSwizzle::Bytes64,
+            SwizzleWidth::Bytes128 => TileSwizzle::Bytes128,
+        },
+        outside: Outside::Zero,
+        promotion: Promotion::Bytes256,
+    };
+    Argument::Map(buffer, shape)
+}

@@ -1,0 +1,83 @@
+//! A matrix product as data: what is multiplied, where it lies, what is done behind.
+
+use super::finish::Epilogue;
+use tilewright_layout::swizzle::canonical::Major;
+
+/// A matrix in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Operand {
+    /// Which index is contiguous.
+    pub major: Major,
+    /// Elements from one line to the next.
+    pub stride: u32,
+}
+
+/// `C[m, n] = Σₖ A[m, k] · B[n, k]`, and an epilogue. The result is row-major.
+///
+/// B is held as (n, k): a weight `[N, K]` as checkpoints store it is K-major, a row-major `[K, N]` is MN-major.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Problem {
+    /// Rows of the result.
+    pub m: u32,
+    /// Columns of the result.
+    pub n: u32,
+    /// The contraction.
+    pub k: u32,
+    /// The left factor, (m, k).
+    pub a: Operand,
+    /// The right factor, (n, k); (2n, k) where the epilogue is gated.
+    pub b: Operand,
+    /// Elements from one row of the result to the next.
+    pub c_stride: u32,
+    /// What is done to the sums.
+    pub epilogue: Epilogue,
+}
+
+impl Problem {
+    /// Compact matrices, both factors K-major, no epilogue.
+    ///
+    /// ```
+    /// use tilewright_kernels::gemm::Problem;
+    /// let problem = Problem::new(128, 14336, 4096);
+    /// assert_eq!((problem.a.stride, problem.c_stride), (4096, 14336));
+    /// ```
+    pub fn new(m: u32, n: u32, k: u32) -> Problem {
+        let operand = Operand { major: Major::K, stride: k };
+        Problem { m, n, k, a: operand, b: operand, c_stride: n, epilogue: Epilogue::default() }
+    }
+
+    /// The same with compact factors of other orders.
+    #[must_use]
+    pub fn orders(self, a: Major, b: Major) -> Problem {
+        let columns = self.b_rows();
+        let operand = |major, rows| Operand { major, stride: if major == Major::K { self.k } else { rows } };
+        Problem { a: operand(a, self.m), b: operand(b, columns), ..self }
+    }
+
+    /// The same with an epilogue; B stays compact.
+    #[must_use]
+    pub fn epilogue(self, epilogue: Epilogue) -> Problem {
+        let problem = Problem { epilogue, ..self };
+        problem.orders(self.a.major, self.b.major)
+    }
+
+    /// Rows of B as (n, k).
+    pub fn b_rows(&self) -> u32 {
+        if self.epilogue.gated { 2 * self.n } else { self.n }
+    }
+
+    /// Elements that A, B and C take in memory.
+    pub fn sizes(&self) -> [usize; 3] {
+        let size = |operand: Operand, rows: u32| {
+            let (lines, line) = if operand.major == Major::K { (rows, self.k) } else { (self.k, rows) };
+            (lines as usize - 1) * operand.stride as usize + line as usize
+        };
+        let c = (self.m as usize - 1) * self.c_stride as usize + self.n as usize;
+        [size(self.a, self.m), size(self.b, self.b_rows()), c]
+    }
+
+    /// Multiplications and additions.
+    pub fn operations(&self) -> f64 {
+        2.0 * f64::from(self.m) * f64::from(self.b_rows()) * f64::from(self.k)
+    }
+}

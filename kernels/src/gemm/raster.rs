@@ -1,0 +1,60 @@
+//! In which order tiles are computed: groups of rows, so that blocks that run together share factors in level two.
+
+use tilewright_codegen::build::{Builder, Val};
+
+/// Where a tile of work lies.
+#[derive(Clone, Copy)]
+pub struct Place<'k> {
+    /// Its row of tiles, in tiles of the cluster.
+    pub row: Val<'k, u32>,
+    /// Its column of tiles.
+    pub column: Val<'k, u32>,
+    /// Its share of the contraction.
+    pub split: Val<'k, u32>,
+}
+
+/// The tiles of a product, `group` rows of tiles at a time, each group column by column.
+#[derive(Clone, Copy)]
+pub struct Raster<'k> {
+    /// Rows of tiles.
+    pub rows: Val<'k, u32>,
+    /// Columns of tiles.
+    pub columns: Val<'k, u32>,
+    /// Shares of the contraction.
+    pub splits: Val<'k, u32>,
+    /// Rows of a group.
+    pub group: u32,
+}
+
+impl<'k> Raster<'k> {
+    /// How many tiles there are.
+    #[track_caller]
+    pub fn count(self) -> Val<'k, u32> {
+        self.rows * self.columns * self.splits
+    }
+
+    /// Where tile `number` lies.
+    #[track_caller]
+    pub fn place(self, number: Val<'k, u32>) -> Place<'k> {
+        let plane = self.rows * self.columns;
+        let (split, number) = (number / plane, number % plane);
+        let width = self.columns * self.group;
+        let first = number / width * self.group;
+        let height = (self.rows - first).min(self.group);
+        let inside = number % width;
+        Place { row: first + inside % height, column: inside / height, split }
+    }
+
+    /// Calls `body` for the tiles of worker `first` of `workers`.
+    #[track_caller]
+    pub fn each(self, k: &'k Builder, first: Val<'k, u32>, workers: Val<'k, u32>, body: impl FnOnce(Place<'k>)) {
+        let (next, count) = (k.var(first), self.count());
+        k.while_(
+            || next.get().lt(count),
+            || {
+                body(self.place(next.get()));
+                next.set(next.get() + workers);
+            },
+        );
+    }
+}

@@ -1,0 +1,195 @@
+//! Where the sums go: by tensor map through shared memory, element by element, or as partial sums.
+
+use super::finish::{Epilogue, Finish, Output};
+use super::tiling::Tiles;
+use crate::mma::{Accumulator, Pair};
+use crate::tile::{Coord, LayoutTensor, Matrix, Share};
+use core::marker::PhantomData;
+use tilewright_codegen::build::{Builder, Param, Ptr, Shared, TensorMap, Val};
+use tilewright_codegen::ir::attr::ProxyFence;
+
+/// How the result is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Store {
+    /// By tensor map, in tiles that were staged in shared memory; the map clips them at the edges.
+    Tiles(Epilogue),
+    /// Element by element, each with its predicate: for results that no tensor map describes.
+    Elements(Epilogue),
+    /// In f32, each share of the contraction by itself, to be added up by the reduction.
+    Partials,
+}
+
+impl Store {
+    /// What is done before.
+    pub fn epilogue(self) -> Epilogue {
+        match self {
+            Store::Tiles(epilogue) | Store::Elements(epilogue) => epilogue,
+            Store::Partials => Epilogue::default(),
+        }
+    }
+}
+
+/// The result's side of a kernel.
+pub(super) struct Results<'k, D, T> {
+    k: &'k Builder,
+    finish: Finish<'k, D>,
+    extents: [Val<'k, u32>; 2],
+    to: To<'k, D>,
+    tiles: PhantomData<T>,
+}
+
+#[derive(Clone, Copy)]
+enum To<'k, D> {
+    Tiles { map: Ptr<'k, Param, TensorMap>, staged: Ptr<'k, Shared, D> },
+    Elements(Matrix<'k, D>),
+    Partials(Ptr<'k, tilewright_codegen::build::Global, f32>),
+}
+
+impl<'k, D: Output, T: Tiles> Results<'k, D, T> {
+    /// Declares `c` (a tensor map; a pointer and `c_stride`; a pointer to partial sums) and the epilogue's parameters.
+    #[track_caller]
+    pub(super) fn parameters(k: &'k Builder, store: Store, extents: [Val<'k, u32>; 2]) -> Self {
+        let to = match store {
+            Store::Tiles(_) => {
+                let map = k.tensor_map("c");
+                To::Tiles { map, staged: k.shared_aligned("c", T::CONSUMERS * T::BUFFERS * Self::STAGE, 1024) }
+            }
+            Store::Elements(_) => To::Elements(Matrix::row_major(k.global("c"), extents, k.param::<u32>("c_stride"))),
+            Store::Partials => To::Partials(k.global("partials")),
+        };
+        let finish = Finish::parameters(k, store.epilogue(), extents);
+        Results { k, finish, extents, to, tiles: PhantomData }
+    }
+
+    /// Elements that a warpgroup stages at a time.
+    const STAGE: u32 = T::ROWS * T::STAGED;
+
+    /// Columns of the result per tile: half of B's where the other half are gates.
+    pub(super) fn columns(&self) -> u32 {
+        if self.finish.gated() { T::N / 2 } else { T::N }
+    }
+
+    /// What this block fetches of its cluster's tile of B, whose part of the result begins at `column`: shares of the tile,
+    /// and where the tensor has the row that would be the tile's first.
+    #[track_caller]
+    pub(super) fn shares(
+        &self,
+        cluster: u32,
+        rank: Val<'k, u32>,
+        column: Val<'k, u32>,
+    ) -> Vec<(Share<'k>, Val<'k, i32>)> {
+        let gate = column.cast::<i32>();
+        let value = (self.extents[1] + column).cast::<i32>() - self.columns() as i32;
+        match (self.finish.gated(), cluster) {
+            (false, parts) => vec![(Share { part: Coord::below(rank, parts), parts }, gate)],
+            (true, 1) => {
+                vec![(Share { part: 0.into(), parts: 2 }, gate), (Share { part: 1.into(), parts: 2 }, value)]
+            }
+            (true, parts) => {
+                let row = rank.lt(parts / 2).select(gate, value);
+                vec![(Share { part: Coord::below(rank, parts), parts }, row)]
+            }
+        }
+    }
+
+    /// Finishes the sums of a warpgroup's rows of a tile and writes them.
+    #[track_caller]
+    pub(super) fn store(&self, sums: Accumulator<'k, f32>, [row, column]: [Val<'k, u32>; 2], split: Val<'k, u32>) {
+        let (warpgroup, thread) = (self.k.warp() / 4, Coord::below(self.k.tid() % 128, 128));
+        self.store_at(sums, thread, [row + warpgroup * T::ROWS, column], split);
+    }
+
+    /// Finishes sums whose first stands at `corner` of the result, and writes them.
+    #[track_caller]
+    pub(super) fn store_at(
+        &self,
+        sums: Accumulator<'k, f32>,
+        thread: Coord<'k>,
+        corner: [Val<'k, u32>; 2],
+        split: Val<'k, u32>,
+    ) {
+        let k = self.k;
+        let pairs = || sums.pairs(thread).into_iter().filter(|pair| pair.column.constant() < self.columns());
+        let inside = |[row, column]: [Val<'k, u32>; 2]| row.lt(self.extents[0]) & column.lt(self.extents[1]);
+        match self.to {
+            To::Tiles { map, staged } => self.store_tiles(sums, corner, map, staged),
+            To::Elements(c) => {
+                for (pair, i) in pairs().flat_map(|pair| [(pair, 0), (pair, 1)]) {
+                    let at = [corner[0] + pair.row.get(k), corner[1] + (pair.column + i).get(k)];
+                    let value = self.value(sums, pair, i, at);
+                    let place = c.tile([1, 1], at).at(k, [0.into(), 0.into()]);
+                    k.when(inside(at), || place.store(value.cast::<D>()));
+                }
+            }
+            To::Partials(partials) => {
+                let plane = partials.at((split * self.extents[0]).mul_wide(self.extents[1]));
+                for (pair, i) in pairs().flat_map(|pair| [(pair, 0), (pair, 1)]) {
+                    let at = [corner[0] + pair.row.get(k), corner[1] + (pair.column + i).get(k)];
+                    let place = plane.at(at[0].mul_wide(self.extents[1])).at(at[1]);
+                    k.when(inside(at), || place.store(sums.get(pair.first + i)));
+                }
+            }
+        }
+    }
+
+    /// Stages the tile by columns, a warpgroup's buffers in turn, and sends them off.
+    #[track_caller]
+    fn store_tiles(
+        &self,
+        sums: Accumulator<'k, f32>,
+        corner: [Val<'k, u32>; 2],
+        map: Ptr<'k, Param, TensorMap>,
+        staged: Ptr<'k, Shared, D>,
+    ) {
+        let k = self.k;
+        let (warpgroup, thread) = (k.warp() / 4, Coord::below(k.tid() % 128, 128));
+        let sender = (k.tid() % 128).eq(0);
+        let count = self.columns() / T::STAGED;
+        for number in 0..count {
+            let buffer = staged.at(warpgroup * (T::BUFFERS * Self::STAGE)).at(number % T::BUFFERS * Self::STAGE);
+            let tile = LayoutTensor::new(buffer, T::C::default());
+            let first = number * T::STAGED;
+            // The buffer's last user is as many sends ago as there are buffers; where those do not divide the tile, at
+            // worst the last of the tile before.
+            let pending = if number == 0 && !count.is_multiple_of(T::BUFFERS) { 0 } else { T::BUFFERS - 1 };
+            k.when(sender, || k.bulk_wait_read(pending));
+            self.warpgroup_barrier();
+            sums.stage(thread, first..first + T::STAGED, tile, |pair| {
+                let at = |i| [corner[0] + pair.row.get(k), corner[1] + (pair.column + i).get(k)];
+                self.value(sums, pair, 0, at(0)).pair::<D::Pair>(self.value(sums, pair, 1, at(1)))
+            });
+            k.fence_proxy_async(ProxyFence::Shared);
+            self.warpgroup_barrier();
+            k.when(sender, || {
+                tile.send(map, [corner[0].cast(), (corner[1] + first).cast()]);
+                k.bulk_commit();
+            });
+        }
+    }
+
+    /// Waits until everything that was sent off has been read.
+    #[track_caller]
+    pub(super) fn drain(&self) {
+        if let To::Tiles { .. } = self.to {
+            self.k.when((self.k.tid() % 128).eq(0), || self.k.bulk_wait_read(0));
+        }
+    }
+
+    /// One of a pair of results at its place in the whole result.
+    #[track_caller]
+    fn value(&self, sums: Accumulator<'k, f32>, pair: Pair<'k>, i: u32, at: [Val<'k, u32>; 2]) -> Val<'k, f32> {
+        let other = self.finish.gated().then(|| sums.get(pair.first + i + T::N / 4));
+        self.finish.apply(at, sums.get(pair.first + i), other)
+    }
+
+    /// A barrier of the warpgroup by itself.
+    #[track_caller]
+    fn warpgroup_barrier(&self) {
+        let k = self.k;
+        let roles = (0..T::CONSUMERS).map(|number| {
+            let role: Box<dyn FnOnce()> = Box::new(move || k.bar_sync(1 + number, 128));
+            (4 * (number + 1), role)
+        });
+        k.roles(roles.collect());
+    }
+}

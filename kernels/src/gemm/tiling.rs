@@ -1,0 +1,76 @@
+//! The tiles of a matrix product as types.
+
+use core::marker::PhantomData;
+use tilewright_layout::typed::{KMajor, MatrixTile, StaticLayout, StaticMajor};
+
+/// What a kernel is specialised for: the layouts of its tiles in shared memory.
+pub trait Tiles: Copy + 'static {
+    /// A tile of the left factor, (m, k).
+    type A: StaticLayout;
+    /// A tile of the right factor, (n, k).
+    type B: StaticLayout;
+    /// What one warpgroup stages of the result at a time, (m, n).
+    type C: StaticLayout;
+    /// Rows of a tile of the result.
+    const M: u32;
+    /// Columns of a tile of the result.
+    const N: u32;
+    /// Contraction per stage.
+    const K: u32;
+    /// Columns staged at a time.
+    const STAGED: u32;
+    /// Buffers that a warpgroup stages in, in turn.
+    const BUFFERS: u32 = if Self::STAGED == Self::N { 1 } else { 2 };
+    /// Warpgroups that multiply; each has as many rows.
+    const CONSUMERS: u32;
+    /// Registers that the fetching warpgroup gives up to, and that the multiplying ones take, of the 64 Ki of a
+    /// multiprocessor.
+    const REGISTERS: Option<(u32, u32)> = match Self::CONSUMERS {
+        2 => Some((24, 240)),
+        3 => Some((32, 160)),
+        _ => None,
+    };
+    /// Rows of a warpgroup.
+    const ROWS: u32 = Self::M / Self::CONSUMERS;
+}
+
+/// Tiles of `M`×`N`×`K` for `W` warpgroups; factors of `BITS` bits, whose contiguous index is `X`'s and `Y`'s; the result,
+/// of 16 bits, is staged by `S` columns. `R` is `M / W`.
+#[derive(Clone, Copy, Debug)]
+pub struct Tiling<
+    X,
+    Y,
+    const BITS: i64,
+    const M: usize,
+    const N: usize,
+    const K: usize,
+    const W: u32,
+    const R: usize,
+    const S: usize,
+>(PhantomData<(X, Y)>);
+
+impl<
+    X: StaticMajor,
+    Y: StaticMajor,
+    const BITS: i64,
+    const M: usize,
+    const N: usize,
+    const K: usize,
+    const W: u32,
+    const R: usize,
+    const S: usize,
+> Tiles for Tiling<X, Y, BITS, M, N, K, W, R, S>
+{
+    type A = MatrixTile<X, BITS, M, K>;
+    type B = MatrixTile<Y, BITS, N, K>;
+    type C = MatrixTile<KMajor, 16, R, S>;
+    const M: u32 = M as u32;
+    const N: u32 = N as u32;
+    const K: u32 = K as u32;
+    const STAGED: u32 = S as u32;
+    const CONSUMERS: u32 = {
+        assert!(R * W as usize == M && R.is_multiple_of(64), "gemm: the warpgroups' rows do not make up the tile");
+        assert!(N.is_multiple_of(S), "gemm: the staged columns do not divide the tile");
+        W
+    };
+}

@@ -1,0 +1,79 @@
+//! The standalone kernel.
+
+use super::device::{Inputs, Task, fetch_vectors, fetch_weights, multiply, room};
+use super::tiles::{Plan, ROWS, Vectors, Weights};
+use crate::ring::{Ring, start};
+use half::bf16;
+use tilewright_codegen::build::{Builder, Val, block, record};
+use tilewright_codegen::ir::{Arch, Kernel};
+use tilewright_layout::LayoutError;
+
+/// What becomes of a sum.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Epilogue {
+    /// Adds bias\[row\], `bf16`.
+    pub bias: bool,
+    /// Adds residual\[vector, row\], of the result's type.
+    pub residual: bool,
+    /// The result is f32, else `bf16`.
+    pub wide: bool,
+}
+
+/// `y[m, n] = Σ_k x[m, k] · w[n, k] (+ bias[n]) (+ residual[m, n])`, for a grid of any number of blocks, best one for
+/// each multiprocessor.
+///
+/// Parameters: n, w as [`relay`](super::relay) lays it out, x\[batch, [`Plan::x_pitch`]\] with zeros behind k, y\[batch, n\], then bias\[n\]
+/// and residual\[batch, n\] where the epilogue has them. Weights are fetched before the grids before this one have ended;
+/// nothing else is touched until then.
+///
+/// # Errors
+/// [`LayoutError`] where a stage is too large to count, which no plan is.
+pub fn gemv(arch: Arch, plan: &Plan, epilogue: Epilogue) -> Result<Kernel, LayoutError> {
+    let (stage, x_stage) = ((plan.stage()?,), (plan.x_stage()?,));
+    Ok(record("gemv", arch, block(plan.threads()).min_blocks(1), |k| {
+        let n = k.param::<u32>("n");
+        let (weights, x, y) = (k.global::<bf16>("w"), k.global::<bf16>("x"), k.global::<bf16>("y"));
+        let bias = epilogue.bias.then(|| k.global::<bf16>("bias"));
+        let residual = epilogue.residual.then(|| k.global::<bf16>("residual"));
+
+        let rings = (Ring::bulk::<Weights>(k, stage, plan.ring()), Ring::bulk::<Vectors>(k, x_stage, plan.x_ring()));
+        let (weights_ring, vectors_ring) = start(k, rings);
+        k.grid_launch();
+        let (mut fill_weights, weights_full) = weights_ring.split();
+        let (mut fill_vectors, vectors_full) = vectors_ring.split();
+        let (mut inputs, room) = (Inputs { weights: weights_full, vectors: vectors_full }, room(k, plan));
+        let (first, count) = share(k, (n + (ROWS - 1)) / ROWS);
+        let task = Task { weights, x, first, count };
+        let store = |[m, row]: [Val<'_, u32>; 2], sum: Val<'_, f32>| {
+            k.when(row.lt(n), || {
+                let at = m * n + row;
+                let sum = bias.map_or(sum, |bias| sum + bias.at(row).load().cast::<f32>());
+                let sum = match residual {
+                    Some(residual) if epilogue.wide => sum + residual.cast::<f32>().at(at).load(),
+                    Some(residual) => sum + residual.at(at).load().cast::<f32>(),
+                    None => sum,
+                };
+                if epilogue.wide { y.cast::<f32>().at(at).store(sum) } else { y.at(at).store(sum.cast::<bf16>()) }
+            });
+        };
+        k.roles(vec![
+            (plan.warps, Box::new(|| multiply(k, plan, &mut inputs, room, task, store))),
+            (plan.warps + 1, Box::new(|| k.when(k.lane().eq(0), || fetch_weights(k, plan, &mut fill_weights, task)))),
+            (
+                plan.warps + 2,
+                Box::new(|| {
+                    // Everything that earlier grids wrote comes in here, or after it.
+                    k.grid_wait();
+                    k.when(k.lane().eq(0), || fetch_vectors(k, plan, &mut fill_vectors, task));
+                }),
+            ),
+        ]);
+    }))
+}
+
+/// This block's part of so many tiles, whose product with the blocks has 32 bits: parts differ by one tile at most.
+fn share<'k>(k: &'k Builder, tiles: Val<'k, u32>) -> (Val<'k, u32>, Val<'k, u32>) {
+    let bound = |block: Val<'k, u32>| block * tiles / k.blocks();
+    let (first, end) = (bound(k.block_id()), bound(k.block_id() + 1));
+    (first, end - first)
+}

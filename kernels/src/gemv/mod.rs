@@ -1,0 +1,34 @@
+//! Matrix times few vectors, `y[m, n] = Σ_k x[m, k] · w[n, k]` for batches m of 1 to 64, at the speed of the memory.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `tiles` | every layout and size: [`Plan`] |
+//! | `relay` | the weights in the order in which they are read, and back: [`relay`], [`unrelay`] |
+//! | `device` | the kernel on a block: [`fetch_weights`], [`fetch_vectors`], [`multiply`] |
+//! | `launch` | the standalone kernel: [`gemv`] |
+//! | `trial` | shapes with inputs and what must come out: [`Case`] |
+//!
+//! The weights are the n8 operand of `mma.m16n8k16`, the activations the m16 operand, so a batch of 16 costs the bytes
+//! of a batch of 1. Weights were re-laid once: eight rows make a tile, a tile is cut along k into stages of 16 KiB that
+//! one bulk copy brings, and within a stage each lane's 16 bytes lie where no bank is met twice.
+//!
+//! One warp fetches weights, one fetches activations, the others multiply: they share a stage by its k, and add their
+//! sums once a tile. A block takes its tiles in groups that go through k together, so that activations, which come from
+//! the level-two cache, are read once for up to sixteen tiles, and stay in registers while the tiles meet them.
+//!
+//! # Accuracy
+//! Products of `bf16` are exact in f32. A sum of K terms adds rounding errors of at most `γ Σ|x·w|` with
+//! `γ = K·u/(1 − K·u)`, u = 2⁻²³ (Higham, Accuracy and Stability, 3.1; the unit is doubled as tensor cores may truncate);
+//! a `bf16` result rounds once more, by 2⁻⁸ of its value.
+
+mod device;
+mod launch;
+mod relay;
+mod tiles;
+mod trial;
+
+pub use device::{Inputs, Stage, Task, fetch_vectors, fetch_weights, multiply, room};
+pub use launch::{Epilogue, gemv};
+pub use relay::{relay, unrelay};
+pub use tiles::{Octets, Plan, PlanError, ROWS, Tuning, Unit, Vectors, Weights};
+pub use trial::{Case, ShippedGemv};

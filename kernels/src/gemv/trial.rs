@@ -1,0 +1,138 @@
+//! Trials of the kernel: shapes, inputs, what must come out.
+
+use super::{Epilogue, Plan, Tuning, gemv, relay};
+use crate::naive::linear;
+use half::bf16;
+use tilewright_codegen::ir::{Arch, Kernel, Needs};
+use tilewright_codegen::trial::{Bound, Draw, Expected, Shipped, Trial};
+use tilewright_codegen::verify::{VerifyErrors, verify};
+
+/// One multiplication on so many blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Case {
+    /// Vectors.
+    pub batch: u32,
+    /// Rows of the weights.
+    pub n: u32,
+    /// Elements of a vector.
+    pub k: u32,
+    /// Blocks.
+    pub blocks: u32,
+    /// What may be tuned.
+    pub tuning: Tuning,
+    /// What becomes of the sums.
+    pub epilogue: Epilogue,
+}
+
+impl Case {
+    /// A shape of modest size with everything else at random, too.
+    pub fn draw(draw: &mut Draw) -> Case {
+        let batch = match draw.between(0..=3) {
+            0 => 1,
+            1 => draw.between(1..=8),
+            2 => draw.between(9..=16),
+            _ => draw.between(17..=64),
+        };
+        let k = match draw.between(0..=2) {
+            0 => draw.between(1..=70),
+            1 => 16 * draw.between(1..=60),
+            _ => draw.between(71..=1400),
+        };
+        let most = (60_000 / k).clamp(1, 150);
+        let flag = |draw: &mut Draw| draw.between(0..=1) == 1;
+        let tuning = Tuning {
+            warps: [1, 2, 4, 8, 12, 16][draw.between(0..=5) as usize],
+            stage_units: draw.between(1..=9),
+            stages: draw.between(1..=6),
+            in_flight: draw.between(1..=6),
+            x_stages: draw.between(1..=3),
+            group: draw.between(1..=16),
+        };
+        let tuning = Tuning { in_flight: tuning.in_flight.min(tuning.stages), ..tuning };
+        let epilogue = Epilogue { bias: flag(draw), residual: flag(draw), wide: flag(draw) };
+        Case { batch, n: draw.between(1..=most), k, blocks: draw.between(1..=5), tuning, epilogue }
+    }
+
+    /// The trial with inputs from -1 to 1.
+    ///
+    /// # Errors
+    /// Where the kernel does not verify, which is a mistake in it.
+    ///
+    /// # Panics
+    /// For a shape that has no plan: a mistake in the case.
+    pub fn trial(&self, arch: Arch, draw: &mut Draw) -> Result<Trial, VerifyErrors> {
+        let Case { batch, n, k, blocks, tuning, epilogue } = *self;
+        let plan = Plan::new(batch, k, Plan::tiles(n, blocks), tuning).expect("a case has a plan");
+        let kernel = verify(gemv(arch, &plan, epilogue).expect("a plan has a kernel"))?;
+        let mut floats = |count: u32| draw.floats::<bf16>(count as usize, bf16::from_f64);
+        let (w, x, bias, residual) = (floats(n * k), floats(batch * k), floats(n), floats(batch * n));
+        let (values, bound) = self.expected(&w, &x, &bias, &residual);
+
+        let mut trial = Trial::new(kernel, blocks).note(format!("{self:?}"));
+        let w = trial.input("w", &relay(&w, &plan).expect("a case is small"));
+        let pitch = plan.x_pitch() as usize;
+        let mut pitched = vec![bf16::ZERO; batch as usize * pitch];
+        for (to, from) in pitched.chunks_mut(pitch).zip(x.chunks(k as usize)) {
+            to[..from.len()].copy_from_slice(from);
+        }
+        let x = trial.input("x", &pitched);
+        let y = match epilogue.wide {
+            true => Expected::near::<f32>(&values, bound),
+            false => Expected::near::<bf16>(&values, bound),
+        };
+        let y = trial.output("y", y);
+        let bias = epilogue.bias.then(|| trial.input("bias", &bias));
+        let wide: Vec<f32> = residual.iter().map(|v| v.to_f32()).collect();
+        let residual = epilogue.residual.then(|| match epilogue.wide {
+            true => trial.input("residual", &wide),
+            false => trial.input("residual", &residual),
+        });
+        let trial = trial.pass(n).pass(w).pass(x).pass(y);
+        Ok([bias, residual].into_iter().flatten().fold(trial, Trial::pass))
+    }
+
+    /// What must come out, in f64, and by how much it may differ: the page of this room derives the bound.
+    fn expected(&self, w: &[bf16], x: &[bf16], bias: &[bf16], residual: &[bf16]) -> (Vec<f64>, Bound) {
+        let wide = |values: &[bf16]| values.iter().map(|v| v.to_f64()).collect::<Vec<_>>();
+        let (w, x, bias, residual) = (wide(w), wide(x), wide(bias), wide(residual));
+        let sizes = |values: &[f64]| values.iter().map(|v| v.abs()).collect::<Vec<_>>();
+        let (mut values, mut most) = (Vec::new(), 0f64);
+        for x in x.chunks(self.k as usize) {
+            values.extend(linear(x, &w, self.epilogue.bias.then_some(&bias[..])));
+            most = linear(&sizes(x), &sizes(&w), None).into_iter().fold(most, f64::max);
+        }
+        if self.epilogue.residual {
+            values.iter_mut().zip(&residual).for_each(|(value, residual)| *value += residual);
+        }
+        // Two more terms where there are bias and residual, each at most 1 in size.
+        let terms = f64::from(self.k) + 2.0;
+        let gamma = terms * 2f64.powi(-23) / (1.0 - terms * 2f64.powi(-23));
+        let rounding = if self.epilogue.wide { 2f64.powi(-24) } else { 2f64.powi(-8) };
+        let absolute = gamma * (most + 2.0) * (1.0 + rounding);
+        (values, Bound { absolute, relative: rounding })
+    }
+}
+
+/// The kernel as it is listed and put on trial.
+#[derive(Clone, Copy, Debug)]
+pub struct ShippedGemv;
+
+impl Shipped for ShippedGemv {
+    fn name(&self) -> &str {
+        "gemv"
+    }
+
+    fn needs(&self) -> Needs {
+        Needs::Sm90
+    }
+
+    fn record(&self, arch: Arch) -> Kernel {
+        let plan = Plan::new(1, 4096, 4, Tuning::h100(1)).expect("a plan for a batch of 1");
+        gemv(arch, &plan, Epilogue::default()).expect("a plan has a kernel")
+    }
+
+    fn draw(&self, arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
+        let mut draw = Draw::new(seed);
+        Case::draw(&mut draw).trial(arch, &mut draw)
+    }
+}

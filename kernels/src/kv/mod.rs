@@ -1,0 +1,147 @@
+//! `KvBuffer`: keys and values on their way from device memory to the matrix instructions.
+//!
+//! An attention kernel says which tile comes next and what to multiply; how tiles travel is the buffer's business:
+//!
+//! | buffer | way | runs on |
+//! |---|---|---|
+//! | [`Staged`] | loads into registers, stores into shared memory a tile later | sm_80 |
+//! | [`CpAsync`] | `cp.async` into a ring of stages | sm_80 |
+//! | [`Tma`] | tensor maps into a ring of stages, completing on mbarriers | sm_90 |
+//!
+//! K and V are the same buffer with another [`KvBufferConfig`]. A kernel is generic over the [`KvFamily`] and takes any.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `config` | the configuration, and every number that follows from it |
+//! | `shared` | the tile in shared memory: layout, addresses, `ldmatrix` |
+//! | `place` | where the rows of a sequence lie: strided, or in pages |
+//! | `staged`, `cp_async`, `tma` | the buffers |
+//! | `stream` | the loop over tiles: prologue, prefetch, end |
+//!
+//! # What cannot go wrong
+//! A tile is a token that moves from step to step: [`KvBuffer::load_from_dram`] makes a [`Fetched`],
+//! [`KvBuffer::copy_to_shared`] takes it and makes a [`Landed`], reading borrows that, [`KvBuffer::release`] takes it.
+//! So nothing is read before it was loaded, and nothing is loaded into a stage that is being read. Which stage, register
+//! set and parity a token stands for is known to the buffer alone: they are counted in one place, and [`stream`]
+//! leaves a loop with the tokens that it came with, or panics while recording.
+//!
+//! Rows beyond the sequence read as zero. The bound is one of rows; columns have none, since a tile has all of them.
+//!
+//! This room knows tiles of keys and values. It knows no softmax and no mask.
+
+mod config;
+mod cp_async;
+mod place;
+mod shared;
+mod staged;
+mod stream;
+mod tma;
+
+pub use config::{Derived, Geometry, KConfig, KvBufferConfig, KvConfigError, Numbers, VConfig, derive};
+pub use cp_async::{CpAsync, CpAsyncBuffer};
+pub use place::{Pages, Place, Team};
+pub use shared::{Form, Fragments, MmaTile, Share, TileForm, VECTOR};
+pub use staged::{Staged, StagedBuffer};
+pub use stream::{Span, stream};
+pub use tma::{Tma, TmaBuffer};
+
+use half::bf16;
+use tilewright_codegen::build::{Builder, Ptr, Shared, Val};
+
+/// A tile that was asked for.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "a tile that was asked for is copied to shared memory"]
+pub struct Fetched {
+    /// The register set that it comes into, where it is known while recording.
+    stage: u32,
+}
+
+impl Fetched {
+    /// The tile that another thread asked for, in the same order: where fetching and using are apart, mbarriers carry
+    /// the token from one to the other.
+    pub(crate) fn by_another() -> Fetched {
+        Fetched { stage: 0 }
+    }
+}
+
+/// A tile in shared memory.
+#[must_use = "a tile in shared memory is released"]
+pub struct Landed<'k> {
+    base: Ptr<'k, Shared, bf16>,
+    stage: Val<'k, u32>,
+}
+
+impl<'k> Landed<'k> {
+    /// Where it begins.
+    pub fn base(&self) -> Ptr<'k, Shared, bf16> {
+        self.base
+    }
+
+    /// The stage of the ring that holds it.
+    pub fn stage(&self) -> Val<'k, u32> {
+        self.stage
+    }
+}
+
+/// Keys or values of one sequence and head, tile by tile.
+pub trait KvBuffer<'k> {
+    /// The tile.
+    type Config: KvBufferConfig;
+
+    /// Tiles that are asked for before the first is used.
+    fn ahead(&self) -> u32;
+
+    /// Tiles after which registers repeat: a loop over tiles is unrolled so often.
+    fn unroll(&self) -> u32;
+
+    /// Asks for tile number `tile`, unless `wanted` is false: then the token stands for nothing that is ever read.
+    fn load_from_dram(&self, tile: Val<'k, u32>, wanted: Val<'k, bool>) -> Fetched;
+
+    /// Waits until the tile, number `tile`, is in shared memory, for the whole team, and until the team has read the
+    /// tile before.
+    fn copy_to_shared(&self, fetched: Fetched, tile: Val<'k, u32>) -> Landed<'k>;
+
+    /// Reads the right factors of step `k_mma` of the contraction into the register tile.
+    fn load_from_shared(&self, landed: &Landed<'k>, k_mma: u32);
+
+    /// The register tile.
+    fn get_mma_tile(&self) -> MmaTile<'k>;
+
+    /// This thread will not read the tile again.
+    fn release(&self, landed: Landed<'k>);
+
+    /// Where the tiles of all teams begin: memory that may be used for something else once all tiles were read.
+    fn memory(&self) -> Ptr<'k, Shared, bf16>;
+}
+
+/// A kind of buffer: what the kernel takes as a parameter, and how a buffer is made of it.
+pub trait KvFamily: 'static {
+    /// The parameter that names keys or values.
+    type Input<'k>: Copy;
+    /// The buffer.
+    type Buffer<'k, C: KvBufferConfig>: KvBuffer<'k, Config = C>;
+
+    /// Whether the parameter is a tensor map of boxes of [`Tma::box_rows`] rows, or a pointer.
+    const TENSOR_MAP: bool;
+
+    /// A word for names of kernels.
+    fn name() -> String;
+
+    /// Adds the parameter.
+    fn input<'k>(k: &'k Builder, name: &str) -> Self::Input<'k>;
+
+    /// A buffer for each team of the block. `name` names its shared memory.
+    fn open<'k, C: KvBufferConfig>(
+        k: &'k Builder,
+        name: &str,
+        input: Self::Input<'k>,
+        place: Place<'k>,
+        team: Team,
+    ) -> Self::Buffer<'k, C>;
+
+    /// What must happen once, by all threads of the block, after all buffers are open and before the first is used.
+    fn begin(k: &Builder);
+
+    /// Bytes of shared memory that the tiles of one team take.
+    fn tile_bytes<C: KvBufferConfig>() -> u32;
+}

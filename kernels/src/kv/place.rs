@@ -1,0 +1,123 @@
+//! Where the rows of one sequence and head lie, and who fetches them.
+
+use half::bf16;
+use tilewright_codegen::build::{Builder, Global, Ptr, Val};
+
+/// A page table of one sequence.
+#[derive(Clone, Copy)]
+pub struct Pages<'k> {
+    /// The page of each `page_tokens` tokens.
+    pub table: Ptr<'k, Global, u32>,
+    /// Tokens in a page.
+    pub page_tokens: u32,
+}
+
+/// Rows of a plane: token `t` is row `first + t`, or, in pages, `table[t / P]·P + t mod P`.
+///
+/// Row `r` begins `plane·plane_stride + r·row_stride` elements into the tensor.
+#[derive(Clone, Copy)]
+pub struct Place<'k> {
+    /// The plane: the head, or sequence and head.
+    pub plane: Val<'k, u32>,
+    /// Elements from plane to plane.
+    pub plane_stride: Val<'k, u32>,
+    /// The row of token 0, without pages.
+    pub first: Val<'k, u32>,
+    /// Elements from row to row.
+    pub row_stride: Val<'k, u32>,
+    /// Tokens of the sequence: later rows read as zero.
+    pub tokens: Val<'k, u32>,
+    /// The page table.
+    pub pages: Option<Pages<'k>>,
+}
+
+impl<'k> Place<'k> {
+    /// The row of a token.
+    pub fn row(&self, token: Val<'k, u32>) -> Val<'k, u32> {
+        match self.pages {
+            None => self.first + token,
+            Some(Pages { table, page_tokens }) => {
+                table.at(token / page_tokens).load() * page_tokens + token % page_tokens
+            }
+        }
+    }
+
+    /// The pointer to the first element of a token.
+    pub fn pointer(&self, base: Ptr<'k, Global, bf16>, token: Val<'k, u32>) -> Ptr<'k, Global, bf16> {
+        base.at(self.plane.mul_wide(self.plane_stride)).at(self.row(token).mul_wide(self.row_stride))
+    }
+
+    /// Rows of a tile of `rows` rows that are certain to lie behind each other.
+    pub fn run(&self, rows: u32) -> u32 {
+        self.pages.map_or(rows, |pages| gcd(rows, pages.page_tokens))
+    }
+}
+
+pub(super) fn gcd(a: u32, b: u32) -> u32 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// The named barrier of the threads that use tiles apart from the one that fetches.
+pub const APART_BARRIER: u32 = 1;
+
+/// The threads that share a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Team {
+    /// The whole block, of so many threads.
+    Block(u32),
+    /// Each of so many warps has a buffer of its own.
+    Warps(u32),
+    /// One thread fetches, and so many warps from warp `first` on use the tiles, each at its own time. Only tensor
+    /// maps can: [`Tma`](super::Tma).
+    Apart {
+        /// The first warp that uses tiles.
+        first: u32,
+        /// How many do.
+        users: u32,
+    },
+}
+
+impl Team {
+    /// Threads of a team.
+    pub fn threads(self) -> u32 {
+        match self {
+            Team::Block(threads) => threads,
+            Team::Warps(_) => 32,
+            Team::Apart { users, .. } => 32 * users,
+        }
+    }
+
+    /// Teams of the block.
+    pub fn count(self) -> u32 {
+        match self {
+            Team::Block(_) | Team::Apart { .. } => 1,
+            Team::Warps(warps) => warps,
+        }
+    }
+
+    /// The number of this thread's team.
+    pub fn index(self, k: &Builder) -> Val<'_, u32> {
+        match self {
+            Team::Block(_) | Team::Apart { .. } => k.lit(0u32),
+            Team::Warps(_) => k.warp(),
+        }
+    }
+
+    /// This thread in its team.
+    pub fn thread(self, k: &Builder) -> Val<'_, u32> {
+        match self {
+            Team::Block(_) => k.tid(),
+            Team::Warps(_) => k.lane(),
+            Team::Apart { first, .. } => k.tid() - 32 * first,
+        }
+    }
+
+    /// The threads of the team (those that use tiles) wait for each other.
+    pub fn sync(self, k: &Builder) {
+        match self {
+            Team::Block(_) => k.barrier(),
+            Team::Warps(_) => k.sync_warp(),
+            Team::Apart { users, .. } => k.bar_sync(APART_BARRIER, 32 * users),
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! The loop over tiles: what is asked for ahead, what is waited for, what is left at the end.
+
+use std::collections::VecDeque;
+
+use tilewright_codegen::build::{Builder, Val};
+
+use super::{Fetched, KvBuffer, Landed};
+
+/// Tiles `first`, `first + step`, … below `end`.
+#[derive(Clone, Copy)]
+pub struct Span<'k> {
+    /// The first tile.
+    pub first: Val<'k, u32>,
+    /// Behind the last tile.
+    pub end: Val<'k, u32>,
+    /// From tile to tile.
+    pub step: u32,
+}
+
+/// Goes through the tiles of keys and values in turn: `scores(tile, keys)`, then `outputs(tile, values)`.
+///
+/// Both buffers are asked for their tiles ahead before the loop, and for one more in each turn, also where there are
+/// fewer tiles than that.
+///
+/// # Panics
+/// While recording, if a turn of the loop does not end with the tokens that it began with.
+pub fn stream<'k, K: KvBuffer<'k>, V: KvBuffer<'k>>(
+    k: &'k Builder,
+    (keys, values): (&K, &V),
+    span: Span<'k>,
+    scores: impl Fn(Val<'k, u32>, &Landed<'k>),
+    outputs: impl Fn(Val<'k, u32>, &Landed<'k>),
+) {
+    assert_eq!((keys.ahead(), keys.unroll()), (values.ahead(), values.unroll()), "keys and values travel in step");
+    let (ahead, unroll) = (keys.ahead(), keys.unroll());
+    let mut waiting = VecDeque::new();
+    for turn in 0..ahead {
+        let tile = span.first + turn * span.step;
+        waiting
+            .push_back((keys.load_from_dram(tile, tile.lt(span.end)), values.load_from_dram(tile, tile.lt(span.end))));
+    }
+    let before: Vec<(u32, u32)> = stages(&waiting);
+    k.for_step(span.first, span.end, span.step * unroll, |first: Val<'k, u32>| {
+        for turn in 0..unroll {
+            let tile = first + turn * span.step;
+            let one = |waiting: &mut VecDeque<(Fetched, Fetched)>| {
+                let Some((key, value)) = waiting.pop_front() else { return };
+                let next = tile + ahead * span.step;
+                let landed = keys.copy_to_shared(key, tile);
+                let key = keys.load_from_dram(next, next.lt(span.end));
+                scores(tile, &landed);
+                keys.release(landed);
+                let landed = values.copy_to_shared(value, tile);
+                let value = values.load_from_dram(next, next.lt(span.end));
+                outputs(tile, &landed);
+                values.release(landed);
+                waiting.push_back((key, value));
+            };
+            if turn == 0 { one(&mut waiting) } else { k.when(tile.lt(span.end), || one(&mut waiting)) }
+        }
+    });
+    assert_eq!(stages(&waiting), before, "a turn of the loop ends with the tokens that it began with");
+    // What is left stands for tiles behind the end, which nobody wanted: nothing is in flight.
+    drop(waiting);
+}
+
+fn stages(waiting: &VecDeque<(Fetched, Fetched)>) -> Vec<(u32, u32)> {
+    waiting.iter().map(|(key, value)| (key.stage, value.stage)).collect()
+}

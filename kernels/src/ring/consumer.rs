@@ -1,0 +1,137 @@
+//! The consumers' end: wait → read → release, at once or one stage later.
+
+use super::cursor::Cursor;
+use super::setup::Parts;
+use super::{Consumers, Operands};
+use tilewright_codegen::build::{Val, Var};
+
+/// The end of a ring that reads stages. Every consumer comes through every step.
+pub struct Consumer<'k, B, O: Operands> {
+    parts: Parts<'k, B, O>,
+    next: Cursor<'k>,
+}
+
+/// A stage that is full, to be read and released.
+#[must_use = "a stage that was waited for is released"]
+pub struct Full<'k, B, O: Operands> {
+    parts: Parts<'k, B, O>,
+    stage: Val<'k, u32>,
+}
+
+impl<'k, B, O: Operands> Consumer<'k, B, O> {
+    #[track_caller]
+    pub(super) fn new(parts: Parts<'k, B, O>) -> Self {
+        Consumer { parts, next: Cursor::new(parts.k, parts.shape.stages, 0, 0) }
+    }
+
+    /// Waits until the next stage is full.
+    #[track_caller]
+    pub fn wait(&mut self) -> Full<'k, B, O> {
+        let parts = self.parts;
+        let (stage, parity) = self.next.step();
+        // The bytes come by the async proxy, be it from another block: their landing needs no wider scope.
+        parts.full.at(stage).wait(parity);
+        Full { parts, stage }
+    }
+
+    /// The same end, whose stages are released one step later: for `wgmma`, which reads a stage while the next one is
+    /// already being issued.
+    #[track_caller]
+    pub fn delayed(self) -> Delayed<'k, B, O> {
+        let k = self.parts.k;
+        Delayed { before: k.var(0u32), held: k.var(0u32), consumer: self }
+    }
+}
+
+impl<'k, B, O: Operands> Full<'k, B, O> {
+    /// What the stage holds.
+    #[track_caller]
+    pub fn tiles(&self) -> O::Views<'k> {
+        self.parts.operands.views(self.parts.bases, self.stage)
+    }
+
+    /// This consumer has read the stage.
+    #[track_caller]
+    pub fn release(self) {
+        release(&self.parts, self.stage, self.parts.k.lit(true));
+    }
+}
+
+/// Arrives at the stage's "empty", in every block that writes there, where `really`.
+#[track_caller]
+fn release<'k, B, O: Operands>(parts: &Parts<'k, B, O>, stage: Val<'k, u32>, really: Val<'k, bool>) {
+    let (k, empty, blocks) = (parts.k, parts.empty.at(stage), parts.shape.cluster);
+    let member = match parts.shape.consumers {
+        Consumers::Warps(_) => {
+            k.sync_warp();
+            k.lane()
+        }
+        Consumers::Warpgroups(_) => k.tid() % 128,
+    };
+    if blocks > 1 {
+        k.when(member.lt(blocks) & really, || match parts.shape.consumers {
+            Consumers::Warps(_) => empty.on(member).arrive(),
+            // A release to the cluster would drain the thread's stores at every step; `wgmma` only read.
+            Consumers::Warpgroups(_) => empty.on(member).arrive_async(),
+        });
+    } else {
+        k.when(member.eq(0) & really, || empty.arrive());
+    }
+}
+
+/// A consumer that still uses the stage before while it works on the next one.
+pub struct Delayed<'k, B, O: Operands> {
+    consumer: Consumer<'k, B, O>,
+    /// The stage that is not released yet.
+    before: Var<'k, u32>,
+    /// 1 where there is one.
+    held: Var<'k, u32>,
+}
+
+/// A stage that is full; its release comes with the next stage's.
+#[must_use = "a stage that was waited for is kept, and the one before it released"]
+pub struct Held<'a, 'k, B, O: Operands> {
+    ring: &'a Delayed<'k, B, O>,
+    stage: Val<'k, u32>,
+}
+
+impl<'k, B, O: Operands> Delayed<'k, B, O> {
+    /// Waits until the next stage is full. The one before is still this consumer's.
+    #[track_caller]
+    pub fn wait(&mut self) -> Held<'_, 'k, B, O> {
+        let Full { stage, .. } = self.consumer.wait();
+        Held { ring: self, stage }
+    }
+
+    /// Releases the stage that is kept, where everything that read it was waited for; the next one finds none before it.
+    #[track_caller]
+    pub fn release_last(&mut self) {
+        release(&self.consumer.parts, self.before.get(), self.held.get().ne(0));
+        self.held.set(0u32);
+    }
+
+    /// Releases the last stage, and is a plain consumer again.
+    #[track_caller]
+    pub fn release(self) -> Consumer<'k, B, O> {
+        release(&self.consumer.parts, self.before.get(), self.held.get().ne(0));
+        self.consumer
+    }
+}
+
+impl<'k, B, O: Operands> Held<'_, 'k, B, O> {
+    /// What the stage holds.
+    #[track_caller]
+    pub fn tiles(&self) -> O::Views<'k> {
+        let parts = &self.ring.consumer.parts;
+        parts.operands.views(parts.bases, self.stage)
+    }
+
+    /// The stage before was read: all but the newest `wgmma` group were waited for. This one is kept.
+    #[track_caller]
+    pub fn release_previous(self) {
+        let Delayed { consumer, before, held } = self.ring;
+        release(&consumer.parts, before.get(), held.get().ne(0));
+        before.set(self.stage);
+        held.set(1u32);
+    }
+}

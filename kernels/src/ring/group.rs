@@ -1,0 +1,151 @@
+//! A ring for threads that copy by `cp.async` and read what the others copied: groups and one barrier a turn.
+
+use super::Operands;
+use super::cursor::Cursor;
+use core::marker::PhantomData;
+use tilewright_codegen::build::{Builder, Val, Var};
+
+/// A ring that the whole block fills and reads, on every architecture.
+///
+/// A turn waits for one stage and frees the one of the turn before; what fills it belongs to the turn. So a turn gives
+/// two tokens, and [`Current::done`] wants the second one used:
+///
+/// ```
+/// # use tilewright_codegen::{build::{block, record}, ir::Arch, verify::verify};
+/// use tilewright_kernels::ring::{GroupRing, Tile};
+/// use tilewright_kernels::tile::Coord;
+/// use tilewright_layout::typed::Contiguous;
+///
+/// enum Tiles {}
+///
+/// // out[c] = Σₜ x[t, 511 - c]: 128 threads, four elements each.
+/// let kernel = record("pipeline", Arch::Sm80, block(128), |k| {
+///     let (tiles, x, out) = (k.param::<u32>("tiles"), k.global::<f32>("x"), k.global::<f32>("out"));
+///     let mine = Coord::thread(k) * 4;
+///     let operands = (Tile::<f32, Contiguous<512>>::typed(),);
+///     let mut ring = GroupRing::new::<Tiles, _>(k, operands, 3, |number, (tile,)| {
+///         k.when(number.lt(tiles), || tile.at([mine]).cp_async(x.at(number * 512 + mine.get(k))));
+///     });
+///     let sum = k.regs(4, 0.0f32);
+///     k.for_(0, tiles, |_| {
+///         let (current, free) = ring.turn();
+///         let (tile,) = current.tiles();
+///         for i in 0..4 {
+///             sum.set(i, sum.get(i) + tile.base().at(k.lit(511u32) - (mine + i).get(k)).load());
+///         }
+///         let claimed = free.fill();
+///         current.done(claimed);
+///     });
+///     ring.finish();
+///     out.at(mine.get(k)).store_vec([0, 1, 2, 3].map(|i| sum.get(i)));
+/// });
+/// verify(kernel)?;
+/// # Ok::<(), tilewright_codegen::verify::VerifyErrors>(())
+/// ```
+pub struct GroupRing<'k, B, O: Operands, F> {
+    k: &'k Builder,
+    operands: O,
+    bases: O::Bases<'k>,
+    stages: u32,
+    read: Cursor<'k>,
+    write: Cursor<'k>,
+    /// The number of the tile that is fetched next.
+    number: Var<'k, u32>,
+    fetch: F,
+    brand: PhantomData<fn() -> B>,
+}
+
+/// The stage that this turn reads.
+#[must_use = "a turn ends with `done`"]
+pub struct Current<'k, B, O: Operands> {
+    operands: O,
+    bases: O::Bases<'k>,
+    stage: Val<'k, u32>,
+    brand: PhantomData<fn() -> B>,
+}
+
+/// The stage that everybody left in the turn before.
+#[must_use = "the free stage of a turn is filled"]
+pub struct Free<'a, 'k, B, O: Operands, F> {
+    ring: &'a mut GroupRing<'k, B, O, F>,
+}
+
+/// The free stage of a turn was given its group.
+#[must_use = "a turn ends with `done`"]
+pub struct Claimed<B>(PhantomData<fn() -> B>);
+
+impl<'k, O: Operands> GroupRing<'k, (), O, ()> {
+    /// A ring of at least two stages, all but one on their way. `fetch` starts this thread's copies of the tile of a
+    /// number, counted from 0; it decides whether there is such a tile.
+    #[track_caller]
+    pub fn new<B, F>(k: &'k Builder, operands: O, stages: u32, fetch: F) -> GroupRing<'k, B, O, impl Fetch<'k, O>>
+    where
+        F: Fn(Val<'k, u32>, O::Views<'k>),
+    {
+        let path = core::any::type_name::<B>();
+        let name = path.rsplit("::").next().unwrap_or(path).to_lowercase();
+        let bases = operands.allocate(k, &name, stages);
+        let (read, write) = (Cursor::new(k, stages, 0, 0), Cursor::new(k, stages, 0, 0));
+        let fetch = move |number, views| fetch(number, views);
+        let mut ring =
+            GroupRing { k, operands, bases, stages, read, write, number: k.var(0u32), fetch, brand: PhantomData };
+        for _ in 1..stages {
+            ring.fetch_next();
+        }
+        ring
+    }
+}
+
+/// What starts the copies of a tile.
+pub trait Fetch<'k, O: Operands>: Fn(Val<'k, u32>, O::Views<'k>) {}
+
+impl<'k, O: Operands, F: Fn(Val<'k, u32>, O::Views<'k>)> Fetch<'k, O> for F {}
+
+impl<'k, B, O: Operands, F: Fn(Val<'k, u32>, O::Views<'k>)> GroupRing<'k, B, O, F> {
+    #[track_caller]
+    fn fetch_next(&mut self) {
+        let (stage, _) = self.write.step();
+        let number = self.number.get();
+        (self.fetch)(number, self.operands.views(self.bases, stage));
+        self.k.cp_async_commit();
+        self.number.set(number + 1);
+    }
+
+    /// Waits for the next stage; behind the barrier everybody has left the one before.
+    #[track_caller]
+    pub fn turn(&mut self) -> (Current<'k, B, O>, Free<'_, 'k, B, O, F>) {
+        self.k.cp_async_wait(self.stages - 2);
+        self.k.barrier();
+        let (stage, _) = self.read.step();
+        let current = Current { operands: self.operands, bases: self.bases, stage, brand: PhantomData };
+        (current, Free { ring: self })
+    }
+
+    /// Waits for whatever is still on its way.
+    #[track_caller]
+    pub fn finish(self) {
+        self.k.cp_async_wait(0);
+    }
+}
+
+impl<'k, B, O: Operands, F: Fn(Val<'k, u32>, O::Views<'k>)> Free<'_, 'k, B, O, F> {
+    /// Fetches the next tile into it, one group in any case.
+    #[track_caller]
+    pub fn fill(self) -> Claimed<B> {
+        self.ring.fetch_next();
+        Claimed(PhantomData)
+    }
+}
+
+impl<'k, B, O: Operands> Current<'k, B, O> {
+    /// What the stage holds.
+    #[track_caller]
+    pub fn tiles(&self) -> O::Views<'k> {
+        self.operands.views(self.bases, self.stage)
+    }
+
+    /// The turn is over.
+    pub fn done(self, claimed: Claimed<B>) {
+        let Claimed(PhantomData) = claimed;
+    }
+}

@@ -1,0 +1,78 @@
+//! Rings of stages in shared memory, whose steps are types: a stage is not read before it is full, and not filled
+//! before it is empty, because the value that allows it does not exist earlier.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `operand` | [`Tile`]: what a stage holds, by layout; a stage is a tuple of tiles |
+//! | `shape` | [`Shape`]: stages, bytes in flight, consumers, cluster |
+//! | `setup` | [`Ring`]: memory and mbarriers; [`start`] makes them known to the block |
+//! | `producer`, `source` | acquire → fill → commit; where a tile comes from |
+//! | `consumer` | wait → read → release, at once or one stage later |
+//! | `cursor` | stage and parity, in registers |
+//! | `group` | [`GroupRing`]: the same threads copy by `cp.async` groups and read |
+//!
+//! ```text
+//!            acquire            fill                commit
+//! Producer ──────────▶ Empty ──────────▶ Filled ──────────▶ ()      the stage is on its way
+//!            wait               release
+//! Consumer ──────────▶ Full ───────────▶ ()                         the stage is free again
+//! ```
+//!
+//! A token is moved by the step that uses it up, and carries its ring's brand: a type of the author's that names the
+//! ring. Use a brand for one ring of a kernel. Producer and consumers each own a cursor, which lives in registers, so
+//! that a ring goes on through loops and tasks.
+//!
+//! ```
+//! # use tilewright_codegen::{build::{block, record}, ir::Arch, verify::verify};
+//! use tilewright_kernels::ring::{Consumers, Contiguous, Ring, Shape, Tile, start};
+//! use tilewright_kernels::tile::Coord;
+//! use tilewright_layout::typed::Contiguous as Line;
+//!
+//! /// Names the ring.
+//! enum Rows {}
+//!
+//! // out[c] = Σₜ x[t, c] for 128 columns: one warp fetches rows, four add them up.
+//! let kernel = record("sum", Arch::Sm90a, block(160), |k| {
+//!     let (rows, x, out) = (k.param::<u32>("rows"), k.global::<f32>("x"), k.global::<f32>("out"));
+//!     let tiles = (Tile::<f32, Line<128>>::typed(),);
+//!     let ring = start(k, Ring::bulk::<Rows>(k, tiles, Shape::stages(4).consumers(Consumers::Warps(4))));
+//!     let (mut producer, mut consumer) = ring.split();
+//!     let consume = || {
+//!         let sum = k.var(0.0f32);
+//!         k.for_(0, rows, |_| {
+//!             let full = consumer.wait();
+//!             let (row,) = full.tiles();
+//!             sum.set(sum.get() + row.at([Coord::thread(k)]).load());
+//!             full.release();
+//!         });
+//!         out.at(k.tid()).store(sum);
+//!     };
+//!     let produce = || {
+//!         k.for_(0, rows, |row| producer.acquire().fill((Contiguous::from(x.at(row * 128)),)).commit());
+//!     };
+//!     k.if_else(k.warp().lt(4), consume, || k.when(k.lane().eq(0), produce));
+//! });
+//! verify(kernel)?;
+//! # Ok::<(), tilewright_codegen::verify::VerifyErrors>(())
+//! ```
+//!
+//! What types cannot say: a token that a recorded loop's body captures from outside is used once per round, and a
+//! stage's pointers are `Copy` and may be kept after its release. The simulator finds both.
+
+mod consumer;
+mod cursor;
+mod group;
+mod operand;
+mod producer;
+mod setup;
+mod shape;
+mod source;
+
+pub use consumer::{Consumer, Delayed, Full, Held};
+pub use cursor::Cursor;
+pub use group::{Claimed, Current, Free, GroupRing};
+pub use operand::{Operands, Tile, View};
+pub use producer::{ByBulk, ByThreads, Empty, Filled, Producer};
+pub use setup::{Fill, Ring, Rings, Unready, start};
+pub use shape::{Consumers, Shape};
+pub use source::{Boxed, By, Contiguous, Source, Sources, by};

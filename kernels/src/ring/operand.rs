@@ -1,0 +1,110 @@
+//! What a stage holds.
+
+use crate::tile::LayoutTensor;
+use core::fmt;
+use core::marker::PhantomData;
+use tilewright_codegen::build::{Builder, Ptr, Scalar, Shared, Val};
+use tilewright_layout::typed::StaticLayout;
+use tilewright_layout::view::OffsetMap;
+
+/// One operand of a stage: elements `T` under the layout `L`.
+pub struct Tile<T, L> {
+    layout: L,
+    align: u32,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T, L: Clone> Clone for Tile<T, L> {
+    fn clone(&self) -> Self {
+        Tile { layout: self.layout.clone(), ..*self }
+    }
+}
+
+impl<T, L: Copy> Copy for Tile<T, L> {}
+
+impl<T, L> fmt::Debug for Tile<T, L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tile<{}, {}>", core::any::type_name::<T>(), core::any::type_name::<L>())
+    }
+}
+
+impl<T: Scalar, L: StaticLayout> Tile<T, L> {
+    /// A tile whose layout is a type.
+    pub fn typed() -> Tile<T, L> {
+        Tile::new(L::default())
+    }
+}
+
+impl<T: Scalar, L: OffsetMap> Tile<T, L> {
+    /// A tile of a layout without negative strides. It begins at a multiple of 128 bytes.
+    pub fn new(layout: L) -> Tile<T, L> {
+        Tile { layout, align: 128, of: PhantomData }
+    }
+
+    /// The same at multiples of so many bytes: 1024 for tiles in the 128-byte swizzle.
+    #[must_use]
+    pub fn aligned(self, align: u32) -> Tile<T, L> {
+        Tile { align, ..self }
+    }
+
+    /// Bytes that fill it: whoever copies less says so.
+    pub fn bytes(&self) -> u32 {
+        // A negative stride has no span; `start` is where tiles with one would fail, as they have no bytes.
+        let elements = self.layout.span().map_or(0, |(_, elements)| elements as u32);
+        elements * T::TY.bytes()
+    }
+
+    /// From one stage's tile to the next one's, elements.
+    fn stride(&self) -> u32 {
+        self.bytes().next_multiple_of(self.align) / T::TY.bytes()
+    }
+}
+
+/// A tile of a stage, as a kernel sees it.
+pub type View<'k, T, L> = LayoutTensor<'k, T, L, Shared>;
+
+/// The operands of a stage: a tuple of [`Tile`]s.
+pub trait Operands: Copy {
+    /// Pointers to the first stage.
+    type Bases<'k>: Copy;
+    /// The tiles of a stage.
+    type Views<'k>;
+
+    /// Memory for so many stages.
+    fn allocate<'k>(self, k: &'k Builder, name: &str, stages: u32) -> Self::Bases<'k>;
+
+    /// The tiles of stage `stage`.
+    fn views<'k>(self, bases: Self::Bases<'k>, stage: Val<'k, u32>) -> Self::Views<'k>;
+
+    /// Bytes of a stage, without what alignment adds.
+    fn bytes(self) -> u32;
+}
+
+macro_rules! operands {
+    ($(($($T:ident $L:ident $i:tt),+))+) => {$(
+        impl<$($T: Scalar, $L: OffsetMap),+> Operands for ($(Tile<$T, $L>,)+) {
+            type Bases<'k> = ($(Ptr<'k, Shared, $T>,)+);
+            type Views<'k> = ($(View<'k, $T, $L>,)+);
+
+            fn allocate<'k>(self, k: &'k Builder, name: &str, stages: u32) -> Self::Bases<'k> {
+                ($(k.shared_aligned::<$T>(&format!("{name}.{}", $i), stages * self.$i.stride(), self.$i.align),)+)
+            }
+
+            #[track_caller]
+            fn views<'k>(self, bases: Self::Bases<'k>, stage: Val<'k, u32>) -> Self::Views<'k> {
+                ($(LayoutTensor::new(bases.$i.at(stage * self.$i.stride()), self.$i.layout),)+)
+            }
+
+            fn bytes(self) -> u32 {
+                [$(self.$i.bytes()),+].iter().sum()
+            }
+        }
+    )+};
+}
+
+operands! {
+    (T0 L0 0)
+    (T0 L0 0, T1 L1 1)
+    (T0 L0 0, T1 L1 1, T2 L2 2)
+    (T0 L0 0, T1 L1 1, T2 L2 2, T3 L3 3)
+}

@@ -1,0 +1,68 @@
+//! How a ring is built: stages, bytes in flight, consumers, cluster.
+
+/// Who says that a stage was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Consumers {
+    /// So many warps, each once all its lanes have read.
+    Warps(u32),
+    /// So many warpgroups, which read by `wgmma` alone: one thread of each, once its group was waited for.
+    Warpgroups(u32),
+}
+
+impl Consumers {
+    /// Arrivals that free a stage.
+    pub(super) fn count(self) -> u32 {
+        match self {
+            Consumers::Warps(count) | Consumers::Warpgroups(count) => count,
+        }
+    }
+}
+
+/// The shape of a ring.
+///
+/// ```
+/// use tilewright_kernels::ring::{Consumers, Shape};
+/// // Eleven stages of which three may be on their way, read by eight warps.
+/// let shape = Shape::stages(11).in_flight(3).consumers(Consumers::Warps(8));
+/// assert_eq!(shape.count(), 11);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    pub(super) stages: u32,
+    pub(super) in_flight: u32,
+    pub(super) consumers: Consumers,
+    pub(super) cluster: u32,
+}
+
+impl Shape {
+    /// So many stages, at least one; all may be in flight, and one warp reads.
+    pub const fn stages(stages: u32) -> Shape {
+        Shape { stages, in_flight: stages, consumers: Consumers::Warps(1), cluster: 1 }
+    }
+
+    /// Stages that may be on their way at once, at least one: the producer waits for an earlier one to land before it
+    /// asks for the next. A ring of landed stages bridges waits; bytes in flight beyond what the bandwidth needs only
+    /// make everything else that the multiprocessor sends wait behind them.
+    #[must_use]
+    pub const fn in_flight(self, stages: u32) -> Shape {
+        Shape { in_flight: stages, ..self }
+    }
+
+    /// Who reads.
+    #[must_use]
+    pub const fn consumers(self, consumers: Consumers) -> Shape {
+        Shape { consumers, ..self }
+    }
+
+    /// Blocks of a cluster that write into each other's stages (multicast): a stage is free once it was read in all of
+    /// them. At most 32.
+    #[must_use]
+    pub const fn cluster(self, blocks: u32) -> Shape {
+        Shape { cluster: blocks, ..self }
+    }
+
+    /// The number of stages.
+    pub const fn count(self) -> u32 {
+        self.stages
+    }
+}

@@ -1,0 +1,133 @@
+//! Where the tiles of a stage come from.
+
+use super::{Operands, Tile, View};
+use tilewright_codegen::build::{Builder, Bulk, Global, Mbarrier, Param, Ptr, Scalar, Shared, SpaceOf, TensorMap, Val};
+use tilewright_layout::view::OffsetMap;
+
+/// A way to fill a tile: copies that complete on an mbarrier.
+pub trait Source<'k, T, L> {
+    /// Bytes that arrive, of a tile that has `whole`.
+    fn bytes(&self, k: &'k Builder, whole: u32) -> Val<'k, u32> {
+        k.lit(whole)
+    }
+
+    /// Starts the copies. `whole` is the number of bytes of the tile.
+    fn load(self, to: View<'k, T, L>, whole: u32, bar: Mbarrier<'k, Shared>);
+}
+
+/// One bulk copy of contiguous elements that lie in memory as they shall lie in the tile.
+#[derive(Clone, Copy)]
+pub struct Contiguous<'k, T> {
+    from: Ptr<'k, Global, T>,
+    bytes: Option<Val<'k, u32>>,
+    how: Bulk<'k>,
+}
+
+impl<'k, T> From<Ptr<'k, Global, T>> for Contiguous<'k, T> {
+    fn from(from: Ptr<'k, Global, T>) -> Self {
+        Contiguous { from, bytes: None, how: Bulk::default() }
+    }
+}
+
+impl<'k, T> Contiguous<'k, T> {
+    /// Multicast or an access policy.
+    #[must_use]
+    pub fn how(self, how: Bulk<'k>) -> Self {
+        Contiguous { how, ..self }
+    }
+
+    /// Only so many bytes, a multiple of 16; the rest of the tile stays as it is.
+    #[must_use]
+    pub fn bytes(self, bytes: Val<'k, u32>) -> Self {
+        Contiguous { bytes: Some(bytes), ..self }
+    }
+}
+
+impl<'k, T: Scalar, L: OffsetMap> Source<'k, T, L> for Contiguous<'k, T> {
+    fn bytes(&self, k: &'k Builder, whole: u32) -> Val<'k, u32> {
+        self.bytes.unwrap_or_else(|| k.lit(whole))
+    }
+
+    #[track_caller]
+    fn load(self, to: View<'k, T, L>, whole: u32, bar: Mbarrier<'k, Shared>) {
+        match self.bytes {
+            Some(bytes) => to.base().bulk_load(self.from, bytes, bar, self.how),
+            None => to.base().bulk_load(self.from, whole, bar, self.how),
+        }
+    }
+}
+
+/// The box of a tensor map at coordinates, the first axis fastest. What lies outside the tensor arrives as zeros.
+pub struct Boxed<'k, S = Param> {
+    map: Ptr<'k, S, TensorMap>,
+    at: Vec<Val<'k, i32>>,
+    how: Bulk<'k>,
+}
+
+impl<'k, S: SpaceOf> Boxed<'k, S> {
+    /// The box at these coordinates; as many bytes as the tile.
+    pub fn new(map: Ptr<'k, S, TensorMap>, at: &[Val<'k, i32>]) -> Boxed<'k, S> {
+        Boxed { map, at: at.to_vec(), how: Bulk::default() }
+    }
+
+    /// Multicast or an access policy.
+    #[must_use]
+    pub fn how(self, how: Bulk<'k>) -> Self {
+        Boxed { how, ..self }
+    }
+}
+
+impl<'k, T: Scalar, L: OffsetMap, S: SpaceOf> Source<'k, T, L> for Boxed<'k, S> {
+    #[track_caller]
+    fn load(self, to: View<'k, T, L>, _: u32, bar: Mbarrier<'k, Shared>) {
+        to.base().tensor_load(self.map, &self.at, bar, self.how);
+    }
+}
+
+/// Copies of the author's own, which bring the whole tile.
+pub struct By<F>(F);
+
+/// Copies of the author's own: they complete on the mbarrier and bring all bytes of the tile, be it from other blocks of
+/// the cluster too.
+pub fn by<'k, T, L, F: FnOnce(View<'k, T, L>, Mbarrier<'k, Shared>)>(copies: F) -> By<F> {
+    By(copies)
+}
+
+impl<'k, T, L, F: FnOnce(View<'k, T, L>, Mbarrier<'k, Shared>)> Source<'k, T, L> for By<F> {
+    fn load(self, to: View<'k, T, L>, _: u32, bar: Mbarrier<'k, Shared>) {
+        (self.0)(to, bar);
+    }
+}
+
+/// A source for each operand of a stage: a tuple as long as theirs.
+pub trait Sources<'k, O: Operands> {
+    /// Bytes that arrive.
+    fn bytes(&self, k: &'k Builder, operands: O) -> Val<'k, u32>;
+
+    /// Starts the copies.
+    fn load(self, operands: O, to: O::Views<'k>, bar: Mbarrier<'k, Shared>);
+}
+
+macro_rules! sources {
+    ($(($($S:ident $T:ident $L:ident $i:tt),+))+) => {$(
+        impl<'k, $($T: Scalar, $L: OffsetMap, $S: Source<'k, $T, $L>),+> Sources<'k, ($(Tile<$T, $L>,)+)> for ($($S,)+) {
+            #[track_caller]
+            fn bytes(&self, k: &'k Builder, operands: ($(Tile<$T, $L>,)+)) -> Val<'k, u32> {
+                let all = [$(self.$i.bytes(k, operands.$i.bytes())),+];
+                all.into_iter().reduce(|a, b| a + b).unwrap_or_else(|| k.lit(0u32))
+            }
+
+            #[track_caller]
+            fn load(self, operands: ($(Tile<$T, $L>,)+), to: ($(View<'k, $T, $L>,)+), bar: Mbarrier<'k, Shared>) {
+                $(self.$i.load(to.$i, operands.$i.bytes(), bar);)+
+            }
+        }
+    )+};
+}
+
+sources! {
+    (S0 T0 L0 0)
+    (S0 T0 L0 0, S1 T1 L1 1)
+    (S0 T0 L0 0, S1 T1 L1 1, S2 T2 L2 2)
+    (S0 T0 L0 0, S1 T1 L1 1, S2 T2 L2 2, S3 T3 L3 3)
+}

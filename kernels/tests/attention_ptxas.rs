@@ -1,0 +1,47 @@
+//! What the assembler makes of the attention kernels: no spills, no serialised `wgmma`, as the page records.
+
+use tilewright_codegen::assemble::{Ptxas, Table};
+use tilewright_codegen::ir::{Arch, Kernel};
+use tilewright_codegen::verify::verify;
+use tilewright_kernels::attention::decode::{Decode, Layout};
+use tilewright_kernels::attention::prefill::{Kv, Prefill, QueryLayout};
+use tilewright_kernels::kv::{CpAsync, Staged, Tma};
+
+fn kernels() -> Vec<Kernel> {
+    let mut all = Vec::new();
+    for (depth, group) in [(64, 4), (96, 1), (128, 4), (128, 16), (256, 8)] {
+        let decode = Decode { depth, group, layout: Layout::Dense };
+        all.push(decode.record::<Tma<3>>(Arch::Sm90a));
+        if depth < 256 {
+            all.push(decode.record::<CpAsync<2>>(Arch::Sm80));
+        }
+    }
+    all.push(Decode { depth: 128, group: 4, layout: Layout::Paged { page_tokens: 16 } }.record::<Tma<3>>(Arch::Sm90a));
+    all.push(Decode { depth: 128, group: 4, layout: Layout::Dense }.record::<Staged<1, true>>(Arch::Sm80));
+    for depth in [64, 96, 128, 256] {
+        for causal in [false, true] {
+            let prefill = Prefill { depth, group: 1, causal, queries: QueryLayout::HeadMajor, kv: Kv::HeadMajor };
+            all.push(prefill.record_hopper());
+        }
+    }
+    let paged = Kv::Paged { page_tokens: 16 };
+    let ragged = Prefill { depth: 128, group: 4, causal: true, queries: QueryLayout::Ragged, kv: paged };
+    all.push(ragged.record_hopper());
+    for depth in [64, 96, 128] {
+        all.push(Prefill { depth, ..ragged }.record::<CpAsync<2>>(Arch::Sm80));
+    }
+    all
+}
+
+#[test]
+fn no_spills() {
+    let Some(ptxas) = Ptxas::find().expect("the assembler runs") else { return };
+    let mut table = Table::new("Attention", &ptxas);
+    for kernel in kernels() {
+        let name = kernel.name.clone();
+        let kernel = verify(kernel).unwrap_or_else(|errors| panic!("{errors}"));
+        table.add(&kernel).unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/ptxas/attention.md");
+    table.check(page.as_ref()).unwrap_or_else(|error| panic!("{error}"));
+}

@@ -1,0 +1,86 @@
+//! Products on a device: the launches of a plan, and every element of the result compared.
+
+use tilewright_codegen::device::{Arg, Buffer, Device, DeviceError, TensorMap, sim};
+use tilewright_codegen::trial::Draw;
+use tilewright_codegen::verify::{Verified, verify};
+use tilewright_kernels::gemm::{self, Argument, Data, Number, Problem, Step};
+
+/// Verified steps of a plan.
+pub fn verified(steps: Vec<Step>) -> Vec<(Verified, Step)> {
+    let check = |step: Step| (verify(step.kernel.clone()).unwrap_or_else(|errors| panic!("{errors}")), step);
+    steps.into_iter().map(check).collect()
+}
+
+/// Runs launches one after the other; the result's memory, poisoned before.
+pub fn run<N: Number>(
+    device: &Device,
+    problem: &Problem,
+    steps: &[(Verified, Step)],
+    data: &Data<N>,
+) -> Result<Vec<N>, DeviceError> {
+    let stream = device.stream()?;
+    let [a, b, bias, residual] = [&data.a, &data.b, &data.bias, &data.residual].map(|data| stream.buffer(data));
+    let (a, b, bias, residual) = (a?, b?, bias?, residual?);
+    let c: Buffer<N> = stream.buffer(&vec![N::ROUND(f64::NAN); problem.sizes()[2]])?;
+    let partials: Buffer<f32> = stream.buffer(&vec![f32::NAN; 16 * (problem.m * problem.b_rows()) as usize])?;
+    for (kernel, step) in steps {
+        let mut maps: Vec<Option<TensorMap>> = Vec::new();
+        for argument in &step.arguments {
+            maps.push(match argument {
+                Argument::Map(gemm::Buffer::A, shape) => Some(device.tensor_map(&a, shape.clone())?),
+                Argument::Map(gemm::Buffer::B, shape) => Some(device.tensor_map(&b, shape.clone())?),
+                Argument::Map(_, shape) => Some(device.tensor_map(&c, shape.clone())?),
+                Argument::Pointer(_) | Argument::Number(_) => None,
+            });
+        }
+        let pointer = |buffer: &gemm::Buffer| -> Arg<'_> {
+            match buffer {
+                gemm::Buffer::A => (&a).into(),
+                gemm::Buffer::B => (&b).into(),
+                gemm::Buffer::C => (&c).into(),
+                gemm::Buffer::Bias => (&bias).into(),
+                gemm::Buffer::Residual => (&residual).into(),
+                gemm::Buffer::Partials => (&partials).into(),
+            }
+        };
+        let args: Vec<Arg<'_>> = step
+            .arguments
+            .iter()
+            .zip(&maps)
+            .map(|(argument, map)| match (argument, map) {
+                (Argument::Number(number), _) => (*number).into(),
+                (Argument::Pointer(buffer), _) => pointer(buffer),
+                (Argument::Map(..), Some(map)) => Arg::Map(map),
+                (Argument::Map(..), None) => unreachable!("made above"),
+            })
+            .collect();
+        device.load(kernel)?.launch(&stream, step.grid, &args)?;
+    }
+    stream.read(&c)
+}
+
+/// Runs launches in the simulator and compares every element of the result, and what lies between its rows.
+pub fn check<N: Number>(problem: &Problem, steps: Vec<Step>, seed: u64) {
+    let data = Data::<N>::draw(problem, &mut Draw::new(seed));
+    let found =
+        run(&sim::open(seed), problem, &verified(steps), &data).unwrap_or_else(|error| panic!("{problem:?}: {error}"));
+    if let Err(what) = compare(problem, &data, &found) {
+        panic!("{problem:?}: {what}");
+    }
+}
+
+/// Whether the result is right.
+pub fn compare<N: Number>(problem: &Problem, data: &Data<N>, found: &[N]) -> Result<(), String> {
+    let (columns, stride) = (problem.n as usize, problem.c_stride as usize);
+    for (i, (value, bound)) in data.expected(problem).into_iter().enumerate() {
+        let (row, column) = (i / columns, i % columns);
+        let it = found[row * stride + column].value();
+        if (it - value).abs() > bound || it.is_nan() {
+            return Err(format!("({row}, {column}) is {it}, not {value} within {bound}"));
+        }
+    }
+    match found.iter().enumerate().find(|(i, v)| i % stride >= columns && !v.value().is_nan()) {
+        Some((i, v)) => Err(format!("element {i}, between two rows, was written: {}", v.value())),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,9 @@
+//! Matrix products on trial.
+
+mod counted;
+mod hopper;
+mod lab;
+mod mutants;
+mod random;
+mod resources;
+mod trials;

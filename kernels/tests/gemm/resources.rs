@@ -1,0 +1,31 @@
+//! What the assembler makes of the shipped kernels: no spills, no serialised `wgmma`.
+
+use half::bf16;
+use tilewright_codegen::assemble::{Ptxas, Table};
+use tilewright_codegen::ir::Arch;
+use tilewright_codegen::verify::verify;
+use tilewright_kernels::gemm::{
+    Choice, Config, Problem, Shape, WarpChoice, WarpShape, hopper_step, reduce_step, warp_step,
+};
+use tilewright_layout::view::Along;
+
+#[test]
+fn every_shape_assembles_without_spills_or_warnings() {
+    let Some(ptxas) = Ptxas::find().unwrap() else { return };
+    let mut table = Table::new("Matrix products", &ptxas);
+    let problem = Problem::new(8192, 8192, 8192);
+    for &shape in Shape::ALL {
+        let (stage, staged) = shape.bytes();
+        let config = Config { stages: (232_448 - 1024 - staged) / stage, cluster: 2, along: Along::Rows, group: 8 };
+        let step = hopper_step::<bf16, bf16>(&problem, Choice { shape, config, splits: 1 }, 132).unwrap();
+        table.add_as(format!("{shape:?}"), &verify(step.kernel).unwrap()).unwrap();
+    }
+    let (shape, arch) = (WarpShape::M128N128, Arch::Sm80);
+    let choice = WarpChoice { shape, stages: 3, group: 8, splits: 1, arch, aligned: [8, 8] };
+    let step = warp_step::<bf16, bf16>(&problem, choice).unwrap();
+    table.add_as("M128N128 over warps", &verify(step.kernel).unwrap()).unwrap();
+    let step = reduce_step::<bf16>(&problem, 4, arch).unwrap();
+    table.add(&verify(step.kernel).unwrap()).unwrap();
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/ptxas/gemm.md");
+    table.check(page.as_ref()).unwrap();
+}

@@ -1,0 +1,44 @@
+//! How the kernel touches memory: no bank twice, every sector whole.
+
+use super::random::SMALL;
+use half::bf16;
+use tilewright_codegen::ir::{Arch, Const};
+use tilewright_codegen::sim::{self, Arg, Counters, Launch, Memory};
+use tilewright_codegen::verify::verify;
+use tilewright_kernels::gemv::{Epilogue, Plan, gemv, relay};
+
+fn run(batch: u32, n: u32, k: u32) -> (Plan, Counters) {
+    let plan = Plan::new(batch, k, Plan::tiles(n, 2), SMALL).expect("a plan");
+    let kernel = verify(gemv(Arch::Sm90a, &plan, Epilogue::default()).expect("a kernel")).expect("it verifies");
+    let mut memory = Memory::new();
+    let w = memory.upload("w", &relay(&vec![bf16::ONE; (n * k) as usize], &plan).expect("small"));
+    let x = memory.upload("x", &vec![bf16::ONE; (batch * plan.x_pitch()) as usize]);
+    let y = memory.alloc("y", (batch * n * 2) as usize);
+    let args = vec![Arg::Scalar(Const::u32(n)), Arg::Ptr(w), Arg::Ptr(x), Arg::Ptr(y)];
+    let outcome = sim::run(&kernel, &Launch::new([2, 1, 1], args), &mut memory, 1).expect("it launches");
+    (plan, outcome.finished().expect("no fault"))
+}
+
+#[test]
+fn no_bank_conflicts() {
+    for batch in [1, 3, 8, 16, 34] {
+        let (_, counters) = run(batch, 48, 1024);
+        let conflicts: Vec<_> = counters
+            .each()
+            .filter(|(.., site)| site.conflicts > 0)
+            .map(|(_, text, src, site)| format!("{text} {src}: {site:?}"))
+            .collect();
+        assert!(conflicts.is_empty(), "batch {batch}: {conflicts:#?}");
+    }
+}
+
+#[test]
+fn weights_and_activations_come_by_the_copy_engine_alone() {
+    let (_, counters) = run(4, 48, 960);
+    let loads: Vec<_> = counters
+        .each()
+        .filter(|(_, text, ..)| text.contains("= ld.") && text.contains("global"))
+        .map(|(_, text, ..)| text.to_owned())
+        .collect();
+    assert_eq!(loads, [""; 0]);
+}

@@ -1,0 +1,77 @@
+//! Laws of the layouts: the weights' has an inverse, and both operands of an instruction agree on every slot.
+
+use half::bf16;
+use proptest::prelude::*;
+use tilewright_kernels::gemv::{Octets, Plan, Tuning, Unit, relay, unrelay};
+use tilewright_layout::Layout;
+use tilewright_layout::fragment::{FragmentA, FragmentB, atoms};
+use tilewright_layout::typed::StaticLayout;
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn the_weights_lie_where_the_layout_says(n in 1u32..40, k in 1u32..700, stage_units in 1u32..33) {
+        let tuning = Tuning { stage_units, ..Tuning::h100(1) };
+        let plan = Plan::new(1, k, 1, tuning).expect("a plan");
+        let layout = plan.weights(n).expect("small");
+        prop_assert!(layout.is_bijective(), "no two weights share a place, and there is no gap");
+        prop_assert_eq!(layout.extent(0), i64::from(n.next_multiple_of(8)));
+        prop_assert_eq!(layout.extent(1), i64::from(plan.padded_k()));
+
+        let w: Vec<bf16> = (0..n * k).map(|i| bf16::from_bits(i as u16 | 1)).collect();
+        let laid = relay(&w, &plan).expect("small");
+        prop_assert_eq!(laid.len() as i64, layout.size());
+        // The definition: the inverse of the layout sends a place to the number of its element, rows fastest.
+        let inverse = layout.right_inverse();
+        for (place, &value) in laid.iter().enumerate() {
+            let number = inverse.at(place as i64);
+            let (row, column) = (number % layout.extent(0), number / layout.extent(0));
+            let inside = row < i64::from(n) && column < i64::from(k);
+            let expected = if inside { w[(row * i64::from(k) + column) as usize] } else { bf16::ZERO };
+            prop_assert_eq!(value, expected);
+        }
+        prop_assert_eq!(unrelay(&laid, n, &plan).expect("small"), w);
+    }
+}
+
+/// The k of a unit that the kernel puts into register `register`, half `half` of a lane, in step `step`: eight
+/// elements from 8·octet on, four to each step, pairs in order.
+fn unit_k(lane: i64, step: i64, register: i64, half: i64) -> i64 {
+    let octet = Octets::LAYOUT.right_inverse().at(lane) / 8;
+    8 * octet + 4 * step + 2 * register + half
+}
+
+#[test]
+fn every_slot_of_the_contraction_meets_its_partner() {
+    type Atom = atoms::SM80_16x8x16_F32BF16BF16F32_TN;
+    let (a, b): (Layout, Layout) = (FragmentA::<Atom>::LAYOUT, FragmentB::<Atom>::LAYOUT);
+    for step in 0..2 {
+        // Slot of the instruction's contraction to k, by both operands.
+        let mut by_b = [None; 16];
+        let mut by_a = [None; 16];
+        for lane in 0..32 {
+            for register in 0..2 {
+                for half in 0..2 {
+                    let k = unit_k(lane, step, register, half);
+                    let row = Octets::LAYOUT.right_inverse().at(lane) % 8;
+                    // B has n + 8·slot; its registers are the two pairs.
+                    let at = b.at(lane + 32 * (half + 2 * register));
+                    assert_eq!(at % 8, row, "lane {lane} holds weights of its row");
+                    assert!(by_b[(at / 8) as usize].replace(k).is_none_or(|before| before == k));
+                    // A has m + 16·slot; registers 0 and 2 are vectors 0 to 7, 1 and 3 the vectors 8 further.
+                    for high in 0..2 {
+                        let at = a.at(lane + 32 * (half + 2 * high + 4 * register));
+                        assert_eq!(at % 16, row + 8 * high, "lane {lane} holds activations of its vectors");
+                        assert!(by_a[(at / 16) as usize].replace(k).is_none_or(|before| before == k));
+                    }
+                }
+            }
+        }
+        assert_eq!(by_a, by_b);
+        let mut all: Vec<i64> = by_b.into_iter().flatten().collect();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), 16);
+    }
+    assert_eq!(Unit::LAYOUT.size(), 256);
+}

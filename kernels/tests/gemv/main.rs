@@ -1,0 +1,6 @@
+//! The GEMV on the simulator: random shapes against f64, its layouts' laws, its accesses, its mutants.
+
+mod accesses;
+mod layouts;
+mod mutants;
+mod random;

@@ -1,0 +1,24 @@
+//! A token of one ring is given for one of another.
+#![allow(unused, reason = "each case uses what it needs")]
+
+use tilewright_codegen::build::{Builder, Global, Ptr};
+use tilewright_kernels::ring::{ByBulk, Consumer, Contiguous, Producer, Tile};
+use tilewright_layout::typed::Contiguous as Line;
+
+enum Keys {}
+enum Values {}
+type Row = (Tile<f32, Line<128>>,);
+
+fn kernel<'k>(
+    k: &'k Builder,
+    x: Ptr<'k, Global, f32>,
+    mut producer: Producer<'k, Keys, Row, ByBulk>,
+    mut consumer: Consumer<'k, Keys, Row>,
+) {
+    fn values<O: tilewright_kernels::ring::Operands>(full: tilewright_kernels::ring::Full<'_, Values, O>) {
+        full.release();
+    }
+    values(consumer.wait());
+}
+
+fn main() {}

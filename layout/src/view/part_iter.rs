@@ -1,0 +1,81 @@
+//! Parts along a mode, once or in a circle, their extent known at run time.
+
+use crate::view::part::cut_mode;
+use crate::view::round::Round;
+use crate::view::{LayoutTensor, Space, ViewError};
+use crate::{Layout, Swizzled};
+
+/// The parts of a view along one mode; what [`TileIter`](crate::view::TileIter) is for tiles whose extents are in the type.
+///
+/// Bounded, it ends behind the last part, which may be shorter than the others. [`circular`](PartIter::circular), it
+/// starts over; [`lap`](PartIter::lap) counts the rounds.
+///
+/// ```
+/// use tilewright_layout::{typed::RowMajor, view::LayoutTensor};
+/// let data: Vec<u32> = (0..10).collect();
+/// let tensor = LayoutTensor::<u32, RowMajor<5, 2>>::from_slice(&data).unwrap();
+/// let rows: Vec<usize> = tensor.parts_along(0, 2).unwrap().map(|part| part.extent(0)).collect();
+/// assert_eq!(rows, [2, 2, 1]);
+/// let mut ring = tensor.parts_along(0, 2).unwrap().circular();
+/// assert_eq!(ring.nth(4).unwrap().get([0, 0]), Ok(&4));
+/// assert_eq!((ring.round(), ring.lap()), (3, 1));
+/// ```
+pub struct PartIter<'a, T, S> {
+    tensor: LayoutTensor<'a, T, Swizzled, S>,
+    /// The mode as it is in the view: its offsets are where the parts begin.
+    whole: Layout,
+    extent: usize,
+    full: Layout,
+    last: Layout,
+    round: Round,
+}
+
+impl<'a, T, S: Space> PartIter<'a, T, S> {
+    /// The parts of at least one element along a mode that there is.
+    pub(super) fn new(tensor: LayoutTensor<'a, T, Swizzled, S>, mode: usize, extent: usize) -> Result<Self, ViewError> {
+        let layout = tensor.layout.layout();
+        let (whole, length) = (layout.mode(mode)?, tensor.extent(mode));
+        let count = length.div_ceil(extent);
+        let part = |index: usize| {
+            let size = extent.min(length - index * extent);
+            Ok::<_, ViewError>(cut_mode(&whole, mode, index * extent, 1, size)?.1)
+        };
+        let (full, last) = (part(0)?, part(count - 1)?);
+        // Strides are the same in every part of a mode of one stride; elsewhere each part must be one.
+        if !whole.is_leaf() {
+            (0..count).try_for_each(|index| part(index).map(|_| ()))?;
+        }
+        let (full, last) = (layout.replace(mode, &full)?, layout.replace(mode, &last)?);
+        Ok(PartIter { tensor, whole, extent, full, last, round: Round::once(count) })
+    }
+
+    /// The same parts, over and over.
+    pub fn circular(mut self) -> Self {
+        self.round = self.round.circular();
+        self
+    }
+
+    /// How many parts one round has.
+    pub fn round(&self) -> usize {
+        self.round.length()
+    }
+
+    /// How many rounds are complete: the number of times that the last part was given.
+    pub fn lap(&self) -> usize {
+        self.round.lap()
+    }
+}
+
+impl<'a, T, S: Space> Iterator for PartIter<'a, T, S> {
+    type Item = LayoutTensor<'a, T, Swizzled, S>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let place = self.round.advance()?;
+        let layout = if place + 1 == self.round.length() { self.last } else { self.full };
+        Some(self.tensor.value_part(layout, self.whole.at((place * self.extent) as i64) as usize))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.round.size_hint()
+    }
+}

@@ -1,0 +1,212 @@
+//! Opcodes: what the generated kernel can do, each specialised for its shapes.
+//!
+//! A class is everything of a task that is constant in the code. What differs between tasks of a class (where operands
+//! begin, which features, which rows) is in their records. Equal classes are one opcode.
+
+use tilewright_kernels::decode::{Float, Heads, Unit};
+
+/// An opcode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// Rows of the embedding table. Operands: ids, position, out.
+    Embed {
+        /// Shape of the table's units.
+        unit: Unit,
+        /// Rows of the task.
+        rows: u32,
+        /// Columns of the task.
+        columns: u32,
+        /// Storage of the output.
+        out: Float,
+    },
+    /// A tile of a linear layer. Operands: the input's two, bias, the output's two, what it is stored to.
+    Linear {
+        /// Shape of a unit.
+        unit: Unit,
+        /// Rows of the task.
+        rows: u32,
+        /// Activations.
+        input: InputClass,
+        /// Storage of the bias.
+        bias: Option<Float>,
+        /// What becomes of the result.
+        output: OutputClass,
+        /// Features of a row of the output.
+        width: u32,
+    },
+    /// A tile of a kv head's group. Operands: the input's two, q, k, v, biases of q, k, v.
+    Qkv {
+        /// Shape of a unit.
+        unit: Unit,
+        /// Rows of the task.
+        rows: u32,
+        /// Activations.
+        input: InputClass,
+        /// Heads; splits are not looked at.
+        heads: Heads,
+        /// Storage of the biases.
+        bias: [Option<Float>; 3],
+        /// Storage of q.
+        q: Float,
+        /// What becomes of q and k.
+        keys: KeysClass,
+        /// The pools.
+        pools: PoolClass,
+    },
+    /// Whole heads rotated. Operands: x, norm weight, out.
+    Rope {
+        /// Rows of the task.
+        rows: u32,
+        /// Heads of the input.
+        heads: u32,
+        /// Heads of the task.
+        count: u32,
+        /// Storage of the input.
+        x: Float,
+        /// Storage of the norm's weight, and its epsilon's bits.
+        norm: Option<(Float, u32)>,
+        /// The rotation.
+        rotation: RotationClass,
+        /// Storage of the output; `None`: the pool.
+        out: Option<Float>,
+        /// The pools.
+        pools: PoolClass,
+    },
+    /// A split of a kv head's tokens. Operands: q, k, v, acc, stats.
+    Attention {
+        /// Rows of the task.
+        rows: u32,
+        /// Heads, dimensions, splits.
+        heads: Heads,
+        /// Bits of the factor on the scores.
+        scale: u32,
+        /// Storage of q.
+        q: Float,
+        /// The pools.
+        pools: PoolClass,
+    },
+    /// Greedy choice. Operands: value, index, out.
+    Argmax {
+        /// Rows of the task.
+        rows: u32,
+        /// Tiles of the logits.
+        tiles: u32,
+    },
+}
+
+/// Where activations come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum InputClass {
+    /// As they are.
+    Plain {
+        /// Storage.
+        x: Float,
+    },
+    /// Normalised.
+    RmsNorm {
+        /// Storage.
+        x: Float,
+        /// Storage of the weight.
+        weight: Float,
+        /// Bits of epsilon.
+        eps: u32,
+    },
+    /// Merged from splits.
+    Merge {
+        /// Heads, dimensions, splits.
+        heads: Heads,
+    },
+}
+
+/// What becomes of a linear layer's features.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OutputClass {
+    /// Stored.
+    Store {
+        /// Storage.
+        out: Float,
+    },
+    /// Added to a residual.
+    Add {
+        /// Storage of the residual.
+        residual: Float,
+        /// Storage.
+        out: Float,
+    },
+    /// `silu(y) · u`.
+    SiluMul {
+        /// Storage of u's bias.
+        up_bias: Option<Float>,
+        /// Storage.
+        out: Float,
+    },
+    /// Logits and the largest of the tile.
+    Logits {
+        /// Tiles.
+        tiles: u32,
+    },
+}
+
+/// What becomes of q and k.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum KeysClass {
+    /// Rotated, k appended.
+    Rotated(RotationClass),
+    /// As they are.
+    Raw {
+        /// Storage of k.
+        out: Float,
+    },
+}
+
+/// A table of cosines and sines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RotationClass {
+    /// Where it begins in the plain weights, in units of 16 bytes.
+    pub table: u32,
+    /// Half the dimensions of a head.
+    pub half: u32,
+}
+
+/// The pools of a layer, and the cells that say whose tokens they hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PoolClass {
+    /// Storage.
+    pub float: Float,
+    /// Pages.
+    pub pages: u32,
+    /// Tokens of a page.
+    pub page_tokens: u32,
+    /// Dimensions of a head.
+    pub dim: u32,
+    /// Where the positions begin in the state, in units of 16 bytes.
+    pub position: u32,
+    /// Where the page tables begin in the state, in units of 16 bytes.
+    pub table: u32,
+    /// Entries of a row of the page table.
+    pub table_width: u32,
+}
+
+impl Class {
+    /// What a person calls it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Class::Embed { .. } => "embed",
+            Class::Linear { .. } => "linear",
+            Class::Qkv { .. } => "qkv",
+            Class::Rope { .. } => "rope",
+            Class::Attention { .. } => "attention",
+            Class::Argmax { .. } => "argmax",
+        }
+    }
+
+    /// Bytes of shared memory for activations, or for the results of warps.
+    pub(super) fn operand_bytes(&self, warps: u32) -> u32 {
+        use tilewright_kernels::decode::Operand;
+        match *self {
+            Class::Linear { unit, rows, .. } | Class::Qkv { unit, rows, .. } => Operand::bytes(rows, unit),
+            Class::Attention { heads, .. } => heads.scratch_bytes(warps),
+            Class::Embed { .. } | Class::Rope { .. } | Class::Argmax { .. } => 0,
+        }
+    }
+}

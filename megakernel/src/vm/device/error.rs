@@ -1,0 +1,74 @@
+//! What can go wrong between a program and a device, with what to do about it.
+
+use std::time::Duration;
+
+use thiserror::Error;
+use tilewright_codegen::device::DeviceError;
+
+use super::Unsupported;
+use crate::program::TaskId;
+use crate::vm::reference::{AccessError, BindError, CellError, KvError};
+
+/// Why a program does not become a machine.
+#[derive(Debug, Error)]
+#[allow(missing_docs, reason = "the message names every field")]
+pub enum LoadError {
+    #[error("the device machine does not run this program")]
+    Unsupported(#[from] Unsupported),
+    #[error("the weights do not fit the program")]
+    Bind(#[from] BindError),
+    #[error("the generated kernel is refused")]
+    Verify(#[from] tilewright_codegen::verify::VerifyErrors),
+    #[error("the device failed")]
+    Device(#[from] DeviceError),
+    #[error("the program is for {wanted} SMs, the device has {found}; compile it for this device")]
+    Sms { wanted: usize, found: usize },
+    #[error("the KV pools were made for another program")]
+    Kv(#[from] KvError),
+    #[error(
+        "the device has {free} free bytes, and the program needs {weights} for weights, {pools} for KV pools and {rest} \
+         for activations and tables; use a shorter context, fewer sequences, a smaller model or a device with more memory"
+    )]
+    Memory { free: u64, weights: u64, pools: u64, rest: u64 },
+}
+
+/// Why a launch did not end as it should. Outputs are undefined then, and so are the KV entries of its steps; unless the
+/// device was lost or does not answer, the machine runs the next launch as if nothing had happened.
+#[derive(Debug, Error)]
+#[allow(missing_docs, reason = "the message names every field")]
+pub enum LaunchError {
+    #[error("the cells are refused")]
+    Cells(#[from] CellError),
+    #[error("the device failed")]
+    Device(#[from] DeviceError),
+    #[error("the program has other outputs than are asked for")]
+    Access(#[from] AccessError),
+    #[error(
+        "task {task} `{label}` on block {block} waited too long: counter {counter} `{name}` should reach {wanted}, it is {seen}"
+    )]
+    Stuck { task: TaskId, label: String, block: u32, counter: u32, name: String, wanted: u32, seen: u32 },
+    #[error("block {block} waited too long for the other blocks: {wanted} should have come, {seen} did")]
+    Blocks { block: u32, wanted: u32, seen: u32 },
+    #[error("task {task} `{label}` on block {block} has opcode {opcode}, the kernel has {classes}")]
+    Opcode { task: TaskId, label: String, block: u32, opcode: u32, classes: usize },
+    #[error(
+        "the tables of block {block} are not those that were loaded (sum {found:#x}, not {expected:#x}): something wrote \
+         over device memory; load the model again"
+    )]
+    Tables { block: u32, expected: u32, found: u32 },
+    #[error("the launch was aborted after {steps} whole steps")]
+    Aborted { steps: u32 },
+    #[error("no step ended within {patience:?} after the first {steps}; the launch was aborted")]
+    Hung { steps: u32, patience: Duration },
+    #[error(
+        "no step ended within {patience:?} after the first {steps}, and the kernel does not hear that it should end; \
+         restart the program"
+    )]
+    Unresponsive { steps: u32, patience: Duration },
+    #[error("a launch takes 1 to {most} steps, {found} were asked for")]
+    Steps { found: usize, most: usize },
+    #[error("the program feeds no token back: it has no embedding, or no greedy choice")]
+    NoFeedback,
+    #[error("the machine was made without a timeline")]
+    NoTimeline,
+}

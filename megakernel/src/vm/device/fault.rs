@@ -1,0 +1,96 @@
+//! Faults to inject: what a machine must survive, for tests.
+
+use bytemuck::{bytes_of, pod_read_unaligned};
+
+use super::record::{BlockRecord, TaskRecord, sum};
+use super::{DeviceMachine, LaunchError, Plan};
+use crate::program::TaskId;
+use crate::validate::Placed;
+
+/// Something that is wrong in the tables of a machine until [`DeviceMachine::mend`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceFault {
+    /// A task with another opcode.
+    Opcode {
+        /// The task.
+        task: TaskId,
+        /// The opcode.
+        opcode: u32,
+    },
+    /// A task that publishes nothing.
+    Silent {
+        /// The task.
+        task: TaskId,
+    },
+    /// A block that ends its step early.
+    Quits {
+        /// The block.
+        block: usize,
+        /// Tasks that it runs.
+        after: u32,
+    },
+    /// A word of a block's tables that something wrote over: the sum is not made good, as it is for the others.
+    Corrupt {
+        /// The block.
+        block: usize,
+        /// The word in its part of the tables.
+        word: usize,
+    },
+}
+
+/// The directory and tables of a plan with a fault.
+fn faulty(placed: &Placed, plan: &Plan, fault: DeviceFault) -> Option<(Vec<BlockRecord>, Vec<u8>)> {
+    let (mut directory, mut tables) = (plan.directory.clone(), plan.tables.clone());
+    let place = |task: TaskId| {
+        let mut queues = placed.queues().iter().enumerate();
+        queues.find_map(|(block, queue)| Some((block, queue.iter().position(|&id| id == task)?)))
+    };
+    let mut edit = |task: TaskId, change: &dyn Fn(&mut TaskRecord)| {
+        let (block, index) = place(task)?;
+        let at = directory[block].start as usize + index * size_of::<TaskRecord>();
+        let bytes = tables.get_mut(at..at + size_of::<TaskRecord>())?;
+        let mut record: TaskRecord = pod_read_unaligned(bytes);
+        change(&mut record);
+        bytes.copy_from_slice(bytes_of(&record));
+        Some(block)
+    };
+    let (block, honest) = match fault {
+        DeviceFault::Opcode { task, opcode } => (edit(task, &|record| record.opcode = opcode)?, true),
+        DeviceFault::Silent { task } => (edit(task, &|record| record.signal_count = 0)?, true),
+        DeviceFault::Quits { block, after } => {
+            directory.get_mut(block)?.tasks = after;
+            (block, true)
+        }
+        DeviceFault::Corrupt { block, word } => {
+            let at = directory.get(block)?.start as usize + word * 4;
+            tables.get_mut(at).map(|byte| *byte ^= 0x10)?;
+            (block, false)
+        }
+    };
+    if honest {
+        directory[block].sum = sum(&directory[block], &tables);
+    }
+    Some((directory, tables))
+}
+
+impl DeviceMachine {
+    /// Makes every launch from now on suffer a fault; `false` where the program has no such place.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub fn inject(&mut self, fault: DeviceFault) -> Result<bool, LaunchError> {
+        match faulty(self.program(), self.plan(), fault) {
+            Some((directory, tables)) => self.set_tables(&directory, &tables).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// Takes all faults back.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub fn mend(&mut self) -> Result<(), LaunchError> {
+        let (directory, tables) = (self.plan().directory.clone(), self.plan().tables.clone());
+        self.set_tables(&directory, &tables)
+    }
+}

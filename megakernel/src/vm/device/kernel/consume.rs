@@ -1,0 +1,49 @@
+//! The team: waits, computes, publishes, task by task and step by step.
+
+use super::{Kit, advance, dispatch};
+
+/// Runs every task of every step.
+///
+/// Thread 0 alone writes the block's word `stop`, before the first barrier of a task; the team reads it between that
+/// barrier and the next, so that all of it stops at the same task.
+pub(super) fn consume(kit: Kit<'_, '_>) {
+    let (k, team, sync) = (kit.k, kit.team, kit.sync);
+    let (tasks, reader) = (kit.table.tasks(), kit.ring.reader());
+    let leader = k.tid().eq(0);
+    let over = k.var(false);
+    k.for_(0u32, kit.steps, |step| {
+        k.when(leader, || sync.begin(step));
+        k.for_(0u32, tasks, |index| {
+            let task = kit.table.task(index);
+            k.when(leader, || {
+                if let Some(trace) = kit.trace {
+                    trace.forget();
+                    trace.note(index, 0);
+                }
+                sync.check(task, kit.plan.classes.len() as u32);
+                sync.wait(kit.table, task, step);
+                if let Some(trace) = kit.trace {
+                    trace.note(index, 1);
+                }
+            });
+            team.sync();
+            over.set(sync.team_stopped());
+            k.break_if(over.get());
+            dispatch::dispatch(kit, task, &reader);
+            team.sync();
+            k.when(leader, || {
+                if let Some(trace) = kit.trace {
+                    trace.note_loaded(index);
+                    trace.note(index, 3);
+                }
+                sync.signal(kit.table, task);
+                if let Some(trace) = kit.trace {
+                    trace.note(index, 4);
+                }
+            });
+        });
+        k.break_if(over.get());
+        k.when(leader, || sync.finish());
+        advance::advance(kit, step);
+    });
+}

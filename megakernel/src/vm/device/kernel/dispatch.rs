@@ -1,0 +1,193 @@
+//! From opcodes to device functions: classes become calls, records become their arguments.
+
+use tilewright_codegen::build::{Global, Ptr, Val};
+use tilewright_kernels::decode::{
+    Argmax, Array, Attention, Best, Embed, Float, HeadNorm, Input, Keys, Linear, Merge, Output, Pages, Qkv, Rope,
+    Rotation, Weights, argmax, attention, embed, linear, qkv, rope,
+};
+
+use super::Kit;
+use super::table::TaskView;
+use crate::vm::device::{Class, InputClass, KeysClass, OutputClass, PoolClass, RotationClass};
+
+/// Runs a task, whose opcode was checked.
+pub(super) fn dispatch<'k>(kit: Kit<'k, '_>, task: TaskView<'k>, weights: &dyn Weights<'k>) {
+    choose(kit, task, task.opcode(), 0, weights);
+}
+
+/// Tries the classes from `first` on.
+fn choose<'k>(kit: Kit<'k, '_>, task: TaskView<'k>, opcode: Val<'k, u32>, first: usize, weights: &dyn Weights<'k>) {
+    if let Some(class) = kit.plan.classes.get(first) {
+        kit.k.if_else(
+            opcode.eq(first as u32),
+            || Call { kit, task }.run(class, weights),
+            || choose(kit, task, opcode, first + 1, weights),
+        );
+    }
+}
+
+/// A call of a device function with the arguments of a task.
+#[derive(Clone, Copy)]
+struct Call<'k, 'p> {
+    kit: Kit<'k, 'p>,
+    task: TaskView<'k>,
+}
+
+impl<'k> Call<'k, '_> {
+    fn state(self, slot: u32) -> Ptr<'k, Global, u8> {
+        self.task.operand(self.kit.memory.state, slot)
+    }
+
+    fn plain(self, slot: u32, float: Float) -> Array<'k> {
+        Array::new(self.task.operand(self.kit.memory.plain, slot), float)
+    }
+
+    fn array(self, slot: u32, float: Float) -> Array<'k> {
+        Array::new(self.state(slot), float)
+    }
+
+    fn pages(self, slot: u32, pools: PoolClass) -> Pages<'k> {
+        let pool = Array::new(self.task.operand(self.kit.memory.pools, slot), pools.float);
+        self.pages_of(pool, pools)
+    }
+
+    fn pages_of(self, pool: Array<'k>, pools: PoolClass) -> Pages<'k> {
+        let PoolClass { pages, page_tokens, dim, table_width, .. } = pools;
+        let cell = |units: u32| self.kit.memory.state.at(self.kit.k.lit(units).mul_wide(16u32)).cast::<i32>();
+        let (position, table) = (cell(pools.position), cell(pools.table));
+        Pages { pool, pages, page_tokens, dim, position, table, table_width }
+    }
+
+    fn rotation(self, RotationClass { table, half }: RotationClass) -> Rotation<'k> {
+        let table = self.kit.memory.plain.at(self.kit.k.lit(table).mul_wide(16u32)).cast::<f32>();
+        Rotation { table, half }
+    }
+
+    fn input(self, input: InputClass) -> Input<'k> {
+        match input {
+            InputClass::Plain { x } => Input::Plain(self.array(0, x)),
+            InputClass::RmsNorm { x, weight, eps } => {
+                Input::RmsNorm { x: self.array(0, x), weight: self.plain(1, weight), eps: f32::from_bits(eps) }
+            }
+            InputClass::Merge { heads } => Input::Merge(Merge {
+                acc: self.state(0).cast(),
+                stats: self.state(1).cast(),
+                heads: heads.heads,
+                splits: heads.splits,
+                dim: heads.dim,
+            }),
+        }
+    }
+
+    fn run(self, class: &Class, weights: &dyn Weights<'k>) {
+        let Call { kit, task } = self;
+        let (team, scratch, first_row) = (kit.team, kit.scratch, task.first_row());
+        match *class {
+            Class::Embed { unit, rows, columns, out } => embed(
+                team,
+                Embed {
+                    ids: self.state(0).cast(),
+                    position: self.state(1).cast(),
+                    table: kit.memory.image.at(task.weights().mul_wide(512u32)).cast(),
+                    unit,
+                    out: self.array(2, out),
+                    rows,
+                    first_row,
+                    first: task.first(),
+                    columns,
+                },
+            ),
+            Class::Linear { unit, rows, input, bias, output, width } => {
+                let output = self.output(output, width);
+                let (first, end) = (task.first(), task.end());
+                let bias = bias.map(|bias| self.plain(2, bias));
+                let tile = Linear { unit, rows, first_row, first, end, input: self.input(input), bias, output };
+                linear(team, scratch, weights, tile);
+            }
+            Class::Qkv { unit, rows, input, heads, bias, q, keys, pools } => {
+                let keys = match keys {
+                    KeysClass::Rotated(rotation) => {
+                        Keys::Rotated { rotation: self.rotation(rotation), pages: self.pages(3, pools) }
+                    }
+                    KeysClass::Raw { out } => Keys::Raw(self.array(3, out)),
+                };
+                let [b0, b1, b2] = bias;
+                let bias = [(5, b0), (6, b1), (7, b2)].map(|(slot, bias)| bias.map(|bias| self.plain(slot, bias)));
+                let tile = Qkv {
+                    unit,
+                    rows,
+                    first_row,
+                    first: task.first(),
+                    units: task.end(),
+                    kv_head: task.index(),
+                    heads: heads.heads,
+                    kv_heads: heads.kv_heads,
+                    dim: heads.dim,
+                    input: self.input(input),
+                    bias,
+                    q: self.array(2, q),
+                    keys,
+                    v: self.pages(4, pools),
+                };
+                qkv(team, scratch, weights, tile);
+            }
+            Class::Rope { rows, heads, count, x, norm, rotation, out, pools } => {
+                let pages = match out {
+                    Some(_) => self.pages_of(self.array(0, x), pools),
+                    None => self.pages(2, pools),
+                };
+                let norm =
+                    norm.map(|(weight, eps)| HeadNorm { weight: self.plain(1, weight), eps: f32::from_bits(eps) });
+                let (x, out) = (self.array(0, x), out.map(|out| self.array(2, out)));
+                let (rotation, first_head) = (self.rotation(rotation), task.first());
+                rope(team, Rope { x, norm, rotation, heads, first_head, count, rows, first_row, pages, out });
+            }
+            Class::Attention { rows, heads, scale, q, pools } => attention(
+                team,
+                scratch,
+                Attention {
+                    heads,
+                    rows,
+                    first_row,
+                    kv_head: task.index(),
+                    split: task.split(),
+                    scale: f32::from_bits(scale),
+                    q: self.array(0, q),
+                    keys: self.pages(1, pools),
+                    values: self.pages(2, pools),
+                    acc: self.state(3).cast(),
+                    stats: self.state(4).cast(),
+                },
+            ),
+            Class::Argmax { rows, tiles } => argmax(
+                team,
+                Argmax {
+                    value: self.state(0).cast(),
+                    index: self.state(1).cast(),
+                    tiles,
+                    out: self.state(2).cast(),
+                    rows,
+                    first_row,
+                },
+            ),
+        }
+    }
+
+    fn output(self, output: OutputClass, width: u32) -> Output<'k> {
+        match output {
+            OutputClass::Store { out } => Output::Store { out: self.array(5, out), width },
+            OutputClass::Add { residual, out } => {
+                Output::Add { residual: self.array(3, residual), out: self.array(5, out), width }
+            }
+            OutputClass::SiluMul { up_bias, out } => {
+                let up_bias = up_bias.map(|bias| self.plain(3, bias));
+                Output::SiluMul { up_bias, out: self.array(5, out), width }
+            }
+            OutputClass::Logits { tiles } => {
+                let (value, index) = (self.state(3).cast(), self.state(4).cast());
+                let best = Best { value, index, tiles, tile: self.task.index() };
+                Output::Logits { out: self.array(5, Float::F32), width, best }
+            }
+        }
+    }
+}

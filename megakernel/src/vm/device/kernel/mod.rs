@@ -1,0 +1,116 @@
+//! The persistent kernel, recorded for a plan.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `ring` | the ring of stages, its producer and its readers |
+//! | `table` | the block's tables in shared memory |
+//! | `sync` | counters, the end of a launch, reports |
+//! | `produce` | the warp that streams weights |
+//! | `consume` | the warps that compute |
+//! | `dispatch` | from opcodes to device functions |
+//! | `advance` | from one step to the next |
+//! | `trace` | times of tasks |
+
+mod advance;
+mod consume;
+mod dispatch;
+mod produce;
+mod ring;
+mod sync;
+mod table;
+mod trace;
+
+use half::bf16;
+use tilewright_codegen::build::{Builder, Global, Ptr, Val, block, record as record_kernel};
+use tilewright_codegen::ir::Kernel;
+use tilewright_kernels::decode::{Scratch, Team};
+
+use super::Plan;
+use ring::Ring;
+use sync::Sync;
+pub(super) use sync::{OWN_COUNTERS, PITCH};
+use table::Table;
+pub(super) use trace::TIMES;
+use trace::Trace;
+
+/// The kernel's name.
+pub(super) const NAME: &str = "megakernel";
+
+/// Memory of the device, by space.
+#[derive(Clone, Copy)]
+struct Memory<'k> {
+    image: Ptr<'k, Global, u8>,
+    plain: Ptr<'k, Global, u8>,
+    state: Ptr<'k, Global, u8>,
+    pools: Ptr<'k, Global, u8>,
+}
+
+/// What every part of the kernel works with.
+#[derive(Clone, Copy)]
+struct Kit<'k, 'p> {
+    k: &'k Builder,
+    plan: &'p Plan,
+    memory: Memory<'k>,
+    ring: Ring<'k>,
+    table: Table<'k>,
+    sync: Sync<'k>,
+    team: Team<'k>,
+    scratch: Scratch<'k>,
+    /// Where times go, if they are wanted.
+    trace: Option<Trace<'k>>,
+    /// Steps of this launch.
+    steps: Val<'k, u32>,
+    /// Whether the kernel itself feeds tokens back.
+    advance: Val<'k, u32>,
+}
+
+/// Records the kernel of a plan.
+///
+/// Parameters: image, plain, state, pools, tables, directory, counters, status, steps so far, steps of this launch,
+/// whether tokens are fed back; with a timeline, where it goes.
+pub fn record(plan: &Plan) -> Kernel {
+    let threads = (plan.options.warps + 1) * 32;
+    record_kernel(NAME, plan.arch, block(threads).min_blocks(1).cooperative(), |k| body(k, plan))
+}
+
+fn body(k: &Builder, plan: &Plan) {
+    let options = plan.options;
+    let [image, plain, state, pools, tables] =
+        ["image", "plain", "state", "pools", "tables"].map(|name| k.global::<u8>(name));
+    let directory = k.global::<u32>("directory");
+    let (counters, status) = (k.global::<u32>("counters"), k.global::<u32>("status"));
+    let (epoch, steps, advance) = (k.param::<u32>("epoch"), k.param::<u32>("steps"), k.param::<u32>("advance"));
+    let ring = Ring::new(k, options);
+    let table = Table::new(k, plan.table_bytes, directory);
+    let sums_bytes = options.sums_bytes;
+    let scratch = Scratch {
+        operand: k.shared_aligned::<bf16>("operand", plan.operand_bytes / 2, 128),
+        squares: k.shared::<f32>("squares", 16 * options.warps),
+        sums: k.shared::<f32>("sums", sums_bytes / 4),
+        sums_bytes,
+        best: k.shared::<u64>("best", 16),
+        loaded: options.timeline.then(|| k.shared::<u64>("loaded", 1)),
+    };
+    let trace = options.timeline.then(|| Trace::new(k, plan, scratch.loaded));
+    let sync = Sync::new(k, plan, counters, status, epoch);
+    let memory = Memory { image, plain, state, pools };
+    let kit =
+        Kit { k, plan, memory, ring, table, sync, team: Team::new(k, options.warps), scratch, trace, steps, advance };
+    table.fetch(k, tables);
+    k.when(k.tid().eq(0), || {
+        sync.start();
+        ring.start();
+    });
+    k.barrier();
+    k.when(k.warp().eq(0), || table.add_up(k));
+    k.barrier();
+    let [found, expected] = table.sums();
+    k.when(k.tid().eq(0), || sync.check_tables(found, expected));
+    k.when(found.eq(expected), || {
+        k.if_else(
+            k.warp().lt(options.warps),
+            || consume::consume(kit),
+            || k.when(k.lane().eq(0), || produce::produce(kit)),
+        );
+    });
+}

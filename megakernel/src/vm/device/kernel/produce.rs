@@ -1,0 +1,32 @@
+//! The thread that streams weights: it walks the queue ahead of the team and waits for nothing but room in the ring.
+
+use super::Kit;
+
+/// Streams the weights of every task of every step.
+pub(super) fn produce(kit: Kit<'_, '_>) {
+    let (k, producer) = (kit.k, kit.ring.producer());
+    let tasks = kit.table.tasks();
+    let stopped = k.var(false);
+    k.for_(0u32, kit.steps, |_| {
+        k.for_(0u32, tasks, |task| {
+            let task = kit.table.task(task);
+            let (bytes, weights) = (task.stage_bytes(), kit.memory.image.at(task.weights().mul_wide(512u32)));
+            k.for_(0u32, task.stages(), |stage| {
+                producer.land();
+                k.loop_(|| {
+                    k.break_if(producer.is_empty());
+                    stopped.set(kit.sync.stopped());
+                    k.break_if(stopped.get());
+                });
+                k.when(stopped.get(), || {
+                    producer.give_up();
+                    k.break_();
+                });
+                producer.fill(weights.at(stage.mul_wide(bytes)), bytes);
+            });
+            k.break_if(stopped.get());
+        });
+        k.break_if(stopped.get());
+    });
+    producer.drain();
+}

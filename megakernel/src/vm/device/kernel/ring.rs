@@ -1,0 +1,149 @@
+//! The ring of stages in shared memory: one producer thread, all warps of the team as readers.
+
+use tilewright_codegen::build::{Builder, Bulk, Global, Mbarrier, Ptr, Shared, Val, Var};
+use tilewright_codegen::ir::attr::{BarScope, Eviction};
+use tilewright_kernels::decode::Weights;
+
+use crate::vm::device::DeviceOptions;
+
+/// Stages and their barriers: a stage goes round empty, expected, full, read, empty.
+#[derive(Clone, Copy)]
+pub(super) struct Ring<'k> {
+    k: &'k Builder,
+    stages: Ptr<'k, Shared, u32>,
+    full: Mbarrier<'k, Shared>,
+    empty: Mbarrier<'k, Shared>,
+    options: DeviceOptions,
+}
+
+/// Where a thread is in the ring.
+#[derive(Clone, Copy)]
+struct Cursor<'k> {
+    stage: Var<'k, u32>,
+    parity: Var<'k, u32>,
+}
+
+impl<'k> Ring<'k> {
+    pub fn new(k: &'k Builder, options: DeviceOptions) -> Ring<'k> {
+        let stages = k.shared_aligned::<u32>("ring", options.stages * options.stage_bytes / 4, 128);
+        let (full, empty) = (k.mbarriers("full", options.stages), k.mbarriers("empty", options.stages));
+        Ring { k, stages, full, empty, options }
+    }
+
+    /// Initialises the barriers; by one thread, before anybody else comes.
+    pub fn start(self) {
+        for stage in 0..self.options.stages {
+            self.full.at(stage).init(1);
+            self.empty.at(stage).init(self.options.warps);
+        }
+        self.k.fence_mbarrier_init();
+    }
+
+    fn stage(self, stage: Val<'k, u32>) -> Ptr<'k, Shared, u32> {
+        self.stages.at(stage * (self.options.stage_bytes / 4))
+    }
+
+    fn cursor(self, parity: u32) -> Cursor<'k> {
+        Cursor { stage: self.k.var(0u32), parity: self.k.var(parity) }
+    }
+
+    fn advance(self, cursor: Cursor<'k>) {
+        let next = cursor.stage.get() + 1;
+        let wraps = next.eq(self.options.stages);
+        cursor.stage.set(wraps.select(0u32, next));
+        cursor.parity.set(cursor.parity.get() ^ wraps.select(1u32, 0u32));
+    }
+
+    /// The producer's end.
+    pub fn producer(self) -> Producer<'k> {
+        let in_flight = self.k.var(0u32);
+        Producer {
+            ring: self,
+            filling: self.cursor(1),
+            landing: self.cursor(0),
+            in_flight,
+            policy: self.k.policy(Eviction::First),
+        }
+    }
+
+    /// A reader's end.
+    pub fn reader(self) -> Reader<'k> {
+        Reader { ring: self, cursor: self.cursor(0) }
+    }
+}
+
+/// The producer's end: fills stages in order, a bounded number of them in flight.
+#[derive(Clone, Copy)]
+pub(super) struct Producer<'k> {
+    ring: Ring<'k>,
+    filling: Cursor<'k>,
+    landing: Cursor<'k>,
+    in_flight: Var<'k, u32>,
+    policy: Val<'k, u64>,
+}
+
+impl<'k> Producer<'k> {
+    /// Waits until the oldest stage in flight has landed, if as many are as may be.
+    pub fn land(self) {
+        let (k, ring) = (self.ring.k, self.ring);
+        k.if_else(
+            self.in_flight.get().eq(ring.options.in_flight),
+            || {
+                ring.full.at(self.landing.stage.get()).wait(self.landing.parity.get());
+                ring.advance(self.landing);
+            },
+            || self.in_flight.set(self.in_flight.get() + 1),
+        );
+    }
+
+    /// Whether the next stage is empty; may wait a little before it says no.
+    pub fn is_empty(self) -> Val<'k, bool> {
+        self.ring.empty.at(self.filling.stage.get()).try_wait(self.filling.parity.get(), BarScope::Cta)
+    }
+
+    /// Fills the next stage, which is empty.
+    pub fn fill(self, from: Ptr<'k, Global, u8>, bytes: Val<'k, u32>) {
+        let (ring, stage) = (self.ring, self.filling.stage.get());
+        let full = ring.full.at(stage);
+        full.arrive_expect_tx(bytes);
+        ring.stage(stage).cast::<u8>().bulk_load(from, bytes, full, Bulk::default().policy(self.policy));
+        ring.advance(self.filling);
+    }
+
+    /// Takes back the place in flight that [`Producer::land`] made for a stage that is not filled after all.
+    pub fn give_up(self) {
+        self.in_flight.set(self.in_flight.get() - 1);
+    }
+
+    /// Waits for everything in flight: a block must not end under a copy.
+    pub fn drain(self) {
+        let (k, ring) = (self.ring.k, self.ring);
+        k.while_(
+            || self.in_flight.get().gt(0),
+            || {
+                ring.full.at(self.landing.stage.get()).wait(self.landing.parity.get());
+                ring.advance(self.landing);
+                self.in_flight.set(self.in_flight.get() - 1);
+            },
+        );
+    }
+}
+
+/// A reader's end, for whole warps.
+#[derive(Clone, Copy)]
+pub(super) struct Reader<'k> {
+    ring: Ring<'k>,
+    cursor: Cursor<'k>,
+}
+
+impl<'k> Weights<'k> for Reader<'k> {
+    fn stage(&self, read: &dyn Fn(Ptr<'k, Shared, u32>)) {
+        let (k, ring) = (self.ring.k, self.ring);
+        let stage = self.cursor.stage.get();
+        ring.full.at(stage).wait(self.cursor.parity.get());
+        read(ring.stage(stage));
+        k.sync_warp();
+        k.when(k.lane().eq(0), || ring.empty.at(stage).arrive());
+        ring.advance(self.cursor);
+    }
+}

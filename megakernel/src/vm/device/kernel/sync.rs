@@ -1,0 +1,198 @@
+//! Counters, the end of a launch, reports.
+//!
+//! Counters only grow, over all launches: a task of step s waits for `s · period + threshold`. Behind the program's
+//! counters lie three of the machine: blocks that finished a step, steps that may begin, and whether to stop.
+
+use tilewright_codegen::build::{Builder, Global, Ptr, Shared, Val, Var};
+use tilewright_codegen::ir::attr::{AtomOp, AtomOrder, RedOrder, Scope};
+
+use super::table::{Table, TaskView};
+use crate::vm::device::{Plan, status};
+
+/// Counters of the machine's own, behind the program's.
+pub(in crate::vm::device) const OWN_COUNTERS: u32 = 3;
+/// Words between counters: a line of level two each, so that polls of one do not delay signals of another.
+pub(in crate::vm::device) const PITCH: u32 = 32;
+/// Looks between two looks at whether to stop.
+const PATIENCE: u32 = 64;
+
+/// How the threads of a block, and the blocks, know of each other.
+#[derive(Clone, Copy)]
+pub(super) struct Sync<'k> {
+    k: &'k Builder,
+    counters: Ptr<'k, Global, u32>,
+    status: Ptr<'k, Global, u32>,
+    /// Not 0: the team does not go on.
+    stop: Ptr<'k, Shared, u32>,
+    epoch: Val<'k, u32>,
+    own: u32,
+    spin_limit: u32,
+}
+
+impl<'k> Sync<'k> {
+    pub fn new(
+        k: &'k Builder,
+        plan: &Plan,
+        counters: Ptr<'k, Global, u32>,
+        status: Ptr<'k, Global, u32>,
+        epoch: Val<'k, u32>,
+    ) -> Sync<'k> {
+        let stop = k.shared::<u32>("stop", 1);
+        Sync { k, counters, status, stop, epoch, own: plan.counters, spin_limit: plan.options.spin_limit }
+    }
+
+    /// Initialises the block's word; by one thread, before anybody else comes.
+    pub fn start(self) {
+        self.stop.store_relaxed(0u32, Scope::Cta);
+    }
+
+    fn own(self, index: u32) -> Ptr<'k, Global, u32> {
+        self.counters.at((self.own + index) * PITCH)
+    }
+
+    fn finished(self) -> Ptr<'k, Global, u32> {
+        self.own(0)
+    }
+
+    fn begun(self) -> Ptr<'k, Global, u32> {
+        self.own(1)
+    }
+
+    fn halt(self) -> Ptr<'k, Global, u32> {
+        self.own(2)
+    }
+
+    /// Whether the team does not go on, for a thread that looks while others may write.
+    pub fn stopped(self) -> Val<'k, bool> {
+        self.stop.load_relaxed(Scope::Cta).ne(0)
+    }
+
+    /// Whether the team does not go on, between two barriers of the team: the same for all of it.
+    pub fn team_stopped(self) -> Val<'k, bool> {
+        self.stop.load().ne(0)
+    }
+
+    /// Reports a task that is none of the kernel's; by one thread.
+    pub fn check(self, task: TaskView<'k>, classes: u32) {
+        let opcode = task.opcode();
+        self.k.when(opcode.ge(classes), || {
+            let none = self.k.lit(0u32);
+            self.report(status::OPCODE, task.task(), opcode, none, none);
+        });
+    }
+
+    /// Reports tables that are not those that were loaded; by one thread.
+    pub fn check_tables(self, found: Val<'k, u32>, expected: Val<'k, u32>) {
+        self.k.when(found.ne(expected), || {
+            let none = self.k.lit(u32::MAX);
+            self.report(status::TABLES, none, none, expected, found);
+        });
+    }
+
+    /// Stops this block's team at its next barrier.
+    pub fn stop_block(self) {
+        self.stop.store_relaxed(1u32, Scope::Cta);
+    }
+
+    /// Stops every block.
+    pub fn stop_all(self) {
+        self.halt().store_relaxed(1u32, Scope::Gpu);
+        self.stop_block();
+    }
+
+    /// Reports what went wrong, if nobody else did before, and stops every block.
+    pub fn report(self, code: u32, task: Val<'k, u32>, what: Val<'k, u32>, wanted: Val<'k, u32>, seen: Val<'k, u32>) {
+        let word = |at: u32| self.status.at(at);
+        let first = word(status::CODE).compare_swap(0u32, code, AtomOrder::Relaxed(Scope::Sys)).eq(0);
+        self.k.when(first, || {
+            let details = [
+                (status::BLOCK, self.k.block_id()),
+                (status::TASK, task),
+                (status::WHAT, what),
+                (status::WANTED, wanted),
+                (status::SEEN, seen),
+            ];
+            details.into_iter().for_each(|(at, value)| word(at).store_relaxed(value, Scope::Sys));
+        });
+        self.stop_all();
+    }
+
+    /// Waits until a counter has reached a value, counted over all steps; by one thread. Gives up when told to stop, and
+    /// when it has looked too often, which it reports.
+    fn reach(self, counter: Ptr<'k, Global, u32>, wanted: Val<'k, u32>, task: Val<'k, u32>, what: Val<'k, u32>) {
+        let k = self.k;
+        let looks: Var<u32> = k.var(0u32);
+        k.loop_(|| {
+            let seen = counter.load_acquire(Scope::Gpu);
+            k.break_if((seen - wanted).cast::<i32>().ge(0));
+            looks.set(looks.get() + 1);
+            k.when((looks.get() % PATIENCE).eq(0), || {
+                self.listen(task);
+                let late = looks.get().ge(self.spin_limit) & !self.stopped();
+                k.when(late, || self.report(status::STUCK, task, what, wanted, seen));
+            });
+            k.break_if(self.stopped());
+        });
+    }
+
+    /// Looks whether the host or another block wants the end; by one thread.
+    pub fn listen(self, task: Val<'k, u32>) {
+        let k = self.k;
+        k.when(self.halt().load_relaxed(Scope::Gpu).ne(0), || self.stop_block());
+        let asked = k.block_id().eq(0);
+        k.when(asked, || {
+            let abort = self.status.at(status::ABORT).load_relaxed(Scope::Sys).ne(0) & !self.stopped();
+            k.when(abort, || {
+                let none = k.lit(0u32);
+                self.report(status::ABORTED, task, none, none, none);
+            });
+        });
+    }
+
+    /// Waits for what a task waits for; by one thread.
+    pub fn wait(self, table: Table<'k>, task: TaskView<'k>, step: Val<'k, u32>) {
+        let k = self.k;
+        let first = task.waits();
+        k.for_(0u32, task.wait_count(), |at| {
+            let [counter, threshold, period] = table.wait(first + at);
+            let wanted = (self.epoch + step) * period + threshold;
+            self.reach(self.counters.at(counter * PITCH), wanted, task.task(), counter);
+        });
+    }
+
+    /// Publishes that a task is done; by one thread, behind a barrier of the team.
+    pub fn signal(self, table: Table<'k>, task: TaskView<'k>) {
+        let first = task.signals();
+        self.k.for_(0u32, task.signal_count(), |at| {
+            let counter = self.counters.at(table.signal(first + at) * PITCH);
+            counter.red(AtomOp::Add, 1u32, RedOrder::Release(Scope::Gpu));
+        });
+    }
+
+    /// Waits until a step may begin; by one thread.
+    pub fn begin(self, step: Val<'k, u32>) {
+        let none = self.k.lit(u32::MAX);
+        self.reach(self.begun(), self.epoch + step, none, none);
+    }
+
+    /// Says that this block finished a step; by one thread, behind a barrier of the team.
+    pub fn finish(self) {
+        self.finished().red(AtomOp::Add, 1u32, RedOrder::Release(Scope::Gpu));
+    }
+
+    /// Waits until every block finished a step; by one thread.
+    pub fn all_finished(self, step: Val<'k, u32>) {
+        let none = self.k.lit(u32::MAX);
+        self.reach(self.finished(), (self.epoch + step + 1) * self.k.blocks(), none, none);
+    }
+
+    /// Lets the next step begin; by one thread.
+    pub fn open(self) {
+        self.begun().red(AtomOp::Add, 1u32, RedOrder::Release(Scope::Gpu));
+    }
+
+    /// A word that the host sees.
+    pub fn status(self, at: u32) -> Ptr<'k, Global, u32> {
+        self.status.at(at)
+    }
+}

@@ -1,0 +1,42 @@
+//! Times of tasks, for timelines: of the last step of a launch, in nanoseconds of the device's clock.
+
+use tilewright_codegen::build::{Builder, Global, Ptr, Shared, Val};
+
+use crate::vm::device::Plan;
+
+/// Times of a task: begun, waited, loaded (0 where a task loads no activations of its own), computed, published.
+pub(in crate::vm::device) const TIMES: u32 = 5;
+
+/// Where times go, u64 `[blocks, tasks, 5]`.
+#[derive(Clone, Copy)]
+pub(super) struct Trace<'k> {
+    k: &'k Builder,
+    at: Ptr<'k, Global, u64>,
+    loaded: Option<Ptr<'k, Shared, u64>>,
+}
+
+impl<'k> Trace<'k> {
+    pub fn new(k: &'k Builder, plan: &Plan, loaded: Option<Ptr<'k, Shared, u64>>) -> Trace<'k> {
+        let trace = k.global::<u64>("trace");
+        Trace { k, at: trace.at(k.block_id() * (plan.longest_queue() * TIMES)), loaded }
+    }
+
+    /// Notes a time of a task; by one thread.
+    pub fn note(self, task: Val<'k, u32>, which: u32) {
+        self.at.at(task * TIMES + which).store(self.k.globaltimer());
+    }
+
+    /// Forgets when activations were there; by one thread.
+    pub fn forget(self) {
+        if let Some(loaded) = self.loaded {
+            loaded.store(0u64);
+        }
+    }
+
+    /// Notes when activations were there; by the thread that saw it.
+    pub fn note_loaded(self, task: Val<'k, u32>) {
+        if let Some(loaded) = self.loaded {
+            self.at.at(task * TIMES + 2).store(loaded.load());
+        }
+    }
+}

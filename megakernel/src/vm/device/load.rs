@@ -1,0 +1,117 @@
+//! Weights to the device: one part is packed in the order of the ring while the part before it is on its way.
+
+use bytemuck::cast_slice;
+use half::bf16;
+use tilewright_codegen::device::{Buffer, Device, DeviceError, Pending, Pinned, Stream};
+
+use super::image::CHUNK;
+use super::{Plan, RotationTable};
+use crate::program::{BufferId, BufferKind, Program, Span};
+use crate::vm::reference::{BindError, bind};
+use crate::weights::{WeightTensor, Weights};
+
+/// Elements of a part that is packed and sent as one.
+const PART: usize = 16 << 20;
+
+/// Weights by buffer.
+pub(super) struct Bound(Vec<Option<WeightTensor>>);
+
+impl Bound {
+    /// Finds every weight of the program.
+    pub fn new(program: &Program, weights: &dyn Weights) -> Result<Bound, BindError> {
+        let find = |buffer: &crate::program::Buffer| match buffer.kind {
+            BufferKind::Weight => bind::weight(buffer, weights).map(Some),
+            _ => Ok(None),
+        };
+        program.buffers.iter().map(find).collect::<Result<_, _>>().map(Bound)
+    }
+
+    fn get(&self, buffer: BufferId) -> &WeightTensor {
+        self.0[buffer.index()].as_ref().unwrap_or_else(|| unreachable!("streams have rows of bound weights"))
+    }
+}
+
+/// Two parts of pinned memory that take turns: one is filled while the other is copied.
+struct Parts<'d> {
+    device: &'d Device,
+    len: usize,
+    /// Copies under way, oldest first.
+    sent: std::collections::VecDeque<Pending<bf16>>,
+    made: usize,
+}
+
+impl Parts<'_> {
+    /// A part that nobody uses.
+    fn take(&mut self) -> Result<Pinned<bf16>, DeviceError> {
+        if self.made < 2 {
+            self.made += 1;
+            return self.device.pinned(self.len);
+        }
+        match self.sent.pop_front() {
+            Some(copy) => copy.wait(),
+            None => self.device.pinned(self.len),
+        }
+    }
+}
+
+/// Sends the streamed weights; tells after each part how many bytes are on their way.
+pub(super) fn image(
+    device: &Device,
+    stream: &Stream,
+    plan: &Plan,
+    weights: &Bound,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Buffer<bf16>, DeviceError> {
+    let image = device.buffer::<bf16>((plan.image_bytes / 2) as usize)?;
+    let largest = plan.streams.iter().map(|run| run.unit.bytes() as usize / 2).max().unwrap_or(1);
+    let len = PART.min(image.len()).max(largest);
+    let mut parts = Parts { device, len, sent: std::collections::VecDeque::new(), made: 0 };
+    let mut done = 0;
+    for run in &plan.streams {
+        let each = run.unit.bytes() as usize / 2;
+        let together = (len / each).max(1);
+        for first in (0..run.units()).step_by(together) {
+            let units = Span::new(first, run.units().min(first + together));
+            let start = (run.at(first) * (CHUNK / 2)) as usize;
+            let place = image.slice(start..start + units.len() * each)?;
+            let mut part = parts.take()?;
+            run.pack(units, |buffer| weights.get(buffer), &mut part[..place.len()]);
+            parts.sent.push_back(stream.upload_pinned(part, &place)?);
+            done += place.bytes();
+            progress(done);
+        }
+    }
+    parts.sent.into_iter().try_for_each(|copy| copy.wait().map(drop))?;
+    Ok(image)
+}
+
+/// The weights that are read as they are, and the tables of rotations.
+pub(super) fn plain(plan: &Plan, program: &Program, weights: &Bound) -> Vec<u8> {
+    let mut plain = vec![0u8; plan.plain_bytes.max(16) as usize];
+    for buffer in &program.buffers {
+        let offset = plan.places.offset(buffer.id);
+        if buffer.kind == BufferKind::Weight && offset != u64::MAX {
+            let bytes = weights.get(buffer.id).bytes().as_ref();
+            plain[offset as usize..][..bytes.len()].copy_from_slice(bytes);
+        }
+    }
+    for table in &plan.rotations {
+        let values = rotation(table, weights);
+        let bytes: &[u8] = cast_slice(&values);
+        plain[table.start as usize..][..bytes.len()].copy_from_slice(bytes);
+    }
+    plain
+}
+
+/// Cosine and sine of `position · inv_freq[i]`, scaled: as the op `rope` defines them, the angle rounded to f32.
+fn rotation(table: &RotationTable, weights: &Bound) -> Vec<f32> {
+    let inv_freq = weights.get(table.inv_freq).as_f32().unwrap_or_default();
+    let mut values = Vec::with_capacity(table.positions * table.half * 2);
+    for position in 0..table.positions {
+        for &frequency in inv_freq {
+            let (sin, cos) = (position as f32 * frequency).sin_cos();
+            values.extend([cos * table.scale, sin * table.scale]);
+        }
+    }
+    values
+}

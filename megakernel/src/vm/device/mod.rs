@@ -1,0 +1,57 @@
+//! The device machine: a placed program as one persistent kernel.
+//!
+//! The kernel is generated for the program: opcodes are device functions of `tilewright_kernels::decode`, specialised
+//! for the shapes that occur; one block per SM walks its queue. One warp runs ahead of the others and streams weights,
+//! which depend on nothing, through a ring in shared memory, across the boundaries of tasks and steps; the others wait
+//! for counters, compute, and publish.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `options` | choices of speed |
+//! | `class` | opcodes: what of a task is constant in the code |
+//! | `record` | what the kernel reads of a task |
+//! | `image` | the order in which weights are streamed |
+//! | `place` | where everything else lies |
+//! | `plan` | a program as the kernel wants it |
+//! | `status` | words that kernel and host share while it runs |
+//! | `kernel/` | the kernel |
+//! | `load` | weights to the device |
+//! | `resident` | what machines of one model share there |
+//! | `machine` | the machine |
+//! | `watch` | the host's eye on a launch |
+//! | `timeline/` | times of tasks as a table, a trace and a picture |
+//! | `error` | what can go wrong |
+//! | `fault` | faults to inject, for tests |
+//! | `unsupported` | programs that it does not run |
+
+mod class;
+mod error;
+mod fault;
+mod image;
+mod kernel;
+mod load;
+mod machine;
+mod options;
+mod place;
+mod plan;
+mod record;
+mod resident;
+mod status;
+pub mod timeline;
+mod unsupported;
+mod watch;
+
+pub use class::{Class, InputClass, KeysClass, OutputClass, PoolClass, RotationClass};
+pub use error::{LaunchError, LoadError};
+pub use fault::DeviceFault;
+pub use image::{Rows, Stream};
+pub use kernel::record;
+pub use machine::{DeviceMachine, MAX_STEPS};
+pub use options::DeviceOptions;
+pub use place::{Places, Space, space};
+pub use plan::{Feedback, Plan, RotationTable};
+pub use record::{BlockRecord, OPERANDS, TaskRecord, WaitRecord};
+pub use resident::{DeviceKv, DeviceWeights};
+pub use timeline::TaskTimes;
+pub use unsupported::Unsupported;
+pub use watch::AbortHandle;

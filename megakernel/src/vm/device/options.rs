@@ -1,0 +1,34 @@
+//! How the generated kernel is cut: warps, ring, patience.
+
+/// Choices of the device machine that change speed and never results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceOptions {
+    /// Warps of a block that compute.
+    pub warps: u32,
+    /// Bytes of a stage of the ring, a multiple of 512 · `warps`.
+    pub stage_bytes: u32,
+    /// Most stages of the ring; fewer where shared memory ends.
+    pub stages: u32,
+    /// Most stages in flight. More only queue at the memory, and everything else that a block sends queues behind them.
+    pub in_flight: u32,
+    /// Bytes of shared memory for sums of products.
+    pub sums_bytes: u32,
+    /// Looks at a counter after which a task gives up and reports it.
+    pub spin_limit: u32,
+    /// Whether every task's times are recorded.
+    pub timeline: bool,
+}
+
+impl Default for DeviceOptions {
+    fn default() -> DeviceOptions {
+        DeviceOptions {
+            warps: 16,
+            stage_bytes: 16384,
+            stages: 16,
+            in_flight: 2,
+            sums_bytes: 16384,
+            spin_limit: 1 << 24,
+            timeline: false,
+        }
+    }
+}

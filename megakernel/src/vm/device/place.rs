@@ -1,0 +1,82 @@
+//! Where buffers lie in device memory.
+
+use super::Unsupported;
+use crate::program::{Buffer, BufferId, BufferKind, Program};
+
+/// The parts of device memory that a kernel gets a pointer to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Space {
+    /// Weights that are read as they are: norms, biases, tables.
+    Plain,
+    /// Activations, cells, inputs, outputs.
+    State,
+    /// Keys and values.
+    Pools,
+}
+
+/// Every buffer's offset in its space, and the sizes of the spaces, bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Places {
+    offsets: Vec<u64>,
+    /// Bytes of the plain weights, tables of rotations not counted.
+    pub plain: u64,
+    /// Bytes of the state.
+    pub state: u64,
+    /// Bytes of the pools.
+    pub pools: u64,
+}
+
+/// Alignment of buffers: a line of level two.
+pub(super) const ALIGN: u64 = 128;
+
+impl Places {
+    /// Lays out the buffers: activations that share an arena where the program says, everything else one after the other.
+    pub fn new(program: &Program, plain: impl Fn(&Buffer) -> bool) -> Places {
+        let arena = program.buffers.iter().filter_map(|b| Some(b.arena? + bytes(b))).max().unwrap_or(0);
+        let mut places = Places { offsets: Vec::new(), plain: 0, state: arena.next_multiple_of(ALIGN), pools: 0 };
+        for buffer in &program.buffers {
+            let end = match space(buffer) {
+                Space::Plain if !plain(buffer) => {
+                    places.offsets.push(u64::MAX);
+                    continue;
+                }
+                Space::Plain => &mut places.plain,
+                Space::State => &mut places.state,
+                Space::Pools => &mut places.pools,
+            };
+            places.offsets.push(buffer.arena.unwrap_or(*end));
+            if buffer.arena.is_none() {
+                *end = (*end + bytes(buffer)).next_multiple_of(ALIGN);
+            }
+        }
+        places
+    }
+
+    /// Offset of a buffer in its space, bytes.
+    pub fn offset(&self, buffer: BufferId) -> u64 {
+        self.offsets.get(buffer.index()).copied().unwrap_or(u64::MAX)
+    }
+
+    /// The same in units of 16 bytes, as records have it.
+    pub(super) fn operand(&self, buffer: BufferId) -> Result<u32, Unsupported> {
+        let offset = self.offset(buffer);
+        match u32::try_from(offset / 16) {
+            Ok(operand) if offset.is_multiple_of(16) => Ok(operand),
+            _ => Err(Unsupported::Offset { buffer, offset }),
+        }
+    }
+}
+
+/// The space of a buffer.
+pub fn space(buffer: &Buffer) -> Space {
+    match buffer.kind {
+        BufferKind::Weight => Space::Plain,
+        BufferKind::KvPool => Space::Pools,
+        BufferKind::Activation | BufferKind::Cell | BufferKind::Input | BufferKind::Output => Space::State,
+    }
+}
+
+/// Bytes of a buffer.
+pub(super) fn bytes(buffer: &Buffer) -> u64 {
+    (buffer.elements().unwrap_or(0) * buffer.dtype.bytes()) as u64
+}

@@ -1,0 +1,87 @@
+//! What the kernel reads of a task. Host and device take the offsets of fields from the same types.
+
+use bytemuck::{Pod, Zeroable};
+
+/// A task of a block's queue.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+pub struct TaskRecord {
+    /// What to do: an index into the plan's classes.
+    pub opcode: u32,
+    /// Where its weights begin in the image, in chunks of 512 bytes.
+    pub weights: u32,
+    /// Stages of the ring that its weights take.
+    pub stages: u32,
+    /// Bytes of each of them.
+    pub stage_bytes: u32,
+    /// Its first wait in the block's table.
+    pub waits: u32,
+    /// How many.
+    pub wait_count: u32,
+    /// Its first signal in the block's table.
+    pub signals: u32,
+    /// How many.
+    pub signal_count: u32,
+    /// First row of the batch.
+    pub first_row: u32,
+    /// First feature, unit, column or head.
+    pub first: u32,
+    /// Where features end, or how many units.
+    pub end: u32,
+    /// The kv head, or the tile of the logits.
+    pub index: u32,
+    /// The split of attention.
+    pub split: u32,
+    /// The task, by its id in the program, for reports.
+    pub task: u32,
+    /// Not used: records are multiples of 16 bytes.
+    pub unused: [u32; 2],
+    /// Where operands begin in their space, in units of 16 bytes; which operand is which is the class's to say.
+    pub operands: [u32; OPERANDS],
+}
+
+/// Operands of a task.
+pub const OPERANDS: usize = 8;
+
+/// A condition: the counter has reached the threshold, signals of earlier steps added.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+pub struct WaitRecord {
+    /// The counter.
+    pub counter: u32,
+    /// Signals of this step.
+    pub threshold: u32,
+    /// Signals of each step.
+    pub period: u32,
+    /// Not used: records are multiples of 16 bytes.
+    pub unused: u32,
+}
+
+/// A block's share of the tables: byte offsets in the tables' memory, and counts.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+pub struct BlockRecord {
+    /// Where its part begins.
+    pub start: u32,
+    /// Its bytes: tasks, then waits, then signals.
+    pub bytes: u32,
+    /// Tasks.
+    pub tasks: u32,
+    /// Offset of the waits in its part.
+    pub waits: u32,
+    /// Offset of the signals in its part.
+    pub signals: u32,
+    /// What the words of its part and the fields above add up to, modulo 2^32: a block that finds another sum does not
+    /// run.
+    pub sum: u32,
+    /// Not used: records are multiples of 16 bytes.
+    pub unused: [u32; 2],
+}
+
+/// The sum of a block's part of the tables.
+pub(super) fn sum(block: &BlockRecord, tables: &[u8]) -> u32 {
+    let part = tables.get(block.start as usize..).and_then(|rest| rest.get(..block.bytes as usize)).unwrap_or_default();
+    let words = part.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]));
+    let fields = [block.start, block.bytes, block.tasks, block.waits, block.signals];
+    words.chain(fields).fold(0, u32::wrapping_add)
+}

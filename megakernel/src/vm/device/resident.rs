@@ -1,0 +1,142 @@
+//! What machines of one model share on a device: streamed weights, and KV pools.
+//!
+//! A prompt is fed by a program of many rows, tokens are decoded by one of few: two machines, one copy of the weights and
+//! one of the pools.
+
+use std::sync::Arc;
+
+use half::bf16;
+use tilewright_codegen::device::{Buffer, Device};
+use tilewright_layout::DType;
+
+use super::load::Bound;
+use super::{DeviceMachine, DeviceOptions, LoadError, Places, Plan, Stream};
+use crate::program::{self, BufferKind, Program};
+use crate::validate::Placed;
+use crate::vm::reference::KvError;
+use crate::weights::Weights;
+
+/// A model's weights and the device that they are brought to, once for all its machines.
+///
+/// What is kept is the image of the streamed weights. Programs that stream the same weights in the same order share one;
+/// that depends on the model and on [`DeviceOptions::warps`] and [`DeviceOptions::stage_bytes`], not on rows, context or
+/// batch. Norms, biases and tables of rotations are small, and each machine has its own.
+pub struct DeviceWeights {
+    device: Device,
+    weights: Arc<dyn Weights + Send + Sync>,
+    images: Vec<(ImageKey, Buffer<bf16>)>,
+}
+
+/// What is in an image and in which order.
+#[derive(PartialEq)]
+struct ImageKey {
+    weights: Vec<program::Buffer>,
+    streams: Vec<Stream>,
+}
+
+impl ImageKey {
+    fn new(program: &Program, plan: &Plan) -> ImageKey {
+        let weights = program.buffers.iter().filter(|buffer| buffer.kind == BufferKind::Weight);
+        ImageKey { weights: weights.cloned().collect(), streams: plan.streams.clone() }
+    }
+}
+
+impl DeviceWeights {
+    /// Weights that come to the device with the first machine.
+    pub fn new(device: Device, weights: Arc<dyn Weights + Send + Sync>) -> DeviceWeights {
+        DeviceWeights { device, weights, images: Vec::new() }
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Bytes of streamed weights that are on the device.
+    pub fn bytes(&self) -> u64 {
+        self.images.iter().map(|(_, image)| image.bytes()).sum()
+    }
+
+    /// Makes a machine. It uses the pools `kv`, or new ones.
+    ///
+    /// `progress` is told how many bytes of weights are on their way, and of how many; it is not called where they are
+    /// on the device already.
+    ///
+    /// # Errors
+    /// As [`DeviceMachine::load`]; [`LoadError::Kv`] where the pools are not those that the program wants.
+    pub fn machine(
+        &mut self,
+        placed: Placed,
+        kv: Option<&DeviceKv>,
+        options: DeviceOptions,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<DeviceMachine, LoadError> {
+        let plan = Plan::new(&placed, options)?;
+        let key = ImageKey::new(&placed, &plan);
+        let image = self.images.iter().find(|(known, _)| *known == key).map(|(_, image)| image.clone());
+        let new = image.is_none();
+        let bound = Bound::new(&placed, &*self.weights)?;
+        let machine = DeviceMachine::assemble(placed, plan, &bound, &self.device, image, kv, progress)?;
+        if new {
+            self.images.push((key, machine.image().clone()));
+        }
+        Ok(machine)
+    }
+}
+
+/// The KV pools of a model on a device. Clones are the same pools.
+#[derive(Clone, Debug)]
+pub struct DeviceKv {
+    pools: Vec<PoolPlace>,
+    pub(super) memory: Buffer<u8>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct PoolPlace {
+    name: String,
+    offset: u64,
+    dtype: DType,
+    shape: Vec<usize>,
+}
+
+impl DeviceKv {
+    /// Pools in memory that is large enough for them.
+    pub(super) fn new(program: &Program, places: &Places, memory: Buffer<u8>) -> DeviceKv {
+        DeviceKv { pools: pools(program, places), memory }
+    }
+
+    /// Bytes of all pools.
+    pub fn bytes(&self) -> u64 {
+        self.memory.bytes()
+    }
+
+    /// Fails where a program wants other pools.
+    pub(super) fn check(&self, program: &Program, places: &Places) -> Result<(), KvError> {
+        let wanted = pools(program, places);
+        for pool in &wanted {
+            let name = || pool.name.clone();
+            let found = self.pools.iter().find(|own| own.name == pool.name);
+            let found = found.ok_or_else(|| KvError::Missing { name: name() })?;
+            if found.dtype != pool.dtype {
+                return Err(KvError::DType { name: name(), expected: pool.dtype, found: found.dtype });
+            }
+            // Pools of one shape lie at one offset unless another pool differs, which is reported where it is found.
+            if found.shape != pool.shape || found.offset != pool.offset {
+                let (expected, found) = (pool.shape.clone(), found.shape.clone());
+                return Err(KvError::Shape { name: name(), expected, found });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn pools(program: &Program, places: &Places) -> Vec<PoolPlace> {
+    let pools = program.buffers.iter().filter(|buffer| buffer.kind == BufferKind::KvPool);
+    let place = |b: &program::Buffer| PoolPlace {
+        name: b.name.clone(),
+        offset: places.offset(b.id),
+        dtype: b.dtype,
+        shape: b.shape.clone(),
+    };
+    pools.map(place).collect()
+}

@@ -1,0 +1,29 @@
+//! Words that kernel and host share while a launch runs.
+
+/// The host sets it to 1 to end the launch.
+pub(super) const ABORT: u32 = 0;
+/// What went wrong; 0: nothing.
+pub(super) const CODE: u32 = 1;
+/// The block that reports.
+pub(super) const BLOCK: u32 = 2;
+/// The task.
+pub(super) const TASK: u32 = 3;
+/// The counter that a task waited for, or the opcode.
+pub(super) const WHAT: u32 = 4;
+/// The value that it wanted.
+pub(super) const WANTED: u32 = 5;
+/// The value that it saw.
+pub(super) const SEEN: u32 = 6;
+/// Steps whose tokens the host may read.
+pub(super) const STEPS: u32 = 7;
+/// Where the tokens begin, `[steps, rows]`.
+pub(super) const TOKENS: u32 = 16;
+
+/// A task waited too long.
+pub(super) const STUCK: u32 = 1;
+/// A task's opcode is none of the kernel's.
+pub(super) const OPCODE: u32 = 2;
+/// The host asked for the end.
+pub(super) const ABORTED: u32 = 3;
+/// A block's tables are not those that were loaded.
+pub(super) const TABLES: u32 = 4;

@@ -1,0 +1,39 @@
+//! Programs that the device machine does not run.
+
+use thiserror::Error;
+use tilewright_kernels::decode::UnitError;
+use tilewright_layout::DType;
+
+use crate::program::{BufferId, TaskId};
+
+/// Why the device machine does not run a program that is valid.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs, reason = "the message names every field")]
+pub enum Unsupported {
+    #[error("task {task} `{label}` is not one that a device runs: {source}")]
+    Task {
+        task: TaskId,
+        label: String,
+        #[source]
+        source: Box<Unsupported>,
+    },
+    #[error("op `{op}` has no device function; lower the model with fused ops, or run it on `cpu`")]
+    Op { op: &'static str },
+    #[error("{what} is {found}, a device needs {expected}; run it on `cpu`")]
+    Number { what: &'static str, found: usize, expected: &'static str },
+    #[error("{what} ({buffer}) is {found}, a device needs {expected}; lower the model with that type")]
+    DType { what: &'static str, buffer: BufferId, found: DType, expected: &'static str },
+    #[error("buffer {buffer} lies at byte {offset}: beyond what a record can say, or not at a multiple of 16")]
+    Offset { buffer: BufferId, offset: u64 },
+    #[error(transparent)]
+    Unit(#[from] UnitError),
+    #[error(
+        "a block needs {needed} bytes of shared memory for its tables, activations and two stages, the target has {limit}; \
+         lower with fewer rows, or schedule for more SMs"
+    )]
+    Shared { needed: u64, limit: u64 },
+    #[error("the target `{target}` is no GPU that the device machine generates code for")]
+    Target { target: String },
+    #[error("the program needs cells `token`, `position` and `page_table` of one place; it has another shape")]
+    Cells,
+}

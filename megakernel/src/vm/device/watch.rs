@@ -1,0 +1,133 @@
+//! The host's eye on a launch: tokens as they come, an end on demand, and a watchdog.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tilewright_codegen::device::{DeviceError, Mapped, Stream};
+
+use super::status;
+
+/// Ends launches from elsewhere: from another thread, from a handler of Ctrl-C.
+///
+/// An abort is for the launch that runs, or else for the next; the error that reports it takes it back.
+///
+/// ```
+/// use tilewright_megakernel::vm::device::AbortHandle;
+/// let handle = AbortHandle::default();
+/// handle.abort();
+/// assert!(handle.is_set() && handle.clone().is_set());
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct AbortHandle(Arc<AtomicBool>);
+
+impl AbortHandle {
+    /// Asks for the end.
+    pub fn abort(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    /// Whether the end is asked for.
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Takes it back.
+    pub fn clear(&self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+/// How long a launch that was told to end may take to end.
+const GRACE: Duration = Duration::from_secs(5);
+/// How long the host looks without a pause: a token of a large model.
+const EAGER: Duration = Duration::from_millis(20);
+
+/// Whoever takes tokens of a launch as they come; `Break` ends the launch.
+pub(super) type EachStep<'e> = &'e mut dyn FnMut(&[u32]) -> ControlFlow<()>;
+
+/// A launch under way.
+pub(super) struct Watch<'w> {
+    pub stream: &'w Stream,
+    pub status: &'w Mapped<u32>,
+    pub abort: &'w AbortHandle,
+    /// How long a step may take.
+    pub patience: Duration,
+    /// Rows of the batch.
+    pub rows: usize,
+}
+
+/// How a launch ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// By itself: see the status words.
+    Itself,
+    /// The taker of tokens wanted no more; it took so many steps'.
+    Enough { steps: u32 },
+    /// The host asked for the end, since no step ended for too long.
+    Hung,
+    /// It did not end.
+    Never,
+}
+
+impl Watch<'_> {
+    fn word(&self, at: u32) -> Result<u32, DeviceError> {
+        self.status.load(at as usize)
+    }
+
+    /// Steps that ended.
+    pub fn steps(&self) -> Result<u32, DeviceError> {
+        self.word(status::STEPS)
+    }
+
+    fn ask_for_the_end(&self) -> Result<(), DeviceError> {
+        self.status.store(status::ABORT as usize, 1)
+    }
+
+    /// Waits for the end.
+    pub fn run(&self, each: EachStep) -> Result<Ended, DeviceError> {
+        let (begun, mut moved, mut taken) = (Instant::now(), Instant::now(), 0);
+        let mut enough = false;
+        loop {
+            let done = self.stream.done()?;
+            let steps = self.steps()?;
+            while taken < steps && !enough {
+                enough = each(&self.tokens(taken)?).is_break();
+                (taken, moved) = (taken + 1, Instant::now());
+            }
+            if done {
+                return Ok(if enough { Ended::Enough { steps: taken } } else { Ended::Itself });
+            }
+            if enough || self.abort.is_set() {
+                self.ask_for_the_end()?;
+                moved = if self.settle(GRACE)? { moved } else { return Ok(Ended::Never) };
+            }
+            if moved.elapsed() > self.patience {
+                self.ask_for_the_end()?;
+                return Ok(if self.settle(GRACE)? { Ended::Hung } else { Ended::Never });
+            }
+            if begun.elapsed() > EAGER {
+                std::thread::sleep(Duration::from_micros(50));
+            }
+        }
+    }
+
+    /// Whether the launch ends in time.
+    fn settle(&self, within: Duration) -> Result<bool, DeviceError> {
+        let begun = Instant::now();
+        while !self.stream.done()? {
+            if begun.elapsed() > within {
+                return Ok(false);
+            }
+            std::thread::sleep(Duration::from_micros(20));
+        }
+        Ok(true)
+    }
+
+    /// The tokens of a step that ended.
+    fn tokens(&self, step: u32) -> Result<Vec<u32>, DeviceError> {
+        let first = status::TOKENS as usize + step as usize * self.rows;
+        (first..first + self.rows).map(|at| self.status.load(at)).collect()
+    }
+}

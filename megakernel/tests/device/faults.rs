@@ -1,0 +1,135 @@
+//! Every way in which a launch can fail is an error that says where, and the machine runs the next launch.
+
+use tilewright_megakernel::program::{Op, TaskId};
+use tilewright_megakernel::vm::device::{DeviceFault, DeviceMachine, DeviceOptions, LaunchError};
+
+use super::lab::{Cells, chain, machine, options, tiny};
+
+const SMS: usize = 3;
+const STEPS: usize = 3;
+
+/// A machine that does not wait long.
+fn impatient(seed: u64) -> DeviceMachine {
+    machine(&tiny(), 1, SMS, seed, DeviceOptions { spin_limit: 1 << 13, ..options() })
+}
+
+fn run(machine: &mut DeviceMachine) -> Result<Vec<u32>, LaunchError> {
+    machine.run(&Cells::at(1, 0).view(), STEPS)
+}
+
+/// The first task that does this, in the order of the program.
+fn task(machine: &DeviceMachine, what: impl Fn(&Op) -> bool) -> TaskId {
+    machine.program().tasks.iter().find(|task| what(&task.op)).expect("the program has one").id
+}
+
+/// Injects, runs into the fault, mends, and runs as if nothing had happened.
+fn suffers(fault: impl Fn(&DeviceMachine) -> DeviceFault, expect: impl Fn(&LaunchError) -> bool) {
+    for seed in [0, 1000] {
+        let mut machine = impatient(seed);
+        let right = run(&mut machine).unwrap();
+        let fault = fault(&machine);
+        assert!(machine.inject(fault).unwrap(), "{fault:?}");
+        let error = run(&mut machine).unwrap_err();
+        println!("{}", chain(&error));
+        assert!(expect(&error), "{fault:?}: {}", chain(&error));
+        machine.mend().unwrap();
+        assert_eq!(run(&mut machine).unwrap(), right, "behind {fault:?}");
+    }
+}
+
+#[test]
+fn an_unknown_opcode_is_named() {
+    let gate = |op: &Op| matches!(op, Op::Attention(_));
+    suffers(
+        |machine| DeviceFault::Opcode { task: task(machine, gate), opcode: 77 },
+        |error| matches!(error, LaunchError::Opcode { opcode: 77, label, .. } if label.contains("attention")),
+    );
+}
+
+#[test]
+fn a_counter_that_is_never_signalled_is_named() {
+    suffers(
+        |machine| DeviceFault::Silent { task: task(machine, |op| matches!(op, Op::Embed(_))) },
+        |error| {
+            let LaunchError::Stuck { label, name, wanted, seen, .. } = error else { return false };
+            label.contains("qkv") && name.contains("embed") && seen < wanted
+        },
+    );
+}
+
+#[test]
+fn a_block_that_ends_its_step_early_leaves_the_others_waiting() {
+    // For one of its signals, or, where the next step should begin, for the blocks that wait for one.
+    suffers(
+        |_| DeviceFault::Quits { block: 1, after: 1 },
+        |error| match error {
+            LaunchError::Stuck { block, seen, wanted, .. } => *block != 1 && seen < wanted,
+            LaunchError::Blocks { seen, wanted, .. } => seen < wanted,
+            _ => false,
+        },
+    );
+}
+
+#[test]
+fn tables_that_something_wrote_over_are_found_before_they_are_used() {
+    for (block, word) in [(0, 0), (2, 1), (1, 9)] {
+        suffers(
+            |_| DeviceFault::Corrupt { block, word },
+            |error| matches!(error, LaunchError::Tables { block: found, .. } if *found as usize == block),
+        );
+    }
+}
+
+#[test]
+fn a_place_that_the_program_does_not_have_takes_no_fault() {
+    let mut machine = impatient(0);
+    for fault in [
+        DeviceFault::Silent { task: TaskId::from(1_000_000) },
+        DeviceFault::Quits { block: SMS, after: 0 },
+        DeviceFault::Corrupt { block: SMS, word: 0 },
+    ] {
+        assert!(!machine.inject(fault).unwrap(), "{fault:?}");
+    }
+    run(&mut machine).unwrap();
+}
+
+#[test]
+fn an_abort_ends_the_launch_and_the_next_one_runs() {
+    for seed in [0, 1000] {
+        let mut machine = impatient(seed);
+        let right = run(&mut machine).unwrap();
+        let handle = machine.abort_handle();
+        handle.abort();
+        let error = run(&mut machine).unwrap_err();
+        assert!(matches!(error, LaunchError::Aborted { steps } if (steps as usize) < STEPS), "{}", chain(&error));
+        assert!(!handle.is_set(), "the error takes the abort back");
+        assert_eq!(run(&mut machine).unwrap(), right);
+    }
+}
+
+#[test]
+fn an_abort_wakes_blocks_that_wait_for_what_never_comes() {
+    // Nobody gives up by himself: the host's word is all that ends it.
+    let mut machine = machine(&tiny(), 1, SMS, 0, DeviceOptions { spin_limit: 1 << 30, ..options() });
+    let right = run(&mut machine).unwrap();
+    let embed = task(&machine, |op| matches!(op, Op::Embed(_)));
+    assert!(machine.inject(DeviceFault::Silent { task: embed }).unwrap());
+    machine.abort_handle().abort();
+    let error = run(&mut machine).unwrap_err();
+    assert!(matches!(error, LaunchError::Aborted { steps: 0 }), "{}", chain(&error));
+    machine.mend().unwrap();
+    assert_eq!(run(&mut machine).unwrap(), right);
+}
+
+#[test]
+fn steps_and_cells_that_do_not_fit_are_refused_before_anything_runs() {
+    let mut machine = impatient(0);
+    let cells = Cells::at(1, 0);
+    assert!(matches!(machine.run(&cells.view(), 0), Err(LaunchError::Steps { found: 0, .. })));
+    // 64 tokens of context: the 65th has no page.
+    assert!(matches!(machine.run(&cells.view(), 65), Err(LaunchError::Cells(_))));
+    let wrong = Cells { tokens: vec![200], ..Cells::at(1, 0) };
+    assert!(matches!(machine.step(&wrong.view()), Err(LaunchError::Cells(_))));
+    assert!(matches!(machine.times(), Err(LaunchError::NoTimeline)));
+    run(&mut machine).unwrap();
+}

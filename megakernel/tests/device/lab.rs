@@ -1,0 +1,114 @@
+//! Small models, their programs, and machines on a simulated device.
+
+use std::error::Error;
+
+use tilewright_codegen::device::Device;
+use tilewright_codegen::device::sim::{Options, Simulator};
+use tilewright_codegen::sim::Checks;
+use tilewright_codegen::target::Target;
+use tilewright_layout::DType;
+use tilewright_megakernel::lower::{LowerOptions, lower};
+use tilewright_megakernel::model::{Family, ModelSpec, Rope};
+use tilewright_megakernel::schedule::schedule;
+use tilewright_megakernel::validate::Placed;
+use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions};
+use tilewright_megakernel::vm::reference::StepCells;
+use tilewright_megakernel::weights::RandomWeights;
+
+/// Pages of a sequence.
+pub const PAGES: usize = 4;
+
+/// Two layers, GQA groups of three.
+pub fn tiny() -> ModelSpec {
+    ModelSpec {
+        family: Family::Llama,
+        hidden: 64,
+        layers: 2,
+        heads: 6,
+        kv_heads: 2,
+        head_dim: 16,
+        intermediate: 96,
+        vocab: 200,
+        max_positions: 256,
+        norm_eps: 1e-5,
+        rope: Rope { inv_freq: (0..8).map(|i| 10000f32.powf(-(i as f32) / 8.0)).collect(), scale: 1.0 },
+        tied_embeddings: true,
+        qkv_bias: false,
+        o_bias: false,
+        mlp_bias: false,
+        qk_norm: false,
+    }
+}
+
+/// The least that has every level: one layer, two heads.
+pub fn least() -> ModelSpec {
+    ModelSpec { hidden: 32, layers: 1, heads: 2, kv_heads: 1, intermediate: 32, vocab: 40, ..tiny() }
+}
+
+/// The same with norms of q and k and biases, whose rotation is a level of its own.
+pub fn normed(spec: ModelSpec) -> ModelSpec {
+    ModelSpec { family: Family::Qwen3, qk_norm: true, qkv_bias: true, ..spec }
+}
+
+pub fn placed(spec: &ModelSpec, rows: usize, sms: usize) -> Placed {
+    let target = Target { sms, ..Target::named("h100").unwrap() };
+    let pages = Some(PAGES * 16);
+    let options = LowerOptions { rows, kv: DType::BF16, page_tokens: 16, pages, ..LowerOptions::for_context(64) };
+    schedule(lower(spec, &|_| DType::BF16, target, &options).unwrap(), 64).unwrap()
+}
+
+pub fn options() -> DeviceOptions {
+    DeviceOptions { warps: 4, stage_bytes: 2048, stages: 4, sums_bytes: 4096, ..DeviceOptions::default() }
+}
+
+pub fn device(seed: u64, sms: usize) -> Device {
+    Simulator::new(Options { seed, sms: sms as u32, checks: Checks::On, ..Options::default() }).device()
+}
+
+pub fn weights(spec: &ModelSpec) -> RandomWeights {
+    RandomWeights::new(spec, DType::BF16, 7).unwrap()
+}
+
+pub fn machine(spec: &ModelSpec, rows: usize, sms: usize, seed: u64, options: DeviceOptions) -> DeviceMachine {
+    let program = placed(spec, rows, sms);
+    DeviceMachine::load(program, &weights(spec), &device(seed, sms), options, &mut |_, _| ()).unwrap()
+}
+
+/// Cells of a step.
+pub struct Cells {
+    pub tokens: Vec<i32>,
+    pub positions: Vec<i32>,
+    pub page_table: Vec<i32>,
+}
+
+impl Cells {
+    /// Every row a sequence of its own, at this position.
+    pub fn at(rows: usize, position: i32) -> Cells {
+        Cells {
+            tokens: (0..rows as i32).map(|row| row * 31 % 40 + position % 7).collect(),
+            positions: vec![position; rows],
+            page_table: (0..(rows * PAGES) as i32).collect(),
+        }
+    }
+
+    pub fn view(&self) -> StepCells<'_> {
+        StepCells { tokens: &self.tokens, positions: &self.positions, page_table: &self.page_table }
+    }
+}
+
+pub fn relative(found: &[f32], expected: &[f32]) -> f64 {
+    let norm = |v: &mut dyn Iterator<Item = f64>| v.map(|x| x * x).sum::<f64>().sqrt();
+    let difference = norm(&mut found.iter().zip(expected).map(|(a, b)| f64::from(a - b)));
+    difference / norm(&mut expected.iter().map(|&x| f64::from(x)))
+}
+
+/// An error with its causes, one line.
+pub fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text.push_str(&format!(": {error}"));
+        source = error.source();
+    }
+    text
+}

@@ -1,0 +1,8 @@
+//! The device machine on the simulator: what the reference machine computes, under every seed; every failure an error.
+
+mod agree;
+mod faults;
+mod lab;
+mod mutants;
+mod resident;
+mod timeline;

@@ -1,0 +1,152 @@
+//! The decode suite: what a token costs, as the caller sees it.
+//!
+//! Two figures: tokens of one launch that feeds itself, each timed from the one before as the host sees it come, and
+//! launches of one token each, from the cells on the host to the next token on the host. Before that the logits of a few
+//! steps are compared with those of the reference machine on the same weights.
+
+use std::ops::ControlFlow;
+use std::time::Instant;
+
+use clap::Args;
+use thiserror::Error;
+use tilewright_megakernel::lower::{LOGITS, NEXT_TOKEN};
+use tilewright_megakernel::program::BufferKind;
+use tilewright_megakernel::vm::device::MAX_STEPS;
+use tilewright_megakernel::vm::reference::{KvState, Machine};
+
+use super::Row;
+use crate::cli::Failure;
+use crate::cli::subject::{Subject, SubjectArgs};
+use crate::engine::Device;
+
+/// How long, and how carefully.
+#[derive(Args)]
+pub struct DecodeArgs {
+    /// Tokens that are timed, the last ones of the context
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    tokens: usize,
+    /// Steps whose logits are compared with those of the reference machine; 0: none
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    check: usize,
+}
+
+/// The largest relative error of logits that is right: bf16 operands, f32 sums.
+const LIMIT: f64 = 2e-2;
+
+#[derive(Debug, Error)]
+enum DecodeError {
+    #[error(
+        "step {step}: the logits are off by {error:.1e} of their norm, and {LIMIT:.0e} is allowed; the kernel is wrong"
+    )]
+    Wrong { step: usize, error: f64 },
+    #[error("{tokens} tokens are to be timed in a context of {context}; give a longer --context or fewer --tokens")]
+    Tokens { tokens: usize, context: usize },
+}
+
+/// Runs the suite.
+pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs) -> Result<Vec<Row>, Failure> {
+    let mut subject = subject.open(device, false)?;
+    let (tokens, context) = (args.tokens, subject.context);
+    if tokens == 0 || tokens > context || tokens > MAX_STEPS {
+        return Err(DecodeError::Tokens { tokens, context }.into());
+    }
+    let error = check(&mut subject, args.check.min(context))?;
+    // Keys and values of tokens before those that are timed: as decoding leaves them.
+    let first = context - tokens;
+    for start in (0..first).step_by(MAX_STEPS) {
+        let cells = subject.cells(start);
+        subject.machine.run(&cells.view(), MAX_STEPS.min(first - start))?;
+    }
+    let fed = fed_back(&mut subject, first, tokens)?;
+    let single = by_launches(&mut subject, first, tokens)?;
+    let row = |note: &str, mut times: Vec<f64>| {
+        times.sort_by(f64::total_cmp);
+        let extents = [
+            ("batch", subject.rows),
+            ("context", context),
+            ("hidden", subject.spec.hidden),
+            ("layers", subject.spec.layers),
+        ];
+        Row {
+            suite: "decode".into(),
+            who: "tilewright".into(),
+            shape: extents.map(|(name, extent)| (name.to_owned(), extent as u64)).into(),
+            note: format!("{note}, median of {}", times.len()),
+            us: times.get(times.len() / 2).copied().unwrap_or(f64::NAN),
+            best_us: times.first().copied().unwrap_or(f64::NAN),
+            bytes: bytes(&subject, context - tokens / 2),
+            flops: 0,
+            error,
+        }
+    };
+    Ok(vec![row("one launch", fed), row("a launch for each token", single)])
+}
+
+/// Compares logits with those of the reference machine; gives the largest relative error of a row.
+fn check(subject: &mut Subject, steps: usize) -> Result<Option<f64>, Failure> {
+    if steps == 0 {
+        return Ok(None);
+    }
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut reference = Machine::new(subject.program().clone(), &*subject.weights, workers)?;
+    let mut kv = KvState::new(reference.program())?;
+    let mut worst = 0f64;
+    for step in 0..steps {
+        let cells = subject.cells(step);
+        subject.machine.step(&cells.view())?;
+        let output = reference.step(&mut kv, &cells.view())?;
+        for row in 0..subject.rows {
+            let error = relative(&subject.machine.f32_row(LOGITS, row)?, &output.f32_row(LOGITS, row)?);
+            if error.is_nan() || error > LIMIT {
+                return Err(DecodeError::Wrong { step, error }.into());
+            }
+            worst = worst.max(error);
+        }
+    }
+    Ok(Some(worst))
+}
+
+fn relative(found: &[f32], expected: &[f32]) -> f64 {
+    let square = |x: f64| x * x;
+    let difference: f64 = found.iter().zip(expected).map(|(a, b)| square(f64::from(a - b))).sum();
+    let norm: f64 = expected.iter().map(|&x| square(f64::from(x))).sum();
+    (difference / norm).sqrt()
+}
+
+/// Microseconds between tokens of one launch, as the host sees them come.
+fn fed_back(subject: &mut Subject, first: usize, tokens: usize) -> Result<Vec<f64>, Failure> {
+    let cells = subject.cells(first);
+    let (mut times, mut before) = (Vec::with_capacity(tokens), None::<Instant>);
+    subject.machine.run_each(&cells.view(), tokens, &mut |_| {
+        let now = Instant::now();
+        times.extend(before.map(|before| (now - before).as_secs_f64() * 1e6));
+        before = Some(now);
+        ControlFlow::Continue(())
+    })?;
+    Ok(times)
+}
+
+/// Microseconds of launches of one token each, with the host's part.
+fn by_launches(subject: &mut Subject, first: usize, tokens: usize) -> Result<Vec<f64>, Failure> {
+    let mut cells = subject.cells(first);
+    let mut times = Vec::with_capacity(tokens);
+    for _ in 0..tokens {
+        let start = Instant::now();
+        subject.machine.step(&cells.view())?;
+        cells.tokens = subject.machine.i32(NEXT_TOKEN)?;
+        times.push(start.elapsed().as_secs_f64() * 1e6);
+        cells.positions.iter_mut().for_each(|position| *position += 1);
+    }
+    Ok(times)
+}
+
+/// Bytes that a token must read at a position: every weight once, but of an embedding that is not the output's only the
+/// rows that are looked up, and the keys and values of all tokens before.
+fn bytes(subject: &Subject, position: usize) -> u64 {
+    let (spec, program) = (&subject.spec, subject.program());
+    let weights = program.buffers.iter().filter(|buffer| buffer.kind == BufferKind::Weight);
+    let weights: usize = weights.map(|buffer| buffer.bytes().unwrap_or(0)).sum();
+    let embedding = if spec.tied_embeddings { 0 } else { (spec.vocab - subject.rows) * spec.hidden * 2 };
+    let cache = subject.rows * position * spec.layers * spec.kv_heads * spec.head_dim * 2 * 2;
+    (weights - embedding + cache) as u64
+}

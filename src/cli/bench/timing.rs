@@ -1,0 +1,61 @@
+//! Timing: launches over buffers that rotate, so that the level-two cache does not serve them, become one graph, whose
+//! replays are timed by events.
+
+use std::time::Duration;
+
+use tilewright_codegen::device::backend::Work;
+use tilewright_codegen::device::{Device, DeviceError, Stream};
+
+/// Times of one launch.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    /// The median.
+    pub median: Duration,
+    /// The least.
+    pub best: Duration,
+}
+
+/// A device that is timed.
+pub struct Bench {
+    /// The device.
+    pub device: Device,
+    /// The stream that everything runs on.
+    pub stream: Stream,
+    /// Whether variants are asked for.
+    pub tune: bool,
+    /// Replays that are timed.
+    pub replays: usize,
+    /// Extents that are asked for.
+    pub only: Vec<(String, u64)>,
+}
+
+impl Bench {
+    /// Whether a shape is asked for. Extents that are not named here are no reason against it.
+    pub fn wants(&self, shape: &[(&str, u32)]) -> bool {
+        let differs = |name: &str, extent: u64| shape.iter().any(|&(n, e)| n == name && u64::from(e) != extent);
+        !self.only.iter().any(|(name, extent)| differs(name, *extent))
+    }
+
+    /// The time of one of these launches, as one graph, replayed.
+    pub fn time(&self, work: &[Work]) -> Result<Times, DeviceError> {
+        const WARM_UP: usize = 3;
+        let graph = self.device.graph(work)?;
+        for _ in 0..WARM_UP {
+            graph.launch(&self.stream)?;
+        }
+        let mut events = vec![self.stream.record()?];
+        for _ in 0..self.replays.max(1) {
+            graph.launch(&self.stream)?;
+            events.push(self.stream.record()?);
+        }
+        let mut times = events.windows(2).map(|pair| pair[1].since(&pair[0])).collect::<Result<Vec<_>, _>>()?;
+        times.sort_unstable();
+        let launches = work.len().max(1) as u32;
+        Ok(Times { median: times[times.len() / 2] / launches, best: times[0] / launches })
+    }
+
+    /// How many buffers of so many bytes to rotate over: 2.5 GB in all, but at least 3 and at most 64.
+    pub fn rotations(bytes: u64) -> usize {
+        (2_500_000_000 / bytes.max(1)).clamp(3, 64) as usize
+    }
+}

@@ -1,0 +1,98 @@
+//! A case of Mojo's and what came of computing it.
+
+use serde_json::Value as Json;
+use tilewright_layout::view::ViewError;
+use tilewright_layout::{IntTuple, Layout, LayoutError};
+
+use super::Reason;
+use crate::cli::layout::{Refusal, Value};
+
+/// A case: the function that it calls, in that library's words, and what must come out.
+#[derive(Clone, Copy)]
+pub(super) struct Case<'c> {
+    pub(super) name: &'c str,
+    pub(super) args: &'c Json,
+    pub(super) expected: &'c Json,
+    pub(super) note: &'c str,
+}
+
+/// Why there is no result.
+pub(super) enum Obstacle {
+    /// This library refused.
+    Refused(Refusal),
+    /// The conventions differ.
+    Differs(Reason),
+}
+
+pub(super) type Outcome = Result<Json, Obstacle>;
+
+impl<'c> Case<'c> {
+    pub(super) fn of(json: &'c Json) -> Case<'c> {
+        let text = |name: &str| json[name].as_str().unwrap_or_default();
+        Case { name: text("fn"), args: &json["args"], expected: &json["expected"], note: text("note") }
+    }
+
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.args.get(name).is_some()
+    }
+
+    pub(super) fn value(&self, name: &str) -> Result<Value, Obstacle> {
+        Ok(Value::from_json(&self.args[name])?)
+    }
+
+    pub(super) fn tuple(&self, name: &str) -> Result<IntTuple, Obstacle> {
+        Ok(self.value(name)?.tuple()?)
+    }
+
+    pub(super) fn layout(&self, name: &str) -> Result<Layout, Obstacle> {
+        Ok(self.value(name)?.layout()?)
+    }
+
+    pub(super) fn int(&self, name: &str) -> Result<i64, Obstacle> {
+        Ok(self.value(name)?.int()?)
+    }
+
+    pub(super) fn index(&self, name: &str) -> Result<usize, Obstacle> {
+        Ok(self.value(name)?.index()?)
+    }
+
+    /// The integers of a coordinate, as indices.
+    pub(super) fn indices(&self, name: &str) -> Result<Vec<usize>, Obstacle> {
+        Ok(indices(&self.tuple(name)?)?)
+    }
+}
+
+/// The integers of a tuple, none below 0.
+pub(super) fn indices(tuple: &IntTuple) -> Result<Vec<usize>, Refusal> {
+    let index = |&value| usize::try_from(value).map_err(|_| Refusal::Negative { value });
+    tuple.values().iter().map(index).collect()
+}
+
+/// The integers in a text such as `4,4`; what is no integer is passed over.
+pub(super) fn numbers(text: &str) -> Vec<usize> {
+    text.split(',').filter_map(|number| number.trim().parse().ok()).collect()
+}
+
+/// What stands between the first of one bracket and the last of the other.
+pub(super) fn between(text: &str, open: char, close: char) -> &str {
+    let inner = text.split_once(open).map_or("", |(_, rest)| rest);
+    inner.rsplit_once(close).map_or("", |(inner, _)| inner)
+}
+
+impl From<Refusal> for Obstacle {
+    fn from(refusal: Refusal) -> Obstacle {
+        Obstacle::Refused(refusal)
+    }
+}
+
+impl From<LayoutError> for Obstacle {
+    fn from(error: LayoutError) -> Obstacle {
+        Obstacle::Refused(error.into())
+    }
+}
+
+impl From<ViewError> for Obstacle {
+    fn from(error: ViewError) -> Obstacle {
+        Obstacle::Refused(Refusal::View(error))
+    }
+}

@@ -1,0 +1,58 @@
+//! Why a case of Mojo's is not compared.
+
+/// Why a case of Mojo's is not compared: a difference of convention, or something outside of this algebra.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reason {
+    /// A number that is not known.
+    Unknown,
+    /// Arithmetic on lists of integers.
+    Helper,
+    /// Refinement of two layouts to common modes.
+    Refinement,
+    /// An extent of 0.
+    Nothing,
+    /// A tile of a nested mode.
+    NestedTile,
+    /// A drawing.
+    Drawing,
+    /// A rounded quotient.
+    Rounded,
+    /// A depth of several nested modes.
+    Depth,
+    /// An operation that is not known here.
+    NoCounterpart,
+}
+
+impl Reason {
+    /// Which cases they are.
+    pub fn cases(self) -> &'static str {
+        match self {
+            Reason::Unknown => "an extent or stride of -1",
+            Reason::Helper => "`abs`, `fill_like`, `mul`, `reverse`, `sorted`, `sum`, `tuple_min`",
+            Reason::Refinement => "`expand_modes_alike`",
+            Reason::Nothing => "shapes of tiles beyond the edge",
+            Reason::NestedTile => "tiles of a row-major nested mode",
+            Reason::Drawing => "`format_layout`",
+            Reason::Rounded => "`shape_div` of extents that do not divide",
+            Reason::Depth => "`depth` of several nested modes",
+            Reason::NoCounterpart => "anything else",
+        }
+    }
+
+    /// What differs.
+    pub fn why(self) -> &'static str {
+        match self {
+            Reason::Unknown => "stands for \"known at run time\"; extents here are numbers, or absent from the type",
+            Reason::Helper => "lists of integers; here iterators over `IntTuple::values` do it",
+            Reason::Refinement => "no operation of the algebra, here or in CuTe",
+            Reason::Nothing => "extent 0 there; an extent here is at least 1, and there is no such tile",
+            Reason::NestedTile => {
+                "counted row by row inside the mode there; first integer fastest here, as coordinates are"
+            }
+            Reason::Drawing => "a picture with other rules; `TextGrid` draws the same numbers",
+            Reason::Rounded => "1 there; refused here",
+            Reason::Depth => "the sum of their depths there; the deepest counts here",
+            Reason::NoCounterpart => "an operation without a counterpart",
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What `bench` and `timeline` run: a model's decode program on a device, with real weights or random ones.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use tilewright_layout::DType;
+use tilewright_megakernel::lower::{LowerOptions, lower};
+use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::schedule::schedule;
+use tilewright_megakernel::validate::Placed;
+use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions, DeviceWeights};
+use tilewright_megakernel::vm::reference::StepCells;
+use tilewright_megakernel::weights::{RandomWeights, Weights};
+
+use super::Failure;
+use super::load::open;
+use super::progress::LoadBar;
+use crate::checkpoint::Config;
+use crate::engine::{self, Opened};
+
+/// Seed of random weights.
+const SEED: u64 = 7;
+
+/// A model and how it is run.
+#[derive(Args)]
+pub struct SubjectArgs {
+    /// Folder of a Hugging Face checkpoint
+    #[arg(long, value_name = "DIR", conflicts_with = "config")]
+    model: Option<PathBuf>,
+    /// A config.json alone: the architecture, with random bf16 weights
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Random weights; says so where a configuration has none
+    #[arg(long, requires = "config")]
+    random_weights: bool,
+    /// Sequences that are decoded together, 1 to 16
+    #[arg(long, value_name = "B", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
+    batch: u16,
+    /// Tokens that a sequence holds at the end
+    #[arg(long, value_name = "C", default_value_t = 1024)]
+    context: usize,
+}
+
+/// A machine that is ready to decode.
+pub struct Subject {
+    pub spec: ModelSpec,
+    pub weights: Arc<dyn Weights + Send + Sync>,
+    pub machine: DeviceMachine,
+    pub rows: usize,
+    pub context: usize,
+    /// Pages of a sequence.
+    pages: usize,
+}
+
+impl SubjectArgs {
+    /// Opens the model and the device, and makes the machine.
+    pub fn open(&self, device: engine::Device, timeline: bool) -> Result<Subject, Failure> {
+        let Opened { device, target, options } = engine::open(device)?;
+        let (spec, weights) = self.weights()?;
+        let (rows, context) = (usize::from(self.batch), self.context);
+        let lowering = LowerOptions { rows, kv: DType::BF16, ..LowerOptions::for_context(context) };
+        let dtype_of = |name: &str| weights.tensor(name).map_or(DType::BF16, |tensor| tensor.dtype());
+        let placed = schedule(lower(&spec, &dtype_of, target, &lowering)?, context)?;
+        let options = DeviceOptions { timeline, ..options };
+        let bar = LoadBar::new();
+        let mut resident = DeviceWeights::new(device, Arc::clone(&weights));
+        let machine = resident.machine(placed, None, options, &mut |done, total| bar.show(done, total))?;
+        Ok(Subject { spec, weights, machine, rows, context, pages: lowering.pages_per_sequence() })
+    }
+
+    fn weights(&self) -> Result<(ModelSpec, Arc<dyn Weights + Send + Sync>), Failure> {
+        match (&self.model, &self.config) {
+            (Some(dir), _) => {
+                let checkpoint = open(dir)?;
+                Ok((checkpoint.spec().clone(), Arc::new(checkpoint)))
+            }
+            (None, Some(file)) => {
+                let spec = Config::read(file)?.spec;
+                let weights = RandomWeights::new(&spec, DType::BF16, SEED)?;
+                Ok((spec, Arc::new(weights)))
+            }
+            (None, None) => Err("give a model: --model DIR, or --config FILE for random weights".into()),
+        }
+    }
+}
+
+/// The contents of cells.
+pub struct Cells {
+    pub tokens: Vec<i32>,
+    pub positions: Vec<i32>,
+    page_table: Vec<i32>,
+}
+
+impl Cells {
+    pub fn view(&self) -> StepCells<'_> {
+        StepCells { tokens: &self.tokens, positions: &self.positions, page_table: &self.page_table }
+    }
+}
+
+impl Subject {
+    /// The program.
+    pub fn program(&self) -> &Placed {
+        self.machine.program()
+    }
+
+    /// Every row another token, in pages of its own, at one position.
+    pub fn cells(&self, position: usize) -> Cells {
+        let token = |row: usize| ((row * 7 + 11) % self.spec.vocab) as i32;
+        Cells {
+            tokens: (0..self.rows).map(token).collect(),
+            positions: vec![position as i32; self.rows],
+            page_table: (0..(self.rows * self.pages) as i32).collect(),
+        }
+    }
+}

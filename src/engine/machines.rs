@@ -1,0 +1,228 @@
+//! The machines of a session: one for each number of rows, on the host or on a device.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use tilewright_codegen::target::Target;
+use tilewright_layout::DType;
+use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower};
+use tilewright_megakernel::schedule::schedule;
+use tilewright_megakernel::validate::Placed;
+use tilewright_megakernel::vm::device::{AbortHandle, DeviceKv, DeviceMachine, LoadError, MAX_STEPS, Unsupported};
+use tilewright_megakernel::vm::reference::{KvState, Machine, StepCells};
+use tilewright_megakernel::weights::Weights;
+
+use super::error::EngineError;
+use super::place::{Gpu, Place};
+use crate::checkpoint::Checkpoint;
+
+/// Machines that share KV pools. A machine's width is its number of rows.
+pub(super) trait Machines: Send {
+    /// The width of the machine that runs so many rows; it is made where there is none.
+    fn width(&mut self, rows: usize) -> Result<usize, EngineError>;
+
+    /// Rows of the next chunk of a prompt of which so many tokens are left.
+    fn chunk(&mut self, rest: usize) -> Result<usize, EngineError>;
+
+    /// Most rows of a step.
+    fn most_rows(&self) -> usize;
+
+    /// Runs a step on the machine of that width; `each` gets the logits of the first `rows` rows.
+    fn step(&mut self, width: usize, cells: &StepCells, rows: usize, each: EachRow) -> Result<(), EngineError>;
+
+    /// Most steps that feed greedy choices back by themselves; 0 where machines do not.
+    fn most_steps(&self) -> usize;
+
+    /// Runs steps that feed greedy choices back; gives how many `each` was told of.
+    fn run(&mut self, width: usize, cells: &StepCells, steps: usize, each: EachStep) -> Result<usize, EngineError>;
+}
+
+/// Who gets a row and its logits.
+pub(super) type EachRow<'e> = &'e mut dyn FnMut(usize, &[f32]);
+/// Who gets the tokens of all rows, step by step.
+pub(super) type EachStep<'e> = &'e mut dyn FnMut(&[u32]) -> ControlFlow<()>;
+
+/// The machines that a place has for a session of so many sequences.
+pub(super) fn machines(
+    place: &Arc<Place>,
+    checkpoint: &Arc<Checkpoint>,
+    options: &LowerOptions,
+    sequences: usize,
+    abort: &AbortHandle,
+) -> Box<dyn Machines> {
+    let (checkpoint, options, abort) = (Arc::clone(checkpoint), options.clone(), abort.clone());
+    let lowering = Lowering { checkpoint, options, sequences };
+    match **place {
+        Place::Host { workers } => Box::new(OnHost { lowering, workers, machines: BTreeMap::new(), kv: None, abort }),
+        Place::Gpu(_) => Box::new(OnDevice {
+            lowering,
+            place: Arc::clone(place),
+            machines: BTreeMap::new(),
+            kv: None,
+            most: MOST_ROWS,
+            abort,
+        }),
+    }
+}
+
+/// What programs of a session are made of.
+struct Lowering {
+    checkpoint: Arc<Checkpoint>,
+    options: LowerOptions,
+    sequences: usize,
+}
+
+impl Lowering {
+    fn placed(&self, rows: usize, target: Target) -> Result<Placed, EngineError> {
+        let options = LowerOptions { rows, ..self.options.clone() };
+        let dtype_of = |name: &str| self.checkpoint.tensor(name).map_or(DType::F32, |t| t.dtype());
+        let program = lower(self.checkpoint.spec(), &dtype_of, target, &options)?;
+        Ok(schedule(program, options.context)?)
+    }
+
+    /// The least of these widths, and of one for a batch of all sequences, that has so many rows.
+    fn width(&self, widths: &[usize], most: usize, rows: usize) -> usize {
+        let widths = widths.iter().copied().chain([self.sequences]);
+        widths.filter(|width| (rows..=most).contains(width)).min().unwrap_or(rows)
+    }
+}
+
+/// The reference machine.
+struct OnHost {
+    lowering: Lowering,
+    workers: usize,
+    machines: BTreeMap<usize, Machine>,
+    kv: Option<KvState>,
+    abort: AbortHandle,
+}
+
+/// Rows of the programs that feed prompts on the host, largest first.
+const CHUNKS: [usize; 3] = [32, 8, 1];
+
+impl Machines for OnHost {
+    fn width(&mut self, rows: usize) -> Result<usize, EngineError> {
+        let width = self.lowering.width(&CHUNKS, usize::MAX, rows);
+        if !self.machines.contains_key(&width) {
+            let placed = self.lowering.placed(width, Target::host(self.workers))?;
+            let machine = Machine::new(placed, &*self.lowering.checkpoint, self.workers)?;
+            if self.kv.is_none() {
+                self.kv = Some(KvState::new(machine.program())?);
+            }
+            self.machines.insert(width, machine);
+        }
+        Ok(width)
+    }
+
+    fn chunk(&mut self, rest: usize) -> Result<usize, EngineError> {
+        Ok(CHUNKS.into_iter().find(|&rows| rows <= rest).unwrap_or(1))
+    }
+
+    fn most_rows(&self) -> usize {
+        usize::MAX
+    }
+
+    fn step(&mut self, width: usize, cells: &StepCells, rows: usize, each: EachRow) -> Result<(), EngineError> {
+        if self.abort.is_set() {
+            self.abort.clear();
+            return Err(EngineError::Aborted);
+        }
+        let (Some(machine), Some(kv)) = (self.machines.get_mut(&width), self.kv.as_mut()) else {
+            unreachable!("`width` made both")
+        };
+        let output = machine.step(kv, cells)?;
+        for row in 0..rows {
+            each(row, &output.f32_row(LOGITS, row)?);
+        }
+        Ok(())
+    }
+
+    fn most_steps(&self) -> usize {
+        0
+    }
+
+    fn run(&mut self, _: usize, _: &StepCells, _: usize, _: EachStep) -> Result<usize, EngineError> {
+        Ok(0)
+    }
+}
+
+/// The device machine. All its machines and those of other sessions share the streamed weights.
+struct OnDevice {
+    lowering: Lowering,
+    place: Arc<Place>,
+    machines: BTreeMap<usize, DeviceMachine>,
+    kv: Option<DeviceKv>,
+    /// Most rows whose activations fit a block's shared memory, as far as is known.
+    most: usize,
+    abort: AbortHandle,
+}
+
+/// Most rows of a step on a device: those of an MMA's operand.
+const MOST_ROWS: usize = 16;
+
+impl OnDevice {
+    fn gpu(&self) -> &Gpu {
+        match &*self.place {
+            Place::Gpu(gpu) => gpu,
+            Place::Host { .. } => unreachable!("a device's machines are made for a device"),
+        }
+    }
+
+    fn make(&mut self, width: usize) -> Result<(), EngineError> {
+        let gpu = self.gpu();
+        let placed = self.lowering.placed(width, gpu.target.clone())?;
+        let mut progress = |done, total| gpu.progress(done, total);
+        let mut machine = gpu.weights().machine(placed, self.kv.as_ref(), gpu.options, &mut progress)?;
+        machine.listen_to(&self.abort);
+        self.kv.get_or_insert_with(|| machine.kv().clone());
+        self.machines.insert(width, machine);
+        Ok(())
+    }
+}
+
+impl Machines for OnDevice {
+    /// Programs of many rows need more shared memory than a block has where the model is large: then the most rows
+    /// become fewer, and the caller is told by a smaller width than it asked for.
+    fn width(&mut self, rows: usize) -> Result<usize, EngineError> {
+        loop {
+            let width = self.lowering.width(&[1, self.most], self.most, rows.min(self.most));
+            if self.machines.contains_key(&width) {
+                return Ok(width);
+            }
+            match self.make(width) {
+                Ok(()) => return Ok(width),
+                Err(EngineError::Load(LoadError::Unsupported(Unsupported::Shared { .. }))) if width > 1 => {
+                    self.most = width / 2;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn chunk(&mut self, rest: usize) -> Result<usize, EngineError> {
+        // Fewer rows cost as many bytes: a chunk is as large as there are rows.
+        self.width(rest.min(self.most)).map(|width| width.min(rest))
+    }
+
+    fn most_rows(&self) -> usize {
+        self.most
+    }
+
+    fn step(&mut self, width: usize, cells: &StepCells, rows: usize, each: EachRow) -> Result<(), EngineError> {
+        let Some(machine) = self.machines.get_mut(&width) else { unreachable!("`width` made it") };
+        machine.step(cells)?;
+        for row in 0..rows {
+            each(row, &machine.f32_row(LOGITS, row)?);
+        }
+        Ok(())
+    }
+
+    fn most_steps(&self) -> usize {
+        MAX_STEPS
+    }
+
+    fn run(&mut self, width: usize, cells: &StepCells, steps: usize, each: EachStep) -> Result<usize, EngineError> {
+        let Some(machine) = self.machines.get_mut(&width) else { unreachable!("`width` made it") };
+        Ok(machine.run_each(cells, steps, each)?)
+    }
+}

@@ -1,0 +1,96 @@
+//! A device made ready for one model: what the sessions of an engine share.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tilewright_codegen::device::sim::{Options, Simulator};
+use tilewright_codegen::device::{self, cuda};
+use tilewright_codegen::target::Target;
+use tilewright_megakernel::vm::device::{AbortHandle, DeviceOptions, DeviceWeights};
+
+use super::device::Device;
+use super::error::EngineError;
+use crate::checkpoint::{Checkpoint, Progress};
+
+/// Who is told how far the weights are on their way to a device.
+pub type OnProgress = Box<dyn Fn(Progress) + Send + Sync>;
+
+/// Where the programs of an engine run.
+pub(super) enum Place {
+    /// The reference machine.
+    Host {
+        /// Worker threads.
+        workers: usize,
+    },
+    /// The device machine.
+    Gpu(Box<Gpu>),
+}
+
+/// A GPU, or its simulation.
+pub(super) struct Gpu {
+    /// What programs are placed for.
+    pub target: Target,
+    /// How kernels are cut.
+    pub options: DeviceOptions,
+    weights: Mutex<DeviceWeights>,
+    on_progress: OnProgress,
+}
+
+/// Multiprocessors of the simulated GPU: enough for blocks to get in each other's way.
+const SIMULATED_SMS: u32 = 4;
+
+impl Place {
+    /// Opens a device for a checkpoint. Weights are sent when they are first needed.
+    pub fn open(device: Device, checkpoint: &Arc<Checkpoint>, on_progress: OnProgress) -> Result<Place, EngineError> {
+        if let Device::Cpu { workers } = device {
+            return Ok(Place::Host { workers });
+        }
+        let Opened { device, target, options } = open(device)?;
+        let weights = Mutex::new(DeviceWeights::new(device, Arc::clone(checkpoint) as _));
+        Ok(Place::Gpu(Box::new(Gpu { target, options, weights, on_progress })))
+    }
+}
+
+/// A GPU or its simulation, what programs are placed for on it, and how kernels are cut.
+pub(crate) struct Opened {
+    pub device: device::Device,
+    pub target: Target,
+    pub options: DeviceOptions,
+}
+
+/// Opens a GPU or its simulation; the host is neither.
+pub(crate) fn open(device: Device) -> Result<Opened, EngineError> {
+    let (device, options) = match device {
+        Device::Cpu { .. } => return Err(EngineError::NoGpu),
+        Device::Cuda { ordinal } => (cuda::open(ordinal)?, DeviceOptions::default()),
+        Device::Sim { seed } => (simulated(seed), small()),
+    };
+    let properties = device.properties();
+    let none = || EngineError::NoKernels { device: properties.name.clone(), capability: properties.capability };
+    let target = properties.target().ok_or_else(none)?;
+    Ok(Opened { device, target, options })
+}
+
+impl Gpu {
+    /// The weights; what a thread that panicked left of them is whole.
+    pub fn weights(&self) -> MutexGuard<'_, DeviceWeights> {
+        self.weights.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells how far the weights are.
+    pub fn progress(&self, done: u64, total: u64) {
+        (self.on_progress)(Progress { done, total });
+    }
+}
+
+/// A simulated GPU.
+fn simulated(seed: u64) -> device::Device {
+    Simulator::new(Options { seed, sms: SIMULATED_SMS, ..Options::default() }).device()
+}
+
+/// Kernels that the simulator runs in bearable time: few warps, small stages.
+fn small() -> DeviceOptions {
+    DeviceOptions { warps: 4, stage_bytes: 4096, stages: 4, sums_bytes: 4096, ..DeviceOptions::default() }
+}
+
+/// What ends the work of an engine from elsewhere.
+pub type Abort = AbortHandle;

@@ -1,0 +1,229 @@
+//! The shipped checkpoints through the generated megakernel, on the simulator, all checks on.
+//!
+//! With `TILEWRIGHT_DEVICE=cuda:0` the same runs on a GPU, with all prompts and all tokens; `TILEWRIGHT_MODELS` says where
+//! the models are if not in the repository that the test was built in.
+//!
+//! A device multiplies bf16 operands, and its KV pools are bf16; the references are f32. So a token may differ where the
+//! reference's own choice is that close: its margin over the device's choice is at most [`MARGIN`] of the largest logit,
+//! one rounding of bf16 (2^-8) for each of the two.
+
+mod measure;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use measure::relative_l2;
+use serde::Deserialize;
+use tilewright::engine::{Completion, Device, Engine, EngineError, Request, Session};
+use tilewright_kernels::naive::Sampling;
+use tilewright_megakernel::vm::device::LaunchError;
+
+/// How close the reference's choice is where a device may choose otherwise.
+const MARGIN: f32 = 2.0 / 256.0;
+/// The largest relative L2 error of logits that bf16 operands and pools make.
+const LIMIT: f64 = 2e-2;
+const MODELS: [&str; 2] = ["tiny-llama", "tiny-qwen3"];
+
+#[derive(Deserialize)]
+struct Reference {
+    cases: Vec<Case>,
+}
+
+#[derive(Deserialize)]
+struct Case {
+    prompt_ids: Vec<u32>,
+    greedy_ids: Vec<u32>,
+}
+
+fn folder(model: &str) -> PathBuf {
+    let models = std::env::var_os("TILEWRIGHT_MODELS").map(PathBuf::from);
+    models.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("models")).join(model)
+}
+
+fn cases(model: &str) -> Vec<Case> {
+    let text = std::fs::read_to_string(folder(model).join("reference.json")).expect("the model has references");
+    let reference: Reference = serde_json::from_str(&text).expect("the references are JSON");
+    reference.cases
+}
+
+/// A GPU, if one is asked for.
+fn gpu() -> Option<Device> {
+    std::env::var("TILEWRIGHT_DEVICE").ok().map(|name| name.parse().expect("a device"))
+}
+
+/// What to run on: the GPU that is asked for, or simulators of these seeds.
+fn devices(seeds: &[u64]) -> Vec<Device> {
+    gpu().map_or_else(|| seeds.iter().map(|&seed| Device::Sim { seed }).collect(), |gpu| vec![gpu])
+}
+
+fn engine(model: &str, device: Device) -> Engine {
+    Engine::load(&folder(model), device).expect("the model loads")
+}
+
+fn cpu(model: &str) -> Engine {
+    engine(model, Device::Cpu { workers: 2 })
+}
+
+fn generate(engine: &Engine, prompt: &[u32], tokens: usize) -> Completion {
+    let request = Request { prompt_ids: prompt.to_vec(), max_new_tokens: tokens };
+    engine.generate(&[request], &Sampling::GREEDY, |_, _| ()).expect("generates").0.remove(0)
+}
+
+fn argmax(logits: &[f32]) -> usize {
+    (0..logits.len()).rev().max_by(|&a, &b| logits[a].total_cmp(&logits[b])).expect("logits")
+}
+
+/// Whether the reference's logits are that close between its choice and another.
+fn is_close(logits: &[f32], other: usize) -> bool {
+    let largest = logits.iter().fold(0f32, |most, x| most.max(x.abs()));
+    logits[argmax(logits)] - logits[other] <= MARGIN * largest
+}
+
+/// Generates, and compares with the reference up to a choice that is close; whether there was one.
+fn tokens_agree(model: &str, device: Device, case: &Case, tokens: usize) -> bool {
+    let found = generate(&engine(model, device), &case.prompt_ids, tokens).token_ids;
+    let expected = &case.greedy_ids[..tokens.min(case.greedy_ids.len())];
+    let Some(at) = found.iter().zip(expected).position(|(a, b)| a != b) else {
+        assert_eq!(found.len(), expected.len(), "{model} on {device}");
+        return false;
+    };
+    let prefix = [&case.prompt_ids, &case.greedy_ids[..at]].concat();
+    let reference = cpu(model);
+    let logits = reference.logits(&prefix).expect("computes");
+    let last = &logits[logits.len() - reference.spec().vocab..];
+    println!("{model} on {device}: token {at} is {}, the reference's is {}", found[at], expected[at]);
+    assert!(is_close(last, found[at] as usize), "{model} on {device}: token {at} differs, and not closely");
+    true
+}
+
+#[test]
+fn greedy_tokens_equal_the_reference() {
+    let (mut differ, mut all) = (0, 0);
+    for model in MODELS {
+        let cases = cases(model);
+        // On the simulator: prompts of one chunk and of several, under several seeds.
+        let few = [(0, 0, 5), (1, 100, 4), (2, 200, 3)];
+        for (at, case) in cases.iter().enumerate() {
+            let plan = match gpu() {
+                Some(gpu) => Some((gpu, case.greedy_ids.len())),
+                None => few.iter().find(|(case, ..)| *case == at).map(|&(_, seed, n)| (Device::Sim { seed }, n)),
+            };
+            let Some((device, tokens)) = plan else { continue };
+            differ += usize::from(tokens_agree(model, device, case, tokens));
+            all += 1;
+        }
+    }
+    println!("{differ} of {all} continuations leave the reference at a close choice");
+    assert!(gpu().is_some() || differ == 0, "none of the simulated ones does");
+}
+
+/// Teacher-forced: every position of prompt and continuation, so that one close choice hides no other.
+#[test]
+fn logits_are_near_the_reference_and_choices_equal_where_they_are_not_close() {
+    let (mut close, mut choices) = (0, 0);
+    for model in MODELS {
+        let reference = cpu(model);
+        let vocab = reference.spec().vocab;
+        for device in devices(&[7]) {
+            let cases = cases(model);
+            let cases = if gpu().is_some() { &cases[..] } else { &cases[3..4] };
+            for case in cases {
+                let mut ids = [&case.prompt_ids[..], &case.greedy_ids].concat();
+                ids.truncate(if gpu().is_some() { usize::MAX } else { 18 });
+                let expected = reference.logits(&ids).expect("computes");
+                let found = engine(model, device).logits(&ids).expect("computes");
+                let error = relative_l2(&found, &expected);
+                println!("{model} on {device}: relative L2 error {error:.2e}");
+                assert!(error <= LIMIT, "{model} on {device}: {error:.2e}");
+                for (found, expected) in found.chunks_exact(vocab).zip(expected.chunks_exact(vocab)) {
+                    let (found, wanted) = (argmax(found), argmax(expected));
+                    choices += 1;
+                    close += usize::from(found != wanted);
+                    assert!(found == wanted || is_close(expected, found), "{model} on {device}");
+                }
+            }
+        }
+    }
+    println!("{close} of {choices} choices differ; each is closer than {MARGIN} of the largest logit");
+}
+
+#[test]
+fn sequences_of_a_batch_continue_as_they_do_alone() {
+    let model = "tiny-qwen3";
+    let cases = cases(model);
+    for device in devices(&[3]) {
+        let engine = engine(model, device);
+        let requests: Vec<Request> = [(0, 2), (2, 4)]
+            .map(|(at, max_new_tokens)| Request { prompt_ids: cases[at].prompt_ids.clone(), max_new_tokens })
+            .to_vec();
+        let mut streamed = vec![Vec::new(); 2];
+        let (batch, speed) =
+            engine.generate(&requests, &Sampling::GREEDY, |at, token| streamed[at].push(token)).expect("generates");
+        assert_eq!(speed.tokens, 6);
+        for ((request, completion), streamed) in requests.iter().zip(&batch).zip(&streamed) {
+            assert_eq!(*completion, generate(&engine, &request.prompt_ids, request.max_new_tokens));
+            assert_eq!(*streamed, completion.token_ids);
+        }
+    }
+}
+
+#[test]
+fn sampling_on_the_host_draws_from_the_logits_of_the_device() {
+    for device in devices(&[11]) {
+        let engine = engine("tiny-qwen3", device);
+        let request = Request { prompt_ids: cases("tiny-qwen3")[0].prompt_ids.clone(), max_new_tokens: 3 };
+        let run = |seed| {
+            let sampling = Sampling::new(1.5, Some(40), 0.95, seed).expect("valid options");
+            engine.generate(std::slice::from_ref(&request), &sampling, |_, _| ()).expect("generates").0
+        };
+        assert_eq!(run(1), run(1));
+    }
+}
+
+#[test]
+fn a_cleared_sequence_starts_anew_and_a_full_one_is_refused() {
+    for device in devices(&[13]) {
+        let engine = engine("tiny-qwen3", device);
+        let mut session = Session::of(&engine, 1, 6).expect("a session");
+        let mut runs = Vec::new();
+        for _ in 0..2 {
+            let mut logits = Vec::new();
+            session.feed(0, &[5, 6, 7, 8, 9], |row| logits.extend_from_slice(row)).expect("feeds");
+            runs.push(logits);
+            assert!(matches!(session.feed(0, &[1, 2], |_| ()), Err(EngineError::ContextFull { context: 6, .. })));
+            session.clear(0);
+        }
+        assert!(relative_l2(&runs[0], &runs[1]) < 1e-6);
+    }
+}
+
+#[test]
+fn an_abort_ends_a_generation_and_the_engine_goes_on() {
+    for device in devices(&[17]) {
+        let engine = engine("tiny-qwen3", device);
+        let prompt = &cases("tiny-qwen3")[0].prompt_ids;
+        let request = Request { prompt_ids: prompt.clone(), max_new_tokens: 900 };
+        let (abort, seen) = (engine.abort_handle(), AtomicUsize::new(0));
+        // On a GPU from another thread, in mid-flight; on the simulator, which runs a launch to its end before the host
+        // sees anything, before the launch.
+        let behind = if gpu().is_some() { 100 } else { 0 };
+        let result = std::thread::scope(|scope| {
+            let aborter = scope.spawn(|| {
+                while seen.load(Ordering::Relaxed) < behind {
+                    std::thread::yield_now();
+                }
+                abort.abort();
+            });
+            if behind == 0 {
+                aborter.join().expect("the other thread ends");
+            }
+            engine.generate(&[request], &Sampling::GREEDY, |_, _| _ = seen.fetch_add(1, Ordering::Relaxed))
+        });
+        let seen = seen.into_inner();
+        println!("aborted behind {seen} tokens");
+        assert!(seen >= behind && seen < 900);
+        let error = result.expect_err("the generation is aborted");
+        assert!(matches!(error, EngineError::Launch(LaunchError::Aborted { .. })), "{error:?}");
+        assert_eq!(generate(&engine, prompt, 2).token_ids.len(), 2);
+    }
+}
