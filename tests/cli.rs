@@ -292,3 +292,66 @@ fn broken_checkpoints_are_one_line_and_leave_no_output() {
         assert_eq!(fs::read_dir(dir.path()).expect("lists").count(), before, "no output was left");
     }
 }
+
+#[test]
+fn a_device_that_is_not_there_is_one_line() {
+    let dir = model("tiny-llama");
+    let dir = dir.to_str().expect("path");
+    let text = failure(&generate(dir, "And", &["--device", "tpu"]));
+    assert!(text.contains("cuda:N") && text.contains("sim:SEED"), "{text}");
+    // No machine has a hundred GPUs; many have no driver.
+    let text = failure(&generate(dir, "And", &["--device", "cuda:99"]));
+    assert!(text.contains("no CUDA driver") || text.contains("cuda:99"), "{text}");
+    let config = model("tiny-llama").join("config.json");
+    let config = config.to_str().expect("path");
+    let text = failure(&["timeline", "--config", config, "--device", "cpu"]);
+    assert!(text.contains("runs on a GPU"), "{text}");
+    let text = failure(&["bench", "--suite", "decode", "--device", "sim"]);
+    assert!(text.contains("--model DIR, or --config FILE"), "{text}");
+}
+
+#[test]
+fn generate_on_a_simulated_gpu_gives_the_reference_text() {
+    let reference = fs::read_to_string(model("tiny-qwen3").join("reference.json")).expect("reference");
+    let reference: Value = serde_json::from_str(&reference).expect("JSON");
+    let (case, dir) = (&reference["cases"][0], model("tiny-qwen3"));
+    let (dir, prompt) = (dir.to_str().expect("path"), case["prompt"].as_str().expect("text"));
+    let more = ["--max-new-tokens", "3", "--json", "--device", "sim:4"];
+    let output = tilewright(&generate(dir, prompt, &more));
+    let object: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    let expected = case["greedy_ids"].as_array().expect("ids");
+    assert_eq!(object["token_ids"].as_array().expect("ids")[..], expected[..3]);
+}
+
+#[test]
+fn a_timeline_and_a_bench_write_what_they_say() {
+    let folder = TempDir::new().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_str().expect("path").to_owned();
+    let (trace, svg, rows) = (path("t.json"), path("t.svg"), path("b.json"));
+    let dir = model("tiny-qwen3");
+    let dir = dir.to_str().expect("path");
+    let run = ["--device", "sim", "--context", "16", "--steps", "2", "--out", &trace, "--svg", &svg];
+    let output = tilewright(&[&["timeline", "--model", dir], &run[..]].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let table = stdout(&output);
+    for level in ["embed", "qkv", "rope", "attention", "down", "logits", "argmax", "step"] {
+        assert!(table.lines().any(|line| line.starts_with(level)), "{table}");
+    }
+    let trace: Value = serde_json::from_str(&fs::read_to_string(trace).expect("a trace")).expect("JSON");
+    assert!(trace["traceEvents"].as_array().is_some_and(|events| events.len() > 20));
+    assert!(fs::read_to_string(svg).expect("a picture").starts_with("<svg"));
+
+    let config = model("tiny-qwen3").join("config.json");
+    let config = config.to_str().expect("path");
+    let run = ["--device", "sim", "--context", "8", "--tokens", "3", "--check", "1", "--json", &rows];
+    let output =
+        tilewright(&[&["bench", "--suite", "decode", "--config", config, "--random-weights"], &run[..]].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = fs::read_to_string(rows).expect("rows");
+    for row in text.lines() {
+        let row: Value = serde_json::from_str(row).expect("JSON");
+        assert_eq!((&row["suite"], &row["shape"]["context"]), (&json!("decode"), &json!(8)));
+        assert!(row["us"].as_f64().is_some_and(|us| us > 0.0) && row["error"].as_f64().is_some_and(|e| e < 2e-2));
+    }
+    assert_eq!(text.lines().count(), 2);
+}

@@ -1,10 +1,9 @@
-"""Attention of PyTorch's back ends, as the peers of `tilewright bench --suite attention`.
+"""Attention of PyTorch's back ends on the shapes of `tilewright bench --suite attention`; one JSON row a line.
 
 Usage: python3 attention.py [decode] [prefill]
 
-One JSON object a line: suite, peer, shape, microseconds (median and best of many timings by CUDA events) and the rate:
-TB/s of keys and values for decode, TFLOP/s for prefill (causal counted as half). Decode rotates over so many caches that
-level two does not serve them, all of them in one CUDA graph. Inputs are random.
+Decode rotates over as many caches as ours does, so that level two does not serve them, all of them in one CUDA graph.
+Times are medians by CUDA events; inputs are random from -1 to 1, as ours; operations of causal rows are counted as half.
 """
 
 import json
@@ -38,15 +37,16 @@ def microseconds(run, repeat, warm=4):
     return times[len(times) // 2], times[0]
 
 
-def report(peer, times, rate, **shape):
+def report(peer, times, bytes, flops, **shape):
     median, best = times
-    print(json.dumps(dict(suite="attention", peer=peer, **shape, us=median, best_us=best, **rate(median))), flush=True)
+    row = dict(suite="attention", who=peer, shape=shape, us=median, best_us=best, bytes=bytes, flops=flops)
+    print(json.dumps(row), flush=True)
 
 
 def decode(heads=32, kv_heads=8, depth=128):
     for batch, tokens in DECODE:
         size = 2 * batch * kv_heads * tokens * depth * 2
-        count = max(2, min(16, int(1e9 // size)))
+        count = max(3, min(16, int(2.5e9 // size)))
         query = random(batch, heads, 1, depth)
         caches = [[random(batch, kv_heads, tokens, depth) for _ in "kv"] for _ in range(count)]
         for peer, backend in PEERS.items():
@@ -61,18 +61,19 @@ def decode(heads=32, kv_heads=8, depth=128):
                 with torch.cuda.graph(graph):
                     each()
             times = [t / count for t in microseconds(graph.replay, 20)]
-            report(peer, times, lambda us: dict(tbps=size / us / 1e6), kind="decode", batch=batch, tokens=tokens)
+            flops = 4 * batch * heads * tokens * depth
+            report(peer, times, size, flops, batch=batch, tokens=tokens, depth=depth)
 
 
 def prefill(heads=32):
     for depth, tokens, causal in PREFILL:
         query, keys, values = (random(1, heads, tokens, depth) for _ in range(3))
-        work = 4 * heads * tokens * tokens * depth * (0.5 if causal else 1)
+        flops = 4 * heads * tokens * tokens * depth // (2 if causal else 1)
         for peer, backend in PEERS.items():
             with sdpa_kernel(backend):
                 times = microseconds(lambda: attention(query, keys, values, is_causal=causal), 10)
-            shape = dict(kind="prefill", depth=depth, tokens=tokens, causal=causal)
-            report(peer, times, lambda us: dict(tflops=work / us / 1e6), **shape)
+            size = 8 * heads * tokens * depth
+            report(peer, times, size, flops, queries=tokens, tokens=tokens, depth=depth, causal=int(causal))
 
 
 if __name__ == "__main__":

@@ -1,37 +1,55 @@
 #!/usr/bin/env python3
-"""cuBLAS (through PyTorch) on matrix products, bf16 in and out: JSON lines on the standard output.
+"""cuBLAS, through PyTorch and a CUDA graph, on the shapes of `tilewright bench --suite gemm`; one JSON row a line.
 
-Usage: python3 gemm.py [M,N,K ...]. Medians of CUDA-event timings; three sets of random factors take turns, so that the
-second level of cache does not serve them.
+Factors rotate over as many sets as ours do, so that the level-two cache does not serve them. Usage: gemm.py [replays]
 """
 import json
 import sys
 
 import torch
 
-SHAPES = ["8192,8192,8192", "4096,4096,4096", "4096,14336,4096", "512,14336,4096", "128,14336,4096"]
-SETS, ROUNDS, WARMUP = 3, 30, 5
+SHAPES = ((8192, 8192, 8192), (4096, 4096, 4096), (2048, 2048, 2048), (4096, 14336, 4096), (4096, 4096, 14336),
+          (8192, 128256, 4096), (512, 14336, 4096), (128, 14336, 4096))
 
 
-def measure(m, n, k):
-    a = [torch.randn(m, k, device="cuda", dtype=torch.bfloat16) for _ in range(SETS)]
-    b = [torch.randn(n, k, device="cuda", dtype=torch.bfloat16) for _ in range(SETS)]
-    out = torch.empty(m, n, device="cuda", dtype=torch.bfloat16)
-    events = []
-    for i in range(ROUNDS + WARMUP):
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        start.record()
-        torch.mm(a[i % SETS], b[i % SETS].t(), out=out)
-        end.record()
-        events.append((start, end))
+def replayed(graph, replays):
+    """Milliseconds of each replay."""
+    for _ in range(3):
+        graph.replay()
+    events = [torch.cuda.Event(enable_timing=True) for _ in range(replays + 1)]
+    events[0].record()
+    for event in events[1:]:
+        graph.replay()
+        event.record()
     torch.cuda.synchronize()
-    times = sorted(start.elapsed_time(end) * 1e3 for start, end in events[WARMUP:])
-    median, best = times[len(times) // 2], times[0]
-    rate = lambda us: 2 * m * n * k / us / 1e6
-    print(json.dumps({"peer": "cublas", "m": m, "n": n, "k": k, "us": round(median, 2),
-                      "tflops": round(rate(median), 1), "best_tflops": round(rate(best), 1)}), flush=True)
+    return sorted(a.elapsed_time(b) for a, b in zip(events, events[1:]))
+
+
+def main():
+    torch.manual_seed(0)
+    replays = int(sys.argv[1]) if len(sys.argv) > 1 else 20
+    for m, n, k in SHAPES:
+        count = max(3, min(16, 2_500_000_000 // (2 * k * (m + n))))
+        a = [torch.randn(m, k, device="cuda", dtype=torch.bfloat16) for _ in range(count)]
+        b = [torch.randn(n, k, device="cuda", dtype=torch.bfloat16) for _ in range(count)]
+        c = torch.empty(m, n, device="cuda", dtype=torch.bfloat16)
+        for i in range(count):
+            torch.mm(a[i], b[i].t(), out=c)
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for i in range(count):
+                torch.mm(a[i], b[i].t(), out=c)
+        times = replayed(graph, replays)
+        row = {
+            "suite": "gemm", "who": "cublas", "shape": {"m": m, "n": n, "k": k},
+            "us": times[len(times) // 2] * 1e3 / count, "best_us": times[0] * 1e3 / count,
+            "bytes": 2 * (k * (m + n) + m * n), "flops": 2 * m * n * k,
+        }
+        print(json.dumps(row), flush=True)
+        del a, b, c, graph
+        torch.cuda.empty_cache()
 
 
 if __name__ == "__main__":
-    for shape in sys.argv[1:] or SHAPES:
-        measure(*map(int, shape.split(",")))
+    main()

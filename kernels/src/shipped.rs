@@ -1,20 +1,54 @@
-//! Every kernel that this crate ships, each with its own trials.
+//! The kernels of this library, each with its own trials.
+
+use tilewright_codegen::ir::{Arch, Kernel, Needs};
+use tilewright_codegen::trial::{Draw, Shipped, Trial};
+use tilewright_codegen::verify::VerifyErrors;
 
 use crate::gemm::ShippedGemm;
 use crate::gemv::ShippedGemv;
-use tilewright_codegen::trial::Shipped;
+use crate::{elementwise, embed, norm, rope, sample};
 
-/// The kernels.
+/// Every kernel of this library.
 ///
 /// ```
 /// use tilewright_codegen::{device::sim, ir::Arch};
-/// for kernel in tilewright_kernels::shipped() {
-///     let outcome = kernel.draw(Arch::Sm90a, 0)?.run(&sim::open(0))?;
-///     assert!(outcome.is_right(), "{outcome}");
-/// }
+/// let kernels = tilewright_kernels::shipped();
+/// let argmax = kernels.iter().find(|kernel| kernel.name() == "argmax").unwrap();
+/// let outcome = argmax.draw(Arch::Sm90a, 1)?.run(&sim::open(1))?;
+/// assert!(outcome.is_right(), "{outcome}");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn shipped() -> Vec<Box<dyn Shipped>> {
     let gemm = ShippedGemm::ALL.into_iter().map(|kernel| Box::new(kernel) as Box<dyn Shipped>);
-    gemm.chain([Box::new(ShippedGemv) as Box<dyn Shipped>]).collect()
+    let rooms = [norm::shipped, rope::shipped, elementwise::shipped, embed::shipped, sample::shipped];
+    let gemv = std::iter::once(Box::new(ShippedGemv) as Box<dyn Shipped>);
+    gemm.chain(gemv).chain(rooms.into_iter().flat_map(|room| room())).collect()
+}
+
+/// A kernel by its functions.
+pub(crate) struct Entry {
+    pub name: &'static str,
+    pub needs: Needs,
+    /// Records it at the sizes it is shown with.
+    pub record: fn(Arch) -> Kernel,
+    /// A trial of random sizes.
+    pub draw: fn(Arch, &mut Draw) -> Result<Trial, VerifyErrors>,
+}
+
+impl Shipped for Entry {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn needs(&self) -> Needs {
+        self.needs
+    }
+
+    fn record(&self, arch: Arch) -> Kernel {
+        (self.record)(arch)
+    }
+
+    fn draw(&self, arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
+        (self.draw)(arch, &mut Draw::new(seed))
+    }
 }

@@ -32,6 +32,8 @@ fn main() {
             let (key, value) = pair.split_once('=').unwrap();
             match key {
                 "trace" => options.timeline = true,
+                "pages" => options.pages_ahead = value != "0",
+                "tags" => options.tags = value != "0",
                 "act" => lowering.activation = if value == "bf16" { DType::BF16 } else { DType::F32 },
                 "splits" => lowering.splits = Some(value.parse().unwrap()),
                 _ => {}
@@ -49,7 +51,13 @@ fn main() {
         }
         let placed = schedule(lower(&spec, &|_| DType::BF16, target.clone(), &lowering).unwrap(), 64).unwrap();
         let start = Instant::now();
-        let mut machine = DeviceMachine::load(placed.clone(), &weights, &device, options, &mut |_, _| ()).unwrap();
+        let mut machine = match DeviceMachine::load(placed.clone(), &weights, &device, options, &mut |_, _| ()) {
+            Ok(machine) => machine,
+            Err(error) => {
+                println!("{setting}: {error}");
+                continue;
+            }
+        };
         let load = start.elapsed();
         let width = lowering.pages_per_sequence();
         let page_table: Vec<i32> = (0..(rows * width) as i32).collect();

@@ -34,6 +34,11 @@ impl<'k, T: Scalar> Val<'k, T> {
         Val { k, op, of: PhantomData }
     }
 
+    /// The recorder that it belongs to.
+    pub fn builder(self) -> &'k Builder {
+        self.k
+    }
+
     /// The operand that the recorded kernel names it by.
     pub fn operand(self) -> Operand {
         self.op

@@ -126,6 +126,7 @@ pub(super) fn param_limit(arch: Arch) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::build::{Builder, block, record};
     use crate::ir::{ParamKind, Space, Ty};
     use proptest::prelude::*;
 
@@ -161,5 +162,12 @@ mod tests {
             prop_assert_eq!(spans.iter().map(|&(start, _)| start as u32).collect::<Vec<_>>(), offsets);
             prop_assert!(spans.windows(2).all(|w| w[0].0 + w[0].1 <= w[1].0));
         }
+    }
+
+    #[test]
+    fn a_kernel_that_waits_for_grids_may_start_early() {
+        let early = |build: fn(&Builder)| Signature::of(&record("kernel", Arch::Sm90a, block(32), build)).early;
+        assert!(early(|k| k.when(k.lane().eq(0), || k.grid_wait())), "also where the wait is inside a branch");
+        assert!(!early(|k| k.grid_launch()));
     }
 }

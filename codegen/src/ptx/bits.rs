@@ -11,7 +11,8 @@ pub(super) fn emit_bits(w: &mut Writer<'_>, op: &BitsOp) {
         BitsOp::Xor { ty, d, a, b } => logic(w, "xor", *ty, *d, &[*a, *b]),
         BitsOp::Not { ty, d, a } => logic(w, "not", *ty, *d, &[*a]),
         BitsOp::Lop3 { ty, d, a, b, c, lut } => {
-            let ([a, b, c], table) = apart([*a, *b, *c], lut.0, *ty);
+            let operands = [*a, *b, *c];
+            let ([a, b, c], table) = apart(operands, operands.map(|operand| w.source(operand)), lut.0, *ty);
             let (d, a, b, c) = (w.def(*d), w.op(a), w.op(b), w.op(c));
             w.line(format!("lop3.{} {d}, {a}, {b}, {c}, {table}", bits_type(*ty)));
         }
@@ -48,10 +49,10 @@ fn constant(operand: Operand, change: impl Fn(u64) -> u64) -> Operand {
     operand.as_const().map_or(operand, |value| Const::new(value.ty, change(value.bits)).into())
 }
 
-/// Operands that differ: one that repeats another becomes a zero that the table does not look at. The driver's compiler
-/// was seen to merge such instructions wrongly.
-fn apart([a, b, c]: [Operand; 3], table: u8, ty: Ty) -> ([Operand; 3], u8) {
-    let (b_is_a, c_is_a, c_is_b) = (b == a, c == a, c == b);
+/// Operands that differ: one that repeats another becomes a zero that the table does not look at. `sources` are what the
+/// operands are copies of. The driver's compiler was seen to merge such instructions wrongly (docs/sim.md).
+fn apart([a, b, c]: [Operand; 3], sources: [Operand; 3], table: u8, ty: Ty) -> ([Operand; 3], u8) {
+    let (b_is_a, c_is_a, c_is_b) = (sources[1] == sources[0], sources[2] == sources[0], sources[2] == sources[1]);
     let index = |i: u8| {
         let x = i >> 2 & 1;
         let y = if b_is_a { x } else { i >> 1 & 1 };
@@ -93,7 +94,7 @@ mod tests {
                 ([y, x, x], |p, q| [q, p, p]),
                 ([x, y, y], |p, q| [p, q, q]),
             ] {
-                let (new, changed) = apart(operands, table, Ty::U32);
+                let (new, changed) = apart(operands, operands, table, Ty::U32);
                 for (p, q) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
                     let worth = |operand: Operand| match operand {
                         Operand::Const(_) => 0,

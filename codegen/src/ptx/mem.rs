@@ -8,8 +8,11 @@ use crate::ir::{Addr, MemOp, Operand, Space, Ty, ValueId};
 pub(super) fn emit_mem(w: &mut Writer<'_>, op: &MemOp) {
     match op {
         MemOp::Ld { ty, d, at, policy, order, cache, prefetch } => {
+            // Where nobody reads what such a load gives, `ptxas` loses the policy, and with it the descriptor, of other
+            // accesses: an illegal instruction (docs/sim.md has the case). A policy is a hint: here it is left out.
+            let policy = policy.filter(|_| !matches!(order, LdOrder::Acquire(_)));
             let hints = load_hints(*cache, *prefetch, policy.is_some());
-            load(w, *ty, d, *at, &order_name(order), &hints, *policy);
+            load(w, *ty, d, *at, &order_name(order), &hints, policy);
         }
         MemOp::St { ty, at, v, policy, order, cache } => {
             let order = if *order == StOrder::Weak { String::new() } else { format!(".{}", order.text()) };

@@ -1,6 +1,6 @@
 //! The writer: lines, names of registers, operands, and registers for what PTX does not take as an immediate.
 
-use crate::ir::{Addr, Const, Inst, Kernel, Op, Operand, ParamId, Regs, Space, Ty, ValueId, ValueOp};
+use crate::ir::{Addr, Const, ConvertOp, Inst, Kernel, Op, Operand, ParamId, Regs, Space, Ty, ValueId, ValueOp};
 use core::fmt::Write as _;
 use std::collections::HashMap;
 
@@ -12,6 +12,8 @@ pub(super) struct Writer<'a> {
     temps: [u32; 4],
     /// Pointers that are the start of a parameter.
     params: HashMap<ValueId, ParamId>,
+    /// What the bits of a value are a copy of.
+    copies: HashMap<ValueId, Operand>,
 }
 
 /// Register classes: prefix and declared type.
@@ -70,13 +72,28 @@ pub(super) fn space_name(space: Space) -> &'static str {
 
 impl<'a> Writer<'a> {
     pub fn new(kernel: &'a Kernel) -> Writer<'a> {
-        let mut params = HashMap::new();
-        kernel.walk(&mut |stmt| {
-            if let Op::Inst(Inst::Value(ValueOp::ParamPtr { d, param })) = &stmt.op {
+        let (mut params, mut copies) = (HashMap::new(), HashMap::new());
+        kernel.walk(&mut |stmt| match &stmt.op {
+            Op::Inst(Inst::Value(ValueOp::ParamPtr { d, param })) => {
                 params.insert(*d, *param);
             }
+            Op::Inst(
+                Inst::Convert(ConvertOp::Bitcast { d, a, .. })
+                | Inst::Value(ValueOp::PtrBits { d, p: a, .. } | ValueOp::PtrFrom { d, bits: a, .. }),
+            ) => {
+                copies.insert(*d, *a);
+            }
+            _ => {}
         });
-        Writer { kernel, body: String::new(), temps: [0; 4], params }
+        Writer { kernel, body: String::new(), temps: [0; 4], params, copies }
+    }
+
+    /// The first value with these bits, of which the operand is a copy.
+    pub fn source(&self, mut operand: Operand) -> Operand {
+        while let Some(&before) = operand.as_value().and_then(|value| self.copies.get(&value)) {
+            operand = before;
+        }
+        operand
     }
 
     /// Appends an instruction, without its semicolon.

@@ -76,6 +76,12 @@ impl Trial {
         Trial { kernel: kernel.into(), grid: grid.into(), note: String::new(), buffers: vec![], args: vec![] }
     }
 
+    /// The same case for another kernel with the same parameters: a mutant.
+    #[must_use]
+    pub fn with_kernel(self, kernel: impl Into<Arc<Verified>>) -> Trial {
+        Trial { kernel: kernel.into(), ..self }
+    }
+
     /// Says what is particular about this case, for reports: its sizes.
     #[must_use]
     pub fn note(self, note: impl Into<String>) -> Trial {

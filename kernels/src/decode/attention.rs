@@ -6,8 +6,9 @@
 //! the registers in which the second wants p as its B operand, and v needs no more than its tokens paired by byte
 //! permutations. No element of K or V passes through shared memory.
 
-use tilewright_codegen::build::{Global, Ptr, RegArray, Shared, Val};
+use tilewright_codegen::build::{Global, Ptr, RegArray, Shared, Store, Val};
 use tilewright_codegen::ir::MmaAtom;
+use tilewright_codegen::ir::attr::{Scope, StOrder};
 
 use super::array::narrow;
 use super::{Array, Pages, Scratch, Team};
@@ -52,6 +53,8 @@ pub struct Heads {
     pub splits: u32,
 }
 
+/// Stores of partial results: the blocks that read them release nothing before they are overwritten.
+const STRONG: Store<'static> = Store::WEAK.order(StOrder::Relaxed(Scope::Gpu));
 /// Tokens of a block.
 const BLOCK: u32 = 16;
 /// Query heads that one pass over the tokens serves: the n8 of the second MMA.
@@ -64,6 +67,11 @@ impl Heads {
         warps * (self.heads / self.kv_heads).min(TOGETHER) * (self.dim + 2) * 4
     }
 
+    /// Bytes of shared memory that the merge of the splits of `rows` rows takes for weights.
+    pub fn merge_bytes(self, rows: u32) -> u32 {
+        rows * self.heads * self.splits * 4
+    }
+
     fn group(self) -> u32 {
         self.heads / self.kv_heads
     }
@@ -74,7 +82,7 @@ pub fn attention<'k>(team: Team<'k>, scratch: Scratch<'k>, work: Attention<'k>) 
     let k = team.k;
     k.for_(0u32, work.rows, |row| {
         let row = work.first_row + row;
-        let position = work.keys.position.at(row).load();
+        let position = work.keys.position.load(row);
         let tokens = (position + 1).max(0).cast::<u32>();
         let page = work.keys.page_tokens;
         let pages = (tokens + (page - 1)) / page;
@@ -131,11 +139,11 @@ impl<'k> Pass<'k> {
     fn nothing(self) {
         let dim = self.work.heads.dim;
         self.team.each(self.count * dim, |at| {
-            self.work.acc.at(self.place(at / dim) * dim + at % dim).store(0.0f32);
+            self.work.acc.at(self.place(at / dim) * dim + at % dim).store_relaxed(0.0f32, Scope::Gpu);
         });
         self.team.each(self.count, |head| {
             let k = self.team.k;
-            self.work.stats.at(self.place(head) * 2).store_vec([k.lit(f32::NEG_INFINITY), k.lit(0.0f32)]);
+            self.work.stats.at(self.place(head) * 2).store_as([k.lit(f32::NEG_INFINITY), k.lit(0.0f32)], STRONG);
         });
     }
 
@@ -302,8 +310,8 @@ impl<'k> Parts<'k> {
                 out = w.fma(self.at.at((there * count + head) * dim + d).load(), out);
             }
             let place = self.pass.place(head);
-            work.acc.at(place * dim + d).store(out);
-            k.when(d.eq(0), || work.stats.at(place * 2).store_vec([most * std::f32::consts::LN_2, total]));
+            work.acc.at(place * dim + d).store_relaxed(out, Scope::Gpu);
+            k.when(d.eq(0), || work.stats.at(place * 2).store_as([most * std::f32::consts::LN_2, total], STRONG));
         });
     }
 }

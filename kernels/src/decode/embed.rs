@@ -41,8 +41,9 @@ pub fn embed<'k>(team: Team<'k>, embed: Embed<'k>) {
             // The unit's layout: a run of 32 elements of each of the eight rows, then the next.
             let place = id % Unit::ROWS * 32 + column % 32 + column / 32 * (Unit::ROWS * 32);
             let values = Array::new(unit.cast(), super::Float::Bf16).load4(place);
-            for (value, i) in values.into_iter().zip(0u32..) {
-                out.store(column + i, active.select(value, 0.0f32));
+            let values = values.map(|value| active.select(value, 0.0f32));
+            for i in (0..4usize).step_by(out.together() as usize) {
+                out.store_with(column + i as u32, values[i], values[3.min(i + 1)]);
             }
         });
     }

@@ -1,9 +1,10 @@
 //! Where activations come from: as they are, normalised, or merged from the splits of attention.
 
-use tilewright_codegen::build::{Ptr, Shared, Val};
+use tilewright_codegen::build::{Ptr, RegArray, Shared, Val};
 
-use super::array::zero;
-use super::{Array, Operand, Team, Unit};
+use super::array::{RELAXED, zero};
+use super::team::Item;
+use super::{Array, Float, Operand, Pages, Team, Unit};
 
 /// The activations of a linear layer, rows of `k` elements.
 #[derive(Clone, Copy)]
@@ -36,39 +37,69 @@ pub struct Merge<'k> {
     pub splits: u32,
     /// Dimensions of a head, a multiple of four.
     pub dim: u32,
+    /// Whose tokens the rows are, where attention's pages say how many splits have any.
+    pub pages: Option<Pages<'k>>,
 }
 
-/// A split's `m` and `l`, and four of its sums.
-type Part<'k> = ([Val<'k, f32>; 2], [Val<'k, f32>; 4]);
-
-/// Splits whose partial results are in flight together.
-const TOGETHER: u32 = 8;
+/// Splits that are loaded or left out together.
+const TOGETHER: u32 = 4;
+/// Splits whose loads may be in flight for each of a round's elements.
+const FIRST: u32 = 8;
 
 /// Sums of squares of the rows, `[rows, warps]`.
 pub(super) type Squares<'k> = Ptr<'k, Shared, f32>;
 
 impl<'k> Input<'k> {
-    /// Brings rows `first..` into the operand; of a normalised input also the sums of squares.
-    pub(super) fn fill(self, team: Team<'k>, unit: Unit, first: Val<'k, u32>, to: Operand<'k>, squares: Squares<'k>) {
+    /// The type that holds the activations without loss.
+    pub fn float(self) -> Float {
+        match self {
+            Input::Plain(x) => x.float(),
+            Input::RmsNorm { .. } | Input::Merge(_) => Float::F32,
+        }
+    }
+
+    /// Brings rows `first..` into the operand; of a normalised input also the sums of squares. `area` is used meanwhile.
+    pub(super) fn fill(
+        self,
+        team: Team<'k>,
+        unit: Unit,
+        first: Val<'k, u32>,
+        to: Operand<'k>,
+        squares: Squares<'k>,
+        area: Ptr<'k, Shared, f32>,
+    ) {
         let width = unit.k();
         for row in 0..to.rows() {
             let start = (first + row) * width;
             match self {
-                Input::Plain(x) => team.each(width / 4, |at| to.store4(row, at * 4, x.load4(start + at * 4))),
+                Input::Plain(x) => {
+                    rounds(team, width, |items| {
+                        let loaded = x.gather(&items.iter().map(|item| start + item.at * 4).collect::<Vec<_>>());
+                        for (item, x) in items.iter().zip(loaded) {
+                            item.alone(|| to.store4(row, item.at * 4, x));
+                        }
+                    });
+                }
                 Input::RmsNorm { x, weight, .. } => {
                     let sum = team.k.var(0.0f32);
-                    team.each(width / 4, |at| {
-                        let (x, weight) = (x.load4(start + at * 4), weight.load4(at * 4));
-                        sum.set(x.iter().fold(sum.get(), |sum, &x| x.fma(x, sum)));
-                        to.store4(row, at * 4, std::array::from_fn(|i| x[i] * weight[i]));
+                    rounds(team, width, |items| {
+                        let weights = weight.gather(&items.iter().map(|item| item.at * 4).collect::<Vec<_>>());
+                        let loaded = x.gather(&items.iter().map(|item| start + item.at * 4).collect::<Vec<_>>());
+                        for ((item, x), weight) in items.iter().zip(loaded).zip(weights) {
+                            item.alone(|| {
+                                sum.set(x.iter().fold(sum.get(), |sum, &x| x.fma(x, sum)));
+                                to.store4(row, item.at * 4, std::array::from_fn(|i| x[i] * weight[i]));
+                            });
+                        }
                     });
                     let sum = sum.get().warp_reduce(|a, b| a + b);
                     let k = team.k;
                     k.when(k.lane().eq(0), || squares.at(k.warp()).at(row * team.warps).store(sum));
                 }
-                Input::Merge(merge) => team.each(width / 4, |at| {
-                    to.store4(row, at * 4, merge.four(team, first + row, at * 4));
-                }),
+                Input::Merge(merge) => {
+                    let area = area.at(row * merge.heads * merge.splits);
+                    merge.fill(team, width, first + row, row, to, area);
+                }
             }
         }
         to.clear_tail(team);
@@ -90,36 +121,99 @@ impl<'k> Input<'k> {
 }
 
 impl<'k> Merge<'k> {
-    /// Four consecutive elements of a row, from a column that is a multiple of four.
-    fn four(self, team: Team<'k>, row: Val<'k, u32>, column: Val<'k, u32>) -> [Val<'k, f32>; 4] {
+    /// Stores `w_s / Σ w_s·l_s` of every split of every head of a row: a thread for each head.
+    fn weigh(self, team: Team<'k>, row: Val<'k, u32>, to: Ptr<'k, Shared, f32>) {
         let k = team.k;
-        let first = (row * self.heads + column / self.dim) * self.splits;
-        let (acc, stats) = (self.acc.at(first * self.dim + column % self.dim), self.stats.at(first * 2));
-        let state = k.regs(6, 0.0f32);
-        state.set(0, f32::NEG_INFINITY);
-        for start in (0..self.splits).step_by(TOGETHER as usize) {
-            let splits: Vec<u32> = (start..self.splits.min(start + TOGETHER)).collect();
-            let loaded: Vec<Part> =
-                splits.iter().map(|&s| (stats.at(2 * s).load_vec(), acc.at(s * self.dim).load_vec())).collect();
-            let most = loaded.iter().fold(state.get(0), |most, ([m, _], _)| most.max(*m));
-            // Without tokens so far, every m is −∞ and every l and sum is 0: any finite base will do.
+        team.each(self.heads, |head| {
+            let stats = self.stats.at((row * self.heads + head) * (self.splits * 2));
+            let to = to.at(head * self.splits);
+            let loaded: Vec<[Val<f32>; 2]> = (0..self.splits).map(|s| stats.at(2 * s).load_as(RELAXED)).collect();
+            let most = loaded.iter().fold(k.lit(f32::NEG_INFINITY), |most, [m, _]| most.max(*m));
+            // Without tokens every m is −∞ and every l is 0: any finite base will do.
             let base = most.eq(f32::NEG_INFINITY).select(0.0f32, most);
-            let old = weight(state.get(0), base);
-            let mut next: Vec<Val<f32>> = (1..6).map(|i| state.get(i) * old).collect();
-            for ([m, l], part) in &loaded {
-                let w = weight(*m, base);
-                next[0] = w.fma(*l, next[0]);
-                for i in 0..4 {
-                    next[1 + i] = w.fma(part[i], next[1 + i]);
-                }
-            }
-            state.set(0, most);
-            next.into_iter().zip(1..).for_each(|(value, i)| state.set(i, value));
-        }
-        let total = state.get(1);
-        let inverse = total.eq(0.0).select(0.0f32, total.recip());
-        std::array::from_fn(|i| state.get(2 + i as u32) * inverse)
+            let weights: Vec<Val<f32>> = loaded.iter().map(|[m, _]| weight(*m, base)).collect();
+            let total = weights.iter().zip(&loaded).fold(k.lit(0.0f32), |total, (w, [_, l])| w.fma(*l, total));
+            let inverse = total.eq(0.0).select(0.0f32, total.recip());
+            weights.iter().zip(0u32..).for_each(|(w, s)| to.at(s).store(*w * inverse));
+        });
     }
+
+    /// How many of the first splits of a row may have tokens.
+    fn active(self, team: Team<'k>, row: Val<'k, u32>) -> Val<'k, u32> {
+        match self.pages {
+            None => team.k.lit(self.splits),
+            Some(pages) => {
+                let tokens = (pages.position.load(row) + 1).max(0).cast::<u32>();
+                let count = (tokens + (pages.page_tokens - 1)) / pages.page_tokens;
+                let share = ((count + (self.splits - 1)) / self.splits).max(1);
+                (count + share - 1) / share
+            }
+        }
+    }
+
+    /// Loads of the splits `from` of four consecutive elements; of splits that have no tokens, zeros.
+    fn load(
+        self,
+        row: Val<'k, u32>,
+        column: Val<'k, u32>,
+        from: std::ops::Range<u32>,
+        active: Val<'k, u32>,
+    ) -> Vec<RegArray<'k, f32>> {
+        let (k, head) = (column.builder(), column / self.dim);
+        let acc = self.acc.at((row * self.heads + head) * (self.splits * self.dim) + column % self.dim);
+        let parts: Vec<RegArray<f32>> = from.clone().map(|_| k.regs(4, 0.0f32)).collect();
+        for (group, parts) in parts.chunks(TOGETHER as usize).enumerate() {
+            let start = from.start + group as u32 * TOGETHER;
+            k.when(active.gt(start), || {
+                for (part, s) in parts.iter().zip(start..) {
+                    let loaded: [Val<f32>; 4] = acc.at(s * self.dim).load_as(RELAXED);
+                    loaded.into_iter().zip(0..).for_each(|(value, i)| part.set(i, value));
+                }
+            });
+        }
+        parts
+    }
+
+    /// Brings a row into the operand. The first splits are on their way while weights are made.
+    fn fill(self, team: Team<'k>, width: u32, row: Val<'k, u32>, at: u32, to: Operand<'k>, area: Ptr<'k, Shared, f32>) {
+        let k = team.k;
+        let active = self.active(team, row);
+        let items: Vec<Item> = team.items(width / 4).into_iter().map(|item| item.clamped(width / 4)).collect();
+        let first = 0..self.splits.min(FIRST);
+        for (round, items) in items.chunks(2).enumerate() {
+            let loaded: Vec<_> = items.iter().map(|item| self.load(row, item.at * 4, first.clone(), active)).collect();
+            if round == 0 {
+                self.weigh(team, row, area);
+                team.sync();
+            }
+            for (item, parts) in items.iter().zip(loaded) {
+                let weights = area.at(item.at * 4 / self.dim * self.splits);
+                let sums = k.regs(4, 0.0f32);
+                let add = |start: u32, parts: &[RegArray<'k, f32>]| {
+                    for (part, s) in parts.iter().zip(start..) {
+                        let w = weights.at(s).load();
+                        (0..4u32).for_each(|i| sums.set(i, w.fma(part.get(i), sums.get(i))));
+                    }
+                };
+                add(0, &parts);
+                for start in (FIRST..self.splits).step_by(FIRST as usize) {
+                    let splits = start..self.splits.min(start + FIRST);
+                    k.when(active.gt(start), || add(start, &self.load(row, item.at * 4, splits, active)));
+                }
+                item.alone(|| to.store4(at, item.at * 4, std::array::from_fn(|i| sums.get(i as u32))));
+            }
+        }
+    }
+}
+
+/// Rounds of fours of a row whose loads are in flight together.
+const ROUNDS: usize = 8;
+
+/// Deals the fours of a row of `width` elements to the team, some rounds at a time. An item that does not exist stands for
+/// the last that does: it may be loaded, and is not stored.
+fn rounds<'k>(team: Team<'k>, width: u32, work: impl Fn(&[Item<'k>])) {
+    let items: Vec<Item> = team.items(width / 4).into_iter().map(|item| item.clamped(width / 4)).collect();
+    items.chunks(ROUNDS).for_each(work);
 }
 
 /// `exp(m − base)`.

@@ -1,10 +1,11 @@
 //! A tile of a linear layer: units of eight output features, streamed, with the epilogue that follows.
 
-use tilewright_codegen::build::{Global, Ptr, Shared, Val};
+use tilewright_codegen::build::{Global, Ptr, Shared, Val, Var};
 use tilewright_codegen::ir::attr::{AtomOp, RedOrder, Scope};
 
 use super::input::Squares;
 use super::product::product;
+use super::team::Item;
 use super::{Array, Input, Operand, Sums, Team, Unit, Weights};
 
 /// A tile of a linear layer.
@@ -120,16 +121,28 @@ pub fn linear<'k>(team: Team<'k>, scratch: Scratch<'k>, weights: &dyn Weights<'k
         k.when(k.tid().lt(rows), || scratch.best.at(k.tid()).store(0u64));
     }
     let pass = Pass { team, scratch, unit: tile.unit, rows, streams };
-    pass.run(weights, tile.input, tile.first_row, units, |sums, base, cell| {
+    let prepare = |base: Val<'k, u32>, cell: &Cell<'k>| {
         let n = tile.first + (base + cell.unit) * Unit::ROWS + cell.feature;
-        let inside = cell.inside & n.lt(tile.end);
-        let best = k.var(0u64);
+        tile.prepare(team, cell, n)
+    };
+    pass.run(weights, tile.input, tile.first_row, units, prepare, |sums, cell, prepared| {
+        let (n, inside) = (prepared.n, prepared.inside);
+        let (best, result) = (k.var(0u64), k.var(0.0f32));
         k.when(inside, || {
-            let y = tile.finish(team, scratch, sums, &cell, n);
+            result.set(tile.finish(team, scratch, sums, cell, prepared));
             if let Output::Logits { .. } = tile.output {
-                best.set(key(team, y, n));
+                best.set(key(team, result.get(), n));
             }
         });
+        let (out, width) = tile.output.place();
+        let at = (tile.first_row + cell.row) * width + n;
+        let result = result.get();
+        if out.together() == 2 {
+            let next = result.shfl_down(1);
+            k.when(inside & (n % 2).eq(0), || out.store_with(at, result, next));
+        } else {
+            k.when(inside, || out.store_with(at, result, result));
+        }
         if let Output::Logits { .. } = tile.output {
             // Eight lanes have the features of one unit and row.
             let best = [4u32, 2, 1].into_iter().fold(best.get(), |best, bits| best.max(shuffled(team, best, bits)));
@@ -156,86 +169,132 @@ pub(super) struct Pass<'k> {
 
 impl<'k> Pass<'k> {
     /// Fills the operand, multiplies `units` units in groups, and lets `finish` have the outputs of each group.
-    pub fn run(
+    ///
+    /// `prepare` comes for each output before the product: what it loads arrives meanwhile.
+    pub fn run<P>(
         self,
         weights: &dyn Weights<'k>,
         input: Input<'k>,
         first_row: Val<'k, u32>,
         units: Val<'k, u32>,
-        finish: impl Fn(Sums<'k>, Val<'k, u32>, Cell<'k>),
+        prepare: impl Fn(Val<'k, u32>, &Cell<'k>) -> P,
+        finish: impl Fn(Sums<'k>, &Cell<'k>, &P),
     ) {
         let Pass { team, scratch, unit, rows, streams } = self;
         let k = team.k;
-        let x = Operand::new(scratch.operand, rows, unit);
+        let x = Operand::new(scratch.operand, rows, unit, input.float());
         let squares: Squares = scratch.squares;
-        input.fill(team, unit, first_row, x, squares);
+        input.fill(team, unit, first_row, x, squares, scratch.sums);
         team.sync();
         if let Some(loaded) = scratch.loaded {
             k.when(k.tid().eq(0), || loaded.store(k.globaltimer()));
         }
         let lane = x.lane(team);
-        let sums = Sums::new(scratch.sums, scratch.sums_bytes, rows, team.warps);
+        let sums = Sums::new(scratch.sums, scratch.sums_bytes, x, team.warps);
         let group = (sums.units() / streams).max(1);
         k.for_step(0u32, units, group, |base| {
             k.when(base.gt(0), || team.sync());
             let here = (units - base).min(group);
+            let cell = |item: Item<'k>| {
+                let at = item.at;
+                let (feature, row, unit) = (at % Unit::ROWS, at / Unit::ROWS % rows, at / (Unit::ROWS * rows));
+                let inside = item.inside & unit.lt(here);
+                let place = (unit * streams * rows + row) * Unit::ROWS + feature;
+                let cell = Cell { unit, row, feature, inside, place };
+                let prepared = prepare(base, &cell);
+                (item, cell, prepared)
+            };
+            let cells: Vec<(Item, Cell, P)> = team.items(sums.outputs(group)).into_iter().map(cell).collect();
             k.for_(0u32, here * streams, |slot| product(team, unit, weights, lane, sums, slot));
             team.sync();
-            team.each_warp(sums.outputs(group), |at, within| {
-                let (feature, row, unit) = (at % Unit::ROWS, at / Unit::ROWS % rows, at / (Unit::ROWS * rows));
-                let inside = within & unit.lt(here);
-                let place = (unit * streams * rows + row) * Unit::ROWS + feature;
-                finish(sums, base, Cell { unit, row, feature, inside, place });
-            });
+            for (item, cell, prepared) in &cells {
+                item.by_warp(|| finish(sums, cell, prepared));
+            }
         });
     }
 }
 
+/// What an output's epilogue reads beside the sums.
+struct Prepared<'k> {
+    /// The feature.
+    n: Val<'k, u32>,
+    /// Whether there is such an output.
+    inside: Val<'k, bool>,
+    bias: Option<Var<'k, f32>>,
+    /// The residual, or the second layer's bias.
+    other: Option<Var<'k, f32>>,
+}
+
 impl<'k> Linear<'k> {
-    /// Stores output `n` of a row; gives the feature before the epilogue.
+    /// Loads what output `n` of a row needs beside the sums.
+    fn prepare(self, team: Team<'k>, cell: &Cell<'k>, n: Val<'k, u32>) -> Prepared<'k> {
+        let (k, inside) = (team.k, cell.inside & n.lt(self.end));
+        let load = |array: Array<'k>, index: Val<'k, u32>| {
+            let value = k.var(0.0f32);
+            k.when(inside, || value.set(array.load(index)));
+            value
+        };
+        let other = match self.output {
+            Output::Add { residual, width, .. } => Some(load(residual, (self.first_row + cell.row) * width + n)),
+            Output::SiluMul { up_bias, .. } => up_bias.map(|bias| load(bias, n)),
+            Output::Store { .. } | Output::Logits { .. } => None,
+        };
+        Prepared { n, inside, bias: self.bias.map(|bias| load(bias, n)), other }
+    }
+
+    /// An output, as it is stored.
     fn finish(
         self,
         team: Team<'k>,
         scratch: Scratch<'k>,
         sums: Sums<'k>,
         cell: &Cell<'k>,
-        n: Val<'k, u32>,
+        prepared: &Prepared<'k>,
     ) -> Val<'k, f32> {
         let scale = self.input.scale(team, self.unit, cell.row, scratch.squares);
         let scaled = |sum: Val<'k, f32>| scale.map_or(sum, |scale| sum * scale);
-        let biased = |sum: Val<'k, f32>, bias: Option<Array<'k>>| bias.map_or(sum, |bias| sum + bias.load(n));
-        let y = biased(scaled(sums.total(team, cell.place)), self.bias);
-        let row = self.first_row + cell.row;
+        let plus = |sum: Val<'k, f32>, other: Option<Var<'k, f32>>| other.map_or(sum, |other| sum + other.get());
+        let y = plus(scaled(sums.total(team, cell.place)), prepared.bias);
         match self.output {
-            Output::Store { out, width } => out.store(row * width + n, y),
-            Output::Add { residual, out, width } => out.store(row * width + n, residual.load(row * width + n) + y),
-            Output::SiluMul { up_bias, out, width } => {
-                let up = biased(scaled(sums.total(team, cell.place + self.rows * Unit::ROWS)), up_bias);
-                let gate = y.div_approx((y * -std::f32::consts::LOG2_E).ex2() + 1.0);
-                out.store(row * width + n, gate * up);
+            Output::Store { .. } | Output::Logits { .. } => y,
+            Output::Add { .. } => plus(y, prepared.other),
+            Output::SiluMul { .. } => {
+                let up = plus(scaled(sums.total(team, cell.place + self.rows * Unit::ROWS)), prepared.other);
+                y.div_approx((y * -std::f32::consts::LOG2_E).ex2() + 1.0) * up
             }
-            Output::Logits { out, width, .. } => out.store(row * width + n, y),
         }
-        y
+    }
+}
+
+impl<'k> Output<'k> {
+    /// Where features go, and how many a row has.
+    fn place(self) -> (Array<'k>, u32) {
+        match self {
+            Output::Store { out, width }
+            | Output::Add { out, width, .. }
+            | Output::SiluMul { out, width, .. }
+            | Output::Logits { out, width, .. } => (out, width),
+        }
     }
 }
 
 /// A key of the lane whose number differs in these bits.
-pub(super) fn shuffled<'k>(team: Team<'k>, key: Val<'k, u64>, bits: u32) -> Val<'k, u64> {
+pub(crate) fn shuffled<'k>(team: Team<'k>, key: Val<'k, u64>, bits: u32) -> Val<'k, u64> {
     let (low, high) = key.split();
     team.k.join(low.shfl_bfly(bits), high.shfl_bfly(bits))
 }
 
-/// A number that is larger where the logit is larger and, among equals, where the index is lower. NaN counts as −∞.
-pub(super) fn key<'k>(team: Team<'k>, value: Val<'k, f32>, index: Val<'k, u32>) -> Val<'k, u64> {
-    let value = value.ne(value).select(f32::NEG_INFINITY, value);
+/// A number that is larger where the logit is larger and, among equals, where the index is lower. NaN counts as −∞,
+/// and −0 as 0.
+pub(crate) fn key<'k>(team: Team<'k>, value: Val<'k, f32>, index: Val<'k, u32>) -> Val<'k, u64> {
+    let value = value.ne(value).select(f32::NEG_INFINITY, value) + 0.0;
     let bits = value.bits::<u32>();
     let ordered = bits.ge(1u32 << 31).select(!bits, bits | 1 << 31);
     team.k.join::<u64>(!index, ordered)
 }
 
 /// The logit and the index behind a key.
-pub(super) fn unkey<'k>(key: Val<'k, u64>) -> (Val<'k, f32>, Val<'k, u32>) {
+pub(crate) fn unkey<'k>(key: Val<'k, u64>) -> (Val<'k, f32>, Val<'k, u32>) {
     let (index, ordered) = key.split();
     let bits = ordered.ge(1u32 << 31).select(ordered & 0x7fff_ffff, !ordered);
     (bits.bits(), !index)

@@ -4,8 +4,8 @@ use tilewright_codegen::build::{Ptr, RegArray, Shared, Val};
 use tilewright_codegen::ir::MmaAtom;
 
 use super::array::zero;
-use super::operand::{Lane, parts};
-use super::{Team, Unit};
+use super::operand::Lane;
+use super::{Operand, Team, Unit};
 
 /// Where weights come from, stage by stage: a reader of the ring.
 pub trait Weights<'k> {
@@ -21,14 +21,16 @@ const CHAINS: u32 = 4;
 pub struct Sums<'k> {
     at: Ptr<'k, Shared, f32>,
     rows: u32,
+    parts: u32,
     units: u32,
     warps: u32,
 }
 
 impl<'k> Sums<'k> {
-    /// Sums for as many units as fit into `bytes` bytes, 1 at least and 64 at most.
-    pub fn new(at: Ptr<'k, Shared, f32>, bytes: u32, rows: u32, warps: u32) -> Sums<'k> {
-        Sums { at, rows, units: (bytes / (warps * rows * Unit::ROWS * 4)).clamp(1, 64), warps }
+    /// Sums of an operand's products, for as many units as fit into `bytes` bytes, 1 at least and 64 at most.
+    pub fn new(at: Ptr<'k, Shared, f32>, bytes: u32, x: Operand<'k>, warps: u32) -> Sums<'k> {
+        let (rows, parts) = (x.rows(), x.parts());
+        Sums { at, rows, parts, units: (bytes / (warps * rows * Unit::ROWS * 4)).clamp(1, 64), warps }
     }
 
     /// Units of a group.
@@ -54,7 +56,7 @@ impl<'k> Sums<'k> {
         let (group, feature) = (k.lane() / 4, k.lane() % 4 * 2);
         let unit = self.at.at((k.warp() * self.units + slot) * (self.rows * Unit::ROWS) + feature);
         // Rows in two parts: the low part is four rows further down.
-        let (a, b) = if parts(self.rows) == 2 { (a + a.shfl_bfly(16), b + b.shfl_bfly(16)) } else { (a, b) };
+        let (a, b) = if self.parts == 2 { (a + a.shfl_bfly(16), b + b.shfl_bfly(16)) } else { (a, b) };
         k.when(group.lt(self.rows), || unit.at(group * 8).store_vec([a, b]));
         if self.rows > 8 {
             k.when((group + 8).lt(self.rows), || unit.at(group * 8 + 64).store_vec([c, d]));

@@ -4,7 +4,9 @@
 //! `u` for v. Unit j of a query or key head has the features `4j ..+4` and, for what they are rotated with,
 //! `half + 4j ..+4`; unit j of v has `8j ..+8`.
 
-use tilewright_codegen::build::{Global, Ptr, Val};
+use tilewright_codegen::build::{Global, Ptr, Shared, Val, Var};
+
+use tilewright_codegen::ir::attr::Scope;
 
 use super::linear::{Cell, Pass};
 use super::{Array, Input, Scratch, Sums, Team, Unit, Weights};
@@ -77,17 +79,40 @@ pub struct Pages<'k> {
     /// Dimensions of a head.
     pub dim: u32,
     /// Position of each row's token, i32 `[rows]`; negative: the row is idle.
-    pub position: Ptr<'k, Global, i32>,
+    pub position: Cells<'k>,
     /// Page of every run of `page_tokens` tokens, i32 `[rows, table_width]`.
-    pub table: Ptr<'k, Global, i32>,
+    pub table: Cells<'k>,
     /// Entries of a row of the page table.
     pub table_width: u32,
+}
+
+/// Numbers that do not change within a step: in global memory, or brought to shared memory at its beginning.
+#[derive(Clone, Copy)]
+pub enum Cells<'k> {
+    /// In global memory.
+    Global(Ptr<'k, Global, i32>),
+    /// In global memory, read while others may write.
+    Strong(Ptr<'k, Global, i32>),
+    /// In shared memory.
+    Shared(Ptr<'k, Shared, i32>),
+}
+
+impl<'k> Cells<'k> {
+    /// One of them.
+    #[track_caller]
+    pub fn load(self, index: Val<'k, u32>) -> Val<'k, i32> {
+        match self {
+            Cells::Global(cells) => cells.at(index).load(),
+            Cells::Strong(cells) => cells.at(index).load_relaxed(Scope::Gpu),
+            Cells::Shared(cells) => cells.at(index).load(),
+        }
+    }
 }
 
 impl<'k> Pages<'k> {
     /// Where a token's row of a head begins in the pool, in elements.
     pub(super) fn token(self, head: Val<'k, u32>, row: Val<'k, u32>, token: Val<'k, u32>) -> Val<'k, u32> {
-        let page = self.table.at(row * self.table_width + token / self.page_tokens).load().cast::<u32>();
+        let page = self.table.load(row * self.table_width + token / self.page_tokens).cast::<u32>();
         ((head * self.pages + page) * self.page_tokens + token % self.page_tokens) * self.dim
     }
 }
@@ -102,23 +127,44 @@ impl<'k> Rotation<'k> {
         x: Val<'k, f32>,
         partner: Val<'k, f32>,
     ) -> Val<'k, f32> {
-        let [cos, sin]: [Val<f32>; 2] = self.table.at((position * self.half + pair) * 2).load_vec();
-        let sin = second.select(sin, -sin);
-        x * cos + partner * sin
+        let [cos, sin] = self.factors(position, pair);
+        x * cos + partner * second.select(sin, -sin)
+    }
+
+    /// Cosine and sine of a pair at a position.
+    pub(super) fn factors(self, position: Val<'k, u32>, pair: Val<'k, u32>) -> [Val<'k, f32>; 2] {
+        self.table.at((position * self.half + pair) * 2).load_vec()
     }
 }
 
 /// Computes a tile.
 pub fn qkv<'k>(team: Team<'k>, scratch: Scratch<'k>, weights: &dyn Weights<'k>, tile: Qkv<'k>) {
     let pass = Pass { team, scratch, unit: tile.unit, rows: tile.rows, streams: 1 };
-    pass.run(weights, tile.input, tile.first_row, tile.units, |sums, base, cell| {
-        tile.finish(team, scratch, sums, &cell, tile.first + base + cell.unit);
+    let prepare = |base: Val<'k, u32>, cell: &Cell<'k>| tile.prepare(team, cell, tile.first + base + cell.unit);
+    pass.run(weights, tile.input, tile.first_row, tile.units, prepare, |sums, cell, prepared| {
+        tile.finish(team, scratch, sums, cell, prepared);
     });
 }
 
+/// What an output is, and what it needs beside the sums.
+struct Prepared<'k> {
+    is_q: Val<'k, bool>,
+    is_v: Val<'k, bool>,
+    /// Whether there is such an output.
+    exists: Val<'k, bool>,
+    head: Val<'k, u32>,
+    dim: Val<'k, u32>,
+    bias: Option<Var<'k, f32>>,
+    /// Whether the row is not idle.
+    active: Var<'k, bool>,
+    /// Where the row's token lies in the pools, in elements.
+    token: Var<'k, u32>,
+    /// The cosine, and the sine with the sign that this element's partner takes.
+    turn: Option<[Var<'k, f32>; 2]>,
+}
+
 impl<'k> Qkv<'k> {
-    /// Stores the output of a cell of unit `unit` of the group; all lanes of a warp come here.
-    fn finish(self, team: Team<'k>, scratch: Scratch<'k>, sums: Sums<'k>, cell: &Cell<'k>, unit: Val<'k, u32>) {
+    fn prepare(self, team: Team<'k>, cell: &Cell<'k>, unit: Val<'k, u32>) -> Prepared<'k> {
         let k = team.k;
         let (group, half) = (self.heads / self.kv_heads, self.dim / 2);
         let per_head = half.div_ceil(4);
@@ -129,31 +175,57 @@ impl<'k> Qkv<'k> {
         let dim = is_v.select(within * Unit::ROWS + cell.feature, second.select(pair + half, pair));
         let exists = cell.inside & is_v.select(dim, pair).lt(is_v.select(self.dim, half));
         let head = is_q.select(self.kv_head * group + slot, self.kv_head);
-        let y = k.var(0.0f32);
+        let bias = self.bias.iter().any(Option::is_some).then(|| k.var(0.0f32));
+        let (active, token) = (k.var(false), k.var(0u32));
+        let turn = match self.keys {
+            Keys::Rotated { .. } => Some([k.var(0.0f32), k.var(0.0f32)]),
+            Keys::Raw(_) => None,
+        };
         k.when(exists, || {
-            let sum = sums.total(team, cell.place);
-            y.set(self.input.scale(team, self.unit, cell.row, scratch.squares).map_or(sum, |scale| sum * scale));
-            for (bias, mine) in self.bias.iter().zip([is_q, slot.eq(group), is_v]) {
-                if let Some(bias) = bias {
-                    k.when(mine, || y.set(y.get() + bias.load(head * self.dim + dim)));
+            let row = self.first_row + cell.row;
+            let position = self.v.position.load(row);
+            active.set(position.ge(0));
+            let place = position.max(0).cast::<u32>();
+            token.set(self.v.token(self.kv_head, row, place));
+            if let (Keys::Rotated { rotation, .. }, Some(turn)) = (self.keys, turn) {
+                k.when(!is_v, || {
+                    let [cos, sin] = rotation.factors(place, pair);
+                    turn[0].set(cos);
+                    turn[1].set(second.select(sin, -sin));
+                });
+            }
+            for (array, mine) in self.bias.iter().zip([is_q, slot.eq(group), is_v]) {
+                if let (Some(array), Some(bias)) = (array, bias) {
+                    k.when(mine, || bias.set(array.load(head * self.dim + dim)));
                 }
             }
         });
+        Prepared { is_q, is_v, exists, head, dim, bias, active, token, turn }
+    }
+
+    /// Stores an output; all lanes of a warp come here.
+    fn finish(self, team: Team<'k>, scratch: Scratch<'k>, sums: Sums<'k>, cell: &Cell<'k>, prepared: &Prepared<'k>) {
+        let k = team.k;
+        let y = k.var(0.0f32);
+        k.when(prepared.exists, || {
+            let sum = sums.total(team, cell.place);
+            let sum = self.input.scale(team, self.unit, cell.row, scratch.squares).map_or(sum, |scale| sum * scale);
+            y.set(prepared.bias.map_or(sum, |bias| sum + bias.get()));
+        });
         let (y, partner) = (y.get(), y.get().shfl_bfly(4));
         let row = self.first_row + cell.row;
-        k.when(exists, || {
-            let position = self.v.position.at(row).load();
-            let (active, token) = (position.ge(0), position.max(0).cast::<u32>());
+        k.when(prepared.exists, || {
+            let Prepared { is_q, is_v, head, dim, .. } = *prepared;
             let q_at = (row * self.heads + head) * self.dim + dim;
             let append = |pages: Pages<'k>, value| {
-                k.when(active, || pages.pool.store(pages.token(self.kv_head, row, token) + dim, value));
+                k.when(prepared.active.get(), || pages.pool.store(prepared.token.get() + dim, value));
             };
             k.if_else(
                 is_v,
                 || append(self.v, y),
                 || match self.keys {
-                    Keys::Rotated { rotation, pages } => {
-                        let turned = rotation.turn(token, pair, second, y, partner);
+                    Keys::Rotated { pages, .. } => {
+                        let turned = prepared.turn.map_or(y, |[cos, sin]| y * cos.get() + partner * sin.get());
                         k.if_else(is_q, || self.q.store(q_at, turned), || append(pages, turned));
                     }
                     Keys::Raw(out) => {

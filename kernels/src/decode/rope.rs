@@ -44,7 +44,7 @@ pub fn rope<'k>(team: Team<'k>, rope: Rope<'k>) {
     let half = rope.rotation.half;
     k.for_step(k.warp(), rope.rows * rope.count, team.warps, |item| {
         let (row, head) = (rope.first_row + item / rope.count, rope.first_head + item % rope.count);
-        let position = rope.pages.position.at(row).load();
+        let position = rope.pages.position.load(row);
         let (active, token) = (position.ge(0), position.max(0).cast::<u32>());
         let x = rope.x.from((row * rope.heads + head) * rope.pages.dim);
         let pairs = || (0..half).step_by(32).map(|start| k.lane() + start);

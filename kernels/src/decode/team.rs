@@ -47,15 +47,52 @@ impl<'k> Team<'k> {
         }
     }
 
-    /// As [`Team::each`] for whole warps: every thread of a warp takes part where one of them has an item, and is told
-    /// whether it has one itself. For items that shuffle.
+    /// Deals `count` items to the threads as [`Team::each`] does, for work that whole warps do: one item for each round.
+    pub fn items(self, count: u32) -> Vec<Item<'k>> {
+        let rounds = (0..count).step_by(self.threads() as usize);
+        let item = |base: u32| {
+            let (at, first) = (self.k.tid() + base, self.k.warp() * 32 + base);
+            let whole = (base + self.threads() > count).then(|| first.lt(count));
+            Item { k: self.k, at, inside: at.lt(count), warp: whole }
+        };
+        rounds.map(item).collect()
+    }
+}
+
+/// A thread's item of a round.
+#[derive(Clone, Copy)]
+pub struct Item<'k> {
+    k: &'k Builder,
+    /// Which.
+    pub at: Val<'k, u32>,
+    /// Whether there is such an item.
+    pub inside: Val<'k, bool>,
+    /// Whether any thread of the warp has one, where that is not known.
+    warp: Option<Val<'k, bool>>,
+}
+
+impl<'k> Item<'k> {
+    /// The same, or the last of `count` where there is no such item.
+    pub fn clamped(self, count: u32) -> Item<'k> {
+        let at = if self.warp.is_some() { self.at.min(count - 1) } else { self.at };
+        Item { at, ..self }
+    }
+
+    /// Records work for the threads that have an item.
     #[track_caller]
-    pub fn each_warp(self, count: u32, item: impl Fn(Val<'k, u32>, Val<'k, bool>)) {
-        let first = self.k.warp() * 32;
-        for base in (0..count).step_by(self.threads() as usize) {
-            let at = self.k.tid() + base;
-            let whole = || item(at, at.lt(count));
-            if base + self.threads() <= count { whole() } else { self.k.when((first + base).lt(count), whole) }
+    pub fn alone(self, work: impl FnOnce()) {
+        match self.warp {
+            Some(_) => self.k.when(self.inside, work),
+            None => work(),
+        }
+    }
+
+    /// Records work for the warps in which some thread has an item: all of such a warp's threads take part.
+    #[track_caller]
+    pub fn by_warp(self, work: impl FnOnce()) {
+        match self.warp {
+            Some(warp) => self.k.when(warp, work),
+            None => work(),
         }
     }
 }

@@ -49,6 +49,7 @@ pub fn gemm<'k, F: Factor<Sum = f32>, D: Output, T: Tiles>(k: &'k Builder, confi
     let (a_map, b_map) = (k.tensor_map("a"), k.tensor_map("b"));
     let [m, n, depth, rows, columns, splits] = ["m", "n", "k", "rows", "columns", "splits"].map(|p| k.param::<u32>(p));
     let results = Results::<D, T>::parameters(k, store, [m, n]);
+    let fetcher = k.tid().eq(128 * T::CONSUMERS);
     let tiles = (Tile::<F::Stored, T::A>::typed().aligned(1024), Tile::<F::Stored, T::B>::typed().aligned(1024));
     let shape = Shape::stages(config.stages).consumers(Consumers::Warpgroups(T::CONSUMERS)).cluster(config.cluster);
     let (mut producer, consumer) = start(k, Ring::bulk::<Factors>(k, tiles, shape)).split();
@@ -115,7 +116,7 @@ pub fn gemm<'k, F: Factor<Sum = f32>, D: Output, T: Tiles>(k: &'k Builder, confi
         if let Some((fewer, _)) = T::REGISTERS {
             k.registers_down(fewer);
         }
-        k.when(k.tid().eq(128 * T::CONSUMERS), fetch);
+        k.when(fetcher, fetch);
     });
     if config.cluster > 1 {
         // Nobody leaves while another block may still send to it or wait for it.

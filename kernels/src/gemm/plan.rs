@@ -90,6 +90,16 @@ pub enum Refusal {
         /// The bound.
         multiple: u32,
     },
+    /// A cluster that no device has, or that does not share a tile's lines out in eights, as swizzles need.
+    #[error(
+        "{blocks} blocks of a cluster cannot share {lines} lines of a tile: 1, 2, 4 or 8 can, eights of lines each"
+    )]
+    Cluster {
+        /// Blocks, or halves of a gated tile.
+        blocks: u32,
+        /// Lines of the tile that they share.
+        lines: u32,
+    },
     /// More elements of the result than 32 bits count.
     #[error("{m} by {n} elements are more than a kernel counts, 2^32 - 1")]
     TooLarge {
@@ -153,6 +163,7 @@ pub fn hopper_step<F: Factor<Sum = f32, Stored: Element>, D: Output + Element>(
 ) -> Result<Step, Refusal> {
     check(problem)?;
     let Choice { shape, config, splits } = choice;
+    least_stages(config.stages)?;
     let multiple = 128 / F::BITS as u32;
     for (what, Operand { stride, .. }) in [("A", problem.a), ("B", problem.b)] {
         if !stride.is_multiple_of(multiple) {
@@ -177,12 +188,18 @@ pub fn hopper_step<F: Factor<Sum = f32, Stored: Element>, D: Output + Element>(
     let (record, facts) = shape.build::<F, D>([problem.a.major, problem.b.major]);
     let gated = epilogue.gated && store != Store::Partials;
     let [down, across] = config.extents();
+    let parts = if gated { down.max(2) } else { down };
+    for (blocks, boxes) in [(across, facts.boxes[0]), (parts, facts.boxes[1])] {
+        let lines = boxes.lines as u32;
+        if !matches!(blocks, 1 | 2 | 4 | 8) || !lines.is_multiple_of(8 * blocks) {
+            return Err(Refusal::Cluster { blocks, lines });
+        }
+    }
     let rows = problem.m.div_ceil(tile_m * down);
     let width = if gated { tile_n / 2 } else { tile_n };
     // Partial sums of a gated product are those of all of B's rows; the gate is applied when they are added up.
     let n = if store == Store::Partials { problem.b_rows() } else { problem.n };
     let columns = n.div_ceil(width * across);
-    let parts = if gated { down.max(2) } else { down };
     let mut arguments = vec![
         map(Buffer::A, <F::Stored as Element>::DTYPE, problem.a, [problem.m, problem.k], facts.boxes[0], across),
         map(Buffer::B, <F::Stored as Element>::DTYPE, problem.b, [problem.b_rows(), problem.k], facts.boxes[1], parts),
@@ -232,6 +249,7 @@ pub fn warp_step<F: Factor<Sum = f32, Stored: Element>, D: Output + Element>(
 ) -> Result<Step, Refusal> {
     check(problem)?;
     let WarpChoice { shape, stages, group, splits, arch, aligned } = choice;
+    least_stages(stages)?;
     let [tile_m, tile_n, tile_k] = shape.tile();
     shares(problem.k.div_ceil(tile_k), splits)?;
     let store = if splits > 1 || problem.epilogue.gated { Store::Partials } else { Store::Elements(problem.epilogue) };
@@ -314,6 +332,11 @@ pub fn plan<F: Factor<Sum = f32, Stored: Element>, D: Output + Element>(
     let partial = step.arguments.contains(&Argument::Pointer(Buffer::Partials));
     let reduction = partial.then(|| reduce_step::<D>(problem, splits, arch)).transpose()?;
     Ok([step].into_iter().chain(reduction).collect())
+}
+
+/// A stage is read while the next one is filled.
+fn least_stages(found: u32) -> Result<(), Refusal> {
+    if found < 2 { Err(Refusal::TooSmall { what: "the number of stages", found, least: 2 }) } else { Ok(()) }
 }
 
 /// Every share of the contraction has a step.

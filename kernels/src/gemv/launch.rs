@@ -30,7 +30,8 @@ pub struct Epilogue {
 /// [`LayoutError`] where a stage is too large to count, which no plan is.
 pub fn gemv(arch: Arch, plan: &Plan, epilogue: Epilogue) -> Result<Kernel, LayoutError> {
     let (stage, x_stage) = ((plan.stage()?,), (plan.x_stage()?,));
-    Ok(record("gemv", arch, block(plan.threads()).min_blocks(1), |k| {
+    let name = format!("gemv_b{}_k{}", plan.batch, plan.k);
+    Ok(record(&name, arch, block(plan.threads()).min_blocks(1), |k| {
         let n = k.param::<u32>("n");
         let (weights, x, y) = (k.global::<bf16>("w"), k.global::<bf16>("x"), k.global::<bf16>("y"));
         let bias = epilogue.bias.then(|| k.global::<bf16>("bias"));

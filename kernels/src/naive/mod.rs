@@ -32,5 +32,8 @@ pub use pages::{PoolShape, append};
 pub use philox::philox4x32;
 pub use real::Real;
 pub use rope::rope;
+#[cfg(test)]
+pub(crate) use sample::weight;
+pub(crate) use sample::{EXP2_TERMS, LEAST_EXPONENT};
 pub use sample::{Sampling, SamplingError, sample};
 pub use softmax::softmax;

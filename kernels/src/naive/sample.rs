@@ -71,6 +71,26 @@ impl Sampling {
         Ok(Sampling { temperature, top_k, top_p, seed })
     }
 
+    /// The temperature; 0 is greedy.
+    pub fn temperature(&self) -> f32 {
+        self.temperature
+    }
+
+    /// How many of the likeliest tokens may be chosen, if that is limited.
+    pub fn top_k(&self) -> Option<usize> {
+        self.top_k
+    }
+
+    /// The share of the probability that the tokens which may be chosen reach.
+    pub fn top_p(&self) -> f32 {
+        self.top_p
+    }
+
+    /// The key of the random numbers.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
     /// Whether the likeliest token is always chosen.
     pub fn is_greedy(&self) -> bool {
         self.temperature == 0.0
@@ -132,19 +152,23 @@ fn likelier(logits: &[f32], a: usize, b: usize) -> Ordering {
     key(b).partial_cmp(&key(a)).unwrap_or(Ordering::Equal).then(a.cmp(&b))
 }
 
+/// 2^f for f in −½..½: the terms ln2^k / k! of its Taylor series, the highest power first.
+pub(crate) const EXP2_TERMS: [f32; 7] =
+    [1.540_353e-4, 1.333_355_8e-3, 9.618_129e-3, 5.550_411e-2, 0.240_226_5, LN_2, 1.0];
+/// Exponents of 2 below which a weight is 0.
+pub(crate) const LEAST_EXPONENT: f32 = -40.0;
+
 /// `⌊2³² · exp((x − max) / temperature)⌋`, to about 1e-6 relative; 2³² for the maximum, 0 for NaN.
-fn weight(x: f32, max: f32, temperature: f32) -> u64 {
+pub(crate) fn weight(x: f32, max: f32, temperature: f32) -> u64 {
     if x == max {
         return 1 << 32;
     }
     let exponent = (x - max) / temperature * LOG2_E;
-    if exponent.is_nan() || exponent < -40.0 {
+    if exponent.is_nan() || exponent < LEAST_EXPONENT {
         return 0;
     }
     let whole = exponent.round_ties_even();
-    // 2^f for f in −½..½, by the terms ln2^k / k! of its Taylor series.
-    let terms = [1.540_353e-4, 1.333_355_8e-3, 9.618_129e-3, 5.550_411e-2, 0.240_226_5, LN_2, 1.0];
-    let power = terms.into_iter().fold(0.0, |sum: f32, term| sum * (exponent - whole) + term);
+    let power = EXP2_TERMS.into_iter().fold(0.0, |sum: f32, term| sum * (exponent - whole) + term);
     ((power * 4_294_967_296.0) as u64) >> -(whole as i32)
 }
 

@@ -2,7 +2,9 @@
 
 use super::lab::check;
 use half::{bf16, f16};
-use tilewright_kernels::gemm::{Choice, Config, Problem, Shape, hopper_step};
+use tilewright_codegen::ir::Arch;
+use tilewright_kernels::gemm::{Choice, Config, Epilogue, Problem, Shape, Target, hopper_step, plan};
+use tilewright_layout::swizzle::canonical::Major;
 use tilewright_layout::view::Along;
 
 const TWO: Config = Config { stages: 3, cluster: 2, along: Along::Rows, group: 2 };
@@ -23,5 +25,61 @@ fn a_cluster_across_the_columns_shares_the_left_factor() {
         let config = Config { cluster, along: Along::Columns, ..TWO };
         let choice = Choice { shape: Shape::M128N128, config, splits: 1 };
         check::<bf16>(&problem, vec![hopper_step::<bf16, bf16>(&problem, choice, 4).unwrap()], 1);
+    }
+}
+
+#[test]
+fn what_no_kernel_computes_is_refused() {
+    let problem = Problem::new(64, 64, 64);
+    let choice = Choice { shape: Shape::M128N112, config: TWO, splits: 1 };
+    let refused =
+        |problem: &Problem, choice: Choice| hopper_step::<bf16, bf16>(problem, choice, 4).unwrap_err().to_string();
+    let gated = Epilogue { gated: true, ..Epilogue::default() };
+    let said = [
+        refused(&Problem { k: 0, ..problem }, choice),
+        refused(&Problem { c_stride: 60, ..problem }, choice),
+        refused(&Problem::new(64, 64, 60), choice),
+        refused(&problem, Choice { splits: 2, ..choice }),
+        refused(&problem, Choice { config: Config { stages: 1, ..TWO }, ..choice }),
+        refused(&problem, Choice { config: Config { cluster: 3, ..TWO }, ..choice }),
+        refused(&problem, Choice { config: Config { cluster: 4, ..TWO }, ..choice }),
+        refused(&problem.epilogue(gated), choice),
+        refused(&problem.epilogue(gated).orders(Major::K, Major::Mn), choice),
+        refused(&Problem::new(1 << 20, 1 << 13, 64), choice),
+    ];
+    assert_eq!(
+        said,
+        [
+            "K is 0; at least 1 is needed",
+            "the stride of C is 60; at least 64 is needed",
+            "lines of A are 60 elements apart; a tensor map needs a multiple of 8",
+            "2 shares of 1 steps: every share needs a step",
+            "the number of stages is 1; at least 2 is needed",
+            "3 blocks of a cluster cannot share 112 lines of a tile: 1, 2, 4 or 8 can, eights of lines each",
+            "4 blocks of a cluster cannot share 112 lines of a tile: 1, 2, 4 or 8 can, eights of lines each",
+            "M128N112 stages 112 columns, which do not divide the half of its 112 that a gate leaves",
+            "a gated product takes B as [2N, K] with K contiguous",
+            "1048576 by 8192 elements are more than a kernel counts, 2^32 - 1",
+        ]
+    );
+}
+
+#[test]
+fn a_plan_falls_back_to_warps_where_no_tensor_map_reaches() {
+    let target = Target { arch: Arch::Sm90a, multiprocessors: 4, aligned: 256 };
+    for (problem, steps) in [
+        (Problem::new(130, 72, 136), ["gemm_bf16_64x128x64", ""]),
+        (Problem::new(130, 72, 67), ["gemm_bf16_64x64x64_warps", ""]),
+        (
+            Problem::new(30, 72, 200)
+                .epilogue(Epilogue { gated: true, ..Epilogue::default() })
+                .orders(Major::K, Major::Mn),
+            ["gemm_bf16_64x64x64_warps", "gemm_reduce"],
+        ),
+    ] {
+        let plan = plan::<bf16, bf16>(&problem, target).unwrap();
+        let names: Vec<&str> = plan.iter().map(|step| step.kernel.name.as_str()).collect();
+        assert_eq!(names, steps.into_iter().filter(|name| !name.is_empty()).collect::<Vec<_>>(), "{problem:?}");
+        check::<bf16>(&problem, plan, 5);
     }
 }

@@ -4,3 +4,4 @@ mod accesses;
 mod layouts;
 mod mutants;
 mod random;
+mod resources;

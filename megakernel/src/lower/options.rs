@@ -25,7 +25,7 @@ pub struct LowerOptions {
     pub pages: Option<usize>,
     /// Splits of the tokens in attention; `None`: as many as cover the SMs.
     pub splits: Option<usize>,
-    /// Dtype of queries and MLP activations; the residual stream, partial sums and logits are always f32.
+    /// Dtype of MLP activations; queries, the residual stream, partial sums and logits are always f32.
     pub activation: DType,
     /// Dtype of the KV pools.
     pub kv: DType,

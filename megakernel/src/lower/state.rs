@@ -50,7 +50,7 @@ impl StateBuffers {
         let mut scratch = |name, dtype, shape: &[usize]| add(name, BufferKind::Activation, dtype, shape);
         let residual = scratch("residual", DType::F32, &[rows, spec.hidden]);
         let middle = scratch("residual.middle", DType::F32, &[rows, spec.hidden]);
-        let q = scratch("q", options.activation, &[rows, heads, dim]);
+        let q = scratch("q", DType::F32, &[rows, heads, dim]);
         let raw = spec.qk_norm.then(|| {
             [scratch("q.raw", DType::F32, &[rows, heads, dim]), scratch("k.raw", DType::F32, &[rows, kv_heads, dim])]
         });

@@ -61,7 +61,6 @@ fn fresh() -> DeviceMachine {
         in_flight: 1,
         sums_bytes: 256,
         spin_limit: 1 << 11,
-        timeline: false,
         ..DeviceOptions::default()
     };
     let spec = least();

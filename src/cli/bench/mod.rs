@@ -4,13 +4,17 @@
 //! |---|---|
 //! | `mod` | the subcommand; rows, their JSON and their table |
 //! | `timing` | how kernels are timed: a graph of launches, replayed; the median, divided by the launches |
+//! | `gemm` | matrix products |
 //! | `gemv` | matrix times few vectors |
+//! | `attention` | decode over long contexts, prefill |
 //! | `decode` | whole tokens by the megakernel |
 //!
 //! To add a suite of kernels: a file with a function `fn(&Bench) -> Result<Vec<Row>, Failure>`, a value of [`Suite`], and
 //! a peer's script in `benches/peers/` that prints rows with the same suite and shapes.
 
+mod attention;
 mod decode;
+mod gemm;
 mod gemv;
 mod timing;
 
@@ -36,8 +40,12 @@ use crate::engine::Device;
 enum Suite {
     /// Whole tokens by the megakernel
     Decode,
+    /// Matrix products, bf16
+    Gemm,
     /// Matrix times few vectors, bf16
     Gemv,
+    /// Attention: one token over long contexts, and whole sequences
+    Attention,
 }
 
 /// Time a suite on a device, and check what it computes
@@ -149,7 +157,9 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
     let output = args.json.as_deref().map(Output::create).transpose()?;
     let found = match args.suite {
         Suite::Decode => decode::run(&args.subject, args.device, &args.decode)?,
+        Suite::Gemm => gemm::run(&args.kernels()?)?,
         Suite::Gemv => gemv::run(&args.kernels()?)?,
+        Suite::Attention => attention::run(&args.kernels()?)?,
     };
     table(&mut io::stdout().lock(), &found, &peers)?;
     if let Some(output) = output {

@@ -49,7 +49,7 @@ family! {
         Lg2Approx "lg2.approx" <ty: Single> (d: W ty, a: R ty) Sm80 Pure Approx;
         /// d ≈ sin a, absolute error at most 2⁻²⁰·⁵ for |a| ≤ 2π; larger arguments lose it; subnormals become zero.
         SinApprox "sin.approx" <ty: Single> (d: W ty, a: R ty) Sm80 Pure Approx;
-        /// d ≈ cos a, bounds as `sin.approx`.
+        /// d ≈ cos a, absolute error at most 2⁻²⁰·⁴ for |a| ≤ 2π; the rest as `sin.approx`.
         CosApprox "cos.approx" <ty: Single> (d: W ty, a: R ty) Sm80 Pure Approx;
         /// d ≈ tanh a, relative error at most 2⁻¹¹ (`f32`), absolute error at most 2⁻¹⁰·⁹⁸⁷ (`f16`) and 2⁻⁷·⁸ (`bf16`).
         /// `bf16` types need sm_90.

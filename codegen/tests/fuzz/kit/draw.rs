@@ -20,6 +20,8 @@ pub trait Hands {
     fn negatable(&mut self, ty: Ty, operand: Operand) -> Operand;
     /// The lanes that are here together; nothing where that is not known.
     fn mask(&self) -> Option<Operand>;
+    /// An operand that no compiler knows, made of this one.
+    fn unknown(&mut self, operand: Operand) -> Operand;
     /// A shift or position, mostly in the range where it does something.
     fn position(&mut self, operand: Operand) -> Operand;
     /// Position and length of a field in a register of so many bits.
@@ -110,6 +112,10 @@ impl Hands for Trial {
     }
 
     fn negatable(&mut self, _ty: Ty, operand: Operand) -> Operand {
+        operand
+    }
+
+    fn unknown(&mut self, operand: Operand) -> Operand {
         operand
     }
 
@@ -213,6 +219,10 @@ impl Hands for Drawing<'_, '_> {
 
     fn negatable(&mut self, ty: Ty, operand: Operand) -> Operand {
         self.program.negatable(ty, operand)
+    }
+
+    fn unknown(&mut self, operand: Operand) -> Operand {
+        self.program.unknown(operand)
     }
 
     fn mask(&self) -> Option<Operand> {

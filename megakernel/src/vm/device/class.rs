@@ -5,6 +5,15 @@
 
 use tilewright_kernels::decode::{Float, Heads, Unit};
 
+/// How activations are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Storage {
+    /// Their type.
+    pub float: Float,
+    /// Generations of a step, where they are tagged; 0 where not.
+    pub period: u32,
+}
+
 /// An opcode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
@@ -17,7 +26,7 @@ pub enum Class {
         /// Columns of the task.
         columns: u32,
         /// Storage of the output.
-        out: Float,
+        out: Storage,
     },
     /// A tile of a linear layer. Operands: the input's two, bias, the output's two, what it is stored to.
     Linear {
@@ -100,12 +109,12 @@ pub enum InputClass {
     /// As they are.
     Plain {
         /// Storage.
-        x: Float,
+        x: Storage,
     },
     /// Normalised.
     RmsNorm {
         /// Storage.
-        x: Float,
+        x: Storage,
         /// Storage of the weight.
         weight: Float,
         /// Bits of epsilon.
@@ -124,21 +133,21 @@ pub enum OutputClass {
     /// Stored.
     Store {
         /// Storage.
-        out: Float,
+        out: Storage,
     },
     /// Added to a residual.
     Add {
         /// Storage of the residual.
-        residual: Float,
+        residual: Storage,
         /// Storage.
-        out: Float,
+        out: Storage,
     },
     /// `silu(y) · u`.
     SiluMul {
         /// Storage of u's bias.
         up_bias: Option<Float>,
         /// Storage.
-        out: Float,
+        out: Storage,
     },
     /// Logits and the largest of the tile.
     Logits {
@@ -200,11 +209,28 @@ impl Class {
         }
     }
 
+    /// Bytes of shared memory for sums and, before them, the weights of splits: at least these.
+    pub(super) fn sums_bytes(&self, warps: u32) -> u32 {
+        let (rows, input, streams) = match *self {
+            Class::Linear { rows, input, output: OutputClass::SiluMul { .. }, .. } => (rows, input, 2),
+            Class::Linear { rows, input, .. } | Class::Qkv { rows, input, .. } => (rows, input, 1),
+            _ => return 0,
+        };
+        let weights = match input {
+            InputClass::Merge { heads } => heads.merge_bytes(rows),
+            InputClass::Plain { .. } | InputClass::RmsNorm { .. } => 0,
+        };
+        weights.max(streams * warps * rows * Unit::ROWS * 4)
+    }
+
     /// Bytes of shared memory for activations, or for the results of warps.
     pub(super) fn operand_bytes(&self, warps: u32) -> u32 {
         use tilewright_kernels::decode::Operand;
         match *self {
-            Class::Linear { unit, rows, .. } | Class::Qkv { unit, rows, .. } => Operand::bytes(rows, unit),
+            Class::Linear { unit, rows, input, .. } | Class::Qkv { unit, rows, input, .. } => {
+                let float = if let InputClass::Plain { x } = input { x.float } else { Float::F32 };
+                Operand::bytes(rows, unit, float)
+            }
             Class::Attention { heads, .. } => heads.scratch_bytes(warps),
             Class::Embed { .. } | Class::Rope { .. } | Class::Argmax { .. } => 0,
         }

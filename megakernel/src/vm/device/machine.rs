@@ -369,6 +369,8 @@ impl DeviceMachine {
     /// Counters as of the beginning: a launch that was stopped left them anywhere.
     fn recover(&mut self) -> Result<(), DeviceError> {
         self.stream.fill(&self.memory.counters, 0)?;
+        // Generations count from the beginning too: none that was written must look like one to come.
+        self.stream.fill(&self.memory.state, 0)?;
         self.epoch = 0;
         self.stream.wait()
     }

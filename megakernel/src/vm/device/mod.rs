@@ -13,6 +13,8 @@
 //! | `image` | the order in which weights are streamed |
 //! | `place` | where everything else lies |
 //! | `plan` | a program as the kernel wants it |
+//! | `planner`, `classify`, `tables` | how it is made: streams and memory, opcodes and records, queues |
+//! | `tags` | activations that carry their own arrival |
 //! | `status` | words that kernel and host share while it runs |
 //! | `kernel/` | the kernel |
 //! | `load` | weights to the device |
@@ -25,6 +27,7 @@
 //! | `unsupported` | programs that it does not run |
 
 mod class;
+mod classify;
 mod error;
 mod fault;
 mod image;
@@ -34,14 +37,17 @@ mod machine;
 mod options;
 mod place;
 mod plan;
+mod planner;
 mod record;
 mod resident;
 mod status;
+mod tables;
+mod tags;
 pub mod timeline;
 mod unsupported;
 mod watch;
 
-pub use class::{Class, InputClass, KeysClass, OutputClass, PoolClass, RotationClass};
+pub use class::{Class, InputClass, KeysClass, OutputClass, PoolClass, RotationClass, Storage};
 pub use error::{LaunchError, LoadError};
 pub use fault::DeviceFault;
 pub use image::{Rows, Stream};
@@ -52,6 +58,7 @@ pub use place::{Places, Space, space};
 pub use plan::{Feedback, Plan, RotationTable};
 pub use record::{BlockRecord, OPERANDS, TaskRecord, WaitRecord};
 pub use resident::{DeviceKv, DeviceWeights};
+pub use tags::{Tags, TaskTags};
 pub use timeline::TaskTimes;
 pub use unsupported::Unsupported;
 pub use watch::AbortHandle;

@@ -11,10 +11,14 @@ pub struct DeviceOptions {
     pub stages: u32,
     /// Most stages in flight. More only queue at the memory, and everything else that a block sends queues behind them.
     pub in_flight: u32,
+    /// Whether keys and values are asked for before attention comes to them.
+    pub pages_ahead: bool,
     /// Bytes of shared memory for sums of products.
     pub sums_bytes: u32,
     /// Looks at a counter after which a task gives up and reports it.
     pub spin_limit: u32,
+    /// Whether activations carry their own arrival where they can, instead of being released.
+    pub tags: bool,
     /// Whether every task's times are recorded.
     pub timeline: bool,
 }
@@ -22,12 +26,14 @@ pub struct DeviceOptions {
 impl Default for DeviceOptions {
     fn default() -> DeviceOptions {
         DeviceOptions {
-            warps: 16,
+            warps: 8,
             stage_bytes: 16384,
             stages: 16,
             in_flight: 2,
-            sums_bytes: 16384,
+            pages_ahead: true,
+            sums_bytes: 4096,
             spin_limit: 1 << 24,
+            tags: true,
             timeline: false,
         }
     }

@@ -1,6 +1,6 @@
 //! Where buffers lie in device memory.
 
-use super::Unsupported;
+use super::{Tags, Unsupported};
 use crate::program::{Buffer, BufferId, BufferKind, Program};
 
 /// The parts of device memory that a kernel gets a pointer to.
@@ -31,7 +31,9 @@ pub(super) const ALIGN: u64 = 128;
 
 impl Places {
     /// Lays out the buffers: activations that share an arena where the program says, everything else one after the other.
-    pub fn new(program: &Program, plain: impl Fn(&Buffer) -> bool) -> Places {
+    ///
+    /// A tagged buffer takes twice its bytes.
+    pub fn new(program: &Program, tags: &Tags, plain: impl Fn(&Buffer) -> bool) -> Places {
         let arena = program.buffers.iter().filter_map(|b| Some(b.arena? + bytes(b))).max().unwrap_or(0);
         let mut places = Places { offsets: Vec::new(), plain: 0, state: arena.next_multiple_of(ALIGN), pools: 0 };
         for buffer in &program.buffers {
@@ -46,7 +48,8 @@ impl Places {
             };
             places.offsets.push(buffer.arena.unwrap_or(*end));
             if buffer.arena.is_none() {
-                *end = (*end + bytes(buffer)).next_multiple_of(ALIGN);
+                let times = if tags.period(buffer.id) > 0 { 2 } else { 1 };
+                *end = (*end + times * bytes(buffer)).next_multiple_of(ALIGN);
             }
         }
         places

@@ -34,8 +34,10 @@ pub struct TaskRecord {
     pub split: u32,
     /// The task, by its id in the program, for reports.
     pub task: u32,
-    /// Not used: records are multiples of 16 bytes.
-    pub unused: [u32; 2],
+    /// Generations that are read: of the activations, and above 16 bits of the residual.
+    pub reads: u32,
+    /// The generation that is written, and above 16 bits whether signals release other writes.
+    pub writes: u32,
     /// Where operands begin in their space, in units of 16 bytes; which operand is which is the class's to say.
     pub operands: [u32; OPERANDS],
 }

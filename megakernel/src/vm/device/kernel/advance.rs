@@ -25,7 +25,8 @@ pub(super) fn advance<'k>(kit: Kit<'k, '_>, step: Val<'k, u32>) {
                 let (token, position) = (row(cells.next_token).load(), row(cells.position).load());
                 k.when(position.ge(0), || {
                     row(cells.token).store(token);
-                    row(cells.position).store(position + 1);
+                    // Producers look at it whenever they come to a page.
+                    row(cells.position).store_relaxed(position + 1, Scope::Gpu);
                 });
                 let place = sync.status(status::TOKENS).at(step * kit.plan.rows + k.tid());
                 place.store_relaxed(token.cast::<u32>(), Scope::Sys);

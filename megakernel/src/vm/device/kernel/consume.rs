@@ -13,6 +13,11 @@ pub(super) fn consume(kit: Kit<'_, '_>) {
     let over = k.var(false);
     k.for_(0u32, kit.steps, |step| {
         k.when(leader, || sync.begin(step));
+        team.sync();
+        over.set(sync.team_stopped());
+        k.break_if(over.get());
+        kit.cells.fetch(team);
+        team.sync();
         k.for_(0u32, tasks, |index| {
             let task = kit.table.task(index);
             k.when(leader, || {
@@ -29,7 +34,7 @@ pub(super) fn consume(kit: Kit<'_, '_>) {
             team.sync();
             over.set(sync.team_stopped());
             k.break_if(over.get());
-            dispatch::dispatch(kit, task, &reader);
+            dispatch::dispatch(kit, task, sync.now(step), &reader);
             team.sync();
             k.when(leader, || {
                 if let Some(trace) = kit.trace {

@@ -2,26 +2,28 @@
 
 use tilewright_codegen::build::{Global, Ptr, Val};
 use tilewright_kernels::decode::{
-    Argmax, Array, Attention, Best, Embed, Float, HeadNorm, Input, Keys, Linear, Merge, Output, Pages, Qkv, Rope,
-    Rotation, Weights, argmax, attention, embed, linear, qkv, rope,
+    Argmax, Array, Attention, Best, Embed, Float, HeadNorm, Heads, Input, Keys, Linear, Merge, Output, Pages, Qkv,
+    Rope, Rotation, Weights, argmax, attention, embed, linear, qkv, rope,
 };
 
 use super::Kit;
 use super::table::TaskView;
-use crate::vm::device::{Class, InputClass, KeysClass, OutputClass, PoolClass, RotationClass};
+use crate::vm::device::{Class, InputClass, KeysClass, OutputClass, PoolClass, RotationClass, Storage};
 
 /// Runs a task, whose opcode was checked.
-pub(super) fn dispatch<'k>(kit: Kit<'k, '_>, task: TaskView<'k>, weights: &dyn Weights<'k>) {
-    choose(kit, task, task.opcode(), 0, weights);
+///
+/// `now` counts the steps before this one, over all launches.
+pub(super) fn dispatch<'k>(kit: Kit<'k, '_>, task: TaskView<'k>, now: Val<'k, u32>, weights: &dyn Weights<'k>) {
+    choose(Call { kit, task, now }, task.opcode(), 0, weights);
 }
 
 /// Tries the classes from `first` on.
-fn choose<'k>(kit: Kit<'k, '_>, task: TaskView<'k>, opcode: Val<'k, u32>, first: usize, weights: &dyn Weights<'k>) {
-    if let Some(class) = kit.plan.classes.get(first) {
-        kit.k.if_else(
+fn choose<'k>(call: Call<'k, '_>, opcode: Val<'k, u32>, first: usize, weights: &dyn Weights<'k>) {
+    if let Some(class) = call.kit.plan.classes.get(first) {
+        call.kit.k.if_else(
             opcode.eq(first as u32),
-            || Call { kit, task }.run(class, weights),
-            || choose(kit, task, opcode, first + 1, weights),
+            || call.run(class, weights),
+            || choose(call, opcode, first + 1, weights),
         );
     }
 }
@@ -31,6 +33,15 @@ fn choose<'k>(kit: Kit<'k, '_>, task: TaskView<'k>, opcode: Val<'k, u32>, first:
 struct Call<'k, 'p> {
     kit: Kit<'k, 'p>,
     task: TaskView<'k>,
+    now: Val<'k, u32>,
+}
+
+/// Which generation of a task.
+#[derive(Clone, Copy)]
+enum Generation {
+    Input,
+    Residual,
+    Output,
 }
 
 impl<'k> Call<'k, '_> {
@@ -43,7 +54,21 @@ impl<'k> Call<'k, '_> {
     }
 
     fn array(self, slot: u32, float: Float) -> Array<'k> {
-        Array::new(self.state(slot), float)
+        Array::new(self.state(slot), float).strong()
+    }
+
+    /// An array that may be tagged.
+    fn stored(self, slot: u32, storage: Storage, generation: Generation) -> Array<'k> {
+        let array = self.array(slot, storage.float);
+        if storage.period == 0 {
+            return array;
+        }
+        let within = match generation {
+            Generation::Input => self.task.reads() & 0xffff,
+            Generation::Residual => self.task.reads() >> 16,
+            Generation::Output => self.task.writes() & 0xffff,
+        };
+        array.tagged(self.now * storage.period + within)
     }
 
     fn pages(self, slot: u32, pools: PoolClass) -> Pages<'k> {
@@ -51,10 +76,21 @@ impl<'k> Call<'k, '_> {
         self.pages_of(pool, pools)
     }
 
+    /// The pages of the attention that made partial results, if all of the program's has the same.
+    fn merged_pages(self, heads: Heads) -> Option<Pages<'k>> {
+        self.kit.plan.cells?;
+        let mut attention = self.kit.plan.classes.iter().filter_map(|class| match *class {
+            Class::Attention { heads, pools, .. } => Some((heads.splits, pools)),
+            _ => None,
+        });
+        let (splits, pools) = attention.next()?;
+        let same = attention.all(|other| other == (splits, pools)) && splits == heads.splits;
+        same.then(|| self.pages_of(self.array(0, Float::F32), pools))
+    }
+
     fn pages_of(self, pool: Array<'k>, pools: PoolClass) -> Pages<'k> {
         let PoolClass { pages, page_tokens, dim, table_width, .. } = pools;
-        let cell = |units: u32| self.kit.memory.state.at(self.kit.k.lit(units).mul_wide(16u32)).cast::<i32>();
-        let (position, table) = (cell(pools.position), cell(pools.table));
+        let (position, table) = self.kit.cells.of(pools);
         Pages { pool, pages, page_tokens, dim, position, table, table_width }
     }
 
@@ -65,22 +101,25 @@ impl<'k> Call<'k, '_> {
 
     fn input(self, input: InputClass) -> Input<'k> {
         match input {
-            InputClass::Plain { x } => Input::Plain(self.array(0, x)),
-            InputClass::RmsNorm { x, weight, eps } => {
-                Input::RmsNorm { x: self.array(0, x), weight: self.plain(1, weight), eps: f32::from_bits(eps) }
-            }
+            InputClass::Plain { x } => Input::Plain(self.stored(0, x, Generation::Input)),
+            InputClass::RmsNorm { x, weight, eps } => Input::RmsNorm {
+                x: self.stored(0, x, Generation::Input),
+                weight: self.plain(1, weight),
+                eps: f32::from_bits(eps),
+            },
             InputClass::Merge { heads } => Input::Merge(Merge {
                 acc: self.state(0).cast(),
                 stats: self.state(1).cast(),
                 heads: heads.heads,
                 splits: heads.splits,
                 dim: heads.dim,
+                pages: self.merged_pages(heads),
             }),
         }
     }
 
     fn run(self, class: &Class, weights: &dyn Weights<'k>) {
-        let Call { kit, task } = self;
+        let Call { kit, task, .. } = self;
         let (team, scratch, first_row) = (kit.team, kit.scratch, task.first_row());
         match *class {
             Class::Embed { unit, rows, columns, out } => embed(
@@ -90,7 +129,7 @@ impl<'k> Call<'k, '_> {
                     position: self.state(1).cast(),
                     table: kit.memory.image.at(task.weights().mul_wide(512u32)).cast(),
                     unit,
-                    out: self.array(2, out),
+                    out: self.stored(2, out, Generation::Output),
                     rows,
                     first_row,
                     first: task.first(),
@@ -175,13 +214,14 @@ impl<'k> Call<'k, '_> {
 
     fn output(self, output: OutputClass, width: u32) -> Output<'k> {
         match output {
-            OutputClass::Store { out } => Output::Store { out: self.array(5, out), width },
+            OutputClass::Store { out } => Output::Store { out: self.stored(5, out, Generation::Output), width },
             OutputClass::Add { residual, out } => {
-                Output::Add { residual: self.array(3, residual), out: self.array(5, out), width }
+                let residual = self.stored(3, residual, Generation::Residual);
+                Output::Add { residual, out: self.stored(5, out, Generation::Output), width }
             }
             OutputClass::SiluMul { up_bias, out } => {
                 let up_bias = up_bias.map(|bias| self.plain(3, bias));
-                Output::SiluMul { up_bias, out: self.array(5, out), width }
+                Output::SiluMul { up_bias, out: self.stored(5, out, Generation::Output), width }
             }
             OutputClass::Logits { tiles } => {
                 let (value, index) = (self.state(3).cast(), self.state(4).cast());

@@ -4,16 +4,20 @@
 //! |---|---|
 //! | `ring` | the ring of stages, its producer and its readers |
 //! | `table` | the block's tables in shared memory |
+//! | `cells` | positions and page tables in shared memory |
 //! | `sync` | counters, the end of a launch, reports |
 //! | `produce` | the warp that streams weights |
 //! | `consume` | the warps that compute |
+//! | `pages` | keys and values on their way to level two |
 //! | `dispatch` | from opcodes to device functions |
 //! | `advance` | from one step to the next |
 //! | `trace` | times of tasks |
 
 mod advance;
+mod cells;
 mod consume;
 mod dispatch;
+mod pages;
 mod produce;
 mod ring;
 mod sync;
@@ -26,6 +30,7 @@ use tilewright_codegen::ir::Kernel;
 use tilewright_kernels::decode::{Scratch, Team};
 
 use super::Plan;
+use cells::StepCells;
 use ring::Ring;
 use sync::Sync;
 pub(super) use sync::{OWN_COUNTERS, PITCH};
@@ -56,6 +61,7 @@ struct Kit<'k, 'p> {
     sync: Sync<'k>,
     team: Team<'k>,
     scratch: Scratch<'k>,
+    cells: StepCells<'k>,
     /// Where times go, if they are wanted.
     trace: Option<Trace<'k>>,
     /// Steps of this launch.
@@ -93,9 +99,22 @@ fn body(k: &Builder, plan: &Plan) {
     };
     let trace = options.timeline.then(|| Trace::new(k, plan, scratch.loaded));
     let sync = Sync::new(k, plan, counters, status, epoch);
+    let cells = StepCells::new(k, plan, state);
     let memory = Memory { image, plain, state, pools };
-    let kit =
-        Kit { k, plan, memory, ring, table, sync, team: Team::new(k, options.warps), scratch, trace, steps, advance };
+    let kit = Kit {
+        k,
+        plan,
+        memory,
+        ring,
+        table,
+        sync,
+        team: Team::new(k, options.warps),
+        scratch,
+        cells,
+        trace,
+        steps,
+        advance,
+    };
     table.fetch(k, tables);
     k.when(k.tid().eq(0), || {
         sync.start();

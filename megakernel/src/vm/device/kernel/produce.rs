@@ -1,6 +1,7 @@
 //! The thread that streams weights: it walks the queue ahead of the team and waits for nothing but room in the ring.
 
 use super::Kit;
+use super::pages::ask_for_pages;
 
 /// Streams the weights of every task of every step.
 pub(super) fn produce(kit: Kit<'_, '_>) {
@@ -8,9 +9,10 @@ pub(super) fn produce(kit: Kit<'_, '_>) {
     let tasks = kit.table.tasks();
     let stopped = k.var(false);
     k.for_(0u32, kit.steps, |_| {
-        k.for_(0u32, tasks, |task| {
-            let task = kit.table.task(task);
+        k.for_(0u32, tasks, |index| {
+            let task = kit.table.task(index);
             let (bytes, weights) = (task.stage_bytes(), kit.memory.image.at(task.weights().mul_wide(512u32)));
+            ask_for_pages(kit, task);
             k.for_(0u32, task.stages(), |stage| {
                 producer.land();
                 k.loop_(|| {
@@ -18,10 +20,7 @@ pub(super) fn produce(kit: Kit<'_, '_>) {
                     stopped.set(kit.sync.stopped());
                     k.break_if(stopped.get());
                 });
-                k.when(stopped.get(), || {
-                    producer.give_up();
-                    k.break_();
-                });
+                k.break_if(stopped.get());
                 producer.fill(weights.at(stage.mul_wide(bytes)), bytes);
             });
             k.break_if(stopped.get());

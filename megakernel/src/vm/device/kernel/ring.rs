@@ -83,49 +83,38 @@ pub(super) struct Producer<'k> {
 }
 
 impl<'k> Producer<'k> {
-    /// Waits until the oldest stage in flight has landed, if as many are as may be.
+    /// Waits until fewer stages are in flight than may be.
     pub fn land(self) {
-        let (k, ring) = (self.ring.k, self.ring);
-        k.if_else(
-            self.in_flight.get().eq(ring.options.in_flight),
-            || {
-                ring.full.at(self.landing.stage.get()).wait(self.landing.parity.get());
-                ring.advance(self.landing);
-            },
-            || self.in_flight.set(self.in_flight.get() + 1),
-        );
+        // The producer's view of what landed must stay within one round of the ring: parities repeat after two.
+        let most = self.ring.options.in_flight.clamp(1, self.ring.options.stages - 1);
+        self.ring.k.while_(|| self.in_flight.get().ge(most), || self.land_one());
     }
 
-    /// Whether the next stage is empty; may wait a little before it says no.
+    fn land_one(self) {
+        let ring = self.ring;
+        ring.full.at(self.landing.stage.get()).wait(self.landing.parity.get());
+        ring.advance(self.landing);
+        self.in_flight.set(self.in_flight.get() - 1);
+    }
+
+    /// Whether the next stage is empty.
     pub fn is_empty(self) -> Val<'k, bool> {
-        self.ring.empty.at(self.filling.stage.get()).try_wait(self.filling.parity.get(), BarScope::Cta)
+        self.ring.empty.at(self.filling.stage.get()).test_wait(self.filling.parity.get(), BarScope::Cta)
     }
 
     /// Fills the next stage, which is empty.
     pub fn fill(self, from: Ptr<'k, Global, u8>, bytes: Val<'k, u32>) {
         let (ring, stage) = (self.ring, self.filling.stage.get());
         let full = ring.full.at(stage);
+        self.in_flight.set(self.in_flight.get() + 1);
         full.arrive_expect_tx(bytes);
         ring.stage(stage).cast::<u8>().bulk_load(from, bytes, full, Bulk::default().policy(self.policy));
         ring.advance(self.filling);
     }
 
-    /// Takes back the place in flight that [`Producer::land`] made for a stage that is not filled after all.
-    pub fn give_up(self) {
-        self.in_flight.set(self.in_flight.get() - 1);
-    }
-
     /// Waits for everything in flight: a block must not end under a copy.
     pub fn drain(self) {
-        let (k, ring) = (self.ring.k, self.ring);
-        k.while_(
-            || self.in_flight.get().gt(0),
-            || {
-                ring.full.at(self.landing.stage.get()).wait(self.landing.parity.get());
-                ring.advance(self.landing);
-                self.in_flight.set(self.in_flight.get() - 1);
-            },
-        );
+        self.ring.k.while_(|| self.in_flight.get().gt(0), || self.land_one());
     }
 }
 

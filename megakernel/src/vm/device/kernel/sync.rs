@@ -160,13 +160,23 @@ impl<'k> Sync<'k> {
         });
     }
 
-    /// Publishes that a task is done; by one thread, behind a barrier of the team.
+    /// Publishes that a task is done; by one thread, behind a barrier of the team. Where everything that it wrote is
+    /// tagged, nothing is released.
     pub fn signal(self, table: Table<'k>, task: TaskView<'k>) {
-        let first = task.signals();
-        self.k.for_(0u32, task.signal_count(), |at| {
+        let (k, first) = (self.k, task.signals());
+        k.for_(0u32, task.signal_count(), |at| {
             let counter = self.counters.at(table.signal(first + at) * PITCH);
-            counter.red(AtomOp::Add, 1u32, RedOrder::Release(Scope::Gpu));
+            k.if_else(
+                task.writes().ge(1u32 << 16),
+                || counter.red(AtomOp::Add, 1u32, RedOrder::Release(Scope::Gpu)),
+                || counter.red(AtomOp::Add, 1u32, RedOrder::Relaxed(Scope::Gpu)),
+            );
         });
+    }
+
+    /// Steps so far, this one not counted.
+    pub fn now(self, step: Val<'k, u32>) -> Val<'k, u32> {
+        self.epoch + step
     }
 
     /// Waits until a step may begin; by one thread.

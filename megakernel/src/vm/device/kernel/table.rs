@@ -101,7 +101,7 @@ macro_rules! fields {
     };
 }
 
-fields!(opcode weights stages stage_bytes waits wait_count signals signal_count first_row first end index split task);
+fields!(opcode weights stages stage_bytes waits wait_count signals signal_count first_row first end index split task reads writes);
 
 impl<'k> TaskView<'k> {
     /// Where an operand begins in its space.

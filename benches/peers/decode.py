@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""A decode step of a Llama in PyTorch, for comparison with `tilewright bench --suite decode`; one JSON row a line.
+
+Usage: decode.py --config FILE [--batch B] [--context C] [--tokens N] [--compile]
+
+Random bf16 weights, fused projections, a static KV cache, greedy choice on the device. The step is captured into one CUDA
+graph; with --compile it goes through torch.compile (Inductor with coordinate descent) first. A replay is timed with the
+host's part: positions are advanced on the device, and the chosen token is read by the host each time. All random: keys and
+values of the tokens before too.
+"""
+import argparse
+import json
+import time
+
+import torch
+import torch.nn.functional as F
+
+BF16 = torch.bfloat16
+
+
+class Step:
+    """Weights, cache and cells of one step."""
+
+    def __init__(self, config, batch, context):
+        self.batch, self.layers, self.hidden = batch, config["num_hidden_layers"], config["hidden_size"]
+        self.heads, self.kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
+        self.dim = config.get("head_dim") or self.hidden // self.heads
+        self.eps = config["rms_norm_eps"]
+        inner, vocab = config["intermediate_size"], config["vocab_size"]
+        self.widths = (self.heads * self.dim, self.kv_heads * self.dim, self.kv_heads * self.dim)
+        draw = lambda *shape: torch.randn(*shape, device="cuda", dtype=BF16) * 0.02
+        each = lambda *shape: [draw(*shape) for _ in range(self.layers)]
+        self.embedding = draw(vocab, self.hidden)
+        self.output = self.embedding if config.get("tie_word_embeddings") else draw(vocab, self.hidden)
+        self.qkv, self.o = each(sum(self.widths), self.hidden), each(self.hidden, self.heads * self.dim)
+        self.gate_up, self.down = each(2 * inner, self.hidden), each(self.hidden, inner)
+        self.norms = [1 + draw(self.hidden) for _ in range(2 * self.layers + 1)]
+        cache = lambda: each(batch, self.kv_heads, context, self.dim)
+        self.keys, self.values = cache(), cache()
+        theta = config.get("rope_theta") or config.get("rope_parameters", {}).get("rope_theta", 10000.0)
+        exponents = torch.arange(0, self.dim, 2, device="cuda").float() / self.dim
+        angles = torch.outer(torch.arange(context, device="cuda").float(), theta ** -exponents)
+        self.cos, self.sin = (f(torch.cat((angles, angles), 1)).to(BF16) for f in (torch.cos, torch.sin))
+        self.columns = torch.arange(context, device="cuda")
+        self.token = torch.randint(vocab, (batch,), device="cuda")
+        self.position = torch.zeros(1, dtype=torch.long, device="cuda")
+        matrices = self.qkv + self.o + self.gate_up + self.down + [self.output]
+        self.weight_bytes = sum(2 * m.numel() for m in matrices)
+        self.token_bytes = 4 * self.layers * self.kv_heads * self.dim * batch
+
+    def rotate(self, x):
+        first, second = x.chunk(2, -1)
+        return x * self.cos[self.position] + torch.cat((-second, first), -1) * self.sin[self.position]
+
+    def logits(self, token):
+        x = self.embedding[token]
+        seen = (self.columns <= self.position)[None, None, None, :]
+        for i in range(self.layers):
+            y = F.rms_norm(x, (self.hidden,), self.norms[2 * i], self.eps)
+            q, k, v = F.linear(y, self.qkv[i]).split(self.widths, -1)
+            split = lambda t, heads: t.view(self.batch, heads, 1, self.dim)
+            q, k, v = self.rotate(split(q, self.heads)), self.rotate(split(k, self.kv_heads)), split(v, self.kv_heads)
+            self.keys[i].index_copy_(2, self.position, k)
+            self.values[i].index_copy_(2, self.position, v)
+            a = F.scaled_dot_product_attention(q, self.keys[i], self.values[i], attn_mask=seen, enable_gqa=True)
+            x = x + F.linear(a.reshape(self.batch, -1), self.o[i])
+            y = F.rms_norm(x, (self.hidden,), self.norms[2 * i + 1], self.eps)
+            gate, up = F.linear(y, self.gate_up[i]).chunk(2, -1)
+            x = x + F.linear(F.silu(gate) * up, self.down[i])
+        return F.linear(F.rms_norm(x, (self.hidden,), self.norms[-1], self.eps), self.output)
+
+    def step(self):
+        self.token.copy_(self.logits(self.token).argmax(-1))
+        self.position.add_(1)
+
+
+def microseconds(step, first, tokens):
+    """What each token costs as a graph's replay, with the host's reading of it."""
+    step.position.fill_(first)
+    for _ in range(3):
+        step.step()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step.step()
+    step.position.fill_(first)
+    times = []
+    for _ in range(tokens):
+        start = time.perf_counter()
+        graph.replay()
+        step.token.tolist()
+        times.append((time.perf_counter() - start) * 1e6)
+    return sorted(times)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--config", required=True)
+    parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--context", type=int, default=1024)
+    parser.add_argument("--tokens", type=int, default=200)
+    parser.add_argument("--compile", action="store_true")
+    args = parser.parse_args()
+    with open(args.config) as file:
+        config = json.load(file)
+    torch.manual_seed(0)
+    # Room for the tokens that warm up and capture.
+    step = Step(config, args.batch, args.context + 8)
+    who = "pytorch-cuda-graph"
+    if args.compile:
+        import torch._inductor.config as inductor
+        inductor.coordinate_descent_tuning = True
+        step.logits, who = torch.compile(step.logits, fullgraph=True), "pytorch-compile-cuda-graph"
+    first = max(args.context - args.tokens, 0)
+    with torch.no_grad():
+        times = microseconds(step, first, args.tokens)
+    shape = {"batch": args.batch, "context": args.context, "hidden": step.hidden, "layers": step.layers}
+    read = step.weight_bytes + step.token_bytes * (args.context - args.tokens // 2)
+    print(json.dumps({"suite": "decode", "who": who, "shape": shape, "note": f"torch {torch.__version__}",
+                      "us": times[len(times) // 2], "best_us": times[0], "bytes": read, "flops": 0}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+//! What the PTX back end leaves out because `ptxas` gets it wrong. docs/sim.md has the minimal PTX of each.
+
+use tilewright_codegen::build::{Builder, Load, block, record};
+use tilewright_codegen::ir::attr::{Eviction, LdCache, LdOrder, Prefetch, Scope};
+use tilewright_codegen::ir::{Arch, BitsOp, ConvertOp, Inst, Op, Operand, StmtId, Ty, ValueId};
+use tilewright_codegen::ptx;
+use tilewright_codegen::verify::verify;
+
+fn emit(body: impl Fn(&Builder)) -> String {
+    let kernel = record("case", Arch::Sm90a, block(32), body);
+    ptx::emit(&verify(kernel).unwrap_or_else(|errors| panic!("{errors}")))
+}
+
+/// An acquiring load whose result nobody reads made `ptxas` drop the policy that other accesses name: their descriptor
+/// was whatever the register held, and the hardware ended the kernel with an illegal instruction.
+#[test]
+fn an_acquiring_load_has_no_policy() {
+    let text = |order: LdOrder| {
+        emit(|k| {
+            let x = k.global::<u32>("x");
+            let how = Load::WEAK.order(order);
+            let _ = x.at(k.tid()).load_as::<1>(how.policy(k.policy(Eviction::First)));
+        })
+    };
+    for scope in [Scope::Cta, Scope::Cluster, Scope::Gpu, Scope::Sys] {
+        let acquire = text(LdOrder::Acquire(scope));
+        assert!(acquire.contains("ld.acquire.") && !acquire.contains("cache_hint"), "{acquire}");
+        let relaxed = text(LdOrder::Relaxed(scope));
+        assert!(relaxed.contains(".L2::cache_hint"), "{relaxed}");
+    }
+}
+
+/// `or(lop3(a, b, b, a ^ b ^ c), a)` became `a | b` where the second `b` was a copy.
+#[test]
+fn lop3_knows_an_operand_by_its_copies() {
+    let mut kernel = record("case", Arch::Sm90a, block(32), |k| {
+        let x = k.global::<u32>("x");
+        let (a, b) = (x.at(0).load(), x.at(1).load());
+        x.at(2).store(a.lop3(b, k.tid(), 0x96));
+    });
+    // A copy that the recorder would not have made.
+    let copy = ValueId(kernel.values.len() as u32);
+    kernel.values.push(Ty::S32);
+    let (again, last) = (ValueId(copy.0 + 1), StmtId(10_000));
+    kernel.values.push(Ty::U32);
+    kernel.edit(&mut |block| {
+        let Some(at) = block.iter().position(|stmt| matches!(stmt.op, Op::Inst(Inst::Bits(BitsOp::Lop3 { .. }))))
+        else {
+            return;
+        };
+        let mut made = vec![block[at].clone(), block[at].clone()];
+        if let Op::Inst(Inst::Bits(BitsOp::Lop3 { b, c, .. })) = &mut block[at].op {
+            made[0].op = Op::Inst(ConvertOp::Bitcast { ty: Ty::S32, from: Ty::U32, d: copy, a: *b }.into());
+            made[1].op = Op::Inst(ConvertOp::Bitcast { ty: Ty::U32, from: Ty::S32, d: again, a: copy.into() }.into());
+            *c = Operand::Value(again);
+        }
+        (made[0].id, made[1].id) = (last, StmtId(last.0 + 1));
+        block.splice(at..at, made);
+    });
+    let text = ptx::emit(&verify(kernel).unwrap_or_else(|errors| panic!("{errors}")));
+    let line = text.lines().find(|line| line.contains("lop3")).unwrap_or_default();
+    // a ^ b ^ b is a, whatever a third operand that is zero says.
+    assert!(line.contains(", 0, ") && line.trim_end().ends_with(", 240;"), "{line}");
+}
+
+#[test]
+fn hints_are_as_the_load_says_elsewhere() {
+    let text = emit(|k| {
+        let x = k.global::<u32>("x");
+        let how = Load::WEAK.cache(LdCache::EvictLast).prefetch(Prefetch::B128);
+        let v = x.at(k.tid()).load_as::<1>(how.policy(k.policy(Eviction::First)));
+        x.at(k.tid()).store(v[0]);
+    });
+    assert!(text.contains("ld.global.L1::evict_last.L2::cache_hint.L2::128B"), "{text}");
+}

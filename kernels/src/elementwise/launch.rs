@@ -1,0 +1,49 @@
+//! Elementwise ops as kernels: each block has a run of [`RUN`] elements.
+
+use tilewright_codegen::build::{Builder, block, record};
+use tilewright_codegen::ir::{Arch, Kernel};
+
+use super::{Run, add, silu_mul};
+use crate::decode::{Array, Float, Team};
+
+/// Warps of a block.
+const WARPS: u32 = 8;
+/// Elements of a block: two vectors of four for each thread.
+pub(super) const RUN: u32 = WARPS * 32 * 8;
+
+/// Types of both inputs and of the output, and elements of a load: 4, or 1 for arrays that are not aligned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Types {
+    /// The first input.
+    pub a: Float,
+    /// The second input.
+    pub b: Float,
+    /// The output.
+    pub out: Float,
+    /// 1 or 4.
+    pub vector: u32,
+}
+
+type Op = for<'k> fn(Team<'k>, Run<'k>, Array<'k>, Array<'k>, Array<'k>);
+
+fn kernel(name: &str, arch: Arch, types: Types, [a, b]: [&str; 2], op: Op) -> Kernel {
+    record(name, arch, block(WARPS * 32), |k: &Builder| {
+        let n = k.param::<u32>("n");
+        let array = |name: &str, float: Float| Array::new(k.global::<u8>(name), float);
+        let (a, b, out) = (array(a, types.a), array(b, types.b), array("out", types.out));
+        let first = k.block_id() * RUN;
+        let run = Run { first, end: (first + RUN).min(n), vector: types.vector };
+        op(Team::new(k, WARPS), run, a, b, out);
+    })
+}
+
+/// The kernel `silu_mul`: `out[i] = silu(gate[i]) · up[i]` for i below `n`, 2048 elements a block. Parameters: `n`,
+/// `gate`, `up`, `out`.
+pub fn silu_mul_all(arch: Arch, types: Types) -> Kernel {
+    kernel("silu_mul", arch, types, ["gate", "up"], silu_mul)
+}
+
+/// The kernel `add`: `out[i] = a[i] + b[i]` for i below `n`, 2048 elements a block. Parameters: `n`, `a`, `b`, `out`.
+pub fn add_all(arch: Arch, types: Types) -> Kernel {
+    kernel("add", arch, types, ["a", "b"], add)
+}

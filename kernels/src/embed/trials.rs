@@ -1,0 +1,62 @@
+//! Random tables: what comes out is what lies there, rounded to the output's type.
+
+use half::bf16;
+use tilewright_codegen::ir::{Arch, Needs};
+use tilewright_codegen::trial::{Bound, Draw, Shipped, Trial};
+use tilewright_codegen::verify::{VerifyErrors, verify};
+
+use super::{EmbedShape, embed_rows};
+use crate::decode::{Float, Unit};
+use crate::naive;
+use crate::shipped::Entry;
+use crate::stored;
+
+/// Bytes of a stage of the ring for which tables are laid out.
+const STAGE_BYTES: u32 = 16384;
+
+/// The kernels of this room.
+pub fn shipped() -> Vec<Box<dyn Shipped>> {
+    vec![Box::new(Entry {
+        name: "embed",
+        needs: Needs::Sm80,
+        record: |arch| embed_rows(arch, shape(2048, 8, Float::Bf16)),
+        draw: trial,
+    })]
+}
+
+fn shape(hidden: u32, warps: u32, out: Float) -> EmbedShape {
+    let unit = Unit::new(hidden, warps, STAGE_BYTES).expect("rows of 1 to 2^20 elements, stages of a chunk a warp");
+    EmbedShape { unit, out, warps }
+}
+
+fn trial(arch: Arch, draw: &mut Draw) -> Result<Trial, VerifyErrors> {
+    let (rows, vocab) = (draw.between(1..=5), draw.between(1..=40));
+    let most = [4, 100, 500][draw.between(0..=2) as usize];
+    let hidden = 4 * draw.between(1..=most);
+    let shape = shape(hidden, draw.between(1..=8), stored::float(draw));
+    let table = draw.floats((vocab * hidden) as usize, bf16::from_f64);
+    let packed = pack(shape.unit, &table);
+    let ids: Vec<i32> = (0..rows).map(|_| draw.between(0..=vocab - 1) as i32).collect();
+    let position: Vec<i32> = (0..rows).map(|_| draw.between(0..=3) as i32 - 1).collect();
+    let wide: Vec<f64> = table.iter().map(|v| v.to_f64()).collect();
+    let row =
+        |(&id, &position): (&i32, &i32)| naive::embed(&wide, hidden as usize, (position >= 0).then_some(id as usize));
+    let out: Vec<f64> = ids.iter().zip(&position).flat_map(row).map(|v| stored::rounded(v, shape.out)).collect();
+    let mut trial =
+        Trial::new(verify(embed_rows(arch, shape))?, rows).note(format!("{rows} rows of {vocab}, {shape:?}"));
+    let (ids, position) = (trial.input("ids", &ids), trial.input("position", &position));
+    let table = trial.input("table", &packed);
+    let out = stored::output(&mut trial, "out", shape.out, &out, Bound { absolute: 0.0, relative: 0.0 });
+    Ok(trial.pass(ids).pass(position).pass(table).pass(out))
+}
+
+/// A table as units; rows behind the last are zeros.
+fn pack(unit: Unit, table: &[bf16]) -> Vec<bf16> {
+    let rows: Vec<&[bf16]> = table.chunks(unit.k() as usize).collect();
+    let units = rows.chunks(8).flat_map(|rows| {
+        let mut place = vec![bf16::ZERO; unit.bytes() as usize / 2];
+        unit.pack(&std::array::from_fn(|i| rows.get(i).copied()), &mut place);
+        place
+    });
+    units.collect()
+}

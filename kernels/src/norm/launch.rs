@@ -1,0 +1,44 @@
+//! The RMS norm as a kernel: a block for each row.
+
+use tilewright_codegen::build::{block, record};
+use tilewright_codegen::ir::{Arch, Kernel};
+
+use super::{RmsNorm, rms_norm};
+use crate::decode::{Array, Float, Team};
+
+/// What the kernel is generated for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NormShape {
+    /// Elements of a row.
+    pub width: u32,
+    /// Elements from a row to the next, of input and output: `width` or more.
+    pub stride: u32,
+    /// Type of the input.
+    pub x: Float,
+    /// Type of the weight.
+    pub weight: Float,
+    /// Type of the output.
+    pub out: Float,
+    /// Added to the mean square.
+    pub eps: f32,
+    /// Warps of a block.
+    pub warps: u32,
+}
+
+/// The kernel `rms_norm`: row r of `out` is the norm of row r of `x`, for the row r of block r. Parameters: `x`, `weight`,
+/// `out`, aligned to 16 bytes.
+pub fn rms_norm_rows(arch: Arch, shape: NormShape) -> Kernel {
+    record("rms_norm", arch, block(shape.warps * 32), |k| {
+        let [x, weight, out] = ["x", "weight", "out"].map(|name| k.global::<u8>(name));
+        let first = k.block_id() * shape.stride;
+        let row = RmsNorm {
+            x: Array::new(x, shape.x).from(first),
+            weight: Array::new(weight, shape.weight),
+            out: Array::new(out, shape.out).from(first),
+            width: shape.width,
+            vector: if shape.stride.is_multiple_of(4) { 4 } else { 1 },
+            eps: shape.eps,
+        };
+        rms_norm(Team::new(k, shape.warps), k.shared("sums", shape.warps), row);
+    })
+}

@@ -1,0 +1,64 @@
+//! The kernel: a block for each row.
+
+use tilewright_codegen::build::{block, record};
+use tilewright_codegen::ir::{Arch, Kernel};
+
+use crate::decode::{Array, Cells, Float, HeadNorm, Pages, Rope, Rotation, Team, rope};
+
+/// What the kernel is generated for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RopeShape {
+    /// Heads of a row.
+    pub heads: u32,
+    /// Dimensions of a head, even; all of them are rotated.
+    pub dim: u32,
+    /// The head norm's eps, if heads are normalised before.
+    pub norm: Option<f32>,
+    /// Pages of the pool, tokens of a page and entries of a row of the page table, where the result is appended to
+    /// pages.
+    pub pages: Option<[u32; 3]>,
+    /// Type of the input.
+    pub x: Float,
+    /// Type of the output.
+    pub out: Float,
+    /// Warps of a block.
+    pub warps: u32,
+}
+
+/// The kernel `rope`: the heads of row r of `x`, `[rows, heads, dim]`, normalised and rotated for `position[r]`, for
+/// the row r of block r. Without pages `out` is as `x`, and rows with a position below 0 become zeros; with pages it is
+/// the pool `[heads, pages, page_tokens, dim]`, and such rows append nothing.
+///
+/// Parameters: `x`, `weight` (f32 `[dim]`, not looked at without a norm), `turns` (cosines and sines, f32 `[positions,
+/// dim / 2, 2]`), `position` (i32), `page_table` (i32 `[rows, width]`, not looked at without pages), `out`.
+pub fn rope_rows(arch: Arch, shape: RopeShape) -> Kernel {
+    record("rope", arch, block(shape.warps * 32), |k| {
+        let [x, weight] = ["x", "weight"].map(|name| k.global::<u8>(name));
+        let rotation = Rotation { table: k.global::<f32>("turns"), half: shape.dim / 2 };
+        let (position, table) = (k.global::<i32>("position"), k.global::<i32>("page_table"));
+        let out = Array::new(k.global::<u8>("out"), shape.out);
+        let [pages, page_tokens, table_width] = shape.pages.unwrap_or([1; 3]);
+        let pages = Pages {
+            pool: out,
+            pages,
+            page_tokens,
+            dim: shape.dim,
+            position: Cells::Global(position),
+            table: Cells::Global(table),
+            table_width,
+        };
+        let work = Rope {
+            x: Array::new(x, shape.x),
+            norm: shape.norm.map(|eps| HeadNorm { weight: Array::new(weight, Float::F32), eps }),
+            rotation,
+            heads: shape.heads,
+            first_head: k.lit(0),
+            count: shape.heads,
+            rows: 1,
+            first_row: k.block_id(),
+            pages,
+            out: shape.pages.is_none().then_some(out),
+        };
+        rope(Team::new(k, shape.warps), work);
+    })
+}

@@ -1,0 +1,90 @@
+//! The choice as kernels: a block for each row.
+
+use std::mem::offset_of;
+
+use bytemuck::{Pod, Zeroable};
+use tilewright_codegen::build::{Builder, Global, Ptr, Scalar, Val, block, record};
+use tilewright_codegen::ir::{Arch, Kernel};
+
+use super::{Choice, Logits, Scratch, argmax, sample};
+use crate::decode::Team;
+use crate::naive::Sampling;
+
+/// How the token of a row is chosen, as the device reads it.
+///
+/// ```
+/// use tilewright_kernels::{naive::Sampling, sample::Request};
+/// let request = Request::new(&Sampling::new(0.8, Some(40), 0.95, 7)?, 3);
+/// assert_eq!((request.top_k, request.step), (40, 3));
+/// # Ok::<(), tilewright_kernels::naive::SamplingError>(())
+/// ```
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
+pub struct Request {
+    /// Key of the random numbers.
+    pub seed: u64,
+    /// The step.
+    pub step: u64,
+    /// 0: the likeliest token.
+    pub temperature: f32,
+    /// The share of the weights that is enough.
+    pub top_p: f32,
+    /// Tokens that may be chosen.
+    pub top_k: u32,
+    /// Nothing.
+    pub reserved: u32,
+}
+
+impl Request {
+    /// The request for a step of a row's sampling.
+    pub fn new(sampling: &Sampling, step: u64) -> Request {
+        let top_k = sampling.top_k().map_or(u32::MAX, |k| u32::try_from(k).unwrap_or(u32::MAX));
+        let (temperature, top_p) = (sampling.temperature(), sampling.top_p());
+        Request { seed: sampling.seed(), step, temperature, top_p, top_k, reserved: 0 }
+    }
+}
+
+/// A field of a request.
+fn field<'k, T: Scalar>(at: Ptr<'k, Global, u8>, offset: usize) -> Val<'k, T> {
+    at.at(offset).cast::<T>().load()
+}
+
+/// The kernel `sample`: `tokens[r]` (u32) by `logits[r, ..count]`, f32 in rows of `stride`, and `requests[r]`, for the
+/// row r of block r. Parameters: `count` (at most 2¹⁸), `stride`, `logits`, `requests`, `tokens`. `warps` is 1 to 32.
+pub fn sample_rows(arch: Arch, warps: u32) -> Kernel {
+    record("sample", arch, block(warps * 32), |k| {
+        let (team, scratch) = (Team::new(k, warps), Scratch::new(k.shared("scratch", Scratch::BYTES / 8)));
+        let logits = row(k);
+        let request = k.global::<u8>("requests").at(k.block_id() * size_of::<Request>() as u32);
+        let tokens = k.global::<u32>("tokens");
+        let choice = Choice {
+            temperature: field(request, offset_of!(Request, temperature)),
+            top_k: field(request, offset_of!(Request, top_k)),
+            top_p: field(request, offset_of!(Request, top_p)),
+            seed: field(request, offset_of!(Request, seed)),
+            step: field(request, offset_of!(Request, step)),
+            row: k.block_id(),
+        };
+        let best = argmax(team, scratch, logits);
+        let token = sample(team, scratch, logits, best, choice);
+        k.when(k.tid().eq(0), || tokens.at(k.block_id()).store(token));
+    })
+}
+
+/// The kernel `argmax`: `tokens[r]` (u32) is the largest of `logits[r, ..count]`, f32 in rows of `stride`, for the row r
+/// of block r. Parameters: `count`, `stride`, `logits`, `tokens`. `warps` is 1 to 32.
+pub fn argmax_rows(arch: Arch, warps: u32) -> Kernel {
+    record("argmax", arch, block(warps * 32), |k| {
+        let (team, scratch) = (Team::new(k, warps), Scratch::new(k.shared("scratch", Scratch::ARGMAX_BYTES / 8)));
+        let logits = row(k);
+        let tokens = k.global::<u32>("tokens");
+        let best = argmax(team, scratch, logits);
+        k.when(k.tid().eq(0), || tokens.at(k.block_id()).store(best));
+    })
+}
+
+/// The logits of the block's row.
+fn row(k: &Builder) -> Logits<'_> {
+    let (count, stride) = (k.param::<u32>("count"), k.param::<u32>("stride"));
+    Logits { at: k.global::<f32>("logits").at(k.block_id().mul_wide(stride)), count }
+}

@@ -1,0 +1,186 @@
+//! The choice of the next token from a row of logits, by one block: the largest, or at random among the likeliest.
+//!
+//! The rule is `naive::sample`'s, in the same arithmetic: given the same logits, seed, step and row, the same token.
+//! Nothing is sorted. With `key` the order of tokens (larger logits first, equal ones by rising number), what top-k and
+//! top-p keep is what lies at or above a *cut*, and each of them raises the cut.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `source` | where logits are read from, many loads in flight |
+//! | `greedy` | the likeliest token |
+//! | `weight` | weights in fixed point, random bits |
+//! | `search` | where a running sum reaches a number |
+//! | `select` | the cut at which a running sum over falling keys reaches a number, by digits |
+//! | `shortlist` | the few tokens that a choice depends on, gathered in shared memory |
+//! | `launch` | both as kernels, a block for each row |
+//! | `trials` | random rows, and what `naive` chooses |
+
+mod greedy;
+mod launch;
+mod search;
+mod select;
+mod shortlist;
+mod source;
+mod trials;
+mod weight;
+
+use tilewright_codegen::build::{Global, Ptr, Shared, Val};
+use tilewright_codegen::ir::attr::Round;
+
+pub use launch::{Request, argmax_rows, sample_rows};
+pub use trials::shipped;
+
+use crate::decode::Team;
+use search::{NOWHERE, Search};
+use source::{Row, Shortlist, Source};
+use weight::Weigh;
+
+/// Most tokens of a shortlist.
+const SHORTLIST: u32 = 2048;
+
+/// Logits of one row of the batch.
+#[derive(Clone, Copy)]
+pub struct Logits<'k> {
+    /// The first.
+    pub at: Ptr<'k, Global, f32>,
+    /// How many, at least one and at most 2¹⁸.
+    pub count: Val<'k, u32>,
+}
+
+/// How a token is chosen; see [`naive::Sampling`](crate::naive::Sampling).
+#[derive(Clone, Copy)]
+pub struct Choice<'k> {
+    /// 0: the likeliest token.
+    pub temperature: Val<'k, f32>,
+    /// Tokens that may be chosen, 1 or more; as many as there are, or more, is all of them.
+    pub top_k: Val<'k, u32>,
+    /// The share of the weights that is enough, above 0; 1 is all of them.
+    pub top_p: Val<'k, f32>,
+    /// Key of the random numbers.
+    pub seed: Val<'k, u64>,
+    /// The step, for the random numbers.
+    pub step: Val<'k, u64>,
+    /// The row, for the random numbers.
+    pub row: Val<'k, u32>,
+}
+
+/// What limits the tokens that may be chosen.
+#[derive(Clone, Copy)]
+struct Limits<'k> {
+    top_k: Val<'k, u32>,
+    top_p: Val<'k, f32>,
+}
+
+impl<'k> Limits<'k> {
+    /// The sum of weights that is enough, of a total.
+    fn share(self, total: Val<'k, u64>) -> Val<'k, u64> {
+        (self.top_p.cast::<f64>() * total.cast::<f64>()).round(Round::Up).cast()
+    }
+}
+
+/// Shared memory of the team that the choice uses while it runs; free again once the team has met.
+#[derive(Clone, Copy)]
+pub struct Scratch<'k> {
+    at: Ptr<'k, Shared, u64>,
+    bins: Ptr<'k, Shared, u64>,
+}
+
+/// Words of 64 bits for the warps' sums and for what was found.
+const MEETING: u32 = 2 * 32 + 2;
+
+impl<'k> Scratch<'k> {
+    /// Bytes that [`sample`] needs.
+    pub const BYTES: u32 = 8 * (MEETING + select::BINS + SHORTLIST);
+    /// Bytes that [`argmax`] needs.
+    pub const ARGMAX_BYTES: u32 = 8 * MEETING;
+
+    /// What begins there, aligned to 16 bytes.
+    pub fn new(at: Ptr<'k, Shared, u64>) -> Scratch<'k> {
+        Scratch { at, bins: at.at(MEETING) }
+    }
+
+    fn search(self, team: Team<'k>) -> Search<'k> {
+        Search { team, runs: self.at, sums: self.at.at(32u32), found: self.at.at(64u32) }
+    }
+
+    /// The shortlist of so many tokens.
+    fn list(self, count: Val<'k, u32>) -> Shortlist<'k> {
+        let tokens = self.bins.at(select::BINS).cast();
+        Shortlist { tokens, logits: tokens.at(SHORTLIST).cast(), count }
+    }
+}
+
+/// The number of the largest logit, the lowest among equals; NaN counts as −∞. The same in all threads of the team,
+/// which has at most 32 warps.
+pub fn argmax<'k>(team: Team<'k>, scratch: Scratch<'k>, logits: Logits<'k>) -> Val<'k, u32> {
+    greedy::likeliest(scratch.search(team), Row { logits: logits.at, count: logits.count })
+}
+
+/// Chooses a token as [`naive::sample`](crate::naive::sample) does; `best` is the number of the largest logit, as
+/// [`argmax`] finds it. The same in all threads of the team, which has at most 32 warps.
+pub fn sample<'k>(
+    team: Team<'k>,
+    scratch: Scratch<'k>,
+    logits: Logits<'k>,
+    best: Val<'k, u32>,
+    choice: Choice<'k>,
+) -> Val<'k, u32> {
+    let k = team.k;
+    let chosen = k.var(best);
+    k.when(choice.temperature.gt(0.0), || {
+        let row = Row { logits: logits.at, count: logits.count };
+        let weigh = Weigh { max: row.logit(best), temperature: choice.temperature };
+        let limits = Limits { top_k: choice.top_k, top_p: choice.top_p };
+        let draw = Drawing { search: scratch.search(team), scratch, weigh, limits, choice };
+        let by_count = limits.top_k.lt(row.count);
+        let (listed, total) = (k.var(NOWHERE), k.var(0u64));
+        k.when(by_count | limits.top_p.lt(1.0), || {
+            let extent = shortlist::gather(draw.search, scratch, row, weigh, limits);
+            listed.set(extent.listed);
+            total.set(extent.total);
+        });
+        let list = scratch.list(listed.get());
+        let take = |token: Val<'k, u32>| chosen.set(token);
+        k.if_else(
+            listed.get().le(SHORTLIST),
+            || draw.from(list, by_count, total.get(), take),
+            || draw.from(row, by_count, total.get(), take),
+        );
+    });
+    chosen.get()
+}
+
+/// A choice at random.
+#[derive(Clone, Copy)]
+struct Drawing<'k> {
+    search: Search<'k>,
+    scratch: Scratch<'k>,
+    weigh: Weigh<'k>,
+    limits: Limits<'k>,
+    choice: Choice<'k>,
+}
+
+impl<'k> Drawing<'k> {
+    /// Takes a token of the source, unless all weights are 0. `total` is the sum of the weights of the row, where
+    /// top-p alone limits them.
+    fn from<S: Source<'k>>(self, source: S, by_count: Val<'k, bool>, total: Val<'k, u64>, take: impl Fn(Val<'k, u32>)) {
+        let Drawing { search, scratch, weigh, limits, choice } = self;
+        let k = search.team.k;
+        let cut = k.var(0u64);
+        k.when(by_count, || {
+            let each = |_| k.lit(1u64);
+            select::raise(search, scratch.bins, source, cut, each, |_| limits.top_k.cast::<u64>());
+        });
+        k.when(limits.top_p.lt(1.0), || {
+            let enough = |kept: Val<'k, u64>| limits.share(by_count.select(kept, total));
+            select::raise(search, scratch.bins, source, cut, |token| weigh.weight(token.logit), enough);
+        });
+        let bits = weight::random_bits(k, choice.seed, choice.step, choice.row);
+        let at = search.first(
+            source,
+            |token| token.key.ge(cut.get()).select(weigh.weight(token.logit), 0u64),
+            |total| bits.mul_hi(total) + 1,
+        );
+        k.when(at.ne(NOWHERE), || take(source.token(at)));
+    }
+}

@@ -1,0 +1,107 @@
+//! Random rows of logits, and what `naive` chooses.
+
+use tilewright_codegen::ir::{Arch, Needs};
+use tilewright_codegen::trial::{Draw, Expected, Shipped, Trial};
+use tilewright_codegen::verify::{VerifyErrors, verify};
+
+use super::{Request, argmax_rows, sample_rows};
+use crate::naive::{self, Sampling};
+use crate::shipped::Entry;
+
+/// Warps of the kernels as they are shown.
+const WARPS: u32 = 32;
+
+/// The kernels of this room.
+pub fn shipped() -> Vec<Box<dyn Shipped>> {
+    let entry = |name, record, draw| Box::new(Entry { name, needs: Needs::Sm80, record, draw }) as Box<dyn Shipped>;
+    vec![
+        entry("argmax", |arch| argmax_rows(arch, WARPS), argmax_trial),
+        entry("sample", |arch| sample_rows(arch, WARPS), sample_trial),
+    ]
+}
+
+/// Rows of logits.
+struct Rows {
+    rows: u32,
+    count: u32,
+    stride: u32,
+    warps: u32,
+    logits: Vec<f32>,
+}
+
+impl Rows {
+    fn draw(draw: &mut Draw) -> Rows {
+        let most = [8, 100, 1000, 5000][draw.between(0..=3) as usize];
+        let (rows, count) = (draw.between(1..=3), draw.between(1..=most));
+        let stride = count + draw.between(0..=3);
+        let warps = [1, 4, 7, 16, 32][draw.between(0..=4) as usize];
+        let width = [0.01, 3.0, 30.0][draw.between(0..=2) as usize];
+        let shape = draw.between(0..=6);
+        let logits = (0..rows * stride).map(|_| logit(draw, shape, width)).collect();
+        Rows { rows, count, stride, warps, logits }
+    }
+
+    fn row(&self, row: u32) -> &[f32] {
+        &self.logits[(row * self.stride) as usize..][..self.count as usize]
+    }
+
+    fn note(&self) -> String {
+        let Rows { rows, count, stride, warps, .. } = self;
+        format!("{rows} rows of {count}, stride {stride}, {warps} warps")
+    }
+}
+
+/// A logit: of a bell, of few values, all the same, or with some that are no finite numbers among them.
+fn logit(draw: &mut Draw, shape: u32, width: f64) -> f32 {
+    let bell = (0..4).map(|_| draw.unit()).sum::<f64>() * width;
+    let odd = [f32::NAN, f32::NEG_INFINITY, 0.0, -0.0, f32::INFINITY, 1e-40, f32::MIN];
+    match shape {
+        0..=2 => bell as f32,
+        3 => (bell * 2.0).round() as f32,
+        4 => -0.0f32 + draw.between(0..=1) as f32 * -0.0,
+        5 => odd[draw.between(0..=1) as usize],
+        _ if draw.between(0..=3) == 0 => odd[draw.between(0..=6) as usize],
+        _ => bell as f32,
+    }
+}
+
+fn argmax_trial(arch: Arch, draw: &mut Draw) -> Result<Trial, VerifyErrors> {
+    let rows = Rows::draw(draw);
+    let best = |row| naive::argmax(rows.row(row)).map_or(u32::MAX, |token| token as u32);
+    let best: Vec<u32> = (0..rows.rows).map(best).collect();
+    let mut trial = Trial::new(verify(argmax_rows(arch, rows.warps))?, rows.rows).note(rows.note());
+    let (logits, tokens) = (trial.input("logits", &rows.logits), trial.output("tokens", Expected::exact(&best)));
+    Ok(trial.pass(rows.count).pass(rows.stride).pass(logits).pass(tokens))
+}
+
+/// A way of sampling.
+fn sampling(draw: &mut Draw, count: u32) -> Sampling {
+    let temperature = [0.0, 1e-30, 0.3, 0.8, 1.0, 20.0][draw.between(0..=5) as usize];
+    let top_k = match draw.between(0..=3) {
+        0 => None,
+        1 => Some(draw.between(1..=5)),
+        2 => Some(draw.between(1..=count)),
+        _ => Some(draw.between(count..=2 * count)),
+    };
+    let top_p = [1.0, 1e-6, 0.5, 0.9, 0.999][draw.between(0..=4) as usize];
+    let sampling = Sampling::new(temperature, top_k.map(|k| k as usize), top_p, draw.bits());
+    sampling.unwrap_or(Sampling::GREEDY)
+}
+
+fn sample_trial(arch: Arch, draw: &mut Draw) -> Result<Trial, VerifyErrors> {
+    let rows = Rows::draw(draw);
+    let (mut requests, mut chosen, mut ways) = (Vec::new(), Vec::new(), Vec::new());
+    for row in 0..rows.rows {
+        let (sampling, step) = (sampling(draw, rows.count), draw.bits() >> draw.between(0..=63));
+        let token = naive::sample(rows.row(row), &sampling, step, row);
+        chosen.push(token.map_or(u32::MAX, |token| token as u32));
+        requests.push(Request::new(&sampling, step));
+        ways.push(format!("t {} k {:?} p {}", sampling.temperature(), sampling.top_k(), sampling.top_p()));
+    }
+    let note = format!("{}; {}", rows.note(), ways.join(", "));
+    let mut trial = Trial::new(verify(sample_rows(arch, rows.warps))?, rows.rows).note(note);
+    let logits = trial.input("logits", &rows.logits);
+    let requests = trial.input::<u32>("requests", bytemuck::cast_slice(&requests));
+    let tokens = trial.output("tokens", Expected::exact(&chosen));
+    Ok(trial.pass(rows.count).pass(rows.stride).pass(logits).pass(requests).pass(tokens))
+}

@@ -1,0 +1,47 @@
+//! The best of the tiles' best.
+
+use tilewright_codegen::build::{block, record};
+use tilewright_codegen::ir::Arch;
+use tilewright_codegen::trial::{Draw, Expected, Trial};
+use tilewright_codegen::verify::verify;
+use tilewright_kernels::decode::{Argmax, Team, argmax};
+use tilewright_kernels::naive;
+
+use crate::right;
+
+fn case(value: &[f32], tiles: u32, warps: u32) -> Trial {
+    let rows = value.len() as u32 / tiles;
+    // Tile t has the tokens 10·t ..+10; its best is any of them.
+    let index: Vec<i32> = (0..rows * tiles).map(|at| (at % tiles * 10 + at * 7 % 10) as i32).collect();
+    let best = value
+        .chunks(tiles as usize)
+        .zip(index.chunks(tiles as usize))
+        .map(|(value, index)| index[naive::argmax(value).expect("a tile")]);
+    let best: Vec<i32> = best.collect();
+    let kernel = record("tiles", Arch::Sm80, block(warps * 32), |k| {
+        let (value, index, out) = (k.global("value"), k.global("index"), k.global("out"));
+        argmax(Team::new(k, warps), Argmax { value, index, tiles, out, rows, first_row: k.lit(0) });
+    });
+    let mut trial = Trial::new(verify(kernel).unwrap(), 1).note(format!("{rows} rows of {tiles}, {warps} warps"));
+    let (value, index) = (trial.input("value", value), trial.input("index", &index));
+    let out = trial.output("out", Expected::exact(&best));
+    trial.pass(value).pass(index).pass(out)
+}
+
+#[test]
+fn the_best_of_random_tiles() {
+    for seed in 0..40 {
+        let mut draw = Draw::new(seed);
+        let (rows, tiles, warps) = (draw.between(1..=16), draw.between(1..=150), draw.between(1..=8));
+        let value = match draw.between(0..=1) {
+            0 => draw.floats((rows * tiles) as usize, |v| v as f32),
+            _ => draw.integers((rows * tiles) as usize, 2, |v| v as f32),
+        };
+        right(&case(&value, tiles, warps), seed);
+    }
+}
+
+#[test]
+fn zeros_are_equal_whatever_their_sign_and_a_nan_is_the_least() {
+    right(&case(&[-0.0, 0.0, -0.0, f32::NAN, f32::NEG_INFINITY, f32::NAN], 3, 1), 0);
+}

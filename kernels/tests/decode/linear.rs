@@ -1,0 +1,291 @@
+//! Linear layers: every input, every output, rows, lengths and groups at random.
+
+use half::bf16;
+use tilewright_codegen::build::{Builder, block, record};
+use tilewright_codegen::ir::Arch;
+use tilewright_codegen::trial::{Bound, BufferId, Draw, Expected, Trial};
+use tilewright_codegen::verify::verify;
+use tilewright_kernels::decode::{Array, Best, Float, Input, Linear, Merge, Operand, Output, Team, Unit, linear};
+use tilewright_kernels::naive::{self, Split};
+
+use crate::stored::{self, UNIT};
+use crate::supply::{Supply, pack, scratch};
+use crate::survivors::survivors;
+use crate::{conflicts, right};
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum From {
+    Plain,
+    RmsNorm,
+    /// Heads and splits.
+    Merge(u32, u32),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum To {
+    Store,
+    Add,
+    SiluMul,
+    Logits,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    from: From,
+    to: To,
+    rows: u32,
+    k: u32,
+    n: u32,
+    /// Units of a block's tile.
+    tile: u32,
+    bias: bool,
+    x: Float,
+    out: Float,
+    warps: u32,
+    stage_bytes: u32,
+    /// Units of a group.
+    group: u32,
+}
+
+const EPS: f32 = 1e-5;
+
+impl Case {
+    fn draw(draw: &mut Draw) -> Case {
+        let to = [To::Store, To::Add, To::SiluMul, To::Logits][draw.between(0..=3) as usize];
+        // The best of a tile is looked for among sums that are exact.
+        let kind = if to == To::Logits { 0 } else { draw.between(0..=2) };
+        let (heads, splits) = (draw.between(1..=4), draw.between(1..=10));
+        let from = [From::Plain, From::RmsNorm, From::Merge(heads, splits)][kind as usize];
+        let most = [8, 60, 300][draw.between(0..=2) as usize];
+        let k = 4 * draw.between(1..=most / 4) * if kind == 2 { heads } else { 1 };
+        let warps = draw.between(1..=6);
+        Case {
+            from,
+            to,
+            rows: draw.between(1..=16),
+            k,
+            n: draw.between(1..=45),
+            tile: draw.between(1..=4),
+            bias: draw.between(0..=1) == 0,
+            x: stored::float(draw),
+            out: stored::float(draw),
+            warps,
+            stage_bytes: warps * 512 * draw.between(1..=3),
+            group: draw.between(2..=5),
+        }
+    }
+
+    fn unit(self) -> Unit {
+        Unit::new(self.k, self.warps, self.stage_bytes).expect("a unit")
+    }
+
+    fn tiles(self) -> u32 {
+        self.n.div_ceil(8).div_ceil(self.tile)
+    }
+
+    fn record(self, k: &Builder) {
+        let (team, unit) = (Team::new(k, self.warps), self.unit());
+        let streams = if self.to == To::SiluMul { 2 } else { 1 };
+        let weights = k.global::<u32>("weights").at(k.block_id() * (self.tile * streams * unit.bytes() / 4));
+        let [x, weight] = ["x", "weight"].map(|name| k.global::<u8>(name));
+        let (acc, stats) = (k.global::<f32>("acc"), k.global::<f32>("stats"));
+        let [bias, up_bias, residual, out] = ["bias", "up_bias", "residual", "out"].map(|name| k.global::<u8>(name));
+        let (value, index) = (k.global::<f32>("value"), k.global::<i32>("index"));
+        let x = Array::new(x, self.x);
+        let f32s = |at| Array::new(at, Float::F32);
+        let input = match self.from {
+            From::Plain => Input::Plain(x),
+            From::RmsNorm => Input::RmsNorm { x, weight: f32s(weight), eps: EPS },
+            From::Merge(heads, splits) => {
+                Input::Merge(Merge { acc, stats, heads, splits, dim: self.k / heads, pages: None })
+            }
+        };
+        let (out, width) = (Array::new(out, self.out), self.n);
+        let output = match self.to {
+            To::Store => Output::Store { out, width },
+            To::Add => Output::Add { residual: f32s(residual), out, width },
+            To::SiluMul => Output::SiluMul { up_bias: self.bias.then_some(f32s(up_bias)), out, width },
+            To::Logits => {
+                let best = Best { value, index, tiles: self.tiles(), tile: k.block_id() };
+                Output::Logits { out, width, best }
+            }
+        };
+        let first = k.block_id() * (self.tile * 8);
+        let tile = Linear {
+            unit,
+            rows: self.rows,
+            first_row: k.lit(0),
+            first,
+            end: (first + self.tile * 8).min(self.n),
+            input,
+            bias: self.bias.then_some(f32s(bias)),
+            output,
+        };
+        // The weights of splits lie where sums come later.
+        let shares = if let From::Merge(heads, splits) = self.from { heads * splits } else { 0 };
+        let group = self.group.max(shares.div_ceil(self.warps * Unit::ROWS));
+        let scratch = scratch(team, Operand::bytes(self.rows, unit, Float::F32), self.rows, group);
+        let units = (tile.end - first + 7) / 8 * streams;
+        linear(team, scratch, &Supply::new(team, unit, weights, units, self.tile * streams), tile);
+    }
+
+    /// Numbers; for logits whole ones.
+    fn numbers(self, draw: &mut Draw, float: Float, count: u32) -> Vec<f64> {
+        let numbers = stored::numbers(draw, float, count, if self.to == To::Logits { 3.0 } else { 1.0 });
+        if self.to == To::Logits { numbers.into_iter().map(f64::round).collect() } else { numbers }
+    }
+
+    /// The relative error of activations, as they are multiplied, and of a sum of so many products.
+    fn accuracy(self) -> f64 {
+        let operand = if self.rows <= 4 { 2f64.powi(-16) } else { 2f64.powi(-8) };
+        let products = f64::from(self.k.div_ceil(16) * 4 + self.warps + 8) * UNIT;
+        // Weights of splits are exponentials of differences to about 10.
+        let made = if self.from == From::Plain { 0.0 } else { f64::from(self.k / 32 + 60) * UNIT };
+        operand + products + made
+    }
+}
+
+/// What the activations are, as rows, and the buffers from which they come.
+struct Given {
+    x: Vec<f64>,
+    weight: Vec<f64>,
+    acc: Vec<f64>,
+    stats: Vec<f64>,
+    rows: Vec<Vec<f64>>,
+}
+
+fn given(case: Case, draw: &mut Draw) -> Given {
+    let x = case.numbers(draw, case.x, case.rows * case.k);
+    let weight = case.numbers(draw, Float::F32, case.k);
+    let mut given = Given { x, weight, acc: vec![0.0], stats: vec![0.0], rows: Vec::new() };
+    for row in given.x.chunks(case.k as usize) {
+        given.rows.push(match case.from {
+            From::Plain | From::Merge(..) => row.to_vec(),
+            From::RmsNorm => naive::rms_norm(row, &given.weight, f64::from(EPS)),
+        });
+    }
+    if let From::Merge(heads, splits) = case.from {
+        let dim = case.k / heads;
+        given.acc = case.numbers(draw, Float::F32, case.rows * case.k * splits);
+        for _ in 0..case.rows * heads * splits {
+            let empty = draw.between(0..=3) == 0;
+            let (max, sum) = (stored::rounded(draw.unit() * 5.0, Float::F32), 1.0 + f64::from(draw.between(0..=9)));
+            given.stats.extend(if empty { [f64::NEG_INFINITY, 0.0] } else { [max, sum] });
+        }
+        given.stats.remove(0);
+        // A split without tokens has no sums.
+        for (acc, stats) in given.acc.chunks_mut(dim as usize).zip(given.stats.chunks(2)) {
+            if stats[1] == 0.0 {
+                acc.fill(0.0);
+            }
+        }
+        let parts: Vec<Split<f64>> = given
+            .acc
+            .chunks(dim as usize)
+            .zip(given.stats.chunks(2))
+            .map(|(acc, stats)| Split { max: stats[0], sum: stats[1], acc: acc.to_vec() })
+            .collect();
+        let heads: Vec<f64> =
+            parts.chunks(splits as usize).flat_map(|parts| naive::combine(parts, dim as usize)).collect();
+        given.rows = heads.chunks(case.k as usize).map(<[f64]>::to_vec).collect();
+    }
+    given
+}
+
+/// A product with a bias, and the largest sum of its terms' sizes.
+fn product(rows: &[Vec<f64>], weight: &[f64], bias: Option<&[f64]>) -> (Vec<f64>, f64) {
+    let sizes = |values: &[f64]| values.iter().map(|v| v.abs()).collect::<Vec<f64>>();
+    let (size_of_weight, size_of_bias) = (sizes(weight), bias.map(sizes));
+    let of = |row: &Vec<f64>| naive::linear(&sizes(row), &size_of_weight, size_of_bias.as_deref());
+    let largest = rows.iter().flat_map(of).fold(0.0, f64::max);
+    (rows.iter().flat_map(|row| naive::linear(row, weight, bias)).collect(), largest)
+}
+
+fn trial(case: Case, draw: &mut Draw) -> Trial {
+    let given = given(case, draw);
+    let matrix = |draw: &mut Draw| case.numbers(draw, Float::Bf16, case.n * case.k);
+    let (weights, ups) = (matrix(draw), matrix(draw));
+    let bias: [Vec<f64>; 2] = [0, 1].map(|_| case.numbers(draw, Float::F32, case.n));
+    let residual = case.numbers(draw, Float::F32, case.rows * case.n);
+    let biased = |at: usize| case.bias.then_some(bias[at].as_slice());
+
+    let (y, largest) = product(&given.rows, &weights, biased(0));
+    let error = largest * case.accuracy();
+    let (out, bound) = match case.to {
+        To::Store | To::Logits => (y.clone(), error),
+        To::Add => (naive::add(&residual, &y), error + (1.0 + largest) * UNIT),
+        To::SiluMul => {
+            let (up, most) = product(&given.rows, &ups, biased(1));
+            // The slope of silu is 1.1 at most.
+            let up_error = most * case.accuracy();
+            (naive::silu_mul(&y, &up), 1.1 * error * (most + up_error) + largest * (up_error + 40.0 * UNIT * most))
+        }
+    };
+    let bound = Bound { absolute: if case.to == To::Logits { 0.0 } else { bound }, relative: 0.0 };
+
+    let brain = |values: &[f64]| values.iter().map(|&v| bf16::from_f64(v)).collect::<Vec<_>>();
+    let order: Vec<[Option<usize>; 8]> = (0..(case.n as usize).div_ceil(8))
+        .map(|unit| std::array::from_fn(|i| Some(unit * 8 + i).filter(|&row| row < case.n as usize)))
+        .collect();
+    let mut laid = pack(case.unit(), &brain(&weights), &order);
+    if case.to == To::SiluMul {
+        let bytes = case.unit().bytes() as usize / 2;
+        let ups = pack(case.unit(), &brain(&ups), &order);
+        laid = laid.chunks(bytes).zip(ups.chunks(bytes)).flat_map(|(y, up)| [y, up].concat()).collect();
+    }
+    let kernel = record("linear", Arch::Sm80, block(case.warps * 32), |k| case.record(k));
+    let mut trial =
+        Trial::new(verify(kernel).unwrap_or_else(|e| panic!("{e}")), case.tiles()).note(format!("{case:?}"));
+    let weights = trial.input("weights", &laid);
+    let x = stored::input(&mut trial, "x", case.x, &given.x);
+    let mut f32s = |name: &str, values: &[f64]| stored::input(&mut trial, name, Float::F32, values);
+    let [weight, acc, stats] =
+        [("weight", &given.weight), ("acc", &given.acc), ("stats", &given.stats)].map(|(name, v)| f32s(name, v));
+    let [bias, up_bias] = [("bias", &bias[0]), ("up_bias", &bias[1])].map(|(name, v)| f32s(name, v));
+    let residual = f32s("residual", &residual);
+    let out = stored::output(&mut trial, "out", case.out, &out, bound);
+    let (value, index) = best(&mut trial, case, &y);
+    [weights, x, weight, acc, stats, bias, up_bias, residual, out, value, index].into_iter().fold(trial, Trial::pass)
+}
+
+/// Where the best of each tile goes: value and index.
+fn best(trial: &mut Trial, case: Case, y: &[f64]) -> (BufferId, BufferId) {
+    if case.to != To::Logits {
+        return (trial.scratch::<f32>("value", 1), trial.scratch::<i32>("index", 1));
+    }
+    let (mut values, mut indexes) = (Vec::new(), Vec::new());
+    for row in y.chunks(case.n as usize) {
+        for (tile, y) in row.chunks(8 * case.tile as usize).enumerate() {
+            let y: Vec<f32> = y.iter().map(|&y| y as f32).collect();
+            let at = naive::argmax(&y).expect("a feature");
+            values.push(y[at]);
+            indexes.push((tile * 8 * case.tile as usize + at) as i32);
+        }
+    }
+    (trial.output("value", Expected::exact(&values)), trial.output("index", Expected::exact(&indexes)))
+}
+
+#[test]
+fn random_layers() {
+    for seed in 0..150 {
+        let mut draw = Draw::new(seed);
+        let case = Case::draw(&mut draw);
+        let counters = right(&trial(case, &mut draw), seed);
+        let extra = conflicts(&counters, &["decode/product.rs", "decode/operand.rs"]);
+        assert_eq!(extra, 0, "bank conflicts: {case:?}");
+    }
+}
+
+#[test]
+fn mutants_are_found_out() {
+    for (from, to) in [(From::RmsNorm, To::SiluMul), (From::Plain, To::Logits)] {
+        // Several warps, rows and groups of units.
+        let several = |case: &Case| {
+            case.from == from && case.to == to && case.warps > 1 && case.tile > case.group && case.n > 8 * case.tile
+        };
+        let seed = (0..10_000).find(|&seed| several(&Case::draw(&mut Draw::new(seed)))).expect("a case");
+        let mut draw = Draw::new(seed);
+        let case = Case::draw(&mut draw);
+        assert_eq!(survivors(&[trial(case, &mut draw)], 10), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,240 @@
+//! The projections of a kv head's group: rotated and appended, or raw for a norm of heads that comes after.
+
+use half::bf16;
+use tilewright_codegen::build::{Builder, block, record};
+use tilewright_codegen::ir::Arch;
+use tilewright_codegen::trial::{Bound, Draw, Trial};
+use tilewright_codegen::verify::verify;
+use tilewright_kernels::decode::{Array, Cells, Float, Input, Keys, Operand, Pages, Qkv, Rotation, Team, Unit, qkv};
+use tilewright_kernels::naive;
+
+use crate::paged::Paged;
+use crate::stored::{self, UNIT};
+use crate::supply::{Supply, pack, scratch};
+use crate::survivors::survivors;
+use crate::{conflicts, right};
+
+#[derive(Clone, Debug)]
+struct Case {
+    heads: u32,
+    kv_heads: u32,
+    dim: u32,
+    k: u32,
+    /// Units of a block's tile.
+    tile: u32,
+    normed: bool,
+    bias: bool,
+    rotated: bool,
+    x: Float,
+    q: Float,
+    pool: Float,
+    warps: u32,
+    paged: Paged,
+    position: Vec<i32>,
+}
+
+/// Positions that there are.
+const POSITIONS: u32 = 50;
+const EPS: f32 = 1e-6;
+/// Bytes of a stage for each warp.
+const STAGE: u32 = 1024;
+
+impl Case {
+    fn draw(draw: &mut Draw) -> Case {
+        let (kv_heads, group, dim) = (draw.between(1..=2), draw.between(1..=4), 2 * draw.between(1..=20));
+        let rows = draw.between(1..=16);
+        let page_tokens = draw.between(1..=20);
+        Case {
+            heads: kv_heads * group,
+            kv_heads,
+            dim,
+            k: 4 * draw.between(1..=40),
+            tile: draw.between(1..=6),
+            normed: draw.between(0..=1) == 0,
+            bias: draw.between(0..=1) == 0,
+            rotated: draw.between(0..=1) == 0,
+            x: stored::float(draw),
+            q: stored::float(draw),
+            pool: stored::float(draw),
+            warps: draw.between(1..=4),
+            paged: Paged::draw(draw, rows, POSITIONS, [kv_heads, page_tokens, dim]),
+            position: (0..rows).map(|_| draw.between(0..=POSITIONS) as i32 - 1).collect(),
+        }
+    }
+
+    fn rows(&self) -> u32 {
+        self.position.len() as u32
+    }
+
+    fn unit(&self) -> Unit {
+        Unit::new(self.k, self.warps, self.warps * STAGE).expect("a unit")
+    }
+
+    /// Units of a head, and of a kv head's group.
+    fn units(&self) -> (u32, u32) {
+        let of_head = (self.dim / 2).div_ceil(4);
+        (of_head, (self.heads / self.kv_heads + 2) * of_head)
+    }
+
+    fn tiles(&self) -> u32 {
+        self.units().1.div_ceil(self.tile)
+    }
+
+    /// Rows of the weight `[q; k; v]` that each unit of a kv head's group has.
+    fn order(&self, kv_head: u32) -> Vec<[Option<usize>; 8]> {
+        let (Case { heads, kv_heads, dim, .. }, (of_head, all)) = (self, self.units());
+        let (group, half) = (heads / kv_heads, dim / 2);
+        let row = |unit: u32, feature: u32| {
+            let (slot, within) = (unit / of_head, unit % of_head);
+            if slot > group {
+                let at = within * 8 + feature;
+                return (at < *dim).then_some((heads + kv_heads + kv_head) * dim + at);
+            }
+            let head = if slot < group { kv_head * group + slot } else { heads + kv_head };
+            let pair = within * 4 + feature % 4;
+            (pair < half).then_some(head * dim + pair + feature / 4 * half)
+        };
+        let unit = |unit| std::array::from_fn(|feature| row(unit, feature as u32).map(|row| row as usize));
+        (0..all).map(unit).collect()
+    }
+
+    fn record(&self, k: &Builder) {
+        let (team, unit, tiles) = (Team::new(k, self.warps), self.unit(), self.tiles());
+        let (kv_head, first) = (k.block_id() / tiles, k.block_id() % tiles * self.tile);
+        let bytes = unit.bytes() / 4;
+        let weights = k.global::<u32>("weights").at((kv_head * self.units().1 + first) * bytes);
+        let [x, weight] = ["x", "weight"].map(|name| k.global::<u8>(name));
+        let bias = ["q_bias", "k_bias", "v_bias"].map(|name| Array::new(k.global::<u8>(name), Float::F32));
+        let rotation = Rotation { table: k.global("turns"), half: self.dim / 2 };
+        let (position, table) = (k.global("position"), k.global("table"));
+        let [q, keys, values] = ["q", "keys", "values"].map(|name| k.global::<u8>(name));
+        let shape = self.paged.shape;
+        let pages = |pool| Pages {
+            pool: Array::new(pool, self.pool),
+            pages: shape.pages as u32,
+            page_tokens: shape.page_tokens as u32,
+            dim: shape.head_dim as u32,
+            position: Cells::Global(position),
+            table: Cells::Global(table),
+            table_width: self.paged.width,
+        };
+        let x = Array::new(x, self.x);
+        let work = Qkv {
+            unit,
+            rows: self.rows(),
+            first_row: k.lit(0),
+            first,
+            units: (k.lit(self.units().1) - first).min(self.tile),
+            kv_head,
+            heads: self.heads,
+            kv_heads: self.kv_heads,
+            dim: self.dim,
+            input: if self.normed {
+                Input::RmsNorm { x, weight: Array::new(weight, Float::F32), eps: EPS }
+            } else {
+                Input::Plain(x)
+            },
+            bias: bias.map(|bias| self.bias.then_some(bias)),
+            q: Array::new(q, self.q),
+            keys: if self.rotated {
+                Keys::Rotated { rotation, pages: pages(keys) }
+            } else {
+                Keys::Raw(Array::new(keys, self.pool))
+            },
+            v: pages(values),
+        };
+        let scratch = scratch(team, Operand::bytes(self.rows(), unit, Float::F32), self.rows(), 3);
+        qkv(team, scratch, &Supply::new(team, unit, weights, work.units, self.tile), work);
+    }
+}
+
+/// What must come out: queries, keys and values; not a number where nothing is written.
+struct Out {
+    q: Vec<f64>,
+    keys: Vec<f64>,
+    values: Vec<f64>,
+    error: f64,
+}
+
+fn oracle(case: &Case, x: &[f64], norm: &[f64], weight: &[f64], bias: &[f64], frequencies: &[f64]) -> Out {
+    let (queries, keys) = ((case.heads * case.dim) as usize, (case.kv_heads * case.dim) as usize);
+    let pool = vec![f64::NAN; case.paged.shape.elements()];
+    let mut out = Out { q: vec![], keys: if case.rotated { pool.clone() } else { vec![] }, values: pool, error: 0.0 };
+    let operand = if case.rows() <= 4 { 2f64.powi(-16) } else { 2f64.powi(-8) };
+    let accuracy = operand + f64::from(case.k.div_ceil(16) * 4 + case.k / 32 + 80) * UNIT;
+    for (row, (x, &position)) in x.chunks(case.k as usize).zip(&case.position).enumerate() {
+        let normed = case.normed.then(|| naive::rms_norm(x, norm, f64::from(EPS)));
+        let x = normed.as_deref().unwrap_or(x);
+        let sizes = |values: &[f64]| values.iter().map(|v| v.abs()).collect::<Vec<_>>();
+        let bias = case.bias.then_some(bias);
+        let terms = naive::linear(&sizes(x), &sizes(weight), bias.map(sizes).as_deref());
+        out.error = terms.into_iter().fold(out.error, |most, sum| most.max(sum * accuracy));
+        let y = naive::linear(x, weight, bias);
+        let at = usize::try_from(position).ok();
+        let turn = |heads: &[f64]| -> Vec<f64> {
+            let head = |head| naive::rope(head, frequencies, at.unwrap_or(0), 1.0);
+            if case.rotated { heads.chunks(case.dim as usize).flat_map(head).collect() } else { heads.to_vec() }
+        };
+        out.q.extend(turn(&y[..queries]));
+        let (table, key) = (case.paged.row(row), turn(&y[queries..queries + keys]));
+        if case.rotated {
+            naive::append(&mut out.keys, case.paged.shape, &key, &table, at);
+        } else {
+            out.keys.extend(key);
+        }
+        naive::append(&mut out.values, case.paged.shape, &y[queries + keys..], &table, at);
+    }
+    out
+}
+
+fn trial(case: &Case, draw: &mut Draw) -> Trial {
+    let features = (case.heads + 2 * case.kv_heads) * case.dim;
+    let x = stored::numbers(draw, case.x, case.rows() * case.k, 1.0);
+    let norm = stored::numbers(draw, Float::F32, case.k, 1.0);
+    let weight = stored::numbers(draw, Float::Bf16, features * case.k, 1.0);
+    let bias = stored::numbers(draw, Float::F32, features, 1.0);
+    let frequencies: Vec<f64> = (0..case.dim / 2).map(|i| 1.0 / f64::from(i + 1)).collect();
+    let angles = (0..POSITIONS).flat_map(|p| frequencies.iter().map(move |f| f64::from(p) * f));
+    let turns: Vec<f64> = angles.flat_map(|angle| [angle.cos(), angle.sin()]).collect();
+    let out = oracle(case, &x, &norm, &weight, &bias, &frequencies);
+    // A rotation adds two products of size 1 at most of what the projection is.
+    let bound = Bound { absolute: 2.0 * out.error, relative: 0.0 };
+
+    let brain: Vec<bf16> = weight.iter().map(|&w| bf16::from_f64(w)).collect();
+    let order: Vec<_> = (0..case.kv_heads).flat_map(|kv_head| case.order(kv_head)).collect();
+    let kernel = record("qkv", Arch::Sm80, block(case.warps * 32), |k| case.record(k));
+    let kernel = verify(kernel).unwrap_or_else(|errors| panic!("{errors}"));
+    let mut trial = Trial::new(kernel, case.kv_heads * case.tiles()).note(format!("{case:?}"));
+    let weights = trial.input("weights", &pack(case.unit(), &brain, &order));
+    let x = stored::input(&mut trial, "x", case.x, &x);
+    let (queries, keys) = ((case.heads * case.dim) as usize, (case.kv_heads * case.dim) as usize);
+    let parts = [&norm, &bias[..queries], &bias[queries..queries + keys], &bias[queries + keys..], &turns];
+    let [norm, q_bias, k_bias, v_bias, turns] =
+        parts.map(|values| stored::input(&mut trial, "f32", Float::F32, values));
+    let position = trial.input("position", &case.position);
+    let table = trial.input("table", &case.paged.table);
+    let q = stored::output(&mut trial, "q", case.q, &out.q, bound);
+    let keys = stored::output(&mut trial, "keys", case.pool, &out.keys, bound);
+    let values = stored::output(&mut trial, "values", case.pool, &out.values, bound);
+    let all = [weights, x, norm, q_bias, k_bias, v_bias, turns, position, table, q, keys, values];
+    all.into_iter().fold(trial, Trial::pass)
+}
+
+#[test]
+fn random_groups() {
+    for seed in 0..60 {
+        let mut draw = Draw::new(seed);
+        let case = Case::draw(&mut draw);
+        let counters = right(&trial(&case, &mut draw), seed);
+        assert_eq!(conflicts(&counters, &["decode/product.rs", "decode/operand.rs"]), 0, "bank conflicts: {case:?}");
+    }
+}
+
+#[test]
+fn mutants_are_found_out() {
+    let several = |case: &Case| case.warps > 1 && case.tile == 6 && case.units().1 > 6 && case.normed && case.k < 40;
+    let seed = (0..10_000).find(|&seed| several(&Case::draw(&mut Draw::new(seed)))).expect("a case");
+    let mut draw = Draw::new(seed);
+    let case = Case::draw(&mut draw);
+    assert_eq!(survivors(&[trial(&case, &mut draw)], 10), Vec::<String>::new());
+}

@@ -1,0 +1,74 @@
+//! Weights without a ring: the team copies each stage itself.
+
+use half::bf16;
+use tilewright_codegen::build::{Global, Ptr, Shared, Val, Var};
+use tilewright_kernels::decode::{Scratch, Team, Unit, Weights};
+
+/// Most bytes that are held at once.
+const HELD: u32 = 64 << 10;
+
+/// The stages of units that lie one behind the other.
+pub struct Supply<'k> {
+    team: Team<'k>,
+    from: Ptr<'k, Global, u32>,
+    memory: Ptr<'k, Shared, u32>,
+    /// Words of a stage.
+    words: u32,
+    /// Whether all stages are held from the beginning.
+    whole: bool,
+    next: Var<'k, u32>,
+}
+
+impl<'k> Supply<'k> {
+    /// So many units from there on, `most` at most. If they are small, all of them are copied now, to be read once the
+    /// team has met.
+    pub fn new(team: Team<'k>, unit: Unit, from: Ptr<'k, Global, u32>, units: Val<'k, u32>, most: u32) -> Supply<'k> {
+        let (k, words, whole) = (team.k, unit.stage_bytes() / 4, most * unit.bytes() <= HELD);
+        let memory = k.shared("stages", if whole { most * unit.bytes() / 4 } else { words });
+        if whole {
+            k.for_step(k.tid(), units * (unit.bytes() / 4), team.threads(), |at| {
+                memory.at(at).store(from.at(at).load())
+            });
+        }
+        Supply { team, from, memory, words, whole, next: k.var(0u32) }
+    }
+}
+
+impl<'k> Weights<'k> for Supply<'k> {
+    fn stage(&self, read: &dyn Fn(Ptr<'k, Shared, u32>)) {
+        let first = self.next.get() * self.words;
+        if self.whole {
+            read(self.memory.at(first));
+        } else {
+            self.team.sync();
+            self.team.each(self.words, |at| self.memory.at(at).store(self.from.at(first).at(at).load()));
+            self.team.sync();
+            read(self.memory);
+        }
+        self.next.set(self.next.get() + 1);
+    }
+}
+
+/// The team's shared memory for so many rows of the operand's bytes, with sums for `units` units.
+pub fn scratch(team: Team<'_>, operand_bytes: u32, rows: u32, units: u32) -> Scratch<'_> {
+    let (k, sums_bytes) = (team.k, units * team.warps * rows * Unit::ROWS * 4);
+    Scratch {
+        operand: k.shared("operand", operand_bytes / 2),
+        squares: k.shared("squares", 16 * team.warps),
+        sums: k.shared("sums", sums_bytes / 4),
+        sums_bytes,
+        best: k.shared("best", 16),
+        loaded: None,
+    }
+}
+
+/// The rows `[n, k]` as units of eight, in the order of `order`: which rows each has.
+pub fn pack(unit: Unit, weight: &[bf16], order: &[[Option<usize>; 8]]) -> Vec<bf16> {
+    let row = |row: usize| &weight[row * unit.k() as usize..][..unit.k() as usize];
+    let units = order.iter().flat_map(|rows| {
+        let mut place = vec![bf16::ZERO; unit.bytes() as usize / 2];
+        unit.pack(&rows.map(|at| at.map(row)), &mut place);
+        place
+    });
+    units.collect()
+}

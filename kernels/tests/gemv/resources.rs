@@ -1,0 +1,23 @@
+//! What `ptxas` makes of the kernel: registers and shared memory as the page says, no spills, no warnings.
+
+use std::path::Path;
+use tilewright_codegen::assemble::{Ptxas, Table};
+use tilewright_codegen::ir::Arch;
+use tilewright_codegen::verify::verify;
+use tilewright_kernels::gemv::{Epilogue, Plan, Tuning, gemv};
+
+#[test]
+fn kernels_assemble_to_what_the_page_says() {
+    let Some(ptxas) = Ptxas::find().expect("it runs where it is") else { return };
+    let mut table = Table::new("GEMV", &ptxas);
+    // Two models' shapes: k, and the tiles of a block of 132.
+    for (k, n) in [(2048, 128_256), (4096, 4096), (4096, 14336), (14336, 4096)] {
+        for batch in [1, 8, 16, 64] {
+            let plan = Plan::new(batch, k, Plan::tiles(n, 132), Tuning::h100(batch)).expect("a plan");
+            let kernel = gemv(Arch::Sm90a, &plan, Epilogue::default()).expect("a kernel");
+            table.add(&verify(kernel).expect("it verifies")).unwrap_or_else(|error| panic!("{error}"));
+        }
+    }
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/ptxas/gemv.md");
+    table.check(&page).unwrap_or_else(|error| panic!("{error}"));
+}

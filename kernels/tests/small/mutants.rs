@@ -1,0 +1,44 @@
+//! The mutation harness over the small kernels: every synchronising instruction removed or weakened is found out.
+
+use tilewright_codegen::ir::Arch;
+use tilewright_codegen::trial::{Shipped, Trial};
+
+use crate::survivors::survivors;
+
+/// Trials of a kernel that pass, by rising seed.
+fn trials(kernel: &dyn Shipped, keep: impl Fn(&Trial) -> bool, most: usize) -> Vec<Trial> {
+    let draw = |seed| kernel.draw(Arch::Sm90a, seed).unwrap_or_else(|errors| panic!("{errors}"));
+    (0..2000).map(draw).filter(|trial| keep(trial)).take(most).collect()
+}
+
+/// Trials of one and the same kernel as the first that passes.
+fn alike(name: &str, keep: impl Fn(&Trial) -> bool, most: usize) -> Vec<Trial> {
+    let kernels = tilewright_kernels::shipped();
+    let kernel = kernels.iter().find(|kernel| kernel.name() == name).expect("a shipped kernel");
+    let first = trials(&**kernel, &keep, 1).remove(0);
+    let same = |trial: &Trial| keep(trial) && trial.kernel().kernel() == first.kernel().kernel();
+    trials(&**kernel, same, most)
+}
+
+fn threads(trial: &Trial) -> u32 {
+    trial.kernel().kernel().launch.threads[0]
+}
+
+#[test]
+fn norm() {
+    for wanted in [64, 128, 224] {
+        let trials = alike("rms_norm", |trial| threads(trial) == wanted, 1);
+        assert_eq!(survivors(&trials, 10), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn argmax() {
+    assert_eq!(survivors(&alike("argmax", |trial| threads(trial) == 128, 3), 10), Vec::<String>::new());
+}
+
+#[test]
+fn sample() {
+    let trials = alike("sample", |trial| threads(trial) == 128 && trial.grid()[0] == 3, 12);
+    assert_eq!(survivors(&trials, 1), Vec::<String>::new());
+}

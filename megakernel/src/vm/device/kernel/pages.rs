@@ -1,0 +1,43 @@
+//! Pages of keys and values on their way to level two before attention comes to them.
+//!
+//! Tokens of earlier steps depend on nothing of this one. The newest token's page is asked for too: level two is where its
+//! writer's stores end.
+
+use tilewright_codegen::build::Val;
+
+use super::Kit;
+use super::table::TaskView;
+use crate::vm::device::{Class, PoolClass};
+
+/// Asks for the pages that a task of attention will read.
+pub(super) fn ask_for_pages<'k>(kit: Kit<'k, '_>, task: TaskView<'k>) {
+    let k = kit.k;
+    if !kit.plan.options.pages_ahead || kit.plan.cells.is_none() {
+        return;
+    }
+    for (opcode, class) in kit.plan.classes.iter().enumerate() {
+        if let Class::Attention { rows, heads, pools, .. } = *class {
+            k.when(task.opcode().eq(opcode as u32), || {
+                k.for_(0u32, rows, |row| pages(kit, task, task.first_row() + row, heads.splits, pools));
+            });
+        }
+    }
+}
+
+/// Asks for a row's pages of both pools.
+fn pages<'k>(kit: Kit<'k, '_>, task: TaskView<'k>, row: Val<'k, u32>, splits: u32, pools: PoolClass) {
+    let k = kit.k;
+    let (position, table) = kit.cells.of_step(pools);
+    let tokens = (position.load(row) + 1).max(0).cast::<u32>();
+    let count = (tokens + (pools.page_tokens - 1)) / pools.page_tokens;
+    let share = (count + (splits - 1)) / splits;
+    let begin = task.split() * share;
+    let end = (begin + share).min(count).max(begin);
+    let bytes = pools.page_tokens * pools.dim * pools.float.bytes();
+    let asked = [1u32, 2].map(|slot| task.operand(kit.memory.pools, slot));
+    k.for_(begin, end, |at| {
+        let page = table.load(row * pools.table_width + at).cast::<u32>();
+        let offset = (task.index() * pools.pages + page).mul_wide(bytes);
+        asked.iter().for_each(|pool| pool.at(offset).bulk_prefetch(bytes));
+    });
+}

@@ -1,0 +1,153 @@
+//! The planner: streams, opcodes and records of every task, then memory.
+
+use std::collections::HashMap;
+
+use tilewright_codegen::ir::Arch;
+
+use super::class::Class;
+use super::image::{CHUNK, Rows, Stream};
+use super::place::Places;
+use super::plan::{CellsPlan, Feedback, Plan, RotationTable};
+use super::tables::{plain_weights, tables};
+use super::{DeviceOptions, Tags, Unsupported};
+use crate::program::Op;
+use crate::validate::Placed;
+
+/// Most numbers of positions and page tables that a block keeps in shared memory.
+const CELLS: u32 = 1024;
+
+/// A plan in the making.
+pub(super) struct Planner<'p> {
+    pub(super) placed: &'p Placed,
+    pub(super) options: DeviceOptions,
+    arch: Arch,
+    pub(super) tags: Tags,
+    pub(super) places: Places,
+    pub(super) streams: Vec<Stream>,
+    pub(super) by_rows: HashMap<Rows, usize>,
+    pub(super) rotations: Vec<RotationTable>,
+    pub(super) plain_bytes: u64,
+    pub(super) classes: Vec<Class>,
+    pub(super) opcodes: HashMap<Class, u32>,
+    cells: Option<CellsPlan>,
+}
+
+impl<'p> Planner<'p> {
+    pub fn new(placed: &'p Placed, options: DeviceOptions) -> Result<Planner<'p>, Unsupported> {
+        let arch = match placed.target.arch.as_str() {
+            "sm_90a" => Arch::Sm90a,
+            _ => return Err(Unsupported::Target { target: placed.target.name.clone() }),
+        };
+        let plain = plain_weights(placed);
+        let tags = if options.tags { Tags::of(placed) } else { Tags::none(placed) };
+        let places = Places::new(placed, &tags, |buffer| plain[buffer.id.index()]);
+        let plain_bytes = places.plain;
+        Ok(Planner {
+            placed,
+            options,
+            arch,
+            tags,
+            places,
+            streams: Vec::new(),
+            by_rows: HashMap::new(),
+            rotations: Vec::new(),
+            plain_bytes,
+            classes: Vec::new(),
+            opcodes: HashMap::new(),
+            cells: None,
+        })
+    }
+
+    /// Plans.
+    pub fn plan(mut self) -> Result<Plan, Unsupported> {
+        let mut records = Vec::new();
+        for task in &self.placed.tasks {
+            let record = self.task(task).map_err(|source| Unsupported::Task {
+                task: task.id,
+                label: task.label.clone(),
+                source: Box::new(source),
+            })?;
+            records.push(record);
+        }
+        let image_bytes = self.streams.last().map_or(0, |last| (last.start + last.chunks()) * CHUNK);
+        let (directory, tables) = tables(self.placed, &mut records);
+        let table_bytes = directory.iter().map(|block| block.bytes).max().unwrap_or(0);
+        self.cells = self.common_cells();
+        let operand_bytes =
+            self.classes.iter().map(|c| c.operand_bytes(self.options.warps)).max().unwrap_or(0).next_multiple_of(128);
+        let rows = self.placed.tasks.iter().map(|task| rows_of(&task.op)).max().unwrap_or(1);
+        let sums_bytes = self.classes.iter().map(|c| c.sums_bytes(self.options.warps)).max().unwrap_or(0);
+        self.options.sums_bytes = self.options.sums_bytes.max(sums_bytes);
+        let options = self.stages(table_bytes, operand_bytes)?;
+        let feedback = self.feedback();
+        Ok(Plan {
+            options,
+            arch: self.arch,
+            blocks: directory.len() as u32,
+            counters: self.placed.counters.len() as u32,
+            classes: self.classes,
+            directory,
+            tables,
+            streams: self.streams,
+            image_bytes,
+            places: self.places,
+            rotations: self.rotations,
+            plain_bytes: self.plain_bytes,
+            operand_bytes,
+            table_bytes,
+            rows,
+            cells: self.cells,
+            feedback,
+        })
+    }
+
+    /// Positions and page tables, if all classes have the same and they are few.
+    fn common_cells(&self) -> Option<CellsPlan> {
+        let pools = self.classes.iter().filter_map(|class| match *class {
+            Class::Qkv { pools, .. } | Class::Rope { pools, .. } | Class::Attention { pools, .. } => Some(pools),
+            _ => None,
+        });
+        let mut all = pools.map(|pools| (pools.position, pools.table, pools.table_width));
+        let (position, table, table_width) = all.next()?;
+        let rows = self.placed.tasks.iter().map(|task| rows_of(&task.op)).max().unwrap_or(1);
+        let same = all.all(|other| other == (position, table, table_width));
+        (same && rows * (table_width + 1) <= CELLS).then_some(CellsPlan { position, table, table_width, rows })
+    }
+
+    /// The cells that the embedding reads and the argmax decides, where the program has one of each kind.
+    fn feedback(&self) -> Option<Feedback> {
+        let tasks = || self.placed.tasks.iter().map(|task| &task.op);
+        let embed = tasks().find_map(|op| if let Op::Embed(embed) = op { Some(embed) } else { None })?;
+        let argmax = tasks().find_map(|op| if let Op::Argmax(argmax) = op { Some(argmax) } else { None })?;
+        let [token, position, next_token] =
+            [embed.ids, embed.position, argmax.out].map(|buffer| self.places.offset(buffer));
+        Some(Feedback { token, position, next_token })
+    }
+
+    /// The options with as many stages as shared memory holds.
+    fn stages(&self, table_bytes: u32, operand_bytes: u32) -> Result<DeviceOptions, Unsupported> {
+        let options = self.options;
+        let limit = self.placed.target.shared_bytes_per_block as u64;
+        let fixed = u64::from(table_bytes + operand_bytes + options.sums_bytes + options.warps * 64 + 2048);
+        let (stage, rest) = (u64::from(options.stage_bytes), limit.saturating_sub(fixed));
+        let stages = (rest / stage).min(options.stages.into());
+        if stages < 2 {
+            return Err(Unsupported::Shared { needed: fixed + 2 * stage, limit });
+        }
+        Ok(DeviceOptions { stages: stages as u32, ..options })
+    }
+}
+
+/// Where the rows of an op end.
+fn rows_of(op: &Op) -> u32 {
+    let rows = match op {
+        Op::Embed(op) => op.rows,
+        Op::Linear(op) => op.rows,
+        Op::Qkv(op) => op.rows,
+        Op::Rope(op) => op.rows,
+        Op::Attention(op) => op.rows,
+        Op::Argmax(op) => op.rows,
+        _ => return 1,
+    };
+    rows.hi as u32
+}

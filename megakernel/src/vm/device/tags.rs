@@ -1,0 +1,197 @@
+//! Tags: which activations carry their own arrival.
+//!
+//! A release waits until everything that the block stored has arrived, a microsecond and more while weights stream. A
+//! *tagged* buffer needs none: a word of data and the number of its generation are one store, and a reader looks until it
+//! finds the generation that it wants (see [`Array`](tilewright_kernels::decode::Array)). Counters still say when looking
+//! begins to make sense, and that nobody reads what is overwritten.
+//!
+//! A buffer is tagged where every access to it is one that knows tags, and where each generation is written whole before
+//! anything of it is read. Generations are counted along one order of execution: all accesses that conflict come in the
+//! same order in every other, which is what the validator proved.
+
+use tilewright_layout::DType;
+
+use crate::program::{BufferId, BufferKind, LinearInput, LinearOutput, Op, Region, Task, TaskId};
+use crate::validate::Placed;
+
+/// The tags of a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tags {
+    /// For each buffer, the generations that a step writes; 0: it is not tagged.
+    periods: Vec<u32>,
+    /// For each task, the generations that it reads and writes.
+    tasks: Vec<TaskTags>,
+}
+
+/// Generations within a step, from 1; 0 where the buffer is not tagged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TaskTags {
+    /// Of the activations.
+    pub input: u32,
+    /// Of the residual.
+    pub residual: u32,
+    /// Of the output.
+    pub output: u32,
+    /// Whether something else is written: then signals release it.
+    pub release: bool,
+}
+
+/// Most generations of a buffer in a step: records have 16 bits for them.
+const MOST: u32 = u16::MAX as u32;
+
+impl Tags {
+    /// Finds the buffers that can be tagged.
+    pub fn of(placed: &Placed) -> Tags {
+        let mut state = vec![State::default(); placed.buffers.len()];
+        let mut tasks = vec![TaskTags::default(); placed.tasks.len()];
+        for (buffer, state) in placed.buffers.iter().zip(&mut state) {
+            let float = matches!(buffer.dtype, DType::F32 | DType::F16 | DType::BF16);
+            let even = buffer.shape.last().is_some_and(|width| width.is_multiple_of(4));
+            state.refused = buffer.kind != BufferKind::Activation || buffer.arena.is_some() || !float || !even;
+            state.elements = buffer.elements().unwrap_or(usize::MAX);
+        }
+        for id in order(placed) {
+            let task = &placed.tasks[id.index()];
+            let roles = Roles::of(task);
+            for region in &task.reads {
+                let generation = state[region.buffer.index()].read();
+                if !roles.reads(region.buffer) {
+                    state[region.buffer.index()].refused = true;
+                }
+                if roles.input == Some(region.buffer) {
+                    tasks[id.index()].input = generation;
+                }
+                if roles.residual == Some(region.buffer) {
+                    tasks[id.index()].residual = generation;
+                }
+            }
+            for region in &task.writes {
+                let generation = state[region.buffer.index()].write(region);
+                if roles.output == Some(region.buffer) {
+                    tasks[id.index()].output = generation;
+                } else {
+                    state[region.buffer.index()].refused = true;
+                }
+            }
+        }
+        let periods: Vec<u32> = state
+            .iter()
+            .map(|s| if s.refused || !s.is_whole() || s.generation > MOST { 0 } else { s.generation })
+            .collect();
+        for (task, tags) in placed.tasks.iter().zip(&mut tasks) {
+            let roles = Roles::of(task);
+            let tagged = |buffer: Option<BufferId>| buffer.is_some_and(|buffer| periods[buffer.index()] > 0);
+            tags.input *= u32::from(tagged(roles.input));
+            tags.residual *= u32::from(tagged(roles.residual));
+            tags.output *= u32::from(tagged(roles.output));
+            tags.release = task.writes.iter().any(|region| periods[region.buffer.index()] == 0);
+        }
+        Tags { periods, tasks }
+    }
+
+    /// No tags: every signal releases.
+    pub fn none(placed: &Placed) -> Tags {
+        let task = TaskTags { release: true, ..TaskTags::default() };
+        Tags { periods: vec![0; placed.buffers.len()], tasks: vec![task; placed.tasks.len()] }
+    }
+
+    /// Generations of a buffer in a step; 0: it is not tagged.
+    pub fn period(&self, buffer: BufferId) -> u32 {
+        self.periods.get(buffer.index()).copied().unwrap_or(0)
+    }
+
+    /// The generations of a task.
+    pub fn task(&self, task: TaskId) -> TaskTags {
+        self.tasks.get(task.index()).copied().unwrap_or_default()
+    }
+}
+
+/// How far a buffer has come.
+#[derive(Clone, Default)]
+struct State {
+    refused: bool,
+    elements: usize,
+    generation: u32,
+    /// Elements of the generation that are written.
+    written: usize,
+}
+
+impl State {
+    fn is_whole(&self) -> bool {
+        self.generation > 0 && self.written == self.elements
+    }
+
+    fn read(&mut self) -> u32 {
+        self.refused |= !self.is_whole();
+        self.generation
+    }
+
+    fn write(&mut self, region: &Region) -> u32 {
+        if self.generation == 0 || self.is_whole() {
+            self.generation += 1;
+            self.written = 0;
+        }
+        self.written += region.elements();
+        self.refused |= self.written > self.elements;
+        self.generation
+    }
+}
+
+/// The buffers of a task whose accesses know tags.
+struct Roles {
+    input: Option<BufferId>,
+    residual: Option<BufferId>,
+    output: Option<BufferId>,
+}
+
+impl Roles {
+    fn of(task: &Task) -> Roles {
+        let input = |input: &LinearInput| match *input {
+            LinearInput::Plain { x } | LinearInput::RmsNorm { x, .. } => Some(x),
+            LinearInput::Combine { .. } => None,
+        };
+        match &task.op {
+            Op::Embed(op) => Roles { input: None, residual: None, output: Some(op.out) },
+            Op::Qkv(op) => Roles { input: input(&op.input), residual: None, output: None },
+            Op::Linear(op) => {
+                let even = op.cols.lo.is_multiple_of(2) && op.cols.hi.is_multiple_of(2);
+                let (residual, output) = match op.output {
+                    LinearOutput::Store { out } | LinearOutput::SiluMul { out, .. } => (None, Some(out)),
+                    LinearOutput::Add { residual, out } => (Some(residual), Some(out)),
+                    LinearOutput::Logits { .. } => (None, None),
+                };
+                Roles { input: input(&op.input), residual, output: output.filter(|_| even) }
+            }
+            _ => Roles { input: None, residual: None, output: None },
+        }
+    }
+
+    fn reads(&self, buffer: BufferId) -> bool {
+        self.input == Some(buffer) || self.residual == Some(buffer)
+    }
+}
+
+/// One order of execution of a placed program: queues in order, waits honoured.
+fn order(placed: &Placed) -> Vec<TaskId> {
+    let queues = placed.queues();
+    let (mut at, mut counts) = (vec![0usize; queues.len()], vec![0u32; placed.counters.len()]);
+    let mut order = Vec::with_capacity(placed.tasks.len());
+    loop {
+        let before = order.len();
+        for (queue, at) in queues.iter().zip(&mut at) {
+            while let Some(&id) = queue.get(*at) {
+                let task = &placed.tasks[id.index()];
+                if task.waits.iter().any(|wait| counts[wait.counter.index()] < wait.threshold) {
+                    break;
+                }
+                task.signals.iter().for_each(|counter| counts[counter.index()] += 1);
+                order.push(id);
+                *at += 1;
+            }
+        }
+        if order.len() == before {
+            // A placed program runs to its end: the validator found no deadlock.
+            return order;
+        }
+    }
+}

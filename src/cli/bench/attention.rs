@@ -1,0 +1,218 @@
+//! The suite of attention: decode of one token over long contexts, prefill of a sequence, `bf16`.
+
+use half::bf16;
+use tilewright_codegen::device::{Arg, Buffer, Device, DeviceError, Promotion, TensorMap, TensorShape, TileSwizzle};
+use tilewright_codegen::ir::Arch;
+use tilewright_codegen::trial::Draw;
+use tilewright_codegen::verify::verify;
+use tilewright_kernels::attention::decode::{Decode, Layout};
+use tilewright_kernels::attention::prefill::{Kv, Prefill, QueryLayout};
+use tilewright_kernels::kv::Tma;
+use tilewright_kernels::naive;
+use tilewright_layout::DType;
+
+use super::Row;
+use super::timing::{Bench, Times};
+use crate::cli::Failure;
+
+/// Sequences and their tokens: 32 query heads, 8 key/value heads, head dimension 128.
+const DECODE: [(u32, u32); 5] = [(1, 1024), (1, 8192), (1, 65536), (8, 8192), (32, 4096)];
+const KV_HEADS: u32 = 8;
+const GROUP: u32 = 4;
+
+/// Head dimensions and tokens of one sequence of 32 heads.
+const PREFILL: [(u32, u32); 6] = [(128, 2048), (128, 8192), (128, 16384), (64, 2048), (64, 8192), (64, 16384)];
+const HEADS: u32 = 32;
+
+/// Largest relative error: weights and results are `bf16`, 2⁻⁹ each on average.
+const LIMIT: f64 = 1e-2;
+
+/// Runs the suite.
+pub(super) fn run(bench: &Bench) -> Result<Vec<Row>, Failure> {
+    let mut rows = Vec::new();
+    for (batch, tokens) in
+        DECODE.into_iter().filter(|&(b, t)| bench.wants(&[("batch", b), ("tokens", t), ("depth", 128)]))
+    {
+        rows.push(decode(bench, batch, tokens)?);
+    }
+    for (depth, tokens) in
+        PREFILL.into_iter().filter(|&(d, t)| bench.wants(&[("depth", d), ("tokens", t), ("queries", t)]))
+    {
+        for causal in [false, true] {
+            rows.push(prefill(bench, depth, tokens, causal)?);
+        }
+    }
+    Ok(rows)
+}
+
+/// Numbers from −1 to 1 that repeat after a million and three.
+fn numbers(count: usize, seed: u64) -> Vec<bf16> {
+    let period = count.min(1_000_003);
+    let mut all = Draw::new(seed).floats(period, bf16::from_f64);
+    all.reserve(count - period);
+    while all.len() < count {
+        all.extend_from_within(..period.min(count - all.len()));
+    }
+    all
+}
+
+/// `[planes, tokens, depth]` in boxes of 64 columns by `rows` tokens.
+fn map(
+    device: &Device,
+    buffer: &Buffer<bf16>,
+    [planes, tokens, depth]: [u32; 3],
+    rows: u32,
+) -> Result<TensorMap, DeviceError> {
+    let row = u64::from(depth) * 2;
+    let shape = TensorShape {
+        dims: vec![depth.into(), tokens.into(), planes.into()],
+        strides: vec![row, row * u64::from(tokens)],
+        tile: vec![64, rows, 1],
+        promotion: Promotion::Bytes256,
+        ..TensorShape::row_major(DType::BF16, [1, 64], [1, 64]).swizzle(TileSwizzle::Bytes128)
+    };
+    device.tensor_map(buffer, shape)
+}
+
+fn scale(depth: u32) -> f32 {
+    std::f32::consts::LOG2_E / (depth as f32).sqrt()
+}
+
+fn row(shape: &[(&str, u32)], note: String, times: Times, work: [u64; 2], error: f64) -> Row {
+    Row {
+        suite: "attention".into(),
+        who: "tilewright".into(),
+        shape: shape.iter().map(|&(name, extent)| (name.into(), extent.into())).collect(),
+        note,
+        us: times.median.as_secs_f64() * 1e6,
+        best_us: times.best.as_secs_f64() * 1e6,
+        bytes: work[0],
+        flops: work[1],
+        error: Some(error),
+    }
+}
+
+fn decode(bench: &Bench, batch: u32, tokens: u32) -> Result<Row, Failure> {
+    let (device, stream) = (&bench.device, &bench.stream);
+    let plan = Decode { depth: 128, group: GROUP, layout: Layout::Dense };
+    let kernel = device.load(&verify(plan.record::<Tma<2>>(Arch::Sm90a))?)?;
+    let (lines, depth) = (batch * KV_HEADS, plan.depth);
+    let splits = plan.splits(lines, tokens, device.properties().sms);
+    let (elements, results) = ((lines * tokens * depth) as usize, (lines * GROUP * depth) as usize);
+    let host = [numbers(results, 3), numbers(elements, 1), numbers(elements, 2)];
+    let q = stream.buffer(&host[0])?;
+    let mut caches = vec![[stream.buffer(&host[1])?, stream.buffer(&host[2])?]];
+    let bytes = 4 * elements as u64;
+    for _ in 1..Bench::rotations(bytes).min(16) {
+        let copy = |which: usize| {
+            let to = device.buffer::<bf16>(elements)?;
+            stream.copy(&caches[0][which], &to).map(|()| to)
+        };
+        caches.push([copy(0)?, copy(1)?]);
+    }
+    let lengths = stream.buffer(&vec![tokens; batch as usize])?;
+    let acc = device.buffer::<f32>(results * splits as usize)?;
+    let stats = device.buffer::<f32>((lines * GROUP * splits * 2) as usize)?;
+    let done = stream.buffer(&vec![0u32; lines as usize])?;
+    let out = device.buffer::<bf16>(results)?;
+    stream.poison(&out, 0xff)?;
+    let mut work = Vec::new();
+    for cache in &caches {
+        let [keys, values] = [0, 1].map(|which: usize| map(device, &cache[which], [lines, tokens, depth], 16));
+        let (keys, values) = (keys?, values?);
+        let args: [Arg<'_>; 12] = [
+            (&q).into(),
+            Arg::Map(&keys),
+            Arg::Map(&values),
+            (&lengths).into(),
+            (&lengths).into(),
+            1u32.into(),
+            (tokens * depth).into(),
+            scale(depth).into(),
+            (&acc).into(),
+            (&stats).into(),
+            (&done).into(),
+            (&out).into(),
+        ];
+        work.push(kernel.work([splits, KV_HEADS, batch], &args)?);
+    }
+    let times = bench.time(&work)?;
+    let out = stream.read(&out)?;
+    let heads = [0, (lines * GROUP - 1) as usize];
+    let looks = heads.map(|head| Look { query: head, plane: head / GROUP as usize, seen: tokens as usize });
+    let error = error(&host, &out, &looks, [tokens as usize, depth as usize]);
+    let shape = [("batch", batch), ("tokens", tokens), ("depth", depth)];
+    row(&shape, "decode".into(), times, [bytes, 4 * u64::from(GROUP) * elements as u64], error).check(LIMIT)
+}
+
+fn prefill(bench: &Bench, depth: u32, tokens: u32, causal: bool) -> Result<Row, Failure> {
+    let (device, stream) = (&bench.device, &bench.stream);
+    let plan = Prefill { depth, group: 1, causal, queries: QueryLayout::HeadMajor, kv: Kv::HeadMajor };
+    let kernel = device.load(&verify(plan.record_hopper())?)?;
+    let elements = (HEADS * tokens * depth) as usize;
+    let host = [3, 1, 2].map(|seed| numbers(elements, seed));
+    let buffers = host.iter().map(|host| stream.buffer(host)).collect::<Result<Vec<_>, _>>()?;
+    let rows = [64, plan.tuning().keys, plan.tuning().keys];
+    let maps = buffers.iter().zip(rows).map(|(buffer, rows)| map(device, buffer, [HEADS, tokens, depth], rows));
+    let maps = maps.collect::<Result<Vec<_>, _>>()?;
+    let starts = stream.buffer(&[0u32, tokens])?;
+    let out = device.buffer::<bf16>(elements)?;
+    stream.poison(&out, 0xff)?;
+    let tiles = tokens.div_ceil(plan.hopper_rows());
+    // Heads that level two holds together.
+    let bunch = if causal { 4u32 } else { 2 };
+    let args: [Arg<'_>; 13] = [
+        Arg::Map(&maps[0]),
+        Arg::Map(&maps[1]),
+        Arg::Map(&maps[2]),
+        (&starts).into(),
+        (&starts).into(),
+        (&starts).into(),
+        0u32.into(),
+        (tokens * depth).into(),
+        tiles.into(),
+        HEADS.into(),
+        bunch.into(),
+        scale(depth).into(),
+        (&out).into(),
+    ];
+    let times = bench.time(&[kernel.work([tiles * HEADS, 1], &args)?])?;
+    let out = stream.read(&out)?;
+    let n = tokens as usize;
+    let looks = [(0, 0), (0, 77), (3, n / 2 + 13), (HEADS as usize - 1, n - 1)].map(|(plane, query)| Look {
+        query: plane * n + query,
+        plane,
+        seen: if causal { query + 1 } else { n },
+    });
+    let error = error(&host, &out, &looks, [n, depth as usize]);
+    let flops = 4 * u64::from(tokens) * elements as u64 / if causal { 2 } else { 1 };
+    let shape = [("queries", tokens), ("tokens", tokens), ("depth", depth), ("causal", causal.into())];
+    row(&shape, "prefill".into(), times, [8 * elements as u64, flops], error).check(LIMIT)
+}
+
+/// A query that is compared with f64.
+struct Look {
+    /// Its number among all.
+    query: usize,
+    /// Its head of keys and values.
+    plane: usize,
+    /// Tokens that it sees.
+    seen: usize,
+}
+
+/// The relative error of some queries; `host` is queries, keys, values.
+fn error(host: &[Vec<bf16>; 3], out: &[bf16], looks: &[Look], [tokens, depth]: [usize; 2]) -> f64 {
+    let wide = |x: &[bf16]| x.iter().map(|x| x.to_f64()).collect::<Vec<f64>>();
+    let (mut difference, mut norm) = (0.0, 0.0);
+    for &Look { query, plane, seen } in looks {
+        let start = plane * tokens * depth;
+        let [keys, values] = [1, 2].map(|which: usize| wide(&host[which][start..start + seen * depth]));
+        let at = query * depth..(query + 1) * depth;
+        let part = naive::attention(&wide(&host[0][at.clone()]), &keys, &values, 1.0 / (depth as f64).sqrt());
+        for (found, exact) in out[at].iter().zip(naive::combine(&[part], depth)) {
+            difference += (found.to_f64() - exact).powi(2);
+            norm += exact * exact;
+        }
+    }
+    (difference / norm).sqrt()
+}
