@@ -5,8 +5,11 @@ use tilewright_codegen::gallery;
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::trial::Shipped;
 
+/// A library's list of its kernels.
+type List = fn() -> Vec<Box<dyn Shipped>>;
+
 /// The lists.
-const LISTS: [fn() -> Vec<Box<dyn Shipped>>; 2] = [gallery::shipped, tilewright_kernels::shipped];
+const LISTS: [List; 2] = [gallery::shipped, tilewright_kernels::shipped];
 
 /// Every shipped kernel.
 ///

@@ -2,6 +2,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
+use std::ops::Range;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -38,6 +39,8 @@ struct Tally {
     right: u32,
     wrong: u32,
     max_error: f64,
+    /// Largest ‖found − expected‖ / ‖expected‖ of an output.
+    relative_error: f64,
     /// What is wrong in the first trial that is.
     first: Option<String>,
 }
@@ -51,20 +54,34 @@ pub fn run(args: &SelftestArgs) -> Result<ExitCode, Failure> {
     let device = args.device.open()?;
     let arch = device.properties().arch().ok_or_else(|| NoArch { device: device.properties().name.clone() })?;
     let seed = args.seed.unwrap_or_else(|| RandomState::new().hash_one(0u8) >> 32);
-    let mut out = io::stdout();
     let (name, cases) = (&device.properties().name, args.cases);
+    let mut out = io::stdout();
     writeln!(out, "{} ({name}), {arch}; {cases} cases of each kernel from seed {seed}", args.device)?;
-    writeln!(out, "{:20} {:>6} {:>6} {:>10}  verdict", "kernel", "right", "wrong", "max error")?;
+    let right = table(&mut out, &device, &kernels, arch, seed..seed.saturating_add(cases.into()))?;
+    Ok(ExitCode::from(u8::from(!right)))
+}
+
+/// Tries the kernels on inputs of each seed and writes a line for each; whether all were right.
+fn table(
+    out: &mut dyn Write,
+    device: &Device,
+    kernels: &[Box<dyn Shipped>],
+    arch: Arch,
+    seeds: Range<u64>,
+) -> io::Result<bool> {
+    writeln!(out, "{:20} {:>6} {:>6} {:>10} {:>9}  verdict", "kernel", "right", "wrong", "max error", "relative")?;
     let (mut right, mut wrong) = (0, 0);
-    for kernel in &kernels {
+    for kernel in kernels {
         let name = kernel.name();
         if !kernel.needs().met_by(arch) {
-            writeln!(out, "{name:20} {:>6} {:>6} {:>10}  skipped: needs {}", "-", "-", "-", kernel.needs().noun())?;
+            let needs = kernel.needs().noun();
+            writeln!(out, "{name:20} {:>6} {:>6} {:>10} {:>9}  skipped: needs {needs}", "-", "-", "-", "-")?;
             continue;
         }
-        let tally = try_kernel(&device, &**kernel, arch, seed, cases);
+        let tally = try_kernel(device, &**kernel, arch, seeds.clone());
         let verdict = if tally.wrong == 0 { "right" } else { "WRONG" };
-        writeln!(out, "{name:20} {:>6} {:>6} {:>10.1e}  {verdict}", tally.right, tally.wrong, tally.max_error)?;
+        let Tally { right: good, wrong: bad, max_error, relative_error, .. } = &tally;
+        writeln!(out, "{name:20} {good:>6} {bad:>6} {max_error:>10.1e} {relative_error:>9.1e}  {verdict}")?;
         if let Some(first) = &tally.first {
             writeln!(out, "    {}", first.trim_end().replace('\n', "\n    "))?;
         }
@@ -72,7 +89,7 @@ pub fn run(args: &SelftestArgs) -> Result<ExitCode, Failure> {
         wrong += tally.wrong;
     }
     writeln!(out, "{right} of {} trials right", right + wrong)?;
-    Ok(ExitCode::from(u8::from(wrong > 0)))
+    Ok(wrong == 0)
 }
 
 /// A device before all that kernels are generated for.
@@ -82,15 +99,16 @@ struct NoArch {
     device: String,
 }
 
-fn try_kernel(device: &Device, kernel: &dyn Shipped, arch: Arch, seed: u64, cases: u32) -> Tally {
+fn try_kernel(device: &Device, kernel: &dyn Shipped, arch: Arch, seeds: Range<u64>) -> Tally {
     let mut tally = Tally::default();
-    for case in 0..u64::from(cases) {
-        let seed = seed.wrapping_add(case);
+    for seed in seeds {
         let (wrong, lost) = match kernel.draw(arch, seed) {
             Err(errors) => (Some(errors.to_string()), true),
             Ok(trial) => match trial.run(device) {
                 Ok(outcome) => {
                     tally.max_error = tally.max_error.max(outcome.max_error());
+                    let relative = outcome.compared.iter().map(|output| output.relative_error);
+                    tally.relative_error = relative.fold(tally.relative_error, f64::max);
                     ((!outcome.is_right()).then(|| outcome.to_string()), false)
                 }
                 Err(error) => (
@@ -112,4 +130,84 @@ fn try_kernel(device: &Device, kernel: &dyn Shipped, arch: Arch, seed: u64, case
         }
     }
     tally
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tilewright_codegen::build::{Builder, block, record};
+    use tilewright_codegen::device::sim;
+    use tilewright_codegen::ir::{Kernel, Needs};
+    use tilewright_codegen::trial::{Expected, Trial};
+    use tilewright_codegen::verify::{VerifyErrors, verify};
+
+    /// A kernel that writes the numbers 0.. into y, or ought to.
+    struct Numbers {
+        name: &'static str,
+        needs: Needs,
+        build: fn(&Builder),
+    }
+
+    impl Shipped for Numbers {
+        fn name(&self) -> &str {
+            self.name
+        }
+
+        fn needs(&self) -> Needs {
+            self.needs
+        }
+
+        fn record(&self, arch: Arch) -> Kernel {
+            record(self.name, arch, block(32), self.build)
+        }
+
+        fn draw(&self, arch: Arch, _: u64) -> Result<Trial, VerifyErrors> {
+            let mut trial = Trial::new(verify(self.record(arch))?, 1);
+            let numbers: Vec<u32> = (0..32).collect();
+            let y = trial.output("y", Expected::exact(&numbers));
+            Ok(trial.pass(y))
+        }
+    }
+
+    fn numbers(name: &'static str, build: fn(&Builder)) -> Box<dyn Shipped> {
+        Box::new(Numbers { name, needs: Needs::Sm80, build })
+    }
+
+    fn said(kernels: &[Box<dyn Shipped>]) -> (bool, String) {
+        let mut out = Vec::new();
+        let right = table(&mut out, &sim::open(0), kernels, Arch::Sm90a, 0..2).expect("a vector takes all");
+        (right, String::from_utf8(out).expect("UTF-8"))
+    }
+
+    #[test]
+    fn wrong_kernels_are_found_and_the_others_go_on() {
+        let good: fn(&Builder) = |k| k.global::<u32>("y").at(k.tid()).store(k.tid());
+        let kernels = [
+            numbers("off_by_one", |k| k.global::<u32>("y").at(k.tid()).store(k.tid() + 1)),
+            numbers("one_missing", |k| k.when(k.tid().lt(31), || k.global::<u32>("y").at(k.tid()).store(k.tid()))),
+            numbers("beyond", |k| k.global::<u32>("y").at(k.tid() + 1).store(k.tid() + 1)),
+            numbers("good", good),
+            numbers("good_again", good),
+        ];
+        let (right, text) = said(&kernels);
+        assert!(!right);
+        let verdict = |name: &str| text.lines().find(|line| line.starts_with(name)).expect(name).to_owned();
+        for name in ["off_by_one", "one_missing", "beyond"] {
+            assert!(verdict(name).ends_with("WRONG"), "{text}");
+        }
+        assert!(verdict("good").ends_with("right"), "{text}");
+        for cause in ["[0] = 1, not 0", "[31] never written, not 31", "out of bounds"] {
+            assert!(text.contains(cause), "`{cause}` is not in {text}");
+        }
+        assert!(text.ends_with("4 of 10 trials right\n"), "{text}");
+    }
+
+    #[test]
+    fn kernels_that_the_device_lacks_are_skipped() {
+        let lacking = Numbers { name: "later", needs: Needs::Sm90a, build: |_| {} };
+        let mut out = Vec::new();
+        let kernels = [Box::new(lacking) as Box<dyn Shipped>];
+        assert!(table(&mut out, &sim::open(0), &kernels, Arch::Sm80, 0..2).expect("a vector takes all"));
+        assert!(String::from_utf8(out).expect("UTF-8").contains("skipped: needs sm_90a only"));
+    }
 }

@@ -1,6 +1,9 @@
-//! The front of devices, over a back end that writes down what reaches it; and a start without a GPU.
+//! The front of devices, over a back end that writes down what reaches it; the simulator behind it; a start without a GPU.
 
+#[path = "../../examples/device_smoke/both/mod.rs"]
+mod both;
 mod recorder;
+mod simulated;
 
 use proptest::prelude::*;
 use recorder::{device, device_with};
