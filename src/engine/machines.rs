@@ -76,6 +76,10 @@ struct Lowering {
 impl Lowering {
     fn placed(&self, rows: usize, target: Target) -> Result<Placed, EngineError> {
         let options = LowerOptions { rows, ..self.options.clone() };
+        let options = match target.arch.as_str() {
+            "host" => options,
+            _ => options.splits_for_gpu(self.checkpoint.spec(), target.sms),
+        };
         let dtype_of = |name: &str| self.checkpoint.tensor(name).map_or(DType::F32, |t| t.dtype());
         let program = lower(self.checkpoint.spec(), &dtype_of, target, &options)?;
         Ok(schedule(program, options.context)?)
