@@ -1,5 +1,6 @@
 //! The device machine on the simulator: what the reference machine computes, under every seed; every failure an error.
 
+mod activations;
 mod agree;
 mod faults;
 mod lab;

@@ -43,9 +43,22 @@ impl<'p> Planner<'p> {
         }
     }
 
-    /// How an activation is stored.
+    /// How an activation is stored: as blocks hand it on without a release, in words of 32 bits and more.
     fn storage(&self, what: &'static str, id: BufferId) -> Result<Storage, Unsupported> {
-        Ok(Storage { float: self.float(what, id)?, period: self.tags.period(id) })
+        let (float, period, buffer) = (self.float(what, id)?, self.tags.period(id), self.buffer(id)?);
+        if float != Float::F32 && period == 0 && buffer.kind.is_writable() {
+            let (found, expected) = (buffer.dtype, "f32, since it cannot be tagged");
+            return Err(Unsupported::DType { what, buffer: id, found, expected });
+        }
+        Ok(Storage { float, period })
+    }
+
+    /// The type of an activation that is never tagged.
+    fn plain_float(&self, what: &'static str, id: BufferId) -> Result<Float, Unsupported> {
+        match self.float(what, id)? {
+            Float::F32 => Ok(Float::F32),
+            _ => Err(Unsupported::DType { what, buffer: id, found: self.buffer(id)?.dtype, expected: "f32" }),
+        }
     }
 
     fn unit(&self, k: u32) -> Result<Unit, Unsupported> {
@@ -183,10 +196,10 @@ impl<'p> Planner<'p> {
         }
         let (keys, k_out) = match &op.k {
             KeyOutput::RopeAppend { rope, pool } => (KeysClass::Rotated(self.rotation(rope, &op.at, *pool)?), *pool),
-            KeyOutput::Raw { out } => (KeysClass::Raw { out: self.float("k out", *out)? }, *out),
+            KeyOutput::Raw { out } => (KeysClass::Raw { out: self.plain_float("k out", *out)? }, *out),
         };
         let pools = self.pools(op.v_pool, &op.at)?;
-        let q = self.float("q", op.q)?;
+        let q = self.plain_float("q", op.q)?;
         let group = (heads.heads / kv_heads.max(1)) as usize;
         let weights = [op.wq.weight, op.wk.weight, op.wv.weight];
         let rows_of = Rows::Group { weights, kv_head: op.kv_head, group, dim: dim as usize };
@@ -208,14 +221,14 @@ impl<'p> Planner<'p> {
         };
         let rotation = self.rotation(&op.rope, &op.at, pool)?;
         let (out, target) = match op.output {
-            HeadOutput::Store { out } => (Some(self.float("out", out)?), out),
+            HeadOutput::Store { out } => (Some(self.plain_float("out", out)?), out),
             HeadOutput::Append { pool } => (None, pool),
         };
         let norm = match &op.norm {
             Some(norm) => Some((self.float("norm weight", norm.weight)?, norm.eps.to_bits())),
             None => None,
         };
-        let x = self.float("x", op.x)?;
+        let x = self.plain_float("x", op.x)?;
         let pools = self.pools(pool, &op.at)?;
         let class = Class::Rope { rows: rows(op.rows)?, heads, count, x, norm, rotation, out, pools };
         let operands = self.operands(&[Some(op.x), op.norm.as_ref().map(|norm| norm.weight), Some(target)])?;
@@ -233,7 +246,7 @@ impl<'p> Planner<'p> {
             let (what, buffer, found) = ("the key pool", op.k_pool, self.buffer(op.k_pool)?.dtype);
             return Err(Unsupported::DType { what, buffer, found, expected: "bf16" });
         }
-        let q = self.float("q", op.q)?;
+        let q = self.plain_float("q", op.q)?;
         let class = Class::Attention { rows: rows(op.rows)?, heads, scale: op.scale.to_bits(), q, pools };
         let operands = self.operands(&[Some(op.q), Some(op.k_pool), Some(op.v_pool), Some(op.acc), Some(op.stats)])?;
         let (first_row, index, split) = (op.rows.lo as u32, op.kv_head as u32, op.split as u32);

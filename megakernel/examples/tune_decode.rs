@@ -1,0 +1,115 @@
+//! Tunes decode on a GPU: what a token costs under settings of the lowering and of the device machine.
+//!
+//! `tune_decode MODEL ROWS CONTEXT POSITION STEPS [key=value[,key=value ..] ..]`: random weights, and for each list of
+//! settings the median of three launches of STEPS steps from POSITION on, and of twenty launches of one step. Keys:
+//! `warps stage stages flight sums splits page` (numbers), `activation` (`f32`, `bf16`), `tags`, `pages`, `times` (0 or 1;
+//! `times` prints where the time of each level goes). What ships is timed, and compared with its peers, by
+//! `tilewright bench --suite decode`.
+
+use std::error::Error;
+use std::time::Instant;
+
+use tilewright_codegen::device::{Device, cuda};
+use tilewright_codegen::target::Target;
+use tilewright_layout::DType;
+use tilewright_megakernel::lower::{LowerOptions, lower};
+use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::schedule::schedule;
+use tilewright_megakernel::vm::device::timeline::{LevelTable, Timeline};
+use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions};
+use tilewright_megakernel::vm::reference::StepCells;
+use tilewright_megakernel::weights::RandomWeights;
+
+type Failure = Box<dyn Error>;
+
+/// What is decoded.
+struct Work {
+    spec: ModelSpec,
+    weights: RandomWeights,
+    device: Device,
+    rows: usize,
+    context: usize,
+    position: usize,
+    steps: usize,
+}
+
+fn main() -> Result<(), Failure> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let [model, numbers @ ..] = args.get(..5).ok_or("give MODEL ROWS CONTEXT POSITION STEPS, then settings")? else {
+        return Err("give a model".into());
+    };
+    let numbers = numbers.iter().map(|n| n.parse()).collect::<Result<Vec<usize>, _>>()?;
+    let [rows, context, position, steps] = numbers[..] else { return Err("give four numbers".into()) };
+    let spec = ModelSpec::named(model).ok_or_else(|| format!("`{model}` is no known model"))?;
+    let weights = RandomWeights::new(&spec, DType::BF16, 7)?;
+    let work = Work { spec, weights, device: cuda::open(0)?, rows, context, position, steps };
+    for settings in &args[5..] {
+        // One setting that does not fit must not end the others.
+        if let Err(error) = work.time(settings) {
+            println!("{settings}: {error}");
+        }
+    }
+    Ok(())
+}
+
+/// The options that a list of settings stands for.
+fn options(settings: &str, mut lowering: LowerOptions) -> Result<(LowerOptions, DeviceOptions), Failure> {
+    let mut device = DeviceOptions::default();
+    for pair in settings.split(',') {
+        let (key, value) = pair.split_once('=').ok_or_else(|| format!("`{pair}` is not key=value"))?;
+        let number = || value.parse::<u32>();
+        match key {
+            "warps" => device.warps = number()?,
+            "stage" => device.stage_bytes = number()?,
+            "stages" => device.stages = number()?,
+            "flight" => device.in_flight = number()?,
+            "sums" => device.sums_bytes = number()?,
+            "tags" => device.tags = number()? != 0,
+            "pages" => device.pages_ahead = number()? != 0,
+            "times" => device.timeline = number()? != 0,
+            "splits" => lowering.splits = Some(number()? as usize),
+            "page" => lowering.page_tokens = number()? as usize,
+            "activation" if value == "bf16" => lowering.activation = DType::BF16,
+            "activation" if value == "f32" => lowering.activation = DType::F32,
+            _ => return Err(format!("`{pair}` is no setting").into()),
+        }
+    }
+    Ok((lowering, device))
+}
+
+/// The middle one, in milliseconds, of `count` runs.
+fn median(count: usize, mut run: impl FnMut() -> Result<(), Failure>) -> Result<f64, Failure> {
+    let mut times = Vec::new();
+    for _ in 0..count {
+        let start = Instant::now();
+        run()?;
+        times.push(start.elapsed().as_secs_f64() * 1e3);
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(times[count / 2])
+}
+
+impl Work {
+    fn time(&self, settings: &str) -> Result<(), Failure> {
+        let target = Target { sms: self.device.properties().sms as usize, ..Target::named("h100").ok_or("no target")? };
+        let base = LowerOptions { rows: self.rows, kv: DType::BF16, ..LowerOptions::for_context(self.context) };
+        let (lowering, options) = options(settings, base)?;
+        let lowering = lowering.splits_for_gpu(&self.spec, target.sms);
+        let placed = schedule(lower(&self.spec, &|_| DType::BF16, target, &lowering)?, self.context)?;
+        let mut machine = DeviceMachine::load(placed, &self.weights, &self.device, options, &mut |_, _| ())?;
+
+        let page_table: Vec<i32> = (0..(self.rows * lowering.pages_per_sequence()) as i32).collect();
+        let tokens: Vec<i32> = (0..self.rows as i32).map(|row| row * 7 + 11).collect();
+        let positions = vec![self.position as i32; self.rows];
+        let cells = StepCells { tokens: &tokens, positions: &positions, page_table: &page_table };
+        let single = median(20, || Ok(machine.step(&cells)?))?;
+        let many = median(3, || Ok(machine.run(&cells, self.steps).map(drop)?))? / self.steps as f64;
+        let (stages, bytes) = (machine.plan().options.stages, machine.plan().image_bytes as f64);
+        let rate = bytes / many / 1e9;
+        println!("{settings}: {many:.4} ms a token ({rate:.3} TB/s of weights), {single:.4} ms alone; {stages} stages");
+        if options.timeline {
+            print!("{}", LevelTable::of(&Timeline::new(machine.program(), &machine.times()?)));
+        }
+        Ok(())
+    }
+}
