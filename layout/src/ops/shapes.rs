@@ -140,6 +140,18 @@ impl IntTuple {
     /// Whether `other` splits multiples of this one's integers: [`compatible`](IntTuple::compatible) with this one times
     /// something.
     ///
+    /// Law: [`compatible`](IntTuple::compatible) implies it, and it implies
+    /// [`weakly_congruent`](IntTuple::weakly_congruent).
+    ///
+    /// Edge cases: `4` is weakly compatible with `8` and with `(2,4)`, `8` not with `4`.
+    ///
+    /// ```console
+    /// $ tilewright layout eval "weakly_compatible((4,3), ((2,4),6))"
+    /// true
+    /// $ tilewright layout eval "weakly_compatible(8, 4)"
+    /// false
+    /// ```
+    ///
     /// ```
     /// use tilewright_layout::IntTuple;
     /// let (tile, shape) = (IntTuple::parse("(4,3)").unwrap(), IntTuple::parse("((2,4),6)").unwrap());
