@@ -8,21 +8,10 @@ import sys
 
 import torch
 
+from timing import replayed
+
 SHAPES = ((8192, 8192, 8192), (4096, 4096, 4096), (2048, 2048, 2048), (4096, 14336, 4096), (4096, 4096, 14336),
           (8192, 128256, 4096), (512, 14336, 4096), (128, 14336, 4096))
-
-
-def replayed(graph, replays):
-    """Milliseconds of each replay."""
-    for _ in range(3):
-        graph.replay()
-    events = [torch.cuda.Event(enable_timing=True) for _ in range(replays + 1)]
-    events[0].record()
-    for event in events[1:]:
-        graph.replay()
-        event.record()
-    torch.cuda.synchronize()
-    return sorted(a.elapsed_time(b) for a, b in zip(events, events[1:]))
 
 
 def main():

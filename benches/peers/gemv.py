@@ -8,21 +8,10 @@ import sys
 
 import torch
 
+from timing import replayed
+
 SHAPES = ((4096, 4096), (14336, 4096), (4096, 14336), (128256, 4096), (8192, 2048), (2048, 8192), (128256, 2048))
 BATCHES = (1, 8, 16, 64)
-
-
-def replayed(graph, replays):
-    """Milliseconds of each replay."""
-    for _ in range(3):
-        graph.replay()
-    events = [torch.cuda.Event(enable_timing=True) for _ in range(replays + 1)]
-    events[0].record()
-    for event in events[1:]:
-        graph.replay()
-        event.record()
-    torch.cuda.synchronize()
-    return sorted(a.elapsed_time(b) for a, b in zip(events, events[1:]))
 
 
 def main():

@@ -11,7 +11,7 @@ use tilewright_codegen::ir::MmaAtom;
 use tilewright_codegen::ir::attr::{Scope, StOrder};
 
 use super::array::narrow;
-use super::{Array, Pages, Scratch, Team};
+use super::{Array, Pages, Scratch, Shares, Team};
 
 /// A split of a kv head's tokens.
 #[derive(Clone, Copy)]
@@ -83,12 +83,10 @@ pub fn attention<'k>(team: Team<'k>, scratch: Scratch<'k>, work: Attention<'k>) 
     k.for_(0u32, work.rows, |row| {
         let row = work.first_row + row;
         let position = work.keys.position.load(row);
-        let tokens = (position + 1).max(0).cast::<u32>();
-        let page = work.keys.page_tokens;
-        let pages = (tokens + (page - 1)) / page;
-        let share = (pages + (work.heads.splits - 1)) / work.heads.splits * page;
+        let shares = Shares::of(position, work.keys.page_tokens, work.heads.splits);
+        let share = shares.each * work.keys.page_tokens;
         let begin = work.split * share;
-        let end = (begin + share).min(tokens);
+        let end = (begin + share).min(shares.tokens);
         for first in (0..work.heads.group()).step_by(TOGETHER as usize) {
             let count = (work.heads.group() - first).min(TOGETHER);
             let pass = Pass { team, work, row, begin, end, first: work.kv_head * work.heads.group() + first, count };

@@ -4,7 +4,7 @@ use tilewright_codegen::build::{Ptr, RegArray, Shared, Val};
 
 use super::array::{RELAXED, zero};
 use super::team::Item;
-use super::{Array, Float, Operand, Pages, Team, Unit};
+use super::{Array, Float, Operand, Pages, Shares, Team, Unit};
 
 /// The activations of a linear layer, rows of `k` elements.
 #[derive(Clone, Copy)]
@@ -143,10 +143,9 @@ impl<'k> Merge<'k> {
         match self.pages {
             None => team.k.lit(self.splits),
             Some(pages) => {
-                let tokens = (pages.position.load(row) + 1).max(0).cast::<u32>();
-                let count = (tokens + (pages.page_tokens - 1)) / pages.page_tokens;
-                let share = ((count + (self.splits - 1)) / self.splits).max(1);
-                (count + share - 1) / share
+                let shares = Shares::of(pages.position.load(row), pages.page_tokens, self.splits);
+                let each = shares.each.max(1);
+                (shares.pages + each - 1) / each
             }
         }
     }

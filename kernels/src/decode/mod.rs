@@ -14,6 +14,7 @@
 //! | `product` | units from the ring times activations |
 //! | `linear` | a tile of a linear layer with its epilogues |
 //! | `qkv` | the projections of a kv head's group, rotated and appended |
+//! | `shares` | how the tokens of a row are split |
 //! | `attention` | a split of a kv head's tokens, straight from the pages |
 //! | `rope` | norm and rotation of whole heads |
 //! | `embed` | rows of the embedding table, from units |
@@ -29,6 +30,7 @@ mod operand;
 mod product;
 mod qkv;
 mod rope;
+mod shares;
 mod team;
 mod unit;
 
@@ -43,5 +45,6 @@ pub use operand::Operand;
 pub use product::{Sums, Weights};
 pub use qkv::{Cells, Keys, Pages, Qkv, Rotation, qkv};
 pub use rope::{HeadNorm, Rope, rope};
+pub use shares::Shares;
 pub use team::Team;
 pub use unit::{Unit, UnitError};

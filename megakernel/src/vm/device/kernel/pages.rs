@@ -4,6 +4,7 @@
 //! writer's stores end.
 
 use tilewright_codegen::build::Val;
+use tilewright_kernels::decode::Shares;
 
 use super::Kit;
 use super::table::TaskView;
@@ -28,11 +29,9 @@ pub(super) fn ask_for_pages<'k>(kit: Kit<'k, '_>, task: TaskView<'k>) {
 fn pages<'k>(kit: Kit<'k, '_>, task: TaskView<'k>, row: Val<'k, u32>, splits: u32, pools: PoolClass) {
     let k = kit.k;
     let (position, table) = kit.cells.of_step(pools);
-    let tokens = (position.load(row) + 1).max(0).cast::<u32>();
-    let count = (tokens + (pools.page_tokens - 1)) / pools.page_tokens;
-    let share = (count + (splits - 1)) / splits;
-    let begin = task.split() * share;
-    let end = (begin + share).min(count).max(begin);
+    let shares = Shares::of(position.load(row), pools.page_tokens, splits);
+    let begin = task.split() * shares.each;
+    let end = (begin + shares.each).min(shares.pages).max(begin);
     let bytes = pools.page_tokens * pools.dim * pools.float.bytes();
     let asked = [1u32, 2].map(|slot| task.operand(kit.memory.pools, slot));
     k.for_(begin, end, |at| {

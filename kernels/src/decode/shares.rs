@@ -1,0 +1,23 @@
+//! How the tokens of a row are split: by pages, the same number for every split but the last that has any.
+
+use tilewright_codegen::build::Val;
+
+/// The shares of a row.
+#[derive(Clone, Copy)]
+pub struct Shares<'k> {
+    /// Tokens of the row, its newest counted; 0: it is idle.
+    pub tokens: Val<'k, u32>,
+    /// Pages that they take.
+    pub pages: Val<'k, u32>,
+    /// Pages of a split.
+    pub each: Val<'k, u32>,
+}
+
+impl<'k> Shares<'k> {
+    /// The shares of a row whose token has that position, over `splits` splits; negative: the row is idle.
+    pub fn of(position: Val<'k, i32>, page_tokens: u32, splits: u32) -> Shares<'k> {
+        let tokens = (position + 1).max(0).cast::<u32>();
+        let pages = (tokens + (page_tokens - 1)) / page_tokens;
+        Shares { tokens, pages, each: (pages + (splits - 1)) / splits }
+    }
+}
