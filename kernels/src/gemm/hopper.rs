@@ -109,8 +109,10 @@ pub fn gemm<'k, F: Factor, D: Output, T: Tiles>(k: &'k Builder, config: Config, 
                     }
                 }
             });
-            product.settle(0);
-            consumer.release_last();
+            if promoted.is_none() {
+                product.settle(0);
+                consumer.release_last();
+            }
             let ([row, column], [down, across]) = (corner(place), product.corner().map(|place| place.get(k)));
             results.store(sums, product.thread(), [row + down, column + across], place.split);
         });

@@ -42,7 +42,7 @@ pub trait Tiles: 'static {
 /// is `X`'s and `Y`'s; the result, of 16 bits, is staged by `S` columns. `R` is `M / G`.
 #[derive(Debug)]
 pub struct Tiling<W, X, Y, const M: usize, const N: usize, const G: u32, const R: usize, const S: usize>(
-    PhantomData<fn() -> (W, X, Y)>,
+    PhantomData<(W, X, Y)>,
 );
 
 impl<

@@ -151,7 +151,7 @@ pub struct TiledMma<'k, A: Atom, L, R, T = Teams<1, 1>> {
     pub(super) sums: Sums<'k, A>,
     /// This thread's team.
     team: Coord<'k>,
-    tiles: PhantomData<fn() -> (A, L, R, T)>,
+    tiles: PhantomData<(A, L, R, T)>,
 }
 
 /// The registers in which the products of an atom are summed.

@@ -48,7 +48,7 @@ impl<'k> SharedFactor<'k> {
 
     /// The factor from a row on, which must be a multiple of 8.
     #[track_caller]
-    fn from_row(self, row: Coord<'k>) -> SharedFactor<'k> {
+    fn begun_at(self, row: Coord<'k>) -> SharedFactor<'k> {
         let mode = Layout::constant(self.layout.layout().mode(0));
         // Offsets of whole rows are multiples of the 16 bytes that descriptors count in.
         let units = place(&mode, row) * (self.bits as u32) / 128;
@@ -93,7 +93,7 @@ impl<'k, F: Factor, L: StaticLayout, R: StaticLayout, T: Arrangement> TiledMma<'
     ) {
         self.k.wgmma_fence();
         let [row, column] = self.corner();
-        let (a, b) = (SharedFactor::new(a).from_row(row), SharedFactor::new(b).from_row(column));
+        let (a, b) = (SharedFactor::new(a).begun_at(row), SharedFactor::new(b).begun_at(column));
         let operands = Operands { sign_a: Sign::Plus, sign_b: Sign::Plus, major_a: a.major, major_b: b.major };
         for step in (0..Self::EXTENTS[2]).step_by(F::K as usize) {
             for i in 0..self.sums.atoms()[0] {
@@ -117,7 +117,7 @@ impl<'k, F: Factor, L: StaticLayout, R: StaticLayout, T: Arrangement> TiledMma<'
         keep: impl Arg<'k, bool> + Copy,
     ) {
         self.k.wgmma_fence();
-        let b = SharedFactor::new(b).from_row(self.corner()[1]);
+        let b = SharedFactor::new(b).begun_at(self.corner()[1]);
         let operands = Operands { major_b: b.major, ..Operands::K_MAJOR };
         for (step, left) in (0..Self::EXTENTS[2]).step_by(F::K as usize).zip(left) {
             for (i, left) in (0..).zip(left) {

@@ -10,6 +10,7 @@ use tilewright_codegen::verify::verify;
 use tilewright_kernels::gemm::{
     Choice, Config, Data, Drawn, Epilogue, Problem, Rounded, Shape, Step, WarpChoice, WarpShape, hopper_step, warp_step,
 };
+use tilewright_kernels::mma::E4M3;
 use tilewright_layout::view::Along;
 
 /// Mutants that nothing can find out: instruction, change, and why. An entry that is found out is a failure too.
@@ -66,6 +67,15 @@ fn of_the_kernel_of_hopper() {
     let config = Config { stages: 2, cluster: 2, along: Along::Rows, group: 2, promoted: false };
     let choice = Choice { shape: Shape::M128N128, config, splits: 1 };
     all_are_found_out::<bf16, bf16>(&problem, &hopper_step::<bf16, bf16>(&problem, choice, 4).unwrap(), LAST_BARRIER);
+}
+
+#[test]
+fn of_the_kernel_of_hopper_with_sums_that_are_promoted() {
+    let problem = Problem { c_stride: 136, ..Problem::new(140, 130, 592) };
+    let config = Config { stages: 2, cluster: 2, along: Along::Rows, group: 2, promoted: true };
+    let choice = Choice { shape: Shape::M64N128, config, splits: 1 };
+    let step = hopper_step::<E4M3, bf16>(&problem, choice, 2).unwrap();
+    all_are_found_out::<E4M3, bf16>(&problem, &step, LAST_BARRIER);
 }
 
 #[test]
