@@ -59,7 +59,8 @@ impl SubjectArgs {
         let Opened { device, target, options } = engine::open(device)?;
         let (spec, weights) = self.weights()?;
         let (rows, context) = (usize::from(self.batch), self.context);
-        let lowering = LowerOptions { rows, kv: DType::BF16, ..LowerOptions::for_context(context) };
+        let lowering =
+            LowerOptions { rows, kv: DType::BF16, activation: DType::BF16, ..LowerOptions::for_context(context) };
         let lowering = lowering.splits_for_gpu(&spec, target.sms);
         let dtype_of = |name: &str| weights.tensor(name).map_or(DType::BF16, |tensor| tensor.dtype());
         let placed = schedule(lower(&spec, &dtype_of, target, &lowering)?, context)?;

@@ -4,6 +4,8 @@
 //! launches of one token each, from the cells on the host to the next token on the host. Before that the logits of a few
 //! steps are compared with those of the reference machine on the same weights.
 
+use std::collections::HashSet;
+use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::time::Instant;
 
@@ -28,6 +30,9 @@ pub struct DecodeArgs {
     /// Steps whose logits are compared with those of the reference machine; 0: none
     #[arg(long, value_name = "N", default_value_t = 2)]
     check: usize,
+    /// Decode the whole context so many times, from the first position on; the tokens must be the same each time
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    repeat: usize,
 }
 
 /// The largest relative error of logits that is right: bf16 operands, f32 sums.
@@ -39,6 +44,8 @@ enum DecodeError {
         "step {step}: the logits are off by {error:.1e} of their norm, and {LIMIT:.0e} is allowed; the kernel is wrong"
     )]
     Wrong { step: usize, error: f64 },
+    #[error("run {run}: row {row} has token {found} at position {position}, where the run before has {expected}")]
+    Differs { run: usize, row: usize, position: usize, found: u32, expected: u32 },
     #[error("{tokens} tokens are to be timed in a context of {context}; give a longer --context or fewer --tokens")]
     Tokens { tokens: usize, context: usize },
 }
@@ -51,12 +58,12 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs) -> Result<V
         return Err(DecodeError::Tokens { tokens, context }.into());
     }
     let error = check(&mut subject, args.check.min(context))?;
+    if args.repeat > 1 {
+        repeat(&mut subject, args.repeat)?;
+    }
     // Keys and values of tokens before those that are timed: as decoding leaves them.
     let first = context - tokens;
-    for start in (0..first).step_by(MAX_STEPS) {
-        let cells = subject.cells(start);
-        subject.machine.run(&cells.view(), MAX_STEPS.min(first - start))?;
-    }
+    sequences(&mut subject, first)?;
     let fed = fed_back(&mut subject, first, tokens)?;
     let single = by_launches(&mut subject, first, tokens)?;
     let row = |note: &str, mut times: Vec<f64>| {
@@ -111,6 +118,40 @@ fn relative(found: &[f32], expected: &[f32]) -> f64 {
     let difference: f64 = found.iter().zip(expected).map(|(a, b)| square(f64::from(a - b))).sum();
     let norm: f64 = expected.iter().map(|&x| square(f64::from(x))).sum();
     (difference / norm).sqrt()
+}
+
+/// Decodes from the first position on: the tokens, `[length, rows]`.
+fn sequences(subject: &mut Subject, length: usize) -> Result<Vec<u32>, Failure> {
+    let mut cells = subject.cells(0);
+    let mut tokens = Vec::with_capacity(length * subject.rows);
+    for start in (0..length).step_by(MAX_STEPS) {
+        cells.positions.fill(start as i32);
+        tokens.extend(subject.machine.run(&cells.view(), MAX_STEPS.min(length - start))?);
+        cells.tokens = tokens[tokens.len() - subject.rows..].iter().map(|&token| token as i32).collect();
+    }
+    Ok(tokens)
+}
+
+/// Decodes the whole context again and again. The sums of a row have an order that no race may change, so every token is
+/// the same in every run.
+fn repeat(subject: &mut Subject, runs: usize) -> Result<(), Failure> {
+    let (context, rows) = (subject.context, subject.rows);
+    let mut before: Option<Vec<u32>> = None;
+    for run in 0..runs {
+        let start = Instant::now();
+        let tokens = sequences(subject, context)?;
+        let seconds = start.elapsed().as_secs_f64();
+        let other = before.iter().flatten().zip(&tokens).position(|(a, b)| a != b);
+        if let (Some(at), Some(before)) = (other, &before) {
+            let (position, row) = (at / rows, at % rows);
+            return Err(DecodeError::Differs { run, row, position, found: tokens[at], expected: before[at] }.into());
+        }
+        let distinct = tokens.iter().collect::<HashSet<_>>().len();
+        let same = if run == 0 { "" } else { ", the same as before" };
+        writeln!(io::stderr(), "run {run}: {} tokens in {seconds:.2} s, {distinct} distinct{same}", tokens.len())?;
+        before = Some(tokens);
+    }
+    Ok(())
 }
 
 /// Microseconds between tokens of one launch, as the host sees them come.
