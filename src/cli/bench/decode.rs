@@ -18,7 +18,7 @@ use tilewright_megakernel::vm::reference::{KvState, Machine};
 
 use super::Row;
 use crate::cli::Failure;
-use crate::cli::subject::{Subject, SubjectArgs};
+use crate::cli::subject::{Subject, SubjectArgs, relative};
 use crate::engine::Device;
 
 /// How long, and how carefully.
@@ -111,13 +111,6 @@ fn check(subject: &mut Subject, steps: usize) -> Result<Option<f64>, Failure> {
         }
     }
     Ok(Some(worst))
-}
-
-fn relative(found: &[f32], expected: &[f32]) -> f64 {
-    let square = |x: f64| x * x;
-    let difference: f64 = found.iter().zip(expected).map(|(a, b)| square(f64::from(a - b))).sum();
-    let norm: f64 = expected.iter().map(|&x| square(f64::from(x))).sum();
-    (difference / norm).sqrt()
 }
 
 /// Decodes from the first position on: the tokens, `[length, rows]`.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use half::bf16;
 use tilewright_codegen::device::{Buffer, Device, DeviceError, Kernel, Mapped, Source, Stream};
 use tilewright_codegen::verify::verify;
+use tilewright_layout::DType;
 
 use super::kernel::{OWN_COUNTERS, PITCH, TIMES, record};
 use super::load::{self, Bound};
@@ -17,7 +18,7 @@ use crate::validate::Placed;
 use crate::vm::reference::bind;
 use crate::vm::reference::cells::Limits;
 use crate::vm::reference::roles::Cells;
-use crate::vm::reference::{AccessError, StepCells};
+use crate::vm::reference::{AccessError, KvError, StepCells};
 use crate::weights::Weights;
 
 /// A placed program on a device.
@@ -255,6 +256,18 @@ impl DeviceMachine {
         self.launch(steps as u32, true, each).map(|steps| steps as usize)
     }
 
+    /// Sets a KV pool of bf16, `[kv_heads, pages, page_tokens, head_dim]`: a history that was not decoded here.
+    ///
+    /// # Errors
+    /// If there is no such pool of so many elements, or the device fails.
+    pub fn set_pool(&mut self, name: &str, values: &[bf16]) -> Result<(), LaunchError> {
+        let pool = self.memory.kv.pool::<bf16>(name, DType::BF16)?;
+        if pool.len() != values.len() {
+            return Err(KvError::Range { name: name.to_owned(), end: values.len(), len: pool.len() }.into());
+        }
+        Ok(self.stream.upload(values, &pool)?)
+    }
+
     /// Changes the tables; for faults.
     pub(super) fn set_tables(&mut self, directory: &[BlockRecord], tables: &[u8]) -> Result<(), LaunchError> {
         self.stream.upload(tables, &self.memory.tables)?;
@@ -400,7 +413,7 @@ impl DeviceMachine {
     /// # Errors
     /// If there is no such output of that type.
     pub fn f32(&self, name: &str) -> Result<Vec<f32>, LaunchError> {
-        self.output(name, "f32", tilewright_layout::DType::F32)
+        self.output(name, "f32", DType::F32)
     }
 
     /// All elements of an i32 output of the last step.
@@ -408,7 +421,7 @@ impl DeviceMachine {
     /// # Errors
     /// If there is no such output of that type.
     pub fn i32(&self, name: &str) -> Result<Vec<i32>, LaunchError> {
-        self.output(name, "i32", tilewright_layout::DType::I32)
+        self.output(name, "i32", DType::I32)
     }
 
     /// A row of an f32 output of the last step: an index of its first dimension.
@@ -416,7 +429,7 @@ impl DeviceMachine {
     /// # Errors
     /// If there is no such output of that type, or no such row.
     pub fn f32_row(&self, name: &str, row: usize) -> Result<Vec<f32>, LaunchError> {
-        let all = self.place::<f32>(name, "f32", tilewright_layout::DType::F32)?;
+        let all = self.place::<f32>(name, "f32", DType::F32)?;
         let buffer = self.placed.buffer_named(name);
         let rows = buffer.and_then(|buffer| buffer.shape.first().copied()).unwrap_or(1);
         if row >= rows {
@@ -430,7 +443,7 @@ impl DeviceMachine {
         &self,
         name: &str,
         asked: &'static str,
-        dtype: tilewright_layout::DType,
+        dtype: DType,
     ) -> Result<Vec<T>, LaunchError> {
         Ok(self.stream.read(&self.place(name, asked, dtype)?)?)
     }
@@ -440,7 +453,7 @@ impl DeviceMachine {
         &self,
         name: &str,
         asked: &'static str,
-        dtype: tilewright_layout::DType,
+        dtype: DType,
     ) -> Result<Buffer<T>, LaunchError> {
         let missing = || AccessError::Missing { name: name.to_owned() };
         let buffer = self.placed.buffer_named(name).ok_or_else(missing)?;
