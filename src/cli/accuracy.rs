@@ -22,7 +22,7 @@ use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower};
 use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Placed;
-use tilewright_megakernel::vm::device::DeviceWeights;
+use tilewright_megakernel::vm::device::{DeviceWeights, LoadError};
 use tilewright_megakernel::vm::reference::{KvState, Machine};
 use tilewright_megakernel::weights::Uniform;
 
@@ -34,7 +34,7 @@ use crate::engine::{self, Device, Opened};
 /// Compare a device's logits with those of the reference machine in f32
 ///
 /// Each position alone, then batches whose rows are at different positions. With a peer's logits of the same steps, no row
-/// may be further from the reference than the peer's bf16. Exits with 1 where a row is.
+/// may be further from the reference than the peer's bf16. Exits with 1 where a row is, or a batch is refused.
 #[derive(Args)]
 pub struct AccuracyArgs {
     #[command(flatten)]
@@ -113,7 +113,14 @@ pub fn run(args: &AccuracyArgs) -> Result<ExitCode, Failure> {
         let placed = |target: Target, options: &LowerOptions| -> Result<Placed, Failure> {
             Ok(schedule(lower(&spec, &dtype_of, target, options)?, options.context)?)
         };
-        let mut machine = resident.machine(placed(target.clone(), &on_gpu)?, None, options, &mut |_, _| ())?;
+        let mut machine = match resident.machine(placed(target.clone(), &on_gpu)?, None, options, &mut |_, _| ()) {
+            Err(LoadError::Unsupported(why)) => {
+                right = false;
+                writeln!(io::stdout(), "{:5} refused: {why}", case.positions.len())?;
+                continue;
+            }
+            machine => machine?,
+        };
         let mut reference = Machine::new(placed(Target::host(workers), &base)?, &*weights, workers)?;
         let mut kv = KvState::new(reference.program())?;
         for layer in 0..spec.layers {
