@@ -51,9 +51,18 @@ pub fn normed(spec: ModelSpec) -> ModelSpec {
 }
 
 pub fn placed(spec: &ModelSpec, rows: usize, sms: usize) -> Placed {
+    placed_as(spec, rows, sms, LowerOptions::for_context(64))
+}
+
+/// The same, its next tokens chosen as requests say.
+pub fn sampling(spec: &ModelSpec, rows: usize, sms: usize) -> Placed {
+    placed_as(spec, rows, sms, LowerOptions { sampling: true, ..LowerOptions::for_context(64) })
+}
+
+fn placed_as(spec: &ModelSpec, rows: usize, sms: usize, options: LowerOptions) -> Placed {
     let target = Target { sms, ..Target::named("h100").unwrap() };
     let pages = Some(PAGES * 16);
-    let options = LowerOptions { rows, kv: DType::BF16, page_tokens: 16, pages, ..LowerOptions::for_context(64) };
+    let options = LowerOptions { rows, kv: DType::BF16, page_tokens: 16, pages, ..options };
     schedule(lower(spec, &|_| DType::BF16, target, &options).unwrap(), 64).unwrap()
 }
 
@@ -70,8 +79,12 @@ pub fn weights(spec: &ModelSpec) -> RandomWeights {
 }
 
 pub fn machine(spec: &ModelSpec, rows: usize, sms: usize, seed: u64, options: DeviceOptions) -> DeviceMachine {
-    let program = placed(spec, rows, sms);
-    DeviceMachine::load(program, &weights(spec), &device(seed, sms), options, &mut |_, _| ()).unwrap()
+    load(placed(spec, rows, sms), spec, seed, options)
+}
+
+pub fn load(program: Placed, spec: &ModelSpec, seed: u64, options: DeviceOptions) -> DeviceMachine {
+    let device = device(seed, program.target.sms);
+    DeviceMachine::load(program, &weights(spec), &device, options, &mut |_, _| ()).unwrap()
 }
 
 /// Cells of a step.

@@ -2,6 +2,8 @@
 
 mod activations;
 mod agree;
+mod choose;
+mod ends;
 mod faults;
 mod lab;
 mod mutants;
