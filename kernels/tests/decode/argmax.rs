@@ -8,6 +8,7 @@ use tilewright_kernels::decode::{Argmax, Team, argmax};
 use tilewright_kernels::naive;
 
 use crate::right;
+use crate::survivors::survivors;
 
 fn case(value: &[f32], tiles: u32, warps: u32) -> Trial {
     let rows = value.len() as u32 / tiles;
@@ -44,4 +45,10 @@ fn the_best_of_random_tiles() {
 #[test]
 fn zeros_are_equal_whatever_their_sign_and_a_nan_is_the_least() {
     right(&case(&[-0.0, 0.0, -0.0, f32::NAN, f32::NEG_INFINITY, f32::NAN], 3, 1), 0);
+}
+
+#[test]
+fn mutants_are_found_out() {
+    let value = Draw::new(5).floats(3 * 150, |v| v as f32);
+    assert_eq!(survivors(&[case(&value, 150, 4)], 10), Vec::<String>::new());
 }

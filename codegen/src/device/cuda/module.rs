@@ -126,6 +126,8 @@ impl Function {
         signature: &Signature,
     ) -> Result<(Function, Facts), DeviceError> {
         let start = Instant::now();
+        // Of a module that was loaded before, this may be the thread's first call.
+        context.bind()?;
         let (module, cached) = Module::of(context, &signature.name, ptx)?;
         let jit = |log: &str| DeviceError::Jit {
             kernel: signature.name.clone(),
