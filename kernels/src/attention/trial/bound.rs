@@ -45,15 +45,15 @@ fn length(x: &[f64]) -> f64 {
 }
 
 /// A result: its values, and the largest part of the bound that does not depend on a value.
-pub(super) struct Result {
+pub(super) struct Attended {
     values: Vec<f64>,
     absolute: f64,
 }
 
-impl Result {
+impl Attended {
     /// Of so many elements, none of which is known yet.
-    pub(super) fn new(elements: usize) -> Result {
-        Result { values: vec![f64::NAN; elements], absolute: 0.0 }
+    pub(super) fn new(elements: usize) -> Attended {
+        Attended { values: vec![f64::NAN; elements], absolute: 0.0 }
     }
 
     /// Sets the elements from `at` on to what query `q` finds in the first `seen` tokens of a head.
@@ -73,5 +73,34 @@ impl Result {
     /// What the kernel must have written: every element.
     pub(super) fn expected(&self) -> Expected {
         Expected::near::<bf16>(&self.values, Bound { absolute: self.absolute, relative: ROUND })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tilewright_codegen::trial::Draw;
+
+    use super::*;
+
+    /// A kernel that overlooks one token of any of these numbers, or reads one too many, is outside the bound.
+    #[test]
+    fn one_token_more_or_less_is_found() {
+        for (depth, tokens) in [(64u32, 2usize), (96, 17), (128, 64), (64, 130), (128, 200)] {
+            let mut draw = Draw::new(tokens as u64);
+            let mut numbers = |count: usize| -> Vec<f64> { (0..count).map(|_| draw.unit()).collect() };
+            let (d, scale) = (depth as usize, 1.0 / f64::from(depth).sqrt());
+            let (q, head) = (numbers(d), Head::new(depth, [numbers(tokens * d), numbers(tokens * d)]));
+            let result = |seen| {
+                let mut result = Attended::new(d);
+                result.attend(0, &q, &head, seen, scale);
+                result
+            };
+            let (exact, wrong) = (result(tokens), result(tokens - 1));
+            for (of, other) in [(&exact, &wrong), (&wrong, &exact)] {
+                let bound = Bound { absolute: of.absolute, relative: ROUND };
+                let outside = of.values.iter().zip(&other.values).filter(|&(e, v)| (v - e).abs() > bound.at(*e));
+                assert!(outside.count() > 0, "{tokens} tokens of {depth} columns");
+            }
+        }
     }
 }

@@ -5,7 +5,7 @@ use tilewright_codegen::ir::Arch;
 use tilewright_codegen::trial::{Draw, Expected, Trial};
 use tilewright_codegen::verify::{VerifyErrors, verify};
 
-use super::bound::{Head, Result as Attended};
+use super::bound::{Attended, Head};
 use super::cache::{Cache, map, starts};
 use super::{Way, one_of, page_tokens};
 use crate::attention::prefill::{Kv, Prefill, QueryLayout, hopper, warps};
