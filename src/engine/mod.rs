@@ -33,7 +33,7 @@ pub use generate::{Completion, Finish, Request, Speed};
 use place::Place;
 pub use place::{Abort, OnProgress};
 pub(crate) use place::{Opened, open};
-pub use session::{Row, Session};
+pub use session::{Row, Run, Session};
 
 /// A loaded model on a device.
 pub struct Engine {
@@ -89,6 +89,11 @@ impl Engine {
 
     pub(crate) fn checkpoint(&self) -> &Arc<Checkpoint> {
         &self.checkpoint
+    }
+
+    /// The tokens that end a sequence.
+    pub fn ends(&self) -> &[u32] {
+        self.checkpoint.eos_ids()
     }
 
     /// Whether a token ends a sequence.
