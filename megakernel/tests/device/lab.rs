@@ -70,7 +70,11 @@ pub fn options() -> DeviceOptions {
     DeviceOptions { warps: 4, stage_bytes: 2048, stages: 4, sums_bytes: 4096, ..DeviceOptions::default() }
 }
 
+/// A simulator with this seed, or the GPU that `TILEWRIGHT_DEVICE` names: then the blocks' order is the GPU's own.
 pub fn device(seed: u64, sms: usize) -> Device {
+    if let Ok(name) = std::env::var("TILEWRIGHT_DEVICE") {
+        return tilewright_codegen::device::open(&name).expect("the device that is asked for");
+    }
     Simulator::new(Options { seed, sms: sms as u32, checks: Checks::On, ..Options::default() }).device()
 }
 

@@ -43,6 +43,8 @@ pub enum LaunchError {
     Device(#[from] DeviceError),
     #[error("the program has other outputs than are asked for")]
     Access(#[from] AccessError),
+    #[error("the KV pools are not as they are set")]
+    Kv(#[from] KvError),
     #[error(
         "task {task} `{label}` on block {block} waited too long: counter {counter} `{name}` should reach {wanted}, it is {seen}"
     )]

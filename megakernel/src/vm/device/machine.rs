@@ -7,6 +7,7 @@ use half::bf16;
 use tilewright_codegen::device::{Buffer, Device, DeviceError, Kernel, Mapped, Source, Stream};
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::sample::Request;
+use tilewright_layout::DType;
 
 use super::kernel::{BEGUN, HALT, OWN_COUNTERS, PITCH, TIMES, record};
 use super::load::{self, Bound};
@@ -16,10 +17,10 @@ use super::watch::{EachStep, Ended, Watch};
 use super::{AbortHandle, DeviceKv, DeviceOptions, LaunchError, LoadError, Plan, TaskTimes, status};
 use crate::program::{BufferId, BufferKind, TaskId};
 use crate::validate::Placed;
-use crate::vm::reference::AccessError;
 use crate::vm::reference::bind;
 use crate::vm::reference::cells::Limits;
 use crate::vm::reference::roles::Cells;
+use crate::vm::reference::{AccessError, KvError};
 use crate::weights::Weights;
 
 /// A placed program on a device.
@@ -210,6 +211,18 @@ impl DeviceMachine {
         Ok(())
     }
 
+    /// Sets a KV pool of bf16, `[kv_heads, pages, page_tokens, head_dim]`: a history that was not decoded here.
+    ///
+    /// # Errors
+    /// If there is no such pool of so many elements, or the device fails.
+    pub fn set_pool(&mut self, name: &str, values: &[bf16]) -> Result<(), LaunchError> {
+        let pool = self.memory.kv.pool::<bf16>(name, DType::BF16)?;
+        if pool.len() != values.len() {
+            return Err(KvError::Range { name: name.to_owned(), end: values.len(), len: pool.len() }.into());
+        }
+        Ok(self.stream.upload(values, &pool)?)
+    }
+
     /// Changes the tables; for faults.
     pub(super) fn set_tables(&mut self, directory: &[BlockRecord], tables: &[u8]) -> Result<(), LaunchError> {
         self.stream.upload(tables, &self.memory.tables)?;
@@ -355,7 +368,7 @@ impl DeviceMachine {
     /// # Errors
     /// If there is no such output of that type.
     pub fn f32(&self, name: &str) -> Result<Vec<f32>, LaunchError> {
-        self.output(name, "f32", tilewright_layout::DType::F32)
+        self.output(name, "f32", DType::F32)
     }
 
     /// All elements of an i32 output of the last step.
@@ -363,7 +376,7 @@ impl DeviceMachine {
     /// # Errors
     /// If there is no such output of that type.
     pub fn i32(&self, name: &str) -> Result<Vec<i32>, LaunchError> {
-        self.output(name, "i32", tilewright_layout::DType::I32)
+        self.output(name, "i32", DType::I32)
     }
 
     /// A row of an f32 output of the last step: an index of its first dimension.
@@ -371,7 +384,7 @@ impl DeviceMachine {
     /// # Errors
     /// If there is no such output of that type, or no such row.
     pub fn f32_row(&self, name: &str, row: usize) -> Result<Vec<f32>, LaunchError> {
-        let all = self.place::<f32>(name, "f32", tilewright_layout::DType::F32)?;
+        let all = self.place::<f32>(name, "f32", DType::F32)?;
         let buffer = self.placed.buffer_named(name);
         let rows = buffer.and_then(|buffer| buffer.shape.first().copied()).unwrap_or(1);
         if row >= rows {
@@ -381,22 +394,12 @@ impl DeviceMachine {
         Ok(self.stream.read(&all.slice(row * width..(row + 1) * width)?)?)
     }
 
-    fn output<T: bytemuck::Pod>(
-        &self,
-        name: &str,
-        asked: &'static str,
-        dtype: tilewright_layout::DType,
-    ) -> Result<Vec<T>, LaunchError> {
+    fn output<T: bytemuck::Pod>(&self, name: &str, asked: &'static str, dtype: DType) -> Result<Vec<T>, LaunchError> {
         Ok(self.stream.read(&self.place(name, asked, dtype)?)?)
     }
 
     /// Where an output lies.
-    fn place<T: bytemuck::Pod>(
-        &self,
-        name: &str,
-        asked: &'static str,
-        dtype: tilewright_layout::DType,
-    ) -> Result<Buffer<T>, LaunchError> {
+    fn place<T: bytemuck::Pod>(&self, name: &str, asked: &'static str, dtype: DType) -> Result<Buffer<T>, LaunchError> {
         let missing = || AccessError::Missing { name: name.to_owned() };
         let buffer = self.placed.buffer_named(name).ok_or_else(missing)?;
         if buffer.kind != BufferKind::Output {
