@@ -79,7 +79,9 @@ struct Lowering {
 
 impl Lowering {
     fn placed(&self, rows: usize, target: Target) -> Result<Placed, EngineError> {
-        let options = LowerOptions { rows, ..self.options.clone() };
+        // Wider programs only feed prompts; code that chooses at random takes a driver a second to compile.
+        let sampling = self.options.sampling && rows <= self.sequences;
+        let options = LowerOptions { rows, sampling, ..self.options.clone() };
         let options = match target.arch.as_str() {
             "host" => options,
             _ => options.splits_for_gpu(self.checkpoint.spec(), target.sms),
