@@ -30,9 +30,9 @@ use crate::checkpoint::{Checkpoint, Tokenizer};
 pub use device::{Device, DeviceError};
 pub use error::EngineError;
 pub use generate::{Completion, Finish, Request, Speed};
-use place::{Place, Unloaded};
 pub use place::{Abort, OnProgress};
 pub(crate) use place::{Opened, open};
+use place::{Place, Unloaded};
 pub use session::{Row, Run, Session};
 
 /// A loaded model on a device.
