@@ -1,8 +1,10 @@
 //! The command line as a user meets it: output, exit codes, one line for every failure, no partial files.
 
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -54,7 +56,9 @@ fn generate_streams_the_reference_text() {
         assert_eq!(object["token_ids"], case["greedy_ids"]);
         assert_eq!(object["text"], case["text"]);
         assert!(object["tokens_per_second"].as_f64().expect("a number") > 0.0);
-        assert_eq!(object.as_object().expect("an object").len(), 4);
+        assert!(object["first_token_seconds"].as_f64().expect("a number") > 0.0);
+        assert_eq!(object["interrupted"], json!(false));
+        assert_eq!(object.as_object().expect("an object").len(), 6);
     }
 }
 
@@ -84,6 +88,50 @@ fn a_closed_pipe_is_no_panic() {
         let text = String::from_utf8_lossy(&output.stderr);
         assert!(!text.contains("panicked"), "{args:?}: {text}");
         assert!(output.status.code().is_some_and(|code| code == 0 || code == 2), "{args:?}: {:?}", output.status);
+    }
+}
+
+/// Whether a process has a handler of SIGINT, which is signal 2.
+#[cfg(target_os = "linux")]
+fn catches_interrupts(id: &str) -> bool {
+    let status = fs::read_to_string(format!("/proc/{id}/status")).expect("the process is there");
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).expect("the signals that it catches");
+    u64::from_str_radix(caught.trim(), 16).expect("a number") & 2 != 0
+}
+
+/// Ctrl-C, in the middle of a generation: what there is by then, on a line of its own, and exit code 130.
+#[cfg(target_os = "linux")]
+#[test]
+fn an_interrupt_ends_with_what_was_generated() {
+    let dir = model("tiny-llama");
+    let dir = dir.to_str().expect("path");
+    let whole = stdout(&tilewright(&generate(dir, "In the beginning", &["--max-new-tokens", "64"])));
+    for json in [false, true] {
+        let more = ["--max-new-tokens", "1000", "--temperature", "1", "--device", "cpu:1", "--json"];
+        let args = generate(dir, "In the beginning", &more[..if json { 7 } else { 6 }]);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tilewright"));
+        let mut child = command.args(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
+        let mut out = child.stdout.take().expect("a pipe");
+        let mut begun = vec![0; if json { 0 } else { 12 }];
+        out.read_exact(&mut begun).expect("text streams while it is generated");
+        // An interrupt before there is a handler would end the process at once.
+        let id = child.id().to_string();
+        while !catches_interrupts(&id) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(Command::new("kill").args(["-INT", &id]).status().expect("kill runs").success());
+        let mut rest = String::new();
+        out.read_to_string(&mut rest).expect("UTF-8");
+        let output = child.wait_with_output().expect("ends");
+        assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+        if json {
+            let object: Value = serde_json::from_str(&rest).expect("one JSON object");
+            let tokens = object["token_ids"].as_array().expect("tokens").len();
+            assert!(object["interrupted"] == json!(true) && tokens < 1000, "{object}");
+        } else {
+            assert!(rest.ends_with('\n') && rest.len() < 10 * whole.len(), "{rest}");
+        }
     }
 }
 

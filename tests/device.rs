@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use measure::relative_l2;
 use serde::Deserialize;
-use tilewright::engine::{Completion, Device, Engine, EngineError, Request, Session};
-use tilewright_kernels::naive::Sampling;
+use tilewright::engine::{Completion, Device, Engine, EngineError, Finish, Request, Session};
+use tilewright_kernels::naive::{Sampling, sample};
 use tilewright_megakernel::vm::device::LaunchError;
 
 /// How close the reference's choice is where a device may choose otherwise.
@@ -167,16 +167,80 @@ fn sequences_of_a_batch_continue_as_they_do_alone() {
     }
 }
 
+/// A prompt and tokens drawn one by one by the host, each from the device's logits.
+fn drawn_by_the_host(engine: &Engine, prompt: &[u32], sampling: &Sampling, row: u32, tokens: usize) -> Vec<u32> {
+    let mut session = Session::of(engine, 1, prompt.len() + tokens).expect("a session");
+    let (mut logits, mut drawn) = (Vec::new(), Vec::new());
+    session.feed(0, prompt, |all| logits = all.to_vec()).expect("feeds");
+    for step in 0..tokens {
+        let token = sample(&logits, sampling, step as u64, row).expect("there are logits") as u32;
+        drawn.push(token);
+        if engine.is_end(token) {
+            break;
+        }
+        session.feed(0, &[token], |all| logits = all.to_vec()).expect("feeds");
+    }
+    drawn
+}
+
+/// The kernel, which draws many tokens in one launch, draws those that the host draws from the same logits.
 #[test]
-fn sampling_on_the_host_draws_from_the_logits_of_the_device() {
-    for device in devices(&[11]) {
-        let engine = engine("tiny-qwen3", device);
-        let request = Request { prompt_ids: cases("tiny-qwen3")[0].prompt_ids.clone(), max_new_tokens: 3 };
-        let run = |seed| {
-            let sampling = Sampling::new(1.5, Some(40), 0.95, seed).expect("valid options");
-            engine.generate(std::slice::from_ref(&request), &sampling, |_, _| ()).expect("generates").0
-        };
-        assert_eq!(run(1), run(1));
+fn the_kernel_draws_as_the_host_would() {
+    let tokens = if gpu().is_some() { 200 } else { 4 };
+    for (model, device) in MODELS.into_iter().zip(devices(&[11, 12]).into_iter().cycle()) {
+        let engine = engine(model, device);
+        let prompts: Vec<Vec<u32>> = cases(model).iter().take(2).map(|case| case.prompt_ids.clone()).collect();
+        let requests = prompts.iter().map(|prompt| Request { prompt_ids: prompt.clone(), max_new_tokens: tokens });
+        let requests: Vec<Request> = requests.collect();
+        for (seed, top_k, top_p) in [(1, None, 1.0), (2, Some(40), 0.95)] {
+            let sampling = Sampling::new(1.2, top_k, top_p, seed).expect("valid options");
+            let batch = engine.generate(&requests, &sampling, |_, _| ()).expect("generates").0;
+            for (row, (prompt, found)) in prompts.iter().zip(batch).enumerate() {
+                let expected = drawn_by_the_host(&engine, prompt, &sampling, row as u32, tokens);
+                assert_eq!(found.token_ids, expected, "{model} on {device}, seed {seed}, row {row}");
+            }
+            if gpu().is_none() {
+                break;
+            }
+        }
+    }
+}
+
+/// The same checkpoint, whose sequences end at other tokens.
+fn ending_at(model: &str, ends: &[u32], device: Device) -> Engine {
+    let dir = tempfile::tempdir().expect("a folder");
+    for file in ["config.json", "tokenizer.json", "model.safetensors"] {
+        std::fs::copy(folder(model).join(file), dir.path().join(file)).expect("copies");
+    }
+    let ends = serde_json::json!({ "eos_token_id": ends });
+    std::fs::write(dir.path().join("generation_config.json"), ends.to_string()).expect("writes");
+    // What is mapped stays after its file is gone.
+    Engine::load(dir.path(), device).expect("the model loads")
+}
+
+/// Rows end in the kernel, each at its own step; with more ends than the kernel looks for, the host sees the others.
+#[test]
+fn sequences_of_a_batch_end_where_the_checkpoint_says() {
+    let model = "tiny-qwen3";
+    let tokens = if gpu().is_some() { 40 } else { 5 };
+    for device in devices(&[31]) {
+        let cases = cases(model);
+        let request = |at: usize| Request { prompt_ids: cases[at].prompt_ids.clone(), max_new_tokens: tokens };
+        let requests = [request(0), request(2)];
+        let whole = engine(model, device).generate(&requests, &Sampling::GREEDY, |_, _| ()).expect("generates").0;
+        let (early, late) = (whole[0].token_ids[1], whole[1].token_ids[tokens - 2]);
+        let unused = (1..2000).filter(|id| whole.iter().all(|w| !w.token_ids.contains(id)));
+        let many: Vec<u32> = unused.take(8).chain([early, late]).collect();
+        for ends in [&[early, late][..], &[early], &many] {
+            let engine = ending_at(model, ends, device);
+            let found = engine.generate(&requests, &Sampling::GREEDY, |_, _| ()).expect("generates").0;
+            for (found, whole) in found.iter().zip(&whole) {
+                let at = whole.token_ids.iter().position(|token| ends.contains(token));
+                let expected = &whole.token_ids[..at.map_or(tokens, |at| at + 1)];
+                assert_eq!(found.token_ids, expected, "{device}, {ends:?}");
+                assert_eq!(found.finish, if at.is_some() { Finish::Stop } else { Finish::Length });
+            }
+        }
     }
 }
 

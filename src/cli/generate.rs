@@ -3,19 +3,21 @@
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Instant;
 
 use clap::Args;
 use serde_json::json;
 use tilewright_kernels::naive::Sampling;
 
 use super::Failure;
+use super::interrupt::Interrupt;
 use super::load::load;
-use crate::engine::{Completion, Device, Engine, EngineError, Request, Speed};
+use crate::engine::{Device, Engine, EngineError, Request};
 
 /// Continue a prompt with a model
 ///
 /// Greedy unless a temperature is given; stops at the model's end-of-sequence token. The text streams to standard
-/// output.
+/// output. Ctrl-C ends it with what there is by then, and exit code 130.
 #[derive(Args)]
 pub struct GenerateArgs {
     /// Folder of a Hugging Face checkpoint
@@ -56,53 +58,87 @@ pub fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
     let engine = load(&args.model, args.device)?;
     let prompt_ids = engine.tokenizer().encode(&args.prompt)?;
     let request = Request { prompt_ids, max_new_tokens: args.max_new_tokens };
-    if args.json { print_json(&engine, &request, &sampling) } else { stream(&engine, &request, &sampling) }
+    let interrupt = Interrupt::aborts(engine.abort_handle())?;
+    let work = Work { engine: &engine, request, sampling, interrupt };
+    if args.json { print_json(&work) } else { stream(&work) }
 }
 
-fn print_json(engine: &Engine, request: &Request, sampling: &Sampling) -> Result<ExitCode, Failure> {
-    let (completion, speed) = generate(engine, request, sampling, |_| Ok(()))?;
-    let text = engine.tokenizer().decode(&completion.token_ids)?;
+/// What is to be generated.
+struct Work<'e> {
+    engine: &'e Engine,
+    request: Request,
+    sampling: Sampling,
+    interrupt: Interrupt,
+}
+
+/// What was generated.
+struct Generated {
+    tokens: Vec<u32>,
+    /// Seconds from the program's start to the first token.
+    first: Option<f64>,
+    tokens_per_second: f64,
+}
+
+fn print_json(work: &Work) -> Result<ExitCode, Failure> {
+    let generated = generate(work, |_| Ok(()))?;
+    let text = work.engine.tokenizer().decode(&generated.tokens)?;
     let object = json!({
-        "prompt_ids": request.prompt_ids,
-        "token_ids": completion.token_ids,
+        "prompt_ids": work.request.prompt_ids,
+        "token_ids": generated.tokens,
         "text": text,
-        "tokens_per_second": speed.tokens_per_second(),
+        "first_token_seconds": generated.first,
+        "tokens_per_second": generated.tokens_per_second,
+        "interrupted": work.interrupt.came(),
     });
     writeln!(io::stdout(), "{object}")?;
-    Ok(ExitCode::SUCCESS)
+    Ok(work.interrupt.exit_code())
 }
 
-fn stream(engine: &Engine, request: &Request, sampling: &Sampling) -> Result<ExitCode, Failure> {
-    let mut text = engine.tokenizer().stream();
+fn stream(work: &Work) -> Result<ExitCode, Failure> {
+    let mut text = work.engine.tokenizer().stream();
     let mut out = io::stdout();
-    let (completion, speed) = generate(engine, request, sampling, |token| {
+    let generated = generate(work, |token| {
         write!(out, "{}", text.push(token)?)?;
         Ok(out.flush()?)
     })?;
     writeln!(io::stdout(), "{}", text.finish()?)?;
     if io::stderr().is_terminal() {
-        let count = completion.token_ids.len();
-        writeln!(io::stderr(), "{count} tokens, {:.1} tokens/s on {}", speed.tokens_per_second(), engine.device())?;
+        let Generated { tokens, first, tokens_per_second } = generated;
+        let (count, first, device) = (tokens.len(), first.unwrap_or(0.0), work.engine.device());
+        let end = if work.interrupt.came() { "; interrupted" } else { "" };
+        let speed = format!("{tokens_per_second:.1} tokens/s on {device}");
+        writeln!(io::stderr(), "{count} tokens, the first after {first:.2} s, {speed}{end}")?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(work.interrupt.exit_code())
 }
 
-/// Generates for one request; a failure of `each` wins over the result.
-fn generate(
-    engine: &Engine,
-    request: &Request,
-    sampling: &Sampling,
-    mut each: impl FnMut(u32) -> Result<(), Failure>,
-) -> Result<(Completion, Speed), Failure> {
-    let mut failure = None;
-    let (mut completions, speed) = engine.generate(std::slice::from_ref(request), sampling, |_, token| {
+/// Generates; what an interrupt leaves is a result. A failure of `each` wins over it.
+fn generate(work: &Work, mut each: impl FnMut(u32) -> Result<(), Failure>) -> Result<Generated, Failure> {
+    let (mut failure, mut tokens, mut first) = (None, Vec::new(), None);
+    let mut last = Instant::now();
+    let result = work.engine.generate(std::slice::from_ref(&work.request), &work.sampling, |_, token| {
+        last = Instant::now();
+        first.get_or_insert(last);
+        tokens.push(token);
         if failure.is_none() {
             failure = each(token).err();
+            // Whoever reads the text is gone: nobody needs more of it.
+            if failure.is_some() {
+                work.engine.abort_handle().abort();
+            }
         }
-    })?;
-    match (failure, completions.pop()) {
-        (Some(failure), _) => Err(failure),
-        (None, Some(completion)) => Ok((completion, speed)),
-        (None, None) => unreachable!("one request gives one completion"),
+    });
+    if let Some(failure) = failure {
+        return Err(failure);
     }
+    let tokens_per_second = match result {
+        Ok((_, speed)) => speed.tokens_per_second(),
+        Err(error) if work.interrupt.came() && error.is_abort() => {
+            let seconds = first.map_or(0.0, |first| last.duration_since(first).as_secs_f64());
+            if seconds > 0.0 { (tokens.len() - 1) as f64 / seconds } else { 0.0 }
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let first = first.map(|first| first.duration_since(super::started()).as_secs_f64());
+    Ok(Generated { tokens, first, tokens_per_second })
 }

@@ -14,12 +14,12 @@ pub fn open(dir: &Path) -> Result<Checkpoint, Failure> {
 
 /// Loads a model onto a device, showing a bar on a terminal while the weights come from the disk, or go to the device.
 pub fn load(dir: &Path, device: Device) -> Result<Engine, Failure> {
-    let checkpoint = open(dir)?;
     let bar = LoadBar::new();
     if let Device::Cpu { .. } = device {
+        let checkpoint = open(dir)?;
         checkpoint.read_ahead(&mut |progress| bar.show(progress.done, progress.total));
         drop(bar);
         return Ok(Engine::new(checkpoint, device, Box::new(|_| ()))?);
     }
-    Ok(Engine::new(checkpoint, device, Box::new(move |progress| bar.show(progress.done, progress.total)))?)
+    Ok(Engine::load_with(dir, device, Box::new(move |progress| bar.show(progress.done, progress.total)))?)
 }

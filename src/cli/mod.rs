@@ -1,13 +1,14 @@
 //! The command line: one file per subcommand, each an `Args` and a `run`.
 //!
 //! Every failure is one line on standard error and exit code 2; a check that *answers* no (a rejected program, a golden
-//! case that fails) exits with 1. Nothing is written to a named output until it is whole.
+//! case that fails) exits with 1; what a person interrupts, with 130. Nothing is written to a named output until it is whole.
 
 mod accuracy;
 mod bench;
 mod compile;
 mod failure;
 mod generate;
+mod interrupt;
 mod ir;
 pub mod layout;
 mod load;
@@ -23,6 +24,8 @@ mod validate;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::sync::OnceLock;
+use std::time::Instant;
 
 use clap::{Parser, Subcommand};
 
@@ -54,8 +57,15 @@ enum Command {
     Layout(layout::LayoutCommand),
 }
 
+/// When the program started.
+fn started() -> Instant {
+    static STARTED: OnceLock<Instant> = OnceLock::new();
+    *STARTED.get_or_init(Instant::now)
+}
+
 /// Parses the process's arguments, runs the subcommand and turns its outcome into an exit code.
 pub fn main() -> ExitCode {
+    started();
     silence_handled_panics();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,

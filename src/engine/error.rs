@@ -60,3 +60,10 @@ pub enum EngineError {
     #[error("sequence {found} does not exist, the session has {sequences}")]
     Sequence { found: usize, sequences: usize },
 }
+
+impl EngineError {
+    /// Whether the work was aborted by whoever holds the engine's [`Abort`](super::Abort).
+    pub fn is_abort(&self) -> bool {
+        matches!(self, EngineError::Aborted | EngineError::Launch(LaunchError::Aborted { .. }))
+    }
+}

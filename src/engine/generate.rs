@@ -4,10 +4,12 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 
 use tilewright_kernels::naive::{Sampling, sample};
+use tilewright_kernels::sample::Request as Draw;
+use tilewright_megakernel::vm::device::NO_TOKEN;
 
 use super::Engine;
 use super::error::EngineError;
-use super::session::{Row, Session};
+use super::session::{Row, Run, Session};
 
 /// What to generate.
 #[derive(Clone, Debug, PartialEq)]
@@ -85,7 +87,10 @@ impl Engine {
         // The last new token is never fed back, so it needs no room.
         let room = |r: &Request| r.prompt_ids.len().saturating_add(r.max_new_tokens.saturating_sub(1)).min(max);
         let context = requests.iter().map(room).max().unwrap_or(1);
-        let mut session = Session::of(self, requests.len(), context)?;
+        let mut session = match sampling.is_greedy() {
+            true => Session::of(self, requests.len(), context)?,
+            false => Session::sampling(self, requests.len(), context)?,
+        };
         let mut active: Vec<Active> = requests.iter().map(Active::new).collect();
         let mut next = Vec::with_capacity(requests.len());
         for (at, request) in requests.iter().enumerate() {
@@ -118,12 +123,22 @@ impl Engine {
             if rows.is_empty() {
                 break;
             }
-            let left = rows.iter().map(|row| active[row.sequence].left(max)).min().unwrap_or(1);
-            if sampling.is_greedy() && session.most_steps(rows.len()) > 0 {
-                session.run(&rows, left, &mut |tokens| {
-                    rows.iter().zip(tokens).for_each(|(row, &token)| each(&mut active, row.sequence, token));
-                    let ended = rows.iter().any(|row| active[row.sequence].done);
-                    if ended { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            if session.most_steps(rows.len()) > 0 {
+                let steps = rows.iter().map(|row| active[row.sequence].left(max)).min().unwrap_or(1);
+                let draws: Vec<Draw> = match sampling.is_greedy() {
+                    true => Vec::new(),
+                    false => rows.iter().map(|row| active[row.sequence].draw(sampling, row.sequence)).collect(),
+                };
+                session.run(&rows, Run { steps, draws: &draws, ends: self.ends() }, &mut |tokens| {
+                    let mut stray = false;
+                    for (row, &token) in rows.iter().zip(tokens).filter(|(_, token)| **token != NO_TOKEN) {
+                        // A row that ended by a token which the machine does not look for goes on there.
+                        match active[row.sequence].done {
+                            true => stray = true,
+                            false => each(&mut active, row.sequence, token),
+                        }
+                    }
+                    if stray { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
                 })?;
                 continue;
             }
@@ -180,6 +195,11 @@ impl Active {
     fn row(&self, sequence: usize) -> Option<Row> {
         let token = self.completion.token_ids.last().copied().filter(|_| !self.done)?;
         Some(Row { sequence, token })
+    }
+
+    /// What its next token is drawn by.
+    fn draw(&self, sampling: &Sampling, sequence: usize) -> Draw {
+        Draw::new(sampling, self.completion.token_ids.len() as u64, sequence as u32)
     }
 
     /// Most tokens that it may still get.

@@ -5,16 +5,20 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use tilewright_codegen::target::Target;
+use tilewright_kernels::sample::Request as Draw;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Placed;
-use tilewright_megakernel::vm::device::{AbortHandle, DeviceKv, DeviceMachine, LoadError, MAX_STEPS, Unsupported};
+use tilewright_megakernel::vm::device::{
+    AbortHandle, DeviceKv, DeviceMachine, LoadError, MAX_ENDS, MAX_STEPS, Unsupported,
+};
 use tilewright_megakernel::vm::reference::{KvState, Machine, StepCells};
 use tilewright_megakernel::weights::Weights;
 
 use super::error::EngineError;
 use super::place::{Gpu, Place};
+use super::session::Run;
 use crate::checkpoint::Checkpoint;
 
 /// Machines that share KV pools. A machine's width is its number of rows.
@@ -31,11 +35,11 @@ pub(super) trait Machines: Send {
     /// Runs a step on the machine of that width; `each` gets the logits of the first `rows` rows.
     fn step(&mut self, width: usize, cells: &StepCells, rows: usize, each: EachRow) -> Result<(), EngineError>;
 
-    /// Most steps that feed greedy choices back by themselves; 0 where machines do not.
+    /// Most steps that feed tokens back by themselves; 0 where machines do not.
     fn most_steps(&self) -> usize;
 
-    /// Runs steps that feed greedy choices back; gives how many `each` was told of.
-    fn run(&mut self, width: usize, cells: &StepCells, steps: usize, each: EachStep) -> Result<usize, EngineError>;
+    /// Runs steps that feed tokens back; gives how many `each` was told of.
+    fn run(&mut self, width: usize, cells: &StepCells, run: Run, each: EachStep) -> Result<usize, EngineError>;
 }
 
 /// Who gets a row and its logits.
@@ -75,7 +79,9 @@ struct Lowering {
 
 impl Lowering {
     fn placed(&self, rows: usize, target: Target) -> Result<Placed, EngineError> {
-        let options = LowerOptions { rows, ..self.options.clone() };
+        // Wider programs only feed prompts; code that chooses at random takes a driver a second to compile.
+        let sampling = self.options.sampling && rows <= self.sequences;
+        let options = LowerOptions { rows, sampling, ..self.options.clone() };
         let options = match target.arch.as_str() {
             "host" => options,
             _ => options.splits_for_gpu(self.checkpoint.spec(), target.sms),
@@ -145,7 +151,7 @@ impl Machines for OnHost {
         0
     }
 
-    fn run(&mut self, _: usize, _: &StepCells, _: usize, _: EachStep) -> Result<usize, EngineError> {
+    fn run(&mut self, _: usize, _: &StepCells, _: Run, _: EachStep) -> Result<usize, EngineError> {
         Ok(0)
     }
 }
@@ -225,8 +231,15 @@ impl Machines for OnDevice {
         MAX_STEPS
     }
 
-    fn run(&mut self, width: usize, cells: &StepCells, steps: usize, each: EachStep) -> Result<usize, EngineError> {
+    fn run(&mut self, width: usize, cells: &StepCells, run: Run, each: EachStep) -> Result<usize, EngineError> {
         let Some(machine) = self.machines.get_mut(&width) else { unreachable!("`width` made it") };
-        Ok(machine.run_each(cells, steps, each)?)
+        let mut draws = run.draws.to_vec();
+        if self.lowering.options.sampling {
+            draws.resize(width, Draw::default());
+        }
+        machine.set_requests(&draws)?;
+        // Whoever takes the tokens looks for the ends that a launch has no room for.
+        let ends = &run.ends[..run.ends.len().min(MAX_ENDS)];
+        Ok(machine.run_until(cells, run.steps, &vec![ends; width], each)?)
     }
 }

@@ -30,10 +30,10 @@ use crate::checkpoint::{Checkpoint, Tokenizer};
 pub use device::{Device, DeviceError};
 pub use error::EngineError;
 pub use generate::{Completion, Finish, Request, Speed};
-use place::Place;
 pub use place::{Abort, OnProgress};
 pub(crate) use place::{Opened, open};
-pub use session::{Row, Session};
+use place::{Place, Unloaded};
+pub use session::{Row, Run, Session};
 
 /// A loaded model on a device.
 pub struct Engine {
@@ -49,7 +49,21 @@ impl Engine {
     /// # Errors
     /// If the folder is not a checkpoint that is completely understood, or there is no such device.
     pub fn load(dir: &Path, device: Device) -> Result<Engine, EngineError> {
-        Engine::new(Checkpoint::open(dir, &mut |_| ())?, device, Box::new(|_| ()))
+        Engine::load_with(dir, device, Box::new(|_| ()))
+    }
+
+    /// The same; `on_progress` is told how far the weights are on their way to a device.
+    ///
+    /// # Errors
+    /// As [`Engine::load`].
+    pub fn load_with(dir: &Path, device: Device, on_progress: OnProgress) -> Result<Engine, EngineError> {
+        // Each takes some tenths of a second: a tokenizer is read while a driver starts.
+        let (place, checkpoint) = std::thread::scope(|scope| {
+            let place = scope.spawn(|| Place::open(device));
+            let checkpoint = Checkpoint::open(dir, &mut |_| ());
+            (place.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), checkpoint)
+        });
+        Ok(Engine::of(checkpoint?, device, place?, on_progress))
     }
 
     /// An engine for a checkpoint that is open. Its weights go to the device with the first session, and `on_progress`
@@ -58,9 +72,13 @@ impl Engine {
     /// # Errors
     /// If there is no such device.
     pub fn new(checkpoint: Checkpoint, device: Device, on_progress: OnProgress) -> Result<Engine, EngineError> {
+        Ok(Engine::of(checkpoint, device, Place::open(device)?, on_progress))
+    }
+
+    fn of(checkpoint: Checkpoint, device: Device, place: Unloaded, on_progress: OnProgress) -> Engine {
         let checkpoint = Arc::new(checkpoint);
-        let place = Arc::new(Place::open(device, &checkpoint, on_progress)?);
-        Ok(Engine { checkpoint, device, place, abort: Abort::default() })
+        let place = Arc::new(place.with(&checkpoint, on_progress));
+        Engine { checkpoint, device, place, abort: Abort::default() }
     }
 
     /// What ends the engine's work from another thread: a step that runs then fails as aborted, and later ones run.
@@ -89,6 +107,11 @@ impl Engine {
 
     pub(crate) fn checkpoint(&self) -> &Arc<Checkpoint> {
         &self.checkpoint
+    }
+
+    /// The tokens that end a sequence.
+    pub fn ends(&self) -> &[u32] {
+        self.checkpoint.eos_ids()
     }
 
     /// Whether a token ends a sequence.

@@ -39,14 +39,32 @@ pub(super) struct Gpu {
 const SIMULATED_SMS: u32 = 4;
 
 impl Place {
-    /// Opens a device for a checkpoint. Weights are sent when they are first needed.
-    pub fn open(device: Device, checkpoint: &Arc<Checkpoint>, on_progress: OnProgress) -> Result<Place, EngineError> {
-        if let Device::Cpu { workers } = device {
-            return Ok(Place::Host { workers });
+    /// Opens a device.
+    pub fn open(device: Device) -> Result<Unloaded, EngineError> {
+        match device {
+            Device::Cpu { workers } => Ok(Unloaded::Host { workers }),
+            Device::Cuda { .. } | Device::Sim { .. } => open(device).map(|opened| Unloaded::Gpu(Box::new(opened))),
         }
-        let Opened { device, target, options } = open(device)?;
-        let weights = Mutex::new(DeviceWeights::new(device, Arc::clone(checkpoint) as _));
-        Ok(Place::Gpu(Box::new(Gpu { target, options, weights, on_progress })))
+    }
+}
+
+/// A place without a model.
+pub(super) enum Unloaded {
+    Host { workers: usize },
+    Gpu(Box<Opened>),
+}
+
+impl Unloaded {
+    /// The same for a checkpoint. Weights are sent when they are first needed.
+    pub fn with(self, checkpoint: &Arc<Checkpoint>, on_progress: OnProgress) -> Place {
+        match self {
+            Unloaded::Host { workers } => Place::Host { workers },
+            Unloaded::Gpu(opened) => {
+                let Opened { device, target, options } = *opened;
+                let weights = Mutex::new(DeviceWeights::new(device, Arc::clone(checkpoint) as _));
+                Place::Gpu(Box::new(Gpu { target, options, weights, on_progress }))
+            }
+        }
     }
 }
 

@@ -5,8 +5,10 @@
 
 use std::ops::ControlFlow;
 
+use tilewright_kernels::sample::Request as Draw;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::LowerOptions;
+use tilewright_megakernel::vm::device::NO_TOKEN;
 use tilewright_megakernel::vm::reference::StepCells;
 
 use super::Engine;
@@ -32,6 +34,17 @@ pub struct Row {
     pub token: u32,
 }
 
+/// Steps that the machines do without the host between.
+#[derive(Clone, Copy, Debug)]
+pub struct Run<'a> {
+    /// Most of them.
+    pub steps: usize,
+    /// What each row's next token is chosen by; none: greedily. They count on from step to step.
+    pub draws: &'a [Draw],
+    /// Tokens that end a row.
+    pub ends: &'a [u32],
+}
+
 /// Programs, KV pools and sequences.
 pub struct Session {
     machines: Box<dyn Machines>,
@@ -46,10 +59,22 @@ impl Session {
     /// # Errors
     /// If the model has fewer positions, cannot be lowered, or does not fit the device.
     pub fn of(engine: &Engine, sequences: usize, context: usize) -> Result<Session, EngineError> {
+        Session::new(engine, sequences, context, false)
+    }
+
+    /// The same, whose device may choose tokens at random; on the host, which chooses by itself, there is no difference.
+    ///
+    /// # Errors
+    /// As [`Session::of`].
+    pub fn sampling(engine: &Engine, sequences: usize, context: usize) -> Result<Session, EngineError> {
+        Session::new(engine, sequences, context, true)
+    }
+
+    fn new(engine: &Engine, sequences: usize, context: usize, sampling: bool) -> Result<Session, EngineError> {
         let base = LowerOptions::for_context(context);
         let base = match **engine.place() {
             Place::Host { .. } => LowerOptions { page_tokens: PAGE_TOKENS, splits: Some(SPLITS), ..base },
-            Place::Gpu(_) => LowerOptions { page_tokens: DEVICE_PAGE_TOKENS, kv: DType::BF16, ..base },
+            Place::Gpu(_) => LowerOptions { page_tokens: DEVICE_PAGE_TOKENS, kv: DType::BF16, sampling, ..base },
         };
         let pages = sequences.saturating_mul(base.pages_per_sequence());
         let options = LowerOptions { pages: Some(pages), ..base };
@@ -105,26 +130,33 @@ impl Session {
         if rows <= self.machines.most_rows() { self.machines.most_steps() } else { 0 }
     }
 
-    /// Feeds a token of each row's sequence, then `steps - 1` times the likeliest next one, without the host between;
-    /// `each` gets the likeliest next tokens of all rows after each step, and ends it by `Break`. Gives the steps done.
+    /// Feeds a token of each row's sequence, then again and again the token that is chosen next, without the host between;
+    /// `each` gets the next tokens of all rows after each step, [`NO_TOKEN`] for a row that has ended, and ends the run by
+    /// `Break`. Gives the steps done.
     ///
     /// # Errors
-    /// As [`Session::advance`].
+    /// As [`Session::advance`]; draws in a session that is not one for [sampling](Session::sampling).
     pub fn run(
         &mut self,
         rows: &[Row],
-        steps: usize,
+        run: Run,
         each: &mut dyn FnMut(&[u32]) -> ControlFlow<()>,
     ) -> Result<usize, EngineError> {
-        let steps = steps.min(self.most_steps(rows.len()));
+        let run = Run { steps: run.steps.min(self.most_steps(rows.len())), ..run };
         let width = self.machines.width(rows.len())?;
-        if steps == 0 || width < rows.len() {
+        if run.steps == 0 || width < rows.len() {
             return Ok(0);
         }
-        let positions = rows.iter().map(|row| self.reserve(row.sequence, steps)).collect::<Result<Vec<_>, _>>()?;
+        let positions = rows.iter().map(|row| self.reserve(row.sequence, run.steps)).collect::<Result<Vec<_>, _>>()?;
         let cells = self.cells(width, rows, positions);
-        let done = self.machines.run(width, &cells.cells(), steps, &mut |tokens| each(&tokens[..rows.len()]))?;
-        rows.iter().for_each(|row| self.sequences[row.sequence].len += done);
+        // A row's token is chosen in the step that feeds the one before: as many as are seen were fed.
+        let mut fed = vec![0; rows.len()];
+        let done = self.machines.run(width, &cells.cells(), run, &mut |tokens| {
+            let tokens = &tokens[..rows.len()];
+            fed.iter_mut().zip(tokens).for_each(|(fed, &token)| *fed += usize::from(token != NO_TOKEN));
+            each(tokens)
+        })?;
+        rows.iter().zip(fed).for_each(|(row, fed)| self.sequences[row.sequence].len += fed);
         Ok(done)
     }
 

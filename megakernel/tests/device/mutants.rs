@@ -1,11 +1,15 @@
 //! The mutation harness over the megakernel's synchronisation: an instruction removed or weakened must be found out.
 //!
 //! The kernel is that of the least model on two blocks with two warps each, and a launch has two steps, so that counters
-//! go on, the ring wraps, and tokens are fed back. Every mutant runs a healthy launch under several seeds, and the ways
-//! in which a launch fails: an unknown opcode, a counter that nobody signals, tables that were written over, an abort. Who
-//! finds it out: the verifier, the simulator (a fault), other tokens or logits, or another report.
+//! go on, the ring wraps, and tokens are fed back. Every mutant runs a healthy launch under several seeds, one whose rows end,
+//! and the ways in which a launch fails: an unknown opcode, a counter that nobody signals, tables that were written over, an
+//! abort. Who finds it out: the verifier, the simulator (a fault), other tokens or logits, or another report.
+//!
+//! Choices at random are not in this kernel: all of their synchronisation is of the room `sample`, whose harness is in
+//! `kernels/tests/small`.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -13,9 +17,9 @@ use tilewright_codegen::sim::mutate::{Mutant, mutants};
 use tilewright_codegen::verify::verify;
 use tilewright_megakernel::lower::LOGITS;
 use tilewright_megakernel::program::{Op, TaskId};
-use tilewright_megakernel::vm::device::{DeviceFault, DeviceMachine, DeviceOptions, record};
+use tilewright_megakernel::vm::device::{DeviceFault, DeviceMachine, DeviceOptions, NO_TOKEN, record};
 
-use super::lab::{Cells, chain, device, least, placed, weights};
+use super::lab::{Cells, chain, least, load, placed, sampling};
 
 // Why mutants are not found out.
 const HOST: &str = "the simulator exchanges mapped words when a launch is over, so the host sees no order in them (docs/device.md); a GPU needs it";
@@ -73,17 +77,43 @@ fn fresh() -> DeviceMachine {
         spin_limit: 1 << 11,
         ..DeviceOptions::default()
     };
-    let spec = least();
-    DeviceMachine::load(placed(&spec, ROWS, SMS), &weights(&spec), &device(0, SMS), options, &mut |_, _| ()).unwrap()
+    load(placed(&least(), ROWS, SMS), &least(), 0, options)
 }
 
 /// What a launch leaves: tokens, and the bits of the last logits; or its report.
 type Outcome = Result<(Vec<u32>, Vec<u32>), String>;
 
 fn run(machine: &mut DeviceMachine) -> Outcome {
-    let tokens = machine.run(&Cells::at(ROWS, 0).view(), STEPS).map_err(|error| chain(&error))?;
+    until(machine, STEPS, &[])
+}
+
+fn until(machine: &mut DeviceMachine, steps: usize, ends: &[&[u32]]) -> Outcome {
+    let (cells, mut tokens) = (Cells::at(machine.plan().rows as usize, 0), Vec::new());
+    let each = &mut |step: &[u32]| {
+        tokens.extend_from_slice(step);
+        ControlFlow::Continue(())
+    };
+    machine.run_until(&cells.view(), steps, ends, each).map_err(|error| chain(&error))?;
     let logits = machine.f32(LOGITS).map_err(|error| chain(&error))?;
     Ok((tokens, logits.into_iter().map(f32::to_bits).collect()))
+}
+
+/// Steps of a launch that ends before.
+const MORE_STEPS: usize = 5;
+
+/// A launch that ends since its rows do, row r at its token `ends[r]`, and a healthy one behind it.
+fn ended(machine: &mut DeviceMachine, ends: &[u32]) -> [Outcome; 2] {
+    let ends: Vec<&[u32]> = ends.chunks(1).collect();
+    [until(machine, MORE_STEPS, &ends), run(machine)]
+}
+
+/// Tokens at which rows end, each the last that is new to its row: then some end before others.
+fn ends(machine: &mut DeviceMachine) -> Vec<u32> {
+    let rows = machine.plan().rows as usize;
+    let tokens = until(machine, MORE_STEPS, &[]).unwrap().0;
+    let of = |row: usize| tokens.iter().skip(row).step_by(rows).copied().take(MORE_STEPS - 1).collect::<Vec<_>>();
+    let last_new = |row: Vec<u32>| (0..row.len()).rev().find(|&at| !row[..at].contains(&row[at])).map(|at| row[at]);
+    (0..rows).map(|row| last_new(of(row)).unwrap()).collect()
 }
 
 /// What a launch with a fault reports, but for the values that depend on the moment.
@@ -103,10 +133,10 @@ fn scenarios(machine: &mut DeviceMachine) -> Vec<(Option<DeviceFault>, Vec<Strin
     let find = |machine: &DeviceMachine, what: fn(&Op) -> bool| -> TaskId {
         machine.program().tasks.iter().find(|task| what(&task.op)).expect("the program has one").id
     };
-    let argmax = find(machine, |op| matches!(op, Op::Argmax(_)));
+    let chooses = find(machine, |op| matches!(op, Op::Argmax(_) | Op::Sample(_)));
     let embed = find(machine, |op| matches!(op, Op::Embed(_)));
     let faults = [
-        Some(DeviceFault::Opcode { task: argmax, opcode: 99 }),
+        Some(DeviceFault::Opcode { task: chooses, opcode: 99 }),
         Some(DeviceFault::Silent { task: embed }),
         Some(DeviceFault::Corrupt { block: 1, word: 3 }),
         None,
@@ -115,16 +145,58 @@ fn scenarios(machine: &mut DeviceMachine) -> Vec<(Option<DeviceFault>, Vec<Strin
     faults.into_iter().map(|fault| (fault, reports(fault))).collect()
 }
 
-/// Whether a mutant is found out.
-fn found_out(mutant: &Mutant, right: &Outcome, scenarios: &[(Option<DeviceFault>, Vec<String>)]) -> bool {
-    let Ok(kernel) = verify(mutant.kernel.clone()) else { return true };
-    let mut machine = fresh();
-    if machine.replace_kernel(&kernel).is_err() || (0..LAUNCHES).any(|_| run(&mut machine) != *right) {
-        return true;
+/// What the machine does.
+struct Right {
+    healthy: Outcome,
+    ends: Vec<u32>,
+    ended: [Outcome; 2],
+    scenarios: Vec<(Option<DeviceFault>, Vec<String>)>,
+}
+
+impl Right {
+    fn new() -> Right {
+        let mut machine = fresh();
+        let healthy = run(&mut machine);
+        assert!(healthy.is_ok(), "{healthy:?}");
+        let ends = ends(&mut machine);
+        let ended = ended(&mut machine, &ends);
+        let tokens = &ended[0].as_ref().unwrap().0;
+        let steps = tokens.len() / machine.plan().rows as usize;
+        assert!(steps < MORE_STEPS && tokens.contains(&NO_TOKEN), "some rows end before others: {tokens:?}");
+        assert_eq!(ended[1], healthy);
+        Right { healthy, ends, ended, scenarios: scenarios(&mut machine) }
     }
-    scenarios
-        .iter()
-        .any(|(fault, reports)| !reports.contains(&suffer(&mut machine, *fault)) || run(&mut machine) != *right)
+
+    /// Whether a mutant is found out.
+    fn finds_out(&self, mutant: &Mutant) -> bool {
+        let Ok(kernel) = verify(mutant.kernel.clone()) else { return true };
+        let mut machine = fresh();
+        machine.replace_kernel(&kernel).is_err()
+            || (0..LAUNCHES).any(|_| run(&mut machine) != self.healthy)
+            || ended(&mut machine, &self.ends) != self.ended
+            || self.scenarios.iter().any(|(fault, reports)| {
+                !reports.contains(&suffer(&mut machine, *fault)) || run(&mut machine) != self.healthy
+            })
+    }
+
+    /// The mutants that are not found out.
+    fn survivors(&self, all: &[Mutant]) -> Vec<Mutant> {
+        let (next, survivors) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+        std::thread::scope(|scope| {
+            for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+                scope.spawn(|| {
+                    while let Some(mutant) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        if !self.finds_out(mutant) {
+                            survivors.lock().unwrap().push(mutant.clone());
+                        }
+                    }
+                });
+            }
+        });
+        let survivors = survivors.into_inner().unwrap();
+        println!("killed {} of {}", all.len() - survivors.len(), all.len());
+        survivors
+    }
 }
 
 /// File, instruction and change: what entries of the ledger say.
@@ -139,26 +211,18 @@ fn entry(mutant: &Mutant) -> (String, String, String) {
 }
 
 #[test]
-fn mutants_of_the_megakernel_are_found_out() {
-    let mut machine = fresh();
-    let right = run(&mut machine);
-    assert!(right.is_ok(), "{right:?}");
-    let scenarios = scenarios(&mut machine);
+fn choices_at_random_bring_no_synchronisation_of_their_own() {
+    let machine = load(sampling(&least(), ROWS + 1, SMS), &least(), 0, super::lab::options());
     let all = mutants(&record(machine.plan()));
-    let (next, survivors) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    std::thread::scope(|scope| {
-        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
-            scope.spawn(|| {
-                while let Some(mutant) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if !found_out(mutant, &right, &scenarios) {
-                        survivors.lock().unwrap().push(mutant.clone());
-                    }
-                }
-            });
-        }
-    });
-    let survivors = survivors.into_inner().unwrap();
-    println!("killed {} of {}", all.len() - survivors.len(), all.len());
+    let of = |file: &str| all.iter().filter(|mutant| mutant.src.file().ends_with(file)).count();
+    assert!(of("sample/search.rs") > 0, "the kernel chooses");
+    assert_eq!(of("decode/sample.rs"), 0);
+}
+
+#[test]
+fn mutants_of_the_megakernel_are_found_out() {
+    let right = Right::new();
+    let survivors = right.survivors(&mutants(&record(fresh().plan())));
     let mut kinds: BTreeMap<(String, String, String), Vec<u32>> = BTreeMap::new();
     for mutant in &survivors {
         kinds.entry(entry(mutant)).or_default().push(mutant.src.line());

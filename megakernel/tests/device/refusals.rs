@@ -58,6 +58,11 @@ fn each_refusal_says_what_is_in_the_way_and_what_to_do() {
             options: DeviceOptions { tags: false, ..options() },
             ..new("activations of bf16 without tags")
         },
+        Variant {
+            lowering: LowerOptions { sampling: true, ..lowering.clone() },
+            spec: ModelSpec { vocab: (1 << 18) + 8, ..tiny() },
+            ..new("choices at random among 2^18 + 8 tokens")
+        },
     ];
     let mut table = String::new();
     for variant in &variants {

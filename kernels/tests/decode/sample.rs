@@ -1,0 +1,67 @@
+//! The choices that rows ask for: the oracle's, one row after the other through the same scratch.
+
+use tilewright_codegen::build::{block, record};
+use tilewright_codegen::ir::Arch;
+use tilewright_codegen::trial::{Draw, Expected, Trial};
+use tilewright_codegen::verify::verify;
+use tilewright_kernels::decode::{Sample, Team, sample};
+use tilewright_kernels::naive::{self, Sampling};
+use tilewright_kernels::sample::{Request, Scratch};
+
+use crate::right;
+
+/// Tokens of a tile.
+const TILE: usize = 16;
+
+/// What a row asks for: greedy, or at random among all, some, or the likely.
+fn request(draw: &mut Draw, row: u32) -> Request {
+    let temperature = [0.0, 0.5, 1.0, 8.0][draw.between(0..=3) as usize];
+    let top_k = [None, Some(1), Some(7), Some(100_000)][draw.between(0..=3) as usize];
+    let top_p = [1.0, 0.1, 0.9][draw.between(0..=2) as usize];
+    let sampling = Sampling::new(temperature, top_k, top_p, draw.bits()).unwrap();
+    Request::new(&sampling, draw.bits() >> draw.between(0..=63), row + draw.between(0..=9))
+}
+
+fn case(draw: &mut Draw) -> Trial {
+    let (rows, vocab, warps) = (draw.between(1..=5), draw.between(1..=600), [1, 2, 4, 8][draw.between(0..=3) as usize]);
+    let tiles = vocab.div_ceil(TILE as u32);
+    let logits = match draw.between(0..=1) {
+        0 => draw.floats((rows * vocab) as usize, |v| v as f32 * 4.0),
+        _ => draw.integers((rows * vocab) as usize, 3, |v| v as f32),
+    };
+    let (mut value, mut index, mut chosen, mut requests, mut positions) = (vec![], vec![], vec![], vec![], vec![]);
+    for (row, logits) in logits.chunks(vocab as usize).enumerate() {
+        for (tile, part) in logits.chunks(TILE).enumerate() {
+            let best = naive::argmax(part).expect("a tile");
+            value.push(part[best]);
+            index.push((tile * TILE + best) as i32);
+        }
+        let request = request(draw, row as u32);
+        positions.push(draw.between(0..=9) as i32 - 2);
+        let token = naive::sample(logits, &request.sampling().unwrap(), request.step, request.row);
+        chosen.push(if positions[row] < 0 { -1 } else { token.expect("a token") as i32 });
+        requests.push(request);
+    }
+    let kernel = record("choices", Arch::Sm80, block(warps * 32), |k| {
+        let scratch = Scratch::new(k.shared("scratch", Scratch::BYTES / 8));
+        let (logits, value, index) = (k.global("logits"), k.global("value"), k.global("index"));
+        let (position, requests, out) = (k.global("position"), k.global("requests"), k.global("out"));
+        let first_row = k.lit(0);
+        let rows = Sample { logits, vocab, value, index, tiles, position, requests, out, rows, first_row };
+        sample(Team::new(k, warps), scratch, rows);
+    });
+    let mut trial = Trial::new(verify(kernel).unwrap(), 1).note(format!("{rows} rows of {vocab}, {warps} warps"));
+    let (logits, value, index) =
+        (trial.input("logits", &logits), trial.input("value", &value), trial.input("index", &index));
+    let position = trial.input("position", &positions);
+    let requests = trial.input::<u32>("requests", bytemuck::cast_slice(&requests));
+    let out = trial.output("out", Expected::exact(&chosen));
+    trial.pass(logits).pass(value).pass(index).pass(position).pass(requests).pass(out)
+}
+
+#[test]
+fn rows_get_what_they_ask_for() {
+    for seed in 0..60 {
+        right(&case(&mut Draw::new(seed)), seed);
+    }
+}
