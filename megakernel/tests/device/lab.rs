@@ -58,7 +58,14 @@ pub fn placed(spec: &ModelSpec, rows: usize, sms: usize) -> Placed {
 }
 
 pub fn options() -> DeviceOptions {
-    DeviceOptions { warps: 4, stage_bytes: 2048, stages: 4, sums_bytes: 4096, ..DeviceOptions::default() }
+    DeviceOptions {
+        warps: 4,
+        stage_bytes: 2048,
+        stages: 4,
+        sums_bytes: 4096,
+        split_tokens: 16,
+        ..DeviceOptions::default()
+    }
 }
 
 pub fn device(seed: u64, sms: usize) -> Device {
