@@ -3,8 +3,9 @@
 //! `tune_decode MODEL ROWS CONTEXT POSITION[,POSITION ..] STEPS [key=value[,key=value ..] ..]`: random weights, and for each
 //! list of settings and position the median of three launches of STEPS steps from there on, and of twenty launches of one
 //! step, with a sum over the tokens: the same for settings that change speed alone. Keys:
-//! `warps stage stages flight burst sums least splits page` (numbers), `activation` (`f32`, `bf16`), `tags`, `pages`, `times` (0 or 1;
-//! `times` prints where the time of each level goes). What ships is timed, and compared with its peers, by
+//! `warps stage stages flight burst sums least splits page` (numbers), `activation` (`f32`, `bf16`), `tags`, `pages`,
+//! `times` (0 or 1; `times` prints where the time of each level goes).
+//! What ships is timed, and compared with its peers, by
 //! `tilewright bench --suite decode`.
 
 use std::error::Error;
@@ -117,23 +118,6 @@ impl Work {
             let many = median(3, launch)? / self.steps as f64;
             println!("  from {position}: {many:.4} ms a token, {single:.4} ms alone; tokens {sum:08x}");
             if options.timeline {
-                let mut csv = String::new();
-                for t in machine.times()? {
-                    csv += &format!(
-                        "{},{},{},{},{},{},{},{}\n",
-                        machine.program().tasks[t.task.index()].label,
-                        t.block,
-                        t.begun,
-                        t.waited,
-                        t.loaded.unwrap_or(0),
-                        t.computed,
-                        t.published,
-                        t.full
-                    );
-                }
-                if let Ok(dir) = std::env::var("OUTDIR") {
-                    std::fs::write(format!("{dir}/{}-{position}.csv", settings.replace(',', "_")), csv)?;
-                }
                 print!("{}", LevelTable::of(&Timeline::new(machine.program(), &machine.times()?)));
             }
         }

@@ -38,7 +38,7 @@ impl<'k> Ring<'k> {
             self.full.at(stage).init(1);
             self.empty.at(stage).init(self.options.warps);
         }
-        self.current.store_relaxed(0u32, Scope::Cta);
+        self.current.store(0u32);
         self.k.fence_mbarrier_init();
     }
 
