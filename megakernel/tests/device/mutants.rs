@@ -62,7 +62,7 @@ const EQUIVALENT: &[(&str, &str, &str, &str)] = &[
 ];
 
 /// Healthy launches of each mutant, each under another seed.
-const LAUNCHES: usize = 3;
+const LAUNCHES: usize = 5;
 const STEPS: usize = 2;
 const ROWS: usize = 2;
 const SMS: usize = 2;
@@ -74,6 +74,7 @@ fn fresh() -> DeviceMachine {
         stages: 2,
         in_flight: 1,
         sums_bytes: 256,
+        split_tokens: 16,
         spin_limit: 1 << 11,
         ..DeviceOptions::default()
     };
