@@ -2,7 +2,7 @@
 //!
 //! `tune_decode MODEL ROWS CONTEXT POSITION STEPS [key=value[,key=value ..] ..]`: random weights, and for each list of
 //! settings the median of three launches of STEPS steps from POSITION on, and of twenty launches of one step. Keys:
-//! `warps stage stages flight sums splits page` (numbers), `activation` (`f32`, `bf16`), `tags`, `pages`, `times` (0 or 1;
+//! `warps stage stages flight sums held splits page` (numbers), `activation` (`f32`, `bf16`), `tags`, `pages`, `times` (0 or 1;
 //! `times` prints where the time of each level goes). What ships is timed, and compared with its peers, by
 //! `tilewright bench --suite decode`.
 
@@ -64,6 +64,7 @@ fn options(settings: &str, mut lowering: LowerOptions) -> Result<(LowerOptions, 
             "stages" => device.stages = number()?,
             "flight" => device.in_flight = number()?,
             "sums" => device.sums_bytes = number()?,
+            "held" => device.held_rows = number()?,
             "tags" => device.tags = number()? != 0,
             "pages" => device.pages_ahead = number()? != 0,
             "times" => device.timeline = number()? != 0,
