@@ -1,8 +1,9 @@
 //! Tunes decode on a GPU: what a token costs under settings of the lowering and of the device machine.
 //!
-//! `tune_decode MODEL ROWS CONTEXT POSITION STEPS [key=value[,key=value ..] ..]`: random weights, and for each list of
-//! settings the median of three launches of STEPS steps from POSITION on, and of twenty launches of one step. Keys:
-//! `warps stage stages flight sums held splits page` (numbers), `activation` (`f32`, `bf16`), `tags`, `pages`, `times` (0 or 1;
+//! `tune_decode MODEL ROWS CONTEXT POSITION[,POSITION ..] STEPS [key=value[,key=value ..] ..]`: random weights, and for each
+//! list of settings and position the median of three launches of STEPS steps from there on, and of twenty launches of one
+//! step, with a sum over the tokens: the same for settings that change speed alone. Keys:
+//! `warps stage stages flight burst sums held least splits page` (numbers), `activation` (`f32`, `bf16`), `tags`, `pages`, `times` (0 or 1;
 //! `times` prints where the time of each level goes). What ships is timed, and compared with its peers, by
 //! `tilewright bench --suite decode`.
 
@@ -29,20 +30,20 @@ struct Work {
     device: Device,
     rows: usize,
     context: usize,
-    position: usize,
+    positions: Vec<usize>,
     steps: usize,
 }
 
 fn main() -> Result<(), Failure> {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let [model, numbers @ ..] = args.get(..5).ok_or("give MODEL ROWS CONTEXT POSITION STEPS, then settings")? else {
-        return Err("give a model".into());
+    let [model, rows, context, positions, steps] = args.get(..5).unwrap_or_default() else {
+        return Err("give MODEL ROWS CONTEXT POSITION STEPS, then settings".into());
     };
-    let numbers = numbers.iter().map(|n| n.parse()).collect::<Result<Vec<usize>, _>>()?;
-    let [rows, context, position, steps] = numbers[..] else { return Err("give four numbers".into()) };
+    let positions = positions.split(',').map(str::parse).collect::<Result<Vec<usize>, _>>()?;
+    let (rows, context, steps) = (rows.parse()?, context.parse()?, steps.parse()?);
     let spec = ModelSpec::named(model).ok_or_else(|| format!("`{model}` is no known model"))?;
     let weights = RandomWeights::new(&spec, DType::BF16, 7)?;
-    let work = Work { spec, weights, device: cuda::open(0)?, rows, context, position, steps };
+    let work = Work { spec, weights, device: cuda::open(0)?, rows, context, positions, steps };
     for settings in &args[5..] {
         // One setting that does not fit must not end the others.
         if let Err(error) = work.time(settings) {
@@ -63,6 +64,8 @@ fn options(settings: &str, mut lowering: LowerOptions) -> Result<(LowerOptions, 
             "stage" => device.stage_bytes = number()?,
             "stages" => device.stages = number()?,
             "flight" => device.in_flight = number()?,
+            "least" => device.split_tokens = number()?,
+            "burst" => device.burst = number()?,
             "sums" => device.sums_bytes = number()?,
             "held" => device.held_rows = number()?,
             "tags" => device.tags = number()? != 0,
@@ -101,15 +104,39 @@ impl Work {
 
         let page_table: Vec<i32> = (0..(self.rows * lowering.pages_per_sequence()) as i32).collect();
         let tokens: Vec<i32> = (0..self.rows as i32).map(|row| row * 7 + 11).collect();
-        let positions = vec![self.position as i32; self.rows];
-        let cells = StepCells { tokens: &tokens, positions: &positions, page_table: &page_table };
-        let single = median(20, || Ok(machine.step(&cells)?))?;
-        let many = median(3, || Ok(machine.run(&cells, self.steps).map(drop)?))? / self.steps as f64;
-        let (stages, bytes) = (machine.plan().options.stages, machine.plan().image_bytes as f64);
-        let rate = bytes / many / 1e9;
-        println!("{settings}: {many:.4} ms a token ({rate:.3} TB/s of weights), {single:.4} ms alone; {stages} stages");
-        if options.timeline {
-            print!("{}", LevelTable::of(&Timeline::new(machine.program(), &machine.times()?)));
+        println!("{settings}: {} stages", machine.plan().options.stages);
+        for &position in &self.positions {
+            let positions = vec![position as i32; self.rows];
+            let cells = StepCells { tokens: &tokens, positions: &positions, page_table: &page_table };
+            let single = median(20, || Ok(machine.step(&cells)?))?;
+            let mut sum = 0;
+            let launch = || {
+                let tokens = machine.run(&cells, self.steps)?;
+                sum = tokens.iter().fold(0, |sum: u32, token| sum.wrapping_mul(31).wrapping_add(*token));
+                Ok(())
+            };
+            let many = median(3, launch)? / self.steps as f64;
+            println!("  from {position}: {many:.4} ms a token, {single:.4} ms alone; tokens {sum:08x}");
+            if options.timeline {
+                let mut csv = String::new();
+                for t in machine.times()? {
+                    csv += &format!(
+                        "{},{},{},{},{},{},{},{}\n",
+                        machine.program().tasks[t.task.index()].label,
+                        t.block,
+                        t.begun,
+                        t.waited,
+                        t.loaded.unwrap_or(0),
+                        t.computed,
+                        t.published,
+                        t.full
+                    );
+                }
+                if let Ok(dir) = std::env::var("OUTDIR") {
+                    std::fs::write(format!("{dir}/{}-{position}.csv", settings.replace(',', "_")), csv)?;
+                }
+                print!("{}", LevelTable::of(&Timeline::new(machine.program(), &machine.times()?)));
+            }
         }
         Ok(())
     }

@@ -83,7 +83,7 @@ pub fn attention<'k>(team: Team<'k>, scratch: Scratch<'k>, work: Attention<'k>) 
     k.for_(0u32, work.rows, |row| {
         let row = work.first_row + row;
         let position = work.keys.position.load(row);
-        let shares = Shares::of(position, work.keys.page_tokens, work.heads.splits);
+        let shares = Shares::of(position, work.keys.page_tokens, work.heads.splits, work.keys.split_pages);
         let share = shares.each * work.keys.page_tokens;
         let begin = work.split * share;
         let end = (begin + share).min(shares.tokens);

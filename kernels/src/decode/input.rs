@@ -41,8 +41,6 @@ pub struct Merge<'k> {
     pub pages: Option<Pages<'k>>,
 }
 
-/// Splits that are loaded or left out together.
-const TOGETHER: u32 = 4;
 /// Splits whose loads may be in flight for each of a round's elements.
 const FIRST: u32 = 8;
 
@@ -143,7 +141,7 @@ impl<'k> Merge<'k> {
         match self.pages {
             None => row.builder().lit(self.splits),
             Some(pages) => {
-                let shares = Shares::of(pages.position.load(row), pages.page_tokens, self.splits);
+                let shares = Shares::of(pages.position.load(row), pages.page_tokens, self.splits, pages.split_pages);
                 let each = shares.each.max(1);
                 (shares.pages + each - 1) / each
             }
@@ -172,13 +170,10 @@ impl<'k> Merge<'k> {
     ) -> Vec<RegArray<'k, f32>> {
         let (k, acc) = (column.builder(), self.place(row, column));
         let parts: Vec<RegArray<f32>> = from.clone().map(|_| k.regs(4, 0.0f32)).collect();
-        for (group, parts) in parts.chunks(TOGETHER as usize).enumerate() {
-            let start = from.start + group as u32 * TOGETHER;
-            k.when(active.gt(start), || {
-                for (part, s) in parts.iter().zip(start..) {
-                    let loaded: [Val<f32>; 4] = acc.at(s * self.dim).load_as(RELAXED);
-                    loaded.into_iter().zip(0..).for_each(|(value, i)| part.set(i, value));
-                }
+        for (part, s) in parts.iter().zip(from) {
+            k.when(active.gt(s), || {
+                let loaded: [Val<f32>; 4] = acc.at(s * self.dim).load_as(RELAXED);
+                loaded.into_iter().zip(0..).for_each(|(value, i)| part.set(i, value));
             });
         }
         parts

@@ -86,6 +86,8 @@ pub struct Pages<'k> {
     pub table: Cells<'k>,
     /// Entries of a row of the page table.
     pub table_width: u32,
+    /// Fewest pages of a split of attention: merging a split costs more than some more tokens.
+    pub split_pages: u32,
 }
 
 /// Numbers that do not change within a step: in global memory, or brought to shared memory at its beginning.

@@ -14,10 +14,11 @@ pub struct Shares<'k> {
 }
 
 impl<'k> Shares<'k> {
-    /// The shares of a row whose token has that position, over `splits` splits; negative: the row is idle.
-    pub fn of(position: Val<'k, i32>, page_tokens: u32, splits: u32) -> Shares<'k> {
+    /// The shares of a row whose token has that position, over `splits` splits of `least` pages at least; negative: the
+    /// row is idle.
+    pub fn of(position: Val<'k, i32>, page_tokens: u32, splits: u32, least: u32) -> Shares<'k> {
         let tokens = (position + 1).max(0).cast::<u32>();
         let pages = (tokens + (page_tokens - 1)) / page_tokens;
-        Shares { tokens, pages, each: (pages + (splits - 1)) / splits }
+        Shares { tokens, pages, each: ((pages + (splits - 1)) / splits).max(least) }
     }
 }

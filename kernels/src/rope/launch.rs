@@ -46,6 +46,7 @@ pub fn rope_rows(arch: Arch, shape: RopeShape) -> Kernel {
             position: Cells::Global(position),
             table: Cells::Global(table),
             table_width,
+            split_pages: 1,
         };
         let work = Rope {
             x: Array::new(x, shape.x),

@@ -49,6 +49,7 @@ impl Case {
             position: Cells::Global(position),
             table: Cells::Global(table),
             table_width: self.paged.width,
+            split_pages: 1,
         };
         let team = Team::new(k, self.warps);
         let work = Attention {

@@ -126,6 +126,7 @@ impl Case {
             position: Cells::Global(position),
             table: Cells::Global(table),
             table_width: self.paged.width,
+            split_pages: 1,
         };
         let x = Array::new(x, self.x);
         let work = Qkv {

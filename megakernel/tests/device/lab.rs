@@ -67,7 +67,14 @@ fn placed_as(spec: &ModelSpec, rows: usize, sms: usize, options: LowerOptions) -
 }
 
 pub fn options() -> DeviceOptions {
-    DeviceOptions { warps: 4, stage_bytes: 2048, stages: 4, sums_bytes: 4096, ..DeviceOptions::default() }
+    DeviceOptions {
+        warps: 4,
+        stage_bytes: 2048,
+        stages: 4,
+        sums_bytes: 4096,
+        split_tokens: 16,
+        ..DeviceOptions::default()
+    }
 }
 
 /// A simulator with this seed, or the GPU that `TILEWRIGHT_DEVICE` names: then the blocks' order is the GPU's own.

@@ -59,6 +59,8 @@ const EQUIVALENT: &[(&str, &str, &str, &str)] = &[
 
 /// Healthy launches of each mutant, each under another seed.
 const LAUNCHES: usize = 3;
+/// Launches with each fault, each under another seed.
+const SUFFERINGS: usize = 3;
 const STEPS: usize = 2;
 const ROWS: usize = 2;
 const SMS: usize = 2;
@@ -70,6 +72,7 @@ fn fresh() -> DeviceMachine {
         stages: 2,
         in_flight: 1,
         sums_bytes: 256,
+        split_tokens: 16,
         spin_limit: 1 << 11,
         ..DeviceOptions::default()
     };
@@ -122,8 +125,8 @@ fn found_out(mutant: &Mutant, right: &Outcome, scenarios: &[(Option<DeviceFault>
     if machine.replace_kernel(&kernel).is_err() || (0..LAUNCHES).any(|_| run(&mut machine) != *right) {
         return true;
     }
-    scenarios
-        .iter()
+    (0..SUFFERINGS)
+        .flat_map(|_| scenarios)
         .any(|(fault, reports)| !reports.contains(&suffer(&mut machine, *fault)) || run(&mut machine) != *right)
 }
 

@@ -207,6 +207,8 @@ pub struct PoolClass {
     pub table: u32,
     /// Entries of a row of the page table.
     pub table_width: u32,
+    /// Fewest pages of a split.
+    pub split_pages: u32,
 }
 
 impl Class {

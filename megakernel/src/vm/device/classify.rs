@@ -302,6 +302,7 @@ impl<'p> Planner<'p> {
             position: self.places.operand(at.position)?,
             table: self.places.operand(at.page_table)?,
             table_width: self.extent(at.page_table, 0)?,
+            split_pages: self.options.split_tokens.div_ceil(self.extent(pool, 1)?.max(1)),
         })
     }
 

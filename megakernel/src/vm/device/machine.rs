@@ -355,9 +355,9 @@ impl DeviceMachine {
         for (block, queue) in self.placed.queues().iter().enumerate() {
             for (at, &task) in queue.iter().enumerate() {
                 let first = (block * longest + at) * TIMES as usize;
-                let [begun, waited, loaded, computed, published] = std::array::from_fn(|i| values[first + i]);
+                let [begun, waited, loaded, computed, published, full] = std::array::from_fn(|i| values[first + i]);
                 let loaded = (loaded != 0).then_some(loaded);
-                times.push(TaskTimes { task, block, begun, waited, loaded, computed, published });
+                times.push(TaskTimes { task, block, begun, waited, loaded, computed, published, full });
             }
         }
         Ok(times)

@@ -9,10 +9,15 @@ pub struct DeviceOptions {
     pub stage_bytes: u32,
     /// Most stages of the ring; fewer where shared memory ends.
     pub stages: u32,
-    /// Most stages in flight. More only queue at the memory, and everything else that a block sends queues behind them.
+    /// Most stages in flight for tasks that the team has not come to: what it publishes, polls and loads meanwhile queues
+    /// behind them.
     pub in_flight: u32,
+    /// Most stages in flight for the task that the team is at. More only queue at the memory.
+    pub burst: u32,
     /// Whether keys and values are asked for before attention comes to them.
     pub pages_ahead: bool,
+    /// Fewest tokens of a split of attention, whole pages: merging a split costs more than some more tokens.
+    pub split_tokens: u32,
     /// Bytes of shared memory for sums of products.
     pub sums_bytes: u32,
     /// Looks at a counter after which a task gives up and reports it.
@@ -32,8 +37,10 @@ impl Default for DeviceOptions {
             warps: 8,
             stage_bytes: 16384,
             stages: 16,
-            in_flight: 2,
+            in_flight: 1,
+            burst: 4,
             pages_ahead: true,
+            split_tokens: 256,
             sums_bytes: 4096,
             spin_limit: 1 << 24,
             tags: true,

@@ -27,6 +27,7 @@ pub(super) fn consume(kit: Kit<'_, '_>) {
                 }
                 sync.check(task, kit.plan.classes.len() as u32);
                 sync.wait(kit.table, task, step);
+                reader.comes_to(step * tasks + index + 1);
                 if let Some(trace) = kit.trace {
                     trace.note(index, 1);
                 }

@@ -90,9 +90,9 @@ impl<'k> Call<'k, '_> {
     }
 
     fn pages_of(self, pool: Array<'k>, pools: PoolClass) -> Pages<'k> {
-        let PoolClass { pages, page_tokens, dim, table_width, .. } = pools;
+        let PoolClass { pages, page_tokens, dim, table_width, split_pages, .. } = pools;
         let (position, table) = self.kit.cells.of(pools);
-        Pages { pool, pages, page_tokens, dim, position, table, table_width }
+        Pages { pool, pages, page_tokens, dim, position, table, table_width, split_pages }
     }
 
     fn rotation(self, RotationClass { table, half }: RotationClass) -> Rotation<'k> {

@@ -29,7 +29,7 @@ pub(super) fn ask_for_pages<'k>(kit: Kit<'k, '_>, task: TaskView<'k>) {
 fn pages<'k>(kit: Kit<'k, '_>, task: TaskView<'k>, row: Val<'k, u32>, splits: u32, pools: PoolClass) {
     let k = kit.k;
     let (position, table) = kit.cells.of_step(pools);
-    let shares = Shares::of(position.load(row), pools.page_tokens, splits);
+    let shares = Shares::of(position.load(row), pools.page_tokens, splits, pools.split_pages);
     let begin = task.split() * shares.each;
     let end = (begin + shares.each).min(shares.pages).max(begin);
     let bytes = pools.page_tokens * pools.dim * pools.float.bytes();

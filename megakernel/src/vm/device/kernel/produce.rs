@@ -8,22 +8,34 @@ pub(super) fn produce(kit: Kit<'_, '_>) {
     let (k, producer) = (kit.k, kit.ring.producer());
     let tasks = kit.table.tasks();
     let stopped = k.var(false);
-    k.for_(0u32, kit.steps, |_| {
+    k.for_(0u32, kit.steps, |step| {
         k.for_(0u32, tasks, |index| {
             let task = kit.table.task(index);
             let (bytes, weights) = (task.stage_bytes(), kit.memory.image.at(task.weights().mul_wide(512u32)));
             ask_for_pages(kit, task);
+            let full = kit.trace.map(|_| k.var(0u64));
             k.for_(0u32, task.stages(), |stage| {
-                producer.land();
+                producer.land(step * tasks + index + 1);
+                let since = kit.trace.map(|trace| k.var(trace.now()));
                 k.loop_(|| {
                     k.break_if(producer.is_empty());
+                    if let (Some(trace), Some(since)) = (kit.trace, since) {
+                        k.when(producer.flies(), || since.set(trace.now()));
+                    }
                     stopped.set(kit.sync.stopped());
                     k.break_if(stopped.get());
                 });
                 k.break_if(stopped.get());
+                if let (Some(trace), Some(since), Some(full)) = (kit.trace, since, full) {
+                    let idle = producer.flies().select(0u64, trace.now() - since.get());
+                    full.set(full.get() + idle);
+                }
                 producer.fill(weights.at(stage.mul_wide(bytes)), bytes);
             });
             k.break_if(stopped.get());
+            if let (Some(trace), Some(full)) = (kit.trace, full) {
+                trace.note_full(index, full.get());
+            }
         });
         k.break_if(stopped.get());
     });

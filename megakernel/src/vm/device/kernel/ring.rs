@@ -1,7 +1,7 @@
 //! The ring of stages in shared memory: one producer thread, all warps of the team as readers.
 
 use tilewright_codegen::build::{Builder, Bulk, Global, Mbarrier, Ptr, Shared, Val, Var};
-use tilewright_codegen::ir::attr::{BarScope, Eviction};
+use tilewright_codegen::ir::attr::{BarScope, Eviction, Scope};
 use tilewright_kernels::decode::Weights;
 
 use crate::vm::device::DeviceOptions;
@@ -13,6 +13,8 @@ pub(super) struct Ring<'k> {
     stages: Ptr<'k, Shared, u32>,
     full: Mbarrier<'k, Shared>,
     empty: Mbarrier<'k, Shared>,
+    /// The task that the team has come to, counted over the launch from 1.
+    current: Ptr<'k, Shared, u32>,
     options: DeviceOptions,
 }
 
@@ -27,7 +29,7 @@ impl<'k> Ring<'k> {
     pub fn new(k: &'k Builder, options: DeviceOptions) -> Ring<'k> {
         let stages = k.shared_aligned::<u32>("ring", options.stages * options.stage_bytes / 4, 128);
         let (full, empty) = (k.mbarriers("full", options.stages), k.mbarriers("empty", options.stages));
-        Ring { k, stages, full, empty, options }
+        Ring { k, stages, full, empty, current: k.shared::<u32>("current", 1), options }
     }
 
     /// Initialises the barriers; by one thread, before anybody else comes.
@@ -36,6 +38,7 @@ impl<'k> Ring<'k> {
             self.full.at(stage).init(1);
             self.empty.at(stage).init(self.options.warps);
         }
+        self.current.store_relaxed(0u32, Scope::Cta);
         self.k.fence_mbarrier_init();
     }
 
@@ -83,10 +86,13 @@ pub(super) struct Producer<'k> {
 }
 
 impl<'k> Producer<'k> {
-    /// Waits until fewer stages are in flight than may be.
-    pub fn land(self) {
+    /// Waits until fewer stages are in flight than may be for a task, counted over the launch from 1: more where the
+    /// team has come to it.
+    pub fn land(self, task: Val<'k, u32>) {
         // The producer's view of what landed must stay within one round of the ring: parities repeat after two.
-        let most = self.ring.options.in_flight.clamp(1, self.ring.options.stages - 1);
+        let options = self.ring.options;
+        let [most, burst] = [options.in_flight, options.burst].map(|most| most.clamp(1, options.stages - 1));
+        let most = self.ring.current.load_relaxed(Scope::Cta).eq(task).select(burst, most);
         self.ring.k.while_(|| self.in_flight.get().ge(most), || self.land_one());
     }
 
@@ -112,6 +118,15 @@ impl<'k> Producer<'k> {
         ring.advance(self.filling);
     }
 
+    /// Whether something is in flight that has not landed; what has is counted.
+    pub fn flies(self) -> Val<'k, bool> {
+        let (k, ring) = (self.ring.k, self.ring);
+        let full = ring.full.at(self.landing.stage.get());
+        let lands = self.in_flight.get().gt(0) & full.test_wait(self.landing.parity.get(), BarScope::Cta);
+        k.when(lands, || self.land_one());
+        self.in_flight.get().gt(0)
+    }
+
     /// Waits for everything in flight: a block must not end under a copy.
     pub fn drain(self) {
         self.ring.k.while_(|| self.in_flight.get().gt(0), || self.land_one());
@@ -123,6 +138,13 @@ impl<'k> Producer<'k> {
 pub(super) struct Reader<'k> {
     ring: Ring<'k>,
     cursor: Cursor<'k>,
+}
+
+impl Reader<'_> {
+    /// Says which task the team comes to, counted over the launch from 1; by one thread.
+    pub fn comes_to(self, task: Val<'_, u32>) {
+        self.ring.current.store_relaxed(task, Scope::Cta);
+    }
 }
 
 impl<'k> Weights<'k> for Reader<'k> {

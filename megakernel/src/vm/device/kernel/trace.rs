@@ -4,10 +4,11 @@ use tilewright_codegen::build::{Builder, Global, Ptr, Shared, Val};
 
 use crate::vm::device::Plan;
 
-/// Times of a task: begun, waited, loaded (0 where a task loads no activations of its own), computed, published.
-pub(in crate::vm::device) const TIMES: u32 = 5;
+/// Times of a task: begun, waited, loaded (0 where a task loads no activations of its own), computed, published; and how
+/// long the producer found no room for its weights.
+pub(in crate::vm::device) const TIMES: u32 = 6;
 
-/// Where times go, u64 `[blocks, tasks, 5]`.
+/// Where times go, u64 `[blocks, tasks, 6]`.
 #[derive(Clone, Copy)]
 pub(super) struct Trace<'k> {
     k: &'k Builder,
@@ -24,6 +25,16 @@ impl<'k> Trace<'k> {
     /// Notes a time of a task; by one thread.
     pub fn note(self, task: Val<'k, u32>, which: u32) {
         self.at.at(task * TIMES + which).store(self.k.globaltimer());
+    }
+
+    /// Notes how long the producer found no room for a task's weights; by the producer.
+    pub fn note_full(self, task: Val<'k, u32>, full: Val<'k, u64>) {
+        self.at.at(task * TIMES + 5).store(full);
+    }
+
+    /// Now, in nanoseconds.
+    pub fn now(self) -> Val<'k, u64> {
+        self.k.globaltimer()
     }
 
     /// Forgets when activations were there; by one thread.

@@ -21,6 +21,8 @@ pub struct LevelTimes {
     pub compute: f64,
     /// Until it is published.
     pub publish: f64,
+    /// How long there was no room in the ring for its weights: the block's memory idles meanwhile.
+    pub full: f64,
     /// From the last task of the level before to the last of this: levels add up to the step.
     pub length: f64,
 }
@@ -50,16 +52,17 @@ impl LevelTable {
             before = before.max(end);
         }
         let row = |(kind, name): (usize, &String)| {
-            let mut sums = [0u64; 4];
+            let mut sums = [0u64; 5];
             let mut count = 0;
             for entry in timeline.tasks.iter().filter(|entry| entry.kind == kind) {
                 count += 1;
-                sums.iter_mut().zip(entry.times.phases()).for_each(|(sum, phase)| *sum += phase);
+                let phases = entry.times.phases().into_iter().chain([entry.times.full]);
+                sums.iter_mut().zip(phases).for_each(|(sum, phase)| *sum += phase);
             }
             let times = timeline.levels.iter().filter(|level| **level == kind).count();
-            let [wait, load, compute, publish] = sums.map(|sum| micro(sum) / f64::from(count.max(1)));
+            let [wait, load, compute, publish, full] = sums.map(|sum| micro(sum) / f64::from(count.max(1)));
             let (tasks, length) = (count as usize / times.max(1), micro(lengths[kind]) / times.max(1) as f64);
-            LevelTimes { name: name.clone(), times, tasks, wait, load, compute, publish, length }
+            LevelTimes { name: name.clone(), times, tasks, wait, load, compute, publish, full, length }
         };
         let levels = timeline.kinds.iter().enumerate().map(row).collect();
         LevelTable { levels, step: micro(timeline.length()) }
@@ -70,13 +73,13 @@ impl fmt::Display for LevelTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{:<12} {:>5} {:>6} {:>8} {:>8} {:>8} {:>8} {:>8} {:>9}",
-            "level", "times", "tasks", "wait", "load", "compute", "publish", "length", "together"
+            "{:<12} {:>5} {:>6} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>9}",
+            "level", "times", "tasks", "wait", "load", "compute", "publish", "full", "length", "together"
         )?;
         for l in &self.levels {
             writeln!(
                 f,
-                "{:<12} {:>5} {:>6} {:>8.2} {:>8.2} {:>8.2} {:>8.2} {:>8.2} {:>9.1}",
+                "{:<12} {:>5} {:>6} {:>8.2} {:>8.2} {:>8.2} {:>8.2} {:>8.2} {:>8.2} {:>9.1}",
                 l.name,
                 l.times,
                 l.tasks,
@@ -84,6 +87,7 @@ impl fmt::Display for LevelTable {
                 l.load,
                 l.compute,
                 l.publish,
+                l.full,
                 l.length,
                 l.length * l.times as f64
             )?;

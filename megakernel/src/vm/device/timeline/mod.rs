@@ -1,7 +1,7 @@
 //! Timelines: when every task of a step waited, loaded, computed and published.
 //!
 //! A machine made with [`DeviceOptions::timeline`](super::DeviceOptions::timeline) notes five moments of each task of a
-//! launch's last step. Here they become a table by level ([`LevelTable`]), a trace that Chrome and Perfetto open
+//! launch's last step, and how long the ring had no room for its weights. Here they become a table by level ([`LevelTable`]), a trace that Chrome and Perfetto open
 //! ([`Timeline::write_trace`]), and a picture, SMs by time ([`Timeline::svg`]). A machine made without has none of it in
 //! its kernel.
 
@@ -33,6 +33,8 @@ pub struct TaskTimes {
     pub computed: u64,
     /// It was published.
     pub published: u64,
+    /// How long, in nanoseconds, there was no room in the ring for its weights.
+    pub full: u64,
 }
 
 /// The times of a step, with what the program says of its tasks.
