@@ -8,7 +8,7 @@
 
 use std::cell::Cell;
 
-use tilewright_codegen::build::{Ptr, RegArray, Shared, Val};
+use tilewright_codegen::build::{Ptr, Shared, Val};
 
 use super::array::narrow;
 use super::input::{Merge, Squares};
@@ -19,113 +19,29 @@ use super::{Array, Input, Team, Unit};
 const REGISTERS: u32 = 128;
 /// Loads of four elements that are in flight together.
 const TOGETHER: usize = 16;
-/// Stages whose activations are on their way while the products of one are taken.
-const AHEAD: u32 = 4;
 
-/// A warp's share of the activations: the fragments of its chunks.
-///
-/// What needs no more than to be loaded comes stage by stage, while the products of the first unit are taken; where it has
-/// no room in registers, it comes again with each unit.
+/// A warp's share of the activations: the fragments of its chunks, stage by stage.
 pub struct Held<'k> {
-    /// By stage, as many as are held, and by chunk: a lane's words.
-    slots: Vec<Vec<RegArray<'k, u32>>>,
-    /// Where stages are loaded from.
-    source: Option<Source<'k>>,
-    /// Stages of a unit.
-    stages: u32,
-}
-
-/// Words of the operand as they lie, and where this lane's row begins in the operand's halves.
-struct Source<'k> {
-    x: Array<'k>,
-    share: Share<'k>,
-    starts: Vec<Val<'k, u32>>,
+    fragments: Vec<Fragment<'k>>,
 }
 
 impl<'k> Held<'k> {
-    /// Whether so many rows of a unit's length can be held. `words`: they are untagged bf16.
+    /// Whether so many rows of a unit's length can be held.
     ///
     /// ```
     /// use tilewright_kernels::decode::{Held, Unit};
     /// let (wide, narrow) = (Unit::new(8192, 8, 16384)?, Unit::new(2048, 8, 16384)?);
-    /// assert!(Held::fits(16, wide, true) && Held::fits(16, narrow, false));
-    /// assert!(Held::fits(8, wide, false) && !Held::fits(9, wide, false));
+    /// assert!(Held::fits(8, wide) && !Held::fits(9, wide) && Held::fits(16, narrow));
     /// # Ok::<(), tilewright_kernels::decode::UnitError>(())
     /// ```
-    pub fn fits(rows: u32, unit: Unit, words: bool) -> bool {
-        let whole = unit.stages() * stage_registers(rows, unit) <= REGISTERS;
-        let parts = 2 * stage_registers(rows, unit) <= REGISTERS && unit.padded_k() == unit.k();
-        whole || words && parts
+    pub fn fits(rows: u32, unit: Unit) -> bool {
+        unit.stages() * unit.per_warp() * 4 * rows.div_ceil(8) <= REGISTERS
     }
 
-    /// Fragments that come stage by stage.
-    fn streamed(rows: u32, source: Source<'k>) -> Held<'k> {
-        let (k, unit) = (source.share.team.k, source.share.unit);
-        let (stages, each) = (unit.stages(), stage_registers(rows, unit));
-        let most = REGISTERS / each;
-        let slots = if stages <= most { stages } else { most.min(AHEAD) };
-        let chunk = |_| k.regs_unset(4 * rows.div_ceil(8));
-        let slots = (0..slots).map(|_| (0..unit.per_warp()).map(chunk).collect()).collect();
-        Held { slots, source: Some(source), stages }
+    /// The fragment of a chunk of this warp, counted over all stages.
+    pub(super) fn fragment(&self, chunk: u32) -> Fragment<'k> {
+        self.fragments[chunk as usize]
     }
-
-    /// Fragments that are there, by chunk.
-    fn loaded(unit: Unit, low: &[[Val<'k, u32>; 4]], high: Option<&[[Val<'k, u32>; 4]]>) -> Held<'k> {
-        let chunk = |(at, low): (usize, &[Val<'k, u32>; 4])| {
-            let words: Vec<Val<u32>> = low.iter().chain(high.iter().flat_map(|high| &high[at])).copied().collect();
-            let regs = low[0].builder().regs_unset(words.len() as u32);
-            words.into_iter().zip(0..).for_each(|(word, i)| regs.set(i, word));
-            regs
-        };
-        let chunks: Vec<RegArray<u32>> = low.iter().enumerate().map(chunk).collect();
-        let slots = chunks.chunks(unit.per_warp() as usize).map(<[_]>::to_vec).collect();
-        Held { slots, source: None, stages: unit.stages() }
-    }
-
-    /// Whether the first unit's products differ from the others': they bring activations along.
-    pub(super) fn first_differs(&self) -> bool {
-        self.source.is_some() && self.slots.len() as u32 == self.stages
-    }
-
-    /// Stages that are on their way while another's products are taken.
-    fn ahead(&self) -> u32 {
-        AHEAD.min(self.slots.len() as u32 - u32::from((self.slots.len() as u32) < self.stages))
-    }
-
-    /// Begins a unit's products, the first one's or another's.
-    pub(super) fn begin(&self, first: bool) {
-        (0..self.ahead()).for_each(|stage| self.load(stage, first));
-    }
-
-    /// Asks for what a stage will need, while another's products are taken.
-    fn load(&self, stage: u32, first: bool) {
-        let Some(source) = &self.source else { return };
-        if stage >= self.stages || self.first_differs() && !first {
-            return;
-        }
-        let slot = &self.slots[stage as usize % self.slots.len()];
-        for (half, &start) in source.starts.iter().enumerate() {
-            let loaded = source.x.eights(&source.share.eights(start, stage));
-            for (regs, words) in slot.iter().zip(loaded) {
-                words.into_iter().zip(4 * half as u32..).for_each(|(word, i)| regs.set(i, word));
-            }
-        }
-    }
-
-    /// The fragments of a stage's chunks; asks for a later one's.
-    pub(super) fn stage(&self, stage: u32, first: bool) -> Vec<Fragment<'k>> {
-        self.load(stage + self.ahead(), first);
-        let slot = &self.slots[stage as usize % self.slots.len()];
-        let words = |regs: &RegArray<'k, u32>, from: u32| std::array::from_fn(|i| regs.get(from + i as u32));
-        let fragment =
-            |regs: &RegArray<'k, u32>| Fragment { low: words(regs, 0), high: (regs.len() > 4).then(|| words(regs, 4)) };
-        slot.iter().map(fragment).collect()
-    }
-}
-
-/// Registers of a lane for a stage's chunks.
-fn stage_registers(rows: u32, unit: Unit) -> u32 {
-    unit.per_warp() * 4 * rows.div_ceil(8)
 }
 
 /// Whose activations this lane brings: the columns of its warp, of one row of the operand's upper or lower half.
@@ -160,18 +76,11 @@ impl<'k> Input<'k> {
         area: Ptr<'k, Shared, f32>,
     ) -> Held<'k> {
         let share = |base| Share { team, unit, rows, parts: parts(rows, self.float()), base };
-        if let Input::Plain(x) = self
-            && x.is_words()
-            && share(0).is_whole()
-        {
-            let halves = [0, 8].into_iter().filter(|&base| base < rows).map(share);
-            let starts = halves.map(|share| (first + share.row()) * unit.k()).collect();
-            return Held::streamed(rows, Source { x, share: share(0), starts });
-        }
         let splits = Splits { first, rows, area, weighed: Cell::new(false) };
         let low = self.words(share(0), first, squares, &splits);
         let high = (rows > 8).then(|| self.words(share(8), first, squares, &splits));
-        Held::loaded(unit, &low, high.as_deref())
+        let fragment = |(at, &low): (usize, &[Val<'k, u32>; 4])| Fragment { low, high: high.as_ref().map(|h| h[at]) };
+        Held { fragments: low.iter().enumerate().map(fragment).collect() }
     }
 
     /// This lane's words of each chunk.
@@ -185,6 +94,7 @@ impl<'k> Input<'k> {
         let (row, k) = (first + share.row(), share.team.k);
         let start = row * share.unit.k();
         match self {
+            Input::Plain(x) if x.is_words() && share.is_whole() => x.eights(&share.eights(start)),
             Input::Plain(x) => share.by_fours(TOGETHER / 2, |fours| gather(x, start, fours)),
             Input::RmsNorm { x, weight, .. } => {
                 let sum = k.var(0.0f32);
@@ -284,17 +194,18 @@ impl<'k> Share<'k> {
         row.min(self.rows - 1)
     }
 
-    /// Columns where this warp's chunks of a stage begin.
-    fn chunks(self, stage: u32) -> impl Iterator<Item = Val<'k, u32>> {
+    /// Columns where this warp's chunks begin.
+    fn chunks(self) -> Vec<Val<'k, u32>> {
         let Share { team, unit, .. } = self;
         let mine = team.k.warp() * unit.per_warp();
-        (0..unit.per_warp()).map(move |chunk| (mine + (stage * team.warps * unit.per_warp() + chunk)) * 32)
+        let of_stage = |stage: u32| (0..unit.per_warp()).map(move |chunk| stage * team.warps * unit.per_warp() + chunk);
+        (0..unit.stages()).flat_map(of_stage).map(|chunk| (mine + chunk) * 32).collect()
     }
 
-    /// Where this lane's eight elements of each chunk of a stage begin.
-    fn eights(self, start: Val<'k, u32>, stage: u32) -> Vec<Val<'k, u32>> {
+    /// Where this lane's eight elements of each chunk begin.
+    fn eights(self, start: Val<'k, u32>) -> Vec<Val<'k, u32>> {
         let start = start + self.team.k.lane() % 4 * 8;
-        self.chunks(stage).map(|chunk| start + chunk).collect()
+        self.chunks().into_iter().map(|chunk| start + chunk).collect()
     }
 
     /// The words of every chunk, whose elements `load` gives four by four, of `together` chunks at once.
@@ -307,8 +218,8 @@ impl<'k> Share<'k> {
             let inside = (!self.is_whole()).then(|| column.lt(end));
             Four { column: if inside.is_some() { column.min(end - 4) } else { column }, inside }
         };
-        let chunks = (0..self.unit.stages()).flat_map(|stage| self.chunks(stage));
-        let chunks: Vec<[Four; 2]> = chunks.map(|chunk| [0u32, 8].map(|next| four(chunk + offset + next))).collect();
+        let chunks: Vec<[Four; 2]> =
+            self.chunks().into_iter().map(|chunk| [0u32, 8].map(|next| four(chunk + offset + next))).collect();
         let some = |chunks: &[[Four<'k>; 2]]| {
             let values = load(chunks.as_flattened());
             values.chunks(2).map(|pair| self.exchange([self.pack(pair[0]), self.pack(pair[1])])).collect::<Vec<_>>()

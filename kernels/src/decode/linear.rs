@@ -201,7 +201,8 @@ impl<'k> Pass<'k> {
         }
         let sums = Sums::new(scratch.sums, scratch.sums_bytes, rows, input.float(), team.warps);
         let group = (sums.units() / streams).max(1);
-        let one = |base: Val<'k, u32>, is_first: bool| {
+        k.for_step(0u32, units, group, |base| {
+            k.when(base.gt(0), || team.sync());
             let here = (units - base).min(group);
             let cell = |item: Item<'k>| {
                 let at = item.at;
@@ -213,24 +214,11 @@ impl<'k> Pass<'k> {
                 (item, cell, prepared)
             };
             let cells: Vec<(Item, Cell, P)> = team.items(sums.outputs(group)).into_iter().map(cell).collect();
-            if is_first {
-                product(team, unit, weights, &x, sums, k.lit(0), true);
-            }
-            let from = u32::from(is_first);
-            k.for_(from, here * streams, |slot| product(team, unit, weights, &x, sums, slot, false));
+            k.for_(0u32, here * streams, |slot| product(team, unit, weights, &x, sums, slot));
             team.sync();
             for (item, cell, prepared) in &cells {
                 item.by_warp(|| finish(sums, cell, prepared));
             }
-        };
-        // The first group is recorded apart where its first unit brings activations along.
-        let from = if x.first_differs() { group } else { 0 };
-        if x.first_differs() {
-            one(k.lit(0), true);
-        }
-        k.for_step(from, units, group, |base| {
-            k.when(base.gt(0), || team.sync());
-            one(base, false);
         });
     }
 }

@@ -16,31 +16,11 @@ pub(super) enum Activations<'k> {
 }
 
 impl<'k> Activations<'k> {
-    /// Whether the first unit's products differ from the others'.
-    pub fn first_differs(&self) -> bool {
-        matches!(self, Activations::Held(held) if held.first_differs())
-    }
-
-    /// Asks for what the next unit's first stages need and is not there: the first unit's or another's.
-    fn begin(&self, first_unit: bool) {
-        if let Activations::Held(held) = self {
-            held.begin(first_unit);
-        }
-    }
-
-    /// The fragments of a stage's chunks that come from registers.
-    fn held(&self, stage: u32, first_unit: bool) -> Vec<Fragment<'k>> {
-        match self {
-            Activations::Shared(_) => Vec::new(),
-            Activations::Held(held) => held.stage(stage, first_unit),
-        }
-    }
-
-    /// A chunk's fragment: of those of its stage, or by its number.
-    fn fragment(&self, held: &[Fragment<'k>], of_stage: u32, chunk: Val<'k, u32>) -> Fragment<'k> {
+    /// This lane's words of a chunk: its number, and its place among those of this warp.
+    fn fragment(&self, chunk: Val<'k, u32>, place: u32) -> Fragment<'k> {
         match self {
             Activations::Shared(lane) => lane.chunk(chunk),
-            Activations::Held(_) => held[of_stage as usize],
+            Activations::Held(held) => held.fragment(place),
         }
     }
 }
@@ -65,8 +45,7 @@ pub struct Sums<'k> {
 }
 
 impl<'k> Sums<'k> {
-    /// Sums of the products of rows that come from elements of that type, for as many units as fit into `bytes` bytes, 1
-    /// at least and 64 at most.
+    /// Sums of the products of rows that come from elements of that type, for as many units as fit into `bytes` bytes, 1 at least and 64 at most.
     pub fn new(at: Ptr<'k, Shared, f32>, bytes: u32, rows: u32, float: Float, warps: u32) -> Sums<'k> {
         let units = (bytes / (warps * rows * Unit::ROWS * 4)).clamp(1, 64);
         Sums { at, rows, parts: parts(rows, float), units, warps }
@@ -103,7 +82,7 @@ impl<'k> Sums<'k> {
     }
 }
 
-/// The next unit of the ring times the activations, into slot `slot` of the sums. `first_unit`: it is the task's first.
+/// The next unit of the ring times the operand, into slot `slot` of the sums.
 pub(super) fn product<'k>(
     team: Team<'k>,
     unit: Unit,
@@ -111,20 +90,17 @@ pub(super) fn product<'k>(
     x: &Activations<'k>,
     sums: Sums<'k>,
     slot: Val<'k, u32>,
-    first_unit: bool,
 ) {
     let k = team.k;
     let chains: Vec<RegArray<f32>> = (0..CHAINS).map(|_| k.regs(4, 0.0f32)).collect();
     let mine = k.warp() * unit.per_warp();
-    x.begin(first_unit);
     for stage in 0..unit.stages() {
-        let held = x.held(stage, first_unit);
         let first = mine + stage * team.warps * unit.per_warp();
         weights.stage(&|weights| {
             let weights = weights.at(mine * 128 + k.lane() * 4);
             for chunk in 0..unit.per_warp() {
                 let w: [Val<u32>; 4] = weights.at(chunk * 128).load_vec();
-                let x = x.fragment(&held, chunk, first + chunk);
+                let x = x.fragment(first + chunk, stage * unit.per_warp() + chunk);
                 let high = x.high.unwrap_or([k.lit(0u32); 4]);
                 for half in 0..2 {
                     let (at, chain) = (2 * half, &chains[(2 * chunk + half as u32) as usize % CHAINS as usize]);

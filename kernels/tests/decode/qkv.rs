@@ -72,7 +72,7 @@ impl Case {
     }
 
     fn held(&self) -> bool {
-        self.held && Held::fits(self.rows(), self.unit(), !self.normed && self.x == Float::Bf16)
+        self.held && Held::fits(self.rows(), self.unit())
     }
 
     fn unit(&self) -> Unit {

@@ -71,8 +71,7 @@ impl<'p> Planner<'p> {
     /// Whether activations are held in registers: of enough rows, where there is room.
     fn held(&self, rows: u32, unit: Unit, input: InputClass) -> bool {
         let splits = if let InputClass::Merge { heads } = input { heads.splits } else { 0 };
-        let words = matches!(input, InputClass::Plain { x: Storage { float: Float::Bf16, period: 0 } });
-        rows >= self.options.held_rows && splits <= HELD_SPLITS && Held::fits(rows, unit, words)
+        rows >= self.options.held_rows && splits <= HELD_SPLITS && Held::fits(rows, unit)
     }
 
     /// The type of an activation that is never tagged.
