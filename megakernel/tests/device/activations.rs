@@ -56,12 +56,10 @@ fn activations_held_in_registers_agree_with_the_reference() {
 }
 
 #[test]
-fn activations_that_come_stage_by_stage_agree_with_the_reference() {
-    // Eight stages of rows of whole chunks; of 13 rows they have no room in registers.
+fn activations_in_whole_chunks_agree_with_the_reference() {
+    // Rows of eight stages, held as they lie.
     let wide = ModelSpec { intermediate: 8 * 4 * 32, ..tiny() };
-    for rows in [8, 13] {
-        agree(&wide, rows, options(), 2e-2);
-    }
+    agree(&wide, 8, options(), 2e-2);
 }
 
 #[test]

@@ -5,6 +5,9 @@
 
 use tilewright_kernels::decode::{Float, Heads, Unit};
 
+/// Units of a group of sums where activations are held in registers, at least: fewer groups, fewer barriers.
+const HELD_UNITS: u32 = 4;
+
 /// How activations are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Storage {
@@ -236,7 +239,8 @@ impl Class {
             InputClass::Merge { heads } if !held => heads.merge_bytes(rows),
             _ => 0,
         };
-        weights.max(streams * warps * rows * Unit::ROWS * 4)
+        let units = if held { HELD_UNITS } else { streams };
+        weights.max(units * warps * rows * Unit::ROWS * 4)
     }
 
     /// Bytes of shared memory for activations, for the results of warps, or for the work of sampling.

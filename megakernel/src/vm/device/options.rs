@@ -44,7 +44,7 @@ impl Default for DeviceOptions {
             sums_bytes: 4096,
             spin_limit: 1 << 24,
             tags: true,
-            held_rows: 5,
+            held_rows: 3,
             timeline: false,
         }
     }
