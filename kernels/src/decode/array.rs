@@ -68,9 +68,9 @@ impl<'k> Array<'k> {
         self.float
     }
 
-    /// Elements that are stored together: two where 16-bit elements share a tag.
+    /// Elements that are stored together: two of 16 bits where they share a tag, or a word that is a relaxed atomic.
     pub(super) fn together(self) -> u32 {
-        if self.tag.is_some() { 4 / self.float.bytes() } else { 1 }
+        if self.tag.is_some() || self.strong { 4 / self.float.bytes() } else { 1 }
     }
 
     /// The array from that element on; of a tagged array an even one.
@@ -119,6 +119,17 @@ impl<'k> Array<'k> {
             indexes.iter().map(load).collect()
         };
         loaded.into_iter().map(|words| self.four(&words)).collect()
+    }
+
+    /// Whether eight elements are words of the MMA's operand as they are.
+    pub(super) fn is_words(self) -> bool {
+        self.float == Float::Bf16 && self.tag.is_none()
+    }
+
+    /// Eight consecutive elements from each of some indexes, multiples of eight, as words of two.
+    #[track_caller]
+    pub(super) fn eights(self, indexes: &[Val<'k, u32>]) -> Vec<[Val<'k, u32>; 4]> {
+        indexes.iter().map(|&index| self.words(index).load_as::<4>(self.load_how())).collect()
     }
 
     /// Words from some places on of a tagged array, once all are of the generation.
@@ -176,8 +187,11 @@ impl<'k> Array<'k> {
     /// Stores one element; of elements that share a tag the even one, with the next.
     #[track_caller]
     pub(super) fn store_with(self, index: Val<'k, u32>, value: Val<'k, f32>, next: Val<'k, f32>) {
-        let Some(tag) = self.tag else { return self.store(index, value) };
+        if self.tag.is_none() && self.together() == 1 {
+            return self.store(index, value);
+        }
         let (k, word) = (value.builder(), self.word(value, next));
+        let Some(tag) = self.tag else { return self.words(index).store_relaxed(word, Scope::Gpu) };
         let place = self.at.cast::<u64>().at(index / self.together());
         place.store_relaxed(k.join::<u64>(word, tag), Scope::Gpu);
     }

@@ -1,6 +1,6 @@
 //! Where activations come from: as they are, normalised, or merged from the splits of attention.
 
-use tilewright_codegen::build::{Ptr, RegArray, Shared, Val};
+use tilewright_codegen::build::{Global, Ptr, RegArray, Shared, Val};
 
 use super::array::{RELAXED, zero};
 use super::team::Item;
@@ -28,9 +28,9 @@ pub enum Input<'k> {
 #[derive(Clone, Copy)]
 pub struct Merge<'k> {
     /// f32 `[rows, heads, splits, dim]`.
-    pub acc: Ptr<'k, tilewright_codegen::build::Global, f32>,
+    pub acc: Ptr<'k, Global, f32>,
     /// `m` and `l`, f32 `[rows, heads, splits, 2]`.
-    pub stats: Ptr<'k, tilewright_codegen::build::Global, f32>,
+    pub stats: Ptr<'k, Global, f32>,
     /// Query heads.
     pub heads: u32,
     /// Splits.
@@ -119,11 +119,11 @@ impl<'k> Input<'k> {
 }
 
 impl<'k> Merge<'k> {
-    /// Stores `w_s / Σ w_s·l_s` of every split of every head of a row: a thread for each head.
-    fn weigh(self, team: Team<'k>, row: Val<'k, u32>, to: Ptr<'k, Shared, f32>) {
+    /// Stores `w_s / Σ w_s·l_s` of every split of every head of some rows: a thread for each head.
+    pub(super) fn weigh(self, team: Team<'k>, first: Val<'k, u32>, rows: u32, to: Ptr<'k, Shared, f32>) {
         let k = team.k;
-        team.each(self.heads, |head| {
-            let stats = self.stats.at((row * self.heads + head) * (self.splits * 2));
+        team.each(rows * self.heads, |head| {
+            let stats = self.stats.at((first * self.heads + head) * (self.splits * 2));
             let to = to.at(head * self.splits);
             let loaded: Vec<[Val<f32>; 2]> = (0..self.splits).map(|s| stats.at(2 * s).load_as(RELAXED)).collect();
             let most = loaded.iter().fold(k.lit(f32::NEG_INFINITY), |most, [m, _]| most.max(*m));
@@ -137,15 +137,27 @@ impl<'k> Merge<'k> {
     }
 
     /// How many of the first splits of a row may have tokens.
-    fn active(self, team: Team<'k>, row: Val<'k, u32>) -> Val<'k, u32> {
+    fn active(self, row: Val<'k, u32>) -> Val<'k, u32> {
         match self.pages {
-            None => team.k.lit(self.splits),
+            None => row.builder().lit(self.splits),
             Some(pages) => {
                 let shares = Shares::of(pages.position.load(row), pages.page_tokens, self.splits, pages.split_pages);
                 let each = shares.each.max(1);
                 (shares.pages + each - 1) / each
             }
         }
+    }
+
+    /// Four consecutive elements of every split.
+    pub(super) fn load_all(self, row: Val<'k, u32>, column: Val<'k, u32>) -> Vec<[Val<'k, f32>; 4]> {
+        let acc = self.place(row, column);
+        (0..self.splits).map(|s| acc.at(s * self.dim).load_as(RELAXED)).collect()
+    }
+
+    /// Where the splits of an element begin.
+    fn place(self, row: Val<'k, u32>, column: Val<'k, u32>) -> Ptr<'k, Global, f32> {
+        let head = row * self.heads + column / self.dim;
+        self.acc.at(head * (self.splits * self.dim) + column % self.dim)
     }
 
     /// Loads of the splits `from` of four consecutive elements; of splits that have no tokens, zeros.
@@ -156,8 +168,7 @@ impl<'k> Merge<'k> {
         from: std::ops::Range<u32>,
         active: Val<'k, u32>,
     ) -> Vec<RegArray<'k, f32>> {
-        let (k, head) = (column.builder(), column / self.dim);
-        let acc = self.acc.at((row * self.heads + head) * (self.splits * self.dim) + column % self.dim);
+        let (k, acc) = (column.builder(), self.place(row, column));
         let parts: Vec<RegArray<f32>> = from.clone().map(|_| k.regs(4, 0.0f32)).collect();
         for (part, s) in parts.iter().zip(from) {
             k.when(active.gt(s), || {
@@ -171,13 +182,13 @@ impl<'k> Merge<'k> {
     /// Brings a row into the operand. The first splits are on their way while weights are made.
     fn fill(self, team: Team<'k>, width: u32, row: Val<'k, u32>, at: u32, to: Operand<'k>, area: Ptr<'k, Shared, f32>) {
         let k = team.k;
-        let active = self.active(team, row);
+        let active = self.active(row);
         let items: Vec<Item> = team.items(width / 4).into_iter().map(|item| item.clamped(width / 4)).collect();
         let first = 0..self.splits.min(FIRST);
         for (round, items) in items.chunks(2).enumerate() {
             let loaded: Vec<_> = items.iter().map(|item| self.load(row, item.at * 4, first.clone(), active)).collect();
             if round == 0 {
-                self.weigh(team, row, area);
+                self.weigh(team, row, 1, area);
                 team.sync();
             }
             for (item, parts) in items.iter().zip(loaded) {

@@ -4,7 +4,7 @@ use tilewright_codegen::build::{Global, Ptr, Shared, Val, Var};
 use tilewright_codegen::ir::attr::{AtomOp, RedOrder, Scope};
 
 use super::input::Squares;
-use super::product::product;
+use super::product::{Activations, product};
 use super::team::Item;
 use super::{Array, Input, Operand, Sums, Team, Unit, Weights};
 
@@ -23,6 +23,9 @@ pub struct Linear<'k> {
     pub end: Val<'k, u32>,
     /// Activations.
     pub input: Input<'k>,
+    /// Whether they are held in registers, which must have room ([`Held::fits`](super::Held::fits)), or copied to shared
+    /// memory.
+    pub held: bool,
     /// Added to each feature, `[n]`.
     pub bias: Option<Array<'k>>,
     /// What becomes of the result.
@@ -120,7 +123,7 @@ pub fn linear<'k>(team: Team<'k>, scratch: Scratch<'k>, weights: &dyn Weights<'k
     if let Output::Logits { .. } = tile.output {
         k.when(k.tid().lt(rows), || scratch.best.at(k.tid()).store(0u64));
     }
-    let pass = Pass { team, scratch, unit: tile.unit, rows, streams };
+    let pass = Pass { team, scratch, unit: tile.unit, rows, streams, held: tile.held };
     let prepare = |base: Val<'k, u32>, cell: &Cell<'k>| {
         let n = tile.first + (base + cell.unit) * Unit::ROWS + cell.feature;
         tile.prepare(team, cell, n)
@@ -165,6 +168,8 @@ pub(super) struct Pass<'k> {
     pub rows: u32,
     /// Units of the ring that make one unit of the output.
     pub streams: u32,
+    /// Whether activations are held in registers.
+    pub held: bool,
 }
 
 impl<'k> Pass<'k> {
@@ -180,17 +185,21 @@ impl<'k> Pass<'k> {
         prepare: impl Fn(Val<'k, u32>, &Cell<'k>) -> P,
         finish: impl Fn(Sums<'k>, &Cell<'k>, &P),
     ) {
-        let Pass { team, scratch, unit, rows, streams } = self;
+        let Pass { team, scratch, unit, rows, streams, held } = self;
         let k = team.k;
-        let x = Operand::new(scratch.operand, rows, unit, input.float());
         let squares: Squares = scratch.squares;
-        input.fill(team, unit, first_row, x, squares, scratch.sums);
-        team.sync();
+        let x = if held {
+            Activations::Held(input.hold(team, unit, first_row, rows, squares, scratch.operand.cast()))
+        } else {
+            let x = Operand::new(scratch.operand, rows, unit, input.float());
+            input.fill(team, unit, first_row, x, squares, scratch.sums);
+            team.sync();
+            Activations::Shared(x.lane(team))
+        };
         if let Some(loaded) = scratch.loaded {
             k.when(k.tid().eq(0), || loaded.store(k.globaltimer()));
         }
-        let lane = x.lane(team);
-        let sums = Sums::new(scratch.sums, scratch.sums_bytes, x, team.warps);
+        let sums = Sums::new(scratch.sums, scratch.sums_bytes, rows, input.float(), team.warps);
         let group = (sums.units() / streams).max(1);
         k.for_step(0u32, units, group, |base| {
             k.when(base.gt(0), || team.sync());
@@ -205,7 +214,7 @@ impl<'k> Pass<'k> {
                 (item, cell, prepared)
             };
             let cells: Vec<(Item, Cell, P)> = team.items(sums.outputs(group)).into_iter().map(cell).collect();
-            k.for_(0u32, here * streams, |slot| product(team, unit, weights, lane, sums, slot));
+            k.for_(0u32, here * streams, |slot| product(team, unit, weights, &x, sums, slot));
             team.sync();
             for (item, cell, prepared) in &cells {
                 item.by_warp(|| finish(sums, cell, prepared));

@@ -10,6 +10,7 @@
 //! | `array` | arrays in global memory whose dtype is chosen while recording |
 //! | `unit` | eight weight rows as they pass through the ring: a layout, its inverse, stages |
 //! | `operand` | activations in shared memory as the MMA's A operand |
+//! | `held` | the same in registers, without a copy |
 //! | `input` | where activations come from: plain, normalised, merged from splits |
 //! | `product` | units from the ring times activations |
 //! | `linear` | a tile of a linear layer with its epilogues |
@@ -25,6 +26,7 @@ mod argmax;
 mod array;
 mod attention;
 mod embed;
+mod held;
 mod input;
 mod linear;
 mod operand;
@@ -40,6 +42,7 @@ pub use argmax::{Argmax, argmax};
 pub use array::{Array, Float};
 pub use attention::{Attention, Heads, attention};
 pub use embed::{Embed, embed};
+pub use held::Held;
 pub use input::{Input, Merge};
 pub use linear::{Best, Linear, Output, Scratch, linear};
 pub(crate) use linear::{key, shuffled, unkey};

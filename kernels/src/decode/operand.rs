@@ -25,6 +25,7 @@ pub struct Operand<'k> {
 }
 
 /// A lane's words of a chunk for the MMA's rows 0 to 7 and, from nine rows on, 8 to 15.
+#[derive(Clone, Copy)]
 pub(super) struct Fragment<'k> {
     pub low: [Val<'k, u32>; 4],
     pub high: Option<[Val<'k, u32>; 4]>,
@@ -123,6 +124,6 @@ fn pitch(unit: Unit) -> u32 {
 }
 
 /// Parts in which rows are stored: bf16 has no low part.
-fn parts(rows: u32, float: Float) -> u32 {
+pub(super) fn parts(rows: u32, float: Float) -> u32 {
     if rows <= SPLIT_ROWS && float != Float::Bf16 { 2 } else { 1 }
 }

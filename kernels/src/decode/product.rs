@@ -4,8 +4,26 @@ use tilewright_codegen::build::{Ptr, RegArray, Shared, Val};
 use tilewright_codegen::ir::MmaAtom;
 
 use super::array::zero;
-use super::operand::Lane;
-use super::{Operand, Team, Unit};
+use super::operand::{Fragment, Lane, parts};
+use super::{Float, Held, Team, Unit};
+
+/// Activations as the MMA's A operand.
+pub(super) enum Activations<'k> {
+    /// In shared memory.
+    Shared(Lane<'k>),
+    /// In registers.
+    Held(Held<'k>),
+}
+
+impl<'k> Activations<'k> {
+    /// This lane's words of a chunk: its number, and its place among those of this warp.
+    fn fragment(&self, chunk: Val<'k, u32>, place: u32) -> Fragment<'k> {
+        match self {
+            Activations::Shared(lane) => lane.chunk(chunk),
+            Activations::Held(held) => held.fragment(place),
+        }
+    }
+}
 
 /// Where weights come from, stage by stage: a reader of the ring.
 pub trait Weights<'k> {
@@ -27,10 +45,10 @@ pub struct Sums<'k> {
 }
 
 impl<'k> Sums<'k> {
-    /// Sums of an operand's products, for as many units as fit into `bytes` bytes, 1 at least and 64 at most.
-    pub fn new(at: Ptr<'k, Shared, f32>, bytes: u32, x: Operand<'k>, warps: u32) -> Sums<'k> {
-        let (rows, parts) = (x.rows(), x.parts());
-        Sums { at, rows, parts, units: (bytes / (warps * rows * Unit::ROWS * 4)).clamp(1, 64), warps }
+    /// Sums of the products of rows that come from elements of that type, for as many units as fit into `bytes` bytes, 1 at least and 64 at most.
+    pub fn new(at: Ptr<'k, Shared, f32>, bytes: u32, rows: u32, float: Float, warps: u32) -> Sums<'k> {
+        let units = (bytes / (warps * rows * Unit::ROWS * 4)).clamp(1, 64);
+        Sums { at, rows, parts: parts(rows, float), units, warps }
     }
 
     /// Units of a group.
@@ -69,7 +87,7 @@ pub(super) fn product<'k>(
     team: Team<'k>,
     unit: Unit,
     weights: &dyn Weights<'k>,
-    x: Lane<'k>,
+    x: &Activations<'k>,
     sums: Sums<'k>,
     slot: Val<'k, u32>,
 ) {
@@ -82,7 +100,7 @@ pub(super) fn product<'k>(
             let weights = weights.at(mine * 128 + k.lane() * 4);
             for chunk in 0..unit.per_warp() {
                 let w: [Val<u32>; 4] = weights.at(chunk * 128).load_vec();
-                let x = x.chunk(first + chunk);
+                let x = x.fragment(first + chunk, stage * unit.per_warp() + chunk);
                 let high = x.high.unwrap_or([k.lit(0u32); 4]);
                 for half in 0..2 {
                     let (at, chain) = (2 * half, &chains[(2 * chunk + half as u32) as usize % CHAINS as usize]);

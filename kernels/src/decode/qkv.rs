@@ -34,6 +34,8 @@ pub struct Qkv<'k> {
     pub dim: u32,
     /// Activations.
     pub input: Input<'k>,
+    /// Whether they are held in registers, as of [`Linear`](super::Linear).
+    pub held: bool,
     /// Biases of q, k and v.
     pub bias: [Option<Array<'k>>; 3],
     /// Queries, `[rows, heads, dim]`.
@@ -141,7 +143,7 @@ impl<'k> Rotation<'k> {
 
 /// Computes a tile.
 pub fn qkv<'k>(team: Team<'k>, scratch: Scratch<'k>, weights: &dyn Weights<'k>, tile: Qkv<'k>) {
-    let pass = Pass { team, scratch, unit: tile.unit, rows: tile.rows, streams: 1 };
+    let pass = Pass { team, scratch, unit: tile.unit, rows: tile.rows, streams: 1, held: tile.held };
     let prepare = |base: Val<'k, u32>, cell: &Cell<'k>| tile.prepare(team, cell, tile.first + base + cell.unit);
     pass.run(weights, tile.input, tile.first_row, tile.units, prepare, |sums, cell, prepared| {
         tile.finish(team, scratch, sums, cell, prepared);

@@ -5,7 +5,7 @@ use tilewright_codegen::build::{Builder, block, record};
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::trial::{Bound, BufferId, Draw, Expected, Trial};
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::decode::{Array, Best, Float, Input, Linear, Merge, Operand, Output, Team, Unit, linear};
+use tilewright_kernels::decode::{Array, Best, Float, Held, Input, Linear, Merge, Operand, Output, Team, Unit, linear};
 use tilewright_kernels::naive::{self, Split};
 
 use crate::stored::{self, UNIT};
@@ -45,6 +45,8 @@ struct Case {
     stage_bytes: u32,
     /// Units of a group.
     group: u32,
+    /// Whether activations are held in registers.
+    held: bool,
 }
 
 const EPS: f32 = 1e-5;
@@ -59,7 +61,7 @@ impl Case {
         let most = [8, 60, 300][draw.between(0..=2) as usize];
         let k = 4 * draw.between(1..=most / 4) * if kind == 2 { heads } else { 1 };
         let warps = draw.between(1..=6);
-        Case {
+        let case = Case {
             from,
             to,
             rows: draw.between(1..=16),
@@ -72,7 +74,9 @@ impl Case {
             warps,
             stage_bytes: warps * 512 * draw.between(1..=3),
             group: draw.between(2..=5),
-        }
+            held: draw.between(0..=1) == 0,
+        };
+        Case { held: case.held && Held::fits(case.rows, case.unit()), ..case }
     }
 
     fn unit(self) -> Unit {
@@ -118,15 +122,19 @@ impl Case {
             first,
             end: (first + self.tile * 8).min(self.n),
             input,
+            held: self.held,
             bias: self.bias.then_some(f32s(bias)),
             output,
         };
         // The weights of splits lie where sums come later.
         let shares = if let From::Merge(heads, splits) = self.from { heads * splits } else { 0 };
         let group = self.group.max(shares.div_ceil(self.warps * Unit::ROWS));
-        let scratch = scratch(team, Operand::bytes(self.rows, unit, Float::F32), self.rows, group);
+        let operand = Operand::bytes(self.rows, unit, Float::F32).max(self.rows * shares * 4);
+        let scratch = scratch(team, operand, self.rows, group);
         let units = (tile.end - first + 7) / 8 * streams;
-        linear(team, scratch, &Supply::new(team, unit, weights, units, self.tile * streams), tile);
+        let supply = Supply::new(team, unit, weights, units, self.tile * streams);
+        let supply = if self.held { supply.met() } else { supply };
+        linear(team, scratch, &supply, tile);
     }
 
     /// Numbers; for logits whole ones.
@@ -271,17 +279,22 @@ fn random_layers() {
         let mut draw = Draw::new(seed);
         let case = Case::draw(&mut draw);
         let counters = right(&trial(case, &mut draw), seed);
-        let extra = conflicts(&counters, &["decode/product.rs", "decode/operand.rs"]);
+        let loads: &[&str] =
+            if case.held { &["decode/product.rs"] } else { &["decode/product.rs", "decode/operand.rs"] };
+        let extra = conflicts(&counters, loads);
         assert_eq!(extra, 0, "bank conflicts: {case:?}");
     }
 }
 
 #[test]
 fn mutants_are_found_out() {
-    for (from, to) in [(From::RmsNorm, To::SiluMul), (From::Plain, To::Logits)] {
+    for (from, to, held) in [(From::RmsNorm, To::SiluMul, false), (From::Plain, To::Logits, true)] {
         // Several warps, rows and groups of units.
         let several = |case: &Case| {
-            case.from == from && case.to == to && case.warps > 1 && case.tile > case.group && case.n > 8 * case.tile
+            (case.from, case.to, case.held) == (from, to, held)
+                && case.warps > 1
+                && case.tile > case.group
+                && case.n > 8 * case.tile
         };
         let seed = (0..10_000).find(|&seed| several(&Case::draw(&mut Draw::new(seed)))).expect("a case");
         let mut draw = Draw::new(seed);

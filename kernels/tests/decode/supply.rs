@@ -32,6 +32,14 @@ impl<'k> Supply<'k> {
         }
         Supply { team, from, memory, words, whole, next: k.var(0u32) }
     }
+
+    /// Lets the team meet if it must: activations that are held in registers do not ask for it.
+    pub fn met(self) -> Supply<'k> {
+        if self.whole {
+            self.team.sync();
+        }
+        self
+    }
 }
 
 impl<'k> Weights<'k> for Supply<'k> {

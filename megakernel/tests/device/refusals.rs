@@ -54,11 +54,6 @@ fn each_refusal_says_what_is_in_the_way_and_what_to_do() {
         Variant { spec: ModelSpec { intermediate: 98, ..tiny() }, ..new("weight rows of 98 elements") },
         Variant { options: DeviceOptions { stage_bytes: 1024, ..options() }, ..new("stages of 1 KB") },
         Variant {
-            lowering: LowerOptions { activation: DType::BF16, ..lowering.clone() },
-            options: DeviceOptions { tags: false, ..options() },
-            ..new("activations of bf16 without tags")
-        },
-        Variant {
             lowering: LowerOptions { sampling: true, ..lowering.clone() },
             spec: ModelSpec { vocab: (1 << 18) + 8, ..tiny() },
             ..new("choices at random among 2^18 + 8 tokens")

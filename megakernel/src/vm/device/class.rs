@@ -5,6 +5,9 @@
 
 use tilewright_kernels::decode::{Float, Heads, Unit};
 
+/// Units of a group of sums where activations are held in registers, at least: fewer groups, fewer barriers.
+const HELD_UNITS: u32 = 4;
+
 /// How activations are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Storage {
@@ -36,6 +39,8 @@ pub enum Class {
         rows: u32,
         /// Activations.
         input: InputClass,
+        /// Whether they are held in registers.
+        held: bool,
         /// Storage of the bias.
         bias: Option<Float>,
         /// What becomes of the result.
@@ -51,6 +56,8 @@ pub enum Class {
         rows: u32,
         /// Activations.
         input: InputClass,
+        /// Whether they are held in registers.
+        held: bool,
         /// Heads; splits are not looked at.
         heads: Heads,
         /// Storage of the biases.
@@ -223,22 +230,26 @@ impl Class {
 
     /// Bytes of shared memory for sums and, before them, the weights of splits: at least these.
     pub(super) fn sums_bytes(&self, warps: u32) -> u32 {
-        let (rows, input, streams) = match *self {
-            Class::Linear { rows, input, output: OutputClass::SiluMul { .. }, .. } => (rows, input, 2),
-            Class::Linear { rows, input, .. } | Class::Qkv { rows, input, .. } => (rows, input, 1),
+        let (rows, input, held, streams) = match *self {
+            Class::Linear { rows, input, held, output: OutputClass::SiluMul { .. }, .. } => (rows, input, held, 2),
+            Class::Linear { rows, input, held, .. } | Class::Qkv { rows, input, held, .. } => (rows, input, held, 1),
             _ => return 0,
         };
         let weights = match input {
-            InputClass::Merge { heads } => heads.merge_bytes(rows),
-            InputClass::Plain { .. } | InputClass::RmsNorm { .. } => 0,
+            InputClass::Merge { heads } if !held => heads.merge_bytes(rows),
+            _ => 0,
         };
-        weights.max(streams * warps * rows * Unit::ROWS * 4)
+        let units = if held { HELD_UNITS } else { streams };
+        weights.max(units * warps * rows * Unit::ROWS * 4)
     }
 
     /// Bytes of shared memory for activations, for the results of warps, or for the work of sampling.
     pub(super) fn operand_bytes(&self, warps: u32) -> u32 {
         use tilewright_kernels::decode::Operand;
         match *self {
+            Class::Linear { held: true, input: InputClass::Merge { heads }, rows, .. }
+            | Class::Qkv { held: true, input: InputClass::Merge { heads }, rows, .. } => heads.merge_bytes(rows),
+            Class::Linear { held: true, .. } | Class::Qkv { held: true, .. } => 0,
             Class::Linear { unit, rows, input, .. } | Class::Qkv { unit, rows, input, .. } => {
                 let float = if let InputClass::Plain { x } = input { x.float } else { Float::F32 };
                 Operand::bytes(rows, unit, float)

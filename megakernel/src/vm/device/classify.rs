@@ -1,6 +1,6 @@
 //! From tasks to opcodes and records.
 
-use tilewright_kernels::decode::{Float, Heads, Unit};
+use tilewright_kernels::decode::{Float, Heads, Held, Unit};
 use tilewright_layout::DType;
 
 use super::Unsupported;
@@ -14,6 +14,9 @@ use crate::program::{
     Attention, Buffer, BufferId, BufferKind, HeadOutput, KeyOutput, Linear, LinearInput, LinearOutput, Op, Place, Qkv,
     Rope, Rotation, Span, Task,
 };
+
+/// Most splits whose merge is held in registers.
+const HELD_SPLITS: u32 = 8;
 
 /// Most tokens among which a device draws.
 const MOST_VOCAB: u32 = 1 << 18;
@@ -48,12 +51,27 @@ impl<'p> Planner<'p> {
 
     /// How an activation is stored: as blocks hand it on without a release, in words of 32 bits and more.
     fn storage(&self, what: &'static str, id: BufferId) -> Result<Storage, Unsupported> {
-        let (float, period, buffer) = (self.float(what, id)?, self.tags.period(id), self.buffer(id)?);
-        if float != Float::F32 && period == 0 && buffer.kind.is_writable() {
-            let (found, expected) = (buffer.dtype, "f32, since it cannot be tagged");
-            return Err(Unsupported::DType { what, buffer: id, found, expected });
+        let storage = Storage { float: self.float(what, id)?, period: self.tags.period(id) };
+        if storage.float != Float::F32 && storage.period == 0 {
+            multiple(what, self.extent(id, 0)?, 4, "rows that are a multiple of 4, where they are of 16 bits")?;
         }
-        Ok(Storage { float, period })
+        Ok(storage)
+    }
+
+    /// How a residual is stored, of which single elements are read.
+    fn residual(&self, id: BufferId) -> Result<Storage, Unsupported> {
+        let (storage, buffer) = (self.storage("residual", id)?, self.buffer(id)?);
+        if storage.float != Float::F32 && storage.period == 0 && buffer.kind.is_writable() {
+            let (found, expected) = (buffer.dtype, "f32, since it cannot be tagged");
+            return Err(Unsupported::DType { what: "residual", buffer: id, found, expected });
+        }
+        Ok(storage)
+    }
+
+    /// Whether activations are held in registers: of enough rows, where there is room.
+    fn held(&self, rows: u32, unit: Unit, input: InputClass) -> bool {
+        let splits = if let InputClass::Merge { heads } = input { heads.splits } else { 0 };
+        rows >= self.options.held_rows && splits <= HELD_SPLITS && Held::fits(rows, unit)
     }
 
     /// The type of an activation that is never tagged.
@@ -173,8 +191,7 @@ impl<'p> Planner<'p> {
                 (Rows::Matrix(op.weight), OutputClass::Store { out: self.storage("out", out)? }, [None; 2], out, 0)
             }
             LinearOutput::Add { residual, out } => {
-                let class =
-                    OutputClass::Add { residual: self.storage("residual", residual)?, out: self.storage("out", out)? };
+                let class = OutputClass::Add { residual: self.residual(residual)?, out: self.storage("out", out)? };
                 (Rows::Matrix(op.weight), class, [Some(residual), None], out, 0)
             }
             LinearOutput::SiluMul { up, up_bias, out } => {
@@ -191,7 +208,9 @@ impl<'p> Planner<'p> {
         let stream = self.stream(rows_of, unit, features as usize);
         let (first, units) = (op.cols.lo / 8 * turns, op.cols.len().div_ceil(8) * turns);
         let width = self.extent(out, 0)?;
-        let class = Class::Linear { unit, rows: rows(op.rows)?, input, bias, output, width };
+        let rows = rows(op.rows)?;
+        let held = self.held(rows, unit, input);
+        let class = Class::Linear { unit, rows, input, held, bias, output, width };
         let operands = self.operands(&[x, second, op.bias, extra[0], extra[1], Some(out)])?;
         let (first_row, lo, end) = (op.rows.lo as u32, op.cols.lo as u32, op.cols.hi as u32);
         let record = TaskRecord { first_row, first: lo, end, index, operands, ..TaskRecord::default() };
@@ -218,7 +237,9 @@ impl<'p> Planner<'p> {
         let weights = [op.wq.weight, op.wk.weight, op.wv.weight];
         let rows_of = Rows::Group { weights, kv_head: op.kv_head, group, dim: dim as usize };
         let stream = self.stream(rows_of, unit, 0);
-        let class = Class::Qkv { unit, rows: rows(op.rows)?, input, heads, bias, q, keys, pools };
+        let rows = rows(op.rows)?;
+        let held = self.held(rows, unit, input);
+        let class = Class::Qkv { unit, rows, input, held, heads, bias, q, keys, pools };
         let [bq, bk, bv] = biases;
         let operands = self.operands(&[x, second, Some(op.q), Some(k_out), Some(op.v_pool), bq, bk, bv])?;
         let (first, end, index) = (op.units.lo as u32, op.units.len() as u32, op.kv_head as u32);

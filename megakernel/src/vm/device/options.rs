@@ -24,6 +24,9 @@ pub struct DeviceOptions {
     pub spin_limit: u32,
     /// Whether activations carry their own arrival where they can, instead of being released.
     pub tags: bool,
+    /// Fewest rows of a task whose activations are held in registers, where there is room; of fewer rows they are copied to
+    /// shared memory.
+    pub held_rows: u32,
     /// Whether every task's times are recorded.
     pub timeline: bool,
 }
@@ -41,6 +44,7 @@ impl Default for DeviceOptions {
             sums_bytes: 4096,
             spin_limit: 1 << 24,
             tags: true,
+            held_rows: 3,
             timeline: false,
         }
     }

@@ -39,7 +39,9 @@ impl<'p> Planner<'p> {
             _ => return Err(Unsupported::Target { target: placed.target.name.clone() }),
         };
         let plain = plain_weights(placed);
-        let tags = if options.tags { Tags::of(placed) } else { Tags::none(placed) };
+        // A tag for every word doubles what is read of activations: with more rows that costs more than a release.
+        let rows = placed.tasks.iter().map(|task| rows_of(&task.op)).max().unwrap_or(1);
+        let tags = if options.tags && rows < options.held_rows { Tags::of(placed) } else { Tags::none(placed) };
         let places = Places::new(placed, &tags, |buffer| plain[buffer.id.index()]);
         let plain_bytes = places.plain;
         Ok(Planner {

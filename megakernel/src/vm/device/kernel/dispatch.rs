@@ -137,14 +137,15 @@ impl<'k> Call<'k, '_> {
                     columns,
                 },
             ),
-            Class::Linear { unit, rows, input, bias, output, width } => {
+            Class::Linear { unit, rows, input, held, bias, output, width } => {
                 let output = self.output(output, width);
                 let (first, end) = (task.first(), task.end());
                 let bias = bias.map(|bias| self.plain(2, bias));
-                let tile = Linear { unit, rows, first_row, first, end, input: self.input(input), bias, output };
+                let input = self.input(input);
+                let tile = Linear { unit, rows, first_row, first, end, input, held, bias, output };
                 linear(team, scratch, weights, tile);
             }
-            Class::Qkv { unit, rows, input, heads, bias, q, keys, pools } => {
+            Class::Qkv { unit, rows, input, held, heads, bias, q, keys, pools } => {
                 let keys = match keys {
                     KeysClass::Rotated(rotation) => {
                         Keys::Rotated { rotation: self.rotation(rotation), pages: self.pages(3, pools) }
@@ -164,6 +165,7 @@ impl<'k> Call<'k, '_> {
                     kv_heads: heads.kv_heads,
                     dim: heads.dim,
                     input: self.input(input),
+                    held,
                     bias,
                     q: self.array(2, q),
                     keys,
