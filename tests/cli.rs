@@ -169,6 +169,7 @@ fn compile_then_validate() {
         vec!["--model", qwen.to_str().expect("path")],
         vec!["--config", config.to_str().expect("path")],
         vec!["--config", config.to_str().expect("path"), "--random-weights"],
+        vec!["--config", config.to_str().expect("path"), "--sampling"],
     ] {
         let output =
             tilewright(&[&["compile"], &source[..], &["--target", "h100", "--batch", "2", "--out", out]].concat());
@@ -179,6 +180,9 @@ fn compile_then_validate() {
         let output = tilewright(&["validate", out, "--json"]);
         let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
         assert_eq!((&report["valid"], &report["errors"]), (&json!(true), &json!([])));
+        let text = fs::read_to_string(out).expect("written");
+        let chooses = if source.contains(&"--sampling") { "sample" } else { "argmax" };
+        assert!(text.contains(&format!("\"{chooses}\":{{")), "{chooses}");
     }
 
     // The same program without one wait is rejected, with the reason, and exit code 1.

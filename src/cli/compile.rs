@@ -52,6 +52,9 @@ pub struct CompileArgs {
     /// Dtype of the KV cache: f32, f16 or bf16
     #[arg(long, value_name = "DTYPE", default_value = "bf16", value_parser = parse_dtype)]
     kv_dtype: DType,
+    /// Choose each row's next token as its request says (op `sample`), not always the likeliest
+    #[arg(long)]
+    sampling: bool,
     /// Where the program goes
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
@@ -86,6 +89,7 @@ pub fn run(args: CompileArgs) -> Result<ExitCode, Failure> {
         rows: args.batch,
         page_tokens: args.page_tokens,
         kv: args.kv_dtype,
+        sampling: args.sampling,
         ..LowerOptions::for_context(context)
     };
     let mut program = lower(&spec, &*dtype_of, args.target, &options)?;
