@@ -3,7 +3,7 @@
 use half::bf16;
 use tilewright_codegen::build::{Builder, block, record};
 use tilewright_codegen::ir::attr::SpecialReg;
-use tilewright_codegen::ir::{Arch, Kernel};
+use tilewright_codegen::ir::{Arch, Kernel, Needs};
 
 use super::combine::Splits;
 use super::device::{TILE, Task, attend, warps};
@@ -84,6 +84,11 @@ impl Decode {
         let (tokens, table) = (k.global::<u32>("tokens"), k.global::<u32>("table"));
         let (table_width, plane_stride) = (k.param::<u32>("table_width"), k.param::<u32>("plane_stride"));
         let scale = k.param::<f32>("scale");
+        if Needs::Sm90.met_by(k.arch()) {
+            // The next launch may be set up while this one runs, as this one was; all that earlier ones wrote comes in here.
+            k.grid_launch();
+            k.grid_wait();
+        }
         let (acc, stats) = (k.global::<f32>("acc"), k.global::<f32>("stats"));
         let (done, out) = (k.global::<u32>("done"), k.global::<bf16>("out"));
 
