@@ -88,6 +88,23 @@ pub fn cases() -> Vec<Case> {
             s.store(7);
             out::<u64>(k, "out").store(s.compare_swap(7, old.cast::<u64>(), AtomOrder::Relaxed(Scope::Cta)));
         }),
+        Case::new("atom_shared", |k| {
+            let (s, t) = (k.shared::<f32>("s", 32).at(k.tid()), k.shared::<u64>("t", 32).at(k.tid()));
+            s.store(1.0);
+            t.store(7);
+            let votes = k.var(0u32);
+            k.for_(0, 5, |i| {
+                s.atom(AtomOp::Add, 0.5, AtomOrder::Relaxed(Scope::Cta));
+                votes.set(votes.get() + (k.tid() + i).lt(20).ballot());
+            });
+            k.for_(0, k.param::<u32>("n"), |i| {
+                t.red(AtomOp::Max, i.cast::<u64>(), RedOrder::Relaxed(Scope::Cta));
+                votes.set(votes.get() + (k.tid() + i).ge(20).ballot());
+            });
+            out::<u32>(k, "out").store(votes);
+            out::<f32>(k, "float").store(s.load());
+            out::<u64>(k, "long").store(t.load());
+        }),
         Case::new("red", |k| {
             let n = k.global::<u32>("n");
             n.red(AtomOp::Add, 1, RedOrder::Release(Scope::Gpu));
