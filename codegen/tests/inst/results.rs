@@ -13,8 +13,8 @@ use tilewright_codegen::verify::{Verified, verify};
 /// Bytes of every buffer.
 const BYTES: usize = 64 << 10;
 
-/// Cases with results of the machine's own.
-const MACHINES_OWN: [&str; 3] = ["clock", "special", "activemask"];
+/// Cases with results of the machine's own: time, places, addresses.
+const MACHINES_OWN: [&str; 4] = ["clock", "special", "activemask", "pointers"];
 
 /// The buffers of a case after a launch of two blocks (of a cluster), in the order of its parameters.
 fn results(device: &Device, kernel: &Verified) -> Result<Vec<Vec<u8>>, DeviceError> {

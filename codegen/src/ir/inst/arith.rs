@@ -42,7 +42,7 @@ family! {
         RcpApprox "rcp.approx" <ty: Single> (d: W ty, a: R ty) Sm80 Pure Approx;
         /// d ≈ 1/√a, relative error at most 2⁻²²·⁹; subnormals become zero; of a negative number a NaN; of ±0, ±∞.
         RsqrtApprox "rsqrt.approx" <ty: Single> (d: W ty, a: R ty) Sm80 Pure Approx;
-        /// d ≈ 2ᵃ. `f32`: within 2 ulp, subnormals become zero. 16-bit types: relative error at most 2⁻⁹·⁹ (`f16`)
+        /// d ≈ 2ᵃ. `f32`: within 2.06 ulp, subnormals become zero. 16-bit types: relative error at most 2⁻⁹·⁹ (`f16`)
         /// and 2⁻⁷ (`bf16`). 2^−∞ = +0, 2^+∞ = +∞. `bf16` and its pair need sm_90.
         Ex2Approx "ex2.approx" <ty: Half> (d: W ty, a: R ty) Sm80 Pure Approx;
         /// d ≈ log₂ a, absolute error at most 2⁻²² for 0.5 < a < 2, relative 2⁻²² elsewhere; subnormals become zero; of

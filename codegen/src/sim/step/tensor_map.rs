@@ -123,6 +123,30 @@ pub struct TensorMap {
     pub fill: Fill,
 }
 
+/// How a box lies in shared memory: with a swizzle, rows are its span apart, however narrow they are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lie {
+    /// Bytes of a row.
+    pub row: u32,
+    /// Bytes from row to row.
+    pub pitch: u32,
+    pub rows: u32,
+    swizzle: Swizzle,
+}
+
+impl Lie {
+    /// Bytes of shared memory that the box takes, gaps included.
+    pub fn bytes(self) -> u32 {
+        self.rows.saturating_mul(self.pitch)
+    }
+
+    /// Where the box's byte of that number lies, of a box that begins at an address.
+    pub fn place(self, start: u32, byte: usize) -> u32 {
+        let (row, byte) = (byte as u32 / self.row, byte as u32 % self.row);
+        self.swizzle.apply(start + row * self.pitch + byte)
+    }
+}
+
 /// A tensor map that the hardware does not accept.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} of the tensor map is {found}, the limit is {limit}")]
@@ -151,9 +175,18 @@ impl TensorMap {
         TensorMap { address, elem, dims: dims.into(), strides, extent: extent.into(), steps, swizzle, fill: Fill::Zero }
     }
 
-    /// Bytes of a box in shared memory, all elements counted.
+    /// Bytes of a box, all elements counted: what an mbarrier counts.
     pub fn box_bytes(&self) -> u32 {
         self.taken().iter().fold(self.elem.bytes(), |bytes, &side| bytes.saturating_mul(side))
+    }
+
+    /// How the box lies in shared memory.
+    pub(super) fn lie(&self) -> Lie {
+        let taken = self.taken();
+        let row = taken.first().map_or(0, |count| count * self.elem.bytes());
+        let pitch = if self.swizzle == Swizzle::None { row } else { self.swizzle.span() };
+        let rows = taken.iter().skip(1).fold(1, |rows: u32, &side| rows.saturating_mul(side));
+        Lie { row, pitch, rows, swizzle: self.swizzle }
     }
 
     /// Elements taken along each axis.
@@ -191,9 +224,7 @@ impl TensorMap {
         rule(self.box_bytes() <= most, "the size of the box in bytes", self.box_bytes().into(), most.into())?;
         let inner = self.taken()[0] * self.elem.bytes();
         rule(inner.is_multiple_of(16), "the box's inner side in bytes, a multiple of 16,", inner.into(), 16)?;
-        rule(inner <= self.swizzle.span(), "the box's inner side in bytes", inner.into(), self.swizzle.span().into())?;
-        let whole = self.swizzle == Swizzle::None || self.box_bytes().is_multiple_of(128);
-        rule(whole, "the size of a swizzled box in bytes, a multiple of 128,", self.box_bytes().into(), 128)
+        rule(inner <= self.swizzle.span(), "the box's inner side in bytes", inner.into(), self.swizzle.span().into())
     }
 
     /// The 128 bytes that a kernel takes as a parameter. The simulator's own encoding: the hardware's is not public.
