@@ -355,3 +355,43 @@ fn a_timeline_and_a_bench_write_what_they_say() {
     }
     assert_eq!(text.lines().count(), 2);
 }
+
+#[test]
+fn accuracy_is_measured_at_every_position_and_against_a_peer() {
+    let folder = TempDir::new().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_str().expect("path").to_owned();
+    let config = model("tiny-qwen3").join("config.json");
+    let config = config.to_str().expect("path");
+    let (rows, peer) = (path("a.json"), path("peer.safetensors"));
+    let sub = ["accuracy", "--config", config, "--device", "sim", "--positions", "1,70", "--batches", "3"];
+    let output = tilewright(&[&sub[..], &["--json", &rows]].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = fs::read_to_string(rows).expect("rows");
+    let rows: Vec<Value> = text.lines().map(|row| serde_json::from_str(row).expect("JSON")).collect();
+    let positions: Vec<&Value> = rows.iter().map(|row| &row["positions"]).collect();
+    assert_eq!(positions, [&json!([1]), &json!([70]), &json!([1, 70, 2])]);
+    for row in &rows {
+        let errors = row["error"].as_array().expect("a list");
+        assert_eq!(errors.len(), row["positions"].as_array().expect("a list").len());
+        assert!(errors.iter().all(|error| error.as_f64().is_some_and(|error| error > 0.0 && error < 2e-2)), "{row}");
+    }
+
+    // A peer whose logits are all 1: a device is nearer to the reference, but what the peer calls f32 is not.
+    let (row, position) = (1f32.to_le_bytes().repeat(1024), 1f32.to_le_bytes());
+    let tensors = ["positions.0", "bf16.0", "f32.0", "positions.1", "bf16.1", "f32.1"].map(|name| {
+        let data = if name.starts_with("positions") { &position[..] } else { &row };
+        let view = safetensors::tensor::TensorView::new(safetensors::Dtype::F32, vec![data.len() / 4], data);
+        (name, view.expect("as many bytes as the shape says"))
+    });
+    fs::write(&peer, safetensors::serialize(tensors, None).expect("bytes")).expect("a file");
+    let beside = |position| {
+        let sub = ["accuracy", "--config", config, "--device", "sim", "--batches", "1", "--peer", &peer];
+        tilewright(&[&sub[..], &["--positions", position]].concat())
+    };
+    let output = beside("1");
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(stdout(&output).matches("WRONG").count(), 2, "{}", stdout(&output));
+    let output = beside("2");
+    assert_eq!(output.status.code(), Some(2), "the file has other steps");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("position"));
+}

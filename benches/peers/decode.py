@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """A decode step of a Llama in PyTorch, for comparison with `tilewright bench --suite decode`; one JSON row a line.
 
-Usage: decode.py --config FILE [--batch B] [--context C] [--tokens N] [--compile]
+Usage: decode.py --config FILE [--shapes BATCH:CONTEXT ..] [--tokens N] [--compile]
 
 Random bf16 weights, fused projections, a static KV cache, greedy choice on the device. The step is captured into one CUDA
-graph; with --compile it goes through torch.compile (Inductor with coordinate descent) first. A replay is timed with the
+graph; with --compile there is another row for a step that went through torch.compile (Inductor with coordinate descent)
+before. A replay is timed with the
 host's part: positions are advanced on the device, and the chosen token is read by the host each time. All random: keys and
 values of the tokens before too.
 """
@@ -93,31 +94,39 @@ def microseconds(step, first, tokens):
     return sorted(times)
 
 
+def row(config, batch, context, tokens, compiled):
+    # Room for the tokens that warm up and capture.
+    step, who = Step(config, batch, context + 8), "pytorch-cuda-graph"
+    start = time.perf_counter()
+    if compiled:
+        import torch._inductor.config as inductor
+        inductor.coordinate_descent_tuning = True
+        torch._dynamo.reset()
+        step.logits, who = torch.compile(step.logits, fullgraph=True), "pytorch-compile-cuda-graph"
+    with torch.no_grad():
+        times = microseconds(step, max(context - tokens, 0), tokens)
+    seconds = time.perf_counter() - start
+    shape = {"batch": batch, "context": context, "hidden": step.hidden, "layers": step.layers}
+    read = step.weight_bytes + step.token_bytes * (context - tokens // 2)
+    note = f"torch {torch.__version__}, {seconds:.0f} s in all"
+    return {"suite": "decode", "who": who, "shape": shape, "note": note, "us": times[len(times) // 2],
+            "best_us": times[0], "bytes": read, "flops": 0}
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--config", required=True)
-    parser.add_argument("--batch", type=int, default=1)
-    parser.add_argument("--context", type=int, default=1024)
+    parser.add_argument("--shapes", nargs="+", default=["1:1024"], metavar="BATCH:CONTEXT")
     parser.add_argument("--tokens", type=int, default=200)
     parser.add_argument("--compile", action="store_true")
     args = parser.parse_args()
     with open(args.config) as file:
         config = json.load(file)
     torch.manual_seed(0)
-    # Room for the tokens that warm up and capture.
-    step = Step(config, args.batch, args.context + 8)
-    who = "pytorch-cuda-graph"
-    if args.compile:
-        import torch._inductor.config as inductor
-        inductor.coordinate_descent_tuning = True
-        step.logits, who = torch.compile(step.logits, fullgraph=True), "pytorch-compile-cuda-graph"
-    first = max(args.context - args.tokens, 0)
-    with torch.no_grad():
-        times = microseconds(step, first, args.tokens)
-    shape = {"batch": args.batch, "context": args.context, "hidden": step.hidden, "layers": step.layers}
-    read = step.weight_bytes + step.token_bytes * (args.context - args.tokens // 2)
-    print(json.dumps({"suite": "decode", "who": who, "shape": shape, "note": f"torch {torch.__version__}",
-                      "us": times[len(times) // 2], "best_us": times[0], "bytes": read, "flops": 0}), flush=True)
+    for shape in args.shapes:
+        batch, context = map(int, shape.split(":"))
+        for compiled in [False, True][:1 + args.compile]:
+            print(json.dumps(row(config, batch, context, args.tokens, compiled)), flush=True)
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
             let sampling = Sampling::new(temperature, top_k, top_p, 42)?;
             let choose = |(row, logits): (u32, &[f32])| naive::sample(logits, &sampling, 3, row).unwrap_or(0) as u32;
             let chosen: Vec<u32> = (0..).zip(logits.chunks(count as usize)).map(choose).collect();
-            let requests = vec![Request::new(&sampling, 3); rows as usize];
+            let requests = vec![Request::new(&sampling, 3, 0); rows as usize];
             let mut trial = Trial::new(verify(sample_rows(Arch::Sm90a, 32))?, rows);
             let given = trial.input("logits", &logits);
             let requests = trial.input::<u32>("requests", bytemuck::cast_slice(&requests));

@@ -13,7 +13,7 @@ use bytemuck::Pod;
 use half::{bf16, f16};
 use tilewright_layout::DType;
 
-pub use random::{RandomWeights, random_tensor};
+pub use random::{RandomWeights, Uniform, random_tensor};
 
 /// Something that holds the weights of a model.
 pub trait Weights {

@@ -41,8 +41,10 @@ fn lowered(spec: &ModelSpec, sms: usize, options: &LowerOptions) -> Program {
 
 proptest! {
     #[test]
-    fn every_tensor_is_a_weight_and_is_read_once(spec in small_spec(), sms in 1usize..40, rows in 1usize..5) {
-        let options = LowerOptions { rows, ..LowerOptions::for_context(100) };
+    fn every_tensor_is_a_weight_and_is_read_once(
+        spec in small_spec(), sms in 1usize..40, rows in 1usize..5, sampling: bool,
+    ) {
+        let options = LowerOptions { rows, sampling, ..LowerOptions::for_context(100) };
         let program = lowered(&spec, sms, &options);
         let expected: BTreeSet<String> = spec.tensors().into_iter().map(|t| t.name).collect();
         let weights = program.buffers.iter().filter(|b| b.kind == BufferKind::Weight);
@@ -73,8 +75,10 @@ proptest! {
     }
 
     #[test]
-    fn declared_regions_are_footprints_and_signals_meet_waits(spec in small_spec(), sms in 1usize..40) {
-        let program = lowered(&spec, sms, &LowerOptions::for_context(200));
+    fn declared_regions_are_footprints_and_signals_meet_waits(
+        spec in small_spec(), sms in 1usize..40, rows in 1usize..5, sampling: bool,
+    ) {
+        let program = lowered(&spec, sms, &LowerOptions { rows, sampling, ..LowerOptions::for_context(200) });
         let mut producers = vec![0u32; program.counters.len()];
         for task in &program.tasks {
             let footprint = task.op.footprint(&Operands::new(&program.buffers)).expect("operands fit");
@@ -87,8 +91,8 @@ proptest! {
     }
 
     #[test]
-    fn json_is_a_stable_round_trip(spec in small_spec(), sms in 1usize..9) {
-        let program = lowered(&spec, sms, &LowerOptions::for_context(64));
+    fn json_is_a_stable_round_trip(spec in small_spec(), sms in 1usize..9, sampling: bool) {
+        let program = lowered(&spec, sms, &LowerOptions { sampling, ..LowerOptions::for_context(64) });
         let text = program.to_json().expect("writes");
         let read = Program::from_json(&text).expect("reads what it wrote");
         prop_assert_eq!(&read, &program);

@@ -3,6 +3,7 @@
 //! Every failure is one line on standard error and exit code 2; a check that *answers* no (a rejected program, a golden
 //! case that fails) exits with 1. Nothing is written to a named output until it is whole.
 
+mod accuracy;
 mod bench;
 mod compile;
 mod failure;
@@ -42,6 +43,7 @@ enum Command {
     Compile(compile::CompileArgs),
     Timeline(timeline::TimelineArgs),
     Bench(bench::BenchArgs),
+    Accuracy(accuracy::AccuracyArgs),
     Validate(validate::ValidateArgs),
     Ptx(ptx::PtxArgs),
     Ir(ir::IrArgs),
@@ -65,6 +67,7 @@ pub fn main() -> ExitCode {
         Command::Compile(args) => compile::run(args),
         Command::Timeline(args) => timeline::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Accuracy(args) => accuracy::run(&args),
         Command::Validate(args) => validate::run(&args),
         Command::Ptx(args) => ptx::run(&args),
         Command::Ir(args) => ir::run(&args),

@@ -20,11 +20,11 @@ use crate::checkpoint::Config;
 use crate::engine::{self, Opened};
 
 /// Seed of random weights.
-const SEED: u64 = 7;
+pub const SEED: u64 = 7;
 
-/// A model and how it is run.
+/// A model, with its weights or random ones.
 #[derive(Args)]
-pub struct SubjectArgs {
+pub struct Source {
     /// Folder of a Hugging Face checkpoint
     #[arg(long, value_name = "DIR", conflicts_with = "config")]
     model: Option<PathBuf>,
@@ -34,6 +34,13 @@ pub struct SubjectArgs {
     /// Random weights; says so where a configuration has none
     #[arg(long, requires = "config")]
     random_weights: bool,
+}
+
+/// A model and how it is run.
+#[derive(Args)]
+pub struct SubjectArgs {
+    #[command(flatten)]
+    source: Source,
     /// Sequences that are decoded together, 1 to 16
     #[arg(long, value_name = "B", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
     batch: u16,
@@ -42,10 +49,13 @@ pub struct SubjectArgs {
     context: usize,
 }
 
+/// Weights that host and device read.
+type Shared = Arc<dyn Weights + Send + Sync>;
+
 /// A machine that is ready to decode.
 pub struct Subject {
     pub spec: ModelSpec,
-    pub weights: Arc<dyn Weights + Send + Sync>,
+    pub weights: Shared,
     pub machine: DeviceMachine,
     pub rows: usize,
     pub context: usize,
@@ -53,24 +63,9 @@ pub struct Subject {
     pages: usize,
 }
 
-impl SubjectArgs {
-    /// Opens the model and the device, and makes the machine.
-    pub fn open(&self, device: engine::Device, timeline: bool) -> Result<Subject, Failure> {
-        let Opened { device, target, options } = engine::open(device)?;
-        let (spec, weights) = self.weights()?;
-        let (rows, context) = (usize::from(self.batch), self.context);
-        let lowering = LowerOptions { rows, kv: DType::BF16, ..LowerOptions::for_context(context) };
-        let lowering = lowering.splits_for_gpu(&spec, target.sms);
-        let dtype_of = |name: &str| weights.tensor(name).map_or(DType::BF16, |tensor| tensor.dtype());
-        let placed = schedule(lower(&spec, &dtype_of, target, &lowering)?, context)?;
-        let options = DeviceOptions { timeline, ..options };
-        let bar = LoadBar::new();
-        let mut resident = DeviceWeights::new(device, Arc::clone(&weights));
-        let machine = resident.machine(placed, None, options, &mut |done, total| bar.show(done, total))?;
-        Ok(Subject { spec, weights, machine, rows, context, pages: lowering.pages_per_sequence() })
-    }
-
-    fn weights(&self) -> Result<(ModelSpec, Arc<dyn Weights + Send + Sync>), Failure> {
+impl Source {
+    /// Opens the checkpoint, or draws weights for the configuration.
+    pub fn open(&self) -> Result<(ModelSpec, Shared), Failure> {
         match (&self.model, &self.config) {
             (Some(dir), _) => {
                 let checkpoint = open(dir)?;
@@ -86,11 +81,30 @@ impl SubjectArgs {
     }
 }
 
+impl SubjectArgs {
+    /// Opens the model and the device, and makes the machine.
+    pub fn open(&self, device: engine::Device, timeline: bool) -> Result<Subject, Failure> {
+        let Opened { device, target, options } = engine::open(device)?;
+        let (spec, weights) = self.source.open()?;
+        let (rows, context) = (usize::from(self.batch), self.context);
+        let lowering =
+            LowerOptions { rows, kv: DType::BF16, activation: DType::BF16, ..LowerOptions::for_context(context) };
+        let lowering = lowering.splits_for_gpu(&spec, target.sms);
+        let dtype_of = |name: &str| weights.tensor(name).map_or(DType::BF16, |tensor| tensor.dtype());
+        let placed = schedule(lower(&spec, &dtype_of, target, &lowering)?, context)?;
+        let options = DeviceOptions { timeline, ..options };
+        let bar = LoadBar::new();
+        let mut resident = DeviceWeights::new(device, Arc::clone(&weights));
+        let machine = resident.machine(placed, None, options, &mut |done, total| bar.show(done, total))?;
+        Ok(Subject { spec, weights, machine, rows, context, pages: lowering.pages_per_sequence() })
+    }
+}
+
 /// The contents of cells.
 pub struct Cells {
     pub tokens: Vec<i32>,
     pub positions: Vec<i32>,
-    page_table: Vec<i32>,
+    pub page_table: Vec<i32>,
 }
 
 impl Cells {
@@ -114,4 +128,12 @@ impl Subject {
             page_table: (0..(self.rows * self.pages) as i32).collect(),
         }
     }
+}
+
+/// ‖found − expected‖ / ‖expected‖.
+pub fn relative(found: &[f32], expected: &[f32]) -> f64 {
+    let square = |x: f64| x * x;
+    let difference: f64 = found.iter().zip(expected).map(|(a, b)| square(f64::from(a - b))).sum();
+    let norm: f64 = expected.iter().map(|&x| square(f64::from(x))).sum();
+    (difference / norm).sqrt()
 }

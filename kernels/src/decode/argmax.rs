@@ -27,17 +27,29 @@ pub fn argmax<'k>(team: Team<'k>, argmax: Argmax<'k>) {
     let k = team.k;
     k.for_step(k.warp(), argmax.rows, team.warps, |row| {
         let row = argmax.first_row + row;
-        let best = k.var(0u64);
-        for start in (0..argmax.tiles).step_by(32) {
-            let tile = k.lane() + start;
-            k.when(tile.lt(argmax.tiles), || {
-                let at = row * argmax.tiles + tile;
-                let (value, index) = (argmax.value.at(at).load(), argmax.index.at(at).load().cast::<u32>());
-                best.set(best.get().max(key(team, value, index)));
-            });
-        }
-        let best = [16u32, 8, 4, 2, 1].into_iter().fold(best.get(), |best, bits| best.max(shuffled(team, best, bits)));
-        let (_, index): (Val<f32>, _) = unkey(best);
-        k.when(k.lane().eq(0), || argmax.out.at(row).store(index.cast::<i32>()));
+        let best = best_of_tiles(team, argmax.value, argmax.index, row, argmax.tiles);
+        k.when(k.lane().eq(0), || argmax.out.at(row).store(best.cast::<i32>()));
     });
+}
+
+/// The index of the largest value of a row's tiles, of equals the lowest; by a whole warp, the same in all of its lanes.
+pub(super) fn best_of_tiles<'k>(
+    team: Team<'k>,
+    value: Ptr<'k, Global, f32>,
+    index: Ptr<'k, Global, i32>,
+    row: Val<'k, u32>,
+    tiles: u32,
+) -> Val<'k, u32> {
+    let k = team.k;
+    let best = k.var(0u64);
+    for start in (0..tiles).step_by(32) {
+        let tile = k.lane() + start;
+        k.when(tile.lt(tiles), || {
+            let at = row * tiles + tile;
+            let (value, index) = (value.at(at).load(), index.at(at).load().cast::<u32>());
+            best.set(best.get().max(key(team, value, index)));
+        });
+    }
+    let best = [16u32, 8, 4, 2, 1].into_iter().fold(best.get(), |best, bits| best.max(shuffled(team, best, bits)));
+    unkey(best).1
 }

@@ -19,6 +19,7 @@
 //! | `rope` | norm and rotation of whole heads |
 //! | `embed` | rows of the embedding table, from units |
 //! | `argmax` | the best of the tiles' best |
+//! | `sample` | the choice that a row's request asks for |
 
 mod argmax;
 mod array;
@@ -30,6 +31,7 @@ mod operand;
 mod product;
 mod qkv;
 mod rope;
+mod sample;
 mod shares;
 mod team;
 mod unit;
@@ -45,6 +47,7 @@ pub use operand::Operand;
 pub use product::{Sums, Weights};
 pub use qkv::{Cells, Keys, Pages, Qkv, Rotation, qkv};
 pub use rope::{HeadNorm, Rope, rope};
+pub use sample::{Sample, sample};
 pub use shares::Shares;
 pub use team::Team;
 pub use unit::{Unit, UnitError};

@@ -8,18 +8,20 @@ use tilewright_codegen::ir::{Arch, Kernel};
 
 use super::{Choice, Logits, Scratch, argmax, sample};
 use crate::decode::Team;
-use crate::naive::Sampling;
+use crate::naive::{Sampling, SamplingError};
 
-/// How the token of a row is chosen, as the device reads it.
+/// How the token of a row is chosen, as the device reads it. All zeros is a greedy choice.
 ///
 /// ```
 /// use tilewright_kernels::{naive::Sampling, sample::Request};
-/// let request = Request::new(&Sampling::new(0.8, Some(40), 0.95, 7)?, 3);
-/// assert_eq!((request.top_k, request.step), (40, 3));
+/// let sampling = Sampling::new(0.8, Some(40), 0.95, 7)?;
+/// let request = Request::new(&sampling, 3, 1);
+/// assert_eq!((request.top_k, request.step, request.row), (40, 3, 1));
+/// assert_eq!(request.sampling()?, sampling);
 /// # Ok::<(), tilewright_kernels::naive::SamplingError>(())
 /// ```
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 pub struct Request {
     /// Key of the random numbers.
     pub seed: u64,
@@ -31,16 +33,40 @@ pub struct Request {
     pub top_p: f32,
     /// Tokens that may be chosen.
     pub top_k: u32,
-    /// Nothing.
-    pub reserved: u32,
+    /// The row, for the random numbers.
+    pub row: u32,
 }
 
 impl Request {
     /// The request for a step of a row's sampling.
-    pub fn new(sampling: &Sampling, step: u64) -> Request {
+    pub fn new(sampling: &Sampling, step: u64, row: u32) -> Request {
         let top_k = sampling.top_k().map_or(u32::MAX, |k| u32::try_from(k).unwrap_or(u32::MAX));
         let (temperature, top_p) = (sampling.temperature(), sampling.top_p());
-        Request { seed: sampling.seed(), step, temperature, top_p, top_k, reserved: 0 }
+        Request { seed: sampling.seed(), step, temperature, top_p, top_k, row }
+    }
+
+    /// The sampling that is asked for.
+    ///
+    /// # Errors
+    /// If a number of a choice at random is outside of its range.
+    pub fn sampling(&self) -> Result<Sampling, SamplingError> {
+        if self.temperature == 0.0 {
+            return Ok(Sampling::GREEDY);
+        }
+        let top_k = Some(self.top_k).filter(|&k| k != u32::MAX).map(|k| k as usize);
+        Sampling::new(self.temperature, top_k, self.top_p, self.seed)
+    }
+
+    /// The choice that a request in memory asks for.
+    pub fn load(at: Ptr<'_, Global, u8>) -> Choice<'_> {
+        Choice {
+            temperature: field(at, offset_of!(Request, temperature)),
+            top_k: field(at, offset_of!(Request, top_k)),
+            top_p: field(at, offset_of!(Request, top_p)),
+            seed: field(at, offset_of!(Request, seed)),
+            step: field(at, offset_of!(Request, step)),
+            row: field(at, offset_of!(Request, row)),
+        }
     }
 }
 
@@ -57,16 +83,8 @@ pub fn sample_rows(arch: Arch, warps: u32) -> Kernel {
         let logits = row(k);
         let request = k.global::<u8>("requests").at(k.block_id() * size_of::<Request>() as u32);
         let tokens = k.global::<u32>("tokens");
-        let choice = Choice {
-            temperature: field(request, offset_of!(Request, temperature)),
-            top_k: field(request, offset_of!(Request, top_k)),
-            top_p: field(request, offset_of!(Request, top_p)),
-            seed: field(request, offset_of!(Request, seed)),
-            step: field(request, offset_of!(Request, step)),
-            row: k.block_id(),
-        };
         let best = argmax(team, scratch, logits);
-        let token = sample(team, scratch, logits, best, choice);
+        let token = sample(team, scratch, logits, best, Request::load(request));
         k.when(k.tid().eq(0), || tokens.at(k.block_id()).store(token));
     })
 }

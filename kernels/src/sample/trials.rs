@@ -95,7 +95,7 @@ fn sample_trial(arch: Arch, draw: &mut Draw) -> Result<Trial, VerifyErrors> {
         let (sampling, step) = (sampling(draw, rows.count), draw.bits() >> draw.between(0..=63));
         let token = naive::sample(rows.row(row), &sampling, step, row);
         chosen.push(token.map_or(u32::MAX, |token| token as u32));
-        requests.push(Request::new(&sampling, step));
+        requests.push(Request::new(&sampling, step, row));
         ways.push(format!("t {} k {:?} p {}", sampling.temperature(), sampling.top_k(), sampling.top_p()));
     }
     let note = format!("{}; {}", rows.note(), ways.join(", "));

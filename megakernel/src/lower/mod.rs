@@ -17,11 +17,11 @@ use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
 
 use crate::model::ModelSpec;
-use crate::program::{Argmax, BufferKind, Embed, Linear, LinearOutput, Op, Program, Span};
+use crate::program::{Argmax, BufferKind, Embed, Linear, LinearOutput, Op, Program, Sample, Span};
 use emit::Emitter;
 pub use options::{LowerError, LowerOptions, MAX_PAGES, MAX_ROWS, MAX_SPLITS};
 use state::StateBuffers;
-pub use state::{LOGITS, NEXT_TOKEN, PAGE_TABLE, POSITION, TOKEN};
+pub use state::{LOGITS, NEXT_TOKEN, PAGE_TABLE, POSITION, REQUEST, TOKEN};
 pub use tiling::UNIT;
 use weights::WeightBuffers;
 
@@ -118,7 +118,7 @@ fn embed(e: &mut Emitter) -> Result<emit::Done, LowerError> {
     e.level("embed", ops, &[])
 }
 
-/// The output projection and the greedy choice.
+/// The output projection and the choice of the next token.
 fn choose(e: &mut Emitter, ready: emit::Done) -> Result<(), LowerError> {
     let (rows, vocab) = (e.options.rows, e.spec.vocab);
     let tiles = tiling::features(vocab, e.sms());
@@ -134,6 +134,15 @@ fn choose(e: &mut Emitter, ready: emit::Done) -> Result<(), LowerError> {
     };
     let ops = tiles.into_iter().enumerate().map(tile).collect();
     let ready = e.level("logits", ops, &[ready])?;
-    let argmax = Argmax { value: best_value, index: best_index, out: e.state.next_token, rows: Span::all(rows) };
-    e.last("argmax", Op::Argmax(argmax), ready)
+    let (value, index, out) = (best_value, best_index, e.state.next_token);
+    let Some(request) = e.state.request else {
+        return e.last("argmax", Op::Argmax(Argmax { value, index, out, rows: Span::all(rows) }), ready);
+    };
+    // A row's choice reads all of its logits: rows are dealt to the SMs.
+    let (logits, position) = (e.state.logits, e.state.at.position);
+    for (at, rows) in tiling::deal(rows, e.sms()).into_iter().enumerate() {
+        let sample = Sample { logits, value, index, position, request, out, rows };
+        e.last(&format!("sample[{at}]"), Op::Sample(sample), ready)?;
+    }
+    Ok(())
 }

@@ -29,10 +29,12 @@ pub struct LowerOptions {
     pub activation: DType,
     /// Dtype of the KV pools.
     pub kv: DType,
+    /// Whether a row's next token is chosen as its request says (op `sample`), not always the likeliest (op `argmax`).
+    pub sampling: bool,
 }
 
 impl LowerOptions {
-    /// One row, f32 throughout, pages of 64 tokens.
+    /// One row, f32 throughout, pages of 64 tokens, greedy.
     pub fn for_context(context: usize) -> LowerOptions {
         LowerOptions {
             rows: 1,
@@ -42,6 +44,7 @@ impl LowerOptions {
             splits: None,
             activation: DType::F32,
             kv: DType::F32,
+            sampling: false,
         }
     }
 

@@ -4,7 +4,7 @@ use tilewright_layout::DType;
 
 use super::options::LowerOptions;
 use crate::model::ModelSpec;
-use crate::program::{BufferId, BufferKind, Place, Program};
+use crate::program::{BufferId, BufferKind, Place, Program, REQUEST_WORDS};
 
 /// Name of the token cell, i32 `[rows]`.
 pub const TOKEN: &str = "token";
@@ -12,9 +12,11 @@ pub const TOKEN: &str = "token";
 pub const POSITION: &str = "position";
 /// Name of the page table, i32 `[rows, pages_per_sequence]`.
 pub const PAGE_TABLE: &str = "page_table";
+/// Name of the requests, i32 `[rows, 8]`: how each row's next token is chosen.
+pub const REQUEST: &str = "request";
 /// Name of the logits, f32 `[rows, vocab]`.
 pub const LOGITS: &str = "logits";
-/// Name of the greedy choice, i32 `[rows]`.
+/// Name of the next token, i32 `[rows]`.
 pub const NEXT_TOKEN: &str = "next_token";
 
 /// The state buffers of a program. Activations are shared by all layers: the next layer's writers come after the last
@@ -22,6 +24,8 @@ pub const NEXT_TOKEN: &str = "next_token";
 pub(super) struct StateBuffers {
     pub token: BufferId,
     pub at: Place,
+    /// What rows ask for, where the program samples.
+    pub request: Option<BufferId>,
     /// The residual stream before attention.
     pub residual: BufferId,
     /// The residual stream before the MLP.
@@ -47,6 +51,7 @@ impl StateBuffers {
         let token = cell(TOKEN, &[rows]);
         let position = cell(POSITION, &[rows]);
         let page_table = cell(PAGE_TABLE, &[rows, options.pages_per_sequence()]);
+        let request = options.sampling.then(|| cell(REQUEST, &[rows, REQUEST_WORDS]));
         let mut scratch = |name, dtype, shape: &[usize]| add(name, BufferKind::Activation, dtype, shape);
         let residual = scratch("residual", DType::F32, &[rows, spec.hidden]);
         let middle = scratch("residual.middle", DType::F32, &[rows, spec.hidden]);
@@ -66,6 +71,6 @@ impl StateBuffers {
             })
             .collect();
         let at = Place { position, page_table };
-        StateBuffers { token, at, residual, middle, q, raw, acc, stats, mlp, logits, next_token, pools }
+        StateBuffers { token, at, request, residual, middle, q, raw, acc, stats, mlp, logits, next_token, pools }
     }
 }

@@ -29,7 +29,7 @@ pub use json::{FORMAT, JsonError, VERSION};
 pub use op::{
     Add, Argmax, Attention, Combine, Copy, Embed, Footprint, GroupShape, HeadNorm, HeadOutput, KeyOutput, KvAppend,
     Linear, LinearInput, LinearOutput, Op, OperandError, Operands, PAIRS_PER_UNIT, Part, Place, Projection, Qkv,
-    RmsNorm, Rope, Rotation, Run, SiluMul,
+    REQUEST_WORDS, RmsNorm, Rope, Rotation, Run, Sample, SiluMul,
 };
 pub use region::{MAX_RANK, Region, Span};
 pub use task::{Counter, MAX_SIGNALS, MAX_WAITS, Task, Wait};

@@ -155,7 +155,8 @@ fn own_reads(op: &Op, footprint: &Footprint) -> Option<Kind> {
             | Op::KvAppend(_)
             | Op::Attention(_)
             | Op::Combine(_)
-            | Op::Argmax(_) => false,
+            | Op::Argmax(_)
+            | Op::Sample(_) => false,
         };
         if !in_place {
             return Some(Kind::SelfOverlap { hazard: Hazard::WriteAfterRead, first, second: *write });

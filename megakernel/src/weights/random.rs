@@ -105,37 +105,69 @@ impl Element for bf16 {
     }
 }
 
-/// Fills a tensor. Word `w` of the tensor depends on the name, the seed and `w` alone, so threads cannot change the values.
-fn fill<T: Element>(tensor: &TensorSpec, seed: u64, data: &mut AlignedBytes) {
-    let (centre, half_width) = distribution(tensor);
-    let table: Vec<T> = (0..LEVELS)
-        .map(|level| {
-            let unit = (2 * level + 1) as f32 / LEVELS as f32 - 1.0;
-            T::round(centre + half_width * unit)
-        })
-        .collect();
-    let key = splitmix(fnv1a(tensor.name.as_bytes()) ^ splitmix(seed));
-    let elements: &mut [T] = bytemuck::cast_slice_mut(&mut data.0);
-    elements.par_chunks_mut(WORDS_PER_CHUNK * PER_WORD).enumerate().for_each(|(chunk, elements)| {
-        for (word, elements) in elements.chunks_mut(PER_WORD).enumerate() {
-            let counter = (chunk * WORDS_PER_CHUNK + word) as u64;
-            let mut bits = splitmix(key.wrapping_add(counter.wrapping_mul(GOLDEN)));
-            for element in elements {
-                *element = table[bits as usize % LEVELS];
-                bits >>= LEVEL_BITS;
-            }
-        }
-    });
+/// A uniform distribution, quantised to 4096 levels.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Uniform {
+    /// The mean.
+    pub centre: f32,
+    /// The most that a value differs from it.
+    pub half_width: f32,
 }
 
-/// Centre and half width of the uniform distribution that a tensor is drawn from.
-fn distribution(tensor: &TensorSpec) -> (f32, f32) {
-    match tensor.shape[..] {
-        // A uniform variable of half width h has standard deviation h / sqrt(3).
-        [_, columns] => (0.0, (3.0 / columns.max(1) as f32).sqrt()),
-        _ if tensor.name.ends_with(".bias") => (0.0, 0.02),
-        _ => (1.0, 0.1),
+impl Uniform {
+    /// Mean 0 and a standard deviation: a uniform variable of half width h has h / sqrt(3).
+    ///
+    /// ```
+    /// use tilewright_megakernel::weights::Uniform;
+    /// let values = Uniform::with_deviation(1.0).bf16("keys of a test", 1, 1000);
+    /// assert_eq!(values[..10], Uniform::with_deviation(1.0).bf16("keys of a test", 1, 10));
+    /// assert!(values.iter().all(|value| value.to_f32().abs() <= 1.7343750));
+    /// ```
+    pub fn with_deviation(deviation: f32) -> Uniform {
+        Uniform { centre: 0.0, half_width: 3f32.sqrt() * deviation }
     }
+
+    /// `count` values that a name and a seed stand for; fewer are the first of more.
+    pub fn bf16(self, name: &str, seed: u64, count: usize) -> Vec<bf16> {
+        let mut values = vec![bf16::ZERO; count];
+        self.fill(name, seed, &mut values);
+        values
+    }
+
+    /// What a tensor of a model is drawn from.
+    fn of(tensor: &TensorSpec) -> Uniform {
+        match tensor.shape[..] {
+            [_, columns] => Uniform { centre: 0.0, half_width: (3.0 / columns.max(1) as f32).sqrt() },
+            _ if tensor.name.ends_with(".bias") => Uniform { centre: 0.0, half_width: 0.02 },
+            _ => Uniform { centre: 1.0, half_width: 0.1 },
+        }
+    }
+
+    /// Word `w` of the values depends on the name, the seed and `w` alone, so threads cannot change them.
+    fn fill<T: Element>(self, name: &str, seed: u64, elements: &mut [T]) {
+        let table: Vec<T> = (0..LEVELS)
+            .map(|level| {
+                let unit = (2 * level + 1) as f32 / LEVELS as f32 - 1.0;
+                T::round(self.centre + self.half_width * unit)
+            })
+            .collect();
+        let key = splitmix(fnv1a(name.as_bytes()) ^ splitmix(seed));
+        elements.par_chunks_mut(WORDS_PER_CHUNK * PER_WORD).enumerate().for_each(|(chunk, elements)| {
+            for (word, elements) in elements.chunks_mut(PER_WORD).enumerate() {
+                let counter = (chunk * WORDS_PER_CHUNK + word) as u64;
+                let mut bits = splitmix(key.wrapping_add(counter.wrapping_mul(GOLDEN)));
+                for element in elements {
+                    *element = table[bits as usize % LEVELS];
+                    bits >>= LEVEL_BITS;
+                }
+            }
+        });
+    }
+}
+
+/// Fills a tensor.
+fn fill<T: Element>(tensor: &TensorSpec, seed: u64, data: &mut AlignedBytes) {
+    Uniform::of(tensor).fill::<T>(&tensor.name, seed, bytemuck::cast_slice_mut(&mut data.0));
 }
 
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -51,9 +51,18 @@ pub fn normed(spec: ModelSpec) -> ModelSpec {
 }
 
 pub fn placed(spec: &ModelSpec, rows: usize, sms: usize) -> Placed {
+    placed_as(spec, rows, sms, LowerOptions::for_context(64))
+}
+
+/// The same, its next tokens chosen as requests say.
+pub fn sampling(spec: &ModelSpec, rows: usize, sms: usize) -> Placed {
+    placed_as(spec, rows, sms, LowerOptions { sampling: true, ..LowerOptions::for_context(64) })
+}
+
+fn placed_as(spec: &ModelSpec, rows: usize, sms: usize, options: LowerOptions) -> Placed {
     let target = Target { sms, ..Target::named("h100").unwrap() };
     let pages = Some(PAGES * 16);
-    let options = LowerOptions { rows, kv: DType::BF16, page_tokens: 16, pages, ..LowerOptions::for_context(64) };
+    let options = LowerOptions { rows, kv: DType::BF16, page_tokens: 16, pages, ..options };
     schedule(lower(spec, &|_| DType::BF16, target, &options).unwrap(), 64).unwrap()
 }
 
@@ -61,7 +70,11 @@ pub fn options() -> DeviceOptions {
     DeviceOptions { warps: 4, stage_bytes: 2048, stages: 4, sums_bytes: 4096, ..DeviceOptions::default() }
 }
 
+/// A simulator with this seed, or the GPU that `TILEWRIGHT_DEVICE` names: then the blocks' order is the GPU's own.
 pub fn device(seed: u64, sms: usize) -> Device {
+    if let Ok(name) = std::env::var("TILEWRIGHT_DEVICE") {
+        return tilewright_codegen::device::open(&name).expect("the device that is asked for");
+    }
     Simulator::new(Options { seed, sms: sms as u32, checks: Checks::On, ..Options::default() }).device()
 }
 
@@ -70,8 +83,12 @@ pub fn weights(spec: &ModelSpec) -> RandomWeights {
 }
 
 pub fn machine(spec: &ModelSpec, rows: usize, sms: usize, seed: u64, options: DeviceOptions) -> DeviceMachine {
-    let program = placed(spec, rows, sms);
-    DeviceMachine::load(program, &weights(spec), &device(seed, sms), options, &mut |_, _| ()).unwrap()
+    load(placed(spec, rows, sms), spec, seed, options)
+}
+
+pub fn load(program: Placed, spec: &ModelSpec, seed: u64, options: DeviceOptions) -> DeviceMachine {
+    let device = device(seed, program.target.sms);
+    DeviceMachine::load(program, &weights(spec), &device, options, &mut |_, _| ()).unwrap()
 }
 
 /// Cells of a step.

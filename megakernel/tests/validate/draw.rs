@@ -3,8 +3,8 @@
 use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
 use tilewright_megakernel::program::{
-    Add, Argmax, BufferId, BufferKind, Copy, Linear, LinearInput, LinearOutput, Op, Program, Region, RmsNorm, SiluMul,
-    Source, Span,
+    Add, Argmax, BufferId, BufferKind, Copy, Linear, LinearInput, LinearOutput, Op, Program, REQUEST_WORDS, Region,
+    RmsNorm, Sample, SiluMul, Source, Span,
 };
 
 use crate::clashes::Touched;
@@ -25,6 +25,8 @@ struct Draft {
     gain: BufferId,
     value: BufferId,
     index: BufferId,
+    position: BufferId,
+    request: BufferId,
     chosen: BufferId,
     out: BufferId,
     /// Percent of reads that do not care whether anything was written.
@@ -77,6 +79,8 @@ impl Draft {
         }
         let value = p.add_buffer("value", BufferKind::Activation, DType::F32, &[rows, 2]);
         let index = p.add_buffer("index", BufferKind::Activation, DType::I32, &[rows, 2]);
+        let position = p.add_buffer("position", BufferKind::Cell, DType::I32, &[rows]);
+        let request = p.add_buffer("request", BufferKind::Cell, DType::I32, &[rows, REQUEST_WORDS]);
         let chosen = p.add_buffer("chosen", BufferKind::Activation, DType::I32, &[rows]);
         let out = p.add_buffer("out", BufferKind::Output, DType::F32, &[rows, cols]);
         let mut end = 0;
@@ -84,7 +88,23 @@ impl Draft {
             buffer.arena = rng.chance(80).then_some(end);
             end += (buffer.bytes().unwrap() as u64).next_multiple_of(4);
         }
-        Draft { program: p, rng, rows, cols, scratch, input, weight, gain, value, index, chosen, out, careless }
+        Draft {
+            program: p,
+            rng,
+            rows,
+            cols,
+            scratch,
+            input,
+            weight,
+            gain,
+            value,
+            index,
+            position,
+            request,
+            chosen,
+            out,
+            careless,
+        }
     }
 
     /// Adds a task, if its op stands.
@@ -161,7 +181,7 @@ impl Draft {
             40..70 => self.binary(out),
             70..80 => self.norm(out),
             80..95 => self.linear(out),
-            _ => self.argmax(),
+            _ => self.choice(),
         };
         if let Some(op) = op {
             self.push(op);
@@ -208,16 +228,19 @@ impl Draft {
         Some(Op::Linear(Linear { input, weight: self.weight, bias: None, rows, cols, output }))
     }
 
-    fn argmax(&mut self) -> Option<Op> {
+    /// The greedy choice, or one that rows ask for; what is best of the tiles stands for logits too.
+    fn choice(&mut self) -> Option<Op> {
         let rows = self.span(self.rows);
         let tiles = |buffer| Region::new(buffer, &[rows, Span::all(2)]);
         let defined = self.is_defined(&tiles(self.value)) && self.is_defined(&tiles(self.index));
-        (defined || self.rng.chance(self.careless)).then_some(Op::Argmax(Argmax {
-            value: self.value,
-            index: self.index,
-            out: self.chosen,
-            rows,
-        }))
+        let (value, index, out) = (self.value, self.index, self.chosen);
+        let op = if self.rng.chance(50) {
+            Op::Argmax(Argmax { value, index, out, rows })
+        } else {
+            let (position, request) = (self.position, self.request);
+            Op::Sample(Sample { logits: value, value, index, position, request, out, rows })
+        };
+        (defined || self.rng.chance(self.careless)).then_some(op)
     }
 
     /// Moves an activation over another one, if the tasks still make sense one after the other (or nobody cares).

@@ -161,6 +161,7 @@ fn reshape(p: &mut Program, rng: &mut Rng, change: Change) -> Option<()> {
             change.apply(&mut linear.cols, n, rng)?;
         }
         Op::Argmax(argmax) => change.apply(&mut argmax.rows, p.buffers[argmax.out.index()].shape[0], rng)?,
+        Op::Sample(sample) => change.apply(&mut sample.rows, p.buffers[sample.out.index()].shape[0], rng)?,
         Op::Embed(_) | Op::Qkv(_) | Op::Rope(_) | Op::KvAppend(_) | Op::Attention(_) | Op::Combine(_) => return None,
     }
     replace(p, at, op)

@@ -6,6 +6,7 @@ use half::{bf16, f16};
 use proptest::prelude::*;
 use tilewright_codegen::target::Target;
 use tilewright_kernels::naive;
+use tilewright_kernels::sample::Request;
 use tilewright_layout::DType;
 use tilewright_megakernel::program::{
     BufferId, BufferKind, CounterId, Op, Place, Program, Region, Source, Span, TaskId, Wait,
@@ -73,11 +74,14 @@ pub struct Lab {
     pub random: Random,
     weights: Table,
     inputs: Vec<(String, Vec<f32>)>,
+    ints: Vec<(String, Vec<i32>)>,
     last: Option<CounterId>,
     /// The cells of its step.
     pub tokens: Vec<i32>,
     pub positions: Vec<i32>,
     pub page_table: Vec<i32>,
+    /// What rows ask for.
+    pub requests: Vec<Request>,
     /// What the pools hold before the step, by name.
     pub pools: Vec<(BufferId, Vec<f32>)>,
 }
@@ -103,10 +107,12 @@ impl Lab {
             random: Random(seed),
             weights: Table::default(),
             inputs: vec![],
+            ints: vec![],
             last: None,
             tokens: vec![],
             positions: vec![],
             page_table: vec![],
+            requests: vec![],
             pools: vec![],
         }
     }
@@ -133,6 +139,11 @@ impl Lab {
     pub fn input_of(&mut self, name: &str, dtype: DType, shape: &[usize], values: &[f32]) -> BufferId {
         self.inputs.push((name.into(), values.to_vec()));
         self.buffer(name, BufferKind::Input, dtype, shape)
+    }
+
+    pub fn input_i32_of(&mut self, name: &str, shape: &[usize], values: &[i32]) -> BufferId {
+        self.ints.push((name.into(), values.to_vec()));
+        self.buffer(name, BufferKind::Input, DType::I32, shape)
     }
 
     /// A weight and its values, as they are stored.
@@ -232,7 +243,11 @@ impl Lab {
         for (name, values) in &self.inputs {
             machine.set_input(name, values).unwrap();
         }
+        for (name, values) in &self.ints {
+            machine.set_input_i32(name, values).unwrap();
+        }
         machine.poison();
+        machine.set_requests(&self.requests).unwrap();
         machine
     }
 

@@ -1,11 +1,12 @@
 //! Each op, in a program of its own, against its oracle.
 
 use proptest::prelude::*;
-use tilewright_kernels::naive::{self, PoolShape, Split};
+use tilewright_kernels::naive::{self, PoolShape, Sampling, Split};
+use tilewright_kernels::sample::Request;
 use tilewright_layout::DType;
 use tilewright_megakernel::program::{
     Add, Argmax, Attention, BufferKind, Combine, Copy, Embed, HeadNorm, HeadOutput, KvAppend, Linear, LinearInput,
-    LinearOutput, Op, Region, RmsNorm, Rope, Rotation, SiluMul, Span,
+    LinearOutput, Op, REQUEST_WORDS, Region, RmsNorm, Rope, Rotation, Sample, SiluMul, Span,
 };
 
 use super::lab::{Lab, close, floats, unit, wide};
@@ -184,6 +185,46 @@ proptest! {
             let found = &ran.floats["logits"][r * n..][..n];
             prop_assert!(logits.iter().zip(found).all(|(a, b)| a == b || (a.is_nan() && b.is_nan())));
             prop_assert_eq!(Some(ran.ints["next"][r] as usize), naive::argmax(&logits));
+        }
+    }
+
+    /// Choices that rows ask for, on logits that tie; an idle row chooses nothing.
+    #[test]
+    fn sample(
+        rows in prop::collection::vec((-1i32..9, 0usize..4, any::<u64>(), any::<u32>()), 1..5),
+        n in 1usize..40,
+        seed: u64,
+    ) {
+        let (mut lab, count) = (Lab::new(seed), rows.len());
+        let values: Vec<f32> = (0..count * n).map(|_| lab.random.below(12) as f32 / 2.0).collect();
+        let logits = lab.input_of("logits", DType::F32, &[count, n], &values);
+        let tiles = lab.tiles(n, 6);
+        let best = |row: usize, tile: &Span| {
+            let at = naive::argmax(&values[row * n..][tile.lo..tile.hi]).unwrap() + tile.lo;
+            (values[row * n + at], at as i32)
+        };
+        let bests: Vec<(f32, i32)> = (0..count).flat_map(|row| tiles.iter().map(move |tile| (row, tile)))
+            .map(|(row, tile)| best(row, tile)).collect();
+        let (most, at): (Vec<f32>, Vec<i32>) = bests.into_iter().unzip();
+        let value = lab.input_of("value", DType::F32, &[count, tiles.len()], &most);
+        let index = lab.input_i32_of("index", &[count, tiles.len()], &at);
+        lab.positions = rows.iter().map(|row| row.0).collect();
+        let position = lab.buffer("position", BufferKind::Cell, DType::I32, &[count]);
+        let request = lab.buffer("request", BufferKind::Cell, DType::I32, &[count, REQUEST_WORDS]);
+        let out = lab.output("next", DType::I32, &[count]);
+        let ways = [(0.0, None, 1.0), (1.0, None, 0.8), (0.5, Some(3), 1.0), (2.0, Some(7), 0.5)];
+        lab.requests = rows.iter().map(|&(_, way, step, row)| {
+            let (temperature, top_k, top_p) = ways[way];
+            Request::new(&Sampling::new(temperature, top_k, top_p, seed).unwrap(), step, row)
+        }).collect();
+        for part in lab.tiles(count, 3) {
+            lab.task(Op::Sample(Sample { logits, value, index, position, request, out, rows: part }));
+        }
+        let ran = lab.run();
+        for (row, &(position, _, step, counter)) in rows.iter().enumerate() {
+            let sampling = lab.requests[row].sampling().unwrap();
+            let expected = naive::sample(&values[row * n..][..n], &sampling, step, counter).unwrap() as i32;
+            prop_assert_eq!(ran.ints["next"][row], if position < 0 { -1 } else { expected });
         }
     }
 

@@ -1,10 +1,11 @@
 //! The decode suite: what a token costs, as the caller sees it.
 //!
-//! Two figures: tokens of one launch that feeds itself, each timed from the one before as the host sees it come, and
-//! launches of one token each, from the cells on the host to the next token on the host. Before that the logits of a few
+//! Two figures: a token of a launch that feeds itself, and a launch of one token, each from the cells on the host to the
+//! tokens on the host. Before that the logits of a few
 //! steps are compared with those of the reference machine on the same weights.
 
-use std::ops::ControlFlow;
+use std::collections::HashSet;
+use std::io::{self, Write};
 use std::time::Instant;
 
 use clap::Args;
@@ -16,7 +17,7 @@ use tilewright_megakernel::vm::reference::{KvState, Machine};
 
 use super::Row;
 use crate::cli::Failure;
-use crate::cli::subject::{Subject, SubjectArgs};
+use crate::cli::subject::{Subject, SubjectArgs, relative};
 use crate::engine::Device;
 
 /// How long, and how carefully.
@@ -28,6 +29,9 @@ pub struct DecodeArgs {
     /// Steps whose logits are compared with those of the reference machine; 0: none
     #[arg(long, value_name = "N", default_value_t = 2)]
     check: usize,
+    /// Decode the whole context so many times, from the first position on; the tokens must be the same each time
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    repeat: usize,
 }
 
 /// The largest relative error of logits that is right: bf16 operands, f32 sums.
@@ -39,6 +43,8 @@ enum DecodeError {
         "step {step}: the logits are off by {error:.1e} of their norm, and {LIMIT:.0e} is allowed; the kernel is wrong"
     )]
     Wrong { step: usize, error: f64 },
+    #[error("run {run}: row {row} has token {found} at position {position}, where the run before has {expected}")]
+    Differs { run: usize, row: usize, position: usize, found: u32, expected: u32 },
     #[error("{tokens} tokens are to be timed in a context of {context}; give a longer --context or fewer --tokens")]
     Tokens { tokens: usize, context: usize },
 }
@@ -51,12 +57,12 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs) -> Result<V
         return Err(DecodeError::Tokens { tokens, context }.into());
     }
     let error = check(&mut subject, args.check.min(context))?;
+    if args.repeat > 1 {
+        repeat(&mut subject, args.repeat)?;
+    }
     // Keys and values of tokens before those that are timed: as decoding leaves them.
     let first = context - tokens;
-    for start in (0..first).step_by(MAX_STEPS) {
-        let cells = subject.cells(start);
-        subject.machine.run(&cells.view(), MAX_STEPS.min(first - start))?;
-    }
+    sequences(&mut subject, first)?;
     let fed = fed_back(&mut subject, first, tokens)?;
     let single = by_launches(&mut subject, first, tokens)?;
     let row = |note: &str, mut times: Vec<f64>| {
@@ -79,7 +85,8 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs) -> Result<V
             error,
         }
     };
-    Ok(vec![row("one launch", fed), row("a launch for each token", single)])
+    let launch = format!("launches of {tokens}");
+    Ok(vec![row(&launch, fed), row("launches of 1", single)])
 }
 
 /// Compares logits with those of the reference machine; gives the largest relative error of a row.
@@ -106,23 +113,53 @@ fn check(subject: &mut Subject, steps: usize) -> Result<Option<f64>, Failure> {
     Ok(Some(worst))
 }
 
-fn relative(found: &[f32], expected: &[f32]) -> f64 {
-    let square = |x: f64| x * x;
-    let difference: f64 = found.iter().zip(expected).map(|(a, b)| square(f64::from(a - b))).sum();
-    let norm: f64 = expected.iter().map(|&x| square(f64::from(x))).sum();
-    (difference / norm).sqrt()
+/// Decodes from the first position on: the tokens, `[length, rows]`.
+fn sequences(subject: &mut Subject, length: usize) -> Result<Vec<u32>, Failure> {
+    let mut cells = subject.cells(0);
+    let mut tokens = Vec::with_capacity(length * subject.rows);
+    for start in (0..length).step_by(MAX_STEPS) {
+        cells.positions.fill(start as i32);
+        tokens.extend(subject.machine.run(&cells.view(), MAX_STEPS.min(length - start))?);
+        cells.tokens = tokens[tokens.len() - subject.rows..].iter().map(|&token| token as i32).collect();
+    }
+    Ok(tokens)
 }
 
-/// Microseconds between tokens of one launch, as the host sees them come.
+/// Decodes the whole context again and again. The sums of a row have an order that no race may change, so every token is
+/// the same in every run.
+fn repeat(subject: &mut Subject, runs: usize) -> Result<(), Failure> {
+    let (context, rows) = (subject.context, subject.rows);
+    let mut before: Option<Vec<u32>> = None;
+    for run in 0..runs {
+        let start = Instant::now();
+        let tokens = sequences(subject, context)?;
+        let seconds = start.elapsed().as_secs_f64();
+        let other = before.iter().flatten().zip(&tokens).position(|(a, b)| a != b);
+        if let (Some(at), Some(before)) = (other, &before) {
+            let (position, row) = (at / rows, at % rows);
+            return Err(DecodeError::Differs { run, row, position, found: tokens[at], expected: before[at] }.into());
+        }
+        let distinct = tokens.iter().collect::<HashSet<_>>().len();
+        let same = if run == 0 { "" } else { ", the same as before" };
+        writeln!(io::stderr(), "run {run}: {} tokens in {seconds:.2} s, {distinct} distinct{same}", tokens.len())?;
+        before = Some(tokens);
+    }
+    Ok(())
+}
+
+/// Launches that feed themselves and are timed.
+const LAUNCHES: usize = 5;
+
+/// Microseconds of a token, launch by launch: the whole call, divided by its tokens. The host looks for tokens at its own
+/// pace, so the times between them as it sees them come say less.
 fn fed_back(subject: &mut Subject, first: usize, tokens: usize) -> Result<Vec<f64>, Failure> {
     let cells = subject.cells(first);
-    let (mut times, mut before) = (Vec::with_capacity(tokens), None::<Instant>);
-    subject.machine.run_each(&cells.view(), tokens, &mut |_| {
-        let now = Instant::now();
-        times.extend(before.map(|before| (now - before).as_secs_f64() * 1e6));
-        before = Some(now);
-        ControlFlow::Continue(())
-    })?;
+    let mut times = Vec::with_capacity(LAUNCHES);
+    for _ in 0..LAUNCHES {
+        let start = Instant::now();
+        subject.machine.run(&cells.view(), tokens)?;
+        times.push(start.elapsed().as_secs_f64() * 1e6 / tokens as f64);
+    }
     Ok(times)
 }
 

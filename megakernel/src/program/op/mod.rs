@@ -16,6 +16,7 @@ mod linear;
 mod operand;
 mod qkv;
 mod rope;
+mod sample;
 
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +28,7 @@ pub use linear::{Linear, LinearInput, LinearOutput};
 pub use operand::{Footprint, OperandError, Operands};
 pub use qkv::{GroupShape, KeyOutput, PAIRS_PER_UNIT, Part, Place, Projection, Qkv, Rotation, Run};
 pub use rope::{HeadNorm, HeadOutput, KvAppend, Rope};
+pub use sample::{REQUEST_WORDS, Sample};
 
 macro_rules! ops {
     ($($(#[$doc:meta])* $name:ident $text:literal;)*) => {
@@ -86,4 +88,6 @@ ops! {
     Combine "combine";
     /// Greedy choice.
     Argmax "argmax";
+    /// The choice that a row asks for.
+    Sample "sample";
 }

@@ -101,6 +101,15 @@ pub enum Class {
         /// Tiles of the logits.
         tiles: u32,
     },
+    /// The choice that a row asks for. Operands: logits, value, index, position, request, out.
+    Sample {
+        /// Rows of the task.
+        rows: u32,
+        /// Tiles of the logits.
+        tiles: u32,
+        /// Tokens that there are.
+        vocab: u32,
+    },
 }
 
 /// Where activations come from.
@@ -206,6 +215,7 @@ impl Class {
             Class::Rope { .. } => "rope",
             Class::Attention { .. } => "attention",
             Class::Argmax { .. } => "argmax",
+            Class::Sample { .. } => "sample",
         }
     }
 
@@ -223,7 +233,7 @@ impl Class {
         weights.max(streams * warps * rows * Unit::ROWS * 4)
     }
 
-    /// Bytes of shared memory for activations, or for the results of warps.
+    /// Bytes of shared memory for activations, for the results of warps, or for the work of sampling.
     pub(super) fn operand_bytes(&self, warps: u32) -> u32 {
         use tilewright_kernels::decode::Operand;
         match *self {
@@ -232,6 +242,7 @@ impl Class {
                 Operand::bytes(rows, unit, float)
             }
             Class::Attention { heads, .. } => heads.scratch_bytes(warps),
+            Class::Sample { .. } => tilewright_kernels::sample::Scratch::BYTES,
             Class::Embed { .. } | Class::Rope { .. } | Class::Argmax { .. } => 0,
         }
     }

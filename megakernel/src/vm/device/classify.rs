@@ -15,6 +15,9 @@ use crate::program::{
     Rope, Rotation, Span, Task,
 };
 
+/// Most tokens among which a device draws.
+const MOST_VOCAB: u32 = 1 << 18;
+
 /// A task's part of its stream.
 struct Part {
     stream: usize,
@@ -99,6 +102,17 @@ impl<'p> Planner<'p> {
             Op::Argmax(op) => {
                 let class = Class::Argmax { rows: rows(op.rows)?, tiles: self.extent(op.value, 0)? };
                 let operands = self.operands(&[Some(op.value), Some(op.index), Some(op.out)])?;
+                (class, None, TaskRecord { first_row: op.rows.lo as u32, operands, ..TaskRecord::default() })
+            }
+            Op::Sample(op) => {
+                let (tiles, vocab) = (self.extent(op.value, 0)?, self.extent(op.logits, 0)?);
+                if vocab > MOST_VOCAB {
+                    let (what, found) = ("the vocabulary of a choice at random", vocab as usize);
+                    return Err(Unsupported::Number { what, found, expected: "2^18 at most" });
+                }
+                let class = Class::Sample { rows: rows(op.rows)?, tiles, vocab };
+                let buffers = [op.logits, op.value, op.index, op.position, op.request, op.out];
+                let operands = self.operands(&buffers.map(Some))?;
                 (class, None, TaskRecord { first_row: op.rows.lo as u32, operands, ..TaskRecord::default() })
             }
             other => return Err(Unsupported::Op { op: other.name() }),

@@ -43,6 +43,8 @@ pub enum LaunchError {
     Device(#[from] DeviceError),
     #[error("the program has other outputs than are asked for")]
     Access(#[from] AccessError),
+    #[error("the KV pools are not as they are set")]
+    Kv(#[from] KvError),
     #[error(
         "task {task} `{label}` on block {block} waited too long: counter {counter} `{name}` should reach {wanted}, it is {seen}"
     )]
@@ -67,7 +69,11 @@ pub enum LaunchError {
     Unresponsive { steps: u32, patience: Duration },
     #[error("a launch takes 1 to {most} steps, {found} were asked for")]
     Steps { found: usize, most: usize },
-    #[error("the program feeds no token back: it has no embedding, or no greedy choice")]
+    #[error("{found} tokens end row {row}; a launch looks for {most}")]
+    Ends { row: usize, found: usize, most: usize },
+    #[error("ends are given for {found} rows, the program has {rows}; give one list for each row, or none")]
+    EndRows { found: usize, rows: usize },
+    #[error("the program feeds no token back: it has no embedding, or chooses no token")]
     NoFeedback,
     #[error("the machine was made without a timeline")]
     NoTimeline,

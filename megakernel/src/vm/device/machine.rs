@@ -6,10 +6,13 @@ use std::time::Duration;
 use half::bf16;
 use tilewright_codegen::device::{Buffer, Device, DeviceError, Kernel, Mapped, Source, Stream};
 use tilewright_codegen::verify::verify;
+use tilewright_kernels::sample::Request;
+use tilewright_layout::DType;
 
-use super::kernel::{OWN_COUNTERS, PITCH, TIMES, record};
+use super::kernel::{BEGUN, HALT, OWN_COUNTERS, PITCH, TIMES, record};
 use super::load::{self, Bound};
 use super::record::BlockRecord;
+use super::run::{MAX_ENDS, MAX_STEPS};
 use super::watch::{EachStep, Ended, Watch};
 use super::{AbortHandle, DeviceKv, DeviceOptions, LaunchError, LoadError, Plan, TaskTimes, status};
 use crate::program::{BufferId, BufferKind, TaskId};
@@ -17,19 +20,21 @@ use crate::validate::Placed;
 use crate::vm::reference::bind;
 use crate::vm::reference::cells::Limits;
 use crate::vm::reference::roles::Cells;
-use crate::vm::reference::{AccessError, StepCells};
+use crate::vm::reference::{AccessError, KvError};
 use crate::weights::Weights;
 
 /// A placed program on a device.
 pub struct DeviceMachine {
     placed: Placed,
-    plan: Plan,
-    cells: Cells,
-    limits: Limits,
+    pub(super) plan: Plan,
+    pub(super) cells: Cells,
+    pub(super) limits: Limits,
+    /// What rows ask for; empty where the program does not sample.
+    pub(super) requests: Vec<Request>,
     device: Device,
-    stream: Stream,
+    pub(super) stream: Stream,
     kernel: Kernel,
-    memory: Memory,
+    pub(super) memory: Memory,
     status: Mapped<u32>,
     abort: AbortHandle,
     patience: Duration,
@@ -41,7 +46,7 @@ pub struct DeviceMachine {
 
 /// What lies on the device.
 #[derive(Clone)]
-struct Memory {
+pub(super) struct Memory {
     image: Buffer<bf16>,
     plain: Buffer<u8>,
     state: Buffer<u8>,
@@ -49,11 +54,11 @@ struct Memory {
     tables: Buffer<u8>,
     directory: Buffer<u32>,
     counters: Buffer<u32>,
+    /// The tokens that end each row.
+    pub(super) ends: Buffer<i32>,
     trace: Option<Buffer<u64>>,
 }
 
-/// Most steps of one launch.
-pub const MAX_STEPS: usize = 4096;
 /// How long a step may take before the host ends the launch, unless it is told otherwise.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -130,6 +135,7 @@ impl DeviceMachine {
                 false => None,
             },
             counters: stream.buffer(&vec![0u32; ((plan.counters + OWN_COUNTERS) * PITCH) as usize])?,
+            ends: stream.buffer(&vec![-1i32; plan.rows as usize * MAX_ENDS])?,
         };
         let status = device.mapped::<u32>(status::TOKENS as usize + MAX_STEPS * plan.rows as usize)?;
         stream.wait()?;
@@ -138,6 +144,7 @@ impl DeviceMachine {
             placed,
             plan,
             cells,
+            requests: vec![Request::default(); limits.requests],
             limits,
             device,
             stream,
@@ -204,55 +211,16 @@ impl DeviceMachine {
         Ok(())
     }
 
-    /// Runs one step.
+    /// Sets a KV pool of bf16, `[kv_heads, pages, page_tokens, head_dim]`: a history that was not decoded here.
     ///
     /// # Errors
-    /// Cells that do not fit, before anything runs; a launch that did not end as it should.
-    pub fn step(&mut self, cells: &StepCells) -> Result<(), LaunchError> {
-        self.set_cells(cells)?;
-        self.launch(1, false, &mut |_| ControlFlow::Continue(())).map(drop)
-    }
-
-    /// Runs many steps in one launch, each feeding the greedy choice of the one before; gives the tokens,
-    /// `[steps, rows]`.
-    ///
-    /// # Errors
-    /// As [`DeviceMachine::step`]; steps that the page tables have no room for.
-    pub fn run(&mut self, cells: &StepCells, steps: usize) -> Result<Vec<u32>, LaunchError> {
-        let mut tokens = Vec::with_capacity(steps * self.plan.rows as usize);
-        self.run_each(cells, steps, &mut |step| {
-            tokens.extend_from_slice(step);
-            ControlFlow::Continue(())
-        })?;
-        Ok(tokens)
-    }
-
-    /// Runs at most that many steps in one launch; `each` gets every row's token as soon as a step ends, while the next
-    /// one runs, and ends the launch by `Break`. Gives how many steps it was told of.
-    ///
-    /// What a step behind the last that `each` was told of left in the KV pools lies behind the last position, and is
-    /// written again when that position is fed.
-    ///
-    /// # Errors
-    /// As [`DeviceMachine::run`].
-    pub fn run_each(
-        &mut self,
-        cells: &StepCells,
-        steps: usize,
-        each: &mut dyn FnMut(&[u32]) -> ControlFlow<()>,
-    ) -> Result<usize, LaunchError> {
-        if steps == 0 || steps > MAX_STEPS {
-            return Err(LaunchError::Steps { found: steps, most: MAX_STEPS });
+    /// If there is no such pool of so many elements, or the device fails.
+    pub fn set_pool(&mut self, name: &str, values: &[bf16]) -> Result<(), LaunchError> {
+        let pool = self.memory.kv.pool::<bf16>(name, DType::BF16)?;
+        if pool.len() != values.len() {
+            return Err(KvError::Range { name: name.to_owned(), end: values.len(), len: pool.len() }.into());
         }
-        if self.plan.feedback.is_none() {
-            return Err(LaunchError::NoFeedback);
-        }
-        // The last step's cells are checked too: then every step between has its pages.
-        let ahead = |position: &i32| if *position < 0 { *position } else { position.saturating_add(steps as i32 - 1) };
-        let last: Vec<i32> = cells.positions.iter().map(ahead).collect();
-        StepCells { positions: &last, ..*cells }.check(&self.limits)?;
-        self.set_cells(cells)?;
-        self.launch(steps as u32, true, each).map(|steps| steps as usize)
+        Ok(self.stream.upload(values, &pool)?)
     }
 
     /// Changes the tables; for faults.
@@ -262,28 +230,13 @@ impl DeviceMachine {
         Ok(self.stream.upload(&words, &self.memory.directory)?)
     }
 
-    fn set_cells(&mut self, cells: &StepCells) -> Result<(), LaunchError> {
-        cells.check(&self.limits)?;
-        let set = [
-            (&self.cells.token, cells.tokens),
-            (&self.cells.position, cells.positions),
-            (&self.cells.page_table, cells.page_table),
-        ];
-        for (buffers, values) in set {
-            for &buffer in buffers {
-                self.stream.upload(values, &self.state_of::<i32>(buffer, values.len())?)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn state_of<T: bytemuck::Pod>(&self, buffer: BufferId, len: usize) -> Result<Buffer<T>, DeviceError> {
+    pub(super) fn state_of<T: bytemuck::Pod>(&self, buffer: BufferId, len: usize) -> Result<Buffer<T>, DeviceError> {
         let start = self.plan.places.offset(buffer) as usize;
         self.memory.state.slice(start..start + len * size_of::<T>())?.cast()
     }
 
     /// Launches and waits; gives how many steps `each` was told of.
-    fn launch(&mut self, steps: u32, advance: bool, each: EachStep) -> Result<u32, LaunchError> {
+    pub(super) fn launch(&mut self, steps: u32, advance: bool, each: EachStep) -> Result<u32, LaunchError> {
         let patience = self.patience;
         if self.lost {
             return Err(LaunchError::Unresponsive { steps: 0, patience });
@@ -294,11 +247,12 @@ impl DeviceMachine {
         if self.abort.is_set() {
             self.status.store(status::ABORT as usize, 1)?;
         }
-        let Memory { image, plain, state, kv, tables, directory, counters, trace } = &self.memory;
+        let Memory { image, plain, state, kv, tables, directory, counters, ends, trace } = &self.memory;
         let numbers = [self.epoch, steps, u32::from(advance)];
         let mut args = vec![image.into(), plain.into(), state.into(), (&kv.memory).into(), tables.into()];
         args.extend([directory.into(), counters.into(), (&self.status).into()]);
         args.extend(numbers.map(Into::into));
+        args.push(ends.into());
         args.extend(trace.iter().map(Into::into));
         let rows = self.plan.rows as usize;
         let watch = Watch { stream: &self.stream, status: &self.status, abort: &self.abort, patience, rows };
@@ -324,6 +278,10 @@ impl DeviceMachine {
         let code = self.status.load(status::CODE as usize)?;
         if code == 0 {
             self.epoch = self.epoch.wrapping_add(steps);
+            return Ok(count);
+        }
+        if code == status::ENDED {
+            self.rest()?;
             return Ok(count);
         }
         let failure = self.failure(code)?;
@@ -366,6 +324,16 @@ impl DeviceMachine {
         })
     }
 
+    /// Behind a launch that ended since all rows had: as many steps are counted as there were, and the next may begin.
+    fn rest(&mut self) -> Result<(), DeviceError> {
+        self.epoch = self.epoch.wrapping_add(self.status.load(status::STEPS as usize)?);
+        for (counter, value) in [(BEGUN, self.epoch), (HALT, 0)] {
+            let at = ((self.plan.counters + counter) * PITCH) as usize;
+            self.stream.upload(&[value], &self.memory.counters.slice(at..at + 1)?)?;
+        }
+        Ok(())
+    }
+
     /// Counters as of the beginning: a launch that was stopped left them anywhere.
     fn recover(&mut self) -> Result<(), DeviceError> {
         self.stream.fill(&self.memory.counters, 0)?;
@@ -400,7 +368,7 @@ impl DeviceMachine {
     /// # Errors
     /// If there is no such output of that type.
     pub fn f32(&self, name: &str) -> Result<Vec<f32>, LaunchError> {
-        self.output(name, "f32", tilewright_layout::DType::F32)
+        self.output(name, "f32", DType::F32)
     }
 
     /// All elements of an i32 output of the last step.
@@ -408,7 +376,7 @@ impl DeviceMachine {
     /// # Errors
     /// If there is no such output of that type.
     pub fn i32(&self, name: &str) -> Result<Vec<i32>, LaunchError> {
-        self.output(name, "i32", tilewright_layout::DType::I32)
+        self.output(name, "i32", DType::I32)
     }
 
     /// A row of an f32 output of the last step: an index of its first dimension.
@@ -416,7 +384,7 @@ impl DeviceMachine {
     /// # Errors
     /// If there is no such output of that type, or no such row.
     pub fn f32_row(&self, name: &str, row: usize) -> Result<Vec<f32>, LaunchError> {
-        let all = self.place::<f32>(name, "f32", tilewright_layout::DType::F32)?;
+        let all = self.place::<f32>(name, "f32", DType::F32)?;
         let buffer = self.placed.buffer_named(name);
         let rows = buffer.and_then(|buffer| buffer.shape.first().copied()).unwrap_or(1);
         if row >= rows {
@@ -426,22 +394,12 @@ impl DeviceMachine {
         Ok(self.stream.read(&all.slice(row * width..(row + 1) * width)?)?)
     }
 
-    fn output<T: bytemuck::Pod>(
-        &self,
-        name: &str,
-        asked: &'static str,
-        dtype: tilewright_layout::DType,
-    ) -> Result<Vec<T>, LaunchError> {
+    fn output<T: bytemuck::Pod>(&self, name: &str, asked: &'static str, dtype: DType) -> Result<Vec<T>, LaunchError> {
         Ok(self.stream.read(&self.place(name, asked, dtype)?)?)
     }
 
     /// Where an output lies.
-    fn place<T: bytemuck::Pod>(
-        &self,
-        name: &str,
-        asked: &'static str,
-        dtype: tilewright_layout::DType,
-    ) -> Result<Buffer<T>, LaunchError> {
+    fn place<T: bytemuck::Pod>(&self, name: &str, asked: &'static str, dtype: DType) -> Result<Buffer<T>, LaunchError> {
         let missing = || AccessError::Missing { name: name.to_owned() };
         let buffer = self.placed.buffer_named(name).ok_or_else(missing)?;
         if buffer.kind != BufferKind::Output {

@@ -20,6 +20,7 @@
 //! | `load` | weights to the device |
 //! | `resident` | what machines of one model share there |
 //! | `machine` | the machine |
+//! | `run` | its steps: one, or many in a launch |
 //! | `watch` | the host's eye on a launch |
 //! | `timeline/` | times of tasks as a table, a trace and a picture |
 //! | `error` | what can go wrong |
@@ -40,6 +41,7 @@ mod plan;
 mod planner;
 mod record;
 mod resident;
+mod run;
 mod status;
 mod tables;
 mod tags;
@@ -52,12 +54,13 @@ pub use error::{LaunchError, LoadError};
 pub use fault::DeviceFault;
 pub use image::{Rows, Stream};
 pub use kernel::record;
-pub use machine::{DeviceMachine, MAX_STEPS};
+pub use machine::DeviceMachine;
 pub use options::DeviceOptions;
 pub use place::{Places, Space, space};
 pub use plan::{Feedback, Plan, RotationTable};
 pub use record::{BlockRecord, OPERANDS, TaskRecord, WaitRecord};
 pub use resident::{DeviceKv, DeviceWeights};
+pub use run::{MAX_ENDS, MAX_STEPS, NO_TOKEN};
 pub use tags::{Tags, TaskTags};
 pub use timeline::TaskTimes;
 pub use unsupported::Unsupported;

@@ -42,7 +42,7 @@ pub struct Plan {
     pub rows: u32,
     /// Positions and page tables that a block keeps in shared memory, if they are the same for all tasks.
     pub cells: Option<CellsPlan>,
-    /// The cells that a launch of many steps feeds back; `None` where the program makes no greedy choice.
+    /// The cells that a launch of many steps feeds back; `None` where the program chooses no token.
     pub feedback: Option<Feedback>,
 }
 
@@ -66,8 +66,10 @@ pub struct Feedback {
     pub token: u64,
     /// Its position.
     pub position: u64,
-    /// The greedy choice of every row.
+    /// The next token of every row.
     pub next_token: u64,
+    /// What every row asks for, where the program samples.
+    pub request: Option<u64>,
 }
 
 /// Cosines and sines of every position.

@@ -114,14 +114,18 @@ impl<'p> Planner<'p> {
         (same && rows * (table_width + 1) <= CELLS).then_some(CellsPlan { position, table, table_width, rows })
     }
 
-    /// The cells that the embedding reads and the argmax decides, where the program has one of each kind.
+    /// The cells that the embedding reads and that say what is chosen, where the program has one of each kind.
     fn feedback(&self) -> Option<Feedback> {
         let tasks = || self.placed.tasks.iter().map(|task| &task.op);
         let embed = tasks().find_map(|op| if let Op::Embed(embed) = op { Some(embed) } else { None })?;
-        let argmax = tasks().find_map(|op| if let Op::Argmax(argmax) = op { Some(argmax) } else { None })?;
-        let [token, position, next_token] =
-            [embed.ids, embed.position, argmax.out].map(|buffer| self.places.offset(buffer));
-        Some(Feedback { token, position, next_token })
+        let (chosen, request) = tasks().find_map(|op| match op {
+            Op::Argmax(argmax) => Some((argmax.out, None)),
+            Op::Sample(sample) => Some((sample.out, Some(sample.request))),
+            _ => None,
+        })?;
+        let place = |buffer| self.places.offset(buffer);
+        let (token, position, next_token) = (place(embed.ids), place(embed.position), place(chosen));
+        Some(Feedback { token, position, next_token, request: request.map(place) })
     }
 
     /// The options with as many stages as shared memory holds.
@@ -147,6 +151,7 @@ fn rows_of(op: &Op) -> u32 {
         Op::Rope(op) => op.rows,
         Op::Attention(op) => op.rows,
         Op::Argmax(op) => op.rows,
+        Op::Sample(op) => op.rows,
         _ => return 1,
     };
     rows.hi as u32

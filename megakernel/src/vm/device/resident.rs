@@ -10,7 +10,7 @@ use tilewright_codegen::device::{Buffer, Device};
 use tilewright_layout::DType;
 
 use super::load::Bound;
-use super::{DeviceMachine, DeviceOptions, LoadError, Places, Plan, Stream};
+use super::{DeviceMachine, DeviceOptions, LaunchError, LoadError, Places, Plan, Stream};
 use crate::program::{self, BufferKind, Program};
 use crate::validate::Placed;
 use crate::vm::reference::KvError;
@@ -108,6 +108,17 @@ impl DeviceKv {
     /// Bytes of all pools.
     pub fn bytes(&self) -> u64 {
         self.memory.bytes()
+    }
+
+    /// The elements of a pool of that name, `[kv_heads, pages, page_tokens, head_dim]`.
+    pub(super) fn pool<T: bytemuck::Pod>(&self, name: &str, dtype: DType) -> Result<Buffer<T>, LaunchError> {
+        let missing = || KvError::Missing { name: name.to_owned() };
+        let pool = self.pools.iter().find(|pool| pool.name == name).ok_or_else(missing)?;
+        if pool.dtype != dtype {
+            return Err(KvError::DType { name: name.to_owned(), expected: dtype, found: pool.dtype }.into());
+        }
+        let (start, elements) = (pool.offset as usize, pool.shape.iter().product::<usize>());
+        Ok(self.memory.slice(start..start + elements * size_of::<T>())?.cast()?)
     }
 
     /// Fails where a program wants other pools.

@@ -19,7 +19,7 @@ pub enum Unsupported {
     },
     #[error("op `{op}` has no device function; lower the model with fused ops, or run it on `cpu`")]
     Op { op: &'static str },
-    #[error("{what} is {found}, a device needs {expected}; run it on `cpu`")]
+    #[error("{what}: {found}, and a device needs {expected}; run it on `cpu`")]
     Number { what: &'static str, found: usize, expected: &'static str },
     #[error("{what} ({buffer}) is {found}, a device needs {expected}; lower the model with that type")]
     DType { what: &'static str, buffer: BufferId, found: DType, expected: &'static str },

@@ -10,7 +10,7 @@ use super::cells::Limits;
 use super::memory::{self, Words};
 use super::roles::{self, Cells};
 use crate::model::TensorSpec;
-use crate::program::{Buffer, BufferId, BufferKind, Program, Source};
+use crate::program::{Buffer, BufferId, BufferKind, Program, REQUEST_WORDS, Source};
 use crate::weights::{SharedBytes, WeightError, WeightTensor, Weights, random_tensor};
 
 /// Seed of the weights that a program wants at random.
@@ -178,6 +178,7 @@ pub(in crate::vm) fn cells(program: &Program) -> Result<(Cells, Limits), BindErr
         tokens: entries("token ids", &cells.token)?,
         positions: entries("positions", &cells.position)?,
         page_table: entries("page tables", &cells.page_table)?,
+        requests: entries("requests", &cells.request)? / REQUEST_WORDS,
         vocab: cells.vocab,
         pagings: cells.pagings.clone(),
     };

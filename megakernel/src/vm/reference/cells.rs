@@ -1,8 +1,10 @@
-//! What changes from step to step: token ids, positions, page tables; checked before anything runs.
+//! What changes from step to step: token ids, positions, page tables, requests; checked before anything runs.
 
 use std::collections::HashMap;
 
 use thiserror::Error;
+use tilewright_kernels::naive::SamplingError;
+use tilewright_kernels::sample::Request;
 
 use super::roles::Paging;
 
@@ -19,7 +21,7 @@ pub struct StepCells<'a> {
 }
 
 /// Why cells are refused.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Error)]
 #[allow(missing_docs, reason = "the message names every field")]
 pub enum CellError {
     #[error("cell `{cell}` has {found} entries, the program has {expected}")]
@@ -40,6 +42,12 @@ pub enum CellError {
         "row {reader} reads page {page}, which row {writer} of another sequence appends to; give it a page of its own"
     )]
     SharedPage { reader: usize, writer: usize, page: i32 },
+    #[error("row {row} asks for a choice that makes no sense")]
+    Request {
+        row: usize,
+        #[source]
+        source: SamplingError,
+    },
 }
 
 /// What cells are checked against.
@@ -49,8 +57,24 @@ pub(in crate::vm) struct Limits {
     pub tokens: usize,
     pub positions: usize,
     pub page_table: usize,
+    pub requests: usize,
     pub vocab: Option<usize>,
     pub pagings: Vec<Paging>,
+}
+
+impl Limits {
+    /// Checks what rows ask for: a request for each of them, where the program reads any.
+    pub fn check_requests(&self, requests: &[Request]) -> Result<(), CellError> {
+        let (expected, found) = (self.requests, requests.len());
+        if found != expected {
+            return Err(CellError::Length { cell: "request", expected, found });
+        }
+        let mut rows = requests.iter().enumerate();
+        rows.try_for_each(|(row, request)| match request.sampling() {
+            Ok(_) => Ok(()),
+            Err(source) => Err(CellError::Request { row, source }),
+        })
+    }
 }
 
 impl StepCells<'_> {
@@ -130,6 +154,7 @@ mod tests {
         tokens: 2,
         positions: 2,
         page_table: 4,
+        requests: 2,
         vocab: Some(10),
         pagings: vec![Paging { pages: 5, page_tokens: 4 }],
     };
@@ -146,6 +171,18 @@ mod tests {
         // Two tokens of one sequence; two sequences that share a full page.
         assert_eq!(check(&[1, 2], &[3, 4], &[0, 1, 0, 1]), Ok(()));
         assert_eq!(check(&[1, 2], &[5, 6], &[0, 1, 0, 2]), Ok(()));
+    }
+
+    #[test]
+    fn every_row_asks_for_something_that_makes_sense() {
+        let hot = Request { temperature: 0.5, top_p: 1.0, top_k: 3, ..Request::default() };
+        let check = |requests: &[Request]| LIMITS().check_requests(requests);
+        assert_eq!(check(&[Request::default(), hot]), Ok(()));
+        assert_eq!(check(&[hot]), Err(CellError::Length { cell: "request", expected: 2, found: 1 }));
+        let source = SamplingError::TopK;
+        assert_eq!(check(&[hot, Request { top_k: 0, ..hot }]), Err(CellError::Request { row: 1, source }));
+        let nan = check(&[Request { temperature: f32::NAN, ..hot }, hot]);
+        assert!(matches!(nan, Err(CellError::Request { row: 0, source: SamplingError::Temperature { .. } })));
     }
 
     #[test]

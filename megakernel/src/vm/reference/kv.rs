@@ -31,6 +31,8 @@ pub enum KvError {
     Memory { name: String, bytes: usize },
     #[error("the KV state has no pool `{name}`; it was made for another model")]
     Missing { name: String },
+    #[error("pool `{name}` has {len} elements, and element {end} should be written")]
+    Range { name: String, end: usize, len: usize },
     #[error("pool `{name}` is {found}, the program wants {expected}")]
     DType { name: String, expected: DType, found: DType },
     #[error("pool `{name}` has shape {found:?}, the program wants {expected:?}")]
@@ -64,6 +66,16 @@ impl KvState {
         let (words, mut out) = (pool.words(), Vec::new());
         words.read(0, words.len(), &mut out)?;
         Some(out)
+    }
+
+    /// Stores elements of a pool, `[kv_heads, pages, page_tokens, head_dim]`, from `start` on, rounded to its type.
+    ///
+    /// # Errors
+    /// If there is no such pool, or it ends before.
+    pub fn write(&mut self, name: &str, start: usize, values: &[f32]) -> Result<(), KvError> {
+        let pool = self.pools.get(name).ok_or_else(|| KvError::Missing { name: name.to_owned() })?;
+        let (end, len) = (start.saturating_add(values.len()), pool.shape.iter().product());
+        pool.words().write(start, values).ok_or_else(|| KvError::Range { name: name.to_owned(), end, len })
     }
 
     /// Fills all pools with NaN, so that a token which is read before it was appended shows.

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use thiserror::Error;
+use tilewright_kernels::sample::Request;
 use tilewright_layout::DType;
 
 use super::bind::{self, BindError, Slot};
@@ -152,6 +153,19 @@ impl Machine {
             Stop::Panic { task, sm, message } => StepError::Panicked { task, label: label(task), sm, message },
             Stop::Deadlock => StepError::Deadlock(deadlock),
         }
+    }
+
+    /// Sets what the next token of every row is chosen by, until it is set again: greedily, where it was never set.
+    ///
+    /// # Errors
+    /// If there is not one request for each row, or one makes no sense.
+    pub fn set_requests(&mut self, requests: &[Request]) -> Result<(), CellError> {
+        self.limits.check_requests(requests)?;
+        for words in self.cells.request.iter().filter_map(|id| self.words(self.placed.buffers.get(id.index())?)) {
+            // The length was checked against the buffer's shape.
+            let _ = words.write_i32(0, bytemuck::cast_slice(requests));
+        }
+        Ok(())
     }
 
     /// Sets an input buffer of floating-point elements, converted to its type.

@@ -10,6 +10,7 @@ pub(in crate::vm) enum Role {
     Token,
     Position,
     PageTable,
+    Request,
 }
 
 impl Role {
@@ -18,6 +19,7 @@ impl Role {
             Role::Token => "token",
             Role::Position => "position",
             Role::PageTable => "page_table",
+            Role::Request => "requests",
         }
     }
 }
@@ -36,6 +38,7 @@ pub(in crate::vm) struct Cells {
     pub token: Vec<BufferId>,
     pub position: Vec<BufferId>,
     pub page_table: Vec<BufferId>,
+    pub request: Vec<BufferId>,
     /// The embedding tables' rows, the least of them.
     pub vocab: Option<usize>,
     /// The distinct pagings of the pools.
@@ -80,6 +83,7 @@ pub(super) fn cells(program: &Program) -> Result<Cells, RoleConflict> {
             Role::Token => cells.token.push(buffer),
             Role::Position => cells.position.push(buffer),
             Role::PageTable => cells.page_table.push(buffer),
+            Role::Request => cells.request.push(buffer),
         }
     }
     Ok(cells)
@@ -94,6 +98,7 @@ fn uses(op: &Op) -> Vec<(BufferId, Role)> {
         Op::Rope(op) => place(&op.at),
         Op::KvAppend(op) => place(&op.at),
         Op::Attention(op) => place(&op.at),
+        Op::Sample(op) => vec![(op.position, Role::Position), (op.request, Role::Request)],
         Op::Copy(_) | Op::Add(_) | Op::SiluMul(_) | Op::RmsNorm(_) | Op::Linear(_) | Op::Combine(_) | Op::Argmax(_) => {
             vec![]
         }
@@ -120,6 +125,7 @@ fn pools(op: &Op) -> Vec<BufferId> {
         | Op::Embed(_)
         | Op::Linear(_)
         | Op::Combine(_)
-        | Op::Argmax(_) => vec![],
+        | Op::Argmax(_)
+        | Op::Sample(_) => vec![],
     }
 }

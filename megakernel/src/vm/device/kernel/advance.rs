@@ -1,10 +1,15 @@
-//! From one step to the next: block 0 waits for every block, feeds tokens back, and opens the step that follows.
+//! From one step to the next: block 0 waits for every block, feeds tokens back, and opens the step that follows, or ends
+//! the launch where every row has ended.
 
-use tilewright_codegen::build::Val;
+use std::mem::offset_of;
+
+use tilewright_codegen::build::{Global, Ptr, Val};
 use tilewright_codegen::ir::attr::Scope;
+use tilewright_kernels::sample::Request;
 
 use super::Kit;
-use crate::vm::device::status;
+use crate::vm::device::run::{MAX_ENDS, NO_TOKEN};
+use crate::vm::device::{Feedback, status};
 
 /// Steps between two looks at whether the host wants the end.
 const LISTEN: u32 = 4;
@@ -18,24 +23,52 @@ pub(super) fn advance<'k>(kit: Kit<'k, '_>, step: Val<'k, u32>) {
         k.when(leader & (step % LISTEN).eq(0), || sync.listen(k.lit(u32::MAX)));
         k.when(leader, || sync.all_finished(step));
         team.sync();
+        let goes_on = k.var(true);
         if let Some(cells) = kit.plan.feedback {
-            let feeds = k.tid().lt(kit.plan.rows) & kit.advance.ne(0);
-            k.when(feeds, || {
-                let row = |offset: u64| kit.memory.state.at(offset as u32).cast::<i32>().at(k.tid());
-                let (token, position) = (row(cells.next_token).load(), row(cells.position).load());
-                k.when(position.ge(0), || {
-                    row(cells.token).store(token);
-                    // Producers look at it whenever they come to a page.
-                    row(cells.position).store_relaxed(position + 1, Scope::Gpu);
+            k.when(k.warp().eq(0) & kit.advance.ne(0), || {
+                goes_on.set(false);
+                k.for_step(k.lane(), kit.plan.rows, 32, |row| {
+                    let active = feed(kit, cells, step, row);
+                    goes_on.set(goes_on.get() | active);
                 });
-                let place = sync.status(status::TOKENS).at(step * kit.plan.rows + k.tid());
-                place.store_relaxed(token.cast::<u32>(), Scope::Sys);
+                goes_on.set(goes_on.get().any());
             });
         }
         team.sync();
         k.when(leader & !sync.stopped(), || {
             sync.status(status::STEPS).store_release(step + 1, Scope::Sys);
-            sync.open();
+            k.if_else(goes_on.get(), || sync.open(), || sync.end());
         });
     });
+}
+
+/// Feeds a row's token back and shows it to the host; whether the row goes on.
+///
+/// A row that ends is idle from then on: its cells stay as they are, but for the position, of which all bits turn.
+fn feed<'k>(kit: Kit<'k, '_>, cells: Feedback, step: Val<'k, u32>, row: Val<'k, u32>) -> Val<'k, bool> {
+    let k = kit.k;
+    let at = |offset: u64| kit.memory.state.at(offset as u32).cast::<i32>().at(row);
+    let (token, position) = (at(cells.next_token).load(), at(cells.position).load());
+    let active = position.ge(0);
+    let goes_on = active & !ends(kit.ends.at(row * MAX_ENDS as u32), token);
+    k.when(goes_on, || {
+        at(cells.token).store(token);
+        if let Some(offset) = cells.request {
+            let request = kit.memory.state.at(offset as u32).at(row * size_of::<Request>() as u32);
+            let drawn = request.at(offset_of!(Request, step) as u32).cast::<u64>();
+            drawn.store(drawn.load() + 1);
+        }
+    });
+    // Producers look at it whenever they come to a page.
+    k.when(active, || at(cells.position).store_relaxed(goes_on.select(position + 1, !position), Scope::Gpu));
+    let shown = active.select(token.cast::<u32>(), NO_TOKEN);
+    kit.sync.status(status::TOKENS).at(step * kit.plan.rows + row).store_relaxed(shown, Scope::Sys);
+    goes_on
+}
+
+/// Whether a token is one of those that end the row.
+fn ends<'k>(ids: Ptr<'k, Global, i32>, token: Val<'k, i32>) -> Val<'k, bool> {
+    let fours = (0..MAX_ENDS as u32).step_by(4).map(|first| ids.at(first).load_vec::<4>());
+    let ids: Vec<Val<i32>> = fours.flatten().collect();
+    ids.into_iter().fold(token.builder().lit(false), |ended, id| ended | token.eq(id))
 }

@@ -3,8 +3,9 @@
 use tilewright_codegen::build::{Global, Ptr, Val};
 use tilewright_kernels::decode::{
     Argmax, Array, Attention, Best, Embed, Float, HeadNorm, Heads, Input, Keys, Linear, Merge, Output, Pages, Qkv,
-    Rope, Rotation, Weights, argmax, attention, embed, linear, qkv, rope,
+    Rope, Rotation, Sample, Weights, argmax, attention, embed, linear, qkv, rope, sample,
 };
+use tilewright_kernels::sample::Scratch;
 
 use super::Kit;
 use super::table::TaskView;
@@ -198,18 +199,31 @@ impl<'k> Call<'k, '_> {
                     stats: self.state(4).cast(),
                 },
             ),
-            Class::Argmax { rows, tiles } => argmax(
-                team,
-                Argmax {
-                    value: self.state(0).cast(),
-                    index: self.state(1).cast(),
-                    tiles,
-                    out: self.state(2).cast(),
-                    rows,
-                    first_row,
-                },
-            ),
+            Class::Argmax { rows, tiles } => self.argmax(rows, tiles),
+            Class::Sample { rows, tiles, vocab } => self.sample(rows, tiles, vocab),
         }
+    }
+
+    fn argmax(self, rows: u32, tiles: u32) {
+        let (value, index, out) = (self.state(0).cast(), self.state(1).cast(), self.state(2).cast());
+        argmax(self.kit.team, Argmax { value, index, tiles, out, rows, first_row: self.task.first_row() });
+    }
+
+    fn sample(self, rows: u32, tiles: u32, vocab: u32) {
+        let choice = Sample {
+            logits: self.state(0).cast(),
+            vocab,
+            value: self.state(1).cast(),
+            index: self.state(2).cast(),
+            tiles,
+            position: self.state(3).cast(),
+            requests: self.state(4),
+            out: self.state(5).cast(),
+            rows,
+            first_row: self.task.first_row(),
+        };
+        // No task's activations are in shared memory now.
+        sample(self.kit.team, Scratch::new(self.kit.scratch.operand.cast()), choice);
     }
 
     fn output(self, output: OutputClass, width: u32) -> Output<'k> {

@@ -33,7 +33,7 @@ use super::Plan;
 use cells::StepCells;
 use ring::Ring;
 use sync::Sync;
-pub(super) use sync::{OWN_COUNTERS, PITCH};
+pub(super) use sync::{BEGUN, HALT, OWN_COUNTERS, PITCH};
 use table::Table;
 pub(super) use trace::TIMES;
 use trace::Trace;
@@ -68,12 +68,14 @@ struct Kit<'k, 'p> {
     steps: Val<'k, u32>,
     /// Whether the kernel itself feeds tokens back.
     advance: Val<'k, u32>,
+    /// The tokens that end each row.
+    ends: Ptr<'k, Global, i32>,
 }
 
 /// Records the kernel of a plan.
 ///
 /// Parameters: image, plain, state, pools, tables, directory, counters, status, steps so far, steps of this launch,
-/// whether tokens are fed back; with a timeline, where it goes.
+/// whether tokens are fed back, the tokens that end each row; with a timeline, where it goes.
 pub fn record(plan: &Plan) -> Kernel {
     let threads = (plan.options.warps + 1) * 32;
     record_kernel(NAME, plan.arch, block(threads).min_blocks(1).cooperative(), |k| body(k, plan))
@@ -86,6 +88,7 @@ fn body(k: &Builder, plan: &Plan) {
     let directory = k.global::<u32>("directory");
     let (counters, status) = (k.global::<u32>("counters"), k.global::<u32>("status"));
     let (epoch, steps, advance) = (k.param::<u32>("epoch"), k.param::<u32>("steps"), k.param::<u32>("advance"));
+    let ends = k.global::<i32>("ends");
     let ring = Ring::new(k, options);
     let table = Table::new(k, plan.table_bytes, directory);
     let sums_bytes = options.sums_bytes;
@@ -114,6 +117,7 @@ fn body(k: &Builder, plan: &Plan) {
         trace,
         steps,
         advance,
+        ends,
     };
     table.fetch(k, tables);
     k.when(k.tid().eq(0), || {

@@ -11,6 +11,12 @@ use crate::vm::device::{Plan, status};
 
 /// Counters of the machine's own, behind the program's.
 pub(in crate::vm::device) const OWN_COUNTERS: u32 = 3;
+/// Of these, blocks that finished a step.
+const FINISHED: u32 = 0;
+/// Steps that may begin.
+pub(in crate::vm::device) const BEGUN: u32 = 1;
+/// Whether to stop.
+pub(in crate::vm::device) const HALT: u32 = 2;
 /// Words between counters: a line of level two each, so that polls of one do not delay signals of another.
 pub(in crate::vm::device) const PITCH: u32 = 32;
 /// Looks between two looks at whether to stop.
@@ -51,15 +57,15 @@ impl<'k> Sync<'k> {
     }
 
     fn finished(self) -> Ptr<'k, Global, u32> {
-        self.own(0)
+        self.own(FINISHED)
     }
 
     fn begun(self) -> Ptr<'k, Global, u32> {
-        self.own(1)
+        self.own(BEGUN)
     }
 
     fn halt(self) -> Ptr<'k, Global, u32> {
-        self.own(2)
+        self.own(HALT)
     }
 
     /// Whether the team does not go on, for a thread that looks while others may write.
@@ -199,6 +205,13 @@ impl<'k> Sync<'k> {
     /// Lets the next step begin; by one thread.
     pub fn open(self) {
         self.begun().red(AtomOp::Add, 1u32, RedOrder::Release(Scope::Gpu));
+    }
+
+    /// Ends the launch behind a step that every block has finished; by one thread. Nobody has begun another, so that
+    /// counters stand as at the end of any step.
+    pub fn end(self) {
+        self.status.at(status::CODE).compare_swap(0u32, status::ENDED, AtomOrder::Relaxed(Scope::Sys));
+        self.stop_all();
     }
 
     /// A word that the host sees.

@@ -7,13 +7,14 @@ mod embed;
 mod linear;
 mod qkv;
 mod rope;
+mod sample;
 
 use std::sync::atomic::AtomicU32;
 
 use half::{bf16, f16};
 use thiserror::Error;
 use tilewright_kernels::host::Element;
-use tilewright_kernels::naive::PoolShape;
+use tilewright_kernels::naive::{PoolShape, SamplingError};
 
 use super::bind::{self, Slot};
 use super::memory::Words;
@@ -21,7 +22,7 @@ use crate::program::{BufferId, Op, Place, Program};
 
 /// Why a task could not be done. Cells are checked before a step and programs before they are bound, so that these
 /// concern what only shows while a program runs: ids and positions that it computes itself.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Error)]
 #[allow(missing_docs, reason = "the message names every field")]
 pub enum TaskFault {
     #[error("buffer {buffer} has no elements {start} to {end} of the wanted type")]
@@ -34,6 +35,12 @@ pub enum TaskFault {
     Position { row: usize, position: usize },
     #[error("row {row}: page {page} is not one of the pool's {pages}")]
     Page { row: usize, page: i32, pages: usize },
+    #[error("row {row} asks for a choice that makes no sense")]
+    Request {
+        row: usize,
+        #[source]
+        source: SamplingError,
+    },
     #[error("the fault was injected")]
     Injected,
 }
@@ -73,6 +80,7 @@ pub(super) fn run(op: &Op, on: &Context) -> Done {
         Op::Attention(op) => attention::attention(op, on),
         Op::Combine(op) => attention::combine(op, on),
         Op::Argmax(op) => argmax::argmax(op, on),
+        Op::Sample(op) => sample::sample(op, on),
     }
 }
 

@@ -1,0 +1,58 @@
+//! The choice of every row's next token as its request says: the likeliest, or at random among the likely.
+
+use tilewright_codegen::build::{Global, Ptr, Val};
+
+use super::Team;
+use super::argmax::best_of_tiles;
+use crate::sample::{Logits, Request, Scratch, sample as draw};
+
+/// Rows to choose for.
+#[derive(Clone, Copy)]
+pub struct Sample<'k> {
+    /// Logits, f32 `[rows, vocab]`.
+    pub logits: Ptr<'k, Global, f32>,
+    /// Tokens that there are, at most 2¹⁸.
+    pub vocab: u32,
+    /// Largest logit of every tile, f32 `[rows, tiles]`.
+    pub value: Ptr<'k, Global, f32>,
+    /// Its index, i32 `[rows, tiles]`.
+    pub index: Ptr<'k, Global, i32>,
+    /// Tiles.
+    pub tiles: u32,
+    /// Position of every row, i32 `[rows]`; negative: nothing is chosen.
+    pub position: Ptr<'k, Global, i32>,
+    /// A [`Request`] for every row.
+    pub requests: Ptr<'k, Global, u8>,
+    /// The chosen ids, i32 `[rows]`; -1 where nothing is chosen.
+    pub out: Ptr<'k, Global, i32>,
+    /// Rows.
+    pub rows: u32,
+    /// First row.
+    pub first_row: Val<'k, u32>,
+}
+
+/// Chooses as [`naive::sample`](crate::naive::sample) does, row after row, each by the whole team.
+///
+/// The likeliest token is known from the tiles, so that logits are only read where one is drawn at random.
+pub fn sample<'k>(team: Team<'k>, scratch: Scratch<'k>, sample: Sample<'k>) {
+    let k = team.k;
+    let each = |row: Val<'k, u32>| {
+        let token = k.var(u32::MAX);
+        k.when(sample.position.at(row).load().ge(0), || {
+            // The same in all lanes already; one lane's is so for whoever checks the code too.
+            let best = best_of_tiles(team, sample.value, sample.index, row, sample.tiles).shfl_idx(0);
+            let logits = Logits { at: sample.logits.at(row.mul_wide(sample.vocab)), count: k.lit(sample.vocab) };
+            let request = Request::load(sample.requests.at(row * size_of::<Request>() as u32));
+            token.set(draw(team, scratch, logits, best, request));
+        });
+        k.when(k.tid().eq(0), || sample.out.at(row).store(token.get().cast::<i32>()));
+    };
+    match sample.rows {
+        1 => each(sample.first_row),
+        rows => k.for_(0u32, rows, |row| {
+            each(sample.first_row + row);
+            // The next row uses the scratch again.
+            team.sync();
+        }),
+    }
+}

@@ -1,0 +1,127 @@
+//! Steps: one, or many in a launch that feeds tokens back by itself and ends where every row has ended.
+
+use std::ops::ControlFlow;
+
+use tilewright_kernels::sample::Request;
+
+use super::{DeviceMachine, LaunchError};
+use crate::vm::reference::StepCells;
+
+/// Most steps of one launch.
+pub const MAX_STEPS: usize = 4096;
+/// Most tokens that end a row.
+pub const MAX_ENDS: usize = 8;
+/// What stands for the token of a row that is idle, or that has ended.
+pub const NO_TOKEN: u32 = u32::MAX;
+
+impl DeviceMachine {
+    /// Sets what the next token of every row is chosen by, until it is set again: greedily, where it was never set. A
+    /// launch of many steps counts the requests' steps on, but not here.
+    ///
+    /// # Errors
+    /// If there is not one request for each row, or one makes no sense.
+    pub fn set_requests(&mut self, requests: &[Request]) -> Result<(), LaunchError> {
+        self.limits.check_requests(requests)?;
+        self.requests = requests.to_vec();
+        Ok(())
+    }
+
+    /// Runs one step.
+    ///
+    /// # Errors
+    /// Cells that do not fit, before anything runs; a launch that did not end as it should.
+    pub fn step(&mut self, cells: &StepCells) -> Result<(), LaunchError> {
+        self.set_cells(cells)?;
+        self.launch(1, false, &mut |_| ControlFlow::Continue(())).map(drop)
+    }
+
+    /// Runs many steps in one launch, each feeding the choice of the one before; gives the tokens, `[steps, rows]`.
+    ///
+    /// # Errors
+    /// As [`DeviceMachine::step`]; steps that the page tables have no room for.
+    pub fn run(&mut self, cells: &StepCells, steps: usize) -> Result<Vec<u32>, LaunchError> {
+        let mut tokens = Vec::with_capacity(steps * self.plan().rows as usize);
+        self.run_each(cells, steps, &mut |step| {
+            tokens.extend_from_slice(step);
+            ControlFlow::Continue(())
+        })?;
+        Ok(tokens)
+    }
+
+    /// Runs at most that many steps in one launch; `each` gets every row's token as soon as a step ends, while the next
+    /// one runs, and ends the launch by `Break`. Gives how many steps it was told of.
+    ///
+    /// What a step behind the last that `each` was told of left in the KV pools lies behind the last position, and is
+    /// written again when that position is fed.
+    ///
+    /// # Errors
+    /// As [`DeviceMachine::run`].
+    pub fn run_each(
+        &mut self,
+        cells: &StepCells,
+        steps: usize,
+        each: &mut dyn FnMut(&[u32]) -> ControlFlow<()>,
+    ) -> Result<usize, LaunchError> {
+        self.run_until(cells, steps, &[], each)
+    }
+
+    /// The same; `ends` has the tokens that end each row, at most [`MAX_ENDS`], or nothing. Such a token is the last of its
+    /// row: it is not fed, the row is idle from the next step on, and [`NO_TOKEN`] stands for its token. The launch ends
+    /// with the step in which the last row ends.
+    ///
+    /// # Errors
+    /// As [`DeviceMachine::run`]; more ends than there is room for.
+    pub fn run_until(
+        &mut self,
+        cells: &StepCells,
+        steps: usize,
+        ends: &[&[u32]],
+        each: &mut dyn FnMut(&[u32]) -> ControlFlow<()>,
+    ) -> Result<usize, LaunchError> {
+        if steps == 0 || steps > MAX_STEPS {
+            return Err(LaunchError::Steps { found: steps, most: MAX_STEPS });
+        }
+        if self.plan().feedback.is_none() {
+            return Err(LaunchError::NoFeedback);
+        }
+        // The last step's cells are checked too: then every step between has its pages.
+        let ahead = |position: &i32| if *position < 0 { *position } else { position.saturating_add(steps as i32 - 1) };
+        let last: Vec<i32> = cells.positions.iter().map(ahead).collect();
+        StepCells { positions: &last, ..*cells }.check(&self.limits)?;
+        self.set_ends(ends)?;
+        self.set_cells(cells)?;
+        self.launch(steps as u32, true, each).map(|steps| steps as usize)
+    }
+
+    fn set_ends(&mut self, ends: &[&[u32]]) -> Result<(), LaunchError> {
+        let rows = self.plan().rows as usize;
+        if !ends.is_empty() && ends.len() != rows {
+            return Err(LaunchError::EndRows { found: ends.len(), rows });
+        }
+        let mut ids = vec![-1; rows * MAX_ENDS];
+        for (row, (ends, ids)) in ends.iter().zip(ids.chunks_exact_mut(MAX_ENDS)).enumerate() {
+            if ends.len() > MAX_ENDS {
+                return Err(LaunchError::Ends { row, found: ends.len(), most: MAX_ENDS });
+            }
+            // No token is larger than an i32: the vocabulary is smaller.
+            ids.iter_mut().zip(*ends).for_each(|(id, &end)| *id = i32::try_from(end).unwrap_or(-1));
+        }
+        Ok(self.stream.upload(&ids, &self.memory.ends)?)
+    }
+
+    fn set_cells(&mut self, cells: &StepCells) -> Result<(), LaunchError> {
+        cells.check(&self.limits)?;
+        let set = [
+            (&self.cells.token, cells.tokens),
+            (&self.cells.position, cells.positions),
+            (&self.cells.page_table, cells.page_table),
+            (&self.cells.request, bytemuck::cast_slice(&self.requests)),
+        ];
+        for (buffers, values) in set {
+            for &buffer in buffers {
+                self.stream.upload(values, &self.state_of::<i32>(buffer, values.len())?)?;
+            }
+        }
+        Ok(())
+    }
+}

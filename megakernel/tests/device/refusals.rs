@@ -1,0 +1,77 @@
+//! Programs that are valid and that the device machine does not run: each is refused before anything is generated, and
+//! says what is in the way and what to do.
+
+use std::fmt::Write;
+
+use tilewright_codegen::target::Target;
+use tilewright_layout::DType;
+use tilewright_megakernel::lower::{LowerOptions, lower};
+use tilewright_megakernel::model::{ModelSpec, Rope};
+use tilewright_megakernel::schedule::schedule;
+use tilewright_megakernel::vm::device::{DeviceOptions, Plan, Unsupported};
+
+use super::lab::{options, tiny};
+
+/// What differs from a program that runs.
+struct Variant {
+    what: &'static str,
+    spec: ModelSpec,
+    lowering: LowerOptions,
+    target: &'static str,
+    options: DeviceOptions,
+}
+
+impl Variant {
+    fn new(what: &'static str) -> Variant {
+        let lowering = LowerOptions { kv: DType::BF16, page_tokens: 16, ..LowerOptions::for_context(64) };
+        Variant { what, spec: tiny(), lowering, target: "h100", options: options() }
+    }
+
+    fn refusal(&self) -> Option<Unsupported> {
+        let target = Target { sms: 3, ..Target::named(self.target).unwrap_or_else(|| Target::host(3)) };
+        let program = lower(&self.spec, &|_| DType::BF16, target, &self.lowering).expect("the model lowers");
+        let placed = schedule(program, 64).expect("the program is placed");
+        Plan::new(&placed, self.options).err()
+    }
+}
+
+fn heads_of(dim: usize) -> ModelSpec {
+    ModelSpec { head_dim: dim, rope: Rope { inv_freq: vec![1.0; dim / 2], scale: 1.0 }, ..tiny() }
+}
+
+#[test]
+fn each_refusal_says_what_is_in_the_way_and_what_to_do() {
+    assert_eq!(Variant::new("nothing").refusal(), None, "what the variants differ from runs");
+    let new = Variant::new;
+    let lowering = new("").lowering;
+    let variants = [
+        Variant { target: "host", ..new("a host's program") },
+        Variant { target: "a100", ..new("an older GPU") },
+        Variant { lowering: LowerOptions { rows: 17, ..lowering.clone() }, ..new("17 rows") },
+        Variant { lowering: LowerOptions { kv: DType::F32, ..lowering.clone() }, ..new("pools of f32") },
+        Variant { lowering: LowerOptions { page_tokens: 24, ..lowering.clone() }, ..new("pages of 24 tokens") },
+        Variant { spec: heads_of(20), ..new("heads of 20 dimensions") },
+        Variant { spec: ModelSpec { intermediate: 98, ..tiny() }, ..new("weight rows of 98 elements") },
+        Variant { options: DeviceOptions { stage_bytes: 1024, ..options() }, ..new("stages of 1 KB") },
+        Variant {
+            lowering: LowerOptions { activation: DType::BF16, ..lowering.clone() },
+            options: DeviceOptions { tags: false, ..options() },
+            ..new("activations of bf16 without tags")
+        },
+    ];
+    let mut table = String::new();
+    for variant in &variants {
+        let refusal = variant.refusal().map_or_else(|| "runs".into(), |refused| refused.to_string());
+        writeln!(table, "{}: {refusal}", variant.what).expect("text grows");
+    }
+    insta::assert_snapshot!(table);
+}
+
+#[test]
+fn activations_that_no_block_can_hold_are_refused() {
+    let new = Variant::new("16 rows of 60000 activations");
+    let lowering = LowerOptions { rows: 16, ..new.lowering.clone() };
+    let wide = Variant { spec: ModelSpec { intermediate: 60_000, ..tiny() }, lowering, ..new };
+    let Some(Unsupported::Shared { needed, limit }) = wide.refusal() else { panic!("it is planned") };
+    assert!(needed > limit);
+}

@@ -1,0 +1,288 @@
+//! `tilewright accuracy`: logits of a device against the reference machine in f32, and against a peer's error.
+//!
+//! Rows of a batch are sequences at positions of their own. What a row saw before is drawn, not decoded: keys and values
+//! of mean 0 and deviation 1, rounded to bf16, the same for the same row, layer and token whoever draws them. So one step
+//! is compared, at any position, and a peer that draws the same weights and history (`benches/peers/accuracy.py`) computes
+//! the same step. Pages lie in reverse order.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::Args;
+use half::bf16;
+use half::slice::HalfFloatSliceExt;
+use safetensors::SafeTensors;
+use serde::Serialize;
+use thiserror::Error;
+use tilewright_codegen::target::Target;
+use tilewright_layout::DType;
+use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower};
+use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::schedule::schedule;
+use tilewright_megakernel::validate::Placed;
+use tilewright_megakernel::vm::device::{DeviceWeights, LoadError};
+use tilewright_megakernel::vm::reference::{KvState, Machine};
+use tilewright_megakernel::weights::Uniform;
+
+use super::Failure;
+use super::output::Output;
+use super::subject::{Cells, SEED, Source, relative};
+use crate::engine::{self, Device, Opened};
+
+/// Compare a device's logits with those of the reference machine in f32
+///
+/// Each position alone, then batches whose rows are at different positions. With a peer's logits of the same steps, no row
+/// may be further from the reference than the peer's bf16. Exits with 1 where a row is, or a batch is refused.
+#[derive(Args)]
+pub struct AccuracyArgs {
+    #[command(flatten)]
+    source: Source,
+    /// Where: cuda:N or sim:SEED
+    #[arg(long, value_name = "DEVICE", default_value = "cuda:0")]
+    device: Device,
+    /// Positions of the token that is fed
+    #[arg(long, value_name = "P,..", value_delimiter = ',', default_value = "1,200,1024,4096")]
+    positions: Vec<usize>,
+    /// Rows of the batches
+    #[arg(long, value_name = "B,..", value_delimiter = ',', default_value = "2,4,8,16")]
+    batches: Vec<usize>,
+    /// A peer's logits of the same steps, by benches/peers/accuracy.py
+    #[arg(long, value_name = "FILE")]
+    peer: Option<PathBuf>,
+    /// Where the figures go, one JSON object a line
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// The largest relative error of logits that is right: bf16 operands, f32 sums.
+const LIMIT: f64 = 2e-2;
+/// How far a peer's f32 may be from the reference's: another order of sums, and angles rounded elsewhere.
+const SAME: f64 = 1e-3;
+
+#[derive(Debug, Error)]
+enum AccuracyError {
+    #[error("the peer's file has no `{name}`; write it with the same --config, --positions and --batches")]
+    Missing { name: String },
+    #[error("the peer's `{name}` has {found} elements, and {expected} are compared")]
+    Length { name: String, expected: usize, found: usize },
+    #[error("the peer's case {case} is at positions {found:?}, ours at {expected:?}")]
+    Positions { case: usize, expected: Vec<usize>, found: Vec<usize> },
+}
+
+/// One step: every row at a position.
+struct Case {
+    positions: Vec<usize>,
+    page_tokens: usize,
+}
+
+/// How far each row of a step is from the reference, ‖found − expected‖ / ‖expected‖.
+#[derive(Serialize)]
+struct Finding {
+    device: String,
+    hidden: usize,
+    layers: usize,
+    positions: Vec<usize>,
+    error: Vec<f64>,
+    /// Of a peer that computes in bf16, and of one that computes in f32.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    peer_bf16: Vec<f64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    peer_f32: Vec<f64>,
+    /// What the reference machine took, seconds.
+    reference_s: f64,
+}
+
+/// Runs the subcommand.
+pub fn run(args: &AccuracyArgs) -> Result<ExitCode, Failure> {
+    let output = args.json.as_deref().map(Output::create).transpose()?;
+    let peer = args.peer.as_deref().map(std::fs::read).transpose()?;
+    let peer = peer.as_deref().map(SafeTensors::deserialize).transpose()?;
+    let Opened { device, target, options } = engine::open(args.device)?;
+    let (spec, weights) = args.source.open()?;
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut resident = DeviceWeights::new(device, weights.clone());
+    let (mut findings, mut right) = (Vec::new(), true);
+    writeln!(io::stdout(), "{:5} {:28} {:>9} {:>9} {:>9}", "batch", "positions", "worst", "bf16 peer", "f32 peer")?;
+    for (at, case) in cases(args).iter().enumerate() {
+        let base = case.options();
+        let on_gpu = LowerOptions { kv: DType::BF16, activation: DType::BF16, ..base.clone() };
+        let on_gpu = on_gpu.splits_for_gpu(&spec, target.sms);
+        let dtype_of = |name: &str| weights.tensor(name).map_or(DType::BF16, |tensor| tensor.dtype());
+        let placed = |target: Target, options: &LowerOptions| -> Result<Placed, Failure> {
+            Ok(schedule(lower(&spec, &dtype_of, target, options)?, options.context)?)
+        };
+        let mut machine = match resident.machine(placed(target.clone(), &on_gpu)?, None, options, &mut |_, _| ()) {
+            Err(LoadError::Unsupported(why)) => {
+                right = false;
+                writeln!(io::stdout(), "{:5} refused: {why}", case.positions.len())?;
+                continue;
+            }
+            machine => machine?,
+        };
+        let mut reference = Machine::new(placed(Target::host(workers), &base)?, &*weights, workers)?;
+        let mut kv = KvState::new(reference.program())?;
+        for layer in 0..spec.layers {
+            for which in ["k", "v"] {
+                let (name, pool) = (format!("layers.{layer}.{which}"), case.history(&spec, layer, which));
+                machine.set_pool(&name, &pool)?;
+                kv.write(&name, 0, &pool.to_f32_vec())?;
+            }
+        }
+        let cells = case.cells(&spec);
+        machine.step(&cells.view())?;
+        let start = Instant::now();
+        let expected = reference.step(&mut kv, &cells.view())?.f32(LOGITS)?;
+        let reference_s = start.elapsed().as_secs_f64();
+        let errors = |found: &[f32]| -> Vec<f64> {
+            let rows = found.chunks_exact(spec.vocab).zip(expected.chunks_exact(spec.vocab));
+            rows.map(|(found, expected)| relative(found, expected)).collect()
+        };
+        let logits = |dtype: &str| match &peer {
+            Some(peer) => case.peer(peer, at, dtype, expected.len()),
+            None => Ok(Vec::new()),
+        };
+        let finding = Finding {
+            device: machine.device().properties().name.clone(),
+            hidden: spec.hidden,
+            layers: spec.layers,
+            positions: case.positions.clone(),
+            error: errors(&machine.f32(LOGITS)?),
+            peer_bf16: errors(&logits("bf16")?),
+            peer_f32: errors(&logits("f32")?),
+            reference_s,
+        };
+        right &= finding.print(&mut io::stdout())?;
+        findings.push(finding);
+    }
+    if let Some(output) = output {
+        output.write(|file| {
+            for finding in &findings {
+                serde_json::to_writer(&mut *file, finding)?;
+                writeln!(file)?;
+            }
+            Ok::<(), Failure>(())
+        })?;
+    }
+    Ok(ExitCode::from(u8::from(!right)))
+}
+
+/// Each position alone, then the batches: rows take the positions in turn, one further each time round.
+fn cases(args: &AccuracyArgs) -> Vec<Case> {
+    let turn = args.positions.len().max(1);
+    let alone = args.positions.iter().map(|&position| vec![position]);
+    let together = args.batches.iter().map(|&rows| {
+        let position = |row: usize| args.positions.get(row % turn).map_or(0, |&position| position + row / turn);
+        (0..rows).map(position).collect()
+    });
+    let page_tokens = LowerOptions::for_context(1).page_tokens;
+    alone.chain(together).map(|positions| Case { positions, page_tokens }).collect()
+}
+
+impl Case {
+    fn pages_of(&self, row: usize) -> usize {
+        self.positions[row] / self.page_tokens + 1
+    }
+
+    fn pages(&self) -> usize {
+        (0..self.positions.len()).map(|row| self.pages_of(row)).sum()
+    }
+
+    /// What the programs have in common; f32 throughout.
+    fn options(&self) -> LowerOptions {
+        let context = self.positions.iter().max().map_or(1, |most| most + 1);
+        let rows = self.positions.len();
+        LowerOptions {
+            rows,
+            pages: Some(self.pages()),
+            page_tokens: self.page_tokens,
+            ..LowerOptions::for_context(context)
+        }
+    }
+
+    /// The page of an entry of a row's table: the last page is the first row's first.
+    fn page(&self, row: usize, entry: usize) -> usize {
+        let before: usize = (0..row).map(|row| self.pages_of(row)).sum();
+        self.pages() - 1 - before - entry
+    }
+
+    fn cells(&self, spec: &ModelSpec) -> Cells {
+        let entries = self.options().pages_per_sequence();
+        let table = |row: usize| {
+            let used = self.pages_of(row);
+            (0..entries).map(move |entry| self.page(row, entry.min(used - 1)) as i32)
+        };
+        let token = |(row, position): (usize, &usize)| ((row * 7 + position * 13 + 11) % spec.vocab) as i32;
+        Cells {
+            tokens: self.positions.iter().enumerate().map(token).collect(),
+            positions: self.positions.iter().map(|&position| position as i32).collect(),
+            page_table: (0..self.positions.len()).flat_map(table).collect(),
+        }
+    }
+
+    /// The keys or values of all rows' tokens before their positions as a pool, `[kv_heads, pages, page_tokens, head_dim]`.
+    fn history(&self, spec: &ModelSpec, layer: usize, which: &str) -> Vec<bf16> {
+        let (heads, dim, page_tokens) = (spec.kv_heads, spec.head_dim, self.page_tokens);
+        let mut pool = vec![bf16::ZERO; heads * self.pages() * page_tokens * dim];
+        for (row, &tokens) in self.positions.iter().enumerate() {
+            let name = format!("history.{row}.layers.{layer}.{which}");
+            let drawn = Uniform::with_deviation(1.0).bf16(&name, SEED, tokens * heads * dim);
+            for (at, values) in drawn.chunks_exact(dim).enumerate() {
+                let (token, head) = (at / heads, at % heads);
+                let page = self.page(row, token / page_tokens);
+                let start = ((head * self.pages() + page) * page_tokens + token % page_tokens) * dim;
+                pool[start..start + dim].copy_from_slice(values);
+            }
+        }
+        pool
+    }
+
+    /// A peer's logits of this step, `[rows, vocab]`.
+    fn peer(&self, file: &SafeTensors, case: usize, dtype: &str, expected: usize) -> Result<Vec<f32>, Failure> {
+        let values = |name: String| -> Result<Vec<f32>, AccuracyError> {
+            let tensor = file.tensor(&name).map_err(|_| AccuracyError::Missing { name: name.clone() })?;
+            Ok(tensor.data().as_chunks::<4>().0.iter().map(|&bytes| f32::from_le_bytes(bytes)).collect())
+        };
+        let found: Vec<usize> =
+            values(format!("positions.{case}"))?.iter().map(|&position| position as usize).collect();
+        if found != self.positions {
+            return Err(AccuracyError::Positions { case, expected: self.positions.clone(), found }.into());
+        }
+        let name = format!("{dtype}.{case}");
+        let logits = values(name.clone())?;
+        if logits.len() != expected {
+            return Err(AccuracyError::Length { name, expected, found: logits.len() }.into());
+        }
+        Ok(logits)
+    }
+}
+
+impl Finding {
+    /// Whether every row is near enough to the reference, and no further than the peer's bf16.
+    fn is_right(&self) -> bool {
+        let near = self.error.iter().all(|&error| error <= LIMIT);
+        near && self.error.iter().zip(&self.peer_bf16).all(|(ours, peer)| ours <= peer)
+            && self.peer_f32.iter().all(|&error| error <= SAME)
+    }
+
+    /// A line of the table; whether the step is right.
+    fn print(&self, to: &mut dyn Write) -> io::Result<bool> {
+        let worst = |errors: &[f64]| match errors.iter().copied().max_by(f64::total_cmp) {
+            Some(worst) => format!("{worst:9.2e}"),
+            None => format!("{:>9}", "-"),
+        };
+        let shown: Vec<String> = self.positions.iter().take(5).map(usize::to_string).collect();
+        let more = if self.positions.len() > 5 { " .." } else { "" };
+        let (ours, bf16, f32) = (worst(&self.error), worst(&self.peer_bf16), worst(&self.peer_f32));
+        let verdict = if self.is_right() { "right" } else { "WRONG" };
+        let positions = format!("{}{more}", shown.join(" "));
+        writeln!(
+            to,
+            "{:5} {positions:28} {ours} {bf16} {f32}  {verdict}, reference {:.2} s",
+            self.positions.len(),
+            self.reference_s
+        )?;
+        Ok(self.is_right())
+    }
+}
