@@ -76,8 +76,9 @@ impl Edge {
         self.shape.tile[1..].iter().product::<u32>() as usize * self.pitch()
     }
 
-    /// Where elements of the box lie in shared memory, and in the tensor where they are in it; both in elements.
-    fn places(&self) -> Vec<(usize, Option<usize>)> {
+    /// Where elements of the box lie in shared memory, and in the tensor where they are in it; both in elements. Stores
+    /// write 16 bytes at once, and so behind the end of a row.
+    fn places(&self, store: bool) -> Vec<(usize, Option<usize>)> {
         let TensorShape { dtype, dims, strides, tile, swizzle, .. } = &self.shape;
         let bytes = dtype.bytes();
         let count = tile.iter().product::<u32>() as usize;
@@ -87,7 +88,8 @@ impl Edge {
                 let c = (rest % tile[axis] as usize) as i64 + i64::from(self.at[axis]);
                 rest /= tile[axis] as usize;
                 let stride = if axis == 0 { bytes as u64 } else { strides[axis - 1] };
-                let inside = (0..dims[axis] as i64).contains(&c);
+                let unit = if store && axis == 0 { 16 / bytes as u64 } else { 1 };
+                let inside = (0..dims[axis].next_multiple_of(unit) as i64).contains(&c);
                 from = from.filter(|_| inside).map(|from| from + c as usize * stride as usize);
             }
             let inner = tile[0] as usize;
@@ -133,13 +135,13 @@ impl Edge {
             });
         });
         let size = self.shape.dtype.bytes();
-        let len = self.shape.extent_bytes() as usize / size;
+        let len = self.shape.extent_bytes().next_multiple_of(16) as usize / size;
         let x: Vec<T> = numbers(len).into_iter().map(|v| number(f64::from(v) + 7.0)).collect();
         let mut y = vec![0.0; len];
         let mut seen = vec![0.0; self.shared() / size];
         let nothing = if self.shape.outside == Outside::Nan { f64::NAN } else { 0.0 };
         let above = Edge { at: self.at.iter().map(|&c| c.max(0)).collect(), ..self.clone() };
-        for ((lies, from), (_, to)) in self.places().into_iter().zip(above.places()) {
+        for ((lies, from), (_, to)) in self.places(false).into_iter().zip(above.places(true)) {
             seen[lies] = from.map_or(nothing, |from| x[from].value());
             if let Some(to) = to {
                 y[to] = seen[lies];
@@ -161,7 +163,7 @@ fn edges<T: Element>(seed: u64, number: fn(f64) -> T) {
     let (mut clipped, mut narrow, mut ranks) = (0, 0, [0; 5]);
     for _ in 0..60 {
         let edge = Edge::draw::<T>(&mut draw);
-        clipped += usize::from(edge.places().iter().any(|(_, from)| from.is_none()));
+        clipped += usize::from(edge.places(false).iter().any(|(_, from)| from.is_none()));
         narrow += usize::from(edge.shape.tile_bytes() < edge.shared() as u64);
         ranks[edge.at.len()] += 1;
         right(&edge.trial(number), &devices);

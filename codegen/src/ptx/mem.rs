@@ -25,7 +25,7 @@ pub(super) fn emit_mem(w: &mut Writer<'_>, op: &MemOp) {
         MemOp::Atom { ty, d, at, v, op, order } => {
             let head = format!("atom.{}.{}.{}", order.text(), space_name(w.space(*at)), atomic(*op, *ty));
             let (space, d, at, v) = (w.space(*at), w.def(*d), w.addr(*at), w.op(*v));
-            together(w, is_loop(space, *op, *ty), format!("{head} {d}, {at}, {v}"));
+            atomic_line(w, is_loop(space, *op, *ty), &at, format!("{head} {d}, {at}, {v}"));
         }
         MemOp::Cas { ty, d, at, old, v, order } => {
             let head = format!("atom.{}.{}.cas.{}", order.text(), space_name(w.space(*at)), bits_type(*ty));
@@ -35,7 +35,7 @@ pub(super) fn emit_mem(w: &mut Writer<'_>, op: &MemOp) {
         MemOp::Red { ty, at, v, op, order } => {
             let head = format!("red.{}.{}.{}", order.text(), space_name(w.space(*at)), atomic(*op, *ty));
             let (space, at, v) = (w.space(*at), w.addr(*at), w.op(*v));
-            together(w, is_loop(space, *op, *ty), format!("{head} {at}, {v}"));
+            atomic_line(w, is_loop(space, *op, *ty), &at, format!("{head} {at}, {v}"));
         }
         MemOp::PrefetchL2 { at } => {
             let at = w.addr(*at);
@@ -58,17 +58,15 @@ fn is_loop(space: Space, op: AtomOp, ty: Ty) -> bool {
     space == Space::Shared && op != AtomOp::Exch && (ty.is_float() || ty.bits() == 64)
 }
 
-/// Writes an instruction; of one that lanes leave one by one, those that came together leave together. `ptxas` sees to
-/// that by itself, except where its loop stands first in another: then it takes the lanes of what follows for complete
-/// (docs/sim.md has the case). Where it sees them together, the two further instructions cost one `vote`.
-fn together(w: &mut Writer<'_>, apart: bool, line: String) {
-    if !apart {
-        return w.line(line);
+/// Writes an atomic operation. `ptxas` brings the lanes that leave its loop together again, except where that loop stands
+/// first in another: then it takes the lanes of what follows for complete (docs/sim.md has the case). So a load stands
+/// before it that nobody reads and that, being volatile, stays there.
+fn atomic_line(w: &mut Writer<'_>, is_loop: bool, at: &str, line: String) {
+    if is_loop {
+        let nothing = w.temp(Ty::U32);
+        w.line(format!("ld.volatile.shared.u32 {nothing}, {at}"));
     }
-    let lanes = w.temp(Ty::U32);
-    w.line(format!("activemask.b32 {lanes}"));
     w.line(line);
-    w.line(format!("bar.warp.sync {lanes}"));
 }
 
 fn order_name(order: &LdOrder) -> String {

@@ -43,7 +43,8 @@ family! {
         /// bytes are counted.
         TensorLoad "cp.async.bulk.tensor.load" (dst: MemW OnChip, map: MemAt Map, at: Rs S32, bar: MemRw OnChip, multicast: Ro U16, policy: Ro U64) Sm90 Async Proxy;
         /// Copies shared memory to the box of the tensor map at the coordinates, none of which is negative; elements
-        /// outside the tensor are not written. The rest as `cp.async.bulk.tensor.load`. Belongs to the thread's current bulk group.
+        /// outside the tensor are not written, but for those behind the end of a row that lie in the same 16 bytes as its
+        /// last. The rest as `cp.async.bulk.tensor.load`. Belongs to the thread's current bulk group.
         TensorStore "cp.async.bulk.tensor.store" (map: MemAt Map, at: Rs S32, src: MemR Shared, policy: Ro U64) Sm90 Async Proxy;
         /// A hint: the tensor map will be used.
         TensorPrefetch "prefetch.tensormap" (map: MemAt Map) Sm90;

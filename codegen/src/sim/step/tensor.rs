@@ -150,7 +150,7 @@ impl Machine<'_> {
     }
 
     fn touch_runs(&mut self, cur: Cur, lane: usize, (op, write): (u32, bool), map: &TensorMap, at: &[i64]) -> Try<()> {
-        for (address, bytes) in map.runs(at) {
+        for (address, bytes) in map.runs(at, write) {
             let place = self.locate(Space::Global, 0, address, bytes).map_err(|mut trouble| {
                 trouble.lane = Some(lane as u32);
                 trouble
@@ -164,7 +164,7 @@ impl Machine<'_> {
     pub(crate) fn read_box(&self, copy: &TensorCopy) -> Try<Vec<u8>> {
         let mut data = copy.map.blank();
         let mut result = Ok(());
-        copy.map.parts(&copy.at, |at, address, bytes| {
+        copy.map.parts(&copy.at, false, |at, address, bytes| {
             let len = bytes as usize;
             let read = self.locate(Space::Global, 0, address, bytes).and_then(|(home, offset)| {
                 self.check_written(home, offset, len)?;
@@ -209,7 +209,7 @@ impl Machine<'_> {
     /// Puts a box from shared memory, which lies swizzled, into the tensor.
     pub(crate) fn store_box(&mut self, copy: &TensorCopy, (_, from): (Home, usize), data: &[u8]) {
         let lie = copy.map.lie();
-        copy.map.parts(&copy.at, |at, address, bytes| {
+        copy.map.parts(&copy.at, true, |at, address, bytes| {
             // Coordinates were checked at the issue.
             let Ok((home, offset)) = self.locate(Space::Global, 0, address, bytes) else { return };
             let Some(region) = self.region_mut(home) else { return };

@@ -275,9 +275,12 @@ impl TensorMap {
     }
 
     /// The parts of the box at these coordinates that lie in the tensor: where each begins in the box, its address, its
-    /// bytes. A part is a row of the box, or an element where the inner axis takes steps.
-    pub(super) fn parts(&self, at: &[i64], mut see: impl FnMut(usize, u64, u32)) {
+    /// bytes. A part is a row of the box, or an element where the inner axis takes steps. Stores go on to the end of 16
+    /// bytes behind a row of the tensor: so the hardware does.
+    pub(super) fn parts(&self, at: &[i64], store: bool, mut see: impl FnMut(usize, u64, u32)) {
         let (taken, size) = (self.taken(), self.elem.bytes());
+        let unit = u64::from(if store { 16 / size } else { 1 });
+        let columns = self.dims[0].next_multiple_of(unit) as i64;
         let rows: u32 = taken.iter().skip(1).product();
         for row in 0..rows {
             let Some(address) = self.row(at, &taken, row) else { continue };
@@ -286,10 +289,10 @@ impl TensorMap {
                 let begin = address.wrapping_add((coordinate as u64).wrapping_mul(size.into()));
                 see(((row * taken[0] + first) * size) as usize, begin, count * size);
             };
-            let inside = |i: u32| (0..self.dims[0] as i64).contains(&(at[0] + i64::from(i * self.steps[0])));
+            let inside = |i: u32| (0..columns).contains(&(at[0] + i64::from(i * self.steps[0])));
             if self.steps[0] == 1 {
                 let first = (-at[0]).clamp(0, taken[0].into()) as u32;
-                let end = (self.dims[0] as i64).saturating_sub(at[0]).clamp(0, taken[0].into()) as u32;
+                let end = columns.saturating_sub(at[0]).clamp(0, taken[0].into()) as u32;
                 if first < end {
                     part(first, end - first);
                 }
@@ -314,9 +317,9 @@ impl TensorMap {
     }
 
     /// Runs of bytes that lie together in global memory, for the shadow.
-    pub(super) fn runs(&self, at: &[i64]) -> Vec<(u64, u32)> {
+    pub(super) fn runs(&self, at: &[i64], store: bool) -> Vec<(u64, u32)> {
         let mut runs: Vec<(u64, u32)> = Vec::new();
-        self.parts(at, |_, address, bytes| match runs.last_mut() {
+        self.parts(at, store, |_, address, bytes| match runs.last_mut() {
             Some((start, len)) if *start + u64::from(*len) == address => *len += bytes,
             _ => runs.push((address, bytes)),
         });
