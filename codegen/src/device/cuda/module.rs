@@ -49,7 +49,6 @@ impl Module {
         let fail = |name: String, log: String| DeviceError::Jit { kernel: kernel.into(), name, log };
         let text = CString::new(ptx)
             .map_err(|zero| fail("not a text".into(), format!("a zero byte at {}", zero.nul_position())))?;
-        context.bind()?;
         let (mut info, mut error) = (vec![0u8; LOG_BYTES], vec![0u8; LOG_BYTES]);
         let options: [(CUjit_option, *mut c_void); 5] = [
             (CUjit_option::CU_JIT_INFO_LOG_BUFFER, info.as_mut_ptr().cast()),
@@ -60,7 +59,7 @@ impl Module {
         ];
         let (mut keys, mut values) = (options.map(|(key, _)| key), options.map(|(_, value)| value));
         let mut raw: CUmodule = std::ptr::null_mut();
-        // SAFETY: the context is current; the text ends with a zero; keys and values are as many as said, the two
+        // SAFETY: `load` made the context current; the text ends with a zero; keys and values are as many as said, the two
         // buffers as long as said, and all live through the call. Numbers are passed in place of pointers, as the
         // driver asks.
         let result = unsafe {
@@ -126,6 +125,8 @@ impl Function {
         signature: &Signature,
     ) -> Result<(Function, Facts), DeviceError> {
         let start = Instant::now();
+        // Also for a module that is loaded already: this thread may never have used the device.
+        context.bind()?;
         let (module, cached) = Module::of(context, &signature.name, ptx)?;
         let jit = |log: &str| DeviceError::Jit {
             kernel: signature.name.clone(),
