@@ -367,7 +367,7 @@ mod tests {
         let map = TensorMap::plain(0x1000, TensorElem::U32, &[8, 4], &[4, 2], Swizzle::None);
         let parts = |map: &TensorMap, at: [i64; 2]| {
             let mut parts = Vec::new();
-            map.parts(&at, |begin, address, bytes| parts.push((begin, address, bytes)));
+            map.parts(&at, false, |begin, address, bytes| parts.push((begin, address, bytes)));
             parts
         };
         assert_eq!(parts(&map, [6, -1]), [(16, 0x1018, 8)], "row -1 is outside, two elements of row 0 are inside");
@@ -375,6 +375,6 @@ mod tests {
         assert_eq!(parts(&map, [8, 0]), []);
         let steps = TensorMap { steps: vec![2, 1], ..map.clone() };
         assert_eq!(parts(&steps, [-2, 0]), [(4, 0x1000, 4), (12, 0x1020, 4)], "every second element");
-        assert_eq!(map.runs(&[0, 0]), [(0x1000, 16), (0x1020, 16)]);
+        assert_eq!(map.runs(&[0, 0], false), [(0x1000, 16), (0x1020, 16)]);
     }
 }
