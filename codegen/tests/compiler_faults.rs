@@ -1,7 +1,7 @@
 //! What the PTX back end leaves out because `ptxas` gets it wrong. docs/sim.md has the minimal PTX of each.
 
 use tilewright_codegen::build::{Builder, Load, block, record};
-use tilewright_codegen::ir::attr::{Eviction, LdCache, LdOrder, Prefetch, Scope};
+use tilewright_codegen::ir::attr::{AtomOp, AtomOrder, Eviction, Fp8, LdCache, LdOrder, Prefetch, RedOrder, Scope};
 use tilewright_codegen::ir::{Arch, BitsOp, ConvertOp, Inst, Op, Operand, StmtId, Ty, ValueId};
 use tilewright_codegen::ptx;
 use tilewright_codegen::verify::verify;
@@ -61,6 +61,48 @@ fn lop3_knows_an_operand_by_its_copies() {
     let line = text.lines().find(|line| line.contains("lop3")).unwrap_or_default();
     // a ^ b ^ b is a, whatever a third operand that is zero says.
     assert!(line.contains(", 0, ") && line.trim_end().ends_with(", 240;"), "{line}");
+}
+
+/// The loop that an atomic operation on shared memory becomes, first in another loop: `ptxas` took the lanes behind it
+/// for complete, and a `ballot` there had only some.
+#[test]
+fn an_atomic_that_is_a_loop_is_never_first_in_another() {
+    let text = |body: &dyn Fn(&Builder)| emit(|k| k.for_(0, 5, |_| body(k)));
+    let kept = |text: &str, atomic: &str| {
+        let lines: Vec<&str> = text.lines().map(str::trim).collect();
+        let at = lines.iter().position(|line| line.contains(atomic)).unwrap_or_else(|| panic!("{text}"));
+        lines[at - 1].starts_with("ld.volatile.shared.u32 ")
+    };
+    let order = AtomOrder::Relaxed(Scope::Cta);
+    let floats = text(&|k| {
+        k.shared::<f32>("s", 1).atom(AtomOp::Add, 1.0, order);
+    });
+    assert!(kept(&floats, "shared.add.f32"), "{floats}");
+    let longs = text(&|k| k.shared::<u64>("s", 1).red(AtomOp::Max, 1u64, RedOrder::Relaxed(Scope::Cta)));
+    assert!(kept(&longs, "shared.max.u64"), "{longs}");
+    // One instruction each.
+    let words = text(&|k| {
+        k.shared::<u32>("s", 1).atom(AtomOp::Add, 1u32, order);
+        k.shared::<u64>("t", 1).atom(AtomOp::Exch, 1u64, order);
+        k.global::<f32>("x").atom(AtomOp::Add, 1.0, order);
+    });
+    assert!(!words.contains("volatile"), "{words}");
+}
+
+/// Two 8-bit floats below another half as one word: the other half was lost where it was read again.
+#[test]
+fn small_floats_are_not_packed_by_their_conversion() {
+    for fp8 in [Fp8::E4M3, Fp8::E5M2] {
+        let text = emit(|k| {
+            let (x, y) = (k.global::<f32>("x"), k.global::<u16>("y"));
+            y.at(k.tid()).store(x.load().pair_fp8(x.at(1).load(), fp8));
+        });
+        let lines: Vec<&str> = text.lines().map(str::trim).collect();
+        let at = lines.iter().position(|line| line.starts_with("cvt.rn.satfinite")).unwrap_or_else(|| panic!("{text}"));
+        let pair = lines[at].split([' ', ',']).nth(1).unwrap_or_default();
+        let and = lines[at + 1];
+        assert!(and.starts_with("and.b16 %h") && and.ends_with(&format!(", {pair}, 0xffff;")), "{text}");
+    }
 }
 
 #[test]

@@ -114,6 +114,16 @@ fn lanes_exchange() {
 }
 
 #[test]
+fn a_counted_wait_is_no_standstill() {
+    let x = words();
+    let slept = map(&x, |k, v| {
+        k.for_(0, 1500, |_| k.nanosleep(100));
+        v
+    });
+    assert_eq!(slept, x);
+}
+
+#[test]
 fn lanes_that_part_meet_again() {
     let x = words();
     let collatz = |mut v: u32| {

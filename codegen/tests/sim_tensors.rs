@@ -1,99 +1,226 @@
 //! Tensor maps and tensor cores beyond the gallery: edges of a tensor, swizzles there and back, fragments in registers,
-//! operands that are contiguous along N, copies between blocks.
+//! operands that are contiguous along N, copies between blocks. On simulators, or on the device that
+//! `TILEWRIGHT_DEVICE` names.
 
-use half::bf16;
-use tilewright_codegen::build::{Builder, Bulk, Descriptor, Operands, SwizzleMode, block, record};
+mod devices;
+
+use devices::{devices, right};
+use half::{bf16, f16};
+use tilewright_codegen::build::{Builder, Bulk, Descriptor, Operands, SwizzleMode, Val, block, record};
+use tilewright_codegen::device::sim;
 use tilewright_codegen::ir::attr::{Major, ProxyFence};
 use tilewright_codegen::ir::{Arch, Launch as Shape, WgmmaAtom, WgmmaKind};
-use tilewright_codegen::sim::{self, Arg, Fill, Launch, Memory, Outcome, Swizzle, TensorElem, TensorMap};
-use tilewright_codegen::verify::verify;
+use tilewright_codegen::trial::{Bound, Draw, Element, Expected, Outside, Promotion, TensorShape, TileSwizzle, Trial};
+use tilewright_codegen::verify::{Verified, verify};
+use tilewright_layout::DType;
 
 /// Small integers, different from each other nearby.
 fn numbers(count: usize) -> Vec<f32> {
     (0..count).map(|i| ((i * 37 + i / 7) % 13) as f32 - 6.0).collect()
 }
 
-/// Runs a kernel under a few seeds, memory made anew for each, and gives the last one back.
-fn run(shape: Shape, grid: u32, build: impl Fn(&Builder), setup: impl Fn(&mut Memory) -> Vec<Arg>) -> Memory {
-    let kernel = verify(record("case", Arch::Sm90a, shape, build)).unwrap_or_else(|errors| panic!("{errors}"));
-    let mut last = Memory::new();
-    for seed in 0..8 {
-        let mut memory = Memory::new();
-        let args = setup(&mut memory);
-        match sim::run(&kernel, &Launch::new([grid, 1, 1], args), &mut memory, seed).expect("it launches") {
-            Outcome::Finished(_) => last = memory,
-            Outcome::Fault(fault) => panic!("{fault}"),
-        }
-    }
-    last
+fn kernel(shape: Shape, build: impl Fn(&Builder)) -> Verified {
+    verify(record("case", Arch::Sm90a, shape, build)).unwrap_or_else(|errors| panic!("{errors}"))
 }
 
-/// The addresses that memory hands out, in order, for buffers of these sizes.
-fn addresses(sizes: &[usize]) -> Vec<u64> {
-    let mut memory = Memory::new();
-    sizes.iter().map(|&bytes| memory.alloc("", bytes)).collect()
+/// A tensor, a box of it and where the box begins: partly or wholly outside, or inside.
+#[derive(Clone, Debug)]
+struct Edge {
+    shape: TensorShape,
+    at: Vec<i32>,
+}
+
+impl Edge {
+    /// A box of 16 bytes to a swizzle's span along the first axis, at most 4 KiB, on a tensor with gaps between rows.
+    fn draw<T: Element>(draw: &mut Draw) -> Edge {
+        let bytes = T::DTYPE.bytes() as u32;
+        let rank = draw.between(2..=4) as usize;
+        let swizzles = [TileSwizzle::None, TileSwizzle::Bytes32, TileSwizzle::Bytes64, TileSwizzle::Bytes128];
+        let swizzle = swizzles[draw.between(0..=3) as usize];
+        let span = swizzle.span().unwrap_or(256) as u32;
+        let inner = if draw.between(0..=1) == 0 { span } else { 16 * draw.between(1..=span / 16) };
+        let (mut tile, mut left) = (vec![inner / bytes], 4096 / span);
+        for _ in 1..rank {
+            let side = draw.between(1..=left.min(9));
+            tile.push(side);
+            left /= side;
+        }
+        let dims: Vec<u64> = tile.iter().map(|&side| u64::from(draw.between(1..=2 * side + 3))).collect();
+        let mut pitch = (dims[0] * u64::from(bytes)).next_multiple_of(16);
+        let mut strides = Vec::new();
+        for &dim in &dims[1..] {
+            pitch += 16 * u64::from(draw.between(0..=2));
+            strides.push(pitch);
+            pitch *= dim;
+        }
+        // From wholly before the tensor to wholly behind it; 16 bytes are the step of the first axis.
+        let mut at: Vec<i32> = tile
+            .iter()
+            .zip(&dims)
+            .map(|(&side, &dim)| draw.between(0..=side + dim as u32) as i32 - side as i32)
+            .collect();
+        at[0] = at[0].div_euclid(16 / bytes as i32) * (16 / bytes as i32);
+        let nan = T::DTYPE.is_float() && bytes < 8 && draw.between(0..=1) == 1;
+        let outside = if nan { Outside::Nan } else { Outside::Zero };
+        let promotion = [Promotion::None, Promotion::Bytes128][draw.between(0..=1) as usize];
+        Edge { shape: TensorShape { dtype: T::DTYPE, dims, strides, tile, swizzle, outside, promotion }, at }
+    }
+
+    /// Bytes from row to row of the box in shared memory.
+    fn pitch(&self) -> usize {
+        self.shape.swizzle.span().map_or(self.shape.tile[0] as usize * self.shape.dtype.bytes(), |span| span as usize)
+    }
+
+    /// Bytes of shared memory that the box takes.
+    fn shared(&self) -> usize {
+        self.shape.tile[1..].iter().product::<u32>() as usize * self.pitch()
+    }
+
+    /// Where elements of the box lie in shared memory, and in the tensor where they are in it; both in elements. Stores
+    /// write 16 bytes at once, and so behind the end of a row.
+    fn places(&self, store: bool) -> Vec<(usize, Option<usize>)> {
+        let TensorShape { dtype, dims, strides, tile, swizzle, .. } = &self.shape;
+        let bytes = dtype.bytes();
+        let count = tile.iter().product::<u32>() as usize;
+        let place = |number: usize| {
+            let (mut rest, mut from) = (number, Some(0));
+            for axis in 0..tile.len() {
+                let c = (rest % tile[axis] as usize) as i64 + i64::from(self.at[axis]);
+                rest /= tile[axis] as usize;
+                let stride = if axis == 0 { bytes as u64 } else { strides[axis - 1] };
+                let unit = if store && axis == 0 { 16 / bytes as u64 } else { 1 };
+                let inside = (0..dims[axis].next_multiple_of(unit) as i64).contains(&c);
+                from = from.filter(|_| inside).map(|from| from + c as usize * stride as usize);
+            }
+            let inner = tile[0] as usize;
+            let plain = number / inner * self.pitch() + number % inner * bytes;
+            // The 16-byte chunk of a row is exchanged by the number of its 128 bytes.
+            let mask = swizzle.span().map_or(0, |span| span as usize / 16 - 1);
+            let lies = plain ^ (((plain / 128) & mask) * 16);
+            (lies / bytes, from.map(|from| from / bytes))
+        };
+        (0..count).map(place).collect()
+    }
+
+    /// The box is loaded, written out as it lies, and stored to the same place of another tensor, or as near as stores
+    /// may go.
+    fn trial<T: Element>(&self, number: fn(f64) -> T) -> Trial {
+        let rank = self.at.len();
+        let (bytes, shared) = (self.shape.tile_bytes() as u32, self.shared() as u32);
+        let kernel = kernel(block(32), |k| {
+            let (x, y, raw) = (k.tensor_map("x"), k.tensor_map("y"), k.global::<u32>("raw"));
+            let at: Vec<Val<'_, i32>> = (0..rank).map(|axis| k.param::<i32>(&format!("at{axis}"))).collect();
+            let tile = k.shared_aligned::<u8>("tile", shared, 1024);
+            let words = tile.cast::<u32>();
+            let landed = k.mbarriers("landed", 1);
+            // What lies between narrow rows is told from what landed.
+            k.for_step(k.tid(), shared / 4, 32u32, |i| words.at(i).store(0));
+            k.fence_proxy_async(ProxyFence::Shared);
+            k.sync_warp();
+            k.when(k.tid().eq(0), || {
+                landed.init(1);
+                k.fence_mbarrier_init();
+                landed.arrive_expect_tx(bytes);
+                tile.tensor_load(x, &at, landed, Bulk::default());
+            });
+            k.sync_warp();
+            landed.wait(0);
+            k.for_step(k.tid(), shared / 4, 32u32, |i| raw.at(i).store(words.at(i).load()));
+            k.sync_warp();
+            k.when(k.tid().eq(0), || {
+                let at: Vec<Val<'_, i32>> = at.iter().map(|c| c.max(0)).collect();
+                tile.tensor_store(y, &at);
+                k.bulk_commit();
+                k.bulk_wait(0);
+            });
+        });
+        let size = self.shape.dtype.bytes();
+        let len = self.shape.extent_bytes().next_multiple_of(16) as usize / size;
+        let x: Vec<T> = numbers(len).into_iter().map(|v| number(f64::from(v) + 7.0)).collect();
+        let mut y = vec![0.0; len];
+        let mut seen = vec![0.0; self.shared() / size];
+        let nothing = if self.shape.outside == Outside::Nan { f64::NAN } else { 0.0 };
+        let above = Edge { at: self.at.iter().map(|&c| c.max(0)).collect(), ..self.clone() };
+        for ((lies, from), (_, to)) in self.places(false).into_iter().zip(above.places(true)) {
+            seen[lies] = from.map_or(nothing, |from| x[from].value());
+            if let Some(to) = to {
+                y[to] = seen[lies];
+            }
+        }
+        let bound = Bound { absolute: 0.0, relative: 0.0 };
+        let mut trial = Trial::new(kernel, 1).note(format!("{self:?}"));
+        let zeros = vec![number(0.0); len];
+        let (from, to) = (trial.input("x", &x), trial.changed("y", &zeros, Expected::near::<T>(&y, bound)));
+        let raw = trial.output("raw", Expected::near::<T>(&seen, bound));
+        let trial = trial.map(from, self.shape.clone()).map(to, self.shape.clone()).pass(raw);
+        self.at.iter().fold(trial, |trial, &at| trial.pass(at))
+    }
+}
+
+fn edges<T: Element>(seed: u64, number: fn(f64) -> T) {
+    let mut draw = Draw::new(seed);
+    let devices = devices(2);
+    let (mut clipped, mut narrow, mut ranks) = (0, 0, [0; 5]);
+    for _ in 0..60 {
+        let edge = Edge::draw::<T>(&mut draw);
+        clipped += usize::from(edge.places(false).iter().any(|(_, from)| from.is_none()));
+        narrow += usize::from(edge.shape.tile_bytes() < edge.shared() as u64);
+        ranks[edge.at.len()] += 1;
+        right(&edge.trial(number), &devices);
+    }
+    assert!(clipped > 30 && narrow > 5 && ranks[2..].iter().all(|&n| n > 9), "{clipped}, {narrow} narrow, {ranks:?}");
 }
 
 #[test]
-fn a_box_over_the_edge_is_filled_and_stored_in_part() {
-    // A tensor of 5 rows of 12 floats; a box of 4 by 8 that begins at row 3 and column 8.
-    for (swizzle, fill) in [(Swizzle::None, Fill::Zero), (Swizzle::B32, Fill::Zero), (Swizzle::B32, Fill::Nan)] {
-        let map = move |at| {
-            let plain = TensorMap::plain(at, TensorElem::F32, &[12, 5], &[8, 4], swizzle);
-            Arg::TensorMap(TensorMap { fill, ..plain })
-        };
-        let memory = run(
-            block(32),
-            1,
-            |k| {
-                let (x, y, raw) = (k.tensor_map("x"), k.tensor_map("y"), k.global::<f32>("raw"));
-                let tile = k.shared_aligned::<f32>("tile", 32, 256);
-                let landed = k.mbarriers("landed", 1);
-                let at = [k.lit(8i32), k.lit(3i32)];
-                k.when(k.tid().eq(0), || {
-                    landed.init(1);
-                    k.fence_mbarrier_init();
-                    landed.arrive_expect_tx(128);
-                    tile.tensor_load(x, &at, landed, Bulk::default());
-                });
-                k.sync_warp();
+fn boxes_over_the_edges_are_filled_and_stored_in_part() {
+    edges::<u8>(1, |v| v as u8);
+    edges::<bf16>(2, bf16::from_f64);
+    edges::<f16>(3, f16::from_f64);
+    edges::<f32>(4, |v| v as f32);
+    edges::<i32>(5, |v| v as i32);
+    edges::<f64>(6, |v| v);
+}
+
+/// What the simulator says of a box that begins there; the hardware ends the kernel with an illegal instruction.
+fn refused(store: bool, at: [i32; 2]) -> String {
+    let kernel = kernel(block(32), |k| {
+        let (x, tile, landed) = (k.tensor_map("x"), k.shared_aligned::<f32>("tile", 32, 128), k.mbarriers("landed", 1));
+        let at = at.map(|c| k.lit(c));
+        tile.at(k.tid()).store(1.0);
+        k.fence_proxy_async(ProxyFence::Shared);
+        k.sync_warp();
+        k.when(k.tid().eq(0), || {
+            if store {
+                tile.tensor_store(x, &at);
+                k.bulk_commit();
+                k.bulk_wait(0);
+            } else {
+                landed.init(1);
+                k.fence_mbarrier_init();
+                landed.arrive_expect_tx(128);
+                tile.tensor_load(x, &at, landed, Bulk::default());
                 landed.wait(0);
-                raw.at(k.tid()).store(tile.at(k.tid()).load());
-                k.sync_warp();
-                k.when(k.tid().eq(0), || {
-                    tile.tensor_store(y, &at);
-                    k.bulk_commit();
-                    k.bulk_wait(0);
-                });
-            },
-            |memory| {
-                let x = memory.upload("x", &numbers(60));
-                let y = memory.zeros("y", 240);
-                let raw = memory.alloc("raw", 128);
-                vec![map(x), map(y), Arg::Ptr(raw)]
-            },
-        );
-        let at = addresses(&[240, 240, 128]);
-        let (x, y) = (numbers(60), memory.download::<f32>(at[1], 60).unwrap());
-        let raw = memory.download::<f32>(at[2], 32).unwrap();
-        let inside = |row: usize, column: usize| row < 5 && column < 12;
-        for row in 0..4 {
-            for column in 0..8 {
-                let lies = swizzle.apply((row * 32 + column * 4) as u32) as usize / 4;
-                let expected = if inside(row + 3, column + 8) {
-                    x[(row + 3) * 12 + column + 8]
-                } else if fill == Fill::Nan {
-                    f32::NAN
-                } else {
-                    0.0
-                };
-                assert!(raw[lies] == expected || expected.is_nan() && raw[lies].is_nan(), "row {row}, column {column}");
             }
-        }
-        for (i, &value) in y.iter().enumerate() {
-            let (row, column) = (i / 12, i % 12);
-            assert_eq!(value, if row >= 3 && column >= 8 { x[i] } else { 0.0 });
-        }
+        });
+    });
+    let mut trial = Trial::new(kernel, 1);
+    let x = trial.input("x", &numbers(400));
+    let outcome = trial.map(x, TensorShape::row_major(DType::F32, [10, 40], [4, 8])).run(&sim::open(0));
+    outcome.map_or_else(|error| error.to_string(), |_| "right".into())
+}
+
+#[test]
+fn boxes_that_the_copy_engine_refuses_are_told() {
+    assert_eq!(refused(false, [-8, -1]), "right");
+    for (store, at, rule) in [
+        (false, [2, 0], "a multiple of 16"),
+        (false, [-1, 0], "a multiple of 16"),
+        (true, [37, 0], "a multiple of 16"),
+        (true, [-4, 0], "not below zero"),
+        (true, [0, -1], "not below zero"),
+    ] {
+        let said = refused(store, at);
+        assert!(said.contains("bad operand") && said.contains(rule), "{at:?}: {said}");
     }
 }
 
@@ -142,44 +269,39 @@ fn registers_and_n_major(k: &Builder) {
 fn wgmma_takes_a_from_registers_and_b_along_n() {
     let a: Vec<bf16> = numbers(64 * 32).into_iter().map(bf16::from_f32).collect();
     let b: Vec<bf16> = numbers(32 * 64 + 5)[5..].iter().copied().map(bf16::from_f32).collect();
-    let memory = run(block(128), 1, registers_and_n_major, |memory| {
-        let (x, y) = (memory.upload("a", &a), memory.upload("b", &b));
-        let map = TensorMap::plain(y, TensorElem::BF16, &[64, 32], &[64, 32], Swizzle::B128);
-        vec![Arg::Ptr(x), Arg::TensorMap(map), Arg::Ptr(memory.alloc("c", 64 * 64 * 4))]
-    });
-    let c = memory.download::<f32>(addresses(&[4096, 4096, 16384])[2], 64 * 64).unwrap();
-    for (i, &found) in c.iter().enumerate() {
+    let product = |i: usize| {
         let (row, column) = (i / 64, i % 64);
-        let sum: f32 = (0..32).map(|k| a[row * 32 + k].to_f32() * b[k * 64 + column].to_f32()).sum();
-        assert_eq!(found, sum, "row {row}, column {column}");
-    }
+        (0..32).map(|k| a[row * 32 + k].to_f32() * b[k * 64 + column].to_f32()).sum()
+    };
+    let c: Vec<f32> = (0..64 * 64).map(product).collect();
+    let mut trial = Trial::new(kernel(block(128), registers_and_n_major), 1).note("64 x 64 x 32");
+    let (x, y, c) = (trial.input("a", &a), trial.input("b", &b), trial.output("c", Expected::exact(&c)));
+    let map = TensorShape::row_major(bf16::DTYPE, [32, 64], [32, 64]).swizzle(TileSwizzle::Bytes128);
+    right(&trial.pass(x).map(y, map).pass(c), &devices(8));
 }
 
 #[test]
 fn a_block_sends_its_neighbour_a_row() {
-    let memory = run(
-        block(32).cluster(2),
-        2,
-        |k| {
-            let out = k.global::<f32>("out");
-            let (mine, got) = (k.shared_aligned::<f32>("mine", 32, 128), k.shared_aligned::<f32>("got", 32, 128));
-            let landed = k.mbarriers("landed", 1);
-            mine.at(k.tid()).store((k.tid() + k.cluster_rank() * 100).cast::<f32>());
-            k.fence_proxy_async(ProxyFence::Shared);
-            k.when(k.tid().eq(0), || {
-                landed.init(1);
-                k.fence_mbarrier_init();
-                landed.arrive_expect_tx(128);
-            });
-            k.cluster_sync();
-            let other = k.cluster_rank() ^ 1;
-            k.when(k.tid().eq(0), || mine.bulk_send(got.on(other), 128, landed.on(other)));
-            landed.wait(0);
-            out.at(k.tid() + k.cluster_rank() * 32).store(got.at(k.tid()).load());
-            k.cluster_sync();
-        },
-        |memory| vec![Arg::Ptr(memory.alloc("out", 256))],
-    );
-    let out = memory.download::<f32>(addresses(&[256])[0], 64).unwrap();
-    assert_eq!(out, (0..64).map(|i| (i % 32) as f32 + if i < 32 { 100.0 } else { 0.0 }).collect::<Vec<_>>());
+    let kernel = kernel(block(32).cluster(2), |k| {
+        let out = k.global::<f32>("out");
+        let (mine, got) = (k.shared_aligned::<f32>("mine", 32, 128), k.shared_aligned::<f32>("got", 32, 128));
+        let landed = k.mbarriers("landed", 1);
+        mine.at(k.tid()).store((k.tid() + k.cluster_rank() * 100).cast::<f32>());
+        k.fence_proxy_async(ProxyFence::Shared);
+        k.when(k.tid().eq(0), || {
+            landed.init(1);
+            k.fence_mbarrier_init();
+            landed.arrive_expect_tx(128);
+        });
+        k.cluster_sync();
+        let other = k.cluster_rank() ^ 1;
+        k.when(k.tid().eq(0), || mine.bulk_send(got.on(other), 128, landed.on(other)));
+        landed.wait(0);
+        out.at(k.tid() + k.cluster_rank() * 32).store(got.at(k.tid()).load());
+        k.cluster_sync();
+    });
+    let out: Vec<f32> = (0..64).map(|i| (i % 32) as f32 + if i < 32 { 100.0 } else { 0.0 }).collect();
+    let mut trial = Trial::new(kernel, 2).note("two blocks");
+    let out = trial.output("out", Expected::exact(&out));
+    right(&trial.pass(out), &devices(8));
 }

@@ -53,7 +53,7 @@ pub enum TileSwizzle {
 }
 
 impl TileSwizzle {
-    /// Bytes of the box's inner row at most; `None` without a swizzle.
+    /// Bytes of the box's inner row at most, and from row to row in shared memory; `None` without a swizzle.
     pub const fn span(self) -> Option<u64> {
         match self {
             TileSwizzle::None => None,
@@ -107,7 +107,8 @@ impl TensorShape {
         TensorShape { swizzle, ..self }
     }
 
-    /// Bytes that one copy writes to shared memory.
+    /// Bytes that one copy writes to shared memory, as an mbarrier counts them. With a swizzle, rows narrower than its
+    /// span leave gaps between them.
     pub fn tile_bytes(&self) -> u64 {
         self.tile.iter().map(|&n| u64::from(n)).product::<u64>() * self.dtype.bytes() as u64
     }

@@ -45,8 +45,11 @@ pub(super) fn emit_convert(w: &mut Writer<'_>, op: &ConvertOp) {
             w.line(format!("cvt.rn{relu}.{}.f32 {d}, {hi}, {lo}", type_name(*ty)));
         }
         ConvertOp::CvtFp8 { d, lo, hi, fp8 } => {
-            let (d, lo, hi) = (w.def(*d), w.reg(*lo), w.reg(*hi));
-            w.line(format!("cvt.rn.satfinite.{}x2.f32 {d}, {hi}, {lo}", fp8.name()));
+            // `ptxas` makes one instruction of this and of a `mov` that packs it below another half, and takes the other
+            // half's register for it, also where that is read again (docs/sim.md has the case). Not behind an `and`.
+            let (d, lo, hi, pair) = (w.def(*d), w.reg(*lo), w.reg(*hi), w.temp(Ty::U16));
+            w.line(format!("cvt.rn.satfinite.{}x2.f32 {pair}, {hi}, {lo}", fp8.name()));
+            w.line(format!("and.b16 {d}, {pair}, 0xffff"));
         }
         ConvertOp::Fp8ToHalf { d, a, fp8 } => {
             let (d, a) = (w.def(*d), w.reg(*a));

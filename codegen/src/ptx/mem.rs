@@ -24,8 +24,8 @@ pub(super) fn emit_mem(w: &mut Writer<'_>, op: &MemOp) {
         }
         MemOp::Atom { ty, d, at, v, op, order } => {
             let head = format!("atom.{}.{}.{}", order.text(), space_name(w.space(*at)), atomic(*op, *ty));
-            let (d, at, v) = (w.def(*d), w.addr(*at), w.op(*v));
-            w.line(format!("{head} {d}, {at}, {v}"));
+            let (space, d, at, v) = (w.space(*at), w.def(*d), w.addr(*at), w.op(*v));
+            atomic_line(w, is_loop(space, *op, *ty), &at, format!("{head} {d}, {at}, {v}"));
         }
         MemOp::Cas { ty, d, at, old, v, order } => {
             let head = format!("atom.{}.{}.cas.{}", order.text(), space_name(w.space(*at)), bits_type(*ty));
@@ -34,8 +34,8 @@ pub(super) fn emit_mem(w: &mut Writer<'_>, op: &MemOp) {
         }
         MemOp::Red { ty, at, v, op, order } => {
             let head = format!("red.{}.{}.{}", order.text(), space_name(w.space(*at)), atomic(*op, *ty));
-            let (at, v) = (w.addr(*at), w.op(*v));
-            w.line(format!("{head} {at}, {v}"));
+            let (space, at, v) = (w.space(*at), w.addr(*at), w.op(*v));
+            atomic_line(w, is_loop(space, *op, *ty), &at, format!("{head} {at}, {v}"));
         }
         MemOp::PrefetchL2 { at } => {
             let at = w.addr(*at);
@@ -51,6 +51,22 @@ pub(super) fn emit_mem(w: &mut Writer<'_>, op: &MemOp) {
             w.line(format!("createpolicy.fractional.L2::{kind}.b64 {}, 1.0", w.def(*d)));
         }
     }
+}
+
+/// Whether `ptxas` makes a loop of compare-and-swap of an atomic operation, which lanes leave one by one.
+fn is_loop(space: Space, op: AtomOp, ty: Ty) -> bool {
+    space == Space::Shared && op != AtomOp::Exch && (ty.is_float() || ty.bits() == 64)
+}
+
+/// Writes an atomic operation. `ptxas` brings the lanes that leave its loop together again, except where that loop stands
+/// first in another: then it takes the lanes of what follows for complete (docs/sim.md has the case). So a load stands
+/// before it that nobody reads and that, being volatile, stays there.
+fn atomic_line(w: &mut Writer<'_>, is_loop: bool, at: &str, line: String) {
+    if is_loop {
+        let nothing = w.temp(Ty::U32);
+        w.line(format!("ld.volatile.shared.u32 {nothing}, {at}"));
+    }
+    w.line(line);
 }
 
 fn order_name(order: &LdOrder) -> String {

@@ -9,9 +9,14 @@ mod convert;
 mod copy;
 mod mem;
 mod mma;
+mod results;
 mod sync;
 mod value;
 mod warp;
+
+#[path = "../devices/mod.rs"]
+#[expect(dead_code, reason = "no trials here")]
+mod devices;
 
 use case::Case;
 use std::collections::BTreeSet;

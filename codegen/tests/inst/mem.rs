@@ -88,6 +88,7 @@ pub fn cases() -> Vec<Case> {
             s.store(7);
             out::<u64>(k, "out").store(s.compare_swap(7, old.cast::<u64>(), AtomOrder::Relaxed(Scope::Cta)));
         }),
+        Case::new("atom_shared", atom_shared),
         Case::new("red", |k| {
             let n = k.global::<u32>("n");
             n.red(AtomOp::Add, 1, RedOrder::Release(Scope::Gpu));
@@ -114,6 +115,25 @@ fn copy<T: Scalar, const N: usize>(k: &Builder, name: &str) {
     let (x, y) = (k.global::<T>(&format!("x_{name}")), k.global::<T>(&format!("y_{name}")));
     let i = k.tid() * N as u32;
     y.at(i).store_vec(x.at(i).load_vec::<N>());
+}
+
+/// In loops, with a vote behind: what an operation is made of may part lanes.
+fn atom_shared(k: &Builder) {
+    let (s, t) = (k.shared::<f32>("s", 32).at(k.tid()), k.shared::<u64>("t", 32).at(k.tid()));
+    s.store(1.0);
+    t.store(7);
+    let votes = k.var(0u32);
+    k.for_(0, 5, |i| {
+        s.atom(AtomOp::Add, 0.5, AtomOrder::Relaxed(Scope::Cta));
+        votes.set(votes.get() + (k.tid() + i).lt(20).ballot());
+    });
+    k.for_(0, k.param::<u32>("n"), |i| {
+        t.red(AtomOp::Max, i.cast::<u64>(), RedOrder::Relaxed(Scope::Cta));
+        votes.set(votes.get() + (k.tid() + i).ge(20).ballot());
+    });
+    out::<u32>(k, "out").store(votes);
+    out::<f32>(k, "float").store(s.load());
+    out::<u64>(k, "long").store(t.load());
 }
 
 fn atom(k: &Builder) {

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod copies;
+mod descriptors;
 mod kinds;
 mod memory;
 mod order;
@@ -78,6 +79,7 @@ fn all() -> Vec<Plant> {
     all.extend(copies::plants());
     all.extend(cluster::plants());
     all.extend(kinds::plants());
+    all.extend(descriptors::plants());
     all
 }
 
@@ -85,7 +87,7 @@ fn all() -> Vec<Plant> {
 fn the_right_kernels_raise_nothing() {
     for plant in all() {
         let kernel = verify(plant.kernel(false)).unwrap_or_else(|errors| panic!("{}: {errors}", plant.name));
-        for seed in 0..50 {
+        for seed in 0..1000 {
             if let Some(fault) = plant.run(&kernel, seed) {
                 panic!("{}: {fault}", plant.name);
             }

@@ -1,15 +1,20 @@
 //! `wgmma` from end to end: operands brought to shared memory by tensor maps or plain stores, descriptors, products,
-//! against plain loops; every kind, A from shared memory and from registers, every legal major-ness, every swizzle.
+//! against plain loops; every kind, A from shared memory and from registers, every legal major-ness, every swizzle. On
+//! simulators, or on the device that `TILEWRIGHT_DEVICE` names.
 
+#[path = "../devices/mod.rs"]
+mod devices;
 mod tile;
 
+use devices::{devices, right};
 use half::{bf16, f16};
 use tile::{ROWS, Tile};
 use tilewright_codegen::build::{Builder, Bulk, F16x2, Operands, Ptr, Scalar, Shared, SwizzleMode, Val, block, record};
 use tilewright_codegen::ir::attr::{Major, ProxyFence};
 use tilewright_codegen::ir::{Arch, Elem, WgmmaAtom, WgmmaKind};
-use tilewright_codegen::sim::{self, Arg, Launch, Memory, Outcome, TensorElem, TensorMap};
+use tilewright_codegen::trial::{Bound, Expected, TensorShape, Trial};
 use tilewright_codegen::verify::verify;
+use tilewright_layout::DType;
 
 /// One way to multiply: c\[64, 64\] = a·bᵀ.
 #[derive(Clone, Copy, Debug)]
@@ -157,56 +162,51 @@ fn image(tile: Tile, values: &[i32], depth: usize, place: impl Fn(usize, usize) 
     bytes
 }
 
-fn check(case: Case) {
+/// The multiply with its operands, and the product by plain loops.
+fn trial(case: Case) -> Trial {
     let (depth, [a, b]) = (case.depth(), case.tiles());
     let kernel = verify(record("wgmma", Arch::Sm90a, block(128), |k| kernel(k, case)));
     let kernel = kernel.unwrap_or_else(|errors| panic!("{case:?}: {errors}"));
     let values = [numbers(a.elem, ROWS * depth, 0), numbers(b.elem, ROWS * depth, 3)];
-    for seed in 0..2 {
-        let mut memory = Memory::new();
-        let (mut pointers, mut maps) = (Vec::new(), Vec::new());
-        for (i, (tile, values)) in [a, b].into_iter().zip(&values).enumerate() {
-            let rows = |i: usize, k: usize| (i * depth + k) * tile.size();
-            let columns = |i: usize, k: usize| (k * ROWS + i) * tile.size();
-            let from_registers = case.registers && i == 0;
-            let bytes = if from_registers || case.maps && tile.major == Major::K {
-                image(tile, values, depth, rows)
-            } else if case.maps {
-                image(tile, values, depth, columns)
-            } else {
-                image(tile, values, depth, |i, k| tile.lies(depth, i, k))
-            };
-            let words: Vec<u32> = bytes.as_chunks().0.iter().map(|&word| u32::from_le_bytes(word)).collect();
-            let address = memory.upload("operand", &words);
-            pointers.push(Arg::Ptr(address));
-            if case.maps && !from_registers {
-                let elem = [TensorElem::U8, TensorElem::BF16, TensorElem::F32][tile.size().ilog2() as usize];
-                let sides = tile.boxes(depth)[0].sides;
-                let map = TensorMap::plain(address, elem, &tile.dims(depth), &sides, tile.map_swizzle());
-                maps.push(Arg::TensorMap(map));
-            }
-        }
-        let c = memory.alloc("c", ROWS * ROWS * 4);
-        let args = [pointers, maps, vec![Arg::Ptr(c)]].concat();
-        match sim::run(&kernel, &Launch::new([1, 1, 1], args), &mut memory, seed).expect("it launches") {
-            Outcome::Finished(_) => compare(case, &values, &memory, c),
-            Outcome::Fault(fault) => panic!("{case:?}: {fault}"),
+    let mut trial = Trial::new(kernel, 1).note(format!("{case:?}"));
+    let (mut pointers, mut maps) = (Vec::new(), Vec::new());
+    for (i, (tile, values)) in [a, b].into_iter().zip(&values).enumerate() {
+        let rows = |i: usize, k: usize| (i * depth + k) * tile.size();
+        let columns = |i: usize, k: usize| (k * ROWS + i) * tile.size();
+        let from_registers = case.registers && i == 0;
+        let bytes = if from_registers || case.maps && tile.major == Major::K {
+            image(tile, values, depth, rows)
+        } else if case.maps {
+            image(tile, values, depth, columns)
+        } else {
+            image(tile, values, depth, |i, k| tile.lies(depth, i, k))
+        };
+        let operand = trial.input(["a", "b"][i], &bytes);
+        pointers.push(operand);
+        if case.maps && !from_registers {
+            let dtype = [DType::U8, DType::BF16, DType::F32][tile.size().ilog2() as usize];
+            let ([inner, outer], sides) = (tile.dims(depth), tile.boxes(depth)[0].sides);
+            let shape = TensorShape::row_major(dtype, [outer, inner], [sides[1], sides[0]]).swizzle(tile.map_swizzle());
+            maps.push((operand, shape));
         }
     }
+    let c = trial.output("c", product(case, &values));
+    let trial = pointers.into_iter().fold(trial, Trial::pass);
+    maps.into_iter().fold(trial, |trial, (operand, shape)| trial.map(operand, shape)).pass(c)
 }
 
-fn compare(case: Case, [a, b]: &[Vec<i32>; 2], memory: &Memory, c: u64) {
-    let (depth, elem) = (case.depth(), case.kind.elems().0);
-    let words = ROWS * ROWS * elem.bits() as usize / 32;
-    let found: Vec<f32> = match elem {
-        Elem::S32 => memory.download::<i32>(c, words).unwrap().into_iter().map(|v| v as f32).collect(),
-        Elem::F16 => memory.download::<f16>(c, 2 * words).unwrap().into_iter().map(f16::to_f32).collect(),
-        _ => memory.download::<f32>(c, words).unwrap(),
-    };
-    for (at, found) in found.into_iter().enumerate() {
+fn product(case: Case, [a, b]: &[Vec<i32>; 2]) -> Expected {
+    let depth = case.depth();
+    let sum = |at: usize| -> i32 {
         let (i, j) = (at / ROWS, at % ROWS);
-        let expected: i32 = (0..depth).map(|k| a[i * depth + k] * b[j * depth + k]).sum();
-        assert_eq!(found, expected as f32, "{case:?}: row {i}, column {j}");
+        (0..depth).map(|k| a[i * depth + k] * b[j * depth + k]).sum()
+    };
+    let sums: Vec<f64> = (0..ROWS * ROWS).map(|at| sum(at).into()).collect();
+    let bound = Bound { absolute: 0.0, relative: 0.0 };
+    match case.kind.elems().0 {
+        Elem::S32 => Expected::near::<i32>(&sums, bound),
+        Elem::F16 => Expected::near::<f16>(&sums, bound),
+        _ => Expected::near::<f32>(&sums, bound),
     }
 }
 
@@ -214,11 +214,12 @@ const SWIZZLES: [SwizzleMode; 4] = [SwizzleMode::None, SwizzleMode::B32, Swizzle
 
 /// Every case of a kind with these majors; MN-major A is not for registers.
 fn each(kind: WgmmaKind, majors: [Major; 2]) {
+    let devices = devices(2);
     for swizzle in SWIZZLES {
         for maps in [false, true] {
             for registers in [false, true] {
                 if !(registers && majors[0] == Major::Mn) {
-                    check(Case { kind, registers, majors, swizzle, maps });
+                    right(&trial(Case { kind, registers, majors, swizzle, maps }), &devices);
                 }
             }
         }

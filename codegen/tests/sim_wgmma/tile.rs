@@ -3,7 +3,7 @@
 use tilewright_codegen::build::{Descriptor, SwizzleMode};
 use tilewright_codegen::ir::Elem;
 use tilewright_codegen::ir::attr::Major;
-use tilewright_codegen::sim::Swizzle;
+use tilewright_codegen::trial::TileSwizzle;
 
 /// A tile of 64 rows along M or N.
 #[derive(Clone, Copy, Debug)]
@@ -98,12 +98,12 @@ impl Tile {
         (0..count).map(one).collect()
     }
 
-    pub fn map_swizzle(self) -> Swizzle {
+    pub fn map_swizzle(self) -> TileSwizzle {
         match self.swizzle {
-            SwizzleMode::None => Swizzle::None,
-            SwizzleMode::B32 => Swizzle::B32,
-            SwizzleMode::B64 => Swizzle::B64,
-            SwizzleMode::B128 => Swizzle::B128,
+            SwizzleMode::None => TileSwizzle::None,
+            SwizzleMode::B32 => TileSwizzle::Bytes32,
+            SwizzleMode::B64 => TileSwizzle::Bytes64,
+            SwizzleMode::B128 => TileSwizzle::Bytes128,
         }
     }
 }

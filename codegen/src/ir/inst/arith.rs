@@ -33,7 +33,8 @@ family! {
         /// d = 1 / a, correctly rounded.
         RcpRn "rcp.rn" <ty: Real> (d: W ty, a: R ty) Sm80 Pure;
         /// d ≈ a / b within 2 ulp for 2⁻¹²⁶ ≤ |b| ≤ 2¹²⁶; beyond, 0 (|b| larger; a NaN if a is infinite). Subnormal
-        /// operands and results become zero of their sign, but two subnormals may give an infinity for a NaN.
+        /// operands and results become zero of their sign, but a subnormal over a subnormal or zero may give an infinity for
+        /// a NaN.
         DivApprox "div.approx" <ty: Single> (d: W ty, a: R ty, b: R ty) Sm80 Pure Approx;
         /// d ≈ √a, relative error at most 2⁻²³; subnormals become zero.
         SqrtApprox "sqrt.approx" <ty: Single> (d: W ty, a: R ty) Sm80 Pure Approx;
@@ -41,7 +42,7 @@ family! {
         RcpApprox "rcp.approx" <ty: Single> (d: W ty, a: R ty) Sm80 Pure Approx;
         /// d ≈ 1/√a, relative error at most 2⁻²²·⁹; subnormals become zero; of a negative number a NaN; of ±0, ±∞.
         RsqrtApprox "rsqrt.approx" <ty: Single> (d: W ty, a: R ty) Sm80 Pure Approx;
-        /// d ≈ 2ᵃ. `f32`: within 2 ulp, subnormals become zero. 16-bit types: relative error at most 2⁻⁹·⁹ (`f16`)
+        /// d ≈ 2ᵃ. `f32`: within 2.06 ulp, subnormals become zero. 16-bit types: relative error at most 2⁻⁹·⁹ (`f16`)
         /// and 2⁻⁷ (`bf16`). 2^−∞ = +0, 2^+∞ = +∞. `bf16` and its pair need sm_90.
         Ex2Approx "ex2.approx" <ty: Half> (d: W ty, a: R ty) Sm80 Pure Approx;
         /// d ≈ log₂ a, absolute error at most 2⁻²² for 0.5 < a < 2, relative 2⁻²² elsewhere; subnormals become zero; of

@@ -37,11 +37,14 @@ family! {
         BulkPrefetch "cp.async.bulk.prefetch.l2" (src: MemAt Global, bytes: R U32) Sm90;
         /// Copies the box of the tensor map whose first element has the coordinates `at` (2 to 4, the first axis
         /// fastest, signed) to shared memory, in the map's swizzle; elements outside the tensor are filled as the map
-        /// says and count as bytes. `dst` is aligned to 128 bytes (to the swizzle's period for the pattern to start
-        /// there). Completion and `multicast` as `cp.async.bulk.g2s`; the whole box's bytes are counted.
+        /// says and count as bytes. Coordinates may be negative; the first, in bytes, is a multiple of 16. With a swizzle,
+        /// rows of the box lie its span apart, however narrow they are. `dst` is aligned to 128 bytes (to the swizzle's
+        /// period for the pattern to start there). Completion and `multicast` as `cp.async.bulk.g2s`; the whole box's
+        /// bytes are counted.
         TensorLoad "cp.async.bulk.tensor.load" (dst: MemW OnChip, map: MemAt Map, at: Rs S32, bar: MemRw OnChip, multicast: Ro U16, policy: Ro U64) Sm90 Async Proxy;
-        /// Copies shared memory to the box of the tensor map at the coordinates; elements outside the tensor are not
-        /// written. Belongs to the thread's current bulk group.
+        /// Copies shared memory to the box of the tensor map at the coordinates, none of which is negative; elements
+        /// outside the tensor are not written, but for those behind the end of a row that lie in the same 16 bytes as its
+        /// last. The rest as `cp.async.bulk.tensor.load`. Belongs to the thread's current bulk group.
         TensorStore "cp.async.bulk.tensor.store" (map: MemAt Map, at: Rs S32, src: MemR Shared, policy: Ro U64) Sm90 Async Proxy;
         /// A hint: the tensor map will be used.
         TensorPrefetch "prefetch.tensormap" (map: MemAt Map) Sm90;

@@ -240,7 +240,7 @@ impl Machine<'_> {
                 self.read_bytes(*from, *bytes as usize)?
             }
             Work::LoadBox { copy, .. } => self.read_box(copy)?,
-            Work::StoreBox { from, copy } => self.read_bytes(*from, copy.bytes())?,
+            Work::StoreBox { from, copy } => self.read_rows(copy, *from)?,
             Work::Copy { .. } | Work::Arrive { .. } | Work::Multiply(_) => Vec::new(),
         };
         flight.data = Some(data);

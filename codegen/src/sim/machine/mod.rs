@@ -101,8 +101,6 @@ pub(crate) struct Machine<'a> {
     pub now: u64,
     /// The time of the last change that another thread could see.
     pub effect: u64,
-    /// Sleepers woken for want of anything else since then.
-    pub idle_wakes: u64,
     /// Jumps back, for sampling.
     jumps: u64,
     ready: Vec<u32>,
@@ -147,7 +145,6 @@ impl<'a> Machine<'a> {
             counters: Counters::new(program.sites.len()),
             now: 0,
             effect: 0,
-            idle_wakes: 0,
             jumps: 0,
             ready: Vec::new(),
             sleepers: BinaryHeap::new(),
@@ -192,7 +189,6 @@ impl<'a> Machine<'a> {
     /// Something changed that others can see.
     pub(crate) fn changed(&mut self) {
         self.effect = self.now;
-        self.idle_wakes = 0;
     }
 }
 

@@ -9,8 +9,6 @@ use core::cmp::Reverse;
 /// A trouble, with the warp and the step that ran into it.
 type Stop = (Box<Trouble>, usize, u32);
 
-/// Sleepers are woken so often in a row, per group, before a standstill is called one.
-const WAKES: u64 = 200;
 /// After so many steps without effect, polling loops are taken to wait for an engine.
 pub(super) const HURRY: u64 = 2000;
 
@@ -206,14 +204,13 @@ impl Machine<'_> {
         if self.complete_any()? {
             return Ok(());
         }
-        let groups: u64 = self.warps.iter().map(|warp| warp.groups.len() as u64).sum();
+        // Sleepers that wake to nothing but sleep go round in a loop: their jumps back tell a standstill.
         match self.sleepers.peek() {
-            Some(&Reverse((until, _))) if self.idle_wakes < WAKES * (groups + 1) => {
-                self.idle_wakes += 1;
+            Some(&Reverse((until, _))) => {
                 self.now = self.now.max(until);
                 Ok(())
             }
-            _ => Err(self.diagnose()),
+            None => Err(self.diagnose()),
         }
     }
 

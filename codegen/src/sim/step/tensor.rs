@@ -1,7 +1,7 @@
 //! Copies of boxes of a tensor: from global to shared memory and back, swizzled on the way.
 
 use super::bulk::Load;
-use super::tensor_map::{MAGIC, TensorMap};
+use super::tensor_map::{Lie, MAGIC, TensorMap};
 use crate::ir::{Addr, CopyOp, Operand, Space};
 use crate::sim::fault::FaultKind;
 use crate::sim::machine::{Cur, Home, Machine, Next, Target, Trouble, Try, Work, lanes};
@@ -24,6 +24,16 @@ impl TensorCopy {
     }
 }
 
+/// The bytes of a box, in steps of what a swizzle leaves together.
+fn units(lie: Lie) -> impl Iterator<Item = usize> {
+    (0..(lie.rows * lie.row) as usize).step_by(UNIT)
+}
+
+/// The offset in shared memory of a byte of a box that begins at an offset.
+fn place(lie: Lie, start: usize, byte: usize) -> usize {
+    (lie.place(SHARED_BASE + start as u32, byte) - SHARED_BASE) as usize
+}
+
 impl Machine<'_> {
     fn tensor_map(&self, cur: Cur, lane: usize, map: Addr) -> Try<TensorMap> {
         let (space, addresses) = self.lane_addresses(cur.warp, map);
@@ -43,7 +53,15 @@ impl Machine<'_> {
             let kind = FaultKind::BadOperand { what, found: at.len() as u64, limit: map.dims.len() as u64 };
             return Err(Trouble::lane(kind, lane));
         }
-        Ok(at.iter().map(|&operand| signed(crate::ir::Ty::S32, self.value(cur.warp, operand)[lane])).collect())
+        let at: Vec<i64> =
+            at.iter().map(|&operand| signed(crate::ir::Ty::S32, self.value(cur.warp, operand)[lane])).collect();
+        // The hardware ends the kernel with an illegal instruction.
+        let bytes = at[0] * i64::from(map.elem.bytes());
+        if bytes % UNIT as i64 != 0 {
+            let what = "bytes from the tensor's first column to the box's, a multiple of 16";
+            return Err(Trouble::lane(FaultKind::BadOperand { what, found: bytes as u64, limit: UNIT as u64 }, lane));
+        }
+        Ok(at)
     }
 
     pub(super) fn tensor(&mut self, cur: Cur, op: &CopyOp) -> Try<Next> {
@@ -76,7 +94,7 @@ impl Machine<'_> {
         let at = self.coordinates(cur, lane, at, &map)?;
         let (to_space, to) = self.lane_addresses(cur.warp, dst);
         let (bar_space, bars) = self.lane_addresses(cur.warp, bar);
-        let bytes = map.box_bytes();
+        let bytes = map.lie().bytes();
         let multicast = multicast.map(|operand| self.value(cur.warp, operand)[lane]);
         let load = Load { to: (to_space, to[lane]), bar: (bar_space, bars[lane]), bytes, multicast, align: 128 };
         let reads = self.new_op(cur.warp, lane, false);
@@ -93,8 +111,13 @@ impl Machine<'_> {
     fn tensor_store(&mut self, cur: Cur, lane: usize, map: Addr, at: &[Operand], src: Addr) -> Try<()> {
         let map = self.tensor_map(cur, lane, map)?;
         let at = self.coordinates(cur, lane, at, &map)?;
+        // Loads may begin before the tensor, stores may not: an illegal instruction too.
+        if let Some(&below) = at.iter().find(|&&coordinate| coordinate < 0) {
+            let what = "coordinate of a tensor store, which is not below zero";
+            return Err(Trouble::lane(FaultKind::BadOperand { what, found: below as u64, limit: 0 }, lane));
+        }
         let (space, from) = self.lane_addresses(cur.warp, src);
-        let bytes = map.box_bytes();
+        let bytes = map.lie().bytes();
         if !from[lane].is_multiple_of(128) {
             let place = self.bytes(space, from[lane], bytes);
             return Err(Trouble::lane(FaultKind::Misaligned { at: place, align: 128 }, lane));
@@ -107,20 +130,27 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// The box in shared memory: the swizzle permutes bytes of whole rows, so a box of whole periods is a range.
+    /// The box in shared memory. Where rows lie close it is a range, since the swizzle permutes bytes within rows.
     fn touch_box(
         &mut self,
         cur: Cur,
         lane: usize,
         (op, write): (u32, bool),
-        at: (Home, usize),
+        (home, offset): (Home, usize),
         map: &TensorMap,
     ) -> Try<()> {
-        self.touch_by(cur, lane, op, write, at, map.box_bytes())
+        let lie = map.lie();
+        if lie.row == lie.pitch {
+            return self.touch_by(cur, lane, op, write, (home, offset), lie.bytes());
+        }
+        for unit in units(lie) {
+            self.touch_by(cur, lane, op, write, (home, place(lie, offset, unit)), UNIT as u32)?;
+        }
+        Ok(())
     }
 
     fn touch_runs(&mut self, cur: Cur, lane: usize, (op, write): (u32, bool), map: &TensorMap, at: &[i64]) -> Try<()> {
-        for (address, bytes) in map.runs(at) {
+        for (address, bytes) in map.runs(at, write) {
             let place = self.locate(Space::Global, 0, address, bytes).map_err(|mut trouble| {
                 trouble.lane = Some(lane as u32);
                 trouble
@@ -134,7 +164,7 @@ impl Machine<'_> {
     pub(crate) fn read_box(&self, copy: &TensorCopy) -> Try<Vec<u8>> {
         let mut data = copy.map.blank();
         let mut result = Ok(());
-        copy.map.parts(&copy.at, |at, address, bytes| {
+        copy.map.parts(&copy.at, false, |at, address, bytes| {
             let len = bytes as usize;
             let read = self.locate(Space::Global, 0, address, bytes).and_then(|(home, offset)| {
                 self.check_written(home, offset, len)?;
@@ -153,17 +183,33 @@ impl Machine<'_> {
     /// Puts a box into shared memory, swizzled by the bits of the address.
     pub(crate) fn write_box(&mut self, copy: &TensorCopy, target: &Target, data: &[u8]) {
         let Some(region) = self.region_mut(Home::Shared(target.block)) else { return };
-        for (unit, bytes) in data.chunks(UNIT).enumerate() {
-            let plain = SHARED_BASE + (target.offset + unit * UNIT) as u32;
-            let to = (copy.map.swizzle.apply(plain) - SHARED_BASE) as usize;
+        let lie = copy.map.lie();
+        for (unit, bytes) in units(lie).zip(data.chunks(UNIT)) {
+            let to = place(lie, target.offset, unit);
             region.data[to..to + bytes.len()].copy_from_slice(bytes);
             region.written.set(to, bytes.len());
         }
     }
 
+    /// The bytes of a box in shared memory, as they lie there.
+    pub(crate) fn read_rows(&self, copy: &TensorCopy, (home, from): (Home, usize)) -> Try<Vec<u8>> {
+        let lie = copy.map.lie();
+        let bytes = lie.bytes() as usize;
+        if lie.row == lie.pitch {
+            return self.read_bytes((home, from), bytes);
+        }
+        let mut data = vec![0; bytes];
+        for unit in units(lie) {
+            let at = place(lie, from, unit);
+            data[at - from..at - from + UNIT].copy_from_slice(&self.read_bytes((home, at), UNIT)?);
+        }
+        Ok(data)
+    }
+
     /// Puts a box from shared memory, which lies swizzled, into the tensor.
     pub(crate) fn store_box(&mut self, copy: &TensorCopy, (_, from): (Home, usize), data: &[u8]) {
-        copy.map.parts(&copy.at, |at, address, bytes| {
+        let lie = copy.map.lie();
+        copy.map.parts(&copy.at, true, |at, address, bytes| {
             // Coordinates were checked at the issue.
             let Ok((home, offset)) = self.locate(Space::Global, 0, address, bytes) else { return };
             let Some(region) = self.region_mut(home) else { return };
@@ -171,9 +217,8 @@ impl Machine<'_> {
             while done < len {
                 // Up to the next unit: within one, bytes keep their order.
                 let count = (UNIT - (at + done) % UNIT).min(len - done);
-                let plain = SHARED_BASE + (from + at + done) as u32;
-                let lies = (copy.map.swizzle.apply(plain) - SHARED_BASE) as usize - from;
-                region.data[offset + done..offset + done + count].copy_from_slice(&data[lies..lies + count]);
+                let byte = place(lie, from, at + done) - from;
+                region.data[offset + done..offset + done + count].copy_from_slice(&data[byte..byte + count]);
                 done += count;
             }
             region.written.set(offset, len);

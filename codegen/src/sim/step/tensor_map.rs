@@ -123,6 +123,30 @@ pub struct TensorMap {
     pub fill: Fill,
 }
 
+/// How a box lies in shared memory: with a swizzle, rows are its span apart, however narrow they are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lie {
+    /// Bytes of a row.
+    pub row: u32,
+    /// Bytes from row to row.
+    pub pitch: u32,
+    pub rows: u32,
+    swizzle: Swizzle,
+}
+
+impl Lie {
+    /// Bytes of shared memory that the box takes, gaps included.
+    pub fn bytes(self) -> u32 {
+        self.rows.saturating_mul(self.pitch)
+    }
+
+    /// Where the box's byte of that number lies, of a box that begins at an address.
+    pub fn place(self, start: u32, byte: usize) -> u32 {
+        let (row, byte) = (byte as u32 / self.row, byte as u32 % self.row);
+        self.swizzle.apply(start + row * self.pitch + byte)
+    }
+}
+
 /// A tensor map that the hardware does not accept.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} of the tensor map is {found}, the limit is {limit}")]
@@ -151,9 +175,18 @@ impl TensorMap {
         TensorMap { address, elem, dims: dims.into(), strides, extent: extent.into(), steps, swizzle, fill: Fill::Zero }
     }
 
-    /// Bytes of a box in shared memory, all elements counted.
+    /// Bytes of a box, all elements counted: what an mbarrier counts.
     pub fn box_bytes(&self) -> u32 {
         self.taken().iter().fold(self.elem.bytes(), |bytes, &side| bytes.saturating_mul(side))
+    }
+
+    /// How the box lies in shared memory.
+    pub(super) fn lie(&self) -> Lie {
+        let taken = self.taken();
+        let row = taken.first().map_or(0, |count| count * self.elem.bytes());
+        let pitch = if self.swizzle == Swizzle::None { row } else { self.swizzle.span() };
+        let rows = taken.iter().skip(1).fold(1, |rows: u32, &side| rows.saturating_mul(side));
+        Lie { row, pitch, rows, swizzle: self.swizzle }
     }
 
     /// Elements taken along each axis.
@@ -191,9 +224,7 @@ impl TensorMap {
         rule(self.box_bytes() <= most, "the size of the box in bytes", self.box_bytes().into(), most.into())?;
         let inner = self.taken()[0] * self.elem.bytes();
         rule(inner.is_multiple_of(16), "the box's inner side in bytes, a multiple of 16,", inner.into(), 16)?;
-        rule(inner <= self.swizzle.span(), "the box's inner side in bytes", inner.into(), self.swizzle.span().into())?;
-        let whole = self.swizzle == Swizzle::None || self.box_bytes().is_multiple_of(128);
-        rule(whole, "the size of a swizzled box in bytes, a multiple of 128,", self.box_bytes().into(), 128)
+        rule(inner <= self.swizzle.span(), "the box's inner side in bytes", inner.into(), self.swizzle.span().into())
     }
 
     /// The 128 bytes that a kernel takes as a parameter. The simulator's own encoding: the hardware's is not public.
@@ -244,9 +275,12 @@ impl TensorMap {
     }
 
     /// The parts of the box at these coordinates that lie in the tensor: where each begins in the box, its address, its
-    /// bytes. A part is a row of the box, or an element where the inner axis takes steps.
-    pub(super) fn parts(&self, at: &[i64], mut see: impl FnMut(usize, u64, u32)) {
+    /// bytes. A part is a row of the box, or an element where the inner axis takes steps. Stores go on to the end of 16
+    /// bytes behind a row of the tensor: so the hardware does.
+    pub(super) fn parts(&self, at: &[i64], store: bool, mut see: impl FnMut(usize, u64, u32)) {
         let (taken, size) = (self.taken(), self.elem.bytes());
+        let unit = u64::from(if store { 16 / size } else { 1 });
+        let columns = self.dims[0].next_multiple_of(unit) as i64;
         let rows: u32 = taken.iter().skip(1).product();
         for row in 0..rows {
             let Some(address) = self.row(at, &taken, row) else { continue };
@@ -255,10 +289,10 @@ impl TensorMap {
                 let begin = address.wrapping_add((coordinate as u64).wrapping_mul(size.into()));
                 see(((row * taken[0] + first) * size) as usize, begin, count * size);
             };
-            let inside = |i: u32| (0..self.dims[0] as i64).contains(&(at[0] + i64::from(i * self.steps[0])));
+            let inside = |i: u32| (0..columns).contains(&(at[0] + i64::from(i * self.steps[0])));
             if self.steps[0] == 1 {
                 let first = (-at[0]).clamp(0, taken[0].into()) as u32;
-                let end = (self.dims[0] as i64).saturating_sub(at[0]).clamp(0, taken[0].into()) as u32;
+                let end = columns.saturating_sub(at[0]).clamp(0, taken[0].into()) as u32;
                 if first < end {
                     part(first, end - first);
                 }
@@ -283,9 +317,9 @@ impl TensorMap {
     }
 
     /// Runs of bytes that lie together in global memory, for the shadow.
-    pub(super) fn runs(&self, at: &[i64]) -> Vec<(u64, u32)> {
+    pub(super) fn runs(&self, at: &[i64], store: bool) -> Vec<(u64, u32)> {
         let mut runs: Vec<(u64, u32)> = Vec::new();
-        self.parts(at, |_, address, bytes| match runs.last_mut() {
+        self.parts(at, store, |_, address, bytes| match runs.last_mut() {
             Some((start, len)) if *start + u64::from(*len) == address => *len += bytes,
             _ => runs.push((address, bytes)),
         });
@@ -333,7 +367,7 @@ mod tests {
         let map = TensorMap::plain(0x1000, TensorElem::U32, &[8, 4], &[4, 2], Swizzle::None);
         let parts = |map: &TensorMap, at: [i64; 2]| {
             let mut parts = Vec::new();
-            map.parts(&at, |begin, address, bytes| parts.push((begin, address, bytes)));
+            map.parts(&at, false, |begin, address, bytes| parts.push((begin, address, bytes)));
             parts
         };
         assert_eq!(parts(&map, [6, -1]), [(16, 0x1018, 8)], "row -1 is outside, two elements of row 0 are inside");
@@ -341,6 +375,6 @@ mod tests {
         assert_eq!(parts(&map, [8, 0]), []);
         let steps = TensorMap { steps: vec![2, 1], ..map.clone() };
         assert_eq!(parts(&steps, [-2, 0]), [(4, 0x1000, 4), (12, 0x1020, 4)], "every second element");
-        assert_eq!(map.runs(&[0, 0]), [(0x1000, 16), (0x1020, 16)]);
+        assert_eq!(map.runs(&[0, 0], false), [(0x1000, 16), (0x1020, 16)]);
     }
 }

@@ -1,0 +1,120 @@
+//! Processes that share the pieces. The driver compiles one kernel at a time in a process, and a kernel that the hardware
+//! ends takes the device from its process; so each core has a process, and one that ends is replaced.
+
+use crate::tally::Tally;
+use crate::work::{Piece, pieces};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use tilewright_codegen::device::{Device, Name};
+
+/// The argument that makes a process a worker.
+pub const WORKER: &str = "worker";
+
+/// What ends the lines of a piece.
+const END: &str = "end";
+
+/// How many groups of a process are reduced: where all differ, a few tell why.
+const REDUCED: usize = 2;
+
+/// Takes numbers of pieces from standard input, and prints what comparing them says.
+pub fn work(device: &Device, pieces: &[Piece]) {
+    let mut reduced = 0;
+    for line in std::io::stdin().lines() {
+        let Some(piece) = line.ok().and_then(|line| pieces.get(line.parse::<usize>().ok()?)) else { break };
+        let lines = piece.compare(device, reduced < REDUCED);
+        reduced += usize::from(lines.iter().any(|line| line.starts_with("differs")));
+        for line in lines {
+            println!("{line}");
+        }
+        println!("{END}");
+    }
+}
+
+/// A worker, as its parent sees it.
+struct Worker {
+    process: Child,
+    asks: ChildStdin,
+    answers: std::io::Lines<BufReader<std::process::ChildStdout>>,
+}
+
+impl Worker {
+    fn new(run: u64, programs: u64, device: Name) -> std::io::Result<Worker> {
+        let mut process = Command::new(std::env::current_exe()?)
+            .args([WORKER, &run.to_string(), &programs.to_string(), &device.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let pipes = (process.stdin.take(), process.stdout.take());
+        let (Some(asks), Some(answers)) = pipes else { return Err(std::io::ErrorKind::BrokenPipe.into()) };
+        Ok(Worker { process, asks, answers: BufReader::new(answers).lines() })
+    }
+
+    /// The lines of a piece, and whether the process can go on.
+    fn compare(&mut self, number: usize) -> (Vec<String>, bool) {
+        let mut lines = Vec::new();
+        if writeln!(self.asks, "{number}").is_ok() {
+            while let Some(Ok(line)) = self.answers.next() {
+                if line == END {
+                    // A device that is lost stays lost for its process.
+                    let lost = lines.iter().any(|line: &String| line.starts_with("fault"));
+                    return (lines, !lost);
+                }
+                lines.push(line);
+            }
+        }
+        lines.push(format!("fault the process that ran piece {number} ended"));
+        (lines, false)
+    }
+
+    fn end(self) {
+        let Worker { mut process, asks, .. } = self;
+        drop(asks);
+        // It ends when its input does; how, its lines have told.
+        let _ = process.wait();
+    }
+}
+
+/// Compares everything, by as many processes as there are cores.
+pub fn share(run: u64, programs: u64, device: Name) -> Result<Tally, String> {
+    let count = pieces(run, programs).len();
+    let (next, tally, failed) = (AtomicUsize::new(0), Mutex::new(Tally::default()), AtomicU64::new(0));
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..cores {
+            scope.spawn(|| {
+                let mut worker = None;
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= count {
+                        break;
+                    }
+                    let mut mine: Worker = match worker.take().map_or_else(|| Worker::new(run, programs, device), Ok) {
+                        Ok(mine) => mine,
+                        Err(_) => {
+                            failed.fetch_add(1, Ordering::Relaxed);
+                            break;
+                        }
+                    };
+                    let (lines, sound) = mine.compare(number);
+                    let mut tally = tally.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                    lines.iter().for_each(|line| tally.line(line));
+                    drop(tally);
+                    if sound {
+                        worker = Some(mine);
+                    } else {
+                        mine.end();
+                    }
+                }
+                if let Some(worker) = worker {
+                    worker.end();
+                }
+            });
+        }
+    });
+    match failed.into_inner() {
+        0 => Ok(tally.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)),
+        many => Err(format!("{many} processes could not be started")),
+    }
+}

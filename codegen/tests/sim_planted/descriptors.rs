@@ -1,0 +1,42 @@
+//! Descriptors of `wgmma` operands, each off by the least step: 16 bytes.
+
+use super::{Io, Plant, plant};
+use tilewright_codegen::build::{Descriptor, Operands, SwizzleMode};
+use tilewright_codegen::ir::attr::ProxyFence;
+use tilewright_codegen::ir::{WgmmaAtom, WgmmaKind};
+
+const RIGHT: Descriptor = Descriptor { swizzle: SwizzleMode::None, leading: 128, stride: 256 };
+
+pub fn plants() -> Vec<Plant> {
+    vec![
+        plant("descriptor_stride_off_by_one", 128, |io, wrong| multiply(io, [0, step(wrong), 0]), "out of bounds"),
+        plant("descriptor_leading_off_by_one", 128, |io, wrong| multiply(io, [step(wrong), 0, 0]), "out of bounds"),
+        plant("descriptor_address_off_by_one", 128, |io, wrong| multiply(io, [0, 0, step(wrong)]), "out of bounds"),
+    ]
+}
+
+fn step(wrong: bool) -> u32 {
+    if wrong { 16 } else { 0 }
+}
+
+/// One `wgmma` of zeros, bytes too many in the leading and the stride of A and in the address of B. A lies last in shared
+/// memory; behind B nobody writes.
+fn multiply(io: &Io<'_>, [leading, stride, address]: [u32; 3]) {
+    let k = io.k;
+    let Some(atom) = WgmmaAtom::new(8, WgmmaKind::F32_BF16_BF16) else { return };
+    let (b, a) = (k.shared_aligned::<u32>("b", 64, 1024), k.shared_aligned::<u32>("a", 512, 1024));
+    k.for_step(k.tid(), 512, 128u32, |i| a.at(i).store(0));
+    k.when(k.tid().lt(64), || b.at(k.tid()).store(0));
+    k.fence_proxy_async(ProxyFence::Shared);
+    k.barrier();
+    let acc = k.regs::<f32>(atom.acc_registers(), 0.0f32);
+    let a = a.descriptor(Descriptor { leading: RIGHT.leading + leading, stride: RIGHT.stride + stride, ..RIGHT });
+    let b = b.at(address / 4).descriptor(RIGHT);
+    k.wgmma_fence();
+    acc.wgmma(atom, a, b, true, Operands::K_MAJOR);
+    k.wgmma_commit();
+    k.wgmma_wait(0);
+    for i in 0..atom.acc_registers() {
+        io.out.at(k.tid() + 128 * i).store(acc.get(i));
+    }
+}
