@@ -59,8 +59,8 @@ fn a_selftest_is_a_table_and_the_same_for_the_same_seed() {
     let table = success(&args);
     insta::assert_snapshot!(table, @"
     sim:3 (simulated H100), sm_90a; 4 cases of each kernel from seed 1
-    kernel                right  wrong  max error  relative  verdict
-    tensor_tile               4      0      0.0e0     0.0e0  right
+    kernel                    right  wrong  max error  relative  verdict
+    tensor_tile                   4      0      0.0e0     0.0e0  right
     4 of 4 trials right
     ");
     assert_eq!(success(&args), table);

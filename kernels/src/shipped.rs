@@ -6,7 +6,7 @@ use tilewright_codegen::verify::VerifyErrors;
 
 use crate::gemm::ShippedGemm;
 use crate::gemv::ShippedGemv;
-use crate::{elementwise, embed, norm, rope, sample};
+use crate::{attention, elementwise, embed, norm, rope, sample};
 
 /// Every kernel of this library.
 ///
@@ -20,7 +20,14 @@ use crate::{elementwise, embed, norm, rope, sample};
 /// ```
 pub fn shipped() -> Vec<Box<dyn Shipped>> {
     let gemm = ShippedGemm::ALL.into_iter().map(|kernel| Box::new(kernel) as Box<dyn Shipped>);
-    let rooms = [norm::shipped, rope::shipped, elementwise::shipped, embed::shipped, sample::shipped];
+    let rooms = [
+        attention::trial::shipped,
+        norm::shipped,
+        rope::shipped,
+        elementwise::shipped,
+        embed::shipped,
+        sample::shipped,
+    ];
     let gemv = std::iter::once(Box::new(ShippedGemv) as Box<dyn Shipped>);
     gemm.chain(gemv).chain(rooms.into_iter().flat_map(|room| room())).collect()
 }

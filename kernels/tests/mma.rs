@@ -2,13 +2,14 @@
 //! factors, extents that no tile divides.
 
 use half::{bf16, f16};
-use tilewright_codegen::build::{Builder, Global, Ptr, Scalar, block, record};
+use proptest::prelude::*;
+use tilewright_codegen::build::{Builder, Global, Ptr, Shared, Val, block, record};
 use tilewright_codegen::ir::attr::ProxyFence;
 use tilewright_codegen::ir::{Arch, Const, Kernel};
 use tilewright_codegen::sim::{self, Arg, Counters, Launch, Memory, Outcome};
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::mma::{Accumulator, E4M3, Factor, SharedFactor, WarpTile, WarpgroupTile};
-use tilewright_kernels::tile::{Coord, LayoutTensor, Matrix, Team, copy_async};
+use tilewright_kernels::mma::{Arrangement, Atom, E4M3, E5M2, Factor, MmaSync, Teams, TiledMma, Wgmma};
+use tilewright_kernels::tile::{LayoutTensor, Matrix, Team, copy_async};
 use tilewright_layout::typed::{ColMajor, KMajor, MatrixTile, MnMajor, RowMajor, StaticLayout, Swizzle, Swizzled};
 
 /// Elements that the host makes and the kernel reads.
@@ -41,12 +42,14 @@ impl Number for i8 {
 }
 
 impl Number for E4M3 {
-    /// Exponent bias 7, three bits of mantissa: the integers up to 8 in size are exact.
     fn of(value: i8) -> u8 {
-        let sign = if value < 0 { 0x80 } else { 0 };
-        let size = u32::from(value.unsigned_abs());
-        let Some(exponent) = size.checked_ilog2() else { return sign };
-        sign | ((exponent as u8 + 7) << 3) | ((size << 3 >> exponent) & 7) as u8
+        E4M3::nearest(value.into())
+    }
+}
+
+impl Number for E5M2 {
+    fn of(value: i8) -> u8 {
+        E5M2::nearest(value.into())
     }
 }
 
@@ -115,9 +118,15 @@ fn parameters<'k, F: Factor>(k: &'k Builder, case: Case) -> ([Matrix<'k, F::Stor
     (factors, Matrix::row_major(k.global::<F::Sum>("c"), [m, n], n))
 }
 
-fn store<'k, A: Scalar>(k: &'k Builder, sums: Accumulator<'k, A>, thread: Coord<'k>, c: Matrix<'k, A>) {
-    let tile = c.tile(sums.extents(), [k.lit(0), k.lit(0)]);
-    for pair in sums.pairs(thread) {
+/// Writes the teams' parts of the product, what is inside.
+fn store<'k, X: Atom, L: StaticLayout, R: StaticLayout, T: Arrangement>(
+    k: &'k Builder,
+    product: TiledMma<'k, X, L, R, T>,
+    c: Matrix<'k, Sum<X>>,
+) {
+    let corner = product.corner().map(|place| place.get(k));
+    let (sums, tile) = (product.sums(), c.tile(TiledMma::<X, L, R, T>::PART, corner));
+    for pair in sums.pairs(product.thread()) {
         for i in 0..2 {
             let at = [pair.row, pair.column + i];
             k.when(tile.inside(k, at), || tile.at(k, at).store(sums.get(pair.first + i)));
@@ -125,104 +134,132 @@ fn store<'k, A: Scalar>(k: &'k Builder, sums: Accumulator<'k, A>, thread: Coord<
     }
 }
 
-/// One warp: 32×24, the shared tiles' extent of K at a time.
-fn warp<F: Factor, A: StaticLayout, B: StaticLayout>(k: &Builder, case: Case) {
-    let ([a, b], c) = parameters::<F>(k, case);
-    let depth = A::LAYOUT.extent(1) as u32;
-    let a_tile = LayoutTensor::new(k.shared_aligned("a", 32 * depth, 1024), A::default());
-    let b_tile = LayoutTensor::new(k.shared_aligned("b", 24 * depth, 1024), B::default());
-    let tile = WarpTile::<F>::new(k, 32, 24);
+type Sum<X> = <<X as Atom>::Factor as Factor>::Sum;
+type Stored<X> = <<X as Atom>::Factor as Factor>::Stored;
+
+/// How a kernel asks for the product of what is in shared memory; the first time, where it is false, in place of what was.
+type Multiply<'k, X, L, R, T> = fn(
+    TiledMma<'k, X, L, R, T>,
+    LayoutTensor<'k, Stored<X>, L, Shared>,
+    LayoutTensor<'k, Stored<X>, R, Shared>,
+    Val<'k, bool>,
+);
+
+/// One block: the tiles' extent of K at a time.
+fn kernel<'k, X: Atom, L: StaticLayout, R: StaticLayout, T: Arrangement>(
+    k: &'k Builder,
+    case: Case,
+    multiply: Multiply<'k, X, L, R, T>,
+) {
+    let ([a, b], c) = parameters::<X::Factor>(k, case);
+    let [m, n, depth] = TiledMma::<X, L, R, T>::EXTENTS;
+    let a_tile = LayoutTensor::new(k.shared_aligned("a", m * depth, 1024), L::default());
+    let b_tile = LayoutTensor::new(k.shared_aligned("b", n * depth, 1024), R::default());
+    let product = TiledMma::<X, L, R, T>::new(k);
     let zero = k.lit(0u32);
     k.for_step(0u32, case.k as u32, depth, |step| {
-        copy_async(k, Team::block(k), a.tile([32, depth], [zero, step]), a_tile).unwrap();
-        copy_async(k, Team::block(k), b.tile([24, depth], [zero, step]), b_tile).unwrap();
+        copy_async(k, Team::block(k), a.tile([m, depth], [zero, step]), a_tile).unwrap();
+        copy_async(k, Team::block(k), b.tile([n, depth], [zero, step]), b_tile).unwrap();
         k.cp_async_commit();
         k.cp_async_wait(0);
-        k.barrier();
-        for step in (0..depth).step_by(F::K as usize) {
-            tile.multiply(&tile.load_a(k, a_tile, step), &tile.load_b(k, b_tile, step));
+        if X::THREADS == 128 {
+            k.fence_proxy_async(ProxyFence::Shared);
         }
         k.barrier();
-    });
-    store(k, tile.sums(), Coord::lane(k), c);
-}
-
-/// One warpgroup: 128×64, the shared tiles' extent of K at a time.
-fn warpgroup<F: Factor, A: StaticLayout, B: StaticLayout>(k: &Builder, case: Case) {
-    let ([a, b], c) = parameters::<F>(k, case);
-    let depth = A::LAYOUT.extent(1) as u32;
-    let a_tile = LayoutTensor::new(k.shared_aligned("a", 128 * depth, 1024), A::default());
-    let b_tile = LayoutTensor::new(k.shared_aligned("b", 64 * depth, 1024), B::default());
-    let tile = WarpgroupTile::<F>::new(k, 128, 64);
-    let zero = k.lit(0u32);
-    k.for_step(0u32, case.k as u32, depth, |step| {
-        copy_async(k, Team::block(k), a.tile([128, depth], [zero, step]), a_tile).unwrap();
-        copy_async(k, Team::block(k), b.tile([64, depth], [zero, step]), b_tile).unwrap();
-        k.cp_async_commit();
-        k.cp_async_wait(0);
-        k.fence_proxy_async(ProxyFence::Shared);
-        k.barrier();
-        k.wgmma_fence();
-        tile.multiply(SharedFactor::new(a_tile), SharedFactor::new(b_tile), step.ne(0));
-        k.wgmma_commit();
-        k.wgmma_wait(0);
+        multiply(product, a_tile, b_tile, step.ne(0));
         k.barrier();
     });
-    store(k, tile.sums(), Coord::thread(k), c);
+    store(k, product, c);
 }
 
-const EXTENTS: [(usize, usize, usize); 4] = [(32, 24, 64), (1, 1, 1), (31, 17, 37), (16, 8, 96)];
+fn warps<F: Number, L: StaticLayout, R: StaticLayout, T: Arrangement>(case: Case) -> Counters {
+    let launch = block(TiledMma::<MmaSync<F>, L, R, T>::THREADS);
+    let recorded = record("warps", Arch::Sm90a, launch, |k| {
+        kernel::<MmaSync<F>, L, R, T>(k, case, |product, a, b, _| product.multiply(a, b));
+    });
+    check::<F>(case, recorded, u64::from(case.vector))
+}
 
-fn warps<F: Number, A: StaticLayout, B: StaticLayout>(k_major: bool) {
-    for (m, n, k) in EXTENTS {
+fn warpgroups<F: Number, L: StaticLayout, R: StaticLayout, T: Arrangement>(case: Case) -> Counters {
+    let launch = block(TiledMma::<Wgmma<F>, L, R, T>::THREADS);
+    let recorded = record("warpgroups", Arch::Sm90a, launch, |k| {
+        kernel::<Wgmma<F>, L, R, T>(k, case, |product, a, b, keep| {
+            product.issue(a, b, keep);
+            product.settle(0);
+        });
+    });
+    check::<F>(case, recorded, u64::from(case.vector))
+}
+
+/// Runs a tiled product on a case of an order.
+type Runner = (fn(Case) -> Counters, [usize; 2], i64, bool);
+
+macro_rules! runners {
+    ($($name:ident<$F:ty, $L:ty, $R:ty, $T:ty> $k_major:literal;)+) => {
+        [$((
+            $name::<$F, $L, $R, $T> as fn(Case) -> Counters,
+            [<$L>::LAYOUT.extent(0) as usize, <$R>::LAYOUT.extent(0) as usize],
+            <$F as Factor>::BITS,
+            $k_major,
+        )),+]
+    };
+}
+
+type Rows<const R: usize> = Swizzled<Swizzle<2, 3, 3>, RowMajor<R, 32>>;
+type Columns<const R: usize> = Swizzled<Swizzle<2, 3, 3>, ColMajor<R, 32>>;
+type Bytes<const R: usize> = Swizzled<Swizzle<2, 4, 3>, RowMajor<R, 64>>;
+
+/// Both instructions, every element type, one team and several, every swizzle.
+const RUNNERS: [Runner; 16] = runners! {
+    warps<bf16, Rows<32>, Rows<24>, Teams<1, 1>> true;
+    warps<f16, Rows<64>, Rows<24>, Teams<2, 1>> true;
+    warps<bf16, Columns<32>, Columns<32>, Teams<1, 2>> false;
+    warps<bf16, Rows<64>, Rows<64>, Teams<2, 4>> true;
+    warps<i8, Bytes<32>, Bytes<24>, Teams<1, 1>> true;
+    warps<E4M3, Bytes<32>, Bytes<48>, Teams<2, 2>> true;
+    warps<E5M2, MatrixTile<KMajor, 8, 32, 128>, MatrixTile<KMajor, 8, 32, 128>, Teams<1, 2>> true;
+    warpgroups<bf16, MatrixTile<KMajor, 16, 128, 64>, MatrixTile<KMajor, 16, 64, 64>, Teams<1, 1>> true;
+    warpgroups<f16, MatrixTile<KMajor, 16, 128, 32>, MatrixTile<KMajor, 16, 64, 32>, Teams<2, 1>> true;
+    warpgroups<bf16, MatrixTile<KMajor, 16, 64, 16>, MatrixTile<KMajor, 16, 64, 16>, Teams<1, 2>> true;
+    warpgroups<bf16, MatrixTile<KMajor, 16, 128, 128>, MatrixTile<KMajor, 16, 64, 128>, Teams<2, 2>> true;
+    warpgroups<bf16, MatrixTile<MnMajor, 16, 128, 64>, MatrixTile<MnMajor, 16, 128, 64>, Teams<2, 1>> false;
+    warpgroups<f16, MatrixTile<MnMajor, 16, 128, 16>, MatrixTile<MnMajor, 16, 64, 16>, Teams<1, 1>> false;
+    warpgroups<i8, MatrixTile<KMajor, 8, 128, 128>, MatrixTile<KMajor, 8, 64, 128>, Teams<1, 2>> true;
+    warpgroups<E4M3, MatrixTile<KMajor, 8, 128, 64>, MatrixTile<KMajor, 8, 64, 64>, Teams<2, 1>> true;
+    warpgroups<E5M2, MatrixTile<KMajor, 8, 64, 128>, MatrixTile<KMajor, 8, 24, 128>, Teams<1, 1>> true;
+};
+
+#[test]
+fn whole_tiles_are_multiplied_without_bank_conflicts() {
+    for (run, [m, n], bits, k_major) in RUNNERS {
+        let case = Case { m, n, k: 256, k_major, vector: 128 / bits as u32 };
+        assert_eq!(run(case).conflicts(), 0, "{case:?}, {bits} bits");
+    }
+}
+
+#[test]
+fn the_least_tile_is_multiplied() {
+    for (run, _, _, k_major) in RUNNERS {
+        run(Case { m: 1, n: 1, k: 1, k_major, vector: 1 });
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_extents_within_the_tiles_are_multiplied(
+        runner in 0..RUNNERS.len(),
+        share in (0.0f64..1.0, 0.0f64..1.0),
+        k in 1usize..200,
+        wide: bool,
+    ) {
+        let (run, [m, n], _, k_major) = RUNNERS[runner];
+        let part = |extent: usize, share: f64| 1 + ((extent - 1) as f64 * share) as usize;
+        let (m, n) = (part(m, share.0), part(n, share.1));
+        // Vectors lie inside as a whole.
         let whole = if k_major { k } else { m | n };
         let widest = (1u32 << whole.trailing_zeros()).min(16);
-        for vector in [1, widest] {
-            let case = Case { m, n, k, k_major, vector };
-            let kernel = record("warp", Arch::Sm90a, block(32), |k| warp::<F, A, B>(k, case));
-            let conflicts = check::<F>(case, kernel, u64::from(vector)).conflicts();
-            let wide = i64::from(vector) * F::BITS >= 128;
-            assert!(!wide || conflicts == 0, "{case:?}, {}: {conflicts} extra wavefronts", F::NAME);
-        }
+        run(Case { m, n, k, k_major, vector: if wide { widest } else { 1 } });
     }
-}
-
-#[test]
-fn a_warp_multiplies_16_bit_factors_in_either_order() {
-    type Rows<const R: usize> = Swizzled<Swizzle<2, 3, 3>, RowMajor<R, 32>>;
-    warps::<bf16, Rows<32>, Rows<24>>(true);
-    warps::<f16, Rows<32>, Rows<24>>(true);
-    warps::<bf16, Swizzled<Swizzle<2, 3, 3>, ColMajor<32, 32>>, ColMajor<24, 32>>(false);
-}
-
-#[test]
-fn a_warp_multiplies_8_bit_factors() {
-    type Rows<const R: usize> = Swizzled<Swizzle<2, 4, 3>, RowMajor<R, 64>>;
-    warps::<i8, Rows<32>, Rows<24>>(true);
-    warps::<E4M3, Rows<32>, Rows<24>>(true);
-}
-
-fn warpgroups<F: Number, A: StaticLayout, B: StaticLayout>(k_major: bool) {
-    for (m, n, k) in [(128, 64, 128), (1, 1, 1), (97, 61, 67)] {
-        let vector = if m == 128 { 8 } else { 1 };
-        let case = Case { m, n, k, k_major, vector };
-        let kernel = record("warpgroup", Arch::Sm90a, block(128), |k| warpgroup::<F, A, B>(k, case));
-        check::<F>(case, kernel, 1);
-    }
-}
-
-#[test]
-fn a_warpgroup_multiplies_k_major_tiles_of_every_swizzle() {
-    warpgroups::<bf16, MatrixTile<KMajor, 16, 128, 64>, MatrixTile<KMajor, 16, 64, 64>>(true);
-    warpgroups::<f16, MatrixTile<KMajor, 16, 128, 32>, MatrixTile<KMajor, 16, 64, 32>>(true);
-    warpgroups::<bf16, MatrixTile<KMajor, 16, 128, 16>, MatrixTile<KMajor, 16, 64, 16>>(true);
-    warpgroups::<bf16, MatrixTile<KMajor, 16, 128, 128>, MatrixTile<KMajor, 16, 64, 128>>(true);
-    warpgroups::<i8, MatrixTile<KMajor, 8, 128, 128>, MatrixTile<KMajor, 8, 64, 128>>(true);
-    warpgroups::<E4M3, MatrixTile<KMajor, 8, 128, 64>, MatrixTile<KMajor, 8, 64, 64>>(true);
-}
-
-#[test]
-fn a_warpgroup_multiplies_mn_major_tiles() {
-    warpgroups::<bf16, MatrixTile<MnMajor, 16, 128, 64>, MatrixTile<MnMajor, 16, 64, 64>>(false);
-    warpgroups::<f16, MatrixTile<MnMajor, 16, 128, 16>, MatrixTile<MnMajor, 16, 64, 16>>(false);
 }

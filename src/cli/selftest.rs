@@ -1,14 +1,18 @@
 //! `tilewright selftest`: every shipped kernel against its oracle, on fresh random inputs.
 
+use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
 use std::ops::Range;
+use std::panic::resume_unwind;
 use std::process::ExitCode;
+use std::thread;
 
 use clap::Args;
 use tilewright_codegen::device::{Device, DeviceError, Name};
 use tilewright_codegen::ir::Arch;
-use tilewright_codegen::trial::Shipped;
+use tilewright_codegen::trial::{Outcome, Shipped, Trial};
+use tilewright_codegen::verify::VerifyErrors;
 
 use super::Failure;
 use crate::shipped;
@@ -45,6 +49,24 @@ struct Tally {
     first: Option<String>,
 }
 
+impl Tally {
+    fn count(&mut self, outcome: &Outcome, seed: u64) {
+        self.max_error = self.max_error.max(outcome.max_error());
+        let relative = outcome.compared.iter().map(|output| output.relative_error);
+        self.relative_error = relative.fold(self.relative_error, f64::max);
+        if outcome.is_right() {
+            self.right += 1;
+        } else {
+            self.wrong(seed, &outcome.to_string());
+        }
+    }
+
+    fn wrong(&mut self, seed: u64, what: &str) {
+        self.wrong += 1;
+        self.first.get_or_insert_with(|| format!("seed {seed}: {what}"));
+    }
+}
+
 /// Runs the subcommand.
 pub fn run(args: &SelftestArgs) -> Result<ExitCode, Failure> {
     let kernels = match &args.kernel {
@@ -69,19 +91,19 @@ fn table(
     arch: Arch,
     seeds: Range<u64>,
 ) -> io::Result<bool> {
-    writeln!(out, "{:20} {:>6} {:>6} {:>10} {:>9}  verdict", "kernel", "right", "wrong", "max error", "relative")?;
+    writeln!(out, "{:24} {:>6} {:>6} {:>10} {:>9}  verdict", "kernel", "right", "wrong", "max error", "relative")?;
     let (mut right, mut wrong) = (0, 0);
     for kernel in kernels {
         let name = kernel.name();
         if !kernel.needs().met_by(arch) {
             let needs = kernel.needs().noun();
-            writeln!(out, "{name:20} {:>6} {:>6} {:>10} {:>9}  skipped: needs {needs}", "-", "-", "-", "-")?;
+            writeln!(out, "{name:24} {:>6} {:>6} {:>10} {:>9}  skipped: needs {needs}", "-", "-", "-", "-")?;
             continue;
         }
         let tally = try_kernel(device, &**kernel, arch, seeds.clone());
         let verdict = if tally.wrong == 0 { "right" } else { "WRONG" };
         let Tally { right: good, wrong: bad, max_error, relative_error, .. } = &tally;
-        writeln!(out, "{name:20} {good:>6} {bad:>6} {max_error:>10.1e} {relative_error:>9.1e}  {verdict}")?;
+        writeln!(out, "{name:24} {good:>6} {bad:>6} {max_error:>10.1e} {relative_error:>9.1e}  {verdict}")?;
         if let Some(first) = &tally.first {
             writeln!(out, "    {}", first.trim_end().replace('\n', "\n    "))?;
         }
@@ -99,34 +121,48 @@ struct NoArch {
     device: String,
 }
 
+/// The trials of some seeds, each drawn in a thread of its own: oracles take longer than launches. Loading is not for
+/// threads, since the driver compiles one kernel at a time.
+fn drawn(kernel: &dyn Shipped, arch: Arch, seeds: Range<u64>) -> Vec<Result<Trial, VerifyErrors>> {
+    thread::scope(|scope| {
+        let threads: Vec<_> = seeds.map(|seed| scope.spawn(move || kernel.draw(arch, seed))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
+    })
+}
+
+/// Kernels that stay loaded, so that another trial of the same one finds it compiled.
+const KEPT: usize = 128;
+
 fn try_kernel(device: &Device, kernel: &dyn Shipped, arch: Arch, seeds: Range<u64>) -> Tally {
     let mut tally = Tally::default();
-    for seed in seeds {
-        let (wrong, lost) = match kernel.draw(arch, seed) {
-            Err(errors) => (Some(errors.to_string()), true),
-            Ok(trial) => match trial.run(device) {
-                Ok(outcome) => {
-                    tally.max_error = tally.max_error.max(outcome.max_error());
-                    let relative = outcome.compared.iter().map(|output| output.relative_error);
-                    tally.relative_error = relative.fold(tally.relative_error, f64::max);
-                    ((!outcome.is_right()).then(|| outcome.to_string()), false)
+    let together = thread::available_parallelism().map_or(1, usize::from);
+    let mut kept = VecDeque::new();
+    for start in seeds.clone().step_by(together) {
+        let batch = start..seeds.end.min(start + together as u64);
+        for (seed, trial) in batch.clone().zip(drawn(kernel, arch, batch)) {
+            let trial = match trial {
+                Ok(trial) => trial,
+                Err(errors) => {
+                    tally.wrong(seed, &errors.to_string());
+                    return tally;
                 }
-                Err(error) => (
-                    Some(format!("{} ({}): {error}", kernel.name(), trial.particulars())),
-                    matches!(error, DeviceError::Lost { .. }),
-                ),
-            },
-        };
-        match wrong {
-            None => tally.right += 1,
-            Some(text) => {
-                tally.wrong += 1;
-                tally.first.get_or_insert_with(|| format!("seed {seed}: {text}"));
+            };
+            let outcome = device.load(trial.kernel()).and_then(|loaded| {
+                let outcome = trial.run_loaded(&loaded, &device.stream()?);
+                kept.push_back(loaded);
+                outcome
+            });
+            match outcome {
+                Ok(outcome) => tally.count(&outcome, seed),
+                Err(error) => {
+                    tally.wrong(seed, &format!("{} ({}): {error}", kernel.name(), trial.particulars()));
+                    // Nothing is learnt from a device that is gone.
+                    if matches!(error, DeviceError::Lost { .. }) {
+                        return tally;
+                    }
+                }
             }
-        }
-        // Nothing more is learnt of a kernel that is not one, nor from a device that is gone.
-        if lost {
-            break;
+            kept.drain(..kept.len().saturating_sub(KEPT));
         }
     }
     tally

@@ -204,6 +204,18 @@ impl<'k> Array<'k> {
         }
     }
 
+    /// Stores four consecutive elements from an index that is a multiple of four, by one store where no reader asks for
+    /// more.
+    #[track_caller]
+    pub(super) fn store_four(self, index: Val<'k, u32>, values: [Val<'k, f32>; 4]) {
+        if self.tag.is_none() && !self.strong {
+            return self.store4(index, values);
+        }
+        for i in (0..4usize).step_by(self.together() as usize) {
+            self.store_with(index + i as u32, values[i], values[3.min(i + 1)]);
+        }
+    }
+
     /// Stores one element of an array without tags.
     #[track_caller]
     pub fn store(self, index: Val<'k, u32>, value: Val<'k, f32>) {

@@ -41,10 +41,7 @@ pub fn embed<'k>(team: Team<'k>, embed: Embed<'k>) {
             // The unit's layout: a run of 32 elements of each of the eight rows, then the next.
             let place = id % Unit::ROWS * 32 + column % 32 + column / 32 * (Unit::ROWS * 32);
             let values = Array::new(unit.cast(), super::Float::Bf16).load4(place);
-            let values = values.map(|value| active.select(value, 0.0f32));
-            for i in (0..4usize).step_by(out.together() as usize) {
-                out.store_with(column + i as u32, values[i], values[3.min(i + 1)]);
-            }
+            out.store_four(column, values.map(|value| active.select(value, 0.0f32)));
         });
     }
 }

@@ -7,9 +7,9 @@ use super::finish::Output;
 use super::raster::Raster;
 use super::store::{Results, Store};
 use super::tiling::Tiles;
-use crate::mma::{Factor, WarpTile};
+use crate::mma::{Factor, MmaSync, Teams, TiledMma};
 use crate::ring::{GroupRing, Tile};
-use crate::tile::{Coord, LayoutTensor, Matrix, MatrixTile, Team, copy_async};
+use crate::tile::{LayoutTensor, Matrix, MatrixTile, Team, copy_async};
 use tilewright_codegen::build::{Builder, Ptr, Scalar, Shared, block};
 use tilewright_codegen::ir::Launch;
 use tilewright_layout::swizzle::canonical::Major;
@@ -26,25 +26,27 @@ pub struct Config {
     pub majors: [Major; 2],
     /// Elements of the vectors that A and B can be read by.
     pub vectors: [u32; 2],
+    /// Whether the sums of each stage are added to sums in f32.
+    pub promoted: bool,
 }
 
-/// Warps of a block, down and across.
-const WARPS: [u32; 2] = [2, 4];
+/// The product of a block: eight warps, two down and four across.
+pub(super) type Product<'k, F, T> = TiledMma<'k, MmaSync<F>, <T as Tiles>::A, <T as Tiles>::B, Teams<2, 4>>;
 
 /// Threads of the kernel.
-pub const fn launch() -> Launch {
-    block(32 * WARPS[0] * WARPS[1])
+pub const fn launch<F: Factor, T: Tiles>() -> Launch {
+    block(Product::<F, T>::THREADS)
 }
 
 /// Names the ring.
 enum Factors {}
 
 /// Parameters: A, B; M, N, K; strides of A and of B; rows and columns of tiles, splits; then those of the store.
-pub fn gemm<'k, F: Factor<Sum = f32>, D: Output, T: Tiles>(k: &'k Builder, config: Config, store: Store) {
+pub fn gemm<'k, F: Factor, D: Output, T: Tiles>(k: &'k Builder, config: Config, store: Store) {
     let (a, b) = (k.global::<F::Stored>("a"), k.global::<F::Stored>("b"));
     let [m, n, depth, a_stride, b_stride] = ["m", "n", "k", "a_stride", "b_stride"].map(|name| k.param::<u32>(name));
     let [rows, columns, splits] = ["rows", "columns", "splits"].map(|name| k.param::<u32>(name));
-    let results = Results::<D, T>::parameters(k, store, [m, n]);
+    let results = Results::<F::Sum, D, T>::parameters(k, store, [m, n]);
     let factor = |base: Ptr<'k, _, F::Stored>, rows, stride, number: usize| {
         let matrix = match config.majors[number] {
             Major::K => Matrix::row_major(base, [rows, depth], stride),
@@ -69,23 +71,24 @@ pub fn gemm<'k, F: Factor<Sum = f32>, D: Output, T: Tiles>(k: &'k Builder, confi
             fetch(k, b.tile([T::N, T::K], [column, along]), b_tile);
         });
     });
-    let [down, across] = [T::M / WARPS[0], T::N / WARPS[1]];
-    let warp = Coord::below(k.warp(), WARPS[0] * WARPS[1]);
-    let corner = [warp % WARPS[0] * down, warp / WARPS[0] * across];
-    let product = WarpTile::<F>::new(k, down, across);
+    let product = Product::<F, T>::new(k);
+    let promoted = config.promoted.then(|| product.sums().like(k));
+    promoted.iter().for_each(|total| total.clear(k));
     k.for_(begin, end, |_| {
         let (current, free) = ring.turn();
         let claimed = free.fill();
         let (a, b) = current.tiles();
-        let (a, b) = (a.begun_at([corner[0], 0.into()]), b.begun_at([corner[1], 0.into()]));
-        for step in (0..T::K).step_by(F::K as usize) {
-            product.multiply(&product.load_a(k, a, step), &product.load_b(k, b, step));
+        product.multiply(a, b);
+        if let Some(total) = promoted {
+            total.add(product.sums());
+            product.clear();
         }
         current.done(claimed);
     });
     // Nothing is on its way any more: no tile was fetched beyond the share.
-    let corner = [row + corner[0].get(k), column + corner[1].get(k)];
-    results.store_at(product.sums(), Coord::lane(k), corner, place.split);
+    let [down, across] = product.corner().map(|place| place.get(k));
+    let sums = promoted.unwrap_or(product.sums());
+    results.store(sums, product.thread(), [row + down, column + across], place.split);
 }
 
 /// This thread's share of a tile.

@@ -8,9 +8,10 @@ use super::hopper::Config;
 use super::plan::Choice;
 use super::problem::Problem;
 use super::table::{Shape, WarpShape};
+use crate::mma::{Factor, Width};
 use tilewright_layout::view::Along;
 
-/// Multiply-adds of a multiprocessor in a cycle: 989 TFLOP/s / 2 / 132 multiprocessors / 1.83 GHz.
+/// Multiply-adds of factors of 16 bits that a multiprocessor makes in a cycle: 989 TFLOP/s / 2 / 132 / 1.83 GHz.
 const MULTIPLIES: f64 = 2048.0;
 /// Bytes a cycle that a multiprocessor's share of memory brings: 3.155 TB/s over 132, at 1.83 GHz.
 const BYTES: f64 = 13.0;
@@ -32,6 +33,7 @@ const fn efficiency(shape: Shape) -> f64 {
     match shape {
         Shape::M128N256 => 0.96,
         Shape::M128N224 => 0.93,
+        Shape::M128N192 => 0.92,
         Shape::M256N128 => 0.94,
         Shape::M128N128 => 0.80,
         Shape::M128N112 => 0.75,
@@ -40,17 +42,17 @@ const fn efficiency(shape: Shape) -> f64 {
 }
 
 /// Estimated cycles of a shape on so many multiprocessors.
-fn cycles(problem: &Problem, shape: Shape, splits: u32, multiprocessors: u32) -> f64 {
-    let [m, n, k] = shape.tile();
+fn cycles<F: Factor>(problem: &Problem, shape: Shape, splits: u32, multiprocessors: u32) -> f64 {
+    let ([m, n], k, bytes) = (shape.tile(), F::Width::DEPTH, F::BITS as f64 / 8.0);
     let steps = problem.k.div_ceil(k).div_ceil(splits);
     let tiles = f64::from(problem.m.div_ceil(m) * splits) * f64::from(problem.b_rows().div_ceil(n));
     let waves = (tiles / f64::from(multiprocessors)).ceil();
-    let multiply = waves * f64::from(steps) * f64::from(m * n * k) / (MULTIPLIES * efficiency(shape));
+    let multiply = waves * f64::from(steps) * f64::from(m * n * k) * bytes / 2.0 / (MULTIPLIES * efficiency(shape));
     let elements = |rows: u32, columns: u32| f64::from(rows) * f64::from(columns);
     let (result, factors) =
         (elements(problem.m, problem.b_rows()), elements(problem.m, problem.k) + elements(problem.b_rows(), problem.k));
     let busy = (tiles / f64::from(multiprocessors) / FETCHING).min(1.0);
-    let bring = 2.0 * (factors + result) / (BYTES * f64::from(multiprocessors) * busy);
+    let bring = (bytes * factors + 2.0 * result) / (BYTES * f64::from(multiprocessors) * busy);
     let add_up = match splits {
         1 => 0.0,
         _ => LAUNCH + 8.0 * f64::from(splits) * result / (BYTES * f64::from(multiprocessors)),
@@ -62,18 +64,20 @@ fn cycles(problem: &Problem, shape: Shape, splits: u32, multiprocessors: u32) ->
 /// The choice for a product on sm_90a with so many multiprocessors.
 ///
 /// ```
+/// use half::bf16;
 /// use tilewright_kernels::gemm::{Problem, Shape, choose};
-/// assert_eq!(choose(&Problem::new(8192, 8192, 8192), 132).shape, Shape::M128N256);
-/// assert_eq!(choose(&Problem::new(128, 14336, 4096), 132).shape, Shape::M128N112);
+/// assert_eq!(choose::<bf16>(&Problem::new(8192, 8192, 8192), 132).shape, Shape::M128N256);
+/// assert_eq!(choose::<bf16>(&Problem::new(128, 14336, 4096), 132).shape, Shape::M128N112);
 /// ```
-pub fn choose(problem: &Problem, multiprocessors: u32) -> Choice {
+pub fn choose<F: Factor>(problem: &Problem, multiprocessors: u32) -> Choice {
     let mut best = (f64::INFINITY, Shape::M128N128, 1);
-    for &shape in Shape::ALL {
+    let promoted = problem.promoted::<F>();
+    for &shape in Shape::ALL.iter().filter(|shape| !promoted || shape.promotes()) {
         let halves = problem.epilogue.gated && !(shape.tile()[1] / 2).is_multiple_of(shape.staged());
-        let steps = problem.k.div_ceil(shape.tile()[2]);
+        let steps = problem.k.div_ceil(F::Width::DEPTH);
         let possible = |splits: &u32| *splits == 1 || (splits - 1) * steps.div_ceil(*splits) < steps;
         for splits in (1..=MOST_SPLITS.min(steps / LEAST_STEPS).max(1)).filter(possible) {
-            let time = cycles(problem, shape, splits, multiprocessors);
+            let time = cycles::<F>(problem, shape, splits, multiprocessors);
             if time < best.0 && (splits > 1 || !halves) {
                 best = (time, shape, splits);
             }
@@ -83,24 +87,25 @@ pub fn choose(problem: &Problem, multiprocessors: u32) -> Choice {
     let (stage, staged) = shape.bytes();
     let tall = problem.m.div_ceil(shape.tile()[0]) >= 8;
     let (cluster, group) = if tall { (2, 8) } else { (1, 8) };
-    let config = Config { stages: ((SHARED - staged) / stage).min(8), cluster, along: Along::Rows, group };
+    let config = Config { stages: ((SHARED - staged) / stage).min(8), cluster, along: Along::Rows, group, promoted };
     Choice { shape, config, splits }
 }
 
 /// The tiles over `mma.sync`, and the shares of the contraction.
 ///
 /// ```
+/// use half::bf16;
 /// use tilewright_kernels::gemm::{Problem, WarpShape, choose_warps};
-/// assert_eq!(choose_warps(&Problem::new(4096, 4096, 4096), 108), (WarpShape::M128N128, 1));
-/// assert_eq!(choose_warps(&Problem::new(64, 64, 4096), 108), (WarpShape::M64N64, 16));
+/// assert_eq!(choose_warps::<bf16>(&Problem::new(4096, 4096, 4096), 108), (WarpShape::M128N128, 1));
+/// assert_eq!(choose_warps::<bf16>(&Problem::new(64, 64, 4096), 108), (WarpShape::M64N64, 16));
 /// ```
-pub fn choose_warps(problem: &Problem, multiprocessors: u32) -> (WarpShape, u32) {
+pub fn choose_warps<F: Factor>(problem: &Problem, multiprocessors: u32) -> (WarpShape, u32) {
     let tiles = |shape: WarpShape| {
-        let [m, n, _] = shape.tile();
+        let [m, n] = shape.tile();
         problem.m.div_ceil(m) * problem.b_rows().div_ceil(n)
     };
     let shape = if tiles(WarpShape::M128N128) >= multiprocessors { WarpShape::M128N128 } else { WarpShape::M64N64 };
-    let steps = problem.k.div_ceil(shape.tile()[2]);
+    let steps = problem.k.div_ceil(F::Width::DEPTH);
     let wanted = (multiprocessors / tiles(shape)).min(steps / LEAST_STEPS).clamp(1, MOST_SPLITS);
     let possible = |splits: &u32| (splits - 1) * steps.div_ceil(*splits) < steps;
     (shape, (1..=wanted).rev().find(possible).unwrap_or(1))
@@ -110,6 +115,7 @@ pub fn choose_warps(problem: &Problem, multiprocessors: u32) -> (WarpShape, u32)
 mod tests {
     use super::{Shape, choose};
     use crate::gemm::{Epilogue, Problem};
+    use half::bf16;
 
     #[test]
     fn the_measured_best_is_chosen() {
@@ -121,7 +127,7 @@ mod tests {
             ([128, 14336, 4096], Shape::M128N112, 1),
         ];
         for ([m, n, k], shape, cluster) in best {
-            let choice = choose(&Problem::new(m, n, k), 132);
+            let choice = choose::<bf16>(&Problem::new(m, n, k), 132);
             assert_eq!((choice.shape, choice.config.cluster, choice.splits), (shape, cluster, 1), "{m}x{n}x{k}");
             assert!(choice.config.stages >= 4, "{m}x{n}x{k}: {} stages", choice.config.stages);
         }
@@ -129,15 +135,15 @@ mod tests {
 
     #[test]
     fn a_long_contraction_of_a_small_result_is_split() {
-        assert!(choose(&Problem::new(128, 512, 16384), 132).splits > 4);
-        assert_eq!(choose(&Problem::new(128, 512, 64), 132).splits, 1, "one step cannot be shared");
+        assert!(choose::<bf16>(&Problem::new(128, 512, 16384), 132).splits > 4);
+        assert_eq!(choose::<bf16>(&Problem::new(128, 512, 64), 132).splits, 1, "one step cannot be shared");
     }
 
     #[test]
     fn a_gate_takes_tiles_that_halve() {
         let gated = Epilogue { gated: true, ..Epilogue::default() };
         for (m, n, k) in [(512, 14336, 4096), (128, 14336, 4096), (1, 8, 8), (8192, 8192, 8192)] {
-            let choice = choose(&Problem::new(m, n, k).epilogue(gated), 132);
+            let choice = choose::<bf16>(&Problem::new(m, n, k).epilogue(gated), 132);
             let half = choice.shape.tile()[1] / 2;
             assert!(choice.splits > 1 || half.is_multiple_of(choice.shape.staged()), "{m}x{n}x{k}: {choice:?}");
         }

@@ -1,31 +1,46 @@
 //! What is done to the sums before they are stored: bias, gate, residual.
 
 use half::{bf16, f16};
-use tilewright_codegen::build::{Bf16x2, Builder, F16x2, Global, Numeric, Pair, Parts, Ptr, Scalar, Val};
+use tilewright_codegen::build::{Bf16x2, Builder, F16x2, Global, Numeric, Ptr, Scalar, Val};
 
 use crate::tile::Matrix;
 
-/// A type of results: 16-bit floats that are stored in pairs.
+/// How two results become one register.
+pub type Pack<'k> = fn(Val<'k, f32>, Val<'k, f32>) -> Val<'k, u32>;
+
+/// A type of results.
 pub trait Output: Scalar + Numeric {
-    /// Two of them in one register.
-    type Pair: Pair + Parts<Part = Self>;
     /// Its name.
     const NAME: &'static str;
+
+    /// How pairs of them are packed, to be staged and sent by tensor map; nothing for results that leave one by one.
+    fn pack<'k>() -> Option<Pack<'k>>;
 }
 
-impl Output for bf16 {
-    type Pair = Bf16x2;
-    const NAME: &'static str = "bf16";
+macro_rules! outputs {
+    ($($D:ty: $name:literal $pack:expr;)+) => { $(
+        impl Output for $D {
+            const NAME: &'static str = $name;
+
+            fn pack<'k>() -> Option<Pack<'k>> {
+                $pack
+            }
+        }
+    )+ };
 }
 
-impl Output for f16 {
-    type Pair = F16x2;
-    const NAME: &'static str = "f16";
+outputs! {
+    bf16: "bf16" Some(|a, b| a.pair::<Bf16x2>(b).bits());
+    f16: "f16" Some(|a, b| a.pair::<F16x2>(b).bits());
+    f32: "f32" None;
 }
 
-/// What comes behind the product: `x = A·B + bias`, then `silu(x₀)·x₁` where it is gated, then `+ residual`.
+/// What comes behind the product: `x = s·(A·B) + bias`, then `silu(x₀)·x₁` where it is gated, then `+ residual`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Epilogue {
+    /// The sums are multiplied by the product of two numbers in device memory, A's scale and B's: what factors of 8 bits were
+    /// divided by.
+    pub scaled: bool,
     /// A number per column is added to the sums.
     pub bias: bool,
     /// B has twice the columns: gates, then what they are multiplied with.
@@ -38,6 +53,7 @@ pub struct Epilogue {
 #[derive(Clone, Copy)]
 pub struct Finish<'k, D> {
     k: &'k Builder,
+    scale: Option<Val<'k, f32>>,
     bias: Option<Ptr<'k, Global, D>>,
     residual: Option<Matrix<'k, D>>,
     /// Rows and columns of the result.
@@ -46,14 +62,18 @@ pub struct Finish<'k, D> {
 }
 
 impl<'k, D: Output> Finish<'k, D> {
-    /// Declares the parameters that the epilogue needs: `bias`, then `residual` and its `residual_stride`.
+    /// Declares the parameters that the epilogue needs: `a_scale` and `b_scale`, then `bias`, then `residual` and its `residual_stride`.
     #[track_caller]
     pub fn parameters(k: &'k Builder, epilogue: Epilogue, extents: [Val<'k, u32>; 2]) -> Finish<'k, D> {
+        let scale = epilogue.scaled.then(|| {
+            let [a, b] = ["a_scale", "b_scale"].map(|name| k.global::<f32>(name).load());
+            a * b
+        });
         let bias = epilogue.bias.then(|| k.global::<D>("bias"));
         let residual = epilogue
             .residual
             .then(|| Matrix::row_major(k.global::<D>("residual"), extents, k.param::<u32>("residual_stride")));
-        Finish { k, bias, residual, extents, gated: epilogue.gated }
+        Finish { k, scale, bias, residual, extents, gated: epilogue.gated }
     }
 
     /// Whether B has gates.
@@ -85,6 +105,7 @@ impl<'k, D: Output> Finish<'k, D> {
 
     #[track_caller]
     fn biased(&self, column: Val<'k, u32>, columns: Val<'k, u32>, sum: Val<'k, f32>) -> Val<'k, f32> {
+        let sum = self.scale.map_or(sum, |scale| sum * scale);
         match self.bias {
             None => sum,
             Some(bias) => sum + self.if_inside(column.lt(columns), || bias.at(column).load()),

@@ -9,7 +9,7 @@ use super::finish::Output;
 use super::raster::{Place, Raster};
 use super::store::{Results, Store};
 use super::tiling::Tiles;
-use crate::mma::{Factor, SharedFactor, WarpgroupTile};
+use crate::mma::{Factor, TiledMma, Wgmma};
 use crate::ring::{Consumers, Ring, Shape, Tile, by, start};
 use crate::tile::{Coord, Share};
 use tilewright_codegen::build::{Builder, Bulk, block};
@@ -27,6 +27,8 @@ pub struct Config {
     pub along: Along,
     /// Rows of clusters' tiles that are computed together.
     pub group: u32,
+    /// Whether the sums of each stage are added to sums in f32: of 8-bit floats the tensor cores keep 14 bits.
+    pub promoted: bool,
 }
 
 impl Config {
@@ -45,10 +47,10 @@ pub fn launch<T: Tiles>(config: Config) -> Launch {
 }
 
 /// Parameters: tensor maps of A and B; M, N, K, rows of clusters, columns of tiles, splits; then those of the store.
-pub fn gemm<'k, F: Factor<Sum = f32>, D: Output, T: Tiles>(k: &'k Builder, config: Config, store: Store) {
+pub fn gemm<'k, F: Factor, D: Output, T: Tiles>(k: &'k Builder, config: Config, store: Store) {
     let (a_map, b_map) = (k.tensor_map("a"), k.tensor_map("b"));
     let [m, n, depth, rows, columns, splits] = ["m", "n", "k", "rows", "columns", "splits"].map(|p| k.param::<u32>(p));
-    let results = Results::<D, T>::parameters(k, store, [m, n]);
+    let results = Results::<F::Sum, D, T>::parameters(k, store, [m, n]);
     let fetcher = k.tid().eq(128 * T::CONSUMERS);
     let tiles = (Tile::<F::Stored, T::A>::typed().aligned(1024), Tile::<F::Stored, T::B>::typed().aligned(1024));
     let shape = Shape::stages(config.stages).consumers(Consumers::Warpgroups(T::CONSUMERS)).cluster(config.cluster);
@@ -83,26 +85,36 @@ pub fn gemm<'k, F: Factor<Sum = f32>, D: Output, T: Tiles>(k: &'k Builder, confi
         });
     };
     let multiply = || {
-        let (mut consumer, warpgroup) = (consumer.delayed(), Coord::below(k.warp() / 4, T::CONSUMERS));
-        let product = WarpgroupTile::<F>::new(k, T::ROWS, T::N);
+        let mut consumer = consumer.delayed();
+        let product = TiledMma::<Wgmma<F>, T::A, T::B, T::Teams>::new(k);
+        let promoted = config.promoted.then(|| product.sums().like(k));
+        let sums = promoted.unwrap_or(product.sums());
         raster.each(k, cluster, k.blocks() / config.cluster, |place| {
             let begin = place.split * share;
+            promoted.iter().for_each(|total| total.clear(k));
             k.for_(begin, (begin + share).min(steps), |step| {
                 let stage = consumer.wait();
                 let (a, b) = stage.tiles();
-                k.wgmma_fence();
-                product.multiply(
-                    SharedFactor::new(a).from_row(warpgroup * T::ROWS),
-                    SharedFactor::new(b),
-                    step.ne(begin),
-                );
-                k.wgmma_commit();
-                k.wgmma_wait(1);
-                stage.release_previous();
+                match promoted {
+                    None => {
+                        product.issue(a, b, step.ne(begin));
+                        product.settle(1);
+                        stage.release_previous();
+                    }
+                    Some(total) => {
+                        product.issue(a, b, false);
+                        product.settle(0);
+                        stage.release();
+                        total.add(product.sums());
+                    }
+                }
             });
-            k.wgmma_wait(0);
-            consumer.release_last();
-            results.store(product.sums(), corner(place), place.split);
+            if promoted.is_none() {
+                product.settle(0);
+                consumer.release_last();
+            }
+            let ([row, column], [down, across]) = (corner(place), product.corner().map(|place| place.get(k)));
+            results.store(sums, product.thread(), [row + down, column + across], place.split);
         });
         results.drain();
     };

@@ -1,4 +1,5 @@
-//! Matrix products: `C[m, n] = Σₖ A[m, k] · B[n, k]`, factors of bf16 or f16 in either order, sums in f32.
+//! Matrix products: `C[m, n] = Σₖ A[m, k] · B[n, k]`, factors of bf16, f16, e4m3, e5m2 or s8, sums in f32 (s32 of integers),
+//! results of bf16, f16 or f32.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -7,10 +8,11 @@
 //! | `hopper` | the kernel of sm_90a: tensor maps, a ring, two warpgroups, blocks that stay for many tiles |
 //! | `ampere` | the kernel from sm_80 on: `cp.async`, `ldmatrix`, `mma.sync`; any stride and alignment |
 //! | `raster` | the order of the tiles |
-//! | `store`, `finish` | what becomes of the sums: bias, gate, residual; by tensor map, by element, as partial sums |
+//! | `store`, `finish` | what becomes of the sums: scale, bias, gate, residual; by tensor map, by element, as partial sums |
 //! | `reduce` | adds up the shares of a split contraction |
 //! | `choose`, `plan` | which tiles for which problem; launches with their arguments |
-//! | `trial` | problems at random, the oracle, the bound |
+//! | `data` | operands at random, the oracle, the bound |
+//! | `trial` | problems at random for the kernels that are shipped |
 //!
 //! ```
 //! use half::bf16;
@@ -26,6 +28,7 @@
 
 mod ampere;
 mod choose;
+mod data;
 mod finish;
 mod hopper;
 mod plan;
@@ -39,7 +42,8 @@ mod trial;
 
 pub use ampere::{Config as WarpConfig, gemm as warps, launch as warps_launch};
 pub use choose::{choose, choose_warps};
-pub use finish::{Epilogue, Finish, Output};
+pub use data::{Data, Drawn, Near, Rounded};
+pub use finish::{Epilogue, Finish, Output, Pack};
 pub use hopper::{Config, gemm as hopper, launch as hopper_launch};
 pub use plan::{
     Argument, Buffer, Choice, Refusal, Step, Target, WarpChoice, hopper_step, plan, reduce_step, warp_step,
@@ -49,4 +53,4 @@ pub use reduce::{launch as reduce_launch, reduce};
 pub use store::Store;
 pub use table::{Facts, Shape, WarpShape};
 pub use tiling::{Tiles, Tiling};
-pub use trial::{Data, Number, ShippedGemm};
+pub use trial::ShippedGemm;

@@ -7,7 +7,7 @@ use super::problem::{Operand, Problem};
 use super::store::Store;
 use super::table::{Shape, WarpShape};
 use super::{ampere, reduce};
-use crate::mma::Factor;
+use crate::mma::{Factor, MissingAtom, Width};
 use thiserror::Error;
 use tilewright_codegen::build::record;
 use tilewright_codegen::device::{Outside, Promotion, TensorShape, TileSwizzle};
@@ -26,11 +26,15 @@ pub enum Buffer {
     B,
     /// The result.
     C,
+    /// What A was divided by, one f32.
+    AScale,
+    /// What B was divided by, one f32.
+    BScale,
     /// A number per column of B.
     Bias,
     /// What is added last, of the result's extents and stride.
     Residual,
-    /// Sums of the shares of the contraction, f32: splits × m × n.
+    /// Sums of the shares of the contraction, f32 or s32: splits × m × n.
     Partials,
 }
 
@@ -121,6 +125,25 @@ pub enum Refusal {
     /// An epilogue that does not go with the factors' order.
     #[error("a gated product takes B as [2N, K] with K contiguous")]
     GatedOrder,
+    /// Factors whose contiguous index `wgmma` cannot contract across.
+    #[error("{what} is not contiguous along K, and wgmma of {factor} reads nothing else")]
+    Order {
+        /// Which matrix.
+        what: &'static str,
+        /// The factors' type.
+        factor: &'static str,
+    },
+    /// An architecture that cannot multiply such factors.
+    #[error(transparent)]
+    Atom(#[from] MissingAtom),
+    /// Tiles whose sums a thread cannot hold twice.
+    #[error(
+        "the registers of {shape:?} do not hold its sums twice, as sums that are promoted to f32 need; take other tiles"
+    )]
+    Promotion {
+        /// The tiles.
+        shape: Shape,
+    },
     /// More shares of the contraction than steps.
     #[error("{splits} shares of {steps} steps: every share needs a step")]
     Splits {
@@ -156,7 +179,7 @@ fn check(problem: &Problem) -> Result<(), Refusal> {
 ///
 /// # Errors
 /// [`Refusal`].
-pub fn hopper_step<F: Factor<Sum = f32, Stored: Element>, D: Output + Element>(
+pub fn hopper_step<F: Factor<Stored: Element>, D: Output + Element>(
     problem: &Problem,
     choice: Choice,
     multiprocessors: u32,
@@ -165,21 +188,27 @@ pub fn hopper_step<F: Factor<Sum = f32, Stored: Element>, D: Output + Element>(
     let Choice { shape, config, splits } = choice;
     least_stages(config.stages)?;
     let multiple = 128 / F::BITS as u32;
-    for (what, Operand { stride, .. }) in [("A", problem.a), ("B", problem.b)] {
+    for (what, Operand { major, stride }) in [("A", problem.a), ("B", problem.b)] {
         if !stride.is_multiple_of(multiple) {
             return Err(Refusal::Unaligned { what, stride, multiple });
         }
+        if F::BITS == 8 && major != Major::K {
+            return Err(Refusal::Order { what, factor: F::NAME });
+        }
+    }
+    if config.promoted && !shape.promotes() {
+        return Err(Refusal::Promotion { shape });
     }
     if problem.epilogue.gated && problem.b.major != Major::K {
         return Err(Refusal::GatedOrder);
     }
-    let [tile_m, tile_n, tile_k] = shape.tile();
+    let ([tile_m, tile_n], tile_k) = (shape.tile(), F::Width::DEPTH);
     shares(problem.k.div_ceil(tile_k), splits)?;
     let epilogue = problem.epilogue;
-    let store = match (splits, problem.c_stride.is_multiple_of(8)) {
-        (2.., _) => Store::Partials,
-        (_, true) => Store::Tiles(epilogue),
-        (_, false) => Store::Elements(epilogue),
+    let store = match splits {
+        2.. => Store::Partials,
+        _ if problem.c_stride.is_multiple_of(8) && D::pack().is_some() => Store::Tiles(epilogue),
+        _ => Store::Elements(epilogue),
     };
     let (columns, staged) = (tile_n, shape.staged());
     if epilogue.gated && store == Store::Tiles(epilogue) && !(columns / 2).is_multiple_of(staged) {
@@ -236,6 +265,8 @@ pub struct WarpChoice {
     pub arch: Arch,
     /// Elements that the addresses of A and B are multiples of.
     pub aligned: [u32; 2],
+    /// Whether the sums of each stage are added to sums in f32.
+    pub promoted: bool,
 }
 
 /// The launch that computes a product over `mma.sync`, whatever the strides. Where the contraction is split or the epilogue
@@ -243,14 +274,14 @@ pub struct WarpChoice {
 ///
 /// # Errors
 /// [`Refusal`].
-pub fn warp_step<F: Factor<Sum = f32, Stored: Element>, D: Output + Element>(
+pub fn warp_step<F: Factor<Stored: Element>, D: Output + Element>(
     problem: &Problem,
     choice: WarpChoice,
 ) -> Result<Step, Refusal> {
     check(problem)?;
-    let WarpChoice { shape, stages, group, splits, arch, aligned } = choice;
+    let WarpChoice { shape, stages, group, splits, arch, aligned, promoted } = choice;
     least_stages(stages)?;
-    let [tile_m, tile_n, tile_k] = shape.tile();
+    let ([tile_m, tile_n], tile_k) = (shape.tile(), F::Width::DEPTH);
     shares(problem.k.div_ceil(tile_k), splits)?;
     let store = if splits > 1 || problem.epilogue.gated { Store::Partials } else { Store::Elements(problem.epilogue) };
     let n = problem.b_rows();
@@ -260,7 +291,7 @@ pub fn warp_step<F: Factor<Sum = f32, Stored: Element>, D: Output + Element>(
         1 << [line, operand.stride, aligned, widest].into_iter().map(u32::trailing_zeros).min().unwrap_or(0)
     };
     let vectors = [vector(problem.a, problem.m, aligned[0]), vector(problem.b, n, aligned[1])];
-    let config = ampere::Config { stages, group, majors: [problem.a.major, problem.b.major], vectors };
+    let config = ampere::Config { stages, group, majors: [problem.a.major, problem.b.major], vectors, promoted };
     let (rows, columns) = (problem.m.div_ceil(tile_m), n.div_ceil(tile_n));
     let mut arguments = vec![Argument::Pointer(Buffer::A), Argument::Pointer(Buffer::B)];
     let numbers = [problem.m, n, problem.k, problem.a.stride, problem.b.stride, rows, columns, splits];
@@ -272,17 +303,17 @@ pub fn warp_step<F: Factor<Sum = f32, Stored: Element>, D: Output + Element>(
         arguments.extend(epilogue_arguments(problem));
     }
     let name = format!("gemm_{}_{tile_m}x{tile_n}x{tile_k}_warps", F::NAME);
-    Ok(Step { kernel: shape.record::<F, D>(&name, arch, config, store), grid: rows * columns * splits, arguments })
+    Ok(Step { kernel: shape.record::<F, D>(&name, arch, config, store)?, grid: rows * columns * splits, arguments })
 }
 
 /// The launch that makes the result of partial sums.
 ///
 /// # Errors
 /// [`Refusal`].
-pub fn reduce_step<D: Output>(problem: &Problem, splits: u32, arch: Arch) -> Result<Step, Refusal> {
+pub fn reduce_step<F: Factor, D: Output>(problem: &Problem, splits: u32, arch: Arch) -> Result<Step, Refusal> {
     check(problem)?;
     let epilogue = problem.epilogue;
-    let kernel = record("gemm_reduce", arch, reduce::launch(), |k| reduce::reduce::<D>(k, epilogue));
+    let kernel = record("gemm_reduce", arch, reduce::launch(), |k| reduce::reduce::<F::Sum, D>(k, epilogue));
     let mut arguments = vec![Argument::Pointer(Buffer::Partials), Argument::Pointer(Buffer::C)];
     arguments.extend([problem.c_stride, problem.m, problem.n, splits].map(Argument::Number));
     arguments.extend(epilogue_arguments(problem));
@@ -305,14 +336,14 @@ pub struct Target {
 ///
 /// # Errors
 /// [`Refusal`], for what no kernel computes.
-pub fn plan<F: Factor<Sum = f32, Stored: Element>, D: Output + Element>(
+pub fn plan<F: Factor<Stored: Element>, D: Output + Element>(
     problem: &Problem,
     target: Target,
 ) -> Result<Vec<Step>, Refusal> {
     let Target { arch, multiprocessors, aligned } = target;
     let by_maps = match (arch, aligned.is_multiple_of(16)) {
         (Arch::Sm90a, true) => {
-            let choice = choose(problem, multiprocessors);
+            let choice = choose::<F>(problem, multiprocessors);
             hopper_step::<F, D>(problem, choice, multiprocessors).map(|step| (step, choice.splits))
         }
         _ => Err(Refusal::GatedOrder),
@@ -320,17 +351,25 @@ pub fn plan<F: Factor<Sum = f32, Stored: Element>, D: Output + Element>(
     let (step, splits) = match by_maps {
         Ok(planned) => planned,
         // What a tensor map cannot describe, vectors of cp.async and single elements can.
-        Err(Refusal::Unaligned { .. } | Refusal::GatedOrder | Refusal::GatedShape { .. }) => {
+        Err(Refusal::Unaligned { .. } | Refusal::Order { .. } | Refusal::GatedOrder | Refusal::GatedShape { .. }) => {
             check(problem)?;
-            let (shape, splits) = choose_warps(problem, multiprocessors);
+            let (shape, splits) = choose_warps::<F>(problem, multiprocessors);
             let elements = aligned * 8 / F::BITS as u32;
-            let choice = WarpChoice { shape, stages: 3, group: 8, splits, arch, aligned: [elements.max(1); 2] };
+            let choice = WarpChoice {
+                shape,
+                stages: 3,
+                group: 8,
+                splits,
+                arch,
+                aligned: [elements.max(1); 2],
+                promoted: problem.promoted::<F>(),
+            };
             (warp_step::<F, D>(problem, choice)?, splits)
         }
         Err(refusal) => return Err(refusal),
     };
     let partial = step.arguments.contains(&Argument::Pointer(Buffer::Partials));
-    let reduction = partial.then(|| reduce_step::<D>(problem, splits, arch)).transpose()?;
+    let reduction = partial.then(|| reduce_step::<F, D>(problem, splits, arch)).transpose()?;
     Ok([step].into_iter().chain(reduction).collect())
 }
 
@@ -349,6 +388,9 @@ fn shares(steps: u32, splits: u32) -> Result<(), Refusal> {
 
 fn epilogue_arguments(problem: &Problem) -> Vec<Argument> {
     let mut arguments = Vec::new();
+    if problem.epilogue.scaled {
+        arguments.extend([Buffer::AScale, Buffer::BScale].map(Argument::Pointer));
+    }
     if problem.epilogue.bias {
         arguments.push(Argument::Pointer(Buffer::Bias));
     }

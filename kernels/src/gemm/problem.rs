@@ -1,6 +1,7 @@
 //! A matrix product as data: what is multiplied, where it lies, what is done behind.
 
 use super::finish::Epilogue;
+use crate::mma::Factor;
 use tilewright_layout::swizzle::canonical::Major;
 
 /// A matrix in memory.
@@ -31,6 +32,9 @@ pub struct Problem {
     pub c_stride: u32,
     /// What is done to the sums.
     pub epilogue: Epilogue,
+    /// Whether sums of 8-bit floats may stay in the tensor cores all along, which keep 14 bits of them; else what 128 bytes of
+    /// K make is added up in f32. Of other factors nothing changes.
+    pub fast: bool,
 }
 
 impl Problem {
@@ -43,7 +47,7 @@ impl Problem {
     /// ```
     pub fn new(m: u32, n: u32, k: u32) -> Problem {
         let operand = Operand { major: Major::K, stride: k };
-        Problem { m, n, k, a: operand, b: operand, c_stride: n, epilogue: Epilogue::default() }
+        Problem { m, n, k, a: operand, b: operand, c_stride: n, epilogue: Epilogue::default(), fast: false }
     }
 
     /// The same with compact factors of other orders.
@@ -59,6 +63,17 @@ impl Problem {
     pub fn epilogue(self, epilogue: Epilogue) -> Problem {
         let problem = Problem { epilogue, ..self };
         problem.orders(self.a.major, self.b.major)
+    }
+
+    /// The same with sums that stay in the tensor cores.
+    #[must_use]
+    pub fn fast(self) -> Problem {
+        Problem { fast: true, ..self }
+    }
+
+    /// Whether sums are promoted to f32 stage by stage.
+    pub fn promoted<F: Factor>(&self) -> bool {
+        F::CUT > 1e-6 && !self.fast
     }
 
     /// Rows of B as (n, k).

@@ -2,7 +2,7 @@
 
 use super::finish::{Epilogue, Finish, Output};
 use crate::tile::Matrix;
-use tilewright_codegen::build::{Builder, block};
+use tilewright_codegen::build::{Builder, Number, Numeric, block};
 use tilewright_codegen::ir::Launch;
 
 /// Threads of the kernel; each makes elements of the result, a grid's stride apart.
@@ -12,8 +12,8 @@ pub const fn launch() -> Launch {
 
 /// Parameters: partial sums \[splits, m, n\] (2n where gated), c, `c_stride`, m, n, splits; then those of the epilogue.
 /// The shares are added in their order, so that the result does not depend on who was first.
-pub fn reduce<D: Output>(k: &Builder, epilogue: Epilogue) {
-    let (partials, c) = (k.global::<f32>("partials"), k.global::<D>("c"));
+pub fn reduce<S: Number + Numeric, D: Output>(k: &Builder, epilogue: Epilogue) {
+    let (partials, c) = (k.global::<S>("partials"), k.global::<D>("c"));
     let [stride, m, n, splits] = ["c_stride", "m", "n", "splits"].map(|name| k.param::<u32>(name));
     let finish = Finish::<D>::parameters(k, epilogue, [m, n]);
     let width = if epilogue.gated { n * 2 } else { n };
@@ -25,12 +25,12 @@ pub fn reduce<D: Output>(k: &Builder, epilogue: Epilogue) {
             let at = [next.get() / n, next.get() % n];
             let first = partials.at(at[0].mul_wide(width)).at(at[1]);
             let sum = |skip| {
-                let sum = k.var(0.0f32);
+                let sum = k.var(k.lit(0u32).bits::<S>());
                 k.for_(0, splits, |split| {
                     let share = first.at((split * m).mul_wide(width)).at(skip);
                     sum.set(sum.get() + share.load());
                 });
-                sum.get()
+                sum.get().cast::<f32>()
             };
             let value = finish.apply(at, sum(k.lit(0)), epilogue.gated.then(|| sum(n)));
             let place = result.tile([1, 1], at).at(k, [0.into(), 0.into()]);

@@ -1,11 +1,11 @@
 //! Where the sums go: by tensor map through shared memory, element by element, or as partial sums.
 
-use super::finish::{Epilogue, Finish, Output};
+use super::finish::{Epilogue, Finish, Output, Pack};
 use super::tiling::Tiles;
 use crate::mma::{Accumulator, Pair};
 use crate::tile::{Coord, LayoutTensor, Matrix, Share};
 use core::marker::PhantomData;
-use tilewright_codegen::build::{Builder, Param, Ptr, Shared, TensorMap, Val};
+use tilewright_codegen::build::{Builder, Numeric, Param, Ptr, Shared, TensorMap, Val};
 use tilewright_codegen::ir::attr::ProxyFence;
 
 /// How the result is written.
@@ -15,7 +15,7 @@ pub enum Store {
     Tiles(Epilogue),
     /// Element by element, each with its predicate: for results that no tensor map describes.
     Elements(Epilogue),
-    /// In f32, each share of the contraction by itself, to be added up by the reduction.
+    /// As they are, f32 or s32, each share of the contraction by itself, to be added up by the reduction.
     Partials,
 }
 
@@ -30,32 +30,34 @@ impl Store {
 }
 
 /// The result's side of a kernel.
-pub(super) struct Results<'k, D, T> {
+pub(super) struct Results<'k, S, D, T> {
     k: &'k Builder,
     finish: Finish<'k, D>,
     extents: [Val<'k, u32>; 2],
-    to: To<'k, D>,
+    to: To<'k, S, D>,
     tiles: PhantomData<T>,
 }
 
 #[derive(Clone, Copy)]
-enum To<'k, D> {
-    Tiles { map: Ptr<'k, Param, TensorMap>, staged: Ptr<'k, Shared, D> },
+enum To<'k, S, D> {
+    Tiles { map: Ptr<'k, Param, TensorMap>, staged: Ptr<'k, Shared, u16>, pack: Pack<'k> },
     Elements(Matrix<'k, D>),
-    Partials(Ptr<'k, tilewright_codegen::build::Global, f32>),
+    Partials(Ptr<'k, tilewright_codegen::build::Global, S>),
 }
 
-impl<'k, D: Output, T: Tiles> Results<'k, D, T> {
+impl<'k, S: Numeric, D: Output, T: Tiles> Results<'k, S, D, T> {
     /// Declares `c` (a tensor map; a pointer and `c_stride`; a pointer to partial sums) and the epilogue's parameters.
     #[track_caller]
     pub(super) fn parameters(k: &'k Builder, store: Store, extents: [Val<'k, u32>; 2]) -> Self {
-        let to = match store {
-            Store::Tiles(_) => {
+        let to = match (store, D::pack()) {
+            (Store::Tiles(_), Some(pack)) => {
                 let map = k.tensor_map("c");
-                To::Tiles { map, staged: k.shared_aligned("c", T::CONSUMERS * T::BUFFERS * Self::STAGE, 1024) }
+                To::Tiles { map, staged: k.shared_aligned("c", T::CONSUMERS * T::BUFFERS * Self::STAGE, 1024), pack }
             }
-            Store::Elements(_) => To::Elements(Matrix::row_major(k.global("c"), extents, k.param::<u32>("c_stride"))),
-            Store::Partials => To::Partials(k.global("partials")),
+            (Store::Tiles(_) | Store::Elements(_), _) => {
+                To::Elements(Matrix::row_major(k.global("c"), extents, k.param::<u32>("c_stride")))
+            }
+            (Store::Partials, _) => To::Partials(k.global("partials")),
         };
         let finish = Finish::parameters(k, store.epilogue(), extents);
         Results { k, finish, extents, to, tiles: PhantomData }
@@ -92,18 +94,11 @@ impl<'k, D: Output, T: Tiles> Results<'k, D, T> {
         }
     }
 
-    /// Finishes the sums of a warpgroup's rows of a tile and writes them.
-    #[track_caller]
-    pub(super) fn store(&self, sums: Accumulator<'k, f32>, [row, column]: [Val<'k, u32>; 2], split: Val<'k, u32>) {
-        let (warpgroup, thread) = (self.k.warp() / 4, Coord::below(self.k.tid() % 128, 128));
-        self.store_at(sums, thread, [row + warpgroup * T::ROWS, column], split);
-    }
-
     /// Finishes sums whose first stands at `corner` of the result, and writes them.
     #[track_caller]
-    pub(super) fn store_at(
+    pub(super) fn store(
         &self,
-        sums: Accumulator<'k, f32>,
+        sums: Accumulator<'k, S>,
         thread: Coord<'k>,
         corner: [Val<'k, u32>; 2],
         split: Val<'k, u32>,
@@ -112,7 +107,7 @@ impl<'k, D: Output, T: Tiles> Results<'k, D, T> {
         let pairs = || sums.pairs(thread).into_iter().filter(|pair| pair.column.constant() < self.columns());
         let inside = |[row, column]: [Val<'k, u32>; 2]| row.lt(self.extents[0]) & column.lt(self.extents[1]);
         match self.to {
-            To::Tiles { map, staged } => self.store_tiles(sums, corner, map, staged),
+            To::Tiles { map, staged, pack } => self.store_tiles(sums, corner, (map, staged), pack),
             To::Elements(c) => {
                 for (pair, i) in pairs().flat_map(|pair| [(pair, 0), (pair, 1)]) {
                     let at = [corner[0] + pair.row.get(k), corner[1] + (pair.column + i).get(k)];
@@ -136,10 +131,10 @@ impl<'k, D: Output, T: Tiles> Results<'k, D, T> {
     #[track_caller]
     fn store_tiles(
         &self,
-        sums: Accumulator<'k, f32>,
+        sums: Accumulator<'k, S>,
         corner: [Val<'k, u32>; 2],
-        map: Ptr<'k, Param, TensorMap>,
-        staged: Ptr<'k, Shared, D>,
+        (map, staged): (Ptr<'k, Param, TensorMap>, Ptr<'k, Shared, u16>),
+        pack: Pack<'k>,
     ) {
         let k = self.k;
         let (warpgroup, thread) = (k.warp() / 4, Coord::below(k.tid() % 128, 128));
@@ -156,7 +151,7 @@ impl<'k, D: Output, T: Tiles> Results<'k, D, T> {
             self.warpgroup_barrier();
             sums.stage(thread, first..first + T::STAGED, tile, |pair| {
                 let at = |i| [corner[0] + pair.row.get(k), corner[1] + (pair.column + i).get(k)];
-                self.value(sums, pair, 0, at(0)).pair::<D::Pair>(self.value(sums, pair, 1, at(1)))
+                pack(self.value(sums, pair, 0, at(0)), self.value(sums, pair, 1, at(1)))
             });
             k.fence_proxy_async(ProxyFence::Shared);
             self.warpgroup_barrier();
@@ -177,9 +172,10 @@ impl<'k, D: Output, T: Tiles> Results<'k, D, T> {
 
     /// One of a pair of results at its place in the whole result.
     #[track_caller]
-    fn value(&self, sums: Accumulator<'k, f32>, pair: Pair<'k>, i: u32, at: [Val<'k, u32>; 2]) -> Val<'k, f32> {
-        let other = self.finish.gated().then(|| sums.get(pair.first + i + T::N / 4));
-        self.finish.apply(at, sums.get(pair.first + i), other)
+    fn value(&self, sums: Accumulator<'k, S>, pair: Pair<'k>, i: u32, at: [Val<'k, u32>; 2]) -> Val<'k, f32> {
+        let sum = |register| sums.get(register).cast::<f32>();
+        let other = self.finish.gated().then(|| sum(pair.first + i + T::N / 4));
+        self.finish.apply(at, sum(pair.first + i), other)
     }
 
     /// A barrier of the warpgroup by itself.

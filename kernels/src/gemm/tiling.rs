@@ -3,14 +3,18 @@
 use core::marker::PhantomData;
 use tilewright_layout::typed::{KMajor, MatrixTile, StaticLayout, StaticMajor};
 
+use crate::mma::{Arrangement, Teams, Width};
+
 /// What a kernel is specialised for: the layouts of its tiles in shared memory.
-pub trait Tiles: Copy + 'static {
+pub trait Tiles: 'static {
     /// A tile of the left factor, (m, k).
     type A: StaticLayout;
     /// A tile of the right factor, (n, k).
     type B: StaticLayout;
     /// What one warpgroup stages of the result at a time, (m, n).
     type C: StaticLayout;
+    /// Where the warpgroups that multiply stand on sm_90a.
+    type Teams: Arrangement;
     /// Rows of a tile of the result.
     const M: u32;
     /// Columns of a tile of the result.
@@ -34,43 +38,35 @@ pub trait Tiles: Copy + 'static {
     const ROWS: u32 = Self::M / Self::CONSUMERS;
 }
 
-/// Tiles of `M`×`N`×`K` for `W` warpgroups; factors of `BITS` bits, whose contiguous index is `X`'s and `Y`'s; the result,
-/// of 16 bits, is staged by `S` columns. `R` is `M / W`.
-#[derive(Clone, Copy, Debug)]
-pub struct Tiling<
-    X,
-    Y,
-    const BITS: i64,
-    const M: usize,
-    const N: usize,
-    const K: usize,
-    const W: u32,
-    const R: usize,
-    const S: usize,
->(PhantomData<(X, Y)>);
+/// Tiles of `M`×`N` and 128 bytes of K for `G` warpgroups, one below the other; factors of a width, whose contiguous index
+/// is `X`'s and `Y`'s; the result, of 16 bits, is staged by `S` columns. `R` is `M / G`.
+#[derive(Debug)]
+pub struct Tiling<W, X, Y, const M: usize, const N: usize, const G: u32, const R: usize, const S: usize>(
+    PhantomData<(W, X, Y)>,
+);
 
 impl<
+    W: Width,
     X: StaticMajor,
     Y: StaticMajor,
-    const BITS: i64,
     const M: usize,
     const N: usize,
-    const K: usize,
-    const W: u32,
+    const G: u32,
     const R: usize,
     const S: usize,
-> Tiles for Tiling<X, Y, BITS, M, N, K, W, R, S>
+> Tiles for Tiling<W, X, Y, M, N, G, R, S>
 {
-    type A = MatrixTile<X, BITS, M, K>;
-    type B = MatrixTile<Y, BITS, N, K>;
+    type A = W::Tile<X, M>;
+    type B = W::Tile<Y, N>;
     type C = MatrixTile<KMajor, 16, R, S>;
+    type Teams = Teams<G, 1>;
     const M: u32 = M as u32;
     const N: u32 = N as u32;
-    const K: u32 = K as u32;
+    const K: u32 = W::DEPTH;
     const STAGED: u32 = S as u32;
     const CONSUMERS: u32 = {
-        assert!(R * W as usize == M && R.is_multiple_of(64), "gemm: the warpgroups' rows do not make up the tile");
+        assert!(R * G as usize == M && R.is_multiple_of(64), "gemm: the warpgroups' rows do not make up the tile");
         assert!(N.is_multiple_of(S), "gemm: the staged columns do not divide the tile");
-        W
+        G
     };
 }

@@ -14,6 +14,7 @@
 //! |---|---|
 //! | `config` | the configuration, and every number that follows from it |
 //! | `shared` | the tile in shared memory: layout, addresses, `ldmatrix` |
+//! | `tiles` | what every buffer has: its tiles, a ring of them for each team |
 //! | `place` | where the rows of a sequence lie: strided, or in pages |
 //! | `staged`, `cp_async`, `tma` | the buffers |
 //! | `stream` | the loop over tiles: prologue, prefetch, end |
@@ -35,6 +36,7 @@ mod place;
 mod shared;
 mod staged;
 mod stream;
+mod tiles;
 mod tma;
 
 pub use config::{Derived, Geometry, KConfig, KvBufferConfig, KvConfigError, Numbers, VConfig, derive};
@@ -43,6 +45,7 @@ pub use place::{Pages, Place, Team};
 pub use shared::{Form, Fragments, MmaTile, Share, TileForm, VECTOR};
 pub use staged::{Staged, StagedBuffer};
 pub use stream::{Span, stream};
+pub use tiles::Tiles;
 pub use tma::{Tma, TmaBuffer};
 
 use half::bf16;
@@ -101,17 +104,31 @@ pub trait KvBuffer<'k> {
     /// tile before.
     fn copy_to_shared(&self, fetched: Fetched, tile: Val<'k, u32>) -> Landed<'k>;
 
+    /// What every buffer has.
+    fn tiles(&self) -> &Tiles<'k, Self::Config>;
+
     /// Reads the right factors of step `k_mma` of the contraction into the register tile.
-    fn load_from_shared(&self, landed: &Landed<'k>, k_mma: u32);
+    fn load_from_shared(&self, landed: &Landed<'k>, k_mma: u32) {
+        self.tiles().read(landed.base, k_mma);
+    }
 
     /// The register tile.
-    fn get_mma_tile(&self) -> MmaTile<'k>;
+    fn get_mma_tile(&self) -> MmaTile<'k> {
+        self.tiles().registers()
+    }
 
     /// This thread will not read the tile again.
-    fn release(&self, landed: Landed<'k>);
+    ///
+    /// Nothing has to be done where the team that fetches a tile is the one that reads it: it meets in `copy_to_shared`
+    /// before what held the tile is written again.
+    fn release(&self, landed: Landed<'k>) {
+        drop(landed);
+    }
 
     /// Where the tiles of all teams begin: memory that may be used for something else once all tiles were read.
-    fn memory(&self) -> Ptr<'k, Shared, bf16>;
+    fn memory(&self) -> Ptr<'k, Shared, bf16> {
+        self.tiles().memory()
+    }
 }
 
 /// A kind of buffer: what the kernel takes as a parameter, and how a buffer is made of it.

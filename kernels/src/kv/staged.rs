@@ -1,9 +1,9 @@
 //! The buffer that goes through registers: `num_stages` tiles of them, two of shared memory.
 
 use half::bf16;
-use tilewright_codegen::build::{Builder, Global, Ptr, RegArray, Shared, Val, Var};
+use tilewright_codegen::build::{Builder, Global, Ptr, RegArray, Val, Var};
 
-use super::{Fetched, Form, Fragments, KvBuffer, KvBufferConfig, KvFamily, Landed, MmaTile, Place, Team, TileForm};
+use super::{Fetched, Form, KvBuffer, KvBufferConfig, KvFamily, Landed, Place, Team, TileForm, Tiles};
 
 /// Tiles that are loaded into registers and stored into shared memory when their turn comes. `TOKEN_GEN` (decode)
 /// keeps rows together in shared memory, as the tensor maps do; else a panel is one vector wide.
@@ -11,19 +11,15 @@ pub struct Staged<const NUM_STAGES: u32, const TOKEN_GEN: bool>;
 
 /// Tiles in registers, and two in shared memory.
 pub struct StagedBuffer<'k, C> {
-    k: &'k Builder,
+    tiles: Tiles<'k, C>,
     source: Ptr<'k, Global, bf16>,
-    place: Place<'k>,
-    team: Team,
-    form: TileForm,
-    memory: Ptr<'k, Shared, bf16>,
-    ring: Ptr<'k, Shared, bf16>,
     sets: Vec<RegArray<'k, u32>>,
     loaded: core::cell::Cell<u32>,
     side: Var<'k, u32>,
-    fragments: Fragments<'k>,
-    config: core::marker::PhantomData<C>,
 }
+
+/// Tiles of a team in shared memory.
+const SIDES: u32 = 2;
 
 impl<const NUM_STAGES: u32, const TOKEN_GEN: bool> Staged<NUM_STAGES, TOKEN_GEN> {
     fn form<C: KvBufferConfig>() -> TileForm {
@@ -54,26 +50,26 @@ impl<const NUM_STAGES: u32, const TOKEN_GEN: bool> KvFamily for Staged<NUM_STAGE
         team: Team,
     ) -> Self::Buffer<'k, C> {
         const { assert!(NUM_STAGES >= 1, "a tile must have registers to come into") };
-        let form = Self::form::<C>();
-        let memory = k.shared_aligned::<bf16>(name, team.count() * 2 * form.elements(), form.align());
-        let ring = memory.at(team.index(k) * (2 * form.elements()));
+        let tiles = Tiles::open(k, name, (place, team), Self::form::<C>(), SIDES);
         // Exactly what a thread carries, whatever the number of warps: ⌈btile0·btile1 / (threads·8)⌉ vectors.
-        let registers = form.shares(team.threads()) * 4;
+        let registers = tiles.form.shares(team.threads()) * 4;
         let sets = (0..NUM_STAGES).map(|_| k.regs(registers, 0u32)).collect();
-        let (side, loaded) = (k.var(0u32), core::cell::Cell::new(0));
-        let (fragments, config) = (Fragments::new::<C>(k, form), core::marker::PhantomData);
-        StagedBuffer { k, source, place, team, form, memory, ring, sets, loaded, side, fragments, config }
+        StagedBuffer { tiles, source, sets, loaded: core::cell::Cell::new(0), side: k.var(0u32) }
     }
 
     fn begin(_: &Builder) {}
 
     fn tile_bytes<C: KvBufferConfig>() -> u32 {
-        2 * Self::form::<C>().elements() * 2
+        SIDES * Self::form::<C>().elements() * 2
     }
 }
 
 impl<'k, C: KvBufferConfig> KvBuffer<'k> for StagedBuffer<'k, C> {
     type Config = C;
+
+    fn tiles(&self) -> &Tiles<'k, C> {
+        &self.tiles
+    }
 
     fn ahead(&self) -> u32 {
         self.sets.len() as u32
@@ -84,19 +80,18 @@ impl<'k, C: KvBufferConfig> KvBuffer<'k> for StagedBuffer<'k, C> {
     }
 
     fn load_from_dram(&self, tile: Val<'k, u32>, wanted: Val<'k, bool>) -> Fetched {
-        let (k, threads) = (self.k, self.team.threads());
+        let Tiles { k, place, .. } = self.tiles;
         let stage = self.loaded.get();
         self.loaded.set((stage + 1) % self.sets.len() as u32);
         let set = self.sets[stage as usize];
         k.when(wanted, || {
-            for index in 0..self.form.shares(threads) {
-                let share = self.form.share(self.team.thread(k), threads, index);
+            for (index, share) in self.tiles.shares() {
                 let token = tile * C::BTILE0 + share.row;
                 for word in 0..4 {
                     set.set(4 * index + word, 0u32);
                 }
-                k.when(token.lt(self.place.tokens), || {
-                    let words = self.place.pointer(self.source, token).at(share.column()).cast::<u32>().load_vec::<4>();
+                k.when(token.lt(place.tokens), || {
+                    let words = place.pointer(self.source, token).at(share.column()).cast::<u32>().load_vec::<4>();
                     for (word, value) in (0..4).zip(words) {
                         set.set(4 * index + word, value);
                     }
@@ -106,32 +101,17 @@ impl<'k, C: KvBufferConfig> KvBuffer<'k> for StagedBuffer<'k, C> {
         Fetched { stage }
     }
 
+    /// Two sides are enough: one is stored again two tiles later, behind the barrier of the tile between.
     fn copy_to_shared(&self, fetched: Fetched, _: Val<'k, u32>) -> Landed<'k> {
-        let (k, threads) = (self.k, self.team.threads());
+        let Tiles { k, team, form, .. } = self.tiles;
         let (set, side) = (self.sets[fetched.stage as usize], self.side.get());
-        let base = self.ring.at(side * self.form.elements());
-        for index in 0..self.form.shares(threads) {
-            let share = self.form.share(self.team.thread(k), threads, index);
+        let base = self.tiles.tile(side);
+        for (index, share) in self.tiles.shares() {
             let words = core::array::from_fn(|word| set.get(4 * index + word as u32));
-            self.form.place(base, &share).cast::<u32>().store_vec::<4>(words);
+            form.place(base, &share).cast::<u32>().store_vec::<4>(words);
         }
-        self.team.sync(k);
+        team.sync(k);
         self.side.set(side ^ 1);
         Landed { base, stage: side }
-    }
-
-    fn load_from_shared(&self, landed: &Landed<'k>, k_mma: u32) {
-        self.fragments.load(landed.base, k_mma);
-    }
-
-    fn get_mma_tile(&self) -> MmaTile<'k> {
-        self.fragments.tile()
-    }
-
-    /// Nothing: a side is stored again two tiles later, behind the barrier of the tile between.
-    fn release(&self, _: Landed<'k>) {}
-
-    fn memory(&self) -> Ptr<'k, Shared, bf16> {
-        self.memory
     }
 }

@@ -1,33 +1,25 @@
 //! The buffer of sm_90: tensor maps into a ring of stages, completing on mbarriers.
 
 use half::bf16;
-use tilewright_codegen::build::{Builder, Bulk, Mbarrier, Param, Ptr, Shared, TensorMap, Val, Var};
+use tilewright_codegen::build::{Builder, Bulk, Mbarrier, Param, Ptr, Shared, TensorMap, Val};
 use tilewright_codegen::ir::attr::{Eviction, ProxyFence};
 
 use super::place::gcd;
-use super::{Fetched, Fragments, KvBuffer, KvBufferConfig, KvFamily, Landed, MmaTile, Place, Team, TileForm};
+use super::{Fetched, KvBuffer, KvBufferConfig, KvFamily, Landed, Place, Team, TileForm, Tiles};
+use crate::ring::Cursor;
 
 /// Rings of `STAGES` tiles, filled through a tensor map by the first thread of the team.
 pub struct Tma<const STAGES: u32>;
 
 /// A ring filled by the copy engine.
 pub struct TmaBuffer<'k, C> {
-    k: &'k Builder,
+    tiles: Tiles<'k, C>,
     map: Ptr<'k, Param, TensorMap>,
-    place: Place<'k>,
-    team: Team,
-    form: TileForm,
-    memory: Ptr<'k, Shared, bf16>,
-    ring: Ptr<'k, Shared, bf16>,
     full: Mbarrier<'k, Shared>,
     /// Where who fetches and who uses are apart: stages that were read.
     empty: Option<Mbarrier<'k, Shared>>,
-    stages: u32,
-    head: Var<'k, u32>,
-    tail: Var<'k, u32>,
-    parity: Var<'k, u32>,
-    fragments: Fragments<'k>,
-    config: core::marker::PhantomData<C>,
+    head: Cursor<'k>,
+    tail: Cursor<'k>,
 }
 
 impl Tma<0> {
@@ -59,9 +51,7 @@ impl<const STAGES: u32> KvFamily for Tma<STAGES> {
         team: Team,
     ) -> Self::Buffer<'k, C> {
         const { assert!(STAGES >= 2, "a ring of one stage has nothing to fetch ahead") };
-        let form = TileForm::panels::<C>();
-        let memory = k.shared_aligned::<bf16>(name, team.count() * STAGES * form.elements(), form.align());
-        let ring = memory.at(team.index(k) * (STAGES * form.elements()));
+        let tiles = Tiles::open(k, name, (place, team), TileForm::panels::<C>(), STAGES);
         let bars = k.mbarriers(&format!("{name}_full"), team.count() * STAGES);
         let full = bars.at(team.index(k) * STAGES);
         let (one, empty) = match team {
@@ -78,26 +68,9 @@ impl<const STAGES: u32> KvFamily for Tma<STAGES> {
             map.prefetch_map();
         });
         let empty = empty.map(|(empty, _)| empty);
-        let [head, tail, parity] = [k.var(0u32), k.var(0u32), k.var(0u32)];
-        let (fragments, config) = (Fragments::new::<C>(k, form), core::marker::PhantomData);
-        let stages = STAGES;
-        TmaBuffer {
-            k,
-            map,
-            place,
-            team,
-            form,
-            memory,
-            ring,
-            full,
-            empty,
-            stages,
-            head,
-            tail,
-            parity,
-            fragments,
-            config,
-        }
+        // The phase before the first counts as complete: who fetches waits for it in the first round.
+        let (head, tail) = (Cursor::new(k, STAGES, 0, 1), Cursor::new(k, STAGES, 0, 0));
+        TmaBuffer { tiles, map, full, empty, head, tail }
     }
 
     fn begin(k: &Builder) {
@@ -113,45 +86,46 @@ impl<const STAGES: u32> KvFamily for Tma<STAGES> {
 impl<'k, C: KvBufferConfig> TmaBuffer<'k, C> {
     /// One box for each panel and each run of rows.
     fn fetch(&self, stage: Val<'k, u32>, tile: Val<'k, u32>) {
-        let (form, full) = (self.form, self.full.at(stage));
-        let (to, run) = (self.ring.at(stage * form.elements()), self.place.run(form.rows));
+        let Tiles { k, place, team, form, .. } = self.tiles;
+        let (to, full, run) = (self.tiles.tile(stage), self.full.at(stage), place.run(form.rows));
         // A warp's own tiles are read once: they need not stay in level two.
-        let how = match self.team {
-            Team::Warps(_) => Bulk::default().policy(self.k.policy(Eviction::First)),
+        let how = match team {
+            Team::Warps(_) => Bulk::default().policy(k.policy(Eviction::First)),
             Team::Block(_) | Team::Apart { .. } => Bulk::default(),
         };
         full.arrive_expect_tx(form.elements() * 2);
         for first in (0..form.rows).step_by(run as usize) {
             let token = tile * form.rows + first;
             // Pages behind the sequence have no entry in the table: the tile's first page stands for them.
-            let token = token.lt(self.place.tokens).select(token, tile * form.rows);
-            let row = self.place.row(token).cast::<i32>();
+            let token = token.lt(place.tokens).select(token, tile * form.rows);
+            let row = place.row(token).cast::<i32>();
             for panel in 0..form.panel_count() {
-                let column = self.k.lit((panel * form.width()) as i32);
+                let column = k.lit((panel * form.width()) as i32);
                 let to = to.at((panel * form.rows + first) * form.width());
-                to.tensor_load(self.map, &[column, row, self.place.plane.cast::<i32>()], full, how);
+                to.tensor_load(self.map, &[column, row, place.plane.cast::<i32>()], full, how);
             }
         }
     }
 
     /// Zeroes the rows of a tile that lie behind the sequence: a value there may be anything, and 0·NaN is NaN.
     fn clear(&self, base: Ptr<'k, Shared, bf16>, tile: Val<'k, u32>) {
+        let Tiles { k, place, team, form, .. } = self.tiles;
         // As many threads as divide the tile: three warpgroups do not.
-        let (k, threads) = (self.k, 1 << self.team.threads().ilog2());
-        let inside = self.place.tokens - tile * C::BTILE0;
+        let threads = 1 << team.threads().ilog2();
+        let inside = place.tokens - tile * C::BTILE0;
         k.when(inside.lt(C::BTILE0), || {
-            let thread = self.team.thread(k);
-            for index in 0..self.form.shares(threads) {
-                let share = self.form.share(thread, threads, index);
+            let thread = team.thread(k);
+            for index in 0..form.shares(threads) {
+                let share = form.share(thread, threads, index);
                 k.when(share.row.ge(inside) & thread.lt(threads), || {
-                    self.form.place(base, &share).cast::<u32>().store_vec::<4>([k.lit(0u32); 4]);
+                    form.place(base, &share).cast::<u32>().store_vec::<4>([k.lit(0u32); 4]);
                 });
             }
             if self.empty.is_some() {
                 // Who reads them next is wgmma.
                 k.fence_proxy_async(ProxyFence::Shared);
             }
-            self.team.sync(k);
+            team.sync(k);
         });
     }
 }
@@ -159,8 +133,12 @@ impl<'k, C: KvBufferConfig> TmaBuffer<'k, C> {
 impl<'k, C: KvBufferConfig> KvBuffer<'k> for TmaBuffer<'k, C> {
     type Config = C;
 
+    fn tiles(&self) -> &Tiles<'k, C> {
+        &self.tiles
+    }
+
     fn ahead(&self) -> u32 {
-        self.stages - 1
+        self.tiles.count - 1
     }
 
     fn unroll(&self) -> u32 {
@@ -168,52 +146,35 @@ impl<'k, C: KvBufferConfig> KvBuffer<'k> for TmaBuffer<'k, C> {
     }
 
     fn load_from_dram(&self, tile: Val<'k, u32>, wanted: Val<'k, bool>) -> Fetched {
-        let stage = self.head.get();
-        let (next, wraps) = (stage + 1, (stage + 1).eq(self.stages));
-        self.head.set(wraps.select::<u32>(0u32, next));
+        let Tiles { k, team, .. } = self.tiles;
+        let (stage, parity) = self.head.step();
         if let Some(empty) = self.empty {
-            // The first round passes at once: it waits for the phase before the first.
-            empty.at(stage).wait(self.parity.get() ^ 1);
-            self.parity.set(self.parity.get() ^ wraps.select::<u32>(1u32, 0u32));
-            self.k.when(wanted, || self.fetch(stage, tile));
+            empty.at(stage).wait(parity);
+            k.when(wanted, || self.fetch(stage, tile));
         } else {
-            self.k.when(wanted & self.team.thread(self.k).eq(0), || self.fetch(stage, tile));
+            k.when(wanted & team.thread(k).eq(0), || self.fetch(stage, tile));
         }
         Fetched { stage: 0 }
     }
 
     fn copy_to_shared(&self, _: Fetched, tile: Val<'k, u32>) -> Landed<'k> {
-        let stage = self.tail.get();
-        let base = self.ring.at(stage * self.form.elements());
-        self.full.at(stage).wait(self.parity.get());
+        let (stage, parity) = self.tail.step();
+        let base = self.tiles.tile(stage);
+        self.full.at(stage).wait(parity);
         if self.empty.is_none() {
-            self.team.sync(self.k);
+            self.tiles.team.sync(self.tiles.k);
         }
-        let (next, wraps) = (stage + 1, (stage + 1).eq(self.stages));
-        self.tail.set(wraps.select::<u32>(0u32, next));
-        self.parity.set(self.parity.get() ^ wraps.select::<u32>(1u32, 0u32));
         if !C::TRANSPOSED {
             self.clear(base, tile);
         }
         Landed { base, stage }
     }
 
-    fn load_from_shared(&self, landed: &Landed<'k>, k_mma: u32) {
-        self.fragments.load(landed.base, k_mma);
-    }
-
-    fn get_mma_tile(&self) -> MmaTile<'k> {
-        self.fragments.tile()
-    }
-
-    /// Nothing where the team fetches for itself: it meets in the next `copy_to_shared` before the stage is filled again.
+    /// Says so to who fetches, where that is another warp.
     fn release(&self, landed: Landed<'k>) {
         if let Some(empty) = self.empty {
-            self.k.when(self.k.lane().eq(0), || empty.at(landed.stage).arrive());
+            let k = self.tiles.k;
+            k.when(k.lane().eq(0), || empty.at(landed.stage).arrive());
         }
-    }
-
-    fn memory(&self) -> Ptr<'k, Shared, bf16> {
-        self.memory
     }
 }

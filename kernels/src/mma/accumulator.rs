@@ -1,7 +1,7 @@
 //! Accumulators: registers, and where each of them stands in the product.
 
 use crate::tile::{Coord, LayoutTensor, place};
-use tilewright_codegen::build::{Builder, Pair as PairOf16, RegArray, Scalar, Shared, Val};
+use tilewright_codegen::build::{Builder, Number, RegArray, Scalar, Shared, Val};
 use tilewright_codegen::ir::attr::Trans;
 use tilewright_layout::Layout;
 use tilewright_layout::fragment::{Axes, FragmentLayout};
@@ -70,15 +70,17 @@ impl<'k, A: Scalar> Accumulator<'k, A> {
         self.regs.get(register)
     }
 
-    /// Sets every register.
+    /// Sets every sum to zero.
     #[track_caller]
-    pub fn fill(self, value: A)
-    where
-        A: tilewright_codegen::build::Arg<'k, A>,
-    {
+    pub fn clear(self, k: &'k Builder) {
         for i in 0..self.regs.len() {
-            self.regs.set(i, value);
+            self.regs.set(i, k.lit(0u32).bits::<A>());
         }
+    }
+
+    /// Registers for as many sums, at the same places.
+    pub fn like(self, k: &'k Builder) -> Accumulator<'k, A> {
+        Accumulator { regs: k.regs_unset(self.regs.len()), ..self }
     }
 
     /// Where `thread`'s values stand in the tile, in pairs, in the order of the registers. The thread counts within the
@@ -105,17 +107,27 @@ impl<'k, A: Scalar> Accumulator<'k, A> {
     }
 }
 
-impl<'k> Accumulator<'k, f32> {
+impl<'k, A: Number> Accumulator<'k, A> {
+    /// Adds sums at the same places.
+    #[track_caller]
+    pub fn add(self, more: Accumulator<'k, A>) {
+        for i in 0..self.regs.len() {
+            self.regs.set(i, self.regs.get(i) + more.regs.get(i));
+        }
+    }
+}
+
+impl<'k, A: Scalar> Accumulator<'k, A> {
     /// Writes columns `columns` of the tile, a multiple of 16 of them, to shared memory as pairs of 16 bits, 16 columns by
     /// each `stmatrix`. `value` makes the pair that stands at the place of two sums; `tile` is (row, column), with the
     /// first of `columns` as column 0.
     #[track_caller]
-    pub fn stage<P: PairOf16, T: Scalar, L: OffsetMap>(
+    pub fn stage<T: Scalar, L: OffsetMap>(
         self,
         thread: Coord<'k>,
         columns: core::ops::Range<u32>,
         tile: LayoutTensor<'k, T, L, Shared>,
-        value: impl Fn(Pair<'k>) -> Val<'k, P>,
+        value: impl Fn(Pair<'k>) -> Val<'k, u32>,
     ) {
         let rows = self.fragment.rows as u32;
         let matrix = place(&self.fragment.matrix_rows(2, false), thread % 32);
@@ -128,7 +140,7 @@ impl<'k> Accumulator<'k, f32> {
                 if !columns.contains(&first) {
                     continue;
                 }
-                let registers = [0, 1, 2, 3].map(|i| value(four[i]).bits::<u32>());
+                let registers = [0, 1, 2, 3].map(|i| value(four[i]));
                 let row = warp + matrix % rows + down as u32 * rows;
                 tile.at([row, matrix / rows + (first - columns.start)]).stmatrix(registers, Trans::No);
             }

@@ -1,20 +1,27 @@
 //! What the tensor cores multiply: one row per element type.
 
+use super::float8::{E4M3, E5M2};
 use half::{bf16, f16};
-use tilewright_codegen::build::Scalar;
+use tilewright_codegen::build::{Number, Numeric, Scalar};
 use tilewright_codegen::ir::{MmaAtom, WgmmaAtom, WgmmaKind};
 use tilewright_layout::fragment::{
     Atom, FragmentLayout, Operand, StaticAtom, WgmmaFamily, WgmmaTypes, atoms, fragment,
 };
+use tilewright_layout::typed::{KMajor, MatrixTile, StaticLayout, StaticMajor};
 
 /// A type of matrix elements. Both factors have it; sums are wider.
 pub trait Factor: Copy + 'static {
     /// How memory holds it.
     type Stored: Scalar;
     /// What products are summed in.
-    type Sum: Scalar;
+    type Sum: Number + Numeric;
+    /// How wide it is.
+    type Width: Width;
     /// Its name.
     const NAME: &'static str;
+    /// What the tensor cores cut off of a sum at each term, as a part of the largest term: 2⁻²³ where they keep f32's bits,
+    /// 2⁻¹³ of the sums of 8-bit floats (14 bits: DeepSeek-V3, arXiv:2412.19437, 3.3.2), nothing of integers.
+    const CUT: f64;
     /// The `mma.sync` of 16×8×K.
     const WARP: MmaAtom;
     /// The same as the layout crate knows it.
@@ -30,15 +37,42 @@ pub trait Factor: Copy + 'static {
     const K: u32 = 256 / Self::Stored::TY.bits();
 }
 
-/// An 8-bit float with four bits of exponent; memory holds its bits as `u8`.
+/// How wide factors are, and with that the operand tiles whose K is a swizzled row of 128 bytes.
+pub trait Width: 'static {
+    /// Elements of 128 bytes.
+    const DEPTH: u32;
+    /// A tile of `ROWS` by [`DEPTH`](Width::DEPTH) whose contiguous index is `X`'s.
+    type Tile<X: StaticMajor, const ROWS: usize>: StaticLayout;
+}
+
+/// 16 bits: either index may be contiguous.
 #[derive(Clone, Copy, Debug)]
-pub enum E4M3 {}
+pub enum Bits16 {}
+
+/// 8 bits. The instructions transpose nothing narrower than 16 bits, so that K is contiguous whatever the memory's order.
+#[derive(Clone, Copy, Debug)]
+pub enum Bits8 {}
+
+impl Width for Bits16 {
+    const DEPTH: u32 = 64;
+    type Tile<X: StaticMajor, const ROWS: usize> = MatrixTile<X, 16, ROWS, 64>;
+}
+
+impl Width for Bits8 {
+    const DEPTH: u32 = 128;
+    type Tile<X: StaticMajor, const ROWS: usize> = MatrixTile<KMajor, 8, ROWS, 128>;
+}
+
+const F32: f64 = 1.0 / (1u32 << 23) as f64;
+const FLOAT8: f64 = 1.0 / (1u32 << 13) as f64;
 
 macro_rules! factors {
-    ($($Type:ty: $Stored:ty, $Sum:ty, $name:literal, $warp:ident $warp_row:ident, $group:ident $group_row:ident;)+) => { $(
+    ($($Type:ty: $Stored:ty, $Sum:ty, $Width:ty, $name:literal, $cut:expr, $warp:ident $warp_row:ident, $group:ident $group_row:ident;)+) => { $(
         impl Factor for $Type {
             type Stored = $Stored;
             type Sum = $Sum;
+            type Width = $Width;
+            const CUT: f64 = $cut;
             const NAME: &'static str = $name;
             const WARP: MmaAtom = MmaAtom::$warp;
             const WARP_FRAGMENTS: Atom = atoms::$warp_row::ATOM;
@@ -49,10 +83,11 @@ macro_rules! factors {
 }
 
 factors! {
-    bf16: bf16, f32, "bf16", M16N8K16_F32_BF16_BF16 SM80_16x8x16_F32BF16BF16F32_TN, F32_BF16_BF16 SM90_F32BF16BF16;
-    f16: f16, f32, "f16", M16N8K16_F32_F16_F16 SM80_16x8x16_F32F16F16F32_TN, F32_F16_F16 SM90_F32F16F16;
-    E4M3: u8, f32, "e4m3", M16N8K32_F32_E4M3_E4M3 SM89_16x8x32_F32E4M3E4M3F32_TN, F32_E4M3_E4M3 SM90_F32E4M3E4M3;
-    i8: i8, i32, "s8", M16N8K32_S32_S8_S8 SM80_16x8x32_S32S8S8S32_TN, S32_S8_S8 SM90_S32S8S8;
+    bf16: bf16, f32, Bits16, "bf16", F32, M16N8K16_F32_BF16_BF16 SM80_16x8x16_F32BF16BF16F32_TN, F32_BF16_BF16 SM90_F32BF16BF16;
+    f16: f16, f32, Bits16, "f16", F32, M16N8K16_F32_F16_F16 SM80_16x8x16_F32F16F16F32_TN, F32_F16_F16 SM90_F32F16F16;
+    E4M3: u8, f32, Bits8, "e4m3", FLOAT8, M16N8K32_F32_E4M3_E4M3 SM89_16x8x32_F32E4M3E4M3F32_TN, F32_E4M3_E4M3 SM90_F32E4M3E4M3;
+    E5M2: u8, f32, Bits8, "e5m2", FLOAT8, M16N8K32_F32_E5M2_E5M2 SM89_16x8x32_F32E5M2E5M2F32_TN, F32_E5M2_E5M2 SM90_F32E5M2E5M2;
+    i8: i8, i32, Bits8, "s8", 0.0, M16N8K32_S32_S8_S8 SM80_16x8x32_S32S8S8S32_TN, S32_S8_S8 SM90_S32S8S8;
 }
 
 /// The fragment of an operand of the warp's instruction.
@@ -74,7 +109,7 @@ pub const fn warpgroup_atom<F: Factor>(n: u32) -> (WgmmaAtom, FragmentLayout) {
 
 #[cfg(test)]
 mod tests {
-    use super::{E4M3, Factor, warp_fragment};
+    use super::{E4M3, E5M2, Factor, Width, warp_fragment};
     use half::{bf16, f16};
     use tilewright_layout::fragment::Operand;
 
@@ -83,6 +118,7 @@ mod tests {
         assert_eq!(F::WARP_FRAGMENTS.mnk, [m, n, k].map(i64::from), "{}", F::NAME);
         assert_eq!((F::K, F::WARPGROUP.k()), (k, k), "{}", F::NAME);
         assert_eq!(F::WARPGROUP_FRAGMENTS.k, i64::from(k), "{}", F::NAME);
+        assert_eq!(i64::from(F::Width::DEPTH) * F::BITS, 1024, "{}", F::NAME);
         let (acc, a, b) = F::WARP.registers();
         let registers = |operand, bits: i64| warp_fragment::<F>(operand).values() * bits / 32;
         assert_eq!(registers(Operand::C, 32), i64::from(acc), "{}", F::NAME);
@@ -95,6 +131,7 @@ mod tests {
         rows_agree::<bf16>();
         rows_agree::<f16>();
         rows_agree::<E4M3>();
+        rows_agree::<E5M2>();
         rows_agree::<i8>();
     }
 }

@@ -1,92 +1,55 @@
-//! Tiles of one warp: `ldmatrix` and `mma.sync`.
+//! Products by `mma.sync`: fragments by `ldmatrix`.
 
-use super::Accumulator;
 use super::factor::{Factor, warp_fragment};
+use super::tiled::{Arrangement, MmaSync, TiledMma};
 use crate::tile::{Coord, LayoutTensor, place};
-use core::marker::PhantomData;
 use tilewright_codegen::build::{Builder, Shared, Val};
 use tilewright_codegen::ir::attr::Trans;
 use tilewright_layout::fragment::Operand;
+use tilewright_layout::typed::StaticLayout;
 use tilewright_layout::view::OffsetMap;
 
-/// A product of M×N that one warp sums up, M a multiple of 16 and N of 8.
-///
-/// Factors come from shared memory through tensors (m, k) and (n, k); which index is contiguous there, their layouts say.
-///
-/// ```
-/// # use tilewright_codegen::{build::{block, record}, ir::Arch};
-/// use half::bf16;
-/// use tilewright_kernels::{mma::WarpTile, tile::LayoutTensor};
-/// use tilewright_layout::typed::{RowMajor, Swizzle, Swizzled};
-/// type Tile<const ROWS: usize> = Swizzled<Swizzle<2, 3, 3>, RowMajor<ROWS, 32>>;
-/// # record("sample", Arch::Sm80, block(32), |k| {
-/// let a = LayoutTensor::new(k.shared_aligned::<bf16>("a", 32 * 32, 1024), Tile::<32>::default());
-/// let b = LayoutTensor::new(k.shared_aligned::<bf16>("b", 16 * 32, 1024), Tile::<16>::default());
-/// let tile = WarpTile::<bf16>::new(k, 32, 16);
-/// for step in 0..2 {
-///     tile.multiply(&tile.load_a(k, a, 16 * step), &tile.load_b(k, b, 16 * step));
-/// }
-/// # });
-/// ```
-pub struct WarpTile<'k, F: Factor> {
-    sums: Accumulator<'k, F::Sum>,
-    factor: PhantomData<F>,
-}
-
-impl<F: Factor> Clone for WarpTile<'_, F> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<F: Factor> Copy for WarpTile<'_, F> {}
-
-/// The registers of a factor: atom after atom along M or N.
+/// The registers of a factor for one step of K: atom after atom along M or N.
 pub type Fragments<'k> = Vec<Vec<Val<'k, u32>>>;
 
-impl<'k, F: Factor> WarpTile<'k, F> {
-    /// Sums of zero. Extents are multiples of the atom's 16 and 8.
+impl<'k, F: Factor, L: StaticLayout, R: StaticLayout, T: Arrangement> TiledMma<'k, MmaSync<F>, L, R, T> {
+    /// Adds A·Bᵀ over all of K that the tiles hold.
     #[track_caller]
-    pub fn new(k: &'k Builder, m: u32, n: u32) -> WarpTile<'k, F> {
-        let sums = Accumulator::unset(k, warp_fragment::<F>(Operand::C), m / 16, n / 8);
-        for i in 0..sums.registers().len() {
-            sums.registers().set(i, k.lit(0u32).bits::<F::Sum>());
+    pub fn multiply(self, a: LayoutTensor<'k, F::Stored, L, Shared>, b: LayoutTensor<'k, F::Stored, R, Shared>) {
+        let [row, column] = self.corner();
+        let (a, b) = (a.begun_at([row, 0.into()]), b.begun_at([column, 0.into()]));
+        for step in (0..Self::EXTENTS[2]).step_by(F::K as usize) {
+            self.accumulate(&self.left(a, step), &self.right(b, step));
         }
-        WarpTile { sums, factor: PhantomData }
     }
 
-    /// The sums.
-    pub fn sums(self) -> Accumulator<'k, F::Sum> {
-        self.sums
-    }
-
-    /// The left factor's fragments, from column `step` of (m, k) on.
+    /// Adds the product of fragments, for one step of K.
     #[track_caller]
-    pub fn load_a<L: OffsetMap>(
-        self,
-        k: &'k Builder,
-        a: LayoutTensor<'k, F::Stored, L, Shared>,
-        step: u32,
-    ) -> Fragments<'k> {
-        let (trans, row, column) = self.lane_address(k, a, Operand::A);
+    pub fn accumulate(self, left: &Fragments<'k>, right: &Fragments<'k>) {
+        for (i, left) in (0..).zip(left) {
+            for (j, right) in (0..).zip(right) {
+                self.sums.atom(i, j).mma(F::WARP, left, right);
+            }
+        }
+    }
+
+    /// The left factor's fragments, from column `step` of (m, k) on, where the team's part begins.
+    #[track_caller]
+    fn left(self, a: LayoutTensor<'k, F::Stored, L, Shared>, step: u32) -> Fragments<'k> {
+        let (trans, row, column) = lane_address::<F, L>(self.k, a, Operand::A);
         let atoms = 0..self.sums.atoms()[0];
         atoms.map(|i| a.at([row + 16 * i, column + step]).ldmatrix::<4>(trans).to_vec()).collect()
     }
 
     /// The right factor's fragments, from column `step` of (n, k) on: two atoms by each instruction.
     #[track_caller]
-    pub fn load_b<L: OffsetMap>(
-        self,
-        k: &'k Builder,
-        b: LayoutTensor<'k, F::Stored, L, Shared>,
-        step: u32,
-    ) -> Fragments<'k> {
-        let (trans, row, column) = self.lane_address(k, b, Operand::B);
+    fn right(self, b: LayoutTensor<'k, F::Stored, R, Shared>, step: u32) -> Fragments<'k> {
+        let (trans, row, column) = lane_address::<F, R>(self.k, b, Operand::B);
         let count = self.sums.atoms()[1];
         let mut fragments = Vec::new();
         for j in (0..count).step_by(2) {
             if j + 1 < count {
-                let second = Coord::lane(k) / 16 * 8;
+                let second = Coord::lane(self.k) / 16 * 8;
                 let four = b.at([row + second + 8 * j, column + step]).ldmatrix::<4>(trans);
                 fragments.extend(four.chunks(2).map(<[_]>::to_vec));
             } else {
@@ -95,30 +58,19 @@ impl<'k, F: Factor> WarpTile<'k, F> {
         }
         fragments
     }
+}
 
-    /// Adds the product of the fragments, for one step of K.
-    #[track_caller]
-    pub fn multiply(self, a: &Fragments<'k>, b: &Fragments<'k>) {
-        for (i, a) in (0..).zip(a) {
-            for (j, b) in (0..).zip(b) {
-                self.sums.atom(i, j).mma(F::WARP, a, b);
-            }
-        }
-    }
-
-    /// The row and column that this lane addresses for `ldmatrix`, and whether matrices lie transposed.
-    #[track_caller]
-    fn lane_address<L: OffsetMap>(
-        self,
-        k: &'k Builder,
-        factor: LayoutTensor<'k, F::Stored, L, Shared>,
-        operand: Operand,
-    ) -> (Trans, Coord<'k>, Coord<'k>) {
-        let transposed = factor.layout().vector_along(1, F::BITS) * F::BITS < 128;
-        let fragment = warp_fragment::<F>(operand);
-        let rows = fragment.matrix_rows(32 / F::BITS, transposed);
-        let index = place(&rows, Coord::lane(k) % rows.size() as u32);
-        let extent = fragment.rows as u32;
-        (if transposed { Trans::Yes } else { Trans::No }, index % extent, index / extent)
-    }
+/// The row and column that this lane addresses for `ldmatrix`, and whether matrices lie transposed.
+#[track_caller]
+fn lane_address<'k, F: Factor, L: OffsetMap>(
+    k: &'k Builder,
+    factor: LayoutTensor<'k, F::Stored, L, Shared>,
+    operand: Operand,
+) -> (Trans, Coord<'k>, Coord<'k>) {
+    let transposed = factor.layout().vector_along(1, F::BITS) * F::BITS < 128;
+    let fragment = warp_fragment::<F>(operand);
+    let rows = fragment.matrix_rows(32 / F::BITS, transposed);
+    let index = place(&rows, Coord::lane(k) % rows.size() as u32);
+    let extent = fragment.rows as u32;
+    (if transposed { Trans::Yes } else { Trans::No }, index % extent, index / extent)
 }

@@ -126,6 +126,13 @@ impl<'k, B, O: Operands> Held<'_, 'k, B, O> {
         parts.operands.views(parts.bases, self.stage)
     }
 
+    /// This stage was read too: everything that read it was waited for.
+    #[track_caller]
+    pub fn release(self) {
+        let parts = &self.ring.consumer.parts;
+        release(parts, self.stage, parts.k.lit(true));
+    }
+
     /// The stage before was read: all but the newest `wgmma` group were waited for. This one is kept.
     #[track_caller]
     pub fn release_previous(self) {

@@ -1,68 +1,69 @@
 //! Decode attention on the simulator, against the definition in f64.
 
-mod case;
 #[path = "../attention_ledger/mod.rs"]
 mod ledger;
 mod mutants;
 
-use case::{Case, seeds};
 use proptest::prelude::*;
+use tilewright_codegen::device::sim::{Options, Simulator};
 use tilewright_codegen::ir::Arch;
-use tilewright_codegen::sim::Outcome;
-use tilewright_kernels::attention::decode::Layout;
-use tilewright_kernels::kv::{CpAsync, KvFamily, Staged, Tma};
+use tilewright_kernels::attention::decode::{Decode, Layout};
+use tilewright_kernels::attention::trial::{DecodeCase, Way};
+use tilewright_kernels::kv::Tma;
 
-/// Runs a case under a seed, and demands the result.
-fn holds<F: KvFamily>(case: &Case, arch: Arch, seed: u64) {
-    let kernel = case.kernel::<F>(arch);
-    let (outcome, right) = case.run::<F>(&kernel, seed);
-    match outcome {
-        Outcome::Fault(fault) => panic!("{case:?} seed {seed}\n{fault}"),
-        Outcome::Finished(counters) => {
-            assert_eq!(counters.conflicts(), 0, "extra wavefronts: {case:?}");
-            right.unwrap_or_else(|what| panic!("{case:?} seed {seed}: {what}"));
-        }
+/// Runs a case under a seed, and demands the result and no extra wavefronts.
+fn holds(case: &DecodeCase, seed: u64) {
+    let arch = if case.way.tensor_map { Arch::Sm90a } else { Arch::Sm80 };
+    let trial = case.trial(arch).unwrap_or_else(|errors| panic!("{errors}"));
+    let simulator = Simulator::new(Options { seed, ..Options::default() });
+    let run = trial.run(&simulator.device());
+    let outcome = run.unwrap_or_else(|error| panic!("{case:?} seed {seed}\n{error}"));
+    assert!(outcome.is_right(), "seed {seed}: {outcome}");
+    let counters = simulator.last_launch().expect("a launch that finished");
+    assert_eq!(counters.conflicts(), 0, "extra wavefronts: {case:?}");
+}
+
+fn every_way(case: &DecodeCase, seed: u64) {
+    let boxes_fit = match case.decode.layout {
+        Layout::Dense => true,
+        Layout::Paged { page_tokens } => page_tokens.is_multiple_of(8),
+    };
+    let maps = if boxes_fit { &Way::MAPS[..] } else { &[] };
+    for &way in Way::POINTERS.iter().chain(maps) {
+        holds(&DecodeCase { way, ..case.clone() }, seed);
     }
 }
 
-fn every_buffer(case: &Case, seed: u64) {
-    holds::<CpAsync<3>>(case, Arch::Sm80, seed);
-    holds::<Staged<1, true>>(case, Arch::Sm80, seed);
-    holds::<Staged<2, true>>(case, Arch::Sm80, seed);
-    holds::<Staged<2, false>>(case, Arch::Sm80, seed);
-    if case.boxes_fit() {
-        holds::<Tma<3>>(case, Arch::Sm90a, seed);
+fn base() -> DecodeCase {
+    DecodeCase {
+        decode: Decode { depth: 128, group: 4, layout: Layout::Dense },
+        way: Way::of::<Tma<3>>(),
+        kv_heads: 2,
+        splits: 2,
+        tokens: vec![100, 1],
+        sharpness: 1.0,
+        data: 1,
     }
 }
-
-const BASE: Case = Case {
-    depth: 128,
-    group: 4,
-    kv_heads: 2,
-    layout: Layout::Dense,
-    splits: 2,
-    lengths: [100, 1, 0],
-    sequences: 2,
-    data: 1,
-};
 
 #[test]
-fn every_buffer_gives_the_attention() {
-    every_buffer(&BASE, 0);
+fn every_way_gives_the_attention() {
+    every_way(&base(), 0);
 }
 
 #[test]
 fn every_depth_and_group() {
     for (depth, group) in [(64, 1), (96, 3), (128, 8), (128, 9), (256, 16)] {
-        let case = Case { depth, group, lengths: [67, 16, 0], kv_heads: 1, ..BASE };
-        holds::<CpAsync<2>>(&case, Arch::Sm80, 3);
-        holds::<Tma<2>>(&case, Arch::Sm90a, 3);
+        let decode = Decode { depth, group, layout: Layout::Dense };
+        for way in [Way::POINTERS[0], Way::MAPS[0]] {
+            holds(&DecodeCase { decode, way, tokens: vec![67, 16], kv_heads: 1, ..base() }, 3);
+        }
     }
 }
 
 #[test]
 fn a_sequence_without_tokens_is_zeros() {
-    holds::<Tma<3>>(&Case { lengths: [0, 17, 0], splits: 3, ..BASE }, Arch::Sm90a, 1);
+    holds(&DecodeCase { tokens: vec![0, 17], splits: 3, ..base() }, 1);
 }
 
 proptest! {
@@ -73,14 +74,14 @@ proptest! {
         depth in prop::sample::select(vec![64u32, 96, 128]),
         group in 1u32..=16,
         page in prop::sample::select(vec![0u32, 1, 5, 8, 16, 24, 64]),
-        lengths in prop::array::uniform3(0u32..150),
-        sequences in 1usize..=3,
+        tokens in prop::collection::vec(0u32..150, 1..=3),
         splits in 1u32..5,
         kv_heads in 1u32..3,
         data in any::<u64>(),
-        seed in seeds(),
+        seed in 0u64..1000,
     ) {
         let layout = if page == 0 { Layout::Dense } else { Layout::Paged { page_tokens: page } };
-        every_buffer(&Case { depth, group, kv_heads, layout, splits, lengths, sequences, data }, seed);
+        let decode = Decode { depth, group, layout };
+        every_way(&DecodeCase { decode, kv_heads, splits, tokens, data, ..base() }, seed);
     }
 }

@@ -1,13 +1,11 @@
 //! What holds the decode kernel together is found out when it is missing.
 
-use super::BASE;
-use super::case::Case;
+use super::base;
 use super::ledger::{Equivalent, all_but_equivalent_mutants_are_killed};
 use tilewright_codegen::ir::Arch;
+use tilewright_kernels::attention::decode::{Decode, Layout};
+use tilewright_kernels::attention::trial::{DecodeCase, Way};
 use tilewright_kernels::kv::{CpAsync, KvFamily, Staged, Tma};
-
-/// More tiles for a warp than stages, a rest, and two blocks that meet.
-const CASE: Case = Case { depth: 64, group: 2, kv_heads: 1, lengths: [520, 0, 0], sequences: 1, ..BASE };
 
 const ONE_IS_ENOUGH: Equivalent = Equivalent {
     inst: "bar.warp",
@@ -17,9 +15,12 @@ const ONE_IS_ENOUGH: Equivalent = Equivalent {
     reason: "keys and values meet in turn: either meeting comes between the last reading of a stage and its next fill",
 };
 
+/// More tiles for a warp than stages, a rest, and two blocks that meet.
 fn judged<F: KvFamily>(arch: Arch, ledger: &[Equivalent]) {
-    let kernel = CASE.kernel::<F>(arch);
-    all_but_equivalent_mutants_are_killed(&kernel, ledger, 0..12, |kernel, seed| Ok(CASE.run::<F>(kernel, seed)));
+    let decode = Decode { depth: 64, group: 2, layout: Layout::Dense };
+    let case = DecodeCase { decode, way: Way::of::<F>(), kv_heads: 1, tokens: vec![520], ..base() };
+    let trial = case.trial(arch).unwrap_or_else(|errors| panic!("{errors}"));
+    all_but_equivalent_mutants_are_killed(&[trial], ledger, 0..12);
 }
 
 #[test]

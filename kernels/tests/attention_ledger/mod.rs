@@ -1,9 +1,11 @@
 //! The mutation harness with a ledger: mutants that nothing can find out are listed with the reason.
 
 use std::ops::Range;
-use tilewright_codegen::sim::mutate::{judge, mutants};
-use tilewright_codegen::sim::{Outcome, SimError};
-use tilewright_codegen::verify::Verified;
+use std::sync::Arc;
+use tilewright_codegen::device::{DeviceError, sim};
+use tilewright_codegen::sim::mutate::{Mutant, mutants};
+use tilewright_codegen::trial::Trial;
+use tilewright_codegen::verify::verify;
 
 /// Mutants that change nothing that can be seen.
 pub struct Equivalent {
@@ -19,19 +21,29 @@ pub struct Equivalent {
     pub reason: &'static str,
 }
 
-/// Every mutant of the kernel is found out under the seeds, but for those of the ledger, and these are not.
-pub fn all_but_equivalent_mutants_are_killed(
-    kernel: &Verified,
-    ledger: &[Equivalent],
-    seeds: Range<u64>,
-    run: impl Fn(&Verified, u64) -> Result<(Outcome, Result<(), String>), SimError>,
-) {
+/// Whether a mutant is refused, is at fault under a seed, or gives a wrong result under one.
+fn found_out(mutant: &Mutant, trials: &[Trial], seeds: Range<u64>) -> bool {
+    let Ok(kernel) = verify(mutant.kernel.clone()) else { return true };
+    let kernel = Arc::new(kernel);
+    let mutated: Vec<Trial> = trials.iter().map(|trial| trial.clone().with_kernel(kernel.clone())).collect();
+    seeds.clone().any(|seed| {
+        mutated.iter().any(|trial| match trial.run(&sim::open(seed)) {
+            Ok(outcome) => !outcome.is_right(),
+            Err(DeviceError::Fault { .. }) => true,
+            Err(error) => panic!("{error}"),
+        })
+    })
+}
+
+/// Every mutant of the trials' kernel is found out under the seeds, but for those of the ledger, and these are not.
+pub fn all_but_equivalent_mutants_are_killed(trials: &[Trial], ledger: &[Equivalent], seeds: Range<u64>) {
+    let kernel = trials.first().expect("a trial").kernel().kernel();
+    assert!(trials.iter().all(|trial| trial.kernel().kernel() == kernel), "trials of more than one kernel");
     let (mut total, mut killed, mut survivors) = (0, 0, Vec::new());
     let mut excused = vec![0; ledger.len()];
-    for mutant in mutants(kernel.kernel()) {
+    for mutant in mutants(kernel) {
         total += 1;
-        let verdict = judge(&mutant, seeds.clone(), &run).expect("a mutant launches as its original does");
-        if verdict.killed() {
+        if found_out(&mutant, trials, seeds.clone()) {
             killed += 1;
             continue;
         }
@@ -44,8 +56,8 @@ pub fn all_but_equivalent_mutants_are_killed(
             None => survivors.push(format!("{} {}: {} ({file})", mutant.stmt, mutant.inst, mutant.change)),
         }
     }
-    println!("{}: killed {killed} of {total}, {} equivalent", kernel.kernel().name, total - killed - survivors.len());
-    assert!(survivors.is_empty(), "survivors of {}:\n{}", kernel.kernel().name, survivors.join("\n"));
+    println!("{}: killed {killed} of {total}, {} equivalent", kernel.name, total - killed - survivors.len());
+    assert!(survivors.is_empty(), "survivors of {}:\n{}", kernel.name, survivors.join("\n"));
     for (entry, excused) in ledger.iter().zip(excused) {
         let Equivalent { inst, change, count, reason, .. } = entry;
         assert_eq!(excused, *count, "{inst}, {change}: another number of survivors than the ledger has ({reason})");

@@ -1,67 +1,76 @@
 //! Prefill attention on the simulator, against the definition in f64.
 
-mod case;
 #[path = "../attention_ledger/mod.rs"]
 mod ledger;
 mod mutants;
 
-use case::{Case, Way};
 use proptest::prelude::*;
+use tilewright_codegen::device::sim::{Options, Simulator};
 use tilewright_codegen::ir::Arch;
-use tilewright_codegen::sim::Outcome;
-use tilewright_codegen::verify::Verified;
 use tilewright_kernels::attention::prefill::{Kv, Prefill, QueryLayout};
+use tilewright_kernels::attention::trial::{PrefillCase, PrefillWay, Way};
 use tilewright_kernels::kv::{CpAsync, Staged, Tma};
-
-fn right(case: &Case, (kernel, way): &(Verified, Way), seed: u64) {
-    let (outcome, right) = case.run(kernel, *way, seed);
-    match outcome {
-        Outcome::Fault(fault) => panic!("{case:?} {way:?} seed {seed}\n{fault}"),
-        Outcome::Finished(counters) => {
-            // Of the main loop: rows of 96 leave with a few more, once.
-            let main = counters.each().filter(|(_, _, src, _)| src.to_string().contains("kv/"));
-            let extra: u64 = main.map(|(_, _, _, counts)| counts.conflicts).sum();
-            assert_eq!(extra, 0, "extra wavefronts: {case:?} {way:?}");
-            right.unwrap_or_else(|what| panic!("{case:?} {way:?} seed {seed}: {what}"));
-        }
-    }
-}
-
-fn every_way(case: &Case, seed: u64) {
-    right(case, &case.warps::<CpAsync<2>>(Arch::Sm80), seed);
-    right(case, &case.warps::<Staged<1, false>>(Arch::Sm80), seed);
-    if case.boxes_fit() {
-        right(case, &case.warps::<Tma<2>>(Arch::Sm90a), seed);
-        right(case, &(case.hopper(), Way::Hopper), seed);
-    }
-}
 
 const PREFILL: Prefill =
     Prefill { depth: 64, group: 1, causal: true, queries: QueryLayout::HeadMajor, kv: Kv::HeadMajor };
 
+fn case(prefill: Prefill, sequences: &[(u32, u32)], data: u64) -> PrefillCase {
+    let (way, sequences) = (PrefillWay::Hopper, sequences.to_vec());
+    PrefillCase { prefill, way, kv_heads: 1, sequences, sharpness: 1.0, data }
+}
+
+fn holds(case: &PrefillCase, way: PrefillWay, seed: u64) {
+    let arch = match way {
+        PrefillWay::Warps(way) if !way.tensor_map => Arch::Sm80,
+        PrefillWay::Warps(_) | PrefillWay::Hopper => Arch::Sm90a,
+    };
+    let case = PrefillCase { way, ..case.clone() };
+    let trial = case.trial(arch).unwrap_or_else(|errors| panic!("{errors}"));
+    let simulator = Simulator::new(Options { seed, ..Options::default() });
+    let run = trial.run(&simulator.device());
+    let outcome = run.unwrap_or_else(|error| panic!("{case:?} seed {seed}\n{error}"));
+    assert!(outcome.is_right(), "seed {seed}: {outcome}");
+    // Of the main loop: rows of 96 leave with a few more, once.
+    let counters = simulator.last_launch().expect("a launch that finished");
+    let main = counters.each().filter(|(_, _, src, _)| src.to_string().contains("kv/"));
+    let extra: u64 = main.map(|(_, _, _, counts)| counts.conflicts).sum();
+    assert_eq!(extra, 0, "extra wavefronts: {case:?}");
+}
+
+fn every_way(case: &PrefillCase, seed: u64) {
+    holds(case, PrefillWay::Warps(Way::of::<CpAsync<2>>()), seed);
+    holds(case, PrefillWay::Warps(Way::of::<Staged<1, false>>()), seed);
+    let boxes_fit = match case.prefill.kv {
+        Kv::HeadMajor | Kv::Ragged => true,
+        Kv::Paged { page_tokens } => page_tokens.is_multiple_of(8),
+    };
+    if boxes_fit {
+        holds(case, PrefillWay::Warps(Way::of::<Tma<2>>()), seed);
+        holds(case, PrefillWay::Hopper, seed);
+    }
+}
+
 #[test]
 fn causal_and_not() {
     for causal in [false, true] {
-        let case = Case { prefill: Prefill { causal, ..PREFILL }, kv_heads: 1, sequences: vec![(200, 300)], data: 1 };
-        every_way(&case, 0);
+        every_way(&case(Prefill { causal, ..PREFILL }, &[(200, 300)], 1), 0);
     }
 }
 
 #[test]
 fn every_depth() {
     for depth in [96, 128, 256] {
-        let case = Case { prefill: Prefill { depth, ..PREFILL }, kv_heads: 1, sequences: vec![(70, 150)], data: 2 };
-        right(&case, &(case.hopper(), Way::Hopper), 1);
+        let case = case(Prefill { depth, ..PREFILL }, &[(70, 150)], 2);
+        holds(&case, PrefillWay::Hopper, 1);
         if depth < 256 {
-            right(&case, &case.warps::<CpAsync<2>>(Arch::Sm80), 1);
+            holds(&case, PrefillWay::Warps(Way::of::<CpAsync<2>>()), 1);
         }
     }
 }
 
 #[test]
 fn queries_that_see_nothing_are_zeros() {
-    let case = Case { prefill: PREFILL, kv_heads: 1, sequences: vec![(150, 20)], data: 3 };
-    every_way(&case, 2);
+    every_way(&case(PREFILL, &[(150, 20)], 3), 2);
 }
 
 /// Three warpgroups clear a tile that they do not divide: NaN behind a short sequence stays out.
@@ -69,8 +78,7 @@ fn queries_that_see_nothing_are_zeros() {
 fn what_lies_behind_a_short_sequence_stays_out() {
     for depth in [64, 128] {
         let prefill = Prefill { depth, causal: false, ..PREFILL };
-        let case = Case { prefill, kv_heads: 1, sequences: vec![(10, 300), (10, 44)], data: 4 };
-        every_way(&case, 3);
+        every_way(&case(prefill, &[(10, 300), (10, 44)], 4), 3);
     }
 }
 
@@ -89,6 +97,6 @@ proptest! {
     ) {
         let kv = if page == 0 { Kv::Ragged } else { Kv::Paged { page_tokens: page } };
         let prefill = Prefill { depth, group, causal, queries: QueryLayout::Ragged, kv };
-        every_way(&Case { prefill, kv_heads: 1, sequences, data }, seed);
+        every_way(&case(prefill, &sequences, data), seed);
     }
 }

@@ -2,6 +2,7 @@
 
 use tilewright_codegen::build::{block, record};
 use tilewright_codegen::ir::Arch;
+use tilewright_codegen::sim::mutate::mutants;
 use tilewright_codegen::trial::{Draw, Expected, Trial};
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::decode::{Argmax, Team, argmax};
@@ -44,4 +45,11 @@ fn the_best_of_random_tiles() {
 #[test]
 fn zeros_are_equal_whatever_their_sign_and_a_nan_is_the_least() {
     right(&case(&[-0.0, 0.0, -0.0, f32::NAN, f32::NEG_INFINITY, f32::NAN], 3, 1), 0);
+}
+
+/// A warp for each row, and nothing to wait for: no synchronisation could be missing.
+#[test]
+fn there_is_nothing_to_remove() {
+    let trial = case(&[1.0; 3 * 150], 150, 4);
+    assert!(mutants(trial.kernel().kernel()).is_empty());
 }

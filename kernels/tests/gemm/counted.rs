@@ -14,7 +14,7 @@ use tilewright_layout::view::Along;
 
 fn count(problem: &Problem, step: Step) -> Counters {
     let simulator = Simulator::new(Options::default());
-    let data = Data::<bf16>::draw(problem, &mut Draw::new(3));
+    let data = Data::<bf16, bf16>::draw(problem, &mut Draw::new(3));
     let found =
         run(&simulator.device(), problem, &verified(vec![step]), &data).unwrap_or_else(|error| panic!("{error}"));
     compare(problem, &data, &found).unwrap();
@@ -28,10 +28,10 @@ fn orders() -> impl Iterator<Item = [Major; 2]> {
 #[test]
 fn no_shape_of_hopper_has_bank_conflicts() {
     for &shape in Shape::ALL {
-        let [m, n, k] = shape.tile();
+        let ([m, n], k) = (shape.tile(), 64);
         for [a, b] in orders() {
             let problem = Problem::new(m, n, 2 * k).orders(a, b);
-            let config = Config { stages: 2, cluster: 1, along: Along::Rows, group: 1 };
+            let config = Config { stages: 2, cluster: 1, along: Along::Rows, group: 1, promoted: false };
             let step = hopper_step::<bf16, bf16>(&problem, Choice { shape, config, splits: 1 }, 1).unwrap();
             let counters = count(&problem, step);
             assert_eq!(counters.conflicts(), 0, "{shape:?}, {a:?} and {b:?}");
@@ -42,10 +42,18 @@ fn no_shape_of_hopper_has_bank_conflicts() {
 #[test]
 fn no_shape_over_warps_has_bank_conflicts_and_its_loads_are_whole_sectors() {
     for &shape in WarpShape::ALL {
-        let [m, n, k] = shape.tile();
+        let ([m, n], k) = (shape.tile(), 64);
         for [a, b] in orders() {
             let problem = Problem::new(m, n, 2 * k).orders(a, b);
-            let choice = WarpChoice { shape, stages: 2, group: 1, splits: 1, arch: Arch::Sm80, aligned: [8, 8] };
+            let choice = WarpChoice {
+                shape,
+                stages: 2,
+                group: 1,
+                splits: 1,
+                arch: Arch::Sm80,
+                aligned: [8, 8],
+                promoted: false,
+            };
             let counters = count(&problem, warp_step::<bf16, bf16>(&problem, choice).unwrap());
             assert_eq!(counters.conflicts(), 0, "{shape:?}, {a:?} and {b:?}");
             let loads: u64 = counters

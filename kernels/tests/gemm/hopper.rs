@@ -3,19 +3,22 @@
 use super::lab::check;
 use half::{bf16, f16};
 use tilewright_codegen::ir::Arch;
-use tilewright_kernels::gemm::{Choice, Config, Epilogue, Problem, Shape, Target, hopper_step, plan};
+use tilewright_kernels::gemm::{
+    Choice, Config, Epilogue, Problem, Shape, Target, WarpChoice, WarpShape, hopper_step, plan, warp_step,
+};
+use tilewright_kernels::mma::E4M3;
 use tilewright_layout::swizzle::canonical::Major;
 use tilewright_layout::view::Along;
 
-const TWO: Config = Config { stages: 3, cluster: 2, along: Along::Rows, group: 2 };
+const TWO: Config = Config { stages: 3, cluster: 2, along: Along::Rows, group: 2, promoted: false };
 
 #[test]
 fn a_product_of_several_tiles() {
     let problem = Problem::new(300, 264, 200);
     let choice = Choice { shape: Shape::M128N128, config: TWO, splits: 1 };
-    check::<bf16>(&problem, vec![hopper_step::<bf16, bf16>(&problem, choice, 4).unwrap()], 1);
+    check::<bf16, bf16>(&problem, vec![hopper_step::<bf16, bf16>(&problem, choice, 4).unwrap()], 1);
     let choice = Choice { shape: Shape::M64N128, config: Config { cluster: 1, ..TWO }, splits: 1 };
-    check::<f16>(&problem, vec![hopper_step::<f16, f16>(&problem, choice, 3).unwrap()], 2);
+    check::<f16, f16>(&problem, vec![hopper_step::<f16, f16>(&problem, choice, 3).unwrap()], 2);
 }
 
 #[test]
@@ -24,7 +27,7 @@ fn a_cluster_across_the_columns_shares_the_left_factor() {
     for cluster in [2, 4] {
         let config = Config { cluster, along: Along::Columns, ..TWO };
         let choice = Choice { shape: Shape::M128N128, config, splits: 1 };
-        check::<bf16>(&problem, vec![hopper_step::<bf16, bf16>(&problem, choice, 4).unwrap()], 1);
+        check::<bf16, bf16>(&problem, vec![hopper_step::<bf16, bf16>(&problem, choice, 4).unwrap()], 1);
     }
 }
 
@@ -35,6 +38,18 @@ fn what_no_kernel_computes_is_refused() {
     let refused =
         |problem: &Problem, choice: Choice| hopper_step::<bf16, bf16>(problem, choice, 4).unwrap_err().to_string();
     let gated = Epilogue { gated: true, ..Epilogue::default() };
+    let eight =
+        |problem: &Problem, choice: Choice| hopper_step::<E4M3, bf16>(problem, choice, 4).unwrap_err().to_string();
+    let promoted = Config { promoted: true, ..TWO };
+    let warps = WarpChoice {
+        shape: WarpShape::M64N64,
+        stages: 2,
+        group: 1,
+        splits: 1,
+        arch: Arch::Sm80,
+        aligned: [16, 16],
+        promoted: true,
+    };
     let said = [
         refused(&Problem { k: 0, ..problem }, choice),
         refused(&Problem { c_stride: 60, ..problem }, choice),
@@ -46,6 +61,9 @@ fn what_no_kernel_computes_is_refused() {
         refused(&problem.epilogue(gated), choice),
         refused(&problem.epilogue(gated).orders(Major::K, Major::Mn), choice),
         refused(&Problem::new(1 << 20, 1 << 13, 64), choice),
+        eight(&problem.orders(Major::Mn, Major::K), choice),
+        eight(&problem, Choice { shape: Shape::M128N256, config: promoted, ..choice }),
+        warp_step::<E4M3, bf16>(&problem, warps).unwrap_err().to_string(),
     ];
     assert_eq!(
         said,
@@ -60,6 +78,9 @@ fn what_no_kernel_computes_is_refused() {
             "M128N112 stages 112 columns, which do not divide the half of its 112 that a gate leaves",
             "a gated product takes B as [2N, K] with K contiguous",
             "1048576 by 8192 elements are more than a kernel counts, 2^32 - 1",
+            "A is not contiguous along K, and wgmma of e4m3 reads nothing else",
+            "the registers of M128N256 do not hold its sums twice, as sums that are promoted to f32 need; take other tiles",
+            "mma.sync of e4m3 needs Sm89, and sm_80 has not got it; take another instruction or type",
         ]
     );
 }
@@ -80,6 +101,6 @@ fn a_plan_falls_back_to_warps_where_no_tensor_map_reaches() {
         let plan = plan::<bf16, bf16>(&problem, target).unwrap();
         let names: Vec<&str> = plan.iter().map(|step| step.kernel.name.as_str()).collect();
         assert_eq!(names, steps.into_iter().filter(|name| !name.is_empty()).collect::<Vec<_>>(), "{problem:?}");
-        check::<bf16>(&problem, plan, 5);
+        check::<bf16, bf16>(&problem, plan, 5);
     }
 }

@@ -3,7 +3,7 @@
 use tilewright_codegen::device::{Arg, Buffer, Device, DeviceError, TensorMap, sim};
 use tilewright_codegen::trial::Draw;
 use tilewright_codegen::verify::{Verified, verify};
-use tilewright_kernels::gemm::{self, Argument, Data, Number, Problem, Step};
+use tilewright_kernels::gemm::{self, Argument, Data, Drawn, Problem, Rounded, Step};
 
 /// Verified steps of a plan.
 pub fn verified(steps: Vec<Step>) -> Vec<(Verified, Step)> {
@@ -12,16 +12,17 @@ pub fn verified(steps: Vec<Step>) -> Vec<(Verified, Step)> {
 }
 
 /// Runs launches one after the other; the result's memory, poisoned before.
-pub fn run<N: Number>(
+pub fn run<F: Drawn, D: Rounded>(
     device: &Device,
     problem: &Problem,
     steps: &[(Verified, Step)],
-    data: &Data<N>,
-) -> Result<Vec<N>, DeviceError> {
+    data: &Data<F, D>,
+) -> Result<Vec<D>, DeviceError> {
     let stream = device.stream()?;
-    let [a, b, bias, residual] = [&data.a, &data.b, &data.bias, &data.residual].map(|data| stream.buffer(data));
-    let (a, b, bias, residual) = (a?, b?, bias?, residual?);
-    let c: Buffer<N> = stream.buffer(&vec![N::ROUND(f64::NAN); problem.sizes()[2]])?;
+    let (a, b, bias) = (stream.buffer(&data.a)?, stream.buffer(&data.b)?, stream.buffer(&data.bias)?);
+    let (residual, scales) = (stream.buffer(&data.residual)?, stream.buffer(&data.scales)?);
+    let scales = [scales.slice(0..1)?, scales.slice(1..2)?];
+    let c: Buffer<D> = stream.buffer(&vec![D::ROUND(f64::NAN); problem.sizes()[2]])?;
     let partials: Buffer<f32> = stream.buffer(&vec![f32::NAN; 16 * (problem.m * problem.b_rows()) as usize])?;
     for (kernel, step) in steps {
         let mut maps: Vec<Option<TensorMap>> = Vec::new();
@@ -38,6 +39,8 @@ pub fn run<N: Number>(
                 gemm::Buffer::A => (&a).into(),
                 gemm::Buffer::B => (&b).into(),
                 gemm::Buffer::C => (&c).into(),
+                gemm::Buffer::AScale => (&scales[0]).into(),
+                gemm::Buffer::BScale => (&scales[1]).into(),
                 gemm::Buffer::Bias => (&bias).into(),
                 gemm::Buffer::Residual => (&residual).into(),
                 gemm::Buffer::Partials => (&partials).into(),
@@ -60,8 +63,8 @@ pub fn run<N: Number>(
 }
 
 /// Runs launches in the simulator and compares every element of the result, and what lies between its rows.
-pub fn check<N: Number>(problem: &Problem, steps: Vec<Step>, seed: u64) {
-    let data = Data::<N>::draw(problem, &mut Draw::new(seed));
+pub fn check<F: Drawn, D: Rounded>(problem: &Problem, steps: Vec<Step>, seed: u64) {
+    let data = Data::<F, D>::draw(problem, &mut Draw::new(seed));
     let found =
         run(&sim::open(seed), problem, &verified(steps), &data).unwrap_or_else(|error| panic!("{problem:?}: {error}"));
     if let Err(what) = compare(problem, &data, &found) {
@@ -70,8 +73,14 @@ pub fn check<N: Number>(problem: &Problem, steps: Vec<Step>, seed: u64) {
 }
 
 /// Whether the result is right.
-pub fn compare<N: Number>(problem: &Problem, data: &Data<N>, found: &[N]) -> Result<(), String> {
+pub fn compare<F: Drawn, D: Rounded>(problem: &Problem, data: &Data<F, D>, found: &[D]) -> Result<(), String> {
     let (columns, stride) = (problem.n as usize, problem.c_stride as usize);
+    if let Some(exactly) = data.exactly(problem) {
+        let differ = |i: &usize| exactly[*i] != found[i / columns * stride + i % columns];
+        if let Some(i) = (0..exactly.len()).find(differ) {
+            return Err(format!("element {i} is not {}", exactly[i].value()));
+        }
+    }
     for (i, (value, bound)) in data.expected(problem).into_iter().enumerate() {
         let (row, column) = (i / columns, i % columns);
         let it = found[row * stride + column].value();

@@ -5,9 +5,10 @@ use half::{bf16, f16};
 use proptest::prelude::*;
 use tilewright_codegen::ir::Arch;
 use tilewright_kernels::gemm::{
-    Choice, Config, Epilogue, Number, Operand, Problem, Refusal, Shape, Step, WarpChoice, WarpShape, hopper_step,
-    reduce_step, warp_step,
+    Choice, Config, Drawn, Epilogue, Operand, Problem, Refusal, Rounded, Shape, Step, WarpChoice, WarpShape,
+    hopper_step, reduce_step, warp_step,
 };
+use tilewright_kernels::mma::{E4M3, E5M2, Width};
 use tilewright_layout::swizzle::canonical::Major;
 use tilewright_layout::view::Along;
 
@@ -25,7 +26,8 @@ fn problem(multiple: u32) -> impl Strategy<Value = Problem> {
     let epilogue = (any::<bool>(), any::<bool>(), any::<bool>());
     let gaps = (0..3u32, 0..3u32, 0..4u32);
     (extents, (major(), major()), epilogue, gaps).prop_map(move |((m, n, k), (a, b), (bias, gated, residual), gaps)| {
-        let problem = Problem::new(m, n, k).epilogue(Epilogue { bias, gated, residual }).orders(a, b);
+        let epilogue = Epilogue { scaled: gaps.0 > 0, bias, gated, residual };
+        let problem = Problem { fast: gaps.1 > 0, ..Problem::new(m, n, k).epilogue(epilogue).orders(a, b) };
         let apart = |operand: Operand, gap: u32| Operand {
             stride: (operand.stride + gap).next_multiple_of(multiple) + gap * multiple,
             ..operand
@@ -45,57 +47,87 @@ fn splits(problem: &Problem, step: u32, most: u32) -> u32 {
     (1..=most.min(steps)).rev().find(|splits| (splits - 1) * steps.div_ceil(*splits) < steps).unwrap_or(1)
 }
 
-fn with_reduction<N: Number>(problem: &Problem, step: Step, splits: u32) -> Vec<Step> {
+fn with_reduction<F: Drawn, D: Rounded>(problem: &Problem, step: Step, splits: u32) -> Vec<Step> {
     let partial = splits > 1
         || step
             .arguments
             .contains(&tilewright_kernels::gemm::Argument::Pointer(tilewright_kernels::gemm::Buffer::Partials));
     let mut steps = vec![step];
     if partial {
-        steps.push(reduce_step::<N>(problem, splits, Arch::Sm80).unwrap());
+        steps.push(reduce_step::<F, D>(problem, splits, Arch::Sm80).unwrap());
     }
     steps
 }
 
-fn hopper<N: Number>(problem: &Problem, choice: Choice, seed: u64) {
-    match hopper_step::<N, N>(problem, choice, 3) {
-        Ok(step) => check::<N>(problem, with_reduction::<N>(problem, step, choice.splits), seed),
+fn hopper<F: Drawn, D: Rounded>(problem: &Problem, (shape, config, most): (Shape, Config, u32), seed: u64) {
+    let splits = splits(problem, F::Width::DEPTH, most);
+    let config = Config { promoted: problem.promoted::<F>(), ..config };
+    match hopper_step::<F, D>(problem, Choice { shape, config, splits }, 3) {
+        Ok(step) => check::<F, D>(problem, with_reduction::<F, D>(problem, step, splits), seed),
         Err(Refusal::GatedOrder) => assert!(problem.epilogue.gated && problem.b.major == Major::Mn),
         Err(Refusal::GatedShape { .. }) => assert!(problem.epilogue.gated),
+        Err(Refusal::Order { .. }) => assert!(F::BITS == 8 && [problem.a.major, problem.b.major] != [Major::K; 2]),
+        Err(Refusal::Promotion { .. }) => assert!(problem.promoted::<F>() && !shape.promotes()),
         Err(refusal) => panic!("{problem:?}: {refusal}"),
     }
+}
+
+fn warps<F: Drawn, D: Rounded>(problem: &Problem, (shape, stages, most): (WarpShape, u32, u32), seed: u64) {
+    let (splits, promoted) = (splits(problem, F::Width::DEPTH, most), problem.promoted::<F>());
+    let choice = WarpChoice { shape, stages, group: 2, splits, arch: Arch::Sm89, aligned: [8, 8], promoted };
+    let step = warp_step::<F, D>(problem, choice).unwrap();
+    check::<F, D>(problem, with_reduction::<F, D>(problem, step, splits), seed);
+}
+
+fn config() -> impl Strategy<Value = (Shape, Config, u32)> {
+    let along = prop::sample::select(vec![Along::Rows, Along::Columns]);
+    (prop::sample::select(Shape::ALL), 1..3u32, along, 2..4u32, 1..4u32).prop_map(
+        |(shape, cluster, along, stages, most)| {
+            (shape, Config { stages, cluster, along, group: 2, promoted: false }, most)
+        },
+    )
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     #[test]
-    fn hopper_products_are_right(
-        problem in problem(8),
-        shape in prop::sample::select(Shape::ALL),
-        (cluster, rows) in (prop::sample::select(vec![1u32, 2]), any::<bool>()),
-        (most, stages, seed) in (1..4u32, 2..4u32, any::<u64>()),
-    ) {
-        let along = if rows { Along::Rows } else { Along::Columns };
-        let config = Config { stages, cluster, along, group: 2 };
-        let choice = Choice { shape, config, splits: splits(&problem, shape.tile()[2], most) };
-        if seed % 2 == 0 { hopper::<bf16>(&problem, choice, seed) } else { hopper::<f16>(&problem, choice, seed) }
+    fn hopper_products_are_right(problem in problem(8), how in config(), seed: u64) {
+        match seed % 3 {
+            0 => hopper::<bf16, bf16>(&problem, how, seed),
+            1 => hopper::<f16, f16>(&problem, how, seed),
+            _ => hopper::<bf16, f32>(&problem, how, seed),
+        }
+    }
+
+    #[test]
+    fn hopper_products_of_8_bits_are_right(problem in problem(16), how in config(), mn in 0..8u32, seed: u64) {
+        // Mostly in the order that the instruction has.
+        let problem = if mn > 0 { problem.orders(Major::K, Major::K) } else { problem };
+        let apart = |operand: Operand| Operand { stride: operand.stride.next_multiple_of(16), ..operand };
+        let problem = Problem { a: apart(problem.a), b: apart(problem.b), ..problem };
+        match seed % 4 {
+            0 => hopper::<E4M3, bf16>(&problem, how, seed),
+            1 => hopper::<E5M2, f32>(&problem, how, seed),
+            2 => hopper::<i8, f32>(&problem, how, seed),
+            _ => hopper::<i8, bf16>(&problem, how, seed),
+        }
     }
 
     #[test]
     fn products_by_warps_are_right(
         problem in problem(1),
-        shape in prop::sample::select(WarpShape::ALL),
-        (most, stages, seed) in (1..4u32, 2..5u32, any::<u64>()),
+        how in (prop::sample::select(WarpShape::ALL), 2..4u32, 1..4u32),
+        seed: u64,
     ) {
-        let splits = splits(&problem, 64, most);
-        let choice = WarpChoice { shape, stages, group: 2, splits, arch: Arch::Sm80, aligned: [8, 8] };
-        if seed % 2 == 0 {
-            let step = warp_step::<bf16, bf16>(&problem, choice).unwrap();
-            check::<bf16>(&problem, with_reduction::<bf16>(&problem, step, splits), seed);
-        } else {
-            let step = warp_step::<f16, f16>(&problem, choice).unwrap();
-            check::<f16>(&problem, with_reduction::<f16>(&problem, step, splits), seed);
+        match seed % 8 {
+            0 | 1 => warps::<bf16, bf16>(&problem, how, seed),
+            2 => warps::<f16, f16>(&problem, how, seed),
+            3 => warps::<f16, f32>(&problem, how, seed),
+            4 => warps::<E4M3, bf16>(&problem, how, seed),
+            5 => warps::<E5M2, bf16>(&problem, how, seed),
+            6 => warps::<i8, f32>(&problem, how, seed),
+            _ => warps::<i8, bf16>(&problem, how, seed),
         }
     }
 }

@@ -5,8 +5,9 @@ use tilewright_codegen::assemble::{Ptxas, Table};
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::gemm::{
-    Choice, Config, Problem, Shape, WarpChoice, WarpShape, hopper_step, reduce_step, warp_step,
+    Choice, Config, Epilogue, Problem, Shape, WarpChoice, WarpShape, hopper_step, reduce_step, warp_step,
 };
+use tilewright_kernels::mma::E4M3;
 use tilewright_layout::view::Along;
 
 #[test]
@@ -16,15 +17,38 @@ fn every_shape_assembles_without_spills_or_warnings() {
     let problem = Problem::new(8192, 8192, 8192);
     for &shape in Shape::ALL {
         let (stage, staged) = shape.bytes();
-        let config = Config { stages: (232_448 - 1024 - staged) / stage, cluster: 2, along: Along::Rows, group: 8 };
+        let config = Config {
+            stages: (232_448 - 1024 - staged) / stage,
+            cluster: 2,
+            along: Along::Rows,
+            group: 8,
+            promoted: false,
+        };
         let step = hopper_step::<bf16, bf16>(&problem, Choice { shape, config, splits: 1 }, 132).unwrap();
         table.add_as(format!("{shape:?}"), &verify(step.kernel).unwrap()).unwrap();
     }
+    // The largest tiles whose sums fit twice, and the largest.
+    for (problem, shape) in [(problem, Shape::M128N192), (problem.fast(), Shape::M128N256)] {
+        let promoted = problem.promoted::<E4M3>();
+        let (stage, staged) = shape.bytes();
+        let stages = (232_448 - 1024 - staged) / stage;
+        let config = Config { stages, cluster: 2, along: Along::Rows, group: 8, promoted };
+        let step = hopper_step::<E4M3, bf16>(&problem, Choice { shape, config, splits: 1 }, 132).unwrap();
+        let name = format!("{shape:?}, e4m3{}", if promoted { ", promoted" } else { "" });
+        table.add_as(name, &verify(step.kernel).unwrap()).unwrap();
+        let scaled = problem.epilogue(Epilogue { scaled: true, ..Epilogue::default() });
+        let config = Config { promoted: false, ..config };
+        let step = hopper_step::<i8, bf16>(&scaled, Choice { shape, config, splits: 1 }, 132).unwrap();
+        table.add_as(format!("{shape:?}, s8, scaled"), &verify(step.kernel).unwrap()).unwrap();
+    }
     let (shape, arch) = (WarpShape::M128N128, Arch::Sm80);
-    let choice = WarpChoice { shape, stages: 3, group: 8, splits: 1, arch, aligned: [8, 8] };
+    let choice = WarpChoice { shape, stages: 3, group: 8, splits: 1, arch, aligned: [8, 8], promoted: false };
     let step = warp_step::<bf16, bf16>(&problem, choice).unwrap();
     table.add_as("M128N128 over warps", &verify(step.kernel).unwrap()).unwrap();
-    let step = reduce_step::<bf16>(&problem, 4, arch).unwrap();
+    let choice = WarpChoice { arch: Arch::Sm89, aligned: [16, 16], promoted: true, ..choice };
+    let step = warp_step::<E4M3, bf16>(&problem, choice).unwrap();
+    table.add_as("M128N128 over warps, e4m3, promoted", &verify(step.kernel).unwrap()).unwrap();
+    let step = reduce_step::<bf16, bf16>(&problem, 4, arch).unwrap();
     table.add(&verify(step.kernel).unwrap()).unwrap();
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/ptxas/gemm.md");
     table.check(page.as_ref()).unwrap();

@@ -1,6 +1,7 @@
 //! The mutation harness over the small kernels: every synchronising instruction removed or weakened is found out.
 
 use tilewright_codegen::ir::Arch;
+use tilewright_codegen::sim::mutate::mutants;
 use tilewright_codegen::trial::{Shipped, Trial};
 
 use crate::survivors::survivors;
@@ -41,4 +42,31 @@ fn argmax() {
 fn sample() {
     let trials = alike("sample", |trial| threads(trial) == 128 && trial.grid()[0] == 3, 12);
     assert_eq!(survivors(&trials, 1), Vec::<String>::new());
+}
+
+/// Kernels that a survey judges: here, and in the tests of `gemm`, `gemv`, `attention_decode` and `attention_prefill`.
+const SURVEYED: [&str; 11] = [
+    "rms_norm",
+    "argmax",
+    "sample",
+    "gemm",
+    "gemm_warps",
+    "gemv",
+    "decode_attention",
+    "decode_attention_maps",
+    "prefill_attention",
+    "prefill_attention_maps",
+    "prefill_attention_wgmma",
+];
+
+/// Every shipped kernel is surveyed, or has nothing that could be removed or weakened, whatever its sizes.
+#[test]
+fn what_is_not_surveyed_does_not_synchronise() {
+    for kernel in tilewright_kernels::shipped().iter().filter(|kernel| !SURVEYED.contains(&kernel.name())) {
+        for trial in trials(&**kernel, |_| true, 100) {
+            let found = mutants(trial.kernel().kernel());
+            let first = found.first().map(|mutant| format!("{} {}", mutant.inst, mutant.change));
+            assert_eq!(first, None, "{}", kernel.name());
+        }
+    }
 }

@@ -1,12 +1,15 @@
-//! The suite of matrix products: `bf16` factors with K contiguous, the shapes of training and of prefill.
+//! The suite of matrix products with K contiguous: `bf16` on the shapes of training and of prefill, factors of 8 bits on one.
 
 use half::bf16;
 use tilewright_codegen::device::backend::Work;
 use tilewright_codegen::device::{Arg, Buffer, Kernel, TensorMap};
 use tilewright_codegen::ir::Arch;
-use tilewright_codegen::trial::Draw;
+use tilewright_codegen::trial::{Draw, Element};
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::gemm::{self, Argument, Choice, Config, Problem, Shape, Step, choose, hopper_step};
+use tilewright_kernels::gemm::{
+    self, Argument, Choice, Config, Drawn, Epilogue, Problem, Shape, Step, choose, hopper_step,
+};
+use tilewright_kernels::mma::E4M3;
 use tilewright_layout::view::Along;
 
 use super::Row;
@@ -28,24 +31,34 @@ const SHAPES: [[u32; 3]; 8] = [
 /// Elements of a result that are compared with f64.
 const CHECKED: u32 = 2000;
 
+/// Rows, columns and contraction of factors of 8 bits.
+const SHAPES_OF_8_BITS: [[u32; 3]; 2] = [[8192, 8192, 8192], [4096, 4096, 4096]];
+
 /// Largest relative error of a `bf16` result; its rounding alone is 2⁻⁸ at most, 2⁻¹⁰ or so on average.
 const LIMIT: f64 = 4e-3;
 
+/// The same where sums of 8-bit floats stay in the tensor cores, which keep 14 bits of them.
+const LIMIT_FAST: f64 = 2e-2;
+
+/// What A and B of 8 bits were divided by.
+const SCALES: [f32; 2] = [0.25, 0.125];
+
 /// Factors that rotate: parts of one buffer of random numbers.
-struct Numbers {
-    host: Vec<bf16>,
-    device: Buffer<bf16>,
+struct Numbers<F: Drawn> {
+    host: Vec<F::Stored>,
+    device: Buffer<F::Stored>,
 }
 
-impl Numbers {
-    /// Numbers that are about normal, of variance 1: four uniform ones added up. A short run of them is repeated, begun
-    /// elsewhere each time.
-    fn new(bench: &Bench, len: usize) -> Result<Numbers, Failure> {
+impl<F: Drawn> Numbers<F> {
+    /// Numbers that are about normal, of variance 1 (of 16 bits) or a sixteenth of the range: four uniform ones added up. A
+    /// short run of them is repeated, begun elsewhere each time.
+    fn new(bench: &Bench, len: usize) -> Result<Numbers<F>, Failure> {
         const RUN: usize = (1 << 22) - 3;
         let mut draw = Draw::new(1);
-        let number = || bf16::from_f64((0..4).map(|_| draw.unit()).sum::<f64>() * 0.75f64.sqrt());
-        let run: Vec<bf16> = std::iter::repeat_with(number).take(RUN).collect();
-        let host: Vec<bf16> = run.iter().copied().cycle().take(len).collect();
+        let size = if F::BITS == 8 { F::RANGE / 16.0 } else { 1.0 };
+        let number = || (F::NEAREST)((0..4).map(|_| draw.unit()).sum::<f64>() * 0.75f64.sqrt() * size);
+        let run: Vec<F::Stored> = std::iter::repeat_with(number).take(RUN).collect();
+        let host: Vec<F::Stored> = run.iter().copied().cycle().take(len).collect();
         let device = bench.stream.buffer(&host)?;
         Ok(Numbers { host, device })
     }
@@ -59,15 +72,28 @@ fn parts(set: usize, [a, b, _]: [usize; 3]) -> [std::ops::Range<usize>; 2] {
 
 /// Runs the suite.
 pub(super) fn run(bench: &Bench) -> Result<Vec<Row>, Failure> {
-    let wanted = |&[m, n, k]: &[u32; 3]| bench.wants(&[("m", m), ("n", n), ("k", k)]);
+    let problem = |[m, n, k]: [u32; 3]| Problem::new(m, n, k);
+    let scaled = |extents| problem(extents).epilogue(Epilogue { scaled: true, ..Epilogue::default() });
+    let mut rows = rows::<bf16>(bench, "gemm", &SHAPES.map(problem))?;
+    rows.extend(self::rows::<E4M3>(bench, "gemm e4m3", &SHAPES_OF_8_BITS.map(scaled))?);
+    rows.extend(self::rows::<E4M3>(bench, "gemm e4m3 fast", &SHAPES_OF_8_BITS.map(scaled).map(Problem::fast))?);
+    rows.extend(self::rows::<i8>(bench, "gemm s8", &SHAPES_OF_8_BITS.map(scaled))?);
+    Ok(rows)
+}
+
+/// The rows of a type of factors.
+fn rows<F: Drawn>(bench: &Bench, suite: &str, problems: &[Problem]) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
-    for [m, n, k] in SHAPES.into_iter().filter(wanted) {
-        let problem = Problem::new(m, n, k);
+    let wanted = |problem: &&Problem| {
+        bench.wants(&[("m", problem.m), ("n", problem.n), ("k", problem.k), ("bits", F::BITS as u32)])
+    };
+    for problem in problems.iter().filter(wanted) {
         let sizes = problem.sizes();
-        let sets = Bench::rotations(2 * (sizes[0] + sizes[1]) as u64).min(16);
-        let numbers = Numbers::new(bench, sets * (sizes[0] + sizes[1]))?;
-        for choice in choices(bench, &problem) {
-            match measure(bench, &problem, choice, &numbers, sets) {
+        let bytes = F::BITS as usize / 8 * (sizes[0] + sizes[1]);
+        let sets = Bench::rotations(bytes as u64).min(16);
+        let numbers = Numbers::<F>::new(bench, sets * (sizes[0] + sizes[1]))?;
+        for choice in choices::<F>(bench, problem) {
+            match measure(bench, (suite, problem), choice, &numbers, sets) {
                 Ok(row) => rows.push(row),
                 Err(failure) if !bench.tune => return Err(failure),
                 Err(failure) => {
@@ -80,29 +106,38 @@ pub(super) fn run(bench: &Bench) -> Result<Vec<Row>, Failure> {
 }
 
 /// What is timed: what ships, or the variants.
-fn choices(bench: &Bench, problem: &Problem) -> Vec<Choice> {
-    let best = choose(problem, bench.device.properties().sms);
+fn choices<F: Drawn>(bench: &Bench, problem: &Problem) -> Vec<Choice> {
+    let best = choose::<F>(problem, bench.device.properties().sms);
     if !bench.tune {
         return vec![best];
     }
+    let promoted = best.config.promoted;
     let mut all = Vec::new();
-    for &shape in Shape::ALL {
-        for (cluster, along) in [(1, Along::Rows), (2, Along::Rows), (2, Along::Columns)] {
-            for group in [4, 8, 16] {
-                let (stage, staged) = shape.bytes();
-                let config = Config { stages: ((231_424 - staged) / stage).min(8), cluster, along, group };
-                all.push(Choice { shape, config, splits: best.splits });
-            }
+    for &shape in Shape::ALL.iter().filter(|shape| !promoted || shape.promotes()) {
+        let (stage, staged) = shape.bytes();
+        let stages = ((231_424 - staged) / stage).min(8);
+        let clusters = [(1, Along::Rows), (2, Along::Rows), (2, Along::Columns), (4, Along::Rows)];
+        let groups =
+            clusters.map(|cluster| (cluster, 8)).into_iter().chain([4, 16].map(|group| ((2, Along::Rows), group)));
+        for ((cluster, along), group) in groups {
+            let config = Config { stages, cluster, along, group, promoted };
+            all.push(Choice { shape, config, splits: best.splits });
         }
     }
     all
 }
 
-fn measure(bench: &Bench, problem: &Problem, choice: Choice, numbers: &Numbers, sets: usize) -> Result<Row, Failure> {
-    let step = hopper_step::<bf16, bf16>(problem, choice, bench.device.properties().sms)?;
+fn measure<F: Drawn>(
+    bench: &Bench,
+    (suite, problem): (&str, &Problem),
+    choice: Choice,
+    numbers: &Numbers<F>,
+    sets: usize,
+) -> Result<Row, Failure> {
+    let step = hopper_step::<F, bf16>(problem, choice, bench.device.properties().sms)?;
     let mut steps = vec![step];
     if choice.splits > 1 {
-        steps.push(gemm::reduce_step::<bf16>(problem, choice.splits, Arch::Sm90a)?);
+        steps.push(gemm::reduce_step::<F, bf16>(problem, choice.splits, Arch::Sm90a)?);
     }
     let kernels = steps
         .iter()
@@ -111,50 +146,55 @@ fn measure(bench: &Bench, problem: &Problem, choice: Choice, numbers: &Numbers, 
     let sizes = problem.sizes();
     let c: Buffer<bf16> = bench.device.buffer(sizes[2])?;
     let partials: Buffer<f32> = bench.device.buffer(choice.splits as usize * sizes[2])?;
+    let scales = bench.stream.buffer(&SCALES)?;
     let mut work = Vec::new();
     for set in 0..sets {
         let [a, b] = parts(set, sizes);
         let (a, b) = (numbers.device.slice(a)?, numbers.device.slice(b)?);
         for (step, kernel) in steps.iter().zip(&kernels) {
-            work.push(launch(bench, kernel, step, [&a, &b, &c], &partials)?);
+            work.push(launch(bench, kernel, step, (&a, &b, &c), [&partials, &scales])?);
         }
     }
     bench.stream.poison(&c, 0xff)?;
     let times = bench.time(&work)?;
     // The last launch of a replay left its result.
-    let error = error(problem, parts(sets - 1, sizes).map(|part| &numbers.host[part]), &bench.stream.read(&c)?);
-    let (each, Config { stages, cluster, along, group }) = (steps.len() as f64, choice.config);
+    let error = error::<F>(problem, parts(sets - 1, sizes).map(|part| &numbers.host[part]), &bench.stream.read(&c)?);
+    let (each, Config { stages, cluster, along, group, promoted }) = (steps.len() as f64, choice.config);
     let row = Row {
-        suite: "gemm".into(),
+        suite: suite.into(),
         who: "tilewright".into(),
         shape: [("m", problem.m), ("n", problem.n), ("k", problem.k)].map(|(name, e)| (name.into(), e.into())).into(),
-        note: format!("{:?} s{stages} c{cluster}{along:?} g{group} x{}", choice.shape, choice.splits),
+        note: format!(
+            "{:?} s{stages} c{cluster}{along:?} g{group} x{}{}",
+            choice.shape,
+            choice.splits,
+            if promoted { " promoted" } else { "" }
+        ),
         us: times.median.as_secs_f64() * 1e6 * each,
         best_us: times.best.as_secs_f64() * 1e6 * each,
-        bytes: 2 * sizes.iter().sum::<usize>() as u64,
+        bytes: (F::BITS as usize / 8 * (sizes[0] + sizes[1]) + 2 * sizes[2]) as u64,
         flops: problem.operations() as u64,
         error: Some(error),
     };
-    row.check(LIMIT)
+    row.check(if problem.fast { LIMIT_FAST } else { LIMIT })
 }
 
-fn launch(
+/// A launch on buffers: A, B and C, partial sums and scales.
+fn launch<E: Element>(
     bench: &Bench,
     kernel: &Kernel,
     step: &Step,
-    [a, b, c]: [&Buffer<bf16>; 3],
-    partials: &Buffer<f32>,
+    (a, b, c): (&Buffer<E>, &Buffer<E>, &Buffer<bf16>),
+    [partials, scales]: [&Buffer<f32>; 2],
 ) -> Result<Work, Failure> {
-    let buffer = |name: gemm::Buffer| match name {
-        gemm::Buffer::A => a,
-        gemm::Buffer::B => b,
-        _ => c,
-    };
+    let scales = [scales.slice(0..1)?, scales.slice(1..2)?];
     let maps = step
         .arguments
         .iter()
         .map(|argument| match argument {
-            Argument::Map(name, shape) => bench.device.tensor_map(buffer(*name), shape.clone()).map(Some),
+            Argument::Map(gemm::Buffer::A, shape) => bench.device.tensor_map(a, shape.clone()).map(Some),
+            Argument::Map(gemm::Buffer::B, shape) => bench.device.tensor_map(b, shape.clone()).map(Some),
+            Argument::Map(_, shape) => bench.device.tensor_map(c, shape.clone()).map(Some),
             Argument::Pointer(_) | Argument::Number(_) => Ok(None),
         })
         .collect::<Result<Vec<Option<TensorMap>>, _>>()?;
@@ -165,7 +205,9 @@ fn launch(
         .filter_map(|(argument, map)| match argument {
             Argument::Number(number) => Some((*number).into()),
             Argument::Pointer(gemm::Buffer::Partials) => Some(partials.into()),
-            Argument::Pointer(name) => Some(buffer(*name).into()),
+            Argument::Pointer(gemm::Buffer::AScale) => Some((&scales[0]).into()),
+            Argument::Pointer(gemm::Buffer::BScale) => Some((&scales[1]).into()),
+            Argument::Pointer(_) => Some(c.into()),
             Argument::Map(..) => map.as_ref().map(Arg::Map),
         })
         .collect();
@@ -173,13 +215,14 @@ fn launch(
 }
 
 /// The relative error of elements at random places, against f64.
-fn error(problem: &Problem, [a, b]: [&[bf16]; 2], c: &[bf16]) -> f64 {
+fn error<F: Drawn>(problem: &Problem, [a, b]: [&[F::Stored]; 2], c: &[bf16]) -> f64 {
     let (n, k) = (problem.n as usize, problem.k as usize);
+    let scale = if problem.epilogue.scaled { f64::from(SCALES[0] * SCALES[1]) } else { 1.0 };
     let (mut draw, mut difference, mut norm) = (Draw::new(9), 0.0, 0.0);
     for _ in 0..CHECKED {
         let (row, column) = (draw.between(0..=problem.m - 1) as usize, draw.between(0..=problem.n - 1) as usize);
-        let exact: f64 =
-            a[row * k..][..k].iter().zip(&b[column * k..][..k]).map(|(a, b)| a.to_f64() * b.to_f64()).sum();
+        let pairs = a[row * k..][..k].iter().zip(&b[column * k..][..k]);
+        let exact = scale * pairs.map(|(a, b)| (F::VALUE)(*a) * (F::VALUE)(*b)).sum::<f64>();
         difference += (c[row * n + column].to_f64() - exact).powi(2);
         norm += exact * exact;
     }

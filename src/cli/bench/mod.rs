@@ -40,7 +40,7 @@ use crate::engine::Device;
 enum Suite {
     /// Whole tokens by the megakernel
     Decode,
-    /// Matrix products, bf16
+    /// Matrix products: bf16, e4m3, s8
     Gemm,
     /// Matrix times few vectors, bf16
     Gemv,

@@ -1,0 +1,106 @@
+//! The definition in f64, and by how much a kernel's result may be off.
+//!
+//! With `S = scale·max Σ|q·k|`, for `n` tokens of `d` columns in bf16, sums in f32, `u = 2⁻²³` (twice the rounding of f32:
+//! tensor cores cut off), relative to `size = Σ w·|v| / Σ w`:
+//!
+//! | where | how much |
+//! |---|---|
+//! | a weight is rounded to bf16 for the product with V, not for the sum of the weights | 2⁻⁸ |
+//! | a score is a sum of d exact products; the scale, its product with the largest score and the fused multiply-add round too. A weight is off by that much relatively, in the numerator and in the denominator | 2·S·(d + 4)·u |
+//! | a maximum that grows shrinks what was summed: an `ex2` of a rounded difference, at most once for 16 tokens and once a merge | in the next two |
+//! | sums of n weights and of n weighted values, `ex2` (2⁻²²), the merges of warps and blocks, the reciprocal | 2·(n + 32)·u + 2·S·n·u |
+//! | the result is rounded to bf16 | 2⁻⁸ of its value |
+
+use tilewright_codegen::trial::{Bound, Expected};
+
+use half::bf16;
+
+use crate::naive;
+
+/// The largest relative error of rounding to bf16.
+const ROUND: f64 = 1.0 / 256.0;
+
+/// Keys and values of a sequence and head.
+pub(super) struct Head {
+    depth: usize,
+    keys: Vec<f64>,
+    values: Vec<f64>,
+    sizes: Vec<f64>,
+    /// Length of the longest key.
+    longest: f64,
+}
+
+impl Head {
+    /// `[tokens, depth]` each.
+    pub(super) fn new(depth: u32, [keys, values]: [Vec<f64>; 2]) -> Head {
+        let depth = depth as usize;
+        let longest = keys.chunks(depth).map(length).fold(0.0, f64::max);
+        let sizes = values.iter().map(|v| v.abs()).collect();
+        Head { depth, keys, values, sizes, longest }
+    }
+}
+
+fn length(x: &[f64]) -> f64 {
+    x.iter().map(|x| x * x).sum::<f64>().sqrt()
+}
+
+/// A result: its values, and the largest part of the bound that does not depend on a value.
+pub(super) struct Attended {
+    values: Vec<f64>,
+    absolute: f64,
+}
+
+impl Attended {
+    /// Of so many elements, none of which is known yet.
+    pub(super) fn new(elements: usize) -> Attended {
+        Attended { values: vec![f64::NAN; elements], absolute: 0.0 }
+    }
+
+    /// Sets the elements from `at` on to what query `q` finds in the first `seen` tokens of a head.
+    pub(super) fn attend(&mut self, at: usize, q: &[f64], head: &Head, seen: usize, scale: f64) {
+        let (depth, end) = (head.depth, seen * head.depth);
+        let of =
+            |values: &[f64]| naive::combine(&[naive::attention(q, &head.keys[..end], &values[..end], scale)], depth);
+        self.values[at..at + depth].copy_from_slice(&of(&head.values));
+        let size = of(&head.sizes).into_iter().fold(0.0, f64::max);
+        // Σ|q·k| is at most the product of the lengths.
+        let scores = scale * length(q) * head.longest;
+        let (n, d) = (seen as f64, depth as f64);
+        let relative = ROUND + 2.0 * (scores * (d + 4.0 + n) + n + 32.0) * 2f64.powi(-23);
+        self.absolute = self.absolute.max(relative * size * (1.0 + ROUND));
+    }
+
+    /// What the kernel must have written: every element.
+    pub(super) fn expected(&self) -> Expected {
+        Expected::near::<bf16>(&self.values, Bound { absolute: self.absolute, relative: ROUND })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tilewright_codegen::trial::Draw;
+
+    use super::*;
+
+    /// A kernel that overlooks one token of any of these numbers, or reads one too many, is outside the bound.
+    #[test]
+    fn one_token_more_or_less_is_found() {
+        for (depth, tokens) in [(64u32, 2usize), (96, 17), (128, 64), (64, 130), (128, 200)] {
+            let mut draw = Draw::new(tokens as u64);
+            let mut numbers = |count: usize| -> Vec<f64> { (0..count).map(|_| draw.unit()).collect() };
+            let (d, scale) = (depth as usize, 1.0 / f64::from(depth).sqrt());
+            let (q, head) = (numbers(d), Head::new(depth, [numbers(tokens * d), numbers(tokens * d)]));
+            let result = |seen| {
+                let mut result = Attended::new(d);
+                result.attend(0, &q, &head, seen, scale);
+                result
+            };
+            let (exact, wrong) = (result(tokens), result(tokens - 1));
+            for (of, other) in [(&exact, &wrong), (&wrong, &exact)] {
+                let bound = Bound { absolute: of.absolute, relative: ROUND };
+                let outside = of.values.iter().zip(&other.values).filter(|&(e, v)| (v - e).abs() > bound.at(*e));
+                assert!(outside.count() > 0, "{tokens} tokens of {depth} columns");
+            }
+        }
+    }
+}

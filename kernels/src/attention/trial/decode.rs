@@ -1,0 +1,135 @@
+//! A decode problem.
+
+use half::bf16;
+use tilewright_codegen::ir::Arch;
+use tilewright_codegen::trial::{BufferId, Draw, Expected, Trial};
+use tilewright_codegen::verify::{VerifyErrors, verify};
+
+use super::bound::{Attended, Head};
+use super::cache::Cache;
+use super::{Way, one_of, page_tokens};
+use crate::attention::decode::device::TILE;
+use crate::attention::decode::{Decode, Layout};
+use crate::attention::prefill::Kv;
+use crate::kv::Tma;
+
+/// A decode problem, and how it is solved.
+#[derive(Clone, Debug)]
+pub struct DecodeCase {
+    /// What the kernel is made for.
+    pub decode: Decode,
+    /// How keys and values travel.
+    pub way: Way,
+    /// Key/value heads.
+    pub kv_heads: u32,
+    /// Blocks that share a head.
+    pub splits: u32,
+    /// Tokens of each sequence.
+    pub tokens: Vec<u32>,
+    /// Times `1/√depth`: the scale of the scores.
+    pub sharpness: f64,
+    /// Seed of the numbers.
+    pub data: u64,
+}
+
+impl DecodeCase {
+    /// One of these ways on a problem at random.
+    pub fn draw(ways: &[Way], [made, draw]: [&mut Draw; 2]) -> DecodeCase {
+        let way = one_of(made, ways);
+        let paged = made.between(0..=1) == 1;
+        let layout =
+            if paged { Layout::Paged { page_tokens: page_tokens(made, way.tensor_map) } } else { Layout::Dense };
+        let decode = Decode { depth: one_of(made, &[64, 96, 128, 256]), group: made.between(1..=16), layout };
+        let sequences = draw.between(1..=3);
+        let tokens = (0..sequences).map(|_| match draw.between(0..=4) {
+            0 => draw.between(0..=2),
+            1 => (TILE * draw.between(1..=20) + draw.between(0..=2)).saturating_sub(1),
+            2 => draw.between(1..=600),
+            _ => draw.between(1..=130),
+        });
+        DecodeCase {
+            decode,
+            way,
+            tokens: tokens.collect(),
+            kv_heads: draw.between(1..=3),
+            splits: draw.between(1..=6),
+            sharpness: one_of(draw, &[1.0, 1.0, 4.0]),
+            data: draw.bits(),
+        }
+    }
+
+    /// The launch and its result, for a target.
+    ///
+    /// # Errors
+    /// When the kernel is not valid.
+    pub fn trial(&self, arch: Arch) -> Result<Trial, VerifyErrors> {
+        let Decode { depth, group, layout } = self.decode;
+        let kernel = verify((self.way.decode)(&self.decode, arch))?;
+        let mut draw = Draw::new(self.data);
+        let (kv, page) = match layout {
+            Layout::Dense => (Kv::HeadMajor, None),
+            Layout::Paged { page_tokens } => (Kv::Paged { page_tokens }, Some(page_tokens)),
+        };
+        let cache = Cache::new(&mut draw, kv, [depth, self.kv_heads], &self.tokens);
+        let lines = self.tokens.len() * self.kv_heads as usize;
+        let queries = lines * group as usize;
+        let q = draw.floats(queries * depth as usize, bf16::from_f64);
+        let pools = [0, 1].map(|_| cache.fill(&mut draw));
+        let scale = self.sharpness / f64::from(depth).sqrt();
+
+        let grid = [self.splits, self.kv_heads, self.tokens.len() as u32];
+        let mut trial = Trial::new(kernel, grid).note(format!(
+            "{} x {} heads of {} tokens, {} splits, {:?}",
+            group,
+            self.kv_heads,
+            join(&self.tokens),
+            self.splits,
+            self.decode
+        ));
+        let q_at = trial.input("q", &q);
+        let names = ["keys", "values"];
+        let at = [0, 1].map(|which: usize| trial.input(names[which], &pools[which]));
+        let (tokens, table) = (trial.input("tokens", &self.tokens), trial.input("table", &cache.table));
+        let parts = queries * self.splits as usize;
+        let (acc, stats) =
+            (trial.scratch::<f32>("acc", parts * depth as usize), trial.scratch::<f32>("stats", parts * 2));
+        let zeros = vec![0u32; lines];
+        let done = trial.changed("done", &zeros, Expected::exact(&zeros));
+        let out = trial.output("out", self.result(&cache, &q, &pools, scale));
+
+        let pass = |trial: Trial, buffer: BufferId| {
+            if self.way.tensor_map {
+                trial.map(buffer, cache.shape(Tma::box_rows(TILE, page)))
+            } else {
+                trial.pass(buffer)
+            }
+        };
+        let trial = at.into_iter().fold(trial.pass(q_at), pass).pass(tokens).pass(table).pass(cache.width);
+        let trial = trial.pass(cache.plane_stride()).pass((scale * std::f64::consts::LOG2_E) as f32);
+        Ok(trial.pass(acc).pass(stats).pass(done).pass(out))
+    }
+
+    /// `[sequences, kv_heads·group, depth]`.
+    fn result(&self, cache: &Cache, q: &[bf16], pools: &[Vec<bf16>; 2], scale: f64) -> Expected {
+        let Decode { depth, group, .. } = self.decode;
+        let mut result = Attended::new(q.len());
+        let mut lines = q.chunks((group * depth) as usize).enumerate();
+        for (sequence, &tokens) in self.tokens.iter().enumerate() {
+            for head in 0..self.kv_heads {
+                let of = Head::new(depth, [0, 1].map(|which: usize| cache.read(&pools[which], sequence, head)));
+                for (line, rows) in lines.by_ref().take(1) {
+                    for (row, q) in rows.chunks(depth as usize).enumerate() {
+                        let q: Vec<f64> = q.iter().map(|x| x.to_f64()).collect();
+                        let at = line * rows.len() + row * q.len();
+                        result.attend(at, &q, &of, tokens as usize, scale);
+                    }
+                }
+            }
+        }
+        result.expected()
+    }
+}
+
+fn join(counts: &[u32]) -> String {
+    counts.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
+}

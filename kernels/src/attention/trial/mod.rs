@@ -1,0 +1,136 @@
+//! Trials of the attention kernels: problems at random, the oracle in f64, how far a result may be off.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `cache` | keys and values in memory: in pages or not, NaN wherever no token lies |
+//! | `bound` | the definition in f64, and the bound of the error with its derivation |
+//! | `decode`, `prefill` | a problem, and the launch that computes it |
+//!
+//! [`Way`] lists every [`KvFamily`] that the kernels take.
+
+mod bound;
+mod cache;
+mod decode;
+mod prefill;
+
+pub use decode::DecodeCase;
+pub use prefill::{PrefillCase, PrefillWay};
+
+use tilewright_codegen::ir::{Arch, Kernel, Needs};
+use tilewright_codegen::trial::{Draw, Shipped, Trial};
+use tilewright_codegen::verify::VerifyErrors;
+
+use super::decode::{Decode, Layout};
+use super::prefill::{Kv, Prefill, QueryLayout};
+use crate::kv::{CpAsync, KvFamily, Staged, Tma};
+
+/// How keys and values travel, as a value.
+#[derive(Clone, Copy, Debug)]
+pub struct Way {
+    /// Whether they are given as tensor maps.
+    pub tensor_map: bool,
+    decode: fn(&Decode, Arch) -> Kernel,
+    prefill: fn(&Prefill, Arch) -> Kernel,
+}
+
+impl Way {
+    /// That of a family.
+    pub const fn of<F: KvFamily>() -> Way {
+        Way { tensor_map: F::TENSOR_MAP, decode: Decode::record::<F>, prefill: Prefill::record::<F> }
+    }
+
+    /// Those that take pointers.
+    pub const POINTERS: [Way; 6] = [
+        Way::of::<CpAsync<2>>(),
+        Way::of::<CpAsync<3>>(),
+        Way::of::<Staged<1, true>>(),
+        Way::of::<Staged<2, true>>(),
+        Way::of::<Staged<1, false>>(),
+        Way::of::<Staged<2, false>>(),
+    ];
+
+    /// Those that take tensor maps.
+    pub const MAPS: [Way; 2] = [Way::of::<Tma<2>>(), Way::of::<Tma<3>>()];
+}
+
+/// One of these.
+fn one_of<T: Copy>(draw: &mut Draw, all: &[T]) -> T {
+    all[draw.between(0..=all.len() as u32 - 1) as usize]
+}
+
+/// Tokens of a page: any number, or for tensor maps, whose boxes are whole groups of eight rows, a multiple of eight.
+fn page_tokens(draw: &mut Draw, tensor_map: bool) -> u32 {
+    if tensor_map { 8 * one_of(draw, &[1, 2, 3, 4, 8, 11, 32]) } else { one_of(draw, &[1, 2, 5, 7, 16, 24, 64, 100]) }
+}
+
+/// A kernel of the room as a library ships it.
+struct ShippedAttention {
+    name: &'static str,
+    needs: Needs,
+    record: fn(Arch) -> Kernel,
+    /// A trial: of the first source comes what the kernel is made for, of the second everything else.
+    draw: fn(Arch, [&mut Draw; 2]) -> Result<Trial, VerifyErrors>,
+}
+
+/// What the kernels are shown with.
+const DECODE: Decode = Decode { depth: 128, group: 4, layout: Layout::Dense };
+const PREFILL: Prefill = Prefill { depth: 128, group: 4, causal: true, queries: QueryLayout::Ragged, kv: Kv::Ragged };
+
+/// The kernels of this room.
+pub fn shipped() -> Vec<Box<dyn Shipped>> {
+    let kernels = [
+        ShippedAttention {
+            name: "decode_attention",
+            needs: Needs::Sm80,
+            record: |arch| DECODE.record::<CpAsync<2>>(arch),
+            draw: |arch, draws| DecodeCase::draw(&Way::POINTERS, draws).trial(arch),
+        },
+        ShippedAttention {
+            name: "decode_attention_maps",
+            needs: Needs::Sm90,
+            record: |arch| DECODE.record::<Tma<2>>(arch),
+            draw: |arch, draws| DecodeCase::draw(&Way::MAPS, draws).trial(arch),
+        },
+        ShippedAttention {
+            name: "prefill_attention",
+            needs: Needs::Sm80,
+            record: |arch| PREFILL.record::<CpAsync<2>>(arch),
+            draw: |arch, draws| PrefillCase::draw(&Way::POINTERS.map(PrefillWay::Warps), draws).trial(arch),
+        },
+        ShippedAttention {
+            name: "prefill_attention_maps",
+            needs: Needs::Sm90,
+            record: |arch| PREFILL.record::<Tma<2>>(arch),
+            draw: |arch, draws| PrefillCase::draw(&Way::MAPS.map(PrefillWay::Warps), draws).trial(arch),
+        },
+        ShippedAttention {
+            name: "prefill_attention_wgmma",
+            needs: Needs::Sm90a,
+            record: |_| PREFILL.record_hopper(),
+            draw: |arch, draws| PrefillCase::draw(&[PrefillWay::Hopper], draws).trial(arch),
+        },
+    ];
+    kernels.into_iter().map(|kernel| Box::new(kernel) as Box<dyn Shipped>).collect()
+}
+
+impl Shipped for ShippedAttention {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn needs(&self) -> Needs {
+        self.needs
+    }
+
+    fn record(&self, arch: Arch) -> Kernel {
+        (self.record)(arch)
+    }
+
+    /// Of each 4096 seeds 64 kernels are made, since compiling one takes a device longer than many launches.
+    fn draw(&self, arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
+        const SEEDS: u64 = 4096;
+        const KERNELS: u64 = 64;
+        let mut kernel = Draw::new(seed / SEEDS * KERNELS + seed % KERNELS);
+        (self.draw)(arch, [&mut kernel, &mut Draw::new(seed)])
+    }
+}

@@ -1,0 +1,189 @@
+//! A prefill problem.
+
+use half::bf16;
+use tilewright_codegen::ir::Arch;
+use tilewright_codegen::trial::{Draw, Expected, Trial};
+use tilewright_codegen::verify::{VerifyErrors, verify};
+
+use super::bound::{Attended, Head};
+use super::cache::{Cache, map, starts};
+use super::{Way, one_of, page_tokens};
+use crate::attention::prefill::{Kv, Prefill, QueryLayout, hopper, warps};
+use crate::kv::Tma;
+
+/// What multiplies, and how keys and values travel.
+#[derive(Clone, Copy, Debug)]
+pub enum PrefillWay {
+    /// By `wgmma`, through tensor maps.
+    Hopper,
+    /// By `mma.sync`.
+    Warps(Way),
+}
+
+/// A prefill problem, and how it is solved.
+#[derive(Clone, Debug)]
+pub struct PrefillCase {
+    /// What the kernel is made for.
+    pub prefill: Prefill,
+    /// What multiplies.
+    pub way: PrefillWay,
+    /// Key/value heads.
+    pub kv_heads: u32,
+    /// Queries and tokens of each sequence; as many queries of each where heads come first.
+    pub sequences: Vec<(u32, u32)>,
+    /// Times `1/√depth`: the scale of the scores.
+    pub sharpness: f64,
+    /// Seed of the numbers.
+    pub data: u64,
+}
+
+impl PrefillCase {
+    /// One of these ways on a problem at random.
+    pub fn draw(ways: &[PrefillWay], [made, draw]: [&mut Draw; 2]) -> PrefillCase {
+        let depth = one_of(made, &[64, 96, 128, 256]);
+        // Two stages of the widest tiles fill the shared memory of sm_80.
+        let way = if depth == 256 { ways[0] } else { one_of(made, ways) };
+        let maps = match way {
+            PrefillWay::Hopper => true,
+            PrefillWay::Warps(way) => way.tensor_map,
+        };
+        let paged = Kv::Paged { page_tokens: page_tokens(made, maps) };
+        let prefill = Prefill {
+            depth,
+            group: one_of(made, &[1, 1, 2, 3, 4]),
+            causal: made.between(0..=1) == 1,
+            queries: one_of(made, &[QueryLayout::HeadMajor, QueryLayout::Ragged]),
+            kv: one_of(made, &[Kv::HeadMajor, Kv::Ragged, paged]),
+        };
+        let tile = |draw: &mut Draw| (64 * draw.between(1..=3) + draw.between(0..=2)).saturating_sub(1);
+        let extent = |draw: &mut Draw| match draw.between(0..=3) {
+            0 => draw.between(1..=9),
+            1 => tile(draw),
+            _ => draw.between(1..=260),
+        };
+        let same = extent(draw);
+        let sequences = (0..draw.between(1..=2)).map(|_| {
+            let queries = if prefill.queries == QueryLayout::Ragged { extent(draw) } else { same };
+            // As often as not all tokens are asked for; sometimes there are fewer than queries, or none.
+            let tokens = match draw.between(0..=5) {
+                0..=2 => queries,
+                3 => queries + extent(draw),
+                _ => extent(draw) - draw.between(0..=1),
+            };
+            (queries, tokens)
+        });
+        let sequences = sequences.collect();
+        let kv_heads = if prefill.group > 2 { 1 } else { draw.between(1..=2) };
+        let (sharpness, data) = (one_of(draw, &[1.0, 1.0, 4.0]), draw.bits());
+        PrefillCase { prefill, way, kv_heads, sequences, sharpness, data }
+    }
+
+    /// The launch and its result, for a target.
+    ///
+    /// # Errors
+    /// When the kernel is not valid.
+    pub fn trial(&self, arch: Arch) -> Result<Trial, VerifyErrors> {
+        let prefill = &self.prefill;
+        let (kernel, block_rows, keys, maps) = match self.way {
+            PrefillWay::Hopper => (prefill.record_hopper(), prefill.hopper_rows(), prefill.tuning().keys, true),
+            PrefillWay::Warps(way) => ((way.prefill)(prefill, arch), warps::BLOCK_ROWS, warps::TILE, way.tensor_map),
+        };
+        let kernel = verify(kernel)?;
+        let page = match prefill.kv {
+            Kv::HeadMajor | Kv::Ragged => None,
+            Kv::Paged { page_tokens } => Some(page_tokens),
+        };
+        let mut draw = Draw::new(self.data);
+        let tokens: Vec<u32> = self.sequences.iter().map(|s| s.1).collect();
+        let cache = Cache::new(&mut draw, prefill.kv, [prefill.depth, self.kv_heads], &tokens);
+        let queries = Queries::of(self);
+        let q = draw.floats(queries.elements(), bf16::from_f64);
+        let pools = [0, 1].map(|_| cache.fill(&mut draw));
+        let scale = self.sharpness / f64::from(prefill.depth).sqrt();
+        let most = self.sequences.iter().map(|s| s.0).max().unwrap_or(0);
+        // Sometimes a row of blocks has nothing to do.
+        let tiles = most.div_ceil(block_rows) + draw.between(0..=4) / 4;
+        let bunch = draw.between(1..=queries.heads);
+
+        let grid = [tiles * queries.heads, self.sequences.len() as u32, 1];
+        let mut trial = Trial::new(kernel, grid)
+            .note(format!("{} heads, queries and tokens {:?}, {prefill:?}", queries.heads, self.sequences));
+        let q_at = trial.input("q", &q);
+        let names = ["keys", "values"];
+        let at = [0, 1].map(|which: usize| trial.input(names[which], &pools[which]));
+        let query_starts = trial.input("query_starts", &starts(self.sequences.iter().map(|s| s.0)));
+        let token_starts = trial.input("token_starts", &starts(tokens));
+        let table = trial.input("table", &cache.table);
+        let out = trial.output("out", self.result(&queries, &cache, &q, &pools, scale));
+
+        let trial = match self.way {
+            PrefillWay::Hopper => trial.map(q_at, queries.shape()),
+            PrefillWay::Warps(_) => trial.pass(q_at),
+        };
+        let shape = cache.shape(Tma::box_rows(keys, page));
+        let pass = |trial: Trial, buffer| if maps { trial.map(buffer, shape.clone()) } else { trial.pass(buffer) };
+        let trial = at.into_iter().fold(trial, pass).pass(query_starts).pass(token_starts).pass(table);
+        let trial = trial.pass(cache.width).pass(cache.plane_stride()).pass(tiles).pass(queries.heads).pass(bunch);
+        Ok(trial.pass((scale * std::f64::consts::LOG2_E) as f32).pass(out))
+    }
+
+    fn result(&self, queries: &Queries, cache: &Cache, q: &[bf16], pools: &[Vec<bf16>; 2], scale: f64) -> Expected {
+        let Prefill { depth, group, causal, .. } = self.prefill;
+        let mut result = Attended::new(q.len());
+        for (sequence, &(count, tokens)) in self.sequences.iter().enumerate() {
+            for head in 0..self.kv_heads {
+                let of = Head::new(depth, [0, 1].map(|which: usize| cache.read(&pools[which], sequence, head)));
+                for (head, query) in (head * group..(head + 1) * group).flat_map(|h| (0..count).map(move |i| (h, i))) {
+                    let at = queries.place(sequence, head, query);
+                    let q: Vec<f64> = q[at..at + depth as usize].iter().map(|x| x.to_f64()).collect();
+                    let seen = if causal { (query + 1 + tokens).saturating_sub(count) } else { tokens };
+                    result.attend(at, &q, &of, seen as usize, scale);
+                }
+            }
+        }
+        result.expected()
+    }
+}
+
+/// How queries and results lie.
+struct Queries {
+    depth: u32,
+    heads: u32,
+    rows: u32,
+    planes: u32,
+    /// Elements from row to row, from plane to plane.
+    strides: [u32; 2],
+    /// Row and plane of the first query of each sequence.
+    first: Vec<[u32; 2]>,
+}
+
+impl Queries {
+    fn of(case: &PrefillCase) -> Queries {
+        let (depth, heads) = (case.prefill.depth, case.kv_heads * case.prefill.group);
+        let counts = case.sequences.iter().map(|s| s.0);
+        match case.prefill.queries {
+            QueryLayout::HeadMajor => {
+                let (rows, sequences) = (case.sequences[0].0, case.sequences.len() as u32);
+                let first = (0..sequences).map(|sequence| [0, sequence * heads]).collect();
+                Queries { depth, heads, rows, planes: sequences * heads, strides: [depth, rows * depth], first }
+            }
+            QueryLayout::Ragged => {
+                let first = starts(counts.clone()).into_iter().map(|row| [row, 0]).collect();
+                Queries { depth, heads, rows: counts.sum(), planes: heads, strides: [heads * depth, depth], first }
+            }
+        }
+    }
+
+    fn elements(&self) -> usize {
+        (self.rows * self.planes * self.depth) as usize
+    }
+
+    fn place(&self, sequence: usize, head: u32, query: u32) -> usize {
+        let [row, plane] = self.first[sequence];
+        ((row + query) * self.strides[0] + (plane + head) * self.strides[1]) as usize
+    }
+
+    fn shape(&self) -> tilewright_codegen::trial::TensorShape {
+        map(self.depth, [self.rows, self.planes], self.strides, hopper::ROWS)
+    }
+}

@@ -1,0 +1,177 @@
+//! The operands of a product at random, the oracle, and how far a result may be off.
+
+use super::{Operand, Output, Problem};
+use crate::mma::{E4M3, E5M2, Factor};
+use crate::naive;
+use core::ops::Range;
+use half::{bf16, f16};
+use tilewright_codegen::trial::{Draw, Element};
+use tilewright_layout::swizzle::canonical::Major;
+
+/// A type of factors that the host draws and reads.
+pub trait Drawn: Factor<Stored: Element> {
+    /// The nearest number that memory holds; of NaN, what stands out most.
+    const NEAREST: fn(f64) -> Self::Stored;
+    /// What it is worth.
+    const VALUE: fn(Self::Stored) -> f64;
+    /// Numbers are drawn from minus this to this.
+    const RANGE: f64;
+}
+
+macro_rules! drawn {
+    ($($F:ty: $nearest:expr, $value:expr, $range:literal;)+) => { $(
+        impl Drawn for $F {
+            const NEAREST: fn(f64) -> Self::Stored = $nearest;
+            const VALUE: fn(Self::Stored) -> f64 = $value;
+            const RANGE: f64 = $range;
+        }
+    )+ };
+}
+
+drawn! {
+    bf16: bf16::from_f64, bf16::to_f64, 1.0;
+    f16: f16::from_f64, f16::to_f64, 1.0;
+    E4M3: E4M3::nearest, E4M3::value, 448.0;
+    E5M2: E5M2::nearest, E5M2::value, 1024.0;
+    i8: |value| if value.is_nan() { i8::MIN } else { value.round() as i8 }, f64::from, 128.0;
+}
+
+/// A type of results that the host rounds.
+pub trait Rounded: Output + Element {
+    /// The nearest number to one that is rounded to f32 first, as the kernels do it.
+    const ROUND: fn(f64) -> Self;
+    /// The largest relative error of rounding.
+    const UNIT: f64;
+}
+
+impl Rounded for bf16 {
+    const ROUND: fn(f64) -> bf16 = |value| bf16::from_f32(value as f32);
+    const UNIT: f64 = 1.0 / 256.0;
+}
+
+impl Rounded for f16 {
+    const ROUND: fn(f64) -> f16 = |value| f16::from_f32(value as f32);
+    const UNIT: f64 = 1.0 / 2048.0;
+}
+
+impl Rounded for f32 {
+    const ROUND: fn(f64) -> f32 = |value| value as f32;
+    const UNIT: f64 = 1.0 / 16_777_216.0;
+}
+
+/// The operands of a product.
+#[derive(Clone, Debug)]
+pub struct Data<F: Drawn, D> {
+    /// The left factor.
+    pub a: Vec<F::Stored>,
+    /// The right factor.
+    pub b: Vec<F::Stored>,
+    /// What A and B were divided by.
+    pub scales: [f32; 2],
+    /// A number per column of B.
+    pub bias: Vec<D>,
+    /// What is added last.
+    pub residual: Vec<D>,
+}
+
+/// A value, and by how much a kernel's may be off.
+pub type Near = (f64, f64);
+
+impl<F: Drawn, D: Rounded> Data<F, D> {
+    /// Random numbers within [`Drawn::RANGE`], scales that bring them to about 1; what lies between the lines of a factor is
+    /// NaN where there is one, which no result may show.
+    pub fn draw(problem: &Problem, draw: &mut Draw) -> Data<F, D> {
+        let [a, b, c] = problem.sizes();
+        let mut fill = |operand: Operand, rows: u32, len: usize| {
+            let line = if operand.major == Major::K { problem.k } else { rows } as usize;
+            // Few bits make few exponents: all of them shall come up.
+            let power = if F::BITS == 8 { 3 } else { 1 };
+            let drawn: Vec<f64> = (0..len).map(|_| draw.unit().powi(power) * F::RANGE).collect();
+            let gap = |i: usize| i % operand.stride as usize >= line;
+            drawn.into_iter().enumerate().map(|(i, v)| (F::NEAREST)(if gap(i) { f64::NAN } else { v })).collect()
+        };
+        let (a, b) = (fill(problem.a, problem.m, a), fill(problem.b, problem.b_rows(), b));
+        let scales = [0; 2].map(|_| ((1.5 + 0.5 * draw.unit()) / F::RANGE) as f32);
+        let (bias, residual) = (draw.floats(problem.b_rows() as usize, D::ROUND), draw.floats(c, D::ROUND));
+        Data { a, b, scales, bias, residual }
+    }
+
+    /// The sums over `range` of the contraction in f64, rows of B's length.
+    ///
+    /// Products of two factors are exact. The tensor cores line the terms of a sum up with the largest and cut off what lies
+    /// below [`Factor::CUT`] of it: a term each time for K of them and for the sum so far at each instruction's K, in any
+    /// order, so that a sum is off by at most `(K + K/16 + 2)·CUT·Σ|aᵢbᵢ|` to first order. Where sums are promoted, K there
+    /// is that of a stage, and the sum of the stages in f32 adds `2⁻²⁴·Σ|aᵢbᵢ|` each.
+    pub fn sums(&self, problem: &Problem, range: Range<u32>) -> Vec<Near> {
+        let at = |data: &[F::Stored], operand: Operand, row: usize, k: usize| {
+            let stride = operand.stride as usize;
+            (F::VALUE)(data[if operand.major == Major::K { row * stride + k } else { k * stride + row }])
+        };
+        let (start, depth) = (range.start as usize, range.end - range.start);
+        let (a, b) = (|m, k| at(&self.a, problem.a, m, start + k), |n, k| at(&self.b, problem.b, n, start + k));
+        let extents = [problem.m, problem.b_rows(), depth].map(|extent| extent as usize);
+        let sizes = naive::gemm(extents, |m, k| a(m, k).abs(), |n, k| b(n, k).abs());
+        let cut = |depth: u32| (1.0625 * f64::from(depth) + 2.0) * F::CUT;
+        let unit = match problem.promoted::<F>() {
+            true => cut(depth.min(128)) + (f64::from(depth.div_ceil(128)) + 1.0) * 2f64.powi(-24),
+            false => cut(depth),
+        };
+        naive::gemm(extents, a, b).into_iter().zip(sizes).map(|(sum, size)| (sum, unit * size)).collect()
+    }
+
+    /// The result, m × n, and by how much each element may be off.
+    pub fn expected(&self, problem: &Problem) -> Vec<Near> {
+        self.finished(problem, &self.sums(problem, 0..problem.k))
+    }
+
+    /// The sums of each share of the contraction, whose steps are `step` long.
+    pub fn shares(&self, problem: &Problem, splits: u32, step: u32) -> Vec<Near> {
+        let share = problem.k.div_ceil(step).div_ceil(splits) * step;
+        (0..splits).flat_map(|s| self.sums(problem, s * share..((s + 1) * share).min(problem.k))).collect()
+    }
+
+    /// What the epilogue makes of sums and their errors.
+    ///
+    /// To the error of the sums come roundings in f32 with scale and bias, a gate, which passes on the error of both its sums
+    /// (|silu'| is below 1.1, and the kernel's silu is off by 2⁻²⁰ of its value), and the rounding of the result,
+    /// [`Rounded::UNIT`] of its size.
+    pub fn finished(&self, problem: &Problem, sums: &[Near]) -> Vec<Near> {
+        let (columns, width) = (problem.n as usize, problem.b_rows() as usize);
+        let scale = if problem.epilogue.scaled { f64::from(self.scales[0] * self.scales[1]) } else { 1.0 };
+        let linear = |row: usize, column: usize| {
+            let bias = if problem.epilogue.bias { self.bias[column].value() } else { 0.0 };
+            let (sum, error) = sums[row * width + column];
+            (sum * scale + bias, error * scale + 2f64.powi(-22) * (sum.abs() * scale + bias.abs()))
+        };
+        (0..problem.m as usize * columns)
+            .map(|i| {
+                let (row, column) = (i / columns, i % columns);
+                let (mut value, mut error) = linear(row, column);
+                if problem.epilogue.gated {
+                    let (factor, factor_error) = linear(row, column + columns);
+                    let silu = value / (1.0 + (-value).exp());
+                    error = 1.1 * error * (factor.abs() + factor_error)
+                        + factor_error * silu.abs()
+                        + (silu * factor).abs() * 2f64.powi(-20);
+                    value = silu * factor;
+                }
+                if problem.epilogue.residual {
+                    value += self.residual[row * problem.c_stride as usize + column].value();
+                }
+                (value, error + D::UNIT * (value.abs() + error) + 2f64.powi(-24))
+            })
+            .collect()
+    }
+
+    /// The result bit for bit, where it is certain: sums of integers, multiplied by a scale at most.
+    pub fn exactly(&self, problem: &Problem) -> Option<Vec<D>> {
+        let Problem { epilogue, .. } = *problem;
+        if F::CUT > 0.0 || epilogue.bias || epilogue.gated || epilogue.residual {
+            return None;
+        }
+        let scale = if epilogue.scaled { self.scales[0] * self.scales[1] } else { 1.0 };
+        let sums = self.sums(problem, 0..problem.k).into_iter();
+        // From s32 to f32, times the scale in f32, then to the result's type.
+        Some(sums.map(|(sum, _)| D::ROUND(f64::from(sum as f32 * scale))).collect())
+    }
+}
