@@ -143,8 +143,8 @@ impl<const DOWN: u32, const ACROSS: u32> Arrangement for Teams<DOWN, ACROSS> {
 /// TiledMma::<Wgmma<bf16>, MatrixTile<KMajor, 16, 64, 64>, MatrixTile<KMajor, 16, 264, 64>>::new(k);
 /// # });
 /// ```
-/// nor does `wgmma` on factors of 8 bits that are not contiguous along K, nor `multiply` of an instruction that is
-/// asynchronous. An architecture without the instruction is a [`MissingAtom`] for who plans, and an error of the verifier
+/// nor does `multiply` of an instruction that is asynchronous. `wgmma` reads factors of 8 bits along K alone: take
+/// [`Width::Tile`](super::Width::Tile), which lies so. An architecture without the instruction is a [`MissingAtom`] for who plans, and an error of the verifier
 /// for who records all the same.
 pub struct TiledMma<'k, A: Atom, L, R, T = Teams<1, 1>> {
     pub(super) k: &'k Builder,
