@@ -27,6 +27,7 @@ const ONE_GROUP: &str = "of tasks whose units fit one group of sums, which never
 const OWN: &str = "thread 0 looks at what it alone writes; the producer's look is found out";
 const ELSEWHERE: &str = "in a place where no scenario reports while another thread looks; found out in the others";
 const LAYERS: &str = "what only a second layer overwrites; two layers on three blocks race without it";
+const BEGIN: &str = "behind the wait for a step: of the least model only the leader's warp reads what comes next; found out in the others";
 const OTHERWISE: &str =
     "in a place where another wait of the least model orders the same accesses; found out in the others";
 
@@ -35,7 +36,6 @@ const OTHERWISE: &str =
 const EQUIVALENT: &[(&str, &str, &str, &str)] = &[
     ("decode/array.rs", "ld.relaxed.gpu.u32 global", "weak", LAYERS),
     ("decode/array.rs", "ld.relaxed.gpu.u64 global", "weak", OTHERWISE),
-    ("decode/attention.rs", "bar.sync", "removed", "the team meets behind every task anyway"),
     ("decode/attention.rs", "st.relaxed.gpu.f32 global", "weak", LAYERS),
     ("decode/input.rs", "ld.relaxed.gpu.f32 global", "weak", LAYERS),
     ("decode/linear.rs", "bar.sync", "one warp fewer", ONE_GROUP),
@@ -46,6 +46,7 @@ const EQUIVALENT: &[(&str, &str, &str, &str)] = &[
     ("kernel/advance.rs", "st.relaxed.sys.u32 global", "weak", HOST),
     ("kernel/advance.rs", "st.release.sys.u32 global", "relaxed", HOST),
     ("kernel/advance.rs", "st.release.sys.u32 global", "weak", HOST),
+    ("kernel/consume.rs", "bar.sync", "removed", BEGIN),
     ("kernel/pages.rs", "ld.relaxed.gpu.s32 global", "weak", OTHERWISE),
     (
         "kernel/ring.rs",
