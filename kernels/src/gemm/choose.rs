@@ -104,7 +104,8 @@ pub fn choose_warps<F: Factor>(problem: &Problem, multiprocessors: u32) -> (Warp
         let [m, n] = shape.tile();
         problem.m.div_ceil(m) * problem.b_rows().div_ceil(n)
     };
-    let shape = if tiles(WarpShape::M128N128) >= multiprocessors { WarpShape::M128N128 } else { WarpShape::M64N64 };
+    let large = tiles(WarpShape::M128N128) >= multiprocessors && !problem.turned::<F>();
+    let shape = if large { WarpShape::M128N128 } else { WarpShape::M64N64 };
     let steps = problem.k.div_ceil(F::Width::DEPTH);
     let wanted = (multiprocessors / tiles(shape)).min(steps / LEAST_STEPS).clamp(1, MOST_SPLITS);
     let possible = |splits: &u32| (splits - 1) * steps.div_ceil(*splits) < steps;

@@ -144,6 +144,14 @@ pub enum Refusal {
         /// The tiles.
         shape: Shape,
     },
+    /// Tiles whose sums leave no registers for turning factors around.
+    #[error("the registers of {shape:?} do not hold {factor} factors that are not contiguous along K; take M64N64")]
+    Turned {
+        /// The tiles.
+        shape: WarpShape,
+        /// The factors' type.
+        factor: &'static str,
+    },
     /// More shares of the contraction than steps.
     #[error("{splits} shares of {steps} steps: every share needs a step")]
     Splits {
@@ -207,7 +215,10 @@ pub fn hopper_step<F: Factor<Stored: Element>, D: Output + Element>(
     let epilogue = problem.epilogue;
     let store = match splits {
         2.. => Store::Partials,
-        _ if problem.c_stride.is_multiple_of(8) && D::pack().is_some() => Store::Tiles(epilogue),
+        // A tensor map's store writes whole 16 bytes at the end of a row: what lies between two rows would be lost.
+        _ if [problem.c_stride, problem.n].iter().all(|n| n.is_multiple_of(8)) && D::pack().is_some() => {
+            Store::Tiles(epilogue)
+        }
         _ => Store::Elements(epilogue),
     };
     let (columns, staged) = (tile_n, shape.staged());
@@ -281,6 +292,9 @@ pub fn warp_step<F: Factor<Stored: Element>, D: Output + Element>(
     check(problem)?;
     let WarpChoice { shape, stages, group, splits, arch, aligned, promoted } = choice;
     least_stages(stages)?;
+    if shape == WarpShape::M128N128 && problem.turned::<F>() {
+        return Err(Refusal::Turned { shape, factor: F::NAME });
+    }
     let ([tile_m, tile_n], tile_k) = (shape.tile(), F::Width::DEPTH);
     shares(problem.k.div_ceil(tile_k), splits)?;
     let store = if splits > 1 || problem.epilogue.gated { Store::Partials } else { Store::Elements(problem.epilogue) };

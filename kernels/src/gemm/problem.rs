@@ -76,6 +76,11 @@ impl Problem {
         F::CUT > 1e-6 && !self.fast
     }
 
+    /// Whether factors of 8 bits must be turned around for `mma.sync`, since `ldmatrix` transposes 16 bits at a time.
+    pub fn turned<F: Factor>(&self) -> bool {
+        F::BITS == 8 && [self.a.major, self.b.major] != [Major::K; 2]
+    }
+
     /// Rows of B as (n, k).
     pub fn b_rows(&self) -> u32 {
         if self.epilogue.gated { 2 * self.n } else { self.n }

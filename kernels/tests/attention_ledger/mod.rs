@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 use tilewright_codegen::device::{DeviceError, sim};
-use tilewright_codegen::sim::mutate::{Mutant, mutants};
+use tilewright_codegen::sim::mutate::{Mutant, mutants, unchanged};
 use tilewright_codegen::trial::Trial;
 use tilewright_codegen::verify::verify;
 
@@ -41,6 +41,8 @@ pub fn all_but_equivalent_mutants_are_killed(trials: &[Trial], ledger: &[Equival
     assert!(trials.iter().all(|trial| trial.kernel().kernel() == kernel), "trials of more than one kernel");
     let (mut total, mut killed, mut survivors) = (0, 0, Vec::new());
     let mut excused = vec![0; ledger.len()];
+    let itself = unchanged(kernel).expect("a kernel of some instructions");
+    assert!(!found_out(&itself, trials, seeds.clone()), "{} is found out without any change", kernel.name);
     for mutant in mutants(kernel) {
         total += 1;
         if found_out(&mutant, trials, seeds.clone()) {

@@ -31,6 +31,14 @@ fn a_cluster_across_the_columns_shares_the_left_factor() {
     }
 }
 
+/// A tensor map's store writes whole 16 bytes at a row's end, so such rows are stored element by element.
+#[test]
+fn columns_behind_a_row_that_ends_inside_16_bytes_are_left_alone() {
+    let problem = Problem { c_stride: 40, ..Problem::new(142, 31, 40) };
+    let choice = Choice { shape: Shape::M128N128, config: TWO, splits: 1 };
+    check::<bf16, bf16>(&problem, vec![hopper_step::<bf16, bf16>(&problem, choice, 3).unwrap()], 1);
+}
+
 #[test]
 fn what_no_kernel_computes_is_refused() {
     let problem = Problem::new(64, 64, 64);
@@ -50,6 +58,7 @@ fn what_no_kernel_computes_is_refused() {
         aligned: [16, 16],
         promoted: true,
     };
+    let large = WarpChoice { shape: WarpShape::M128N128, promoted: false, ..warps };
     let said = [
         refused(&Problem { k: 0, ..problem }, choice),
         refused(&Problem { c_stride: 60, ..problem }, choice),
@@ -64,6 +73,7 @@ fn what_no_kernel_computes_is_refused() {
         eight(&problem.orders(Major::Mn, Major::K), choice),
         eight(&problem, Choice { shape: Shape::M128N256, config: promoted, ..choice }),
         warp_step::<E4M3, bf16>(&problem, warps).unwrap_err().to_string(),
+        warp_step::<i8, bf16>(&problem.orders(Major::Mn, Major::K), large).unwrap_err().to_string(),
     ];
     assert_eq!(
         said,
@@ -81,6 +91,7 @@ fn what_no_kernel_computes_is_refused() {
             "A is not contiguous along K, and wgmma of e4m3 reads nothing else",
             "the registers of M128N256 do not hold its sums twice, as sums that are promoted to f32 need; take other tiles",
             "mma.sync of e4m3 needs Sm89, and sm_80 has not got it; take another instruction or type",
+            "the registers of M128N128 do not hold s8 factors that are not contiguous along K; take M64N64",
         ]
     );
 }

@@ -75,7 +75,14 @@ fn hopper<F: Drawn, D: Rounded>(problem: &Problem, (shape, config, most): (Shape
 fn warps<F: Drawn, D: Rounded>(problem: &Problem, (shape, stages, most): (WarpShape, u32, u32), seed: u64) {
     let (splits, promoted) = (splits(problem, F::Width::DEPTH, most), problem.promoted::<F>());
     let choice = WarpChoice { shape, stages, group: 2, splits, arch: Arch::Sm89, aligned: [8, 8], promoted };
-    let step = warp_step::<F, D>(problem, choice).unwrap();
+    let step = match warp_step::<F, D>(problem, choice) {
+        Err(Refusal::Turned { .. }) => {
+            assert!(problem.turned::<F>());
+            warp_step::<F, D>(problem, WarpChoice { shape: WarpShape::M64N64, ..choice })
+        }
+        step => step,
+    };
+    let step = step.unwrap();
     check::<F, D>(problem, with_reduction::<F, D>(problem, step, splits), seed);
 }
 

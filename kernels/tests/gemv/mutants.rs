@@ -3,7 +3,7 @@
 use super::random::SMALL;
 use half::bf16;
 use tilewright_codegen::ir::{Arch, Const};
-use tilewright_codegen::sim::mutate::{judge, mutants};
+use tilewright_codegen::sim::mutate::{Mutant, judge, mutants, unchanged};
 use tilewright_codegen::sim::{self, Arg, Launch, Memory};
 use tilewright_kernels::gemv::{Epilogue, Plan, Tuning, gemv, relay};
 use tilewright_kernels::naive::linear;
@@ -30,8 +30,8 @@ fn survivors(batch: u32, n: u32, k: u32, tuning: Tuning) -> (usize, usize, Vec<S
     let brain = |values: &[f32]| values.iter().map(|&v| bf16::from_f32(v)).collect::<Vec<_>>();
     let laid = relay(&brain(&w), &plan).expect("small");
     let (mut total, mut killed, mut left, mut excused) = (0, 0, Vec::new(), Vec::new());
-    for mutant in mutants(&kernel) {
-        let verdict = judge(&mutant, 0..6, |kernel, seed| {
+    let verdict = |mutant: &Mutant| {
+        judge(mutant, 0..6, |kernel, seed| {
             let mut memory = Memory::new();
             let (w, x) = (memory.upload("w", &laid), memory.upload("x", &brain(&x)));
             let y = memory.alloc("y", expected.len() * 4);
@@ -47,7 +47,12 @@ fn survivors(batch: u32, n: u32, k: u32, tuning: Tuning) -> (usize, usize, Vec<S
             };
             Ok((outcome, right))
         })
-        .expect("a mutant launches as its original does");
+        .expect("a mutant launches as its original does")
+    };
+    let itself = verdict(&unchanged(&kernel).expect("a kernel of some instructions"));
+    assert!(!itself.killed(), "without any change: {}", itself.name());
+    for mutant in mutants(&kernel) {
+        let verdict = verdict(&mutant);
         total += 1;
         killed += usize::from(verdict.killed());
         if verdict.killed() {

@@ -45,12 +45,19 @@ fn sample() {
 }
 
 /// Kernels that a survey judges: here, and in the tests of `gemm`, `gemv`, `attention_decode` and `attention_prefill`.
-const SURVEYED: [&str; 11] = [
+///
+/// `gemm_fp8`'s survey is that of promoted sums; those of s8 and the other kernels of 8 bits synchronise as the kernels of 16
+/// bits do, line for line.
+const SURVEYED: [&str; 15] = [
     "rms_norm",
     "argmax",
     "sample",
     "gemm",
+    "gemm_fp8",
+    "gemm_s8",
     "gemm_warps",
+    "gemm_fp8_warps",
+    "gemm_s8_warps",
     "gemv",
     "decode_attention",
     "decode_attention_maps",

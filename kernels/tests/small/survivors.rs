@@ -20,6 +20,9 @@ fn found_out(trial: &Trial, seed: u64) -> bool {
 pub fn survivors(trials: &[Trial], seeds: u64) -> Vec<String> {
     let (mut total, mut survivors) = (0, Vec::new());
     let first = trials.first().expect("a trial");
+    for (trial, seed) in trials.iter().flat_map(|trial| (0..seeds).map(move |seed| (trial, seed))) {
+        assert!(!found_out(trial, seed), "{} is found out without any change", first.kernel().kernel().name);
+    }
     for mutant in mutants(first.kernel().kernel()) {
         total += 1;
         let Ok(kernel) = verify(mutant.kernel.clone()) else { continue };

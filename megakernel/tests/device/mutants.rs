@@ -13,7 +13,7 @@ use std::ops::ControlFlow;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tilewright_codegen::sim::mutate::{Mutant, mutants};
+use tilewright_codegen::sim::mutate::{Mutant, mutants, unchanged};
 use tilewright_codegen::verify::verify;
 use tilewright_megakernel::lower::LOGITS;
 use tilewright_megakernel::program::{Op, TaskId};
@@ -224,7 +224,9 @@ fn choices_at_random_bring_no_synchronisation_of_their_own() {
 #[test]
 fn mutants_of_the_megakernel_are_found_out() {
     let right = Right::new();
-    let survivors = right.survivors(&mutants(&record(fresh().plan())));
+    let kernel = record(fresh().plan());
+    assert!(!right.finds_out(&unchanged(&kernel).unwrap()), "the kernel is found out without any change");
+    let survivors = right.survivors(&mutants(&kernel));
     let mut kinds: BTreeMap<(String, String, String), Vec<u32>> = BTreeMap::new();
     for mutant in &survivors {
         kinds.entry(entry(mutant)).or_default().push(mutant.src.line());

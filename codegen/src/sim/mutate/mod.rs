@@ -1,6 +1,6 @@
 //! The mutation harness: a kernel with one synchronising instruction removed or weakened must be found out.
 //!
-//! [`Survey::of`] judges all of them, with a closure that launches one and compares its results, and a ledger of those that
+//! [`Survey::of`] judges all of them and the kernel itself ([`unchanged`]), with a closure that launches one and compares its results, and a ledger of those that
 //! are known to survive with the reason. Below it, [`mutants`] makes every such kernel and [`judge`] runs one under
 //! seeds until something tells. A mutant that survives is a hole in the checks, or a change that changes nothing.
 
@@ -93,6 +93,25 @@ pub fn mutants(kernel: &Kernel) -> Vec<Mutant> {
         }
     });
     all
+}
+
+/// The kernel itself, as a mutant that nothing was done to. A harness that finds it out would find out every mutant, and prove
+/// nothing; a kernel without instructions has none.
+///
+/// ```
+/// use tilewright_codegen::{gallery, ir::Arch, sim::mutate::unchanged};
+/// let kernel = gallery::named("saxpy").unwrap().record(Arch::Sm90a);
+/// assert_eq!(unchanged(&kernel).unwrap().kernel, kernel);
+/// ```
+pub fn unchanged(kernel: &Kernel) -> Option<Mutant> {
+    let mut first = None;
+    kernel.walk(&mut |stmt| {
+        if let (None, Op::Inst(_)) = (&first, &stmt.op) {
+            let (inst, change) = (text::line(kernel, stmt), "nothing".to_owned());
+            first = Some(Mutant { stmt: stmt.id, inst, src: stmt.src, change, kernel: kernel.clone() });
+        }
+    });
+    first
 }
 
 /// Removes or replaces a statement, where it stands in this block.

@@ -1,6 +1,6 @@
 //! Every mutant of a kernel, judged over all cores: killed of total, and survivors with the reason why.
 
-use super::{Mutant, Verdict, judge, mutants};
+use super::{Mutant, Verdict, judge, mutants, unchanged};
 use crate::ir::Kernel;
 use crate::sim::launch::{Outcome, SimError};
 use crate::verify::Verified;
@@ -80,6 +80,8 @@ pub struct Judged {
 pub struct Survey {
     /// The kernel's name.
     pub kernel: String,
+    /// What became of the kernel itself; anything but [`Verdict::Survived`] makes the other verdicts worthless.
+    pub itself: Verdict,
     /// Its mutants in the order of the text.
     pub rows: Vec<Judged>,
     /// Entries of the ledger that excuse no survivor.
@@ -98,6 +100,8 @@ impl Survey {
         ledger: &[Equivalent],
         run: impl Fn(&Verified, u64) -> Result<(Outcome, Result<(), String>), SimError> + Sync,
     ) -> Result<Survey, SimError> {
+        let itself = unchanged(kernel).map(|kernel| judge(&kernel, seeds.clone(), &run)).transpose()?;
+        let itself = itself.unwrap_or(Verdict::Survived);
         let mutants = mutants(kernel);
         let verdicts = in_parallel(mutants.len(), |index| judge(&mutants[index], seeds.clone(), &run));
         let verdicts = verdicts.into_iter().collect::<Result<Vec<_>, _>>()?;
@@ -112,7 +116,7 @@ impl Survey {
         let rows = mutants.into_iter().zip(verdicts).zip(excuses);
         let rows = rows.map(|((mutant, verdict), excuse)| Judged { mutant, verdict, excuse }).collect();
         let stale = ledger.iter().zip(used).filter(|(_, used)| !used).map(|(entry, _)| *entry).collect();
-        Ok(Survey { kernel: kernel.name.clone(), rows, stale })
+        Ok(Survey { kernel: kernel.name.clone(), itself, rows, stale })
     }
 
     /// Mutants that were found out.
@@ -120,12 +124,18 @@ impl Survey {
         self.rows.iter().filter(|row| row.verdict.killed()).count()
     }
 
-    /// What is wrong with the survey, a line each: survivors without an excuse, and excuses without a survivor.
+    /// What is wrong with the survey, a line each: a kernel that is found out without any change, survivors without an excuse,
+    /// and excuses without a survivor.
     pub fn holes(&self) -> Vec<String> {
         let survivors = self.rows.iter().filter(|row| !row.verdict.killed() && row.excuse.is_none());
         let stale = self.stale.iter();
-        survivors
-            .map(|row| format!("{}: survives and is not in the ledger", line(&self.kernel, &row.mutant)))
+        let itself =
+            self.itself.killed().then(|| format!("{}: {} without any change", self.kernel, self.itself.name()));
+        let survivors =
+            survivors.map(|row| format!("{}: survives and is not in the ledger", line(&self.kernel, &row.mutant)));
+        itself
+            .into_iter()
+            .chain(survivors)
             .chain(stale.map(|e| {
                 format!("{} {}, {}: in the ledger, and no such mutant survives", self.kernel, e.inst, e.change)
             }))
@@ -207,6 +217,19 @@ mod tests {
             Ok((outcome, Ok(())))
         })
         .expect("it launches")
+    }
+
+    #[test]
+    fn a_kernel_that_is_wrong_by_itself_proves_nothing() {
+        let survey = Survey::of(&kernel(), 0..2, &[], |mutant, seed| {
+            let mut memory = Memory::new();
+            let short = memory.alloc("out", 252);
+            let outcome = sim::run(mutant, &Launch::new([1, 1, 1], vec![Arg::Ptr(short)]), &mut memory, seed)?;
+            Ok((outcome, Ok(())))
+        })
+        .expect("it launches");
+        assert_eq!(survey.killed(), survey.rows.len());
+        assert_eq!(survey.holes(), ["pair: out of bounds without any change"]);
     }
 
     #[test]
