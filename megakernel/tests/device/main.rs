@@ -12,4 +12,5 @@ mod lab;
 mod mutants;
 mod refusals;
 mod resident;
+mod resources;
 mod timeline;
