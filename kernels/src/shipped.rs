@@ -1,7 +1,7 @@
 //! The kernels of this library, each with its own trials.
 
 use tilewright_codegen::ir::{Arch, Kernel, Needs};
-use tilewright_codegen::trial::{Draw, Shipped, Trial};
+use tilewright_codegen::trial::{Shipped, Trial};
 use tilewright_codegen::verify::VerifyErrors;
 
 use crate::gemm::ShippedGemm;
@@ -38,8 +38,8 @@ pub(crate) struct Entry {
     pub needs: Needs,
     /// Records it at the sizes it is shown with.
     pub record: fn(Arch) -> Kernel,
-    /// A trial of random sizes.
-    pub draw: fn(Arch, &mut Draw) -> Result<Trial, VerifyErrors>,
+    /// A trial of a seed's sizes.
+    pub draw: fn(Arch, u64) -> Result<Trial, VerifyErrors>,
 }
 
 impl Shipped for Entry {
@@ -56,6 +56,6 @@ impl Shipped for Entry {
     }
 
     fn draw(&self, arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
-        (self.draw)(arch, &mut Draw::new(seed))
+        (self.draw)(arch, seed)
     }
 }

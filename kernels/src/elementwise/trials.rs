@@ -21,19 +21,19 @@ pub fn shipped() -> Vec<Box<dyn Shipped>> {
             name: "silu_mul",
             needs: Needs::Sm80,
             record: |arch| silu_mul_all(arch, SHOWN),
-            draw: |arch, draw| {
+            draw: |arch, seed| {
                 // Gates to 10: the exponent is rounded, 8 units at most; then ex2, sum, quotient and product.
                 let bound = Bound { absolute: 1e-30, relative: 24.0 * UNIT };
-                trial(draw, |types| silu_mul_all(arch, types), naive::silu_mul, 10.0, bound)
+                trial(&mut Draw::new(seed), |types| silu_mul_all(arch, types), naive::silu_mul, 10.0, bound)
             },
         }),
         Box::new(Entry {
             name: "add",
             needs: Needs::Sm80,
             record: |arch| add_all(arch, SHOWN),
-            draw: |arch, draw| {
+            draw: |arch, seed| {
                 let bound = Bound { absolute: 0.0, relative: UNIT };
-                trial(draw, |types| add_all(arch, types), naive::add, 1.0, bound)
+                trial(&mut Draw::new(seed), |types| add_all(arch, types), naive::add, 1.0, bound)
             },
         }),
     ]

@@ -29,7 +29,8 @@ fn shape(hidden: u32, warps: u32, out: Float) -> EmbedShape {
     EmbedShape { unit, out, warps }
 }
 
-fn trial(arch: Arch, draw: &mut Draw) -> Result<Trial, VerifyErrors> {
+fn trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
+    let draw = &mut Draw::new(seed);
     let (rows, vocab) = (draw.between(1..=5), draw.between(1..=40));
     let most = [4, 100, 500][draw.between(0..=2) as usize];
     let hidden = 4 * draw.between(1..=most);

@@ -23,7 +23,8 @@ pub fn shipped() -> Vec<Box<dyn Shipped>> {
 /// Positions that the table of turns has.
 const POSITIONS: u32 = 60;
 
-fn trial(arch: Arch, draw: &mut Draw) -> Result<Trial, VerifyErrors> {
+fn trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
+    let draw = &mut Draw::new(seed);
     let page_tokens = draw.between(1..=20);
     let width = POSITIONS.div_ceil(page_tokens);
     let rows = draw.between(1..=4);

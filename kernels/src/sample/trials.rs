@@ -65,7 +65,8 @@ fn logit(draw: &mut Draw, shape: u32, width: f64) -> f32 {
     }
 }
 
-fn argmax_trial(arch: Arch, draw: &mut Draw) -> Result<Trial, VerifyErrors> {
+fn argmax_trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
+    let draw = &mut Draw::new(seed);
     let rows = Rows::draw(draw);
     let best = |row| naive::argmax(rows.row(row)).map_or(u32::MAX, |token| token as u32);
     let best: Vec<u32> = (0..rows.rows).map(best).collect();
@@ -88,7 +89,8 @@ fn sampling(draw: &mut Draw, count: u32) -> Sampling {
     sampling.unwrap_or(Sampling::GREEDY)
 }
 
-fn sample_trial(arch: Arch, draw: &mut Draw) -> Result<Trial, VerifyErrors> {
+fn sample_trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
+    let draw = &mut Draw::new(seed);
     let rows = Rows::draw(draw);
     let (mut requests, mut chosen, mut ways) = (Vec::new(), Vec::new(), Vec::new());
     for row in 0..rows.rows {

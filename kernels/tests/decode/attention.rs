@@ -5,7 +5,7 @@ use tilewright_codegen::build::{Builder, block, record};
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::trial::{Bound, Draw, Expected, Trial};
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::decode::{Array, Attention, Cells, Float, Heads, Pages, Team, attention};
+use tilewright_kernels::decode::{Array, Attention, Float, Heads, Team, attention};
 use tilewright_kernels::naive;
 
 use crate::paged::Paged;
@@ -40,17 +40,7 @@ impl Case {
     fn record(&self, k: &Builder) {
         let (q, [keys, values]) = (k.global::<u8>("q"), ["keys", "values"].map(|name| k.global::<u8>(name)));
         let (position, table) = (k.global::<i32>("position"), k.global::<i32>("table"));
-        let shape = self.paged.shape;
-        let pages = |pool| Pages {
-            pool: Array::new(pool, Float::Bf16),
-            pages: shape.pages as u32,
-            page_tokens: shape.page_tokens as u32,
-            dim: shape.head_dim as u32,
-            position: Cells::Global(position),
-            table: Cells::Global(table),
-            table_width: self.paged.width,
-            split_pages: 1,
-        };
+        let pages = |pool| self.paged.pages(Array::new(pool, Float::Bf16), position, table);
         let team = Team::new(k, self.warps);
         let work = Attention {
             heads: self.heads,

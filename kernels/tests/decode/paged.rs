@@ -1,7 +1,9 @@
 //! Pages of a pool: whose they are, and what lies in them.
 
 use half::bf16;
+use tilewright_codegen::build::{Global, Ptr};
 use tilewright_codegen::trial::Draw;
+use tilewright_kernels::decode::{Array, Cells, Pages};
 use tilewright_kernels::naive::{self, PoolShape};
 
 /// A pool and the page table of every row.
@@ -25,6 +27,20 @@ impl Paged {
         all.pop();
         let [kv_heads, pages, page_tokens, head_dim] = [kv_heads, pages, page_tokens, head_dim].map(|n| n as usize);
         Paged { shape: PoolShape { kv_heads, pages, page_tokens, head_dim }, width, table: all }
+    }
+
+    /// The pool at an address, where it and the cells of its rows lie in global memory.
+    pub fn pages<'k>(&self, pool: Array<'k>, position: Ptr<'k, Global, i32>, table: Ptr<'k, Global, i32>) -> Pages<'k> {
+        Pages {
+            pool,
+            pages: self.shape.pages as u32,
+            page_tokens: self.shape.page_tokens as u32,
+            dim: self.shape.head_dim as u32,
+            position: Cells::Global(position),
+            table: Cells::Global(table),
+            table_width: self.width,
+            split_pages: 1,
+        }
     }
 
     /// The pages of a row.

@@ -5,9 +5,7 @@ use tilewright_codegen::build::{Builder, block, record};
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::trial::{Bound, Draw, Trial};
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::decode::{
-    Array, Cells, Float, Held, Input, Keys, Operand, Pages, Qkv, Rotation, Team, Unit, qkv,
-};
+use tilewright_kernels::decode::{Array, Float, Held, Input, Keys, Operand, Qkv, Rotation, Team, Unit, qkv};
 use tilewright_kernels::naive;
 
 use crate::paged::Paged;
@@ -117,17 +115,7 @@ impl Case {
         let rotation = Rotation { table: k.global("turns"), half: self.dim / 2 };
         let (position, table) = (k.global("position"), k.global("table"));
         let [q, keys, values] = ["q", "keys", "values"].map(|name| k.global::<u8>(name));
-        let shape = self.paged.shape;
-        let pages = |pool| Pages {
-            pool: Array::new(pool, self.pool),
-            pages: shape.pages as u32,
-            page_tokens: shape.page_tokens as u32,
-            dim: shape.head_dim as u32,
-            position: Cells::Global(position),
-            table: Cells::Global(table),
-            table_width: self.paged.width,
-            split_pages: 1,
-        };
+        let pages = |pool| self.paged.pages(Array::new(pool, self.pool), position, table);
         let x = Array::new(x, self.x);
         let work = Qkv {
             unit,

@@ -17,12 +17,12 @@ pub use decode::DecodeCase;
 pub use prefill::{PrefillCase, PrefillWay};
 
 use tilewright_codegen::ir::{Arch, Kernel, Needs};
-use tilewright_codegen::trial::{Draw, Shipped, Trial};
-use tilewright_codegen::verify::VerifyErrors;
+use tilewright_codegen::trial::{Draw, Shipped};
 
 use super::decode::{Decode, Layout};
 use super::prefill::{Kv, Prefill, QueryLayout};
 use crate::kv::{CpAsync, KvFamily, Staged, Tma};
+use crate::shipped::Entry;
 
 /// How keys and values travel, as a value.
 #[derive(Clone, Copy, Debug)]
@@ -63,15 +63,6 @@ fn page_tokens(draw: &mut Draw, tensor_map: bool) -> u32 {
     if tensor_map { 8 * one_of(draw, &[1, 2, 3, 4, 8, 11, 32]) } else { one_of(draw, &[1, 2, 5, 7, 16, 24, 64, 100]) }
 }
 
-/// A kernel of the room as a library ships it.
-struct ShippedAttention {
-    name: &'static str,
-    needs: Needs,
-    record: fn(Arch) -> Kernel,
-    /// A trial: of the first source comes what the kernel is made for, of the second everything else.
-    draw: fn(Arch, [&mut Draw; 2]) -> Result<Trial, VerifyErrors>,
-}
-
 /// What the kernels are shown with.
 const DECODE: Decode = Decode { depth: 128, group: 4, layout: Layout::Dense };
 const PREFILL: Prefill = Prefill { depth: 128, group: 4, causal: true, queries: QueryLayout::Ragged, kv: Kv::Ragged };
@@ -79,58 +70,49 @@ const PREFILL: Prefill = Prefill { depth: 128, group: 4, causal: true, queries: 
 /// The kernels of this room.
 pub fn shipped() -> Vec<Box<dyn Shipped>> {
     let kernels = [
-        ShippedAttention {
+        Entry {
             name: "decode_attention",
             needs: Needs::Sm80,
             record: |arch| DECODE.record::<CpAsync<2>>(arch),
-            draw: |arch, draws| DecodeCase::draw(&Way::POINTERS, draws).trial(arch),
+            draw: |arch, seed| drawn(seed, |draws| DecodeCase::draw(&Way::POINTERS, draws)).trial(arch),
         },
-        ShippedAttention {
+        Entry {
             name: "decode_attention_maps",
             needs: Needs::Sm90,
             record: |arch| DECODE.record::<Tma<2>>(arch),
-            draw: |arch, draws| DecodeCase::draw(&Way::MAPS, draws).trial(arch),
+            draw: |arch, seed| drawn(seed, |draws| DecodeCase::draw(&Way::MAPS, draws)).trial(arch),
         },
-        ShippedAttention {
+        Entry {
             name: "prefill_attention",
             needs: Needs::Sm80,
             record: |arch| PREFILL.record::<CpAsync<2>>(arch),
-            draw: |arch, draws| PrefillCase::draw(&Way::POINTERS.map(PrefillWay::Warps), draws).trial(arch),
+            draw: |arch, seed| {
+                drawn(seed, |draws| PrefillCase::draw(&Way::POINTERS.map(PrefillWay::Warps), draws)).trial(arch)
+            },
         },
-        ShippedAttention {
+        Entry {
             name: "prefill_attention_maps",
             needs: Needs::Sm90,
             record: |arch| PREFILL.record::<Tma<2>>(arch),
-            draw: |arch, draws| PrefillCase::draw(&Way::MAPS.map(PrefillWay::Warps), draws).trial(arch),
+            draw: |arch, seed| {
+                drawn(seed, |draws| PrefillCase::draw(&Way::MAPS.map(PrefillWay::Warps), draws)).trial(arch)
+            },
         },
-        ShippedAttention {
+        Entry {
             name: "prefill_attention_wgmma",
             needs: Needs::Sm90a,
             record: |_| PREFILL.record_hopper(),
-            draw: |arch, draws| PrefillCase::draw(&[PrefillWay::Hopper], draws).trial(arch),
+            draw: |arch, seed| drawn(seed, |draws| PrefillCase::draw(&[PrefillWay::Hopper], draws)).trial(arch),
         },
     ];
     kernels.into_iter().map(|kernel| Box::new(kernel) as Box<dyn Shipped>).collect()
 }
 
-impl Shipped for ShippedAttention {
-    fn name(&self) -> &str {
-        self.name
-    }
-
-    fn needs(&self) -> Needs {
-        self.needs
-    }
-
-    fn record(&self, arch: Arch) -> Kernel {
-        (self.record)(arch)
-    }
-
-    /// Of each 4096 seeds 64 kernels are made, since compiling one takes a device longer than many launches.
-    fn draw(&self, arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
-        const SEEDS: u64 = 4096;
-        const KERNELS: u64 = 64;
-        let mut kernel = Draw::new(seed / SEEDS * KERNELS + seed % KERNELS);
-        (self.draw)(arch, [&mut kernel, &mut Draw::new(seed)])
-    }
+/// Two sources of a seed: what the kernel is made for comes of the first, everything else of the second. Of each 4096 seeds 64
+/// kernels are made, since compiling one takes a device longer than many launches.
+fn drawn<T>(seed: u64, case: impl FnOnce([&mut Draw; 2]) -> T) -> T {
+    const SEEDS: u64 = 4096;
+    const KERNELS: u64 = 64;
+    let mut made = Draw::new(seed / SEEDS * KERNELS + seed % KERNELS);
+    case([&mut made, &mut Draw::new(seed)])
 }
