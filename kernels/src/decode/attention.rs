@@ -1,17 +1,19 @@
-//! Attention of one kv head's queries over a split of the tokens, straight from the pages.
+//! Attention of one kv head's queries over a split of the tokens: from the ring what the step before left, straight from the
+//! pages what this step writes.
 //!
 //! A warp takes blocks of 16 tokens and keeps its own running maximum; the warps' results are merged at the end.
 //! Scores are `q·kᵀ` with queries as the A operand (rows 0 to 7: heads, rows 8 to 15: what bf16 rounds off them) and keys as
 //! B, sixteen bytes of a token for each lane. The output is taken transposed, `vᵀ·pᵀ`: scores leave the first MMA in
 //! the registers in which the second wants p as its B operand, and v needs no more than its tokens paired by byte
-//! permutations. No element of K or V passes through shared memory.
+//! permutations. Nothing of K or V is moved in shared memory.
 
-use tilewright_codegen::build::{Global, Ptr, RegArray, Shared, Store, Val};
+use tilewright_codegen::build::{Global, Ptr, RegArray, Shared, SpaceOf, Store, Val};
 use tilewright_codegen::ir::MmaAtom;
 use tilewright_codegen::ir::attr::{Scope, StOrder};
 
 use super::array::narrow;
-use super::{Array, Pages, Scratch, Shares, Team};
+use super::streamed::BLOCK;
+use super::{Array, Pages, Scratch, Shares, Streamed, Team, Weights};
 
 /// A split of a kv head's tokens.
 #[derive(Clone, Copy)]
@@ -38,6 +40,8 @@ pub struct Attention<'k> {
     pub acc: Ptr<'k, Global, f32>,
     /// `m` and `l`, f32 `[rows, heads, splits, 2]`.
     pub stats: Ptr<'k, Global, f32>,
+    /// Which tokens come through the ring, if any do: for groups of eight heads at most.
+    pub streamed: Option<Streamed<'k>>,
 }
 
 /// Numbers of heads, dimensions, splits.
@@ -55,8 +59,6 @@ pub struct Heads {
 
 /// Stores of partial results: the blocks that read them release nothing before they are overwritten.
 const STRONG: Store<'static> = Store::WEAK.order(StOrder::Relaxed(Scope::Gpu));
-/// Tokens of a block.
-const BLOCK: u32 = 16;
 /// Query heads that one pass over the tokens serves: the n8 of the second MMA.
 const TOGETHER: u32 = 8;
 const ATOM: MmaAtom = MmaAtom::M16N8K16_F32_BF16_BF16;
@@ -72,25 +74,29 @@ impl Heads {
         rows * self.heads * self.splits * 4
     }
 
+    /// Whether one pass over the tokens serves all heads of a group: what passes through the ring is there once.
+    pub fn is_one_pass(self) -> bool {
+        self.group() <= TOGETHER
+    }
+
     fn group(self) -> u32 {
         self.heads / self.kv_heads
     }
 }
 
-/// Computes the partial results of every row.
-pub fn attention<'k>(team: Team<'k>, scratch: Scratch<'k>, work: Attention<'k>) {
+/// Computes the partial results of every row. `ring` has the stages of the tokens that are streamed, row by row.
+pub fn attention<'k>(team: Team<'k>, scratch: Scratch<'k>, ring: &dyn Weights<'k>, work: Attention<'k>) {
     let k = team.k;
     k.for_(0u32, work.rows, |row| {
         let row = work.first_row + row;
         let position = work.keys.position.load(row);
         let shares = Shares::of(position, work.keys.page_tokens, work.heads.splits, work.keys.split_pages);
-        let share = shares.each * work.keys.page_tokens;
-        let begin = work.split * share;
-        let end = (begin + share).min(shares.tokens);
+        let [begin, end] = shares.tokens_of(work.split, work.keys.page_tokens);
+        let streamed = work.streamed.map(|streamed| (streamed, streamed.tokens(shares, row, work.split)));
         for first in (0..work.heads.group()).step_by(TOGETHER as usize) {
             let count = (work.heads.group() - first).min(TOGETHER);
-            let pass = Pass { team, work, row, begin, end, first: work.kv_head * work.heads.group() + first, count };
-            k.if_else(begin.lt(end), || pass.run(scratch), || pass.nothing());
+            let pass = Pass { team, work, row, begin, end, first: work.kv_head * work.heads.group() + first, count, streamed };
+            k.if_else(begin.lt(end), || pass.run(scratch, ring), || pass.nothing());
         }
     });
 }
@@ -107,6 +113,16 @@ struct Pass<'k> {
     first: Val<'k, u32>,
     /// Query heads.
     count: u32,
+    /// The tokens that are streamed: where they begin and end.
+    streamed: Option<(Streamed<'k>, [Val<'k, u32>; 2])>,
+}
+
+/// This lane's keys and values of a block.
+struct Loaded<'k> {
+    /// By half of the tokens, then by run of dimensions.
+    keys: [Vec<[Val<'k, u32>; 4]>; 2],
+    /// By 64 dimensions, then by token.
+    values: Vec<[[Val<'k, u32>; 4]; 4]>,
 }
 
 /// What a warp carries from block to block: of the head `lane / 4` the maximum (of scores times log2 e) and this lane's
@@ -145,7 +161,7 @@ impl<'k> Pass<'k> {
         });
     }
 
-    fn run(self, scratch: Scratch<'k>) {
+    fn run(self, scratch: Scratch<'k>, ring: &dyn Weights<'k>) {
         let k = self.team.k;
         let queries = self.queries();
         let running = Running {
@@ -153,13 +169,50 @@ impl<'k> Pass<'k> {
             sum: k.var(0.0f32),
             out: (0..self.rows() * 4).map(|_| k.regs(4, 0.0f32)).collect(),
         };
-        let blocks = (self.end - self.begin + (BLOCK - 1)) / BLOCK;
-        k.for_step(k.warp(), blocks, self.team.warps, |block| self.block(block, &queries, &running));
-        let parts = Parts { pass: self, at: scratch.operand.cast(), active: blocks.min(self.team.warps) };
+        let paged = match self.streamed {
+            Some((streamed, tokens)) => {
+                self.stages(ring, streamed, tokens, &queries, &running);
+                tokens[1]
+            }
+            None => self.begin,
+        };
+        let blocks = (self.end - paged + (BLOCK - 1)) / BLOCK;
+        // From the last warp on: the first have the streamed blocks that are left over.
+        k.for_step((self.team.warps - 1) - k.warp(), blocks, self.team.warps, |block| {
+            let start = paged + block * BLOCK;
+            let last = self.end - start - 1;
+            self.block(&self.from_pages(start, last), Some(last), &queries, &running);
+        });
+        let parts = Parts { pass: self, at: scratch.operand.cast() };
         parts.store(&running);
         self.team.sync();
         parts.merge();
         self.team.sync();
+    }
+
+    /// The blocks that come through the ring.
+    fn stages(
+        self,
+        ring: &dyn Weights<'k>,
+        streamed: Streamed<'k>,
+        tokens: [Val<'k, u32>; 2],
+        queries: &[[[Val<'k, u32>; 4]; 2]],
+        running: &Running<'k>,
+    ) {
+        let (k, stage, warps) = (self.team.k, streamed.stage, self.team.warps);
+        k.for_(0u32, streamed.stages(tokens), |at| {
+            let blocks = streamed.count(tokens, at) / BLOCK;
+            // Blocks are dealt to the warps in turn, over all stages.
+            let first = (k.warp() + warps - at * stage.blocks() % warps) % warps;
+            ring.stage(&|there| {
+                k.for_step(first, blocks, warps, |block| {
+                    let [keys, values] = [stage.keys(there, block), stage.values(there, block)];
+                    let row = |first: Ptr<'k, Shared, u32>, token| first.at(token * (self.work.heads.dim / 2));
+                    let loaded = self.load(|token| row(keys, token), |token| row(values, token));
+                    self.block(&loaded, None, queries, running);
+                });
+            });
+        });
     }
 
     /// The queries as A operands, times scale and log2 e: of each run four words, and what bf16 rounds off them.
@@ -190,7 +243,13 @@ impl<'k> Pass<'k> {
     }
 
     /// Sixteen bytes of a token's row from dimension `start + offset` on; zeros behind the last dimension.
-    fn words(self, row: Ptr<'k, Global, u32>, start: u32, width: u32, offset: Val<'k, u32>) -> [Val<'k, u32>; 4] {
+    fn words<S: SpaceOf>(
+        self,
+        row: Ptr<'k, S, u32>,
+        start: u32,
+        width: u32,
+        offset: Val<'k, u32>,
+    ) -> [Val<'k, u32>; 4] {
         let words = self.team.k.regs(4, 0u32);
         self.guarded(start, width, offset, |at| {
             let loaded: [Val<u32>; 4] = row.at(at / 2).load_vec();
@@ -199,26 +258,42 @@ impl<'k> Pass<'k> {
         std::array::from_fn(|i| words.get(i as u32))
     }
 
-    fn block(self, block: Val<'k, u32>, queries: &[[[Val<'k, u32>; 4]; 2]], running: &Running<'k>) {
-        let k = self.team.k;
-        let (group, column) = (k.lane() / 4, k.lane() % 4);
-        let start = self.begin + block * BLOCK;
-        let last = self.end - start - 1;
-        // Tokens behind the end repeat the last; their weights will be zero.
+    /// A block of tokens whose rows of keys and values begin there.
+    fn load<S: SpaceOf>(
+        self,
+        key: impl Fn(Val<'k, u32>) -> Ptr<'k, S, u32>,
+        value: impl Fn(Val<'k, u32>) -> Ptr<'k, S, u32>,
+    ) -> Loaded<'k> {
+        let (group, column) = (self.team.k.lane() / 4, self.team.k.lane() % 4);
+        let of_half = |half: u32| {
+            let row = key(group + half);
+            (0..self.runs()).map(|run| self.words(row, 32 * run, 32, column * 8)).collect()
+        };
+        let tokens = [0u32, 1, 8, 9].map(|of| value(column * 2 + of));
+        let values = |rows: u32| tokens.map(|token| self.words(token, 64 * rows, 64, group * 8));
+        Loaded { keys: [0, 8].map(of_half), values: (0..self.rows()).map(values).collect() }
+    }
+
+    /// The block that begins with a token, from the pages. Tokens behind the last repeat it; their weights will be zero.
+    fn from_pages(self, start: Val<'k, u32>, last: Val<'k, u32>) -> Loaded<'k> {
         let token = |pages: Pages<'k>| {
             let first = pages.token(self.work.kv_head, self.row, start);
             move |token: Val<'k, u32>| pages.pool.words(first + token.min(last) * self.work.heads.dim)
         };
-        let (key, value) = (token(self.work.keys), token(self.work.values));
-        let keys: Vec<Vec<[Val<u32>; 4]>> = [0u32, 8]
-            .map(|half| (0..self.runs()).map(|run| self.words(key(group + half), 32 * run, 32, column * 8)).collect())
-            .into();
-        let tokens = [0u32, 1, 8, 9].map(|of| value(column * 2 + of));
-        let values: Vec<[[Val<u32>; 4]; 4]> =
-            (0..self.rows()).map(|rows| tokens.map(|token| self.words(token, 64 * rows, 64, group * 8))).collect();
+        self.load(token(self.work.keys), token(self.work.values))
+    }
 
+    /// Takes a block in; of one that is not whole only the tokens up to the last.
+    fn block(
+        self,
+        Loaded { keys, values }: &Loaded<'k>,
+        last: Option<Val<'k, u32>>,
+        queries: &[[[Val<'k, u32>; 4]; 2]],
+        running: &Running<'k>,
+    ) {
+        let (k, column) = (self.team.k, self.team.k.lane() % 4);
         let mut scores = Vec::new();
-        for (half, keys) in [0u32, 8].into_iter().zip(&keys) {
+        for (half, keys) in [0u32, 8].into_iter().zip(keys) {
             let acc = k.regs(4, 0.0f32);
             for ([high, low], key) in queries.iter().zip(keys) {
                 for at in [0, 2] {
@@ -227,8 +302,8 @@ impl<'k> Pass<'k> {
             }
             for i in 0..2u32 {
                 let score = acc.get(i) + acc.get(i + 2);
-                let inside = (column * 2 + (half + i)).le(last);
-                scores.push(inside.select(score, f32::NEG_INFINITY));
+                let inside = last.map(|last| (column * 2 + (half + i)).le(last));
+                scores.push(inside.map_or(score, |inside| inside.select(score, f32::NEG_INFINITY)));
             }
         }
         let most = scores.iter().fold(running.most.get(), |most, &s| most.max(s));
@@ -258,8 +333,6 @@ impl<'k> Pass<'k> {
 struct Parts<'k> {
     pass: Pass<'k>,
     at: Ptr<'k, Shared, f32>,
-    /// Warps that had tokens, at least one.
-    active: Val<'k, u32>,
 }
 
 impl<'k> Parts<'k> {
@@ -295,17 +368,17 @@ impl<'k> Parts<'k> {
     fn merge(self) {
         let Pass { team, work, count, .. } = self.pass;
         let (k, dim) = (team.k, work.heads.dim);
-        let last = self.active - 1;
+        // A warp without tokens has a maximum of −∞, which weighs nothing: some warp has tokens.
         team.each(count * dim, |at| {
             let (head, d) = (at / dim, at % dim);
-            let warps = || (0..team.warps).map(|warp| (k.lit(warp), k.lit(warp).min(last)));
-            let stats: Vec<[Val<f32>; 2]> = warps().map(|(_, warp)| self.stats(warp, head).load_vec()).collect();
+            let warps = || (0..team.warps).map(|warp| k.lit(warp));
+            let stats: Vec<[Val<f32>; 2]> = warps().map(|warp| self.stats(warp, head).load_vec()).collect();
             let most = stats.iter().fold(k.lit(f32::NEG_INFINITY), |most, [m, _]| most.max(*m));
             let (mut total, mut out) = (k.lit(0.0f32), k.lit(0.0f32));
-            for ((warp, there), [m, l]) in warps().zip(&stats) {
-                let w = warp.le(last).select((*m - most).ex2(), 0.0f32);
+            for (warp, [m, l]) in warps().zip(&stats) {
+                let w = (*m - most).ex2();
                 total = w.fma(*l, total);
-                out = w.fma(self.at.at((there * count + head) * dim + d).load(), out);
+                out = w.fma(self.at.at((warp * count + head) * dim + d).load(), out);
             }
             let place = self.pass.place(head);
             work.acc.at(place * dim + d).store_relaxed(out, Scope::Gpu);

@@ -16,7 +16,8 @@
 //! | `linear` | a tile of a linear layer with its epilogues |
 //! | `qkv` | the projections of a kv head's group, rotated and appended |
 //! | `shares` | how the tokens of a row are split |
-//! | `attention` | a split of a kv head's tokens, straight from the pages |
+//! | `streamed` | keys and values on their way through the ring |
+//! | `attention` | a split of a kv head's tokens, from the ring and straight from the pages |
 //! | `rope` | norm and rotation of whole heads |
 //! | `embed` | rows of the embedding table, from units |
 //! | `argmax` | the best of the tiles' best |
@@ -35,6 +36,7 @@ mod qkv;
 mod rope;
 mod sample;
 mod shares;
+mod streamed;
 mod team;
 mod unit;
 
@@ -52,5 +54,6 @@ pub use qkv::{Cells, Keys, Pages, Qkv, Rotation, qkv};
 pub use rope::{HeadNorm, Rope, rope};
 pub use sample::{Sample, sample};
 pub use shares::Shares;
+pub use streamed::{Piece, Streamed, TokenStage, settled};
 pub use team::Team;
 pub use unit::{Unit, UnitError};

@@ -115,7 +115,7 @@ impl<'k> Cells<'k> {
 
 impl<'k> Pages<'k> {
     /// Where a token's row of a head begins in the pool, in elements.
-    pub(super) fn token(self, head: Val<'k, u32>, row: Val<'k, u32>, token: Val<'k, u32>) -> Val<'k, u32> {
+    pub fn token(self, head: Val<'k, u32>, row: Val<'k, u32>, token: Val<'k, u32>) -> Val<'k, u32> {
         let page = self.table.load(row * self.table_width + token / self.page_tokens).cast::<u32>();
         ((head * self.pages + page) * self.page_tokens + token % self.page_tokens) * self.dim
     }

@@ -1,11 +1,14 @@
-//! Attention over splits of the pages: groups, head dims, page sizes, splits and idle rows at random.
+//! Attention over splits of the pages: groups, head dims, page sizes, splits and idle rows at random, and tokens that come by
+//! stages, as many as are settled.
 
 use half::bf16;
-use tilewright_codegen::build::{Builder, block, record};
+use tilewright_codegen::build::{Builder, Ptr, Shared, Val, Var, block, record};
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::trial::{Bound, Draw, Expected, Trial};
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::decode::{Array, Attention, Float, Heads, Team, attention};
+use tilewright_kernels::decode::{
+    Array, Attention, Cells, Float, Heads, Shares, Streamed, Team, TokenStage, Weights, attention,
+};
 use tilewright_kernels::naive;
 
 use crate::paged::Paged;
@@ -21,6 +24,59 @@ struct Case {
     q: Float,
     paged: Paged,
     position: Vec<i32>,
+    /// What a stage holds, if tokens come by stages.
+    stage: Option<TokenStage>,
+    /// Of each row, how many tokens do at most.
+    settled: Vec<i32>,
+}
+
+/// Stages that the team copies itself, row by row.
+struct Stages<'k> {
+    team: Team<'k>,
+    work: Attention<'k>,
+    streamed: Option<Streamed<'k>>,
+    memory: Ptr<'k, Shared, u32>,
+    row: Var<'k, u32>,
+    next: Var<'k, u32>,
+}
+
+impl<'k> Stages<'k> {
+    fn new(team: Team<'k>, work: Attention<'k>) -> Stages<'k> {
+        let (k, tokens) = (team.k, work.streamed.map_or(0, |streamed| streamed.stage.tokens()));
+        let memory = k.shared_aligned("stage", (tokens * work.heads.dim).max(4), 16);
+        Stages { team, work, streamed: work.streamed, memory, row: k.var(0u32), next: k.var(0u32) }
+    }
+
+    fn tokens(&self, streamed: Streamed<'k>) -> [Val<'k, u32>; 2] {
+        let (keys, row) = (self.work.keys, self.row.get());
+        let shares = Shares::of(keys.position.load(row), keys.page_tokens, self.work.heads.splits, keys.split_pages);
+        streamed.tokens(shares, row, self.work.split)
+    }
+}
+
+impl<'k> Weights<'k> for Stages<'k> {
+    fn stage(&self, read: &dyn Fn(Ptr<'k, Shared, u32>)) {
+        let (team, k) = (self.team, self.team.k);
+        let streamed = self.streamed.expect("stages are asked for where tokens are streamed");
+        k.loop_(|| {
+            k.break_if(self.next.get().lt(streamed.stages(self.tokens(streamed))));
+            self.row.set(self.row.get() + 1);
+            self.next.set(0u32);
+        });
+        let tokens = self.tokens(streamed);
+        let at = [tokens[0] + self.next.get() * streamed.stage.tokens(), streamed.count(tokens, self.next.get())];
+        team.sync();
+        for piece in 0..streamed.stage.pieces() {
+            let piece = streamed.piece(self.work.keys, [self.work.kv_head, self.row.get()], at, piece);
+            for (pool, to) in [(self.work.keys, piece.keys), (self.work.values, piece.values)] {
+                let (from, to) = (pool.bytes_from(piece.first).cast::<u32>(), self.memory.at(to / 4));
+                k.for_step(k.tid(), piece.bytes / 4, team.threads(), |at| to.at(at).store(from.at(at).load()));
+            }
+        }
+        team.sync();
+        read(self.memory);
+        self.next.set(self.next.get() + 1);
+    }
 }
 
 impl Case {
@@ -34,14 +90,17 @@ impl Case {
             (0..rows).map(|_| if draw.between(0..=3) == 0 { -1 } else { draw.between(0..=most - 1) as i32 }).collect();
         let page_tokens = 16 * draw.between(1..=4);
         let paged = Paged::draw(draw, rows, most, [kv_heads, page_tokens, dim]);
-        Case { heads, warps: draw.between(1..=5), q: stored::float(draw), paged, position }
+        let bytes = [4096, 8192, 16384, 0][draw.between(0..=3) as usize];
+        let stage = TokenStage::new(dim, page_tokens, bytes).filter(|_| heads.is_one_pass());
+        let settled = position.iter().map(|&p| draw.between(0..=p.max(0) as u32 / 16) as i32 * 16).collect();
+        Case { heads, warps: draw.between(1..=5), q: stored::float(draw), paged, position, stage, settled }
     }
 
     fn record(&self, k: &Builder) {
         let (q, [keys, values]) = (k.global::<u8>("q"), ["keys", "values"].map(|name| k.global::<u8>(name)));
         let (position, table) = (k.global::<i32>("position"), k.global::<i32>("table"));
         let pages = |pool| self.paged.pages(Array::new(pool, Float::Bf16), position, table);
-        let team = Team::new(k, self.warps);
+        let (team, settled) = (Team::new(k, self.warps), Cells::Global(k.global::<i32>("settled")));
         let work = Attention {
             heads: self.heads,
             rows: self.position.len() as u32,
@@ -54,8 +113,13 @@ impl Case {
             values: pages(values),
             acc: k.global("acc"),
             stats: k.global("stats"),
+            streamed: self.stage.map(|stage| Streamed { stage, settled }),
         };
-        attention(team, scratch(team, self.heads.scratch_bytes(self.warps), 1, 1), work);
+        attention(team, scratch(team, self.heads.scratch_bytes(self.warps), 1, 1), &Stages::new(team, work), work);
+    }
+
+    fn particulars(&self) -> String {
+        format!("{:?}, {:?}, {:?} settled {:?}", self.heads, self.position, self.stage, self.settled)
     }
 
     fn scale(&self) -> f32 {
@@ -98,14 +162,14 @@ impl Case {
 
         let kernel = record("attention", Arch::Sm80, block(self.warps * 32), |k| self.record(k));
         let kernel = verify(kernel).unwrap_or_else(|errors| panic!("{errors}"));
-        let mut trial = Trial::new(kernel, kv_heads * splits).note(format!("{:?}, {:?}", self.heads, self.position));
+        let mut trial = Trial::new(kernel, kv_heads * splits).note(self.particulars());
         let q = stored::input(&mut trial, "q", self.q, &q);
         let (keys, values) = (trial.input("keys", &keys), trial.input("values", &values));
         let position = trial.input("position", &self.position);
-        let table = trial.input("table", &self.paged.table);
+        let (table, settled) = (trial.input("table", &self.paged.table), trial.input("settled", &self.settled));
         let acc = trial.output("acc", Expected::near::<f32>(&acc, bound));
         let stats = trial.output("stats", Expected::near::<f32>(&stats, bound));
-        [q, keys, values, position, table, acc, stats].into_iter().fold(trial, Trial::pass)
+        [q, keys, values, position, table, settled, acc, stats].into_iter().fold(trial, Trial::pass)
     }
 }
 
@@ -120,7 +184,8 @@ fn random_heads_and_pages() {
 
 #[test]
 fn mutants_are_found_out() {
-    let several = |case: &Case| case.warps > 1 && case.position.iter().filter(|&&p| p > 64).count() > 1;
+    // Stages would bring barriers of their own.
+    let several = |case: &Case| case.stage.is_none() && case.warps > 1 && case.position.iter().filter(|&&p| p > 64).count() > 1;
     let seed = (0..1000).find(|&seed| several(&Case::draw(&mut Draw::new(seed)))).expect("a case");
     let mut draw = Draw::new(seed);
     let trial = Case::draw(&mut draw).trial(&mut draw);

@@ -3,7 +3,7 @@
 //! A class is everything of a task that is constant in the code. What differs between tasks of a class (where operands
 //! begin, which features, which rows) is in their records. Equal classes are one opcode.
 
-use tilewright_kernels::decode::{Float, Heads, Unit};
+use tilewright_kernels::decode::{Float, Heads, TokenStage, Unit};
 
 /// Units of a group of sums where activations are held in registers, at least: fewer groups, fewer barriers.
 const HELD_UNITS: u32 = 4;
@@ -100,6 +100,8 @@ pub enum Class {
         q: Float,
         /// The pools.
         pools: PoolClass,
+        /// How tokens of earlier steps come through the ring, if they do.
+        streamed: Option<TokenStage>,
     },
     /// Greedy choice. Operands: value, index, out.
     Argmax {

@@ -282,7 +282,7 @@ impl<'p> Planner<'p> {
             return Err(Unsupported::DType { what, buffer, found, expected: "bf16" });
         }
         let q = self.plain_float("q", op.q)?;
-        let class = Class::Attention { rows: rows(op.rows)?, heads, scale: op.scale.to_bits(), q, pools };
+        let class = Class::Attention { rows: rows(op.rows)?, heads, scale: op.scale.to_bits(), q, pools, streamed: None };
         let operands = self.operands(&[Some(op.q), Some(op.k_pool), Some(op.v_pool), Some(op.acc), Some(op.stats)])?;
         let (first_row, index, split) = (op.rows.lo as u32, op.kv_head as u32, op.split as u32);
         Ok((class, None, TaskRecord { first_row, index, split, operands, ..TaskRecord::default() }))

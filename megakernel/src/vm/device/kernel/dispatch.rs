@@ -2,7 +2,7 @@
 
 use tilewright_codegen::build::{Global, Ptr, Val};
 use tilewright_kernels::decode::{
-    Argmax, Array, Attention, Best, Embed, Float, HeadNorm, Heads, Input, Keys, Linear, Merge, Output, Pages, Qkv,
+    Argmax, Array, Attention, Best, Cells, Embed, Float, HeadNorm, Heads, Input, Keys, Linear, Merge, Output, Pages, Qkv,
     Rope, Rotation, Sample, Weights, argmax, attention, embed, linear, qkv, rope, sample,
 };
 use tilewright_kernels::sample::Scratch;
@@ -16,6 +16,12 @@ use crate::vm::device::{Class, InputClass, KeysClass, OutputClass, PoolClass, Ro
 /// `now` counts the steps before this one, over all launches.
 pub(super) fn dispatch<'k>(kit: Kit<'k, '_>, task: TaskView<'k>, now: Val<'k, u32>, weights: &dyn Weights<'k>) {
     choose(Call { kit, task, now }, task.opcode(), 0, weights);
+}
+
+/// The pages of a class, whose positions and page tables lie there.
+pub(super) fn pages_of<'k>(pool: Array<'k>, pools: PoolClass, (position, table): (Cells<'k>, Cells<'k>)) -> Pages<'k> {
+    let PoolClass { pages, page_tokens, dim, table_width, split_pages, .. } = pools;
+    Pages { pool, pages, page_tokens, dim, position, table, table_width, split_pages }
 }
 
 /// Tries the classes from `first` on.
@@ -90,9 +96,7 @@ impl<'k> Call<'k, '_> {
     }
 
     fn pages_of(self, pool: Array<'k>, pools: PoolClass) -> Pages<'k> {
-        let PoolClass { pages, page_tokens, dim, table_width, split_pages, .. } = pools;
-        let (position, table) = self.kit.cells.of(pools);
-        Pages { pool, pages, page_tokens, dim, position, table, table_width, split_pages }
+        pages_of(pool, pools, self.kit.cells.of(pools))
     }
 
     fn rotation(self, RotationClass { table, half }: RotationClass) -> Rotation<'k> {
@@ -184,9 +188,10 @@ impl<'k> Call<'k, '_> {
                 let (rotation, first_head) = (self.rotation(rotation), task.first());
                 rope(team, Rope { x, norm, rotation, heads, first_head, count, rows, first_row, pages, out });
             }
-            Class::Attention { rows, heads, scale, q, pools } => attention(
+            Class::Attention { rows, heads, scale, q, pools, streamed } => attention(
                 team,
                 scratch,
+                weights,
                 Attention {
                     heads,
                     rows,
@@ -199,6 +204,7 @@ impl<'k> Call<'k, '_> {
                     values: self.pages(2, pools),
                     acc: self.state(3).cast(),
                     stats: self.state(4).cast(),
+                    streamed: streamed.and_then(|stage| kit.cells.streamed(stage)),
                 },
             ),
             Class::Argmax { rows, tiles } => self.argmax(rows, tiles),
