@@ -12,6 +12,7 @@ use tilewright_codegen::ir::MmaAtom;
 use tilewright_codegen::ir::attr::{Scope, StOrder};
 
 use super::array::narrow;
+use super::place::Place;
 use super::streamed::BLOCK;
 use super::{Array, Pages, Scratch, Shares, Streamed, Team, Weights};
 
@@ -120,9 +121,9 @@ struct Pass<'k> {
 /// This lane's keys and values of a block.
 struct Loaded<'k> {
     /// By half of the tokens, then by run of dimensions.
-    keys: [Vec<[Val<'k, u32>; 4]>; 2],
+    keys: [Vec<RegArray<'k, u32>>; 2],
     /// By 64 dimensions, then by token.
-    values: Vec<[[Val<'k, u32>; 4]; 4]>,
+    values: Vec<[RegArray<'k, u32>; 4]>,
 }
 
 /// What a warp carries from block to block: of the head `lane / 4` the maximum (of scores times log2 e) and this lane's
@@ -163,26 +164,30 @@ impl<'k> Pass<'k> {
 
     fn run(self, scratch: Scratch<'k>, ring: &dyn Weights<'k>) {
         let k = self.team.k;
+        let paged = self.streamed.map_or(self.begin, |(_, [_, end])| end);
+        let blocks = (self.end - paged + (BLOCK - 1)) / BLOCK;
+        // From the last warp on: the first have the streamed blocks that are left over.
+        let first = (self.team.warps - 1) - k.warp();
+        let bring = |block: Val<'k, u32>, loaded: &Loaded<'k>| {
+            let start = paged + block * BLOCK;
+            self.from_pages(start, self.end - start - 1, loaded);
+        };
+        // On its way while the queries come.
+        let loaded = self.unloaded();
+        k.when(first.lt(blocks), || bring(first, &loaded));
         let queries = self.queries();
         let running = Running {
             most: k.var(f32::NEG_INFINITY),
             sum: k.var(0.0f32),
             out: (0..self.rows() * 4).map(|_| k.regs(4, 0.0f32)).collect(),
         };
-        let paged = match self.streamed {
-            Some((streamed, tokens)) => {
-                self.stages(ring, streamed, tokens, &queries, &running);
-                tokens[1]
-            }
-            None => self.begin,
-        };
-        let blocks = (self.end - paged + (BLOCK - 1)) / BLOCK;
-        // From the last warp on: the first have the streamed blocks that are left over.
-        k.for_step((self.team.warps - 1) - k.warp(), blocks, self.team.warps, |block| {
-            let start = paged + block * BLOCK;
-            let last = self.end - start - 1;
-            self.block(&self.from_pages(start, last), Some(last), &queries, &running);
+        k.for_step(first, blocks, self.team.warps, |block| {
+            k.when(block.ne(first), || bring(block, &loaded));
+            self.block(&loaded, Some(self.end - paged - block * BLOCK - 1), &queries, &running);
         });
+        if let Some((streamed, tokens)) = self.streamed {
+            self.stages(ring, streamed, tokens, &queries, &running);
+        }
         let parts = Parts { pass: self, at: scratch.operand.cast() };
         parts.store(&running);
         self.team.sync();
@@ -206,9 +211,9 @@ impl<'k> Pass<'k> {
             let first = (k.warp() + warps - at * stage.blocks() % warps) % warps;
             ring.stage(&|there| {
                 k.for_step(first, blocks, warps, |block| {
-                    let [keys, values] = [stage.keys(there, block), stage.values(there, block)];
-                    let row = |first: Ptr<'k, Shared, u32>, token| first.at(token * (self.work.heads.dim / 2));
-                    let loaded = self.load(|token| row(keys, token), |token| row(values, token));
+                    let row = |token| self.token(k.lit(0), token);
+                    let loaded = self.unloaded();
+                    self.load([stage.keys(there, block), stage.values(there, block)], row, &loaded);
                     self.block(&loaded, None, queries, running);
                 });
             });
@@ -242,45 +247,61 @@ impl<'k> Pass<'k> {
         if start + width <= dim { then(at) } else { self.team.k.when(at.lt(dim), || then(at)) }
     }
 
-    /// Sixteen bytes of a token's row from dimension `start + offset` on; zeros behind the last dimension.
+    /// Registers for a block; zeros, which stay behind the last dimension.
+    fn unloaded(self) -> Loaded<'k> {
+        let words = || self.team.k.regs(4, 0u32);
+        Loaded {
+            keys: [0, 1].map(|_| (0..self.runs()).map(|_| words()).collect()),
+            values: (0..self.rows()).map(|_| std::array::from_fn(|_| words())).collect(),
+        }
+    }
+
+    /// Sixteen bytes of a token's row from dimension `start + offset` on; behind the last dimension nothing.
     fn words<S: SpaceOf>(
         self,
-        row: Ptr<'k, S, u32>,
+        words: &RegArray<'k, u32>,
+        (pool, row): (Ptr<'k, S, u32>, Place<'k>),
         start: u32,
         width: u32,
         offset: Val<'k, u32>,
-    ) -> [Val<'k, u32>; 4] {
-        let words = self.team.k.regs(4, 0u32);
+    ) {
         self.guarded(start, width, offset, |at| {
-            let loaded: [Val<u32>; 4] = row.at(at / 2).load_vec();
+            let loaded: [Val<u32>; 4] = pool.at(row.at(at) / 2).load_vec();
             loaded.into_iter().zip(0..).for_each(|(word, i)| words.set(i, word));
         });
-        std::array::from_fn(|i| words.get(i as u32))
     }
 
-    /// A block of tokens whose rows of keys and values begin there.
+    /// Loads a block of tokens, whose rows lie so in keys and values.
     fn load<S: SpaceOf>(
         self,
-        key: impl Fn(Val<'k, u32>) -> Ptr<'k, S, u32>,
-        value: impl Fn(Val<'k, u32>) -> Ptr<'k, S, u32>,
-    ) -> Loaded<'k> {
+        [keys, values]: [Ptr<'k, S, u32>; 2],
+        row: impl Fn(Val<'k, u32>) -> Place<'k>,
+        to: &Loaded<'k>,
+    ) {
         let (group, column) = (self.team.k.lane() / 4, self.team.k.lane() % 4);
-        let of_half = |half: u32| {
-            let row = key(group + half);
-            (0..self.runs()).map(|run| self.words(row, 32 * run, 32, column * 8)).collect()
-        };
-        let tokens = [0u32, 1, 8, 9].map(|of| value(column * 2 + of));
-        let values = |rows: u32| tokens.map(|token| self.words(token, 64 * rows, 64, group * 8));
-        Loaded { keys: [0, 8].map(of_half), values: (0..self.rows()).map(values).collect() }
+        for (half, to) in [0u32, 8].into_iter().zip(&to.keys) {
+            let key = row(group + half);
+            to.iter().zip(0..).for_each(|(to, run)| self.words(to, (keys, key), 32 * run, 32, column * 8));
+        }
+        let tokens = [0u32, 1, 8, 9].map(|of| row(column * 2 + of));
+        for (to, rows) in to.values.iter().zip(0..) {
+            to.iter().zip(tokens).for_each(|(to, token)| self.words(to, (values, token), 64 * rows, 64, group * 8));
+        }
     }
 
-    /// The block that begins with a token, from the pages. Tokens behind the last repeat it; their weights will be zero.
-    fn from_pages(self, start: Val<'k, u32>, last: Val<'k, u32>) -> Loaded<'k> {
-        let token = |pages: Pages<'k>| {
-            let first = pages.token(self.work.kv_head, self.row, start);
-            move |token: Val<'k, u32>| pages.pool.words(first + token.min(last) * self.work.heads.dim)
-        };
-        self.load(token(self.work.keys), token(self.work.values))
+    /// The row of a token of a block that begins there, in elements.
+    fn token(self, first: Val<'k, u32>, token: Val<'k, u32>) -> Place<'k> {
+        let dim = self.work.heads.dim;
+        Place::new(first + token * dim, dim, token)
+    }
+
+    /// Loads the block that begins with a token from the pages. Tokens behind the last repeat it; their weights will be zero.
+    fn from_pages(self, start: Val<'k, u32>, last: Val<'k, u32>, to: &Loaded<'k>) {
+        // Both pools have a token at the same place, and pages are whole blocks.
+        let first = self.work.keys.token(self.work.kv_head, self.row, start);
+        let row = |token: Val<'k, u32>| self.token(first, token.min(last));
+        let pools = [self.work.keys, self.work.values].map(|pages| pages.pool.words(self.team.k.lit(0)));
+        self.load(pools, row, to)
     }
 
     /// Takes a block in; of one that is not whole only the tokens up to the last.
@@ -297,7 +318,8 @@ impl<'k> Pass<'k> {
             let acc = k.regs(4, 0.0f32);
             for ([high, low], key) in queries.iter().zip(keys) {
                 for at in [0, 2] {
-                    acc.mma(ATOM, &[high[at], low[at], high[at + 1], low[at + 1]], &key[at..at + 2]);
+                    let key = [key.get(at as u32), key.get(at as u32 + 1)];
+                    acc.mma(ATOM, &[high[at], low[at], high[at + 1], low[at + 1]], &key);
                 }
             }
             for i in 0..2u32 {
@@ -319,7 +341,8 @@ impl<'k> Pass<'k> {
         for (values, out) in values.iter().zip(running.out.chunks(4)) {
             for (j, out) in out.iter().enumerate() {
                 (0..4).for_each(|i| out.set(i, out.get(i) * fades[i as usize % 2]));
-                let pair = |at: usize, selector: u32| values[at][j].prmt(values[at + 1][j], selector);
+                let word = |at: usize| values[at].get(j as u32);
+                let pair = |at: usize, selector: u32| word(at).prmt(word(at + 1), selector);
                 let a = [pair(0, 0x5410), pair(0, 0x7632), pair(2, 0x5410), pair(2, 0x7632)];
                 out.mma(ATOM, &a, &[p0, p1]);
                 out.mma(ATOM, &a, &rest);

@@ -15,6 +15,7 @@
 //! | `product` | units from the ring times activations |
 //! | `linear` | a tile of a linear layer with its epilogues |
 //! | `qkv` | the projections of a kv head's group, rotated and appended |
+//! | `place` | the order of a token's row in a pool |
 //! | `shares` | how the tokens of a row are split |
 //! | `streamed` | keys and values on their way through the ring |
 //! | `attention` | a split of a kv head's tokens, from the ring and straight from the pages |
@@ -31,6 +32,7 @@ mod held;
 mod input;
 mod linear;
 mod operand;
+mod place;
 mod product;
 mod qkv;
 mod rope;
@@ -49,6 +51,7 @@ pub use input::{Input, Merge};
 pub use linear::{Best, Linear, Output, Scratch, linear};
 pub(crate) use linear::{key, shuffled, unkey};
 pub use operand::Operand;
+pub use place::turned;
 pub use product::{Sums, Weights};
 pub use qkv::{Cells, Keys, Pages, Qkv, Rotation, qkv};
 pub use rope::{HeadNorm, Rope, rope};

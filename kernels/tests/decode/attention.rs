@@ -164,7 +164,7 @@ impl Case {
         let kernel = verify(kernel).unwrap_or_else(|errors| panic!("{errors}"));
         let mut trial = Trial::new(kernel, kv_heads * splits).note(self.particulars());
         let q = stored::input(&mut trial, "q", self.q, &q);
-        let (keys, values) = (trial.input("keys", &keys), trial.input("values", &values));
+        let (keys, values) = (trial.input("keys", &self.paged.turned(&keys)), trial.input("values", &self.paged.turned(&values)));
         let position = trial.input("position", &self.position);
         let (table, settled) = (trial.input("table", &self.paged.table), trial.input("settled", &self.settled));
         let acc = trial.output("acc", Expected::near::<f32>(&acc, bound));
