@@ -230,6 +230,20 @@ impl<'k> Array<'k> {
         }
     }
 
+    /// Stores two consecutive elements from an even index of an array that other blocks write later, by one store.
+    #[track_caller]
+    pub(super) fn store_two(self, index: Val<'k, u32>, [a, b]: [Val<'k, f32>; 2]) {
+        let relaxed = Store::WEAK.order(StOrder::Relaxed(Scope::Gpu));
+        match (self.tag, self.float) {
+            (_, Float::F16 | Float::Bf16) => self.strong().store_with(index, a, b),
+            (None, Float::F32) => self.at.cast::<f32>().at(index).store_as([a, b], relaxed),
+            (Some(tag), Float::F32) => {
+                let words = [a, b].map(|value| a.builder().join::<u64>(value.bits(), tag));
+                self.at.cast::<u64>().at(index).store_as(words, relaxed);
+            }
+        }
+    }
+
     /// Stores one element of an array without tags.
     #[track_caller]
     pub fn store(self, index: Val<'k, u32>, value: Val<'k, f32>) {

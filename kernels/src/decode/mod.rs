@@ -17,6 +17,7 @@
 //! | `qkv` | the projections of a kv head's group, rotated and appended |
 //! | `shares` | how the tokens of a row are split |
 //! | `attention` | a split of a kv head's tokens, straight from the pages |
+//! | `merge` | the merge of the splits, by the block that comes last |
 //! | `rope` | norm and rotation of whole heads |
 //! | `embed` | rows of the embedding table, from units |
 //! | `argmax` | the best of the tiles' best |
@@ -29,6 +30,7 @@ mod embed;
 mod held;
 mod input;
 mod linear;
+mod merge;
 mod operand;
 mod product;
 mod qkv;
@@ -46,6 +48,7 @@ pub use held::Held;
 pub use input::{Input, Merge};
 pub use linear::{Best, Linear, Output, Scratch, linear};
 pub(crate) use linear::{key, shuffled, unkey};
+pub use merge::Merged;
 pub use operand::Operand;
 pub use product::{Sums, Weights};
 pub use qkv::{Cells, Keys, Pages, Qkv, Rotation, qkv};
