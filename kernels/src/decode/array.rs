@@ -63,6 +63,11 @@ impl<'k> Array<'k> {
         if self.strong { RELAXED } else { Load::WEAK }
     }
 
+    /// Whether it carries its own arrival.
+    pub(super) fn is_tagged(self) -> bool {
+        self.tag.is_some()
+    }
+
     /// Its type of storage.
     pub fn float(self) -> Float {
         self.float

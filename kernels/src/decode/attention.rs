@@ -6,9 +6,8 @@
 //! the registers in which the second wants p as its B operand, and v needs no more than its tokens paired by byte
 //! permutations. No element of K or V passes through shared memory.
 
-use tilewright_codegen::build::{Global, Ptr, RegArray, Shared, Store, Val};
+use tilewright_codegen::build::{Global, Ptr, RegArray, Shared, Val};
 use tilewright_codegen::ir::MmaAtom;
-use tilewright_codegen::ir::attr::{Scope, StOrder};
 
 use super::array::narrow;
 use super::merge::Part;
@@ -56,8 +55,6 @@ pub struct Heads {
     pub splits: u32,
 }
 
-/// Stores of partial results: the blocks that read them release nothing before they are overwritten.
-pub(super) const STRONG: Store<'static> = Store::WEAK.order(StOrder::Relaxed(Scope::Gpu));
 /// Tokens of a block.
 const BLOCK: u32 = 16;
 /// Query heads that one pass over the tokens serves: the n8 of the second MMA.

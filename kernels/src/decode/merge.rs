@@ -9,12 +9,11 @@
 //! has tokens counts for those that have none, which do not count themselves. So it makes no difference where a count begins, if
 //! all begin at a multiple, and none is zeroed.
 
-use tilewright_codegen::build::{Global, Ptr, RegArray, Shared, Val};
-use tilewright_codegen::ir::attr::{AtomOp, AtomOrder, Scope};
+use tilewright_codegen::build::{Global, Load, Ptr, RegArray, Shared, Store, Val};
+use tilewright_codegen::ir::attr::{AtomOp, AtomOrder, Scope, StOrder};
 
 use super::array::RELAXED;
-use super::attention::{Attention, STRONG};
-use super::{Array, Scratch, Shares, Team};
+use super::{Array, Attention, Scratch, Shares, Team};
 
 /// Where the splits are merged.
 #[derive(Clone, Copy)]
@@ -45,9 +44,19 @@ pub(super) struct Part<'k> {
     tokens: Val<'k, u32>,
 }
 
-impl Merged<'_> {
+impl<'k> Merged<'k> {
     /// Words of the place of a count: a line of level two each.
     pub const ARRIVAL: u32 = 32;
+
+    /// How partial results are loaded and stored. Where the result is tagged, nothing is released between the merge and those
+    /// that write over them.
+    fn how(self) -> (Load<'k>, Store<'k>) {
+        if self.out.is_tagged() {
+            (RELAXED, Store::WEAK.order(StOrder::Relaxed(Scope::Gpu)))
+        } else {
+            (Load::WEAK, Store::WEAK)
+        }
+    }
 }
 
 impl<'k> Attention<'k> {
@@ -98,6 +107,7 @@ impl<'k> Attention<'k> {
         let d = element % dim;
         let (stats, acc) = (self.stats.at(head * (splits * 2)), self.acc.at(head * (splits * dim) + d));
         let Part { share, tokens, .. } = self.part(row);
+        let (how, _) = self.merged.how();
         let (most, total) = (k.var(f32::NEG_INFINITY), k.var(0.0f32));
         let sums = k.regs(2, 0.0f32);
         for first in (0..splits).step_by(TOGETHER as usize) {
@@ -106,8 +116,8 @@ impl<'k> Attention<'k> {
                 part.set(0, f32::NEG_INFINITY);
                 // The first two have tokens: else nobody comes here.
                 let load = || {
-                    let stats: [Val<f32>; 2] = stats.at(split * 2).load_as(RELAXED);
-                    let acc: [Val<f32>; 2] = acc.at(split * dim).load_as(RELAXED);
+                    let stats: [Val<f32>; 2] = stats.at(split * 2).load_as(how);
+                    let acc: [Val<f32>; 2] = acc.at(split * dim).load_as(how);
                     stats.into_iter().chain(acc).zip(0u32..).for_each(|(value, i)| part.set(i, value));
                 };
                 if split < 2 { load() } else { k.when((share * split).lt(tokens), load) }
@@ -147,9 +157,9 @@ impl<'k> Attention<'k> {
             self.merged.out.store_two(head * dim + d, sums.map(|sum| sum * inverse));
         };
         k.if_else(alone, result, || {
-            let place = head * self.heads.splits + self.split;
-            self.acc.at(place * dim + d).store_as(sums, STRONG);
-            k.when(d.eq(0), || self.stats.at(place * 2).store_as([most, total], STRONG));
+            let (place, (_, how)) = (head * self.heads.splits + self.split, self.merged.how());
+            self.acc.at(place * dim + d).store_as(sums, how);
+            k.when(d.eq(0), || self.stats.at(place * 2).store_as([most, total], how));
         });
     }
 

@@ -143,7 +143,7 @@ struct State {
     splits: usize,
     width: usize,
     shared: bool,
-    /// Most rows that a reader multiplies in more than one part.
+    /// Whether a reader multiplies rows in more than one part.
     exact: bool,
     rows: Vec<Row>,
 }
