@@ -11,7 +11,7 @@
 //! | `unit` | eight weight rows as they pass through the ring: a layout, its inverse, stages |
 //! | `operand` | activations in shared memory as the MMA's A operand |
 //! | `held` | the same in registers, without a copy |
-//! | `input` | where activations come from: plain, normalised, merged from splits |
+//! | `input` | where activations come from: plain or normalised |
 //! | `product` | units from the ring times activations |
 //! | `linear` | a tile of a linear layer with its epilogues |
 //! | `qkv` | the projections of a kv head's group, rotated and appended |
@@ -45,7 +45,7 @@ pub use array::{Array, Float};
 pub use attention::{Attention, Heads, attention};
 pub use embed::{Embed, embed};
 pub use held::Held;
-pub use input::{Input, Merge};
+pub use input::Input;
 pub use linear::{Best, Linear, Output, Scratch, linear};
 pub(crate) use linear::{key, shuffled, unkey};
 pub use merge::Merged;

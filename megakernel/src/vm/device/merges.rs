@@ -213,3 +213,49 @@ impl State {
         self.rows.iter().all(done).then_some(merge)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two rows, one kv head, two splits.
+    fn state() -> State {
+        let at = Place { position: BufferId::from(0), page_table: BufferId::from(1) };
+        let rows = vec![Row::default(); 2];
+        State { at, page_tokens: 16, kv_heads: 1, splits: 2, width: 64, shared: false, exact: false, rows }
+    }
+
+    fn access(rows: std::ops::Range<usize>, written: Option<usize>) -> Partial {
+        let [acc, stats] = [2, 3].map(BufferId::from);
+        Partial { acc, stats, rows: Span::new(rows.start, rows.end), written: written.map(|split| (0, split)) }
+    }
+
+    #[test]
+    fn generations_are_counted_by_rows_and_every_one_is_read() {
+        let mut state = state();
+        for generation in 1..=3 {
+            for (rows, split) in [(0..1, 0), (0..2, 1), (1..2, 0)] {
+                assert_eq!(state.access(access(rows, Some(split))), Ok(generation));
+            }
+            assert!(state.merge().is_none(), "nobody read it");
+            assert_eq!(state.access(access(0..2, None)), Ok(generation));
+        }
+        let merge = state.merge().expect("it is read");
+        assert_eq!((merge.generations, merge.rows, merge.float), (3, 2, Float::F32));
+    }
+
+    #[test]
+    fn what_is_out_of_order_is_refused() {
+        let refused = |accesses: &[Partial]| {
+            let mut state = state();
+            accesses.iter().find_map(|&partial| state.access(partial).err())
+        };
+        let [first, second] = [0, 1].map(|split| access(0..2, Some(split)));
+        assert_eq!(refused(&[first, second, access(0..2, None), first]), None);
+        assert_eq!(refused(&[first, access(0..2, None)]), Some("are read before every split is written"));
+        assert_eq!(refused(&[first, second, first]), Some("are written again before they are read"));
+        let ahead =
+            [first, second, access(0..1, None), access(0..1, Some(0)), access(0..1, Some(1)), access(0..2, None)];
+        assert_eq!(refused(&ahead), Some("are of several layers in one task"));
+    }
+}
