@@ -7,14 +7,14 @@
 //! the registers in which the second wants p as its B operand, and v needs no more than its tokens paired by byte
 //! permutations. Nothing of K or V is moved in shared memory.
 
-use tilewright_codegen::build::{Global, Ptr, RegArray, Shared, SpaceOf, Store, Val};
+use tilewright_codegen::build::{Global, Ptr, RegArray, Shared, SpaceOf, Val};
 use tilewright_codegen::ir::MmaAtom;
-use tilewright_codegen::ir::attr::{Scope, StOrder};
 
 use super::array::narrow;
+use super::merge::Part;
 use super::place::Place;
 use super::streamed::BLOCK;
-use super::{Array, Pages, Scratch, Shares, Streamed, Team, Weights};
+use super::{Array, Merged, Pages, Scratch, Streamed, Team, Weights};
 
 /// A split of a kv head's tokens.
 #[derive(Clone, Copy)]
@@ -37,12 +37,14 @@ pub struct Attention<'k> {
     pub keys: Pages<'k>,
     /// Values, bf16.
     pub values: Pages<'k>,
-    /// Unnormalised sums, f32 `[rows, heads, splits, dim]`.
+    /// Unnormalised sums of splits that are not alone, f32 `[rows, heads, splits, dim]`.
     pub acc: Ptr<'k, Global, f32>,
-    /// `m` and `l`, f32 `[rows, heads, splits, 2]`.
+    /// Their `m` and `l`, f32 `[rows, heads, splits, 2]`.
     pub stats: Ptr<'k, Global, f32>,
     /// Which tokens come through the ring, if any do: for groups of eight heads at most.
     pub streamed: Option<Streamed<'k>>,
+    /// Where they are merged.
+    pub merged: Merged<'k>,
 }
 
 /// Numbers of heads, dimensions, splits.
@@ -58,8 +60,6 @@ pub struct Heads {
     pub splits: u32,
 }
 
-/// Stores of partial results: the blocks that read them release nothing before they are overwritten.
-const STRONG: Store<'static> = Store::WEAK.order(StOrder::Relaxed(Scope::Gpu));
 /// Query heads that one pass over the tokens serves: the n8 of the second MMA.
 const TOGETHER: u32 = 8;
 const ATOM: MmaAtom = MmaAtom::M16N8K16_F32_BF16_BF16;
@@ -70,36 +70,33 @@ impl Heads {
         warps * (self.heads / self.kv_heads).min(TOGETHER) * (self.dim + 2) * 4
     }
 
-    /// Bytes of shared memory that the merge of the splits of `rows` rows takes for weights.
-    pub fn merge_bytes(self, rows: u32) -> u32 {
-        rows * self.heads * self.splits * 4
-    }
-
     /// Whether one pass over the tokens serves all heads of a group: what passes through the ring is there once.
     pub fn is_one_pass(self) -> bool {
         self.group() <= TOGETHER
     }
 
-    fn group(self) -> u32 {
+    /// Query heads of a kv head.
+    pub(super) fn group(self) -> u32 {
         self.heads / self.kv_heads
     }
 }
 
-/// Computes the partial results of every row. `ring` has the stages of the tokens that are streamed, row by row.
+/// Computes the split of every row, and merges the splits of those that it comes last to. `ring` has the stages of the tokens
+/// that are streamed, row by row.
 pub fn attention<'k>(team: Team<'k>, scratch: Scratch<'k>, ring: &dyn Weights<'k>, work: Attention<'k>) {
     let k = team.k;
     k.for_(0u32, work.rows, |row| {
         let row = work.first_row + row;
-        let position = work.keys.position.load(row);
-        let shares = Shares::of(position, work.keys.page_tokens, work.heads.splits, work.keys.split_pages);
-        let [begin, end] = shares.tokens_of(work.split, work.keys.page_tokens);
-        let streamed = work.streamed.map(|streamed| (streamed, streamed.tokens(shares, row, work.split)));
+        let Part { begin, end, alone, .. } = work.part(row);
+        let streamed = work.streamed.map(|streamed| (streamed, streamed.tokens([begin, end], row)));
         for first in (0..work.heads.group()).step_by(TOGETHER as usize) {
             let count = (work.heads.group() - first).min(TOGETHER);
-            let pass = Pass { team, work, row, begin, end, first: work.kv_head * work.heads.group() + first, count, streamed };
-            k.if_else(begin.lt(end), || pass.run(scratch, ring), || pass.nothing());
+            let first = work.kv_head * work.heads.group() + first;
+            let pass = Pass { team, work, row, begin, end, alone, first, count, streamed };
+            k.if_else(begin.lt(end), || pass.run(scratch, ring), || work.store_idle(team, row, first, count));
         }
     });
+    work.arrive(team, scratch);
 }
 
 /// One pass over the tokens for up to eight query heads of a row.
@@ -110,6 +107,8 @@ struct Pass<'k> {
     row: Val<'k, u32>,
     begin: Val<'k, u32>,
     end: Val<'k, u32>,
+    /// Whether the row has no other tokens.
+    alone: Val<'k, bool>,
     /// First query head.
     first: Val<'k, u32>,
     /// Query heads.
@@ -135,11 +134,6 @@ struct Running<'k> {
 }
 
 impl<'k> Pass<'k> {
-    /// Index of a head's partial result.
-    fn place(self, head: Val<'k, u32>) -> Val<'k, u32> {
-        ((self.row * self.work.heads.heads + self.first + head) * self.work.heads.splits) + self.work.split
-    }
-
     /// Runs of 32 dimensions in the order of the first MMA.
     fn runs(self) -> u32 {
         self.work.heads.dim.div_ceil(32)
@@ -148,18 +142,6 @@ impl<'k> Pass<'k> {
     /// Runs of 64 dimensions in the order of the second.
     fn rows(self) -> u32 {
         self.work.heads.dim.div_ceil(64)
-    }
-
-    /// A split without tokens.
-    fn nothing(self) {
-        let dim = self.work.heads.dim;
-        self.team.each(self.count * dim, |at| {
-            self.work.acc.at(self.place(at / dim) * dim + at % dim).store_relaxed(0.0f32, Scope::Gpu);
-        });
-        self.team.each(self.count, |head| {
-            let k = self.team.k;
-            self.work.stats.at(self.place(head) * 2).store_as([k.lit(f32::NEG_INFINITY), k.lit(0.0f32)], STRONG);
-        });
     }
 
     fn run(self, scratch: Scratch<'k>, ring: &dyn Weights<'k>) {
@@ -387,25 +369,25 @@ impl<'k> Parts<'k> {
         }
     }
 
-    /// Merges the warps' results and stores them.
+    /// Merges the warps' results and stores them, two elements for each thread.
     fn merge(self) {
         let Pass { team, work, count, .. } = self.pass;
         let (k, dim) = (team.k, work.heads.dim);
         // A warp without tokens has a maximum of −∞, which weighs nothing: some warp has tokens.
-        team.each(count * dim, |at| {
-            let (head, d) = (at / dim, at % dim);
+        team.each(count * dim / 2, |pair| {
+            let (head, d) = (pair / (dim / 2), pair % (dim / 2) * 2);
             let warps = || (0..team.warps).map(|warp| k.lit(warp));
             let stats: Vec<[Val<f32>; 2]> = warps().map(|warp| self.stats(warp, head).load_vec()).collect();
             let most = stats.iter().fold(k.lit(f32::NEG_INFINITY), |most, [m, _]| most.max(*m));
-            let (mut total, mut out) = (k.lit(0.0f32), k.lit(0.0f32));
+            let (mut total, mut out) = (k.lit(0.0f32), [k.lit(0.0f32); 2]);
             for (warp, [m, l]) in warps().zip(&stats) {
                 let w = (*m - most).ex2();
                 total = w.fma(*l, total);
-                out = w.fma(self.at.at((warp * count + head) * dim + d).load(), out);
+                let part: [Val<f32>; 2] = self.at.at((warp * count + head) * dim + d).load_vec();
+                out = std::array::from_fn(|i| w.fma(part[i], out[i]));
             }
-            let place = self.pass.place(head);
-            work.acc.at(place * dim + d).store_relaxed(out, Scope::Gpu);
-            k.when(d.eq(0), || work.stats.at(place * 2).store_as([most * std::f32::consts::LN_2, total], STRONG));
+            let stats = [most * std::f32::consts::LN_2, total];
+            work.store_pair(self.pass.alone, [self.pass.row, self.pass.first + head], d, out, stats);
         });
     }
 }

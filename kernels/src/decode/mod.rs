@@ -11,7 +11,7 @@
 //! | `unit` | eight weight rows as they pass through the ring: a layout, its inverse, stages |
 //! | `operand` | activations in shared memory as the MMA's A operand |
 //! | `held` | the same in registers, without a copy |
-//! | `input` | where activations come from: plain, normalised, merged from splits |
+//! | `input` | where activations come from: plain or normalised |
 //! | `product` | units from the ring times activations |
 //! | `linear` | a tile of a linear layer with its epilogues |
 //! | `qkv` | the projections of a kv head's group, rotated and appended |
@@ -19,6 +19,7 @@
 //! | `shares` | how the tokens of a row are split |
 //! | `streamed` | keys and values on their way through the ring |
 //! | `attention` | a split of a kv head's tokens, from the ring and straight from the pages |
+//! | `merge` | the merge of the splits, by the block that comes last |
 //! | `rope` | norm and rotation of whole heads |
 //! | `embed` | rows of the embedding table, from units |
 //! | `argmax` | the best of the tiles' best |
@@ -31,6 +32,7 @@ mod embed;
 mod held;
 mod input;
 mod linear;
+mod merge;
 mod operand;
 mod place;
 mod product;
@@ -47,9 +49,10 @@ pub use array::{Array, Float};
 pub use attention::{Attention, Heads, attention};
 pub use embed::{Embed, embed};
 pub use held::Held;
-pub use input::{Input, Merge};
+pub use input::Input;
 pub use linear::{Best, Linear, Output, Scratch, linear};
 pub(crate) use linear::{key, shuffled, unkey};
+pub use merge::Merged;
 pub use operand::Operand;
 pub use place::turned;
 pub use product::{Sums, Weights};

@@ -5,7 +5,7 @@
 
 use tilewright_codegen::build::{Global, Ptr, Shared, Val};
 
-use super::{Cells, Pages, Shares};
+use super::{Cells, Pages};
 
 /// A stage of the ring that holds the keys of some tokens of a kv head, bf16 `[tokens, dim]`, and behind them their values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -84,9 +84,8 @@ impl TokenStage {
 }
 
 impl<'k> Streamed<'k> {
-    /// Of a split of a row the tokens that are streamed: where they begin and end, whole blocks.
-    pub fn tokens(self, shares: Shares<'k>, row: Val<'k, u32>, split: Val<'k, u32>) -> [Val<'k, u32>; 2] {
-        let [begin, end] = shares.tokens_of(split, self.stage.page_tokens);
+    /// Of a row's tokens those that are streamed: where they begin and end, whole blocks.
+    pub fn tokens(self, [begin, end]: [Val<'k, u32>; 2], row: Val<'k, u32>) -> [Val<'k, u32>; 2] {
         [begin, end.min(self.settled.load(row).cast::<u32>()).max(begin)]
     }
 

@@ -10,7 +10,7 @@ use super::image::{CHUNK, Rows, Stream};
 use super::place::Places;
 use super::plan::{CellsPlan, Feedback, Plan, RotationTable};
 use super::tables::{plain_weights, tables};
-use super::{DeviceOptions, Tags, Unsupported};
+use super::{DeviceOptions, Merges, Tags, Unsupported};
 use crate::program::Op;
 use crate::validate::Placed;
 
@@ -23,6 +23,7 @@ pub(super) struct Planner<'p> {
     pub(super) options: DeviceOptions,
     arch: Arch,
     pub(super) tags: Tags,
+    pub(super) merges: Merges,
     pub(super) places: Places,
     pub(super) streams: Vec<Stream>,
     pub(super) by_rows: HashMap<Rows, usize>,
@@ -42,14 +43,17 @@ impl<'p> Planner<'p> {
         let plain = plain_weights(placed);
         // A tag for every word doubles what is read of activations: with more rows that costs more than a release.
         let rows = placed.tasks.iter().map(|task| rows_of(&task.op)).max().unwrap_or(1);
-        let tags = if options.tags && rows < options.held_rows { Tags::of(placed) } else { Tags::none(placed) };
-        let places = Places::new(placed, &tags, |buffer| plain[buffer.id.index()]);
+        let merges = Merges::of(placed)?;
+        let tagged = options.tags && rows < options.held_rows;
+        let tags = if tagged { Tags::of(placed, &merges) } else { Tags::none(placed) };
+        let places = Places::new(placed, &tags, &merges, |buffer| plain[buffer.id.index()]);
         let plain_bytes = places.plain;
         Ok(Planner {
             placed,
             options,
             arch,
             tags,
+            merges,
             places,
             streams: Vec::new(),
             by_rows: HashMap::new(),

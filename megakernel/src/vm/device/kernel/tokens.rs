@@ -52,7 +52,7 @@ impl<'k> Row<'_, 'k, '_> {
         let [keys, values] = [1, 2].map(|slot| self.pages(slot));
         let position = keys.position.load(self.row);
         let shares = Shares::of(position, keys.page_tokens, self.heads.splits, keys.split_pages);
-        let tokens = streamed.tokens(shares, self.row, task.split());
+        let tokens = streamed.tokens(shares.tokens_of(task.split(), keys.page_tokens), self.row);
         k.for_(0u32, streamed.stages(tokens), |stage| {
             let count = streamed.count(tokens, stage);
             let first = tokens[0] + stage * streamed.stage.tokens();
