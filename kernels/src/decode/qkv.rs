@@ -9,7 +9,7 @@ use tilewright_codegen::build::{Global, Ptr, Shared, Val, Var};
 use tilewright_codegen::ir::attr::Scope;
 
 use super::linear::{Cell, Pass};
-use super::{Array, Input, Scratch, Sums, Team, Unit, Weights};
+use super::{Array, Input, Path, Scratch, Sums, Team, Unit, Weights};
 
 /// A tile of the group's units.
 #[derive(Clone, Copy)]
@@ -34,8 +34,8 @@ pub struct Qkv<'k> {
     pub dim: u32,
     /// Activations.
     pub input: Input<'k>,
-    /// Whether they are held in registers, as of [`Linear`](super::Linear).
-    pub held: bool,
+    /// The way that they take.
+    pub path: Path,
     /// Biases of q, k and v.
     pub bias: [Option<Array<'k>>; 3],
     /// Queries, `[rows, heads, dim]`.
@@ -143,7 +143,7 @@ impl<'k> Rotation<'k> {
 
 /// Computes a tile.
 pub fn qkv<'k>(team: Team<'k>, scratch: Scratch<'k>, weights: &dyn Weights<'k>, tile: Qkv<'k>) {
-    let pass = Pass { team, scratch, unit: tile.unit, rows: tile.rows, streams: 1, held: tile.held };
+    let pass = Pass { team, scratch, unit: tile.unit, rows: tile.rows, streams: 1, path: tile.path };
     let prepare = |base: Val<'k, u32>, cell: &Cell<'k>| tile.prepare(team, cell, tile.first + base + cell.unit);
     pass.run(weights, tile.input, tile.first_row, tile.units, prepare, |sums, cell, prepared| {
         tile.finish(team, scratch, sums, cell, prepared);

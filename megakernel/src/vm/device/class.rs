@@ -3,7 +3,7 @@
 //! A class is everything of a task that is constant in the code. What differs between tasks of a class (where operands
 //! begin, which features, which rows) is in their records. Equal classes are one opcode.
 
-use tilewright_kernels::decode::{Float, Heads, Unit};
+use tilewright_kernels::decode::{Float, Heads, Operand, Packing, Path, Sums, Unit};
 
 /// Units of a group of sums where activations are held in registers, at least: fewer groups, fewer barriers.
 const HELD_UNITS: u32 = 4;
@@ -39,8 +39,8 @@ pub enum Class {
         rows: u32,
         /// Activations.
         input: InputClass,
-        /// Whether they are held in registers.
-        held: bool,
+        /// The way that they take.
+        path: Path,
         /// Storage of the bias.
         bias: Option<Float>,
         /// What becomes of the result.
@@ -56,8 +56,8 @@ pub enum Class {
         rows: u32,
         /// Activations.
         input: InputClass,
-        /// Whether they are held in registers.
-        held: bool,
+        /// The way that they take.
+        path: Path,
         /// Heads; splits are not looked at.
         heads: Heads,
         /// Storage of the biases.
@@ -141,6 +141,13 @@ pub enum InputClass {
         /// Heads, dimensions, splits.
         heads: Heads,
     },
+}
+
+impl InputClass {
+    /// How so many rows lie in the MMA's operand.
+    pub(super) fn packing(self, rows: u32) -> Packing {
+        Packing::of(rows, if let InputClass::Plain { x } = self { x.float } else { Float::F32 })
+    }
 }
 
 /// What becomes of a linear layer's features.
@@ -230,30 +237,31 @@ impl Class {
 
     /// Bytes of shared memory for sums and, before them, the weights of splits: at least these.
     pub(super) fn sums_bytes(&self, warps: u32) -> u32 {
-        let (rows, input, held, streams) = match *self {
-            Class::Linear { rows, input, held, output: OutputClass::SiluMul { .. }, .. } => (rows, input, held, 2),
-            Class::Linear { rows, input, held, .. } | Class::Qkv { rows, input, held, .. } => (rows, input, held, 1),
+        let (rows, input, path, streams) = match *self {
+            Class::Linear { rows, input, path, output: OutputClass::SiluMul { .. }, .. } => (rows, input, path, 2),
+            Class::Linear { rows, input, path, .. } | Class::Qkv { rows, input, path, .. } => (rows, input, path, 1),
             _ => return 0,
         };
         let weights = match input {
-            InputClass::Merge { heads } if !held => heads.merge_bytes(rows),
+            InputClass::Merge { heads } if path == Path::Copied => heads.merge_bytes(rows),
             _ => 0,
         };
-        let units = if held { HELD_UNITS } else { streams };
-        weights.max(units * warps * rows * Unit::ROWS * 4)
+        let units = match path {
+            Path::Copied => streams,
+            Path::Held => HELD_UNITS,
+            Path::Streamed { group } => group,
+        };
+        weights.max(units * Sums::bytes(rows, warps))
     }
 
     /// Bytes of shared memory for activations, for the results of warps, or for the work of sampling.
     pub(super) fn operand_bytes(&self, warps: u32) -> u32 {
-        use tilewright_kernels::decode::Operand;
         match *self {
-            Class::Linear { held: true, input: InputClass::Merge { heads }, rows, .. }
-            | Class::Qkv { held: true, input: InputClass::Merge { heads }, rows, .. } => heads.merge_bytes(rows),
-            Class::Linear { held: true, .. } | Class::Qkv { held: true, .. } => 0,
-            Class::Linear { unit, rows, input, .. } | Class::Qkv { unit, rows, input, .. } => {
-                let float = if let InputClass::Plain { x } = input { x.float } else { Float::F32 };
-                Operand::bytes(rows, unit, float)
-            }
+            Class::Linear { path: Path::Copied, unit, rows, input, .. }
+            | Class::Qkv { path: Path::Copied, unit, rows, input, .. } => Operand::bytes(unit, input.packing(rows)),
+            Class::Linear { input: InputClass::Merge { heads }, rows, .. }
+            | Class::Qkv { input: InputClass::Merge { heads }, rows, .. } => heads.merge_bytes(rows),
+            Class::Linear { .. } | Class::Qkv { .. } => 0,
             Class::Attention { heads, .. } => heads.scratch_bytes(warps),
             Class::Sample { .. } => tilewright_kernels::sample::Scratch::BYTES,
             Class::Embed { .. } | Class::Rope { .. } | Class::Argmax { .. } => 0,

@@ -1,6 +1,6 @@
 //! From tasks to opcodes and records.
 
-use tilewright_kernels::decode::{Float, Heads, Held, Unit};
+use tilewright_kernels::decode::{Float, Heads, Operand, Path, Unit};
 use tilewright_layout::DType;
 
 use super::Unsupported;
@@ -14,6 +14,9 @@ use crate::program::{
     Attention, Buffer, BufferId, BufferKind, HeadOutput, KeyOutput, Linear, LinearInput, LinearOutput, Op, Place, Qkv,
     Rope, Rotation, Span, Task,
 };
+
+/// Units of the ring of a group where activations are streamed, an even number: gate and up take turns.
+const STREAMED_UNITS: u32 = 8;
 
 /// Most splits whose merge is held in registers.
 const HELD_SPLITS: u32 = 8;
@@ -68,10 +71,18 @@ impl<'p> Planner<'p> {
         Ok(storage)
     }
 
-    /// Whether activations are held in registers: of enough rows, where there is room.
-    fn held(&self, rows: u32, unit: Unit, input: InputClass) -> bool {
+    /// The way that activations take: of few rows they are copied, of more they are held in registers; what has no room is
+    /// streamed.
+    fn path(&self, rows: u32, unit: Unit, input: InputClass) -> Path {
         let splits = if let InputClass::Merge { heads } = input { heads.splits } else { 0 };
-        rows >= self.options.held_rows && splits <= HELD_SPLITS && Held::fits(rows, unit)
+        let (packing, loads) = (input.packing(rows), splits <= HELD_SPLITS);
+        // A ring of less than half of the memory does not last while the team waits.
+        let room = Operand::bytes(unit, packing) <= self.placed.target.shared_bytes_per_block as u32 / 2;
+        match (rows >= self.options.held_rows && loads, room) {
+            (true, _) if Path::holds(unit, packing) => Path::Held,
+            (false, true) => Path::Copied,
+            _ => Path::Streamed { group: STREAMED_UNITS },
+        }
     }
 
     /// The type of an activation that is never tagged.
@@ -144,6 +155,11 @@ impl<'p> Planner<'p> {
             record.weights = stream.at(first) as u32;
             record.stages = units as u32 * stream.unit.stages();
             record.stage_bytes = stream.unit.stage_bytes();
+            if let Class::Linear { path: Path::Streamed { group }, .. }
+            | Class::Qkv { path: Path::Streamed { group }, .. } = class
+            {
+                record.split = stream.unit.stages() | group << 16;
+            }
         }
         record.task = task.id.index() as u32;
         let tags = self.tags.task(task.id);
@@ -209,8 +225,8 @@ impl<'p> Planner<'p> {
         let (first, units) = (op.cols.lo / 8 * turns, op.cols.len().div_ceil(8) * turns);
         let width = self.extent(out, 0)?;
         let rows = rows(op.rows)?;
-        let held = self.held(rows, unit, input);
-        let class = Class::Linear { unit, rows, input, held, bias, output, width };
+        let path = self.path(rows, unit, input);
+        let class = Class::Linear { unit, rows, input, path, bias, output, width };
         let operands = self.operands(&[x, second, op.bias, extra[0], extra[1], Some(out)])?;
         let (first_row, lo, end) = (op.rows.lo as u32, op.cols.lo as u32, op.cols.hi as u32);
         let record = TaskRecord { first_row, first: lo, end, index, operands, ..TaskRecord::default() };
@@ -238,8 +254,8 @@ impl<'p> Planner<'p> {
         let rows_of = Rows::Group { weights, kv_head: op.kv_head, group, dim: dim as usize };
         let stream = self.stream(rows_of, unit, 0);
         let rows = rows(op.rows)?;
-        let held = self.held(rows, unit, input);
-        let class = Class::Qkv { unit, rows, input, held, heads, bias, q, keys, pools };
+        let path = self.path(rows, unit, input);
+        let class = Class::Qkv { unit, rows, input, path, heads, bias, q, keys, pools };
         let [bq, bk, bv] = biases;
         let operands = self.operands(&[x, second, Some(op.q), Some(k_out), Some(op.v_pool), bq, bk, bv])?;
         let (first, end, index) = (op.units.lo as u32, op.units.len() as u32, op.kv_head as u32);

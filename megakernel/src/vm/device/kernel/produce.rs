@@ -1,7 +1,11 @@
 //! The thread that streams weights: it walks the queue ahead of the team and waits for nothing but room in the ring.
 
+use tilewright_codegen::build::Val;
+use tilewright_kernels::decode::Order;
+
 use super::Kit;
 use super::pages::ask_for_pages;
+use super::table::TaskView;
 
 /// Streams the weights of every task of every step.
 pub(super) fn produce(kit: Kit<'_, '_>) {
@@ -30,7 +34,7 @@ pub(super) fn produce(kit: Kit<'_, '_>) {
                     let idle = producer.flies().select(0u64, trace.now() - since.get());
                     full.set(full.get() + idle);
                 }
-                producer.fill(weights.at(stage.mul_wide(bytes)), bytes);
+                producer.fill(weights.at(ordered(task, stage).mul_wide(bytes)), bytes);
             });
             k.break_if(stopped.get());
             if let (Some(trace), Some(full)) = (kit.trace, full) {
@@ -40,4 +44,14 @@ pub(super) fn produce(kit: Kit<'_, '_>) {
         k.break_if(stopped.get());
     });
     producer.drain();
+}
+
+/// Which of a task's stages comes at a place.
+fn ordered<'k>(task: TaskView<'k>, place: Val<'k, u32>) -> Val<'k, u32> {
+    let (k, order, at) = (place.builder(), task.split(), place.builder().var(place));
+    k.when(order.ge(1u32 << 16), || {
+        let order = Order { stages: order & 0xffff, group: order >> 16, all: task.stages() };
+        at.set(order.stage(place));
+    });
+    at.get()
 }

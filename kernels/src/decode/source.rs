@@ -1,0 +1,218 @@
+//! Activations on their way to the registers of the lanes that multiply them, straight from where they lie.
+//!
+//! No copy in shared memory: the ring may have that, and nobody waits for the slowest warp. What a lane needs of a chunk
+//! are eight consecutive elements of a row, `8·(lane mod 4) ..+8` of a run of 32. Where they take more than 16 bytes, pairs
+//! of lanes load them four by four, so that each load of a warp takes whole sectors of 32 bytes, and exchange what they
+//! packed.
+
+use std::cell::Cell;
+
+use tilewright_codegen::build::{Ptr, Shared, Val, Var};
+
+use super::array::narrow;
+use super::input::{Merge, Squares};
+use super::packing::{Fragment, Half, Packing, Quads};
+use super::{Array, Input, Team, Unit};
+
+/// Loads of four elements that are in flight together.
+const TOGETHER: usize = 16;
+
+/// The activations of a tile, and how they lie in the operand.
+pub(super) struct Source<'k> {
+    pub team: Team<'k>,
+    pub unit: Unit,
+    pub packing: Packing,
+    input: Input<'k>,
+    /// First row.
+    first: Val<'k, u32>,
+    /// Keeps the weights of splits.
+    area: Ptr<'k, Shared, f32>,
+    weighed: Cell<bool>,
+    halves: Vec<(Half, Var<'k, f32>)>,
+}
+
+/// Four elements of a row from a column on; `inside`: whether there are any, where that is not known.
+#[derive(Clone, Copy)]
+struct Four<'k> {
+    column: Val<'k, u32>,
+    inside: Option<Val<'k, bool>>,
+}
+
+impl<'k> Source<'k> {
+    /// The rows of `packing` from `first` on. `area` keeps the weights of splits.
+    pub fn new(
+        team: Team<'k>,
+        unit: Unit,
+        packing: Packing,
+        input: Input<'k>,
+        first: Val<'k, u32>,
+        area: Ptr<'k, Shared, f32>,
+    ) -> Source<'k> {
+        let halves = packing.halves().into_iter().map(|half| (half, team.k.var(0.0f32))).collect();
+        Source { team, unit, packing, input, first, area, weighed: Cell::new(false), halves }
+    }
+
+    /// The columns where this warp's chunks of a stage begin.
+    pub fn columns(&self, stage: Val<'k, u32>) -> Vec<Val<'k, u32>> {
+        let Source { team, unit, .. } = *self;
+        let first = team.k.warp() * unit.per_warp() + stage * (team.warps * unit.per_warp());
+        (0..unit.per_warp()).map(|chunk| (first + chunk) * 32).collect()
+    }
+
+    /// This lane's words of each chunk that begins at one of these columns. Of a normalised input the squares are added up.
+    pub fn fragments(&self, columns: &[Val<'k, u32>]) -> Vec<Vec<Fragment<'k>>> {
+        let halves: Vec<Vec<Vec<[Val<u32>; 4]>>> =
+            self.halves.iter().map(|&(half, squares)| self.quads(half, squares, columns)).collect();
+        let chunk = |at: usize| {
+            let quads: Vec<[Val<u32>; 4]> = halves.iter().flat_map(|half| half[at].iter().copied()).collect();
+            self.packing.fragments(&quads)
+        };
+        (0..columns.len()).map(chunk).collect()
+    }
+
+    /// Forgets the squares that were added up.
+    pub fn clear_squares(&self) {
+        self.halves.iter().for_each(|(_, squares)| squares.set(0.0f32));
+    }
+
+    /// Of a normalised input, stores the warp's sums of squares.
+    pub fn store_squares(&self, to: Squares<'k>) {
+        if let Input::RmsNorm { .. } = self.input {
+            self.halves.iter().for_each(|(half, squares)| half.add_up(self.team, squares.get(), to));
+        }
+    }
+
+    /// Makes the weights of splits, f32 `[rows, heads, splits]`, unless they are made: once for all warps. If each warp asked
+    /// for those of its own columns, all SMs would crowd at a few lines of level two.
+    pub fn weigh(&self) {
+        if let (Input::Merge(merge), false) = (self.input, self.weighed.replace(true)) {
+            merge.weigh(self.team, self.first, self.packing.rows(), self.area);
+            self.team.sync();
+        }
+    }
+
+    /// This lane's quads of each chunk.
+    fn quads(&self, half: Half, squares: Var<'k, f32>, columns: &[Val<'k, u32>]) -> Vec<Vec<[Val<'k, u32>; 4]>> {
+        let (of_tile, k) = (half.row(self.team), self.team.k);
+        let row = self.first + of_tile;
+        let start = row * self.unit.k();
+        match self.input {
+            Input::Plain(x) if x.is_words() && self.is_whole() => {
+                let start = start + k.lane() % 4 * 8;
+                let indexes: Vec<_> = columns.iter().map(|&column| start + column).collect();
+                x.eights(&indexes).into_iter().map(|quad| vec![quad]).collect()
+            }
+            Input::Plain(x) => self.by_fours(columns, TOGETHER / 2, |fours| gather(x, start, fours)),
+            Input::RmsNorm { x, weight, .. } => self.by_fours(columns, TOGETHER / 2, |fours| {
+                let weights = gather(weight, k.lit(0), fours);
+                let loaded = gather(x, start, fours);
+                let sum = loaded.iter().flatten().fold(squares.get(), |sum, x| x.fma(*x, sum));
+                squares.set(sum);
+                let times = |(x, w): (&[Val<'k, f32>; 4], &[Val<'k, f32>; 4])| std::array::from_fn(|i| x[i] * w[i]);
+                loaded.iter().zip(&weights).map(times).collect()
+            }),
+            Input::Merge(merge) => {
+                let together = (TOGETHER / merge.splits as usize).max(1);
+                self.by_fours(columns, together, |fours| self.merged(merge, row, of_tile, fours))
+            }
+        }
+    }
+
+    /// Elements of the merge of a row's splits. Those without tokens are loaded too: they are zeros, and to ask whether there
+    /// are any would make the loads wait for each other. The first results are on their way while weights are made.
+    fn merged(
+        &self,
+        merge: Merge<'k>,
+        row: Val<'k, u32>,
+        of_tile: Val<'k, u32>,
+        fours: &[Four<'k>],
+    ) -> Vec<[Val<'k, f32>; 4]> {
+        let loaded: Vec<_> = fours.iter().map(|four| merge.load_all(row, four.column)).collect();
+        self.weigh();
+        let weights = self.area.at(of_tile * (merge.heads * merge.splits));
+        // A chunk's two fours are of one head where heads are whole chunks.
+        let of_head = if merge.dim.is_multiple_of(32) { 2 } else { 1 };
+        let of = |four: &Four<'k>| {
+            let weights = weights.at(four.column / merge.dim * merge.splits);
+            (0..merge.splits).map(|s| weights.at(s).load()).collect::<Vec<_>>()
+        };
+        let weights: Vec<_> = fours.iter().step_by(of_head).map(of).collect();
+        let merged = fours.iter().zip(loaded).enumerate().map(|(at, (four, parts))| {
+            let zero = [four.column.builder().lit(0.0f32); 4];
+            let sum = parts
+                .iter()
+                .zip(&weights[at / of_head])
+                .fold(zero, |sum, (part, w)| std::array::from_fn(|i| w.fma(part[i], sum[i])));
+            four.or_zero(sum)
+        });
+        merged.collect()
+    }
+
+    /// Whether rows end with a chunk.
+    fn is_whole(&self) -> bool {
+        self.unit.padded_k() == self.unit.k()
+    }
+
+    /// The quads of chunks, whose elements `load` gives four by four, of `together` chunks at once.
+    fn by_fours(
+        &self,
+        columns: &[Val<'k, u32>],
+        together: usize,
+        load: impl Fn(&[Four<'k>]) -> Vec<[Val<'k, f32>; 4]>,
+    ) -> Vec<Vec<[Val<'k, u32>; 4]>> {
+        let lane = self.team.k.lane();
+        // Both lanes of a pair first load the even lane's eight, then the odd lane's.
+        let offset = lane % 4 / 2 * 16 + lane % 2 * 4;
+        let four = |column: Val<'k, u32>| {
+            let end = self.unit.k();
+            let inside = (!self.is_whole()).then(|| column.lt(end));
+            Four { column: if inside.is_some() { column.min(end - 4) } else { column }, inside }
+        };
+        let chunks: Vec<[Four; 2]> =
+            columns.iter().map(|&column| [0u32, 8].map(|next| four(column + offset + next))).collect();
+        let some = |chunks: &[[Four<'k>; 2]]| {
+            let values = load(chunks.as_flattened());
+            let chunk = |pair: &[[Val<'k, f32>; 4]]| {
+                let [even, odd] = [self.pack(pair[0]), self.pack(pair[1])];
+                even.into_iter().zip(odd).map(|(even, odd)| self.exchange([even, odd])).collect::<Vec<_>>()
+            };
+            values.chunks(2).map(chunk).collect::<Vec<_>>()
+        };
+        chunks.chunks(together).flat_map(some).collect()
+    }
+
+    /// Four elements as words of each of this lane's quads.
+    fn pack(&self, [a, b, c, d]: [Val<'k, f32>; 4]) -> Vec<[Val<'k, u32>; 2]> {
+        let both = [narrow(a, b), narrow(c, d)];
+        let (high, low) = (both.map(|(word, _)| word), || both.map(|(_, [x, y])| narrow(x, y).0));
+        match self.packing.quads() {
+            Quads::High => vec![high],
+            Quads::Both => vec![high, low()],
+            Quads::Folded => {
+                let (is_low, low) = (self.team.k.lane().ge(16), low());
+                vec![[0, 1].map(|i| is_low.select(low[i], high[i]))]
+            }
+        }
+    }
+
+    /// This lane's eight elements: what it loaded of them, and what its neighbour did.
+    fn exchange(&self, [even, odd]: [[Val<'k, u32>; 2]; 2]) -> [Val<'k, u32>; 4] {
+        let is_odd = (self.team.k.lane() % 2).eq(1);
+        let got = [0, 1].map(|i| is_odd.select(even[i], odd[i]).shfl_bfly(1));
+        let first = [0, 1].map(|i| is_odd.select(got[i], even[i]));
+        let second = [0, 1].map(|i| is_odd.select(odd[i], got[i]));
+        [first[0], first[1], second[0], second[1]]
+    }
+}
+
+/// Elements of an array from `start` on; zeros where there are none.
+fn gather<'k>(array: Array<'k>, start: Val<'k, u32>, fours: &[Four<'k>]) -> Vec<[Val<'k, f32>; 4]> {
+    let loaded = array.gather(&fours.iter().map(|four| start + four.column).collect::<Vec<_>>());
+    loaded.into_iter().zip(fours).map(|(values, four)| four.or_zero(values)).collect()
+}
+
+impl<'k> Four<'k> {
+    fn or_zero(self, values: [Val<'k, f32>; 4]) -> [Val<'k, f32>; 4] {
+        self.inside.map_or(values, |inside| values.map(|value| inside.select(value, 0.0f32)))
+    }
+}
