@@ -4,15 +4,12 @@ use tilewright_codegen::build::Val;
 
 use super::{Packing, Unit};
 
-/// Most registers of a lane that hold activations.
-const REGISTERS: u32 = 128;
-
 /// The way that activations take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Path {
     /// Copied to shared memory, by all warps for all.
     Copied,
-    /// Each warp loads the columns that it multiplies into registers, which must have room ([`Path::holds`]).
+    /// Each warp loads the columns that it multiplies into registers ([`Path::registers`]).
     Held,
     /// Each warp loads the columns of a stage into registers when it comes to that stage, and multiplies them with that stage
     /// of every unit of a group; again for every group. Weights come in the order of [`Order`]. It takes rows of any
@@ -24,17 +21,17 @@ pub enum Path {
 }
 
 impl Path {
-    /// Whether registers hold rows of a unit's length.
+    /// Registers of a lane that hold its share of rows of a unit's length.
     ///
     /// ```
     /// use tilewright_kernels::decode::{Float, Packing, Path, Unit};
     /// let (wide, narrow) = (Unit::new(8192, 8, 16384)?, Unit::new(2048, 8, 16384)?);
-    /// assert!(Path::holds(wide, Packing::of(8, Float::Bf16)) && !Path::holds(wide, Packing::of(9, Float::Bf16)));
-    /// assert!(Path::holds(narrow, Packing::of(16, Float::F32)));
+    /// assert_eq!(Path::registers(wide, Packing::of(8, Float::Bf16)), 128);
+    /// assert_eq!(Path::registers(narrow, Packing::of(16, Float::F32)), 128);
     /// # Ok::<(), tilewright_kernels::decode::UnitError>(())
     /// ```
-    pub fn holds(unit: Unit, packing: Packing) -> bool {
-        unit.stages() * unit.per_warp() * packing.words() <= REGISTERS
+    pub fn registers(unit: Unit, packing: Packing) -> u32 {
+        unit.stages() * unit.per_warp() * packing.words()
     }
 }
 

@@ -75,7 +75,7 @@ pub fn path(draw: &mut Draw, unit: Unit, packing: Packing) -> Path {
     let group = 2 * draw.between(1..=3);
     match draw.between(0..=2) {
         0 => Path::Copied,
-        1 if Path::holds(unit, packing) => Path::Held,
+        1 if Path::registers(unit, packing) <= 128 => Path::Held,
         _ => Path::Streamed { group },
     }
 }

@@ -10,6 +10,7 @@ mod ends;
 mod faults;
 mod lab;
 mod mutants;
+mod paths;
 mod refusals;
 mod resident;
 mod resources;

@@ -30,8 +30,11 @@ fn kernels_of_known_models_assemble_to_what_the_page_says() {
         ("llama-3.2-1b", 1, true),
         ("llama-3.2-1b", 4, false),
         ("llama-3.2-1b", 8, false),
+        ("llama-3.2-1b", 16, false),
         ("llama-3.1-8b", 1, false),
         ("llama-3.1-8b", 4, false),
+        ("llama-3.1-8b", 8, false),
+        ("llama-3.1-8b", 16, false),
     ] {
         let spec = ModelSpec::named(model).unwrap();
         let options = LowerOptions { rows, sampling, kv: DType::BF16, ..LowerOptions::for_context(4096) };

@@ -15,9 +15,6 @@ use crate::program::{
     Rope, Rotation, Span, Task,
 };
 
-/// Units of the ring of a group where activations are streamed, an even number: gate and up take turns.
-const STREAMED_UNITS: u32 = 8;
-
 /// Most splits whose merge is held in registers.
 const HELD_SPLITS: u32 = 8;
 
@@ -79,9 +76,9 @@ impl<'p> Planner<'p> {
         // A ring of less than half of the memory does not last while the team waits.
         let room = Operand::bytes(unit, packing) <= self.placed.target.shared_bytes_per_block as u32 / 2;
         match (rows >= self.options.held_rows && loads, room) {
-            (true, _) if Path::holds(unit, packing) => Path::Held,
+            (true, _) if Path::registers(unit, packing) <= self.options.held_registers => Path::Held,
             (false, true) => Path::Copied,
-            _ => Path::Streamed { group: STREAMED_UNITS },
+            _ => Path::Streamed { group: (self.options.streamed_units & !1).clamp(2, 64) },
         }
     }
 

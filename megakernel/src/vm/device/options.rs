@@ -24,9 +24,14 @@ pub struct DeviceOptions {
     pub spin_limit: u32,
     /// Whether activations carry their own arrival where they can, instead of being released.
     pub tags: bool,
-    /// Fewest rows of a task whose activations are held in registers, where there is room; of fewer rows they are copied to
-    /// shared memory.
+    /// Fewest rows of a task whose activations are held in registers; of fewer rows they are copied to shared memory. Where
+    /// there is no room they are streamed.
     pub held_rows: u32,
+    /// Most registers of a thread that hold activations.
+    pub held_registers: u32,
+    /// Units whose sums are kept at once where activations are streamed, an even number from 2 to 64: for each so many the
+    /// activations are loaded once.
+    pub streamed_units: u32,
     /// Whether every task's times are recorded.
     pub timeline: bool,
 }
@@ -45,6 +50,8 @@ impl Default for DeviceOptions {
             spin_limit: 1 << 24,
             tags: true,
             held_rows: 3,
+            held_registers: 128,
+            streamed_units: 8,
             timeline: false,
         }
     }
