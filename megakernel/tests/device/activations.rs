@@ -90,11 +90,14 @@ fn the_way_of_activations_changes_the_order_of_sums_alone() {
 }
 
 #[test]
-fn releases_and_tags_give_the_same_bits() {
-    let bits = |tags: bool| {
-        let mut machine = machine(&tiny(), 1, 3, 21, DeviceOptions { tags, ..options() });
+fn releases_and_tags_and_registers_give_the_same_bits() {
+    let bits = |tags: bool, take_registers: bool| {
+        let options = DeviceOptions { warps: 8, stage_bytes: 4096, tags, take_registers, ..options() };
+        let mut machine = machine(&tiny(), 1, 3, 21, options);
         let tokens = machine.run(&Cells::at(1, 0).view(), 3).unwrap();
         (tokens, machine.f32(LOGITS).unwrap().into_iter().map(f32::to_bits).collect::<Vec<_>>())
     };
-    assert_eq!(bits(true), bits(false));
+    let expected = bits(true, true);
+    assert_eq!(bits(false, true), expected);
+    assert_eq!(bits(true, false), expected);
 }
