@@ -40,7 +40,7 @@ impl Default for DeviceOptions {
             in_flight: 1,
             burst: 4,
             pages_ahead: true,
-            split_tokens: 256,
+            split_tokens: 128,
             sums_bytes: 4096,
             spin_limit: 1 << 24,
             tags: true,
