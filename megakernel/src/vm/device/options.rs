@@ -88,7 +88,7 @@ impl Default for DeviceOptions {
             burst: 4,
             stream_tokens: true,
             pages_ahead: true,
-            split_tokens: 256,
+            split_tokens: 128,
             sums_bytes: 4096,
             spin_limit: 1 << 24,
             tags: true,
