@@ -74,7 +74,9 @@ impl Heads {
 }
 
 /// Computes the split of every row, and merges the splits of those that it comes last to.
-pub fn attention<'k>(team: Team<'k>, scratch: Scratch<'k>, work: Attention<'k>) {
+///
+/// Thread 0 calls `counted` once all splits of the task are counted: what is still to come are stores of merged results.
+pub fn attention<'k>(team: Team<'k>, scratch: Scratch<'k>, work: Attention<'k>, counted: impl FnOnce()) {
     let k = team.k;
     k.for_(0u32, work.rows, |row| {
         let row = work.first_row + row;
@@ -86,7 +88,7 @@ pub fn attention<'k>(team: Team<'k>, scratch: Scratch<'k>, work: Attention<'k>) 
             k.if_else(begin.lt(end), || pass.run(scratch), || work.store_idle(team, row, first, count));
         }
     });
-    work.arrive(team, scratch);
+    work.arrive(team, scratch, counted);
 }
 
 /// One pass over the tokens for up to eight query heads of a row.

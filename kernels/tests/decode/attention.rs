@@ -74,7 +74,7 @@ impl Case {
             stats: k.global("stats"),
             merged: Merged { out: self.result(k), arrivals: k.global("arrivals") },
         };
-        attention(team, scratch(team, self.heads.scratch_bytes(self.warps), 1, 1), work);
+        attention(team, scratch(team, self.heads.scratch_bytes(self.warps), 1, 1), work, || ());
     }
 
     fn scale(&self) -> f32 {

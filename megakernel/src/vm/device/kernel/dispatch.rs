@@ -181,9 +181,17 @@ impl<'k> Call<'k, '_> {
                     stats: self.state(4).cast(),
                     merged: Merged { out: self.stored(5, out, Generation::Output), arrivals: self.state(6).cast() },
                 },
+                || self.signal(out),
             ),
             Class::Argmax { rows, tiles } => self.argmax(rows, tiles),
             Class::Sample { rows, tiles, vocab } => self.sample(rows, tiles, vocab),
+        }
+    }
+
+    /// Signals where what the task stores from now on is tagged: who waits for it looks at the tags next.
+    fn signal(self, out: Storage) {
+        if out.period > 0 {
+            self.kit.sync.signal(self.kit.table, self.task);
         }
     }
 

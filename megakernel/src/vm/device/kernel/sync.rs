@@ -7,6 +7,7 @@ use tilewright_codegen::build::{Builder, Global, Ptr, Shared, Val, Var};
 use tilewright_codegen::ir::attr::{AtomOp, AtomOrder, RedOrder, Scope};
 
 use super::table::{Table, TaskView};
+use crate::vm::device::record::RELEASES;
 use crate::vm::device::{Plan, status};
 
 /// Counters of the machine's own, behind the program's.
@@ -167,13 +168,13 @@ impl<'k> Sync<'k> {
     }
 
     /// Publishes that a task is done; by one thread, behind a barrier of the team. Where everything that it wrote is
-    /// tagged, nothing is released.
+    /// tagged, nothing is released, and some tasks come here before they are done.
     pub fn signal(self, table: Table<'k>, task: TaskView<'k>) {
         let (k, first) = (self.k, task.signals());
         k.for_(0u32, task.signal_count(), |at| {
             let counter = self.counters.at(table.signal(first + at) * PITCH);
             k.if_else(
-                task.writes().ge(1u32 << 16),
+                (task.writes() & RELEASES).ne(0),
                 || counter.red(AtomOp::Add, 1u32, RedOrder::Release(Scope::Gpu)),
                 || counter.red(AtomOp::Add, 1u32, RedOrder::Relaxed(Scope::Gpu)),
             );
