@@ -13,7 +13,7 @@ use tilewright_codegen::build::{Global, Load, Ptr, RegArray, Shared, Store, Val}
 use tilewright_codegen::ir::attr::{AtomOp, AtomOrder, Scope, StOrder};
 
 use super::array::RELAXED;
-use super::{Array, Attention, Scratch, Shares, Team};
+use super::{Array, Attention, Float, Scratch, Shares, Team};
 
 /// Where the splits are merged.
 #[derive(Clone, Copy)]
@@ -44,6 +44,19 @@ pub(super) struct Part<'k> {
     tokens: Val<'k, u32>,
 }
 
+impl Float {
+    /// The type in which attention hands its result to a product of so many rows: of few rows without loss, of more in half
+    /// the bytes, since every block reads all of them.
+    ///
+    /// ```
+    /// use tilewright_kernels::decode::Float;
+    /// assert_eq!((Float::enough_for(4), Float::enough_for(5)), (Float::F32, Float::Bf16));
+    /// ```
+    pub fn enough_for(rows: u32) -> Float {
+        if rows <= 4 { Float::F32 } else { Float::Bf16 }
+    }
+}
+
 impl<'k> Merged<'k> {
     /// Words of the place of a count: a line of level two each.
     pub const ARRIVAL: u32 = 32;
@@ -65,8 +78,7 @@ impl<'k> Attention<'k> {
         let pages = self.keys;
         let shares = Shares::of(pages.position.load(row), pages.page_tokens, self.heads.splits, pages.split_pages);
         let (share, tokens) = (shares.each * pages.page_tokens, shares.tokens);
-        let begin = self.split * share;
-        let end = (begin + share).min(tokens);
+        let [begin, end] = shares.tokens_of(self.split, pages.page_tokens);
         Part { begin, end, alone: tokens.le(share), is_last: end.eq(tokens), share, tokens }
     }
 

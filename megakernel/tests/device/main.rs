@@ -5,13 +5,16 @@
 
 mod activations;
 mod agree;
+mod both;
 mod choose;
 mod ends;
 mod faults;
 mod lab;
 mod merges;
 mod mutants;
+mod paths;
 mod refusals;
 mod resident;
 mod resources;
+mod streams;
 mod timeline;

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 
 use tilewright_codegen::ir::Arch;
+use tilewright_kernels::decode::TokenStage;
 
-use super::class::Class;
+use super::class::{Class, PoolClass};
 use super::image::{CHUNK, Rows, Stream};
 use super::place::Places;
 use super::plan::{CellsPlan, Feedback, Plan, RotationTable};
@@ -79,6 +80,7 @@ impl<'p> Planner<'p> {
         let (directory, tables) = tables(self.placed, &mut records);
         let table_bytes = directory.iter().map(|block| block.bytes).max().unwrap_or(0);
         self.cells = self.common_cells();
+        self.stream_tokens();
         let operand_bytes =
             self.classes.iter().map(|c| c.operand_bytes(self.options.warps)).max().unwrap_or(0).next_multiple_of(128);
         let rows = self.placed.tasks.iter().map(|task| rows_of(&task.op)).max().unwrap_or(1);
@@ -113,11 +115,27 @@ impl<'p> Planner<'p> {
             Class::Qkv { pools, .. } | Class::Rope { pools, .. } | Class::Attention { pools, .. } => Some(pools),
             _ => None,
         });
-        let mut all = pools.map(|pools| (pools.position, pools.table, pools.table_width));
-        let (position, table, table_width) = all.next()?;
+        let mut all = pools;
+        let pools = all.next()?;
+        let of = |pools: PoolClass| (pools.position, pools.table, pools.table_width, pools.page_tokens);
+        let (position, table, table_width, _) = of(pools);
         let rows = self.placed.tasks.iter().map(|task| rows_of(&task.op)).max().unwrap_or(1);
-        let same = all.all(|other| other == (position, table, table_width));
-        (same && rows * (table_width + 1) <= CELLS).then_some(CellsPlan { position, table, table_width, rows })
+        let plan = CellsPlan { position, table, table_width, rows, pools };
+        (all.all(|other| of(other) == of(pools)) && plan.numbers() <= CELLS).then_some(plan)
+    }
+
+    /// Lets attention take its tokens from the ring, where a block knows the step's positions and stages hold tokens.
+    fn stream_tokens(&mut self) {
+        if self.cells.is_none() || !self.options.stream_tokens {
+            return;
+        }
+        for class in &mut self.classes {
+            if let Class::Attention { heads, pools, streamed, .. } = class
+                && heads.is_one_pass()
+            {
+                *streamed = TokenStage::new(pools.dim, pools.page_tokens, self.options.stage_bytes);
+            }
+        }
     }
 
     /// The cells that the embedding reads and that say what is chosen, where the program has one of each kind.

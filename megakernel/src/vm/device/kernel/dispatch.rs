@@ -2,8 +2,8 @@
 
 use tilewright_codegen::build::{Global, Ptr, Val};
 use tilewright_kernels::decode::{
-    Argmax, Array, Attention, Best, Embed, Float, HeadNorm, Input, Keys, Linear, Merged, Output, Pages, Qkv, Rope,
-    Rotation, Sample, Weights, argmax, attention, embed, linear, qkv, rope, sample,
+    Argmax, Array, Attention, Best, Cells, Embed, Float, HeadNorm, Input, Keys, Linear, Merged, Output, Pages, Qkv,
+    Rope, Rotation, Sample, Weights, argmax, attention, embed, linear, qkv, rope, sample,
 };
 use tilewright_kernels::sample::Scratch;
 
@@ -16,6 +16,12 @@ use crate::vm::device::{Class, InputClass, KeysClass, OutputClass, PoolClass, Ro
 /// `now` counts the steps before this one, over all launches.
 pub(super) fn dispatch<'k>(kit: Kit<'k, '_>, task: TaskView<'k>, now: Val<'k, u32>, weights: &dyn Weights<'k>) {
     choose(Call { kit, task, now }, task.opcode(), 0, weights);
+}
+
+/// The pages of a class, whose positions and page tables lie there.
+pub(super) fn pages_of<'k>(pool: Array<'k>, pools: PoolClass, (position, table): (Cells<'k>, Cells<'k>)) -> Pages<'k> {
+    let PoolClass { pages, page_tokens, dim, table_width, split_pages, .. } = pools;
+    Pages { pool, pages, page_tokens, dim, position, table, table_width, split_pages }
 }
 
 /// Tries the classes from `first` on.
@@ -78,9 +84,7 @@ impl<'k> Call<'k, '_> {
     }
 
     fn pages_of(self, pool: Array<'k>, pools: PoolClass) -> Pages<'k> {
-        let PoolClass { pages, page_tokens, dim, table_width, split_pages, .. } = pools;
-        let (position, table) = self.kit.cells.of(pools);
-        Pages { pool, pages, page_tokens, dim, position, table, table_width, split_pages }
+        pages_of(pool, pools, self.kit.cells.of(pools))
     }
 
     fn rotation(self, RotationClass { table, half }: RotationClass) -> Rotation<'k> {
@@ -117,15 +121,15 @@ impl<'k> Call<'k, '_> {
                     columns,
                 },
             ),
-            Class::Linear { unit, rows, input, held, bias, output, width } => {
+            Class::Linear { unit, rows, input, path, bias, output, width } => {
                 let output = self.output(output, width);
                 let (first, end) = (task.first(), task.end());
                 let bias = bias.map(|bias| self.plain(2, bias));
                 let input = self.input(input);
-                let tile = Linear { unit, rows, first_row, first, end, input, held, bias, output };
+                let tile = Linear { unit, rows, first_row, first, end, input, path, bias, output };
                 linear(team, scratch, weights, tile);
             }
-            Class::Qkv { unit, rows, input, held, heads, bias, q, keys, pools } => {
+            Class::Qkv { unit, rows, input, path, heads, bias, q, keys, pools } => {
                 let keys = match keys {
                     KeysClass::Rotated(rotation) => {
                         Keys::Rotated { rotation: self.rotation(rotation), pages: self.pages(3, pools) }
@@ -145,7 +149,7 @@ impl<'k> Call<'k, '_> {
                     kv_heads: heads.kv_heads,
                     dim: heads.dim,
                     input: self.input(input),
-                    held,
+                    path,
                     bias,
                     q: self.array(2, q),
                     keys,
@@ -164,9 +168,10 @@ impl<'k> Call<'k, '_> {
                 let (rotation, first_head) = (self.rotation(rotation), task.first());
                 rope(team, Rope { x, norm, rotation, heads, first_head, count, rows, first_row, pages, out });
             }
-            Class::Attention { rows, heads, scale, q, pools, out } => attention(
+            Class::Attention { rows, heads, scale, q, pools, out, streamed } => attention(
                 team,
                 scratch,
+                weights,
                 Attention {
                     heads,
                     rows,
@@ -180,6 +185,7 @@ impl<'k> Call<'k, '_> {
                     acc: self.state(3).cast(),
                     stats: self.state(4).cast(),
                     merged: Merged { out: self.stored(5, out, Generation::Output), arrivals: self.state(6).cast() },
+                    streamed: streamed.and_then(|stage| kit.cells.streamed(stage)),
                 },
                 || self.signal(out),
             ),

@@ -6,9 +6,10 @@
 //! | `table` | the block's tables in shared memory |
 //! | `cells` | positions and page tables in shared memory |
 //! | `sync` | counters, the end of a launch, reports |
-//! | `produce` | the warp that streams weights |
+//! | `produce` | the warp that streams weights, keys and values |
+//! | `tokens` | the keys and values of a task of attention, as stages of the ring |
 //! | `consume` | the warps that compute |
-//! | `pages` | keys and values on their way to level two |
+//! | `pages` | keys and values that are not streamed on their way to level two |
 //! | `dispatch` | from opcodes to device functions |
 //! | `advance` | from one step to the next |
 //! | `trace` | times of tasks |
@@ -22,6 +23,7 @@ mod produce;
 mod ring;
 mod sync;
 mod table;
+mod tokens;
 mod trace;
 
 use half::bf16;
@@ -77,8 +79,7 @@ struct Kit<'k, 'p> {
 /// Parameters: image, plain, state, pools, tables, directory, counters, status, steps so far, steps of this launch,
 /// whether tokens are fed back, the tokens that end each row; with a timeline, where it goes.
 pub fn record(plan: &Plan) -> Kernel {
-    let threads = (plan.options.warps + 1) * 32;
-    record_kernel(NAME, plan.arch, block(threads).min_blocks(1).cooperative(), |k| body(k, plan))
+    record_kernel(NAME, plan.arch, block(plan.options.threads()).min_blocks(1).cooperative(), |k| body(k, plan))
 }
 
 fn body(k: &Builder, plan: &Plan) {
@@ -123,6 +124,7 @@ fn body(k: &Builder, plan: &Plan) {
     k.when(k.tid().eq(0), || {
         sync.start();
         ring.start();
+        cells.start();
     });
     k.barrier();
     k.when(k.warp().eq(0), || table.add_up(k));
@@ -132,8 +134,18 @@ fn body(k: &Builder, plan: &Plan) {
     k.when(found.eq(expected), || {
         k.if_else(
             k.warp().lt(options.warps),
-            || consume::consume(kit),
-            || k.when(k.lane().eq(0), || produce::produce(kit)),
+            || {
+                if let Some(registers) = options.registers() {
+                    k.registers_up(registers.team);
+                }
+                consume::consume(kit);
+            },
+            || {
+                if let Some(registers) = options.registers() {
+                    k.registers_down(registers.producer);
+                }
+                k.when(k.warp().eq(options.warps) & k.lane().eq(0), || produce::produce(kit));
+            },
         );
     });
 }
