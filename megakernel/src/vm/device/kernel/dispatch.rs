@@ -197,7 +197,7 @@ impl<'k> Call<'k, '_> {
     /// Signals where what the task stores from now on is tagged: who waits for it looks at the tags next.
     fn signal(self, out: Storage) {
         if out.period > 0 {
-            self.kit.sync.signal(self.kit.table, self.task);
+            self.kit.sync.signal_early(self.kit.table, self.task);
         }
     }
 

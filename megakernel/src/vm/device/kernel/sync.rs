@@ -168,7 +168,7 @@ impl<'k> Sync<'k> {
     }
 
     /// Publishes that a task is done; by one thread, behind a barrier of the team. Where everything that it wrote is
-    /// tagged, nothing is released, and some tasks come here before they are done.
+    /// tagged, nothing is released.
     pub fn signal(self, table: Table<'k>, task: TaskView<'k>) {
         let (k, first) = (self.k, task.signals());
         k.for_(0u32, task.signal_count(), |at| {
@@ -178,6 +178,15 @@ impl<'k> Sync<'k> {
                 || counter.red(AtomOp::Add, 1u32, RedOrder::Release(Scope::Gpu)),
                 || counter.red(AtomOp::Add, 1u32, RedOrder::Relaxed(Scope::Gpu)),
             );
+        });
+    }
+
+    /// Says that only tagged stores of a task are to come; by one thread.
+    pub fn signal_early(self, table: Table<'k>, task: TaskView<'k>) {
+        let first = task.signals();
+        self.k.for_(0u32, task.signal_count(), |at| {
+            let counter = self.counters.at(table.signal(first + at) * PITCH);
+            counter.red(AtomOp::Add, 1u32, RedOrder::Relaxed(Scope::Gpu));
         });
     }
 
