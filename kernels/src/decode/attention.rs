@@ -160,7 +160,7 @@ impl<'k> Pass<'k> {
         let first = (self.team.warps - 1) - k.warp();
         let bring = |block: Val<'k, u32>, loaded: &Loaded<'k>| {
             let start = paged + block * BLOCK;
-            self.from_pages(start, self.end - start - 1, loaded);
+            self.load_pages(start, self.end - start - 1, loaded);
         };
         // On its way while the queries come.
         let loaded = self.unloaded();
@@ -286,7 +286,7 @@ impl<'k> Pass<'k> {
     }
 
     /// Loads the block that begins with a token from the pages. Tokens behind the last repeat it; their weights will be zero.
-    fn from_pages(self, start: Val<'k, u32>, last: Val<'k, u32>, to: &Loaded<'k>) {
+    fn load_pages(self, start: Val<'k, u32>, last: Val<'k, u32>, to: &Loaded<'k>) {
         // Both pools have a token at the same place, and pages are whole blocks.
         let first = self.work.keys.token(self.work.kv_head, self.row, start);
         let row = |token: Val<'k, u32>| self.token(first, token.min(last));
