@@ -83,7 +83,15 @@ impl Heads {
 
 /// Computes the split of every row, and merges the splits of those that it comes last to. `ring` has the stages of the tokens
 /// that are streamed, row by row.
-pub fn attention<'k>(team: Team<'k>, scratch: Scratch<'k>, ring: &dyn Weights<'k>, work: Attention<'k>) {
+///
+/// Thread 0 calls `counted` once all splits of the task are counted: what is still to come are stores of merged results.
+pub fn attention<'k>(
+    team: Team<'k>,
+    scratch: Scratch<'k>,
+    ring: &dyn Weights<'k>,
+    work: Attention<'k>,
+    counted: impl FnOnce(),
+) {
     let k = team.k;
     k.for_(0u32, work.rows, |row| {
         let row = work.first_row + row;
@@ -96,7 +104,7 @@ pub fn attention<'k>(team: Team<'k>, scratch: Scratch<'k>, ring: &dyn Weights<'k
             k.if_else(begin.lt(end), || pass.run(scratch, ring), || work.store_idle(team, row, first, count));
         }
     });
-    work.arrive(team, scratch);
+    work.arrive(team, scratch, counted);
 }
 
 /// One pass over the tokens for up to eight query heads of a row.
@@ -152,7 +160,7 @@ impl<'k> Pass<'k> {
         let first = (self.team.warps - 1) - k.warp();
         let bring = |block: Val<'k, u32>, loaded: &Loaded<'k>| {
             let start = paged + block * BLOCK;
-            self.from_pages(start, self.end - start - 1, loaded);
+            self.load_pages(start, self.end - start - 1, loaded);
         };
         // On its way while the queries come.
         let loaded = self.unloaded();
@@ -278,7 +286,7 @@ impl<'k> Pass<'k> {
     }
 
     /// Loads the block that begins with a token from the pages. Tokens behind the last repeat it; their weights will be zero.
-    fn from_pages(self, start: Val<'k, u32>, last: Val<'k, u32>, to: &Loaded<'k>) {
+    fn load_pages(self, start: Val<'k, u32>, last: Val<'k, u32>, to: &Loaded<'k>) {
         // Both pools have a token at the same place, and pages are whole blocks.
         let first = self.work.keys.token(self.work.kv_head, self.row, start);
         let row = |token: Val<'k, u32>| self.token(first, token.min(last));

@@ -84,7 +84,7 @@ impl<'k> Attention<'k> {
 
     /// Counts the split where it is one of several, and merges those of rows that it is the last of; behind a barrier of the
     /// team that all partial results are stored before.
-    pub(super) fn arrive(self, team: Team<'k>, scratch: Scratch<'k>) {
+    pub(super) fn arrive(self, team: Team<'k>, scratch: Scratch<'k>, counted: impl FnOnce()) {
         let k = team.k;
         let all = self.heads.splits.next_power_of_two();
         let complete = scratch.best.cast::<u32>();
@@ -99,6 +99,7 @@ impl<'k> Attention<'k> {
             });
             complete.at(k.tid()).store(last.get());
         });
+        k.when(k.tid().eq(0), counted);
         team.sync();
         self.merge(team, complete);
     }

@@ -61,6 +61,7 @@ const EQUIVALENT: &[(&str, &str, &str, &str)] = &[
         "the end of a launch that failed: the simulator lets a block end under a copy; a GPU does not",
     ),
     ("kernel/sync.rs", "ld.relaxed.cta.u32 shared", "weak", OWN),
+    ("kernel/sync.rs", "ld.relaxed.gpu.u32 global", "weak", ELSEWHERE),
     ("kernel/sync.rs", "ld.relaxed.sys.u32 global", "weak", HOST),
     ("kernel/sync.rs", "st.relaxed.cta.u32 shared", "weak", ELSEWHERE),
     ("kernel/sync.rs", "st.relaxed.gpu.u32 global", "weak", ELSEWHERE),

@@ -9,7 +9,7 @@ use super::image::{Rows, Stream};
 use super::place::ALIGN;
 use super::plan::RotationTable;
 use super::planner::Planner;
-use super::record::{OPERANDS, TaskRecord};
+use super::record::{EARLY, OPERANDS, RELEASES, TaskRecord};
 use crate::program::{
     Attention, Buffer, BufferId, BufferKind, HeadOutput, KeyOutput, Linear, LinearInput, LinearOutput, Op, Place, Qkv,
     Rope, Rotation, Span, Task,
@@ -183,7 +183,9 @@ impl<'p> Planner<'p> {
         record.task = task.id.index() as u32;
         let tags = self.tags.task(task.id);
         record.reads = tags.input | tags.residual << 16;
-        record.writes = tags.output | u32::from(tags.release) << 16;
+        let early = matches!(class, Class::Attention { out, .. } if out.period > 0);
+        let flags = [(tags.release, RELEASES), (early, EARLY)];
+        record.writes = flags.into_iter().fold(tags.output, |writes, (is, flag)| writes | if is { flag } else { 0 });
         Ok(record)
     }
 

@@ -37,11 +37,16 @@ pub struct TaskRecord {
     pub task: u32,
     /// Generations that are read: of the activations, and above 16 bits of the residual.
     pub reads: u32,
-    /// The generation that is written, and above 16 bits whether signals release other writes.
+    /// The generation that is written, and from bit 16 on whether signals release other writes, and whether the task signals itself.
     pub writes: u32,
     /// Where operands begin in their space, in units of 16 bytes; which operand is which is the class's to say.
     pub operands: [u32; OPERANDS],
 }
+
+/// Of a task's writes: signals release what is not tagged.
+pub const RELEASES: u32 = 1 << 16;
+/// Of a task's writes: the task signals itself, before its last stores, which are tagged.
+pub const EARLY: u32 = 1 << 17;
 
 /// Operands of a task.
 pub const OPERANDS: usize = 8;

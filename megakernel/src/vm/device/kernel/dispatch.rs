@@ -187,9 +187,17 @@ impl<'k> Call<'k, '_> {
                     merged: Merged { out: self.stored(5, out, Generation::Output), arrivals: self.state(6).cast() },
                     streamed: streamed.and_then(|stage| kit.cells.streamed(stage)),
                 },
+                || self.signal(out),
             ),
             Class::Argmax { rows, tiles } => self.argmax(rows, tiles),
             Class::Sample { rows, tiles, vocab } => self.sample(rows, tiles, vocab),
+        }
+    }
+
+    /// Signals where what the task stores from now on is tagged: who waits for it looks at the tags next.
+    fn signal(self, out: Storage) {
+        if out.period > 0 {
+            self.kit.sync.signal_early(self.kit.table, self.task);
         }
     }
 

@@ -7,6 +7,7 @@ use tilewright_codegen::build::{Builder, Global, Ptr, Shared, Val, Var};
 use tilewright_codegen::ir::attr::{AtomOp, AtomOrder, RedOrder, Scope};
 
 use super::table::{Table, TaskView};
+use crate::vm::device::record::RELEASES;
 use crate::vm::device::{Plan, status};
 
 /// Counters of the machine's own, behind the program's.
@@ -173,10 +174,19 @@ impl<'k> Sync<'k> {
         k.for_(0u32, task.signal_count(), |at| {
             let counter = self.counters.at(table.signal(first + at) * PITCH);
             k.if_else(
-                task.writes().ge(1u32 << 16),
+                (task.writes() & RELEASES).ne(0),
                 || counter.red(AtomOp::Add, 1u32, RedOrder::Release(Scope::Gpu)),
                 || counter.red(AtomOp::Add, 1u32, RedOrder::Relaxed(Scope::Gpu)),
             );
+        });
+    }
+
+    /// Says that only tagged stores of a task are to come; by one thread.
+    pub fn signal_early(self, table: Table<'k>, task: TaskView<'k>) {
+        let first = task.signals();
+        self.k.for_(0u32, task.signal_count(), |at| {
+            let counter = self.counters.at(table.signal(first + at) * PITCH);
+            counter.red(AtomOp::Add, 1u32, RedOrder::Relaxed(Scope::Gpu));
         });
     }
 
