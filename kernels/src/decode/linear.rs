@@ -252,7 +252,7 @@ impl<'k> Pass<'k> {
             Path::Streamed { .. } => {
                 let source = source();
                 source.weigh();
-                Activations::Streamed(source)
+                Activations::Streamed(Box::new(source))
             }
         }
     }

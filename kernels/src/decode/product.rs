@@ -16,7 +16,7 @@ pub(super) enum Activations<'k> {
     /// In registers: the fragments of this warp's chunks, stage by stage.
     Held(Vec<Vec<Fragment<'k>>>),
     /// Where they lie.
-    Streamed(Source<'k>),
+    Streamed(Box<Source<'k>>),
 }
 
 /// Where weights come from, stage by stage: a reader of the ring.
