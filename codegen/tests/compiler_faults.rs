@@ -1,7 +1,10 @@
 //! What the PTX back end leaves out because `ptxas` gets it wrong. docs/sim.md has the minimal PTX of each.
 
+use half::f16;
 use tilewright_codegen::build::{Builder, Load, block, record};
-use tilewright_codegen::ir::attr::{AtomOp, AtomOrder, Eviction, Fp8, LdCache, LdOrder, Prefetch, RedOrder, Scope};
+use tilewright_codegen::ir::attr::{
+    AtomOp, AtomOrder, Clamp, Eviction, Fp8, LdCache, LdOrder, Prefetch, RedOrder, Round, Scope,
+};
 use tilewright_codegen::ir::{Arch, BitsOp, ConvertOp, Inst, Op, Operand, StmtId, Ty, ValueId};
 use tilewright_codegen::ptx;
 use tilewright_codegen::verify::verify;
@@ -103,6 +106,17 @@ fn small_floats_are_not_packed_by_their_conversion() {
         let and = lines[at + 1];
         assert!(and.starts_with("and.b16 %h") && and.ends_with(&format!(", {pair}, 0xffff;")), "{text}");
     }
+}
+
+/// A conversion from a half to its own type, then one to an integer toward zero, became one that rounds to nearest.
+#[test]
+fn a_half_becomes_its_own_type_by_a_multiplication() {
+    let text = emit(|k| {
+        let (x, y) = (k.global::<f16>("x"), k.global::<i32>("y"));
+        let half = x.at(k.tid()).load().cast_as::<f16>(Round::Exact, Clamp::No);
+        y.at(k.tid()).store(half.cast_as::<i32>(Round::Zero, Clamp::No));
+    });
+    assert!(!text.contains("cvt.f16.f16") && text.contains("fma.rn.f16") && text.contains("cvt.rzi.s32.f16"), "{text}");
 }
 
 #[test]

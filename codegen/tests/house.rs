@@ -37,7 +37,7 @@ fn rooms_import_what_they_may() {
         ("verify", &["verify", "ir"]),
         ("ptx", &["ptx", "ir", "verify"]),
         ("gallery", &["gallery", "build", "ir", "trial", "verify"]),
-        ("trial", &["trial", "device", "ir", "verify"]),
+        ("trial", &["trial", "device", "ir", "sim", "verify"]),
         ("device", &["device", "ir", "verify", "ptx", "sim", "target"]),
         ("assemble", &["assemble", "ir", "verify", "ptx"]),
     ];

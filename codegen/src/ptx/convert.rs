@@ -12,6 +12,14 @@ pub(super) fn emit_convert(w: &mut Writer<'_>, op: &ConvertOp) {
             let (d, zero, a) = (w.def(*d), w.reg(Operand::Const(Const::new(Ty::U16, 0))), w.reg(*a));
             w.line(format!("mov.b32 {d}, {{{zero}, {a}}}"));
         }
+        ConvertOp::Cvt { ty: ty @ (Ty::F16 | Ty::BF16), from, d, a, .. } if ty == from => {
+            // `ptxas` makes one instruction of a `cvt.f16.f16` and a truncation to an integer behind it, which rounds to nearest.
+            // a·1 − 0 is a, with the canonical NaN.
+            let one = if *ty == Ty::F16 { 0x3c00 } else { 0x3f80 };
+            let [one, zero] = [one, 0x8000].map(|bits| w.reg(Operand::Const(Const::new(*ty, bits))));
+            let (d, a) = (w.def(*d), w.reg(*a));
+            w.line(format!("fma.rn.{} {d}, {a}, {one}, {zero}", type_name(*ty)));
+        }
         ConvertOp::Cvt { ty, from, d, a, clamp: Clamp::Sat, .. } => {
             let (d, a) = (w.def(*d), w.reg(*a));
             saturate(w, (*ty, *from), &d, a);

@@ -2,6 +2,7 @@
 
 use super::count::{Counters, Named};
 use super::fault::Fault;
+use super::host::HostOrder;
 use super::machine::Machine;
 use super::memory::{Bits, Memory, Region};
 use super::program::{DecodeError, Program, decode};
@@ -49,12 +50,22 @@ pub struct Launch {
     /// Steps without any change that another thread could see after which the machine calls it a standstill. Loops that
     /// change nothing at all are found long before; this ends those that count their rounds for ever.
     pub patience: u64,
+    /// Words that the host uses while the kernel runs.
+    pub host: Option<HostOrder>,
 }
 
 impl Launch {
     /// A launch of so many blocks with these arguments; all checks on.
     pub fn new(grid: [u32; 3], args: Vec<Arg>) -> Launch {
-        Launch { grid, args, checks: Checks::On, resident: 128, multiprocessors: 132, patience: 200_000_000 }
+        Launch {
+            grid,
+            args,
+            checks: Checks::On,
+            resident: 128,
+            multiprocessors: 132,
+            patience: 200_000_000,
+            host: None,
+        }
     }
 }
 

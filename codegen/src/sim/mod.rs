@@ -8,6 +8,7 @@
 //! | `memory` | the host's buffers, shared memory, and the shadow of both |
 //! | `machine` | blocks and warps under a seeded scheduler, asynchronous engines |
 //! | `step` | what each instruction does, by family |
+//! | `host` | words that the host uses while a kernel runs |
 //! | `fault`, `count` | what a kernel did wrong, and what it did |
 //!
 //! Blocks of a grid run together, or in waves where there are too many; blocks of a cluster always together. Each seed
@@ -20,6 +21,7 @@
 
 mod count;
 mod fault;
+mod host;
 mod launch;
 mod machine;
 mod memory;
@@ -32,7 +34,8 @@ mod step;
 mod unverified;
 
 pub use count::{Counters, SiteCounts};
-pub use fault::{Bytes, Fault, FaultKind, Other, Place, Stuck};
+pub use fault::{Bytes, Fault, FaultKind, HostWhy, Other, Place, Stuck};
+pub use host::{HostOrder, Opens};
 pub use launch::{Arg, Checks, Launch, Outcome, SimError, run};
 pub use memory::{Element, Memory, MemoryError, Why};
 pub use program::DecodeError;

@@ -8,6 +8,7 @@
 //! | `run` | a trial on a device: upload, poison, launch, read, compare |
 //! | `draw` | random sizes and numbers, the same for the same seed |
 //! | `shipped` | kernels that come with their own trials |
+//! | `survey` | the mutation harness for kernels that have trials |
 //!
 //! A test states its case once and runs it on the simulator under seeds, and on a GPU:
 //!
@@ -31,7 +32,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! This room uses `device`, `ir` and `verify`.
+//! This room uses `device`, `ir`, `sim` and `verify`.
 
 mod case;
 mod draw;
@@ -39,6 +40,7 @@ mod element;
 mod expect;
 mod run;
 mod shipped;
+mod survey;
 
 pub use case::{BufferId, Pass, Trial};
 pub use draw::Draw;
@@ -46,6 +48,7 @@ pub use element::Element;
 pub use expect::{Bound, Compared, Expected, Mismatch};
 pub use run::Outcome;
 pub use shipped::Shipped;
+pub use survey::survey;
 
 // A trial's tensor maps are shaped as a device's are.
 pub use crate::device::{Outside, Promotion, TensorShape, TileSwizzle};

@@ -1,11 +1,13 @@
 //! The simulator as a device: the checks of every device, and what is its own: faults, seeds, memory that remembers.
 
 use super::both::CHECKS;
+use std::sync::Arc;
 use tilewright_codegen::build::{Builder, block, record};
 use tilewright_codegen::device::sim::{Options, Simulator, open};
 use tilewright_codegen::device::{Device, DeviceError, Kernel, PtxSource, Source, TensorShape};
 use tilewright_codegen::ir::attr::Scope;
 use tilewright_codegen::ir::{Arch, Launch};
+use tilewright_codegen::sim::HostOrder;
 use tilewright_codegen::verify::verify;
 use tilewright_layout::DType;
 
@@ -14,7 +16,7 @@ fn small(seed: u64) -> Simulator {
     Simulator::new(Options { seed, sms: 2, ..Options::default() })
 }
 
-fn load(device: &Device, launch: Launch, build: fn(&Builder)) -> Kernel {
+fn load(device: &Device, launch: Launch, build: impl Fn(&Builder)) -> Kernel {
     device.load(&verify(record("kernel", Arch::Sm90a, launch, build)).expect("it verifies")).expect("it loads")
 }
 
@@ -124,6 +126,25 @@ fn a_kernel_that_waits_for_the_host_is_told_so() {
     assert_eq!(words.load(1), Ok(42), "what it wrote before is seen");
     words.store(0, 1).unwrap();
     kernel.launch(&stream, 1, &[(&words).into()]).expect("it finds what it waits for");
+}
+
+#[test]
+fn what_a_host_would_miss_that_looks_meanwhile_is_told() {
+    let host = HostOrder::new("words", 0, Arc::new(|seen| 4..4 + 4 * seen));
+    let device = Simulator::new(Options { host: Some(host), ..Options::default() }).device();
+    let stream = device.stream().unwrap();
+    let words = device.mapped::<u32>(2).unwrap();
+    let tell: fn(&Builder, bool) = |k, releases| {
+        let words = k.global::<u32>("words");
+        k.when(k.tid().eq(0), || {
+            words.at(1).store_relaxed(42u32, Scope::Sys);
+            if releases { words.store_release(1u32, Scope::Sys) } else { words.store_relaxed(1u32, Scope::Sys) }
+        });
+    };
+    load(&device, block(32), move |k| tell(k, true)).launch(&stream, 1, &[(&words).into()]).expect("it is ordered");
+    let error = load(&device, block(32), move |k| tell(k, false)).launch(&stream, 1, &[(&words).into()]);
+    let told = |report: &str| report.starts_with("order for the host");
+    assert!(matches!(&error, Err(DeviceError::Fault { report, .. }) if told(report)), "{error:?}");
 }
 
 #[test]

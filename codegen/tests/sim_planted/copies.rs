@@ -61,6 +61,7 @@ pub fn plants() -> Vec<Plant> {
             |io, wrong| bulk(io, if wrong { Bug::Leaked } else { Bug::None }),
             "leaked phase",
         ),
+        plant("bulk_under_the_end", 32, bulk_under_the_end, "leaked copy"),
         plant("bulk_odd_size", 32, |io, wrong| bulk(io, if wrong { Bug::OddSize } else { Bug::None }), "bad operand"),
         plant(
             "bulk_over_the_end",
@@ -251,6 +252,21 @@ fn bulk(io: &Io<'_>, bug: Bug) {
     }
     io.out.at(k.tid()).store(tile.at(k.tid()).load());
     landed.wait(0);
+}
+
+/// A block that ends, where it ought not, while bytes are on their way to it.
+fn bulk_under_the_end(io: &Io<'_>, wrong: bool) {
+    let k = io.k;
+    let (tile, landed) = (k.shared_aligned::<f32>("tile", 256, 128), k.mbarriers("landed", 1));
+    k.when(k.tid().eq(0), || {
+        landed.init(1);
+        k.fence_mbarrier_init();
+        landed.arrive_expect_tx(1024);
+        tile.bulk_load(io.x, 1024, landed, Bulk::default());
+        if !wrong {
+            landed.wait(0);
+        }
+    });
 }
 
 fn bulk_store(io: &Io<'_>, no_fence: bool, no_wait: bool, reuse: bool) {

@@ -3,6 +3,7 @@
 mod cluster;
 mod copies;
 mod descriptors;
+mod host;
 mod kinds;
 mod memory;
 mod order;
@@ -60,7 +61,7 @@ impl Plant {
         let x = memory.upload_read_only("x", &values);
         let (out, flags) = (memory.alloc("out", 4096 * 4), memory.zeros("flags", 64));
         let args = vec![Arg::Ptr(x), Arg::Ptr(out), Arg::Ptr(flags)];
-        let launch = Launch::new([self.blocks, 1, 1], args);
+        let launch = Launch { host: Some(host::host()), ..Launch::new([self.blocks, 1, 1], args) };
         match sim::run(kernel, &launch, &mut memory, seed).expect("the launch is sound") {
             Outcome::Finished(_) => None,
             Outcome::Fault(fault) => Some(fault),
@@ -80,6 +81,7 @@ fn all() -> Vec<Plant> {
     all.extend(cluster::plants());
     all.extend(kinds::plants());
     all.extend(descriptors::plants());
+    all.extend(host::plants());
     all
 }
 

@@ -234,11 +234,11 @@ impl<'k> Pass<'k> {
     fn bring(self, input: Input<'k>, first_row: Val<'k, u32>) -> Activations<'k> {
         let Pass { team, scratch, unit, rows, path, .. } = self;
         let packing = Packing::of(rows, input.float());
-        let source = || Source::new(team, unit, packing, input, first_row, scratch.operand.cast());
+        let source = || Source::new(team, unit, packing, input, first_row);
         match path {
             Path::Copied => {
                 let x = Operand::new(scratch.operand, unit, packing);
-                input.fill(team, unit, first_row, x, scratch.squares, scratch.sums);
+                input.fill(team, unit, first_row, x, scratch.squares);
                 team.sync();
                 Activations::Copied(x.lane(team))
             }
@@ -249,11 +249,7 @@ impl<'k> Pass<'k> {
                 source.store_squares(scratch.squares);
                 Activations::Held(held)
             }
-            Path::Streamed { .. } => {
-                let source = source();
-                source.weigh();
-                Activations::Streamed(Box::new(source))
-            }
+            Path::Streamed { .. } => Activations::Streamed(Box::new(source())),
         }
     }
 }

@@ -13,12 +13,15 @@
 //! | `path` | the way that activations take to the warps: copied, held, streamed |
 //! | `operand` | activations copied to shared memory |
 //! | `source` | activations straight to registers, without a copy |
-//! | `input` | where activations come from: plain, normalised, merged from splits |
+//! | `input` | where activations come from: plain or normalised |
 //! | `product` | units from the ring times activations |
 //! | `linear` | a tile of a linear layer with its epilogues |
 //! | `qkv` | the projections of a kv head's group, rotated and appended |
+//! | `place` | the order of a token's row in a pool |
 //! | `shares` | how the tokens of a row are split |
-//! | `attention` | a split of a kv head's tokens, straight from the pages |
+//! | `streamed` | keys and values on their way through the ring |
+//! | `attention` | a split of a kv head's tokens, from the ring and straight from the pages |
+//! | `merge` | the merge of the splits, by the block that comes last |
 //! | `rope` | norm and rotation of whole heads |
 //! | `embed` | rows of the embedding table, from units |
 //! | `argmax` | the best of the tiles' best |
@@ -30,15 +33,18 @@ mod attention;
 mod embed;
 mod input;
 mod linear;
+mod merge;
 mod operand;
 mod packing;
 mod path;
+mod place;
 mod product;
 mod qkv;
 mod rope;
 mod sample;
 mod shares;
 mod source;
+mod streamed;
 mod team;
 mod unit;
 
@@ -46,16 +52,19 @@ pub use argmax::{Argmax, argmax};
 pub use array::{Array, Float};
 pub use attention::{Attention, Heads, attention};
 pub use embed::{Embed, embed};
-pub use input::{Input, Merge};
+pub use input::Input;
 pub use linear::{Best, Linear, Output, Scratch, linear};
 pub(crate) use linear::{key, shuffled, unkey};
+pub use merge::Merged;
 pub use operand::Operand;
 pub use packing::Packing;
 pub use path::{Order, Path};
+pub use place::turned;
 pub use product::{Sums, Weights};
 pub use qkv::{Cells, Keys, Pages, Qkv, Rotation, qkv};
 pub use rope::{HeadNorm, Rope, rope};
 pub use sample::{Sample, sample};
 pub use shares::Shares;
+pub use streamed::{Piece, Streamed, TokenStage, settled};
 pub use team::Team;
 pub use unit::{Unit, UnitError};

@@ -5,12 +5,10 @@
 //! of lanes load them four by four, so that each load of a warp takes whole sectors of 32 bytes, and exchange what they
 //! packed.
 
-use std::cell::Cell;
-
-use tilewright_codegen::build::{Ptr, Shared, Val, Var};
+use tilewright_codegen::build::{Val, Var};
 
 use super::array::narrow;
-use super::input::{Merge, Squares};
+use super::input::Squares;
 use super::packing::{Fragment, Half, Packing, Quads};
 use super::{Array, Input, Team, Unit};
 
@@ -25,9 +23,6 @@ pub(super) struct Source<'k> {
     input: Input<'k>,
     /// First row.
     first: Val<'k, u32>,
-    /// Keeps the weights of splits.
-    area: Ptr<'k, Shared, f32>,
-    weighed: Cell<bool>,
     halves: Vec<(Half, Var<'k, f32>)>,
 }
 
@@ -39,17 +34,10 @@ struct Four<'k> {
 }
 
 impl<'k> Source<'k> {
-    /// The rows of `packing` from `first` on. `area` keeps the weights of splits.
-    pub fn new(
-        team: Team<'k>,
-        unit: Unit,
-        packing: Packing,
-        input: Input<'k>,
-        first: Val<'k, u32>,
-        area: Ptr<'k, Shared, f32>,
-    ) -> Source<'k> {
+    /// The rows of `packing` from `first` on.
+    pub fn new(team: Team<'k>, unit: Unit, packing: Packing, input: Input<'k>, first: Val<'k, u32>) -> Source<'k> {
         let halves = packing.halves().into_iter().map(|half| (half, team.k.var(0.0f32))).collect();
-        Source { team, unit, packing, input, first, area, weighed: Cell::new(false), halves }
+        Source { team, unit, packing, input, first, halves }
     }
 
     /// The columns where this warp's chunks of a stage begin.
@@ -88,28 +76,18 @@ impl<'k> Source<'k> {
         }
     }
 
-    /// Makes the weights of splits, f32 `[rows, heads, splits]`, unless they are made: once for all warps. If each warp asked
-    /// for those of its own columns, all SMs would crowd at a few lines of level two.
-    pub fn weigh(&self) {
-        if let (Input::Merge(merge), false) = (self.input, self.weighed.replace(true)) {
-            merge.weigh(self.team, self.first, self.packing.rows(), self.area);
-            self.team.sync();
-        }
-    }
-
     /// This lane's quads of each chunk.
     fn quads(&self, half: Half, squares: Var<'k, f32>, columns: &[Val<'k, u32>]) -> Vec<Vec<[Val<'k, u32>; 4]>> {
-        let (of_tile, k) = (half.row(self.team), self.team.k);
-        let row = self.first + of_tile;
-        let start = row * self.unit.k();
+        let k = self.team.k;
+        let start = (self.first + half.row(self.team)) * self.unit.k();
         match self.input {
             Input::Plain(x) if self.is_words() => {
                 let start = start + k.lane() % 4 * 8;
                 let indexes: Vec<_> = columns.iter().map(|&column| start + column).collect();
                 x.eights(&indexes).into_iter().map(|quad| vec![quad]).collect()
             }
-            Input::Plain(x) => self.by_fours(columns, TOGETHER / 2, |fours| gather(x, start, fours)),
-            Input::RmsNorm { x, weight, .. } => self.by_fours(columns, TOGETHER / 2, |fours| {
+            Input::Plain(x) => self.by_fours(columns, |fours| gather(x, start, fours)),
+            Input::RmsNorm { x, weight, .. } => self.by_fours(columns, |fours| {
                 let weights = gather(weight, k.lit(0), fours);
                 let loaded = gather(x, start, fours);
                 let sum = loaded.iter().flatten().fold(squares.get(), |sum, x| x.fma(*x, sum));
@@ -117,41 +95,7 @@ impl<'k> Source<'k> {
                 let times = |(x, w): (&[Val<'k, f32>; 4], &[Val<'k, f32>; 4])| std::array::from_fn(|i| x[i] * w[i]);
                 loaded.iter().zip(&weights).map(times).collect()
             }),
-            Input::Merge(merge) => {
-                let together = (TOGETHER / merge.splits as usize).max(1);
-                self.by_fours(columns, together, |fours| self.merged(merge, row, of_tile, fours))
-            }
         }
-    }
-
-    /// Elements of the merge of a row's splits. Those without tokens are loaded too: they are zeros, and to ask whether there
-    /// are any would make the loads wait for each other. The first results are on their way while weights are made.
-    fn merged(
-        &self,
-        merge: Merge<'k>,
-        row: Val<'k, u32>,
-        of_tile: Val<'k, u32>,
-        fours: &[Four<'k>],
-    ) -> Vec<[Val<'k, f32>; 4]> {
-        let loaded: Vec<_> = fours.iter().map(|four| merge.load_all(row, four.column)).collect();
-        self.weigh();
-        let weights = self.area.at(of_tile * (merge.heads * merge.splits));
-        // A chunk's two fours are of one head where heads are whole chunks.
-        let of_head = if merge.dim.is_multiple_of(32) { 2 } else { 1 };
-        let of = |four: &Four<'k>| {
-            let weights = weights.at(four.column / merge.dim * merge.splits);
-            (0..merge.splits).map(|s| weights.at(s).load()).collect::<Vec<_>>()
-        };
-        let weights: Vec<_> = fours.iter().step_by(of_head).map(of).collect();
-        let merged = fours.iter().zip(loaded).enumerate().map(|(at, (four, parts))| {
-            let zero = [four.column.builder().lit(0.0f32); 4];
-            let sum = parts
-                .iter()
-                .zip(&weights[at / of_head])
-                .fold(zero, |sum, (part, w)| std::array::from_fn(|i| w.fma(part[i], sum[i])));
-            four.or_zero(sum)
-        });
-        merged.collect()
     }
 
     /// Whether rows end with a chunk.
@@ -159,11 +103,10 @@ impl<'k> Source<'k> {
         self.unit.padded_k() == self.unit.k()
     }
 
-    /// The quads of chunks, whose elements `load` gives four by four, of `together` chunks at once.
+    /// The quads of chunks, whose elements `load` gives four by four, of some chunks at once.
     fn by_fours(
         &self,
         columns: &[Val<'k, u32>],
-        together: usize,
         load: impl Fn(&[Four<'k>]) -> Vec<[Val<'k, f32>; 4]>,
     ) -> Vec<Vec<[Val<'k, u32>; 4]>> {
         let lane = self.team.k.lane();
@@ -184,7 +127,7 @@ impl<'k> Source<'k> {
             };
             values.chunks(2).map(chunk).collect::<Vec<_>>()
         };
-        chunks.chunks(together).flat_map(some).collect()
+        chunks.chunks(TOGETHER / 2).flat_map(some).collect()
     }
 
     /// Four elements as words of each of this lane's quads.

@@ -1,7 +1,5 @@
 //! Prefill attention on the simulator, against the definition in f64.
 
-#[path = "../attention_ledger/mod.rs"]
-mod ledger;
 mod mutants;
 
 use proptest::prelude::*;

@@ -1,10 +1,10 @@
 //! What holds the prefill kernels together is found out when it is missing.
 
-use super::ledger::{Equivalent, all_but_equivalent_mutants_are_killed};
 use super::{PREFILL, case};
 use std::sync::Arc;
 use tilewright_codegen::ir::Arch;
-use tilewright_codegen::trial::Trial;
+use tilewright_codegen::sim::mutate::Equivalent;
+use tilewright_codegen::trial::{Trial, survey};
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::attention::prefill::{Prefill, Tuning};
 use tilewright_kernels::attention::trial::{PrefillCase, PrefillWay, Way};
@@ -12,59 +12,64 @@ use tilewright_kernels::kv::{CpAsync, Staged, Tma};
 
 const FULL: Prefill = Prefill { causal: false, ..PREFILL };
 
+/// What the kernel for Hopper does not need.
+const HOPPER: &[Equivalent] = &[
+    Equivalent::new("kv/tma.rs", "mbarrier.arrive", "removed", "nobody waits for the release of the last values")
+        .times(1),
+    Equivalent::new(
+        "kv/tma.rs",
+        "mbarrier.init",
+        "one arrival fewer",
+        "a warp releases keys before the values of the tile before: when the producer has seen the release of those by all, \
+         which it waits for first, all have released the keys",
+    )
+    .times(2),
+];
+
+/// What warps do not need that take keys and values by tensor maps.
+const WARPS_MAPS: &[Equivalent] = &[Equivalent::new(
+    "kv/place.rs",
+    "bar.sync 0 128",
+    "removed",
+    "keys and values meet in turn: either meeting comes between the last reading of a stage and its next fill",
+)
+.times(2)];
+
 /// More tiles than stages, and a rest; and a single tile, which is a rest.
 fn trials(way: PrefillWay, arch: Arch, tokens: u32) -> Vec<Trial> {
     let of = |tokens| PrefillCase { way, ..case(FULL, &[(130, tokens), (130, 20)], 7) };
     [tokens, 40].map(|tokens| of(tokens).trial(arch).unwrap_or_else(|errors| panic!("{errors}"))).into()
 }
 
+fn judged(trials: &[Trial], ledger: &[Equivalent]) {
+    survey(trials, 0..8, ledger).unwrap_or_else(|error| panic!("{error}")).expect_no_holes();
+}
+
 /// Without turns: they order who issues first, for speed, and nothing that one warpgroup writes is read by another. So
 /// barriers of turns could go, and they hide what else is missing: warpgroups run more nearly in step.
 #[test]
 fn hopper() {
-    let last_release = Equivalent {
-        inst: "mbarrier.arrive",
-        change: "removed",
-        file: "kv/tma.rs",
-        count: 1,
-        reason: "nobody waits for the release of the last values",
-    };
-    let implied = Equivalent {
-        inst: "mbarrier.init",
-        change: "one arrival fewer",
-        file: "kv/tma.rs",
-        count: 2,
-        reason: "a warp releases keys before the values of the tile before: when the producer has seen the release of \
-                 those by all, which it waits for first, all have released the keys",
-    };
     let tuning = Tuning { turns: false, ..FULL.tuning() };
     let kernel = Arc::new(verify(FULL.record_tuned(tuning)).unwrap_or_else(|errors| panic!("{errors}")));
     let trials = trials(PrefillWay::Hopper, Arch::Sm90a, 1200);
     let trials: Vec<Trial> = trials.into_iter().map(|trial| trial.with_kernel(kernel.clone())).collect();
-    all_but_equivalent_mutants_are_killed(&trials, &[last_release, implied], 0..8);
+    judged(&trials, HOPPER);
 }
 
 #[test]
 fn warps_cp_async() {
     let trials = trials(PrefillWay::Warps(Way::of::<CpAsync<2>>()), Arch::Sm80, 300);
-    all_but_equivalent_mutants_are_killed(&trials, &[], 0..8);
+    judged(&trials, &[]);
 }
 
 #[test]
 fn warps_registers() {
     let trials = trials(PrefillWay::Warps(Way::of::<Staged<1, false>>()), Arch::Sm80, 300);
-    all_but_equivalent_mutants_are_killed(&trials, &[], 0..8);
+    judged(&trials, &[]);
 }
 
 #[test]
 fn warps_tensor_maps() {
-    let one_is_enough = Equivalent {
-        inst: "bar.sync 0 128",
-        change: "removed",
-        file: "kv/place.rs",
-        count: 2,
-        reason: "keys and values meet in turn: either meeting comes between the last reading of a stage and its next fill",
-    };
     let trials = trials(PrefillWay::Warps(Way::of::<Tma<2>>()), Arch::Sm90a, 300);
-    all_but_equivalent_mutants_are_killed(&trials, &[one_is_enough], 0..8);
+    judged(&trials, WARPS_MAPS);
 }

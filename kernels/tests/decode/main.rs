@@ -10,12 +10,13 @@ mod sample;
 #[path = "../../src/stored.rs"]
 mod stored;
 mod supply;
-#[path = "../small/survivors.rs"]
-mod survivors;
+
+use std::slice;
 
 use tilewright_codegen::device::sim::{Options, Simulator};
 use tilewright_codegen::sim::Counters;
-use tilewright_codegen::trial::Trial;
+use tilewright_codegen::sim::mutate::Equivalent;
+use tilewright_codegen::trial::{Trial, survey};
 use tilewright_kernels::decode;
 
 /// Runs a trial, which must be right; what it did.
@@ -25,6 +26,11 @@ fn right(trial: &Trial, seed: u64) -> Counters {
     let outcome = run.unwrap_or_else(|error| panic!("seed {seed}, {}: {error}", trial.particulars()));
     assert!(outcome.is_right(), "seed {seed}: {outcome}");
     simulator.last_launch().expect("a launch that finished")
+}
+
+/// Judges the mutants of a trial's kernel, of which none survives but those of the ledger.
+fn surveyed(trial: &Trial, ledger: &[Equivalent]) {
+    survey(slice::from_ref(trial), 0..10, ledger).unwrap_or_else(|error| panic!("{error}")).expect_no_holes();
 }
 
 /// Extra wavefronts of the loads of 16 bytes from shared memory of these files: those of the main loops.

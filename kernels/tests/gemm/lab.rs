@@ -1,21 +1,22 @@
 //! Products on a device: the launches of a plan, and every element of the result compared.
 
-use tilewright_codegen::device::{Arg, Buffer, Device, DeviceError, TensorMap, sim};
+use std::sync::Arc;
+use tilewright_codegen::device::{Arg, Buffer, Device, DeviceError, Name, TensorMap, sim};
 use tilewright_codegen::trial::Draw;
 use tilewright_codegen::verify::{Verified, verify};
 use tilewright_kernels::gemm::{self, Argument, Data, Drawn, Problem, Rounded, Step};
 
 /// Verified steps of a plan.
-pub fn verified(steps: Vec<Step>) -> Vec<(Verified, Step)> {
-    let check = |step: Step| (verify(step.kernel.clone()).unwrap_or_else(|errors| panic!("{errors}")), step);
-    steps.into_iter().map(check).collect()
+pub fn verified(steps: Vec<Step>) -> Vec<(Arc<Verified>, Step)> {
+    let check = |step: &Step| Arc::new(verify(step.kernel.clone()).unwrap_or_else(|errors| panic!("{errors}")));
+    steps.into_iter().map(|step| (check(&step), step)).collect()
 }
 
 /// Runs launches one after the other; the result's memory, poisoned before.
 pub fn run<F: Drawn, D: Rounded>(
     device: &Device,
     problem: &Problem,
-    steps: &[(Verified, Step)],
+    steps: &[(Arc<Verified>, Step)],
     data: &Data<F, D>,
 ) -> Result<Vec<D>, DeviceError> {
     let stream = device.stream()?;
@@ -57,16 +58,24 @@ pub fn run<F: Drawn, D: Rounded>(
                 (Argument::Map(..), None) => unreachable!("made above"),
             })
             .collect();
-        device.load(kernel)?.launch(&stream, step.grid, &args)?;
+        device.load(&**kernel)?.launch(&stream, step.grid, &args)?;
     }
     stream.read(&c)
 }
 
-/// Runs launches in the simulator and compares every element of the result, and what lies between its rows.
+/// The device that `TILEWRIGHT_DEVICE` names, or a simulator under this seed.
+fn device(seed: u64) -> Device {
+    let Ok(name) = std::env::var("TILEWRIGHT_DEVICE") else { return sim::open(seed) };
+    let name: Name = name.parse().unwrap_or_else(|error| panic!("{error}"));
+    name.open().unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Runs launches in the simulator, or on the device that `TILEWRIGHT_DEVICE` names, and compares every element of the result,
+/// and what lies between its rows.
 pub fn check<F: Drawn, D: Rounded>(problem: &Problem, steps: Vec<Step>, seed: u64) {
     let data = Data::<F, D>::draw(problem, &mut Draw::new(seed));
     let found =
-        run(&sim::open(seed), problem, &verified(steps), &data).unwrap_or_else(|error| panic!("{problem:?}: {error}"));
+        run(&device(seed), problem, &verified(steps), &data).unwrap_or_else(|error| panic!("{problem:?}: {error}"));
     if let Err(what) = compare(problem, &data, &found) {
         panic!("{problem:?}: {what}");
     }

@@ -1,7 +1,6 @@
 //! The small kernels against their oracles on the simulator.
 
 mod mutants;
-mod survivors;
 mod traffic;
 
 use tilewright_codegen::device::sim;

@@ -15,7 +15,6 @@ fn line(class: &Class) -> Option<String> {
     let input = match input {
         InputClass::Plain { .. } => "plain",
         InputClass::RmsNorm { .. } => "norm",
-        InputClass::Merge { .. } => "merge",
     };
     let path = match path {
         Path::Copied => "copied",

@@ -4,7 +4,7 @@ use super::memory::Store;
 use crate::device::backend::Facts;
 use crate::device::{DeviceError, Properties, Signature};
 use crate::ir::{Const, ParamKind, Ty};
-use crate::sim::{self, Arg, Checks, Counters, Launch, Outcome, TensorMap};
+use crate::sim::{self, Arg, Checks, Counters, HostOrder, Launch, Outcome, TensorMap};
 use crate::verify::Verified;
 
 /// A kernel that is ready to run.
@@ -69,6 +69,7 @@ const TOGETHER: u64 = 128;
 pub(super) struct Setting {
     pub sms: u32,
     pub checks: Checks,
+    pub host: Option<HostOrder>,
     pub seed: u64,
 }
 
@@ -83,7 +84,13 @@ pub(super) fn run(
     let args = arguments(&kernel.signature, params)?;
     name_buffers(&kernel.signature, &args, store);
     let resident = kernel.facts.resident_blocks.clamp(1, TOGETHER) as u32;
-    let launch = Launch { checks: setting.checks, resident, multiprocessors: setting.sms, ..Launch::new(grid, args) };
+    let launch = Launch {
+        checks: setting.checks,
+        resident,
+        multiprocessors: setting.sms,
+        host: setting.host.clone(),
+        ..Launch::new(grid, args)
+    };
     match sim::run(&kernel.verified, &launch, &mut store.memory, setting.seed) {
         Ok(Outcome::Finished(counters)) => Ok(counters),
         Ok(Outcome::Fault(fault)) => {

@@ -42,7 +42,8 @@ impl Machine {
     fn launch(&self, kernel: &Handle, grid: [u32; 3], params: &[u8]) -> Result<(), DeviceError> {
         let kernel = kernel.get::<Kernel>().ok_or_else(|| foreign("kernel"))?;
         let seed = self.options.seed.wrapping_add(self.launches.fetch_add(1, Ordering::Relaxed));
-        let setting = Setting { sms: self.options.sms, checks: self.options.checks, seed };
+        let Options { sms, checks, ref host, .. } = self.options;
+        let setting = Setting { sms, checks, host: host.clone(), seed };
         let (snapshots, outcome);
         {
             let mut store = lock(&self.store);

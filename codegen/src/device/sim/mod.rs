@@ -22,7 +22,7 @@ mod machine;
 mod memory;
 
 use super::{Device, Properties};
-use crate::sim::{Checks, Counters};
+use crate::sim::{Checks, Counters, HostOrder};
 use std::sync::Arc;
 
 /// The name of the simulated product.
@@ -39,12 +39,14 @@ pub struct Options {
     pub memory_bytes: u64,
     /// Whether faults are looked for.
     pub checks: Checks,
+    /// Mapped words that the host uses while kernels run.
+    pub host: Option<HostOrder>,
 }
 
 impl Default for Options {
-    /// 132 multiprocessors, 4 GiB, seed 0, all checks.
+    /// 132 multiprocessors, 4 GiB, seed 0, all checks; a host that waits for the end of launches.
     fn default() -> Options {
-        Options { seed: 0, sms: 132, memory_bytes: 4 << 30, checks: Checks::On }
+        Options { seed: 0, sms: 132, memory_bytes: 4 << 30, checks: Checks::On, host: None }
     }
 }
 

@@ -6,6 +6,7 @@
 mod block;
 mod engine;
 pub(crate) mod flow;
+mod host;
 mod know;
 pub(crate) mod reach;
 mod report;
@@ -28,6 +29,7 @@ use super::{Checks, Launch};
 use crate::ir::Operand;
 use crate::sim::number::{LANES, Row};
 use engine::Engine;
+use host::Host;
 use rng::Rng;
 use std::collections::{BTreeSet, BinaryHeap, HashMap};
 
@@ -110,6 +112,7 @@ pub(crate) struct Machine<'a> {
     running: BTreeSet<u32>,
     /// Most steps of one turn, a habit of the seed.
     stride: usize,
+    host: Option<Host>,
 }
 
 impl<'a> Machine<'a> {
@@ -124,6 +127,7 @@ impl<'a> Machine<'a> {
         let geometry = Geometry::new(program.launch.threads_per_block(), cluster, program.mbarriers);
         let blocks = launch.grid.iter().product::<u32>();
         memory.begin_launch(program.cell[0]);
+        let host = Host::of(program, launch, memory).filter(|_| launch.checks == Checks::On);
         let mut rng = Rng::new(seed);
         let stride = [1, 4, 16, 64, 512][rng.below(5)];
         let engine = Engine::new(&mut rng);
@@ -151,6 +155,7 @@ impl<'a> Machine<'a> {
             next_cluster: 0,
             running: BTreeSet::new(),
             stride,
+            host,
         }
     }
 

@@ -194,6 +194,8 @@ impl Machine<'_> {
         if !self.checks {
             return Ok(());
         }
+        self.meets_host((home, offset), bytes, write, strength)
+            .map_err(|why| Trouble::lane(FaultKind::Host { at: self.name_place(home, offset, bytes), why }, lane))?;
         let thread = self.thread(cur.warp, lane);
         let warp = &self.warps[cur.warp];
         let stamp = Stamp { who: thread + 1, time: warp.clock[lane], site: Site::new(cur.pc, strength) };
@@ -237,6 +239,12 @@ impl Machine<'_> {
         if !self.checks {
             return Ok(());
         }
+        self.meets_host((home, offset), bytes, access.write, None).map_err(|why| {
+            Trouble::lane(
+                FaultKind::Host { at: self.name_place(home, offset, bytes), why },
+                access.thread as usize % 32,
+            )
+        })?;
         let stamp = Stamp { who: OP | access.op, time: 0, site: Site::new(access.pc, None) };
         let now = Access {
             stamp,

@@ -1,15 +1,14 @@
 //! The mutation harness: a kernel with one synchronising instruction removed or weakened must be found out.
 //!
-//! [`Survey::of`] judges all of them and the kernel itself ([`unchanged`]), with a closure that launches one and compares its results, and a ledger of those that
-//! are known to survive with the reason. Below it, [`mutants`] makes every such kernel and [`judge`] runs one under
-//! seeds until something tells. A mutant that survives is a hole in the checks, or a change that changes nothing.
+//! [`Survey::of`] judges the kernel itself and all that differ from it by such a change, with a closure that says what is wrong with
+//! one, and a ledger of those that are known to survive with the reason. [`under_seeds`] makes such a closure of one that launches a kernel under a
+//! seed; `trial::survey` has the closure for trials. [`mutants`] makes the kernels. A mutant that survives is a hole in the
+//! checks, or a change that changes nothing.
 
 mod survey;
 
-pub use survey::{Equivalent, Judged, Survey};
+pub use survey::{Equivalent, Judged, Survey, under_seeds};
 
-use super::fault::Fault;
-use super::launch::{Outcome, SimError};
 use crate::ir::attr::{
     AtomOrder, BarThreads, ClusterArriveOrder, FenceOrder, LdOrder, Pending, ProxyFence, RedOrder, Scope, StOrder,
 };
@@ -17,7 +16,6 @@ use crate::ir::{
     BitsOp, Block, Const, CopyOp, Inst, Kernel, MemOp, MmaOp, Op, Operand, Src, StmtId, SyncOp, Ty, ValueId, WarpOp,
     text,
 };
-use crate::verify::{Verified, VerifyErrors, verify};
 
 /// A kernel with one instruction changed.
 #[derive(Clone, Debug)]
@@ -32,46 +30,6 @@ pub struct Mutant {
     pub change: String,
     /// The changed kernel.
     pub kernel: Kernel,
-}
-
-/// What became of a mutant.
-#[derive(Debug)]
-pub enum Verdict {
-    /// The verifier does not accept it.
-    Rejected(Box<VerifyErrors>),
-    /// The machine found a fault.
-    Killed {
-        /// The first seed that shows it.
-        seed: u64,
-        /// The fault.
-        fault: Box<Fault>,
-    },
-    /// It ran to its end and computed something else.
-    Wrong {
-        /// The first seed that shows it.
-        seed: u64,
-        /// What is wrong.
-        what: String,
-    },
-    /// Nothing tells it from the original.
-    Survived,
-}
-
-impl Verdict {
-    /// One phrase, as tables print it.
-    pub fn name(&self) -> String {
-        match self {
-            Verdict::Rejected(_) => "rejected by the verifier".into(),
-            Verdict::Killed { fault, .. } => fault.kind.name().into(),
-            Verdict::Wrong { .. } => "wrong result".into(),
-            Verdict::Survived => "survived".into(),
-        }
-    }
-
-    /// Whether the mutant was found out.
-    pub fn killed(&self) -> bool {
-        !matches!(self, Verdict::Survived)
-    }
 }
 
 /// What is done to an instruction.
@@ -95,25 +53,6 @@ pub fn mutants(kernel: &Kernel) -> Vec<Mutant> {
     all
 }
 
-/// The kernel itself, as a mutant that nothing was done to. A harness that finds it out would find out every mutant, and prove
-/// nothing; a kernel without instructions has none.
-///
-/// ```
-/// use tilewright_codegen::{gallery, ir::Arch, sim::mutate::unchanged};
-/// let kernel = gallery::named("saxpy").unwrap().record(Arch::Sm90a);
-/// assert_eq!(unchanged(&kernel).unwrap().kernel, kernel);
-/// ```
-pub fn unchanged(kernel: &Kernel) -> Option<Mutant> {
-    let mut first = None;
-    kernel.walk(&mut |stmt| {
-        if let (None, Op::Inst(_)) = (&first, &stmt.op) {
-            let (inst, change) = (text::line(kernel, stmt), "nothing".to_owned());
-            first = Some(Mutant { stmt: stmt.id, inst, src: stmt.src, change, kernel: kernel.clone() });
-        }
-    });
-    first
-}
-
 /// Removes or replaces a statement, where it stands in this block.
 fn apply(block: &mut Block, id: StmtId, change: &Change) {
     match change {
@@ -124,29 +63,6 @@ fn apply(block: &mut Block, id: StmtId, change: &Change) {
             }
         }
     }
-}
-
-/// Runs a mutant under seeds until one tells; `run` launches it and compares what comes out.
-///
-/// # Errors
-/// [`SimError`] if it cannot be launched.
-pub fn judge(
-    mutant: &Mutant,
-    seeds: core::ops::Range<u64>,
-    mut run: impl FnMut(&Verified, u64) -> Result<(Outcome, Result<(), String>), SimError>,
-) -> Result<Verdict, SimError> {
-    let kernel = match verify(mutant.kernel.clone()) {
-        Ok(kernel) => kernel,
-        Err(errors) => return Ok(Verdict::Rejected(Box::new(errors))),
-    };
-    for seed in seeds {
-        match run(&kernel, seed)? {
-            (Outcome::Fault(fault), _) => return Ok(Verdict::Killed { seed, fault }),
-            (Outcome::Finished(_), Err(what)) => return Ok(Verdict::Wrong { seed, what }),
-            (Outcome::Finished(_), Ok(())) => {}
-        }
-    }
-    Ok(Verdict::Survived)
 }
 
 fn removed() -> (String, Change) {

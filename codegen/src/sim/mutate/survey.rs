@@ -1,36 +1,43 @@
 //! Every mutant of a kernel, judged over all cores: killed of total, and survivors with the reason why.
 
-use super::{Mutant, Verdict, judge, mutants, unchanged};
+use super::{Mutant, mutants};
 use crate::ir::Kernel;
-use crate::sim::launch::{Outcome, SimError};
-use crate::verify::Verified;
+use crate::verify::{Verified, verify};
 use core::fmt;
 use core::ops::Range;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// A change that changes nothing that the kernel promises, with the reason: an entry of a ledger of survivors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Equivalent {
-    /// How the instruction's text begins, as [`Mutant::inst`] has it.
+    /// How the path of the author's file ends; nothing for any file.
+    pub file: &'static str,
+    /// How the instruction's text begins, behind its results.
     pub inst: &'static str,
-    /// Which of the mutants of such instructions with this change, in the order of the text; all of them if none is named.
-    pub nth: Option<usize>,
     /// The change, as [`Mutant::change`] has it.
     pub change: &'static str,
-    /// Why nothing can tell it from the original.
+    /// How many such mutants survive; where none is named, some.
+    pub count: Option<usize>,
+    /// Why nothing can tell them from the original.
     pub why: &'static str,
 }
 
 impl Equivalent {
-    /// All instructions whose text begins so, changed so.
-    pub const fn all(inst: &'static str, change: &'static str, why: &'static str) -> Equivalent {
-        Equivalent { inst, nth: None, change, why }
+    /// Some of the mutants of such instructions of a file with this change.
+    pub const fn new(file: &'static str, inst: &'static str, change: &'static str, why: &'static str) -> Equivalent {
+        Equivalent { file, inst, change, count: None, why }
     }
 
-    /// Only the `nth` of them, counted from 0.
-    pub const fn nth(self, nth: usize) -> Equivalent {
-        Equivalent { nth: Some(nth), ..self }
+    /// So many of them, neither more nor fewer.
+    pub const fn times(self, count: usize) -> Equivalent {
+        Equivalent { count: Some(count), ..self }
+    }
+
+    /// Whether it speaks of a mutant.
+    fn names(&self, mutant: &Mutant) -> bool {
+        let inst = mutant.inst.rsplit(" = ").next().unwrap_or_default();
+        mutant.src.file().ends_with(self.file) && inst.starts_with(self.inst) && mutant.change == self.change
     }
 }
 
@@ -39,132 +46,136 @@ impl Equivalent {
 pub struct Judged {
     /// The mutant.
     pub mutant: Mutant,
-    /// What became of it.
-    pub verdict: Verdict,
-    /// The reason of the ledger, if it has an entry for it.
-    pub excuse: Option<&'static str>,
+    /// What found it out; nothing where it survived.
+    pub found: Option<String>,
+    /// The entry of the ledger that excuses a survivor, by its place.
+    pub excuse: Option<usize>,
 }
 
 /// What became of every mutant of a kernel.
 ///
-/// A test of a kernel surveys it with the inputs and the comparison that its other tests use, prints the table and
-/// asserts that it has no holes:
+/// A test of a kernel surveys it with the inputs and the comparison that its other tests use:
 ///
 /// ```
-/// use tilewright_codegen::sim::mutate::{Equivalent, Survey};
-/// use tilewright_codegen::sim::{self, Arg, Launch, Memory, Outcome};
+/// use tilewright_codegen::sim::mutate::{Equivalent, Survey, under_seeds};
+/// use tilewright_codegen::sim::{self, Arg, Launch, Memory, SimError};
 /// use tilewright_codegen::{gallery, ir::{Arch, Const}};
 ///
 /// // What is known to survive, and why. Of `block_sum`, nothing does.
 /// const LEDGER: &[Equivalent] = &[];
 ///
 /// let kernel = gallery::named("block_sum").unwrap().record(Arch::Sm90a);
-/// let survey = Survey::of(&kernel, 0..20, LEDGER, |mutant, seed| {
+/// let judge = under_seeds(0..20, |mutant, seed| {
 ///     let mut memory = Memory::new();
 ///     let (x, out) = (memory.upload("x", &[1.0f32; 700]), memory.alloc("out", 4));
 ///     let args = vec![Arg::Scalar(Const::u32(700)), Arg::Ptr(x), Arg::Ptr(out)];
 ///     let outcome = sim::run(mutant, &Launch::new([1, 1, 1], args), &mut memory, seed)?;
-///     let right = match (&outcome, memory.download::<f32>(out, 1)) {
-///         (Outcome::Finished(_), Ok(sum)) if sum != [700.0] => Err(format!("the sum is {sum:?}")),
-///         (Outcome::Finished(_), Err(error)) => Err(error.to_string()),
-///         _ => Ok(()),
+///     let wrong = || match memory.download::<f32>(out, 1) {
+///         Ok(sum) => (sum != [700.0]).then(|| format!("the sum is {sum:?}")),
+///         Err(unwritten) => Some(unwritten.to_string()),
 ///     };
-///     Ok((outcome, right))
-/// })
-/// .unwrap();
-/// println!("{survey}");
+///     Ok::<_, SimError>(outcome.fault().map(|fault| fault.kind.name().into()).or_else(wrong))
+/// });
+/// let survey = Survey::of(&kernel, LEDGER, judge).unwrap();
 /// assert_eq!(survey.killed(), survey.rows.len());
-/// assert!(survey.holes().is_empty(), "{:#?}", survey.holes());
+/// survey.expect_no_holes();
 /// ```
 #[derive(Debug)]
 pub struct Survey {
     /// The kernel's name.
     pub kernel: String,
-    /// What became of the kernel itself; anything but [`Verdict::Survived`] makes the other verdicts worthless.
-    pub itself: Verdict,
+    /// What found out the kernel itself, without any change: anything makes the other verdicts worthless.
+    pub itself: Option<String>,
     /// Its mutants in the order of the text.
     pub rows: Vec<Judged>,
-    /// Entries of the ledger that excuse no survivor.
-    pub stale: Vec<Equivalent>,
+    /// The ledger.
+    pub ledger: Vec<Equivalent>,
 }
 
 impl Survey {
-    /// Judges every mutant of a kernel under seeds, on as many threads as there are cores, each until the first seed
-    /// that tells. `run` launches one and says what is wrong with its results; it is called from several threads.
+    /// Judges a kernel and every mutant of it, on as many threads as there are cores. `judge` says what is wrong with one, if anything
+    /// is; what the verifier rejects it does not get to see.
     ///
     /// # Errors
-    /// The first [`SimError`] that `run` gives.
-    pub fn of(
+    /// The first that `judge` gives.
+    pub fn of<E: Send>(
         kernel: &Kernel,
-        seeds: Range<u64>,
         ledger: &[Equivalent],
-        run: impl Fn(&Verified, u64) -> Result<(Outcome, Result<(), String>), SimError> + Sync,
-    ) -> Result<Survey, SimError> {
-        let itself = unchanged(kernel).map(|kernel| judge(&kernel, seeds.clone(), &run)).transpose()?;
-        let itself = itself.unwrap_or(Verdict::Survived);
+        judge: impl Fn(&Arc<Verified>) -> Result<Option<String>, E> + Sync,
+    ) -> Result<Survey, E> {
+        let judge = |kernel: &Kernel| match verify(kernel.clone()) {
+            Ok(kernel) => judge(&Arc::new(kernel)),
+            Err(_) => Ok(Some("rejected by the verifier".into())),
+        };
+        let itself = judge(kernel)?;
         let mutants = mutants(kernel);
-        let verdicts = in_parallel(mutants.len(), |index| judge(&mutants[index], seeds.clone(), &run));
-        let verdicts = verdicts.into_iter().collect::<Result<Vec<_>, _>>()?;
-        let mut used = vec![false; ledger.len()];
-        let excuses: Vec<Option<&'static str>> = (0..mutants.len())
-            .map(|index| {
-                let entry = ledger.iter().position(|entry| excuses(entry, &mutants, index))?;
-                used[entry] |= !verdicts[index].killed();
-                Some(ledger[entry].why)
-            })
-            .collect();
-        let rows = mutants.into_iter().zip(verdicts).zip(excuses);
-        let rows = rows.map(|((mutant, verdict), excuse)| Judged { mutant, verdict, excuse }).collect();
-        let stale = ledger.iter().zip(used).filter(|(_, used)| !used).map(|(entry, _)| *entry).collect();
-        Ok(Survey { kernel: kernel.name.clone(), itself, rows, stale })
+        let found = in_parallel(mutants.len(), |index| judge(&mutants[index].kernel));
+        let found = found.into_iter().collect::<Result<Vec<_>, E>>()?;
+        let rows = mutants.into_iter().zip(found).map(|(mutant, found)| {
+            let entry = || ledger.iter().position(|entry| entry.names(&mutant));
+            let excuse = if found.is_some() { None } else { entry() };
+            Judged { mutant, found, excuse }
+        });
+        Ok(Survey { kernel: kernel.name.clone(), itself, rows: rows.collect(), ledger: ledger.to_vec() })
     }
 
     /// Mutants that were found out.
     pub fn killed(&self) -> usize {
-        self.rows.iter().filter(|row| row.verdict.killed()).count()
+        self.rows.iter().filter(|row| row.found.is_some()).count()
     }
 
     /// What is wrong with the survey, a line each: a kernel that is found out without any change, survivors without an excuse,
-    /// and excuses without a survivor.
+    /// and entries of the ledger that excuse no survivor, or another number of them.
     pub fn holes(&self) -> Vec<String> {
-        let survivors = self.rows.iter().filter(|row| !row.verdict.killed() && row.excuse.is_none());
-        let stale = self.stale.iter();
-        let itself =
-            self.itself.killed().then(|| format!("{}: {} without any change", self.kernel, self.itself.name()));
-        let survivors =
-            survivors.map(|row| format!("{}: survives and is not in the ledger", line(&self.kernel, &row.mutant)));
-        itself
-            .into_iter()
-            .chain(survivors)
-            .chain(stale.map(|e| {
-                format!("{} {}, {}: in the ledger, and no such mutant survives", self.kernel, e.inst, e.change)
-            }))
-            .collect()
+        let itself = self.itself.iter().map(|found| format!("{}: {found} without any change", self.kernel));
+        let survivors = self.rows.iter().filter(|row| row.found.is_none() && row.excuse.is_none());
+        let survivors = survivors.map(|row| format!("{} survives and is not in the ledger", self.line(&row.mutant)));
+        let stale = self.ledger.iter().enumerate().filter_map(|(at, entry)| {
+            let excused = self.rows.iter().filter(|row| row.excuse == Some(at)).count();
+            let right = entry.count.map_or(excused > 0, |count| excused == count);
+            let Equivalent { file, inst, change, .. } = entry;
+            (!right).then(|| format!("{} {file} {inst}, {change}: in the ledger, and {excused} survive", self.kernel))
+        });
+        itself.chain(survivors).chain(stale).collect()
     }
-}
 
-/// Whether an entry speaks of a mutant.
-fn excuses(entry: &Equivalent, mutants: &[Mutant], index: usize) -> bool {
-    let like = |mutant: &Mutant| mutant.inst.starts_with(entry.inst) && mutant.change == entry.change;
-    let before = || mutants[..index].iter().filter(|mutant| like(mutant)).count();
-    like(&mutants[index]) && entry.nth.is_none_or(|nth| nth == before())
-}
+    /// Prints the table, as a test of the kernel ends.
+    ///
+    /// # Panics
+    /// With the holes, where there are any.
+    #[track_caller]
+    pub fn expect_no_holes(&self) {
+        println!("{self}");
+        let holes = self.holes();
+        assert!(holes.is_empty(), "{}", holes.join("\n"));
+    }
 
-fn line(kernel: &str, mutant: &Mutant) -> String {
-    format!("{kernel:12} {:5} {:52} {:20}", mutant.stmt.to_string(), mutant.inst, mutant.change)
+    fn line(&self, mutant: &Mutant) -> String {
+        let Mutant { stmt, inst, src, change, .. } = mutant;
+        format!("{:12} {:5} {inst:52} {change:20} {src}", self.kernel, stmt.to_string())
+    }
 }
 
 impl fmt::Display for Survey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for Judged { mutant, verdict, excuse } in &self.rows {
-            write!(f, "{} {}", line(&self.kernel, mutant), verdict.name())?;
-            match verdict {
-                Verdict::Killed { seed, .. } | Verdict::Wrong { seed, .. } => writeln!(f, " seed {seed}")?,
-                Verdict::Rejected(_) => writeln!(f)?,
-                Verdict::Survived => writeln!(f, ": {}", excuse.unwrap_or("not in the ledger"))?,
-            }
+        for Judged { mutant, found, excuse } in &self.rows {
+            let why = excuse.map_or("not in the ledger", |entry| self.ledger[entry].why);
+            let survived = || format!("survived: {why}");
+            writeln!(f, "{}: {}", self.line(mutant), found.clone().unwrap_or_else(survived))?;
         }
-        write!(f, "{}: killed {} of {}", self.kernel, self.killed(), self.rows.len())
+        let excused = self.rows.iter().filter(|row| row.excuse.is_some()).count();
+        write!(f, "{}: killed {} of {}, {excused} in the ledger", self.kernel, self.killed(), self.rows.len())
+    }
+}
+
+/// A judge that runs a kernel under each seed until one tells.
+pub fn under_seeds<E>(
+    seeds: Range<u64>,
+    run: impl Fn(&Arc<Verified>, u64) -> Result<Option<String>, E>,
+) -> impl Fn(&Arc<Verified>) -> Result<Option<String>, E> {
+    move |kernel| {
+        let found = |seed| Ok(run(kernel, seed)?.map(|found| format!("{found}, seed {seed}")));
+        seeds.clone().map(found).find(|found| !matches!(found, Ok(None))).unwrap_or(Ok(None))
     }
 }
 
@@ -196,7 +207,7 @@ mod tests {
     use super::*;
     use crate::build::{block, record};
     use crate::ir::Arch;
-    use crate::sim::{self, Arg, Launch, Memory};
+    use crate::sim::{self, Arg, Launch, Memory, SimError};
 
     /// Two barriers, of which the second orders nothing.
     fn kernel() -> Kernel {
@@ -209,36 +220,36 @@ mod tests {
         })
     }
 
-    fn survey(ledger: &[Equivalent]) -> Survey {
-        Survey::of(&kernel(), 0..20, ledger, |mutant, seed| {
+    fn survey(bytes: usize, ledger: &[Equivalent]) -> Survey {
+        let judge = under_seeds(0..20, |mutant, seed| {
             let mut memory = Memory::new();
-            let out = memory.alloc("out", 256);
+            let out = memory.alloc("out", bytes);
             let outcome = sim::run(mutant, &Launch::new([1, 1, 1], vec![Arg::Ptr(out)]), &mut memory, seed)?;
-            Ok((outcome, Ok(())))
-        })
-        .expect("it launches")
+            Ok::<_, SimError>(outcome.fault().map(|fault| fault.kind.name().into()))
+        });
+        Survey::of(&kernel(), ledger, judge).expect("it launches")
     }
 
     #[test]
     fn a_kernel_that_is_wrong_by_itself_proves_nothing() {
-        let survey = Survey::of(&kernel(), 0..2, &[], |mutant, seed| {
-            let mut memory = Memory::new();
-            let short = memory.alloc("out", 252);
-            let outcome = sim::run(mutant, &Launch::new([1, 1, 1], vec![Arg::Ptr(short)]), &mut memory, seed)?;
-            Ok((outcome, Ok(())))
-        })
-        .expect("it launches");
+        let survey = survey(252, &[]);
         assert_eq!(survey.killed(), survey.rows.len());
-        assert_eq!(survey.holes(), ["pair: out of bounds without any change"]);
+        assert_eq!(survey.holes(), ["pair: out of bounds, seed 0 without any change"]);
     }
 
     #[test]
     fn survivors_need_an_entry_and_entries_a_survivor() {
-        let bare = survey(&[]);
+        let bare = survey(256, &[]);
         assert!(bare.killed() < bare.rows.len() && bare.holes().len() == bare.rows.len() - bare.killed(), "{bare}");
-        let entry = Equivalent::all("bar.sync 0", "removed", "nothing comes after it");
-        assert!(!survey(&[entry.nth(1)]).holes().iter().any(|hole| hole.contains("removed")));
-        let stale = survey(&[entry.nth(0)]);
-        assert!(stale.holes().iter().any(|hole| hole.contains("in the ledger, and no such")), "{:#?}", stale.holes());
+        let removed = Equivalent::new("survey.rs", "bar.sync 0", "removed", "nothing comes after it");
+        let holes =
+            |entry: Equivalent| survey(256, &[entry]).holes().into_iter().filter(|hole| hole.contains("removed"));
+        assert_eq!(holes(removed).count(), 0);
+        assert_eq!(holes(removed.times(1)).count(), 0);
+        assert!(holes(removed.times(2)).all(|hole| hole.ends_with("in the ledger, and 1 survive")));
+        assert_eq!(holes(removed.times(2)).count(), 1);
+        for other in [Equivalent { file: "other.rs", ..removed }, Equivalent { inst: "bar.warp", ..removed }] {
+            assert_eq!(holes(other).count(), 2, "a survivor without an entry, and an entry without a survivor");
+        }
     }
 }

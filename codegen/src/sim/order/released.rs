@@ -29,10 +29,6 @@ pub(crate) fn includes(geometry: Geometry, scope: Scope, block: u32, other: u32)
 }
 
 impl Released {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.parts.is_empty()
-    }
-
     /// Adds a release: the value goes on carrying what it carried, as of a read-modify-write.
     pub(crate) fn add(&mut self, scope: Scope, block: u32, view: &View) {
         let wide = matches!(scope, Scope::Gpu | Scope::Sys);
@@ -104,6 +100,5 @@ mod tests {
         assert!(released.acquire(geometry, Scope::Cluster, 2).is_none());
         released.add(Scope::Sys, 5, &View::default());
         assert!(released.acquire(geometry, Scope::Gpu, 9).is_some());
-        assert!(Released::default().is_empty());
     }
 }

@@ -4,6 +4,7 @@ use crate::ir::attr::{AtomOp, AtomOrder, RedOrder, Round, Scope};
 use crate::ir::{Addr, MemOp, Operand, Space, Ty, ValueId};
 use crate::sim::machine::{Cur, Home, Machine, Next, Try, lanes};
 use crate::sim::number::{BF16, F16, Format, LANES, Row, decode, encode_f64};
+use crate::sim::order::View;
 
 /// A read-modify-write, taken apart.
 struct Rmw {
@@ -135,7 +136,8 @@ impl Machine<'_> {
                 self.changed();
             }
             if self.checks {
-                self.order_atomic(cur, lane, (home, offset), scope, acquires, releases);
+                let told = self.order_atomic(cur, lane, (home, offset), scope, acquires, releases);
+                self.host_sees(lane, (home, offset), bytes, told.as_ref(), true)?;
             }
         }
         if let Some(d) = rmw.result {
@@ -153,7 +155,7 @@ impl Machine<'_> {
         scope: Scope,
         acquires: bool,
         releases: bool,
-    ) {
+    ) -> Option<(Scope, View)> {
         let key = (home.key(), offset as u32);
         let block = self.warps[cur.warp].block;
         if let Some(released) = self.released.get(&key) {
@@ -166,12 +168,15 @@ impl Machine<'_> {
                 self.warps[cur.warp].fences[lane].heard.absorb(&released);
             }
         }
-        if releases {
-            let view = self.publish(cur.warp, 1 << lane);
-            self.released.entry(key).or_default().add(scope, block, &view);
-        } else if let Some((fenced, view)) = self.warps[cur.warp].fences[lane].released.clone() {
-            self.released.entry(key).or_default().add(fenced, block, &view);
+        let told = if releases {
+            Some((scope, self.publish(cur.warp, 1 << lane)))
+        } else {
+            self.warps[cur.warp].fences[lane].released.clone()
+        };
+        if let Some((scope, view)) = &told {
+            self.released.entry(key).or_default().add(*scope, block, view);
         }
+        told
     }
 }
 

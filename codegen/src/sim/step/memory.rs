@@ -6,7 +6,7 @@ use crate::sim::count::{sectors, wavefronts};
 use crate::sim::fault::FaultKind;
 use crate::sim::machine::{Cur, Home, Machine, Next, Trouble, Try, lanes};
 use crate::sim::number::{LANES, Row};
-use crate::sim::order::Released;
+use crate::sim::order::{Released, View};
 use crate::sim::program::{Load, Ref, Store};
 
 /// How a load or store counts as atomic, if it does.
@@ -130,9 +130,7 @@ impl Machine<'_> {
         for lane in lanes(cur.mask) {
             let (home, offset) = self.reach(cur, lane, store.space, addresses[lane], size)?;
             self.touch(cur, lane, (home, offset), size, true, strength)?;
-            if self.checks {
-                self.release_at(cur, lane, store.order, (home, offset));
-            }
+            let told = if self.checks { self.release_at(cur, lane, store.order, (home, offset)) } else { None };
             let bytes = store.bytes as usize;
             for (i, &value) in store.values.iter().enumerate() {
                 let value = self.read(cur.warp, value)[lane];
@@ -143,6 +141,7 @@ impl Machine<'_> {
             if let Some(region) = self.region_mut(home) {
                 region.written.set(offset, size as usize);
             }
+            self.host_sees(lane, (home, offset), size, told.as_ref(), false)?;
         }
         if changed {
             self.changed();
@@ -150,28 +149,28 @@ impl Machine<'_> {
         Ok(Next::Go)
     }
 
-    /// What the value that a lane stores carries.
-    fn release_at(&mut self, cur: Cur, lane: usize, order: StOrder, (home, offset): (Home, usize)) {
+    /// What the value that a lane stores carries, and to whom.
+    fn release_at(
+        &mut self,
+        cur: Cur,
+        lane: usize,
+        order: StOrder,
+        (home, offset): (Home, usize),
+    ) -> Option<(Scope, View)> {
         let key = (home.key(), offset as u32);
-        let block = self.warps[cur.warp].block;
-        let mut carried = Released::default();
-        match order {
-            StOrder::Weak => {}
-            StOrder::Volatile | StOrder::Relaxed(_) => {
-                if let Some((scope, view)) = &self.warps[cur.warp].fences[lane].released {
-                    carried.add(*scope, block, view);
-                }
-            }
-            StOrder::Release(scope) => {
-                let view = self.publish(cur.warp, 1 << lane);
-                carried.add(scope, block, &view);
-            }
-        }
-        if !carried.is_empty() {
+        let told = match order {
+            StOrder::Weak => None,
+            StOrder::Volatile | StOrder::Relaxed(_) => self.warps[cur.warp].fences[lane].released.clone(),
+            StOrder::Release(scope) => Some((scope, self.publish(cur.warp, 1 << lane))),
+        };
+        if let Some((scope, view)) = &told {
+            let mut carried = Released::default();
+            carried.add(*scope, self.warps[cur.warp].block, view);
             self.released.insert(key, carried);
         } else if !self.released.is_empty() {
             self.released.remove(&key);
         }
+        told
     }
 
     pub(crate) fn mem_op(&mut self, cur: Cur, op: &MemOp) -> Try<Next> {

@@ -3,7 +3,7 @@
 //! A class is everything of a task that is constant in the code. What differs between tasks of a class (where operands
 //! begin, which features, which rows) is in their records. Equal classes are one opcode.
 
-use tilewright_kernels::decode::{Float, Heads, Operand, Packing, Path, Sums, Unit};
+use tilewright_kernels::decode::{Float, Heads, Operand, Packing, Path, Sums, TokenStage, Unit};
 
 /// Units of a group of sums where activations are held in registers, at least: fewer groups, fewer barriers.
 const HELD_UNITS: u32 = 4;
@@ -88,7 +88,7 @@ pub enum Class {
         /// The pools.
         pools: PoolClass,
     },
-    /// A split of a kv head's tokens. Operands: q, k, v, acc, stats.
+    /// A split of a kv head's tokens. Operands: q, k, v, acc, stats, the merge and its arrivals.
     Attention {
         /// Rows of the task.
         rows: u32,
@@ -100,6 +100,10 @@ pub enum Class {
         q: Float,
         /// The pools.
         pools: PoolClass,
+        /// How tokens of earlier steps come through the ring, if they do.
+        streamed: Option<TokenStage>,
+        /// Storage of the merge.
+        out: Storage,
     },
     /// Greedy choice. Operands: value, index, out.
     Argmax {
@@ -122,7 +126,7 @@ pub enum Class {
 /// Where activations come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum InputClass {
-    /// As they are.
+    /// As they are, or as attention merged them.
     Plain {
         /// Storage.
         x: Storage,
@@ -135,11 +139,6 @@ pub enum InputClass {
         weight: Float,
         /// Bits of epsilon.
         eps: u32,
-    },
-    /// Merged from splits.
-    Merge {
-        /// Heads, dimensions, splits.
-        heads: Heads,
     },
 }
 
@@ -235,23 +234,19 @@ impl Class {
         }
     }
 
-    /// Bytes of shared memory for sums and, before them, the weights of splits: at least these.
+    /// Bytes of shared memory for sums: at least these.
     pub(super) fn sums_bytes(&self, warps: u32) -> u32 {
-        let (rows, input, path, streams) = match *self {
-            Class::Linear { rows, input, path, output: OutputClass::SiluMul { .. }, .. } => (rows, input, path, 2),
-            Class::Linear { rows, input, path, .. } | Class::Qkv { rows, input, path, .. } => (rows, input, path, 1),
+        let (rows, path, streams) = match *self {
+            Class::Linear { rows, path, output: OutputClass::SiluMul { .. }, .. } => (rows, path, 2),
+            Class::Linear { rows, path, .. } | Class::Qkv { rows, path, .. } => (rows, path, 1),
             _ => return 0,
-        };
-        let weights = match input {
-            InputClass::Merge { heads } if path == Path::Copied => heads.merge_bytes(rows),
-            _ => 0,
         };
         let units = match path {
             Path::Copied => streams,
             Path::Held => HELD_UNITS,
             Path::Streamed { group } => group,
         };
-        weights.max(units * Sums::bytes(rows, warps))
+        units * Sums::bytes(rows, warps)
     }
 
     /// Bytes of shared memory for activations, for the results of warps, or for the work of sampling.
@@ -259,8 +254,6 @@ impl Class {
         match *self {
             Class::Linear { path: Path::Copied, unit, rows, input, .. }
             | Class::Qkv { path: Path::Copied, unit, rows, input, .. } => Operand::bytes(unit, input.packing(rows)),
-            Class::Linear { input: InputClass::Merge { heads }, rows, .. }
-            | Class::Qkv { input: InputClass::Merge { heads }, rows, .. } => heads.merge_bytes(rows),
             Class::Linear { .. } | Class::Qkv { .. } => 0,
             Class::Attention { heads, .. } => heads.scratch_bytes(warps),
             Class::Sample { .. } => tilewright_kernels::sample::Scratch::BYTES,

@@ -1,8 +1,9 @@
-//! What a kernel did wrong: kind, place, and the words a person reads.
+//! What a kernel did wrong: kind and place. The words a person reads are in `text`.
+
+mod text;
 
 use super::memory::Why;
 use crate::ir::{Space, Src, StmtId};
-use core::fmt;
 
 /// A fault of the kernel under test. It is data; the machine that found it is well.
 #[derive(Clone, Debug, PartialEq)]
@@ -224,8 +225,26 @@ pub enum FaultKind {
         /// What happened.
         what: &'static str,
     },
+    /// Words that the host uses while the kernel runs ([`HostOrder`](super::HostOrder)).
+    Host {
+        /// The words.
+        at: Bytes,
+        /// What is wrong with how the kernel uses them.
+        why: HostWhy,
+    },
     /// The kernel reached a trap.
     Trap,
+}
+
+/// What is wrong with words that the host uses while the kernel runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostWhy {
+    /// The host may use them at the same moment, and the access is not atomic at `.sys` scope.
+    NotAtomic,
+    /// The host reads them once it saw what is stored, and their write is not ordered before that for the whole system.
+    NotReleased,
+    /// They are written although the host may read them already.
+    Open,
 }
 
 impl FaultKind {
@@ -261,6 +280,7 @@ impl FaultKind {
         "bad operand",
         "division by zero",
         "cluster barrier",
+        "order for the host",
         "trap",
     ];
 
@@ -297,202 +317,8 @@ impl FaultKind {
             FaultKind::BadOperand { .. } => "bad operand",
             FaultKind::DivisionByZero => "division by zero",
             FaultKind::ClusterBarrier { .. } => "cluster barrier",
+            FaultKind::Host { .. } => "order for the host",
             FaultKind::Trap => "trap",
         }
-    }
-}
-
-impl fmt::Display for Bytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} bytes of {} memory at {:#x}", self.bytes, self.space, self.address)?;
-        match &self.name {
-            Some((name, 0)) => write!(f, " ({name})"),
-            Some((name, offset)) => write!(f, " ({name} + {offset})"),
-            None => Ok(()),
-        }
-    }
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [x, y, z] = self.block;
-        write!(
-            f,
-            "{} `{}` ({}:{}), block ({x}, {y}, {z}) warp {}",
-            self.stmt,
-            self.inst,
-            self.src.file(),
-            self.src.line(),
-            self.warp
-        )?;
-        match self.lane {
-            Some(lane) => write!(f, " lane {lane}"),
-            None => Ok(()),
-        }
-    }
-}
-
-impl fmt::Display for FaultKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            FaultKind::Race { at, wrote, why, .. } => race(f, at, *wrote, *why),
-            FaultKind::Uninitialised(at) => write!(f, "reads {at}, which nobody wrote; write it before"),
-            FaultKind::UninitialisedRegister { register } => {
-                write!(f, "reads register {register}, which this thread has not written; set it before")
-            }
-            FaultKind::OutOfBounds(at) => write!(f, "accesses {at}, outside of every allocation; bound the index"),
-            FaultKind::Misaligned { at, align } => write!(f, "accesses {at}, not a multiple of {align}; align it"),
-            FaultKind::ReadOnly(at) => write!(f, "writes {at}, which is read-only; write to a buffer of its own"),
-            FaultKind::ReadOnlyPath(at) => {
-                write!(f, "reads {at} through the read-only path, but this kernel wrote it; load it without nc")
-            }
-            FaultKind::BlockGone(at) => {
-                write!(f, "accesses {at}, of a block that has exited; keep it alive with a cluster barrier at the end")
-            }
-            FaultKind::Deadlock { stuck } => {
-                write!(f, "nobody comes further; stuck:")?;
-                stuck.iter().try_for_each(|warp| write!(f, "\n  {}: waits for {}", warp.place, warp.wait))
-            }
-            FaultKind::DivisionByZero => f.write_str("divides by zero; guard the divisor"),
-            FaultKind::Trap => f.write_str("reached a trap, which the author put where nobody should come"),
-            _ => self.explain(f),
-        }
-    }
-}
-
-/// An mbarrier, as a report names it.
-struct Mbarrier<'a>(&'a Bytes);
-
-impl fmt::Display for Mbarrier<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0.name {
-            Some((name, 0)) => write!(f, "mbarrier {name}"),
-            Some((name, offset)) => write!(f, "mbarrier {name} + {offset}"),
-            None => write!(f, "an mbarrier"),
-        }?;
-        write!(f, " at {:#x}", self.0.address)
-    }
-}
-
-fn race(f: &mut fmt::Formatter<'_>, at: &Bytes, wrote: bool, why: Why) -> fmt::Result {
-    write!(f, "{} {at}; ", if wrote { "writes" } else { "reads" })?;
-    f.write_str(match why {
-        Why::Unordered => {
-            "nothing orders it after the access below; put a barrier, or a release and an acquire, between them"
-        }
-        Why::InFlight => "the asynchronous operation below uses them and was not waited for by this thread",
-        Why::NoProxyFence => "the write below is of the other proxy; put fence.proxy.async between them",
-        Why::InitNotFenced => {
-            "the async proxy uses the mbarrier initialised below; put fence.mbarrier_init behind that"
-        }
-        Why::Scope => "both accesses are atomic, but one's scope does not include the other's thread; widen it",
-    })
-}
-
-impl FaultKind {
-    /// The text of kinds about barriers, warps and operands.
-    fn explain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            FaultKind::DivergentWarp { came, needed } => {
-                write!(f, "needs lanes {needed:#010x} together, only {came:#010x} came; let all of them reach it")
-            }
-            FaultKind::ExitedLanes { lanes } => {
-                write!(f, "needs lanes {lanes:#010x}, which have exited; let them stay, or leave them out of the mask")
-            }
-            FaultKind::NotInMask { mask } => {
-                write!(f, "is executed by a lane that its mask {mask:#010x} does not name; name it, or keep it out")
-            }
-            FaultKind::ShuffleOutsideMask { source, mask } => {
-                write!(f, "reads lane {source}, which its mask {mask:#010x} does not name; name it, or read another")
-            }
-            FaultKind::EarlyExit { barrier, threads, left } => write!(
-                f,
-                "barrier {barrier} waits for {threads} threads, but only {left} of the block have not exited; let all reach it, or lower its count"
-            ),
-            FaultKind::BarrierCount { barrier, first, now } => {
-                write!(
-                    f,
-                    "barrier {barrier} is used with {now} threads here and with {first} below; name the same number"
-                )
-            }
-            FaultKind::LeakedCopy { operation } => {
-                write!(f, "the block exited, but nobody waited for this {operation}; wait for it before the end")
-            }
-            FaultKind::LeakedPhase { barrier, phase, pending } => write!(
-                f,
-                "the block exited, but nobody waited for phase {phase} of {}, with {pending} bytes pending; wait for it before the end",
-                Mbarrier(barrier)
-            ),
-            FaultKind::DoubleInit { barrier } => {
-                write!(
-                    f,
-                    "initialises {}, which is live; initialise it once, or invalidate it first",
-                    Mbarrier(barrier)
-                )
-            }
-            FaultKind::NoBarrier { barrier } => {
-                write!(
-                    f,
-                    "uses {}, which is not initialised; initialise it before, and let a barrier pass",
-                    Mbarrier(barrier)
-                )
-            }
-            FaultKind::TooManyArrivals { barrier, pending, came } => write!(
-                f,
-                "brings arrivals ({came}) to {}, whose phase expects {pending} more; initialise it with as many as come",
-                Mbarrier(barrier)
-            ),
-            FaultKind::TooManyBytes { barrier, pending } => write!(
-                f,
-                "leaves {pending} bytes pending at {}, which counts to 1048575; spread them over phases",
-                Mbarrier(barrier)
-            ),
-            FaultKind::BarrierInUse { barrier } => write!(
-                f,
-                "invalidates {}, for which a thread or a copy still waits; wait for its phase before",
-                Mbarrier(barrier)
-            ),
-            FaultKind::WgmmaInFlight { register } => {
-                write!(f, "touches register {register} of a wgmma in flight; wait for its group before")
-            }
-            FaultKind::NoWgmmaFence { register } => {
-                write!(f, "register {register} was touched since the last wgmma.fence; put one before this wgmma")
-            }
-            FaultKind::BadOperand { what, found, limit } => {
-                write!(f, "{what}: found {found:#x}, the limit is {limit:#x}; bring it within")
-            }
-            FaultKind::ClusterBarrier { what } => f.write_str(what),
-            FaultKind::Race { .. }
-            | FaultKind::Uninitialised(_)
-            | FaultKind::UninitialisedRegister { .. }
-            | FaultKind::OutOfBounds(_)
-            | FaultKind::Misaligned { .. }
-            | FaultKind::ReadOnly(_)
-            | FaultKind::ReadOnlyPath(_)
-            | FaultKind::BlockGone(_)
-            | FaultKind::Deadlock { .. }
-            | FaultKind::DivisionByZero
-            | FaultKind::Trap => Ok(()),
-        }
-    }
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{} in kernel {}, seed {}", self.kind.name(), self.kernel, self.seed)?;
-        writeln!(f, "at {}", self.at)?;
-        write!(f, "  {}", self.kind)?;
-        if let Some(other) = &self.with {
-            let what = match (&self.kind, other.wrote, other.asynchronous) {
-                (FaultKind::BarrierCount { .. }, _, _) => "came first",
-                (FaultKind::DoubleInit { .. }, _, _) => "initialised it",
-                (_, true, false) => "writes",
-                (_, false, false) => "reads",
-                (_, true, true) => "issued a copy that writes",
-                (_, false, true) => "issued an operation that reads",
-            };
-            write!(f, "\nand {}\n  {what}", other.place)?;
-        }
-        Ok(())
     }
 }

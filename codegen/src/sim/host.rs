@@ -1,0 +1,77 @@
+//! What the host does with words of a buffer while a kernel runs.
+
+use core::fmt;
+use core::ops::Range;
+use std::sync::Arc;
+
+/// Where a word says how far the host may read: offset of the bytes that are open, by the word's value.
+pub type Opens = Arc<dyn Fn(u64) -> Range<u64> + Send + Sync>;
+
+/// How the host uses memory that it shares with a running kernel. The simulator runs kernels to their end before the host
+/// goes on, so it takes this for what the host would see, and reports a kernel that leaves it to chance.
+///
+/// All places are offsets in bytes from where a parameter of the kernel points to.
+///
+/// ```
+/// use std::sync::Arc;
+/// use tilewright_codegen::build::{block, record};
+/// use tilewright_codegen::ir::{Arch, attr::Scope};
+/// use tilewright_codegen::sim::{self, Arg, HostOrder, Launch, Memory};
+/// use tilewright_codegen::verify::verify;
+///
+/// // A number, and behind it whether it is there.
+/// let kernel = |scope| verify(record("tell", Arch::Sm90a, block(32), |k| {
+///     let words = k.global::<u32>("words");
+///     k.when(k.tid().eq(0), || {
+///         words.at(1).store(42u32);
+///         words.store_release(1u32, scope);
+///     });
+/// })).unwrap();
+/// let host = HostOrder::new("words", 0, Arc::new(|seen| if seen == 1 { 4..8 } else { 0..0 }));
+/// let run = |scope| {
+///     let mut memory = Memory::new();
+///     let words = memory.zeros("words", 8);
+///     let launch = Launch { host: Some(host.clone()), ..Launch::new([1, 1, 1], vec![Arg::Ptr(words)]) };
+///     sim::run(&kernel(scope), &launch, &mut memory, 0).unwrap().fault().map(|fault| fault.kind.name())
+/// };
+/// assert_eq!((run(Scope::Sys), run(Scope::Gpu)), (None, Some("order for the host")));
+/// ```
+#[derive(Clone)]
+pub struct HostOrder {
+    /// The parameter that points to the words; kernels without one of this name are left alone.
+    pub param: String,
+    /// The word that the host acquires, again and again.
+    pub flag: u64,
+    /// The bytes that it reads once it has seen a value there: more and more of them.
+    pub opens: Opens,
+    /// Other words that it reads or writes at any moment.
+    pub atomic: Vec<u64>,
+}
+
+impl HostOrder {
+    /// A word that the host acquires, and what it reads behind it.
+    pub fn new(param: &str, flag: u64, opens: Opens) -> HostOrder {
+        HostOrder { param: param.into(), flag, opens, atomic: Vec::new() }
+    }
+
+    /// Another word that the host reads or writes at any moment.
+    #[must_use]
+    pub fn atomic(mut self, word: u64) -> HostOrder {
+        self.atomic.push(word);
+        self
+    }
+}
+
+impl fmt::Debug for HostOrder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let HostOrder { param, flag, atomic, .. } = self;
+        f.debug_struct("HostOrder").field("param", param).field("flag", flag).field("atomic", atomic).finish()
+    }
+}
+
+impl PartialEq for HostOrder {
+    fn eq(&self, other: &HostOrder) -> bool {
+        (&self.param, self.flag, &self.atomic) == (&other.param, other.flag, &other.atomic)
+            && Arc::ptr_eq(&self.opens, &other.opens)
+    }
+}

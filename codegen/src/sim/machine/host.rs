@@ -1,0 +1,109 @@
+//! The host as one more reader: what it would know of the kernel's writes.
+
+use super::{Home, Machine, Trouble, Try};
+use crate::ir::attr::Scope;
+use crate::sim::fault::{FaultKind, HostWhy};
+use crate::sim::memory::{Access, Judge, Stamp};
+use crate::sim::order::View;
+use crate::sim::program::Program;
+use crate::sim::{Arg, HostOrder, Launch};
+use core::ops::Range;
+
+/// The host's end of the words that it shares with this launch.
+pub(crate) struct Host {
+    order: HostOrder,
+    /// Where they are: buffer and offset.
+    home: Home,
+    base: u64,
+    /// What it knows once it has acquired the flag's last value, and the bytes that it reads then.
+    view: View,
+    open: Range<u64>,
+}
+
+/// Bytes of an atomic word: none is wider.
+const WORD: u64 = 8;
+
+impl Host {
+    /// Of a launch that has one, on a kernel that has the parameter.
+    pub(super) fn of(program: &Program, launch: &Launch, memory: &crate::sim::Memory) -> Option<Host> {
+        let order = launch.host.clone()?;
+        let param = program.params.iter().position(|param| param.name == order.param)?;
+        let Some(Arg::Ptr(address)) = launch.args.get(param) else { return None };
+        let (buffer, base) = memory.find(*address, 0).ok()?;
+        Some(Host { order, home: Home::Buffer(buffer as u32), base: base as u64, view: View::default(), open: 0..0 })
+    }
+
+    /// Offsets from the parameter of bytes of a region; nothing where they are of another.
+    fn offsets(&self, home: Home, offset: usize, bytes: u32) -> Option<Range<u64>> {
+        let start = (offset as u64).checked_sub(self.base).filter(|_| home == self.home)?;
+        Some(start..start + u64::from(bytes))
+    }
+}
+
+impl Machine<'_> {
+    /// Looks whether the host may use bytes at the moment of this access.
+    pub(super) fn meets_host(
+        &self,
+        (home, offset): (Home, usize),
+        bytes: u32,
+        write: bool,
+        strength: Option<Scope>,
+    ) -> Result<(), HostWhy> {
+        let Some(host) = &self.host else { return Ok(()) };
+        let Some(at) = host.offsets(home, offset, bytes) else { return Ok(()) };
+        let mut words = host.order.atomic.iter().chain([&host.order.flag]);
+        if words.any(|word| at.contains(word)) {
+            return if strength == Some(Scope::Sys) { Ok(()) } else { Err(HostWhy::NotAtomic) };
+        }
+        let open = at.start < host.open.end && host.open.start < at.end;
+        if write && open { Err(HostWhy::Open) } else { Ok(()) }
+    }
+
+    /// Words were stored, and tell those who acquire them in this scope what is in the view; a read-modify-write also tells what the
+    /// value before did. If the host looks at them, it may go on to read more.
+    pub(crate) fn host_sees(
+        &mut self,
+        lane: usize,
+        (home, offset): (Home, usize),
+        bytes: u32,
+        told: Option<&(Scope, View)>,
+        modifies: bool,
+    ) -> Try<()> {
+        let Some(mut host) = self.host.take() else { return Ok(()) };
+        if !host.offsets(home, offset, bytes).is_some_and(|at| at.contains(&host.order.flag)) {
+            self.host = Some(host);
+            return Ok(());
+        }
+        if !modifies {
+            host.view = View::default();
+        }
+        if let Some((Scope::Sys, view)) = told {
+            host.view.join(view);
+        }
+        let region = self.region(home);
+        let value = region.map_or(0, |region| region.load(offset, bytes.min(WORD as u32) as usize));
+        host.open = (host.order.opens)(value);
+        let result = self.host_reads(lane, &host);
+        self.host = Some(host);
+        result
+    }
+
+    /// The host reads all that is open.
+    fn host_reads(&self, lane: usize, host: &Host) -> Try<()> {
+        let Some(region) = self.region(host.home) else { return Ok(()) };
+        let end = (host.base + host.open.end).min(region.data.len() as u64) as usize;
+        let start = (host.base + host.open.start) as usize;
+        // No thread of the grid: what none of them told it, it does not know.
+        let now = Access { stamp: Stamp::default(), thread: u32::MAX, view: &host.view, write: false, proxy: None };
+        let judge = Judge { geometry: self.geometry, ops: &self.ops };
+        if start >= end {
+            return Ok(());
+        }
+        region.shadow.judge(&judge, &now, start, end - start).map_err(|conflict| {
+            let at = self.name_place(host.home, conflict.offset, self.program.cell[0]);
+            let mut trouble = Trouble::lane(FaultKind::Host { at, why: HostWhy::NotReleased }, lane);
+            trouble.other = Some((conflict.other, conflict.other_wrote));
+            trouble
+        })
+    }
+}
