@@ -249,7 +249,7 @@ impl<'k> Pass<'k> {
                 source.store_squares(scratch.squares);
                 Activations::Held(held)
             }
-            Path::Streamed { .. } => Activations::Streamed(source()),
+            Path::Streamed { .. } => Activations::Streamed(Box::new(source())),
         }
     }
 }

@@ -16,7 +16,7 @@ pub(super) enum Activations<'k> {
     /// In registers: the fragments of this warp's chunks, stage by stage.
     Held(Vec<Vec<Fragment<'k>>>),
     /// Where they lie.
-    Streamed(Source<'k>),
+    Streamed(Box<Source<'k>>),
 }
 
 /// Where weights come from, stage by stage: a reader of the ring.
@@ -113,12 +113,8 @@ pub(super) fn products<'k>(source: &Source<'k>, weights: &dyn Weights<'k>, sums:
         sums.place(team, slot, [zero(k); 4], |at, zeros| at.store_vec(zeros));
     });
     source.clear_squares();
-    let ahead = source.is_words().then(|| Ahead::new(source));
     k.for_(0u32, unit.stages(), |stage| {
-        let fragments = match &ahead {
-            Some(ahead) => ahead.next(source, stage),
-            None => source.fragments(&source.columns(stage)),
-        };
+        let fragments = source.fragments(&source.columns(stage));
         k.for_(0u32, units, |slot| {
             let chains = Chains::new(team);
             chains.multiply(team, unit, weights, |chunk| fragments[chunk as usize].clone());
@@ -128,42 +124,6 @@ pub(super) fn products<'k>(source: &Source<'k>, weights: &dyn Weights<'k>, sums:
             });
         });
     });
-}
-
-/// The words of the next stage, on their way while those of a stage are multiplied.
-struct Ahead<'k> {
-    words: Vec<Vec<RegArray<'k, u32>>>,
-}
-
-impl<'k> Ahead<'k> {
-    /// Asks for the words of the first stage.
-    fn new(source: &Source<'k>) -> Ahead<'k> {
-        let k = source.team.k;
-        let loaded = source.chunks(&source.columns(k.lit(0)));
-        let words = loaded.iter().map(|chunk| chunk.iter().map(|_| k.regs_unset(4)).collect()).collect();
-        let ahead = Ahead { words };
-        ahead.keep(&loaded);
-        ahead
-    }
-
-    fn keep(&self, loaded: &[Vec<[Val<'k, u32>; 4]>]) {
-        for (kept, words) in self.words.iter().flatten().zip(loaded.iter().flatten()) {
-            words.iter().zip(0..).for_each(|(&word, i)| kept.set(i, word));
-        }
-    }
-
-    /// The fragments of a stage; asks for the words of the next.
-    fn next(&self, source: &Source<'k>, stage: Val<'k, u32>) -> Vec<Vec<Fragment<'k>>> {
-        let quad = |kept: &RegArray<'k, u32>| std::array::from_fn(|i| kept.get(i as u32));
-        let fragments = |chunk: &Vec<RegArray<'k, u32>>| {
-            let quads: Vec<[Val<u32>; 4]> = chunk.iter().map(quad).collect();
-            source.packing.fragments(&quads)
-        };
-        let here = self.words.iter().map(fragments).collect();
-        let next = stage + 1;
-        source.team.k.when(next.lt(source.unit.stages()), || self.keep(&source.chunks(&source.columns(next))));
-        here
-    }
 }
 
 /// Accumulators of a unit.

@@ -49,19 +49,13 @@ impl<'k> Source<'k> {
 
     /// This lane's words of each chunk that begins at one of these columns. Of a normalised input the squares are added up.
     pub fn fragments(&self, columns: &[Val<'k, u32>]) -> Vec<Vec<Fragment<'k>>> {
-        self.chunks(columns).iter().map(|quads| self.packing.fragments(quads)).collect()
-    }
-
-    /// This lane's quads of each chunk that begins at one of these columns.
-    pub fn chunks(&self, columns: &[Val<'k, u32>]) -> Vec<Vec<[Val<'k, u32>; 4]>> {
         let halves: Vec<Vec<Vec<[Val<u32>; 4]>>> =
             self.halves.iter().map(|&(half, squares)| self.quads(half, squares, columns)).collect();
-        (0..columns.len()).map(|at| halves.iter().flat_map(|half| half[at].iter().copied()).collect()).collect()
-    }
-
-    /// Whether quads are loaded as they are, with nothing to compute before they are multiplied.
-    pub fn is_words(&self) -> bool {
-        matches!(self.input, Input::Plain(x) if x.is_words() && self.is_whole())
+        let chunk = |at: usize| {
+            let quads: Vec<[Val<u32>; 4]> = halves.iter().flat_map(|half| half[at].iter().copied()).collect();
+            self.packing.fragments(&quads)
+        };
+        (0..columns.len()).map(chunk).collect()
     }
 
     /// Forgets the squares that were added up.
@@ -81,7 +75,7 @@ impl<'k> Source<'k> {
         let k = self.team.k;
         let start = (self.first + half.row(self.team)) * self.unit.k();
         match self.input {
-            Input::Plain(x) if self.is_words() => {
+            Input::Plain(x) if x.is_words() && self.is_whole() => {
                 let start = start + k.lane() % 4 * 8;
                 let indexes: Vec<_> = columns.iter().map(|&column| start + column).collect();
                 x.eights(&indexes).into_iter().map(|quad| vec![quad]).collect()
