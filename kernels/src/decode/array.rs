@@ -63,6 +63,11 @@ impl<'k> Array<'k> {
         if self.strong { RELAXED } else { Load::WEAK }
     }
 
+    /// Whether it carries its own arrival.
+    pub(super) fn is_tagged(self) -> bool {
+        self.tag.is_some()
+    }
+
     /// Its type of storage.
     pub fn float(self) -> Float {
         self.float
@@ -227,6 +232,20 @@ impl<'k> Array<'k> {
         }
         for i in (0..4usize).step_by(self.together() as usize) {
             self.store_with(index + i as u32, values[i], values[3.min(i + 1)]);
+        }
+    }
+
+    /// Stores two consecutive elements from an even index of an array that other blocks write later, by one store.
+    #[track_caller]
+    pub(super) fn store_two(self, index: Val<'k, u32>, [a, b]: [Val<'k, f32>; 2]) {
+        let relaxed = Store::WEAK.order(StOrder::Relaxed(Scope::Gpu));
+        match (self.tag, self.float) {
+            (_, Float::F16 | Float::Bf16) => self.strong().store_with(index, a, b),
+            (None, Float::F32) => self.at.cast::<f32>().at(index).store_as([a, b], relaxed),
+            (Some(tag), Float::F32) => {
+                let words = [a, b].map(|value| a.builder().join::<u64>(value.bits(), tag));
+                self.at.cast::<u64>().at(index).store_as(words, relaxed);
+            }
         }
     }
 

@@ -1,17 +1,20 @@
-//! Attention of one kv head's queries over a split of the tokens, straight from the pages.
+//! Attention of one kv head's queries over a split of the tokens: from the ring what the step before left, straight from the
+//! pages what this step writes.
 //!
 //! A warp takes blocks of 16 tokens and keeps its own running maximum; the warps' results are merged at the end.
 //! Scores are `q·kᵀ` with queries as the A operand (rows 0 to 7: heads, rows 8 to 15: what bf16 rounds off them) and keys as
 //! B, sixteen bytes of a token for each lane. The output is taken transposed, `vᵀ·pᵀ`: scores leave the first MMA in
 //! the registers in which the second wants p as its B operand, and v needs no more than its tokens paired by byte
-//! permutations. No element of K or V passes through shared memory.
+//! permutations. Nothing of K or V is moved in shared memory.
 
-use tilewright_codegen::build::{Global, Ptr, RegArray, Shared, Store, Val};
+use tilewright_codegen::build::{Global, Ptr, RegArray, Shared, SpaceOf, Val};
 use tilewright_codegen::ir::MmaAtom;
-use tilewright_codegen::ir::attr::{Scope, StOrder};
 
 use super::array::narrow;
-use super::{Array, Pages, Scratch, Shares, Team};
+use super::merge::Part;
+use super::place::Place;
+use super::streamed::BLOCK;
+use super::{Array, Merged, Pages, Scratch, Streamed, Team, Weights};
 
 /// A split of a kv head's tokens.
 #[derive(Clone, Copy)]
@@ -34,10 +37,14 @@ pub struct Attention<'k> {
     pub keys: Pages<'k>,
     /// Values, bf16.
     pub values: Pages<'k>,
-    /// Unnormalised sums, f32 `[rows, heads, splits, dim]`.
+    /// Unnormalised sums of splits that are not alone, f32 `[rows, heads, splits, dim]`.
     pub acc: Ptr<'k, Global, f32>,
-    /// `m` and `l`, f32 `[rows, heads, splits, 2]`.
+    /// Their `m` and `l`, f32 `[rows, heads, splits, 2]`.
     pub stats: Ptr<'k, Global, f32>,
+    /// Which tokens come through the ring, if any do: for groups of eight heads at most.
+    pub streamed: Option<Streamed<'k>>,
+    /// Where they are merged.
+    pub merged: Merged<'k>,
 }
 
 /// Numbers of heads, dimensions, splits.
@@ -53,10 +60,6 @@ pub struct Heads {
     pub splits: u32,
 }
 
-/// Stores of partial results: the blocks that read them release nothing before they are overwritten.
-const STRONG: Store<'static> = Store::WEAK.order(StOrder::Relaxed(Scope::Gpu));
-/// Tokens of a block.
-const BLOCK: u32 = 16;
 /// Query heads that one pass over the tokens serves: the n8 of the second MMA.
 const TOGETHER: u32 = 8;
 const ATOM: MmaAtom = MmaAtom::M16N8K16_F32_BF16_BF16;
@@ -67,32 +70,33 @@ impl Heads {
         warps * (self.heads / self.kv_heads).min(TOGETHER) * (self.dim + 2) * 4
     }
 
-    /// Bytes of shared memory that the merge of the splits of `rows` rows takes for weights.
-    pub fn merge_bytes(self, rows: u32) -> u32 {
-        rows * self.heads * self.splits * 4
+    /// Whether one pass over the tokens serves all heads of a group: what passes through the ring is there once.
+    pub fn is_one_pass(self) -> bool {
+        self.group() <= TOGETHER
     }
 
-    fn group(self) -> u32 {
+    /// Query heads of a kv head.
+    pub(super) fn group(self) -> u32 {
         self.heads / self.kv_heads
     }
 }
 
-/// Computes the partial results of every row.
-pub fn attention<'k>(team: Team<'k>, scratch: Scratch<'k>, work: Attention<'k>) {
+/// Computes the split of every row, and merges the splits of those that it comes last to. `ring` has the stages of the tokens
+/// that are streamed, row by row.
+pub fn attention<'k>(team: Team<'k>, scratch: Scratch<'k>, ring: &dyn Weights<'k>, work: Attention<'k>) {
     let k = team.k;
     k.for_(0u32, work.rows, |row| {
         let row = work.first_row + row;
-        let position = work.keys.position.load(row);
-        let shares = Shares::of(position, work.keys.page_tokens, work.heads.splits, work.keys.split_pages);
-        let share = shares.each * work.keys.page_tokens;
-        let begin = work.split * share;
-        let end = (begin + share).min(shares.tokens);
+        let Part { begin, end, alone, .. } = work.part(row);
+        let streamed = work.streamed.map(|streamed| (streamed, streamed.tokens([begin, end], row)));
         for first in (0..work.heads.group()).step_by(TOGETHER as usize) {
             let count = (work.heads.group() - first).min(TOGETHER);
-            let pass = Pass { team, work, row, begin, end, first: work.kv_head * work.heads.group() + first, count };
-            k.if_else(begin.lt(end), || pass.run(scratch), || pass.nothing());
+            let first = work.kv_head * work.heads.group() + first;
+            let pass = Pass { team, work, row, begin, end, alone, first, count, streamed };
+            k.if_else(begin.lt(end), || pass.run(scratch, ring), || work.store_idle(team, row, first, count));
         }
     });
+    work.arrive(team, scratch);
 }
 
 /// One pass over the tokens for up to eight query heads of a row.
@@ -103,10 +107,22 @@ struct Pass<'k> {
     row: Val<'k, u32>,
     begin: Val<'k, u32>,
     end: Val<'k, u32>,
+    /// Whether the row has no other tokens.
+    alone: Val<'k, bool>,
     /// First query head.
     first: Val<'k, u32>,
     /// Query heads.
     count: u32,
+    /// The tokens that are streamed: where they begin and end.
+    streamed: Option<(Streamed<'k>, [Val<'k, u32>; 2])>,
+}
+
+/// This lane's keys and values of a block.
+struct Loaded<'k> {
+    /// By half of the tokens, then by run of dimensions.
+    keys: [Vec<RegArray<'k, u32>>; 2],
+    /// By 64 dimensions, then by token.
+    values: Vec<[RegArray<'k, u32>; 4]>,
 }
 
 /// What a warp carries from block to block: of the head `lane / 4` the maximum (of scores times log2 e) and this lane's
@@ -118,11 +134,6 @@ struct Running<'k> {
 }
 
 impl<'k> Pass<'k> {
-    /// Index of a head's partial result.
-    fn place(self, head: Val<'k, u32>) -> Val<'k, u32> {
-        ((self.row * self.work.heads.heads + self.first + head) * self.work.heads.splits) + self.work.split
-    }
-
     /// Runs of 32 dimensions in the order of the first MMA.
     fn runs(self) -> u32 {
         self.work.heads.dim.div_ceil(32)
@@ -133,33 +144,62 @@ impl<'k> Pass<'k> {
         self.work.heads.dim.div_ceil(64)
     }
 
-    /// A split without tokens.
-    fn nothing(self) {
-        let dim = self.work.heads.dim;
-        self.team.each(self.count * dim, |at| {
-            self.work.acc.at(self.place(at / dim) * dim + at % dim).store_relaxed(0.0f32, Scope::Gpu);
-        });
-        self.team.each(self.count, |head| {
-            let k = self.team.k;
-            self.work.stats.at(self.place(head) * 2).store_as([k.lit(f32::NEG_INFINITY), k.lit(0.0f32)], STRONG);
-        });
-    }
-
-    fn run(self, scratch: Scratch<'k>) {
+    fn run(self, scratch: Scratch<'k>, ring: &dyn Weights<'k>) {
         let k = self.team.k;
+        let paged = self.streamed.map_or(self.begin, |(_, [_, end])| end);
+        let blocks = (self.end - paged + (BLOCK - 1)) / BLOCK;
+        // From the last warp on: the first have the streamed blocks that are left over.
+        let first = (self.team.warps - 1) - k.warp();
+        let bring = |block: Val<'k, u32>, loaded: &Loaded<'k>| {
+            let start = paged + block * BLOCK;
+            self.from_pages(start, self.end - start - 1, loaded);
+        };
+        // On its way while the queries come.
+        let loaded = self.unloaded();
+        k.when(first.lt(blocks), || bring(first, &loaded));
         let queries = self.queries();
         let running = Running {
             most: k.var(f32::NEG_INFINITY),
             sum: k.var(0.0f32),
             out: (0..self.rows() * 4).map(|_| k.regs(4, 0.0f32)).collect(),
         };
-        let blocks = (self.end - self.begin + (BLOCK - 1)) / BLOCK;
-        k.for_step(k.warp(), blocks, self.team.warps, |block| self.block(block, &queries, &running));
-        let parts = Parts { pass: self, at: scratch.operand.cast(), active: blocks.min(self.team.warps) };
+        k.for_step(first, blocks, self.team.warps, |block| {
+            k.when(block.ne(first), || bring(block, &loaded));
+            self.block(&loaded, Some(self.end - paged - block * BLOCK - 1), &queries, &running);
+        });
+        if let Some((streamed, tokens)) = self.streamed {
+            self.stages(ring, streamed, tokens, &queries, &running);
+        }
+        let parts = Parts { pass: self, at: scratch.operand.cast() };
         parts.store(&running);
         self.team.sync();
         parts.merge();
         self.team.sync();
+    }
+
+    /// The blocks that come through the ring.
+    fn stages(
+        self,
+        ring: &dyn Weights<'k>,
+        streamed: Streamed<'k>,
+        tokens: [Val<'k, u32>; 2],
+        queries: &[[[Val<'k, u32>; 4]; 2]],
+        running: &Running<'k>,
+    ) {
+        let (k, stage, warps) = (self.team.k, streamed.stage, self.team.warps);
+        k.for_(0u32, streamed.stages(tokens), |at| {
+            let blocks = streamed.count(tokens, at) / BLOCK;
+            // Blocks are dealt to the warps in turn, over all stages.
+            let first = (k.warp() + warps - at * stage.blocks() % warps) % warps;
+            ring.stage(&|there| {
+                k.for_step(first, blocks, warps, |block| {
+                    let row = |token| self.token(k.lit(0), token);
+                    let loaded = self.unloaded();
+                    self.load([stage.keys(there, block), stage.values(there, block)], row, &loaded);
+                    self.block(&loaded, None, queries, running);
+                });
+            });
+        });
     }
 
     /// The queries as A operands, times scale and log2 e: of each run four words, and what bf16 rounds off them.
@@ -189,46 +229,85 @@ impl<'k> Pass<'k> {
         if start + width <= dim { then(at) } else { self.team.k.when(at.lt(dim), || then(at)) }
     }
 
-    /// Sixteen bytes of a token's row from dimension `start + offset` on; zeros behind the last dimension.
-    fn words(self, row: Ptr<'k, Global, u32>, start: u32, width: u32, offset: Val<'k, u32>) -> [Val<'k, u32>; 4] {
-        let words = self.team.k.regs(4, 0u32);
-        self.guarded(start, width, offset, |at| {
-            let loaded: [Val<u32>; 4] = row.at(at / 2).load_vec();
-            loaded.into_iter().zip(0..).for_each(|(word, i)| words.set(i, word));
-        });
-        std::array::from_fn(|i| words.get(i as u32))
+    /// Registers for a block; zeros, which stay behind the last dimension.
+    fn unloaded(self) -> Loaded<'k> {
+        let words = || self.team.k.regs(4, 0u32);
+        Loaded {
+            keys: [0, 1].map(|_| (0..self.runs()).map(|_| words()).collect()),
+            values: (0..self.rows()).map(|_| std::array::from_fn(|_| words())).collect(),
+        }
     }
 
-    fn block(self, block: Val<'k, u32>, queries: &[[[Val<'k, u32>; 4]; 2]], running: &Running<'k>) {
-        let k = self.team.k;
-        let (group, column) = (k.lane() / 4, k.lane() % 4);
-        let start = self.begin + block * BLOCK;
-        let last = self.end - start - 1;
-        // Tokens behind the end repeat the last; their weights will be zero.
-        let token = |pages: Pages<'k>| {
-            let first = pages.token(self.work.kv_head, self.row, start);
-            move |token: Val<'k, u32>| pages.pool.words(first + token.min(last) * self.work.heads.dim)
-        };
-        let (key, value) = (token(self.work.keys), token(self.work.values));
-        let keys: Vec<Vec<[Val<u32>; 4]>> = [0u32, 8]
-            .map(|half| (0..self.runs()).map(|run| self.words(key(group + half), 32 * run, 32, column * 8)).collect())
-            .into();
-        let tokens = [0u32, 1, 8, 9].map(|of| value(column * 2 + of));
-        let values: Vec<[[Val<u32>; 4]; 4]> =
-            (0..self.rows()).map(|rows| tokens.map(|token| self.words(token, 64 * rows, 64, group * 8))).collect();
+    /// Sixteen bytes of a token's row from dimension `start + offset` on; behind the last dimension nothing.
+    fn words<S: SpaceOf>(
+        self,
+        words: &RegArray<'k, u32>,
+        (pool, row): (Ptr<'k, S, u32>, Place<'k>),
+        start: u32,
+        width: u32,
+        offset: Val<'k, u32>,
+    ) {
+        self.guarded(start, width, offset, |at| {
+            let loaded: [Val<u32>; 4] = pool.at(row.at(at) / 2).load_vec();
+            loaded.into_iter().zip(0..).for_each(|(word, i)| words.set(i, word));
+        });
+    }
 
+    /// Loads a block of tokens, whose rows lie so in keys and values.
+    fn load<S: SpaceOf>(
+        self,
+        [keys, values]: [Ptr<'k, S, u32>; 2],
+        row: impl Fn(Val<'k, u32>) -> Place<'k>,
+        to: &Loaded<'k>,
+    ) {
+        let (group, column) = (self.team.k.lane() / 4, self.team.k.lane() % 4);
+        for (half, to) in [0u32, 8].into_iter().zip(&to.keys) {
+            let key = row(group + half);
+            to.iter().zip(0..).for_each(|(to, run)| self.words(to, (keys, key), 32 * run, 32, column * 8));
+        }
+        let tokens = [0u32, 1, 8, 9].map(|of| row(column * 2 + of));
+        for (to, rows) in to.values.iter().zip(0..) {
+            to.iter().zip(tokens).for_each(|(to, token)| self.words(to, (values, token), 64 * rows, 64, group * 8));
+        }
+    }
+
+    /// The row of a token of a block that begins there, in elements.
+    fn token(self, first: Val<'k, u32>, token: Val<'k, u32>) -> Place<'k> {
+        let dim = self.work.heads.dim;
+        Place::new(first + token * dim, dim, token)
+    }
+
+    /// Loads the block that begins with a token from the pages. Tokens behind the last repeat it; their weights will be zero.
+    fn from_pages(self, start: Val<'k, u32>, last: Val<'k, u32>, to: &Loaded<'k>) {
+        // Both pools have a token at the same place, and pages are whole blocks.
+        let first = self.work.keys.token(self.work.kv_head, self.row, start);
+        let row = |token: Val<'k, u32>| self.token(first, token.min(last));
+        let pools = [self.work.keys, self.work.values].map(|pages| pages.pool.words(self.team.k.lit(0)));
+        self.load(pools, row, to)
+    }
+
+    /// Takes a block in; of one that is not whole only the tokens up to the last.
+    fn block(
+        self,
+        Loaded { keys, values }: &Loaded<'k>,
+        last: Option<Val<'k, u32>>,
+        queries: &[[[Val<'k, u32>; 4]; 2]],
+        running: &Running<'k>,
+    ) {
+        let (k, column) = (self.team.k, self.team.k.lane() % 4);
         let mut scores = Vec::new();
-        for (half, keys) in [0u32, 8].into_iter().zip(&keys) {
+        for (half, keys) in [0u32, 8].into_iter().zip(keys) {
             let acc = k.regs(4, 0.0f32);
             for ([high, low], key) in queries.iter().zip(keys) {
                 for at in [0, 2] {
-                    acc.mma(ATOM, &[high[at], low[at], high[at + 1], low[at + 1]], &key[at..at + 2]);
+                    let key = [key.get(at as u32), key.get(at as u32 + 1)];
+                    acc.mma(ATOM, &[high[at], low[at], high[at + 1], low[at + 1]], &key);
                 }
             }
             for i in 0..2u32 {
                 let score = acc.get(i) + acc.get(i + 2);
-                let inside = (column * 2 + (half + i)).le(last);
-                scores.push(inside.select(score, f32::NEG_INFINITY));
+                let inside = last.map(|last| (column * 2 + (half + i)).le(last));
+                scores.push(inside.map_or(score, |inside| inside.select(score, f32::NEG_INFINITY)));
             }
         }
         let most = scores.iter().fold(running.most.get(), |most, &s| most.max(s));
@@ -244,7 +323,8 @@ impl<'k> Pass<'k> {
         for (values, out) in values.iter().zip(running.out.chunks(4)) {
             for (j, out) in out.iter().enumerate() {
                 (0..4).for_each(|i| out.set(i, out.get(i) * fades[i as usize % 2]));
-                let pair = |at: usize, selector: u32| values[at][j].prmt(values[at + 1][j], selector);
+                let word = |at: usize| values[at].get(j as u32);
+                let pair = |at: usize, selector: u32| word(at).prmt(word(at + 1), selector);
                 let a = [pair(0, 0x5410), pair(0, 0x7632), pair(2, 0x5410), pair(2, 0x7632)];
                 out.mma(ATOM, &a, &[p0, p1]);
                 out.mma(ATOM, &a, &rest);
@@ -258,8 +338,6 @@ impl<'k> Pass<'k> {
 struct Parts<'k> {
     pass: Pass<'k>,
     at: Ptr<'k, Shared, f32>,
-    /// Warps that had tokens, at least one.
-    active: Val<'k, u32>,
 }
 
 impl<'k> Parts<'k> {
@@ -291,25 +369,25 @@ impl<'k> Parts<'k> {
         }
     }
 
-    /// Merges the warps' results and stores them.
+    /// Merges the warps' results and stores them, two elements for each thread.
     fn merge(self) {
         let Pass { team, work, count, .. } = self.pass;
         let (k, dim) = (team.k, work.heads.dim);
-        let last = self.active - 1;
-        team.each(count * dim, |at| {
-            let (head, d) = (at / dim, at % dim);
-            let warps = || (0..team.warps).map(|warp| (k.lit(warp), k.lit(warp).min(last)));
-            let stats: Vec<[Val<f32>; 2]> = warps().map(|(_, warp)| self.stats(warp, head).load_vec()).collect();
+        // A warp without tokens has a maximum of −∞, which weighs nothing: some warp has tokens.
+        team.each(count * dim / 2, |pair| {
+            let (head, d) = (pair / (dim / 2), pair % (dim / 2) * 2);
+            let warps = || (0..team.warps).map(|warp| k.lit(warp));
+            let stats: Vec<[Val<f32>; 2]> = warps().map(|warp| self.stats(warp, head).load_vec()).collect();
             let most = stats.iter().fold(k.lit(f32::NEG_INFINITY), |most, [m, _]| most.max(*m));
-            let (mut total, mut out) = (k.lit(0.0f32), k.lit(0.0f32));
-            for ((warp, there), [m, l]) in warps().zip(&stats) {
-                let w = warp.le(last).select((*m - most).ex2(), 0.0f32);
+            let (mut total, mut out) = (k.lit(0.0f32), [k.lit(0.0f32); 2]);
+            for (warp, [m, l]) in warps().zip(&stats) {
+                let w = (*m - most).ex2();
                 total = w.fma(*l, total);
-                out = w.fma(self.at.at((there * count + head) * dim + d).load(), out);
+                let part: [Val<f32>; 2] = self.at.at((warp * count + head) * dim + d).load_vec();
+                out = std::array::from_fn(|i| w.fma(part[i], out[i]));
             }
-            let place = self.pass.place(head);
-            work.acc.at(place * dim + d).store_relaxed(out, Scope::Gpu);
-            k.when(d.eq(0), || work.stats.at(place * 2).store_as([most * std::f32::consts::LN_2, total], STRONG));
+            let stats = [most * std::f32::consts::LN_2, total];
+            work.store_pair(self.pass.alone, [self.pass.row, self.pass.first + head], d, out, stats);
         });
     }
 }

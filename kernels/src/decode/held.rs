@@ -6,12 +6,10 @@
 //! of lanes load them four by four, so that each load of a warp takes whole sectors of 32 bytes, and exchange what they
 //! packed.
 
-use std::cell::Cell;
-
-use tilewright_codegen::build::{Ptr, Shared, Val};
+use tilewright_codegen::build::Val;
 
 use super::array::narrow;
-use super::input::{Merge, Squares};
+use super::input::Squares;
 use super::operand::{Fragment, parts};
 use super::{Array, Input, Team, Unit};
 
@@ -65,7 +63,7 @@ struct Four<'k> {
 }
 
 impl<'k> Input<'k> {
-    /// Brings rows `first..`; of a normalised input also the sums of squares. `area` keeps the weights of splits.
+    /// Brings rows `first..`; of a normalised input also the sums of squares.
     pub(super) fn hold(
         self,
         team: Team<'k>,
@@ -73,24 +71,16 @@ impl<'k> Input<'k> {
         first: Val<'k, u32>,
         rows: u32,
         squares: Squares<'k>,
-        area: Ptr<'k, Shared, f32>,
     ) -> Held<'k> {
         let share = |base| Share { team, unit, rows, parts: parts(rows, self.float()), base };
-        let splits = Splits { first, rows, area, weighed: Cell::new(false) };
-        let low = self.words(share(0), first, squares, &splits);
-        let high = (rows > 8).then(|| self.words(share(8), first, squares, &splits));
+        let low = self.words(share(0), first, squares);
+        let high = (rows > 8).then(|| self.words(share(8), first, squares));
         let fragment = |(at, &low): (usize, &[Val<'k, u32>; 4])| Fragment { low, high: high.as_ref().map(|h| h[at]) };
         Held { fragments: low.iter().enumerate().map(fragment).collect() }
     }
 
     /// This lane's words of each chunk.
-    fn words(
-        self,
-        share: Share<'k>,
-        first: Val<'k, u32>,
-        squares: Squares<'k>,
-        splits: &Splits<'k>,
-    ) -> Vec<[Val<'k, u32>; 4]> {
+    fn words(self, share: Share<'k>, first: Val<'k, u32>, squares: Squares<'k>) -> Vec<[Val<'k, u32>; 4]> {
         let (row, k) = (first + share.row(), share.team.k);
         let start = row * share.unit.k();
         match self {
@@ -110,10 +100,6 @@ impl<'k> Input<'k> {
                 share.add_up(sum.get(), squares);
                 words
             }
-            Input::Merge(merge) => {
-                let together = (TOGETHER / merge.splits as usize).max(1);
-                share.by_fours(together, |fours| merge.fours(share, splits, row, fours))
-            }
         }
     }
 }
@@ -127,57 +113,6 @@ fn gather<'k>(array: Array<'k>, start: Val<'k, u32>, fours: &[Four<'k>]) -> Vec<
 impl<'k> Four<'k> {
     fn or_zero(self, values: [Val<'k, f32>; 4]) -> [Val<'k, f32>; 4] {
         self.inside.map_or(values, |inside| values.map(|value| inside.select(value, 0.0f32)))
-    }
-}
-
-/// The weights of the splits of all rows, in shared memory: made once for all warps, while the first results are on their
-/// way. If each warp asked for those of its own columns, all SMs would crowd at a few lines of level two.
-struct Splits<'k> {
-    first: Val<'k, u32>,
-    rows: u32,
-    area: Ptr<'k, Shared, f32>,
-    weighed: Cell<bool>,
-}
-
-impl<'k> Splits<'k> {
-    /// f32 `[rows, heads, splits]`.
-    fn weighed(&self, team: Team<'k>, merge: Merge<'k>) -> Ptr<'k, Shared, f32> {
-        if !self.weighed.replace(true) {
-            merge.weigh(team, self.first, self.rows, self.area);
-            team.sync();
-        }
-        self.area
-    }
-}
-
-impl<'k> Merge<'k> {
-    /// Elements of the merge of a row's splits. Those without tokens are loaded too: they are zeros, and to ask whether there
-    /// are any would make the loads wait for each other.
-    fn fours(
-        self,
-        share: Share<'k>,
-        splits: &Splits<'k>,
-        row: Val<'k, u32>,
-        fours: &[Four<'k>],
-    ) -> Vec<[Val<'k, f32>; 4]> {
-        let loaded: Vec<_> = fours.iter().map(|four| self.load_all(row, four.column)).collect();
-        let weights = splits.weighed(share.team, self).at(share.row() * (self.heads * self.splits));
-        // A chunk's two fours are of one head where heads are whole chunks.
-        let of_head = if self.dim.is_multiple_of(32) { 2 } else { 1 };
-        let of = |four: &Four<'k>| {
-            let weights = weights.at(four.column / self.dim * self.splits);
-            (0..self.splits).map(|s| weights.at(s).load()).collect::<Vec<_>>()
-        };
-        let weights: Vec<_> = fours.iter().step_by(of_head).map(of).collect();
-        let merged = fours.iter().zip(loaded).enumerate().map(|(at, (four, parts))| {
-            let zero = [four.column.builder().lit(0.0f32); 4];
-            let sum = parts
-                .iter()
-                .zip(&weights[at / of_head])
-                .fold(zero, |sum, (part, w)| std::array::from_fn(|i| w.fma(part[i], sum[i])));
-            four.or_zero(sum)
-        });
-        merged.collect()
     }
 }
 

@@ -189,10 +189,10 @@ impl<'k> Pass<'k> {
         let k = team.k;
         let squares: Squares = scratch.squares;
         let x = if held {
-            Activations::Held(input.hold(team, unit, first_row, rows, squares, scratch.operand.cast()))
+            Activations::Held(input.hold(team, unit, first_row, rows, squares))
         } else {
             let x = Operand::new(scratch.operand, rows, unit, input.float());
-            input.fill(team, unit, first_row, x, squares, scratch.sums);
+            input.fill(team, unit, first_row, x, squares);
             team.sync();
             Activations::Shared(x.lane(team))
         };

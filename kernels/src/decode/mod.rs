@@ -11,12 +11,15 @@
 //! | `unit` | eight weight rows as they pass through the ring: a layout, its inverse, stages |
 //! | `operand` | activations in shared memory as the MMA's A operand |
 //! | `held` | the same in registers, without a copy |
-//! | `input` | where activations come from: plain, normalised, merged from splits |
+//! | `input` | where activations come from: plain or normalised |
 //! | `product` | units from the ring times activations |
 //! | `linear` | a tile of a linear layer with its epilogues |
 //! | `qkv` | the projections of a kv head's group, rotated and appended |
+//! | `place` | the order of a token's row in a pool |
 //! | `shares` | how the tokens of a row are split |
-//! | `attention` | a split of a kv head's tokens, straight from the pages |
+//! | `streamed` | keys and values on their way through the ring |
+//! | `attention` | a split of a kv head's tokens, from the ring and straight from the pages |
+//! | `merge` | the merge of the splits, by the block that comes last |
 //! | `rope` | norm and rotation of whole heads |
 //! | `embed` | rows of the embedding table, from units |
 //! | `argmax` | the best of the tiles' best |
@@ -29,12 +32,15 @@ mod embed;
 mod held;
 mod input;
 mod linear;
+mod merge;
 mod operand;
+mod place;
 mod product;
 mod qkv;
 mod rope;
 mod sample;
 mod shares;
+mod streamed;
 mod team;
 mod unit;
 
@@ -43,14 +49,17 @@ pub use array::{Array, Float};
 pub use attention::{Attention, Heads, attention};
 pub use embed::{Embed, embed};
 pub use held::Held;
-pub use input::{Input, Merge};
+pub use input::Input;
 pub use linear::{Best, Linear, Output, Scratch, linear};
 pub(crate) use linear::{key, shuffled, unkey};
+pub use merge::Merged;
 pub use operand::Operand;
+pub use place::turned;
 pub use product::{Sums, Weights};
 pub use qkv::{Cells, Keys, Pages, Qkv, Rotation, qkv};
 pub use rope::{HeadNorm, Rope, rope};
 pub use sample::{Sample, sample};
 pub use shares::Shares;
+pub use streamed::{Piece, Streamed, TokenStage, settled};
 pub use team::Team;
 pub use unit::{Unit, UnitError};

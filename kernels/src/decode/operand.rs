@@ -123,6 +123,18 @@ fn pitch(unit: Unit) -> u32 {
     ((unit.padded_k() / RUN) | 1) * RUN
 }
 
+impl Float {
+    /// The narrowest type from which a product of so many rows loses nothing: f32 where rows come in two parts.
+    ///
+    /// ```
+    /// use tilewright_kernels::decode::Float;
+    /// assert_eq!((Float::enough_for(4), Float::enough_for(5)), (Float::F32, Float::Bf16));
+    /// ```
+    pub fn enough_for(rows: u32) -> Float {
+        if rows <= SPLIT_ROWS { Float::F32 } else { Float::Bf16 }
+    }
+}
+
 /// Parts in which rows are stored: bf16 has no low part.
 pub(super) fn parts(rows: u32, float: Float) -> u32 {
     if rows <= SPLIT_ROWS && float != Float::Bf16 { 2 } else { 1 }

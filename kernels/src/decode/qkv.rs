@@ -9,6 +9,7 @@ use tilewright_codegen::build::{Global, Ptr, Shared, Val, Var};
 use tilewright_codegen::ir::attr::Scope;
 
 use super::linear::{Cell, Pass};
+use super::place::Place;
 use super::{Array, Input, Scratch, Sums, Team, Unit, Weights};
 
 /// A tile of the group's units.
@@ -69,7 +70,8 @@ pub struct Rotation<'k> {
     pub half: u32,
 }
 
-/// A pool of pages, `[heads, pages, page_tokens, dim]`, and whose tokens they are.
+/// A pool of pages, `[heads, pages, page_tokens, dim]`, rows in the order of [`turned`](super::turned), and whose tokens they
+/// are.
 #[derive(Clone, Copy)]
 pub struct Pages<'k> {
     /// The pool.
@@ -114,8 +116,13 @@ impl<'k> Cells<'k> {
 }
 
 impl<'k> Pages<'k> {
+    /// A token's row of a head.
+    pub(super) fn place(self, head: Val<'k, u32>, row: Val<'k, u32>, token: Val<'k, u32>) -> Place<'k> {
+        Place::new(self.token(head, row, token), self.dim, token % self.page_tokens)
+    }
+
     /// Where a token's row of a head begins in the pool, in elements.
-    pub(super) fn token(self, head: Val<'k, u32>, row: Val<'k, u32>, token: Val<'k, u32>) -> Val<'k, u32> {
+    pub fn token(self, head: Val<'k, u32>, row: Val<'k, u32>, token: Val<'k, u32>) -> Val<'k, u32> {
         let page = self.table.load(row * self.table_width + token / self.page_tokens).cast::<u32>();
         ((head * self.pages + page) * self.page_tokens + token % self.page_tokens) * self.dim
     }
@@ -161,7 +168,7 @@ struct Prepared<'k> {
     bias: Option<Var<'k, f32>>,
     /// Whether the row is not idle.
     active: Var<'k, bool>,
-    /// Where the row's token lies in the pools, in elements.
+    /// Where this dimension of the row's token lies in the pools, in elements.
     token: Var<'k, u32>,
     /// The cosine, and the sine with the sign that this element's partner takes.
     turn: Option<[Var<'k, f32>; 2]>,
@@ -190,7 +197,7 @@ impl<'k> Qkv<'k> {
             let position = self.v.position.load(row);
             active.set(position.ge(0));
             let place = position.max(0).cast::<u32>();
-            token.set(self.v.token(self.kv_head, row, place));
+            token.set(self.v.place(self.kv_head, row, place).at(dim));
             if let (Keys::Rotated { rotation, .. }, Some(turn)) = (self.keys, turn) {
                 k.when(!is_v, || {
                     let [cos, sin] = rotation.factors(place, pair);
@@ -222,7 +229,7 @@ impl<'k> Qkv<'k> {
             let Prepared { is_q, is_v, head, dim, .. } = *prepared;
             let q_at = (row * self.heads + head) * self.dim + dim;
             let append = |pages: Pages<'k>, value| {
-                k.when(prepared.active.get(), || pages.pool.store(prepared.token.get() + dim, value));
+                k.when(prepared.active.get(), || pages.pool.store(prepared.token.get(), value));
             };
             k.if_else(
                 is_v,

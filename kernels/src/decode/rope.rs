@@ -74,7 +74,7 @@ pub fn rope<'k>(team: Team<'k>, rope: Rope<'k>) {
                             let y = active.select(y, 0.0f32);
                             out.store((row * rope.heads + head) * rope.pages.dim + at, y);
                         }
-                        None => k.when(active, || rope.pages.pool.store(rope.pages.token(head, row, token) + at, y)),
+                        None => k.when(active, || rope.pages.pool.store(rope.pages.place(head, row, token).at(at), y)),
                     }
                 }
             });

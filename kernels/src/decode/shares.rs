@@ -21,4 +21,12 @@ impl<'k> Shares<'k> {
         let pages = (tokens + (page_tokens - 1)) / page_tokens;
         Shares { tokens, pages, each: ((pages + (splits - 1)) / splits).max(least) }
     }
+
+    /// The tokens of a split of pages of so many: where they begin, and where they end. A split without tokens ends where it
+    /// begins or before.
+    pub fn tokens_of(self, split: Val<'k, u32>, page_tokens: u32) -> [Val<'k, u32>; 2] {
+        let share = self.each * page_tokens;
+        let begin = split * share;
+        [begin, (begin + share).min(self.tokens)]
+    }
 }

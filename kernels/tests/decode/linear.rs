@@ -5,8 +5,8 @@ use tilewright_codegen::build::{Builder, block, record};
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::trial::{Bound, BufferId, Draw, Expected, Trial};
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::decode::{Array, Best, Float, Held, Input, Linear, Merge, Operand, Output, Team, Unit, linear};
-use tilewright_kernels::naive::{self, Split};
+use tilewright_kernels::decode::{Array, Best, Float, Held, Input, Linear, Operand, Output, Team, Unit, linear};
+use tilewright_kernels::naive;
 
 use crate::stored::{self, UNIT};
 use crate::supply::{Supply, pack, scratch};
@@ -16,8 +16,6 @@ use crate::{conflicts, right, surveyed};
 enum From {
     Plain,
     RmsNorm,
-    /// Heads and splits.
-    Merge(u32, u32),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -54,11 +52,10 @@ impl Case {
     fn draw(draw: &mut Draw) -> Case {
         let to = [To::Store, To::Add, To::SiluMul, To::Logits][draw.between(0..=3) as usize];
         // The best of a tile is looked for among sums that are exact.
-        let kind = if to == To::Logits { 0 } else { draw.between(0..=2) };
-        let (heads, splits) = (draw.between(1..=4), draw.between(1..=10));
-        let from = [From::Plain, From::RmsNorm, From::Merge(heads, splits)][kind as usize];
+        let kind = if to == To::Logits { 0 } else { draw.between(0..=1) };
+        let from = [From::Plain, From::RmsNorm][kind as usize];
         let most = [8, 60, 300][draw.between(0..=2) as usize];
-        let k = 4 * draw.between(1..=most / 4) * if kind == 2 { heads } else { 1 };
+        let k = 4 * draw.between(1..=most / 4);
         let warps = draw.between(1..=6);
         let case = Case {
             from,
@@ -91,7 +88,6 @@ impl Case {
         let streams = if self.to == To::SiluMul { 2 } else { 1 };
         let weights = k.global::<u32>("weights").at(k.block_id() * (self.tile * streams * unit.bytes() / 4));
         let [x, weight] = ["x", "weight"].map(|name| k.global::<u8>(name));
-        let (acc, stats) = (k.global::<f32>("acc"), k.global::<f32>("stats"));
         let [bias, up_bias, residual, out] = ["bias", "up_bias", "residual", "out"].map(|name| k.global::<u8>(name));
         let (value, index) = (k.global::<f32>("value"), k.global::<i32>("index"));
         let x = Array::new(x, self.x);
@@ -99,9 +95,6 @@ impl Case {
         let input = match self.from {
             From::Plain => Input::Plain(x),
             From::RmsNorm => Input::RmsNorm { x, weight: f32s(weight), eps: EPS },
-            From::Merge(heads, splits) => {
-                Input::Merge(Merge { acc, stats, heads, splits, dim: self.k / heads, pages: None })
-            }
         };
         let (out, width) = (Array::new(out, self.out), self.n);
         let output = match self.to {
@@ -125,11 +118,7 @@ impl Case {
             bias: self.bias.then_some(f32s(bias)),
             output,
         };
-        // The weights of splits lie where sums come later.
-        let shares = if let From::Merge(heads, splits) = self.from { heads * splits } else { 0 };
-        let group = self.group.max(shares.div_ceil(self.warps * Unit::ROWS));
-        let operand = Operand::bytes(self.rows, unit, Float::F32).max(self.rows * shares * 4);
-        let scratch = scratch(team, operand, self.rows, group);
+        let scratch = scratch(team, Operand::bytes(self.rows, unit, Float::F32), self.rows, self.group);
         let units = (tile.end - first + 7) / 8 * streams;
         let supply = Supply::new(team, unit, weights, units, self.tile * streams);
         let supply = if self.held { supply.met() } else { supply };
@@ -146,7 +135,6 @@ impl Case {
     fn accuracy(self) -> f64 {
         let operand = if self.rows <= 4 { 2f64.powi(-16) } else { 2f64.powi(-8) };
         let products = f64::from(self.k.div_ceil(16) * 4 + self.warps + 8) * UNIT;
-        // Weights of splits are exponentials of differences to about 10.
         let made = if self.from == From::Plain { 0.0 } else { f64::from(self.k / 32 + 60) * UNIT };
         operand + products + made
     }
@@ -156,45 +144,18 @@ impl Case {
 struct Given {
     x: Vec<f64>,
     weight: Vec<f64>,
-    acc: Vec<f64>,
-    stats: Vec<f64>,
     rows: Vec<Vec<f64>>,
 }
 
 fn given(case: Case, draw: &mut Draw) -> Given {
     let x = case.numbers(draw, case.x, case.rows * case.k);
     let weight = case.numbers(draw, Float::F32, case.k);
-    let mut given = Given { x, weight, acc: vec![0.0], stats: vec![0.0], rows: Vec::new() };
+    let mut given = Given { x, weight, rows: Vec::new() };
     for row in given.x.chunks(case.k as usize) {
         given.rows.push(match case.from {
-            From::Plain | From::Merge(..) => row.to_vec(),
+            From::Plain => row.to_vec(),
             From::RmsNorm => naive::rms_norm(row, &given.weight, f64::from(EPS)),
         });
-    }
-    if let From::Merge(heads, splits) = case.from {
-        let dim = case.k / heads;
-        given.acc = case.numbers(draw, Float::F32, case.rows * case.k * splits);
-        for _ in 0..case.rows * heads * splits {
-            let empty = draw.between(0..=3) == 0;
-            let (max, sum) = (stored::rounded(draw.unit() * 5.0, Float::F32), 1.0 + f64::from(draw.between(0..=9)));
-            given.stats.extend(if empty { [f64::NEG_INFINITY, 0.0] } else { [max, sum] });
-        }
-        given.stats.remove(0);
-        // A split without tokens has no sums.
-        for (acc, stats) in given.acc.chunks_mut(dim as usize).zip(given.stats.chunks(2)) {
-            if stats[1] == 0.0 {
-                acc.fill(0.0);
-            }
-        }
-        let parts: Vec<Split<f64>> = given
-            .acc
-            .chunks(dim as usize)
-            .zip(given.stats.chunks(2))
-            .map(|(acc, stats)| Split { max: stats[0], sum: stats[1], acc: acc.to_vec() })
-            .collect();
-        let heads: Vec<f64> =
-            parts.chunks(splits as usize).flat_map(|parts| naive::combine(parts, dim as usize)).collect();
-        given.rows = heads.chunks(case.k as usize).map(<[f64]>::to_vec).collect();
     }
     given
 }
@@ -246,13 +207,12 @@ fn trial(case: Case, draw: &mut Draw) -> Trial {
     let weights = trial.input("weights", &laid);
     let x = stored::input(&mut trial, "x", case.x, &given.x);
     let mut f32s = |name: &str, values: &[f64]| stored::input(&mut trial, name, Float::F32, values);
-    let [weight, acc, stats] =
-        [("weight", &given.weight), ("acc", &given.acc), ("stats", &given.stats)].map(|(name, v)| f32s(name, v));
+    let weight = f32s("weight", &given.weight);
     let [bias, up_bias] = [("bias", &bias[0]), ("up_bias", &bias[1])].map(|(name, v)| f32s(name, v));
     let residual = f32s("residual", &residual);
     let out = stored::output(&mut trial, "out", case.out, &out, bound);
     let (value, index) = best(&mut trial, case, &y);
-    [weights, x, weight, acc, stats, bias, up_bias, residual, out, value, index].into_iter().fold(trial, Trial::pass)
+    [weights, x, weight, bias, up_bias, residual, out, value, index].into_iter().fold(trial, Trial::pass)
 }
 
 /// Where the best of each tile goes: value and index.

@@ -3,7 +3,7 @@
 use half::bf16;
 use tilewright_codegen::build::{Global, Ptr};
 use tilewright_codegen::trial::Draw;
-use tilewright_kernels::decode::{Array, Cells, Pages};
+use tilewright_kernels::decode::{Array, Cells, Pages, turned};
 use tilewright_kernels::naive::{self, PoolShape};
 
 /// A pool and the page table of every row.
@@ -47,6 +47,11 @@ impl Paged {
     pub fn row(&self, row: usize) -> Vec<usize> {
         let width = self.width as usize;
         self.table[row * width..][..width].iter().map(|&page| page as usize).collect()
+    }
+
+    /// A pool as kernels keep it.
+    pub fn turned<T: Copy>(&self, pool: &[T]) -> Vec<T> {
+        turned(pool, self.shape.page_tokens, self.shape.head_dim)
     }
 
     /// A pool that holds the tokens of each row up to its position, and is not a number elsewhere.

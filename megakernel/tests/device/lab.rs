@@ -54,6 +54,11 @@ pub fn placed(spec: &ModelSpec, rows: usize, sms: usize) -> Placed {
     placed_as(spec, rows, sms, LowerOptions::for_context(64))
 }
 
+/// The same with so many splits of attention.
+pub fn splitting(spec: &ModelSpec, rows: usize, sms: usize, splits: usize) -> Placed {
+    placed_as(spec, rows, sms, LowerOptions { splits: Some(splits), ..LowerOptions::for_context(64) })
+}
+
 /// The same, its next tokens chosen as requests say.
 pub fn sampling(spec: &ModelSpec, rows: usize, sms: usize) -> Placed {
     placed_as(spec, rows, sms, LowerOptions { sampling: true, ..LowerOptions::for_context(64) })

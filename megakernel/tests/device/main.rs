@@ -9,6 +9,7 @@ mod choose;
 mod ends;
 mod faults;
 mod lab;
+mod merges;
 mod mutants;
 mod refusals;
 mod resident;

@@ -3,7 +3,7 @@
 //! A class is everything of a task that is constant in the code. What differs between tasks of a class (where operands
 //! begin, which features, which rows) is in their records. Equal classes are one opcode.
 
-use tilewright_kernels::decode::{Float, Heads, Unit};
+use tilewright_kernels::decode::{Float, Heads, TokenStage, Unit};
 
 /// Units of a group of sums where activations are held in registers, at least: fewer groups, fewer barriers.
 const HELD_UNITS: u32 = 4;
@@ -88,7 +88,7 @@ pub enum Class {
         /// The pools.
         pools: PoolClass,
     },
-    /// A split of a kv head's tokens. Operands: q, k, v, acc, stats.
+    /// A split of a kv head's tokens. Operands: q, k, v, acc, stats, the merge and its arrivals.
     Attention {
         /// Rows of the task.
         rows: u32,
@@ -100,6 +100,10 @@ pub enum Class {
         q: Float,
         /// The pools.
         pools: PoolClass,
+        /// How tokens of earlier steps come through the ring, if they do.
+        streamed: Option<TokenStage>,
+        /// Storage of the merge.
+        out: Storage,
     },
     /// Greedy choice. Operands: value, index, out.
     Argmax {
@@ -122,7 +126,7 @@ pub enum Class {
 /// Where activations come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum InputClass {
-    /// As they are.
+    /// As they are, or as attention merged them.
     Plain {
         /// Storage.
         x: Storage,
@@ -135,11 +139,6 @@ pub enum InputClass {
         weight: Float,
         /// Bits of epsilon.
         eps: u32,
-    },
-    /// Merged from splits.
-    Merge {
-        /// Heads, dimensions, splits.
-        heads: Heads,
     },
 }
 
@@ -228,27 +227,21 @@ impl Class {
         }
     }
 
-    /// Bytes of shared memory for sums and, before them, the weights of splits: at least these.
+    /// Bytes of shared memory for sums: at least these.
     pub(super) fn sums_bytes(&self, warps: u32) -> u32 {
-        let (rows, input, held, streams) = match *self {
-            Class::Linear { rows, input, held, output: OutputClass::SiluMul { .. }, .. } => (rows, input, held, 2),
-            Class::Linear { rows, input, held, .. } | Class::Qkv { rows, input, held, .. } => (rows, input, held, 1),
+        let (rows, held, streams) = match *self {
+            Class::Linear { rows, held, output: OutputClass::SiluMul { .. }, .. } => (rows, held, 2),
+            Class::Linear { rows, held, .. } | Class::Qkv { rows, held, .. } => (rows, held, 1),
             _ => return 0,
         };
-        let weights = match input {
-            InputClass::Merge { heads } if !held => heads.merge_bytes(rows),
-            _ => 0,
-        };
         let units = if held { HELD_UNITS } else { streams };
-        weights.max(units * warps * rows * Unit::ROWS * 4)
+        units * warps * rows * Unit::ROWS * 4
     }
 
     /// Bytes of shared memory for activations, for the results of warps, or for the work of sampling.
     pub(super) fn operand_bytes(&self, warps: u32) -> u32 {
         use tilewright_kernels::decode::Operand;
         match *self {
-            Class::Linear { held: true, input: InputClass::Merge { heads }, rows, .. }
-            | Class::Qkv { held: true, input: InputClass::Merge { heads }, rows, .. } => heads.merge_bytes(rows),
             Class::Linear { held: true, .. } | Class::Qkv { held: true, .. } => 0,
             Class::Linear { unit, rows, input, .. } | Class::Qkv { unit, rows, input, .. } => {
                 let float = if let InputClass::Plain { x } = input { x.float } else { Float::F32 };

@@ -15,9 +15,6 @@ use crate::program::{
     Rope, Rotation, Span, Task,
 };
 
-/// Most splits whose merge is held in registers.
-const HELD_SPLITS: u32 = 8;
-
 /// Most tokens among which a device draws.
 const MOST_VOCAB: u32 = 1 << 18;
 
@@ -69,9 +66,31 @@ impl<'p> Planner<'p> {
     }
 
     /// Whether activations are held in registers: of enough rows, where there is room.
-    fn held(&self, rows: u32, unit: Unit, input: InputClass) -> bool {
-        let splits = if let InputClass::Merge { heads } = input { heads.splits } else { 0 };
-        rows >= self.options.held_rows && splits <= HELD_SPLITS && Held::fits(rows, unit)
+    fn held(&self, rows: u32, unit: Unit) -> bool {
+        rows >= self.options.held_rows && Held::fits(rows, unit)
+    }
+
+    /// How the merge of partial sums is stored.
+    fn merge(&self, acc: BufferId) -> Result<Storage, Unsupported> {
+        let merge = self.merges.get(acc).ok_or(Unsupported::Splits { buffer: acc, found: "are of no attention" })?;
+        Ok(Storage { float: merge.float, period: self.tags.period(acc) })
+    }
+
+    /// The operands of a task that lie in no buffer: which, and where.
+    fn merged(&self, op: &Op) -> Result<Vec<(usize, u32)>, Unsupported> {
+        let input = match op {
+            Op::Linear(op) => &op.input,
+            Op::Qkv(op) => &op.input,
+            Op::Attention(op) => {
+                let [out, arrivals] = self.places.merged(op.acc)?;
+                return Ok(vec![(5, out), (6, arrivals)]);
+            }
+            _ => return Ok(Vec::new()),
+        };
+        match *input {
+            LinearInput::Combine { acc, .. } => Ok(vec![(0, self.places.merged(acc)?[0])]),
+            _ => Ok(Vec::new()),
+        }
     }
 
     /// The type of an activation that is never tagged.
@@ -135,6 +154,9 @@ impl<'p> Planner<'p> {
             }
             other => return Err(Unsupported::Op { op: other.name() }),
         };
+        for (slot, units) in self.merged(&task.op)? {
+            record.operands[slot] = units;
+        }
         record.opcode = *self.opcodes.entry(class).or_insert_with(|| {
             self.classes.push(class);
             self.classes.len() as u32 - 1
@@ -171,12 +193,7 @@ impl<'p> Planner<'p> {
                 let class = InputClass::RmsNorm { x: storage, weight: weight_float, eps: eps.to_bits() };
                 (class, [Some(x), Some(weight)])
             }
-            LinearInput::Combine { acc, stats } => {
-                let [splits, heads] = [self.extent(acc, 1)?, self.extent(acc, 2)?];
-                let heads = Heads { heads, kv_heads: heads, dim: self.extent(acc, 0)?, splits };
-                multiple("the dimensions of a head", heads.dim, 8, "a multiple of 8")?;
-                (InputClass::Merge { heads }, [Some(acc), Some(stats)])
-            }
+            LinearInput::Combine { acc, .. } => (InputClass::Plain { x: self.merge(acc)? }, [None; 2]),
         })
     }
 
@@ -209,7 +226,7 @@ impl<'p> Planner<'p> {
         let (first, units) = (op.cols.lo / 8 * turns, op.cols.len().div_ceil(8) * turns);
         let width = self.extent(out, 0)?;
         let rows = rows(op.rows)?;
-        let held = self.held(rows, unit, input);
+        let held = self.held(rows, unit);
         let class = Class::Linear { unit, rows, input, held, bias, output, width };
         let operands = self.operands(&[x, second, op.bias, extra[0], extra[1], Some(out)])?;
         let (first_row, lo, end) = (op.rows.lo as u32, op.cols.lo as u32, op.cols.hi as u32);
@@ -238,7 +255,7 @@ impl<'p> Planner<'p> {
         let rows_of = Rows::Group { weights, kv_head: op.kv_head, group, dim: dim as usize };
         let stream = self.stream(rows_of, unit, 0);
         let rows = rows(op.rows)?;
-        let held = self.held(rows, unit, input);
+        let held = self.held(rows, unit);
         let class = Class::Qkv { unit, rows, input, held, heads, bias, q, keys, pools };
         let [bq, bk, bv] = biases;
         let operands = self.operands(&[x, second, Some(op.q), Some(k_out), Some(op.v_pool), bq, bk, bv])?;
@@ -282,7 +299,8 @@ impl<'p> Planner<'p> {
             return Err(Unsupported::DType { what, buffer, found, expected: "bf16" });
         }
         let q = self.plain_float("q", op.q)?;
-        let class = Class::Attention { rows: rows(op.rows)?, heads, scale: op.scale.to_bits(), q, pools };
+        let (rows, scale, out) = (rows(op.rows)?, op.scale.to_bits(), self.merge(op.acc)?);
+        let class = Class::Attention { rows, heads, scale, q, pools, out, streamed: None };
         let operands = self.operands(&[Some(op.q), Some(op.k_pool), Some(op.v_pool), Some(op.acc), Some(op.stats)])?;
         let (first_row, index, split) = (op.rows.lo as u32, op.kv_head as u32, op.split as u32);
         Ok((class, None, TaskRecord { first_row, index, split, operands, ..TaskRecord::default() }))

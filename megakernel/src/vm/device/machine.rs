@@ -7,6 +7,7 @@ use half::bf16;
 use tilewright_codegen::device::{Buffer, Device, DeviceError, Kernel, Mapped, Source, Stream};
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::sample::Request;
+use tilewright_kernels::decode::turned;
 use tilewright_layout::DType;
 
 use super::kernel::{BEGUN, HALT, OWN_COUNTERS, PITCH, TIMES, record};
@@ -216,11 +217,11 @@ impl DeviceMachine {
     /// # Errors
     /// If there is no such pool of so many elements, or the device fails.
     pub fn set_pool(&mut self, name: &str, values: &[bf16]) -> Result<(), LaunchError> {
-        let pool = self.memory.kv.pool::<bf16>(name, DType::BF16)?;
+        let (pool, [page_tokens, dim]) = self.memory.kv.pool::<bf16>(name, DType::BF16)?;
         if pool.len() != values.len() {
             return Err(KvError::Range { name: name.to_owned(), end: values.len(), len: pool.len() }.into());
         }
-        Ok(self.stream.upload(values, &pool)?)
+        Ok(self.stream.upload(&turned(values, page_tokens, dim), &pool)?)
     }
 
     /// Changes the tables; for faults.

@@ -15,6 +15,7 @@
 //! | `plan` | a program as the kernel wants it |
 //! | `planner`, `classify`, `tables` | how it is made: streams and memory, opcodes and records, queues |
 //! | `tags` | activations that carry their own arrival |
+//! | `merges` | where the splits of attention are merged |
 //! | `status` | words that kernel and host share while it runs |
 //! | `kernel/` | the kernel |
 //! | `load` | weights to the device |
@@ -35,6 +36,7 @@ mod image;
 mod kernel;
 mod load;
 mod machine;
+mod merges;
 mod options;
 mod place;
 mod plan;
@@ -55,6 +57,7 @@ pub use fault::DeviceFault;
 pub use image::{Rows, Stream};
 pub use kernel::record;
 pub use machine::DeviceMachine;
+pub use merges::{Merge, Merges};
 pub use options::DeviceOptions;
 pub use place::{Places, Space, space};
 pub use plan::{Feedback, Plan, RotationTable};

@@ -14,7 +14,9 @@ pub struct DeviceOptions {
     pub in_flight: u32,
     /// Most stages in flight for the task that the team is at. More only queue at the memory.
     pub burst: u32,
-    /// Whether keys and values are asked for before attention comes to them.
+    /// Whether keys and values of earlier steps come through the ring, where they fit stages.
+    pub stream_tokens: bool,
+    /// Whether keys and values that do not come through the ring are asked for before attention comes to them.
     pub pages_ahead: bool,
     /// Fewest tokens of a split of attention, whole pages: merging a split costs more than some more tokens.
     pub split_tokens: u32,
@@ -39,6 +41,7 @@ impl Default for DeviceOptions {
             stages: 16,
             in_flight: 1,
             burst: 4,
+            stream_tokens: true,
             pages_ahead: true,
             split_tokens: 256,
             sums_bytes: 4096,

@@ -1,6 +1,8 @@
 //! Where buffers lie in device memory.
 
-use super::{Tags, Unsupported};
+use tilewright_kernels::decode::Merged;
+
+use super::{Merges, Tags, Unsupported};
 use crate::program::{Buffer, BufferId, BufferKind, Program};
 
 /// The parts of device memory that a kernel gets a pointer to.
@@ -18,6 +20,8 @@ pub enum Space {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Places {
     offsets: Vec<u64>,
+    /// Of the buffers of partial sums: where their merge lies, and its arrivals.
+    merged: Vec<(BufferId, [u64; 2])>,
     /// Bytes of the plain weights, tables of rotations not counted.
     pub plain: u64,
     /// Bytes of the state.
@@ -33,9 +37,10 @@ impl Places {
     /// Lays out the buffers: activations that share an arena where the program says, everything else one after the other.
     ///
     /// A tagged buffer takes twice its bytes.
-    pub fn new(program: &Program, tags: &Tags, plain: impl Fn(&Buffer) -> bool) -> Places {
+    pub fn new(program: &Program, tags: &Tags, merges: &Merges, plain: impl Fn(&Buffer) -> bool) -> Places {
         let arena = program.buffers.iter().filter_map(|b| Some(b.arena? + bytes(b))).max().unwrap_or(0);
-        let mut places = Places { offsets: Vec::new(), plain: 0, state: arena.next_multiple_of(ALIGN), pools: 0 };
+        let state = arena.next_multiple_of(ALIGN);
+        let mut places = Places { offsets: Vec::new(), merged: Vec::new(), plain: 0, state, pools: 0 };
         for buffer in &program.buffers {
             let end = match space(buffer) {
                 Space::Plain if !plain(buffer) => {
@@ -48,9 +53,17 @@ impl Places {
             };
             places.offsets.push(buffer.arena.unwrap_or(*end));
             if buffer.arena.is_none() {
-                let times = if tags.period(buffer.id) > 0 { 2 } else { 1 };
+                let tagged = tags.period(buffer.id) > 0 && merges.get(buffer.id).is_none();
+                let times = if tagged { 2 } else { 1 };
                 *end = (*end + times * bytes(buffer)).next_multiple_of(ALIGN);
             }
+        }
+        for (acc, merge) in merges.iter() {
+            let word = merge.float.bytes() * if tags.period(acc) > 0 { 2 } else { 1 };
+            let arrivals =
+                places.state + (u64::from(merge.rows * merge.width) * u64::from(word)).next_multiple_of(ALIGN);
+            places.merged.push((acc, [places.state, arrivals]));
+            places.state = arrivals + u64::from(merge.rows * merge.kv_heads * Merged::ARRIVAL) * 4;
         }
         places
     }
@@ -62,7 +75,17 @@ impl Places {
 
     /// The same in units of 16 bytes, as records have it.
     pub(super) fn operand(&self, buffer: BufferId) -> Result<u32, Unsupported> {
-        let offset = self.offset(buffer);
+        Places::units(buffer, self.offset(buffer))
+    }
+
+    /// Where the merge of partial sums lies, and its arrivals, in the same units.
+    pub(super) fn merged(&self, acc: BufferId) -> Result<[u32; 2], Unsupported> {
+        let found = self.merged.iter().find(|(buffer, _)| *buffer == acc);
+        let [out, arrivals] = found.map_or([u64::MAX; 2], |(_, places)| *places);
+        Ok([Places::units(acc, out)?, Places::units(acc, arrivals)?])
+    }
+
+    fn units(buffer: BufferId, offset: u64) -> Result<u32, Unsupported> {
         match u32::try_from(offset / 16) {
             Ok(operand) if offset.is_multiple_of(16) => Ok(operand),
             _ => Err(Unsupported::Offset { buffer, offset }),

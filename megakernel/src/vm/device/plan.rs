@@ -3,7 +3,7 @@
 use tilewright_codegen::ir::Arch;
 
 use super::planner::Planner;
-use super::{BlockRecord, Class, DeviceOptions, Places, Stream, Unsupported};
+use super::{BlockRecord, Class, DeviceOptions, Places, PoolClass, Stream, Unsupported};
 use crate::program::BufferId;
 use crate::validate::Placed;
 
@@ -57,6 +57,15 @@ pub struct CellsPlan {
     pub table_width: u32,
     /// Rows.
     pub rows: u32,
+    /// The pools of a task, whose pages hold as many tokens as any's.
+    pub pools: PoolClass,
+}
+
+impl CellsPlan {
+    /// Numbers of a step: positions, page tables, and how many tokens of each row are settled.
+    pub fn numbers(&self) -> u32 {
+        self.rows * (self.table_width + 2)
+    }
 }
 
 /// Where the cells lie that a launch of many steps feeds back, bytes of the state.

@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 
 use tilewright_codegen::ir::Arch;
+use tilewright_kernels::decode::TokenStage;
 
-use super::class::Class;
+use super::class::{Class, PoolClass};
 use super::image::{CHUNK, Rows, Stream};
 use super::place::Places;
 use super::plan::{CellsPlan, Feedback, Plan, RotationTable};
 use super::tables::{plain_weights, tables};
-use super::{DeviceOptions, Tags, Unsupported};
+use super::{DeviceOptions, Merges, Tags, Unsupported};
 use crate::program::Op;
 use crate::validate::Placed;
 
@@ -22,6 +23,7 @@ pub(super) struct Planner<'p> {
     pub(super) options: DeviceOptions,
     arch: Arch,
     pub(super) tags: Tags,
+    pub(super) merges: Merges,
     pub(super) places: Places,
     pub(super) streams: Vec<Stream>,
     pub(super) by_rows: HashMap<Rows, usize>,
@@ -41,14 +43,17 @@ impl<'p> Planner<'p> {
         let plain = plain_weights(placed);
         // A tag for every word doubles what is read of activations: with more rows that costs more than a release.
         let rows = placed.tasks.iter().map(|task| rows_of(&task.op)).max().unwrap_or(1);
-        let tags = if options.tags && rows < options.held_rows { Tags::of(placed) } else { Tags::none(placed) };
-        let places = Places::new(placed, &tags, |buffer| plain[buffer.id.index()]);
+        let merges = Merges::of(placed)?;
+        let tagged = options.tags && rows < options.held_rows;
+        let tags = if tagged { Tags::of(placed, &merges) } else { Tags::none(placed) };
+        let places = Places::new(placed, &tags, &merges, |buffer| plain[buffer.id.index()]);
         let plain_bytes = places.plain;
         Ok(Planner {
             placed,
             options,
             arch,
             tags,
+            merges,
             places,
             streams: Vec::new(),
             by_rows: HashMap::new(),
@@ -75,6 +80,7 @@ impl<'p> Planner<'p> {
         let (directory, tables) = tables(self.placed, &mut records);
         let table_bytes = directory.iter().map(|block| block.bytes).max().unwrap_or(0);
         self.cells = self.common_cells();
+        self.stream_tokens();
         let operand_bytes =
             self.classes.iter().map(|c| c.operand_bytes(self.options.warps)).max().unwrap_or(0).next_multiple_of(128);
         let rows = self.placed.tasks.iter().map(|task| rows_of(&task.op)).max().unwrap_or(1);
@@ -109,11 +115,27 @@ impl<'p> Planner<'p> {
             Class::Qkv { pools, .. } | Class::Rope { pools, .. } | Class::Attention { pools, .. } => Some(pools),
             _ => None,
         });
-        let mut all = pools.map(|pools| (pools.position, pools.table, pools.table_width));
-        let (position, table, table_width) = all.next()?;
+        let mut all = pools;
+        let pools = all.next()?;
+        let of = |pools: PoolClass| (pools.position, pools.table, pools.table_width, pools.page_tokens);
+        let (position, table, table_width, _) = of(pools);
         let rows = self.placed.tasks.iter().map(|task| rows_of(&task.op)).max().unwrap_or(1);
-        let same = all.all(|other| other == (position, table, table_width));
-        (same && rows * (table_width + 1) <= CELLS).then_some(CellsPlan { position, table, table_width, rows })
+        let plan = CellsPlan { position, table, table_width, rows, pools };
+        (all.all(|other| of(other) == of(pools)) && plan.numbers() <= CELLS).then_some(plan)
+    }
+
+    /// Lets attention take its tokens from the ring, where a block knows the step's positions and stages hold tokens.
+    fn stream_tokens(&mut self) {
+        if self.cells.is_none() || !self.options.stream_tokens {
+            return;
+        }
+        for class in &mut self.classes {
+            if let Class::Attention { heads, pools, streamed, .. } = class
+                && heads.is_one_pass()
+            {
+                *streamed = TokenStage::new(pools.dim, pools.page_tokens, self.options.stage_bytes);
+            }
+        }
     }
 
     /// The cells that the embedding reads and that say what is chosen, where the program has one of each kind.

@@ -110,15 +110,23 @@ impl DeviceKv {
         self.memory.bytes()
     }
 
-    /// The elements of a pool of that name, `[kv_heads, pages, page_tokens, head_dim]`.
-    pub(super) fn pool<T: bytemuck::Pod>(&self, name: &str, dtype: DType) -> Result<Buffer<T>, LaunchError> {
+    /// The elements of a pool of that name, `[kv_heads, pages, page_tokens, head_dim]`, with its last two extents.
+    pub(super) fn pool<T: bytemuck::Pod>(
+        &self,
+        name: &str,
+        dtype: DType,
+    ) -> Result<(Buffer<T>, [usize; 2]), LaunchError> {
         let missing = || KvError::Missing { name: name.to_owned() };
         let pool = self.pools.iter().find(|pool| pool.name == name).ok_or_else(missing)?;
         if pool.dtype != dtype {
             return Err(KvError::DType { name: name.to_owned(), expected: dtype, found: pool.dtype }.into());
         }
         let (start, elements) = (pool.offset as usize, pool.shape.iter().product::<usize>());
-        Ok(self.memory.slice(start..start + elements * size_of::<T>())?.cast()?)
+        let rows = match *pool.shape {
+            [.., page_tokens, dim] => [page_tokens, dim],
+            _ => [1, elements],
+        };
+        Ok((self.memory.slice(start..start + elements * size_of::<T>())?.cast()?, rows))
     }
 
     /// Fails where a program wants other pools.

@@ -8,16 +8,20 @@
 //! A buffer is tagged where every access to it is one that knows tags, and where each generation is written whole before
 //! anything of it is read. Generations are counted along one order of execution: all accesses that conflict come in the
 //! same order in every other, which is what the validator proved.
+//!
+//! Of partial results of attention their merge is tagged (see [`Merges`]): partial results are handed on where the blocks count
+//! their arrivals, and who signals has nothing to release.
 
 use tilewright_layout::DType;
 
+use super::Merges;
 use crate::program::{BufferId, BufferKind, LinearInput, LinearOutput, Op, Region, Task, TaskId};
 use crate::validate::Placed;
 
 /// The tags of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tags {
-    /// For each buffer, the generations that a step writes; 0: it is not tagged.
+    /// For each buffer, the generations that a step writes, for partial sums those of their merge; 0: it is not tagged.
     periods: Vec<u32>,
     /// For each task, the generations that it reads and writes.
     tasks: Vec<TaskTags>,
@@ -41,7 +45,7 @@ const MOST: u32 = u16::MAX as u32;
 
 impl Tags {
     /// Finds the buffers that can be tagged.
-    pub fn of(placed: &Placed) -> Tags {
+    pub fn of(placed: &Placed, merges: &Merges) -> Tags {
         let mut state = vec![State::default(); placed.buffers.len()];
         let mut tasks = vec![TaskTags::default(); placed.tasks.len()];
         for (buffer, state) in placed.buffers.iter().zip(&mut state) {
@@ -74,17 +78,24 @@ impl Tags {
                 }
             }
         }
-        let periods: Vec<u32> = state
+        let mut periods: Vec<u32> = state
             .iter()
             .map(|s| if s.refused || !s.is_whole() || s.generation > MOST { 0 } else { s.generation })
             .collect();
+        for (acc, merge) in merges.iter().filter(|(_, merge)| !merge.shared && merge.generations <= MOST) {
+            periods[acc.index()] = merge.generations;
+        }
         for (task, tags) in placed.tasks.iter().zip(&mut tasks) {
             let roles = Roles::of(task);
             let tagged = |buffer: Option<BufferId>| buffer.is_some_and(|buffer| periods[buffer.index()] > 0);
             tags.input *= u32::from(tagged(roles.input));
             tags.residual *= u32::from(tagged(roles.residual));
             tags.output *= u32::from(tagged(roles.output));
-            tags.release = task.writes.iter().any(|region| periods[region.buffer.index()] == 0);
+            let period = |buffer: BufferId| periods[merges.sums_of(buffer).unwrap_or(buffer).index()];
+            tags.release = task.writes.iter().any(|region| period(region.buffer) == 0);
+            let merged = |region: &&Region| merges.get(region.buffer).is_some() && period(region.buffer) > 0;
+            tags.input += u32::from(task.reads.iter().any(|region| merged(&region))) * merges.task(task.id);
+            tags.output += u32::from(task.writes.iter().any(|region| merged(&region))) * merges.task(task.id);
         }
         Tags { periods, tasks }
     }
@@ -95,7 +106,7 @@ impl Tags {
         Tags { periods: vec![0; placed.buffers.len()], tasks: vec![task; placed.tasks.len()] }
     }
 
-    /// Generations of a buffer in a step; 0: it is not tagged.
+    /// Generations of a buffer in a step, of partial sums of their merge; 0: it is not tagged.
     pub fn period(&self, buffer: BufferId) -> u32 {
         self.periods.get(buffer.index()).copied().unwrap_or(0)
     }
@@ -172,7 +183,7 @@ impl Roles {
 }
 
 /// One order of execution of a placed program: queues in order, waits honoured.
-fn order(placed: &Placed) -> Vec<TaskId> {
+pub(super) fn order(placed: &Placed) -> Vec<TaskId> {
     let queues = placed.queues();
     let (mut at, mut counts) = (vec![0usize; queues.len()], vec![0u32; placed.counters.len()]);
     let mut order = Vec::with_capacity(placed.tasks.len());

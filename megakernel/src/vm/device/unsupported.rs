@@ -23,6 +23,10 @@ pub enum Unsupported {
     Number { what: &'static str, found: usize, expected: &'static str },
     #[error("{what} ({buffer}) is {found}, a device needs {expected}; lower the model with that type")]
     DType { what: &'static str, buffer: BufferId, found: DType, expected: &'static str },
+    #[error(
+        "partial results of attention ({buffer}) {found}, and a device merges them itself, each once; run it on `cpu`"
+    )]
+    Splits { buffer: BufferId, found: &'static str },
     #[error("buffer {buffer} lies at byte {offset}: beyond what a record can say, or not at a multiple of 16")]
     Offset { buffer: BufferId, offset: u64 },
     #[error(transparent)]

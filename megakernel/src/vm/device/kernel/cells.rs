@@ -1,10 +1,16 @@
 //! Positions and page tables in shared memory: a step does not change them, and every task needs them first.
+//!
+//! The thread that fills the ring looks at them too, for keys and values: it waits until the team has brought those of its
+//! step, and the team until it has done with them.
 
-use tilewright_codegen::build::{Builder, Global, Ptr, Shared};
-use tilewright_kernels::decode::{Cells, Team};
+use tilewright_codegen::build::{Builder, Global, Ptr, Shared, Val};
+use tilewright_codegen::ir::attr::Scope;
+use tilewright_kernels::decode::{Array, Cells, Float, Streamed, Team, TokenStage, settled};
 
+use super::dispatch::pages_of;
+use super::sync::Sync;
 use crate::vm::device::plan::CellsPlan;
-use crate::vm::device::{Plan, PoolClass};
+use crate::vm::device::{Class, Plan, PoolClass};
 
 /// The step's positions and page tables.
 #[derive(Clone, Copy)]
@@ -12,20 +18,68 @@ pub(super) struct StepCells<'k> {
     k: &'k Builder,
     state: Ptr<'k, Global, u8>,
     kept: Option<(CellsPlan, Ptr<'k, Shared, i32>)>,
+    /// Steps of this launch whose cells are there, and steps that the ring's producer has done with; where tokens are
+    /// streamed.
+    turns: Option<[Ptr<'k, Shared, u32>; 2]>,
 }
 
 impl<'k> StepCells<'k> {
     pub fn new(k: &'k Builder, plan: &Plan, state: Ptr<'k, Global, u8>) -> StepCells<'k> {
-        let kept = plan.cells.map(|cells| (cells, k.shared::<i32>("cells", cells.rows * (cells.table_width + 1))));
-        StepCells { k, state, kept }
+        let kept = plan.cells.map(|cells| (cells, k.shared::<i32>("cells", cells.numbers())));
+        let streams = |class: &Class| matches!(class, Class::Attention { streamed: Some(_), .. });
+        let turns = plan.classes.iter().any(streams).then(|| ["cells_there", "cells_done"].map(|name| k.shared(name, 1)));
+        StepCells { k, state, kept, turns }
     }
 
-    /// Brings them to shared memory; by the team, before a barrier.
-    pub fn fetch(self, team: Team<'k>) {
+    /// Initialises the block's words; by one thread, before anybody else comes.
+    pub fn start(self) {
+        self.turns.into_iter().flatten().for_each(|turn| turn.store_relaxed(0u32, Scope::Cta));
+    }
+
+    /// Waits until the producer has done with the cells of the step before; by one thread.
+    pub fn wait_for_producer(self, sync: Sync<'k>, step: Val<'k, u32>) {
+        if let Some([_, done]) = self.turns {
+            self.reach(sync, done, step);
+        }
+    }
+
+    /// Waits until the cells of a step are there; by the producer. They may not be when it is told to stop.
+    pub fn wait_for_step(self, sync: Sync<'k>, step: Val<'k, u32>) {
+        if let Some([there, _]) = self.turns {
+            self.reach(sync, there, step + 1);
+        }
+    }
+
+    /// Says that the producer has done with the cells of a step.
+    pub fn done(self, step: Val<'k, u32>) {
+        if let Some([_, done]) = self.turns {
+            done.store_release(step + 1, Scope::Cta);
+        }
+    }
+
+    fn reach(self, sync: Sync<'k>, turn: Ptr<'k, Shared, u32>, wanted: Val<'k, u32>) {
+        let k = self.k;
+        k.loop_(|| {
+            k.break_if(turn.load_acquire(Scope::Cta).ge(wanted));
+            k.break_if(sync.stopped());
+        });
+    }
+
+    /// Brings the cells of a step to shared memory; by the team, which has met.
+    pub fn fetch(self, team: Team<'k>, step: Val<'k, u32>) {
         if let Some((plan, kept)) = self.kept {
             let (positions, tables) = (self.global(plan.position), self.global(plan.table));
             team.each(plan.rows, |row| kept.at(row).store(positions.at(row).load()));
             team.each(plan.rows * plan.table_width, |at| kept.at(plan.rows).at(at).store(tables.at(at).load()));
+        }
+        team.sync();
+        if let (Some((plan, kept)), Some([there, _])) = (self.kept, self.turns) {
+            let pool = Array::new(self.state, Float::Bf16);
+            let pages = pages_of(pool, plan.pools, self.of(plan.pools));
+            let to = kept.at(plan.rows * (plan.table_width + 1));
+            team.each(plan.rows, |row| to.at(row).store(settled(pages, row, plan.rows)));
+            team.sync();
+            self.k.when(self.k.tid().eq(0), || there.store_release(step + 1, Scope::Cta));
         }
     }
 
@@ -35,6 +89,12 @@ impl<'k> StepCells<'k> {
             Some((plan, kept)) => (Cells::Shared(kept), Cells::Shared(kept.at(plan.rows))),
             None => (Cells::Global(self.global(pools.position)), Cells::Global(self.global(pools.table))),
         }
+    }
+
+    /// Which tokens of the step come through the ring.
+    pub fn streamed(self, stage: TokenStage) -> Option<Streamed<'k>> {
+        let (plan, kept) = self.kept?;
+        Some(Streamed { stage, settled: Cells::Shared(kept.at(plan.rows * (plan.table_width + 1))) })
     }
 
     /// The positions and page tables of a class in global memory, for a thread that runs ahead of the step.

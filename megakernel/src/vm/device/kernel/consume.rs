@@ -12,12 +12,14 @@ pub(super) fn consume(kit: Kit<'_, '_>) {
     let leader = k.tid().eq(0);
     let over = k.var(false);
     k.for_(0u32, kit.steps, |step| {
-        k.when(leader, || sync.begin(step));
+        k.when(leader, || {
+            sync.begin(step);
+            kit.cells.wait_for_producer(sync, step);
+        });
         team.sync();
         over.set(sync.team_stopped());
         k.break_if(over.get());
-        kit.cells.fetch(team);
-        team.sync();
+        kit.cells.fetch(team, step);
         k.for_(0u32, tasks, |index| {
             let task = kit.table.task(index);
             k.when(leader, || {

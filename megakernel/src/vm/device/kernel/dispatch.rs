@@ -2,8 +2,8 @@
 
 use tilewright_codegen::build::{Global, Ptr, Val};
 use tilewright_kernels::decode::{
-    Argmax, Array, Attention, Best, Embed, Float, HeadNorm, Heads, Input, Keys, Linear, Merge, Output, Pages, Qkv,
-    Rope, Rotation, Sample, Weights, argmax, attention, embed, linear, qkv, rope, sample,
+    Argmax, Array, Attention, Best, Cells, Embed, Float, HeadNorm, Input, Keys, Linear, Merged, Output, Pages, Qkv, Rope,
+    Rotation, Sample, Weights, argmax, attention, embed, linear, qkv, rope, sample,
 };
 use tilewright_kernels::sample::Scratch;
 
@@ -16,6 +16,12 @@ use crate::vm::device::{Class, InputClass, KeysClass, OutputClass, PoolClass, Ro
 /// `now` counts the steps before this one, over all launches.
 pub(super) fn dispatch<'k>(kit: Kit<'k, '_>, task: TaskView<'k>, now: Val<'k, u32>, weights: &dyn Weights<'k>) {
     choose(Call { kit, task, now }, task.opcode(), 0, weights);
+}
+
+/// The pages of a class, whose positions and page tables lie there.
+pub(super) fn pages_of<'k>(pool: Array<'k>, pools: PoolClass, (position, table): (Cells<'k>, Cells<'k>)) -> Pages<'k> {
+    let PoolClass { pages, page_tokens, dim, table_width, split_pages, .. } = pools;
+    Pages { pool, pages, page_tokens, dim, position, table, table_width, split_pages }
 }
 
 /// Tries the classes from `first` on.
@@ -77,22 +83,8 @@ impl<'k> Call<'k, '_> {
         self.pages_of(pool, pools)
     }
 
-    /// The pages of the attention that made partial results, if all of the program's has the same.
-    fn merged_pages(self, heads: Heads) -> Option<Pages<'k>> {
-        self.kit.plan.cells?;
-        let mut attention = self.kit.plan.classes.iter().filter_map(|class| match *class {
-            Class::Attention { heads, pools, .. } => Some((heads.splits, pools)),
-            _ => None,
-        });
-        let (splits, pools) = attention.next()?;
-        let same = attention.all(|other| other == (splits, pools)) && splits == heads.splits;
-        same.then(|| self.pages_of(self.array(0, Float::F32), pools))
-    }
-
     fn pages_of(self, pool: Array<'k>, pools: PoolClass) -> Pages<'k> {
-        let PoolClass { pages, page_tokens, dim, table_width, split_pages, .. } = pools;
-        let (position, table) = self.kit.cells.of(pools);
-        Pages { pool, pages, page_tokens, dim, position, table, table_width, split_pages }
+        pages_of(pool, pools, self.kit.cells.of(pools))
     }
 
     fn rotation(self, RotationClass { table, half }: RotationClass) -> Rotation<'k> {
@@ -108,14 +100,6 @@ impl<'k> Call<'k, '_> {
                 weight: self.plain(1, weight),
                 eps: f32::from_bits(eps),
             },
-            InputClass::Merge { heads } => Input::Merge(Merge {
-                acc: self.state(0).cast(),
-                stats: self.state(1).cast(),
-                heads: heads.heads,
-                splits: heads.splits,
-                dim: heads.dim,
-                pages: self.merged_pages(heads),
-            }),
         }
     }
 
@@ -184,9 +168,10 @@ impl<'k> Call<'k, '_> {
                 let (rotation, first_head) = (self.rotation(rotation), task.first());
                 rope(team, Rope { x, norm, rotation, heads, first_head, count, rows, first_row, pages, out });
             }
-            Class::Attention { rows, heads, scale, q, pools } => attention(
+            Class::Attention { rows, heads, scale, q, pools, out, streamed } => attention(
                 team,
                 scratch,
+                weights,
                 Attention {
                     heads,
                     rows,
@@ -199,6 +184,8 @@ impl<'k> Call<'k, '_> {
                     values: self.pages(2, pools),
                     acc: self.state(3).cast(),
                     stats: self.state(4).cast(),
+                    merged: Merged { out: self.stored(5, out, Generation::Output), arrivals: self.state(6).cast() },
+                    streamed: streamed.and_then(|stage| kit.cells.streamed(stage)),
                 },
             ),
             Class::Argmax { rows, tiles } => self.argmax(rows, tiles),

@@ -6,9 +6,10 @@
 //! | `table` | the block's tables in shared memory |
 //! | `cells` | positions and page tables in shared memory |
 //! | `sync` | counters, the end of a launch, reports |
-//! | `produce` | the warp that streams weights |
+//! | `produce` | the warp that streams weights, keys and values |
+//! | `tokens` | the keys and values of a task of attention, as stages of the ring |
 //! | `consume` | the warps that compute |
-//! | `pages` | keys and values on their way to level two |
+//! | `pages` | keys and values that are not streamed on their way to level two |
 //! | `dispatch` | from opcodes to device functions |
 //! | `advance` | from one step to the next |
 //! | `trace` | times of tasks |
@@ -22,6 +23,7 @@ mod produce;
 mod ring;
 mod sync;
 mod table;
+mod tokens;
 mod trace;
 
 use half::bf16;
@@ -123,6 +125,7 @@ fn body(k: &Builder, plan: &Plan) {
     k.when(k.tid().eq(0), || {
         sync.start();
         ring.start();
+        cells.start();
     });
     k.barrier();
     k.when(k.warp().eq(0), || table.add_up(k));

@@ -1,4 +1,4 @@
-//! Pages of keys and values on their way to level two before attention comes to them.
+//! Pages of keys and values that do not come through the ring, on their way to level two before attention comes to them.
 //!
 //! Tokens of earlier steps depend on nothing of this one. The newest token's page is asked for too: level two is where its
 //! writer's stores end.
@@ -17,7 +17,7 @@ pub(super) fn ask_for_pages<'k>(kit: Kit<'k, '_>, task: TaskView<'k>) {
         return;
     }
     for (opcode, class) in kit.plan.classes.iter().enumerate() {
-        if let Class::Attention { rows, heads, pools, .. } = *class {
+        if let Class::Attention { rows, heads, pools, streamed: None, .. } = *class {
             k.when(task.opcode().eq(opcode as u32), || {
                 k.for_(0u32, rows, |row| pages(kit, task, task.first_row() + row, heads.splits, pools));
             });

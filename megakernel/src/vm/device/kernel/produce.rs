@@ -1,43 +1,89 @@
-//! The thread that streams weights: it walks the queue ahead of the team and waits for nothing but room in the ring.
+//! The thread that fills the ring: it walks the queue ahead of the team and waits for nothing but room in the ring, and
+//! for the positions of a step before its first keys and values.
+
+use tilewright_codegen::build::{Val, Var};
 
 use super::Kit;
 use super::pages::ask_for_pages;
+use super::ring::{Filling, Producer};
+use super::table::TaskView;
+use super::tokens::stream_tokens;
 
-/// Streams the weights of every task of every step.
+/// Streams what every task of every step needs.
 pub(super) fn produce(kit: Kit<'_, '_>) {
-    let (k, producer) = (kit.k, kit.ring.producer());
+    let k = kit.k;
+    let feed = Feed { kit, producer: kit.ring.producer(), stopped: k.var(false), full: kit.trace.map(|_| k.var(0u64)) };
     let tasks = kit.table.tasks();
-    let stopped = k.var(false);
     k.for_(0u32, kit.steps, |step| {
         k.for_(0u32, tasks, |index| {
-            let task = kit.table.task(index);
-            let (bytes, weights) = (task.stage_bytes(), kit.memory.image.at(task.weights().mul_wide(512u32)));
-            ask_for_pages(kit, task);
-            let full = kit.trace.map(|_| k.var(0u64));
-            k.for_(0u32, task.stages(), |stage| {
-                producer.land(step * tasks + index + 1);
-                let since = kit.trace.map(|trace| k.var(trace.now()));
-                k.loop_(|| {
-                    k.break_if(producer.is_empty());
-                    if let (Some(trace), Some(since)) = (kit.trace, since) {
-                        k.when(producer.flies(), || since.set(trace.now()));
-                    }
-                    stopped.set(kit.sync.stopped());
-                    k.break_if(stopped.get());
-                });
-                k.break_if(stopped.get());
-                if let (Some(trace), Some(since), Some(full)) = (kit.trace, since, full) {
-                    let idle = producer.flies().select(0u64, trace.now() - since.get());
-                    full.set(full.get() + idle);
-                }
-                producer.fill(weights.at(stage.mul_wide(bytes)), bytes);
-            });
-            k.break_if(stopped.get());
-            if let (Some(trace), Some(full)) = (kit.trace, full) {
+            let turn = Turn { task: kit.table.task(index), step, number: step * tasks + index + 1 };
+            if let Some(full) = feed.full {
+                full.set(0u64);
+            }
+            ask_for_pages(kit, turn.task);
+            stream_tokens(&feed, turn);
+            k.break_if(feed.stopped.get());
+            feed.weights(turn);
+            k.break_if(feed.stopped.get());
+            if let (Some(trace), Some(full)) = (kit.trace, feed.full) {
                 trace.note_full(index, full.get());
             }
         });
-        k.break_if(stopped.get());
+        k.break_if(feed.stopped.get());
+        kit.cells.done(step);
     });
-    producer.drain();
+    feed.producer.drain();
+}
+
+/// A task that the producer is at.
+#[derive(Clone, Copy)]
+pub(super) struct Turn<'k> {
+    pub task: TaskView<'k>,
+    /// The step of the launch.
+    pub step: Val<'k, u32>,
+    /// Counted over the launch from 1.
+    pub number: Val<'k, u32>,
+}
+
+/// Stages for the team.
+pub(super) struct Feed<'k, 'p> {
+    pub kit: Kit<'k, 'p>,
+    producer: Producer<'k>,
+    /// Whether the team does not go on.
+    pub stopped: Var<'k, bool>,
+    /// With a timeline: how long nothing was on its way because the ring was full.
+    full: Option<Var<'k, u64>>,
+}
+
+impl<'k> Feed<'k, '_> {
+    fn weights(&self, turn: Turn<'k>) {
+        let (k, task) = (self.kit.k, turn.task);
+        let (bytes, weights) = (task.stage_bytes(), self.kit.memory.image.at(task.weights().mul_wide(512u32)));
+        k.for_(0u32, task.stages(), |stage| {
+            self.stage(turn, bytes, |filling| filling.bring(0, weights.at(stage.mul_wide(bytes)), bytes));
+            k.break_if(self.stopped.get());
+        });
+    }
+
+    /// Fills the next stage for a task, when there is room; or finds out that the team does not go on.
+    pub fn stage(&self, turn: Turn<'k>, bytes: Val<'k, u32>, copies: impl FnOnce(Filling<'k>)) {
+        let (k, producer, trace) = (self.kit.k, self.producer, self.kit.trace);
+        producer.land(turn.number);
+        let since = trace.map(|trace| k.var(trace.now()));
+        k.loop_(|| {
+            k.break_if(producer.is_empty());
+            if let (Some(trace), Some(since)) = (trace, since) {
+                k.when(producer.flies(), || since.set(trace.now()));
+            }
+            self.stopped.set(self.kit.sync.stopped());
+            k.break_if(self.stopped.get());
+        });
+        k.when(!self.stopped.get(), || {
+            if let (Some(trace), Some(since), Some(full)) = (trace, since, self.full) {
+                let idle = producer.flies().select(0u64, trace.now() - since.get());
+                full.set(full.get() + idle);
+            }
+            producer.fill(bytes, copies);
+        });
+    }
 }

@@ -108,13 +108,13 @@ impl<'k> Producer<'k> {
         self.ring.empty.at(self.filling.stage.get()).test_wait(self.filling.parity.get(), BarScope::Cta)
     }
 
-    /// Fills the next stage, which is empty.
-    pub fn fill(self, from: Ptr<'k, Global, u8>, bytes: Val<'k, u32>) {
+    /// Fills the next stage, which is empty, with so many bytes in all: `copies` says what goes where.
+    pub fn fill(self, bytes: Val<'k, u32>, copies: impl FnOnce(Filling<'k>)) {
         let (ring, stage) = (self.ring, self.filling.stage.get());
         let full = ring.full.at(stage);
         self.in_flight.set(self.in_flight.get() + 1);
         full.arrive_expect_tx(bytes);
-        ring.stage(stage).cast::<u8>().bulk_load(from, bytes, full, Bulk::default().policy(self.policy));
+        copies(Filling { stage: ring.stage(stage).cast(), full, policy: self.policy });
         ring.advance(self.filling);
     }
 
@@ -130,6 +130,21 @@ impl<'k> Producer<'k> {
     /// Waits for everything in flight: a block must not end under a copy.
     pub fn drain(self) {
         self.ring.k.while_(|| self.in_flight.get().gt(0), || self.land_one());
+    }
+}
+
+/// A stage that is being filled.
+#[derive(Clone, Copy)]
+pub(super) struct Filling<'k> {
+    stage: Ptr<'k, Shared, u8>,
+    full: Mbarrier<'k, Shared>,
+    policy: Val<'k, u64>,
+}
+
+impl<'k> Filling<'k> {
+    /// Brings bytes to a place of the stage.
+    pub fn bring(self, at: u32, from: Ptr<'k, Global, u8>, bytes: Val<'k, u32>) {
+        self.stage.at(at).bulk_load(from, bytes, self.full, Bulk::default().policy(self.policy));
     }
 }
 

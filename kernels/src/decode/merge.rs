@@ -1,0 +1,173 @@
+//! The merge of attention's splits, by the block that comes last.
+//!
+//! A split that has all tokens of its row stores the row's result at once. Of several, each stores what it found, counts
+//! itself at its row and kv head, and the one that finds all others counted merges them: whoever reads attention's result
+//! loads one vector. With `M = max m_s` and `w_s = exp(m_s − M)` it is `x = Σ w_s·acc_s / Σ w_s·l_s`, and 0 for an idle
+//! row, which the first split stores.
+//!
+//! Arrivals only grow, by the least power of two that is not less than the number of splits for every merge: the last split that
+//! has tokens counts for those that have none, which do not count themselves. So it makes no difference where a count begins, if
+//! all begin at a multiple, and none is zeroed.
+
+use tilewright_codegen::build::{Global, Load, Ptr, RegArray, Shared, Store, Val};
+use tilewright_codegen::ir::attr::{AtomOp, AtomOrder, Scope, StOrder};
+
+use super::array::RELAXED;
+use super::{Array, Attention, Scratch, Shares, Team};
+
+/// Where the splits are merged.
+#[derive(Clone, Copy)]
+pub struct Merged<'k> {
+    /// The result, `[rows, heads, dim]`.
+    pub out: Array<'k>,
+    /// Arrivals, u32 `[rows, kv_heads, ARRIVAL]`, of which the first of each is used; zeros before the first launch.
+    pub arrivals: Ptr<'k, Global, u32>,
+}
+
+/// Splits whose loads are in flight together.
+const TOGETHER: u32 = 16;
+
+/// A split's part of a row.
+#[derive(Clone, Copy)]
+pub(super) struct Part<'k> {
+    /// First token.
+    pub begin: Val<'k, u32>,
+    /// Where its tokens end.
+    pub end: Val<'k, u32>,
+    /// Whether no other split has tokens.
+    pub alone: Val<'k, bool>,
+    /// Whether later splits have none.
+    is_last: Val<'k, bool>,
+    /// Tokens of a split.
+    share: Val<'k, u32>,
+    /// Tokens of the row.
+    tokens: Val<'k, u32>,
+}
+
+impl<'k> Merged<'k> {
+    /// Words of the place of a count: a line of level two each.
+    pub const ARRIVAL: u32 = 32;
+
+    /// How partial results are loaded and stored. Where the result is tagged, nothing is released between the merge and those
+    /// that write over them.
+    fn how(self) -> (Load<'k>, Store<'k>) {
+        if self.out.is_tagged() {
+            (RELAXED, Store::WEAK.order(StOrder::Relaxed(Scope::Gpu)))
+        } else {
+            (Load::WEAK, Store::WEAK)
+        }
+    }
+}
+
+impl<'k> Attention<'k> {
+    /// The split's part of a row.
+    pub(super) fn part(self, row: Val<'k, u32>) -> Part<'k> {
+        let pages = self.keys;
+        let shares = Shares::of(pages.position.load(row), pages.page_tokens, self.heads.splits, pages.split_pages);
+        let (share, tokens) = (shares.each * pages.page_tokens, shares.tokens);
+        let [begin, end] = shares.tokens_of(self.split, pages.page_tokens);
+        Part { begin, end, alone: tokens.le(share), is_last: end.eq(tokens), share, tokens }
+    }
+
+    /// Counts the split where it is one of several, and merges those of rows that it is the last of; behind a barrier of the
+    /// team that all partial results are stored before.
+    pub(super) fn arrive(self, team: Team<'k>, scratch: Scratch<'k>) {
+        let k = team.k;
+        let all = self.heads.splits.next_power_of_two();
+        let complete = scratch.best.cast::<u32>();
+        k.when(k.tid().lt(self.rows), || {
+            let (row, last) = (self.first_row + k.tid(), k.var(0u32));
+            let part = self.part(row);
+            k.when(part.begin.lt(part.end) & !part.alone, || {
+                let count = part.is_last.select(k.lit(all) - self.split, 1u32);
+                let at = (row * self.heads.kv_heads + self.kv_head) * Merged::ARRIVAL;
+                let before = self.merged.arrivals.at(at).atom(AtomOp::Add, count, AtomOrder::AcqRel(Scope::Gpu));
+                last.set(((before + count) & (all - 1)).eq(0).select(1u32, 0u32));
+            });
+            complete.at(k.tid()).store(last.get());
+        });
+        team.sync();
+        self.merge(team, complete);
+    }
+
+    /// Merges the splits of the rows that are complete, two elements for each thread.
+    fn merge(self, team: Team<'k>, complete: Ptr<'k, Shared, u32>) {
+        let pairs = self.heads.group() * self.heads.dim / 2;
+        team.each(self.rows * pairs, |item| {
+            let row = item / pairs;
+            team.k.when(complete.at(row).load().ne(0), || self.merge_pair(self.first_row + row, item % pairs * 2));
+        });
+    }
+
+    /// Merges the splits of two elements of the group.
+    fn merge_pair(self, row: Val<'k, u32>, element: Val<'k, u32>) {
+        let (k, dim, splits) = (row.builder(), self.heads.dim, self.heads.splits);
+        let head = row * self.heads.heads + self.kv_head * self.heads.group() + element / dim;
+        let d = element % dim;
+        let (stats, acc) = (self.stats.at(head * (splits * 2)), self.acc.at(head * (splits * dim) + d));
+        let Part { share, tokens, .. } = self.part(row);
+        let (how, _) = self.merged.how();
+        let (most, total) = (k.var(f32::NEG_INFINITY), k.var(0.0f32));
+        let sums = k.regs(2, 0.0f32);
+        for first in (0..splits).step_by(TOGETHER as usize) {
+            let parts: Vec<RegArray<f32>> = (first..splits.min(first + TOGETHER)).map(|_| k.regs(4, 0.0f32)).collect();
+            for (part, split) in parts.iter().zip(first..) {
+                part.set(0, f32::NEG_INFINITY);
+                // The first two have tokens: else nobody comes here.
+                let load = || {
+                    let stats: [Val<f32>; 2] = stats.at(split * 2).load_as(how);
+                    let acc: [Val<f32>; 2] = acc.at(split * dim).load_as(how);
+                    stats.into_iter().chain(acc).zip(0u32..).for_each(|(value, i)| part.set(i, value));
+                };
+                if split < 2 { load() } else { k.when((share * split).lt(tokens), load) }
+            }
+            let top = parts.iter().fold(most.get(), |top, part| top.max(part.get(0)));
+            let weight = |m: Val<'k, f32>| ((m - top) * std::f32::consts::LOG2_E).ex2();
+            if first > 0 {
+                let fade = weight(most.get());
+                total.set(total.get() * fade);
+                (0..2).for_each(|i| sums.set(i, sums.get(i) * fade));
+            }
+            most.set(top);
+            for part in &parts {
+                let w = weight(part.get(0));
+                total.set(w.fma(part.get(1), total.get()));
+                (0..2).for_each(|i| sums.set(i, w.fma(part.get(2 + i), sums.get(i))));
+            }
+        }
+        let inverse = total.get().recip();
+        self.merged.out.store_two(head * dim + d, [0, 1].map(|i| sums.get(i) * inverse));
+    }
+
+    /// Stores two elements of a split's sums and, with a head's first, its `m` and `l`: as the row's result where the split
+    /// is alone.
+    pub(super) fn store_pair(
+        self,
+        alone: Val<'k, bool>,
+        [row, head]: [Val<'k, u32>; 2],
+        d: Val<'k, u32>,
+        sums: [Val<'k, f32>; 2],
+        [most, total]: [Val<'k, f32>; 2],
+    ) {
+        let (k, dim) = (row.builder(), self.heads.dim);
+        let head = row * self.heads.heads + head;
+        let result = || {
+            let inverse = total.recip();
+            self.merged.out.store_two(head * dim + d, sums.map(|sum| sum * inverse));
+        };
+        k.if_else(alone, result, || {
+            let (place, (_, how)) = (head * self.heads.splits + self.split, self.merged.how());
+            self.acc.at(place * dim + d).store_as(sums, how);
+            k.when(d.eq(0), || self.stats.at(place * 2).store_as([most, total], how));
+        });
+    }
+
+    /// Zeros as an idle row's result; by the first split.
+    pub(super) fn store_idle(self, team: Team<'k>, row: Val<'k, u32>, first: Val<'k, u32>, heads: u32) {
+        let (k, dim) = (team.k, self.heads.dim);
+        let start = (row * self.heads.heads + first) * dim;
+        k.when(self.split.eq(0), || {
+            team.each(heads * dim / 2, |pair| self.merged.out.store_two(start + pair * 2, [k.lit(0.0f32); 2]));
+        });
+    }
+}

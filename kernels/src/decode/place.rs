@@ -1,0 +1,63 @@
+//! The order of a token's row in a pool: runs of eight dimensions, turned by the token, so that no two of eight consecutive
+//! tokens have the same run in the same banks of shared memory when pages are copied there as they are.
+//!
+//! Dimension d of the token at place t of its page lies at `d XOR 8·(t mod 8)`, where rows are whole lines of 64 dimensions:
+//! a swizzle of 16-byte runs within lines of 128 bytes, as TMA's. Shorter rows lie as they are.
+
+use tilewright_codegen::build::Val;
+
+/// Dimensions of a line.
+const LINE: u32 = 64;
+/// Dimensions of a run.
+const RUN: u32 = 8;
+
+/// Whether rows of that many dimensions are turned.
+pub(super) fn turns(dim: u32) -> bool {
+    dim.is_multiple_of(LINE)
+}
+
+/// A token's row in a pool.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'k> {
+    /// Where it begins, in elements.
+    pub first: Val<'k, u32>,
+    /// What its dimensions are turned by.
+    pub turn: Option<Val<'k, u32>>,
+}
+
+impl<'k> Place<'k> {
+    /// The row that begins there, of `dim` dimensions; `token`: the token's place in its page, or one that is as many
+    /// tokens of a multiple of eight further.
+    pub fn new(first: Val<'k, u32>, dim: u32, token: Val<'k, u32>) -> Place<'k> {
+        Place { first, turn: turns(dim).then(|| (token % 8) * RUN) }
+    }
+
+    /// Where a dimension lies; with it the rest of its run.
+    pub fn at(self, d: Val<'k, u32>) -> Val<'k, u32> {
+        self.first + self.turn.map_or(d, |turn| d ^ turn)
+    }
+}
+
+/// A pool, `[.., page_tokens, dim]`, in the order of its rows.
+///
+/// ```
+/// use tilewright_kernels::decode::turned;
+/// // Two tokens of 64 dimensions in a page: of the second, runs have changed places two by two.
+/// let rows: Vec<u8> = (0..128).collect();
+/// let turned = turned(&rows, 2, 64);
+/// assert_eq!(turned[..64], rows[..64]);
+/// assert_eq!(turned[64..72], rows[72..80]);
+/// ```
+pub fn turned<T: Copy>(pool: &[T], page_tokens: usize, dim: usize) -> Vec<T> {
+    let mut turned = pool.to_vec();
+    if turns(dim as u32) {
+        let rows = turned.chunks_exact_mut(dim).zip(pool.chunks_exact(dim));
+        for (token, (to, from)) in rows.enumerate() {
+            let turn = token % page_tokens % 8;
+            for (run, from) in from.chunks_exact(RUN as usize).enumerate() {
+                to[(run ^ turn) * RUN as usize..][..RUN as usize].copy_from_slice(from);
+            }
+        }
+    }
+    turned
+}

@@ -1,0 +1,157 @@
+//! Keys and values on their way through the ring: what a stage holds, and which tokens come that way.
+//!
+//! Tokens of earlier steps depend on nothing of this one, so that whoever fills the ring can bring them before there are
+//! queries. Those that some row of this step writes are read from the pages when their writers are done.
+
+use tilewright_codegen::build::{Global, Ptr, Shared, Val};
+
+use super::{Cells, Pages};
+
+/// A stage of the ring that holds the keys of some tokens of a kv head, bf16 `[tokens, dim]`, and behind them their values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TokenStage {
+    tokens: u32,
+    dim: u32,
+    page_tokens: u32,
+}
+
+/// Tokens of a block of attention: whole blocks are streamed.
+pub(super) const BLOCK: u32 = 16;
+
+/// Which tokens come through the ring.
+#[derive(Clone, Copy)]
+pub struct Streamed<'k> {
+    /// What a stage holds.
+    pub stage: TokenStage,
+    /// Of each row, how many of its first tokens no row of this step writes, rounded down to whole blocks of 16.
+    pub settled: Cells<'k>,
+}
+
+/// A run of consecutive tokens that lie in one page.
+#[derive(Clone, Copy)]
+pub struct Piece<'k> {
+    /// Their first token's place in both pools, in elements.
+    pub first: Val<'k, u32>,
+    /// Bytes of their keys, and of their values.
+    pub bytes: Val<'k, u32>,
+    /// Where their keys lie in the stage, bytes.
+    pub keys: u32,
+    /// Where their values lie in the stage, bytes.
+    pub values: u32,
+}
+
+impl TokenStage {
+    /// As many tokens as a stage of so many bytes holds, whole pages or a whole part of one; `None` where it holds no block
+    /// of 16.
+    ///
+    /// ```
+    /// use tilewright_kernels::decode::TokenStage;
+    /// let tokens = |dim, page| TokenStage::new(dim, page, 16384).map(TokenStage::tokens);
+    /// assert_eq!([tokens(64, 64), tokens(128, 64), tokens(64, 16), tokens(64, 48)], [Some(64), Some(32), Some(64), Some(48)]);
+    /// assert_eq!(tokens(512, 64), None);
+    /// ```
+    pub fn new(dim: u32, page_tokens: u32, stage_bytes: u32) -> Option<TokenStage> {
+        let most = stage_bytes / (4 * dim.max(1)) / BLOCK;
+        let whole = |&tokens: &u32| page_tokens.is_multiple_of(tokens) || tokens.is_multiple_of(page_tokens);
+        let tokens = (1..=most).rev().map(|blocks| blocks * BLOCK).find(whole)?;
+        Some(TokenStage { tokens, dim, page_tokens })
+    }
+
+    /// Most tokens of a stage.
+    pub fn tokens(self) -> u32 {
+        self.tokens
+    }
+
+    /// Blocks of a full stage.
+    pub(super) fn blocks(self) -> u32 {
+        self.tokens / BLOCK
+    }
+
+    /// The keys of a block of a stage.
+    pub(super) fn keys<'k>(self, stage: Ptr<'k, Shared, u32>, block: Val<'k, u32>) -> Ptr<'k, Shared, u32> {
+        stage.at(block * (BLOCK * self.dim / 2))
+    }
+
+    /// The values of a block of a stage.
+    pub(super) fn values<'k>(self, stage: Ptr<'k, Shared, u32>, block: Val<'k, u32>) -> Ptr<'k, Shared, u32> {
+        self.keys(stage.at(self.tokens * self.dim / 2), block)
+    }
+
+    /// The most pieces that a stage's tokens lie in.
+    pub fn pieces(self) -> u32 {
+        self.tokens.div_ceil(self.page_tokens)
+    }
+}
+
+impl<'k> Streamed<'k> {
+    /// Of a row's tokens those that are streamed: where they begin and end, whole blocks.
+    pub fn tokens(self, [begin, end]: [Val<'k, u32>; 2], row: Val<'k, u32>) -> [Val<'k, u32>; 2] {
+        [begin, end.min(self.settled.load(row).cast::<u32>()).max(begin)]
+    }
+
+    /// Stages that so many tokens take.
+    pub fn stages(self, [begin, end]: [Val<'k, u32>; 2]) -> Val<'k, u32> {
+        (end - begin + (self.stage.tokens - 1)) / self.stage.tokens
+    }
+
+    /// Tokens of a stage.
+    pub fn count(self, [begin, end]: [Val<'k, u32>; 2], stage: Val<'k, u32>) -> Val<'k, u32> {
+        (end - begin - stage * self.stage.tokens).min(self.stage.tokens)
+    }
+
+    /// Bytes of keys and values of so many tokens.
+    pub fn bytes(self, tokens: Val<'k, u32>) -> Val<'k, u32> {
+        tokens * (4 * self.stage.dim)
+    }
+
+    /// A piece of `count` tokens of a stage that begins with token `first`. A piece without tokens has no bytes.
+    pub fn piece(
+        self,
+        pages: Pages<'k>,
+        [head, row]: [Val<'k, u32>; 2],
+        [first, count]: [Val<'k, u32>; 2],
+        piece: u32,
+    ) -> Piece<'k> {
+        let TokenStage { tokens, dim, page_tokens } = self.stage;
+        let each = page_tokens.min(tokens);
+        let skipped = piece * each;
+        let there = count.max(skipped) - skipped;
+        let keys = skipped * dim * 2;
+        Piece {
+            // The table has an entry for every page with tokens.
+            first: pages.token(head, row, first + count.min(skipped)),
+            bytes: there.min(each) * (dim * 2),
+            keys,
+            values: keys + tokens * dim * 2,
+        }
+    }
+}
+
+/// Of each row of a step, how many of its first tokens no row of the step writes, rounded down to whole blocks of 16.
+///
+/// Rows may be tokens of one sequence, and sequences may share their first pages: a row's page is written by another row
+/// where both have it at the same place of their tables.
+pub fn settled<'k>(pages: Pages<'k>, row: Val<'k, u32>, rows: u32) -> Val<'k, i32> {
+    let k = row.builder();
+    let settled = k.var(pages.position.load(row).max(0).cast::<u32>());
+    if rows > 1 {
+        k.for_(0u32, rows, |other| {
+            let position = pages.position.load(other);
+            k.when(position.ge(0), || {
+                let position = position.cast::<u32>();
+                let page = |row: Val<'k, u32>| pages.table.load(row * pages.table_width + position / pages.page_tokens);
+                let writes = page(row).eq(page(other));
+                settled.set(writes.select(settled.get().min(position), settled.get()));
+            });
+        });
+    }
+    (settled.get() & !(BLOCK - 1)).cast()
+}
+
+/// The words of a pool from an element on.
+impl<'k> Pages<'k> {
+    /// The pool's bytes from a place on, in elements of bf16.
+    pub fn bytes_from(self, element: Val<'k, u32>) -> Ptr<'k, Global, u8> {
+        self.pool.words(element).cast()
+    }
+}

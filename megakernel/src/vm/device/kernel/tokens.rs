@@ -1,0 +1,71 @@
+//! The keys and values of a task of attention, as stages of the ring.
+//!
+//! What the steps before left depends on nothing of this one, and attention finds it in shared memory when its queries
+//! come. What this step writes is not streamed: the team reads it from the pages.
+
+use tilewright_codegen::build::Val;
+use tilewright_codegen::ir::attr::ProxyFence;
+use tilewright_kernels::decode::{Array, Heads, Pages, Shares, Streamed};
+
+use super::dispatch::pages_of;
+use super::produce::{Feed, Turn};
+use crate::vm::device::{Class, PoolClass};
+
+/// Streams the tokens of a task, if it is one of attention.
+pub(super) fn stream_tokens<'k>(feed: &Feed<'k, '_>, turn: Turn<'k>) {
+    let (kit, k) = (feed.kit, feed.kit.k);
+    for (opcode, class) in kit.plan.classes.iter().enumerate() {
+        let Class::Attention { rows, heads, pools, streamed: Some(stage), .. } = *class else { continue };
+        let Some(streamed) = kit.cells.streamed(stage) else { continue };
+        k.when(turn.task.opcode().eq(opcode as u32), || {
+            kit.cells.wait_for_step(kit.sync, turn.step);
+            feed.stopped.set(kit.sync.stopped());
+            // The pages were written by stores; copies see them behind this.
+            k.fence_proxy_async(ProxyFence::Global);
+            k.for_(0u32, rows, |row| {
+                k.break_if(feed.stopped.get());
+                Row { feed, turn, heads, pools, streamed, row: turn.task.first_row() + row }.stream();
+            });
+        });
+    }
+}
+
+/// A row's tokens of a task.
+struct Row<'f, 'k, 'p> {
+    feed: &'f Feed<'k, 'p>,
+    turn: Turn<'k>,
+    heads: Heads,
+    pools: PoolClass,
+    streamed: Streamed<'k>,
+    row: Val<'k, u32>,
+}
+
+impl<'k> Row<'_, 'k, '_> {
+    fn pages(&self, slot: u32) -> Pages<'k> {
+        let (kit, pools) = (self.feed.kit, self.pools);
+        let pool = Array::new(self.turn.task.operand(kit.memory.pools, slot), pools.float);
+        pages_of(pool, pools, kit.cells.of(pools))
+    }
+
+    fn stream(&self) {
+        let (k, streamed, task) = (self.feed.kit.k, self.streamed, self.turn.task);
+        let [keys, values] = [1, 2].map(|slot| self.pages(slot));
+        let position = keys.position.load(self.row);
+        let shares = Shares::of(position, keys.page_tokens, self.heads.splits, keys.split_pages);
+        let tokens = streamed.tokens(shares.tokens_of(task.split(), keys.page_tokens), self.row);
+        k.for_(0u32, streamed.stages(tokens), |stage| {
+            let count = streamed.count(tokens, stage);
+            let first = tokens[0] + stage * streamed.stage.tokens();
+            self.feed.stage(self.turn, streamed.bytes(count), |filling| {
+                for piece in 0..streamed.stage.pieces() {
+                    let piece = streamed.piece(keys, [task.index(), self.row], [first, count], piece);
+                    k.when(piece.bytes.gt(0), || {
+                        filling.bring(piece.keys, keys.bytes_from(piece.first), piece.bytes);
+                        filling.bring(piece.values, values.bytes_from(piece.first), piece.bytes);
+                    });
+                }
+            });
+            k.break_if(self.feed.stopped.get());
+        });
+    }
+}

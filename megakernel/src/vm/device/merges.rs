@@ -1,0 +1,261 @@
+//! Where the splits of attention are merged.
+//!
+//! A program keeps the partial results of every split. On a device the block of a row and kv head that comes last merges
+//! them, and who reads them loads one vector, which is the device's own and in no buffer. For that tasks of attention alone
+//! may write the partial results, every split before any is read, linear layers alone may read them, merged, and they must
+//! be read before they are written again. Other programs are refused.
+
+use std::collections::{BTreeMap, HashSet};
+
+use tilewright_kernels::decode::Float;
+
+use super::Unsupported;
+use super::tags::order;
+use crate::program::{Attention, BufferId, BufferKind, LinearInput, Op, Place, Span, Task, TaskId};
+use crate::validate::Placed;
+
+/// The merges of a program.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Merges {
+    /// By the buffer of partial sums.
+    of: BTreeMap<BufferId, Merge>,
+    /// The sums that belong to a buffer of maxima and sums of weights.
+    sums: BTreeMap<BufferId, BufferId>,
+    /// For each task, which merge of its buffer it takes part in or reads, from 1.
+    tasks: Vec<u32>,
+}
+
+/// What is merged of a buffer of partial sums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Merge {
+    /// Rows of the batch.
+    pub rows: u32,
+    /// Elements of a row of the result.
+    pub width: u32,
+    /// Key and value heads.
+    pub kv_heads: u32,
+    /// The type of the result: the narrowest that its readers multiply without loss.
+    pub float: Float,
+    /// Merges of a step.
+    pub generations: u32,
+    /// Whether partial results share memory with other buffers.
+    pub shared: bool,
+}
+
+impl Merges {
+    /// Finds the merges of a program.
+    ///
+    /// # Errors
+    /// If partial results are not for the block that comes last to merge.
+    pub fn of(placed: &Placed) -> Result<Merges, Unsupported> {
+        let mut merges = Merges { tasks: vec![0; placed.tasks.len()], ..Merges::default() };
+        let mut states: BTreeMap<BufferId, State> = BTreeMap::new();
+        for task in &placed.tasks {
+            let Op::Attention(op) = &task.op else { continue };
+            let refused = |found| Unsupported::Splits { buffer: op.acc, found };
+            if *merges.sums.entry(op.stats).or_insert(op.acc) != op.acc {
+                return Err(refused("share the buffer of another's maxima"));
+            }
+            let state = State::new(placed, op).ok_or_else(|| refused("are no activations of attention"))?;
+            if !states.entry(op.acc).or_insert_with(|| state.clone()).is_like(&state) {
+                return Err(refused("belong to tokens of several places"));
+            }
+        }
+        let acc_of = |merges: &Merges, buffer| merges.sums.get(&buffer).copied().unwrap_or(buffer);
+        for id in order(placed) {
+            let task = &placed.tasks[id.index()];
+            let partial = Partial::of(task);
+            for region in task.reads.iter().chain(&task.writes) {
+                let acc = acc_of(&merges, region.buffer);
+                let known = partial.is_some_and(|of| of.acc == acc && acc_of(&merges, of.stats) == acc);
+                if states.contains_key(&acc) && !known {
+                    return Err(Unsupported::Splits { buffer: acc, found: "are read or written as they are" });
+                }
+            }
+            if let Some(partial) = partial {
+                let refused = |found| Unsupported::Splits { buffer: partial.acc, found };
+                let state = states.get_mut(&partial.acc).ok_or_else(|| refused("are of no attention"))?;
+                merges.tasks[id.index()] = state.access(partial).map_err(refused)?;
+            }
+        }
+        for (acc, state) in states {
+            let merge = state.merge().ok_or(Unsupported::Splits { buffer: acc, found: "are not read in the end" })?;
+            merges.of.insert(acc, merge);
+        }
+        Ok(merges)
+    }
+
+    /// The merge of a buffer of partial sums.
+    pub fn get(&self, acc: BufferId) -> Option<Merge> {
+        self.of.get(&acc).copied()
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = (BufferId, Merge)> {
+        self.of.iter().map(|(&acc, &merge)| (acc, merge))
+    }
+
+    /// The partial sums to which a buffer belongs, if it is one of partial results.
+    pub fn sums_of(&self, buffer: BufferId) -> Option<BufferId> {
+        self.sums.get(&buffer).copied().or_else(|| self.of.contains_key(&buffer).then_some(buffer))
+    }
+
+    /// Which merge of its buffer a task takes part in or reads, from 1; 0: none.
+    pub fn task(&self, task: TaskId) -> u32 {
+        self.tasks.get(task.index()).copied().unwrap_or(0)
+    }
+}
+
+/// The partial results that a task writes or reads.
+#[derive(Clone, Copy)]
+struct Partial {
+    acc: BufferId,
+    stats: BufferId,
+    rows: Span,
+    /// The kv head and the split that is written.
+    written: Option<(usize, usize)>,
+}
+
+impl Partial {
+    fn of(task: &Task) -> Option<Partial> {
+        let (input, rows) = match &task.op {
+            Op::Attention(op) => {
+                let written = Some((op.kv_head, op.split));
+                return Some(Partial { acc: op.acc, stats: op.stats, rows: op.rows, written });
+            }
+            Op::Linear(op) => (&op.input, op.rows),
+            Op::Qkv(op) => (&op.input, op.rows),
+            _ => return None,
+        };
+        match *input {
+            LinearInput::Combine { acc, stats } => Some(Partial { acc, stats, rows, written: None }),
+            _ => None,
+        }
+    }
+}
+
+/// How far the partial results of a buffer have come.
+#[derive(Clone, PartialEq)]
+struct State {
+    at: Place,
+    page_tokens: usize,
+    kv_heads: usize,
+    splits: usize,
+    width: usize,
+    shared: bool,
+    /// Whether a reader multiplies rows in more than one part.
+    exact: bool,
+    rows: Vec<Row>,
+}
+
+#[derive(Clone, Default, PartialEq)]
+struct Row {
+    generation: u32,
+    written: HashSet<(usize, usize)>,
+    read: bool,
+}
+
+impl State {
+    fn new(placed: &Placed, op: &Attention) -> Option<State> {
+        let buffer = |id: BufferId| placed.buffers.get(id.index());
+        let (acc, stats) = (buffer(op.acc)?, buffer(op.stats)?);
+        let (&[rows, heads, splits, dim], &[kv_heads, _, page_tokens, _]) =
+            (acc.shape.as_slice(), buffer(op.k_pool)?.shape.as_slice())
+        else {
+            return None;
+        };
+        let own = [acc, stats].iter().all(|buffer| buffer.kind == BufferKind::Activation);
+        let shared = acc.arena.is_some() || stats.arena.is_some();
+        let rows = vec![Row::default(); rows];
+        let state =
+            State { at: op.at.clone(), page_tokens, kv_heads, splits, width: heads * dim, shared, exact: false, rows };
+        own.then_some(state)
+    }
+
+    fn is_like(&self, other: &State) -> bool {
+        (&self.at, self.page_tokens, self.kv_heads) == (&other.at, other.page_tokens, other.kv_heads)
+    }
+
+    /// An access in the order of execution; of which merge it is.
+    fn access(&mut self, partial: Partial) -> Result<u32, &'static str> {
+        let whole = self.kv_heads * self.splits;
+        let rows = self.rows.get_mut(partial.rows.lo..partial.rows.hi).unwrap_or_default();
+        self.exact |= partial.written.is_none() && Float::enough_for(rows.len() as u32) == Float::F32;
+        for row in rows.iter_mut() {
+            match partial.written {
+                Some(part) => {
+                    if row.written.len() == whole && row.read {
+                        (row.written, row.read) = (HashSet::new(), false);
+                    }
+                    row.generation += u32::from(row.written.is_empty());
+                    if !row.written.insert(part) {
+                        return Err("are written again before they are read");
+                    }
+                }
+                None if row.written.len() < whole => return Err("are read before every split is written"),
+                None => row.read = true,
+            }
+        }
+        let generation = rows.first().map_or(0, |row| row.generation);
+        if rows.iter().any(|row| row.generation != generation) {
+            return Err("are of several layers in one task");
+        }
+        Ok(generation)
+    }
+
+    fn merge(&self) -> Option<Merge> {
+        let whole = self.kv_heads * self.splits;
+        let generations = self.rows.first()?.generation;
+        let done = |row: &Row| row.read && row.written.len() == whole && row.generation == generations;
+        let (rows, width, kv_heads) = (self.rows.len() as u32, self.width as u32, self.kv_heads as u32);
+        let float = if self.exact { Float::F32 } else { Float::Bf16 };
+        let merge = Merge { rows, width, kv_heads, float, generations, shared: self.shared };
+        self.rows.iter().all(done).then_some(merge)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two rows, one kv head, two splits.
+    fn state() -> State {
+        let at = Place { position: BufferId::from(0), page_table: BufferId::from(1) };
+        let rows = vec![Row::default(); 2];
+        State { at, page_tokens: 16, kv_heads: 1, splits: 2, width: 64, shared: false, exact: false, rows }
+    }
+
+    fn access(rows: std::ops::Range<usize>, written: Option<usize>) -> Partial {
+        let [acc, stats] = [2, 3].map(BufferId::from);
+        Partial { acc, stats, rows: Span::new(rows.start, rows.end), written: written.map(|split| (0, split)) }
+    }
+
+    #[test]
+    fn generations_are_counted_by_rows_and_every_one_is_read() {
+        let mut state = state();
+        for generation in 1..=3 {
+            for (rows, split) in [(0..1, 0), (0..2, 1), (1..2, 0)] {
+                assert_eq!(state.access(access(rows, Some(split))), Ok(generation));
+            }
+            assert!(state.merge().is_none(), "nobody read it");
+            assert_eq!(state.access(access(0..2, None)), Ok(generation));
+        }
+        let merge = state.merge().expect("it is read");
+        assert_eq!((merge.generations, merge.rows, merge.float), (3, 2, Float::F32));
+    }
+
+    #[test]
+    fn what_is_out_of_order_is_refused() {
+        let refused = |accesses: &[Partial]| {
+            let mut state = state();
+            accesses.iter().find_map(|&partial| state.access(partial).err())
+        };
+        let [first, second] = [0, 1].map(|split| access(0..2, Some(split)));
+        assert_eq!(refused(&[first, second, access(0..2, None), first]), None);
+        assert_eq!(refused(&[first, access(0..2, None)]), Some("are read before every split is written"));
+        assert_eq!(refused(&[first, second, first]), Some("are written again before they are read"));
+        let ahead =
+            [first, second, access(0..1, None), access(0..1, Some(0)), access(0..1, Some(1)), access(0..2, None)];
+        assert_eq!(refused(&ahead), Some("are of several layers in one task"));
+    }
+}
