@@ -3,10 +3,11 @@
 use tilewright_codegen::build::{Global, Ptr, Shared, Val, Var};
 use tilewright_codegen::ir::attr::{AtomOp, RedOrder, Scope};
 
-use super::input::Squares;
-use super::product::{Activations, product};
+use super::packing::Fragment;
+use super::product::{Activations, product, products};
+use super::source::Source;
 use super::team::Item;
-use super::{Array, Input, Operand, Sums, Team, Unit, Weights};
+use super::{Array, Input, Operand, Packing, Path, Sums, Team, Unit, Weights};
 
 /// A tile of a linear layer.
 #[derive(Clone, Copy)]
@@ -23,9 +24,8 @@ pub struct Linear<'k> {
     pub end: Val<'k, u32>,
     /// Activations.
     pub input: Input<'k>,
-    /// Whether they are held in registers, which must have room ([`Held::fits`](super::Held::fits)), or copied to shared
-    /// memory.
-    pub held: bool,
+    /// The way that they take.
+    pub path: Path,
     /// Added to each feature, `[n]`.
     pub bias: Option<Array<'k>>,
     /// What becomes of the result.
@@ -123,7 +123,7 @@ pub fn linear<'k>(team: Team<'k>, scratch: Scratch<'k>, weights: &dyn Weights<'k
     if let Output::Logits { .. } = tile.output {
         k.when(k.tid().lt(rows), || scratch.best.at(k.tid()).store(0u64));
     }
-    let pass = Pass { team, scratch, unit: tile.unit, rows, streams, held: tile.held };
+    let pass = Pass { team, scratch, unit: tile.unit, rows, streams, path: tile.path };
     let prepare = |base: Val<'k, u32>, cell: &Cell<'k>| {
         let n = tile.first + (base + cell.unit) * Unit::ROWS + cell.feature;
         tile.prepare(team, cell, n)
@@ -168,8 +168,8 @@ pub(super) struct Pass<'k> {
     pub rows: u32,
     /// Units of the ring that make one unit of the output.
     pub streams: u32,
-    /// Whether activations are held in registers.
-    pub held: bool,
+    /// The way that activations take.
+    pub path: Path,
 }
 
 impl<'k> Pass<'k> {
@@ -185,21 +185,17 @@ impl<'k> Pass<'k> {
         prepare: impl Fn(Val<'k, u32>, &Cell<'k>) -> P,
         finish: impl Fn(Sums<'k>, &Cell<'k>, &P),
     ) {
-        let Pass { team, scratch, unit, rows, streams, held } = self;
-        let k = team.k;
-        let squares: Squares = scratch.squares;
-        let x = if held {
-            Activations::Held(input.hold(team, unit, first_row, rows, squares))
-        } else {
-            let x = Operand::new(scratch.operand, rows, unit, input.float());
-            input.fill(team, unit, first_row, x, squares);
-            team.sync();
-            Activations::Shared(x.lane(team))
-        };
+        let Pass { team, scratch, unit, rows, streams, path } = self;
+        let (k, packing) = (team.k, Packing::of(rows, input.float()));
+        let x = self.bring(input, first_row);
         if let Some(loaded) = scratch.loaded {
             k.when(k.tid().eq(0), || loaded.store(k.globaltimer()));
         }
-        let sums = Sums::new(scratch.sums, scratch.sums_bytes, rows, input.float(), team.warps);
+        let sums_bytes = match path {
+            Path::Streamed { group } => group * Sums::bytes(rows, team.warps),
+            Path::Copied | Path::Held => scratch.sums_bytes,
+        };
+        let sums = Sums::new(scratch.sums, sums_bytes, packing, team.warps);
         let group = (sums.units() / streams).max(1);
         k.for_step(0u32, units, group, |base| {
             k.when(base.gt(0), || team.sync());
@@ -214,12 +210,47 @@ impl<'k> Pass<'k> {
                 (item, cell, prepared)
             };
             let cells: Vec<(Item, Cell, P)> = team.items(sums.outputs(group)).into_iter().map(cell).collect();
-            k.for_(0u32, here * streams, |slot| product(team, unit, weights, &x, sums, slot));
+            let each = |fragments: &dyn Fn(Val<'k, u32>, u32) -> Vec<Fragment<'k>>| {
+                k.for_(0u32, here * streams, |slot| product(team, unit, weights, fragments, sums, slot));
+            };
+            match &x {
+                Activations::Copied(lane) => each(&|chunk, _| lane.chunk(chunk)),
+                Activations::Held(held) => each(&|_, place| held[place as usize].clone()),
+                Activations::Streamed(source) => {
+                    products(source, weights, sums, here * streams);
+                    source.store_squares(scratch.squares);
+                }
+            }
             team.sync();
             for (item, cell, prepared) in &cells {
                 item.by_warp(|| finish(sums, cell, prepared));
             }
         });
+    }
+}
+
+impl<'k> Pass<'k> {
+    /// Brings the activations as far as they go before the products.
+    fn bring(self, input: Input<'k>, first_row: Val<'k, u32>) -> Activations<'k> {
+        let Pass { team, scratch, unit, rows, path, .. } = self;
+        let packing = Packing::of(rows, input.float());
+        let source = || Source::new(team, unit, packing, input, first_row);
+        match path {
+            Path::Copied => {
+                let x = Operand::new(scratch.operand, unit, packing);
+                input.fill(team, unit, first_row, x, scratch.squares);
+                team.sync();
+                Activations::Copied(x.lane(team))
+            }
+            Path::Held => {
+                let source = source();
+                let stages = (0..unit.stages()).map(|stage| team.k.lit(stage));
+                let held = source.fragments(&stages.flat_map(|stage| source.columns(stage)).collect::<Vec<_>>());
+                source.store_squares(scratch.squares);
+                Activations::Held(held)
+            }
+            Path::Streamed { .. } => Activations::Streamed(source()),
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use tilewright_codegen::build::{Global, Load, Ptr, RegArray, Shared, Store, Val}
 use tilewright_codegen::ir::attr::{AtomOp, AtomOrder, Scope, StOrder};
 
 use super::array::RELAXED;
-use super::{Array, Attention, Scratch, Shares, Team};
+use super::{Array, Attention, Float, Scratch, Shares, Team};
 
 /// Where the splits are merged.
 #[derive(Clone, Copy)]
@@ -42,6 +42,19 @@ pub(super) struct Part<'k> {
     share: Val<'k, u32>,
     /// Tokens of the row.
     tokens: Val<'k, u32>,
+}
+
+impl Float {
+    /// The type in which attention hands its result to a product of so many rows: of few rows without loss, of more in half
+    /// the bytes, since every block reads all of them.
+    ///
+    /// ```
+    /// use tilewright_kernels::decode::Float;
+    /// assert_eq!((Float::enough_for(4), Float::enough_for(5)), (Float::F32, Float::Bf16));
+    /// ```
+    pub fn enough_for(rows: u32) -> Float {
+        if rows <= 4 { Float::F32 } else { Float::Bf16 }
+    }
 }
 
 impl<'k> Merged<'k> {

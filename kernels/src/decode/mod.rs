@@ -9,8 +9,10 @@
 //! | `team` | the warps that compute, their barrier, how work is dealt to them |
 //! | `array` | arrays in global memory whose dtype is chosen while recording |
 //! | `unit` | eight weight rows as they pass through the ring: a layout, its inverse, stages |
-//! | `operand` | activations in shared memory as the MMA's A operand |
-//! | `held` | the same in registers, without a copy |
+//! | `packing` | how rows lie in the MMA's A operand |
+//! | `path` | the way that activations take to the warps: copied, held, streamed |
+//! | `operand` | activations copied to shared memory |
+//! | `source` | activations straight to registers, without a copy |
 //! | `input` | where activations come from: plain or normalised |
 //! | `product` | units from the ring times activations |
 //! | `linear` | a tile of a linear layer with its epilogues |
@@ -29,17 +31,19 @@ mod argmax;
 mod array;
 mod attention;
 mod embed;
-mod held;
 mod input;
 mod linear;
 mod merge;
 mod operand;
+mod packing;
+mod path;
 mod place;
 mod product;
 mod qkv;
 mod rope;
 mod sample;
 mod shares;
+mod source;
 mod streamed;
 mod team;
 mod unit;
@@ -48,12 +52,13 @@ pub use argmax::{Argmax, argmax};
 pub use array::{Array, Float};
 pub use attention::{Attention, Heads, attention};
 pub use embed::{Embed, embed};
-pub use held::Held;
 pub use input::Input;
 pub use linear::{Best, Linear, Output, Scratch, linear};
 pub(crate) use linear::{key, shuffled, unkey};
 pub use merge::Merged;
 pub use operand::Operand;
+pub use packing::Packing;
+pub use path::{Order, Path};
 pub use place::turned;
 pub use product::{Sums, Weights};
 pub use qkv::{Cells, Keys, Pages, Qkv, Rotation, qkv};

@@ -4,25 +4,19 @@ use tilewright_codegen::build::{Ptr, RegArray, Shared, Val};
 use tilewright_codegen::ir::MmaAtom;
 
 use super::array::zero;
-use super::operand::{Fragment, Lane, parts};
-use super::{Float, Held, Team, Unit};
+use super::operand::Lane;
+use super::packing::{Fragment, Packing};
+use super::source::Source;
+use super::{Team, Unit};
 
 /// Activations as the MMA's A operand.
 pub(super) enum Activations<'k> {
     /// In shared memory.
-    Shared(Lane<'k>),
-    /// In registers.
-    Held(Held<'k>),
-}
-
-impl<'k> Activations<'k> {
-    /// This lane's words of a chunk: its number, and its place among those of this warp.
-    fn fragment(&self, chunk: Val<'k, u32>, place: u32) -> Fragment<'k> {
-        match self {
-            Activations::Shared(lane) => lane.chunk(chunk),
-            Activations::Held(held) => held.fragment(place),
-        }
-    }
+    Copied(Lane<'k>),
+    /// In registers: the fragments of this warp's chunks, stage by stage.
+    Held(Vec<Vec<Fragment<'k>>>),
+    /// Where they lie.
+    Streamed(Source<'k>),
 }
 
 /// Where weights come from, stage by stage: a reader of the ring.
@@ -32,23 +26,27 @@ pub trait Weights<'k> {
 }
 
 /// Accumulators that take turns: a chain of MMAs on one would wait for each.
-const CHAINS: u32 = 4;
+const CHAINS: usize = 4;
 
 /// Sums in shared memory, f32 `[warps, units, rows, 8]`: each warp's share of each output of a group of units.
 #[derive(Clone, Copy)]
 pub struct Sums<'k> {
     at: Ptr<'k, Shared, f32>,
-    rows: u32,
-    parts: u32,
+    packing: Packing,
     units: u32,
     warps: u32,
 }
 
 impl<'k> Sums<'k> {
-    /// Sums of the products of rows that come from elements of that type, for as many units as fit into `bytes` bytes, 1 at least and 64 at most.
-    pub fn new(at: Ptr<'k, Shared, f32>, bytes: u32, rows: u32, float: Float, warps: u32) -> Sums<'k> {
-        let units = (bytes / (warps * rows * Unit::ROWS * 4)).clamp(1, 64);
-        Sums { at, rows, parts: parts(rows, float), units, warps }
+    /// Sums of the products of those rows, for as many units as fit into `bytes` bytes, 1 at least and 64 at most.
+    pub fn new(at: Ptr<'k, Shared, f32>, bytes: u32, packing: Packing, warps: u32) -> Sums<'k> {
+        let units = (bytes / Sums::bytes(packing.rows(), warps)).clamp(1, 64);
+        Sums { at, packing, units, warps }
+    }
+
+    /// Bytes of a unit's sums.
+    pub fn bytes(rows: u32, warps: u32) -> u32 {
+        warps * rows * Unit::ROWS * 4
     }
 
     /// Units of a group.
@@ -58,7 +56,7 @@ impl<'k> Sums<'k> {
 
     /// Outputs of so many units.
     pub(super) fn outputs(self, units: u32) -> u32 {
-        units * self.rows * Unit::ROWS
+        units * self.packing.rows() * Unit::ROWS
     }
 
     /// The sum of the warps' shares of output `(unit · rows + row) · 8 + feature`.
@@ -68,51 +66,141 @@ impl<'k> Sums<'k> {
         (0..self.warps).fold(zero(team.k), |sum, warp| sum + shares.at(warp * self.outputs(self.units)).load())
     }
 
-    /// Stores this lane's part of a unit's products.
-    fn store(self, team: Team<'k>, slot: Val<'k, u32>, [a, b, c, d]: [Val<'k, f32>; 4]) {
+    /// Lets `put` have the places of this lane's part of a unit's products, and what goes there.
+    fn place(
+        self,
+        team: Team<'k>,
+        slot: Val<'k, u32>,
+        products: [Val<'k, f32>; 4],
+        put: impl Fn(Ptr<'k, Shared, f32>, [Val<'k, f32>; 2]),
+    ) {
         let k = team.k;
-        let (group, feature) = (k.lane() / 4, k.lane() % 4 * 2);
-        let unit = self.at.at((k.warp() * self.units + slot) * (self.rows * Unit::ROWS) + feature);
-        // Rows in two parts: the low part is four rows further down.
-        let (a, b) = if self.parts == 2 { (a + a.shfl_bfly(16), b + b.shfl_bfly(16)) } else { (a, b) };
-        k.when(group.lt(self.rows), || unit.at(group * 8).store_vec([a, b]));
-        if self.rows > 8 {
-            k.when((group + 8).lt(self.rows), || unit.at(group * 8 + 64).store_vec([c, d]));
+        let (rows, group, feature) = (self.packing.rows(), k.lane() / 4, k.lane() % 4 * 2);
+        let unit = self.at.at((k.warp() * self.units + slot) * (rows * Unit::ROWS) + feature);
+        let (first, second) = self.packing.totals(products);
+        k.when(group.lt(rows), || put(unit.at(group * 8), first));
+        if let Some(second) = second {
+            k.when((group + 8).lt(rows), || put(unit.at(group * 8 + 64), second));
         }
     }
 }
 
-/// The next unit of the ring times the operand, into slot `slot` of the sums.
+/// The next unit of the ring times the operand, into slot `slot` of the sums. `fragments` gives those of a chunk: its
+/// number, and its place among those of this warp.
 pub(super) fn product<'k>(
     team: Team<'k>,
     unit: Unit,
     weights: &dyn Weights<'k>,
-    x: &Activations<'k>,
+    fragments: impl Fn(Val<'k, u32>, u32) -> Vec<Fragment<'k>>,
     sums: Sums<'k>,
     slot: Val<'k, u32>,
 ) {
-    let k = team.k;
-    let chains: Vec<RegArray<f32>> = (0..CHAINS).map(|_| k.regs(4, 0.0f32)).collect();
-    let mine = k.warp() * unit.per_warp();
+    let chains = Chains::new(team);
     for stage in 0..unit.stages() {
-        let first = mine + stage * team.warps * unit.per_warp();
+        let first = team.k.warp() * unit.per_warp() + stage * team.warps * unit.per_warp();
+        let place = stage * unit.per_warp();
+        chains.multiply(team, unit, weights, |chunk| fragments(first + chunk, place + chunk));
+    }
+    sums.place(team, slot, chains.sum(), |at, sums| at.store_vec(sums));
+}
+
+/// The next `units` units of the ring, which come in the order of a group, times activations that are loaded stage by stage.
+pub(super) fn products<'k>(source: &Source<'k>, weights: &dyn Weights<'k>, sums: Sums<'k>, units: Val<'k, u32>) {
+    let Source { team, unit, .. } = *source;
+    let k = team.k;
+    // A lane alone reads and writes its part of the sums until the team meets.
+    k.for_(0u32, units, |slot| {
+        sums.place(team, slot, [zero(k); 4], |at, zeros| at.store_vec(zeros));
+    });
+    source.clear_squares();
+    let ahead = source.is_words().then(|| Ahead::new(source));
+    k.for_(0u32, unit.stages(), |stage| {
+        let fragments = match &ahead {
+            Some(ahead) => ahead.next(source, stage),
+            None => source.fragments(&source.columns(stage)),
+        };
+        k.for_(0u32, units, |slot| {
+            let chains = Chains::new(team);
+            chains.multiply(team, unit, weights, |chunk| fragments[chunk as usize].clone());
+            sums.place(team, slot, chains.sum(), |at, [a, b]| {
+                let [x, y]: [Val<f32>; 2] = at.load_vec();
+                at.store_vec([a + x, b + y]);
+            });
+        });
+    });
+}
+
+/// The words of the next stage, on their way while those of a stage are multiplied.
+struct Ahead<'k> {
+    words: Vec<Vec<RegArray<'k, u32>>>,
+}
+
+impl<'k> Ahead<'k> {
+    /// Asks for the words of the first stage.
+    fn new(source: &Source<'k>) -> Ahead<'k> {
+        let k = source.team.k;
+        let loaded = source.chunks(&source.columns(k.lit(0)));
+        let words = loaded.iter().map(|chunk| chunk.iter().map(|_| k.regs_unset(4)).collect()).collect();
+        let ahead = Ahead { words };
+        ahead.keep(&loaded);
+        ahead
+    }
+
+    fn keep(&self, loaded: &[Vec<[Val<'k, u32>; 4]>]) {
+        for (kept, words) in self.words.iter().flatten().zip(loaded.iter().flatten()) {
+            words.iter().zip(0..).for_each(|(&word, i)| kept.set(i, word));
+        }
+    }
+
+    /// The fragments of a stage; asks for the words of the next.
+    fn next(&self, source: &Source<'k>, stage: Val<'k, u32>) -> Vec<Vec<Fragment<'k>>> {
+        let quad = |kept: &RegArray<'k, u32>| std::array::from_fn(|i| kept.get(i as u32));
+        let fragments = |chunk: &Vec<RegArray<'k, u32>>| {
+            let quads: Vec<[Val<u32>; 4]> = chunk.iter().map(quad).collect();
+            source.packing.fragments(&quads)
+        };
+        let here = self.words.iter().map(fragments).collect();
+        let next = stage + 1;
+        source.team.k.when(next.lt(source.unit.stages()), || self.keep(&source.chunks(&source.columns(next))));
+        here
+    }
+}
+
+/// Accumulators of a unit.
+struct Chains<'k>(Vec<RegArray<'k, f32>>);
+
+impl<'k> Chains<'k> {
+    fn new(team: Team<'k>) -> Chains<'k> {
+        Chains((0..CHAINS).map(|_| team.k.regs(4, 0.0f32)).collect())
+    }
+
+    /// Adds the products of the ring's next stage; `fragments` gives those of one of its chunks of this warp.
+    fn multiply(
+        &self,
+        team: Team<'k>,
+        unit: Unit,
+        weights: &dyn Weights<'k>,
+        fragments: impl Fn(u32) -> Vec<Fragment<'k>>,
+    ) {
+        let k = team.k;
         weights.stage(&|weights| {
-            let weights = weights.at(mine * 128 + k.lane() * 4);
+            let weights = weights.at(k.warp() * (unit.per_warp() * 128) + k.lane() * 4);
             for chunk in 0..unit.per_warp() {
                 let w: [Val<u32>; 4] = weights.at(chunk * 128).load_vec();
-                let x = x.fragment(first + chunk, stage * unit.per_warp() + chunk);
-                let high = x.high.unwrap_or([k.lit(0u32); 4]);
-                for half in 0..2 {
-                    let (at, chain) = (2 * half, &chains[(2 * chunk + half as u32) as usize % CHAINS as usize]);
-                    let a = [x.low[at], high[at], x.low[at + 1], high[at + 1]];
-                    chain.mma(MmaAtom::M16N8K16_F32_BF16_BF16, &a, &w[at..at + 2]);
+                for x in fragments(chunk) {
+                    let high = x.high.unwrap_or([k.lit(0u32); 4]);
+                    for half in 0..2usize {
+                        let (at, chain) = (2 * half, &self.0[(2 * chunk as usize + half) % CHAINS]);
+                        let a = [x.low[at], high[at], x.low[at + 1], high[at + 1]];
+                        chain.mma(MmaAtom::M16N8K16_F32_BF16_BF16, &a, &w[at..at + 2]);
+                    }
                 }
             }
         });
     }
-    sums.store(
-        team,
-        slot,
-        std::array::from_fn(|i| chains.iter().skip(1).fold(chains[0].get(i as u32), |sum, c| sum + c.get(i as u32))),
-    );
+
+    /// What the accumulators have together.
+    fn sum(&self) -> [Val<'k, f32>; 4] {
+        std::array::from_fn(|i| self.0.iter().skip(1).fold(self.0[0].get(i as u32), |sum, c| sum + c.get(i as u32)))
+    }
 }

@@ -10,7 +10,7 @@ use tilewright_codegen::ir::attr::Scope;
 
 use super::linear::{Cell, Pass};
 use super::place::Place;
-use super::{Array, Input, Scratch, Sums, Team, Unit, Weights};
+use super::{Array, Input, Path, Scratch, Sums, Team, Unit, Weights};
 
 /// A tile of the group's units.
 #[derive(Clone, Copy)]
@@ -35,8 +35,8 @@ pub struct Qkv<'k> {
     pub dim: u32,
     /// Activations.
     pub input: Input<'k>,
-    /// Whether they are held in registers, as of [`Linear`](super::Linear).
-    pub held: bool,
+    /// The way that they take.
+    pub path: Path,
     /// Biases of q, k and v.
     pub bias: [Option<Array<'k>>; 3],
     /// Queries, `[rows, heads, dim]`.
@@ -150,7 +150,7 @@ impl<'k> Rotation<'k> {
 
 /// Computes a tile.
 pub fn qkv<'k>(team: Team<'k>, scratch: Scratch<'k>, weights: &dyn Weights<'k>, tile: Qkv<'k>) {
-    let pass = Pass { team, scratch, unit: tile.unit, rows: tile.rows, streams: 1, held: tile.held };
+    let pass = Pass { team, scratch, unit: tile.unit, rows: tile.rows, streams: 1, path: tile.path };
     let prepare = |base: Val<'k, u32>, cell: &Cell<'k>| tile.prepare(team, cell, tile.first + base + cell.unit);
     pass.run(weights, tile.input, tile.first_row, tile.units, prepare, |sums, cell, prepared| {
         tile.finish(team, scratch, sums, cell, prepared);

@@ -5,11 +5,13 @@ use tilewright_codegen::build::{Builder, block, record};
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::trial::{Bound, BufferId, Draw, Expected, Trial};
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::decode::{Array, Best, Float, Held, Input, Linear, Operand, Output, Team, Unit, linear};
+use tilewright_kernels::decode::{
+    Array, Best, Float, Input, Linear, Operand, Output, Packing, Path, Team, Unit, linear,
+};
 use tilewright_kernels::naive;
 
 use crate::stored::{self, UNIT};
-use crate::supply::{Supply, pack, scratch};
+use crate::supply::{Supply, pack, path, reading, scratch, sums};
 use crate::{conflicts, right, surveyed};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -42,8 +44,8 @@ struct Case {
     stage_bytes: u32,
     /// Units of a group.
     group: u32,
-    /// Whether activations are held in registers.
-    held: bool,
+    /// The way that activations take.
+    path: Path,
 }
 
 const EPS: f32 = 1e-5;
@@ -70,13 +72,17 @@ impl Case {
             warps,
             stage_bytes: warps * 512 * draw.between(1..=3),
             group: draw.between(2..=5),
-            held: draw.between(0..=1) == 0,
+            path: Path::Copied,
         };
-        Case { held: case.held && Held::fits(case.rows, case.unit()), ..case }
+        Case { path: path(draw, case.unit(), case.packing()), ..case }
     }
 
     fn unit(self) -> Unit {
         Unit::new(self.k, self.warps, self.stage_bytes).expect("a unit")
+    }
+
+    fn packing(self) -> Packing {
+        Packing::of(self.rows, if self.from == From::Plain { self.x } else { Float::F32 })
     }
 
     fn tiles(self) -> u32 {
@@ -114,14 +120,13 @@ impl Case {
             first,
             end: (first + self.tile * 8).min(self.n),
             input,
-            held: self.held,
+            path: self.path,
             bias: self.bias.then_some(f32s(bias)),
             output,
         };
-        let scratch = scratch(team, Operand::bytes(self.rows, unit, Float::F32), self.rows, self.group);
+        let scratch = scratch(team, Operand::bytes(unit, self.packing()), self.rows, sums(self.path, self.group));
         let units = (tile.end - first + 7) / 8 * streams;
-        let supply = Supply::new(team, unit, weights, units, self.tile * streams);
-        let supply = if self.held { supply.met() } else { supply };
+        let supply = Supply::new(team, unit, weights, units, self.tile * streams, self.path);
         linear(team, scratch, &supply, tile);
     }
 
@@ -133,7 +138,8 @@ impl Case {
 
     /// The relative error of activations, as they are multiplied, and of a sum of so many products.
     fn accuracy(self) -> f64 {
-        let operand = if self.rows <= 4 { 2f64.powi(-16) } else { 2f64.powi(-8) };
+        // In two parts, or bf16 as it is.
+        let operand = 2f64.powi(-16);
         let products = f64::from(self.k.div_ceil(16) * 4 + self.warps + 8) * UNIT;
         let made = if self.from == From::Plain { 0.0 } else { f64::from(self.k / 32 + 60) * UNIT };
         operand + products + made
@@ -238,19 +244,22 @@ fn random_layers() {
         let mut draw = Draw::new(seed);
         let case = Case::draw(&mut draw);
         let counters = right(&trial(case, &mut draw), seed);
-        let loads: &[&str] =
-            if case.held { &["decode/product.rs"] } else { &["decode/product.rs", "decode/operand.rs"] };
-        let extra = conflicts(&counters, loads);
+        let extra = conflicts(&counters, reading(case.path));
         assert_eq!(extra, 0, "bank conflicts: {case:?}");
     }
 }
 
 #[test]
 fn mutants_are_found_out() {
-    for (from, to, held) in [(From::RmsNorm, To::SiluMul, false), (From::Plain, To::Logits, true)] {
+    let streamed = Path::Streamed { group: 2 };
+    for (from, to, path) in [
+        (From::RmsNorm, To::SiluMul, Path::Copied),
+        (From::Plain, To::Logits, Path::Held),
+        (From::RmsNorm, To::Add, streamed),
+    ] {
         // Several warps, rows and groups of units.
         let several = |case: &Case| {
-            (case.from, case.to, case.held) == (from, to, held)
+            (case.from, case.to, case.path) == (from, to, path)
                 && case.warps > 1
                 && case.tile > case.group
                 && case.n > 8 * case.tile

@@ -5,12 +5,12 @@ use tilewright_codegen::build::{Builder, block, record};
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::trial::{Bound, Draw, Trial};
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::decode::{Array, Float, Held, Input, Keys, Operand, Qkv, Rotation, Team, Unit, qkv};
+use tilewright_kernels::decode::{Array, Float, Input, Keys, Operand, Packing, Path, Qkv, Rotation, Team, Unit, qkv};
 use tilewright_kernels::naive;
 
 use crate::paged::Paged;
 use crate::stored::{self, UNIT};
-use crate::supply::{Supply, pack, scratch};
+use crate::supply::{Supply, pack, path, reading, scratch, sums};
 use crate::{conflicts, right, surveyed};
 
 #[derive(Clone, Debug)]
@@ -30,8 +30,8 @@ struct Case {
     warps: u32,
     paged: Paged,
     position: Vec<i32>,
-    /// Whether activations are held in registers.
-    held: bool,
+    /// The way that activations take.
+    path: Path,
 }
 
 /// Positions that there are.
@@ -47,7 +47,7 @@ impl Case {
         let dim = if draw.between(0..=4) == 0 { 64 } else { dim };
         let rows = draw.between(1..=16);
         let page_tokens = draw.between(1..=20);
-        Case {
+        let case = Case {
             heads: kv_heads * group,
             kv_heads,
             dim,
@@ -62,16 +62,17 @@ impl Case {
             warps: draw.between(1..=4),
             paged: Paged::draw(draw, rows, POSITIONS, [kv_heads, page_tokens, dim]),
             position: (0..rows).map(|_| draw.between(0..=POSITIONS) as i32 - 1).collect(),
-            held: draw.between(0..=1) == 0,
-        }
+            path: Path::Copied,
+        };
+        Case { path: path(draw, case.unit(), case.packing()), ..case }
     }
 
     fn rows(&self) -> u32 {
         self.position.len() as u32
     }
 
-    fn held(&self) -> bool {
-        self.held && Held::fits(self.rows(), self.unit())
+    fn packing(&self) -> Packing {
+        Packing::of(self.rows(), if self.normed { Float::F32 } else { self.x })
     }
 
     fn unit(&self) -> Unit {
@@ -133,7 +134,7 @@ impl Case {
             } else {
                 Input::Plain(x)
             },
-            held: self.held(),
+            path: self.path,
             bias: bias.map(|bias| self.bias.then_some(bias)),
             q: Array::new(q, self.q),
             keys: if self.rotated {
@@ -143,9 +144,9 @@ impl Case {
             },
             v: pages(values),
         };
-        let scratch = scratch(team, Operand::bytes(self.rows(), unit, Float::F32), self.rows(), 3);
-        let supply = Supply::new(team, unit, weights, work.units, self.tile);
-        qkv(team, scratch, &if work.held { supply.met() } else { supply }, work);
+        let scratch = scratch(team, Operand::bytes(unit, self.packing()), self.rows(), sums(self.path, 3));
+        let supply = Supply::new(team, unit, weights, work.units, self.tile, self.path);
+        qkv(team, scratch, &supply, work);
     }
 }
 
@@ -161,7 +162,7 @@ fn oracle(case: &Case, x: &[f64], norm: &[f64], weight: &[f64], bias: &[f64], fr
     let (queries, keys) = ((case.heads * case.dim) as usize, (case.kv_heads * case.dim) as usize);
     let pool = vec![f64::NAN; case.paged.shape.elements()];
     let mut out = Out { q: vec![], keys: if case.rotated { pool.clone() } else { vec![] }, values: pool, error: 0.0 };
-    let operand = if case.rows() <= 4 { 2f64.powi(-16) } else { 2f64.powi(-8) };
+    let operand = 2f64.powi(-16);
     let accuracy = operand + f64::from(case.k.div_ceil(16) * 4 + case.k / 32 + 80) * UNIT;
     for (row, (x, &position)) in x.chunks(case.k as usize).zip(&case.position).enumerate() {
         let normed = case.normed.then(|| naive::rms_norm(x, norm, f64::from(EPS)));
@@ -228,9 +229,7 @@ fn random_groups() {
         let mut draw = Draw::new(seed);
         let case = Case::draw(&mut draw);
         let counters = right(&trial(&case, &mut draw), seed);
-        let loads: &[&str] =
-            if case.held() { &["decode/product.rs"] } else { &["decode/product.rs", "decode/operand.rs"] };
-        assert_eq!(conflicts(&counters, loads), 0, "bank conflicts: {case:?}");
+        assert_eq!(conflicts(&counters, reading(case.path)), 0, "bank conflicts: {case:?}");
     }
 }
 

@@ -2,7 +2,8 @@
 
 use half::bf16;
 use tilewright_codegen::build::{Global, Ptr, Shared, Val, Var};
-use tilewright_kernels::decode::{Scratch, Team, Unit, Weights};
+use tilewright_codegen::trial::Draw;
+use tilewright_kernels::decode::{Order, Packing, Path, Scratch, Sums, Team, Unit, Weights};
 
 /// Most bytes that are held at once.
 const HELD: u32 = 64 << 10;
@@ -17,12 +18,20 @@ pub struct Supply<'k> {
     /// Whether all stages are held from the beginning.
     whole: bool,
     next: Var<'k, u32>,
+    order: Option<Order<'k>>,
 }
 
 impl<'k> Supply<'k> {
     /// So many units from there on, `most` at most. If they are small, all of them are copied now, to be read once the
     /// team has met.
-    pub fn new(team: Team<'k>, unit: Unit, from: Ptr<'k, Global, u32>, units: Val<'k, u32>, most: u32) -> Supply<'k> {
+    pub fn new(
+        team: Team<'k>,
+        unit: Unit,
+        from: Ptr<'k, Global, u32>,
+        units: Val<'k, u32>,
+        most: u32,
+        path: Path,
+    ) -> Supply<'k> {
         let (k, words, whole) = (team.k, unit.stage_bytes() / 4, most * unit.bytes() <= HELD);
         let memory = k.shared("stages", if whole { most * unit.bytes() / 4 } else { words });
         if whole {
@@ -30,21 +39,25 @@ impl<'k> Supply<'k> {
                 memory.at(at).store(from.at(at).load())
             });
         }
-        Supply { team, from, memory, words, whole, next: k.var(0u32) }
-    }
-
-    /// Lets the team meet if it must: activations that are held in registers do not ask for it.
-    pub fn met(self) -> Supply<'k> {
-        if self.whole {
-            self.team.sync();
+        let order = match path {
+            Path::Streamed { group } => {
+                let all = units * unit.stages();
+                Some(Order { stages: k.lit(unit.stages()), group: k.lit(group), all })
+            }
+            Path::Copied | Path::Held => None,
+        };
+        // Activations that are copied ask the team to meet, others do not.
+        if whole && path != Path::Copied {
+            team.sync();
         }
-        self
+        Supply { team, from, memory, words, whole, next: k.var(0u32), order }
     }
 }
 
 impl<'k> Weights<'k> for Supply<'k> {
     fn stage(&self, read: &dyn Fn(Ptr<'k, Shared, u32>)) {
-        let first = self.next.get() * self.words;
+        let place = self.next.get();
+        let first = self.order.map_or(place, |order| order.stage(place)) * self.words;
         if self.whole {
             read(self.memory.at(first));
         } else {
@@ -57,9 +70,32 @@ impl<'k> Weights<'k> for Supply<'k> {
     }
 }
 
+/// A way that these activations can take, at random.
+pub fn path(draw: &mut Draw, unit: Unit, packing: Packing) -> Path {
+    let group = 2 * draw.between(1..=3);
+    match draw.between(0..=2) {
+        0 => Path::Copied,
+        1 if Path::registers(unit, packing) <= 128 => Path::Held,
+        _ => Path::Streamed { group },
+    }
+}
+
+/// Units of which there are sums: `units`, and a group's where that asks for more.
+pub fn sums(path: Path, units: u32) -> u32 {
+    if let Path::Streamed { group } = path { units.max(group) } else { units }
+}
+
+/// The files in which weights and activations are read from shared memory.
+pub fn reading(path: Path) -> &'static [&'static str] {
+    match path {
+        Path::Copied => &["decode/product.rs", "decode/operand.rs"],
+        Path::Held | Path::Streamed { .. } => &["decode/product.rs"],
+    }
+}
+
 /// The team's shared memory for so many rows of the operand's bytes, with sums for `units` units.
 pub fn scratch(team: Team<'_>, operand_bytes: u32, rows: u32, units: u32) -> Scratch<'_> {
-    let (k, sums_bytes) = (team.k, units * team.warps * rows * Unit::ROWS * 4);
+    let (k, sums_bytes) = (team.k, units * Sums::bytes(rows, team.warps));
     Scratch {
         operand: k.shared("operand", operand_bytes / 2),
         squares: k.shared("squares", 16 * team.warps),

@@ -48,15 +48,15 @@ impl LowerOptions {
         }
     }
 
-    /// The same with as many splits as pay on a GPU of `sms` SMs, where no number is asked for: enough to cover them, and 8
-    /// at most. The tasks behind attention read the results of all splits, and with more than 8 that costs more than it
-    /// gains (seen on an H100 with the shape of Llama-3.2-1B, at positions from 100 to 4000).
+    /// The same with as many splits as pay on a GPU of `sms` SMs, where no number is asked for: enough to cover them, and 16
+    /// at most, whose merge loads all results at once (seen on an H100 with the shape of Llama-3.2-1B, at positions from 1 to
+    /// 4000: 16 cost what 8 do at short contexts, and less at long ones).
     ///
     /// ```
     /// use tilewright_megakernel::{lower::LowerOptions, model::ModelSpec};
     /// let spec = ModelSpec::named("llama-3.2-1b").unwrap();
     /// let splits = |rows| LowerOptions { rows, ..LowerOptions::for_context(4096) }.splits_for_gpu(&spec, 132).splits;
-    /// assert_eq!((splits(1), splits(4), splits(16)), (Some(8), Some(4), Some(1)));
+    /// assert_eq!((splits(1), splits(4), splits(16)), (Some(16), Some(4), Some(1)));
     /// ```
     pub fn splits_for_gpu(self, spec: &ModelSpec, sms: usize) -> LowerOptions {
         let cover = sms / spec.kv_heads.saturating_mul(self.rows).max(1);
@@ -102,7 +102,7 @@ pub const MAX_ROWS: usize = 4096;
 /// Most pages of a pool: page numbers are i32 cells.
 pub const MAX_PAGES: usize = i32::MAX as usize;
 /// Most splits that pay on a GPU.
-const GPU_SPLITS: usize = 8;
+const GPU_SPLITS: usize = 16;
 /// Most splits of the tokens in attention.
 pub const MAX_SPLITS: usize = 256;
 

@@ -36,7 +36,8 @@ fn agree(spec: &ModelSpec, rows: usize, options: DeviceOptions, most: f64) {
     }
 }
 
-// An activation next to the middle of two bf16 numbers may fall to either side.
+// An activation next to the middle of two bf16 numbers may fall to either side. Of more than four rows attention hands on its
+// result in bf16.
 
 #[test]
 fn bf16_activations_agree_with_the_reference() {
@@ -51,23 +52,53 @@ fn bf16_activations_without_tags_agree_with_the_reference() {
 #[test]
 fn activations_held_in_registers_agree_with_the_reference() {
     agree(&tiny(), 3, DeviceOptions { held_rows: 1, ..options() }, 4e-3);
-    agree(&tiny(), 6, options(), 2e-2);
-    agree(&tiny(), 9, options(), 2e-2);
+    agree(&tiny(), 6, options(), 1e-2);
+    agree(&tiny(), 9, options(), 1e-2);
 }
 
 #[test]
 fn activations_in_whole_chunks_agree_with_the_reference() {
     // Rows of eight stages, held as they lie.
     let wide = ModelSpec { intermediate: 8 * 4 * 32, ..tiny() };
-    agree(&wide, 8, options(), 2e-2);
+    agree(&wide, 8, options(), 1e-2);
 }
 
 #[test]
-fn releases_and_tags_give_the_same_bits() {
-    let bits = |tags: bool| {
-        let mut machine = machine(&tiny(), 1, 3, 21, DeviceOptions { tags, ..options() });
+fn streamed_activations_agree_with_the_reference() {
+    let streamed = DeviceOptions { held_rows: 1, held_registers: 0, ..options() };
+    for (rows, streamed_units) in [(1, 2), (3, 8), (7, 4), (16, 6)] {
+        agree(&tiny(), rows, DeviceOptions { streamed_units, ..streamed }, if rows <= 4 { 4e-3 } else { 1e-2 });
+    }
+    // Rows of nine stages, two of which end inside; more than registers hold of 9 rows, and of 5 in two parts.
+    let wide = ModelSpec { intermediate: 17 * 4 * 32 - 4, ..tiny() };
+    agree(&wide, 9, options(), 1e-2);
+    agree(&wide, 2, DeviceOptions { tags: false, ..streamed }, 4e-3);
+}
+
+#[test]
+fn the_way_of_activations_changes_the_order_of_sums_alone() {
+    let bits = |options: DeviceOptions| {
+        let mut machine = machine(&tiny(), 5, 3, 22, options);
+        machine.run(&Cells::at(5, 0).view(), 2).unwrap();
+        machine.f32(LOGITS).unwrap()
+    };
+    let copied = bits(DeviceOptions { held_rows: 17, ..options() });
+    for registers in [0, 128] {
+        let other = bits(DeviceOptions { held_registers: registers, ..options() });
+        let error = relative(&other, &copied);
+        assert!(error < 2e-3, "{registers} registers: {error}");
+    }
+}
+
+#[test]
+fn releases_and_tags_and_registers_give_the_same_bits() {
+    let bits = |tags: bool, take_registers: bool| {
+        let options = DeviceOptions { warps: 8, stage_bytes: 4096, tags, take_registers, ..options() };
+        let mut machine = machine(&tiny(), 1, 3, 21, options);
         let tokens = machine.run(&Cells::at(1, 0).view(), 3).unwrap();
         (tokens, machine.f32(LOGITS).unwrap().into_iter().map(f32::to_bits).collect::<Vec<_>>())
     };
-    assert_eq!(bits(true), bits(false));
+    let expected = bits(true, true);
+    assert_eq!(bits(false, true), expected);
+    assert_eq!(bits(true, false), expected);
 }

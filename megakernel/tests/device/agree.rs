@@ -9,7 +9,8 @@ use tilewright_megakernel::vm::reference::{KvState, Machine};
 
 use super::lab::{Cells, chain, least, machine, normed, options, placed, relative, tiny, weights};
 
-/// Steps of `rows` sequences, against the reference machine. Up to four rows are multiplied as two bf16 each, more as one.
+/// Steps of `rows` sequences, against the reference machine. Activations of f32 are multiplied as two bf16 each; of more than
+/// four rows attention hands on its result in bf16.
 fn agree(spec: &ModelSpec, rows: usize, sms: usize, seed: u64, steps: usize) {
     let program = placed(spec, rows, sms);
     let mut reference = Machine::new(program.clone(), &weights(spec), 1).unwrap();
@@ -27,7 +28,7 @@ fn agree(spec: &ModelSpec, rows: usize, sms: usize, seed: u64, steps: usize) {
         for row in 0..active {
             let (found, expected) = (device.f32_row(LOGITS, row).unwrap(), output.f32_row(LOGITS, row).unwrap());
             let error = relative(&found, &expected);
-            assert!(error < if rows <= 4 { 1e-3 } else { 2e-2 }, "seed {seed}, step {step}, row {row}: {error}");
+            assert!(error < if rows <= 4 { 1e-3 } else { 1e-2 }, "seed {seed}, step {step}, row {row}: {error}");
         }
         let (found, expected) = (device.i32(NEXT_TOKEN).unwrap(), output.i32(NEXT_TOKEN).unwrap());
         assert_eq!(found[..active], expected[..active], "seed {seed}, step {step}");
@@ -44,7 +45,9 @@ fn one_row_agrees_with_the_reference() {
 #[test]
 fn rows_of_different_sequences_agree_with_the_reference() {
     agree(&tiny(), 3, 4, 5, 2);
+    agree(&least(), 6, 2, 8, 2);
     agree(&least(), 9, 2, 6, 2);
+    agree(&least(), 16, 2, 9, 2);
 }
 
 #[test]

@@ -114,7 +114,7 @@ impl Cells {
     /// Every row a sequence of its own, at this position.
     pub fn at(rows: usize, position: i32) -> Cells {
         Cells {
-            tokens: (0..rows as i32).map(|row| row * 31 % 40 + position % 7).collect(),
+            tokens: (0..rows as i32).map(|row| (row * 31 + position % 7) % 40).collect(),
             positions: vec![position; rows],
             page_table: (0..(rows * PAGES) as i32).collect(),
         }

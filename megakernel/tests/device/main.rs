@@ -11,6 +11,7 @@ mod faults;
 mod lab;
 mod merges;
 mod mutants;
+mod paths;
 mod refusals;
 mod resident;
 mod resources;

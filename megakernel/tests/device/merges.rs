@@ -9,7 +9,7 @@ use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::program::{BufferId, BufferKind, Combine, Op, Program, Region, Span};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Placed;
-use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions, Plan, Unsupported};
+use tilewright_megakernel::vm::device::{DeviceFault, DeviceMachine, DeviceOptions, Plan, Unsupported};
 use tilewright_megakernel::vm::reference::{KvState, Machine, StepCells};
 
 use super::lab::{chain, device, least, options, relative, tiny, weights};
@@ -37,11 +37,11 @@ struct Both {
 }
 
 impl Both {
-    fn new(spec: &ModelSpec, rows: usize, splits: usize, draw: &mut Draw, options: DeviceOptions) -> Both {
-        let (program, weights) = (placed(spec, rows, splits, 3), weights(spec));
+    fn new(spec: &ModelSpec, [rows, splits, sms]: [usize; 3], draw: &mut Draw, options: DeviceOptions) -> Both {
+        let (program, weights) = (placed(spec, rows, splits, sms), weights(spec));
         let reference = Machine::new(program.clone(), &weights, 1).unwrap();
         let mut kv = KvState::new(reference.program()).unwrap();
-        let device = device(draw.between(0..=1 << 20).into(), 3);
+        let device = device(draw.between(0..=1 << 20).into(), sms);
         let mut device = DeviceMachine::load(program, &weights, &device, options, &mut |_, _| ()).unwrap();
         for pool in reference.program().buffers.iter().filter(|buffer| buffer.kind == BufferKind::KvPool) {
             let values = draw.floats(pool.elements().unwrap(), bf16::from_f64);
@@ -81,7 +81,7 @@ fn any_number_of_splits_agrees_with_the_reference() {
             let split_tokens = [16, 48][draw.between(0..=1) as usize];
             let held_rows = [1, 3, 20][draw.between(0..=2) as usize];
             let options = DeviceOptions { split_tokens, held_rows, ..options() };
-            let mut both = Both::new(&least(), rows, splits, &mut draw, options);
+            let mut both = Both::new(&least(), [rows, splits, 3], &mut draw, options);
             for _ in 0..3 {
                 let mut positions: Vec<i32> = (0..rows).map(|_| position(&mut draw)).collect();
                 positions[draw.between(0..=rows as u32 - 1) as usize] = draw.between(100..=255) as i32;
@@ -96,10 +96,30 @@ fn layers_and_steps_merge_in_one_place() {
     for seed in 0..4 {
         let mut draw = Draw::new(seed);
         let tags = seed % 2 == 0;
-        let mut both = Both::new(&tiny(), 2, 4, &mut draw, DeviceOptions { tags, ..options() });
+        let mut both = Both::new(&tiny(), [2, 4, 8], &mut draw, DeviceOptions { tags, ..options() });
         for _ in 0..2 {
             let positions = [0, 1].map(|_| draw.between(30..=200) as i32);
             both.step(&positions, 2e-3);
+        }
+    }
+}
+
+/// Counts begin anew with everything else that a failed launch left.
+#[test]
+fn a_launch_that_fails_between_two_arrivals_leaves_no_count() {
+    for seed in 0..4 {
+        let mut both = Both::new(&least(), [1, 8, 3], &mut Draw::new(seed), options());
+        both.step(&[100], 2e-3);
+        // Seven splits have a page each. The others of its block come before this one.
+        let last = |op: &Op| matches!(op, Op::Attention(op) if op.split == 6);
+        let task = both.reference.program().tasks.iter().find(|task| last(&task.op)).expect("it attends").id;
+        assert!(both.device.inject(DeviceFault::Opcode { task, opcode: 99 }).unwrap());
+        let page_table: Vec<i32> = (0..PAGES as i32).rev().collect();
+        let cells = StepCells { tokens: &[3], positions: &[101], page_table: &page_table };
+        assert!(both.device.step(&cells).is_err());
+        both.device.mend().unwrap();
+        for position in [101, 102] {
+            both.step(&[position], 2e-3);
         }
     }
 }

@@ -68,10 +68,18 @@ fn each_refusal_says_what_is_in_the_way_and_what_to_do() {
 }
 
 #[test]
-fn activations_that_no_block_can_hold_are_refused() {
-    let new = Variant::new("16 rows of 60000 activations");
-    let lowering = LowerOptions { rows: 16, ..new.lowering.clone() };
-    let wide = Variant { spec: ModelSpec { intermediate: 60_000, ..tiny() }, lowering, ..new };
-    let Some(Unsupported::Shared { needed, limit }) = wide.refusal() else { panic!("it is planned") };
+fn tables_that_no_block_can_hold_are_refused() {
+    let deep = Variant { spec: ModelSpec { layers: 600, ..tiny() }, ..Variant::new("600 layers on 3 SMs") };
+    let Some(Unsupported::Shared { needed, limit }) = deep.refusal() else { panic!("it is planned") };
     assert!(needed > limit);
+}
+
+#[test]
+fn activations_of_any_length_are_planned() {
+    for rows in [1, 2, 8, 16] {
+        let new = Variant::new("rows of 60000 activations");
+        let lowering = LowerOptions { rows, ..new.lowering.clone() };
+        let wide = Variant { spec: ModelSpec { intermediate: 60_000, ..tiny() }, lowering, ..new };
+        assert_eq!(wide.refusal(), None, "{rows} rows");
+    }
 }

@@ -3,7 +3,7 @@
 //! A class is everything of a task that is constant in the code. What differs between tasks of a class (where operands
 //! begin, which features, which rows) is in their records. Equal classes are one opcode.
 
-use tilewright_kernels::decode::{Float, Heads, TokenStage, Unit};
+use tilewright_kernels::decode::{Float, Heads, Operand, Packing, Path, Sums, TokenStage, Unit};
 
 /// Units of a group of sums where activations are held in registers, at least: fewer groups, fewer barriers.
 const HELD_UNITS: u32 = 4;
@@ -39,8 +39,8 @@ pub enum Class {
         rows: u32,
         /// Activations.
         input: InputClass,
-        /// Whether they are held in registers.
-        held: bool,
+        /// The way that they take.
+        path: Path,
         /// Storage of the bias.
         bias: Option<Float>,
         /// What becomes of the result.
@@ -56,8 +56,8 @@ pub enum Class {
         rows: u32,
         /// Activations.
         input: InputClass,
-        /// Whether they are held in registers.
-        held: bool,
+        /// The way that they take.
+        path: Path,
         /// Heads; splits are not looked at.
         heads: Heads,
         /// Storage of the biases.
@@ -140,6 +140,13 @@ pub enum InputClass {
         /// Bits of epsilon.
         eps: u32,
     },
+}
+
+impl InputClass {
+    /// How so many rows lie in the MMA's operand.
+    pub(super) fn packing(self, rows: u32) -> Packing {
+        Packing::of(rows, if let InputClass::Plain { x } = self { x.float } else { Float::F32 })
+    }
 }
 
 /// What becomes of a linear layer's features.
@@ -229,24 +236,25 @@ impl Class {
 
     /// Bytes of shared memory for sums: at least these.
     pub(super) fn sums_bytes(&self, warps: u32) -> u32 {
-        let (rows, held, streams) = match *self {
-            Class::Linear { rows, held, output: OutputClass::SiluMul { .. }, .. } => (rows, held, 2),
-            Class::Linear { rows, held, .. } | Class::Qkv { rows, held, .. } => (rows, held, 1),
+        let (rows, path, streams) = match *self {
+            Class::Linear { rows, path, output: OutputClass::SiluMul { .. }, .. } => (rows, path, 2),
+            Class::Linear { rows, path, .. } | Class::Qkv { rows, path, .. } => (rows, path, 1),
             _ => return 0,
         };
-        let units = if held { HELD_UNITS } else { streams };
-        units * warps * rows * Unit::ROWS * 4
+        let units = match path {
+            Path::Copied => streams,
+            Path::Held => HELD_UNITS,
+            Path::Streamed { group } => group,
+        };
+        units * Sums::bytes(rows, warps)
     }
 
     /// Bytes of shared memory for activations, for the results of warps, or for the work of sampling.
     pub(super) fn operand_bytes(&self, warps: u32) -> u32 {
-        use tilewright_kernels::decode::Operand;
         match *self {
-            Class::Linear { held: true, .. } | Class::Qkv { held: true, .. } => 0,
-            Class::Linear { unit, rows, input, .. } | Class::Qkv { unit, rows, input, .. } => {
-                let float = if let InputClass::Plain { x } = input { x.float } else { Float::F32 };
-                Operand::bytes(rows, unit, float)
-            }
+            Class::Linear { path: Path::Copied, unit, rows, input, .. }
+            | Class::Qkv { path: Path::Copied, unit, rows, input, .. } => Operand::bytes(unit, input.packing(rows)),
+            Class::Linear { .. } | Class::Qkv { .. } => 0,
             Class::Attention { heads, .. } => heads.scratch_bytes(warps),
             Class::Sample { .. } => tilewright_kernels::sample::Scratch::BYTES,
             Class::Embed { .. } | Class::Rope { .. } | Class::Argmax { .. } => 0,

@@ -1,6 +1,6 @@
 //! From tasks to opcodes and records.
 
-use tilewright_kernels::decode::{Float, Heads, Held, Unit};
+use tilewright_kernels::decode::{Float, Heads, Operand, Path, Unit};
 use tilewright_layout::DType;
 
 use super::Unsupported;
@@ -65,11 +65,6 @@ impl<'p> Planner<'p> {
         Ok(storage)
     }
 
-    /// Whether activations are held in registers: of enough rows, where there is room.
-    fn held(&self, rows: u32, unit: Unit) -> bool {
-        rows >= self.options.held_rows && Held::fits(rows, unit)
-    }
-
     /// How the merge of partial sums is stored.
     fn merge(&self, acc: BufferId) -> Result<Storage, Unsupported> {
         let merge = self.merges.get(acc).ok_or(Unsupported::Splits { buffer: acc, found: "are of no attention" })?;
@@ -90,6 +85,19 @@ impl<'p> Planner<'p> {
         match *input {
             LinearInput::Combine { acc, .. } => Ok(vec![(0, self.places.merged(acc)?[0])]),
             _ => Ok(Vec::new()),
+        }
+    }
+
+    /// The way that activations take: of few rows they are copied, of more they are held in registers; what has no room is
+    /// streamed.
+    fn path(&self, rows: u32, unit: Unit, input: InputClass) -> Path {
+        let packing = input.packing(rows);
+        // A ring of less than half of the memory does not last while the team waits.
+        let room = Operand::bytes(unit, packing) <= self.placed.target.shared_bytes_per_block as u32 / 2;
+        match (rows >= self.options.held_rows, room) {
+            (true, _) if Path::registers(unit, packing) <= self.options.held_registers => Path::Held,
+            (false, true) => Path::Copied,
+            _ => Path::Streamed { group: (self.options.streamed_units & !1).clamp(2, 64) },
         }
     }
 
@@ -166,6 +174,11 @@ impl<'p> Planner<'p> {
             record.weights = stream.at(first) as u32;
             record.stages = units as u32 * stream.unit.stages();
             record.stage_bytes = stream.unit.stage_bytes();
+            if let Class::Linear { path: Path::Streamed { group }, .. }
+            | Class::Qkv { path: Path::Streamed { group }, .. } = class
+            {
+                record.split = stream.unit.stages() | group << 16;
+            }
         }
         record.task = task.id.index() as u32;
         let tags = self.tags.task(task.id);
@@ -226,8 +239,8 @@ impl<'p> Planner<'p> {
         let (first, units) = (op.cols.lo / 8 * turns, op.cols.len().div_ceil(8) * turns);
         let width = self.extent(out, 0)?;
         let rows = rows(op.rows)?;
-        let held = self.held(rows, unit);
-        let class = Class::Linear { unit, rows, input, held, bias, output, width };
+        let path = self.path(rows, unit, input);
+        let class = Class::Linear { unit, rows, input, path, bias, output, width };
         let operands = self.operands(&[x, second, op.bias, extra[0], extra[1], Some(out)])?;
         let (first_row, lo, end) = (op.rows.lo as u32, op.cols.lo as u32, op.cols.hi as u32);
         let record = TaskRecord { first_row, first: lo, end, index, operands, ..TaskRecord::default() };
@@ -255,8 +268,8 @@ impl<'p> Planner<'p> {
         let rows_of = Rows::Group { weights, kv_head: op.kv_head, group, dim: dim as usize };
         let stream = self.stream(rows_of, unit, 0);
         let rows = rows(op.rows)?;
-        let held = self.held(rows, unit);
-        let class = Class::Qkv { unit, rows, input, held, heads, bias, q, keys, pools };
+        let path = self.path(rows, unit, input);
+        let class = Class::Qkv { unit, rows, input, path, heads, bias, q, keys, pools };
         let [bq, bk, bv] = biases;
         let operands = self.operands(&[x, second, Some(op.q), Some(k_out), Some(op.v_pool), bq, bk, bv])?;
         let (first, end, index) = (op.units.lo as u32, op.units.len() as u32, op.kv_head as u32);

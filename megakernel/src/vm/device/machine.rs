@@ -6,8 +6,8 @@ use std::time::Duration;
 use half::bf16;
 use tilewright_codegen::device::{Buffer, Device, DeviceError, Kernel, Mapped, Source, Stream};
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::sample::Request;
 use tilewright_kernels::decode::turned;
+use tilewright_kernels::sample::Request;
 use tilewright_layout::DType;
 
 use super::kernel::{BEGUN, HALT, OWN_COUNTERS, PITCH, TIMES, record};

@@ -26,11 +26,56 @@ pub struct DeviceOptions {
     pub spin_limit: u32,
     /// Whether activations carry their own arrival where they can, instead of being released.
     pub tags: bool,
-    /// Fewest rows of a task whose activations are held in registers, where there is room; of fewer rows they are copied to
-    /// shared memory.
+    /// Fewest rows of a task whose activations are held in registers; of fewer rows they are copied to shared memory. Where
+    /// there is no room they are streamed.
     pub held_rows: u32,
+    /// Most registers of a thread that hold activations.
+    pub held_registers: u32,
+    /// Units whose sums are kept at once where activations are streamed, an even number from 2 to 64: for each so many the
+    /// activations are loaded once.
+    pub streamed_units: u32,
+    /// Whether the team takes over the registers of the producer, which then has a warpgroup of its own; only where the team
+    /// is whole warpgroups, and gains by it.
+    pub take_registers: bool,
     /// Whether every task's times are recorded.
     pub timeline: bool,
+}
+
+/// Threads of a warpgroup.
+const WARPGROUP: u32 = 128;
+/// 32-bit registers of an SM.
+const REGISTERS: u32 = 65536;
+/// Most registers of a thread that can be asked for.
+const MOST: u32 = 240;
+
+/// Registers of a thread of the team and of the producer's warpgroup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Registers {
+    pub team: u32,
+    pub producer: u32,
+}
+
+impl DeviceOptions {
+    /// Threads of a block.
+    pub(super) fn threads(self) -> u32 {
+        match self.registers() {
+            Some(_) => self.warps * 32 + WARPGROUP,
+            None => (self.warps + 1) * 32,
+        }
+    }
+
+    /// How registers are shared out, if the team takes over the producer's.
+    pub(super) fn registers(self) -> Option<Registers> {
+        let groups = self.warps / 4;
+        if !self.take_registers || groups == 0 || !self.warps.is_multiple_of(4) {
+            return None;
+        }
+        // What a block is launched with: the assembler gives every thread the same, a multiple of eight.
+        let each = REGISTERS / (WARPGROUP * (groups + 1)) / 8 * 8;
+        let producer = 24;
+        let team = ((each * (groups + 1) - producer) / groups / 8 * 8).min(MOST);
+        (each < team).then_some(Registers { team, producer })
+    }
 }
 
 impl Default for DeviceOptions {
@@ -43,12 +88,38 @@ impl Default for DeviceOptions {
             burst: 4,
             stream_tokens: true,
             pages_ahead: true,
-            split_tokens: 256,
+            split_tokens: 128,
             sums_bytes: 4096,
             spin_limit: 1 << 24,
             tags: true,
             held_rows: 3,
+            held_registers: 128,
+            streamed_units: 8,
+            take_registers: true,
             timeline: false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn registers_are_shared_out_within_what_a_block_is_launched_with() {
+        for warps in 1..=16 {
+            let options = DeviceOptions { warps, ..DeviceOptions::default() };
+            let Some(Registers { team, producer }) = options.registers() else {
+                assert_eq!(options.threads(), warps * 32 + 32);
+                continue;
+            };
+            let launched = REGISTERS / options.threads() / 8 * 8;
+            let all = team * warps * 32 + producer * WARPGROUP;
+            assert!(all <= launched * options.threads(), "{warps} warps: {all} registers");
+            assert!(warps % 4 == 0 && team > launched && team % 8 == 0 && producer < launched, "{warps} warps");
+        }
+        let default = DeviceOptions::default();
+        assert_eq!(default.registers(), Some(Registers { team: 240, producer: 24 }));
+        assert_eq!(DeviceOptions { take_registers: false, ..default }.threads(), 288);
     }
 }

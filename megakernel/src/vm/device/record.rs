@@ -30,7 +30,8 @@ pub struct TaskRecord {
     pub end: u32,
     /// The kv head, or the tile of the logits.
     pub index: u32,
-    /// The split of attention.
+    /// The split of attention. Of tasks with weights that come group by group ([`Order`](tilewright_kernels::decode::Order)),
+    /// the stages of a unit, and above 16 bits the units of a group.
     pub split: u32,
     /// The task, by its id in the program, for reports.
     pub task: u32,

@@ -27,7 +27,8 @@ impl<'k> StepCells<'k> {
     pub fn new(k: &'k Builder, plan: &Plan, state: Ptr<'k, Global, u8>) -> StepCells<'k> {
         let kept = plan.cells.map(|cells| (cells, k.shared::<i32>("cells", cells.numbers())));
         let streams = |class: &Class| matches!(class, Class::Attention { streamed: Some(_), .. });
-        let turns = plan.classes.iter().any(streams).then(|| ["cells_there", "cells_done"].map(|name| k.shared(name, 1)));
+        let turns =
+            plan.classes.iter().any(streams).then(|| ["cells_there", "cells_done"].map(|name| k.shared(name, 1)));
         StepCells { k, state, kept, turns }
     }
 

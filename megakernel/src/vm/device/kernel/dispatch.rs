@@ -2,8 +2,8 @@
 
 use tilewright_codegen::build::{Global, Ptr, Val};
 use tilewright_kernels::decode::{
-    Argmax, Array, Attention, Best, Cells, Embed, Float, HeadNorm, Input, Keys, Linear, Merged, Output, Pages, Qkv, Rope,
-    Rotation, Sample, Weights, argmax, attention, embed, linear, qkv, rope, sample,
+    Argmax, Array, Attention, Best, Cells, Embed, Float, HeadNorm, Input, Keys, Linear, Merged, Output, Pages, Qkv,
+    Rope, Rotation, Sample, Weights, argmax, attention, embed, linear, qkv, rope, sample,
 };
 use tilewright_kernels::sample::Scratch;
 
@@ -121,15 +121,15 @@ impl<'k> Call<'k, '_> {
                     columns,
                 },
             ),
-            Class::Linear { unit, rows, input, held, bias, output, width } => {
+            Class::Linear { unit, rows, input, path, bias, output, width } => {
                 let output = self.output(output, width);
                 let (first, end) = (task.first(), task.end());
                 let bias = bias.map(|bias| self.plain(2, bias));
                 let input = self.input(input);
-                let tile = Linear { unit, rows, first_row, first, end, input, held, bias, output };
+                let tile = Linear { unit, rows, first_row, first, end, input, path, bias, output };
                 linear(team, scratch, weights, tile);
             }
-            Class::Qkv { unit, rows, input, held, heads, bias, q, keys, pools } => {
+            Class::Qkv { unit, rows, input, path, heads, bias, q, keys, pools } => {
                 let keys = match keys {
                     KeysClass::Rotated(rotation) => {
                         Keys::Rotated { rotation: self.rotation(rotation), pages: self.pages(3, pools) }
@@ -149,7 +149,7 @@ impl<'k> Call<'k, '_> {
                     kv_heads: heads.kv_heads,
                     dim: heads.dim,
                     input: self.input(input),
-                    held,
+                    path,
                     bias,
                     q: self.array(2, q),
                     keys,

@@ -79,8 +79,7 @@ struct Kit<'k, 'p> {
 /// Parameters: image, plain, state, pools, tables, directory, counters, status, steps so far, steps of this launch,
 /// whether tokens are fed back, the tokens that end each row; with a timeline, where it goes.
 pub fn record(plan: &Plan) -> Kernel {
-    let threads = (plan.options.warps + 1) * 32;
-    record_kernel(NAME, plan.arch, block(threads).min_blocks(1).cooperative(), |k| body(k, plan))
+    record_kernel(NAME, plan.arch, block(plan.options.threads()).min_blocks(1).cooperative(), |k| body(k, plan))
 }
 
 fn body(k: &Builder, plan: &Plan) {
@@ -135,8 +134,18 @@ fn body(k: &Builder, plan: &Plan) {
     k.when(found.eq(expected), || {
         k.if_else(
             k.warp().lt(options.warps),
-            || consume::consume(kit),
-            || k.when(k.lane().eq(0), || produce::produce(kit)),
+            || {
+                if let Some(registers) = options.registers() {
+                    k.registers_up(registers.team);
+                }
+                consume::consume(kit);
+            },
+            || {
+                if let Some(registers) = options.registers() {
+                    k.registers_down(registers.producer);
+                }
+                k.when(k.warp().eq(options.warps) & k.lane().eq(0), || produce::produce(kit));
+            },
         );
     });
 }

@@ -2,6 +2,7 @@
 //! for the positions of a step before its first keys and values.
 
 use tilewright_codegen::build::{Val, Var};
+use tilewright_kernels::decode::Order;
 
 use super::Kit;
 use super::pages::ask_for_pages;
@@ -60,7 +61,8 @@ impl<'k> Feed<'k, '_> {
         let (k, task) = (self.kit.k, turn.task);
         let (bytes, weights) = (task.stage_bytes(), self.kit.memory.image.at(task.weights().mul_wide(512u32)));
         k.for_(0u32, task.stages(), |stage| {
-            self.stage(turn, bytes, |filling| filling.bring(0, weights.at(stage.mul_wide(bytes)), bytes));
+            let from = weights.at(ordered(task, stage).mul_wide(bytes));
+            self.stage(turn, bytes, |filling| filling.bring(0, from, bytes));
             k.break_if(self.stopped.get());
         });
     }
@@ -86,4 +88,14 @@ impl<'k> Feed<'k, '_> {
             producer.fill(bytes, copies);
         });
     }
+}
+
+/// Which of a task's stages comes at a place.
+fn ordered<'k>(task: TaskView<'k>, place: Val<'k, u32>) -> Val<'k, u32> {
+    let (k, order, at) = (place.builder(), task.split(), place.builder().var(place));
+    k.when(order.ge(1u32 << 16), || {
+        let order = Order { stages: order & 0xffff, group: order >> 16, all: task.stages() };
+        at.set(order.stage(place));
+    });
+    at.get()
 }

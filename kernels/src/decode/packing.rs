@@ -1,0 +1,129 @@
+//! How the rows of a batch lie in the sixteen rows of the A operand of `m16n8k16`.
+//!
+//! Elements of f32 come in two parts, `x = high + low`: bf16, and what that rounds off as bf16. So products are as exact as
+//! the weights. Batches stream their weights once whatever their rows; MMAs are far from what takes the time.
+//!
+//! | rows | the MMA's rows 0 to 3, 4 to 7 | 8 to 15 | MMAs of 16 columns |
+//! |---|---|---|---|
+//! | 1 to 4 | high, low | nothing | 1 |
+//! | 5 to 8 | high | low | 1 |
+//! | 9 to 16 | high of rows 0 to 7, then low | the same of rows 8 to 15 | 2 |
+//!
+//! Elements of bf16 have no low part.
+
+use tilewright_codegen::build::{Ptr, Shared, Val};
+
+use super::{Float, Team};
+
+/// How many rows a batch has, and in how many parts its elements come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Packing {
+    rows: u32,
+    parts: u32,
+}
+
+/// What a lane brings of its row of a half.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Quads {
+    /// Eight elements of the high part.
+    High,
+    /// Lanes 0 to 15 eight of the high part, the others eight of the low part.
+    Folded,
+    /// Eight of the high part, then eight of the low part.
+    Both,
+}
+
+/// Rows that the lanes bring together: eight from there on.
+#[derive(Clone, Copy)]
+pub(super) struct Half {
+    packing: Packing,
+    base: u32,
+}
+
+/// A lane's words of a chunk for the MMA's rows 0 to 7 and, where there are any, 8 to 15.
+#[derive(Clone, Copy)]
+pub(super) struct Fragment<'k> {
+    pub low: [Val<'k, u32>; 4],
+    pub high: Option<[Val<'k, u32>; 4]>,
+}
+
+impl Packing {
+    /// Most rows.
+    pub const ROWS: u32 = 16;
+
+    /// That many rows, 1 to 16, of elements of that type.
+    ///
+    /// ```
+    /// use tilewright_kernels::decode::{Float, Packing};
+    /// assert_eq!(Packing::of(8, Float::F32).parts(), 2);
+    /// assert_eq!(Packing::of(8, Float::Bf16).parts(), 1);
+    /// ```
+    pub fn of(rows: u32, float: Float) -> Packing {
+        Packing { rows, parts: if float == Float::Bf16 { 1 } else { 2 } }
+    }
+
+    /// Rows of the batch.
+    pub fn rows(self) -> u32 {
+        self.rows
+    }
+
+    /// Parts of an element.
+    pub fn parts(self) -> u32 {
+        self.parts
+    }
+
+    /// Registers of a lane that a chunk of 32 columns takes.
+    pub(super) fn words(self) -> u32 {
+        4 * self.halves().len() as u32 * if self.quads() == Quads::Both { 2 } else { 1 }
+    }
+
+    pub(super) fn quads(self) -> Quads {
+        match (self.parts, self.rows) {
+            (1, _) => Quads::High,
+            (_, ..=4) => Quads::Folded,
+            _ => Quads::Both,
+        }
+    }
+
+    pub(super) fn halves(self) -> Vec<Half> {
+        (0..self.rows).step_by(8).map(|base| Half { packing: self, base }).collect()
+    }
+
+    /// The operands that a lane's quads of a chunk make, as the halves have them in turn.
+    pub(super) fn fragments<'k>(self, quads: &[[Val<'k, u32>; 4]]) -> Vec<Fragment<'k>> {
+        match *quads {
+            [high_0, low_0, high_8, low_8] => {
+                vec![Fragment { low: high_0, high: Some(high_8) }, Fragment { low: low_0, high: Some(low_8) }]
+            }
+            _ => vec![Fragment { low: quads[0], high: quads.get(1).copied() }],
+        }
+    }
+
+    /// The sums of this lane's two features in its row of the MMA's rows 0 to 7 and, where these are other rows of the
+    /// batch, 8 to 15.
+    pub(super) fn totals<'k>(self, [a, b, c, d]: [Val<'k, f32>; 4]) -> ([Val<'k, f32>; 2], Option<[Val<'k, f32>; 2]>) {
+        match self.quads() {
+            _ if self.rows > 8 => ([a, b], Some([c, d])),
+            Quads::High => ([a, b], None),
+            Quads::Folded => ([a + a.shfl_bfly(16), b + b.shfl_bfly(16)], None),
+            Quads::Both => ([a + c, b + d], None),
+        }
+    }
+}
+
+impl Half {
+    /// This lane's row of the batch. Rows of the MMA that stand for none repeat one that does, and are ignored.
+    pub fn row<'k>(self, team: Team<'k>) -> Val<'k, u32> {
+        let group = team.k.lane() / 4;
+        let row = if self.packing.quads() == Quads::Folded { group % 4 } else { group + self.base };
+        row.min(self.packing.rows - 1)
+    }
+
+    /// Stores one number of each row of the half, to `[rows, warps]`: the sum of what each row's four lanes have.
+    pub fn add_up<'k>(self, team: Team<'k>, sum: Val<'k, f32>, to: Ptr<'k, Shared, f32>) {
+        let (k, sum) = (team.k, [1u32, 2].into_iter().fold(sum, |sum, bits| sum + sum.shfl_bfly(bits)));
+        let row = k.lane() / 4 + self.base;
+        let mine = (k.lane() % 4).eq(0) & row.lt(self.packing.rows);
+        k.when(mine, || to.at(k.warp()).at(row * team.warps).store(sum));
+    }
+}

@@ -1,0 +1,61 @@
+//! The way that activations take to the warps that multiply them.
+
+use tilewright_codegen::build::Val;
+
+use super::{Packing, Unit};
+
+/// The way that activations take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Path {
+    /// Copied to shared memory, by all warps for all.
+    Copied,
+    /// Each warp loads the columns that it multiplies into registers ([`Path::registers`]).
+    Held,
+    /// Each warp loads the columns of a stage into registers when it comes to that stage, and multiplies them with that stage
+    /// of every unit of a group; again for every group. Weights come in the order of [`Order`]. It takes rows of any
+    /// length.
+    Streamed {
+        /// Units of the ring of a group.
+        group: u32,
+    },
+}
+
+impl Path {
+    /// Registers of a lane that hold its share of rows of a unit's length.
+    ///
+    /// ```
+    /// use tilewright_kernels::decode::{Float, Packing, Path, Unit};
+    /// let (wide, narrow) = (Unit::new(8192, 8, 16384)?, Unit::new(2048, 8, 16384)?);
+    /// assert_eq!(Path::registers(wide, Packing::of(8, Float::Bf16)), 128);
+    /// assert_eq!(Path::registers(narrow, Packing::of(16, Float::F32)), 128);
+    /// # Ok::<(), tilewright_kernels::decode::UnitError>(())
+    /// ```
+    pub fn registers(unit: Unit, packing: Packing) -> u32 {
+        unit.stages() * unit.per_warp() * packing.words()
+    }
+}
+
+/// The order in which the stages of units come where activations are streamed: group by group; of each group the first stage
+/// of every unit, then the second.
+#[derive(Clone, Copy)]
+pub struct Order<'k> {
+    /// Stages of a unit.
+    pub stages: Val<'k, u32>,
+    /// Units of a group.
+    pub group: Val<'k, u32>,
+    /// Stages of all units.
+    pub all: Val<'k, u32>,
+}
+
+impl<'k> Order<'k> {
+    /// Which stage comes at a place, where unit after unit lies stage after stage.
+    #[track_caller]
+    pub fn stage(self, place: Val<'k, u32>) -> Val<'k, u32> {
+        let each = self.stages * self.group;
+        let start = place / each * each;
+        // Units of this group: the last may have fewer.
+        let units = (self.all - start).min(each) / self.stages;
+        let (stage, unit) = ((place - start) / units, (place - start) % units);
+        start + unit * self.stages + stage
+    }
+}

@@ -1,0 +1,167 @@
+//! Activations on their way to the registers of the lanes that multiply them, straight from where they lie.
+//!
+//! No copy in shared memory: the ring may have that, and nobody waits for the slowest warp. What a lane needs of a chunk
+//! are eight consecutive elements of a row, `8·(lane mod 4) ..+8` of a run of 32. Where they take more than 16 bytes, pairs
+//! of lanes load them four by four, so that each load of a warp takes whole sectors of 32 bytes, and exchange what they
+//! packed.
+
+use tilewright_codegen::build::{Val, Var};
+
+use super::array::narrow;
+use super::input::Squares;
+use super::packing::{Fragment, Half, Packing, Quads};
+use super::{Array, Input, Team, Unit};
+
+/// Loads of four elements that are in flight together.
+const TOGETHER: usize = 16;
+
+/// The activations of a tile, and how they lie in the operand.
+pub(super) struct Source<'k> {
+    pub team: Team<'k>,
+    pub unit: Unit,
+    pub packing: Packing,
+    input: Input<'k>,
+    /// First row.
+    first: Val<'k, u32>,
+    halves: Vec<(Half, Var<'k, f32>)>,
+}
+
+/// Four elements of a row from a column on; `inside`: whether there are any, where that is not known.
+#[derive(Clone, Copy)]
+struct Four<'k> {
+    column: Val<'k, u32>,
+    inside: Option<Val<'k, bool>>,
+}
+
+impl<'k> Source<'k> {
+    /// The rows of `packing` from `first` on.
+    pub fn new(team: Team<'k>, unit: Unit, packing: Packing, input: Input<'k>, first: Val<'k, u32>) -> Source<'k> {
+        let halves = packing.halves().into_iter().map(|half| (half, team.k.var(0.0f32))).collect();
+        Source { team, unit, packing, input, first, halves }
+    }
+
+    /// The columns where this warp's chunks of a stage begin.
+    pub fn columns(&self, stage: Val<'k, u32>) -> Vec<Val<'k, u32>> {
+        let Source { team, unit, .. } = *self;
+        let first = team.k.warp() * unit.per_warp() + stage * (team.warps * unit.per_warp());
+        (0..unit.per_warp()).map(|chunk| (first + chunk) * 32).collect()
+    }
+
+    /// This lane's words of each chunk that begins at one of these columns. Of a normalised input the squares are added up.
+    pub fn fragments(&self, columns: &[Val<'k, u32>]) -> Vec<Vec<Fragment<'k>>> {
+        self.chunks(columns).iter().map(|quads| self.packing.fragments(quads)).collect()
+    }
+
+    /// This lane's quads of each chunk that begins at one of these columns.
+    pub fn chunks(&self, columns: &[Val<'k, u32>]) -> Vec<Vec<[Val<'k, u32>; 4]>> {
+        let halves: Vec<Vec<Vec<[Val<u32>; 4]>>> =
+            self.halves.iter().map(|&(half, squares)| self.quads(half, squares, columns)).collect();
+        (0..columns.len()).map(|at| halves.iter().flat_map(|half| half[at].iter().copied()).collect()).collect()
+    }
+
+    /// Whether quads are loaded as they are, with nothing to compute before they are multiplied.
+    pub fn is_words(&self) -> bool {
+        matches!(self.input, Input::Plain(x) if x.is_words() && self.is_whole())
+    }
+
+    /// Forgets the squares that were added up.
+    pub fn clear_squares(&self) {
+        self.halves.iter().for_each(|(_, squares)| squares.set(0.0f32));
+    }
+
+    /// Of a normalised input, stores the warp's sums of squares.
+    pub fn store_squares(&self, to: Squares<'k>) {
+        if let Input::RmsNorm { .. } = self.input {
+            self.halves.iter().for_each(|(half, squares)| half.add_up(self.team, squares.get(), to));
+        }
+    }
+
+    /// This lane's quads of each chunk.
+    fn quads(&self, half: Half, squares: Var<'k, f32>, columns: &[Val<'k, u32>]) -> Vec<Vec<[Val<'k, u32>; 4]>> {
+        let k = self.team.k;
+        let start = (self.first + half.row(self.team)) * self.unit.k();
+        match self.input {
+            Input::Plain(x) if self.is_words() => {
+                let start = start + k.lane() % 4 * 8;
+                let indexes: Vec<_> = columns.iter().map(|&column| start + column).collect();
+                x.eights(&indexes).into_iter().map(|quad| vec![quad]).collect()
+            }
+            Input::Plain(x) => self.by_fours(columns, |fours| gather(x, start, fours)),
+            Input::RmsNorm { x, weight, .. } => self.by_fours(columns, |fours| {
+                let weights = gather(weight, k.lit(0), fours);
+                let loaded = gather(x, start, fours);
+                let sum = loaded.iter().flatten().fold(squares.get(), |sum, x| x.fma(*x, sum));
+                squares.set(sum);
+                let times = |(x, w): (&[Val<'k, f32>; 4], &[Val<'k, f32>; 4])| std::array::from_fn(|i| x[i] * w[i]);
+                loaded.iter().zip(&weights).map(times).collect()
+            }),
+        }
+    }
+
+    /// Whether rows end with a chunk.
+    fn is_whole(&self) -> bool {
+        self.unit.padded_k() == self.unit.k()
+    }
+
+    /// The quads of chunks, whose elements `load` gives four by four, of some chunks at once.
+    fn by_fours(
+        &self,
+        columns: &[Val<'k, u32>],
+        load: impl Fn(&[Four<'k>]) -> Vec<[Val<'k, f32>; 4]>,
+    ) -> Vec<Vec<[Val<'k, u32>; 4]>> {
+        let lane = self.team.k.lane();
+        // Both lanes of a pair first load the even lane's eight, then the odd lane's.
+        let offset = lane % 4 / 2 * 16 + lane % 2 * 4;
+        let four = |column: Val<'k, u32>| {
+            let end = self.unit.k();
+            let inside = (!self.is_whole()).then(|| column.lt(end));
+            Four { column: if inside.is_some() { column.min(end - 4) } else { column }, inside }
+        };
+        let chunks: Vec<[Four; 2]> =
+            columns.iter().map(|&column| [0u32, 8].map(|next| four(column + offset + next))).collect();
+        let some = |chunks: &[[Four<'k>; 2]]| {
+            let values = load(chunks.as_flattened());
+            let chunk = |pair: &[[Val<'k, f32>; 4]]| {
+                let [even, odd] = [self.pack(pair[0]), self.pack(pair[1])];
+                even.into_iter().zip(odd).map(|(even, odd)| self.exchange([even, odd])).collect::<Vec<_>>()
+            };
+            values.chunks(2).map(chunk).collect::<Vec<_>>()
+        };
+        chunks.chunks(TOGETHER / 2).flat_map(some).collect()
+    }
+
+    /// Four elements as words of each of this lane's quads.
+    fn pack(&self, [a, b, c, d]: [Val<'k, f32>; 4]) -> Vec<[Val<'k, u32>; 2]> {
+        let both = [narrow(a, b), narrow(c, d)];
+        let (high, low) = (both.map(|(word, _)| word), || both.map(|(_, [x, y])| narrow(x, y).0));
+        match self.packing.quads() {
+            Quads::High => vec![high],
+            Quads::Both => vec![high, low()],
+            Quads::Folded => {
+                let (is_low, low) = (self.team.k.lane().ge(16), low());
+                vec![[0, 1].map(|i| is_low.select(low[i], high[i]))]
+            }
+        }
+    }
+
+    /// This lane's eight elements: what it loaded of them, and what its neighbour did.
+    fn exchange(&self, [even, odd]: [[Val<'k, u32>; 2]; 2]) -> [Val<'k, u32>; 4] {
+        let is_odd = (self.team.k.lane() % 2).eq(1);
+        let got = [0, 1].map(|i| is_odd.select(even[i], odd[i]).shfl_bfly(1));
+        let first = [0, 1].map(|i| is_odd.select(got[i], even[i]));
+        let second = [0, 1].map(|i| is_odd.select(odd[i], got[i]));
+        [first[0], first[1], second[0], second[1]]
+    }
+}
+
+/// Elements of an array from `start` on; zeros where there are none.
+fn gather<'k>(array: Array<'k>, start: Val<'k, u32>, fours: &[Four<'k>]) -> Vec<[Val<'k, f32>; 4]> {
+    let loaded = array.gather(&fours.iter().map(|four| start + four.column).collect::<Vec<_>>());
+    loaded.into_iter().zip(fours).map(|(values, four)| four.or_zero(values)).collect()
+}
+
+impl<'k> Four<'k> {
+    fn or_zero(self, values: [Val<'k, f32>; 4]) -> [Val<'k, f32>; 4] {
+        self.inside.map_or(values, |inside| values.map(|value| inside.select(value, 0.0f32)))
+    }
+}

@@ -1,0 +1,44 @@
+//! The way that activations of known models take to the warps, by rows; plans need no device.
+
+use std::fmt::Write;
+
+use tilewright_codegen::target::Target;
+use tilewright_kernels::decode::Path;
+use tilewright_layout::DType;
+use tilewright_megakernel::lower::{LowerOptions, lower};
+use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::schedule::schedule;
+use tilewright_megakernel::vm::device::{Class, DeviceOptions, InputClass, Plan};
+
+fn line(class: &Class) -> Option<String> {
+    let (Class::Linear { unit, input, path, .. } | Class::Qkv { unit, input, path, .. }) = *class else { return None };
+    let input = match input {
+        InputClass::Plain { .. } => "plain",
+        InputClass::RmsNorm { .. } => "norm",
+    };
+    let path = match path {
+        Path::Copied => "copied",
+        Path::Held => "held",
+        Path::Streamed { .. } => "streamed",
+    };
+    Some(format!("{input} {} {path}", unit.k()))
+}
+
+#[test]
+fn every_batch_of_known_models_is_planned() {
+    let (target, mut table) = (Target::named("h100").unwrap(), String::new());
+    for model in ["llama-3.2-1b", "llama-3.1-8b"] {
+        let spec = ModelSpec::named(model).unwrap();
+        for rows in [1, 2, 4, 8, 16] {
+            let options = LowerOptions { rows, kv: DType::BF16, ..LowerOptions::for_context(4096) };
+            let options = LowerOptions { activation: DType::BF16, ..options }.splits_for_gpu(&spec, target.sms);
+            let placed = schedule(lower(&spec, &|_| DType::BF16, target.clone(), &options).unwrap(), 4096).unwrap();
+            let plan = Plan::new(&placed, DeviceOptions::default()).unwrap();
+            let mut lines: Vec<String> = plan.classes.iter().filter_map(line).collect();
+            lines.sort();
+            lines.dedup();
+            writeln!(table, "{model}, rows {rows}: {} stages; {}", plan.options.stages, lines.join(", ")).unwrap();
+        }
+    }
+    insta::assert_snapshot!(table);
+}
