@@ -5,6 +5,7 @@
 
 mod activations;
 mod agree;
+mod both;
 mod choose;
 mod ends;
 mod faults;
@@ -15,4 +16,5 @@ mod paths;
 mod refusals;
 mod resident;
 mod resources;
+mod streams;
 mod timeline;

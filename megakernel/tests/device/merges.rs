@@ -1,70 +1,14 @@
 //! Splits of attention, merged by the block that comes last: any number of them, of tokens, and of rows.
 
-use half::bf16;
-use tilewright_codegen::target::Target;
 use tilewright_codegen::trial::Draw;
 use tilewright_layout::DType;
-use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower};
-use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::program::{BufferId, BufferKind, Combine, Op, Program, Region, Span};
 use tilewright_megakernel::schedule::schedule;
-use tilewright_megakernel::validate::Placed;
-use tilewright_megakernel::vm::device::{DeviceFault, DeviceMachine, DeviceOptions, Plan, Unsupported};
-use tilewright_megakernel::vm::reference::{KvState, Machine, StepCells};
+use tilewright_megakernel::vm::device::{DeviceFault, DeviceOptions, Plan, Unsupported};
+use tilewright_megakernel::vm::reference::StepCells;
 
-use super::lab::{chain, device, least, options, relative, tiny, weights};
-
-/// Tokens of a sequence, and pages of 16.
-const CONTEXT: usize = 256;
-const PAGES: usize = CONTEXT / 16;
-
-fn lowered(spec: &ModelSpec, rows: usize, splits: usize, sms: usize) -> Program {
-    let target = Target { sms, ..Target::named("h100").unwrap() };
-    let options = LowerOptions { rows, kv: DType::BF16, page_tokens: 16, ..LowerOptions::for_context(CONTEXT) };
-    lower(spec, &|_| DType::BF16, target, &LowerOptions { splits: Some(splits), ..options }).unwrap()
-}
-
-fn placed(spec: &ModelSpec, rows: usize, splits: usize, sms: usize) -> Placed {
-    schedule(lowered(spec, rows, splits, sms), CONTEXT).unwrap()
-}
-
-/// Steps of a device and of the reference machine from the same history.
-struct Both {
-    device: DeviceMachine,
-    reference: Machine,
-    kv: KvState,
-    rows: usize,
-}
-
-impl Both {
-    fn new(spec: &ModelSpec, [rows, splits, sms]: [usize; 3], draw: &mut Draw, options: DeviceOptions) -> Both {
-        let (program, weights) = (placed(spec, rows, splits, sms), weights(spec));
-        let reference = Machine::new(program.clone(), &weights, 1).unwrap();
-        let mut kv = KvState::new(reference.program()).unwrap();
-        let device = device(draw.between(0..=1 << 20).into(), sms);
-        let mut device = DeviceMachine::load(program, &weights, &device, options, &mut |_, _| ()).unwrap();
-        for pool in reference.program().buffers.iter().filter(|buffer| buffer.kind == BufferKind::KvPool) {
-            let values = draw.floats(pool.elements().unwrap(), bf16::from_f64);
-            device.set_pool(&pool.name, &values).unwrap();
-            kv.write(&pool.name, 0, &values.iter().map(|value| value.to_f32()).collect::<Vec<_>>()).unwrap();
-        }
-        Both { device, reference, kv, rows }
-    }
-
-    /// A step at these positions, which must agree.
-    fn step(&mut self, positions: &[i32], most: f64) {
-        let tokens: Vec<i32> = (0..self.rows as i32).map(|row| row * 5 + positions[0].rem_euclid(7)).collect();
-        let page_table: Vec<i32> = (0..(self.rows * PAGES) as i32).rev().collect();
-        let cells = StepCells { tokens: &tokens, positions, page_table: &page_table };
-        self.device.step(&cells).unwrap_or_else(|error| panic!("{positions:?}: {}", chain(&error)));
-        let output = self.reference.step(&mut self.kv, &cells).unwrap();
-        for row in (0..self.rows).filter(|&row| positions[row] >= 0) {
-            let (found, expected) = (self.device.f32_row(LOGITS, row).unwrap(), output.f32_row(LOGITS, row).unwrap());
-            let error = relative(&found, &expected);
-            assert!(error < most, "{positions:?}, row {row}: {error}");
-        }
-    }
-}
+use super::both::{Both, CONTEXT, PAGES, lowered};
+use super::lab::{least, options, tiny};
 
 /// A position: idle, the first token, within a split, or anywhere.
 fn position(draw: &mut Draw) -> i32 {

@@ -1,0 +1,63 @@
+//! Keys and values through the ring: what earlier steps left comes that way, what this step writes does not, whoever else writes.
+
+use tilewright_codegen::trial::Draw;
+use tilewright_megakernel::lower::LOGITS;
+use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::schedule::schedule;
+use tilewright_megakernel::vm::device::{Class, DeviceOptions, Plan};
+
+use super::both::{Both, CONTEXT, lowered};
+use super::lab::{Cells, least, machine, options, relative, tiny};
+
+/// Rows of one sequence, one behind the other, between rows of others; one is idle.
+#[test]
+fn rows_of_one_sequence_agree_with_the_reference() {
+    for seed in 0..6 {
+        let mut draw = Draw::new(seed);
+        let stage_bytes = [2048, 4096, 6144][seed as usize % 3];
+        let mut both =
+            Both::new(&least(), [6, 1 + seed as usize % 3, 3], &mut draw, DeviceOptions { stage_bytes, ..options() });
+        for _ in 0..2 {
+            // Around the ends of blocks and pages, and at the beginning.
+            let first = [0, 14, 15, 16, 31, 127][draw.between(0..=5) as usize] + draw.between(0..=1) as i32;
+            let [far, near] = [200, 20].map(|most| draw.between(0..=most) as i32);
+            both.step_of(&[1, 3, 3, 3, 0, 5], &[far, first, first + 1, first + 2, near, -1], 2e-2);
+        }
+    }
+}
+
+/// Tokens that were new in a step are settled some steps later.
+#[test]
+fn a_launch_of_many_steps_reads_what_its_own_steps_wrote() {
+    for (seed, rows) in [(0, 1), (1, 2), (2, 3)] {
+        let run = |stream_tokens: bool| {
+            let mut machine = machine(&tiny(), rows, 3, seed, DeviceOptions { stream_tokens, ..options() });
+            let tokens = machine.run(&Cells::at(rows, 0).view(), 35).unwrap();
+            (tokens, machine.f32(LOGITS).unwrap())
+        };
+        let ((found, logits), (expected, others)) = (run(true), run(false));
+        assert_eq!(found, expected, "seed {seed}");
+        // The fresh tokens are another warp's, so sums are taken in another order.
+        let error = relative(&logits, &others);
+        assert!(error < 1e-3, "seed {seed}: {error}");
+    }
+}
+
+fn streams(spec: &ModelSpec, options: DeviceOptions) -> Vec<u32> {
+    let plan = Plan::new(&schedule(lowered(spec, 2, 2, 3), CONTEXT).unwrap(), options).unwrap();
+    let of = |class: &Class| if let Class::Attention { streamed, .. } = class { Some(*streamed) } else { None };
+    plan.classes.iter().filter_map(of).map(|streamed| streamed.map_or(0, |stage| stage.tokens())).collect()
+}
+
+#[test]
+fn tokens_are_streamed_where_stages_hold_them_and_one_pass_serves_a_group() {
+    assert_eq!(streams(&least(), options()), [32]);
+    assert_eq!(streams(&least(), DeviceOptions { stream_tokens: false, ..options() }), [0]);
+    // A stage of 2 KB holds 8 tokens of 64 dimensions, and a block has 16.
+    assert_eq!(streams(&ModelSpec { head_dim: 64, rope: rope(32), ..least() }, options()), [0]);
+    assert_eq!(streams(&ModelSpec { heads: 9, ..least() }, options()), [0]);
+}
+
+fn rope(pairs: usize) -> tilewright_megakernel::model::Rope {
+    tilewright_megakernel::model::Rope { inv_freq: vec![1.0; pairs], scale: 1.0 }
+}
