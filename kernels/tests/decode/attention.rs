@@ -236,10 +236,7 @@ fn random_heads_and_pages() {
 }
 
 /// What attention alone does not need.
-const LEDGER: &[Equivalent] = &[
-    Equivalent::new("decode/array.rs", "st.relaxed.gpu", "weak", STRONG),
-    Equivalent::new("decode/merge.rs", "st.relaxed.gpu", "weak", STRONG),
-];
+const LEDGER: &[Equivalent] = &[Equivalent::new("decode/merge.rs", "st.relaxed.gpu", "weak", STRONG)];
 
 const STRONG: &str =
     "results are stored strongly for kernels in which other blocks overwrite them later: here nobody does";
