@@ -82,10 +82,10 @@ pub(crate) fn wavefronts(addresses: &[(usize, u32)], bytes: u32) -> (u32, u32) {
         _ => 8,
     };
     let (mut total, mut ideal) = (0, 0);
+    let mut words: Vec<u32> = Vec::with_capacity(32);
     for first in (0..32).step_by(part) {
-        let mut words: Vec<u32> = Vec::new();
-        for &(lane, address) in addresses.iter().filter(|(lane, _)| (first..first + part).contains(lane)) {
-            let _ = lane;
+        words.clear();
+        for &(_, address) in addresses.iter().filter(|(lane, _)| (first..first + part).contains(lane)) {
             words.extend(address / 4..(address + bytes).div_ceil(4));
         }
         if words.is_empty() {
@@ -94,7 +94,7 @@ pub(crate) fn wavefronts(addresses: &[(usize, u32)], bytes: u32) -> (u32, u32) {
         words.sort_unstable();
         words.dedup();
         let mut banks = [0u32; 32];
-        for word in words {
+        for word in &words {
             banks[(word % 32) as usize] += 1;
         }
         total += banks.into_iter().max().unwrap_or(0);

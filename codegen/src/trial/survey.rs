@@ -27,7 +27,8 @@ pub fn survey(trials: &[Trial], seeds: Range<u64>, ledger: &[Equivalent]) -> Res
     let judge = under_seeds(seeds, |kernel, seed| {
         let found = |trial: &Trial| match trial.clone().with_kernel(kernel.clone()).run(&sim::open(seed)) {
             Ok(outcome) => Ok(outcome.first_wrong().map(|_| "wrong result".to_owned())),
-            Err(DeviceError::Fault { report, .. }) => Ok(Some(report.lines().next().unwrap_or_default().to_owned())),
+            // The kind of the fault comes first.
+            Err(DeviceError::Fault { report, .. }) => Ok(report.split(" in kernel ").next().map(str::to_owned)),
             Err(error) => Err(error),
         };
         trials.iter().map(found).find(|found| !matches!(found, Ok(None))).unwrap_or(Ok(None))

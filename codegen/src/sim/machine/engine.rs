@@ -44,9 +44,9 @@ pub(crate) enum Work {
     /// Bytes to global memory.
     ToGlobal { to: (Home, usize), from: (Home, usize), bytes: u32 },
     /// A box to shared memory.
-    LoadBox { targets: Vec<Target>, copy: TensorCopy },
+    LoadBox { targets: Vec<Target>, copy: Box<TensorCopy> },
     /// A box to global memory.
-    StoreBox { from: (Home, usize), copy: TensorCopy },
+    StoreBox { from: (Home, usize), copy: Box<TensorCopy> },
     /// An arrival once earlier copies of a thread are complete.
     Arrive { block: u32, mbarrier: u32, copies: Vec<u64>, ops: Vec<u32> },
     /// A `wgmma` of a warpgroup.
@@ -210,7 +210,7 @@ impl Machine<'_> {
         for earlier in earlier {
             self.complete(earlier)?;
         }
-        let result = self.read_flight(&mut flight).and_then(|()| self.land(*flight));
+        let result = self.read_flight(&mut flight).and_then(|()| self.land(&mut flight));
         self.changed();
         result.map_err(|mut trouble| {
             trouble.place.get_or_insert((warp, pc));
@@ -261,10 +261,10 @@ impl Machine<'_> {
         }
     }
 
-    fn land(&mut self, flight: Flight) -> Try<()> {
-        let data = flight.data.unwrap_or_default();
-        match flight.work {
-            Work::Copy { to, from, bytes, filled } => {
+    fn land(&mut self, flight: &mut Flight) -> Try<()> {
+        let data = flight.data.take().unwrap_or_default();
+        match &flight.work {
+            &Work::Copy { to, from, bytes, filled } => {
                 let (mut data, filled) = ([0; 16], filled as usize);
                 self.check_written(from.0, from.1, filled)?;
                 if let Some(region) = self.region(from.0) {
@@ -273,28 +273,28 @@ impl Machine<'_> {
                 self.write_bytes(to, &data[..bytes as usize]);
                 self.copies_landed()
             }
-            Work::ToShared { targets, bytes, .. } => self.land_shared(&targets, &data, bytes, flight.reads),
+            Work::ToShared { targets, bytes, .. } => self.land_shared(targets, &data, *bytes, flight.reads),
             Work::LoadBox { targets, copy } => {
-                for target in &targets {
-                    self.write_box(&copy, target, &data);
+                for target in targets {
+                    self.write_box(copy, target, &data);
                 }
-                self.count_targets(&targets, copy.bytes() as u32, flight.reads)
+                self.count_targets(targets, copy.bytes() as u32, flight.reads)
             }
             Work::ToGlobal { to, .. } => {
-                self.write_bytes(to, &data);
+                self.write_bytes(*to, &data);
                 Ok(())
             }
             Work::StoreBox { copy, from } => {
-                self.store_box(&copy, from, &data);
+                self.store_box(copy, *from, &data);
                 Ok(())
             }
             Work::Arrive { block, mbarrier, copies, .. } => {
-                for id in &copies {
+                for id in copies {
                     self.complete(*id)?;
                 }
-                self.land_arrival(block, mbarrier)
+                self.land_arrival(*block, *mbarrier)
             }
-            Work::Multiply(multiply) => self.land_multiply(&multiply),
+            Work::Multiply(multiply) => self.land_multiply(multiply),
         }
     }
 

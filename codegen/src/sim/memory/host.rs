@@ -65,8 +65,8 @@ impl core::fmt::Debug for Memory {
 pub trait Element: Copy {
     /// Its bytes.
     const BYTES: usize;
-    /// Appends its bytes.
-    fn put(self, out: &mut Vec<u8>);
+    /// Writes its bytes.
+    fn put(self, out: &mut [u8]);
     /// The number of these bytes; short input reads as if followed by zeros.
     fn take(bytes: &[u8]) -> Self;
 }
@@ -75,8 +75,8 @@ macro_rules! elements {
     ($($ty:ty),+) => { $(
         impl Element for $ty {
             const BYTES: usize = size_of::<$ty>();
-            fn put(self, out: &mut Vec<u8>) {
-                out.extend_from_slice(&self.to_le_bytes());
+            fn put(self, out: &mut [u8]) {
+                out.copy_from_slice(&self.to_le_bytes());
             }
             fn take(bytes: &[u8]) -> Self {
                 let mut word = [0; size_of::<$ty>()];
@@ -89,6 +89,12 @@ macro_rules! elements {
     )+ };
 }
 elements!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64, half::f16, half::bf16);
+
+fn bytes_of<T: Element>(values: &[T]) -> Vec<u8> {
+    let mut bytes = vec![0; values.len() * T::BYTES];
+    bytes.chunks_exact_mut(T::BYTES).zip(values).for_each(|(to, value)| value.put(to));
+    bytes
+}
 
 impl Memory {
     /// No buffers.
@@ -106,10 +112,7 @@ impl Memory {
 
     /// A buffer that holds these numbers; its address.
     pub fn upload<T: Element>(&mut self, name: &str, values: &[T]) -> u64 {
-        let mut bytes = Vec::with_capacity(values.len() * T::BYTES);
-        for value in values {
-            value.put(&mut bytes);
-        }
+        let bytes = bytes_of(values);
         let address = self.alloc(name, bytes.len());
         if let Some(buffer) = self.buffers.last_mut() {
             buffer.region.written.set(0, bytes.len());
@@ -138,10 +141,7 @@ impl Memory {
     /// # Errors
     /// [`MemoryError::Outside`] if they do not lie in one buffer.
     pub fn write<T: Element>(&mut self, address: u64, values: &[T]) -> Result<(), MemoryError> {
-        let mut bytes = Vec::new();
-        for value in values {
-            value.put(&mut bytes);
-        }
+        let bytes = bytes_of(values);
         let (index, start) = self.find(address, bytes.len())?;
         let region = &mut self.buffers[index].region;
         region.data[start..start + bytes.len()].copy_from_slice(&bytes);

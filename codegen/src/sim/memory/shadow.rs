@@ -217,7 +217,10 @@ impl Cell {
         // What this access stands for may go: it is known here, or the same lanes' own. Small sets need not shrink.
         if set.len() >= CROWD {
             set.retain_mut(|old| {
-                if old.write || old.who & OP != 0 || entry.who & OP != 0 {
+                if old.who & OP != 0 {
+                    return judge.ordered(old.stamp(0), false, now).is_err();
+                }
+                if old.write || entry.who & OP != 0 {
                     return true;
                 }
                 if old.who == entry.who {

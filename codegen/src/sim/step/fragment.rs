@@ -66,13 +66,14 @@ fn half(bits: u64) -> f64 {
     f64::from(f32::from_bits(value.to_bits() | sign))
 }
 
-/// What the element of each lane's register that begins at a bit is worth.
-pub(crate) fn worth_row(elem: Elem, row: &Row, bit: u32) -> [f64; LANES] {
-    let mut out = [0.0; LANES];
-    with_worth!(elem, one => for (value, word) in out.iter_mut().zip(row) {
-        *value = one(word >> bit);
+/// Each element of a register of every lane: the lane, the element, what it is worth.
+pub(crate) fn spread(elem: Elem, row: &Row, mut see: impl FnMut(u32, u32, f64)) {
+    let bits = elem.bits();
+    with_worth!(elem, one => for j in 0..32 / bits {
+        for (lane, word) in (0..).zip(row) {
+            see(lane, j, one(word >> (j * bits)));
+        }
     });
-    out
 }
 
 /// What the elements in 16 bytes are worth, the first elements of the answer.
@@ -92,48 +93,56 @@ pub(crate) fn worth_unit(elem: Elem, bytes: &[u8; 16]) -> [f64; 16] {
     out
 }
 
-/// The bits of an accumulator's values.
-fn accumulator_bits(elem: Elem, values: [f64; LANES]) -> Row {
-    match elem {
-        Elem::F16 => values.map(|value| encode_f64(F16, Round::Nearest, value)),
-        Elem::BF16 => values.map(|value| encode_f64(BF16, Round::Nearest, value)),
-        // The sum of products and accumulator is exact, and wraps.
-        Elem::S32 => values.map(|value| u64::from(value as i64 as u32)),
-        Elem::F32 | Elem::TF32 | Elem::S8 | Elem::U8 | Elem::E4M3 | Elem::E5M2 => {
-            values.map(|value| u64::from(if value.is_nan() { 0x7fff_ffff } else { (value as f32).to_bits() }))
+/// Evaluates an expression with `$bits` a function from an accumulator's value to its bits, compiled for each type.
+macro_rules! with_bits {
+    ($elem:expr, $bits:ident => $body:expr) => {
+        match $elem {
+            Elem::F16 => with_worth!(@ $bits = |value: f64| encode_f64(F16, Round::Nearest, value), $body),
+            Elem::BF16 => with_worth!(@ $bits = |value: f64| encode_f64(BF16, Round::Nearest, value), $body),
+            // The sum of products and accumulator is exact, and wraps.
+            Elem::S32 => with_worth!(@ $bits = |value: f64| u64::from(value as i64 as u32), $body),
+            Elem::F32 | Elem::TF32 | Elem::S8 | Elem::U8 | Elem::E4M3 | Elem::E5M2 => with_worth!(
+                @ $bits = |value: f64| u64::from(if value.is_nan() { 0x7fff_ffff } else { (value as f32).to_bits() }),
+                $body
+            ),
         }
-    }
+    };
+}
+
+/// The values of a lane's accumulator, each with the place of lane 0's in a tile of so many columns, by register and bit.
+fn values(elem: Elem, registers: usize, columns: usize) -> impl Iterator<Item = (usize, u32, usize)> {
+    let per = 32 / elem.bits();
+    (0..registers as u32 * per).map(move |value| {
+        let (row, column) = place_d(0, value);
+        ((value / per) as usize, value % per * elem.bits(), row as usize * columns + column as usize)
+    })
 }
 
 /// The values of an accumulator of 16 rows in registers, into a tile of so many columns.
 pub(crate) fn read_accumulator(elem: Elem, registers: &[Row], tile: &mut [f64], columns: usize) {
-    let per = 32 / elem.bits();
-    for (register, row) in (0..).zip(registers) {
-        for j in 0..per {
-            let values = worth_row(elem, row, j * elem.bits());
-            for (lane, value) in (0..).zip(values) {
-                let (i, x) = place_d(lane, register * per + j);
-                tile[i as usize * columns + x as usize] = value;
+    with_worth!(elem, one => for (register, bit, first) in values(elem, registers.len(), columns) {
+        let lines = tile[first..].chunks_mut(columns);
+        for (words, line) in registers[register].as_chunks::<4>().0.iter().zip(lines) {
+            let line: &mut [f64; 7] = &mut line.as_chunks_mut().0[0];
+            for t in 0..4 {
+                line[2 * t] = one(words[t] >> bit);
             }
         }
-    }
+    });
 }
 
 /// A tile of 16 rows and so many columns, into the registers of an accumulator.
 pub(crate) fn write_accumulator(elem: Elem, tile: &[f64], columns: usize, registers: &mut [Row]) {
-    let per = 32 / elem.bits();
-    for (register, row) in (0..).zip(registers) {
-        *row = [0; LANES];
-        for j in 0..per {
-            let values = core::array::from_fn(|lane| {
-                let (i, x) = place_d(lane as u32, register * per + j);
-                tile[i as usize * columns + x as usize]
-            });
-            for (word, bits) in row.iter_mut().zip(accumulator_bits(elem, values)) {
-                *word |= bits << (j * elem.bits());
+    registers.fill([0; LANES]);
+    with_bits!(elem, bits => for (register, bit, first) in values(elem, registers.len(), columns) {
+        let lines = tile[first..].chunks(columns);
+        for (words, line) in registers[register].as_chunks_mut::<4>().0.iter_mut().zip(lines) {
+            let line: &[f64; 7] = &line.as_chunks().0[0];
+            for t in 0..4 {
+                words[t] |= bits(line[2 * t]) << bit;
             }
         }
-    }
+    });
 }
 
 /// Columns of the result that are computed together, and rows.
@@ -184,7 +193,13 @@ mod tests {
                 (Elem::E4M3, E4M3, bits & 0xff),
                 (Elem::E5M2, E5M2, bits & 0xff),
             ] {
-                assert!(same(worth_row(elem, &row, 16)[7], decode(format, low)), "{elem:?} {bits:#x}");
+                let mut found = None;
+                spread(elem, &row, |lane, j, value| {
+                    if (lane, j) == (7, 16 / elem.bits()) {
+                        found = Some(value);
+                    }
+                });
+                assert!(found.is_some_and(|found| same(found, decode(format, low))), "{elem:?} {bits:#x}");
                 let mut bytes = [0; 16];
                 let size = elem.bits() as usize / 8;
                 bytes[3 * size..4 * size].copy_from_slice(&low.to_le_bytes()[..size]);

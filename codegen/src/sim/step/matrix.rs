@@ -1,10 +1,9 @@
 //! Matrices of one warp: `ldmatrix`, `stmatrix`, `mma.sync`; the rows of the family `mma`, by mechanism.
 
-use super::fragment::{multiply, place_a, place_b, read_accumulator, worth_row, write_accumulator};
+use super::fragment::{multiply, place_a, place_b, read_accumulator, spread, write_accumulator};
 use crate::ir::attr::Trans;
-use crate::ir::{Addr, Elem, MmaAtom, MmaOp, Operand, Regs, Space, ValueId};
+use crate::ir::{Addr, MmaAtom, MmaOp, Operand, Regs, Space, ValueId};
 use crate::sim::machine::{Cur, Machine, Next, Try};
-use crate::sim::number::Row;
 
 /// Bytes of a row of an 8×8 matrix.
 const ROW: u32 = 16;
@@ -60,14 +59,15 @@ impl Machine<'_> {
         let rows = self.matrix_rows(cur, at, d.len(), false)?;
         let home = self.own_shared(cur, at);
         for (matrix, &value) in rows.iter().zip(d) {
-            let element = |row: usize, column: usize| {
-                self.region(home).map_or(0, |region| region.load(matrix[row] + 2 * column, 2))
-            };
+            let Some(region) = self.region(home) else { continue };
             let out = core::array::from_fn(|lane| {
                 let (row, column) = (lane / 4, 2 * (lane % 4));
                 match trans {
-                    Trans::No => element(row, column) | element(row, column + 1) << 16,
-                    Trans::Yes => element(column, row) | element(column + 1, row) << 16,
+                    Trans::No => region.load(matrix[row] + 2 * column, 4),
+                    Trans::Yes => {
+                        let element = |row: usize| region.load(matrix[row] + 2 * (lane / 4), 2);
+                        element(column) | element(column + 1) << 16
+                    }
                 }
             });
             self.set(cur, value, &out);
@@ -138,14 +138,5 @@ impl Machine<'_> {
             self.mark_set(cur, var);
         }
         Ok(Next::Go)
-    }
-}
-
-/// Each element of a register of every lane: the lane, the element, what it is worth.
-pub(super) fn spread(elem: Elem, row: &Row, mut see: impl FnMut(u32, u32, f64)) {
-    for j in 0..32 / elem.bits() {
-        for (lane, value) in (0..).zip(worth_row(elem, row, j * elem.bits())) {
-            see(lane, j, value);
-        }
     }
 }

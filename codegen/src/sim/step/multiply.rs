@@ -5,8 +5,7 @@
 //!   swizzle    base      stride    leading   start      (offsets and start / 16)
 //! ```
 
-use super::fragment::{multiply, place_a, read_accumulator, worth_unit, write_accumulator};
-use super::matrix::spread;
+use super::fragment::{multiply, place_a, read_accumulator, spread, worth_unit, write_accumulator};
 use crate::ir::attr::{Major, Sign};
 use crate::ir::{Elem, WgmmaAtom};
 use crate::sim::machine::{Home, Machine, Try};

@@ -103,7 +103,7 @@ impl Machine<'_> {
         for target in &targets {
             self.touch_box(cur, lane, (target.op, true), (Home::Shared(target.block), target.offset), &map)?;
         }
-        let copy = TensorCopy { map, at };
+        let copy = Box::new(TensorCopy { map, at });
         self.fly(cur, lane, Work::LoadBox { targets, copy }, reads);
         Ok(())
     }
@@ -126,7 +126,7 @@ impl Machine<'_> {
         let (reads, writes) = (self.new_op(cur.warp, lane, false), self.new_op(cur.warp, lane, false));
         self.touch_box(cur, lane, (reads, false), from, &map)?;
         self.touch_runs(cur, lane, (writes, true), &map, &at)?;
-        self.fly_in_group(cur, lane, Work::StoreBox { from, copy: TensorCopy { map, at } }, reads, writes);
+        self.fly_in_group(cur, lane, Work::StoreBox { from, copy: Box::new(TensorCopy { map, at }) }, reads, writes);
         Ok(())
     }
 

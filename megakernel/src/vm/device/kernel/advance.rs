@@ -25,7 +25,8 @@ pub(super) fn advance<'k>(kit: Kit<'k, '_>, step: Val<'k, u32>) {
         team.sync();
         let goes_on = k.var(true);
         if let Some(cells) = kit.plan.feedback {
-            k.when(k.warp().eq(0) & kit.advance.ne(0), || {
+            // A launch that is told to end leaves blocks within the step.
+            k.when(k.warp().eq(0) & kit.advance.ne(0) & !sync.team_stopped(), || {
                 goes_on.set(false);
                 k.for_step(k.lane(), kit.plan.rows, 32, |row| {
                     let active = feed(kit, cells, step, row);
