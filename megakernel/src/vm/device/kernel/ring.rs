@@ -1,7 +1,7 @@
 //! The ring of stages in shared memory: one producer thread, all warps of the team as readers.
 
 use tilewright_codegen::build::{Builder, Bulk, Global, Mbarrier, Ptr, Shared, Val, Var};
-use tilewright_codegen::ir::attr::{BarScope, Eviction, Scope};
+use tilewright_codegen::ir::attr::{BarScope, Eviction, ProxyFence, Scope};
 use tilewright_kernels::decode::Weights;
 
 use crate::vm::device::DeviceOptions;
@@ -168,6 +168,9 @@ impl<'k> Weights<'k> for Reader<'k> {
         let stage = self.cursor.stage.get();
         ring.full.at(stage).wait(self.cursor.parity.get());
         read(ring.stage(stage));
+        // Reads may still be on their way, behind loads from global memory, when the arrival is seen, and copies into the
+        // stage do not queue behind them.
+        k.fence_proxy_async(ProxyFence::Shared);
         k.sync_warp();
         k.when(k.lane().eq(0), || ring.empty.at(stage).arrive());
         ring.advance(self.cursor);
