@@ -95,8 +95,9 @@ fn a_place_that_the_program_does_not_have_takes_no_fault() {
 
 #[test]
 fn an_abort_ends_the_launch_and_the_next_one_runs() {
-    for seed in [0, 1000] {
-        let mut machine = impatient(seed);
+    // Under some of these seeds blocks leave a step that others have finished: nothing of it may be fed back.
+    for seed in 0..24 {
+        let mut machine = impatient(seed * 1000);
         let right = run(&mut machine).unwrap();
         let handle = machine.abort_handle();
         handle.abort();

@@ -2,9 +2,8 @@
 //!
 //! The kernel is that of the least model on two blocks with two warps each, and a launch has two steps, so that counters
 //! go on, the ring wraps, and tokens are fed back. Every mutant runs a healthy launch under several seeds, one whose rows end,
-//! and the ways in which a launch fails: an unknown opcode, a counter that nobody signals, tables that were written over. An
-//! abort is not among them: block 0 then feeds back tokens of a step that did not end, which races with those who write them
-//! (docs/STATUS.md). Who finds it out: the verifier, the simulator (a fault), other tokens or logits, or another report.
+//! and the ways in which a launch fails: an unknown opcode, a counter that nobody signals, tables that were written over.
+//! Aborts are not among them: `faults` has them, under many seeds. Who finds it out: the verifier, the simulator (a fault), other tokens or logits, or another report.
 //!
 //! Choices at random are not in this kernel: all of their synchronisation is of the room `sample`, whose harness is in
 //! `kernels/tests/small`.
