@@ -148,7 +148,6 @@ pub fn settled<'k>(pages: Pages<'k>, row: Val<'k, u32>, rows: u32) -> Val<'k, i3
     (settled.get() & !(BLOCK - 1)).cast()
 }
 
-/// The words of a pool from an element on.
 impl<'k> Pages<'k> {
     /// The pool's bytes from a place on, in elements of bf16.
     pub fn bytes_from(self, element: Val<'k, u32>) -> Ptr<'k, Global, u8> {
