@@ -13,7 +13,7 @@ use tilewright_codegen::build::{Global, Load, Ptr, RegArray, Shared, Store, Val}
 use tilewright_codegen::ir::attr::{AtomOp, AtomOrder, Scope, StOrder};
 
 use super::array::RELAXED;
-use super::{Array, Attention, Float, Scratch, Shares, Team};
+use super::{Array, Attention, Float, Scratch, Team};
 
 /// Where the splits are merged.
 #[derive(Clone, Copy)]
@@ -76,7 +76,7 @@ impl<'k> Attention<'k> {
     /// The split's part of a row.
     pub(super) fn part(self, row: Val<'k, u32>) -> Part<'k> {
         let pages = self.keys;
-        let shares = Shares::of(pages.position.load(row), pages.page_tokens, self.heads.splits, pages.split_pages);
+        let shares = pages.shares(row, self.heads.splits);
         let (share, tokens) = (shares.each * pages.page_tokens, shares.tokens);
         let [begin, end] = shares.tokens_of(self.split, pages.page_tokens);
         Part { begin, end, alone: tokens.le(share), is_last: end.eq(tokens), share, tokens }

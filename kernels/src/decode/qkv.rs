@@ -10,7 +10,7 @@ use tilewright_codegen::ir::attr::Scope;
 
 use super::linear::{Cell, Pass};
 use super::place::Place;
-use super::{Array, Input, Path, Scratch, Sums, Team, Unit, Weights};
+use super::{Array, Input, Path, Scratch, Shares, Sums, Team, Unit, Weights};
 
 /// A tile of the group's units.
 #[derive(Clone, Copy)]
@@ -116,6 +116,11 @@ impl<'k> Cells<'k> {
 }
 
 impl<'k> Pages<'k> {
+    /// How the tokens of a row are shared between splits.
+    pub fn shares(self, row: Val<'k, u32>, splits: u32) -> Shares<'k> {
+        Shares::of(self.position.load(row), self.page_tokens, splits, self.split_pages)
+    }
+
     /// A token's row of a head.
     pub(super) fn place(self, head: Val<'k, u32>, row: Val<'k, u32>, token: Val<'k, u32>) -> Place<'k> {
         Place::new(self.token(head, row, token), self.dim, token % self.page_tokens)

@@ -130,16 +130,21 @@ impl<'k> Streamed<'k> {
 /// Of each row of a step, how many of its first tokens no row of the step writes, rounded down to whole blocks of 16.
 ///
 /// Rows may be tokens of one sequence, and sequences may share their first pages: a row's page is written by another row
-/// where both have it at the same place of their tables.
-pub fn settled<'k>(pages: Pages<'k>, row: Val<'k, u32>, rows: u32) -> Val<'k, i32> {
+/// where both have it at the same place of their tables, whose rows have `table_width` entries.
+pub fn settled<'k>(
+    [position, table]: [Cells<'k>; 2],
+    [table_width, page_tokens]: [u32; 2],
+    row: Val<'k, u32>,
+    rows: u32,
+) -> Val<'k, i32> {
     let k = row.builder();
-    let settled = k.var(pages.position.load(row).max(0).cast::<u32>());
+    let settled = k.var(position.load(row).max(0).cast::<u32>());
     if rows > 1 {
         k.for_(0u32, rows, |other| {
-            let position = pages.position.load(other);
+            let position = position.load(other);
             k.when(position.ge(0), || {
                 let position = position.cast::<u32>();
-                let page = |row: Val<'k, u32>| pages.table.load(row * pages.table_width + position / pages.page_tokens);
+                let page = |row: Val<'k, u32>| table.load(row * table_width + position / page_tokens);
                 let writes = page(row).eq(page(other));
                 settled.set(writes.select(settled.get().min(position), settled.get()));
             });

@@ -8,7 +8,7 @@ use tilewright_codegen::sim::mutate::Equivalent;
 use tilewright_codegen::trial::{Bound, Draw, Expected, Trial};
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::decode::{
-    Array, Attention, Cells, Float, Heads, Merged, Pages, Shares, Streamed, Team, TokenStage, Weights, attention,
+    Array, Attention, Cells, Float, Heads, Merged, Pages, Streamed, Team, TokenStage, Weights, attention,
 };
 use tilewright_kernels::naive;
 
@@ -54,8 +54,7 @@ impl<'k> Stages<'k> {
 
     fn tokens(&self, streamed: Streamed<'k>) -> [Val<'k, u32>; 2] {
         let (keys, row) = (self.work.keys, self.row.get());
-        let shares = Shares::of(keys.position.load(row), keys.page_tokens, self.work.heads.splits, keys.split_pages);
-        streamed.tokens(shares.tokens_of(self.work.split, keys.page_tokens), row)
+        streamed.tokens(keys.shares(row, self.work.heads.splits).tokens_of(self.work.split, keys.page_tokens), row)
     }
 }
 

@@ -37,33 +37,32 @@ const OTHERWISE: &str =
 const ARRIVAL: &str = "it orders partial results, relaxed atomics where their merge is tagged, which the simulator's blocks see at once; found out in kernels/tests/decode, where they are weak";
 const PROXY: &str = "a read of the simulator is over when it is issued; an H100's waited behind loads from global memory while a copy landed in its place (16 rows: docs/megakernel.md)";
 
-/// Mutants that nothing here can find out: the author's file, the instruction, what was done, and why. An entry that
-/// nothing survives under is a failure too.
-const EQUIVALENT: &[(&str, &str, &str, &str)] = &[
-    ("decode/array.rs", "ld.relaxed.gpu.u32 global", "weak", LAYERS),
-    ("decode/array.rs", "ld.relaxed.gpu.u64 global", "weak", OTHERWISE),
-    ("decode/attention.rs", "bar.sync", "removed", ARRIVAL),
-    ("decode/linear.rs", "bar.sync", "one warp fewer", ONE_GROUP),
-    ("decode/linear.rs", "bar.sync", "only arrives", ONE_GROUP),
-    ("decode/linear.rs", "bar.sync", "removed", ONE_GROUP),
-    ("decode/linear.rs", "st.relaxed.gpu.f32 global", "weak", LAYERS),
-    ("decode/merge.rs", "atom.add.acq_rel.gpu.u32 global", "acquire", ARRIVAL),
-    ("decode/merge.rs", "atom.add.acq_rel.gpu.u32 global", "release", ARRIVAL),
-    ("decode/merge.rs", "ld.relaxed.gpu.f32 global", "weak", LAYERS),
-    ("decode/merge.rs", "st.relaxed.gpu.f32 global", "weak", LAYERS),
-    ("decode/qkv.rs", "st.relaxed.gpu.f32 global", "weak", LAYERS),
-    ("kernel/advance.rs", "st.relaxed.gpu.s32 global", "weak", AHEAD),
-    ("kernel/advance.rs", "st.relaxed.sys.u32 global", "weak", SHOWN),
-    ("kernel/cells.rs", "ld.acquire.cta.u32 shared", "relaxed", OTHERWISE),
-    ("kernel/cells.rs", "st.relaxed.cta.u32 shared", "weak", START),
-    ("kernel/cells.rs", "st.release.cta.u32 shared", "relaxed", OTHERWISE),
-    ("kernel/ring.rs", "fence.proxy.async", "another space", PROXY),
-    ("kernel/ring.rs", "fence.proxy.async", "removed", PROXY),
-    ("kernel/sync.rs", "ld.relaxed.cta.u32 shared", "weak", OWN),
-    ("kernel/sync.rs", "ld.relaxed.sys.u32 global", "weak", UNSEEN),
-    ("kernel/sync.rs", "st.relaxed.cta.u32 shared", "weak", ELSEWHERE),
-    ("kernel/sync.rs", "st.relaxed.gpu.u32 global", "weak", ELSEWHERE),
-    ("kernel/sync.rs", "st.relaxed.sys.u32 global", "weak", REPORT),
+/// Mutants that nothing here can find out. An entry that nothing survives under is a failure too.
+const EQUIVALENT: &[Equivalent] = &[
+    Equivalent::new("decode/array.rs", "ld.relaxed.gpu.u32 global", "weak", LAYERS),
+    Equivalent::new("decode/array.rs", "ld.relaxed.gpu.u64 global", "weak", OTHERWISE),
+    Equivalent::new("decode/attention.rs", "bar.sync", "removed", ARRIVAL),
+    Equivalent::new("decode/linear.rs", "bar.sync", "one warp fewer", ONE_GROUP),
+    Equivalent::new("decode/linear.rs", "bar.sync", "only arrives", ONE_GROUP),
+    Equivalent::new("decode/linear.rs", "bar.sync", "removed", ONE_GROUP),
+    Equivalent::new("decode/linear.rs", "st.relaxed.gpu.f32 global", "weak", LAYERS),
+    Equivalent::new("decode/merge.rs", "atom.add.acq_rel.gpu.u32 global", "acquire", ARRIVAL),
+    Equivalent::new("decode/merge.rs", "atom.add.acq_rel.gpu.u32 global", "release", ARRIVAL),
+    Equivalent::new("decode/merge.rs", "ld.relaxed.gpu.f32 global", "weak", LAYERS),
+    Equivalent::new("decode/merge.rs", "st.relaxed.gpu.f32 global", "weak", LAYERS),
+    Equivalent::new("decode/qkv.rs", "st.relaxed.gpu.f32 global", "weak", LAYERS),
+    Equivalent::new("kernel/advance.rs", "st.relaxed.gpu.s32 global", "weak", AHEAD),
+    Equivalent::new("kernel/advance.rs", "st.relaxed.sys.u32 global", "weak", SHOWN),
+    Equivalent::new("kernel/cells.rs", "ld.acquire.cta.u32 shared", "relaxed", OTHERWISE),
+    Equivalent::new("kernel/cells.rs", "st.relaxed.cta.u32 shared", "weak", START),
+    Equivalent::new("kernel/cells.rs", "st.release.cta.u32 shared", "relaxed", OTHERWISE),
+    Equivalent::new("kernel/ring.rs", "fence.proxy.async", "another space", PROXY),
+    Equivalent::new("kernel/ring.rs", "fence.proxy.async", "removed", PROXY),
+    Equivalent::new("kernel/sync.rs", "ld.relaxed.cta.u32 shared", "weak", OWN),
+    Equivalent::new("kernel/sync.rs", "ld.relaxed.sys.u32 global", "weak", UNSEEN),
+    Equivalent::new("kernel/sync.rs", "st.relaxed.cta.u32 shared", "weak", ELSEWHERE),
+    Equivalent::new("kernel/sync.rs", "st.relaxed.gpu.u32 global", "weak", ELSEWHERE),
+    Equivalent::new("kernel/sync.rs", "st.relaxed.sys.u32 global", "weak", REPORT),
 ];
 
 /// Healthy launches of each mutant, each under another seed.
@@ -224,8 +223,7 @@ fn choices_at_random_bring_no_synchronisation_of_their_own() {
 #[test]
 fn mutants_of_the_megakernel_are_found_out() {
     let right = Right::new();
-    let ledger = EQUIVALENT.iter().map(|&(file, inst, change, why)| Equivalent::new(file, inst, change, why));
     let judge = |kernel: &Arc<Verified>| Ok::<_, Infallible>(right.finds_out(kernel));
-    let survey = Survey::of(&record(fresh().plan()), &ledger.collect::<Vec<_>>(), judge);
+    let survey = Survey::of(&record(fresh().plan()), EQUIVALENT, judge);
     survey.unwrap_or_else(|never| match never {}).expect_no_holes();
 }

@@ -3,7 +3,7 @@
 use tilewright_codegen::ir::Arch;
 
 use super::planner::Planner;
-use super::{BlockRecord, Class, DeviceOptions, Places, PoolClass, Stream, Unsupported};
+use super::{BlockRecord, Class, DeviceOptions, Places, Stream, Unsupported};
 use crate::program::BufferId;
 use crate::validate::Placed;
 
@@ -57,8 +57,8 @@ pub struct CellsPlan {
     pub table_width: u32,
     /// Rows.
     pub rows: u32,
-    /// The pools of a task, whose pages hold as many tokens as any's.
-    pub pools: PoolClass,
+    /// Tokens of a page.
+    pub page_tokens: u32,
 }
 
 impl CellsPlan {

@@ -115,13 +115,16 @@ impl<'p> Planner<'p> {
             Class::Qkv { pools, .. } | Class::Rope { pools, .. } | Class::Attention { pools, .. } => Some(pools),
             _ => None,
         });
-        let mut all = pools;
-        let pools = all.next()?;
-        let of = |pools: PoolClass| (pools.position, pools.table, pools.table_width, pools.page_tokens);
-        let (position, table, table_width, _) = of(pools);
         let rows = self.placed.tasks.iter().map(|task| rows_of(&task.op)).max().unwrap_or(1);
-        let plan = CellsPlan { position, table, table_width, rows, pools };
-        (all.all(|other| of(other) == of(pools)) && plan.numbers() <= CELLS).then_some(plan)
+        let mut plans = pools.map(|PoolClass { position, table, table_width, page_tokens, .. }| CellsPlan {
+            position,
+            table,
+            table_width,
+            rows,
+            page_tokens,
+        });
+        let plan = plans.next()?;
+        (plans.all(|other| other == plan) && plan.numbers() <= CELLS).then_some(plan)
     }
 
     /// Lets attention take its tokens from the ring, where a block knows the step's positions and stages hold tokens.

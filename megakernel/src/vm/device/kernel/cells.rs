@@ -5,9 +5,8 @@
 
 use tilewright_codegen::build::{Builder, Global, Ptr, Shared, Val};
 use tilewright_codegen::ir::attr::Scope;
-use tilewright_kernels::decode::{Array, Cells, Float, Streamed, Team, TokenStage, settled};
+use tilewright_kernels::decode::{Cells, Streamed, Team, TokenStage, settled};
 
-use super::dispatch::pages_of;
 use super::sync::Sync;
 use crate::vm::device::plan::CellsPlan;
 use crate::vm::device::{Class, Plan, PoolClass};
@@ -75,10 +74,10 @@ impl<'k> StepCells<'k> {
         }
         team.sync();
         if let (Some((plan, kept)), Some([there, _])) = (self.kept, self.turns) {
-            let pool = Array::new(self.state, Float::Bf16);
-            let pages = pages_of(pool, plan.pools, self.of(plan.pools));
-            let to = kept.at(plan.rows * (plan.table_width + 1));
-            team.each(plan.rows, |row| to.at(row).store(settled(pages, row, plan.rows)));
+            let cells = [kept, kept.at(plan.rows)].map(Cells::Shared);
+            let shape = [plan.table_width, plan.page_tokens];
+            let to = settled_tokens(plan, kept);
+            team.each(plan.rows, |row| to.at(row).store(settled(cells, shape, row, plan.rows)));
             team.sync();
             self.k.when(self.k.tid().eq(0), || there.store_release(step + 1, Scope::Cta));
         }
@@ -95,7 +94,7 @@ impl<'k> StepCells<'k> {
     /// Which tokens of the step come through the ring.
     pub fn streamed(self, stage: TokenStage) -> Option<Streamed<'k>> {
         let (plan, kept) = self.kept?;
-        Some(Streamed { stage, settled: Cells::Shared(kept.at(plan.rows * (plan.table_width + 1))) })
+        Some(Streamed { stage, settled: Cells::Shared(settled_tokens(plan, kept)) })
     }
 
     /// The positions and page tables of a class in global memory, for a thread that runs ahead of the step.
@@ -106,4 +105,9 @@ impl<'k> StepCells<'k> {
     fn global(self, units: u32) -> Ptr<'k, Global, i32> {
         self.state.at(self.k.lit(units).mul_wide(16u32)).cast()
     }
+}
+
+/// How many tokens of each row are settled: behind positions and page tables.
+fn settled_tokens(plan: CellsPlan, kept: Ptr<'_, Shared, i32>) -> Ptr<'_, Shared, i32> {
+    kept.at(plan.rows * (plan.table_width + 1))
 }

@@ -2,8 +2,8 @@
 
 use tilewright_codegen::build::{Global, Ptr, Val};
 use tilewright_kernels::decode::{
-    Argmax, Array, Attention, Best, Cells, Embed, Float, HeadNorm, Input, Keys, Linear, Merged, Output, Pages, Qkv,
-    Rope, Rotation, Sample, Weights, argmax, attention, embed, linear, qkv, rope, sample,
+    Argmax, Array, Attention, Best, Embed, Float, HeadNorm, Input, Keys, Linear, Merged, Output, Pages, Qkv, Rope,
+    Rotation, Sample, Weights, argmax, attention, embed, linear, qkv, rope, sample,
 };
 use tilewright_kernels::sample::Scratch;
 
@@ -18,8 +18,13 @@ pub(super) fn dispatch<'k>(kit: Kit<'k, '_>, task: TaskView<'k>, now: Val<'k, u3
     choose(Call { kit, task, now }, task.opcode(), 0, weights);
 }
 
-/// The pages of a class, whose positions and page tables lie there.
-pub(super) fn pages_of<'k>(pool: Array<'k>, pools: PoolClass, (position, table): (Cells<'k>, Cells<'k>)) -> Pages<'k> {
+/// The pages of the pool that is this operand of a task.
+pub(super) fn task_pages<'k>(kit: Kit<'k, '_>, task: TaskView<'k>, slot: u32, pools: PoolClass) -> Pages<'k> {
+    pages_of(kit, Array::new(task.operand(kit.memory.pools, slot), pools.float), pools)
+}
+
+fn pages_of<'k>(kit: Kit<'k, '_>, pool: Array<'k>, pools: PoolClass) -> Pages<'k> {
+    let (position, table) = kit.cells.of(pools);
     let PoolClass { pages, page_tokens, dim, table_width, split_pages, .. } = pools;
     Pages { pool, pages, page_tokens, dim, position, table, table_width, split_pages }
 }
@@ -79,12 +84,7 @@ impl<'k> Call<'k, '_> {
     }
 
     fn pages(self, slot: u32, pools: PoolClass) -> Pages<'k> {
-        let pool = Array::new(self.task.operand(self.kit.memory.pools, slot), pools.float);
-        self.pages_of(pool, pools)
-    }
-
-    fn pages_of(self, pool: Array<'k>, pools: PoolClass) -> Pages<'k> {
-        pages_of(pool, pools, self.kit.cells.of(pools))
+        task_pages(self.kit, self.task, slot, pools)
     }
 
     fn rotation(self, RotationClass { table, half }: RotationClass) -> Rotation<'k> {
@@ -159,7 +159,7 @@ impl<'k> Call<'k, '_> {
             }
             Class::Rope { rows, heads, count, x, norm, rotation, out, pools } => {
                 let pages = match out {
-                    Some(_) => self.pages_of(self.array(0, x), pools),
+                    Some(_) => pages_of(kit, self.array(0, x), pools),
                     None => self.pages(2, pools),
                 };
                 let norm =

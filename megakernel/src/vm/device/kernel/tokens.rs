@@ -5,9 +5,9 @@
 
 use tilewright_codegen::build::Val;
 use tilewright_codegen::ir::attr::ProxyFence;
-use tilewright_kernels::decode::{Array, Heads, Pages, Shares, Streamed};
+use tilewright_kernels::decode::{Heads, Streamed};
 
-use super::dispatch::pages_of;
+use super::dispatch::task_pages;
 use super::produce::{Feed, Turn};
 use crate::vm::device::{Class, PoolClass};
 
@@ -41,17 +41,10 @@ struct Row<'f, 'k, 'p> {
 }
 
 impl<'k> Row<'_, 'k, '_> {
-    fn pages(&self, slot: u32) -> Pages<'k> {
-        let (kit, pools) = (self.feed.kit, self.pools);
-        let pool = Array::new(self.turn.task.operand(kit.memory.pools, slot), pools.float);
-        pages_of(pool, pools, kit.cells.of(pools))
-    }
-
     fn stream(&self) {
         let (k, streamed, task) = (self.feed.kit.k, self.streamed, self.turn.task);
-        let [keys, values] = [1, 2].map(|slot| self.pages(slot));
-        let position = keys.position.load(self.row);
-        let shares = Shares::of(position, keys.page_tokens, self.heads.splits, keys.split_pages);
+        let [keys, values] = [1, 2].map(|slot| task_pages(self.feed.kit, task, slot, self.pools));
+        let shares = keys.shares(self.row, self.heads.splits);
         let tokens = streamed.tokens(shares.tokens_of(task.split(), keys.page_tokens), self.row);
         k.for_(0u32, streamed.stages(tokens), |stage| {
             let count = streamed.count(tokens, stage);
