@@ -10,7 +10,7 @@ use tilewright_codegen::sim::{self, Arg, Counters, Launch, Memory, Outcome};
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::mma::{Arrangement, Atom, E4M3, E5M2, Factor, MmaSync, Teams, TiledMma, Wgmma};
 use tilewright_kernels::tile::{LayoutTensor, Matrix, Team, copy_async};
-use tilewright_layout::typed::{ColMajor, KMajor, MatrixTile, MnMajor, RowMajor, StaticLayout, Swizzle, Swizzled};
+use tilewright_layout::typed::{ColMajor, KMajor, MnMajor, OperandTile, RowMajor, StaticLayout, Swizzle, Swizzled};
 
 /// Elements that the host makes and the kernel reads.
 trait Number: Factor<Stored: sim::Element> {
@@ -217,16 +217,16 @@ const RUNNERS: [Runner; 16] = runners! {
     warps<bf16, Rows<64>, Rows<64>, Teams<2, 4>> true;
     warps<i8, Bytes<32>, Bytes<24>, Teams<1, 1>> true;
     warps<E4M3, Bytes<32>, Bytes<48>, Teams<2, 2>> true;
-    warps<E5M2, MatrixTile<KMajor, 8, 32, 128>, MatrixTile<KMajor, 8, 32, 128>, Teams<1, 2>> true;
-    warpgroups<bf16, MatrixTile<KMajor, 16, 128, 64>, MatrixTile<KMajor, 16, 64, 64>, Teams<1, 1>> true;
-    warpgroups<f16, MatrixTile<KMajor, 16, 128, 32>, MatrixTile<KMajor, 16, 64, 32>, Teams<2, 1>> true;
-    warpgroups<bf16, MatrixTile<KMajor, 16, 64, 16>, MatrixTile<KMajor, 16, 64, 16>, Teams<1, 2>> true;
-    warpgroups<bf16, MatrixTile<KMajor, 16, 128, 128>, MatrixTile<KMajor, 16, 64, 128>, Teams<2, 2>> true;
-    warpgroups<bf16, MatrixTile<MnMajor, 16, 128, 64>, MatrixTile<MnMajor, 16, 128, 64>, Teams<2, 1>> false;
-    warpgroups<f16, MatrixTile<MnMajor, 16, 128, 16>, MatrixTile<MnMajor, 16, 64, 16>, Teams<1, 1>> false;
-    warpgroups<i8, MatrixTile<KMajor, 8, 128, 128>, MatrixTile<KMajor, 8, 64, 128>, Teams<1, 2>> true;
-    warpgroups<E4M3, MatrixTile<KMajor, 8, 128, 64>, MatrixTile<KMajor, 8, 64, 64>, Teams<2, 1>> true;
-    warpgroups<E5M2, MatrixTile<KMajor, 8, 64, 128>, MatrixTile<KMajor, 8, 24, 128>, Teams<1, 1>> true;
+    warps<E5M2, OperandTile<KMajor, 8, 32, 128>, OperandTile<KMajor, 8, 32, 128>, Teams<1, 2>> true;
+    warpgroups<bf16, OperandTile<KMajor, 16, 128, 64>, OperandTile<KMajor, 16, 64, 64>, Teams<1, 1>> true;
+    warpgroups<f16, OperandTile<KMajor, 16, 128, 32>, OperandTile<KMajor, 16, 64, 32>, Teams<2, 1>> true;
+    warpgroups<bf16, OperandTile<KMajor, 16, 64, 16>, OperandTile<KMajor, 16, 64, 16>, Teams<1, 2>> true;
+    warpgroups<bf16, OperandTile<KMajor, 16, 128, 128>, OperandTile<KMajor, 16, 64, 128>, Teams<2, 2>> true;
+    warpgroups<bf16, OperandTile<MnMajor, 16, 128, 64>, OperandTile<MnMajor, 16, 128, 64>, Teams<2, 1>> false;
+    warpgroups<f16, OperandTile<MnMajor, 16, 128, 16>, OperandTile<MnMajor, 16, 64, 16>, Teams<1, 1>> false;
+    warpgroups<i8, OperandTile<KMajor, 8, 128, 128>, OperandTile<KMajor, 8, 64, 128>, Teams<1, 2>> true;
+    warpgroups<E4M3, OperandTile<KMajor, 8, 128, 64>, OperandTile<KMajor, 8, 64, 64>, Teams<2, 1>> true;
+    warpgroups<E5M2, OperandTile<KMajor, 8, 64, 128>, OperandTile<KMajor, 8, 24, 128>, Teams<1, 1>> true;
 };
 
 #[test]

@@ -6,7 +6,7 @@ use tilewright_codegen::ir::{Arch, Kernel};
 use tilewright_codegen::sim::{self, Arg, Launch, Memory, Outcome};
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::tile::{Coord, LayoutTensor, place};
-use tilewright_layout::typed::{ColMajor, Lowered, MatrixTile, MnMajor, RowMajor, StaticLayout, Swizzle, Swizzled};
+use tilewright_layout::typed::{ColMajor, Lowered, MnMajor, OperandTile, RowMajor, StaticLayout, Swizzle, Swizzled};
 use tilewright_layout::view::{self, Along};
 use tilewright_layout::{Layout, Tiler};
 
@@ -108,7 +108,7 @@ fn fragments_agree<L: StaticLayout, Threads: StaticLayout, const M: usize, const
         }
     });
     let mut expected = vec![u32::MAX; reach];
-    let host = view::LayoutTensor::<_, L>::from_mut(&mut expected).unwrap();
+    let host = view::TensorView::<_, L>::from_mut(&mut expected).unwrap();
     let tile = host.tile::<M, N>([1, 1]).unwrap();
     for thread in 0..threads {
         for (j, cell) in (0..).zip(tile.distribute::<Threads>(thread as usize).unwrap().iter()) {
@@ -124,7 +124,7 @@ fn tiles_and_fragments_are_those_of_the_host() {
     fragments_agree::<ColMajor<24, 48>, RowMajor<4, 8>, 12, 24>();
     fragments_agree::<Swizzled<Swizzle<3, 2, 3>, RowMajor<32, 64>>, RowMajor<4, 8>, 16, 32>();
     fragments_agree::<Swizzled<Swizzle<3, 0, 3>, RowMajor<16, 16>>, ColMajor<4, 8>, 8, 8>();
-    fragments_agree::<MatrixTile<MnMajor, 32, 64, 16>, RowMajor<8, 4>, 32, 8>();
+    fragments_agree::<OperandTile<MnMajor, 32, 64, 16>, RowMajor<8, 4>, 32, 8>();
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The tiles of a matrix product as types.
 
 use core::marker::PhantomData;
-use tilewright_layout::typed::{KMajor, MatrixTile, StaticLayout, StaticMajor};
+use tilewright_layout::typed::{KMajor, OperandTile, StaticLayout, StaticMajor};
 
 use crate::mma::{Arrangement, Teams, Width};
 
@@ -58,7 +58,7 @@ impl<
 {
     type A = W::Tile<X, M>;
     type B = W::Tile<Y, N>;
-    type C = MatrixTile<KMajor, 16, R, S>;
+    type C = OperandTile<KMajor, 16, R, S>;
     type Teams = Teams<G, 1>;
     const M: u32 = M as u32;
     const N: u32 = N as u32;

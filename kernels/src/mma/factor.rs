@@ -7,7 +7,7 @@ use tilewright_codegen::ir::{MmaAtom, WgmmaAtom, WgmmaKind};
 use tilewright_layout::fragment::{
     Atom, FragmentLayout, Operand, StaticAtom, WgmmaFamily, WgmmaTypes, atoms, fragment,
 };
-use tilewright_layout::typed::{KMajor, MatrixTile, StaticLayout, StaticMajor};
+use tilewright_layout::typed::{KMajor, OperandTile, StaticLayout, StaticMajor};
 
 /// A type of matrix elements. Both factors have it; sums are wider.
 pub trait Factor: Copy + 'static {
@@ -55,12 +55,12 @@ pub enum Bits8 {}
 
 impl Width for Bits16 {
     const DEPTH: u32 = 64;
-    type Tile<X: StaticMajor, const ROWS: usize> = MatrixTile<X, 16, ROWS, 64>;
+    type Tile<X: StaticMajor, const ROWS: usize> = OperandTile<X, 16, ROWS, 64>;
 }
 
 impl Width for Bits8 {
     const DEPTH: u32 = 128;
-    type Tile<X: StaticMajor, const ROWS: usize> = MatrixTile<KMajor, 8, ROWS, 128>;
+    type Tile<X: StaticMajor, const ROWS: usize> = OperandTile<KMajor, 8, ROWS, 128>;
 }
 
 const F32: f64 = 1.0 / (1u32 << 23) as f64;

@@ -95,9 +95,9 @@ impl<const DOWN: u32, const ACROSS: u32> Arrangement for Teams<DOWN, ACROSS> {
 /// use half::bf16;
 /// use tilewright_kernels::mma::{MmaSync, Teams, TiledMma, Wgmma};
 /// use tilewright_kernels::tile::LayoutTensor;
-/// use tilewright_layout::typed::{KMajor, MatrixTile, MnMajor};
-/// type Left = MatrixTile<KMajor, 16, 128, 64>;
-/// type Right = MatrixTile<MnMajor, 16, 64, 64>;
+/// use tilewright_layout::typed::{KMajor, MnMajor, OperandTile};
+/// type Left = OperandTile<KMajor, 16, 128, 64>;
+/// type Right = OperandTile<MnMajor, 16, 64, 64>;
 /// # record("sample", Arch::Sm90a, block(256), |k| {
 /// let a = LayoutTensor::new(k.shared_aligned::<bf16>("a", 128 * 64, 1024), Left::default());
 /// let b = LayoutTensor::new(k.shared_aligned::<bf16>("b", 64 * 64, 1024), Right::default());
@@ -118,9 +118,9 @@ impl<const DOWN: u32, const ACROSS: u32> Arrangement for Teams<DOWN, ACROSS> {
 /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
 /// # use half::bf16;
 /// # use tilewright_kernels::mma::{MmaSync, TiledMma};
-/// # use tilewright_layout::typed::{KMajor, MatrixTile};
+/// # use tilewright_layout::typed::{KMajor, OperandTile};
 /// # record("sample", Arch::Sm80, block(32), |k| {
-/// TiledMma::<MmaSync<bf16>, MatrixTile<KMajor, 16, 64, 64>, MatrixTile<KMajor, 16, 64, 32>>::new(k);
+/// TiledMma::<MmaSync<bf16>, OperandTile<KMajor, 16, 64, 64>, OperandTile<KMajor, 16, 64, 32>>::new(k);
 /// # });
 /// ```
 /// nor tiles that the teams cannot share out in whole instructions (here 64 rows for two warpgroups of 64, and 264 columns
@@ -129,18 +129,18 @@ impl<const DOWN: u32, const ACROSS: u32> Arrangement for Teams<DOWN, ACROSS> {
 /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
 /// # use half::bf16;
 /// # use tilewright_kernels::mma::{Teams, TiledMma, Wgmma};
-/// # use tilewright_layout::typed::{KMajor, MatrixTile};
+/// # use tilewright_layout::typed::{KMajor, OperandTile};
 /// # record("sample", Arch::Sm90a, block(256), |k| {
-/// TiledMma::<Wgmma<bf16>, MatrixTile<KMajor, 16, 64, 64>, MatrixTile<KMajor, 16, 64, 64>, Teams<2, 1>>::new(k);
+/// TiledMma::<Wgmma<bf16>, OperandTile<KMajor, 16, 64, 64>, OperandTile<KMajor, 16, 64, 64>, Teams<2, 1>>::new(k);
 /// # });
 /// ```
 /// ```compile_fail
 /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
 /// # use half::bf16;
 /// # use tilewright_kernels::mma::{TiledMma, Wgmma};
-/// # use tilewright_layout::typed::{KMajor, MatrixTile};
+/// # use tilewright_layout::typed::{KMajor, OperandTile};
 /// # record("sample", Arch::Sm90a, block(128), |k| {
-/// TiledMma::<Wgmma<bf16>, MatrixTile<KMajor, 16, 64, 64>, MatrixTile<KMajor, 16, 264, 64>>::new(k);
+/// TiledMma::<Wgmma<bf16>, OperandTile<KMajor, 16, 64, 64>, OperandTile<KMajor, 16, 264, 64>>::new(k);
 /// # });
 /// ```
 /// nor does `multiply` of an instruction that is asynchronous. `wgmma` reads factors of 8 bits along K alone: take
@@ -191,8 +191,8 @@ impl<'k, A: Atom, L: StaticLayout, R: StaticLayout, T: Arrangement> TiledMma<'k,
     /// ```
     /// use tilewright_codegen::ir::Arch;
     /// use tilewright_kernels::mma::{E4M3, MmaSync, TiledMma};
-    /// use tilewright_layout::typed::{KMajor, MatrixTile};
-    /// type Tile = MatrixTile<KMajor, 8, 64, 128>;
+    /// use tilewright_layout::typed::{KMajor, OperandTile};
+    /// type Tile = OperandTile<KMajor, 8, 64, 128>;
     /// let missing = TiledMma::<MmaSync<E4M3>, Tile, Tile>::on(Arch::Sm80).unwrap_err();
     /// assert_eq!(missing.to_string(), "mma.sync of e4m3 needs Sm89, and sm_80 has not got it; take another instruction or type");
     /// ```

@@ -7,7 +7,7 @@ use tilewright_layout::view::{FragmentOf, OffsetMap, ThreadsOf};
 use tilewright_layout::{Layout, LayoutError, Swizzle, Swizzled, Tiler};
 
 /// Elements `T` in the space `S`, seen through the layout `L`: the device's counterpart of
-/// [`tilewright_layout::view::LayoutTensor`].
+/// [`tilewright_layout::view::TensorView`].
 ///
 /// The layout is a type, and then tiles and distributions are checked by the compiler, or a value. Coordinates are
 /// [`Coord`]s, one per mode; they are the caller's to keep within the extents. A swizzled tensor begins at a multiple of

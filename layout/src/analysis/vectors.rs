@@ -71,8 +71,8 @@ impl CopyPlan {
     /// whose destination is `to`.
     ///
     /// ```
-    /// use tilewright_layout::{analysis::CopyPlan, typed::{MatrixTile, KMajor, StaticLayout}, Swizzled};
-    /// type Tile = MatrixTile<KMajor, 16, 128, 64>;
+    /// use tilewright_layout::{analysis::CopyPlan, typed::{OperandTile, KMajor, StaticLayout}, Swizzled};
+    /// type Tile = OperandTile<KMajor, 16, 128, 64>;
     /// let to = Swizzled::new(Tile::SWIZZLE, 0, Tile::LAYOUT);
     /// let plan = CopyPlan::new([128, 64], 1, 8, &to, 16, 256).unwrap();
     /// assert_eq!((plan.width, plan.vectors.to_string().as_str(), plan.rounds), (8, "(8,128):(1024,1)", 4));
