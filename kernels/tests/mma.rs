@@ -9,7 +9,7 @@ use tilewright_codegen::ir::{Arch, Const, Kernel};
 use tilewright_codegen::sim::{self, Arg, Counters, Launch, Memory, Outcome};
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::mma::{Arrangement, Atom, E4M3, E5M2, Factor, MmaSync, Teams, TiledMma, Wgmma};
-use tilewright_kernels::tile::{LayoutTensor, Matrix, Team, copy_async};
+use tilewright_kernels::tile::{LayoutTensor, Matrix, ThreadGroup, copy_async};
 use tilewright_layout::typed::{ColMajor, KMajor, MnMajor, OperandTile, RowMajor, StaticLayout, Swizzle, Swizzled};
 
 /// Elements that the host makes and the kernel reads.
@@ -158,8 +158,8 @@ fn kernel<'k, X: Atom, L: StaticLayout, R: StaticLayout, T: Arrangement>(
     let product = TiledMma::<X, L, R, T>::new(k);
     let zero = k.lit(0u32);
     k.for_step(0u32, case.k as u32, depth, |step| {
-        copy_async(k, Team::block(k), a.tile([m, depth], [zero, step]), a_tile).unwrap();
-        copy_async(k, Team::block(k), b.tile([n, depth], [zero, step]), b_tile).unwrap();
+        copy_async(k, ThreadGroup::block(k), a.tile([m, depth], [zero, step]), a_tile).unwrap();
+        copy_async(k, ThreadGroup::block(k), b.tile([n, depth], [zero, step]), b_tile).unwrap();
         k.cp_async_commit();
         k.cp_async_wait(0);
         if X::THREADS == 128 {

@@ -8,8 +8,8 @@ use super::raster::Raster;
 use super::store::{Results, Store};
 use super::tiling::Tiles;
 use crate::mma::{Factor, MmaSync, Teams, TiledMma};
-use crate::ring::{GroupRing, Tile};
-use crate::tile::{LayoutTensor, Matrix, MatrixTile, Team, copy_async};
+use crate::ring::{GroupRing, StageTile};
+use crate::tile::{LayoutTensor, Matrix, MatrixTile, ThreadGroup, copy_async};
 use tilewright_codegen::build::{Builder, Ptr, Scalar, Shared, block};
 use tilewright_codegen::ir::Launch;
 use tilewright_layout::swizzle::canonical::Major;
@@ -63,7 +63,8 @@ pub fn gemm<'k, F: Factor, D: Output, T: Tiles>(k: &'k Builder, config: Config, 
     let begin = place.split * share;
     let end = (begin + share).min(steps);
 
-    let tiles = (Tile::<F::Stored, T::A>::typed().aligned(1024), Tile::<F::Stored, T::B>::typed().aligned(1024));
+    let tiles =
+        (StageTile::<F::Stored, T::A>::typed().aligned(1024), StageTile::<F::Stored, T::B>::typed().aligned(1024));
     let mut ring = GroupRing::new::<Factors, _>(k, tiles, config.stages, |step, (a_tile, b_tile)| {
         let along = (begin + step) * T::K;
         k.when((begin + step).lt(end), || {
@@ -94,7 +95,7 @@ pub fn gemm<'k, F: Factor, D: Output, T: Tiles>(k: &'k Builder, config: Config, 
 /// This thread's share of a tile.
 #[track_caller]
 fn fetch<'k, E: Scalar, L: OffsetMap>(k: &'k Builder, from: MatrixTile<'k, E>, to: LayoutTensor<'k, E, L, Shared>) {
-    if let Err(error) = copy_async(k, Team::block(k), from, to) {
+    if let Err(error) = copy_async(k, ThreadGroup::block(k), from, to) {
         unreachable!("the extents are the layout's: {error}");
     }
 }

@@ -10,8 +10,8 @@ use super::raster::{Place, Raster};
 use super::store::{Results, Store};
 use super::tiling::Tiles;
 use crate::mma::{Factor, TiledMma, Wgmma};
-use crate::ring::{Consumers, Ring, Shape, Tile, by, start};
-use crate::tile::{Coord, Share};
+use crate::ring::{Consumers, Ring, Shape, StageTile, by, start};
+use crate::tile::{Index, Share};
 use tilewright_codegen::build::{Builder, Bulk, block};
 use tilewright_codegen::ir::Launch;
 use tilewright_layout::view::Along;
@@ -52,7 +52,8 @@ pub fn gemm<'k, F: Factor, D: Output, T: Tiles>(k: &'k Builder, config: Config, 
     let [m, n, depth, rows, columns, splits] = ["m", "n", "k", "rows", "columns", "splits"].map(|p| k.param::<u32>(p));
     let results = Results::<F::Sum, D, T>::parameters(k, store, [m, n]);
     let fetcher = k.tid().eq(128 * T::CONSUMERS);
-    let tiles = (Tile::<F::Stored, T::A>::typed().aligned(1024), Tile::<F::Stored, T::B>::typed().aligned(1024));
+    let tiles =
+        (StageTile::<F::Stored, T::A>::typed().aligned(1024), StageTile::<F::Stored, T::B>::typed().aligned(1024));
     let shape = Shape::stages(config.stages).consumers(Consumers::Warpgroups(T::CONSUMERS)).cluster(config.cluster);
     let (mut producer, consumer) = start(k, Ring::bulk::<Factors>(k, tiles, shape)).split();
 
@@ -73,7 +74,7 @@ pub fn gemm<'k, F: Factor, D: Output, T: Tiles>(k: &'k Builder, config: Config, 
             let begin = place.split * share;
             k.for_(begin, (begin + share).min(steps), |step| {
                 let along = (step * T::K).cast::<i32>();
-                let part = Share { part: Coord::below(rank, across), parts: across };
+                let part = Share { part: Index::below(rank, across), parts: across };
                 let a = by(|tile, bar| tile.fetch(a_map, [row.cast(), along], part, bar, everyone(k, across)));
                 let b = by(|tile, bar| {
                     for (part, column) in results.shares(down, rank, column) {

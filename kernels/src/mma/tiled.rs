@@ -2,7 +2,7 @@
 
 use super::Accumulator;
 use super::factor::{Factor, warp_fragment, warpgroup_atom};
-use crate::tile::Coord;
+use crate::tile::Index;
 use core::marker::PhantomData;
 use thiserror::Error;
 use tilewright_codegen::build::Builder;
@@ -150,7 +150,7 @@ pub struct TiledMma<'k, A: Atom, L, R, T = Teams<1, 1>> {
     pub(super) k: &'k Builder,
     pub(super) sums: Sums<'k, A>,
     /// This thread's team.
-    team: Coord<'k>,
+    team: Index<'k>,
     tiles: PhantomData<(A, L, R, T)>,
 }
 
@@ -215,12 +215,12 @@ impl<'k, A: Atom, L: StaticLayout, R: StaticLayout, T: Arrangement> TiledMma<'k,
         let count = T::DOWN * T::ACROSS;
         let warps = A::THREADS / 32;
         let team = if warps == 1 { k.warp() } else { k.warp() / warps };
-        Self::by_team(k, Coord::below(team, count))
+        Self::by_team(k, Index::below(team, count))
     }
 
     /// The product by teams that are numbered otherwise: this thread's is `team`.
     #[track_caller]
-    pub fn by_team(k: &'k Builder, team: Coord<'k>) -> Self {
+    pub fn by_team(k: &'k Builder, team: Index<'k>) -> Self {
         let [rows, columns] = Self::PART;
         let (fragment, across) = match A::COLUMNS {
             Some(one) => (const { warp_fragment::<A::Factor>(Operand::C) }, columns / one),
@@ -247,12 +247,12 @@ impl<'k, A: Atom, L: StaticLayout, R: StaticLayout, T: Arrangement> TiledMma<'k,
 
     /// This thread in its team.
     #[track_caller]
-    pub fn thread(self) -> Coord<'k> {
-        if A::THREADS == 32 { Coord::lane(self.k) } else { Coord::below(self.k.tid() % A::THREADS, A::THREADS) }
+    pub fn thread(self) -> Index<'k> {
+        if A::THREADS == 32 { Index::lane(self.k) } else { Index::below(self.k.tid() % A::THREADS, A::THREADS) }
     }
 
     /// Row and column of the result where the part of this thread's team begins.
-    pub fn corner(self) -> [Coord<'k>; 2] {
+    pub fn corner(self) -> [Index<'k>; 2] {
         let [rows, columns] = Self::PART;
         match (T::DOWN, T::ACROSS) {
             (1, across) => [0.into(), if across == 1 { 0.into() } else { self.team * columns }],

@@ -2,7 +2,7 @@
 
 use super::factor::{Factor, warp_fragment};
 use super::tiled::{Arrangement, MmaSync, TiledMma};
-use crate::tile::{Coord, LayoutTensor, place};
+use crate::tile::{Index, LayoutTensor, place};
 use tilewright_codegen::build::{Builder, Shared, Val};
 use tilewright_codegen::ir::attr::Trans;
 use tilewright_layout::fragment::Operand;
@@ -49,7 +49,7 @@ impl<'k, F: Factor, L: StaticLayout, R: StaticLayout, T: Arrangement> TiledMma<'
         let mut fragments = Vec::new();
         for j in (0..count).step_by(2) {
             if j + 1 < count {
-                let second = Coord::lane(self.k) / 16 * 8;
+                let second = Index::lane(self.k) / 16 * 8;
                 let four = b.at([row + second + 8 * j, column + step]).ldmatrix::<4>(trans);
                 fragments.extend(four.chunks(2).map(<[_]>::to_vec));
             } else {
@@ -66,11 +66,11 @@ fn lane_address<'k, F: Factor, L: OffsetMap>(
     k: &'k Builder,
     factor: LayoutTensor<'k, F::Stored, L, Shared>,
     operand: Operand,
-) -> (Trans, Coord<'k>, Coord<'k>) {
+) -> (Trans, Index<'k>, Index<'k>) {
     let transposed = factor.layout().vector_along(1, F::BITS) * F::BITS < 128;
     let fragment = warp_fragment::<F>(operand);
     let rows = fragment.matrix_rows(32 / F::BITS, transposed);
-    let index = place(&rows, Coord::lane(k) % rows.size() as u32);
+    let index = place(&rows, Index::lane(k) % rows.size() as u32);
     let extent = fragment.rows as u32;
     (if transposed { Trans::Yes } else { Trans::No }, index % extent, index / extent)
 }

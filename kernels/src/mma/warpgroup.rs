@@ -2,7 +2,7 @@
 
 use super::factor::{Factor, warpgroup_atom};
 use super::tiled::{Arrangement, TiledMma, Wgmma};
-use crate::tile::{Coord, LayoutTensor, place};
+use crate::tile::{Index, LayoutTensor, place};
 use tilewright_codegen::build::{Arg, Descriptor, Operands, Scalar, Shared, SwizzleMode, Val};
 use tilewright_codegen::ir::WgmmaAtom;
 use tilewright_codegen::ir::attr::{Major as KernelMajor, Sign};
@@ -48,7 +48,7 @@ impl<'k> SharedFactor<'k> {
 
     /// The factor from a row on, which must be a multiple of 8.
     #[track_caller]
-    fn begun_at(self, row: Coord<'k>) -> SharedFactor<'k> {
+    fn begun_at(self, row: Index<'k>) -> SharedFactor<'k> {
         let mode = Layout::constant(self.layout.layout().mode(0));
         // Offsets of whole rows are multiples of the 16 bytes that descriptors count in.
         let units = place(&mode, row) * (self.bits as u32) / 128;

@@ -6,7 +6,7 @@ use tilewright_codegen::ir::MmaAtom;
 
 use super::combine::{Splits, Warps};
 use crate::attention::softmax::{Patience, Softmax, column_of, left_factor};
-use crate::kv::{KConfig, KvBuffer, KvFamily, Place, Span, Team, VConfig, stream};
+use crate::kv::{KConfig, KvBuffer, KvFamily, KvThreads, Place, Span, VConfig, stream};
 
 /// Tokens of a tile.
 pub const TILE: u32 = 16;
@@ -38,7 +38,7 @@ pub struct Task<'k, I> {
 
 /// The attention of one block.
 pub fn attend<'k, F: KvFamily, const D: u32>(k: &'k Builder, task: &Task<'k, F::Input<'k>>) {
-    let (team, rows) = (Team::Warps(warps(D)), task.group.div_ceil(8));
+    let (team, rows) = (KvThreads::Warps(warps(D)), task.group.div_ceil(8));
     let keys = F::open::<KConfig<TILE, D, TILE>>(k, "keys", task.inputs[0], task.place, team);
     let values = F::open::<VConfig<TILE, TILE, TILE, D>>(k, "values", task.inputs[1], task.place, team);
     F::begin(k);

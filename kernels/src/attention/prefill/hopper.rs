@@ -14,7 +14,7 @@ use tilewright_codegen::ir::{WgmmaAtom, WgmmaKind};
 use super::schedule::Rows;
 use crate::attention::softmax::{Patience, Softmax, left_factor};
 use crate::kv::{
-    Fetched, Form, KConfig, KvBuffer, KvFamily, Landed, Place, Team, TileForm, Tma, TmaBuffer, VConfig, VECTOR,
+    Fetched, Form, KConfig, KvBuffer, KvFamily, KvThreads, Landed, Place, TileForm, Tma, TmaBuffer, VConfig, VECTOR,
 };
 
 /// Rows of a warpgroup.
@@ -68,7 +68,7 @@ impl<const D: u32, const BN: u32, const STAGES: u32, const GROUPS: u32> Shape<D,
 
     /// The attention of one block.
     pub fn attend<'k>(k: &'k Builder, task: &Task<'k>) {
-        let team = Team::Apart { first: 4, users: 4 * GROUPS };
+        let team = KvThreads::Apart { first: 4, users: 4 * GROUPS };
         let queries = k.shared_aligned::<bf16>("queries", GROUPS * Self::QUERY.elements(), 1024);
         let queries_full = k.mbarriers("queries_full", 1);
         let keys = Tma::<STAGES>::open::<KConfig<BN, D, BN>>(k, "keys", task.inputs[0], task.place, team);

@@ -6,7 +6,7 @@ use tilewright_codegen::ir::MmaAtom;
 
 use super::schedule::Rows;
 use crate::attention::softmax::{Patience, Softmax, left_factor};
-use crate::kv::{KConfig, KvBuffer, KvFamily, Place, Span, Team, VConfig, stream};
+use crate::kv::{KConfig, KvBuffer, KvFamily, KvThreads, Place, Span, VConfig, stream};
 
 /// Warps of a block.
 pub const WARPS: u32 = 4;
@@ -40,7 +40,7 @@ pub struct Task<'k, I> {
 
 /// The attention of one block.
 pub fn attend<'k, F: KvFamily, const D: u32>(k: &'k Builder, task: &Task<'k, F::Input<'k>>) {
-    let team = Team::Block(32 * WARPS);
+    let team = KvThreads::Block(32 * WARPS);
     let keys = F::open::<KConfig<TILE, D, TILE>>(k, "keys", task.inputs[0], task.place, team);
     let values = F::open::<VConfig<TILE, TILE, TILE, D>>(k, "values", task.inputs[1], task.place, team);
     F::begin(k);
