@@ -3,7 +3,6 @@
 use serde_json::Value as Json;
 use tilewright_layout::{IntTuple, Layout, LayoutError, Profile, Swizzle, Swizzled, Tiler, laws};
 
-use super::Reason;
 use super::case::{Case, Obstacle, Outcome};
 use crate::cli::layout::Value;
 use crate::cli::layout::operations::{self, listed};
