@@ -2,7 +2,7 @@
 
 use super::{Io, Plant, plant};
 use tilewright_codegen::build::{Bulk, Mbarrier, Ptr, Shared};
-use tilewright_codegen::ir::attr::{NoInc, ProxyFence};
+use tilewright_codegen::ir::attr::{AtomOp, NoInc, ProxyFence, RedOrder, Scope};
 
 pub fn plants() -> Vec<Plant> {
     vec![
@@ -84,6 +84,30 @@ pub fn plants() -> Vec<Plant> {
             "race with an asynchronous operation",
         ),
         plant("store_read_back_early", 32, store_read_back_early, "race with an asynchronous operation"),
+    ]
+    .into_iter()
+    .chain(reductions())
+    .collect()
+}
+
+fn reductions() -> Vec<Plant> {
+    vec![
+        plant(
+            "reduction_source_reused",
+            32,
+            |io, wrong| reduction(io, wrong, false, false),
+            "race with an asynchronous operation",
+        ),
+        plant(
+            "reduction_read_early",
+            32,
+            |io, wrong| reduction(io, false, wrong, false),
+            "race with an asynchronous operation",
+        ),
+        Plant {
+            blocks: 2,
+            ..plant("reduction_beside_an_atomic", 32, |io, wrong| reduction(io, false, false, wrong), "race")
+        },
     ]
 }
 
@@ -289,6 +313,32 @@ fn bulk_store(io: &Io<'_>, no_fence: bool, no_wait: bool, reuse: bool) {
         tile.at(k.tid()).store(0.0f32);
         k.when(k.tid().eq(0), || k.bulk_wait(0));
     }
+}
+
+/// Every block adds to eight words by one reduction; or one by an atomic operation, which is of the other proxy.
+fn reduction(io: &Io<'_>, reused: bool, early: bool, atomic: bool) {
+    let k = io.k;
+    let own: Ptr<'_, Shared, u32> = k.shared_aligned("own", 32, 128);
+    own.at(k.tid()).store(k.tid());
+    k.fence_proxy_async(ProxyFence::Shared);
+    k.barrier();
+    let reduce = || {
+        own.bulk_reduce(AtomOp::Add, io.flags, 32);
+        k.bulk_commit();
+        if reused {
+            own.store(1);
+        }
+        if early {
+            io.out.store(io.flags.load().cast::<f32>());
+        }
+        k.bulk_wait(0);
+    };
+    k.when(k.tid().eq(0), || match atomic {
+        true => k.if_else(k.block_id().eq(0), reduce, || {
+            io.flags.red(AtomOp::Add, 1, RedOrder::Relaxed(Scope::Gpu));
+        }),
+        false => reduce(),
+    });
 }
 
 fn store_read_back_early(io: &Io<'_>, wrong: bool) {

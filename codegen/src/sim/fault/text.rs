@@ -163,6 +163,14 @@ impl FaultKind {
             FaultKind::BadOperand { what, found, limit } => {
                 write!(f, "{what}: found {found:#x}, the limit is {limit:#x}; bring it within")
             }
+            FaultKind::SwizzleBase { at, offset, span } => {
+                let (address, period) = (at.address, 8 * span);
+                let name = at.name.as_ref().map(|(name, offset)| format!(" ({name} + {offset})")).unwrap_or_default();
+                write!(
+                    f,
+                    "an operand begins at {address:#x}{name}, {offset} bytes into the pattern of its {span}-byte swizzle; align the tile to {period} bytes, or state the base offset"
+                )
+            }
             FaultKind::ClusterBarrier { what } => f.write_str(what),
             FaultKind::Host { at, why } => match why {
                 HostWhy::NotAtomic => {

@@ -156,10 +156,21 @@ impl Judge<'_> {
         let (Some(theirs), Some(ours)) = (earlier.site.strength(), now.stamp.site.strength()) else {
             return Ok(false);
         };
-        if earlier.who == 0 || earlier.who & OP != 0 {
+        if earlier.who == 0 {
             return Ok(false);
         }
-        let (from, to) = (self.geometry.block_of(earlier.who - 1), self.geometry.block_of(now.thread));
+        let (issuer, generic) = match earlier.who & OP {
+            0 => (earlier.who - 1, true),
+            _ => {
+                let op = self.ops[(earlier.who & !OP) as usize];
+                (op.issuer, op.generic)
+            }
+        };
+        // Two proxies do not see each other's atomic operations as one.
+        if generic != now.proxy.is_none() {
+            return Ok(false);
+        }
+        let (from, to) = (self.geometry.block_of(issuer), self.geometry.block_of(now.thread));
         if includes(self.geometry, theirs, from, to) && includes(self.geometry, ours, to, from) {
             return Ok(true);
         }

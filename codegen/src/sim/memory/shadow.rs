@@ -267,10 +267,13 @@ impl Cell {
         }
         kept.retain(|entry| lanes_of(entry).any(|lane| judge.ordered(entry.stamp(lane), entry.write, now).is_err()));
         let old = self.write;
-        if old.who != 0 && old.who & OP == 0 && judge.ordered(old, true, now).is_err() {
-            let (warp, lane) = ((old.who - 1) / 32, (old.who - 1) % 32);
-            kept.retain(|entry| !(entry.write && entry.who == warp + 1 && entry.lanes == 1 << lane));
-            kept.push(Entry { who: warp + 1, lanes: 1 << lane, time: old.time, site: old.site, write: true });
+        if old.who != 0 && judge.ordered(old, true, now).is_err() {
+            let (who, lanes) = match old.who & OP {
+                0 => ((old.who - 1) / 32 + 1, 1 << ((old.who - 1) % 32)),
+                _ => (old.who, 0),
+            };
+            kept.retain(|entry| !(entry.write && entry.who == who && entry.lanes == lanes));
+            kept.push(Entry { who, lanes, time: old.time, site: old.site, write: true });
         }
         if self.reader == SET {
             if kept.is_empty() {
