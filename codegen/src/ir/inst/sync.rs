@@ -17,8 +17,8 @@ family! {
         Fence "fence" () { order: FenceOrder } Sm80 Orders;
         /// Orders accesses of the generic proxy with those of the async proxy (bulk copies, TMA, `wgmma` operands), in
         /// both directions, for this thread, in the named space. Needed between a generic write and an async access of
-        /// the same bytes, after the synchronisation that brought the write to this thread or before the one that takes
-        /// it to the issuing thread. Completion through an mbarrier or a bulk group needs none.
+        /// the same bytes, and between a generic read and an async write, after the synchronisation that brought the first
+        /// to this thread or before the one that takes it to the issuing thread. Completion through an mbarrier or a bulk group needs none.
         FenceProxyAsync "fence.proxy.async" () { space: ProxyFence } Sm90 Orders;
         /// Makes this thread's `mbarrier.init`s visible to the cluster and to the async proxy. A release at cluster
         /// scope of those alone; others still need a barrier to know that it was made.

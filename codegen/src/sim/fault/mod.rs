@@ -300,7 +300,9 @@ impl FaultKind {
         match self {
             FaultKind::Race { why: Why::Unordered, .. } => "race",
             FaultKind::Race { why: Why::InFlight, .. } => "race with an asynchronous operation",
-            FaultKind::Race { why: Why::NoProxyFence | Why::InitNotFenced, .. } => "race between proxies",
+            FaultKind::Race { why: Why::NoProxyFence | Why::ReadNotFenced | Why::InitNotFenced, .. } => {
+                "race between proxies"
+            }
             FaultKind::Race { why: Why::Scope, .. } => "race of scopes",
             FaultKind::Uninitialised(_) => "uninitialised memory",
             FaultKind::UninitialisedRegister { .. } => "uninitialised register",

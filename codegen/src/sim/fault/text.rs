@@ -84,6 +84,9 @@ fn race(f: &mut fmt::Formatter<'_>, at: &Bytes, wrote: bool, why: Why) -> fmt::R
         }
         Why::InFlight => "the asynchronous operation below uses them and was not waited for by this thread",
         Why::NoProxyFence => "the write below is of the other proxy; put fence.proxy.async between them",
+        Why::ReadNotFenced => {
+            "the read below is of the other proxy and may still be on its way; put fence.proxy.async behind it, before what orders it"
+        }
         Why::InitNotFenced => {
             "the async proxy uses the mbarrier initialised below; put fence.mbarrier_init behind that"
         }
