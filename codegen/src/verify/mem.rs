@@ -1,10 +1,9 @@
 //! Memory: shapes, hints by space, atomics by type, places that are known.
 
 use super::arith::{illegal, needs};
-use super::origin::Origins;
 use super::{ErrorKind, Faults};
 use crate::ir::attr::{AtomOp, LdCache, LdOrder, Prefetch, Scope, StCache, StOrder};
-use crate::ir::{Addr, CopyOp, Inst, MemOp, MmaOp, Needs, Operand, SharedKind, Space, Stmt, Ty};
+use crate::ir::{Addr, CopyOp, Inst, Knowledge, MemOp, MmaOp, Needs, Operand, SharedKind, Space, Stmt, Ty};
 
 /// Vectors, hints, orders and atomic operations exist as they are combined.
 pub(super) fn verify_mem(faults: &mut Faults<'_>, stmt: &Stmt, op: &MemOp) {
@@ -111,9 +110,9 @@ fn atomic(faults: &mut Faults<'_>, stmt: &Stmt, ty: Ty, op: AtomOp, at: Addr) {
 }
 
 /// Addresses in shared memory that are known are aligned, and within their allocation, which holds data.
-pub(super) fn verify_place(faults: &mut Faults<'_>, stmt: &Stmt, inst: &Inst, origins: &Origins) {
+pub(super) fn verify_place(faults: &mut Faults<'_>, stmt: &Stmt, inst: &Inst, known: &Knowledge) {
     for (at, align, bytes) in accesses(inst) {
-        let Some(origin) = origins.addr(at) else { continue };
+        let Some(origin) = known.addr(at).place else { continue };
         let Some(alloc) = faults.kernel.alloc(origin.alloc) else { continue };
         if matches!(alloc.kind, SharedKind::Mbarriers(_)) {
             let (holds, remedy) = ("mbarriers", "access it by mbarrier instructions alone");

@@ -24,14 +24,13 @@ mod flight;
 mod launch;
 mod mem;
 mod mma;
-mod origin;
 mod sync;
 mod types;
 mod uniform;
 
 pub use error::{ErrorKind, VerifyError, VerifyErrors};
 
-use crate::ir::{Inst, Kernel, Op, Stmt, text};
+use crate::ir::{Inst, Kernel, Knowledge, Op, Stmt, text};
 
 /// A kernel that passed every rule. Only [`verify`] makes one, and nobody can change it.
 #[derive(Clone, Debug, PartialEq)]
@@ -113,7 +112,7 @@ impl<'a> Faults<'a> {
 
 /// The rules of single instructions that the rows cannot say.
 fn verify_instructions(faults: &mut Faults<'_>) {
-    let origins = origin::Origins::of(faults.kernel);
+    let known = Knowledge::of(faults.kernel);
     for stmt in faults.statements() {
         let Op::Inst(inst) = &stmt.op else { continue };
         match inst {
@@ -128,6 +127,6 @@ fn verify_instructions(faults: &mut Faults<'_>) {
             Inst::Control(op) => mma::verify_control(faults, stmt, op),
             Inst::Bits(_) => {}
         }
-        mem::verify_place(faults, stmt, inst, &origins);
+        mem::verify_place(faults, stmt, inst, &known);
     }
 }

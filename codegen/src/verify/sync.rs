@@ -1,10 +1,11 @@
 //! Barriers: ids and counts, mbarriers that are initialised and hold nothing else.
 
 use super::arith::{illegal, needs};
-use super::origin::Origins;
 use super::{ErrorKind, Faults};
 use crate::ir::attr::{BarId, BarScope, BarThreads, Scope};
-use crate::ir::{Addr, CopyOp, Inst, Limit, Needs, Op, Operand, SharedId, SharedKind, Space, Stmt, SyncOp, Ty};
+use crate::ir::{
+    Addr, CopyOp, Inst, Knowledge, Limit, Needs, Op, Operand, SharedId, SharedKind, Space, Stmt, SyncOp, Ty,
+};
 use std::collections::BTreeSet;
 
 /// Barriers have legal ids and counts; scopes and spaces go together.
@@ -87,12 +88,12 @@ fn arrives(faults: &mut Faults<'_>, stmt: &Stmt, scope: BarScope) {
 
 /// Every mbarrier that is used is initialised somewhere, and is an mbarrier.
 pub(super) fn verify_mbarriers(faults: &mut Faults<'_>) {
-    let origins = Origins::of(faults.kernel);
+    let known = Knowledge::of(faults.kernel);
     let (mut initialised, mut used) = (BTreeSet::<SharedId>::new(), Vec::new());
     for stmt in faults.statements() {
         let Op::Inst(inst) = &stmt.op else { continue };
         for bar in mbarriers(inst) {
-            let Some(origin) = origins.addr(bar) else { continue };
+            let Some(origin) = known.addr(bar).place else { continue };
             let Some(alloc) = faults.kernel.alloc(origin.alloc) else { continue };
             if alloc.kind == SharedKind::Data {
                 let (holds, remedy) = ("data", "declare it as mbarriers");
