@@ -142,9 +142,9 @@ pub fn column_of<'k>(k: &'k Builder, register: u32) -> Val<'k, u32> {
     k.lane() % 4 * 2 + (register / 4 * 8 + register % 2)
 }
 
-/// Weights as the left factor of step `step` of the contraction with V: sixteen columns. The accumulator of a product
-/// lies as the left factor of the next. With one row a lane, the lower rows are zero.
-pub fn left_factor<'k>(k: &'k Builder, weights: RegArray<'k, f32>, step: u32, rows: u32) -> [Val<'k, Bf16x2>; 4] {
+/// Weights as the A operand of step `step` of the contraction with V: sixteen columns. The accumulator of a product
+/// lies as the A operand of the next. With one row a lane, the lower rows are zero.
+pub fn a_fragment<'k>(k: &'k Builder, weights: RegArray<'k, f32>, step: u32, rows: u32) -> [Val<'k, Bf16x2>; 4] {
     core::array::from_fn(|i| {
         let (half, n) = (i as u32 % 2, 2 * step + i as u32 / 2);
         let at = 4 * n + 2 * half;

@@ -14,7 +14,7 @@ use super::array::narrow;
 use super::merge::Part;
 use super::place::Place;
 use super::streamed::BLOCK;
-use super::{Array, Merged, Pages, Scratch, Streamed, Team, Weights};
+use super::{Array, ConsumerWarps, Merged, Pages, Scratch, Streamed, Weights};
 
 /// A split of a kv head's tokens.
 #[derive(Clone, Copy)]
@@ -86,7 +86,7 @@ impl Heads {
 ///
 /// Thread 0 calls `counted` once all splits of the task are counted: what is still to come are stores of merged results.
 pub fn attention<'k>(
-    team: Team<'k>,
+    team: ConsumerWarps<'k>,
     scratch: Scratch<'k>,
     ring: &dyn Weights<'k>,
     work: Attention<'k>,
@@ -110,7 +110,7 @@ pub fn attention<'k>(
 /// One pass over the tokens for up to eight query heads of a row.
 #[derive(Clone, Copy)]
 struct Pass<'k> {
-    team: Team<'k>,
+    team: ConsumerWarps<'k>,
     work: Attention<'k>,
     row: Val<'k, u32>,
     begin: Val<'k, u32>,

@@ -7,7 +7,7 @@ use super::array::zero;
 use super::operand::Lane;
 use super::packing::{Fragment, Packing};
 use super::source::Source;
-use super::{Team, Unit};
+use super::{ConsumerWarps, Unit};
 
 /// Activations as the MMA's A operand.
 pub(super) enum Activations<'k> {
@@ -61,7 +61,7 @@ impl<'k> Sums<'k> {
 
     /// The sum of the warps' shares of output `(unit · rows + row) · 8 + feature`.
     #[track_caller]
-    pub(super) fn total(self, team: Team<'k>, output: Val<'k, u32>) -> Val<'k, f32> {
+    pub(super) fn total(self, team: ConsumerWarps<'k>, output: Val<'k, u32>) -> Val<'k, f32> {
         let shares = self.at.at(output);
         (0..self.warps).fold(zero(team.k), |sum, warp| sum + shares.at(warp * self.outputs(self.units)).load())
     }
@@ -69,7 +69,7 @@ impl<'k> Sums<'k> {
     /// Lets `put` have the places of this lane's part of a unit's products, and what goes there.
     fn place(
         self,
-        team: Team<'k>,
+        team: ConsumerWarps<'k>,
         slot: Val<'k, u32>,
         products: [Val<'k, f32>; 4],
         put: impl Fn(Ptr<'k, Shared, f32>, [Val<'k, f32>; 2]),
@@ -88,7 +88,7 @@ impl<'k> Sums<'k> {
 /// The next unit of the ring times the operand, into slot `slot` of the sums. `fragments` gives those of a chunk: its
 /// number, and its place among those of this warp.
 pub(super) fn product<'k>(
-    team: Team<'k>,
+    team: ConsumerWarps<'k>,
     unit: Unit,
     weights: &dyn Weights<'k>,
     fragments: impl Fn(Val<'k, u32>, u32) -> Vec<Fragment<'k>>,
@@ -130,14 +130,14 @@ pub(super) fn products<'k>(source: &Source<'k>, weights: &dyn Weights<'k>, sums:
 struct Chains<'k>(Vec<RegArray<'k, f32>>);
 
 impl<'k> Chains<'k> {
-    fn new(team: Team<'k>) -> Chains<'k> {
+    fn new(team: ConsumerWarps<'k>) -> Chains<'k> {
         Chains((0..CHAINS).map(|_| team.k.regs(4, 0.0f32)).collect())
     }
 
     /// Adds the products of the ring's next stage; `fragments` gives those of one of its chunks of this warp.
     fn multiply(
         &self,
-        team: Team<'k>,
+        team: ConsumerWarps<'k>,
         unit: Unit,
         weights: &dyn Weights<'k>,
         fragments: impl Fn(u32) -> Vec<Fragment<'k>>,

@@ -38,7 +38,7 @@ outputs! {
 /// What comes behind the product: `x = s·(A·B) + bias`, then `silu(x₀)·x₁` where it is gated, then `+ residual`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Epilogue {
-    /// The sums are multiplied by the product of two numbers in device memory, A's scale and B's: what factors of 8 bits were
+    /// The sums are multiplied by the product of two numbers in device memory, A's scale and B's: what operands of 8 bits were
     /// divided by.
     pub scaled: bool,
     /// A number per column is added to the sums.

@@ -1,8 +1,8 @@
 //! The kernel on a block: one warp fetches weights, one fetches activations, the others multiply.
 
 use super::tiles::{Octets, Plan, ROWS, Vectors, Weights};
-use crate::ring::{ByBulk, Consumer, Contiguous, Producer, Source, Tile, View};
-use crate::tile::{Coord, place};
+use crate::ring::{BulkSource, ByBulk, Consumer, Producer, Source, StageTile, View};
+use crate::tile::{Index, place};
 use half::bf16;
 use tilewright_codegen::build::{Builder, Bulk, Global, Mbarrier, Ptr, RegArray, Shared, Val, Var};
 use tilewright_codegen::ir::MmaAtom;
@@ -11,7 +11,7 @@ use tilewright_layout::Layout;
 use tilewright_layout::typed::StaticLayout;
 
 /// What a stage of either ring holds.
-pub type Stage = (Tile<bf16, Layout>,);
+pub type Stage = (StageTile<bf16, Layout>,);
 
 /// What a block computes: tiles `first` to `first + count` of weights as [`Plan::weights`] lays them out.
 #[derive(Clone, Copy)]
@@ -39,7 +39,7 @@ pub fn fetch_weights<'k>(k: &'k Builder, plan: &Plan, ring: &mut Producer<'k, We
         k.for_(0, plan.tile_stages, |s| {
             k.for_(0, tiles, |t| {
                 let from = group.at(t.mul_wide(plan.tile_elements())).at(s * plan.stage_elements());
-                ring.acquire().fill((Contiguous::from(from).how(how),)).commit();
+                ring.acquire().fill((BulkSource::from(from).how(how),)).commit();
             });
         });
     });
@@ -139,7 +139,7 @@ pub fn multiply<'k>(
 
 /// A warp's unit of a stage: warps take one each, round after round.
 struct Round<'k> {
-    unit: Coord<'k>,
+    unit: Index<'k>,
     /// Whether there is a unit for this warp, where not every warp has one.
     exists: Option<Val<'k, bool>>,
 }
@@ -148,7 +148,7 @@ struct Round<'k> {
 fn rounds<'k>(k: &'k Builder, plan: &Plan, s: Val<'k, u32>) -> Vec<Round<'k>> {
     let padded = plan.tile_stages * plan.stage_units > plan.units();
     let round = |first: u32| {
-        let (unit, whole) = (Coord::below(k.warp(), plan.warps) + first, plan.stage_units - first >= plan.warps);
+        let (unit, whole) = (Index::below(k.warp(), plan.warps) + first, plan.stage_units - first >= plan.warps);
         if whole && !padded {
             return Round { unit, exists: None };
         }
@@ -158,15 +158,15 @@ fn rounds<'k>(k: &'k Builder, plan: &Plan, s: Val<'k, u32>) -> Vec<Round<'k>> {
             false => k.lit(plan.stage_units),
         };
         let number = unit.get(k);
-        Round { unit: Coord::below(number.min(units - 1), plan.stage_units), exists: Some(number.lt(units)) }
+        Round { unit: Index::below(number.min(units - 1), plan.stage_units), exists: Some(number.lt(units)) }
     };
     (0..plan.stage_units).step_by(plan.warps as usize).map(round).collect()
 }
 
 /// Row (or vector) of this lane's eight elements in a unit, and their first k.
-fn octet<'k>(k: &'k Builder) -> (Coord<'k>, Coord<'k>) {
+fn octet<'k>(k: &'k Builder) -> (Index<'k>, Index<'k>) {
     const LANES: Layout = Octets::LAYOUT.right_inverse();
-    let place = place(&LANES, Coord::lane(k));
+    let place = place(&LANES, Index::lane(k));
     (place % ROWS, place / ROWS * 8)
 }
 
@@ -184,7 +184,7 @@ impl<'k> Round<'k> {
         let eight = |first: u32| {
             let vector = row + first;
             let whole = first + 8 <= plan.batch;
-            let vector = if whole { vector } else { Coord::below(vector.get(k).min(plan.batch - 1), plan.batch) };
+            let vector = if whole { vector } else { Index::below(vector.get(k).min(plan.batch - 1), plan.batch) };
             x.at([vector, self.unit * 32 + inside]).cast().load_vec()
         };
         (0..plan.batch).step_by(8).map(eight).collect()

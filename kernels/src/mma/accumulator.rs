@@ -1,6 +1,6 @@
 //! Accumulators: registers, and where each of them stands in the product.
 
-use crate::tile::{Coord, LayoutTensor, place};
+use crate::tile::{Index, LayoutTensor, place};
 use tilewright_codegen::build::{Builder, Number, RegArray, Scalar, Shared, Val};
 use tilewright_codegen::ir::attr::Trans;
 use tilewright_layout::Layout;
@@ -29,9 +29,9 @@ impl<A> Copy for Accumulator<'_, A> {}
 #[derive(Clone, Copy)]
 pub struct Pair<'k> {
     /// The row of both.
-    pub row: Coord<'k>,
+    pub row: Index<'k>,
     /// The column of the first.
-    pub column: Coord<'k>,
+    pub column: Index<'k>,
     /// The register of the first.
     pub first: u32,
 }
@@ -86,7 +86,7 @@ impl<'k, A: Scalar> Accumulator<'k, A> {
     /// Where `thread`'s values stand in the tile, in pairs, in the order of the registers. The thread counts within the
     /// warp or the warpgroup.
     #[track_caller]
-    pub fn pairs(self, thread: Coord<'k>) -> Vec<Pair<'k>> {
+    pub fn pairs(self, thread: Index<'k>) -> Vec<Pair<'k>> {
         let Axes { row, col } = self.fragment.axes();
         let [row, column] = [row, col].map(|axis| [0, 1].map(|mode| Layout::constant(axis.mode(mode))));
         let [row_of_thread, column_of_thread] = [&row, &column].map(|axis| place(&axis[0], thread));
@@ -124,7 +124,7 @@ impl<'k, A: Scalar> Accumulator<'k, A> {
     #[track_caller]
     pub fn stage<T: Scalar, L: OffsetMap>(
         self,
-        thread: Coord<'k>,
+        thread: Index<'k>,
         columns: core::ops::Range<u32>,
         tile: LayoutTensor<'k, T, L, Shared>,
         value: impl Fn(Pair<'k>) -> Val<'k, u32>,

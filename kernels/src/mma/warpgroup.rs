@@ -1,8 +1,8 @@
 //! Products by `wgmma`: descriptors read off layouts.
 
-use super::factor::{Factor, warpgroup_atom};
-use super::tiled::{Arrangement, TiledMma, Wgmma};
-use crate::tile::{Coord, LayoutTensor, place};
+use super::input::{InputType, warpgroup_atom};
+use super::tiled::{AtomGrid, TiledMma, Wgmma};
+use crate::tile::{Index, LayoutTensor, place};
 use tilewright_codegen::build::{Arg, Descriptor, Operands, Scalar, Shared, SwizzleMode, Val};
 use tilewright_codegen::ir::WgmmaAtom;
 use tilewright_codegen::ir::attr::{Major as KernelMajor, Sign};
@@ -11,21 +11,21 @@ use tilewright_layout::swizzle::canonical::{Major, SwizzleWidth};
 use tilewright_layout::typed::StaticLayout;
 use tilewright_layout::{IntTuple, Layout, Swizzled};
 
-/// A factor in shared memory, (m, k) or (n, k), as a matrix descriptor describes it. The fields are read off the layout.
+/// An operand in shared memory, (m, k) or (n, k), as a matrix descriptor describes it. The fields are read off the layout.
 #[derive(Clone, Copy)]
-struct SharedFactor<'k> {
+struct SharedOperand<'k> {
     start: Val<'k, u64>,
     layout: Swizzled,
     bits: i64,
     major: KernelMajor,
 }
 
-impl<'k> SharedFactor<'k> {
-    /// The tensor as a factor. A layout that the hardware cannot read does not compile.
+impl<'k> SharedOperand<'k> {
+    /// The tensor as an operand. A layout that the hardware cannot read does not compile.
     ///
     /// The tensor's origin must be a multiple of its swizzle's period, as tiles of whole atoms are.
     #[track_caller]
-    fn new<T: Scalar, L: StaticLayout>(tensor: LayoutTensor<'k, T, L, Shared>) -> SharedFactor<'k> {
+    fn new<T: Scalar, L: StaticLayout>(tensor: LayoutTensor<'k, T, L, Shared>) -> SharedOperand<'k> {
         let descriptor = const {
             match Swizzled::new(L::SWIZZLE, 0, L::LAYOUT).matrix_descriptor(T::TY.bits() as i64) {
                 Ok(descriptor) => descriptor,
@@ -43,12 +43,12 @@ impl<'k> SharedFactor<'k> {
             Major::K => KernelMajor::K,
             Major::Mn => KernelMajor::Mn,
         };
-        SharedFactor { start, layout: tensor.layout(), bits, major }
+        SharedOperand { start, layout: tensor.layout(), bits, major }
     }
 
-    /// The factor from a row on, which must be a multiple of 8.
+    /// The operand from a row on, which must be a multiple of 8.
     #[track_caller]
-    fn begun_at(self, row: Coord<'k>) -> SharedFactor<'k> {
+    fn begun_at(self, row: Index<'k>) -> SharedOperand<'k> {
         let mode = Layout::constant(self.layout.layout().mode(0));
         // Offsets of whole rows are multiples of the 16 bytes that descriptors count in.
         let units = place(&mode, row) * (self.bits as u32) / 128;
@@ -56,7 +56,7 @@ impl<'k> SharedFactor<'k> {
             Some(value) => self.start + value.cast::<u64>() + u64::from(units.constant()),
             None => self.start + u64::from(units.constant()),
         };
-        SharedFactor { start, ..self }
+        SharedOperand { start, ..self }
     }
 
     /// The descriptor of what begins at (row, column).
@@ -78,8 +78,8 @@ fn fields(descriptor: &MatrixDescriptor) -> Descriptor {
     Descriptor { swizzle, leading: descriptor.leading as u32, stride: descriptor.stride as u32 }
 }
 
-impl<'k, F: Factor, L: StaticLayout, R: StaticLayout, T: Arrangement> TiledMma<'k, Wgmma<F>, L, R, T> {
-    /// The instruction of a team's columns.
+impl<'k, F: InputType, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'k, Wgmma<F>, A, B, G> {
+    /// The instruction of a warpgroup's columns.
     const ATOM: WgmmaAtom = warpgroup_atom::<F>(Self::PART[1]).0;
 
     /// Begins to add A·Bᵀ over all of K that the tiles hold, or where `keep` is false to replace the sums by it, as a group
@@ -87,13 +87,13 @@ impl<'k, F: Factor, L: StaticLayout, R: StaticLayout, T: Arrangement> TiledMma<'
     #[track_caller]
     pub fn issue(
         self,
-        a: LayoutTensor<'k, F::Stored, L, Shared>,
-        b: LayoutTensor<'k, F::Stored, R, Shared>,
+        a: LayoutTensor<'k, F::Stored, A, Shared>,
+        b: LayoutTensor<'k, F::Stored, B, Shared>,
         keep: impl Arg<'k, bool> + Copy,
     ) {
         self.k.wgmma_fence();
         let [row, column] = self.corner();
-        let (a, b) = (SharedFactor::new(a).begun_at(row), SharedFactor::new(b).begun_at(column));
+        let (a, b) = (SharedOperand::new(a).begun_at(row), SharedOperand::new(b).begun_at(column));
         let operands = Operands { sign_a: Sign::Plus, sign_b: Sign::Plus, major_a: a.major, major_b: b.major };
         for step in (0..Self::EXTENTS[2]).step_by(F::K as usize) {
             for i in 0..self.sums.atoms()[0] {
@@ -108,24 +108,24 @@ impl<'k, F: Factor, L: StaticLayout, R: StaticLayout, T: Arrangement> TiledMma<'
         self.k.wgmma_commit();
     }
 
-    /// As [`issue`](TiledMma::issue) with the left factor in registers: for each step of K the four of every 64 rows.
+    /// As [`issue`](TiledMma::issue) with the A operand in registers: for each step of K the four of every 64 rows.
     #[track_caller]
     pub fn issue_registers<P: Scalar>(
         self,
-        left: &[Vec<[Val<'k, P>; 4]>],
-        b: LayoutTensor<'k, F::Stored, R, Shared>,
+        a: &[Vec<[Val<'k, P>; 4]>],
+        b: LayoutTensor<'k, F::Stored, B, Shared>,
         keep: impl Arg<'k, bool> + Copy,
     ) {
         self.k.wgmma_fence();
-        let b = SharedFactor::new(b).begun_at(self.corner()[1]);
+        let b = SharedOperand::new(b).begun_at(self.corner()[1]);
         let operands = Operands { major_b: b.major, ..Operands::K_MAJOR };
-        for (step, left) in (0..Self::EXTENTS[2]).step_by(F::K as usize).zip(left) {
-            for (i, left) in (0..).zip(left) {
+        for (step, a) in (0..Self::EXTENTS[2]).step_by(F::K as usize).zip(a) {
+            for (i, a) in (0..).zip(a) {
                 let (sums, b) = (self.sums.atom(i, 0), b.at(0, step));
                 if step == 0 {
-                    sums.wgmma_rs(Self::ATOM, left, b, keep, operands);
+                    sums.wgmma_rs(Self::ATOM, a, b, keep, operands);
                 } else {
-                    sums.wgmma_rs(Self::ATOM, left, b, true, operands);
+                    sums.wgmma_rs(Self::ATOM, a, b, true, operands);
                 }
             }
         }
@@ -134,7 +134,7 @@ impl<'k, F: Factor, L: StaticLayout, R: StaticLayout, T: Arrangement> TiledMma<'
 
     /// Waits until at most so many of the newest groups are in flight.
     #[track_caller]
-    pub fn settle(self, groups: u32) {
+    pub fn wait_group(self, groups: u32) {
         self.k.wgmma_wait(groups);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `coord` | half-known numbers, and the evaluation of a layout at one |
+//! | `index` | half-known numbers, and the evaluation of a layout at one |
 //! | `tensor` | [`LayoutTensor`]: pointer, layout, origin; `tile`, `distribute`, `vectorize`; swizzles applied |
 //! | `iter` | [`TileIter`]: tiles along an axis, bounded or circular |
 //! | `matrix` | [`Matrix`]: extents and strides known at run time; a predicate per dimension at the edges |
@@ -13,15 +13,15 @@
 //! while the kernel is recorded. This room knows no matrix instruction.
 
 mod bulk;
-mod coord;
 mod copy;
+mod index;
 mod iter;
 mod matrix;
 mod tensor;
 
 pub use bulk::{Share, boxes};
-pub use coord::{Coord, place};
-pub use copy::{Team, copy_async};
+pub use copy::{ThreadGroup, copy_async};
+pub use index::{Index, place};
 pub use iter::TileIter;
 pub use matrix::{Matrix, MatrixTile};
 pub use tensor::{LayoutTensor, Vectors};

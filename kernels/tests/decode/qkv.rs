@@ -5,7 +5,9 @@ use tilewright_codegen::build::{Builder, block, record};
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::trial::{Bound, Draw, Trial};
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::decode::{Array, Float, Input, Keys, Operand, Packing, Path, Qkv, Rotation, Team, Unit, qkv};
+use tilewright_kernels::decode::{
+    Array, ConsumerWarps, Float, Input, Keys, Operand, Packing, Path, Qkv, Rotation, Unit, qkv,
+};
 use tilewright_kernels::naive;
 
 use crate::paged::Paged;
@@ -108,7 +110,7 @@ impl Case {
     }
 
     fn record(&self, k: &Builder) {
-        let (team, unit, tiles) = (Team::new(k, self.warps), self.unit(), self.tiles());
+        let (team, unit, tiles) = (ConsumerWarps::new(k, self.warps), self.unit(), self.tiles());
         let (kv_head, first) = (k.block_id() / tiles, k.block_id() % tiles * self.tile);
         let bytes = unit.bytes() / 4;
         let weights = k.global::<u32>("weights").at((kv_head * self.units().1 + first) * bytes);

@@ -26,9 +26,9 @@ pub struct Atom {
     pub mnk: [i64; 3],
     /// The result.
     pub d: Element,
-    /// The left factor.
+    /// The A operand.
     pub a: Element,
-    /// The right factor.
+    /// The B operand.
     pub b: Element,
     /// The accumulator.
     pub c: Element,
@@ -41,9 +41,9 @@ pub struct WgmmaFamily {
     pub k: i64,
     /// The result and accumulator.
     pub d: Element,
-    /// The left factor.
+    /// The A operand.
     pub a: Element,
-    /// The right factor.
+    /// The B operand.
     pub b: Element,
 }
 
@@ -231,7 +231,7 @@ impl Atom {
             Instruction::MmaSync => message.text(self.c.name()).text("_TN"),
             Instruction::Wgmma { a_in_registers } => {
                 let message = message.text(if a_in_registers { "_RS" } else { "_SS" });
-                // Only 16-bit factors may have their other index contiguous in shared memory.
+                // Only 16-bit operands may have their other index contiguous in shared memory.
                 if self.a.bits() == 16 { message } else { message.text("_TN") }
             }
         }

@@ -33,9 +33,9 @@ use crate::Layout;
 /// An operand of a matrix instruction: C = A·B + C.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operand {
-    /// The left factor, M×K.
+    /// The A operand, M×K.
     A,
-    /// The right factor, held as N×K.
+    /// The B operand, held as N×K.
     B,
     /// The accumulator, M×N.
     C,

@@ -15,7 +15,7 @@ pub trait WgmmaTypes: Copy + Default + Send + Sync + 'static {
     const FAMILY: WgmmaFamily;
 }
 
-/// Where a `wgmma` reads its left factor from.
+/// Where a `wgmma` reads its A operand from.
 pub trait SourceOfA: Copy + Default + Send + Sync + 'static {
     /// Whether it reads registers.
     const REGISTERS: bool;

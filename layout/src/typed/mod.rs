@@ -23,10 +23,10 @@
 //! | tiles of a layout | [`TiledBy`], [`LogicalDivide`], [`ZippedDivide`], [`TiledDivide`], [`FlatDivide`], [`TileToShape`], [`TileToShapeIn`] |
 //! | copies of a layout | [`BlockedProduct`], [`RakedProduct`], [`LogicalProduct`], [`ZippedProduct`], [`TiledProduct`], [`FlatProduct`] |
 //! | a layout of coordinates of a layout | [`Composed`], [`ComposedByMode`], [`Transposed`], [`Mode`], [`Coalesced`], [`Flattened`] |
-//! | banks | [`Swizzled`], [`MatrixTile`] |
-//! | a shape in a function's signature | [`Matrix`], [`Shaped`] |
+//! | banks | [`Swizzled`], [`OperandTile`] |
+//! | a shape in a function's signature | [`MatrixLayout`], [`Shaped`] |
 //! | an element | [`Lowered`] |
-//! | memory | [`Tile`] |
+//! | memory | [`ArrayTensor`] |
 //!
 //! An associated constant is evaluated where it is used, so `cargo check` does not see a broken layout that only generic
 //! code names. Name the layouts of a program with [`layout!`](crate::layout!): it evaluates them where they stand.
@@ -37,9 +37,9 @@ mod divide;
 mod index;
 mod lowered;
 mod matrix;
-mod matrix_tile;
 mod named;
 mod numbers;
+mod operand_tile;
 mod product;
 mod rearrange;
 mod storage;
@@ -55,15 +55,15 @@ pub use divide::{
 };
 pub use index::Idx;
 pub use lowered::{Lowered, MAX_RANK, MAX_RUNS};
-pub use matrix::{Matrix, Shaped};
-pub use matrix_tile::{KMajor, MatrixTile, MnMajor, StaticMajor, matrix_tile};
+pub use matrix::{MatrixLayout, Shaped};
 pub use numbers::{ColMajor, Compact, CompactRight, Concat, Contiguous, LayoutList, Ordered, RowMajor, Strided};
+pub use operand_tile::{KMajor, MnMajor, OperandTile, StaticMajor, operand_tile};
 pub use product::{BlockedProduct, FlatProduct, LogicalProduct, RakedProduct, TiledProduct, ZippedProduct};
 pub use rearrange::{
     Coalesced, Complement, Composed, ComposedByMode, Downcast, Filtered, Flattened, Grouped, LeftInverse, Mode,
     RightInverse, Selected, Transposed, Upcast,
 };
-pub use storage::{Storage, Tile};
+pub use storage::{ArrayTensor, Storage};
 pub use tiler::{Keep, StaticTiler};
 pub use tuple::{FirstFastest, InOrder, Int, LastFastest, StaticOrder, StaticTuple};
 

@@ -2,7 +2,7 @@
 
 use crate::view::part::cut_mode;
 use crate::view::round::Round;
-use crate::view::{LayoutTensor, Space, ViewError};
+use crate::view::{Space, TensorView, ViewError};
 use crate::{Layout, Swizzled};
 
 /// The parts of a view along one mode; what [`TileIter`](crate::view::TileIter) is for tiles whose extents are in the type.
@@ -11,9 +11,9 @@ use crate::{Layout, Swizzled};
 /// starts over; [`lap`](PartIter::lap) counts the rounds.
 ///
 /// ```
-/// use tilewright_layout::{typed::RowMajor, view::LayoutTensor};
+/// use tilewright_layout::{typed::RowMajor, view::TensorView};
 /// let data: Vec<u32> = (0..10).collect();
-/// let tensor = LayoutTensor::<u32, RowMajor<5, 2>>::from_slice(&data).unwrap();
+/// let tensor = TensorView::<u32, RowMajor<5, 2>>::from_slice(&data).unwrap();
 /// let rows: Vec<usize> = tensor.parts_along(0, 2).unwrap().map(|part| part.extent(0)).collect();
 /// assert_eq!(rows, [2, 2, 1]);
 /// let mut ring = tensor.parts_along(0, 2).unwrap().circular();
@@ -21,7 +21,7 @@ use crate::{Layout, Swizzled};
 /// assert_eq!((ring.round(), ring.lap()), (3, 1));
 /// ```
 pub struct PartIter<'a, T, S> {
-    tensor: LayoutTensor<'a, T, Swizzled, S>,
+    tensor: TensorView<'a, T, Swizzled, S>,
     /// The mode as it is in the view: its offsets are where the parts begin.
     whole: Layout,
     extent: usize,
@@ -32,7 +32,7 @@ pub struct PartIter<'a, T, S> {
 
 impl<'a, T, S: Space> PartIter<'a, T, S> {
     /// The parts of at least one element along a mode that there is.
-    pub(super) fn new(tensor: LayoutTensor<'a, T, Swizzled, S>, mode: usize, extent: usize) -> Result<Self, ViewError> {
+    pub(super) fn new(tensor: TensorView<'a, T, Swizzled, S>, mode: usize, extent: usize) -> Result<Self, ViewError> {
         let layout = tensor.layout.layout();
         let (whole, length) = (layout.mode(mode)?, tensor.extent(mode));
         let count = length.div_ceil(extent);
@@ -67,7 +67,7 @@ impl<'a, T, S: Space> PartIter<'a, T, S> {
 }
 
 impl<'a, T, S: Space> Iterator for PartIter<'a, T, S> {
-    type Item = LayoutTensor<'a, T, Swizzled, S>;
+    type Item = TensorView<'a, T, Swizzled, S>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let place = self.round.advance()?;

@@ -2,7 +2,7 @@
 
 use crate::typed::{Lowered, StaticLayout, TilesOf, Within};
 use crate::view::round::Round;
-use crate::view::{LayoutTensor, Space, ViewError};
+use crate::view::{Space, TensorView, ViewError};
 
 /// The axis that a [`TileIter`] walks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -19,9 +19,9 @@ pub enum Along {
 /// [`lap`](TileIter::lap) counts the rounds.
 ///
 /// ```
-/// use tilewright_layout::{typed::RowMajor, view::{Along, LayoutTensor}};
+/// use tilewright_layout::{typed::RowMajor, view::{Along, TensorView}};
 /// let data: Vec<u32> = (0..24).collect();
-/// let tensor = LayoutTensor::<u32, RowMajor<4, 6>>::from_slice(&data).unwrap();
+/// let tensor = TensorView::<u32, RowMajor<4, 6>>::from_slice(&data).unwrap();
 /// let row: Vec<u32> = tensor.tiles_along::<4, 2>(Along::Columns, 0).unwrap().map(|t| *t.get([0, 0]).unwrap()).collect();
 /// assert_eq!(row, [0, 2, 4]);
 /// let mut ring = tensor.tiles_along::<4, 2>(Along::Columns, 0).unwrap().circular();
@@ -29,13 +29,13 @@ pub enum Along {
 /// assert_eq!((five, ring.lap()), (vec![0, 2, 4, 0, 2], 1));
 /// ```
 pub struct TileIter<'a, T, L, S, const M: usize, const N: usize> {
-    tensor: LayoutTensor<'a, T, L, S>,
+    tensor: TensorView<'a, T, L, S>,
     along: Along,
     across: usize,
     round: Round,
 }
 
-impl<'a, T, L: StaticLayout, S: Space> LayoutTensor<'a, T, L, S> {
+impl<'a, T, L: StaticLayout, S: Space> TensorView<'a, T, L, S> {
     /// The tiles along an axis, at place `across` of the other one.
     ///
     /// # Errors
@@ -77,7 +77,7 @@ impl<T, L: StaticLayout, S: Space, const M: usize, const N: usize> TileIter<'_, 
 }
 
 impl<'a, T, L: StaticLayout, S: Space, const M: usize, const N: usize> Iterator for TileIter<'a, T, L, S, M, N> {
-    type Item = LayoutTensor<'a, T, Within<L, M, N>, S>;
+    type Item = TensorView<'a, T, Within<L, M, N>, S>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let place = self.round.advance()?;

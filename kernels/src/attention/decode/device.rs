@@ -5,8 +5,8 @@ use tilewright_codegen::build::{Builder, Global, Ptr, RegArray, Val};
 use tilewright_codegen::ir::MmaAtom;
 
 use super::combine::{Splits, Warps};
-use crate::attention::softmax::{Patience, Softmax, column_of, left_factor};
-use crate::kv::{KConfig, KvBuffer, KvFamily, Place, Span, Team, VConfig, stream};
+use crate::attention::softmax::{Patience, Softmax, a_fragment, column_of};
+use crate::kv::{KConfig, KvBuffer, KvFamily, KvThreads, Place, Span, VConfig, stream};
 
 /// Tokens of a tile.
 pub const TILE: u32 = 16;
@@ -38,7 +38,7 @@ pub struct Task<'k, I> {
 
 /// The attention of one block.
 pub fn attend<'k, F: KvFamily, const D: u32>(k: &'k Builder, task: &Task<'k, F::Input<'k>>) {
-    let (team, rows) = (Team::Warps(warps(D)), task.group.div_ceil(8));
+    let (team, rows) = (KvThreads::Warps(warps(D)), task.group.div_ceil(8));
     let keys = F::open::<KConfig<TILE, D, TILE>>(k, "keys", task.inputs[0], task.place, team);
     let values = F::open::<VConfig<TILE, TILE, TILE, D>>(k, "values", task.inputs[1], task.place, team);
     F::begin(k);
@@ -69,7 +69,7 @@ pub fn attend<'k, F: KvFamily, const D: u32>(k: &'k Builder, task: &Task<'k, F::
         |_, landed| {
             for step in 0..TILE / 16 {
                 values.load_from_shared(landed, step);
-                let weights = left_factor(k, scores, step, rows).map(|pair| pair.bits());
+                let weights = a_fragment(k, scores, step, rows).map(|pair| pair.bits());
                 multiply(acc, &weights, &values.get_mma_tile());
             }
         },
@@ -88,7 +88,7 @@ fn share<'k, I>(k: &'k Builder, task: &Task<'k, I>, step: u32) -> Span<'k> {
     Span { first: first + k.warp(), end: (first + width).min(tiles), step }
 }
 
-/// The queries as left factors of the steps of 16 columns; rows that are no query are zero.
+/// The queries as A operands of the steps of 16 columns; rows that are no query are zero.
 fn query_fragments<'k, const D: u32>(k: &'k Builder, task: &Task<'k, impl Copy>) -> Vec<[Val<'k, u32>; 4]> {
     let (row, column) = (k.lane() / 4, k.lane() % 4 * 2);
     let words = k.regs(D / 4, 0u32);
@@ -103,7 +103,7 @@ fn query_fragments<'k, const D: u32>(k: &'k Builder, task: &Task<'k, impl Copy>)
     (0..D / 16).map(|step| core::array::from_fn(|i| words.get(4 * step + i as u32))).collect()
 }
 
-/// `acc += left · right`, eight columns for each right factor.
+/// `acc += left · right`, eight columns for each B operand.
 fn multiply<'k>(acc: RegArray<'k, f32>, left: &[Val<'k, u32>; 4], right: &[[Val<'k, u32>; 2]]) {
     for (n, right) in (0..).zip(right) {
         acc.run(4 * n, 4).mma(ATOM, left, right);

@@ -12,9 +12,9 @@ use tilewright_codegen::ir::attr::Major;
 use tilewright_codegen::ir::{WgmmaAtom, WgmmaKind};
 
 use super::schedule::Rows;
-use crate::attention::softmax::{Patience, Softmax, left_factor};
+use crate::attention::softmax::{Patience, Softmax, a_fragment};
 use crate::kv::{
-    Fetched, Form, KConfig, KvBuffer, KvFamily, Landed, Place, Team, TileForm, Tma, TmaBuffer, VConfig, VECTOR,
+    Fetched, Form, KConfig, KvBuffer, KvFamily, KvThreads, Landed, Place, TileForm, Tma, TmaBuffer, VConfig, VECTOR,
 };
 
 /// Rows of a warpgroup.
@@ -68,7 +68,7 @@ impl<const D: u32, const BN: u32, const STAGES: u32, const GROUPS: u32> Shape<D,
 
     /// The attention of one block.
     pub fn attend<'k>(k: &'k Builder, task: &Task<'k>) {
-        let team = Team::Apart { first: 4, users: 4 * GROUPS };
+        let team = KvThreads::Apart { first: 4, users: 4 * GROUPS };
         let queries = k.shared_aligned::<bf16>("queries", GROUPS * Self::QUERY.elements(), 1024);
         let queries_full = k.mbarriers("queries_full", 1);
         let keys = Tma::<STAGES>::open::<KConfig<BN, D, BN>>(k, "keys", task.inputs[0], task.place, team);
@@ -170,7 +170,7 @@ impl<'k, const D: u32, const BN: u32, const GROUPS: u32> Consumer<'_, 'k, D, BN,
             let tile = last - 1 - turn;
             let key = self.keys.copy_to_shared(Fetched::by_another(), tile);
             let value = self.values.copy_to_shared(Fetched::by_another(), tile + 1);
-            let weights = self.left_factors();
+            let weights = self.a_fragments();
             self.take_turn();
             k.wgmma_fence();
             self.multiply_scores(&key);
@@ -187,7 +187,7 @@ impl<'k, const D: u32, const BN: u32, const GROUPS: u32> Consumer<'_, 'k, D, BN,
         });
 
         let value = self.values.copy_to_shared(Fetched::by_another(), k.lit(0u32));
-        let weights = self.left_factors();
+        let weights = self.a_fragments();
         k.wgmma_fence();
         self.multiply_weights(&weights, &value);
         k.wgmma_wait(0);
@@ -220,16 +220,16 @@ impl<'k, const D: u32, const BN: u32, const GROUPS: u32> Consumer<'_, 'k, D, BN,
         self.k.wgmma_commit();
     }
 
-    /// Scores become the left factors of the next product, in registers that the softmax leaves alone.
+    /// Scores become the A operands of the next product, in registers that the softmax leaves alone.
     fn pack(&self) {
         for step in 0..BN / 16 {
-            for (i, pair) in (0..).zip(left_factor(self.k, self.scores, step, 2)) {
+            for (i, pair) in (0..).zip(a_fragment(self.k, self.scores, step, 2)) {
                 self.weights.set(4 * step + i, pair);
             }
         }
     }
 
-    fn left_factors(&self) -> Vec<[Val<'k, Bf16x2>; 4]> {
+    fn a_fragments(&self) -> Vec<[Val<'k, Bf16x2>; 4]> {
         (0..BN / 16).map(|step| core::array::from_fn(|i| self.weights.get(4 * step + i as u32))).collect()
     }
 

@@ -5,8 +5,8 @@ use tilewright_codegen::build::{Bf16x2, Builder, Global, Ptr, RegArray, Val};
 use tilewright_codegen::ir::MmaAtom;
 
 use super::schedule::Rows;
-use crate::attention::softmax::{Patience, Softmax, left_factor};
-use crate::kv::{KConfig, KvBuffer, KvFamily, Place, Span, Team, VConfig, stream};
+use crate::attention::softmax::{Patience, Softmax, a_fragment};
+use crate::kv::{KConfig, KvBuffer, KvFamily, KvThreads, Place, Span, VConfig, stream};
 
 /// Warps of a block.
 pub const WARPS: u32 = 4;
@@ -40,7 +40,7 @@ pub struct Task<'k, I> {
 
 /// The attention of one block.
 pub fn attend<'k, F: KvFamily, const D: u32>(k: &'k Builder, task: &Task<'k, F::Input<'k>>) {
-    let team = Team::Block(32 * WARPS);
+    let team = KvThreads::Block(32 * WARPS);
     let keys = F::open::<KConfig<TILE, D, TILE>>(k, "keys", task.inputs[0], task.place, team);
     let values = F::open::<VConfig<TILE, TILE, TILE, D>>(k, "values", task.inputs[1], task.place, team);
     F::begin(k);
@@ -72,7 +72,7 @@ pub fn attend<'k, F: KvFamily, const D: u32>(k: &'k Builder, task: &Task<'k, F::
         |_, landed| {
             for step in 0..TILE / 16 {
                 values.load_from_shared(landed, step);
-                let weights = left_factor(k, scores, step, 2).map(|pair| pair.bits());
+                let weights = a_fragment(k, scores, step, 2).map(|pair| pair.bits());
                 multiply(acc, &weights, &values.get_mma_tile());
             }
         },
@@ -80,7 +80,7 @@ pub fn attend<'k, F: KvFamily, const D: u32>(k: &'k Builder, task: &Task<'k, F::
     store::<D>(k, task, mine, softmax, acc);
 }
 
-/// The queries of a warp as left factors; rows behind the sequence are zero.
+/// The queries of a warp as A operands; rows behind the sequence are zero.
 fn query_fragments<'k, const D: u32>(
     k: &'k Builder,
     task: &Task<'k, impl Copy>,
@@ -99,7 +99,7 @@ fn query_fragments<'k, const D: u32>(
     (0..D / 16).map(|step| core::array::from_fn(|i| words.get(4 * step + i as u32))).collect()
 }
 
-/// `acc += left · right`, eight columns for each right factor.
+/// `acc += left · right`, eight columns for each B operand.
 fn multiply<'k>(acc: RegArray<'k, f32>, left: &[Val<'k, u32>; 4], right: &[[Val<'k, u32>; 2]]) {
     for (n, right) in (0..).zip(right) {
         acc.run(4 * n, 4).mma(ATOM, left, right);

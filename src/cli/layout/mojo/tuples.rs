@@ -4,7 +4,7 @@ use serde_json::{Value as Json, json};
 use tilewright_layout::ops::Order;
 use tilewright_layout::picture::TextGrid;
 use tilewright_layout::swizzle::canonical::{Atom, Major, SwizzleWidth};
-use tilewright_layout::view::LayoutTensor;
+use tilewright_layout::view::TensorView;
 use tilewright_layout::{IntTuple, Layout, LayoutError, Swizzle, analysis};
 
 use super::Reason;
@@ -214,7 +214,7 @@ fn of_layouts(case: &Case<'_>) -> Option<Outcome> {
 fn reshaped(from: &Layout, order: &Layout) -> Outcome {
     listed("a tensor", from.cosize())?;
     let memory = vec![(); usize::try_from(from.cosize()).unwrap_or_default()];
-    let tensor = LayoutTensor::<(), Layout>::with_layout(&memory, *from)?;
+    let tensor = TensorView::<(), Layout>::with_layout(&memory, *from)?;
     let reshaped = tensor.permute(&row_by_row(tensor.rank()))?.compose(order)?;
     Ok(Value::from(reshaped.layout().layout()).to_json())
 }

@@ -7,10 +7,10 @@ use tilewright_codegen::ir::{MmaAtom, WgmmaAtom, WgmmaKind};
 use tilewright_layout::fragment::{
     Atom, FragmentLayout, Operand, StaticAtom, WgmmaFamily, WgmmaTypes, atoms, fragment,
 };
-use tilewright_layout::typed::{KMajor, MatrixTile, StaticLayout, StaticMajor};
+use tilewright_layout::typed::{KMajor, OperandTile, StaticLayout, StaticMajor};
 
-/// A type of matrix elements. Both factors have it; sums are wider.
-pub trait Factor: Copy + 'static {
+/// A type of matrix elements. Both operands have it; sums are wider.
+pub trait InputType: Copy + 'static {
     /// How memory holds it.
     type Stored: Scalar;
     /// What products are summed in.
@@ -37,7 +37,7 @@ pub trait Factor: Copy + 'static {
     const K: u32 = 256 / Self::Stored::TY.bits();
 }
 
-/// How wide factors are, and with that the operand tiles whose K is a swizzled row of 128 bytes.
+/// How wide operands are, and with that the operand tiles whose K is a swizzled row of 128 bytes.
 pub trait Width: 'static {
     /// Elements of 128 bytes.
     const DEPTH: u32;
@@ -55,20 +55,20 @@ pub enum Bits8 {}
 
 impl Width for Bits16 {
     const DEPTH: u32 = 64;
-    type Tile<X: StaticMajor, const ROWS: usize> = MatrixTile<X, 16, ROWS, 64>;
+    type Tile<X: StaticMajor, const ROWS: usize> = OperandTile<X, 16, ROWS, 64>;
 }
 
 impl Width for Bits8 {
     const DEPTH: u32 = 128;
-    type Tile<X: StaticMajor, const ROWS: usize> = MatrixTile<KMajor, 8, ROWS, 128>;
+    type Tile<X: StaticMajor, const ROWS: usize> = OperandTile<KMajor, 8, ROWS, 128>;
 }
 
 const F32: f64 = 1.0 / (1u32 << 23) as f64;
 const FLOAT8: f64 = 1.0 / (1u32 << 13) as f64;
 
-macro_rules! factors {
+macro_rules! inputs {
     ($($Type:ty: $Stored:ty, $Sum:ty, $Width:ty, $name:literal, $cut:expr, $warp:ident $warp_row:ident, $group:ident $group_row:ident;)+) => { $(
-        impl Factor for $Type {
+        impl InputType for $Type {
             type Stored = $Stored;
             type Sum = $Sum;
             type Width = $Width;
@@ -82,7 +82,7 @@ macro_rules! factors {
     )+ };
 }
 
-factors! {
+inputs! {
     bf16: bf16, f32, Bits16, "bf16", F32, M16N8K16_F32_BF16_BF16 SM80_16x8x16_F32BF16BF16F32_TN, F32_BF16_BF16 SM90_F32BF16BF16;
     f16: f16, f32, Bits16, "f16", F32, M16N8K16_F32_F16_F16 SM80_16x8x16_F32F16F16F32_TN, F32_F16_F16 SM90_F32F16F16;
     E4M3: u8, f32, Bits8, "e4m3", FLOAT8, M16N8K32_F32_E4M3_E4M3 SM89_16x8x32_F32E4M3E4M3F32_TN, F32_E4M3_E4M3 SM90_F32E4M3E4M3;
@@ -91,7 +91,7 @@ factors! {
 }
 
 /// The fragment of an operand of the warp's instruction.
-pub const fn warp_fragment<F: Factor>(operand: Operand) -> FragmentLayout {
+pub const fn warp_fragment<F: InputType>(operand: Operand) -> FragmentLayout {
     fragment(&F::WARP_FRAGMENTS, operand)
 }
 
@@ -100,7 +100,7 @@ pub const fn warp_fragment<F: Factor>(operand: Operand) -> FragmentLayout {
 /// # Panics
 /// Where there is no such instruction: N is a multiple of 8 from 8 to 256 (of 16 above 32 for integers). In a constant that
 /// is a compile error.
-pub const fn warpgroup_atom<F: Factor>(n: u32) -> (WgmmaAtom, FragmentLayout) {
+pub const fn warpgroup_atom<F: InputType>(n: u32) -> (WgmmaAtom, FragmentLayout) {
     match (WgmmaAtom::new(n, F::WARPGROUP), Atom::wgmma(&F::WARPGROUP_FRAGMENTS, n as i64, false)) {
         (Some(atom), Some(shape)) => (atom, fragment(&shape, Operand::C)),
         _ => panic!("wgmma: N must be a multiple of 8 (of 16 above 32 for integers), 8 to 256"),
@@ -109,11 +109,11 @@ pub const fn warpgroup_atom<F: Factor>(n: u32) -> (WgmmaAtom, FragmentLayout) {
 
 #[cfg(test)]
 mod tests {
-    use super::{E4M3, E5M2, Factor, Width, warp_fragment};
+    use super::{E4M3, E5M2, InputType, Width, warp_fragment};
     use half::{bf16, f16};
     use tilewright_layout::fragment::Operand;
 
-    fn rows_agree<F: Factor>() {
+    fn rows_agree<F: InputType>() {
         let (m, n, k) = F::WARP.shape();
         assert_eq!(F::WARP_FRAGMENTS.mnk, [m, n, k].map(i64::from), "{}", F::NAME);
         assert_eq!((F::K, F::WARPGROUP.k()), (k, k), "{}", F::NAME);
