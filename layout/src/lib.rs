@@ -41,7 +41,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
-#[cfg(feature = "testing")]
+#[cfg(any(test, feature = "testing"))]
 extern crate std;
 
 #[macro_use]

@@ -310,13 +310,13 @@ mod tests {
 
     #[test]
     fn layouts_of_other_shapes_share_no_vector() {
-        let refused = |a: &str, b: &str| Vector::common(&plain(a), &plain(b), 16).unwrap_err().to_string();
+        let refused = |a: &str, b: &str| Vector::common(&plain(a), &plain(b), 16).unwrap_err().message();
         assert_eq!(
-            refused("(4,8):(8,1)", "(4,6):(6,1)"),
+            refused("(4,8):(8,1)", "(4,6):(6,1)").as_str(),
             "common vector: mode 1 has 8 elements on one side and 6 on the other; give both the same shape"
         );
         assert_eq!(
-            refused("(4,8):(8,1)", "32:1"),
+            refused("(4,8):(8,1)", "32:1").as_str(),
             "common vector: 1 modes given where 2 fit; give one per mode of the layout"
         );
     }
