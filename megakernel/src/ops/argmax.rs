@@ -72,7 +72,7 @@ impl DeviceOp for Argmax {
     }
 
     fn choice(&self) -> Option<Choice> {
-        Some(Choice { out: self.out, index: self.index, request: None })
+        Some(Choice { out: self.out, index: self.index, logits: None, request: None })
     }
 
     fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {

@@ -108,7 +108,7 @@ impl DeviceOp for Sample {
     }
 
     fn choice(&self) -> Option<Choice> {
-        Some(Choice { out: self.out, index: self.index, request: Some(self.request) })
+        Some(Choice { out: self.out, index: self.index, logits: Some(self.logits), request: Some(self.request) })
     }
 
     fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {

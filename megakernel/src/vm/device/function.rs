@@ -94,8 +94,10 @@ pub struct Written {
 pub struct Choice {
     /// The chosen ids.
     pub out: BufferId,
-    /// The ids that it chooses from.
+    /// The ids that it chooses from; what they are below, [`TaskOp::ids`](crate::ops::TaskOp::ids) of their writers says.
     pub index: BufferId,
+    /// The logits that it draws from, if it draws.
+    pub logits: Option<BufferId>,
     /// What rows ask for.
     pub request: Option<BufferId>,
 }
@@ -111,7 +113,7 @@ impl Planned {
     /// A task that streams no weights: its device function, and what that reads of it, words of 32 bits, at most
     /// [`FIELDS`] of them (more do not compile).
     pub fn new<F: Pod>(function: impl DeviceFunction, fields: F) -> Planned {
-        const { assert!(size_of::<F>() <= 4 * FIELDS && size_of::<F>() % 4 == 0, "a record has room for 12 words") };
+        const { assert!(size_of::<F>() <= 4 * FIELDS && size_of::<F>().is_multiple_of(4), "a record has room for 12 words") };
         let mut record = TaskRecord::default();
         bytes_of_mut(&mut record.fields)[..size_of::<F>()].copy_from_slice(bytes_of(&fields));
         Planned { opcode: Opcode::from(function), record, weights: None }

@@ -2,7 +2,6 @@
 
 use tilewright_codegen::target::Target;
 use tilewright_kernels::decode::{Float, Unit};
-use tilewright_layout::DType;
 
 use super::image::{Rows, Stream};
 use super::place::ALIGN;
@@ -12,7 +11,7 @@ use super::record::TaskRecord;
 use super::storage::{KvPools, RotationRows, Storage};
 use super::{DeviceOptions, Planned, Stretch, Unsupported};
 use crate::ops::{Place, Rotation};
-use crate::program::{Buffer, BufferId, BufferKind, Span, Task};
+use crate::program::{Buffer, BufferId, BufferKind, Span, Task, float_of};
 
 impl Planner<'_> {
     /// The choices of speed.
@@ -48,12 +47,8 @@ impl Planner<'_> {
     /// # Errors
     /// If there is none that a device has.
     pub fn float(&self, what: &'static str, id: BufferId) -> Result<Float, Unsupported> {
-        match self.buffer(id)?.dtype {
-            DType::F32 => Ok(Float::F32),
-            DType::F16 => Ok(Float::F16),
-            DType::BF16 => Ok(Float::Bf16),
-            found => Err(Unsupported::DType { what, buffer: id, found, expected: "f32, f16 or bf16" }),
-        }
+        let found = self.buffer(id)?.dtype;
+        float_of(found).ok_or(Unsupported::DType { what, buffer: id, found, expected: "f32, f16 or bf16" })
     }
 
     /// How an activation is stored: as blocks hand it on without a release, in words of 32 bits and more.
@@ -97,7 +92,9 @@ impl Planner<'_> {
     pub fn plain_float(&self, what: &'static str, id: BufferId) -> Result<Float, Unsupported> {
         match self.float(what, id)? {
             Float::F32 => Ok(Float::F32),
-            _ => Err(Unsupported::DType { what, buffer: id, found: self.buffer(id)?.dtype, expected: "f32" }),
+            Float::F16 | Float::Bf16 => {
+                Err(Unsupported::DType { what, buffer: id, found: self.buffer(id)?.dtype, expected: "f32" })
+            }
         }
     }
 

@@ -66,7 +66,7 @@ pub use machine::DeviceMachine;
 pub use merges::{Merge, Merges};
 pub use options::DeviceOptions;
 pub use place::{Places, Space, space};
-pub use plan::{Feedback, Plan, RotationTable};
+pub use plan::{Feedback, NoFeedback, Plan, RotationTable};
 pub use planner::Planner;
 pub use record::{BlockRecord, FIELDS, TaskRecord, WaitRecord};
 pub use resident::{DeviceKv, DeviceWeights};
