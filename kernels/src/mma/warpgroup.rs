@@ -46,13 +46,13 @@ impl<'k> SharedOperand<'k> {
     /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
     /// use half::bf16;
     /// use tilewright_kernels::{mma::SharedOperand, tile::LayoutTensor};
-    /// use tilewright_layout::Swizzled;
+    /// use tilewright_layout::{Layout, Swizzle, Swizzled};
     /// # record("sample", Arch::Sm90a, block(128), |k| {
     /// let memory = k.shared_aligned::<bf16>("values", 64 * 64, 1024);
-    /// let values = LayoutTensor::new(memory, Swizzled::parse("S<3,3,3> o 0 o (64,64):(1,64)").unwrap());
-    /// assert!(SharedOperand::by_value(values).is_ok());
-    /// let plain = LayoutTensor::new(memory, Swizzled::parse("S<0,4,3> o 0 o (64,64):(1,64)").unwrap());
-    /// assert!(SharedOperand::by_value(plain).is_err());
+    /// let layout = Layout::parse("(64,64):(1,64)").unwrap();
+    /// let swizzled = Swizzled::new(Swizzle::new(3, 3, 3).unwrap(), 0, layout);
+    /// assert!(SharedOperand::by_value(LayoutTensor::new(memory, swizzled)).is_ok());
+    /// assert!(SharedOperand::by_value(LayoutTensor::new(memory, layout)).is_err());
     /// # });
     /// ```
     ///
