@@ -2,9 +2,10 @@
 
 use tilewright_kernels::naive;
 
-use super::linear::{activations, product};
-use super::{Context, Done};
-use crate::program::{BufferId, GroupShape, KeyOutput, Part, Qkv, Run, Span};
+use super::{GroupShape, KeyOutput, Part, Qkv, Run};
+use crate::ops::linear::{activations, product};
+use crate::program::{BufferId, Span};
+use crate::vm::reference::{Context, Done};
 
 pub(super) fn qkv(op: &Qkv, on: &Context) -> Done {
     let [_, heads, head_dim] = on.shape(op.q)?;

@@ -35,26 +35,6 @@ pub enum OperandError {
     Shapes { operand: &'static str, found: Vec<usize>, other: &'static str, expected: Vec<usize> },
 }
 
-/// The regions a task reads and those it writes.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Footprint {
-    /// Regions read.
-    pub reads: Vec<Region>,
-    /// Regions written.
-    pub writes: Vec<Region>,
-}
-
-impl Footprint {
-    /// Sorts both lists and drops repetitions: the form in which declared and computed regions are compared.
-    pub fn canonical(mut self) -> Footprint {
-        for list in [&mut self.reads, &mut self.writes] {
-            list.sort_unstable();
-            list.dedup();
-        }
-        self
-    }
-}
-
 /// The buffers of a program, as an op sees them.
 #[derive(Clone, Copy)]
 pub struct Operands<'a> {
@@ -62,7 +42,7 @@ pub struct Operands<'a> {
 }
 
 /// Result of a check.
-pub(super) type Check<T = ()> = Result<T, OperandError>;
+pub type Check<T = ()> = Result<T, OperandError>;
 
 impl<'a> Operands<'a> {
     /// A view of the program's buffer table.
@@ -71,19 +51,28 @@ impl<'a> Operands<'a> {
     }
 
     /// The buffer behind an operand.
-    pub(super) fn get(&self, operand: &'static str, buffer: BufferId) -> Check<&'a Buffer> {
+    ///
+    /// # Errors
+    /// What is wrong with the operand.
+    pub fn get(&self, operand: &'static str, buffer: BufferId) -> Check<&'a Buffer> {
         let count = self.buffers.len();
         self.buffers.get(buffer.index()).ok_or(OperandError::MissingBuffer { operand, buffer, count })
     }
 
     /// The extents of an operand of rank `N`.
-    pub(super) fn shape<const N: usize>(&self, operand: &'static str, buffer: BufferId) -> Check<[usize; N]> {
+    ///
+    /// # Errors
+    /// What is wrong with the operand.
+    pub fn shape<const N: usize>(&self, operand: &'static str, buffer: BufferId) -> Check<[usize; N]> {
         let found = &self.get(operand, buffer)?.shape;
         found[..].try_into().map_err(|_| OperandError::Rank { operand, buffer, found: found.len(), expected: N })
     }
 
     /// The extents of a floating-point operand of rank `N`.
-    pub(super) fn floats<const N: usize>(&self, operand: &'static str, buffer: BufferId) -> Check<[usize; N]> {
+    ///
+    /// # Errors
+    /// What is wrong with the operand.
+    pub fn floats<const N: usize>(&self, operand: &'static str, buffer: BufferId) -> Check<[usize; N]> {
         let found = self.get(operand, buffer)?.dtype;
         if !matches!(found, DType::F32 | DType::F16 | DType::BF16) {
             return Err(OperandError::DType { operand, buffer, found, expected: "f32, f16 or bf16" });
@@ -92,7 +81,10 @@ impl<'a> Operands<'a> {
     }
 
     /// A floating-point operand with exactly these extents.
-    pub(super) fn floats_of<const N: usize>(
+    ///
+    /// # Errors
+    /// What is wrong with the operand.
+    pub fn floats_of<const N: usize>(
         &self,
         operand: &'static str,
         buffer: BufferId,
@@ -103,7 +95,10 @@ impl<'a> Operands<'a> {
     }
 
     /// An operand of exactly these extents, of one dtype.
-    pub(super) fn exactly<const N: usize>(
+    ///
+    /// # Errors
+    /// What is wrong with the operand.
+    pub fn exactly<const N: usize>(
         &self,
         operand: &'static str,
         buffer: BufferId,
@@ -119,12 +114,28 @@ impl<'a> Operands<'a> {
     }
 
     /// The extents of a key or value pool: `[kv_heads, pages, page_tokens, head_dim]`.
-    pub(super) fn pool(&self, operand: &'static str, buffer: BufferId) -> Check<[usize; 4]> {
+    ///
+    /// # Errors
+    /// What is wrong with the operand.
+    pub fn pool(&self, operand: &'static str, buffer: BufferId) -> Check<[usize; 4]> {
         let found = self.get(operand, buffer)?.kind;
         if found != BufferKind::KvPool {
             return Err(OperandError::Kind { operand, buffer, found, expected: BufferKind::KvPool });
         }
         self.floats(operand, buffer)
+    }
+
+    /// An index operand: a cell of i32 with exactly these extents. What indexes memory is set by the host alone, which
+    /// checks it.
+    ///
+    /// # Errors
+    /// What is wrong with the operand.
+    pub fn cell<const N: usize>(&self, operand: &'static str, buffer: BufferId, expected: [usize; N]) -> Check {
+        let found = self.get(operand, buffer)?.kind;
+        if found != BufferKind::Cell {
+            return Err(OperandError::Kind { operand, buffer, found, expected: BufferKind::Cell });
+        }
+        self.exactly(operand, buffer, DType::I32, expected)
     }
 
     fn extents<const N: usize>(
@@ -141,7 +152,10 @@ impl<'a> Operands<'a> {
     }
 
     /// A region given as an operand: of the buffer's rank, inside it, not empty.
-    pub(super) fn region(&self, operand: &'static str, region: &Region) -> Check<&'a Buffer> {
+    ///
+    /// # Errors
+    /// What is wrong with the operand.
+    pub fn region(&self, operand: &'static str, region: &Region) -> Check<&'a Buffer> {
         let buffer = self.get(operand, region.buffer)?;
         let (found, expected) = (region.spans().len(), buffer.shape.len());
         if found != expected || expected > MAX_RANK {
@@ -154,7 +168,10 @@ impl<'a> Operands<'a> {
     }
 
     /// A region as [`Operands::region`] wants it, of floating-point elements.
-    pub(super) fn float_region(&self, operand: &'static str, region: &Region) -> Check<&'a Buffer> {
+    ///
+    /// # Errors
+    /// What is wrong with the operand.
+    pub fn float_region(&self, operand: &'static str, region: &Region) -> Check<&'a Buffer> {
         let buffer = self.region(operand, region)?;
         if !matches!(buffer.dtype, DType::F32 | DType::F16 | DType::BF16) {
             let (buffer, found) = (region.buffer, buffer.dtype);
@@ -165,7 +182,10 @@ impl<'a> Operands<'a> {
 }
 
 /// Checks that `span` is a non-empty part of `0..extent`.
-pub(super) fn interval(name: &'static str, span: Span, extent: usize) -> Check {
+///
+/// # Errors
+/// If it is not so.
+pub fn interval(name: &'static str, span: Span, extent: usize) -> Check {
     if span.is_empty() || span.hi > extent {
         return Err(OperandError::Interval { name, span, extent });
     }
@@ -173,12 +193,18 @@ pub(super) fn interval(name: &'static str, span: Span, extent: usize) -> Check {
 }
 
 /// Checks that an index is below a limit.
-pub(super) fn index(name: &'static str, found: usize, limit: usize) -> Check {
+///
+/// # Errors
+/// If it is not so.
+pub fn index(name: &'static str, found: usize, limit: usize) -> Check {
     if found >= limit { Err(OperandError::Index { name, found, limit }) } else { Ok(()) }
 }
 
 /// Checks that a parameter is a finite number above zero.
-pub(super) fn positive(name: &'static str, found: f32) -> Check {
+///
+/// # Errors
+/// If it is not so.
+pub fn positive(name: &'static str, found: f32) -> Check {
     if found.is_finite() && found > 0.0 {
         Ok(())
     } else {
@@ -187,7 +213,10 @@ pub(super) fn positive(name: &'static str, found: f32) -> Check {
 }
 
 /// Checks that `found` is a multiple of `of` (and neither is 0).
-pub(super) fn multiple(name: &'static str, found: usize, of: usize) -> Check {
+///
+/// # Errors
+/// If it is not so.
+pub fn multiple(name: &'static str, found: usize, of: usize) -> Check {
     if of != 0 && found != 0 && found.is_multiple_of(of) {
         Ok(())
     } else {
@@ -196,7 +225,10 @@ pub(super) fn multiple(name: &'static str, found: usize, of: usize) -> Check {
 }
 
 /// Checks that two regions cover boxes of the same extents.
-pub(super) fn same_extents(operand: &'static str, a: &Region, other: &'static str, b: &Region) -> Check {
+///
+/// # Errors
+/// If it is not so.
+pub fn same_extents(operand: &'static str, a: &Region, other: &'static str, b: &Region) -> Check {
     let (found, expected) = (a.extents(), b.extents());
     if found == expected { Ok(()) } else { Err(OperandError::Shapes { operand, found, other, expected }) }
 }

@@ -1,10 +1,19 @@
 //! Linear layers by tiles of output features, with what is fused before and after the product.
 
+mod device;
+mod oracle;
+
 use serde::{Deserialize, Serialize};
 use tilewright_layout::DType;
 
-use super::operand::{Check, Footprint, OperandError, Operands, index, interval, positive};
+pub(super) use device::plan_path;
+pub use device::{InputCode, LinearTile, TileCode};
+pub(super) use oracle::{activations, product};
+
+use super::{Check, Footprint, OperandError, Operands, TaskOp, index, interval, positive};
 use crate::program::{BufferId, Region, Span};
+use crate::vm::device::DeviceOp;
+use crate::vm::reference::{Context, Done};
 
 /// `y[r, n] = Σ_k input(r)[k] · weight[n, k] (+ bias[n])` for `n` in `cols`, then what [`LinearOutput`] says.
 ///
@@ -93,6 +102,18 @@ pub enum LinearOutput {
     },
 }
 
+impl LinearOutput {
+    /// The buffer of the result.
+    pub fn out(&self) -> BufferId {
+        match *self {
+            LinearOutput::Store { out }
+            | LinearOutput::Add { out, .. }
+            | LinearOutput::SiluMul { out, .. }
+            | LinearOutput::Logits { out, .. } => out,
+        }
+    }
+}
+
 impl LinearInput {
     /// Checks the input against the reduction extent `k`; gives the batch's rows and the regions read.
     pub(super) fn footprint(&self, ops: &Operands, rows: Span, k: usize) -> Check<(usize, Vec<Region>)> {
@@ -133,8 +154,12 @@ impl LinearInput {
     }
 }
 
-impl Linear {
-    pub(super) fn footprint(&self, ops: &Operands) -> Check<Footprint> {
+impl TaskOp for Linear {
+    fn name() -> &'static str {
+        "linear"
+    }
+
+    fn footprint(&self, ops: &Operands) -> Check<Footprint> {
         let [n, k] = ops.floats("weight", self.weight)?;
         let (rows, mut reads) = self.input.footprint(ops, self.rows, k)?;
         interval("rows", self.rows, rows)?;
@@ -150,33 +175,48 @@ impl Linear {
         };
         layer("weight", "bias", self.weight, self.bias)?;
         let tile = |buffer| Region::new(buffer, &[self.rows, self.cols]);
-        let (out, mut writes) = match self.output {
-            LinearOutput::Store { out } => (out, vec![]),
-            LinearOutput::Add { residual, out } => {
+        let (mut writes, mut updates) = (vec![], vec![]);
+        match self.output {
+            LinearOutput::Store { .. } => {}
+            LinearOutput::Add { residual, .. } => {
                 ops.floats_of("residual", residual, [rows, n])?;
                 reads.push(tile(residual));
-                (out, vec![])
+                // The residual is read element by element; every other operand is read along the whole reduction.
+                updates.push(tile(residual));
             }
-            LinearOutput::SiluMul { up, up_bias, out } => {
-                layer("up", "up_bias", up, up_bias)?;
-                (out, vec![])
-            }
+            LinearOutput::SiluMul { up, up_bias, .. } => layer("up", "up_bias", up, up_bias)?,
             LinearOutput::Logits { out, best_value, best_index, tile } => {
                 let [_, tiles] = ops.shape("best_value", best_value)?;
                 ops.exactly("best_value", best_value, DType::F32, [rows, tiles])?;
                 ops.exactly("best_index", best_index, DType::I32, [rows, tiles])?;
                 ops.exactly("out", out, DType::F32, [rows, n])?;
                 index("tile", tile, tiles)?;
-                let best = |buffer| Region::new(buffer, &[self.rows, Span::one(tile)]);
-                (out, vec![best(best_value), best(best_index)])
+                writes
+                    .extend([best_value, best_index].map(|buffer| Region::new(buffer, &[self.rows, Span::one(tile)])));
             }
-        };
+        }
+        let out = self.output.out();
         ops.floats_of("out", out, [rows, n])?;
         if self.input.activations().contains(&out) {
             let expected = "another buffer than the input: the whole input row is read for every tile";
             return Err(OperandError::Aliased { operand: "out", buffer: out, expected });
         }
         writes.push(tile(out));
-        Ok(Footprint { reads, writes })
+        Ok(Footprint::new(reads, writes).updating(updates))
+    }
+
+    fn oracle(&self, on: &Context) -> Done {
+        oracle::linear(self, on)
+    }
+
+    fn device(&self) -> Option<&dyn DeviceOp> {
+        Some(self)
+    }
+
+    fn ids(&self) -> Option<(BufferId, usize)> {
+        match self.output {
+            LinearOutput::Logits { best_index, .. } => Some((best_index, self.cols.hi)),
+            LinearOutput::Store { .. } | LinearOutput::Add { .. } | LinearOutput::SiluMul { .. } => None,
+        }
     }
 }

@@ -1,10 +1,14 @@
-//! Rotation of heads with an optional norm before it, and the plain append to a pool.
+//! Rotation of heads with an optional norm before it.
+
+mod device;
+mod oracle;
 
 use serde::{Deserialize, Serialize};
 
-use super::operand::{Check, Footprint, OperandError, Operands, interval, positive};
-use super::qkv::{Place, Rotation};
+use super::{Check, Footprint, OperandError, Operands, Place, Rotation, TaskOp, interval, positive};
 use crate::program::{BufferId, Region, Span};
+use crate::vm::device::DeviceOp;
+use crate::vm::reference::{Context, Done};
 
 /// For each row and head: optional RMS norm over the head, then the rotation, then store or append.
 ///
@@ -57,7 +61,13 @@ pub enum HeadOutput {
 }
 
 impl HeadOutput {
-    fn footprint(&self, ops: &Operands, [count, heads, dim]: [usize; 3], rows: Span, span: Span) -> Check<Region> {
+    pub(super) fn footprint(
+        &self,
+        ops: &Operands,
+        [count, heads, dim]: [usize; 3],
+        rows: Span,
+        span: Span,
+    ) -> Check<Region> {
         match *self {
             HeadOutput::Store { out } => {
                 ops.floats_of("out", out, [count, heads, dim])?;
@@ -72,8 +82,12 @@ impl HeadOutput {
     }
 }
 
-impl Rope {
-    pub(super) fn footprint(&self, ops: &Operands) -> Check<Footprint> {
+impl TaskOp for Rope {
+    fn name() -> &'static str {
+        "rope"
+    }
+
+    fn footprint(&self, ops: &Operands) -> Check<Footprint> {
         let shape @ [count, heads, dim] = ops.floats("x", self.x)?;
         interval("rows", self.rows, count)?;
         interval("heads", self.heads, heads)?;
@@ -89,43 +103,27 @@ impl Rope {
         }
         let [position, page_table] = self.at.footprint(ops, self.rows, count)?;
         reads.push(position);
+        let mut pools = Vec::new();
         match self.output {
             HeadOutput::Store { out } if out == self.x => {
                 let expected = "another buffer than `x`";
                 return Err(OperandError::Aliased { operand: "out", buffer: out, expected });
             }
             HeadOutput::Store { .. } => {}
-            HeadOutput::Append { .. } => reads.push(page_table),
+            HeadOutput::Append { pool } => {
+                reads.push(page_table);
+                pools.push(pool);
+            }
         }
         let write = self.output.footprint(ops, shape, self.rows, self.heads)?;
-        Ok(Footprint { reads, writes: vec![write] })
+        Ok(Footprint::new(reads, vec![write]).cells(self.at.cells(ops, &pools)?))
     }
-}
 
-/// `pool[h, page_table[r, p / page_tokens], p % page_tokens, :] = x[r, h, :]` with `p = position[r]`; idle rows nothing.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct KvAppend {
-    /// Input, `[rows, heads, head_dim]`.
-    pub x: BufferId,
-    /// Heads that this task appends.
-    pub heads: Span,
-    /// Rows that this task appends.
-    pub rows: Span,
-    /// Where a row's token goes.
-    pub at: Place,
-    /// Pool, `[heads, pages, page_tokens, head_dim]`.
-    pub pool: BufferId,
-}
+    fn oracle(&self, on: &Context) -> Done {
+        oracle::rope(self, on)
+    }
 
-impl KvAppend {
-    pub(super) fn footprint(&self, ops: &Operands) -> Check<Footprint> {
-        let shape @ [count, heads, dim] = ops.floats("x", self.x)?;
-        interval("rows", self.rows, count)?;
-        interval("heads", self.heads, heads)?;
-        let mut reads = vec![Region::new(self.x, &[self.rows, self.heads, Span::all(dim)])];
-        reads.extend(self.at.footprint(ops, self.rows, count)?);
-        let write = HeadOutput::Append { pool: self.pool }.footprint(ops, shape, self.rows, self.heads)?;
-        Ok(Footprint { reads, writes: vec![write] })
+    fn device(&self) -> Option<&dyn DeviceOp> {
+        Some(self)
     }
 }

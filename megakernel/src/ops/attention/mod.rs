@@ -1,11 +1,15 @@
-//! Attention of one kv head over a share of the tokens, and the merge of the shares.
+//! Attention of one kv head over a split of the tokens.
+
+mod device;
+mod oracle;
 
 use serde::{Deserialize, Serialize};
 use tilewright_layout::DType;
 
-use super::operand::{Check, Footprint, Operands, index, interval, multiple, positive};
-use super::qkv::Place;
+use super::{Check, Footprint, Operands, Place, TaskOp, index, interval, multiple, positive};
 use crate::program::{BufferId, Region, Span};
+use crate::vm::device::DeviceOp;
+use crate::vm::reference::{Context, Done};
 
 /// Partial attention of the query heads of kv head `kv_head` over one split of the tokens `0..=position[r]`.
 ///
@@ -38,8 +42,12 @@ pub struct Attention {
     pub stats: BufferId,
 }
 
-impl Attention {
-    pub(super) fn footprint(&self, ops: &Operands) -> Check<Footprint> {
+impl TaskOp for Attention {
+    fn name() -> &'static str {
+        "attention"
+    }
+
+    fn footprint(&self, ops: &Operands) -> Check<Footprint> {
         let [count, heads, dim] = ops.floats("q", self.q)?;
         let pool @ [kv_heads, pages, page_tokens, _] = ops.pool("k_pool", self.k_pool)?;
         ops.floats_of("k_pool", self.k_pool, [kv_heads, pages, page_tokens, dim])?;
@@ -61,39 +69,26 @@ impl Attention {
         let mut reads =
             vec![Region::new(self.q, &[self.rows, queries, Span::all(dim)]), tokens(self.k_pool), tokens(self.v_pool)];
         reads.extend(self.at.footprint(ops, self.rows, count)?);
-        Ok(Footprint { reads, writes: vec![part(self.acc, dim), part(self.stats, 2)] })
+        let cells = self.at.cells(ops, &[self.k_pool, self.v_pool])?;
+        Ok(Footprint::new(reads, vec![part(self.acc, dim), part(self.stats, 2)]).cells(cells))
     }
-}
 
-/// The merge of all splits: with `M = max_s m_s` and `w_s = exp(m_s − M)` (0 where `l_s = 0`),
-/// `out[r, h, d] = Σ_s w_s·acc[r, h, s, d] / Σ_s w_s·l_s`; 0 where no split has tokens.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Combine {
-    /// Unnormalised sums, f32 `[rows, heads, splits, head_dim]`.
-    pub acc: BufferId,
-    /// `m` and `l`, f32 `[rows, heads, splits, 2]`.
-    pub stats: BufferId,
-    /// Output, `[rows, heads, head_dim]`.
-    pub out: BufferId,
-    /// Rows that this task merges.
-    pub rows: Span,
-    /// Heads that this task merges.
-    pub heads: Span,
-}
+    fn oracle(&self, on: &Context) -> Done {
+        oracle::attention(self, on)
+    }
 
-impl Combine {
-    pub(super) fn footprint(&self, ops: &Operands) -> Check<Footprint> {
-        let [count, heads, splits, dim] = ops.shape("acc", self.acc)?;
-        ops.exactly("acc", self.acc, DType::F32, [count, heads, splits, dim])?;
-        ops.exactly("stats", self.stats, DType::F32, [count, heads, splits, 2])?;
-        ops.floats_of("out", self.out, [count, heads, dim])?;
-        interval("rows", self.rows, count)?;
-        interval("heads", self.heads, heads)?;
-        let part = |buffer, last| Region::new(buffer, &[self.rows, self.heads, Span::all(splits), Span::all(last)]);
-        Ok(Footprint {
-            reads: vec![part(self.acc, dim), part(self.stats, 2)],
-            writes: vec![Region::new(self.out, &[self.rows, self.heads, Span::all(dim)])],
-        })
+    fn device(&self) -> Option<&dyn DeviceOp> {
+        Some(self)
+    }
+
+    /// Of a pool its split's share of the tokens, for each row.
+    fn drawn(&self, region: &Region, ops: &Operands, context: usize) -> usize {
+        if ![self.k_pool, self.v_pool].contains(&region.buffer) {
+            return region.elements();
+        }
+        let Some([_, _, page, dim]) = region.spans().first_chunk::<4>().copied() else { return 0 };
+        let splits = ops.shape::<4>("acc", self.acc).map_or(1, |[_, _, splits, _]| splits);
+        let share = context.div_ceil(page.len().max(1)).div_ceil(splits.max(1)) * page.len();
+        self.rows.len() * context.saturating_sub(self.split * share).min(share) * dim.len()
     }
 }

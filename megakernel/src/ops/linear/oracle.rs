@@ -1,9 +1,12 @@
 //! Tiles of linear layers.
 
-use tilewright_kernels::{host, naive};
+use tilewright_kernels::naive;
 
-use super::{Context, Done, TaskFault, View, attention, elementwise};
-use crate::program::{BufferId, Linear, LinearInput, LinearOutput, Span};
+use super::{Linear, LinearInput, LinearOutput};
+use crate::ops::combine::merge;
+use crate::ops::rms_norm::normed_rows;
+use crate::program::{BufferId, Span};
+use crate::vm::reference::{Context, Done};
 
 pub(super) fn linear(op: &Linear, on: &Context) -> Done {
     let [n, _] = on.shape(op.weight)?;
@@ -34,18 +37,18 @@ pub(super) fn linear(op: &Linear, on: &Context) -> Done {
 }
 
 /// The activations of a linear layer, `[rows, k]`.
-pub(super) fn activations(on: &Context, input: &LinearInput, rows: Span) -> Done<Vec<f32>> {
+pub(in crate::ops) fn activations(on: &Context, input: &LinearInput, rows: Span) -> Done<Vec<f32>> {
     match *input {
         LinearInput::Plain { x } => {
             let [_, k] = on.shape(x)?;
             on.read(x, rows.lo * k, rows.len() * k)
         }
-        LinearInput::RmsNorm { x, weight, eps } => elementwise::normed_rows(on, x, weight, eps, rows.lo, rows.len()),
+        LinearInput::RmsNorm { x, weight, eps } => normed_rows(on, x, weight, eps, rows),
         LinearInput::Combine { acc, stats } => {
             let [_, heads, _, _] = on.shape(acc)?;
             let mut merged = Vec::new();
             for row in rows.iter() {
-                attention::merge(on, acc, stats, row, Span::all(heads), &mut merged)?;
+                merge(on, acc, stats, row, Span::all(heads), &mut merged)?;
             }
             Ok(merged)
         }
@@ -53,7 +56,7 @@ pub(super) fn activations(on: &Context, input: &LinearInput, rows: Span) -> Done
 }
 
 /// `x · weight[features]ᵀ (+ bias[features])`, `[rows, features]`.
-pub(super) fn product(
+pub(in crate::ops) fn product(
     on: &Context,
     x: &[f32],
     rows: Span,
@@ -62,15 +65,8 @@ pub(super) fn product(
     features: Span,
 ) -> Done<Vec<f32>> {
     let [_, k] = on.shape(weight)?;
-    let (start, end) = (features.lo * k, features.hi * k);
-    let missing = TaskFault::Elements { buffer: weight, start, end };
     let mut y = vec![0.0; rows.len() * features.len()];
-    match on.view(weight)? {
-        View::F32(all) => host::linear(x, k, all.get(start..end).ok_or(missing)?, &mut y),
-        View::Bf16(all) => host::linear(x, k, all.get(start..end).ok_or(missing)?, &mut y),
-        View::F16(all) => host::linear(x, k, all.get(start..end).ok_or(missing)?, &mut y),
-        View::Words(_) => host::linear(x, k, &on.read(weight, start, end - start)?, &mut y),
-    }
+    on.linear(x, k, weight, features.lo * k, &mut y)?;
     if let Some(bias) = bias {
         let bias = on.read(bias, features.lo, features.len())?;
         for row in y.chunks_exact_mut(bias.len()) {

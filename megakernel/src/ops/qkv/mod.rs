@@ -12,15 +12,21 @@
 //!             (i, i + half) of q    (i, i + half) of k
 //! ```
 
+mod device;
+mod oracle;
+mod units;
+
 use serde::{Deserialize, Serialize};
-use tilewright_layout::DType;
 
-use super::linear::LinearInput;
-use super::operand::{Check, Footprint, OperandError, Operands, index, interval, multiple, positive};
+pub use device::QkvTile;
+pub use units::{GroupShape, PAIRS_PER_UNIT, Part, Run};
+
+use super::{
+    Check, Footprint, LinearInput, OperandError, Operands, Place, Rotation, TaskOp, index, interval, multiple,
+};
 use crate::program::{BufferId, Region, Span};
-
-/// Rotary pairs in one unit; a unit of v has twice as many rows.
-pub const PAIRS_PER_UNIT: usize = 4;
+use crate::vm::device::DeviceOp;
+use crate::vm::reference::{Context, Done};
 
 /// Projects `input` to the units `units` of kv head `kv_head`'s group.
 ///
@@ -82,131 +88,15 @@ pub enum KeyOutput {
     },
 }
 
-/// A rotation of pairs `(i, i + half)` by `position · inv_freq[i]` radians, both results times `scale`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Rotation {
-    /// Radians per position, f32 `[head_dim / 2]`.
-    pub inv_freq: BufferId,
-    /// Factor on cosine and sine.
-    pub scale: f32,
-}
-
-impl Rotation {
-    pub(super) fn check(&self, ops: &Operands, head_dim: usize) -> Check {
-        multiple("head_dim", head_dim, 2)?;
-        ops.exactly("inv_freq", self.inv_freq, DType::F32, [head_dim / 2])?;
-        positive("scale", self.scale)
-    }
-}
-
-/// The cells that say which token of which sequence a row is.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Place {
-    /// Position of every row, i32 `[rows]`; negative: the row is idle, it appends nothing and attends to nothing.
-    pub position: BufferId,
-    /// Page of every run of `page_tokens` tokens, i32 `[rows, pages_per_sequence]`.
-    pub page_table: BufferId,
-}
-
-impl Place {
-    /// Checks both cells; gives the regions of them that the rows read.
-    pub(super) fn footprint(&self, ops: &Operands, rows: Span, count: usize) -> Check<[Region; 2]> {
-        ops.exactly("position", self.position, DType::I32, [count])?;
-        let [_, pages] = ops.shape("page_table", self.page_table)?;
-        ops.exactly("page_table", self.page_table, DType::I32, [count, pages])?;
-        Ok([Region::new(self.position, &[rows]), Region::new(self.page_table, &[rows, Span::all(pages)])])
-    }
-}
-
-/// Which of the three projections a unit belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// Query head `head` (of all heads).
-    Query {
-        /// The head.
-        head: usize,
-    },
-    /// The key head.
-    Key,
-    /// The value head.
-    Value,
-}
-
-/// Consecutive units of one head: a run of pairs (q, k) or of rows (v).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Run {
-    /// Projection and head.
-    pub part: Part,
-    /// Pairs `i` with rows `i` and `i + half` for q and k; rows for v.
-    pub span: Span,
-}
-
-/// The shape of a group: how units map to heads, pairs and rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GroupShape {
-    /// Query heads in the group.
-    pub group: usize,
-    /// Dimensions of a head.
-    pub head_dim: usize,
-}
-
-impl GroupShape {
-    /// Units of one head.
-    pub fn units_per_head(self) -> usize {
-        (self.head_dim / 2).div_ceil(PAIRS_PER_UNIT)
-    }
-
-    /// Units of the whole group.
-    pub fn units(self) -> usize {
-        (self.group + 2) * self.units_per_head()
-    }
-
-    /// The units `units` of kv head `kv_head`'s group, as runs by head.
-    ///
-    /// ```
-    /// use tilewright_megakernel::program::{GroupShape, Part, Span};
-    /// let shape = GroupShape { group: 4, head_dim: 64 };
-    /// assert_eq!(shape.units(), 48);
-    /// let runs = shape.runs(1, Span::new(6, 10));
-    /// assert_eq!((runs[0].part, runs[0].span), (Part::Query { head: 4 }, Span::new(24, 32)));
-    /// assert_eq!((runs[1].part, runs[1].span), (Part::Query { head: 5 }, Span::new(0, 8)));
-    /// ```
-    pub fn runs(self, kv_head: usize, units: Span) -> Vec<Run> {
-        let (per_head, half) = (self.units_per_head(), self.head_dim / 2);
-        let mut runs = Vec::new();
-        let mut at = units.lo;
-        while at < units.hi && per_head > 0 {
-            let slot = at / per_head;
-            let end = units.hi.min((slot + 1) * per_head);
-            let first = slot * per_head;
-            let scaled = |step: usize, limit: usize| {
-                Span::new(((at - first) * step).min(limit), ((end - first) * step).min(limit))
-            };
-            let pairs = scaled(PAIRS_PER_UNIT, half);
-            runs.push(if slot < self.group {
-                Run { part: Part::Query { head: kv_head * self.group + slot }, span: pairs }
-            } else if slot == self.group {
-                Run { part: Part::Key, span: pairs }
-            } else {
-                Run { part: Part::Value, span: scaled(2 * PAIRS_PER_UNIT, self.head_dim) }
-            });
-            at = end;
-        }
-        runs
-    }
-}
-
 /// The extents that a checked [`Qkv`] agrees on.
-pub(super) struct QkvShape {
-    pub group: GroupShape,
-    pub k: usize,
-    pub rows: usize,
+struct QkvShape {
+    group: GroupShape,
+    k: usize,
+    rows: usize,
 }
 
 impl Qkv {
-    pub(super) fn shape(&self, ops: &Operands) -> Check<QkvShape> {
+    fn shape(&self, ops: &Operands) -> Check<QkvShape> {
         let [rows, heads, head_dim] = ops.floats("q", self.q)?;
         let [kv_heads, pages, page_tokens, _] = ops.pool("v_pool", self.v_pool)?;
         ops.floats_of("v_pool", self.v_pool, [kv_heads, pages, page_tokens, head_dim])?;
@@ -237,7 +127,27 @@ impl Qkv {
         Ok(QkvShape { group: GroupShape { group: heads / kv_heads, head_dim }, k, rows })
     }
 
-    pub(super) fn footprint(&self, ops: &Operands) -> Check<Footprint> {
+    /// Where the dimensions `dims` of a head are written.
+    fn destination(&self, ops: &Operands, part: Part, head: usize, dims: Span) -> Check<Region> {
+        let pool = |buffer| -> Check<Region> {
+            let [_, pages, page_tokens, _] = ops.shape("pool", buffer)?;
+            Ok(Region::new(buffer, &[Span::one(head), Span::all(pages), Span::all(page_tokens), dims]))
+        };
+        match (part, &self.k) {
+            (Part::Query { .. }, _) => Ok(Region::new(self.q, &[self.rows, Span::one(head), dims])),
+            (Part::Key, KeyOutput::Raw { out }) => Ok(Region::new(*out, &[self.rows, Span::one(head), dims])),
+            (Part::Key, KeyOutput::RopeAppend { pool: buffer, .. }) => pool(*buffer),
+            (Part::Value, _) => pool(self.v_pool),
+        }
+    }
+}
+
+impl TaskOp for Qkv {
+    fn name() -> &'static str {
+        "qkv"
+    }
+
+    fn footprint(&self, ops: &Operands) -> Check<Footprint> {
         let QkvShape { group, k, rows } = self.shape(ops)?;
         interval("units", self.units, group.units())?;
         let (count, mut reads) = self.input.footprint(ops, self.rows, k)?;
@@ -269,33 +179,26 @@ impl Qkv {
                 reads.push(Region::new(rope.inv_freq, &[run.span]));
             }
         }
-        Ok(Footprint { reads, writes })
+        let mut pools = vec![self.v_pool];
+        if let KeyOutput::RopeAppend { pool, .. } = self.k {
+            pools.insert(0, pool);
+        }
+        Ok(Footprint::new(reads, writes).cells(self.at.cells(ops, &pools)?))
     }
 
-    /// Where the dimensions `dims` of a head are written.
-    fn destination(&self, ops: &Operands, part: Part, head: usize, dims: Span) -> Check<Region> {
-        let pool = |buffer| -> Check<Region> {
-            let [_, pages, page_tokens, _] = ops.shape("pool", buffer)?;
-            Ok(Region::new(buffer, &[Span::one(head), Span::all(pages), Span::all(page_tokens), dims]))
-        };
-        match (part, &self.k) {
-            (Part::Query { .. }, _) => Ok(Region::new(self.q, &[self.rows, Span::one(head), dims])),
-            (Part::Key, KeyOutput::Raw { out }) => Ok(Region::new(*out, &[self.rows, Span::one(head), dims])),
-            (Part::Key, KeyOutput::RopeAppend { pool: buffer, .. }) => pool(*buffer),
-            (Part::Value, _) => pool(self.v_pool),
-        }
+    fn oracle(&self, on: &Context) -> Done {
+        oracle::qkv(self, on)
     }
-}
 
-impl Run {
-    /// The dimensions of the head that the run covers: two intervals for pairs, one for rows.
-    pub fn dims(&self, head_dim: usize) -> Vec<Span> {
-        match self.part {
-            Part::Value => vec![self.span],
-            Part::Query { .. } | Part::Key => {
-                let half = head_dim / 2;
-                vec![self.span, Span::new(self.span.lo + half, self.span.hi + half)]
-            }
-        }
+    fn device(&self) -> Option<&dyn DeviceOp> {
+        Some(self)
+    }
+
+    /// A tile writes every head that it meets.
+    fn least_writes(&self, ops: &Operands) -> usize {
+        let Ok([_, heads, head_dim]) = ops.shape("q", self.q) else { return 0 };
+        let per_head = GroupShape { group: heads, head_dim }.units_per_head();
+        let Span { lo, hi } = self.units;
+        if per_head == 0 || hi <= lo { 0 } else { (hi - 1) / per_head - lo / per_head + 1 }
     }
 }

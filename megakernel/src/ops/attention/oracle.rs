@@ -1,9 +1,9 @@
-//! Partial attention over a split, read from the pages where they lie; the merge of the splits.
+//! Partial attention over a split, read from the pages where they lie.
 
 use tilewright_kernels::{host, naive};
 
-use super::{Context, Done};
-use crate::program::{Attention, BufferId, Combine, Span};
+use super::Attention;
+use crate::vm::reference::{Context, Done};
 
 pub(super) fn attention(op: &Attention, on: &Context) -> Done {
     let [_, heads, dim] = on.shape(op.q)?;
@@ -77,42 +77,4 @@ impl Partial {
         }
         Ok(())
     }
-}
-
-pub(super) fn combine(op: &Combine, on: &Context) -> Done {
-    let [_, heads, dim] = on.shape(op.out)?;
-    for row in op.rows.iter() {
-        let mut merged = Vec::new();
-        merge(on, op.acc, op.stats, row, op.heads, &mut merged)?;
-        on.write(op.out, (row * heads + op.heads.lo) * dim, &merged)?;
-    }
-    Ok(())
-}
-
-/// Appends the merged splits of some heads of a row, `[heads, head_dim]`.
-pub(super) fn merge(on: &Context, acc: BufferId, stats: BufferId, row: usize, span: Span, out: &mut Vec<f32>) -> Done {
-    let [_, heads, splits, dim] = on.shape(acc)?;
-    let mut part = Vec::new();
-    for head in span.iter() {
-        let at = (row * heads + head) * splits;
-        let stats = on.read(stats, at * 2, splits * 2)?;
-        let stats = stats.as_chunks::<2>().0;
-        let max = stats.iter().fold(f32::NEG_INFINITY, |max, &[m, _]| if m > max { m } else { max });
-        let first = out.len();
-        out.resize(first + dim, 0.0);
-        let mut sum = 0.0;
-        for (split, &[m, l]) in stats.iter().enumerate().filter(|(_, [_, l])| *l != 0.0) {
-            let weight = (m - max).exp();
-            sum += weight * l;
-            part.clear();
-            on.read_onto(acc, (at + split) * dim, dim, &mut part)?;
-            for (out, acc) in out[first..].iter_mut().zip(&part) {
-                *out += weight * acc;
-            }
-        }
-        if sum != 0.0 {
-            out[first..].iter_mut().for_each(|out| *out /= sum);
-        }
-    }
-    Ok(())
 }

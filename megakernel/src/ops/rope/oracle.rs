@@ -1,9 +1,9 @@
-//! Norm and rotation of heads; the append to a pool.
+//! Heads rotated, row by row.
 
 use tilewright_kernels::{host, naive};
 
-use super::{Context, Done};
-use crate::program::{HeadOutput, KvAppend, Rope};
+use super::{HeadOutput, Rope};
+use crate::vm::reference::{Context, Done};
 
 pub(super) fn rope(op: &Rope, on: &Context) -> Done {
     let [_, heads, dim] = on.shape(op.x)?;
@@ -35,19 +35,6 @@ pub(super) fn rope(op: &Rope, on: &Context) -> Done {
                     on.write(*pool, slot, &rotated)?;
                 }
             }
-        }
-    }
-    Ok(())
-}
-
-pub(super) fn kv_append(op: &KvAppend, on: &Context) -> Done {
-    let [_, heads, dim] = on.shape(op.x)?;
-    let pool = on.pool_shape(op.pool)?;
-    for row in op.rows.iter() {
-        let Some(position) = on.position(op.at.position, row)? else { continue };
-        for head in op.heads.iter() {
-            let slot = on.slot(&op.at, row, position, head, pool)?;
-            on.write(op.pool, slot, &on.read(op.x, (row * heads + head) * dim, dim)?)?;
         }
     }
     Ok(())
