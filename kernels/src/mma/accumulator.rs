@@ -88,7 +88,7 @@ impl<'k, A: Scalar> Accumulator<'k, A> {
     }
 
     #[track_caller]
-    fn expect<C: StaticFragment>(self) {
+    pub(super) fn expect<C: StaticFragment>(self) {
         let (found, wanted) = (self.fragment, C::FRAGMENT);
         assert!(
             found.layout == wanted.layout && C::PACKED == 1,
