@@ -1,10 +1,8 @@
 //! The widest vector that two layouts share, and the copies planned by it, against every element.
 
-mod strategies;
-
 use proptest::prelude::*;
-use strategies::{any_layout, compact, nesting, signed_layout, swizzle};
 use tilewright_layout::analysis::{CopyPlan, MAX_VECTOR_BITS, Vector};
+use tilewright_layout::testing::{any_layout, compact, nesting, signed_layout, swizzle};
 use tilewright_layout::{Layout, Swizzle, Swizzled};
 
 /// How many coordinates the modes before one have.

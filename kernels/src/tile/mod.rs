@@ -7,6 +7,7 @@
 //! | `iter` | [`TileIter`]: tiles along an axis, bounded or circular |
 //! | `matrix` | [`Matrix`]: extents and strides known at run time; a predicate per dimension at the edges |
 //! | `copy` | copies whose width and division among threads come from the layouts |
+//! | `register` | [`RegisterTensor`]: values with a layout, their number in the type; [`RegisterVar`]: registers that change |
 //! | `bulk` | copies by tensor map, whose boxes come from the layouts |
 //!
 //! A kernel says which tile and which thread; offsets, vector widths and swizzles are computed here, from the layouts,
@@ -17,6 +18,7 @@ mod copy;
 mod index;
 mod iter;
 mod matrix;
+mod register;
 mod tensor;
 
 pub use bulk::{Share, boxes};
@@ -24,4 +26,5 @@ pub use copy::{ThreadGroup, copy_async};
 pub use index::{Index, place};
 pub use iter::TileIter;
 pub use matrix::{Matrix, MatrixTile};
+pub use register::{RegisterTensor, RegisterVar};
 pub use tensor::{LayoutTensor, Vectors};

@@ -4,13 +4,15 @@ use std::sync::atomic::AtomicU32;
 
 use half::{bf16, f16};
 use thiserror::Error;
+use tilewright_kernels::decode::Float;
 use tilewright_layout::DType;
 
 use super::cells::Limits;
 use super::memory::{self, Words};
 use super::roles::{self, Cells};
 use crate::model::TensorSpec;
-use crate::program::{Buffer, BufferId, BufferKind, Program, REQUEST_WORDS, Source};
+use crate::ops::REQUEST_WORDS;
+use crate::program::{Buffer, BufferId, BufferKind, Program, Source, float_of};
 use crate::weights::{SharedBytes, WeightError, WeightTensor, Weights, random_tensor};
 
 /// Seed of the weights that a program wants at random.
@@ -30,8 +32,6 @@ pub enum BindError {
     Unsupported { buffer: String, found: DType },
     #[error("weight buffer `{buffer}` cannot be filled at random")]
     Random { buffer: String, source: WeightError },
-    #[error("cell `{buffer}` is read both as {} and as {}; a cell holds one thing", .roles[0], .roles[1])]
-    CellRoles { buffer: String, roles: [&'static str; 2] },
     #[error("cells `{first}` and `{second}` both hold {role} and differ in shape")]
     CellShapes { first: String, second: String, role: &'static str },
     #[error("a machine needs at least one worker")]
@@ -138,17 +138,17 @@ pub(in crate::vm) fn weight(buffer: &Buffer, weights: &dyn Weights) -> Result<We
 
 /// Values of the program itself, converted to the buffer's type.
 fn values(buffer: &Buffer, values: &[f32]) -> Result<WeightTensor, BindError> {
-    let bytes = match buffer.dtype {
-        DType::F32 => SharedBytes::aligned_copy(bytemuck::cast_slice(values)),
-        DType::BF16 => {
+    let bytes = match float_of(buffer.dtype) {
+        Some(Float::F32) => SharedBytes::aligned_copy(bytemuck::cast_slice(values)),
+        Some(Float::Bf16) => {
             let values: Vec<bf16> = values.iter().map(|&value| bf16::from_f32(value)).collect();
             SharedBytes::aligned_copy(bytemuck::cast_slice(&values))
         }
-        DType::F16 => {
+        Some(Float::F16) => {
             let values: Vec<f16> = values.iter().map(|&value| f16::from_f32(value)).collect();
             SharedBytes::aligned_copy(bytemuck::cast_slice(&values))
         }
-        found => return Err(BindError::Unsupported { buffer: buffer.name.clone(), found }),
+        None => return Err(BindError::Unsupported { buffer: buffer.name.clone(), found: buffer.dtype }),
     };
     let tensor = "values".to_owned();
     WeightTensor::new(buffer.dtype, buffer.shape.clone(), bytes).map_err(|_| BindError::Shape {
@@ -162,10 +162,7 @@ fn values(buffer: &Buffer, values: &[f32]) -> Result<WeightTensor, BindError> {
 /// Finds the cells, and what they are to be checked against.
 pub(in crate::vm) fn cells(program: &Program) -> Result<(Cells, Limits), BindError> {
     let name = |id: BufferId| program.buffers.get(id.index()).map_or_else(|| id.to_string(), |b| b.name.clone());
-    let cells = roles::cells(program).map_err(|conflict| BindError::CellRoles {
-        buffer: name(conflict.buffer),
-        roles: conflict.roles.map(|role| role.name()),
-    })?;
+    let cells = roles::cells(program);
     let shape = |id: BufferId| program.buffers.get(id.index()).map(|b| b.shape.clone()).unwrap_or_default();
     let entries = |role: &'static str, list: &[BufferId]| {
         let Some(&first) = list.first() else { return Ok(0) };

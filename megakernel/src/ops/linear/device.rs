@@ -1,0 +1,335 @@
+//! Linear tiles on a device: where activations and results lie, and how they get there.
+
+use std::mem::offset_of;
+
+use bytemuck::{Pod, Zeroable};
+use tilewright_kernels::decode::{self, Best, Float, Operand, Output, Packing, Path, Sums, Unit};
+
+use super::{Linear, LinearInput, LinearOutput};
+use crate::program::{BufferId, Span};
+use crate::vm::device::{
+    Call, DeviceFunction, DeviceOp, Generation, Packets, Partial, Planned, Planner, Rows, SharedBytes, Storage,
+    Stretch, Unsupported, Weights, multiple, rows_of,
+};
+
+/// Units of a group of sums where activations are held in registers, at least: fewer groups, fewer barriers.
+const HELD_UNITS: u32 = 4;
+
+impl DeviceOp for Linear {
+    fn rows(&self) -> Span {
+        self.rows
+    }
+
+    fn plain_weights(&self) -> Vec<BufferId> {
+        let up_bias = match self.output {
+            LinearOutput::SiluMul { up_bias, .. } => up_bias,
+            LinearOutput::Store { .. } | LinearOutput::Add { .. } | LinearOutput::Logits { .. } => None,
+        };
+        self.bias.into_iter().chain(up_bias).chain(self.input.norm_weight()).collect()
+    }
+
+    fn packets(&self) -> Packets {
+        let even = self.cols.lo.is_multiple_of(2) && self.cols.hi.is_multiple_of(2);
+        let (residual, output) = match self.output {
+            LinearOutput::Store { out } | LinearOutput::SiluMul { out, .. } => (None, Some(out)),
+            LinearOutput::Add { residual, out } => (Some(residual), Some(out)),
+            LinearOutput::Logits { .. } => (None, None),
+        };
+        Packets { input: self.input.rows_of(), residual, output: output.filter(|_| even) }
+    }
+
+    fn partial(&self) -> Option<Partial> {
+        self.input.partial(self.rows)
+    }
+
+    fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {
+        let (k, features) = (plan.extent(self.weight, 0)?, plan.extent(self.weight, 1)?);
+        let unit = plan.unit(k)?;
+        multiple("the first feature of a tile", self.cols.lo as u32, Unit::ROWS, "a multiple of 8")?;
+        let input = InputCode::plan(&self.input, plan)?;
+        let bias = self.bias.map(|bias| plan.float("bias", bias)).transpose()?;
+        let (rows_of_stream, output) = OutputCode::plan(self, plan)?;
+        let turns = if matches!(rows_of_stream, Rows::Turns(..)) { 2 } else { 1 };
+        let stream = plan.stream(rows_of_stream, unit, features as usize);
+        let (first, units) = (self.cols.lo / 8 * turns, self.cols.len().div_ceil(8) * turns);
+        let out = self.output.out();
+        let width = plan.extent(out, 0)?;
+        let rows = rows_of(self.rows)?;
+        let path = plan_path(plan, rows, unit, input);
+        let tile = TileCode { unit, rows, input, path };
+        let fields = Fields {
+            first_row: self.rows.lo as u32,
+            first: self.cols.lo as u32,
+            end: self.cols.hi as u32,
+            input: InputFields::plan(&self.input, plan)?,
+            bias: plan.operand_of(self.bias)?,
+            out: plan.operand(out)?,
+            ..OutputCode::fields(self, plan)?
+        };
+        let weights = Stretch { stream, first, units, group: tile.group() };
+        Ok(Planned::new(LinearTile { tile, bias, output, width }, fields).streaming(weights))
+    }
+}
+
+impl LinearInput {
+    /// The weight of the norm.
+    pub(in crate::ops) fn norm_weight(&self) -> Option<BufferId> {
+        match *self {
+            LinearInput::RmsNorm { weight, .. } => Some(weight),
+            LinearInput::Plain { .. } | LinearInput::Combine { .. } => None,
+        }
+    }
+
+    /// The rows of activations, where they are not merged.
+    pub(in crate::ops) fn rows_of(&self) -> Option<BufferId> {
+        match *self {
+            LinearInput::Plain { x } | LinearInput::RmsNorm { x, .. } => Some(x),
+            LinearInput::Combine { .. } => None,
+        }
+    }
+
+    /// The partial results that it merges.
+    pub(in crate::ops) fn partial(&self, rows: Span) -> Option<Partial> {
+        match *self {
+            LinearInput::Combine { acc, stats } => Some(Partial { acc, stats, rows, written: None }),
+            LinearInput::Plain { .. } | LinearInput::RmsNorm { .. } => None,
+        }
+    }
+}
+
+/// Where activations come from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum InputCode {
+    /// As they are, or as attention merged them.
+    Plain {
+        /// Storage.
+        x: Storage,
+    },
+    /// Normalised.
+    RmsNorm {
+        /// Storage.
+        x: Storage,
+        /// Storage of the weight.
+        weight: Float,
+        /// Added to the mean square.
+        eps: f32,
+    },
+}
+
+impl InputCode {
+    /// The code of an input.
+    pub(in crate::ops) fn plan(input: &LinearInput, plan: &Planner) -> Result<InputCode, Unsupported> {
+        Ok(match *input {
+            LinearInput::Plain { x } => InputCode::Plain { x: plan.storage("x", x)? },
+            LinearInput::RmsNorm { x, weight, eps } => {
+                InputCode::RmsNorm { x: plan.storage("x", x)?, weight: plan.float("norm weight", weight)?, eps }
+            }
+            LinearInput::Combine { acc, .. } => InputCode::Plain { x: plan.merge(acc)? },
+        })
+    }
+
+    /// How so many rows lie in the MMA's operand.
+    fn packing(self, rows: u32) -> Packing {
+        Packing::of(rows, if let InputCode::Plain { x } = self { x.float } else { Float::F32 })
+    }
+
+    /// The activations of a task, whose record has their operands at `fields`.
+    pub(in crate::ops) fn of<'k>(self, call: Call<'k, '_>, fields: usize) -> decode::Input<'k> {
+        let (at, norm) = (fields + offset_of!(InputFields, x), fields + offset_of!(InputFields, norm));
+        match self {
+            InputCode::Plain { x } => decode::Input::Plain(call.stored(at, x, Generation::Input)),
+            InputCode::RmsNorm { x, weight, eps } => decode::Input::RmsNorm {
+                x: call.stored(at, x, Generation::Input),
+                weight: call.plain(norm, weight),
+                eps,
+            },
+        }
+    }
+}
+
+/// What the code reads of a task's activations: operands in units of 16 bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Pod, Zeroable)]
+pub(in crate::ops) struct InputFields {
+    /// The activations, or the merge of attention's splits.
+    x: u32,
+    /// The weight of the norm, if there is one.
+    norm: u32,
+}
+
+impl InputFields {
+    /// The fields of an input.
+    pub(in crate::ops) fn plan(input: &LinearInput, plan: &Planner) -> Result<InputFields, Unsupported> {
+        let x = match *input {
+            LinearInput::Plain { x } | LinearInput::RmsNorm { x, .. } => plan.operand(x)?,
+            LinearInput::Combine { acc, .. } => plan.merged(acc)?[0],
+        };
+        Ok(InputFields { x, norm: plan.operand_of(input.norm_weight())? })
+    }
+}
+
+/// The way that activations take: of few rows they are copied, of more they are held in registers; what has no room is
+/// streamed.
+pub(in crate::ops) fn plan_path(plan: &Planner, rows: u32, unit: Unit, input: InputCode) -> Path {
+    let (packing, options) = (input.packing(rows), plan.options());
+    // A ring of less than half of the memory does not last while the team waits.
+    let room = Operand::bytes(unit, packing) <= plan.target().shared_bytes_per_block as u32 / 2;
+    match (rows >= options.held_rows, room) {
+        (true, _) if Path::registers(unit, packing) <= options.held_registers => Path::Held,
+        (false, true) => Path::Copied,
+        (true, _) | (false, false) => Path::Streamed { group: (options.streamed_units & !1).clamp(2, 64) },
+    }
+}
+
+/// What tiles of products have in common.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TileCode {
+    /// Shape of a unit.
+    pub unit: Unit,
+    /// Rows of the task.
+    pub rows: u32,
+    /// Activations.
+    pub input: InputCode,
+    /// The way that they take.
+    pub path: Path,
+}
+
+impl TileCode {
+    /// Units of a group, where weights come group by group.
+    pub(in crate::ops) fn group(&self) -> Option<u32> {
+        match self.path {
+            Path::Streamed { group } => Some(group),
+            Path::Copied | Path::Held => None,
+        }
+    }
+
+    /// Shared memory, where a unit of features has `streams` units of weights.
+    pub(in crate::ops) fn shared(&self, warps: u32, streams: u32) -> SharedBytes {
+        let (units, operand) = match self.path {
+            Path::Copied => (streams, Operand::bytes(self.unit, self.input.packing(self.rows))),
+            Path::Held => (HELD_UNITS, 0),
+            Path::Streamed { group } => (group, 0),
+        };
+        SharedBytes { sums: units * Sums::bytes(self.rows, warps), operand }
+    }
+}
+
+/// What the code reads of a tile: numbers, and operands in units of 16 bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Pod, Zeroable)]
+struct Fields {
+    first_row: u32,
+    /// The first feature.
+    first: u32,
+    /// Where features end.
+    end: u32,
+    input: InputFields,
+    bias: u32,
+    residual: u32,
+    up_bias: u32,
+    /// The best of the tile, and which tile it is.
+    best_value: u32,
+    best_index: u32,
+    tile: u32,
+    out: u32,
+}
+
+/// The device function.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinearTile {
+    /// The product.
+    pub tile: TileCode,
+    /// Storage of the bias.
+    bias: Option<Float>,
+    /// What becomes of the result.
+    output: OutputCode,
+    /// Features of a row of the output.
+    width: u32,
+}
+
+/// What becomes of a linear layer's features.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum OutputCode {
+    /// Stored.
+    Store { out: Storage },
+    /// Added to a residual.
+    Add { residual: Storage, out: Storage },
+    /// `silu(y) · u`.
+    SiluMul { up_bias: Option<Float>, out: Storage },
+    /// Logits and the largest of the tile.
+    Logits { tiles: u32 },
+}
+
+impl OutputCode {
+    /// The code of an output, and the stream of the layer's rows.
+    fn plan(op: &Linear, plan: &Planner) -> Result<(Rows, OutputCode), Unsupported> {
+        let matrix = Rows::Matrix(op.weight);
+        Ok(match op.output {
+            LinearOutput::Store { out } => (matrix, OutputCode::Store { out: plan.storage("out", out)? }),
+            LinearOutput::Add { residual, out } => {
+                (matrix, OutputCode::Add { residual: plan.residual(residual)?, out: plan.storage("out", out)? })
+            }
+            LinearOutput::SiluMul { up, up_bias, out } => {
+                let up_bias = up_bias.map(|bias| plan.float("up bias", bias)).transpose()?;
+                (Rows::Turns(op.weight, up), OutputCode::SiluMul { up_bias, out: plan.storage("out", out)? })
+            }
+            LinearOutput::Logits { best_value, .. } => {
+                (matrix, OutputCode::Logits { tiles: plan.extent(best_value, 0)? })
+            }
+        })
+    }
+
+    /// The fields that an output alone has.
+    fn fields(op: &Linear, plan: &Planner) -> Result<Fields, Unsupported> {
+        Ok(match op.output {
+            LinearOutput::Store { .. } => Fields::default(),
+            LinearOutput::Add { residual, .. } => Fields { residual: plan.operand(residual)?, ..Fields::default() },
+            LinearOutput::SiluMul { up_bias, .. } => Fields { up_bias: plan.operand_of(up_bias)?, ..Fields::default() },
+            LinearOutput::Logits { best_value, best_index, tile, .. } => {
+                let [best_value, best_index] = [plan.operand(best_value)?, plan.operand(best_index)?];
+                Fields { best_value, best_index, tile: tile as u32, ..Fields::default() }
+            }
+        })
+    }
+}
+
+impl LinearTile {
+    fn output<'k>(&self, call: Call<'k, '_>) -> Output<'k> {
+        let (width, stored) = (self.width, |out| call.stored(offset_of!(Fields, out), out, Generation::Output));
+        match self.output {
+            OutputCode::Store { out } => Output::Store { out: stored(out), width },
+            OutputCode::Add { residual, out } => {
+                let residual = call.stored(offset_of!(Fields, residual), residual, Generation::Residual);
+                Output::Add { residual, out: stored(out), width }
+            }
+            OutputCode::SiluMul { up_bias, out } => {
+                let up_bias = up_bias.map(|bias| call.plain(offset_of!(Fields, up_bias), bias));
+                Output::SiluMul { up_bias, out: stored(out), width }
+            }
+            OutputCode::Logits { tiles } => {
+                let [value, index] =
+                    [offset_of!(Fields, best_value), offset_of!(Fields, best_index)].map(|at| call.state(at));
+                let tile = call.value(offset_of!(Fields, tile));
+                let best = Best { value: value.cast(), index: index.cast(), tiles, tile };
+                Output::Logits { out: call.array(offset_of!(Fields, out), Float::F32), width, best }
+            }
+        }
+    }
+}
+
+impl DeviceFunction for LinearTile {
+    fn shared(&self, warps: u32) -> SharedBytes {
+        self.tile.shared(warps, if matches!(self.output, OutputCode::SiluMul { .. }) { 2 } else { 1 })
+    }
+
+    fn run<'k>(&self, call: Call<'k, '_>, weights: &dyn Weights<'k>) {
+        let first_row = call.value(offset_of!(Fields, first_row));
+        let output = self.output(call);
+        let (first, end) = (call.value(offset_of!(Fields, first)), call.value(offset_of!(Fields, end)));
+        let bias = self.bias.map(|bias| call.plain(offset_of!(Fields, bias), bias));
+        let TileCode { unit, rows, input, path } = self.tile;
+        let input = input.of(call, offset_of!(Fields, input));
+        let tile = decode::Linear { unit, rows, first_row, first, end, input, path, bias, output };
+        decode::linear(call.team(), call.scratch(), weights, tile);
+    }
+}

@@ -1,0 +1,160 @@
+//! Tiles of q, k and v on a device.
+
+use std::mem::offset_of;
+
+use bytemuck::{Pod, Zeroable};
+use tilewright_kernels::decode::{self, Float, Heads, Keys};
+
+use super::{KeyOutput, Qkv};
+use crate::ops::linear::{InputCode, InputFields, TileCode, plan_path};
+use crate::program::{BufferId, Span};
+use crate::vm::device::{
+    Call, DeviceFunction, DeviceOp, KvPools, Packets, Partial, Planned, Planner, RotationRows, Rows, SharedBytes,
+    Stretch, Unsupported, Weights, rows_of,
+};
+
+impl DeviceOp for Qkv {
+    fn rows(&self) -> Span {
+        self.rows
+    }
+
+    fn plain_weights(&self) -> Vec<BufferId> {
+        let biases = [&self.wq, &self.wk, &self.wv].into_iter().filter_map(|projection| projection.bias);
+        biases.chain(self.input.norm_weight()).collect()
+    }
+
+    fn packets(&self) -> Packets {
+        Packets { input: self.input.rows_of(), ..Packets::default() }
+    }
+
+    fn partial(&self) -> Option<Partial> {
+        self.input.partial(self.rows)
+    }
+
+    fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {
+        let unit = plan.unit(plan.extent(self.wq.weight, 0)?)?;
+        let input = InputCode::plan(&self.input, plan)?;
+        let (heads, kv_heads, dim) = (plan.extent(self.q, 1)?, plan.extent(self.v_pool, 3)?, plan.extent(self.q, 0)?);
+        let heads = Heads { heads, kv_heads, dim, splits: 1 };
+        let biases = [&self.wq, &self.wk, &self.wv].map(|projection| projection.bias);
+        let mut bias = [None; 3];
+        for (float, buffer) in bias.iter_mut().zip(biases) {
+            *float = buffer.map(|buffer| plan.float("bias", buffer)).transpose()?;
+        }
+        let (keys, k_out) = match &self.k {
+            KeyOutput::RopeAppend { rope, pool } => (KeysCode::Rotated(plan.rotation(rope, &self.at, *pool)?), *pool),
+            KeyOutput::Raw { out } => (KeysCode::Raw { out: plan.plain_float("k out", *out)? }, *out),
+        };
+        let pools = plan.pools(self.v_pool, &self.at)?;
+        let q = plan.plain_float("q", self.q)?;
+        let group = (heads.heads / kv_heads.max(1)) as usize;
+        let weights = [self.wq.weight, self.wk.weight, self.wv.weight];
+        let rows_of_stream = Rows::Group { weights, kv_head: self.kv_head, group, dim: dim as usize };
+        let stream = plan.stream(rows_of_stream, unit, 0);
+        let rows = rows_of(self.rows)?;
+        let tile = TileCode { unit, rows, input, path: plan_path(plan, rows, unit, input) };
+        let fields = Fields {
+            first_row: self.rows.lo as u32,
+            first: self.units.lo as u32,
+            units: self.units.len() as u32,
+            kv_head: self.kv_head as u32,
+            input: InputFields::plan(&self.input, plan)?,
+            q: plan.operand(self.q)?,
+            k: plan.operand(k_out)?,
+            v: plan.operand(self.v_pool)?,
+            q_bias: plan.operand_of(self.wq.bias)?,
+            k_bias: plan.operand_of(self.wk.bias)?,
+            v_bias: plan.operand_of(self.wv.bias)?,
+        };
+        let weights = Stretch { stream, first: self.units.lo, units: self.units.len(), group: tile.group() };
+        Ok(Planned::new(QkvTile { tile, heads, bias, q, keys, pools }, fields).streaming(weights))
+    }
+}
+
+/// What the code reads of a tile: numbers, and operands in units of 16 bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct Fields {
+    first_row: u32,
+    /// The first unit.
+    first: u32,
+    units: u32,
+    kv_head: u32,
+    input: InputFields,
+    q: u32,
+    /// What k is stored to, or its pool.
+    k: u32,
+    v: u32,
+    q_bias: u32,
+    k_bias: u32,
+    v_bias: u32,
+}
+
+/// The device function.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QkvTile {
+    /// The product.
+    pub tile: TileCode,
+    /// Heads; splits are not looked at.
+    heads: Heads,
+    /// Storage of the biases.
+    bias: [Option<Float>; 3],
+    /// Storage of q.
+    q: Float,
+    /// What becomes of q and k.
+    keys: KeysCode,
+    /// The pools.
+    pools: KvPools,
+}
+
+/// What becomes of q and k.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum KeysCode {
+    /// Rotated, k appended.
+    Rotated(RotationRows),
+    /// As they are.
+    Raw { out: Float },
+}
+
+impl DeviceFunction for QkvTile {
+    fn shared(&self, warps: u32) -> SharedBytes {
+        self.tile.shared(warps, 1)
+    }
+
+    fn pools(&self) -> Option<KvPools> {
+        Some(self.pools)
+    }
+
+    fn run<'k>(&self, call: Call<'k, '_>, weights: &dyn Weights<'k>) {
+        let QkvTile { tile: TileCode { unit, rows, input, path }, heads, bias, q, keys, pools } = *self;
+        let first_row = call.value(offset_of!(Fields, first_row));
+        let keys = match keys {
+            KeysCode::Rotated(rotation) => {
+                Keys::Rotated { rotation: call.rotation(rotation), pages: call.pages(offset_of!(Fields, k), pools) }
+            }
+            KeysCode::Raw { out } => Keys::Raw(call.array(offset_of!(Fields, k), out)),
+        };
+        let [b0, b1, b2] = bias;
+        let bias =
+            [(offset_of!(Fields, q_bias), b0), (offset_of!(Fields, k_bias), b1), (offset_of!(Fields, v_bias), b2)];
+        let bias = bias.map(|(field, bias)| bias.map(|bias| call.plain(field, bias)));
+        let tile = decode::Qkv {
+            unit,
+            rows,
+            first_row,
+            first: call.value(offset_of!(Fields, first)),
+            units: call.value(offset_of!(Fields, units)),
+            kv_head: call.value(offset_of!(Fields, kv_head)),
+            heads: heads.heads,
+            kv_heads: heads.kv_heads,
+            dim: heads.dim,
+            input: input.of(call, offset_of!(Fields, input)),
+            path,
+            bias,
+            q: call.array(offset_of!(Fields, q), q),
+            keys,
+            v: call.pages(offset_of!(Fields, v), pools),
+        };
+        decode::qkv(call.team(), call.scratch(), weights, tile);
+    }
+}

@@ -1,0 +1,106 @@
+//! Whole heads rotated on a device.
+
+use std::mem::offset_of;
+
+use bytemuck::{Pod, Zeroable};
+use tilewright_kernels::decode::{self, Float};
+
+use super::{HeadOutput, Rope};
+use crate::program::{BufferId, Span};
+use crate::vm::device::{
+    Call, DeviceFunction, DeviceOp, KvPools, Planned, Planner, RotationRows, Unsupported, Weights, rows_of,
+};
+
+impl DeviceOp for Rope {
+    fn rows(&self) -> Span {
+        self.rows
+    }
+
+    fn plain_weights(&self) -> Vec<BufferId> {
+        self.norm.iter().map(|norm| norm.weight).collect()
+    }
+
+    fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {
+        let (heads, count) = (plan.extent(self.x, 1)?, self.heads.len() as u32);
+        // Without an append there is no pool to learn the pages from: any pool of the program has the same.
+        let pool = match self.output {
+            HeadOutput::Append { pool } => pool,
+            HeadOutput::Store { .. } => plan.any_pool()?,
+        };
+        let rotation = plan.rotation(&self.rope, &self.at, pool)?;
+        let (out, target) = match self.output {
+            HeadOutput::Store { out } => (Some(plan.plain_float("out", out)?), out),
+            HeadOutput::Append { pool } => (None, pool),
+        };
+        let norm = match &self.norm {
+            Some(norm) => Some((plan.float("norm weight", norm.weight)?, norm.eps)),
+            None => None,
+        };
+        let x = plan.plain_float("x", self.x)?;
+        let pools = plan.pools(pool, &self.at)?;
+        let function = RotatedHeads { rows: rows_of(self.rows)?, heads, count, x, norm, rotation, out, pools };
+        let fields = Fields {
+            first_row: self.rows.lo as u32,
+            first_head: self.heads.lo as u32,
+            x: plan.operand(self.x)?,
+            norm: plan.operand_of(self.norm.as_ref().map(|norm| norm.weight))?,
+            out: plan.operand(target)?,
+        };
+        Ok(Planned::new(function, fields))
+    }
+}
+
+/// What the code reads of a task: numbers, and operands in units of 16 bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct Fields {
+    first_row: u32,
+    first_head: u32,
+    x: u32,
+    /// The weight of the norm, if there is one.
+    norm: u32,
+    /// What is stored to, or the pool.
+    out: u32,
+}
+
+/// The device function.
+#[derive(Clone, Debug, PartialEq)]
+struct RotatedHeads {
+    /// Rows of the task.
+    rows: u32,
+    /// Heads of the input.
+    heads: u32,
+    /// Heads of the task.
+    count: u32,
+    /// Storage of the input.
+    x: Float,
+    /// Storage of the norm's weight, and its epsilon.
+    norm: Option<(Float, f32)>,
+    /// The rotation.
+    rotation: RotationRows,
+    /// Storage of the output; `None`: the pool.
+    out: Option<Float>,
+    /// The pools.
+    pools: KvPools,
+}
+
+impl DeviceFunction for RotatedHeads {
+    fn pools(&self) -> Option<KvPools> {
+        Some(self.pools)
+    }
+
+    fn run<'k>(&self, call: Call<'k, '_>, _: &dyn Weights<'k>) {
+        let RotatedHeads { rows, heads, count, x, norm, rotation, out, pools } = *self;
+        let first_row = call.value(offset_of!(Fields, first_row));
+        let pages = match out {
+            Some(_) => call.pages_of(call.array(offset_of!(Fields, x), x), pools),
+            None => call.pages(offset_of!(Fields, out), pools),
+        };
+        let norm =
+            norm.map(|(weight, eps)| decode::HeadNorm { weight: call.plain(offset_of!(Fields, norm), weight), eps });
+        let (x, out) = (call.array(offset_of!(Fields, x), x), out.map(|out| call.array(offset_of!(Fields, out), out)));
+        let (rotation, first_head) = (call.rotation(rotation), call.value(offset_of!(Fields, first_head)));
+        let heads = decode::Rope { x, norm, rotation, heads, first_head, count, rows, first_row, pages, out };
+        decode::rope(call.team(), heads);
+    }
+}
