@@ -2,9 +2,8 @@
 
 use half::bf16;
 use tilewright_codegen::build::{Builder, Val};
-use tilewright_layout::fragment::Operand;
 
-use crate::mma::{Accumulator, InputType, warp_fragment};
+use crate::mma::{Accumulator, InputType};
 use crate::tile::RegisterTensor;
 
 /// Queries or weights of sixteen rows and sixteen columns.
@@ -13,12 +12,10 @@ pub type WarpA<'k> = RegisterTensor<'k, u32, <bf16 as InputType>::WarpA>;
 /// Sums of sixteen rows and so many columns, a multiple of 8; zeros.
 #[track_caller]
 pub fn sums(k: &Builder, columns: u32) -> Accumulator<'_, f32> {
-    let sums = Accumulator::unset(k, warp_fragment::<bf16>(Operand::C), 1, columns / 8);
-    sums.clear(k);
-    sums
+    Accumulator::warp::<bf16>(k, 1, columns / 8)
 }
 
 /// Keys or values as a [`KvBuffer`](crate::kv::KvBuffer) hands them out, a fragment for every eight columns of the product.
 pub fn b_fragments<'k>(tile: &[[Val<'k, u32>; 2]]) -> Vec<RegisterTensor<'k, u32, <bf16 as InputType>::WarpB>> {
-    tile.iter().map(|words| RegisterTensor::from_registers(|register| words[register])).collect()
+    tile.iter().map(|&words| words.into()).collect()
 }

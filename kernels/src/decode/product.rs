@@ -1,13 +1,14 @@
 //! Units from the ring times activations, and the sums of the warps' shares.
 
-use tilewright_codegen::build::{Ptr, RegArray, Shared, Val};
-use tilewright_codegen::ir::MmaAtom;
+use half::bf16;
+use tilewright_codegen::build::{Ptr, Shared, Val};
 
 use super::array::zero;
 use super::operand::Lane;
 use super::packing::{Fragment, Packing};
 use super::source::Source;
 use super::{ConsumerWarps, Unit};
+use crate::mma::Accumulator;
 
 /// Activations as the MMA's A operand.
 pub(super) enum Activations<'k> {
@@ -127,11 +128,11 @@ pub(super) fn products<'k>(source: &Source<'k>, weights: &dyn Weights<'k>, sums:
 }
 
 /// Accumulators of a unit.
-struct Chains<'k>(Vec<RegArray<'k, f32>>);
+struct Chains<'k>(Vec<Accumulator<'k, f32>>);
 
 impl<'k> Chains<'k> {
     fn new(team: ConsumerWarps<'k>) -> Chains<'k> {
-        Chains((0..CHAINS).map(|_| team.k.regs(4, 0.0f32)).collect())
+        Chains((0..CHAINS).map(|_| Accumulator::warp::<bf16>(team.k, 1, 1)).collect())
     }
 
     /// Adds the products of the ring's next stage, whose first chunk of this warp is its `round`-th of the unit; `fragments`
@@ -154,7 +155,7 @@ impl<'k> Chains<'k> {
                     for half in 0..2usize {
                         let (at, chain) = (2 * half, &self.0[(2 * (round + chunk) as usize + half) % CHAINS]);
                         let a = [x.low[at], high[at], x.low[at + 1], high[at + 1]];
-                        chain.mma(MmaAtom::M16N8K16_F32_BF16_BF16, &a, &w[at..at + 2]);
+                        chain.mma::<bf16>(&[a.into()], &[[w[at], w[at + 1]].into()]);
                     }
                 }
             }
