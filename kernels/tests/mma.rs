@@ -8,7 +8,7 @@ use tilewright_codegen::ir::attr::ProxyFence;
 use tilewright_codegen::ir::{Arch, Const, Kernel};
 use tilewright_codegen::sim::{self, Arg, Counters, Launch, Memory, Outcome};
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::mma::{Atom, AtomGrid, AtomLayout, E4M3, E5M2, InputType, MmaSync, TiledMma, Wgmma};
+use tilewright_kernels::mma::{Atom, AtomGrid, AtomLayout, E4M3, E5M2, InputType, MmaSync, Tf32, TiledMma, Wgmma};
 use tilewright_kernels::tile::{LayoutTensor, Modes, ThreadGroup};
 use tilewright_layout::typed::{ColMajor, KMajor, MnMajor, OperandTile, RowMajor, StaticLayout, Swizzle, Swizzled};
 
@@ -50,6 +50,12 @@ impl Number for E4M3 {
 impl Number for E5M2 {
     fn of(value: i8) -> u8 {
         E5M2::nearest(value.into())
+    }
+}
+
+impl Number for Tf32 {
+    fn of(value: i8) -> f32 {
+        value.into()
     }
 }
 
@@ -207,8 +213,10 @@ type Rows<const R: usize> = Swizzled<Swizzle<2, 3, 3>, RowMajor<R, 32>>;
 type Columns<const R: usize> = Swizzled<Swizzle<2, 3, 3>, ColMajor<R, 32>>;
 type Bytes<const R: usize> = Swizzled<Swizzle<2, 4, 3>, RowMajor<R, 64>>;
 
+type Words<const R: usize> = Swizzled<Swizzle<3, 2, 3>, RowMajor<R, 32>>;
+
 /// Both instructions, every element type, one warp (or warpgroup) and several, every swizzle.
-const RUNNERS: [Runner; 16] = runners! {
+const RUNNERS: [Runner; 20] = runners! {
     warps<bf16, Rows<32>, Rows<24>, AtomLayout<1, 1>> true;
     warps<f16, Rows<64>, Rows<24>, AtomLayout<2, 1>> true;
     warps<bf16, Columns<32>, Columns<32>, AtomLayout<1, 2>> false;
@@ -216,7 +224,11 @@ const RUNNERS: [Runner; 16] = runners! {
     warps<i8, Bytes<32>, Bytes<24>, AtomLayout<1, 1>> true;
     warps<E4M3, Bytes<32>, Bytes<48>, AtomLayout<2, 2>> true;
     warps<E5M2, OperandTile<KMajor, 8, 32, 128>, OperandTile<KMajor, 8, 32, 128>, AtomLayout<1, 2>> true;
+    warps<Tf32, Words<32>, Words<24>, AtomLayout<2, 1>> true;
+    warps<Tf32, OperandTile<KMajor, 32, 32, 32>, OperandTile<KMajor, 32, 32, 32>, AtomLayout<1, 2>> true;
     warpgroups<bf16, OperandTile<KMajor, 16, 128, 64>, OperandTile<KMajor, 16, 64, 64>, AtomLayout<1, 1>> true;
+    warpgroups<Tf32, OperandTile<KMajor, 32, 128, 32>, OperandTile<KMajor, 32, 64, 32>, AtomLayout<2, 1>> true;
+    warpgroups<Tf32, OperandTile<KMajor, 32, 64, 16>, OperandTile<KMajor, 32, 24, 16>, AtomLayout<1, 1>> true;
     warpgroups<f16, OperandTile<KMajor, 16, 128, 32>, OperandTile<KMajor, 16, 64, 32>, AtomLayout<2, 1>> true;
     warpgroups<bf16, OperandTile<KMajor, 16, 64, 16>, OperandTile<KMajor, 16, 64, 16>, AtomLayout<1, 2>> true;
     warpgroups<bf16, OperandTile<KMajor, 16, 128, 128>, OperandTile<KMajor, 16, 64, 128>, AtomLayout<2, 2>> true;

@@ -1,9 +1,7 @@
 //! The laws of the algebra on random layouts, 1,000 cases each.
 
-mod strategies;
-
 use proptest::prelude::*;
-use strategies::{any_layout, compact, extent, nesting, shape, signed_layout, swizzle};
+use tilewright_layout::testing::{any_layout, compact, extent, nesting, shape, signed_layout, swizzle};
 use tilewright_layout::{Composed, Coord, IntTuple, Layout, Swizzled, Tiler, laws};
 
 /// A law that must hold, with its counterexample where it does not.

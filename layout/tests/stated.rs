@@ -1,14 +1,12 @@
 //! What the documentation states of single functions, where no other test has it: laws on random layouts, edge cases by
 //! example.
 
-mod strategies;
-
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
-use strategies::{any_layout, compact, nesting, shape, signed_layout, swizzle};
 use tilewright_layout::ops::Order;
 use tilewright_layout::swizzle::canonical::{Atom, SwizzleWidth, ldmatrix_swizzle};
+use tilewright_layout::testing::{any_layout, compact, nesting, shape, signed_layout, swizzle};
 use tilewright_layout::{Composed, IntTuple, Layout, LayoutError, Swizzle, Swizzled, Tiler, laws};
 
 fn layout(text: &str) -> Layout {

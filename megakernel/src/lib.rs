@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`lower`] | model to program |
 //! | [`model`] | the architecture that is lowered |
+//! | [`ops`] | what tasks compute: one row an op |
 //! | [`program`] | one decode step as data |
 //! | [`schedule`] | which SM runs what, in which order |
 //! | [`validate`] | whether a program computes one thing, whatever the timing |
@@ -15,6 +16,7 @@
 
 pub mod lower;
 pub mod model;
+pub mod ops;
 pub mod program;
 pub mod schedule;
 pub mod validate;

@@ -7,7 +7,7 @@ use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerError, LowerOptions, lower};
 use tilewright_megakernel::model::{Family, ModelSpec, Rope};
-use tilewright_megakernel::program::{BufferKind, Op, Operands, Program, Source};
+use tilewright_megakernel::program::{BufferKind, Embed, Operands, Program, Source};
 
 /// A small model of any shape the families allow.
 fn small_spec() -> impl Strategy<Value = ModelSpec> {
@@ -62,7 +62,7 @@ proptest! {
             for region in &task.reads {
                 let buffer = &program.buffers[region.buffer.index()];
                 let is_matrix = buffer.kind == BufferKind::Weight && buffer.shape.len() == 2;
-                if is_matrix && !matches!(task.op, Op::Embed(_)) {
+                if is_matrix && !task.op.is::<Embed>() {
                     *elements.entry(region.buffer.index()).or_default() += region.elements();
                 }
             }

@@ -19,7 +19,7 @@ fn the_sample_is_a_valid_program() {
 
 #[test]
 fn every_op_and_every_kind_is_described() {
-    for name in Op::NAMES {
+    for name in Op::names() {
         assert!(PAGE.contains(&format!("\n### `{name}`\n")), "op `{name}` has no section");
     }
     for kind in BufferKind::ALL {

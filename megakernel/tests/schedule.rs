@@ -54,13 +54,13 @@ fn fan(sizes: &[usize], sms: usize) -> Program {
     let mut at = 0;
     for (i, size) in sizes.iter().enumerate() {
         let tile = |buffer| Region::new(buffer, &[Span::new(at, at + size)]);
-        let op = Op::Copy(Copy { src: tile(x), dst: tile(y) });
+        let op = Op::from(Copy { src: tile(x), dst: tile(y) });
         program.add_task(format!("tile[{i}]"), op, vec![], vec![done]).expect("fits");
         at += size;
     }
     let whole = |buffer| Region::new(buffer, &[Span::all(total)]);
     let waits = vec![Wait { counter: CounterId(0), threshold: sizes.len() as u32 }];
-    program.add_task("whole", Op::Copy(Copy { src: whole(y), dst: whole(z) }), waits, vec![]).expect("fits");
+    program.add_task("whole", Op::from(Copy { src: whole(y), dst: whole(z) }), waits, vec![]).expect("fits");
     program
 }
 

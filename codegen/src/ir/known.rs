@@ -109,6 +109,11 @@ impl Known {
         (self.mask == u64::MAX).then_some(self.value as i64)
     }
 
+    /// Its lowest bits alone.
+    pub fn narrowed(self, bits: u32) -> Known {
+        Known { mask: self.mask | !low(bits), value: self.value & low(bits), place: None }
+    }
+
     /// The number moved on by a distance.
     pub fn moved(self, by: i64) -> Known {
         self.add(Known::exactly(by as u64))

@@ -49,8 +49,8 @@ pub use arch::{Arch, Limit, Needs};
 pub use atom::{Elem, MmaAtom, WgmmaAtom, WgmmaKind};
 pub use id::{ParamId, SharedId, StmtId, ValueId, VarId};
 pub use inst::{
-    ArithOp, BitsOp, ControlOp, ConvertOp, CopyOp, Flag, Inst, MemOp, MmaOp, OperandSpec, Role, Row, Rule, Slot,
-    Source, SyncOp, ValueOp, WarpOp, rows,
+    Access, ArithOp, BitsOp, ControlOp, ConvertOp, CopyOp, Flag, Inst, MemOp, MmaOp, OperandSpec, Role, Row, Rule,
+    Slot, Source, SyncOp, ValueOp, WarpOp, rows,
 };
 pub use kernel::{Block, Kernel, Launch, Op, Param, ParamKind, Shared, SharedKind, Src, Stmt, Var};
 pub(crate) use known::{Knowledge, Known};

@@ -2,8 +2,8 @@
 
 use super::arith::illegal;
 use super::{ErrorKind, Faults};
-use crate::ir::attr::{CpBytes, CpCache};
-use crate::ir::{Addr, CopyOp, Operand, Stmt};
+use crate::ir::attr::{AtomOp, CpBytes, CpCache};
+use crate::ir::{Addr, CopyOp, Operand, Stmt, Ty, TyClass};
 
 /// Copies have the sizes and coordinates that the hardware copies.
 pub(super) fn verify_copy(faults: &mut Faults<'_>, stmt: &Stmt, op: &CopyOp) {
@@ -21,6 +21,14 @@ pub(super) fn verify_copy(faults: &mut Faults<'_>, stmt: &Stmt, op: &CopyOp) {
             completes_there(faults, stmt, *dst, *bar);
             receivers(faults, stmt, *multicast);
         }
+        CopyOp::ReduceS2G { ty, bytes, op, .. } => {
+            sixteens(faults, stmt, *bytes);
+            reduces(faults, stmt, *op, *ty, false);
+        }
+        CopyOp::ReduceS2C { ty, bytes, op, .. } => {
+            sixteens(faults, stmt, *bytes);
+            reduces(faults, stmt, *op, *ty, true);
+        }
         CopyOp::BulkS2G { bytes, .. } | CopyOp::BulkS2C { bytes, .. } | CopyOp::BulkPrefetch { bytes, .. } => {
             sixteens(faults, stmt, *bytes);
         }
@@ -29,7 +37,13 @@ pub(super) fn verify_copy(faults: &mut Faults<'_>, stmt: &Stmt, op: &CopyOp) {
             completes_there(faults, stmt, *dst, *bar);
             receivers(faults, stmt, *multicast);
         }
-        CopyOp::TensorStore { at, .. } => axes(faults, stmt, at),
+        CopyOp::TensorStore { at, .. } | CopyOp::BoxPrefetch { at, .. } => axes(faults, stmt, at),
+        CopyOp::TensorReduce { at, op, .. } => {
+            axes(faults, stmt, at);
+            if *op == AtomOp::Exch {
+                illegal(faults, stmt, "a reduction has no exch: copy, or use atom");
+            }
+        }
         CopyOp::CpAsyncCommit {}
         | CopyOp::CpAsyncWait { .. }
         | CopyOp::CpAsyncMbarArrive { .. }
@@ -46,11 +60,23 @@ fn sixteens(faults: &mut Faults<'_>, stmt: &Stmt, bytes: Operand) {
     }
 }
 
-/// A tensor has 2 to 4 axes here.
+/// A tensor has 1 to 5 axes.
 fn axes(faults: &mut Faults<'_>, stmt: &Stmt, at: &[Operand]) {
-    faults.require((2..=4).contains(&at.len()), stmt, || ErrorKind::IllegalChoice {
-        what: "a tensor copy has 2, 3 or 4 coordinates",
+    faults.require((1..=5).contains(&at.len()), stmt, || ErrorKind::IllegalChoice {
+        what: "a tensor copy has 1 to 5 coordinates",
     });
+}
+
+/// The reduction exists for the type, in global memory or in the cluster's.
+fn reduces(faults: &mut Faults<'_>, stmt: &Stmt, op: AtomOp, ty: Ty, cluster: bool) {
+    let types = || {
+        let legal = TyClass::Reduced.members().iter().filter(|&&ty| op.reduces(ty, cluster));
+        let names: Vec<&str> = legal.map(|ty| ty.name()).collect();
+        let place = if cluster { "the cluster's shared memory" } else { "global memory" };
+        let list = if names.is_empty() { "no type".into() } else { names.join(", ") };
+        format!("{list} for {} in {place}", op.name())
+    };
+    faults.require(op.reduces(ty, cluster), stmt, || ErrorKind::IllegalType { found: ty, expected: types() });
 }
 
 /// The mbarrier of a load lies in the same space as its destination.

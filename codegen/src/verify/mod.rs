@@ -11,7 +11,7 @@
 //! | `mem` | vector shapes, atomics by type, hints by space, known alignment and bounds in shared memory |
 //! | `sync` | barrier ids and counts, mbarriers initialised, mbarriers and data apart |
 //! | `copy` | sizes and coordinates of asynchronous copies |
-//! | `mma` | registers of atoms, signs and major-ness by type |
+//! | `mma` | registers of atoms, signs and major-ness by type; operands begin where their swizzle does |
 //! | `uniform` | instructions for a warp, warpgroup or block stand where all its threads come |
 //! | `flight` | registers of `wgmma` fenced before and untouched until waited for |
 //!
@@ -133,7 +133,7 @@ fn verify_instructions(faults: &mut Faults<'_>) {
             Inst::Warp(op) => arith::verify_warp(faults, stmt, op),
             Inst::Sync(op) => sync::verify_sync(faults, stmt, op),
             Inst::Copy(op) => copy::verify_copy(faults, stmt, op),
-            Inst::Mma(op) => mma::verify_mma(faults, stmt, op),
+            Inst::Mma(op) => mma::verify_mma(faults, stmt, op, &known),
             Inst::Control(op) => mma::verify_control(faults, stmt, op),
             Inst::Bits(_) => {}
         }

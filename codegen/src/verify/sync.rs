@@ -3,9 +3,7 @@
 use super::arith::{illegal, needs};
 use super::{ErrorKind, Faults};
 use crate::ir::attr::{BarId, BarScope, BarThreads, Scope};
-use crate::ir::{
-    Addr, CopyOp, Inst, Knowledge, Limit, Needs, Op, Operand, SharedId, SharedKind, Space, Stmt, SyncOp, Ty,
-};
+use crate::ir::{Addr, Inst, Knowledge, Limit, Needs, Op, Operand, SharedId, SharedKind, Space, Stmt, SyncOp, Ty};
 use std::collections::BTreeSet;
 
 /// Barriers have legal ids and counts; scopes and spaces go together.
@@ -92,7 +90,7 @@ pub(super) fn verify_mbarriers(faults: &mut Faults<'_>) {
     let (mut initialised, mut used) = (BTreeSet::<SharedId>::new(), Vec::new());
     for stmt in faults.statements() {
         let Op::Inst(inst) = &stmt.op else { continue };
-        for bar in mbarriers(inst) {
+        for bar in inst.mbarriers() {
             let Some(origin) = known.addr(bar).place else { continue };
             let Some(alloc) = faults.kernel.alloc(origin.alloc) else { continue };
             if alloc.kind == SharedKind::Data {
@@ -118,44 +116,5 @@ pub(super) fn verify_mbarriers(faults: &mut Faults<'_>) {
         {
             faults.at(stmt, ErrorKind::NeverInitialised { name: alloc.name.clone() });
         }
-    }
-}
-
-/// The mbarriers that an instruction operates on.
-fn mbarriers(inst: &Inst) -> Vec<Addr> {
-    match inst {
-        Inst::Sync(op) => match op {
-            SyncOp::MbarInit { bar, .. }
-            | SyncOp::MbarInval { bar }
-            | SyncOp::MbarArrive { bar, .. }
-            | SyncOp::MbarArriveTx { bar, .. }
-            | SyncOp::MbarExpectTx { bar, .. }
-            | SyncOp::MbarTryWait { bar, .. }
-            | SyncOp::MbarTestWait { bar, .. } => vec![*bar],
-            SyncOp::BarSync { .. }
-            | SyncOp::BarArrive { .. }
-            | SyncOp::Fence { .. }
-            | SyncOp::FenceProxyAsync { .. }
-            | SyncOp::FenceMbarInit {}
-            | SyncOp::ClusterArrive { .. }
-            | SyncOp::ClusterWait {}
-            | SyncOp::GridWait {}
-            | SyncOp::GridLaunch {} => vec![],
-        },
-        Inst::Copy(
-            CopyOp::CpAsyncMbarArrive { bar, .. }
-            | CopyOp::BulkG2S { bar, .. }
-            | CopyOp::BulkS2C { bar, .. }
-            | CopyOp::TensorLoad { bar, .. },
-        ) => vec![*bar],
-        Inst::Copy(_)
-        | Inst::Arith(_)
-        | Inst::Bits(_)
-        | Inst::Convert(_)
-        | Inst::Value(_)
-        | Inst::Mem(_)
-        | Inst::Warp(_)
-        | Inst::Mma(_)
-        | Inst::Control(_) => vec![],
     }
 }

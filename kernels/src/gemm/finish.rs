@@ -1,38 +1,29 @@
 //! What is done to the sums before they are stored: bias, gate, residual.
 
 use half::{bf16, f16};
-use tilewright_codegen::build::{Bf16x2, Builder, F16x2, Global, Numeric, Ptr, Scalar, Val};
+use tilewright_codegen::build::{Builder, Global, Ptr, Val};
 
+use crate::mma::OutputType;
 use crate::tile::{Index, LayoutTensor, Modes};
 
-/// How two results become one register.
-pub type Pack<'k> = fn(Val<'k, f32>, Val<'k, f32>) -> Val<'k, u32>;
-
 /// A type of results.
-pub trait Output: Scalar + Numeric {
+pub trait Output: OutputType {
     /// Its name.
     const NAME: &'static str;
-
-    /// How pairs of them are packed, to be staged and sent by tensor map; nothing for results that leave one by one.
-    fn pack<'k>() -> Option<Pack<'k>>;
 }
 
 macro_rules! outputs {
-    ($($D:ty: $name:literal $pack:expr;)+) => { $(
+    ($($D:ty: $name:literal;)+) => { $(
         impl Output for $D {
             const NAME: &'static str = $name;
-
-            fn pack<'k>() -> Option<Pack<'k>> {
-                $pack
-            }
         }
     )+ };
 }
 
 outputs! {
-    bf16: "bf16" Some(|a, b| a.pair::<Bf16x2>(b).bits());
-    f16: "f16" Some(|a, b| a.pair::<F16x2>(b).bits());
-    f32: "f32" None;
+    bf16: "bf16";
+    f16: "f16";
+    f32: "f32";
 }
 
 /// What comes behind the product: `x = s·(A·B) + bias`, then `silu(x₀)·x₁` where it is gated, then `+ residual`.

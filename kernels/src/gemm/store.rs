@@ -1,8 +1,8 @@
 //! Where the sums go: by tensor map through shared memory, element by element, or as partial sums.
 
-use super::finish::{Epilogue, Finish, Output, Pack};
+use super::finish::{Epilogue, Finish, Output};
 use super::tiling::Tiles;
-use crate::mma::{Accumulator, Pair};
+use crate::mma::{Accumulator, Pack, Pair};
 use crate::tile::{Index, LayoutTensor, Modes, Share};
 use core::marker::PhantomData;
 use tilewright_codegen::build::{Builder, Global, Numeric, Param, Ptr, Shared, TensorMap, Val};

@@ -7,17 +7,21 @@ use core::marker::PhantomData;
 use thiserror::Error;
 use tilewright_codegen::build::Builder;
 use tilewright_codegen::ir::{Arch, Needs, WgmmaAtom};
-use tilewright_layout::fragment::Operand;
+use tilewright_layout::fragment::{Operand, StaticFragment};
 use tilewright_layout::typed::StaticLayout;
 
 /// A matrix instruction.
 pub trait Atom: 'static {
     /// What it multiplies.
     type Input: InputType;
+    /// Its A operand in registers.
+    type A: StaticFragment;
     /// Its name.
     const NAME: &'static str;
     /// What it needs of an architecture.
     const NEEDS: Needs;
+    /// What executes it: "warps" or "warpgroups".
+    const GROUP: &'static str;
     /// Threads that execute it: of a warp, or of a warpgroup.
     const THREADS: u32;
     /// Rows of one.
@@ -32,8 +36,10 @@ pub struct MmaSync<F>(PhantomData<F>);
 
 impl<F: InputType> Atom for MmaSync<F> {
     type Input = F;
+    type A = F::WarpA;
     const NAME: &'static str = "mma.sync";
     const NEEDS: Needs = F::WARP.needs();
+    const GROUP: &'static str = "warps";
     const THREADS: u32 = 32;
     const ROWS: u32 = 16;
     const COLUMNS: Option<u32> = Some(8);
@@ -45,8 +51,10 @@ pub struct Wgmma<F>(PhantomData<F>);
 
 impl<F: InputType> Atom for Wgmma<F> {
     type Input = F;
+    type A = F::WarpgroupA;
     const NAME: &'static str = "wgmma";
     const NEEDS: Needs = Needs::Sm90a;
+    const GROUP: &'static str = "warpgroups";
     const THREADS: u32 = 128;
     const ROWS: u32 = 64;
     const COLUMNS: Option<u32> = None;
@@ -186,6 +194,8 @@ impl<'k, X: Atom, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'k, X,
     };
     /// Rows and columns of a warp's (or warpgroup's) part of the result.
     pub const PART: [u32; 2] = [Self::EXTENTS[0] / G::DOWN, Self::EXTENTS[1] / G::ACROSS];
+    /// Steps of K that the tiles hold, an instruction's K each.
+    pub const STEPS: u32 = Self::EXTENTS[2] / X::Input::K;
     /// Threads of the whole grid.
     pub const THREADS: u32 = X::THREADS * G::DOWN * G::ACROSS;
 
@@ -209,8 +219,19 @@ impl<'k, X: Atom, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'k, X,
 
     /// The product by the first threads of the block. Sums of `mma.sync` begin as zeros; those of `wgmma` are what the first
     /// `issue` makes them.
+    ///
+    /// # Panics
+    /// Where the block has fewer threads than the grid.
     #[track_caller]
     pub fn new(k: &'k Builder) -> Self {
+        let (needed, have) = (Self::THREADS, k.threads());
+        assert!(
+            needed <= have,
+            "tiled mma: {needed} threads are needed ({} by {} {}), and the block has {have}; launch {needed}, or take a smaller AtomLayout",
+            G::DOWN,
+            G::ACROSS,
+            X::GROUP
+        );
         let count = G::DOWN * G::ACROSS;
         let warps = X::THREADS / 32;
         let number = if warps == 1 { k.warp() } else { k.warp() / warps };
@@ -218,8 +239,35 @@ impl<'k, X: Atom, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'k, X,
     }
 
     /// The product by warps (or warpgroups) that are numbered otherwise: this thread's is `number`.
+    ///
+    /// # Panics
+    /// Where the block has not the threads of one, where `number` is known to be beyond the grid, or where its bound says
+    /// that parts of the result have nobody.
     #[track_caller]
     pub fn by_warps(k: &'k Builder, number: Index<'k>) -> Self {
+        let (needed, have) = (X::THREADS, k.threads());
+        assert!(
+            needed <= have,
+            "tiled mma: each of the {} has {needed} threads, and the block has {have}; launch {needed} at least",
+            X::GROUP
+        );
+        let (count, first) = (G::DOWN * G::ACROSS, number.constant());
+        let least = first.saturating_add(1);
+        assert!(
+            least <= count,
+            "tiled mma: number {first} of a grid of {} by {} = {count} {}; take numbers below {count}, or a larger AtomLayout",
+            G::DOWN,
+            G::ACROSS,
+            X::GROUP
+        );
+        let most = least.saturating_add(number.bits());
+        assert!(
+            number.value().is_none() || most >= count,
+            "tiled mma: the grid is {} by {} = {count} {}, and {most} at most are numbered; number {count}, or take a smaller AtomLayout",
+            G::DOWN,
+            G::ACROSS,
+            X::GROUP
+        );
         let [rows, columns] = Self::PART;
         let (fragment, across) = match X::COLUMNS {
             Some(one) => (const { warp_fragment::<X::Input>(Operand::C) }, columns / one),

@@ -1,11 +1,13 @@
 //! Products by `wgmma`: descriptors read off layouts.
 
 use super::input::{InputType, warpgroup_atom};
+use super::ldmatrix::Source;
 use super::tiled::{AtomGrid, TiledMma, Wgmma};
-use crate::tile::{Index, LayoutTensor, place};
-use tilewright_codegen::build::{Arg, Descriptor, Operands, Scalar, Shared, SwizzleMode, Val};
+use crate::tile::{Index, LayoutTensor, RegisterTensor, place};
+use tilewright_codegen::build::{Allocation, Arg, Descriptor, Offset, Operands, Scalar, Shared, SwizzleMode, Val};
 use tilewright_codegen::ir::WgmmaAtom;
 use tilewright_codegen::ir::attr::{Major as KernelMajor, Sign};
+use tilewright_layout::fragment::StaticFragment;
 use tilewright_layout::swizzle::MatrixDescriptor;
 use tilewright_layout::swizzle::canonical::{Major, SwizzleWidth};
 use tilewright_layout::typed::StaticLayout;
@@ -23,7 +25,8 @@ struct SharedOperand<'k> {
 impl<'k> SharedOperand<'k> {
     /// The tensor as an operand. A layout that the hardware cannot read does not compile.
     ///
-    /// The tensor's origin must be a multiple of its swizzle's period, as tiles of whole atoms are.
+    /// # Panics
+    /// Where the tensor is known to begin beside a multiple of its swizzle's period: the descriptor has no bits for it.
     #[track_caller]
     fn new<T: Scalar, L: StaticLayout>(tensor: LayoutTensor<'k, T, L, Shared>) -> SharedOperand<'k> {
         let descriptor = const {
@@ -32,6 +35,7 @@ impl<'k> SharedOperand<'k> {
                 Err(error) => panic!("{}", error.message().as_str()),
             }
         };
+        expect_aligned(tensor);
         let origin = tensor.origin();
         let base = match origin.value() {
             Some(value) => tensor.base().at(value),
@@ -66,6 +70,42 @@ impl<'k> SharedOperand<'k> {
         let offset = self.layout.layout().offset(&coordinate).unwrap_or(0);
         self.start + (offset * self.bits / 128) as u64
     }
+}
+
+/// Bytes after which a swizzle repeats; without one, the 16 that a descriptor counts in.
+const fn period<L: StaticLayout>(bits: i64) -> i64 {
+    let elements = L::SWIZZLE.source_mask() | L::SWIZZLE.target_mask();
+    let mut bytes = 16;
+    while bytes * 8 <= elements * bits {
+        bytes *= 2;
+    }
+    bytes
+}
+
+/// Refuses a tensor that is known to begin beside a multiple of its swizzle's period.
+#[track_caller]
+fn expect_aligned<T: Scalar, L: StaticLayout>(tensor: LayoutTensor<'_, T, L, Shared>) {
+    let period = const { period::<L>(T::TY.bits() as i64) } as u32;
+    let [bits, constant] =
+        [tensor.origin().bits(), tensor.origin().constant()].map(|part| part.wrapping_mul(T::TY.bytes()));
+    let mut start = constant;
+    if let Some(Allocation { name, align, offset, .. }) = tensor.base().allocation() {
+        assert!(
+            align >= period,
+            "wgmma: the operand's allocation `{name}` is aligned to {align} bytes, and its swizzle's period is {period}; align it to {period}"
+        );
+        match offset {
+            Offset::Exactly(offset) => start = start.wrapping_add(offset as u32),
+            Offset::MultipleOf(step) if step < period => return,
+            Offset::MultipleOf(_) => {}
+        }
+    }
+    let (low, beside) = (period - 1, start & (period - 1));
+    assert!(
+        bits & low != 0 || beside == 0,
+        "wgmma: the operand begins {beside} bytes beside a multiple of {period}, its swizzle's period; begin it at one, with \
+         an allocation aligned to {period} bytes and tiles of whole atoms"
+    );
 }
 
 fn fields(descriptor: &MatrixDescriptor) -> Descriptor {
@@ -108,14 +148,39 @@ impl<'k, F: InputType, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'
         self.k.wgmma_commit();
     }
 
-    /// As [`issue`](TiledMma::issue) with the A operand in registers: for each step of K the four of every 64 rows.
+    /// The A operand of this thread's warpgroup for step `step` of K, from a tile in shared memory by `ldmatrix`: a fragment
+    /// for every 64 rows, for [`issue_registers`](TiledMma::issue_registers). A tile that it cannot read does not compile.
+    ///
+    /// # Panics
+    /// Where the tiles have fewer [steps](TiledMma::STEPS).
     #[track_caller]
-    pub fn issue_registers<P: Scalar>(
+    pub fn load_a(
         self,
-        a: &[Vec<[Val<'k, P>; 4]>],
+        a: LayoutTensor<'k, F::Stored, A, Shared>,
+        step: u32,
+    ) -> Vec<RegisterTensor<'k, u32, F::WarpgroupA>> {
+        let steps = Self::STEPS;
+        assert!(step < steps, "tiled mma: step {step} of K, and the tiles hold {steps}; take a step below it");
+        let warp = self.thread() / 32 * 32;
+        let a = a.begun_at([self.corner()[0], 0.into()]);
+        let source = Source::new::<F>(self.k, a, F::WarpgroupA::FRAGMENT, warp);
+        (0..self.sums.atoms()[0]).map(|i| source.four((64 * i).into(), F::K * step)).collect()
+    }
+
+    /// As [`issue`](TiledMma::issue) with the A operand in registers: for each step of K a fragment for every 64 rows.
+    ///
+    /// # Panics
+    /// Where there are not as many as the tiles have steps and the warpgroup's part atoms.
+    #[track_caller]
+    pub fn issue_registers(
+        self,
+        a: &[Vec<RegisterTensor<'k, u32, F::WarpgroupA>>],
         b: LayoutTensor<'k, F::Stored, B, Shared>,
         keep: impl Arg<'k, bool> + Copy,
     ) {
+        let (atoms, steps) = (self.sums.atoms()[0] as usize, Self::STEPS as usize);
+        let whole = a.len() == steps && a.iter().all(|step| step.len() == atoms);
+        assert!(whole, "tiled mma: {} steps of K of A are given; give {steps}, of {atoms} fragments each", a.len());
         self.k.wgmma_fence();
         let b = SharedOperand::new(b).begun_at(self.corner()[1]);
         let operands = Operands { major_b: b.major, ..Operands::K_MAJOR };
@@ -123,9 +188,9 @@ impl<'k, F: InputType, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'
             for (i, a) in (0..).zip(a) {
                 let (sums, b) = (self.sums.atom(i, 0), b.at(0, step));
                 if step == 0 {
-                    sums.wgmma_rs(Self::ATOM, a, b, keep, operands);
+                    sums.wgmma_rs(Self::ATOM, a.registers(), b, keep, operands);
                 } else {
-                    sums.wgmma_rs(Self::ATOM, a, b, true, operands);
+                    sums.wgmma_rs(Self::ATOM, a.registers(), b, true, operands);
                 }
             }
         }

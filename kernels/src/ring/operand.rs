@@ -1,6 +1,6 @@
 //! What a stage holds.
 
-use crate::tile::{LayoutTensor, period};
+use crate::tile::{LayoutTensor, hardware_period};
 use core::fmt;
 use core::marker::PhantomData;
 use tilewright_codegen::build::{Builder, Ptr, Scalar, Shared, Val};
@@ -39,7 +39,7 @@ impl<T: Scalar, L: OffsetMap> StageTile<T, L> {
     /// A tile of a layout without negative strides. It begins at a multiple of 128 bytes, as tensor maps need it, and of its
     /// swizzle's period: 1024 bytes in the 128-byte swizzle.
     pub fn new(layout: L) -> StageTile<T, L> {
-        let align = (period(&layout.swizzled()) * T::TY.bytes()).max(128);
+        let align = hardware_period(&layout.swizzled(), T::TY.bytes()).max(128);
         StageTile { layout, align, of: PhantomData }
     }
 

@@ -1,7 +1,7 @@
 //! A view against what is known of the allocation that it is a view of.
 
 use super::TileError;
-use super::tensor::period;
+use super::tensor::hardware_period;
 use tilewright_codegen::build::{Ptr, Scalar, SpaceOf};
 use tilewright_layout::Swizzled;
 use tilewright_layout::view::OffsetMap;
@@ -15,8 +15,8 @@ pub(super) fn check<S: SpaceOf, T: Scalar>(base: Ptr<'_, S, T>, map: &Swizzled) 
     if needed > of.left() {
         base.builder().refuse(&TileError::Larger { name: of.name.clone(), needed, left: of.left() });
     }
-    let (needed, found) = (period(map) * T::TY.bytes(), of.alignment());
-    if period(map) > 1 && found < needed {
+    let (needed, found) = (hardware_period(map, T::TY.bytes()), of.alignment());
+    if found < needed {
         base.builder().refuse(&TileError::Misaligned { name: of.name, found, needed });
     }
 }

@@ -9,7 +9,7 @@
 //! the target; what the target's mask leaves out is not written. Tensor maps have
 //! [`fetch`](super::LayoutTensor::fetch) and [`send`](super::LayoutTensor::send).
 
-use super::element::zero;
+use super::element::{most_lanes, zero};
 use super::side::{AsyncFrom, AsyncTo, CopyFrom, CopyTo};
 use super::{Index, TileError};
 use core::panic::Location;
@@ -49,7 +49,8 @@ pub struct ThreadGroup<'k> {
 pub fn copy<'k, F: CopyFrom<'k>, T: CopyTo<'k, Scalar = F::Scalar>>(from: F, to: T) {
     let Some(plan) = Plan::new(&from, &to) else { return };
     from.recorder().on_behalf(Location::caller(), || {
-        (0..plan.vectors()).for_each(|number| plan.one(&from, &to, &plan.at(number.into())));
+        let places: Vec<_> = (0..plan.vectors()).map(|number| plan.at(number.into())).collect();
+        places.chunks(TOGETHER).for_each(|places| plan.some(&from, &to, places));
     });
 }
 
@@ -58,7 +59,7 @@ pub fn copy<'k, F: CopyFrom<'k>, T: CopyTo<'k, Scalar = F::Scalar>>(from: F, to:
 pub fn copy_async<'k, F: AsyncFrom<'k>, T: AsyncTo<'k, Scalar = F::Scalar>>(from: F, to: T) {
     let Some(plan) = Plan::new(&from, &to) else { return };
     from.recorder().on_behalf(Location::caller(), || {
-        (0..plan.vectors()).for_each(|number| plan.one_async(&from, &to, &plan.at(number.into())));
+        (0..plan.vectors()).for_each(|number| plan.start(&from, &to, &plan.at(number.into())));
     });
 }
 
@@ -89,14 +90,16 @@ impl<'k> ThreadGroup<'k> {
     /// ```
     #[track_caller]
     pub fn copy<F: CopyFrom<'k>, T: CopyTo<'k, Scalar = F::Scalar>>(self, from: F, to: T) {
-        self.deal(&from, &to, |plan, at| plan.one(&from, &to, at));
+        self.deal(&from, &to, |plan, places| plan.some(&from, &to, places));
     }
 
     /// As [`copy`](ThreadGroup::copy), asynchronously where vectors have 4 bytes or more: the caller commits the group and
     /// waits.
     #[track_caller]
     pub fn copy_async<F: AsyncFrom<'k>, T: AsyncTo<'k, Scalar = F::Scalar>>(self, from: F, to: T) {
-        self.deal(&from, &to, |plan, at| plan.one_async(&from, &to, at));
+        self.deal(&from, &to, |plan, places| {
+            places.iter().for_each(|at| plan.start(&from, &to, at));
+        });
     }
 
     /// Deals the vectors of a copy to the threads, a round of each after the other.
@@ -105,28 +108,32 @@ impl<'k> ThreadGroup<'k> {
         self,
         from: &F,
         to: &T,
-        one: impl Fn(&Plan, &[Index<'k>]),
+        some: impl Fn(&Plan, &[Vec<Index<'k>>]),
     ) {
         let (k, Some(plan)) = (from.recorder(), Plan::new(from, to)) else { return };
-        let total = plan.vectors();
-        let round = |round: u32| {
-            let number = self.thread + round * self.count;
-            let at = plan.at(number);
-            if (round + 1) * self.count <= total {
-                one(&plan, &at);
-            } else {
-                k.when(number.get(k).lt(total), || one(&plan, &at));
+        let (total, whole) = (plan.vectors(), plan.vectors() / self.count);
+        let number = |round: u32| self.thread + round * self.count;
+        k.on_behalf(Location::caller(), || {
+            let places: Vec<_> = (0..whole).map(|round| plan.at(number(round))).collect();
+            places.chunks(TOGETHER).for_each(|places| some(&plan, places));
+            if total > whole * self.count {
+                let place = plan.at(number(whole));
+                k.when(number(whole).get(k).lt(total), || some(&plan, &[place]));
             }
-        };
-        k.on_behalf(Location::caller(), || (0..total.div_ceil(self.count)).for_each(round));
+        });
     }
 }
 
+/// Vectors that a thread loads before it stores them: enough to cover a load's latency by other loads, few enough registers.
+const TOGETHER: usize = 4;
+
 /// How a copy is made: vectors of `width` elements along one mode.
-struct Plan {
+pub(super) struct Plan {
     extents: Vec<u32>,
-    along: usize,
-    width: u32,
+    /// The mode that vectors run along.
+    pub(super) along: usize,
+    /// Elements of a vector.
+    pub(super) width: u32,
 }
 
 impl Plan {
@@ -148,11 +155,20 @@ impl Plan {
             return refused(from.recorder(), &TileError::Lanes { from: F::LANES, to: T::LANES });
         }
         let extents: Vec<u32> = shape.into_iter().flatten().collect();
-        let width = |mode: usize| {
-            let most = from.widest(mode).min(to.widest(mode)).min(Index::from(extents[mode]).multiple());
-            1 << most.max(1).ilog2()
-        };
-        let neighbours = if to.is_global() { to.contiguous() } else { from.contiguous() };
+        let neighbours = if to.is_global() { to.contiguous() } else { from.contiguous().or(to.contiguous()) };
+        Some(Plan::widest(extents, neighbours, |mode| from.widest(mode).min(to.widest(mode))))
+    }
+
+    /// The plan of a tensor's copy to or from registers, where nothing else bounds its vectors.
+    pub(super) fn of<'k, F: CopyFrom<'k>>(memory: &F) -> Plan {
+        let most = most_lanes(F::Scalar::TY.bits());
+        let extents = memory.shape().into_iter().flatten().collect();
+        Plan::widest(extents, memory.contiguous(), |mode| memory.widest(mode).min(most))
+    }
+
+    /// The widest vectors, between modes of equal width along `neighbours`.
+    fn widest(extents: Vec<u32>, neighbours: Option<usize>, most: impl Fn(usize) -> u32) -> Plan {
+        let width = |mode: usize| 1 << most(mode).min(Index::from(extents[mode]).multiple()).max(1).ilog2();
         let mut along = neighbours.unwrap_or(extents.len().saturating_sub(1));
         for mode in 0..extents.len() {
             if width(mode) > width(along) {
@@ -160,17 +176,23 @@ impl Plan {
             }
         }
         let width = if extents.is_empty() { 1 } else { width(along) };
-        Some(Plan { extents, along, width })
+        Plan { extents, along, width }
+    }
+
+    /// The lanes of the vector at a coordinate, zeros where the mask says that there is none.
+    #[track_caller]
+    pub(super) fn read<'k, F: CopyFrom<'k>>(&self, from: &F, at: &[Index<'k>]) -> Vec<Val<'k, F::Scalar>> {
+        from.mask_at(at).or_zero(self.width * F::LANES, || from.read(at, self.along, self.width))
     }
 
     /// How many vectors there are.
-    fn vectors(&self) -> u32 {
+    pub(super) fn vectors(&self) -> u32 {
         self.extents.iter().product::<u32>() / self.width
     }
 
     /// The coordinate of a vector's first element; those along the vectors' mode come first, then the other modes in order.
     #[track_caller]
-    fn at<'k>(&self, number: Index<'k>) -> Vec<Index<'k>> {
+    pub(super) fn at<'k>(&self, number: Index<'k>) -> Vec<Index<'k>> {
         let mut at = vec![Index::from(0); self.extents.len()];
         let order: Vec<usize> = (0..at.len())
             .filter(|&mode| mode == self.along)
@@ -194,25 +216,40 @@ impl Plan {
         self.width * lanes * F::TY.bits()
     }
 
-    /// Moves the vector at a coordinate by a load and a store.
-    #[track_caller]
-    fn one<'k, F: CopyFrom<'k>, T: CopyTo<'k, Scalar = F::Scalar>>(&self, from: &F, to: &T, at: &[Index<'k>]) {
-        let (inside, reach) = (from.mask_at(at), to.mask_at(at));
+    /// 32-bit words of a vector, where both sides are in memory and it has whole ones.
+    fn words<'k, F: CopyFrom<'k>, T: CopyTo<'k, Scalar = F::Scalar>>(&self, from: &F, to: &T) -> Option<u32> {
         let bits = self.bits::<F::Scalar>(F::LANES);
         let words = bits / 32;
-        if bits.is_multiple_of(32) && words.is_power_of_two() && words <= 4 && to.is_memory() && from.is_memory() {
-            let loaded = inside.or_zero(words, || from.read_words(at, words));
-            reach.when(|| to.write_words(at, &loaded));
+        let whole = bits.is_multiple_of(32) && words.is_power_of_two() && words <= 4;
+        (whole && from.is_memory() && to.is_memory()).then_some(words)
+    }
+
+    /// Moves the vectors at some coordinates: all of them are loaded, then all are stored, so that the loads are in flight
+    /// together.
+    #[track_caller]
+    fn some<'k, F: CopyFrom<'k>, T: CopyTo<'k, Scalar = F::Scalar>>(
+        &self,
+        from: &F,
+        to: &T,
+        places: &[Vec<Index<'k>>],
+    ) {
+        if let Some(words) = self.words(from, to) {
+            let load = |at: &Vec<Index<'k>>| from.mask_at(at).or_zero(words, || from.read_words(at, words));
+            let loaded: Vec<_> = places.iter().map(load).collect();
+            for (at, words) in places.iter().zip(&loaded) {
+                to.mask_at(at).when(|| to.write_words(at, words));
+            }
         } else {
-            let lanes = self.width * F::LANES;
-            let loaded = inside.or_zero(lanes, || from.read(at, self.width));
-            reach.when(|| to.write(at, &loaded));
+            let loaded: Vec<_> = places.iter().map(|at| self.read(from, at)).collect();
+            for (at, lanes) in places.iter().zip(&loaded) {
+                to.mask_at(at).when(|| to.write(at, self.along, lanes));
+            }
         }
     }
 
     /// Moves the vector at a coordinate by `cp.async` where it has 4, 8 or 16 bytes.
     #[track_caller]
-    fn one_async<'k, F: AsyncFrom<'k>, T: AsyncTo<'k, Scalar = F::Scalar>>(&self, from: &F, to: &T, at: &[Index<'k>]) {
+    fn start<'k, F: AsyncFrom<'k>, T: AsyncTo<'k, Scalar = F::Scalar>>(&self, from: &F, to: &T, at: &[Index<'k>]) {
         let bits = self.bits::<F::Scalar>(F::LANES);
         let bytes = match bits {
             32 => CpBytes::B4,

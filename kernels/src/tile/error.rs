@@ -43,6 +43,12 @@ pub enum TileError {
     /// Threads that leave a rest.
     #[error("{threads} threads along mode {mode}: its extent {extent} is no multiple; take as many as divide it")]
     Undealt { mode: usize, threads: u32, extent: u32 },
+    /// A thread layout of another rank.
+    #[error("thread layout of {given} modes: the tensor has {expected}; give the threads along each")]
+    ThreadRank { given: usize, expected: usize },
+    /// A slice of another rank than modes stay open.
+    #[error("slice of {wanted} modes: {open} stay open; give an index for each of the others")]
+    Slice { wanted: usize, open: usize },
     /// A thread layout that is no numbering.
     #[error("thread layout {threads}: it does not number its {count} places from 0; take a compact layout")]
     NoNumbering { threads: String, count: i64 },

@@ -87,7 +87,8 @@ impl<'k, L: OffsetMap> TensorLayout<'k> for L {
     }
 
     fn text(&self) -> String {
-        self.swizzled().to_string()
+        let map = self.swizzled();
+        if map.swizzle().bits() == 0 { map.layout().to_string() } else { map.to_string() }
     }
 }
 

@@ -12,6 +12,7 @@
 //! | `parts` | parts of values and of [`Modes`]: `tile_by`, `clipped_tile`, `slice`, `split`, `permute`, `compose` |
 //! | `iter` | [`TileIter`], [`PartIter`]: tiles along an axis, bounded, masked at the edge, every so many, or circular |
 //! | `copy`, `side` | copies: their width and who makes them come from the layouts of both sides |
+//! | `register` | [`RegisterTensor`]: values with a layout, their number in the type; [`RegisterVar`]: registers that change |
 //! | `bulk` | copies by tensor map, whose boxes come from the layouts |
 //! | `allocation` | a view against the allocation that it is a view of |
 //! | `error` | [`TileError`]: what is refused while recording |
@@ -31,6 +32,7 @@ mod layout;
 mod mask;
 mod modes;
 mod parts;
+mod register;
 mod side;
 mod tensor;
 mod typed;
@@ -44,9 +46,10 @@ pub use iter::{PartIter, TileIter};
 pub use layout::TensorLayout;
 pub use mask::Mask;
 pub use modes::Modes;
+pub use register::{RegisterTensor, RegisterVar};
 pub use side::{AsyncFrom, AsyncTo, CopyFrom, CopyTo};
 pub use tensor::LayoutTensor;
-pub(crate) use tensor::period;
+pub(crate) use tensor::hardware_period;
 pub use typed::VectorsOf;
 
 /// What a kernel over tensors names: `use tilewright_kernels::tile::prelude::*`.
@@ -54,7 +57,8 @@ pub use typed::VectorsOf;
 /// It has no name that [`tilewright_layout::typed`] or the builder has too.
 pub mod prelude {
     pub use super::{
-        Index, Lanes, LayoutTensor, Mask, Modes, PartIter, Share, ThreadGroup, TileIter, copy, copy_async,
+        Index, Lanes, LayoutTensor, Mask, Modes, PartIter, RegisterTensor, RegisterVar, Share, ThreadGroup, TileIter,
+        copy, copy_async,
     };
     pub use tilewright_codegen::build::{Builder, Global, Ptr, Shared, Val, block, record};
     pub use tilewright_layout::view::{Along, Split};

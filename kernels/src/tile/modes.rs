@@ -246,7 +246,7 @@ impl<'k, const R: usize> TensorLayout<'k> for Modes<'k, R> {
         let guard = self.guard.map_or(Mask::always(k), Mask::of);
         self.modes.iter().zip(at).fold(guard, |mask, (mode, &at)| match mode.bound {
             None => mask,
-            Some(bound) => mask.and(Mask::of((mode.start.get(k) + (at * mode.step).get(k)).lt(bound.get(k)))),
+            Some(bound) => mask.and(Mask::of(mode.coordinate(at).get(k).lt(bound.get(k)))),
         })
     }
 

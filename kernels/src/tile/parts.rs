@@ -108,7 +108,7 @@ impl<'k, T: Scalar, L: OffsetMap, S: SpaceOf> LayoutTensor<'k, T, L, S> {
         let map = self.layout();
         let widest = self.map().widest(self.origin(), along, T::TY.bits()).min(most_lanes(T::TY.bits()));
         if !widest.is_multiple_of(N as u32) {
-            self.refuse(&TileError::Vector { asked: N as u32, mode: along, layout: map.to_string(), widest });
+            self.refuse(&TileError::Vector { asked: N as u32, mode: along, layout: self.map().text(), widest });
         }
         let starts = vectors_of(&map.layout(), along, N as i64).unwrap_or(map.layout());
         self.seen(self.base().cast(), Swizzled::new(map.swizzle(), 0, starts))
@@ -184,7 +184,7 @@ impl<'k, E: Element, S: SpaceOf, const R: usize> LayoutTensor<'k, E, Modes<'k, R
     pub fn slice<const Q: usize>(self, at: [Option<Index<'k>>; R]) -> LayoutTensor<'k, E, Modes<'k, Q>, S> {
         let open = at.iter().filter(|at| at.is_none()).count();
         if open != Q {
-            self.refuse(&TileError::Rank { given: Q, expected: open });
+            self.refuse(&TileError::Slice { wanted: Q, open });
         }
         let (modes, base) = self.map().sliced(self.base().cast::<E::Scalar>(), at);
         self.seen(base.cast(), modes)
@@ -211,7 +211,7 @@ impl<'k, E: Element, S: SpaceOf, const R: usize> LayoutTensor<'k, E, Modes<'k, R
                     modes = modes.dealt(k, mode, at, count);
                 }
             }
-            (Ok(_), false) => self.refuse(&TileError::Rank { given: threads.rank(), expected: R }),
+            (Ok(_), false) => self.refuse(&TileError::ThreadRank { given: threads.rank(), expected: R }),
             (Err(_), _) => self.refuse(&no_numbering(threads)),
         }
         self.seen(self.base(), modes)
@@ -240,8 +240,15 @@ impl<'k, T: Scalar, S: SpaceOf, const R: usize> LayoutTensor<'k, T, Modes<'k, R>
 #[track_caller]
 fn tile_by<'k>(layout: &Layout, tiler: &Tiler, tile: &[Index<'k>]) -> Result<(Layout, Index<'k>), TileError> {
     if !layout.divides_evenly(tiler) {
-        let (value, divisor) = (layout.size(), layout.zipped_divide(tiler)?.mode(0)?.size());
-        return Err(LayoutError::Indivisible { operation: "tile_by, mode by mode", value, divisor }.into());
+        let within = layout.zipped_divide(tiler)?.mode(0)?;
+        for mode in 0..layout.rank().min(within.rank()) {
+            let (tile, extent) = (within.extent(mode) as u32, layout.extent(mode) as u32);
+            if !extent.is_multiple_of(tile) {
+                return Err(TileError::Indivisible { mode, tile, extent });
+            }
+        }
+        let (value, divisor) = (layout.size(), within.size());
+        return Err(LayoutError::Indivisible { operation: "tile_by of a nested mode", value, divisor }.into());
     }
     let divided = layout.zipped_divide(tiler)?;
     let (within, starts) = (divided.mode(0)?, divided.mode(1)?);
@@ -266,7 +273,7 @@ fn distribute_by<'k>(layout: &Layout, threads: &Layout, thread: Index<'k>) -> Re
         return Err(no_numbering(threads));
     }
     if threads.rank() != layout.rank() {
-        return Err(TileError::Rank { given: threads.rank(), expected: layout.rank() });
+        return Err(TileError::ThreadRank { given: threads.rank(), expected: layout.rank() });
     }
     let extents = || (0..threads.rank()).map(|mode| threads.extent(mode));
     for (mode, count) in extents().enumerate() {

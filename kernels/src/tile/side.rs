@@ -28,8 +28,8 @@ pub trait CopyFrom<'k> {
     /// Whether there is an element at a coordinate.
     fn mask_at(&self, at: &[Index<'k>]) -> Mask<'k>;
 
-    /// The lanes of `count` neighbours from a coordinate on: those of one vector, of one access.
-    fn read(&self, at: &[Index<'k>], count: u32) -> Vec<Val<'k, Self::Scalar>>;
+    /// The lanes of `count` neighbours along a mode, from a coordinate on: those of one access.
+    fn read(&self, at: &[Index<'k>], along: usize, count: u32) -> Vec<Val<'k, Self::Scalar>>;
 
     /// The same as 32-bit words, of what lies in memory.
     fn read_words(&self, at: &[Index<'k>], words: u32) -> Vec<Val<'k, u32>> {
@@ -50,8 +50,8 @@ pub trait CopyFrom<'k> {
 
 /// What a copy writes.
 pub trait CopyTo<'k>: CopyFrom<'k> {
-    /// Writes neighbours from a coordinate on, by one access.
-    fn write(&self, at: &[Index<'k>], lanes: &[Val<'k, Self::Scalar>]);
+    /// Writes neighbours along a mode, from a coordinate on, by one access.
+    fn write(&self, at: &[Index<'k>], along: usize, lanes: &[Val<'k, Self::Scalar>]);
 
     /// The same from 32-bit words, of what lies in memory.
     fn write_words(&self, at: &[Index<'k>], words: &[Val<'k, u32>]) {
@@ -85,7 +85,7 @@ impl<'k, E: Element, L: TensorLayout<'k>, S: SpaceOf> CopyFrom<'k> for LayoutTen
     }
 
     #[track_caller]
-    fn read(&self, at: &[Index<'k>], count: u32) -> Vec<Val<'k, E::Scalar>> {
+    fn read(&self, at: &[Index<'k>], _: usize, count: u32) -> Vec<Val<'k, E::Scalar>> {
         let (place, lanes) = (self.locate(at), count * E::LANES);
         let most = most_lanes(E::Scalar::TY.bits()).min(lanes);
         (0..lanes / most).flat_map(|i| load_lanes(place.at(i * most), most)).collect()
@@ -107,7 +107,7 @@ impl<'k, E: Element, L: TensorLayout<'k>, S: SpaceOf> CopyFrom<'k> for LayoutTen
 
 impl<'k, E: Element, L: TensorLayout<'k>, S: Writable> CopyTo<'k> for LayoutTensor<'k, E, L, S> {
     #[track_caller]
-    fn write(&self, at: &[Index<'k>], lanes: &[Val<'k, E::Scalar>]) {
+    fn write(&self, at: &[Index<'k>], _: usize, lanes: &[Val<'k, E::Scalar>]) {
         let (place, most) = (self.locate(at), most_lanes(E::Scalar::TY.bits()) as usize);
         (0..).step_by(most).zip(lanes.chunks(most)).for_each(|(i, lanes)| store_lanes(place.at(i as u32), lanes));
     }

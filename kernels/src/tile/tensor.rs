@@ -60,7 +60,7 @@ impl<'k, T: Scalar, L: StaticLayout> LayoutTensor<'k, T, L, Shared> {
     pub const ALIGN: u32 = {
         let map = Swizzled::new(L::SWIZZLE, 0, L::LAYOUT);
         let least = if map.tensor_boxes(T::TY.bits() as i64).is_ok() { 128 } else { 16 };
-        let period = period(&map) * T::TY.bytes();
+        let period = hardware_period(&map, T::TY.bytes());
         if period > least { period } else { least }
     };
 
@@ -72,10 +72,16 @@ impl<'k, T: Scalar, L: StaticLayout> LayoutTensor<'k, T, L, Shared> {
     }
 }
 
-/// Elements after which a swizzle repeats: 1 without one.
-pub(crate) const fn period(map: &Swizzled) -> u32 {
+/// Bytes after which a swizzle repeats, of elements of so many bytes: what tensor maps and matrix instructions, which swizzle by
+/// the bits of addresses, need the tensor to begin at a multiple of. 1 where there is no swizzle, or one that no hardware has:
+/// the longest repeats after 1024 bytes. Offsets that are computed here repeat from any start.
+pub(crate) const fn hardware_period(map: &Swizzled, bytes: u32) -> u32 {
     let touched = map.swizzle().source_mask() | map.swizzle().target_mask();
-    if touched == 0 { 1 } else { 1 << (64 - touched.leading_zeros()) }
+    if touched == 0 {
+        return 1;
+    }
+    let period = bytes as i64 * (1 << (64 - touched.leading_zeros()));
+    if period > 1024 { 1 } else { period as u32 }
 }
 
 impl<'k, T: Scalar, L: TensorLayout<'k>, S: SpaceOf> LayoutTensor<'k, T, L, S> {

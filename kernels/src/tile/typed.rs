@@ -2,6 +2,7 @@
 
 use super::element::{Element, Lanes, most_lanes};
 use super::index::{Index, place};
+use super::layout::TensorLayout;
 use super::{LayoutTensor, TileError};
 use core::marker::PhantomData;
 use tilewright_codegen::build::{Scalar, SpaceOf};
@@ -81,7 +82,7 @@ impl<'k, T: Scalar, L: StaticLayout, S: SpaceOf> LayoutTensor<'k, T, L, S> {
     ) -> LayoutTensor<'k, Lanes<T, N>, VectorsOf<L, ALONG, N>, S> {
         const { whole_vectors::<L>(ALONG, N as i64, T::TY.bits()) };
         if self.origin().multiple() < N as u32 {
-            let (asked, layout, widest) = (N as u32, self.layout().to_string(), self.origin().multiple());
+            let (asked, layout, widest) = (N as u32, self.map().text(), self.origin().multiple());
             self.refuse(&TileError::Vector { asked, mode: ALONG, layout, widest });
         }
         self.seen(self.base().cast(), VectorsOf::default())

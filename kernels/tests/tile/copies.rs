@@ -248,3 +248,36 @@ fn three_modes_are_copied() {
         assert_eq!(word as usize, expected, "({i},{j},{l})");
     }
 }
+
+#[test]
+fn registers_are_a_side_like_the_others() {
+    use tilewright_kernels::tile::{RegisterTensor, RegisterVar};
+    let numbers: Vec<u32> = (0..600).collect();
+    let kernel = record("registers", Arch::Sm80, block(32), |k| {
+        let rows = k.param::<u32>("rows");
+        let (x, y) = (k.global::<u32>("x"), k.global::<u32>("y"));
+        let x = LayoutTensor::new(x, Modes::row_major([rows.into(), 64.into()], 64u32).vectors(4));
+        // Four rows of eight columns a thread: eight threads across, four down.
+        let place = [Index::lane(k) / 8, Index::lane(k) % 8];
+        let held = RegisterVar::<u32, ColMajor<4, 8>>::unset(k);
+        copy(x.clipped_tile([4, 8], place), held);
+        let tile = LayoutTensor::<u32, RowMajor<16, 64>, _>::shared(k, "tile");
+        copy(held.get().map(|x| x + 1), tile.tile::<4, 8>(place));
+        let back = RegisterTensor::<u32, RowMajor<4, 8>>::load_from(tile.tile::<4, 8>(place));
+        // Seven rows of the result exist.
+        let y = LayoutTensor::new(y, Modes::col_major([7.into(), 64.into()], 8u32));
+        back.store_to(y.clipped_tile([4, 8], place));
+    });
+    let wide = |kernel: &Kernel| kernel.to_string().matches("ld.u32 global").count();
+    assert_eq!(wide(&kernel), 8, "two vectors a row");
+    let found = run(kernel, &[6], &[&numbers[..384]], 512);
+    for (at, &word) in found.iter().enumerate() {
+        let (row, column) = (at % 8, at / 8);
+        let expected = match row {
+            0..6 => numbers[row * 64 + column] + 1,
+            6 => 1,
+            _ => POISON,
+        };
+        assert_eq!(word, expected, "({row},{column})");
+    }
+}

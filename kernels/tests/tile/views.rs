@@ -87,9 +87,9 @@ impl<'a, 'k> Both<'a, 'k> {
                 let tile = [0, 1].map(|i| extents[i] / gcd(extents[i], divisor[i]));
                 let at = [0, 1].map(|i| at % (extents[i] / tile[i]));
                 let tiler = Tiler::by_mode(&tile.map(|extent| Tiler::extent(extent.into()))).unwrap();
-                Both {
-                    host: self.host.tile_by(&tiler, &at.map(|at| at as usize)).unwrap(),
-                    device: self.device.tile_by(&tiler, at.map(number)),
+                match self.host.tile_by(&tiler, &at.map(|at| at as usize)) {
+                    Ok(host) => Both { host, device: self.device.tile_by(&tiler, at.map(number)) },
+                    Err(_) => self,
                 }
             }
             (Step::Split { mode, parts, multiple, at }, rank) => {
@@ -99,18 +99,18 @@ impl<'a, 'k> Both<'a, 'k> {
                     return self;
                 }
                 let at = at % (extents[mode % rank] / size);
-                Both {
-                    host: self.host.split(split, at as usize).unwrap(),
-                    device: self.device.split(split, number(at)),
+                match self.host.split(split, at as usize) {
+                    Ok(host) => Both { host, device: self.device.split(split, number(at)) },
+                    Err(_) => self,
                 }
             }
             (Step::Distribute { threads: counts, at }, rank) => {
                 let counts: Vec<u32> = (0..rank).map(|i| gcd(extents[i], counts[i])).collect();
                 let threads = threads(&counts);
                 let at = at % threads.size() as u32;
-                Both {
-                    host: self.host.distribute_by(&threads, at as usize).unwrap(),
-                    device: self.device.distribute_by(&threads, number(at)),
+                match self.host.distribute_by(&threads, at as usize) {
+                    Ok(host) => Both { host, device: self.device.distribute_by(&threads, number(at)) },
+                    Err(_) => self,
                 }
             }
             (Step::Compose { first }, _) => {

@@ -21,11 +21,13 @@
 mod atom;
 mod axes;
 mod element;
+mod registers;
 mod types;
 
 pub use atom::{ATOMS, Atom, Instruction, WGMMA_FAMILIES, WgmmaFamily};
 pub use axes::Axes;
 pub use element::Element;
+pub use registers::{Registers, StaticFragment};
 pub use types::{FragmentA, FragmentB, FragmentC, RegisterA, SharedA, SourceOfA, StaticAtom, WgmmaTypes, atoms};
 
 use crate::Layout;

@@ -46,7 +46,7 @@ fn qkv(e: &mut Emitter, layer: usize, ready: Done) -> Result<Vec<Done>, LowerErr
     let mut done = Vec::with_capacity(e.spec.kv_heads);
     for kv_head in 0..e.spec.kv_heads {
         let ops = tiling::deal(shape.units(), tasks).into_iter().map(|units| {
-            Op::Qkv(Qkv {
+            Op::from(Qkv {
                 input: input.clone(),
                 wq: wq.clone(),
                 wk: wk.clone(),
@@ -75,7 +75,7 @@ fn rope(e: &mut Emitter, layer: usize, heads: &[Done]) -> Result<Vec<Done>, Lowe
     for (kv_head, &ready) in heads.iter().enumerate() {
         let head = |x, which: &str, head: usize, output| {
             let weight = e.weights.get(&format!("{prefix}.{which}_norm.weight"));
-            Op::Rope(Rope {
+            Op::from(Rope {
                 x,
                 norm: Some(HeadNorm { weight, eps: e.spec.norm_eps }),
                 rope: rotation(e),
@@ -102,7 +102,7 @@ fn attention(e: &mut Emitter, layer: usize, heads: &[Done]) -> Result<Done, Lowe
     for (kv_head, &ready) in heads.iter().enumerate() {
         for &rows in &blocks {
             for split in 0..e.splits {
-                let op = Op::Attention(Attention {
+                let op = Op::from(Attention {
                     q: e.state.q,
                     k_pool,
                     v_pool,
@@ -157,7 +157,7 @@ fn linear(
     let layer = e.weights.projection(projection);
     let tile = |cols| {
         let (input, output) = (input.clone(), output.clone());
-        Op::Linear(Linear { input, weight: layer.weight, bias: layer.bias, rows: e.rows(), cols, output })
+        Op::from(Linear { input, weight: layer.weight, bias: layer.bias, rows: e.rows(), cols, output })
     };
     let ops = tiling::features(features, e.sms()).into_iter().map(tile).collect();
     e.level(name, ops, &[ready])

@@ -105,7 +105,7 @@ fn check_model(spec: &ModelSpec) -> Result<(), LowerError> {
 fn embed(e: &mut Emitter) -> Result<emit::Done, LowerError> {
     let table = e.weights.get("model.embed_tokens.weight");
     let part = |rows| {
-        Op::Embed(Embed {
+        Op::from(Embed {
             ids: e.state.token,
             position: e.state.at.position,
             table,
@@ -130,19 +130,19 @@ fn choose(e: &mut Emitter, ready: emit::Done) -> Result<(), LowerError> {
     let weight = e.weights.get(table);
     let tile = |(tile, cols)| {
         let output = LinearOutput::Logits { out: e.state.logits, best_value, best_index, tile };
-        Op::Linear(Linear { input: input.clone(), weight, bias: None, rows: Span::all(rows), cols, output })
+        Op::from(Linear { input: input.clone(), weight, bias: None, rows: Span::all(rows), cols, output })
     };
     let ops = tiles.into_iter().enumerate().map(tile).collect();
     let ready = e.level("logits", ops, &[ready])?;
     let (value, index, out) = (best_value, best_index, e.state.next_token);
     let Some(request) = e.state.request else {
-        return e.last("argmax", Op::Argmax(Argmax { value, index, out, rows: Span::all(rows) }), ready);
+        return e.last("argmax", Op::from(Argmax { value, index, out, rows: Span::all(rows) }), ready);
     };
     // A row's choice reads all of its logits: rows are dealt to the SMs.
     let (logits, position) = (e.state.logits, e.state.at.position);
     for (at, rows) in tiling::deal(rows, e.sms()).into_iter().enumerate() {
         let sample = Sample { logits, value, index, position, request, out, rows };
-        e.last(&format!("sample[{at}]"), Op::Sample(sample), ready)?;
+        e.last(&format!("sample[{at}]"), Op::from(sample), ready)?;
     }
     Ok(())
 }

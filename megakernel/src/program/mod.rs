@@ -9,28 +9,27 @@
 //! | `id` | typed indexes |
 //! | `buffer` | named arrays: weights, activations, KV pools, cells, inputs, outputs |
 //! | `region` | boxes of indexes |
-//! | `op/` | what tasks compute, and the regions that follow from it |
 //! | `task` | tasks, waits, counters |
 //! | `json` | the versioned text form |
 
 mod buffer;
 mod id;
 mod json;
-mod op;
 mod region;
 mod task;
 
 use serde::{Deserialize, Serialize};
 use tilewright_codegen::target::Target;
 
-pub use buffer::{Buffer, BufferKind, Source};
-pub use id::{BufferId, CounterId, SmId, TaskId};
-pub use json::{FORMAT, JsonError, VERSION};
-pub use op::{
+pub use crate::ops::{
     Add, Argmax, Attention, Combine, Copy, Embed, Footprint, GroupShape, HeadNorm, HeadOutput, KeyOutput, KvAppend,
     Linear, LinearInput, LinearOutput, Op, OperandError, Operands, PAIRS_PER_UNIT, Part, Place, Projection, Qkv,
     REQUEST_WORDS, RmsNorm, Rope, Rotation, Run, Sample, SiluMul,
 };
+
+pub use buffer::{Buffer, BufferKind, Source};
+pub use id::{BufferId, CounterId, SmId, TaskId};
+pub use json::{FORMAT, JsonError, VERSION};
 pub use region::{MAX_RANK, Region, Span};
 pub use task::{Counter, MAX_SIGNALS, MAX_WAITS, Task, Wait};
 
@@ -93,12 +92,13 @@ impl Program {
     pub fn add_task(
         &mut self,
         label: impl Into<String>,
-        op: Op,
+        op: impl Into<Op>,
         waits: Vec<Wait>,
         signals: Vec<CounterId>,
     ) -> Result<TaskId, OperandError> {
         let id = TaskId::from(self.tasks.len());
-        let Footprint { reads, writes } = op.footprint(&Operands::new(&self.buffers))?;
+        let op = op.into();
+        let Footprint { reads, writes, .. } = op.footprint(&Operands::new(&self.buffers))?;
         self.tasks.push(Task { id, label: label.into(), op, reads, writes, waits, signals, sm: None });
         Ok(id)
     }

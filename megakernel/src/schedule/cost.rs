@@ -5,7 +5,8 @@
 
 use std::collections::HashSet;
 
-use crate::program::{Attention, BufferKind, Op, Program, Region, Task};
+use crate::ops::Operands;
+use crate::program::{BufferKind, Program, Task};
 
 /// Bytes that a task reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,41 +26,18 @@ impl Bytes {
 
 /// The bytes of a task when every sequence holds `context` tokens.
 pub fn bytes(program: &Program, task: &Task, context: usize) -> Bytes {
+    let operands = Operands::new(&program.buffers);
     let mut sum = Bytes::default();
     let mut seen = HashSet::with_capacity(task.reads.len());
     for region in task.reads.iter().filter(|r| seen.insert(**r)) {
         let Some(buffer) = program.buffers.get(region.buffer.index()) else { continue };
         let size = |elements: usize| (elements as u64).saturating_mul(buffer.dtype.bytes() as u64);
         match buffer.kind {
-            BufferKind::Weight => sum.device += size(weight_elements(&task.op, region)),
-            BufferKind::KvPool => sum.device += size(kv_elements(&task.op, region, program, context)),
+            BufferKind::Weight | BufferKind::KvPool => sum.device += size(task.op.drawn(region, &operands, context)),
             BufferKind::Activation | BufferKind::Cell | BufferKind::Input | BufferKind::Output => {
                 sum.cached += size(region.elements());
             }
         }
     }
     sum
-}
-
-/// Elements of a weight that a task really reads: of an embedding table one row per row of the batch.
-fn weight_elements(op: &Op, region: &Region) -> usize {
-    match op {
-        Op::Embed(embed) if embed.table == region.buffer => embed.rows.len() * embed.cols.len(),
-        _ => region.elements(),
-    }
-}
-
-/// Elements of a pool that a task really reads: of attention its split's share of the tokens, per row.
-fn kv_elements(op: &Op, region: &Region, program: &Program, context: usize) -> usize {
-    let Op::Attention(attention) = op else { return region.elements() };
-    let Some([_, _, page, dim]) = region.spans().first_chunk::<4>().copied() else { return 0 };
-    let tokens = split_tokens(attention, program, page.len(), context);
-    attention.rows.len() * tokens * dim.len()
-}
-
-/// Tokens of `context` that fall to the op's split.
-fn split_tokens(op: &Attention, program: &Program, page_tokens: usize, context: usize) -> usize {
-    let splits = program.buffers.get(op.acc.index()).and_then(|b| b.shape.get(2)).copied().unwrap_or(1);
-    let share = context.div_ceil(page_tokens.max(1)).div_ceil(splits.max(1)) * page_tokens;
-    context.saturating_sub(op.split * share).min(share)
 }

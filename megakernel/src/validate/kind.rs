@@ -7,7 +7,8 @@ use thiserror::Error;
 use super::conflict::{Clobber, Conflicts, PartialWait, UnwrittenReads};
 use super::cycle::Cycle;
 use super::text::{Few, Hazard};
-use crate::program::{BufferId, BufferKind, CounterId, OperandError, Region, SmId, TaskId};
+use crate::ops::{OperandError, Role};
+use crate::program::{BufferId, BufferKind, CounterId, Region, SmId, TaskId};
 
 macro_rules! kinds {
     ($($(#[$attr:meta])* $name:ident $fields:tt,)*) => {
@@ -93,6 +94,12 @@ kinds! {
         Few(missing), Few(surplus)
     )]
     RegionsDiffer { access: Access, op: &'static str, missing: Vec<Region>, surplus: Vec<Region> },
+    #[error("no op `{op}` of this kind is registered, an op is registered under its name; call `ops::register`")]
+    Unregistered { op: &'static str },
+    #[error(
+        "{buffer} is read as {}, an earlier task reads it as {}; a cell has one role, use two cells", second.name(), first.name()
+    )]
+    CellRole { buffer: BufferId, first: Role, second: Role },
     #[error(
         "{declared} declared writes, op `{op}` has at least {needed}; declare exactly the footprint"
     )]

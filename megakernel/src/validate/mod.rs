@@ -1,7 +1,8 @@
 //! The validator: whether a program computes one thing, whatever the timing.
 //!
 //! [`validate`] is total: any program gets a [`Report`], of any size and however malformed. [`Checked`] and [`Placed`] are
-//! programs whose report has no errors; the machines take nothing else. This room reads [`crate::program`] alone.
+//! programs whose report has no errors; the machines take nothing else. This module reads [`crate::program`] and the rows of
+//! [`crate::ops`] alone.
 //!
 //! # What a program means
 //! A task can start when all of its waits hold and its predecessor in its SM's queue is done. When it is done, it adds 1
@@ -49,6 +50,8 @@
 //! |---|---|
 //! | [`MissingBuffer`](Kind::MissingBuffer) | the buffer of a region exists |
 //! | [`Operand`](Kind::Operand) | an op's operands have the kinds, dtypes, ranks and extents that the op wants |
+//! | [`Unregistered`](Kind::Unregistered) | an op is registered under its name |
+//! | [`CellRole`](Kind::CellRole) | a cell is read as one thing: token ids, positions, page tables or requests |
 //! | [`RegionsDiffer`](Kind::RegionsDiffer) | declared regions are the op's footprint, repetitions aside |
 //! | [`WritesUndeclared`](Kind::WritesUndeclared) | a footprint of thousands of writes is declared before it is computed |
 //! | [`RegionRank`](Kind::RegionRank) | a region has its buffer's rank |

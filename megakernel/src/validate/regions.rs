@@ -1,15 +1,14 @@
 //! Rules on ops and regions: operands, declared regions against footprints, bounds, who may write what. One function
 //! per rule; what other tasks do to the same memory is `memory`'s question.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::kind::{Access, Kind};
 use super::place::Place;
 use super::report::{Note, Report};
 use super::text::Hazard;
-use crate::program::{
-    BufferId, Footprint, GroupShape, LinearOutput, MAX_RANK, Op, OperandError, Operands, Program, Region, Span, Task,
-};
+use crate::ops::Role;
+use crate::program::{BufferId, Footprint, MAX_RANK, Op, OperandError, Operands, Program, Region, Task};
 
 /// A footprint of more writes than this is only computed if the task declares as many.
 const CHEAP_WRITES: usize = 4096;
@@ -18,10 +17,11 @@ const CHEAP_WRITES: usize = 4096;
 /// compared only then.
 pub(super) fn check(program: &Program, sound: bool, report: &mut Report) {
     let operands = Operands::new(&program.buffers);
+    let mut roles = HashMap::new();
     for (index, task) in program.tasks.iter().enumerate() {
         let mut kinds = Vec::new();
         if sound {
-            op(program, &operands, task, &mut kinds);
+            op(&operands, task, &mut roles, &mut kinds);
         }
         for (access, regions) in [(Access::Read, &task.reads), (Access::Write, &task.writes)] {
             for region in regions {
@@ -52,16 +52,20 @@ pub(super) fn is_sound(program: &Program, region: &Region) -> bool {
         && program.buffers.get(region.buffer.index()).is_some_and(super::tables::is_sound)
 }
 
-fn op(program: &Program, operands: &Operands, task: &Task, kinds: &mut Vec<Kind>) {
-    if let Some(kind) = undeclared_writes(program, task) {
+fn op(operands: &Operands, task: &Task, roles: &mut HashMap<BufferId, Role>, kinds: &mut Vec<Kind>) {
+    if !task.op.is_registered() {
+        kinds.push(Kind::Unregistered { op: task.op.name() });
+    }
+    if let Some(kind) = undeclared_writes(operands, task) {
         kinds.push(kind);
         return;
     }
     match task.op.footprint(operands) {
         Err(error) => kinds.push(operand(&task.op, error)),
         Ok(footprint) => {
+            kinds.extend(footprint.cells.iter().filter_map(|&(buffer, used)| cell_role(roles, buffer, used.role())));
             kinds.extend(own_writes(&footprint));
-            kinds.extend(own_reads(&task.op, &footprint));
+            kinds.extend(own_reads(&footprint));
             kinds.extend(declaration(task, footprint));
         }
     }
@@ -71,24 +75,24 @@ fn operand(op: &Op, error: OperandError) -> Kind {
     Kind::Operand { op: op.name(), error }
 }
 
-/// The one footprint whose length is not bounded by its operands' number: a tile of `qkv` writes every head it meets.
-/// One that is longer than what is declared is refused before it is computed.
-fn undeclared_writes(program: &Program, task: &Task) -> Option<Kind> {
-    let Op::Qkv(qkv) = &task.op else { return None };
-    let &[_, heads, head_dim] = program.buffers.get(qkv.q.index())?.shape.as_slice() else { return None };
-    let per_head = GroupShape { group: heads, head_dim }.units_per_head();
-    let Span { lo, hi } = qkv.units;
-    if per_head == 0 || hi <= lo {
-        return None;
-    }
-    let (needed, declared) = ((hi - 1) / per_head - lo / per_head + 1, task.writes.len());
-    (needed > CHEAP_WRITES.max(declared)).then_some(Kind::WritesUndeclared { op: "qkv", declared, needed })
+/// A footprint whose length is not bounded by its operands' number: one that is longer than what is declared is refused
+/// before it is computed.
+fn undeclared_writes(operands: &Operands, task: &Task) -> Option<Kind> {
+    let (needed, declared) = (task.op.least_writes(operands), task.writes.len());
+    let op = task.op.name();
+    (needed > CHEAP_WRITES.max(declared)).then_some(Kind::WritesUndeclared { op, declared, needed })
+}
+
+/// A cell has one role.
+fn cell_role(roles: &mut HashMap<BufferId, Role>, buffer: BufferId, second: Role) -> Option<Kind> {
+    let first = *roles.entry(buffer).or_insert(second);
+    (first != second).then_some(Kind::CellRole { buffer, first, second })
 }
 
 /// Declared and computed regions are equal as sets.
 fn declaration(task: &Task, footprint: Footprint) -> Vec<Kind> {
     let computed = footprint.canonical();
-    let declared = Footprint { reads: task.reads.clone(), writes: task.writes.clone() }.canonical();
+    let declared = Footprint::new(task.reads.clone(), task.writes.clone()).canonical();
     let lists = [(Access::Read, &declared.reads, &computed.reads), (Access::Write, &declared.writes, &computed.writes)];
     let differing = lists.into_iter().filter(|(_, declared, computed)| declared != computed);
     differing
@@ -131,34 +135,16 @@ fn overlapping_pair(regions: &[Region]) -> Option<(usize, usize)> {
     None
 }
 
-/// A task may read what it writes only where the op updates element by element: the same region, as the operand that
-/// the op allows. Anything else would read elements that another thread of the same task has already replaced.
-fn own_reads(op: &Op, footprint: &Footprint) -> Option<Kind> {
+/// A task may read what it writes only where the op updates element by element: the same region, as an operand that the
+/// op says so of. Anything else would read elements that another thread of the same task has already replaced.
+fn own_reads(footprint: &Footprint) -> Option<Kind> {
     let written: HashSet<BufferId> = footprint.writes.iter().map(|write| write.buffer).collect();
     let reads: Vec<&Region> = footprint.reads.iter().filter(|read| written.contains(&read.buffer)).collect();
     for write in &footprint.writes {
         let touching = || reads.iter().copied().filter(|read| read.overlaps(write));
         let Some(&first) = touching().find(|read| *read != write).or(touching().next()) else { continue };
-        let in_place = match op {
-            Op::Copy(_) | Op::Add(_) | Op::SiluMul(_) => touching().all(|read| read == write),
-            // The residual is read element by element; every other operand is read along the whole reduction.
-            Op::Linear(linear) => match linear.output {
-                LinearOutput::Add { residual, out } => {
-                    residual == out && write.buffer == out && first == *write && touching().count() == 1
-                }
-                LinearOutput::Store { .. } | LinearOutput::SiluMul { .. } | LinearOutput::Logits { .. } => false,
-            },
-            Op::RmsNorm(_)
-            | Op::Embed(_)
-            | Op::Qkv(_)
-            | Op::Rope(_)
-            | Op::KvAppend(_)
-            | Op::Attention(_)
-            | Op::Combine(_)
-            | Op::Argmax(_)
-            | Op::Sample(_) => false,
-        };
-        if !in_place {
+        let updates = footprint.updates.iter().filter(|read| *read == write).count();
+        if first != *write || touching().count() > updates {
             return Some(Kind::SelfOverlap { hazard: Hazard::WriteAfterRead, first, second: *write });
         }
     }

@@ -1,6 +1,6 @@
 //! Every way in which a launch can fail is an error that says where, and the machine runs the next launch.
 
-use tilewright_megakernel::program::{Op, TaskId};
+use tilewright_megakernel::program::{Attention, Embed, Op, TaskId};
 use tilewright_megakernel::vm::device::{DeviceFault, DeviceMachine, DeviceOptions, LaunchError};
 
 use super::lab::{Cells, chain, least, load, machine, options, splitting, tiny};
@@ -39,7 +39,7 @@ fn suffers(fault: impl Fn(&DeviceMachine) -> DeviceFault, expect: impl Fn(&Launc
 
 #[test]
 fn an_unknown_opcode_is_named() {
-    let gate = |op: &Op| matches!(op, Op::Attention(_));
+    let gate = |op: &Op| op.is::<Attention>();
     suffers(
         |machine| DeviceFault::Opcode { task: task(machine, gate), opcode: 77 },
         |error| matches!(error, LaunchError::Opcode { opcode: 77, label, .. } if label.contains("attention")),
@@ -49,7 +49,7 @@ fn an_unknown_opcode_is_named() {
 #[test]
 fn a_counter_that_is_never_signalled_is_named() {
     suffers(
-        |machine| DeviceFault::Silent { task: task(machine, |op| matches!(op, Op::Embed(_))) },
+        |machine| DeviceFault::Silent { task: task(machine, |op| op.is::<Embed>()) },
         |error| {
             let LaunchError::Stuck { label, name, wanted, seen, .. } = error else { return false };
             label.contains("qkv") && name.contains("embed") && seen < wanted
@@ -125,7 +125,7 @@ fn an_abort_wakes_blocks_that_wait_for_what_never_comes() {
     // Nobody gives up by himself: the host's word is all that ends it.
     let mut machine = machine(&tiny(), 1, SMS, 0, DeviceOptions { spin_limit: 1 << 30, ..options() });
     let right = run(&mut machine).unwrap();
-    let embed = task(&machine, |op| matches!(op, Op::Embed(_)));
+    let embed = task(&machine, |op| op.is::<Embed>());
     assert!(machine.inject(DeviceFault::Silent { task: embed }).unwrap());
     machine.abort_handle().abort();
     let error = run(&mut machine).unwrap_err();

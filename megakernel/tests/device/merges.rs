@@ -2,7 +2,7 @@
 
 use tilewright_codegen::trial::Draw;
 use tilewright_layout::DType;
-use tilewright_megakernel::program::{BufferId, BufferKind, Combine, Op, Program, Region, Span};
+use tilewright_megakernel::program::{Attention, BufferId, BufferKind, Combine, Op, Program, Region, Span};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::vm::device::{DeviceFault, DeviceOptions, Plan, Unsupported};
 use tilewright_megakernel::vm::reference::StepCells;
@@ -55,7 +55,7 @@ fn a_launch_that_fails_between_two_arrivals_leaves_no_count() {
         let mut both = Both::new(&least(), [1, 8, 3], &mut Draw::new(seed), options());
         both.step(&[100], 2e-3);
         // Seven splits have a page each. The others of its block come before this one.
-        let last = |op: &Op| matches!(op, Op::Attention(op) if op.split == 6);
+        let last = |op: &Op| op.get::<Attention>().is_some_and(|op| op.split == 6);
         let task = both.reference.program().tasks.iter().find(|task| last(&task.op)).expect("it attends").id;
         assert!(both.device.inject(DeviceFault::Opcode { task, opcode: 99 }).unwrap());
         let page_table: Vec<i32> = (0..PAGES as i32).rev().collect();
@@ -77,7 +77,7 @@ fn refusal(change: impl FnOnce(&mut Program)) -> Unsupported {
 
 /// The buffers of partial results.
 fn partial(program: &Program) -> [BufferId; 2] {
-    let of = |op: &Op| if let Op::Attention(op) = op { Some([op.acc, op.stats]) } else { None };
+    let of = |op: &Op| op.get::<Attention>().map(|op| [op.acc, op.stats]);
     program.tasks.iter().find_map(|task| of(&task.op)).expect("it attends")
 }
 
@@ -101,7 +101,7 @@ fn partial_results_that_another_op_reads_are_refused() {
         combine.reads.retain(|region| [acc, stats].contains(&region.buffer));
         combine.writes = vec![Region::whole(out, &[shape[0], shape[1], shape[3]])];
         let [rows, heads] = [shape[0], shape[1]].map(Span::all);
-        combine.op = Op::Combine(Combine { acc, stats, out, rows, heads });
+        combine.op = Op::from(Combine { acc, stats, out, rows, heads });
         (combine.id, combine.label, combine.signals) = (program.tasks.len().into(), "merge".into(), Vec::new());
         program.tasks.push(combine);
     });
@@ -112,13 +112,13 @@ fn partial_results_that_another_op_reads_are_refused() {
 fn splits_of_different_places_are_refused() {
     let places = refusal(|program| {
         let shape = |program: &Program, id: BufferId| program.buffers[id.index()].shape.clone();
-        let first = program.tasks.iter_mut().find(|task| matches!(task.op, Op::Attention(_))).expect("it attends");
-        let Op::Attention(op) = &first.op else { unreachable!("it was looked for") };
+        let first = program.tasks.iter_mut().find(|task| task.op.is::<Attention>()).expect("it attends");
+        let Some(op) = first.op.get::<Attention>() else { unreachable!("it was looked for") };
         let (id, old) = (first.id, op.at.position);
         let new = program.add_buffer("elsewhere", BufferKind::Cell, DType::I32, &shape(program, old));
         let task = &mut program.tasks[id.index()];
         task.reads.iter_mut().filter(|region| region.buffer == old).for_each(|region| region.buffer = new);
-        if let Op::Attention(op) = &mut task.op {
+        if let Some(op) = task.op.get_mut::<Attention>() {
             op.at.position = new;
         }
     });

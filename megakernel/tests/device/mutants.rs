@@ -17,7 +17,7 @@ use tilewright_codegen::sim::HostOrder;
 use tilewright_codegen::sim::mutate::{Equivalent, Survey, mutants};
 use tilewright_codegen::verify::Verified;
 use tilewright_megakernel::lower::LOGITS;
-use tilewright_megakernel::program::{Op, TaskId};
+use tilewright_megakernel::program::{Argmax, Embed, Op, Sample, TaskId};
 use tilewright_megakernel::vm::device::{DeviceFault, DeviceMachine, DeviceOptions, NO_TOKEN, record};
 
 use super::lab::{Cells, chain, least, load, sampling, splitting, weights};
@@ -150,8 +150,8 @@ fn scenarios(machine: &mut DeviceMachine) -> Vec<(DeviceFault, Vec<String>)> {
     let find = |machine: &DeviceMachine, what: fn(&Op) -> bool| -> TaskId {
         machine.program().tasks.iter().find(|task| what(&task.op)).expect("the program has one").id
     };
-    let chooses = find(machine, |op| matches!(op, Op::Argmax(_) | Op::Sample(_)));
-    let embed = find(machine, |op| matches!(op, Op::Embed(_)));
+    let chooses = find(machine, |op| op.is::<Argmax>() || op.is::<Sample>());
+    let embed = find(machine, |op| op.is::<Embed>());
     let faults = [
         DeviceFault::Opcode { task: chooses, opcode: 99 },
         DeviceFault::Silent { task: embed },

@@ -7,14 +7,16 @@ use tilewright_kernels::decode::Path;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, lower};
 use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::ops::{InputCode, LinearTile, QkvTile, TileCode};
 use tilewright_megakernel::schedule::schedule;
-use tilewright_megakernel::vm::device::{Class, DeviceOptions, InputClass, Plan};
+use tilewright_megakernel::vm::device::{DeviceOptions, Opcode, Plan};
 
-fn line(class: &Class) -> Option<String> {
-    let (Class::Linear { unit, input, path, .. } | Class::Qkv { unit, input, path, .. }) = *class else { return None };
+fn line(opcode: &Opcode) -> Option<String> {
+    let linear = opcode.get::<LinearTile>().map(|linear| linear.tile);
+    let TileCode { unit, input, path, .. } = linear.or_else(|| opcode.get::<QkvTile>().map(|qkv| qkv.tile))?;
     let input = match input {
-        InputClass::Plain { .. } => "plain",
-        InputClass::RmsNorm { .. } => "norm",
+        InputCode::Plain { .. } => "plain",
+        InputCode::RmsNorm { .. } => "norm",
     };
     let path = match path {
         Path::Copied => "copied",
@@ -34,7 +36,7 @@ fn every_batch_of_known_models_is_planned() {
             let options = LowerOptions { activation: DType::BF16, ..options }.splits_for_gpu(&spec, target.sms);
             let placed = schedule(lower(&spec, &|_| DType::BF16, target.clone(), &options).unwrap(), 4096).unwrap();
             let plan = Plan::new(&placed, DeviceOptions::default()).unwrap();
-            let mut lines: Vec<String> = plan.classes.iter().filter_map(line).collect();
+            let mut lines: Vec<String> = plan.opcodes.iter().filter_map(line).collect();
             lines.sort();
             lines.dedup();
             writeln!(table, "{model}, rows {rows}: {} stages; {}", plan.options.stages, lines.join(", ")).unwrap();

@@ -4,7 +4,7 @@ use tilewright_codegen::trial::Draw;
 use tilewright_megakernel::lower::LOGITS;
 use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::schedule::schedule;
-use tilewright_megakernel::vm::device::{Class, DeviceOptions, Plan};
+use tilewright_megakernel::vm::device::{DeviceOptions, Plan};
 
 use super::both::{Both, CONTEXT, lowered};
 use super::lab::{Cells, least, machine, options, relative, tiny};
@@ -45,8 +45,8 @@ fn a_launch_of_many_steps_reads_what_its_own_steps_wrote() {
 
 fn streams(spec: &ModelSpec, options: DeviceOptions) -> Vec<u32> {
     let plan = Plan::new(&schedule(lowered(spec, 2, 2, 3), CONTEXT).unwrap(), options).unwrap();
-    let of = |class: &Class| if let Class::Attention { streamed, .. } = class { Some(*streamed) } else { None };
-    plan.classes.iter().filter_map(of).map(|streamed| streamed.map_or(0, |stage| stage.tokens())).collect()
+    let stages = plan.opcodes.iter().filter_map(|opcode| opcode.tokens());
+    stages.map(|tokens| tokens.stage.map_or(0, |stage| stage.tokens())).collect()
 }
 
 #[test]

@@ -46,8 +46,8 @@ pub fn computation(rng: &mut Rng, careless: usize) -> Program {
     for tile in tiles {
         let region = Region::new(draft.out, &[Span::all(draft.rows), tile]);
         let op = match draft.defined_like(region) {
-            Some(src) => Op::Copy(Copy { src, dst: region }),
-            None => Op::Copy(Copy { src: Region::new(draft.input, region.spans()), dst: region }),
+            Some(src) => Op::from(Copy { src, dst: region }),
+            None => Op::from(Copy { src: Region::new(draft.input, region.spans()), dst: region }),
         };
         draft.push(op);
     }
@@ -177,7 +177,7 @@ impl Draft {
     fn draw(&mut self) {
         let out = self.target();
         let op = match self.rng.below(100) {
-            0..40 => self.defined_like(out).map(|src| Op::Copy(Copy { src, dst: out })),
+            0..40 => self.defined_like(out).map(|src| Op::from(Copy { src, dst: out })),
             40..70 => self.binary(out),
             70..80 => self.norm(out),
             80..95 => self.linear(out),
@@ -191,16 +191,12 @@ impl Draft {
     fn binary(&mut self, out: Region) -> Option<Op> {
         let a = if self.is_defined(&out) && self.rng.chance(50) { out } else { self.defined_like(out)? };
         let b = self.defined_like(out)?;
-        Some(if self.rng.chance(60) {
-            Op::Add(Add { a, b, out })
-        } else {
-            Op::SiluMul(SiluMul { gate: a, up: b, out })
-        })
+        Some(if self.rng.chance(60) { Op::from(Add { a, b, out }) } else { Op::from(SiluMul { gate: a, up: b, out }) })
     }
 
     fn norm(&mut self, out: Region) -> Option<Op> {
         let x = self.row_source(out.spans()[0])?;
-        Some(Op::RmsNorm(RmsNorm { x, weight: self.gain, out: out.buffer, rows: out.spans()[0], eps: 1e-5 }))
+        Some(Op::from(RmsNorm { x, weight: self.gain, out: out.buffer, rows: out.spans()[0], eps: 1e-5 }))
     }
 
     fn linear(&mut self, target: Region) -> Option<Op> {
@@ -225,7 +221,7 @@ impl Draft {
                 LinearOutput::Logits { out, best_value, best_index, tile }
             }
         };
-        Some(Op::Linear(Linear { input, weight: self.weight, bias: None, rows, cols, output }))
+        Some(Op::from(Linear { input, weight: self.weight, bias: None, rows, cols, output }))
     }
 
     /// The greedy choice, or one that rows ask for; what is best of the tiles stands for logits too.
@@ -235,10 +231,10 @@ impl Draft {
         let defined = self.is_defined(&tiles(self.value)) && self.is_defined(&tiles(self.index));
         let (value, index, out) = (self.value, self.index, self.chosen);
         let op = if self.rng.chance(50) {
-            Op::Argmax(Argmax { value, index, out, rows })
+            Op::from(Argmax { value, index, out, rows })
         } else {
             let (position, request) = (self.position, self.request);
-            Op::Sample(Sample { logits: value, value, index, position, request, out, rows })
+            Op::from(Sample { logits: value, value, index, position, request, out, rows })
         };
         (defined || self.rng.chance(self.careless)).then_some(op)
     }

@@ -159,7 +159,7 @@ impl Builder {
         let table = self.weight("embed", DType::BF16, &[vocab, hidden]);
         let ids = self.program.add_buffer("ids", BufferKind::Cell, DType::I32, &[rows]);
         let (out, position) = (self.x[0], self.place.position);
-        let op = |cols| Op::Embed(Embed { ids, position, table, out, rows: Span::all(rows), cols });
+        let op = |cols| Op::from(Embed { ids, position, table, out, rows: Span::all(rows), cols });
         let ops = self.tiles(hidden, 8).into_iter().map(op).collect();
         self.level("embed", ops);
         out
@@ -187,7 +187,7 @@ impl Builder {
     fn linear(&mut self, name: &str, input: LinearInput, weight: BufferId, output: LinearOutput) {
         let (n, rows) = (self.program.buffers[weight.index()].shape[0], Span::all(self.shape.rows));
         let op =
-            |cols| Op::Linear(Linear { input: input.clone(), weight, bias: None, rows, cols, output: output.clone() });
+            |cols| Op::from(Linear { input: input.clone(), weight, bias: None, rows, cols, output: output.clone() });
         let ops = self.tiles(n, 8).into_iter().map(op).collect();
         self.level(name, ops);
     }
@@ -211,7 +211,7 @@ impl Builder {
         let mut ops = Vec::new();
         for kv_head in 0..kv_heads {
             for at in 0..per_head {
-                ops.push(Op::Qkv(Qkv {
+                ops.push(Op::from(Qkv {
                     input: LinearInput::RmsNorm { x, weight: norm, eps: 1e-5 },
                     wq: wq.clone(),
                     wk: wk.clone(),
@@ -230,7 +230,7 @@ impl Builder {
         let tiles = (0..kv_heads).flat_map(|kv_head| (0..splits).map(move |split| (kv_head, split)));
         let ops = tiles.map(|(kv_head, split)| {
             let (q, at, acc, stats) = (self.q, self.place.clone(), self.acc, self.stats);
-            Op::Attention(Attention { q, k_pool, v_pool, at, kv_head, rows, split, scale: 0.125, acc, stats })
+            Op::from(Attention { q, k_pool, v_pool, at, kv_head, rows, split, scale: 0.125, acc, stats })
         });
         let ops = ops.collect();
         self.level(&name("attention"), ops);
@@ -250,10 +250,10 @@ impl Builder {
         let op = |(tile, cols)| {
             let output = LinearOutput::Logits { out: logits, best_value: value, best_index: index, tile };
             let (input, rows) = (input.clone(), Span::all(rows));
-            Op::Linear(Linear { input, weight, bias: None, rows, cols, output })
+            Op::from(Linear { input, weight, bias: None, rows, cols, output })
         };
         let ops = tiles.into_iter().enumerate().map(op).collect();
         self.level("lm_head", ops);
-        self.level("argmax", vec![Op::Argmax(Argmax { value, index, out, rows: Span::all(rows) })]);
+        self.level("argmax", vec![Op::from(Argmax { value, index, out, rows: Span::all(rows) })]);
     }
 }

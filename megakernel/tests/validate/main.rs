@@ -1,5 +1,6 @@
 //! The validator against an exact oracle, rule by rule, and on malformed input.
 
+mod cells;
 mod clashes;
 mod draw;
 mod fuzz;

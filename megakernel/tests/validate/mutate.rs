@@ -2,7 +2,8 @@
 
 use tilewright_codegen::target::Target;
 use tilewright_megakernel::program::{
-    BufferId, BufferKind, CounterId, Footprint, Op, Operands, Program, Region, SmId, Span, TaskId, Wait,
+    Add, Argmax, BufferId, BufferKind, Copy, CounterId, Footprint, Linear, Op, Operands, Program, Region, RmsNorm,
+    Sample, SiluMul, SmId, Span, TaskId, Wait,
 };
 
 use crate::draw::overlay;
@@ -149,20 +150,23 @@ fn reshape(p: &mut Program, rng: &mut Rng, change: Change) -> Option<()> {
     let dim = rng.below(2);
     let mut op = p.tasks[at].op.clone();
     let alone = rng.chance(50);
-    match &mut op {
-        Op::Copy(copy) => boxes(&mut [&mut copy.src, &mut copy.dst], dim, alone, rng, change, extents)?,
-        Op::Add(add) => boxes(&mut [&mut add.a, &mut add.b, &mut add.out], dim, alone, rng, change, extents)?,
-        Op::SiluMul(silu) => {
-            boxes(&mut [&mut silu.gate, &mut silu.up, &mut silu.out], dim, alone, rng, change, extents)?;
-        }
-        Op::RmsNorm(norm) => change.apply(&mut norm.rows, p.buffers[norm.x.index()].shape[0], rng)?,
-        Op::Linear(linear) => {
-            let [n, _] = p.buffers[linear.weight.index()].shape[..] else { return None };
-            change.apply(&mut linear.cols, n, rng)?;
-        }
-        Op::Argmax(argmax) => change.apply(&mut argmax.rows, p.buffers[argmax.out.index()].shape[0], rng)?,
-        Op::Sample(sample) => change.apply(&mut sample.rows, p.buffers[sample.out.index()].shape[0], rng)?,
-        Op::Embed(_) | Op::Qkv(_) | Op::Rope(_) | Op::KvAppend(_) | Op::Attention(_) | Op::Combine(_) => return None,
+    if let Some(copy) = op.get_mut::<Copy>() {
+        boxes(&mut [&mut copy.src, &mut copy.dst], dim, alone, rng, change, extents)?;
+    } else if let Some(add) = op.get_mut::<Add>() {
+        boxes(&mut [&mut add.a, &mut add.b, &mut add.out], dim, alone, rng, change, extents)?;
+    } else if let Some(silu) = op.get_mut::<SiluMul>() {
+        boxes(&mut [&mut silu.gate, &mut silu.up, &mut silu.out], dim, alone, rng, change, extents)?;
+    } else if let Some(norm) = op.get_mut::<RmsNorm>() {
+        change.apply(&mut norm.rows, p.buffers[norm.x.index()].shape[0], rng)?;
+    } else if let Some(linear) = op.get_mut::<Linear>() {
+        let [n, _] = p.buffers[linear.weight.index()].shape[..] else { return None };
+        change.apply(&mut linear.cols, n, rng)?;
+    } else if let Some(argmax) = op.get_mut::<Argmax>() {
+        change.apply(&mut argmax.rows, p.buffers[argmax.out.index()].shape[0], rng)?;
+    } else if let Some(sample) = op.get_mut::<Sample>() {
+        change.apply(&mut sample.rows, p.buffers[sample.out.index()].shape[0], rng)?;
+    } else {
+        return None;
     }
     replace(p, at, op)
 }
@@ -222,7 +226,7 @@ impl Change {
 
 /// Gives a task another op, and declares its footprint.
 fn replace(p: &mut Program, at: usize, op: Op) -> Option<()> {
-    if let Ok(Footprint { reads, writes }) = op.footprint(&Operands::new(&p.buffers)) {
+    if let Ok(Footprint { reads, writes, .. }) = op.footprint(&Operands::new(&p.buffers)) {
         (p.tasks[at].reads, p.tasks[at].writes) = (reads, writes);
     }
     p.tasks[at].op = op;
@@ -272,12 +276,13 @@ fn drop_signal(p: &mut Program, rng: &mut Rng) -> Option<()> {
 }
 
 fn destination(op: &mut Op) -> Option<&mut Region> {
-    match op {
-        Op::Copy(copy) => Some(&mut copy.dst),
-        Op::Add(add) => Some(&mut add.out),
-        Op::SiluMul(silu) => Some(&mut silu.out),
-        _ => None,
+    if op.is::<Copy>() {
+        return op.get_mut::<Copy>().map(|copy| &mut copy.dst);
     }
+    if op.is::<Add>() {
+        return op.get_mut::<Add>().map(|add| &mut add.out);
+    }
+    op.get_mut::<SiluMul>().map(|silu| &mut silu.out)
 }
 
 fn retarget(
@@ -308,19 +313,19 @@ fn write_elsewhere(p: &mut Program, rng: &mut Rng) -> Option<()> {
 }
 
 fn read_elsewhere(p: &mut Program, rng: &mut Rng) -> Option<()> {
-    let at = any(rng, p.tasks.len(), |t| matches!(p.tasks[t].op, Op::Copy(_)))?;
-    let Op::Copy(mut copy) = p.tasks[at].op.clone() else { return None };
+    let at = any(rng, p.tasks.len(), |t| p.tasks[t].op.is::<Copy>())?;
+    let Some(mut copy) = p.tasks[at].op.get::<Copy>().cloned() else { return None };
     let to = any(rng, p.buffers.len(), |b| {
         p.buffers[b].shape.len() == 2 && copy.src.spans()[1].hi <= p.buffers[b].shape[1]
     })?;
     copy.src = Region::new(BufferId::from(to), copy.src.spans());
-    replace(p, at, Op::Copy(copy))
+    replace(p, at, Op::from(copy))
 }
 
 fn gap_in_output(p: &mut Program, rng: &mut Rng) -> Option<()> {
     let output = |r: &Region| p.buffers[r.buffer.index()].kind == BufferKind::Output;
     let at = any(rng, p.tasks.len(), |t| p.tasks[t].writes.iter().any(output))?;
-    let Op::Copy(mut copy) = p.tasks[at].op.clone() else { return None };
+    let Some(mut copy) = p.tasks[at].op.get::<Copy>().cloned() else { return None };
     for region in [&mut copy.src, &mut copy.dst] {
         let mut spans = region.spans().to_vec();
         let dim = if spans[1].len() > 1 { 1 } else { 0 };
@@ -330,7 +335,7 @@ fn gap_in_output(p: &mut Program, rng: &mut Rng) -> Option<()> {
         spans[dim].hi -= 1;
         *region = Region::new(region.buffer, &spans);
     }
-    replace(p, at, Op::Copy(copy))
+    replace(p, at, Op::from(copy))
 }
 
 fn duplicate_task(p: &mut Program, rng: &mut Rng) -> Option<()> {

@@ -2,10 +2,13 @@
 
 use insta::assert_snapshot;
 use tilewright_layout::DType;
+use tilewright_megakernel::ops::{Footprint, OperandError, Operands, TaskOp};
 use tilewright_megakernel::program::{
-    BufferId, BufferKind, GroupShape, KeyOutput, Linear, LinearInput, LinearOutput, Op, Place, Program, Projection,
-    Qkv, Region, Rotation, Source, Span, Task, TaskId,
+    BufferId, BufferKind, Copy, GroupShape, KeyOutput, Linear, LinearInput, LinearOutput, Op, Place, Program,
+    Projection, Qkv, Region, Rotation, Source, Span, Task, TaskId,
 };
+use tilewright_megakernel::vm::device::DeviceOp;
+use tilewright_megakernel::vm::reference::{Context, TaskFault};
 
 use crate::layered::Shape;
 use crate::twins::{
@@ -15,7 +18,7 @@ use crate::twins::{
 #[test]
 fn buffers_of_ops_and_regions_exist() {
     let missing = |p: &mut Program| {
-        let Op::Copy(op) = &mut p.tasks[3].op else { panic!("the store is a copy") };
+        let Some(op) = p.tasks[3].op.get_mut::<Copy>() else { panic!("the store is a copy") };
         op.src = cols(BufferId(9), 0, 8);
         p.tasks[3].reads = vec![op.src];
     };
@@ -98,7 +101,7 @@ fn logits(best: BufferId) -> Program {
     let output = LinearOutput::Logits { out: OUT, best_value, best_index: index, tile: 3 };
     let input = LinearInput::Plain { x: X };
     let op = Linear { input, weight: W, bias: None, rows: Span::all(1), cols: Span::all(8), output };
-    set_op(&mut p, 3, Op::Linear(op));
+    set_op(&mut p, 3, Op::from(op));
     p
 }
 
@@ -123,7 +126,7 @@ fn a_linear_layer_updates_its_residual_and_nothing_else() {
         let output = LinearOutput::Add { residual: square, out: square };
         let input = LinearInput::Plain { x: one };
         let op = Linear { input, weight, bias: None, rows: Span::all(1), cols: Span::all(1), output };
-        p.add_task("update", Op::Linear(op), vec![], vec![]).unwrap();
+        p.add_task("update", Op::from(op), vec![], vec![]).unwrap();
         p.queues.as_mut().unwrap()[0].extend([TaskId(4), TaskId(5), TaskId(6)]);
     };
     let mut residual = valid();
@@ -157,7 +160,7 @@ fn a_footprint_longer_than_what_is_declared_is_not_computed() {
         let position = p.add_buffer("position", BufferKind::Cell, DType::I32, &[1]);
         let page_table = p.add_buffer("pages", BufferKind::Cell, DType::I32, &[1, 1]);
         let units = Span::all(GroupShape { group: heads, head_dim: 2 }.units());
-        let op = Op::Qkv(Qkv {
+        let op = Op::from(Qkv {
             input: LinearInput::Plain { x: X },
             wq,
             wk,
@@ -189,4 +192,31 @@ fn h6_pool_regions_stay_in_the_pool() {
     *region = Region::new(pool, &spans);
     let report = tilewright_megakernel::validate::validate(&p);
     assert!(report.has("OutOfBounds") && report.has("RegionsDiffer"), "{report}");
+}
+
+/// An op of this test that nobody registered.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+struct Stranger(Region);
+
+impl TaskOp for Stranger {
+    fn name() -> &'static str {
+        "stranger"
+    }
+
+    fn footprint(&self, _: &Operands) -> Result<Footprint, OperandError> {
+        Ok(Footprint::new(vec![cols(Y, 0, 8)], vec![self.0]))
+    }
+
+    fn oracle(&self, _: &Context) -> Result<(), TaskFault> {
+        Ok(())
+    }
+
+    fn device(&self) -> Option<&dyn DeviceOp> {
+        None
+    }
+}
+
+#[test]
+fn ops_are_registered() {
+    assert_snapshot!(only("Unregistered", |p| set_op(p, 3, Op::from(Stranger(cols(OUT, 0, 8))))), @r#"task t3 `store`: no op `stranger` of this kind is registered, an op is registered under its name; call `ops::register`"#);
 }

@@ -5,7 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use tilewright_megakernel::program::{
-    BufferKind, Footprint, LinearOutput, MAX_SIGNALS, MAX_WAITS, Op, Operands, Program, Region, Source,
+    Add, BufferKind, Copy, Footprint, Linear, LinearOutput, MAX_SIGNALS, MAX_WAITS, Operands, Program, Region, SiluMul,
+    Source,
 };
 
 /// Why a program is unsafe.
@@ -98,7 +99,7 @@ fn sync(p: &Program, task: usize) -> Option<&'static str> {
 pub fn footprint(p: &Program, task: usize) -> Option<&'static str> {
     let task = &p.tasks[task];
     let Ok(computed) = task.op.footprint(&Operands::new(&p.buffers)) else { return Some("operands") };
-    let declared = Footprint { reads: task.reads.clone(), writes: task.writes.clone() };
+    let declared = Footprint::new(task.reads.clone(), task.writes.clone());
     if declared.canonical() != computed.clone().canonical() {
         return Some("declaration");
     }
@@ -113,20 +114,15 @@ pub fn footprint(p: &Program, task: usize) -> Option<&'static str> {
             }
         }
     }
-    let residual = match &task.op {
-        Op::Linear(linear) => match linear.output {
-            LinearOutput::Add { residual, out } if residual == out => Some(out),
-            _ => None,
-        },
+    let residual = task.op.get::<Linear>().and_then(|linear| match linear.output {
+        LinearOutput::Add { residual, out } if residual == out => Some(out),
         _ => None,
-    };
+    });
+    let elementwise = task.op.is::<Copy>() || task.op.is::<Add>() || task.op.is::<SiluMul>();
     for (at, read) in computed.reads.iter().enumerate() {
         let met: HashSet<Region> = bytes(p, read).iter().filter_map(|b| written.get(b).copied()).collect();
-        let update = match &task.op {
-            Op::Copy(_) | Op::Add(_) | Op::SiluMul(_) => true,
-            // The residual is the last operand that is read (see the op's footprint).
-            _ => residual == Some(read.buffer) && at + 1 == computed.reads.len(),
-        };
+        // The residual is the last operand that is read (see the op's footprint).
+        let update = elementwise || residual == Some(read.buffer) && at + 1 == computed.reads.len();
         if met.iter().any(|write| write != read || !update) {
             return Some("own reads");
         }

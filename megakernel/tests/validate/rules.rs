@@ -2,7 +2,8 @@
 
 use tilewright_megakernel::validate::Kind;
 
-const CASES: [&str; 4] = [
+const CASES: [&str; 5] = [
+    include_str!("cells.rs"),
     include_str!("tables.rs"),
     include_str!("ops.rs"),
     include_str!("races.rs"),

@@ -22,16 +22,16 @@ pub fn cols(buffer: BufferId, lo: usize, hi: usize) -> Region {
 }
 
 pub fn copy(src: Region, dst: Region) -> Op {
-    Op::Copy(Copy { src, dst })
+    Op::from(Copy { src, dst })
 }
 
 pub fn add(a: Region, b: Region, out: Region) -> Op {
-    Op::Add(Add { a, b, out })
+    Op::from(Add { a, b, out })
 }
 
 pub fn linear(lo: usize, hi: usize) -> Op {
     let (input, output) = (LinearInput::Plain { x: X }, LinearOutput::Store { out: H });
-    Op::Linear(Linear { input, weight: W, bias: None, rows: Span::all(1), cols: Span::new(lo, hi), output })
+    Op::from(Linear { input, weight: W, bias: None, rows: Span::all(1), cols: Span::new(lo, hi), output })
 }
 
 pub fn wait(counter: u32, threshold: u32) -> Wait {

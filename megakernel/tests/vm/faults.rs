@@ -17,7 +17,7 @@ fn chain(count: usize) -> Lab {
         let name = format!("y{at}");
         let to =
             if at == count { lab.output("out", DType::F32, &[4]) } else { lab.activation(&name, DType::F32, &[4]) };
-        lab.task(Op::Copy(Copy { src: Region::whole(from, &[4]), dst: Region::whole(to, &[4]) }));
+        lab.task(Op::from(Copy { src: Region::whole(from, &[4]), dst: Region::whole(to, &[4]) }));
         from = to;
     }
     lab
@@ -102,7 +102,7 @@ fn an_id_from_an_input_is_checked_by_the_task() {
     let ids = lab.buffer("ids", BufferKind::Input, DType::I32, &[1]);
     let position = lab.buffer("position", BufferKind::Cell, DType::I32, &[1]);
     let out = lab.output("out", DType::F32, &[1, 3]);
-    lab.task(Op::Embed(Embed { ids, position, table, out, rows: Span::one(0), cols: Span::all(3) }));
+    lab.task(Op::from(Embed { ids, position, table, out, rows: Span::one(0), cols: Span::all(3) }));
     let (mut machine, mut kv) = (lab.machine(1), lab.kv());
     let cells = StepCells { positions: &[0], ..StepCells::default() };
     machine.set_input_i32("ids", &[4]).unwrap();

@@ -38,14 +38,14 @@ proptest! {
         let fused = LinearInput::RmsNorm { x, weight: norm, eps: 1e-5 };
         let plain = LinearInput::Plain { x: normed };
         let layer = |input: &LinearInput, weight, cols, output| {
-            Op::Linear(Linear { input: input.clone(), weight, bias, rows: all, cols, output })
+            Op::from(Linear { input: input.clone(), weight, bias, rows: all, cols, output })
         };
         let whole = |buffer| Region::whole(buffer, &[rows, n]);
-        lab.task(Op::RmsNorm(RmsNorm { x, weight: norm, out: normed, rows: all, eps: 1e-5 }));
+        lab.task(Op::from(RmsNorm { x, weight: norm, out: normed, rows: all, eps: 1e-5 }));
         lab.task(layer(&plain, gate, Span::all(n), LinearOutput::Store { out: y }));
         lab.task(layer(&plain, up, Span::all(n), LinearOutput::Store { out: u }));
-        lab.task(Op::Add(Add { a: whole(residual), b: whole(y), out: whole(sum) }));
-        lab.task(Op::SiluMul(SiluMul { gate: whole(y), up: whole(u), out: whole(gated) }));
+        lab.task(Op::from(Add { a: whole(residual), b: whole(y), out: whole(sum) }));
+        lab.task(Op::from(SiluMul { gate: whole(y), up: whole(u), out: whole(gated) }));
         let tiles = lab.tiles(n, 3);
         let add = LinearOutput::Add { residual, out: sum_fused };
         lab.tasks(tiles.iter().map(|&cols| layer(&fused, gate, cols, add.clone())).collect());
@@ -63,7 +63,7 @@ proptest! {
         let (mut lab, n, all) = (Lab::new(seed), 9, Span::all(rows));
         let layer = |input, weight, out| {
             let output = LinearOutput::Store { out };
-            Op::Linear(Linear { input, weight, bias: None, rows: all, cols: Span::all(n), output })
+            Op::from(Linear { input, weight, bias: None, rows: all, cols: Span::all(n), output })
         };
         let (acc, _) = lab.input("acc", DType::F32, &[rows, heads, splits, dim]);
         let stats: Vec<f32> = lab.random.values(rows * heads * splits).into_iter().flat_map(|m| [m, 1.5 + m]).collect();
@@ -71,7 +71,7 @@ proptest! {
         let (weight, values) = lab.weight("weight", DType::BF16, &[n, heads * dim]);
         let merged = lab.output("merged", DType::F32, &[rows, heads, dim]);
         let fused = lab.output("out", DType::F32, &[rows, n]);
-        lab.task(Op::Combine(Combine { acc, stats, out: merged, rows: all, heads: Span::all(heads) }));
+        lab.task(Op::from(Combine { acc, stats, out: merged, rows: all, heads: Span::all(heads) }));
         lab.task(layer(LinearInput::Combine { acc, stats }, weight, fused));
         let fused = lab.run();
         // The merged heads as rows of heads · dim.
@@ -174,14 +174,14 @@ impl QkvCase {
             for units in lab.tiles(units, 4) {
                 let (input, wq, wk, wv, k, at) =
                     (input.clone(), wq.clone(), wk.clone(), wv.clone(), k.clone(), at.clone());
-                ops.push(Op::Qkv(Qkv { input, wq, wk, wv, kv_head, units, rows, q, k, v_pool, at }));
+                ops.push(Op::from(Qkv { input, wq, wk, wv, kv_head, units, rows, q, k, v_pool, at }));
             }
         }
         lab.tasks(ops);
         if let Some((q, k)) = raw {
             let finish = |x, heads, output| {
                 let (norm, rope, at) = (Some(norm.clone()), rope.clone(), at.clone());
-                Op::Rope(Rope { x, norm, rope, heads: Span::all(heads), rows, at, output })
+                Op::from(Rope { x, norm, rope, heads: Span::all(heads), rows, at, output })
             };
             let queries = finish(q, self.heads(), HeadOutput::Store { out });
             lab.tasks(vec![queries, finish(k, self.kv_heads, HeadOutput::Append { pool: k_pool })]);
@@ -197,7 +197,7 @@ impl QkvCase {
             let n = heads * self.dim;
             let output = LinearOutput::Store { out: lab.output(name, DType::F32, &[rows.len(), n]) };
             let (input, weight, bias) = (input.clone(), part.weight, part.bias);
-            lab.task(Op::Linear(Linear { input, weight, bias, rows, cols: Span::all(n), output }));
+            lab.task(Op::from(Linear { input, weight, bias, rows, cols: Span::all(n), output }));
         }
         // No op here reads the cells.
         (lab.positions, lab.page_table) = (vec![], vec![]);
@@ -209,11 +209,11 @@ impl QkvCase {
             counts.map(|(name, heads)| lab.input_of(name, DType::F32, &[rows.len(), heads, self.dim], &flat[name]));
         let finish = |x, heads, output| {
             let (norm, rope, at) = (self.normed.then(|| norm.clone()), rope.clone(), at.clone());
-            Op::Rope(Rope { x, norm, rope, heads: Span::all(heads), rows, at, output })
+            Op::from(Rope { x, norm, rope, heads: Span::all(heads), rows, at, output })
         };
         lab.task(finish(q, self.heads(), HeadOutput::Store { out }));
         lab.task(finish(k, self.kv_heads, HeadOutput::Append { pool: k_pool }));
-        lab.task(Op::KvAppend(KvAppend { x: v, heads: Span::all(self.kv_heads), rows, at, pool: v_pool }));
+        lab.task(Op::from(KvAppend { x: v, heads: Span::all(self.kv_heads), rows, at, pool: v_pool }));
         lab.run()
     }
 }

@@ -260,7 +260,7 @@ impl Lab {
             let dst = filler.buffer(&pool.name, BufferKind::KvPool, pool.dtype, &pool.shape);
             let src = filler.input_of(&format!("{}.before", pool.name), pool.dtype, &pool.shape, &values);
             let (src, dst) = (Region::whole(src, &pool.shape), Region::whole(dst, &pool.shape));
-            filler.task(Op::Copy(tilewright_megakernel::program::Copy { src, dst }));
+            filler.task(Op::from(tilewright_megakernel::program::Copy { src, dst }));
         }
         filler.machine(1).step(&mut kv, &StepCells::default()).unwrap();
         kv

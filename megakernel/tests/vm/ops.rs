@@ -41,8 +41,8 @@ proptest! {
         let (src, values) = lab.input("src", from, &src_shape);
         let (before, around) = lab.input("before", to, &dst_shape);
         let out = lab.output("out", to, &dst_shape);
-        lab.task(Op::Copy(Copy { src: Region::whole(before, &dst_shape), dst: Region::whole(out, &dst_shape) }));
-        lab.task(Op::Copy(Copy { src: Region::new(src, &src_box), dst: Region::new(out, &dst_box) }));
+        lab.task(Op::from(Copy { src: Region::whole(before, &dst_shape), dst: Region::whole(out, &dst_shape) }));
+        lab.task(Op::from(Copy { src: Region::new(src, &src_box), dst: Region::new(out, &dst_box) }));
         let found = lab.run().floats["out"].clone();
         let expected: Vec<f32> =
             part(&values, &src_shape, &src_box).into_iter().map(|x| naive::convert(x, to)).collect();
@@ -63,10 +63,10 @@ proptest! {
             let id = lab.output(name, types[2], &extents);
             Region::whole(id, &extents)
         });
-        lab.task(Op::Add(Add { a, b, out: sum }));
-        lab.task(Op::SiluMul(SiluMul { gate: a, up: b, out: product }));
-        lab.task(Op::Add(Add { a, b, out: twice }));
-        lab.task(Op::Add(Add { a: twice, b, out: twice }));
+        lab.task(Op::from(Add { a, b, out: sum }));
+        lab.task(Op::from(SiluMul { gate: a, up: b, out: product }));
+        lab.task(Op::from(Add { a, b, out: twice }));
+        lab.task(Op::from(Add { a: twice, b, out: twice }));
         let ran = lab.run();
         let (a, b) = (part(&a_values, &shapes[0].0, &shapes[0].1), part(&b_values, &shapes[1].0, &shapes[1].1));
         let stored = |values: Vec<f32>| values.into_iter().map(|x| naive::convert(x, types[2])).collect::<Vec<_>>();
@@ -85,7 +85,7 @@ proptest! {
         let out = lab.output("out", types[2], &[rows, hidden]);
         let eps = 1e-5;
         let tiles = lab.tiles(rows, 3);
-        lab.tasks(tiles.into_iter().map(|rows| Op::RmsNorm(RmsNorm { x, weight, out, rows, eps })).collect());
+        lab.tasks(tiles.into_iter().map(|rows| Op::from(RmsNorm { x, weight, out, rows, eps })).collect());
         let expected: Vec<f64> = wide(&values)
             .chunks(hidden)
             .flat_map(|row| naive::rms_norm(row, &wide(&scale), f64::from(eps)))
@@ -104,7 +104,7 @@ proptest! {
         lab.positions = (0..rows).map(|_| lab.random.below(3) as i32 - 1).collect();
         lab.tokens = (0..rows).map(|_| lab.random.below(vocab) as i32).collect();
         let (row_tiles, col_tiles) = (lab.tiles(rows, 3), lab.tiles(hidden, 3));
-        let each = |rows: Span| col_tiles.iter().map(move |&cols| Op::Embed(Embed { ids, position, table, out, rows, cols }));
+        let each = |rows: Span| col_tiles.iter().map(move |&cols| Op::from(Embed { ids, position, table, out, rows, cols }));
         lab.tasks(row_tiles.into_iter().flat_map(each).collect());
         let expected: Vec<f32> = (0..rows)
             .flat_map(|r| naive::embed(&values, hidden, (lab.positions[r] >= 0).then_some(lab.tokens[r] as usize)))
@@ -129,7 +129,7 @@ proptest! {
         let (bias, b_values) = lab.weight("bias", types[2], &[n]);
         let out = lab.output("out", types[3], &[rows, n]);
         let tiles = lab.tiles(n, 4);
-        let tile = |cols| Op::Linear(Linear {
+        let tile = |cols| Op::from(Linear {
             input: LinearInput::Plain { x },
             weight,
             bias: biased.then_some(bias),
@@ -173,12 +173,12 @@ proptest! {
             .enumerate()
             .map(|(tile, cols)| {
                 let output = LinearOutput::Logits { out, best_value, best_index, tile };
-                Op::Linear(Linear { input: LinearInput::Plain { x }, weight, bias: None, rows: Span::all(rows), cols, output })
+                Op::from(Linear { input: LinearInput::Plain { x }, weight, bias: None, rows: Span::all(rows), cols, output })
             })
             .collect();
         ops.reverse();
         lab.tasks(ops);
-        lab.task(Op::Argmax(Argmax { value: best_value, index: best_index, out: next, rows: Span::all(rows) }));
+        lab.task(Op::from(Argmax { value: best_value, index: best_index, out: next, rows: Span::all(rows) }));
         let ran = lab.run();
         for r in 0..rows {
             let logits = naive::linear(&x_values[r * k..][..k], &weights, None);
@@ -218,7 +218,7 @@ proptest! {
             Request::new(&Sampling::new(temperature, top_k, top_p, seed).unwrap(), step, row)
         }).collect();
         for part in lab.tiles(count, 3) {
-            lab.task(Op::Sample(Sample { logits, value, index, position, request, out, rows: part }));
+            lab.task(Op::from(Sample { logits, value, index, position, request, out, rows: part }));
         }
         let ran = lab.run();
         for (row, &(position, _, step, counter)) in rows.iter().enumerate() {
@@ -249,7 +249,7 @@ proptest! {
         let (plain, mut plain_values) = lab.pool("plain", types[1], extents);
         let at = lab.place(&positions, 16, 13);
         let rope = Rotation { inv_freq, scale: 1.5 };
-        let op = |norm: bool, heads: Span, output| Op::Rope(Rope {
+        let op = |norm: bool, heads: Span, output| Op::from(Rope {
             x,
             norm: norm.then_some(HeadNorm { weight, eps: 1e-6 }),
             rope: rope.clone(),
@@ -262,7 +262,7 @@ proptest! {
         let all = Span::all(heads);
         lab.tasks(tiles.iter().map(|&heads| op(normed, heads, HeadOutput::Store { out })).collect());
         lab.task(op(false, all, HeadOutput::Append { pool: rotated }));
-        lab.task(Op::KvAppend(KvAppend { x, heads: all, rows: Span::all(rows), at: at.clone(), pool: plain }));
+        lab.task(Op::from(KvAppend { x, heads: all, rows: Span::all(rows), at: at.clone(), pool: plain }));
         let ran = lab.run();
         let mut expected = Vec::new();
         for (r, &position) in positions.iter().enumerate() {
@@ -301,7 +301,7 @@ proptest! {
         let stats = lab.input_of("stats", DType::F32, &[rows, heads, splits, 2], &stats_values);
         let out = lab.output("out", to, &[rows, heads, dim]);
         let tiles = lab.tiles(heads, 2);
-        lab.tasks(tiles.into_iter().map(|heads| Op::Combine(Combine { acc, stats, out, rows: Span::all(rows), heads })).collect());
+        lab.tasks(tiles.into_iter().map(|heads| Op::from(Combine { acc, stats, out, rows: Span::all(rows), heads })).collect());
         let expected: Vec<f32> = (0..rows * heads)
             .flat_map(|at| {
                 let parts: Vec<Split<f32>> = (at * splits..(at + 1) * splits)
@@ -343,11 +343,11 @@ proptest! {
         let stats = lab.activation("stats", DType::F32, &[rows, heads, splits, 2]);
         let out = lab.output("out", DType::F32, &[rows, heads, dim]);
         let scale = (dim as f32).powf(-0.5);
-        let part = |kv_head, split| Op::Attention(Attention {
+        let part = |kv_head, split| Op::from(Attention {
             q, k_pool, v_pool, at: at.clone(), kv_head, rows: Span::all(rows), split, scale, acc, stats,
         });
         lab.tasks((0..kv_heads).flat_map(|h| (0..splits).map(move |s| (h, s))).map(|(h, s)| part(h, s)).collect());
-        lab.task(Op::Combine(Combine { acc, stats, out, rows: Span::all(rows), heads: Span::all(heads) }));
+        lab.task(Op::from(Combine { acc, stats, out, rows: Span::all(rows), heads: Span::all(heads) }));
         let found = lab.run().floats["out"].clone();
         for (r, &position) in positions.iter().enumerate() {
             let table = lab.table(r);

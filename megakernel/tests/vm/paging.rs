@@ -102,7 +102,7 @@ fn the_host_reads_outputs_and_sets_inputs_only() {
     let mut lab = Lab::new(1);
     let (x, values) = lab.input("x", DType::F32, &[2, 3]);
     let out = lab.output("out", DType::F32, &[2, 3]);
-    lab.task(Op::Copy(Copy { src: Region::whole(x, &[2, 3]), dst: Region::whole(out, &[2, 3]) }));
+    lab.task(Op::from(Copy { src: Region::whole(x, &[2, 3]), dst: Region::whole(out, &[2, 3]) }));
     let (mut machine, mut kv) = (lab.machine(1), lab.kv());
     let length = AccessError::Length { name: "x".into(), expected: 6, found: 1 };
     assert_eq!(machine.set_input("x", &[1.0]), Err(length));
@@ -126,7 +126,7 @@ fn a_cell_holds_one_thing() {
         let position = if same { ids } else { position };
         for (at, (ids, position, rows)) in [(ids, position, 2), (more, more_position, 1)].into_iter().enumerate() {
             let out = lab.output(&format!("out{at}"), DType::F32, &[rows, 3]);
-            lab.task(Op::Embed(Embed { ids, position, table, out, rows: Span::all(rows), cols: Span::all(3) }));
+            lab.task(Op::from(Embed { ids, position, table, out, rows: Span::all(rows), cols: Span::all(3) }));
         }
         let mut weights = Table::default();
         weights.0.insert("table".into(), tensor(DType::F32, &[5, 3], &[0.0; 15]));
@@ -148,9 +148,9 @@ fn activations_may_share_the_arena() {
     for (name, dtype, arena) in steps {
         let to = lab.activation(name, dtype, &[6]);
         lab.program.buffers[to.index()].arena = Some(arena);
-        lab.task(Op::Copy(Copy { src: Region::whole(from, &[6]), dst: Region::whole(to, &[6]) }));
+        lab.task(Op::from(Copy { src: Region::whole(from, &[6]), dst: Region::whole(to, &[6]) }));
         from = to;
     }
-    lab.task(Op::Copy(Copy { src: Region::whole(from, &[6]), dst: Region::whole(out, &[6]) }));
+    lab.task(Op::from(Copy { src: Region::whole(from, &[6]), dst: Region::whole(out, &[6]) }));
     assert_eq!(lab.run().floats["out"], values);
 }

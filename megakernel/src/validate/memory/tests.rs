@@ -33,7 +33,7 @@ fn program(recipe: &Recipe, kind: BufferKind) -> Program {
         // The footprint is not at issue here: only the declared regions are walked.
         let whole = Region::new(buffer, &[Span::all(6), Span::all(6)]);
         let waits = if *after < at { vec![Wait { counter: CounterId(*after as u32), threshold: 1 }] } else { vec![] };
-        let id = p.add_task("t", Op::Copy(Copy { src: whole, dst: whole }), waits, vec![counter]).expect("a copy");
+        let id = p.add_task("t", Op::from(Copy { src: whole, dst: whole }), waits, vec![counter]).expect("a copy");
         p.tasks[id.index()].writes = vec![region(buffer, *write)];
         p.tasks[id.index()].reads = if at % 3 == 0 { vec![] } else { vec![region(buffer, *read)] };
         queues[*sm].push(TaskId::from(at));

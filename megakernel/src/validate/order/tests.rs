@@ -23,7 +23,7 @@ fn program(recipe: &Recipe, placed: bool, partial: bool) -> Program {
     (0..12).for_each(|_| _ = p.add_counter(""));
     for (signals, _, _) in recipe {
         let signals = signals.iter().map(|&c| CounterId(c.into())).collect();
-        p.add_task("t", Op::Copy(Copy { src: region, dst: region }), vec![], signals).expect("a copy");
+        p.add_task("t", Op::from(Copy { src: region, dst: region }), vec![], signals).expect("a copy");
     }
     // A wait is for producers among the tasks before it, so that most programs run to their end.
     for (task, (_, waits, _)) in recipe.iter().enumerate() {
@@ -121,7 +121,7 @@ fn chains_are_as_many_as_the_widest_level() {
         let (counter, width) = (p.add_counter(""), if level % 2 == 0 { 30 } else { 7 });
         for _ in 0..width {
             let waits = before.iter().map(|&(counter, threshold)| Wait { counter, threshold }).collect();
-            p.add_task("t", Op::Copy(Copy { src: region, dst: region }), waits, vec![counter]).expect("a copy");
+            p.add_task("t", Op::from(Copy { src: region, dst: region }), waits, vec![counter]).expect("a copy");
         }
         before = Some((counter, width));
     }

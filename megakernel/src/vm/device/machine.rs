@@ -317,7 +317,7 @@ impl DeviceMachine {
                 LaunchError::Stuck { task: id, label: label(), block, counter: what, name, wanted, seen }
             }
             status::OPCODE => {
-                let classes = self.plan.classes.len();
+                let classes = self.plan.opcodes.len();
                 LaunchError::Opcode { task: id, label: label(), block, opcode: what, classes }
             }
             status::TABLES => LaunchError::Tables { block, expected: wanted, found: seen },

@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, HashSet};
 
 use tilewright_kernels::decode::Float;
 
-use super::Unsupported;
 use super::tags::order;
-use crate::program::{Attention, BufferId, BufferKind, LinearInput, Op, Place, Span, Task, TaskId};
+use super::{Partial, Unsupported, Written};
+use crate::program::{BufferId, BufferKind, Task, TaskId};
 use crate::validate::Placed;
 
 /// The merges of a program.
@@ -51,12 +51,12 @@ impl Merges {
         let mut merges = Merges { tasks: vec![0; placed.tasks.len()], ..Merges::default() };
         let mut states: BTreeMap<BufferId, State> = BTreeMap::new();
         for task in &placed.tasks {
-            let Op::Attention(op) = &task.op else { continue };
+            let Some((op, written)) = partial(task).and_then(|op| Some((op, op.written?))) else { continue };
             let refused = |found| Unsupported::Splits { buffer: op.acc, found };
             if *merges.sums.entry(op.stats).or_insert(op.acc) != op.acc {
                 return Err(refused("share the buffer of another's maxima"));
             }
-            let state = State::new(placed, op).ok_or_else(|| refused("are no activations of attention"))?;
+            let state = State::new(placed, op, written).ok_or_else(|| refused("are no activations of attention"))?;
             if !states.entry(op.acc).or_insert_with(|| state.clone()).is_like(&state) {
                 return Err(refused("belong to tokens of several places"));
             }
@@ -64,7 +64,7 @@ impl Merges {
         let acc_of = |merges: &Merges, buffer| merges.sums.get(&buffer).copied().unwrap_or(buffer);
         for id in order(placed) {
             let task = &placed.tasks[id.index()];
-            let partial = Partial::of(task);
+            let partial = partial(task);
             for region in task.reads.iter().chain(&task.writes) {
                 let acc = acc_of(&merges, region.buffer);
                 let known = partial.is_some_and(|of| of.acc == acc && acc_of(&merges, of.stats) == acc);
@@ -107,37 +107,15 @@ impl Merges {
 }
 
 /// The partial results that a task writes or reads.
-#[derive(Clone, Copy)]
-struct Partial {
-    acc: BufferId,
-    stats: BufferId,
-    rows: Span,
-    /// The kv head and the split that is written.
-    written: Option<(usize, usize)>,
-}
-
-impl Partial {
-    fn of(task: &Task) -> Option<Partial> {
-        let (input, rows) = match &task.op {
-            Op::Attention(op) => {
-                let written = Some((op.kv_head, op.split));
-                return Some(Partial { acc: op.acc, stats: op.stats, rows: op.rows, written });
-            }
-            Op::Linear(op) => (&op.input, op.rows),
-            Op::Qkv(op) => (&op.input, op.rows),
-            _ => return None,
-        };
-        match *input {
-            LinearInput::Combine { acc, stats } => Some(Partial { acc, stats, rows, written: None }),
-            _ => None,
-        }
-    }
+fn partial(task: &Task) -> Option<Partial> {
+    task.op.device()?.partial()
 }
 
 /// How far the partial results of a buffer have come.
 #[derive(Clone, PartialEq)]
 struct State {
-    at: Place,
+    /// Whose tokens: positions and page table.
+    cells: [BufferId; 2],
     page_tokens: usize,
     kv_heads: usize,
     splits: usize,
@@ -156,24 +134,24 @@ struct Row {
 }
 
 impl State {
-    fn new(placed: &Placed, op: &Attention) -> Option<State> {
+    fn new(placed: &Placed, op: Partial, of: Written) -> Option<State> {
         let buffer = |id: BufferId| placed.buffers.get(id.index());
         let (acc, stats) = (buffer(op.acc)?, buffer(op.stats)?);
         let (&[rows, heads, splits, dim], &[kv_heads, _, page_tokens, _]) =
-            (acc.shape.as_slice(), buffer(op.k_pool)?.shape.as_slice())
+            (acc.shape.as_slice(), buffer(of.pool)?.shape.as_slice())
         else {
             return None;
         };
         let own = [acc, stats].iter().all(|buffer| buffer.kind == BufferKind::Activation);
         let shared = acc.arena.is_some() || stats.arena.is_some();
         let rows = vec![Row::default(); rows];
-        let state =
-            State { at: op.at.clone(), page_tokens, kv_heads, splits, width: heads * dim, shared, exact: false, rows };
+        let width = heads * dim;
+        let state = State { cells: of.cells, page_tokens, kv_heads, splits, width, shared, exact: false, rows };
         own.then_some(state)
     }
 
     fn is_like(&self, other: &State) -> bool {
-        (&self.at, self.page_tokens, self.kv_heads) == (&other.at, other.page_tokens, other.kv_heads)
+        (self.cells, self.page_tokens, self.kv_heads) == (other.cells, other.page_tokens, other.kv_heads)
     }
 
     /// An access in the order of execution; of which merge it is.
@@ -188,7 +166,7 @@ impl State {
                         (row.written, row.read) = (HashSet::new(), false);
                     }
                     row.generation += u32::from(row.written.is_empty());
-                    if !row.written.insert(part) {
+                    if !row.written.insert((part.kv_head, part.split)) {
                         return Err("are written again before they are read");
                     }
                 }
@@ -217,17 +195,19 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::program::Span;
 
     /// Two rows, one kv head, two splits.
     fn state() -> State {
-        let at = Place { position: BufferId::from(0), page_table: BufferId::from(1) };
+        let cells = [0, 1].map(BufferId::from);
         let rows = vec![Row::default(); 2];
-        State { at, page_tokens: 16, kv_heads: 1, splits: 2, width: 64, shared: false, exact: false, rows }
+        State { cells, page_tokens: 16, kv_heads: 1, splits: 2, width: 64, shared: false, exact: false, rows }
     }
 
     fn access(rows: std::ops::Range<usize>, written: Option<usize>) -> Partial {
         let [acc, stats] = [2, 3].map(BufferId::from);
-        Partial { acc, stats, rows: Span::new(rows.start, rows.end), written: written.map(|split| (0, split)) }
+        let part = |split| Written { kv_head: 0, split, pool: acc, cells: [0, 1].map(BufferId::from) };
+        Partial { acc, stats, rows: Span::new(rows.start, rows.end), written: written.map(part) }
     }
 
     #[test]

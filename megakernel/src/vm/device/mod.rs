@@ -8,12 +8,13 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `options` | choices of speed |
-//! | `class` | opcodes: what of a task is constant in the code |
+//! | `function` | the device's side of an op's row; opcodes: what of a task is constant in the code |
+//! | `storage` | how operands are stored |
 //! | `record` | what the kernel reads of a task |
 //! | `image` | the order in which weights are streamed |
 //! | `place` | where everything else lies |
 //! | `plan` | a program as the kernel wants it |
-//! | `planner`, `classify`, `tables` | how it is made: streams and memory, opcodes and records, queues |
+//! | `planner`, `lookup`, `tables` | how it is made: streams and memory, what rows of ops ask, queues |
 //! | `tags` | activations that carry their own arrival |
 //! | `merges` | where the splits of attention are merged |
 //! | `status` | words that kernel and host share while it runs |
@@ -28,13 +29,13 @@
 //! | `fault` | faults to inject, for tests |
 //! | `unsupported` | programs that it does not run |
 
-mod class;
-mod classify;
 mod error;
 mod fault;
+mod function;
 mod image;
 mod kernel;
 mod load;
+mod lookup;
 mod machine;
 mod merges;
 mod options;
@@ -45,26 +46,34 @@ mod record;
 mod resident;
 mod run;
 mod status;
+mod storage;
 mod tables;
 mod tags;
 pub mod timeline;
 mod unsupported;
 mod watch;
 
-pub use class::{Class, InputClass, KeysClass, OutputClass, PoolClass, RotationClass, Storage};
 pub use error::{LaunchError, LoadError};
 pub use fault::DeviceFault;
+pub use function::{
+    Choice, DeviceFunction, DeviceOp, FunctionValue, Opcode, Packets, Partial, Planned, SharedBytes, Stretch,
+    TokenStream, Written,
+};
 pub use image::{Rows, Stream};
-pub use kernel::record;
+pub use kernel::{Call, Generation, TaskView, record};
+pub use lookup::{multiple, rows_of};
 pub use machine::DeviceMachine;
 pub use merges::{Merge, Merges};
 pub use options::DeviceOptions;
 pub use place::{Places, Space, space};
 pub use plan::{Feedback, Plan, RotationTable};
+pub use planner::Planner;
 pub use record::{BlockRecord, OPERANDS, TaskRecord, WaitRecord};
 pub use resident::{DeviceKv, DeviceWeights};
 pub use run::{MAX_ENDS, MAX_STEPS, NO_TOKEN};
+pub use storage::{KvPools, RotationRows, Storage};
 pub use tags::{Tags, TaskTags};
+pub use tilewright_kernels::decode::Weights;
 pub use timeline::TaskTimes;
 pub use unsupported::Unsupported;
 pub use watch::AbortHandle;

@@ -3,7 +3,7 @@
 use tilewright_codegen::ir::Arch;
 
 use super::planner::Planner;
-use super::{BlockRecord, Class, DeviceOptions, Places, Stream, Unsupported};
+use super::{BlockRecord, DeviceOptions, Opcode, Places, Stream, Unsupported};
 use crate::program::BufferId;
 use crate::validate::Placed;
 
@@ -17,7 +17,7 @@ pub struct Plan {
     /// Blocks: one for each SM of the target.
     pub blocks: u32,
     /// Opcodes.
-    pub classes: Vec<Class>,
+    pub opcodes: Vec<Opcode>,
     /// Counters of the program; two of the machine's own follow.
     pub counters: u32,
     /// Each block's share of the tables.

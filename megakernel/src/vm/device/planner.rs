@@ -3,22 +3,21 @@
 use std::collections::HashMap;
 
 use tilewright_codegen::ir::Arch;
-use tilewright_kernels::decode::TokenStage;
 
-use super::class::{Class, PoolClass};
 use super::image::{CHUNK, Rows, Stream};
 use super::place::Places;
 use super::plan::{CellsPlan, Feedback, Plan, RotationTable};
+use super::storage::KvPools;
 use super::tables::{plain_weights, tables};
-use super::{DeviceOptions, Merges, Tags, Unsupported};
-use crate::program::Op;
+use super::{DeviceOptions, Merges, Opcode, Tags, Unsupported};
 use crate::validate::Placed;
+use crate::vm::reference::bind;
 
 /// Most numbers of positions and page tables that a block keeps in shared memory.
 const CELLS: u32 = 1024;
 
-/// A plan in the making.
-pub(super) struct Planner<'p> {
+/// A plan in the making, as the rows of ops see it.
+pub struct Planner<'p> {
     pub(super) placed: &'p Placed,
     pub(super) options: DeviceOptions,
     arch: Arch,
@@ -29,20 +28,19 @@ pub(super) struct Planner<'p> {
     pub(super) by_rows: HashMap<Rows, usize>,
     pub(super) rotations: Vec<RotationTable>,
     pub(super) plain_bytes: u64,
-    pub(super) classes: Vec<Class>,
-    pub(super) opcodes: HashMap<Class, u32>,
+    pub(super) opcodes: Vec<Opcode>,
     cells: Option<CellsPlan>,
 }
 
 impl<'p> Planner<'p> {
-    pub fn new(placed: &'p Placed, options: DeviceOptions) -> Result<Planner<'p>, Unsupported> {
+    pub(super) fn new(placed: &'p Placed, options: DeviceOptions) -> Result<Planner<'p>, Unsupported> {
         let arch = match placed.target.arch.as_str() {
             "sm_90a" => Arch::Sm90a,
             _ => return Err(Unsupported::Target { target: placed.target.name.clone() }),
         };
         let plain = plain_weights(placed);
         // A tag for every word doubles what is read of activations: with more rows that costs more than a release.
-        let rows = placed.tasks.iter().map(|task| rows_of(&task.op)).max().unwrap_or(1);
+        let rows = rows(placed);
         let merges = Merges::of(placed)?;
         let tagged = options.tags && rows < options.held_rows;
         let tags = if tagged { Tags::of(placed, &merges) } else { Tags::none(placed) };
@@ -59,14 +57,13 @@ impl<'p> Planner<'p> {
             by_rows: HashMap::new(),
             rotations: Vec::new(),
             plain_bytes,
-            classes: Vec::new(),
-            opcodes: HashMap::new(),
+            opcodes: Vec::new(),
             cells: None,
         })
     }
 
     /// Plans.
-    pub fn plan(mut self) -> Result<Plan, Unsupported> {
+    pub(super) fn plan(mut self) -> Result<Plan, Unsupported> {
         let mut records = Vec::new();
         for task in &self.placed.tasks {
             let record = self.task(task).map_err(|source| Unsupported::Task {
@@ -81,10 +78,10 @@ impl<'p> Planner<'p> {
         let table_bytes = directory.iter().map(|block| block.bytes).max().unwrap_or(0);
         self.cells = self.common_cells();
         self.stream_tokens();
-        let operand_bytes =
-            self.classes.iter().map(|c| c.operand_bytes(self.options.warps)).max().unwrap_or(0).next_multiple_of(128);
-        let rows = self.placed.tasks.iter().map(|task| rows_of(&task.op)).max().unwrap_or(1);
-        let sums_bytes = self.classes.iter().map(|c| c.sums_bytes(self.options.warps)).max().unwrap_or(0);
+        let shared: Vec<_> = self.opcodes.iter().map(|opcode| opcode.shared(self.options.warps)).collect();
+        let operand_bytes = shared.iter().map(|bytes| bytes.operand).max().unwrap_or(0).next_multiple_of(128);
+        let rows = rows(self.placed);
+        let sums_bytes = shared.iter().map(|bytes| bytes.sums).max().unwrap_or(0);
         self.options.sums_bytes = self.options.sums_bytes.max(sums_bytes);
         let options = self.stages(table_bytes, operand_bytes)?;
         let feedback = self.feedback();
@@ -93,7 +90,7 @@ impl<'p> Planner<'p> {
             arch: self.arch,
             blocks: directory.len() as u32,
             counters: self.placed.counters.len() as u32,
-            classes: self.classes,
+            opcodes: self.opcodes,
             directory,
             tables,
             streams: self.streams,
@@ -109,14 +106,11 @@ impl<'p> Planner<'p> {
         })
     }
 
-    /// Positions and page tables, if all classes have the same and they are few.
+    /// Positions and page tables, if all opcodes have the same and they are few.
     fn common_cells(&self) -> Option<CellsPlan> {
-        let pools = self.classes.iter().filter_map(|class| match *class {
-            Class::Qkv { pools, .. } | Class::Rope { pools, .. } | Class::Attention { pools, .. } => Some(pools),
-            _ => None,
-        });
-        let rows = self.placed.tasks.iter().map(|task| rows_of(&task.op)).max().unwrap_or(1);
-        let mut plans = pools.map(|PoolClass { position, table, table_width, page_tokens, .. }| CellsPlan {
+        let pools = self.opcodes.iter().filter_map(|opcode| opcode.pools());
+        let rows = rows(self.placed);
+        let mut plans = pools.map(|KvPools { position, table, table_width, page_tokens, .. }| CellsPlan {
             position,
             table,
             table_width,
@@ -129,30 +123,18 @@ impl<'p> Planner<'p> {
 
     /// Lets attention take its tokens from the ring, where a block knows the step's positions and stages hold tokens.
     fn stream_tokens(&mut self) {
-        if self.cells.is_none() || !self.options.stream_tokens {
-            return;
-        }
-        for class in &mut self.classes {
-            if let Class::Attention { heads, pools, streamed, .. } = class
-                && heads.is_one_pass()
-            {
-                *streamed = TokenStage::new(pools.dim, pools.page_tokens, self.options.stage_bytes);
-            }
+        if self.cells.is_some() && self.options.stream_tokens {
+            self.opcodes.iter_mut().for_each(|opcode| opcode.stream_tokens(self.options.stage_bytes));
         }
     }
 
     /// The cells that the embedding reads and that say what is chosen, where the program has one of each kind.
     fn feedback(&self) -> Option<Feedback> {
-        let tasks = || self.placed.tasks.iter().map(|task| &task.op);
-        let embed = tasks().find_map(|op| if let Op::Embed(embed) = op { Some(embed) } else { None })?;
-        let (chosen, request) = tasks().find_map(|op| match op {
-            Op::Argmax(argmax) => Some((argmax.out, None)),
-            Op::Sample(sample) => Some((sample.out, Some(sample.request))),
-            _ => None,
-        })?;
+        let (cells, _) = bind::cells(self.placed).ok()?;
+        let choice = self.placed.tasks.iter().find_map(|task| task.op.device()?.choice())?;
         let place = |buffer| self.places.offset(buffer);
-        let (token, position, next_token) = (place(embed.ids), place(embed.position), place(chosen));
-        Some(Feedback { token, position, next_token, request: request.map(place) })
+        let (token, position) = (place(*cells.token.first()?), place(*cells.position.first()?));
+        Some(Feedback { token, position, next_token: place(choice.out), request: choice.request.map(place) })
     }
 
     /// The options with as many stages as shared memory holds.
@@ -169,17 +151,7 @@ impl<'p> Planner<'p> {
     }
 }
 
-/// Where the rows of an op end.
-fn rows_of(op: &Op) -> u32 {
-    let rows = match op {
-        Op::Embed(op) => op.rows,
-        Op::Linear(op) => op.rows,
-        Op::Qkv(op) => op.rows,
-        Op::Rope(op) => op.rows,
-        Op::Attention(op) => op.rows,
-        Op::Argmax(op) => op.rows,
-        Op::Sample(op) => op.rows,
-        _ => return 1,
-    };
-    rows.hi as u32
+/// Where the rows of the batch end.
+fn rows(placed: &Placed) -> u32 {
+    placed.tasks.iter().map(|task| task.op.device().map_or(1, |op| op.rows().hi as u32)).max().unwrap_or(1)
 }

@@ -3,38 +3,14 @@
 use bytemuck::bytes_of;
 
 use super::record::{BlockRecord, TaskRecord, WaitRecord, sum};
-use crate::program::{BufferId, LinearInput, LinearOutput, Op};
 use crate::validate::Placed;
 
 /// Which weights are read as they are.
 pub(super) fn plain_weights(placed: &Placed) -> Vec<bool> {
     let mut plain = vec![false; placed.buffers.len()];
-    let mut mark = |buffer: Option<BufferId>| {
-        if let Some(mark) = buffer.and_then(|buffer| plain.get_mut(buffer.index())) {
+    for buffer in placed.tasks.iter().filter_map(|task| task.op.device()).flat_map(|op| op.plain_weights()) {
+        if let Some(mark) = plain.get_mut(buffer.index()) {
             *mark = true;
-        }
-    };
-    for task in &placed.tasks {
-        let input = match &task.op {
-            Op::Linear(op) => {
-                mark(op.bias);
-                if let LinearOutput::SiluMul { up_bias, .. } = op.output {
-                    mark(up_bias);
-                }
-                Some(&op.input)
-            }
-            Op::Qkv(op) => {
-                [&op.wq, &op.wk, &op.wv].into_iter().for_each(|projection| mark(projection.bias));
-                Some(&op.input)
-            }
-            Op::Rope(op) => {
-                mark(op.norm.as_ref().map(|norm| norm.weight));
-                None
-            }
-            _ => None,
-        };
-        if let Some(LinearInput::RmsNorm { weight, .. }) = input {
-            mark(Some(*weight));
         }
     }
     plain

@@ -14,8 +14,8 @@
 
 use tilewright_layout::DType;
 
-use super::Merges;
-use crate::program::{BufferId, BufferKind, LinearInput, LinearOutput, Op, Region, Task, TaskId};
+use super::{Merges, Packets};
+use crate::program::{BufferId, BufferKind, Region, Task, TaskId};
 use crate::validate::Placed;
 
 /// The tags of a program.
@@ -56,22 +56,22 @@ impl Tags {
         }
         for id in order(placed) {
             let task = &placed.tasks[id.index()];
-            let roles = Roles::of(task);
+            let known = packets(task);
             for region in &task.reads {
                 let generation = state[region.buffer.index()].read();
-                if !roles.reads(region.buffer) {
+                if !known.reads(region.buffer) {
                     state[region.buffer.index()].refused = true;
                 }
-                if roles.input == Some(region.buffer) {
+                if known.input == Some(region.buffer) {
                     tasks[id.index()].input = generation;
                 }
-                if roles.residual == Some(region.buffer) {
+                if known.residual == Some(region.buffer) {
                     tasks[id.index()].residual = generation;
                 }
             }
             for region in &task.writes {
                 let generation = state[region.buffer.index()].write(region);
-                if roles.output == Some(region.buffer) {
+                if known.output == Some(region.buffer) {
                     tasks[id.index()].output = generation;
                 } else {
                     state[region.buffer.index()].refused = true;
@@ -86,11 +86,11 @@ impl Tags {
             periods[acc.index()] = merge.generations;
         }
         for (task, tags) in placed.tasks.iter().zip(&mut tasks) {
-            let roles = Roles::of(task);
+            let known = packets(task);
             let tagged = |buffer: Option<BufferId>| buffer.is_some_and(|buffer| periods[buffer.index()] > 0);
-            tags.input *= u32::from(tagged(roles.input));
-            tags.residual *= u32::from(tagged(roles.residual));
-            tags.output *= u32::from(tagged(roles.output));
+            tags.input *= u32::from(tagged(known.input));
+            tags.residual *= u32::from(tagged(known.residual));
+            tags.output *= u32::from(tagged(known.output));
             let period = |buffer: BufferId| periods[merges.sums_of(buffer).unwrap_or(buffer).index()];
             tags.release = task.writes.iter().any(|region| period(region.buffer) == 0);
             let merged = |region: &&Region| merges.get(region.buffer).is_some() && period(region.buffer) > 0;
@@ -148,38 +148,9 @@ impl State {
     }
 }
 
-/// The buffers of a task whose accesses know tags.
-struct Roles {
-    input: Option<BufferId>,
-    residual: Option<BufferId>,
-    output: Option<BufferId>,
-}
-
-impl Roles {
-    fn of(task: &Task) -> Roles {
-        let input = |input: &LinearInput| match *input {
-            LinearInput::Plain { x } | LinearInput::RmsNorm { x, .. } => Some(x),
-            LinearInput::Combine { .. } => None,
-        };
-        match &task.op {
-            Op::Embed(op) => Roles { input: None, residual: None, output: Some(op.out) },
-            Op::Qkv(op) => Roles { input: input(&op.input), residual: None, output: None },
-            Op::Linear(op) => {
-                let even = op.cols.lo.is_multiple_of(2) && op.cols.hi.is_multiple_of(2);
-                let (residual, output) = match op.output {
-                    LinearOutput::Store { out } | LinearOutput::SiluMul { out, .. } => (None, Some(out)),
-                    LinearOutput::Add { residual, out } => (Some(residual), Some(out)),
-                    LinearOutput::Logits { .. } => (None, None),
-                };
-                Roles { input: input(&op.input), residual, output: output.filter(|_| even) }
-            }
-            _ => Roles { input: None, residual: None, output: None },
-        }
-    }
-
-    fn reads(&self, buffer: BufferId) -> bool {
-        self.input == Some(buffer) || self.residual == Some(buffer)
-    }
+/// The operands of a task whose accesses know tags.
+fn packets(task: &Task) -> Packets {
+    task.op.device().map(|op| op.packets()).unwrap_or_default()
 }
 
 /// One order of execution of a placed program: queues in order, waits honoured.

@@ -10,7 +10,8 @@ use super::cells::Limits;
 use super::memory::{self, Words};
 use super::roles::{self, Cells};
 use crate::model::TensorSpec;
-use crate::program::{Buffer, BufferId, BufferKind, Program, REQUEST_WORDS, Source};
+use crate::ops::REQUEST_WORDS;
+use crate::program::{Buffer, BufferId, BufferKind, Program, Source};
 use crate::weights::{SharedBytes, WeightError, WeightTensor, Weights, random_tensor};
 
 /// Seed of the weights that a program wants at random.
@@ -30,8 +31,6 @@ pub enum BindError {
     Unsupported { buffer: String, found: DType },
     #[error("weight buffer `{buffer}` cannot be filled at random")]
     Random { buffer: String, source: WeightError },
-    #[error("cell `{buffer}` is read both as {} and as {}; a cell holds one thing", .roles[0], .roles[1])]
-    CellRoles { buffer: String, roles: [&'static str; 2] },
     #[error("cells `{first}` and `{second}` both hold {role} and differ in shape")]
     CellShapes { first: String, second: String, role: &'static str },
     #[error("a machine needs at least one worker")]
@@ -162,10 +161,7 @@ fn values(buffer: &Buffer, values: &[f32]) -> Result<WeightTensor, BindError> {
 /// Finds the cells, and what they are to be checked against.
 pub(in crate::vm) fn cells(program: &Program) -> Result<(Cells, Limits), BindError> {
     let name = |id: BufferId| program.buffers.get(id.index()).map_or_else(|| id.to_string(), |b| b.name.clone());
-    let cells = roles::cells(program).map_err(|conflict| BindError::CellRoles {
-        buffer: name(conflict.buffer),
-        roles: conflict.roles.map(|role| role.name()),
-    })?;
+    let cells = roles::cells(program);
     let shape = |id: BufferId| program.buffers.get(id.index()).map(|b| b.shape.clone()).unwrap_or_default();
     let entries = |role: &'static str, list: &[BufferId]| {
         let Some(&first) = list.first() else { return Ok(0) };

@@ -6,7 +6,7 @@ use thiserror::Error;
 use tilewright_kernels::naive::SamplingError;
 use tilewright_kernels::sample::Request;
 
-use super::roles::Paging;
+use crate::ops::Paging;
 
 /// The contents of the cells for one step; empty where the program has no such cell.
 #[derive(Clone, Copy, Debug, Default)]

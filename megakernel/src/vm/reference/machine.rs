@@ -9,10 +9,10 @@ use tilewright_layout::DType;
 
 use super::bind::{self, BindError, Slot};
 use super::cells::{CellError, Limits, StepCells};
+use super::context::{Context, TaskFault};
 use super::fault::Fault;
 use super::kv::{KvError, KvState};
 use super::memory::Words;
-use super::ops::{Context, TaskFault};
 use super::roles::Cells;
 use super::walk::{Deadlock, Stop, Walk};
 use crate::program::{Buffer, BufferKind, SmId, TaskId};
@@ -137,7 +137,7 @@ impl Machine {
         }
         self.counters.iter().for_each(|counter| counter.store(0, Ordering::Relaxed));
         let (program, queues) = (self.placed.program(), self.placed.queues());
-        let on = Context { program, slots: &self.slots, memory: &self.memory, pools: &pools };
+        let on = Context { program, slots: &self.slots, memory: &self.memory, pools: &pools, task: None };
         let walk = Walk::new(on, queues, &self.counters, &self.faults, self.threads.current_num_threads());
         self.threads.broadcast(|thread| walk.work(thread.index()));
         match walk.into_stop() {

@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::context::{Context, TaskFault};
 use super::fault::Fault;
-use super::ops::{self, Context, TaskFault};
 use crate::program::{CounterId, Program, SmId, Task, TaskId, Wait};
 
 /// A worker whose queues are empty: idle at every count.
@@ -199,7 +199,7 @@ impl<'a> Walk<'a> {
                 _ => {}
             }
         }
-        ops::run(&task.op, &self.on)
+        task.op.oracle(&Context { task: Some(task), ..self.on })
     }
 
     fn signal(&self, task: &Task) {

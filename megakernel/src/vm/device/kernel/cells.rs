@@ -9,7 +9,7 @@ use tilewright_kernels::decode::{Cells, ConsumerWarps, Streamed, TokenStage, set
 
 use super::sync::Sync;
 use crate::vm::device::plan::CellsPlan;
-use crate::vm::device::{Class, Plan, PoolClass};
+use crate::vm::device::{KvPools, Plan};
 
 /// The step's positions and page tables.
 #[derive(Clone, Copy)]
@@ -25,9 +25,8 @@ pub(super) struct StepCells<'k> {
 impl<'k> StepCells<'k> {
     pub fn new(k: &'k Builder, plan: &Plan, state: Ptr<'k, Global, u8>) -> StepCells<'k> {
         let kept = plan.cells.map(|cells| (cells, k.shared::<i32>("cells", cells.numbers())));
-        let streams = |class: &Class| matches!(class, Class::Attention { streamed: Some(_), .. });
-        let turns =
-            plan.classes.iter().any(streams).then(|| ["cells_there", "cells_done"].map(|name| k.shared(name, 1)));
+        let streams = plan.opcodes.iter().any(|opcode| opcode.tokens().is_some_and(|tokens| tokens.stage.is_some()));
+        let turns = streams.then(|| ["cells_there", "cells_done"].map(|name| k.shared(name, 1)));
         StepCells { k, state, kept, turns }
     }
 
@@ -83,8 +82,8 @@ impl<'k> StepCells<'k> {
         }
     }
 
-    /// The positions and page tables of a class.
-    pub fn of(self, pools: PoolClass) -> (Cells<'k>, Cells<'k>) {
+    /// The positions and page tables of an opcode.
+    pub fn of(self, pools: KvPools) -> (Cells<'k>, Cells<'k>) {
         match self.kept {
             Some((plan, kept)) => (Cells::Shared(kept), Cells::Shared(kept.at(plan.rows))),
             None => (Cells::Global(self.global(pools.position)), Cells::Global(self.global(pools.table))),
@@ -97,8 +96,8 @@ impl<'k> StepCells<'k> {
         Some(Streamed { stage, settled: Cells::Shared(settled_tokens(plan, kept)) })
     }
 
-    /// The positions and page tables of a class in global memory, for a thread that runs ahead of the step.
-    pub fn of_step(self, pools: PoolClass) -> (Cells<'k>, Cells<'k>) {
+    /// The positions and page tables of an opcode in global memory, for a thread that runs ahead of the step.
+    pub fn of_step(self, pools: KvPools) -> (Cells<'k>, Cells<'k>) {
         (Cells::Strong(self.global(pools.position)), Cells::Strong(self.global(pools.table)))
     }
 

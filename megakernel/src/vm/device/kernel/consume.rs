@@ -28,7 +28,7 @@ pub(super) fn consume(kit: Kit<'_, '_>) {
                     trace.forget();
                     trace.note(index, 0);
                 }
-                sync.check(task, kit.plan.classes.len() as u32);
+                sync.check(task, kit.plan.opcodes.len() as u32);
                 sync.wait(kit.table, task, step);
                 reader.comes_to(step * tasks + index + 1);
                 if let Some(trace) = kit.trace {

@@ -33,10 +33,12 @@ use tilewright_kernels::decode::{ConsumerWarps, Scratch};
 
 use super::Plan;
 use cells::StepCells;
+pub use dispatch::{Call, Generation};
 use ring::Ring;
 use sync::Sync;
 pub(super) use sync::{BEGUN, HALT, OWN_COUNTERS, PITCH};
 use table::Table;
+pub use table::TaskView;
 pub(super) use trace::TIMES;
 use trace::Trace;
 

@@ -8,7 +8,7 @@ use tilewright_kernels::decode::Shares;
 
 use super::Kit;
 use super::table::TaskView;
-use crate::vm::device::{Class, PoolClass};
+use crate::vm::device::TokenStream;
 
 /// Asks for the pages that a task of attention will read.
 pub(super) fn ask_for_pages<'k>(kit: Kit<'k, '_>, task: TaskView<'k>) {
@@ -16,24 +16,23 @@ pub(super) fn ask_for_pages<'k>(kit: Kit<'k, '_>, task: TaskView<'k>) {
     if !kit.plan.options.pages_ahead || kit.plan.cells.is_none() {
         return;
     }
-    for (opcode, class) in kit.plan.classes.iter().enumerate() {
-        if let Class::Attention { rows, heads, pools, streamed: None, .. } = *class {
-            k.when(task.opcode().eq(opcode as u32), || {
-                k.for_(0u32, rows, |row| pages(kit, task, task.first_row() + row, heads.splits, pools));
-            });
-        }
+    for (opcode, function) in kit.plan.opcodes.iter().enumerate() {
+        let Some(tokens) = function.tokens().filter(|tokens| tokens.stage.is_none()) else { continue };
+        k.when(task.opcode().eq(opcode as u32), || {
+            k.for_(0u32, tokens.rows, |row| pages(kit, task, task.first_row() + row, &tokens));
+        });
     }
 }
 
 /// Asks for a row's pages of both pools.
-fn pages<'k>(kit: Kit<'k, '_>, task: TaskView<'k>, row: Val<'k, u32>, splits: u32, pools: PoolClass) {
-    let k = kit.k;
+fn pages<'k>(kit: Kit<'k, '_>, task: TaskView<'k>, row: Val<'k, u32>, of: &TokenStream) {
+    let (k, pools) = (kit.k, of.pools);
     let (position, table) = kit.cells.of_step(pools);
-    let shares = Shares::of(position.load(row), pools.page_tokens, splits, pools.split_pages);
+    let shares = Shares::of(position.load(row), pools.page_tokens, of.splits, pools.split_pages);
     let begin = task.split() * shares.each;
     let end = (begin + shares.each).min(shares.pages).max(begin);
     let bytes = pools.page_tokens * pools.dim * pools.float.bytes();
-    let asked = [1u32, 2].map(|slot| task.operand(kit.memory.pools, slot));
+    let asked = of.pool_slots.map(|slot| task.operand(kit.memory.pools, slot));
     k.for_(begin, end, |at| {
         let page = table.load(row * pools.table_width + at).cast::<u32>();
         let offset = (task.index() * pools.pages + page).mul_wide(bytes);

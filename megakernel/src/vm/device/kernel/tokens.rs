@@ -5,26 +5,26 @@
 
 use tilewright_codegen::build::Val;
 use tilewright_codegen::ir::attr::ProxyFence;
-use tilewright_kernels::decode::{Heads, Streamed};
+use tilewright_kernels::decode::Streamed;
 
 use super::dispatch::task_pages;
 use super::produce::{Feed, Turn};
-use crate::vm::device::{Class, PoolClass};
+use crate::vm::device::TokenStream;
 
 /// Streams the tokens of a task, if it is one of attention.
 pub(super) fn stream_tokens<'k>(feed: &Feed<'k, '_>, turn: Turn<'k>) {
     let (kit, k) = (feed.kit, feed.kit.k);
-    for (opcode, class) in kit.plan.classes.iter().enumerate() {
-        let Class::Attention { rows, heads, pools, streamed: Some(stage), .. } = *class else { continue };
-        let Some(streamed) = kit.cells.streamed(stage) else { continue };
+    for (opcode, function) in kit.plan.opcodes.iter().enumerate() {
+        let Some(of) = function.tokens() else { continue };
+        let Some(streamed) = of.stage.and_then(|stage| kit.cells.streamed(stage)) else { continue };
         k.when(turn.task.opcode().eq(opcode as u32), || {
             kit.cells.wait_for_step(kit.sync, turn.step);
             feed.stopped.set(kit.sync.stopped());
             // The pages were written by stores; copies see them behind this.
             k.fence_proxy_async(ProxyFence::Global);
-            k.for_(0u32, rows, |row| {
+            k.for_(0u32, of.rows, |row| {
                 k.break_if(feed.stopped.get());
-                Row { feed, turn, heads, pools, streamed, row: turn.task.first_row() + row }.stream();
+                Row { feed, turn, of, streamed, row: turn.task.first_row() + row }.stream();
             });
         });
     }
@@ -34,8 +34,7 @@ pub(super) fn stream_tokens<'k>(feed: &Feed<'k, '_>, turn: Turn<'k>) {
 struct Row<'f, 'k, 'p> {
     feed: &'f Feed<'k, 'p>,
     turn: Turn<'k>,
-    heads: Heads,
-    pools: PoolClass,
+    of: TokenStream,
     streamed: Streamed<'k>,
     row: Val<'k, u32>,
 }
@@ -43,8 +42,8 @@ struct Row<'f, 'k, 'p> {
 impl<'k> Row<'_, 'k, '_> {
     fn stream(&self) {
         let (k, streamed, task) = (self.feed.kit.k, self.streamed, self.turn.task);
-        let [keys, values] = [1, 2].map(|slot| task_pages(self.feed.kit, task, slot, self.pools));
-        let shares = keys.shares(self.row, self.heads.splits);
+        let [keys, values] = self.of.pool_slots.map(|slot| task_pages(self.feed.kit, task, slot, self.of.pools));
+        let shares = keys.shares(self.row, self.of.splits);
         let tokens = streamed.tokens(shares.tokens_of(task.split(), keys.page_tokens), self.row);
         k.for_(0u32, streamed.stages(tokens), |stage| {
             let count = streamed.count(tokens, stage);

@@ -1,0 +1,99 @@
+//! Greedy choice: the best of the tiles' best.
+
+use serde::{Deserialize, Serialize};
+use tilewright_kernels::decode;
+use tilewright_layout::DType;
+
+use super::{Check, Footprint, Operands, TaskOp, interval};
+use crate::program::{BufferId, Region, Span};
+use crate::vm::device::{
+    Call, Choice, DeviceFunction, DeviceOp, Planned, Planner, TaskRecord, Unsupported, Weights, rows_of,
+};
+use crate::vm::reference::{Context, Done};
+
+/// `out[r]` = the index of the largest `value[r, tile]`; among equal values the lowest index. NaN counts as `−∞`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Argmax {
+    /// Largest logit of every tile, f32 `[rows, tiles]`.
+    pub value: BufferId,
+    /// Its index, i32 `[rows, tiles]`.
+    pub index: BufferId,
+    /// The chosen ids, i32 `[rows]`.
+    pub out: BufferId,
+    /// Rows that this task decides.
+    pub rows: Span,
+}
+
+impl TaskOp for Argmax {
+    fn name() -> &'static str {
+        "argmax"
+    }
+
+    fn footprint(&self, ops: &Operands) -> Check<Footprint> {
+        let [count, tiles] = ops.shape("value", self.value)?;
+        ops.exactly("value", self.value, DType::F32, [count, tiles])?;
+        ops.exactly("index", self.index, DType::I32, [count, tiles])?;
+        ops.exactly("out", self.out, DType::I32, [count])?;
+        interval("rows", self.rows, count)?;
+        let part = |buffer| Region::new(buffer, &[self.rows, Span::all(tiles)]);
+        Ok(Footprint::new(vec![part(self.value), part(self.index)], vec![Region::new(self.out, &[self.rows])]))
+    }
+
+    fn oracle(&self, on: &Context) -> Done {
+        self.rows
+            .iter()
+            .try_for_each(|row| on.write_i32(self.out, row, best_of_tiles(on, self.value, self.index, row)?))
+    }
+
+    fn device(&self) -> Option<&dyn DeviceOp> {
+        Some(self)
+    }
+}
+
+/// The index of the largest value of a row's tiles, of equals the lowest; NaN counts as −∞.
+pub(super) fn best_of_tiles(on: &Context, value: BufferId, index: BufferId, row: usize) -> Done<i32> {
+    let [_, tiles] = on.shape(value)?;
+    let mut best: Option<(f32, i32)> = None;
+    for (tile, value) in on.read(value, row * tiles, tiles)?.into_iter().enumerate() {
+        let value = if value.is_nan() { f32::NEG_INFINITY } else { value };
+        let index = on.read_i32(index, row * tiles + tile)?;
+        if best.is_none_or(|(most, lowest)| value > most || (value == most && index < lowest)) {
+            best = Some((value, index));
+        }
+    }
+    Ok(best.map_or(0, |(_, index)| index))
+}
+
+impl DeviceOp for Argmax {
+    fn rows(&self) -> Span {
+        self.rows
+    }
+
+    fn choice(&self) -> Option<Choice> {
+        Some(Choice { out: self.out, index: self.index, request: None })
+    }
+
+    fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {
+        let function = BestOfTiles { rows: rows_of(self.rows)?, tiles: plan.extent(self.value, 0)? };
+        let operands = plan.operands(&[self.value, self.index, self.out].map(Some))?;
+        Ok(Planned::new(function, TaskRecord { first_row: self.rows.lo as u32, operands, ..TaskRecord::default() }))
+    }
+}
+
+/// The device function. Operands: value, index, out.
+#[derive(Clone, Debug, PartialEq)]
+struct BestOfTiles {
+    /// Rows of the task.
+    rows: u32,
+    /// Tiles of the logits.
+    tiles: u32,
+}
+
+impl DeviceFunction for BestOfTiles {
+    fn run<'k>(&self, call: Call<'k, '_>, _: &dyn Weights<'k>) {
+        let (value, index, out) = (call.state(0).cast(), call.state(1).cast(), call.state(2).cast());
+        let (rows, first_row) = (self.rows, call.task.first_row());
+        decode::argmax(call.team(), decode::Argmax { value, index, tiles: self.tiles, out, rows, first_row });
+    }
+}

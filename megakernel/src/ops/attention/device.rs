@@ -1,0 +1,107 @@
+//! A split of a kv head's tokens on a device.
+
+use tilewright_kernels::decode::{self, Float, Heads, Merged, TokenStage};
+
+use super::Attention;
+use crate::program::Span;
+use crate::vm::device::{
+    Call, DeviceFunction, DeviceOp, Generation, KvPools, Partial, Planned, Planner, SharedBytes, Storage, TaskRecord,
+    TokenStream, Unsupported, Weights, Written, multiple, rows_of,
+};
+
+impl DeviceOp for Attention {
+    fn rows(&self) -> Span {
+        self.rows
+    }
+
+    fn partial(&self) -> Option<Partial> {
+        let cells = [self.at.position, self.at.page_table];
+        let written = Written { kv_head: self.kv_head, split: self.split, pool: self.k_pool, cells };
+        Some(Partial { acc: self.acc, stats: self.stats, rows: self.rows, written: Some(written) })
+    }
+
+    fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {
+        let (heads, kv_heads) = (plan.extent(self.q, 1)?, plan.extent(self.k_pool, 3)?);
+        let heads = Heads { heads, kv_heads, dim: plan.extent(self.q, 0)?, splits: plan.extent(self.acc, 1)? };
+        multiple("the dimensions of a head", heads.dim, 8, "a multiple of 8")?;
+        let pools = plan.pools(self.k_pool, &self.at)?;
+        multiple("the tokens of a page", pools.page_tokens, 16, "a multiple of 16")?;
+        if pools.float != Float::Bf16 {
+            let (what, buffer, found) = ("the key pool", self.k_pool, plan.buffer(self.k_pool)?.dtype);
+            return Err(Unsupported::DType { what, buffer, found, expected: "bf16" });
+        }
+        let q = plan.plain_float("q", self.q)?;
+        let (rows, scale, out) = (rows_of(self.rows)?, self.scale, plan.merge(self.acc)?);
+        let function = SplitOfTokens { rows, heads, scale, q, pools, out, streamed: None };
+        let buffers = [self.q, self.k_pool, self.v_pool, self.acc, self.stats];
+        let mut operands = plan.operands(&buffers.map(Some))?;
+        [operands[5], operands[6]] = plan.merged(self.acc)?;
+        let (first_row, index, split) = (self.rows.lo as u32, self.kv_head as u32, self.split as u32);
+        Ok(Planned::new(function, TaskRecord { first_row, index, split, operands, ..TaskRecord::default() }))
+    }
+}
+
+/// The device function. Operands: q, k, v, acc, stats, the merge and its arrivals.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SplitOfTokens {
+    /// Rows of the task.
+    rows: u32,
+    /// Heads, dimensions, splits.
+    heads: Heads,
+    /// Factor on the scores.
+    scale: f32,
+    /// Storage of q.
+    q: Float,
+    /// The pools.
+    pools: KvPools,
+    /// How tokens of earlier steps come through the ring, if they do.
+    streamed: Option<TokenStage>,
+    /// Storage of the merge.
+    out: Storage,
+}
+
+impl DeviceFunction for SplitOfTokens {
+    fn shared(&self, warps: u32) -> SharedBytes {
+        SharedBytes { operand: self.heads.scratch_bytes(warps), ..SharedBytes::default() }
+    }
+
+    fn pools(&self) -> Option<KvPools> {
+        Some(self.pools)
+    }
+
+    fn stream_tokens(&mut self, stage_bytes: u32) {
+        if self.heads.is_one_pass() {
+            self.streamed = TokenStage::new(self.pools.dim, self.pools.page_tokens, stage_bytes);
+        }
+    }
+
+    fn tokens(&self) -> Option<TokenStream> {
+        let SplitOfTokens { rows, heads, pools, streamed, .. } = *self;
+        Some(TokenStream { rows, splits: heads.splits, pools, pool_slots: [1, 2], stage: streamed })
+    }
+
+    fn signals_early(&self) -> bool {
+        self.out.period > 0
+    }
+
+    fn run<'k>(&self, call: Call<'k, '_>, weights: &dyn Weights<'k>) {
+        let SplitOfTokens { rows, heads, scale, q, pools, streamed, out } = *self;
+        let first_row = call.task.first_row();
+        let split = decode::Attention {
+            heads,
+            rows,
+            first_row,
+            kv_head: call.task.index(),
+            split: call.task.split(),
+            scale,
+            q: call.array(0, q),
+            keys: call.pages(1, pools),
+            values: call.pages(2, pools),
+            acc: call.state(3).cast(),
+            stats: call.state(4).cast(),
+            merged: Merged { out: call.stored(5, out, Generation::Output), arrivals: call.state(6).cast() },
+            streamed: streamed.and_then(|stage| call.streamed(stage)),
+        };
+        decode::attention(call.team(), call.scratch(), weights, split, || call.signal(out));
+    }
+}

@@ -1,0 +1,94 @@
+//! Attention of one kv head over a split of the tokens.
+
+mod device;
+mod oracle;
+
+use serde::{Deserialize, Serialize};
+use tilewright_layout::DType;
+
+use super::{Check, Footprint, Operands, Place, TaskOp, index, interval, multiple, positive};
+use crate::program::{BufferId, Region, Span};
+use crate::vm::device::DeviceOp;
+use crate::vm::reference::{Context, Done};
+
+/// Partial attention of the query heads of kv head `kv_head` over one split of the tokens `0..=position[r]`.
+///
+/// With `n = position[r] + 1` tokens in `P = ceil(n / page_tokens)` pages, split `s` of `S` covers the pages
+/// `s·w .. min((s+1)·w, P)`, `w = ceil(P / S)`. Over its tokens `t`, with `x_t = scale · q·k_t`:
+/// `m = max x_t`, `l = Σ exp(x_t − m)`, `acc = Σ exp(x_t − m) v_t`. A split without tokens stores `m = −∞`, `l = 0`,
+/// `acc = 0`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Attention {
+    /// Rotated queries, `[rows, heads, head_dim]`.
+    pub q: BufferId,
+    /// Key pool, `[kv_heads, pages, page_tokens, head_dim]`.
+    pub k_pool: BufferId,
+    /// Value pool, the same extents.
+    pub v_pool: BufferId,
+    /// Which tokens a row sees.
+    pub at: Place,
+    /// The kv head.
+    pub kv_head: usize,
+    /// Rows that this task computes.
+    pub rows: Span,
+    /// Which split; the number of splits is `acc`'s third extent.
+    pub split: usize,
+    /// Factor on the scores, `1/sqrt(head_dim)` for these families.
+    pub scale: f32,
+    /// Unnormalised sums, f32 `[rows, heads, splits, head_dim]`.
+    pub acc: BufferId,
+    /// `m` and `l`, f32 `[rows, heads, splits, 2]`.
+    pub stats: BufferId,
+}
+
+impl TaskOp for Attention {
+    fn name() -> &'static str {
+        "attention"
+    }
+
+    fn footprint(&self, ops: &Operands) -> Check<Footprint> {
+        let [count, heads, dim] = ops.floats("q", self.q)?;
+        let pool @ [kv_heads, pages, page_tokens, _] = ops.pool("k_pool", self.k_pool)?;
+        ops.floats_of("k_pool", self.k_pool, [kv_heads, pages, page_tokens, dim])?;
+        ops.pool("v_pool", self.v_pool)?;
+        ops.floats_of("v_pool", self.v_pool, pool)?;
+        multiple("heads", heads, kv_heads)?;
+        index("kv_head", self.kv_head, kv_heads)?;
+        interval("rows", self.rows, count)?;
+        positive("scale", self.scale)?;
+        let [_, _, splits, _] = ops.shape("acc", self.acc)?;
+        index("split", self.split, splits)?;
+        ops.exactly("acc", self.acc, DType::F32, [count, heads, splits, dim])?;
+        ops.exactly("stats", self.stats, DType::F32, [count, heads, splits, 2])?;
+        let group = heads / kv_heads;
+        let queries = Span::new(self.kv_head * group, (self.kv_head + 1) * group);
+        let tokens =
+            |p| Region::new(p, &[Span::one(self.kv_head), Span::all(pages), Span::all(page_tokens), Span::all(dim)]);
+        let part = |buffer, last| Region::new(buffer, &[self.rows, queries, Span::one(self.split), Span::all(last)]);
+        let mut reads =
+            vec![Region::new(self.q, &[self.rows, queries, Span::all(dim)]), tokens(self.k_pool), tokens(self.v_pool)];
+        reads.extend(self.at.footprint(ops, self.rows, count)?);
+        let cells = self.at.cells(ops, &[self.k_pool, self.v_pool])?;
+        Ok(Footprint::new(reads, vec![part(self.acc, dim), part(self.stats, 2)]).cells(cells))
+    }
+
+    fn oracle(&self, on: &Context) -> Done {
+        oracle::attention(self, on)
+    }
+
+    fn device(&self) -> Option<&dyn DeviceOp> {
+        Some(self)
+    }
+
+    /// Of a pool its split's share of the tokens, for each row.
+    fn drawn(&self, region: &Region, ops: &Operands, context: usize) -> usize {
+        if ![self.k_pool, self.v_pool].contains(&region.buffer) {
+            return region.elements();
+        }
+        let Some([_, _, page, dim]) = region.spans().first_chunk::<4>().copied() else { return 0 };
+        let splits = ops.shape::<4>("acc", self.acc).map_or(1, |[_, _, splits, _]| splits);
+        let share = context.div_ceil(page.len().max(1)).div_ceil(splits.max(1)) * page.len();
+        self.rows.len() * context.saturating_sub(self.split * share).min(share) * dim.len()
+    }
+}

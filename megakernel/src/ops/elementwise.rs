@@ -1,0 +1,125 @@
+//! Ops on boxes of equal extents: copy, add, silu·mul. The lowering fuses them: they have no device functions.
+
+use serde::{Deserialize, Serialize};
+use tilewright_kernels::naive;
+
+use super::{Check, Footprint, Operands, TaskOp, same_extents};
+use crate::program::Region;
+use crate::vm::device::DeviceOp;
+use crate::vm::reference::{Context, Done};
+
+/// `dst = src`, element by element, converted to `dst`'s dtype (round to nearest even).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Copy {
+    /// What is copied; floating point.
+    pub src: Region,
+    /// Where to; the same extents.
+    pub dst: Region,
+}
+
+impl TaskOp for Copy {
+    fn name() -> &'static str {
+        "copy"
+    }
+
+    fn footprint(&self, ops: &Operands) -> Check<Footprint> {
+        ops.float_region("src", &self.src)?;
+        ops.float_region("dst", &self.dst)?;
+        same_extents("src", &self.src, "dst", &self.dst)?;
+        Ok(Footprint::new(vec![self.src], vec![self.dst]).updating([self.src]))
+    }
+
+    fn oracle(&self, on: &Context) -> Done {
+        for (src, dst) in on.runs(&self.src)?.into_iter().zip(on.runs(&self.dst)?) {
+            on.write(self.dst.buffer, dst.0, &on.read(self.src.buffer, src.0, src.1)?)?;
+        }
+        Ok(())
+    }
+
+    fn device(&self) -> Option<&dyn DeviceOp> {
+        None
+    }
+}
+
+/// `out = a + b`, in f32, converted on store.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Add {
+    /// First summand.
+    pub a: Region,
+    /// Second summand; the same extents.
+    pub b: Region,
+    /// The sum; the same extents. It may be `a` or `b` itself.
+    pub out: Region,
+}
+
+impl TaskOp for Add {
+    fn name() -> &'static str {
+        "add"
+    }
+
+    fn footprint(&self, ops: &Operands) -> Check<Footprint> {
+        binary(ops, ("a", &self.a), ("b", &self.b), &self.out)
+    }
+
+    fn oracle(&self, on: &Context) -> Done {
+        each(on, &self.a, &self.b, &self.out, naive::add)
+    }
+
+    fn device(&self) -> Option<&dyn DeviceOp> {
+        None
+    }
+}
+
+/// `out = silu(gate) · up` with `silu(x) = x / (1 + exp(-x))`, in f32, converted on store.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SiluMul {
+    /// What goes through the silu.
+    pub gate: Region,
+    /// The factor; the same extents.
+    pub up: Region,
+    /// The product; the same extents. It may be `gate` or `up` itself.
+    pub out: Region,
+}
+
+impl TaskOp for SiluMul {
+    fn name() -> &'static str {
+        "silu_mul"
+    }
+
+    fn footprint(&self, ops: &Operands) -> Check<Footprint> {
+        binary(ops, ("gate", &self.gate), ("up", &self.up), &self.out)
+    }
+
+    fn oracle(&self, on: &Context) -> Done {
+        each(on, &self.gate, &self.up, &self.out, naive::silu_mul)
+    }
+
+    fn device(&self) -> Option<&dyn DeviceOp> {
+        None
+    }
+}
+
+fn binary(
+    ops: &Operands,
+    (a_name, a): (&'static str, &Region),
+    (b_name, b): (&'static str, &Region),
+    out: &Region,
+) -> Check<Footprint> {
+    ops.float_region(a_name, a)?;
+    ops.float_region(b_name, b)?;
+    ops.float_region("out", out)?;
+    same_extents(a_name, a, "out", out)?;
+    same_extents(b_name, b, "out", out)?;
+    Ok(Footprint::new(vec![*a, *b], vec![*out]).updating([*a, *b]))
+}
+
+fn each(on: &Context, a: &Region, b: &Region, out: &Region, f: fn(&[f32], &[f32]) -> Vec<f32>) -> Done {
+    for ((at_a, at_b), at) in on.runs(a)?.into_iter().zip(on.runs(b)?).zip(on.runs(out)?) {
+        let (a, b) = (on.read(a.buffer, at_a.0, at_a.1)?, on.read(b.buffer, at_b.0, at_b.1)?);
+        on.write(out.buffer, at.0, &f(&a, &b))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,137 @@
+//! Embedding: rows of a table, chosen by token ids.
+
+use serde::{Deserialize, Serialize};
+use tilewright_kernels::decode::{self, Unit};
+
+use super::{CellUse, Check, Footprint, Operands, TaskOp, interval};
+use crate::program::{BufferId, Region, Span};
+use crate::vm::device::{
+    Call, DeviceFunction, DeviceOp, Generation, Packets, Planned, Planner, Rows, Storage, TaskRecord, Unsupported,
+    Weights, multiple, rows_of,
+};
+use crate::vm::reference::{Context, Done, TaskFault};
+
+/// `out[r, c] = table[ids[r], c]`; an idle row (`position[r] < 0`) becomes zeros.
+///
+/// An id outside of the table is refused by the host before the step starts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Embed {
+    /// Token ids, i32 `[rows]`.
+    pub ids: BufferId,
+    /// Position of every row, i32 `[rows]`; negative: the row is idle.
+    pub position: BufferId,
+    /// The table, `[vocab, hidden]`.
+    pub table: BufferId,
+    /// Output, `[rows, hidden]`.
+    pub out: BufferId,
+    /// Rows that this task fills.
+    pub rows: Span,
+    /// Columns that this task fills.
+    pub cols: Span,
+}
+
+impl TaskOp for Embed {
+    fn name() -> &'static str {
+        "embed"
+    }
+
+    fn footprint(&self, ops: &Operands) -> Check<Footprint> {
+        let [vocab, hidden] = ops.floats("table", self.table)?;
+        let [rows, _] = ops.floats("out", self.out)?;
+        ops.floats_of("out", self.out, [rows, hidden])?;
+        ops.cell("ids", self.ids, [rows])?;
+        ops.cell("position", self.position, [rows])?;
+        interval("rows", self.rows, rows)?;
+        interval("cols", self.cols, hidden)?;
+        let reads = vec![
+            Region::new(self.ids, &[self.rows]),
+            Region::new(self.position, &[self.rows]),
+            Region::new(self.table, &[Span::all(vocab), self.cols]),
+        ];
+        let cells = [(self.ids, CellUse::Token { vocab }), (self.position, CellUse::Position)];
+        Ok(Footprint::new(reads, vec![Region::new(self.out, &[self.rows, self.cols])]).cells(cells))
+    }
+
+    fn oracle(&self, on: &Context) -> Done {
+        let [vocab, hidden] = on.shape(self.table)?;
+        for row in self.rows.iter() {
+            let values = match on.position(self.position, row)? {
+                None => vec![0.0; self.cols.len()],
+                Some(_) => {
+                    let id = on.read_i32(self.ids, row)?;
+                    let known = usize::try_from(id).ok().filter(|&id| id < vocab);
+                    let known = known.ok_or(TaskFault::Token { row, id, vocab })?;
+                    on.read(self.table, known * hidden + self.cols.lo, self.cols.len())?
+                }
+            };
+            on.write(self.out, row * hidden + self.cols.lo, &values)?;
+        }
+        Ok(())
+    }
+
+    fn device(&self) -> Option<&dyn DeviceOp> {
+        Some(self)
+    }
+
+    /// Of the table one row for each row of the batch.
+    fn drawn(&self, region: &Region, _: &Operands, _: usize) -> usize {
+        if region.buffer == self.table { self.rows.len() * self.cols.len() } else { region.elements() }
+    }
+}
+
+impl DeviceOp for Embed {
+    fn rows(&self) -> Span {
+        self.rows
+    }
+
+    fn packets(&self) -> Packets {
+        Packets { output: Some(self.out), ..Packets::default() }
+    }
+
+    fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {
+        let (columns, hidden) = (self.cols.len() as u32, plan.extent(self.table, 0)?);
+        multiple("the columns of an embedding task", columns | self.cols.lo as u32, 4, "a multiple of 4")?;
+        let unit = plan.unit(hidden)?;
+        let features = plan.extent(self.table, 1)? as usize;
+        let stream = plan.stream(Rows::Matrix(self.table), unit, features);
+        let weights = plan.start(stream);
+        let out = plan.storage("out", self.out)?;
+        let function = RowsOfTable { unit, rows: rows_of(self.rows)?, columns, out };
+        let operands = plan.operands(&[self.ids, self.position, self.out].map(Some))?;
+        let (first_row, first) = (self.rows.lo as u32, self.cols.lo as u32);
+        Ok(Planned::new(function, TaskRecord { weights, first_row, first, operands, ..TaskRecord::default() }))
+    }
+}
+
+/// The device function. Operands: ids, position, out.
+#[derive(Clone, Debug, PartialEq)]
+struct RowsOfTable {
+    /// Shape of the table's units.
+    unit: Unit,
+    /// Rows of the task.
+    rows: u32,
+    /// Columns of the task.
+    columns: u32,
+    /// Storage of the output.
+    out: Storage,
+}
+
+impl DeviceFunction for RowsOfTable {
+    fn run<'k>(&self, call: Call<'k, '_>, _: &dyn Weights<'k>) {
+        let RowsOfTable { unit, rows, columns, out } = *self;
+        let first_row = call.task.first_row();
+        let rows_of_table = decode::Embed {
+            ids: call.state(0).cast(),
+            position: call.state(1).cast(),
+            table: call.packed().cast(),
+            unit,
+            out: call.stored(2, out, Generation::Output),
+            rows,
+            first_row,
+            first: call.task.first(),
+            columns,
+        };
+        decode::embed(call.team(), rows_of_table);
+    }
+}

@@ -1,0 +1,112 @@
+//! What a task does to memory: the regions that follow from an op's operands, and the cells that it reads.
+
+use crate::program::{BufferId, Region};
+
+/// What a task reads and writes, and how.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Footprint {
+    /// Regions read.
+    pub reads: Vec<Region>,
+    /// Regions written.
+    pub writes: Vec<Region>,
+    /// Of the reads, those that the op reads element by element, each before it writes the same element: it may write
+    /// exactly such a region in place. An operand that appears twice in `reads` appears twice here.
+    pub updates: Vec<Region>,
+    /// The cells among the reads, and what each is read as.
+    pub cells: Vec<(BufferId, CellUse)>,
+}
+
+impl Footprint {
+    /// A footprint of reads and writes that do not overlap, none of them of cells.
+    pub fn new(reads: Vec<Region>, writes: Vec<Region>) -> Footprint {
+        Footprint { reads, writes, ..Footprint::default() }
+    }
+
+    /// The same, reading these cells.
+    #[must_use]
+    pub fn cells(mut self, cells: impl IntoIterator<Item = (BufferId, CellUse)>) -> Footprint {
+        self.cells.extend(cells);
+        self
+    }
+
+    /// The same, with reads that the op may update in place.
+    #[must_use]
+    pub fn updating(mut self, reads: impl IntoIterator<Item = Region>) -> Footprint {
+        self.updates.extend(reads);
+        self
+    }
+
+    /// Sorts reads and writes and drops repetitions: the form in which declared and computed regions are compared.
+    pub fn canonical(mut self) -> Footprint {
+        for list in [&mut self.reads, &mut self.writes] {
+            list.sort_unstable();
+            list.dedup();
+        }
+        self
+    }
+}
+
+/// What a cell holds. A cell has one role in a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// Token ids.
+    Token,
+    /// Positions.
+    Position,
+    /// Pages of sequences.
+    PageTable,
+    /// What rows ask for.
+    Request,
+}
+
+impl Role {
+    /// What a person calls it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Role::Token => "token",
+            Role::Position => "position",
+            Role::PageTable => "page_table",
+            Role::Request => "request",
+        }
+    }
+}
+
+/// What an op reads a cell as. Its entries are indexes; what they are below is checked before a step runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CellUse {
+    /// Token ids, rows of a table.
+    Token {
+        /// Rows of the table.
+        vocab: usize,
+    },
+    /// Positions.
+    Position,
+    /// Page tables.
+    PageTable {
+        /// The pages that entries are numbers of; `None` where the op looks at no pool.
+        paging: Option<Paging>,
+    },
+    /// Requests.
+    Request,
+}
+
+impl CellUse {
+    /// What the cell holds.
+    pub const fn role(self) -> Role {
+        match self {
+            CellUse::Token { .. } => Role::Token,
+            CellUse::Position => Role::Position,
+            CellUse::PageTable { .. } => Role::PageTable,
+            CellUse::Request => Role::Request,
+        }
+    }
+}
+
+/// The pages of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Paging {
+    /// Pages.
+    pub pages: usize,
+    /// Tokens of a page.
+    pub page_tokens: usize,
+}

@@ -1,0 +1,222 @@
+//! Linear layers by tiles of output features, with what is fused before and after the product.
+
+mod device;
+mod oracle;
+
+use serde::{Deserialize, Serialize};
+use tilewright_layout::DType;
+
+pub(super) use device::plan_path;
+pub use device::{InputCode, LinearTile, TileCode};
+pub(super) use oracle::{activations, product};
+
+use super::{Check, Footprint, OperandError, Operands, TaskOp, index, interval, positive};
+use crate::program::{BufferId, Region, Span};
+use crate::vm::device::DeviceOp;
+use crate::vm::reference::{Context, Done};
+
+/// `y[r, n] = Σ_k input(r)[k] · weight[n, k] (+ bias[n])` for `n` in `cols`, then what [`LinearOutput`] says.
+///
+/// All arithmetic is f32; a store converts to the dtype of its buffer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Linear {
+    /// Where the activations come from.
+    pub input: LinearInput,
+    /// Weights, `[n, k]`.
+    pub weight: BufferId,
+    /// Bias, `[n]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bias: Option<BufferId>,
+    /// Rows of the batch that this task computes.
+    pub rows: Span,
+    /// Output features that this task computes.
+    pub cols: Span,
+    /// What happens to `y`.
+    pub output: LinearOutput,
+}
+
+/// The activations of a linear layer, computed by the task itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum LinearInput {
+    /// `x[r, k]` as it is.
+    Plain {
+        /// Activations, `[rows, k]`.
+        x: BufferId,
+    },
+    /// The RMS norm of row `r` of `x`, as the op `rms_norm` defines it.
+    RmsNorm {
+        /// Residual stream, `[rows, k]`.
+        x: BufferId,
+        /// Scale of every column, `[k]`.
+        weight: BufferId,
+        /// Added to the mean square.
+        eps: f32,
+    },
+    /// The merged attention of row `r`, as the op `combine` defines it; `k = heads · head_dim`.
+    Combine {
+        /// Unnormalised partial sums, f32 `[rows, heads, splits, head_dim]`.
+        acc: BufferId,
+        /// Maximum and sum of every part, f32 `[rows, heads, splits, 2]`.
+        stats: BufferId,
+    },
+}
+
+/// What a linear layer does with its result `y[r, n]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum LinearOutput {
+    /// `out[r, n] = y[r, n]`.
+    Store {
+        /// Output, `[rows, n]`.
+        out: BufferId,
+    },
+    /// `out[r, n] = residual[r, n] + y[r, n]`.
+    Add {
+        /// The residual stream before, `[rows, n]`.
+        residual: BufferId,
+        /// The residual stream after, `[rows, n]`; not the buffer that `input` reads.
+        out: BufferId,
+    },
+    /// `out[r, n] = silu(y[r, n]) · u[r, n]`, where `u` is a second layer on the same input.
+    SiluMul {
+        /// Weights of `u`, `[n, k]`.
+        up: BufferId,
+        /// Bias of `u`, `[n]`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        up_bias: Option<BufferId>,
+        /// Output, `[rows, n]`.
+        out: BufferId,
+    },
+    /// `out[r, n] = y[r, n]`, and the largest of this tile with its index (the lowest among equals).
+    Logits {
+        /// Logits, f32 `[rows, n]`.
+        out: BufferId,
+        /// Largest logit of every tile, f32 `[rows, tiles]`.
+        best_value: BufferId,
+        /// Its index, i32 `[rows, tiles]`.
+        best_index: BufferId,
+        /// This task's tile.
+        tile: usize,
+    },
+}
+
+impl LinearOutput {
+    /// The buffer of the result.
+    pub fn out(&self) -> BufferId {
+        match *self {
+            LinearOutput::Store { out }
+            | LinearOutput::Add { out, .. }
+            | LinearOutput::SiluMul { out, .. }
+            | LinearOutput::Logits { out, .. } => out,
+        }
+    }
+}
+
+impl LinearInput {
+    /// Checks the input against the reduction extent `k`; gives the batch's rows and the regions read.
+    pub(super) fn footprint(&self, ops: &Operands, rows: Span, k: usize) -> Check<(usize, Vec<Region>)> {
+        match *self {
+            LinearInput::Plain { x } => {
+                let [count, _] = ops.floats("x", x)?;
+                ops.floats_of("x", x, [count, k])?;
+                Ok((count, vec![Region::new(x, &[rows, Span::all(k)])]))
+            }
+            LinearInput::RmsNorm { x, weight, eps } => {
+                let [count, _] = ops.floats("x", x)?;
+                ops.floats_of("x", x, [count, k])?;
+                ops.floats_of("norm weight", weight, [k])?;
+                positive("eps", eps)?;
+                Ok((count, vec![Region::new(x, &[rows, Span::all(k)]), Region::new(weight, &[Span::all(k)])]))
+            }
+            LinearInput::Combine { acc, stats } => {
+                let [count, heads, splits, head_dim] = ops.floats("acc", acc)?;
+                ops.exactly("acc", acc, DType::F32, [count, heads, splits, head_dim])?;
+                ops.exactly("stats", stats, DType::F32, [count, heads, splits, 2])?;
+                if heads.checked_mul(head_dim) != Some(k) {
+                    let (found, expected) = (heads.saturating_mul(head_dim), k);
+                    return Err(OperandError::Extent { operand: "acc", buffer: acc, dim: 3, found, expected });
+                }
+                let part =
+                    |buffer, last| Region::new(buffer, &[rows, Span::all(heads), Span::all(splits), Span::all(last)]);
+                Ok((count, vec![part(acc, head_dim), part(stats, 2)]))
+            }
+        }
+    }
+
+    /// The buffers of activations that it reads.
+    pub fn activations(&self) -> Vec<BufferId> {
+        match *self {
+            LinearInput::Plain { x } | LinearInput::RmsNorm { x, .. } => vec![x],
+            LinearInput::Combine { acc, stats } => vec![acc, stats],
+        }
+    }
+}
+
+impl TaskOp for Linear {
+    fn name() -> &'static str {
+        "linear"
+    }
+
+    fn footprint(&self, ops: &Operands) -> Check<Footprint> {
+        let [n, k] = ops.floats("weight", self.weight)?;
+        let (rows, mut reads) = self.input.footprint(ops, self.rows, k)?;
+        interval("rows", self.rows, rows)?;
+        interval("cols", self.cols, n)?;
+        let mut layer = |name, bias_name, weight, bias: Option<BufferId>| -> Check {
+            ops.floats_of(name, weight, [n, k])?;
+            reads.push(Region::new(weight, &[self.cols, Span::all(k)]));
+            if let Some(bias) = bias {
+                ops.floats_of(bias_name, bias, [n])?;
+                reads.push(Region::new(bias, &[self.cols]));
+            }
+            Ok(())
+        };
+        layer("weight", "bias", self.weight, self.bias)?;
+        let tile = |buffer| Region::new(buffer, &[self.rows, self.cols]);
+        let (mut writes, mut updates) = (vec![], vec![]);
+        match self.output {
+            LinearOutput::Store { .. } => {}
+            LinearOutput::Add { residual, .. } => {
+                ops.floats_of("residual", residual, [rows, n])?;
+                reads.push(tile(residual));
+                // The residual is read element by element; every other operand is read along the whole reduction.
+                updates.push(tile(residual));
+            }
+            LinearOutput::SiluMul { up, up_bias, .. } => layer("up", "up_bias", up, up_bias)?,
+            LinearOutput::Logits { out, best_value, best_index, tile } => {
+                let [_, tiles] = ops.shape("best_value", best_value)?;
+                ops.exactly("best_value", best_value, DType::F32, [rows, tiles])?;
+                ops.exactly("best_index", best_index, DType::I32, [rows, tiles])?;
+                ops.exactly("out", out, DType::F32, [rows, n])?;
+                index("tile", tile, tiles)?;
+                writes
+                    .extend([best_value, best_index].map(|buffer| Region::new(buffer, &[self.rows, Span::one(tile)])));
+            }
+        }
+        let out = self.output.out();
+        ops.floats_of("out", out, [rows, n])?;
+        if self.input.activations().contains(&out) {
+            let expected = "another buffer than the input: the whole input row is read for every tile";
+            return Err(OperandError::Aliased { operand: "out", buffer: out, expected });
+        }
+        writes.push(tile(out));
+        Ok(Footprint::new(reads, writes).updating(updates))
+    }
+
+    fn oracle(&self, on: &Context) -> Done {
+        oracle::linear(self, on)
+    }
+
+    fn device(&self) -> Option<&dyn DeviceOp> {
+        Some(self)
+    }
+
+    fn ids(&self) -> Option<(BufferId, usize)> {
+        match self.output {
+            LinearOutput::Logits { best_index, .. } => Some((best_index, self.cols.hi)),
+            LinearOutput::Store { .. } | LinearOutput::Add { .. } | LinearOutput::SiluMul { .. } => None,
+        }
+    }
+}

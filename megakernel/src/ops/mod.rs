@@ -1,0 +1,54 @@
+//! The ops: what a task computes. An op is one row, [`TaskOp`]: name, operands with their regions, cells, cost, oracle,
+//! and for devices [`DeviceOp`](crate::vm::device::DeviceOp): the record's fields, storage, what it streams, its device
+//! function, refusals. Nothing else in the crate says what a single op does: whoever wants to know asks the row.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `row` | the trait, and an op of any type |
+//! | `registry` | ops by name, JSON |
+//! | `footprint` | what a task does to memory |
+//! | `operand` | checked access to buffers |
+//! | `elementwise` | `copy`, `add`, `silu_mul` |
+//! | `rms_norm`, `embed`, `kv_append`, `combine`, `argmax`, `sample` | the op of that name |
+//! | `linear/`, `qkv/`, `rope/`, `attention/` | the op of that name: operands and row, oracle, device |
+//! | `place` | rotations, and where a row's token goes |
+//!
+//! All arithmetic is f32, a store converts to the dtype of its buffer. Every op has a naive oracle of the same name in
+//! `tilewright_kernels::naive`. Fused ops are defined by the plain ones: `linear` with an `rms_norm` input equals
+//! `rms_norm` followed by `linear`, bit for bit on the reference machine.
+//!
+//! `docs/program.md`, *To add an op*, lists the places that a new op touches.
+
+mod argmax;
+mod attention;
+mod combine;
+mod elementwise;
+mod embed;
+mod footprint;
+mod kv_append;
+mod linear;
+mod operand;
+mod place;
+mod qkv;
+mod registry;
+mod rms_norm;
+mod rope;
+mod row;
+mod sample;
+
+pub use argmax::Argmax;
+pub use attention::Attention;
+pub use combine::Combine;
+pub use elementwise::{Add, Copy, SiluMul};
+pub use embed::Embed;
+pub use footprint::{CellUse, Footprint, Paging, Role};
+pub use kv_append::KvAppend;
+pub use linear::{InputCode, Linear, LinearInput, LinearOutput, LinearTile, TileCode};
+pub use operand::{Check, OperandError, Operands, index, interval, multiple, positive, same_extents};
+pub use place::{Place, Rotation};
+pub use qkv::{GroupShape, KeyOutput, PAIRS_PER_UNIT, Part, Projection, Qkv, QkvTile, Run};
+pub use registry::{RegisterError, register};
+pub use rms_norm::RmsNorm;
+pub use rope::{HeadNorm, HeadOutput, Rope};
+pub use row::{Op, OpValue, TaskOp};
+pub use sample::{REQUEST_WORDS, Sample};

@@ -1,0 +1,84 @@
+//! Whole heads rotated on a device.
+
+use tilewright_kernels::decode::{self, Float};
+
+use super::{HeadOutput, Rope};
+use crate::program::{BufferId, Span};
+use crate::vm::device::{
+    Call, DeviceFunction, DeviceOp, KvPools, Planned, Planner, RotationRows, TaskRecord, Unsupported, Weights, rows_of,
+};
+
+impl DeviceOp for Rope {
+    fn rows(&self) -> Span {
+        self.rows
+    }
+
+    fn plain_weights(&self) -> Vec<BufferId> {
+        self.norm.iter().map(|norm| norm.weight).collect()
+    }
+
+    fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {
+        let (heads, count) = (plan.extent(self.x, 1)?, self.heads.len() as u32);
+        // Without an append there is no pool to learn the pages from: any pool of the program has the same.
+        let pool = match self.output {
+            HeadOutput::Append { pool } => pool,
+            HeadOutput::Store { .. } => plan.any_pool()?,
+        };
+        let rotation = plan.rotation(&self.rope, &self.at, pool)?;
+        let (out, target) = match self.output {
+            HeadOutput::Store { out } => (Some(plan.plain_float("out", out)?), out),
+            HeadOutput::Append { pool } => (None, pool),
+        };
+        let norm = match &self.norm {
+            Some(norm) => Some((plan.float("norm weight", norm.weight)?, norm.eps)),
+            None => None,
+        };
+        let x = plan.plain_float("x", self.x)?;
+        let pools = plan.pools(pool, &self.at)?;
+        let function = RotatedHeads { rows: rows_of(self.rows)?, heads, count, x, norm, rotation, out, pools };
+        let operands = plan.operands(&[Some(self.x), self.norm.as_ref().map(|norm| norm.weight), Some(target)])?;
+        let (first_row, first) = (self.rows.lo as u32, self.heads.lo as u32);
+        Ok(Planned::new(function, TaskRecord { first_row, first, operands, ..TaskRecord::default() }))
+    }
+}
+
+/// The device function. Operands: x, norm weight, out.
+#[derive(Clone, Debug, PartialEq)]
+struct RotatedHeads {
+    /// Rows of the task.
+    rows: u32,
+    /// Heads of the input.
+    heads: u32,
+    /// Heads of the task.
+    count: u32,
+    /// Storage of the input.
+    x: Float,
+    /// Storage of the norm's weight, and its epsilon.
+    norm: Option<(Float, f32)>,
+    /// The rotation.
+    rotation: RotationRows,
+    /// Storage of the output; `None`: the pool.
+    out: Option<Float>,
+    /// The pools.
+    pools: KvPools,
+}
+
+impl DeviceFunction for RotatedHeads {
+    fn pools(&self) -> Option<KvPools> {
+        Some(self.pools)
+    }
+
+    fn run<'k>(&self, call: Call<'k, '_>, _: &dyn Weights<'k>) {
+        let RotatedHeads { rows, heads, count, x, norm, rotation, out, pools } = *self;
+        let first_row = call.task.first_row();
+        let pages = match out {
+            Some(_) => call.pages_of(call.array(0, x), pools),
+            None => call.pages(2, pools),
+        };
+        let norm = norm.map(|(weight, eps)| decode::HeadNorm { weight: call.plain(1, weight), eps });
+        let (x, out) = (call.array(0, x), out.map(|out| call.array(2, out)));
+        let (rotation, first_head) = (call.rotation(rotation), call.task.first());
+        let heads = decode::Rope { x, norm, rotation, heads, first_head, count, rows, first_row, pages, out };
+        decode::rope(call.team(), heads);
+    }
+}

@@ -1,0 +1,156 @@
+//! The choice of the next token as each row's request says.
+
+use serde::{Deserialize, Serialize};
+use tilewright_kernels::sample::{Request, Scratch};
+use tilewright_kernels::{decode, naive};
+use tilewright_layout::DType;
+
+use super::argmax::best_of_tiles;
+use super::{CellUse, Check, Footprint, Operands, TaskOp, interval};
+use crate::program::{BufferId, Region, Span};
+use crate::vm::device::{
+    Call, Choice, DeviceFunction, DeviceOp, Planned, Planner, SharedBytes, TaskRecord, Unsupported, Weights, rows_of,
+};
+use crate::vm::reference::{Context, Done, TaskFault};
+
+/// `out[r]` = the token that `request[r]` asks for: the greedy choice, which is that of `argmax`, or one drawn from
+/// `logits[r, :]` as [`naive::sample`](tilewright_kernels::naive::sample) draws it; -1 for an idle row.
+///
+/// A row of `request` is a [`Request`](tilewright_kernels::sample::Request) as words of 32 bits.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sample {
+    /// Logits, f32 `[rows, vocab]`.
+    pub logits: BufferId,
+    /// Largest logit of every tile, f32 `[rows, tiles]`.
+    pub value: BufferId,
+    /// Its index, i32 `[rows, tiles]`.
+    pub index: BufferId,
+    /// Position of every row, i32 `[rows]`; negative: the row is idle.
+    pub position: BufferId,
+    /// What each row asks for, i32 `[rows, 8]`.
+    pub request: BufferId,
+    /// The chosen ids, i32 `[rows]`.
+    pub out: BufferId,
+    /// Rows that this task decides.
+    pub rows: Span,
+}
+
+/// Most tokens among which a device draws.
+const MOST_VOCAB: u32 = 1 << 18;
+
+/// Words of a row's request.
+pub const REQUEST_WORDS: usize = size_of::<Request>() / 4;
+
+impl TaskOp for Sample {
+    fn name() -> &'static str {
+        "sample"
+    }
+
+    fn footprint(&self, ops: &Operands) -> Check<Footprint> {
+        let [count, vocab] = ops.shape("logits", self.logits)?;
+        let [_, tiles] = ops.shape("value", self.value)?;
+        ops.exactly("logits", self.logits, DType::F32, [count, vocab])?;
+        ops.exactly("value", self.value, DType::F32, [count, tiles])?;
+        ops.exactly("index", self.index, DType::I32, [count, tiles])?;
+        ops.cell("position", self.position, [count])?;
+        ops.cell("request", self.request, [count, REQUEST_WORDS])?;
+        ops.exactly("out", self.out, DType::I32, [count])?;
+        interval("rows", self.rows, count)?;
+        let part = |buffer, width| Region::new(buffer, &[self.rows, Span::all(width)]);
+        let reads = vec![
+            part(self.logits, vocab),
+            part(self.value, tiles),
+            part(self.index, tiles),
+            Region::new(self.position, &[self.rows]),
+            part(self.request, REQUEST_WORDS),
+        ];
+        let cells = [(self.position, CellUse::Position), (self.request, CellUse::Request)];
+        Ok(Footprint::new(reads, vec![Region::new(self.out, &[self.rows])]).cells(cells))
+    }
+
+    fn oracle(&self, on: &Context) -> Done {
+        self.rows.iter().try_for_each(|row| on.write_i32(self.out, row, self.choose(on, row)?))
+    }
+
+    fn device(&self) -> Option<&dyn DeviceOp> {
+        Some(self)
+    }
+}
+
+impl Sample {
+    fn choose(&self, on: &Context, row: usize) -> Done<i32> {
+        if on.position(self.position, row)?.is_none() {
+            return Ok(-1);
+        }
+        let mut words = [0i32; REQUEST_WORDS];
+        for (at, word) in words.iter_mut().enumerate() {
+            *word = on.read_i32(self.request, row * REQUEST_WORDS + at)?;
+        }
+        let request: Request = bytemuck::cast(words);
+        let sampling = request.sampling().map_err(|source| TaskFault::Request { row, source })?;
+        if sampling.is_greedy() {
+            return best_of_tiles(on, self.value, self.index, row);
+        }
+        let [_, vocab] = on.shape(self.logits)?;
+        let logits = on.read(self.logits, row * vocab, vocab)?;
+        let token = naive::sample(&logits, &sampling, request.step, request.row);
+        Ok(token.map_or(-1, |token| token as i32))
+    }
+}
+
+impl DeviceOp for Sample {
+    fn rows(&self) -> Span {
+        self.rows
+    }
+
+    fn choice(&self) -> Option<Choice> {
+        Some(Choice { out: self.out, index: self.index, request: Some(self.request) })
+    }
+
+    fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {
+        let (tiles, vocab) = (plan.extent(self.value, 0)?, plan.extent(self.logits, 0)?);
+        if vocab > MOST_VOCAB {
+            let (what, found) = ("the vocabulary of a choice at random", vocab as usize);
+            return Err(Unsupported::Number { what, found, expected: "2^18 at most" });
+        }
+        let function = Draw { rows: rows_of(self.rows)?, tiles, vocab };
+        let buffers = [self.logits, self.value, self.index, self.position, self.request, self.out];
+        let operands = plan.operands(&buffers.map(Some))?;
+        Ok(Planned::new(function, TaskRecord { first_row: self.rows.lo as u32, operands, ..TaskRecord::default() }))
+    }
+}
+
+/// The device function. Operands: logits, value, index, position, request, out.
+#[derive(Clone, Debug, PartialEq)]
+struct Draw {
+    /// Rows of the task.
+    rows: u32,
+    /// Tiles of the logits.
+    tiles: u32,
+    /// Tokens that there are.
+    vocab: u32,
+}
+
+impl DeviceFunction for Draw {
+    fn shared(&self, _warps: u32) -> SharedBytes {
+        SharedBytes { operand: Scratch::BYTES, ..SharedBytes::default() }
+    }
+
+    fn run<'k>(&self, call: Call<'k, '_>, _: &dyn Weights<'k>) {
+        let choice = decode::Sample {
+            logits: call.state(0).cast(),
+            vocab: self.vocab,
+            value: call.state(1).cast(),
+            index: call.state(2).cast(),
+            tiles: self.tiles,
+            position: call.state(3).cast(),
+            requests: call.state(4),
+            out: call.state(5).cast(),
+            rows: self.rows,
+            first_row: call.task.first_row(),
+        };
+        // No task's activations are in shared memory now.
+        decode::sample(call.team(), Scratch::new(call.scratch().operand.cast()), choice);
+    }
+}

@@ -1,0 +1,259 @@
+//! The device's side of an op's row, and what a planned task is: an opcode, a record, weights.
+
+use std::any::Any;
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+
+use tilewright_kernels::decode::{TokenStage, Weights};
+
+use super::kernel::Call;
+use super::record::TaskRecord;
+use super::storage::KvPools;
+use super::{Planner, Unsupported};
+use crate::program::{BufferId, Span};
+
+/// The device's side of an op's row.
+pub trait DeviceOp {
+    /// Rows of the batch that the task computes.
+    fn rows(&self) -> Span;
+
+    /// Plans a task: the opcode that does it, and what the opcode's code reads of it.
+    ///
+    /// # Errors
+    /// What of it the device function does not do.
+    fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported>;
+
+    /// The weights that the device function reads as they are: norms, biases. Others are prepacked, or made into tables.
+    fn plain_weights(&self) -> Vec<BufferId> {
+        Vec::new()
+    }
+
+    /// The operands whose accesses know flag-in-word packets. What an op says nothing of is handed on by releases.
+    fn packets(&self) -> Packets {
+        Packets::default()
+    }
+
+    /// The partial results of attention that it writes, or reads merged.
+    fn partial(&self) -> Option<Partial> {
+        None
+    }
+
+    /// Where it leaves the rows' next tokens, for ops that choose them.
+    fn choice(&self) -> Option<Choice> {
+        None
+    }
+}
+
+/// The operands of an op whose accesses know packets: words of data that carry their own arrival.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Packets {
+    /// Activations read.
+    pub input: Option<BufferId>,
+    /// The residual read.
+    pub residual: Option<BufferId>,
+    /// What is written.
+    pub output: Option<BufferId>,
+}
+
+impl Packets {
+    /// Whether reads of a buffer know packets.
+    pub(super) fn reads(&self, buffer: BufferId) -> bool {
+        self.input == Some(buffer) || self.residual == Some(buffer)
+    }
+}
+
+/// The partial results of attention that a task writes or reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Partial {
+    /// Unnormalised sums.
+    pub acc: BufferId,
+    /// Maxima and sums of weights.
+    pub stats: BufferId,
+    /// Rows.
+    pub rows: Span,
+    /// What is written; `None`: all splits are read, merged.
+    pub written: Option<Written>,
+}
+
+/// A part of the partial results of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// The kv head.
+    pub kv_head: usize,
+    /// The split.
+    pub split: usize,
+    /// The pool whose tokens are split.
+    pub pool: BufferId,
+    /// The cells that say which tokens: positions, page table.
+    pub cells: [BufferId; 2],
+}
+
+/// A choice of next tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The chosen ids.
+    pub out: BufferId,
+    /// The ids that it chooses from.
+    pub index: BufferId,
+    /// What rows ask for.
+    pub request: Option<BufferId>,
+}
+
+/// A task as its op planned it.
+pub struct Planned {
+    pub(super) opcode: Opcode,
+    pub(super) record: TaskRecord,
+    pub(super) weights: Option<Stretch>,
+}
+
+impl Planned {
+    /// A task that streams no weights: its device function, and its record.
+    pub fn new(function: impl DeviceFunction, record: TaskRecord) -> Planned {
+        Planned { opcode: Opcode::from(function), record, weights: None }
+    }
+
+    /// The same with weights that come through the ring.
+    #[must_use]
+    pub fn streaming(self, weights: Stretch) -> Planned {
+        Planned { weights: Some(weights), ..self }
+    }
+}
+
+/// A task's part of a stream of weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    /// The stream, as [`Planner::stream`] numbers it.
+    pub stream: usize,
+    /// First unit.
+    pub first: usize,
+    /// Units.
+    pub units: usize,
+    /// Units of a group, where weights come group by group ([`Order`](tilewright_kernels::decode::Order)).
+    pub group: Option<u32>,
+}
+
+/// A device function, specialised: everything of a task that is constant in the code. What differs between its tasks
+/// (where operands begin, which features, which rows) is in their records. Equal functions are one opcode.
+pub trait DeviceFunction: FunctionValue {
+    /// Records the task's work, by all consumer warps of a block.
+    fn run<'k>(&self, call: Call<'k, '_>, weights: &dyn Weights<'k>);
+
+    /// Shared memory that it needs.
+    fn shared(&self, _warps: u32) -> SharedBytes {
+        SharedBytes::default()
+    }
+
+    /// The pools, and with them the cells, that it looks at.
+    fn pools(&self) -> Option<KvPools> {
+        None
+    }
+
+    /// Keys and values that it reads.
+    fn tokens(&self) -> Option<TokenStream> {
+        None
+    }
+
+    /// Lets keys and values come through the ring, in stages of so many bytes: a block keeps the step's cells.
+    fn stream_tokens(&mut self, _stage_bytes: u32) {}
+
+    /// Whether the task signals by itself, before its last stores.
+    fn signals_early(&self) -> bool {
+        false
+    }
+}
+
+/// Shared memory of a device function, bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SharedBytes {
+    /// For sums.
+    pub sums: u32,
+    /// For activations, for the results of warps, or for other work.
+    pub operand: u32,
+}
+
+/// Keys and values of a device function.
+#[derive(Clone, Copy, Debug)]
+pub struct TokenStream {
+    /// Rows of the task.
+    pub rows: u32,
+    /// Splits of a row's tokens.
+    pub splits: u32,
+    /// The pools.
+    pub pools: KvPools,
+    /// Which operands the pools of keys and values are.
+    pub pool_slots: [u32; 2],
+    /// The stages of the ring that they come in; `None`: they are read from their pages.
+    pub stage: Option<TokenStage>,
+}
+
+/// What every device function can do; nobody implements it by hand.
+pub trait FunctionValue: Any + fmt::Debug + Send + Sync {
+    /// A copy.
+    fn boxed(&self) -> Box<dyn DeviceFunction>;
+    /// Whether it is the same code.
+    fn equals(&self, other: &dyn DeviceFunction) -> bool;
+    /// Itself, to ask which it is.
+    fn as_any(&self) -> &dyn Any;
+}
+
+impl<T: DeviceFunction + Clone + PartialEq> FunctionValue for T {
+    fn boxed(&self) -> Box<dyn DeviceFunction> {
+        Box::new(self.clone())
+    }
+
+    fn equals(&self, other: &dyn DeviceFunction) -> bool {
+        other.as_any().downcast_ref::<T>().is_some_and(|other| self == other)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// An opcode: a device function of any op.
+pub struct Opcode(Box<dyn DeviceFunction>);
+
+impl Opcode {
+    /// The device function, if it is this one.
+    pub fn get<T: DeviceFunction>(&self) -> Option<&T> {
+        self.0.as_any().downcast_ref()
+    }
+}
+
+impl<T: DeviceFunction> From<T> for Opcode {
+    fn from(function: T) -> Opcode {
+        Opcode(Box::new(function))
+    }
+}
+
+impl Deref for Opcode {
+    type Target = dyn DeviceFunction;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.0
+    }
+}
+
+impl DerefMut for Opcode {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut *self.0
+    }
+}
+
+impl Clone for Opcode {
+    fn clone(&self) -> Opcode {
+        Opcode(self.0.boxed())
+    }
+}
+
+impl PartialEq for Opcode {
+    fn eq(&self, other: &Opcode) -> bool {
+        self.0.equals(&*other.0)
+    }
+}
+
+impl fmt::Debug for Opcode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}

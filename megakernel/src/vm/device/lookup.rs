@@ -1,0 +1,243 @@
+//! What the rows of ops ask a planner: types, extents, places, streams, tables.
+
+use tilewright_codegen::target::Target;
+use tilewright_kernels::decode::{Float, Unit};
+use tilewright_layout::DType;
+
+use super::image::{Rows, Stream};
+use super::place::ALIGN;
+use super::plan::RotationTable;
+use super::planner::Planner;
+use super::record::{EARLY, OPERANDS, RELEASES, TaskRecord};
+use super::storage::{KvPools, RotationRows, Storage};
+use super::{DeviceOptions, Planned, Stretch, Unsupported};
+use crate::ops::{Place, Rotation};
+use crate::program::{Buffer, BufferId, BufferKind, Span, Task};
+
+impl Planner<'_> {
+    /// The choices of speed.
+    pub fn options(&self) -> &DeviceOptions {
+        &self.options
+    }
+
+    /// The device.
+    pub fn target(&self) -> &Target {
+        &self.placed.target
+    }
+
+    /// A buffer of the program.
+    ///
+    /// # Errors
+    /// If there is none that a device has.
+    pub fn buffer(&self, id: BufferId) -> Result<&Buffer, Unsupported> {
+        self.placed.program().buffers.get(id.index()).ok_or(Unsupported::Cells)
+    }
+
+    /// Extents of a buffer from the last on: `extent(b, 0)` is the innermost.
+    ///
+    /// # Errors
+    /// If there is none that a device has.
+    pub fn extent(&self, id: BufferId, from_last: usize) -> Result<u32, Unsupported> {
+        let shape = &self.buffer(id)?.shape;
+        let at = shape.len().checked_sub(from_last + 1);
+        Ok(at.and_then(|at| shape.get(at)).map_or(0, |&extent| extent as u32))
+    }
+
+    /// The floating-point type of a buffer; `what` names it in a refusal.
+    ///
+    /// # Errors
+    /// If there is none that a device has.
+    pub fn float(&self, what: &'static str, id: BufferId) -> Result<Float, Unsupported> {
+        match self.buffer(id)?.dtype {
+            DType::F32 => Ok(Float::F32),
+            DType::F16 => Ok(Float::F16),
+            DType::BF16 => Ok(Float::Bf16),
+            found => Err(Unsupported::DType { what, buffer: id, found, expected: "f32, f16 or bf16" }),
+        }
+    }
+
+    /// How an activation is stored: as blocks hand it on without a release, in words of 32 bits and more.
+    ///
+    /// # Errors
+    /// If there is none that a device has.
+    pub fn storage(&self, what: &'static str, id: BufferId) -> Result<Storage, Unsupported> {
+        let storage = Storage { float: self.float(what, id)?, period: self.tags.period(id) };
+        if storage.float != Float::F32 && storage.period == 0 {
+            multiple(what, self.extent(id, 0)?, 4, "rows that are a multiple of 4, where they are of 16 bits")?;
+        }
+        Ok(storage)
+    }
+
+    /// How a residual is stored, of which single elements are read.
+    ///
+    /// # Errors
+    /// If there is none that a device has.
+    pub fn residual(&self, id: BufferId) -> Result<Storage, Unsupported> {
+        let (storage, buffer) = (self.storage("residual", id)?, self.buffer(id)?);
+        if storage.float != Float::F32 && storage.period == 0 && buffer.kind.is_writable() {
+            let (found, expected) = (buffer.dtype, "f32, since it cannot be tagged");
+            return Err(Unsupported::DType { what: "residual", buffer: id, found, expected });
+        }
+        Ok(storage)
+    }
+
+    /// How the merge of partial sums is stored.
+    ///
+    /// # Errors
+    /// If there is none that a device has.
+    pub fn merge(&self, acc: BufferId) -> Result<Storage, Unsupported> {
+        let merge = self.merges.get(acc).ok_or(Unsupported::Splits { buffer: acc, found: "are of no attention" })?;
+        Ok(Storage { float: merge.float, period: self.tags.period(acc) })
+    }
+
+    /// The type of an activation that is never tagged.
+    ///
+    /// # Errors
+    /// If there is none that a device has.
+    pub fn plain_float(&self, what: &'static str, id: BufferId) -> Result<Float, Unsupported> {
+        match self.float(what, id)? {
+            Float::F32 => Ok(Float::F32),
+            _ => Err(Unsupported::DType { what, buffer: id, found: self.buffer(id)?.dtype, expected: "f32" }),
+        }
+    }
+
+    /// The shape of a unit of weight rows of that length.
+    ///
+    /// # Errors
+    /// If there is none that a device has.
+    pub fn unit(&self, k: u32) -> Result<Unit, Unsupported> {
+        multiple("the length of a weight row", k, 4, "a multiple of 4")?;
+        Ok(Unit::new(k, self.options.warps, self.options.stage_bytes)?)
+    }
+
+    /// Where operands begin in their spaces, as records have it.
+    ///
+    /// # Errors
+    /// If there is none that a device has.
+    pub fn operands(&self, buffers: &[Option<BufferId>]) -> Result<[u32; OPERANDS], Unsupported> {
+        let mut operands = [0; OPERANDS];
+        for (slot, buffer) in operands.iter_mut().zip(buffers) {
+            if let Some(buffer) = buffer {
+                *slot = self.places.operand(*buffer)?;
+            }
+        }
+        Ok(operands)
+    }
+
+    /// Some pool of the program.
+    ///
+    /// # Errors
+    /// If there is none that a device has.
+    pub fn any_pool(&self) -> Result<BufferId, Unsupported> {
+        let pool = self.placed.program().buffers.iter().find(|b| b.kind == BufferKind::KvPool);
+        pool.map(|buffer| buffer.id).ok_or(Unsupported::Cells)
+    }
+
+    /// The pools like one, with the cells that say where tokens go.
+    ///
+    /// # Errors
+    /// If there is none that a device has.
+    pub fn pools(&self, pool: BufferId, at: &Place) -> Result<KvPools, Unsupported> {
+        Ok(KvPools {
+            float: self.float("the pool", pool)?,
+            pages: self.extent(pool, 2)?,
+            page_tokens: self.extent(pool, 1)?,
+            dim: self.extent(pool, 0)?,
+            position: self.places.operand(at.position)?,
+            table: self.places.operand(at.page_table)?,
+            table_width: self.extent(at.page_table, 0)?,
+            split_pages: self.options.split_tokens.div_ceil(self.extent(pool, 1)?.max(1)),
+        })
+    }
+
+    /// The table of a rotation, for the positions that the page tables have room for.
+    ///
+    /// # Errors
+    /// If there is none that a device has.
+    pub fn rotation(&mut self, rotation: &Rotation, at: &Place, pool: BufferId) -> Result<RotationRows, Unsupported> {
+        let half = self.extent(rotation.inv_freq, 0)?;
+        let positions = self.extent(at.page_table, 0)? as usize * self.extent(pool, 1)? as usize;
+        let same = |t: &&RotationTable| {
+            t.inv_freq == rotation.inv_freq && t.scale.to_bits() == rotation.scale.to_bits() && t.positions == positions
+        };
+        let start = match self.rotations.iter().find(same) {
+            Some(table) => table.start,
+            None => {
+                let (inv_freq, scale, start) = (rotation.inv_freq, rotation.scale, self.plain_bytes);
+                self.rotations.push(RotationTable { inv_freq, scale, positions, half: half as usize, start });
+                self.plain_bytes = (start + positions as u64 * u64::from(half) * 8).next_multiple_of(ALIGN);
+                start
+            }
+        };
+        Ok(RotationRows { table: (start / 16) as u32, half })
+    }
+
+    /// The stream of these rows, added where it is new; its number.
+    pub fn stream(&mut self, rows: Rows, unit: Unit, features: usize) -> usize {
+        let start = self.streams.last().map_or(0, |last| last.start + last.chunks());
+        let streams = &mut self.streams;
+        *self.by_rows.entry(rows.clone()).or_insert_with(|| {
+            streams.push(Stream { rows, unit, features, start });
+            streams.len() - 1
+        })
+    }
+
+    /// Where a stream begins in the image, in chunks of 512 bytes.
+    pub fn start(&self, stream: usize) -> u32 {
+        self.streams.get(stream).map_or(0, |stream| stream.start as u32)
+    }
+
+    /// Where the merge of partial sums lies, and its arrivals, as records have it.
+    ///
+    /// # Errors
+    /// If there is no such merge.
+    pub fn merged(&self, acc: BufferId) -> Result<[u32; 2], Unsupported> {
+        self.places.merged(acc)
+    }
+
+    /// The record of a task; adds its opcode where it is new.
+    pub(super) fn task(&mut self, task: &Task) -> Result<TaskRecord, Unsupported> {
+        let device = task.op.device().ok_or(Unsupported::Op { op: task.op.name() })?;
+        let Planned { opcode, mut record, weights } = device.plan(self)?;
+        let early = opcode.signals_early();
+        let known = self.opcodes.iter().position(|known| *known == opcode);
+        record.opcode = known.unwrap_or_else(|| {
+            self.opcodes.push(opcode);
+            self.opcodes.len() - 1
+        }) as u32;
+        if let Some(Stretch { stream, first, units, group }) = weights {
+            let stream = &self.streams[stream];
+            record.weights = stream.at(first) as u32;
+            record.stages = units as u32 * stream.unit.stages();
+            record.stage_bytes = stream.unit.stage_bytes();
+            if let Some(group) = group {
+                record.split = stream.unit.stages() | group << 16;
+            }
+        }
+        record.task = task.id.index() as u32;
+        let tags = self.tags.task(task.id);
+        record.reads = tags.input | tags.residual << 16;
+        let flags = [(tags.release, RELEASES), (early, EARLY)];
+        record.writes = flags.into_iter().fold(tags.output, |writes, (is, flag)| writes | if is { flag } else { 0 });
+        Ok(record)
+    }
+}
+
+/// Refuses a number that is no multiple; `expected` says which one is needed.
+///
+/// # Errors
+/// If it is none.
+pub fn multiple(what: &'static str, found: u32, of: u32, expected: &'static str) -> Result<(), Unsupported> {
+    if found.is_multiple_of(of) { Ok(()) } else { Err(Unsupported::Number { what, found: found as usize, expected }) }
+}
+
+/// Rows of a task: what an MMA's operand holds.
+///
+/// # Errors
+/// If there are more.
+pub fn rows_of(span: Span) -> Result<u32, Unsupported> {
+    match span.len() {
+        found if found <= 16 => Ok(found as u32),
+        found => Err(Unsupported::Number { what: "the rows of a task", found, expected: "16 at most" }),
+    }
+}

@@ -1,0 +1,42 @@
+//! How operands are stored, where that is constant in the code.
+
+use tilewright_kernels::decode::Float;
+
+/// How activations are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Storage {
+    /// Their type.
+    pub float: Float,
+    /// Generations of a step, where they are tagged; 0 where not.
+    pub period: u32,
+}
+
+/// A table of cosines and sines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RotationRows {
+    /// Where it begins in the plain weights, in units of 16 bytes.
+    pub table: u32,
+    /// Half the dimensions of a head.
+    pub half: u32,
+}
+
+/// The pools of a layer, and the cells that say whose tokens they hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct KvPools {
+    /// Storage.
+    pub float: Float,
+    /// Pages.
+    pub pages: u32,
+    /// Tokens of a page.
+    pub page_tokens: u32,
+    /// Dimensions of a head.
+    pub dim: u32,
+    /// Where the positions begin in the state, in units of 16 bytes.
+    pub position: u32,
+    /// Where the page tables begin in the state, in units of 16 bytes.
+    pub table: u32,
+    /// Entries of a row of the page table.
+    pub table_width: u32,
+    /// Fewest pages of a split.
+    pub split_pages: u32,
+}

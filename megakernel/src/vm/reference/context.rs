@@ -1,0 +1,315 @@
+//! What the reference machine gives to a task: the elements of the regions that it declares. An op's oracle computes on it.
+
+use std::sync::atomic::AtomicU32;
+
+use half::{bf16, f16};
+use thiserror::Error;
+use tilewright_kernels::host::{self, Element};
+use tilewright_kernels::naive::{PoolShape, SamplingError};
+
+use super::bind::{self, Slot};
+use super::memory::Words;
+use crate::ops::Place;
+use crate::program::{BufferId, Program, Region, Task};
+use crate::validate::Access;
+
+/// Why a task could not be done. Cells are checked before a step and programs before they are bound, so that these
+/// concern what only shows while a program runs: ids and positions that it computes itself.
+#[derive(Clone, Debug, PartialEq, Error)]
+#[allow(missing_docs, reason = "the message names every field")]
+pub enum TaskFault {
+    #[error("buffer {buffer} has no elements {start} to {end} of the wanted type")]
+    Elements { buffer: BufferId, start: usize, end: usize },
+    #[error("buffer {buffer} cannot be written: it is a weight")]
+    ReadOnly { buffer: BufferId },
+    #[error("row {row}: token id {id} is not below the vocabulary's {vocab}")]
+    Token { row: usize, id: i32, vocab: usize },
+    #[error("row {row}: position {position} is beyond its page table")]
+    Position { row: usize, position: usize },
+    #[error("row {row}: page {page} is not one of the pool's {pages}")]
+    Page { row: usize, page: i32, pages: usize },
+    #[error("row {row} asks for a choice that makes no sense")]
+    Request {
+        row: usize,
+        #[source]
+        source: SamplingError,
+    },
+    #[error(
+        "it {access}s elements {start} to {end} of {buffer}, which its op's footprint does not name; mend the op's row"
+    )]
+    Undeclared { access: Access, buffer: BufferId, start: usize, end: usize },
+    #[error("the fault was injected")]
+    Injected,
+}
+
+/// Result of a task or of a part of it.
+pub type Done<T = ()> = Result<T, TaskFault>;
+
+/// What a task computes on: the program's buffers, wherever they lie. It gives a task the regions that it declares, and no
+/// others.
+#[derive(Clone, Copy)]
+pub struct Context<'a> {
+    pub(super) program: &'a Program,
+    pub(super) slots: &'a [Slot],
+    pub(super) memory: &'a [AtomicU32],
+    pub(super) pools: &'a [Words<'a>],
+    /// The task that asks.
+    pub(super) task: Option<&'a Task>,
+}
+
+/// The elements of a buffer.
+#[derive(Clone, Copy)]
+enum View<'a> {
+    F32(&'a [f32]),
+    Bf16(&'a [bf16]),
+    F16(&'a [f16]),
+    Words(Words<'a>),
+}
+
+impl Context<'_> {
+    /// The extents of a buffer of rank `N`.
+    ///
+    /// # Errors
+    /// If there are no such elements, or the task does not declare them.
+    pub fn shape<const N: usize>(&self, buffer: BufferId) -> Done<[usize; N]> {
+        let found = self.program.buffers.get(buffer.index()).and_then(|b| b.shape[..].try_into().ok());
+        found.ok_or(TaskFault::Elements { buffer, start: 0, end: 0 })
+    }
+
+    /// The extents of a pool.
+    ///
+    /// # Errors
+    /// If there are no such elements, or the task does not declare them.
+    pub fn pool_shape(&self, pool: BufferId) -> Done<PoolShape> {
+        let [kv_heads, pages, page_tokens, head_dim] = self.shape(pool)?;
+        Ok(PoolShape { kv_heads, pages, page_tokens, head_dim })
+    }
+
+    fn view(&self, buffer: BufferId) -> Done<View<'_>> {
+        let missing = TaskFault::Elements { buffer, start: 0, end: 0 };
+        let weight = match (self.slots.get(buffer.index()), self.program.buffers.get(buffer.index())) {
+            (Some(Slot::Weight(weight)), _) => weight,
+            (Some(&Slot::Memory { base }), Some(declared)) => {
+                return Ok(View::Words(bind::words(self.memory, declared, base)));
+            }
+            (Some(&Slot::Pool { index }), _) => return self.pools.get(index).map(|&w| View::Words(w)).ok_or(missing),
+            _ => return Err(missing),
+        };
+        let f32s = weight.as_f32().map(View::F32);
+        let view = f32s.or_else(|| weight.as_bf16().map(View::Bf16)).or_else(|| weight.as_f16().map(View::F16));
+        view.ok_or(missing)
+    }
+
+    /// The elements of a buffer that tasks may write.
+    fn words(&self, buffer: BufferId) -> Done<Words<'_>> {
+        match self.view(buffer)? {
+            View::Words(words) => Ok(words),
+            View::F32(_) | View::Bf16(_) | View::F16(_) => Err(TaskFault::ReadOnly { buffer }),
+        }
+    }
+
+    /// Appends elements of a buffer, as f32.
+    ///
+    /// # Errors
+    /// If there are no such elements, or the task does not declare them.
+    pub fn read_onto(&self, buffer: BufferId, start: usize, count: usize, out: &mut Vec<f32>) -> Done {
+        let end = start.saturating_add(count);
+        self.declared(Access::Read, buffer, start, end)?;
+        let read = match self.view(buffer)? {
+            View::F32(all) => all.get(start..end).map(|part| out.extend_from_slice(part)),
+            View::Bf16(all) => all.get(start..end).map(|part| out.extend(part.iter().map(|x| x.widen()))),
+            View::F16(all) => all.get(start..end).map(|part| out.extend(part.iter().map(|x| x.widen()))),
+            View::Words(words) => words.read(start, count, out),
+        };
+        read.ok_or(TaskFault::Elements { buffer, start, end })
+    }
+
+    /// Elements of a buffer, as f32.
+    ///
+    /// # Errors
+    /// If there are no such elements, or the task does not declare them.
+    pub fn read(&self, buffer: BufferId, start: usize, count: usize) -> Done<Vec<f32>> {
+        let mut out = Vec::new();
+        self.read_onto(buffer, start, count, &mut out)?;
+        Ok(out)
+    }
+
+    /// Stores elements of a buffer, converted to its type.
+    ///
+    /// # Errors
+    /// If there are no such elements, or the task does not declare them.
+    pub fn write(&self, buffer: BufferId, start: usize, values: &[f32]) -> Done {
+        let end = start.saturating_add(values.len());
+        self.declared(Access::Write, buffer, start, end)?;
+        self.words(buffer)?.write(start, values).ok_or(TaskFault::Elements { buffer, start, end })
+    }
+
+    /// An element of a buffer of i32.
+    ///
+    /// # Errors
+    /// If there are no such elements, or the task does not declare them.
+    pub fn read_i32(&self, buffer: BufferId, at: usize) -> Done<i32> {
+        let end = at.saturating_add(1);
+        self.declared(Access::Read, buffer, at, end)?;
+        self.words(buffer)?.read_i32(at).ok_or(TaskFault::Elements { buffer, start: at, end })
+    }
+
+    /// Stores an element of a buffer of i32.
+    ///
+    /// # Errors
+    /// If there are no such elements, or the task does not declare them.
+    pub fn write_i32(&self, buffer: BufferId, at: usize, value: i32) -> Done {
+        let end = at.saturating_add(1);
+        self.declared(Access::Write, buffer, at, end)?;
+        self.words(buffer)?.write_i32(at, &[value]).ok_or(TaskFault::Elements { buffer, start: at, end })
+    }
+
+    /// The position of a row, `None` for an idle one.
+    ///
+    /// # Errors
+    /// If there are no such elements, or the task does not declare them.
+    pub fn position(&self, position: BufferId, row: usize) -> Done<Option<usize>> {
+        Ok(usize::try_from(self.read_i32(position, row)?).ok())
+    }
+
+    /// The page table of a row for the tokens `0..=position`.
+    ///
+    /// # Errors
+    /// If there are no such elements, or the task does not declare them.
+    pub fn table(&self, at: &Place, row: usize, position: usize, pool: PoolShape) -> Done<Vec<usize>> {
+        let [_, width] = self.shape(at.page_table)?;
+        let entries = position / pool.page_tokens.max(1) + 1;
+        if entries > width {
+            return Err(TaskFault::Position { row, position });
+        }
+        (0..entries)
+            .map(|entry| {
+                let page = self.read_i32(at.page_table, row * width + entry)?;
+                let known = usize::try_from(page).ok().filter(|&page| page < pool.pages);
+                known.ok_or(TaskFault::Page { row, page, pages: pool.pages })
+            })
+            .collect()
+    }
+
+    /// The offset in a pool of the vector of a row's own token, for kv head `head`.
+    ///
+    /// # Errors
+    /// If there are no such elements, or the task does not declare them.
+    pub fn slot(&self, at: &Place, row: usize, position: usize, head: usize, pool: PoolShape) -> Done<usize> {
+        let [_, width] = self.shape(at.page_table)?;
+        let (entry, token) = (position / pool.page_tokens.max(1), position % pool.page_tokens.max(1));
+        if entry >= width {
+            return Err(TaskFault::Position { row, position });
+        }
+        let page = self.read_i32(at.page_table, row * width + entry)?;
+        let known = usize::try_from(page).ok().filter(|&page| page < pool.pages);
+        let known = known.ok_or(TaskFault::Page { row, page, pages: pool.pages })?;
+        Ok(pool.offset(head, &[known], token))
+    }
+
+    /// The contiguous runs of a box, in order: first element and length.
+    ///
+    /// # Errors
+    /// If there are no such elements, or the task does not declare them.
+    pub fn runs(&self, region: &Region) -> Done<Vec<(usize, usize)>> {
+        let missing = TaskFault::Elements { buffer: region.buffer, start: 0, end: 0 };
+        let shape = &self.program.buffers.get(region.buffer.index()).ok_or(missing.clone())?.shape;
+        let (spans, Some((last, outer))) = (region.spans(), region.spans().split_last()) else { return Err(missing) };
+        if spans.len() != shape.len() {
+            return Err(missing);
+        }
+        let mut starts = vec![0];
+        for (span, &extent) in outer.iter().zip(shape) {
+            starts = starts.iter().flat_map(|start| span.iter().map(move |i| start * extent + i)).collect();
+        }
+        let width = shape[outer.len()];
+        Ok(starts.into_iter().map(|start| (start * width + last.lo, last.len())).collect())
+    }
+
+    /// `x · wᵀ` for the rows of `weight: [n, k]` from element `start` on, as many as `y: [rows, features]` asks for.
+    ///
+    /// # Errors
+    /// If there are no such elements, or the task does not declare them.
+    pub fn linear(&self, x: &[f32], k: usize, weight: BufferId, start: usize, y: &mut [f32]) -> Done {
+        let count = y.len() / (x.len() / k.max(1)).max(1) * k;
+        let end = start.saturating_add(count);
+        self.declared(Access::Read, weight, start, end)?;
+        let missing = TaskFault::Elements { buffer: weight, start, end };
+        match self.view(weight)? {
+            View::F32(all) => host::linear(x, k, all.get(start..end).ok_or(missing)?, y),
+            View::Bf16(all) => host::linear(x, k, all.get(start..end).ok_or(missing)?, y),
+            View::F16(all) => host::linear(x, k, all.get(start..end).ok_or(missing)?, y),
+            View::Words(_) => host::linear(x, k, &self.read(weight, start, count)?, y),
+        }
+        Ok(())
+    }
+
+    /// Whether the task's regions have the elements `start..end` of a buffer.
+    fn declared(&self, access: Access, buffer: BufferId, start: usize, end: usize) -> Done {
+        let (Some(task), Some(declared)) = (self.task, self.program.buffers.get(buffer.index())) else { return Ok(()) };
+        let regions = match access {
+            Access::Read => &task.reads,
+            Access::Write => &task.writes,
+        };
+        let mut at = start;
+        while at < end {
+            let reach = |region: &Region| within(region, &declared.shape, at);
+            let own = regions.iter().filter(|region| region.buffer == buffer);
+            match own.map(reach).max() {
+                Some(reach) if reach > at => at = reach,
+                Some(_) | None => return Err(TaskFault::Undeclared { access, buffer, start, end }),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where the run of elements that begins at `start` leaves a box of a buffer; `start` where it is not in the box.
+fn within(region: &Region, shape: &[usize], start: usize) -> usize {
+    let spans = region.spans();
+    if spans.len() != shape.len() || shape.contains(&0) {
+        return start;
+    }
+    // From the innermost dimension on: as long as the box has all of it, the run goes on along the next.
+    let (mut rest, mut stride, mut reach) = (start, 1usize, None);
+    for (span, &extent) in spans.iter().zip(shape).rev() {
+        let index = rest % extent;
+        rest /= extent;
+        if !(span.lo..span.hi).contains(&index) {
+            return start;
+        }
+        if reach.is_none() {
+            let whole = span.lo == 0 && span.hi == extent;
+            if !whole {
+                let inner = start % stride;
+                reach = Some(start - inner + (span.hi - index) * stride);
+            }
+        }
+        stride = stride.saturating_mul(extent);
+    }
+    if rest > 0 { start } else { reach.unwrap_or(stride) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::program::Span;
+
+    /// Every start and box of small shapes, against one element at a time.
+    #[test]
+    fn runs_leave_boxes_where_single_elements_do() {
+        let shape = [2, 3, 4];
+        let inside = |region: &Region, at: usize| {
+            let index = [at / 12, at / 4 % 3, at % 4];
+            at < 24 && region.spans().iter().zip(index).all(|(span, index)| (span.lo..span.hi).contains(&index))
+        };
+        let spans = |extent: usize| (0..extent).flat_map(move |lo| (lo + 1..=extent).map(move |hi| Span::new(lo, hi)));
+        for (a, b, c) in spans(2).flat_map(|a| spans(3).flat_map(move |b| spans(4).map(move |c| (a, b, c)))) {
+            let region = Region::new(BufferId(0), &[a, b, c]);
+            for start in 0..26 {
+                let expected = (start..).find(|&at| !inside(&region, at)).unwrap_or(start);
+                assert_eq!(within(&region, &shape, start), expected, "{region} from {start}");
+            }
+        }
+    }
+}
