@@ -3,6 +3,7 @@
 //! | room | what it holds |
 //! |---|---|
 //! | [`decode`] | a decode step's work as device functions on a block |
+//! | [`gallery`] | kernels over tensors that show one idiom each |
 //! | [`gemm`] | matrix products: kernels, tiles, choices, plans |
 //! | [`naive`] | the oracles: each op as a plain loop, as short as its definition |
 //! | [`tile`] | tensors on the device: layouts, tiles, copies |
@@ -23,6 +24,7 @@ pub mod attention;
 pub mod decode;
 pub mod elementwise;
 pub mod embed;
+pub mod gallery;
 pub mod gemm;
 pub mod gemv;
 pub mod host;
