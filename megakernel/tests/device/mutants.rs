@@ -59,6 +59,7 @@ const EQUIVALENT: &[Equivalent] = &[
     Equivalent::new("kernel/ring.rs", "fence.proxy.async", "another space", PROXY),
     Equivalent::new("kernel/ring.rs", "fence.proxy.async", "removed", PROXY),
     Equivalent::new("kernel/sync.rs", "ld.relaxed.cta.u32 shared", "weak", OWN),
+    Equivalent::new("kernel/sync.rs", "ld.relaxed.gpu.u32 global", "weak", ELSEWHERE),
     Equivalent::new("kernel/sync.rs", "ld.relaxed.sys.u32 global", "weak", UNSEEN),
     Equivalent::new("kernel/sync.rs", "st.relaxed.cta.u32 shared", "weak", ELSEWHERE),
     Equivalent::new("kernel/sync.rs", "st.relaxed.gpu.u32 global", "weak", ELSEWHERE),
