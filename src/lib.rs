@@ -6,9 +6,38 @@
 //! | [`cli`] | the command line |
 //! | [`engine`] | prompts in, tokens out |
 //! | [`shipped`] | every kernel of this build, by name |
+//! | `testing` | strategies, laws and oracles for the property tests of others; behind the feature `testing` |
+//!
+//! The libraries under it are re-exported, so that one dependency is enough:
+//!
+//! | crate | what it holds |
+//! |---|---|
+//! | [`layout`] | shapes, layouts, swizzles, fragments |
+//! | [`codegen`] | kernel IR, builder, PTX, simulator, devices |
+//! | [`kernels`] | tensors on the device, rings, matrix instructions, kernels, oracles |
+//! | [`megakernel`] | programs, validator, scheduler, virtual machines |
+//!
+//! ```
+//! use tilewright::codegen::{build::{block, record}, ir::Arch, ptx, verify::verify};
+//! use tilewright::kernels::tile::LayoutTensor;
+//! use tilewright::layout::typed::RowMajor;
+//! let kernel = record("fill", Arch::Sm90a, block(32), |k| {
+//!     let rows = LayoutTensor::new(k.global::<f32>("out"), RowMajor::<4, 32>::default());
+//!     (0..4u32).for_each(|row| rows.at([row.into(), k.lane().into()]).store(1.0));
+//! });
+//! assert!(ptx::emit(&verify(kernel)?).contains("st.global.f32"));
+//! # Ok::<(), tilewright::codegen::verify::VerifyErrors>(())
+//! ```
 #![deny(unsafe_code)]
 
 pub mod checkpoint;
 pub mod cli;
 pub mod engine;
 pub mod shipped;
+#[cfg(feature = "testing")]
+pub mod testing;
+
+pub use tilewright_codegen as codegen;
+pub use tilewright_kernels as kernels;
+pub use tilewright_layout as layout;
+pub use tilewright_megakernel as megakernel;

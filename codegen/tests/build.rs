@@ -1,7 +1,7 @@
 //! What the recorder does while it records: merging, folding, scopes, lines.
 
 use insta::assert_snapshot;
-use tilewright_codegen::build::{Builder, block, record};
+use tilewright_codegen::build::{Builder, Offset, Ptr, Shared, block, record};
 use tilewright_codegen::ir::{Arch, Inst, Kernel, MemOp, Op};
 
 fn recorded(build: impl FnOnce(&Builder)) -> Kernel {
@@ -58,6 +58,53 @@ fn what_a_branch_computed_is_forgotten_behind_it_and_what_was_before_is_known_in
       st.u32 global[v0+8], {v9}
     }
     ");
+}
+
+#[test]
+fn a_pointer_into_shared_memory_knows_its_allocation() {
+    _ = recorded(|k| {
+        k.shared::<f32>("before", 3);
+        let tile = k.shared_aligned::<f32>("tile", 256, 128);
+        let seen =
+            |p: Ptr<'_, Shared, f32>| p.allocation().map(|a| (a.name.clone(), a.offset, a.left(), a.alignment()));
+        let exactly = |offset, alignment| Some(("tile".to_owned(), Offset::Exactly(offset), 1024 - offset, alignment));
+        assert_eq!(seen(tile), exactly(0, 128));
+        assert_eq!(seen(tile.at(4).at(k.lit(2u32) * 8).at(-1)), exactly(76, 4), "constants add up");
+        assert_eq!(seen(tile.at(300)), exactly(1200, 16), "past the end");
+        assert_eq!(seen((tile.address32() + 64).to_shared()), exactly(64, 64), "as bits and back");
+        let some = |multiple| Some(("tile".to_owned(), Offset::MultipleOf(multiple), 1024, multiple));
+        assert_eq!(seen(tile.at(k.tid() * 8).at(16)), some(32), "a multiple of what both are multiples of");
+        assert_eq!(seen(tile.at((k.tid() >> 2) << 4)), some(64));
+        assert_eq!(seen(tile.at(k.tid() & 0xfff0)), some(64));
+        assert_eq!(seen(tile.at(k.tid())), some(4));
+        assert_eq!(seen(k.global::<u32>("x").load().to_shared()), None, "a number from elsewhere");
+    });
+}
+
+proptest::proptest! {
+    #[test]
+    fn an_offset_is_a_multiple_of_what_it_is_said_to_be(
+        steps in proptest::collection::vec((0u32..4, 0u32..64, 0u32..7), 0..6),
+        tid in 0u32..1024,
+    ) {
+        _ = recorded(|k| {
+            let mut p = k.shared_aligned::<u8>("tile", 1 << 16, 1024);
+            let mut offset = 0;
+            for &(how, number, shift) in &steps {
+                (p, offset) = match how {
+                    0 => (p.at(number), offset + number),
+                    1 => (p.at(k.tid() * number), offset + tid * number),
+                    2 => (p.at((k.tid() + number) << shift), offset + ((tid + number) << shift)),
+                    _ => (p.at((k.tid() & !number) * 4), offset + (tid & !number) * 4),
+                };
+            }
+            let said = p.allocation().expect("it points into the tile");
+            assert_eq!(offset % said.alignment(), 0, "{steps:?}");
+            if let Offset::Exactly(exactly) = said.offset {
+                assert_eq!(exactly, i64::from(offset), "{steps:?}");
+            }
+        });
+    }
 }
 
 #[test]

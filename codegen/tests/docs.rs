@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
-use tilewright_codegen::ir::{OperandSpec, Row, Rule, rows};
+use tilewright_codegen::ir::{OperandSpec, Row, Rule, Space, rows};
 
 const BEGIN: &str = "<!-- rows: begin -->\n";
 const END: &str = "<!-- rows: end -->";
@@ -56,10 +56,15 @@ fn signature(row: &Row) -> String {
 fn operand(row: &Row, spec: &OperandSpec) -> String {
     let rule = match spec.rule {
         Rule::Arg(index) => row.args[index].0.to_string(),
+        Rule::Bar(spaces) => format!("mbarrier in {}", names(spaces)),
         Rule::Wide => "twice as wide".into(),
         Rule::Is(ty) => ty.to_string(),
-        Rule::In(spaces) => spaces.iter().map(|space| space.name()).collect::<Vec<_>>().join("/"),
+        Rule::In(spaces) => names(spaces),
         Rule::Any => "by the atom".into(),
     };
     format!("{} {:?} {rule}", spec.name, spec.role)
+}
+
+fn names(spaces: &[Space]) -> String {
+    spaces.iter().map(|space| space.name()).collect::<Vec<_>>().join("/")
 }

@@ -6,10 +6,12 @@ mod devices;
 
 use devices::{devices, right};
 use half::{bf16, f16};
-use tilewright_codegen::build::{Builder, Bulk, Descriptor, Operands, SwizzleMode, Val, block, record};
+use tilewright_codegen::build::{
+    Builder, Bulk, Descriptor, Global, Operands, Ptr, Scalar, Shared, SwizzleMode, Val, block, record,
+};
 use tilewright_codegen::device::sim;
-use tilewright_codegen::ir::attr::{Major, ProxyFence};
-use tilewright_codegen::ir::{Arch, Launch as Shape, WgmmaAtom, WgmmaKind};
+use tilewright_codegen::ir::attr::{AtomOp, Major, ProxyFence};
+use tilewright_codegen::ir::{Arch, Launch as Shape, Ty, WgmmaAtom, WgmmaKind};
 use tilewright_codegen::trial::{Bound, Draw, Element, Expected, Outside, Promotion, TensorShape, TileSwizzle, Trial};
 use tilewright_codegen::verify::{Verified, verify};
 use tilewright_layout::DType;
@@ -28,13 +30,15 @@ fn kernel(shape: Shape, build: impl Fn(&Builder)) -> Verified {
 struct Edge {
     shape: TensorShape,
     at: Vec<i32>,
+    /// Bytes of shared memory before the box: it begins at a multiple of 128, not of its swizzle's period.
+    padding: usize,
 }
 
 impl Edge {
     /// A box of 16 bytes to a swizzle's span along the first axis, at most 4 KiB, on a tensor with gaps between rows.
     fn draw<T: Element>(draw: &mut Draw) -> Edge {
         let bytes = T::DTYPE.bytes() as u32;
-        let rank = draw.between(2..=4) as usize;
+        let rank = draw.between(1..=5) as usize;
         let swizzles = [TileSwizzle::None, TileSwizzle::Bytes32, TileSwizzle::Bytes64, TileSwizzle::Bytes128];
         let swizzle = swizzles[draw.between(0..=3) as usize];
         let span = swizzle.span().unwrap_or(256) as u32;
@@ -63,7 +67,8 @@ impl Edge {
         let nan = T::DTYPE.is_float() && bytes < 8 && draw.between(0..=1) == 1;
         let outside = if nan { Outside::Nan } else { Outside::Zero };
         let promotion = [Promotion::None, Promotion::Bytes128][draw.between(0..=1) as usize];
-        Edge { shape: TensorShape { dtype: T::DTYPE, dims, strides, tile, swizzle, outside, promotion }, at }
+        let padding = 128 * draw.between(0..=9) as usize;
+        Edge { shape: TensorShape { dtype: T::DTYPE, dims, strides, tile, swizzle, outside, promotion }, at, padding }
     }
 
     /// Bytes from row to row of the box in shared memory.
@@ -71,9 +76,9 @@ impl Edge {
         self.shape.swizzle.span().map_or(self.shape.tile[0] as usize * self.shape.dtype.bytes(), |span| span as usize)
     }
 
-    /// Bytes of shared memory that the box takes.
+    /// Bytes of shared memory that the box takes, with those before it.
     fn shared(&self) -> usize {
-        self.shape.tile[1..].iter().product::<u32>() as usize * self.pitch()
+        self.padding + self.shape.tile[1..].iter().product::<u32>() as usize * self.pitch()
     }
 
     /// Where elements of the box lie in shared memory, and in the tensor where they are in it; both in elements. Stores
@@ -93,8 +98,9 @@ impl Edge {
                 from = from.filter(|_| inside).map(|from| from + c as usize * stride as usize);
             }
             let inner = tile[0] as usize;
-            let plain = number / inner * self.pitch() + number % inner * bytes;
-            // The 16-byte chunk of a row is exchanged by the number of its 128 bytes.
+            let plain = self.padding + number / inner * self.pitch() + number % inner * bytes;
+            // The 16-byte chunk of a row is exchanged by the number of its 128 bytes, counted from multiples of 1024 in
+            // shared memory, wherever the box begins.
             let mask = swizzle.span().map_or(0, |span| span as usize / 16 - 1);
             let lies = plain ^ (((plain / 128) & mask) * 16);
             (lies / bytes, from.map(|from| from / bytes))
@@ -103,15 +109,15 @@ impl Edge {
     }
 
     /// The box is loaded, written out as it lies, and stored to the same place of another tensor, or as near as stores
-    /// may go.
-    fn trial<T: Element>(&self, number: fn(f64) -> T) -> Trial {
+    /// may go; or combined with what is there.
+    fn trial<T: Element>(&self, number: fn(f64) -> T, op: Option<AtomOp>) -> Trial {
         let rank = self.at.len();
         let (bytes, shared) = (self.shape.tile_bytes() as u32, self.shared() as u32);
         let kernel = kernel(block(32), |k| {
             let (x, y, raw) = (k.tensor_map("x"), k.tensor_map("y"), k.global::<u32>("raw"));
             let at: Vec<Val<'_, i32>> = (0..rank).map(|axis| k.param::<i32>(&format!("at{axis}"))).collect();
-            let tile = k.shared_aligned::<u8>("tile", shared, 1024);
-            let words = tile.cast::<u32>();
+            let memory = k.shared_aligned::<u8>("memory", shared, 1024);
+            let (words, tile) = (memory.cast::<u32>(), memory.at(self.padding));
             let landed = k.mbarriers("landed", 1);
             // What lies between narrow rows is told from what landed.
             k.for_step(k.tid(), shared / 4, 32u32, |i| words.at(i).store(0));
@@ -129,7 +135,10 @@ impl Edge {
             k.sync_warp();
             k.when(k.tid().eq(0), || {
                 let at: Vec<Val<'_, i32>> = at.iter().map(|c| c.max(0)).collect();
-                tile.tensor_store(y, &at);
+                match op {
+                    None => tile.tensor_store(y, &at),
+                    Some(op) => tile.tensor_reduce(op, y, &at),
+                }
                 k.bulk_commit();
                 k.bulk_wait(0);
             });
@@ -137,20 +146,22 @@ impl Edge {
         let size = self.shape.dtype.bytes();
         let len = self.shape.extent_bytes().next_multiple_of(16) as usize / size;
         let x: Vec<T> = numbers(len).into_iter().map(|v| number(f64::from(v) + 7.0)).collect();
-        let mut y = vec![0.0; len];
+        // What a reduction finds there, in the middle of what it brings.
+        let before: Vec<f64> = (0..len).map(|i| if op.is_some() { (3 + i % 7) as f64 } else { 0.0 }).collect();
+        let mut y = before.clone();
         let mut seen = vec![0.0; self.shared() / size];
         let nothing = if self.shape.outside == Outside::Nan { f64::NAN } else { 0.0 };
         let above = Edge { at: self.at.iter().map(|&c| c.max(0)).collect(), ..self.clone() };
-        for ((lies, from), (_, to)) in self.places(false).into_iter().zip(above.places(true)) {
+        for ((lies, from), (_, to)) in self.places(false).into_iter().zip(above.places(op.is_none())) {
             seen[lies] = from.map_or(nothing, |from| x[from].value());
             if let Some(to) = to {
-                y[to] = seen[lies];
+                y[to] = op.map_or(seen[lies], |op| combined(op, y[to], seen[lies]));
             }
         }
         let bound = Bound { absolute: 0.0, relative: 0.0 };
         let mut trial = Trial::new(kernel, 1).note(format!("{self:?}"));
-        let zeros = vec![number(0.0); len];
-        let (from, to) = (trial.input("x", &x), trial.changed("y", &zeros, Expected::near::<T>(&y, bound)));
+        let before: Vec<T> = before.into_iter().map(number).collect();
+        let (from, to) = (trial.input("x", &x), trial.changed("y", &before, Expected::near::<T>(&y, bound)));
         let raw = trial.output("raw", Expected::near::<T>(&seen, bound));
         let trial = trial.map(from, self.shape.clone()).map(to, self.shape.clone()).pass(raw);
         self.at.iter().fold(trial, |trial, &at| trial.pass(at))
@@ -160,15 +171,15 @@ impl Edge {
 fn edges<T: Element>(seed: u64, number: fn(f64) -> T) {
     let mut draw = Draw::new(seed);
     let devices = devices(2);
-    let (mut clipped, mut narrow, mut ranks) = (0, 0, [0; 5]);
+    let (mut clipped, mut narrow, mut ranks) = (0, 0, [0; 6]);
     for _ in 0..60 {
         let edge = Edge::draw::<T>(&mut draw);
         clipped += usize::from(edge.places(false).iter().any(|(_, from)| from.is_none()));
-        narrow += usize::from(edge.shape.tile_bytes() < edge.shared() as u64);
+        narrow += usize::from(edge.shape.tile_bytes() < (edge.shared() - edge.padding) as u64);
         ranks[edge.at.len()] += 1;
-        right(&edge.trial(number), &devices);
+        right(&edge.trial(number, None), &devices);
     }
-    assert!(clipped > 30 && narrow > 5 && ranks[2..].iter().all(|&n| n > 9), "{clipped}, {narrow} narrow, {ranks:?}");
+    assert!(clipped > 30 && narrow > 5 && ranks[1..].iter().all(|&n| n > 4), "{clipped}, {narrow} narrow, {ranks:?}");
 }
 
 #[test]
@@ -179,6 +190,143 @@ fn boxes_over_the_edges_are_filled_and_stored_in_part() {
     edges::<f32>(4, |v| v as f32);
     edges::<i32>(5, |v| v as i32);
     edges::<f64>(6, |v| v);
+}
+
+/// The law of a reduction, on numbers that every type holds.
+fn combined(op: AtomOp, m: f64, v: f64) -> f64 {
+    let bits = |f: fn(u64, u64) -> u64| f(m as u64, v as u64) as f64;
+    match op {
+        AtomOp::Add => m + v,
+        AtomOp::Min => m.min(v),
+        AtomOp::Max => m.max(v),
+        AtomOp::Inc => bits(|m, v| if m >= v { 0 } else { m + 1 }),
+        AtomOp::Dec => bits(|m, v| if m == 0 || m > v { v } else { m - 1 }),
+        AtomOp::And => bits(|m, v| m & v),
+        AtomOp::Or => bits(|m, v| m | v),
+        AtomOp::Xor => bits(|m, v| m ^ v),
+        AtomOp::Exch => v,
+    }
+}
+
+const LOGIC: [AtomOp; 6] = [AtomOp::Add, AtomOp::Min, AtomOp::Max, AtomOp::And, AtomOp::Or, AtomOp::Xor];
+
+/// Boxes combined with what a tensor holds, over its edges.
+fn boxes_reduced<T: Element>(seed: u64, number: fn(f64) -> T, ops: &[AtomOp]) {
+    let mut draw = Draw::new(seed);
+    let devices = devices(1);
+    for &op in ops {
+        for _ in 0..6 {
+            let mut edge = Edge::draw::<T>(&mut draw);
+            edge.shape.outside = Outside::Zero;
+            right(&edge.trial(number, Some(op)), &devices);
+        }
+    }
+}
+
+#[test]
+fn boxes_are_combined_with_what_a_tensor_holds() {
+    boxes_reduced::<u32>(11, |v| v as u32, &LOGIC);
+    boxes_reduced::<u32>(12, |v| v as u32, &[AtomOp::Inc, AtomOp::Dec]);
+    boxes_reduced::<i32>(13, |v| v as i32, &LOGIC[..3]);
+    boxes_reduced::<u64>(14, |v| v as u64, &LOGIC);
+    boxes_reduced::<i64>(15, |v| v as i64, &LOGIC[1..3]);
+    boxes_reduced::<f16>(16, f16::from_f64, &LOGIC[..3]);
+    boxes_reduced::<bf16>(17, bf16::from_f64, &LOGIC[..3]);
+    boxes_reduced::<f32>(18, |v| v as f32, &LOGIC[..1]);
+    boxes_reduced::<f64>(19, |v| v, &LOGIC[..1]);
+}
+
+/// Several blocks combine rows of numbers with one row of global memory at once, or a neighbour's shared memory with one.
+fn rows_reduced<T: Element + Scalar>(number: fn(f64) -> T, op: AtomOp, seed: u64) {
+    const N: u32 = 64;
+    let mut draw = Draw::new(seed);
+    // Counting wraps where the limit says, which differs from row to row: one row then.
+    let blocks = if matches!(op, AtomOp::Inc | AtomOp::Dec) { 1 } else { 3 };
+    let mut numbers = |count: u32| -> Vec<f64> { (0..count).map(|_| f64::from(draw.between(0..=30))).collect() };
+    let (x, before) = (numbers(blocks * N), numbers(N));
+    let typed = |numbers: &[f64]| numbers.iter().map(|&v| number(v)).collect::<Vec<T>>();
+    let in_order = |rows: &[f64]| {
+        let at = |i: usize| rows.iter().skip(i).step_by(N as usize).fold(before[i], |m, &v| combined(op, m, v));
+        typed(&(0..N as usize).map(at).collect::<Vec<f64>>())
+    };
+    let load = |k: &Builder, to: Ptr<'_, Shared, T>, from: Ptr<'_, Global, T>| {
+        for half in [0, 32u32] {
+            to.at(k.tid() + half).store(from.at(k.tid() + half).load());
+        }
+    };
+    let global = kernel(block(32), |k| {
+        let (x, y, own) = (k.global::<T>("x"), k.global::<T>("y"), k.shared_aligned::<T>("own", N, 128));
+        load(k, own, x.at(k.block_id() * N));
+        k.fence_proxy_async(ProxyFence::Shared);
+        k.sync_warp();
+        k.when(k.tid().eq(0), || {
+            own.bulk_reduce(op, y, N * T::TY.bytes());
+            k.bulk_commit();
+            k.bulk_wait(0);
+        });
+    });
+    let mut trial = Trial::new(global, blocks).note(format!("{op:?} of {}", T::DTYPE));
+    let from = trial.input("x", &typed(&x));
+    let to = trial.changed("y", &typed(&before), Expected::exact(&in_order(&x)));
+    right(&trial.pass(from).pass(to), &devices(4));
+    if !op.reduces(T::TY, true) {
+        return;
+    }
+    let remote = kernel(block(32).cluster(2), |k| {
+        let (x, y) = (k.global::<T>("x"), k.global::<T>("y"));
+        let (own, sums) = (k.shared_aligned::<T>("own", N, 128), k.shared_aligned::<T>("sums", N, 128));
+        let landed = k.mbarriers("landed", 1);
+        let bytes = N * T::TY.bytes();
+        load(k, own, x);
+        load(k, sums, y);
+        k.fence_proxy_async(ProxyFence::Shared);
+        k.when(k.tid().eq(0), || {
+            landed.init(1);
+            k.fence_mbarrier_init();
+            landed.arrive_expect_tx(bytes);
+        });
+        k.cluster_sync();
+        let other = k.cluster_rank() ^ 1;
+        k.when(k.tid().eq(0), || own.bulk_reduce_send(op, sums.on(other), bytes, landed.on(other)));
+        landed.wait(0);
+        let out = k.global::<T>("out").at(k.cluster_rank() * N);
+        for half in [0, 32u32] {
+            out.at(k.tid() + half).store(sums.at(k.tid() + half).load());
+        }
+        k.cluster_sync();
+    });
+    let mut trial = Trial::new(remote, 2).note(format!("{op:?} of {} in a cluster", T::DTYPE));
+    let (from, to) = (trial.input("x", &typed(&x[..N as usize])), trial.input("y", &typed(&before)));
+    let out = trial.output("out", Expected::exact(&in_order(&x[..N as usize]).repeat(2)));
+    right(&trial.pass(from).pass(to).pass(out), &devices(4));
+}
+
+#[test]
+fn rows_are_combined_by_several_blocks_at_once() {
+    let all = [LOGIC.as_slice(), &[AtomOp::Inc, AtomOp::Dec]].concat();
+    for (seed, op) in (0..).zip(all) {
+        let of = |ty: Ty| op.reduces(ty, false);
+        if of(Ty::U32) {
+            rows_reduced::<u32>(|v| v as u32, op, seed);
+        }
+        if of(Ty::S32) {
+            rows_reduced::<i32>(|v| v as i32, op, seed);
+        }
+        if of(Ty::U64) {
+            rows_reduced::<u64>(|v| v as u64, op, seed);
+        }
+        if of(Ty::S64) {
+            rows_reduced::<i64>(|v| v as i64, op, seed);
+        }
+        if of(Ty::F16) {
+            rows_reduced::<f16>(f16::from_f64, op, seed);
+            rows_reduced::<bf16>(bf16::from_f64, op, seed);
+        }
+        if of(Ty::F32) {
+            rows_reduced::<f32>(|v| v as f32, op, seed);
+            rows_reduced::<f64>(|v| v, op, seed);
+        }
+    }
 }
 
 /// What the simulator says of a box that begins there; the hardware ends the kernel with an illegal instruction.

@@ -71,6 +71,26 @@ fn wrong_missing_and_changed_elements_are_named() {
 }
 
 #[test]
+fn a_buffer_is_passed_for_the_parameter_of_its_name() {
+    let x: Vec<f32> = (0..32).map(|i| i as f32).collect();
+    let trial = || {
+        let mut trial = Trial::new(kernel(32, double), 1);
+        let ids = (trial.input("x", &x), trial.output("y", Expected::exact(&x)));
+        (trial, ids)
+    };
+    let said = |trial: Trial| trial.run(&sim::open(0)).expect_err("the names do not match").to_string();
+    let ((swapped, (a, b)), (short, (c, _))) = (trial(), trial());
+    let mut renamed = doubling(32, 32, &[]);
+    renamed.scratch::<f32>("work", 4);
+    let texts = [said(swapped.pass(b).pass(a)), said(short.pass(c)), said(renamed)];
+    insta::assert_snapshot!(texts.join("\n"), @"
+    buffer `x` of a trial of `kernel` is passed for argument 1, `y`, first: pass it for the parameter of its name, or name it after the parameter
+    buffer `y` of a trial of `kernel` is passed for no parameter: pass it for the parameter of its name, or name it after the parameter
+    buffer `work` of a trial of `kernel` is passed for no parameter: pass it for the parameter of its name, or name it after the parameter
+    ");
+}
+
+#[test]
 fn a_fault_is_an_error_with_its_whole_report() {
     let error = doubling(64, 32, &[]).run(&sim::open(3)).expect_err("it reads beyond x");
     let DeviceError::Fault { kernel, seed, report } = &error else { panic!("{error}") };

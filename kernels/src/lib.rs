@@ -14,6 +14,7 @@
 //! | [`host`] | the forms of the same ops that a CPU runs at the speed of its memory |
 //! | [`kv`] | keys and values on their way to the matrix instructions |
 //! | [`attention`] | decode and prefill attention |
+//! | `testing` | random extents and ragged batches; behind the feature `testing` |
 //!
 //! This crate knows layouts and code generation; it knows no program and no model.
 #![deny(unsafe_code)]
@@ -34,6 +35,8 @@ pub mod rope;
 pub mod sample;
 mod shipped;
 mod stored;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod tile;
 
 pub use shipped::shipped;

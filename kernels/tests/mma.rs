@@ -1,5 +1,5 @@
 //! Tiles over both matrix instructions, in the simulator, against plain loops: every element type, both orders of the
-//! factors, extents that no tile divides.
+//! operands, extents that no tile divides.
 
 use half::{bf16, f16};
 use proptest::prelude::*;
@@ -8,12 +8,12 @@ use tilewright_codegen::ir::attr::ProxyFence;
 use tilewright_codegen::ir::{Arch, Const, Kernel};
 use tilewright_codegen::sim::{self, Arg, Counters, Launch, Memory, Outcome};
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::mma::{Arrangement, Atom, E4M3, E5M2, Factor, MmaSync, Teams, TiledMma, Wgmma};
-use tilewright_kernels::tile::{LayoutTensor, Matrix, Team, copy_async};
-use tilewright_layout::typed::{ColMajor, KMajor, MatrixTile, MnMajor, RowMajor, StaticLayout, Swizzle, Swizzled};
+use tilewright_kernels::mma::{Atom, AtomGrid, AtomLayout, E4M3, E5M2, InputType, MmaSync, Tf32, TiledMma, Wgmma};
+use tilewright_kernels::tile::{LayoutTensor, Matrix, ThreadGroup, copy_async};
+use tilewright_layout::typed::{ColMajor, KMajor, MnMajor, OperandTile, RowMajor, StaticLayout, Swizzle, Swizzled};
 
 /// Elements that the host makes and the kernel reads.
-trait Number: Factor<Stored: sim::Element> {
+trait Number: InputType<Stored: sim::Element> {
     fn of(value: i8) -> Self::Stored;
     fn sum(bits: u32) -> f64 {
         f32::from_bits(bits).into()
@@ -53,6 +53,12 @@ impl Number for E5M2 {
     }
 }
 
+impl Number for Tf32 {
+    fn of(value: i8) -> f32 {
+        value.into()
+    }
+}
+
 /// One product: its extents, whether the contraction index is contiguous, and the vectors that are promised.
 #[derive(Clone, Copy, Debug)]
 struct Case {
@@ -67,8 +73,8 @@ fn value(i: usize, j: usize) -> i8 {
     ((i * 7 + j * 13 + i * j) % 9) as i8 - 4
 }
 
-/// A factor of `rows`×`k` as memory holds it, and its stride.
-fn factor<F: Number>(rows: usize, case: Case, seed: usize) -> (Vec<F::Stored>, usize) {
+/// An operand of `rows`×`k` as memory holds it, and its stride.
+fn operand<F: Number>(rows: usize, case: Case, seed: usize) -> (Vec<F::Stored>, usize) {
     let (lines, line) = if case.k_major { (rows, case.k) } else { (case.k, rows) };
     let stride = (line + 8).next_multiple_of(16);
     let mut data = vec![F::of(7); lines * stride];
@@ -84,7 +90,7 @@ fn factor<F: Number>(rows: usize, case: Case, seed: usize) -> (Vec<F::Stored>, u
 fn check<F: Number>(case: Case, kernel: Kernel, seed: u64) -> Counters {
     let verified = verify(kernel).unwrap_or_else(|errors| panic!("{errors}"));
     let mut memory = Memory::new();
-    let ((a, lda), (b, ldb)) = (factor::<F>(case.m, case, 0), factor::<F>(case.n, case, 3));
+    let ((a, lda), (b, ldb)) = (operand::<F>(case.m, case, 0), operand::<F>(case.n, case, 3));
     let (ap, bp) = (memory.upload_read_only("a", &a), memory.upload_read_only("b", &b));
     let c = memory.alloc("c", case.m * case.n * 4);
     let numbers = [case.m, case.n, case.k, lda, ldb].map(|n| Arg::Scalar(Const::u32(n as u32)));
@@ -103,23 +109,23 @@ fn check<F: Number>(case: Case, kernel: Kernel, seed: u64) -> Counters {
     }
 }
 
-/// The parameters of both kernels: the factors with their edges, and the product.
-fn parameters<'k, F: Factor>(k: &'k Builder, case: Case) -> ([Matrix<'k, F::Stored>; 2], Matrix<'k, F::Sum>) {
+/// The parameters of both kernels: the operands with their edges, and the product.
+fn parameters<'k, F: InputType>(k: &'k Builder, case: Case) -> ([Matrix<'k, F::Stored>; 2], Matrix<'k, F::Sum>) {
     let [m, n, depth, lda, ldb] = ["m", "n", "k", "lda", "ldb"].map(|name| k.param::<u32>(name));
     let (a, b) = (k.global::<F::Stored>("a"), k.global::<F::Stored>("b"));
-    let factor = |base: Ptr<'k, Global, F::Stored>, rows, stride| {
+    let operand = |base: Ptr<'k, Global, F::Stored>, rows, stride| {
         if case.k_major {
             Matrix::row_major(base, [rows, depth], stride).vectors(case.vector)
         } else {
             Matrix::col_major(base, [rows, depth], stride).vectors(case.vector)
         }
     };
-    let factors = [factor(a, m, lda), factor(b, n, ldb)];
-    (factors, Matrix::row_major(k.global::<F::Sum>("c"), [m, n], n))
+    let operands = [operand(a, m, lda), operand(b, n, ldb)];
+    (operands, Matrix::row_major(k.global::<F::Sum>("c"), [m, n], n))
 }
 
-/// Writes the teams' parts of the product, what is inside.
-fn store<'k, X: Atom, L: StaticLayout, R: StaticLayout, T: Arrangement>(
+/// Writes the warps' parts of the product, what is inside.
+fn store<'k, X: Atom, L: StaticLayout, R: StaticLayout, T: AtomGrid>(
     k: &'k Builder,
     product: TiledMma<'k, X, L, R, T>,
     c: Matrix<'k, Sum<X>>,
@@ -134,8 +140,8 @@ fn store<'k, X: Atom, L: StaticLayout, R: StaticLayout, T: Arrangement>(
     }
 }
 
-type Sum<X> = <<X as Atom>::Factor as Factor>::Sum;
-type Stored<X> = <<X as Atom>::Factor as Factor>::Stored;
+type Sum<X> = <<X as Atom>::Input as InputType>::Sum;
+type Stored<X> = <<X as Atom>::Input as InputType>::Stored;
 
 /// How a kernel asks for the product of what is in shared memory; the first time, where it is false, in place of what was.
 type Multiply<'k, X, L, R, T> = fn(
@@ -146,20 +152,20 @@ type Multiply<'k, X, L, R, T> = fn(
 );
 
 /// One block: the tiles' extent of K at a time.
-fn kernel<'k, X: Atom, L: StaticLayout, R: StaticLayout, T: Arrangement>(
+fn kernel<'k, X: Atom, L: StaticLayout, R: StaticLayout, T: AtomGrid>(
     k: &'k Builder,
     case: Case,
     multiply: Multiply<'k, X, L, R, T>,
 ) {
-    let ([a, b], c) = parameters::<X::Factor>(k, case);
+    let ([a, b], c) = parameters::<X::Input>(k, case);
     let [m, n, depth] = TiledMma::<X, L, R, T>::EXTENTS;
     let a_tile = LayoutTensor::new(k.shared_aligned("a", m * depth, 1024), L::default());
     let b_tile = LayoutTensor::new(k.shared_aligned("b", n * depth, 1024), R::default());
     let product = TiledMma::<X, L, R, T>::new(k);
     let zero = k.lit(0u32);
     k.for_step(0u32, case.k as u32, depth, |step| {
-        copy_async(k, Team::block(k), a.tile([m, depth], [zero, step]), a_tile).unwrap();
-        copy_async(k, Team::block(k), b.tile([n, depth], [zero, step]), b_tile).unwrap();
+        copy_async(k, ThreadGroup::block(k), a.tile([m, depth], [zero, step]), a_tile).unwrap();
+        copy_async(k, ThreadGroup::block(k), b.tile([n, depth], [zero, step]), b_tile).unwrap();
         k.cp_async_commit();
         k.cp_async_wait(0);
         if X::THREADS == 128 {
@@ -172,7 +178,7 @@ fn kernel<'k, X: Atom, L: StaticLayout, R: StaticLayout, T: Arrangement>(
     store(k, product, c);
 }
 
-fn warps<F: Number, L: StaticLayout, R: StaticLayout, T: Arrangement>(case: Case) -> Counters {
+fn warps<F: Number, L: StaticLayout, R: StaticLayout, T: AtomGrid>(case: Case) -> Counters {
     let launch = block(TiledMma::<MmaSync<F>, L, R, T>::THREADS);
     let recorded = record("warps", Arch::Sm90a, launch, |k| {
         kernel::<MmaSync<F>, L, R, T>(k, case, |product, a, b, _| product.multiply(a, b));
@@ -180,12 +186,12 @@ fn warps<F: Number, L: StaticLayout, R: StaticLayout, T: Arrangement>(case: Case
     check::<F>(case, recorded, u64::from(case.vector))
 }
 
-fn warpgroups<F: Number, L: StaticLayout, R: StaticLayout, T: Arrangement>(case: Case) -> Counters {
+fn warpgroups<F: Number, L: StaticLayout, R: StaticLayout, T: AtomGrid>(case: Case) -> Counters {
     let launch = block(TiledMma::<Wgmma<F>, L, R, T>::THREADS);
     let recorded = record("warpgroups", Arch::Sm90a, launch, |k| {
         kernel::<Wgmma<F>, L, R, T>(k, case, |product, a, b, keep| {
             product.issue(a, b, keep);
-            product.settle(0);
+            product.wait_group(0);
         });
     });
     check::<F>(case, recorded, u64::from(case.vector))
@@ -199,7 +205,7 @@ macro_rules! runners {
         [$((
             $name::<$F, $L, $R, $T> as fn(Case) -> Counters,
             [<$L>::LAYOUT.extent(0) as usize, <$R>::LAYOUT.extent(0) as usize],
-            <$F as Factor>::BITS,
+            <$F as InputType>::BITS,
             $k_major,
         )),+]
     };
@@ -209,24 +215,30 @@ type Rows<const R: usize> = Swizzled<Swizzle<2, 3, 3>, RowMajor<R, 32>>;
 type Columns<const R: usize> = Swizzled<Swizzle<2, 3, 3>, ColMajor<R, 32>>;
 type Bytes<const R: usize> = Swizzled<Swizzle<2, 4, 3>, RowMajor<R, 64>>;
 
-/// Both instructions, every element type, one team and several, every swizzle.
-const RUNNERS: [Runner; 16] = runners! {
-    warps<bf16, Rows<32>, Rows<24>, Teams<1, 1>> true;
-    warps<f16, Rows<64>, Rows<24>, Teams<2, 1>> true;
-    warps<bf16, Columns<32>, Columns<32>, Teams<1, 2>> false;
-    warps<bf16, Rows<64>, Rows<64>, Teams<2, 4>> true;
-    warps<i8, Bytes<32>, Bytes<24>, Teams<1, 1>> true;
-    warps<E4M3, Bytes<32>, Bytes<48>, Teams<2, 2>> true;
-    warps<E5M2, MatrixTile<KMajor, 8, 32, 128>, MatrixTile<KMajor, 8, 32, 128>, Teams<1, 2>> true;
-    warpgroups<bf16, MatrixTile<KMajor, 16, 128, 64>, MatrixTile<KMajor, 16, 64, 64>, Teams<1, 1>> true;
-    warpgroups<f16, MatrixTile<KMajor, 16, 128, 32>, MatrixTile<KMajor, 16, 64, 32>, Teams<2, 1>> true;
-    warpgroups<bf16, MatrixTile<KMajor, 16, 64, 16>, MatrixTile<KMajor, 16, 64, 16>, Teams<1, 2>> true;
-    warpgroups<bf16, MatrixTile<KMajor, 16, 128, 128>, MatrixTile<KMajor, 16, 64, 128>, Teams<2, 2>> true;
-    warpgroups<bf16, MatrixTile<MnMajor, 16, 128, 64>, MatrixTile<MnMajor, 16, 128, 64>, Teams<2, 1>> false;
-    warpgroups<f16, MatrixTile<MnMajor, 16, 128, 16>, MatrixTile<MnMajor, 16, 64, 16>, Teams<1, 1>> false;
-    warpgroups<i8, MatrixTile<KMajor, 8, 128, 128>, MatrixTile<KMajor, 8, 64, 128>, Teams<1, 2>> true;
-    warpgroups<E4M3, MatrixTile<KMajor, 8, 128, 64>, MatrixTile<KMajor, 8, 64, 64>, Teams<2, 1>> true;
-    warpgroups<E5M2, MatrixTile<KMajor, 8, 64, 128>, MatrixTile<KMajor, 8, 24, 128>, Teams<1, 1>> true;
+type Words<const R: usize> = Swizzled<Swizzle<3, 2, 3>, RowMajor<R, 32>>;
+
+/// Both instructions, every element type, one warp (or warpgroup) and several, every swizzle.
+const RUNNERS: [Runner; 20] = runners! {
+    warps<bf16, Rows<32>, Rows<24>, AtomLayout<1, 1>> true;
+    warps<f16, Rows<64>, Rows<24>, AtomLayout<2, 1>> true;
+    warps<bf16, Columns<32>, Columns<32>, AtomLayout<1, 2>> false;
+    warps<bf16, Rows<64>, Rows<64>, AtomLayout<2, 4>> true;
+    warps<i8, Bytes<32>, Bytes<24>, AtomLayout<1, 1>> true;
+    warps<E4M3, Bytes<32>, Bytes<48>, AtomLayout<2, 2>> true;
+    warps<E5M2, OperandTile<KMajor, 8, 32, 128>, OperandTile<KMajor, 8, 32, 128>, AtomLayout<1, 2>> true;
+    warps<Tf32, Words<32>, Words<24>, AtomLayout<2, 1>> true;
+    warps<Tf32, OperandTile<KMajor, 32, 32, 32>, OperandTile<KMajor, 32, 32, 32>, AtomLayout<1, 2>> true;
+    warpgroups<bf16, OperandTile<KMajor, 16, 128, 64>, OperandTile<KMajor, 16, 64, 64>, AtomLayout<1, 1>> true;
+    warpgroups<Tf32, OperandTile<KMajor, 32, 128, 32>, OperandTile<KMajor, 32, 64, 32>, AtomLayout<2, 1>> true;
+    warpgroups<Tf32, OperandTile<KMajor, 32, 64, 16>, OperandTile<KMajor, 32, 24, 16>, AtomLayout<1, 1>> true;
+    warpgroups<f16, OperandTile<KMajor, 16, 128, 32>, OperandTile<KMajor, 16, 64, 32>, AtomLayout<2, 1>> true;
+    warpgroups<bf16, OperandTile<KMajor, 16, 64, 16>, OperandTile<KMajor, 16, 64, 16>, AtomLayout<1, 2>> true;
+    warpgroups<bf16, OperandTile<KMajor, 16, 128, 128>, OperandTile<KMajor, 16, 64, 128>, AtomLayout<2, 2>> true;
+    warpgroups<bf16, OperandTile<MnMajor, 16, 128, 64>, OperandTile<MnMajor, 16, 128, 64>, AtomLayout<2, 1>> false;
+    warpgroups<f16, OperandTile<MnMajor, 16, 128, 16>, OperandTile<MnMajor, 16, 64, 16>, AtomLayout<1, 1>> false;
+    warpgroups<i8, OperandTile<KMajor, 8, 128, 128>, OperandTile<KMajor, 8, 64, 128>, AtomLayout<1, 2>> true;
+    warpgroups<E4M3, OperandTile<KMajor, 8, 128, 64>, OperandTile<KMajor, 8, 64, 64>, AtomLayout<2, 1>> true;
+    warpgroups<E5M2, OperandTile<KMajor, 8, 64, 128>, OperandTile<KMajor, 8, 24, 128>, AtomLayout<1, 1>> true;
 };
 
 #[test]

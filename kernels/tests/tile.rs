@@ -5,8 +5,8 @@ use tilewright_codegen::build::{Builder, Global, Ptr, block, record};
 use tilewright_codegen::ir::{Arch, Kernel};
 use tilewright_codegen::sim::{self, Arg, Launch, Memory, Outcome};
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::tile::{Coord, LayoutTensor, place};
-use tilewright_layout::typed::{ColMajor, Lowered, MatrixTile, MnMajor, RowMajor, StaticLayout, Swizzle, Swizzled};
+use tilewright_kernels::tile::{Index, LayoutTensor, place};
+use tilewright_layout::typed::{ColMajor, Lowered, MnMajor, OperandTile, RowMajor, StaticLayout, Swizzle, Swizzled};
 use tilewright_layout::view::{self, Along};
 use tilewright_layout::{Layout, Tiler};
 
@@ -47,7 +47,7 @@ proptest! {
     #[test]
     fn half_known_numbers_compute_as_whole_ones(steps in proptest::collection::vec(step(), 1..8)) {
         let kernel = record("arithmetic", Arch::Sm80, block(64), |k| {
-            let thread = Coord::thread(k);
+            let thread = Index::thread(k);
             let result = steps.iter().fold(thread, |x, step| match *step {
                 Step::Add(c) => x + c,
                 Step::AddThread => x + thread,
@@ -83,7 +83,7 @@ proptest! {
         let layout = Layout::tuple(&leaves).unwrap();
         let index = |thread: u32| (thread << shift) + extra;
         let kernel = record("place", Arch::Sm80, block(64), |k| {
-            let at = place(&layout, Coord::thread(k) * (1 << shift) + extra);
+            let at = place(&layout, Index::thread(k) * (1 << shift) + extra);
             k.global::<u32>("out").at(k.tid()).store(at.get(k));
         });
         let found = words(kernel, 64);
@@ -101,14 +101,14 @@ fn fragments_agree<L: StaticLayout, Threads: StaticLayout, const M: usize, const
     let kernel = record("fragments", Arch::Sm80, block(threads), |k: &Builder| {
         let out: Ptr<'_, Global, u32> = k.global("out");
         let tile = LayoutTensor::new(out, L::default()).tile::<M, N>([1.into(), 1.into()]);
-        let mine = tile.distribute::<Threads>(Coord::thread(k));
+        let mine = tile.distribute::<Threads>(Index::thread(k));
         let size = mine.layout().size() as u32;
         for j in 0..size {
             mine.flat(j.into()).store(k.tid() * 100 + j);
         }
     });
     let mut expected = vec![u32::MAX; reach];
-    let host = view::LayoutTensor::<_, L>::from_mut(&mut expected).unwrap();
+    let host = view::TensorView::<_, L>::from_mut(&mut expected).unwrap();
     let tile = host.tile::<M, N>([1, 1]).unwrap();
     for thread in 0..threads {
         for (j, cell) in (0..).zip(tile.distribute::<Threads>(thread as usize).unwrap().iter()) {
@@ -124,7 +124,7 @@ fn tiles_and_fragments_are_those_of_the_host() {
     fragments_agree::<ColMajor<24, 48>, RowMajor<4, 8>, 12, 24>();
     fragments_agree::<Swizzled<Swizzle<3, 2, 3>, RowMajor<32, 64>>, RowMajor<4, 8>, 16, 32>();
     fragments_agree::<Swizzled<Swizzle<3, 0, 3>, RowMajor<16, 16>>, ColMajor<4, 8>, 8, 8>();
-    fragments_agree::<MatrixTile<MnMajor, 32, 64, 16>, RowMajor<8, 4>, 32, 8>();
+    fragments_agree::<OperandTile<MnMajor, 32, 64, 16>, RowMajor<8, 4>, 32, 8>();
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn constants_that_commute_with_a_swizzle_cost_nothing() {
         let kernel = record("rows", Arch::Sm80, block(64), |k| {
             let tile = LayoutTensor::new(k.global::<u32>("out"), Rows::default());
             for row in 0..rows {
-                tile.at([Coord::thread(k) / 8 + 8 * row, Coord::thread(k) % 8 * 8]).store(0u32);
+                tile.at([Index::thread(k) / 8 + 8 * row, Index::thread(k) % 8 * 8]).store(0u32);
             }
         });
         let mut count = 0;
@@ -150,8 +150,8 @@ fn a_tile_of_a_value_is_that_of_the_type() {
     let addresses = |typed: bool| {
         let kernel = record("tiles", Arch::Sm80, block(32), |k| {
             let tensor = LayoutTensor::new(k.global::<u32>("out"), Rows::default());
-            let place: [Coord<'_>; 2] = [Coord::lane(k) / 16, Coord::lane(k) % 2];
-            let at: [Coord<'_>; 2] = [3.into(), Coord::lane(k) / 2 % 8];
+            let place: [Index<'_>; 2] = [Index::lane(k) / 16, Index::lane(k) % 2];
+            let at: [Index<'_>; 2] = [3.into(), Index::lane(k) / 2 % 8];
             let pointer = if typed {
                 tensor.tile::<8, 32>(place).at(at)
             } else {
@@ -194,9 +194,9 @@ fn vectors_are_given_where_they_are_whole() {
     record("vectors", Arch::Sm80, block(32), |k| {
         let tile = LayoutTensor::new(k.shared_aligned::<half::bf16>("tile", 1024, 1024), Rows::default());
         assert!(tile.vectors::<8>(1).is_some() && tile.vectors::<2>(0).is_none());
-        let odd = tile.tile::<16, 4>([0.into(), Coord::lane(k)]);
+        let odd = tile.tile::<16, 4>([0.into(), Index::lane(k)]);
         assert!(odd.vectors::<8>(1).is_none() && odd.vectors::<4>(1).is_some());
-        let row = tile.vectorize::<1, 8>().load([Coord::lane(k) / 8, Coord::lane(k) % 8 * 8]);
-        tile.vectorize::<1, 8>().store([Coord::lane(k) / 8 + 4, Coord::lane(k) % 8 * 8], row);
+        let row = tile.vectorize::<1, 8>().load([Index::lane(k) / 8, Index::lane(k) % 8 * 8]);
+        tile.vectorize::<1, 8>().store([Index::lane(k) / 8 + 4, Index::lane(k) % 8 * 8], row);
     });
 }

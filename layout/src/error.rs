@@ -50,6 +50,8 @@ pub enum LayoutError {
     Indivisible { operation: &'static str, value: i64, divisor: i64 },
     /// A tuple with the wrong number of modes.
     Rank { operation: &'static str, given: usize, expected: usize },
+    /// Two shapes that must be alike, and differ in a mode.
+    Shape { operation: &'static str, mode: usize, left: i64, right: i64 },
     /// A mode that is not there.
     NoSuchMode { operation: &'static str, index: i64, rank: usize },
     /// A tuple where an integer was needed.
@@ -196,6 +198,15 @@ impl LayoutError {
                 .text(" modes given where ")
                 .number(expected as i64)
                 .text(" fit; give one per mode of the layout"),
+            LayoutError::Shape { operation, mode, left, right } => m
+                .text(operation)
+                .text(": mode ")
+                .number(mode as i64)
+                .text(" has ")
+                .number(left)
+                .text(" elements on one side and ")
+                .number(right)
+                .text(" on the other; give both the same shape"),
             LayoutError::NoSuchMode { operation, index, rank } => m
                 .text(operation)
                 .text(": there is no mode ")

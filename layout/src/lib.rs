@@ -34,11 +34,15 @@
 //! * [`ops`]: the algebra, one file per operator: coalesce, composition, complement, division, product, inverses.
 //! * [`swizzle`]: permutations of offsets against bank conflicts, and the layouts that matrix instructions read.
 //! * [`laws`]: what every operator promises, as functions.
+//! * `testing` (a feature): random layouts for property tests.
 //! * [`analysis`]: injective? how wide a vector? bank conflicts? [`picture`]: text and SVG.
 //!
 //! Every function is a `const fn`, so a layout can be computed, and refused, by the compiler: [`Layout::constant`].
 #![no_std]
 #![forbid(unsafe_code)]
+
+#[cfg(any(test, feature = "testing"))]
+extern crate std;
 
 #[macro_use]
 mod tri;
@@ -61,6 +65,8 @@ pub mod picture;
 mod profile;
 pub mod swizzle;
 pub mod tensor;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod tiler;
 pub mod typed;
 pub mod view;

@@ -1,12 +1,10 @@
 //! Each function against a definition that enumerates: slow, and too short to be wrong.
 
-mod strategies;
-
 use std::collections::{BTreeSet, HashMap};
 
 use proptest::prelude::*;
-use strategies::{any_layout, compact, nesting, shape, signed_layout, swizzle};
 use tilewright_layout::analysis::wavefronts;
+use tilewright_layout::testing::{any_layout, compact, nesting, shape, signed_layout, swizzle};
 use tilewright_layout::{Composed, IntTuple, Layout};
 
 /// Counts like an odometer, first integer fastest: every coordinate of the extents in order.

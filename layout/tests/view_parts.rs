@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use proptest::prelude::*;
 use tilewright_layout::typed::{RowMajor, Swizzle, Swizzled};
-use tilewright_layout::view::{LayoutTensor, Split, ViewError};
+use tilewright_layout::view::{Split, TensorView, ViewError};
 use tilewright_layout::{IntTuple, Layout, Tiler};
 
 type Spread = Swizzled<Swizzle<2, 0, 3>, RowMajor<8, 8>>;
@@ -13,8 +13,8 @@ fn offsets(layout: &Layout) -> Vec<usize> {
     (0..layout.cosize() as usize).collect()
 }
 
-fn view<'a>(data: &'a [usize], layout: &Layout) -> LayoutTensor<'a, usize, Layout> {
-    LayoutTensor::with_layout(data, *layout).unwrap()
+fn view<'a>(data: &'a [usize], layout: &Layout) -> TensorView<'a, usize, Layout> {
+    TensorView::with_layout(data, *layout).unwrap()
 }
 
 /// A mode: one integer, or two that may leave gaps. Strides are `scale` and up.
@@ -73,7 +73,7 @@ proptest! {
     fn clipped_tiles_and_parts_cover_each_element_once(layout in matrix(), m in 1usize..6, n in 1usize..6) {
         let layout = layout.flatten();
         let cells = vec![Cell::new(0u32); layout.cosize() as usize];
-        let view = LayoutTensor::<Cell<u32>, Layout>::with_layout(&cells, layout).unwrap();
+        let view = TensorView::<Cell<u32>, Layout>::with_layout(&cells, layout).unwrap();
         let sizes: Vec<usize> = (0..view.rank()).map(|mode| if mode % 2 == 0 { m } else { n }).collect();
         let counts: Vec<usize> = sizes.iter().enumerate().map(|(mode, size)| view.extent(mode).div_ceil(*size)).collect();
         let grid = Layout::col_major(&IntTuple::flat(&counts.iter().map(|c| *c as i64).collect::<Vec<_>>()).unwrap()).unwrap();
@@ -173,7 +173,7 @@ proptest! {
 #[test]
 fn parts_of_a_swizzled_view_are_swizzled_as_the_view_is() {
     let data: Vec<usize> = (0..64).collect();
-    let view = LayoutTensor::<usize, Spread>::from_slice(&data).unwrap();
+    let view = TensorView::<usize, Spread>::from_slice(&data).unwrap();
     let part = view.range(0, 3..8).unwrap().range(1, 1..6).unwrap();
     let columns = view.permute(&[1, 0]).unwrap();
     let pairs = view.flat_divide(&Tiler::by_mode(&[Tiler::extent(2), Tiler::extent(4)]).unwrap()).unwrap();
@@ -201,14 +201,14 @@ fn parts_of_a_swizzled_view_are_swizzled_as_the_view_is() {
 fn a_start_beyond_every_slice_is_an_error() {
     use tilewright_layout::{Swizzle, Swizzled};
     let far = Swizzled::new(Swizzle::IDENTITY, i64::MAX, Layout::leaf(4, 1).unwrap());
-    let error = LayoutTensor::<u32, Swizzled>::with_layout(&[], far).map(|view| view.size());
+    let error = TensorView::<u32, Swizzled>::with_layout(&[], far).map(|view| view.size());
     assert!(matches!(error, Err(ViewError::Layout(tilewright_layout::LayoutError::Overflow { .. }))));
 }
 
 #[test]
 fn errors_of_parts_say_what_was_wrong() {
     let data: Vec<usize> = (0..24).collect();
-    let view = LayoutTensor::<usize, RowMajor<4, 6>>::from_slice(&data).unwrap();
+    let view = TensorView::<usize, RowMajor<4, 6>>::from_slice(&data).unwrap();
     let text = |error: ViewError| error.to_string();
     assert_eq!(
         text(view.range(2, 0..1).map(|part| part.size()).unwrap_err()),
@@ -244,7 +244,7 @@ fn errors_of_parts_say_what_was_wrong() {
     );
     // Mode 0 walks 0, 1, 10, 11: indices 1 and 2 are 9 apart, 0 and 1 are not.
     let nested =
-        LayoutTensor::<usize, Layout>::with_layout(&data, Layout::parse("((2,2),2):((1,10),5)").unwrap()).unwrap();
+        TensorView::<usize, Layout>::with_layout(&data, Layout::parse("((2,2),2):((1,10),5)").unwrap()).unwrap();
     let torn = ViewError::Torn { mode: 0, start: 1, step: 1, count: 2 };
     assert_eq!(nested.range(0, 1..3).map(|part| part.size()), Err(torn));
     assert!(text(torn).contains("2 elements of mode 0"));

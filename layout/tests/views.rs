@@ -7,7 +7,7 @@ use tilewright_layout::typed::{
     BlockedProduct, ColMajor, Idx, Int, Lowered, RowMajor, Shaped, StaticLayout, Strided, Swizzle, Swizzled, TiledBy,
     TilesOf,
 };
-use tilewright_layout::view::{Along, Global, LayoutTensor, OffsetMap, Shared, Space, ViewError};
+use tilewright_layout::view::{Along, Global, OffsetMap, Shared, Space, TensorView, ViewError};
 use tilewright_layout::{Coord, IntTuple, Layout, Tiler};
 
 type Spread = Swizzled<Swizzle<3, 2, 3>, RowMajor<16, 32>>;
@@ -15,15 +15,15 @@ type Blocks = BlockedProduct<RowMajor<4, 8>, ColMajor<4, 4>>;
 
 /// Writes each element of `parts` once, and says how often each place of the memory was written.
 fn count<'a, L: OffsetMap, S: Space>(
-    parts: impl Iterator<Item = LayoutTensor<'a, Cell<u32>, L, S>>,
-    memory: &LayoutTensor<'a, Cell<u32>, Layout, S>,
+    parts: impl Iterator<Item = TensorView<'a, Cell<u32>, L, S>>,
+    memory: &TensorView<'a, Cell<u32>, Layout, S>,
 ) -> Vec<u32> {
     parts.flat_map(|part| part.iter()).for_each(|cell| cell.set(cell.get() + 1));
     memory.iter().map(Cell::get).collect()
 }
 
-fn memory<'a>(cells: &'a [Cell<u32>]) -> LayoutTensor<'a, Cell<u32>, Layout> {
-    LayoutTensor::with_layout(cells, Layout::leaf(cells.len() as i64, 1).unwrap()).unwrap()
+fn memory<'a>(cells: &'a [Cell<u32>]) -> TensorView<'a, Cell<u32>, Layout> {
+    TensorView::with_layout(cells, Layout::leaf(cells.len() as i64, 1).unwrap()).unwrap()
 }
 
 fn cells(count: usize) -> Vec<Cell<u32>> {
@@ -33,7 +33,7 @@ fn cells(count: usize) -> Vec<Cell<u32>> {
 fn every_part_once<L: StaticLayout>() {
     let ones = vec![1; Lowered::<L>::SIZE];
     let (a, b, c, d) = (cells(ones.len()), cells(ones.len()), cells(ones.len()), cells(ones.len()));
-    let view = |cells| LayoutTensor::<'_, Cell<u32>, L>::from_slice(cells).unwrap();
+    let view = |cells| TensorView::<'_, Cell<u32>, L>::from_slice(cells).unwrap();
     assert_eq!(count(view(&a).tiles::<4, 8>(), &memory(&a)), ones);
     let threads = (0..32).map(|thread| view(&b).distribute::<RowMajor<4, 8>>(thread).unwrap());
     assert_eq!(count(threads, &memory(&b)), ones);
@@ -54,7 +54,7 @@ fn tiles_threads_and_tile_iterators_cover_each_element_once() {
 #[test]
 fn a_swizzled_view_is_the_swizzled_layout() {
     let data: Vec<u32> = (0..512).collect();
-    let view = LayoutTensor::<u32, Spread, Shared>::from_slice(&data).unwrap();
+    let view = TensorView::<u32, Spread, Shared>::from_slice(&data).unwrap();
     for row in 0..16 {
         for column in 0..32 {
             let offset = Spread::SWIZZLE.apply((row * 32 + column) as i64) as usize;
@@ -75,7 +75,7 @@ fn a_swizzled_view_is_the_swizzled_layout() {
 #[test]
 fn threads_own_what_the_thread_layout_says() {
     let data: Vec<u32> = (0..512).collect();
-    let view = LayoutTensor::<u32, RowMajor<16, 32>, Global>::from_slice(&data).unwrap();
+    let view = TensorView::<u32, RowMajor<16, 32>, Global>::from_slice(&data).unwrap();
     let (rows, columns) = (RowMajor::<4, 8>::LAYOUT, ColMajor::<4, 8>::LAYOUT);
     for r in 0..16 {
         for c in 0..32 {
@@ -92,7 +92,7 @@ fn threads_own_what_the_thread_layout_says() {
 #[test]
 fn vectors_are_the_elements_in_order() {
     let data: Vec<u32> = (0..512).collect();
-    let view = LayoutTensor::<u32, Spread>::from_slice(&data).unwrap();
+    let view = TensorView::<u32, Spread>::from_slice(&data).unwrap();
     let vectors = view.vectorize::<1, 4>().unwrap();
     assert_eq!([vectors.extent(0), vectors.extent(1), vectors.extent(2)], [16, 8, 1]);
     for row in 0..16 {
@@ -102,7 +102,7 @@ fn vectors_are_the_elements_in_order() {
         }
     }
     assert_eq!(vectors.get([0, 8]), Err(ViewError::OutOfBounds { mode: 1, index: 8, extent: 8 }));
-    let odd = LayoutTensor::<u32, RowMajor<4, 8>>::from_slice(&data).unwrap().tile::<4, 2>([0, 1]).unwrap();
+    let odd = TensorView::<u32, RowMajor<4, 8>>::from_slice(&data).unwrap().tile::<4, 2>([0, 1]).unwrap();
     let error = odd.vectorize::<1, 1>().map(|v| v.extent(0));
     assert_eq!(error, Ok(4));
 }
@@ -111,7 +111,7 @@ fn vectors_are_the_elements_in_order() {
 fn a_part_that_starts_off_the_alignment_is_not_vectorized() {
     type Padded = Strided<(Int<4>, Int<8>), (Int<9>, Int<1>)>;
     let data = [0u32; 36];
-    let view = LayoutTensor::<u32, Padded>::from_slice(&data).unwrap();
+    let view = TensorView::<u32, Padded>::from_slice(&data).unwrap();
     let row = |index| view.tile::<1, 8>([index, 0]).unwrap().vectorize::<1, 4>().map(|vectors| vectors.extent(1));
     assert_eq!(row(0), Ok(2));
     assert_eq!(row(1), Err(ViewError::Misaligned { offset: 9, vector: 4 }));
@@ -121,9 +121,9 @@ fn a_part_that_starts_off_the_alignment_is_not_vectorized() {
 fn errors_say_what_was_wrong() {
     let data = [0u32; 100];
     let text = |error: ViewError| error.to_string();
-    let view = LayoutTensor::<u32, RowMajor<4, 8>>::from_slice(&data).unwrap();
+    let view = TensorView::<u32, RowMajor<4, 8>>::from_slice(&data).unwrap();
     assert_eq!(
-        LayoutTensor::<u32, RowMajor<16, 8>>::from_slice(&data).map(|v| v.size()),
+        TensorView::<u32, RowMajor<16, 8>>::from_slice(&data).map(|v| v.size()),
         Err(ViewError::TooShort { needed: 128, given: 100 })
     );
     assert_eq!(
@@ -145,7 +145,7 @@ fn errors_say_what_was_wrong() {
     assert!(text(value.tile_by(&tiler, &[0, 0]).map(|t| t.size()).unwrap_err()).contains("does not divide"));
     let backwards = Layout::parse("4:-1").unwrap();
     assert_eq!(
-        LayoutTensor::<u32, Layout>::with_layout(&data, backwards).map(|v| v.size()),
+        TensorView::<u32, Layout>::with_layout(&data, backwards).map(|v| v.size()),
         Err(ViewError::NegativeStride { stride: -1 })
     );
     let gaps = Layout::parse("(2,2):(1,4)").unwrap();
@@ -161,7 +161,7 @@ fn errors_say_what_was_wrong() {
 #[test]
 fn a_part_copies_to_a_part() {
     let mut data: Vec<u32> = (0..32).collect();
-    let view = LayoutTensor::<Cell<u32>, RowMajor<4, 8>>::from_mut(&mut data).unwrap();
+    let view = TensorView::<Cell<u32>, RowMajor<4, 8>>::from_mut(&mut data).unwrap();
     let (from, to) = (view.row(1).unwrap(), view.row(2).unwrap());
     for (cell, value) in to.iter().zip(from.iter()) {
         cell.set(value.get());
@@ -169,7 +169,7 @@ fn a_part_copies_to_a_part() {
     let plain: Vec<u32> = (100..108).collect();
     view.row(3)
         .unwrap()
-        .copy_from(&LayoutTensor::<u32, Layout>::with_layout(&plain, Layout::leaf(8, 1).unwrap()).unwrap())
+        .copy_from(&TensorView::<u32, Layout>::with_layout(&plain, Layout::leaf(8, 1).unwrap()).unwrap())
         .unwrap();
     view.set([0, 7], 77).unwrap();
     assert_eq!(data[7], 77);
@@ -181,7 +181,7 @@ fn a_part_copies_to_a_part() {
 fn typed_bounds_reach_every_element_without_a_check() {
     let data: Vec<u32> = (0..512).collect();
     type Matrix = Shaped<16, 32, Blocks>;
-    let view = LayoutTensor::<u32, Matrix>::from_slice(&data).unwrap();
+    let view = TensorView::<u32, Matrix>::from_slice(&data).unwrap();
     let mut seen: Vec<u32> =
         Idx::<16>::all().flat_map(|r| Idx::<32>::all().map(move |c| (r, c))).map(|(r, c)| *view.at(r, c)).collect();
     seen.sort_unstable();
@@ -191,11 +191,11 @@ fn typed_bounds_reach_every_element_without_a_check() {
 #[test]
 fn a_bounded_iterator_ends_and_a_circular_one_counts_its_laps() {
     let data = [0u32; 512];
-    let view = LayoutTensor::<u32, RowMajor<16, 32>>::from_slice(&data).unwrap();
+    let view = TensorView::<u32, RowMajor<16, 32>>::from_slice(&data).unwrap();
     let mut bounded = view.tiles_along::<16, 8>(Along::Columns, 0).unwrap();
     assert_eq!((bounded.size_hint(), bounded.by_ref().count()), ((4, Some(4)), 4));
     assert!(bounded.next().is_none() && bounded.size_hint() == (0, Some(0)));
-    let mut ring = view.tiles_along::<16, 8>(Along::Columns, 0).unwrap().circular();
+    let mut ring = view.tiles_around::<16, 8>(Along::Columns, 0).unwrap();
     for step in 0..23 {
         assert_eq!(ring.lap(), step / 4);
         assert_eq!(ring.next().unwrap().offset([0, 0]), Ok(step % 4 * 8));
@@ -222,7 +222,7 @@ proptest! {
     #[test]
     fn tile_by_covers_each_element_once((layout, m, n) in matrix()) {
         let cells = cells(layout.cosize() as usize);
-        let view = LayoutTensor::<Cell<u32>, Layout>::with_layout(&cells, layout).unwrap();
+        let view = TensorView::<Cell<u32>, Layout>::with_layout(&cells, layout).unwrap();
         let tiler = Tiler::by_mode(&[Tiler::extent(m), Tiler::extent(n)]).unwrap();
         for i in 0..(layout.extent(0) / m) as usize {
             for j in 0..(layout.extent(1) / n) as usize {
@@ -235,7 +235,7 @@ proptest! {
     #[test]
     fn distribute_by_partitions((layout, m, n) in matrix(), right in any::<bool>()) {
         let cells = cells(layout.cosize() as usize);
-        let view = LayoutTensor::<Cell<u32>, Layout>::with_layout(&cells, layout).unwrap();
+        let view = TensorView::<Cell<u32>, Layout>::with_layout(&cells, layout).unwrap();
         let shape = IntTuple::flat(&[m, n]).unwrap();
         let threads = if right { Layout::row_major(&shape) } else { Layout::col_major(&shape) }.unwrap();
         for thread in 0..threads.size() as usize {
@@ -247,7 +247,7 @@ proptest! {
     #[test]
     fn slices_are_the_rows_and_columns((layout, _, _) in matrix(), row in 0usize..16, column in 0usize..16) {
         let data: Vec<u32> = (0..layout.cosize() as u32).collect();
-        let view = LayoutTensor::<u32, Layout>::with_layout(&data, layout).unwrap();
+        let view = TensorView::<u32, Layout>::with_layout(&data, layout).unwrap();
         let (row, column) = (row % view.extent(0), column % view.extent(1));
         let along = view.slice(&Coord::parse(&format!("({row},_)")).unwrap()).unwrap();
         let down = view.slice(&Coord::parse(&format!("(_,{column})")).unwrap()).unwrap();

@@ -3,8 +3,8 @@
 use super::ptr::{Cluster, Global, OnChip, Ptr, Shared, SpaceOf};
 use super::sync::Mbarrier;
 use super::value::TensorMap;
-use super::{Arg, Builder, Val};
-use crate::ir::attr::{BulkDone, CpBytes, CpCache, NoInc, Pending};
+use super::{Arg, Builder, Scalar, Val};
+use crate::ir::attr::{AtomOp, BulkDone, CpBytes, CpCache, NoInc, Pending};
 use crate::ir::{CopyOp, Operand};
 
 /// Who receives a bulk load, and under which policy of level two.
@@ -58,7 +58,56 @@ impl<'k, T> Ptr<'k, Shared, T> {
         self.k.emit(CopyOp::BulkS2C { dst, src, bytes, bar });
     }
 
-    /// Copies to the box of the tensor map at the coordinates (2 to 4, the first axis fastest), in the current bulk
+    /// Combines elements of global memory with those here, each in one atomic step, in the current bulk group: `bytes` of them.
+    ///
+    /// ```
+    /// # use tilewright_codegen::{build::{block, record}, ir::{Arch, attr::{AtomOp, ProxyFence}}, verify::verify};
+    /// # let kernel = record("sample", Arch::Sm90a, block(32), |k| {
+    /// let (sums, own) = (k.global::<f32>("sums"), k.shared::<f32>("own", 32));
+    /// own.at(k.tid()).store(1.0);
+    /// k.fence_proxy_async(ProxyFence::Shared);
+    /// k.sync_warp();
+    /// k.when(k.tid().eq(0), || {
+    ///     own.bulk_reduce(AtomOp::Add, sums, 128);
+    ///     k.bulk_commit();
+    ///     k.bulk_wait(0);
+    /// });
+    /// # });
+    /// # verify(kernel).unwrap();
+    /// ```
+    #[track_caller]
+    pub fn bulk_reduce(self, op: AtomOp, dst: Ptr<'k, Global, T>, bytes: impl Arg<'k, u32>)
+    where
+        T: Scalar,
+    {
+        let (dst, src, bytes) = (dst.addr(), self.addr(), bytes.val(self.k).op);
+        self.k.emit(CopyOp::ReduceS2G { ty: T::TY, dst, src, bytes, policy: None, op });
+    }
+
+    /// As [`Ptr::bulk_reduce`], to another block's shared memory, completing on an mbarrier there.
+    #[track_caller]
+    pub fn bulk_reduce_send(
+        self,
+        op: AtomOp,
+        dst: Ptr<'k, Cluster, T>,
+        bytes: impl Arg<'k, u32>,
+        bar: Mbarrier<'k, Cluster>,
+    ) where
+        T: Scalar,
+    {
+        let (dst, src, bytes, bar) = (dst.addr(), self.addr(), bytes.val(self.k).op, bar.addr());
+        self.k.emit(CopyOp::ReduceS2C { ty: T::TY, dst, src, bytes, bar, op });
+    }
+
+    /// Combines the elements of the tensor map's box at the coordinates with those here, by the map's type, each in one atomic
+    /// step, in the current bulk group.
+    #[track_caller]
+    pub fn tensor_reduce<M: SpaceOf>(self, op: AtomOp, map: Ptr<'k, M, TensorMap>, at: &[Val<'k, i32>]) {
+        let (map, src, at) = (map.addr(), self.addr(), at.iter().map(|v| v.op).collect());
+        self.k.emit(CopyOp::TensorReduce { map, at, src, policy: None, op });
+    }
+
+    /// Copies to the box of the tensor map at the coordinates (1 to 5, the first axis fastest), in the current bulk
     /// group.
     #[track_caller]
     pub fn tensor_store<M: SpaceOf>(self, map: Ptr<'k, M, TensorMap>, at: &[Val<'k, i32>]) {
@@ -76,7 +125,7 @@ impl<'k, S: OnChip, T> Ptr<'k, S, T> {
         self.k.emit(CopyOp::BulkG2S { dst, src, bytes, bar, multicast, policy });
     }
 
-    /// Copies the box of the tensor map at the coordinates (2 to 4, the first axis fastest), completing on the
+    /// Copies the box of the tensor map at the coordinates (1 to 5, the first axis fastest), completing on the
     /// mbarrier.
     #[track_caller]
     pub fn tensor_load<M: SpaceOf>(
@@ -92,7 +141,14 @@ impl<'k, S: OnChip, T> Ptr<'k, S, T> {
     }
 }
 
-impl<S: SpaceOf> Ptr<'_, S, TensorMap> {
+impl<'k, S: SpaceOf> Ptr<'k, S, TensorMap> {
+    /// Hints that the box at the coordinates will be read.
+    #[track_caller]
+    pub fn prefetch_box(self, at: &[Val<'k, i32>]) {
+        let at = at.iter().map(|v| v.op).collect();
+        self.k.emit(CopyOp::BoxPrefetch { map: self.addr(), at, policy: None });
+    }
+
     /// Hints that the tensor map will be used.
     #[track_caller]
     pub fn prefetch_map(self) {

@@ -32,7 +32,7 @@ pub use convert::Parts;
 pub use copy::Bulk;
 pub use mem::{Load, Store};
 pub use mma::{Descriptor, Operands, SwizzleMode};
-pub use ptr::{Cluster, Counter, Global, Index, OnChip, Param, Ptr, Shared, SpaceOf, Writable};
+pub use ptr::{Allocation, Cluster, Counter, Global, Index, Offset, OnChip, Param, Ptr, Shared, SpaceOf, Writable};
 pub use recorder::{Builder, block, record};
 pub use sync::Mbarrier;
 pub use val::{

@@ -2,7 +2,7 @@
 
 use super::val::Wide;
 use super::{Arg, Builder, Scalar, Val};
-use crate::ir::{Addr, Operand, SharedKind, Space, Ty, ValueOp};
+use crate::ir::{Addr, Operand, Shared as Placed, SharedKind, Space, Ty, ValueOp};
 use core::marker::PhantomData;
 
 /// An address space as a type.
@@ -69,6 +69,47 @@ impl<S, T> Clone for Ptr<'_, S, T> {
 }
 
 impl<S, T> Copy for Ptr<'_, S, T> {}
+
+/// The allocation in shared memory that a pointer is known to point into while it is recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Allocation {
+    /// The author's name for it.
+    pub name: String,
+    /// Its size in bytes.
+    pub bytes: u32,
+    /// What its address is a multiple of.
+    pub align: u32,
+    /// How far from its start the pointer is.
+    pub offset: Offset,
+}
+
+/// Bytes from the start of an allocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offset {
+    /// So many.
+    Exactly(i64),
+    /// A number known at run time, a multiple of this power of two.
+    MultipleOf(u32),
+}
+
+impl Allocation {
+    /// Bytes from the pointer to the end of the allocation; all of it where the offset is known at run time only.
+    pub fn left(&self) -> i64 {
+        match self.offset {
+            Offset::Exactly(offset) => i64::from(self.bytes) - offset,
+            Offset::MultipleOf(_) => i64::from(self.bytes),
+        }
+    }
+
+    /// What the pointer is a multiple of, by the alignment of the allocation and the offset.
+    pub fn alignment(&self) -> u32 {
+        match self.offset {
+            Offset::Exactly(0) => self.align,
+            Offset::Exactly(offset) => self.align.min(1 << offset.trailing_zeros().min(31)),
+            Offset::MultipleOf(step) => self.align.min(step),
+        }
+    }
+}
 
 /// A number of elements: a value or a constant.
 pub trait Index<'k> {
@@ -152,6 +193,33 @@ impl<'k, S: SpaceOf, T> Ptr<'k, S, T> {
         Ptr { base, offset: self.offset + constant, ..self }
     }
 
+    /// The allocation that it points into, where that is known: of what [`Builder::shared`] gave, moved on by numbers of
+    /// elements, on another block of the cluster, or as bits and back. Nothing of a pointer to other memory, or of one that
+    /// was loaded.
+    ///
+    /// ```
+    /// # use tilewright_codegen::{build::{Offset, block, record}, ir::Arch};
+    /// # record("sample", Arch::Sm80, block(32), |k| {
+    /// let tile = k.shared_aligned::<f32>("tile", 1024, 128);
+    /// let of = tile.at(k.tid() * 16).at(2).allocation().unwrap();
+    /// assert_eq!((of.name.as_str(), of.bytes, of.align), ("tile", 4096, 128));
+    /// assert_eq!((of.offset, of.left(), of.alignment()), (Offset::MultipleOf(8), 4096, 8));
+    /// let of = tile.at(1000).allocation().unwrap();
+    /// assert_eq!((of.offset, of.left(), of.alignment()), (Offset::Exactly(4000), 96, 32));
+    /// assert_eq!(k.global::<f32>("x").allocation(), None);
+    /// # });
+    /// ```
+    pub fn allocation(self) -> Option<Allocation> {
+        let known = self.k.known(self.base);
+        let place = known.place?;
+        let Placed { name, bytes, align, offset: start, .. } = self.k.alloc(place.alloc)?;
+        let offset = match place.offset {
+            Some(offset) => Offset::Exactly(offset + i64::from(self.offset)),
+            None => Offset::MultipleOf(known.moved(i64::from(self.offset) - i64::from(start)).multiple() as u32),
+        };
+        Some(Allocation { name, bytes, align, offset })
+    }
+
     /// The same address, as a pointer to other elements.
     pub fn cast<U>(self) -> Ptr<'k, S, U> {
         Ptr::new(self.k, self.base, self.offset)
@@ -161,9 +229,10 @@ impl<'k, S: SpaceOf, T> Ptr<'k, S, T> {
     #[track_caller]
     pub(super) fn plain(self) -> Operand {
         let ty = Ty::Ptr(S::SPACE);
-        let (from, bytes) = match S::SPACE.address() {
-            Ty::U32 => (Ty::S32, self.offset.constant().into()),
-            _ => (Ty::S64, i64::from(self.offset).constant().into()),
+        let (from, bytes) = if S::SPACE.address() == Ty::U32 {
+            (Ty::S32, self.offset.constant().into())
+        } else {
+            (Ty::S64, i64::from(self.offset).constant().into())
         };
         self.k.value(ty, |d| ValueOp::PtrAdd { ty, from, d, p: self.base, bytes })
     }

@@ -2,8 +2,8 @@
 
 use super::fold::fold;
 use crate::ir::{
-    Arch, Block, Flag, Inst, Kernel, Launch, Op, Operand, Param, ParamId, ParamKind, Regs, Shared, SharedId,
-    SharedKind, Src, Stmt, StmtId, Ty, ValueId, Var, VarId,
+    Arch, Block, Flag, Inst, Kernel, Knowledge, Known, Launch, Op, Operand, Param, ParamId, ParamKind, Regs, Shared,
+    SharedId, SharedKind, Src, Stmt, StmtId, Ty, ValueId, Var, VarId,
 };
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -23,6 +23,7 @@ struct State {
     /// Blocks being recorded, innermost last, each with the pure values that it made.
     open: Vec<Scope>,
     next: u32,
+    known: Knowledge,
     /// The line that stands for all that is recorded now, where a method records several statements for its caller.
     src: Option<Src>,
 }
@@ -59,7 +60,8 @@ pub fn record(name: &str, arch: Arch, launch: Launch, body: impl FnOnce(&Builder
         values: Vec::new(),
         body: Block::new(),
     };
-    let builder = Builder { state: RefCell::new(State { kernel, open: vec![Scope::default()], next: 0, src: None }) };
+    let state = State { kernel, open: vec![Scope::default()], next: 0, known: Knowledge::default(), src: None };
+    let builder = Builder { state: RefCell::new(state) };
     body(&builder);
     let State { mut kernel, open, .. } = builder.state.into_inner();
     kernel.body = open.into_iter().next().unwrap_or_default().block;
@@ -187,6 +189,16 @@ impl Builder {
         SharedId(kernel.shared.len() as u32 - 1)
     }
 
+    /// What is known of an operand.
+    pub(super) fn known(&self, operand: Operand) -> Known {
+        self.state.borrow().known.operand(operand)
+    }
+
+    /// An allocation.
+    pub(super) fn alloc(&self, id: SharedId) -> Option<Shared> {
+        self.state.borrow().kernel.alloc(id).cloned()
+    }
+
     /// New registers, all of them.
     pub(super) fn add_regs(&self, name: &str, ty: Ty, len: u32) -> Regs {
         let vars = &mut self.state.borrow_mut().kernel.vars;
@@ -209,6 +221,9 @@ impl State {
     fn push(&mut self, op: Op, src: Src) {
         let id = self.number();
         let src = self.src.unwrap_or(src);
+        if let Op::Inst(inst) = &op {
+            self.known.learn(inst, &self.kernel.shared);
+        }
         self.append(Stmt { id, src, op });
     }
 

@@ -113,6 +113,19 @@ pub enum DeviceError {
         /// What was given.
         found: String,
     },
+    /// A buffer of a trial that is passed for a parameter of another name before, if ever, it is passed for its own.
+    #[error(
+        "buffer `{buffer}` of a trial of `{kernel}` is passed for {}: pass it for the parameter of its name, or name it after the parameter",
+        passed.as_ref().map_or("no parameter".into(), |(index, name)| format!("argument {index}, `{name}`, first"))
+    )]
+    BufferName {
+        /// Name of the kernel.
+        kernel: String,
+        /// Name of the buffer.
+        buffer: String,
+        /// The first parameter that it is passed for: its number, from zero, and its name.
+        passed: Option<(usize, String)>,
+    },
     /// A grid that cannot be launched.
     #[error("kernel `{kernel}` cannot be launched on a grid of {grid:?} blocks: {rule}")]
     Grid {

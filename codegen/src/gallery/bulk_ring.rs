@@ -1,10 +1,11 @@
 //! `out[b, c] = Σₜ x[b, t, c]` for c below 1024: bulk copies of 4 KiB run ahead through a ring of four stages.
 //!
-//! Warps 0 to 3 add; one lane of warp 4 fetches. A stage goes round: empty → (expected, fetched) → full → read → empty.
+//! Warps 0 to 3 add; one lane of warp 4 fetches. A stage goes round: empty → (expected, fetched) → full → read → empty,
+//! the last behind a proxy fence.
 
 use super::cursor::Cursor;
 use crate::build::{Builder, Bulk};
-use crate::ir::attr::Eviction;
+use crate::ir::attr::{Eviction, ProxyFence};
 
 const STAGES: u32 = 4;
 const TILE: u32 = 1024;
@@ -45,6 +46,8 @@ pub fn bulk_ring(k: &Builder) {
             for i in 0..8 {
                 sums.set(i, sums.get(i) + ring.at(stage * TILE + k.tid()).at(128 * i).load());
             }
+            // The copy that comes next is of the other proxy: it waits for no read that is still on its way.
+            k.fence_proxy_async(ProxyFence::Shared);
             k.sync_warp();
             k.when(k.lane().eq(0), || empty.at(stage).arrive());
             cursor.advance();

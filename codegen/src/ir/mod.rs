@@ -10,6 +10,7 @@
 //! | `atom` | the atoms of matrix multiply |
 //! | `inst` | instructions, one row each, by family |
 //! | `kernel` | the kernel, its statements, how it is launched |
+//! | `known` | what is known of values while they are recorded |
 //! | `text` | the text form |
 //!
 //! # What a kernel is
@@ -39,6 +40,7 @@ pub mod attr;
 mod id;
 mod inst;
 mod kernel;
+mod known;
 mod operand;
 pub(crate) mod text;
 mod ty;
@@ -47,9 +49,10 @@ pub use arch::{Arch, Limit, Needs};
 pub use atom::{Elem, MmaAtom, WgmmaAtom, WgmmaKind};
 pub use id::{ParamId, SharedId, StmtId, ValueId, VarId};
 pub use inst::{
-    ArithOp, BitsOp, ControlOp, ConvertOp, CopyOp, Flag, Inst, MemOp, MmaOp, OperandSpec, Role, Row, Rule, Slot,
-    Source, SyncOp, ValueOp, WarpOp, rows,
+    Access, ArithOp, BitsOp, ControlOp, ConvertOp, CopyOp, Flag, Inst, MemOp, MmaOp, OperandSpec, Role, Row, Rule,
+    Slot, Source, SyncOp, ValueOp, WarpOp, rows,
 };
 pub use kernel::{Block, Kernel, Launch, Op, Param, ParamKind, Shared, SharedKind, Src, Stmt, Var};
+pub(crate) use known::{Knowledge, Known};
 pub use operand::{Addr, Const, Operand, Regs};
 pub use ty::{Space, Ty, TyClass};

@@ -239,6 +239,8 @@ classes! {
     Lane "a type of 32 bits" [U32, S32, F16x2, BF16x2, F32];
     /// What an atomic operation accepts; which of them, depends on the operation.
     Atomic "u32, s32, u64, f32, f16x2 or bf16x2" [U32, S32, U64, F32, F16x2, BF16x2];
+    /// What an asynchronous reduction accepts; which of them, depends on the operation.
+    Reduced "u32, s32, u64, s64, f16, bf16, f32 or f64" [U32, S32, U64, S64, F16, BF16, F32, F64];
     /// What compare-and-swap accepts.
     Swap "u32 or u64" [U32, U64];
     /// Packed types and wide integers that are put together from halves.
@@ -270,10 +272,12 @@ mod tests {
     fn widths_follow_the_name() {
         for ty in Ty::ALL {
             let digits: String = ty.name().chars().filter(char::is_ascii_digit).collect();
-            match ty {
-                Ty::F16x2 | Ty::BF16x2 => assert_eq!(digits, "162"),
-                Ty::Pred | Ty::Ptr(_) => assert_eq!(digits, ""),
-                _ => assert_eq!(digits, ty.bits().to_string(), "{ty}"),
+            if matches!(ty, Ty::F16x2 | Ty::BF16x2) {
+                assert_eq!(digits, "162");
+            } else if matches!(ty, Ty::Pred | Ty::Ptr(_)) {
+                assert_eq!(digits, "");
+            } else {
+                assert_eq!(digits, ty.bits().to_string(), "{ty}");
             }
             assert_eq!(ty.wide().map(Ty::bits), ty.wide().map(|_| ty.bits() * 2));
         }

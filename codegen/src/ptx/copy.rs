@@ -1,8 +1,8 @@
 //! Asynchronous copies.
 
 use super::writer::Writer;
-use crate::ir::attr::{BulkDone, NoInc};
-use crate::ir::{Addr, CopyOp, Operand};
+use crate::ir::attr::{AtomOp, BulkDone, NoInc};
+use crate::ir::{Addr, CopyOp, Operand, Ty};
 
 /// Writes an instruction of the family.
 pub(super) fn emit_copy(w: &mut Writer<'_>, op: &CopyOp) {
@@ -34,6 +34,17 @@ pub(super) fn emit_copy(w: &mut Writer<'_>, op: &CopyOp) {
             let head = "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes";
             w.line(format!("{head} {dst}, {src}, {bytes}, {bar}"));
         }
+        CopyOp::ReduceS2G { ty, dst, src, bytes, policy, op } => {
+            let (dst, src, bytes, op) = (w.addr(*dst), w.addr(*src), w.op(*bytes), reduction(*op, *ty));
+            let (hints, extra) = (hints(None, *policy), extra(w, &[*policy]));
+            let head = format!("cp.reduce.async.bulk.global.shared::cta.bulk_group{hints}.{op}");
+            w.line(format!("{head} {dst}, {src}, {bytes}{extra}"));
+        }
+        CopyOp::ReduceS2C { ty, dst, src, bytes, bar, op } => {
+            let (dst, src, bytes, bar) = (w.addr(*dst), w.addr(*src), w.op(*bytes), w.addr(*bar));
+            let head = "cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes";
+            w.line(format!("{head}.{} {dst}, {src}, {bytes}, {bar}", reduction(*op, *ty)));
+        }
         CopyOp::BulkPrefetch { src, bytes } => {
             let (src, bytes) = (w.addr(*src), w.op(*bytes));
             w.line(format!("cp.async.bulk.prefetch.L2.global {src}, {bytes}"));
@@ -50,6 +61,16 @@ pub(super) fn emit_copy(w: &mut Writer<'_>, op: &CopyOp) {
             let head = format!("cp.async.bulk.tensor.{}d.global.shared::cta.tile.bulk_group", at.len());
             w.line(format!("{head}{hints} {target}, {src}{extra}"));
         }
+        CopyOp::TensorReduce { map, at, src, policy, op } => {
+            let (target, src) = (place(w, *map, at), w.addr(*src));
+            let (hints, extra) = (hints(None, *policy), extra(w, &[*policy]));
+            let head = format!("cp.reduce.async.bulk.tensor.{}d.global.shared::cta.{}", at.len(), op.name());
+            w.line(format!("{head}.tile.bulk_group{hints} {target}, {src}{extra}"));
+        }
+        CopyOp::BoxPrefetch { map, at, policy } => {
+            let (source, hints, extra) = (place(w, *map, at), hints(None, *policy), extra(w, &[*policy]));
+            w.line(format!("cp.async.bulk.prefetch.tensor.{}d.L2.global.tile{hints} {source}{extra}", at.len()));
+        }
         CopyOp::TensorPrefetch { map } => {
             let map = w.addr(*map);
             w.line(format!("prefetch.tensormap {map}"));
@@ -60,6 +81,16 @@ pub(super) fn emit_copy(w: &mut Writer<'_>, op: &CopyOp) {
             w.line(format!("cp.async.bulk.wait_group{read} {}", pending.0));
         }
     }
+}
+
+/// Operation and type of a reduction: sums of halves keep subnormals, logic has bits.
+fn reduction(op: AtomOp, ty: Ty) -> String {
+    let ty = match (op, ty) {
+        (AtomOp::And | AtomOp::Or | AtomOp::Xor, ty) => format!("b{}", ty.bits()),
+        (AtomOp::Add, Ty::F16 | Ty::BF16) => format!("noftz.{}", ty.name()),
+        (_, ty) => ty.name().into(),
+    };
+    format!("{}.{ty}", op.name())
 }
 
 fn hints(multicast: Option<Operand>, policy: Option<Operand>) -> String {

@@ -64,11 +64,29 @@ impl Trial {
         self.run_loaded(&device.load(&*self.kernel)?, &device.stream()?)
     }
 
+    /// Each buffer is passed, and first of all for the parameter of its name.
+    fn check_names(&self) -> Result<(), DeviceError> {
+        let kernel = self.kernel.kernel();
+        for (at, memory) in self.buffers.iter().enumerate() {
+            let first = self.args.iter().position(|arg| match arg {
+                Pass::Pointer(buffer, _) | Pass::Map(buffer, _) => buffer.0 == at,
+                Pass::Scalar(_) | Pass::Bytes(_) => false,
+            });
+            let passed = first.and_then(|index| Some((index, kernel.params.get(index)?.name.clone())));
+            if passed.as_ref().is_none_or(|(_, name)| *name != memory.name) {
+                let (kernel, buffer) = (kernel.name.clone(), memory.name.clone());
+                return Err(DeviceError::BufferName { kernel, buffer, passed });
+            }
+        }
+        Ok(())
+    }
+
     /// Runs the trial once by its kernel as it was loaded before, for many runs of one kernel.
     ///
     /// # Errors
     /// As [`Trial::run`].
     pub fn run_loaded(&self, kernel: &Kernel, stream: &Stream) -> Result<Outcome, DeviceError> {
+        self.check_names()?;
         let device = stream.device();
         let buffers = self.buffers.iter().map(|memory| place(stream, memory)).collect::<Result<Vec<_>, _>>()?;
         let placed = self.args.iter().map(|arg| on_device(device, &buffers, arg)).collect::<Result<Vec<_>, _>>()?;

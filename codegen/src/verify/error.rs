@@ -148,6 +148,20 @@ pub enum ErrorKind {
         /// Bytes accessed, which the offset should be a multiple of.
         bytes: u32,
     },
+    /// An operand of `wgmma` that is known to begin behind the first row of its swizzle's pattern.
+    #[error(
+        "operand `{operand}` begins {offset} bytes into the pattern of its {span}-byte swizzle, which starts at multiples of {period}: align the tile to {period} bytes, or state the base offset"
+    )]
+    SwizzleBase {
+        /// The operand's name in the row.
+        operand: &'static str,
+        /// Bytes past a multiple of the period.
+        offset: u32,
+        /// Bytes of a row.
+        span: u32,
+        /// Bytes after which the pattern repeats.
+        period: u32,
+    },
     /// An access that is known to lie outside its allocation.
     #[error(
         "access to bytes {start}..{end} of `{name}`, which has {bytes}: shorten the access or enlarge the allocation"

@@ -1,10 +1,9 @@
 //! Memory: shapes, hints by space, atomics by type, places that are known.
 
 use super::arith::{illegal, needs};
-use super::origin::Origins;
 use super::{ErrorKind, Faults};
 use crate::ir::attr::{AtomOp, LdCache, LdOrder, Prefetch, Scope, StCache, StOrder};
-use crate::ir::{Addr, CopyOp, Inst, MemOp, MmaOp, Needs, Operand, SharedKind, Space, Stmt, Ty};
+use crate::ir::{Access, Addr, Inst, Knowledge, MemOp, Needs, SharedKind, Space, Stmt, Ty};
 
 /// Vectors, hints, orders and atomic operations exist as they are combined.
 pub(super) fn verify_mem(faults: &mut Faults<'_>, stmt: &Stmt, op: &MemOp) {
@@ -99,7 +98,9 @@ fn atomic(faults: &mut Faults<'_>, stmt: &Stmt, ty: Ty, op: AtomOp, at: Addr) {
         expected: match op {
             AtomOp::Min | AtomOp::Max => "u32, s32 or u64 for min and max".into(),
             AtomOp::Inc | AtomOp::Dec => "u32 for inc and dec".into(),
-            _ => "u32 or u64 for this operation".into(),
+            AtomOp::Add | AtomOp::And | AtomOp::Or | AtomOp::Xor | AtomOp::Exch => {
+                "u32 or u64 for this operation".into()
+            }
         },
     });
     if ty == Ty::BF16x2 {
@@ -111,9 +112,9 @@ fn atomic(faults: &mut Faults<'_>, stmt: &Stmt, ty: Ty, op: AtomOp, at: Addr) {
 }
 
 /// Addresses in shared memory that are known are aligned, and within their allocation, which holds data.
-pub(super) fn verify_place(faults: &mut Faults<'_>, stmt: &Stmt, inst: &Inst, origins: &Origins) {
-    for (at, align, bytes) in accesses(inst) {
-        let Some(origin) = origins.addr(at) else { continue };
+pub(super) fn verify_place(faults: &mut Faults<'_>, stmt: &Stmt, inst: &Inst, known: &Knowledge) {
+    for Access { addr, align, bytes, .. } in inst.accesses() {
+        let Some(origin) = known.addr(addr).place else { continue };
         let Some(alloc) = faults.kernel.alloc(origin.alloc) else { continue };
         if matches!(alloc.kind, SharedKind::Mbarriers(_)) {
             let (holds, remedy) = ("mbarriers", "access it by mbarrier instructions alone");
@@ -130,45 +131,5 @@ pub(super) fn verify_place(faults: &mut Faults<'_>, stmt: &Stmt, inst: &Inst, or
             end,
             bytes: alloc.bytes,
         });
-    }
-}
-
-/// The data accesses of an instruction: address, alignment that it needs, bytes where they are known.
-fn accesses(inst: &Inst) -> Vec<(Addr, u32, Option<u32>)> {
-    let known = |bytes: &Operand| bytes.as_const().map(|c| c.bits as u32);
-    let whole = |ty: &Ty, count: usize| ty.bytes() * count as u32;
-    match inst {
-        Inst::Mem(op) => match op {
-            MemOp::Ld { ty, d, at, .. } => vec![(*at, whole(ty, d.len()), Some(whole(ty, d.len())))],
-            MemOp::St { ty, v, at, .. } => vec![(*at, whole(ty, v.len()), Some(whole(ty, v.len())))],
-            MemOp::Atom { ty, at, .. } | MemOp::Red { ty, at, .. } | MemOp::Cas { ty, at, .. } => {
-                vec![(*at, ty.bytes(), Some(ty.bytes()))]
-            }
-            MemOp::PrefetchL2 { .. } | MemOp::CreatePolicy { .. } => vec![],
-        },
-        Inst::Copy(op) => match op {
-            CopyOp::CpAsync { dst, bytes, .. } => vec![(*dst, bytes.count(), Some(bytes.count()))],
-            CopyOp::BulkG2S { dst, bytes, .. } => vec![(*dst, 16, known(bytes))],
-            CopyOp::BulkS2G { src, bytes, .. } => vec![(*src, 16, known(bytes))],
-            CopyOp::BulkS2C { dst, src, bytes, .. } => vec![(*dst, 16, known(bytes)), (*src, 16, known(bytes))],
-            CopyOp::TensorLoad { dst, .. } => vec![(*dst, 128, None)],
-            CopyOp::TensorStore { src, .. } => vec![(*src, 128, None)],
-            CopyOp::CpAsyncCommit {}
-            | CopyOp::CpAsyncWait { .. }
-            | CopyOp::CpAsyncMbarArrive { .. }
-            | CopyOp::BulkPrefetch { .. }
-            | CopyOp::TensorPrefetch { .. }
-            | CopyOp::BulkCommit {}
-            | CopyOp::BulkWait { .. } => vec![],
-        },
-        Inst::Mma(MmaOp::LdMatrix { at, .. } | MmaOp::StMatrix { at, .. }) => vec![(*at, 16, Some(16))],
-        Inst::Mma(_)
-        | Inst::Arith(_)
-        | Inst::Bits(_)
-        | Inst::Convert(_)
-        | Inst::Value(_)
-        | Inst::Warp(_)
-        | Inst::Sync(_)
-        | Inst::Control(_) => vec![],
     }
 }

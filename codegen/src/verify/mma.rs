@@ -3,10 +3,10 @@
 use super::arith::{illegal, needs};
 use super::{ErrorKind, Faults};
 use crate::ir::attr::{Major, RegCount, Sign};
-use crate::ir::{ControlOp, Elem, Limit, MmaOp, Operand, Regs, Stmt, WgmmaAtom};
+use crate::ir::{ControlOp, Elem, Knowledge, Known, Limit, MmaOp, Operand, Regs, Stmt, WgmmaAtom};
 
-/// Operands have the registers of the atom.
-pub(super) fn verify_mma(faults: &mut Faults<'_>, stmt: &Stmt, op: &MmaOp) {
+/// Operands have the registers of the atom; descriptors that are known begin where their swizzle does.
+pub(super) fn verify_mma(faults: &mut Faults<'_>, stmt: &Stmt, op: &MmaOp, known: &Knowledge) {
     match op {
         MmaOp::LdMatrix { d, count, .. } => counted(faults, stmt, "d", "this many matrices", d.len(), count.count()),
         MmaOp::StMatrix { v, count, .. } => counted(faults, stmt, "v", "this many matrices", v.len(), count.count()),
@@ -20,10 +20,13 @@ pub(super) fn verify_mma(faults: &mut Faults<'_>, stmt: &Stmt, op: &MmaOp) {
             words(faults, stmt, "b", b);
             needs(faults, stmt, name, atom.needs());
         }
-        MmaOp::WgmmaSs { acc, atom, sign_a, sign_b, major_a, major_b, .. } => {
+        MmaOp::WgmmaSs { acc, a, b, atom, sign_a, sign_b, major_a, major_b, .. } => {
+            pattern(faults, stmt, "a", known.operand(*a));
+            pattern(faults, stmt, "b", known.operand(*b));
             wgmma(faults, stmt, *acc, *atom, [*sign_a, *sign_b], [*major_a, *major_b]);
         }
-        MmaOp::WgmmaRs { acc, a, atom, sign_a, sign_b, major_b, .. } => {
+        MmaOp::WgmmaRs { acc, a, b, atom, sign_a, sign_b, major_b, .. } => {
+            pattern(faults, stmt, "b", known.operand(*b));
             wgmma(faults, stmt, *acc, *atom, [*sign_a, *sign_b], [Major::K, *major_b]);
             counted(faults, stmt, "a", &atom.to_string(), a.len(), atom.a_registers());
             words(faults, stmt, "a", a);
@@ -67,6 +70,26 @@ fn wgmma(faults: &mut Faults<'_>, stmt: &Stmt, acc: Regs, atom: WgmmaAtom, signs
     if a.bits() != 16 && majors.contains(&Major::Mn) {
         illegal(faults, stmt, "MN-major operands of wgmma are bf16 or f16: store others K-major");
     }
+}
+
+/// An operand of `wgmma` begins in the first row of its swizzle's pattern, as far as its descriptor is known: the hardware
+/// permutes by the bits of the address, not of the distance from the tile.
+fn pattern(faults: &mut Faults<'_>, stmt: &Stmt, operand: &'static str, known: Known) {
+    let field = |at: u32, bits: u32| {
+        let mask = ((1 << bits) - 1) << at;
+        (known.mask & mask == mask).then_some((known.value & mask) >> at)
+    };
+    let (Some(swizzle), Some(base)) = (field(62, 2), field(49, 3)) else { return };
+    let Some(span) = [None, Some(128), Some(64), Some(32)][swizzle as usize] else { return };
+    let (period, low) = (8 * span, known.narrowed(14));
+    // The field is the address over 16.
+    let start = (low.moved(-8 * base as i64).value << 4) % period;
+    faults.require(start < span, stmt, || ErrorKind::SwizzleBase {
+        operand,
+        offset: start as u32,
+        span: span as u32,
+        period: period as u32,
+    });
 }
 
 /// Registers that are asked for exist, and are stated at entry.

@@ -11,7 +11,7 @@
 //! | `mem` | vector shapes, atomics by type, hints by space, known alignment and bounds in shared memory |
 //! | `sync` | barrier ids and counts, mbarriers initialised, mbarriers and data apart |
 //! | `copy` | sizes and coordinates of asynchronous copies |
-//! | `mma` | registers of atoms, signs and major-ness by type |
+//! | `mma` | registers of atoms, signs and major-ness by type; operands begin where their swizzle does |
 //! | `uniform` | instructions for a warp, warpgroup or block stand where all its threads come |
 //! | `flight` | registers of `wgmma` fenced before and untouched until waited for |
 //!
@@ -24,14 +24,13 @@ mod flight;
 mod launch;
 mod mem;
 mod mma;
-mod origin;
 mod sync;
 mod types;
 mod uniform;
 
 pub use error::{ErrorKind, VerifyError, VerifyErrors};
 
-use crate::ir::{Inst, Kernel, Op, Stmt, text};
+use crate::ir::{Inst, Kernel, Knowledge, Op, Stmt, text};
 
 /// A kernel that passed every rule. Only [`verify`] makes one, and nobody can change it.
 #[derive(Clone, Debug, PartialEq)]
@@ -113,7 +112,7 @@ impl<'a> Faults<'a> {
 
 /// The rules of single instructions that the rows cannot say.
 fn verify_instructions(faults: &mut Faults<'_>) {
-    let origins = origin::Origins::of(faults.kernel);
+    let known = Knowledge::of(faults.kernel);
     for stmt in faults.statements() {
         let Op::Inst(inst) = &stmt.op else { continue };
         match inst {
@@ -124,10 +123,10 @@ fn verify_instructions(faults: &mut Faults<'_>) {
             Inst::Warp(op) => arith::verify_warp(faults, stmt, op),
             Inst::Sync(op) => sync::verify_sync(faults, stmt, op),
             Inst::Copy(op) => copy::verify_copy(faults, stmt, op),
-            Inst::Mma(op) => mma::verify_mma(faults, stmt, op),
+            Inst::Mma(op) => mma::verify_mma(faults, stmt, op, &known),
             Inst::Control(op) => mma::verify_control(faults, stmt, op),
             Inst::Bits(_) => {}
         }
-        mem::verify_place(faults, stmt, inst, &origins);
+        mem::verify_place(faults, stmt, inst, &known);
     }
 }

@@ -1,10 +1,9 @@
 //! Barriers: ids and counts, mbarriers that are initialised and hold nothing else.
 
 use super::arith::{illegal, needs};
-use super::origin::Origins;
 use super::{ErrorKind, Faults};
 use crate::ir::attr::{BarId, BarScope, BarThreads, Scope};
-use crate::ir::{Addr, CopyOp, Inst, Limit, Needs, Op, Operand, SharedId, SharedKind, Space, Stmt, SyncOp, Ty};
+use crate::ir::{Addr, Inst, Knowledge, Limit, Needs, Op, Operand, SharedId, SharedKind, Space, Stmt, SyncOp, Ty};
 use std::collections::BTreeSet;
 
 /// Barriers have legal ids and counts; scopes and spaces go together.
@@ -87,12 +86,12 @@ fn arrives(faults: &mut Faults<'_>, stmt: &Stmt, scope: BarScope) {
 
 /// Every mbarrier that is used is initialised somewhere, and is an mbarrier.
 pub(super) fn verify_mbarriers(faults: &mut Faults<'_>) {
-    let origins = Origins::of(faults.kernel);
+    let known = Knowledge::of(faults.kernel);
     let (mut initialised, mut used) = (BTreeSet::<SharedId>::new(), Vec::new());
     for stmt in faults.statements() {
         let Op::Inst(inst) = &stmt.op else { continue };
-        for bar in mbarriers(inst) {
-            let Some(origin) = origins.addr(bar) else { continue };
+        for bar in inst.mbarriers() {
+            let Some(origin) = known.addr(bar).place else { continue };
             let Some(alloc) = faults.kernel.alloc(origin.alloc) else { continue };
             if alloc.kind == SharedKind::Data {
                 let (holds, remedy) = ("data", "declare it as mbarriers");
@@ -103,9 +102,10 @@ pub(super) fn verify_mbarriers(faults: &mut Faults<'_>) {
                 let (name, end, bytes) = (alloc.name.clone(), start + 8, alloc.bytes);
                 faults.at(stmt, ErrorKind::OutOfBounds { name, start, end, bytes });
             }
-            match inst {
-                Inst::Sync(SyncOp::MbarInit { .. }) => _ = initialised.insert(origin.alloc),
-                _ => used.push((stmt, origin.alloc)),
+            if matches!(inst, Inst::Sync(SyncOp::MbarInit { .. })) {
+                initialised.insert(origin.alloc);
+            } else {
+                used.push((stmt, origin.alloc));
             }
         }
     }
@@ -117,44 +117,5 @@ pub(super) fn verify_mbarriers(faults: &mut Faults<'_>) {
         {
             faults.at(stmt, ErrorKind::NeverInitialised { name: alloc.name.clone() });
         }
-    }
-}
-
-/// The mbarriers that an instruction operates on.
-fn mbarriers(inst: &Inst) -> Vec<Addr> {
-    match inst {
-        Inst::Sync(op) => match op {
-            SyncOp::MbarInit { bar, .. }
-            | SyncOp::MbarInval { bar }
-            | SyncOp::MbarArrive { bar, .. }
-            | SyncOp::MbarArriveTx { bar, .. }
-            | SyncOp::MbarExpectTx { bar, .. }
-            | SyncOp::MbarTryWait { bar, .. }
-            | SyncOp::MbarTestWait { bar, .. } => vec![*bar],
-            SyncOp::BarSync { .. }
-            | SyncOp::BarArrive { .. }
-            | SyncOp::Fence { .. }
-            | SyncOp::FenceProxyAsync { .. }
-            | SyncOp::FenceMbarInit {}
-            | SyncOp::ClusterArrive { .. }
-            | SyncOp::ClusterWait {}
-            | SyncOp::GridWait {}
-            | SyncOp::GridLaunch {} => vec![],
-        },
-        Inst::Copy(
-            CopyOp::CpAsyncMbarArrive { bar, .. }
-            | CopyOp::BulkG2S { bar, .. }
-            | CopyOp::BulkS2C { bar, .. }
-            | CopyOp::TensorLoad { bar, .. },
-        ) => vec![*bar],
-        Inst::Copy(_)
-        | Inst::Arith(_)
-        | Inst::Bits(_)
-        | Inst::Convert(_)
-        | Inst::Value(_)
-        | Inst::Mem(_)
-        | Inst::Warp(_)
-        | Inst::Mma(_)
-        | Inst::Control(_) => vec![],
     }
 }

@@ -132,7 +132,7 @@ fn expected(spec: &OperandSpec, args: &[Ty]) -> Option<Ty> {
         Rule::Arg(index) => args.get(index).copied(),
         Rule::Wide => args.first().and_then(|ty| ty.wide()),
         Rule::Is(ty) => Some(ty),
-        Rule::In(_) | Rule::Any => None,
+        Rule::In(_) | Rule::Bar(_) | Rule::Any => None,
     }
 }
 
@@ -171,7 +171,7 @@ fn write(faults: &mut Faults<'_>, stmt: &Stmt, value: ValueId, scope: &mut Scope
 }
 
 fn in_space(faults: &mut Faults<'_>, stmt: &Stmt, spec: &OperandSpec, base: Operand) {
-    let Rule::In(legal) = spec.rule else { return };
+    let Some(legal) = spec.rule.spaces() else { return };
     let Some(found) = faults.kernel.type_of(base) else { return };
     let fits = matches!(found, Ty::Ptr(space) if legal.contains(&space));
     faults.require(fits, stmt, || ErrorKind::WrongSpace { operand: spec.name, found, expected: spaces(legal) });

@@ -2,7 +2,7 @@
 
 use super::{Io, Plant, plant};
 use tilewright_codegen::build::{Bulk, Mbarrier, Ptr, Shared};
-use tilewright_codegen::ir::attr::{NoInc, ProxyFence};
+use tilewright_codegen::ir::attr::{AtomOp, NoInc, ProxyFence, RedOrder, Scope, Trans};
 
 pub fn plants() -> Vec<Plant> {
     vec![
@@ -84,6 +84,39 @@ pub fn plants() -> Vec<Plant> {
             "race with an asynchronous operation",
         ),
         plant("store_read_back_early", 32, store_read_back_early, "race with an asynchronous operation"),
+    ]
+    .into_iter()
+    .chain(reused())
+    .collect()
+}
+
+fn reused() -> Vec<Plant> {
+    vec![
+        plant("stage_kept_given_back", 64, |io, wrong| given_back(io, wrong, Reads::Kept), "race between proxies"),
+        plant("stage_stored_given_back", 64, |io, wrong| given_back(io, wrong, Reads::Stored), "race between proxies"),
+        plant(
+            "stage_of_matrices_given_back",
+            64,
+            |io, wrong| given_back(io, wrong, Reads::Matrix),
+            "race between proxies",
+        ),
+        plant("copied_into_what_was_read", 64, read_before_a_copy, "race between proxies"),
+        plant(
+            "reduction_source_reused",
+            32,
+            |io, wrong| reduction(io, wrong, false, false),
+            "race with an asynchronous operation",
+        ),
+        plant(
+            "reduction_read_early",
+            32,
+            |io, wrong| reduction(io, false, wrong, false),
+            "race with an asynchronous operation",
+        ),
+        Plant {
+            blocks: 2,
+            ..plant("reduction_beside_an_atomic", 32, |io, wrong| reduction(io, false, false, wrong), "race")
+        },
     ]
 }
 
@@ -289,6 +322,114 @@ fn bulk_store(io: &Io<'_>, no_fence: bool, no_wait: bool, reuse: bool) {
         tile.at(k.tid()).store(0.0f32);
         k.when(k.tid().eq(0), || k.bulk_wait(0));
     }
+}
+
+/// What a consumer does with its stage.
+#[derive(Clone, Copy, PartialEq)]
+enum Reads {
+    /// It keeps the value in a register, and stores it in the end.
+    Kept,
+    /// It stores the value before it gives the stage back.
+    Stored,
+    /// By `ldmatrix`.
+    Matrix,
+}
+
+/// A stage that one thread fills twice by bulk copies, and a warp reads twice and gives back behind a proxy fence or without.
+fn given_back(io: &Io<'_>, wrong: bool, reads: Reads) {
+    let k = io.k;
+    let tile: Ptr<'_, Shared, f32> = k.shared_aligned("tile", 128, 128);
+    let (full, empty) = (k.mbarriers("full", 1), k.mbarriers("empty", 1));
+    k.when(k.tid().eq(0), || {
+        full.init(1);
+        empty.init(1);
+        k.fence_mbarrier_init();
+    });
+    k.barrier();
+    let fill = || {
+        for round in 0..2u32 {
+            if round == 1 {
+                empty.wait(0);
+            }
+            full.arrive_expect_tx(512);
+            tile.bulk_load(io.x.at(128 * round), 512, full, Bulk::default());
+        }
+    };
+    let read = || {
+        let sum = k.var(0.0f32);
+        for round in 0..2u32 {
+            full.wait(round);
+            if reads == Reads::Matrix {
+                let [rows] = tile.at(k.lane() % 8 * 4).ldmatrix::<1>(Trans::No);
+                sum.set(sum.get() + rows.bits::<f32>());
+            } else {
+                sum.set(sum.get() + tile.at(127 - k.lane()).load());
+            }
+            if reads == Reads::Stored {
+                io.out.at(k.lane() + 32 * round).store(sum);
+            }
+            if !wrong {
+                k.fence_proxy_async(ProxyFence::Shared);
+            }
+            k.sync_warp();
+            k.when(k.lane().eq(0), || empty.arrive());
+        }
+        io.out.at(k.lane()).store(sum);
+    };
+    k.if_else(k.warp().eq(0), read, || k.when(k.tid().eq(32), fill));
+}
+
+/// A block that reads a tile meets at a barrier, and a thread of it copies into the tile.
+fn read_before_a_copy(io: &Io<'_>, wrong: bool) {
+    let k = io.k;
+    let tile: Ptr<'_, Shared, f32> = k.shared_aligned("tile", 64, 128);
+    let full = k.mbarriers("full", 1);
+    k.when(k.tid().eq(0), || {
+        full.init(1);
+        k.fence_mbarrier_init();
+    });
+    tile.at(k.tid()).store(1.0);
+    k.fence_proxy_async(ProxyFence::Shared);
+    k.barrier();
+    io.out.at(k.tid()).store(tile.at(63 - k.tid()).load());
+    if wrong {
+        // It orders other memory.
+        k.fence_proxy_async(ProxyFence::Global);
+    } else {
+        k.fence_proxy_async(ProxyFence::Shared);
+    }
+    k.barrier();
+    k.when(k.tid().eq(0), || {
+        full.arrive_expect_tx(256);
+        tile.bulk_load(io.x, 256, full, Bulk::default());
+    });
+    full.wait(0);
+}
+
+/// Every block adds to eight words by one reduction; or one by an atomic operation, which is of the other proxy.
+fn reduction(io: &Io<'_>, reused: bool, early: bool, atomic: bool) {
+    let k = io.k;
+    let own: Ptr<'_, Shared, u32> = k.shared_aligned("own", 32, 128);
+    own.at(k.tid()).store(k.tid());
+    k.fence_proxy_async(ProxyFence::Shared);
+    k.barrier();
+    let reduce = || {
+        own.bulk_reduce(AtomOp::Add, io.flags, 32);
+        k.bulk_commit();
+        if reused {
+            own.store(1);
+        }
+        if early {
+            io.out.store(io.flags.load().cast::<f32>());
+        }
+        k.bulk_wait(0);
+    };
+    k.when(k.tid().eq(0), || match atomic {
+        true => k.if_else(k.block_id().eq(0), reduce, || {
+            io.flags.red(AtomOp::Add, 1, RedOrder::Relaxed(Scope::Gpu));
+        }),
+        false => reduce(),
+    });
 }
 
 fn store_read_back_early(io: &Io<'_>, wrong: bool) {

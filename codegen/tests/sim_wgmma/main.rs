@@ -10,10 +10,11 @@ use devices::{devices, right};
 use half::{bf16, f16};
 use tile::{ROWS, Tile};
 use tilewright_codegen::build::{Builder, Bulk, F16x2, Operands, Ptr, Scalar, Shared, SwizzleMode, Val, block, record};
+use tilewright_codegen::device::sim;
 use tilewright_codegen::ir::attr::{Major, ProxyFence};
 use tilewright_codegen::ir::{Arch, Elem, WgmmaAtom, WgmmaKind};
 use tilewright_codegen::trial::{Bound, Expected, TensorShape, Trial};
-use tilewright_codegen::verify::verify;
+use tilewright_codegen::verify::{ErrorKind, Verified, VerifyErrors, verify};
 use tilewright_layout::DType;
 
 /// One way to multiply: c\[64, 64\] = a·bᵀ.
@@ -26,6 +27,26 @@ struct Case {
     swizzle: SwizzleMode,
     /// Operands come by tensor maps; else by plain stores.
     maps: bool,
+    /// Bytes of shared memory between the allocation of B and its tile.
+    padding: Padding,
+}
+
+/// Bytes before a tile.
+#[derive(Clone, Copy, Debug)]
+enum Padding {
+    /// Known while recording.
+    Known(u32),
+    /// Passed to the kernel.
+    Passed(u32),
+}
+
+impl Padding {
+    const NONE: Padding = Padding::Known(0);
+
+    fn bytes(self) -> u32 {
+        let (Padding::Known(bytes) | Padding::Passed(bytes)) = self;
+        bytes
+    }
 }
 
 impl Case {
@@ -113,8 +134,14 @@ fn kernel(k: &Builder, case: Case) {
     let [a, b] = [("a", 0), ("b", 1)].map(|(name, i)| {
         let tile = case.tiles()[i];
         let bytes = (ROWS * depth * tile.size()) as u32;
-        let words = k.global::<u32>(&format!("{name}_words"));
-        Operand { tile, shared: k.shared_aligned::<u8>(name, bytes, 1024), words }
+        let words = k.global::<u32>(name);
+        let padding = if i == 1 { case.padding } else { Padding::NONE };
+        let memory = k.shared_aligned::<u8>(name, bytes + padding.bytes(), 1024);
+        let shared = match padding {
+            Padding::Known(bytes) => memory.at(bytes),
+            Padding::Passed(_) => memory.at(k.param::<u32>("padding")),
+        };
+        Operand { tile, shared, words }
     });
     let operands = if case.registers { vec![("b", b)] } else { vec![("a", a), ("b", b)] };
     if case.maps {
@@ -162,11 +189,14 @@ fn image(tile: Tile, values: &[i32], depth: usize, place: impl Fn(usize, usize) 
     bytes
 }
 
+fn verified(case: Case) -> Result<Verified, VerifyErrors> {
+    verify(record("wgmma", Arch::Sm90a, block(128), |k| kernel(k, case)))
+}
+
 /// The multiply with its operands, and the product by plain loops.
 fn trial(case: Case) -> Trial {
     let (depth, [a, b]) = (case.depth(), case.tiles());
-    let kernel = verify(record("wgmma", Arch::Sm90a, block(128), |k| kernel(k, case)));
-    let kernel = kernel.unwrap_or_else(|errors| panic!("{case:?}: {errors}"));
+    let kernel = verified(case).unwrap_or_else(|errors| panic!("{case:?}: {errors}"));
     let values = [numbers(a.elem, ROWS * depth, 0), numbers(b.elem, ROWS * depth, 3)];
     let mut trial = Trial::new(kernel, 1).note(format!("{case:?}"));
     let (mut pointers, mut maps) = (Vec::new(), Vec::new());
@@ -192,6 +222,10 @@ fn trial(case: Case) -> Trial {
     }
     let c = trial.output("c", product(case, &values));
     let trial = pointers.into_iter().fold(trial, Trial::pass);
+    let trial = match case.padding {
+        Padding::Known(_) => trial,
+        Padding::Passed(bytes) => trial.pass(bytes),
+    };
     maps.into_iter().fold(trial, |trial, (operand, shape)| trial.map(operand, shape)).pass(c)
 }
 
@@ -219,7 +253,7 @@ fn each(kind: WgmmaKind, majors: [Major; 2]) {
         for maps in [false, true] {
             for registers in [false, true] {
                 if !(registers && majors[0] == Major::Mn) {
-                    right(&trial(Case { kind, registers, majors, swizzle, maps }), &devices);
+                    right(&trial(Case { kind, registers, majors, swizzle, maps, padding: Padding::NONE }), &devices);
                 }
             }
         }
@@ -239,5 +273,48 @@ fn halves_with_m_or_n_contiguous() {
         for majors in [[Major::K, Major::Mn], [Major::Mn, Major::K], [Major::Mn, Major::Mn]] {
             each(kind, majors);
         }
+    }
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::test_runner::Config::with_cases(48))]
+
+    /// Behind any padding a product is right, or the tile is told to be misaligned to its swizzle: by the verifier where the
+    /// padding is known, else by the simulator.
+    #[test]
+    fn a_tile_behind_padding_is_right_or_told(
+        units in 0u32..24,
+        far in proptest::bool::ANY,
+        swizzle in proptest::sample::select(&SWIZZLES),
+        (registers, maps, mn) in (proptest::bool::ANY, proptest::bool::ANY, proptest::bool::ANY),
+    ) {
+        // Tensor copies go to multiples of 128 bytes, swizzled rows begin at a multiple of their span.
+        let unit = if maps { 128 } else { swizzle_span(swizzle) };
+        let bytes = if far { 1024 * (units % 4) } else { unit * units };
+        let majors = [Major::K, if mn { Major::Mn } else { Major::K }];
+        let case = Case { kind: WgmmaKind::F32_BF16_BF16, registers, majors, swizzle, maps, padding: Padding::Known(bytes) };
+        let aligned = swizzle == SwizzleMode::None || bytes % (8 * swizzle_span(swizzle)) == 0;
+        match verified(case) {
+            Ok(_) => {
+                assert!(aligned, "{case:?} verifies");
+                right(&trial(case), &[sim::open(bytes.into())]);
+                right(&trial(Case { padding: Padding::Passed(bytes), ..case }), &[sim::open(bytes.into())]);
+            }
+            Err(errors) => {
+                assert!(!aligned && errors.kinds().all(|kind| matches!(kind, ErrorKind::SwizzleBase { .. })), "{errors}");
+                let said = trial(Case { padding: Padding::Passed(bytes), ..case }).run(&sim::open(bytes.into()));
+                let said = said.expect_err("a misaligned tile is a fault").to_string();
+                assert!(said.contains("misaligned swizzle"), "{case:?}: {said}");
+            }
+        }
+    }
+}
+
+fn swizzle_span(swizzle: SwizzleMode) -> u32 {
+    match swizzle {
+        SwizzleMode::None => 16,
+        SwizzleMode::B32 => 32,
+        SwizzleMode::B64 => 64,
+        SwizzleMode::B128 => 128,
     }
 }

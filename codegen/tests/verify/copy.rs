@@ -4,7 +4,7 @@ use crate::{edited, twins};
 use half::bf16;
 use insta::assert_snapshot;
 use tilewright_codegen::build::{Bulk, block};
-use tilewright_codegen::ir::attr::{CpBytes, CpCache};
+use tilewright_codegen::ir::attr::{AtomOp, CpBytes, CpCache};
 use tilewright_codegen::ir::{Arch, CopyOp, Inst, Op};
 
 #[test]
@@ -51,15 +51,43 @@ fn a_tensor_copy_has_coordinates_and_an_aligned_box() {
     let said = twins(Arch::Sm90a, block(32), |k, fault| {
         let (map, s, bar) = (k.tensor_map("a"), k.shared_aligned::<bf16>("s", 64 * 64, 1024), k.mbarriers("bar", 1));
         bar.init(1);
-        let at = [k.lit(0i32); 5];
+        let at = [k.lit(0i32); 6];
         s.at(if fault { 8 } else { 64 }).tensor_load(map, &at[..2], bar, Bulk::default());
-        s.tensor_load(map, if fault { &at } else { &at[..4] }, bar, Bulk::default());
-        s.tensor_store(map, if fault { &at[..1] } else { &at[..2] });
+        s.tensor_load(map, if fault { &at } else { &at[..5] }, bar, Bulk::default());
+        s.tensor_store(map, if fault { &at[..0] } else { &at[..1] });
+        s.tensor_reduce(AtomOp::Add, map, if fault { &at } else { &at[..5] });
+        map.prefetch_box(if fault { &at } else { &at[..5] });
     });
     assert_snapshot!(said, @"
     `cp.async.bulk.tensor.load shared[v1+16], param[v0], {0, 0}, shared[v2]`: address is 16 bytes into shared memory: an access of 128 bytes needs a multiple of 128
-    `cp.async.bulk.tensor.load shared[v1], param[v0], {0, 0, 0, 0, 0}, shared[v2]`: a tensor copy has 2, 3 or 4 coordinates
-    `cp.async.bulk.tensor.store param[v0], {0}, shared[v1]`: a tensor copy has 2, 3 or 4 coordinates
+    `cp.async.bulk.tensor.load shared[v1], param[v0], {0, 0, 0, 0, 0, 0}, shared[v2]`: a tensor copy has 1 to 5 coordinates
+    `cp.async.bulk.tensor.store param[v0], {}, shared[v1]`: a tensor copy has 1 to 5 coordinates
+    `cp.reduce.async.bulk.tensor.add param[v0], {0, 0, 0, 0, 0, 0}, shared[v1]`: a tensor copy has 1 to 5 coordinates
+    `cp.async.bulk.prefetch.tensor param[v0], {0, 0, 0, 0, 0, 0}`: a tensor copy has 1 to 5 coordinates
+    ");
+}
+
+#[test]
+fn a_reduction_exists_for_its_type_and_place() {
+    let said = twins(Arch::Sm90a, block(32).cluster(2), |k, fault| {
+        let (x, s, bar) = (k.global::<f32>("x"), k.shared_aligned::<f32>("s", 64, 128), k.mbarriers("bar", 1));
+        bar.init(1);
+        let (words, doubles) = (s.cast::<u32>(), s.cast::<u64>());
+        s.bulk_reduce(if fault { AtomOp::Max } else { AtomOp::Add }, x, 64);
+        words.bulk_reduce(if fault { AtomOp::Exch } else { AtomOp::Xor }, x.cast(), if fault { 24 } else { 16 });
+        if fault {
+            s.bulk_reduce_send(AtomOp::Add, s.on(1), 16, bar.on(1));
+        }
+        doubles.bulk_reduce_send(if fault { AtomOp::Xor } else { AtomOp::Add }, doubles.on(1), 16, bar.on(1));
+        s.tensor_reduce(if fault { AtomOp::Exch } else { AtomOp::Min }, k.tensor_map("a"), &[k.lit(0i32)]);
+    });
+    assert_snapshot!(said, @"
+    `cp.reduce.async.bulk.s2g.max.f32 global[v0], shared[v1], 64`: type f32 is not legal here: the instruction takes u32, s32, u64, s64, f16, bf16 for max in global memory
+    `cp.reduce.async.bulk.s2g.exch.u32 global[v0], shared[v1], 24`: a bulk copy moves a multiple of 16 bytes above zero: round the size up
+    `cp.reduce.async.bulk.s2g.exch.u32 global[v0], shared[v1], 24`: type u32 is not legal here: the instruction takes no type for exch in global memory
+    `cp.reduce.async.bulk.s2c.add.f32 cluster[v3], shared[v1], 16, cluster[v4]`: type f32 is not legal here: the instruction takes u32, s32, u64 for add in the cluster's shared memory
+    `cp.reduce.async.bulk.s2c.xor.u64 cluster[v3], shared[v1], 16, cluster[v4]`: type u64 is not legal here: the instruction takes u32 for xor in the cluster's shared memory
+    `cp.reduce.async.bulk.tensor.exch param[v5], {0}, shared[v1]`: a reduction has no exch: copy, or use atom
     ");
 }
 

@@ -3,7 +3,7 @@
 use crate::{edited, twins};
 use half::bf16;
 use insta::assert_snapshot;
-use tilewright_codegen::build::{Builder, Operands, Val, block};
+use tilewright_codegen::build::{Builder, Descriptor, Operands, SwizzleMode, Val, block};
 use tilewright_codegen::ir::attr::{Major, RegCount, Sign, Trans};
 use tilewright_codegen::ir::{Arch, ControlOp, Inst, MmaAtom, Op, WgmmaAtom, WgmmaKind};
 
@@ -64,6 +64,43 @@ fn signs_and_majors_go_with_the_type() {
     assert_snapshot!(said, @"
     `wgmma.ss.M64N8K32_S32_S8_S8.neg.k.mn r0[0..4], 0, 0, false`: integer wgmma has no signs: negate the operand before
     `wgmma.ss.M64N8K32_S32_S8_S8.neg.k.mn r0[0..4], 0, 0, false`: MN-major operands of wgmma are bf16 or f16: store others K-major
+    ");
+}
+
+#[test]
+fn an_operand_of_wgmma_begins_where_its_swizzle_does() {
+    let said = twins(Arch::Sm90a, block(128), |k, fault| {
+        let atom = WgmmaAtom::new(8, WgmmaKind::F32_BF16_BF16).unwrap();
+        let stages = k.shared_aligned::<u8>("stages", 65536, 1024);
+        let padding = |bytes: u32| if fault { bytes } else { 0 };
+        let acc = k.regs::<f32>(4, 0.0f32);
+        k.wgmma_fence();
+        for (swizzle, bytes) in [(SwizzleMode::B128, 128), (SwizzleMode::B64, 64), (SwizzleMode::B32, 32)] {
+            let how = Descriptor { swizzle, leading: 16, stride: 8 * bytes };
+            // The stage is known at run time, its place in the pattern is known now; so is a step within the row.
+            let stage = stages.at((k.block_id() & 3) * 16384);
+            let a = stage.at_byte(padding(bytes)).descriptor(how) + 1u64;
+            let b = stages.at_byte(padding(3 * bytes) + 1024).descriptor(how);
+            acc.wgmma(atom, a, b, true, Operands::K_MAJOR);
+        }
+        // With the base offset stated, the pattern begins there; without a swizzle there is none; what a kernel loads, nobody
+        // knows.
+        let rows = Descriptor { swizzle: SwizzleMode::B128, leading: 16, stride: 1024 };
+        let stated = stages.at(384).descriptor(rows) | 3 << 49;
+        let plain = stages.at(16).descriptor(Descriptor { swizzle: SwizzleMode::None, ..rows });
+        acc.wgmma(atom, stated, plain, true, Operands::K_MAJOR);
+        let loaded = k.global::<u64>("x").load();
+        acc.wgmma(atom, loaded, plain, true, Operands::K_MAJOR);
+        k.wgmma_commit();
+        k.wgmma_wait(0);
+    });
+    assert_snapshot!(said, @"
+    `wgmma.ss.M64N8K16_F32_BF16_BF16.k.k r0[0..4], v11, v17, true`: operand `a` begins 144 bytes into the pattern of its 128-byte swizzle, which starts at multiples of 1024: align the tile to 1024 bytes, or state the base offset
+    `wgmma.ss.M64N8K16_F32_BF16_BF16.k.k r0[0..4], v11, v17, true`: operand `b` begins 384 bytes into the pattern of its 128-byte swizzle, which starts at multiples of 1024: align the tile to 1024 bytes, or state the base offset
+    `wgmma.ss.M64N8K16_F32_BF16_BF16.k.k r0[0..4], v24, v30, true`: operand `a` begins 80 bytes into the pattern of its 64-byte swizzle, which starts at multiples of 512: align the tile to 512 bytes, or state the base offset
+    `wgmma.ss.M64N8K16_F32_BF16_BF16.k.k r0[0..4], v24, v30, true`: operand `b` begins 192 bytes into the pattern of its 64-byte swizzle, which starts at multiples of 512: align the tile to 512 bytes, or state the base offset
+    `wgmma.ss.M64N8K16_F32_BF16_BF16.k.k r0[0..4], v37, v43, true`: operand `a` begins 48 bytes into the pattern of its 32-byte swizzle, which starts at multiples of 256: align the tile to 256 bytes, or state the base offset
+    `wgmma.ss.M64N8K16_F32_BF16_BF16.k.k r0[0..4], v37, v43, true`: operand `b` begins 96 bytes into the pattern of its 32-byte swizzle, which starts at multiples of 256: align the tile to 256 bytes, or state the base offset
     ");
 }
 

@@ -2,7 +2,7 @@
 
 use tilewright_codegen::build::{Global, Ptr, Val};
 
-use super::Team;
+use super::ConsumerWarps;
 use super::linear::{key, shuffled, unkey};
 
 /// Rows to decide.
@@ -23,7 +23,7 @@ pub struct Argmax<'k> {
 }
 
 /// Decides: of the largest the lowest index; NaN counts as −∞.
-pub fn argmax<'k>(team: Team<'k>, argmax: Argmax<'k>) {
+pub fn argmax<'k>(team: ConsumerWarps<'k>, argmax: Argmax<'k>) {
     let k = team.k;
     k.for_step(k.warp(), argmax.rows, team.warps, |row| {
         let row = argmax.first_row + row;
@@ -34,7 +34,7 @@ pub fn argmax<'k>(team: Team<'k>, argmax: Argmax<'k>) {
 
 /// The index of the largest value of a row's tiles, of equals the lowest; by a whole warp, the same in all of its lanes.
 pub(super) fn best_of_tiles<'k>(
-    team: Team<'k>,
+    team: ConsumerWarps<'k>,
     value: Ptr<'k, Global, f32>,
     index: Ptr<'k, Global, i32>,
     row: Val<'k, u32>,

@@ -3,7 +3,7 @@
 use half::bf16;
 use tilewright_codegen::build::{Global, Ptr, Val};
 
-use super::{Array, Team, Unit};
+use super::{Array, ConsumerWarps, Unit};
 
 /// Rows to embed.
 #[derive(Clone, Copy)]
@@ -29,7 +29,7 @@ pub struct Embed<'k> {
 }
 
 /// Embeds.
-pub fn embed<'k>(team: Team<'k>, embed: Embed<'k>) {
+pub fn embed<'k>(team: ConsumerWarps<'k>, embed: Embed<'k>) {
     for row in 0..embed.rows {
         let row = embed.first_row + row;
         let active = embed.position.at(row).load().ge(0);

@@ -3,8 +3,8 @@
 use tilewright_codegen::build::{Ptr, Shared, Val};
 
 use super::array::zero;
-use super::team::Item;
-use super::{Array, Float, Operand, Team, Unit};
+use super::warps::Item;
+use super::{Array, ConsumerWarps, Float, Operand, Unit};
 
 /// The activations of a linear layer, rows of `k` elements.
 #[derive(Clone, Copy)]
@@ -35,7 +35,14 @@ impl<'k> Input<'k> {
     }
 
     /// Brings rows `first..` into the operand; of a normalised input also the sums of squares.
-    pub(super) fn fill(self, team: Team<'k>, unit: Unit, first: Val<'k, u32>, to: Operand<'k>, squares: Squares<'k>) {
+    pub(super) fn fill(
+        self,
+        team: ConsumerWarps<'k>,
+        unit: Unit,
+        first: Val<'k, u32>,
+        to: Operand<'k>,
+        squares: Squares<'k>,
+    ) {
         let width = unit.k();
         for row in 0..to.rows() {
             let start = (first + row) * width;
@@ -72,7 +79,7 @@ impl<'k> Input<'k> {
     /// The factor on a row's sums: one over the root of the mean square of a normalised row.
     pub(super) fn scale(
         self,
-        team: Team<'k>,
+        team: ConsumerWarps<'k>,
         unit: Unit,
         row: Val<'k, u32>,
         squares: Squares<'k>,
@@ -89,7 +96,7 @@ const ROUNDS: usize = 8;
 
 /// Deals the fours of a row of `width` elements to the team, some rounds at a time. An item that does not exist stands for
 /// the last that does: it may be loaded, and is not stored.
-fn rounds<'k>(team: Team<'k>, width: u32, work: impl Fn(&[Item<'k>])) {
+fn rounds<'k>(team: ConsumerWarps<'k>, width: u32, work: impl Fn(&[Item<'k>])) {
     let items: Vec<Item> = team.items(width / 4).into_iter().map(|item| item.clamped(width / 4)).collect();
     items.chunks(ROUNDS).for_each(work);
 }

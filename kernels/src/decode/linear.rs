@@ -6,8 +6,8 @@ use tilewright_codegen::ir::attr::{AtomOp, RedOrder, Scope};
 use super::packing::Fragment;
 use super::product::{Activations, product, products};
 use super::source::Source;
-use super::team::Item;
-use super::{Array, Input, Operand, Packing, Path, Sums, Team, Unit, Weights};
+use super::warps::Item;
+use super::{Array, ConsumerWarps, Input, Operand, Packing, Path, Sums, Unit, Weights};
 
 /// A tile of a linear layer.
 #[derive(Clone, Copy)]
@@ -116,7 +116,7 @@ pub(super) struct Cell<'k> {
 }
 
 /// Computes a tile.
-pub fn linear<'k>(team: Team<'k>, scratch: Scratch<'k>, weights: &dyn Weights<'k>, tile: Linear<'k>) {
+pub fn linear<'k>(team: ConsumerWarps<'k>, scratch: Scratch<'k>, weights: &dyn Weights<'k>, tile: Linear<'k>) {
     let (k, rows) = (team.k, tile.rows);
     let streams = if matches!(tile.output, Output::SiluMul { .. }) { 2 } else { 1 };
     let units = (tile.end - tile.first + (Unit::ROWS - 1)) / Unit::ROWS;
@@ -162,7 +162,7 @@ pub fn linear<'k>(team: Team<'k>, scratch: Scratch<'k>, weights: &dyn Weights<'k
 /// The passage of a tile's units through the team.
 #[derive(Clone, Copy)]
 pub(super) struct Pass<'k> {
-    pub team: Team<'k>,
+    pub team: ConsumerWarps<'k>,
     pub scratch: Scratch<'k>,
     pub unit: Unit,
     pub rows: u32,
@@ -267,7 +267,7 @@ struct Prepared<'k> {
 
 impl<'k> Linear<'k> {
     /// Loads what output `n` of a row needs beside the sums.
-    fn prepare(self, team: Team<'k>, cell: &Cell<'k>, n: Val<'k, u32>) -> Prepared<'k> {
+    fn prepare(self, team: ConsumerWarps<'k>, cell: &Cell<'k>, n: Val<'k, u32>) -> Prepared<'k> {
         let (k, inside) = (team.k, cell.inside & n.lt(self.end));
         let load = |array: Array<'k>, index: Val<'k, u32>| {
             let value = k.var(0.0f32);
@@ -285,7 +285,7 @@ impl<'k> Linear<'k> {
     /// An output, as it is stored.
     fn finish(
         self,
-        team: Team<'k>,
+        team: ConsumerWarps<'k>,
         scratch: Scratch<'k>,
         sums: Sums<'k>,
         cell: &Cell<'k>,
@@ -319,14 +319,14 @@ impl<'k> Output<'k> {
 }
 
 /// A key of the lane whose number differs in these bits.
-pub(crate) fn shuffled<'k>(team: Team<'k>, key: Val<'k, u64>, bits: u32) -> Val<'k, u64> {
+pub(crate) fn shuffled<'k>(team: ConsumerWarps<'k>, key: Val<'k, u64>, bits: u32) -> Val<'k, u64> {
     let (low, high) = key.split();
     team.k.join(low.shfl_bfly(bits), high.shfl_bfly(bits))
 }
 
 /// A number that is larger where the logit is larger and, among equals, where the index is lower. NaN counts as −∞,
 /// and −0 as 0.
-pub(crate) fn key<'k>(team: Team<'k>, value: Val<'k, f32>, index: Val<'k, u32>) -> Val<'k, u64> {
+pub(crate) fn key<'k>(team: ConsumerWarps<'k>, value: Val<'k, f32>, index: Val<'k, u32>) -> Val<'k, u64> {
     let value = value.ne(value).select(f32::NEG_INFINITY, value) + 0.0;
     let bits = value.bits::<u32>();
     let ordered = bits.ge(1u32 << 31).select(!bits, bits | 1 << 31);

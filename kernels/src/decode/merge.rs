@@ -13,7 +13,7 @@ use tilewright_codegen::build::{Global, Load, Ptr, RegArray, Shared, Store, Val}
 use tilewright_codegen::ir::attr::{AtomOp, AtomOrder, Scope, StOrder};
 
 use super::array::RELAXED;
-use super::{Array, Attention, Float, Scratch, Team};
+use super::{Array, Attention, ConsumerWarps, Float, Scratch};
 
 /// Where the splits are merged.
 #[derive(Clone, Copy)]
@@ -84,7 +84,7 @@ impl<'k> Attention<'k> {
 
     /// Counts the split where it is one of several, and merges those of rows that it is the last of; behind a barrier of the
     /// team that all partial results are stored before.
-    pub(super) fn arrive(self, team: Team<'k>, scratch: Scratch<'k>, counted: impl FnOnce()) {
+    pub(super) fn arrive(self, team: ConsumerWarps<'k>, scratch: Scratch<'k>, counted: impl FnOnce()) {
         let k = team.k;
         let all = self.heads.splits.next_power_of_two();
         let complete = scratch.best.cast::<u32>();
@@ -105,7 +105,7 @@ impl<'k> Attention<'k> {
     }
 
     /// Merges the splits of the rows that are complete, two elements for each thread.
-    fn merge(self, team: Team<'k>, complete: Ptr<'k, Shared, u32>) {
+    fn merge(self, team: ConsumerWarps<'k>, complete: Ptr<'k, Shared, u32>) {
         let pairs = self.heads.group() * self.heads.dim / 2;
         team.each(self.rows * pairs, |item| {
             let row = item / pairs;
@@ -177,7 +177,7 @@ impl<'k> Attention<'k> {
     }
 
     /// Zeros as an idle row's result; by the first split.
-    pub(super) fn store_idle(self, team: Team<'k>, row: Val<'k, u32>, first: Val<'k, u32>, heads: u32) {
+    pub(super) fn store_idle(self, team: ConsumerWarps<'k>, row: Val<'k, u32>, first: Val<'k, u32>, heads: u32) {
         let (k, dim) = (team.k, self.heads.dim);
         let start = (row * self.heads.heads + first) * dim;
         k.when(self.split.eq(0), || {

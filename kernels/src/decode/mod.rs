@@ -1,12 +1,12 @@
 //! One decode step's work as device functions on a block: what the tasks of a persistent kernel call.
 //!
-//! Each function is recorded for the block's *team*, the warps that compute; weights come to them through a ring that
+//! Each function is recorded for the block's [`ConsumerWarps`]; weights come to them through a ring that
 //! somebody else fills. Functions begin with everything they read visible to all threads of the team, and return with
 //! all their stores done by some thread of it: the caller puts one barrier of the team before it publishes them.
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `team` | the warps that compute, their barrier, how work is dealt to them |
+//! | `warps` | the warps that compute, their barrier, how work is dealt to them |
 //! | `array` | arrays in global memory whose dtype is chosen while recording |
 //! | `unit` | eight weight rows as they pass through the ring: a layout, its inverse, stages |
 //! | `packing` | how rows lie in the MMA's A operand |
@@ -45,8 +45,8 @@ mod sample;
 mod shares;
 mod source;
 mod streamed;
-mod team;
 mod unit;
+mod warps;
 
 pub use argmax::{Argmax, argmax};
 pub use array::{Array, Float};
@@ -66,5 +66,5 @@ pub use rope::{HeadNorm, Rope, rope};
 pub use sample::{Sample, sample};
 pub use shares::Shares;
 pub use streamed::{Piece, Streamed, TokenStage, settled};
-pub use team::Team;
 pub use unit::{Unit, UnitError};
+pub use warps::ConsumerWarps;

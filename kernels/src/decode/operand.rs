@@ -5,7 +5,7 @@ use tilewright_codegen::build::{Ptr, Shared, Val};
 
 use super::array::narrow;
 use super::packing::{Fragment, Packing, Quads};
-use super::{Team, Unit};
+use super::{ConsumerWarps, Unit};
 
 /// Elements of a row that a lane's group of four reads at once: half of the banks.
 const RUN: u32 = 32;
@@ -67,7 +67,7 @@ impl<'k> Operand<'k> {
     }
 
     /// Zeros behind the rows, where weights are zeros too: what lay there could be a NaN.
-    pub(super) fn clear_tail(self, team: Team<'k>) {
+    pub(super) fn clear_tail(self, team: ConsumerWarps<'k>) {
         let tail = self.unit.padded_k() - self.unit.k();
         for row in 0..self.packing.parts() * self.rows() {
             let start = self.row(0, row).at(self.unit.k()).cast::<u16>();
@@ -76,7 +76,7 @@ impl<'k> Operand<'k> {
     }
 
     /// Where this lane reads.
-    pub(super) fn lane(self, team: Team<'k>) -> Lane<'k> {
+    pub(super) fn lane(self, team: ConsumerWarps<'k>) -> Lane<'k> {
         let (packing, column) = (self.packing, team.k.lane() % 4 * 8);
         let quads = packing.halves().into_iter().flat_map(|half| {
             let row = half.row(team);

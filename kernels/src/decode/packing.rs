@@ -13,7 +13,7 @@
 
 use tilewright_codegen::build::{Ptr, Shared, Val};
 
-use super::{Float, Team};
+use super::{ConsumerWarps, Float};
 
 /// How many rows a batch has, and in how many parts its elements come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -113,14 +113,14 @@ impl Packing {
 
 impl Half {
     /// This lane's row of the batch. Rows of the MMA that stand for none repeat one that does, and are ignored.
-    pub fn row<'k>(self, team: Team<'k>) -> Val<'k, u32> {
+    pub fn row<'k>(self, team: ConsumerWarps<'k>) -> Val<'k, u32> {
         let group = team.k.lane() / 4;
         let row = if self.packing.quads() == Quads::Folded { group % 4 } else { group + self.base };
         row.min(self.packing.rows - 1)
     }
 
     /// Stores one number of each row of the half, to `[rows, warps]`: the sum of what each row's four lanes have.
-    pub fn add_up<'k>(self, team: Team<'k>, sum: Val<'k, f32>, to: Ptr<'k, Shared, f32>) {
+    pub fn add_up<'k>(self, team: ConsumerWarps<'k>, sum: Val<'k, f32>, to: Ptr<'k, Shared, f32>) {
         let (k, sum) = (team.k, [1u32, 2].into_iter().fold(sum, |sum, bits| sum + sum.shfl_bfly(bits)));
         let row = k.lane() / 4 + self.base;
         let mine = (k.lane() % 4).eq(0) & row.lt(self.packing.rows);

@@ -10,7 +10,7 @@ use tilewright_codegen::ir::attr::Scope;
 
 use super::linear::{Cell, Pass};
 use super::place::Place;
-use super::{Array, Input, Path, Scratch, Shares, Sums, Team, Unit, Weights};
+use super::{Array, ConsumerWarps, Input, Path, Scratch, Shares, Sums, Unit, Weights};
 
 /// A tile of the group's units.
 #[derive(Clone, Copy)]
@@ -154,7 +154,7 @@ impl<'k> Rotation<'k> {
 }
 
 /// Computes a tile.
-pub fn qkv<'k>(team: Team<'k>, scratch: Scratch<'k>, weights: &dyn Weights<'k>, tile: Qkv<'k>) {
+pub fn qkv<'k>(team: ConsumerWarps<'k>, scratch: Scratch<'k>, weights: &dyn Weights<'k>, tile: Qkv<'k>) {
     let pass = Pass { team, scratch, unit: tile.unit, rows: tile.rows, streams: 1, path: tile.path };
     let prepare = |base: Val<'k, u32>, cell: &Cell<'k>| tile.prepare(team, cell, tile.first + base + cell.unit);
     pass.run(weights, tile.input, tile.first_row, tile.units, prepare, |sums, cell, prepared| {
@@ -180,7 +180,7 @@ struct Prepared<'k> {
 }
 
 impl<'k> Qkv<'k> {
-    fn prepare(self, team: Team<'k>, cell: &Cell<'k>, unit: Val<'k, u32>) -> Prepared<'k> {
+    fn prepare(self, team: ConsumerWarps<'k>, cell: &Cell<'k>, unit: Val<'k, u32>) -> Prepared<'k> {
         let k = team.k;
         let (group, half) = (self.heads / self.kv_heads, self.dim / 2);
         let per_head = half.div_ceil(4);
@@ -220,7 +220,14 @@ impl<'k> Qkv<'k> {
     }
 
     /// Stores an output; all lanes of a warp come here.
-    fn finish(self, team: Team<'k>, scratch: Scratch<'k>, sums: Sums<'k>, cell: &Cell<'k>, prepared: &Prepared<'k>) {
+    fn finish(
+        self,
+        team: ConsumerWarps<'k>,
+        scratch: Scratch<'k>,
+        sums: Sums<'k>,
+        cell: &Cell<'k>,
+        prepared: &Prepared<'k>,
+    ) {
         let k = team.k;
         let y = k.var(0.0f32);
         k.when(prepared.exists, || {

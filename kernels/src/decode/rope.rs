@@ -2,7 +2,7 @@
 
 use tilewright_codegen::build::Val;
 
-use super::{Array, Pages, Rotation, Team};
+use super::{Array, ConsumerWarps, Pages, Rotation};
 
 /// Heads to rotate.
 #[derive(Clone, Copy)]
@@ -39,7 +39,7 @@ pub struct HeadNorm<'k> {
 }
 
 /// Rotates.
-pub fn rope<'k>(team: Team<'k>, rope: Rope<'k>) {
+pub fn rope<'k>(team: ConsumerWarps<'k>, rope: Rope<'k>) {
     let k = team.k;
     let half = rope.rotation.half;
     k.for_step(k.warp(), rope.rows * rope.count, team.warps, |item| {

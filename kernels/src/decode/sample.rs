@@ -2,7 +2,7 @@
 
 use tilewright_codegen::build::{Global, Ptr, Val};
 
-use super::Team;
+use super::ConsumerWarps;
 use super::argmax::best_of_tiles;
 use crate::sample::{Logits, Request, Scratch, sample as draw};
 
@@ -34,7 +34,7 @@ pub struct Sample<'k> {
 /// Chooses as [`naive::sample`](crate::naive::sample) does, row after row, each by the whole team.
 ///
 /// The likeliest token is known from the tiles, so that logits are only read where one is drawn at random.
-pub fn sample<'k>(team: Team<'k>, scratch: Scratch<'k>, sample: Sample<'k>) {
+pub fn sample<'k>(team: ConsumerWarps<'k>, scratch: Scratch<'k>, sample: Sample<'k>) {
     let k = team.k;
     let each = |row: Val<'k, u32>| {
         let token = k.var(u32::MAX);

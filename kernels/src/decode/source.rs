@@ -10,14 +10,14 @@ use tilewright_codegen::build::{Val, Var};
 use super::array::narrow;
 use super::input::Squares;
 use super::packing::{Fragment, Half, Packing, Quads};
-use super::{Array, Input, Team, Unit};
+use super::{Array, ConsumerWarps, Input, Unit};
 
 /// Loads of four elements that are in flight together.
 const TOGETHER: usize = 16;
 
 /// The activations of a tile, and how they lie in the operand.
 pub(super) struct Source<'k> {
-    pub team: Team<'k>,
+    pub team: ConsumerWarps<'k>,
     pub unit: Unit,
     pub packing: Packing,
     input: Input<'k>,
@@ -35,7 +35,13 @@ struct Four<'k> {
 
 impl<'k> Source<'k> {
     /// The rows of `packing` from `first` on.
-    pub fn new(team: Team<'k>, unit: Unit, packing: Packing, input: Input<'k>, first: Val<'k, u32>) -> Source<'k> {
+    pub fn new(
+        team: ConsumerWarps<'k>,
+        unit: Unit,
+        packing: Packing,
+        input: Input<'k>,
+        first: Val<'k, u32>,
+    ) -> Source<'k> {
         let halves = packing.halves().into_iter().map(|half| (half, team.k.var(0.0f32))).collect();
         Source { team, unit, packing, input, first, halves }
     }
@@ -43,8 +49,8 @@ impl<'k> Source<'k> {
     /// The columns where this warp's chunks of a stage begin.
     pub fn columns(&self, stage: Val<'k, u32>) -> Vec<Val<'k, u32>> {
         let Source { team, unit, .. } = *self;
-        let first = team.k.warp() * unit.per_warp() + stage * (team.warps * unit.per_warp());
-        (0..unit.per_warp()).map(|chunk| (first + chunk) * 32).collect()
+        let first = unit.chunk(team.k.warp(), stage * unit.per_warp());
+        (0..unit.per_warp()).map(|round| (first + round * team.warps) * 32).collect()
     }
 
     /// This lane's words of each chunk that begins at one of these columns. Of a normalised input the squares are added up.

@@ -4,7 +4,7 @@ use tilewright_codegen::build::{Builder, block, record};
 use tilewright_codegen::ir::{Arch, Kernel};
 
 use super::{Run, add, silu_mul};
-use crate::decode::{Array, Float, Team};
+use crate::decode::{Array, ConsumerWarps, Float};
 
 /// Warps of a block.
 const WARPS: u32 = 8;
@@ -24,7 +24,7 @@ pub struct Types {
     pub vector: u32,
 }
 
-type Op = for<'k> fn(Team<'k>, Run<'k>, Array<'k>, Array<'k>, Array<'k>);
+type Op = for<'k> fn(ConsumerWarps<'k>, Run<'k>, Array<'k>, Array<'k>, Array<'k>);
 
 fn kernel(name: &str, arch: Arch, types: Types, [a, b]: [&str; 2], op: Op) -> Kernel {
     record(name, arch, block(WARPS * 32), |k: &Builder| {
@@ -33,7 +33,7 @@ fn kernel(name: &str, arch: Arch, types: Types, [a, b]: [&str; 2], op: Op) -> Ke
         let (a, b, out) = (array(a, types.a), array(b, types.b), array("out", types.out));
         let first = k.block_id() * RUN;
         let run = Run { first, end: (first + RUN).min(n), vector: types.vector };
-        op(Team::new(k, WARPS), run, a, b, out);
+        op(ConsumerWarps::new(k, WARPS), run, a, b, out);
     })
 }
 

@@ -15,7 +15,7 @@ use tilewright_codegen::build::Val;
 pub use launch::{Types, add_all, silu_mul_all};
 pub use trials::shipped;
 
-use crate::decode::{Array, Team};
+use crate::decode::{Array, ConsumerWarps};
 
 /// Elements `first..end` of arrays that are as long.
 #[derive(Clone, Copy)]
@@ -32,7 +32,7 @@ impl<'k> Run<'k> {
     /// `out[i] = of(a[i], b[i])`.
     fn map(
         self,
-        team: Team<'k>,
+        team: ConsumerWarps<'k>,
         [a, b]: [Array<'k>; 2],
         out: Array<'k>,
         of: impl Fn(Val<'k, f32>, Val<'k, f32>) -> Val<'k, f32>,
@@ -57,11 +57,11 @@ fn silu(x: Val<'_, f32>) -> Val<'_, f32> {
 }
 
 /// `out[i] = silu(gate[i]) · up[i]`; `out` may be one of them.
-pub fn silu_mul<'k>(team: Team<'k>, run: Run<'k>, gate: Array<'k>, up: Array<'k>, out: Array<'k>) {
+pub fn silu_mul<'k>(team: ConsumerWarps<'k>, run: Run<'k>, gate: Array<'k>, up: Array<'k>, out: Array<'k>) {
     run.map(team, [gate, up], out, |gate, up| silu(gate) * up);
 }
 
 /// `out[i] = a[i] + b[i]`, rounded once in f32 and once to the type of `out`, which may be one of them.
-pub fn add<'k>(team: Team<'k>, run: Run<'k>, a: Array<'k>, b: Array<'k>, out: Array<'k>) {
+pub fn add<'k>(team: ConsumerWarps<'k>, run: Run<'k>, a: Array<'k>, b: Array<'k>, out: Array<'k>) {
     run.map(team, [a, b], out, |a, b| a + b);
 }

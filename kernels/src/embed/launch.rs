@@ -4,7 +4,7 @@ use half::bf16;
 use tilewright_codegen::build::{block, record};
 use tilewright_codegen::ir::{Arch, Kernel};
 
-use crate::decode::{Array, Embed, Float, Team, Unit, embed};
+use crate::decode::{Array, ConsumerWarps, Embed, Float, Unit, embed};
 
 /// What the kernel is generated for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +25,9 @@ pub fn embed_rows(arch: Arch, shape: EmbedShape) -> Kernel {
         let (table, out) = (k.global::<bf16>("table"), Array::new(k.global::<u8>("out"), shape.out));
         let (first_row, first, columns) = (k.block_id(), k.lit(0u32), shape.unit.k());
         let unit = shape.unit;
-        embed(Team::new(k, shape.warps), Embed { ids, position, table, unit, out, rows: 1, first_row, first, columns });
+        embed(
+            ConsumerWarps::new(k, shape.warps),
+            Embed { ids, position, table, unit, out, rows: 1, first_row, first, columns },
+        );
     })
 }

@@ -7,9 +7,9 @@ use super::finish::Output;
 use super::raster::Raster;
 use super::store::{Results, Store};
 use super::tiling::Tiles;
-use crate::mma::{Factor, MmaSync, Teams, TiledMma};
-use crate::ring::{GroupRing, Tile};
-use crate::tile::{LayoutTensor, Matrix, MatrixTile, Team, copy_async};
+use crate::mma::{AtomLayout, InputType, MmaSync, TiledMma};
+use crate::ring::{GroupRing, StageTile};
+use crate::tile::{LayoutTensor, Matrix, MatrixTile, ThreadGroup, copy_async};
 use tilewright_codegen::build::{Builder, Ptr, Scalar, Shared, block};
 use tilewright_codegen::ir::Launch;
 use tilewright_layout::swizzle::canonical::Major;
@@ -31,30 +31,30 @@ pub struct Config {
 }
 
 /// The product of a block: eight warps, two down and four across.
-pub(super) type Product<'k, F, T> = TiledMma<'k, MmaSync<F>, <T as Tiles>::A, <T as Tiles>::B, Teams<2, 4>>;
+pub(super) type Product<'k, F, T> = TiledMma<'k, MmaSync<F>, <T as Tiles>::A, <T as Tiles>::B, AtomLayout<2, 4>>;
 
 /// Threads of the kernel.
-pub const fn launch<F: Factor, T: Tiles>() -> Launch {
+pub const fn launch<F: InputType, T: Tiles>() -> Launch {
     block(Product::<F, T>::THREADS)
 }
 
 /// Names the ring.
-enum Factors {}
+enum Operands {}
 
 /// Parameters: A, B; M, N, K; strides of A and of B; rows and columns of tiles, splits; then those of the store.
-pub fn gemm<'k, F: Factor, D: Output, T: Tiles>(k: &'k Builder, config: Config, store: Store) {
+pub fn gemm<'k, F: InputType, D: Output, T: Tiles>(k: &'k Builder, config: Config, store: Store) {
     let (a, b) = (k.global::<F::Stored>("a"), k.global::<F::Stored>("b"));
     let [m, n, depth, a_stride, b_stride] = ["m", "n", "k", "a_stride", "b_stride"].map(|name| k.param::<u32>(name));
     let [rows, columns, splits] = ["rows", "columns", "splits"].map(|name| k.param::<u32>(name));
     let results = Results::<F::Sum, D, T>::parameters(k, store, [m, n]);
-    let factor = |base: Ptr<'k, _, F::Stored>, rows, stride, number: usize| {
+    let operand = |base: Ptr<'k, _, F::Stored>, rows, stride, number: usize| {
         let matrix = match config.majors[number] {
             Major::K => Matrix::row_major(base, [rows, depth], stride),
             Major::Mn => Matrix::col_major(base, [rows, depth], stride),
         };
         matrix.vectors(config.vectors[number])
     };
-    let (a, b) = (factor(a, m, a_stride, 0), factor(b, n, b_stride, 1));
+    let (a, b) = (operand(a, m, a_stride, 0), operand(b, n, b_stride, 1));
 
     let place = Raster { rows, columns, splits, group: config.group }.place(k.block_id());
     let [row, column] = [place.row * T::M, place.column * T::N];
@@ -63,8 +63,9 @@ pub fn gemm<'k, F: Factor, D: Output, T: Tiles>(k: &'k Builder, config: Config, 
     let begin = place.split * share;
     let end = (begin + share).min(steps);
 
-    let tiles = (Tile::<F::Stored, T::A>::typed().aligned(1024), Tile::<F::Stored, T::B>::typed().aligned(1024));
-    let mut ring = GroupRing::new::<Factors, _>(k, tiles, config.stages, |step, (a_tile, b_tile)| {
+    let tiles =
+        (StageTile::<F::Stored, T::A>::typed().aligned(1024), StageTile::<F::Stored, T::B>::typed().aligned(1024));
+    let mut ring = GroupRing::new::<Operands, _>(k, tiles, config.stages, |step, (a_tile, b_tile)| {
         let along = (begin + step) * T::K;
         k.when((begin + step).lt(end), || {
             fetch(k, a.tile([T::M, T::K], [row, along]), a_tile);
@@ -94,7 +95,7 @@ pub fn gemm<'k, F: Factor, D: Output, T: Tiles>(k: &'k Builder, config: Config, 
 /// This thread's share of a tile.
 #[track_caller]
 fn fetch<'k, E: Scalar, L: OffsetMap>(k: &'k Builder, from: MatrixTile<'k, E>, to: LayoutTensor<'k, E, L, Shared>) {
-    if let Err(error) = copy_async(k, Team::block(k), from, to) {
+    if let Err(error) = copy_async(k, ThreadGroup::block(k), from, to) {
         unreachable!("the extents are the layout's: {error}");
     }
 }

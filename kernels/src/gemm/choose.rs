@@ -8,10 +8,10 @@ use super::hopper::Config;
 use super::plan::Choice;
 use super::problem::Problem;
 use super::table::{Shape, WarpShape};
-use crate::mma::{Factor, Width};
+use crate::mma::{InputType, Width};
 use tilewright_layout::view::Along;
 
-/// Multiply-adds of factors of 16 bits that a multiprocessor makes in a cycle: 989 TFLOP/s / 2 / 132 / 1.83 GHz.
+/// Multiply-adds of operands of 16 bits that a multiprocessor makes in a cycle: 989 TFLOP/s / 2 / 132 / 1.83 GHz.
 const MULTIPLIES: f64 = 2048.0;
 /// Bytes a cycle that a multiprocessor's share of memory brings: 3.155 TB/s over 132, at 1.83 GHz.
 const BYTES: f64 = 13.0;
@@ -42,17 +42,17 @@ const fn efficiency(shape: Shape) -> f64 {
 }
 
 /// Estimated cycles of a shape on so many multiprocessors.
-fn cycles<F: Factor>(problem: &Problem, shape: Shape, splits: u32, multiprocessors: u32) -> f64 {
+fn cycles<F: InputType>(problem: &Problem, shape: Shape, splits: u32, multiprocessors: u32) -> f64 {
     let ([m, n], k, bytes) = (shape.tile(), F::Width::DEPTH, F::BITS as f64 / 8.0);
     let steps = problem.k.div_ceil(k).div_ceil(splits);
     let tiles = f64::from(problem.m.div_ceil(m) * splits) * f64::from(problem.b_rows().div_ceil(n));
     let waves = (tiles / f64::from(multiprocessors)).ceil();
     let multiply = waves * f64::from(steps) * f64::from(m * n * k) * bytes / 2.0 / (MULTIPLIES * efficiency(shape));
     let elements = |rows: u32, columns: u32| f64::from(rows) * f64::from(columns);
-    let (result, factors) =
+    let (result, operands) =
         (elements(problem.m, problem.b_rows()), elements(problem.m, problem.k) + elements(problem.b_rows(), problem.k));
     let busy = (tiles / f64::from(multiprocessors) / FETCHING).min(1.0);
-    let bring = (bytes * factors + 2.0 * result) / (BYTES * f64::from(multiprocessors) * busy);
+    let bring = (bytes * operands + 2.0 * result) / (BYTES * f64::from(multiprocessors) * busy);
     let add_up = match splits {
         1 => 0.0,
         _ => LAUNCH + 8.0 * f64::from(splits) * result / (BYTES * f64::from(multiprocessors)),
@@ -69,7 +69,7 @@ fn cycles<F: Factor>(problem: &Problem, shape: Shape, splits: u32, multiprocesso
 /// assert_eq!(choose::<bf16>(&Problem::new(8192, 8192, 8192), 132).shape, Shape::M128N256);
 /// assert_eq!(choose::<bf16>(&Problem::new(128, 14336, 4096), 132).shape, Shape::M128N112);
 /// ```
-pub fn choose<F: Factor>(problem: &Problem, multiprocessors: u32) -> Choice {
+pub fn choose<F: InputType>(problem: &Problem, multiprocessors: u32) -> Choice {
     let mut best = (f64::INFINITY, Shape::M128N128, 1);
     let promoted = problem.promoted::<F>();
     for &shape in Shape::ALL.iter().filter(|shape| !promoted || shape.promotes()) {
@@ -99,7 +99,7 @@ pub fn choose<F: Factor>(problem: &Problem, multiprocessors: u32) -> Choice {
 /// assert_eq!(choose_warps::<bf16>(&Problem::new(4096, 4096, 4096), 108), (WarpShape::M128N128, 1));
 /// assert_eq!(choose_warps::<bf16>(&Problem::new(64, 64, 4096), 108), (WarpShape::M64N64, 16));
 /// ```
-pub fn choose_warps<F: Factor>(problem: &Problem, multiprocessors: u32) -> (WarpShape, u32) {
+pub fn choose_warps<F: InputType>(problem: &Problem, multiprocessors: u32) -> (WarpShape, u32) {
     let tiles = |shape: WarpShape| {
         let [m, n] = shape.tile();
         problem.m.div_ceil(m) * problem.b_rows().div_ceil(n)

@@ -1,15 +1,15 @@
 //! The operands of a product at random, the oracle, and how far a result may be off.
 
 use super::{Operand, Output, Problem};
-use crate::mma::{E4M3, E5M2, Factor};
+use crate::mma::{E4M3, E5M2, InputType};
 use crate::naive;
 use core::ops::Range;
 use half::{bf16, f16};
 use tilewright_codegen::trial::{Draw, Element};
 use tilewright_layout::swizzle::canonical::Major;
 
-/// A type of factors that the host draws and reads.
-pub trait Drawn: Factor<Stored: Element> {
+/// An input type that the host draws and reads.
+pub trait Drawn: InputType<Stored: Element> {
     /// The nearest number that memory holds; of NaN, what stands out most.
     const NEAREST: fn(f64) -> Self::Stored;
     /// What it is worth.
@@ -62,9 +62,9 @@ impl Rounded for f32 {
 /// The operands of a product.
 #[derive(Clone, Debug)]
 pub struct Data<F: Drawn, D> {
-    /// The left factor.
+    /// The A operand.
     pub a: Vec<F::Stored>,
-    /// The right factor.
+    /// The B operand.
     pub b: Vec<F::Stored>,
     /// What A and B were divided by.
     pub scales: [f32; 2],
@@ -78,7 +78,7 @@ pub struct Data<F: Drawn, D> {
 pub type Near = (f64, f64);
 
 impl<F: Drawn, D: Rounded> Data<F, D> {
-    /// Random numbers within [`Drawn::RANGE`], scales that bring them to about 1; what lies between the lines of a factor is
+    /// Random numbers within [`Drawn::RANGE`], scales that bring them to about 1; what lies between the lines of an operand is
     /// NaN where there is one, which no result may show.
     pub fn draw(problem: &Problem, draw: &mut Draw) -> Data<F, D> {
         let [a, b, c] = problem.sizes();
@@ -98,8 +98,8 @@ impl<F: Drawn, D: Rounded> Data<F, D> {
 
     /// The sums over `range` of the contraction in f64, rows of B's length.
     ///
-    /// Products of two factors are exact. The tensor cores line the terms of a sum up with the largest and cut off what lies
-    /// below [`Factor::CUT`] of it: a term each time for K of them and for the sum so far at each instruction's K, in any
+    /// A product of two elements is exact. The tensor cores line the terms of a sum up with the largest and cut off what lies
+    /// below [`InputType::CUT`] of it: a term each time for K of them and for the sum so far at each instruction's K, in any
     /// order, so that a sum is off by at most `(K + K/16 + 2)·CUT·Σ|aᵢbᵢ|` to first order. Where sums are promoted, K there
     /// is that of a stage, and the sum of the stages in f32 adds `2⁻²⁴·Σ|aᵢbᵢ|` each.
     pub fn sums(&self, problem: &Problem, range: Range<u32>) -> Vec<Near> {

@@ -1,44 +1,35 @@
 //! What is done to the sums before they are stored: bias, gate, residual.
 
 use half::{bf16, f16};
-use tilewright_codegen::build::{Bf16x2, Builder, F16x2, Global, Numeric, Ptr, Scalar, Val};
+use tilewright_codegen::build::{Builder, Global, Ptr, Val};
 
+use crate::mma::OutputType;
 use crate::tile::Matrix;
 
-/// How two results become one register.
-pub type Pack<'k> = fn(Val<'k, f32>, Val<'k, f32>) -> Val<'k, u32>;
-
 /// A type of results.
-pub trait Output: Scalar + Numeric {
+pub trait Output: OutputType {
     /// Its name.
     const NAME: &'static str;
-
-    /// How pairs of them are packed, to be staged and sent by tensor map; nothing for results that leave one by one.
-    fn pack<'k>() -> Option<Pack<'k>>;
 }
 
 macro_rules! outputs {
-    ($($D:ty: $name:literal $pack:expr;)+) => { $(
+    ($($D:ty: $name:literal;)+) => { $(
         impl Output for $D {
             const NAME: &'static str = $name;
-
-            fn pack<'k>() -> Option<Pack<'k>> {
-                $pack
-            }
         }
     )+ };
 }
 
 outputs! {
-    bf16: "bf16" Some(|a, b| a.pair::<Bf16x2>(b).bits());
-    f16: "f16" Some(|a, b| a.pair::<F16x2>(b).bits());
-    f32: "f32" None;
+    bf16: "bf16";
+    f16: "f16";
+    f32: "f32";
 }
 
 /// What comes behind the product: `x = s·(A·B) + bias`, then `silu(x₀)·x₁` where it is gated, then `+ residual`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Epilogue {
-    /// The sums are multiplied by the product of two numbers in device memory, A's scale and B's: what factors of 8 bits were
+    /// The sums are multiplied by the product of two numbers in device memory, A's scale and B's: what operands of 8 bits were
     /// divided by.
     pub scaled: bool,
     /// A number per column is added to the sums.

@@ -1,6 +1,6 @@
 //! The product on sm_90a: tensor maps feed a ring of stages, two warpgroups multiply from it, blocks stay for many tiles.
 //!
-//! One thread of the last warpgroup fetches: the factor that is its block's own, and its share of the one that all blocks of
+//! One thread of the last warpgroup fetches: the operand that is its block's own, and its share of the one that all blocks of
 //! the cluster need, which goes to each of them. The other warpgroups multiply 64 rows an instruction and keep one group of them in flight:
 //! a stage is freed when the group behind it has begun. While they store a tile of the result, the stages of the next are
 //! filled.
@@ -9,9 +9,9 @@ use super::finish::Output;
 use super::raster::{Place, Raster};
 use super::store::{Results, Store};
 use super::tiling::Tiles;
-use crate::mma::{Factor, TiledMma, Wgmma};
-use crate::ring::{Consumers, Ring, Shape, Tile, by, start};
-use crate::tile::{Coord, Share};
+use crate::mma::{InputType, TiledMma, Wgmma};
+use crate::ring::{Consumers, Ring, Shape, StageTile, by, start};
+use crate::tile::{Index, Share};
 use tilewright_codegen::build::{Builder, Bulk, block};
 use tilewright_codegen::ir::Launch;
 use tilewright_layout::view::Along;
@@ -47,14 +47,15 @@ pub fn launch<T: Tiles>(config: Config) -> Launch {
 }
 
 /// Parameters: tensor maps of A and B; M, N, K, rows of clusters, columns of tiles, splits; then those of the store.
-pub fn gemm<'k, F: Factor, D: Output, T: Tiles>(k: &'k Builder, config: Config, store: Store) {
+pub fn gemm<'k, F: InputType, D: Output, T: Tiles>(k: &'k Builder, config: Config, store: Store) {
     let (a_map, b_map) = (k.tensor_map("a"), k.tensor_map("b"));
     let [m, n, depth, rows, columns, splits] = ["m", "n", "k", "rows", "columns", "splits"].map(|p| k.param::<u32>(p));
     let results = Results::<F::Sum, D, T>::parameters(k, store, [m, n]);
     let fetcher = k.tid().eq(128 * T::CONSUMERS);
-    let tiles = (Tile::<F::Stored, T::A>::typed().aligned(1024), Tile::<F::Stored, T::B>::typed().aligned(1024));
+    let tiles =
+        (StageTile::<F::Stored, T::A>::typed().aligned(1024), StageTile::<F::Stored, T::B>::typed().aligned(1024));
     let shape = Shape::stages(config.stages).consumers(Consumers::Warpgroups(T::CONSUMERS)).cluster(config.cluster);
-    let (mut producer, consumer) = start(k, Ring::bulk::<Factors>(k, tiles, shape)).split();
+    let (mut producer, consumer) = start(k, Ring::bulk::<Operands>(k, tiles, shape)).split();
 
     let (rank, cluster) = (k.cluster_rank(), k.block_id() / config.cluster);
     let raster = Raster { rows, columns, splits, group: config.group };
@@ -73,7 +74,7 @@ pub fn gemm<'k, F: Factor, D: Output, T: Tiles>(k: &'k Builder, config: Config, 
             let begin = place.split * share;
             k.for_(begin, (begin + share).min(steps), |step| {
                 let along = (step * T::K).cast::<i32>();
-                let part = Share { part: Coord::below(rank, across), parts: across };
+                let part = Share { part: Index::below(rank, across), parts: across };
                 let a = by(|tile, bar| tile.fetch(a_map, [row.cast(), along], part, bar, everyone(k, across)));
                 let b = by(|tile, bar| {
                     for (part, column) in results.shares(down, rank, column) {
@@ -86,7 +87,7 @@ pub fn gemm<'k, F: Factor, D: Output, T: Tiles>(k: &'k Builder, config: Config, 
     };
     let multiply = || {
         let mut consumer = consumer.delayed();
-        let product = TiledMma::<Wgmma<F>, T::A, T::B, T::Teams>::new(k);
+        let product = TiledMma::<Wgmma<F>, T::A, T::B, T::Grid>::new(k);
         let promoted = config.promoted.then(|| product.sums().like(k));
         let sums = promoted.unwrap_or(product.sums());
         raster.each(k, cluster, k.blocks() / config.cluster, |place| {
@@ -98,19 +99,19 @@ pub fn gemm<'k, F: Factor, D: Output, T: Tiles>(k: &'k Builder, config: Config, 
                 match promoted {
                     None => {
                         product.issue(a, b, step.ne(begin));
-                        product.settle(1);
+                        product.wait_group(1);
                         stage.release_previous();
                     }
                     Some(total) => {
                         product.issue(a, b, false);
-                        product.settle(0);
+                        product.wait_group(0);
                         stage.release();
                         total.add(product.sums());
                     }
                 }
             });
             if promoted.is_none() {
-                product.settle(0);
+                product.wait_group(0);
                 consumer.release_last();
             }
             let ([row, column], [down, across]) = (corner(place), product.corner().map(|place| place.get(k)));
@@ -137,7 +138,7 @@ pub fn gemm<'k, F: Factor, D: Output, T: Tiles>(k: &'k Builder, config: Config, 
 }
 
 /// Names the ring.
-enum Factors {}
+enum Operands {}
 
 /// Copies that go to every block of the cluster.
 fn everyone(k: &Builder, cluster: u32) -> Bulk<'_> {

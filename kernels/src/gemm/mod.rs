@@ -1,4 +1,4 @@
-//! Matrix products: `C[m, n] = Σₖ A[m, k] · B[n, k]`, factors of bf16, f16, e4m3, e5m2 or s8, sums in f32 (s32 of integers),
+//! Matrix products: `C[m, n] = Σₖ A[m, k] · B[n, k]`, operands of bf16, f16, e4m3, e5m2 or s8, sums in f32 (s32 of integers),
 //! results of bf16, f16 or f32.
 //!
 //! | file | what it holds |
@@ -43,7 +43,7 @@ mod trial;
 pub use ampere::{Config as WarpConfig, gemm as warps, launch as warps_launch};
 pub use choose::{choose, choose_warps};
 pub use data::{Data, Drawn, Near, Rounded};
-pub use finish::{Epilogue, Finish, Output, Pack};
+pub use finish::{Epilogue, Finish, Output};
 pub use hopper::{Config, gemm as hopper, launch as hopper_launch};
 pub use plan::{
     Argument, Buffer, Choice, Refusal, Step, Target, WarpChoice, hopper_step, plan, reduce_step, warp_step,

@@ -7,7 +7,7 @@ use super::problem::{Operand, Problem};
 use super::store::Store;
 use super::table::{Shape, WarpShape};
 use super::{ampere, reduce};
-use crate::mma::{Factor, MissingAtom, Width};
+use crate::mma::{InputType, MissingAtom, Width};
 use thiserror::Error;
 use tilewright_codegen::build::record;
 use tilewright_codegen::device::{Outside, Promotion, TensorShape, TileSwizzle};
@@ -20,9 +20,9 @@ use tilewright_layout::swizzle::canonical::{Major, SwizzleWidth};
 /// A buffer that a launch names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Buffer {
-    /// The left factor.
+    /// The A operand.
     A,
-    /// The right factor.
+    /// The B operand.
     B,
     /// The result.
     C,
@@ -84,7 +84,7 @@ pub enum Refusal {
         /// The bound.
         least: u32,
     },
-    /// Lines of a factor that no tensor map describes.
+    /// Lines of an operand that no tensor map describes.
     #[error("lines of {what} are {stride} elements apart; a tensor map needs a multiple of {multiple}")]
     Unaligned {
         /// Which matrix.
@@ -122,18 +122,18 @@ pub enum Refusal {
         /// Columns of a tile.
         columns: u32,
     },
-    /// An epilogue that does not go with the factors' order.
+    /// An epilogue that does not go with the operands' order.
     #[error("a gated product takes B as [2N, K] with K contiguous")]
     GatedOrder,
-    /// Factors whose contiguous index `wgmma` cannot contract across.
-    #[error("{what} is not contiguous along K, and wgmma of {factor} reads nothing else")]
+    /// Operands whose contiguous index `wgmma` cannot contract across.
+    #[error("{what} is not contiguous along K, and wgmma of {input} reads nothing else")]
     Order {
         /// Which matrix.
         what: &'static str,
-        /// The factors' type.
-        factor: &'static str,
+        /// The type of its operands.
+        input: &'static str,
     },
-    /// An architecture that cannot multiply such factors.
+    /// An architecture that cannot multiply such operands.
     #[error(transparent)]
     Atom(#[from] MissingAtom),
     /// Tiles whose sums a thread cannot hold twice.
@@ -144,13 +144,13 @@ pub enum Refusal {
         /// The tiles.
         shape: Shape,
     },
-    /// Tiles whose sums leave no registers for turning factors around.
-    #[error("the registers of {shape:?} do not hold {factor} factors that are not contiguous along K; take M64N64")]
+    /// Tiles whose sums leave no registers for turning operands around.
+    #[error("the registers of {shape:?} do not hold {input} operands that are not contiguous along K; take M64N64")]
     Turned {
         /// The tiles.
         shape: WarpShape,
-        /// The factors' type.
-        factor: &'static str,
+        /// The type of its operands.
+        input: &'static str,
     },
     /// More shares of the contraction than steps.
     #[error("{splits} shares of {steps} steps: every share needs a step")]
@@ -187,7 +187,7 @@ fn check(problem: &Problem) -> Result<(), Refusal> {
 ///
 /// # Errors
 /// [`Refusal`].
-pub fn hopper_step<F: Factor<Stored: Element>, D: Output + Element>(
+pub fn hopper_step<F: InputType<Stored: Element>, D: Output + Element>(
     problem: &Problem,
     choice: Choice,
     multiprocessors: u32,
@@ -201,7 +201,7 @@ pub fn hopper_step<F: Factor<Stored: Element>, D: Output + Element>(
             return Err(Refusal::Unaligned { what, stride, multiple });
         }
         if F::BITS == 8 && major != Major::K {
-            return Err(Refusal::Order { what, factor: F::NAME });
+            return Err(Refusal::Order { what, input: F::NAME });
         }
     }
     if config.promoted && !shape.promotes() {
@@ -285,7 +285,7 @@ pub struct WarpChoice {
 ///
 /// # Errors
 /// [`Refusal`].
-pub fn warp_step<F: Factor<Stored: Element>, D: Output + Element>(
+pub fn warp_step<F: InputType<Stored: Element>, D: Output + Element>(
     problem: &Problem,
     choice: WarpChoice,
 ) -> Result<Step, Refusal> {
@@ -293,7 +293,7 @@ pub fn warp_step<F: Factor<Stored: Element>, D: Output + Element>(
     let WarpChoice { shape, stages, group, splits, arch, aligned, promoted } = choice;
     least_stages(stages)?;
     if shape == WarpShape::M128N128 && problem.turned::<F>() {
-        return Err(Refusal::Turned { shape, factor: F::NAME });
+        return Err(Refusal::Turned { shape, input: F::NAME });
     }
     let ([tile_m, tile_n], tile_k) = (shape.tile(), F::Width::DEPTH);
     shares(problem.k.div_ceil(tile_k), splits)?;
@@ -324,7 +324,7 @@ pub fn warp_step<F: Factor<Stored: Element>, D: Output + Element>(
 ///
 /// # Errors
 /// [`Refusal`].
-pub fn reduce_step<F: Factor, D: Output>(problem: &Problem, splits: u32, arch: Arch) -> Result<Step, Refusal> {
+pub fn reduce_step<F: InputType, D: Output>(problem: &Problem, splits: u32, arch: Arch) -> Result<Step, Refusal> {
     check(problem)?;
     let epilogue = problem.epilogue;
     let kernel = record("gemm_reduce", arch, reduce::launch(), |k| reduce::reduce::<F::Sum, D>(k, epilogue));
@@ -350,7 +350,7 @@ pub struct Target {
 ///
 /// # Errors
 /// [`Refusal`], for what no kernel computes.
-pub fn plan<F: Factor<Stored: Element>, D: Output + Element>(
+pub fn plan<F: InputType<Stored: Element>, D: Output + Element>(
     problem: &Problem,
     target: Target,
 ) -> Result<Vec<Step>, Refusal> {

@@ -1,7 +1,7 @@
 //! A matrix product as data: what is multiplied, where it lies, what is done behind.
 
 use super::finish::Epilogue;
-use crate::mma::Factor;
+use crate::mma::InputType;
 use tilewright_layout::swizzle::canonical::Major;
 
 /// A matrix in memory.
@@ -24,21 +24,21 @@ pub struct Problem {
     pub n: u32,
     /// The contraction.
     pub k: u32,
-    /// The left factor, (m, k).
+    /// The A operand, (m, k).
     pub a: Operand,
-    /// The right factor, (n, k); (2n, k) where the epilogue is gated.
+    /// The B operand, (n, k); (2n, k) where the epilogue is gated.
     pub b: Operand,
     /// Elements from one row of the result to the next.
     pub c_stride: u32,
     /// What is done to the sums.
     pub epilogue: Epilogue,
     /// Whether sums of 8-bit floats may stay in the tensor cores all along, which keep 14 bits of them; else what 128 bytes of
-    /// K make is added up in f32. Of other factors nothing changes.
+    /// K make is added up in f32. Of other operands nothing changes.
     pub fast: bool,
 }
 
 impl Problem {
-    /// Compact matrices, both factors K-major, no epilogue.
+    /// Compact matrices, both operands K-major, no epilogue.
     ///
     /// ```
     /// use tilewright_kernels::gemm::Problem;
@@ -50,7 +50,7 @@ impl Problem {
         Problem { m, n, k, a: operand, b: operand, c_stride: n, epilogue: Epilogue::default(), fast: false }
     }
 
-    /// The same with compact factors of other orders.
+    /// The same with compact operands of other orders.
     #[must_use]
     pub fn orders(self, a: Major, b: Major) -> Problem {
         let columns = self.b_rows();
@@ -72,12 +72,12 @@ impl Problem {
     }
 
     /// Whether sums are promoted to f32 stage by stage.
-    pub fn promoted<F: Factor>(&self) -> bool {
+    pub fn promoted<F: InputType>(&self) -> bool {
         F::CUT > 1e-6 && !self.fast
     }
 
-    /// Whether factors of 8 bits must be turned around for `mma.sync`, since `ldmatrix` transposes 16 bits at a time.
-    pub fn turned<F: Factor>(&self) -> bool {
+    /// Whether operands of 8 bits must be turned around for `mma.sync`, since `ldmatrix` transposes 16 bits at a time.
+    pub fn turned<F: InputType>(&self) -> bool {
         F::BITS == 8 && [self.a.major, self.b.major] != [Major::K; 2]
     }
 

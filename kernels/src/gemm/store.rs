@@ -1,9 +1,9 @@
 //! Where the sums go: by tensor map through shared memory, element by element, or as partial sums.
 
-use super::finish::{Epilogue, Finish, Output, Pack};
+use super::finish::{Epilogue, Finish, Output};
 use super::tiling::Tiles;
-use crate::mma::{Accumulator, Pair};
-use crate::tile::{Coord, LayoutTensor, Matrix, Share};
+use crate::mma::{Accumulator, Pack, Pair};
+use crate::tile::{Index, LayoutTensor, Matrix, Share};
 use core::marker::PhantomData;
 use tilewright_codegen::build::{Builder, Numeric, Param, Ptr, Shared, TensorMap, Val};
 use tilewright_codegen::ir::attr::ProxyFence;
@@ -83,13 +83,13 @@ impl<'k, S: Numeric, D: Output, T: Tiles> Results<'k, S, D, T> {
         let gate = column.cast::<i32>();
         let value = (self.extents[1] + column).cast::<i32>() - self.columns() as i32;
         match (self.finish.gated(), cluster) {
-            (false, parts) => vec![(Share { part: Coord::below(rank, parts), parts }, gate)],
+            (false, parts) => vec![(Share { part: Index::below(rank, parts), parts }, gate)],
             (true, 1) => {
                 vec![(Share { part: 0.into(), parts: 2 }, gate), (Share { part: 1.into(), parts: 2 }, value)]
             }
             (true, parts) => {
                 let row = rank.lt(parts / 2).select(gate, value);
-                vec![(Share { part: Coord::below(rank, parts), parts }, row)]
+                vec![(Share { part: Index::below(rank, parts), parts }, row)]
             }
         }
     }
@@ -99,7 +99,7 @@ impl<'k, S: Numeric, D: Output, T: Tiles> Results<'k, S, D, T> {
     pub(super) fn store(
         &self,
         sums: Accumulator<'k, S>,
-        thread: Coord<'k>,
+        thread: Index<'k>,
         corner: [Val<'k, u32>; 2],
         split: Val<'k, u32>,
     ) {
@@ -137,7 +137,7 @@ impl<'k, S: Numeric, D: Output, T: Tiles> Results<'k, S, D, T> {
         pack: Pack<'k>,
     ) {
         let k = self.k;
-        let (warpgroup, thread) = (k.warp() / 4, Coord::below(k.tid() % 128, 128));
+        let (warpgroup, thread) = (k.warp() / 4, Index::below(k.tid() % 128, 128));
         let sender = (k.tid() % 128).eq(0);
         let count = self.columns() / T::STAGED;
         for number in 0..count {

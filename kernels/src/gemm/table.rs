@@ -5,7 +5,7 @@ use super::finish::Output;
 use super::hopper::{Config, gemm, launch};
 use super::store::Store;
 use super::tiling::{Tiles, Tiling};
-use crate::mma::{Factor, MissingAtom};
+use crate::mma::{InputType, MissingAtom};
 use crate::tile::boxes;
 use tilewright_codegen::build::record;
 use tilewright_codegen::ir::{Arch, Kernel};
@@ -13,21 +13,21 @@ use tilewright_layout::swizzle::TensorBoxes;
 use tilewright_layout::swizzle::canonical::Major;
 use tilewright_layout::typed::{KMajor, MnMajor};
 
-/// A function of the tiles for factors of any orders.
+/// A function of the tiles for operands of any orders.
 macro_rules! by_majors {
     ($majors:expr, $function:ident::<$F:ty, $D:ty>, $m:literal, $n:literal, $g:literal, $r:literal, $s:literal) => {
         match $majors {
             [Major::K, Major::K] => {
-                $function::<$F, $D, Tiling<<$F as Factor>::Width, KMajor, KMajor, $m, $n, $g, $r, $s>>
+                $function::<$F, $D, Tiling<<$F as InputType>::Width, KMajor, KMajor, $m, $n, $g, $r, $s>>
             }
             [Major::K, Major::Mn] => {
-                $function::<$F, $D, Tiling<<$F as Factor>::Width, KMajor, MnMajor, $m, $n, $g, $r, $s>>
+                $function::<$F, $D, Tiling<<$F as InputType>::Width, KMajor, MnMajor, $m, $n, $g, $r, $s>>
             }
             [Major::Mn, Major::K] => {
-                $function::<$F, $D, Tiling<<$F as Factor>::Width, MnMajor, KMajor, $m, $n, $g, $r, $s>>
+                $function::<$F, $D, Tiling<<$F as InputType>::Width, MnMajor, KMajor, $m, $n, $g, $r, $s>>
             }
             [Major::Mn, Major::Mn] => {
-                $function::<$F, $D, Tiling<<$F as Factor>::Width, MnMajor, MnMajor, $m, $n, $g, $r, $s>>
+                $function::<$F, $D, Tiling<<$F as InputType>::Width, MnMajor, MnMajor, $m, $n, $g, $r, $s>>
             }
         }
     };
@@ -64,8 +64,8 @@ impl WarpShape {
     /// Records the kernel.
     ///
     /// # Errors
-    /// [`MissingAtom`] where the architecture cannot multiply such factors.
-    pub(super) fn record<F: Factor, D: Output>(
+    /// [`MissingAtom`] where the architecture cannot multiply such operands.
+    pub(super) fn record<F: InputType, D: Output>(
         self,
         name: &str,
         arch: Arch,
@@ -80,7 +80,7 @@ impl WarpShape {
     }
 }
 
-fn warps<F: Factor, D: Output, T: Tiles>(
+fn warps<F: InputType, D: Output, T: Tiles>(
     name: &str,
     arch: Arch,
     config: ampere::Config,
@@ -93,7 +93,7 @@ fn warps<F: Factor, D: Output, T: Tiles>(
 /// Records a kernel of that name.
 pub(super) type Record = fn(&str, Config, Store) -> Kernel;
 
-fn entry<F: Factor, D: Output, T: Tiles>() -> (Record, Facts) {
+fn entry<F: InputType, D: Output, T: Tiles>() -> (Record, Facts) {
     let record = |name: &str, config: Config, store: Store| {
         record(name, Arch::Sm90a, launch::<T>(config), |k| gemm::<F, D, T>(k, config, store))
     };
@@ -138,8 +138,8 @@ macro_rules! shapes {
                 match self { $(Shape::$Name => 2 * $n * $r / 128 <= MOST_SUMS,)+ }
             }
 
-            /// The kernel for factors of those orders, and what the host must know of it.
-            pub(super) fn build<F: Factor, D: Output>(self, majors: [Major; 2]) -> (Record, Facts) {
+            /// The kernel for operands of those orders, and what the host must know of it.
+            pub(super) fn build<F: InputType, D: Output>(self, majors: [Major; 2]) -> (Record, Facts) {
                 let entry = match self { $(Shape::$Name => by_majors!(majors, entry::<F, D>, $m, $n, $w, $r, $s),)+ };
                 entry()
             }

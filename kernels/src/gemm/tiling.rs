@@ -1,20 +1,20 @@
 //! The tiles of a matrix product as types.
 
 use core::marker::PhantomData;
-use tilewright_layout::typed::{KMajor, MatrixTile, StaticLayout, StaticMajor};
+use tilewright_layout::typed::{KMajor, OperandTile, StaticLayout, StaticMajor};
 
-use crate::mma::{Arrangement, Teams, Width};
+use crate::mma::{AtomGrid, AtomLayout, Width};
 
 /// What a kernel is specialised for: the layouts of its tiles in shared memory.
 pub trait Tiles: 'static {
-    /// A tile of the left factor, (m, k).
+    /// A tile of the A operand, (m, k).
     type A: StaticLayout;
-    /// A tile of the right factor, (n, k).
+    /// A tile of the B operand, (n, k).
     type B: StaticLayout;
     /// What one warpgroup stages of the result at a time, (m, n).
     type C: StaticLayout;
     /// Where the warpgroups that multiply stand on sm_90a.
-    type Teams: Arrangement;
+    type Grid: AtomGrid;
     /// Rows of a tile of the result.
     const M: u32;
     /// Columns of a tile of the result.
@@ -38,7 +38,7 @@ pub trait Tiles: 'static {
     const ROWS: u32 = Self::M / Self::CONSUMERS;
 }
 
-/// Tiles of `M`×`N` and 128 bytes of K for `G` warpgroups, one below the other; factors of a width, whose contiguous index
+/// Tiles of `M`×`N` and 128 bytes of K for `G` warpgroups, one below the other; operands of a width, whose contiguous index
 /// is `X`'s and `Y`'s; the result, of 16 bits, is staged by `S` columns. `R` is `M / G`.
 #[derive(Debug)]
 pub struct Tiling<W, X, Y, const M: usize, const N: usize, const G: u32, const R: usize, const S: usize>(
@@ -58,8 +58,8 @@ impl<
 {
     type A = W::Tile<X, M>;
     type B = W::Tile<Y, N>;
-    type C = MatrixTile<KMajor, 16, R, S>;
-    type Teams = Teams<G, 1>;
+    type C = OperandTile<KMajor, 16, R, S>;
+    type Grid = AtomLayout<G, 1>;
     const M: u32 = M as u32;
     const N: u32 = N as u32;
     const K: u32 = W::DEPTH;

@@ -16,7 +16,7 @@ use tilewright_layout::view::Along;
 pub struct ShippedGemm {
     name: &'static str,
     kind: Kind,
-    factors: Factors,
+    inputs: Inputs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ enum Kind {
 
 /// What is multiplied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Factors {
+enum Inputs {
     /// bf16 and f16.
     Half,
     /// E4M3 and E5M2.
@@ -49,13 +49,13 @@ struct Case {
 impl ShippedGemm {
     /// The kernels.
     pub const ALL: [ShippedGemm; 7] = [
-        ShippedGemm { name: "gemm", kind: Kind::Hopper, factors: Factors::Half },
-        ShippedGemm { name: "gemm_fp8", kind: Kind::Hopper, factors: Factors::Float8 },
-        ShippedGemm { name: "gemm_s8", kind: Kind::Hopper, factors: Factors::Int8 },
-        ShippedGemm { name: "gemm_warps", kind: Kind::Warps, factors: Factors::Half },
-        ShippedGemm { name: "gemm_fp8_warps", kind: Kind::Warps, factors: Factors::Float8 },
-        ShippedGemm { name: "gemm_s8_warps", kind: Kind::Warps, factors: Factors::Int8 },
-        ShippedGemm { name: "gemm_reduce", kind: Kind::Reduce, factors: Factors::Half },
+        ShippedGemm { name: "gemm", kind: Kind::Hopper, inputs: Inputs::Half },
+        ShippedGemm { name: "gemm_fp8", kind: Kind::Hopper, inputs: Inputs::Float8 },
+        ShippedGemm { name: "gemm_s8", kind: Kind::Hopper, inputs: Inputs::Int8 },
+        ShippedGemm { name: "gemm_warps", kind: Kind::Warps, inputs: Inputs::Half },
+        ShippedGemm { name: "gemm_fp8_warps", kind: Kind::Warps, inputs: Inputs::Float8 },
+        ShippedGemm { name: "gemm_s8_warps", kind: Kind::Warps, inputs: Inputs::Int8 },
+        ShippedGemm { name: "gemm_reduce", kind: Kind::Reduce, inputs: Inputs::Half },
     ];
 
     /// A problem that the kernel computes, and the launch that does it.
@@ -102,12 +102,12 @@ impl ShippedGemm {
         };
         let (m, n, k) = (extent(300), extent(300), extent(320));
         let mut flag = || draw.between(0..=1) == 1;
-        let scaled = self.factors != Factors::Half && flag();
+        let scaled = self.inputs != Inputs::Half && flag();
         let epilogue = Epilogue { scaled, bias: flag(), gated: flag() && self.kind != Kind::Warps, residual: flag() };
         let plain = Epilogue { scaled, ..Epilogue::default() };
         let epilogue = if flag() { epilogue } else { plain };
-        let majors = [0; 2].map(|_| match (self.kind, self.factors) {
-            (Kind::Hopper, Factors::Float8 | Factors::Int8) => Major::K,
+        let majors = [0; 2].map(|_| match (self.kind, self.inputs) {
+            (Kind::Hopper, Inputs::Float8 | Inputs::Int8) => Major::K,
             _ if flag() => Major::K,
             _ => Major::Mn,
         });
@@ -190,34 +190,34 @@ impl Shipped for ShippedGemm {
     }
 
     fn needs(&self) -> Needs {
-        match (self.kind, self.factors) {
+        match (self.kind, self.inputs) {
             (Kind::Hopper, _) => Needs::Sm90a,
-            (Kind::Warps, Factors::Float8) => Needs::Sm89,
+            (Kind::Warps, Inputs::Float8) => Needs::Sm89,
             (Kind::Warps | Kind::Reduce, _) => Needs::Sm80,
         }
     }
 
     fn record(&self, arch: Arch) -> Kernel {
         let draw = &mut Draw::new(0);
-        let case = match self.factors {
-            Factors::Half => self.case::<bf16, bf16>(arch, draw),
-            Factors::Float8 => self.case::<E4M3, bf16>(arch, draw),
-            Factors::Int8 => self.case::<i8, bf16>(arch, draw),
+        let case = match self.inputs {
+            Inputs::Half => self.case::<bf16, bf16>(arch, draw),
+            Inputs::Float8 => self.case::<E4M3, bf16>(arch, draw),
+            Inputs::Int8 => self.case::<i8, bf16>(arch, draw),
         };
         case.step.kernel
     }
 
     fn draw(&self, arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
-        match (self.factors, seed % 4) {
-            (Factors::Half, 0 | 2) => self.trial::<bf16, bf16>(arch, seed),
-            (Factors::Half, 1) => self.trial::<f16, f16>(arch, seed),
-            (Factors::Half, _) => self.trial::<bf16, f32>(arch, seed),
-            (Factors::Float8, 0) => self.trial::<E4M3, bf16>(arch, seed),
-            (Factors::Float8, 1) => self.trial::<E5M2, bf16>(arch, seed),
-            (Factors::Float8, 2) => self.trial::<E4M3, f32>(arch, seed),
-            (Factors::Float8, _) => self.trial::<E5M2, f32>(arch, seed),
-            (Factors::Int8, 0 | 2) => self.trial::<i8, f32>(arch, seed),
-            (Factors::Int8, _) => self.trial::<i8, bf16>(arch, seed),
+        match (self.inputs, seed % 4) {
+            (Inputs::Half, 0 | 2) => self.trial::<bf16, bf16>(arch, seed),
+            (Inputs::Half, 1) => self.trial::<f16, f16>(arch, seed),
+            (Inputs::Half, _) => self.trial::<bf16, f32>(arch, seed),
+            (Inputs::Float8, 0) => self.trial::<E4M3, bf16>(arch, seed),
+            (Inputs::Float8, 1) => self.trial::<E5M2, bf16>(arch, seed),
+            (Inputs::Float8, 2) => self.trial::<E4M3, f32>(arch, seed),
+            (Inputs::Float8, _) => self.trial::<E5M2, f32>(arch, seed),
+            (Inputs::Int8, 0 | 2) => self.trial::<i8, f32>(arch, seed),
+            (Inputs::Int8, _) => self.trial::<i8, bf16>(arch, seed),
         }
     }
 }

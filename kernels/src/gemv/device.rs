@@ -1,17 +1,17 @@
 //! The kernel on a block: one warp fetches weights, one fetches activations, the others multiply.
 
 use super::tiles::{Octets, Plan, ROWS, Vectors, Weights};
-use crate::ring::{ByBulk, Consumer, Contiguous, Producer, Source, Tile, View};
-use crate::tile::{Coord, place};
+use crate::mma::Accumulator;
+use crate::ring::{BulkSource, ByBulk, Consumer, Producer, Source, StageTile, View};
+use crate::tile::{Index, place};
 use half::bf16;
-use tilewright_codegen::build::{Builder, Bulk, Global, Mbarrier, Ptr, RegArray, Shared, Val, Var};
-use tilewright_codegen::ir::MmaAtom;
+use tilewright_codegen::build::{Builder, Bulk, Global, Mbarrier, Ptr, Shared, Val, Var};
 use tilewright_codegen::ir::attr::Eviction;
 use tilewright_layout::Layout;
 use tilewright_layout::typed::StaticLayout;
 
 /// What a stage of either ring holds.
-pub type Stage = (Tile<bf16, Layout>,);
+pub type Stage = (StageTile<bf16, Layout>,);
 
 /// What a block computes: tiles `first` to `first + count` of weights as [`Plan::weights`] lays them out.
 #[derive(Clone, Copy)]
@@ -39,7 +39,7 @@ pub fn fetch_weights<'k>(k: &'k Builder, plan: &Plan, ring: &mut Producer<'k, We
         k.for_(0, plan.tile_stages, |s| {
             k.for_(0, tiles, |t| {
                 let from = group.at(t.mul_wide(plan.tile_elements())).at(s * plan.stage_elements());
-                ring.acquire().fill((Contiguous::from(from).how(how),)).commit();
+                ring.acquire().fill((BulkSource::from(from).how(how),)).commit();
             });
         });
     });
@@ -103,9 +103,9 @@ pub fn multiply<'k>(
     task: Task<'k>,
     epilogue: impl Fn([Val<'k, u32>; 2], Val<'k, f32>),
 ) {
-    let (fragment, side) = (plan.m_tiles() * 4, k.var(0u32));
+    let (atoms, side) = (plan.m_tiles(), k.var(0u32));
     groups(k, plan, task, |start, tiles| {
-        let acc = k.regs(plan.group * fragment, 0.0f32);
+        let acc = Accumulator::warp::<bf16>(k, plan.group * atoms, 1);
         k.for_(0, plan.tile_stages, |s| {
             let vectors = inputs.vectors.wait();
             let ((x,), rounds) = (vectors.tiles(), rounds(k, plan, s));
@@ -120,7 +120,7 @@ pub fn multiply<'k>(
                     for (i, (round, w)) in rounds.iter().zip(loaded).enumerate() {
                         round.mine(k, || {
                             let x = kept.get(i).cloned().unwrap_or_else(|| round.vectors(k, plan, x));
-                            accumulate(k, acc.run(t * fragment, fragment), &x, w);
+                            accumulate(k, acc.rows_of_atoms(t * atoms, atoms), &x, w);
                         });
                     }
                 });
@@ -129,7 +129,7 @@ pub fn multiply<'k>(
         });
         for t in 0..plan.group {
             k.when(tiles.gt(t), || {
-                add_warps(k, plan, room, acc.run(t * fragment, fragment), side, |[m, row], sum| {
+                add_warps(k, plan, room, acc.rows_of_atoms(t * atoms, atoms), side, |[m, row], sum| {
                     epilogue([m, (task.first + start + t) * ROWS + row], sum);
                 });
             });
@@ -139,7 +139,7 @@ pub fn multiply<'k>(
 
 /// A warp's unit of a stage: warps take one each, round after round.
 struct Round<'k> {
-    unit: Coord<'k>,
+    unit: Index<'k>,
     /// Whether there is a unit for this warp, where not every warp has one.
     exists: Option<Val<'k, bool>>,
 }
@@ -148,7 +148,7 @@ struct Round<'k> {
 fn rounds<'k>(k: &'k Builder, plan: &Plan, s: Val<'k, u32>) -> Vec<Round<'k>> {
     let padded = plan.tile_stages * plan.stage_units > plan.units();
     let round = |first: u32| {
-        let (unit, whole) = (Coord::below(k.warp(), plan.warps) + first, plan.stage_units - first >= plan.warps);
+        let (unit, whole) = (Index::below(k.warp(), plan.warps) + first, plan.stage_units - first >= plan.warps);
         if whole && !padded {
             return Round { unit, exists: None };
         }
@@ -158,15 +158,15 @@ fn rounds<'k>(k: &'k Builder, plan: &Plan, s: Val<'k, u32>) -> Vec<Round<'k>> {
             false => k.lit(plan.stage_units),
         };
         let number = unit.get(k);
-        Round { unit: Coord::below(number.min(units - 1), plan.stage_units), exists: Some(number.lt(units)) }
+        Round { unit: Index::below(number.min(units - 1), plan.stage_units), exists: Some(number.lt(units)) }
     };
     (0..plan.stage_units).step_by(plan.warps as usize).map(round).collect()
 }
 
 /// Row (or vector) of this lane's eight elements in a unit, and their first k.
-fn octet<'k>(k: &'k Builder) -> (Coord<'k>, Coord<'k>) {
+fn octet<'k>(k: &'k Builder) -> (Index<'k>, Index<'k>) {
     const LANES: Layout = Octets::LAYOUT.right_inverse();
-    let place = place(&LANES, Coord::lane(k));
+    let place = place(&LANES, Index::lane(k));
     (place % ROWS, place / ROWS * 8)
 }
 
@@ -184,7 +184,7 @@ impl<'k> Round<'k> {
         let eight = |first: u32| {
             let vector = row + first;
             let whole = first + 8 <= plan.batch;
-            let vector = if whole { vector } else { Coord::below(vector.get(k).min(plan.batch - 1), plan.batch) };
+            let vector = if whole { vector } else { Index::below(vector.get(k).min(plan.batch - 1), plan.batch) };
             x.at([vector, self.unit * 32 + inside]).cast().load_vec()
         };
         (0..plan.batch).step_by(8).map(eight).collect()
@@ -200,12 +200,12 @@ impl<'k> Round<'k> {
 }
 
 /// Two matrix instructions for each sixteen vectors. Slots of the contraction hold the same k on both sides.
-fn accumulate<'k>(k: &'k Builder, acc: RegArray<'k, f32>, x: &[[Val<'k, u32>; 4]], w: [Val<'k, u32>; 4]) {
+fn accumulate<'k>(k: &'k Builder, acc: Accumulator<'k, f32>, x: &[[Val<'k, u32>; 4]], w: [Val<'k, u32>; 4]) {
     for (m, eights) in x.chunks(2).enumerate() {
         let (low, high) = (eights[0], eights.get(1).copied().unwrap_or([k.lit(0u32); 4]));
         for i in [0, 2] {
             let a = [low[i], high[i], low[i + 1], high[i + 1]];
-            acc.run(m as u32 * 4, 4).mma(MmaAtom::M16N8K16_F32_BF16_BF16, &a, &w[i..i + 2]);
+            acc.rows_of_atoms(m as u32, 1).mma::<bf16>(&[a.into()], &[[w[i], w[i + 1]].into()]);
         }
     }
 }
@@ -215,7 +215,7 @@ fn add_warps<'k>(
     k: &'k Builder,
     plan: &Plan,
     room: Ptr<'k, Shared, f32>,
-    acc: RegArray<'k, f32>,
+    acc: Accumulator<'k, f32>,
     side: Var<'k, u32>,
     each: impl Fn([Val<'k, u32>; 2], Val<'k, f32>),
 ) {

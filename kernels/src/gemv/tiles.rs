@@ -1,6 +1,6 @@
 //! Every tile of the kernel by level of memory, and the sizes that follow from a shape.
 
-use crate::ring::{Consumers, Shape, Tile};
+use crate::ring::{Consumers, Shape, StageTile};
 use half::bf16;
 use tilewright_layout::typed::{RowMajor, StaticLayout};
 use tilewright_layout::{Layout, LayoutError};
@@ -197,8 +197,8 @@ impl Plan {
     ///
     /// # Errors
     /// [`LayoutError`] where it is too large to count, which no plan is.
-    pub fn stage(&self) -> Result<Tile<bf16, Layout>, LayoutError> {
-        Ok(Tile::new(tiles_of_units(1, self.stage_units)?))
+    pub fn stage(&self) -> Result<StageTile<bf16, Layout>, LayoutError> {
+        Ok(StageTile::new(tiles_of_units(1, self.stage_units)?))
     }
 
     /// A stage of activations: (vector, k) to offset. Vectors are an odd number of 64 bytes apart, so that neighbours
@@ -206,9 +206,9 @@ impl Plan {
     ///
     /// # Errors
     /// [`LayoutError`] where it is too large to count, which no plan is.
-    pub fn x_stage(&self) -> Result<Tile<bf16, Layout>, LayoutError> {
+    pub fn x_stage(&self) -> Result<StageTile<bf16, Layout>, LayoutError> {
         let (batch, k, pitch) = (self.batch, self.stage_k(), self.x_stage_pitch());
-        Ok(Tile::new(Layout::parse(&format!("({batch},{k}):({pitch},1)"))?))
+        Ok(StageTile::new(Layout::parse(&format!("({batch},{k}):({pitch},1)"))?))
     }
 
     /// From one vector to the next in a stage.

@@ -4,7 +4,7 @@ use half::bf16;
 use tilewright_codegen::build::{Builder, Global, Ptr, Val};
 use tilewright_codegen::ir::attr::{CpBytes, CpCache};
 
-use super::{Fetched, KvBuffer, KvBufferConfig, KvFamily, Landed, Place, Team, TileForm, Tiles};
+use super::{Fetched, KvBuffer, KvBufferConfig, KvFamily, KvThreads, Landed, Place, TileForm, Tiles};
 use crate::ring::Cursor;
 
 /// Rings of `STAGES` tiles, filled by `cp.async`. Two buffers that a loop uses in turn count each other's groups:
@@ -41,7 +41,7 @@ impl<const STAGES: u32> KvFamily for CpAsync<STAGES> {
         name: &str,
         source: Self::Input<'k>,
         place: Place<'k>,
-        team: Team,
+        team: KvThreads,
     ) -> Self::Buffer<'k, C> {
         const { assert!(STAGES >= 2, "a ring of one stage has nothing to fetch ahead") };
         let tiles = Tiles::open(k, name, (place, team), TileForm::panels::<C>(), STAGES);

@@ -41,7 +41,7 @@ mod tma;
 
 pub use config::{Derived, Geometry, KConfig, KvBufferConfig, KvConfigError, Numbers, VConfig, derive};
 pub use cp_async::{CpAsync, CpAsyncBuffer};
-pub use place::{Pages, Place, Team};
+pub use place::{KvThreads, Pages, Place};
 pub use shared::{Form, Fragments, MmaTile, Share, TileForm, VECTOR};
 pub use staged::{Staged, StagedBuffer};
 pub use stream::{Span, stream};
@@ -153,7 +153,7 @@ pub trait KvFamily: 'static {
         name: &str,
         input: Self::Input<'k>,
         place: Place<'k>,
-        team: Team,
+        team: KvThreads,
     ) -> Self::Buffer<'k, C>;
 
     /// What must happen once, by all threads of the block, after all buffers are open and before the first is used.

@@ -62,7 +62,7 @@ pub const APART_BARRIER: u32 = 1;
 
 /// The threads that share a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Team {
+pub enum KvThreads {
     /// The whole block, of so many threads.
     Block(u32),
     /// Each of so many warps has a buffer of its own.
@@ -77,47 +77,47 @@ pub enum Team {
     },
 }
 
-impl Team {
-    /// Threads of a team.
+impl KvThreads {
+    /// Threads that share a buffer.
     pub fn threads(self) -> u32 {
         match self {
-            Team::Block(threads) => threads,
-            Team::Warps(_) => 32,
-            Team::Apart { users, .. } => 32 * users,
+            KvThreads::Block(threads) => threads,
+            KvThreads::Warps(_) => 32,
+            KvThreads::Apart { users, .. } => 32 * users,
         }
     }
 
-    /// Teams of the block.
+    /// Groups of such threads in the block.
     pub fn count(self) -> u32 {
         match self {
-            Team::Block(_) | Team::Apart { .. } => 1,
-            Team::Warps(warps) => warps,
+            KvThreads::Block(_) | KvThreads::Apart { .. } => 1,
+            KvThreads::Warps(warps) => warps,
         }
     }
 
     /// The number of this thread's team.
     pub fn index(self, k: &Builder) -> Val<'_, u32> {
         match self {
-            Team::Block(_) | Team::Apart { .. } => k.lit(0u32),
-            Team::Warps(_) => k.warp(),
+            KvThreads::Block(_) | KvThreads::Apart { .. } => k.lit(0u32),
+            KvThreads::Warps(_) => k.warp(),
         }
     }
 
     /// This thread in its team.
     pub fn thread(self, k: &Builder) -> Val<'_, u32> {
         match self {
-            Team::Block(_) => k.tid(),
-            Team::Warps(_) => k.lane(),
-            Team::Apart { first, .. } => k.tid() - 32 * first,
+            KvThreads::Block(_) => k.tid(),
+            KvThreads::Warps(_) => k.lane(),
+            KvThreads::Apart { first, .. } => k.tid() - 32 * first,
         }
     }
 
     /// The threads of the team (those that use tiles) wait for each other.
     pub fn sync(self, k: &Builder) {
         match self {
-            Team::Block(_) => k.barrier(),
-            Team::Warps(_) => k.sync_warp(),
-            Team::Apart { users, .. } => k.bar_sync(APART_BARRIER, 32 * users),
+            KvThreads::Block(_) => k.barrier(),
+            KvThreads::Warps(_) => k.sync_warp(),
+            KvThreads::Apart { users, .. } => k.bar_sync(APART_BARRIER, 32 * users),
         }
     }
 }

@@ -3,7 +3,7 @@
 use half::bf16;
 use tilewright_codegen::build::{Builder, Global, Ptr, RegArray, Val, Var};
 
-use super::{Fetched, Form, KvBuffer, KvBufferConfig, KvFamily, Landed, Place, Team, TileForm, Tiles};
+use super::{Fetched, Form, KvBuffer, KvBufferConfig, KvFamily, KvThreads, Landed, Place, TileForm, Tiles};
 
 /// Tiles that are loaded into registers and stored into shared memory when their turn comes. `TOKEN_GEN` (decode)
 /// keeps rows together in shared memory, as the tensor maps do; else a panel is one vector wide.
@@ -47,7 +47,7 @@ impl<const NUM_STAGES: u32, const TOKEN_GEN: bool> KvFamily for Staged<NUM_STAGE
         name: &str,
         source: Self::Input<'k>,
         place: Place<'k>,
-        team: Team,
+        team: KvThreads,
     ) -> Self::Buffer<'k, C> {
         const { assert!(NUM_STAGES >= 1, "a tile must have registers to come into") };
         let tiles = Tiles::open(k, name, (place, team), Self::form::<C>(), SIDES);

@@ -5,13 +5,13 @@ use core::marker::PhantomData;
 use half::bf16;
 use tilewright_codegen::build::{Builder, Ptr, Shared, Val};
 
-use super::{Fragments, KvBufferConfig, MmaTile, Place, Share, Team, TileForm};
+use super::{Fragments, KvBufferConfig, KvThreads, MmaTile, Place, Share, TileForm};
 
 /// The tiles of a buffer.
 pub struct Tiles<'k, C> {
     pub(super) k: &'k Builder,
     pub(super) place: Place<'k>,
-    pub(super) team: Team,
+    pub(super) team: KvThreads,
     pub(super) form: TileForm,
     /// Tiles of a team.
     pub(super) count: u32,
@@ -26,7 +26,7 @@ impl<'k, C: KvBufferConfig> Tiles<'k, C> {
     pub(super) fn open(
         k: &'k Builder,
         name: &str,
-        (place, team): (Place<'k>, Team),
+        (place, team): (Place<'k>, KvThreads),
         form: TileForm,
         count: u32,
     ) -> Tiles<'k, C> {

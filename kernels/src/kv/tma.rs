@@ -5,7 +5,7 @@ use tilewright_codegen::build::{Builder, Bulk, Mbarrier, Param, Ptr, Shared, Ten
 use tilewright_codegen::ir::attr::{Eviction, ProxyFence};
 
 use super::place::gcd;
-use super::{Fetched, KvBuffer, KvBufferConfig, KvFamily, Landed, Place, Team, TileForm, Tiles};
+use super::{Fetched, KvBuffer, KvBufferConfig, KvFamily, KvThreads, Landed, Place, TileForm, Tiles};
 use crate::ring::Cursor;
 
 /// Rings of `STAGES` tiles, filled through a tensor map by the first thread of the team.
@@ -48,15 +48,15 @@ impl<const STAGES: u32> KvFamily for Tma<STAGES> {
         name: &str,
         map: Self::Input<'k>,
         place: Place<'k>,
-        team: Team,
+        team: KvThreads,
     ) -> Self::Buffer<'k, C> {
         const { assert!(STAGES >= 2, "a ring of one stage has nothing to fetch ahead") };
         let tiles = Tiles::open(k, name, (place, team), TileForm::panels::<C>(), STAGES);
         let bars = k.mbarriers(&format!("{name}_full"), team.count() * STAGES);
         let full = bars.at(team.index(k) * STAGES);
         let (one, empty) = match team {
-            Team::Apart { users, .. } => (k.tid(), Some((k.mbarriers(&format!("{name}_empty"), STAGES), users))),
-            Team::Block(_) | Team::Warps(_) => (team.thread(k), None),
+            KvThreads::Apart { users, .. } => (k.tid(), Some((k.mbarriers(&format!("{name}_empty"), STAGES), users))),
+            KvThreads::Block(_) | KvThreads::Warps(_) => (team.thread(k), None),
         };
         k.when(one.eq(0), || {
             for stage in 0..STAGES {
@@ -90,8 +90,8 @@ impl<'k, C: KvBufferConfig> TmaBuffer<'k, C> {
         let (to, full, run) = (self.tiles.tile(stage), self.full.at(stage), place.run(form.rows));
         // A warp's own tiles are read once: they need not stay in level two.
         let how = match team {
-            Team::Warps(_) => Bulk::default().policy(k.policy(Eviction::First)),
-            Team::Block(_) | Team::Apart { .. } => Bulk::default(),
+            KvThreads::Warps(_) => Bulk::default().policy(k.policy(Eviction::First)),
+            KvThreads::Block(_) | KvThreads::Apart { .. } => Bulk::default(),
         };
         full.arrive_expect_tx(form.elements() * 2);
         for first in (0..form.rows).step_by(run as usize) {
@@ -162,6 +162,9 @@ impl<'k, C: KvBufferConfig> KvBuffer<'k> for TmaBuffer<'k, C> {
         let base = self.tiles.tile(stage);
         self.full.at(stage).wait(parity);
         if self.empty.is_none() {
+            // The next box goes where this team read before: reads may still be on their way when the others are met, and the
+            // copy does not queue behind them.
+            self.tiles.k.fence_proxy_async(ProxyFence::Shared);
             self.tiles.team.sync(self.tiles.k);
         }
         if !C::TRANSPOSED {

@@ -1,10 +1,12 @@
 //! Accumulators: registers, and where each of them stands in the product.
 
-use crate::tile::{Coord, LayoutTensor, place};
-use tilewright_codegen::build::{Builder, Number, RegArray, Scalar, Shared, Val};
+use super::fragment::{across_lanes, places, rows};
+use super::input::{InputType, warp_fragment};
+use crate::tile::{Index, LayoutTensor, RegisterTensor, place};
+use tilewright_codegen::build::{Builder, Lane, Number, RegArray, Scalar, Shared, Val};
 use tilewright_codegen::ir::attr::Trans;
 use tilewright_layout::Layout;
-use tilewright_layout::fragment::{Axes, FragmentLayout};
+use tilewright_layout::fragment::{FragmentLayout, Operand, StaticFragment};
 use tilewright_layout::view::OffsetMap;
 
 /// The sums of a tile of `down`×`across` atoms, spread over the threads of a warp or of a warpgroup.
@@ -29,9 +31,9 @@ impl<A> Copy for Accumulator<'_, A> {}
 #[derive(Clone, Copy)]
 pub struct Pair<'k> {
     /// The row of both.
-    pub row: Coord<'k>,
+    pub row: Index<'k>,
     /// The column of the first.
-    pub column: Coord<'k>,
+    pub column: Index<'k>,
     /// The register of the first.
     pub first: u32,
 }
@@ -41,6 +43,23 @@ impl<'k, A: Scalar> Accumulator<'k, A> {
     pub fn unset(k: &'k Builder, fragment: FragmentLayout, down: u32, across: u32) -> Accumulator<'k, A> {
         let regs = k.regs_unset(down * across * fragment.values() as u32);
         Accumulator { regs, fragment, down, across }
+    }
+
+    /// Zeros of a warp for `down`×`across` atoms of the `mma.sync` of `F`.
+    #[track_caller]
+    pub fn warp<F: InputType<Sum = A>>(k: &'k Builder, down: u32, across: u32) -> Accumulator<'k, A> {
+        let sums = Accumulator::unset(k, warp_fragment::<F>(Operand::C), down, across);
+        sums.clear(k);
+        sums
+    }
+
+    /// The sums of `count` rows of atoms, from row `first` on.
+    #[track_caller]
+    pub fn rows_of_atoms(self, first: u32, count: u32) -> Accumulator<'k, A> {
+        let (down, last) = (self.down, first + count);
+        assert!(last <= down, "accumulator: rows {first} to {last} of atoms, and it has {down}; take rows below that");
+        let row = self.across * self.fragment.values() as u32;
+        Accumulator { regs: self.regs.run(first * row, count * row), down: count, ..self }
     }
 
     /// Rows and columns of the tile.
@@ -57,6 +76,44 @@ impl<'k, A: Scalar> Accumulator<'k, A> {
     pub fn atom(self, down: u32, across: u32) -> RegArray<'k, A> {
         let count = self.fragment.values() as u32;
         self.regs.run((down * self.across + across) * count, count)
+    }
+
+    /// The fragment of an atom.
+    pub fn fragment(self) -> FragmentLayout {
+        self.fragment
+    }
+
+    /// The values of an atom now, as a register tensor of its fragment `C`.
+    ///
+    /// # Panics
+    /// Where the accumulator's fragment is another.
+    #[track_caller]
+    pub fn get_fragment<C: StaticFragment>(self, down: u32, across: u32) -> RegisterTensor<'k, A, C> {
+        self.expect::<C>();
+        let atom = self.atom(down, across);
+        RegisterTensor::from_registers(|register| atom.get(register as u32))
+    }
+
+    /// Gives the sums of an atom other values.
+    ///
+    /// # Panics
+    /// Where the accumulator's fragment is another.
+    #[track_caller]
+    pub fn set_fragment<C: StaticFragment>(self, down: u32, across: u32, values: &RegisterTensor<'k, A, C>) {
+        self.expect::<C>();
+        let atom = self.atom(down, across);
+        (0..).zip(values.registers()).for_each(|(register, &value)| atom.set(register, value));
+    }
+
+    #[track_caller]
+    pub(super) fn expect<C: StaticFragment>(self) {
+        let (found, wanted) = (self.fragment, C::FRAGMENT);
+        assert!(
+            found.layout == wanted.layout && C::PACKED == 1,
+            "accumulator: its fragment is {}, not {}; take that of its instruction",
+            found.layout,
+            wanted.layout
+        );
     }
 
     /// All registers, atom after atom, row by row.
@@ -86,24 +143,74 @@ impl<'k, A: Scalar> Accumulator<'k, A> {
     /// Where `thread`'s values stand in the tile, in pairs, in the order of the registers. The thread counts within the
     /// warp or the warpgroup.
     #[track_caller]
-    pub fn pairs(self, thread: Coord<'k>) -> Vec<Pair<'k>> {
-        let Axes { row, col } = self.fragment.axes();
-        let [row, column] = [row, col].map(|axis| [0, 1].map(|mode| Layout::constant(axis.mode(mode))));
-        let [row_of_thread, column_of_thread] = [&row, &column].map(|axis| place(&axis[0], thread));
-        let values = self.fragment.values() as u32;
+    pub fn pairs(self, thread: Index<'k>) -> Vec<Pair<'k>> {
+        let ([row, column], registers) = places(&self.fragment, 1, thread);
+        let [rows, columns] = [self.fragment.rows as u32, self.fragment.cols as u32];
         let mut pairs = Vec::new();
         for atom in 0..self.down * self.across {
             let (down, across) = (atom / self.across, atom % self.across);
-            for value in (0..values).step_by(2) {
-                let [r, c] = [&row, &column].map(|axis| axis[1].at(value.into()) as u32);
+            for (value, &[r, c]) in registers.iter().enumerate().step_by(2) {
                 pairs.push(Pair {
-                    row: row_of_thread + r + down * self.fragment.rows as u32,
-                    column: column_of_thread + c + across * self.fragment.cols as u32,
-                    first: atom * values + value,
+                    row: row + r + down * rows,
+                    column: column + c + across * columns,
+                    first: (atom as usize * registers.len() + value) as u32,
                 });
             }
         }
         pairs
+    }
+}
+
+impl<'k, A: Lane> Accumulator<'k, A> {
+    /// The registers of each row of the tile that a thread holds a part of, the rows from the top.
+    fn rows(self) -> Vec<Vec<u32>> {
+        let (count, of_atom) = (self.fragment.values() as u32, rows(&self.fragment));
+        let row = |down: u32, values: &Vec<u32>| {
+            let atoms = (0..self.across).map(|across| (down * self.across + across) * count);
+            atoms.flat_map(|first| values.iter().map(move |value| first + value)).collect()
+        };
+        (0..self.down).flat_map(|down| of_atom.iter().map(move |values| row(down, values))).collect()
+    }
+
+    /// Each row that this thread holds a part of, combined: this thread's columns first, then those of the lanes that hold
+    /// the rest. All of these lanes have the result. Rows come from the top.
+    ///
+    /// ```
+    /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
+    /// # use half::bf16;
+    /// use tilewright_kernels::mma::{MmaSync, TiledMma};
+    /// # use tilewright_layout::typed::{KMajor, OperandTile};
+    /// # type Tile = OperandTile<KMajor, 16, 32, 64>;
+    /// # record("sample", Arch::Sm80, block(32), |k| {
+    /// let scores = TiledMma::<MmaSync<bf16>, Tile, Tile>::new(k).sums();
+    /// let most = scores.reduce_rows(|a, b| a.max(b));
+    /// scores.update_rows(&most, |score, most| (score - most).ex2());
+    /// assert_eq!(most.len(), 4, "of 32 rows");
+    /// # });
+    /// ```
+    #[track_caller]
+    pub fn reduce_rows(self, f: impl Fn(Val<'k, A>, Val<'k, A>) -> Val<'k, A>) -> Vec<Val<'k, A>> {
+        let mine = |row: Vec<u32>| row.into_iter().map(|register| self.get(register)).reduce(&f);
+        self.rows().into_iter().filter_map(mine).map(|row| across_lanes(&self.fragment, row, &f)).collect()
+    }
+
+    /// Replaces each sum by a value of it and of what stands for its row.
+    ///
+    /// # Panics
+    /// Where there are not as many rows as this thread holds parts of.
+    #[track_caller]
+    pub fn update_rows<U: Scalar>(self, of_row: &[Val<'k, U>], f: impl Fn(Val<'k, A>, Val<'k, U>) -> Val<'k, A>) {
+        let (rows, given) = (self.rows(), of_row.len());
+        assert!(
+            rows.len() == given,
+            "accumulator: {given} values are given, a thread holds parts of {} rows; give one for each",
+            rows.len()
+        );
+        for (row, &value) in rows.iter().zip(of_row) {
+            for &register in row {
+                self.regs.set(register, f(self.get(register), value));
+            }
+        }
     }
 }
 
@@ -124,13 +231,27 @@ impl<'k, A: Scalar> Accumulator<'k, A> {
     #[track_caller]
     pub fn stage<T: Scalar, L: OffsetMap>(
         self,
-        thread: Coord<'k>,
+        thread: Index<'k>,
         columns: core::ops::Range<u32>,
         tile: LayoutTensor<'k, T, L, Shared>,
         value: impl Fn(Pair<'k>) -> Val<'k, u32>,
     ) {
+        self.stage_at(thread, columns, (tile, [0.into(), 0.into()]), value);
+    }
+
+    /// As [`stage`](Accumulator::stage), where the columns begin at a corner of the tile.
+    #[track_caller]
+    pub(super) fn stage_at<T: Scalar, L: OffsetMap>(
+        self,
+        thread: Index<'k>,
+        columns: core::ops::Range<u32>,
+        (tile, [top, left]): (LayoutTensor<'k, T, L, Shared>, [Index<'k>; 2]),
+        value: impl Fn(Pair<'k>) -> Val<'k, u32>,
+    ) {
         let rows = self.fragment.rows as u32;
-        let matrix = place(&self.fragment.matrix_rows(2, false), thread % 32);
+        // Rows of the four matrices of 16 columns: of eight columns they are one below the other, of one atom or of two.
+        let four = [(8, 1), (2, 8), (2, 8 * self.fragment.rows)].map(|(extent, stride)| Layout::leaf(extent, stride));
+        let matrix = place(&Layout::constant(Layout::tuple(&four.map(Layout::constant))), thread % 32);
         let warp = place(&Layout::constant(self.fragment.axes().row.mode(0)), thread / 32 * 32);
         let pairs = self.pairs(thread);
         let per_atom = self.fragment.values() as usize / 2;
@@ -142,7 +263,8 @@ impl<'k, A: Scalar> Accumulator<'k, A> {
                 }
                 let registers = [0, 1, 2, 3].map(|i| value(four[i]));
                 let row = warp + matrix % rows + down as u32 * rows;
-                tile.at([row, matrix / rows + (first - columns.start)]).stmatrix(registers, Trans::No);
+                let column = matrix / rows + (first - columns.start);
+                tile.at([top + row, left + column]).stmatrix(registers, Trans::No);
             }
         }
     }

@@ -2,24 +2,37 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `tiled` | [`TiledMma`]: an instruction, its tiles and its teams as one type; what does not fit does not compile |
-//! | `warp` | [`TiledMma`] of [`MmaSync`]: fragments by `ldmatrix` |
+//! | `tiled` | [`TiledMma`]: an instruction, its tiles and the atoms' layout as one type; what does not fit does not compile |
+//! | `warp` | [`TiledMma`] of [`MmaSync`]: fragments by `ldmatrix`, products |
+//! | `ldmatrix` | which row a lane addresses; what a layout must be for it |
 //! | `warpgroup` | [`TiledMma`] of [`Wgmma`]: descriptors read off layouts |
-//! | `factor` | the element types, a row each: atoms, sums, fragments, what a sum keeps |
-//! | `float8` | 8-bit floats on the host |
+//! | `input` | the element types, a row each: atoms, sums, fragments, what a sum keeps |
+//! | `float8`, `tf32` | 8-bit floats and tf32 on the host |
 //! | `accumulator` | [`Accumulator`]: registers, and the (row, column) of each from the fragment layout |
+//! | `fragment` | fragments as register tensors: places, reductions of rows across lanes |
+//! | `local` | from an accumulator to the next product's A operand, in registers |
+//! | `store` | [`TiledMma::store_d`]: sums to shared or global memory, converted and clipped |
 //!
 //! Nothing here knows where a tile comes from or where it goes.
 
 mod accumulator;
-mod factor;
 mod float8;
+mod fragment;
+mod input;
+mod ldmatrix;
+mod local;
+mod store;
+mod tf32;
 mod tiled;
 mod warp;
 mod warpgroup;
 
 pub use accumulator::{Accumulator, Pair};
-pub use factor::{Bits8, Bits16, Factor, Width, warp_fragment, warpgroup_atom};
 pub use float8::{E4M3, E5M2};
-pub use tiled::{Arrangement, Atom, MissingAtom, MmaSync, Sums, Teams, TiledMma, Wgmma};
-pub use warp::Fragments;
+pub use input::{Bits8, Bits16, Bits32, InputType, Width, warp_fragment, warpgroup_atom};
+pub use local::{LocalCopyError, copy_local_to_local, local_sources};
+pub use store::{OutputSpace, OutputType, Pack};
+pub use tf32::Tf32;
+pub use tiled::{Atom, AtomGrid, AtomLayout, MissingAtom, MmaSync, Sums, TiledMma, Wgmma};
+pub use warp::{FragmentsA, FragmentsB};
+pub use warpgroup::SharedOperand;

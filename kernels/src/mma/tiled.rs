@@ -1,52 +1,60 @@
-//! [`TiledMma`]: an instruction, the tiles that it multiplies and the teams that share them out, as one type.
+//! [`TiledMma`]: an instruction, the tiles that it multiplies and the atoms' layout over the result, as one type.
 
 use super::Accumulator;
-use super::factor::{Factor, warp_fragment, warpgroup_atom};
-use crate::tile::Coord;
+use super::input::{InputType, warp_fragment, warpgroup_atom};
+use crate::tile::Index;
 use core::marker::PhantomData;
 use thiserror::Error;
 use tilewright_codegen::build::Builder;
 use tilewright_codegen::ir::{Arch, Needs, WgmmaAtom};
-use tilewright_layout::fragment::Operand;
+use tilewright_layout::fragment::{Operand, StaticFragment};
 use tilewright_layout::typed::StaticLayout;
 
 /// A matrix instruction.
 pub trait Atom: 'static {
     /// What it multiplies.
-    type Factor: Factor;
+    type Input: InputType;
+    /// Its A operand in registers.
+    type A: StaticFragment;
     /// Its name.
     const NAME: &'static str;
     /// What it needs of an architecture.
     const NEEDS: Needs;
-    /// Threads of the team that executes it.
+    /// What executes it: "warps" or "warpgroups".
+    const GROUP: &'static str;
+    /// Threads that execute it: of a warp, or of a warpgroup.
     const THREADS: u32;
     /// Rows of one.
     const ROWS: u32;
-    /// Columns of one; nothing where one takes all of a team's.
+    /// Columns of one; nothing where one takes all columns of its threads' part.
     const COLUMNS: Option<u32>;
 }
 
-/// `mma.sync` m16n8 on factors `F`: a team is a warp, both factors come through its registers.
+/// `mma.sync` m16n8 on operands of type `F`: a warp executes it, both operands come through its registers.
 #[derive(Clone, Copy, Debug)]
 pub struct MmaSync<F>(PhantomData<F>);
 
-impl<F: Factor> Atom for MmaSync<F> {
-    type Factor = F;
+impl<F: InputType> Atom for MmaSync<F> {
+    type Input = F;
+    type A = F::WarpA;
     const NAME: &'static str = "mma.sync";
     const NEEDS: Needs = F::WARP.needs();
+    const GROUP: &'static str = "warps";
     const THREADS: u32 = 32;
     const ROWS: u32 = 16;
     const COLUMNS: Option<u32> = Some(8);
 }
 
-/// `wgmma` m64 on factors `F`: a team is a warpgroup, the right factor stays in shared memory, the product is asynchronous.
+/// `wgmma` m64 on operands of type `F`: a warpgroup executes it, B stays in shared memory, the product is asynchronous.
 #[derive(Clone, Copy, Debug)]
 pub struct Wgmma<F>(PhantomData<F>);
 
-impl<F: Factor> Atom for Wgmma<F> {
-    type Factor = F;
+impl<F: InputType> Atom for Wgmma<F> {
+    type Input = F;
+    type A = F::WarpgroupA;
     const NAME: &'static str = "wgmma";
     const NEEDS: Needs = Needs::Sm90a;
+    const GROUP: &'static str = "warpgroups";
     const THREADS: u32 = 128;
     const ROWS: u32 = 64;
     const COLUMNS: Option<u32> = None;
@@ -54,37 +62,37 @@ impl<F: Factor> Atom for Wgmma<F> {
 
 /// An architecture without an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("{atom} of {factor} needs {needs:?}, and {arch} has not got it; take another instruction or type")]
+#[error("{atom} of {input} needs {needs:?}, and {arch} has not got it; take another instruction or type")]
 pub struct MissingAtom {
     /// The instruction.
     pub atom: &'static str,
-    /// The factors' type.
-    pub factor: &'static str,
+    /// The type of its operands.
+    pub input: &'static str,
     /// What it needs.
     pub needs: Needs,
     /// What there is.
     pub arch: Arch,
 }
 
-/// How teams stand over a tile of the result.
-pub trait Arrangement: 'static {
-    /// Teams down the rows.
+/// How the warps (warpgroups, of `wgmma`) stand over a tile of the result.
+pub trait AtomGrid: 'static {
+    /// Warps or warpgroups down the rows.
     const DOWN: u32;
-    /// Teams across the columns.
+    /// Warps or warpgroups across the columns.
     const ACROSS: u32;
 }
 
-/// `DOWN` teams down the rows, numbered first, and `ACROSS` across the columns.
+/// `DOWN` warps (or warpgroups) down the rows, numbered first, and `ACROSS` across the columns.
 #[derive(Clone, Copy, Debug)]
-pub struct Teams<const DOWN: u32, const ACROSS: u32>;
+pub struct AtomLayout<const DOWN: u32, const ACROSS: u32>;
 
-impl<const DOWN: u32, const ACROSS: u32> Arrangement for Teams<DOWN, ACROSS> {
+impl<const DOWN: u32, const ACROSS: u32> AtomGrid for AtomLayout<DOWN, ACROSS> {
     const DOWN: u32 = DOWN;
     const ACROSS: u32 = ACROSS;
 }
 
-/// The product of a tile (m, k) of layout `L` and a tile (n, k) of layout `R` by the instruction `A`, each of the teams `T`
-/// summing up its own part of the result.
+/// The product of a tile (m, k) of layout `A` and a tile (n, k) of layout `B` by the instruction `X`. Each warp (or
+/// warpgroup) of the grid `G` sums up its own part of the result.
 ///
 /// M, N and K are the layouts' extents; which index is contiguous, they say too. Sums are f32, or s32 for integers. What
 /// differs is how a product is asked for: [`multiply`](TiledMma::multiply) of [`MmaSync`] is done when it returns,
@@ -93,23 +101,23 @@ impl<const DOWN: u32, const ACROSS: u32> Arrangement for Teams<DOWN, ACROSS> {
 /// ```
 /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
 /// use half::bf16;
-/// use tilewright_kernels::mma::{MmaSync, Teams, TiledMma, Wgmma};
+/// use tilewright_kernels::mma::{AtomLayout, MmaSync, TiledMma, Wgmma};
 /// use tilewright_kernels::tile::LayoutTensor;
-/// use tilewright_layout::typed::{KMajor, MatrixTile, MnMajor};
-/// type Left = MatrixTile<KMajor, 16, 128, 64>;
-/// type Right = MatrixTile<MnMajor, 16, 64, 64>;
+/// use tilewright_layout::typed::{KMajor, OperandTile, MnMajor};
+/// type A = OperandTile<KMajor, 16, 128, 64>;
+/// type B = OperandTile<MnMajor, 16, 64, 64>;
 /// # record("sample", Arch::Sm90a, block(256), |k| {
-/// let a = LayoutTensor::new(k.shared_aligned::<bf16>("a", 128 * 64, 1024), Left::default());
-/// let b = LayoutTensor::new(k.shared_aligned::<bf16>("b", 64 * 64, 1024), Right::default());
+/// let a = LayoutTensor::new(k.shared_aligned::<bf16>("a", 128 * 64, 1024), A::default());
+/// let b = LayoutTensor::new(k.shared_aligned::<bf16>("b", 64 * 64, 1024), B::default());
 ///
 /// // Eight warps, four down and two across, of 32×32 each.
-/// let product = TiledMma::<MmaSync<bf16>, Left, Right, Teams<4, 2>>::new(k);
+/// let product = TiledMma::<MmaSync<bf16>, A, B, AtomLayout<4, 2>>::new(k);
 /// product.multiply(a, b);
 ///
 /// // Two warpgroups of 64×64 each.
-/// let product = TiledMma::<Wgmma<bf16>, Left, Right, Teams<2, 1>>::new(k);
+/// let product = TiledMma::<Wgmma<bf16>, A, B, AtomLayout<2, 1>>::new(k);
 /// product.issue(a, b, false);
-/// product.settle(0);
+/// product.wait_group(0);
 /// # });
 /// ```
 ///
@@ -118,81 +126,86 @@ impl<const DOWN: u32, const ACROSS: u32> Arrangement for Teams<DOWN, ACROSS> {
 /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
 /// # use half::bf16;
 /// # use tilewright_kernels::mma::{MmaSync, TiledMma};
-/// # use tilewright_layout::typed::{KMajor, MatrixTile};
+/// # use tilewright_layout::typed::{KMajor, OperandTile};
 /// # record("sample", Arch::Sm80, block(32), |k| {
-/// TiledMma::<MmaSync<bf16>, MatrixTile<KMajor, 16, 64, 64>, MatrixTile<KMajor, 16, 64, 32>>::new(k);
+/// TiledMma::<MmaSync<bf16>, OperandTile<KMajor, 16, 64, 64>, OperandTile<KMajor, 16, 64, 32>>::new(k);
 /// # });
 /// ```
-/// nor tiles that the teams cannot share out in whole instructions (here 64 rows for two warpgroups of 64, and 264 columns
+/// nor tiles that the warps cannot share out in whole instructions (here 64 rows for two warpgroups of 64, and 264 columns
 /// for an instruction of 256 at most):
 /// ```compile_fail
 /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
 /// # use half::bf16;
-/// # use tilewright_kernels::mma::{Teams, TiledMma, Wgmma};
-/// # use tilewright_layout::typed::{KMajor, MatrixTile};
+/// # use tilewright_kernels::mma::{AtomLayout, TiledMma, Wgmma};
+/// # use tilewright_layout::typed::{KMajor, OperandTile};
 /// # record("sample", Arch::Sm90a, block(256), |k| {
-/// TiledMma::<Wgmma<bf16>, MatrixTile<KMajor, 16, 64, 64>, MatrixTile<KMajor, 16, 64, 64>, Teams<2, 1>>::new(k);
+/// TiledMma::<Wgmma<bf16>, OperandTile<KMajor, 16, 64, 64>, OperandTile<KMajor, 16, 64, 64>, AtomLayout<2, 1>>::new(k);
 /// # });
 /// ```
 /// ```compile_fail
 /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
 /// # use half::bf16;
 /// # use tilewright_kernels::mma::{TiledMma, Wgmma};
-/// # use tilewright_layout::typed::{KMajor, MatrixTile};
+/// # use tilewright_layout::typed::{KMajor, OperandTile};
 /// # record("sample", Arch::Sm90a, block(128), |k| {
-/// TiledMma::<Wgmma<bf16>, MatrixTile<KMajor, 16, 64, 64>, MatrixTile<KMajor, 16, 264, 64>>::new(k);
+/// TiledMma::<Wgmma<bf16>, OperandTile<KMajor, 16, 64, 64>, OperandTile<KMajor, 16, 264, 64>>::new(k);
 /// # });
 /// ```
-/// nor does `multiply` of an instruction that is asynchronous. `wgmma` reads factors of 8 bits along K alone: take
-/// [`Width::Tile`](super::Width::Tile), which lies so. An architecture without the instruction is a [`MissingAtom`] for who plans, and an error of the verifier
-/// for who records all the same.
-pub struct TiledMma<'k, A: Atom, L, R, T = Teams<1, 1>> {
+/// nor does `multiply` of an instruction that is asynchronous. `wgmma` reads operands of 8 bits along K alone: take
+/// [`Width::Tile`](super::Width::Tile), which lies so. An architecture without the instruction is a [`MissingAtom`] for who
+/// plans, and an error of the verifier for who records all the same.
+pub struct TiledMma<'k, X: Atom, A, B, G = AtomLayout<1, 1>> {
     pub(super) k: &'k Builder,
-    pub(super) sums: Sums<'k, A>,
-    /// This thread's team.
-    team: Coord<'k>,
-    tiles: PhantomData<(A, L, R, T)>,
+    pub(super) sums: Sums<'k, X>,
+    /// The number of this thread's warp or warpgroup in the grid.
+    number: Index<'k>,
+    tiles: PhantomData<(X, A, B, G)>,
 }
 
 /// The registers in which the products of an atom are summed.
-pub type Sums<'k, A> = Accumulator<'k, <<A as Atom>::Factor as Factor>::Sum>;
+pub type Sums<'k, X> = Accumulator<'k, <<X as Atom>::Input as InputType>::Sum>;
 
-impl<A: Atom, L, R, T> Clone for TiledMma<'_, A, L, R, T> {
+impl<X: Atom, A, B, G> Clone for TiledMma<'_, X, A, B, G> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<A: Atom, L, R, T> Copy for TiledMma<'_, A, L, R, T> {}
+impl<X: Atom, A, B, G> Copy for TiledMma<'_, X, A, B, G> {}
 
-impl<'k, A: Atom, L: StaticLayout, R: StaticLayout, T: Arrangement> TiledMma<'k, A, L, R, T> {
+impl<'k, X: Atom, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'k, X, A, B, G> {
     /// M, N and K of the tiles. Everything that a type can get wrong is an error of this constant.
     pub const EXTENTS: [u32; 3] = {
-        let ([m, depth], [n, other]) = (extents::<L>(), extents::<R>());
-        assert!(depth == other, "tiled mma: the two factors' tiles have different extents of K");
-        assert!(depth.is_multiple_of(A::Factor::K), "tiled mma: K of the tiles is not a multiple of the instruction's");
-        assert!(m.is_multiple_of(A::ROWS * T::DOWN), "tiled mma: the teams do not share out M in whole instructions");
-        assert!(n.is_multiple_of(T::ACROSS), "tiled mma: the teams do not share out N");
-        let columns = n / T::ACROSS;
-        let whole = match A::COLUMNS {
+        let ([m, depth], [n, other]) = (extents::<A>(), extents::<B>());
+        assert!(depth == other, "tiled mma: the two operands' tiles have different extents of K");
+        assert!(depth.is_multiple_of(X::Input::K), "tiled mma: K of the tiles is not a multiple of the instruction's");
+        assert!(
+            m.is_multiple_of(X::ROWS * G::DOWN),
+            "tiled mma: the warps of the grid do not share out M in whole instructions"
+        );
+        assert!(n.is_multiple_of(G::ACROSS), "tiled mma: the warps of the grid do not share out N");
+        let columns = n / G::ACROSS;
+        let whole = match X::COLUMNS {
             Some(one) => columns.is_multiple_of(one),
-            None => WgmmaAtom::new(columns, A::Factor::WARPGROUP).is_some(),
+            None => WgmmaAtom::new(columns, X::Input::WARPGROUP).is_some(),
         };
-        assert!(whole, "tiled mma: the teams do not share out N in whole instructions");
+        assert!(whole, "tiled mma: the warps of the grid do not share out N in whole instructions");
         [m, n, depth]
     };
-    /// Rows and columns of a team's part of the result.
-    pub const PART: [u32; 2] = [Self::EXTENTS[0] / T::DOWN, Self::EXTENTS[1] / T::ACROSS];
-    /// Threads of all teams.
-    pub const THREADS: u32 = A::THREADS * T::DOWN * T::ACROSS;
+    /// Rows and columns of a warp's (or warpgroup's) part of the result.
+    pub const PART: [u32; 2] = [Self::EXTENTS[0] / G::DOWN, Self::EXTENTS[1] / G::ACROSS];
+    /// Steps of K that the tiles hold, an instruction's K each.
+    pub const STEPS: u32 = Self::EXTENTS[2] / X::Input::K;
+    /// Threads of the whole grid.
+    pub const THREADS: u32 = X::THREADS * G::DOWN * G::ACROSS;
 
     /// Whether an architecture has the instruction.
     ///
     /// ```
     /// use tilewright_codegen::ir::Arch;
     /// use tilewright_kernels::mma::{E4M3, MmaSync, TiledMma};
-    /// use tilewright_layout::typed::{KMajor, MatrixTile};
-    /// type Tile = MatrixTile<KMajor, 8, 64, 128>;
+    /// use tilewright_layout::typed::{KMajor, OperandTile};
+    /// type Tile = OperandTile<KMajor, 8, 64, 128>;
     /// let missing = TiledMma::<MmaSync<E4M3>, Tile, Tile>::on(Arch::Sm80).unwrap_err();
     /// assert_eq!(missing.to_string(), "mma.sync of e4m3 needs Sm89, and sm_80 has not got it; take another instruction or type");
     /// ```
@@ -200,35 +213,69 @@ impl<'k, A: Atom, L: StaticLayout, R: StaticLayout, T: Arrangement> TiledMma<'k,
     /// # Errors
     /// [`MissingAtom`] where it has not.
     pub const fn on(arch: Arch) -> Result<(), MissingAtom> {
-        let needs = A::NEEDS;
-        if needs.met_by(arch) {
-            Ok(())
-        } else {
-            Err(MissingAtom { atom: A::NAME, factor: A::Factor::NAME, needs, arch })
-        }
+        let needs = X::NEEDS;
+        if needs.met_by(arch) { Ok(()) } else { Err(MissingAtom { atom: X::NAME, input: X::Input::NAME, needs, arch }) }
     }
 
     /// The product by the first threads of the block. Sums of `mma.sync` begin as zeros; those of `wgmma` are what the first
     /// `issue` makes them.
+    ///
+    /// # Panics
+    /// Where the block has fewer threads than the grid.
     #[track_caller]
     pub fn new(k: &'k Builder) -> Self {
-        let count = T::DOWN * T::ACROSS;
-        let warps = A::THREADS / 32;
-        let team = if warps == 1 { k.warp() } else { k.warp() / warps };
-        Self::by_team(k, Coord::below(team, count))
+        let (needed, have) = (Self::THREADS, k.threads());
+        assert!(
+            needed <= have,
+            "tiled mma: {needed} threads are needed ({} by {} {}), and the block has {have}; launch {needed}, or take a smaller AtomLayout",
+            G::DOWN,
+            G::ACROSS,
+            X::GROUP
+        );
+        let count = G::DOWN * G::ACROSS;
+        let warps = X::THREADS / 32;
+        let number = if warps == 1 { k.warp() } else { k.warp() / warps };
+        Self::by_warps(k, Index::below(number, count))
     }
 
-    /// The product by teams that are numbered otherwise: this thread's is `team`.
+    /// The product by warps (or warpgroups) that are numbered otherwise: this thread's is `number`.
+    ///
+    /// # Panics
+    /// Where the block has not the threads of one, where `number` is known to be beyond the grid, or where its bound says
+    /// that parts of the result have nobody.
     #[track_caller]
-    pub fn by_team(k: &'k Builder, team: Coord<'k>) -> Self {
+    pub fn by_warps(k: &'k Builder, number: Index<'k>) -> Self {
+        let (needed, have) = (X::THREADS, k.threads());
+        assert!(
+            needed <= have,
+            "tiled mma: each of the {} has {needed} threads, and the block has {have}; launch {needed} at least",
+            X::GROUP
+        );
+        let (count, first) = (G::DOWN * G::ACROSS, number.constant());
+        let least = first.saturating_add(1);
+        assert!(
+            least <= count,
+            "tiled mma: number {first} of a grid of {} by {} = {count} {}; take numbers below {count}, or a larger AtomLayout",
+            G::DOWN,
+            G::ACROSS,
+            X::GROUP
+        );
+        let most = least.saturating_add(number.bits());
+        assert!(
+            number.value().is_none() || most >= count,
+            "tiled mma: the grid is {} by {} = {count} {}, and {most} at most are numbered; number {count}, or take a smaller AtomLayout",
+            G::DOWN,
+            G::ACROSS,
+            X::GROUP
+        );
         let [rows, columns] = Self::PART;
-        let (fragment, across) = match A::COLUMNS {
-            Some(one) => (const { warp_fragment::<A::Factor>(Operand::C) }, columns / one),
-            None => (warpgroup_atom::<A::Factor>(columns).1, 1),
+        let (fragment, across) = match X::COLUMNS {
+            Some(one) => (const { warp_fragment::<X::Input>(Operand::C) }, columns / one),
+            None => (warpgroup_atom::<X::Input>(columns).1, 1),
         };
-        let sums = Accumulator::unset(k, fragment, rows / A::ROWS, across);
-        let product = TiledMma { k, sums, team, tiles: PhantomData };
-        if A::COLUMNS.is_some() {
+        let sums = Accumulator::unset(k, fragment, rows / X::ROWS, across);
+        let product = TiledMma { k, sums, number, tiles: PhantomData };
+        if X::COLUMNS.is_some() {
             product.clear();
         }
         product
@@ -240,29 +287,29 @@ impl<'k, A: Atom, L: StaticLayout, R: StaticLayout, T: Arrangement> TiledMma<'k,
         self.sums.clear(self.k);
     }
 
-    /// The sums of this thread's team. Those of `wgmma` are not to be touched while a group is in flight.
-    pub fn sums(self) -> Sums<'k, A> {
+    /// The sums of this thread's warp or warpgroup. Those of `wgmma` are not to be touched while a group is in flight.
+    pub fn sums(self) -> Sums<'k, X> {
         self.sums
     }
 
-    /// This thread in its team.
+    /// This thread in its warp or warpgroup.
     #[track_caller]
-    pub fn thread(self) -> Coord<'k> {
-        if A::THREADS == 32 { Coord::lane(self.k) } else { Coord::below(self.k.tid() % A::THREADS, A::THREADS) }
+    pub fn thread(self) -> Index<'k> {
+        if X::THREADS == 32 { Index::lane(self.k) } else { Index::below(self.k.tid() % X::THREADS, X::THREADS) }
     }
 
-    /// Row and column of the result where the part of this thread's team begins.
-    pub fn corner(self) -> [Coord<'k>; 2] {
+    /// Row and column of the result where the part of this thread's warp or warpgroup begins.
+    pub fn corner(self) -> [Index<'k>; 2] {
         let [rows, columns] = Self::PART;
-        match (T::DOWN, T::ACROSS) {
-            (1, across) => [0.into(), if across == 1 { 0.into() } else { self.team * columns }],
-            (_, 1) => [self.team * rows, 0.into()],
-            (down, _) => [self.team % down * rows, self.team / down * columns],
+        match (G::DOWN, G::ACROSS) {
+            (1, across) => [0.into(), if across == 1 { 0.into() } else { self.number * columns }],
+            (_, 1) => [self.number * rows, 0.into()],
+            (down, _) => [self.number % down * rows, self.number / down * columns],
         }
     }
 }
 
 const fn extents<L: StaticLayout>() -> [u32; 2] {
-    assert!(L::LAYOUT.rank() == 2, "tiled mma: a factor's tile has two modes, rows and K");
+    assert!(L::LAYOUT.rank() == 2, "tiled mma: an operand's tile has two modes, rows and K");
     [L::LAYOUT.extent(0) as u32, L::LAYOUT.extent(1) as u32]
 }

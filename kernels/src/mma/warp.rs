@@ -1,76 +1,114 @@
-//! Products by `mma.sync`: fragments by `ldmatrix`.
+//! Products by `mma.sync`: fragments by `ldmatrix`, or from wherever registers come.
 
-use super::factor::{Factor, warp_fragment};
-use super::tiled::{Arrangement, MmaSync, TiledMma};
-use crate::tile::{Coord, LayoutTensor, place};
-use tilewright_codegen::build::{Builder, Shared, Val};
-use tilewright_codegen::ir::attr::Trans;
+use super::Accumulator;
+use super::input::{InputType, warp_fragment};
+use super::ldmatrix::Source;
+use super::tiled::{AtomGrid, MmaSync, TiledMma};
+use crate::tile::{Index, LayoutTensor, RegisterTensor};
+use tilewright_codegen::build::{Scalar, Shared};
 use tilewright_layout::fragment::Operand;
 use tilewright_layout::typed::StaticLayout;
-use tilewright_layout::view::OffsetMap;
 
-/// The registers of a factor for one step of K: atom after atom along M or N.
-pub type Fragments<'k> = Vec<Vec<Val<'k, u32>>>;
+/// The A operand of a warp for one step of K: a fragment for every 16 rows.
+pub type FragmentsA<'k, F> = Vec<RegisterTensor<'k, u32, <F as InputType>::WarpA>>;
 
-impl<'k, F: Factor, L: StaticLayout, R: StaticLayout, T: Arrangement> TiledMma<'k, MmaSync<F>, L, R, T> {
+/// The B operand of a warp for one step of K: a fragment for every 8 columns of the result.
+pub type FragmentsB<'k, F> = Vec<RegisterTensor<'k, u32, <F as InputType>::WarpB>>;
+
+impl<'k, S: Scalar> Accumulator<'k, S> {
+    /// Adds the product of fragments, for one step of K, by `mma.sync`: of A for every row of atoms, of B for every column.
+    ///
+    /// # Panics
+    /// Where there are not as many, or the sums are of another instruction.
+    #[track_caller]
+    pub fn mma<F: InputType<Sum = S>>(
+        self,
+        a: &[RegisterTensor<'k, u32, F::WarpA>],
+        b: &[RegisterTensor<'k, u32, F::WarpB>],
+    ) {
+        self.expect::<F::WarpC>();
+        let (atoms, given) = (self.atoms(), [a.len() as u32, b.len() as u32]);
+        assert!(
+            atoms == given,
+            "mma: {given:?} fragments of A and B are given, the sums have {atoms:?} atoms; give one for each"
+        );
+        for (i, a) in (0..).zip(a) {
+            for (j, b) in (0..).zip(b) {
+                self.atom(i, j).mma(F::WARP, a.registers(), b.registers());
+            }
+        }
+    }
+}
+
+impl<'k, F: InputType, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'k, MmaSync<F>, A, B, G> {
     /// Adds A·Bᵀ over all of K that the tiles hold.
     #[track_caller]
-    pub fn multiply(self, a: LayoutTensor<'k, F::Stored, L, Shared>, b: LayoutTensor<'k, F::Stored, R, Shared>) {
+    pub fn multiply(self, a: LayoutTensor<'k, F::Stored, A, Shared>, b: LayoutTensor<'k, F::Stored, B, Shared>) {
         let [row, column] = self.corner();
         let (a, b) = (a.begun_at([row, 0.into()]), b.begun_at([column, 0.into()]));
-        for step in (0..Self::EXTENTS[2]).step_by(F::K as usize) {
-            self.accumulate(&self.left(a, step), &self.right(b, step));
+        for step in 0..Self::STEPS {
+            self.mma(&self.fragments_a(a, step), &self.fragments_b(b, step));
         }
     }
 
     /// Adds the product of fragments, for one step of K.
+    ///
+    /// # Panics
+    /// Where there are not as many as the warp's part has atoms.
     #[track_caller]
-    pub fn accumulate(self, left: &Fragments<'k>, right: &Fragments<'k>) {
-        for (i, left) in (0..).zip(left) {
-            for (j, right) in (0..).zip(right) {
-                self.sums.atom(i, j).mma(F::WARP, left, right);
-            }
-        }
+    pub fn mma(self, a: &[RegisterTensor<'k, u32, F::WarpA>], b: &[RegisterTensor<'k, u32, F::WarpB>]) {
+        self.sums.mma::<F>(a, b);
     }
 
-    /// The left factor's fragments, from column `step` of (m, k) on, where the team's part begins.
+    /// The A operand of this thread's warp for step `step` of K, from a tile in shared memory by `ldmatrix`. A tile that it
+    /// cannot read does not compile.
+    ///
+    /// # Panics
+    /// Where the tiles have fewer [steps](TiledMma::STEPS).
     #[track_caller]
-    fn left(self, a: LayoutTensor<'k, F::Stored, L, Shared>, step: u32) -> Fragments<'k> {
-        let (trans, row, column) = lane_address::<F, L>(self.k, a, Operand::A);
-        let atoms = 0..self.sums.atoms()[0];
-        atoms.map(|i| a.at([row + 16 * i, column + step]).ldmatrix::<4>(trans).to_vec()).collect()
+    pub fn load_a(self, a: LayoutTensor<'k, F::Stored, A, Shared>, step: u32) -> FragmentsA<'k, F> {
+        Self::expect_step(step);
+        self.fragments_a(a.begun_at([self.corner()[0], 0.into()]), step)
     }
 
-    /// The right factor's fragments, from column `step` of (n, k) on: two atoms by each instruction.
+    /// The B operand of this thread's warp for step `step` of K, from a tile in shared memory by `ldmatrix`, two atoms at a
+    /// time. A tile that it cannot read does not compile.
+    ///
+    /// # Panics
+    /// Where the tiles have fewer [steps](TiledMma::STEPS).
     #[track_caller]
-    fn right(self, b: LayoutTensor<'k, F::Stored, R, Shared>, step: u32) -> Fragments<'k> {
-        let (trans, row, column) = lane_address::<F, R>(self.k, b, Operand::B);
-        let count = self.sums.atoms()[1];
+    pub fn load_b(self, b: LayoutTensor<'k, F::Stored, B, Shared>, step: u32) -> FragmentsB<'k, F> {
+        Self::expect_step(step);
+        self.fragments_b(b.begun_at([self.corner()[1], 0.into()]), step)
+    }
+
+    #[track_caller]
+    fn expect_step(step: u32) {
+        let steps = Self::STEPS;
+        assert!(step < steps, "tiled mma: step {step} of K, and the tiles hold {steps}; take a step below it");
+    }
+
+    /// From where the warp's part begins.
+    #[track_caller]
+    fn fragments_a(self, a: LayoutTensor<'k, F::Stored, A, Shared>, step: u32) -> FragmentsA<'k, F> {
+        let source = Source::new::<F>(self.k, a, const { warp_fragment::<F>(Operand::A) }, 0.into());
+        (0..self.sums.atoms()[0]).map(|i| source.four((16 * i).into(), F::K * step)).collect()
+    }
+
+    /// From where the warp's part begins.
+    #[track_caller]
+    fn fragments_b(self, b: LayoutTensor<'k, F::Stored, B, Shared>, step: u32) -> FragmentsB<'k, F> {
+        let source = Source::new::<F>(self.k, b, const { warp_fragment::<F>(Operand::B) }, 0.into());
+        let (count, column) = (self.sums.atoms()[1], F::K * step);
         let mut fragments = Vec::new();
         for j in (0..count).step_by(2) {
+            let row = Index::from(8 * j);
             if j + 1 < count {
-                let second = Coord::lane(self.k) / 16 * 8;
-                let four = b.at([row + second + 8 * j, column + step]).ldmatrix::<4>(trans);
-                fragments.extend(four.chunks(2).map(<[_]>::to_vec));
+                fragments.extend(source.pair(self.k, row, column, 8));
             } else {
-                fragments.push(b.at([row + 8 * j, column + step]).ldmatrix::<2>(trans).to_vec());
+                fragments.push(source.two(row, column));
             }
         }
         fragments
     }
-}
-
-/// The row and column that this lane addresses for `ldmatrix`, and whether matrices lie transposed.
-#[track_caller]
-fn lane_address<'k, F: Factor, L: OffsetMap>(
-    k: &'k Builder,
-    factor: LayoutTensor<'k, F::Stored, L, Shared>,
-    operand: Operand,
-) -> (Trans, Coord<'k>, Coord<'k>) {
-    let transposed = factor.layout().vector_along(1, F::BITS) * F::BITS < 128;
-    let fragment = warp_fragment::<F>(operand);
-    let rows = fragment.matrix_rows(32 / F::BITS, transposed);
-    let index = place(&rows, Coord::lane(k) % rows.size() as u32);
-    let extent = fragment.rows as u32;
-    (if transposed { Trans::Yes } else { Trans::No }, index % extent, index / extent)
 }

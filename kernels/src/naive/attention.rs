@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::Real;
+use super::lengths::{same, whole};
 
 /// What one split of the tokens contributes: with scores `x_t = scale · q·k_t`, `m = max x_t`, `l = Σ exp(x_t − m)`,
 /// `acc = Σ exp(x_t − m) · v_t`; `−∞, 0, 0` for a split without tokens.
@@ -31,7 +32,13 @@ pub fn split_tokens(tokens: usize, page_tokens: usize, splits: usize, split: usi
 }
 
 /// Attention of one query over the keys and values `[tokens, head_dim]` of a split, `head_dim = q.len()`.
+///
+/// # Panics
+/// Where the keys are not a whole number of tokens, or not as many as values.
+#[track_caller]
 pub fn attention<T: Real>(q: &[T], keys: &[T], values: &[T], scale: T) -> Split<T> {
+    whole("attention", ["keys", "q"], [keys.len(), q.len()]);
+    same("attention", ["keys", "values"], [keys.len(), values.len()]);
     let scores: Vec<T> = keys
         .chunks_exact(q.len())
         .map(|k| q.iter().zip(k).fold(T::ZERO, |sum, (&q, &k)| sum + q * k) * scale)

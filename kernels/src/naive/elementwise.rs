@@ -4,6 +4,7 @@ use half::{bf16, f16};
 use tilewright_layout::DType;
 
 use super::Real;
+use super::lengths::same;
 
 /// The value that remains of `x` once it is stored as `dtype` (f32, f16 or bf16) and read again: rounding to nearest,
 /// ties to even. Any other `dtype` keeps `x`.
@@ -23,7 +24,12 @@ pub fn convert(x: f32, dtype: DType) -> f32 {
 }
 
 /// `out[i] = a[i] + b[i]`.
+///
+/// # Panics
+/// Where one is longer than the other.
+#[track_caller]
 pub fn add<T: Real>(a: &[T], b: &[T]) -> Vec<T> {
+    same("add", ["a", "b"], [a.len(), b.len()]);
     a.iter().zip(b).map(|(&a, &b)| a + b).collect()
 }
 
@@ -33,7 +39,12 @@ pub fn silu<T: Real>(x: T) -> T {
 }
 
 /// `out[i] = silu(gate[i]) · up[i]`.
+///
+/// # Panics
+/// Where one is longer than the other.
+#[track_caller]
 pub fn silu_mul<T: Real>(gate: &[T], up: &[T]) -> Vec<T> {
+    same("silu_mul", ["gate", "up"], [gate.len(), up.len()]);
     gate.iter().zip(up).map(|(&gate, &up)| silu(gate) * up).collect()
 }
 

@@ -1,9 +1,18 @@
 //! Linear layers.
 
 use super::Real;
+use super::lengths::{same, whole};
 
 /// `y[n] = Σ_k x[k] · weight[n, k] + bias[n]` for the weight `[n, k]`, `k = x.len()`.
+///
+/// # Panics
+/// Where the weight is not a whole number of rows of k, or the bias is not a number for each of them.
+#[track_caller]
 pub fn linear<T: Real>(x: &[T], weight: &[T], bias: Option<&[T]>) -> Vec<T> {
+    whole("linear", ["weight", "x"], [weight.len(), x.len()]);
+    if let Some(bias) = bias {
+        same("linear", ["bias", "rows of weight"], [bias.len(), weight.len() / x.len()]);
+    }
     let mut y = Vec::new();
     for (n, row) in weight.chunks_exact(x.len()).enumerate() {
         let mut sum = T::ZERO;

@@ -12,6 +12,7 @@ mod attention;
 mod elementwise;
 mod embed;
 mod gemm;
+mod lengths;
 mod linear;
 mod norm;
 mod pages;

@@ -1,9 +1,15 @@
 //! Root-mean-square norm of a row, and of every head of a row.
 
 use super::Real;
+use super::lengths::{same, whole};
 
 /// `out[i] = x[i] · rsqrt(mean(x²) + eps) · weight[i]` (Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019).
+///
+/// # Panics
+/// Where the weight is not as long as the row.
+#[track_caller]
 pub fn rms_norm<T: Real>(x: &[T], weight: &[T], eps: T) -> Vec<T> {
+    same("rms_norm", ["x", "weight"], [x.len(), weight.len()]);
     let mut squares = T::ZERO;
     for &x in x {
         squares = squares + x * x;
@@ -13,7 +19,12 @@ pub fn rms_norm<T: Real>(x: &[T], weight: &[T], eps: T) -> Vec<T> {
 }
 
 /// The RMS norm of each head of a row, `x: [heads, weight.len()]`, all with the same weight.
+///
+/// # Panics
+/// Where the row is not a whole number of heads.
+#[track_caller]
 pub fn head_norm<T: Real>(x: &[T], weight: &[T], eps: T) -> Vec<T> {
+    whole("head_norm", ["x", "weight"], [x.len(), weight.len()]);
     x.chunks_exact(weight.len()).flat_map(|head| rms_norm(head, weight, eps)).collect()
 }
 

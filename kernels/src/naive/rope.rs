@@ -1,6 +1,7 @@
 //! Rotary position embedding.
 
 use super::Real;
+use super::lengths::same;
 
 /// Rotates the pairs `(i, i + half)` of a head by `position · inv_freq[i]` radians (Su et al., "RoFormer", 2021, in the
 /// half-split order of Hugging Face checkpoints). With `c` and `s` the cosine and sine times `scale`, `half =
@@ -8,8 +9,13 @@ use super::Real;
 /// `y[i] = x[i]·c − x[i+half]·s`, `y[i+half] = x[i+half]·c + x[i]·s`.
 ///
 /// The angle is rounded to `T` before its sine and cosine are taken.
+///
+/// # Panics
+/// Where the head is not two numbers for each frequency.
+#[track_caller]
 pub fn rope<T: Real>(x: &[T], inv_freq: &[T], position: usize, scale: T) -> Vec<T> {
     let half = inv_freq.len();
+    same("rope", ["x", "2 * inv_freq"], [x.len(), 2 * half]);
     let mut y = vec![T::ZERO; 2 * half];
     for i in 0..half {
         let (sin, cos) = (T::from_f64(position as f64) * inv_freq[i]).sin_cos();

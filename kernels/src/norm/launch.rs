@@ -4,7 +4,7 @@ use tilewright_codegen::build::{block, record};
 use tilewright_codegen::ir::{Arch, Kernel};
 
 use super::{RmsNorm, rms_norm};
-use crate::decode::{Array, Float, Team};
+use crate::decode::{Array, ConsumerWarps, Float};
 
 /// What the kernel is generated for.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -39,6 +39,6 @@ pub fn rms_norm_rows(arch: Arch, shape: NormShape) -> Kernel {
             vector: if shape.stride.is_multiple_of(4) { 4 } else { 1 },
             eps: shape.eps,
         };
-        rms_norm(Team::new(k, shape.warps), k.shared("sums", shape.warps), row);
+        rms_norm(ConsumerWarps::new(k, shape.warps), k.shared("sums", shape.warps), row);
     })
 }

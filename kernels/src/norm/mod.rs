@@ -13,7 +13,7 @@ use tilewright_codegen::build::{Ptr, Shared, Val};
 pub use launch::{NormShape, rms_norm_rows};
 pub use trials::shipped;
 
-use crate::decode::{Array, Team};
+use crate::decode::{Array, ConsumerWarps};
 
 /// A row to normalise.
 #[derive(Clone, Copy)]
@@ -33,7 +33,7 @@ pub struct RmsNorm<'k> {
 }
 
 /// Normalises a row; `sums` has room for a number for each warp, and is free again once the team has met.
-pub fn rms_norm<'k>(team: Team<'k>, sums: Ptr<'k, Shared, f32>, row: RmsNorm<'k>) {
+pub fn rms_norm<'k>(team: ConsumerWarps<'k>, sums: Ptr<'k, Shared, f32>, row: RmsNorm<'k>) {
     let k = team.k;
     let sum = k.var(0.0f32);
     row.each(team, |at| {
@@ -63,12 +63,12 @@ impl<'k> RmsNorm<'k> {
     }
 
     /// Deals out the elements that come by fours.
-    fn each(self, team: Team<'k>, item: impl Fn(Val<'k, u32>)) {
+    fn each(self, team: ConsumerWarps<'k>, item: impl Fn(Val<'k, u32>)) {
         team.each(self.by_fours() / 4, |at| item(at * 4));
     }
 
     /// Deals out the others.
-    fn each_left(self, team: Team<'k>, item: impl Fn(Val<'k, u32>)) {
+    fn each_left(self, team: ConsumerWarps<'k>, item: impl Fn(Val<'k, u32>)) {
         let first = self.by_fours();
         team.each(self.width - first, |at| item(at + first));
     }

@@ -12,8 +12,8 @@ use tilewright_codegen::build::{Builder, Val, Var};
 ///
 /// ```
 /// # use tilewright_codegen::{build::{block, record}, ir::Arch, verify::verify};
-/// use tilewright_kernels::ring::{GroupRing, Tile};
-/// use tilewright_kernels::tile::Coord;
+/// use tilewright_kernels::ring::{GroupRing, StageTile};
+/// use tilewright_kernels::tile::Index;
 /// use tilewright_layout::typed::Contiguous;
 ///
 /// enum Tiles {}
@@ -21,8 +21,8 @@ use tilewright_codegen::build::{Builder, Val, Var};
 /// // out[c] = Σₜ x[t, 511 - c]: 128 threads, four elements each.
 /// let kernel = record("pipeline", Arch::Sm80, block(128), |k| {
 ///     let (tiles, x, out) = (k.param::<u32>("tiles"), k.global::<f32>("x"), k.global::<f32>("out"));
-///     let mine = Coord::thread(k) * 4;
-///     let operands = (Tile::<f32, Contiguous<512>>::typed(),);
+///     let mine = Index::thread(k) * 4;
+///     let operands = (StageTile::<f32, Contiguous<512>>::typed(),);
 ///     let mut ring = GroupRing::new::<Tiles, _>(k, operands, 3, |number, (tile,)| {
 ///         k.when(number.lt(tiles), || tile.at([mine]).cp_async(x.at(number * 512 + mine.get(k))));
 ///     });

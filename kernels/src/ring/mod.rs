@@ -3,7 +3,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `operand` | [`Tile`]: what a stage holds, by layout; a stage is a tuple of tiles |
+//! | `operand` | [`StageTile`]: what a stage holds, by layout; a stage is a tuple of tiles |
 //! | `shape` | [`Shape`]: stages, bytes in flight, consumers, cluster |
 //! | `setup` | [`Ring`]: memory and mbarriers; [`start`] makes them known to the block |
 //! | `producer`, `source` | acquire → fill → commit; where a tile comes from |
@@ -24,8 +24,8 @@
 //!
 //! ```
 //! # use tilewright_codegen::{build::{block, record}, ir::Arch, verify::verify};
-//! use tilewright_kernels::ring::{Consumers, Contiguous, Ring, Shape, Tile, start};
-//! use tilewright_kernels::tile::Coord;
+//! use tilewright_kernels::ring::{Consumers, BulkSource, Ring, Shape, StageTile, start};
+//! use tilewright_kernels::tile::Index;
 //! use tilewright_layout::typed::Contiguous as Line;
 //!
 //! /// Names the ring.
@@ -34,7 +34,7 @@
 //! // out[c] = Σₜ x[t, c] for 128 columns: one warp fetches rows, four add them up.
 //! let kernel = record("sum", Arch::Sm90a, block(160), |k| {
 //!     let (rows, x, out) = (k.param::<u32>("rows"), k.global::<f32>("x"), k.global::<f32>("out"));
-//!     let tiles = (Tile::<f32, Line<128>>::typed(),);
+//!     let tiles = (StageTile::<f32, Line<128>>::typed(),);
 //!     let ring = start(k, Ring::bulk::<Rows>(k, tiles, Shape::stages(4).consumers(Consumers::Warps(4))));
 //!     let (mut producer, mut consumer) = ring.split();
 //!     let consume = || {
@@ -42,13 +42,13 @@
 //!         k.for_(0, rows, |_| {
 //!             let full = consumer.wait();
 //!             let (row,) = full.tiles();
-//!             sum.set(sum.get() + row.at([Coord::thread(k)]).load());
+//!             sum.set(sum.get() + row.at([Index::thread(k)]).load());
 //!             full.release();
 //!         });
 //!         out.at(k.tid()).store(sum);
 //!     };
 //!     let produce = || {
-//!         k.for_(0, rows, |row| producer.acquire().fill((Contiguous::from(x.at(row * 128)),)).commit());
+//!         k.for_(0, rows, |row| producer.acquire().fill((BulkSource::from(x.at(row * 128)),)).commit());
 //!     };
 //!     k.if_else(k.warp().lt(4), consume, || k.when(k.lane().eq(0), produce));
 //! });
@@ -71,8 +71,8 @@ mod source;
 pub use consumer::{Consumer, Delayed, Full, Held};
 pub use cursor::Cursor;
 pub use group::{Claimed, Current, Free, GroupRing};
-pub use operand::{Operands, Tile, View};
+pub use operand::{Operands, StageTile, View};
 pub use producer::{ByBulk, ByThreads, Empty, Filled, Producer};
 pub use setup::{Fill, Ring, Rings, Unready, start};
 pub use shape::{Consumers, Shape};
-pub use source::{Boxed, By, Contiguous, Source, Sources, by};
+pub use source::{Boxed, BulkSource, By, Source, Sources, by};

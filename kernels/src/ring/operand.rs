@@ -8,43 +8,43 @@ use tilewright_layout::typed::StaticLayout;
 use tilewright_layout::view::OffsetMap;
 
 /// One operand of a stage: elements `T` under the layout `L`.
-pub struct Tile<T, L> {
+pub struct StageTile<T, L> {
     layout: L,
     align: u32,
     of: PhantomData<fn() -> T>,
 }
 
-impl<T, L: Clone> Clone for Tile<T, L> {
+impl<T, L: Clone> Clone for StageTile<T, L> {
     fn clone(&self) -> Self {
-        Tile { layout: self.layout.clone(), ..*self }
+        StageTile { layout: self.layout.clone(), ..*self }
     }
 }
 
-impl<T, L: Copy> Copy for Tile<T, L> {}
+impl<T, L: Copy> Copy for StageTile<T, L> {}
 
-impl<T, L> fmt::Debug for Tile<T, L> {
+impl<T, L> fmt::Debug for StageTile<T, L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Tile<{}, {}>", core::any::type_name::<T>(), core::any::type_name::<L>())
+        write!(f, "StageTile<{}, {}>", core::any::type_name::<T>(), core::any::type_name::<L>())
     }
 }
 
-impl<T: Scalar, L: StaticLayout> Tile<T, L> {
+impl<T: Scalar, L: StaticLayout> StageTile<T, L> {
     /// A tile whose layout is a type.
-    pub fn typed() -> Tile<T, L> {
-        Tile::new(L::default())
+    pub fn typed() -> StageTile<T, L> {
+        StageTile::new(L::default())
     }
 }
 
-impl<T: Scalar, L: OffsetMap> Tile<T, L> {
+impl<T: Scalar, L: OffsetMap> StageTile<T, L> {
     /// A tile of a layout without negative strides. It begins at a multiple of 128 bytes.
-    pub fn new(layout: L) -> Tile<T, L> {
-        Tile { layout, align: 128, of: PhantomData }
+    pub fn new(layout: L) -> StageTile<T, L> {
+        StageTile { layout, align: 128, of: PhantomData }
     }
 
     /// The same at multiples of so many bytes: 1024 for tiles in the 128-byte swizzle.
     #[must_use]
-    pub fn aligned(self, align: u32) -> Tile<T, L> {
-        Tile { align, ..self }
+    pub fn aligned(self, align: u32) -> StageTile<T, L> {
+        StageTile { align, ..self }
     }
 
     /// Bytes that fill it: whoever copies less says so.
@@ -63,7 +63,7 @@ impl<T: Scalar, L: OffsetMap> Tile<T, L> {
 /// A tile of a stage, as a kernel sees it.
 pub type View<'k, T, L> = LayoutTensor<'k, T, L, Shared>;
 
-/// The operands of a stage: a tuple of [`Tile`]s.
+/// The operands of a stage: a tuple of [`StageTile`]s.
 pub trait Operands: Copy {
     /// Pointers to the first stage.
     type Bases<'k>: Copy;
@@ -82,7 +82,7 @@ pub trait Operands: Copy {
 
 macro_rules! operands {
     ($(($($T:ident $L:ident $i:tt),+))+) => {$(
-        impl<$($T: Scalar, $L: OffsetMap),+> Operands for ($(Tile<$T, $L>,)+) {
+        impl<$($T: Scalar, $L: OffsetMap),+> Operands for ($(StageTile<$T, $L>,)+) {
             type Bases<'k> = ($(Ptr<'k, Shared, $T>,)+);
             type Views<'k> = ($(View<'k, $T, $L>,)+);
 

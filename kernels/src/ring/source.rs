@@ -1,6 +1,6 @@
 //! Where the tiles of a stage come from.
 
-use super::{Operands, Tile, View};
+use super::{Operands, StageTile, View};
 use tilewright_codegen::build::{Builder, Bulk, Global, Mbarrier, Param, Ptr, Scalar, Shared, SpaceOf, TensorMap, Val};
 use tilewright_layout::view::OffsetMap;
 
@@ -17,33 +17,33 @@ pub trait Source<'k, T, L> {
 
 /// One bulk copy of contiguous elements that lie in memory as they shall lie in the tile.
 #[derive(Clone, Copy)]
-pub struct Contiguous<'k, T> {
+pub struct BulkSource<'k, T> {
     from: Ptr<'k, Global, T>,
     bytes: Option<Val<'k, u32>>,
     how: Bulk<'k>,
 }
 
-impl<'k, T> From<Ptr<'k, Global, T>> for Contiguous<'k, T> {
+impl<'k, T> From<Ptr<'k, Global, T>> for BulkSource<'k, T> {
     fn from(from: Ptr<'k, Global, T>) -> Self {
-        Contiguous { from, bytes: None, how: Bulk::default() }
+        BulkSource { from, bytes: None, how: Bulk::default() }
     }
 }
 
-impl<'k, T> Contiguous<'k, T> {
+impl<'k, T> BulkSource<'k, T> {
     /// Multicast or an access policy.
     #[must_use]
     pub fn how(self, how: Bulk<'k>) -> Self {
-        Contiguous { how, ..self }
+        BulkSource { how, ..self }
     }
 
     /// Only so many bytes, a multiple of 16; the rest of the tile stays as it is.
     #[must_use]
     pub fn bytes(self, bytes: Val<'k, u32>) -> Self {
-        Contiguous { bytes: Some(bytes), ..self }
+        BulkSource { bytes: Some(bytes), ..self }
     }
 }
 
-impl<'k, T: Scalar, L: OffsetMap> Source<'k, T, L> for Contiguous<'k, T> {
+impl<'k, T: Scalar, L: OffsetMap> Source<'k, T, L> for BulkSource<'k, T> {
     fn bytes(&self, k: &'k Builder, whole: u32) -> Val<'k, u32> {
         self.bytes.unwrap_or_else(|| k.lit(whole))
     }
@@ -110,15 +110,15 @@ pub trait Sources<'k, O: Operands> {
 
 macro_rules! sources {
     ($(($($S:ident $T:ident $L:ident $i:tt),+))+) => {$(
-        impl<'k, $($T: Scalar, $L: OffsetMap, $S: Source<'k, $T, $L>),+> Sources<'k, ($(Tile<$T, $L>,)+)> for ($($S,)+) {
+        impl<'k, $($T: Scalar, $L: OffsetMap, $S: Source<'k, $T, $L>),+> Sources<'k, ($(StageTile<$T, $L>,)+)> for ($($S,)+) {
             #[track_caller]
-            fn bytes(&self, k: &'k Builder, operands: ($(Tile<$T, $L>,)+)) -> Val<'k, u32> {
+            fn bytes(&self, k: &'k Builder, operands: ($(StageTile<$T, $L>,)+)) -> Val<'k, u32> {
                 let all = [$(self.$i.bytes(k, operands.$i.bytes())),+];
                 all.into_iter().reduce(|a, b| a + b).unwrap_or_else(|| k.lit(0u32))
             }
 
             #[track_caller]
-            fn load(self, operands: ($(Tile<$T, $L>,)+), to: ($(View<'k, $T, $L>,)+), bar: Mbarrier<'k, Shared>) {
+            fn load(self, operands: ($(StageTile<$T, $L>,)+), to: ($(View<'k, $T, $L>,)+), bar: Mbarrier<'k, Shared>) {
                 $(self.$i.load(to.$i, operands.$i.bytes(), bar);)+
             }
         }

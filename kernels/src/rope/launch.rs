@@ -3,7 +3,7 @@
 use tilewright_codegen::build::{block, record};
 use tilewright_codegen::ir::{Arch, Kernel};
 
-use crate::decode::{Array, Cells, Float, HeadNorm, Pages, Rope, Rotation, Team, rope};
+use crate::decode::{Array, Cells, ConsumerWarps, Float, HeadNorm, Pages, Rope, Rotation, rope};
 
 /// What the kernel is generated for.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -60,6 +60,6 @@ pub fn rope_rows(arch: Arch, shape: RopeShape) -> Kernel {
             pages,
             out: shape.pages.is_none().then_some(out),
         };
-        rope(Team::new(k, shape.warps), work);
+        rope(ConsumerWarps::new(k, shape.warps), work);
     })
 }

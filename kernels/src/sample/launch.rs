@@ -7,7 +7,7 @@ use tilewright_codegen::build::{Builder, Global, Ptr, Scalar, Val, block, record
 use tilewright_codegen::ir::{Arch, Kernel};
 
 use super::{Choice, Logits, Scratch, argmax, sample};
-use crate::decode::Team;
+use crate::decode::ConsumerWarps;
 use crate::naive::{Sampling, SamplingError};
 
 /// How the token of a row is chosen, as the device reads it. All zeros is a greedy choice.
@@ -79,7 +79,7 @@ fn field<'k, T: Scalar>(at: Ptr<'k, Global, u8>, offset: usize) -> Val<'k, T> {
 /// row r of block r. Parameters: `count` (at most 2¹⁸), `stride`, `logits`, `requests`, `tokens`. `warps` is 1 to 32.
 pub fn sample_rows(arch: Arch, warps: u32) -> Kernel {
     record("sample", arch, block(warps * 32), |k| {
-        let (team, scratch) = (Team::new(k, warps), Scratch::new(k.shared("scratch", Scratch::BYTES / 8)));
+        let (team, scratch) = (ConsumerWarps::new(k, warps), Scratch::new(k.shared("scratch", Scratch::BYTES / 8)));
         let logits = row(k);
         let request = k.global::<u8>("requests").at(k.block_id() * size_of::<Request>() as u32);
         let tokens = k.global::<u32>("tokens");
@@ -93,7 +93,8 @@ pub fn sample_rows(arch: Arch, warps: u32) -> Kernel {
 /// of block r. Parameters: `count`, `stride`, `logits`, `tokens`. `warps` is 1 to 32.
 pub fn argmax_rows(arch: Arch, warps: u32) -> Kernel {
     record("argmax", arch, block(warps * 32), |k| {
-        let (team, scratch) = (Team::new(k, warps), Scratch::new(k.shared("scratch", Scratch::ARGMAX_BYTES / 8)));
+        let (team, scratch) =
+            (ConsumerWarps::new(k, warps), Scratch::new(k.shared("scratch", Scratch::ARGMAX_BYTES / 8)));
         let logits = row(k);
         let tokens = k.global::<u32>("tokens");
         let best = argmax(team, scratch, logits);

@@ -30,7 +30,7 @@ use tilewright_codegen::ir::attr::Round;
 pub use launch::{Request, argmax_rows, sample_rows};
 pub use trials::shipped;
 
-use crate::decode::Team;
+use crate::decode::ConsumerWarps;
 use search::{NOWHERE, Search};
 use source::{Row, Shortlist, Source};
 use weight::Weigh;
@@ -99,7 +99,7 @@ impl<'k> Scratch<'k> {
         Scratch { at, bins: at.at(MEETING) }
     }
 
-    fn search(self, team: Team<'k>) -> Search<'k> {
+    fn search(self, team: ConsumerWarps<'k>) -> Search<'k> {
         Search { team, runs: self.at, sums: self.at.at(32u32), found: self.at.at(64u32) }
     }
 
@@ -112,14 +112,14 @@ impl<'k> Scratch<'k> {
 
 /// The number of the largest logit, the lowest among equals; NaN counts as −∞. The same in all threads of the team,
 /// which has at most 32 warps.
-pub fn argmax<'k>(team: Team<'k>, scratch: Scratch<'k>, logits: Logits<'k>) -> Val<'k, u32> {
+pub fn argmax<'k>(team: ConsumerWarps<'k>, scratch: Scratch<'k>, logits: Logits<'k>) -> Val<'k, u32> {
     greedy::likeliest(scratch.search(team), Row { logits: logits.at, count: logits.count })
 }
 
 /// Chooses a token as [`naive::sample`](crate::naive::sample) does; `best` is the number of the largest logit, as
 /// [`argmax`] finds it. The same in all threads of the team, which has at most 32 warps.
 pub fn sample<'k>(
-    team: Team<'k>,
+    team: ConsumerWarps<'k>,
     scratch: Scratch<'k>,
     logits: Logits<'k>,
     best: Val<'k, u32>,

@@ -3,7 +3,7 @@
 use tilewright_codegen::build::{Ptr, Shared, Val, Var};
 
 use super::source::{Source, Token, token, visit};
-use crate::decode::Team;
+use crate::decode::ConsumerWarps;
 
 /// Nowhere.
 pub(super) const NOWHERE: u32 = u32::MAX;
@@ -14,7 +14,7 @@ pub(super) const NOWHERE: u32 = u32::MAX;
 /// the last barrier of a search: another must pass before the next search ends.
 #[derive(Clone, Copy)]
 pub(super) struct Search<'k> {
-    pub team: Team<'k>,
+    pub team: ConsumerWarps<'k>,
     /// A sum for each warp, of a search by runs.
     pub runs: Ptr<'k, Shared, u64>,
     /// A sum for each warp, of all else.
@@ -37,7 +37,7 @@ pub(super) struct Found<'k> {
 /// Running sums over the warps: lane w has those of warp w.
 #[derive(Clone, Copy)]
 struct Warps<'k> {
-    team: Team<'k>,
+    team: ConsumerWarps<'k>,
     before: Val<'k, u64>,
     through: Val<'k, u64>,
 }
@@ -138,7 +138,7 @@ impl<'k> Search<'k> {
 }
 
 /// The sum over the lanes up to this one.
-fn warp_scan<'k>(team: Team<'k>, mine: Val<'k, u64>) -> Val<'k, u64> {
+fn warp_scan<'k>(team: ConsumerWarps<'k>, mine: Val<'k, u64>) -> Val<'k, u64> {
     let lane = team.k.lane();
     [1u32, 2, 4, 8, 16].into_iter().fold(mine, |sum, distance| {
         let (low, high) = sum.split();
@@ -148,7 +148,7 @@ fn warp_scan<'k>(team: Team<'k>, mine: Val<'k, u64>) -> Val<'k, u64> {
 }
 
 /// The value in a lane.
-fn from_lane<'k>(team: Team<'k>, value: Val<'k, u64>, lane: Val<'k, u32>) -> Val<'k, u64> {
+fn from_lane<'k>(team: ConsumerWarps<'k>, value: Val<'k, u64>, lane: Val<'k, u32>) -> Val<'k, u64> {
     let (low, high) = value.split();
     team.k.join(low.shfl_idx(lane), high.shfl_idx(lane))
 }

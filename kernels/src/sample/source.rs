@@ -2,7 +2,7 @@
 
 use tilewright_codegen::build::{Global, Ptr, Shared, Val};
 
-use crate::decode::{Team, key};
+use crate::decode::{ConsumerWarps, key};
 
 /// Loads of a thread that are in flight together.
 pub(super) const TOGETHER: u32 = 8;
@@ -75,7 +75,7 @@ impl<'k> Source<'k> for Shortlist<'k> {
 }
 
 /// The token at a place.
-pub(super) fn token<'k>(team: Team<'k>, source: impl Source<'k>, at: Val<'k, u32>) -> Token<'k> {
+pub(super) fn token<'k>(team: ConsumerWarps<'k>, source: impl Source<'k>, at: Val<'k, u32>) -> Token<'k> {
     let logit = source.logit(at);
     Token { at, logit, key: key(team, logit, source.token(at)) }
 }
@@ -83,7 +83,7 @@ pub(super) fn token<'k>(team: Team<'k>, source: impl Source<'k>, at: Val<'k, u32
 /// Visits the places `begin + lane`, `begin + lane + step`, ... below `end`; `begin` and `end` are those of all who
 /// visit together, `lane` is below `step`.
 pub(super) fn visit<'k>(
-    team: Team<'k>,
+    team: ConsumerWarps<'k>,
     source: impl Source<'k>,
     [begin, end]: [Val<'k, u32>; 2],
     (lane, step): (Val<'k, u32>, u32),

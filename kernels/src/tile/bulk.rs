@@ -1,6 +1,6 @@
 //! Copies of tiles by tensor map: the boxes follow from the tile's layout, on the device and on the host alike.
 
-use super::{Coord, LayoutTensor};
+use super::{Index, LayoutTensor};
 use tilewright_codegen::build::{Bulk, Mbarrier, Param, Ptr, Scalar, Shared, TensorMap, Val};
 use tilewright_layout::Swizzled;
 use tilewright_layout::swizzle::TensorBoxes;
@@ -18,14 +18,14 @@ pub const fn boxes<T: Scalar, L: StaticLayout>() -> TensorBoxes {
 #[derive(Clone, Copy)]
 pub struct Share<'k> {
     /// Which part, below `parts`.
-    pub part: Coord<'k>,
+    pub part: Index<'k>,
     /// How many parts there are.
     pub parts: u32,
 }
 
 impl Share<'_> {
     /// All of it.
-    pub const WHOLE: Share<'static> = Share { part: Coord::ZERO, parts: 1 };
+    pub const WHOLE: Share<'static> = Share { part: Index::ZERO, parts: 1 };
 }
 
 impl<'k, T: Scalar, L: StaticLayout> LayoutTensor<'k, T, L, Shared> {
@@ -57,8 +57,8 @@ impl<'k, T: Scalar, L: StaticLayout> LayoutTensor<'k, T, L, Shared> {
         let lines = boxes.lines as u32 / share.parts;
         let first = share.part * lines;
         for number in 0..boxes.count as u32 {
-            let mut start = [Coord::from(0), Coord::from(0)];
-            start[along] = Coord::from(number * boxes.width as u32);
+            let mut start = [Index::from(0), Index::from(0)];
+            start[along] = Index::from(number * boxes.width as u32);
             start[across] = first;
             let shifted = match first.value() {
                 Some(value) => at[across] + value.cast::<i32>(),

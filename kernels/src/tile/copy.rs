@@ -1,7 +1,7 @@
 //! Copies of tiles: who moves what, and how wide, follows from the layouts; edges read as zero.
 
 use super::matrix::MatrixTile;
-use super::{Coord, LayoutTensor};
+use super::{Index, LayoutTensor};
 use tilewright_codegen::build::{Builder, Scalar, Shared, Val};
 use tilewright_codegen::ir::attr::{CpBytes, CpCache};
 use tilewright_layout::LayoutError;
@@ -10,28 +10,28 @@ use tilewright_layout::view::OffsetMap;
 
 /// The threads that copy together: the number of one, and how many there are.
 #[derive(Clone, Copy)]
-pub struct Team<'k> {
+pub struct ThreadGroup<'k> {
     /// This thread, below `count`.
-    pub thread: Coord<'k>,
+    pub thread: Index<'k>,
     /// How many take part.
     pub count: u32,
 }
 
-impl<'k> Team<'k> {
+impl<'k> ThreadGroup<'k> {
     /// All threads of the block.
-    pub fn block(k: &'k Builder) -> Team<'k> {
-        Team { thread: Coord::thread(k), count: k.threads() }
+    pub fn block(k: &'k Builder) -> ThreadGroup<'k> {
+        ThreadGroup { thread: Index::thread(k), count: k.threads() }
     }
 }
 
 /// A copy of one vector: coordinates of its first element, and whether this thread has one at all.
 struct Piece<'k> {
-    at: [Coord<'k>; 2],
+    at: [Index<'k>; 2],
     mine: Option<Val<'k, bool>>,
 }
 
 /// Deals the vectors of a plan to the threads of a team.
-fn pieces<'k>(k: &'k Builder, team: Team<'k>, plan: &CopyPlan) -> Vec<Piece<'k>> {
+fn pieces<'k>(k: &'k Builder, team: ThreadGroup<'k>, plan: &CopyPlan) -> Vec<Piece<'k>> {
     let total = plan.vectors.size() as u32;
     let along = plan.vectors.extent(0) as u32;
     (0..plan.rounds as u32)
@@ -53,7 +53,7 @@ fn pieces<'k>(k: &'k Builder, team: Team<'k>, plan: &CopyPlan) -> Vec<Piece<'k>>
 #[track_caller]
 pub fn copy_async<'k, T: Scalar, L: OffsetMap>(
     k: &'k Builder,
-    team: Team<'k>,
+    team: ThreadGroup<'k>,
     from: MatrixTile<'k, T>,
     to: LayoutTensor<'k, T, L, Shared>,
 ) -> Result<(), LayoutError> {
@@ -88,7 +88,7 @@ pub fn copy_async<'k, T: Scalar, L: OffsetMap>(
 }
 
 /// The coordinate so many elements further along a mode.
-fn step<'k>([row, column]: [Coord<'k>; 2], along: usize, by: u32) -> [Coord<'k>; 2] {
+fn step<'k>([row, column]: [Index<'k>; 2], along: usize, by: u32) -> [Index<'k>; 2] {
     if along == 0 { [row + by, column] } else { [row, column + by] }
 }
 

@@ -1,6 +1,6 @@
 //! Tiles along an axis, once or in a circle, counted while the kernel runs.
 
-use super::{Coord, LayoutTensor};
+use super::{Index, LayoutTensor};
 use tilewright_codegen::build::{Builder, Scalar, SpaceOf, Val, Var};
 use tilewright_layout::typed::{Lowered, StaticLayout, TilesOf, Within};
 use tilewright_layout::view::Along;
@@ -12,13 +12,13 @@ use tilewright_layout::view::Along;
 ///
 /// ```
 /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
-/// use tilewright_kernels::tile::{Coord, LayoutTensor};
+/// use tilewright_kernels::tile::{Index, LayoutTensor};
 /// use tilewright_layout::{typed::RowMajor, view::Along};
 /// # record("sample", Arch::Sm80, block(32), |k| {
 /// let stages = LayoutTensor::new(k.shared::<f32>("ring", 3 * 64), RowMajor::<24, 8>::default());
-/// let ring = stages.tiles_around::<8, 8>(k, Along::Rows, Coord::from(0));
+/// let ring = stages.tiles_around::<8, 8>(k, Along::Rows, Index::from(0));
 /// k.for_(0, 10, |_| {
-///     ring.here().at([Coord::lane(k) / 8, Coord::lane(k) % 8]).store(1.0);
+///     ring.here().at([Index::lane(k) / 8, Index::lane(k) % 8]).store(1.0);
 ///     ring.advance();
 /// });
 /// # });
@@ -26,7 +26,7 @@ use tilewright_layout::view::Along;
 pub struct TileIter<'k, T, L, S, const M: usize, const N: usize> {
     tensor: LayoutTensor<'k, T, L, S>,
     along: Along,
-    across: Coord<'k>,
+    across: Index<'k>,
     next: Var<'k, u32>,
     circular: bool,
 }
@@ -38,7 +38,7 @@ impl<'k, T: Scalar, L: StaticLayout, S: SpaceOf> LayoutTensor<'k, T, L, S> {
         self,
         k: &'k Builder,
         along: Along,
-        across: Coord<'k>,
+        across: Index<'k>,
     ) -> TileIter<'k, T, L, S, M, N> {
         TileIter { tensor: self, along, across, next: k.var(0u32), circular: false }
     }
@@ -49,7 +49,7 @@ impl<'k, T: Scalar, L: StaticLayout, S: SpaceOf> LayoutTensor<'k, T, L, S> {
         self,
         k: &'k Builder,
         along: Along,
-        across: Coord<'k>,
+        across: Index<'k>,
     ) -> TileIter<'k, T, L, S, M, N> {
         TileIter { circular: true, ..self.tiles_along(k, along, across) }
     }
@@ -80,7 +80,7 @@ impl<'k, T: Scalar, L: StaticLayout, S: SpaceOf, const M: usize, const N: usize>
     /// The tile here.
     #[track_caller]
     pub fn here(&self) -> LayoutTensor<'k, T, Within<L, M, N>, S> {
-        let number = Coord::below(self.next.get(), self.round());
+        let number = Index::below(self.next.get(), self.round());
         self.tensor.tile(match self.along {
             Along::Rows => [number, self.across],
             Along::Columns => [self.across, number],

@@ -1,6 +1,6 @@
 //! A matrix in global memory whose extents and stride are known at run time, and its tiles with their edges.
 
-use super::Coord;
+use super::Index;
 use tilewright_codegen::build::{Builder, Global, Ptr, Scalar, Val};
 
 /// A matrix of `T` in global memory.
@@ -88,19 +88,19 @@ impl<'k, T: Scalar> MatrixTile<'k, T> {
 
     /// Whether a coordinate of the tile lies inside the matrix, along one mode.
     #[track_caller]
-    pub fn inside_along(self, k: &'k Builder, mode: usize, at: Coord<'k>) -> Val<'k, bool> {
+    pub fn inside_along(self, k: &'k Builder, mode: usize, at: Index<'k>) -> Val<'k, bool> {
         (self.origin[mode] + at.get(k)).lt(self.matrix.extents[mode])
     }
 
     /// Whether a coordinate of the tile lies inside the matrix.
     #[track_caller]
-    pub fn inside(self, k: &'k Builder, [row, column]: [Coord<'k>; 2]) -> Val<'k, bool> {
+    pub fn inside(self, k: &'k Builder, [row, column]: [Index<'k>; 2]) -> Val<'k, bool> {
         self.inside_along(k, 0, row) & self.inside_along(k, 1, column)
     }
 
     /// The element at a coordinate of the tile; 64-bit arithmetic, so that a matrix may be as large as memory.
     #[track_caller]
-    pub fn at(self, k: &'k Builder, coordinate: [Coord<'k>; 2]) -> Ptr<'k, Global, T> {
+    pub fn at(self, k: &'k Builder, coordinate: [Index<'k>; 2]) -> Ptr<'k, Global, T> {
         let (along, across) = (self.matrix.contiguous, 1 - self.matrix.contiguous);
         let line = (self.origin[across] + coordinate[across].variable().get(k)).mul_wide(self.matrix.stride);
         let start = self.matrix.base.at(line).at(self.origin[along] + coordinate[along].variable().get(k));

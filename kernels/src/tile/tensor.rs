@@ -1,33 +1,33 @@
 //! The view itself: a pointer, a layout, and where the view begins.
 
-use super::coord::{Coord, place};
+use super::index::{Index, place};
 use tilewright_codegen::build::{Ptr, Scalar, SpaceOf, Val, Writable};
 use tilewright_layout::typed::{StaticLayout, TilesOf, Within};
 use tilewright_layout::view::{FragmentOf, OffsetMap, ThreadsOf};
 use tilewright_layout::{Layout, LayoutError, Swizzle, Swizzled, Tiler};
 
 /// Elements `T` in the space `S`, seen through the layout `L`: the device's counterpart of
-/// [`tilewright_layout::view::LayoutTensor`].
+/// [`tilewright_layout::view::TensorView`].
 ///
 /// The layout is a type, and then tiles and distributions are checked by the compiler, or a value. Coordinates are
-/// [`Coord`]s, one per mode; they are the caller's to keep within the extents. A swizzled tensor begins at a multiple of
+/// [`Index`]s, one per mode; they are the caller's to keep within the extents. A swizzled tensor begins at a multiple of
 /// its swizzle's period.
 ///
 /// ```
 /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
-/// use tilewright_kernels::tile::{Coord, LayoutTensor};
+/// use tilewright_kernels::tile::{Index, LayoutTensor};
 /// use tilewright_layout::typed::{RowMajor, Swizzle, Swizzled};
 /// type Tile = Swizzled<Swizzle<3, 2, 3>, RowMajor<32, 32>>;
 /// # record("sample", Arch::Sm80, block(32), |k| {
 /// let tile = LayoutTensor::new(k.shared_aligned::<f32>("tile", 1024, 1024), Tile::default());
-/// let mine = tile.tile::<8, 32>([2.into(), 0.into()]).distribute::<RowMajor<8, 4>>(Coord::lane(k));
+/// let mine = tile.tile::<8, 32>([2.into(), 0.into()]).distribute::<RowMajor<8, 4>>(Index::lane(k));
 /// let eight: Vec<_> = (0..8).map(|column| mine.at([0.into(), column.into()]).load()).collect();
 /// # });
 /// ```
 pub struct LayoutTensor<'k, T, L, S> {
     base: Ptr<'k, S, T>,
     /// What is added to an offset before the swizzle.
-    origin: Coord<'k>,
+    origin: Index<'k>,
     layout: L,
 }
 
@@ -42,18 +42,18 @@ impl<T, L: Copy, S> Copy for LayoutTensor<'_, T, L, S> {}
 impl<'k, T: Scalar, L: OffsetMap, S: SpaceOf> LayoutTensor<'k, T, L, S> {
     /// A view of what begins at `base`.
     pub fn new(base: Ptr<'k, S, T>, layout: L) -> Self {
-        LayoutTensor { base, origin: Coord::from(layout.swizzled().start() as u32), layout }
+        LayoutTensor { base, origin: Index::from(layout.swizzled().start() as u32), layout }
     }
 
     /// A part: a layout whose offsets, after `origin` more, are offsets of this view.
-    fn part<P: OffsetMap>(self, layout: P, origin: Coord<'k>) -> LayoutTensor<'k, T, P, S> {
+    fn part<P: OffsetMap>(self, layout: P, origin: Index<'k>) -> LayoutTensor<'k, T, P, S> {
         LayoutTensor { base: self.base, origin: self.origin + origin, layout }
     }
 
     /// The same view begun at a coordinate, for coordinates behind it that add to it without a carry inside a mode: those
     /// within a tile whose extents divide it.
     #[track_caller]
-    pub fn begun_at<const R: usize>(self, coordinate: [Coord<'k>; R]) -> LayoutTensor<'k, T, L, S> {
+    pub fn begun_at<const R: usize>(self, coordinate: [Index<'k>; R]) -> LayoutTensor<'k, T, L, S> {
         LayoutTensor { origin: self.place(coordinate), ..self }
     }
 
@@ -63,7 +63,7 @@ impl<'k, T: Scalar, L: OffsetMap, S: SpaceOf> LayoutTensor<'k, T, L, S> {
     }
 
     /// The offset of the view's first element before the swizzle.
-    pub fn origin(self) -> Coord<'k> {
+    pub fn origin(self) -> Index<'k> {
         self.origin
     }
 
@@ -80,7 +80,7 @@ impl<'k, T: Scalar, L: OffsetMap, S: SpaceOf> LayoutTensor<'k, T, L, S> {
 
     /// The offset of a coordinate before the swizzle.
     #[track_caller]
-    pub fn place<const R: usize>(self, coordinate: [Coord<'k>; R]) -> Coord<'k> {
+    pub fn place<const R: usize>(self, coordinate: [Index<'k>; R]) -> Index<'k> {
         let layout = self.layout.swizzled().layout();
         let modes = coordinate.into_iter().enumerate();
         modes.fold(self.origin, |sum, (mode, at)| match layout.mode(mode) {
@@ -91,13 +91,13 @@ impl<'k, T: Scalar, L: OffsetMap, S: SpaceOf> LayoutTensor<'k, T, L, S> {
 
     /// The element at a coordinate.
     #[track_caller]
-    pub fn at<const R: usize>(self, coordinate: [Coord<'k>; R]) -> Ptr<'k, S, T> {
+    pub fn at<const R: usize>(self, coordinate: [Index<'k>; R]) -> Ptr<'k, S, T> {
         self.pointer(self.place(coordinate))
     }
 
     /// The element at a flat coordinate, the first mode fastest.
     #[track_caller]
-    pub fn flat(self, index: Coord<'k>) -> Ptr<'k, S, T> {
+    pub fn flat(self, index: Index<'k>) -> Ptr<'k, S, T> {
         self.pointer(self.origin + place(&self.layout.swizzled().layout(), index))
     }
 
@@ -106,7 +106,7 @@ impl<'k, T: Scalar, L: OffsetMap, S: SpaceOf> LayoutTensor<'k, T, L, S> {
     /// The swizzle is computed once per run-time offset where constants are proven to commute with it; a constant that
     /// mixes costs one exclusive-or, and only where nothing is proven the swizzle is computed for the whole sum.
     #[track_caller]
-    pub fn pointer(self, offset: Coord<'k>) -> Ptr<'k, S, T> {
+    pub fn pointer(self, offset: Index<'k>) -> Ptr<'k, S, T> {
         let swizzle = self.layout.swizzled().swizzle();
         let constant = i64::from(offset.constant());
         let Some(value) = offset.value() else { return self.base.at(swizzle.apply(constant) as u32) };
@@ -122,7 +122,7 @@ impl<'k, T: Scalar, L: OffsetMap, S: SpaceOf> LayoutTensor<'k, T, L, S> {
 
     /// The element at a coordinate as if nothing were swizzled: what descriptors and tensor maps count from.
     #[track_caller]
-    pub fn unswizzled<const R: usize>(self, coordinate: [Coord<'k>; R]) -> Ptr<'k, S, T> {
+    pub fn unswizzled<const R: usize>(self, coordinate: [Index<'k>; R]) -> Ptr<'k, S, T> {
         let offset = self.place(coordinate);
         match offset.value() {
             Some(value) => self.base.at(value).at(offset.constant()),
@@ -145,7 +145,7 @@ impl<'k, T: Scalar, L: OffsetMap, S: SpaceOf> LayoutTensor<'k, T, L, S> {
     pub fn tile_by<const R: usize>(
         self,
         tiler: &Tiler,
-        tile: [Coord<'k>; R],
+        tile: [Index<'k>; R],
     ) -> Result<LayoutTensor<'k, T, Swizzled, S>, LayoutError> {
         let map = self.layout();
         if !map.layout().divides_evenly(tiler) {
@@ -157,7 +157,7 @@ impl<'k, T: Scalar, L: OffsetMap, S: SpaceOf> LayoutTensor<'k, T, L, S> {
         if starts.rank() != R {
             return Err(LayoutError::Rank { operation: "tile_by", given: R, expected: starts.rank() });
         }
-        let mut origin = Coord::from(0);
+        let mut origin = Index::from(0);
         for (mode, at) in tile.into_iter().enumerate() {
             origin = origin + place(&starts.mode(mode)?, at);
         }
@@ -168,7 +168,7 @@ impl<'k, T: Scalar, L: OffsetMap, S: SpaceOf> LayoutTensor<'k, T, L, S> {
 impl<'k, T: Scalar, L: StaticLayout, S: SpaceOf> LayoutTensor<'k, T, L, S> {
     /// Tile (`row`, `column`) of `M`×`N`. A matrix that is not a whole number of such tiles does not compile.
     #[track_caller]
-    pub fn tile<const M: usize, const N: usize>(self, tile: [Coord<'k>; 2]) -> LayoutTensor<'k, T, Within<L, M, N>, S> {
+    pub fn tile<const M: usize, const N: usize>(self, tile: [Index<'k>; 2]) -> LayoutTensor<'k, T, Within<L, M, N>, S> {
         self.part(Within::default(), by_mode(&TilesOf::<L, M, N>::LAYOUT, tile))
     }
 
@@ -177,7 +177,7 @@ impl<'k, T: Scalar, L: StaticLayout, S: SpaceOf> LayoutTensor<'k, T, L, S> {
     #[track_caller]
     pub fn distribute<Threads: StaticLayout>(
         self,
-        thread: Coord<'k>,
+        thread: Index<'k>,
     ) -> LayoutTensor<'k, T, FragmentOf<L, Threads>, S> {
         let place_of_thread = const { Layout::constant(Threads::LAYOUT.left_inverse()) };
         let origin = place(&ThreadsOf::<L, Threads>::LAYOUT, place(&place_of_thread, thread));
@@ -205,13 +205,13 @@ pub struct Vectors<'k, T, L, S, const N: usize> {
 impl<'k, T: Scalar, L: OffsetMap, S: SpaceOf, const N: usize> Vectors<'k, T, L, S, N> {
     /// The vector that begins at a coordinate, which is a multiple of `N` along the vectors' mode.
     #[track_caller]
-    pub fn load<const R: usize>(&self, coordinate: [Coord<'k>; R]) -> [Val<'k, T>; N] {
+    pub fn load<const R: usize>(&self, coordinate: [Index<'k>; R]) -> [Val<'k, T>; N] {
         self.tensor.at(coordinate).load_vec()
     }
 
     /// Writes the vector that begins at a coordinate.
     #[track_caller]
-    pub fn store<const R: usize>(&self, coordinate: [Coord<'k>; R], values: [Val<'k, T>; N])
+    pub fn store<const R: usize>(&self, coordinate: [Index<'k>; R], values: [Val<'k, T>; N])
     where
         S: Writable,
     {
@@ -219,8 +219,8 @@ impl<'k, T: Scalar, L: OffsetMap, S: SpaceOf, const N: usize> Vectors<'k, T, L, 
     }
 }
 
-fn by_mode<'k>(layout: &Layout, coordinate: [Coord<'k>; 2]) -> Coord<'k> {
-    coordinate.into_iter().enumerate().fold(Coord::from(0), |sum, (mode, at)| match layout.mode(mode) {
+fn by_mode<'k>(layout: &Layout, coordinate: [Index<'k>; 2]) -> Index<'k> {
+    coordinate.into_iter().enumerate().fold(Index::from(0), |sum, (mode, at)| match layout.mode(mode) {
         Ok(mode) => sum + place(&mode, at),
         Err(_) => sum,
     })

@@ -8,7 +8,7 @@ use tilewright_codegen::sim::mutate::Equivalent;
 use tilewright_codegen::trial::{Bound, Draw, Expected, Trial};
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::decode::{
-    Array, Attention, Cells, Float, Heads, Merged, Pages, Streamed, Team, TokenStage, Weights, attention,
+    Array, Attention, Cells, ConsumerWarps, Float, Heads, Merged, Pages, Streamed, TokenStage, Weights, attention,
 };
 use tilewright_kernels::naive;
 
@@ -37,7 +37,7 @@ struct Case {
 
 /// Stages that the team copies itself, row by row.
 struct Stages<'k> {
-    team: Team<'k>,
+    team: ConsumerWarps<'k>,
     work: Attention<'k>,
     streamed: Option<Streamed<'k>>,
     memory: Ptr<'k, Shared, u32>,
@@ -46,7 +46,7 @@ struct Stages<'k> {
 }
 
 impl<'k> Stages<'k> {
-    fn new(team: Team<'k>, work: Attention<'k>) -> Stages<'k> {
+    fn new(team: ConsumerWarps<'k>, work: Attention<'k>) -> Stages<'k> {
         let (k, tokens) = (team.k, work.streamed.map_or(0, |streamed| streamed.stage.tokens()));
         let memory = k.shared_aligned("stage", (tokens * work.heads.dim).max(4), 16);
         Stages { team, work, streamed: work.streamed, memory, row: k.var(0u32), next: k.var(0u32) }
@@ -117,7 +117,7 @@ impl Case {
             split_pages: self.least,
             ..self.paged.pages(Array::new(pool, Float::Bf16), position, table)
         };
-        let (team, settled) = (Team::new(k, self.warps), Cells::Global(k.global::<i32>("settled")));
+        let (team, settled) = (ConsumerWarps::new(k, self.warps), Cells::Global(k.global::<i32>("settled")));
         let work = Attention {
             heads: self.heads,
             rows: self.position.len() as u32,

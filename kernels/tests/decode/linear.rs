@@ -6,7 +6,7 @@ use tilewright_codegen::ir::Arch;
 use tilewright_codegen::trial::{Bound, BufferId, Draw, Expected, Trial};
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::decode::{
-    Array, Best, Float, Input, Linear, Operand, Output, Packing, Path, Team, Unit, linear,
+    Array, Best, ConsumerWarps, Float, Input, Linear, Operand, Output, Packing, Path, Unit, linear,
 };
 use tilewright_kernels::naive;
 
@@ -90,7 +90,7 @@ impl Case {
     }
 
     fn record(self, k: &Builder) {
-        let (team, unit) = (Team::new(k, self.warps), self.unit());
+        let (team, unit) = (ConsumerWarps::new(k, self.warps), self.unit());
         let streams = if self.to == To::SiluMul { 2 } else { 1 };
         let weights = k.global::<u32>("weights").at(k.block_id() * (self.tile * streams * unit.bytes() / 4));
         let [x, weight] = ["x", "weight"].map(|name| k.global::<u8>(name));

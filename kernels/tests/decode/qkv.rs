@@ -5,7 +5,9 @@ use tilewright_codegen::build::{Builder, block, record};
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::trial::{Bound, Draw, Trial};
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::decode::{Array, Float, Input, Keys, Operand, Packing, Path, Qkv, Rotation, Team, Unit, qkv};
+use tilewright_kernels::decode::{
+    Array, ConsumerWarps, Float, Input, Keys, Operand, Packing, Path, Qkv, Rotation, Unit, qkv,
+};
 use tilewright_kernels::naive;
 
 use crate::paged::Paged;
@@ -108,7 +110,7 @@ impl Case {
     }
 
     fn record(&self, k: &Builder) {
-        let (team, unit, tiles) = (Team::new(k, self.warps), self.unit(), self.tiles());
+        let (team, unit, tiles) = (ConsumerWarps::new(k, self.warps), self.unit(), self.tiles());
         let (kv_head, first) = (k.block_id() / tiles, k.block_id() % tiles * self.tile);
         let bytes = unit.bytes() / 4;
         let weights = k.global::<u32>("weights").at((kv_head * self.units().1 + first) * bytes);
@@ -210,9 +212,15 @@ fn trial(case: &Case, draw: &mut Draw) -> Trial {
     let weights = trial.input("weights", &pack(case.unit(), &brain, &order));
     let x = stored::input(&mut trial, "x", case.x, &x);
     let (queries, keys) = ((case.heads * case.dim) as usize, (case.kv_heads * case.dim) as usize);
-    let parts = [&norm, &bias[..queries], &bias[queries..queries + keys], &bias[queries + keys..], &turns];
+    let parts = [
+        ("weight", norm.as_slice()),
+        ("q_bias", &bias[..queries]),
+        ("k_bias", &bias[queries..queries + keys]),
+        ("v_bias", &bias[queries + keys..]),
+        ("turns", &turns),
+    ];
     let [norm, q_bias, k_bias, v_bias, turns] =
-        parts.map(|values| stored::input(&mut trial, "f32", Float::F32, values));
+        parts.map(|(name, values)| stored::input(&mut trial, name, Float::F32, values));
     let position = trial.input("position", &case.position);
     let table = trial.input("table", &case.paged.table);
     let q = stored::output(&mut trial, "q", case.q, &out.q, bound);

@@ -4,7 +4,7 @@ use tilewright_codegen::build::{block, record};
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::trial::{Draw, Expected, Trial};
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::decode::{Sample, Team, sample};
+use tilewright_kernels::decode::{ConsumerWarps, Sample, sample};
 use tilewright_kernels::naive::{self, Sampling};
 use tilewright_kernels::sample::{Request, Scratch};
 
@@ -48,7 +48,7 @@ fn case(draw: &mut Draw) -> Trial {
         let (position, requests, out) = (k.global("position"), k.global("requests"), k.global("out"));
         let first_row = k.lit(0);
         let rows = Sample { logits, vocab, value, index, tiles, position, requests, out, rows, first_row };
-        sample(Team::new(k, warps), scratch, rows);
+        sample(ConsumerWarps::new(k, warps), scratch, rows);
     });
     let mut trial = Trial::new(verify(kernel).unwrap(), 1).note(format!("{rows} rows of {vocab}, {warps} warps"));
     let (logits, value, index) =

@@ -3,14 +3,14 @@
 use half::bf16;
 use tilewright_codegen::build::{Global, Ptr, Shared, Val, Var};
 use tilewright_codegen::trial::Draw;
-use tilewright_kernels::decode::{Order, Packing, Path, Scratch, Sums, Team, Unit, Weights};
+use tilewright_kernels::decode::{ConsumerWarps, Order, Packing, Path, Scratch, Sums, Unit, Weights};
 
 /// Most bytes that are held at once.
 const HELD: u32 = 64 << 10;
 
 /// The stages of units that lie one behind the other.
 pub struct Supply<'k> {
-    team: Team<'k>,
+    team: ConsumerWarps<'k>,
     from: Ptr<'k, Global, u32>,
     memory: Ptr<'k, Shared, u32>,
     /// Words of a stage.
@@ -25,7 +25,7 @@ impl<'k> Supply<'k> {
     /// So many units from there on, `most` at most. If they are small, all of them are copied now, to be read once the
     /// team has met.
     pub fn new(
-        team: Team<'k>,
+        team: ConsumerWarps<'k>,
         unit: Unit,
         from: Ptr<'k, Global, u32>,
         units: Val<'k, u32>,
@@ -94,7 +94,7 @@ pub fn reading(path: Path) -> &'static [&'static str] {
 }
 
 /// The team's shared memory for so many rows of the operand's bytes, with sums for `units` units.
-pub fn scratch(team: Team<'_>, operand_bytes: u32, rows: u32, units: u32) -> Scratch<'_> {
+pub fn scratch(team: ConsumerWarps<'_>, operand_bytes: u32, rows: u32, units: u32) -> Scratch<'_> {
     let (k, sums_bytes) = (team.k, units * Sums::bytes(rows, team.warps));
     Scratch {
         operand: k.shared("operand", operand_bytes / 2),

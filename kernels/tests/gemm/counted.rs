@@ -61,7 +61,7 @@ fn no_shape_over_warps_has_bank_conflicts_and_its_loads_are_whole_sectors() {
                 .filter(|(_, text, ..)| text.starts_with("cp.async."))
                 .map(|(.., site)| site.sectors)
                 .sum();
-            // Every sector of both factors once, and nothing else.
+            // Every sector of both operands once, and nothing else.
             assert_eq!(loads, u64::from((m + n) * 2 * k * 2 / 32), "{shape:?}, {a:?} and {b:?}");
         }
     }

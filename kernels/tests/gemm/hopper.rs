@@ -22,7 +22,7 @@ fn a_product_of_several_tiles() {
 }
 
 #[test]
-fn a_cluster_across_the_columns_shares_the_left_factor() {
+fn a_cluster_across_the_columns_shares_the_a_operand() {
     let problem = Problem::new(130, 600, 200);
     for cluster in [2, 4] {
         let config = Config { cluster, along: Along::Columns, ..TWO };
@@ -91,7 +91,7 @@ fn what_no_kernel_computes_is_refused() {
             "A is not contiguous along K, and wgmma of e4m3 reads nothing else",
             "the registers of M128N256 do not hold its sums twice, as sums that are promoted to f32 need; take other tiles",
             "mma.sync of e4m3 needs Sm89, and sm_80 has not got it; take another instruction or type",
-            "the registers of M128N128 do not hold s8 factors that are not contiguous along K; take M64N64",
+            "the registers of M128N128 do not hold s8 operands that are not contiguous along K; take M64N64",
         ]
     );
 }

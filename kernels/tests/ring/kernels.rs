@@ -2,8 +2,8 @@
 
 use tilewright_codegen::build::{Builder, Bulk, block, record};
 use tilewright_codegen::ir::{Arch, Kernel, Launch};
-use tilewright_kernels::ring::{Consumers, Contiguous, GroupRing, Ring, Shape, Tile, by, start};
-use tilewright_kernels::tile::Coord;
+use tilewright_kernels::ring::{BulkSource, Consumers, GroupRing, Ring, Shape, StageTile, by, start};
+use tilewright_kernels::tile::Index;
 use tilewright_layout::typed::Contiguous as Line;
 
 /// Elements of a row, one for each consuming thread.
@@ -64,8 +64,8 @@ macro_rules! params {
     };
 }
 
-fn line() -> Tile<f32, Line<ROW_EXTENT>> {
-    Tile::typed()
+fn line() -> StageTile<f32, Line<ROW_EXTENT>> {
+    StageTile::typed()
 }
 const ROW_EXTENT: usize = ROW as usize;
 
@@ -78,12 +78,12 @@ fn through(k: &Builder, shape: Shape) {
         k.for_(0, rows, |_| {
             let full = consumer.wait();
             let (row,) = full.tiles();
-            sum.set(sum.get() + row.at([Coord::thread(k)]).load());
+            sum.set(sum.get() + row.at([Index::thread(k)]).load());
             full.release();
         });
         out.at(k.tid()).store(sum);
     };
-    let produce = || k.for_(0, rows, |row| producer.acquire().fill((Contiguous::from(x.at(row * ROW)),)).commit());
+    let produce = || k.for_(0, rows, |row| producer.acquire().fill((BulkSource::from(x.at(row * ROW)),)).commit());
     k.if_else(k.warp().lt(4), consume, || k.when(k.lane().eq(0), produce));
 }
 
@@ -106,7 +106,7 @@ fn two_operands(k: &Builder) {
         k.for_(0, rows, |_| {
             let full = consumer.wait();
             let (once, twice) = full.tiles();
-            let at = [Coord::thread(k)];
+            let at = [Index::thread(k)];
             sum.set(sum.get() + once.at(at).load() + twice.at(at).load() * 2.0);
             full.release();
         });
@@ -119,7 +119,7 @@ fn two_operands(k: &Builder) {
                 to.base().bulk_load(from, ROW * 2, bar, Bulk::default());
                 to.base().at(ROW / 2).bulk_load(from.at(ROW / 2), ROW * 2, bar, Bulk::default());
             });
-            producer.acquire().fill((Contiguous::from(from), halves)).commit();
+            producer.acquire().fill((BulkSource::from(from), halves)).commit();
         });
     };
     k.if_else(k.warp().lt(4), consume, || k.when(k.lane().eq(0), produce));
@@ -136,7 +136,7 @@ fn two_loops(k: &Builder) {
             k.for_(0, end, |_| {
                 let full = consumer.wait();
                 let (row,) = full.tiles();
-                sum.set(sum.get() + row.at([Coord::thread(k)]).load());
+                sum.set(sum.get() + row.at([Index::thread(k)]).load());
                 full.release();
             });
         }
@@ -144,7 +144,7 @@ fn two_loops(k: &Builder) {
     };
     let produce = || {
         for end in [rows, rows / 2] {
-            k.for_(0, end, |row| producer.acquire().fill((Contiguous::from(x.at(row * ROW)),)).commit());
+            k.for_(0, end, |row| producer.acquire().fill((BulkSource::from(x.at(row * ROW)),)).commit());
         }
     };
     k.if_else(k.warp().lt(4), consume, || k.when(k.lane().eq(0), produce));
@@ -156,7 +156,7 @@ fn delayed(k: &Builder) {
     let shape = Shape::stages(3).consumers(Consumers::Warps(4));
     let (mut producer, consumer) = start(k, Ring::bulk::<Rows>(k, (line(),), shape)).split();
     let consume = || {
-        let (sum, at) = (k.var(0.0f32), [Coord::thread(k)]);
+        let (sum, at) = (k.var(0.0f32), [Index::thread(k)]);
         let mut consumer = consumer.delayed();
         let before = k.var(0u32);
         k.for_(0, rows, |number| {
@@ -173,7 +173,7 @@ fn delayed(k: &Builder) {
         let _plain = consumer.release();
         out.at(k.tid()).store(sum);
     };
-    let produce = || k.for_(0, rows, |row| producer.acquire().fill((Contiguous::from(x.at(row * ROW)),)).commit());
+    let produce = || k.for_(0, rows, |row| producer.acquire().fill((BulkSource::from(x.at(row * ROW)),)).commit());
     k.if_else(k.warp().lt(4), consume, || k.when(k.lane().eq(0), produce));
 }
 
@@ -193,7 +193,7 @@ fn by_threads(k: &Builder) {
         out.at(k.tid()).store(sum);
     };
     let produce = || {
-        let mine = Coord::lane(k) * 4;
+        let mine = Index::lane(k) * 4;
         k.for_(0, rows, |row| {
             let empty = producer.acquire();
             empty.fill(|(to,)| to.at([mine]).cp_async(x.at(row * ROW + mine.get(k)))).commit();
@@ -206,7 +206,7 @@ fn by_threads(k: &Builder) {
 fn groups(k: &Builder) {
     params!(k, rows, x, out, 1);
     let mut ring = GroupRing::new::<Rows, _>(k, (line(),), 3, |number, (to,)| {
-        let mine = Coord::thread(k) * 4;
+        let mine = Index::thread(k) * 4;
         k.when(number.lt(rows) & k.tid().lt(32), || to.at([mine]).cp_async(x.at(number * ROW + mine.get(k))));
     });
     let sum = k.var(0.0f32);
@@ -231,7 +231,7 @@ fn multicast(k: &Builder) {
         k.for_(0, rows, |_| {
             let full = consumer.wait();
             let (row,) = full.tiles();
-            sum.set(sum.get() + row.at([Coord::thread(k)]).load());
+            sum.set(sum.get() + row.at([Index::thread(k)]).load());
             full.release();
         });
         out.at(k.tid()).store(sum);

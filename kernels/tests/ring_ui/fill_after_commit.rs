@@ -2,12 +2,12 @@
 #![allow(unused, reason = "each case uses what it needs")]
 
 use tilewright_codegen::build::{Builder, Global, Ptr};
-use tilewright_kernels::ring::{ByBulk, Consumer, Contiguous, Producer, Tile};
+use tilewright_kernels::ring::{ByBulk, Consumer, BulkSource, Producer, StageTile};
 use tilewright_layout::typed::Contiguous as Line;
 
 enum Keys {}
 enum Values {}
-type Row = (Tile<f32, Line<128>>,);
+type Row = (StageTile<f32, Line<128>>,);
 
 fn kernel<'k>(
     k: &'k Builder,
@@ -15,9 +15,9 @@ fn kernel<'k>(
     mut producer: Producer<'k, Keys, Row, ByBulk>,
     mut consumer: Consumer<'k, Keys, Row>,
 ) {
-    let filled = producer.acquire().fill((Contiguous::from(x),));
+    let filled = producer.acquire().fill((BulkSource::from(x),));
     filled.commit();
-    filled.fill((Contiguous::from(x),));
+    filled.fill((BulkSource::from(x),));
 }
 
 fn main() {}

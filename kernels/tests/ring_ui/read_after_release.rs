@@ -2,12 +2,12 @@
 #![allow(unused, reason = "each case uses what it needs")]
 
 use tilewright_codegen::build::{Builder, Global, Ptr};
-use tilewright_kernels::ring::{ByBulk, Consumer, Contiguous, Producer, Tile};
+use tilewright_kernels::ring::{ByBulk, Consumer, BulkSource, Producer, StageTile};
 use tilewright_layout::typed::Contiguous as Line;
 
 enum Keys {}
 enum Values {}
-type Row = (Tile<f32, Line<128>>,);
+type Row = (StageTile<f32, Line<128>>,);
 
 fn kernel<'k>(
     k: &'k Builder,

@@ -8,7 +8,7 @@ use crate::ops::recast::gcd;
 use crate::{Composed, Layout, laws};
 
 pub use banks::{BANK_BYTES, BANKS, Wavefronts, wavefronts};
-pub use vectors::CopyPlan;
+pub use vectors::{CopyPlan, Vector};
 
 /// The widest vector that one instruction moves, in bits.
 pub const MAX_VECTOR_BITS: i64 = 128;

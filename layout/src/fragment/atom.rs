@@ -26,9 +26,9 @@ pub struct Atom {
     pub mnk: [i64; 3],
     /// The result.
     pub d: Element,
-    /// The left factor.
+    /// The A operand.
     pub a: Element,
-    /// The right factor.
+    /// The B operand.
     pub b: Element,
     /// The accumulator.
     pub c: Element,
@@ -41,9 +41,9 @@ pub struct WgmmaFamily {
     pub k: i64,
     /// The result and accumulator.
     pub d: Element,
-    /// The left factor.
+    /// The A operand.
     pub a: Element,
-    /// The right factor.
+    /// The B operand.
     pub b: Element,
 }
 
@@ -79,7 +79,8 @@ macro_rules! table {
         #[expect(non_camel_case_types, reason = "the names of the field, which people search for")]
         pub(super) mod rows {
             use super::{Atom, Element, Instruction, WgmmaFamily};
-            use crate::fragment::{StaticAtom, WgmmaTypes};
+            use crate::fragment::registers::{PerLane, bits, columns};
+            use crate::fragment::{FragmentA, FragmentB, FragmentC, Registers, StaticAtom, WgmmaTypes};
             $(
                 #[doc = concat!("`mma.sync` of M, N, K = ", $m, ", ", $n, ", ", $k, ".")]
                 #[derive(Clone, Copy, Debug, Default)]
@@ -95,7 +96,27 @@ macro_rules! table {
                         c: Element::$c,
                     };
                 }
+                impl Registers for FragmentA<$name> {
+                    type Count = PerLane<$m, $k, bits::$a>;
+                }
+                impl Registers for FragmentB<$name> {
+                    type Count = PerLane<$n, $k, bits::$b>;
+                }
+                impl Registers for FragmentC<$name> {
+                    type Count = PerLane<$m, $n, bits::$c>;
+                }
             )*
+
+            #[cfg(test)]
+            pub(in crate::fragment) fn count_registers() {
+                use crate::fragment::registers::counted;
+                $(
+                    counted::<FragmentA<$name>>();
+                    counted::<FragmentB<$name>>();
+                    counted::<FragmentC<$name>>();
+                )*
+            }
+
             $(
                 #[doc = concat!("`wgmma` of ", stringify!($fa), " by ", stringify!($fb), " into ", stringify!($fd), ".")]
                 #[derive(Clone, Copy, Debug, Default)]
@@ -103,6 +124,7 @@ macro_rules! table {
                 impl WgmmaTypes for $family {
                     const FAMILY: WgmmaFamily =
                         WgmmaFamily { k: $fk, d: Element::$fd, a: Element::$fa, b: Element::$fb };
+                    type Columns = columns::$fd;
                 }
             )*
         }
@@ -231,7 +253,7 @@ impl Atom {
             Instruction::MmaSync => message.text(self.c.name()).text("_TN"),
             Instruction::Wgmma { a_in_registers } => {
                 let message = message.text(if a_in_registers { "_RS" } else { "_SS" });
-                // Only 16-bit factors may have their other index contiguous in shared memory.
+                // Only 16-bit operands may have their other index contiguous in shared memory.
                 if self.a.bits() == 16 { message } else { message.text("_TN") }
             }
         }
@@ -316,6 +338,11 @@ mod tests {
         for unknown in ["", "SM90_64x12x16_F32F16F16_SS", "SM90_64x99999999999999999999x16_F32F16F16_SS", "SM80_xxx"] {
             assert_eq!(Atom::named(unknown), None, "{unknown}");
         }
+    }
+
+    #[test]
+    fn a_rows_type_counts_the_registers_of_its_fragments() {
+        super::rows::count_registers();
     }
 
     #[test]

@@ -21,11 +21,13 @@
 mod atom;
 mod axes;
 mod element;
+mod registers;
 mod types;
 
 pub use atom::{ATOMS, Atom, Instruction, WGMMA_FAMILIES, WgmmaFamily};
 pub use axes::Axes;
 pub use element::Element;
+pub use registers::{Registers, StaticFragment};
 pub use types::{FragmentA, FragmentB, FragmentC, RegisterA, SharedA, SourceOfA, StaticAtom, WgmmaTypes, atoms};
 
 use crate::Layout;
@@ -33,9 +35,9 @@ use crate::Layout;
 /// An operand of a matrix instruction: C = A·B + C.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operand {
-    /// The left factor, M×K.
+    /// The A operand, M×K.
     A,
-    /// The right factor, held as N×K.
+    /// The B operand, held as N×K.
     B,
     /// The accumulator, M×N.
     C,

@@ -13,9 +13,11 @@ pub trait StaticAtom: Copy + Default + Send + Sync + 'static {
 pub trait WgmmaTypes: Copy + Default + Send + Sync + 'static {
     /// The family as a value.
     const FAMILY: WgmmaFamily;
+    /// Columns of the accumulator that make up one register of a thread, as a number of `typenum`.
+    type Columns;
 }
 
-/// Where a `wgmma` reads its left factor from.
+/// Where a `wgmma` reads its A operand from.
 pub trait SourceOfA: Copy + Default + Send + Sync + 'static {
     /// Whether it reads registers.
     const REGISTERS: bool;

@@ -41,8 +41,8 @@ impl Swizzled {
     /// ```
     ///
     /// ```
-    /// use tilewright_layout::{Swizzled, typed::{KMajor, MatrixTile, MnMajor, StaticLayout}};
-    /// type B = MatrixTile<MnMajor, 16, 256, 64>;
+    /// use tilewright_layout::{Swizzled, typed::{KMajor, MnMajor, OperandTile, StaticLayout}};
+    /// type B = OperandTile<MnMajor, 16, 256, 64>;
     /// let boxes = Swizzled::new(B::SWIZZLE, 0, B::LAYOUT).tensor_boxes(16).unwrap();
     /// assert_eq!((boxes.contiguous, boxes.width, boxes.count, boxes.lines), (0, 64, 4, 64));
     /// ```

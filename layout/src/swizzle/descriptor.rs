@@ -112,5 +112,5 @@ const fn down(mode: &Layout, across: i64) -> Option<i64> {
 
 const NOT_CANONICAL: LayoutError = LayoutError::Swizzle {
     operation: "matrix_descriptor",
-    reason: "the layout is not made of one of the swizzled atoms (rows of 32, 64 or 128 bytes); use typed::MatrixTile",
+    reason: "the layout is not made of one of the swizzled atoms (rows of 32, 64 or 128 bytes); use typed::OperandTile",
 };

@@ -128,10 +128,10 @@ impl VTensor {
     /// The metadata of a tensor that exists: the shape, element type and place that it reports. The tensor is not kept.
     ///
     /// ```
-    /// use tilewright_layout::{DType, typed::RowMajor, view::{Host, LayoutTensor}};
+    /// use tilewright_layout::{DType, typed::RowMajor, view::{Host, TensorView}};
     /// use tilewright_layout::tensor::{Format, Place, TensorId, VTensor};
     /// let data = [0u16; 40];
-    /// let view = LayoutTensor::<u16, RowMajor<8, 5>>::from_slice(&data).unwrap();
+    /// let view = TensorView::<u16, RowMajor<8, 5>>::from_slice(&data).unwrap();
     /// let tensor = VTensor::of_view(&view, DType::BF16, Place::Host, Format::Paged, TensorId(7)).unwrap();
     /// assert_eq!((tensor.shape().extents(), tensor.padded_shape().extents()), (&[8, 5][..], &[8, 8][..]));
     /// ```
@@ -139,7 +139,7 @@ impl VTensor {
     /// # Errors
     /// [`ShapeError`].
     pub fn of_view<T, L: crate::view::OffsetMap, S: crate::view::Space>(
-        view: &crate::view::LayoutTensor<'_, T, L, S>,
+        view: &crate::view::TensorView<'_, T, L, S>,
         dtype: DType,
         place: Place,
         format: Format,

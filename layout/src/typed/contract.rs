@@ -1,38 +1,38 @@
-//! Contraction of tiles: the definition, and the example of shapes as types.
+//! Contraction of matrices: the definition, and the example of shapes as types.
 
 use core::ops::{AddAssign, Mul};
 
-use super::{Idx, Matrix, Storage, Tile};
+use super::{ArrayTensor, Idx, MatrixLayout, Storage};
 
 /// Adds the matrix product of `a` and `b` to `c`, element by element.
 ///
-/// `M`, `N` and `K` are inferred. Tiles whose inner extents differ do not compile.
+/// `M`, `N` and `K` are inferred. Tensors whose inner extents differ do not compile.
 ///
 /// ```
-/// use tilewright_layout::typed::{ColMajor, RowMajor, Tile, contract};
-/// let a = Tile::<i32, RowMajor<2, 3>>::from_offsets(|offset| offset as i32);
-/// let b = Tile::<i32, ColMajor<3, 2>>::from_offsets(|offset| offset as i32);
-/// let mut c = Tile::<i32, RowMajor<2, 2>>::default();
+/// use tilewright_layout::typed::{ArrayTensor, ColMajor, RowMajor, contract};
+/// let a = ArrayTensor::<i32, RowMajor<2, 3>>::from_offsets(|offset| offset as i32);
+/// let b = ArrayTensor::<i32, ColMajor<3, 2>>::from_offsets(|offset| offset as i32);
+/// let mut c = ArrayTensor::<i32, RowMajor<2, 2>>::default();
 /// contract(&a, &b, &mut c);
 /// assert_eq!(c.as_slice(), [5, 14, 14, 50]);
 /// ```
 ///
 /// ```compile_fail
-/// use tilewright_layout::typed::{RowMajor, Tile, contract};
-/// let a = Tile::<i32, RowMajor<2, 3>>::default();
-/// let b = Tile::<i32, RowMajor<4, 2>>::default();
-/// let mut c = Tile::<i32, RowMajor<2, 2>>::default();
+/// use tilewright_layout::typed::{ArrayTensor, RowMajor, contract};
+/// let a = ArrayTensor::<i32, RowMajor<2, 3>>::default();
+/// let b = ArrayTensor::<i32, RowMajor<4, 2>>::default();
+/// let mut c = ArrayTensor::<i32, RowMajor<2, 2>>::default();
 /// contract(&a, &b, &mut c);
 /// ```
 pub fn contract<T, A, B, C, const M: usize, const N: usize, const K: usize>(
-    a: &Tile<T, A>,
-    b: &Tile<T, B>,
-    c: &mut Tile<T, C>,
+    a: &ArrayTensor<T, A>,
+    b: &ArrayTensor<T, B>,
+    c: &mut ArrayTensor<T, C>,
 ) where
     T: Copy + Mul<Output = T> + AddAssign,
-    A: Storage + Matrix<M, K>,
-    B: Storage + Matrix<K, N>,
-    C: Storage + Matrix<M, N>,
+    A: Storage + MatrixLayout<M, K>,
+    B: Storage + MatrixLayout<K, N>,
+    C: Storage + MatrixLayout<M, N>,
 {
     for row in Idx::<M>::all() {
         for column in Idx::<N>::all() {

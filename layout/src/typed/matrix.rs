@@ -5,20 +5,20 @@ use crate::Message;
 
 /// A typed layout of two modes of `M` and `N` elements, the extents visible to the type checker.
 ///
-/// A function that takes `A: Matrix<M, K>` and `B: Matrix<K, N>` refuses two layouts that disagree about `K` as an
+/// A function that takes `A: MatrixLayout<M, K>` and `B: MatrixLayout<K, N>` refuses two layouts that disagree about `K` as an
 /// ordinary type error, at `cargo check`, however their elements are laid out. See [`contract`](super::contract()).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a matrix of {M} by {N} elements",
     label = "expected {M} by {N} elements",
     note = "wrap a composed layout as `Shaped<M, N, L>`; a contraction needs equal inner extents"
 )]
-pub trait Matrix<const M: usize, const N: usize>: StaticLayout {}
+pub trait MatrixLayout<const M: usize, const N: usize>: StaticLayout {}
 
-impl<const M: usize, const N: usize> Matrix<M, N> for RowMajor<M, N> {}
-impl<const M: usize, const N: usize> Matrix<M, N> for ColMajor<M, N> {}
-impl<const M: usize, const N: usize, S: StaticSwizzle, L: Matrix<M, N>> Matrix<M, N> for Swizzled<S, L> {}
-impl<const M: usize, const N: usize, L: Matrix<N, M>> Matrix<M, N> for Transposed<L> {}
-impl<const M: usize, const N: usize, L: StaticLayout> Matrix<M, N> for Shaped<M, N, L> {}
+impl<const M: usize, const N: usize> MatrixLayout<M, N> for RowMajor<M, N> {}
+impl<const M: usize, const N: usize> MatrixLayout<M, N> for ColMajor<M, N> {}
+impl<const M: usize, const N: usize, S: StaticSwizzle, L: MatrixLayout<M, N>> MatrixLayout<M, N> for Swizzled<S, L> {}
+impl<const M: usize, const N: usize, L: MatrixLayout<N, M>> MatrixLayout<M, N> for Transposed<L> {}
+impl<const M: usize, const N: usize, L: StaticLayout> MatrixLayout<M, N> for Shaped<M, N, L> {}
 
 static_layout! {
     /// `L`, stated and checked to be a matrix of `M`×`N` elements.

@@ -1,4 +1,4 @@
-//! Tiles that own their elements.
+//! Tensors that own their elements.
 //!
 //! A constant of a generic parameter cannot be an array length on stable Rust, so the length is computed a second time, in
 //! types (`typenum`), and the two are compared by the compiler: they cannot drift apart.
@@ -12,7 +12,7 @@ use generic_array::{ArrayLength, GenericArray};
 use typenum::{Const, Prod, ToUInt, U, Unsigned};
 
 use super::{
-    BlockedProduct, ColMajor, Contiguous, Idx, Lowered, Matrix, RakedProduct, RowMajor, Shaped, StaticLayout,
+    BlockedProduct, ColMajor, Contiguous, Idx, Lowered, MatrixLayout, RakedProduct, RowMajor, Shaped, StaticLayout,
     StaticSwizzle, Swizzled, TiledBy, Transposed, notation,
 };
 use crate::Message;
@@ -84,33 +84,33 @@ where
     type Len = Prod<A::Len, B::Len>;
 }
 
-/// Elements in the order of a typed layout, owned: a register tile, or a host tile of fixed size.
+/// Elements in the order of a typed layout, owned, in an array whose length the compiler computes.
 ///
 /// ```
-/// use tilewright_layout::typed::{Idx, RowMajor, Swizzle, Swizzled, Tile};
-/// let mut tile = Tile::<f32, RowMajor<2, 3>>::filled(0.0);
-/// *tile.at_mut(Idx::constant::<1>(), Idx::constant::<0>()) = 5.0;
-/// assert_eq!(tile.as_slice(), [0.0, 0.0, 0.0, 5.0, 0.0, 0.0]);
-/// assert_eq!(tile.get([1, 0]), Some(&5.0));
-/// assert_eq!(tile.get([2, 0]), None);
+/// use tilewright_layout::typed::{ArrayTensor, Idx, RowMajor};
+/// let mut tensor = ArrayTensor::<f32, RowMajor<2, 3>>::filled(0.0);
+/// *tensor.at_mut(Idx::constant::<1>(), Idx::constant::<0>()) = 5.0;
+/// assert_eq!(tensor.as_slice(), [0.0, 0.0, 0.0, 5.0, 0.0, 0.0]);
+/// assert_eq!(tensor.get([1, 0]), Some(&5.0));
+/// assert_eq!(tensor.get([2, 0]), None);
 /// ```
-pub struct Tile<T, L: Storage> {
+pub struct ArrayTensor<T, L: Storage> {
     elements: GenericArray<T, L::Len>,
     layout: PhantomData<fn() -> L>,
 }
 
-impl<T, L: Storage> Tile<T, L> {
-    /// Proof that the two counts agree and that every offset of the layout is inside. Any use of a tile evaluates it.
+impl<T, L: Storage> ArrayTensor<T, L> {
+    /// Proof that the two counts agree and that every offset of the layout is inside. Any use of a tensor evaluates it.
     pub const CHECKED: () = {
         let (owned, size) = (<L::Len as Unsigned>::USIZE, L::LAYOUT.size() as usize);
         let reach = Lowered::<L>::REACH;
-        let message = Message::new().text("tile of ").text(notation::<L>().as_str()).text(": ");
+        let message = Message::new().text("array tensor of ").text(notation::<L>().as_str()).text(": ");
         if owned != size {
             let message = message.number(owned as i64).text(" elements are owned, the layout has ");
             panic!("{}", message.number(size as i64).as_str())
         }
         if reach > size {
-            let message = message.text("offsets reach ").number(reach as i64).text(" elements, the tile owns ");
+            let message = message.text("offsets reach ").number(reach as i64).text(" elements, the tensor owns ");
             panic!(
                 "{}",
                 message.number(size as i64).text("; use a compact layout and a swizzle within its size").as_str()
@@ -118,18 +118,18 @@ impl<T, L: Storage> Tile<T, L> {
         }
     };
 
-    /// A tile with the same value everywhere.
-    pub fn filled(value: T) -> Tile<T, L>
+    /// A tensor with the same value everywhere.
+    pub fn filled(value: T) -> ArrayTensor<T, L>
     where
         T: Clone,
     {
-        Tile::from_offsets(|_| value.clone())
+        ArrayTensor::from_offsets(|_| value.clone())
     }
 
-    /// A tile whose element at offset `o` is `element(o)`.
-    pub fn from_offsets(element: impl FnMut(usize) -> T) -> Tile<T, L> {
+    /// A tensor whose element at offset `o` is `element(o)`.
+    pub fn from_offsets(element: impl FnMut(usize) -> T) -> ArrayTensor<T, L> {
         const { Self::CHECKED };
-        Tile { elements: GenericArray::generate(element), layout: PhantomData }
+        ArrayTensor { elements: GenericArray::generate(element), layout: PhantomData }
     }
 
     /// The elements in the order of memory.
@@ -148,7 +148,7 @@ impl<T, L: Storage> Tile<T, L> {
         if inside { self.elements.get(Lowered::<L>::at(coordinate)) } else { None }
     }
 
-    /// As [`Tile::get`], to write.
+    /// As [`ArrayTensor::get`], to write.
     pub fn get_mut<const R: usize>(&mut self, coordinate: [usize; R]) -> Option<&mut T> {
         let inside = coordinate.iter().zip(Lowered::<L>::EXTENTS).all(|(&index, extent)| index < extent);
         if inside { self.elements.get_mut(Lowered::<L>::at(coordinate)) } else { None }
@@ -157,39 +157,39 @@ impl<T, L: Storage> Tile<T, L> {
     /// The element at (`row`, `column`). The indices carry their bounds.
     pub fn at<const M: usize, const N: usize>(&self, row: Idx<M>, column: Idx<N>) -> &T
     where
-        L: Matrix<M, N>,
+        L: MatrixLayout<M, N>,
     {
         &self.elements[Lowered::<L>::at([row.get(), column.get()])]
     }
 
-    /// As [`Tile::at`], to write.
+    /// As [`ArrayTensor::at`], to write.
     pub fn at_mut<const M: usize, const N: usize>(&mut self, row: Idx<M>, column: Idx<N>) -> &mut T
     where
-        L: Matrix<M, N>,
+        L: MatrixLayout<M, N>,
     {
         &mut self.elements[Lowered::<L>::at([row.get(), column.get()])]
     }
 }
 
-impl<T: Clone, L: Storage> Clone for Tile<T, L> {
+impl<T: Clone, L: Storage> Clone for ArrayTensor<T, L> {
     fn clone(&self) -> Self {
-        Tile { elements: self.elements.clone(), layout: PhantomData }
+        ArrayTensor { elements: self.elements.clone(), layout: PhantomData }
     }
 }
 
-impl<T: Default, L: Storage> Default for Tile<T, L> {
+impl<T: Default, L: Storage> Default for ArrayTensor<T, L> {
     fn default() -> Self {
-        Tile::from_offsets(|_| T::default())
+        ArrayTensor::from_offsets(|_| T::default())
     }
 }
 
-impl<T: PartialEq, L: Storage> PartialEq for Tile<T, L> {
+impl<T: PartialEq, L: Storage> PartialEq for ArrayTensor<T, L> {
     fn eq(&self, other: &Self) -> bool {
         self.as_slice() == other.as_slice()
     }
 }
 
-impl<T: fmt::Debug, L: Storage> fmt::Debug for Tile<T, L> {
+impl<T: fmt::Debug, L: Storage> fmt::Debug for ArrayTensor<T, L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {:?}", notation::<L>().as_str(), self.as_slice())
     }

@@ -1,7 +1,7 @@
 //! A view divided among threads.
 
 use crate::typed::{Lowered, StaticLayout, checked, plain, static_layout};
-use crate::view::{LayoutTensor, Space, ViewError};
+use crate::view::{Space, TensorView, ViewError};
 use crate::{Layout, LayoutError, Message, Tiler};
 
 static_layout! {
@@ -29,7 +29,7 @@ static_layout! {
     }
 }
 
-impl<'a, T, L: StaticLayout, S: Space> LayoutTensor<'a, T, L, S> {
+impl<'a, T, L: StaticLayout, S: Space> TensorView<'a, T, L, S> {
     /// The elements of thread `thread`: `Threads` sends a place in a tile of its shape to the thread that owns it, and the
     /// tile is repeated over the view.
     ///
@@ -37,9 +37,9 @@ impl<'a, T, L: StaticLayout, S: Space> LayoutTensor<'a, T, L, S> {
     /// compile.
     ///
     /// ```
-    /// use tilewright_layout::{typed::RowMajor, view::LayoutTensor};
+    /// use tilewright_layout::{typed::RowMajor, view::TensorView};
     /// let data: Vec<u32> = (0..64).collect();
-    /// let tensor = LayoutTensor::<u32, RowMajor<8, 8>>::from_slice(&data).unwrap();
+    /// let tensor = TensorView::<u32, RowMajor<8, 8>>::from_slice(&data).unwrap();
     /// let mine = tensor.distribute::<RowMajor<4, 4>>(5).unwrap();
     /// assert_eq!(mine.iter().copied().collect::<Vec<_>>(), [9, 41, 13, 45]);
     /// ```
@@ -49,7 +49,7 @@ impl<'a, T, L: StaticLayout, S: Space> LayoutTensor<'a, T, L, S> {
     pub fn distribute<Threads: StaticLayout>(
         &self,
         thread: usize,
-    ) -> Result<LayoutTensor<'a, T, FragmentOf<L, Threads>, S>, ViewError> {
+    ) -> Result<TensorView<'a, T, FragmentOf<L, Threads>, S>, ViewError> {
         let count = Lowered::<Threads>::SIZE;
         if thread >= count {
             return Err(ViewError::NoSuchThread { thread, count });

@@ -1,13 +1,13 @@
 //! Views on the host: elements seen through a layout.
 //!
-//! A [`LayoutTensor`] is a slice, a layout and the memory space it stands for. It is a shared view and `Copy`, as a
+//! A [`TensorView`] is a slice, a layout and the memory space it stands for. It is a shared view and `Copy`, as a
 //! pointer is: tiles of one tensor coexist. To write through it, view a mutable slice as cells
-//! ([`LayoutTensor::from_mut`]).
+//! ([`TensorView::from_mut`]).
 //!
 //! ```
-//! use tilewright_layout::{typed::RowMajor, view::LayoutTensor};
+//! use tilewright_layout::{typed::RowMajor, view::TensorView};
 //! let mut data = [0; 24];
-//! let tensor = LayoutTensor::<_, RowMajor<4, 6>>::from_mut(&mut data).unwrap();
+//! let tensor = TensorView::<_, RowMajor<4, 6>>::from_mut(&mut data).unwrap();
 //! for (number, tile) in tensor.tiles::<2, 3>().enumerate() {
 //!     tile.fill(number);
 //! }
@@ -19,11 +19,13 @@
 //! checked by the compiler; a [`Layout`](crate::Layout) or [`Swizzled`](crate::Swizzled) value has them checked where the
 //! view is made. Coordinates are checked either way, or carry their bounds in their type ([`Idx`](crate::typed::Idx)).
 //!
-//! Typed parts are whole tiles. Those of a value may be any range ([`LayoutTensor::range`], [`LayoutTensor::split`],
-//! [`PartIter`]), or tiles clipped at the edge ([`LayoutTensor::clipped_tile`]).
+//! Typed parts are whole tiles, and their layouts are types ([`TensorView::tile`], [`TensorView::split_mode`]). Those of a
+//! value may be any range ([`TensorView::range`], [`TensorView::split`], [`PartIter`]), or tiles clipped at the edge
+//! ([`TensorView::clipped_tile`]).
 
 mod distribute;
 mod error;
+mod fixed;
 mod map;
 mod part;
 mod part_iter;
@@ -42,6 +44,6 @@ pub use map::OffsetMap;
 pub use part::Split;
 pub use part_iter::PartIter;
 pub use space::{Global, Host, Register, Shared, Space};
-pub use tensor::{Elements, LayoutTensor};
+pub use tensor::{Elements, TensorView};
 pub use tile_iter::{Along, TileIter};
 pub use vector::Vectors;

@@ -2,26 +2,28 @@
 
 use crate::view::part::cut_mode;
 use crate::view::round::Round;
-use crate::view::{LayoutTensor, Space, ViewError};
+use crate::view::{Space, TensorView, ViewError};
 use crate::{Layout, Swizzled};
 
 /// The parts of a view along one mode; what [`TileIter`](crate::view::TileIter) is for tiles whose extents are in the type.
 ///
 /// Bounded, it ends behind the last part, which may be shorter than the others. [`circular`](PartIter::circular), it
-/// starts over; [`lap`](PartIter::lap) counts the rounds.
+/// starts over; [`lap`](PartIter::lap) counts the rounds. [`every`](PartIter::every) skips parts.
 ///
 /// ```
-/// use tilewright_layout::{typed::RowMajor, view::LayoutTensor};
+/// use tilewright_layout::{typed::RowMajor, view::TensorView};
 /// let data: Vec<u32> = (0..10).collect();
-/// let tensor = LayoutTensor::<u32, RowMajor<5, 2>>::from_slice(&data).unwrap();
+/// let tensor = TensorView::<u32, RowMajor<5, 2>>::from_slice(&data).unwrap();
 /// let rows: Vec<usize> = tensor.parts_along(0, 2).unwrap().map(|part| part.extent(0)).collect();
 /// assert_eq!(rows, [2, 2, 1]);
 /// let mut ring = tensor.parts_along(0, 2).unwrap().circular();
 /// assert_eq!(ring.nth(4).unwrap().get([0, 0]), Ok(&4));
 /// assert_eq!((ring.round(), ring.lap()), (3, 1));
+/// let second = tensor.parts_along(0, 2).unwrap().every(2).nth(1).unwrap();
+/// assert_eq!((second.extent(0), second.get([0, 0])), (1, Ok(&8)));
 /// ```
 pub struct PartIter<'a, T, S> {
-    tensor: LayoutTensor<'a, T, Swizzled, S>,
+    tensor: TensorView<'a, T, Swizzled, S>,
     /// The mode as it is in the view: its offsets are where the parts begin.
     whole: Layout,
     extent: usize,
@@ -32,7 +34,7 @@ pub struct PartIter<'a, T, S> {
 
 impl<'a, T, S: Space> PartIter<'a, T, S> {
     /// The parts of at least one element along a mode that there is.
-    pub(super) fn new(tensor: LayoutTensor<'a, T, Swizzled, S>, mode: usize, extent: usize) -> Result<Self, ViewError> {
+    pub(super) fn new(tensor: TensorView<'a, T, Swizzled, S>, mode: usize, extent: usize) -> Result<Self, ViewError> {
         let layout = tensor.layout.layout();
         let (whole, length) = (layout.mode(mode)?, tensor.extent(mode));
         let count = length.div_ceil(extent);
@@ -55,19 +57,25 @@ impl<'a, T, S: Space> PartIter<'a, T, S> {
         self
     }
 
+    /// Every `step`-th part, from the next one on. In a circle the steps go on across its end.
+    pub fn every(mut self, step: usize) -> Self {
+        self.round = self.round.every(step);
+        self
+    }
+
     /// How many parts one round has.
     pub fn round(&self) -> usize {
         self.round.length()
     }
 
-    /// How many rounds are complete: the number of times that the last part was given.
+    /// How many rounds are complete: how often the walk passed the last part.
     pub fn lap(&self) -> usize {
         self.round.lap()
     }
 }
 
 impl<'a, T, S: Space> Iterator for PartIter<'a, T, S> {
-    type Item = LayoutTensor<'a, T, Swizzled, S>;
+    type Item = TensorView<'a, T, Swizzled, S>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let place = self.round.advance()?;

@@ -1,22 +1,22 @@
 //! The same elements under other coordinates, the layout a value.
 
-use crate::view::{LayoutTensor, OffsetMap, Space, ViewError};
+use crate::view::{OffsetMap, Space, TensorView, ViewError};
 use crate::{Layout, LayoutError, Swizzled, Tiler};
 
-impl<'a, T, L: OffsetMap, S: Space> LayoutTensor<'a, T, L, S> {
-    /// The modes in another order, each named once.
+impl<'a, T, L: OffsetMap, S: Space> TensorView<'a, T, L, S> {
+    /// The modes in another order, each named once; of a typed matrix, see [`transpose`](TensorView::transpose).
     ///
     /// ```
-    /// use tilewright_layout::{typed::RowMajor, view::LayoutTensor};
+    /// use tilewright_layout::{typed::RowMajor, view::TensorView};
     /// let data: Vec<u32> = (0..6).collect();
-    /// let tensor = LayoutTensor::<u32, RowMajor<2, 3>>::from_slice(&data).unwrap();
+    /// let tensor = TensorView::<u32, RowMajor<2, 3>>::from_slice(&data).unwrap();
     /// let transposed = tensor.permute(&[1, 0]).unwrap();
     /// assert_eq!(transposed.iter().copied().collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5]);
     /// ```
     ///
     /// # Errors
     /// [`ViewError::Rank`], [`ViewError::NoSuchMode`]; [`ViewError::Layout`] for a mode named twice.
-    pub fn permute(&self, modes: &[usize]) -> Result<LayoutTensor<'a, T, Swizzled, S>, ViewError> {
+    pub fn permute(&self, modes: &[usize]) -> Result<TensorView<'a, T, Swizzled, S>, ViewError> {
         let rank = self.rank();
         if modes.len() != rank {
             return Err(ViewError::Rank { given: modes.len(), expected: rank });
@@ -36,12 +36,13 @@ impl<'a, T, L: OffsetMap, S: Space> LayoutTensor<'a, T, L, S> {
 
     /// The view after another layout: its element at `c` is the element of this view at flat coordinate `order(c)`.
     ///
-    /// With a compact `order` of as many elements, this is a reshape, in whichever order of coordinates.
+    /// With a compact `order` of as many elements, this is a reshape, in whichever order of coordinates. Of typed layouts,
+    /// see [`compose_with`](TensorView::compose_with).
     ///
     /// ```
-    /// use tilewright_layout::{Layout, typed::ColMajor, view::LayoutTensor};
+    /// use tilewright_layout::{Layout, typed::ColMajor, view::TensorView};
     /// let data: Vec<u32> = (0..6).collect();
-    /// let tensor = LayoutTensor::<u32, ColMajor<2, 3>>::from_slice(&data).unwrap();
+    /// let tensor = TensorView::<u32, ColMajor<2, 3>>::from_slice(&data).unwrap();
     /// let reshaped = tensor.compose(&Layout::parse("(3,2):(2,1)").unwrap()).unwrap();
     /// assert_eq!(reshaped.iter().copied().collect::<Vec<_>>(), [0, 2, 4, 1, 3, 5]);
     /// ```
@@ -49,7 +50,7 @@ impl<'a, T, L: OffsetMap, S: Space> LayoutTensor<'a, T, L, S> {
     /// # Errors
     /// [`ViewError::NegativeStride`]; [`ViewError::TooShort`] where `order` reaches beyond the last element;
     /// [`ViewError::Layout`] where the composition is no layout.
-    pub fn compose(&self, order: &Layout) -> Result<LayoutTensor<'a, T, Swizzled, S>, ViewError> {
+    pub fn compose(&self, order: &Layout) -> Result<TensorView<'a, T, Swizzled, S>, ViewError> {
         if let Some(&stride) = order.strides().iter().find(|stride| **stride < 0) {
             return Err(ViewError::NegativeStride { stride });
         }
@@ -68,9 +69,9 @@ impl<'a, T, L: OffsetMap, S: Space> LayoutTensor<'a, T, L, S> {
     /// Of a matrix and a tile of `(1,4)` this is the matrix in vectors: modes 0 and 1 are the lanes.
     ///
     /// ```
-    /// use tilewright_layout::{Tiler, typed::RowMajor, view::LayoutTensor};
+    /// use tilewright_layout::{Tiler, typed::RowMajor, view::TensorView};
     /// let data: Vec<u32> = (0..64).collect();
-    /// let tensor = LayoutTensor::<u32, RowMajor<8, 8>>::from_slice(&data).unwrap();
+    /// let tensor = TensorView::<u32, RowMajor<8, 8>>::from_slice(&data).unwrap();
     /// let tiler = Tiler::by_mode(&[Tiler::extent(1), Tiler::extent(4)]).unwrap();
     /// let vectors = tensor.flat_divide(&tiler).unwrap();
     /// assert_eq!(vectors.get([0, 3, 2, 1]), tensor.get([2, 7]));
@@ -78,7 +79,7 @@ impl<'a, T, L: OffsetMap, S: Space> LayoutTensor<'a, T, L, S> {
     ///
     /// # Errors
     /// [`ViewError::Layout`] where the tiles do not fill the view.
-    pub fn flat_divide(&self, tiler: &Tiler) -> Result<LayoutTensor<'a, T, Swizzled, S>, ViewError> {
+    pub fn flat_divide(&self, tiler: &Tiler) -> Result<TensorView<'a, T, Swizzled, S>, ViewError> {
         let layout = self.whole_tiles("flat_divide, mode by mode", tiler)?;
         Ok(self.value_part(layout.flat_divide(tiler)?, 0))
     }

@@ -5,7 +5,7 @@ use core::fmt;
 use core::marker::PhantomData;
 
 use crate::Swizzled;
-use crate::typed::{Idx, Lowered, Matrix, Mode, StaticLayout};
+use crate::typed::{Idx, Lowered, MatrixLayout, Mode, StaticLayout};
 use crate::view::{Host, OffsetMap, Space, ViewError};
 
 /// A slice seen through a layout, standing for the memory space `S`.
@@ -14,16 +14,16 @@ use crate::view::{Host, OffsetMap, Space, ViewError};
 /// coordinates, one integer per mode.
 ///
 /// ```
-/// use tilewright_layout::{Layout, typed::RowMajor, view::LayoutTensor};
+/// use tilewright_layout::{Layout, typed::RowMajor, view::TensorView};
 /// let data: Vec<u32> = (0..12).collect();
-/// let rows = LayoutTensor::<u32, RowMajor<3, 4>>::from_slice(&data).unwrap();
+/// let rows = TensorView::<u32, RowMajor<3, 4>>::from_slice(&data).unwrap();
 /// assert_eq!(rows.get([2, 1]), Ok(&9));
 /// assert_eq!(rows.get([3, 0]).unwrap_err().to_string(), "view: index 3 of mode 0 is not below its extent 3");
 ///
-/// let columns = LayoutTensor::<u32, Layout>::with_layout(&data, Layout::parse("(3,4):(1,3)").unwrap()).unwrap();
+/// let columns = TensorView::<u32, Layout>::with_layout(&data, Layout::parse("(3,4):(1,3)").unwrap()).unwrap();
 /// assert_eq!(columns.get([2, 1]), Ok(&5));
 /// ```
-pub struct LayoutTensor<'a, T, L, S = Host> {
+pub struct TensorView<'a, T, L, S = Host> {
     pub(super) elements: &'a [T],
     /// What is added to an offset before the swizzle.
     pub(super) origin: usize,
@@ -31,15 +31,15 @@ pub struct LayoutTensor<'a, T, L, S = Host> {
     space: PhantomData<S>,
 }
 
-impl<T, L: Clone, S> Clone for LayoutTensor<'_, T, L, S> {
+impl<T, L: Clone, S> Clone for TensorView<'_, T, L, S> {
     fn clone(&self) -> Self {
-        LayoutTensor { layout: self.layout.clone(), ..*self }
+        TensorView { layout: self.layout.clone(), ..*self }
     }
 }
 
-impl<T, L: Copy, S> Copy for LayoutTensor<'_, T, L, S> {}
+impl<T, L: Copy, S> Copy for TensorView<'_, T, L, S> {}
 
-impl<'a, T, L: StaticLayout, S: Space> LayoutTensor<'a, T, L, S> {
+impl<'a, T, L: StaticLayout, S: Space> TensorView<'a, T, L, S> {
     /// A view of a slice through a typed layout.
     ///
     /// # Errors
@@ -51,14 +51,14 @@ impl<'a, T, L: StaticLayout, S: Space> LayoutTensor<'a, T, L, S> {
     /// The element at (`row`, `column`). The indices carry their bounds, so nothing can fail.
     ///
     /// ```
-    /// use tilewright_layout::{typed::{Idx, RowMajor}, view::LayoutTensor};
+    /// use tilewright_layout::{typed::{Idx, RowMajor}, view::TensorView};
     /// let data: Vec<u32> = (0..12).collect();
-    /// let rows = LayoutTensor::<u32, RowMajor<3, 4>>::from_slice(&data).unwrap();
+    /// let rows = TensorView::<u32, RowMajor<3, 4>>::from_slice(&data).unwrap();
     /// assert_eq!(*rows.at(Idx::constant::<2>(), Idx::constant::<1>()), 9);
     /// ```
     pub fn at<const M: usize, const N: usize>(&self, row: Idx<M>, column: Idx<N>) -> &'a T
     where
-        L: Matrix<M, N>,
+        L: MatrixLayout<M, N>,
     {
         &self.elements[Lowered::<L>::swizzle(self.origin + Lowered::<L>::before_swizzle([row.get(), column.get()]))]
     }
@@ -67,7 +67,7 @@ impl<'a, T, L: StaticLayout, S: Space> LayoutTensor<'a, T, L, S> {
     ///
     /// # Errors
     /// [`ViewError::OutOfBounds`].
-    pub fn row(&self, row: usize) -> Result<LayoutTensor<'a, T, Mode<L, 1>, S>, ViewError> {
+    pub fn row(&self, row: usize) -> Result<TensorView<'a, T, Mode<L, 1>, S>, ViewError> {
         self.inside([row, 0])?;
         Ok(self.part(Mode::default(), Lowered::<L>::before_swizzle([row, 0])))
     }
@@ -76,13 +76,13 @@ impl<'a, T, L: StaticLayout, S: Space> LayoutTensor<'a, T, L, S> {
     ///
     /// # Errors
     /// [`ViewError::OutOfBounds`].
-    pub fn column(&self, column: usize) -> Result<LayoutTensor<'a, T, Mode<L, 0>, S>, ViewError> {
+    pub fn column(&self, column: usize) -> Result<TensorView<'a, T, Mode<L, 0>, S>, ViewError> {
         self.inside([0, column])?;
         Ok(self.part(Mode::default(), Lowered::<L>::before_swizzle([0, column])))
     }
 }
 
-impl<'a, T, L: OffsetMap, S: Space> LayoutTensor<'a, T, L, S> {
+impl<'a, T, L: OffsetMap, S: Space> TensorView<'a, T, L, S> {
     /// A view of a slice through a layout.
     ///
     /// # Errors
@@ -92,12 +92,12 @@ impl<'a, T, L: OffsetMap, S: Space> LayoutTensor<'a, T, L, S> {
         if elements.len() < needed {
             return Err(ViewError::TooShort { needed, given: elements.len() });
         }
-        Ok(LayoutTensor { elements, origin, layout, space: PhantomData })
+        Ok(TensorView { elements, origin, layout, space: PhantomData })
     }
 
     /// A view of a part: a layout whose offsets, after `origin` more, are offsets of this view.
-    pub(super) fn part<P: OffsetMap>(&self, layout: P, origin: usize) -> LayoutTensor<'a, T, P, S> {
-        LayoutTensor { elements: self.elements, origin: self.origin + origin, layout, space: PhantomData }
+    pub(super) fn part<P: OffsetMap>(&self, layout: P, origin: usize) -> TensorView<'a, T, P, S> {
+        TensorView { elements: self.elements, origin: self.origin + origin, layout, space: PhantomData }
     }
 
     /// Number of modes.
@@ -122,13 +122,8 @@ impl<'a, T, L: OffsetMap, S: Space> LayoutTensor<'a, T, L, S> {
     }
 
     /// The same elements through a layout that is a value.
-    pub fn to_value(&self) -> LayoutTensor<'a, T, Swizzled, S> {
-        LayoutTensor {
-            elements: self.elements,
-            origin: self.origin,
-            layout: self.layout.swizzled(),
-            space: PhantomData,
-        }
+    pub fn to_value(&self) -> TensorView<'a, T, Swizzled, S> {
+        TensorView { elements: self.elements, origin: self.origin, layout: self.layout.swizzled(), space: PhantomData }
     }
 
     /// The offset in the slice of a coordinate. A coordinate of another rank than a typed layout's does not compile.
@@ -143,7 +138,7 @@ impl<'a, T, L: OffsetMap, S: Space> LayoutTensor<'a, T, L, S> {
     /// The element at a coordinate.
     ///
     /// # Errors
-    /// As [`LayoutTensor::offset`].
+    /// As [`TensorView::offset`].
     pub fn get<const R: usize>(&self, coordinate: [usize; R]) -> Result<&'a T, ViewError> {
         Ok(&self.elements[self.offset(coordinate)?])
     }
@@ -162,9 +157,9 @@ impl<'a, T, L: OffsetMap, S: Space> LayoutTensor<'a, T, L, S> {
     /// Every element, first mode fastest.
     ///
     /// ```
-    /// use tilewright_layout::{typed::RowMajor, view::LayoutTensor};
+    /// use tilewright_layout::{typed::RowMajor, view::TensorView};
     /// let data = [0, 1, 2, 3, 4, 5];
-    /// let rows = LayoutTensor::<i32, RowMajor<2, 3>>::from_slice(&data).unwrap();
+    /// let rows = TensorView::<i32, RowMajor<2, 3>>::from_slice(&data).unwrap();
     /// assert_eq!(rows.iter().copied().collect::<Vec<_>>(), [0, 3, 1, 4, 2, 5]);
     /// ```
     pub fn iter(&self) -> Elements<'a, T, L, S> {
@@ -182,7 +177,7 @@ impl<'a, T, L: OffsetMap, S: Space> LayoutTensor<'a, T, L, S> {
     }
 }
 
-impl<'a, T, L: StaticLayout, S: Space> LayoutTensor<'a, Cell<T>, L, S> {
+impl<'a, T, L: StaticLayout, S: Space> TensorView<'a, Cell<T>, L, S> {
     /// A view that can write: a mutable slice as cells, through a typed layout.
     ///
     /// # Errors
@@ -192,11 +187,11 @@ impl<'a, T, L: StaticLayout, S: Space> LayoutTensor<'a, Cell<T>, L, S> {
     }
 }
 
-impl<'a, T, L: OffsetMap, S: Space> LayoutTensor<'a, Cell<T>, L, S> {
-    /// As [`LayoutTensor::from_mut`], the layout a value.
+impl<'a, T, L: OffsetMap, S: Space> TensorView<'a, Cell<T>, L, S> {
+    /// As [`TensorView::from_mut`], the layout a value.
     ///
     /// # Errors
-    /// As [`LayoutTensor::with_layout`].
+    /// As [`TensorView::with_layout`].
     pub fn with_layout_mut(elements: &'a mut [T], layout: L) -> Result<Self, ViewError> {
         Self::with_layout(Cell::from_mut(elements).as_slice_of_cells(), layout)
     }
@@ -204,7 +199,7 @@ impl<'a, T, L: OffsetMap, S: Space> LayoutTensor<'a, Cell<T>, L, S> {
     /// Writes the element at a coordinate.
     ///
     /// # Errors
-    /// As [`LayoutTensor::offset`].
+    /// As [`TensorView::offset`].
     pub fn set<const R: usize>(&self, coordinate: [usize; R], value: T) -> Result<(), ViewError> {
         self.get(coordinate)?.set(value);
         Ok(())
@@ -224,7 +219,7 @@ impl<'a, T, L: OffsetMap, S: Space> LayoutTensor<'a, Cell<T>, L, S> {
     ///
     /// # Errors
     /// [`ViewError::Rank`], or [`ViewError::OutOfBounds`] with the first mode whose extents differ.
-    pub fn copy_from<M: OffsetMap, R: Space>(&self, from: &LayoutTensor<'_, T, M, R>) -> Result<(), ViewError>
+    pub fn copy_from<M: OffsetMap, R: Space>(&self, from: &TensorView<'_, T, M, R>) -> Result<(), ViewError>
     where
         T: Clone,
     {
@@ -243,7 +238,7 @@ impl<'a, T, L: OffsetMap, S: Space> LayoutTensor<'a, Cell<T>, L, S> {
     }
 }
 
-impl<T, L: OffsetMap, S: Space> fmt::Debug for LayoutTensor<'_, T, L, S> {
+impl<T, L: OffsetMap, S: Space> fmt::Debug for TensorView<'_, T, L, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} view {}", S::NAME, self.layout())
     }
@@ -251,7 +246,7 @@ impl<T, L: OffsetMap, S: Space> fmt::Debug for LayoutTensor<'_, T, L, S> {
 
 /// The elements of a view, first mode fastest.
 pub struct Elements<'a, T, L, S> {
-    tensor: LayoutTensor<'a, T, L, S>,
+    tensor: TensorView<'a, T, L, S>,
     next: usize,
     end: usize,
 }

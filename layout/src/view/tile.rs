@@ -1,15 +1,15 @@
 //! Tiles of a view.
 
 use crate::typed::{Lowered, StaticLayout, TilesOf, Within};
-use crate::view::{LayoutTensor, Space, ViewError};
+use crate::view::{Space, TensorView, ViewError};
 
-impl<'a, T, L: StaticLayout, S: Space> LayoutTensor<'a, T, L, S> {
+impl<'a, T, L: StaticLayout, S: Space> TensorView<'a, T, L, S> {
     /// Tile (`row`, `column`) of `M`×`N`. A matrix that is not a whole number of such tiles does not compile.
     ///
     /// ```
-    /// use tilewright_layout::{typed::RowMajor, view::LayoutTensor};
+    /// use tilewright_layout::{typed::RowMajor, view::TensorView};
     /// let data: Vec<u32> = (0..24).collect();
-    /// let tensor = LayoutTensor::<u32, RowMajor<4, 6>>::from_slice(&data).unwrap();
+    /// let tensor = TensorView::<u32, RowMajor<4, 6>>::from_slice(&data).unwrap();
     /// let tile = tensor.tile::<2, 3>([1, 0]).unwrap();
     /// assert_eq!(tile.iter().copied().collect::<Vec<_>>(), [12, 18, 13, 19, 14, 20]);
     /// ```
@@ -19,7 +19,7 @@ impl<'a, T, L: StaticLayout, S: Space> LayoutTensor<'a, T, L, S> {
     pub fn tile<const M: usize, const N: usize>(
         &self,
         tile: [usize; 2],
-    ) -> Result<LayoutTensor<'a, T, Within<L, M, N>, S>, ViewError> {
+    ) -> Result<TensorView<'a, T, Within<L, M, N>, S>, ViewError> {
         for (axis, &index) in tile.iter().enumerate() {
             let count = Lowered::<TilesOf<L, M, N>>::EXTENTS[axis];
             if index >= count {
@@ -32,7 +32,7 @@ impl<'a, T, L: StaticLayout, S: Space> LayoutTensor<'a, T, L, S> {
     /// Every `M`×`N` tile, first mode fastest.
     pub fn tiles<const M: usize, const N: usize>(
         &self,
-    ) -> impl ExactSizeIterator<Item = LayoutTensor<'a, T, Within<L, M, N>, S>> + use<'a, T, L, S, M, N> {
+    ) -> impl ExactSizeIterator<Item = TensorView<'a, T, Within<L, M, N>, S>> + use<'a, T, L, S, M, N> {
         let tensor = *self;
         (0..Lowered::<TilesOf<L, M, N>>::SIZE)
             .map(move |index| tensor.part(Within::default(), Lowered::<TilesOf<L, M, N>>::flat(index)))

@@ -1,23 +1,23 @@
 //! Parts of a view whose layout is a value: what the typed methods do, checked at run time.
 
 use crate::view::distribute::{divide_among, is_numbering, place_of};
-use crate::view::{LayoutTensor, OffsetMap, Space, ViewError};
+use crate::view::{OffsetMap, Space, TensorView, ViewError};
 use crate::{Coord, Layout, LayoutError, Swizzled, Tiler};
 
-impl<'a, T, L: OffsetMap, S: Space> LayoutTensor<'a, T, L, S> {
+impl<'a, T, L: OffsetMap, S: Space> TensorView<'a, T, L, S> {
     /// The tile of a tiler at a place among the tiles, one index per mode of the rest.
     ///
     /// ```
-    /// use tilewright_layout::{Layout, Tiler, view::LayoutTensor};
+    /// use tilewright_layout::{Layout, Tiler, view::TensorView};
     /// let data: Vec<u32> = (0..24).collect();
-    /// let tensor = LayoutTensor::<u32, Layout>::with_layout(&data, Layout::parse("(4,6):(6,1)").unwrap()).unwrap();
+    /// let tensor = TensorView::<u32, Layout>::with_layout(&data, Layout::parse("(4,6):(6,1)").unwrap()).unwrap();
     /// let tiler = Tiler::by_mode(&[Tiler::extent(2), Tiler::extent(3)]).unwrap();
     /// assert_eq!(*tensor.tile_by(&tiler, &[1, 0]).unwrap().get([0, 0]).unwrap(), 12);
     /// ```
     ///
     /// # Errors
     /// [`ViewError::Layout`] where the tiles do not fill the view; [`ViewError::Rank`], [`ViewError::NoSuchTile`].
-    pub fn tile_by(&self, tiler: &Tiler, tile: &[usize]) -> Result<LayoutTensor<'a, T, Swizzled, S>, ViewError> {
+    pub fn tile_by(&self, tiler: &Tiler, tile: &[usize]) -> Result<TensorView<'a, T, Swizzled, S>, ViewError> {
         let divided = self.whole_tiles("tile_by, mode by mode", tiler)?.zipped_divide(tiler)?;
         let starts = divided.mode(1)?;
         if tile.len() != starts.rank() {
@@ -32,19 +32,20 @@ impl<'a, T, L: OffsetMap, S: Space> LayoutTensor<'a, T, L, S> {
         Ok(self.value_part(divided.mode(0)?, OffsetMap::place(&starts, tile)))
     }
 
-    /// The elements under the open modes of a coordinate, the others fixed.
+    /// The elements under the open modes of a coordinate, the others fixed; of one mode of a typed layout, see
+    /// [`slice_mode`](TensorView::slice_mode).
     ///
     /// ```
-    /// use tilewright_layout::{Coord, typed::RowMajor, view::LayoutTensor};
+    /// use tilewright_layout::{Coord, typed::RowMajor, view::TensorView};
     /// let data: Vec<u32> = (0..24).collect();
-    /// let tensor = LayoutTensor::<u32, RowMajor<4, 6>>::from_slice(&data).unwrap();
+    /// let tensor = TensorView::<u32, RowMajor<4, 6>>::from_slice(&data).unwrap();
     /// let row = tensor.slice(&Coord::parse("(2,_)").unwrap()).unwrap();
     /// assert_eq!(row.iter().copied().collect::<Vec<_>>(), [12, 13, 14, 15, 16, 17]);
     /// ```
     ///
     /// # Errors
     /// [`ViewError::Layout`] where the coordinate is not nested like the layout; [`ViewError::OutOfBounds`].
-    pub fn slice(&self, coordinate: &Coord) -> Result<LayoutTensor<'a, T, Swizzled, S>, ViewError> {
+    pub fn slice(&self, coordinate: &Coord) -> Result<TensorView<'a, T, Swizzled, S>, ViewError> {
         let layout = self.layout.swizzled().layout();
         let (open, offset) = layout.slice_and_offset(coordinate)?;
         let whole = layout.shape().refine_coordinate(&coordinate.zeroed())?;
@@ -60,11 +61,7 @@ impl<'a, T, L: OffsetMap, S: Space> LayoutTensor<'a, T, L, S> {
     ///
     /// # Errors
     /// [`ViewError::Layout`] where the threads do not share the view out evenly; [`ViewError::NoSuchThread`].
-    pub fn distribute_by(
-        &self,
-        threads: &Layout,
-        thread: usize,
-    ) -> Result<LayoutTensor<'a, T, Swizzled, S>, ViewError> {
+    pub fn distribute_by(&self, threads: &Layout, thread: usize) -> Result<TensorView<'a, T, Swizzled, S>, ViewError> {
         check_thread(threads, thread)?;
         let divided = divide_among(&self.layout.swizzled().layout(), threads)?;
         let start = divided.mode(0)?.at(place_of(threads, thread)? as i64);
@@ -72,7 +69,7 @@ impl<'a, T, L: OffsetMap, S: Space> LayoutTensor<'a, T, L, S> {
     }
 
     /// A view of a part, the layout a value.
-    pub(super) fn value_part(&self, layout: Layout, origin: usize) -> LayoutTensor<'a, T, Swizzled, S> {
+    pub(super) fn value_part(&self, layout: Layout, origin: usize) -> TensorView<'a, T, Swizzled, S> {
         self.part(Swizzled::new(self.layout.swizzled().swizzle(), 0, layout), origin)
     }
 }

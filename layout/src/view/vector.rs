@@ -4,15 +4,15 @@ use core::marker::PhantomData;
 
 use crate::Message;
 use crate::typed::{Lowered, StaticLayout, TilesOf, Within};
-use crate::view::{LayoutTensor, Space, ViewError};
+use crate::view::{Space, TensorView, ViewError};
 
 /// A view whose elements are vectors of `M`×`N` contiguous elements.
 ///
 /// ```
-/// use tilewright_layout::{typed::{RowMajor, Swizzle, Swizzled}, view::LayoutTensor};
+/// use tilewright_layout::{typed::{RowMajor, Swizzle, Swizzled}, view::TensorView};
 /// let data: Vec<u32> = (0..64).collect();
 /// type Spread = Swizzled<Swizzle<1, 2, 3>, RowMajor<8, 8>>;
-/// let vectors = LayoutTensor::<u32, Spread>::from_slice(&data).unwrap().vectorize::<1, 4>().unwrap();
+/// let vectors = TensorView::<u32, Spread>::from_slice(&data).unwrap().vectorize::<1, 4>().unwrap();
 /// assert_eq!(vectors.get([3, 0]), Ok(&[24, 25, 26, 27][..]));
 /// // Row 4 is swizzled: its first vector stands second.
 /// assert_eq!(vectors.get([4, 0]), Ok(&[36, 37, 38, 39][..]));
@@ -23,7 +23,7 @@ pub struct Vectors<'a, T, L, S, const M: usize, const N: usize> {
     layout: PhantomData<fn() -> (L, S)>,
 }
 
-impl<'a, T, L: StaticLayout, S: Space> LayoutTensor<'a, T, L, S> {
+impl<'a, T, L: StaticLayout, S: Space> TensorView<'a, T, L, S> {
     /// The view in vectors of `M`×`N`. Vectors that are not contiguous, that a swizzle splits, or that do not start at
     /// multiples of their length do not compile.
     ///

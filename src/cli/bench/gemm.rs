@@ -1,4 +1,4 @@
-//! The suite of matrix products with K contiguous: `bf16` on the shapes of training and of prefill, factors of 8 bits on one.
+//! The suite of matrix products with K contiguous: `bf16` on the shapes of training and of prefill, operands of 8 bits on one.
 
 use half::bf16;
 use tilewright_codegen::device::backend::Work;
@@ -31,7 +31,7 @@ const SHAPES: [[u32; 3]; 8] = [
 /// Elements of a result that are compared with f64.
 const CHECKED: u32 = 2000;
 
-/// Rows, columns and contraction of factors of 8 bits.
+/// Rows, columns and contraction of operands of 8 bits.
 const SHAPES_OF_8_BITS: [[u32; 3]; 2] = [[8192, 8192, 8192], [4096, 4096, 4096]];
 
 /// Largest relative error of a `bf16` result; its rounding alone is 2⁻⁸ at most, 2⁻¹⁰ or so on average.
@@ -43,7 +43,7 @@ const LIMIT_FAST: f64 = 2e-2;
 /// What A and B of 8 bits were divided by.
 const SCALES: [f32; 2] = [0.25, 0.125];
 
-/// Factors that rotate: parts of one buffer of random numbers.
+/// Operands that rotate: parts of one buffer of random numbers.
 struct Numbers<F: Drawn> {
     host: Vec<F::Stored>,
     device: Buffer<F::Stored>,
@@ -64,7 +64,7 @@ impl<F: Drawn> Numbers<F> {
     }
 }
 
-/// Where the factors of a set are.
+/// Where the operands of a set are.
 fn parts(set: usize, [a, b, _]: [usize; 3]) -> [std::ops::Range<usize>; 2] {
     let start = set * (a + b);
     [start..start + a, start + a..start + a + b]
@@ -81,7 +81,7 @@ pub(super) fn run(bench: &Bench) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// The rows of a type of factors.
+/// The rows of a type of operands.
 fn rows<F: Drawn>(bench: &Bench, suite: &str, problems: &[Problem]) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
     let wanted = |problem: &&Problem| {

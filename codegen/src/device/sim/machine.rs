@@ -237,10 +237,12 @@ fn element(shape: &TensorShape) -> Result<TensorElem, DeviceError> {
         DType::F32 => TensorElem::F32,
         DType::F16 => TensorElem::F16,
         DType::BF16 => TensorElem::BF16,
+        DType::F64 if shape.outside == Outside::Zero => TensorElem::F64,
+        DType::U64 => TensorElem::U64,
+        DType::I64 => TensorElem::S64,
+        DType::U32 => TensorElem::U32,
+        DType::I32 => TensorElem::S32,
         // What is moved as it is needs no more than a width.
-        DType::F64 if shape.outside == Outside::Zero => TensorElem::U64,
-        DType::U64 | DType::I64 => TensorElem::U64,
-        DType::U32 | DType::I32 => TensorElem::U32,
         DType::U16 | DType::I16 => TensorElem::U16,
         DType::U8 | DType::I8 | DType::Bool | DType::F8E4M3 | DType::F8E5M2 => TensorElem::U8,
         DType::F64 => {

@@ -8,6 +8,8 @@ mod order;
 pub use number::{BarId, BarThreads, Lut, Pending, RegCount, Remark};
 pub use order::{AtomOrder, FenceOrder, LdOrder, RedOrder, StOrder};
 
+use super::Ty;
+
 /// A fixed choice of an instruction.
 pub trait Attr: Sized + Clone {
     /// Legal values, default first: all of them, or samples where the attribute is a number.
@@ -386,6 +388,25 @@ impl Cmp {
         match self {
             Cmp::Eq | Cmp::Ne | Cmp::Lt | Cmp::Le | Cmp::Gt | Cmp::Ge => false,
             Cmp::Equ | Cmp::Neu | Cmp::Ltu | Cmp::Leu | Cmp::Gtu | Cmp::Geu | Cmp::Num | Cmp::Nan => true,
+        }
+    }
+}
+
+impl AtomOp {
+    /// Whether an asynchronous reduction has the operation for elements of the type: in global memory, or in the cluster's
+    /// shared memory.
+    pub const fn reduces(self, ty: Ty, cluster: bool) -> bool {
+        match self {
+            AtomOp::Add => {
+                matches!(ty, Ty::U32 | Ty::S32 | Ty::U64)
+                    || !cluster && matches!(ty, Ty::F16 | Ty::BF16 | Ty::F32 | Ty::F64)
+            }
+            AtomOp::Min | AtomOp::Max => {
+                matches!(ty, Ty::U32 | Ty::S32) || !cluster && matches!(ty, Ty::U64 | Ty::S64 | Ty::F16 | Ty::BF16)
+            }
+            AtomOp::And | AtomOp::Or | AtomOp::Xor => matches!(ty, Ty::U32) || !cluster && matches!(ty, Ty::U64),
+            AtomOp::Inc | AtomOp::Dec => matches!(ty, Ty::U32),
+            AtomOp::Exch => false,
         }
     }
 }

@@ -12,9 +12,9 @@ family! {
         /// i (16 bytes, aligned to 16); lanes beyond the last matrix's eight give addresses that are not read. Lane l
         /// receives of each matrix the elements (l / 4, 2(l mod 4)) and the next; with `trans`, of the transposed
         /// matrix.
-        LdMatrix "ldmatrix" (d: Ws U32, at: MemR Shared) { count: Matrices, trans: Trans } Sm80 Warp;
+        LdMatrix "ldmatrix" (d: Ws U32, at: MemR Shared) { count: Matrices, trans: Trans } Sm80 Warp Units;
         /// The inverse of `ldmatrix`.
-        StMatrix "stmatrix" (at: MemW Shared, v: Rs U32) { count: Matrices, trans: Trans } Sm90 Warp;
+        StMatrix "stmatrix" (at: MemW Shared, v: Rs U32) { count: Matrices, trans: Trans } Sm90 Warp Units;
         /// acc += A·B with the atom's shape and types, in fragments. The number and types of registers are the atom's.
         /// `s8` sums wrap; floats accumulate in the accumulator's type or wider.
         MmaSync "mma.sync" (acc: RegRw any, a: Rs any, b: Rs any) { atom: MmaAtom } Sm80 Warp;

@@ -26,6 +26,7 @@ use row::{Field, pick};
 
 #[macro_use]
 mod row;
+mod access;
 mod arith;
 mod bits;
 mod control;
@@ -37,6 +38,7 @@ mod sync;
 mod value;
 mod warp;
 
+pub use access::Access;
 pub use arith::ArithOp;
 pub use bits::BitsOp;
 pub use control::ControlOp;

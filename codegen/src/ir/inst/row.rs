@@ -42,6 +42,8 @@ pub enum Rule {
     Is(Ty),
     /// An address in one of these spaces.
     In(&'static [Space]),
+    /// The address of an mbarrier in one of these spaces.
+    Bar(&'static [Space]),
     /// Any type: `verify` has a rule of its own.
     Any,
 }
@@ -59,10 +61,24 @@ pub enum Flag {
     Async,
     /// Its accesses to memory are made by the async proxy.
     Proxy,
+    /// It accesses memory by 16 aligned bytes: one such unit, or as many as its operand `bytes` says.
+    Units,
+    /// It accesses shared memory by boxes, whose size a tensor map knows: units of 16 bytes from a multiple of 128 on.
+    Boxes,
     /// It orders accesses of this thread or of others: the mutation harness removes or weakens it.
     Orders,
     /// Its result is specified to a bound of error, not to the bit.
     Approx,
+}
+
+impl Rule {
+    /// The spaces that an address may lie in.
+    pub fn spaces(self) -> Option<&'static [Space]> {
+        match self {
+            Rule::In(spaces) | Rule::Bar(spaces) => Some(spaces),
+            Rule::Arg(_) | Rule::Wide | Rule::Is(_) | Rule::Any => None,
+        }
+    }
 }
 
 /// One operand of a row.
@@ -151,7 +167,7 @@ pub(crate) fn resolve(rule: Rule, args: &[Ty]) -> Ty {
         Rule::Arg(index) => args[index],
         Rule::Wide => args[0].wide().unwrap_or(args[0]),
         Rule::Is(ty) => ty,
-        Rule::In(spaces) => Ty::Ptr(spaces[0]),
+        Rule::In(spaces) | Rule::Bar(spaces) => Ty::Ptr(spaces[0]),
         Rule::Any => Ty::U32,
     }
 }
@@ -216,10 +232,7 @@ impl Field for Addr {
     }
 
     fn draw(source: &mut dyn Source, rule: Rule, _args: &[Ty]) -> Self {
-        match rule {
-            Rule::In(spaces) => source.addr(spaces),
-            Rule::Arg(_) | Rule::Wide | Rule::Is(_) | Rule::Any => source.addr(&[Space::Global]),
-        }
+        source.addr(rule.spaces().unwrap_or(&[Space::Global]))
     }
 }
 
@@ -274,6 +287,15 @@ macro_rules! rule {
     };
     (OnChip) => {
         Rule::In(&[Space::Shared, Space::Cluster])
+    };
+    (Bar) => {
+        Rule::Bar(&[Space::Shared])
+    };
+    (BarCluster) => {
+        Rule::Bar(&[Space::Cluster])
+    };
+    (BarOnChip) => {
+        Rule::Bar(&[Space::Shared, Space::Cluster])
     };
     (Memory) => {
         Rule::In(&[Space::Global, Space::Shared, Space::Cluster])

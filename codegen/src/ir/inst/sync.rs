@@ -17,34 +17,34 @@ family! {
         Fence "fence" () { order: FenceOrder } Sm80 Orders;
         /// Orders accesses of the generic proxy with those of the async proxy (bulk copies, TMA, `wgmma` operands), in
         /// both directions, for this thread, in the named space. Needed between a generic write and an async access of
-        /// the same bytes, after the synchronisation that brought the write to this thread or before the one that takes
-        /// it to the issuing thread. Completion through an mbarrier or a bulk group needs none.
+        /// the same bytes, and between a generic read and an async write, after the synchronisation that brought the first
+        /// to this thread or before the one that takes it to the issuing thread. Completion through an mbarrier or a bulk group needs none.
         FenceProxyAsync "fence.proxy.async" () { space: ProxyFence } Sm90 Orders;
         /// Makes this thread's `mbarrier.init`s visible to the cluster and to the async proxy. A release at cluster
         /// scope of those alone; others still need a barrier to know that it was made.
         FenceMbarInit "fence.mbarrier_init" () Sm90 Orders;
         /// The mbarrier at `bar` begins phase 0 with `count` expected arrivals (1 to 2²⁰ − 1) and no pending bytes. The
         /// place must not hold a live mbarrier.
-        MbarInit "mbarrier.init" (bar: MemW Shared, count: R U32) Sm80 Orders;
+        MbarInit "mbarrier.init" (bar: MemW Bar, count: R U32) Sm80 Orders;
         /// The mbarrier ceases to be; nobody may be waiting. Its bytes may then be used for something else.
-        MbarInval "mbarrier.inval" (bar: MemW Shared) Sm80 Orders;
+        MbarInval "mbarrier.inval" (bar: MemW Bar) Sm80 Orders;
         /// `count` arrivals (a constant ≥ 1; other than 1 needs sm_90); release at the scope: earlier accesses of this
         /// thread happen before what follows a wait that saw the phase complete. The phase completes when pending
         /// arrivals and pending bytes are both zero; then the next begins with the initial count. More arrivals than
         /// are pending is a fault. In another block of the cluster (`Cluster` space) needs sm_90 and scope `Cluster`, or
         /// `Async`, which releases only what the thread knows to be done by the async proxy.
-        MbarArrive "mbarrier.arrive" (bar: MemRw OnChip, count: R U32) { scope: BarScope } Sm80 Orders;
+        MbarArrive "mbarrier.arrive" (bar: MemRw BarOnChip, count: R U32) { scope: BarScope } Sm80 Orders;
         /// Pending bytes of the current phase grow by `bytes` (at most 2²⁰ − 1 pending), then one arrival as
         /// `mbarrier.arrive`.
-        MbarArriveTx "mbarrier.arrive.expect_tx" (bar: MemRw OnChip, bytes: R U32) { scope: BarScope } Sm90 Orders;
+        MbarArriveTx "mbarrier.arrive.expect_tx" (bar: MemRw BarOnChip, bytes: R U32) { scope: BarScope } Sm90 Orders;
         /// Pending bytes of the current phase grow by `bytes`. No arrival, no order.
-        MbarExpectTx "mbarrier.expect_tx" (bar: MemRw OnChip, bytes: R U32) { scope: BarScope } Sm90 Orders;
+        MbarExpectTx "mbarrier.expect_tx" (bar: MemRw BarOnChip, bytes: R U32) { scope: BarScope } Sm90 Orders;
         /// done = whether the phase with that parity (0 for the first, alternating) has completed: true if the current
         /// phase's parity differs. May suspend the thread for a while before it answers no. If true: acquire at the
         /// scope, and the writes of async copies that completed on the phase are visible to generic accesses.
-        MbarTryWait "mbarrier.try_wait" (done: W Pred, bar: MemRw Shared, parity: R U32) { scope: BarScope } Sm90 Orders;
+        MbarTryWait "mbarrier.try_wait" (done: W Pred, bar: MemRw Bar, parity: R U32) { scope: BarScope } Sm90 Orders;
         /// As `mbarrier.try_wait`, answering at once.
-        MbarTestWait "mbarrier.test_wait" (done: W Pred, bar: MemRw Shared, parity: R U32) { scope: BarScope } Sm80 Orders;
+        MbarTestWait "mbarrier.test_wait" (done: W Pred, bar: MemRw Bar, parity: R U32) { scope: BarScope } Sm80 Orders;
         /// Arrives at the barrier of the cluster, in which every thread of every block takes part once per phase. A
         /// thread arrives, then waits, before it arrives again.
         ClusterArrive "barrier.cluster.arrive" () { order: ClusterArriveOrder } Sm90 Warp Orders;

@@ -218,6 +218,16 @@ pub enum FaultKind {
         /// The bound it violates.
         limit: u64,
     },
+    /// An operand of `wgmma` that begins behind the first row of its swizzle's pattern, so that its rows are permuted by the
+    /// numbers of others.
+    SwizzleBase {
+        /// Where it begins.
+        at: Bytes,
+        /// Bytes past a multiple of the period.
+        offset: u32,
+        /// Bytes of a row.
+        span: u32,
+    },
     /// A division by zero.
     DivisionByZero,
     /// A cluster barrier used out of turn.
@@ -278,6 +288,7 @@ impl FaultKind {
         "wgmma in flight",
         "no wgmma fence",
         "bad operand",
+        "misaligned swizzle",
         "division by zero",
         "cluster barrier",
         "order for the host",
@@ -289,7 +300,9 @@ impl FaultKind {
         match self {
             FaultKind::Race { why: Why::Unordered, .. } => "race",
             FaultKind::Race { why: Why::InFlight, .. } => "race with an asynchronous operation",
-            FaultKind::Race { why: Why::NoProxyFence | Why::InitNotFenced, .. } => "race between proxies",
+            FaultKind::Race { why: Why::NoProxyFence | Why::ReadNotFenced | Why::InitNotFenced, .. } => {
+                "race between proxies"
+            }
             FaultKind::Race { why: Why::Scope, .. } => "race of scopes",
             FaultKind::Uninitialised(_) => "uninitialised memory",
             FaultKind::UninitialisedRegister { .. } => "uninitialised register",
@@ -315,6 +328,7 @@ impl FaultKind {
             FaultKind::WgmmaInFlight { .. } => "wgmma in flight",
             FaultKind::NoWgmmaFence { .. } => "no wgmma fence",
             FaultKind::BadOperand { .. } => "bad operand",
+            FaultKind::SwizzleBase { .. } => "misaligned swizzle",
             FaultKind::DivisionByZero => "division by zero",
             FaultKind::ClusterBarrier { .. } => "cluster barrier",
             FaultKind::Host { .. } => "order for the host",

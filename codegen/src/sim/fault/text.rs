@@ -84,6 +84,9 @@ fn race(f: &mut fmt::Formatter<'_>, at: &Bytes, wrote: bool, why: Why) -> fmt::R
         }
         Why::InFlight => "the asynchronous operation below uses them and was not waited for by this thread",
         Why::NoProxyFence => "the write below is of the other proxy; put fence.proxy.async between them",
+        Why::ReadNotFenced => {
+            "the read below is of the other proxy and may still be on its way; put fence.proxy.async behind it, before what orders it"
+        }
         Why::InitNotFenced => {
             "the async proxy uses the mbarrier initialised below; put fence.mbarrier_init behind that"
         }
@@ -162,6 +165,14 @@ impl FaultKind {
             }
             FaultKind::BadOperand { what, found, limit } => {
                 write!(f, "{what}: found {found:#x}, the limit is {limit:#x}; bring it within")
+            }
+            FaultKind::SwizzleBase { at, offset, span } => {
+                let (address, period) = (at.address, 8 * span);
+                let name = at.name.as_ref().map(|(name, offset)| format!(" ({name} + {offset})")).unwrap_or_default();
+                write!(
+                    f,
+                    "an operand begins at {address:#x}{name}, {offset} bytes into the pattern of its {span}-byte swizzle; align the tile to {period} bytes, or state the base offset"
+                )
             }
             FaultKind::ClusterBarrier { what } => f.write_str(what),
             FaultKind::Host { at, why } => match why {

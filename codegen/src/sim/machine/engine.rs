@@ -7,7 +7,7 @@
 use super::rng::Rng;
 use super::{Cur, Home, Machine, Trouble, Try};
 use crate::sim::memory::{Done, OpState};
-use crate::sim::step::TensorCopy;
+use crate::sim::step::{Reduction, TensorCopy};
 use core::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, VecDeque};
 
@@ -40,9 +40,9 @@ pub(crate) enum Work {
     /// `cp.async`: some bytes from the source, zeros behind them.
     Copy { to: (Home, usize), from: (Home, usize), bytes: u32, filled: u32 },
     /// Bytes to shared memory, counted on mbarriers.
-    ToShared { targets: Vec<Target>, from: (Home, usize), bytes: u32 },
+    ToShared { targets: Vec<Target>, from: (Home, usize), bytes: u32, reduction: Option<Reduction> },
     /// Bytes to global memory.
-    ToGlobal { to: (Home, usize), from: (Home, usize), bytes: u32 },
+    ToGlobal { to: (Home, usize), from: (Home, usize), bytes: u32, reduction: Option<Reduction> },
     /// A box to shared memory.
     LoadBox { targets: Vec<Target>, copy: Box<TensorCopy> },
     /// A box to global memory.
@@ -273,21 +273,20 @@ impl Machine<'_> {
                 self.write_bytes(to, &data[..bytes as usize]);
                 self.copies_landed()
             }
-            Work::ToShared { targets, bytes, .. } => self.land_shared(targets, &data, *bytes, flight.reads),
+            Work::ToShared { targets, bytes, reduction, .. } => {
+                for target in targets {
+                    self.put((Home::Shared(target.block), target.offset), &data, *reduction)?;
+                }
+                self.count_targets(targets, *bytes, flight.reads)
+            }
             Work::LoadBox { targets, copy } => {
                 for target in targets {
                     self.write_box(copy, target, &data);
                 }
                 self.count_targets(targets, copy.bytes() as u32, flight.reads)
             }
-            Work::ToGlobal { to, .. } => {
-                self.write_bytes(*to, &data);
-                Ok(())
-            }
-            Work::StoreBox { copy, from } => {
-                self.store_box(copy, *from, &data);
-                Ok(())
-            }
+            Work::ToGlobal { to, reduction, .. } => self.put(*to, &data, *reduction),
+            Work::StoreBox { copy, from } => self.store_box(copy, *from, &data),
             Work::Arrive { block, mbarrier, copies, .. } => {
                 for id in copies {
                     self.complete(*id)?;
@@ -296,13 +295,6 @@ impl Machine<'_> {
             }
             Work::Multiply(multiply) => self.land_multiply(multiply),
         }
-    }
-
-    fn land_shared(&mut self, targets: &[Target], data: &[u8], bytes: u32, reads: u32) -> Try<()> {
-        for target in targets {
-            self.write_bytes((Home::Shared(target.block), target.offset), data);
-        }
-        self.count_targets(targets, bytes, reads)
     }
 
     fn count_targets(&mut self, targets: &[Target], bytes: u32, reads: u32) -> Try<()> {

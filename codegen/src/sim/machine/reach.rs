@@ -48,6 +48,8 @@ pub(crate) struct OpAccess<'v> {
     pub view: &'v View,
     pub write: bool,
     pub generic: bool,
+    /// The scope at which each element is accessed atomically, if it is.
+    pub strength: Option<Scope>,
 }
 
 /// Why an access may not be.
@@ -245,7 +247,7 @@ impl Machine<'_> {
                 access.thread as usize % 32,
             )
         })?;
-        let stamp = Stamp { who: OP | access.op, time: 0, site: Site::new(access.pc, None) };
+        let stamp = Stamp { who: OP | access.op, time: 0, site: Site::new(access.pc, access.strength) };
         let now = Access {
             stamp,
             thread: access.thread,

@@ -96,6 +96,9 @@ pub enum Why {
     InFlight,
     /// They are ordered, but by different proxies, without `fence.proxy.async` between.
     NoProxyFence,
+    /// A read by the generic proxy is ordered before a write by the async proxy, but for a `fence.proxy.async` between: it may
+    /// still be on its way.
+    ReadNotFenced,
     /// An mbarrier was initialised, and the async proxy uses it, without `fence.mbarrier_init` between.
     InitNotFenced,
     /// Both are atomic, but the scope of one does not include the thread of the other.
@@ -112,20 +115,28 @@ impl Judge<'_> {
             return self.after_op(earlier, wrote, now);
         }
         let thread = earlier.who - 1;
-        self.after_thread(thread, earlier.time, wrote, now)?;
-        Ok(())
+        self.after_thread(thread, earlier.time, (true, wrote), now)
     }
 
-    fn after_thread(&self, thread: Thread, time: u32, generic_write: bool, now: &Access<'_>) -> Result<(), Why> {
+    /// An access of the generic proxy and one of the async proxy are ordered behind a fence alone, be the write the earlier or
+    /// the later one.
+    fn after_thread(
+        &self,
+        thread: Thread,
+        time: u32,
+        (generic, wrote): (bool, bool),
+        now: &Access<'_>,
+    ) -> Result<(), Why> {
         let seen = thread == now.thread || now.view.seen.knows_thread(self.geometry, thread, time);
         if !seen {
             return Err(Why::Unordered);
         }
         if let Some(side) = now.proxy
-            && generic_write
+            && generic
+            && (wrote || now.write)
             && !now.view.proxied[side].knows_thread(self.geometry, thread, time)
         {
-            return Err(Why::NoProxyFence);
+            return Err(if wrote { Why::NoProxyFence } else { Why::ReadNotFenced });
         }
         Ok(())
     }
@@ -139,15 +150,15 @@ impl Judge<'_> {
                     Err(Why::InFlight)
                 } else if let Some(side) = now.proxy
                     && op.generic
-                    && wrote
+                    && (wrote || now.write)
                     && !now.view.proxied[side].knows(agent)
                 {
-                    Err(Why::NoProxyFence)
+                    Err(if wrote { Why::NoProxyFence } else { Why::ReadNotFenced })
                 } else {
                     Ok(())
                 }
             }
-            Done::Adopted(thread, time) => self.after_thread(thread, time, wrote && op.generic, now),
+            Done::Adopted(thread, time) => self.after_thread(thread, time, (op.generic, wrote), now),
         }
     }
 
@@ -156,10 +167,21 @@ impl Judge<'_> {
         let (Some(theirs), Some(ours)) = (earlier.site.strength(), now.stamp.site.strength()) else {
             return Ok(false);
         };
-        if earlier.who == 0 || earlier.who & OP != 0 {
+        if earlier.who == 0 {
             return Ok(false);
         }
-        let (from, to) = (self.geometry.block_of(earlier.who - 1), self.geometry.block_of(now.thread));
+        let (issuer, generic) = match earlier.who & OP {
+            0 => (earlier.who - 1, true),
+            _ => {
+                let op = self.ops[(earlier.who & !OP) as usize];
+                (op.issuer, op.generic)
+            }
+        };
+        // Two proxies do not see each other's atomic operations as one.
+        if generic != now.proxy.is_none() {
+            return Ok(false);
+        }
+        let (from, to) = (self.geometry.block_of(issuer), self.geometry.block_of(now.thread));
         if includes(self.geometry, theirs, from, to) && includes(self.geometry, ours, to, from) {
             return Ok(true);
         }

@@ -194,9 +194,15 @@ impl Cell {
     /// Whether all reads in place come before this access, so that it may stand for them.
     fn reads_known(&self, judge: &Judge<'_>, now: &Access<'_>) -> bool {
         if self.reader & OP != 0 {
-            return judge.ordered(self.entry().stamp(0), false, now).is_ok();
+            return judge.ordered(self.entry().stamp(0), true, now).is_ok();
         }
         let warp = self.reader - 1;
+        // What stands for reads of the other proxy must be behind their fence.
+        if let Some(side) = now.proxy
+            && !now.view.proxied[side].knows_lanes(judge.geometry, warp, self.lanes, self.read_time)
+        {
+            return false;
+        }
         let others = if now.thread / 32 == warp { self.lanes & !(1 << (now.thread % 32)) } else { self.lanes };
         others == 0 || now.view.seen.knows_lanes(judge.geometry, warp, others, self.read_time)
     }
@@ -218,7 +224,7 @@ impl Cell {
         if set.len() >= CROWD {
             set.retain_mut(|old| {
                 if old.who & OP != 0 {
-                    return judge.ordered(old.stamp(0), false, now).is_err();
+                    return judge.ordered(old.stamp(0), true, now).is_err();
                 }
                 if old.write || entry.who & OP != 0 {
                     return true;
@@ -267,10 +273,13 @@ impl Cell {
         }
         kept.retain(|entry| lanes_of(entry).any(|lane| judge.ordered(entry.stamp(lane), entry.write, now).is_err()));
         let old = self.write;
-        if old.who != 0 && old.who & OP == 0 && judge.ordered(old, true, now).is_err() {
-            let (warp, lane) = ((old.who - 1) / 32, (old.who - 1) % 32);
-            kept.retain(|entry| !(entry.write && entry.who == warp + 1 && entry.lanes == 1 << lane));
-            kept.push(Entry { who: warp + 1, lanes: 1 << lane, time: old.time, site: old.site, write: true });
+        if old.who != 0 && judge.ordered(old, true, now).is_err() {
+            let (who, lanes) = match old.who & OP {
+                0 => ((old.who - 1) / 32 + 1, 1 << ((old.who - 1) % 32)),
+                _ => (old.who, 0),
+            };
+            kept.retain(|entry| !(entry.write && entry.who == who && entry.lanes == lanes));
+            kept.push(Entry { who, lanes, time: old.time, site: old.site, write: true });
         }
         if self.reader == SET {
             if kept.is_empty() {

@@ -13,8 +13,8 @@ use crate::ir::attr::{
     AtomOrder, BarThreads, ClusterArriveOrder, FenceOrder, LdOrder, Pending, ProxyFence, RedOrder, Scope, StOrder,
 };
 use crate::ir::{
-    BitsOp, Block, Const, CopyOp, Inst, Kernel, MemOp, MmaOp, Op, Operand, Src, StmtId, SyncOp, Ty, ValueId, WarpOp,
-    text,
+    BitsOp, Block, Const, CopyOp, Flag, Inst, Kernel, MemOp, MmaOp, Op, Operand, Src, StmtId, SyncOp, Ty, ValueId,
+    WarpOp, text,
 };
 
 /// A kernel with one instruction changed.
@@ -211,23 +211,16 @@ fn mem(op: &MemOp) -> Vec<(String, Change)> {
     }
 }
 
+/// What orders copies is removed, what waits for them waits for fewer; copies themselves stay.
 fn copy(op: &CopyOp) -> Vec<(String, Change)> {
-    match op.clone() {
-        CopyOp::CpAsyncCommit {} | CopyOp::BulkCommit {} | CopyOp::CpAsyncMbarArrive { .. } => vec![removed()],
-        CopyOp::CpAsyncWait { pending } => {
-            vec![removed(), replaced("one more pending", CopyOp::CpAsyncWait { pending: Pending(pending.0 + 1) })]
-        }
-        CopyOp::BulkWait { pending, done } => {
-            let more = CopyOp::BulkWait { pending: Pending(pending.0 + 1), done };
-            vec![removed(), replaced("one more pending", more)]
-        }
-        CopyOp::BulkG2S { .. }
-        | CopyOp::BulkS2G { .. }
-        | CopyOp::BulkS2C { .. }
-        | CopyOp::CpAsync { .. }
-        | CopyOp::BulkPrefetch { .. }
-        | CopyOp::TensorLoad { .. }
-        | CopyOp::TensorStore { .. }
-        | CopyOp::TensorPrefetch { .. } => Vec::new(),
-    }
+    let fewer = |pending: Pending| Pending(pending.0 + 1);
+    let weaker = if let CopyOp::CpAsyncWait { pending } = *op {
+        Some(CopyOp::CpAsyncWait { pending: fewer(pending) })
+    } else if let CopyOp::BulkWait { pending, done } = *op {
+        Some(CopyOp::BulkWait { pending: fewer(pending), done })
+    } else {
+        None
+    };
+    let removed = op.row().is(Flag::Orders).then(removed);
+    removed.into_iter().chain(weaker.map(|op| replaced("one more pending", op))).collect()
 }

@@ -4,8 +4,8 @@ use super::live::lives;
 use super::place::place;
 use super::{Alloc, Check, DecodeError, Load, POOLED, Program, Ref, SHARED_BASE, Site, Step, Store, is_read_only};
 use crate::ir::{
-    ArithOp, Block, Const, CopyOp, Inst, Kernel, MemOp, MmaOp, Op, Operand, SharedKind, Slot, Space, Stmt, StmtId, Ty,
-    ValueId, ValueOp,
+    ArithOp, Block, Const, Flag, Inst, Kernel, MemOp, Op, Operand, SharedKind, Slot, Space, Stmt, StmtId, Ty, ValueId,
+    ValueOp,
 };
 use crate::sim::number::{self, LANES, Pure};
 use std::collections::{HashMap, HashSet};
@@ -98,19 +98,13 @@ fn cells(kernel: &Kernel) -> [u32; 2] {
     let mut cell = [4, 16];
     kernel.walk(&mut |stmt| {
         let Op::Inst(inst) = &stmt.op else { return };
-        let (base, bytes) = match inst {
-            Inst::Mem(MemOp::Ld { ty, d, at, .. }) => (at.base, ty.bytes() * d.len() as u32),
-            Inst::Mem(MemOp::St { ty, at, v, .. }) => (at.base, ty.bytes() * v.len() as u32),
-            Inst::Mem(MemOp::Atom { ty, at, .. } | MemOp::Cas { ty, at, .. } | MemOp::Red { ty, at, .. }) => {
-                (at.base, ty.bytes())
-            }
-            Inst::Copy(CopyOp::CpAsync { dst, bytes, .. }) => (dst.base, bytes.count()),
-            _ => return,
-        };
-        match kernel.type_of(base) {
-            Some(Ty::Ptr(Space::Global)) => cell[0] = cell[0].min(bytes.max(1)),
-            Some(Ty::Ptr(Space::Shared | Space::Cluster)) => cell[1] = cell[1].min(bytes.max(1)),
-            _ => {}
+        for access in inst.accesses() {
+            let side = match kernel.type_of(access.addr.base) {
+                Some(Ty::Ptr(Space::Global)) => 0,
+                Some(Ty::Ptr(Space::Shared | Space::Cluster)) => 1,
+                _ => continue,
+            };
+            cell[side] = cell[side].min(access.unit.max(1));
         }
     });
     cell
@@ -119,8 +113,15 @@ fn cells(kernel: &Kernel) -> [u32; 2] {
 fn fragments(kernel: &Kernel) -> HashSet<ValueId> {
     let mut set = HashSet::new();
     kernel.walk(&mut |stmt| {
-        if let Op::Inst(Inst::Mma(MmaOp::WgmmaRs { a, .. })) = &stmt.op {
-            set.extend(a.iter().filter_map(|operand| operand.as_value()));
+        if let Op::Inst(inst) = &stmt.op
+            && inst.is(Flag::Warpgroup)
+            && inst.is(Flag::Async)
+        {
+            inst.visit(&mut |_, slot| {
+                if let Slot::Uses(operands) = slot {
+                    set.extend(operands.iter().filter_map(|operand| operand.as_value()));
+                }
+            });
         }
     });
     set
@@ -276,12 +277,14 @@ impl Flatten<'_> {
         let step = match inst {
             Inst::Arith(op) => match number::arith(op) {
                 Some(pure) => {
-                    let check = match op {
-                        ArithOp::Div { .. } | ArithOp::Rem { .. } => Check::Divisor,
-                        ArithOp::Neg { ty, .. } | ArithOp::Abs { ty, .. } if ty.is_int() => {
-                            Check::Least(1 << (ty.bits() - 1))
-                        }
-                        _ => Check::Nothing,
+                    let check = if let ArithOp::Div { .. } | ArithOp::Rem { .. } = op {
+                        Check::Divisor
+                    } else if let ArithOp::Neg { ty, .. } | ArithOp::Abs { ty, .. } = op
+                        && ty.is_int()
+                    {
+                        Check::Least(1 << (ty.bits() - 1))
+                    } else {
+                        Check::Nothing
                     };
                     self.pure(stmt, &pure, check)?
                 }
@@ -344,12 +347,10 @@ impl Flatten<'_> {
                 sound &= regs.len > 0 && regs.start.checked_add(regs.len).is_some_and(|end| end <= len);
             }
         });
-        match inst {
-            Inst::Value(ValueOp::Param { param, .. } | ValueOp::ParamPtr { param, .. }) => {
-                sound &= self.kernel.param(*param).is_some();
-            }
-            Inst::Value(ValueOp::Shared { alloc, .. }) => sound &= self.kernel.alloc(*alloc).is_some(),
-            _ => {}
+        if let Inst::Value(ValueOp::Param { param, .. } | ValueOp::ParamPtr { param, .. }) = inst {
+            sound &= self.kernel.param(*param).is_some();
+        } else if let Inst::Value(ValueOp::Shared { alloc, .. }) = inst {
+            sound &= self.kernel.alloc(*alloc).is_some();
         }
         if sound {
             return Ok(());

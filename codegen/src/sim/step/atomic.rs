@@ -39,6 +39,30 @@ fn parts(op: &MemOp) -> Option<Rmw> {
     }
 }
 
+/// What an asynchronous reduction does to each element.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reduction {
+    pub op: AtomOp,
+    pub ty: Ty,
+}
+
+/// A half or a double of two: sums round to nearest; of a number and a NaN, the number is the lesser and the greater.
+fn combine_floats(op: AtomOp, ty: Ty, m: u64, v: u64) -> u64 {
+    let format = if ty == Ty::BF16 { BF16 } else { F16 };
+    let value = |bits| if ty == Ty::F64 { f64::from_bits(bits) } else { decode(format, bits) };
+    let (a, b) = (value(m), value(v));
+    let takes = |wins: bool| if a.is_nan() || !b.is_nan() && wins { v } else { m };
+    if op == AtomOp::Min {
+        takes(b.total_cmp(&a).is_lt())
+    } else if op == AtomOp::Max {
+        takes(b.total_cmp(&a).is_gt())
+    } else if ty == Ty::F64 {
+        (a + b).to_bits()
+    } else {
+        encode_f64(format, Round::Nearest, a + b)
+    }
+}
+
 fn add_halves(format: Format, m: u64, v: u64) -> u64 {
     let one = |at: u32| {
         let sum = decode(format, m >> at & 0xffff) + decode(format, v >> at & 0xffff);
@@ -59,12 +83,11 @@ fn apply(op: AtomOp, ty: Ty, m: u64, v: u64, flush: bool) -> u64 {
     let narrow = |bits: u64| bits & (u64::MAX >> (64 - ty.bits()));
     let signed = |bits: u64| crate::sim::number::signed(ty, bits);
     match op {
-        AtomOp::Add => match ty {
-            Ty::F32 => add_f32(m, v, flush),
-            Ty::F16x2 => add_halves(F16, m, v),
-            Ty::BF16x2 => add_halves(BF16, m, v),
-            _ => narrow(m.wrapping_add(v)),
-        },
+        _ if matches!(ty, Ty::F16 | Ty::BF16 | Ty::F64) => combine_floats(op, ty, m, v),
+        AtomOp::Add if ty == Ty::F32 => add_f32(m, v, flush),
+        AtomOp::Add if ty == Ty::F16x2 => add_halves(F16, m, v),
+        AtomOp::Add if ty == Ty::BF16x2 => add_halves(BF16, m, v),
+        AtomOp::Add => narrow(m.wrapping_add(v)),
         AtomOp::Min if ty.is_signed() => narrow(signed(m).min(signed(v)) as u64),
         AtomOp::Max if ty.is_signed() => narrow(signed(m).max(signed(v)) as u64),
         AtomOp::Min => m.min(v),
@@ -93,10 +116,7 @@ fn apply(op: AtomOp, ty: Ty, m: u64, v: u64, flush: bool) -> u64 {
 impl Machine<'_> {
     pub(super) fn atomic(&mut self, cur: Cur, op: &MemOp) -> Try<Next> {
         let Some(rmw) = parts(op) else { return Ok(Next::Go) };
-        let space = match self.program.type_of(rmw.at.base) {
-            Ty::Ptr(space) => space,
-            _ => Space::Global,
-        };
+        let space = if let Ty::Ptr(space) = self.program.type_of(rmw.at.base) { space } else { Space::Global };
         let base = self.value(cur.warp, rmw.at.base);
         let mask = u64::MAX >> (64 - space.address().bits());
         let bytes = rmw.ty.bytes();
@@ -144,6 +164,23 @@ impl Machine<'_> {
             self.set(cur, d, &out);
         }
         Ok(Next::Go)
+    }
+
+    /// Puts bytes into memory, or combines the elements that they are with those there.
+    pub(crate) fn put(&mut self, (home, offset): (Home, usize), data: &[u8], reduction: Option<Reduction>) -> Try<()> {
+        let Some(Reduction { op, ty }) = reduction else {
+            self.write_bytes((home, offset), data);
+            return Ok(());
+        };
+        self.check_written(home, offset, data.len())?;
+        let (size, flush) = (ty.bytes() as usize, home.side() == 0);
+        let Some(region) = self.region_mut(home) else { return Ok(()) };
+        for (at, bytes) in (offset..).step_by(size).zip(data.chunks_exact(size)) {
+            let v = bytes.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte));
+            let new = apply(op, ty, region.load(at, size), v, flush);
+            region.store(at, size, new);
+        }
+        Ok(())
     }
 
     /// What a lane learns and tells by a read-modify-write; the value goes on carrying what it carried.

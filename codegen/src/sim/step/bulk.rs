@@ -1,7 +1,9 @@
 //! Bulk copies: contiguous bytes, by the async proxy.
 
+use super::atomic::Reduction;
 use super::mbarrier::At;
-use crate::ir::{Addr, CopyOp, Operand, Space};
+use crate::ir::attr::Scope;
+use crate::ir::{Addr, Operand, Space};
 use crate::sim::fault::FaultKind;
 use crate::sim::machine::reach::OpAccess;
 use crate::sim::machine::{Cur, Flight, Home, Machine, Next, Target, Ticket, Trouble, Try, Work, lanes};
@@ -18,6 +20,30 @@ pub(super) struct Load {
     pub multicast: Option<u64>,
     /// What the destination's address is a multiple of.
     pub align: u32,
+}
+
+/// What an operation does at one of its ends.
+#[derive(Clone, Copy)]
+pub(super) struct Side {
+    op: u32,
+    write: bool,
+    strength: Option<Scope>,
+}
+
+impl Side {
+    pub(super) fn reads(op: u32) -> Side {
+        Side { op, write: false, strength: None }
+    }
+
+    /// Whether it overwrites what was there.
+    pub(super) fn copies(self) -> bool {
+        self.write && self.strength.is_none()
+    }
+
+    /// Copies write, reductions change each element by an atomic operation of the device.
+    pub(super) fn writes(op: u32, reduction: Option<Reduction>) -> Side {
+        Side { op, write: true, strength: reduction.map(|_| Scope::Gpu) }
+    }
 }
 
 impl Machine<'_> {
@@ -37,24 +63,13 @@ impl Machine<'_> {
         })
     }
 
-    pub(super) fn bulk(&mut self, cur: Cur, op: &CopyOp) -> Try<Next> {
-        match *op {
-            CopyOp::BulkG2S { dst, src, bytes, bar, multicast, .. } => {
-                self.bulk_load(cur, (dst, src), bytes, bar, multicast)
-            }
-            CopyOp::BulkS2C { dst, src, bytes, bar } => self.bulk_load(cur, (dst, src), bytes, bar, None),
-            CopyOp::BulkS2G { dst, src, bytes, .. } => self.bulk_store(cur, dst, src, bytes),
-            _ => Ok(Next::Go),
-        }
-    }
-
-    fn bulk_load(
+    pub(super) fn bulk_load(
         &mut self,
         cur: Cur,
         (dst, src): (Addr, Addr),
         bytes: Operand,
-        bar: Addr,
-        multicast: Option<Operand>,
+        (bar, multicast): (Addr, Option<Operand>),
+        reduction: Option<Reduction>,
     ) -> Try<Next> {
         let (to_space, to) = self.lane_addresses(cur.warp, dst);
         let (from_space, from) = self.lane_addresses(cur.warp, src);
@@ -72,18 +87,25 @@ impl Machine<'_> {
                 align: UNIT as u32,
             };
             let reads = self.new_op(cur.warp, lane, false);
-            self.touch_by(cur, lane, reads, false, from, size)?;
+            self.touch_by(cur, lane, Side::reads(reads), from, size)?;
             let targets = self.targets(cur, lane, &load)?;
             for target in &targets {
-                self.touch_by(cur, lane, target.op, true, (Home::Shared(target.block), target.offset), size)?;
+                let side = Side::writes(target.op, reduction);
+                self.touch_by(cur, lane, side, (Home::Shared(target.block), target.offset), size)?;
             }
-            let work = Work::ToShared { targets, from, bytes: size };
+            let work = Work::ToShared { targets, from, bytes: size, reduction };
             self.fly(cur, lane, work, reads);
         }
         Ok(Next::Go)
     }
 
-    fn bulk_store(&mut self, cur: Cur, dst: Addr, src: Addr, bytes: Operand) -> Try<Next> {
+    pub(super) fn bulk_store(
+        &mut self,
+        cur: Cur,
+        (dst, src): (Addr, Addr),
+        bytes: Operand,
+        reduction: Option<Reduction>,
+    ) -> Try<Next> {
         let (to_space, to) = self.lane_addresses(cur.warp, dst);
         let (from_space, from) = self.lane_addresses(cur.warp, src);
         let bytes = self.value(cur.warp, bytes);
@@ -92,26 +114,19 @@ impl Machine<'_> {
             let from = self.reach_bulk(cur, lane, (from_space, from[lane]), size)?;
             let to = self.reach_bulk(cur, lane, (to_space, to[lane]), size)?;
             let (reads, writes) = (self.new_op(cur.warp, lane, false), self.new_op(cur.warp, lane, false));
-            self.touch_by(cur, lane, reads, false, from, size)?;
-            self.touch_by(cur, lane, writes, true, to, size)?;
-            self.fly_in_group(cur, lane, Work::ToGlobal { to, from, bytes: size }, reads, writes);
+            self.touch_by(cur, lane, Side::reads(reads), from, size)?;
+            self.touch_by(cur, lane, Side::writes(writes, reduction), to, size)?;
+            self.fly_in_group(cur, lane, Work::ToGlobal { to, from, bytes: size, reduction }, reads, writes);
         }
         Ok(Next::Go)
     }
 
     /// Judges and records an access of the async proxy for a lane.
-    pub(super) fn touch_by(
-        &mut self,
-        cur: Cur,
-        lane: usize,
-        op: u32,
-        write: bool,
-        at: (Home, usize),
-        bytes: u32,
-    ) -> Try<()> {
+    pub(super) fn touch_by(&mut self, cur: Cur, lane: usize, side: Side, at: (Home, usize), bytes: u32) -> Try<()> {
         let view = self.warps[cur.warp].views[lane].clone();
         let thread = self.thread(cur.warp, lane);
-        let access = OpAccess { op, thread, pc: cur.pc, view: &view, write, generic: false };
+        let Side { op, write, strength } = side;
+        let access = OpAccess { op, thread, pc: cur.pc, view: &view, write, generic: false, strength };
         self.touch_op(&access, at, bytes, true)
     }
 

@@ -1,5 +1,6 @@
 //! `cp.async` and its groups; the rows of the family `copy`, by mechanism.
 
+use super::atomic::Reduction;
 use crate::ir::attr::{BulkDone, NoInc};
 use crate::ir::{Addr, CopyOp, Operand};
 use crate::sim::fault::FaultKind;
@@ -28,10 +29,37 @@ impl Machine<'_> {
                 Ok(Next::Go)
             }
             CopyOp::BulkWait { pending, done } => self.wait_bulk(cur, pending.0, *done),
-            CopyOp::BulkG2S { .. } | CopyOp::BulkS2G { .. } | CopyOp::BulkS2C { .. } => self.bulk(cur, op),
-            CopyOp::TensorLoad { .. } | CopyOp::TensorStore { .. } => self.tensor(cur, op),
+            CopyOp::BulkG2S { dst, src, bytes, bar, multicast, .. } => {
+                self.bulk_load(cur, (*dst, *src), *bytes, (*bar, *multicast), None)
+            }
+            CopyOp::BulkS2C { dst, src, bytes, bar } => self.bulk_load(cur, (*dst, *src), *bytes, (*bar, None), None),
+            CopyOp::ReduceS2C { ty, dst, src, bytes, bar, op } => {
+                self.bulk_load(cur, (*dst, *src), *bytes, (*bar, None), Some(Reduction { op: *op, ty: *ty }))
+            }
+            CopyOp::BulkS2G { dst, src, bytes, .. } => self.bulk_store(cur, (*dst, *src), *bytes, None),
+            CopyOp::ReduceS2G { ty, dst, src, bytes, op, .. } => {
+                self.bulk_store(cur, (*dst, *src), *bytes, Some(Reduction { op: *op, ty: *ty }))
+            }
+            CopyOp::TensorLoad { dst, map, at, bar, multicast, .. } => {
+                for lane in lanes(cur.mask) {
+                    self.tensor_load(cur, lane, (*dst, *bar), *map, at, *multicast)?;
+                }
+                Ok(Next::Go)
+            }
+            CopyOp::TensorStore { map, at, src, .. } => {
+                for lane in lanes(cur.mask) {
+                    self.tensor_store(cur, lane, (*map, at), *src, None)?;
+                }
+                Ok(Next::Go)
+            }
+            CopyOp::TensorReduce { map, at, src, op, .. } => {
+                for lane in lanes(cur.mask) {
+                    self.tensor_store(cur, lane, (*map, at), *src, Some(*op))?;
+                }
+                Ok(Next::Go)
+            }
             // Hints.
-            CopyOp::BulkPrefetch { .. } | CopyOp::TensorPrefetch { .. } => Ok(Next::Go),
+            CopyOp::BulkPrefetch { .. } | CopyOp::BoxPrefetch { .. } | CopyOp::TensorPrefetch { .. } => Ok(Next::Go),
         }
     }
 
@@ -83,7 +111,7 @@ impl Machine<'_> {
         let writes = self.new_op(cur.warp, lane, true);
         let thread = self.thread(cur.warp, lane);
         let view = self.warps[cur.warp].views[lane].clone();
-        let access = |op, write| OpAccess { op, thread, pc: cur.pc, view: &view, write, generic: true };
+        let access = |op, write| OpAccess { op, thread, pc: cur.pc, view: &view, write, generic: true, strength: None };
         if filled > 0 {
             self.touch_op(&access(reads, false), from, filled, true)?;
         }

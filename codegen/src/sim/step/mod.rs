@@ -18,6 +18,7 @@ mod tensor_map;
 mod value;
 mod warpgroup;
 
+pub(crate) use atomic::Reduction;
 pub(crate) use mbarrier::At;
 pub(crate) use multiply::Multiply;
 pub(crate) use tensor::TensorCopy;

@@ -54,6 +54,15 @@ impl Descriptor {
         self.swizzle(self.start.wrapping_add(plain))
     }
 
+    /// Bytes from the start of its swizzle's pattern, which the hardware finds by the bits of the address, to its first row:
+    /// zero, but of a tile that is not aligned to the pattern.
+    pub(crate) fn off_pattern(&self) -> u32 {
+        if self.span == 16 {
+            return 0;
+        }
+        self.start.wrapping_sub(self.base << 7) & (8 * self.span - 1) & !(self.span - 1)
+    }
+
     fn swizzle(&self, address: u32) -> u32 {
         let phase = (address >> 7).wrapping_sub(self.base) & (self.span / 16 - 1);
         address ^ phase << 4

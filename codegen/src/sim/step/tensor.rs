@@ -1,10 +1,12 @@
 //! Copies of boxes of a tensor: from global to shared memory and back, swizzled on the way.
 
-use super::bulk::Load;
+use super::atomic::Reduction;
+use super::bulk::{Load, Side};
 use super::tensor_map::{Lie, MAGIC, TensorMap};
-use crate::ir::{Addr, CopyOp, Operand, Space};
+use crate::ir::attr::AtomOp;
+use crate::ir::{Addr, Operand, Space};
 use crate::sim::fault::FaultKind;
-use crate::sim::machine::{Cur, Home, Machine, Next, Target, Trouble, Try, Work, lanes};
+use crate::sim::machine::{Cur, Home, Machine, Target, Trouble, Try, Work};
 use crate::sim::number::signed;
 use crate::sim::program::SHARED_BASE;
 
@@ -16,6 +18,8 @@ const UNIT: usize = 16;
 pub(crate) struct TensorCopy {
     pub map: TensorMap,
     pub at: Vec<i64>,
+    /// What is done to the tensor's elements, if they are not overwritten.
+    pub reduction: Option<Reduction>,
 }
 
 impl TensorCopy {
@@ -64,24 +68,7 @@ impl Machine<'_> {
         Ok(at)
     }
 
-    pub(super) fn tensor(&mut self, cur: Cur, op: &CopyOp) -> Try<Next> {
-        match op {
-            CopyOp::TensorLoad { dst, map, at, bar, multicast, .. } => {
-                for lane in lanes(cur.mask) {
-                    self.tensor_load(cur, lane, (*dst, *bar), *map, at, *multicast)?;
-                }
-            }
-            CopyOp::TensorStore { map, at, src, .. } => {
-                for lane in lanes(cur.mask) {
-                    self.tensor_store(cur, lane, *map, at, *src)?;
-                }
-            }
-            _ => {}
-        }
-        Ok(Next::Go)
-    }
-
-    fn tensor_load(
+    pub(super) fn tensor_load(
         &mut self,
         cur: Cur,
         lane: usize,
@@ -98,18 +85,34 @@ impl Machine<'_> {
         let multicast = multicast.map(|operand| self.value(cur.warp, operand)[lane]);
         let load = Load { to: (to_space, to[lane]), bar: (bar_space, bars[lane]), bytes, multicast, align: 128 };
         let reads = self.new_op(cur.warp, lane, false);
-        self.touch_runs(cur, lane, (reads, false), &map, &at)?;
+        self.touch_runs(cur, lane, Side::reads(reads), &map, &at)?;
         let targets = self.targets(cur, lane, &load)?;
         for target in &targets {
-            self.touch_box(cur, lane, (target.op, true), (Home::Shared(target.block), target.offset), &map)?;
+            let side = Side::writes(target.op, None);
+            self.touch_box(cur, lane, side, (Home::Shared(target.block), target.offset), &map)?;
         }
-        let copy = Box::new(TensorCopy { map, at });
+        let copy = Box::new(TensorCopy { map, at, reduction: None });
         self.fly(cur, lane, Work::LoadBox { targets, copy }, reads);
         Ok(())
     }
 
-    fn tensor_store(&mut self, cur: Cur, lane: usize, map: Addr, at: &[Operand], src: Addr) -> Try<()> {
+    pub(super) fn tensor_store(
+        &mut self,
+        cur: Cur,
+        lane: usize,
+        (map, at): (Addr, &[Operand]),
+        src: Addr,
+        op: Option<AtomOp>,
+    ) -> Try<()> {
         let map = self.tensor_map(cur, lane, map)?;
+        let reduction = op.map(|op| Reduction { op, ty: map.elem.ty() });
+        if let Some(Reduction { op, ty }) = reduction
+            && !op.reduces(ty, false)
+        {
+            let what = "bits of an element of a tensor map whose type the reduction does not have";
+            let kind = FaultKind::BadOperand { what, found: ty.bits().into(), limit: 0 };
+            return Err(Trouble::lane(kind, lane));
+        }
         let at = self.coordinates(cur, lane, at, &map)?;
         // Loads may begin before the tensor, stores may not: an illegal instruction too.
         if let Some(&below) = at.iter().find(|&&coordinate| coordinate < 0) {
@@ -124,9 +127,10 @@ impl Machine<'_> {
         }
         let from = self.locate(space, self.block_of(cur.warp), from[lane], bytes)?;
         let (reads, writes) = (self.new_op(cur.warp, lane, false), self.new_op(cur.warp, lane, false));
-        self.touch_box(cur, lane, (reads, false), from, &map)?;
-        self.touch_runs(cur, lane, (writes, true), &map, &at)?;
-        self.fly_in_group(cur, lane, Work::StoreBox { from, copy: Box::new(TensorCopy { map, at }) }, reads, writes);
+        self.touch_box(cur, lane, Side::reads(reads), from, &map)?;
+        self.touch_runs(cur, lane, Side::writes(writes, reduction), &map, &at)?;
+        let copy = Box::new(TensorCopy { map, at, reduction });
+        self.fly_in_group(cur, lane, Work::StoreBox { from, copy }, reads, writes);
         Ok(())
     }
 
@@ -135,27 +139,27 @@ impl Machine<'_> {
         &mut self,
         cur: Cur,
         lane: usize,
-        (op, write): (u32, bool),
+        side: Side,
         (home, offset): (Home, usize),
         map: &TensorMap,
     ) -> Try<()> {
         let lie = map.lie();
         if lie.row == lie.pitch {
-            return self.touch_by(cur, lane, op, write, (home, offset), lie.bytes());
+            return self.touch_by(cur, lane, side, (home, offset), lie.bytes());
         }
         for unit in units(lie) {
-            self.touch_by(cur, lane, op, write, (home, place(lie, offset, unit)), UNIT as u32)?;
+            self.touch_by(cur, lane, side, (home, place(lie, offset, unit)), UNIT as u32)?;
         }
         Ok(())
     }
 
-    fn touch_runs(&mut self, cur: Cur, lane: usize, (op, write): (u32, bool), map: &TensorMap, at: &[i64]) -> Try<()> {
-        for (address, bytes) in map.runs(at, write) {
+    fn touch_runs(&mut self, cur: Cur, lane: usize, side: Side, map: &TensorMap, at: &[i64]) -> Try<()> {
+        for (address, bytes) in map.runs(at, side.copies()) {
             let place = self.locate(Space::Global, 0, address, bytes).map_err(|mut trouble| {
                 trouble.lane = Some(lane as u32);
                 trouble
             })?;
-            self.touch_by(cur, lane, op, write, place, bytes)?;
+            self.touch_by(cur, lane, side, place, bytes)?;
         }
         Ok(())
     }
@@ -206,22 +210,22 @@ impl Machine<'_> {
         Ok(data)
     }
 
-    /// Puts a box from shared memory, which lies swizzled, into the tensor.
-    pub(crate) fn store_box(&mut self, copy: &TensorCopy, (_, from): (Home, usize), data: &[u8]) {
+    /// Puts a box from shared memory, which lies swizzled, into the tensor, or combines its elements with it.
+    pub(crate) fn store_box(&mut self, copy: &TensorCopy, (_, from): (Home, usize), data: &[u8]) -> Try<()> {
         let lie = copy.map.lie();
-        copy.map.parts(&copy.at, true, |at, address, bytes| {
+        let mut result = Ok(());
+        copy.map.parts(&copy.at, copy.reduction.is_none(), |at, address, bytes| {
             // Coordinates were checked at the issue.
             let Ok((home, offset)) = self.locate(Space::Global, 0, address, bytes) else { return };
-            let Some(region) = self.region_mut(home) else { return };
             let (mut done, len) = (0, bytes as usize);
-            while done < len {
+            while done < len && result.is_ok() {
                 // Up to the next unit: within one, bytes keep their order.
                 let count = (UNIT - (at + done) % UNIT).min(len - done);
                 let byte = place(lie, from, at + done) - from;
-                region.data[offset + done..offset + done + count].copy_from_slice(&data[byte..byte + count]);
+                result = self.put((home, offset + done), &data[byte..byte + count], copy.reduction);
                 done += count;
             }
-            region.written.set(offset, len);
         });
+        result
     }
 }

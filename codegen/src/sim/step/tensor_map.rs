@@ -1,5 +1,7 @@
 //! Tensor maps: a tensor in global memory, and the box of it that copies move.
 
+use crate::ir::Ty;
+
 /// The element type of a tensor map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "a variant's name is its meaning")]
@@ -11,10 +13,13 @@ pub enum TensorElem {
     F16,
     BF16,
     F32,
+    S32,
+    S64,
+    F64,
 }
 
 impl TensorElem {
-    const ALL: [TensorElem; 7] = [
+    const ALL: [TensorElem; 10] = [
         TensorElem::U8,
         TensorElem::U16,
         TensorElem::U32,
@@ -22,16 +27,30 @@ impl TensorElem {
         TensorElem::F16,
         TensorElem::BF16,
         TensorElem::F32,
+        TensorElem::S32,
+        TensorElem::S64,
+        TensorElem::F64,
     ];
+
+    /// The type of an element.
+    pub const fn ty(self) -> Ty {
+        match self {
+            TensorElem::U8 => Ty::U8,
+            TensorElem::U16 => Ty::U16,
+            TensorElem::U32 => Ty::U32,
+            TensorElem::U64 => Ty::U64,
+            TensorElem::F16 => Ty::F16,
+            TensorElem::BF16 => Ty::BF16,
+            TensorElem::F32 => Ty::F32,
+            TensorElem::S32 => Ty::S32,
+            TensorElem::S64 => Ty::S64,
+            TensorElem::F64 => Ty::F64,
+        }
+    }
 
     /// Bytes of an element.
     pub const fn bytes(self) -> u32 {
-        match self {
-            TensorElem::U8 => 1,
-            TensorElem::U16 | TensorElem::F16 | TensorElem::BF16 => 2,
-            TensorElem::U32 | TensorElem::F32 => 4,
-            TensorElem::U64 => 8,
-        }
+        self.ty().bytes()
     }
 
     /// What an element outside the tensor is filled with, if not with zero.
@@ -39,7 +58,13 @@ impl TensorElem {
         match self {
             TensorElem::F16 | TensorElem::BF16 => 0x7fff,
             TensorElem::F32 => 0x7fff_ffff,
-            TensorElem::U8 | TensorElem::U16 | TensorElem::U32 | TensorElem::U64 => 0,
+            TensorElem::F64 => 0x7fff_ffff_ffff_ffff,
+            TensorElem::U8
+            | TensorElem::U16
+            | TensorElem::U32
+            | TensorElem::U64
+            | TensorElem::S32
+            | TensorElem::S64 => 0,
         }
     }
 }

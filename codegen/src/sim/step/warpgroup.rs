@@ -44,7 +44,12 @@ fn form(op: &MmaOp) -> Option<Form<'_>> {
             signs: (*sign_a, *sign_b),
             major_b: *major_b,
         }),
-        _ => None,
+        MmaOp::LdMatrix { .. }
+        | MmaOp::StMatrix { .. }
+        | MmaOp::MmaSync { .. }
+        | MmaOp::WgmmaFence {}
+        | MmaOp::WgmmaCommit {}
+        | MmaOp::WgmmaWait { .. } => None,
     }
 }
 
@@ -109,6 +114,7 @@ impl Machine<'_> {
             keep,
             signs: form.signs,
         };
+        self.check_pattern(&multiply)?;
         let op = self.new_op(cur.warp, 0, false);
         self.touch_operands(cur, first, op, &multiply)?;
         let flight = self.launch_flight(Flight {
@@ -144,6 +150,22 @@ impl Machine<'_> {
         Err(Trouble::new(FaultKind::NoWgmmaFence { register }))
     }
 
+    /// Operands begin in the first row of their swizzle's pattern.
+    fn check_pattern(&self, multiply: &Multiply) -> Try<()> {
+        let a = match multiply.a {
+            Left::Shared(descriptor, _) => Some(descriptor),
+            Left::Registers(_) => None,
+        };
+        for operand in a.into_iter().chain([multiply.b.0]) {
+            let offset = operand.off_pattern();
+            if offset != 0 && self.checks {
+                let at = self.bytes(Space::Shared, operand.start.into(), UNIT);
+                return Err(Trouble::new(FaultKind::SwizzleBase { at, offset, span: operand.span }));
+            }
+        }
+        Ok(())
+    }
+
     /// Every warp must know what the tensor core reads on its behalf.
     fn touch_operands(&mut self, cur: Cur, first: usize, op: u32, multiply: &Multiply) -> Try<()> {
         let ranges = self.ranges(multiply)?;
@@ -161,7 +183,7 @@ impl Machine<'_> {
         let home = Home::Shared(multiply.block);
         for (i, (warp, lane, view)) in views.iter().enumerate() {
             let thread = self.thread(*warp, *lane);
-            let access = OpAccess { op, thread, pc: cur.pc, view, write: false, generic: false };
+            let access = OpAccess { op, thread, pc: cur.pc, view, write: false, generic: false, strength: None };
             for &(start, bytes) in &ranges {
                 self.touch_op(&access, (home, (start - SHARED_BASE) as usize), bytes, i + 1 == views.len())?;
             }

@@ -1,8 +1,8 @@
 //! A column index where a row index belongs.
-use tilewright_layout::typed::{Idx, RowMajor, Tile};
+use tilewright_layout::typed::{ArrayTensor, Idx, RowMajor};
 
 fn main() {
-    let tile = Tile::<f32, RowMajor<4, 8>>::default();
+    let tile = ArrayTensor::<f32, RowMajor<4, 8>>::default();
     let row = Idx::<8>::constant::<5>();
     let _ = tile.at(row, row);
 }

@@ -1,11 +1,11 @@
 //! A view of one memory where another is expected.
 use tilewright_layout::typed::RowMajor;
-use tilewright_layout::view::{Global, LayoutTensor, Shared};
+use tilewright_layout::view::{Global, TensorView, Shared};
 
-fn stage(_tile: LayoutTensor<'_, f32, RowMajor<8, 8>, Shared>) {}
+fn stage(_tile: TensorView<'_, f32, RowMajor<8, 8>, Shared>) {}
 
 fn main() {
     let data = [0.0; 64];
-    let view = LayoutTensor::<f32, RowMajor<8, 8>, Global>::from_slice(&data).unwrap();
+    let view = TensorView::<f32, RowMajor<8, 8>, Global>::from_slice(&data).unwrap();
     stage(view);
 }

@@ -1,9 +1,9 @@
 //! A tile that does not fill a view.
 use tilewright_layout::typed::RowMajor;
-use tilewright_layout::view::LayoutTensor;
+use tilewright_layout::view::TensorView;
 
 fn main() {
     let data = [0.0; 96];
-    let view = LayoutTensor::<f32, RowMajor<8, 12>>::from_slice(&data).unwrap();
+    let view = TensorView::<f32, RowMajor<8, 12>>::from_slice(&data).unwrap();
     let _ = view.tile::<3, 4>([0, 0]);
 }

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use serde_json::{Value as Json, json};
-use tilewright_layout::view::{LayoutTensor, Space};
+use tilewright_layout::view::{Space, TensorView};
 use tilewright_layout::{Layout, Swizzled, Tiler};
 
 use super::Reason;
@@ -30,7 +30,7 @@ fn copy(case: &Case<'_>, list: impl FnOnce(Vec<Json>, &[usize]) -> Json) -> Outc
     let source = if case.has("src_data") { case.tuple("src_data")?.values().to_vec() } else { memory(case, &from)? };
     let mut target = vec![-1; flat_length(case.expected)];
     let source = Tensor::with_layout(&source, from)?;
-    let view = LayoutTensor::<_, Swizzled>::with_layout_mut(&mut target, to)?;
+    let view = TensorView::<_, Swizzled>::with_layout_mut(&mut target, to)?;
     view.copy_from(&source)?;
     let sizes: Vec<usize> = (0..view.rank()).map(|mode| view.extent(mode)).collect();
     Ok(list(target.into_iter().map(Json::from).collect(), &sizes))
@@ -48,7 +48,7 @@ fn copy_vectors(case: &Case<'_>) -> Outcome {
     let tiler = |rows, columns| Tiler::by_mode(&[Tiler::extent(rows), Tiler::extent(columns)]);
     let order = Layout::leaf(from.size(), 1)?;
     let vectors = Tensor::with_layout(&source, from)?.flat_divide(&tiler(1, 4)?)?;
-    LayoutTensor::<_, Swizzled>::with_layout_mut(&mut target, to)?
+    TensorView::<_, Swizzled>::with_layout_mut(&mut target, to)?
         .flat_divide(&tiler(4, 1)?)?
         .compose(&order)?
         .copy_from(&vectors.compose(&order)?)?;
@@ -56,7 +56,7 @@ fn copy_vectors(case: &Case<'_>) -> Outcome {
 }
 
 /// Numbers the elements of a view row by row, on from `counter`.
-fn number<S: Space>(view: &LayoutTensor<'_, Cell<i64>, Swizzled, S>, counter: &mut i64) -> Result<(), Obstacle> {
+fn number<S: Space>(view: &TensorView<'_, Cell<i64>, Swizzled, S>, counter: &mut i64) -> Result<(), Obstacle> {
     for cell in view.permute(&row_by_row(view.rank()))?.iter() {
         cell.set(*counter);
         *counter += 1;
@@ -67,7 +67,7 @@ fn number<S: Space>(view: &LayoutTensor<'_, Cell<i64>, Swizzled, S>, counter: &m
 fn fill_tiles(case: &Case<'_>) -> Outcome {
     let layout = plain(case.layout("layout")?);
     let mut memory = memory(case, &layout)?;
-    let view = LayoutTensor::<_, Swizzled>::with_layout_mut(&mut memory, layout)?;
+    let view = TensorView::<_, Swizzled>::with_layout_mut(&mut memory, layout)?;
     let sizes = numbers(between(case.name, '[', ']'));
     let &[rows @ (1..), columns @ (1..)] = &sizes[..] else { return Err(Obstacle::Differs(Reason::NoCounterpart)) };
     let tiler = Tiler::by_mode(&[Tiler::extent(rows as i64), Tiler::extent(columns as i64)])?;
@@ -83,7 +83,7 @@ fn fill_tiles(case: &Case<'_>) -> Outcome {
 fn fill_fragments(case: &Case<'_>) -> Outcome {
     let layout = plain(case.layout("layout")?);
     let mut memory = memory(case, &layout)?;
-    let view = LayoutTensor::<_, Swizzled>::with_layout_mut(&mut memory, layout)?;
+    let view = TensorView::<_, Swizzled>::with_layout_mut(&mut memory, layout)?;
     let threads = case.layout("thread_layout")?;
     let mut counter = 0;
     for thread in 0..threads.size() as usize {
@@ -95,6 +95,6 @@ fn fill_fragments(case: &Case<'_>) -> Outcome {
 /// The elements as Rust prints a list of floating-point numbers.
 fn text(case: &Case<'_>) -> Outcome {
     let data: Vec<f32> = case.tuple("data")?.values().iter().map(|value| *value as f32).collect();
-    let view = LayoutTensor::<f32, Layout>::with_layout(&data, case.layout("layout")?)?;
+    let view = TensorView::<f32, Layout>::with_layout(&data, case.layout("layout")?)?;
     Ok(json!(format!("{:?}", view.iter().collect::<Vec<_>>())))
 }

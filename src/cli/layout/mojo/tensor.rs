@@ -1,7 +1,7 @@
 //! Tensors of the cases: memory seen through a layout, and how that library lists elements.
 
 use serde_json::{Value as Json, json};
-use tilewright_layout::view::{LayoutTensor, OffsetMap, ViewError};
+use tilewright_layout::view::{OffsetMap, TensorView, ViewError};
 use tilewright_layout::{Layout, Swizzle, Swizzled};
 
 use super::case::{Case, Obstacle, Outcome};
@@ -9,7 +9,7 @@ use crate::cli::layout::Value;
 use crate::cli::layout::operations::listed;
 
 /// A view of the memory of a case.
-pub(super) type Tensor<'m> = LayoutTensor<'m, i64, Swizzled>;
+pub(super) type Tensor<'m> = TensorView<'m, i64, Swizzled>;
 
 /// In which order the lanes of a vector are listed.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub(super) fn plain(layout: Layout) -> Swizzled {
 pub(super) fn memory(case: &Case<'_>, layout: &Swizzled) -> Result<Vec<i64>, Obstacle> {
     let mut memory = offsets(layout)?;
     if case.args["fill"].as_str() == Some("arange") {
-        let tensor = LayoutTensor::<_, Swizzled>::with_layout_mut(&mut memory, *layout)?;
+        let tensor = TensorView::<_, Swizzled>::with_layout_mut(&mut memory, *layout)?;
         for (cell, number) in tensor.permute(&row_by_row(tensor.rank()))?.iter().zip(0..) {
             cell.set(number);
         }

@@ -1,5 +1,5 @@
 //! Mojo's cases of tensor views: a chain of calls, such as `tile[4,4](i,j).distribute[row_major(2,2)](tid)`, through
-//! [`LayoutTensor`](tilewright_layout::view::LayoutTensor).
+//! [`TensorView`](tilewright_layout::view::TensorView).
 //!
 //! That library's vectors are elements with a layout of their own; here their lanes are the first modes of the view.
 

@@ -5,7 +5,7 @@
 
 use tilewright_codegen::build::{Builder, Global, Ptr, Shared, Val};
 use tilewright_codegen::ir::attr::Scope;
-use tilewright_kernels::decode::{Cells, Streamed, Team, TokenStage, settled};
+use tilewright_kernels::decode::{Cells, ConsumerWarps, Streamed, TokenStage, settled};
 
 use super::sync::Sync;
 use crate::vm::device::plan::CellsPlan;
@@ -65,7 +65,7 @@ impl<'k> StepCells<'k> {
     }
 
     /// Brings the cells of a step to shared memory; by the team, which has met.
-    pub fn fetch(self, team: Team<'k>, step: Val<'k, u32>) {
+    pub fn fetch(self, team: ConsumerWarps<'k>, step: Val<'k, u32>) {
         if let Some((plan, kept)) = self.kept {
             let (positions, tables) = (self.global(plan.position), self.global(plan.table));
             team.each(plan.rows, |row| kept.at(row).store(positions.at(row).load()));

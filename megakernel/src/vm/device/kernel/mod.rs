@@ -29,7 +29,7 @@ mod trace;
 use half::bf16;
 use tilewright_codegen::build::{Builder, Global, Ptr, Val, block, record as record_kernel};
 use tilewright_codegen::ir::Kernel;
-use tilewright_kernels::decode::{Scratch, Team};
+use tilewright_kernels::decode::{ConsumerWarps, Scratch};
 
 use super::Plan;
 use cells::StepCells;
@@ -38,6 +38,7 @@ use ring::Ring;
 use sync::Sync;
 pub(super) use sync::{BEGUN, HALT, OWN_COUNTERS, PITCH};
 use table::Table;
+pub use table::TaskView;
 pub(super) use trace::TIMES;
 use trace::Trace;
 
@@ -62,7 +63,7 @@ struct Kit<'k, 'p> {
     ring: Ring<'k>,
     table: Table<'k>,
     sync: Sync<'k>,
-    team: Team<'k>,
+    team: ConsumerWarps<'k>,
     scratch: Scratch<'k>,
     cells: StepCells<'k>,
     /// Where times go, if they are wanted.
@@ -113,7 +114,7 @@ fn body(k: &Builder, plan: &Plan) {
         ring,
         table,
         sync,
-        team: Team::new(k, options.warps),
+        team: ConsumerWarps::new(k, options.warps),
         scratch,
         cells,
         trace,

@@ -91,14 +91,15 @@ impl<'k> Table<'k> {
 
 /// A task's record.
 #[derive(Clone, Copy)]
-pub(super) struct TaskView<'k> {
+pub struct TaskView<'k> {
     at: Ptr<'k, Shared, u32>,
 }
 
 macro_rules! fields {
     ($($field:ident)+) => {
         impl<'k> TaskView<'k> {
-            $(pub fn $field(self) -> Val<'k, u32> {
+            $(#[doc = concat!("The record's `", stringify!($field), "`.")]
+            pub fn $field(self) -> Val<'k, u32> {
                 field!(self.at, TaskRecord.$field)
             })+
         }

@@ -1,6 +1,6 @@
 //! Operand tiles of the matrix instructions of sm_90, as types.
 
-use super::{Matrix, static_layout};
+use super::{MatrixLayout, static_layout};
 use crate::ops::Order;
 use crate::swizzle::canonical::{Atom, Major, SwizzleWidth};
 use crate::{IntTuple, LayoutError, Swizzled};
@@ -33,24 +33,27 @@ static_layout! {
     /// each stretch of a swizzled row's width is one box of a tensor map.
     ///
     /// ```
-    /// use tilewright_layout::typed::{KMajor, MatrixTile, MnMajor, notation};
-    /// assert_eq!(notation::<MatrixTile<KMajor, 16, 128, 64>>().as_str(), "S<3,3,3> o 0 o ((8,16),(64,1)):((64,512),(1,0))");
-    /// assert_eq!(notation::<MatrixTile<MnMajor, 16, 128, 32>>().as_str(), "S<3,3,3> o 0 o ((64,2),(8,4)):((1,2048),(64,512))");
-    /// assert_eq!(notation::<MatrixTile<KMajor, 16, 8, 16>>().as_str(), "S<1,3,3> o 0 o ((8,1),(16,1)):((16,0),(1,0))");
+    /// use tilewright_layout::typed::{KMajor, MnMajor, OperandTile, notation};
+    /// assert_eq!(notation::<OperandTile<KMajor, 16, 128, 64>>().as_str(), "S<3,3,3> o 0 o ((8,16),(64,1)):((64,512),(1,0))");
+    /// assert_eq!(notation::<OperandTile<MnMajor, 16, 128, 32>>().as_str(), "S<3,3,3> o 0 o ((64,2),(8,4)):((1,2048),(64,512))");
+    /// assert_eq!(notation::<OperandTile<KMajor, 16, 8, 16>>().as_str(), "S<1,3,3> o 0 o ((8,1),(16,1)):((16,0),(1,0))");
     /// ```
-    MatrixTile [X: StaticMajor, const BITS: i64, const MN: usize, const K: usize] [X, BITS, MN, K] (X) {
-        SWIZZLE = constant(matrix_tile(X::MAJOR, BITS, MN as i64, K as i64)).swizzle();
-        LAYOUT = constant(matrix_tile(X::MAJOR, BITS, MN as i64, K as i64)).layout();
+    OperandTile [X: StaticMajor, const BITS: i64, const MN: usize, const K: usize] [X, BITS, MN, K] (X) {
+        SWIZZLE = constant(operand_tile(X::MAJOR, BITS, MN as i64, K as i64)).swizzle();
+        LAYOUT = constant(operand_tile(X::MAJOR, BITS, MN as i64, K as i64)).layout();
     }
 }
 
-impl<X: StaticMajor, const BITS: i64, const MN: usize, const K: usize> Matrix<MN, K> for MatrixTile<X, BITS, MN, K> {}
+impl<X: StaticMajor, const BITS: i64, const MN: usize, const K: usize> MatrixLayout<MN, K>
+    for OperandTile<X, BITS, MN, K>
+{
+}
 
 /// The tile as a value.
 ///
 /// # Errors
 /// [`LayoutError::Indivisible`] where the contiguous extent is not a multiple of 32 bytes, or the other one of 8.
-pub const fn matrix_tile(major: Major, bits: i64, mn: i64, k: i64) -> Result<Swizzled, LayoutError> {
+pub const fn operand_tile(major: Major, bits: i64, mn: i64, k: i64) -> Result<Swizzled, LayoutError> {
     let row = match major {
         Major::K => k,
         Major::Mn => mn,

@@ -1,7 +1,21 @@
-//! Random shapes, layouts and tilers.
+//! Random shapes, layouts and swizzles for property tests, with shrinking; behind the feature `testing`.
+//!
+//! The laws to hold against them are in [`laws`](crate::laws). Layouts are small enough to be enumerated: at most 512
+//! coordinates, six integers, three levels.
+//!
+//! ```
+//! use proptest::prelude::*;
+//! use tilewright_layout::{laws, testing};
+//! proptest!(|(a in testing::any_layout(), b in testing::compact())| {
+//!     if let Ok(c) = a.composition(&b) {
+//!         prop_assert_eq!(laws::composition(&a, &b, &c), Ok(()));
+//!     }
+//! });
+//! ```
 
+use crate::{IntTuple, Layout, Swizzle};
 use proptest::prelude::*;
-use tilewright_layout::{IntTuple, Layout, Swizzle};
+use std::vec::Vec;
 
 /// Extents with many common divisors, so that operations meet both outcomes.
 pub fn extent() -> impl Strategy<Value = i64> {

@@ -1,31 +1,31 @@
-//! The team: the warps of a block that compute.
+//! Consumer warps: the warps of a block that compute.
 
 use tilewright_codegen::build::{Builder, Val};
 
 /// Warps `0..warps` of a block, which meet at a barrier of their own: other warps stream weights meanwhile.
 #[derive(Clone, Copy)]
-pub struct Team<'k> {
+pub struct ConsumerWarps<'k> {
     /// The recorder.
     pub k: &'k Builder,
     /// How many warps.
     pub warps: u32,
 }
 
-/// The named barrier of the team; 0 is the block's.
+/// The named barrier of the consumer warps; 0 is the block's.
 const BARRIER: u32 = 1;
 
-impl<'k> Team<'k> {
+impl<'k> ConsumerWarps<'k> {
     /// The first `warps` warps of the block.
-    pub fn new(k: &'k Builder, warps: u32) -> Team<'k> {
-        Team { k, warps }
+    pub fn new(k: &'k Builder, warps: u32) -> ConsumerWarps<'k> {
+        ConsumerWarps { k, warps }
     }
 
-    /// Threads of the team.
+    /// Threads of the consumer warps.
     pub fn threads(self) -> u32 {
         self.warps * 32
     }
 
-    /// Waits for every thread of the team.
+    /// Waits for every one of their threads.
     #[track_caller]
     pub fn sync(self) {
         self.k.bar_sync(BARRIER, self.threads());
@@ -47,7 +47,7 @@ impl<'k> Team<'k> {
         }
     }
 
-    /// Deals `count` items to the threads as [`Team::each`] does, for work that whole warps do: one item for each round.
+    /// Deals `count` items to the threads as [`ConsumerWarps::each`] does, for work that whole warps do: one item for each round.
     pub fn items(self, count: u32) -> Vec<Item<'k>> {
         let rounds = (0..count).step_by(self.threads() as usize);
         let item = |base: u32| {

@@ -1,16 +1,18 @@
 //! What the tensor cores multiply: one row per element type.
 
 use super::float8::{E4M3, E5M2};
+use super::tf32::Tf32;
 use half::{bf16, f16};
 use tilewright_codegen::build::{Number, Numeric, Scalar};
 use tilewright_codegen::ir::{MmaAtom, WgmmaAtom, WgmmaKind};
 use tilewright_layout::fragment::{
-    Atom, FragmentLayout, Operand, StaticAtom, WgmmaFamily, WgmmaTypes, atoms, fragment,
+    Atom, FragmentA, FragmentB, FragmentC, FragmentLayout, Operand, RegisterA, StaticFragment, WgmmaFamily, WgmmaTypes,
+    atoms, fragment,
 };
-use tilewright_layout::typed::{KMajor, MatrixTile, StaticLayout, StaticMajor};
+use tilewright_layout::typed::{KMajor, OperandTile, StaticLayout, StaticMajor};
 
-/// A type of matrix elements. Both factors have it; sums are wider.
-pub trait Factor: Copy + 'static {
+/// A type of matrix elements. Both operands have it; sums are wider.
+pub trait InputType: Copy + 'static {
     /// How memory holds it.
     type Stored: Scalar;
     /// What products are summed in.
@@ -24,8 +26,14 @@ pub trait Factor: Copy + 'static {
     const CUT: f64;
     /// The `mma.sync` of 16×8×K.
     const WARP: MmaAtom;
-    /// The same as the layout crate knows it.
-    const WARP_FRAGMENTS: Atom;
+    /// The registers of its A operand, 32 bits each.
+    type WarpA: StaticFragment;
+    /// The registers of its B operand, 32 bits each.
+    type WarpB: StaticFragment;
+    /// The registers of its accumulator.
+    type WarpC: StaticFragment;
+    /// The registers of `wgmma`'s A operand, 32 bits each, where it is not in shared memory.
+    type WarpgroupA: StaticFragment;
     /// The `wgmma` of 64×N×K.
     const WARPGROUP: WgmmaKind;
     /// The same as the layout crate knows it.
@@ -37,7 +45,7 @@ pub trait Factor: Copy + 'static {
     const K: u32 = 256 / Self::Stored::TY.bits();
 }
 
-/// How wide factors are, and with that the operand tiles whose K is a swizzled row of 128 bytes.
+/// How wide operands are, and with that the operand tiles whose K is a swizzled row of 128 bytes.
 pub trait Width: 'static {
     /// Elements of 128 bytes.
     const DEPTH: u32;
@@ -55,44 +63,57 @@ pub enum Bits8 {}
 
 impl Width for Bits16 {
     const DEPTH: u32 = 64;
-    type Tile<X: StaticMajor, const ROWS: usize> = MatrixTile<X, 16, ROWS, 64>;
+    type Tile<X: StaticMajor, const ROWS: usize> = OperandTile<X, 16, ROWS, 64>;
 }
 
 impl Width for Bits8 {
     const DEPTH: u32 = 128;
-    type Tile<X: StaticMajor, const ROWS: usize> = MatrixTile<KMajor, 8, ROWS, 128>;
+    type Tile<X: StaticMajor, const ROWS: usize> = OperandTile<KMajor, 8, ROWS, 128>;
+}
+
+/// 32 bits: as of 8 bits, K is contiguous.
+#[derive(Clone, Copy, Debug)]
+pub enum Bits32 {}
+
+impl Width for Bits32 {
+    const DEPTH: u32 = 32;
+    type Tile<X: StaticMajor, const ROWS: usize> = OperandTile<KMajor, 32, ROWS, 32>;
 }
 
 const F32: f64 = 1.0 / (1u32 << 23) as f64;
 const FLOAT8: f64 = 1.0 / (1u32 << 13) as f64;
 
-macro_rules! factors {
+macro_rules! inputs {
     ($($Type:ty: $Stored:ty, $Sum:ty, $Width:ty, $name:literal, $cut:expr, $warp:ident $warp_row:ident, $group:ident $group_row:ident;)+) => { $(
-        impl Factor for $Type {
+        impl InputType for $Type {
             type Stored = $Stored;
             type Sum = $Sum;
             type Width = $Width;
+            type WarpA = FragmentA<atoms::$warp_row>;
+            type WarpB = FragmentB<atoms::$warp_row>;
+            type WarpC = FragmentC<atoms::$warp_row>;
+            type WarpgroupA = FragmentA<atoms::Wgmma<atoms::$group_row, 8, RegisterA>>;
             const CUT: f64 = $cut;
             const NAME: &'static str = $name;
             const WARP: MmaAtom = MmaAtom::$warp;
-            const WARP_FRAGMENTS: Atom = atoms::$warp_row::ATOM;
             const WARPGROUP: WgmmaKind = WgmmaKind::$group;
             const WARPGROUP_FRAGMENTS: WgmmaFamily = atoms::$group_row::FAMILY;
         }
     )+ };
 }
 
-factors! {
+inputs! {
     bf16: bf16, f32, Bits16, "bf16", F32, M16N8K16_F32_BF16_BF16 SM80_16x8x16_F32BF16BF16F32_TN, F32_BF16_BF16 SM90_F32BF16BF16;
     f16: f16, f32, Bits16, "f16", F32, M16N8K16_F32_F16_F16 SM80_16x8x16_F32F16F16F32_TN, F32_F16_F16 SM90_F32F16F16;
     E4M3: u8, f32, Bits8, "e4m3", FLOAT8, M16N8K32_F32_E4M3_E4M3 SM89_16x8x32_F32E4M3E4M3F32_TN, F32_E4M3_E4M3 SM90_F32E4M3E4M3;
     E5M2: u8, f32, Bits8, "e5m2", FLOAT8, M16N8K32_F32_E5M2_E5M2 SM89_16x8x32_F32E5M2E5M2F32_TN, F32_E5M2_E5M2 SM90_F32E5M2E5M2;
+    Tf32: f32, f32, Bits32, "tf32", F32, M16N8K8_F32_TF32_TF32 SM80_16x8x8_F32TF32TF32F32_TN, F32_TF32_TF32 SM90_F32TF32TF32;
     i8: i8, i32, Bits8, "s8", 0.0, M16N8K32_S32_S8_S8 SM80_16x8x32_S32S8S8S32_TN, S32_S8_S8 SM90_S32S8S8;
 }
 
 /// The fragment of an operand of the warp's instruction.
-pub const fn warp_fragment<F: Factor>(operand: Operand) -> FragmentLayout {
-    fragment(&F::WARP_FRAGMENTS, operand)
+pub const fn warp_fragment<F: InputType>(operand: Operand) -> FragmentLayout {
+    fragment(&F::WarpC::ATOM, operand)
 }
 
 /// The `wgmma` with `n` columns and the fragment of its accumulator.
@@ -100,7 +121,7 @@ pub const fn warp_fragment<F: Factor>(operand: Operand) -> FragmentLayout {
 /// # Panics
 /// Where there is no such instruction: N is a multiple of 8 from 8 to 256 (of 16 above 32 for integers). In a constant that
 /// is a compile error.
-pub const fn warpgroup_atom<F: Factor>(n: u32) -> (WgmmaAtom, FragmentLayout) {
+pub const fn warpgroup_atom<F: InputType>(n: u32) -> (WgmmaAtom, FragmentLayout) {
     match (WgmmaAtom::new(n, F::WARPGROUP), Atom::wgmma(&F::WARPGROUP_FRAGMENTS, n as i64, false)) {
         (Some(atom), Some(shape)) => (atom, fragment(&shape, Operand::C)),
         _ => panic!("wgmma: N must be a multiple of 8 (of 16 above 32 for integers), 8 to 256"),
@@ -109,13 +130,13 @@ pub const fn warpgroup_atom<F: Factor>(n: u32) -> (WgmmaAtom, FragmentLayout) {
 
 #[cfg(test)]
 mod tests {
-    use super::{E4M3, E5M2, Factor, Width, warp_fragment};
+    use super::{E4M3, E5M2, InputType, Tf32, Width, warp_fragment};
     use half::{bf16, f16};
-    use tilewright_layout::fragment::Operand;
+    use tilewright_layout::fragment::{Operand, StaticFragment};
 
-    fn rows_agree<F: Factor>() {
+    fn rows_agree<F: InputType>() {
         let (m, n, k) = F::WARP.shape();
-        assert_eq!(F::WARP_FRAGMENTS.mnk, [m, n, k].map(i64::from), "{}", F::NAME);
+        assert_eq!(F::WarpA::ATOM.mnk, [m, n, k].map(i64::from), "{}", F::NAME);
         assert_eq!((F::K, F::WARPGROUP.k()), (k, k), "{}", F::NAME);
         assert_eq!(F::WARPGROUP_FRAGMENTS.k, i64::from(k), "{}", F::NAME);
         assert_eq!(i64::from(F::Width::DEPTH) * F::BITS, 1024, "{}", F::NAME);
@@ -132,6 +153,7 @@ mod tests {
         rows_agree::<f16>();
         rows_agree::<E4M3>();
         rows_agree::<E5M2>();
+        rows_agree::<Tf32>();
         rows_agree::<i8>();
     }
 }

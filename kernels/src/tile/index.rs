@@ -13,53 +13,53 @@ use tilewright_layout::swizzle::{add_bits, times_bits};
 ///
 /// ```
 /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
-/// use tilewright_kernels::tile::Coord;
+/// use tilewright_kernels::tile::Index;
 /// # record("sample", Arch::Sm80, block(128), |k| {
-/// let thread = Coord::below(k.tid(), 128);
+/// let thread = Index::below(k.tid(), 128);
 /// // Vector 3 of the thread: row and column of a tile of 16 vectors a row.
 /// let (column, row) = ((thread + 3 * 128) % 16, (thread + 3 * 128) / 16);
 /// assert_eq!((column.constant(), row.constant()), (0, 24));
 /// # });
 /// ```
 #[derive(Clone, Copy)]
-pub struct Coord<'k> {
+pub struct Index<'k> {
     value: Option<Val<'k, u32>>,
     bits: u32,
     constant: u32,
 }
 
-impl<'k> Coord<'k> {
+impl<'k> Index<'k> {
     /// The constant 0.
-    pub const ZERO: Coord<'static> = Coord { value: None, bits: 0, constant: 0 };
+    pub const ZERO: Index<'static> = Index { value: None, bits: 0, constant: 0 };
 
     /// A value of which nothing is known.
-    pub fn any(value: Val<'k, u32>) -> Coord<'k> {
-        Coord::with_bits(value, u32::MAX)
+    pub fn any(value: Val<'k, u32>) -> Index<'k> {
+        Index::with_bits(value, u32::MAX)
     }
 
     /// A value that is below `bound`: the caller's word, which the simulator's checks of addresses put to the test.
-    pub fn below(value: Val<'k, u32>, bound: u32) -> Coord<'k> {
+    pub fn below(value: Val<'k, u32>, bound: u32) -> Index<'k> {
         let most = bound.saturating_sub(1);
-        Coord::with_bits(value, u32::MAX.checked_shr(most.leading_zeros()).unwrap_or(0))
+        Index::with_bits(value, u32::MAX.checked_shr(most.leading_zeros()).unwrap_or(0))
     }
 
     /// A value without bits outside `bits`.
-    pub fn with_bits(value: Val<'k, u32>, bits: u32) -> Coord<'k> {
+    pub fn with_bits(value: Val<'k, u32>, bits: u32) -> Index<'k> {
         match value.operand().as_const() {
-            Some(known) => Coord::from(known.bits as u32),
-            None if bits == 0 => Coord::from(0),
-            None => Coord { value: Some(value), bits, constant: 0 },
+            Some(known) => Index::from(known.bits as u32),
+            None if bits == 0 => Index::from(0),
+            None => Index { value: Some(value), bits, constant: 0 },
         }
     }
 
     /// The lane of its warp.
-    pub fn lane(k: &'k Builder) -> Coord<'k> {
-        Coord::below(k.lane(), 32)
+    pub fn lane(k: &'k Builder) -> Index<'k> {
+        Index::below(k.lane(), 32)
     }
 
     /// The thread of its block.
-    pub fn thread(k: &'k Builder) -> Coord<'k> {
-        Coord::below(k.tid(), k.threads())
+    pub fn thread(k: &'k Builder) -> Index<'k> {
+        Index::below(k.tid(), k.threads())
     }
 
     /// The part that is known while recording.
@@ -78,8 +78,8 @@ impl<'k> Coord<'k> {
     }
 
     /// The same without its constant.
-    pub fn variable(self) -> Coord<'k> {
-        Coord { constant: 0, ..self }
+    pub fn variable(self) -> Index<'k> {
+        Index { constant: 0, ..self }
     }
 
     /// The sum as one value.
@@ -93,11 +93,11 @@ impl<'k> Coord<'k> {
 
     /// The constant moved into the value, where there is one.
     #[track_caller]
-    fn merged(self) -> Coord<'k> {
+    fn merged(self) -> Index<'k> {
         match self.value {
             Some(value) if self.constant > 0 => {
                 let bits = add_bits(self.bits.into(), self.constant.into());
-                Coord { value: Some(value + self.constant), bits: clip(bits), constant: 0 }
+                Index { value: Some(value + self.constant), bits: clip(bits), constant: 0 }
             }
             _ => self,
         }
@@ -115,20 +115,20 @@ impl<'k> Coord<'k> {
 ///
 /// ```
 /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
-/// use tilewright_kernels::tile::{Coord, place};
+/// use tilewright_kernels::tile::{Index, place};
 /// use tilewright_layout::Layout;
 /// # record("sample", Arch::Sm80, block(32), |k| {
 /// let fragment = Layout::parse("((4,8),(2,2)):((32,1),(16,8))").unwrap();
-/// let thread = place(&fragment.mode(0).unwrap(), Coord::lane(k));
-/// let value = place(&fragment.mode(1).unwrap(), Coord::from(3));
+/// let thread = place(&fragment.mode(0).unwrap(), Index::lane(k));
+/// let value = place(&fragment.mode(1).unwrap(), Index::from(3));
 /// assert_eq!((thread.bits(), value.constant()), (0b110_0111, 24));
 /// # });
 /// ```
 #[track_caller]
-pub fn place<'k>(mode: &Layout, coordinate: Coord<'k>) -> Coord<'k> {
+pub fn place<'k>(mode: &Layout, coordinate: Index<'k>) -> Index<'k> {
     let flat = mode.coalesce();
     let last = flat.extents().len() - 1;
-    let (mut rest, mut offset) = (coordinate, Coord::from(0));
+    let (mut rest, mut offset) = (coordinate, Index::from(0));
     for (i, (&extent, &stride)) in flat.extents().iter().zip(flat.strides()).enumerate() {
         let digit = if i == last { rest } else { rest % extent as u32 };
         offset = offset + digit * stride as u32;
@@ -143,90 +143,90 @@ fn clip(bits: i64) -> u32 {
     u32::try_from(bits).unwrap_or(u32::MAX)
 }
 
-impl From<u32> for Coord<'_> {
+impl From<u32> for Index<'_> {
     fn from(constant: u32) -> Self {
-        Coord { constant, ..Coord::ZERO }
+        Index { constant, ..Index::ZERO }
     }
 }
 
-impl<'k> From<Val<'k, u32>> for Coord<'k> {
-    fn from(value: Val<'k, u32>) -> Coord<'k> {
-        Coord::any(value)
+impl<'k> From<Val<'k, u32>> for Index<'k> {
+    fn from(value: Val<'k, u32>) -> Index<'k> {
+        Index::any(value)
     }
 }
 
-impl<'k, C: Into<Coord<'k>>> Add<C> for Coord<'k> {
-    type Output = Coord<'k>;
+impl<'k, C: Into<Index<'k>>> Add<C> for Index<'k> {
+    type Output = Index<'k>;
 
     #[track_caller]
-    fn add(self, other: C) -> Coord<'k> {
+    fn add(self, other: C) -> Index<'k> {
         let other = other.into();
         let value = match (self.value, other.value) {
             (Some(a), Some(b)) => Some(a + b),
             (a, b) => a.or(b),
         };
         let bits = clip(add_bits(self.bits.into(), other.bits.into()));
-        Coord { value, bits, constant: self.constant.wrapping_add(other.constant) }
+        Index { value, bits, constant: self.constant.wrapping_add(other.constant) }
     }
 }
 
-impl<'k> Mul<u32> for Coord<'k> {
-    type Output = Coord<'k>;
+impl<'k> Mul<u32> for Index<'k> {
+    type Output = Index<'k>;
 
     #[track_caller]
-    fn mul(self, factor: u32) -> Coord<'k> {
+    fn mul(self, factor: u32) -> Index<'k> {
         let bits = clip(times_bits(self.bits.into(), factor.into()));
         let constant = self.constant.wrapping_mul(factor);
         match self.value {
-            Some(value) if bits != 0 => Coord { value: Some(value * factor), bits, constant },
-            _ => Coord::from(constant),
+            Some(value) if bits != 0 => Index { value: Some(value * factor), bits, constant },
+            _ => Index::from(constant),
         }
     }
 }
 
-impl<'k> Div<u32> for Coord<'k> {
-    type Output = Coord<'k>;
+impl<'k> Div<u32> for Index<'k> {
+    type Output = Index<'k>;
 
     #[track_caller]
-    fn div(self, divisor: u32) -> Coord<'k> {
-        let Some(value) = self.value else { return Coord::from(self.constant / divisor) };
+    fn div(self, divisor: u32) -> Index<'k> {
+        let Some(value) = self.value else { return Index::from(self.constant / divisor) };
         if !self.splits(divisor) {
             return self.merged() / divisor;
         }
         let constant = self.constant / divisor;
         if self.bits < divisor {
-            return Coord::from(constant);
+            return Index::from(constant);
         }
         let (value, bits) = if divisor.is_power_of_two() {
             (value >> divisor.trailing_zeros(), self.bits >> divisor.trailing_zeros())
         } else {
             (value / divisor, u32::MAX >> (self.bits / divisor).leading_zeros())
         };
-        Coord { value: Some(value), bits, constant }
+        Index { value: Some(value), bits, constant }
     }
 }
 
-impl<'k> Rem<u32> for Coord<'k> {
-    type Output = Coord<'k>;
+impl<'k> Rem<u32> for Index<'k> {
+    type Output = Index<'k>;
 
     #[track_caller]
-    fn rem(self, divisor: u32) -> Coord<'k> {
-        let Some(value) = self.value else { return Coord::from(self.constant % divisor) };
+    fn rem(self, divisor: u32) -> Index<'k> {
+        let Some(value) = self.value else { return Index::from(self.constant % divisor) };
         if !self.splits(divisor) {
             return self.merged() % divisor;
         }
         let constant = self.constant % divisor;
         if self.bits < divisor {
-            return Coord { constant, ..self };
+            return Index { constant, ..self };
         }
         if divisor.is_power_of_two() {
             let bits = self.bits & (divisor - 1);
             return if bits == 0 {
-                Coord::from(constant)
+                Index::from(constant)
             } else {
-                Coord { value: Some(value & (divisor - 1)), bits, constant }
+                Index { value: Some(value & (divisor - 1)), bits, constant }
             };
         }
-        Coord { value: Some(value % divisor), bits: u32::MAX >> (divisor - 1).leading_zeros(), constant }
+        Index { value: Some(value % divisor), bits: u32::MAX >> (divisor - 1).leading_zeros(), constant }
     }
 }

@@ -1,0 +1,399 @@
+//! Tensors in registers: values with a layout, as many as their type says.
+
+use super::{Index, LayoutTensor};
+use core::array;
+use core::marker::PhantomData;
+use generic_array::GenericArray;
+use generic_array::sequence::GenericSequence;
+use generic_array::typenum::Unsigned;
+use tilewright_codegen::build::{Arg, Builder, Numeric, Ptr, RegArray, Scalar, SpaceOf, Val, Writable};
+use tilewright_layout::fragment::Registers;
+use tilewright_layout::typed::{Contiguous, Lowered, MatrixLayout, RowMajor, StaticLayout, Storage, Within};
+use tilewright_layout::view::OffsetMap;
+
+/// Values of one thread, seen through the layout `L`: what a [`LayoutTensor`] is to memory.
+///
+/// It is a value, as [`Val`] is: an operation gives another tensor, and costs what it does to the elements. A view of one
+/// (a tile, a row) costs nothing. Registers that a loop changes are a [`RegisterVar`]. The number of registers is part of
+/// the type: two tensors of different layouts are not added by mistake.
+///
+/// `L` sends a coordinate to the register, where the layout [owns its elements](Storage); or it is the fragment of a matrix
+/// instruction, and then `T` is what a register holds (`u32` for packed operands).
+///
+/// ```
+/// # use tilewright_codegen::{build::{block, record}, ir::Arch};
+/// use tilewright_kernels::tile::{LayoutTensor, RegisterTensor};
+/// use tilewright_layout::typed::{ColMajor, RowMajor};
+/// # record("sample", Arch::Sm80, block(32), |k| {
+/// let memory = LayoutTensor::new(k.shared::<f32>("tile", 32), RowMajor::<4, 8>::default());
+/// let tile = RegisterTensor::<f32, ColMajor<4, 8>>::load_from(memory);
+/// let scaled = tile.map(|x| x * 0.5).zip_map(&tile, |half, whole| half + whole);
+/// let sums = scaled.reduce_rows(|a, b| a + b);
+/// assert_eq!((scaled.registers().len(), sums.registers().len()), (32, 4));
+/// scaled.tile::<2, 4>([1, 1]).store_to(memory.tile::<2, 4>([1.into(), 1.into()]));
+/// # });
+/// ```
+///
+/// Layouts that do not fit do not compile:
+/// ```compile_fail
+/// # use tilewright_codegen::{build::{block, record}, ir::Arch};
+/// # use tilewright_kernels::tile::RegisterTensor;
+/// # use tilewright_layout::typed::{ColMajor, RowMajor};
+/// # record("sample", Arch::Sm80, block(32), |k| {
+/// let a = RegisterTensor::<f32, RowMajor<4, 8>>::fill(k, 0.0);
+/// let b = RegisterTensor::<f32, ColMajor<4, 8>>::fill(k, 0.0);
+/// a.zip_map(&b, |a, b| a + b);
+/// # });
+/// ```
+pub struct RegisterTensor<'k, T, L: Registers> {
+    registers: GenericArray<Val<'k, T>, L::Count>,
+    layout: PhantomData<fn() -> L>,
+}
+
+impl<T, L: Registers> Clone for RegisterTensor<'_, T, L> {
+    fn clone(&self) -> Self {
+        RegisterTensor { registers: self.registers.clone(), layout: PhantomData }
+    }
+}
+
+/// The values in the order of the registers. Another number of them does not compile.
+impl<'k, T: Scalar, L: Registers, const N: usize> From<[Val<'k, T>; N]> for RegisterTensor<'k, T, L> {
+    fn from(registers: [Val<'k, T>; N]) -> Self {
+        const { assert!(N == <L::Count as Unsigned>::USIZE, "register tensor: the layout has another number of registers") };
+        Self::from_registers(|register| registers[register])
+    }
+}
+
+impl<'k, T: Scalar, L: Registers> RegisterTensor<'k, T, L> {
+    /// A tensor whose register `r` is `register(r)`.
+    pub fn from_registers(register: impl FnMut(usize) -> Val<'k, T>) -> Self {
+        RegisterTensor { registers: GenericArray::generate(register), layout: PhantomData }
+    }
+
+    /// The same value everywhere.
+    #[track_caller]
+    pub fn fill(k: &'k Builder, value: impl Arg<'k, T>) -> Self {
+        let value = value.val(k);
+        Self::from_registers(|_| value)
+    }
+
+    /// The values in the order of the registers.
+    pub fn registers(&self) -> &[Val<'k, T>] {
+        &self.registers
+    }
+
+    /// A value of each value.
+    #[track_caller]
+    pub fn map<U: Scalar>(&self, mut f: impl FnMut(Val<'k, T>) -> Val<'k, U>) -> RegisterTensor<'k, U, L> {
+        RegisterTensor::from_registers(|register| f(self.registers[register]))
+    }
+
+    /// A value of each two at the same place.
+    #[track_caller]
+    pub fn zip_map<U: Scalar, V: Scalar>(
+        &self,
+        other: &RegisterTensor<'k, U, L>,
+        mut f: impl FnMut(Val<'k, T>, Val<'k, U>) -> Val<'k, V>,
+    ) -> RegisterTensor<'k, V, L> {
+        RegisterTensor::from_registers(|register| f(self.registers[register], other.registers[register]))
+    }
+
+    /// The numbers in another type, as [`Val::cast`] converts.
+    #[track_caller]
+    pub fn cast<U: Numeric>(&self) -> RegisterTensor<'k, U, L>
+    where
+        T: Numeric,
+    {
+        self.map(Val::cast)
+    }
+
+    /// All of this thread's values combined, in the order of the registers.
+    ///
+    /// # Panics
+    /// Where there are none.
+    #[track_caller]
+    pub fn reduce(&self, f: impl FnMut(Val<'k, T>, Val<'k, T>) -> Val<'k, T>) -> Val<'k, T> {
+        combine(self.registers.iter().copied(), f)
+    }
+}
+
+/// The values combined from the first to the last.
+#[track_caller]
+fn combine<'k, T>(
+    values: impl Iterator<Item = Val<'k, T>>,
+    f: impl FnMut(Val<'k, T>, Val<'k, T>) -> Val<'k, T>,
+) -> Val<'k, T> {
+    values
+        .reduce(f)
+        .unwrap_or_else(|| panic!("register tensor: there are no values to combine; take a layout that has some"))
+}
+
+impl<'k, T: Scalar, L: Storage> RegisterTensor<'k, T, L> {
+    /// Proof that there is a register for every coordinate, and none for nothing.
+    const COMPACT: () = {
+        let (size, reach) = (Lowered::<L>::SIZE, Lowered::<L>::REACH);
+        assert!(
+            size == reach && size == <L::Len as Unsigned>::USIZE,
+            "register tensor: the layout leaves registers out; take a compact one"
+        );
+    };
+
+    /// A tensor whose element at a coordinate is `element` of it, one integer per mode. Another rank does not compile.
+    pub fn from_fn<const R: usize>(mut element: impl FnMut([usize; R]) -> Val<'k, T>) -> Self {
+        const { Self::COMPACT };
+        let mut at_register = vec![[0; R]; Lowered::<L>::SIZE];
+        for index in 0..Lowered::<L>::SIZE {
+            let coordinate = coordinate_of::<L, R>(index);
+            at_register[Lowered::<L>::at(coordinate)] = coordinate;
+        }
+        Self::from_registers(|register| element(at_register[register]))
+    }
+
+    /// The element at a coordinate, one integer per mode. Another rank does not compile.
+    ///
+    /// # Panics
+    /// Beyond an extent.
+    #[track_caller]
+    pub fn get<const R: usize>(&self, coordinate: [usize; R]) -> Val<'k, T> {
+        const { Self::COMPACT };
+        let inside = coordinate.iter().zip(Lowered::<L>::EXTENTS).all(|(&at, extent)| at < extent);
+        let extents = &Lowered::<L>::EXTENTS[..Lowered::<L>::RANK];
+        assert!(
+            inside,
+            "register tensor: {coordinate:?} is outside the extents {extents:?}; take a coordinate below them"
+        );
+        self.registers[Lowered::<L>::at(coordinate)]
+    }
+
+    /// The elements of memory at the same coordinates, by loads as wide as the memory's layout allows.
+    ///
+    /// # Panics
+    /// Where the shapes differ.
+    #[track_caller]
+    pub fn load_from<P: OffsetMap, S: SpaceOf>(memory: LayoutTensor<'k, T, P, S>) -> Self {
+        const { Self::COMPACT };
+        let mut values = vec![None; Lowered::<L>::SIZE];
+        for vector in vectors::<T, L, P, S>(memory) {
+            let loaded = load(vector.at, vector.registers.len());
+            for (register, value) in vector.registers.into_iter().zip(loaded) {
+                values[register] = Some(value);
+            }
+        }
+        Self::from_registers(|register| {
+            values[register].unwrap_or_else(|| unreachable!("a layout reaches every register"))
+        })
+    }
+
+    /// Writes the elements to memory at the same coordinates, by stores as wide as the memory's layout allows.
+    ///
+    /// # Panics
+    /// Where the shapes differ.
+    #[track_caller]
+    pub fn store_to<P: OffsetMap, S: Writable>(&self, memory: LayoutTensor<'k, T, P, S>) {
+        const { Self::COMPACT };
+        for vector in vectors::<T, L, P, S>(memory) {
+            let values: Vec<_> = vector.registers.iter().map(|&register| self.registers[register]).collect();
+            store(vector.at, &values);
+        }
+    }
+}
+
+impl<'k, T: Scalar, L: Storage> RegisterTensor<'k, T, L> {
+    /// Tile (`row`, `column`) of `P`×`Q`. What is not a whole number of tiles does not compile.
+    ///
+    /// # Panics
+    /// Where there is no such tile.
+    #[track_caller]
+    pub fn tile<const P: usize, const Q: usize>(
+        &self,
+        [row, column]: [usize; 2],
+    ) -> RegisterTensor<'k, T, RowMajor<P, Q>>
+    where
+        RowMajor<P, Q>: Storage,
+    {
+        const { assert!(Within::<L, P, Q>::LAYOUT.size() == (P * Q) as i64) };
+        RegisterTensor::from_fn(|[i, j]| self.get([P * row + i, Q * column + j]))
+    }
+
+    /// Row `row` of the matrix.
+    ///
+    /// # Panics
+    /// Where there is no such row.
+    #[track_caller]
+    pub fn row<const M: usize, const N: usize>(&self, row: usize) -> RegisterTensor<'k, T, Contiguous<N>>
+    where
+        L: MatrixLayout<M, N>,
+        Contiguous<N>: Storage,
+    {
+        RegisterTensor::from_fn(|[column]| self.get([row, column]))
+    }
+
+    /// Column `column` of the matrix.
+    ///
+    /// # Panics
+    /// Where there is no such column.
+    #[track_caller]
+    pub fn column<const M: usize, const N: usize>(&self, column: usize) -> RegisterTensor<'k, T, Contiguous<M>>
+    where
+        L: MatrixLayout<M, N>,
+        Contiguous<M>: Storage,
+    {
+        RegisterTensor::from_fn(|[row]| self.get([row, column]))
+    }
+
+    /// The elements of each row combined, from the first column to the last.
+    #[track_caller]
+    pub fn reduce_rows<const M: usize, const N: usize>(
+        &self,
+        mut f: impl FnMut(Val<'k, T>, Val<'k, T>) -> Val<'k, T>,
+    ) -> RegisterTensor<'k, T, Contiguous<M>>
+    where
+        L: MatrixLayout<M, N>,
+        Contiguous<M>: Storage,
+    {
+        RegisterTensor::from_fn(|[row]| combine((0..N).map(|column| self.get([row, column])), &mut f))
+    }
+
+    /// The elements of each column combined, from the first row to the last.
+    #[track_caller]
+    pub fn reduce_columns<const M: usize, const N: usize>(
+        &self,
+        mut f: impl FnMut(Val<'k, T>, Val<'k, T>) -> Val<'k, T>,
+    ) -> RegisterTensor<'k, T, Contiguous<N>>
+    where
+        L: MatrixLayout<M, N>,
+        Contiguous<N>: Storage,
+    {
+        RegisterTensor::from_fn(|[column]| combine((0..M).map(|row| self.get([row, column])), &mut f))
+    }
+}
+
+/// The coordinate of a flat index, the first mode fastest.
+fn coordinate_of<L: StaticLayout, const R: usize>(index: usize) -> [usize; R] {
+    let mut rest = index;
+    array::from_fn(|mode| {
+        let extent = Lowered::<L>::EXTENTS[mode];
+        let at = if mode + 1 == R { rest } else { rest % extent };
+        rest /= extent;
+        at
+    })
+}
+
+/// What one instruction moves: an address, and the registers of its elements in order.
+struct Vector<'k, T, S> {
+    at: Ptr<'k, S, T>,
+    registers: Vec<usize>,
+}
+
+/// The vectors that cover memory of the shape of `L`: along the mode along which they are widest.
+#[track_caller]
+fn vectors<'k, T: Scalar, L: StaticLayout, P: OffsetMap, S: SpaceOf>(
+    memory: LayoutTensor<'k, T, P, S>,
+) -> Vec<Vector<'k, T, S>> {
+    let (map, rank) = (memory.layout(), Lowered::<L>::RANK);
+    let extents = &Lowered::<L>::EXTENTS[..rank];
+    let found: Vec<usize> = (0..map.layout().rank()).map(|mode| memory.extent(mode) as usize).collect();
+    assert!(
+        extents == found,
+        "register tensor: its extents are {extents:?}, the memory's {found:?}; take a tile of its shape"
+    );
+    let bits = i64::from(T::TY.bits());
+    // One instruction moves 16 bytes at most, and four elements at most of a byte each.
+    let most = if bits == 8 { 4 } else { 128 / bits as u32 };
+    let origin = memory.origin();
+    let aligned = |width: u32| (origin.bits() | origin.constant()) & (width - 1) == 0;
+    let widest = |mode: usize| {
+        let mut width = (map.vector_along(mode, bits) as u32).min(most);
+        while !aligned(width) {
+            width /= 2;
+        }
+        width as usize
+    };
+    let along = (0..rank).max_by_key(|&mode| (widest(mode), mode)).unwrap_or(0);
+    let (width, step) = (widest(along), extents[..along].iter().product::<usize>());
+    let starts = (0..Lowered::<L>::SIZE).filter(|index| (index / step % extents[along]).is_multiple_of(width));
+    let vector = |index: usize| Vector {
+        at: memory.flat(Index::from(index as u32)),
+        registers: (0..width).map(|i| Lowered::<L>::swizzle(Lowered::<L>::flat(index + i * step))).collect(),
+    };
+    starts.map(vector).collect()
+}
+
+#[track_caller]
+fn load<'k, T: Scalar, S: SpaceOf>(at: Ptr<'k, S, T>, width: usize) -> Vec<Val<'k, T>> {
+    match width {
+        8 => at.load_vec::<8>().to_vec(),
+        4 => at.load_vec::<4>().to_vec(),
+        2 => at.load_vec::<2>().to_vec(),
+        _ => vec![at.load()],
+    }
+}
+
+#[track_caller]
+fn store<'k, T: Scalar, S: Writable>(at: Ptr<'k, S, T>, values: &[Val<'k, T>]) {
+    match *values {
+        [a, b, c, d, e, f, g, h] => at.store_vec([a, b, c, d, e, f, g, h]),
+        [a, b, c, d] => at.store_vec([a, b, c, d]),
+        [a, b] => at.store_vec([a, b]),
+        _ => values.iter().for_each(|&value| at.store(value)),
+    }
+}
+
+/// Registers that hold a [`RegisterTensor`] and may change: what [`Var`](tilewright_codegen::build::Var) is to a value.
+///
+/// ```
+/// # use tilewright_codegen::{build::{block, record}, ir::Arch};
+/// use tilewright_kernels::tile::{RegisterTensor, RegisterVar};
+/// use tilewright_layout::typed::Contiguous;
+/// # record("sample", Arch::Sm80, block(32), |k| {
+/// let sums = RegisterVar::new(k, &RegisterTensor::<f32, Contiguous<4>>::fill(k, 0.0));
+/// k.for_(0, 10, |_| sums.set(&sums.get().map(|sum| sum + 1.0)));
+/// # });
+/// ```
+pub struct RegisterVar<'k, T, L> {
+    array: RegArray<'k, T>,
+    layout: PhantomData<fn() -> L>,
+}
+
+impl<T, L> Clone for RegisterVar<'_, T, L> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T, L> Copy for RegisterVar<'_, T, L> {}
+
+impl<'k, T: Scalar, L: Registers> RegisterVar<'k, T, L> {
+    /// Registers that must be written before they are read.
+    pub fn unset(k: &'k Builder) -> Self {
+        let count = <L::Count as Unsigned>::U32;
+        RegisterVar { array: k.regs_unset(count), layout: PhantomData }
+    }
+
+    /// Registers that start with these values.
+    #[track_caller]
+    pub fn new(k: &'k Builder, start: &RegisterTensor<'k, T, L>) -> Self {
+        let var = Self::unset(k);
+        var.set(start);
+        var
+    }
+
+    /// The values now.
+    #[track_caller]
+    pub fn get(self) -> RegisterTensor<'k, T, L> {
+        RegisterTensor::from_registers(|register| self.array.get(register as u32))
+    }
+
+    /// Gives the registers other values.
+    #[track_caller]
+    pub fn set(self, values: &RegisterTensor<'k, T, L>) {
+        for (register, &value) in (0..).zip(values.registers()) {
+            self.array.set(register, value);
+        }
+    }
+
+    /// The registers themselves, in order.
+    pub fn registers(self) -> RegArray<'k, T> {
+        self.array
+    }
+}

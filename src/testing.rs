@@ -1,0 +1,17 @@
+//! What a property test of a layout or a kernel draws from, and what it compares with; behind the feature `testing`.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`layouts`] | random shapes, layouts and swizzles |
+//! | [`extents`] | random extents around tiles, ragged batches |
+//! | [`laws`] | what the operators of the algebra promise |
+//! | [`naive`] | the oracles: each op as a plain loop |
+//! | [`trial`] | a kernel, what it is given and what must come out, on the simulator or a GPU |
+//!
+//! `tests/outside` is a crate that depends on this one alone and uses them.
+
+pub use tilewright_codegen::trial;
+pub use tilewright_kernels::naive;
+pub use tilewright_kernels::testing as extents;
+pub use tilewright_layout::laws;
+pub use tilewright_layout::testing as layouts;
