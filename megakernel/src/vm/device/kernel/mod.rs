@@ -38,7 +38,6 @@ use ring::Ring;
 use sync::Sync;
 pub(super) use sync::{BEGUN, HALT, OWN_COUNTERS, PITCH};
 use table::Table;
-pub use table::TaskView;
 pub(super) use trace::TIMES;
 use trace::Trace;
 

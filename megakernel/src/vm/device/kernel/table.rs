@@ -91,15 +91,14 @@ impl<'k> Table<'k> {
 
 /// A task's record.
 #[derive(Clone, Copy)]
-pub struct TaskView<'k> {
+pub(super) struct TaskView<'k> {
     at: Ptr<'k, Shared, u32>,
 }
 
 macro_rules! fields {
     ($($field:ident)+) => {
         impl<'k> TaskView<'k> {
-            $(#[doc = concat!("The record's `", stringify!($field), "`.")]
-            pub fn $field(self) -> Val<'k, u32> {
+            $(pub fn $field(self) -> Val<'k, u32> {
                 field!(self.at, TaskRecord.$field)
             })+
         }
