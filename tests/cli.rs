@@ -400,12 +400,18 @@ fn a_timeline_and_a_bench_write_what_they_say() {
         tilewright(&[&["bench", "--suite", "decode", "--config", config, "--random-weights"], &run[..]].concat());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = fs::read_to_string(rows).expect("rows");
-    for row in text.lines() {
+    let call: Value = serde_json::from_str(text.lines().next().expect("a call")).expect("JSON");
+    assert!(call["call"]["command"].as_str().is_some_and(|command| command.contains("bench --suite decode")), "{call}");
+    for row in text.lines().skip(1) {
         let row: Value = serde_json::from_str(row).expect("JSON");
         assert_eq!((&row["suite"], &row["shape"]["context"]), (&json!("decode"), &json!(8)));
-        assert!(row["us"].as_f64().is_some_and(|us| us > 0.0) && row["error"].as_f64().is_some_and(|e| e < 2e-2));
+        assert!(
+            row["median_us"].as_f64().is_some_and(|us| us > 0.0)
+                && row["samples_us"][0].is_f64()
+                && row["error"].as_f64().is_some_and(|e| e < 2e-2)
+        );
     }
-    assert_eq!(text.lines().count(), 2);
+    assert_eq!(text.lines().count(), 3);
 }
 
 #[test]
