@@ -14,6 +14,7 @@ pub mod layout;
 mod load;
 mod logits;
 mod output;
+mod plan;
 mod progress;
 mod ptx;
 mod selftest;
@@ -47,6 +48,7 @@ enum Command {
     Timeline(timeline::TimelineArgs),
     Bench(bench::BenchArgs),
     Accuracy(accuracy::AccuracyArgs),
+    Plan(plan::PlanArgs),
     Validate(validate::ValidateArgs),
     Ptx(ptx::PtxArgs),
     Ir(ir::IrArgs),
@@ -78,6 +80,7 @@ pub fn main() -> ExitCode {
         Command::Timeline(args) => timeline::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Accuracy(args) => accuracy::run(&args),
+        Command::Plan(args) => plan::run(&args),
         Command::Validate(args) => validate::run(&args),
         Command::Ptx(args) => ptx::run(&args),
         Command::Ir(args) => ir::run(&args),
