@@ -6,6 +6,7 @@
 mod accuracy;
 mod bench;
 mod compile;
+mod dashboard;
 mod failure;
 mod generate;
 mod interrupt;
@@ -48,6 +49,7 @@ enum Command {
     Timeline(timeline::TimelineArgs),
     Bench(bench::BenchArgs),
     Accuracy(accuracy::AccuracyArgs),
+    Dashboard(dashboard::DashboardArgs),
     Plan(plan::PlanArgs),
     Validate(validate::ValidateArgs),
     Ptx(ptx::PtxArgs),
@@ -80,6 +82,7 @@ pub fn main() -> ExitCode {
         Command::Timeline(args) => timeline::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Accuracy(args) => accuracy::run(&args),
+        Command::Dashboard(args) => dashboard::run(&args),
         Command::Plan(args) => plan::run(&args),
         Command::Validate(args) => validate::run(&args),
         Command::Ptx(args) => ptx::run(&args),
