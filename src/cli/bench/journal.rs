@@ -29,24 +29,7 @@ impl Journal {
     /// A journal of a call on a device, of the working tree's commit unless one is named.
     pub fn new(device: String, ordinal: Option<u32>, commit: Option<String>) -> Journal {
         let telemetry = Telemetry::of(&device, ordinal);
-        let (sm_mhz, memory_mhz) = telemetry.clocks().unzip();
-        let tree = if commit.is_some() { None } else { working_tree() };
-        let date = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
-        let command: Vec<String> = std::env::args().skip(1).collect();
-        let call = Call {
-            id: format!("{date} {device}"),
-            date,
-            driver: telemetry.driver(),
-            device,
-            commit: commit.or_else(|| tree.as_ref().map(|tree| tree.commit.clone())),
-            committed: tree.as_ref().map(|tree| tree.committed.clone()),
-            clean: tree.map(|tree| tree.clean),
-            command: format!("tilewright {}", command.join(" ")),
-            sm_mhz,
-            memory_mhz,
-            power_limit_watts: telemetry.power_limit(),
-            ..Call::default()
-        };
+        let call = call_of(device, &telemetry, commit);
         let (rows, before) = (RefCell::default(), Vec::new());
         Journal { call, telemetry, rows, before, file: None, until: None, left_out: Cell::new(0) }
     }
@@ -106,6 +89,34 @@ impl Journal {
     /// The rows of this call.
     pub fn rows(&self) -> Vec<Row> {
         self.rows.borrow().clone()
+    }
+}
+
+/// This call of the program on a device, for rows that are written all at once.
+pub fn this_call(device: String, ordinal: Option<u32>) -> Call {
+    let telemetry = Telemetry::of(&device, ordinal);
+    call_of(device, &telemetry, None)
+}
+
+/// What is the same for all rows of this call of the program.
+fn call_of(device: String, telemetry: &Telemetry, commit: Option<String>) -> Call {
+    let (sm_mhz, memory_mhz) = telemetry.clocks().unzip();
+    let tree = if commit.is_some() { None } else { working_tree() };
+    let date = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+    let command: Vec<String> = std::env::args().skip(1).collect();
+    Call {
+        id: format!("{date} {device}"),
+        date,
+        driver: telemetry.driver(),
+        device,
+        commit: commit.or_else(|| tree.as_ref().map(|tree| tree.commit.clone())),
+        committed: tree.as_ref().map(|tree| tree.committed.clone()),
+        clean: tree.map(|tree| tree.clean),
+        command: format!("tilewright {}", command.join(" ")),
+        sm_mhz,
+        memory_mhz,
+        power_limit_watts: telemetry.power_limit(),
+        ..Call::default()
     }
 }
 

@@ -38,6 +38,8 @@ use thiserror::Error;
 use tilewright_codegen::device::Name;
 use timing::Bench;
 
+pub use journal::this_call;
+
 use super::Failure;
 use super::output::Output;
 use super::subject::SubjectArgs;
