@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicU32;
 
 use half::{bf16, f16};
 use thiserror::Error;
+use tilewright_kernels::decode::Float;
 use tilewright_layout::DType;
 
 use super::cells::Limits;
@@ -11,7 +12,7 @@ use super::memory::{self, Words};
 use super::roles::{self, Cells};
 use crate::model::TensorSpec;
 use crate::ops::REQUEST_WORDS;
-use crate::program::{Buffer, BufferId, BufferKind, Program, Source};
+use crate::program::{Buffer, BufferId, BufferKind, Program, Source, float_of};
 use crate::weights::{SharedBytes, WeightError, WeightTensor, Weights, random_tensor};
 
 /// Seed of the weights that a program wants at random.
@@ -137,17 +138,17 @@ pub(in crate::vm) fn weight(buffer: &Buffer, weights: &dyn Weights) -> Result<We
 
 /// Values of the program itself, converted to the buffer's type.
 fn values(buffer: &Buffer, values: &[f32]) -> Result<WeightTensor, BindError> {
-    let bytes = match buffer.dtype {
-        DType::F32 => SharedBytes::aligned_copy(bytemuck::cast_slice(values)),
-        DType::BF16 => {
+    let bytes = match float_of(buffer.dtype) {
+        Some(Float::F32) => SharedBytes::aligned_copy(bytemuck::cast_slice(values)),
+        Some(Float::Bf16) => {
             let values: Vec<bf16> = values.iter().map(|&value| bf16::from_f32(value)).collect();
             SharedBytes::aligned_copy(bytemuck::cast_slice(&values))
         }
-        DType::F16 => {
+        Some(Float::F16) => {
             let values: Vec<f16> = values.iter().map(|&value| f16::from_f32(value)).collect();
             SharedBytes::aligned_copy(bytemuck::cast_slice(&values))
         }
-        found => return Err(BindError::Unsupported { buffer: buffer.name.clone(), found }),
+        None => return Err(BindError::Unsupported { buffer: buffer.name.clone(), found: buffer.dtype }),
     };
     let tensor = "values".to_owned();
     WeightTensor::new(buffer.dtype, buffer.shape.clone(), bytes).map_err(|_| BindError::Shape {

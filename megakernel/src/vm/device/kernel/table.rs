@@ -102,12 +102,17 @@ macro_rules! fields {
     };
 }
 
-fields!(opcode weights stages stage_bytes waits wait_count signals signal_count first_row first end index split task reads writes);
+fields!(opcode task weights stages stage_bytes unit_stages group waits wait_count signals signal_count);
+fields!(input residual output releases early);
 
 impl<'k> TaskView<'k> {
-    /// Where an operand begins in its space.
-    pub fn operand(self, space: Ptr<'k, Global, u8>, slot: u32) -> Ptr<'k, Global, u8> {
-        let units = self.at.at_byte(offset_of!(TaskRecord, operands) as u32).at(slot).load();
-        space.at(units.mul_wide(16u32))
+    /// A field of the op's own, by its offset in their type (`offset_of!`).
+    pub fn value(self, field: usize) -> Val<'k, u32> {
+        self.at.at_byte((offset_of!(TaskRecord, fields) + field) as u32).load()
+    }
+
+    /// Where the operand of a field begins in its space.
+    pub(super) fn operand(self, space: Ptr<'k, Global, u8>, field: usize) -> Ptr<'k, Global, u8> {
+        space.at(self.value(field).mul_wide(16u32))
     }
 }
