@@ -5,6 +5,7 @@
 //! | [`checkpoint`] | Hugging Face folders: architecture, weights, tokenizer |
 //! | [`cli`] | the command line |
 //! | [`engine`] | prompts in, tokens out |
+//! | [`results`] | what was measured: rows, calls, their files and their noise |
 //! | [`shipped`] | every kernel of this build, by name |
 //! | `testing` | strategies, laws and oracles for the property tests of others; behind the feature `testing` |
 //!
@@ -33,6 +34,7 @@
 pub mod checkpoint;
 pub mod cli;
 pub mod engine;
+pub mod results;
 pub mod shipped;
 #[cfg(feature = "testing")]
 pub mod testing;

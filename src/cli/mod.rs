@@ -6,6 +6,7 @@
 mod accuracy;
 mod bench;
 mod compile;
+mod dashboard;
 mod failure;
 mod generate;
 mod interrupt;
@@ -14,6 +15,7 @@ pub mod layout;
 mod load;
 mod logits;
 mod output;
+mod plan;
 mod progress;
 mod ptx;
 mod selftest;
@@ -47,6 +49,8 @@ enum Command {
     Timeline(timeline::TimelineArgs),
     Bench(bench::BenchArgs),
     Accuracy(accuracy::AccuracyArgs),
+    Dashboard(dashboard::DashboardArgs),
+    Plan(plan::PlanArgs),
     Validate(validate::ValidateArgs),
     Ptx(ptx::PtxArgs),
     Ir(ir::IrArgs),
@@ -78,6 +82,8 @@ pub fn main() -> ExitCode {
         Command::Timeline(args) => timeline::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Accuracy(args) => accuracy::run(&args),
+        Command::Dashboard(args) => dashboard::run(&args),
+        Command::Plan(args) => plan::run(&args),
         Command::Validate(args) => validate::run(&args),
         Command::Ptx(args) => ptx::run(&args),
         Command::Ir(args) => ir::run(&args),
