@@ -14,6 +14,7 @@
 //! | [`host`] | the forms of the same ops that a CPU runs at the speed of its memory |
 //! | [`kv`] | keys and values on their way to the matrix instructions |
 //! | [`attention`] | decode and prefill attention |
+//! | [`quant`] | quantised matrices on the host: codes, scales, zeros, order |
 //!
 //! This crate knows layouts and code generation; it knows no program and no model.
 #![deny(unsafe_code)]
@@ -29,6 +30,7 @@ pub mod kv;
 pub mod mma;
 pub mod naive;
 pub mod norm;
+pub mod quant;
 pub mod ring;
 pub mod rope;
 pub mod sample;
