@@ -13,6 +13,9 @@ use tilewright::engine::{Device, Engine, Request, Session};
 use tilewright_kernels::naive::Sampling;
 
 const MODELS: [&str; 2] = ["tiny-llama", "tiny-qwen3"];
+/// Checkpoints of the formats that people publish, with references of their exact weights.
+const QUANTISED: [&str; 4] =
+    ["quant/tiny-llama-awq", "quant/tiny-llama-gptq", "quant/tiny-llama-w4a16", "quant/tiny-llama-fp8block"];
 
 #[derive(Deserialize)]
 struct Reference {
@@ -48,26 +51,25 @@ fn request(case: &Case) -> Request {
 
 #[test]
 fn greedy_tokens_and_text_equal_the_reference() {
-    for model in MODELS {
-        for workers in [1, 2, 3] {
-            let engine = engine(model, workers);
-            for case in reference(model) {
-                let prompt_ids = engine.tokenizer().encode(&case.prompt).expect("the prompt encodes");
-                assert_eq!(prompt_ids, case.prompt_ids, "{model}: {}", case.prompt);
-                let (completions, speed) =
-                    engine.generate(&[request(&case)], &Sampling::GREEDY, |_, _| ()).expect("generates");
-                assert_eq!(completions[0].token_ids, case.greedy_ids, "{model}: {}", case.prompt);
-                assert_eq!(speed.tokens, 48);
-                let text = engine.tokenizer().decode(&completions[0].token_ids).expect("decodes");
-                assert_eq!(text, case.text, "{model}: {}", case.prompt);
-            }
+    let dense = MODELS.iter().flat_map(|model| [1, 2, 3].map(|workers| (*model, workers)));
+    for (model, workers) in dense.chain(QUANTISED.map(|model| (model, 2))) {
+        let engine = engine(model, workers);
+        for case in reference(model) {
+            let prompt_ids = engine.tokenizer().encode(&case.prompt).expect("the prompt encodes");
+            assert_eq!(prompt_ids, case.prompt_ids, "{model}: {}", case.prompt);
+            let (completions, speed) =
+                engine.generate(&[request(&case)], &Sampling::GREEDY, |_, _| ()).expect("generates");
+            assert_eq!(completions[0].token_ids, case.greedy_ids, "{model}: {}", case.prompt);
+            assert_eq!(speed.tokens, 48);
+            let text = engine.tokenizer().decode(&completions[0].token_ids).expect("decodes");
+            assert_eq!(text, case.text, "{model}: {}", case.prompt);
         }
     }
 }
 
 #[test]
 fn logits_equal_the_reference() {
-    for model in MODELS {
+    for model in MODELS.into_iter().chain(QUANTISED) {
         let engine = engine(model, 2);
         let bytes = std::fs::read(folder(model).join("reference.safetensors")).expect("the model has logits");
         let tensors = SafeTensors::deserialize(&bytes).expect("the logits are safetensors");

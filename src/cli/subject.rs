@@ -14,9 +14,8 @@ use tilewright_megakernel::vm::reference::StepCells;
 use tilewright_megakernel::weights::{RandomWeights, Weights};
 
 use super::Failure;
-use super::load::open;
+use super::load::{open_dense, read_dense};
 use super::progress::LoadBar;
-use crate::checkpoint::Config;
 use crate::engine::{self, Opened};
 
 /// Seed of random weights.
@@ -68,11 +67,11 @@ impl Source {
     pub fn open(&self) -> Result<(ModelSpec, Shared), Failure> {
         match (&self.model, &self.config) {
             (Some(dir), _) => {
-                let checkpoint = open(dir)?;
+                let checkpoint = open_dense(dir)?;
                 Ok((checkpoint.spec().clone(), Arc::new(checkpoint)))
             }
             (None, Some(file)) => {
-                let spec = Config::read(file)?.spec;
+                let spec = read_dense(file)?;
                 let weights = RandomWeights::new(&spec, DType::BF16, SEED)?;
                 Ok((spec, Arc::new(weights)))
             }

@@ -69,6 +69,10 @@ pub(super) fn product(
         View::F32(all) => host::linear(x, k, all.get(start..end).ok_or(missing)?, &mut y),
         View::Bf16(all) => host::linear(x, k, all.get(start..end).ok_or(missing)?, &mut y),
         View::F16(all) => host::linear(x, k, all.get(start..end).ok_or(missing)?, &mut y),
+        View::Quantized(matrix) if features.hi <= matrix.n() && k == matrix.k() => {
+            host::linear_quantized(x, matrix, features.lo..features.hi, &mut y);
+        }
+        View::Quantized(_) => return Err(missing),
         View::Words(_) => host::linear(x, k, &on.read(weight, start, end - start)?, &mut y),
     }
     if let Some(bias) = bias {
