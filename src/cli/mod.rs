@@ -18,6 +18,7 @@ mod output;
 mod plan;
 mod progress;
 mod ptx;
+mod quantize;
 mod selftest;
 mod sim;
 mod subject;
@@ -51,6 +52,7 @@ enum Command {
     Accuracy(accuracy::AccuracyArgs),
     Dashboard(dashboard::DashboardArgs),
     Plan(plan::PlanArgs),
+    Quantize(quantize::QuantizeArgs),
     Validate(validate::ValidateArgs),
     Ptx(ptx::PtxArgs),
     Ir(ir::IrArgs),
@@ -84,6 +86,7 @@ pub fn main() -> ExitCode {
         Command::Accuracy(args) => accuracy::run(&args),
         Command::Dashboard(args) => dashboard::run(&args),
         Command::Plan(args) => plan::run(&args),
+        Command::Quantize(args) => quantize::run(&args),
         Command::Validate(args) => validate::run(&args),
         Command::Ptx(args) => ptx::run(&args),
         Command::Ir(args) => ir::run(&args),
