@@ -6,6 +6,7 @@ use tilewright_layout::DType;
 use tilewright_layout::tensor::{Place, ShapeError, TensorId, VTensor};
 
 use crate::declare::Declarations;
+use crate::dim::Dim;
 use crate::error::BindError;
 use crate::flow::Traced;
 use crate::graph::{Graph, ValueId};
@@ -49,6 +50,12 @@ impl Traced {
     /// # Errors
     /// [`BindError`]: what the flow asks for and the model does not have.
     pub fn extents(&self, model: &ModelShape) -> Result<Extents, BindError> {
+        for dim in [Dim::GROUP, Dim::HEAD_DIM, Dim::BLOCK] {
+            dim.bind(model)?;
+        }
+        if model.kv_heads == 0 {
+            return Err(BindError::NoHeads);
+        }
         for requirement in &self.requirements {
             requirement.check(model)?;
         }

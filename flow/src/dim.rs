@@ -25,13 +25,15 @@ use crate::shape::ModelShape;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Dim {
-    times: u64,
-    over: u64,
+    times: u32,
+    over: u32,
     powers: [u8; 3],
 }
 
 /// The largest number in an extent. Beyond it an extent is not valid.
-const MOST: u64 = 1 << 40;
+const MOST: u32 = 1 << 31;
+/// The largest extent in a model.
+const LARGEST: u64 = 1 << 40;
 
 impl Dim {
     /// The extent 1, which broadcasts.
@@ -45,7 +47,7 @@ impl Dim {
 
     /// A number.
     pub const fn of(extent: u32) -> Dim {
-        Dim { times: extent as u64, over: 1, powers: [0; 3] }
+        Dim { times: extent, over: 1, powers: [0; 3] }
     }
 
     /// The product.
@@ -62,7 +64,7 @@ impl Dim {
 
     /// The quotient, which must be a whole number for the model that the flow is bound to.
     pub const fn over(self, parts: u32) -> Dim {
-        Dim { over: self.over.saturating_mul(parts as u64), ..self }.reduced()
+        Dim { over: self.over.saturating_mul(parts), ..self }.reduced()
     }
 
     const fn reduced(self) -> Dim {
@@ -70,7 +72,10 @@ impl Dim {
         while b != 0 {
             (a, b) = (b, a % b);
         }
-        if a == 0 { self } else { Dim { times: self.times / a, over: self.over / a, ..self } }
+        match (self.times.checked_div(a), self.over.checked_div(a)) {
+            (Some(times), Some(over)) => Dim { times, over, ..self },
+            _ => self,
+        }
     }
 
     /// Whether some model has this extent: neither 0 nor a fraction for all of them, nor too large to write.
@@ -90,19 +95,20 @@ impl Dim {
     /// [`BindError::Fraction`] where the model's extents do not divide; [`BindError::Extent`] where it is 0 or too large.
     pub fn bind(self, model: &ModelShape) -> Result<usize, BindError> {
         let refused = || BindError::Extent { dim: self, model: *model };
-        let mut product = self.times;
+        let mut product = u64::from(self.times);
         for (power, extent) in self.powers.iter().zip([model.group, model.head_dim, model.block_tokens]) {
             for _ in 0..*power {
-                product = product.checked_mul(extent as u64).filter(|&p| p <= MOST).ok_or_else(refused)?;
+                product = product.checked_mul(extent as u64).filter(|&p| p <= LARGEST).ok_or_else(refused)?;
             }
         }
         if self.over == 0 || product == 0 {
             return Err(refused());
         }
-        if product % self.over != 0 {
+        let over = u64::from(self.over);
+        if !product.is_multiple_of(over) {
             return Err(BindError::Fraction { dim: self, model: *model });
         }
-        usize::try_from(product / self.over).map_err(|_| refused())
+        usize::try_from(product / over).map_err(|_| refused())
     }
 }
 
@@ -189,7 +195,7 @@ impl Requirement {
         let (left, right) = (self.left.bind(model)?, self.right.bind(model)?);
         let holds = match self.relation {
             Relation::Equal => left == right,
-            Relation::Multiple => left % right == 0,
+            Relation::Multiple => left.is_multiple_of(right),
             Relation::AtLeast => left >= right,
         };
         if holds { Ok(()) } else { Err(BindError::Requirement { requirement: *self, left, right }) }

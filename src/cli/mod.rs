@@ -7,6 +7,7 @@ mod accuracy;
 mod bench;
 mod compile;
 mod failure;
+mod flow;
 mod generate;
 mod interrupt;
 mod ir;
@@ -55,6 +56,9 @@ enum Command {
     /// The layout algebra: evaluate, check, draw
     #[command(subcommand)]
     Layout(layout::LayoutCommand),
+    /// Sparse-attention flows: list, draw
+    #[command(subcommand)]
+    Flow(flow::FlowCommand),
 }
 
 /// When the program started.
@@ -84,6 +88,7 @@ pub fn main() -> ExitCode {
         Command::Sim(args) => sim::run(&args),
         Command::Selftest(args) => selftest::run(&args),
         Command::Layout(command) => layout::run(&command),
+        Command::Flow(command) => flow::run(&command),
     };
     outcome.unwrap_or_else(|failure| failure.report())
 }

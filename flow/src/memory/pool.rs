@@ -65,7 +65,7 @@ impl<T: Real> Pool<T> {
     pub fn new(bound: &Bound<'_>, page_tokens: usize, pages: usize) -> Result<Pool<T>, RunError> {
         let model = bound.extents.model;
         let block_tokens = model.block_tokens;
-        if page_tokens == 0 || page_tokens % block_tokens != 0 {
+        if page_tokens == 0 || !page_tokens.is_multiple_of(block_tokens) {
             return Err(RunError::PageTokens { page_tokens, block_tokens });
         }
         let shape = PoolShape { model, page_tokens };

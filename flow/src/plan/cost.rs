@@ -120,8 +120,8 @@ fn bytes_of(subject: &Subject<'_>, id: ValueId) -> usize {
 fn registers(subject: &Subject<'_>, ops: &[ValueId]) -> usize {
     let results = |id: &ValueId| !subject.graph.node(*id).op.is_effect();
     let last_use = |id: ValueId| {
-        let readers = ops.iter().filter(|op| subject.graph.node(**op).operands.contains(&id));
-        readers.last().copied().unwrap_or(id)
+        let mut readers = ops.iter().rev().filter(|op| subject.graph.node(**op).operands.contains(&id));
+        readers.next().copied().unwrap_or(id)
     };
     let spans: Vec<(ValueId, ValueId)> = ops.iter().filter(|id| results(id)).map(|id| (*id, last_use(*id))).collect();
     let live_at = |at: ValueId| {

@@ -90,7 +90,7 @@ pub trait Machine<T: Real> {
             let (page, place) = request.place(shape, request.tokens());
             pool.write(page, place, keys, values);
             request.advance();
-            if request.tokens() % model.block_tokens == 0 {
+            if request.tokens().is_multiple_of(model.block_tokens) {
                 for head in 0..model.kv_heads {
                     self.summarise(pool, Complete { block: shape.block(page, head, place), head });
                 }
