@@ -97,7 +97,7 @@ impl<'a> Naive<'a> {
             Op::Elementwise(Elementwise::Binary(binary)) => self.binary(*binary, x(0, i, j), x(1, i, j)),
             Op::Elementwise(Elementwise::MaskSlice { axis, start, end, inside, outside }) => {
                 let index = if *axis == Axis::D0 { i } else { j } as u32;
-                Ball::exact(if *start <= index && index < *end { inside.0 } else { outside.0 })
+                self.constant(if *start <= index && index < *end { inside.0 } else { outside.0 })
             }
             Op::Reduction(r) => {
                 let size = self.extents(operand(0))[r.axis.index()];
@@ -140,7 +140,7 @@ impl<'a> Naive<'a> {
                 if norm.v == 0.0 && norm.e < 1e-30 { Ball::exact(0.0) } else { self.over(here, norm) }
             }
             RowOp::Conv1d(taps) => {
-                let term = |k: usize| self.times(Ball::exact(taps.at(k, i, j)), self.at(x, s - k, i, j));
+                let term = |k: usize| self.times(self.constant(taps.at(k, i, j)), self.at(x, s - k, i, j));
                 self.reduce(Reduce::Sum, (0..taps.len().min(s + 1)).map(term).collect())
             }
         }
@@ -194,13 +194,13 @@ impl<'a> Naive<'a> {
     fn unary(&self, unary: Unary, x: Ball) -> Ball {
         let exp = |x: Ball| Ball::rounded(x.v.exp(), x.v.exp() * x.e.exp_m1(), 8.0 * self.eps);
         let logistic = |a: f64, b: f64| {
-            let power = exp(self.plus(self.times(Ball::exact(b), x), Ball::exact(a)));
+            let power = exp(self.plus(self.times(self.constant(b), x), self.constant(a)));
             // A power that overflows makes the quotient 0.
             self.over(Ball::exact(1.0), self.plus(Ball::exact(1.0), power))
         };
         match unary {
             Unary::Copy => x,
-            Unary::Relu(a, b) => self.decide(x, Ball::exact(a.0), |d| d >= 0.0, x, Ball::exact(b.0)),
+            Unary::Relu(a, b) => self.decide(x, self.constant(a.0), |d| d >= 0.0, x, self.constant(b.0)),
             Unary::Sigmoid(a, b) => logistic(a.0, b.0),
             Unary::Silu(a, b) => self.times(x, logistic(a.0, b.0)),
             Unary::Affine(a, b) => self.plus(self.times(self.constant(b.0), x), self.constant(a.0)),
@@ -212,7 +212,7 @@ impl<'a> Naive<'a> {
     }
 
     /// A constant as the machine has it.
-    fn constant(&self, x: f64) -> Ball {
+    pub fn constant(&self, x: f64) -> Ball {
         Ball::rounded(x, 0.0, self.eps)
     }
 
