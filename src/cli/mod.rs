@@ -8,6 +8,7 @@ mod bench;
 mod compile;
 mod dashboard;
 mod failure;
+mod flow;
 mod generate;
 mod interrupt;
 mod ir;
@@ -61,6 +62,9 @@ enum Command {
     /// The layout algebra: evaluate, check, draw
     #[command(subcommand)]
     Layout(layout::LayoutCommand),
+    /// Sparse-attention flows: list, draw
+    #[command(subcommand)]
+    Flow(flow::FlowCommand),
 }
 
 /// When the program started.
@@ -93,6 +97,7 @@ pub fn main() -> ExitCode {
         Command::Sim(args) => sim::run(&args),
         Command::Selftest(args) => selftest::run(&args),
         Command::Layout(command) => layout::run(&command),
+        Command::Flow(command) => flow::run(&command),
     };
     outcome.unwrap_or_else(|failure| failure.report())
 }
