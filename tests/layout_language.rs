@@ -69,6 +69,7 @@ const OPERATIONS: &[&str] = &[
     "compatible",
     "evenly_divides",
     "domain_distribute",
+    "expand_modes_alike",
     "max_common_layout",
     "max_common_vector",
     "max_alignment",
@@ -142,6 +143,23 @@ fn value() -> impl Strategy<Value = Value> {
     leaf.prop_recursive(2, 6, 3, |inner| prop::collection::vec(inner, 1..4).prop_map(Value::List))
 }
 
+/// Whether the layouts of a value have extents of at least 1, and sizes and spans of at most 60 bits, by arithmetic of 128.
+fn within_bounds(value: &Value) -> bool {
+    let bounded = |layout: &tilewright_layout::Layout, start: i64| {
+        let modes = || layout.extents().iter().zip(layout.strides()).map(|(s, d)| (i128::from(*s), i128::from(*d)));
+        let size = modes().try_fold(1i128, |size, (extent, _)| size.checked_mul(extent));
+        let span: i128 = modes().map(|(extent, stride)| (extent - 1) * stride.abs()).sum();
+        let sum = span + i128::from(start).abs();
+        modes().all(|(extent, _)| extent >= 1) && size.is_some_and(|size| size <= 1 << 60) && sum <= 1 << 60
+    };
+    match value {
+        Value::List(items) => items.iter().all(within_bounds),
+        Value::Layout(layout) => bounded(layout, 0),
+        Value::Swizzled(swizzled) => bounded(&swizzled.layout(), swizzled.start()),
+        _ => true,
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
@@ -164,8 +182,14 @@ proptest! {
     fn no_operation_panics(arguments in prop::collection::vec(value(), 0..5)) {
         for name in OPERATIONS {
             match apply(name, &arguments) {
-                Ok(value) => prop_assert!(!value.to_string().is_empty()),
-                Err(refusal) => prop_assert!(!refusal.to_string().is_empty()),
+                Ok(value) => {
+                    prop_assert!(!value.to_string().is_empty());
+                    prop_assert!(within_bounds(&value), "{}{:?} gave {}", name, arguments, value);
+                }
+                Err(refusal) => {
+                    let text = refusal.to_string();
+                    prop_assert!(!text.is_empty() && !text.contains('\n'), "{}", text);
+                }
             }
         }
     }
@@ -211,6 +235,11 @@ fn refusals_say_what_is_wrong() {
         ),
         ("frobnicate(8:1)", "no operation is called `frobnicate`; `tilewright layout eval --help` lists them"),
         ("size(8)", "expected a layout, found an integer"),
+        ("replace(8:1, 1, 2:8)", "replace: there is no mode 1; the layout has 1, counted from 0"),
+        ("select(8:1, (0,1))", "select: there is no mode 1; the layout has 1, counted from 0"),
+        ("take(8:1, 1, 2)", "take: modes 1..2 are not a range within the layout's 1"),
+        ("group_modes(8:1, 0, 2)", "group: modes 0..2 are not a range within the layout's 1"),
+        ("get(8:1, 1)", "mode: there is no mode 1; the layout has 1, counted from 0"),
         ("upcast(8:1)", "upcast takes at least 2 arguments, 1 given"),
         ("upcast(8:3, 2)", "upcast: 2 does not divide 3; use a divisor of 3"),
         (

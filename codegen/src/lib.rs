@@ -19,13 +19,16 @@
 #[forbid(unsafe_code)]
 pub mod assemble;
 #[forbid(unsafe_code)]
+#[warn(clippy::wildcard_enum_match_arm)]
 pub mod build;
 pub mod device;
 #[forbid(unsafe_code)]
 pub mod gallery;
 #[forbid(unsafe_code)]
+#[warn(clippy::wildcard_enum_match_arm)]
 pub mod ir;
 #[forbid(unsafe_code)]
+#[warn(clippy::wildcard_enum_match_arm)]
 pub mod ptx;
 #[forbid(unsafe_code)]
 pub mod sim;
@@ -34,4 +37,5 @@ pub mod target;
 #[forbid(unsafe_code)]
 pub mod trial;
 #[forbid(unsafe_code)]
+#[warn(clippy::wildcard_enum_match_arm)]
 pub mod verify;

@@ -16,6 +16,7 @@
 //! | [`kv`] | keys and values on their way to the matrix instructions |
 //! | [`attention`] | decode and prefill attention |
 //! | `testing` | random extents and ragged batches; behind the feature `testing` |
+//! | [`quant`] | quantised matrices on the host: codes, scales, zeros, order |
 //!
 //! This crate knows layouts and code generation; it knows no program and no model.
 #![deny(unsafe_code)]
@@ -32,6 +33,7 @@ pub mod kv;
 pub mod mma;
 pub mod naive;
 pub mod norm;
+pub mod quant;
 pub mod ring;
 pub mod rope;
 pub mod sample;

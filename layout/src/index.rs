@@ -1,5 +1,6 @@
 //! Coordinates to offsets, and back.
 
+use crate::layout::{product, sum};
 use crate::profile::At;
 use crate::{IntTuple, Layout, LayoutError, Profile};
 
@@ -7,7 +8,8 @@ impl Layout {
     /// The offset of flat coordinate `index`.
     ///
     /// The index counts the first mode fastest. The last mode is not bounded: an index of [`Layout::size`] or more walks
-    /// on along it, and a negative one walks back (division truncates towards zero). The arithmetic wraps.
+    /// on along it, and a negative one walks back (division truncates towards zero). Far beyond the size the arithmetic
+    /// wraps; [`offset`](Layout::offset) refuses what 64 bits do not hold.
     ///
     /// Law: `at(i)` is the offset of [`coordinate(i)`](Layout::coordinate): the first mode counts fastest.
     ///
@@ -30,19 +32,30 @@ impl Layout {
     /// assert_eq!(Layout::parse("((2,2),3):((4,1),2)").unwrap().at(3), 5);
     /// ```
     pub const fn at(&self, index: i64) -> i64 {
-        self.at_place(At::ROOT, index)
-    }
-
-    const fn at_place(&self, at: At, index: i64) -> i64 {
-        let end = self.profile.end(at).leaf;
+        let end = self.profile.leaves();
         let (mut rest, mut offset) = (index, 0i64);
-        let mut leaf = at.leaf;
+        let mut leaf = 0;
         while leaf + 1 < end {
             offset = offset.wrapping_add((rest % self.shape[leaf]).wrapping_mul(self.stride[leaf]));
             rest /= self.shape[leaf];
             leaf += 1;
         }
         if leaf < end { offset.wrapping_add(rest.wrapping_mul(self.stride[leaf])) } else { offset }
+    }
+
+    /// As [`Layout::at`] of the subtree at `at`, refused where 64 bits do not hold the offset.
+    pub(crate) const fn exact_at(&self, at: At, index: i64) -> Result<i64, LayoutError> {
+        let end = self.profile.end(at).leaf;
+        let (mut rest, mut offset) = (index, 0i64);
+        let mut leaf = at.leaf;
+        while leaf < end {
+            // The last integer is not bounded.
+            let here = if leaf + 1 < end { rest % self.shape[leaf] } else { rest };
+            offset = tri!(sum(offset, tri!(product(here, self.stride[leaf], "the offset")), "the offset"));
+            rest /= self.shape[leaf];
+            leaf += 1;
+        }
+        Ok(offset)
     }
 
     /// The offset of a coordinate nested like the shape, or less deeply: an integer for a whole tuple is split
@@ -75,20 +88,21 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Rank`] or [`LayoutError::NotAnInteger`] where the coordinate is not nested like the shape.
+    /// [`LayoutError::Rank`] or [`LayoutError::NotAnInteger`] where the coordinate is not nested like the shape;
+    /// [`LayoutError::Overflow`] where 64 bits do not hold the offset.
     pub const fn offset(&self, coordinate: &IntTuple) -> Result<i64, LayoutError> {
         self.offset_of(At::ROOT, coordinate, At::ROOT)
     }
 
     pub(crate) const fn offset_of(&self, at: At, coordinate: &IntTuple, from: At) -> Result<i64, LayoutError> {
         let Some(arity) = coordinate.profile.arity(from.node) else {
-            return Ok(self.at_place(at, coordinate.values[from.leaf]));
+            return self.exact_at(at, coordinate.values[from.leaf]);
         };
         tri!(matching_tuple("offset", arity, &self.profile, at.node));
         let (mut at, mut from) = (self.profile.child(at, 0), coordinate.profile.child(from, 0));
         let (mut offset, mut i) = (0i64, 0);
         while i < arity {
-            offset = offset.wrapping_add(tri!(self.offset_of(at, coordinate, from)));
+            offset = tri!(sum(offset, tri!(self.offset_of(at, coordinate, from)), "the offset"));
             at = self.profile.end(at);
             from = coordinate.profile.end(from);
             i += 1;
@@ -144,7 +158,8 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Argument`] where a mode of more than one element has stride 0.
+    /// [`LayoutError::Argument`] where a mode of more than one element has stride 0; [`LayoutError::Overflow`] for the
+    /// smallest 64-bit number over a stride of -1.
     pub const fn coordinate_of_offset(&self, offset: i64) -> Result<IntTuple, LayoutError> {
         let mut out = self.shape();
         let mut leaf = 0;
@@ -159,7 +174,13 @@ impl Layout {
                     bound: "other than 0, or no offset tells the coordinate",
                 });
             } else {
-                offset.wrapping_div(self.stride[leaf]) % self.shape[leaf]
+                match offset.checked_div(self.stride[leaf]) {
+                    Some(index) => index % self.shape[leaf],
+                    None => {
+                        let right = self.stride[leaf];
+                        return Err(LayoutError::Overflow { what: "the coordinate", left: offset, right });
+                    }
+                }
             };
             leaf += 1;
         }

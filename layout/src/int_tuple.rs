@@ -2,6 +2,7 @@
 
 use core::fmt;
 
+use crate::layout::{product, sum};
 use crate::profile::At;
 use crate::{LayoutError, MAX_LEAVES, Message, Profile};
 
@@ -106,9 +107,72 @@ impl IntTuple {
         Ok(self.subtree(tri!(self.profile.mode(index))))
     }
 
-    /// The integers' product, wrapping: check with [`Layout::new`](crate::Layout::new) what is not known to be small.
+    /// The integers' product, wrapping: for what is known to be small, such as the shape of a [`Layout`](crate::Layout);
+    /// see [`exact_product`](IntTuple::exact_product).
     pub const fn product(&self) -> i64 {
         self.product_at(At::ROOT)
+    }
+
+    /// The integers' product.
+    ///
+    /// ```
+    /// use tilewright_layout::IntTuple;
+    /// let sizes = IntTuple::parse("((4294967296,4294967296),2)").unwrap();
+    /// assert!(sizes.exact_product().is_err());
+    /// assert_eq!(sizes.mode(1).unwrap().exact_product(), Ok(2));
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Overflow`] where 64 bits do not hold it.
+    pub const fn exact_product(&self) -> Result<i64, LayoutError> {
+        self.exact_product_at(At::ROOT)
+    }
+
+    pub(crate) const fn exact_product_at(&self, at: At) -> Result<i64, LayoutError> {
+        let end = self.profile.end(at).leaf;
+        let (mut total, mut leaf) = (1, at.leaf);
+        while leaf < end {
+            if self.values[leaf] == 0 {
+                return Ok(0);
+            }
+            leaf += 1;
+        }
+        leaf = at.leaf;
+        while leaf < end {
+            total = tri!(product(total, self.values[leaf], "the product"));
+            leaf += 1;
+        }
+        Ok(total)
+    }
+
+    /// The sum of the products of the integers in the same places.
+    ///
+    /// Law: of a coordinate and a stride, the offset.
+    ///
+    /// Edge cases: of two integers, their product; of two empty tuples, 0.
+    ///
+    /// ```console
+    /// $ tilewright layout eval "inner_product((1,(2,3)), (10,(20,30)))"
+    /// 140
+    /// $ tilewright layout eval "inner_product(4294967296, 4294967296)"
+    /// error: layout: the inner product of 4294967296 and 4294967296 is beyond 60 bits; use smaller extents or strides
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Rank`] where the two are not nested alike; [`LayoutError::Overflow`] where 64 bits do not hold a part
+    /// of it.
+    pub const fn inner_product(&self, other: &IntTuple) -> Result<i64, LayoutError> {
+        if !self.profile.congruent(&other.profile) {
+            let (given, expected) = (self.rank(), other.rank());
+            return Err(LayoutError::Rank { operation: "inner_product", given, expected });
+        }
+        let (mut total, mut leaf) = (0, 0);
+        while leaf < self.profile.leaves() {
+            let part = tri!(product(self.values[leaf], other.values[leaf], "the inner product"));
+            total = tri!(sum(total, part, "the inner product"));
+            leaf += 1;
+        }
+        Ok(total)
     }
 
     pub(crate) const fn product_at(&self, at: At) -> i64 {

@@ -14,12 +14,55 @@ fn inside(inner: &Layout, outer: &Layout) -> bool {
     (0..inner.size()).all(|i| (0..outer.size()).contains(&inner.at(i)))
 }
 
+/// A shape of the same size: integers split in two where they are even, tuples joined to one integer, or kept.
+fn rearranged(shape: &IntTuple, choices: &mut impl Iterator<Item = usize>) -> IntTuple {
+    let choice = choices.next().unwrap_or(0);
+    match (shape.is_int(), choice) {
+        (true, 0) if shape.product() % 2 == 0 => IntTuple::flat(&[2, shape.product() / 2]).unwrap(),
+        (false, 1) => IntTuple::int(shape.product()),
+        (true, _) => *shape,
+        (false, _) => {
+            let modes: Vec<IntTuple> =
+                (0..shape.rank()).map(|i| rearranged(&shape.mode(i).unwrap(), choices)).collect();
+            IntTuple::tuple(&modes).unwrap()
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
     fn coalesce_keeps_the_function(layout in signed_layout()) {
         hold(laws::coalesce(&layout, &layout.coalesce()))?;
+    }
+
+    /// Two layouts over one shape, each refined its own way, come to one nesting and stay the functions that they are.
+    #[test]
+    fn modes_expanded_alike_are_congruent_and_the_same_functions(
+        layout in signed_layout(),
+        other in signed_layout(),
+        keys in prop::collection::vec(-20i64..20, 8),
+        choices in prop::collection::vec(0usize..4, 12),
+    ) {
+        // A partner that splits some integers of the layout and joins some of its tuples.
+        let shape = rearranged(&layout.shape(), &mut choices.iter().copied().cycle());
+        let flat: Vec<i64> = keys.iter().copied().cycle().take(shape.values().len()).collect();
+        let flat = Layout::new(&IntTuple::flat(shape.values()).unwrap(), &IntTuple::flat(&flat).unwrap()).unwrap();
+        let partner = if shape.is_int() { flat.mode(0).unwrap() } else { flat.unflatten(&shape.profile()).unwrap() };
+        let (a, b) = layout.expand_modes_alike(&partner).unwrap();
+        prop_assert_eq!(a.shape(), b.shape());
+        prop_assert!(layout.shape().compatible(&a.shape()) && partner.shape().compatible(&b.shape()));
+        hold(laws::same_function("expanded", &a, &layout))?;
+        hold(laws::same_function("expanded", &b, &partner))?;
+        prop_assert_eq!(partner.expand_modes_alike(&layout), Ok((b, a)));
+        prop_assert_eq!(layout.expand_modes_alike(&layout), Ok((layout, layout)));
+        // Of two layouts at random the answer is right, or a refusal.
+        if let Ok((a, b)) = layout.expand_modes_alike(&other) {
+            prop_assert!(a.shape() == b.shape());
+            hold(laws::same_function("expanded", &a, &layout))?;
+            hold(laws::same_function("expanded", &b, &other))?;
+        }
     }
 
     #[test]

@@ -436,3 +436,55 @@ fn what_is_beyond_the_end() {
     assert_eq!(tuple("(10,6)").ceil_div(&tuple("(4)")), Ok(tuple("(3,6)")));
     assert!(!layout("(8,6):(6,1)").divides_evenly(&Tiler::extent(3)));
 }
+
+/// `replace(8:1, 1, 2:8)` was accepted: an integer has one mode, and nothing behind it. So with every operation that names
+/// modes by number, on an integer and on tuples.
+#[test]
+fn modes_beyond_the_rank_are_refused() {
+    let mode = layout("2:8");
+    for (text, rank) in [("8:1", 1), ("(8):(1)", 1), ("(4,8):(8,1)", 2), ("(2,(3,4),5):(1,(2,6),24)", 3)] {
+        let whole = layout(text);
+        let leaf = usize::from(whole.is_leaf());
+        for beyond in [rank + 1 - leaf, rank + 1, rank + 7, usize::MAX - 1] {
+            let refused = |name: &str, result: Result<Layout, LayoutError>| {
+                assert!(result.is_err(), "{name} of {text} by mode {beyond} gave {}", shown(result));
+            };
+            refused("replace", whole.replace(beyond, &mode));
+            refused("mode", whole.mode(beyond));
+            refused("select", whole.select(&[0, beyond]));
+            refused("take", whole.take(0, beyond.max(rank + 1)));
+            refused("take", whole.take(beyond, beyond.max(rank + 1)));
+            refused("group", whole.group(0, beyond.max(rank + 1)));
+            refused("group", whole.group(beyond.max(rank + 1), beyond.max(rank + 1)));
+        }
+        assert_eq!(whole.extent(rank), 1, "{text}");
+        refused_profiles(&whole, rank);
+    }
+    assert_eq!(shown(layout("8:1").replace(0, &mode)), "2:8");
+    assert_eq!(shown(layout("(8):(1)").replace(1, &mode)), "(8,2):(1,8)");
+}
+
+/// A profile, a tiler or a coordinate of more modes than the layout has.
+fn refused_profiles(whole: &Layout, rank: usize) {
+    let wide = IntTuple::flat(&vec![1; rank + 1]).unwrap();
+    let tiler = Tiler::by_mode(&vec![Tiler::extent(1); rank + 1]).unwrap();
+    let open = tilewright_layout::Coord::tuple(&vec![tilewright_layout::Coord::ALL; rank + 1]).unwrap();
+    for (name, refused) in [
+        ("coalesce", whole.coalesce_modes(&wide.profile()).is_err()),
+        ("filter", whole.filter_modes(&wide.profile()).is_err()),
+        ("filter_zeros", whole.filter_zeros_by(&wide).is_err()),
+        ("composition", whole.compose_tiler(&tiler).is_err()),
+        ("logical_divide", whole.logical_divide(&tiler).is_err()),
+        ("zipped_divide", whole.zipped_divide(&tiler).is_err()),
+        ("tiled_divide", whole.tiled_divide(&tiler).is_err()),
+        ("flat_divide", whole.flat_divide(&tiler).is_err()),
+        ("slice", whole.slice(&open).is_err()),
+        ("dice", whole.dice(&open).is_err()),
+        ("offset", whole.offset(&wide).is_err()),
+        ("append", whole.append_to(whole, rank - 1).is_err()),
+        ("prepend", whole.prepend_to(whole, rank - 1).is_err()),
+        ("unflatten", whole.flatten().unflatten(&IntTuple::flat(&[1; 9]).unwrap().profile()).is_err()),
+    ] {
+        assert!(refused, "{name} of {whole} by {} modes", rank + 1);
+    }
+}

@@ -195,7 +195,7 @@ fn a_bounded_iterator_ends_and_a_circular_one_counts_its_laps() {
     let mut bounded = view.tiles_along::<16, 8>(Along::Columns, 0).unwrap();
     assert_eq!((bounded.size_hint(), bounded.by_ref().count()), ((4, Some(4)), 4));
     assert!(bounded.next().is_none() && bounded.size_hint() == (0, Some(0)));
-    let mut ring = view.tiles_along::<16, 8>(Along::Columns, 0).unwrap().circular();
+    let mut ring = view.tiles_around::<16, 8>(Along::Columns, 0).unwrap();
     for step in 0..23 {
         assert_eq!(ring.lap(), step / 4);
         assert_eq!(ring.next().unwrap().offset([0, 0]), Ok(step % 4 * 8));

@@ -13,6 +13,7 @@
 //!
 //! This crate knows no file format and no kernel's inside.
 #![forbid(unsafe_code)]
+#![deny(clippy::wildcard_enum_match_arm)]
 
 pub mod lower;
 pub mod model;

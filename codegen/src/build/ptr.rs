@@ -229,9 +229,10 @@ impl<'k, S: SpaceOf, T> Ptr<'k, S, T> {
     #[track_caller]
     pub(super) fn plain(self) -> Operand {
         let ty = Ty::Ptr(S::SPACE);
-        let (from, bytes) = match S::SPACE.address() {
-            Ty::U32 => (Ty::S32, self.offset.constant().into()),
-            _ => (Ty::S64, i64::from(self.offset).constant().into()),
+        let (from, bytes) = if S::SPACE.address() == Ty::U32 {
+            (Ty::S32, self.offset.constant().into())
+        } else {
+            (Ty::S64, i64::from(self.offset).constant().into())
         };
         self.k.value(ty, |d| ValueOp::PtrAdd { ty, from, d, p: self.base, bytes })
     }

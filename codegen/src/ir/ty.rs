@@ -272,10 +272,12 @@ mod tests {
     fn widths_follow_the_name() {
         for ty in Ty::ALL {
             let digits: String = ty.name().chars().filter(char::is_ascii_digit).collect();
-            match ty {
-                Ty::F16x2 | Ty::BF16x2 => assert_eq!(digits, "162"),
-                Ty::Pred | Ty::Ptr(_) => assert_eq!(digits, ""),
-                _ => assert_eq!(digits, ty.bits().to_string(), "{ty}"),
+            if matches!(ty, Ty::F16x2 | Ty::BF16x2) {
+                assert_eq!(digits, "162");
+            } else if matches!(ty, Ty::Pred | Ty::Ptr(_)) {
+                assert_eq!(digits, "");
+            } else {
+                assert_eq!(digits, ty.bits().to_string(), "{ty}");
             }
             assert_eq!(ty.wide().map(Ty::bits), ty.wide().map(|_| ty.bits() * 2));
         }

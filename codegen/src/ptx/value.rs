@@ -45,8 +45,5 @@ pub(super) fn emit_value(w: &mut Writer<'_>, op: &ValueOp) {
 
 /// A float immediate needs a float move.
 fn set_type(ty: Ty) -> &'static str {
-    match ty {
-        Ty::F32 | Ty::F64 => type_name(ty),
-        _ => reg_type(ty),
-    }
+    if matches!(ty, Ty::F32 | Ty::F64) { type_name(ty) } else { reg_type(ty) }
 }

@@ -30,10 +30,7 @@ fn class(ty: Ty) -> usize {
 
 /// The type as a PTX suffix, floats and pairs by their own name, pointers as unsigned integers.
 pub(super) fn type_name(ty: Ty) -> &'static str {
-    match ty {
-        Ty::Ptr(space) => space.address().name(),
-        _ => ty.name(),
-    }
+    if let Ty::Ptr(space) = ty { space.address().name() } else { ty.name() }
 }
 
 /// The untyped suffix of the width; 8 bits for 8-bit types.
@@ -54,10 +51,7 @@ pub(super) fn reg_type(ty: Ty) -> &'static str {
 
 /// The type of memory accesses and parameters: 16-bit floats and pairs as bits.
 pub(super) fn int_type(ty: Ty) -> &'static str {
-    match ty {
-        Ty::F16 | Ty::BF16 | Ty::F16x2 | Ty::BF16x2 => bits_type(ty),
-        _ => type_name(ty),
-    }
+    if matches!(ty, Ty::F16 | Ty::BF16 | Ty::F16x2 | Ty::BF16x2) { bits_type(ty) } else { type_name(ty) }
 }
 
 /// The space as a PTX suffix.
@@ -73,17 +67,16 @@ pub(super) fn space_name(space: Space) -> &'static str {
 impl<'a> Writer<'a> {
     pub fn new(kernel: &'a Kernel) -> Writer<'a> {
         let (mut params, mut copies) = (HashMap::new(), HashMap::new());
-        kernel.walk(&mut |stmt| match &stmt.op {
-            Op::Inst(Inst::Value(ValueOp::ParamPtr { d, param })) => {
+        kernel.walk(&mut |stmt| {
+            if let Op::Inst(Inst::Value(ValueOp::ParamPtr { d, param })) = &stmt.op {
                 params.insert(*d, *param);
-            }
-            Op::Inst(
+            } else if let Op::Inst(
                 Inst::Convert(ConvertOp::Bitcast { d, a, .. })
                 | Inst::Value(ValueOp::PtrBits { d, p: a, .. } | ValueOp::PtrFrom { d, bits: a, .. }),
-            ) => {
+            ) = &stmt.op
+            {
                 copies.insert(*d, *a);
             }
-            _ => {}
         });
         Writer { kernel, body: String::new(), temps: [0; 4], params, copies }
     }
@@ -158,12 +151,10 @@ impl<'a> Writer<'a> {
     pub fn op(&mut self, operand: Operand) -> String {
         match operand {
             Operand::Value(value) => self.def(value),
-            Operand::Const(value) => match value.ty {
-                Ty::F32 => format!("0f{:08X}", value.bits),
-                Ty::F64 => format!("0d{:016X}", value.bits),
-                Ty::Pred | Ty::F16 | Ty::BF16 | Ty::F16x2 | Ty::BF16x2 => self.materialise(value),
-                _ => immediate(value),
-            },
+            Operand::Const(value) if value.ty == Ty::F32 => format!("0f{:08X}", value.bits),
+            Operand::Const(value) if value.ty == Ty::F64 => format!("0d{:016X}", value.bits),
+            Operand::Const(value) if value.ty == Ty::Pred || value.ty.is_float() => self.materialise(value),
+            Operand::Const(value) => immediate(value),
         }
     }
 
@@ -243,8 +234,8 @@ fn unsigned(ty: Ty) -> Ty {
 }
 
 fn immediate(value: Const) -> String {
-    match value.ty {
-        Ty::U64 | Ty::Ptr(_) if value.bits > i64::MAX as u64 => format!("{:#X}", value.bits).replace("0X", "0x"),
-        _ => value.as_i64().to_string(),
+    if matches!(value.ty, Ty::U64 | Ty::Ptr(_)) && value.bits > i64::MAX as u64 {
+        return format!("{:#X}", value.bits).replace("0X", "0x");
     }
+    value.as_i64().to_string()
 }

@@ -25,10 +25,13 @@ mod host;
 mod launch;
 mod machine;
 mod memory;
+#[warn(clippy::wildcard_enum_match_arm)]
 pub mod mutate;
 mod number;
 mod order;
+#[warn(clippy::wildcard_enum_match_arm)]
 mod program;
+#[warn(clippy::wildcard_enum_match_arm)]
 mod step;
 #[cfg(test)]
 mod unverified;

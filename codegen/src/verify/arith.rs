@@ -21,14 +21,20 @@ pub(super) fn illegal(faults: &mut Faults<'_>, stmt: &Stmt, what: &'static str) 
 /// Comparisons that know NaNs are for floats; approximations of bf16 need sm_90.
 pub(super) fn verify_arith(faults: &mut Faults<'_>, stmt: &Stmt, op: &ArithOp) {
     let bf16 = |ty: Ty| matches!(ty, Ty::BF16 | Ty::BF16x2);
-    match op {
-        ArithOp::Setp { ty, cmp, .. } if cmp.float_only() && !ty.is_float() => {
+    if let ArithOp::Setp { ty, cmp, .. } = op {
+        if cmp.float_only() && !ty.is_float() {
             illegal(faults, stmt, "a comparison that knows NaNs is for floats: use eq, ne, lt, le, gt or ge");
+        } else if bf16(*ty) {
+            needs(faults, stmt, "setp.bf16", Needs::Sm90);
         }
-        ArithOp::Setp { ty: Ty::BF16, .. } => needs(faults, stmt, "setp.bf16", Needs::Sm90),
-        ArithOp::Ex2Approx { ty, .. } if bf16(*ty) => needs(faults, stmt, "ex2.approx.bf16", Needs::Sm90),
-        ArithOp::TanhApprox { ty, .. } if bf16(*ty) => needs(faults, stmt, "tanh.approx.bf16", Needs::Sm90),
-        _ => {}
+    } else if let ArithOp::Ex2Approx { ty, .. } = op
+        && bf16(*ty)
+    {
+        needs(faults, stmt, "ex2.approx.bf16", Needs::Sm90);
+    } else if let ArithOp::TanhApprox { ty, .. } = op
+        && bf16(*ty)
+    {
+        needs(faults, stmt, "tanh.approx.bf16", Needs::Sm90);
     }
 }
 

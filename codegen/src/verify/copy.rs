@@ -3,53 +3,36 @@
 use super::arith::illegal;
 use super::{ErrorKind, Faults};
 use crate::ir::attr::{AtomOp, CpBytes, CpCache};
-use crate::ir::{Addr, CopyOp, Operand, Stmt, Ty, TyClass};
+use crate::ir::{Addr, CopyOp, Operand, Slot, Stmt, Ty, TyClass};
 
-/// Copies have the sizes and coordinates that the hardware copies.
+/// Copies have the sizes and coordinates that the hardware copies. What operands of a name have in common is a rule of all
+/// rows with such an operand.
 pub(super) fn verify_copy(faults: &mut Faults<'_>, stmt: &Stmt, op: &CopyOp) {
-    match op {
-        CopyOp::CpAsync { bytes, cache, filled, .. } => {
-            if *bytes != CpBytes::B16 && *cache == CpCache::Cg {
-                illegal(faults, stmt, "cp.async past level one copies 16 bytes: use ca for 4 and 8");
-            }
-            if filled.and_then(Operand::as_const).is_some_and(|n| n.bits > u64::from(bytes.count())) {
-                illegal(faults, stmt, "cp.async reads at most the bytes that it copies: lower `filled`");
-            }
+    let (mut to, mut completes) = (None, None);
+    op.visit(&mut |spec, slot| match (spec.name, slot) {
+        ("bytes", Slot::Use(bytes)) => sixteens(faults, stmt, bytes),
+        ("at", Slot::Uses(at)) => axes(faults, stmt, at),
+        ("multicast", Slot::Maybe(mask)) => receivers(faults, stmt, mask),
+        ("dst", Slot::Mem(addr)) => to = Some(addr),
+        ("bar", Slot::Mem(addr)) => completes = Some(addr),
+        _ => {}
+    });
+    if let (Some(dst), Some(bar)) = (to, completes) {
+        completes_there(faults, stmt, dst, bar);
+    }
+    if let CopyOp::CpAsync { bytes, cache, filled, .. } = op {
+        if *bytes != CpBytes::B16 && *cache == CpCache::Cg {
+            illegal(faults, stmt, "cp.async past level one copies 16 bytes: use ca for 4 and 8");
         }
-        CopyOp::BulkG2S { dst, bytes, bar, multicast, .. } => {
-            sixteens(faults, stmt, *bytes);
-            completes_there(faults, stmt, *dst, *bar);
-            receivers(faults, stmt, *multicast);
+        if filled.and_then(Operand::as_const).is_some_and(|n| n.bits > u64::from(bytes.count())) {
+            illegal(faults, stmt, "cp.async reads at most the bytes that it copies: lower `filled`");
         }
-        CopyOp::ReduceS2G { ty, bytes, op, .. } => {
-            sixteens(faults, stmt, *bytes);
-            reduces(faults, stmt, *op, *ty, false);
-        }
-        CopyOp::ReduceS2C { ty, bytes, op, .. } => {
-            sixteens(faults, stmt, *bytes);
-            reduces(faults, stmt, *op, *ty, true);
-        }
-        CopyOp::BulkS2G { bytes, .. } | CopyOp::BulkS2C { bytes, .. } | CopyOp::BulkPrefetch { bytes, .. } => {
-            sixteens(faults, stmt, *bytes);
-        }
-        CopyOp::TensorLoad { at, dst, bar, multicast, .. } => {
-            axes(faults, stmt, at);
-            completes_there(faults, stmt, *dst, *bar);
-            receivers(faults, stmt, *multicast);
-        }
-        CopyOp::TensorStore { at, .. } | CopyOp::BoxPrefetch { at, .. } => axes(faults, stmt, at),
-        CopyOp::TensorReduce { at, op, .. } => {
-            axes(faults, stmt, at);
-            if *op == AtomOp::Exch {
-                illegal(faults, stmt, "a reduction has no exch: copy, or use atom");
-            }
-        }
-        CopyOp::CpAsyncCommit {}
-        | CopyOp::CpAsyncWait { .. }
-        | CopyOp::CpAsyncMbarArrive { .. }
-        | CopyOp::TensorPrefetch { .. }
-        | CopyOp::BulkCommit {}
-        | CopyOp::BulkWait { .. } => {}
+    } else if let CopyOp::ReduceS2G { ty, op, .. } = op {
+        reduces(faults, stmt, *op, *ty, false);
+    } else if let CopyOp::ReduceS2C { ty, op, .. } = op {
+        reduces(faults, stmt, *op, *ty, true);
+    } else if let CopyOp::TensorReduce { op: AtomOp::Exch, .. } = op {
+        illegal(faults, stmt, "a reduction has no exch: copy, or use atom");
     }
 }
 

@@ -161,7 +161,16 @@ impl Walk<'_, '_> {
             Inst::Mma(MmaOp::WgmmaSs { acc, .. }) => self.start(stmt, *acc, &[], &mut state),
             Inst::Mma(MmaOp::WgmmaRs { acc, a, .. }) => self.start(stmt, *acc, a, &mut state),
             Inst::Control(ControlOp::Exit {} | ControlOp::Trap {}) => return None,
-            _ => {
+            Inst::Mma(MmaOp::LdMatrix { .. } | MmaOp::StMatrix { .. } | MmaOp::MmaSync { .. })
+            | Inst::Arith(_)
+            | Inst::Bits(_)
+            | Inst::Convert(_)
+            | Inst::Value(_)
+            | Inst::Mem(_)
+            | Inst::Warp(_)
+            | Inst::Sync(_)
+            | Inst::Copy(_)
+            | Inst::Control(_) => {
                 for (_, regs) in inst.regs() {
                     if state.in_flight(regs) {
                         self.tell(stmt, ErrorKind::InFlight { regs });

@@ -98,7 +98,9 @@ fn atomic(faults: &mut Faults<'_>, stmt: &Stmt, ty: Ty, op: AtomOp, at: Addr) {
         expected: match op {
             AtomOp::Min | AtomOp::Max => "u32, s32 or u64 for min and max".into(),
             AtomOp::Inc | AtomOp::Dec => "u32 for inc and dec".into(),
-            _ => "u32 or u64 for this operation".into(),
+            AtomOp::Add | AtomOp::And | AtomOp::Or | AtomOp::Xor | AtomOp::Exch => {
+                "u32 or u64 for this operation".into()
+            }
         },
     });
     if ty == Ty::BF16x2 {

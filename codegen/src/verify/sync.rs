@@ -102,9 +102,10 @@ pub(super) fn verify_mbarriers(faults: &mut Faults<'_>) {
                 let (name, end, bytes) = (alloc.name.clone(), start + 8, alloc.bytes);
                 faults.at(stmt, ErrorKind::OutOfBounds { name, start, end, bytes });
             }
-            match inst {
-                Inst::Sync(SyncOp::MbarInit { .. }) => _ = initialised.insert(origin.alloc),
-                _ => used.push((stmt, origin.alloc)),
+            if matches!(inst, Inst::Sync(SyncOp::MbarInit { .. })) {
+                initialised.insert(origin.alloc);
+            } else {
+                used.push((stmt, origin.alloc));
             }
         }
     }

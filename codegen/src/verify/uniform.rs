@@ -195,26 +195,22 @@ impl<'a> Levels<'a> {
     }
 
     fn instruction(&mut self, stmt: &Stmt, inst: &Inst, here: &Place) {
-        match inst {
-            Inst::Control(crate::ir::ControlOp::Exit {}) => {
-                let id = stmt.id;
-                self.exited = self.exited.under(here.level, || format!("some threads of it may have ended at {id}"));
-                if let Some(&id) = self.inside.last() {
-                    self.sink_loop(id, here.level);
-                }
+        if let Inst::Control(crate::ir::ControlOp::Exit {}) = inst {
+            let id = stmt.id;
+            self.exited = self.exited.under(here.level, || format!("some threads of it may have ended at {id}"));
+            if let Some(&id) = self.inside.last() {
+                self.sink_loop(id, here.level);
             }
-            Inst::Value(ValueOp::Set { r, a, .. }) => {
-                let level = self.of(*a).min(here.level);
-                if let Some(old) = self.vars.get_mut(r.var.index()).filter(|old| level < **old) {
-                    *old = level;
-                    self.changed = true;
-                }
+        } else if let Inst::Value(ValueOp::Set { r, a, .. }) = inst {
+            let level = self.of(*a).min(here.level);
+            if let Some(old) = self.vars.get_mut(r.var.index()).filter(|old| level < **old) {
+                *old = level;
+                self.changed = true;
             }
-            _ => {
-                let level = self.result(inst);
-                inst.defs().into_iter().for_each(|value| self.sink_value(value, level));
-                self.note_shifted(inst);
-            }
+        } else {
+            let level = self.result(inst);
+            inst.defs().into_iter().for_each(|value| self.sink_value(value, level));
+            self.note_shifted(inst);
         }
     }
 
@@ -261,7 +257,13 @@ impl<'a> Levels<'a> {
                 }
                 _ => least,
             },
-            _ => least,
+            Inst::Arith(_)
+            | Inst::Bits(_)
+            | Inst::Convert(_)
+            | Inst::Mem(MemOp::St { .. } | MemOp::Red { .. } | MemOp::PrefetchL2 { .. } | MemOp::CreatePolicy { .. })
+            | Inst::Copy(_)
+            | Inst::Mma(_)
+            | Inst::Control(_) => least,
         }
     }
 
@@ -300,11 +302,14 @@ impl<'a> Levels<'a> {
 
     fn note_shifted(&mut self, inst: &Inst) {
         let [_, y, z] = self.kernel.launch.threads;
-        let (d, shift) = match inst {
-            Inst::Value(ValueOp::Special { d, reg: SpecialReg::TidX }) if y == 1 && z == 1 => (*d, Some(0)),
-            Inst::Bits(BitsOp::Shr { d, a, n, .. }) => (*d, self.further(*a, n.as_const())),
-            Inst::Arith(ArithOp::Div { d, a, b, .. }) => (*d, self.further(*a, log2(*b))),
-            _ => return,
+        let (d, shift) = if let Inst::Value(ValueOp::Special { d, reg: SpecialReg::TidX }) = inst {
+            (*d, (y == 1 && z == 1).then_some(0))
+        } else if let Inst::Bits(BitsOp::Shr { d, a, n, .. }) = inst {
+            (*d, self.further(*a, n.as_const()))
+        } else if let Inst::Arith(ArithOp::Div { d, a, b, .. }) = inst {
+            (*d, self.further(*a, log2(*b)))
+        } else {
+            return;
         };
         if let Some(shift) = shift {
             self.changed |= self.shifted.insert(d, shift).is_none();
@@ -318,15 +323,15 @@ impl<'a> Levels<'a> {
 
     /// The level that an instruction asks for and does not have, and why.
     fn lacking(&self, inst: &Inst, place: &Place) -> Option<(Level, String)> {
-        let needed = match inst {
-            Inst::Sync(SyncOp::BarSync { id: BarId(0), threads })
-                if threads.0 == self.kernel.launch.threads_per_block() =>
-            {
-                Level::Block
-            }
-            _ if inst.is(Flag::Warpgroup) => Level::Warpgroup,
-            _ if inst.is(Flag::Warp) => Level::Warp,
-            _ => return None,
+        let all = self.kernel.launch.threads_per_block();
+        let needed = if matches!(inst, Inst::Sync(SyncOp::BarSync { id: BarId(0), threads }) if threads.0 == all) {
+            Level::Block
+        } else if inst.is(Flag::Warpgroup) {
+            Level::Warpgroup
+        } else if inst.is(Flag::Warp) {
+            Level::Warp
+        } else {
+            return None;
         };
         // A barrier of the whole block asks for its warps to be whole first: the smaller group is the clearer report.
         if place.level < needed {

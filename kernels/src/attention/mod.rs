@@ -7,10 +7,12 @@
 //!
 //! All are generic over the way in which keys and values travel, [`kv`](crate::kv).
 //!
-//! [`softmax`] is the part that they share: rows of scores in registers, a tile at a time.
+//! [`softmax`] is the part that they share: rows of scores in registers, a tile at a time. `warp` has the products of those
+//! kernels whose warps multiply by themselves.
 //! [`trial`] tries them on random problems.
 
 pub mod decode;
 pub mod prefill;
 pub mod softmax;
 pub mod trial;
+mod warp;

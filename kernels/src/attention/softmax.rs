@@ -14,6 +14,10 @@
 //! weight is rounded to bf16 for the product with V (2⁻⁸ relative), while sums are taken before that rounding.
 
 use tilewright_codegen::build::{Bf16x2, Builder, RegArray, Val};
+use tilewright_layout::fragment::StaticFragment;
+
+use crate::mma::{Accumulator, local_sources};
+use crate::tile::RegisterTensor;
 
 /// Growth of a maximum, as a power of two of weights, below which it is left as it is.
 const STALE: f32 = 8.0;
@@ -142,12 +146,26 @@ pub fn column_of<'k>(k: &'k Builder, register: u32) -> Val<'k, u32> {
     k.lane() % 4 * 2 + (register / 4 * 8 + register % 2)
 }
 
-/// Weights as the A operand of step `step` of the contraction with V: sixteen columns. The accumulator of a product
-/// lies as the A operand of the next. With one row a lane, the lower rows are zero.
-pub fn a_fragment<'k>(k: &'k Builder, weights: RegArray<'k, f32>, step: u32, rows: u32) -> [Val<'k, Bf16x2>; 4] {
-    core::array::from_fn(|i| {
-        let (half, n) = (i as u32 % 2, 2 * step + i as u32 / 2);
-        let at = 4 * n + 2 * half;
-        if half < rows { weights.get(at).pair(weights.get(at + 1)) } else { k.lit(0u32).bits() }
+/// Weights as the A operand, of fragment `A`, of step `step` of the contraction with V. The accumulator of a product lies as
+/// the A operand of the next, as their layouts say. With one row a lane, the lower rows are zero.
+pub fn a_fragment<'k, A: StaticFragment>(
+    k: &'k Builder,
+    weights: Accumulator<'k, f32>,
+    step: u32,
+    rows: u32,
+) -> RegisterTensor<'k, Bf16x2, A> {
+    let first = i64::from(step) * A::FRAGMENT.cols;
+    let sources = match local_sources(&weights.fragment(), &A::FRAGMENT, first) {
+        Ok(sources) => sources,
+        Err(error) => unreachable!("the atoms of attention hold pairs: {error}"),
+    };
+    let places = RegisterTensor::<Bf16x2, A>::places(0.into());
+    let weight = |(atom, value): (usize, usize)| weights.atom(0, atom as u32).get(value as u32);
+    RegisterTensor::from_registers(|register| {
+        let [row, _] = places[register];
+        match sources[2 * register..] {
+            [a, b, ..] if row.constant() < 8 * rows => weight(a).pair(weight(b)),
+            _ => k.lit(0u32).bits(),
+        }
     })
 }

@@ -7,14 +7,15 @@
 //! the registers in which the second wants p as its B operand, and v needs no more than its tokens paired by byte
 //! permutations. Nothing of K or V is moved in shared memory.
 
+use half::bf16;
 use tilewright_codegen::build::{Global, Ptr, RegArray, Shared, SpaceOf, Val};
-use tilewright_codegen::ir::MmaAtom;
 
 use super::array::narrow;
 use super::merge::Part;
 use super::place::Place;
 use super::streamed::BLOCK;
 use super::{Array, ConsumerWarps, Merged, Pages, Scratch, Streamed, Weights};
+use crate::mma::Accumulator;
 
 /// A split of a kv head's tokens.
 #[derive(Clone, Copy)]
@@ -62,7 +63,6 @@ pub struct Heads {
 
 /// Query heads that one pass over the tokens serves: the n8 of the second MMA.
 const TOGETHER: u32 = 8;
-const ATOM: MmaAtom = MmaAtom::M16N8K16_F32_BF16_BF16;
 
 impl Heads {
     /// Bytes of shared memory for the warps' results.
@@ -138,7 +138,7 @@ struct Loaded<'k> {
 struct Running<'k> {
     most: tilewright_codegen::build::Var<'k, f32>,
     sum: tilewright_codegen::build::Var<'k, f32>,
-    out: Vec<RegArray<'k, f32>>,
+    out: Vec<Accumulator<'k, f32>>,
 }
 
 impl<'k> Pass<'k> {
@@ -169,7 +169,7 @@ impl<'k> Pass<'k> {
         let running = Running {
             most: k.var(f32::NEG_INFINITY),
             sum: k.var(0.0f32),
-            out: (0..self.rows() * 4).map(|_| k.regs(4, 0.0f32)).collect(),
+            out: (0..self.rows() * 4).map(|_| Accumulator::warp::<bf16>(k, 1, 1)).collect(),
         };
         k.for_step(first, blocks, self.team.warps, |block| {
             k.when(block.ne(first), || bring(block, &loaded));
@@ -305,11 +305,12 @@ impl<'k> Pass<'k> {
         let (k, column) = (self.team.k, self.team.k.lane() % 4);
         let mut scores = Vec::new();
         for (half, keys) in [0u32, 8].into_iter().zip(keys) {
-            let acc = k.regs(4, 0.0f32);
+            let acc = Accumulator::warp::<bf16>(k, 1, 1);
             for ([high, low], key) in queries.iter().zip(keys) {
                 for at in [0, 2] {
                     let key = [key.get(at as u32), key.get(at as u32 + 1)];
-                    acc.mma(ATOM, &[high[at], low[at], high[at + 1], low[at + 1]], &key);
+                    let query = [high[at], low[at], high[at + 1], low[at + 1]];
+                    acc.mma::<bf16>(&[query.into()], &[key.into()]);
                 }
             }
             for i in 0..2u32 {
@@ -330,12 +331,12 @@ impl<'k> Pass<'k> {
         let fades = [0u32, 4].map(|next| fade.shfl_idx(column * 8 + next));
         for (values, out) in values.iter().zip(running.out.chunks(4)) {
             for (j, out) in out.iter().enumerate() {
-                (0..4).for_each(|i| out.set(i, out.get(i) * fades[i as usize % 2]));
+                (0..4).for_each(|i| out.registers().set(i, out.get(i) * fades[i as usize % 2]));
                 let word = |at: usize| values[at].get(j as u32);
                 let pair = |at: usize, selector: u32| word(at).prmt(word(at + 1), selector);
                 let a = [pair(0, 0x5410), pair(0, 0x7632), pair(2, 0x5410), pair(2, 0x7632)];
-                out.mma(ATOM, &a, &[p0, p1]);
-                out.mma(ATOM, &a, &rest);
+                out.mma::<bf16>(&[a.into()], &[[p0, p1].into()]);
+                out.mma::<bf16>(&[a.into()], &[rest.into()]);
             }
         }
     }

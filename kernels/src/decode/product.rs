@@ -1,13 +1,14 @@
 //! Units from the ring times activations, and the sums of the warps' shares.
 
-use tilewright_codegen::build::{Ptr, RegArray, Shared, Val};
-use tilewright_codegen::ir::MmaAtom;
+use half::bf16;
+use tilewright_codegen::build::{Ptr, Shared, Val};
 
 use super::array::zero;
 use super::operand::Lane;
 use super::packing::{Fragment, Packing};
 use super::source::Source;
 use super::{ConsumerWarps, Unit};
+use crate::mma::Accumulator;
 
 /// Activations as the MMA's A operand.
 pub(super) enum Activations<'k> {
@@ -97,9 +98,9 @@ pub(super) fn product<'k>(
 ) {
     let chains = Chains::new(team);
     for stage in 0..unit.stages() {
-        let first = team.k.warp() * unit.per_warp() + stage * team.warps * unit.per_warp();
-        let place = stage * unit.per_warp();
-        chains.multiply(team, unit, weights, |chunk| fragments(first + chunk, place + chunk));
+        let round = stage * unit.per_warp();
+        let first = unit.chunk(team.k.warp(), team.k.lit(round));
+        chains.multiply(team, unit, weights, round, |chunk| fragments(first + chunk * team.warps, round + chunk));
     }
     sums.place(team, slot, chains.sum(), |at, sums| at.store_vec(sums));
 }
@@ -117,7 +118,7 @@ pub(super) fn products<'k>(source: &Source<'k>, weights: &dyn Weights<'k>, sums:
         let fragments = source.fragments(&source.columns(stage));
         k.for_(0u32, units, |slot| {
             let chains = Chains::new(team);
-            chains.multiply(team, unit, weights, |chunk| fragments[chunk as usize].clone());
+            chains.multiply(team, unit, weights, 0, |chunk| fragments[chunk as usize].clone());
             sums.place(team, slot, chains.sum(), |at, [a, b]| {
                 let [x, y]: [Val<f32>; 2] = at.load_vec();
                 at.store_vec([a + x, b + y]);
@@ -127,32 +128,34 @@ pub(super) fn products<'k>(source: &Source<'k>, weights: &dyn Weights<'k>, sums:
 }
 
 /// Accumulators of a unit.
-struct Chains<'k>(Vec<RegArray<'k, f32>>);
+struct Chains<'k>(Vec<Accumulator<'k, f32>>);
 
 impl<'k> Chains<'k> {
     fn new(team: ConsumerWarps<'k>) -> Chains<'k> {
-        Chains((0..CHAINS).map(|_| team.k.regs(4, 0.0f32)).collect())
+        Chains((0..CHAINS).map(|_| Accumulator::warp::<bf16>(team.k, 1, 1)).collect())
     }
 
-    /// Adds the products of the ring's next stage; `fragments` gives those of one of its chunks of this warp.
+    /// Adds the products of the ring's next stage, whose first chunk of this warp is its `round`-th of the unit; `fragments`
+    /// gives those of one of the stage's chunks of this warp.
     fn multiply(
         &self,
         team: ConsumerWarps<'k>,
         unit: Unit,
         weights: &dyn Weights<'k>,
+        round: u32,
         fragments: impl Fn(u32) -> Vec<Fragment<'k>>,
     ) {
         let k = team.k;
         weights.stage(&|weights| {
-            let weights = weights.at(k.warp() * (unit.per_warp() * 128) + k.lane() * 4);
+            let weights = weights.at(k.warp() * 128 + k.lane() * 4);
             for chunk in 0..unit.per_warp() {
-                let w: [Val<u32>; 4] = weights.at(chunk * 128).load_vec();
+                let w: [Val<u32>; 4] = weights.at(chunk * (team.warps * 128)).load_vec();
                 for x in fragments(chunk) {
                     let high = x.high.unwrap_or([k.lit(0u32); 4]);
                     for half in 0..2usize {
-                        let (at, chain) = (2 * half, &self.0[(2 * chunk as usize + half) % CHAINS]);
+                        let (at, chain) = (2 * half, &self.0[(2 * (round + chunk) as usize + half) % CHAINS]);
                         let a = [x.low[at], high[at], x.low[at + 1], high[at + 1]];
-                        chain.mma(MmaAtom::M16N8K16_F32_BF16_BF16, &a, &w[at..at + 2]);
+                        chain.mma::<bf16>(&[a.into()], &[[w[at], w[at + 1]].into()]);
                     }
                 }
             }

@@ -49,8 +49,8 @@ impl<'k> Source<'k> {
     /// The columns where this warp's chunks of a stage begin.
     pub fn columns(&self, stage: Val<'k, u32>) -> Vec<Val<'k, u32>> {
         let Source { team, unit, .. } = *self;
-        let first = team.k.warp() * unit.per_warp() + stage * (team.warps * unit.per_warp());
-        (0..unit.per_warp()).map(|chunk| (first + chunk) * 32).collect()
+        let first = unit.chunk(team.k.warp(), stage * unit.per_warp());
+        (0..unit.per_warp()).map(|round| (first + round * team.warps) * 32).collect()
     }
 
     /// This lane's words of each chunk that begins at one of these columns. Of a normalised input the squares are added up.

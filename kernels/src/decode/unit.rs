@@ -8,6 +8,7 @@
 
 use half::bf16;
 use thiserror::Error;
+use tilewright_codegen::build::Val;
 use tilewright_layout::Layout;
 
 /// Elements of a row that one chunk holds.
@@ -99,6 +100,23 @@ impl Unit {
     /// Bytes of the unit.
     pub fn bytes(self) -> u32 {
         self.stages * self.stage_bytes()
+    }
+
+    /// Chunk number `round` of a warp's own: chunks are dealt to the warps in turn, whatever the stages are, so that who adds up
+    /// what does not depend on them.
+    ///
+    /// ```
+    /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
+    /// use tilewright_kernels::decode::Unit;
+    /// # record("sample", Arch::Sm80, block(32), |k| {
+    /// let [small, large] = [4096, 16384].map(|stage| Unit::new(8192, 8, stage).unwrap());
+    /// let of = |unit: Unit| unit.chunk(k.lit(3), k.lit(5)).operand().as_const().unwrap().bits;
+    /// assert_eq!([of(small), of(large)], [43, 43]);
+    /// # });
+    /// ```
+    #[track_caller]
+    pub fn chunk<'k>(self, warp: Val<'k, u32>, round: Val<'k, u32>) -> Val<'k, u32> {
+        warp + round * self.warps
     }
 
     fn chunks(self) -> u32 {

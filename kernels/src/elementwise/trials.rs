@@ -24,7 +24,8 @@ pub fn shipped() -> Vec<Box<dyn Shipped>> {
             draw: |arch, seed| {
                 // Gates to 10: the exponent is rounded, 8 units at most; then ex2, sum, quotient and product.
                 let bound = Bound { absolute: 1e-30, relative: 24.0 * UNIT };
-                trial(&mut Draw::new(seed), |types| silu_mul_all(arch, types), naive::silu_mul, 10.0, bound)
+                let names = ["gate", "up"];
+                trial(&mut Draw::new(seed), names, |types| silu_mul_all(arch, types), naive::silu_mul, 10.0, bound)
             },
         }),
         Box::new(Entry {
@@ -33,7 +34,7 @@ pub fn shipped() -> Vec<Box<dyn Shipped>> {
             record: |arch| add_all(arch, SHOWN),
             draw: |arch, seed| {
                 let bound = Bound { absolute: 0.0, relative: UNIT };
-                trial(&mut Draw::new(seed), |types| add_all(arch, types), naive::add, 1.0, bound)
+                trial(&mut Draw::new(seed), ["a", "b"], |types| add_all(arch, types), naive::add, 1.0, bound)
             },
         }),
     ]
@@ -41,6 +42,7 @@ pub fn shipped() -> Vec<Box<dyn Shipped>> {
 
 fn trial(
     draw: &mut Draw,
+    names: [&str; 2],
     record: impl Fn(Types) -> Kernel,
     oracle: fn(&[f64], &[f64]) -> Vec<f64>,
     size: f64,
@@ -57,8 +59,8 @@ fn trial(
     let mut out = vec![f64::NAN; start];
     out.extend(oracle(&a[start..], &b[start..]));
     let mut trial = Trial::new(verify(record(types))?, n.div_ceil(RUN)).note(format!("n {n}, skip {skip}, {types:?}"));
-    let a = stored::input(&mut trial, "a", types.a, &a);
-    let b = stored::input(&mut trial, "b", types.b, &b);
+    let a = stored::input(&mut trial, names[0], types.a, &a);
+    let b = stored::input(&mut trial, names[1], types.b, &b);
     let out = stored::output(&mut trial, "out", types.out, &out, bound);
     let from = |buffer: BufferId, float: Float| Pass::Pointer(buffer, u64::from(skip * float.bytes()));
     Ok(trial.pass(n).pass(from(a, types.a)).pass(from(b, types.b)).pass(from(out, types.out)))

@@ -1,11 +1,11 @@
 //! The kernel on a block: one warp fetches weights, one fetches activations, the others multiply.
 
 use super::tiles::{Octets, Plan, ROWS, Vectors, Weights};
+use crate::mma::Accumulator;
 use crate::ring::{BulkSource, ByBulk, Consumer, Producer, Source, StageTile, View};
 use crate::tile::{Index, place};
 use half::bf16;
-use tilewright_codegen::build::{Builder, Bulk, Global, Mbarrier, Ptr, RegArray, Shared, Val, Var};
-use tilewright_codegen::ir::MmaAtom;
+use tilewright_codegen::build::{Builder, Bulk, Global, Mbarrier, Ptr, Shared, Val, Var};
 use tilewright_codegen::ir::attr::Eviction;
 use tilewright_layout::Layout;
 use tilewright_layout::typed::StaticLayout;
@@ -103,9 +103,9 @@ pub fn multiply<'k>(
     task: Task<'k>,
     epilogue: impl Fn([Val<'k, u32>; 2], Val<'k, f32>),
 ) {
-    let (fragment, side) = (plan.m_tiles() * 4, k.var(0u32));
+    let (atoms, side) = (plan.m_tiles(), k.var(0u32));
     groups(k, plan, task, |start, tiles| {
-        let acc = k.regs(plan.group * fragment, 0.0f32);
+        let acc = Accumulator::warp::<bf16>(k, plan.group * atoms, 1);
         k.for_(0, plan.tile_stages, |s| {
             let vectors = inputs.vectors.wait();
             let ((x,), rounds) = (vectors.tiles(), rounds(k, plan, s));
@@ -120,7 +120,7 @@ pub fn multiply<'k>(
                     for (i, (round, w)) in rounds.iter().zip(loaded).enumerate() {
                         round.mine(k, || {
                             let x = kept.get(i).cloned().unwrap_or_else(|| round.vectors(k, plan, x));
-                            accumulate(k, acc.run(t * fragment, fragment), &x, w);
+                            accumulate(k, acc.rows_of_atoms(t * atoms, atoms), &x, w);
                         });
                     }
                 });
@@ -129,7 +129,7 @@ pub fn multiply<'k>(
         });
         for t in 0..plan.group {
             k.when(tiles.gt(t), || {
-                add_warps(k, plan, room, acc.run(t * fragment, fragment), side, |[m, row], sum| {
+                add_warps(k, plan, room, acc.rows_of_atoms(t * atoms, atoms), side, |[m, row], sum| {
                     epilogue([m, (task.first + start + t) * ROWS + row], sum);
                 });
             });
@@ -200,12 +200,12 @@ impl<'k> Round<'k> {
 }
 
 /// Two matrix instructions for each sixteen vectors. Slots of the contraction hold the same k on both sides.
-fn accumulate<'k>(k: &'k Builder, acc: RegArray<'k, f32>, x: &[[Val<'k, u32>; 4]], w: [Val<'k, u32>; 4]) {
+fn accumulate<'k>(k: &'k Builder, acc: Accumulator<'k, f32>, x: &[[Val<'k, u32>; 4]], w: [Val<'k, u32>; 4]) {
     for (m, eights) in x.chunks(2).enumerate() {
         let (low, high) = (eights[0], eights.get(1).copied().unwrap_or([k.lit(0u32); 4]));
         for i in [0, 2] {
             let a = [low[i], high[i], low[i + 1], high[i + 1]];
-            acc.run(m as u32 * 4, 4).mma(MmaAtom::M16N8K16_F32_BF16_BF16, &a, &w[i..i + 2]);
+            acc.rows_of_atoms(m as u32, 1).mma::<bf16>(&[a.into()], &[[w[i], w[i + 1]].into()]);
         }
     }
 }
@@ -215,7 +215,7 @@ fn add_warps<'k>(
     k: &'k Builder,
     plan: &Plan,
     room: Ptr<'k, Shared, f32>,
-    acc: RegArray<'k, f32>,
+    acc: Accumulator<'k, f32>,
     side: Var<'k, u32>,
     each: impl Fn([Val<'k, u32>; 2], Val<'k, f32>),
 ) {

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use half::bf16;
-use tilewright_codegen::build::{Builder, Descriptor, Ptr, Shared, SwizzleMode, Val};
+use tilewright_codegen::build::{Builder, Ptr, Shared, Val};
 use tilewright_codegen::ir::attr::Trans;
 use tilewright_layout::{IntTuple, Layout, Swizzle, Swizzled};
 
@@ -65,22 +65,6 @@ impl TileForm {
             32 => 512,
             _ => 128,
         }
-    }
-
-    /// The swizzle of a panel's rows as tensor maps and descriptors name it.
-    pub const fn mode(self) -> SwizzleMode {
-        match self.width() {
-            64 => SwizzleMode::B128,
-            32 => SwizzleMode::B64,
-            _ => SwizzleMode::None,
-        }
-    }
-
-    /// The strides of a panel as an operand of `wgmma`. K-major (a row is a column of the product): groups of eight
-    /// rows. MN-major (rows are contracted): panels, and groups of eight rows.
-    pub const fn descriptor(self) -> Descriptor {
-        let row = self.width() * 2;
-        Descriptor { swizzle: self.mode(), leading: self.rows * row, stride: 8 * row }
     }
 
     /// (row, column) to the offset of an element.

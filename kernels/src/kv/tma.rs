@@ -162,6 +162,9 @@ impl<'k, C: KvBufferConfig> KvBuffer<'k> for TmaBuffer<'k, C> {
         let base = self.tiles.tile(stage);
         self.full.at(stage).wait(parity);
         if self.empty.is_none() {
+            // The next box goes where this team read before: reads may still be on their way when the others are met, and the
+            // copy does not queue behind them.
+            self.tiles.k.fence_proxy_async(ProxyFence::Shared);
             self.tiles.team.sync(self.tiles.k);
         }
         if !C::TRANSPOSED {

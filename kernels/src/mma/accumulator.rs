@@ -1,11 +1,12 @@
 //! Accumulators: registers, and where each of them stands in the product.
 
 use super::fragment::{across_lanes, places, rows};
+use super::input::{InputType, warp_fragment};
 use crate::tile::{Index, LayoutTensor, RegisterTensor, place};
 use tilewright_codegen::build::{Builder, Lane, Number, RegArray, Scalar, Shared, Val};
 use tilewright_codegen::ir::attr::Trans;
 use tilewright_layout::Layout;
-use tilewright_layout::fragment::{FragmentLayout, StaticFragment};
+use tilewright_layout::fragment::{FragmentLayout, Operand, StaticFragment};
 use tilewright_layout::view::OffsetMap;
 
 /// The sums of a tile of `down`×`across` atoms, spread over the threads of a warp or of a warpgroup.
@@ -42,6 +43,23 @@ impl<'k, A: Scalar> Accumulator<'k, A> {
     pub fn unset(k: &'k Builder, fragment: FragmentLayout, down: u32, across: u32) -> Accumulator<'k, A> {
         let regs = k.regs_unset(down * across * fragment.values() as u32);
         Accumulator { regs, fragment, down, across }
+    }
+
+    /// Zeros of a warp for `down`×`across` atoms of the `mma.sync` of `F`.
+    #[track_caller]
+    pub fn warp<F: InputType<Sum = A>>(k: &'k Builder, down: u32, across: u32) -> Accumulator<'k, A> {
+        let sums = Accumulator::unset(k, warp_fragment::<F>(Operand::C), down, across);
+        sums.clear(k);
+        sums
+    }
+
+    /// The sums of `count` rows of atoms, from row `first` on.
+    #[track_caller]
+    pub fn rows_of_atoms(self, first: u32, count: u32) -> Accumulator<'k, A> {
+        let (down, last) = (self.down, first + count);
+        assert!(last <= down, "accumulator: rows {first} to {last} of atoms, and it has {down}; take rows below that");
+        let row = self.across * self.fragment.values() as u32;
+        Accumulator { regs: self.regs.run(first * row, count * row), down: count, ..self }
     }
 
     /// Rows and columns of the tile.
@@ -88,7 +106,7 @@ impl<'k, A: Scalar> Accumulator<'k, A> {
     }
 
     #[track_caller]
-    fn expect<C: StaticFragment>(self) {
+    pub(super) fn expect<C: StaticFragment>(self) {
         let (found, wanted) = (self.fragment, C::FRAGMENT);
         assert!(
             found.layout == wanted.layout && C::PACKED == 1,

@@ -35,3 +35,4 @@ pub use store::{OutputSpace, OutputType, Pack};
 pub use tf32::Tf32;
 pub use tiled::{Atom, AtomGrid, AtomLayout, MissingAtom, MmaSync, Sums, TiledMma, Wgmma};
 pub use warp::{FragmentsA, FragmentsB};
+pub use warpgroup::SharedOperand;

@@ -1,10 +1,11 @@
 //! Products by `mma.sync`: fragments by `ldmatrix`, or from wherever registers come.
 
+use super::Accumulator;
 use super::input::{InputType, warp_fragment};
 use super::ldmatrix::Source;
 use super::tiled::{AtomGrid, MmaSync, TiledMma};
 use crate::tile::{Index, LayoutTensor, RegisterTensor};
-use tilewright_codegen::build::Shared;
+use tilewright_codegen::build::{Scalar, Shared};
 use tilewright_layout::fragment::Operand;
 use tilewright_layout::typed::StaticLayout;
 
@@ -13,6 +14,31 @@ pub type FragmentsA<'k, F> = Vec<RegisterTensor<'k, u32, <F as InputType>::WarpA
 
 /// The B operand of a warp for one step of K: a fragment for every 8 columns of the result.
 pub type FragmentsB<'k, F> = Vec<RegisterTensor<'k, u32, <F as InputType>::WarpB>>;
+
+impl<'k, S: Scalar> Accumulator<'k, S> {
+    /// Adds the product of fragments, for one step of K, by `mma.sync`: of A for every row of atoms, of B for every column.
+    ///
+    /// # Panics
+    /// Where there are not as many, or the sums are of another instruction.
+    #[track_caller]
+    pub fn mma<F: InputType<Sum = S>>(
+        self,
+        a: &[RegisterTensor<'k, u32, F::WarpA>],
+        b: &[RegisterTensor<'k, u32, F::WarpB>],
+    ) {
+        self.expect::<F::WarpC>();
+        let (atoms, given) = (self.atoms(), [a.len() as u32, b.len() as u32]);
+        assert!(
+            atoms == given,
+            "mma: {given:?} fragments of A and B are given, the sums have {atoms:?} atoms; give one for each"
+        );
+        for (i, a) in (0..).zip(a) {
+            for (j, b) in (0..).zip(b) {
+                self.atom(i, j).mma(F::WARP, a.registers(), b.registers());
+            }
+        }
+    }
+}
 
 impl<'k, F: InputType, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'k, MmaSync<F>, A, B, G> {
     /// Adds A·Bᵀ over all of K that the tiles hold.
@@ -31,16 +57,7 @@ impl<'k, F: InputType, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'
     /// Where there are not as many as the warp's part has atoms.
     #[track_caller]
     pub fn mma(self, a: &[RegisterTensor<'k, u32, F::WarpA>], b: &[RegisterTensor<'k, u32, F::WarpB>]) {
-        let (atoms, given) = (self.sums.atoms(), [a.len() as u32, b.len() as u32]);
-        assert!(
-            atoms == given,
-            "tiled mma: {given:?} fragments of A and B are given, the warp's part has {atoms:?} atoms; give one for each"
-        );
-        for (i, a) in (0..).zip(a) {
-            for (j, b) in (0..).zip(b) {
-                self.sums.atom(i, j).mma(F::WARP, a.registers(), b.registers());
-            }
-        }
+        self.sums.mma::<F>(a, b);
     }
 
     /// The A operand of this thread's warp for step `step` of K, from a tile in shared memory by `ldmatrix`. A tile that it

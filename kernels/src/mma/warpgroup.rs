@@ -1,6 +1,7 @@
 //! Products by `wgmma`: descriptors read off layouts.
 
-use super::input::{InputType, warpgroup_atom};
+use super::Accumulator;
+use super::input::InputType;
 use super::ldmatrix::Source;
 use super::tiled::{AtomGrid, TiledMma, Wgmma};
 use crate::tile::{Index, LayoutTensor, RegisterTensor, place};
@@ -11,11 +12,12 @@ use tilewright_layout::fragment::StaticFragment;
 use tilewright_layout::swizzle::MatrixDescriptor;
 use tilewright_layout::swizzle::canonical::{Major, SwizzleWidth};
 use tilewright_layout::typed::StaticLayout;
-use tilewright_layout::{IntTuple, Layout, Swizzled};
+use tilewright_layout::view::OffsetMap;
+use tilewright_layout::{IntTuple, Layout, LayoutError, Swizzle, Swizzled};
 
 /// An operand in shared memory, (m, k) or (n, k), as a matrix descriptor describes it. The fields are read off the layout.
 #[derive(Clone, Copy)]
-struct SharedOperand<'k> {
+pub struct SharedOperand<'k> {
     start: Val<'k, u64>,
     layout: Swizzled,
     bits: i64,
@@ -28,13 +30,50 @@ impl<'k> SharedOperand<'k> {
     /// # Panics
     /// Where the tensor is known to begin beside a multiple of its swizzle's period: the descriptor has no bits for it.
     #[track_caller]
-    fn new<T: Scalar, L: StaticLayout>(tensor: LayoutTensor<'k, T, L, Shared>) -> SharedOperand<'k> {
+    pub fn new<T: Scalar, L: StaticLayout>(tensor: LayoutTensor<'k, T, L, Shared>) -> SharedOperand<'k> {
         let descriptor = const {
             match Swizzled::new(L::SWIZZLE, 0, L::LAYOUT).matrix_descriptor(T::TY.bits() as i64) {
                 Ok(descriptor) => descriptor,
                 Err(error) => panic!("{}", error.message().as_str()),
             }
         };
+        Self::described(tensor, &descriptor)
+    }
+
+    /// The tensor as an operand, by a layout that is a value.
+    ///
+    /// ```
+    /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
+    /// use half::bf16;
+    /// use tilewright_kernels::{mma::SharedOperand, tile::LayoutTensor};
+    /// use tilewright_layout::{Layout, Swizzle, Swizzled};
+    /// # record("sample", Arch::Sm90a, block(128), |k| {
+    /// let memory = k.shared_aligned::<bf16>("values", 64 * 64, 1024);
+    /// let layout = Layout::parse("(64,64):(1,64)").unwrap();
+    /// let swizzled = Swizzled::new(Swizzle::new(3, 3, 3).unwrap(), 0, layout);
+    /// assert!(SharedOperand::by_value(LayoutTensor::new(memory, swizzled)).is_ok());
+    /// assert!(SharedOperand::by_value(LayoutTensor::new(memory, layout)).is_err());
+    /// # });
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError`] where the hardware cannot read the layout.
+    ///
+    /// # Panics
+    /// As [`new`](SharedOperand::new).
+    #[track_caller]
+    pub fn by_value<T: Scalar, L: OffsetMap>(
+        tensor: LayoutTensor<'k, T, L, Shared>,
+    ) -> Result<SharedOperand<'k>, LayoutError> {
+        let descriptor = tensor.layout().matrix_descriptor(T::TY.bits().into())?;
+        Ok(Self::described(tensor, &descriptor))
+    }
+
+    #[track_caller]
+    fn described<T: Scalar, L: OffsetMap>(
+        tensor: LayoutTensor<'k, T, L, Shared>,
+        descriptor: &MatrixDescriptor,
+    ) -> SharedOperand<'k> {
         expect_aligned(tensor);
         let origin = tensor.origin();
         let base = match origin.value() {
@@ -42,7 +81,7 @@ impl<'k> SharedOperand<'k> {
             None => tensor.base(),
         };
         let bits = i64::from(T::TY.bits());
-        let start = base.descriptor(fields(&descriptor)) + u64::from(origin.constant()) * bits as u64 / 128;
+        let start = base.descriptor(fields(descriptor)) + u64::from(origin.constant()) * bits as u64 / 128;
         let major = match descriptor.major {
             Major::K => KernelMajor::K,
             Major::Mn => KernelMajor::Mn,
@@ -73,19 +112,15 @@ impl<'k> SharedOperand<'k> {
 }
 
 /// Bytes after which a swizzle repeats; without one, the 16 that a descriptor counts in.
-const fn period<L: StaticLayout>(bits: i64) -> i64 {
-    let elements = L::SWIZZLE.source_mask() | L::SWIZZLE.target_mask();
-    let mut bytes = 16;
-    while bytes * 8 <= elements * bits {
-        bytes *= 2;
-    }
-    bytes
+fn period(swizzle: Swizzle, bits: i64) -> u32 {
+    let reach = (swizzle.source_mask() | swizzle.target_mask()) * bits / 8;
+    (reach as u32 + 1).next_power_of_two().max(16)
 }
 
 /// Refuses a tensor that is known to begin beside a multiple of its swizzle's period.
 #[track_caller]
-fn expect_aligned<T: Scalar, L: StaticLayout>(tensor: LayoutTensor<'_, T, L, Shared>) {
-    let period = const { period::<L>(T::TY.bits() as i64) } as u32;
+fn expect_aligned<T: Scalar, L: OffsetMap>(tensor: LayoutTensor<'_, T, L, Shared>) {
+    let period = period(tensor.layout().swizzle(), T::TY.bits().into());
     let [bits, constant] =
         [tensor.origin().bits(), tensor.origin().constant()].map(|part| part.wrapping_mul(T::TY.bytes()));
     let mut start = constant;
@@ -118,10 +153,76 @@ fn fields(descriptor: &MatrixDescriptor) -> Descriptor {
     Descriptor { swizzle, leading: descriptor.leading as u32, stride: descriptor.stride as u32 }
 }
 
-impl<'k, F: InputType, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'k, Wgmma<F>, A, B, G> {
-    /// The instruction of a warpgroup's columns.
-    const ATOM: WgmmaAtom = warpgroup_atom::<F>(Self::PART[1]).0;
+impl<'k, S: Scalar> Accumulator<'k, S> {
+    /// Adds A·Bᵀ over `steps` steps of K, or where `keep` is false replaces the sums by it, by `wgmma` on both operands in
+    /// shared memory. The caller fences before, commits the group and waits for it.
+    ///
+    /// # Panics
+    /// Where the sums are not those of a `wgmma` of such columns.
+    #[track_caller]
+    pub fn wgmma<F: InputType<Sum = S>>(
+        self,
+        a: SharedOperand<'k>,
+        b: SharedOperand<'k>,
+        steps: u32,
+        keep: impl Arg<'k, bool> + Copy,
+    ) {
+        let atom = self.wgmma_atom::<F>();
+        let operands = Operands { sign_a: Sign::Plus, sign_b: Sign::Plus, major_a: a.major, major_b: b.major };
+        for step in 0..steps {
+            for i in 0..self.atoms()[0] {
+                let (sums, a, b) = (self.atom(i, 0), a.at(64 * i, F::K * step), b.at(0, F::K * step));
+                if step == 0 {
+                    sums.wgmma(atom, a, b, keep, operands);
+                } else {
+                    sums.wgmma(atom, a, b, true, operands);
+                }
+            }
+        }
+    }
 
+    /// As [`wgmma`](Accumulator::wgmma) with the A operand in registers: for each step of K a fragment for every 64 rows.
+    ///
+    /// # Panics
+    /// Where there are not as many as the sums have rows of atoms, too.
+    #[track_caller]
+    pub fn wgmma_registers<F: InputType<Sum = S>, P: Scalar>(
+        self,
+        a: &[Vec<RegisterTensor<'k, P, F::WarpgroupA>>],
+        b: SharedOperand<'k>,
+        keep: impl Arg<'k, bool> + Copy,
+    ) {
+        let (atom, atoms) = (self.wgmma_atom::<F>(), self.atoms()[0] as usize);
+        let operands = Operands { major_b: b.major, ..Operands::K_MAJOR };
+        for (step, a) in (0..).zip(a) {
+            assert!(
+                a.len() == atoms,
+                "wgmma: {} fragments of A are given; give {atoms}, one for every 64 rows",
+                a.len()
+            );
+            for (i, a) in (0..).zip(a) {
+                let (sums, b) = (self.atom(i, 0), b.at(0, F::K * step));
+                if step == 0 {
+                    sums.wgmma_rs(atom, a.registers(), b, keep, operands);
+                } else {
+                    sums.wgmma_rs(atom, a.registers(), b, true, operands);
+                }
+            }
+        }
+    }
+
+    /// The instruction whose accumulator this is.
+    #[track_caller]
+    fn wgmma_atom<F: InputType>(self) -> WgmmaAtom {
+        let [rows, columns] = [self.fragment().rows, self.fragment().cols];
+        match WgmmaAtom::new(columns as u32, F::WARPGROUP) {
+            Some(atom) if rows == 64 && self.atoms()[1] == 1 => atom,
+            _ => panic!("wgmma: the sums are of atoms of {rows}×{columns}; take those of warpgroup_atom"),
+        }
+    }
+}
+
+impl<'k, F: InputType, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'k, Wgmma<F>, A, B, G> {
     /// Begins to add A·Bᵀ over all of K that the tiles hold, or where `keep` is false to replace the sums by it, as a group
     /// of its own. Tiles begin at a multiple of their swizzle's period.
     #[track_caller]
@@ -134,17 +235,7 @@ impl<'k, F: InputType, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'
         self.k.wgmma_fence();
         let [row, column] = self.corner();
         let (a, b) = (SharedOperand::new(a).begun_at(row), SharedOperand::new(b).begun_at(column));
-        let operands = Operands { sign_a: Sign::Plus, sign_b: Sign::Plus, major_a: a.major, major_b: b.major };
-        for step in (0..Self::EXTENTS[2]).step_by(F::K as usize) {
-            for i in 0..self.sums.atoms()[0] {
-                let (sums, a, b) = (self.sums.atom(i, 0), a.at(64 * i, step), b.at(0, step));
-                if step == 0 {
-                    sums.wgmma(Self::ATOM, a, b, keep, operands);
-                } else {
-                    sums.wgmma(Self::ATOM, a, b, true, operands);
-                }
-            }
-        }
+        self.sums.wgmma::<F>(a, b, Self::STEPS, keep);
         self.k.wgmma_commit();
     }
 
@@ -172,28 +263,20 @@ impl<'k, F: InputType, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'
     /// # Panics
     /// Where there are not as many as the tiles have steps and the warpgroup's part atoms.
     #[track_caller]
-    pub fn issue_registers(
+    pub fn issue_registers<P: Scalar>(
         self,
-        a: &[Vec<RegisterTensor<'k, u32, F::WarpgroupA>>],
+        a: &[Vec<RegisterTensor<'k, P, F::WarpgroupA>>],
         b: LayoutTensor<'k, F::Stored, B, Shared>,
         keep: impl Arg<'k, bool> + Copy,
     ) {
-        let (atoms, steps) = (self.sums.atoms()[0] as usize, Self::STEPS as usize);
-        let whole = a.len() == steps && a.iter().all(|step| step.len() == atoms);
-        assert!(whole, "tiled mma: {} steps of K of A are given; give {steps}, of {atoms} fragments each", a.len());
+        let (given, steps) = (a.len(), Self::STEPS as usize);
+        assert!(
+            given == steps,
+            "tiled mma: {given} steps of K of A are given, the tile of B holds {steps}; give as many"
+        );
         self.k.wgmma_fence();
         let b = SharedOperand::new(b).begun_at(self.corner()[1]);
-        let operands = Operands { major_b: b.major, ..Operands::K_MAJOR };
-        for (step, a) in (0..Self::EXTENTS[2]).step_by(F::K as usize).zip(a) {
-            for (i, a) in (0..).zip(a) {
-                let (sums, b) = (self.sums.atom(i, 0), b.at(0, step));
-                if step == 0 {
-                    sums.wgmma_rs(Self::ATOM, a.registers(), b, keep, operands);
-                } else {
-                    sums.wgmma_rs(Self::ATOM, a.registers(), b, true, operands);
-                }
-            }
-        }
+        self.sums.wgmma_registers::<F, _>(a, b, keep);
         self.k.wgmma_commit();
     }
 

@@ -4,6 +4,7 @@ use super::cursor::Cursor;
 use super::setup::Parts;
 use super::{Consumers, Operands};
 use tilewright_codegen::build::{Val, Var};
+use tilewright_codegen::ir::attr::ProxyFence;
 
 /// The end of a ring that reads stages. Every consumer comes through every step.
 pub struct Consumer<'k, B, O: Operands> {
@@ -63,6 +64,11 @@ fn release<'k, B, O: Operands>(parts: &Parts<'k, B, O>, stage: Val<'k, u32>, rea
     let (k, empty, blocks) = (parts.k, parts.empty.at(stage), parts.shape.cluster);
     let member = match parts.shape.consumers {
         Consumers::Warps(_) => {
+            if parts.engine {
+                // Reads may still be on their way when the arrival is seen, and the copy that comes next does not queue
+                // behind them.
+                k.fence_proxy_async(ProxyFence::Shared);
+            }
             k.sync_warp();
             k.lane()
         }

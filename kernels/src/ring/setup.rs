@@ -17,6 +17,8 @@ pub(super) struct Parts<'k, B, O: Operands> {
     /// Completes when a stage was read.
     pub empty: Mbarrier<'k, Shared>,
     pub shape: Shape,
+    /// Whether the copy engine fills the stages, which is of another proxy than who reads them.
+    pub engine: bool,
     brand: PhantomData<fn() -> B>,
 }
 
@@ -55,19 +57,19 @@ impl<'k, O: Operands> Ring<'k, (), O, ()> {
     /// A ring that one thread fills by bulk copies and tensor maps.
     #[track_caller]
     pub fn bulk<B>(k: &'k Builder, operands: O, shape: Shape) -> Unready<Ring<'k, B, O, ByBulk>> {
-        Unready(Ring { parts: parts(k, operands, shape, 1), fill: ByBulk })
+        Unready(Ring { parts: parts(k, operands, shape, 1, ByBulk::ENGINE), fill: ByBulk })
     }
 
     /// A ring that `threads` threads fill together by `cp.async`.
     #[track_caller]
     pub fn threads<B>(k: &'k Builder, operands: O, shape: Shape, threads: u32) -> Unready<Ring<'k, B, O, ByThreads>> {
-        Unready(Ring { parts: parts(k, operands, shape, threads), fill: ByThreads })
+        Unready(Ring { parts: parts(k, operands, shape, threads, ByThreads::ENGINE), fill: ByThreads })
     }
 }
 
 /// Allocates stages and mbarriers; one thread initialises them.
 #[track_caller]
-fn parts<B, O: Operands>(k: &Builder, operands: O, shape: Shape, fills: u32) -> Parts<'_, B, O> {
+fn parts<B, O: Operands>(k: &Builder, operands: O, shape: Shape, fills: u32, engine: bool) -> Parts<'_, B, O> {
     let path = core::any::type_name::<B>();
     let name = path.rsplit("::").next().unwrap_or(path).to_lowercase();
     let bases = operands.allocate(k, &name, shape.stages);
@@ -79,7 +81,7 @@ fn parts<B, O: Operands>(k: &Builder, operands: O, shape: Shape, fills: u32) -> 
             empty.at(stage).init(shape.consumers.count() * shape.cluster);
         }
     });
-    Parts { k, operands, bases, full, empty, shape, brand: PhantomData }
+    Parts { k, operands, bases, full, empty, shape, engine, brand: PhantomData }
 }
 
 /// Rings that start together: one, or a tuple of up to four.

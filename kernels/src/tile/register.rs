@@ -58,6 +58,14 @@ impl<T, L: Registers> Clone for RegisterTensor<'_, T, L> {
     }
 }
 
+/// The values in the order of the registers. Another number of them does not compile.
+impl<'k, T: Scalar, L: Registers, const N: usize> From<[Val<'k, T>; N]> for RegisterTensor<'k, T, L> {
+    fn from(registers: [Val<'k, T>; N]) -> Self {
+        const { assert!(N == <L::Count as Unsigned>::USIZE, "register tensor: the layout has another number of registers") };
+        Self::from_registers(|register| registers[register])
+    }
+}
+
 impl<'k, T: Scalar, L: Registers> RegisterTensor<'k, T, L> {
     /// A tensor whose register `r` is `register(r)`.
     pub fn from_registers(register: impl FnMut(usize) -> Val<'k, T>) -> Self {

@@ -212,9 +212,15 @@ fn trial(case: &Case, draw: &mut Draw) -> Trial {
     let weights = trial.input("weights", &pack(case.unit(), &brain, &order));
     let x = stored::input(&mut trial, "x", case.x, &x);
     let (queries, keys) = ((case.heads * case.dim) as usize, (case.kv_heads * case.dim) as usize);
-    let parts = [&norm, &bias[..queries], &bias[queries..queries + keys], &bias[queries + keys..], &turns];
+    let parts = [
+        ("weight", norm.as_slice()),
+        ("q_bias", &bias[..queries]),
+        ("k_bias", &bias[queries..queries + keys]),
+        ("v_bias", &bias[queries + keys..]),
+        ("turns", &turns),
+    ];
     let [norm, q_bias, k_bias, v_bias, turns] =
-        parts.map(|values| stored::input(&mut trial, "f32", Float::F32, values));
+        parts.map(|(name, values)| stored::input(&mut trial, name, Float::F32, values));
     let position = trial.input("position", &case.position);
     let table = trial.input("table", &case.paged.table);
     let q = stored::output(&mut trial, "q", case.q, &out.q, bound);

@@ -1,4 +1,5 @@
-//! Tensors in registers and the fragments of matrix instructions, in the simulator, against plain loops.
+//! Tensors in registers and the fragments of matrix instructions, in the simulator, against plain loops; who may issue such
+//! an instruction.
 
 mod chain;
 mod fragments;
@@ -6,6 +7,7 @@ mod refusals;
 mod store;
 mod tensors;
 mod tf32;
+mod tree;
 
 use tilewright_codegen::build::{Builder, Scalar, Shared, block, record};
 use tilewright_codegen::ir::{Arch, Const, Kernel};

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use tilewright_codegen::assemble::{Ptxas, Table};
 use tilewright_codegen::device::sim::{Options, Simulator};
-use tilewright_codegen::ir::{Arch, Kernel};
+use tilewright_codegen::ir::{Arch, Kernel, ParamKind, Space, Ty};
 use tilewright_codegen::sim::Counters;
 use tilewright_codegen::trial::{Expected, Trial};
 use tilewright_codegen::verify::verify;
@@ -17,10 +17,13 @@ const N: u32 = 4096;
 
 /// Counters of a launch on f32 buffers of these lengths, the last of which is written.
 fn counters(kernel: Kernel, grid: u32, scalars: &[u32], lengths: &[u32]) -> Counters {
+    let pointers = kernel.params.iter().filter(|param| param.kind == ParamKind::Value(Ty::Ptr(Space::Global)));
+    let names: Vec<String> = pointers.map(|param| param.name.clone()).collect();
     let mut trial = Trial::new(verify(kernel).unwrap(), grid);
     let (written, read) = lengths.split_last().expect("an output");
-    let mut buffers: Vec<_> = read.iter().map(|&len| trial.input("x", &vec![1f32; len as usize])).collect();
-    buffers.push(trial.output("out", Expected::anything::<f32>(*written as usize)));
+    let inputs = names.iter().zip(read).map(|(name, &len)| trial.input(name, &vec![1f32; len as usize]));
+    let mut buffers: Vec<_> = inputs.collect();
+    buffers.push(trial.output(&names[read.len()], Expected::anything::<f32>(*written as usize)));
     let trial = scalars.iter().fold(trial, |trial, &n| trial.pass(n));
     let trial = buffers.into_iter().fold(trial, Trial::pass);
     let simulator = Simulator::new(Options::default());

@@ -8,6 +8,7 @@ pub mod coalesce;
 pub mod complement;
 pub mod composition;
 pub mod divide;
+pub mod expand;
 pub mod filter;
 pub mod inverse;
 pub mod like;

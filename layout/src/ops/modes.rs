@@ -194,11 +194,11 @@ impl Layout {
         out.checked()
     }
 
-    /// The layout with mode `index` replaced; `index == rank` appends.
+    /// The layout with mode `index` replaced; of a tuple, `index == rank` appends.
     ///
     /// Law: every other mode stays as it is.
     ///
-    /// Edge cases: mode 0 of an integer layout is the layout, so the result is the new mode alone.
+    /// Edge cases: mode 0 of an integer layout is the layout, so the result is the new mode alone; it has no mode 1.
     ///
     /// ```console
     /// $ tilewright layout show "(2,3):(3,1)"
@@ -209,19 +209,20 @@ impl Layout {
     ///  3 13 23 33
     /// $ tilewright layout eval "replace((2,3):(3,1), 2, 4:10)"
     /// (2,3,4):(3,1,10)
+    /// $ tilewright layout eval "replace(8:1, 1, 2:8)"
+    /// error: replace: there is no mode 1; the layout has 1, counted from 0
     /// ```
     ///
     /// # Errors
     /// [`LayoutError::NoSuchMode`]; as [`Layout::append`].
     pub const fn replace(&self, index: usize, mode: &Layout) -> Result<Layout, LayoutError> {
-        if index > self.rank() {
+        if index > self.rank() || (self.is_leaf() && index > 0) {
             return Err(LayoutError::NoSuchMode { operation: "replace", index: index as i64, rank: self.rank() });
         }
         let mut out = Layout::NOTHING;
-        let rank = if index == self.rank() { self.rank() + 1 } else { self.rank() };
         // A replaced integer is a layout of its own, not a mode.
-        if !self.is_leaf() || rank > 1 {
-            tri!(out.profile.push_tuple(rank));
+        if !self.is_leaf() {
+            tri!(out.profile.push_tuple(if index == self.rank() { index + 1 } else { self.rank() }));
         }
         tri!(out.push_modes(self, 0, index));
         tri!(out.push_mode(mode, At::ROOT));

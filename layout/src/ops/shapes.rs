@@ -379,13 +379,24 @@ const fn scale_at(out: &mut IntTuple, at: At, factors: &IntTuple, from: At) -> R
     Ok(())
 }
 
+/// What is left of the product of a subtree's integers, divided by `divisor`.
+const fn remainder(tuple: &IntTuple, at: At, divisor: i64) -> i128 {
+    let (end, divisor) = (tuple.profile.end(at).leaf, divisor as i128);
+    let (mut rest, mut leaf) = (1 % divisor, at.leaf);
+    while leaf < end {
+        rest = rest * tuple.values[leaf] as i128 % divisor;
+        leaf += 1;
+    }
+    rest
+}
+
 const fn refines(coarse: &IntTuple, at: At, fine: &IntTuple, from: At, sizes: Sizes) -> bool {
     let Some(rank) = coarse.profile.arity(at.node) else {
-        let (integer, split) = (coarse.values[at.leaf], fine.product_at(from));
+        let integer = coarse.values[at.leaf];
         return match sizes {
             Sizes::Any => true,
-            Sizes::Equal => integer == split,
-            Sizes::Multiple => integer != 0 && split.wrapping_rem(integer) == 0,
+            Sizes::Equal => matches!(fine.exact_product_at(from), Ok(split) if split == integer),
+            Sizes::Multiple => integer != 0 && remainder(fine, from, integer) == 0,
         };
     };
     match fine.profile.arity(from.node) {

@@ -98,13 +98,13 @@ impl IntTuple {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Capacity`] above the capacity for modes.
+    /// [`LayoutError::Capacity`] above the capacity for modes; [`LayoutError::Overflow`] where 64 bits do not hold a product.
     pub const fn product_each(&self) -> Result<IntTuple, LayoutError> {
         let mut out = IntTuple::NOTHING;
         tri!(out.profile.push_tuple(self.rank()));
         let mut i = 0;
         while i < self.rank() {
-            tri!(out.push(self.product_at(self.profile.child(At::ROOT, i))));
+            tri!(out.push(tri!(self.exact_product_at(self.profile.child(At::ROOT, i)))));
             i += 1;
         }
         Ok(out)

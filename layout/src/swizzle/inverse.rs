@@ -1,7 +1,7 @@
 //! Inverses of swizzled layouts: the inverse of the layout, with the swizzle moved behind it.
 
 use crate::swizzle::swizzled::enumerable;
-use crate::{Composed, LayoutError, Swizzled};
+use crate::{Composed, IntTuple, LayoutError, Swizzled};
 
 impl Swizzled {
     /// As [`Layout::right_inverse`](crate::Layout::right_inverse).
@@ -34,7 +34,7 @@ impl Swizzled {
         tri!(enumerable(inverse.size()));
         let mut offset = 0;
         while offset < inverse.size() {
-            if self.at(inverse.at(offset)) != offset {
+            if tri!(self.offset(&IntTuple::int(inverse.at(offset)))) != offset {
                 return Err(NO_INVERSE);
             }
             offset += 1;
@@ -66,7 +66,9 @@ impl Swizzled {
         tri!(enumerable(self.size()));
         let mut index = 0;
         while index < self.size() {
-            if self.at(inverse.at(self.at(index))) != self.at(index) {
+            let found = tri!(inverse.layout().offset(&IntTuple::int(self.at(index))));
+            let found = if let Composed::Swizzled(inverse) = &inverse { inverse.swizzle().apply(found) } else { found };
+            if tri!(self.offset(&IntTuple::int(found))) != self.at(index) {
                 return Err(NO_INVERSE);
             }
             index += 1;

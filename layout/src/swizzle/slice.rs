@@ -1,5 +1,6 @@
 //! Slices of swizzled layouts, which often need no swizzle any more.
 
+use crate::layout::sum;
 use crate::swizzle::swizzled::enumerable;
 use crate::{Composed, Coord, Layout, LayoutError, Swizzle, Swizzled};
 
@@ -36,10 +37,14 @@ impl Swizzled {
     /// ```
     ///
     /// # Errors
-    /// As [`Layout::slice`]; [`LayoutError::Swizzle`] where offset and slice add up with a carry into a swizzled bit.
+    /// As [`Layout::slice`]; [`LayoutError::Swizzle`] where offset and slice add up with a carry into a swizzled bit;
+    /// [`LayoutError::Overflow`] where start and offsets leave 60 bits.
     pub const fn slice_and_offset(&self, coordinate: &Coord) -> Result<(Composed, i64), LayoutError> {
         let (swizzle, start) = (self.swizzle(), self.start());
         let (slice, offset) = tri!(self.layout().slice_and_offset(coordinate));
+        // Start and span of the slice within bounds: no sum below wraps.
+        tri!(Swizzled::new(swizzle, tri!(sum(start, offset, "the offset")), slice).checked());
+        tri!(self.checked());
         if coordinate.is_all() {
             return Ok((Composed::new(swizzle, start, slice), 0));
         }

@@ -2,7 +2,8 @@
 
 use core::fmt;
 
-use crate::layout::LIMIT;
+use crate::layout::{LIMIT, sum};
+use crate::profile::At;
 use crate::{IntTuple, Layout, LayoutError, Swizzle, Tiler, laws::MAX_ENUMERATION};
 
 /// `swizzle(offset + layout(c))`: the swizzle belongs to the layout, so nobody can forget it.
@@ -34,6 +35,36 @@ impl Swizzled {
     /// `swizzle(offset + layout(c))`.
     pub const fn new(swizzle: Swizzle, offset: i64, layout: Layout) -> Swizzled {
         Swizzled { swizzle, offset, layout }
+    }
+
+    /// The layout itself, if start and offsets together stay within 60 bits, so that no offset wraps.
+    ///
+    /// Law: of a layout that is given, every offset is `swizzle(start + layout(c))` without a carry out of 64 bits.
+    ///
+    /// Edge cases: a negative start counts by its magnitude.
+    ///
+    /// ```console
+    /// $ tilewright layout show "S<2,0,2> o 4 o (2,4):(4,1)"
+    ///  5  4  7  6
+    /// 10 11  8  9
+    /// $ tilewright layout eval "S<2,0,2> o 9223372036854775807 o (2,4):(4,1)"
+    /// error: layout: the sum of 9223372036854775807 and 8 is beyond 60 bits; use smaller extents or strides
+    /// ```
+    ///
+    /// ```
+    /// use tilewright_layout::{Layout, Swizzle, Swizzled};
+    /// let columns = Layout::parse("(8,8):(1,8)").unwrap();
+    /// assert!(Swizzled::new(Swizzle::IDENTITY, i64::MAX, columns).checked().is_err());
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Overflow`].
+    pub const fn checked(self) -> Result<Swizzled, LayoutError> {
+        let reach = self.layout.cosize();
+        if self.offset.unsigned_abs() > (LIMIT - (reach - 1)) as u64 {
+            return Err(LayoutError::Overflow { what: "the sum", left: self.offset, right: reach });
+        }
+        Ok(self)
     }
 
     /// The swizzle.
@@ -78,7 +109,7 @@ impl Swizzled {
     /// # Errors
     /// As [`Layout::offset`].
     pub const fn offset(&self, coordinate: &IntTuple) -> Result<i64, LayoutError> {
-        Ok(self.swizzle.apply(self.offset.wrapping_add(tri!(self.layout.offset(coordinate)))))
+        Ok(self.swizzle.apply(tri!(sum(self.offset, tri!(self.layout.offset(coordinate)), "the offset"))))
     }
 
     /// Number of coordinates.
@@ -271,7 +302,7 @@ impl Layout {
         tri!(enumerable(self.size()));
         let mut i = 0;
         while i < self.size() {
-            if moved.at(i) != self.at(swizzle.apply(i)) {
+            if moved.at(i) != tri!(self.exact_at(At::ROOT, swizzle.apply(i))) {
                 return Err(LayoutError::Swizzle {
                     operation: "composition(layout, swizzle)",
                     reason: "the layout does not send the swizzled bits to bits, so no swizzle behind it does the same",
@@ -284,7 +315,8 @@ impl Layout {
 
     /// The candidate of [`Layout::after_swizzle`], not yet checked.
     pub(crate) const fn push_through(&self, swizzle: &Swizzle) -> Result<Composed, LayoutError> {
-        let moved = tri!(Swizzle::from_masks(self.at(swizzle.source_mask()), self.at(swizzle.target_mask())));
+        let from = tri!(self.exact_at(At::ROOT, swizzle.source_mask()));
+        let moved = tri!(Swizzle::from_masks(from, tri!(self.exact_at(At::ROOT, swizzle.target_mask()))));
         Ok(Composed::new(moved, 0, *self))
     }
 }

@@ -105,8 +105,9 @@ impl<L: StaticLayout> Lowered<L> {
         offset ^ if Self::SHIFT < 0 { source << -Self::SHIFT } else { source >> Self::SHIFT }
     }
 
+    /// What a coordinate along one mode adds to the offset before the swizzle.
     #[inline(always)]
-    fn along(mode: usize, coordinate: usize) -> usize {
+    pub(crate) fn along(mode: usize, coordinate: usize) -> usize {
         let runs = &Self::RUNS[mode];
         let (mut rest, mut offset, mut run) = (coordinate, 0, 0);
         // A bound known here, so that the loop unrolls; the pairs beyond `len` fold away.

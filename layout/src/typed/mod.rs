@@ -22,14 +22,16 @@
 //! | a layout from numbers | [`RowMajor`], [`ColMajor`], [`Contiguous`], [`Strided`], [`Compact`], [`CompactRight`], [`Ordered`], [`Concat`] |
 //! | tiles of a layout | [`TiledBy`], [`LogicalDivide`], [`ZippedDivide`], [`TiledDivide`], [`FlatDivide`], [`TileToShape`], [`TileToShapeIn`] |
 //! | copies of a layout | [`BlockedProduct`], [`RakedProduct`], [`LogicalProduct`], [`ZippedProduct`], [`TiledProduct`], [`FlatProduct`] |
-//! | a layout of coordinates of a layout | [`Composed`], [`ComposedByMode`], [`Transposed`], [`Mode`], [`Coalesced`], [`Flattened`] |
+//! | a layout of coordinates of a layout | [`Composed`], [`ComposedByMode`], [`Transposed`], [`Mode`], [`Sliced`], [`PartOf`], [`Coalesced`], [`Flattened`] |
+//! | the nesting of another layout | [`ExpandedAlike`] |
 //! | banks | [`Swizzled`], [`OperandTile`] |
 //! | a shape in a function's signature | [`MatrixLayout`], [`Shaped`] |
 //! | an element | [`Lowered`] |
 //! | memory | [`ArrayTensor`] |
 //!
 //! An associated constant is evaluated where it is used, so `cargo check` does not see a broken layout that only generic
-//! code names. Name the layouts of a program with [`layout!`](crate::layout!): it evaluates them where they stand.
+//! code names. Name the layouts of a program with [`layout!`](crate::layout!): it evaluates them where they stand, and makes
+//! them from shape and stride, in const generics too: `layout! { type Padded<const M: usize> = (M, 64):(72, 1); }`.
 
 mod banks;
 mod contract;
@@ -56,12 +58,14 @@ pub use divide::{
 pub use index::Idx;
 pub use lowered::{Lowered, MAX_RANK, MAX_RUNS};
 pub use matrix::{MatrixLayout, Shaped};
-pub use numbers::{ColMajor, Compact, CompactRight, Concat, Contiguous, LayoutList, Ordered, RowMajor, Strided};
+pub use numbers::{
+    ColMajor, Compact, CompactRight, Concat, Contiguous, LayoutList, Ordered, RowMajor, Strided, of_numbers,
+};
 pub use operand_tile::{KMajor, MnMajor, OperandTile, StaticMajor, operand_tile};
 pub use product::{BlockedProduct, FlatProduct, LogicalProduct, RakedProduct, TiledProduct, ZippedProduct};
 pub use rearrange::{
-    Coalesced, Complement, Composed, ComposedByMode, Downcast, Filtered, Flattened, Grouped, LeftInverse, Mode,
-    RightInverse, Selected, Transposed, Upcast,
+    Coalesced, Complement, Composed, ComposedByMode, Downcast, ExpandedAlike, Filtered, Flattened, Grouped,
+    LeftInverse, Mode, PartOf, PartsOf, RightInverse, Selected, Sliced, Transposed, Upcast,
 };
 pub use storage::{ArrayTensor, Storage};
 pub use tiler::{Keep, StaticTiler};
@@ -106,7 +110,12 @@ macro_rules! static_layout {
         }
         impl<$($generics)*> core::fmt::Debug for $name<$($args)*> {
             fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-                f.write_str($crate::typed::notation::<Self>().as_str())
+                core::fmt::Display::fmt(self, f)
+            }
+        }
+        impl<$($generics)*> core::fmt::Display for $name<$($args)*> {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                f.pad($crate::typed::notation::<Self>().as_str())
             }
         }
         impl<$($generics)*> $crate::typed::StaticLayout for $name<$($args)*> {
@@ -123,6 +132,8 @@ pub(crate) use static_layout;
 /// use tilewright_layout::typed::{RowMajor, Swizzle, Swizzled, notation};
 /// type Shared = Swizzled<Swizzle<3, 3, 3>, RowMajor<8, 64>>;
 /// assert_eq!(notation::<Shared>().as_str(), "S<3,3,3> o 0 o (8,64):(64,1)");
+/// // A value of the type prints so too.
+/// assert_eq!(Shared::default().to_string(), "S<3,3,3> o 0 o (8,64):(64,1)");
 /// ```
 pub const fn notation<L: StaticLayout>() -> Message {
     let message = Message::new();

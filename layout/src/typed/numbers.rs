@@ -43,13 +43,7 @@ static_layout! {
     /// assert_eq!(Padded::LAYOUT.to_string(), "(16,64):(72,1)");
     /// ```
     Strided [S: StaticTuple, D: StaticTuple] [S, D] (S, D) {
-        LAYOUT = match Layout::new(&S::TUPLE, &D::TUPLE) {
-            Ok(layout) => layout,
-            Err(error) => {
-                let message = Message::new().text("layout ").tuple(&S::TUPLE).text(":").tuple(&D::TUPLE);
-                panic!("{}", message.text(": ").text(error.message().as_str()).as_str())
-            }
-        };
+        LAYOUT = of_numbers(&S::TUPLE, &D::TUPLE);
     }
 
     /// A shape of any nesting, first mode fastest.
@@ -98,6 +92,20 @@ static_layout! {
     /// ```
     Concat [Modes: LayoutList] [Modes] (Modes) {
         LAYOUT = Modes::JOINED;
+    }
+}
+
+/// A layout from a shape and a stride, or a compile error that prints both.
+///
+/// # Panics
+/// Where they make no layout; [`layout!`](crate::layout!) evaluates it in a constant.
+pub const fn of_numbers(shape: &IntTuple, stride: &IntTuple) -> Layout {
+    match Layout::new(shape, stride) {
+        Ok(layout) => layout,
+        Err(error) => {
+            let message = Message::new().text("layout ").tuple(shape).text(":").tuple(stride);
+            panic!("{}", message.text(": ").text(error.message().as_str()).as_str())
+        }
     }
 }
 

@@ -1,8 +1,8 @@
 //! Layouts of the coordinates of a layout: composition, transposition, modes, inverses, other element sizes.
 
-use super::divide::by_tiler;
+use super::divide::{by_tiler, side};
 use super::{StaticLayout, StaticTiler, StaticTuple, checked, plain, static_layout};
-use crate::Swizzle;
+use crate::{Layout, Message, Swizzle, Tiler};
 
 static_layout! {
     /// `A` after `B`: sends `c` to `A(B(c))`.
@@ -39,7 +39,14 @@ static_layout! {
     /// ```
     Transposed [L: StaticLayout] [L] (L) {
         SWIZZLE = L::SWIZZLE;
-        LAYOUT = checked("transposition", &[L::LAYOUT], L::LAYOUT.select(&[1, 0]));
+        LAYOUT = {
+            if L::LAYOUT.rank() != 2 {
+                let message = Message::new().text("transposition of ").layout(&L::LAYOUT).text(": a layout of ");
+                let message = message.number(L::LAYOUT.rank() as i64).text(" modes is no matrix; name an order with Selected");
+                panic!("{}", message.as_str())
+            }
+            checked("transposition", &[L::LAYOUT], L::LAYOUT.select(&[1, 0]))
+        };
     }
 
     /// Mode `INDEX` of `L`.
@@ -51,6 +58,59 @@ static_layout! {
     Mode [L: StaticLayout, const INDEX: usize] [L, INDEX] (L) {
         SWIZZLE = L::SWIZZLE;
         LAYOUT = checked("mode", &[L::LAYOUT], L::LAYOUT.mode(INDEX));
+    }
+
+    /// `L` without mode `MODE`: what is left when its index is fixed.
+    ///
+    /// ```
+    /// use tilewright_layout::typed::{CompactRight, Int, Sliced, StaticLayout};
+    /// type Planes = Sliced<CompactRight<(Int<2>, Int<3>, Int<4>)>, 1>;
+    /// assert_eq!(Planes::LAYOUT.to_string(), "(2,4):(12,1)");
+    /// ```
+    Sliced [L: StaticLayout, const MODE: usize] [L, MODE] (L) {
+        SWIZZLE = L::SWIZZLE;
+        LAYOUT = without(&L::LAYOUT, MODE);
+    }
+
+    /// `L` with the first of `PARTS` equal parts of mode `MODE` in its place.
+    ///
+    /// ```
+    /// use tilewright_layout::typed::{PartOf, RowMajor, StaticLayout};
+    /// assert_eq!(PartOf::<RowMajor<4, 6>, 1, 2>::LAYOUT.to_string(), "(4,3):(6,1)");
+    /// ```
+    PartOf [L: StaticLayout, const MODE: usize, const PARTS: usize] [L, MODE, PARTS] (L) {
+        SWIZZLE = L::SWIZZLE;
+        LAYOUT = {
+            let part = side(&parts(&L::LAYOUT, MODE, PARTS), 0);
+            checked("split", &[L::LAYOUT], L::LAYOUT.replace(MODE, &part))
+        };
+    }
+
+    /// Where the `PARTS` equal parts of mode `MODE` of `L` begin.
+    ///
+    /// ```
+    /// use tilewright_layout::typed::{PartsOf, RowMajor, StaticLayout};
+    /// assert_eq!(PartsOf::<RowMajor<4, 6>, 1, 2>::LAYOUT.to_string(), "2:3");
+    /// ```
+    PartsOf [L: StaticLayout, const MODE: usize, const PARTS: usize] [L, MODE, PARTS] (L) {
+        SWIZZLE = L::SWIZZLE;
+        LAYOUT = side(&parts(&L::LAYOUT, MODE, PARTS), 1);
+    }
+
+    /// `A` with its integers split as those of `B` are, so that both nest alike; see [`Layout::expand_modes_alike`].
+    ///
+    /// ```
+    /// use tilewright_layout::typed::{ExpandedAlike, Int, StaticLayout, Strided};
+    /// type Rows = Strided<(Int<6>, Int<4>), (Int<4>, Int<1>)>;
+    /// type Pairs = Strided<(Int<6>, (Int<2>, Int<2>)), (Int<1>, (Int<6>, Int<12>))>;
+    /// assert_eq!(ExpandedAlike::<Rows, Pairs>::LAYOUT.to_string(), "(6,(2,2)):(4,(1,2))");
+    /// ```
+    ExpandedAlike [A: StaticLayout, B: StaticLayout] [A, B] (A, B) {
+        SWIZZLE = A::SWIZZLE;
+        LAYOUT = match A::LAYOUT.expand_modes_alike(&B::LAYOUT) {
+            Ok((layout, _)) => layout,
+            Err(error) => checked("expand_modes_alike", &[A::LAYOUT, B::LAYOUT], Err(error)),
+        };
     }
 
     /// The modes of `L` that the integers of `I` name, in that order.
@@ -177,6 +237,33 @@ static_layout! {
         SWIZZLE = rescaled::<L>(FACTOR, false);
         LAYOUT = checked("downcast", &[L::LAYOUT], L::LAYOUT.downcast(FACTOR as i64));
     }
+}
+
+const fn without(layout: &Layout, mode: usize) -> Layout {
+    let (mut kept, mut count, mut i) = ([0usize; crate::MAX_NODES], 0, 0);
+    while i < layout.rank() {
+        if i != mode {
+            kept[count] = i;
+            count += 1;
+        }
+        i += 1;
+    }
+    // A mode that there is not is refused by its name.
+    let _ = checked("slice", &[*layout], layout.mode(mode));
+    checked("slice", &[*layout], layout.select(kept.split_at(count).0))
+}
+
+/// A mode as (part, parts).
+const fn parts(layout: &Layout, mode: usize, parts: usize) -> Layout {
+    let whole = checked("split", &[*layout], layout.mode(mode));
+    let extent = whole.size();
+    if parts == 0 || extent % parts as i64 != 0 {
+        let message = Message::new().text("split of ").layout(layout).text(": ").number(parts as i64);
+        let message = message.text(" equal parts do not fill mode ").number(mode as i64).text(", which has ");
+        panic!("{}", message.number(extent).text(" elements; use a divisor").as_str())
+    }
+    let tiler = Tiler::extent(extent / parts as i64);
+    by_tiler("split", &whole, &tiler, whole.logical_divide(&tiler))
 }
 
 /// The swizzle of other elements. What mixes no bits does not mind the factor.

@@ -19,11 +19,13 @@
 //! checked by the compiler; a [`Layout`](crate::Layout) or [`Swizzled`](crate::Swizzled) value has them checked where the
 //! view is made. Coordinates are checked either way, or carry their bounds in their type ([`Idx`](crate::typed::Idx)).
 //!
-//! Typed parts are whole tiles. Those of a value may be any range ([`TensorView::range`], [`TensorView::split`],
-//! [`PartIter`]), or tiles clipped at the edge ([`TensorView::clipped_tile`]).
+//! Typed parts are whole tiles, and their layouts are types ([`TensorView::tile`], [`TensorView::split_mode`]). Those of a
+//! value may be any range ([`TensorView::range`], [`TensorView::split`], [`PartIter`]), or tiles clipped at the edge
+//! ([`TensorView::clipped_tile`]).
 
 mod distribute;
 mod error;
+mod fixed;
 mod map;
 mod part;
 mod part_iter;

@@ -75,7 +75,8 @@ impl<'a, T, L: OffsetMap, S: Space> TensorView<'a, T, L, S> {
         Ok(part)
     }
 
-    /// One of the parts that a mode is divided into.
+    /// One of the parts that a mode is divided into; where the parts are equal and known to the compiler, see
+    /// [`split_mode`](TensorView::split_mode).
     ///
     /// ```
     /// use tilewright_layout::{typed::RowMajor, view::{TensorView, Split}};
@@ -101,6 +102,38 @@ impl<'a, T, L: OffsetMap, S: Space> TensorView<'a, T, L, S> {
             return Err(ViewError::NoSuchTile { axis: split.mode, index: part, count });
         }
         self.cut(split.mode, part * size, 1, size.min(extent - part * size))
+    }
+
+    /// The tiles of these extents along the mode `axis`, at a place among the tiles of the other modes. The last one has what
+    /// is left; the number at `axis` in `place` is not read.
+    ///
+    /// ```
+    /// use tilewright_layout::{typed::RowMajor, view::TensorView};
+    /// let data: Vec<u32> = (0..35).collect();
+    /// let tensor = TensorView::<u32, RowMajor<5, 7>>::from_slice(&data).unwrap();
+    /// let across = tensor.tiles_along_by(&[2, 3], 1, &[2, 0]).unwrap();
+    /// let found: Vec<_> = across.map(|tile| (*tile.get([0, 0]).unwrap(), tile.extent(0), tile.extent(1))).collect();
+    /// assert_eq!(found, [(28, 1, 3), (31, 1, 3), (34, 1, 1)]);
+    /// ```
+    ///
+    /// # Errors
+    /// [`ViewError::NoSuchMode`]; as [`clipped_tile`](TensorView::clipped_tile).
+    pub fn tiles_along_by(
+        &self,
+        extents: &[usize],
+        axis: usize,
+        place: &[usize],
+    ) -> Result<PartIter<'a, T, S>, ViewError> {
+        let (extent, rank) = (self.bounded(axis)?, self.rank());
+        if extents.len() != rank || place.len() != rank {
+            let given = if extents.len() == rank { place.len() } else { extents.len() };
+            return Err(ViewError::Rank { given, expected: rank });
+        }
+        let (mut strip, mut at) = ([0; crate::MAX_NODES], [0; crate::MAX_NODES]);
+        strip[..rank].copy_from_slice(extents);
+        at[..rank].copy_from_slice(place);
+        (strip[axis], at[axis]) = (extent, 0);
+        self.clipped_tile(&strip[..rank], &at[..rank])?.parts_along(axis, extents[axis])
     }
 
     /// The parts of `extent` elements along `mode`, in order; the last has what is left.

@@ -8,7 +8,7 @@ use crate::{Layout, Swizzled};
 /// The parts of a view along one mode; what [`TileIter`](crate::view::TileIter) is for tiles whose extents are in the type.
 ///
 /// Bounded, it ends behind the last part, which may be shorter than the others. [`circular`](PartIter::circular), it
-/// starts over; [`lap`](PartIter::lap) counts the rounds.
+/// starts over; [`lap`](PartIter::lap) counts the rounds. [`every`](PartIter::every) skips parts.
 ///
 /// ```
 /// use tilewright_layout::{typed::RowMajor, view::TensorView};
@@ -19,6 +19,8 @@ use crate::{Layout, Swizzled};
 /// let mut ring = tensor.parts_along(0, 2).unwrap().circular();
 /// assert_eq!(ring.nth(4).unwrap().get([0, 0]), Ok(&4));
 /// assert_eq!((ring.round(), ring.lap()), (3, 1));
+/// let second = tensor.parts_along(0, 2).unwrap().every(2).nth(1).unwrap();
+/// assert_eq!((second.extent(0), second.get([0, 0])), (1, Ok(&8)));
 /// ```
 pub struct PartIter<'a, T, S> {
     tensor: TensorView<'a, T, Swizzled, S>,
@@ -55,12 +57,18 @@ impl<'a, T, S: Space> PartIter<'a, T, S> {
         self
     }
 
+    /// Every `step`-th part, from the next one on. In a circle the steps go on across its end.
+    pub fn every(mut self, step: usize) -> Self {
+        self.round = self.round.every(step);
+        self
+    }
+
     /// How many parts one round has.
     pub fn round(&self) -> usize {
         self.round.length()
     }
 
-    /// How many rounds are complete: the number of times that the last part was given.
+    /// How many rounds are complete: how often the walk passed the last part.
     pub fn lap(&self) -> usize {
         self.round.lap()
     }

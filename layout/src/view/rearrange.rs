@@ -4,7 +4,7 @@ use crate::view::{OffsetMap, Space, TensorView, ViewError};
 use crate::{Layout, LayoutError, Swizzled, Tiler};
 
 impl<'a, T, L: OffsetMap, S: Space> TensorView<'a, T, L, S> {
-    /// The modes in another order, each named once.
+    /// The modes in another order, each named once; of a typed matrix, see [`transpose`](TensorView::transpose).
     ///
     /// ```
     /// use tilewright_layout::{typed::RowMajor, view::TensorView};
@@ -36,7 +36,8 @@ impl<'a, T, L: OffsetMap, S: Space> TensorView<'a, T, L, S> {
 
     /// The view after another layout: its element at `c` is the element of this view at flat coordinate `order(c)`.
     ///
-    /// With a compact `order` of as many elements, this is a reshape, in whichever order of coordinates.
+    /// With a compact `order` of as many elements, this is a reshape, in whichever order of coordinates. Of typed layouts,
+    /// see [`compose_with`](TensorView::compose_with).
     ///
     /// ```
     /// use tilewright_layout::{Layout, typed::ColMajor, view::TensorView};

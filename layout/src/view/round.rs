@@ -1,10 +1,11 @@
 //! The places of an iterator that walks once, or over and over.
 
-/// Which place of a round comes next, and how many rounds are complete.
+/// Which place of a round comes next, how many places further the one behind it is, and how many rounds are complete.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Round {
     length: usize,
     next: usize,
+    step: usize,
     lap: usize,
     circular: bool,
 }
@@ -12,7 +13,12 @@ pub(super) struct Round {
 impl Round {
     /// One round of `length` places, at least 1.
     pub(super) const fn once(length: usize) -> Round {
-        Round { length, next: 0, lap: 0, circular: false }
+        Round { length, next: 0, step: 1, lap: 0, circular: false }
+    }
+
+    /// Every `step`-th place; a step of 0 is one of 1.
+    pub(super) const fn every(self, step: usize) -> Round {
+        Round { step: if step == 0 { 1 } else { step }, ..self }
     }
 
     /// The same places, over and over.
@@ -30,21 +36,22 @@ impl Round {
 
     /// The next place, if there is one.
     pub(super) fn advance(&mut self) -> Option<usize> {
-        if self.lap == 1 && !self.circular {
+        if self.lap > 0 && !self.circular {
             return None;
         }
         let place = self.next;
-        self.next += 1;
-        if self.next == self.length {
-            (self.next, self.lap) = (0, self.lap + 1);
-        }
+        let next = place.saturating_add(self.step);
+        (self.next, self.lap) = (next % self.length, self.lap + next / self.length);
         Some(place)
     }
 
     pub(super) fn size_hint(&self) -> (usize, Option<usize>) {
         match (self.circular, self.lap) {
             (true, _) => (usize::MAX, None),
-            (false, 0) => (self.length - self.next, Some(self.length - self.next)),
+            (false, 0) => {
+                let left = (self.length - self.next).div_ceil(self.step);
+                (left, Some(left))
+            }
             (false, _) => (0, Some(0)),
         }
     }

@@ -16,7 +16,7 @@ pub enum Along {
 /// The `M`×`N` tiles of a view along one axis.
 ///
 /// Bounded, it ends behind the last tile. [`circular`](TileIter::circular), it starts over, as a ring of stages does;
-/// [`lap`](TileIter::lap) counts the rounds.
+/// [`lap`](TileIter::lap) counts the rounds. [`every`](TileIter::every) skips tiles, as threads do that take them in turn.
 ///
 /// ```
 /// use tilewright_layout::{typed::RowMajor, view::{Along, TensorView}};
@@ -24,9 +24,11 @@ pub enum Along {
 /// let tensor = TensorView::<u32, RowMajor<4, 6>>::from_slice(&data).unwrap();
 /// let row: Vec<u32> = tensor.tiles_along::<4, 2>(Along::Columns, 0).unwrap().map(|t| *t.get([0, 0]).unwrap()).collect();
 /// assert_eq!(row, [0, 2, 4]);
-/// let mut ring = tensor.tiles_along::<4, 2>(Along::Columns, 0).unwrap().circular();
+/// let mut ring = tensor.tiles_around::<4, 2>(Along::Columns, 0).unwrap();
 /// let five: Vec<u32> = ring.by_ref().take(5).map(|t| *t.get([0, 0]).unwrap()).collect();
 /// assert_eq!((five, ring.lap()), (vec![0, 2, 4, 0, 2], 1));
+/// let mut every_other = tensor.tiles_along::<4, 2>(Along::Columns, 0).unwrap().every(2);
+/// assert_eq!(every_other.nth(1).unwrap().get([0, 0]), Ok(&4));
 /// ```
 pub struct TileIter<'a, T, L, S, const M: usize, const N: usize> {
     tensor: TensorView<'a, T, L, S>,
@@ -56,6 +58,18 @@ impl<'a, T, L: StaticLayout, S: Space> TensorView<'a, T, L, S> {
         let round = Round::once(Lowered::<TilesOf<L, M, N>>::EXTENTS[walked]);
         Ok(TileIter { tensor: *self, along, across, round })
     }
+
+    /// As [`tiles_along`](TensorView::tiles_along), over and over.
+    ///
+    /// # Errors
+    /// As [`tiles_along`](TensorView::tiles_along).
+    pub fn tiles_around<const M: usize, const N: usize>(
+        &self,
+        along: Along,
+        across: usize,
+    ) -> Result<TileIter<'a, T, L, S, M, N>, ViewError> {
+        Ok(self.tiles_along(along, across)?.circular())
+    }
 }
 
 impl<T, L: StaticLayout, S: Space, const M: usize, const N: usize> TileIter<'_, T, L, S, M, N> {
@@ -65,12 +79,18 @@ impl<T, L: StaticLayout, S: Space, const M: usize, const N: usize> TileIter<'_, 
         self
     }
 
+    /// Every `step`-th tile, from the next one on. In a circle the steps go on across its end.
+    pub fn every(mut self, step: usize) -> Self {
+        self.round = self.round.every(step);
+        self
+    }
+
     /// How many tiles one round has.
     pub fn round(&self) -> usize {
         self.round.length()
     }
 
-    /// How many rounds are complete: the number of times that the last tile was given.
+    /// How many rounds are complete: how often the walk passed the last tile.
     pub fn lap(&self) -> usize {
         self.round.lap()
     }

@@ -32,7 +32,8 @@ impl<'a, T, L: OffsetMap, S: Space> TensorView<'a, T, L, S> {
         Ok(self.value_part(divided.mode(0)?, OffsetMap::place(&starts, tile)))
     }
 
-    /// The elements under the open modes of a coordinate, the others fixed.
+    /// The elements under the open modes of a coordinate, the others fixed; of one mode of a typed layout, see
+    /// [`slice_mode`](TensorView::slice_mode).
     ///
     /// ```
     /// use tilewright_layout::{Coord, typed::RowMajor, view::TensorView};

@@ -1,14 +1,15 @@
 //! Greedy choice: the best of the tiles' best.
 
+use std::mem::offset_of;
+
+use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 use tilewright_kernels::decode;
 use tilewright_layout::DType;
 
 use super::{Check, Footprint, Operands, TaskOp, interval};
 use crate::program::{BufferId, Region, Span};
-use crate::vm::device::{
-    Call, Choice, DeviceFunction, DeviceOp, Planned, Planner, TaskRecord, Unsupported, Weights, rows_of,
-};
+use crate::vm::device::{Call, Choice, DeviceFunction, DeviceOp, Planned, Planner, Unsupported, Weights, rows_of};
 use crate::vm::reference::{Context, Done};
 
 /// `out[r]` = the index of the largest `value[r, tile]`; among equal values the lowest index. NaN counts as `−∞`.
@@ -71,17 +72,27 @@ impl DeviceOp for Argmax {
     }
 
     fn choice(&self) -> Option<Choice> {
-        Some(Choice { out: self.out, index: self.index, request: None })
+        Some(Choice { out: self.out, index: self.index, logits: None, request: None })
     }
 
     fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {
         let function = BestOfTiles { rows: rows_of(self.rows)?, tiles: plan.extent(self.value, 0)? };
-        let operands = plan.operands(&[self.value, self.index, self.out].map(Some))?;
-        Ok(Planned::new(function, TaskRecord { first_row: self.rows.lo as u32, operands, ..TaskRecord::default() }))
+        let [value, index, out] = [plan.operand(self.value)?, plan.operand(self.index)?, plan.operand(self.out)?];
+        Ok(Planned::new(function, Fields { first_row: self.rows.lo as u32, value, index, out }))
     }
 }
 
-/// The device function. Operands: value, index, out.
+/// What the code reads of a task: numbers, and operands in units of 16 bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct Fields {
+    first_row: u32,
+    value: u32,
+    index: u32,
+    out: u32,
+}
+
+/// The device function.
 #[derive(Clone, Debug, PartialEq)]
 struct BestOfTiles {
     /// Rows of the task.
@@ -92,8 +103,10 @@ struct BestOfTiles {
 
 impl DeviceFunction for BestOfTiles {
     fn run<'k>(&self, call: Call<'k, '_>, _: &dyn Weights<'k>) {
-        let (value, index, out) = (call.state(0).cast(), call.state(1).cast(), call.state(2).cast());
-        let (rows, first_row) = (self.rows, call.task.first_row());
+        let (value, index) =
+            (call.state(offset_of!(Fields, value)).cast(), call.state(offset_of!(Fields, index)).cast());
+        let (rows, first_row) = (self.rows, call.value(offset_of!(Fields, first_row)));
+        let out = call.state(offset_of!(Fields, out)).cast();
         decode::argmax(call.team(), decode::Argmax { value, index, tiles: self.tiles, out, rows, first_row });
     }
 }

@@ -1,13 +1,16 @@
 //! Embedding: rows of a table, chosen by token ids.
 
+use std::mem::offset_of;
+
+use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 use tilewright_kernels::decode::{self, Unit};
 
 use super::{CellUse, Check, Footprint, Operands, TaskOp, interval};
 use crate::program::{BufferId, Region, Span};
 use crate::vm::device::{
-    Call, DeviceFunction, DeviceOp, Generation, Packets, Planned, Planner, Rows, Storage, TaskRecord, Unsupported,
-    Weights, multiple, rows_of,
+    Call, DeviceFunction, DeviceOp, Generation, Packets, Planned, Planner, Rows, Storage, Unsupported, Weights,
+    multiple, rows_of,
 };
 use crate::vm::reference::{Context, Done, TaskFault};
 
@@ -98,13 +101,25 @@ impl DeviceOp for Embed {
         let weights = plan.start(stream);
         let out = plan.storage("out", self.out)?;
         let function = RowsOfTable { unit, rows: rows_of(self.rows)?, columns, out };
-        let operands = plan.operands(&[self.ids, self.position, self.out].map(Some))?;
-        let (first_row, first) = (self.rows.lo as u32, self.cols.lo as u32);
-        Ok(Planned::new(function, TaskRecord { weights, first_row, first, operands, ..TaskRecord::default() }))
+        let [ids, position, out] = [plan.operand(self.ids)?, plan.operand(self.position)?, plan.operand(self.out)?];
+        let fields = Fields { first_row: self.rows.lo as u32, first: self.cols.lo as u32, ids, position, out };
+        Ok(Planned::new(function, fields).reading(weights))
     }
 }
 
-/// The device function. Operands: ids, position, out.
+/// What the code reads of a task: numbers, and operands in units of 16 bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct Fields {
+    first_row: u32,
+    /// The first column.
+    first: u32,
+    ids: u32,
+    position: u32,
+    out: u32,
+}
+
+/// The device function.
 #[derive(Clone, Debug, PartialEq)]
 struct RowsOfTable {
     /// Shape of the table's units.
@@ -120,16 +135,16 @@ struct RowsOfTable {
 impl DeviceFunction for RowsOfTable {
     fn run<'k>(&self, call: Call<'k, '_>, _: &dyn Weights<'k>) {
         let RowsOfTable { unit, rows, columns, out } = *self;
-        let first_row = call.task.first_row();
+        let first_row = call.value(offset_of!(Fields, first_row));
         let rows_of_table = decode::Embed {
-            ids: call.state(0).cast(),
-            position: call.state(1).cast(),
+            ids: call.state(offset_of!(Fields, ids)).cast(),
+            position: call.state(offset_of!(Fields, position)).cast(),
             table: call.packed().cast(),
             unit,
-            out: call.stored(2, out, Generation::Output),
+            out: call.stored(offset_of!(Fields, out), out, Generation::Output),
             rows,
             first_row,
-            first: call.task.first(),
+            first: call.value(offset_of!(Fields, first)),
             columns,
         };
         decode::embed(call.team(), rows_of_table);

@@ -1,5 +1,8 @@
 //! The choice of the next token as each row's request says.
 
+use std::mem::offset_of;
+
+use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 use tilewright_kernels::sample::{Request, Scratch};
 use tilewright_kernels::{decode, naive};
@@ -9,7 +12,7 @@ use super::argmax::best_of_tiles;
 use super::{CellUse, Check, Footprint, Operands, TaskOp, interval};
 use crate::program::{BufferId, Region, Span};
 use crate::vm::device::{
-    Call, Choice, DeviceFunction, DeviceOp, Planned, Planner, SharedBytes, TaskRecord, Unsupported, Weights, rows_of,
+    Call, Choice, DeviceFunction, DeviceOp, Planned, Planner, SharedBytes, Unsupported, Weights, rows_of,
 };
 use crate::vm::reference::{Context, Done, TaskFault};
 
@@ -105,7 +108,7 @@ impl DeviceOp for Sample {
     }
 
     fn choice(&self) -> Option<Choice> {
-        Some(Choice { out: self.out, index: self.index, request: Some(self.request) })
+        Some(Choice { out: self.out, index: self.index, logits: Some(self.logits), request: Some(self.request) })
     }
 
     fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {
@@ -115,13 +118,33 @@ impl DeviceOp for Sample {
             return Err(Unsupported::Number { what, found, expected: "2^18 at most" });
         }
         let function = Draw { rows: rows_of(self.rows)?, tiles, vocab };
-        let buffers = [self.logits, self.value, self.index, self.position, self.request, self.out];
-        let operands = plan.operands(&buffers.map(Some))?;
-        Ok(Planned::new(function, TaskRecord { first_row: self.rows.lo as u32, operands, ..TaskRecord::default() }))
+        let fields = Fields {
+            first_row: self.rows.lo as u32,
+            logits: plan.operand(self.logits)?,
+            value: plan.operand(self.value)?,
+            index: plan.operand(self.index)?,
+            position: plan.operand(self.position)?,
+            request: plan.operand(self.request)?,
+            out: plan.operand(self.out)?,
+        };
+        Ok(Planned::new(function, fields))
     }
 }
 
-/// The device function. Operands: logits, value, index, position, request, out.
+/// What the code reads of a task: numbers, and operands in units of 16 bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct Fields {
+    first_row: u32,
+    logits: u32,
+    value: u32,
+    index: u32,
+    position: u32,
+    request: u32,
+    out: u32,
+}
+
+/// The device function.
 #[derive(Clone, Debug, PartialEq)]
 struct Draw {
     /// Rows of the task.
@@ -139,16 +162,16 @@ impl DeviceFunction for Draw {
 
     fn run<'k>(&self, call: Call<'k, '_>, _: &dyn Weights<'k>) {
         let choice = decode::Sample {
-            logits: call.state(0).cast(),
+            logits: call.state(offset_of!(Fields, logits)).cast(),
             vocab: self.vocab,
-            value: call.state(1).cast(),
-            index: call.state(2).cast(),
+            value: call.state(offset_of!(Fields, value)).cast(),
+            index: call.state(offset_of!(Fields, index)).cast(),
             tiles: self.tiles,
-            position: call.state(3).cast(),
-            requests: call.state(4),
-            out: call.state(5).cast(),
+            position: call.state(offset_of!(Fields, position)).cast(),
+            requests: call.state(offset_of!(Fields, request)),
+            out: call.state(offset_of!(Fields, out)).cast(),
             rows: self.rows,
-            first_row: call.task.first_row(),
+            first_row: call.value(offset_of!(Fields, first_row)),
         };
         // No task's activations are in shared memory now.
         decode::sample(call.team(), Scratch::new(call.scratch().operand.cast()), choice);

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use tilewright_kernels::decode::Float;
 use tilewright_layout::DType;
 
 use super::id::BufferId;
@@ -105,6 +106,12 @@ impl Buffer {
     pub fn bytes(&self) -> Option<usize> {
         self.elements()?.checked_mul(self.dtype.bytes())
     }
+}
+
+/// The floating-point types of the machines.
+pub(crate) fn float_of(dtype: DType) -> Option<Float> {
+    let floats = [(DType::F32, Float::F32), (DType::F16, Float::F16), (DType::BF16, Float::Bf16)];
+    floats.into_iter().find(|(known, _)| *known == dtype).map(|(_, float)| float)
 }
 
 /// `DType` by name: the layout crate has no serde.

@@ -27,6 +27,7 @@ pub use crate::ops::{
     REQUEST_WORDS, RmsNorm, Rope, Rotation, Run, Sample, SiluMul,
 };
 
+pub(crate) use buffer::float_of;
 pub use buffer::{Buffer, BufferKind, Source};
 pub use id::{BufferId, CounterId, SmId, TaskId};
 pub use json::{FORMAT, JsonError, VERSION};

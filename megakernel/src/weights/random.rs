@@ -6,10 +6,12 @@ use std::sync::Arc;
 use bytemuck::Pod;
 use half::{bf16, f16};
 use rayon::prelude::*;
+use tilewright_kernels::decode::Float;
 use tilewright_layout::DType;
 
 use super::{AlignedBytes, SharedBytes, WeightError, WeightTensor, Weights, byte_len};
 use crate::model::{ModelSpec, TensorSpec};
+use crate::program::float_of;
 
 /// Distinct values that one tensor can take: few enough for the table of them to stay in the first-level cache.
 const LEVELS: usize = 1 << LEVEL_BITS;
@@ -62,11 +64,11 @@ impl RandomWeights {
 /// # Errors
 /// As [`RandomWeights::new`].
 pub fn random_tensor(tensor: &TensorSpec, dtype: DType, seed: u64) -> Result<WeightTensor, WeightError> {
-    let fill: fn(&TensorSpec, u64, &mut AlignedBytes) = match dtype {
-        DType::F32 => fill::<f32>,
-        DType::F16 => fill::<f16>,
-        DType::BF16 => fill::<bf16>,
-        found => return Err(WeightError::RandomDtype { found }),
+    let fill: fn(&TensorSpec, u64, &mut AlignedBytes) = match float_of(dtype) {
+        Some(Float::F32) => fill::<f32>,
+        Some(Float::F16) => fill::<f16>,
+        Some(Float::Bf16) => fill::<bf16>,
+        None => return Err(WeightError::RandomDtype { found: dtype }),
     };
     let Some(bytes) = byte_len(dtype, &tensor.shape) else {
         return Err(WeightError::Overflow { dtype, shape: tensor.shape.clone() });

@@ -103,6 +103,24 @@ fn releases_and_tags_and_registers_give_the_same_bits() {
     assert_eq!(bits(true, false), expected);
 }
 
+/// Chunks of weights and blocks of tokens are dealt to the warps in turn, whatever stage they come in: copied, held, and with
+/// rows that end inside a stage.
+#[test]
+fn the_size_of_stages_changes_no_bit() {
+    let wide = ModelSpec { intermediate: 17 * 4 * 32 - 4, ..tiny() };
+    for (spec, rows, steps) in [(&tiny(), 1, 18), (&wide, 2, 2), (&tiny(), 5, 2)] {
+        let bits = |stage_bytes: u32| {
+            let mut machine = machine(spec, rows, 3, 23, DeviceOptions { stage_bytes, ..options() });
+            let tokens = machine.run(&Cells::at(rows, 0).view(), steps).unwrap();
+            (tokens, machine.f32(LOGITS).unwrap().into_iter().map(f32::to_bits).collect::<Vec<_>>())
+        };
+        let expected = bits(2048);
+        for stage_bytes in [4096, 6144, 8192] {
+            assert!(bits(stage_bytes) == expected, "rows {rows}, stages of {stage_bytes} bytes");
+        }
+    }
+}
+
 /// Nothing that a step computes depends on which block comes first.
 #[test]
 fn the_order_of_blocks_changes_no_bit() {

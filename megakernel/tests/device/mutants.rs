@@ -35,7 +35,6 @@ const AHEAD: &str = "for producers that look ahead at pages, which is where no t
 const OTHERWISE: &str =
     "in a place where another wait of the least model orders the same accesses; found out in the others";
 const ARRIVAL: &str = "it orders partial results, relaxed atomics where their merge is tagged, which the simulator's blocks see at once; found out in kernels/tests/decode, where they are weak";
-const PROXY: &str = "a read of the simulator is over when it is issued; an H100's waited behind loads from global memory while a copy landed in its place (16 rows: docs/megakernel.md)";
 
 /// Mutants that nothing here can find out. An entry that nothing survives under is a failure too.
 const EQUIVALENT: &[Equivalent] = &[
@@ -56,9 +55,8 @@ const EQUIVALENT: &[Equivalent] = &[
     Equivalent::new("kernel/cells.rs", "ld.acquire.cta.u32 shared", "relaxed", OTHERWISE),
     Equivalent::new("kernel/cells.rs", "st.relaxed.cta.u32 shared", "weak", START),
     Equivalent::new("kernel/cells.rs", "st.release.cta.u32 shared", "relaxed", OTHERWISE),
-    Equivalent::new("kernel/ring.rs", "fence.proxy.async", "another space", PROXY),
-    Equivalent::new("kernel/ring.rs", "fence.proxy.async", "removed", PROXY),
     Equivalent::new("kernel/sync.rs", "ld.relaxed.cta.u32 shared", "weak", OWN),
+    Equivalent::new("kernel/sync.rs", "ld.relaxed.gpu.u32 global", "weak", ELSEWHERE),
     Equivalent::new("kernel/sync.rs", "ld.relaxed.sys.u32 global", "weak", UNSEEN),
     Equivalent::new("kernel/sync.rs", "st.relaxed.cta.u32 shared", "weak", ELSEWHERE),
     Equivalent::new("kernel/sync.rs", "st.relaxed.gpu.u32 global", "weak", ELSEWHERE),

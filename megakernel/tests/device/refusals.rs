@@ -7,10 +7,12 @@ use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, lower};
 use tilewright_megakernel::model::{ModelSpec, Rope};
+use tilewright_megakernel::program::{Region, Span};
 use tilewright_megakernel::schedule::schedule;
-use tilewright_megakernel::vm::device::{DeviceOptions, Plan, Unsupported};
+use tilewright_megakernel::vm::device::{DeviceOptions, LaunchError, NoFeedback, Plan, Unsupported};
+use tilewright_megakernel::vm::reference::{CellError, StepCells};
 
-use super::lab::{options, tiny};
+use super::lab::{least, machine, options, tiny};
 
 /// What differs from a program that runs.
 struct Variant {
@@ -82,4 +84,33 @@ fn activations_of_any_length_are_planned() {
         let wide = Variant { spec: ModelSpec { intermediate: 60_000, ..tiny() }, lowering, ..new };
         assert_eq!(wide.refusal(), None, "{rows} rows");
     }
+}
+
+/// A launch of many steps would feed tokens to an embedding that has no rows for them.
+#[test]
+fn tokens_are_not_fed_back_to_an_embedding_of_fewer_rows() {
+    let spec = ModelSpec { tied_embeddings: false, ..tiny() };
+    for sampling in [false, true] {
+        let lowering = LowerOptions { kv: DType::BF16, page_tokens: 16, sampling, ..LowerOptions::for_context(64) };
+        let target = Target { sms: 3, ..Target::named("h100").unwrap() };
+        let mut program = lower(&spec, &|_| DType::BF16, target, &lowering).expect("the model lowers");
+        let table = program.buffer_named("model.embed_tokens.weight").expect("an embedding").id;
+        program.buffers[table.index()].shape[0] = spec.vocab - 1;
+        for region in program.tasks.iter_mut().flat_map(|task| &mut task.reads).filter(|read| read.buffer == table) {
+            *region = Region::new(table, &[Span::all(spec.vocab - 1), region.spans()[1]]);
+        }
+        let plan = Plan::new(&schedule(program, 64).expect("the program is placed"), options()).expect("steps run");
+        let refused = NoFeedback::Vocab { tokens: spec.vocab, rows: spec.vocab - 1 };
+        assert_eq!(plan.feedback, Err(refused), "sampling {sampling}");
+    }
+}
+
+/// Two sequences that come to one page in the middle of a launch.
+#[test]
+fn pages_that_two_sequences_come_to_in_a_launch_are_refused() {
+    let mut machine = machine(&least(), 2, 2, 0, options());
+    let cells = StepCells { tokens: &[1, 2], positions: &[15, 15], page_table: &[0, 7, 2, 3, 1, 7, 5, 6] };
+    let error = machine.run(&cells, 18).expect_err("both append to page 7");
+    let shared = CellError::SharedPage { reader: 1, writer: 0, page: 7 };
+    assert!(matches!(&error, LaunchError::Cells(found) if *found == shared), "{error:?}");
 }

@@ -73,7 +73,7 @@ fn a_cell_of_two_roles_is_refused() {
     program.tasks[at].op = op;
     let report = validate(&program);
     assert!(report.errors.iter().all(|error| matches!(error.kind, Kind::CellRole { .. })), "{report}");
-    assert_snapshot!(text(&report, "CellRole"));
+    assert_snapshot!(text(&report, "CellRole"), @"task t4 `layers.0.attention[0]`: b12 is read as position, an earlier task reads it as token; a cell has one role, use two cells");
 }
 
 /// A `sample` whose requests are its positions.

@@ -100,7 +100,7 @@ pub fn footprint(p: &Program, task: usize) -> Option<&'static str> {
     let task = &p.tasks[task];
     let Ok(computed) = task.op.footprint(&Operands::new(&p.buffers)) else { return Some("operands") };
     let declared = Footprint::new(task.reads.clone(), task.writes.clone());
-    if declared.canonical() != computed.clone().canonical() {
+    if declared.canonical() != Footprint::new(computed.reads.clone(), computed.writes.clone()).canonical() {
         return Some("declaration");
     }
     if computed.writes.iter().any(|w| !p.buffers[w.buffer.index()].kind.is_writable()) {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use tilewright_layout::DType;
-use tilewright_megakernel::program::{BufferKind, Copy, Embed, Op, Region, Span, TaskId};
+use tilewright_megakernel::program::{Copy, Op, Region, TaskId};
 use tilewright_megakernel::validate::Placed;
 use tilewright_megakernel::vm::reference::{Fault, KvState, Machine, StepCells, StepError, TaskFault};
 
@@ -91,26 +91,6 @@ fn a_task_that_fails_or_panics_stops_all_workers() {
         }
         machine.clear_faults();
         assert!(step(&mut machine, &mut kv).is_none());
-    }
-}
-
-/// Ids that a program reads from an input are not cells: they are checked when they are used.
-#[test]
-fn an_id_from_an_input_is_checked_by_the_task() {
-    let mut lab = Lab::new(2);
-    let (table, values) = lab.weight("table", DType::F32, &[5, 3]);
-    let ids = lab.buffer("ids", BufferKind::Input, DType::I32, &[1]);
-    let position = lab.buffer("position", BufferKind::Cell, DType::I32, &[1]);
-    let out = lab.output("out", DType::F32, &[1, 3]);
-    lab.task(Op::from(Embed { ids, position, table, out, rows: Span::one(0), cols: Span::all(3) }));
-    let (mut machine, mut kv) = (lab.machine(1), lab.kv());
-    let cells = StepCells { positions: &[0], ..StepCells::default() };
-    machine.set_input_i32("ids", &[4]).unwrap();
-    assert_eq!(machine.step(&mut kv, &cells).unwrap().f32("out").unwrap(), values[12..]);
-    machine.set_input_i32("ids", &[5]).unwrap();
-    match machine.step(&mut kv, &cells).err() {
-        Some(StepError::Task { source: TaskFault::Token { row: 0, id: 5, vocab: 5 }, .. }) => {}
-        other => panic!("{other:?}"),
     }
 }
 

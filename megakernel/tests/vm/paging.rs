@@ -6,7 +6,7 @@ use tilewright_megakernel::lower::{LowerOptions, lower};
 use tilewright_megakernel::model::Family;
 use tilewright_megakernel::program::{BufferKind, Copy, Embed, Op, Program, Region, Span};
 use tilewright_megakernel::schedule::schedule;
-use tilewright_megakernel::validate::Placed;
+use tilewright_megakernel::validate::{Placed, validate};
 use tilewright_megakernel::vm::reference::{
     AccessError, BindError, CellError, KvError, KvState, Machine, StepCells, StepError,
 };
@@ -118,7 +118,7 @@ fn the_host_reads_outputs_and_sets_inputs_only() {
 
 #[test]
 fn a_cell_holds_one_thing() {
-    let bind = |same: bool| {
+    let bind = |same: bool| -> Result<(), String> {
         let mut lab = Lab::new(1);
         let (table, _) = lab.weight("table", DType::F32, &[5, 3]);
         let mut cell = |name: &str, rows: usize| lab.buffer(name, BufferKind::Cell, DType::I32, &[rows]);
@@ -130,11 +130,13 @@ fn a_cell_holds_one_thing() {
         }
         let mut weights = Table::default();
         weights.0.insert("table".into(), tensor(DType::F32, &[5, 3], &[0.0; 15]));
-        Machine::new(lab.placed(), &weights, 1).err().map(|error| error.to_string())
+        let report = validate(&lab.program);
+        let refused = report.errors.first().map(|error| Err(error.to_string()));
+        refused.unwrap_or_else(|| Machine::new(lab.placed(), &weights, 1).map(drop).map_err(|error| error.to_string()))
     };
-    let roles = "cell `a` is read both as token and as position; a cell holds one thing";
-    assert_eq!(bind(true).as_deref(), Some(roles));
-    assert_eq!(bind(false).as_deref(), Some("cells `a` and `c` both hold token ids and differ in shape"));
+    let roles = "task t0 `embed[0]`: b1 is read as position, an earlier task reads it as token; a cell has one role, use two cells";
+    assert_eq!(bind(true), Err(roles.into()));
+    assert_eq!(bind(false), Err("cells `a` and `c` both hold token ids and differ in shape".into()));
 }
 
 /// Activations whose lives do not meet may share bytes, in types of different widths too.

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
 use serde_json::{Value as Json, json};
@@ -19,6 +19,10 @@ use super::{Reason, Refusal, mojo, operations, quirk, swizzle_operations};
 
 /// How many failures are kept for the report.
 const KEPT: usize = 10;
+
+/// The most bytes of a file of cases, and of one of its lines.
+const LONGEST_FILE: u64 = 64 << 20;
+const LONGEST_LINE: u64 = 1 << 20;
 
 /// How long a line about a failure may be, in characters.
 const LONGEST: usize = 400;
@@ -34,6 +38,16 @@ pub enum CheckError {
         /// What the system said.
         #[source]
         source: io::Error,
+    },
+    /// A file or a line beyond what golden cases need, such as one without an end.
+    #[error("{path} has more than {limit} bytes {part}; split the file")]
+    TooLong {
+        /// The file.
+        path: String,
+        /// In all, or in which line.
+        part: String,
+        /// How many there may be.
+        limit: u64,
     },
     /// A line is not JSON, or not a case.
     #[error("{path}, line {line}: {reason}")]
@@ -95,8 +109,8 @@ pub fn run(path: &Path) -> Result<Tally, CheckError> {
     let name = path.display().to_string();
     let io = |source| CheckError::Io { path: name.clone(), source };
     let mut tally = Tally::default();
-    for (number, line) in BufReader::new(File::open(path).map_err(io)?).lines().enumerate() {
-        let line = line.map_err(io)?;
+    let mut lines = Lines { path: &name, file: BufReader::new(File::open(path).map_err(io)?), read: 0, number: 0 };
+    while let Some((number, line)) = lines.next_line()? {
         if line.trim().is_empty() {
             continue;
         }
@@ -116,6 +130,35 @@ pub fn run(path: &Path) -> Result<Tally, CheckError> {
         }
     }
     Ok(tally)
+}
+
+/// The lines of a file, none of them longer than memory should hold, nor all of them.
+struct Lines<'p> {
+    path: &'p str,
+    file: BufReader<File>,
+    read: u64,
+    number: usize,
+}
+
+impl Lines<'_> {
+    /// The next line and its number, counted from 0.
+    fn next_line(&mut self) -> Result<Option<(usize, String)>, CheckError> {
+        let path = || self.path.to_owned();
+        let io = |source| CheckError::Io { path: path(), source };
+        let mut bytes = Vec::new();
+        let read = self.file.by_ref().take(LONGEST_LINE + 1).read_until(b'\n', &mut bytes).map_err(io)? as u64;
+        self.read += read;
+        if read > LONGEST_LINE {
+            let part = format!("in line {}", self.number + 1);
+            return Err(CheckError::TooLong { path: path(), part, limit: LONGEST_LINE });
+        }
+        if self.read > LONGEST_FILE {
+            return Err(CheckError::TooLong { path: path(), part: "in all".into(), limit: LONGEST_FILE });
+        }
+        let line = String::from_utf8(bytes).map_err(|error| io(io::Error::new(io::ErrorKind::InvalidData, error)))?;
+        self.number += 1;
+        Ok((read > 0).then_some((self.number - 1, line)))
+    }
 }
 
 /// The text, cut to [`LONGEST`] characters.

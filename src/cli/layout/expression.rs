@@ -13,8 +13,9 @@
 
 use std::fmt;
 
-use tilewright_layout::{Composed, Layout};
+use tilewright_layout::Layout;
 
+use super::swizzle_operations::checked;
 use super::value::Value;
 use super::{Refusal, operations};
 
@@ -92,7 +93,7 @@ fn compose(parts: &[Value]) -> Result<Value, Refusal> {
                 inner
             }
             (Value::Swizzle(swizzle), start, Value::Layout(layout)) => {
-                Composed::new(*swizzle, start.unwrap_or(0), *layout).into()
+                checked(*swizzle, start.unwrap_or(0), *layout)?.into()
             }
             (Value::Layout(layout), None, Value::Swizzle(swizzle)) => layout.after_swizzle(&swizzle)?.into(),
             (Value::Layout(layout), None, tile) => layout.compose_tiler(&tile.tiler()?)?.into(),

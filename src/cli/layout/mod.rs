@@ -40,7 +40,7 @@ Operations:
   flatten unflatten append prepend replace select take group_modes zip get rank depth size cosize coshape
   slice dice slice_and_offset index crd2idx idx2crd crd2crd get_1d_coord get_flat_coord get_hier_coord
   compact_col_major compact_row_major shape_div ceil_div elem_scale product_each inner_product
-  congruent weakly_congruent compatible weakly_compatible evenly_divides domain_distribute
+  congruent weakly_congruent compatible weakly_compatible evenly_divides domain_distribute expand_modes_alike
   max_common_layout max_common_vector max_alignment
   make_swizzle swizzle_apply swizzle_masks swizzle_composition swizzle_upcast swizzle_downcast swizzle_recast
   layout_swizzle_composition gmma_atom gmma_smem_layout gmma_atom_bits";

@@ -305,7 +305,17 @@ fn shapes(name: &str, args: &[Value]) -> Option<Outcome> {
         "weakly_congruent" => test(IntTuple::weakly_congruent),
         "compatible" => test(IntTuple::compatible),
         "weakly_compatible" => test(IntTuple::weakly_compatible),
-        "inner_product" => inner_product(name, args),
+        "inner_product" => {
+            (|| Ok(Value::Int(arg(name, args, 0)?.tuple()?.inner_product(&arg(name, args, 1)?.tuple()?)?)))()
+        }
+        "expand_modes_alike" => (|| {
+            let (a, b) = (arg(name, args, 0)?, arg(name, args, 1)?);
+            if let (Value::Layout(a), Value::Layout(b)) = (a, b) {
+                let (a, b) = a.expand_modes_alike(b)?;
+                return Ok(Value::List(vec![a.into(), b.into()]));
+            }
+            Ok(a.tuple()?.expand_modes_alike(&b.tuple()?)?.into())
+        })(),
         "product_each" => (|| Ok(arg(name, args, 0)?.tuple()?.product_each()?.into()))(),
         "domain_distribute" => {
             (|| Ok(arg(name, args, 0)?.tuple()?.domain_distribute(arg(name, args, 1)?.int()?)?.into()))()
@@ -316,15 +326,6 @@ fn shapes(name: &str, args: &[Value]) -> Option<Outcome> {
         })(),
         _ => return None,
     })
-}
-
-fn inner_product(name: &str, args: &[Value]) -> Outcome {
-    let (a, b) = (arg(name, args, 0)?.tuple()?, arg(name, args, 1)?.tuple()?);
-    if !a.congruent(&b) {
-        let (given, expected) = (a.rank(), b.rank());
-        return Err(tilewright_layout::LayoutError::Rank { operation: "inner_product", given, expected }.into());
-    }
-    Ok(Value::Int(a.values().iter().zip(b.values()).fold(0, |sum, (x, y)| sum.wrapping_add(x.wrapping_mul(*y)))))
 }
 
 fn inverses(name: &str, args: &[Value]) -> Option<Outcome> {

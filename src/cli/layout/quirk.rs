@@ -1,7 +1,7 @@
 //! Whether a result keeps the definition of its operation, where the field's own result does not.
 
 use serde_json::Value as Json;
-use tilewright_layout::laws;
+use tilewright_layout::{Swizzled, laws};
 
 use super::Refusal;
 use super::value::Value;
@@ -30,11 +30,13 @@ fn slices(args: &[Value], result: &Json) -> Result<bool, Refusal> {
     let [coordinate, swizzle, start, inner] = args else { return Ok(false) };
     let (swizzle, start) = (swizzle.swizzle()?, start.int()?);
     let (inner, inner_offset) = inner.layout()?.slice_and_offset(&coordinate.coord()?)?;
-    let offset = Value::from_json(&result[1])?.int()?;
+    let offset = i128::from(Value::from_json(&result[1])?.int()?);
+    let first = start.checked_add(inner_offset).ok_or(Refusal::Negative { value: start })?;
+    let wanted = Swizzled::new(swizzle, first, inner).checked()?;
     let slice: Box<dyn Fn(i64) -> i64> = match Value::from_json(&result[0])? {
         Value::Layout(layout) => Box::new(move |x| layout.at(x)),
         Value::Swizzled(swizzled) => Box::new(move |x| swizzled.at(x)),
         _ => return Ok(false),
     };
-    Ok((0..inner.size()).all(|x| slice(x) + offset == swizzle.apply(start + inner_offset + inner.at(x))))
+    Ok((0..inner.size()).all(|x| i128::from(slice(x)) + offset == i128::from(wanted.at(x))))
 }

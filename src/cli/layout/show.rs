@@ -1,11 +1,12 @@
 //! Drawing a layout as text or as an SVG file.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::Path;
 
 use clap::Args;
-use tilewright_layout::Composed;
+use tempfile::NamedTempFile;
 use tilewright_layout::picture::{Colour, Svg, TextGrid};
+use tilewright_layout::{Composed, Layout};
 
 use super::{Refusal, evaluate};
 use crate::cli::Failure;
@@ -34,6 +35,23 @@ fn tile(text: &str) -> Result<(i64, i64), String> {
         .ok_or_else(|| "expected two positive numbers: 8,16".into())
 }
 
+/// The layout from (thread, value) to cells, no larger than a picture.
+fn threads(text: &str) -> Result<Layout, Failure> {
+    let fragment = evaluate(text)?.layout()?;
+    match fragment.size() {
+        size if size > MAX_CELLS => Err(Refusal::TooLong { operation: "show --thread", size, limit: MAX_CELLS }.into()),
+        _ => Ok(fragment),
+    }
+}
+
+/// A file that will be moved to its place when it is whole, with the mode that the umask leaves.
+fn new_file(folder: &Path) -> io::Result<NamedTempFile> {
+    let mut file = tempfile::Builder::new();
+    #[cfg(unix)]
+    file.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    file.tempfile_in(folder)
+}
+
 /// Draws the layout.
 ///
 /// # Errors
@@ -48,12 +66,12 @@ pub(super) fn run(layout: &Composed, svg: Option<&Path>, colours: &Colours) -> R
         return Ok(());
     };
     let colour = match (&colours.thread, colours.bank) {
-        (Some(fragment), _) => Colour::Thread { fragment: evaluate(fragment)?.layout()? },
+        (Some(fragment), _) => Colour::Thread { fragment: threads(fragment)? },
         (None, Some(element_bytes)) => Colour::Bank { element_bytes },
         (None, None) => Colour::Tile { rows: rows.max(1), columns: columns.max(1) },
     };
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    let mut file = new_file(folder)?;
     write!(file, "{}", Svg::new(layout, colour))?;
     file.persist(path)?;
     Ok(())

@@ -1,7 +1,7 @@
 //! The operations on swizzles and swizzled layouts by name.
 
 use tilewright_layout::swizzle::canonical::Atom;
-use tilewright_layout::{Composed, Layout, Swizzle};
+use tilewright_layout::{Composed, Layout, LayoutError, Swizzle, Swizzled};
 
 use super::Refusal;
 use super::operations::{arg, listed, with_order};
@@ -42,13 +42,24 @@ fn swizzle(args: &[Value], operation: impl FnOnce(Swizzle) -> Outcome) -> Outcom
 fn swizzle_apply(name: &str, args: &[Value], swizzle: Swizzle) -> Outcome {
     let (start, step, count) = (arg(name, args, 1)?.int()?, arg(name, args, 2)?.int()?, arg(name, args, 3)?.int()?);
     listed("swizzle_apply", count)?;
-    Ok((0..count).map(|i| swizzle.apply(start.wrapping_add(step.wrapping_mul(i)))).collect::<Vec<_>>().into())
+    let one = |i: i64| {
+        let offset = step.checked_mul(i).and_then(|steps| start.checked_add(steps));
+        let beyond = LayoutError::Overflow { what: "the sum", left: start, right: step };
+        Ok(swizzle.apply(offset.ok_or(beyond)?))
+    };
+    Ok((0..count).map(one).collect::<Result<Vec<_>, LayoutError>>()?.into())
 }
 
 /// The first three arguments as a swizzled layout: swizzle, offset, layout.
 fn composed(name: &str, args: &[Value], first: usize) -> Result<Composed, Refusal> {
     let (swizzle, offset) = (arg(name, args, first)?.swizzle()?, arg(name, args, first + 1)?.int()?);
-    Ok(Composed::new(swizzle, offset, arg(name, args, first + 2)?.layout()?))
+    checked(swizzle, offset, arg(name, args, first + 2)?.layout()?)
+}
+
+/// A layout behind a swizzle, none of whose offsets wraps.
+pub(super) fn checked(swizzle: Swizzle, offset: i64, layout: Layout) -> Result<Composed, Refusal> {
+    Swizzled::new(swizzle, offset, layout).checked()?;
+    Ok(Composed::new(swizzle, offset, layout))
 }
 
 fn composed_operation(name: &str, args: &[Value]) -> Option<Outcome> {
@@ -104,7 +115,7 @@ fn layout_after_swizzled(name: &str, args: &[Value]) -> Outcome {
     let outer = arg(name, args, 0)?.layout()?;
     let offset = arg(name, args, 2)?.int()?;
     if offset != 0 {
-        return Err(tilewright_layout::LayoutError::Argument {
+        return Err(LayoutError::Argument {
             operation: "composition(layout, swizzled layout)",
             argument: "the offset",
             value: offset,
@@ -145,7 +156,7 @@ fn atom(name: &str, args: &[Value]) -> Result<Atom, Refusal> {
 
 /// A matrix atom, alone or tiled to a shape, in elements: `gmma_atom(name, bits)`, `gmma_smem_layout(name, bits, shape
 /// [, order])`.
-pub(super) fn shared_memory(name: &str, args: &[Value]) -> Result<(Swizzle, tilewright_layout::Swizzled), Refusal> {
+pub(super) fn shared_memory(name: &str, args: &[Value]) -> Result<(Swizzle, Swizzled), Refusal> {
     let atom = atom(name, args)?;
     let bits = arg(name, args, 1)?.int()?;
     let tile = match args.get(2) {

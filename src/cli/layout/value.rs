@@ -145,7 +145,7 @@ impl Value {
                     (None, None, Some(swizzle)) => Value::Swizzle(swizzle.swizzle()?),
                     _ => match (field("a")?, field("offset")?, field("b")?) {
                         (Some(a), Some(offset), Some(b)) => {
-                            Swizzled::new(a.swizzle()?, offset.int()?, b.layout()?).into()
+                            Swizzled::new(a.swizzle()?, offset.int()?, b.layout()?).checked()?.into()
                         }
                         _ => return Err(Refusal::Json { text: json.to_string() }),
                     },

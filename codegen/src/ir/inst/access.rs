@@ -37,14 +37,14 @@ impl Inst {
             Slot::Mem(_) | Slot::Use(_) | Slot::Def(_) | Slot::Maybe(_) | Slot::Regs(_) => {}
         });
         let whole = |bytes: u32| (bytes, bytes, Some(bytes));
-        let (align, unit, bytes) = match self {
-            Inst::Copy(CopyOp::CpAsync { bytes, .. }) => whole(bytes.count()),
-            inst if inst.is(Flag::Boxes) => (128, 16, None),
-            inst if inst.is(Flag::Units) => (16, 16, size.unwrap_or(Some(16))),
-            inst => match inst.args().first() {
-                Some(ty) => whole(ty.bytes() * elements),
-                None => (1, 1, None),
-            },
+        let (align, unit, bytes) = if let Inst::Copy(CopyOp::CpAsync { bytes, .. }) = self {
+            whole(bytes.count())
+        } else if self.is(Flag::Boxes) {
+            (128, 16, None)
+        } else if self.is(Flag::Units) {
+            (16, 16, size.unwrap_or(Some(16)))
+        } else {
+            self.args().first().map_or((1, 1, None), |ty| whole(ty.bytes() * elements))
         };
         places.into_iter().map(|addr| Access { addr, align, unit, bytes }).collect()
     }

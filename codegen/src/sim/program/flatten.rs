@@ -277,12 +277,14 @@ impl Flatten<'_> {
         let step = match inst {
             Inst::Arith(op) => match number::arith(op) {
                 Some(pure) => {
-                    let check = match op {
-                        ArithOp::Div { .. } | ArithOp::Rem { .. } => Check::Divisor,
-                        ArithOp::Neg { ty, .. } | ArithOp::Abs { ty, .. } if ty.is_int() => {
-                            Check::Least(1 << (ty.bits() - 1))
-                        }
-                        _ => Check::Nothing,
+                    let check = if let ArithOp::Div { .. } | ArithOp::Rem { .. } = op {
+                        Check::Divisor
+                    } else if let ArithOp::Neg { ty, .. } | ArithOp::Abs { ty, .. } = op
+                        && ty.is_int()
+                    {
+                        Check::Least(1 << (ty.bits() - 1))
+                    } else {
+                        Check::Nothing
                     };
                     self.pure(stmt, &pure, check)?
                 }
@@ -345,12 +347,10 @@ impl Flatten<'_> {
                 sound &= regs.len > 0 && regs.start.checked_add(regs.len).is_some_and(|end| end <= len);
             }
         });
-        match inst {
-            Inst::Value(ValueOp::Param { param, .. } | ValueOp::ParamPtr { param, .. }) => {
-                sound &= self.kernel.param(*param).is_some();
-            }
-            Inst::Value(ValueOp::Shared { alloc, .. }) => sound &= self.kernel.alloc(*alloc).is_some(),
-            _ => {}
+        if let Inst::Value(ValueOp::Param { param, .. } | ValueOp::ParamPtr { param, .. }) = inst {
+            sound &= self.kernel.param(*param).is_some();
+        } else if let Inst::Value(ValueOp::Shared { alloc, .. }) = inst {
+            sound &= self.kernel.alloc(*alloc).is_some();
         }
         if sound {
             return Ok(());

@@ -84,12 +84,10 @@ fn apply(op: AtomOp, ty: Ty, m: u64, v: u64, flush: bool) -> u64 {
     let signed = |bits: u64| crate::sim::number::signed(ty, bits);
     match op {
         _ if matches!(ty, Ty::F16 | Ty::BF16 | Ty::F64) => combine_floats(op, ty, m, v),
-        AtomOp::Add => match ty {
-            Ty::F32 => add_f32(m, v, flush),
-            Ty::F16x2 => add_halves(F16, m, v),
-            Ty::BF16x2 => add_halves(BF16, m, v),
-            _ => narrow(m.wrapping_add(v)),
-        },
+        AtomOp::Add if ty == Ty::F32 => add_f32(m, v, flush),
+        AtomOp::Add if ty == Ty::F16x2 => add_halves(F16, m, v),
+        AtomOp::Add if ty == Ty::BF16x2 => add_halves(BF16, m, v),
+        AtomOp::Add => narrow(m.wrapping_add(v)),
         AtomOp::Min if ty.is_signed() => narrow(signed(m).min(signed(v)) as u64),
         AtomOp::Max if ty.is_signed() => narrow(signed(m).max(signed(v)) as u64),
         AtomOp::Min => m.min(v),
@@ -118,10 +116,7 @@ fn apply(op: AtomOp, ty: Ty, m: u64, v: u64, flush: bool) -> u64 {
 impl Machine<'_> {
     pub(super) fn atomic(&mut self, cur: Cur, op: &MemOp) -> Try<Next> {
         let Some(rmw) = parts(op) else { return Ok(Next::Go) };
-        let space = match self.program.type_of(rmw.at.base) {
-            Ty::Ptr(space) => space,
-            _ => Space::Global,
-        };
+        let space = if let Ty::Ptr(space) = self.program.type_of(rmw.at.base) { space } else { Space::Global };
         let base = self.value(cur.warp, rmw.at.base);
         let mask = u64::MAX >> (64 - space.address().bits());
         let bytes = rmw.ty.bytes();

@@ -22,10 +22,7 @@ pub(crate) struct At {
 impl Machine<'_> {
     /// The addresses in the lanes of a warp, and their space.
     pub(crate) fn lane_addresses(&self, warp: usize, at: Addr) -> (Space, [u64; LANES]) {
-        let space = match self.program.type_of(at.base) {
-            Ty::Ptr(space) => space,
-            _ => Space::Global,
-        };
+        let space = if let Ty::Ptr(space) = self.program.type_of(at.base) { space } else { Space::Global };
         let mask = u64::MAX >> (64 - space.address().bits());
         let row = self.value(warp, at.base).map(|base| base.wrapping_add(at.offset as u64) & mask);
         (space, row)

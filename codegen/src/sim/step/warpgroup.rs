@@ -44,7 +44,12 @@ fn form(op: &MmaOp) -> Option<Form<'_>> {
             signs: (*sign_a, *sign_b),
             major_b: *major_b,
         }),
-        _ => None,
+        MmaOp::LdMatrix { .. }
+        | MmaOp::StMatrix { .. }
+        | MmaOp::MmaSync { .. }
+        | MmaOp::WgmmaFence {}
+        | MmaOp::WgmmaCommit {}
+        | MmaOp::WgmmaWait { .. } => None,
     }
 }
 

@@ -1,12 +1,14 @@
 //! One block: some tokens of one sequence, one key/value head, all query heads that share it.
 
+use core::slice::from_ref;
 use half::bf16;
-use tilewright_codegen::build::{Builder, Global, Ptr, RegArray, Val};
-use tilewright_codegen::ir::MmaAtom;
+use tilewright_codegen::build::{Builder, Global, Ptr, Val};
 
 use super::combine::{Splits, Warps};
 use crate::attention::softmax::{Patience, Softmax, a_fragment, column_of};
+use crate::attention::warp::{WarpA, b_fragments, sums};
 use crate::kv::{KConfig, KvBuffer, KvFamily, KvThreads, Place, Span, VConfig, stream};
+use crate::tile::RegisterTensor;
 
 /// Tokens of a tile.
 pub const TILE: u32 = 16;
@@ -14,8 +16,6 @@ pub const TILE: u32 = 16;
 pub const fn warps(depth: u32) -> u32 {
     if depth > 128 { 2 } else { 4 }
 }
-
-const ATOM: MmaAtom = MmaAtom::M16N8K16_F32_BF16_BF16;
 
 /// What a block works on.
 #[derive(Clone, Copy)]
@@ -45,38 +45,37 @@ pub fn attend<'k, F: KvFamily, const D: u32>(k: &'k Builder, task: &Task<'k, F::
 
     let tokens = task.place.tokens;
     let query = query_fragments::<D>(k, task);
-    let (scores, acc) = (k.regs(TILE / 2, 0.0f32), k.regs(D / 2, 0.0f32));
+    let [scores, acc] = [TILE, D].map(|columns| sums(k, columns));
     let softmax = Softmax::new(k, rows, task.scale, Patience::None);
     stream(
         k,
         (&keys, &values),
         share(k, task, warps(D)),
         |tile, landed| {
-            for register in 0..scores.len() {
-                scores.set(register, 0.0f32);
-            }
+            scores.clear(k);
             for (step, query) in (0..).zip(&query) {
                 keys.load_from_shared(landed, step);
-                multiply(scores, query, &keys.get_mma_tile());
+                scores.mma::<bf16>(from_ref(query), &b_fragments(&keys.get_mma_tile()));
             }
             let left = tokens - tile * TILE;
-            for register in 0..scores.len() {
+            let seen = scores.registers();
+            for register in 0..seen.len() {
                 let inside = column_of(k, register).lt(left);
-                scores.set(register, inside.select(scores.get(register), f32::NEG_INFINITY));
+                seen.set(register, inside.select(seen.get(register), f32::NEG_INFINITY));
             }
-            softmax.absorb(scores).apply(acc);
+            softmax.absorb(scores.registers()).apply(acc.registers());
         },
         |_, landed| {
             for step in 0..TILE / 16 {
                 values.load_from_shared(landed, step);
                 let weights = a_fragment(k, scores, step, rows).map(|pair| pair.bits());
-                multiply(acc, &weights, &values.get_mma_tile());
+                acc.mma::<bf16>(&[weights], &b_fragments(&values.get_mma_tile()));
             }
         },
     );
     let room = warps(D) * F::tile_bytes::<KConfig<TILE, D, TILE>>();
     let warps = Warps::new(k, warps(D), [D, task.group], (keys.memory().cast(), room));
-    task.splits.finish(k, &warps, softmax, acc, task.split);
+    task.splits.finish(k, &warps, softmax, acc.registers(), task.split);
 }
 
 /// The tiles of this warp: every `step`-th of the block's share.
@@ -89,7 +88,7 @@ fn share<'k, I>(k: &'k Builder, task: &Task<'k, I>, step: u32) -> Span<'k> {
 }
 
 /// The queries as A operands of the steps of 16 columns; rows that are no query are zero.
-fn query_fragments<'k, const D: u32>(k: &'k Builder, task: &Task<'k, impl Copy>) -> Vec<[Val<'k, u32>; 4]> {
+fn query_fragments<'k, const D: u32>(k: &'k Builder, task: &Task<'k, impl Copy>) -> Vec<WarpA<'k>> {
     let (row, column) = (k.lane() / 4, k.lane() % 4 * 2);
     let words = k.regs(D / 4, 0u32);
     for half in 0..task.group.div_ceil(8) {
@@ -100,12 +99,5 @@ fn query_fragments<'k, const D: u32>(k: &'k Builder, task: &Task<'k, impl Copy>)
             }
         });
     }
-    (0..D / 16).map(|step| core::array::from_fn(|i| words.get(4 * step + i as u32))).collect()
-}
-
-/// `acc += left · right`, eight columns for each B operand.
-fn multiply<'k>(acc: RegArray<'k, f32>, left: &[Val<'k, u32>; 4], right: &[[Val<'k, u32>; 2]]) {
-    for (n, right) in (0..).zip(right) {
-        acc.run(4 * n, 4).mma(ATOM, left, right);
-    }
+    (0..D / 16).map(|step| RegisterTensor::from_registers(|i| words.get(4 * step + i as u32))).collect()
 }

@@ -6,16 +6,17 @@
 
 use half::bf16;
 use tilewright_codegen::build::{
-    Bf16x2, Builder, Bulk, Global, Mbarrier, Operands, Param, Ptr, RegArray, Shared, TensorMap, Val,
+    Bf16x2, Builder, Bulk, Global, Mbarrier, Param, Ptr, RegArray, Shared, TensorMap, Val,
 };
-use tilewright_codegen::ir::attr::Major;
-use tilewright_codegen::ir::{WgmmaAtom, WgmmaKind};
+use tilewright_layout::{Layout, Swizzled};
 
 use super::schedule::Rows;
 use crate::attention::softmax::{Patience, Softmax, a_fragment};
 use crate::kv::{
     Fetched, Form, KConfig, KvBuffer, KvFamily, KvThreads, Landed, Place, TileForm, Tma, TmaBuffer, VConfig, VECTOR,
 };
+use crate::mma::{Accumulator, InputType, SharedOperand, warpgroup_atom};
+use crate::tile::{LayoutTensor, RegisterTensor};
 
 /// Rows of a warpgroup.
 pub const ROWS: u32 = 64;
@@ -50,6 +51,8 @@ pub struct Task<'k> {
 /// Head dimension, keys of a tile, stages of the rings, warpgroups that multiply.
 pub struct Shape<const D: u32, const BN: u32, const STAGES: u32, const GROUPS: u32>;
 
+/// Weights of 64 rows and sixteen tokens.
+type Weights<'k> = RegisterTensor<'k, Bf16x2, <bf16 as InputType>::WarpgroupA>;
 type Keys<'k, const D: u32, const BN: u32> = TmaBuffer<'k, KConfig<BN, D, BN>>;
 type Values<'k, const D: u32, const BN: u32> = TmaBuffer<'k, VConfig<BN, BN, BN, D>>;
 
@@ -60,8 +63,6 @@ const fn registers(groups: u32) -> [u32; 2] {
 
 impl<const D: u32, const BN: u32, const STAGES: u32, const GROUPS: u32> Shape<D, BN, STAGES, GROUPS> {
     const QUERY: TileForm = TileForm { rows: ROWS, columns: D, form: Form::Panels };
-    const SCORES: WgmmaAtom = atom(BN);
-    const OUTPUT: WgmmaAtom = atom(D);
 
     /// Rows of a block.
     pub const BLOCK_ROWS: u32 = ROWS * GROUPS;
@@ -98,9 +99,9 @@ impl<const D: u32, const BN: u32, const STAGES: u32, const GROUPS: u32> Shape<D,
                 query: queries.at(group * Self::QUERY.elements()),
                 keys: &keys,
                 values: &values,
-                scores: k.regs_unset(Self::SCORES.acc_registers()),
+                scores: sums(k, BN),
                 weights: k.regs(BN / 4, k.lit(0u32).bits::<Bf16x2>()),
-                acc: k.regs(Self::OUTPUT.acc_registers(), 0.0f32),
+                acc: zeros(k, D),
                 softmax: Softmax::new(k, 2, task.scale, task.patience),
             };
             k.when(tiles.gt(0), || {
@@ -126,11 +127,31 @@ impl<const D: u32, const BN: u32, const STAGES: u32, const GROUPS: u32> Shape<D,
     }
 }
 
-const fn atom(columns: u32) -> WgmmaAtom {
-    match WgmmaAtom::new(columns, WgmmaKind::F32_BF16_BF16) {
-        Some(atom) => atom,
-        None => panic!("a tile has 8 to 256 columns, in eights"),
+/// Sums of a warpgroup's rows and so many columns, not set yet.
+#[track_caller]
+fn sums(k: &Builder, columns: u32) -> Accumulator<'_, f32> {
+    Accumulator::unset(k, warpgroup_atom::<bf16>(columns).1, 1, 1)
+}
+
+#[track_caller]
+fn zeros(k: &Builder, columns: u32) -> Accumulator<'_, f32> {
+    let sums = sums(k, columns);
+    sums.clear(k);
+    sums
+}
+
+/// A tile of bf16 as an operand of `wgmma`, by its layout (mn, k).
+#[track_caller]
+fn operand<'k>(base: Ptr<'k, Shared, bf16>, layout: Swizzled) -> SharedOperand<'k> {
+    match SharedOperand::by_value(LayoutTensor::new(base, layout)) {
+        Ok(operand) => operand,
+        Err(error) => unreachable!("panels are what wgmma reads: {error}"),
     }
+}
+
+/// The layout with its two modes exchanged: rows are contracted.
+fn transposed(layout: Swizzled) -> Swizzled {
+    Swizzled::new(layout.swizzle(), 0, Layout::constant(layout.layout().select(&[1, 0])))
 }
 
 /// A warpgroup that multiplies.
@@ -141,9 +162,9 @@ struct Consumer<'a, 'k, const D: u32, const BN: u32, const GROUPS: u32> {
     query: Ptr<'k, Shared, bf16>,
     keys: &'a Keys<'k, D, BN>,
     values: &'a Values<'k, D, BN>,
-    scores: RegArray<'k, f32>,
+    scores: Accumulator<'k, f32>,
     weights: RegArray<'k, Bf16x2>,
-    acc: RegArray<'k, f32>,
+    acc: Accumulator<'k, f32>,
     softmax: Softmax<'k>,
 }
 
@@ -163,7 +184,7 @@ impl<'k, const D: u32, const BN: u32, const GROUPS: u32> Consumer<'_, 'k, D, BN,
         self.keys.release(key);
         self.mask(last);
         // Nothing was summed before.
-        let _ = self.softmax.absorb(self.scores);
+        let _ = self.softmax.absorb(self.scores.registers());
         self.pack();
 
         k.for_(0, last, |turn: Val<'k, u32>| {
@@ -179,10 +200,10 @@ impl<'k, const D: u32, const BN: u32, const GROUPS: u32> Consumer<'_, 'k, D, BN,
             k.wgmma_wait(1);
             self.keys.release(key);
             self.mask(tile);
-            let shrink = self.softmax.absorb(self.scores);
+            let shrink = self.softmax.absorb(self.scores.registers());
             k.wgmma_wait(0);
             self.values.release(value);
-            shrink.apply(self.acc);
+            shrink.apply(self.acc.registers());
             self.pack();
         });
 
@@ -197,40 +218,31 @@ impl<'k, const D: u32, const BN: u32, const GROUPS: u32> Consumer<'_, 'k, D, BN,
 
     /// `scores = Q·Kᵀ`, a group of its own.
     fn multiply_scores(&self, key: &Landed<'k>) {
-        let how = [Self::QUERY.descriptor(), Self::KEYS.descriptor()];
-        let [query, key] = [self.query, key.base()];
-        let (from, to) = (query.descriptor(how[0]), key.descriptor(how[1]));
-        for step in 0..D / 16 {
-            let (panel, inside) = (16 * step / Self::QUERY.width(), 16 * step % Self::QUERY.width());
-            let at = |rows: u32| u64::from((panel * rows * Self::QUERY.width() + inside) / VECTOR);
-            let (a, b) = (from + at(ROWS), to + at(BN));
-            self.scores.wgmma(atom(BN), a, b, step > 0, Operands::K_MAJOR);
-        }
+        let (a, b) = (operand(self.query, Self::QUERY.layout()), operand(key.base(), Self::KEYS.layout()));
+        self.scores.wgmma::<bf16>(a, b, D / 16, false);
         self.k.wgmma_commit();
     }
 
     /// `acc += weights·V`, a group of its own.
-    fn multiply_weights(&self, weights: &[[Val<'k, Bf16x2>; 4]], value: &Landed<'k>) {
-        let from = value.base().descriptor(Self::KEYS.descriptor());
-        for (step, weights) in (0..).zip(weights) {
-            let b = from + u64::from(16u32 * step * Self::KEYS.width() / VECTOR);
-            let operands = Operands { major_b: Major::Mn, ..Operands::K_MAJOR };
-            self.acc.wgmma_rs(atom(D), weights, b, true, operands);
-        }
+    fn multiply_weights(&self, weights: &[Vec<Weights<'k>>], value: &Landed<'k>) {
+        let b = operand(value.base(), transposed(Self::KEYS.layout()));
+        self.acc.wgmma_registers::<bf16, _>(weights, b, true);
         self.k.wgmma_commit();
     }
 
     /// Scores become the A operands of the next product, in registers that the softmax leaves alone.
     fn pack(&self) {
         for step in 0..BN / 16 {
-            for (i, pair) in (0..).zip(a_fragment(self.k, self.scores, step, 2)) {
+            let weights: Weights<'k> = a_fragment(self.k, self.scores, step, 2);
+            for (i, &pair) in (0..).zip(weights.registers()) {
                 self.weights.set(4 * step + i, pair);
             }
         }
     }
 
-    fn a_fragments(&self) -> Vec<[Val<'k, Bf16x2>; 4]> {
-        (0..BN / 16).map(|step| core::array::from_fn(|i| self.weights.get(4 * step + i as u32))).collect()
+    fn a_fragments(&self) -> Vec<Vec<Weights<'k>>> {
+        let weights = |step| RegisterTensor::from_registers(|register| self.weights.get(4 * step + register as u32));
+        (0..BN / 16).map(|step| vec![weights(step)]).collect()
     }
 
     /// The row of the tile that register 0 of this thread holds.
@@ -242,7 +254,7 @@ impl<'k, const D: u32, const BN: u32, const GROUPS: u32> Consumer<'_, 'k, D, BN,
         let Task { rows, causal, .. } = *self.task;
         let first = rows.first + self.group * ROWS;
         self.k.when(((tile + 1) * BN).gt(rows.common(first, causal)), || {
-            rows.mask(self.k, self.scores, rows.first + self.row(), tile * BN, causal);
+            rows.mask(self.k, self.scores.registers(), rows.first + self.row(), tile * BN, causal);
         });
     }
 

@@ -1,12 +1,14 @@
 //! One block on sm_80 and later: four warps of 16 rows multiply by `mma.sync`; keys and values travel as they like.
 
+use core::slice::from_ref;
 use half::bf16;
 use tilewright_codegen::build::{Bf16x2, Builder, Global, Ptr, RegArray, Val};
-use tilewright_codegen::ir::MmaAtom;
 
 use super::schedule::Rows;
 use crate::attention::softmax::{Patience, Softmax, a_fragment};
+use crate::attention::warp::{WarpA, b_fragments, sums};
 use crate::kv::{KConfig, KvBuffer, KvFamily, KvThreads, Place, Span, VConfig, stream};
+use crate::tile::RegisterTensor;
 
 /// Warps of a block.
 pub const WARPS: u32 = 4;
@@ -14,8 +16,6 @@ pub const WARPS: u32 = 4;
 pub const BLOCK_ROWS: u32 = 16 * WARPS;
 /// Keys of a tile.
 pub const TILE: u32 = 64;
-
-const ATOM: MmaAtom = MmaAtom::M16N8K16_F32_BF16_BF16;
 
 /// What a block works on.
 #[derive(Clone, Copy)]
@@ -48,7 +48,7 @@ pub fn attend<'k, F: KvFamily, const D: u32>(k: &'k Builder, task: &Task<'k, F::
     let rows = task.rows;
     let mine = k.warp() * 16 + k.lane() / 4;
     let query = query_fragments::<D>(k, task, mine);
-    let (scores, acc) = (k.regs(TILE / 2, 0.0f32), k.regs(D / 2, 0.0f32));
+    let [scores, acc] = [TILE, D].map(|columns| sums(k, columns));
     let softmax = Softmax::new(k, 2, task.scale, Patience::None);
     let end = (rows.end(BLOCK_ROWS, task.causal) + (TILE - 1)) / TILE;
     stream(
@@ -56,36 +56,30 @@ pub fn attend<'k, F: KvFamily, const D: u32>(k: &'k Builder, task: &Task<'k, F::
         (&keys, &values),
         Span { first: k.lit(0u32), end, step: 1 },
         |tile, landed| {
-            for register in 0..scores.len() {
-                scores.set(register, 0.0f32);
-            }
+            scores.clear(k);
             for (step, query) in (0..).zip(&query) {
                 keys.load_from_shared(landed, step);
-                multiply(scores, query, &keys.get_mma_tile());
+                scores.mma::<bf16>(from_ref(query), &b_fragments(&keys.get_mma_tile()));
             }
             let common = rows.common(rows.first + k.warp() * 16, task.causal);
             k.when(((tile + 1) * TILE).gt(common), || {
-                rows.mask(k, scores, rows.first + mine, tile * TILE, task.causal);
+                rows.mask(k, scores.registers(), rows.first + mine, tile * TILE, task.causal);
             });
-            softmax.absorb(scores).apply(acc);
+            softmax.absorb(scores.registers()).apply(acc.registers());
         },
         |_, landed| {
             for step in 0..TILE / 16 {
                 values.load_from_shared(landed, step);
                 let weights = a_fragment(k, scores, step, 2).map(|pair| pair.bits());
-                multiply(acc, &weights, &values.get_mma_tile());
+                acc.mma::<bf16>(&[weights], &b_fragments(&values.get_mma_tile()));
             }
         },
     );
-    store::<D>(k, task, mine, softmax, acc);
+    store::<D>(k, task, mine, softmax, acc.registers());
 }
 
 /// The queries of a warp as A operands; rows behind the sequence are zero.
-fn query_fragments<'k, const D: u32>(
-    k: &'k Builder,
-    task: &Task<'k, impl Copy>,
-    mine: Val<'k, u32>,
-) -> Vec<[Val<'k, u32>; 4]> {
+fn query_fragments<'k, const D: u32>(k: &'k Builder, task: &Task<'k, impl Copy>, mine: Val<'k, u32>) -> Vec<WarpA<'k>> {
     let words = k.regs(D / 4, 0u32);
     for half in 0..2 {
         let row = mine + 8 * half;
@@ -96,14 +90,7 @@ fn query_fragments<'k, const D: u32>(
             }
         });
     }
-    (0..D / 16).map(|step| core::array::from_fn(|i| words.get(4 * step + i as u32))).collect()
-}
-
-/// `acc += left · right`, eight columns for each B operand.
-fn multiply<'k>(acc: RegArray<'k, f32>, left: &[Val<'k, u32>; 4], right: &[[Val<'k, u32>; 2]]) {
-    for (n, right) in (0..).zip(right) {
-        acc.run(4 * n, 4).mma(ATOM, left, right);
-    }
+    (0..D / 16).map(|step| RegisterTensor::from_registers(|i| words.get(4 * step + i as u32))).collect()
 }
 
 fn store<'k, const D: u32>(

@@ -1,11 +1,14 @@
 //! A split of a kv head's tokens on a device.
 
+use std::mem::offset_of;
+
+use bytemuck::{Pod, Zeroable};
 use tilewright_kernels::decode::{self, Float, Heads, Merged, TokenStage};
 
 use super::Attention;
 use crate::program::Span;
 use crate::vm::device::{
-    Call, DeviceFunction, DeviceOp, Generation, KvPools, Partial, Planned, Planner, SharedBytes, Storage, TaskRecord,
+    Call, DeviceFunction, DeviceOp, Generation, KvPools, Partial, Planned, Planner, SharedBytes, Storage, TokenFields,
     TokenStream, Unsupported, Weights, Written, multiple, rows_of,
 };
 
@@ -33,15 +36,42 @@ impl DeviceOp for Attention {
         let q = plan.plain_float("q", self.q)?;
         let (rows, scale, out) = (rows_of(self.rows)?, self.scale, plan.merge(self.acc)?);
         let function = SplitOfTokens { rows, heads, scale, q, pools, out, streamed: None };
-        let buffers = [self.q, self.k_pool, self.v_pool, self.acc, self.stats];
-        let mut operands = plan.operands(&buffers.map(Some))?;
-        [operands[5], operands[6]] = plan.merged(self.acc)?;
-        let (first_row, index, split) = (self.rows.lo as u32, self.kv_head as u32, self.split as u32);
-        Ok(Planned::new(function, TaskRecord { first_row, index, split, operands, ..TaskRecord::default() }))
+        let [merged, arrivals] = plan.merged(self.acc)?;
+        let fields = Fields {
+            first_row: self.rows.lo as u32,
+            kv_head: self.kv_head as u32,
+            split: self.split as u32,
+            q: plan.operand(self.q)?,
+            keys: plan.operand(self.k_pool)?,
+            values: plan.operand(self.v_pool)?,
+            acc: plan.operand(self.acc)?,
+            stats: plan.operand(self.stats)?,
+            merged,
+            arrivals,
+        };
+        Ok(Planned::new(function, fields))
     }
 }
 
-/// The device function. Operands: q, k, v, acc, stats, the merge and its arrivals.
+/// What the code reads of a task: numbers, and operands in units of 16 bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct Fields {
+    first_row: u32,
+    kv_head: u32,
+    split: u32,
+    q: u32,
+    keys: u32,
+    values: u32,
+    acc: u32,
+    stats: u32,
+    /// The merge, which is the machine's own.
+    merged: u32,
+    /// Counts of the parts that have arrived.
+    arrivals: u32,
+}
+
+/// The device function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SplitOfTokens {
     /// Rows of the task.
@@ -77,7 +107,13 @@ impl DeviceFunction for SplitOfTokens {
 
     fn tokens(&self) -> Option<TokenStream> {
         let SplitOfTokens { rows, heads, pools, streamed, .. } = *self;
-        Some(TokenStream { rows, splits: heads.splits, pools, pool_slots: [1, 2], stage: streamed })
+        let fields = TokenFields {
+            first_row: offset_of!(Fields, first_row),
+            kv_head: offset_of!(Fields, kv_head),
+            split: offset_of!(Fields, split),
+            pools: [offset_of!(Fields, keys), offset_of!(Fields, values)],
+        };
+        Some(TokenStream { rows, splits: heads.splits, pools, fields, stage: streamed })
     }
 
     fn signals_early(&self) -> bool {
@@ -86,20 +122,23 @@ impl DeviceFunction for SplitOfTokens {
 
     fn run<'k>(&self, call: Call<'k, '_>, weights: &dyn Weights<'k>) {
         let SplitOfTokens { rows, heads, scale, q, pools, streamed, out } = *self;
-        let first_row = call.task.first_row();
+        let first_row = call.value(offset_of!(Fields, first_row));
         let split = decode::Attention {
             heads,
             rows,
             first_row,
-            kv_head: call.task.index(),
-            split: call.task.split(),
+            kv_head: call.value(offset_of!(Fields, kv_head)),
+            split: call.value(offset_of!(Fields, split)),
             scale,
-            q: call.array(0, q),
-            keys: call.pages(1, pools),
-            values: call.pages(2, pools),
-            acc: call.state(3).cast(),
-            stats: call.state(4).cast(),
-            merged: Merged { out: call.stored(5, out, Generation::Output), arrivals: call.state(6).cast() },
+            q: call.array(offset_of!(Fields, q), q),
+            keys: call.pages(offset_of!(Fields, keys), pools),
+            values: call.pages(offset_of!(Fields, values), pools),
+            acc: call.state(offset_of!(Fields, acc)).cast(),
+            stats: call.state(offset_of!(Fields, stats)).cast(),
+            merged: Merged {
+                out: call.stored(offset_of!(Fields, merged), out, Generation::Output),
+                arrivals: call.state(offset_of!(Fields, arrivals)).cast(),
+            },
             streamed: streamed.and_then(|stage| call.streamed(stage)),
         };
         decode::attention(call.team(), call.scratch(), weights, split, || call.signal(out));

@@ -1,12 +1,15 @@
 //! Linear tiles on a device: where activations and results lie, and how they get there.
 
+use std::mem::offset_of;
+
+use bytemuck::{Pod, Zeroable};
 use tilewright_kernels::decode::{self, Best, Float, Operand, Output, Packing, Path, Sums, Unit};
 
 use super::{Linear, LinearInput, LinearOutput};
 use crate::program::{BufferId, Span};
 use crate::vm::device::{
     Call, DeviceFunction, DeviceOp, Generation, Packets, Partial, Planned, Planner, Rows, SharedBytes, Storage,
-    Stretch, TaskRecord, Unsupported, Weights, multiple, rows_of,
+    Stretch, Unsupported, Weights, multiple, rows_of,
 };
 
 /// Units of a group of sums where activations are held in registers, at least: fewer groups, fewer barriers.
@@ -43,9 +46,9 @@ impl DeviceOp for Linear {
         let (k, features) = (plan.extent(self.weight, 0)?, plan.extent(self.weight, 1)?);
         let unit = plan.unit(k)?;
         multiple("the first feature of a tile", self.cols.lo as u32, Unit::ROWS, "a multiple of 8")?;
-        let (input, [x, second]) = InputCode::plan(&self.input, plan)?;
+        let input = InputCode::plan(&self.input, plan)?;
         let bias = self.bias.map(|bias| plan.float("bias", bias)).transpose()?;
-        let (rows_of_stream, output, extra, index) = OutputCode::plan(self, plan)?;
+        let (rows_of_stream, output) = OutputCode::plan(self, plan)?;
         let turns = if matches!(rows_of_stream, Rows::Turns(..)) { 2 } else { 1 };
         let stream = plan.stream(rows_of_stream, unit, features as usize);
         let (first, units) = (self.cols.lo / 8 * turns, self.cols.len().div_ceil(8) * turns);
@@ -54,14 +57,17 @@ impl DeviceOp for Linear {
         let rows = rows_of(self.rows)?;
         let path = plan_path(plan, rows, unit, input);
         let tile = TileCode { unit, rows, input, path };
-        let mut operands = plan.operands(&[x, second, self.bias, extra[0], extra[1], Some(out)])?;
-        if let LinearInput::Combine { acc, .. } = self.input {
-            operands[0] = plan.merged(acc)?[0];
-        }
-        let (first_row, lo, end) = (self.rows.lo as u32, self.cols.lo as u32, self.cols.hi as u32);
-        let record = TaskRecord { first_row, first: lo, end, index, operands, ..TaskRecord::default() };
+        let common = TileFields {
+            first_row: self.rows.lo as u32,
+            first: self.cols.lo as u32,
+            end: self.cols.hi as u32,
+            input: InputFields::plan(&self.input, plan)?,
+            bias: plan.operand_of(self.bias)?,
+            out: plan.operand(out)?,
+        };
         let weights = Stretch { stream, first, units, group: tile.group() };
-        Ok(Planned::new(LinearTile { tile, bias, output, width }, record).streaming(weights))
+        let function = LinearTile { tile, bias, output, width };
+        Ok(self.fields(plan, function, common)?.streaming(weights))
     }
 }
 
@@ -111,18 +117,14 @@ pub enum InputCode {
 }
 
 impl InputCode {
-    /// The code of an input, and its two operands.
-    pub(in crate::ops) fn plan(
-        input: &LinearInput,
-        plan: &mut Planner,
-    ) -> Result<(InputCode, [Option<BufferId>; 2]), Unsupported> {
+    /// The code of an input.
+    pub(in crate::ops) fn plan(input: &LinearInput, plan: &Planner) -> Result<InputCode, Unsupported> {
         Ok(match *input {
-            LinearInput::Plain { x } => (InputCode::Plain { x: plan.storage("x", x)? }, [Some(x), None]),
+            LinearInput::Plain { x } => InputCode::Plain { x: plan.storage("x", x)? },
             LinearInput::RmsNorm { x, weight, eps } => {
-                let (storage, weight_float) = (plan.storage("x", x)?, plan.float("norm weight", weight)?);
-                (InputCode::RmsNorm { x: storage, weight: weight_float, eps }, [Some(x), Some(weight)])
+                InputCode::RmsNorm { x: plan.storage("x", x)?, weight: plan.float("norm weight", weight)?, eps }
             }
-            LinearInput::Combine { acc, .. } => (InputCode::Plain { x: plan.merge(acc)? }, [None; 2]),
+            LinearInput::Combine { acc, .. } => InputCode::Plain { x: plan.merge(acc)? },
         })
     }
 
@@ -131,14 +133,38 @@ impl InputCode {
         Packing::of(rows, if let InputCode::Plain { x } = self { x.float } else { Float::F32 })
     }
 
-    /// The activations of a task, whose operands they are the first two of.
-    pub(in crate::ops) fn of<'k>(self, call: Call<'k, '_>) -> decode::Input<'k> {
+    /// The activations of a task, whose record has their operands at `fields`.
+    pub(in crate::ops) fn of<'k>(self, call: Call<'k, '_>, fields: usize) -> decode::Input<'k> {
+        let (at, norm) = (fields + offset_of!(InputFields, x), fields + offset_of!(InputFields, norm));
         match self {
-            InputCode::Plain { x } => decode::Input::Plain(call.stored(0, x, Generation::Input)),
-            InputCode::RmsNorm { x, weight, eps } => {
-                decode::Input::RmsNorm { x: call.stored(0, x, Generation::Input), weight: call.plain(1, weight), eps }
-            }
+            InputCode::Plain { x } => decode::Input::Plain(call.stored(at, x, Generation::Input)),
+            InputCode::RmsNorm { x, weight, eps } => decode::Input::RmsNorm {
+                x: call.stored(at, x, Generation::Input),
+                weight: call.plain(norm, weight),
+                eps,
+            },
         }
+    }
+}
+
+/// What the code reads of a task's activations: operands in units of 16 bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Pod, Zeroable)]
+pub(in crate::ops) struct InputFields {
+    /// The activations, or the merge of attention's splits.
+    x: u32,
+    /// The weight of the norm, if there is one.
+    norm: u32,
+}
+
+impl InputFields {
+    /// The fields of an input.
+    pub(in crate::ops) fn plan(input: &LinearInput, plan: &Planner) -> Result<InputFields, Unsupported> {
+        let x = match *input {
+            LinearInput::Plain { x } | LinearInput::RmsNorm { x, .. } => plan.operand(x)?,
+            LinearInput::Combine { acc, .. } => plan.merged(acc)?[0],
+        };
+        Ok(InputFields { x, norm: plan.operand_of(input.norm_weight())? })
     }
 }
 
@@ -188,7 +214,48 @@ impl TileCode {
     }
 }
 
-/// The device function. Operands: the input's two, bias, the output's two, what it is stored to.
+/// What the code reads of every tile: numbers, and operands in units of 16 bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct TileFields {
+    first_row: u32,
+    /// The first feature.
+    first: u32,
+    /// Where features end.
+    end: u32,
+    input: InputFields,
+    bias: u32,
+    out: u32,
+}
+
+/// The same of a tile that is added to a residual.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct AddFields {
+    tile: TileFields,
+    residual: u32,
+}
+
+/// The same of a tile of two layers.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct SiluMulFields {
+    tile: TileFields,
+    up_bias: u32,
+}
+
+/// The same of a tile of logits.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct LogitsFields {
+    tile: TileFields,
+    best_value: u32,
+    best_index: u32,
+    /// Which tile it is.
+    index: u32,
+}
+
+/// The device function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinearTile {
     /// The product.
@@ -214,26 +281,40 @@ enum OutputCode {
     Logits { tiles: u32 },
 }
 
-/// An output's code, with the stream of the layer's rows, two operands, and the tile of the logits.
-type Outcome = (Rows, OutputCode, [Option<BufferId>; 2], u32);
-
 impl OutputCode {
-    fn plan(op: &Linear, plan: &mut Planner) -> Result<Outcome, Unsupported> {
+    /// The code of an output, and the stream of the layer's rows.
+    fn plan(op: &Linear, plan: &Planner) -> Result<(Rows, OutputCode), Unsupported> {
         let matrix = Rows::Matrix(op.weight);
         Ok(match op.output {
-            LinearOutput::Store { out } => (matrix, OutputCode::Store { out: plan.storage("out", out)? }, [None; 2], 0),
+            LinearOutput::Store { out } => (matrix, OutputCode::Store { out: plan.storage("out", out)? }),
             LinearOutput::Add { residual, out } => {
-                let code = OutputCode::Add { residual: plan.residual(residual)?, out: plan.storage("out", out)? };
-                (matrix, code, [Some(residual), None], 0)
+                (matrix, OutputCode::Add { residual: plan.residual(residual)?, out: plan.storage("out", out)? })
             }
             LinearOutput::SiluMul { up, up_bias, out } => {
-                let up_float = up_bias.map(|bias| plan.float("up bias", bias)).transpose()?;
-                let code = OutputCode::SiluMul { up_bias: up_float, out: plan.storage("out", out)? };
-                (Rows::Turns(op.weight, up), code, [up_bias, None], 0)
+                let up_bias = up_bias.map(|bias| plan.float("up bias", bias)).transpose()?;
+                (Rows::Turns(op.weight, up), OutputCode::SiluMul { up_bias, out: plan.storage("out", out)? })
             }
-            LinearOutput::Logits { best_value, best_index, tile, .. } => {
-                let code = OutputCode::Logits { tiles: plan.extent(best_value, 0)? };
-                (matrix, code, [Some(best_value), Some(best_index)], tile as u32)
+            LinearOutput::Logits { best_value, .. } => {
+                (matrix, OutputCode::Logits { tiles: plan.extent(best_value, 0)? })
+            }
+        })
+    }
+}
+
+impl Linear {
+    /// A planned tile, with the fields that its output has beside those of all.
+    fn fields(&self, plan: &Planner, function: LinearTile, tile: TileFields) -> Result<Planned, Unsupported> {
+        Ok(match self.output {
+            LinearOutput::Store { .. } => Planned::new(function, tile),
+            LinearOutput::Add { residual, .. } => {
+                Planned::new(function, AddFields { tile, residual: plan.operand(residual)? })
+            }
+            LinearOutput::SiluMul { up_bias, .. } => {
+                Planned::new(function, SiluMulFields { tile, up_bias: plan.operand_of(up_bias)? })
+            }
+            LinearOutput::Logits { best_value, best_index, tile: index, .. } => {
+                let [best_value, best_index] = [plan.operand(best_value)?, plan.operand(best_index)?];
+                Planned::new(function, LogitsFields { tile, best_value, best_index, index: index as u32 })
             }
         })
     }
@@ -241,21 +322,23 @@ impl OutputCode {
 
 impl LinearTile {
     fn output<'k>(&self, call: Call<'k, '_>) -> Output<'k> {
-        let width = self.width;
+        let (width, stored) = (self.width, |out| call.stored(offset_of!(TileFields, out), out, Generation::Output));
         match self.output {
-            OutputCode::Store { out } => Output::Store { out: call.stored(5, out, Generation::Output), width },
+            OutputCode::Store { out } => Output::Store { out: stored(out), width },
             OutputCode::Add { residual, out } => {
-                let residual = call.stored(3, residual, Generation::Residual);
-                Output::Add { residual, out: call.stored(5, out, Generation::Output), width }
+                let residual = call.stored(offset_of!(AddFields, residual), residual, Generation::Residual);
+                Output::Add { residual, out: stored(out), width }
             }
             OutputCode::SiluMul { up_bias, out } => {
-                let up_bias = up_bias.map(|bias| call.plain(3, bias));
-                Output::SiluMul { up_bias, out: call.stored(5, out, Generation::Output), width }
+                let up_bias = up_bias.map(|bias| call.plain(offset_of!(SiluMulFields, up_bias), bias));
+                Output::SiluMul { up_bias, out: stored(out), width }
             }
             OutputCode::Logits { tiles } => {
-                let (value, index) = (call.state(3).cast(), call.state(4).cast());
-                let best = Best { value, index, tiles, tile: call.task.index() };
-                Output::Logits { out: call.array(5, Float::F32), width, best }
+                let [value, index] = [offset_of!(LogitsFields, best_value), offset_of!(LogitsFields, best_index)]
+                    .map(|at| call.state(at));
+                let tile = call.value(offset_of!(LogitsFields, index));
+                let best = Best { value: value.cast(), index: index.cast(), tiles, tile };
+                Output::Logits { out: call.array(offset_of!(TileFields, out), Float::F32), width, best }
             }
         }
     }
@@ -267,12 +350,12 @@ impl DeviceFunction for LinearTile {
     }
 
     fn run<'k>(&self, call: Call<'k, '_>, weights: &dyn Weights<'k>) {
-        let first_row = call.task.first_row();
+        let first_row = call.value(offset_of!(TileFields, first_row));
         let output = self.output(call);
-        let (first, end) = (call.task.first(), call.task.end());
-        let bias = self.bias.map(|bias| call.plain(2, bias));
+        let (first, end) = (call.value(offset_of!(TileFields, first)), call.value(offset_of!(TileFields, end)));
+        let bias = self.bias.map(|bias| call.plain(offset_of!(TileFields, bias), bias));
         let TileCode { unit, rows, input, path } = self.tile;
-        let input = input.of(call);
+        let input = input.of(call, offset_of!(TileFields, input));
         let tile = decode::Linear { unit, rows, first_row, first, end, input, path, bias, output };
         decode::linear(call.team(), call.scratch(), weights, tile);
     }

@@ -6,8 +6,8 @@ mod oracle;
 use serde::{Deserialize, Serialize};
 use tilewright_layout::DType;
 
-pub(super) use device::plan_path;
 pub use device::{InputCode, LinearTile, TileCode};
+pub(super) use device::{InputFields, plan_path};
 pub(super) use oracle::{activations, product};
 
 use super::{Check, Footprint, OperandError, Operands, TaskOp, index, interval, positive};

@@ -1,14 +1,16 @@
 //! Tiles of q, k and v on a device.
 
+use std::mem::offset_of;
+
+use bytemuck::{Pod, Zeroable};
 use tilewright_kernels::decode::{self, Float, Heads, Keys};
 
 use super::{KeyOutput, Qkv};
-use crate::ops::LinearInput;
-use crate::ops::linear::{InputCode, TileCode, plan_path};
+use crate::ops::linear::{InputCode, InputFields, TileCode, plan_path};
 use crate::program::{BufferId, Span};
 use crate::vm::device::{
     Call, DeviceFunction, DeviceOp, KvPools, Packets, Partial, Planned, Planner, RotationRows, Rows, SharedBytes,
-    Stretch, TaskRecord, Unsupported, Weights, rows_of,
+    Stretch, Unsupported, Weights, rows_of,
 };
 
 impl DeviceOp for Qkv {
@@ -31,7 +33,7 @@ impl DeviceOp for Qkv {
 
     fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {
         let unit = plan.unit(plan.extent(self.wq.weight, 0)?)?;
-        let (input, [x, second]) = InputCode::plan(&self.input, plan)?;
+        let input = InputCode::plan(&self.input, plan)?;
         let (heads, kv_heads, dim) = (plan.extent(self.q, 1)?, plan.extent(self.v_pool, 3)?, plan.extent(self.q, 0)?);
         let heads = Heads { heads, kv_heads, dim, splits: 1 };
         let biases = [&self.wq, &self.wk, &self.wv].map(|projection| projection.bias);
@@ -51,20 +53,54 @@ impl DeviceOp for Qkv {
         let stream = plan.stream(rows_of_stream, unit, 0);
         let rows = rows_of(self.rows)?;
         let tile = TileCode { unit, rows, input, path: plan_path(plan, rows, unit, input) };
-        let [bq, bk, bv] = biases;
-        let mut operands = plan.operands(&[x, second, Some(self.q), Some(k_out), Some(self.v_pool), bq, bk, bv])?;
-        if let LinearInput::Combine { acc, .. } = self.input {
-            operands[0] = plan.merged(acc)?[0];
-        }
-        let (first, end, index) = (self.units.lo as u32, self.units.len() as u32, self.kv_head as u32);
-        let first_row = self.rows.lo as u32;
-        let record = TaskRecord { first_row, first, end, index, operands, ..TaskRecord::default() };
+        let fields = Fields {
+            first_row: self.rows.lo as u32,
+            first: self.units.lo as u32,
+            units: self.units.len() as u32,
+            kv_head: self.kv_head as u32,
+            input: InputFields::plan(&self.input, plan)?,
+            q: plan.operand(self.q)?,
+            k: plan.operand(k_out)?,
+            v: plan.operand(self.v_pool)?,
+        };
         let weights = Stretch { stream, first: self.units.lo, units: self.units.len(), group: tile.group() };
-        Ok(Planned::new(QkvTile { tile, heads, bias, q, keys, pools }, record).streaming(weights))
+        let function = QkvTile { tile, heads, bias, q, keys, pools };
+        if biases == [None; 3] {
+            return Ok(Planned::new(function, fields).streaming(weights));
+        }
+        let [q_bias, k_bias, v_bias] = biases.map(|bias| plan.operand_of(bias));
+        let fields = BiasFields { tile: fields, q_bias: q_bias?, k_bias: k_bias?, v_bias: v_bias? };
+        Ok(Planned::new(function, fields).streaming(weights))
     }
 }
 
-/// The device function. Operands: the input's two, q, k, v, biases of q, k, v.
+/// What the code reads of a tile: numbers, and operands in units of 16 bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct Fields {
+    first_row: u32,
+    /// The first unit.
+    first: u32,
+    units: u32,
+    kv_head: u32,
+    input: InputFields,
+    q: u32,
+    /// What k is stored to, or its pool.
+    k: u32,
+    v: u32,
+}
+
+/// The same of a tile with biases.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct BiasFields {
+    tile: Fields,
+    q_bias: u32,
+    k_bias: u32,
+    v_bias: u32,
+}
+
+/// The device function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QkvTile {
     /// The product.
@@ -101,31 +137,36 @@ impl DeviceFunction for QkvTile {
 
     fn run<'k>(&self, call: Call<'k, '_>, weights: &dyn Weights<'k>) {
         let QkvTile { tile: TileCode { unit, rows, input, path }, heads, bias, q, keys, pools } = *self;
-        let first_row = call.task.first_row();
+        let first_row = call.value(offset_of!(Fields, first_row));
         let keys = match keys {
             KeysCode::Rotated(rotation) => {
-                Keys::Rotated { rotation: call.rotation(rotation), pages: call.pages(3, pools) }
+                Keys::Rotated { rotation: call.rotation(rotation), pages: call.pages(offset_of!(Fields, k), pools) }
             }
-            KeysCode::Raw { out } => Keys::Raw(call.array(3, out)),
+            KeysCode::Raw { out } => Keys::Raw(call.array(offset_of!(Fields, k), out)),
         };
         let [b0, b1, b2] = bias;
-        let bias = [(5, b0), (6, b1), (7, b2)].map(|(slot, bias)| bias.map(|bias| call.plain(slot, bias)));
+        let bias = [
+            (offset_of!(BiasFields, q_bias), b0),
+            (offset_of!(BiasFields, k_bias), b1),
+            (offset_of!(BiasFields, v_bias), b2),
+        ];
+        let bias = bias.map(|(field, bias)| bias.map(|bias| call.plain(field, bias)));
         let tile = decode::Qkv {
             unit,
             rows,
             first_row,
-            first: call.task.first(),
-            units: call.task.end(),
-            kv_head: call.task.index(),
+            first: call.value(offset_of!(Fields, first)),
+            units: call.value(offset_of!(Fields, units)),
+            kv_head: call.value(offset_of!(Fields, kv_head)),
             heads: heads.heads,
             kv_heads: heads.kv_heads,
             dim: heads.dim,
-            input: input.of(call),
+            input: input.of(call, offset_of!(Fields, input)),
             path,
             bias,
-            q: call.array(2, q),
+            q: call.array(offset_of!(Fields, q), q),
             keys,
-            v: call.pages(4, pools),
+            v: call.pages(offset_of!(Fields, v), pools),
         };
         decode::qkv(call.team(), call.scratch(), weights, tile);
     }

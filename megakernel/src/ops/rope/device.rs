@@ -1,11 +1,14 @@
 //! Whole heads rotated on a device.
 
+use std::mem::offset_of;
+
+use bytemuck::{Pod, Zeroable};
 use tilewright_kernels::decode::{self, Float};
 
 use super::{HeadOutput, Rope};
 use crate::program::{BufferId, Span};
 use crate::vm::device::{
-    Call, DeviceFunction, DeviceOp, KvPools, Planned, Planner, RotationRows, TaskRecord, Unsupported, Weights, rows_of,
+    Call, DeviceFunction, DeviceOp, KvPools, Planned, Planner, RotationRows, Unsupported, Weights, rows_of,
 };
 
 impl DeviceOp for Rope {
@@ -36,13 +39,31 @@ impl DeviceOp for Rope {
         let x = plan.plain_float("x", self.x)?;
         let pools = plan.pools(pool, &self.at)?;
         let function = RotatedHeads { rows: rows_of(self.rows)?, heads, count, x, norm, rotation, out, pools };
-        let operands = plan.operands(&[Some(self.x), self.norm.as_ref().map(|norm| norm.weight), Some(target)])?;
-        let (first_row, first) = (self.rows.lo as u32, self.heads.lo as u32);
-        Ok(Planned::new(function, TaskRecord { first_row, first, operands, ..TaskRecord::default() }))
+        let fields = Fields {
+            first_row: self.rows.lo as u32,
+            first_head: self.heads.lo as u32,
+            x: plan.operand(self.x)?,
+            norm: plan.operand_of(self.norm.as_ref().map(|norm| norm.weight))?,
+            out: plan.operand(target)?,
+        };
+        Ok(Planned::new(function, fields))
     }
 }
 
-/// The device function. Operands: x, norm weight, out.
+/// What the code reads of a task: numbers, and operands in units of 16 bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct Fields {
+    first_row: u32,
+    first_head: u32,
+    x: u32,
+    /// The weight of the norm, if there is one.
+    norm: u32,
+    /// What is stored to, or the pool.
+    out: u32,
+}
+
+/// The device function.
 #[derive(Clone, Debug, PartialEq)]
 struct RotatedHeads {
     /// Rows of the task.
@@ -70,14 +91,15 @@ impl DeviceFunction for RotatedHeads {
 
     fn run<'k>(&self, call: Call<'k, '_>, _: &dyn Weights<'k>) {
         let RotatedHeads { rows, heads, count, x, norm, rotation, out, pools } = *self;
-        let first_row = call.task.first_row();
+        let first_row = call.value(offset_of!(Fields, first_row));
         let pages = match out {
-            Some(_) => call.pages_of(call.array(0, x), pools),
-            None => call.pages(2, pools),
+            Some(_) => call.pages_of(call.array(offset_of!(Fields, x), x), pools),
+            None => call.pages(offset_of!(Fields, out), pools),
         };
-        let norm = norm.map(|(weight, eps)| decode::HeadNorm { weight: call.plain(1, weight), eps });
-        let (x, out) = (call.array(0, x), out.map(|out| call.array(2, out)));
-        let (rotation, first_head) = (call.rotation(rotation), call.task.first());
+        let norm =
+            norm.map(|(weight, eps)| decode::HeadNorm { weight: call.plain(offset_of!(Fields, norm), weight), eps });
+        let (x, out) = (call.array(offset_of!(Fields, x), x), out.map(|out| call.array(offset_of!(Fields, out), out)));
+        let (rotation, first_head) = (call.rotation(rotation), call.value(offset_of!(Fields, first_head)));
         let heads = decode::Rope { x, norm, rotation, heads, first_head, count, rows, first_row, pages, out };
         decode::rope(call.team(), heads);
     }

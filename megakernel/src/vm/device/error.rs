@@ -5,7 +5,7 @@ use std::time::Duration;
 use thiserror::Error;
 use tilewright_codegen::device::DeviceError;
 
-use super::Unsupported;
+use super::{NoFeedback, Unsupported};
 use crate::program::TaskId;
 use crate::vm::reference::{AccessError, BindError, CellError, KvError};
 
@@ -73,8 +73,8 @@ pub enum LaunchError {
     Ends { row: usize, found: usize, most: usize },
     #[error("ends are given for {found} rows, the program has {rows}; give one list for each row, or none")]
     EndRows { found: usize, rows: usize },
-    #[error("the program feeds no token back: it has no embedding, or chooses no token")]
-    NoFeedback,
+    #[error("the program feeds no token back")]
+    NoFeedback(#[from] NoFeedback),
     #[error("the machine was made without a timeline")]
     NoTimeline,
 }

@@ -4,10 +4,11 @@ use std::any::Any;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
+use bytemuck::{Pod, bytes_of, bytes_of_mut};
 use tilewright_kernels::decode::{TokenStage, Weights};
 
 use super::kernel::Call;
-use super::record::TaskRecord;
+use super::record::{FIELDS, TaskRecord};
 use super::storage::KvPools;
 use super::{Planner, Unsupported};
 use crate::program::{BufferId, Span};
@@ -93,8 +94,10 @@ pub struct Written {
 pub struct Choice {
     /// The chosen ids.
     pub out: BufferId,
-    /// The ids that it chooses from.
+    /// The ids that it chooses from; what they are below, [`TaskOp::ids`](crate::ops::TaskOp::ids) of their writers says.
     pub index: BufferId,
+    /// The logits that it draws from, if it draws.
+    pub logits: Option<BufferId>,
     /// What rows ask for.
     pub request: Option<BufferId>,
 }
@@ -103,13 +106,26 @@ pub struct Choice {
 pub struct Planned {
     pub(super) opcode: Opcode,
     pub(super) record: TaskRecord,
+    /// Bytes of the op's own fields.
+    pub(super) bytes: usize,
     pub(super) weights: Option<Stretch>,
 }
 
 impl Planned {
-    /// A task that streams no weights: its device function, and its record.
-    pub fn new(function: impl DeviceFunction, record: TaskRecord) -> Planned {
-        Planned { opcode: Opcode::from(function), record, weights: None }
+    /// A task that streams no weights: its device function, and what that reads of it, words of 32 bits, at most
+    /// [`FIELDS`] of them (more do not compile).
+    pub fn new<F: Pod>(function: impl DeviceFunction, fields: F) -> Planned {
+        const { assert!(size_of::<F>() <= 4 * FIELDS && size_of::<F>().is_multiple_of(4), "a record has room for 12 words") };
+        let mut record = TaskRecord::default();
+        bytes_of_mut(&mut record.fields)[..size_of::<F>()].copy_from_slice(bytes_of(&fields));
+        Planned { opcode: Opcode::from(function), record, bytes: size_of::<F>(), weights: None }
+    }
+
+    /// The same with prepacked weights that the function reads by itself, from the stream's start on.
+    #[must_use]
+    pub fn reading(mut self, start: u32) -> Planned {
+        self.record.weights = start;
+        self
     }
 
     /// The same with weights that come through the ring.
@@ -180,10 +196,23 @@ pub struct TokenStream {
     pub splits: u32,
     /// The pools.
     pub pools: KvPools,
-    /// Which operands the pools of keys and values are.
-    pub pool_slots: [u32; 2],
+    /// Where the record has the first row, the kv head, the split, and the pools of keys and values.
+    pub fields: TokenFields,
     /// The stages of the ring that they come in; `None`: they are read from their pages.
     pub stage: Option<TokenStage>,
+}
+
+/// Fields of a record by which keys and values are found: byte offsets in the op's own fields.
+#[derive(Clone, Copy, Debug)]
+pub struct TokenFields {
+    /// The first row.
+    pub first_row: usize,
+    /// The kv head.
+    pub kv_head: usize,
+    /// The split.
+    pub split: usize,
+    /// The pools of keys and values.
+    pub pools: [usize; 2],
 }
 
 /// What every device function can do; nobody implements it by hand.

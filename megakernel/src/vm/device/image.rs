@@ -6,10 +6,9 @@
 
 use half::{bf16, f16};
 use rayon::prelude::*;
-use tilewright_kernels::decode::Unit;
-use tilewright_layout::DType;
+use tilewright_kernels::decode::{Float, Unit};
 
-use crate::program::{BufferId, GroupShape, Part, Span};
+use crate::program::{BufferId, GroupShape, Part, Span, float_of};
 use crate::weights::WeightTensor;
 
 /// Bytes in which places in the image are counted.
@@ -114,13 +113,13 @@ impl Stream {
 /// A row of a matrix as bf16; other types are rounded to nearest even.
 fn row_of(tensor: &WeightTensor, row: usize, k: usize) -> std::borrow::Cow<'_, [bf16]> {
     let range = row * k..(row + 1) * k;
-    match tensor.dtype() {
-        DType::BF16 => tensor.as_bf16().and_then(|all| all.get(range)).unwrap_or_default().into(),
-        DType::F16 => {
+    match float_of(tensor.dtype()) {
+        Some(Float::Bf16) => tensor.as_bf16().and_then(|all| all.get(range)).unwrap_or_default().into(),
+        Some(Float::F16) => {
             let values: &[f16] = tensor.as_f16().and_then(|all| all.get(range)).unwrap_or_default();
             values.iter().map(|v| bf16::from_f32(v.to_f32())).collect::<Vec<_>>().into()
         }
-        _ => {
+        Some(Float::F32) | None => {
             let values = tensor.as_f32().and_then(|all| all.get(range)).unwrap_or_default();
             values.iter().map(|&v| bf16::from_f32(v)).collect::<Vec<_>>().into()
         }

@@ -19,9 +19,9 @@ pub(super) struct Bound(Vec<Option<WeightTensor>>);
 impl Bound {
     /// Finds every weight of the program.
     pub fn new(program: &Program, weights: &dyn Weights) -> Result<Bound, BindError> {
-        let find = |buffer: &crate::program::Buffer| match buffer.kind {
-            BufferKind::Weight => bind::weight(buffer, weights).map(Some),
-            _ => Ok(None),
+        let find = |buffer: &crate::program::Buffer| {
+            let weight = buffer.kind == BufferKind::Weight;
+            weight.then(|| bind::weight(buffer, weights)).transpose()
         };
         program.buffers.iter().map(find).collect::<Result<_, _>>().map(Bound)
     }

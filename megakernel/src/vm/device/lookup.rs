@@ -1,18 +1,19 @@
 //! What the rows of ops ask a planner: types, extents, places, streams, tables.
 
+use std::mem::offset_of;
+
 use tilewright_codegen::target::Target;
 use tilewright_kernels::decode::{Float, Unit};
-use tilewright_layout::DType;
 
 use super::image::{Rows, Stream};
 use super::place::ALIGN;
 use super::plan::RotationTable;
 use super::planner::Planner;
-use super::record::{EARLY, OPERANDS, RELEASES, TaskRecord};
+use super::record::TaskRecord;
 use super::storage::{KvPools, RotationRows, Storage};
 use super::{DeviceOptions, Planned, Stretch, Unsupported};
 use crate::ops::{Place, Rotation};
-use crate::program::{Buffer, BufferId, BufferKind, Span, Task};
+use crate::program::{Buffer, BufferId, BufferKind, Span, Task, float_of};
 
 impl Planner<'_> {
     /// The choices of speed.
@@ -48,12 +49,8 @@ impl Planner<'_> {
     /// # Errors
     /// If there is none that a device has.
     pub fn float(&self, what: &'static str, id: BufferId) -> Result<Float, Unsupported> {
-        match self.buffer(id)?.dtype {
-            DType::F32 => Ok(Float::F32),
-            DType::F16 => Ok(Float::F16),
-            DType::BF16 => Ok(Float::Bf16),
-            found => Err(Unsupported::DType { what, buffer: id, found, expected: "f32, f16 or bf16" }),
-        }
+        let found = self.buffer(id)?.dtype;
+        float_of(found).ok_or(Unsupported::DType { what, buffer: id, found, expected: "f32, f16 or bf16" })
     }
 
     /// How an activation is stored: as blocks hand it on without a release, in words of 32 bits and more.
@@ -97,7 +94,9 @@ impl Planner<'_> {
     pub fn plain_float(&self, what: &'static str, id: BufferId) -> Result<Float, Unsupported> {
         match self.float(what, id)? {
             Float::F32 => Ok(Float::F32),
-            _ => Err(Unsupported::DType { what, buffer: id, found: self.buffer(id)?.dtype, expected: "f32" }),
+            Float::F16 | Float::Bf16 => {
+                Err(Unsupported::DType { what, buffer: id, found: self.buffer(id)?.dtype, expected: "f32" })
+            }
         }
     }
 
@@ -110,18 +109,20 @@ impl Planner<'_> {
         Ok(Unit::new(k, self.options.warps, self.options.stage_bytes)?)
     }
 
-    /// Where operands begin in their spaces, as records have it.
+    /// Where an operand begins in its space, as records have it: in units of 16 bytes.
     ///
     /// # Errors
-    /// If there is none that a device has.
-    pub fn operands(&self, buffers: &[Option<BufferId>]) -> Result<[u32; OPERANDS], Unsupported> {
-        let mut operands = [0; OPERANDS];
-        for (slot, buffer) in operands.iter_mut().zip(buffers) {
-            if let Some(buffer) = buffer {
-                *slot = self.places.operand(*buffer)?;
-            }
-        }
-        Ok(operands)
+    /// If a record cannot say it.
+    pub fn operand(&self, buffer: BufferId) -> Result<u32, Unsupported> {
+        self.places.operand(buffer)
+    }
+
+    /// The same of an operand that may be missing; 0 where it is.
+    ///
+    /// # Errors
+    /// As [`Planner::operand`].
+    pub fn operand_of(&self, buffer: Option<BufferId>) -> Result<u32, Unsupported> {
+        buffer.map_or(Ok(0), |buffer| self.operand(buffer))
     }
 
     /// Some pool of the program.
@@ -198,7 +199,8 @@ impl Planner<'_> {
     /// The record of a task; adds its opcode where it is new.
     pub(super) fn task(&mut self, task: &Task) -> Result<TaskRecord, Unsupported> {
         let device = task.op.device().ok_or(Unsupported::Op { op: task.op.name() })?;
-        let Planned { opcode, mut record, weights } = device.plan(self)?;
+        let Planned { opcode, mut record, bytes, weights } = device.plan(self)?;
+        self.record_bytes = self.record_bytes.max((offset_of!(TaskRecord, fields) + bytes) as u32);
         let early = opcode.signals_early();
         let known = self.opcodes.iter().position(|known| *known == opcode);
         record.opcode = known.unwrap_or_else(|| {
@@ -210,15 +212,12 @@ impl Planner<'_> {
             record.weights = stream.at(first) as u32;
             record.stages = units as u32 * stream.unit.stages();
             record.stage_bytes = stream.unit.stage_bytes();
-            if let Some(group) = group {
-                record.split = stream.unit.stages() | group << 16;
-            }
+            (record.unit_stages, record.group) = (stream.unit.stages(), group.unwrap_or(0));
         }
         record.task = task.id.index() as u32;
         let tags = self.tags.task(task.id);
-        record.reads = tags.input | tags.residual << 16;
-        let flags = [(tags.release, RELEASES), (early, EARLY)];
-        record.writes = flags.into_iter().fold(tags.output, |writes, (is, flag)| writes | if is { flag } else { 0 });
+        (record.input, record.residual, record.output) = (tags.input, tags.residual, tags.output);
+        (record.releases, record.early) = (tags.release.into(), early.into());
         Ok(record)
     }
 }

@@ -57,18 +57,18 @@ pub use error::{LaunchError, LoadError};
 pub use fault::DeviceFault;
 pub use function::{
     Choice, DeviceFunction, DeviceOp, FunctionValue, Opcode, Packets, Partial, Planned, SharedBytes, Stretch,
-    TokenStream, Written,
+    TokenFields, TokenStream, Written,
 };
 pub use image::{Rows, Stream};
-pub use kernel::{Call, Generation, TaskView, record};
+pub use kernel::{Call, Generation, record};
 pub use lookup::{multiple, rows_of};
 pub use machine::DeviceMachine;
 pub use merges::{Merge, Merges};
 pub use options::DeviceOptions;
 pub use place::{Places, Space, space};
-pub use plan::{Feedback, Plan, RotationTable};
+pub use plan::{Feedback, NoFeedback, Plan, RotationTable};
 pub use planner::Planner;
-pub use record::{BlockRecord, OPERANDS, TaskRecord, WaitRecord};
+pub use record::{BlockRecord, FIELDS, TaskRecord, WaitRecord};
 pub use resident::{DeviceKv, DeviceWeights};
 pub use run::{MAX_ENDS, MAX_STEPS, NO_TOKEN};
 pub use storage::{KvPools, RotationRows, Storage};

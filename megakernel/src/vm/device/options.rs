@@ -1,6 +1,14 @@
 //! How the generated kernel is cut: warps, ring, patience.
 
-/// Choices of the device machine that change speed and never results.
+/// Choices of the device machine: they change speed, and results at most by the order of sums.
+///
+/// | option | what it changes of the order of sums |
+/// |---|---|
+/// | `warps` | which warp adds up which columns and tokens |
+/// | `split_tokens`, and the program's splits | which tokens a split adds up |
+/// | `held_rows`, `held_registers` | whether activations are streamed; then also `stage_bytes` and `streamed_units` |
+/// | `stream_tokens`, stages that hold no 16 tokens | which warp has a row's newest tokens |
+/// | all others, and `stage_bytes` where nothing is streamed | nothing: every bit is the same |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceOptions {
     /// Warps of a block that compute.

@@ -1,5 +1,6 @@
 //! The plan: a placed program as the generated kernel wants it. Opcodes, tables, the order of the weights, memory.
 
+use thiserror::Error;
 use tilewright_codegen::ir::Arch;
 
 use super::planner::Planner;
@@ -38,12 +39,15 @@ pub struct Plan {
     pub operand_bytes: u32,
     /// Bytes of shared memory for the tables of a block.
     pub table_bytes: u32,
+    /// Bytes of a task's record in the tables: those of a [`TaskRecord`](super::TaskRecord) that the program's ops have
+    /// fields for.
+    pub record_bytes: u32,
     /// Rows of the batch.
     pub rows: u32,
     /// Positions and page tables that a block keeps in shared memory, if they are the same for all tasks.
     pub cells: Option<CellsPlan>,
-    /// The cells that a launch of many steps feeds back; `None` where the program chooses no token.
-    pub feedback: Option<Feedback>,
+    /// The cells that a launch of many steps feeds back, or why it feeds none.
+    pub feedback: Result<Feedback, NoFeedback>,
 }
 
 /// Positions and page tables, the same for all tasks.
@@ -79,6 +83,23 @@ pub struct Feedback {
     pub next_token: u64,
     /// What every row asks for, where the program samples.
     pub request: Option<u64>,
+}
+
+/// Why the steps of a launch cannot feed each other; single steps run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs, reason = "the message names every field")]
+pub enum NoFeedback {
+    #[error("{found} cells hold {role}, a launch of many steps goes on with one; run single steps")]
+    Cells { role: &'static str, found: usize },
+    #[error("its ops leave next tokens in {found} places, a launch of many steps feeds one back; run single steps")]
+    Choices { found: usize },
+    #[error(
+        "it chooses among {tokens} tokens and embeds the first {rows}, a token that is fed back must be one of these; \
+         use an embedding of {tokens} rows"
+    )]
+    Vocab { tokens: usize, rows: usize },
+    #[error("nothing says what tokens it chooses among; write them by an op that says so, or run single steps")]
+    Unbounded,
 }
 
 /// Cosines and sines of every position.

@@ -6,12 +6,14 @@ use tilewright_codegen::ir::Arch;
 
 use super::image::{CHUNK, Rows, Stream};
 use super::place::Places;
-use super::plan::{CellsPlan, Feedback, Plan, RotationTable};
+use super::plan::{CellsPlan, Feedback, NoFeedback, Plan, RotationTable};
 use super::storage::KvPools;
 use super::tables::{plain_weights, tables};
-use super::{DeviceOptions, Merges, Opcode, Tags, Unsupported};
+use super::{Choice, DeviceOptions, Merges, Opcode, Tags, Unsupported};
+use crate::ops::Role;
+use crate::program::BufferId;
 use crate::validate::Placed;
-use crate::vm::reference::bind;
+use crate::vm::reference::roles;
 
 /// Most numbers of positions and page tables that a block keeps in shared memory.
 const CELLS: u32 = 1024;
@@ -29,6 +31,8 @@ pub struct Planner<'p> {
     pub(super) rotations: Vec<RotationTable>,
     pub(super) plain_bytes: u64,
     pub(super) opcodes: Vec<Opcode>,
+    /// Bytes of a record in the tables.
+    pub(super) record_bytes: u32,
     cells: Option<CellsPlan>,
 }
 
@@ -58,6 +62,7 @@ impl<'p> Planner<'p> {
             rotations: Vec::new(),
             plain_bytes,
             opcodes: Vec::new(),
+            record_bytes: 0,
             cells: None,
         })
     }
@@ -74,7 +79,7 @@ impl<'p> Planner<'p> {
             records.push(record);
         }
         let image_bytes = self.streams.last().map_or(0, |last| (last.start + last.chunks()) * CHUNK);
-        let (directory, tables) = tables(self.placed, &mut records);
+        let (directory, tables) = tables(self.placed, &mut records, self.record_bytes as usize);
         let table_bytes = directory.iter().map(|block| block.bytes).max().unwrap_or(0);
         self.cells = self.common_cells();
         self.stream_tokens();
@@ -100,6 +105,7 @@ impl<'p> Planner<'p> {
             plain_bytes: self.plain_bytes,
             operand_bytes,
             table_bytes,
+            record_bytes: self.record_bytes,
             rows,
             cells: self.cells,
             feedback,
@@ -128,13 +134,26 @@ impl<'p> Planner<'p> {
         }
     }
 
-    /// The cells that the embedding reads and that say what is chosen, where the program has one of each kind.
-    fn feedback(&self) -> Option<Feedback> {
-        let (cells, _) = bind::cells(self.placed).ok()?;
-        let choice = self.placed.tasks.iter().find_map(|task| task.op.device()?.choice())?;
+    /// The cells that a launch feeds back, where the program has one of each and embeds every token that it may choose.
+    fn feedback(&self) -> Result<Feedback, NoFeedback> {
+        let cells = roles::cells(self.placed);
+        let one = |role: Role, list: &[BufferId]| match *list {
+            [only] => Ok(self.places.offset(only)),
+            _ => Err(NoFeedback::Cells { role: role.name(), found: list.len() }),
+        };
+        let (token, position) = (one(Role::Token, &cells.token)?, one(Role::Position, &cells.position)?);
+        let mut choices: Vec<Choice> = self.placed.tasks.iter().filter_map(|task| task.op.device()?.choice()).collect();
+        choices.dedup();
+        let [choice] = choices[..] else { return Err(NoFeedback::Choices { found: choices.len() }) };
+        let found = self.placed.tasks.iter().filter_map(|task| task.op.ids()).filter(|(ids, _)| *ids == choice.index);
+        let found = found.map(|(_, below)| below).max().ok_or(NoFeedback::Unbounded)?;
+        let drawn = choice.logits.and_then(|logits| self.placed.buffers.get(logits.index())?.shape.last().copied());
+        let (tokens, rows) = (found.max(drawn.unwrap_or(0)), cells.vocab.unwrap_or(0));
+        if tokens > rows {
+            return Err(NoFeedback::Vocab { tokens, rows });
+        }
         let place = |buffer| self.places.offset(buffer);
-        let (token, position) = (place(*cells.token.first()?), place(*cells.position.first()?));
-        Some(Feedback { token, position, next_token: place(choice.out), request: choice.request.map(place) })
+        Ok(Feedback { token, position, next_token: place(choice.out), request: choice.request.map(place) })
     }
 
     /// The options with as many stages as shared memory holds.

@@ -2,18 +2,32 @@
 
 use bytemuck::{Pod, Zeroable};
 
-/// A task of a block's queue.
+/// A task of a block's queue: what the machine reads of every task, and behind it the fields of its op.
+///
+/// ```text
+/// word  0 opcode  1 task    2 weights  3 stages   4 stage_bytes    5 unit_stages         6 group               7 waits
+///       8 wait_count        9 signals 10 signal_count 11 input 12 residual 13 output 14 releases 15 early
+///      16 .. 28 fields
+/// ```
+///
+/// The tables hold of each record as many words as the longest fields in the plan take: shared memory is the ring's.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct TaskRecord {
-    /// What to do: an index into the plan's classes.
+    /// What to do: an index into the plan's opcodes.
     pub opcode: u32,
+    /// The task, by its id in the program, for reports.
+    pub task: u32,
     /// Where its weights begin in the image, in chunks of 512 bytes.
     pub weights: u32,
     /// Stages of the ring that its weights take.
     pub stages: u32,
     /// Bytes of each of them.
     pub stage_bytes: u32,
+    /// Stages of a unit of weights.
+    pub unit_stages: u32,
+    /// Units of a group, where weights come group by group ([`Order`](tilewright_kernels::decode::Order)); 0: in order.
+    pub group: u32,
     /// Its first wait in the block's table.
     pub waits: u32,
     /// How many.
@@ -22,34 +36,22 @@ pub struct TaskRecord {
     pub signals: u32,
     /// How many.
     pub signal_count: u32,
-    /// First row of the batch.
-    pub first_row: u32,
-    /// First feature, unit, column or head.
-    pub first: u32,
-    /// Where features end, or how many units.
-    pub end: u32,
-    /// The kv head, or the tile of the logits.
-    pub index: u32,
-    /// The split of attention. Of tasks with weights that come group by group ([`Order`](tilewright_kernels::decode::Order)),
-    /// the stages of a unit, and above 16 bits the units of a group.
-    pub split: u32,
-    /// The task, by its id in the program, for reports.
-    pub task: u32,
-    /// Generations that are read: of the activations, and above 16 bits of the residual.
-    pub reads: u32,
-    /// The generation that is written, and from bit 16 on whether signals release other writes, and whether the task signals itself.
-    pub writes: u32,
-    /// Where operands begin in their space, in units of 16 bytes; which operand is which is the class's to say.
-    pub operands: [u32; OPERANDS],
+    /// The generation of the activations that are read.
+    pub input: u32,
+    /// The generation of the residual that is read.
+    pub residual: u32,
+    /// The generation that is written.
+    pub output: u32,
+    /// 1: signals release what is not tagged.
+    pub releases: u32,
+    /// 1: the task signals itself, before its last stores, which are tagged.
+    pub early: u32,
+    /// The op's own fields: the row of each op has their type.
+    pub fields: [u32; FIELDS],
 }
 
-/// Of a task's writes: signals release what is not tagged.
-pub const RELEASES: u32 = 1 << 16;
-/// Of a task's writes: the task signals itself, before its last stores, which are tagged.
-pub const EARLY: u32 = 1 << 17;
-
-/// Operands of a task.
-pub const OPERANDS: usize = 8;
+/// Words of an op's own fields, at most.
+pub const FIELDS: usize = 12;
 
 /// A condition: the counter has reached the threshold, signals of earlier steps added.
 #[repr(C)]

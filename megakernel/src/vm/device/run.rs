@@ -81,13 +81,8 @@ impl DeviceMachine {
         if steps == 0 || steps > MAX_STEPS {
             return Err(LaunchError::Steps { found: steps, most: MAX_STEPS });
         }
-        if self.plan().feedback.is_none() {
-            return Err(LaunchError::NoFeedback);
-        }
-        // The last step's cells are checked too: then every step between has its pages.
-        let ahead = |position: &i32| if *position < 0 { *position } else { position.saturating_add(steps as i32 - 1) };
-        let last: Vec<i32> = cells.positions.iter().map(ahead).collect();
-        StepCells { positions: &last, ..*cells }.check(&self.limits)?;
+        self.plan().feedback?;
+        cells.check_steps(&self.limits, steps)?;
         self.set_ends(ends)?;
         self.set_cells(cells)?;
         self.launch(steps as u32, true, each).map(|steps| steps as usize)

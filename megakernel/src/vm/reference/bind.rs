@@ -1,9 +1,12 @@
 //! Weights to buffers, without copies, and where everything else lies.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
 use half::{bf16, f16};
 use thiserror::Error;
+use tilewright_kernels::decode::Float;
+use tilewright_kernels::quant::QuantMatrix;
 use tilewright_layout::DType;
 
 use super::cells::Limits;
@@ -11,7 +14,7 @@ use super::memory::{self, Words};
 use super::roles::{self, Cells};
 use crate::model::TensorSpec;
 use crate::ops::REQUEST_WORDS;
-use crate::program::{Buffer, BufferId, BufferKind, Program, Source};
+use crate::program::{Buffer, BufferId, BufferKind, Program, Source, float_of};
 use crate::weights::{SharedBytes, WeightError, WeightTensor, Weights, random_tensor};
 
 /// Seed of the weights that a program wants at random.
@@ -46,6 +49,8 @@ pub enum BindError {
 pub(super) enum Slot {
     /// In the weights.
     Weight(WeightTensor),
+    /// In the weights, as packed codes.
+    Quantized(Arc<QuantMatrix>),
     /// In the machine's memory, from this element on.
     Memory { base: usize },
     /// In the KV state; the index counts the program's pools.
@@ -57,11 +62,26 @@ pub(super) fn slots(program: &Program, weights: &dyn Weights) -> Result<(Vec<Slo
     let (bases, words) = lay_out(program);
     let mut pools = 0..;
     let slot = |(buffer, base): (&Buffer, usize)| match buffer.kind {
-        BufferKind::Weight => weight(buffer, weights).map(Slot::Weight),
+        BufferKind::Weight => match quantized(buffer, weights)? {
+            Some(matrix) => Ok(Slot::Quantized(matrix)),
+            None => weight(buffer, weights).map(Slot::Weight),
+        },
         BufferKind::KvPool => Ok(Slot::Pool { index: pools.next().unwrap_or(usize::MAX) }),
         BufferKind::Activation | BufferKind::Cell | BufferKind::Input | BufferKind::Output => Ok(Slot::Memory { base }),
     };
     Ok((program.buffers.iter().zip(bases).map(slot).collect::<Result<_, _>>()?, words))
+}
+
+/// The packed codes of a weight buffer, where the weights have it so. The buffer's type is then not looked at.
+fn quantized(buffer: &Buffer, weights: &dyn Weights) -> Result<Option<Arc<QuantMatrix>>, BindError> {
+    let Some(Source::Tensor(tensor)) = &buffer.source else { return Ok(None) };
+    let Some(matrix) = weights.quantized(tensor) else { return Ok(None) };
+    let found = vec![matrix.n(), matrix.k()];
+    if found == buffer.shape {
+        return Ok(Some(matrix));
+    }
+    let (name, tensor, expected) = (buffer.name.clone(), tensor.clone(), buffer.shape.clone());
+    Err(BindError::Shape { buffer: name, tensor, expected, found })
 }
 
 /// Memory of that many words.
@@ -137,17 +157,17 @@ pub(in crate::vm) fn weight(buffer: &Buffer, weights: &dyn Weights) -> Result<We
 
 /// Values of the program itself, converted to the buffer's type.
 fn values(buffer: &Buffer, values: &[f32]) -> Result<WeightTensor, BindError> {
-    let bytes = match buffer.dtype {
-        DType::F32 => SharedBytes::aligned_copy(bytemuck::cast_slice(values)),
-        DType::BF16 => {
+    let bytes = match float_of(buffer.dtype) {
+        Some(Float::F32) => SharedBytes::aligned_copy(bytemuck::cast_slice(values)),
+        Some(Float::Bf16) => {
             let values: Vec<bf16> = values.iter().map(|&value| bf16::from_f32(value)).collect();
             SharedBytes::aligned_copy(bytemuck::cast_slice(&values))
         }
-        DType::F16 => {
+        Some(Float::F16) => {
             let values: Vec<f16> = values.iter().map(|&value| f16::from_f32(value)).collect();
             SharedBytes::aligned_copy(bytemuck::cast_slice(&values))
         }
-        found => return Err(BindError::Unsupported { buffer: buffer.name.clone(), found }),
+        None => return Err(BindError::Unsupported { buffer: buffer.name.clone(), found: buffer.dtype }),
     };
     let tensor = "values".to_owned();
     WeightTensor::new(buffer.dtype, buffer.shape.clone(), bytes).map_err(|_| BindError::Shape {

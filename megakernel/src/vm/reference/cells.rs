@@ -80,6 +80,12 @@ impl Limits {
 impl StepCells<'_> {
     /// Checks every entry that the step looks at.
     pub(in crate::vm) fn check(&self, limits: &Limits) -> Result<(), CellError> {
+        self.check_steps(limits, 1)
+    }
+
+    /// Checks every entry that a launch of so many steps looks at, in each of which all positions go on by one. A page
+    /// that a row appends to in some step is no page of another sequence in any.
+    pub(in crate::vm) fn check_steps(&self, limits: &Limits, steps: usize) -> Result<(), CellError> {
         let lengths = [
             ("token", self.tokens.len(), limits.tokens),
             ("position", self.positions.len(), limits.positions),
@@ -99,7 +105,7 @@ impl StepCells<'_> {
                 return Err(CellError::Token { row, id, vocab });
             }
         }
-        limits.pagings.iter().try_for_each(|&paging| self.check_pages(paging))
+        limits.pagings.iter().try_for_each(|&paging| self.check_pages(paging, steps))
     }
 
     /// The rows that are not idle: row, position, page table.
@@ -111,17 +117,20 @@ impl StepCells<'_> {
     }
 
     /// Pages exist, no two rows append to one slot, and no row reads a page that another sequence appends to.
-    fn check_pages(&self, Paging { pages, page_tokens }: Paging) -> Result<(), CellError> {
+    fn check_pages(&self, Paging { pages, page_tokens }: Paging, steps: usize) -> Result<(), CellError> {
+        let last = |position: usize| position.saturating_add(steps.saturating_sub(1)) / page_tokens;
         let mut slots = HashMap::new();
         // The first row that appends to each page.
         let mut writers = HashMap::new();
         for (row, position, table) in self.active() {
-            let Some(&page) = table.get(position / page_tokens) else {
-                let capacity = table.len() * page_tokens;
-                return Err(CellError::Position { row, position: self.positions[row], capacity });
+            let (first, last) = (position / page_tokens, last(position));
+            let (Some(&page), Some(used)) = (table.get(first), table.get(..=last)) else {
+                let (capacity, ahead) = (table.len() * page_tokens, i32::try_from(steps).unwrap_or(i32::MAX));
+                let position = self.positions[row].saturating_add(ahead.saturating_sub(1));
+                return Err(CellError::Position { row, position, capacity });
             };
             let mut entries = HashMap::new();
-            for (entry, &page) in table[..=position / page_tokens].iter().enumerate() {
+            for (entry, &page) in used.iter().enumerate() {
                 if usize::try_from(page).map_or(true, |page| page >= pages) {
                     return Err(CellError::Page { row, entry, page, pages });
                 }
@@ -129,14 +138,17 @@ impl StepCells<'_> {
                     return Err(CellError::RepeatedPage { row, page, first, second: entry });
                 }
             }
+            // Rows of one sequence stay as far apart as they are; those of two share no page that is written.
             let token = position % page_tokens;
             if let Some(first) = slots.insert((page, token), row) {
                 return Err(CellError::Slot { first, second: row, page, token });
             }
-            writers.entry(page).or_insert((row, table));
+            for &page in &used[first..] {
+                writers.entry(page).or_insert((row, table));
+            }
         }
         for (reader, position, table) in self.active() {
-            for page in &table[..=position / page_tokens] {
+            for page in &table[..=last(position)] {
                 if let Some(&(writer, _)) = writers.get(page).filter(|(_, other)| *other != table) {
                     return Err(CellError::SharedPage { reader, writer, page: *page });
                 }
@@ -207,5 +219,61 @@ mod tests {
         // A sequence that itself holds a page twice would read its own future.
         let twice = check(&ok.0, &[4, -1], &[0, 0, 0, 0]);
         assert_eq!(twice, Err(CellError::RepeatedPage { row: 0, page: 0, first: 0, second: 1 }));
+    }
+
+    fn steps(positions: &[i32], page_table: &[i32], limits: &Limits, steps: usize) -> Result<(), CellError> {
+        StepCells { tokens: &[0, 1], positions, page_table }.check_steps(limits, steps)
+    }
+
+    /// Positions 15 of two sequences: steps 1 to 16 of 18 append to page 7, the first and the last do not.
+    #[test]
+    fn pages_written_between_the_first_and_the_last_step_of_a_launch_are_checked() {
+        let pagings = vec![Paging { pages: 8, page_tokens: 16 }];
+        let limits = Limits { page_table: 8, pagings, ..LIMITS() };
+        let table = [0, 7, 2, 3, 1, 7, 5, 6];
+        let apart = [0, 7, 2, 3, 1, 4, 5, 6];
+        assert_eq!(steps(&[15, 15], &table, &limits, 1), Ok(()));
+        let shared = CellError::SharedPage { reader: 1, writer: 0, page: 7 };
+        assert_eq!(steps(&[15, 15], &table, &limits, 18), Err(shared));
+        assert_eq!(steps(&[15, 15], &apart, &limits, 18), Ok(()));
+        let beyond = CellError::Position { row: 0, position: 64, capacity: 64 };
+        assert_eq!(steps(&[15, 15], &apart, &limits, 50), Err(beyond));
+    }
+
+    /// The rule for launches, step by step: every step is right, and no page that some step appends to is another
+    /// sequence's in any step.
+    #[test]
+    fn a_launch_is_right_where_its_steps_are_and_written_pages_are_one_sequences() {
+        let pagings = vec![Paging { pages: 5, page_tokens: 2 }];
+        let limits = Limits { page_table: 6, pagings, ..LIMITS() };
+        let (mut refused, mut accepted, mut seed) = (0, 0, 12345u32);
+        let mut draw = |below: u32| {
+            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (seed >> 16) % below
+        };
+        for _ in 0..20_000 {
+            let positions: [i32; 2] = std::array::from_fn(|_| draw(6) as i32 - 1);
+            let mut table: [i32; 6] = std::array::from_fn(|_| draw(5) as i32);
+            if draw(3) == 0 {
+                table.copy_within(0..3, 3);
+            }
+            let count = 1 + draw(5) as usize;
+            let at =
+                |step: usize| positions.map(|position| if position < 0 { position } else { position + step as i32 });
+            let single = (0..count).all(|step| steps(&at(step), &table, &limits, 1).is_ok());
+            let pages = |row: usize, from: i32, to: i32| {
+                let entries = from.max(0) as usize / 2..=to.max(0) as usize / 2;
+                table[row * 3..][..3].get(entries).unwrap_or_default().to_vec()
+            };
+            let clash = |a: usize, b: usize| {
+                let active = positions[a] >= 0 && positions[b] >= 0 && table[a * 3..][..3] != table[b * 3..][..3];
+                let written = pages(a, positions[a], at(count - 1)[a]);
+                active && pages(b, 0, at(count - 1)[b]).iter().any(|page| written.contains(page))
+            };
+            let expected = single && !clash(0, 1) && !clash(1, 0);
+            assert_eq!(steps(&positions, &table, &limits, count).is_ok(), expected, "{positions:?} {table:?} {count}");
+            if expected { accepted += 1 } else { refused += 1 }
+        }
+        assert!(accepted > 500 && refused > 500, "{accepted} accepted, {refused} refused");
     }
 }

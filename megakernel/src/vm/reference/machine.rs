@@ -206,10 +206,10 @@ impl Machine {
         for buffer in &self.placed.buffers {
             if let (BufferKind::Activation | BufferKind::Output, Some(words)) = (buffer.kind, self.words(buffer)) {
                 let whole = Words::len(&words);
-                match words.dtype() {
-                    DType::I32 => drop(words.write_i32(0, &vec![i32::MIN; whole])),
-                    _ => drop(words.write(0, &vec![f32::NAN; whole])),
-                }
+                let _ = match words.dtype() == DType::I32 {
+                    true => words.write_i32(0, &vec![i32::MIN; whole]),
+                    false => words.write(0, &vec![f32::NAN; whole]),
+                };
             }
         }
     }
@@ -232,7 +232,7 @@ impl Machine {
     fn words(&self, buffer: &Buffer) -> Option<Words<'_>> {
         match self.slots.get(buffer.id.index())? {
             Slot::Memory { base } => Some(bind::words(&self.memory, buffer, *base)),
-            Slot::Weight(_) | Slot::Pool { .. } => None,
+            Slot::Weight(_) | Slot::Quantized(_) | Slot::Pool { .. } => None,
         }
     }
 }

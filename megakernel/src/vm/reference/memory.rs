@@ -3,8 +3,11 @@
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use half::{bf16, f16};
+use tilewright_kernels::decode::Float;
 use tilewright_kernels::host::Element;
 use tilewright_layout::DType;
+
+use crate::program::float_of;
 
 /// `count` words of 0; `None` where there is no memory for them.
 pub(super) fn zeroed(count: usize) -> Option<Vec<AtomicU32>> {
@@ -55,13 +58,12 @@ impl<'a> Words<'a> {
     pub(super) fn read(&self, start: usize, count: usize, out: &mut Vec<f32>) -> Option<()> {
         let at = self.at(start, count)?;
         out.reserve(count);
-        match self.dtype {
-            DType::F32 => {
+        match float_of(self.dtype)? {
+            Float::F32 => {
                 out.extend(self.words.get(at..at + count)?.iter().map(|word| f32::from_bits(word.load(Relaxed))));
             }
-            DType::BF16 => self.read_halves(at, count, out, |bits| bf16::from_bits(bits).widen())?,
-            DType::F16 => self.read_halves(at, count, out, |bits| f16::from_bits(bits).widen())?,
-            _ => return None,
+            Float::Bf16 => self.read_halves(at, count, out, |bits| bf16::from_bits(bits).widen())?,
+            Float::F16 => self.read_halves(at, count, out, |bits| f16::from_bits(bits).widen())?,
         }
         Some(())
     }
@@ -89,15 +91,14 @@ impl<'a> Words<'a> {
     #[must_use]
     pub(super) fn write(&self, start: usize, values: &[f32]) -> Option<()> {
         let at = self.at(start, values.len())?;
-        match self.dtype {
-            DType::F32 => {
+        match float_of(self.dtype)? {
+            Float::F32 => {
                 for (word, value) in self.words.get(at..at + values.len())?.iter().zip(values) {
                     word.store(value.to_bits(), Relaxed);
                 }
             }
-            DType::BF16 => self.write_halves(at, values, |value| bf16::from_f32(value).to_bits())?,
-            DType::F16 => self.write_halves(at, values, |value| f16::from_f32(value).to_bits())?,
-            _ => return None,
+            Float::Bf16 => self.write_halves(at, values, |value| bf16::from_f32(value).to_bits())?,
+            Float::F16 => self.write_halves(at, values, |value| f16::from_f32(value).to_bits())?,
         }
         Some(())
     }

@@ -20,7 +20,7 @@ pub(in crate::vm) struct Cells {
 }
 
 /// Finds the cells of a valid program. A buffer has one role: the validator refuses others.
-pub(super) fn cells(program: &Program) -> Cells {
+pub(in crate::vm) fn cells(program: &Program) -> Cells {
     let operands = Operands::new(&program.buffers);
     let mut roles = BTreeMap::new();
     let mut cells = Cells::default();

@@ -196,7 +196,7 @@ impl<'a> Walk<'a> {
             match *fault {
                 Fault::FailTask { task: failing } if failing == task.id => return Err(TaskFault::Injected),
                 Fault::PanicTask { task: failing } if failing == task.id => panic!("injected panic"),
-                _ => {}
+                Fault::FailTask { .. } | Fault::PanicTask { .. } | Fault::LoseSignal { .. } => {}
             }
         }
         task.op.oracle(&Context { task: Some(task), ..self.on })

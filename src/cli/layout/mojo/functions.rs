@@ -1,9 +1,8 @@
 //! Mojo's cases of the layout algebra: construction, division, product, composition, swizzles.
 
 use serde_json::Value as Json;
-use tilewright_layout::{Composed, IntTuple, Layout, LayoutError, Profile, Swizzle, Tiler, laws};
+use tilewright_layout::{IntTuple, Layout, LayoutError, Profile, Swizzle, Swizzled, Tiler, laws};
 
-use super::Reason;
 use super::case::{Case, Obstacle, Outcome};
 use crate::cli::layout::Value;
 use crate::cli::layout::operations::{self, listed};
@@ -33,6 +32,7 @@ pub(super) fn counterpart(case: &Case<'_>) -> Option<Outcome> {
         "idx2crd" => (name, &["idx", "shape"]),
         "crd2idx" | "crd2idx(RuntimeTuple)" if !case.has("stride") => ("crd2idx", &["crd", "shape"]),
         "inner_product" => (name, &["a", "b"]),
+        "expand_modes_alike" => (name, &["A", "B"]),
         "tile.Layout.__call__"
         | "tile.Layout.__call__ (exact)"
         | "tile.Layout.__call__ (rank match; scalar is colexicographic inside mode)"
@@ -100,9 +100,9 @@ fn special(case: &Case<'_>) -> Option<Outcome> {
         })(),
         "ComposedLayout(Swizzle after Layout)" => (|| {
             let (swizzle, layout) = (case.value("swizzle")?.swizzle()?, case.layout("layout")?);
-            Ok(Json::from(Composed::new(swizzle, case.int("offset")?, layout).at(case.int("i")?)))
+            let swizzled = Swizzled::new(swizzle, case.int("offset")?, layout);
+            Ok(Json::from(swizzled.offset(&IntTuple::int(case.int("i")?))?))
         })(),
-        "expand_modes_alike" => Err(Obstacle::Differs(Reason::Refinement)),
         _ => return None,
     })
 }

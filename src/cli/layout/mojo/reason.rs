@@ -7,8 +7,6 @@ pub enum Reason {
     Unknown,
     /// Arithmetic on lists of integers.
     Helper,
-    /// Refinement of two layouts to common modes.
-    Refinement,
     /// An extent of 0.
     Nothing,
     /// A tile of a nested mode.
@@ -29,7 +27,6 @@ impl Reason {
         match self {
             Reason::Unknown => "an extent or stride of -1",
             Reason::Helper => "`abs`, `fill_like`, `mul`, `reverse`, `sorted`, `sum`, `tuple_min`",
-            Reason::Refinement => "`expand_modes_alike`",
             Reason::Nothing => "shapes of tiles beyond the edge",
             Reason::NestedTile => "tiles of a row-major nested mode",
             Reason::Drawing => "`format_layout`",
@@ -44,7 +41,6 @@ impl Reason {
         match self {
             Reason::Unknown => "stands for \"known at run time\"; extents here are numbers, or absent from the type",
             Reason::Helper => "lists of integers; here iterators over `IntTuple::values` do it",
-            Reason::Refinement => "no operation of the algebra, here or in CuTe",
             Reason::Nothing => "extent 0 there; an extent here is at least 1, and there is no such tile",
             Reason::NestedTile => {
                 "counted row by row inside the mode there; first integer fastest here, as coordinates are"

@@ -21,7 +21,7 @@ pub(super) fn counterpart(case: &Case<'_>) -> Option<Outcome> {
 fn of_tuples(case: &Case<'_>) -> Option<Outcome> {
     Some(match case.name {
         "Coord.flatten" | "RuntimeTuple.flatten" => of_tuple(case, |t| Ok(Value::from(t.values().to_vec()))),
-        "Coord.static_product" | "product" => of_tuple(case, |t| Ok(Value::Int(t.product()))),
+        "Coord.static_product" | "product" => of_tuple(case, |t| Ok(Value::Int(t.exact_product()?))),
         "coalesce_nested_tuple (product per top-level mode)" => of_tuple(case, |t| Ok(t.product_each()?.into())),
         "Coord.flat_rank" => of_tuple(case, |t| Ok(Value::Int(t.values().len() as i64))),
         "len(IntTuple)" => of_tuple(case, |t| Ok(Value::Int(t.rank() as i64))),
@@ -113,7 +113,9 @@ fn of_coordinates(case: &Case<'_>) -> Option<Outcome> {
         "TileTensor.dim[i]" => (|| Ok(Value::from(case.tuple("shape")?.product_each()?).to_json()))(),
         "ComposedLayout(B after A): B(offset + A(i))" => (|| {
             let (a, b) = (case.layout("layout_a_first")?, case.layout("layout_b_second")?);
-            Ok(Json::from(b.at(case.int("offset")?.saturating_add(a.at(case.int("i")?)))))
+            let index = IntTuple::flat(&[1, case.int("offset")?])?;
+            let index = IntTuple::flat(&[a.offset(&IntTuple::int(case.int("i")?))?, 1])?.inner_product(&index)?;
+            Ok(Json::from(b.offset(&IntTuple::int(index))?))
         })(),
         "tile.Layout([col_tile,row_tile]) == legacy Layout([col_tile,row_tile])" => grid(case),
         "print_layout grid values" => drawn(case),
@@ -169,7 +171,7 @@ fn property(case: &Case<'_>) -> Option<Result<bool, Obstacle>> {
         })(),
         "RuntimeLayout(i)==crd2idx(i)" => (|| {
             let (layout, i) = (case.layout("layout")?, case.int("i")?);
-            Ok(layout.at(i) == layout.offset(&layout.shape().coordinate(i)?)?)
+            Ok(layout.offset(&IntTuple::int(i))? == layout.offset(&layout.shape().coordinate(i)?)?)
         })(),
         "idx2crd(runtime)==idx2crd(IntTuple)" => (|| {
             let (shape, i) = (case.tuple("shape")?, case.int("idx")?);

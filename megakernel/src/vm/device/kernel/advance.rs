@@ -24,7 +24,7 @@ pub(super) fn advance<'k>(kit: Kit<'k, '_>, step: Val<'k, u32>) {
         k.when(leader, || sync.all_finished(step));
         team.sync();
         let goes_on = k.var(true);
-        if let Some(cells) = kit.plan.feedback {
+        if let Ok(cells) = kit.plan.feedback {
             // A launch that is told to end leaves blocks within the step.
             k.when(k.warp().eq(0) & kit.advance.ne(0) & !sync.team_stopped(), || {
                 goes_on.set(false);

@@ -1,7 +1,6 @@
 //! The team: waits, computes, publishes, task by task and step by step.
 
 use super::{Kit, advance, dispatch};
-use crate::vm::device::record::EARLY;
 
 /// Runs every task of every step.
 ///
@@ -45,7 +44,7 @@ pub(super) fn consume(kit: Kit<'_, '_>) {
                     trace.note_loaded(index);
                     trace.note(index, 3);
                 }
-                k.when((task.writes() & EARLY).eq(0), || sync.signal(kit.table, task));
+                k.when(task.early().eq(0), || sync.signal(kit.table, task));
                 if let Some(trace) = kit.trace {
                     trace.note(index, 4);
                 }

@@ -17,8 +17,8 @@ pub(super) fn dispatch<'k>(kit: Kit<'k, '_>, task: TaskView<'k>, now: Val<'k, u3
 }
 
 /// The pages of the pool that is this operand of a task.
-pub(super) fn task_pages<'k>(kit: Kit<'k, '_>, task: TaskView<'k>, slot: u32, pools: KvPools) -> Pages<'k> {
-    pages_of(kit, Array::new(task.operand(kit.memory.pools, slot), pools.float), pools)
+pub(super) fn task_pages<'k>(kit: Kit<'k, '_>, task: TaskView<'k>, field: usize, pools: KvPools) -> Pages<'k> {
+    pages_of(kit, Array::new(task.operand(kit.memory.pools, field), pools.float), pools)
 }
 
 fn pages_of<'k>(kit: Kit<'k, '_>, pool: Array<'k>, pools: KvPools) -> Pages<'k> {
@@ -38,12 +38,12 @@ fn choose<'k>(call: Call<'k, '_>, opcode: Val<'k, u32>, first: usize, weights: &
     }
 }
 
-/// A call of a device function: the task, and where its operands are.
+/// A call of a device function: the task, and where its operands are. Fields of the record are named by their offsets in
+/// the type that the op's row gave to [`Planned::new`](crate::vm::device::Planned::new): `offset_of!(Fields, x)`.
 #[derive(Clone, Copy)]
 pub struct Call<'k, 'p> {
     kit: Kit<'k, 'p>,
-    /// The task's record.
-    pub task: TaskView<'k>,
+    task: TaskView<'k>,
     now: Val<'k, u32>,
 }
 
@@ -74,14 +74,19 @@ impl<'k> Call<'k, '_> {
         self.kit.scratch
     }
 
+    /// A number.
+    pub fn value(self, field: usize) -> Val<'k, u32> {
+        self.task.value(field)
+    }
+
     /// An operand among activations, cells, inputs and outputs.
-    pub fn state(self, slot: u32) -> Ptr<'k, Global, u8> {
-        self.task.operand(self.kit.memory.state, slot)
+    pub fn state(self, field: usize) -> Ptr<'k, Global, u8> {
+        self.task.operand(self.kit.memory.state, field)
     }
 
     /// An operand among the weights that are read as they are.
-    pub fn plain(self, slot: u32, float: Float) -> Array<'k> {
-        Array::new(self.task.operand(self.kit.memory.plain, slot), float)
+    pub fn plain(self, field: usize, float: Float) -> Array<'k> {
+        Array::new(self.task.operand(self.kit.memory.plain, field), float)
     }
 
     /// The task's prepacked weights in the image.
@@ -90,27 +95,27 @@ impl<'k> Call<'k, '_> {
     }
 
     /// An operand among activations, that other blocks may write later.
-    pub fn array(self, slot: u32, float: Float) -> Array<'k> {
-        Array::new(self.state(slot), float).strong()
+    pub fn array(self, field: usize, float: Float) -> Array<'k> {
+        Array::new(self.state(field), float).strong()
     }
 
     /// The same as packets, where it is handed on so.
-    pub fn stored(self, slot: u32, storage: Storage, generation: Generation) -> Array<'k> {
-        let array = self.array(slot, storage.float);
+    pub fn stored(self, field: usize, storage: Storage, generation: Generation) -> Array<'k> {
+        let array = self.array(field, storage.float);
         if storage.period == 0 {
             return array;
         }
         let within = match generation {
-            Generation::Input => self.task.reads() & 0xffff,
-            Generation::Residual => self.task.reads() >> 16,
-            Generation::Output => self.task.writes() & 0xffff,
+            Generation::Input => self.task.input(),
+            Generation::Residual => self.task.residual(),
+            Generation::Output => self.task.output(),
         };
         array.tagged(self.now * storage.period + within)
     }
 
     /// The pages of an operand among the pools.
-    pub fn pages(self, slot: u32, pools: KvPools) -> Pages<'k> {
-        task_pages(self.kit, self.task, slot, pools)
+    pub fn pages(self, field: usize, pools: KvPools) -> Pages<'k> {
+        task_pages(self.kit, self.task, field, pools)
     }
 
     /// The same positions and page tables over another array.

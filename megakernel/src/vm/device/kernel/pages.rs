@@ -19,7 +19,7 @@ pub(super) fn ask_for_pages<'k>(kit: Kit<'k, '_>, task: TaskView<'k>) {
     for (opcode, function) in kit.plan.opcodes.iter().enumerate() {
         let Some(tokens) = function.tokens().filter(|tokens| tokens.stage.is_none()) else { continue };
         k.when(task.opcode().eq(opcode as u32), || {
-            k.for_(0u32, tokens.rows, |row| pages(kit, task, task.first_row() + row, &tokens));
+            k.for_(0u32, tokens.rows, |row| pages(kit, task, task.value(tokens.fields.first_row) + row, &tokens));
         });
     }
 }
@@ -29,13 +29,13 @@ fn pages<'k>(kit: Kit<'k, '_>, task: TaskView<'k>, row: Val<'k, u32>, of: &Token
     let (k, pools) = (kit.k, of.pools);
     let (position, table) = kit.cells.of_step(pools);
     let shares = Shares::of(position.load(row), pools.page_tokens, of.splits, pools.split_pages);
-    let begin = task.split() * shares.each;
+    let begin = task.value(of.fields.split) * shares.each;
     let end = (begin + shares.each).min(shares.pages).max(begin);
     let bytes = pools.page_tokens * pools.dim * pools.float.bytes();
-    let asked = of.pool_slots.map(|slot| task.operand(kit.memory.pools, slot));
+    let asked = of.fields.pools.map(|field| task.operand(kit.memory.pools, field));
     k.for_(begin, end, |at| {
         let page = table.load(row * pools.table_width + at).cast::<u32>();
-        let offset = (task.index() * pools.pages + page).mul_wide(bytes);
+        let offset = (task.value(of.fields.kv_head) * pools.pages + page).mul_wide(bytes);
         asked.iter().for_each(|pool| pool.at(offset).bulk_prefetch(bytes));
     });
 }

@@ -92,9 +92,9 @@ impl<'k> Feed<'k, '_> {
 
 /// Which of a task's stages comes at a place.
 fn ordered<'k>(task: TaskView<'k>, place: Val<'k, u32>) -> Val<'k, u32> {
-    let (k, order, at) = (place.builder(), task.split(), place.builder().var(place));
-    k.when(order.ge(1u32 << 16), || {
-        let order = Order { stages: order & 0xffff, group: order >> 16, all: task.stages() };
+    let (k, group, at) = (place.builder(), task.group(), place.builder().var(place));
+    k.when(group.ne(0), || {
+        let order = Order { stages: task.unit_stages(), group, all: task.stages() };
         at.set(order.stage(place));
     });
     at.get()

@@ -7,7 +7,6 @@ use tilewright_codegen::build::{Builder, Global, Ptr, Shared, Val, Var};
 use tilewright_codegen::ir::attr::{AtomOp, AtomOrder, RedOrder, Scope};
 
 use super::table::{Table, TaskView};
-use crate::vm::device::record::RELEASES;
 use crate::vm::device::{Plan, status};
 
 /// Counters of the machine's own, behind the program's.
@@ -174,7 +173,7 @@ impl<'k> Sync<'k> {
         k.for_(0u32, task.signal_count(), |at| {
             let counter = self.counters.at(table.signal(first + at) * PITCH);
             k.if_else(
-                (task.writes() & RELEASES).ne(0),
+                task.releases().ne(0),
                 || counter.red(AtomOp::Add, 1u32, RedOrder::Release(Scope::Gpu)),
                 || counter.red(AtomOp::Add, 1u32, RedOrder::Relaxed(Scope::Gpu)),
             );

@@ -4,6 +4,7 @@ use std::mem::{offset_of, size_of};
 
 use tilewright_codegen::build::{Builder, Global, Ptr, Shared, Val};
 
+use crate::vm::device::Plan;
 use crate::vm::device::record::{BlockRecord, TaskRecord, WaitRecord};
 
 /// The tables of this block.
@@ -11,6 +12,8 @@ use crate::vm::device::record::{BlockRecord, TaskRecord, WaitRecord};
 pub(super) struct Table<'k> {
     at: Ptr<'k, Shared, u32>,
     block: Ptr<'k, Global, u32>,
+    /// Bytes of a record.
+    record: u32,
     /// Most bytes of a block's part.
     most: u32,
     /// What the words add up to, written by [`Table::add_up`].
@@ -25,10 +28,11 @@ macro_rules! field {
 }
 
 impl<'k> Table<'k> {
-    pub fn new(k: &'k Builder, bytes: u32, directory: Ptr<'k, Global, u32>) -> Table<'k> {
+    pub fn new(k: &'k Builder, plan: &Plan, directory: Ptr<'k, Global, u32>) -> Table<'k> {
+        let (bytes, record) = (plan.table_bytes, plan.record_bytes);
         let at = k.shared_aligned::<u32>("table", bytes.max(16) / 4, 16);
         let block = directory.at(k.block_id() * (size_of::<BlockRecord>() as u32 / 4));
-        Table { at, block, most: bytes.max(16), sum: k.shared::<u32>("sum", 1) }
+        Table { at, block, record, most: bytes.max(16), sum: k.shared::<u32>("sum", 1) }
     }
 
     /// Copies this block's part; by all threads, before a barrier.
@@ -68,7 +72,7 @@ impl<'k> Table<'k> {
 
     /// A task.
     pub fn task(self, index: Val<'k, u32>) -> TaskView<'k> {
-        TaskView { at: self.at.at(index * (size_of::<TaskRecord>() as u32 / 4)) }
+        TaskView { at: self.at.at(index * (self.record / 4)) }
     }
 
     /// A wait: counter, threshold, period.
@@ -87,27 +91,31 @@ impl<'k> Table<'k> {
 
 /// A task's record.
 #[derive(Clone, Copy)]
-pub struct TaskView<'k> {
+pub(super) struct TaskView<'k> {
     at: Ptr<'k, Shared, u32>,
 }
 
 macro_rules! fields {
     ($($field:ident)+) => {
         impl<'k> TaskView<'k> {
-            $(#[doc = concat!("The record's `", stringify!($field), "`.")]
-            pub fn $field(self) -> Val<'k, u32> {
+            $(pub fn $field(self) -> Val<'k, u32> {
                 field!(self.at, TaskRecord.$field)
             })+
         }
     };
 }
 
-fields!(opcode weights stages stage_bytes waits wait_count signals signal_count first_row first end index split task reads writes);
+fields!(opcode task weights stages stage_bytes unit_stages group waits wait_count signals signal_count);
+fields!(input residual output releases early);
 
 impl<'k> TaskView<'k> {
-    /// Where an operand begins in its space.
-    pub fn operand(self, space: Ptr<'k, Global, u8>, slot: u32) -> Ptr<'k, Global, u8> {
-        let units = self.at.at_byte(offset_of!(TaskRecord, operands) as u32).at(slot).load();
-        space.at(units.mul_wide(16u32))
+    /// A field of the op's own, by its offset in their type (`offset_of!`).
+    pub fn value(self, field: usize) -> Val<'k, u32> {
+        self.at.at_byte((offset_of!(TaskRecord, fields) + field) as u32).load()
+    }
+
+    /// Where the operand of a field begins in its space.
+    pub(super) fn operand(self, space: Ptr<'k, Global, u8>, field: usize) -> Ptr<'k, Global, u8> {
+        space.at(self.value(field).mul_wide(16u32))
     }
 }

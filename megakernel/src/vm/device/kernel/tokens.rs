@@ -24,7 +24,7 @@ pub(super) fn stream_tokens<'k>(feed: &Feed<'k, '_>, turn: Turn<'k>) {
             k.fence_proxy_async(ProxyFence::Global);
             k.for_(0u32, of.rows, |row| {
                 k.break_if(feed.stopped.get());
-                Row { feed, turn, of, streamed, row: turn.task.first_row() + row }.stream();
+                Row { feed, turn, of, streamed, row: turn.task.value(of.fields.first_row) + row }.stream();
             });
         });
     }
@@ -42,15 +42,16 @@ struct Row<'f, 'k, 'p> {
 impl<'k> Row<'_, 'k, '_> {
     fn stream(&self) {
         let (k, streamed, task) = (self.feed.kit.k, self.streamed, self.turn.task);
-        let [keys, values] = self.of.pool_slots.map(|slot| task_pages(self.feed.kit, task, slot, self.of.pools));
+        let [keys, values] = self.of.fields.pools.map(|field| task_pages(self.feed.kit, task, field, self.of.pools));
         let shares = keys.shares(self.row, self.of.splits);
-        let tokens = streamed.tokens(shares.tokens_of(task.split(), keys.page_tokens), self.row);
+        let tokens = streamed.tokens(shares.tokens_of(task.value(self.of.fields.split), keys.page_tokens), self.row);
         k.for_(0u32, streamed.stages(tokens), |stage| {
             let count = streamed.count(tokens, stage);
             let first = tokens[0] + stage * streamed.stage.tokens();
             self.feed.stage(self.turn, streamed.bytes(count), |filling| {
                 for piece in 0..streamed.stage.pieces() {
-                    let piece = streamed.piece(keys, [task.index(), self.row], [first, count], piece);
+                    let piece =
+                        streamed.piece(keys, [task.value(self.of.fields.kv_head), self.row], [first, count], piece);
                     k.when(piece.bytes.gt(0), || {
                         filling.bring(piece.keys, keys.bytes_from(piece.first), piece.bytes);
                         filling.bring(piece.values, values.bytes_from(piece.first), piece.bytes);
