@@ -41,7 +41,7 @@ pub(super) struct Results<'k, S, D, T> {
 #[derive(Clone, Copy)]
 enum To<'k, S, D> {
     Tiles { map: Ptr<'k, Param, TensorMap>, staged: Ptr<'k, Shared, u16>, pack: Pack<'k> },
-    Elements(LayoutTensor<'k, D, Modes<'k, 2>, Global>),
+    Elements { base: Ptr<'k, Global, D>, stride: Val<'k, u32> },
     Partials(Ptr<'k, Global, S>),
 }
 
@@ -56,8 +56,7 @@ impl<'k, S: Numeric, D: Output, T: Tiles> Results<'k, S, D, T> {
             }
             (Store::Tiles(_) | Store::Elements(_), _) => {
                 let base = k.global("c");
-                let rows = Modes::row_major(extents.map(Index::any), k.param::<u32>("c_stride"));
-                To::Elements(LayoutTensor::new(base, rows))
+                To::Elements { base, stride: k.param("c_stride") }
             }
             (Store::Partials, _) => To::Partials(k.global("partials")),
         };
@@ -109,7 +108,8 @@ impl<'k, S: Numeric, D: Output, T: Tiles> Results<'k, S, D, T> {
         let pairs = || sums.pairs(thread).into_iter().filter(|pair| pair.column.constant() < self.columns());
         match self.to {
             To::Tiles { map, staged, pack } => self.store_tiles(sums, corner, (map, staged), pack),
-            To::Elements(c) => {
+            To::Elements { base, stride } => {
+                let c = LayoutTensor::new(base, Modes::row_major(self.extents.map(Index::any), stride));
                 for (pair, i) in pairs().flat_map(|pair| [(pair, 0), (pair, 1)]) {
                     let at = [corner[0] + pair.row.get(k), corner[1] + (pair.column + i).get(k)];
                     let value = self.value(sums, pair, i, at);

@@ -135,7 +135,7 @@ impl<'k, E: Element, L: StaticLayout, S: SpaceOf, const M: usize, const N: usize
 
     #[track_caller]
     fn tile(&self, number: Index<'k>) -> LayoutTensor<'k, E, Within<L, M, N>, S> {
-        self.tensor.clone().tile(match self.along {
+        self.tensor.tile(match self.along {
             Along::Rows => [number, self.across],
             Along::Columns => [self.across, number],
         })

@@ -95,7 +95,7 @@ impl<'a, 'k> Both<'a, 'k> {
             (Step::Split { mode, parts, multiple, at }, rank) => {
                 let split = Split { mode: mode % rank, parts: parts as usize, multiple: multiple as usize };
                 let size = (extents[mode % rank].div_ceil(parts)).next_multiple_of(multiple);
-                if extents[mode % rank] % size != 0 {
+                if !extents[mode % rank].is_multiple_of(size) {
                     return self;
                 }
                 let at = at % (extents[mode % rank] / size);
