@@ -1,7 +1,7 @@
 //! Huge numbers in the expression language: every evaluation is right by arithmetic of 128 bits, or refused with one line.
 
 use proptest::prelude::*;
-use tilewright::cli::layout::{Value, evaluate};
+use tilewright::cli::layout::{Refusal, Value, evaluate};
 use tilewright_layout::Layout;
 
 /// Numbers near the ends and near powers of two, and small ones.
@@ -57,6 +57,9 @@ fn samples(size: i64, more: &[i64]) -> Vec<i128> {
     fixed.chain(more.iter().map(|i| i.rem_euclid(size))).filter(|i| (0..size).contains(i)).map(i128::from).collect()
 }
 
+/// What evaluates an expression: the command line's evaluation, or one with a planted bug.
+type Evaluate = fn(&str) -> Result<Value, Refusal>;
+
 /// The value of an expression, or `None` where it is refused, in one line.
 fn value(text: &str) -> Result<Option<Value>, TestCaseError> {
     match evaluate(text) {
@@ -79,8 +82,13 @@ fn text(values: &[i64]) -> String {
 
 /// An integer result is the exact number, which has 64 bits; one that does not is refused.
 fn exact(text: &str, expected: Option<i128>) -> Result<(), TestCaseError> {
-    if let Some(found) = value(text)? {
-        prop_assert_eq!(found, Value::Int(as_i64(text, expected)?), "{}", text);
+    exact_by(evaluate, text, expected)
+}
+
+fn exact_by(evaluate: Evaluate, text: &str, expected: Option<i128>) -> Result<(), TestCaseError> {
+    match evaluate(text) {
+        Ok(found) => prop_assert_eq!(found, Value::Int(as_i64(text, expected)?), "{}", text),
+        Err(refusal) => prop_assert_eq!(refusal.to_string().lines().count(), 1, "{}", text),
     }
     Ok(())
 }
@@ -97,6 +105,14 @@ fn dot(a: &[i64], b: &[i64]) -> i128 {
 
 fn product(values: &[i64]) -> Option<i128> {
     if values.contains(&0) { Some(0) } else { values.iter().try_fold(1i128, |p, v| p.checked_mul(i128::from(*v))) }
+}
+
+/// The offsets of an index and of a coordinate, one number per mode, as some evaluation has them.
+fn offsets(evaluate: Evaluate, layout: &Layout, c: &[i64], index: i64) -> Result<(), TestCaseError> {
+    exact_by(evaluate, &format!("crd2idx({index}, {layout})"), Some(at(layout, i128::from(index))))?;
+    let modes = (0..layout.rank()).map(|mode| layout.mode(mode).unwrap());
+    let sum = modes.zip(c).map(|(mode, c)| at(&mode, i128::from(*c))).sum();
+    exact_by(evaluate, &format!("crd2idx({}, {layout})", text(&c[..layout.rank()])), Some(sum))
 }
 
 proptest! {
@@ -139,12 +155,11 @@ proptest! {
 
     #[test]
     fn offsets_and_coordinates_are_exact(layout in layout(), c in prop::collection::vec(number(), 4), index in number()) {
-        exact(&format!("crd2idx({index}, {layout})"), Some(at(&layout, i128::from(index))))?;
+        offsets(evaluate, &layout, &c, index)?;
         let rank = layout.rank();
         let coordinate = &c[..rank.min(4)];
         let modes: Vec<Layout> = (0..rank).map(|mode| layout.mode(mode).unwrap()).collect();
         let offsets: Vec<i128> = modes.iter().zip(coordinate).map(|(mode, c)| at(mode, i128::from(*c))).collect();
-        exact(&format!("crd2idx({}, {layout})", text(coordinate)), Some(offsets.iter().sum()))?;
         let shape = layout.shape();
         let steps: Vec<i128> = modes.iter().scan(1i128, |step, mode| {
             let here = *step;
@@ -279,6 +294,27 @@ proptest! {
             prop_assert_eq!(first + i128::from(offset), swizzle(begin), "{}", call);
         }
     }
+}
+
+/// The evaluation as it once was: the offset of an index wraps.
+fn wrapping(text: &str) -> Result<Value, Refusal> {
+    let call = text.strip_prefix("crd2idx(").and_then(|rest| rest.strip_suffix(')'));
+    let parts = call.and_then(|call| call.split_once(", "));
+    match parts.map(|(index, layout)| (index.parse(), Layout::parse(layout))) {
+        Some((Ok(index), Ok(layout))) => Ok(Value::Int(layout.at(index))),
+        _ => evaluate(text),
+    }
+}
+
+#[test]
+fn an_evaluation_that_wraps_is_caught() {
+    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(600)
+    });
+    let inputs = (layout(), prop::collection::vec(number(), 4), number());
+    let caught = runner.run(&inputs, |(layout, c, index)| offsets(wrapping, &layout, &c, index));
+    assert!(caught.unwrap_err().to_string().contains("crd2idx"));
 }
 
 /// Five evaluations that wrapped, and succeeded.

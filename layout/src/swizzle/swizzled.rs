@@ -37,7 +37,19 @@ impl Swizzled {
         Swizzled { swizzle, offset, layout }
     }
 
-    /// The layout, if start and offsets together stay within 60 bits, so that no offset wraps.
+    /// The layout itself, if start and offsets together stay within 60 bits, so that no offset wraps.
+    ///
+    /// Law: of a layout that is given, every offset is `swizzle(start + layout(c))` without a carry out of 64 bits.
+    ///
+    /// Edge cases: a negative start counts by its magnitude.
+    ///
+    /// ```console
+    /// $ tilewright layout show "S<2,0,2> o 4 o (2,4):(4,1)"
+    ///  5  4  7  6
+    /// 10 11  8  9
+    /// $ tilewright layout eval "S<2,0,2> o 9223372036854775807 o (2,4):(4,1)"
+    /// error: layout: the sum of 9223372036854775807 and 8 is beyond 60 bits; use smaller extents or strides
+    /// ```
     ///
     /// ```
     /// use tilewright_layout::{Layout, Swizzle, Swizzled};
