@@ -29,6 +29,7 @@ mod warpgroup;
 
 pub use accumulator::{Accumulator, Pair};
 pub use float8::{E4M3, E5M2};
+pub use fragment::across_lanes;
 pub use input::{Bits8, Bits16, Bits32, InputType, Width, warp_fragment, warpgroup_atom};
 pub use local::{LocalCopyError, copy_local_to_local, local_sources};
 pub use store::{OutputSpace, OutputType, Pack};
