@@ -17,6 +17,7 @@
 //! | [`codegen`] | kernel IR, builder, PTX, simulator, devices |
 //! | [`kernels`] | tensors on the device, rings, matrix instructions, kernels, oracles |
 //! | [`megakernel`] | programs, validator, scheduler, virtual machines |
+//! | [`flow`] | sparse-attention flows: traced, fused, interpreted |
 //!
 //! ```
 //! use tilewright::codegen::{build::{block, record}, ir::Arch, ptx, verify::verify};
@@ -40,6 +41,7 @@ pub mod shipped;
 pub mod testing;
 
 pub use tilewright_codegen as codegen;
+pub use tilewright_flow as flow;
 pub use tilewright_kernels as kernels;
 pub use tilewright_layout as layout;
 pub use tilewright_megakernel as megakernel;

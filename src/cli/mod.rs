@@ -8,6 +8,7 @@ mod bench;
 mod compile;
 mod dashboard;
 mod failure;
+mod flow;
 mod generate;
 mod interrupt;
 mod ir;
@@ -18,6 +19,7 @@ mod output;
 mod plan;
 mod progress;
 mod ptx;
+mod quantize;
 mod selftest;
 mod sim;
 mod subject;
@@ -51,6 +53,7 @@ enum Command {
     Accuracy(accuracy::AccuracyArgs),
     Dashboard(dashboard::DashboardArgs),
     Plan(plan::PlanArgs),
+    Quantize(quantize::QuantizeArgs),
     Validate(validate::ValidateArgs),
     Ptx(ptx::PtxArgs),
     Ir(ir::IrArgs),
@@ -59,6 +62,9 @@ enum Command {
     /// The layout algebra: evaluate, check, draw
     #[command(subcommand)]
     Layout(layout::LayoutCommand),
+    /// Sparse-attention flows: list, draw
+    #[command(subcommand)]
+    Flow(flow::FlowCommand),
 }
 
 /// When the program started.
@@ -84,12 +90,14 @@ pub fn main() -> ExitCode {
         Command::Accuracy(args) => accuracy::run(&args),
         Command::Dashboard(args) => dashboard::run(&args),
         Command::Plan(args) => plan::run(&args),
+        Command::Quantize(args) => quantize::run(&args),
         Command::Validate(args) => validate::run(&args),
         Command::Ptx(args) => ptx::run(&args),
         Command::Ir(args) => ir::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Selftest(args) => selftest::run(&args),
         Command::Layout(command) => layout::run(&command),
+        Command::Flow(command) => flow::run(&command),
     };
     outcome.unwrap_or_else(|failure| failure.report())
 }

@@ -14,9 +14,8 @@ use tilewright_megakernel::vm::reference::StepCells;
 use tilewright_megakernel::weights::{RandomWeights, Weights};
 
 use super::Failure;
-use super::load::open;
+use super::load::{open_dense, read_dense};
 use super::progress::LoadBar;
-use crate::checkpoint::Config;
 use crate::engine::{self, Opened};
 
 /// Seed of random weights.
@@ -71,7 +70,7 @@ impl Source {
     pub fn open(&self) -> Result<(ModelSpec, Shared), Failure> {
         match (&self.model, &self.config) {
             (Some(dir), _) => {
-                let checkpoint = open(dir)?;
+                let checkpoint = open_dense(dir)?;
                 Ok((checkpoint.spec().clone(), Arc::new(checkpoint)))
             }
             _ => {
@@ -86,8 +85,8 @@ impl Source {
     pub fn spec(&self) -> Result<ModelSpec, Failure> {
         let missing = "give a model: --model DIR, or --config FILE for random weights";
         match (&self.model, &self.config, self.known.and_then(ModelSpec::named)) {
-            (Some(dir), ..) => Ok(Config::read(&dir.join("config.json"))?.spec),
-            (None, Some(file), _) => Ok(Config::read(file)?.spec),
+            (Some(dir), ..) => read_dense(&dir.join("config.json")),
+            (None, Some(file), _) => read_dense(file),
             (None, None, Some(spec)) => Ok(spec),
             (None, None, None) => Err(missing.into()),
         }
