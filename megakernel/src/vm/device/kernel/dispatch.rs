@@ -1,7 +1,9 @@
 //! From opcodes to device functions: records become the arguments of calls.
 
 use tilewright_codegen::build::{Builder, Global, Ptr, Val};
-use tilewright_kernels::decode::{Array, Float, Pages, Rotation, Scratch, Streamed, ConsumerWarps, TokenStage, Weights};
+use tilewright_kernels::decode::{
+    Array, ConsumerWarps, Float, Pages, Rotation, Scratch, Streamed, TokenStage, Weights,
+};
 
 use super::Kit;
 use super::table::TaskView;
