@@ -5,6 +5,7 @@
 //! | [`checkpoint`] | Hugging Face folders: architecture, weights, tokenizer |
 //! | [`cli`] | the command line |
 //! | [`engine`] | prompts in, tokens out |
+//! | [`results`] | what was measured: rows, calls, their files and their noise |
 //! | [`shipped`] | every kernel of this build, by name |
 //! | `testing` | strategies, laws and oracles for the property tests of others; behind the feature `testing` |
 //!
@@ -16,6 +17,7 @@
 //! | [`codegen`] | kernel IR, builder, PTX, simulator, devices |
 //! | [`kernels`] | tensors on the device, rings, matrix instructions, kernels, oracles |
 //! | [`megakernel`] | programs, validator, scheduler, virtual machines |
+//! | [`flow`] | sparse-attention flows: traced, fused, interpreted |
 //!
 //! ```
 //! use tilewright::codegen::{build::{block, record}, ir::Arch, ptx, verify::verify};
@@ -33,11 +35,13 @@
 pub mod checkpoint;
 pub mod cli;
 pub mod engine;
+pub mod results;
 pub mod shipped;
 #[cfg(feature = "testing")]
 pub mod testing;
 
 pub use tilewright_codegen as codegen;
+pub use tilewright_flow as flow;
 pub use tilewright_kernels as kernels;
 pub use tilewright_layout as layout;
 pub use tilewright_megakernel as megakernel;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tilewright::results::Results;
 
 fn model(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("models").join(name)
@@ -379,10 +380,10 @@ fn generate_on_a_simulated_gpu_gives_the_reference_text() {
 fn a_timeline_and_a_bench_write_what_they_say() {
     let folder = TempDir::new().expect("a folder");
     let path = |name: &str| folder.path().join(name).to_str().expect("path").to_owned();
-    let (trace, svg, rows) = (path("t.json"), path("t.svg"), path("b.json"));
+    let (trace, svg, rows, steps) = (path("t.json"), path("t.svg"), path("b.json"), path("steps.jsonl"));
     let dir = model("tiny-qwen3");
     let dir = dir.to_str().expect("path");
-    let run = ["--device", "sim", "--context", "16", "--steps", "2", "--out", &trace, "--svg", &svg];
+    let run = ["--device", "sim", "--context", "16", "--steps", "2", "--out", &trace, "--svg", &svg, "--json", &steps];
     let output = tilewright(&[&["timeline", "--model", dir], &run[..]].concat());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let table = stdout(&output);
@@ -392,6 +393,10 @@ fn a_timeline_and_a_bench_write_what_they_say() {
     let trace: Value = serde_json::from_str(&fs::read_to_string(trace).expect("a trace")).expect("JSON");
     assert!(trace["traceEvents"].as_array().is_some_and(|events| events.len() > 20));
     assert!(fs::read_to_string(svg).expect("a picture").starts_with("<svg"));
+    let levels = Results::open(Path::new(&steps)).expect("rows").rows;
+    let together: f64 = levels.iter().filter_map(|(_, row)| row.values.get("together_us")).sum();
+    let step = levels.last().and_then(|(_, row)| row.median_us).expect("the step");
+    assert!((together - step).abs() < 0.01 * step, "levels of {together} µs in a step of {step} µs");
 
     let config = model("tiny-qwen3").join("config.json");
     let config = config.to_str().expect("path");
@@ -400,12 +405,18 @@ fn a_timeline_and_a_bench_write_what_they_say() {
         tilewright(&[&["bench", "--suite", "decode", "--config", config, "--random-weights"], &run[..]].concat());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = fs::read_to_string(rows).expect("rows");
-    for row in text.lines() {
+    let call: Value = serde_json::from_str(text.lines().next().expect("a call")).expect("JSON");
+    assert!(call["call"]["command"].as_str().is_some_and(|command| command.contains("bench --suite decode")), "{call}");
+    for row in text.lines().skip(1) {
         let row: Value = serde_json::from_str(row).expect("JSON");
         assert_eq!((&row["suite"], &row["shape"]["context"]), (&json!("decode"), &json!(8)));
-        assert!(row["us"].as_f64().is_some_and(|us| us > 0.0) && row["error"].as_f64().is_some_and(|e| e < 2e-2));
+        assert!(
+            row["median_us"].as_f64().is_some_and(|us| us > 0.0)
+                && row["samples_us"][0].is_f64()
+                && row["error"].as_f64().is_some_and(|e| e < 2e-2)
+        );
     }
-    assert_eq!(text.lines().count(), 2);
+    assert_eq!(text.lines().count(), 3);
 }
 
 #[test]
@@ -419,13 +430,16 @@ fn accuracy_is_measured_at_every_position_and_against_a_peer() {
     let output = tilewright(&[&sub[..], &["--json", &rows]].concat());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = fs::read_to_string(rows).expect("rows");
-    let rows: Vec<Value> = text.lines().map(|row| serde_json::from_str(row).expect("JSON")).collect();
-    let positions: Vec<&Value> = rows.iter().map(|row| &row["positions"]).collect();
-    assert_eq!(positions, [&json!([1]), &json!([70]), &json!([1, 70, 2])]);
-    for row in &rows {
-        let errors = row["error"].as_array().expect("a list");
-        assert_eq!(errors.len(), row["positions"].as_array().expect("a list").len());
-        assert!(errors.iter().all(|error| error.as_f64().is_some_and(|error| error > 0.0 && error < 2e-2)), "{row}");
+    let mut results = Results::default();
+    results.add(&text, "rows").expect("results");
+    let variants: Vec<&str> = results.rows.iter().map(|(_, row)| row.variant.as_str()).collect();
+    assert_eq!(variants, ["positions 1", "positions 70", "positions 1 70 2"]);
+    for (_, row) in &results.rows {
+        let errors: Vec<f64> =
+            row.values.iter().filter(|(name, _)| name.starts_with("error")).map(|(_, e)| *e).collect();
+        assert_eq!(errors.len() as u64, row.shape["rows"]);
+        assert!(errors.iter().all(|error| *error > 0.0 && *error < 2e-2), "{row:?}");
+        assert_eq!(row.verdict.as_deref(), Some("right"));
     }
 
     // A peer whose logits are all 1: a device is nearer to the reference, but what the peer calls f32 is not.
@@ -446,4 +460,38 @@ fn accuracy_is_measured_at_every_position_and_against_a_peer() {
     let output = beside("2");
     assert_eq!(output.status.code(), Some(2), "the file has other steps");
     assert!(String::from_utf8_lossy(&output.stderr).contains("position"));
+}
+
+#[test]
+fn quantised_checkpoints_run_on_the_cpu_and_are_refused_elsewhere() {
+    let dir = model("quant/tiny-llama-fp8block");
+    let dir = dir.to_str().expect("UTF-8 path");
+    let output = tilewright(&generate(dir, "In the beginning", &["--max-new-tokens", "2"]));
+    let note = "note: the checkpoint wants activations quantised as well; they are computed in bf16 or f32 here\n";
+    assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(0), note));
+    let refused = "the checkpoint has 28 quantised modules, which run on `cpu` alone";
+    assert!(failure(&generate(dir, "a", &["--device", "sim"])).contains(refused));
+    let out = TempDir::new().expect("a folder");
+    let program = out.path().join("program.json");
+    let program = program.to_str().expect("UTF-8 path");
+    assert!(failure(&["compile", "--model", dir, "--target", "h100", "--out", program]).contains(refused));
+    let config = format!("{dir}/config.json");
+    assert!(failure(&["compile", "--config", &config, "--target", "h100", "--out", program]).contains(refused));
+}
+
+#[test]
+fn quantize_writes_a_folder_that_generates_or_none() {
+    let out = TempDir::new().expect("a folder");
+    let made = out.path().join("made");
+    let made = made.to_str().expect("UTF-8 path");
+    let dense = model("tiny-qwen3");
+    let dense = dense.to_str().expect("UTF-8 path");
+    let args = ["quantize", "--model", dense, "--out", made, "--scheme", "w8a16"];
+    let output = tilewright(&args);
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(stdout(&output).starts_with("21 modules, "), "{}", stdout(&output));
+    assert!(tilewright(&generate(made, "In the beginning", &["--max-new-tokens", "2"])).status.success());
+    assert!(failure(&args).contains("exists and is not an empty folder"));
+    assert!(failure(&[&args[..6], &["int3"]].concat()).contains("`int3` is not a scheme"));
+    assert_eq!(fs::read_dir(out.path()).expect("the folder").count(), 1, "nothing is left of what failed");
 }

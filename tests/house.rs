@@ -23,7 +23,7 @@ fn files(extension: &str) -> Vec<PathBuf> {
         }
     }
     let mut found = Vec::new();
-    for room in ["src", "layout", "codegen", "kernels", "megakernel", "tests", "benches", "docs"] {
+    for room in ["src", "layout", "codegen", "kernels", "megakernel", "flow", "tests", "benches", "docs"] {
         let folder = root().join(room);
         if folder.is_dir() {
             walk(&folder, extension, &mut found);
@@ -72,9 +72,8 @@ fn no_drawer_names() {
 fn every_dependency_has_a_reason() {
     let page = read(&root().join("docs/dependencies.md"));
     let mut missing = Vec::new();
-    for manifest in
-        ["Cargo.toml", "layout/Cargo.toml", "codegen/Cargo.toml", "kernels/Cargo.toml", "megakernel/Cargo.toml"]
-    {
+    let rooms = ["layout", "codegen", "kernels", "megakernel", "flow"].map(|room| format!("{room}/Cargo.toml"));
+    for manifest in rooms.iter().map(String::as_str).chain(["Cargo.toml"]) {
         let text = read(&root().join(manifest));
         let mut in_dependencies = false;
         for line in text.lines() {

@@ -9,10 +9,14 @@ use std::path::{Path, PathBuf};
 use measure::relative_l2;
 use safetensors::SafeTensors;
 use serde::Deserialize;
+use tilewright::checkpoint::{Scheme, quantize};
 use tilewright::engine::{Device, Engine, Request, Session};
 use tilewright_kernels::naive::Sampling;
 
 const MODELS: [&str; 2] = ["tiny-llama", "tiny-qwen3"];
+/// Checkpoints of the formats that people publish, with references of their exact weights.
+const QUANTISED: [&str; 4] =
+    ["quant/tiny-llama-awq", "quant/tiny-llama-gptq", "quant/tiny-llama-w4a16", "quant/tiny-llama-fp8block"];
 
 #[derive(Deserialize)]
 struct Reference {
@@ -48,26 +52,25 @@ fn request(case: &Case) -> Request {
 
 #[test]
 fn greedy_tokens_and_text_equal_the_reference() {
-    for model in MODELS {
-        for workers in [1, 2, 3] {
-            let engine = engine(model, workers);
-            for case in reference(model) {
-                let prompt_ids = engine.tokenizer().encode(&case.prompt).expect("the prompt encodes");
-                assert_eq!(prompt_ids, case.prompt_ids, "{model}: {}", case.prompt);
-                let (completions, speed) =
-                    engine.generate(&[request(&case)], &Sampling::GREEDY, |_, _| ()).expect("generates");
-                assert_eq!(completions[0].token_ids, case.greedy_ids, "{model}: {}", case.prompt);
-                assert_eq!(speed.tokens, 48);
-                let text = engine.tokenizer().decode(&completions[0].token_ids).expect("decodes");
-                assert_eq!(text, case.text, "{model}: {}", case.prompt);
-            }
+    let dense = MODELS.iter().flat_map(|model| [1, 2, 3].map(|workers| (*model, workers)));
+    for (model, workers) in dense.chain(QUANTISED.map(|model| (model, 2))) {
+        let engine = engine(model, workers);
+        for case in reference(model) {
+            let prompt_ids = engine.tokenizer().encode(&case.prompt).expect("the prompt encodes");
+            assert_eq!(prompt_ids, case.prompt_ids, "{model}: {}", case.prompt);
+            let (completions, speed) =
+                engine.generate(&[request(&case)], &Sampling::GREEDY, |_, _| ()).expect("generates");
+            assert_eq!(completions[0].token_ids, case.greedy_ids, "{model}: {}", case.prompt);
+            assert_eq!(speed.tokens, 48);
+            let text = engine.tokenizer().decode(&completions[0].token_ids).expect("decodes");
+            assert_eq!(text, case.text, "{model}: {}", case.prompt);
         }
     }
 }
 
 #[test]
 fn logits_equal_the_reference() {
-    for model in MODELS {
+    for model in MODELS.into_iter().chain(QUANTISED) {
         let engine = engine(model, 2);
         let bytes = std::fs::read(folder(model).join("reference.safetensors")).expect("the model has logits");
         let tensors = SafeTensors::deserialize(&bytes).expect("the logits are safetensors");
@@ -81,6 +84,39 @@ fn logits_equal_the_reference() {
             println!("{model} prompt {at}: relative L2 error {error:.2e}");
             assert!(error <= 1e-5, "{model} prompt {at}: {error:.2e}");
         }
+    }
+}
+
+/// What rounding to nearest costs; the table of docs/quantization.md is what this prints.
+#[test]
+fn quantising_a_model_costs_what_the_page_says() {
+    // Scheme, group, and the relative L2 that the logits of both models stay below.
+    let cases = [
+        (Scheme::W4A16, Some(32), 0.20),
+        (Scheme::W4A16, Some(64), 0.25),
+        (Scheme::W4A16, None, 0.25),
+        (Scheme::W8A16, None, 0.02),
+        (Scheme::Fp8, None, 0.06),
+    ];
+    println!("| scheme | group | {} |\n|---|---|---|---|", MODELS.join(" | "));
+    for (scheme, group, limit) in cases {
+        let mut line = format!("| {scheme} | {} |", group.map_or("default".to_owned(), |group| group.to_string()));
+        for model in MODELS {
+            let folder = tempfile::tempdir().expect("a folder");
+            let out = folder.path().join("made");
+            quantize(&self::folder(model), &out, scheme, group, &mut |_| ()).expect("quantises");
+            let made = Engine::load(&out, Device::Cpu { workers: 2 }).expect("the model loads");
+            let dense = engine(model, 2);
+            let (mut found, mut expected) = (Vec::new(), Vec::new());
+            for case in &reference(model)[..3] {
+                found.extend(made.logits(&case.prompt_ids).expect("computes"));
+                expected.extend(dense.logits(&case.prompt_ids).expect("computes"));
+            }
+            let error = relative_l2(&found, &expected);
+            assert!(error < limit, "{model} {scheme} {group:?}: {error:.2e}");
+            line += &format!(" {error:.2e} |");
+        }
+        println!("{line}");
     }
 }
 

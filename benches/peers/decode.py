@@ -110,7 +110,7 @@ def row(config, batch, context, tokens, compiled):
     read = step.weight_bytes + step.token_bytes * (context - tokens // 2)
     note = f"torch {torch.__version__}, {seconds:.0f} s in all"
     return {"suite": "decode", "who": who, "shape": shape, "note": note, "us": times[len(times) // 2],
-            "best_us": times[0], "bytes": read, "flops": 0}
+            "best_us": times[0], "samples_us": list(times), "bytes": read, "flops": 0}
 
 
 def main():

@@ -61,6 +61,7 @@ def measure(suite, make, size, result, m, n, k, replays):
     return {
         "suite": suite, "who": "cublas", "shape": {"m": m, "n": n, "k": k},
         "us": times[len(times) // 2] * 1e3 / count, "best_us": times[0] * 1e3 / count,
+        "samples_us": [time * 1e3 / count for time in times],
         "bytes": size * k * (m + n) + c.element_size() * m * n, "flops": 2 * m * n * k,
     }
 

@@ -42,6 +42,7 @@ def main():
             row = {
                 "suite": "gemv", "who": "cublas", "shape": {"batch": batch, "k": k, "n": n},
                 "us": best[len(best) // 2] * 1e3 / count, "best_us": best[0] * 1e3 / count,
+                "samples_us": [time * 1e3 / count for time in best],
                 "bytes": 2 * (n * k + batch * (n + k)), "flops": 2 * batch * n * k,
             }
             print(json.dumps(row), flush=True)

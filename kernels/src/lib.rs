@@ -3,6 +3,7 @@
 //! | room | what it holds |
 //! |---|---|
 //! | [`decode`] | a decode step's work as device functions on a block |
+//! | [`gallery`] | kernels over tensors that show one idiom each |
 //! | [`gemm`] | matrix products: kernels, tiles, choices, plans |
 //! | [`naive`] | the oracles: each op as a plain loop, as short as its definition |
 //! | [`tile`] | tensors on the device: layouts, tiles, copies |
@@ -15,6 +16,7 @@
 //! | [`kv`] | keys and values on their way to the matrix instructions |
 //! | [`attention`] | decode and prefill attention |
 //! | `testing` | random extents and ragged batches; behind the feature `testing` |
+//! | [`quant`] | quantised matrices on the host: codes, scales, zeros, order |
 //!
 //! This crate knows layouts and code generation; it knows no program and no model.
 #![deny(unsafe_code)]
@@ -23,6 +25,7 @@ pub mod attention;
 pub mod decode;
 pub mod elementwise;
 pub mod embed;
+pub mod gallery;
 pub mod gemm;
 pub mod gemv;
 pub mod host;
@@ -30,6 +33,7 @@ pub mod kv;
 pub mod mma;
 pub mod naive;
 pub mod norm;
+pub mod quant;
 pub mod ring;
 pub mod rope;
 pub mod sample;

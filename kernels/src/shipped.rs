@@ -6,7 +6,7 @@ use tilewright_codegen::verify::VerifyErrors;
 
 use crate::gemm::ShippedGemm;
 use crate::gemv::ShippedGemv;
-use crate::{attention, elementwise, embed, norm, rope, sample};
+use crate::{attention, elementwise, embed, gallery, norm, rope, sample};
 
 /// Every kernel of this library.
 ///
@@ -27,6 +27,7 @@ pub fn shipped() -> Vec<Box<dyn Shipped>> {
         elementwise::shipped,
         embed::shipped,
         sample::shipped,
+        gallery::shipped,
     ];
     let gemv = std::iter::once(Box::new(ShippedGemv) as Box<dyn Shipped>);
     gemm.chain(gemv).chain(rooms.into_iter().flat_map(|room| room())).collect()

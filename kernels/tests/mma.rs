@@ -9,7 +9,7 @@ use tilewright_codegen::ir::{Arch, Const, Kernel};
 use tilewright_codegen::sim::{self, Arg, Counters, Launch, Memory, Outcome};
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::mma::{Atom, AtomGrid, AtomLayout, E4M3, E5M2, InputType, MmaSync, Tf32, TiledMma, Wgmma};
-use tilewright_kernels::tile::{LayoutTensor, Matrix, ThreadGroup, copy_async};
+use tilewright_kernels::tile::{LayoutTensor, Modes, ThreadGroup};
 use tilewright_layout::typed::{ColMajor, KMajor, MnMajor, OperandTile, RowMajor, StaticLayout, Swizzle, Swizzled};
 
 /// Elements that the host makes and the kernel reads.
@@ -109,33 +109,31 @@ fn check<F: Number>(case: Case, kernel: Kernel, seed: u64) -> Counters {
     }
 }
 
+/// A matrix whose extents and stride the kernel is told.
+type Edged<'k, T> = LayoutTensor<'k, T, Modes<'k, 2>, Global>;
+
 /// The parameters of both kernels: the operands with their edges, and the product.
-fn parameters<'k, F: InputType>(k: &'k Builder, case: Case) -> ([Matrix<'k, F::Stored>; 2], Matrix<'k, F::Sum>) {
+fn parameters<'k, F: InputType>(k: &'k Builder, case: Case) -> ([Edged<'k, F::Stored>; 2], Edged<'k, F::Sum>) {
     let [m, n, depth, lda, ldb] = ["m", "n", "k", "lda", "ldb"].map(|name| k.param::<u32>(name));
     let (a, b) = (k.global::<F::Stored>("a"), k.global::<F::Stored>("b"));
-    let operand = |base: Ptr<'k, Global, F::Stored>, rows, stride| {
-        if case.k_major {
-            Matrix::row_major(base, [rows, depth], stride).vectors(case.vector)
-        } else {
-            Matrix::col_major(base, [rows, depth], stride).vectors(case.vector)
-        }
+    let operand = |base: Ptr<'k, Global, F::Stored>, rows: Val<'k, u32>, stride| {
+        let extents = [rows.into(), depth.into()];
+        let modes = if case.k_major { Modes::row_major(extents, stride) } else { Modes::col_major(extents, stride) };
+        LayoutTensor::new(base, modes.vectors(case.vector))
     };
     let operands = [operand(a, m, lda), operand(b, n, ldb)];
-    (operands, Matrix::row_major(k.global::<F::Sum>("c"), [m, n], n))
+    (operands, LayoutTensor::new(k.global::<F::Sum>("c"), Modes::row_major([m.into(), n.into()], n)))
 }
 
 /// Writes the warps' parts of the product, what is inside.
 fn store<'k, X: Atom, L: StaticLayout, R: StaticLayout, T: AtomGrid>(
-    k: &'k Builder,
     product: TiledMma<'k, X, L, R, T>,
-    c: Matrix<'k, Sum<X>>,
+    c: Edged<'k, Sum<X>>,
 ) {
-    let corner = product.corner().map(|place| place.get(k));
-    let (sums, tile) = (product.sums(), c.tile(TiledMma::<X, L, R, T>::PART, corner));
+    let (sums, [row, column]) = (product.sums(), product.corner());
     for pair in sums.pairs(product.thread()) {
         for i in 0..2 {
-            let at = [pair.row, pair.column + i];
-            k.when(tile.inside(k, at), || tile.at(k, at).store(sums.get(pair.first + i)));
+            c.store([row + pair.row, column + pair.column + i], sums.get(pair.first + i));
         }
     }
 }
@@ -162,10 +160,10 @@ fn kernel<'k, X: Atom, L: StaticLayout, R: StaticLayout, T: AtomGrid>(
     let a_tile = LayoutTensor::new(k.shared_aligned("a", m * depth, 1024), L::default());
     let b_tile = LayoutTensor::new(k.shared_aligned("b", n * depth, 1024), R::default());
     let product = TiledMma::<X, L, R, T>::new(k);
-    let zero = k.lit(0u32);
-    k.for_step(0u32, case.k as u32, depth, |step| {
-        copy_async(k, ThreadGroup::block(k), a.tile([m, depth], [zero, step]), a_tile).unwrap();
-        copy_async(k, ThreadGroup::block(k), b.tile([n, depth], [zero, step]), b_tile).unwrap();
+    let threads = ThreadGroup::block(k);
+    k.for_(0u32, (case.k as u32).div_ceil(depth), |step| {
+        threads.copy_async(a.clipped_tile([m, depth], [0.into(), step.into()]), a_tile);
+        threads.copy_async(b.clipped_tile([n, depth], [0.into(), step.into()]), b_tile);
         k.cp_async_commit();
         k.cp_async_wait(0);
         if X::THREADS == 128 {
@@ -175,7 +173,7 @@ fn kernel<'k, X: Atom, L: StaticLayout, R: StaticLayout, T: AtomGrid>(
         multiply(product, a_tile, b_tile, step.ne(0));
         k.barrier();
     });
-    store(k, product, c);
+    store(product, c);
 }
 
 fn warps<F: Number, L: StaticLayout, R: StaticLayout, T: AtomGrid>(case: Case) -> Counters {

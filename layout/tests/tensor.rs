@@ -2,7 +2,9 @@
 
 use proptest::prelude::*;
 use tilewright_layout::DType;
-use tilewright_layout::tensor::{AnyFormat, Batched, Format, Paged, Place, Ragged, ShapeError, TensorId, VTensor};
+use tilewright_layout::tensor::{
+    AnyFormat, Batched, Format, Paged, Parameter, Place, Ragged, ShapeError, TensorId, VTensor,
+};
 
 fn tensor(shape: &[usize]) -> Result<VTensor, ShapeError> {
     VTensor::new(shape, DType::BF16, Place::Device(1), Format::Batched, TensorId(3))
@@ -51,7 +53,7 @@ fn retagging_makes_a_new_tensor_and_keeps_the_padding() {
 
 #[test]
 fn a_marker_is_its_format() {
-    assert_eq!([Batched::FORMAT, Ragged::FORMAT, Paged::FORMAT], Format::ALL);
+    assert_eq!([Batched::FORMAT, Ragged::FORMAT, Paged::FORMAT, Parameter::FORMAT], Format::ALL);
     for format in Format::ALL {
         assert_eq!(Format::from_name(&format.to_string()), Some(format));
     }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 use half::{bf16, f16};
+use tilewright_kernels::quant::QuantMatrix;
 use tilewright_layout::DType;
 
 pub use random::{RandomWeights, Uniform, random_tensor};
@@ -19,6 +20,11 @@ pub use random::{RandomWeights, Uniform, random_tensor};
 pub trait Weights {
     /// The tensor of that name, or `None` where there is no such tensor.
     fn tensor(&self, name: &str) -> Option<WeightTensor>;
+
+    /// The quantised matrix that stands in place of the tensor of that name; a name is of one or of the other.
+    fn quantized(&self, _name: &str) -> Option<Arc<QuantMatrix>> {
+        None
+    }
 }
 
 /// A range of bytes and a share in whoever owns them. Cloning copies no bytes.

@@ -13,6 +13,7 @@ use super::error::{CheckpointError, Faults};
 use super::fault::{ConfigError, ConfigFault};
 use super::json::{self, quote};
 use super::keys::{KNOWN, Keys, Otherwise, RealBound};
+use super::quant::{self, Plan};
 use super::{files, rope};
 
 /// What `config.json` says.
@@ -31,6 +32,8 @@ pub struct Config {
     pub spec: ModelSpec,
     /// The tokens that end a sequence; `generation_config.json` may say otherwise.
     pub eos_ids: Vec<u32>,
+    /// Which modules are quantised, where `quantization_config` says so.
+    pub quantization: Option<Plan>,
 }
 
 impl Config {
@@ -162,8 +165,10 @@ fn interpret(value: Value) -> Result<Config, Vec<ConfigFault>> {
     if keys.faults.is_empty() {
         check(&spec, &mut keys.faults);
     }
+    // The names of the modules are those of a sound model.
+    let quantization = if keys.faults.is_empty() { quant::read_key(&mut keys, &spec) } else { None };
     let faults = keys.finish(KNOWN);
-    if faults.is_empty() { Ok(Config { spec, eos_ids }) } else { Err(faults) }
+    if faults.is_empty() { Ok(Config { spec, eos_ids, quantization }) } else { Err(faults) }
 }
 
 /// The family, and that the architecture is its causal language model. Without it no other key has a meaning.

@@ -160,7 +160,7 @@ pub enum HeaderError {
 const LIMIT: u64 = 100_000_000;
 
 /// The format's names of the element types.
-const DTYPES: [(&str, DType); 15] = [
+const DTYPES: [(&str, DType); 16] = [
     ("F64", DType::F64),
     ("F32", DType::F32),
     ("F16", DType::F16),
@@ -176,6 +176,8 @@ const DTYPES: [(&str, DType); 15] = [
     ("U16", DType::U16),
     ("U8", DType::U8),
     ("BOOL", DType::Bool),
+    // Exponents: the schemes that know them read bytes.
+    ("F8_E8M0", DType::U8),
 ];
 
 fn known_dtypes() -> String {

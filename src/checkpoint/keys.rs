@@ -54,15 +54,15 @@ impl fmt::Display for RealBound {
 /// A taker never fails: it notes the fault and returns some value in range, so that one reading finds every fault. The
 /// values mean something only where [`Keys::faults`] is empty.
 pub(super) struct Keys {
-    prefix: &'static str,
+    prefix: String,
     map: Map<String, Value>,
     pub faults: Vec<ConfigFault>,
 }
 
 impl Keys {
     /// Takes over an object; `prefix` stands before each key in a fault (`rope_scaling.`, or nothing).
-    pub fn new(prefix: &'static str, map: Map<String, Value>) -> Keys {
-        Keys { prefix, map, faults: Vec::new() }
+    pub fn new(prefix: impl Into<String>, map: Map<String, Value>) -> Keys {
+        Keys { prefix: prefix.into(), map, faults: Vec::new() }
     }
 
     /// The key as faults name it.
@@ -234,21 +234,22 @@ pub(super) struct KnownKey {
 /// Values of a key that change nothing.
 #[derive(Clone, Copy)]
 pub(super) struct Inert {
-    text: &'static str,
-    test: fn(&Value) -> bool,
+    pub text: &'static str,
+    pub test: fn(&Value) -> bool,
 }
 
-const ANY: Inert = Inert { text: "any value", test: |_| true };
-const NULL: Inert = Inert { text: "null", test: Value::is_null };
-const FALSE: Inert = Inert { text: "false", test: |v| v.is_null() || *v == Value::Bool(false) };
+pub(super) const ANY: Inert = Inert { text: "any value", test: |_| true };
+pub(super) const NULL: Inert = Inert { text: "null", test: Value::is_null };
+pub(super) const FALSE: Inert = Inert { text: "false", test: |v| v.is_null() || *v == Value::Bool(false) };
 const ZERO: Inert = Inert { text: "0", test: |v| v.is_null() || v.as_f64() == Some(0.0) };
 const ONE: Inert = Inert { text: "1", test: |v| v.is_null() || v.as_f64() == Some(1.0) };
-const EMPTY: Inert = Inert {
+pub(super) const EMPTY: Inert = Inert {
     text: "nothing in it",
     test: |v| v.is_null() || v.as_object().is_some_and(Map::is_empty) || v.as_array().is_some_and(Vec::is_empty),
 };
 
-const fn known(key: &'static str, meaning: &'static str, inert: Inert) -> KnownKey {
+/// A row of a list of known keys.
+pub(super) const fn known(key: &'static str, meaning: &'static str, inert: Inert) -> KnownKey {
     KnownKey { key, meaning, inert }
 }
 
@@ -353,7 +354,7 @@ pub(super) const KNOWN: &[KnownKey] = &[
     known("num_experts_per_tok", "replaces the MLP by experts", ZERO),
     known("kv_lora_rank", "compresses keys and values", NULL),
     known("q_lora_rank", "compresses queries", NULL),
-    known("quantization_config", "the weights are quantised", NULL),
+    known("quantization_config", "the weights are quantised; it is read where all else is sound", ANY_OBJECT),
     known("compression_config", "the weights are compressed", NULL),
     known("auto_map", "code of the checkpoint's own computes the model", EMPTY),
     known("pruned_heads", "removes heads", EMPTY),
@@ -368,6 +369,8 @@ pub(super) const KNOWN: &[KnownKey] = &[
     known("decoder_start_token_id", "starts a decoder of its own", NULL),
 ];
 
+/// Left over only where another key is at fault: one fault is enough.
+const ANY_OBJECT: Inert = Inert { text: "null or an object", test: |v| v.is_null() || v.is_object() };
 const EMPTY_TEXT: Inert = Inert { text: "null or empty", test: |v| v.is_null() || v.as_str() == Some("") };
 
 #[cfg(test)]

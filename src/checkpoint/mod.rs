@@ -5,6 +5,7 @@
 //! | `config.json` | [`Config`] | the [`ModelSpec`], rotation evaluated |
 //! | `generation_config.json` (optional) | [`Checkpoint::open`] | the tokens that end a sequence |
 //! | `tokenizer.json` | [`Tokenizer`] | text to ids and back |
+//! | `quantize_config.json`, `quant_config.json`, `hf_quant_config.json` (optional) | [`Checkpoint::open`] | how weights are quantised, where `config.json` does not say |
 //! | `model.safetensors`, or `model.safetensors.index.json` and its shards | [`Checkpoint::open`] | the tensors |
 //!
 //! The world is closed: a key, a value or a tensor that is not understood is an error that names it, because a model that
@@ -19,6 +20,8 @@ mod generation;
 mod header;
 mod json;
 mod keys;
+mod quant;
+mod quantize;
 mod rope;
 mod shards;
 mod stream;
@@ -27,7 +30,9 @@ mod tokenizer;
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::Arc;
 
+use tilewright_kernels::quant::QuantMatrix;
 use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::weights::{WeightTensor, Weights};
 
@@ -36,6 +41,8 @@ pub use error::{CheckpointError, Faults};
 pub use fault::{ConfigError, ConfigFault};
 pub use header::HeaderError;
 pub use keys::RealBound;
+pub use quant::{PartFault, Plan, Stored};
+pub use quantize::{QuantizeError, QuantizeReport, Scheme, quantize};
 pub use shards::IndexFault;
 pub use stream::TextStream;
 pub use tensors::TensorFault;
@@ -57,7 +64,8 @@ pub struct Progress {
 ///
 /// Weights are mapped, not read: a tensor's bytes come from the disk when they are first touched, and are shared with
 /// whoever asked for them ([`Weights::tensor`]) even after the checkpoint is gone. The files must not be changed or
-/// truncated meanwhile; replacing one by another under the same name is safe.
+/// truncated meanwhile; replacing one by another under the same name is safe. Quantised modules are read while the
+/// checkpoint is opened: their codes are unpacked into the canonical form, 4 or 8 bits each ([`Weights::quantized`]).
 ///
 /// ```no_run
 /// use tilewright::checkpoint::Checkpoint;
@@ -72,6 +80,8 @@ pub struct Checkpoint {
     eos_ids: Vec<u32>,
     tokenizer: Tokenizer,
     tensors: HashMap<String, WeightTensor>,
+    quantized: HashMap<String, Arc<QuantMatrix>>,
+    notes: Vec<String>,
 }
 
 impl Checkpoint {
@@ -83,14 +93,17 @@ impl Checkpoint {
         if !dir.is_dir() {
             return Err(CheckpointError::NotAFolder { path: dir.to_owned() });
         }
-        let Config { spec, eos_ids } = Config::read(&dir.join("config.json"))?;
+        let Config { spec, eos_ids, quantization } = Config::read(&dir.join("config.json"))?;
+        let plan = quant::read_beside(dir, &spec, quantization)?.unwrap_or_default();
         let eos_ids = read_generation(&dir.join("generation_config.json"), &spec)?.unwrap_or(eos_ids);
         let path = dir.join("tokenizer.json");
         let tokenizer = Tokenizer::from_json(&files::read(&path)?, spec.vocab)
             .map_err(|source| CheckpointError::Tokenizer { path, source })?;
         let shards = shards::open(dir)?;
-        let tensors = tensors::gather(dir, &spec, &shards, progress)?;
-        Ok(Checkpoint { spec, eos_ids, tokenizer, tensors })
+        let gathered = tensors::gather(dir, &spec, &plan, &shards, progress)?;
+        let notes = [plan.notes(), &gathered.notes].concat();
+        let (tensors, quantized) = (gathered.dense, gathered.quantized);
+        Ok(Checkpoint { spec, eos_ids, tokenizer, tensors, quantized, notes })
     }
 
     /// The architecture.
@@ -108,7 +121,17 @@ impl Checkpoint {
         &self.tokenizer
     }
 
-    /// Every tensor with its name, in no order.
+    /// Every quantised matrix with the name that its weight would have, in no order.
+    pub fn quantized_modules(&self) -> impl ExactSizeIterator<Item = (&str, &Arc<QuantMatrix>)> {
+        self.quantized.iter().map(|(name, matrix)| (name.as_str(), matrix))
+    }
+
+    /// What the user should know of how it is computed, one line each: what the checkpoint wants and does not get.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// Every dense tensor with its name, in no order.
     pub fn tensors(&self) -> impl ExactSizeIterator<Item = (&str, &WeightTensor)> {
         self.tensors.iter().map(|(name, tensor)| (name.as_str(), tensor))
     }
@@ -134,6 +157,10 @@ impl Checkpoint {
 impl Weights for Checkpoint {
     fn tensor(&self, name: &str) -> Option<WeightTensor> {
         self.tensors.get(name).cloned()
+    }
+
+    fn quantized(&self, name: &str) -> Option<Arc<QuantMatrix>> {
+        self.quantized.get(name).cloned()
     }
 }
 

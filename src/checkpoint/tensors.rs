@@ -2,12 +2,16 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use rayon::prelude::*;
+use tilewright_kernels::quant::QuantMatrix;
 use tilewright_layout::DType;
 use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::weights::{SharedBytes, WeightTensor};
 
 use super::error::{CheckpointError, Faults};
+use super::quant::{Job, Part, PartFault, Plan, prepare};
 use super::shards::Shard;
 use super::{Progress, header::Entry};
 
@@ -15,7 +19,7 @@ const EMBEDDING: &str = "model.embed_tokens.weight";
 const HEAD: &str = "lm_head.weight";
 
 /// One tensor that is not as the model needs it.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum TensorFault {
     /// The model has the tensor, the files do not.
     #[error("tensor {tensor} is missing; shape {expected:?} is expected")]
@@ -60,6 +64,9 @@ pub enum TensorFault {
         /// Its element type.
         found: DType,
     },
+    /// A tensor of a quantised module.
+    #[error(transparent)]
+    Quantized(#[from] PartFault),
     /// The embeddings are tied, and yet there is an output projection that differs from them.
     #[error(
         "tensor {tensor} in {} differs from model.embed_tokens.weight; with tie_word_embeddings true it must be \
@@ -74,16 +81,27 @@ pub enum TensorFault {
     },
 }
 
-/// Takes every tensor of the model out of the files.
+/// The tensors of a model: each is dense or quantised.
+#[derive(Debug, Default)]
+pub(super) struct Gathered {
+    pub dense: HashMap<String, WeightTensor>,
+    pub quantized: HashMap<String, Arc<QuantMatrix>>,
+    /// What the user should know: one line each.
+    pub notes: Vec<String>,
+}
+
+/// Takes every tensor of the model out of the files; those of quantised modules are unpacked into the canonical form.
 ///
-/// Two kinds of tensors beside the model's are allowed, since dropping them changes nothing: `rotary_emb.inv_freq`
-/// buffers, which are derived from the configuration, and an `lm_head.weight` with the bits of the tied embedding.
+/// Some tensors beside the model's are allowed, since dropping them changes nothing: `rotary_emb.inv_freq` buffers, which
+/// are derived from the configuration, an `lm_head.weight` with the bits of the tied embedding, and beside quantised
+/// modules biases of zeros and scales of activations, keys and values.
 pub(super) fn gather(
     dir: &Path,
     spec: &ModelSpec,
+    plan: &Plan,
     shards: &[Shard],
     progress: &mut dyn FnMut(Progress),
-) -> Result<HashMap<String, WeightTensor>, CheckpointError> {
+) -> Result<Gathered, CheckpointError> {
     let mut found: HashMap<&str, (&Shard, &Entry)> = HashMap::new();
     for shard in shards {
         found.extend(shard.entries.iter().map(|entry| (entry.name.as_str(), (shard, entry))));
@@ -91,47 +109,118 @@ pub(super) fn gather(
     let total = found.values().map(|(_, entry)| entry.range.len() as u64).sum();
     let mut done = 0;
     progress(Progress { done, total });
-    let mut faults = Vec::new();
-    let mut tensors = HashMap::new();
+    let (mut faults, mut jobs, mut gathered) = (Vec::new(), Vec::new(), Gathered::default());
     for expected in spec.tensors() {
+        let module = expected.name.strip_suffix(".weight");
+        if let (Some(module), &[n, k]) = (module, expected.shape.as_slice())
+            && let Some(stored) = plan.stored(module)
+        {
+            let mut take = |name: &str| found.remove(name).map(|(shard, entry)| part(shard, entry));
+            let mut of_parts = Vec::new();
+            jobs.extend(prepare(module, [n, k], stored, &mut take, &mut of_parts));
+            faults.extend(of_parts.into_iter().map(TensorFault::from));
+            continue;
+        }
         let Some((shard, entry)) = found.remove(expected.name.as_str()) else {
             faults.push(TensorFault::Missing { tensor: expected.name, expected: expected.shape });
             continue;
         };
-        let (tensor, file) = (expected.name, shard.path.clone());
-        if entry.shape != expected.shape {
-            let (expected, found) = (expected.shape, entry.shape.clone());
-            faults.push(TensorFault::Shape { tensor, file, expected, found });
-        } else if !matches!(entry.dtype, DType::F32 | DType::F16 | DType::BF16) {
-            faults.push(TensorFault::Dtype { tensor, file, found: entry.dtype });
-        } else {
-            match share(shard, entry) {
-                Some(weights) => drop(tensors.insert(tensor, weights)),
-                None => faults.push(TensorFault::Missing { tensor, expected: expected.shape }),
-            }
-        }
         done += entry.range.len() as u64;
+        match dense(shard, entry, &expected.shape) {
+            Ok(weights) => drop(gathered.dense.insert(expected.name, weights)),
+            Err(fault) => faults.push(fault),
+        }
         progress(Progress { done, total });
     }
+    check_left(found, spec, plan, &mut gathered, &mut faults);
+    if faults.is_empty() {
+        unpack(jobs, &mut gathered, &mut faults);
+    }
+    progress(Progress { done: total, total });
+    if faults.is_empty() {
+        Ok(gathered)
+    } else {
+        Err(CheckpointError::Tensors { path: dir.to_owned(), faults: Faults(faults) })
+    }
+}
+
+/// A tensor as the files hold it.
+fn dense(shard: &Shard, entry: &Entry, expected: &[usize]) -> Result<WeightTensor, TensorFault> {
+    let (tensor, file) = (entry.name.clone(), shard.path.clone());
+    if entry.shape != expected {
+        let (expected, found) = (expected.to_vec(), entry.shape.clone());
+        return Err(TensorFault::Shape { tensor, file, expected, found });
+    }
+    if !matches!(entry.dtype, DType::F32 | DType::F16 | DType::BF16) {
+        return Err(TensorFault::Dtype { tensor, file, found: entry.dtype });
+    }
+    share(shard, entry).ok_or_else(|| TensorFault::Missing { tensor, expected: expected.to_vec() })
+}
+
+/// Holds what is left against what may be left.
+fn check_left(
+    found: HashMap<&str, (&Shard, &Entry)>,
+    spec: &ModelSpec,
+    plan: &Plan,
+    gathered: &mut Gathered,
+    faults: &mut Vec<TensorFault>,
+) {
     let mut left: Vec<_> = found.into_values().filter(|(_, entry)| !is_derived(&entry.name, spec.layers)).collect();
     left.sort_by(|(_, a), (_, b)| a.name.cmp(&b.name));
     for (shard, entry) in left {
         let (tensor, file) = (entry.name.clone(), shard.path.clone());
-        if tensor != HEAD || !spec.tied_embeddings {
+        if is_cache_scale(&entry.name, plan, spec.layers) {
+            let note = "the checkpoint has scales of quantised keys and values; they are not used here";
+            if !gathered.notes.iter().any(|line| line == note) {
+                gathered.notes.push(note.to_owned());
+            }
+        } else if tensor != HEAD || !spec.tied_embeddings {
+            let module = entry.name.strip_suffix(".bias").filter(|module| plan.stored(module).is_some());
+            let zeros = || shard.mapping.get(entry.range.clone()).is_some_and(|bytes| bytes.iter().all(|&b| b == 0));
+            if module.is_some() && zeros() {
+                continue;
+            }
             let (dtype, shape) = (entry.dtype, entry.shape.clone());
             faults.push(TensorFault::Unknown { tensor, file, dtype, shape });
-        } else if let Some(embedding) = tensors.get(EMBEDDING)
+        } else if let Some(embedding) = gathered.dense.get(EMBEDDING)
             && !same_bits(embedding, shard, entry)
         {
             faults.push(TensorFault::UntiedHead { tensor, file });
         }
     }
-    progress(Progress { done: total, total });
-    if faults.is_empty() {
-        Ok(tensors)
-    } else {
-        Err(CheckpointError::Tensors { path: dir.to_owned(), faults: Faults(faults) })
+}
+
+/// Reads the quantised modules, in parallel.
+fn unpack(jobs: Vec<Job>, gathered: &mut Gathered, faults: &mut Vec<TensorFault>) {
+    let unpacked: Vec<_> = jobs.par_iter().map(Job::run).collect();
+    let mut wrapped = 0;
+    for (job, unpacked) in jobs.iter().zip(unpacked) {
+        match unpacked {
+            Ok(unpacked) => {
+                wrapped += usize::from(unpacked.wrapped);
+                gathered.quantized.insert(format!("{}.weight", job.module), Arc::new(unpacked.matrix));
+            }
+            Err(fault) => faults.push(fault.into()),
+        }
     }
+    if wrapped > 0 {
+        let note = "have zero points stored as all ones, which is -1; with the format's one added they are read as 0";
+        gathered.notes.push(format!("{wrapped} quantised modules {note}"));
+    }
+}
+
+/// A tensor as the schemes see it.
+fn part<'a>(shard: &'a Shard, entry: &'a Entry) -> Part<'a> {
+    let bytes = shard.mapping.get(entry.range.clone()).unwrap_or_default();
+    Part { name: entry.name.clone(), file: &shard.path, dtype: entry.dtype, shape: &entry.shape, bytes }
+}
+
+/// Whether the tensor is a scale of the keys or values of a layer that a quantised checkpoint may bring.
+fn is_cache_scale(name: &str, plan: &Plan, layers: usize) -> bool {
+    const SCALES: [&str; 4] = ["k_scale", "v_scale", "k_proj.k_scale", "v_proj.v_scale"];
+    let layer = name.strip_prefix("model.layers.").and_then(|rest| rest.split_once(".self_attn."));
+    let in_range = |digits: &str| digits.parse::<usize>().is_ok_and(|n| n < layers && n.to_string() == digits);
+    !plan.is_empty() && layer.is_some_and(|(digits, scale)| in_range(digits) && SCALES.contains(&scale))
 }
 
 /// The tensor's bytes in the map. The header's reader has checked range and size, so there always is one.

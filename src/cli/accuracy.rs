@@ -14,7 +14,6 @@ use clap::Args;
 use half::bf16;
 use half::slice::HalfFloatSliceExt;
 use safetensors::SafeTensors;
-use serde::Serialize;
 use thiserror::Error;
 use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
@@ -27,9 +26,11 @@ use tilewright_megakernel::vm::reference::{KvState, Machine};
 use tilewright_megakernel::weights::Uniform;
 
 use super::Failure;
+use super::bench::this_call;
 use super::output::Output;
 use super::subject::{Cells, SEED, Source, relative};
 use crate::engine::{self, Device, Opened};
+use crate::results::{OURS, Row, write_call, write_row};
 
 /// Compare a device's logits with those of the reference machine in f32
 ///
@@ -78,17 +79,13 @@ struct Case {
 }
 
 /// How far each row of a step is from the reference, ‖found − expected‖ / ‖expected‖.
-#[derive(Serialize)]
 struct Finding {
-    device: String,
     hidden: usize,
     layers: usize,
     positions: Vec<usize>,
     error: Vec<f64>,
     /// Of a peer that computes in bf16, and of one that computes in f32.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     peer_bf16: Vec<f64>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     peer_f32: Vec<f64>,
     /// What the reference machine took, seconds.
     reference_s: f64,
@@ -102,6 +99,7 @@ pub fn run(args: &AccuracyArgs) -> Result<ExitCode, Failure> {
     let Opened { device, target, options } = engine::open(args.device)?;
     let (spec, weights) = args.source.open()?;
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    let name = device.properties().name.clone();
     let mut resident = DeviceWeights::new(device, weights.clone());
     let (mut findings, mut right) = (Vec::new(), true);
     writeln!(io::stdout(), "{:5} {:28} {:>9} {:>9} {:>9}", "batch", "positions", "worst", "bf16 peer", "f32 peer")?;
@@ -144,7 +142,6 @@ pub fn run(args: &AccuracyArgs) -> Result<ExitCode, Failure> {
             None => Ok(Vec::new()),
         };
         let finding = Finding {
-            device: machine.device().properties().name.clone(),
             hidden: spec.hidden,
             layers: spec.layers,
             positions: case.positions.clone(),
@@ -157,12 +154,10 @@ pub fn run(args: &AccuracyArgs) -> Result<ExitCode, Failure> {
         findings.push(finding);
     }
     if let Some(output) = output {
+        let ordinal = if let Device::Cuda { ordinal } = args.device { Some(ordinal) } else { None };
         output.write(|file| {
-            for finding in &findings {
-                serde_json::to_writer(&mut *file, finding)?;
-                writeln!(file)?;
-            }
-            Ok::<(), Failure>(())
+            write_call(file, &this_call(name, ordinal))?;
+            findings.iter().flat_map(Finding::rows).try_for_each(|row| write_row(file, &row))
         })?;
     }
     Ok(ExitCode::from(u8::from(!right)))
@@ -264,6 +259,33 @@ impl Finding {
         let near = self.error.iter().all(|&error| error <= LIMIT);
         near && self.error.iter().zip(&self.peer_bf16).all(|(ours, peer)| ours <= peer)
             && self.peer_f32.iter().all(|&error| error <= SAME)
+    }
+
+    /// The rows of a step: ours and the peer's, each with the error of its worst row, and those of all rows by name.
+    fn rows(&self) -> Vec<Row> {
+        let shape = [("rows", self.positions.len()), ("hidden", self.hidden), ("layers", self.layers)];
+        let shown: Vec<String> = self.positions.iter().take(5).map(usize::to_string).collect();
+        let more = if self.positions.len() > 5 { " .." } else { "" };
+        let row = |who: &str, errors: &[f64]| {
+            let position = |(at, position): (usize, &usize)| (format!("position of row {at}"), *position as f64);
+            let error = |(at, error): (usize, &f64)| (format!("error of row {at}"), *error);
+            let positions = self.positions.iter().enumerate().map(position);
+            Row {
+                suite: "accuracy".into(),
+                who: who.into(),
+                shape: shape.map(|(name, extent)| (name.to_owned(), extent as u64)).into(),
+                variant: format!("positions {}{more}", shown.join(" ")),
+                error: errors.iter().copied().max_by(f64::total_cmp),
+                values: positions.chain(errors.iter().enumerate().map(error)).collect(),
+                ..Row::default()
+            }
+        };
+        let mut ours = row(OURS, &self.error);
+        ours.values.insert("reference_s".into(), self.reference_s);
+        ours.verdict = Some(if self.is_right() { "right" } else { "WRONG" }.into());
+        let peers = [("pytorch bf16", &self.peer_bf16), ("pytorch f32", &self.peer_f32)];
+        let peers = peers.into_iter().filter(|(_, errors)| !errors.is_empty()).map(|(who, errors)| row(who, errors));
+        std::iter::once(ours).chain(peers).collect()
     }
 
     /// A line of the table; whether the step is right.

@@ -15,9 +15,8 @@ use tilewright_megakernel::schedule::{Balance, schedule};
 use tilewright_megakernel::weights::Weights;
 
 use super::Failure;
-use super::load::open;
+use super::load::{open_dense, read_dense};
 use super::output::Output;
-use crate::checkpoint::Config;
 
 /// Compile a model to the program of one decode step
 ///
@@ -113,10 +112,10 @@ type DTypeOf = Box<dyn Fn(&str) -> DType>;
 fn architecture(args: &CompileArgs) -> Result<(ModelSpec, DTypeOf), Failure> {
     if let Some(path) = &args.config {
         let dtype = args.weight_dtype;
-        return Ok((Config::read(path)?.spec, Box::new(move |_| dtype)));
+        return Ok((read_dense(path)?, Box::new(move |_| dtype)));
     }
     let Some(dir) = &args.model else { unreachable!("clap requires --model or --config") };
-    let checkpoint = open(dir)?;
+    let checkpoint = open_dense(dir)?;
     let spec = checkpoint.spec().clone();
     Ok((spec, Box::new(move |name| checkpoint.tensor(name).map_or(DType::BF16, |tensor| tensor.dtype()))))
 }

@@ -1,15 +1,34 @@
 //! Opening a checkpoint with a progress bar.
 
+use std::io::{self, Write};
 use std::path::Path;
+
+use tilewright_megakernel::model::ModelSpec;
 
 use super::Failure;
 use super::progress::LoadBar;
-use crate::checkpoint::Checkpoint;
-use crate::engine::{Device, Engine};
+use crate::checkpoint::{Checkpoint, Config};
+use crate::engine::{self, Device, Engine};
 
 /// Opens a checkpoint: its files are mapped and checked, not read.
 pub fn open(dir: &Path) -> Result<Checkpoint, Failure> {
     Ok(Checkpoint::open(dir, &mut |_| ())?)
+}
+
+/// Opens a checkpoint for programs of a device, which have no quantised weights.
+pub fn open_dense(dir: &Path) -> Result<Checkpoint, Failure> {
+    let checkpoint = open(dir)?;
+    engine::check_dense(&checkpoint)?;
+    Ok(checkpoint)
+}
+
+/// The architecture of a `config.json` alone, for the same programs.
+pub fn read_dense(file: &Path) -> Result<ModelSpec, Failure> {
+    let config = Config::read(file)?;
+    match config.quantization.map_or(0, |plan| plan.len()) {
+        0 => Ok(config.spec),
+        modules => Err(engine::EngineError::Quantized { modules }.into()),
+    }
 }
 
 /// Loads a model onto a device, showing a bar on a terminal while the weights come from the disk, or go to the device.
@@ -17,6 +36,9 @@ pub fn load(dir: &Path, device: Device) -> Result<Engine, Failure> {
     let bar = LoadBar::new();
     if let Device::Cpu { .. } = device {
         let checkpoint = open(dir)?;
+        if !checkpoint.notes().is_empty() {
+            writeln!(io::stderr(), "note: {}", checkpoint.notes().join("; "))?;
+        }
         checkpoint.read_ahead(&mut |progress| bar.show(progress.done, progress.total));
         drop(bar);
         return Ok(Engine::new(checkpoint, device, Box::new(|_| ()))?);

@@ -6,7 +6,9 @@
 mod accuracy;
 mod bench;
 mod compile;
+mod dashboard;
 mod failure;
+mod flow;
 mod generate;
 mod interrupt;
 mod ir;
@@ -14,8 +16,10 @@ pub mod layout;
 mod load;
 mod logits;
 mod output;
+mod plan;
 mod progress;
 mod ptx;
+mod quantize;
 mod selftest;
 mod sim;
 mod subject;
@@ -47,6 +51,9 @@ enum Command {
     Timeline(timeline::TimelineArgs),
     Bench(bench::BenchArgs),
     Accuracy(accuracy::AccuracyArgs),
+    Dashboard(dashboard::DashboardArgs),
+    Plan(plan::PlanArgs),
+    Quantize(quantize::QuantizeArgs),
     Validate(validate::ValidateArgs),
     Ptx(ptx::PtxArgs),
     Ir(ir::IrArgs),
@@ -55,6 +62,9 @@ enum Command {
     /// The layout algebra: evaluate, check, draw
     #[command(subcommand)]
     Layout(layout::LayoutCommand),
+    /// Sparse-attention flows: list, draw
+    #[command(subcommand)]
+    Flow(flow::FlowCommand),
 }
 
 /// When the program started.
@@ -78,12 +88,16 @@ pub fn main() -> ExitCode {
         Command::Timeline(args) => timeline::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Accuracy(args) => accuracy::run(&args),
+        Command::Dashboard(args) => dashboard::run(&args),
+        Command::Plan(args) => plan::run(&args),
+        Command::Quantize(args) => quantize::run(&args),
         Command::Validate(args) => validate::run(&args),
         Command::Ptx(args) => ptx::run(&args),
         Command::Ir(args) => ir::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Selftest(args) => selftest::run(&args),
         Command::Layout(command) => layout::run(&command),
+        Command::Flow(command) => flow::run(&command),
     };
     outcome.unwrap_or_else(|failure| failure.report())
 }

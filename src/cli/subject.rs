@@ -14,9 +14,8 @@ use tilewright_megakernel::vm::reference::StepCells;
 use tilewright_megakernel::weights::{RandomWeights, Weights};
 
 use super::Failure;
-use super::load::open;
+use super::load::{open_dense, read_dense};
 use super::progress::LoadBar;
-use crate::checkpoint::Config;
 use crate::engine::{self, Opened};
 
 /// Seed of random weights.
@@ -34,6 +33,9 @@ pub struct Source {
     /// Random weights; says so where a configuration has none
     #[arg(long, requires = "config")]
     random_weights: bool,
+    /// A known architecture, with random bf16 weights.
+    #[arg(skip)]
+    known: Option<&'static str>,
 }
 
 /// A model and how it is run.
@@ -68,20 +70,51 @@ impl Source {
     pub fn open(&self) -> Result<(ModelSpec, Shared), Failure> {
         match (&self.model, &self.config) {
             (Some(dir), _) => {
-                let checkpoint = open(dir)?;
+                let checkpoint = open_dense(dir)?;
                 Ok((checkpoint.spec().clone(), Arc::new(checkpoint)))
             }
-            (None, Some(file)) => {
-                let spec = Config::read(file)?.spec;
+            _ => {
+                let spec = self.spec()?;
                 let weights = RandomWeights::new(&spec, DType::BF16, SEED)?;
                 Ok((spec, Arc::new(weights)))
             }
-            (None, None) => Err("give a model: --model DIR, or --config FILE for random weights".into()),
+        }
+    }
+
+    /// The architecture.
+    pub fn spec(&self) -> Result<ModelSpec, Failure> {
+        let missing = "give a model: --model DIR, or --config FILE for random weights";
+        match (&self.model, &self.config, self.known.and_then(ModelSpec::named)) {
+            (Some(dir), ..) => read_dense(&dir.join("config.json")),
+            (None, Some(file), _) => read_dense(file),
+            (None, None, Some(spec)) => Ok(spec),
+            (None, None, None) => Err(missing.into()),
         }
     }
 }
 
 impl SubjectArgs {
+    /// A known architecture with random weights.
+    pub fn of_known_model(name: &'static str, batch: u16, context: usize) -> SubjectArgs {
+        let source = Source { model: None, config: None, random_weights: true, known: Some(name) };
+        SubjectArgs { source, batch, context }
+    }
+
+    /// The architecture.
+    pub fn spec(&self) -> Result<ModelSpec, Failure> {
+        self.source.spec()
+    }
+
+    /// Sequences that are decoded together.
+    pub fn rows(&self) -> usize {
+        usize::from(self.batch)
+    }
+
+    /// Tokens that a sequence holds at the end.
+    pub fn context(&self) -> usize {
+        self.context
+    }
+
     /// Opens the model and the device, and makes the machine.
     pub fn open(&self, device: engine::Device, timeline: bool) -> Result<Subject, Failure> {
         let Opened { device, target, options } = engine::open(device)?;

@@ -8,9 +8,11 @@ use clap::Args;
 use tilewright_megakernel::vm::device::timeline::{LevelTable, Timeline};
 
 use super::Failure;
+use super::bench::this_call;
 use super::output::Output;
-use super::subject::SubjectArgs;
+use super::subject::{Subject, SubjectArgs};
 use crate::engine::Device;
+use crate::results::{OURS, Row, write_call, write_row};
 
 /// Show where the time of a decode step goes
 ///
@@ -32,12 +34,16 @@ pub struct TimelineArgs {
     /// Where the picture goes
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
+    /// Where the table goes as rows of results, one JSON object a line
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
 }
 
 /// Runs the subcommand.
 pub fn run(args: &TimelineArgs) -> Result<ExitCode, Failure> {
     let out = args.out.as_deref().map(Output::create).transpose()?;
     let svg = args.svg.as_deref().map(Output::create).transpose()?;
+    let json = args.json.as_deref().map(Output::create).transpose()?;
     let mut subject = args.subject.open(args.device, true)?;
     let steps = args.steps.clamp(1, subject.context);
     let cells = subject.cells(subject.context - steps);
@@ -49,6 +55,44 @@ pub fn run(args: &TimelineArgs) -> Result<ExitCode, Failure> {
     if let Some(svg) = svg {
         svg.write(|writer| writer.write_all(timeline.svg().as_bytes()))?;
     }
-    write!(io::stdout(), "{}", LevelTable::of(&timeline))?;
+    let table = LevelTable::of(&timeline);
+    if let Some(json) = json {
+        let ordinal = if let Device::Cuda { ordinal } = args.device { Some(ordinal) } else { None };
+        let call = this_call(subject.machine.device().properties().name.clone(), ordinal);
+        json.write(|file| {
+            write_call(file, &call)?;
+            rows(&table, &subject).iter().try_for_each(|row| write_row(file, row))
+        })?;
+    }
+    write!(io::stdout(), "{table}")?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// A row for each kind of level, and one for the step.
+fn rows(table: &LevelTable, subject: &Subject) -> Vec<Row> {
+    let Subject { spec, rows, context, .. } = subject;
+    let shape = [("batch", *rows), ("context", *context), ("hidden", spec.hidden), ("layers", spec.layers)];
+    let row = |variant: &str| Row {
+        suite: "timeline".into(),
+        who: OURS.into(),
+        shape: shape.map(|(name, extent)| (name.to_owned(), extent as u64)).into(),
+        variant: variant.into(),
+        ..Row::default()
+    };
+    let levels = table.levels.iter().map(|level| {
+        let figures = [
+            ("times", level.times as f64),
+            ("tasks", level.tasks as f64),
+            ("wait_us", level.wait),
+            ("load_us", level.load),
+            ("compute_us", level.compute),
+            ("publish_us", level.publish),
+            ("full_us", level.full),
+            ("length_us", level.length),
+            ("together_us", level.length * level.times as f64),
+        ];
+        Row { values: figures.map(|(name, figure)| (name.to_owned(), figure)).into(), ..row(&level.name) }
+    });
+    let step = Row { median_us: Some(table.step), ..row("step") };
+    levels.chain([step]).collect()
 }

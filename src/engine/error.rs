@@ -31,6 +31,10 @@ pub enum EngineError {
          runs everywhere", .capability.0, .capability.1
     )]
     NoKernels { device: String, capability: (u32, u32) },
+    #[error(
+        "the checkpoint has {modules} quantised modules, which run on `cpu` alone; give --device cpu, or its dense form"
+    )]
+    Quantized { modules: usize },
     #[error("the megakernel runs on a GPU: give a device such as cuda:0, or sim for a simulated one")]
     NoGpu,
     #[error("the model cannot be brought to the device")]

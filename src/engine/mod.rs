@@ -35,6 +35,22 @@ pub(crate) use place::{Opened, open};
 use place::{Place, Unloaded};
 pub use session::{Row, Run, Session};
 
+/// Refuses what a device does not run.
+fn check_device(checkpoint: &Checkpoint, device: Device) -> Result<(), EngineError> {
+    match device {
+        Device::Cpu { .. } => Ok(()),
+        Device::Cuda { .. } | Device::Sim { .. } => check_dense(checkpoint),
+    }
+}
+
+/// Refuses quantised weights.
+pub(crate) fn check_dense(checkpoint: &Checkpoint) -> Result<(), EngineError> {
+    match checkpoint.quantized_modules().len() {
+        0 => Ok(()),
+        modules => Err(EngineError::Quantized { modules }),
+    }
+}
+
 /// A loaded model on a device.
 pub struct Engine {
     checkpoint: Arc<Checkpoint>,
@@ -63,15 +79,18 @@ impl Engine {
             let checkpoint = Checkpoint::open(dir, &mut |_| ());
             (place.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), checkpoint)
         });
-        Ok(Engine::of(checkpoint?, device, place?, on_progress))
+        let checkpoint = checkpoint?;
+        check_device(&checkpoint, device)?;
+        Ok(Engine::of(checkpoint, device, place?, on_progress))
     }
 
     /// An engine for a checkpoint that is open. Its weights go to the device with the first session, and `on_progress`
     /// is told how far they are.
     ///
     /// # Errors
-    /// If there is no such device.
+    /// If there is no such device, or it does not run quantised weights and the checkpoint has some.
     pub fn new(checkpoint: Checkpoint, device: Device, on_progress: OnProgress) -> Result<Engine, EngineError> {
+        check_device(&checkpoint, device)?;
         Ok(Engine::of(checkpoint, device, Place::open(device)?, on_progress))
     }
 

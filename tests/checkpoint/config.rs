@@ -165,7 +165,7 @@ fn keys_that_change_the_mathematics_are_refused_unless_inert() {
         "attention_multiplier": [0.0078125, null], "embedding_multiplier": [12.0, 1.0],
         "residual_multiplier": [0.22, 1], "logits_scaling": [8.0, 1.0], "logit_scale": [0.0625, 1.0],
         "num_experts": [8, 0], "num_local_experts": [8, null], "num_experts_per_tok": [2, 0], "kv_lora_rank": [512, null],
-        "quantization_config": [{"quant_method": "gptq"}, null], "auto_map": [{"AutoModel": "x.Y"}, {}],
+        "auto_map": [{"AutoModel": "x.Y"}, {}],
         "pruned_heads": [{"0": [1]}, {}], "vision_config": [{}, null], "text_config": [{}, null],
         "is_encoder_decoder": [true, false], "add_cross_attention": [true, false], "pretraining_tp": [2, 1],
         "use_qk_norm": [true, false], "hidden_act": ["gelu", "swish"], "layer_types": [["linear_attention", "full_attention"], null],

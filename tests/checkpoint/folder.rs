@@ -25,9 +25,14 @@ impl Folder {
 
     /// A copy of a shipped model.
     pub fn copy_of(model: &str) -> Folder {
+        Folder::copy_of_folder(&shipped(model))
+    }
+
+    /// A copy of a checkpoint.
+    pub fn copy_of_folder(from: &Path) -> Folder {
         let folder = Folder::empty();
         for file in ["config.json", "generation_config.json", "tokenizer.json", "model.safetensors"] {
-            fs::copy(shipped(model).join(file), folder.path(file)).unwrap();
+            fs::copy(from.join(file), folder.path(file)).unwrap();
         }
         folder
     }

@@ -8,32 +8,33 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use safetensors::SafeTensors;
 use serde_json::{Value, json};
 use tilewright::checkpoint::{Checkpoint, CheckpointError, HeaderError};
+use tilewright_kernels::naive;
 use tilewright_layout::DType;
 use tilewright_megakernel::weights::Weights;
 
 use crate::folder::{Folder, SHARDS, byte_fallback_tokenizer, join, split};
 
 /// SplitMix64.
-struct Rng(u64);
+pub struct Rng(u64);
 
 impl Rng {
-    fn next(&mut self) -> u64 {
+    pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
     }
 
-    fn below(&mut self, n: usize) -> usize {
+    pub fn below(&mut self, n: usize) -> usize {
         (self.next() % n.max(1) as u64) as usize
     }
 
-    fn pick<'a, T>(&mut self, list: &'a [T]) -> &'a T {
+    pub fn pick<'a, T>(&mut self, list: &'a [T]) -> &'a T {
         &list[self.below(list.len())]
     }
 }
 
-fn seed() -> u64 {
+pub fn seed() -> u64 {
     std::env::var("TILEWRIGHT_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1)
 }
 
@@ -60,7 +61,7 @@ fn mutate_bytes(rng: &mut Rng, bytes: &[u8]) -> Vec<u8> {
 }
 
 /// Replaces, removes, renames, adds or swaps one value somewhere in a JSON document.
-fn mutate_json(rng: &mut Rng, document: &Value) -> Value {
+pub fn mutate_json(rng: &mut Rng, document: &Value) -> Value {
     let mut mutant = document.clone();
     let count = nodes(&mutant);
     let target = rng.below(count);
@@ -151,8 +152,14 @@ fn assert_usable(checkpoint: &Checkpoint) {
     assert!(spec.rope.inv_freq.iter().all(|freq| freq.is_finite()) && spec.rope.scale.is_finite());
     assert!(spec.norm_eps > 0.0 && spec.norm_eps.is_finite());
     let tensors = spec.tensors();
-    assert_eq!(checkpoint.tensors().len(), tensors.len());
+    assert_eq!(checkpoint.tensors().len() + checkpoint.quantized_modules().len(), tensors.len());
     for expected in tensors {
+        if let Some(matrix) = checkpoint.quantized(&expected.name) {
+            assert_eq!([matrix.n(), matrix.k()], *expected.shape);
+            let weights = naive::dequantize::<f32>(&matrix);
+            assert!(weights.iter().all(|w| !w.is_nan()));
+            continue;
+        }
         let tensor = checkpoint.tensor(&expected.name).unwrap();
         let count = match tensor.dtype() {
             DType::F32 => tensor.as_f32().unwrap().len(),
@@ -175,13 +182,13 @@ fn assert_usable(checkpoint: &Checkpoint) {
 }
 
 /// Opens mutants of one file of a folder.
-struct Campaign {
-    seed: u64,
-    counts: BTreeMap<&'static str, (usize, usize)>,
+pub struct Campaign {
+    pub seed: u64,
+    pub counts: BTreeMap<&'static str, (usize, usize)>,
 }
 
 impl Campaign {
-    fn run(
+    pub fn run(
         &mut self,
         name: &'static str,
         folder: &Folder,
@@ -220,13 +227,13 @@ impl Campaign {
         self.run(name, folder, file, mutants, |rng| mutate_bytes(rng, &original));
     }
 
-    fn json(&mut self, name: &'static str, folder: &Folder, file: &str, mutants: usize) {
+    pub fn json(&mut self, name: &'static str, folder: &Folder, file: &str, mutants: usize) {
         let original: Value = serde_json::from_slice(&folder.read(file)).unwrap();
         self.run(name, folder, file, mutants, |rng| mutate_json(rng, &original).to_string().into_bytes());
     }
 
     /// Prints the counts and gives the number of mutants.
-    fn report(&self) -> usize {
+    pub fn report(&self) -> usize {
         println!("seed {}", self.seed);
         for (name, (all, accepted)) in &self.counts {
             println!("{all:6} mutants of {name}: {accepted} accepted");

@@ -59,6 +59,7 @@ pub fn record(name: &str, arch: Arch, launch: Launch, body: impl FnOnce(&Builder
         vars: Vec::new(),
         values: Vec::new(),
         body: Block::new(),
+        refused: Vec::new(),
     };
     let state = State { kernel, open: vec![Scope::default()], next: 0, known: Knowledge::default(), src: None };
     let builder = Builder { state: RefCell::new(state) };
@@ -155,12 +156,31 @@ impl Builder {
         self.state.borrow_mut().append(Stmt { id, src, op });
     }
 
-    /// Records on behalf of a line: a closure has none of its caller's.
-    pub(super) fn on_behalf<R>(&self, src: Src, record: impl FnOnce() -> R) -> R {
+    /// Records on behalf of a line: a closure has none of its caller's. For libraries that record within one.
+    pub fn on_behalf<R>(&self, src: Src, record: impl FnOnce() -> R) -> R {
         let before = self.state.borrow_mut().src.replace(src);
         let result = record();
         self.state.borrow_mut().src = before;
         result
+    }
+
+    /// Refuses the kernel at this place, in words: noun, value, bound, remedy. Recording goes on, and [`verify`] reports it.
+    ///
+    /// For libraries that check what their callers ask for: the caller's line is named where their functions are
+    /// `#[track_caller]`.
+    ///
+    /// ```
+    /// use tilewright_codegen::{build::{block, record}, ir::Arch, verify::verify};
+    /// let kernel = record("hasty", Arch::Sm80, block(32), |k| k.refuse(&"the width is 3: vectors have 4; take a multiple"));
+    /// assert!(verify(kernel).unwrap_err().to_string().contains("error: the width is 3: vectors have 4; take a multiple"));
+    /// ```
+    ///
+    /// [`verify`]: crate::verify::verify
+    #[track_caller]
+    pub fn refuse(&self, what: &dyn core::fmt::Display) {
+        let id = StmtId(self.state.borrow().next);
+        self.comment("refused");
+        self.state.borrow_mut().kernel.refused.push((id, what.to_string()));
     }
 
     /// Appends a `break`.

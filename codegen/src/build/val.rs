@@ -1,6 +1,6 @@
 //! Typed values: `Val` with its operators, the Rust types that stand for IR types, literals as arguments.
 
-use super::{Builder, Var};
+use super::{Builder, Ptr, Var};
 use crate::ir::{Const, Operand, Ty};
 use core::marker::PhantomData;
 use half::{bf16, f16};
@@ -42,6 +42,13 @@ impl<'k, T: Scalar> Val<'k, T> {
     /// The operand that the recorded kernel names it by.
     pub fn operand(self) -> Operand {
         self.op
+    }
+}
+
+impl<'k, S, T> Ptr<'k, S, T> {
+    /// The recorder that it belongs to.
+    pub fn builder(self) -> &'k Builder {
+        self.k
     }
 }
 

@@ -155,6 +155,7 @@ mod tests {
                 vars: vec![],
                 values: vec![],
                 body: vec![],
+                refused: vec![],
             };
             let (offsets, size) = kernel.param_offsets();
             let (spans, bytes) = Signature::of(&kernel).param_spans();

@@ -29,6 +29,8 @@ pub struct Kernel {
     pub values: Vec<Ty>,
     /// The statements.
     pub body: Block,
+    /// What libraries refused while they recorded, in words, each at its statement. A kernel with any does not verify.
+    pub refused: Vec<(StmtId, String)>,
 }
 
 /// How a kernel is launched. The grid is the launcher's choice.

@@ -65,6 +65,7 @@ pub fn verify(kernel: Kernel) -> Result<Verified, VerifyErrors> {
     let mut faults = Faults { kernel: &kernel, errors: Vec::new() };
     launch::verify_launch(&mut faults);
     types::verify_types(&mut faults);
+    verify_refused(&mut faults);
     if faults.errors.is_empty() {
         // What follows relies on types and visibility.
         verify_instructions(&mut faults);
@@ -107,6 +108,15 @@ impl<'a> Faults<'a> {
         let mut all = Vec::new();
         self.kernel.walk(&mut |stmt| all.push(stmt));
         all
+    }
+}
+
+/// No library refused what its caller asked for.
+fn verify_refused(faults: &mut Faults<'_>) {
+    for (id, what) in &faults.kernel.refused {
+        if let Some(stmt) = faults.kernel.stmt(*id) {
+            faults.at(stmt, ErrorKind::Refused { what: what.clone() });
+        }
     }
 }
 

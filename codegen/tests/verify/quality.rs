@@ -39,6 +39,25 @@ fn a_report_shows_the_kernel_with_each_error_under_its_line_and_the_line_of_rust
 }
 
 #[test]
+fn what_a_library_refuses_is_reported_at_its_callers_line() {
+    #[track_caller]
+    fn halves(k: &tilewright_codegen::build::Builder, width: u32) {
+        if width % 2 == 1 {
+            k.refuse(&format_args!("width {width} is odd: halves need a multiple of 2"));
+        }
+    }
+    let line = line!() + 3;
+    let kernel = record("halves", Arch::Sm80, block(32), |k| {
+        halves(k, 4);
+        halves(k, 5);
+    });
+    let errors = verify(kernel).unwrap_err();
+    assert_eq!(errors.errors.len(), 1);
+    assert_eq!(errors.errors[0].src.unwrap().line(), line);
+    assert!(errors.errors[0].to_string().ends_with("`// refused`: width 5 is odd: halves need a multiple of 2"));
+}
+
+#[test]
 fn rows_are_documented_in_sentences() {
     for row in rows() {
         let doc = row.doc.concat();

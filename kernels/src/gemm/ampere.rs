@@ -9,11 +9,10 @@ use super::store::{Results, Store};
 use super::tiling::Tiles;
 use crate::mma::{AtomLayout, InputType, MmaSync, TiledMma};
 use crate::ring::{GroupRing, StageTile};
-use crate::tile::{LayoutTensor, Matrix, MatrixTile, ThreadGroup, copy_async};
-use tilewright_codegen::build::{Builder, Ptr, Scalar, Shared, block};
+use crate::tile::{Index, LayoutTensor, Modes, ThreadGroup};
+use tilewright_codegen::build::{Builder, Ptr, Val, block};
 use tilewright_codegen::ir::Launch;
 use tilewright_layout::swizzle::canonical::Major;
-use tilewright_layout::view::OffsetMap;
 
 /// What is chosen for a kernel beside its tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,12 +46,13 @@ pub fn gemm<'k, F: InputType, D: Output, T: Tiles>(k: &'k Builder, config: Confi
     let [m, n, depth, a_stride, b_stride] = ["m", "n", "k", "a_stride", "b_stride"].map(|name| k.param::<u32>(name));
     let [rows, columns, splits] = ["rows", "columns", "splits"].map(|name| k.param::<u32>(name));
     let results = Results::<F::Sum, D, T>::parameters(k, store, [m, n]);
-    let operand = |base: Ptr<'k, _, F::Stored>, rows, stride, number: usize| {
-        let matrix = match config.majors[number] {
-            Major::K => Matrix::row_major(base, [rows, depth], stride),
-            Major::Mn => Matrix::col_major(base, [rows, depth], stride),
+    let operand = |base: Ptr<'k, _, F::Stored>, rows: Val<'k, u32>, stride, number: usize| {
+        let extents = [rows, depth].map(Index::any);
+        let modes = match config.majors[number] {
+            Major::K => Modes::row_major(extents, stride),
+            Major::Mn => Modes::col_major(extents, stride),
         };
-        matrix.vectors(config.vectors[number])
+        LayoutTensor::new(base, modes.vectors(config.vectors[number]))
     };
     let (a, b) = (operand(a, m, a_stride, 0), operand(b, n, b_stride, 1));
 
@@ -63,13 +63,15 @@ pub fn gemm<'k, F: InputType, D: Output, T: Tiles>(k: &'k Builder, config: Confi
     let begin = place.split * share;
     let end = (begin + share).min(steps);
 
-    let tiles =
-        (StageTile::<F::Stored, T::A>::typed().aligned(1024), StageTile::<F::Stored, T::B>::typed().aligned(1024));
+    let tiles = (StageTile::<F::Stored, T::A>::typed(), StageTile::<F::Stored, T::B>::typed());
+    let threads = ThreadGroup::block(k);
     let mut ring = GroupRing::new::<Operands, _>(k, tiles, config.stages, |step, (a_tile, b_tile)| {
-        let along = (begin + step) * T::K;
+        let along = Index::any(begin + step);
+        let a = a.clipped_tile([T::M, T::K], [place.row.into(), along]);
+        let b = b.clipped_tile([T::N, T::K], [place.column.into(), along]);
         k.when((begin + step).lt(end), || {
-            fetch(k, a.tile([T::M, T::K], [row, along]), a_tile);
-            fetch(k, b.tile([T::N, T::K], [column, along]), b_tile);
+            threads.copy_async(a, a_tile);
+            threads.copy_async(b, b_tile);
         });
     });
     let product = Product::<F, T>::new(k);
@@ -90,12 +92,4 @@ pub fn gemm<'k, F: InputType, D: Output, T: Tiles>(k: &'k Builder, config: Confi
     let [down, across] = product.corner().map(|place| place.get(k));
     let sums = promoted.unwrap_or(product.sums());
     results.store(sums, product.thread(), [row + down, column + across], place.split);
-}
-
-/// This thread's share of a tile.
-#[track_caller]
-fn fetch<'k, E: Scalar, L: OffsetMap>(k: &'k Builder, from: MatrixTile<'k, E>, to: LayoutTensor<'k, E, L, Shared>) {
-    if let Err(error) = copy_async(k, ThreadGroup::block(k), from, to) {
-        unreachable!("the extents are the layout's: {error}");
-    }
 }

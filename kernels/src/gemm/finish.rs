@@ -4,7 +4,7 @@ use half::{bf16, f16};
 use tilewright_codegen::build::{Builder, Global, Ptr, Val};
 
 use crate::mma::OutputType;
-use crate::tile::Matrix;
+use crate::tile::{Index, LayoutTensor, Modes};
 
 /// A type of results.
 pub trait Output: OutputType {
@@ -46,7 +46,7 @@ pub struct Finish<'k, D> {
     k: &'k Builder,
     scale: Option<Val<'k, f32>>,
     bias: Option<Ptr<'k, Global, D>>,
-    residual: Option<Matrix<'k, D>>,
+    residual: Option<LayoutTensor<'k, D, Modes<'k, 2>, Global>>,
     /// Rows and columns of the result.
     extents: [Val<'k, u32>; 2],
     gated: bool,
@@ -61,9 +61,10 @@ impl<'k, D: Output> Finish<'k, D> {
             a * b
         });
         let bias = epilogue.bias.then(|| k.global::<D>("bias"));
-        let residual = epilogue
-            .residual
-            .then(|| Matrix::row_major(k.global::<D>("residual"), extents, k.param::<u32>("residual_stride")));
+        let residual = epilogue.residual.then(|| {
+            let base = k.global::<D>("residual");
+            LayoutTensor::new(base, Modes::row_major(extents.map(Index::any), k.param::<u32>("residual_stride")))
+        });
         Finish { k, scale, bias, residual, extents, gated: epilogue.gated }
     }
 
@@ -87,9 +88,8 @@ impl<'k, D: Output> Finish<'k, D> {
         match self.residual {
             None => x,
             Some(residual) => {
-                let tile = residual.tile([1, 1], [row, column]);
-                let origin = [0.into(), 0.into()];
-                x + self.if_inside(tile.inside(self.k, origin), || tile.at(self.k, origin).load())
+                let at = [row, column].map(Index::any);
+                x + self.if_inside(residual.mask(at).get(), || residual.at(at).load())
             }
         }
     }

@@ -52,8 +52,7 @@ pub fn gemm<'k, F: InputType, D: Output, T: Tiles>(k: &'k Builder, config: Confi
     let [m, n, depth, rows, columns, splits] = ["m", "n", "k", "rows", "columns", "splits"].map(|p| k.param::<u32>(p));
     let results = Results::<F::Sum, D, T>::parameters(k, store, [m, n]);
     let fetcher = k.tid().eq(128 * T::CONSUMERS);
-    let tiles =
-        (StageTile::<F::Stored, T::A>::typed().aligned(1024), StageTile::<F::Stored, T::B>::typed().aligned(1024));
+    let tiles = (StageTile::<F::Stored, T::A>::typed(), StageTile::<F::Stored, T::B>::typed());
     let shape = Shape::stages(config.stages).consumers(Consumers::Warpgroups(T::CONSUMERS)).cluster(config.cluster);
     let (mut producer, consumer) = start(k, Ring::bulk::<Operands>(k, tiles, shape)).split();
 

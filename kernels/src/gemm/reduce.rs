@@ -1,7 +1,7 @@
 //! Adds up the shares of a split contraction, and finishes the sums.
 
 use super::finish::{Epilogue, Finish, Output};
-use crate::tile::Matrix;
+use crate::tile::{Index, LayoutTensor, Modes};
 use tilewright_codegen::build::{Builder, Number, Numeric, block};
 use tilewright_codegen::ir::Launch;
 
@@ -17,7 +17,7 @@ pub fn reduce<S: Number + Numeric, D: Output>(k: &Builder, epilogue: Epilogue) {
     let [stride, m, n, splits] = ["c_stride", "m", "n", "splits"].map(|name| k.param::<u32>(name));
     let finish = Finish::<D>::parameters(k, epilogue, [m, n]);
     let width = if epilogue.gated { n * 2 } else { n };
-    let result = Matrix::row_major(c, [m, n], stride);
+    let result = LayoutTensor::new(c, Modes::row_major([m.into(), n.into()], stride));
     let next = k.var(k.block_id() * k.threads() + k.tid());
     k.while_(
         || next.get().lt(m * n),
@@ -33,8 +33,7 @@ pub fn reduce<S: Number + Numeric, D: Output>(k: &Builder, epilogue: Epilogue) {
                 sum.get().cast::<f32>()
             };
             let value = finish.apply(at, sum(k.lit(0)), epilogue.gated.then(|| sum(n)));
-            let place = result.tile([1, 1], at).at(k, [0.into(), 0.into()]);
-            place.store(value.cast::<D>());
+            result.at(at.map(Index::any)).store(value.cast::<D>());
             next.set(next.get() + k.blocks() * k.threads());
         },
     );

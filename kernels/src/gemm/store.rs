@@ -3,9 +3,9 @@
 use super::finish::{Epilogue, Finish, Output};
 use super::tiling::Tiles;
 use crate::mma::{Accumulator, Pack, Pair};
-use crate::tile::{Index, LayoutTensor, Matrix, Share};
+use crate::tile::{Index, LayoutTensor, Modes, Share};
 use core::marker::PhantomData;
-use tilewright_codegen::build::{Builder, Numeric, Param, Ptr, Shared, TensorMap, Val};
+use tilewright_codegen::build::{Builder, Global, Numeric, Param, Ptr, Shared, TensorMap, Val};
 use tilewright_codegen::ir::attr::ProxyFence;
 
 /// How the result is written.
@@ -41,8 +41,8 @@ pub(super) struct Results<'k, S, D, T> {
 #[derive(Clone, Copy)]
 enum To<'k, S, D> {
     Tiles { map: Ptr<'k, Param, TensorMap>, staged: Ptr<'k, Shared, u16>, pack: Pack<'k> },
-    Elements(Matrix<'k, D>),
-    Partials(Ptr<'k, tilewright_codegen::build::Global, S>),
+    Elements { base: Ptr<'k, Global, D>, stride: Val<'k, u32> },
+    Partials(Ptr<'k, Global, S>),
 }
 
 impl<'k, S: Numeric, D: Output, T: Tiles> Results<'k, S, D, T> {
@@ -55,7 +55,8 @@ impl<'k, S: Numeric, D: Output, T: Tiles> Results<'k, S, D, T> {
                 To::Tiles { map, staged: k.shared_aligned("c", T::CONSUMERS * T::BUFFERS * Self::STAGE, 1024), pack }
             }
             (Store::Tiles(_) | Store::Elements(_), _) => {
-                To::Elements(Matrix::row_major(k.global("c"), extents, k.param::<u32>("c_stride")))
+                let base = k.global("c");
+                To::Elements { base, stride: k.param("c_stride") }
             }
             (Store::Partials, _) => To::Partials(k.global("partials")),
         };
@@ -105,23 +106,25 @@ impl<'k, S: Numeric, D: Output, T: Tiles> Results<'k, S, D, T> {
     ) {
         let k = self.k;
         let pairs = || sums.pairs(thread).into_iter().filter(|pair| pair.column.constant() < self.columns());
-        let inside = |[row, column]: [Val<'k, u32>; 2]| row.lt(self.extents[0]) & column.lt(self.extents[1]);
         match self.to {
             To::Tiles { map, staged, pack } => self.store_tiles(sums, corner, (map, staged), pack),
-            To::Elements(c) => {
+            To::Elements { base, stride } => {
+                let c = LayoutTensor::new(base, Modes::row_major(self.extents.map(Index::any), stride));
                 for (pair, i) in pairs().flat_map(|pair| [(pair, 0), (pair, 1)]) {
                     let at = [corner[0] + pair.row.get(k), corner[1] + (pair.column + i).get(k)];
                     let value = self.value(sums, pair, i, at);
-                    let place = c.tile([1, 1], at).at(k, [0.into(), 0.into()]);
-                    k.when(inside(at), || place.store(value.cast::<D>()));
+                    let (place, at) = (c.at(at.map(Index::any)), at.map(Index::any));
+                    c.mask(at).when(|| place.store(value.cast::<D>()));
                 }
             }
             To::Partials(partials) => {
                 let plane = partials.at((split * self.extents[0]).mul_wide(self.extents[1]));
+                let rows = Modes::row_major(self.extents.map(Index::any), self.extents[1]);
+                let plane = LayoutTensor::new(plane, rows);
                 for (pair, i) in pairs().flat_map(|pair| [(pair, 0), (pair, 1)]) {
-                    let at = [corner[0] + pair.row.get(k), corner[1] + (pair.column + i).get(k)];
-                    let place = plane.at(at[0].mul_wide(self.extents[1])).at(at[1]);
-                    k.when(inside(at), || place.store(sums.get(pair.first + i)));
+                    let at = [corner[0] + pair.row.get(k), corner[1] + (pair.column + i).get(k)].map(Index::any);
+                    let place = plane.at(at);
+                    plane.mask(at).when(|| place.store(sums.get(pair.first + i)));
                 }
             }
         }

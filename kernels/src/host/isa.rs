@@ -7,7 +7,7 @@ use super::block;
 
 /// An instruction set that there are blocks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Isa {
+pub(super) enum Isa {
     /// What the build's target guarantees.
     Plain,
     /// 32-byte vectors and the conversion of f16.
@@ -17,7 +17,7 @@ enum Isa {
 
 impl Isa {
     /// The best that this CPU has. (The macro remembers what it detected.)
-    fn best() -> Isa {
+    pub(super) fn best() -> Isa {
         #[cfg(target_arch = "x86_64")]
         if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("f16c") {
             return Isa::Avx2;
@@ -29,7 +29,7 @@ impl Isa {
         target_arch = "x86_64",
         expect(unsafe_code, reason = "calls a function compiled for instructions that were detected")
     )]
-    fn tile<W: Element>(self, x: &[f32], k: usize, w: &[W], out: &mut [f32]) {
+    pub(super) fn tile<W: Element>(self, x: &[f32], k: usize, w: &[W], out: &mut [f32]) {
         match self {
             Isa::Plain => block::tile(x, k, w, out),
             #[cfg(target_arch = "x86_64")]

@@ -9,7 +9,8 @@
 //! and Stability of Numerical Algorithms*, section 4.2: `⌈n/16⌉ + 5` roundings on the longest way from a term to the
 //! sum); the tests hold every form to it.
 //!
-//! `element` says how weights become f32, `block` and `avx2` compute register blocks, `isa` picks between them.
+//! `element` says how weights become f32, `block` and `avx2` compute register blocks, `isa` picks between them; `quant` has
+//! the product over packed codes, with an error bound of its own.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -17,7 +18,9 @@ mod block;
 mod element;
 mod isa;
 mod norm;
+mod quant;
 
 pub use element::{Element, Format};
 pub use isa::linear;
 pub use norm::rms_norm;
+pub use quant::linear_quantized;

@@ -17,6 +17,7 @@ mod linear;
 mod norm;
 mod pages;
 mod philox;
+mod quant;
 mod real;
 mod rope;
 mod sample;
@@ -31,6 +32,7 @@ pub use linear::linear;
 pub use norm::{head_norm, rms_norm};
 pub use pages::{PoolShape, append};
 pub use philox::philox4x32;
+pub use quant::dequantize;
 pub use real::Real;
 pub use rope::rope;
 #[cfg(test)]

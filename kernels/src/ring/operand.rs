@@ -1,6 +1,6 @@
 //! What a stage holds.
 
-use crate::tile::LayoutTensor;
+use crate::tile::{LayoutTensor, hardware_period};
 use core::fmt;
 use core::marker::PhantomData;
 use tilewright_codegen::build::{Builder, Ptr, Scalar, Shared, Val};
@@ -36,15 +36,22 @@ impl<T: Scalar, L: StaticLayout> StageTile<T, L> {
 }
 
 impl<T: Scalar, L: OffsetMap> StageTile<T, L> {
-    /// A tile of a layout without negative strides. It begins at a multiple of 128 bytes.
+    /// A tile of a layout without negative strides. It begins at a multiple of 128 bytes, as tensor maps need it, and of its
+    /// swizzle's period: 1024 bytes in the 128-byte swizzle.
     pub fn new(layout: L) -> StageTile<T, L> {
-        StageTile { layout, align: 128, of: PhantomData }
+        let align = hardware_period(&layout.swizzled(), T::TY.bytes()).max(128);
+        StageTile { layout, align, of: PhantomData }
     }
 
-    /// The same at multiples of so many bytes: 1024 for tiles in the 128-byte swizzle.
+    /// The same at multiples of so many bytes, where its layout asks for fewer.
     #[must_use]
     pub fn aligned(self, align: u32) -> StageTile<T, L> {
-        StageTile { align, ..self }
+        StageTile { align: align.max(self.align), ..self }
+    }
+
+    /// What it begins at a multiple of, bytes.
+    pub fn align(&self) -> u32 {
+        self.align
     }
 
     /// Bytes that fill it: whoever copies less says so.

@@ -1,12 +1,20 @@
-//! Copies of tiles: who moves what, and how wide, follows from the layouts; edges read as zero.
+//! Copies between tensors: who moves what, and how wide, follows from the layouts of both sides.
+//!
+//! | | one thread its own parts | a [`ThreadGroup`] a tile |
+//! |---|---|---|
+//! | loads and stores, memory or registers on either side | [`copy`] | [`ThreadGroup::copy`] |
+//! | `cp.async`, global to shared memory | [`copy_async`] | [`ThreadGroup::copy_async`] |
+//!
+//! A vector is as long as is whole and aligned on both sides, at most 16 bytes. What the source's mask leaves out is zero at
+//! the target; what the target's mask leaves out is not written. Tensor maps have
+//! [`fetch`](super::LayoutTensor::fetch) and [`send`](super::LayoutTensor::send).
 
-use super::matrix::MatrixTile;
-use super::{Index, LayoutTensor};
-use tilewright_codegen::build::{Builder, Scalar, Shared, Val};
+use super::element::{most_lanes, zero};
+use super::side::{AsyncFrom, AsyncTo, CopyFrom, CopyTo};
+use super::{Index, TileError};
+use core::panic::Location;
+use tilewright_codegen::build::{Builder, Scalar, Val};
 use tilewright_codegen::ir::attr::{CpBytes, CpCache};
-use tilewright_layout::LayoutError;
-use tilewright_layout::analysis::CopyPlan;
-use tilewright_layout::view::OffsetMap;
 
 /// The threads that copy together: the number of one, and how many there are.
 #[derive(Clone, Copy)]
@@ -17,87 +25,275 @@ pub struct ThreadGroup<'k> {
     pub count: u32,
 }
 
+/// Copies every element of a thread's own part to its own part of another tensor of the same extents.
+///
+/// Either side may be in global or shared memory, or in registers. The threads' parts come from
+/// [`distribute`](super::LayoutTensor::distribute):
+///
+/// ```
+/// # use tilewright_codegen::{build::{block, record}, ir::Arch};
+/// use tilewright_kernels::tile::{Index, LayoutTensor, copy};
+/// use tilewright_layout::typed::RowMajor;
+/// # record("sample", Arch::Sm80, block(128), |k| {
+/// let x = LayoutTensor::new(k.global::<f32>("x"), RowMajor::<32, 64>::default());
+/// let tile = LayoutTensor::<f32, RowMajor<32, 64>, _>::shared(k, "tile");
+/// // Four vectors of four for each of 8×16 threads.
+/// let thread = Index::thread(k);
+/// copy(
+///     x.vectorize::<1, 4>().distribute::<RowMajor<8, 16>>(thread),
+///     tile.vectorize::<1, 4>().distribute::<RowMajor<8, 16>>(thread),
+/// );
+/// # });
+/// ```
+#[track_caller]
+pub fn copy<'k, F: CopyFrom<'k>, T: CopyTo<'k, Scalar = F::Scalar>>(from: F, to: T) {
+    let Some(plan) = Plan::new(&from, &to) else { return };
+    from.recorder().on_behalf(Location::caller(), || {
+        let places: Vec<_> = (0..plan.vectors()).map(|number| plan.at(number.into())).collect();
+        places.chunks(TOGETHER).for_each(|places| plan.some(&from, &to, places));
+    });
+}
+
+/// As [`copy`], asynchronously where vectors have 4 bytes or more: the caller commits the group and waits.
+#[track_caller]
+pub fn copy_async<'k, F: AsyncFrom<'k>, T: AsyncTo<'k, Scalar = F::Scalar>>(from: F, to: T) {
+    let Some(plan) = Plan::new(&from, &to) else { return };
+    from.recorder().on_behalf(Location::caller(), || {
+        (0..plan.vectors()).for_each(|number| plan.start(&from, &to, &plan.at(number.into())));
+    });
+}
+
 impl<'k> ThreadGroup<'k> {
     /// All threads of the block.
     pub fn block(k: &'k Builder) -> ThreadGroup<'k> {
         ThreadGroup { thread: Index::thread(k), count: k.threads() }
     }
-}
 
-/// A copy of one vector: coordinates of its first element, and whether this thread has one at all.
-struct Piece<'k> {
-    at: [Index<'k>; 2],
-    mine: Option<Val<'k, bool>>,
-}
+    /// The threads of each warp by themselves.
+    pub fn warp(k: &'k Builder) -> ThreadGroup<'k> {
+        ThreadGroup { thread: Index::lane(k), count: 32 }
+    }
 
-/// Deals the vectors of a plan to the threads of a team.
-fn pieces<'k>(k: &'k Builder, team: ThreadGroup<'k>, plan: &CopyPlan) -> Vec<Piece<'k>> {
-    let total = plan.vectors.size() as u32;
-    let along = plan.vectors.extent(0) as u32;
-    (0..plan.rounds as u32)
-        .map(|round| {
-            let number = team.thread + round * team.count;
-            let [a, b] = [number % along * plan.width as u32, number / along];
-            let at = if plan.along == 0 { [a, b] } else { [b, a] };
-            let whole = (round + 1) * team.count <= total;
-            Piece { at, mine: (!whole).then(|| number.get(k).lt(total)) }
-        })
-        .collect()
-}
+    /// Copies a tile: its vectors are dealt to the threads, neighbours in memory to neighbours.
+    ///
+    /// ```
+    /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
+    /// use tilewright_kernels::tile::{LayoutTensor, Modes, ThreadGroup};
+    /// use tilewright_layout::typed::RowMajor;
+    /// # record("sample", Arch::Sm80, block(128), |k| {
+    /// let [rows, stride] = ["rows", "stride"].map(|name| k.param::<u32>(name));
+    /// let x = Modes::row_major([rows.into(), 64.into()], stride).vectors(4);
+    /// let x = LayoutTensor::new(k.global::<f32>("x"), x);
+    /// let tile = LayoutTensor::<f32, RowMajor<32, 64>, _>::shared(k, "tile");
+    /// ThreadGroup::block(k).copy(x.clipped_tile([32, 64], [k.block_id().into(), 0.into()]), tile);
+    /// # });
+    /// ```
+    #[track_caller]
+    pub fn copy<F: CopyFrom<'k>, T: CopyTo<'k, Scalar = F::Scalar>>(self, from: F, to: T) {
+        self.deal(&from, &to, |plan, places| plan.some(&from, &to, places));
+    }
 
-/// Copies a tile of a matrix to shared memory, asynchronously where vectors have 4 bytes or more (the caller commits the
-/// group and waits), by plain loads and stores elsewhere. What lies outside the matrix reads as zero.
-///
-/// # Errors
-/// [`LayoutError`] where the destination has another shape than the tile.
-#[track_caller]
-pub fn copy_async<'k, T: Scalar, L: OffsetMap>(
-    k: &'k Builder,
-    team: ThreadGroup<'k>,
-    from: MatrixTile<'k, T>,
-    to: LayoutTensor<'k, T, L, Shared>,
-) -> Result<(), LayoutError> {
-    let (matrix, bits) = (from.matrix(), i64::from(T::TY.bits()));
-    let [rows, columns] = from.extents().map(i64::from);
-    let source = i64::from(matrix.vector());
-    let plan = CopyPlan::new([rows, columns], matrix.contiguous(), source, &to.layout(), bits, i64::from(team.count))?;
-    let bytes = match plan.width * bits {
-        32 => Some(CpBytes::B4),
-        64 => Some(CpBytes::B8),
-        128 => Some(CpBytes::B16),
-        _ => None,
-    };
-    for Piece { at, mine } in pieces(k, team, &plan) {
-        let one = || match bytes {
-            Some(bytes) => {
-                let filled = from.inside(k, at).select((plan.width * bits / 8) as u32, 0u32);
-                let cache = if bytes == CpBytes::B16 { CpCache::Cg } else { CpCache::Ca };
-                to.at(at).cp_async_as(from.at(k, at), bytes, cache, Some(filled));
+    /// As [`copy`](ThreadGroup::copy), asynchronously where vectors have 4 bytes or more: the caller commits the group and
+    /// waits.
+    #[track_caller]
+    pub fn copy_async<F: AsyncFrom<'k>, T: AsyncTo<'k, Scalar = F::Scalar>>(self, from: F, to: T) {
+        self.deal(&from, &to, |plan, places| {
+            places.iter().for_each(|at| plan.start(&from, &to, at));
+        });
+    }
+
+    /// Deals the vectors of a copy to the threads, a round of each after the other.
+    #[track_caller]
+    fn deal<F: CopyFrom<'k>, T: CopyTo<'k, Scalar = F::Scalar>>(
+        self,
+        from: &F,
+        to: &T,
+        some: impl Fn(&Plan, &[Vec<Index<'k>>]),
+    ) {
+        let (k, Some(plan)) = (from.recorder(), Plan::new(from, to)) else { return };
+        let (total, whole) = (plan.vectors(), plan.vectors() / self.count);
+        let number = |round: u32| self.thread + round * self.count;
+        k.on_behalf(Location::caller(), || {
+            let places: Vec<_> = (0..whole).map(|round| plan.at(number(round))).collect();
+            places.chunks(TOGETHER).for_each(|places| some(&plan, places));
+            if total > whole * self.count {
+                let place = plan.at(number(whole));
+                k.when(number(whole).get(k).lt(total), || some(&plan, &[place]));
             }
-            None => (0..plan.width as u32).for_each(|i| {
-                let at = step(at, plan.along, i);
-                k.if_else(from.inside(k, at), || to.at(at).store(from.at(k, at).load()), || to.at(at).store(zero(k)));
-            }),
-        };
-        match mine {
-            Some(mine) => k.when(mine, one),
-            None => one(),
+        });
+    }
+}
+
+/// Vectors that a thread loads before it stores them: enough to cover a load's latency by other loads, few enough registers.
+const TOGETHER: usize = 4;
+
+/// How a copy is made: vectors of `width` elements along one mode.
+pub(super) struct Plan {
+    extents: Vec<u32>,
+    /// The mode that vectors run along.
+    pub(super) along: usize,
+    /// Elements of a vector.
+    pub(super) width: u32,
+}
+
+impl Plan {
+    /// The plan of a copy, whose widest vectors are those of both sides; where both sides have several, neighbours follow the
+    /// one in global memory. What cannot be copied is refused.
+    #[track_caller]
+    fn new<'k, F: CopyFrom<'k>, T: CopyTo<'k, Scalar = F::Scalar>>(from: &F, to: &T) -> Option<Plan> {
+        let (shape, other) = (from.shape(), to.shape());
+        for (mode, extent) in shape.iter().chain(&other).enumerate() {
+            if extent.is_none() {
+                let mode = mode % shape.len().max(1);
+                return refused(from.recorder(), &TileError::Unknown { mode, what: "a copy" });
+            }
+        }
+        if shape != other {
+            return refused(from.recorder(), &TileError::Extents { from: text(&shape), to: text(&other) });
+        }
+        if F::LANES != T::LANES {
+            return refused(from.recorder(), &TileError::Lanes { from: F::LANES, to: T::LANES });
+        }
+        let extents: Vec<u32> = shape.into_iter().flatten().collect();
+        let neighbours = if to.is_global() { to.contiguous() } else { from.contiguous().or(to.contiguous()) };
+        Some(Plan::widest(extents, neighbours, |mode| from.widest(mode).min(to.widest(mode))))
+    }
+
+    /// The plan of a tensor's copy to or from registers, where nothing else bounds its vectors.
+    pub(super) fn of<'k, F: CopyFrom<'k>>(memory: &F) -> Plan {
+        let most = most_lanes(F::Scalar::TY.bits());
+        let extents = memory.shape().into_iter().flatten().collect();
+        Plan::widest(extents, memory.contiguous(), |mode| memory.widest(mode).min(most))
+    }
+
+    /// The widest vectors, between modes of equal width along `neighbours`.
+    fn widest(extents: Vec<u32>, neighbours: Option<usize>, most: impl Fn(usize) -> u32) -> Plan {
+        let width = |mode: usize| 1 << most(mode).min(Index::from(extents[mode]).multiple()).max(1).ilog2();
+        let mut along = neighbours.unwrap_or(extents.len().saturating_sub(1));
+        for mode in 0..extents.len() {
+            if width(mode) > width(along) {
+                along = mode;
+            }
+        }
+        let width = if extents.is_empty() { 1 } else { width(along) };
+        Plan { extents, along, width }
+    }
+
+    /// The lanes of the vector at a coordinate, zeros where the mask says that there is none.
+    #[track_caller]
+    pub(super) fn read<'k, F: CopyFrom<'k>>(&self, from: &F, at: &[Index<'k>]) -> Vec<Val<'k, F::Scalar>> {
+        from.mask_at(at).or_zero(self.width * F::LANES, || from.read(at, self.along, self.width))
+    }
+
+    /// How many vectors there are.
+    pub(super) fn vectors(&self) -> u32 {
+        self.extents.iter().product::<u32>() / self.width
+    }
+
+    /// The coordinate of a vector's first element; those along the vectors' mode come first, then the other modes in order.
+    #[track_caller]
+    pub(super) fn at<'k>(&self, number: Index<'k>) -> Vec<Index<'k>> {
+        let mut at = vec![Index::from(0); self.extents.len()];
+        let order: Vec<usize> = (0..at.len())
+            .filter(|&mode| mode == self.along)
+            .chain((0..at.len()).filter(|&mode| mode != self.along))
+            .collect();
+        let mut rest = number;
+        for (i, &mode) in order.iter().enumerate() {
+            let step = if mode == self.along { self.width } else { 1 };
+            let extent = self.extents[mode] / step;
+            let digit = if i + 1 < order.len() { rest % extent } else { rest };
+            at[mode] = digit * step;
+            if i + 1 < order.len() {
+                rest = rest / extent;
+            }
+        }
+        at
+    }
+
+    /// Bits of a vector.
+    fn bits<F: Scalar>(&self, lanes: u32) -> u32 {
+        self.width * lanes * F::TY.bits()
+    }
+
+    /// 32-bit words of a vector, where both sides are in memory and it has whole ones.
+    fn words<'k, F: CopyFrom<'k>, T: CopyTo<'k, Scalar = F::Scalar>>(&self, from: &F, to: &T) -> Option<u32> {
+        let bits = self.bits::<F::Scalar>(F::LANES);
+        let words = bits / 32;
+        let whole = bits.is_multiple_of(32) && words.is_power_of_two() && words <= 4;
+        (whole && from.is_memory() && to.is_memory()).then_some(words)
+    }
+
+    /// Moves the vectors at some coordinates: all of them are loaded, then all are stored, so that the loads are in flight
+    /// together.
+    #[track_caller]
+    fn some<'k, F: CopyFrom<'k>, T: CopyTo<'k, Scalar = F::Scalar>>(
+        &self,
+        from: &F,
+        to: &T,
+        places: &[Vec<Index<'k>>],
+    ) {
+        if let Some(words) = self.words(from, to) {
+            let load = |at: &Vec<Index<'k>>| from.mask_at(at).or_zero(words, || from.read_words(at, words));
+            let loaded: Vec<_> = places.iter().map(load).collect();
+            for (at, words) in places.iter().zip(&loaded) {
+                to.mask_at(at).when(|| to.write_words(at, words));
+            }
+        } else {
+            let loaded: Vec<_> = places.iter().map(|at| self.read(from, at)).collect();
+            for (at, lanes) in places.iter().zip(&loaded) {
+                to.mask_at(at).when(|| to.write(at, self.along, lanes));
+            }
         }
     }
-    Ok(())
-}
 
-/// The coordinate so many elements further along a mode.
-fn step<'k>([row, column]: [Index<'k>; 2], along: usize, by: u32) -> [Index<'k>; 2] {
-    if along == 0 { [row + by, column] } else { [row, column + by] }
-}
-
-/// All bits zero: the zero of every type.
-fn zero<T: Scalar>(k: &Builder) -> Val<'_, T> {
-    match T::TY.bits() {
-        8 => k.lit(0u8).bits(),
-        16 => k.lit(0u16).bits(),
-        32 => k.lit(0u32).bits(),
-        _ => k.lit(0u64).bits(),
+    /// Moves the vector at a coordinate by `cp.async` where it has 4, 8 or 16 bytes.
+    #[track_caller]
+    fn start<'k, F: AsyncFrom<'k>, T: AsyncTo<'k, Scalar = F::Scalar>>(&self, from: &F, to: &T, at: &[Index<'k>]) {
+        let bits = self.bits::<F::Scalar>(F::LANES);
+        let bytes = match bits {
+            32 => CpBytes::B4,
+            64 => CpBytes::B8,
+            128 => CpBytes::B16,
+            _ => return self.by_elements(from, to, at),
+        };
+        let filled = from.mask_at(at).condition().map(|inside| inside.select(bits / 8, 0u32));
+        let cache = if bytes == CpBytes::B16 { CpCache::Cg } else { CpCache::Ca };
+        to.target(at).cp_async_as(from.source(at), bytes, cache, filled);
     }
+
+    /// Moves a vector that is too narrow for `cp.async`, element by element.
+    #[track_caller]
+    fn by_elements<'k, F: AsyncFrom<'k>, T: AsyncTo<'k, Scalar = F::Scalar>>(
+        &self,
+        from: &F,
+        to: &T,
+        at: &[Index<'k>],
+    ) {
+        let k = from.recorder();
+        for i in 0..self.width {
+            let mut at = at.to_vec();
+            if let Some(along) = at.get_mut(self.along) {
+                *along = *along + i;
+            }
+            let store = |value: Val<'k, F::Scalar>| to.target(&at).store(value);
+            match from.mask_at(&at).condition() {
+                None => store(from.source(&at).load()),
+                Some(inside) => k.if_else(inside, || store(from.source(&at).load()), || store(zero(k))),
+            }
+        }
+    }
+}
+
+/// No plan, for a reason.
+#[track_caller]
+fn refused(k: &Builder, error: &TileError) -> Option<Plan> {
+    k.refuse(error);
+    None
+}
+
+/// Extents as a message shows them.
+fn text(shape: &[Option<u32>]) -> String {
+    let extents: Vec<String> = shape.iter().flatten().map(u32::to_string).collect();
+    extents.join("×")
 }

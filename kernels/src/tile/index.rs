@@ -62,6 +62,17 @@ impl<'k> Index<'k> {
         Index::below(k.tid(), k.threads())
     }
 
+    /// The number, where all of it is known while recording.
+    pub fn known(self) -> Option<u32> {
+        self.value.is_none().then_some(self.constant)
+    }
+
+    /// Whether both are the same value and constant.
+    pub fn is_same(self, other: Index<'k>) -> bool {
+        let operand = |index: Index<'k>| index.value.map(Val::operand);
+        self.constant == other.constant && operand(self) == operand(other)
+    }
+
     /// The part that is known while recording.
     pub fn constant(self) -> u32 {
         self.constant
@@ -88,6 +99,21 @@ impl<'k> Index<'k> {
         match self.value {
             Some(value) => value + self.constant,
             None => k.lit(self.constant),
+        }
+    }
+
+    /// What it is a multiple of, for all that is known: a power of two, at most 2^31.
+    pub fn multiple(self) -> u32 {
+        1 << (self.bits | self.constant).trailing_zeros().min(31)
+    }
+
+    /// The product with another half-known number, in 32 bits.
+    #[track_caller]
+    pub fn times(self, k: &'k Builder, other: Index<'k>) -> Index<'k> {
+        match (self.known(), other.known()) {
+            (_, Some(factor)) => self * factor,
+            (Some(factor), None) => other * factor,
+            (None, None) => Index::any(self.get(k) * other.get(k)),
         }
     }
 
@@ -139,8 +165,9 @@ pub fn place<'k>(mode: &Layout, coordinate: Index<'k>) -> Index<'k> {
     offset
 }
 
+/// The bits of a number of 32 bits: sums and products wrap, and so do the bits that they may have.
 fn clip(bits: i64) -> u32 {
-    u32::try_from(bits).unwrap_or(u32::MAX)
+    bits as u32
 }
 
 impl From<u32> for Index<'_> {

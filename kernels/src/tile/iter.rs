@@ -1,13 +1,14 @@
 //! Tiles along an axis, once or in a circle, counted while the kernel runs.
 
-use super::{Index, LayoutTensor};
-use tilewright_codegen::build::{Builder, Scalar, SpaceOf, Val, Var};
+use super::element::Element;
+use super::{Index, LayoutTensor, Modes, TileError};
+use tilewright_codegen::build::{Builder, SpaceOf, Val, Var};
 use tilewright_layout::typed::{Lowered, StaticLayout, TilesOf, Within};
 use tilewright_layout::view::Along;
 
 /// The `M`×`N` tiles of a view along one axis.
 ///
-/// Bounded, [`valid`](TileIter::valid) says whether there is a tile here; [`circular`](LayoutTensor::tiles_around), it
+/// Bounded, [`valid`](TileIter::valid) says whether there is a tile here; [circular](LayoutTensor::tiles_around), it
 /// starts over behind the last one, as a ring of stages does.
 ///
 /// ```
@@ -15,23 +16,30 @@ use tilewright_layout::view::Along;
 /// use tilewright_kernels::tile::{Index, LayoutTensor};
 /// use tilewright_layout::{typed::RowMajor, view::Along};
 /// # record("sample", Arch::Sm80, block(32), |k| {
-/// let stages = LayoutTensor::new(k.shared::<f32>("ring", 3 * 64), RowMajor::<24, 8>::default());
+/// let stages = LayoutTensor::<f32, RowMajor<24, 8>, _>::shared(k, "ring");
 /// let ring = stages.tiles_around::<8, 8>(k, Along::Rows, Index::from(0));
 /// k.for_(0, 10, |_| {
 ///     ring.here().at([Index::lane(k) / 8, Index::lane(k) % 8]).store(1.0);
 ///     ring.advance();
 /// });
+/// // Every second tile of the first so many.
+/// let used = k.param::<u32>("used");
+/// stages.tiles_along::<8, 8>(k, Along::Rows, Index::from(0)).until(used).every(2).each(|tile, _| {
+///     tile.at([Index::lane(k) / 8, Index::lane(k) % 8]).store(0.0);
+/// });
 /// # });
 /// ```
-pub struct TileIter<'k, T, L, S, const M: usize, const N: usize> {
-    tensor: LayoutTensor<'k, T, L, S>,
+pub struct TileIter<'k, E, L, S, const M: usize, const N: usize> {
+    tensor: LayoutTensor<'k, E, L, S>,
     along: Along,
     across: Index<'k>,
     next: Var<'k, u32>,
     circular: bool,
+    step: u32,
+    end: Option<Val<'k, u32>>,
 }
 
-impl<'k, T: Scalar, L: StaticLayout, S: SpaceOf> LayoutTensor<'k, T, L, S> {
+impl<'k, E: Element, L: StaticLayout, S: SpaceOf> LayoutTensor<'k, E, L, S> {
     /// The tiles along an axis, at place `across` of the other one, from the first to the last.
     #[track_caller]
     pub fn tiles_along<const M: usize, const N: usize>(
@@ -39,8 +47,8 @@ impl<'k, T: Scalar, L: StaticLayout, S: SpaceOf> LayoutTensor<'k, T, L, S> {
         k: &'k Builder,
         along: Along,
         across: Index<'k>,
-    ) -> TileIter<'k, T, L, S, M, N> {
-        TileIter { tensor: self, along, across, next: k.var(0u32), circular: false }
+    ) -> TileIter<'k, E, L, S, M, N> {
+        TileIter { tensor: self, along, across, next: k.var(0u32), circular: false, step: 1, end: None }
     }
 
     /// The same tiles, over and over.
@@ -50,13 +58,25 @@ impl<'k, T: Scalar, L: StaticLayout, S: SpaceOf> LayoutTensor<'k, T, L, S> {
         k: &'k Builder,
         along: Along,
         across: Index<'k>,
-    ) -> TileIter<'k, T, L, S, M, N> {
+    ) -> TileIter<'k, E, L, S, M, N> {
         TileIter { circular: true, ..self.tiles_along(k, along, across) }
     }
 }
 
-impl<'k, T: Scalar, L: StaticLayout, S: SpaceOf, const M: usize, const N: usize> TileIter<'k, T, L, S, M, N> {
-    /// How many tiles one round has.
+impl<'k, E: Element, L: StaticLayout, S: SpaceOf, const M: usize, const N: usize> TileIter<'k, E, L, S, M, N> {
+    /// The same over the first so many tiles, at most those that there are.
+    #[must_use]
+    pub fn until(self, tiles: Val<'k, u32>) -> Self {
+        TileIter { end: Some(tiles), ..self }
+    }
+
+    /// The same over every `step`-th tile, at least 1.
+    #[must_use]
+    pub fn every(self, step: u32) -> Self {
+        TileIter { step: step.max(1), ..self }
+    }
+
+    /// How many tiles the view has along the axis.
     pub fn round(&self) -> u32 {
         let axis = match self.along {
             Along::Rows => 0,
@@ -74,23 +94,172 @@ impl<'k, T: Scalar, L: StaticLayout, S: SpaceOf, const M: usize, const N: usize>
     /// Whether there is a tile here: always, in a circle.
     #[track_caller]
     pub fn valid(&self, k: &'k Builder) -> Val<'k, bool> {
-        if self.circular { k.lit(true) } else { self.next.get().lt(self.round()) }
+        match (self.circular, self.end) {
+            (true, _) => k.lit(true),
+            (false, Some(end)) => self.next.get().lt(end),
+            (false, None) => self.next.get().lt(self.round()),
+        }
     }
 
     /// The tile here.
     #[track_caller]
-    pub fn here(&self) -> LayoutTensor<'k, T, Within<L, M, N>, S> {
-        let number = Index::below(self.next.get(), self.round());
-        self.tensor.tile(match self.along {
-            Along::Rows => [number, self.across],
-            Along::Columns => [self.across, number],
-        })
+    pub fn here(&self) -> LayoutTensor<'k, E, Within<L, M, N>, S> {
+        self.tile(Index::below(self.next.get(), self.round()))
     }
 
     /// Goes on to the next tile.
     #[track_caller]
     pub fn advance(&self) {
-        let next = self.next.get() + 1;
-        self.next.set(if self.circular { next.eq(self.round()).select(0u32, next) } else { next });
+        let next = self.next.get() + self.step;
+        self.next.set(match (self.circular, self.end) {
+            (false, _) => next,
+            (true, None) if self.round().is_multiple_of(self.step) => next.eq(self.round()).select(0u32, next),
+            (true, None) => next.ge(self.round()).select(0u32, next),
+            (true, Some(end)) => next.ge(end).select(0u32, next),
+        });
+    }
+
+    /// Records `body` for each tile and its number, from the first, once: a loop that counts tiles.
+    #[track_caller]
+    pub fn each(&self, body: impl FnOnce(LayoutTensor<'k, E, Within<L, M, N>, S>, Index<'k>)) {
+        let (k, round) = (self.tensor.builder(), self.round());
+        let item = |number: Val<'k, u32>| {
+            let number = Index::below(number, round);
+            body(self.tile(number), number);
+        };
+        match self.end {
+            Some(end) => k.for_step(0u32, end, self.step, item),
+            None => k.for_step(0u32, round, self.step, item),
+        }
+    }
+
+    #[track_caller]
+    fn tile(&self, number: Index<'k>) -> LayoutTensor<'k, E, Within<L, M, N>, S> {
+        self.tensor.tile(match self.along {
+            Along::Rows => [number, self.across],
+            Along::Columns => [self.across, number],
+        })
+    }
+}
+
+/// The parts of `extent` indices of a mode whose extent may be known at run time, in order; what the last one lacks is
+/// masked. Nothing is divided: it counts elements.
+///
+/// ```
+/// # use tilewright_codegen::{build::{block, record}, ir::Arch};
+/// use tilewright_kernels::tile::{Index, LayoutTensor, Modes};
+/// # record("sample", Arch::Sm80, block(256), |k| {
+/// let n = k.param::<u32>("n");
+/// let x = LayoutTensor::new(k.global::<f32>("x"), Modes::contiguous_run(n));
+/// let sum = k.var(0.0f32);
+/// x.parts_along(0, 256).each(|part, _| sum.set(sum.get() + part.load([Index::thread(k)])));
+/// # });
+/// ```
+pub struct PartIter<'k, E, S, const R: usize> {
+    tensor: LayoutTensor<'k, E, Modes<'k, R>, S>,
+    mode: usize,
+    extent: u32,
+    first: Index<'k>,
+    step: u32,
+    circular: bool,
+    next: Option<Var<'k, u32>>,
+}
+
+impl<'k, E: Element, S: SpaceOf, const R: usize> LayoutTensor<'k, E, Modes<'k, R>, S> {
+    /// The parts of `extent` indices along a mode.
+    #[track_caller]
+    pub fn parts_along(self, mode: usize, extent: u32) -> PartIter<'k, E, S, R> {
+        if mode >= R {
+            self.refuse(&TileError::NoSuchMode { mode, rank: R });
+        }
+        let mode = mode.min(R.saturating_sub(1));
+        PartIter { tensor: self, mode, extent, first: 0.into(), step: 1, circular: false, next: None }
+    }
+}
+
+impl<'k, E: Element, S: SpaceOf, const R: usize> PartIter<'k, E, S, R> {
+    /// The same from part `part` on.
+    #[track_caller]
+    #[must_use]
+    pub fn from(self, part: Index<'k>) -> Self {
+        PartIter { first: part * self.extent, ..self }
+    }
+
+    /// Every `step`-th part, at least 1: the parts of one of so many blocks or warps.
+    #[must_use]
+    pub fn every(self, step: u32) -> Self {
+        PartIter { step: step.max(1), ..self }
+    }
+
+    /// The same parts, over and over: behind the last one comes the first.
+    #[must_use]
+    pub fn circular(self) -> Self {
+        PartIter { circular: true, ..self }
+    }
+
+    /// Starts to walk.
+    #[track_caller]
+    #[must_use]
+    pub fn start(self) -> Self {
+        let k = self.tensor.builder();
+        let next = k.var(self.first.get(k));
+        PartIter { next: Some(next), ..self }
+    }
+
+    /// The index of the mode where the part here begins: a multiple of the parts' extent.
+    #[track_caller]
+    pub fn index(&self) -> Index<'k> {
+        self.next.map_or(self.first, |next| self.multiple(next.get()))
+    }
+
+    /// Whether there is a part here: always, in a circle.
+    #[track_caller]
+    pub fn valid(&self) -> Val<'k, bool> {
+        let k = self.tensor.builder();
+        if self.circular { k.lit(true) } else { self.index().get(k).lt(self.end().get(k)) }
+    }
+
+    /// The part here.
+    #[track_caller]
+    pub fn here(&self) -> LayoutTensor<'k, E, Modes<'k, R>, S> {
+        self.part(self.index())
+    }
+
+    /// Goes on to the next part.
+    #[track_caller]
+    pub fn advance(&self) {
+        let k = self.tensor.builder();
+        let next = self.index().get(k) + self.extent * self.step;
+        let next = if self.circular { next.ge(self.end().get(k)).select(self.first.get(k), next) } else { next };
+        if let Some(here) = self.next {
+            here.set(next);
+        }
+    }
+
+    /// Records `body` for each part, and the index of the mode where it begins, once: a loop that counts elements.
+    #[track_caller]
+    pub fn each(&self, body: impl FnOnce(LayoutTensor<'k, E, Modes<'k, R>, S>, Index<'k>)) {
+        let k = self.tensor.builder();
+        let (start, end, step) = (self.first.get(k), self.end().get(k), self.extent * self.step);
+        k.for_step(start, end, step, |at| {
+            let at = self.multiple(at);
+            body(self.part(at), at);
+        });
+    }
+
+    fn end(&self) -> Index<'k> {
+        self.tensor.extents()[self.mode]
+    }
+
+    /// A number that is known to be a multiple of the parts' extent.
+    fn multiple(&self, index: Val<'k, u32>) -> Index<'k> {
+        let low = (self.extent & self.extent.wrapping_neg()).wrapping_sub(1);
+        Index::with_bits(index, !low)
+    }
+
+    /// The part from an index on, which is a multiple of its extent behind the first.
+    #[track_caller]
+    fn part(&self, start: Index<'k>) -> LayoutTensor<'k, E, Modes<'k, R>, S> {
+        self.tensor.tile_from(self.mode, start, self.extent)
     }
 }

@@ -1,30 +1,65 @@
-//! Tiles of tensors on the device: pointers seen through layouts, recorded through the builder.
+//! Tensors on the device: memory seen through layouts, recorded through the builder.
 //!
 //! | file | what it holds |
 //! |---|---|
 //! | `index` | half-known numbers, and the evaluation of a layout at one |
-//! | `tensor` | [`LayoutTensor`]: pointer, layout, origin; `tile`, `distribute`, `vectorize`; swizzles applied |
-//! | `iter` | [`TileIter`]: tiles along an axis, bounded or circular |
-//! | `matrix` | [`Matrix`]: extents and strides known at run time; a predicate per dimension at the edges |
-//! | `copy` | copies whose width and division among threads come from the layouts |
+//! | `tensor` | [`LayoutTensor`]: pointer, layout, origin; elements, allocation from a layout; swizzles applied |
+//! | `layout` | [`TensorLayout`]: what a tensor needs of its layout |
+//! | `modes` | [`Modes`]: extents and strides that are constants or values of the kernel, any rank |
+//! | `mask` | [`Mask`]: what is inside, where extents are known at run time |
+//! | `element` | [`Element`]: a scalar, or a [`Lanes`] that one instruction moves |
+//! | `typed` | parts of typed layouts: `tile`, `distribute`, `vectorize`, `transpose`, rows and columns |
+//! | `parts` | parts of values and of [`Modes`]: `tile_by`, `clipped_tile`, `slice`, `split`, `permute`, `compose` |
+//! | `iter` | [`TileIter`], [`PartIter`]: tiles along an axis, bounded, masked at the edge, every so many, or circular |
+//! | `copy`, `side` | copies: their width and who makes them come from the layouts of both sides |
 //! | `register` | [`RegisterTensor`]: values with a layout, their number in the type; [`RegisterVar`]: registers that change |
 //! | `bulk` | copies by tensor map, whose boxes come from the layouts |
+//! | `allocation` | a view against the allocation that it is a view of |
+//! | `error` | [`TileError`]: what is refused while recording |
 //!
-//! A kernel says which tile and which thread; offsets, vector widths and swizzles are computed here, from the layouts,
-//! while the kernel is recorded. This room knows no matrix instruction.
+//! A kernel says which tile and which thread; offsets, vector widths, masks and swizzles are computed here, from the layouts,
+//! while the kernel is recorded. What cannot be is a compile error where types know it, and else an error that `verify`
+//! reports at the author's line. This room knows no matrix instruction.
 
+mod allocation;
 mod bulk;
 mod copy;
+mod element;
+mod error;
 mod index;
 mod iter;
-mod matrix;
+mod layout;
+mod mask;
+mod modes;
+mod parts;
 mod register;
+mod side;
 mod tensor;
+mod typed;
 
 pub use bulk::{Share, boxes};
-pub use copy::{ThreadGroup, copy_async};
+pub use copy::{ThreadGroup, copy, copy_async};
+pub use element::{Element, Lanes};
+pub use error::TileError;
 pub use index::{Index, place};
-pub use iter::TileIter;
-pub use matrix::{Matrix, MatrixTile};
+pub use iter::{PartIter, TileIter};
+pub use layout::TensorLayout;
+pub use mask::Mask;
+pub use modes::Modes;
 pub use register::{RegisterTensor, RegisterVar};
-pub use tensor::{LayoutTensor, Vectors};
+pub use side::{AsyncFrom, AsyncTo, CopyFrom, CopyTo};
+pub use tensor::LayoutTensor;
+pub(crate) use tensor::hardware_period;
+pub use typed::VectorsOf;
+
+/// What a kernel over tensors names: `use tilewright_kernels::tile::prelude::*`.
+///
+/// It has no name that [`tilewright_layout::typed`] or the builder has too.
+pub mod prelude {
+    pub use super::{
+        Index, Lanes, LayoutTensor, Mask, Modes, PartIter, RegisterTensor, RegisterVar, Share, ThreadGroup, TileIter,
+        copy, copy_async,
+    };
+    pub use tilewright_codegen::build::{Builder, Global, Ptr, Shared, Val, block, record};
+    pub use tilewright_layout::view::{Along, Split};
+}

@@ -1,15 +1,17 @@
 //! Tensors in registers: values with a layout, as many as their type says.
 
-use super::{Index, LayoutTensor};
+use super::copy::Plan;
+use super::element::most_lanes;
+use super::{CopyFrom, CopyTo, Index, LayoutTensor, Mask, TensorLayout};
 use core::array;
 use core::marker::PhantomData;
+use core::panic::Location;
 use generic_array::GenericArray;
 use generic_array::sequence::GenericSequence;
 use generic_array::typenum::Unsigned;
-use tilewright_codegen::build::{Arg, Builder, Numeric, Ptr, RegArray, Scalar, SpaceOf, Val, Writable};
+use tilewright_codegen::build::{Arg, Builder, Numeric, RegArray, Scalar, SpaceOf, Val, Writable};
 use tilewright_layout::fragment::Registers;
 use tilewright_layout::typed::{Contiguous, Lowered, MatrixLayout, RowMajor, StaticLayout, Storage, Within};
-use tilewright_layout::view::OffsetMap;
 
 /// Values of one thread, seen through the layout `L`: what a [`LayoutTensor`] is to memory.
 ///
@@ -165,36 +167,46 @@ impl<'k, T: Scalar, L: Storage> RegisterTensor<'k, T, L> {
         self.registers[Lowered::<L>::at(coordinate)]
     }
 
-    /// The elements of memory at the same coordinates, by loads as wide as the memory's layout allows.
+    /// The elements of memory at the same coordinates, by loads as wide as the memory's layout allows; zeros where a mask says
+    /// that there are none.
     ///
     /// # Panics
     /// Where the shapes differ.
     #[track_caller]
-    pub fn load_from<P: OffsetMap, S: SpaceOf>(memory: LayoutTensor<'k, T, P, S>) -> Self {
+    pub fn load_from<P: TensorLayout<'k>, S: SpaceOf>(memory: LayoutTensor<'k, T, P, S>) -> Self {
         const { Self::COMPACT };
-        let mut values = vec![None; Lowered::<L>::SIZE];
-        for vector in vectors::<T, L, P, S>(memory) {
-            let loaded = load(vector.at, vector.registers.len());
-            for (register, value) in vector.registers.into_iter().zip(loaded) {
-                values[register] = Some(value);
+        let plan = plan_of::<L>(&memory);
+        memory.builder().on_behalf(Location::caller(), || {
+            let mut values = vec![None; Lowered::<L>::SIZE];
+            for number in 0..plan.vectors() {
+                let at = plan.at(number.into());
+                for (register, lane) in
+                    registers_of::<L>(&at, plan.along, plan.width).into_iter().zip(plan.read(&memory, &at))
+                {
+                    values[register] = Some(lane);
+                }
             }
-        }
-        Self::from_registers(|register| {
-            values[register].unwrap_or_else(|| unreachable!("a layout reaches every register"))
+            Self::from_registers(|register| {
+                values[register].unwrap_or_else(|| unreachable!("a layout reaches every register"))
+            })
         })
     }
 
-    /// Writes the elements to memory at the same coordinates, by stores as wide as the memory's layout allows.
+    /// Writes the elements to memory at the same coordinates, by stores as wide as the memory's layout allows; nothing where a
+    /// mask says that there is no element.
     ///
     /// # Panics
     /// Where the shapes differ.
     #[track_caller]
-    pub fn store_to<P: OffsetMap, S: Writable>(&self, memory: LayoutTensor<'k, T, P, S>) {
+    pub fn store_to<P: TensorLayout<'k>, S: Writable>(&self, memory: LayoutTensor<'k, T, P, S>) {
         const { Self::COMPACT };
-        for vector in vectors::<T, L, P, S>(memory) {
-            let values: Vec<_> = vector.registers.iter().map(|&register| self.registers[register]).collect();
-            store(vector.at, &values);
-        }
+        let plan = plan_of::<L>(&memory);
+        memory.builder().on_behalf(Location::caller(), || {
+            for number in 0..plan.vectors() {
+                let at = plan.at(number.into());
+                memory.mask_at(&at).when(|| memory.write(&at, plan.along, &self.read(&at, plan.along, plan.width)));
+            }
+        });
     }
 }
 
@@ -279,63 +291,99 @@ fn coordinate_of<L: StaticLayout, const R: usize>(index: usize) -> [usize; R] {
     })
 }
 
-/// What one instruction moves: an address, and the registers of its elements in order.
-struct Vector<'k, T, S> {
-    at: Ptr<'k, S, T>,
-    registers: Vec<usize>,
-}
-
-/// The vectors that cover memory of the shape of `L`: along the mode along which they are widest.
+/// How a tensor of the shape of `L` moves between registers and memory.
 #[track_caller]
-fn vectors<'k, T: Scalar, L: StaticLayout, P: OffsetMap, S: SpaceOf>(
-    memory: LayoutTensor<'k, T, P, S>,
-) -> Vec<Vector<'k, T, S>> {
-    let (map, rank) = (memory.layout(), Lowered::<L>::RANK);
-    let extents = &Lowered::<L>::EXTENTS[..rank];
-    let found: Vec<usize> = (0..map.layout().rank()).map(|mode| memory.extent(mode) as usize).collect();
+fn plan_of<'k, L: StaticLayout>(memory: &impl CopyFrom<'k>) -> Plan {
+    let extents = &Lowered::<L>::EXTENTS[..Lowered::<L>::RANK];
+    let found: Vec<usize> = memory.shape().into_iter().map(|extent| extent.unwrap_or(0) as usize).collect();
     assert!(
         extents == found,
         "register tensor: its extents are {extents:?}, the memory's {found:?}; take a tile of its shape"
     );
-    let bits = i64::from(T::TY.bits());
-    // One instruction moves 16 bytes at most, and four elements at most of a byte each.
-    let most = if bits == 8 { 4 } else { 128 / bits as u32 };
-    let origin = memory.origin();
-    let aligned = |width: u32| (origin.bits() | origin.constant()) & (width - 1) == 0;
-    let widest = |mode: usize| {
-        let mut width = (map.vector_along(mode, bits) as u32).min(most);
-        while !aligned(width) {
-            width /= 2;
-        }
-        width as usize
-    };
-    let along = (0..rank).max_by_key(|&mode| (widest(mode), mode)).unwrap_or(0);
-    let (width, step) = (widest(along), extents[..along].iter().product::<usize>());
-    let starts = (0..Lowered::<L>::SIZE).filter(|index| (index / step % extents[along]).is_multiple_of(width));
-    let vector = |index: usize| Vector {
-        at: memory.flat(Index::from(index as u32)),
-        registers: (0..width).map(|i| Lowered::<L>::swizzle(Lowered::<L>::flat(index + i * step))).collect(),
-    };
-    starts.map(vector).collect()
+    Plan::of(memory)
 }
 
+/// The registers of neighbours along a mode, from a coordinate on that is known while recording.
 #[track_caller]
-fn load<'k, T: Scalar, S: SpaceOf>(at: Ptr<'k, S, T>, width: usize) -> Vec<Val<'k, T>> {
-    match width {
-        8 => at.load_vec::<8>().to_vec(),
-        4 => at.load_vec::<4>().to_vec(),
-        2 => at.load_vec::<2>().to_vec(),
-        _ => vec![at.load()],
+fn registers_of<L: StaticLayout>(at: &[Index<'_>], along: usize, count: u32) -> Vec<usize> {
+    let extents = &Lowered::<L>::EXTENTS[..Lowered::<L>::RANK];
+    let steps: Vec<usize> = (0..at.len()).map(|mode| extents[..mode].iter().product()).collect();
+    let known = |index: &Index<'_>| {
+        index.known().unwrap_or_else(|| {
+            panic!("register tensor: a coordinate is known at run time; registers have no address, so copy a thread's own part")
+        })
+    };
+    let first: usize = at.iter().zip(&steps).map(|(index, step)| known(index) as usize * step).sum();
+    let step = steps.get(along).copied().unwrap_or(1);
+    (0..count as usize).map(|i| Lowered::<L>::swizzle(Lowered::<L>::flat(first + i * step))).collect()
+}
+
+impl<'k, T: Scalar, L: Storage> CopyFrom<'k> for RegisterTensor<'k, T, L> {
+    type Scalar = T;
+    const LANES: u32 = 1;
+
+    fn recorder(&self) -> &'k Builder {
+        self.registers[0].builder()
+    }
+
+    fn shape(&self) -> Vec<Option<u32>> {
+        Lowered::<L>::EXTENTS[..Lowered::<L>::RANK].iter().map(|&extent| Some(extent as u32)).collect()
+    }
+
+    fn widest(&self, _: usize) -> u32 {
+        most_lanes(T::TY.bits())
+    }
+
+    fn contiguous(&self) -> Option<usize> {
+        None
+    }
+
+    fn mask_at(&self, _: &[Index<'k>]) -> Mask<'k> {
+        Mask::always(self.recorder())
+    }
+
+    #[track_caller]
+    fn read(&self, at: &[Index<'k>], along: usize, count: u32) -> Vec<Val<'k, T>> {
+        registers_of::<L>(at, along, count).into_iter().map(|register| self.registers[register]).collect()
     }
 }
 
-#[track_caller]
-fn store<'k, T: Scalar, S: Writable>(at: Ptr<'k, S, T>, values: &[Val<'k, T>]) {
-    match *values {
-        [a, b, c, d, e, f, g, h] => at.store_vec([a, b, c, d, e, f, g, h]),
-        [a, b, c, d] => at.store_vec([a, b, c, d]),
-        [a, b] => at.store_vec([a, b]),
-        _ => values.iter().for_each(|&value| at.store(value)),
+impl<'k, T: Scalar, L: Storage> CopyFrom<'k> for RegisterVar<'k, T, L> {
+    type Scalar = T;
+    const LANES: u32 = 1;
+
+    fn recorder(&self) -> &'k Builder {
+        self.k
+    }
+
+    fn shape(&self) -> Vec<Option<u32>> {
+        Lowered::<L>::EXTENTS[..Lowered::<L>::RANK].iter().map(|&extent| Some(extent as u32)).collect()
+    }
+
+    fn widest(&self, _: usize) -> u32 {
+        most_lanes(T::TY.bits())
+    }
+
+    fn contiguous(&self) -> Option<usize> {
+        None
+    }
+
+    fn mask_at(&self, _: &[Index<'k>]) -> Mask<'k> {
+        Mask::always(self.k)
+    }
+
+    #[track_caller]
+    fn read(&self, at: &[Index<'k>], along: usize, count: u32) -> Vec<Val<'k, T>> {
+        registers_of::<L>(at, along, count).into_iter().map(|register| self.array.get(register as u32)).collect()
+    }
+}
+
+impl<'k, T: Scalar, L: Storage> CopyTo<'k> for RegisterVar<'k, T, L> {
+    #[track_caller]
+    fn write(&self, at: &[Index<'k>], along: usize, lanes: &[Val<'k, T>]) {
+        for (register, &lane) in registers_of::<L>(at, along, lanes.len() as u32).into_iter().zip(lanes) {
+            self.array.set(register as u32, lane);
+        }
     }
 }
 
@@ -351,6 +399,7 @@ fn store<'k, T: Scalar, S: Writable>(at: Ptr<'k, S, T>, values: &[Val<'k, T>]) {
 /// # });
 /// ```
 pub struct RegisterVar<'k, T, L> {
+    k: &'k Builder,
     array: RegArray<'k, T>,
     layout: PhantomData<fn() -> L>,
 }
@@ -367,7 +416,7 @@ impl<'k, T: Scalar, L: Registers> RegisterVar<'k, T, L> {
     /// Registers that must be written before they are read.
     pub fn unset(k: &'k Builder) -> Self {
         let count = <L::Count as Unsigned>::U32;
-        RegisterVar { array: k.regs_unset(count), layout: PhantomData }
+        RegisterVar { k, array: k.regs_unset(count), layout: PhantomData }
     }
 
     /// Registers that start with these values.

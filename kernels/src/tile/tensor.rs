@@ -1,17 +1,22 @@
-//! The view itself: a pointer, a layout, and where the view begins.
+//! The tensor itself: a pointer, a layout, and where the view begins.
 
+use super::element::{Element, load_lanes, store_lanes};
 use super::index::{Index, place};
-use tilewright_codegen::build::{Ptr, Scalar, SpaceOf, Val, Writable};
-use tilewright_layout::typed::{StaticLayout, TilesOf, Within};
-use tilewright_layout::view::{FragmentOf, OffsetMap, ThreadsOf};
-use tilewright_layout::{Layout, LayoutError, Swizzle, Swizzled, Tiler};
+use super::layout::{TensorLayout, before_swizzle, swizzled};
+use super::{Mask, Modes, TileError};
+use core::panic::Location;
+use tilewright_codegen::build::{Builder, Ptr, Scalar, Shared, SpaceOf, Writable};
+use tilewright_layout::Swizzled;
+use tilewright_layout::typed::{Lowered, StaticLayout};
+use tilewright_layout::view::OffsetMap;
 
-/// Elements `T` in the space `S`, seen through the layout `L`: the device's counterpart of
+/// Elements `E` in the space `S`, seen through the layout `L`: the device's counterpart of
 /// [`tilewright_layout::view::TensorView`].
 ///
-/// The layout is a type, and then tiles and distributions are checked by the compiler, or a value. Coordinates are
-/// [`Index`]s, one per mode; they are the caller's to keep within the extents. A swizzled tensor begins at a multiple of
-/// its swizzle's period.
+/// The layout is a type, and then rank, tiles and distributions are checked by the compiler; or a value; or [`Modes`], whose
+/// extents and strides may be parameters of the kernel. Coordinates are [`Index`]es, one per mode. A constant one beyond
+/// its extent is refused while recording; the others are the caller's to keep inside, or masked. A swizzled tensor begins at
+/// a multiple of its swizzle's period.
 ///
 /// ```
 /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
@@ -19,223 +24,233 @@ use tilewright_layout::{Layout, LayoutError, Swizzle, Swizzled, Tiler};
 /// use tilewright_layout::typed::{RowMajor, Swizzle, Swizzled};
 /// type Tile = Swizzled<Swizzle<3, 2, 3>, RowMajor<32, 32>>;
 /// # record("sample", Arch::Sm80, block(32), |k| {
-/// let tile = LayoutTensor::new(k.shared_aligned::<f32>("tile", 1024, 1024), Tile::default());
+/// let tile = LayoutTensor::<f32, Tile, _>::shared(k, "tile");
 /// let mine = tile.tile::<8, 32>([2.into(), 0.into()]).distribute::<RowMajor<8, 4>>(Index::lane(k));
-/// let eight: Vec<_> = (0..8).map(|column| mine.at([0.into(), column.into()]).load()).collect();
+/// let eight: Vec<_> = (0..8).map(|column| mine.load([0.into(), column.into()])).collect();
 /// # });
 /// ```
-pub struct LayoutTensor<'k, T, L, S> {
-    base: Ptr<'k, S, T>,
+///
+/// A coordinate of another rank does not compile:
+/// ```compile_fail
+/// # use tilewright_codegen::{build::{block, record}, ir::Arch};
+/// # use tilewright_kernels::tile::LayoutTensor;
+/// # use tilewright_layout::typed::RowMajor;
+/// # record("sample", Arch::Sm80, block(32), |k| {
+/// LayoutTensor::<f32, RowMajor<8, 4>, _>::shared(k, "tile").at([1.into()]);
+/// # });
+/// ```
+pub struct LayoutTensor<'k, E, L, S> {
+    base: Ptr<'k, S, E>,
     /// What is added to an offset before the swizzle.
     origin: Index<'k>,
     layout: L,
 }
 
-impl<T, L: Clone, S> Clone for LayoutTensor<'_, T, L, S> {
+impl<E, L: Clone, S> Clone for LayoutTensor<'_, E, L, S> {
     fn clone(&self) -> Self {
         LayoutTensor { layout: self.layout.clone(), ..*self }
     }
 }
 
-impl<T, L: Copy, S> Copy for LayoutTensor<'_, T, L, S> {}
+impl<E, L: Copy, S> Copy for LayoutTensor<'_, E, L, S> {}
 
-impl<'k, T: Scalar, L: OffsetMap, S: SpaceOf> LayoutTensor<'k, T, L, S> {
-    /// A view of what begins at `base`.
-    pub fn new(base: Ptr<'k, S, T>, layout: L) -> Self {
-        LayoutTensor { base, origin: Index::from(layout.swizzled().start() as u32), layout }
-    }
+impl<'k, T: Scalar, L: StaticLayout> LayoutTensor<'k, T, L, Shared> {
+    /// What an allocation of the layout is aligned to, bytes: its swizzle's period, 16 for asynchronous copies, 128 where a
+    /// tensor map can fill it.
+    pub const ALIGN: u32 = {
+        let map = Swizzled::new(L::SWIZZLE, 0, L::LAYOUT);
+        let least = if map.tensor_boxes(T::TY.bits() as i64).is_ok() { 128 } else { 16 };
+        let period = hardware_period(&map, T::TY.bytes());
+        if period > least { period } else { least }
+    };
 
-    /// A part: a layout whose offsets, after `origin` more, are offsets of this view.
-    fn part<P: OffsetMap>(self, layout: P, origin: Index<'k>) -> LayoutTensor<'k, T, P, S> {
-        LayoutTensor { base: self.base, origin: self.origin + origin, layout }
-    }
-
-    /// The same view begun at a coordinate, for coordinates behind it that add to it without a carry inside a mode: those
-    /// within a tile whose extents divide it.
+    /// The tensor in shared memory of its own, as large as the layout reaches and aligned to [`Self::ALIGN`].
     #[track_caller]
-    pub fn begun_at<const R: usize>(self, coordinate: [Index<'k>; R]) -> LayoutTensor<'k, T, L, S> {
-        LayoutTensor { origin: self.place(coordinate), ..self }
+    pub fn shared(k: &'k Builder, name: &str) -> Self {
+        let elements = Lowered::<L>::REACH as u32;
+        LayoutTensor::new(k.shared_aligned(name, elements, const { Self::ALIGN }), L::default())
+    }
+}
+
+/// Bytes after which a swizzle repeats, of elements of so many bytes: what tensor maps and matrix instructions, which swizzle by
+/// the bits of addresses, need the tensor to begin at a multiple of. 1 where there is no swizzle, or one that no hardware has:
+/// the longest repeats after 1024 bytes. Offsets that are computed here repeat from any start.
+pub(crate) const fn hardware_period(map: &Swizzled, bytes: u32) -> u32 {
+    let touched = map.swizzle().source_mask() | map.swizzle().target_mask();
+    if touched == 0 {
+        return 1;
+    }
+    let period = bytes as i64 * (1 << (64 - touched.leading_zeros()));
+    if period > 1024 { 1 } else { period as u32 }
+}
+
+impl<'k, T: Scalar, L: TensorLayout<'k>, S: SpaceOf> LayoutTensor<'k, T, L, S> {
+    /// A view of what begins at `base`. Of an allocation in shared memory, one that reaches behind it, or begins off its
+    /// swizzle's period, is refused.
+    #[track_caller]
+    pub fn new(base: Ptr<'k, S, T>, layout: L) -> Self {
+        LayoutTensor { base, origin: layout.begin(base), layout }
+    }
+}
+
+impl<'k, E, L, S: SpaceOf> LayoutTensor<'k, E, L, S> {
+    /// The recorder.
+    pub fn builder(&self) -> &'k Builder {
+        self.base.builder()
     }
 
     /// Where the tensor begins that this is a view or a part of.
-    pub fn base(self) -> Ptr<'k, S, T> {
+    pub fn base(&self) -> Ptr<'k, S, E> {
         self.base
     }
 
-    /// The offset of the view's first element before the swizzle.
-    pub fn origin(self) -> Index<'k> {
+    /// The offset of the view's first element before the swizzle; 0 of a layout of [`Modes`], which knows where it begins.
+    pub fn origin(&self) -> Index<'k> {
         self.origin
     }
 
-    /// The layout as a value.
-    pub fn layout(self) -> Swizzled {
+    /// A part: a layout whose offsets, after `origin` more, are offsets of this view.
+    #[track_caller]
+    pub(super) fn part<P>(self, layout: P, origin: Index<'k>) -> LayoutTensor<'k, E, P, S> {
+        LayoutTensor { base: self.base, origin: self.origin + origin, layout }
+    }
+
+    /// The same memory under another layout, in other elements, from another place on.
+    pub(super) fn seen<F, P>(self, base: Ptr<'k, S, F>, layout: P) -> LayoutTensor<'k, F, P, S> {
+        LayoutTensor { base, origin: self.origin, layout }
+    }
+
+    /// The same view from an offset of the whole on.
+    pub(super) fn at_offset(self, origin: Index<'k>) -> Self {
+        LayoutTensor { origin, ..self }
+    }
+
+    pub(super) fn map(&self) -> &L {
+        &self.layout
+    }
+
+    /// Refuses what the caller asked for.
+    #[track_caller]
+    pub(super) fn refuse(&self, error: &TileError) {
+        self.builder().refuse(error);
+    }
+}
+
+impl<'k, E: Element, L: TensorLayout<'k>, S: SpaceOf> LayoutTensor<'k, E, L, S> {
+    /// Refuses a coordinate that is known to be of no element.
+    #[track_caller]
+    fn check<const R: usize>(&self, coordinate: &[Index<'k>; R]) {
+        if let Err(error) = self.layout.accept::<R>() {
+            return self.refuse(&error);
+        }
+        for (mode, at) in coordinate.iter().enumerate() {
+            let Some(extent) = self.layout.extent_along(mode).known() else { continue };
+            // A run-time part only adds to the constant; constants from 2^31 on are steps back.
+            let index = at.constant();
+            if index >= extent && index < 1 << 31 {
+                self.refuse(&TileError::Beyond { mode, index, extent });
+            }
+        }
+    }
+
+    /// The element at a coordinate: of a vector, its first scalar.
+    #[track_caller]
+    pub fn at<const R: usize>(&self, coordinate: [Index<'k>; R]) -> Ptr<'k, S, E::Scalar> {
+        self.check(&coordinate);
+        self.locate(&coordinate)
+    }
+
+    /// The element at a coordinate that nobody checks.
+    #[track_caller]
+    pub(super) fn locate(&self, coordinate: &[Index<'k>]) -> Ptr<'k, S, E::Scalar> {
+        self.layout.locate(self.base.cast(), self.origin, coordinate)
+    }
+
+    /// Whether there is an element at a coordinate: always, but where run-time extents end inside a tile.
+    #[track_caller]
+    pub fn mask<const R: usize>(&self, coordinate: [Index<'k>; R]) -> Mask<'k> {
+        self.layout.inside(self.builder(), &coordinate)
+    }
+
+    /// The element at a coordinate; where the mask says that there is none, nothing is read, and it is zero.
+    #[track_caller]
+    pub fn load<const R: usize>(&self, coordinate: [Index<'k>; R]) -> E::Value<'k> {
+        self.check(&coordinate);
+        self.builder().on_behalf(Location::caller(), || {
+            let lanes = || load_lanes(self.locate(&coordinate), E::LANES);
+            E::of_lanes(&self.mask(coordinate).or_zero(E::LANES, lanes))
+        })
+    }
+
+    /// Writes the element at a coordinate, where there is one.
+    #[track_caller]
+    pub fn store<const R: usize>(&self, coordinate: [Index<'k>; R], value: E::Value<'k>)
+    where
+        S: Writable,
+    {
+        self.check(&coordinate);
+        self.builder().on_behalf(Location::caller(), || {
+            self.mask(coordinate).when(|| store_lanes(self.locate(&coordinate), &E::lanes(value)));
+        });
+    }
+}
+
+impl<'k, E: Element, S: SpaceOf, const R: usize> LayoutTensor<'k, E, Modes<'k, R>, S> {
+    /// The extents of the view.
+    pub fn extents(&self) -> [Index<'k>; R] {
+        self.layout.extents()
+    }
+}
+
+impl<'k, E: Element, L: OffsetMap, S: SpaceOf> LayoutTensor<'k, E, L, S> {
+    /// The same view begun at a coordinate, for coordinates behind it that add to it without a carry inside a mode: those
+    /// within a tile whose extents divide it.
+    #[track_caller]
+    pub fn begun_at<const R: usize>(self, coordinate: [Index<'k>; R]) -> Self {
+        LayoutTensor { origin: self.place(coordinate), ..self }
+    }
+
+    /// The layout as a value; of a tensor of vectors, in scalars from the first of one to the first of the next.
+    pub fn layout(&self) -> Swizzled {
         let map = self.layout.swizzled();
         Swizzled::new(map.swizzle(), 0, map.layout())
     }
 
-    /// The extent of a mode.
-    pub fn extent(self, mode: usize) -> u32 {
+    /// The extent of a mode, elements.
+    pub fn extent(&self, mode: usize) -> u32 {
         self.layout.extent(mode) as u32
     }
 
-    /// The offset of a coordinate before the swizzle.
+    /// The offset of a coordinate before the swizzle, scalars.
     #[track_caller]
-    pub fn place<const R: usize>(self, coordinate: [Index<'k>; R]) -> Index<'k> {
-        let layout = self.layout.swizzled().layout();
-        let modes = coordinate.into_iter().enumerate();
-        modes.fold(self.origin, |sum, (mode, at)| match layout.mode(mode) {
-            Ok(mode) => sum + place(&mode, at),
-            Err(_) => sum,
-        })
-    }
-
-    /// The element at a coordinate.
-    #[track_caller]
-    pub fn at<const R: usize>(self, coordinate: [Index<'k>; R]) -> Ptr<'k, S, T> {
-        self.pointer(self.place(coordinate))
+    pub fn place<const R: usize>(&self, coordinate: [Index<'k>; R]) -> Index<'k> {
+        self.check(&coordinate);
+        before_swizzle(&self.layout.swizzled(), self.origin, &coordinate)
     }
 
     /// The element at a flat coordinate, the first mode fastest.
     #[track_caller]
-    pub fn flat(self, index: Index<'k>) -> Ptr<'k, S, T> {
+    pub fn flat(&self, index: Index<'k>) -> Ptr<'k, S, E::Scalar> {
+        let (at, extent) = (index.constant(), self.layout.size() as u32);
+        if at >= extent && at < 1 << 31 {
+            self.refuse(&TileError::Beyond { mode: 0, index: at, extent });
+        }
         self.pointer(self.origin + place(&self.layout.swizzled().layout(), index))
     }
 
-    /// The element at an offset before the swizzle.
-    ///
-    /// The swizzle is computed once per run-time offset where constants are proven to commute with it; a constant that
-    /// mixes costs one exclusive-or, and only where nothing is proven the swizzle is computed for the whole sum.
+    /// The scalar at an offset before the swizzle.
     #[track_caller]
-    pub fn pointer(self, offset: Index<'k>) -> Ptr<'k, S, T> {
-        let swizzle = self.layout.swizzled().swizzle();
-        let constant = i64::from(offset.constant());
-        let Some(value) = offset.value() else { return self.base.at(swizzle.apply(constant) as u32) };
-        match swizzle.split(offset.bits().into(), constant) {
-            Some(split) if split.mix == 0 => self.base.at(apply(swizzle, value, offset.bits())).at(split.add as u32),
-            Some(split) => {
-                let mixed = apply(swizzle, value, offset.bits()) ^ split.mix as u32;
-                self.base.at(mixed).at(split.add as u32)
-            }
-            None => self.base.at(apply(swizzle, value + offset.constant(), u32::MAX)),
-        }
+    pub fn pointer(&self, offset: Index<'k>) -> Ptr<'k, S, E::Scalar> {
+        swizzled(self.base.cast(), self.layout.swizzled().swizzle(), offset)
     }
 
     /// The element at a coordinate as if nothing were swizzled: what descriptors and tensor maps count from.
     #[track_caller]
-    pub fn unswizzled<const R: usize>(self, coordinate: [Index<'k>; R]) -> Ptr<'k, S, T> {
-        let offset = self.place(coordinate);
+    pub fn unswizzled<const R: usize>(&self, coordinate: [Index<'k>; R]) -> Ptr<'k, S, E::Scalar> {
+        let (offset, base) = (self.place(coordinate), self.base.cast());
         match offset.value() {
-            Some(value) => self.base.at(value).at(offset.constant()),
-            None => self.base.at(offset.constant()),
+            Some(value) => base.at(value).at(offset.constant()),
+            None => base.at(offset.constant()),
         }
     }
-
-    /// Vectors of `N` elements along mode `along`, or `None` where they are not contiguous and aligned everywhere.
-    pub fn vectors<const N: usize>(self, along: usize) -> Option<Vectors<'k, T, L, S, N>> {
-        let width = self.layout().vector_along(along, T::TY.bits().into());
-        let aligned = (self.origin.bits() | self.origin.constant()) & (N as u32 - 1) == 0;
-        (width % N as i64 == 0 && aligned).then_some(Vectors { tensor: self })
-    }
-
-    /// The tile of a tiler at a place among the tiles, one coordinate per mode of the rest.
-    ///
-    /// # Errors
-    /// [`LayoutError`] where the tiles do not fill the view.
-    #[track_caller]
-    pub fn tile_by<const R: usize>(
-        self,
-        tiler: &Tiler,
-        tile: [Index<'k>; R],
-    ) -> Result<LayoutTensor<'k, T, Swizzled, S>, LayoutError> {
-        let map = self.layout();
-        if !map.layout().divides_evenly(tiler) {
-            let (value, divisor) = (map.size(), map.layout().zipped_divide(tiler)?.mode(0)?.size());
-            return Err(LayoutError::Indivisible { operation: "tile_by, mode by mode", value, divisor });
-        }
-        let divided = map.layout().zipped_divide(tiler)?;
-        let (within, starts) = (divided.mode(0)?, divided.mode(1)?);
-        if starts.rank() != R {
-            return Err(LayoutError::Rank { operation: "tile_by", given: R, expected: starts.rank() });
-        }
-        let mut origin = Index::from(0);
-        for (mode, at) in tile.into_iter().enumerate() {
-            origin = origin + place(&starts.mode(mode)?, at);
-        }
-        Ok(self.part(Swizzled::new(map.swizzle(), 0, within), origin))
-    }
-}
-
-impl<'k, T: Scalar, L: StaticLayout, S: SpaceOf> LayoutTensor<'k, T, L, S> {
-    /// Tile (`row`, `column`) of `M`×`N`. A matrix that is not a whole number of such tiles does not compile.
-    #[track_caller]
-    pub fn tile<const M: usize, const N: usize>(self, tile: [Index<'k>; 2]) -> LayoutTensor<'k, T, Within<L, M, N>, S> {
-        self.part(Within::default(), by_mode(&TilesOf::<L, M, N>::LAYOUT, tile))
-    }
-
-    /// The elements of thread `thread`: `Threads` sends a place in a tile of its shape to the thread that owns it, and the
-    /// tile is repeated over the view. What does not divide evenly does not compile.
-    #[track_caller]
-    pub fn distribute<Threads: StaticLayout>(
-        self,
-        thread: Index<'k>,
-    ) -> LayoutTensor<'k, T, FragmentOf<L, Threads>, S> {
-        let place_of_thread = const { Layout::constant(Threads::LAYOUT.left_inverse()) };
-        let origin = place(&ThreadsOf::<L, Threads>::LAYOUT, place(&place_of_thread, thread));
-        self.part(FragmentOf::default(), origin)
-    }
-
-    /// The view in vectors of `N` elements along mode `ALONG`. Vectors that are not contiguous, that a swizzle splits, or
-    /// that do not start at multiples of their length do not compile.
-    ///
-    /// The view's own start is what `tile` and `distribute` made of it; [`LayoutTensor::vectors`] checks that too.
-    pub fn vectorize<const ALONG: usize, const N: usize>(self) -> Vectors<'k, T, L, S, N> {
-        const {
-            let width = Swizzled::new(L::SWIZZLE, 0, L::LAYOUT).vector_along(ALONG, T::TY.bits() as i64);
-            assert!(width % N as i64 == 0, "vectorize: the vectors are not contiguous and aligned along this mode");
-        }
-        Vectors { tensor: self }
-    }
-}
-
-/// A view whose elements are vectors of `N` along a mode, moved by one instruction each.
-pub struct Vectors<'k, T, L, S, const N: usize> {
-    tensor: LayoutTensor<'k, T, L, S>,
-}
-
-impl<'k, T: Scalar, L: OffsetMap, S: SpaceOf, const N: usize> Vectors<'k, T, L, S, N> {
-    /// The vector that begins at a coordinate, which is a multiple of `N` along the vectors' mode.
-    #[track_caller]
-    pub fn load<const R: usize>(&self, coordinate: [Index<'k>; R]) -> [Val<'k, T>; N] {
-        self.tensor.at(coordinate).load_vec()
-    }
-
-    /// Writes the vector that begins at a coordinate.
-    #[track_caller]
-    pub fn store<const R: usize>(&self, coordinate: [Index<'k>; R], values: [Val<'k, T>; N])
-    where
-        S: Writable,
-    {
-        self.tensor.at(coordinate).store_vec(values);
-    }
-}
-
-fn by_mode<'k>(layout: &Layout, coordinate: [Index<'k>; 2]) -> Index<'k> {
-    coordinate.into_iter().enumerate().fold(Index::from(0), |sum, (mode, at)| match layout.mode(mode) {
-        Ok(mode) => sum + place(&mode, at),
-        Err(_) => sum,
-    })
-}
-
-/// The swizzle of a run-time offset that has no bits outside `bits`.
-fn apply<'k>(swizzle: Swizzle, offset: Val<'k, u32>, bits: u32) -> Val<'k, u32> {
-    let source = swizzle.source_mask() as u32 & bits;
-    if source == 0 {
-        return offset;
-    }
-    let moved = if swizzle.shift() < 0 {
-        (offset & source) << (-swizzle.shift()) as u32
-    } else {
-        (offset & source) >> swizzle.shift() as u32
-    };
-    offset ^ moved
 }

@@ -26,4 +26,4 @@ macro_rules! kernels {
     )+};
 }
 
-kernels!(rms_norm rope silu_mul add embed argmax sample);
+kernels!(rms_norm rope silu_mul add embed argmax sample transpose_edged column_sums residual_norm);

@@ -47,11 +47,21 @@ fn sample() {
     surveyed(&trials, 1);
 }
 
+#[test]
+fn gallery() {
+    surveyed(&alike("transpose_edged", |trial| trial.grid()[0] > 2, 2), 10);
+    surveyed(&alike("column_sums", |trial| trial.particulars().starts_with("5"), 3), 10);
+    surveyed(&alike("residual_norm", |trial| threads(trial) == 128, 3), 10);
+}
+
 /// Kernels that a survey judges: here, and in the tests of `gemm`, `gemv`, `attention_decode` and `attention_prefill`.
 ///
 /// `gemm_fp8`'s survey is that of promoted sums; those of s8 and the other kernels of 8 bits synchronise as the kernels of 16
 /// bits do, line for line.
-const SURVEYED: [&str; 15] = [
+const SURVEYED: [&str; 18] = [
+    "transpose_edged",
+    "column_sums",
+    "residual_norm",
     "rms_norm",
     "argmax",
     "sample",

@@ -17,11 +17,13 @@ pub enum Format {
     Ragged,
     /// One row per block of a pool, found through a table of block numbers.
     Paged,
+    /// No rows that a step knows: a constant of the model, one per (layer, head).
+    Parameter,
 }
 
 impl Format {
     /// Every format.
-    pub const ALL: [Format; 3] = [Format::Batched, Format::Ragged, Format::Paged];
+    pub const ALL: [Format; 4] = [Format::Batched, Format::Ragged, Format::Paged, Format::Parameter];
 
     /// The name in text forms.
     pub const fn name(self) -> &'static str {
@@ -29,6 +31,7 @@ impl Format {
             Format::Batched => "batched",
             Format::Ragged => "ragged",
             Format::Paged => "paged",
+            Format::Parameter => "parameter",
         }
     }
 
@@ -62,6 +65,10 @@ pub struct Ragged;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Paged;
 
+/// [`Format::Parameter`] as a type.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Parameter;
+
 impl AnyFormat for Batched {
     const FORMAT: Format = Format::Batched;
 }
@@ -72,4 +79,8 @@ impl AnyFormat for Ragged {
 
 impl AnyFormat for Paged {
     const FORMAT: Format = Format::Paged;
+}
+
+impl AnyFormat for Parameter {
+    const FORMAT: Format = Format::Parameter;
 }

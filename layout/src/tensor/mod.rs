@@ -6,5 +6,5 @@
 mod format;
 mod vtensor;
 
-pub use format::{AnyFormat, Batched, Format, Paged, Ragged};
+pub use format::{AnyFormat, Batched, Format, Paged, Parameter, Ragged};
 pub use vtensor::{Dims, MAX_DIMS, Place, ShapeError, TensorId, VTensor};

@@ -79,6 +79,10 @@ pub(super) const fn is_numbering(threads: &Layout) -> bool {
     }
 }
 
+/// What an error says of a mode that the threads do not share out.
+const ALONG: [&str; 4] =
+    ["distribute along mode 0", "distribute along mode 1", "distribute along mode 2", "distribute along mode 3"];
+
 /// A layout as tiles of the threads' shape: mode 0 runs over the threads, mode 1 over what each of them holds.
 pub(super) const fn divide_among(layout: &Layout, threads: &Layout) -> Result<Layout, LayoutError> {
     let mut modes = [Tiler::KEEP; crate::MAX_LEAVES];
@@ -91,9 +95,18 @@ pub(super) const fn divide_among(layout: &Layout, threads: &Layout) -> Result<La
     if threads.rank() != layout.rank() {
         return Err(LayoutError::Rank { operation: "distribute", given: threads.rank(), expected: layout.rank() });
     }
+    let mut mode = 0;
+    while mode < layout.rank() {
+        let (value, divisor) = (layout.extent(mode), threads.extent(mode));
+        if value % divisor != 0 {
+            let operation = if mode < ALONG.len() { ALONG[mode] } else { "distribute" };
+            return Err(LayoutError::Indivisible { operation, value, divisor });
+        }
+        mode += 1;
+    }
     if !layout.divides_evenly(&tiler) {
         let (value, divisor) = (layout.size(), threads.size());
-        return Err(LayoutError::Indivisible { operation: "distribute, mode by mode", value, divisor });
+        return Err(LayoutError::Indivisible { operation: "distribute of a nested mode", value, divisor });
     }
     layout.zipped_divide(&tiler)
 }

@@ -157,6 +157,11 @@ kinds! {
     #[error("{gap} is written by no task, an output is written completely; cover it")]
     OutputGap { gap: Region },
     #[error(
+        "regions of this buffer cut each other into pieces too many to follow, at most {limit} are; use regions that begin \
+         and end at common indexes"
+    )]
+    BoxesTooFine { limit: usize },
+    #[error(
         "regions of {runs} or more separate byte runs share the arena with other buffers, at most {limit} are compared; give the \
          buffer arena bytes of its own"
     )]

@@ -11,7 +11,8 @@
 //!
 //! A program is valid if in every execution every task runs, every element that is read has one producer, the same in all
 //! executions, and every output element is written. The verdict is exact on well-formed programs: nothing unsafe is
-//! accepted and nothing safe is refused, with the one exception of [`Kind::AliasTooFine`]. The modules `order`
+//! accepted and nothing safe is refused, but for the limits [`Kind::BoxesTooFine`] and [`Kind::AliasTooFine`], which bound the
+//! time that a small file can take. The modules `order`
 //! and `memory` say why. Waits for only some of a counter's producers are judged by what they order.
 //!
 //! # Rules
@@ -84,6 +85,7 @@
 //! | [`Clobbered`](Kind::Clobbered) | bytes that are read were last written through the same buffer |
 //! | [`UnwrittenRead`](Kind::UnwrittenRead) | what is read of an activation or output was written before |
 //! | [`OutputGap`](Kind::OutputGap) | an output is written completely |
+//! | [`BoxesTooFine`](Kind::BoxesTooFine) | irregular regions of all buffers are compared and cut 2^26 times at most |
 //! | [`AliasTooFine`](Kind::AliasTooFine) | regions that share arena bytes have at most 2^22 byte runs together |
 //!
 //! Order is judged where the queues hold every task once, memory where every task runs; structural rules are all judged

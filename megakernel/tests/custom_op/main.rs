@@ -17,7 +17,7 @@ use tilewright_megakernel::ops::{Embed, Op, register};
 use tilewright_megakernel::program::{BufferKind, CounterId, Program, Source, Span, Wait};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::{Placed, validate};
-use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions};
+use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions, Plan, Unsupported};
 use tilewright_megakernel::vm::reference::{KvState, Machine, StepCells};
 use tilewright_megakernel::weights::{WeightTensor, Weights};
 
@@ -98,6 +98,26 @@ fn an_op_from_outside_runs_on_the_reference_machine_and_on_the_simulated_device(
             assert!((found - expected).abs() < 1e-5, "seed {seed}: {found}, expected {expected}");
         }
     }
+}
+
+/// The row of `soft_cap` names no weights that it reads as they are.
+#[test]
+fn a_weight_that_the_row_does_not_name_is_refused_by_a_device() {
+    let mut program = capped();
+    let x = program.buffer_named("x").unwrap().id;
+    program.tasks.retain(|task| !task.op.is::<Embed>());
+    for (at, task) in program.tasks.iter_mut().enumerate() {
+        task.id = at.into();
+        task.waits.retain(|wait| wait.counter != CounterId(0));
+    }
+    let buffer = &mut program.buffers[x.index()];
+    (buffer.kind, buffer.source) = (BufferKind::Weight, Some(Source::Random("x".into())));
+    let error = Plan::new(&placed(program), DeviceOptions::default()).unwrap_err();
+    let found = match &error {
+        Unsupported::Task { source, .. } => source.as_ref(),
+        other => other,
+    };
+    assert_eq!(*found, Unsupported::Packed { buffer: x }, "{error}");
 }
 
 #[test]

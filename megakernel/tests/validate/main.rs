@@ -8,6 +8,7 @@ mod generate;
 mod json;
 mod layered;
 mod levels;
+mod limits;
 mod mutate;
 mod ops;
 mod oracle;

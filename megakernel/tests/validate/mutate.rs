@@ -314,7 +314,7 @@ fn write_elsewhere(p: &mut Program, rng: &mut Rng) -> Option<()> {
 
 fn read_elsewhere(p: &mut Program, rng: &mut Rng) -> Option<()> {
     let at = any(rng, p.tasks.len(), |t| p.tasks[t].op.is::<Copy>())?;
-    let Some(mut copy) = p.tasks[at].op.get::<Copy>().cloned() else { return None };
+    let mut copy = p.tasks[at].op.get::<Copy>().cloned()?;
     let to = any(rng, p.buffers.len(), |b| {
         p.buffers[b].shape.len() == 2 && copy.src.spans()[1].hi <= p.buffers[b].shape[1]
     })?;
@@ -325,7 +325,7 @@ fn read_elsewhere(p: &mut Program, rng: &mut Rng) -> Option<()> {
 fn gap_in_output(p: &mut Program, rng: &mut Rng) -> Option<()> {
     let output = |r: &Region| p.buffers[r.buffer.index()].kind == BufferKind::Output;
     let at = any(rng, p.tasks.len(), |t| p.tasks[t].writes.iter().any(output))?;
-    let Some(mut copy) = p.tasks[at].op.get::<Copy>().cloned() else { return None };
+    let mut copy = p.tasks[at].op.get::<Copy>().cloned()?;
     for region in [&mut copy.src, &mut copy.dst] {
         let mut spans = region.spans().to_vec();
         let dim = if spans[1].len() > 1 { 1 } else { 0 };

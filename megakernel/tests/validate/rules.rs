@@ -2,7 +2,8 @@
 
 use tilewright_megakernel::validate::Kind;
 
-const CASES: [&str; 5] = [
+const CASES: [&str; 6] = [
+    include_str!("limits.rs"),
     include_str!("cells.rs"),
     include_str!("tables.rs"),
     include_str!("ops.rs"),

@@ -11,9 +11,10 @@ use tilewright_kernels::kv::Tma;
 use tilewright_kernels::naive;
 use tilewright_layout::DType;
 
-use super::Row;
+use super::finding;
 use super::timing::{Bench, Times};
 use crate::cli::Failure;
+use crate::results::Row;
 
 /// Sequences and their tokens: 32 query heads, 8 key/value heads, head dimension 128.
 const DECODE: [(u32, u32); 5] = [(1, 1024), (1, 8192), (1, 65536), (8, 8192), (32, 4096)];
@@ -28,21 +29,22 @@ const HEADS: u32 = 32;
 const LIMIT: f64 = 1e-2;
 
 /// Runs the suite.
-pub(super) fn run(bench: &Bench) -> Result<Vec<Row>, Failure> {
-    let mut rows = Vec::new();
-    for (batch, tokens) in
-        DECODE.into_iter().filter(|&(b, t)| bench.wants(&[("batch", b), ("tokens", t), ("depth", 128)]))
-    {
-        rows.push(decode(bench, batch, tokens)?);
-    }
-    for (depth, tokens) in
-        PREFILL.into_iter().filter(|&(d, t)| bench.wants(&[("depth", d), ("tokens", t), ("queries", t)]))
-    {
-        for causal in [false, true] {
-            rows.push(prefill(bench, depth, tokens, causal)?);
+pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
+    for (batch, tokens) in DECODE {
+        let shape = [("batch", batch), ("tokens", tokens), ("depth", 128)];
+        if bench.begins("attention", &shape) {
+            bench.keep(decode(bench, batch, tokens)?)?;
         }
     }
-    Ok(rows)
+    for (depth, tokens) in PREFILL {
+        for causal in [false, true] {
+            let shape = [("queries", tokens), ("tokens", tokens), ("depth", depth), ("causal", causal.into())];
+            if bench.begins("attention", &shape) {
+                bench.keep(prefill(bench, depth, tokens, causal)?)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Numbers from −1 to 1 that repeat after a million and three.
@@ -78,18 +80,9 @@ fn scale(depth: u32) -> f32 {
     std::f32::consts::LOG2_E / (depth as f32).sqrt()
 }
 
-fn row(shape: &[(&str, u32)], note: String, times: Times, work: [u64; 2], error: f64) -> Row {
-    Row {
-        suite: "attention".into(),
-        who: "tilewright".into(),
-        shape: shape.iter().map(|&(name, extent)| (name.into(), extent.into())).collect(),
-        note,
-        us: times.median.as_secs_f64() * 1e6,
-        best_us: times.best.as_secs_f64() * 1e6,
-        bytes: work[0],
-        flops: work[1],
-        error: Some(error),
-    }
+fn row(shape: &[(&str, u32)], variant: &str, times: Times, work: [u64; 2], error: f64) -> Result<Row, Failure> {
+    let shape: Vec<(&str, u64)> = shape.iter().map(|&(name, extent)| (name, extent.into())).collect();
+    finding::check(Row { variant: variant.into(), ..finding::row("attention", &shape, times, work, error) }, LIMIT)
 }
 
 fn decode(bench: &Bench, batch: u32, tokens: u32) -> Result<Row, Failure> {
@@ -142,7 +135,7 @@ fn decode(bench: &Bench, batch: u32, tokens: u32) -> Result<Row, Failure> {
     let looks = heads.map(|head| Look { query: head, plane: head / GROUP as usize, seen: tokens as usize });
     let error = error(&host, &out, &looks, [tokens as usize, depth as usize]);
     let shape = [("batch", batch), ("tokens", tokens), ("depth", depth)];
-    row(&shape, "decode".into(), times, [bytes, 4 * u64::from(GROUP) * elements as u64], error).check(LIMIT)
+    row(&shape, "decode", times, [bytes, 4 * u64::from(GROUP) * elements as u64], error)
 }
 
 fn prefill(bench: &Bench, depth: u32, tokens: u32, causal: bool) -> Result<Row, Failure> {
@@ -187,7 +180,7 @@ fn prefill(bench: &Bench, depth: u32, tokens: u32, causal: bool) -> Result<Row, 
     let error = error(&host, &out, &looks, [n, depth as usize]);
     let flops = 4 * u64::from(tokens) * elements as u64 / if causal { 2 } else { 1 };
     let shape = [("queries", tokens), ("tokens", tokens), ("depth", depth), ("causal", causal.into())];
-    row(&shape, "prefill".into(), times, [8 * elements as u64, flops], error).check(LIMIT)
+    row(&shape, "prefill", times, [8 * elements as u64, flops], error)
 }
 
 /// A query that is compared with f64.

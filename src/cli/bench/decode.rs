@@ -15,10 +15,11 @@ use tilewright_megakernel::program::BufferKind;
 use tilewright_megakernel::vm::device::MAX_STEPS;
 use tilewright_megakernel::vm::reference::{KvState, Machine};
 
-use super::Row;
+use super::journal::Journal;
 use crate::cli::Failure;
 use crate::cli::subject::{Subject, SubjectArgs, relative};
 use crate::engine::Device;
+use crate::results::{OURS, Row, Summary};
 
 /// How long, and how carefully.
 #[derive(Args)]
@@ -49,10 +50,28 @@ enum DecodeError {
     Tokens { tokens: usize, context: usize },
 }
 
+/// Models, batches and contexts of all suites.
+const SHAPES: [(&str, u16, usize); 4] =
+    [("llama-3.2-1b", 1, 200), ("llama-3.2-1b", 1, 4096), ("llama-3.2-1b", 8, 1024), ("llama-3.1-8b", 1, 1024)];
+
+/// Runs the suite on the shapes of known models, with random weights.
+pub fn run_all(device: Device, args: &DecodeArgs, journal: &Journal) -> Result<(), Failure> {
+    for (model, batch, context) in SHAPES {
+        run(&SubjectArgs::of_known_model(model, batch, context), device, args, journal)?;
+    }
+    Ok(())
+}
+
 /// Runs the suite.
-pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs) -> Result<Vec<Row>, Failure> {
+pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &Journal) -> Result<(), Failure> {
+    let spec = subject.spec()?;
+    let (rows, context, tokens) = (subject.rows(), subject.context(), args.tokens);
+    let shape = [("batch", rows), ("context", context), ("hidden", spec.hidden), ("layers", spec.layers)]
+        .map(|(name, extent)| (name, extent as u64));
+    if journal.skips("decode", &shape) {
+        return Ok(());
+    }
     let mut subject = subject.open(device, false)?;
-    let (tokens, context) = (args.tokens, subject.context);
     if tokens == 0 || tokens > context || tokens > MAX_STEPS {
         return Err(DecodeError::Tokens { tokens, context }.into());
     }
@@ -63,30 +82,23 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs) -> Result<V
     // Keys and values of tokens before those that are timed: as decoding leaves them.
     let first = context - tokens;
     sequences(&mut subject, first)?;
-    let fed = fed_back(&mut subject, first, tokens)?;
-    let single = by_launches(&mut subject, first, tokens)?;
-    let row = |note: &str, mut times: Vec<f64>| {
-        times.sort_by(f64::total_cmp);
-        let extents = [
-            ("batch", subject.rows),
-            ("context", context),
-            ("hidden", subject.spec.hidden),
-            ("layers", subject.spec.layers),
-        ];
-        Row {
-            suite: "decode".into(),
-            who: "tilewright".into(),
-            shape: extents.map(|(name, extent)| (name.to_owned(), extent as u64)).into(),
-            note: format!("{note}, median of {}", times.len()),
-            us: times.get(times.len() / 2).copied().unwrap_or(f64::NAN),
-            best_us: times.first().copied().unwrap_or(f64::NAN),
-            bytes: bytes(&subject, context - tokens / 2),
-            flops: 0,
-            error,
-        }
+    let bytes = bytes(&subject, context - tokens / 2);
+    let row = |what: &str, samples_us: Vec<f64>| {
+        let variant = format!("{what}, median of {}", samples_us.len());
+        let shape = shape.map(|(name, extent)| (name.to_owned(), extent)).into();
+        let row = Row { suite: "decode".into(), who: OURS.into(), shape, variant, samples_us, ..Row::default() };
+        let summary = Summary::of(&row);
+        let (median_us, best_us) = summary.map(|summary| (summary.median, summary.best)).unzip();
+        Row { median_us, best_us, bytes: Some(bytes), error, ..row }
     };
-    let launch = format!("launches of {tokens}");
-    Ok(vec![row(&launch, fed), row("launches of 1", single)])
+    let (joules, start) = (journal.telemetry.joules(), Instant::now());
+    let fed = fed_back(&mut subject, first, tokens)?;
+    let used = journal.telemetry.joules().zip(joules).map(|(after, before)| after - before);
+    let (seconds, steps) = (start.elapsed().as_secs_f64(), (LAUNCHES * tokens) as f64);
+    let fed = row(&format!("launches of {tokens}"), fed);
+    journal.keep(Row { watts: used.map(|used| used / seconds), joules: used.map(|used| used / steps), ..fed })?;
+    let single = by_launches(&mut subject, first, tokens)?;
+    Ok(journal.keep(row("launches of 1", single))?)
 }
 
 /// Compares logits with those of the reference machine; gives the largest relative error of a row.

@@ -12,9 +12,10 @@ use tilewright_kernels::gemm::{
 use tilewright_kernels::mma::E4M3;
 use tilewright_layout::view::Along;
 
-use super::Row;
+use super::finding;
 use super::timing::Bench;
 use crate::cli::Failure;
+use crate::results::Row;
 
 /// Rows, columns and contraction.
 const SHAPES: [[u32; 3]; 8] = [
@@ -71,21 +72,20 @@ fn parts(set: usize, [a, b, _]: [usize; 3]) -> [std::ops::Range<usize>; 2] {
 }
 
 /// Runs the suite.
-pub(super) fn run(bench: &Bench) -> Result<Vec<Row>, Failure> {
+pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
     let problem = |[m, n, k]: [u32; 3]| Problem::new(m, n, k);
     let scaled = |extents| problem(extents).epilogue(Epilogue { scaled: true, ..Epilogue::default() });
-    let mut rows = rows::<bf16>(bench, "gemm", &SHAPES.map(problem))?;
-    rows.extend(self::rows::<E4M3>(bench, "gemm e4m3", &SHAPES_OF_8_BITS.map(scaled))?);
-    rows.extend(self::rows::<E4M3>(bench, "gemm e4m3 fast", &SHAPES_OF_8_BITS.map(scaled).map(Problem::fast))?);
-    rows.extend(self::rows::<i8>(bench, "gemm s8", &SHAPES_OF_8_BITS.map(scaled))?);
-    Ok(rows)
+    rows::<bf16>(bench, "gemm", &SHAPES.map(problem))?;
+    rows::<E4M3>(bench, "gemm e4m3", &SHAPES_OF_8_BITS.map(scaled))?;
+    rows::<E4M3>(bench, "gemm e4m3 fast", &SHAPES_OF_8_BITS.map(scaled).map(Problem::fast))?;
+    rows::<i8>(bench, "gemm s8", &SHAPES_OF_8_BITS.map(scaled))
 }
 
 /// The rows of a type of operands.
-fn rows<F: Drawn>(bench: &Bench, suite: &str, problems: &[Problem]) -> Result<Vec<Row>, Failure> {
-    let mut rows = Vec::new();
+fn rows<F: Drawn>(bench: &Bench, suite: &str, problems: &[Problem]) -> Result<(), Failure> {
     let wanted = |problem: &&Problem| {
-        bench.wants(&[("m", problem.m), ("n", problem.n), ("k", problem.k), ("bits", F::BITS as u32)])
+        let shape = [("m", problem.m), ("n", problem.n), ("k", problem.k)];
+        bench.wants(&[("bits", F::BITS as u32)]) && bench.begins(suite, &shape)
     };
     for problem in problems.iter().filter(wanted) {
         let sizes = problem.sizes();
@@ -94,7 +94,7 @@ fn rows<F: Drawn>(bench: &Bench, suite: &str, problems: &[Problem]) -> Result<Ve
         let numbers = Numbers::<F>::new(bench, sets * (sizes[0] + sizes[1]))?;
         for choice in choices::<F>(bench, problem) {
             match measure(bench, (suite, problem), choice, &numbers, sets) {
-                Ok(row) => rows.push(row),
+                Ok(row) => bench.keep(row)?,
                 Err(failure) if !bench.tune => return Err(failure),
                 Err(failure) => {
                     failure.report();
@@ -102,7 +102,7 @@ fn rows<F: Drawn>(bench: &Bench, suite: &str, problems: &[Problem]) -> Result<Ve
             }
         }
     }
-    Ok(rows)
+    Ok(())
 }
 
 /// What is timed: what ships, or the variants.
@@ -159,24 +159,18 @@ fn measure<F: Drawn>(
     let times = bench.time(&work)?;
     // The last launch of a replay left its result.
     let error = error::<F>(problem, parts(sets - 1, sizes).map(|part| &numbers.host[part]), &bench.stream.read(&c)?);
-    let (each, Config { stages, cluster, along, group, promoted }) = (steps.len() as f64, choice.config);
-    let row = Row {
-        suite: suite.into(),
-        who: "tilewright".into(),
-        shape: [("m", problem.m), ("n", problem.n), ("k", problem.k)].map(|(name, e)| (name.into(), e.into())).into(),
-        note: format!(
-            "{:?} s{stages} c{cluster}{along:?} g{group} x{}{}",
-            choice.shape,
-            choice.splits,
-            if promoted { " promoted" } else { "" }
-        ),
-        us: times.median.as_secs_f64() * 1e6 * each,
-        best_us: times.best.as_secs_f64() * 1e6 * each,
-        bytes: (F::BITS as usize / 8 * (sizes[0] + sizes[1]) + 2 * sizes[2]) as u64,
-        flops: problem.operations() as u64,
-        error: Some(error),
-    };
-    row.check(if problem.fast { LIMIT_FAST } else { LIMIT })
+    let Config { stages, cluster, along, group, promoted } = choice.config;
+    let bytes = (F::BITS as usize / 8 * (sizes[0] + sizes[1]) + 2 * sizes[2]) as u64;
+    let shape = [("m", problem.m), ("n", problem.n), ("k", problem.k)].map(|(name, extent)| (name, u64::from(extent)));
+    let work = [bytes, problem.operations() as u64];
+    let variant = format!(
+        "{:?} s{stages} c{cluster}{along:?} g{group} x{}{}",
+        choice.shape,
+        choice.splits,
+        if promoted { " promoted" } else { "" }
+    );
+    let row = Row { variant, ..finding::row(suite, &shape, times.of_launches(steps.len()), work, error) };
+    finding::check(row, if problem.fast { LIMIT_FAST } else { LIMIT })
 }
 
 /// A launch on buffers: A, B and C, partial sums and scales.

@@ -7,9 +7,10 @@ use tilewright_codegen::trial::Draw;
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::gemv::{Epilogue, Plan, Tuning, gemv};
 
-use super::Row;
+use super::finding;
 use super::timing::{Bench, Times};
 use crate::cli::Failure;
+use crate::results::Row;
 
 /// Rows and columns of the weights.
 const SHAPES: [(u32, u32); 7] =
@@ -55,11 +56,15 @@ impl Weights {
 }
 
 /// Runs the suite.
-pub(super) fn run(bench: &Bench) -> Result<Vec<Row>, Failure> {
-    let mut rows = Vec::new();
+pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
     for shape in SHAPES.into_iter().filter(|&(n, k)| bench.wants(&[("n", n), ("k", k)])) {
+        let begins = |&batch: &u32| bench.begins("gemv", &[("batch", batch), ("k", shape.1), ("n", shape.0)]);
+        let batches: Vec<u32> = BATCHES.into_iter().filter(begins).collect();
+        if batches.is_empty() {
+            continue;
+        }
         let weights = Weights::new(bench, shape)?;
-        for batch in BATCHES.into_iter().filter(|&batch| bench.wants(&[("batch", batch)])) {
+        for batch in batches {
             for (note, tuning, early) in tunings(bench, batch) {
                 // A variant may not exist for a shape.
                 let Ok(plan) =
@@ -68,7 +73,7 @@ pub(super) fn run(bench: &Bench) -> Result<Vec<Row>, Failure> {
                     continue;
                 };
                 match measure(bench, &weights, &plan, note, early) {
-                    Ok(row) => rows.push(row),
+                    Ok(row) => bench.keep(row)?,
                     Err(failure) if !bench.tune => return Err(failure),
                     Err(failure) => {
                         failure.report();
@@ -77,7 +82,7 @@ pub(super) fn run(bench: &Bench) -> Result<Vec<Row>, Failure> {
             }
         }
     }
-    Ok(rows)
+    Ok(())
 }
 
 /// What is timed: what ships, or the variants. The last part says whether launches may start early, which needs nothing
@@ -121,18 +126,11 @@ fn measure(bench: &Bench, weights: &Weights, plan: &Plan, mut note: String, earl
     let y = bench.device.buffer::<bf16>((plan.batch * n) as usize)?;
     let times = time(bench, weights, &kernel, &device_x, &y)?;
     let bytes = 2 * (u64::from(n) * u64::from(k) + u64::from(plan.batch) * u64::from(n + k));
-    let row = Row {
-        suite: "gemv".into(),
-        who: "tilewright".into(),
-        shape: [("batch", plan.batch), ("k", k), ("n", n)].map(|(name, extent)| (name.into(), extent.into())).into(),
-        note,
-        us: times.median.as_secs_f64() * 1e6,
-        best_us: times.best.as_secs_f64() * 1e6,
-        bytes,
-        flops: 2 * u64::from(plan.batch) * u64::from(n) * u64::from(k),
-        error: Some(error(weights, plan, &x, &bench.stream.read(&y)?)?),
-    };
-    row.check(LIMIT)
+    let flops = 2 * u64::from(plan.batch) * u64::from(n) * u64::from(k);
+    let error = error(weights, plan, &x, &bench.stream.read(&y)?)?;
+    let shape = [("batch", plan.batch.into()), ("k", k.into()), ("n", n.into())];
+    let row = finding::row("gemv", &shape, times, [bytes, flops], error);
+    finding::check(Row { variant: note, ..row }, LIMIT)
 }
 
 fn time(

@@ -2,38 +2,49 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `mod` | the subcommand; rows, their JSON and their table |
-//! | `timing` | how kernels are timed: a graph of launches, replayed; the median, divided by the launches |
+//! | `mod` | the subcommand, and the table of its rows |
+//! | `journal` | the rows of a call, written as they come; what is measured already, and what there is time for |
+//! | `telemetry` | driver, clocks, power and energy, by NVML where it is there |
+//! | `timing` | how kernels are timed: a graph of launches, replayed; each time divided by the launches |
+//! | `finding` | a row of a kernel, and the check of its error |
 //! | `gemm` | matrix products |
 //! | `gemv` | matrix times few vectors |
 //! | `attention` | decode over long contexts, prefill |
 //! | `decode` | whole tokens by the megakernel |
 //!
-//! To add a suite of kernels: a file with a function `fn(&Bench) -> Result<Vec<Row>, Failure>`, a value of [`Suite`], and
-//! a peer's script in `benches/peers/` that prints rows with the same suite and shapes.
+//! Rows are those of [`crate::results`]. To add a suite of kernels: a file with a function `fn(&Bench) -> Result<(), Failure>`
+//! that keeps a row for each shape that begins, a value of [`Suite`], and a peer's script in `benches/peers/` that prints
+//! rows with the same suite and shapes.
 
 mod attention;
 mod decode;
+mod finding;
 mod gemm;
 mod gemv;
+mod journal;
+mod telemetry;
 mod timing;
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::rc::Rc;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use serde::{Deserialize, Serialize};
+use journal::Journal;
 use thiserror::Error;
 use tilewright_codegen::device::Name;
 use timing::Bench;
+
+pub use journal::this_call;
 
 use super::Failure;
 use super::output::Output;
 use super::subject::SubjectArgs;
 use crate::engine::Device;
+use crate::results::{Results, Row, write_call, write_row};
 
 /// What is timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -46,11 +57,14 @@ enum Suite {
     Gemv,
     /// Attention: one token over long contexts, and whole sequences
     Attention,
+    /// All of these; decode on known models with random weights
+    All,
 }
 
 /// Time a suite on a device, and check what it computes
 ///
-/// A peer's figures, as the scripts in benches/peers write them, are put beside ours where suite and shape agree.
+/// A peer's figures, as the scripts in benches/peers write them, are put beside ours where suite and shape agree. The rows
+/// carry every sample, the device, its clocks and the commit; `tilewright dashboard` shows them.
 #[derive(Args)]
 pub struct BenchArgs {
     /// What to time
@@ -62,6 +76,15 @@ pub struct BenchArgs {
     /// Where the rows go, one JSON object a line
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Go on with the file of --json: its rows of this device and commit are not measured again, each new one is written at once
+    #[arg(long, requires = "json")]
+    resume: bool,
+    /// Begin no measurement after that time, such as 10m
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    budget: Option<Duration>,
+    /// The commit that was built [default: that of the working tree, as git says]
+    #[arg(long, value_name = "NAME")]
+    commit: Option<String>,
     /// A peer's rows, one JSON object a line
     #[arg(long, value_name = "FILE")]
     peers: Option<PathBuf>,
@@ -96,86 +119,80 @@ fn parse_extent(text: &str) -> Result<(String, u64), BenchError> {
     extent.ok_or_else(|| BenchError::Extent { found: text.to_owned() })
 }
 
-/// One figure.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Row {
-    /// The suite.
-    pub suite: String,
-    /// Whose figure it is: `tilewright`, or a peer's name.
-    pub who: String,
-    /// The shape, by the names of its extents.
-    pub shape: BTreeMap<String, u64>,
-    /// What is particular about it.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub note: String,
-    /// Median time of one launch, microseconds.
-    pub us: f64,
-    /// Least time, microseconds.
-    pub best_us: f64,
-    /// Bytes that must move through device memory.
-    pub bytes: u64,
-    /// Floating-point operations.
-    pub flops: u64,
-    /// ‖found − exact‖ / ‖exact‖, of the elements that were checked.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<f64>,
-}
-
-impl Row {
-    /// Fails where the error is above a limit, or is not a number.
-    pub fn check(self, limit: f64) -> Result<Row, Failure> {
-        match self.error {
-            Some(error) if error <= limit => Ok(self),
-            error => {
-                let row = format!("{} {:?} {}", self.suite, self.shape, self.note);
-                Err(BenchError::Wrong { row, error: error.unwrap_or(f64::NAN), limit }.into())
-            }
-        }
-    }
-}
-
 impl BenchArgs {
     /// The device that kernels are timed on.
-    fn kernels(&self) -> Result<Bench, Failure> {
-        let name = match self.device {
-            Device::Cuda { ordinal } => Name::Cuda { ordinal },
-            Device::Sim { seed } => Name::Sim { seed },
-            device @ Device::Cpu { .. } => return Err(BenchError::Device { found: device.to_string() }.into()),
-        };
-        let device = name.open()?;
+    fn kernels(&self, journal: &Rc<Journal>) -> Result<Bench, Failure> {
+        let device = self.name()?.open()?;
         let stream = device.stream()?;
-        Ok(Bench { device, stream, tune: self.tune, replays: self.replays, only: self.only.clone() })
+        let (tune, replays, only) = (self.tune, self.replays, self.only.clone());
+        Ok(Bench { device, stream, tune, replays, only, journal: Rc::clone(journal) })
+    }
+
+    fn name(&self) -> Result<Name, BenchError> {
+        match self.device {
+            Device::Cuda { ordinal } => Ok(Name::Cuda { ordinal }),
+            Device::Sim { seed } => Ok(Name::Sim { seed }),
+            device @ Device::Cpu { .. } => Err(BenchError::Device { found: device.to_string() }),
+        }
+    }
+
+    /// The journal of the call.
+    fn journal(&self) -> Result<Journal, Failure> {
+        let name = self.name()?;
+        let ordinal = if let Name::Cuda { ordinal } = name { Some(ordinal) } else { None };
+        let journal = Journal::new(name.open()?.properties().name.clone(), ordinal, self.commit.clone());
+        let journal = journal.within(self.budget);
+        match &self.json {
+            Some(path) if self.resume => journal.resume(path),
+            _ => Ok(journal),
+        }
     }
 }
 
 /// Runs the subcommand.
 pub fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
-    let peers = match &args.peers {
-        Some(path) => rows(&fs::read_to_string(path)?)?,
-        None => Vec::new(),
-    };
-    let output = args.json.as_deref().map(Output::create).transpose()?;
-    let found = match args.suite {
-        Suite::Decode => decode::run(&args.subject, args.device, &args.decode)?,
-        Suite::Gemm => gemm::run(&args.kernels()?)?,
-        Suite::Gemv => gemv::run(&args.kernels()?)?,
-        Suite::Attention => attention::run(&args.kernels()?)?,
-    };
-    table(&mut io::stdout().lock(), &found, &peers)?;
-    if let Some(output) = output {
-        output.write(|file| {
-            for row in &found {
-                serde_json::to_writer(&mut *file, row)?;
-                writeln!(file)?;
-            }
-            Ok::<(), Failure>(())
-        })?;
+    let mut peers = Results::default();
+    if let Some(path) = &args.peers {
+        peers.add(&fs::read_to_string(path)?, &path.to_string_lossy())?;
     }
-    Ok(ExitCode::SUCCESS)
-}
-
-fn rows(text: &str) -> Result<Vec<Row>, serde_json::Error> {
-    text.lines().filter(|line| !line.trim().is_empty()).map(serde_json::from_str).collect()
+    let peers: Vec<Row> = peers.rows.into_iter().map(|(_, row)| row).collect();
+    let output = args.json.as_deref().filter(|_| !args.resume).map(Output::create).transpose()?;
+    let journal = Rc::new(args.journal()?);
+    let suites: &[Suite] = match args.suite {
+        Suite::All => &[Suite::Gemm, Suite::Gemv, Suite::Attention, Suite::Decode],
+        _ => std::slice::from_ref(&args.suite),
+    };
+    let mut failed = None;
+    for suite in suites {
+        let found = match suite {
+            Suite::Decode if args.suite == Suite::All => decode::run_all(args.device, &args.decode, &journal),
+            Suite::Decode => decode::run(&args.subject, args.device, &args.decode, &journal),
+            Suite::Gemm => args.kernels(&journal).and_then(|bench| gemm::run(&bench)),
+            Suite::Gemv => args.kernels(&journal).and_then(|bench| gemv::run(&bench)),
+            Suite::Attention => args.kernels(&journal).and_then(|bench| attention::run(&bench)),
+            Suite::All => Ok(()),
+        };
+        match found {
+            Err(failure) if args.suite != Suite::All => return Err(failure),
+            // The other suites are still worth their time.
+            Err(failure) => failed = Some(failure.report()),
+            Ok(()) => {}
+        }
+    }
+    let found = journal.rows();
+    table(&mut io::stdout().lock(), &found, &peers)?;
+    if journal.left_out() > 0 {
+        writeln!(io::stderr(), "{} shapes were left out: the time was over", journal.left_out())?;
+    }
+    match output {
+        Some(output) => output.write(|file| {
+            write_call(file, &journal.call)?;
+            found.iter().chain(&peers).try_for_each(|row| write_row(file, row))
+        })?,
+        None if args.resume => peers.iter().try_for_each(|row| journal.keep(row.clone()))?,
+        None => {}
+    }
+    Ok(failed.unwrap_or(ExitCode::SUCCESS))
 }
 
 /// Our rows, each beside the fastest peer of its shape, and the geometric mean of the ratios.
@@ -187,22 +204,21 @@ fn table(to: &mut dyn Write, found: &[Row], peers: &[Row]) -> io::Result<()> {
     )?;
     let mut ratios = Vec::new();
     for row in found {
-        let shape: Vec<String> = row.shape.iter().map(|(name, extent)| format!("{name}={extent}")).collect();
+        let us = row.median_us.unwrap_or(f64::NAN);
         let peer = peers.iter().filter(|peer| peer.suite == row.suite && peer.shape == row.shape);
-        let peer = peer.map(|peer| peer.us).min_by(f64::total_cmp);
+        let peer = peer.filter_map(|peer| peer.median_us).min_by(f64::total_cmp);
         let (beside, ratio) = match peer {
-            Some(us) => (format!("{us:9.2}"), format!("{:6.3}", us / row.us)),
+            Some(peer) => (format!("{peer:9.2}"), format!("{:6.3}", peer / us)),
             None => (String::new(), String::new()),
         };
-        ratios.extend(peer.map(|us| (us / row.us).ln()));
+        ratios.extend(peer.map(|peer| (peer / us).ln()));
         writeln!(
             to,
-            "{:44} {:9.2} {:9.2} {:7.3} {:8.1} {:8.1e} {beside:>9} {ratio:>6}",
-            format!("{} {}", shape.join(" "), row.note),
-            row.us,
-            row.best_us,
-            row.bytes as f64 / row.us / 1e6,
-            row.flops as f64 / row.us / 1e6,
+            "{:44} {us:9.2} {:9.2} {:7.3} {:8.1} {:8.1e} {beside:>9} {ratio:>6}",
+            format!("{} {}", row.shape_line(), row.variant),
+            row.best_us.unwrap_or(f64::NAN),
+            row.bandwidth().unwrap_or(0.0) / 1e12,
+            row.throughput().unwrap_or(0.0) / 1e12,
             row.error.unwrap_or(f64::NAN),
         )?;
     }

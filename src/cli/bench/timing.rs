@@ -1,18 +1,28 @@
 //! Timing: launches over buffers that rotate, so that the level-two cache does not serve them, become one graph, whose
 //! replays are timed by events.
 
-use std::time::Duration;
+use std::rc::Rc;
 
 use tilewright_codegen::device::backend::Work;
 use tilewright_codegen::device::{Device, DeviceError, Stream};
 
-/// Times of one launch.
-#[derive(Clone, Copy, Debug)]
+use super::journal::Journal;
+use crate::cli::Failure;
+use crate::results::Row;
+
+/// Times of one launch, microseconds, in the order of the replays.
+#[derive(Clone, Debug)]
 pub struct Times {
-    /// The median.
-    pub median: Duration,
-    /// The least.
-    pub best: Duration,
+    /// One for each replay.
+    pub samples: Vec<f64>,
+}
+
+impl Times {
+    /// The same for so many launches each.
+    pub fn of_launches(mut self, launches: usize) -> Times {
+        self.samples.iter_mut().for_each(|sample| *sample *= launches as f64);
+        self
+    }
 }
 
 /// A device that is timed.
@@ -27,6 +37,8 @@ pub struct Bench {
     pub replays: usize,
     /// Extents that are asked for.
     pub only: Vec<(String, u64)>,
+    /// Where the rows go.
+    pub journal: Rc<Journal>,
 }
 
 impl Bench {
@@ -34,6 +46,17 @@ impl Bench {
     pub fn wants(&self, shape: &[(&str, u32)]) -> bool {
         let differs = |name: &str, extent: u64| shape.iter().any(|&(n, e)| n == name && u64::from(e) != extent);
         !self.only.iter().any(|(name, extent)| differs(name, *extent))
+    }
+
+    /// Whether the whole shape of a row is asked for, was not measured before, and there is time for it.
+    pub fn begins(&self, suite: &str, shape: &[(&str, u32)]) -> bool {
+        let wide: Vec<(&str, u64)> = shape.iter().map(|&(name, extent)| (name, extent.into())).collect();
+        self.wants(shape) && !self.journal.skips(suite, &wide)
+    }
+
+    /// Keeps a row.
+    pub fn keep(&self, row: Row) -> Result<(), Failure> {
+        Ok(self.journal.keep(row)?)
     }
 
     /// The time of one of these launches, as one graph, replayed.
@@ -48,10 +71,9 @@ impl Bench {
             graph.launch(&self.stream)?;
             events.push(self.stream.record()?);
         }
-        let mut times = events.windows(2).map(|pair| pair[1].since(&pair[0])).collect::<Result<Vec<_>, _>>()?;
-        times.sort_unstable();
-        let launches = work.len().max(1) as u32;
-        Ok(Times { median: times[times.len() / 2] / launches, best: times[0] / launches })
+        let times = events.windows(2).map(|pair| pair[1].since(&pair[0])).collect::<Result<Vec<_>, _>>()?;
+        let launches = work.len().max(1) as f64;
+        Ok(Times { samples: times.iter().map(|time| time.as_secs_f64() * 1e6 / launches).collect() })
     }
 
     /// How many buffers of so many bytes to rotate over: 2.5 GB in all, but at least 3 and at most 64.

@@ -141,6 +141,7 @@ impl<'r> Gen<'r> {
             vars: Vec::new(),
             values: Vec::new(),
             body: Block::new(),
+            refused: Vec::new(),
         };
         let nothing = word(0);
         let base = Base {

@@ -57,17 +57,17 @@ impl DeviceOp for Linear {
         let rows = rows_of(self.rows)?;
         let path = plan_path(plan, rows, unit, input);
         let tile = TileCode { unit, rows, input, path };
-        let fields = Fields {
+        let common = TileFields {
             first_row: self.rows.lo as u32,
             first: self.cols.lo as u32,
             end: self.cols.hi as u32,
             input: InputFields::plan(&self.input, plan)?,
             bias: plan.operand_of(self.bias)?,
             out: plan.operand(out)?,
-            ..OutputCode::fields(self, plan)?
         };
         let weights = Stretch { stream, first, units, group: tile.group() };
-        Ok(Planned::new(LinearTile { tile, bias, output, width }, fields).streaming(weights))
+        let function = LinearTile { tile, bias, output, width };
+        Ok(self.fields(plan, function, common)?.streaming(weights))
     }
 }
 
@@ -214,10 +214,10 @@ impl TileCode {
     }
 }
 
-/// What the code reads of a tile: numbers, and operands in units of 16 bytes.
+/// What the code reads of every tile: numbers, and operands in units of 16 bytes.
 #[repr(C)]
-#[derive(Clone, Copy, Default, Pod, Zeroable)]
-struct Fields {
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct TileFields {
     first_row: u32,
     /// The first feature.
     first: u32,
@@ -225,13 +225,34 @@ struct Fields {
     end: u32,
     input: InputFields,
     bias: u32,
+    out: u32,
+}
+
+/// The same of a tile that is added to a residual.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct AddFields {
+    tile: TileFields,
     residual: u32,
+}
+
+/// The same of a tile of two layers.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct SiluMulFields {
+    tile: TileFields,
     up_bias: u32,
-    /// The best of the tile, and which tile it is.
+}
+
+/// The same of a tile of logits.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct LogitsFields {
+    tile: TileFields,
     best_value: u32,
     best_index: u32,
-    tile: u32,
-    out: u32,
+    /// Which tile it is.
+    index: u32,
 }
 
 /// The device function.
@@ -278,16 +299,22 @@ impl OutputCode {
             }
         })
     }
+}
 
-    /// The fields that an output alone has.
-    fn fields(op: &Linear, plan: &Planner) -> Result<Fields, Unsupported> {
-        Ok(match op.output {
-            LinearOutput::Store { .. } => Fields::default(),
-            LinearOutput::Add { residual, .. } => Fields { residual: plan.operand(residual)?, ..Fields::default() },
-            LinearOutput::SiluMul { up_bias, .. } => Fields { up_bias: plan.operand_of(up_bias)?, ..Fields::default() },
-            LinearOutput::Logits { best_value, best_index, tile, .. } => {
+impl Linear {
+    /// A planned tile, with the fields that its output has beside those of all.
+    fn fields(&self, plan: &Planner, function: LinearTile, tile: TileFields) -> Result<Planned, Unsupported> {
+        Ok(match self.output {
+            LinearOutput::Store { .. } => Planned::new(function, tile),
+            LinearOutput::Add { residual, .. } => {
+                Planned::new(function, AddFields { tile, residual: plan.operand(residual)? })
+            }
+            LinearOutput::SiluMul { up_bias, .. } => {
+                Planned::new(function, SiluMulFields { tile, up_bias: plan.operand_of(up_bias)? })
+            }
+            LinearOutput::Logits { best_value, best_index, tile: index, .. } => {
                 let [best_value, best_index] = [plan.operand(best_value)?, plan.operand(best_index)?];
-                Fields { best_value, best_index, tile: tile as u32, ..Fields::default() }
+                Planned::new(function, LogitsFields { tile, best_value, best_index, index: index as u32 })
             }
         })
     }
@@ -295,23 +322,23 @@ impl OutputCode {
 
 impl LinearTile {
     fn output<'k>(&self, call: Call<'k, '_>) -> Output<'k> {
-        let (width, stored) = (self.width, |out| call.stored(offset_of!(Fields, out), out, Generation::Output));
+        let (width, stored) = (self.width, |out| call.stored(offset_of!(TileFields, out), out, Generation::Output));
         match self.output {
             OutputCode::Store { out } => Output::Store { out: stored(out), width },
             OutputCode::Add { residual, out } => {
-                let residual = call.stored(offset_of!(Fields, residual), residual, Generation::Residual);
+                let residual = call.stored(offset_of!(AddFields, residual), residual, Generation::Residual);
                 Output::Add { residual, out: stored(out), width }
             }
             OutputCode::SiluMul { up_bias, out } => {
-                let up_bias = up_bias.map(|bias| call.plain(offset_of!(Fields, up_bias), bias));
+                let up_bias = up_bias.map(|bias| call.plain(offset_of!(SiluMulFields, up_bias), bias));
                 Output::SiluMul { up_bias, out: stored(out), width }
             }
             OutputCode::Logits { tiles } => {
-                let [value, index] =
-                    [offset_of!(Fields, best_value), offset_of!(Fields, best_index)].map(|at| call.state(at));
-                let tile = call.value(offset_of!(Fields, tile));
+                let [value, index] = [offset_of!(LogitsFields, best_value), offset_of!(LogitsFields, best_index)]
+                    .map(|at| call.state(at));
+                let tile = call.value(offset_of!(LogitsFields, index));
                 let best = Best { value: value.cast(), index: index.cast(), tiles, tile };
-                Output::Logits { out: call.array(offset_of!(Fields, out), Float::F32), width, best }
+                Output::Logits { out: call.array(offset_of!(TileFields, out), Float::F32), width, best }
             }
         }
     }
@@ -323,12 +350,12 @@ impl DeviceFunction for LinearTile {
     }
 
     fn run<'k>(&self, call: Call<'k, '_>, weights: &dyn Weights<'k>) {
-        let first_row = call.value(offset_of!(Fields, first_row));
+        let first_row = call.value(offset_of!(TileFields, first_row));
         let output = self.output(call);
-        let (first, end) = (call.value(offset_of!(Fields, first)), call.value(offset_of!(Fields, end)));
-        let bias = self.bias.map(|bias| call.plain(offset_of!(Fields, bias), bias));
+        let (first, end) = (call.value(offset_of!(TileFields, first)), call.value(offset_of!(TileFields, end)));
+        let bias = self.bias.map(|bias| call.plain(offset_of!(TileFields, bias), bias));
         let TileCode { unit, rows, input, path } = self.tile;
-        let input = input.of(call, offset_of!(Fields, input));
+        let input = input.of(call, offset_of!(TileFields, input));
         let tile = decode::Linear { unit, rows, first_row, first, end, input, path, bias, output };
         decode::linear(call.team(), call.scratch(), weights, tile);
     }

@@ -62,12 +62,15 @@ impl DeviceOp for Qkv {
             q: plan.operand(self.q)?,
             k: plan.operand(k_out)?,
             v: plan.operand(self.v_pool)?,
-            q_bias: plan.operand_of(self.wq.bias)?,
-            k_bias: plan.operand_of(self.wk.bias)?,
-            v_bias: plan.operand_of(self.wv.bias)?,
         };
         let weights = Stretch { stream, first: self.units.lo, units: self.units.len(), group: tile.group() };
-        Ok(Planned::new(QkvTile { tile, heads, bias, q, keys, pools }, fields).streaming(weights))
+        let function = QkvTile { tile, heads, bias, q, keys, pools };
+        if biases == [None; 3] {
+            return Ok(Planned::new(function, fields).streaming(weights));
+        }
+        let [q_bias, k_bias, v_bias] = biases.map(|bias| plan.operand_of(bias));
+        let fields = BiasFields { tile: fields, q_bias: q_bias?, k_bias: k_bias?, v_bias: v_bias? };
+        Ok(Planned::new(function, fields).streaming(weights))
     }
 }
 
@@ -85,6 +88,13 @@ struct Fields {
     /// What k is stored to, or its pool.
     k: u32,
     v: u32,
+}
+
+/// The same of a tile with biases.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct BiasFields {
+    tile: Fields,
     q_bias: u32,
     k_bias: u32,
     v_bias: u32,
@@ -135,8 +145,11 @@ impl DeviceFunction for QkvTile {
             KeysCode::Raw { out } => Keys::Raw(call.array(offset_of!(Fields, k), out)),
         };
         let [b0, b1, b2] = bias;
-        let bias =
-            [(offset_of!(Fields, q_bias), b0), (offset_of!(Fields, k_bias), b1), (offset_of!(Fields, v_bias), b2)];
+        let bias = [
+            (offset_of!(BiasFields, q_bias), b0),
+            (offset_of!(BiasFields, k_bias), b1),
+            (offset_of!(BiasFields, v_bias), b2),
+        ];
         let bias = bias.map(|(field, bias)| bias.map(|bias| call.plain(field, bias)));
         let tile = decode::Qkv {
             unit,

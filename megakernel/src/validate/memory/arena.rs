@@ -18,6 +18,8 @@ use crate::validate::text::Hazard;
 
 /// Runs of all different regions of one group of buffers, at most.
 const RUNS: usize = 1 << 22;
+/// Visits of cells by all accesses of a group, at most: a cell looks through the buffers that it was written through.
+const VISITS: usize = 1 << 28;
 
 /// Groups of two or more buffers that share bytes, directly or through others.
 pub(super) fn groups(program: &Program, accesses: &Accesses) -> Vec<Vec<usize>> {
@@ -67,7 +69,8 @@ pub(super) fn share(program: &Program, a: &Region, b: &Region) -> bool {
 pub(super) fn walk(program: &Program, group: &[usize], accesses: &Accesses, findings: &mut Findings) {
     let mut all: Vec<Access> = group.iter().flat_map(|&buffer| accesses.of(buffer)).copied().collect();
     all.sort_by_key(|access| (findings.rank(access.task), access.how));
-    let Some(cells) = Cells::new(program, &all) else {
+    let cells = Cells::new(program, &all).filter(|cells| cells.visits(&all, group.len()) <= VISITS);
+    let Some(cells) = cells else {
         let at = group.iter().max_by_key(|&&buffer| most_runs(program, accesses.of(buffer)));
         let at = at.map_or(Place::Program, |&buffer| Place::of_buffer(program, buffer));
         findings.other(at, Kind::AliasTooFine { runs: RUNS + 1, limit: RUNS });
@@ -196,6 +199,17 @@ impl<'p> Cells<'p> {
         let at = |cut: u64| cuts.partition_point(|&c| c < cut) as u32;
         let of = runs.iter().map(|(region, runs)| (*region, runs.iter().map(|r| at(r.start)..at(r.end)).collect()));
         Some(Cells { of: of.collect(), count: cuts.len() })
+    }
+}
+
+impl Cells<'_> {
+    /// What a walk costs: cells visited, by as many buffers as may have written one.
+    fn visits(&self, accesses: &[Access], buffers: usize) -> usize {
+        let cells = |ranges: &Vec<Range<u32>>| ranges.iter().map(|range| range.len()).sum::<usize>();
+        let by_region: HashMap<&Region, usize> =
+            self.of.iter().map(|(region, ranges)| (*region, cells(ranges))).collect();
+        let visits = accesses.iter().fold(0usize, |n, access| n.saturating_add(by_region[access.region]));
+        visits.saturating_mul(buffers.div_ceil(8))
     }
 }
 

@@ -17,6 +17,9 @@ const PENDING: usize = 1 << 20;
 /// Conflicts that are searched for the partial wait to blame; further ones count as plain races.
 const BLAMED: u32 = 256;
 
+/// Comparisons and cuts of boxes that all buffers of a program may take together, where regions are irregular.
+pub(super) const STEPS: usize = 1 << 26;
+
 /// Two accesses to the same cell, in the order of the simulated execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Neighbours {
@@ -44,6 +47,8 @@ pub(super) struct Findings<'a> {
     blamed: u32,
     own: BTreeSet<(u32, Hazard, u32, u32)>,
     others: Vec<(Place, Kind)>,
+    /// Of [`STEPS`], those that are left.
+    steps: usize,
 }
 
 impl<'a> Findings<'a> {
@@ -58,7 +63,13 @@ impl<'a> Findings<'a> {
             blamed: 0,
             own: BTreeSet::new(),
             others: Vec::new(),
+            steps: STEPS,
         }
+    }
+
+    /// Comparisons and cuts of boxes that are left.
+    pub fn steps(&mut self) -> &mut usize {
+        &mut self.steps
     }
 
     /// Place of a task in the simulated execution.

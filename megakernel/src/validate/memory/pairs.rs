@@ -2,7 +2,7 @@
 //! more cells than there are pairs. Every conflicting pair is compared, neighbours or not, so the verdict is the same.
 
 use super::access::Access;
-use super::findings::{Findings, Neighbours};
+use super::findings::{Findings, Neighbours, STEPS};
 use crate::program::{BufferKind, MAX_RANK, Program, Region, Span};
 use crate::validate::kind::{Access as How, Kind};
 use crate::validate::order::Query;
@@ -30,15 +30,19 @@ pub(super) fn walk(program: &Program, buffer: usize, accesses: &[Access], findin
     if !data.kind.is_defined_at_start() {
         for (at, access) in accesses.iter().enumerate().filter(|(_, access)| access.how == How::Read) {
             let covers: Vec<&Region> = writers[at].iter().map(|&writer| accesses[writer].region).collect();
-            if let Some(gap) = uncovered(*access.region, &covers) {
-                findings.unwritten(access.task, access.region, gap);
+            match uncovered(*access.region, &covers, findings.steps()) {
+                Ok(None) => {}
+                Ok(Some(gap)) => findings.unwritten(access.task, access.region, gap),
+                Err(TooFine) => return findings.other(Place::of_buffer(program, buffer), TooFine::kind()),
             }
         }
     }
     if data.kind == BufferKind::Output {
         let writes: Vec<&Region> = accesses.iter().filter(|a| a.how == How::Write).map(|a| a.region).collect();
-        if let Some(gap) = uncovered(Region::whole(data.id, &data.shape), &writes) {
-            findings.other(Place::of_buffer(program, buffer), Kind::OutputGap { gap });
+        match uncovered(Region::whole(data.id, &data.shape), &writes, findings.steps()) {
+            Ok(None) => {}
+            Ok(Some(gap)) => findings.other(Place::of_buffer(program, buffer), Kind::OutputGap { gap }),
+            Err(TooFine) => findings.other(Place::of_buffer(program, buffer), TooFine::kind()),
         }
     }
 }
@@ -60,11 +64,25 @@ fn ask(first: &Access, second: &Access, buffer: u32, findings: &mut Findings) {
     }
 }
 
-/// A part of a box that no box of the list covers: what is left of it is cut along the sides of each that meets it.
-fn uncovered(region: Region, covers: &[&Region]) -> Option<Region> {
+/// More steps than a program may take.
+#[derive(Debug, PartialEq)]
+struct TooFine;
+
+impl TooFine {
+    fn kind() -> Kind {
+        Kind::BoxesTooFine { limit: STEPS }
+    }
+}
+
+/// A part of a box that no box of the list covers: what is left of it is cut along the sides of each that meets it. Every
+/// comparison of a part with a box is one of the steps that are left.
+fn uncovered(region: Region, covers: &[&Region], steps: &mut usize) -> Result<Option<Region>, TooFine> {
     let mut open = vec![(region, 0)];
     while let Some((rest, from)) = open.pop() {
-        let Some(at) = (from..covers.len()).find(|&at| covers[at].overlaps(&rest)) else { return Some(rest) };
+        let found = (from..covers.len()).find(|&at| covers[at].overlaps(&rest));
+        let looked = found.unwrap_or(covers.len()) - from + 1;
+        *steps = steps.checked_sub(looked).ok_or(TooFine)?;
+        let Some(at) = found else { return Ok(Some(rest)) };
         let mut middle = [Span::new(0, 1); MAX_RANK];
         let rank = rest.spans().len();
         middle[..rank].copy_from_slice(rest.spans());
@@ -80,7 +98,7 @@ fn uncovered(region: Region, covers: &[&Region]) -> Option<Region> {
             middle[dim] = whole.meet(cover);
         }
     }
-    None
+    Ok(None)
 }
 
 #[cfg(test)]
@@ -92,8 +110,10 @@ mod tests {
     fn uncovered_finds_the_corner_that_two_boxes_leave() {
         let r = |a, b, c, d| Region::new(BufferId(0), &[Span::new(a, b), Span::new(c, d)]);
         let (left, right, low) = (r(0, 4, 0, 3), r(0, 2, 3, 8), r(2, 4, 2, 7));
-        assert_eq!(uncovered(r(0, 4, 0, 8), &[&left, &right, &low]), Some(r(2, 4, 7, 8)));
-        assert_eq!(uncovered(r(0, 4, 0, 7), &[&left, &right, &low]), None);
-        assert_eq!(uncovered(r(1, 2, 1, 2), &[]), Some(r(1, 2, 1, 2)));
+        let uncovered = |region, covers: &[&Region]| uncovered(region, covers, &mut 20);
+        assert_eq!(uncovered(r(0, 4, 0, 8), &[&left, &right, &low]), Ok(Some(r(2, 4, 7, 8))));
+        assert_eq!(uncovered(r(0, 4, 0, 7), &[&left, &right, &low]), Ok(None));
+        assert_eq!(uncovered(r(1, 2, 1, 2), &[]), Ok(Some(r(1, 2, 1, 2))));
+        assert_eq!(uncovered(r(1, 2, 1, 2), &[&right; 20]), Err(TooFine), "20 looks and the end");
     }
 }

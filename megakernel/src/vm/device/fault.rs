@@ -1,6 +1,6 @@
 //! Faults to inject: what a machine must survive, for tests.
 
-use bytemuck::{bytes_of, pod_read_unaligned};
+use bytemuck::{bytes_of, bytes_of_mut};
 
 use super::record::{BlockRecord, TaskRecord, sum};
 use super::{DeviceMachine, LaunchError, Plan};
@@ -47,11 +47,12 @@ fn faulty(placed: &Placed, plan: &Plan, fault: DeviceFault) -> Option<(Vec<Block
     };
     let mut edit = |task: TaskId, change: &dyn Fn(&mut TaskRecord)| {
         let (block, index) = place(task)?;
-        let at = directory[block].start as usize + index * size_of::<TaskRecord>();
-        let bytes = tables.get_mut(at..at + size_of::<TaskRecord>())?;
-        let mut record: TaskRecord = pod_read_unaligned(bytes);
+        let size = plan.record_bytes as usize;
+        let at = directory[block].start as usize + index * size;
+        let (bytes, mut record) = (tables.get_mut(at..at + size)?, TaskRecord::default());
+        bytes_of_mut(&mut record)[..size].copy_from_slice(bytes);
         change(&mut record);
-        bytes.copy_from_slice(bytes_of(&record));
+        bytes.copy_from_slice(&bytes_of(&record)[..size]);
         Some(block)
     };
     let (block, honest) = match fault {

@@ -106,6 +106,8 @@ pub struct Choice {
 pub struct Planned {
     pub(super) opcode: Opcode,
     pub(super) record: TaskRecord,
+    /// Bytes of the op's own fields.
+    pub(super) bytes: usize,
     pub(super) weights: Option<Stretch>,
 }
 
@@ -116,7 +118,7 @@ impl Planned {
         const { assert!(size_of::<F>() <= 4 * FIELDS && size_of::<F>().is_multiple_of(4), "a record has room for 12 words") };
         let mut record = TaskRecord::default();
         bytes_of_mut(&mut record.fields)[..size_of::<F>()].copy_from_slice(bytes_of(&fields));
-        Planned { opcode: Opcode::from(function), record, weights: None }
+        Planned { opcode: Opcode::from(function), record, bytes: size_of::<F>(), weights: None }
     }
 
     /// The same with prepacked weights that the function reads by itself, from the stream's start on.

@@ -1,5 +1,7 @@
 //! What the rows of ops ask a planner: types, extents, places, streams, tables.
 
+use std::mem::offset_of;
+
 use tilewright_codegen::target::Target;
 use tilewright_kernels::decode::{Float, Unit};
 
@@ -197,7 +199,8 @@ impl Planner<'_> {
     /// The record of a task; adds its opcode where it is new.
     pub(super) fn task(&mut self, task: &Task) -> Result<TaskRecord, Unsupported> {
         let device = task.op.device().ok_or(Unsupported::Op { op: task.op.name() })?;
-        let Planned { opcode, mut record, weights } = device.plan(self)?;
+        let Planned { opcode, mut record, bytes, weights } = device.plan(self)?;
+        self.record_bytes = self.record_bytes.max((offset_of!(TaskRecord, fields) + bytes) as u32);
         let early = opcode.signals_early();
         let known = self.opcodes.iter().position(|known| *known == opcode);
         record.opcode = known.unwrap_or_else(|| {

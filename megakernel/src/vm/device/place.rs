@@ -75,7 +75,10 @@ impl Places {
 
     /// The same in units of 16 bytes, as records have it.
     pub(super) fn operand(&self, buffer: BufferId) -> Result<u32, Unsupported> {
-        Places::units(buffer, self.offset(buffer))
+        match self.offset(buffer) {
+            u64::MAX => Err(Unsupported::Packed { buffer }),
+            offset => Places::units(buffer, offset),
+        }
     }
 
     /// Where the merge of partial sums lies, and its arrivals, in the same units.

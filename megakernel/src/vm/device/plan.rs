@@ -39,6 +39,9 @@ pub struct Plan {
     pub operand_bytes: u32,
     /// Bytes of shared memory for the tables of a block.
     pub table_bytes: u32,
+    /// Bytes of a task's record in the tables: those of a [`TaskRecord`](super::TaskRecord) that the program's ops have
+    /// fields for.
+    pub record_bytes: u32,
     /// Rows of the batch.
     pub rows: u32,
     /// Positions and page tables that a block keeps in shared memory, if they are the same for all tasks.

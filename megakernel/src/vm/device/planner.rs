@@ -31,6 +31,8 @@ pub struct Planner<'p> {
     pub(super) rotations: Vec<RotationTable>,
     pub(super) plain_bytes: u64,
     pub(super) opcodes: Vec<Opcode>,
+    /// Bytes of a record in the tables.
+    pub(super) record_bytes: u32,
     cells: Option<CellsPlan>,
 }
 
@@ -60,6 +62,7 @@ impl<'p> Planner<'p> {
             rotations: Vec::new(),
             plain_bytes,
             opcodes: Vec::new(),
+            record_bytes: 0,
             cells: None,
         })
     }
@@ -76,7 +79,7 @@ impl<'p> Planner<'p> {
             records.push(record);
         }
         let image_bytes = self.streams.last().map_or(0, |last| (last.start + last.chunks()) * CHUNK);
-        let (directory, tables) = tables(self.placed, &mut records);
+        let (directory, tables) = tables(self.placed, &mut records, self.record_bytes as usize);
         let table_bytes = directory.iter().map(|block| block.bytes).max().unwrap_or(0);
         self.cells = self.common_cells();
         self.stream_tokens();
@@ -102,6 +105,7 @@ impl<'p> Planner<'p> {
             plain_bytes: self.plain_bytes,
             operand_bytes,
             table_bytes,
+            record_bytes: self.record_bytes,
             rows,
             cells: self.cells,
             feedback,

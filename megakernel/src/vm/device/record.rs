@@ -9,6 +9,8 @@ use bytemuck::{Pod, Zeroable};
 ///       8 wait_count        9 signals 10 signal_count 11 input 12 residual 13 output 14 releases 15 early
 ///      16 .. 28 fields
 /// ```
+///
+/// The tables hold of each record as many words as the longest fields in the plan take: shared memory is the ring's.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct TaskRecord {
@@ -48,7 +50,7 @@ pub struct TaskRecord {
     pub fields: [u32; FIELDS],
 }
 
-/// Words of an op's own fields.
+/// Words of an op's own fields, at most.
 pub const FIELDS: usize = 12;
 
 /// A condition: the counter has reached the threshold, signals of earlier steps added.

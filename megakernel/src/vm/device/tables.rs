@@ -16,8 +16,8 @@ pub(super) fn plain_weights(placed: &Placed) -> Vec<bool> {
     plain
 }
 
-/// Fills in waits and signals, and lays out each block's tables.
-pub(super) fn tables(placed: &Placed, records: &mut [TaskRecord]) -> (Vec<BlockRecord>, Vec<u8>) {
+/// Fills in waits and signals, and lays out each block's tables, of each record so many bytes.
+pub(super) fn tables(placed: &Placed, records: &mut [TaskRecord], bytes: usize) -> (Vec<BlockRecord>, Vec<u8>) {
     let mut periods = vec![0u32; placed.counters.len()];
     for counter in placed.tasks.iter().flat_map(|task| &task.signals) {
         periods[counter.index()] += 1;
@@ -37,7 +37,7 @@ pub(super) fn tables(placed: &Placed, records: &mut [TaskRecord]) -> (Vec<BlockR
                 unused: 0,
             }));
             signals.extend(task.signals.iter().map(|counter| counter.index() as u32));
-            tables.extend_from_slice(bytes_of(record));
+            tables.extend_from_slice(&bytes_of(record)[..bytes]);
         }
         let waits_at = tables.len() - start;
         waits.iter().for_each(|wait| tables.extend_from_slice(bytes_of(wait)));

@@ -29,6 +29,10 @@ pub enum Unsupported {
     Splits { buffer: BufferId, found: &'static str },
     #[error("buffer {buffer} lies at byte {offset}: beyond what a record can say, or not at a multiple of 16")]
     Offset { buffer: BufferId, offset: u64 },
+    #[error(
+        "weight {buffer} is prepacked or made into a table; to read it as it is, the op's row names it among its plain weights"
+    )]
+    Packed { buffer: BufferId },
     #[error(transparent)]
     Unit(#[from] UnitError),
     #[error(

@@ -1,10 +1,12 @@
 //! Weights to buffers, without copies, and where everything else lies.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
 use half::{bf16, f16};
 use thiserror::Error;
 use tilewright_kernels::decode::Float;
+use tilewright_kernels::quant::QuantMatrix;
 use tilewright_layout::DType;
 
 use super::cells::Limits;
@@ -47,6 +49,8 @@ pub enum BindError {
 pub(super) enum Slot {
     /// In the weights.
     Weight(WeightTensor),
+    /// In the weights, as packed codes.
+    Quantized(Arc<QuantMatrix>),
     /// In the machine's memory, from this element on.
     Memory { base: usize },
     /// In the KV state; the index counts the program's pools.
@@ -58,11 +62,26 @@ pub(super) fn slots(program: &Program, weights: &dyn Weights) -> Result<(Vec<Slo
     let (bases, words) = lay_out(program);
     let mut pools = 0..;
     let slot = |(buffer, base): (&Buffer, usize)| match buffer.kind {
-        BufferKind::Weight => weight(buffer, weights).map(Slot::Weight),
+        BufferKind::Weight => match quantized(buffer, weights)? {
+            Some(matrix) => Ok(Slot::Quantized(matrix)),
+            None => weight(buffer, weights).map(Slot::Weight),
+        },
         BufferKind::KvPool => Ok(Slot::Pool { index: pools.next().unwrap_or(usize::MAX) }),
         BufferKind::Activation | BufferKind::Cell | BufferKind::Input | BufferKind::Output => Ok(Slot::Memory { base }),
     };
     Ok((program.buffers.iter().zip(bases).map(slot).collect::<Result<_, _>>()?, words))
+}
+
+/// The packed codes of a weight buffer, where the weights have it so. The buffer's type is then not looked at.
+fn quantized(buffer: &Buffer, weights: &dyn Weights) -> Result<Option<Arc<QuantMatrix>>, BindError> {
+    let Some(Source::Tensor(tensor)) = &buffer.source else { return Ok(None) };
+    let Some(matrix) = weights.quantized(tensor) else { return Ok(None) };
+    let found = vec![matrix.n(), matrix.k()];
+    if found == buffer.shape {
+        return Ok(Some(matrix));
+    }
+    let (name, tensor, expected) = (buffer.name.clone(), tensor.clone(), buffer.shape.clone());
+    Err(BindError::Shape { buffer: name, tensor, expected, found })
 }
 
 /// Memory of that many words.

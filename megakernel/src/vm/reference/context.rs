@@ -6,6 +6,7 @@ use half::{bf16, f16};
 use thiserror::Error;
 use tilewright_kernels::host::{self, Element};
 use tilewright_kernels::naive::{PoolShape, SamplingError};
+use tilewright_kernels::quant::QuantMatrix;
 
 use super::bind::{self, Slot};
 use super::memory::Words;
@@ -63,6 +64,7 @@ enum View<'a> {
     F32(&'a [f32]),
     Bf16(&'a [bf16]),
     F16(&'a [f16]),
+    Quantized(&'a QuantMatrix),
     Words(Words<'a>),
 }
 
@@ -89,6 +91,7 @@ impl Context<'_> {
         let missing = TaskFault::Elements { buffer, start: 0, end: 0 };
         let weight = match (self.slots.get(buffer.index()), self.program.buffers.get(buffer.index())) {
             (Some(Slot::Weight(weight)), _) => weight,
+            (Some(Slot::Quantized(matrix)), _) => return Ok(View::Quantized(matrix)),
             (Some(&Slot::Memory { base }), Some(declared)) => {
                 return Ok(View::Words(bind::words(self.memory, declared, base)));
             }
@@ -104,7 +107,7 @@ impl Context<'_> {
     fn words(&self, buffer: BufferId) -> Done<Words<'_>> {
         match self.view(buffer)? {
             View::Words(words) => Ok(words),
-            View::F32(_) | View::Bf16(_) | View::F16(_) => Err(TaskFault::ReadOnly { buffer }),
+            View::F32(_) | View::Bf16(_) | View::F16(_) | View::Quantized(_) => Err(TaskFault::ReadOnly { buffer }),
         }
     }
 
@@ -119,6 +122,8 @@ impl Context<'_> {
             View::F32(all) => all.get(start..end).map(|part| out.extend_from_slice(part)),
             View::Bf16(all) => all.get(start..end).map(|part| out.extend(part.iter().map(|x| x.widen()))),
             View::F16(all) => all.get(start..end).map(|part| out.extend(part.iter().map(|x| x.widen()))),
+            // Only products read packed codes: a linear layer's matrix is no operand of anything else.
+            View::Quantized(_) => None,
             View::Words(words) => words.read(start, count, out),
         };
         read.ok_or(TaskFault::Elements { buffer, start, end })
@@ -239,6 +244,10 @@ impl Context<'_> {
             View::F32(all) => host::linear(x, k, all.get(start..end).ok_or(missing)?, y),
             View::Bf16(all) => host::linear(x, k, all.get(start..end).ok_or(missing)?, y),
             View::F16(all) => host::linear(x, k, all.get(start..end).ok_or(missing)?, y),
+            View::Quantized(matrix) if end <= matrix.n() * matrix.k() && k == matrix.k() => {
+                host::linear_quantized(x, matrix, start / k..end / k, y);
+            }
+            View::Quantized(_) => return Err(missing),
             View::Words(_) => host::linear(x, k, &self.read(weight, start, count)?, y),
         }
         Ok(())

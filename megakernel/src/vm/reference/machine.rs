@@ -232,7 +232,7 @@ impl Machine {
     fn words(&self, buffer: &Buffer) -> Option<Words<'_>> {
         match self.slots.get(buffer.id.index())? {
             Slot::Memory { base } => Some(bind::words(&self.memory, buffer, *base)),
-            Slot::Weight(_) | Slot::Pool { .. } => None,
+            Slot::Weight(_) | Slot::Quantized(_) | Slot::Pool { .. } => None,
         }
     }
 }

@@ -38,7 +38,6 @@ use ring::Ring;
 use sync::Sync;
 pub(super) use sync::{BEGUN, HALT, OWN_COUNTERS, PITCH};
 use table::Table;
-pub use table::TaskView;
 pub(super) use trace::TIMES;
 use trace::Trace;
 
@@ -93,7 +92,7 @@ fn body(k: &Builder, plan: &Plan) {
     let (epoch, steps, advance) = (k.param::<u32>("epoch"), k.param::<u32>("steps"), k.param::<u32>("advance"));
     let ends = k.global::<i32>("ends");
     let ring = Ring::new(k, options);
-    let table = Table::new(k, plan.table_bytes, directory);
+    let table = Table::new(k, plan, directory);
     let sums_bytes = options.sums_bytes;
     let scratch = Scratch {
         operand: k.shared_aligned::<bf16>("operand", plan.operand_bytes / 2, 128),

@@ -4,6 +4,7 @@ use std::mem::{offset_of, size_of};
 
 use tilewright_codegen::build::{Builder, Global, Ptr, Shared, Val};
 
+use crate::vm::device::Plan;
 use crate::vm::device::record::{BlockRecord, TaskRecord, WaitRecord};
 
 /// The tables of this block.
@@ -11,6 +12,8 @@ use crate::vm::device::record::{BlockRecord, TaskRecord, WaitRecord};
 pub(super) struct Table<'k> {
     at: Ptr<'k, Shared, u32>,
     block: Ptr<'k, Global, u32>,
+    /// Bytes of a record.
+    record: u32,
     /// Most bytes of a block's part.
     most: u32,
     /// What the words add up to, written by [`Table::add_up`].
@@ -25,10 +28,11 @@ macro_rules! field {
 }
 
 impl<'k> Table<'k> {
-    pub fn new(k: &'k Builder, bytes: u32, directory: Ptr<'k, Global, u32>) -> Table<'k> {
+    pub fn new(k: &'k Builder, plan: &Plan, directory: Ptr<'k, Global, u32>) -> Table<'k> {
+        let (bytes, record) = (plan.table_bytes, plan.record_bytes);
         let at = k.shared_aligned::<u32>("table", bytes.max(16) / 4, 16);
         let block = directory.at(k.block_id() * (size_of::<BlockRecord>() as u32 / 4));
-        Table { at, block, most: bytes.max(16), sum: k.shared::<u32>("sum", 1) }
+        Table { at, block, record, most: bytes.max(16), sum: k.shared::<u32>("sum", 1) }
     }
 
     /// Copies this block's part; by all threads, before a barrier.
@@ -68,7 +72,7 @@ impl<'k> Table<'k> {
 
     /// A task.
     pub fn task(self, index: Val<'k, u32>) -> TaskView<'k> {
-        TaskView { at: self.at.at(index * (size_of::<TaskRecord>() as u32 / 4)) }
+        TaskView { at: self.at.at(index * (self.record / 4)) }
     }
 
     /// A wait: counter, threshold, period.
@@ -87,15 +91,14 @@ impl<'k> Table<'k> {
 
 /// A task's record.
 #[derive(Clone, Copy)]
-pub struct TaskView<'k> {
+pub(super) struct TaskView<'k> {
     at: Ptr<'k, Shared, u32>,
 }
 
 macro_rules! fields {
     ($($field:ident)+) => {
         impl<'k> TaskView<'k> {
-            $(#[doc = concat!("The record's `", stringify!($field), "`.")]
-            pub fn $field(self) -> Val<'k, u32> {
+            $(pub fn $field(self) -> Val<'k, u32> {
                 field!(self.at, TaskRecord.$field)
             })+
         }

@@ -1,0 +1,49 @@
+//! Double Sparsity: logits from the few channels of a head that matter most, a parameter of one-hot rows.
+//!
+//! Facts: Double Sparsity (Yang et al., 2024), offline channel selection and a label cache of these channels.
+
+use crate::prelude::*;
+
+/// What is kept of a block, and which channels.
+#[derive(Clone, Copy, Debug)]
+pub struct Fields {
+    channels: Weights,
+    label: Field,
+}
+
+/// The flow `double-sparsity`.
+#[derive(Clone, Copy, Debug)]
+pub struct DoubleSparsity {
+    /// Channels of a head that count.
+    pub channels: u32,
+}
+
+impl Flow for DoubleSparsity {
+    type Fields = Fields;
+    type State = ();
+
+    fn name(&self) -> &str {
+        "double-sparsity"
+    }
+
+    fn fields(&self, declare: &mut Declare) -> Fields {
+        let (channels, one) = (Dim::of(self.channels), Dim::ONE);
+        Fields {
+            channels: declare.parameter("channels", [channels, Dim::HEAD_DIM]),
+            label: declare.field("label", [one, channels]),
+        }
+    }
+
+    fn state(&self, _: &mut DeclareState) {}
+
+    fn forward_cache(&self, block: &Block<'_>, fields: &Fields) {
+        let label = block.keys().mean(D0).gemm(block.parameter(fields.channels));
+        block.store(fields.label, label.transpose());
+    }
+
+    fn forward_indexer<'t>(&self, step: Step<'t>, fields: &Fields, (): ()) -> Done<'t> {
+        let q = step.query().gemm(step.parameter(fields.channels)).transpose();
+        let logits = q.gemm(step.field(fields.label));
+        step.select(logits.max(D1))
+    }
+}

@@ -1,0 +1,128 @@
+//! A flow for a model: every extent a number, every parameter with its values.
+
+use std::collections::BTreeMap;
+
+use tilewright_layout::DType;
+use tilewright_layout::tensor::{Place, ShapeError, TensorId, VTensor};
+
+use crate::declare::Declarations;
+use crate::dim::Dim;
+use crate::error::BindError;
+use crate::flow::Traced;
+use crate::graph::{Graph, ValueId};
+use crate::op::{Effect, Op, Source};
+use crate::shape::ModelShape;
+
+/// The inner extents of everything in a flow, for a model. Only [`Traced::extents`] makes one.
+#[derive(Clone, Debug)]
+pub struct Extents {
+    /// The model.
+    pub model: ModelShape,
+    /// Of the values of the cache pass.
+    pub cache: Vec<[usize; 2]>,
+    /// Of the values of the indexer.
+    pub indexer: Vec<[usize; 2]>,
+    /// Of the fields.
+    pub fields: Vec<[usize; 2]>,
+    /// Of the states.
+    pub states: Vec<[usize; 2]>,
+    /// Of the parameters.
+    pub parameters: Vec<[usize; 2]>,
+}
+
+/// Values of parameters by name: row-major `[key heads, d0, d1]`, for one layer.
+pub type Parameters = BTreeMap<String, Vec<f64>>;
+
+/// A flow bound to a model and its parameters: what machines take. Only [`Traced::bind`] makes one.
+#[derive(Clone, Debug)]
+pub struct Bound<'f> {
+    /// The flow.
+    pub traced: &'f Traced,
+    /// Its extents.
+    pub extents: Extents,
+    /// Its parameters, by number.
+    parameters: Vec<Vec<f64>>,
+}
+
+impl Traced {
+    /// The extents of the flow in a model.
+    ///
+    /// # Errors
+    /// [`BindError`]: what the flow asks for and the model does not have.
+    pub fn extents(&self, model: &ModelShape) -> Result<Extents, BindError> {
+        for dim in [Dim::GROUP, Dim::HEAD_DIM, Dim::BLOCK] {
+            dim.bind(model)?;
+        }
+        if model.kv_heads == 0 {
+            return Err(BindError::NoHeads);
+        }
+        for requirement in &self.requirements {
+            requirement.check(model)?;
+        }
+        let of_graph =
+            |graph: &Graph| graph.nodes().iter().map(|node| node.shape.bind(model)).collect::<Result<Vec<_>, _>>();
+        let Declarations { fields, states, parameters } = &self.declared;
+        Ok(Extents {
+            model: *model,
+            cache: of_graph(&self.cache)?,
+            indexer: of_graph(&self.indexer)?,
+            fields: fields.iter().map(|field| field.shape.bind(model)).collect::<Result<_, _>>()?,
+            states: states.iter().map(|state| state.shape.bind(model)).collect::<Result<_, _>>()?,
+            parameters: parameters.iter().map(|parameter| parameter.shape.bind(model)).collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// The flow for a model, with its parameters.
+    ///
+    /// # Errors
+    /// [`BindError`]: what the flow asks for and the model does not have; a parameter that is missing or of another size.
+    pub fn bind(&self, model: &ModelShape, parameters: &Parameters) -> Result<Bound<'_>, BindError> {
+        let extents = self.extents(model)?;
+        let mut values = Vec::new();
+        for (decl, shape) in self.declared.parameters.iter().zip(&extents.parameters) {
+            let elements = shape[0] * shape[1];
+            let wanted = elements * model.kv_heads;
+            let given = parameters
+                .get(&decl.name)
+                .ok_or_else(|| BindError::ParameterMissing { name: decl.name.clone(), elements })?;
+            if given.len() != wanted {
+                let (name, found, heads) = (decl.name.clone(), given.len(), model.kv_heads);
+                return Err(BindError::ParameterLength { name, found, wanted, heads, shape: *shape });
+            }
+            values.push(given.clone());
+        }
+        Ok(Bound { traced: self, extents, parameters: values })
+    }
+
+    /// The metadata of a value of the indexer: shape with an unknown number of rows, type, format.
+    ///
+    /// # Errors
+    /// [`ShapeError`] where an extent has no padded one.
+    pub fn vtensor(&self, extents: &Extents, id: ValueId) -> Result<VTensor, ShapeError> {
+        let [d0, d1] = extents.indexer[id.index()];
+        let node = self.indexer.node(id);
+        let dtype = self.dtype(&node.op);
+        VTensor::new(&[0, d0, d1], dtype, Place::Device(0), node.format, TensorId(id.index() as u32))
+    }
+
+    /// The type that an op's value is kept in: what was declared, bf16 for queries, keys and values, f32 in between.
+    pub fn dtype(&self, op: &Op) -> DType {
+        match op {
+            Op::Source(Source::Query | Source::Keys | Source::Values | Source::Parameter(_)) => DType::BF16,
+            Op::Source(Source::Field(id) | Source::Fill(id, _)) => self.declared.fields[id.index()].dtype,
+            Op::Source(Source::Load(id)) => self.declared.states[id.index()].dtype,
+            Op::Effect(Effect::Store(id)) => self.declared.fields[id.index()].dtype,
+            Op::Effect(Effect::Save(id)) => self.declared.states[id.index()].dtype,
+            Op::Source(Source::Positions) | Op::Effect(Effect::Select) => DType::U32,
+            Op::Elementwise(_) | Op::Reduction(_) | Op::Product(_) | Op::Rearrange(_) | Op::Row(_) => DType::F32,
+        }
+    }
+}
+
+impl Bound<'_> {
+    /// The values of a parameter for a key head, row-major.
+    pub fn parameter(&self, index: usize, head: usize) -> &[f64] {
+        let [d0, d1] = self.extents.parameters[index];
+        &self.parameters[index][head * d0 * d1..][..d0 * d1]
+    }
+}

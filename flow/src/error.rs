@@ -1,0 +1,261 @@
+//! What can be wrong with a flow: found while tracing, while binding to a model, while running.
+
+use std::fmt;
+use std::panic::Location;
+
+use thiserror::Error;
+
+use crate::dim::{Dim, Requirement, Shape};
+use crate::shape::ModelShape;
+
+/// What an op of a flow breaks.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Problem {
+    /// Two shapes that do not go together.
+    #[error("{op}: operand {operand} has shape {found}, which does not fit {other}: {rule}")]
+    Operands {
+        /// The op.
+        op: &'static str,
+        /// The operand.
+        operand: &'static str,
+        /// Its shape.
+        found: Shape,
+        /// The shape that it should go with.
+        other: Shape,
+        /// What must hold.
+        rule: &'static str,
+    },
+    /// An extent that no model has.
+    #[error("{op}: shape {shape} has an extent that is 0, a fraction or too large; give whole extents of at least 1")]
+    Extent {
+        /// The op or declaration.
+        op: String,
+        /// The shape.
+        shape: Shape,
+    },
+    /// A range outside its axis.
+    #[error("{op}: range {start}..{end} is not within the axis of {size}; give start ≤ end ≤ {size}")]
+    Range {
+        /// The op.
+        op: &'static str,
+        /// First index.
+        start: u32,
+        /// Index after the last.
+        end: u32,
+        /// The axis.
+        size: Dim,
+    },
+    /// Neighbours that do not fill the axis.
+    #[error("{op}: {every} neighbours do not divide the axis of {size}; give a divisor of at least 1")]
+    Interleave {
+        /// The op.
+        op: &'static str,
+        /// How many neighbours.
+        every: u32,
+        /// The axis.
+        size: Dim,
+    },
+    /// A name that cannot be declared.
+    #[error("{noun} `{name}` cannot be declared: the name is {why}; choose another")]
+    Name {
+        /// Field, state or parameter.
+        noun: &'static str,
+        /// The name.
+        name: String,
+        /// Taken, reserved or empty.
+        why: &'static str,
+    },
+    /// A handle that this flow did not declare.
+    #[error(
+        "{noun} number {index} is not declared by this flow, which has {declared}; use the handle that `declare` gave"
+    )]
+    Handle {
+        /// Field, state or parameter.
+        noun: &'static str,
+        /// Its number.
+        index: usize,
+        /// How many there are.
+        declared: usize,
+    },
+    /// A field without a value.
+    #[error("field `{0}` is declared and never stored; store it in forward_cache, or declare it as a state")]
+    NeverStored(String),
+    /// A field with two values.
+    #[error("field `{0}` is stored twice in one pass; store it once")]
+    StoredTwice(String),
+    /// A state that the flow does not look at.
+    #[error("state `{0}` is declared and never loaded; load it in forward_indexer, or do not declare it")]
+    NeverLoaded(String),
+    /// A state that keeps its reset value.
+    #[error("state `{0}` is loaded and never saved; save what the next step must see")]
+    NeverSaved(String),
+}
+
+/// A problem and the line of the flow that has it.
+#[derive(Clone, Debug, Error)]
+#[error("{problem} (at {at})")]
+pub struct TraceError {
+    /// What is wrong.
+    pub problem: Problem,
+    /// Where.
+    pub at: &'static Location<'static>,
+}
+
+/// Everything that tracing found wrong with a flow.
+#[derive(Clone, Debug)]
+pub struct FlowErrors {
+    /// The flow.
+    pub flow: String,
+    /// What is wrong, in the order of the flow's lines; at least one.
+    pub errors: Vec<TraceError>,
+}
+
+impl fmt::Display for FlowErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "flow `{}`", self.flow)?;
+        for (index, error) in self.errors.iter().enumerate() {
+            write!(f, "{} {error}", if index == 0 { ":" } else { ";" })?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for FlowErrors {}
+
+/// Why a flow does not fit a model or its parameters.
+#[derive(Clone, Debug, Error)]
+pub enum BindError {
+    /// An extent that is 0 or too large in this model.
+    #[error("extent {dim} is 0 or too large for a model of {model}; choose other sizes")]
+    Extent {
+        /// The extent.
+        dim: Dim,
+        /// The model.
+        model: ModelShape,
+    },
+    /// A model that attends to nothing.
+    #[error("a model with 0 key heads has no attention; give at least 1")]
+    NoHeads,
+    /// An extent that is no whole number in this model.
+    #[error("extent {dim} is not a whole number for a model of {model}; choose sizes that divide")]
+    Fraction {
+        /// The extent.
+        dim: Dim,
+        /// The model.
+        model: ModelShape,
+    },
+    /// What an op asks of the model.
+    #[error(
+        "{op} at {at} asks for {requirement}, but the model has {left} and {right}; choose other sizes of blocks or another flow",
+        op = .requirement.op, at = .requirement.at
+    )]
+    Requirement {
+        /// What is asked.
+        requirement: Requirement,
+        /// The left extent in the model.
+        left: usize,
+        /// The right extent in the model.
+        right: usize,
+    },
+    /// A parameter that was not given.
+    #[error("parameter `{name}` was not given; give {elements} numbers for each key head")]
+    ParameterMissing {
+        /// The parameter.
+        name: String,
+        /// Elements for each key head.
+        elements: usize,
+    },
+    /// A parameter of another size.
+    #[error("parameter `{name}` has {found} numbers; give {wanted}: {heads} key heads of {shape:?}")]
+    ParameterLength {
+        /// The parameter.
+        name: String,
+        /// How many were given.
+        found: usize,
+        /// How many there must be.
+        wanted: usize,
+        /// Key heads.
+        heads: usize,
+        /// Extents for each key head.
+        shape: [usize; 2],
+    },
+}
+
+impl PartialEq for BindError {
+    fn eq(&self, other: &BindError) -> bool {
+        self.to_string() == other.to_string()
+    }
+}
+
+/// Why a pool, a request or a query was refused.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum RunError {
+    /// Sizes of a pool that do not fit each other.
+    #[error(
+        "pool: pages of {page_tokens} tokens are not whole blocks of {block_tokens}; give a multiple of at least 1"
+    )]
+    PageTokens {
+        /// Tokens of a page.
+        page_tokens: usize,
+        /// Tokens of a block.
+        block_tokens: usize,
+    },
+    /// A pool too large to address.
+    #[error("pool: {pages} pages have more elements than memory has addresses; give fewer")]
+    PoolSize {
+        /// Pages.
+        pages: usize,
+    },
+    /// A page table that is too short.
+    #[error("request: {tokens} tokens need {needed} pages, the table has {pages}; give more pages")]
+    TableLength {
+        /// Tokens that it would have.
+        tokens: usize,
+        /// Pages that they need.
+        needed: usize,
+        /// Pages of the table.
+        pages: usize,
+    },
+    /// A page that the pool lacks.
+    #[error("request: page {page} is not in the pool of {pages} pages; give pages below {pages}")]
+    Page {
+        /// The page.
+        page: usize,
+        /// Pages of the pool.
+        pages: usize,
+    },
+    /// A slice of another length.
+    #[error("{what}: {found} numbers were given; give {wanted}")]
+    Length {
+        /// What was given.
+        what: &'static str,
+        /// Its length.
+        found: usize,
+        /// The length that it must have.
+        wanted: usize,
+    },
+    /// A pool that was made for another flow or model.
+    #[error("pool: it was made for {found}, the flow is bound to {wanted}; make it from the bound flow")]
+    Foreign {
+        /// What the pool is for.
+        found: String,
+        /// What the flow is bound to.
+        wanted: String,
+    },
+    /// A budget that covers no sensible selection.
+    #[error("budget: {name} is {value}; give {bound}")]
+    Budget {
+        /// Which number.
+        name: &'static str,
+        /// Its value.
+        value: String,
+        /// What it must be.
+        bound: &'static str,
+    },
+    /// More blocks than a table of 32-bit counts holds.
+    #[error("batch: {blocks} blocks do not fit in 32-bit counts; split the batch")]
+    Blocks {
+        /// Their number, or the largest number where it is more.
+        blocks: usize,
+    },
+}

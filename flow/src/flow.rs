@@ -1,0 +1,213 @@
+//! A flow, and what tracing makes of it.
+
+use std::marker::PhantomData;
+use std::panic::Location;
+
+use crate::declare::{Declarations, Declare, DeclareState};
+use crate::dim::Requirement;
+use crate::error::{FlowErrors, Problem};
+use crate::graph::{Graph, Removed, ValueId, clean};
+use crate::op::{FieldId, Op, Source, StateId};
+use crate::trace::{Block, Done, Recorder, Recording, Step};
+
+/// Which blocks of keys and values a query attends to.
+///
+/// A block is summarised once, when it completes, by [`Flow::forward_cache`]. At every decode step
+/// [`Flow::forward_indexer`] gives each candidate block a number, and the largest are attended to.
+///
+/// ```
+/// use tilewright_flow::prelude::*;
+///
+/// /// A block counts as its mean key.
+/// struct Centroids;
+///
+/// impl Flow for Centroids {
+///     type Fields = Field;
+///     type State = ();
+///
+///     fn name(&self) -> &str {
+///         "centroids"
+///     }
+///     fn fields(&self, declare: &mut Declare) -> Field {
+///         declare.field("centroid", [Dim::ONE, Dim::HEAD_DIM])
+///     }
+///     fn state(&self, _: &mut DeclareState) {}
+///
+///     fn forward_cache(&self, block: &Block<'_>, centroid: &Field) {
+///         block.store(*centroid, block.keys().mean(D0));
+///     }
+///     fn forward_indexer<'t>(&self, step: Step<'t>, centroid: &Field, (): ()) -> Done<'t> {
+///         let score = step.query().mean(D0).gemm(step.field(*centroid));
+///         step.select(score)
+///     }
+/// }
+///
+/// let traced = trace(&Centroids)?;
+/// assert_eq!(traced.indexer.nodes().len(), 5);
+/// assert!(traced.report.removed.is_empty());
+/// # Ok::<(), FlowErrors>(())
+/// ```
+pub trait Flow {
+    /// Handles of the fields and parameters.
+    type Fields;
+    /// Handles of the states; `()` where a flow keeps none.
+    type State;
+
+    /// The name in commands and errors.
+    fn name(&self) -> &str;
+
+    /// Declares what is kept of each block, and the parameters.
+    fn fields(&self, declare: &mut Declare) -> Self::Fields;
+
+    /// Declares what a request carries from step to step.
+    fn state(&self, declare: &mut DeclareState) -> Self::State;
+
+    /// Summarises a block that has just become complete.
+    fn forward_cache(&self, block: &Block<'_>, fields: &Self::Fields);
+
+    /// Scores the candidate blocks of a step and selects.
+    fn forward_indexer<'t>(&self, step: Step<'t>, fields: &Self::Fields, state: Self::State) -> Done<'t>;
+}
+
+/// A flow that was traced without an error. Only [`trace`] makes one.
+#[derive(Clone, Debug)]
+pub struct Traced {
+    /// The name of the flow.
+    pub name: String,
+    /// Fields, states and parameters.
+    pub declared: Declarations,
+    /// The pass of a complete block.
+    pub cache: Graph,
+    /// The pass of a step.
+    pub indexer: Graph,
+    /// What the live ops ask of a model.
+    pub requirements: Vec<Requirement>,
+    /// What tracing took out, and what looks like an oversight.
+    pub report: Report,
+}
+
+/// What a flow's author should hear.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Ops that are not in the graphs.
+    pub removed: Vec<Removed>,
+    /// Fields that are stored and that no live op of the indexer reads.
+    pub unread_fields: Vec<FieldId>,
+    /// States whose loaded value no live op reads.
+    pub unread_states: Vec<StateId>,
+}
+
+/// What a flow recorded, before anything is removed.
+#[derive(Clone, Debug, Default)]
+pub struct Recorded {
+    /// Fields, states and parameters.
+    pub declared: Declarations,
+    /// The pass of a complete block.
+    pub cache: Recording,
+    /// The pass of a step.
+    pub indexer: Recording,
+}
+
+/// Records a flow as it is written.
+///
+/// # Errors
+/// [`FlowErrors`]: everything that is wrong with it.
+#[track_caller]
+pub fn record<F: Flow + ?Sized>(flow: &F) -> Result<Recorded, FlowErrors> {
+    let caller = Location::caller();
+    let mut declare = Declare::default();
+    let fields = flow.fields(&mut declare);
+    let mut declare = DeclareState { declare };
+    let state = flow.state(&mut declare);
+    let Declare { declared, mut errors } = declare.declare;
+    let mut recorded = Recorded { declared, ..Recorded::default() };
+
+    let recorder = Recorder::new(&recorded.declared);
+    flow.forward_cache(&Block { recorder: &recorder, marker: PhantomData }, &fields);
+    for (index, field) in recorded.declared.fields.iter().enumerate() {
+        if recorder.stores(FieldId(index as u32)) == 0 {
+            recorder.refuse(Problem::NeverStored(field.name.clone()), caller);
+        }
+    }
+    let (recording, found) = recorder.into_parts();
+    recorded.cache = recording;
+    errors.extend(found);
+
+    let recorder = Recorder::new(&recorded.declared);
+    let Done(_) = flow.forward_indexer(Step { recorder: &recorder, marker: PhantomData }, &fields, state);
+    for (index, state) in recorded.declared.states.iter().enumerate() {
+        match recorder.uses(StateId(index as u32)) {
+            (0, _) => recorder.refuse(Problem::NeverLoaded(state.name.clone()), caller),
+            (_, 0) => recorder.refuse(Problem::NeverSaved(state.name.clone()), caller),
+            (_, _) => {}
+        }
+    }
+    let (recording, found) = recorder.into_parts();
+    recorded.indexer = recording;
+    errors.extend(found);
+    if errors.is_empty() { Ok(recorded) } else { Err(FlowErrors { flow: flow.name().into(), errors }) }
+}
+
+/// Traces a flow: records both passes, removes what is dead or repeated, and reports it.
+///
+/// # Errors
+/// [`FlowErrors`]: everything that is wrong with it.
+#[track_caller]
+pub fn trace<F: Flow + ?Sized>(flow: &F) -> Result<Traced, FlowErrors> {
+    let recorded = record(flow)?;
+    let mut requirements = Vec::new();
+    let mut removed = Vec::new();
+    let mut graph_of = |recording: &Recording| {
+        let (graph, gone, new) = clean(&recording.nodes);
+        let live = recording.requirements.iter().filter(|(id, _)| new[id.index()].is_some());
+        requirements.extend(live.map(|(_, requirement)| *requirement));
+        removed.extend(gone);
+        graph
+    };
+    let (cache, indexer) = (graph_of(&recorded.cache), graph_of(&recorded.indexer));
+    let Recorded { declared, .. } = recorded;
+    let fields = (0..declared.fields.len() as u32).map(FieldId);
+    let states = (0..declared.states.len() as u32).map(StateId);
+    let report = Report {
+        removed,
+        unread_fields: fields.filter(|id| !indexer.reads(Source::Field(*id))).collect(),
+        unread_states: states.filter(|id| !indexer.reads(Source::Load(*id))).collect(),
+    };
+    Ok(Traced { name: flow.name().into(), declared, cache, indexer, requirements, report })
+}
+
+impl Traced {
+    /// The reports, a line each.
+    pub fn notices(&self) -> Vec<String> {
+        let report = &self.report;
+        let mut lines: Vec<String> = report.removed.iter().map(|removed| format!("removed {removed}")).collect();
+        let fields = report.unread_fields.iter().map(|id| &self.declared.fields[id.index()].name);
+        lines.extend(fields.map(|name| format!("field `{name}` is stored for every block and never read")));
+        let states = report.unread_states.iter().map(|id| &self.declared.states[id.index()].name);
+        lines.extend(states.map(|name| format!("state `{name}` is saved at every step and its value never used")));
+        lines
+    }
+
+    /// What a value is called in text forms: the name of a source, the id of everything else.
+    pub fn label(&self, graph: &Graph, id: ValueId) -> String {
+        match graph.node(id).op {
+            Op::Source(source) => self.source_label(source),
+            _ => id.to_string(),
+        }
+    }
+
+    /// The name of a source.
+    pub fn source_label(&self, source: Source) -> String {
+        let declared = &self.declared;
+        match source {
+            Source::Query => "q".into(),
+            Source::Keys => "k".into(),
+            Source::Values => "v".into(),
+            Source::Positions => "position".into(),
+            Source::Field(id) => declared.fields[id.index()].name.clone(),
+            Source::Parameter(id) => declared.parameters[id.index()].name.clone(),
+            Source::Load(id) => format!("load({})", declared.states[id.index()].name),
+            Source::Fill(_, number) => number.to_string(),
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! A flow as a graph for Graphviz: a cluster for each group, a colour for each format.
+
+use std::fmt;
+
+use super::{View, colour};
+use crate::graph::{EdgeKind, Graph, ValueId};
+use crate::plan::Plan;
+
+/// A flow in the DOT language.
+#[derive(Clone, Copy, Debug)]
+pub struct Dot<'v>(pub &'v View<'v>);
+
+impl Dot<'_> {
+    fn node(&self, f: &mut fmt::Formatter<'_>, pass: &str, graph: &Graph, id: ValueId) -> fmt::Result {
+        let node = graph.node(id);
+        let text = if node.op.is_source() { self.0.traced.label(graph, id) } else { self.0.call(graph, id) };
+        let (text, kind) = (text.replace('\\', "\\\\").replace('"', "\\\""), self.0.kind(graph, id));
+        writeln!(f, "    {pass}_{id} [label=\"{text}\\n{kind}\", fillcolor=\"{}\"];", colour(node.format))
+    }
+
+    fn pass(&self, f: &mut fmt::Formatter<'_>, pass: &str, graph: &Graph, plan: &Plan) -> fmt::Result {
+        for id in graph.ids().filter(|id| graph.node(*id).op.is_source()) {
+            self.node(f, pass, graph, id)?;
+        }
+        for (index, group) in plan.groups().iter().enumerate() {
+            writeln!(f, "  subgraph cluster_{pass}_{index} {{")?;
+            writeln!(f, "    label=\"{pass} {index}: {}\";", group.domain)?;
+            group.ops.iter().try_for_each(|id| self.node(f, pass, graph, *id))?;
+            writeln!(f, "  }}")?;
+        }
+        for edge in graph.edges() {
+            let style = match edge.kind {
+                EdgeKind::Data => "",
+                EdgeKind::WriteAfterRead(_) => " [style=dashed, label=\"before\"]",
+            };
+            writeln!(f, "  {pass}_{} -> {pass}_{}{style};", edge.before, edge.after)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Dot<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.0.traced.name.replace('\\', "\\\\").replace('"', "\\\"");
+        writeln!(f, "digraph \"{name}\" {{")?;
+        writeln!(f, "  rankdir=TB;\n  node [shape=box, style=filled, fontname=\"monospace\"];")?;
+        for (pass, graph, plan) in self.0.passes() {
+            self.pass(f, pass, graph, plan)?;
+        }
+        writeln!(f, "}}")
+    }
+}

@@ -1,0 +1,137 @@
+//! Two executions of a flow on the host.
+//!
+//! | machine | what it does | what it is for |
+//! |---|---|---|
+//! | [`Interpreter`] | every op of the graph on every block of a row, by its definition, without tiles | the oracle, in f64 |
+//! | [`Fused`] | the groups of a [`Plan`](crate::plan::Plan) in order, chunk by chunk, on padded tiles of powers of two with NaN in the padding; states saved in place | what a device does, in f32 |
+//!
+//! They share the arithmetic of one element and nothing else. [`attend`] is the attention over a selection.
+
+mod attention;
+mod fused;
+mod interpreter;
+mod lanes;
+mod products;
+mod rowwise;
+mod tile;
+
+use std::ops::Range;
+
+pub use attention::{Attended, attend};
+pub use fused::Fused;
+pub use interpreter::Interpreter;
+
+use crate::bind::Bound;
+use crate::error::RunError;
+use crate::memory::{Budget, Pool, Request, Selected};
+use crate::real::Real;
+
+/// A block that has just become complete.
+#[derive(Clone, Copy, Debug)]
+pub struct Complete {
+    /// The block of the pool.
+    pub block: usize,
+    /// Its key head.
+    pub head: usize,
+}
+
+/// A row whose candidates are scored.
+#[derive(Debug)]
+pub struct Row<'a, T> {
+    /// The pages.
+    pub pool: &'a Pool<T>,
+    /// The key head.
+    pub head: usize,
+    /// The row's blocks in the pool, all of them.
+    pub blocks: &'a [u32],
+    /// Which of them are candidates.
+    pub candidates: Range<usize>,
+    /// The query heads of the key head, `[group, head_dim]`.
+    pub query: &'a [T],
+    /// The request's states, by state then key head.
+    pub states: &'a mut [Vec<Vec<T>>],
+}
+
+/// What a step found for a row.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RowOutcome<T> {
+    /// Scores of the candidates; empty where all blocks are attended to.
+    pub scores: Vec<T>,
+    /// What is attended to.
+    pub selected: Selected,
+}
+
+/// An execution of a bound flow.
+pub trait Machine<T: Real> {
+    /// The flow.
+    fn bound(&self) -> &Bound<'_>;
+
+    /// Stores the fields of a complete block.
+    fn summarise(&self, pool: &mut Pool<T>, complete: Complete);
+
+    /// Scores the candidates of a row and saves its states.
+    fn score(&self, row: Row<'_, T>) -> Vec<T>;
+
+    /// Appends tokens to a request: keys and values `[tokens, key heads, head_dim]`. Each block that becomes complete is
+    /// summarised once for each key head.
+    ///
+    /// # Errors
+    /// [`RunError`]: a slice of another length, a page table that is too short, a pool of another flow.
+    fn append(&self, pool: &mut Pool<T>, request: &mut Request<T>, keys: &[T], values: &[T]) -> Result<(), RunError> {
+        pool.check(self.bound())?;
+        let model = self.bound().extents.model;
+        let token = model.kv_heads * model.head_dim;
+        let tokens = keys.len() / token.max(1);
+        check_length("keys", keys.len(), tokens * token)?;
+        check_length("values", values.len(), keys.len())?;
+        request.fits(pool, request.tokens() + tokens)?;
+        for (keys, values) in keys.chunks_exact(token).zip(values.chunks_exact(token)) {
+            let shape = pool.shape();
+            let (page, place) = request.place(shape, request.tokens());
+            pool.write(page, place, keys, values);
+            request.advance();
+            if request.tokens().is_multiple_of(model.block_tokens) {
+                for head in 0..model.kv_heads {
+                    self.summarise(pool, Complete { block: shape.block(page, head, place), head });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A decode step of a batch: queries `[requests, key heads·group, head_dim]`. Rows come out by request, then by key head.
+    ///
+    /// # Errors
+    /// [`RunError`]: a slice of another length, a pool of another flow.
+    fn step(
+        &self,
+        pool: &Pool<T>,
+        requests: &mut [Request<T>],
+        queries: &[T],
+        budget: &Budget,
+    ) -> Result<Vec<RowOutcome<T>>, RunError> {
+        pool.check(self.bound())?;
+        let model = self.bound().extents.model;
+        let row = model.group * model.head_dim;
+        check_length("queries", queries.len(), requests.len() * model.kv_heads * row)?;
+        let mut outcomes = Vec::with_capacity(requests.len() * model.kv_heads);
+        for (request, queries) in requests.iter_mut().zip(queries.chunks_exact(model.kv_heads * row)) {
+            request.grow(self.bound());
+            for (head, query) in queries.chunks_exact(row).enumerate() {
+                let blocks = request.blocks(pool.shape(), head);
+                let candidates = budget.candidates(blocks.len());
+                let states = &mut request.states[..];
+                let scores = candidates
+                    .map(|candidates| self.score(Row { pool, head, blocks: &blocks, candidates, query, states }));
+                let scores = scores.unwrap_or_default();
+                let selected = Selected::of(budget, &blocks, &scores);
+                outcomes.push(RowOutcome { scores, selected });
+            }
+        }
+        Ok(outcomes)
+    }
+}
+
+fn check_length(what: &'static str, found: usize, wanted: usize) -> Result<(), RunError> {
+    if found == wanted { Ok(()) } else { Err(RunError::Length { what, found, wanted }) }
+}

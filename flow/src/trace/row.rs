@@ -1,0 +1,51 @@
+//! The methods of a value that see all candidate blocks of a row.
+
+use std::panic::Location;
+
+use tilewright_layout::tensor::{Batched, Ragged};
+
+use super::Value;
+use crate::format::{ManyBlocks, Operand, PerBlock, Phase};
+use crate::op::{Norm, Op, Reduce, RowOp, Scale, Taps};
+
+impl<'t, F: Operand, P: Phase> Value<'t, F, P> {
+    /// One value for the row from those of its candidate blocks.
+    #[track_caller]
+    pub fn over_blocks(self, reduce: Reduce) -> Value<'t, Batched, P>
+    where
+        F: PerBlock,
+        P: ManyBlocks,
+    {
+        self.record(Op::Row(RowOp::Reduce(reduce)), &[], Location::caller())
+    }
+
+    /// `e^(scale·x)` over its sum, each element over the candidate blocks.
+    #[track_caller]
+    pub fn softmax(self, scale: impl Into<Scale>) -> Value<'t, Ragged, P>
+    where
+        F: PerBlock,
+        P: ManyBlocks,
+    {
+        self.record(Op::Row(RowOp::Softmax(scale.into())), &[], Location::caller())
+    }
+
+    /// Each element over its norm along the candidate blocks.
+    #[track_caller]
+    pub fn normalize(self, norm: Norm) -> Value<'t, Ragged, P>
+    where
+        F: PerBlock,
+        P: ManyBlocks,
+    {
+        self.record(Op::Row(RowOp::Normalize(norm)), &[], Location::caller())
+    }
+
+    /// `Σ_k w[k]·x[s − k]` along the candidate blocks, nothing before the first.
+    #[track_caller]
+    pub fn conv1d(self, taps: Taps) -> Value<'t, Ragged, P>
+    where
+        F: PerBlock,
+        P: ManyBlocks,
+    {
+        self.record(Op::Row(RowOp::Conv1d(taps)), &[], Location::caller())
+    }
+}

@@ -1,0 +1,103 @@
+//! What the indexer is given: a decode step.
+
+use std::marker::PhantomData;
+use std::panic::Location;
+
+use tilewright_layout::tensor::{Batched, Format, Paged, Parameter, Ragged};
+
+use super::{Recorder, Value};
+use crate::declare::{Field, State, Weights};
+use crate::format::PerBlock;
+use crate::op::{Effect, Elementwise, Op, Source, StateId, Unary};
+
+/// A decode step of a row: a request and a key head. [`Step::select`] takes it, so that a step ends in exactly one selection.
+#[derive(Debug)]
+#[must_use = "a step ends in a selection"]
+pub struct Step<'t> {
+    pub(crate) recorder: &'t Recorder,
+    pub(crate) marker: PhantomData<fn(&'t ()) -> &'t ()>,
+}
+
+/// That a step has selected. Only [`Step::select`] makes one.
+#[derive(Debug)]
+pub struct Done<'t>(pub(crate) PhantomData<fn(&'t ()) -> &'t ()>);
+
+/// Where a loaded state is saved. Saving takes it, so that a state is saved once, after it was loaded.
+#[derive(Debug)]
+#[must_use = "a state that is loaded must be saved"]
+pub struct Slot<'t> {
+    state: StateId,
+    recorder: &'t Recorder,
+    marker: PhantomData<fn(&'t ()) -> &'t ()>,
+}
+
+impl<'t> Step<'t> {
+    fn source<F>(&self, source: Source, format: Format, at: &'static Location<'static>) -> Value<'t, F> {
+        Value::at(self.recorder, self.recorder.source(source, format, at))
+    }
+
+    /// The query heads of the key head, `[G, D]`.
+    #[track_caller]
+    pub fn query(&self) -> Value<'t, Batched> {
+        self.source(Source::Query, Format::Batched, Location::caller())
+    }
+
+    /// The keys of a block, `[B, D]`.
+    #[track_caller]
+    pub fn keys(&self) -> Value<'t, Paged> {
+        self.source(Source::Keys, Format::Paged, Location::caller())
+    }
+
+    /// The values of a block, `[B, D]`.
+    #[track_caller]
+    pub fn values(&self) -> Value<'t, Paged> {
+        self.source(Source::Values, Format::Paged, Location::caller())
+    }
+
+    /// The place of a block in its sequence, `[1, 1]`.
+    #[track_caller]
+    pub fn positions(&self) -> Value<'t, Ragged> {
+        self.source(Source::Positions, Format::Ragged, Location::caller())
+    }
+
+    /// A field of a block.
+    #[track_caller]
+    pub fn field(&self, field: Field) -> Value<'t, Paged> {
+        self.source(Source::Field(field.0), Format::Paged, Location::caller())
+    }
+
+    /// A parameter of the key head.
+    #[track_caller]
+    pub fn parameter(&self, weights: Weights) -> Value<'t, Parameter> {
+        self.source(Source::Parameter(weights.0), Format::Parameter, Location::caller())
+    }
+
+    /// What the step before saved, and where this step saves.
+    #[track_caller]
+    pub fn load(&self, state: State) -> (Value<'t, Ragged>, Slot<'t>) {
+        let value = self.source(Source::Load(state.0), Format::Ragged, Location::caller());
+        (value, Slot { state: state.0, recorder: self.recorder, marker: PhantomData })
+    }
+
+    /// Ends the step: the blocks with the largest scores `[1, 1]`, equal ones by position, NaN last.
+    #[track_caller]
+    pub fn select<F: PerBlock>(self, score: Value<'t, F>) -> Done<'t> {
+        self.recorder.record(Op::Effect(Effect::Select), vec![score.id], Format::Ragged, Location::caller());
+        Done(PhantomData)
+    }
+}
+
+impl<'t> Slot<'t> {
+    /// What the next step loads: a value for each candidate block. Other blocks keep what they had.
+    #[track_caller]
+    pub fn save<F: PerBlock>(self, value: Value<'t, F>) {
+        let at = Location::caller();
+        let mut id = value.id;
+        if self.recorder.is_source(id) {
+            // A save that reads memory would have to wait for other saves, and they for it: a copy reads first.
+            let copy = Op::Elementwise(Elementwise::Unary(Unary::Copy));
+            id = self.recorder.record(copy, vec![id], Format::Ragged, at);
+        }
+        self.recorder.record(Op::Effect(Effect::Save(self.state)), vec![id], Format::Ragged, at);
+    }
+}

@@ -1,0 +1,11 @@
+//! Table 2.3, `conv1d` takes `Ragged`: a row for all blocks has none to run over.
+#![allow(unused)]
+use tilewright_flow::prelude::*;
+
+fn indexer<'t>(step: Step<'t>, field: Field, weights: Weights, state: State) -> Done<'t> {
+    step.query().conv1d(Taps::shared(&[1.0]).unwrap());
+    let score = step.positions();
+    step.select(score)
+}
+
+fn main() {}

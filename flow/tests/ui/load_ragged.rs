@@ -1,0 +1,11 @@
+//! Table 2.3, Load takes `Paged`.
+#![allow(unused)]
+use tilewright_flow::prelude::*;
+
+fn indexer<'t>(step: Step<'t>, field: Field, weights: Weights, state: State) -> Done<'t> {
+    step.positions().load();
+    let score = step.positions();
+    step.select(score)
+}
+
+fn main() {}

@@ -1,0 +1,9 @@
+//! Table 2.2, `normalize` is absent: the cache pass sees one block.
+#![allow(unused)]
+use tilewright_flow::prelude::*;
+
+fn cache(block: &Block<'_>, field: Field, weights: Weights) {
+    block.keys().abs().normalize(Norm::L2);
+}
+
+fn main() {}

@@ -1,0 +1,9 @@
+//! Table 2.2, `over_blocks` is absent: the cache pass sees one block.
+#![allow(unused)]
+use tilewright_flow::prelude::*;
+
+fn cache(block: &Block<'_>, field: Field, weights: Weights) {
+    block.keys().abs().over_blocks(Reduce::Mean);
+}
+
+fn main() {}

@@ -1,0 +1,9 @@
+//! Table 2.2, GeMM: a parameter is the second operand.
+#![allow(unused)]
+use tilewright_flow::prelude::*;
+
+fn cache(block: &Block<'_>, field: Field, weights: Weights) {
+    block.parameter(weights).gemm(block.keys());
+}
+
+fn main() {}

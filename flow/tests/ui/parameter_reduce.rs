@@ -1,0 +1,11 @@
+//! Table 2.1, reductions: a parameter is no operand.
+#![allow(unused)]
+use tilewright_flow::prelude::*;
+
+fn indexer<'t>(step: Step<'t>, field: Field, weights: Weights, state: State) -> Done<'t> {
+    step.parameter(weights).mean(D0);
+    let score = step.positions();
+    step.select(score)
+}
+
+fn main() {}

@@ -1,0 +1,11 @@
+//! Table 2.1, Transpose: a parameter is no operand.
+#![allow(unused)]
+use tilewright_flow::prelude::*;
+
+fn indexer<'t>(step: Step<'t>, field: Field, weights: Weights, state: State) -> Done<'t> {
+    step.parameter(weights).transpose();
+    let score = step.positions();
+    step.select(score)
+}
+
+fn main() {}

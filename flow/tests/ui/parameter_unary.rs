@@ -1,0 +1,11 @@
+//! Table 2.1, ops of one value: a parameter is no operand.
+#![allow(unused)]
+use tilewright_flow::prelude::*;
+
+fn indexer<'t>(step: Step<'t>, field: Field, weights: Weights, state: State) -> Done<'t> {
+    step.parameter(weights).exp();
+    let score = step.positions();
+    step.select(score)
+}
+
+fn main() {}

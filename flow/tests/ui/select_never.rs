@@ -1,0 +1,9 @@
+//! An indexer ends in a selection.
+#![allow(unused)]
+use tilewright_flow::prelude::*;
+
+fn indexer<'t>(step: Step<'t>, field: Field, weights: Weights, state: State) -> Done<'t> {
+    step.positions();
+}
+
+fn main() {}

@@ -1,0 +1,190 @@
+//! Codes: what the 4 or 8 bits of a quantised weight mean.
+
+use std::fmt;
+
+/// How a code spells a number.
+///
+/// ```
+/// use tilewright_kernels::quant::Code;
+/// assert_eq!(Code::I4.value(0xf), -1.0);
+/// assert_eq!(Code::E4m3.value(0x7e), 448.0);
+/// assert_eq!(Code::E2m1.value(0xd), -3.0);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Code {
+    /// An unsigned integer of 4 bits.
+    U4,
+    /// An integer of 4 bits in two's complement.
+    I4,
+    /// An unsigned integer of 8 bits.
+    U8,
+    /// An integer of 8 bits in two's complement.
+    I8,
+    /// Sign, 4 bits of exponent with bias 7, 3 of mantissa; no infinities; 0x7f and 0xff are NaN.
+    E4m3,
+    /// Sign, 2 bits of exponent with bias 1, 1 of mantissa.
+    E2m1,
+}
+
+/// The magnitudes of e2m1.
+const E2M1: [f32; 8] = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0];
+
+impl Code {
+    /// Every code.
+    pub const ALL: [Code; 6] = [Code::U4, Code::I4, Code::U8, Code::I8, Code::E4m3, Code::E2m1];
+
+    /// Bits of a code.
+    pub const fn bits(self) -> usize {
+        match self {
+            Code::U4 | Code::I4 | Code::E2m1 => 4,
+            Code::U8 | Code::I8 | Code::E4m3 => 8,
+        }
+    }
+
+    /// How many codes there are: 16 or 256.
+    pub const fn count(self) -> usize {
+        1 << self.bits()
+    }
+
+    /// Its name in texts.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Code::U4 => "u4",
+            Code::I4 => "i4",
+            Code::U8 => "u8",
+            Code::I8 => "i8",
+            Code::E4m3 => "e4m3",
+            Code::E2m1 => "e2m1",
+        }
+    }
+
+    /// Whether it is an integer, which alone may have a zero point.
+    pub const fn is_integer(self) -> bool {
+        matches!(self, Code::U4 | Code::I4 | Code::U8 | Code::I8)
+    }
+
+    /// Least and greatest number of it.
+    pub const fn range(self) -> (f32, f32) {
+        match self {
+            Code::U4 => (0.0, 15.0),
+            Code::I4 => (-8.0, 7.0),
+            Code::U8 => (0.0, 255.0),
+            Code::I8 => (-128.0, 127.0),
+            Code::E4m3 => (-448.0, 448.0),
+            Code::E2m1 => (-6.0, 6.0),
+        }
+    }
+
+    /// The number that the low bits of `bits` spell: exact; NaN for the NaNs of e4m3.
+    pub fn value(self, bits: u8) -> f32 {
+        match self {
+            Code::U4 => f32::from(bits & 15),
+            Code::I4 => f32::from(((bits << 4) as i8) >> 4),
+            Code::U8 => f32::from(bits),
+            Code::I8 => f32::from(bits as i8),
+            Code::E4m3 => e4m3(bits),
+            Code::E2m1 => {
+                let magnitude = E2M1[usize::from(bits & 7)];
+                if bits & 8 == 0 { magnitude } else { -magnitude }
+            }
+        }
+    }
+
+    /// The number of every code, indexed by its bits.
+    pub fn values(self) -> Vec<f32> {
+        (0..self.count()).map(|bits| self.value(bits as u8)).collect()
+    }
+
+    /// The code nearest to a number: ties to the even code (its last bit 0), beyond the range the code at its end.
+    ///
+    /// ```
+    /// use tilewright_kernels::quant::Code;
+    /// assert_eq!(Code::I8.nearest(-1000.0), 0x80);
+    /// assert_eq!(Code::E2m1.nearest(2.5), 0b0100);
+    /// assert_eq!(Code::E4m3.nearest(17.0), 0x58);
+    /// ```
+    pub fn nearest(self, x: f32) -> u8 {
+        let (low, high) = self.range();
+        let x = x.clamp(low, high);
+        match self {
+            Code::U4 | Code::U8 => x.round_ties_even() as u8,
+            Code::I4 => x.round_ties_even() as i8 as u8 & 15,
+            Code::I8 => x.round_ties_even() as i8 as u8,
+            Code::E4m3 => sign(x) << 7 | nearest_minifloat(x.abs(), 3, 7),
+            Code::E2m1 => sign(x) << 3 | nearest_minifloat(x.abs(), 1, 1),
+        }
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+fn sign(x: f32) -> u8 {
+    u8::from(x.is_sign_negative())
+}
+
+/// e4m3 as it is defined: `±2^(e−7) · (1 + m/8)`, and `±m · 2^−9` where e is 0.
+fn e4m3(bits: u8) -> f32 {
+    let (exponent, mantissa) = (i32::from(bits >> 3 & 15), f32::from(bits & 7));
+    let magnitude = match (exponent, bits & 7) {
+        (15, 7) => f32::NAN,
+        (0, _) => mantissa * (-9f32).exp2(),
+        _ => (1.0 + mantissa / 8.0) * ((exponent - 7) as f32).exp2(),
+    };
+    if bits & 0x80 == 0 { magnitude } else { -magnitude }
+}
+
+/// The bits of the nearest minifloat to `x ≥ 0` in its range: mantissa bits, bias. A step of the last place at `x` is a
+/// power of two, so that `x / step` is exact and rounds once; a carry goes into the exponent by itself.
+fn nearest_minifloat(x: f32, mantissa_bits: i32, bias: i32) -> u8 {
+    let exponent = ((x.to_bits() >> 23) as i32 - 127).max(1 - bias);
+    let step = ((exponent - mantissa_bits) as f32).exp2();
+    let steps = (x / step).round_ties_even() as i32;
+    (((exponent + bias - 1) << mantissa_bits) + steps) as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn e4m3_is_that_of_the_published_table() {
+        let cases = [(0x00, 0.0), (0x01, 0.001_953_125), (0x07, 0.013_671_875), (0x08, 0.015_625), (0x38, 1.0)];
+        for (bits, value) in cases.into_iter().chain([(0x3c, 1.5), (0x7e, 448.0), (0xb8, -1.0), (0xfe, -448.0)]) {
+            assert_eq!(Code::E4m3.value(bits), value, "{bits:#x}");
+        }
+        assert!(Code::E4m3.value(0x7f).is_nan() && Code::E4m3.value(0xff).is_nan());
+        assert_eq!(Code::E4m3.values().iter().filter(|value| value.is_nan()).count(), 2);
+    }
+
+    /// The nearest code by a search over all of them: least distance, then the even one.
+    fn searched(code: Code, x: f32) -> f32 {
+        let (low, high) = code.range();
+        let x = f64::from(x.clamp(low, high));
+        let distance = |bits: &u8| (f64::from(code.value(*bits)) - x).abs();
+        let known = (0..code.count()).map(|bits| bits as u8).filter(|bits| !code.value(*bits).is_nan());
+        let best = known.min_by(|a, b| distance(a).total_cmp(&distance(b)).then((a & 1).cmp(&(b & 1))));
+        code.value(best.expect("a code"))
+    }
+
+    #[test]
+    fn the_nearest_code_is_that_of_a_search_over_all_of_them() {
+        for code in Code::ALL {
+            let values = code.values();
+            for (bits, &value) in values.iter().enumerate().filter(|(_, value)| !value.is_nan()) {
+                let again = code.nearest(value);
+                assert_eq!(code.value(again), value, "{code} {bits:#x}");
+            }
+            let mut numbers: Vec<f32> = values.iter().copied().filter(|value| !value.is_nan()).collect();
+            numbers.sort_by(f32::total_cmp);
+            let middles: Vec<f32> = numbers.windows(2).map(|pair| (pair[0] + pair[1]) / 2.0).collect();
+            let off = middles.iter().flat_map(|&x| [x, x.next_up(), x.next_down(), x * 1.01]);
+            for x in off.chain([1e30, -1e30, 1e-30, -1e-30]) {
+                assert_eq!(code.value(code.nearest(x)), searched(code, x), "{code} at {x:e}");
+            }
+        }
+    }
+}

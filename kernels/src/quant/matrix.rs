@@ -1,0 +1,253 @@
+//! The canonical form of a quantised matrix, and what must hold of it.
+
+use thiserror::Error;
+
+use super::Code;
+
+/// The zero points of a matrix: the numbers of codes that mean 0, in -128 to 255.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Zeros {
+    /// One for the whole matrix.
+    Same(i16),
+    /// One for each group, `[n, groups]`.
+    Each(Vec<i16>),
+}
+
+/// What a [`QuantMatrix`] is made of; see the module for the meaning.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QuantParts {
+    /// Output features.
+    pub n: usize,
+    /// Input features.
+    pub k: usize,
+    /// What the codes mean.
+    pub code: Code,
+    /// Codes of a group, along K; the last group of a row may be smaller.
+    pub group: usize,
+    /// Packed codes, `[n, ceil(k · bits / 8)]` bytes.
+    pub codes: Vec<u8>,
+    /// Scales, `[n, groups]`.
+    pub scales: Vec<f32>,
+    /// Zero points.
+    pub zeros: Zeros,
+    /// The column of every place, `[k]`; `None`: places are columns.
+    pub order: Option<Vec<u32>>,
+}
+
+/// A quantised matrix `[n, k]` that is sound: extents agree, scales are finite and not negative, no code is NaN.
+///
+/// ```
+/// use tilewright_kernels::quant::{Code, QuantMatrix, QuantParts, Zeros};
+/// let parts = QuantParts {
+///     n: 1, k: 3, code: Code::U4, group: 2, codes: vec![0x21, 0x0f], scales: vec![0.5, 2.0],
+///     zeros: Zeros::Same(8), order: None,
+/// };
+/// let matrix = QuantMatrix::new(parts)?;
+/// assert_eq!(tilewright_kernels::naive::dequantize::<f32>(&matrix), [-3.5, -3.0, 14.0]);
+/// # Ok::<(), tilewright_kernels::quant::QuantError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct QuantMatrix(QuantParts);
+
+/// Why parts are not a matrix.
+#[derive(Clone, Debug, PartialEq, Error)]
+#[allow(missing_docs, reason = "the message names every field")]
+pub enum QuantError {
+    #[error("matrix is {n} x {k} in groups of {group}; each must be 1 at least, and K at most {}", u32::MAX)]
+    Extents { n: usize, k: usize, group: usize },
+    #[error("codes have {found} bytes; {n} rows of {k} {code} codes need {expected}")]
+    Codes { n: usize, k: usize, code: Code, expected: usize, found: usize },
+    #[error("there are {found} weights; {n} rows of {k} need {expected}")]
+    Weights { n: usize, k: usize, expected: usize, found: usize },
+    #[error("weight at row {row}, column {column} is {value}; only finite numbers are quantised")]
+    Weight { row: usize, column: usize, value: f32 },
+    #[error("code at row {row}, place {place} is {bits:#04x}, which is NaN; weights are numbers")]
+    NotANumber { row: usize, place: usize, bits: u8 },
+    #[error("there are {found} scales; {n} rows of {groups} groups need {expected}")]
+    Scales { n: usize, groups: usize, expected: usize, found: usize },
+    #[error("scale of row {row}, group {group} is {value}; it must be finite and not negative")]
+    Scale { row: usize, group: usize, value: f32 },
+    #[error("there are {found} zero points; {n} rows of {groups} groups need {expected}")]
+    Zeros { n: usize, groups: usize, expected: usize, found: usize },
+    #[error("zero point {value} is not one of {code}, which go from {low} to {high}")]
+    Zero { value: i16, code: Code, low: i16, high: i16 },
+    #[error("order has {found} entries; K is {expected}")]
+    Order { expected: usize, found: usize },
+    #[error(
+        "order has column {column} at place {place}, out of range or a second time; it must be a permutation of {k}"
+    )]
+    Permutation { place: usize, column: u32, k: usize },
+}
+
+impl QuantMatrix {
+    /// Joins the parts. The unused half of a row's last byte is cleared.
+    ///
+    /// # Errors
+    /// The first [`QuantError`] found.
+    pub fn new(mut parts: QuantParts) -> Result<QuantMatrix, QuantError> {
+        let (n, k, group) = (parts.n, parts.k, parts.group);
+        if n == 0 || k == 0 || group == 0 || u32::try_from(k).is_err() {
+            return Err(QuantError::Extents { n, k, group });
+        }
+        parts.group = group.min(k);
+        check_codes(&mut parts)?;
+        check_scales(&parts)?;
+        check_zeros(&parts)?;
+        check_order(&parts)?;
+        Ok(QuantMatrix(parts))
+    }
+
+    /// What it is made of.
+    pub fn parts(&self) -> &QuantParts {
+        &self.0
+    }
+
+    /// Output features.
+    pub fn n(&self) -> usize {
+        self.0.n
+    }
+
+    /// Input features.
+    pub fn k(&self) -> usize {
+        self.0.k
+    }
+
+    /// What its codes mean.
+    pub fn code(&self) -> Code {
+        self.0.code
+    }
+
+    /// Codes of a group.
+    pub fn group(&self) -> usize {
+        self.0.group
+    }
+
+    /// Groups of a row.
+    pub fn groups(&self) -> usize {
+        self.0.k.div_ceil(self.0.group)
+    }
+
+    /// The packed codes of a row.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    pub fn row(&self, row: usize) -> &[u8] {
+        let bytes = row_bytes(&self.0);
+        &self.0.codes[row * bytes..][..bytes]
+    }
+
+    /// The bits of one code.
+    ///
+    /// # Panics
+    /// If there is no such row or place.
+    pub fn bits(&self, row: usize, place: usize) -> u8 {
+        assert!(place < self.0.k, "place {place} of {}", self.0.k);
+        match self.0.code.bits() {
+            4 => self.row(row)[place / 2] >> (4 * (place % 2)) & 15,
+            _ => self.row(row)[place],
+        }
+    }
+
+    /// The scales of a row's groups.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    pub fn scales(&self, row: usize) -> &[f32] {
+        &self.0.scales[row * self.groups()..][..self.groups()]
+    }
+
+    /// The zero point of a row's group.
+    ///
+    /// # Panics
+    /// If there is no such row or group.
+    pub fn zero(&self, row: usize, group: usize) -> i16 {
+        assert!(group < self.groups(), "group {group} of {}", self.groups());
+        match &self.0.zeros {
+            Zeros::Same(zero) => *zero,
+            Zeros::Each(zeros) => zeros[row * self.groups() + group],
+        }
+    }
+
+    /// The column of every place, where places are not columns.
+    pub fn order(&self) -> Option<&[u32]> {
+        self.0.order.as_deref()
+    }
+
+    /// Bytes that it takes: codes, scales, zeros, order.
+    pub fn bytes(&self) -> usize {
+        let zeros = match &self.0.zeros {
+            Zeros::Same(_) => 0,
+            Zeros::Each(zeros) => 2 * zeros.len(),
+        };
+        self.0.codes.len() + 4 * self.0.scales.len() + zeros + 4 * self.0.order.as_ref().map_or(0, Vec::len)
+    }
+}
+
+fn row_bytes(parts: &QuantParts) -> usize {
+    parts.k.div_ceil(8 / parts.code.bits())
+}
+
+fn check_codes(parts: &mut QuantParts) -> Result<(), QuantError> {
+    let (n, k, code, found) = (parts.n, parts.k, parts.code, parts.codes.len());
+    let bytes = row_bytes(parts);
+    let expected = n.saturating_mul(bytes);
+    if found != expected {
+        return Err(QuantError::Codes { n, k, code, expected, found });
+    }
+    if code.bits() == 4 && k % 2 == 1 {
+        parts.codes.iter_mut().skip(bytes - 1).step_by(bytes).for_each(|last| *last &= 15);
+    }
+    let nan = |&bits: &u8| code == Code::E4m3 && bits & 0x7f == 0x7f;
+    match parts.codes.iter().position(nan) {
+        Some(at) => Err(QuantError::NotANumber { row: at / bytes, place: at % bytes, bits: parts.codes[at] }),
+        None => Ok(()),
+    }
+}
+
+fn check_scales(parts: &QuantParts) -> Result<(), QuantError> {
+    let (n, groups, found) = (parts.n, parts.k.div_ceil(parts.group), parts.scales.len());
+    let expected = n.saturating_mul(groups);
+    if found != expected {
+        return Err(QuantError::Scales { n, groups, expected, found });
+    }
+    match parts.scales.iter().position(|scale| !(scale.is_finite() && *scale >= 0.0)) {
+        Some(at) => Err(QuantError::Scale { row: at / groups, group: at % groups, value: parts.scales[at] }),
+        None => Ok(()),
+    }
+}
+
+fn check_zeros(parts: &QuantParts) -> Result<(), QuantError> {
+    let (n, groups, code) = (parts.n, parts.k.div_ceil(parts.group), parts.code);
+    let zeros = match &parts.zeros {
+        Zeros::Same(zero) => std::slice::from_ref(zero),
+        Zeros::Each(zeros) => {
+            let (expected, found) = (n.saturating_mul(groups), zeros.len());
+            if found != expected {
+                return Err(QuantError::Zeros { n, groups, expected, found });
+            }
+            zeros
+        }
+    };
+    let (low, high) = if code.is_integer() { code.range() } else { (0.0, 0.0) };
+    let (low, high) = (low as i16, high as i16);
+    match zeros.iter().find(|zero| !(low..=high).contains(*zero)) {
+        Some(&value) => Err(QuantError::Zero { value, code, low, high }),
+        None => Ok(()),
+    }
+}
+
+fn check_order(parts: &QuantParts) -> Result<(), QuantError> {
+    let Some(order) = &parts.order else { return Ok(()) };
+    let (k, found) = (parts.k, order.len());
+    if found != k {
+        return Err(QuantError::Order { expected: k, found });
+    }
+    let mut seen = vec![false; k];
+    for (place, &column) in order.iter().enumerate() {
+        match seen.get_mut(column as usize) {
+            Some(seen) if !*seen => *seen = true,
+            _ => return Err(QuantError::Permutation { place, column, k }),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,22 @@
+//! A view against what is known of the allocation that it is a view of.
+
+use super::TileError;
+use super::tensor::hardware_period;
+use tilewright_codegen::build::{Ptr, Scalar, SpaceOf};
+use tilewright_layout::Swizzled;
+use tilewright_layout::view::OffsetMap;
+
+/// Refuses a view that reaches behind its allocation, or begins where its swizzle does not repeat.
+#[track_caller]
+pub(super) fn check<S: SpaceOf, T: Scalar>(base: Ptr<'_, S, T>, map: &Swizzled) {
+    let Some(of) = base.allocation() else { return };
+    let bytes = i64::from(T::TY.bytes());
+    let needed = map.span().map_or(0, |(_, elements)| elements as i64 * bytes);
+    if needed > of.left() {
+        base.builder().refuse(&TileError::Larger { name: of.name.clone(), needed, left: of.left() });
+    }
+    let (needed, found) = (hardware_period(map, T::TY.bytes()), of.alignment());
+    if found < needed {
+        base.builder().refuse(&TileError::Misaligned { name: of.name, found, needed });
+    }
+}

@@ -1,0 +1,140 @@
+//! What a tensor on the device needs of its layout: known while recording, or in part while the kernel runs.
+
+use super::index::{Index, place};
+use super::{Mask, TileError};
+use tilewright_codegen::build::{Builder, Ptr, Scalar, SpaceOf, Val};
+use tilewright_layout::view::{OffsetMap, ViewError};
+use tilewright_layout::{Swizzle, Swizzled};
+
+/// A layout of a tensor on the device: a typed layout, a [`Layout`](tilewright_layout::Layout) or [`Swizzled`] value, or
+/// [`Modes`](super::Modes), whose extents and strides may be known at run time.
+pub trait TensorLayout<'k>: Clone {
+    /// Number of modes.
+    fn modes(&self) -> usize;
+
+    /// The extent of a mode.
+    fn extent_along(&self, mode: usize) -> Index<'k>;
+
+    /// Whether coordinates of `R` indices fit. What a type knows is a compile error.
+    ///
+    /// # Errors
+    /// [`TileError::Rank`].
+    fn accept<const R: usize>(&self) -> Result<(), TileError>;
+
+    /// The offset of the first element of a view of what begins at `base`, which is checked against what is known of its
+    /// allocation.
+    fn begin<S: SpaceOf, T: Scalar>(&self, base: Ptr<'k, S, T>) -> Index<'k>;
+
+    /// Where the element at a coordinate lies, from where the tensor begins that the view is a part of; `origin` is added
+    /// before the swizzle.
+    fn locate<S: SpaceOf, T: Scalar>(&self, base: Ptr<'k, S, T>, origin: Index<'k>, at: &[Index<'k>]) -> Ptr<'k, S, T>;
+
+    /// Whether there is an element at a coordinate within the view's extents.
+    fn inside(&self, k: &'k Builder, at: &[Index<'k>]) -> Mask<'k>;
+
+    /// Elements of the widest vector along a mode that is contiguous and aligned wherever it starts at a multiple of its
+    /// length, of elements of `bits` bits; 1 where there is none.
+    fn widest(&self, origin: Index<'k>, mode: usize, bits: u32) -> u32;
+
+    /// The mode whose neighbours are neighbours in memory, the first of several.
+    fn contiguous_mode(&self) -> Option<usize>;
+
+    /// In the notation of layouts, for messages.
+    fn text(&self) -> String;
+}
+
+impl<'k, L: OffsetMap> TensorLayout<'k> for L {
+    fn modes(&self) -> usize {
+        self.rank()
+    }
+
+    fn extent_along(&self, mode: usize) -> Index<'k> {
+        Index::from(self.extent(mode) as u32)
+    }
+
+    fn accept<const R: usize>(&self) -> Result<(), TileError> {
+        match self.accepts_rank::<R>() {
+            Err(ViewError::Rank { given, expected }) => Err(TileError::Rank { given, expected }),
+            _ => Ok(()),
+        }
+    }
+
+    #[track_caller]
+    fn begin<S: SpaceOf, T: Scalar>(&self, base: Ptr<'k, S, T>) -> Index<'k> {
+        super::allocation::check(base, &self.swizzled());
+        Index::from(self.swizzled().start() as u32)
+    }
+
+    #[track_caller]
+    fn locate<S: SpaceOf, T: Scalar>(&self, base: Ptr<'k, S, T>, origin: Index<'k>, at: &[Index<'k>]) -> Ptr<'k, S, T> {
+        swizzled(base, self.swizzled().swizzle(), before_swizzle(&self.swizzled(), origin, at))
+    }
+
+    fn inside(&self, k: &'k Builder, _: &[Index<'k>]) -> Mask<'k> {
+        Mask::always(k)
+    }
+
+    fn widest(&self, origin: Index<'k>, mode: usize, bits: u32) -> u32 {
+        let map = self.swizzled();
+        let width = Swizzled::new(map.swizzle(), 0, map.layout()).vector_along(mode, bits.into()) as u32;
+        width.min(origin.multiple())
+    }
+
+    fn contiguous_mode(&self) -> Option<usize> {
+        let layout = self.swizzled().layout();
+        let strides = |mode| layout.mode(mode).map_or(0, |mode| mode.coalesce().strides()[0]);
+        (0..layout.rank()).find(|&mode| strides(mode) == 1)
+    }
+
+    fn text(&self) -> String {
+        let map = self.swizzled();
+        if map.swizzle().bits() == 0 { map.layout().to_string() } else { map.to_string() }
+    }
+}
+
+/// The offset of a coordinate before the swizzle.
+#[track_caller]
+pub(super) fn before_swizzle<'k>(map: &Swizzled, origin: Index<'k>, at: &[Index<'k>]) -> Index<'k> {
+    let layout = map.layout();
+    at.iter().enumerate().fold(origin, |sum, (mode, &at)| match layout.mode(mode) {
+        Ok(mode) => sum + place(&mode, at),
+        Err(_) => sum,
+    })
+}
+
+/// The element at an offset before the swizzle.
+///
+/// The swizzle is computed once per run-time offset where constants are proven to commute with it; a constant that
+/// mixes costs one exclusive-or, and only where nothing is proven the swizzle is computed for the whole sum.
+#[track_caller]
+pub(super) fn swizzled<'k, S: SpaceOf, T: Scalar>(
+    base: Ptr<'k, S, T>,
+    swizzle: Swizzle,
+    offset: Index<'k>,
+) -> Ptr<'k, S, T> {
+    let constant = i64::from(offset.constant());
+    let Some(value) = offset.value() else { return base.at(swizzle.apply(constant) as u32) };
+    match swizzle.split(offset.bits().into(), constant) {
+        Some(split) if split.mix == 0 => base.at(apply(swizzle, value, offset.bits())).at(split.add as u32),
+        Some(split) => {
+            let mixed = apply(swizzle, value, offset.bits()) ^ split.mix as u32;
+            base.at(mixed).at(split.add as u32)
+        }
+        None => base.at(apply(swizzle, value + offset.constant(), u32::MAX)),
+    }
+}
+
+/// The swizzle of a run-time offset that has no bits outside `bits`.
+#[track_caller]
+fn apply<'k>(swizzle: Swizzle, offset: Val<'k, u32>, bits: u32) -> Val<'k, u32> {
+    let source = swizzle.source_mask() as u32 & bits;
+    if source == 0 {
+        return offset;
+    }
+    let moved = if swizzle.shift() < 0 {
+        (offset & source) << (-swizzle.shift()) as u32
+    } else {
+        (offset & source) >> swizzle.shift() as u32
+    };
+    offset ^ moved
+}

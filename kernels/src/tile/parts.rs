@@ -1,0 +1,328 @@
+//! Parts of a tensor whose layout is a value, or has modes known at run time: the host's views by the same names.
+
+use super::element::{Element, Lanes, most_lanes};
+use super::index::{Index, place};
+use super::layout::TensorLayout;
+use super::typed::vectors_of;
+use super::{LayoutTensor, Modes, TileError};
+use tilewright_codegen::build::{Scalar, SpaceOf};
+use tilewright_layout::typed::StaticLayout;
+use tilewright_layout::view::{OffsetMap, Split};
+use tilewright_layout::{Layout, LayoutError, Swizzled, Tiler};
+
+/// The part of a tensor whose layout is known while recording.
+type Part<'k, E, S> = LayoutTensor<'k, E, Swizzled, S>;
+
+impl<'k, E: Element, L: OffsetMap, S: SpaceOf> LayoutTensor<'k, E, L, S> {
+    /// A layout and an origin in place of these; where there are none, the refusal is recorded and the tensor stays.
+    #[track_caller]
+    fn value_part(self, part: Result<(Layout, Index<'k>), TileError>) -> Part<'k, E, S> {
+        let map = self.layout();
+        let (layout, origin) = match part {
+            Ok(part) => part,
+            Err(error) => {
+                self.refuse(&error);
+                (map.layout(), Index::ZERO)
+            }
+        };
+        self.part(Swizzled::new(map.swizzle(), 0, layout), origin)
+    }
+
+    /// The tile of a tiler at a place among the tiles, one index per mode of the rest. Tiles that do not fill the view are
+    /// refused.
+    #[track_caller]
+    pub fn tile_by<const R: usize>(self, tiler: &Tiler, tile: [Index<'k>; R]) -> Part<'k, E, S> {
+        let layout = self.layout().layout();
+        self.value_part(tile_by(&layout, tiler, &tile))
+    }
+
+    /// The elements of thread `thread` of a thread layout; see [`distribute`](LayoutTensor::distribute). Threads that do not
+    /// share the view out evenly are refused.
+    #[track_caller]
+    pub fn distribute_by(self, threads: &Layout, thread: Index<'k>) -> Part<'k, E, S> {
+        let layout = self.layout().layout();
+        self.value_part(distribute_by(&layout, threads, thread))
+    }
+
+    /// The elements under the modes without an index, the others fixed.
+    ///
+    /// ```
+    /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
+    /// use tilewright_kernels::tile::{Index, LayoutTensor};
+    /// use tilewright_layout::Layout;
+    /// # record("sample", Arch::Sm80, block(32), |k| {
+    /// let tensor = LayoutTensor::new(k.global::<f32>("x"), Layout::parse("(4,8,32):(256,32,1)").unwrap());
+    /// let matrix = tensor.slice([None, Some(3.into()), None]);
+    /// assert_eq!(matrix.layout().to_string(), "(4,32):(256,1)");
+    /// matrix.load([2.into(), Index::lane(k)]);
+    /// # });
+    /// ```
+    #[track_caller]
+    pub fn slice<const R: usize>(self, at: [Option<Index<'k>>; R]) -> Part<'k, E, S> {
+        let layout = self.layout().layout();
+        let first = at.map(|at| at.unwrap_or(0.into()));
+        let origin = self.place(first);
+        let open: Vec<usize> = (0..R.min(layout.rank())).filter(|&mode| at[mode].is_none()).collect();
+        let part = if open.is_empty() { Ok(Layout::ONE) } else { layout.select(&open) };
+        let begun = self.value_part(part.map(|part| (part, Index::ZERO)).map_err(TileError::from));
+        begun.at_offset(origin)
+    }
+
+    /// The modes in another order, each named once.
+    #[track_caller]
+    pub fn permute<const R: usize>(self, modes: [usize; R]) -> Part<'k, E, S> {
+        let layout = self.layout().layout();
+        self.value_part(permutation(&modes, layout.rank()).and_then(|()| Ok((layout.select(&modes)?, Index::ZERO))))
+    }
+
+    /// The view after another layout: its element at `c` is the element of this view at flat coordinate `order(c)`.
+    #[track_caller]
+    pub fn compose(self, order: &Layout) -> Part<'k, E, S> {
+        let layout = self.layout().layout();
+        let composed = || {
+            if order.cosize() > layout.size() {
+                let (mode, index, extent) = (0, order.cosize() as u32 - 1, layout.size() as u32);
+                return Err(TileError::Beyond { mode, index, extent });
+            }
+            let composed = layout.composition(order)?;
+            // One mode for one index, also where its strides differ.
+            let nested = order.is_leaf() && !composed.is_leaf();
+            Ok((if nested { Layout::tuple(&[composed])? } else { composed }, Index::ZERO))
+        };
+        self.value_part(composed())
+    }
+
+    /// One of the equal parts that a mode is divided into; `split.multiple` is what their length is a multiple of. Parts of
+    /// different lengths are refused: of [`Modes`] they are masked.
+    #[track_caller]
+    pub fn split(self, split: Split, part: Index<'k>) -> Part<'k, E, S> {
+        let layout = self.layout().layout();
+        self.value_part(split_evenly(&layout, split, part))
+    }
+}
+
+impl<'k, T: Scalar, L: OffsetMap, S: SpaceOf> LayoutTensor<'k, T, L, S> {
+    /// As [`vectorize`](LayoutTensor::vectorize), of a layout that is a value: what is not whole is refused while recording.
+    #[track_caller]
+    pub fn vectorize_by<const N: usize>(self, along: usize) -> LayoutTensor<'k, Lanes<T, N>, Swizzled, S> {
+        let map = self.layout();
+        let widest = self.map().widest(self.origin(), along, T::TY.bits()).min(most_lanes(T::TY.bits()));
+        if !widest.is_multiple_of(N as u32) {
+            self.refuse(&TileError::Vector { asked: N as u32, mode: along, layout: self.map().text(), widest });
+        }
+        let starts = vectors_of(&map.layout(), along, N as i64).unwrap_or(map.layout());
+        self.seen(self.base().cast(), Swizzled::new(map.swizzle(), 0, starts))
+    }
+}
+
+impl<'k, E: Element, S: SpaceOf, const R: usize> LayoutTensor<'k, E, Modes<'k, R>, S> {
+    /// A tile of these extents, by its number along each mode; at the edge it runs over, and the mask says so. Extents that
+    /// are constants which the tiles divide need no mask.
+    #[track_caller]
+    pub fn clipped_tile(self, extents: [u32; R], tile: [Index<'k>; R]) -> Self {
+        let mut modes = *self.map();
+        for (mode, (size, tile)) in extents.into_iter().zip(tile).enumerate() {
+            modes = modes.tiled(self.builder(), mode, size, tile);
+        }
+        self.seen(self.base(), modes)
+    }
+
+    /// The indices `start..start + extent` of a mode, masked by what is there.
+    #[track_caller]
+    pub fn range(self, mode: usize, start: Index<'k>, extent: u32) -> Self {
+        if mode >= R {
+            let modes = self.no_such(mode);
+            return self.seen(self.base(), modes);
+        }
+        let ends = [start + extent, self.extents()[mode]].map(Index::known);
+        let within = matches!(ends, [Some(end), Some(whole)] if end <= whole);
+        let modes = if within { *self.map() } else { self.map().edged(self.builder(), mode) };
+        self.seen(self.base(), modes.part(mode, start, extent.into()))
+    }
+
+    /// The indices from one on, a multiple of `extent`: a tile that is not numbered.
+    #[track_caller]
+    pub(super) fn tile_from(self, mode: usize, start: Index<'k>, extent: u32) -> Self {
+        let whole = self.map().tiled(self.builder(), mode, extent, 0.into());
+        self.seen(self.base(), whole.part(mode, start, extent.into()))
+    }
+
+    /// One of the parts that a mode is divided into, as on the host: the last has what is left, and there may be none.
+    #[track_caller]
+    pub fn split(self, split: Split, part: Index<'k>) -> Self {
+        let Split { mode, parts, multiple } = split;
+        if mode >= R || parts == 0 || multiple == 0 {
+            let modes = self.no_such(mode);
+            return self.seen(self.base(), modes);
+        }
+        let (k, whole) = (self.builder(), self.extents()[mode]);
+        let (parts, multiple) = (parts as u32, multiple as u32);
+        let size = match whole.known() {
+            Some(extent) => extent.div_ceil(parts).next_multiple_of(multiple).into(),
+            None => Index::any((whole.get(k) + (parts - 1)) / parts + (multiple - 1)) / multiple * multiple,
+        };
+        let start = part.times(k, size);
+        let modes = self.map().edged(k, mode).ended(k, mode, start + size).part(mode, start, size);
+        self.seen(self.base(), modes)
+    }
+
+    /// The modes in another order, each named once.
+    #[track_caller]
+    pub fn permute(self, modes: [usize; R]) -> Self {
+        let permuted = match permutation(&modes, R) {
+            Ok(()) => self.map().permuted(modes),
+            Err(error) => {
+                self.refuse(&error);
+                *self.map()
+            }
+        };
+        self.seen(self.base(), permuted)
+    }
+
+    /// The elements under the modes without an index, the others fixed; what is behind the edge of one of these is masked.
+    #[track_caller]
+    pub fn slice<const Q: usize>(self, at: [Option<Index<'k>>; R]) -> LayoutTensor<'k, E, Modes<'k, Q>, S> {
+        let open = at.iter().filter(|at| at.is_none()).count();
+        if open != Q {
+            self.refuse(&TileError::Slice { wanted: Q, open });
+        }
+        let (modes, base) = self.map().sliced(self.base().cast::<E::Scalar>(), at);
+        self.seen(base.cast(), modes)
+    }
+
+    /// The elements of thread `thread`: see [`distribute`](LayoutTensor::distribute). Threads that do not divide an extent
+    /// have elements behind its edge, which the mask says.
+    #[track_caller]
+    pub fn distribute<Threads: StaticLayout>(self, thread: Index<'k>) -> Self {
+        self.distribute_by(&Threads::LAYOUT, thread)
+    }
+
+    /// As [`distribute`](LayoutTensor::distribute), the thread layout a value.
+    #[track_caller]
+    pub fn distribute_by(self, threads: &Layout, thread: Index<'k>) -> Self {
+        let (k, mut modes) = (self.builder(), *self.map());
+        match (threads.left_inverse(), threads.rank() == R) {
+            (Ok(inverse), true) => {
+                let mut rest = place(&inverse, thread);
+                for mode in 0..R {
+                    let count = threads.extent(mode) as u32;
+                    let at = if mode + 1 < R { rest % count } else { rest };
+                    rest = rest / count;
+                    modes = modes.dealt(k, mode, at, count);
+                }
+            }
+            (Ok(_), false) => self.refuse(&TileError::ThreadRank { given: threads.rank(), expected: R }),
+            (Err(_), _) => self.refuse(&no_numbering(threads)),
+        }
+        self.seen(self.base(), modes)
+    }
+
+    #[track_caller]
+    fn no_such(&self, mode: usize) -> Modes<'k, R> {
+        self.refuse(&TileError::NoSuchMode { mode, rank: R });
+        *self.map()
+    }
+}
+
+impl<'k, T: Scalar, S: SpaceOf, const R: usize> LayoutTensor<'k, T, Modes<'k, R>, S> {
+    /// As [`vectorize`](LayoutTensor::vectorize); the promise of [`Modes::vectors`] and the starts of tiles say what is whole.
+    #[track_caller]
+    pub fn vectorize<const ALONG: usize, const N: usize>(self) -> LayoutTensor<'k, Lanes<T, N>, Modes<'k, R>, S> {
+        let widest = self.map().widest(Index::ZERO, ALONG, T::TY.bits()).min(most_lanes(T::TY.bits()));
+        if !widest.is_multiple_of(N as u32) {
+            let layout = self.map().text();
+            self.refuse(&TileError::Vector { asked: N as u32, mode: ALONG, layout, widest });
+        }
+        self.seen(self.base().cast(), self.map().vectorized(ALONG, N as u32))
+    }
+}
+
+#[track_caller]
+fn tile_by<'k>(layout: &Layout, tiler: &Tiler, tile: &[Index<'k>]) -> Result<(Layout, Index<'k>), TileError> {
+    if !layout.divides_evenly(tiler) {
+        let within = layout.zipped_divide(tiler)?.mode(0)?;
+        for mode in 0..layout.rank().min(within.rank()) {
+            let (tile, extent) = (within.extent(mode) as u32, layout.extent(mode) as u32);
+            if !extent.is_multiple_of(tile) {
+                return Err(TileError::Indivisible { mode, tile, extent });
+            }
+        }
+        let (value, divisor) = (layout.size(), within.size());
+        return Err(LayoutError::Indivisible { operation: "tile_by of a nested mode", value, divisor }.into());
+    }
+    let divided = layout.zipped_divide(tiler)?;
+    let (within, starts) = (divided.mode(0)?, divided.mode(1)?);
+    if starts.rank() != tile.len() {
+        return Err(TileError::Rank { given: tile.len(), expected: starts.rank() });
+    }
+    let mut origin = Index::from(0);
+    for (mode, &at) in tile.iter().enumerate() {
+        let (index, extent) = (at.constant(), starts.extent(mode) as u32);
+        if index >= extent && index < 1 << 31 {
+            return Err(TileError::Beyond { mode, index, extent });
+        }
+        origin = origin + place(&starts.mode(mode)?, at);
+    }
+    Ok((within, origin))
+}
+
+#[track_caller]
+fn distribute_by<'k>(layout: &Layout, threads: &Layout, thread: Index<'k>) -> Result<(Layout, Index<'k>), TileError> {
+    let inverse = threads.left_inverse().map_err(|_| no_numbering(threads))?;
+    if inverse.size() != threads.size() {
+        return Err(no_numbering(threads));
+    }
+    if threads.rank() != layout.rank() {
+        return Err(TileError::ThreadRank { given: threads.rank(), expected: layout.rank() });
+    }
+    let extents = || (0..threads.rank()).map(|mode| threads.extent(mode));
+    for (mode, count) in extents().enumerate() {
+        let (threads, extent) = (count as u32, layout.extent(mode) as u32);
+        if !extent.is_multiple_of(threads) {
+            return Err(TileError::Undealt { mode, threads, extent });
+        }
+    }
+    let parts: Vec<Tiler> = extents().map(Tiler::extent).collect();
+    let divided = layout.zipped_divide(&Tiler::by_mode(&parts)?)?;
+    Ok((divided.mode(1)?, place(&divided.mode(0)?, place(&inverse, thread))))
+}
+
+#[track_caller]
+fn split_evenly<'k>(layout: &Layout, split: Split, part: Index<'k>) -> Result<(Layout, Index<'k>), TileError> {
+    let Split { mode, parts, multiple } = split;
+    if mode >= layout.rank() {
+        return Err(TileError::NoSuchMode { mode, rank: layout.rank() });
+    }
+    let (whole, extent) = (layout.mode(mode)?, layout.extent(mode) as u32);
+    let size = extent.div_ceil(parts.max(1) as u32).next_multiple_of(multiple.max(1) as u32);
+    if !extent.is_multiple_of(size) {
+        return Err(TileError::Indivisible { mode, tile: size, extent });
+    }
+    let divided = whole.zipped_divide(&Tiler::extent(size.into()))?;
+    let (within, starts) = (divided.mode(0)?, divided.mode(1)?);
+    if part.constant() >= extent / size {
+        return Err(TileError::Beyond { mode, index: part.constant(), extent: extent / size });
+    }
+    Ok((layout.replace(mode, &within.coalesce())?, place(&starts, part)))
+}
+
+fn permutation(modes: &[usize], rank: usize) -> Result<(), TileError> {
+    if modes.len() != rank {
+        return Err(TileError::Rank { given: modes.len(), expected: rank });
+    }
+    for (i, &mode) in modes.iter().enumerate() {
+        if mode >= rank {
+            return Err(TileError::NoSuchMode { mode, rank });
+        }
+        if modes[..i].contains(&mode) {
+            let (argument, bound) = ("a mode that is named twice", "named once");
+            let value = mode as i64;
+            return Err(LayoutError::Argument { operation: "permute", argument, value, bound }.into());
+        }
+    }
+    Ok(())
+}
+
+fn no_numbering(threads: &Layout) -> TileError {
+    TileError::NoNumbering { threads: threads.to_string(), count: threads.size() }
+}

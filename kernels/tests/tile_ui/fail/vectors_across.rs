@@ -1,0 +1,12 @@
+//! Vectors down the rows of a row-major tile are not contiguous.
+use tilewright_codegen::build::{block, record};
+use tilewright_codegen::ir::Arch;
+use tilewright_kernels::tile::*;
+use tilewright_layout::typed::*;
+
+fn main() {
+    record("wrong", Arch::Sm80, block(32), |k| {
+        let tile = LayoutTensor::<f32, RowMajor<8, 4>, _>::shared(k, "tile");
+        tile.vectorize::<0, 4>();
+    });
+}

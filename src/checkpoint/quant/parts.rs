@@ -1,0 +1,355 @@
+//! The tensors of one quantised module: held against the scheme's row, then unpacked into the canonical form.
+//!
+//! [`prepare`] looks at types and shapes alone, so that every fault of a file is found at once; [`Job::run`] reads the
+//! contents.
+
+use std::path::Path;
+
+use bytemuck::{Pod, pod_read_unaligned};
+use half::{bf16, f16};
+use tilewright_kernels::quant::{Code, QuantError, QuantMatrix, QuantParts, Zeros};
+use tilewright_layout::DType;
+
+use super::fault::PartFault;
+use super::plan::{Presence, Scales, Stored};
+use super::scheme::{Axis, Global, Order, Packing, ScaleType};
+
+/// One tensor of a file.
+#[derive(Clone, Debug)]
+pub(in crate::checkpoint) struct Part<'a> {
+    pub name: String,
+    pub file: &'a Path,
+    pub dtype: DType,
+    pub shape: &'a [usize],
+    pub bytes: &'a [u8],
+}
+
+/// A module whose tensors have the right types and shapes.
+pub(in crate::checkpoint) struct Job<'a> {
+    pub module: String,
+    n: usize,
+    k: usize,
+    stored: Stored,
+    codes: Part<'a>,
+    scales: Part<'a>,
+    global: Option<Part<'a>>,
+    zeros: Option<Part<'a>>,
+    order: Option<Part<'a>>,
+    shape: Option<Part<'a>>,
+}
+
+/// A module in the canonical form.
+#[derive(Debug)]
+pub(in crate::checkpoint) struct Unpacked {
+    pub matrix: QuantMatrix,
+    /// Whether zero points wrapped round from all ones to 0.
+    pub wrapped: bool,
+}
+
+/// What a part must be.
+struct Wanted {
+    presence: Presence,
+    /// The shapes that it may have, the usual one first.
+    shapes: Vec<Vec<usize>>,
+    dtypes: &'static [DType],
+    text: &'static str,
+}
+
+/// Rows and columns of the weight that one scale covers.
+fn cover(scales: Scales, n: usize, k: usize) -> [usize; 2] {
+    match scales {
+        Scales::Tensor => [n, k],
+        Scales::Channel => [1, k],
+        Scales::Group(group) => [1, group.min(k)],
+        Scales::Block(rows, columns) => [rows.min(n), columns.min(k)],
+    }
+}
+
+/// Takes the tensors of a module `[n, k]`, where types and shapes are right; what is wrong goes to `faults`.
+pub(in crate::checkpoint) fn prepare<'a>(
+    module: &str,
+    [n, k]: [usize; 2],
+    stored: Stored,
+    take: &mut dyn FnMut(&str) -> Option<Part<'a>>,
+    faults: &mut Vec<PartFault>,
+) -> Option<Job<'a>> {
+    let (scheme, [rows, columns]) = (stored.scheme, cover(stored.scales, n, k));
+    let before = faults.len();
+    if !scheme.ragged && !(n.is_multiple_of(8) && k.is_multiple_of(columns)) {
+        let module = module.to_owned();
+        faults.push(PartFault::Ragged { module, scheme: scheme.name, n, k, group: columns });
+    }
+    let grid = [n.div_ceil(rows), k.div_ceil(columns)];
+    let bits = scheme.code.bits();
+    let mut get = |suffix: &str, wanted: Wanted| {
+        let name = format!("{module}.{suffix}");
+        if wanted.presence == Presence::Absent {
+            return None;
+        }
+        check(take(&name), name, scheme.name, wanted, faults)
+    };
+    let required = |shapes, dtypes, text| Wanted { presence: Presence::Required, shapes, dtypes, text };
+    let (suffix, packing) = scheme.codes;
+    let codes = get(suffix, required(vec![packing.shape(bits, n, k).to_vec()], words(packing), text_of(packing.word)));
+    let (dtypes, text) = scale_types(scheme.scale_type);
+    let usual = if scheme.scale_outer == Axis::N { grid } else { [grid[1], grid[0]] };
+    let scales = get(scheme.scale, required(shapes_of(usual, grid), dtypes, text));
+    let one = || vec![vec![1], vec![], vec![1, 1]];
+    let global = scheme.global.and_then(|(Global::Divide(suffix) | Global::Multiply(suffix))| {
+        get(suffix, required(one(), &[DType::F32], "f32"))
+    });
+    let zeros = scheme.zero.tensor.and_then(|(suffix, packing)| {
+        let shapes = shapes_of(packing.shape(bits, grid[0], grid[1]), grid);
+        let (presence, dtypes, text) = (stored.zeros, words(packing), text_of(packing.word));
+        get(suffix, Wanted { presence, shapes, dtypes, text })
+    });
+    let order = scheme.order.and_then(|suffix| {
+        let (presence, shapes) = (stored.order, vec![vec![k]]);
+        get(suffix, Wanted { presence, shapes, dtypes: &[DType::I32], text: "i32" })
+    });
+    let shape = scheme.shape.and_then(|suffix| get(suffix, required(vec![vec![2]], &[DType::I64], "i64")));
+    for suffix in scheme.unused {
+        take(&format!("{module}.{suffix}"));
+    }
+    let (codes, scales) = (codes?, scales?);
+    let module = module.to_owned();
+    (faults.len() == before).then_some(Job { module, n, k, stored, codes, scales, global, zeros, order, shape })
+}
+
+/// A part as it is wanted; `None` and a fault where it is not, `None` alone where it may be left out and is.
+fn check<'a>(
+    found: Option<Part<'a>>,
+    tensor: String,
+    scheme: &'static str,
+    wanted: Wanted,
+    faults: &mut Vec<PartFault>,
+) -> Option<Part<'a>> {
+    let usual = wanted.shapes.first().cloned().unwrap_or_default();
+    let Some(part) = found else {
+        if wanted.presence == Presence::Required {
+            faults.push(PartFault::Missing { tensor, scheme, expected: usual });
+        }
+        return None;
+    };
+    let file = part.file.to_owned();
+    if !wanted.dtypes.contains(&part.dtype) {
+        let (expected, found) = (wanted.text, part.dtype);
+        faults.push(PartFault::Dtype { tensor, file, scheme, expected, found });
+        return None;
+    }
+    if !wanted.shapes.iter().any(|shape| shape == part.shape) {
+        let found = part.shape.to_vec();
+        faults.push(PartFault::Shape { tensor, file, scheme, expected: usual, found });
+        return None;
+    }
+    Some(part)
+}
+
+/// The shapes of a tensor of one element for each cell of a grid: a single cell may be a scalar, a single column a vector.
+fn shapes_of(usual: [usize; 2], grid: [usize; 2]) -> Vec<Vec<usize>> {
+    let mut shapes = vec![usual.to_vec()];
+    if grid == [1, 1] {
+        shapes.extend([vec![1], vec![]]);
+    } else if grid[1] == 1 {
+        shapes.push(vec![usual[0].max(usual[1])]);
+    }
+    shapes
+}
+
+fn words(packing: Packing) -> &'static [DType] {
+    match packing.word {
+        DType::I32 => &[DType::I32],
+        DType::U8 => &[DType::U8],
+        DType::I8 => &[DType::I8],
+        _ => &[DType::F8E4M3],
+    }
+}
+
+fn text_of(word: DType) -> &'static str {
+    word.name()
+}
+
+fn scale_types(scale: ScaleType) -> (&'static [DType], &'static str) {
+    match scale {
+        ScaleType::Float => (&[DType::F32, DType::F16, DType::BF16], "f32, f16 or bf16"),
+        ScaleType::E8m0 => (&[DType::U8], "u8 (exponents)"),
+        ScaleType::E4m3 => (&[DType::F8E4M3], "f8e4m3"),
+    }
+}
+
+impl Job<'_> {
+    /// Bytes that it reads.
+    pub fn bytes(&self) -> usize {
+        self.codes.bytes.len() + self.scales.bytes.len()
+    }
+
+    /// Reads the contents.
+    pub fn run(&self) -> Result<Unpacked, PartFault> {
+        let (n, k) = (self.n, self.k);
+        self.check_shape()?;
+        let [rows, columns] = cover(self.stored.scales, n, k);
+        let order = self.read_order(columns)?;
+        let scales = self.read_scales([rows, columns])?;
+        let (zeros, wrapped) = self.read_zeros([rows, columns])?;
+        let codes = self.read_codes(order.as_deref());
+        let code = self.stored.scheme.code;
+        let parts = QuantParts { n, k, code, group: columns, codes, scales, zeros, order };
+        let matrix = QuantMatrix::new(parts).map_err(|source| self.fault_of(source))?;
+        Ok(Unpacked { matrix, wrapped })
+    }
+
+    /// The fault of the tensor that an error is about.
+    fn fault_of(&self, source: QuantError) -> PartFault {
+        let part = match source {
+            QuantError::Scales { .. } | QuantError::Scale { .. } => &self.scales,
+            QuantError::Zeros { .. } | QuantError::Zero { .. } => self.zeros.as_ref().unwrap_or(&self.codes),
+            QuantError::Order { .. } | QuantError::Permutation { .. } => self.order.as_ref().unwrap_or(&self.codes),
+            QuantError::Extents { .. }
+            | QuantError::Codes { .. }
+            | QuantError::NotANumber { .. }
+            | QuantError::Weights { .. }
+            | QuantError::Weight { .. } => &self.codes,
+        };
+        PartFault::Values { tensor: part.name.clone(), file: part.file.to_owned(), source }
+    }
+
+    fn check_shape(&self) -> Result<(), PartFault> {
+        let Some(part) = &self.shape else { return Ok(()) };
+        let (expected, found) = ([self.n, self.k], elements::<i64>(part.bytes));
+        if found.iter().map(|&extent| usize::try_from(extent).ok()).eq(expected.map(Some)) {
+            return Ok(());
+        }
+        Err(PartFault::WeightShape { tensor: part.name.clone(), file: part.file.to_owned(), expected, found })
+    }
+
+    /// The column of every place: columns by their groups. `None` where that is their order already.
+    fn read_order(&self, size: usize) -> Result<Option<Vec<u32>>, PartFault> {
+        let Some(part) = &self.order else { return Ok(None) };
+        let (k, groups) = (self.k, self.k.div_ceil(size));
+        let of: Vec<i32> = elements(part.bytes);
+        // What was never filled says nothing.
+        if of.iter().all(|&group| group == -1) {
+            return Ok(None);
+        }
+        let place = || (part.name.clone(), part.file.to_owned());
+        let mut columns = vec![Vec::new(); groups];
+        for (column, &found) in of.iter().enumerate() {
+            match usize::try_from(found).ok().and_then(|group| columns.get_mut(group)) {
+                Some(columns) => columns.push(column as u32),
+                None => {
+                    let (tensor, file) = place();
+                    return Err(PartFault::GroupIndex { tensor, file, column, found, groups });
+                }
+            }
+        }
+        for (group, columns) in columns.iter().enumerate() {
+            let (found, expected) = (columns.len(), size.min(k - group * size));
+            if found != expected {
+                let (tensor, file) = place();
+                return Err(PartFault::GroupSize { tensor, file, group, found, expected });
+            }
+        }
+        let order = columns.concat();
+        Ok((!order.iter().enumerate().all(|(place, &column)| place == column as usize)).then_some(order))
+    }
+
+    /// A scale for every row and group, `[n, groups]`.
+    fn read_scales(&self, [rows, columns]: [usize; 2]) -> Result<Vec<f32>, PartFault> {
+        let part = &self.scales;
+        let stored: Vec<f32> = match self.stored.scheme.scale_type {
+            ScaleType::Float => floats(part),
+            ScaleType::E8m0 => part.bytes.iter().map(|&exponent| e8m0(exponent)).collect(),
+            ScaleType::E4m3 => part.bytes.iter().map(|&bits| Code::E4m3.value(bits)).collect(),
+        };
+        if let Some(&value) = stored.iter().find(|scale| !(scale.is_finite() && **scale >= 0.0)) {
+            return Err(PartFault::Scale { tensor: part.name.clone(), file: part.file.to_owned(), value });
+        }
+        let stored = self.with_global(stored)?;
+        let (wide, groups) = (self.n.div_ceil(rows), self.k.div_ceil(columns));
+        let at = |row: usize, group: usize| match self.stored.scheme.scale_outer {
+            Axis::N => row / rows * groups + group,
+            Axis::K => group * wide + row / rows,
+        };
+        let all = (0..self.n).flat_map(|row| (0..groups).map(move |group| (row, group)));
+        Ok(all.map(|(row, group)| stored[at(row, group)]).collect())
+    }
+
+    /// Joins the second scale, rounding once.
+    fn with_global(&self, scales: Vec<f32>) -> Result<Vec<f32>, PartFault> {
+        let (Some(part), Some(global)) = (&self.global, self.stored.scheme.global) else { return Ok(scales) };
+        let value = floats(part).first().copied().unwrap_or(f32::NAN);
+        if !(value.is_finite() && value > 0.0) {
+            return Err(PartFault::Global { tensor: part.name.clone(), file: part.file.to_owned(), value });
+        }
+        let (scale, value) = (|scale: f32| f64::from(scale), f64::from(value));
+        Ok(match global {
+            Global::Divide(_) => scales.into_iter().map(|s| (scale(s) / value) as f32).collect(),
+            Global::Multiply(_) => scales.into_iter().map(|s| (scale(s) * value) as f32).collect(),
+        })
+    }
+
+    /// The zero points, and whether one wrapped round to 0.
+    fn read_zeros(&self, [rows, columns]: [usize; 2]) -> Result<(Zeros, bool), PartFault> {
+        let zero = self.stored.scheme.zero;
+        let (Some(part), Some((_, packing))) = (&self.zeros, zero.tensor) else {
+            return Ok((Zeros::Same(zero.same), false));
+        };
+        let (code, wide, groups) = (self.stored.scheme.code, self.n.div_ceil(rows), self.k.div_ceil(columns));
+        let mask = (code.count() - 1) as u8;
+        let (mut stored, mut wrapped) = (vec![0i16; wide * groups], false);
+        packing.unpack(code.bits(), wide, groups, part.bytes, |row, group, field| {
+            wrapped |= zero.offset > 0 && field == mask;
+            stored[row * groups + group] = code.value(field.wrapping_add(zero.offset) & mask) as i16;
+        });
+        let (tensor, file) = (part.name.clone(), part.file.to_owned());
+        if let Some(&found) = stored.iter().find(|found| self.stored.symmetric && **found != zero.same) {
+            return Err(PartFault::Asymmetric { tensor, file, expected: zero.same, found });
+        }
+        if self.stored.symmetric {
+            return Ok((Zeros::Same(zero.same), wrapped));
+        }
+        let all = (0..self.n).flat_map(|row| (0..groups).map(move |group| (row / rows, group)));
+        Ok((Zeros::Each(all.map(|(row, group)| stored[row * groups + group]).collect()), wrapped))
+    }
+
+    /// The codes in the order of places, `[n, bytes of a row]`.
+    fn read_codes(&self, order: Option<&[u32]>) -> Vec<u8> {
+        let (_, packing) = self.stored.scheme.codes;
+        let (n, k, bits) = (self.n, self.k, self.stored.scheme.code.bits());
+        let row_bytes = k.div_ceil(8 / bits);
+        let in_rows = packing.along == Axis::K && packing.outer == Axis::N && packing.order == Order::Plain;
+        if in_rows && order.is_none() {
+            let stored = packing.shape(bits, n, k)[1] * packing.word.bytes();
+            return self.codes.bytes.chunks_exact(stored).flat_map(|row| &row[..row_bytes]).copied().collect();
+        }
+        let mut places: Vec<usize> = (0..k).collect();
+        for (place, &column) in order.into_iter().flatten().enumerate() {
+            places[column as usize] = place;
+        }
+        let mut codes = vec![0; n * row_bytes];
+        packing.unpack(bits, n, k, self.codes.bytes, |row, column, code| {
+            let place = places[column];
+            codes[row * row_bytes + place * bits / 8] |= code << (place * bits % 8);
+        });
+        codes
+    }
+}
+
+/// The elements of a tensor, wherever it begins.
+fn elements<T: Pod>(bytes: &[u8]) -> Vec<T> {
+    bytes.chunks_exact(size_of::<T>()).map(pod_read_unaligned).collect()
+}
+
+/// The elements of a tensor of floating-point numbers, exact in f32.
+fn floats(part: &Part) -> Vec<f32> {
+    match part.dtype {
+        DType::F16 => elements::<f16>(part.bytes).into_iter().map(f16::to_f32).collect(),
+        DType::BF16 => elements::<bf16>(part.bytes).into_iter().map(bf16::to_f32).collect(),
+        _ => elements(part.bytes),
+    }
+}
+
+/// 2^(e − 127), exact; NaN for 255.
+fn e8m0(exponent: u8) -> f32 {
+    if exponent == 255 { f32::NAN } else { f64::from(i32::from(exponent) - 127).exp2() as f32 }
+}

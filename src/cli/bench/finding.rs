@@ -1,0 +1,32 @@
+//! What a suite finds of one shape, as a row; and its check against the largest error that is right.
+
+use super::BenchError;
+use super::timing::Times;
+use crate::cli::Failure;
+use crate::results::{OURS, Row, Summary};
+
+/// A row of ours: times, bytes that must move, operations, and the relative error of what was checked.
+pub fn row(suite: &str, shape: &[(&str, u64)], times: Times, [bytes, operations]: [u64; 2], error: f64) -> Row {
+    let shape = shape.iter().map(|&(name, extent)| (name.to_owned(), extent)).collect();
+    let found = Row { suite: suite.into(), who: OURS.into(), shape, samples_us: times.samples, ..Row::default() };
+    let summary = Summary::of(&found);
+    Row {
+        median_us: summary.map(|summary| summary.median),
+        best_us: summary.map(|summary| summary.best),
+        bytes: Some(bytes),
+        operations: (operations > 0).then_some(operations),
+        error: Some(error),
+        ..found
+    }
+}
+
+/// Fails where the error is above a limit, or is not a number.
+pub fn check(row: Row, limit: f64) -> Result<Row, Failure> {
+    match row.error {
+        Some(error) if error <= limit => Ok(row),
+        error => {
+            let name = format!("{} {} {}", row.suite, row.shape_line(), row.variant);
+            Err(BenchError::Wrong { row: name, error: error.unwrap_or(f64::NAN), limit }.into())
+        }
+    }
+}

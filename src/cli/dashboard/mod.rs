@@ -1,0 +1,54 @@
+//! `tilewright dashboard`: a folder of results as one page that needs no network.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `mod` | the subcommand |
+//! | `board` | results made ready: the fastest peer of a row, ceilings of a device, rows that repeat |
+//! | `page` | the page around the views; the rows as data for the script |
+//! | `chart` | axes and marks; every mark leads to its row |
+//! | `views/` | one file a view: overview, history, roofline, decode step, accuracy, ledgers, energy |
+//! | `script.js` | filters, the comparison of two commits or devices, the detail of a row |
+//! | `style.css` | light and dark, wide and narrow |
+//!
+//! May touch: [`crate::results`], targets and known models for ceilings and bytes.
+
+mod board;
+mod chart;
+mod page;
+mod views;
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+
+use super::Failure;
+use super::output::Output;
+use crate::results::Results;
+
+/// Show results as one page that works offline
+///
+/// Reads the rows that `bench --json` writes. Views: each suite against its peers; two commits or devices compared, with what
+/// their noise says; history; roofline; the decode step by level; accuracy; ledgers of tests; energy. Every number leads to
+/// its row, its samples and the command that makes it again.
+#[derive(Args)]
+pub struct DashboardArgs {
+    /// A folder of .jsonl files, or one such file
+    #[arg(long, value_name = "DIR")]
+    results: PathBuf,
+    /// Where the page goes
+    #[arg(long, value_name = "FILE.html")]
+    out: PathBuf,
+}
+
+/// Runs the subcommand.
+pub fn run(args: &DashboardArgs) -> Result<ExitCode, Failure> {
+    let output = Output::create(&args.out)?;
+    let results = Results::open(&args.results)?;
+    let page = page::page(&board::Board::new(&results))?;
+    output.write(|file| file.write_all(page.as_bytes()))?;
+    let (rows, calls) = (results.rows.len(), results.calls.len());
+    writeln!(io::stderr(), "{rows} rows of {calls} calls, {} KB", page.len() / 1000)?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,93 @@
+//! Accuracy: how far the logits are from the reference machine's, beside a peer's.
+
+use maud::{Markup, html};
+
+use super::super::board::{Board, Entry};
+use super::super::chart::{Chart, Mark, WIDE, round_up};
+use super::{commit, link, nothing};
+use crate::cli::Failure;
+
+/// The view.
+pub fn accuracy(board: &Board<'_>) -> Result<Markup, Failure> {
+    let ours = board.ours("accuracy").into_iter().filter(|entry| entry.row.error.is_some()).collect();
+    let ours = Board::newest(ours, |e| (e.row.shape.clone(), e.row.variant.clone(), e.call.device.clone()));
+    let refused: Vec<Entry<'_>> =
+        board.ours("accuracy").into_iter().filter(|entry| entry.row.error.is_none()).collect();
+    let cases: Vec<(Entry<'_>, Option<Entry<'_>>, Option<Entry<'_>>)> = ours
+        .into_iter()
+        .map(|entry| (entry, peer(board, &entry, "pytorch bf16"), peer(board, &entry, "pytorch f32")))
+        .collect();
+    let beside: Vec<(Entry<'_>, Entry<'_>)> = cases.iter().filter_map(|case| Some((case.0, case.1?))).collect();
+    let chart = if beside.is_empty() {
+        html! {}
+    } else {
+        chart(&beside)?
+    };
+    Ok(html! {
+        p { "Relative L2 error of the logits against the reference machine in f32, the worst row of a step, of the newest call. Right is at most 2e-2, and no
+            further than the peer's bf16." }
+        @if cases.is_empty() { (nothing("No row is of accuracy; `tilewright accuracy` makes them.")) }
+        (chart)
+        div class="scroll" tabindex="0" role="group" aria-label="accuracy" { table {
+            thead { tr { @for head in ["rows", "positions", "model", "device", "commit", "ours", "PyTorch bf16", "PyTorch f32", "verdict"]
+                { th scope="col" { (head) } } } }
+            tbody {
+                @for (entry, bf16, f32) in &cases { tr data-row=(entry.number) {
+                    td class="number" { (entry.extent("rows").unwrap_or(1)) }
+                    th scope="row" { (entry.row.variant) }
+                    td { (entry.model().map_or("a small model", |model| model.0)) }
+                    td { (entry.device()) }
+                    td { (commit(entry)) }
+                    td class="number" { (link(entry, &error(entry))) }
+                    @for peer in [bf16, f32] {
+                        td class="number" { @if let Some(peer) = peer { (link(peer, &error(peer))) } @else { "–" } }
+                    }
+                    td class={ @if entry.row.verdict.as_deref() == Some("WRONG") { "worse" } } { (entry.row.verdict.as_deref().unwrap_or("–")) }
+                } }
+                @for entry in &refused { tr data-row=(entry.number) {
+                    td class="number" { (entry.extent("rows").unwrap_or(1)) }
+                    td colspan="8" { (link(entry, entry.row.verdict.as_deref().unwrap_or("not run"))) }
+                } }
+            }
+        } }
+    })
+}
+
+fn error(entry: &Entry<'_>) -> String {
+    entry.row.error.map_or_else(|| "–".to_owned(), |error| format!("{error:.2e}"))
+}
+
+/// A peer's error of the same step in the same call.
+fn peer<'r>(board: &Board<'r>, entry: &Entry<'_>, who: &str) -> Option<Entry<'r>> {
+    let near = |e: &Entry<'_>| e.number > entry.number && e.number <= entry.number + 2;
+    let same = |e: &Entry<'_>| (&e.row.variant, &e.row.shape) == (&entry.row.variant, &entry.row.shape);
+    board.entries().find(|e| e.row.who == who && e.call.id == entry.call.id && near(e) && same(e))
+}
+
+fn chart(cases: &[(Entry<'_>, Entry<'_>)]) -> Result<Markup, Failure> {
+    let count = cases.len();
+    let name = |entry: &Entry<'_>| {
+        let model = entry.model().map_or("small", |model| model.0);
+        format!("{model}, {} rows, {}", entry.extent("rows").unwrap_or(1), entry.row.variant)
+    };
+    let names: Vec<String> = cases.iter().map(|(ours, _)| name(ours)).collect();
+    let mark = |at: usize, entry: &Entry<'_>, series: usize| {
+        let x = entry.row.error.unwrap_or(f64::NAN);
+        let title = format!("{}: {x:.2e} by {}", name(entry), entry.row.who);
+        Mark { x, y: (count - 1 - at) as f64, from: None, row: entry.number, series, title }
+    };
+    let marks: Vec<Mark> =
+        cases.iter().enumerate().flat_map(|(at, (ours, peer))| [mark(at, ours, 0), mark(at, peer, 1)]).collect();
+    let most = round_up(marks.iter().map(|mark| mark.x).fold(0.0, f64::max));
+    let chart = Chart {
+        title: "error of the logits",
+        axes: ["relative L2 error", "step"],
+        width: WIDE,
+        height: 80 + 20 * count as u32,
+        left: 400,
+        legend: vec![(0, "ours".to_owned()), (1, "PyTorch bf16".to_owned())],
+        marks,
+        lines: Vec::new(),
+    };
+    chart.bars(&names, most)
+}

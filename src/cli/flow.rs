@@ -1,0 +1,96 @@
+//! `tilewright flow`: the sparse-attention flows that are known by name.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use tilewright_flow::picture::{Dot, Svg, Text, View};
+use tilewright_flow::plan::Fusion;
+use tilewright_flow::{ModelShape, algorithms};
+
+use super::Failure;
+use super::output::Output;
+
+/// Sparse-attention flows: list, draw.
+#[derive(Subcommand)]
+pub enum FlowCommand {
+    /// List the flows, with what they keep of a block.
+    List,
+    /// Draw a flow: values with formats and shapes, fused groups, bytes of a step.
+    Show(ShowArgs),
+}
+
+/// What to draw, and for which model.
+#[derive(Args)]
+pub struct ShowArgs {
+    /// Name of the flow; an unknown one lists those there are
+    name: String,
+    /// Key heads of the model
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    kv_heads: usize,
+    /// Query heads that share a key head
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    group: usize,
+    /// Elements of a head
+    #[arg(long, value_name = "N", default_value_t = 128)]
+    head_dim: usize,
+    /// Tokens of a block
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    block: usize,
+    /// Candidate blocks of a row, for the bytes of a step
+    #[arg(long, value_name = "N", default_value_t = 2048)]
+    blocks: usize,
+    /// Requests of the step
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    batch: usize,
+    /// Leave every op in a group of its own
+    #[arg(long)]
+    unfused: bool,
+    /// Print the graph in the DOT language instead
+    #[arg(long)]
+    dot: bool,
+    /// Write an SVG image to this file instead
+    #[arg(long, value_name = "FILE", conflicts_with = "dot")]
+    svg: Option<PathBuf>,
+}
+
+/// Runs the subcommand.
+pub fn run(command: &FlowCommand) -> Result<ExitCode, Failure> {
+    match command {
+        FlowCommand::List => list()?,
+        FlowCommand::Show(args) => show(args)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list() -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    for algorithm in algorithms::ALL {
+        let declared = algorithm.trace()?.declared;
+        let fields = declared.fields.iter().map(|field| format!("{} {}", field.name, field.shape));
+        let states = declared.states.iter().map(|state| format!("state {} {}", state.name, state.shape));
+        let parameters = declared.parameters.iter().map(|p| format!("parameter {} {}", p.name, p.shape));
+        let kept = fields.chain(states).chain(parameters).collect::<Vec<_>>().join(", ");
+        let kept = if kept.is_empty() { "nothing".into() } else { kept };
+        writeln!(out, "{:<18} {}; keeps {kept}", algorithm.name, algorithm.about)?;
+    }
+    Ok(())
+}
+
+fn show(args: &ShowArgs) -> Result<(), Failure> {
+    let svg = args.svg.as_deref().map(Output::create).transpose()?;
+    let traced = algorithms::named(&args.name)?.trace()?;
+    let ShowArgs { kv_heads, group, head_dim, block, .. } = *args;
+    let extents = traced.extents(&ModelShape { kv_heads, group, head_dim, block_tokens: block })?;
+    let fusion = if args.unfused { Fusion::OFF } else { Fusion::default() };
+    let view = View::new(&traced, extents, &fusion);
+    match svg {
+        Some(svg) => svg.write(|writer| write!(writer, "{}", Svg(&view))),
+        None if args.dot => Ok(write!(io::stdout(), "{}", Dot(&view))?),
+        None => {
+            let rows = args.batch.saturating_mul(kv_heads);
+            Ok(write!(io::stdout(), "{}", Text::new(&view, rows, args.blocks))?)
+        }
+    }
+}

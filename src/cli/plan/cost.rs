@@ -1,0 +1,171 @@
+//! The cost model of a decode step: bytes over bandwidth, plus what dependency levels and activations add.
+//!
+//! A step reads every weight once, and the keys and values of all tokens before. Weights run ahead of the levels, so the
+//! device memory is busy all the time but for a latency at each level. Every SM reads the activations of each level from
+//! level two, for every row of the batch.
+//!
+//! Two constants were fitted to the nine decode rows of an H100 (batches 1 to 16, two models; largest error 2.3 %): the
+//! latency of a level and the bandwidth of level two. The rate of a device is what a read probe measured; without one it is
+//! what the decode rows of that device show, or the same part of its data sheet as on the H100.
+
+use tilewright_codegen::target::Target;
+use tilewright_megakernel::model::ModelSpec;
+
+/// What a dependency level adds, seconds.
+const LEVEL: f64 = 0.675e-6;
+
+/// Bytes a second at which all SMs together read activations from level two.
+const LEVEL_TWO: f64 = 5.73e12;
+
+/// Bytes a second that decode reaches where no read probe ran: device, rate. From its decode rows of one call.
+const STREAMED: [(&str, f64); 1] = [("h200", 4.21e12)];
+
+/// The part of the data sheet's bandwidth that a read probe reached on an H100: 3.155 of 3.352 TB/s.
+const PART_OF_SHEET: f64 = 3.155 / 3.352;
+
+/// Bytes of an element of weights, keys, values and activations: bf16.
+const ELEMENT: u64 = 2;
+
+/// How the rate of a device is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KnownBy {
+    /// A read probe.
+    Probe,
+    /// Decode rows of that device.
+    DecodeRows,
+    /// The data sheet, and the part of it that an H100 reaches.
+    DataSheet,
+}
+
+/// A decode step: what it reads, and how long that takes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Step {
+    /// Bytes of weights.
+    pub weights: u64,
+    /// Bytes of keys and values.
+    pub cache: u64,
+    /// Dependency levels.
+    pub levels: u64,
+    /// Bytes a second from device memory.
+    pub rate: f64,
+    /// How that is known.
+    pub known_by: KnownBy,
+    /// Seconds of reading.
+    pub reading: f64,
+    /// Seconds of the levels' latencies.
+    pub waiting: f64,
+    /// Seconds of reading activations.
+    pub activations: f64,
+}
+
+impl Step {
+    /// A step of so many rows that each hold `position` tokens.
+    pub fn of(spec: &ModelSpec, target: &Target, rows: usize, position: usize) -> Step {
+        let (rate, known_by) = rate(target);
+        Step::at_rate(spec, target, rows, position, rate, known_by)
+    }
+
+    fn at_rate(spec: &ModelSpec, target: &Target, rows: usize, position: usize, rate: f64, known_by: KnownBy) -> Step {
+        let elements = |shape: &[usize]| shape.iter().map(|&extent| extent as u64).product::<u64>();
+        let all: u64 = spec.tensors().iter().map(|tensor| elements(&tensor.shape)).sum();
+        // Of an embedding table that is not the output's, a step reads the rows that it looks up.
+        let unread = if spec.tied_embeddings { 0 } else { elements(&[spec.vocab.saturating_sub(rows), spec.hidden]) };
+        let weights = ELEMENT * (all - unread);
+        let cache = ELEMENT * elements(&[rows, position, spec.layers, 2, spec.kv_heads, spec.head_dim]);
+        let levels = elements(&[spec.layers, 5 + usize::from(spec.qk_norm)]) + 3;
+        let inputs = 2 * spec.hidden + spec.heads * spec.head_dim + spec.intermediate;
+        let activations =
+            ELEMENT * elements(&[rows, target.sms]) * (elements(&[spec.layers, inputs]) + spec.hidden as u64);
+        Step {
+            weights,
+            cache,
+            levels,
+            rate,
+            known_by,
+            reading: (weights + cache) as f64 / rate,
+            waiting: levels as f64 * LEVEL,
+            activations: activations as f64 / LEVEL_TWO,
+        }
+    }
+
+    /// Bytes from device memory.
+    pub fn bytes(&self) -> u64 {
+        self.weights + self.cache
+    }
+
+    /// Seconds of the step: of one token of every row.
+    pub fn seconds(&self) -> f64 {
+        self.reading + self.waiting + self.activations
+    }
+}
+
+/// Bytes a second that decode reads on a device, and how that is known.
+fn rate(target: &Target) -> (f64, KnownBy) {
+    let decoded = STREAMED.iter().find(|row| row.0 == target.name).map(|row| (row.1, KnownBy::DecodeRows));
+    let probed = target.read_bandwidth.map(|rate| (rate, KnownBy::Probe));
+    probed.or(decoded).unwrap_or((target.peak_bandwidth * PART_OF_SHEET, KnownBy::DataSheet))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::results::Results;
+
+    /// The measured decode rows of H100 and H200 at one commit: target, model, rows, position, microseconds, bytes.
+    fn measured() -> Vec<(Target, ModelSpec, usize, usize, f64)> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/results/rows");
+        let results = Results::open(&folder).expect("rows");
+        let mut found = Vec::new();
+        for entry in &results.rows {
+            let (call, row) = (results.call(entry), &entry.1);
+            let fed_back = row.suite == "decode" && row.variant.starts_with("launches of 200");
+            if !fed_back || !row.is_ours() || row.copy_of.is_some() || call.commit.as_deref() != Some("a89995a") {
+                continue;
+            }
+            let device = call.device.to_ascii_lowercase();
+            let target = Target::names().find(|name| device.contains(name)).and_then(Target::named).expect("a target");
+            let extent = |name: &str| row.shape[name] as usize;
+            let mut specs = ModelSpec::names().filter_map(ModelSpec::named);
+            let spec = specs.find(|s| (s.hidden, s.layers) == (extent("hidden"), extent("layers"))).expect("a model");
+            found.push((target, spec, extent("batch"), extent("context") - 100, row.median_us.expect("a time")));
+        }
+        found
+    }
+
+    #[test]
+    fn the_model_is_within_a_tenth_of_every_measured_row_of_h100_and_h200() {
+        let rows = measured();
+        let of = |name: &str| rows.iter().filter(|row| row.0.name == name).count();
+        assert!(of("h100") >= 9 && of("h200") >= 4, "{} and {} rows", of("h100"), of("h200"));
+        for (target, spec, batch, position, us) in &rows {
+            let planned = Step::of(spec, target, *batch, *position).seconds() * 1e6;
+            let limit = if target.name == "h100" { 0.03 } else { 0.05 };
+            let error = planned / us - 1.0;
+            assert!(error.abs() < limit, "{} {} rows {batch}: {planned:.1} for {us:.1} µs", target.name, spec.hidden);
+        }
+    }
+
+    /// What is known of the H100 alone foretells the H200: no row of it was needed.
+    #[test]
+    fn the_data_sheet_and_the_h100_foretell_an_h200_within_a_tenth() {
+        for (target, spec, batch, position, us) in measured().iter().filter(|row| row.0.name == "h200") {
+            let rate = target.peak_bandwidth * PART_OF_SHEET;
+            let step = Step::at_rate(spec, target, *batch, *position, rate, KnownBy::DataSheet);
+            let error = step.seconds() * 1e6 / us - 1.0;
+            assert!(error.abs() < 0.10, "rows {batch} at {position}: {error:.3}");
+        }
+    }
+
+    #[test]
+    fn bytes_are_those_that_the_bench_counts() {
+        let spec = ModelSpec::named("llama-3.2-1b").expect("known");
+        let target = Target::named("h100").expect("known");
+        // The frequencies of the rotation are no tensor; the bench counts the same to a part in ten thousand.
+        let counted = 2_474_905_728f64;
+        let step = Step::of(&spec, &target, 1, 100);
+        assert!((step.bytes() as f64 / counted - 1.0).abs() < 1e-4, "{}", step.bytes());
+        assert_eq!(step.levels, 83);
+    }
+}

@@ -1,0 +1,179 @@
+//! `tilewright plan`: before a GPU is there, what fits, what a token reads, how long it takes, and which kernel serves it.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `mod` | the subcommand, and what it prints |
+//! | `cost` | the cost model of a step, and its comparison with measured rows |
+
+pub mod cost;
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use cost::{KnownBy, Step};
+use thiserror::Error;
+use tilewright_codegen::target::Target;
+use tilewright_kernels::decode::Path as Activations;
+use tilewright_layout::DType;
+use tilewright_megakernel::lower::{LowerOptions, lower};
+use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::ops::{LinearTile, QkvTile, TileCode};
+use tilewright_megakernel::schedule::schedule;
+use tilewright_megakernel::vm::device::{DeviceOptions, Opcode, Plan};
+
+use super::Failure;
+use crate::checkpoint::Config;
+
+/// Say what a model needs of a GPU, and how fast it decodes there
+///
+/// Nothing runs on a device: the program is lowered and placed for it, and the cost model says the rest. The model is
+/// compared with measured rows of H100 and H200 in the tests, and in the dashboard's plan view.
+#[derive(Args)]
+pub struct PlanArgs {
+    /// Folder of a Hugging Face checkpoint; only its config.json is read
+    #[arg(long, value_name = "DIR", required_unless_present = "config", conflicts_with = "config")]
+    model: Option<PathBuf>,
+    /// A config.json alone
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Device to plan for: h100, h200, a100, l4, l40s, rtx4090, rtx5090, b200
+    #[arg(long, value_name = "NAME", value_parser = parse_device)]
+    device: Target,
+    /// Sequences that are decoded together
+    #[arg(long, value_name = "B", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    batch: u16,
+    /// Tokens that each sequence holds [default: the model's, at most 4096]
+    #[arg(long, value_name = "C")]
+    context: Option<usize>,
+}
+
+/// What is no device.
+#[derive(Debug, Error)]
+#[error("`{found}` is not a known device; known are {known}")]
+struct DeviceName {
+    found: String,
+    known: String,
+}
+
+fn parse_device(name: &str) -> Result<Target, DeviceName> {
+    let gpu = |target: &Target| target.memory_bytes > 0;
+    Target::named(name).filter(gpu).ok_or_else(|| {
+        let known = Target::names().filter(|known| *known != "host").collect::<Vec<_>>().join(", ");
+        DeviceName { found: name.to_owned(), known }
+    })
+}
+
+/// Device memory that the driver and the kernels keep for themselves.
+const RESERVED: u64 = 1 << 30;
+
+/// What serves a step, and the bytes that it keeps on the device beside keys and values.
+struct Served {
+    by: String,
+    resident: Option<u64>,
+}
+
+/// Runs the subcommand.
+pub fn run(args: &PlanArgs) -> Result<ExitCode, Failure> {
+    let file = match (&args.config, &args.model) {
+        (Some(config), _) => config.clone(),
+        (None, Some(dir)) => dir.join("config.json"),
+        (None, None) => unreachable!("clap requires --model or --config"),
+    };
+    let spec = Config::read(&file)?.spec;
+    let context = args.context.unwrap_or(spec.max_positions.min(4096));
+    let (target, rows) = (&args.device, usize::from(args.batch));
+    let served = served(&spec, target, rows, context)?;
+    let step = Step::of(&spec, target, rows, context);
+    print(&mut io::stdout().lock(), &spec, target, (rows, context), &step, &served)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Lowers and places the step as `bench` and `generate` do, and asks the planner of the device machine.
+fn served(spec: &ModelSpec, target: &Target, rows: usize, context: usize) -> Result<Served, Failure> {
+    let options = LowerOptions { rows, kv: DType::BF16, activation: DType::BF16, ..LowerOptions::for_context(context) };
+    let options = options.splits_for_gpu(spec, target.sms);
+    let placed = schedule(lower(spec, &|_| DType::BF16, target.clone(), &options)?, context)?;
+    let plan = match Plan::new(&placed, DeviceOptions::default()) {
+        Ok(plan) => plan,
+        Err(why) => return Ok(Served { by: format!("no kernel: {why}"), resident: None }),
+    };
+    let mut ways: Vec<String> = plan.opcodes.iter().filter_map(way).collect();
+    ways.sort();
+    ways.dedup();
+    let by = format!(
+        "the megakernel: {} blocks, a ring of {} stages of {} KB; {}",
+        plan.blocks,
+        plan.options.stages,
+        plan.options.stage_bytes >> 10,
+        ways.join(", ")
+    );
+    Ok(Served { by, resident: Some(plan.image_bytes + plan.plain_bytes + plan.places.state) })
+}
+
+/// Where the activations of a product lie.
+fn way(opcode: &Opcode) -> Option<String> {
+    let linear = opcode.get::<LinearTile>().map(|linear| linear.tile);
+    let TileCode { unit, path, .. } = linear.or_else(|| opcode.get::<QkvTile>().map(|qkv| qkv.tile))?;
+    let place = match path {
+        Activations::Copied => "shared memory",
+        Activations::Held => "registers",
+        Activations::Streamed { .. } => "the ring's stages",
+    };
+    Some(format!("activations of k={} in {place}", unit.k()))
+}
+
+fn print(
+    to: &mut dyn Write,
+    spec: &ModelSpec,
+    target: &Target,
+    (rows, context): (usize, usize),
+    step: &Step,
+    served: &Served,
+) -> io::Result<()> {
+    let (giga, milli) = (1e-9, 1e3);
+    let resident = served.resident.unwrap_or(step.weights);
+    let needed = resident + step.cache + RESERVED;
+    let fits = if needed <= target.memory_bytes { "fits" } else { "DOES NOT FIT" };
+    writeln!(to, "{} of {} layers on {}, batch {rows}, context {context}", spec.family, spec.layers, target.name)?;
+    writeln!(
+        to,
+        "memory     {:.2} GB weights and state, {:.2} GB keys and values, {:.2} GB for the driver, of {:.1} GB: {fits}",
+        resident as f64 * giga,
+        step.cache as f64 * giga,
+        RESERVED as f64 * giga,
+        target.memory_bytes as f64 * giga,
+    )?;
+    let each = (step.cache / (rows * context).max(1) as u64).max(1);
+    let room = target.memory_bytes.saturating_sub(resident + RESERVED) / each;
+    writeln!(
+        to,
+        "room       {room} tokens in all sequences together; the model was made for {} in one",
+        spec.max_positions
+    )?;
+    writeln!(
+        to,
+        "a token    {:.3} GB read: {:.3} weights, {:.3} keys and values",
+        step.bytes() as f64 * giga,
+        step.weights as f64 * giga,
+        step.cache as f64 * giga
+    )?;
+    let known_by = match step.known_by {
+        KnownBy::Probe => "a read probe",
+        KnownBy::DecodeRows => "its decode rows",
+        KnownBy::DataSheet => "the data sheet",
+    };
+    writeln!(
+        to,
+        "time       {:.3} ms: {:.3} reading at {:.3} TB/s ({known_by}), {:.3} for {} levels, {:.3} for activations; {:.0} tokens/s",
+        step.seconds() * milli,
+        step.reading * milli,
+        step.rate * 1e-12,
+        step.waiting * milli,
+        step.levels,
+        step.activations * milli,
+        rows as f64 / step.seconds(),
+    )?;
+    writeln!(to, "served by  {}", served.by)
+}

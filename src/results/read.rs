@@ -1,0 +1,152 @@
+//! Reading and writing results: a file of JSON lines, or a folder of such files.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use thiserror::Error;
+
+use super::{Call, Row};
+
+/// Why results cannot be read.
+#[derive(Debug, Error)]
+#[allow(missing_docs, reason = "the message names every field")]
+pub enum ResultsError {
+    #[error("results `{}` cannot be read", path.display())]
+    Read {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("line {line} of `{file}` is neither a call nor a row; docs/dashboard.md has the schema")]
+    Line {
+        file: String,
+        line: usize,
+        #[source]
+        source: serde_json::Error,
+    },
+    #[error("`{}` has no row of results; give a folder of .jsonl files that `bench --json` wrote", path.display())]
+    Empty { path: PathBuf },
+}
+
+/// Calls, and rows that each belong to one of them.
+///
+/// ```
+/// use tilewright::results::Results;
+/// let text = r#"{"call": {"id": "a", "date": "2026-01-01", "device": "D", "command": "c"}}
+/// {"suite": "gemv", "who": "tilewright", "shape": {"n": 8}, "samples_us": [2.0, 3.0, 2.5]}"#;
+/// let mut results = Results::default();
+/// results.add(text, "a.jsonl").unwrap();
+/// assert_eq!(results.call(&results.rows[0]).device, "D");
+/// assert_eq!(results.rows[0].1.samples_us.len(), 3);
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Results {
+    /// The calls, in the order in which they were read.
+    pub calls: Vec<Call>,
+    /// The rows, each with the index of its call.
+    pub rows: Vec<(usize, Row)>,
+}
+
+impl Results {
+    /// Reads a file, or all `.jsonl` files of a folder in the order of their names.
+    ///
+    /// # Errors
+    /// If a file cannot be read, a line is neither a call nor a row, or there is no row at all.
+    pub fn open(path: &Path) -> Result<Results, ResultsError> {
+        let failed = |path: &Path| {
+            let path = path.to_owned();
+            move |source| ResultsError::Read { path, source }
+        };
+        let mut files = Vec::new();
+        if path.is_dir() {
+            for entry in fs::read_dir(path).map_err(failed(path))? {
+                let file = entry.map_err(failed(path))?.path();
+                if file.extension().is_some_and(|extension| extension == "jsonl") {
+                    files.push(file);
+                }
+            }
+            files.sort();
+        } else {
+            files.push(path.to_owned());
+        }
+        let mut results = Results::default();
+        for file in files {
+            let text = fs::read_to_string(&file).map_err(failed(&file))?;
+            let name = file.file_name().unwrap_or_default().to_string_lossy();
+            results.add(&text, &name)?;
+        }
+        if results.rows.is_empty() {
+            return Err(ResultsError::Empty { path: path.to_owned() });
+        }
+        Ok(results)
+    }
+
+    /// Adds the lines of a file. Rows in front of the first call, as peers' scripts print them, get a call named as the file.
+    ///
+    /// # Errors
+    /// If a line is neither a call nor a row.
+    pub fn add(&mut self, text: &str, file: &str) -> Result<(), ResultsError> {
+        let mut current = None;
+        for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+            let failed = |source| ResultsError::Line { file: file.to_owned(), line: at + 1, source };
+            let mut value: Value = serde_json::from_str(line).map_err(failed)?;
+            match value.get_mut("call").map(Value::take) {
+                Some(call) => current = Some(self.enter(serde_json::from_value(call).map_err(failed)?)),
+                None => {
+                    let row = serde_json::from_value(value).map_err(failed)?;
+                    let unnamed = || Call { id: file.to_owned(), ..Call::default() };
+                    let call = *current.get_or_insert_with(|| self.enter(unnamed()));
+                    self.rows.push((call, row));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The index of a call, which is added where it is new. A call whose rows were converted from two sources is two
+    /// entries of one id, since remarks name lines of their source.
+    fn enter(&mut self, call: Call) -> usize {
+        let known = self.calls.iter().position(|known| (&known.id, &known.source) == (&call.id, &call.source));
+        known.unwrap_or_else(|| {
+            self.calls.push(call);
+            self.calls.len() - 1
+        })
+    }
+
+    /// The call of a row.
+    pub fn call(&self, row: &(usize, Row)) -> &Call {
+        &self.calls[row.0]
+    }
+
+    /// Writes calls and rows as lines.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn write(&self, to: &mut dyn Write) -> io::Result<()> {
+        for (at, call) in self.calls.iter().enumerate() {
+            write_call(to, call)?;
+            for (_, row) in self.rows.iter().filter(|(call, _)| *call == at) {
+                write_row(to, row)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes the line that begins a call.
+///
+/// # Errors
+/// Those of the writer.
+pub fn write_call(to: &mut dyn Write, call: &Call) -> io::Result<()> {
+    writeln!(to, "{}", json!({ "call": call }))
+}
+
+/// Writes the line of a row.
+///
+/// # Errors
+/// Those of the writer.
+pub fn write_row(to: &mut dyn Write, row: &Row) -> io::Result<()> {
+    writeln!(to, "{}", serde_json::to_string(row)?)
+}
