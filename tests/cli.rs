@@ -447,3 +447,37 @@ fn accuracy_is_measured_at_every_position_and_against_a_peer() {
     assert_eq!(output.status.code(), Some(2), "the file has other steps");
     assert!(String::from_utf8_lossy(&output.stderr).contains("position"));
 }
+
+#[test]
+fn quantised_checkpoints_run_on_the_cpu_and_are_refused_elsewhere() {
+    let dir = model("quant/tiny-llama-fp8block");
+    let dir = dir.to_str().expect("UTF-8 path");
+    let output = tilewright(&generate(dir, "In the beginning", &["--max-new-tokens", "2"]));
+    let note = "note: the checkpoint wants activations quantised as well; they are computed in bf16 or f32 here\n";
+    assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(0), note));
+    let refused = "the checkpoint has 28 quantised modules, which run on `cpu` alone";
+    assert!(failure(&generate(dir, "a", &["--device", "sim"])).contains(refused));
+    let out = TempDir::new().expect("a folder");
+    let program = out.path().join("program.json");
+    let program = program.to_str().expect("UTF-8 path");
+    assert!(failure(&["compile", "--model", dir, "--target", "h100", "--out", program]).contains(refused));
+    let config = format!("{dir}/config.json");
+    assert!(failure(&["compile", "--config", &config, "--target", "h100", "--out", program]).contains(refused));
+}
+
+#[test]
+fn quantize_writes_a_folder_that_generates_or_none() {
+    let out = TempDir::new().expect("a folder");
+    let made = out.path().join("made");
+    let made = made.to_str().expect("UTF-8 path");
+    let dense = model("tiny-qwen3");
+    let dense = dense.to_str().expect("UTF-8 path");
+    let args = ["quantize", "--model", dense, "--out", made, "--scheme", "w8a16"];
+    let output = tilewright(&args);
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(stdout(&output).starts_with("21 modules, "), "{}", stdout(&output));
+    assert!(tilewright(&generate(made, "In the beginning", &["--max-new-tokens", "2"])).status.success());
+    assert!(failure(&args).contains("exists and is not an empty folder"));
+    assert!(failure(&[&args[..6], &["int3"]].concat()).contains("`int3` is not a scheme"));
+    assert_eq!(fs::read_dir(out.path()).expect("the folder").count(), 1, "nothing is left of what failed");
+}

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use measure::relative_l2;
 use safetensors::SafeTensors;
 use serde::Deserialize;
+use tilewright::checkpoint::{Scheme, quantize};
 use tilewright::engine::{Device, Engine, Request, Session};
 use tilewright_kernels::naive::Sampling;
 
@@ -83,6 +84,39 @@ fn logits_equal_the_reference() {
             println!("{model} prompt {at}: relative L2 error {error:.2e}");
             assert!(error <= 1e-5, "{model} prompt {at}: {error:.2e}");
         }
+    }
+}
+
+/// What rounding to nearest costs; the table of docs/quantization.md is what this prints.
+#[test]
+fn quantising_a_model_costs_what_the_page_says() {
+    // Scheme, group, and the relative L2 that the logits of both models stay below.
+    let cases = [
+        (Scheme::W4A16, Some(32), 0.20),
+        (Scheme::W4A16, Some(64), 0.25),
+        (Scheme::W4A16, None, 0.25),
+        (Scheme::W8A16, None, 0.02),
+        (Scheme::Fp8, None, 0.06),
+    ];
+    println!("| scheme | group | {} |\n|---|---|---|---|", MODELS.join(" | "));
+    for (scheme, group, limit) in cases {
+        let mut line = format!("| {scheme} | {} |", group.map_or("default".to_owned(), |group| group.to_string()));
+        for model in MODELS {
+            let folder = tempfile::tempdir().expect("a folder");
+            let out = folder.path().join("made");
+            quantize(&self::folder(model), &out, scheme, group, &mut |_| ()).expect("quantises");
+            let made = Engine::load(&out, Device::Cpu { workers: 2 }).expect("the model loads");
+            let dense = engine(model, 2);
+            let (mut found, mut expected) = (Vec::new(), Vec::new());
+            for case in &reference(model)[..3] {
+                found.extend(made.logits(&case.prompt_ids).expect("computes"));
+                expected.extend(dense.logits(&case.prompt_ids).expect("computes"));
+            }
+            let error = relative_l2(&found, &expected);
+            assert!(error < limit, "{model} {scheme} {group:?}: {error:.2e}");
+            line += &format!(" {error:.2e} |");
+        }
+        println!("{line}");
     }
 }
 

@@ -21,6 +21,7 @@ mod header;
 mod json;
 mod keys;
 mod quant;
+mod quantize;
 mod rope;
 mod shards;
 mod stream;
@@ -41,6 +42,7 @@ pub use fault::{ConfigError, ConfigFault};
 pub use header::HeaderError;
 pub use keys::RealBound;
 pub use quant::{PartFault, Plan, Stored};
+pub use quantize::{QuantizeError, QuantizeReport, Scheme, quantize};
 pub use shards::IndexFault;
 pub use stream::TextStream;
 pub use tensors::TensorFault;
@@ -78,7 +80,7 @@ pub struct Checkpoint {
     eos_ids: Vec<u32>,
     tokenizer: Tokenizer,
     tensors: HashMap<String, WeightTensor>,
-    quantised: HashMap<String, Arc<QuantMatrix>>,
+    quantized: HashMap<String, Arc<QuantMatrix>>,
     notes: Vec<String>,
 }
 
@@ -100,8 +102,8 @@ impl Checkpoint {
         let shards = shards::open(dir)?;
         let gathered = tensors::gather(dir, &spec, &plan, &shards, progress)?;
         let notes = [plan.notes(), &gathered.notes].concat();
-        let (tensors, quantised) = (gathered.dense, gathered.quantised);
-        Ok(Checkpoint { spec, eos_ids, tokenizer, tensors, quantised, notes })
+        let (tensors, quantized) = (gathered.dense, gathered.quantized);
+        Ok(Checkpoint { spec, eos_ids, tokenizer, tensors, quantized, notes })
     }
 
     /// The architecture.
@@ -120,8 +122,8 @@ impl Checkpoint {
     }
 
     /// Every quantised matrix with the name that its weight would have, in no order.
-    pub fn quantised(&self) -> impl ExactSizeIterator<Item = (&str, &Arc<QuantMatrix>)> {
-        self.quantised.iter().map(|(name, matrix)| (name.as_str(), matrix))
+    pub fn quantized_modules(&self) -> impl ExactSizeIterator<Item = (&str, &Arc<QuantMatrix>)> {
+        self.quantized.iter().map(|(name, matrix)| (name.as_str(), matrix))
     }
 
     /// What the user should know of how it is computed, one line each: what the checkpoint wants and does not get.
@@ -158,7 +160,7 @@ impl Weights for Checkpoint {
     }
 
     fn quantized(&self, name: &str) -> Option<Arc<QuantMatrix>> {
-        self.quantised.get(name).cloned()
+        self.quantized.get(name).cloned()
     }
 }
 

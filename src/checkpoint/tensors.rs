@@ -85,7 +85,7 @@ pub enum TensorFault {
 #[derive(Debug, Default)]
 pub(super) struct Gathered {
     pub dense: HashMap<String, WeightTensor>,
-    pub quantised: HashMap<String, Arc<QuantMatrix>>,
+    pub quantized: HashMap<String, Arc<QuantMatrix>>,
     /// What the user should know: one line each.
     pub notes: Vec<String>,
 }
@@ -198,7 +198,7 @@ fn unpack(jobs: Vec<Job>, gathered: &mut Gathered, faults: &mut Vec<TensorFault>
         match unpacked {
             Ok(unpacked) => {
                 wrapped += usize::from(unpacked.wrapped);
-                gathered.quantised.insert(format!("{}.weight", job.module), Arc::new(unpacked.matrix));
+                gathered.quantized.insert(format!("{}.weight", job.module), Arc::new(unpacked.matrix));
             }
             Err(fault) => faults.push(fault.into()),
         }

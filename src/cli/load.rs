@@ -27,7 +27,7 @@ pub fn read_dense(file: &Path) -> Result<ModelSpec, Failure> {
     let config = Config::read(file)?;
     match config.quantization.map_or(0, |plan| plan.len()) {
         0 => Ok(config.spec),
-        modules => Err(engine::EngineError::Quantised { modules }.into()),
+        modules => Err(engine::EngineError::Quantized { modules }.into()),
     }
 }
 

@@ -16,6 +16,7 @@ mod logits;
 mod output;
 mod progress;
 mod ptx;
+mod quantize;
 mod selftest;
 mod sim;
 mod subject;
@@ -47,6 +48,7 @@ enum Command {
     Timeline(timeline::TimelineArgs),
     Bench(bench::BenchArgs),
     Accuracy(accuracy::AccuracyArgs),
+    Quantize(quantize::QuantizeArgs),
     Validate(validate::ValidateArgs),
     Ptx(ptx::PtxArgs),
     Ir(ir::IrArgs),
@@ -78,6 +80,7 @@ pub fn main() -> ExitCode {
         Command::Timeline(args) => timeline::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Accuracy(args) => accuracy::run(&args),
+        Command::Quantize(args) => quantize::run(&args),
         Command::Validate(args) => validate::run(&args),
         Command::Ptx(args) => ptx::run(&args),
         Command::Ir(args) => ir::run(&args),

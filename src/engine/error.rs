@@ -34,7 +34,7 @@ pub enum EngineError {
     #[error(
         "the checkpoint has {modules} quantised modules, which run on `cpu` alone; give --device cpu, or its dense form"
     )]
-    Quantised { modules: usize },
+    Quantized { modules: usize },
     #[error("the megakernel runs on a GPU: give a device such as cuda:0, or sim for a simulated one")]
     NoGpu,
     #[error("the model cannot be brought to the device")]

@@ -45,9 +45,9 @@ fn check_device(checkpoint: &Checkpoint, device: Device) -> Result<(), EngineErr
 
 /// Refuses quantised weights.
 pub(crate) fn check_dense(checkpoint: &Checkpoint) -> Result<(), EngineError> {
-    match checkpoint.quantised().len() {
+    match checkpoint.quantized_modules().len() {
         0 => Ok(()),
-        modules => Err(EngineError::Quantised { modules }),
+        modules => Err(EngineError::Quantized { modules }),
     }
 }
 

@@ -134,7 +134,7 @@ fn descriptions_that_are_malformed() {
 fn unknown_dtype() {
     let folder = llama();
     folder.edit_header(|header| header["model.norm.weight"]["dtype"] = json!("F4"));
-    insta::assert_snapshot!(folder.error(), @"weights DIR/model.safetensors are malformed: tensor model.norm.weight has dtype F4, which is not known; known are F64, F32, F16, BF16, F8_E4M3, F8_E5M2, I64, I32, I16, I8, U64, U32, U16, U8, BOOL");
+    insta::assert_snapshot!(folder.error(), @"weights DIR/model.safetensors are malformed: tensor model.norm.weight has dtype F4, which is not known; known are F64, F32, F16, BF16, F8_E4M3, F8_E5M2, I64, I32, I16, I8, U64, U32, U16, U8, BOOL, F8_E8M0");
 }
 
 #[test]

@@ -10,5 +10,6 @@ mod quant_folder;
 mod quant_mutants;
 mod quant_pack;
 mod quant_schemes;
+mod quantize;
 mod rope;
 mod stream;

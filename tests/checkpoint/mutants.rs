@@ -152,7 +152,7 @@ fn assert_usable(checkpoint: &Checkpoint) {
     assert!(spec.rope.inv_freq.iter().all(|freq| freq.is_finite()) && spec.rope.scale.is_finite());
     assert!(spec.norm_eps > 0.0 && spec.norm_eps.is_finite());
     let tensors = spec.tensors();
-    assert_eq!(checkpoint.tensors().len() + checkpoint.quantised().len(), tensors.len());
+    assert_eq!(checkpoint.tensors().len() + checkpoint.quantized_modules().len(), tensors.len());
     for expected in tensors {
         if let Some(matrix) = checkpoint.quantized(&expected.name) {
             assert_eq!([matrix.n(), matrix.k()], *expected.shape);

@@ -24,7 +24,7 @@ fn weights(checkpoint: &Checkpoint, module: &str) -> Vec<f64> {
 fn check(row: &Row, sizes: Sizes, seed: u64) {
     let (folder, modules) = folder(row, sizes, seed);
     let checkpoint = folder.open().unwrap_or_else(|error| panic!("{} {sizes:?} {seed}: {error}", row.name));
-    assert_eq!(checkpoint.quantised().len(), 7);
+    assert_eq!(checkpoint.quantized_modules().len(), 7);
     for (module, drawn) in &modules {
         assert!(weights(&checkpoint, module) == expected(row, drawn), "{} {sizes:?} {seed}: {module}", row.name);
         assert!(checkpoint.tensor(&format!("{module}.weight")).is_none(), "packed alone");
@@ -159,7 +159,7 @@ fn symmetric_gptq_has_the_zero_points_that_it_says() {
     folder.edit_tensors(|tensors| {
         tensors.iter_mut().filter(|(name, _)| name.ends_with("qzeros")).for_each(|(_, tensor)| tensor.2.fill(0x77));
     });
-    assert_eq!(folder.open().unwrap().quantised().len(), 7);
+    assert_eq!(folder.open().unwrap().quantized_modules().len(), 7);
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn a_file_beside_the_configuration_says_the_same_or_is_refused() {
     folder.write("quantize_config.json", alone.to_string());
     assert!(folder.open().is_ok(), "the same twice");
     folder.edit("config.json", |config| drop(config.as_object_mut().unwrap().remove("quantization_config")));
-    assert_eq!(folder.open().unwrap().quantised().len(), 7);
+    assert_eq!(folder.open().unwrap().quantized_modules().len(), 7);
     folder.edit("config.json", |config| {
         config["quantization_config"] = json!({"quant_method": "gptq", "bits": 8, "group_size": 8})
     });

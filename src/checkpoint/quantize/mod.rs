@@ -1,0 +1,155 @@
+//! Making quantised checkpoints: a dense folder in, a compressed-tensors folder out, whole or not at all.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `recipe` | a [`Scheme`] and a group become codes, names of tensors and `quantization_config` |
+//! | `write` | the tensors one after the other into a safetensors file |
+//!
+//! Linear layers of the decoder are quantised; embeddings, head, norms and biases stay as they are. Codes are rounded to
+//! nearest with the scale that minimises a group's squared error (`tilewright_kernels::quant::nearest`); scales are stored
+//! in the type of the weights.
+
+mod recipe;
+mod write;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use thiserror::Error;
+use tilewright_kernels::quant::QuantError;
+use tilewright_layout::DType;
+
+use super::error::CheckpointError;
+use super::{Checkpoint, Progress, files, json};
+use recipe::Recipe;
+pub use recipe::Scheme;
+
+/// Why a checkpoint could not be quantised. Nothing is left at the output's path.
+#[derive(Debug, Error)]
+#[allow(missing_docs, reason = "the message names every field")]
+pub enum QuantizeError {
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    #[error("the checkpoint has {modules} quantised modules already; give its dense form")]
+    Quantized { modules: usize },
+    #[error("output {} exists and is not an empty folder; give a new one", path.display())]
+    Exists { path: PathBuf },
+    #[error("scheme fp8 has a scale a row and no groups; leave --group {group} out")]
+    NoGroups { group: usize },
+    #[error("group is {group}; it must be 16 to 65536")]
+    Group { group: usize },
+    #[error(
+        "module {module} has {k} columns, which share the group {common} with {group}; 16 is the least that is written, \
+         so give a --group that has a common divisor of 16 at least with it"
+    )]
+    Ragged { module: String, k: usize, group: usize, common: usize },
+    #[error("module {module} cannot be quantised")]
+    Module { module: String, source: QuantError },
+    #[error("module {module} has elements of {found}; weights are f32, f16 or bf16")]
+    Dtype { module: String, found: DType },
+    #[error("cannot write {}", path.display())]
+    Write { path: PathBuf, source: io::Error },
+}
+
+/// What was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuantizeReport {
+    /// Quantised modules.
+    pub modules: usize,
+    /// Bytes of the weights before and after.
+    pub bytes: [u64; 2],
+    /// Groups of other sizes than asked for, since K is no multiple: columns and modules of each.
+    pub smaller: Vec<(usize, usize)>,
+}
+
+/// Files that go into the new folder as they are.
+const COPIED: [&str; 10] = [
+    "generation_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "tokenizer.model",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "chat_template.jinja",
+    "chat_template.json",
+];
+
+/// Quantises the folder `dir` into the new folder `out`; `progress` hears of bytes read.
+///
+/// `group` is the number of columns that share a scale. Where K is no multiple of it, the largest common divisor is the
+/// group, in a `config_groups` entry of its own, since other readers know no ragged groups.
+///
+/// ```no_run
+/// use tilewright::checkpoint::{Scheme, quantize};
+/// quantize("models/tiny-llama".as_ref(), "/tmp/tiny-w4a16".as_ref(), Scheme::W4A16, Some(64), &mut |_| ())?;
+/// # Ok::<(), tilewright::checkpoint::QuantizeError>(())
+/// ```
+///
+/// # Errors
+/// [`QuantizeError`]; nothing is left at `out` then.
+pub fn quantize(
+    dir: &Path,
+    out: &Path,
+    scheme: Scheme,
+    group: Option<usize>,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<QuantizeReport, QuantizeError> {
+    let is_free = || fs::read_dir(out).map(|mut entries| entries.next().is_none());
+    if fs::symlink_metadata(out).is_ok() && !is_free().unwrap_or(false) {
+        return Err(QuantizeError::Exists { path: out.to_owned() });
+    }
+    let checkpoint = Checkpoint::open(dir, &mut |_| ())?;
+    if checkpoint.quantized_modules().len() > 0 {
+        return Err(QuantizeError::Quantized { modules: checkpoint.quantized_modules().len() });
+    }
+    let recipe = Recipe::new(scheme, group, checkpoint.spec())?;
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source| QuantizeError::Write { path, source }
+    };
+    let parent = out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = tempfile::Builder::new().prefix(".quantize-").tempdir_in(parent).map_err(failed(parent))?;
+    let weights = folder.path().join("model.safetensors");
+    let bytes = write::weights(&checkpoint, &recipe, &weights, progress)?;
+    let config = folder.path().join("config.json");
+    let text = config_text(&dir.join("config.json"), &recipe)?;
+    fs::write(&config, text).map_err(failed(&config))?;
+    for file in COPIED {
+        let (from, to) = (dir.join(file), folder.path().join(file));
+        if from.is_file() {
+            fs::copy(&from, &to).map_err(failed(&to))?;
+        }
+    }
+    // What was written is read before anybody sees it.
+    let written = Checkpoint::open(folder.path(), &mut |_| ())?;
+    let modules = written.quantized_modules().len();
+    set_permissions(folder.path()).map_err(failed(out))?;
+    fs::rename(folder.path(), out).map_err(failed(out))?;
+    Ok(QuantizeReport { modules, bytes, smaller: recipe.smaller() })
+}
+
+/// The configuration with `quantization_config`.
+fn config_text(path: &Path, recipe: &Recipe) -> Result<String, QuantizeError> {
+    let text = files::read(path)?;
+    let mut config = json::parse(&text).map_err(|source| CheckpointError::Json { path: path.to_owned(), source })?;
+    if let Value::Object(map) = &mut config {
+        map.insert("quantization_config".to_owned(), recipe.config());
+    }
+    Ok(format!("{config:#}\n"))
+}
+
+/// Temporary folders are private; an output is as readable as any other new folder.
+#[cfg(unix)]
+fn set_permissions(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755))
+}
+
+#[cfg(not(unix))]
+fn set_permissions(_: &Path) -> io::Result<()> {
+    Ok(())
+}

@@ -1,0 +1,112 @@
+//! A safetensors file written tensor by tensor: sizes are known before contents, so no more than a few matrices are held.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+use rayon::prelude::*;
+use serde_json::{Map, json};
+use tilewright_layout::DType;
+use tilewright_megakernel::model::TensorSpec;
+use tilewright_megakernel::weights::{WeightTensor, Weights};
+
+use super::QuantizeError;
+use super::recipe::{Planned, Recipe, format_name};
+use crate::checkpoint::{Checkpoint, Progress};
+
+/// Matrices that are quantised at once.
+const BATCH: usize = 16;
+
+/// One tensor of the model: the module that it is the weight of, where it is quantised.
+struct Piece {
+    spec: TensorSpec,
+    weight: WeightTensor,
+    module: Option<String>,
+}
+
+/// Writes all tensors; gives the bytes of the weights before and after.
+pub(super) fn weights(
+    checkpoint: &Checkpoint,
+    recipe: &Recipe,
+    path: &Path,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<[u64; 2], QuantizeError> {
+    let failed = |source| QuantizeError::Write { path: path.to_owned(), source };
+    let pieces: Vec<Piece> =
+        checkpoint.spec().tensors().into_iter().filter_map(|spec| piece(checkpoint, recipe, spec)).collect();
+    let planned: Vec<Planned> = pieces.iter().flat_map(|piece| piece.planned(recipe)).collect();
+    let mut out = BufWriter::new(File::create(path).map_err(failed)?);
+    out.write_all(&header(&planned)).map_err(failed)?;
+    let total: u64 = pieces.iter().map(|piece| piece.bytes().len() as u64).sum();
+    let mut done = 0;
+    progress(Progress { done, total });
+    for batch in pieces.chunks(BATCH) {
+        let contents: Vec<_> = batch.par_iter().map(|piece| piece.contents(recipe)).collect();
+        for (piece, contents) in batch.iter().zip(contents) {
+            for bytes in contents? {
+                out.write_all(&bytes).map_err(failed)?;
+            }
+            done += piece.bytes().len() as u64;
+            progress(Progress { done, total });
+        }
+    }
+    out.into_inner().map_err(|error| failed(error.into_error()))?.sync_all().map_err(failed)?;
+    Ok([total, planned.iter().map(|tensor| tensor.bytes as u64).sum()])
+}
+
+fn piece(checkpoint: &Checkpoint, recipe: &Recipe, spec: TensorSpec) -> Option<Piece> {
+    let weight = checkpoint.tensor(&spec.name)?;
+    let module = spec.name.strip_suffix(".weight").filter(|module| recipe.group(module).is_some()).map(str::to_owned);
+    Some(Piece { spec, weight, module })
+}
+
+impl Piece {
+    fn bytes(&self) -> &[u8] {
+        self.weight.bytes().as_ref()
+    }
+
+    fn extents(&self) -> [usize; 2] {
+        [self.spec.shape.first().copied().unwrap_or(1), self.spec.shape.get(1).copied().unwrap_or(1)]
+    }
+
+    fn planned(&self, recipe: &Recipe) -> Vec<Planned> {
+        match &self.module {
+            Some(module) => recipe.planned(module, self.extents(), self.weight.dtype()),
+            None => {
+                let (name, shape) = (self.spec.name.clone(), self.spec.shape.clone());
+                vec![Planned { name, dtype: format_name(self.weight.dtype()), shape, bytes: self.bytes().len() }]
+            }
+        }
+    }
+
+    fn contents(&self, recipe: &Recipe) -> Result<Vec<Vec<u8>>, QuantizeError> {
+        let Some(module) = &self.module else { return Ok(vec![self.bytes().to_vec()]) };
+        let dtype = self.weight.dtype();
+        let wide: Vec<f32> = match dtype {
+            DType::F32 => self.weight.as_f32().map(<[f32]>::to_vec),
+            DType::BF16 => self.weight.as_bf16().map(|w| w.iter().map(|w| w.to_f32()).collect()),
+            DType::F16 => self.weight.as_f16().map(|w| w.iter().map(|w| w.to_f32()).collect()),
+            _ => None,
+        }
+        .ok_or_else(|| QuantizeError::Dtype { module: module.clone(), found: dtype })?;
+        let matrix = recipe.quantize(module, &wide, self.extents(), dtype)?;
+        Ok(recipe.contents(&matrix, dtype))
+    }
+}
+
+/// The file's length field and header, padded so that the data are aligned.
+fn header(planned: &[Planned]) -> Vec<u8> {
+    let (mut map, mut at) = (Map::new(), 0);
+    map.insert("__metadata__".to_owned(), json!({"format": "pt"}));
+    for tensor in planned {
+        let offsets = [at, at + tensor.bytes];
+        at = offsets[1];
+        let entry = json!({"dtype": tensor.dtype, "shape": tensor.shape, "data_offsets": offsets});
+        map.insert(tensor.name.clone(), entry);
+    }
+    let text = serde_json::Value::Object(map).to_string();
+    let padded = text.len().next_multiple_of(8);
+    let mut header = (padded as u64).to_le_bytes().to_vec();
+    header.extend(format!("{text:padded$}").bytes());
+    header
+}
