@@ -1,13 +1,13 @@
 //! Sparse-attention flows: what is kept of each block of keys and values, and which blocks a query attends to, in a few typed
 //! lines.
 //!
-//! A [`Flow`] is traced once ([`trace`]) to two graphs: one for a block that becomes complete, one for a decode step. Illegal
+//! A [`Flow`] is traced once ([`trace()`]) to two graphs: one for a block that becomes complete, one for a decode step. Illegal
 //! combinations of formats do not compile; shapes are checked while tracing, for every model at once; what cannot be decided
 //! then is checked when the flow is bound to a model.
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`dim`], [`format`], [`declare`], [`trace`](mod@trace) | what a flow is written with |
+//! | [`dim`], [`format`](mod@format), [`declare`], [`trace`](mod@trace) | what a flow is written with |
 //! | [`op`], [`graph`] | what it becomes: ops, edges, reports of what was removed |
 //! | [`plan`] | fused groups under a budget of registers and shared memory, with their bytes |
 //! | [`memory`] | pages of keys, values and fields; requests with their states; budgets; selections |

@@ -247,3 +247,65 @@ impl<T: Real> Machine<T> for Fused<'_> {
         scores
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::{Budget, Request};
+    use crate::prelude::*;
+    use crate::{ModelShape, Parameters};
+
+    /// A count, and the count of the step before.
+    struct Lag;
+
+    impl Flow for Lag {
+        type Fields = ();
+        type State = [State; 2];
+
+        fn name(&self) -> &str {
+            "lag"
+        }
+        fn fields(&self, _: &mut Declare) {}
+        fn state(&self, declare: &mut DeclareState) -> [State; 2] {
+            ["count", "before"].map(|name| declare.state(name, [Dim::ONE, Dim::ONE], 0.0))
+        }
+        fn forward_cache(&self, _: &Block<'_>, (): &()) {}
+        fn forward_indexer<'t>(&self, step: Step<'t>, (): &(), [count, before]: [State; 2]) -> Done<'t> {
+            let ((count, slot), (_, before)) = (step.load(count), step.load(before));
+            slot.save(count + 1.0);
+            before.save(count);
+            let score = step.positions();
+            step.select(score)
+        }
+    }
+
+    /// The second state of the first block after two steps.
+    fn lagged(fused: &Fused<'_>) -> f64 {
+        let mut pool: Pool<f64> = Pool::new(fused.bound, 1, 3).expect("a pool");
+        let mut requests = [Request::new(&pool, &[0, 1, 2], 0).expect("a request")];
+        fused.append(&mut pool, &mut requests[0], &[0.0; 3], &[0.0; 3]).expect("tokens");
+        let budget = Budget::new(1, 0.0, 0, 1).expect("a budget");
+        for _ in 0..2 {
+            fused.step(&pool, &mut requests, &[0.0], &budget).expect("a step");
+        }
+        requests[0].state(1, 0)[0]
+    }
+
+    #[test]
+    fn a_save_that_runs_before_a_reader_of_its_state_shows() {
+        let traced = trace(&Lag).expect("a flow without errors");
+        let model = ModelShape { kv_heads: 1, group: 1, head_dim: 1, block_tokens: 1 };
+        let bound = traced.bind(&model, &Parameters::new()).expect("a model that fits");
+        let mut fused = Fused::new(&bound, &Fusion::OFF, 4).expect("factors");
+        assert_eq!(lagged(&fused), 1.0);
+        // The planted bug: what reads the count for the other state comes last.
+        let copies = |group: &Group| {
+            let nodes = group.ops.iter().map(|id| bound.traced.indexer.node(*id));
+            let late =
+                |op: &Op| matches!(op, Op::Effect(Effect::Save(state)) if state.index() == 1) || op.name() == "copy";
+            nodes.into_iter().any(|node| late(&node.op))
+        };
+        fused.indexer = fused.indexer.clone().reordered(copies);
+        assert_eq!(lagged(&fused), 2.0);
+    }
+}

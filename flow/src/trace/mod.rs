@@ -7,7 +7,7 @@
 //! | `step`, `block` | what the two passes are given: [`Step`], [`Block`] |
 //!
 //! Nothing fails at once. A method that breaks a rule is recorded with its line, gives a value that no further method
-//! complains about, and [`trace`](crate::trace) returns all errors together.
+//! complains about, and [`trace`](crate::trace()) returns all errors together.
 
 mod block;
 mod elementwise;

@@ -107,13 +107,11 @@ struct Haystack<'f> {
 
 const BLOCKS: usize = 24;
 
+/// Changes a key `[head_dim]` of a block and a head, given the head's queries.
+type Plant<'p> = dyn Fn(usize, usize, &[f64], &mut [f64]) + 'p;
+
 /// Fills a pool with random tokens; `plant` changes the key of a token of a head.
-fn haystack<'f>(
-    machine: Interpreter<'f>,
-    model: ModelShape,
-    rng: &mut Rng,
-    plant: &dyn Fn(usize, usize, &[f64], &mut [f64]),
-) -> Haystack<'f> {
+fn haystack<'f>(machine: Interpreter<'f>, model: ModelShape, rng: &mut Rng, plant: &Plant<'_>) -> Haystack<'f> {
     let (row, tokens) = (model.kv_heads * model.head_dim, BLOCKS * model.block_tokens);
     let query: Vec<f64> =
         (0..row * model.group).map(|i| if i % 3 == 0 { rng.normal() } else { 1.0 + rng.normal() }).collect();

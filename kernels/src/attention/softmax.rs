@@ -1,8 +1,7 @@
 //! Softmax of rows that come a tile at a time, in registers.
 //!
-//! Scores lie as the accumulators of `m16n8k16` and of `wgmma` do: of each eight columns a lane holds two in row
-//! `lane / 4` of its warp's sixteen and two in the row eight below; the four lanes of a row are neighbours. Register
-//! `4·n + 2·half + e` is column `8·n + 2·(lane mod 4) + e`.
+//! Scores lie as the accumulators of `m16n8k16` and of `wgmma` do. Which registers of a lane are a row, and which lanes share
+//! it, is read off the fragment's layout: two rows a lane, four lanes a row.
 //!
 //! With `c = scale·log₂e` a weight is `2^(c·s − c·m)`: one fused multiply-add and one `ex2`. Sums stay with the lane
 //! that made them until [`Softmax::total`]; maxima are those of the row in all four lanes at all times.
@@ -14,9 +13,9 @@
 //! weight is rounded to bf16 for the product with V (2⁻⁸ relative), while sums are taken before that rounding.
 
 use tilewright_codegen::build::{Bf16x2, Builder, RegArray, Val};
-use tilewright_layout::fragment::StaticFragment;
+use tilewright_layout::fragment::{FragmentLayout, StaticFragment};
 
-use crate::mma::{Accumulator, local_sources};
+use crate::mma::{Accumulator, across_lanes, local_sources};
 use crate::tile::RegisterTensor;
 
 /// Growth of a maximum, as a power of two of weights, below which it is left as it is.
@@ -30,6 +29,8 @@ pub struct Softmax<'k> {
     max: RegArray<'k, f32>,
     /// Sum of the weights of this lane's columns, relative to the maximum.
     sum: RegArray<'k, f32>,
+    /// Where scores stand.
+    fragment: FragmentLayout,
     scale: Val<'k, f32>,
     patience: Patience,
 }
@@ -44,9 +45,16 @@ pub enum Patience {
 }
 
 impl<'k> Softmax<'k> {
-    /// Of `rows` rows a lane (1: only rows 0 to 7 of sixteen are looked at; 2: all), with `scale·log₂e`.
-    pub fn new(k: &'k Builder, rows: u32, scale: Val<'k, f32>, patience: Patience) -> Softmax<'k> {
-        Softmax { k, max: k.regs(rows, f32::NEG_INFINITY), sum: k.regs(rows, 0.0f32), scale, patience }
+    /// Of scores in that fragment, of `rows` rows a lane (1: only rows 0 to 7 of sixteen are looked at; 2: all), with
+    /// `scale·log₂e`.
+    pub fn new(
+        k: &'k Builder,
+        fragment: FragmentLayout,
+        rows: u32,
+        scale: Val<'k, f32>,
+        patience: Patience,
+    ) -> Softmax<'k> {
+        Softmax { k, max: k.regs(rows, f32::NEG_INFINITY), sum: k.regs(rows, 0.0f32), fragment, scale, patience }
     }
 
     /// Rows of a lane.
@@ -56,8 +64,9 @@ impl<'k> Softmax<'k> {
 
     /// Replaces a tile of scores by their weights, and says by how much everything before it shrinks. Rows of which
     /// every score so far is −∞ weigh nothing.
-    pub fn absorb(self, scores: RegArray<'k, f32>) -> Shrink<'k> {
-        let (factors, grown): (Vec<_>, Vec<_>) = (0..self.rows()).map(|half| self.absorb_row(scores, half)).unzip();
+    pub fn absorb(self, scores: Accumulator<'k, f32>) -> Shrink<'k> {
+        let rows = (0..self.rows()).zip(scores.rows());
+        let (factors, grown): (Vec<_>, Vec<_>) = rows.map(|(half, row)| self.absorb_row(scores, half, &row)).unzip();
         let any = match self.patience {
             Patience::None => self.k.lit(true),
             Patience::Some => grown.into_iter().fold(self.k.lit(false), |any, grown| any | grown).any(),
@@ -65,8 +74,7 @@ impl<'k> Softmax<'k> {
         Shrink { k: self.k, factors, any }
     }
 
-    fn absorb_row(self, scores: RegArray<'k, f32>, half: u32) -> (Val<'k, f32>, Val<'k, bool>) {
-        let mine: Vec<u32> = columns(scores.len(), half).collect();
+    fn absorb_row(self, scores: Accumulator<'k, f32>, half: u32, mine: &[u32]) -> (Val<'k, f32>, Val<'k, bool>) {
         let old = self.max.get(half);
         // Four chains, since a chain of dependent maxima waits for each.
         let mut chains = [old; 4];
@@ -74,9 +82,7 @@ impl<'k> Softmax<'k> {
             chains[i % 4] = chains[i % 4].max(scores.get(at));
         }
         let [a, b, c, d] = chains;
-        let lanes = a.max(b).max(c.max(d));
-        let pair = lanes.max(lanes.shfl_bfly(1));
-        let most = pair.max(pair.shfl_bfly(2));
+        let most = across_lanes(&self.fragment, a.max(b).max(c.max(d)), |a, b| a.max(b));
         // Not so where both are −∞: their difference is no number.
         let grown = match self.patience {
             Patience::None => self.k.lit(true),
@@ -89,7 +95,7 @@ impl<'k> Softmax<'k> {
         let mut sums = [self.sum.get(half) * factor, self.k.lit(0.0f32)];
         for (i, &at) in mine.iter().enumerate() {
             let weight = scores.get(at).fma(self.scale, -base).ex2();
-            scores.set(at, weight);
+            scores.registers().set(at, weight);
             sums[i % 2] = sums[i % 2] + weight;
         }
         self.sum.set(half, sums[0] + sums[1]);
@@ -101,11 +107,9 @@ impl<'k> Softmax<'k> {
         self.max.get(half) * self.scale
     }
 
-    /// The sum of the weights of a row: those of four lanes.
+    /// The sum of the weights of a row: those of all its lanes.
     pub fn total(self, half: u32) -> Val<'k, f32> {
-        let lane = self.sum.get(half);
-        let pair = lane + lane.shfl_bfly(1);
-        pair + pair.shfl_bfly(2)
+        across_lanes(&self.fragment, self.sum.get(half), |a, b| a + b)
     }
 
     /// The reciprocal of the sum of a row; 0 where nothing was summed.
@@ -125,25 +129,15 @@ pub struct Shrink<'k> {
 
 impl<'k> Shrink<'k> {
     /// Multiplies the rows of an accumulator with their factors, unless all are 1.
-    pub fn apply(&self, acc: RegArray<'k, f32>) {
+    pub fn apply(&self, acc: Accumulator<'k, f32>) {
         self.k.when(self.any, || {
-            for (half, &factor) in (0..).zip(&self.factors) {
-                for at in columns(acc.len(), half) {
-                    acc.set(at, acc.get(at) * factor);
+            for (row, &factor) in acc.rows().iter().zip(&self.factors) {
+                for &at in row {
+                    acc.registers().set(at, acc.get(at) * factor);
                 }
             }
         });
     }
-}
-
-/// The registers of a tile that hold row `half` of a lane.
-fn columns(registers: u32, half: u32) -> impl Iterator<Item = u32> {
-    (0..registers / 4).flat_map(move |n| [4 * n + 2 * half, 4 * n + 2 * half + 1])
-}
-
-/// The column of a register within its eight.
-pub fn column_of<'k>(k: &'k Builder, register: u32) -> Val<'k, u32> {
-    k.lane() % 4 * 2 + (register / 4 * 8 + register % 2)
 }
 
 /// Weights as the A operand, of fragment `A`, of step `step` of the contraction with V. The accumulator of a product lies as

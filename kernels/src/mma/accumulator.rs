@@ -1,6 +1,6 @@
 //! Accumulators: registers, and where each of them stands in the product.
 
-use super::fragment::{across_lanes, places, rows};
+use super::fragment::{across_lanes, columns, places, rows};
 use super::input::{InputType, warp_fragment};
 use crate::tile::{Index, LayoutTensor, RegisterTensor, place};
 use tilewright_codegen::build::{Builder, Lane, Number, RegArray, Scalar, Shared, Val};
@@ -116,6 +116,24 @@ impl<'k, A: Scalar> Accumulator<'k, A> {
         );
     }
 
+    /// The registers of each row of the tile that a thread holds a part of, the rows from the top.
+    pub fn rows(self) -> Vec<Vec<u32>> {
+        let (count, of_atom) = (self.fragment.values() as u32, rows(&self.fragment));
+        let row = |down: u32, values: &Vec<u32>| {
+            let atoms = (0..self.across).map(|across| (down * self.across + across) * count);
+            atoms.flat_map(|first| values.iter().map(move |value| first + value)).collect()
+        };
+        (0..self.down).flat_map(|down| of_atom.iter().map(move |values| row(down, values))).collect()
+    }
+
+    /// The column of each register, in order. `thread` counts within the warp or the warpgroup; a lane will do.
+    #[track_caller]
+    pub fn columns(self, thread: Index<'k>) -> Vec<Index<'k>> {
+        let (of_atom, width) = (columns(&self.fragment, thread), self.fragment.cols as u32);
+        let atoms = (0..self.down * self.across).map(|atom| atom % self.across * width);
+        atoms.flat_map(|first| of_atom.iter().map(move |&column| column + first)).collect()
+    }
+
     /// All registers, atom after atom, row by row.
     pub fn registers(self) -> RegArray<'k, A> {
         self.regs
@@ -162,16 +180,6 @@ impl<'k, A: Scalar> Accumulator<'k, A> {
 }
 
 impl<'k, A: Lane> Accumulator<'k, A> {
-    /// The registers of each row of the tile that a thread holds a part of, the rows from the top.
-    fn rows(self) -> Vec<Vec<u32>> {
-        let (count, of_atom) = (self.fragment.values() as u32, rows(&self.fragment));
-        let row = |down: u32, values: &Vec<u32>| {
-            let atoms = (0..self.across).map(|across| (down * self.across + across) * count);
-            atoms.flat_map(|first| values.iter().map(move |value| first + value)).collect()
-        };
-        (0..self.down).flat_map(|down| of_atom.iter().map(move |values| row(down, values))).collect()
-    }
-
     /// Each row that this thread holds a part of, combined: this thread's columns first, then those of the lanes that hold
     /// the rest. All of these lanes have the result. Rows come from the top.
     ///

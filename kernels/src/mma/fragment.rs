@@ -16,6 +16,14 @@ pub(super) fn places<'k>(fragment: &FragmentLayout, packed: i64, thread: Index<'
     (of_thread, of_register.collect())
 }
 
+/// The column of each register of a thread, in the order of the registers.
+#[track_caller]
+pub(super) fn columns<'k>(fragment: &FragmentLayout, thread: Index<'k>) -> Vec<Index<'k>> {
+    let [threads, values] = [0, 1].map(|mode| Layout::constant(fragment.axes().col.mode(mode)));
+    let of_thread = place(&threads, thread);
+    (0..fragment.values()).map(|value| of_thread + values.at(value) as u32).collect()
+}
+
 /// The values of each row that a thread holds, the rows from the top.
 pub(super) fn rows(fragment: &FragmentLayout) -> Vec<Vec<u32>> {
     let row_of = Layout::constant(fragment.axes().row.mode(1));
@@ -31,10 +39,10 @@ pub(super) fn rows(fragment: &FragmentLayout) -> Vec<Vec<u32>> {
     rows.into_iter().map(|(_, values)| values).collect()
 }
 
-/// What a value is combined with, so that every lane that holds a part of its row has it all: the other lanes differ in
-/// these bits of their number, which do not move the row.
+/// A value combined with those of the other lanes that hold a part of its row, which all have the result: they differ in
+/// the bits of their number that do not move the row of the fragment.
 #[track_caller]
-pub(super) fn across_lanes<'k, T: Lane>(
+pub fn across_lanes<'k, T: Lane>(
     fragment: &FragmentLayout,
     value: Val<'k, T>,
     f: impl Fn(Val<'k, T>, Val<'k, T>) -> Val<'k, T>,

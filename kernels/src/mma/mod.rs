@@ -10,6 +10,7 @@
 //! | `float8`, `tf32` | 8-bit floats and tf32 on the host |
 //! | `accumulator` | [`Accumulator`]: registers, and the (row, column) of each from the fragment layout |
 //! | `fragment` | fragments as register tensors: places, reductions of rows across lanes |
+//! | `transfer` | fragments between registers and memory of their operand's shape |
 //! | `local` | from an accumulator to the next product's A operand, in registers |
 //! | `store` | [`TiledMma::store_d`]: sums to shared or global memory, converted and clipped |
 //!
@@ -24,11 +25,13 @@ mod local;
 mod store;
 mod tf32;
 mod tiled;
+mod transfer;
 mod warp;
 mod warpgroup;
 
 pub use accumulator::{Accumulator, Pair};
 pub use float8::{E4M3, E5M2};
+pub use fragment::across_lanes;
 pub use input::{Bits8, Bits16, Bits32, InputType, Width, warp_fragment, warpgroup_atom};
 pub use local::{LocalCopyError, copy_local_to_local, local_sources};
 pub use store::{OutputSpace, OutputType, Pack};

@@ -61,7 +61,18 @@ impl<'k, F: InputType, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'
     }
 
     /// The A operand of this thread's warp for step `step` of K, from a tile in shared memory by `ldmatrix`. A tile that it
-    /// cannot read does not compile.
+    /// cannot read does not compile, such as one of 8-bit elements that is contiguous across K:
+    ///
+    /// ```compile_fail
+    /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
+    /// # use tilewright_kernels::{mma::{MmaSync, TiledMma}, tile::LayoutTensor};
+    /// # use tilewright_layout::typed::{ColMajor, RowMajor};
+    /// type A = ColMajor<16, 32>;
+    /// # record("sample", Arch::Sm80, block(32), |k| {
+    /// let a = LayoutTensor::new(k.shared::<i8>("a", 16 * 32), A::default());
+    /// TiledMma::<MmaSync<i8>, A, RowMajor<8, 32>>::new(k).load_a(a, 0);
+    /// # });
+    /// ```
     ///
     /// # Panics
     /// Where the tiles have fewer [steps](TiledMma::STEPS).

@@ -3,13 +3,16 @@
 
 use crate::{filled, image, recorded, run};
 use half::{bf16, f16};
+use tilewright_codegen::build::Scalar;
 use tilewright_codegen::ir::Arch;
+use tilewright_codegen::ptx;
 use tilewright_codegen::sim::Element;
+use tilewright_codegen::verify::verify;
 use tilewright_kernels::mma::{
     Accumulator, AtomGrid, AtomLayout, E4M3, InputType, MmaSync, Tf32, TiledMma, Wgmma, warpgroup_atom,
 };
-use tilewright_kernels::tile::{Index, RegisterTensor};
-use tilewright_layout::fragment::{FragmentC, StaticFragment, atoms};
+use tilewright_kernels::tile::{Index, LayoutTensor, RegisterTensor};
+use tilewright_layout::fragment::{FragmentA, FragmentB, FragmentC, RegisterA, StaticFragment, atoms};
 use tilewright_layout::typed::{ColMajor, KMajor, MnMajor, OperandTile, RowMajor, StaticLayout, Swizzle, Swizzled};
 
 /// An element type whose bits are chosen.
@@ -227,4 +230,55 @@ fn rows_of_accumulators_are_reduced_across_atoms_and_lanes() {
             assert_eq!(found[at..at + 2], [sum, sum - sum * columns as f32], "thread {thread}, row {row}");
         }
     }
+}
+
+/// A fragment goes from one tile of memory to another through registers, inside of larger matrices of layouts `P` and `Q`.
+fn moved<T: Scalar, L: StaticFragment, E: Scalar + Element + PartialEq, P, Q, const M: usize, const N: usize>(
+    of: fn(u32) -> E,
+) -> String
+where
+    P: StaticLayout,
+    Q: StaticLayout,
+{
+    let kernel = recorded(Arch::Sm80, L::FRAGMENT.threads() as u32, |k| {
+        let (from, to) = (k.global::<E>("in"), k.global::<E>("out"));
+        let corner = [Index::from(1), Index::from(1)];
+        let from = LayoutTensor::new(from, P::default()).tile::<M, N>(corner);
+        let to = LayoutTensor::new(to, Q::default()).tile::<M, N>(corner);
+        let thread = Index::thread(k);
+        RegisterTensor::<T, L>::load_fragment(thread, from).store_fragment(thread, to);
+    });
+    let text = ptx::emit(&verify(kernel.clone()).unwrap());
+    let number = |row: usize, column: usize| of((row * 64 + column + 1) as u32);
+    let found = run(kernel, &[image::<_, P>(of(0), number)], &image::<_, Q>(of(0), |_, _| of(0)), &[]);
+    let inside = |at: usize, tile: usize| at / tile == 1;
+    let expected = image::<_, Q>(
+        of(0),
+        |row, column| {
+            if inside(row, M) && inside(column, N) { number(row, column) } else { of(0) }
+        },
+    );
+    assert!(found == expected, "{M}x{N}");
+    text
+}
+
+#[test]
+fn fragments_move_between_memory_and_registers_by_the_widest_vectors() {
+    type Bf16 = atoms::SM80_16x8x16_F32BF16BF16F32_TN;
+    let float = |bits: u32| bits as f32;
+    let half = |bits: u32| bf16::from_bits(bits as u16);
+    let rows = moved::<f32, FragmentC<Bf16>, f32, RowMajor<32, 16>, RowMajor<32, 16>, 16, 8>(float);
+    assert_eq!([rows.matches("ld.global.v2").count(), rows.matches("st.global.v2").count()], [2, 2]);
+    let columns = moved::<f32, FragmentC<Bf16>, f32, ColMajor<32, 16>, RowMajor<32, 16>, 16, 8>(float);
+    assert_eq!([columns.matches("ld.global.v2").count(), columns.matches("st.global.v2").count()], [0, 2]);
+    moved::<u32, FragmentA<Bf16>, bf16, RowMajor<32, 32>, Swizzled<Swizzle<2, 3, 3>, RowMajor<32, 32>>, 16, 16>(half);
+    moved::<u32, FragmentB<Bf16>, bf16, RowMajor<16, 32>, RowMajor<16, 32>, 8, 16>(half);
+    moved::<u32, FragmentA<atoms::SM80_16x8x32_S32S8S8S32_TN>, u8, RowMajor<32, 64>, RowMajor<32, 64>, 16, 32>(
+        |bits| bits as u8,
+    );
+    type Group = atoms::Wgmma<atoms::SM90_F32F16F16, 24, RegisterA>;
+    moved::<f32, FragmentC<Group>, f32, RowMajor<128, 48>, ColMajor<128, 48>, 64, 24>(float);
+    moved::<u32, FragmentA<Group>, f16, RowMajor<128, 32>, RowMajor<128, 32>, 64, 16>(|bits| {
+        f16::from_bits(bits as u16)
+    });
 }

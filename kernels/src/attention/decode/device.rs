@@ -5,10 +5,10 @@ use half::bf16;
 use tilewright_codegen::build::{Builder, Global, Ptr, Val};
 
 use super::combine::{Splits, Warps};
-use crate::attention::softmax::{Patience, Softmax, a_fragment, column_of};
+use crate::attention::softmax::{Patience, Softmax, a_fragment};
 use crate::attention::warp::{WarpA, b_fragments, sums};
 use crate::kv::{KConfig, KvBuffer, KvFamily, KvThreads, Place, Span, VConfig, stream};
-use crate::tile::RegisterTensor;
+use crate::tile::{Index, RegisterTensor};
 
 /// Tokens of a tile.
 pub const TILE: u32 = 16;
@@ -46,7 +46,7 @@ pub fn attend<'k, F: KvFamily, const D: u32>(k: &'k Builder, task: &Task<'k, F::
     let tokens = task.place.tokens;
     let query = query_fragments::<D>(k, task);
     let [scores, acc] = [TILE, D].map(|columns| sums(k, columns));
-    let softmax = Softmax::new(k, rows, task.scale, Patience::None);
+    let softmax = Softmax::new(k, scores.fragment(), rows, task.scale, Patience::None);
     stream(
         k,
         (&keys, &values),
@@ -58,12 +58,11 @@ pub fn attend<'k, F: KvFamily, const D: u32>(k: &'k Builder, task: &Task<'k, F::
                 scores.mma::<bf16>(from_ref(query), &b_fragments(&keys.get_mma_tile()));
             }
             let left = tokens - tile * TILE;
-            let seen = scores.registers();
-            for register in 0..seen.len() {
-                let inside = column_of(k, register).lt(left);
-                seen.set(register, inside.select(seen.get(register), f32::NEG_INFINITY));
+            for (register, column) in (0..).zip(scores.columns(Index::lane(k))) {
+                let seen = column.get(k).lt(left);
+                scores.registers().set(register, seen.select(scores.get(register), f32::NEG_INFINITY));
             }
-            softmax.absorb(scores.registers()).apply(acc.registers());
+            softmax.absorb(scores).apply(acc);
         },
         |_, landed| {
             for step in 0..TILE / 16 {

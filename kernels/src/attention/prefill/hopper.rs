@@ -102,7 +102,7 @@ impl<const D: u32, const BN: u32, const STAGES: u32, const GROUPS: u32> Shape<D,
                 scores: sums(k, BN),
                 weights: k.regs(BN / 4, k.lit(0u32).bits::<Bf16x2>()),
                 acc: zeros(k, D),
-                softmax: Softmax::new(k, 2, task.scale, task.patience),
+                softmax: Softmax::new(k, warpgroup_atom::<bf16>(BN).1, 2, task.scale, task.patience),
             };
             k.when(tiles.gt(0), || {
                 queries_full.wait(0);
@@ -184,7 +184,7 @@ impl<'k, const D: u32, const BN: u32, const GROUPS: u32> Consumer<'_, 'k, D, BN,
         self.keys.release(key);
         self.mask(last);
         // Nothing was summed before.
-        let _ = self.softmax.absorb(self.scores.registers());
+        let _ = self.softmax.absorb(self.scores);
         self.pack();
 
         k.for_(0, last, |turn: Val<'k, u32>| {
@@ -200,10 +200,10 @@ impl<'k, const D: u32, const BN: u32, const GROUPS: u32> Consumer<'_, 'k, D, BN,
             k.wgmma_wait(1);
             self.keys.release(key);
             self.mask(tile);
-            let shrink = self.softmax.absorb(self.scores.registers());
+            let shrink = self.softmax.absorb(self.scores);
             k.wgmma_wait(0);
             self.values.release(value);
-            shrink.apply(self.acc.registers());
+            shrink.apply(self.acc);
             self.pack();
         });
 
@@ -254,7 +254,7 @@ impl<'k, const D: u32, const BN: u32, const GROUPS: u32> Consumer<'_, 'k, D, BN,
         let Task { rows, causal, .. } = *self.task;
         let first = rows.first + self.group * ROWS;
         self.k.when(((tile + 1) * BN).gt(rows.common(first, causal)), || {
-            rows.mask(self.k, self.scores.registers(), rows.first + self.row(), tile * BN, causal);
+            rows.mask(self.k, self.scores, rows.first + self.row(), tile * BN, causal);
         });
     }
 

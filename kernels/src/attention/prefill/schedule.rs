@@ -1,8 +1,9 @@
 //! Which block computes which rows, and which tiles of keys they see.
 
-use tilewright_codegen::build::{Builder, RegArray, Val};
+use tilewright_codegen::build::{Builder, Val};
 
-use crate::attention::softmax::column_of;
+use crate::mma::Accumulator;
+use crate::tile::Index;
 
 /// The rows of a block: a tile of queries of one head of one sequence.
 #[derive(Clone, Copy)]
@@ -59,17 +60,18 @@ impl<'k> Rows<'k> {
     pub fn mask(
         &self,
         k: &'k Builder,
-        scores: RegArray<'k, f32>,
+        scores: Accumulator<'k, f32>,
         row: Val<'k, u32>,
         token: Val<'k, u32>,
         causal: bool,
     ) {
-        for half in 0..2 {
-            let limit = self.common(row + 8 * half, causal);
+        for (half, registers) in (0..).zip(scores.rows()) {
+            let limit = self.common(row + 8u32 * half, causal);
             let left = limit.max(token) - token;
-            for register in (0..scores.len()).filter(|register| register / 2 % 2 == half) {
-                let seen = column_of(k, register).lt(left);
-                scores.set(register, seen.select(scores.get(register), f32::NEG_INFINITY));
+            let columns = scores.columns(Index::lane(k));
+            for register in registers {
+                let seen = columns[register as usize].get(k).lt(left);
+                scores.registers().set(register, seen.select(scores.get(register), f32::NEG_INFINITY));
             }
         }
     }

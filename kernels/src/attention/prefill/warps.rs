@@ -49,7 +49,7 @@ pub fn attend<'k, F: KvFamily, const D: u32>(k: &'k Builder, task: &Task<'k, F::
     let mine = k.warp() * 16 + k.lane() / 4;
     let query = query_fragments::<D>(k, task, mine);
     let [scores, acc] = [TILE, D].map(|columns| sums(k, columns));
-    let softmax = Softmax::new(k, 2, task.scale, Patience::None);
+    let softmax = Softmax::new(k, scores.fragment(), 2, task.scale, Patience::None);
     let end = (rows.end(BLOCK_ROWS, task.causal) + (TILE - 1)) / TILE;
     stream(
         k,
@@ -63,9 +63,9 @@ pub fn attend<'k, F: KvFamily, const D: u32>(k: &'k Builder, task: &Task<'k, F::
             }
             let common = rows.common(rows.first + k.warp() * 16, task.causal);
             k.when(((tile + 1) * TILE).gt(common), || {
-                rows.mask(k, scores.registers(), rows.first + mine, tile * TILE, task.causal);
+                rows.mask(k, scores, rows.first + mine, tile * TILE, task.causal);
             });
-            softmax.absorb(scores.registers()).apply(acc.registers());
+            softmax.absorb(scores).apply(acc);
         },
         |_, landed| {
             for step in 0..TILE / 16 {

@@ -1,0 +1,108 @@
+//! Fragments between registers and memory of their operand's shape, without an instruction of their own.
+
+use super::fragment::places;
+use crate::tile::{Index, LayoutTensor, RegisterTensor};
+use tilewright_codegen::build::{Ptr, Scalar, SpaceOf, Writable};
+use tilewright_layout::fragment::StaticFragment;
+use tilewright_layout::view::OffsetMap;
+
+/// Registers that one instruction moves: where the first is in memory, its number, and how many there are.
+struct Run<'k, T, S> {
+    at: Ptr<'k, S, T>,
+    first: usize,
+    count: usize,
+}
+
+/// The registers of `thread` in order, neighbours in a row two by two where memory has them side by side and aligned.
+#[track_caller]
+fn runs<'k, T: Scalar, L: StaticFragment, E: Scalar, P: OffsetMap, S: SpaceOf>(
+    thread: Index<'k>,
+    tile: LayoutTensor<'k, E, P, S>,
+) -> Vec<Run<'k, T, S>> {
+    const {
+        let word = E::TY.bits() as i64 * L::PACKED;
+        assert!(
+            word == T::TY.bits() as i64,
+            "fragment: the registers do not hold as many elements of the memory's type"
+        );
+    }
+    let (found, rows, columns) = ([tile.extent(0), tile.extent(1)], L::FRAGMENT.rows as u32, L::FRAGMENT.cols as u32);
+    assert!(
+        found == [rows, columns],
+        "fragment: the memory is {found:?}, the operand {:?}; take a tile of its extents",
+        [rows, columns]
+    );
+    let (packed, origin) = (L::PACKED as u32, tile.origin());
+    let side_by_side = tile.layout().vector_along(1, E::TY.bits().into()) as u32;
+    let width = side_by_side.min(1 << (origin.bits() | origin.constant()).trailing_zeros().min(8));
+    assert!(
+        width >= packed,
+        "fragment: a register holds {packed} neighbours of a row, and memory has {width} side by side; take rows that are \
+         contiguous, or ldmatrix"
+    );
+    let ([row, column], registers) = places(&L::FRAGMENT, L::PACKED, thread);
+    let (mut runs, mut first) = (Vec::new(), 0);
+    while let Some(&[r, c]) = registers.get(first) {
+        let next = registers.get(first + 1) == Some(&[r, c + packed]);
+        // The pair begins at an even number of registers, as its column does.
+        let count = if next && width >= 2 * packed && c % (2 * packed) == 0 { 2 } else { 1 };
+        runs.push(Run { at: tile.at([row + r, column + c]).cast(), first, count });
+        first += count;
+    }
+    runs
+}
+
+impl<'k, T: Scalar, L: StaticFragment> RegisterTensor<'k, T, L> {
+    /// The operand's elements from memory of its shape, (row, column), each where the fragment of `thread` has it.
+    ///
+    /// ```
+    /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
+    /// use half::bf16;
+    /// use tilewright_kernels::tile::{Index, LayoutTensor, RegisterTensor};
+    /// use tilewright_layout::fragment::{FragmentA, FragmentC, atoms};
+    /// use tilewright_layout::typed::RowMajor;
+    /// type Atom = atoms::SM80_16x8x16_F32BF16BF16F32_TN;
+    /// # record("sample", Arch::Sm80, block(32), |k| {
+    /// let queries = LayoutTensor::new(k.global::<bf16>("queries"), RowMajor::<16, 16>::default());
+    /// let a = RegisterTensor::<u32, FragmentA<Atom>>::load_fragment(Index::lane(k), queries);
+    /// let residual = LayoutTensor::new(k.global::<f32>("residual"), RowMajor::<16, 8>::default());
+    /// let c = RegisterTensor::<f32, FragmentC<Atom>>::load_fragment(Index::lane(k), residual);
+    /// c.map(|x| x * 0.5).store_fragment(Index::lane(k), residual);
+    /// # });
+    /// ```
+    ///
+    /// # Panics
+    /// Where the memory has another shape, or the elements of a register are not side by side in it.
+    #[track_caller]
+    pub fn load_fragment<E: Scalar, P: OffsetMap, S: SpaceOf>(
+        thread: Index<'k>,
+        tile: LayoutTensor<'k, E, P, S>,
+    ) -> Self {
+        let mut registers = Vec::new();
+        for Run { at, count, .. } in runs::<T, L, E, P, S>(thread, tile) {
+            match count {
+                2 => registers.extend(at.load_vec::<2>()),
+                _ => registers.push(at.load()),
+            }
+        }
+        Self::from_registers(|register| registers[register])
+    }
+
+    /// Writes the fragment of `thread` to memory of the operand's shape, (row, column).
+    ///
+    /// # Panics
+    /// As [`load_fragment`](RegisterTensor::load_fragment).
+    #[track_caller]
+    pub fn store_fragment<E: Scalar, P: OffsetMap, S: Writable>(
+        &self,
+        thread: Index<'k>,
+        tile: LayoutTensor<'k, E, P, S>,
+    ) {
+        for Run { at, first, count } in runs::<T, L, E, P, S>(thread, tile) {
+            match self.registers()[first..first + count] {
+                [a, b] => at.store_vec([a, b]),
+                _ => at.store(self.registers()[first]),
+            }
+        }
+    }
+}

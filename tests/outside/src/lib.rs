@@ -1,0 +1,15 @@
+//! Three kernels as an author outside of tilewright writes them, on the facade alone: a fused residual sum and RMS norm, a
+//! matrix product, attention over a `KvBuffer`.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `norm` | `h = x + residual`, `out = rms_norm(h) · weight`, a block a row |
+//! | `gemm` | `c = a · bᵀ`, `bf16`, tensor cores behind a ring of `cp.async` |
+//! | `attention` | one query over the keys and values of a head, a warp a head |
+//!
+//! `tests/` holds them against the library's oracles on shapes drawn from its strategies, and plants a race in each that the
+//! simulator must find.
+
+pub mod attention;
+pub mod gemm;
+pub mod norm;
