@@ -108,3 +108,25 @@ fn links_between_pages_lead_somewhere() {
     }
     assert!(broken.is_empty(), "{broken:#?}");
 }
+
+/// The names of the device beside those of Mojo and CuTe; the layout crate's tests hold those of the host.
+#[test]
+fn the_table_of_names_has_no_name_that_the_kernels_have_not() {
+    let sources = |room: &str| -> String {
+        let room = root().join("kernels/src").join(room);
+        files("rs").iter().filter(|path| path.starts_with(&room)).map(|path| read(path)).collect()
+    };
+    let (tile, mma) = (sources("tile"), sources("mma"));
+    let mut names = 0;
+    for row in read(&root().join("docs/names.md")).lines().filter(|line| line.starts_with("| ")) {
+        let device = row.split(" | ").nth(3).expect("a row has Mojo, CuTe, host and device");
+        for path in device.split('`').skip(1).step_by(2) {
+            let text = if path.starts_with("tile::") { &tile } else { &mma };
+            let name = path.rsplit("::").next().expect("a name");
+            let declared = |item: &&str| text.match_indices(&format!("pub {item} {name}")).count() > 0;
+            assert!(["fn", "const fn", "struct"].iter().any(declared), "docs/names.md: `{path}` is not in kernels/src");
+            names += 1;
+        }
+    }
+    assert!(names >= 40, "{names} names of the device");
+}

@@ -15,4 +15,4 @@ pub mod decode;
 pub mod prefill;
 pub mod softmax;
 pub mod trial;
-mod warp;
+pub mod warp;

@@ -1,7 +1,7 @@
 //! Where sums go: to shared memory by `stmatrix`, to any memory in pairs, clipped where extents are known at run time.
 
 use super::{Accumulator, Atom, AtomGrid, Pair, TiledMma};
-use crate::tile::{Index, LayoutTensor};
+use crate::tile::{CopyFrom, Index, LayoutTensor, TensorLayout};
 use half::{bf16, f16};
 use tilewright_codegen::build::{
     Bf16x2, Builder, F16x2, Global, Number, Numeric, Ptr, Scalar, Shared, SpaceOf, Val, Writable,
@@ -235,5 +235,43 @@ impl<'k, X: Atom, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'k, X,
         let ([m, n, _], found) = (Self::EXTENTS, [tile.extent(0), tile.extent(1)]);
         assert!(found == [m, n], "store_d: the tile is {found:?}, D is {:?}; take a tile of its extents", [m, n]);
         self.sums.store_d_at(self.k, self.thread(), (tile, self.corner()), inside);
+    }
+
+    /// Writes D, converted to `T`, to a tile that may run over the edge of its tensor: extents and strides known at run time.
+    /// In pairs where the tensor promises whole vectors of two columns; what the tile's mask leaves out is not written.
+    ///
+    /// ```
+    /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
+    /// use half::bf16;
+    /// use tilewright_kernels::mma::{MmaSync, TiledMma};
+    /// use tilewright_kernels::tile::{LayoutTensor, Modes};
+    /// use tilewright_layout::typed::{KMajor, OperandTile};
+    /// type Tile = OperandTile<KMajor, 16, 32, 64>;
+    /// # record("sample", Arch::Sm80, block(32), |k| {
+    /// let [a, b] = ["a", "b"].map(|name| LayoutTensor::<bf16, Tile, _>::shared(k, name));
+    /// let product = TiledMma::<MmaSync<bf16>, Tile, Tile>::new(k);
+    /// product.multiply(a, b);
+    /// let [m, n] = ["m", "n"].map(|name| k.param::<u32>(name));
+    /// let d = LayoutTensor::new(k.global::<f32>("d"), Modes::row_major([m.into(), n.into()], n));
+    /// product.store_d_masked(d.clipped_tile([32, 32], [k.block_id().into(), 0.into()]));
+    /// # });
+    /// ```
+    ///
+    /// # Panics
+    /// Where the tile has other extents.
+    #[track_caller]
+    pub fn store_d_masked<T: OutputType, L: TensorLayout<'k>, M: Writable>(self, tile: LayoutTensor<'k, T, L, M>) {
+        let ([m, n, _], found) = (Self::EXTENTS, tile.shape());
+        let wanted = [Some(m), Some(n)];
+        assert!(found == wanted, "store_d_masked: the tile is {found:?}, D is {wanted:?}; take a tile of its extents");
+        let ([down, across], whole) = (self.corner(), tile.widest(1).is_multiple_of(2));
+        for pair in self.sums.pairs(self.thread()) {
+            let at = |i: u32| [down + pair.row, across + pair.column + i];
+            if whole {
+                tile.mask(at(0)).when(|| self.sums.store_pair(tile.at(at(0)), pair.first));
+            } else {
+                [0, 1].into_iter().for_each(|i| tile.store(at(i), self.sums.get(pair.first + i).cast::<T>()));
+            }
+        }
     }
 }

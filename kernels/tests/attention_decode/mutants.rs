@@ -9,13 +9,13 @@ use tilewright_kernels::attention::trial::{DecodeCase, Way};
 use tilewright_kernels::kv::{CpAsync, KvFamily, Staged, Tma};
 
 /// What the kernel does not need that takes keys and values by tensor maps.
-const MAPS: &[Equivalent] = &[Equivalent::new(
-    "kv/place.rs",
-    "bar.warp",
-    "removed",
-    "keys and values meet in turn: either meeting comes between the last reading of a stage and its next fill",
-)
-.times(2)];
+const MAPS: &[Equivalent] = &[
+    Equivalent::new("kv/place.rs", "bar.warp", "removed", IN_TURN).times(2),
+    Equivalent::new("kv/tma.rs", "fence.proxy.async", "removed", IN_TURN).times(2),
+    Equivalent::new("kv/tma.rs", "fence.proxy.async", "another space", IN_TURN).times(2),
+];
+const IN_TURN: &str =
+    "keys and values meet in turn: either meeting comes between the last reading of a stage and its next fill";
 
 /// More tiles for a warp than stages, a rest, and two blocks that meet.
 fn judged<F: KvFamily>(arch: Arch, ledger: &[Equivalent]) {

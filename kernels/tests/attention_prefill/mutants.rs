@@ -27,13 +27,13 @@ const HOPPER: &[Equivalent] = &[
 ];
 
 /// What warps do not need that take keys and values by tensor maps.
-const WARPS_MAPS: &[Equivalent] = &[Equivalent::new(
-    "kv/place.rs",
-    "bar.sync 0 128",
-    "removed",
-    "keys and values meet in turn: either meeting comes between the last reading of a stage and its next fill",
-)
-.times(2)];
+const WARPS_MAPS: &[Equivalent] = &[
+    Equivalent::new("kv/place.rs", "bar.sync 0 128", "removed", IN_TURN).times(2),
+    Equivalent::new("kv/tma.rs", "fence.proxy.async", "removed", IN_TURN).times(2),
+    Equivalent::new("kv/tma.rs", "fence.proxy.async", "another space", IN_TURN).times(2),
+];
+const IN_TURN: &str =
+    "keys and values meet in turn: either meeting comes between the last reading of a stage and its next fill";
 
 /// More tiles than stages, and a rest; and a single tile, which is a rest.
 fn trials(way: PrefillWay, arch: Arch, tokens: u32) -> Vec<Trial> {

@@ -217,7 +217,7 @@ fn trial(case: &Case, draw: &mut Draw) -> Trial {
         ("q_bias", &bias[..queries]),
         ("k_bias", &bias[queries..queries + keys]),
         ("v_bias", &bias[queries + keys..]),
-        ("turns", &turns),
+        ("turns", turns.as_slice()),
     ];
     let [norm, q_bias, k_bias, v_bias, turns] =
         parts.map(|(name, values)| stored::input(&mut trial, name, Float::F32, values));

@@ -75,7 +75,7 @@ pub(in crate::checkpoint) fn prepare<'a>(
 ) -> Option<Job<'a>> {
     let (scheme, [rows, columns]) = (stored.scheme, cover(stored.scales, n, k));
     let before = faults.len();
-    if !scheme.ragged && !(n.is_multiple_of(8) && k.is_multiple_of(columns)) {
+    if !(scheme.ragged || n.is_multiple_of(8) && k.is_multiple_of(columns)) {
         let module = module.to_owned();
         faults.push(PartFault::Ragged { module, scheme: scheme.name, n, k, group: columns });
     }
@@ -178,11 +178,6 @@ fn scale_types(scale: ScaleType) -> (&'static [DType], &'static str) {
 }
 
 impl Job<'_> {
-    /// Bytes that it reads.
-    pub fn bytes(&self) -> usize {
-        self.codes.bytes.len() + self.scales.bytes.len()
-    }
-
     /// Reads the contents.
     pub fn run(&self) -> Result<Unpacked, PartFault> {
         let (n, k) = (self.n, self.k);

@@ -2,7 +2,7 @@
 //! `config.json`.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::{Map, Value};
 use tilewright_megakernel::model::ModelSpec;
@@ -172,13 +172,13 @@ pub(in crate::checkpoint) fn read_beside(
     Ok(plan)
 }
 
-fn read_file(path: &PathBuf, text: &[u8], method: &'static str, spec: &ModelSpec) -> Result<Plan, CheckpointError> {
-    let value = json::parse(text).map_err(|source| CheckpointError::Json { path: path.clone(), source })?;
+fn read_file(path: &Path, text: &[u8], method: &'static str, spec: &ModelSpec) -> Result<Plan, CheckpointError> {
+    let value = json::parse(text).map_err(|source| CheckpointError::Json { path: path.to_owned(), source })?;
     let plan = match value {
         Value::Object(map) => interpret("", map, Some(method), spec),
         value => Err(vec![ConfigFault::NotAnObject { value: quote(&value) }]),
     };
-    plan.map_err(|faults| CheckpointError::Config { path: path.clone(), faults: Faults(faults) })
+    plan.map_err(|faults| CheckpointError::Config { path: path.to_owned(), faults: Faults(faults) })
 }
 
 /// The first module that `other` has otherwise, in words.

@@ -51,7 +51,7 @@ impl Bench {
     /// Whether the whole shape of a row is asked for, was not measured before, and there is time for it.
     pub fn begins(&self, suite: &str, shape: &[(&str, u32)]) -> bool {
         let wide: Vec<(&str, u64)> = shape.iter().map(|&(name, extent)| (name, extent.into())).collect();
-        self.wants(shape) && !self.journal.skips(suite, &wide)
+        self.wants(shape) && !self.journal.skips(suite, &wide, 1)
     }
 
     /// Keeps a row.

@@ -44,6 +44,6 @@ pub fn gemm(arch: Arch) -> Kernel {
             product.multiply(a, b);
             current.done(claimed);
         });
-        product.store_d(c.clipped_tile([TILE[0], TILE[1]], [row.into(), column.into()]));
+        product.store_d_masked(c.clipped_tile([TILE[0], TILE[1]], [row.into(), column.into()]));
     })
 }

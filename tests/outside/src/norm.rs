@@ -19,12 +19,14 @@ pub fn residual_rms_norm<const N: usize>(arch: Arch, eps: f32) -> Kernel {
         };
         let [x, residual, weight, h, out] =
             [("x", row), ("residual", row), ("weight", k.lit(0u64)), ("h", row), ("out", row)].map(|(n, r)| mine(n, r));
-        let sum: Vec<_> = (0..x.extent(0)).map(|i| {
-            let (x, residual) = (x.load([i.into()]), residual.load([i.into()]));
-            let sum: [_; 8] = std::array::from_fn(|e| x[e].cast::<f32>() + residual[e].cast::<f32>());
-            h.store([i.into()], sum.map(|e| e.cast::<bf16>()));
-            sum
-        }).collect();
+        let sum: Vec<_> = (0..x.extent(0))
+            .map(|i| {
+                let (x, residual) = (x.load([i.into()]), residual.load([i.into()]));
+                let sum: [_; 8] = std::array::from_fn(|e| x[e].cast::<f32>() + residual[e].cast::<f32>());
+                h.store([i.into()], sum.map(|e| e.cast::<bf16>()));
+                sum
+            })
+            .collect();
         let squares = sum.iter().flatten().fold(k.lit(0.0f32), |all, e| e.fma(*e, all));
         let sums = LayoutTensor::<f32, Contiguous<{ THREADS / 32 }>, _>::shared(k, "sums");
         let warp = squares.warp_reduce(|a, b| a + b);

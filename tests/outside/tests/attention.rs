@@ -58,7 +58,8 @@ proptest! {
 
 #[test]
 fn a_planted_race_is_found() {
-    let survey = survey(&[trial::<Staged<1, true>>(1, 70, 72, 1)], 0..10, &[]).expect("mutants launch as their original does");
+    let survey =
+        survey(&[trial::<Staged<1, true>>(1, 70, 72, 1)], 0..10, &[]).expect("mutants launch as their original does");
     assert!(survey.killed() > 0, "nothing was planted");
     survey.expect_no_holes();
 }
