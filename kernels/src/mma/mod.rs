@@ -6,6 +6,7 @@
 //! | `warp` | [`TiledMma`] of [`MmaSync`]: fragments by `ldmatrix`, products |
 //! | `ldmatrix` | which row a lane addresses; what a layout must be for it |
 //! | `warpgroup` | [`TiledMma`] of [`Wgmma`]: descriptors read off layouts |
+//! | `error` | [`MmaError`]: what is refused while recording |
 //! | `input` | the element types, a row each: atoms, sums, fragments, what a sum keeps |
 //! | `float8`, `tf32` | 8-bit floats and tf32 on the host |
 //! | `accumulator` | [`Accumulator`]: registers, and the (row, column) of each from the fragment layout |
@@ -17,6 +18,7 @@
 //! Nothing here knows where a tile comes from or where it goes.
 
 mod accumulator;
+mod error;
 mod float8;
 mod fragment;
 mod input;
@@ -30,6 +32,7 @@ mod warp;
 mod warpgroup;
 
 pub use accumulator::{Accumulator, Pair};
+pub use error::MmaError;
 pub use float8::{E4M3, E5M2};
 pub use fragment::across_lanes;
 pub use input::{Bits8, Bits16, Bits32, InputType, Width, warp_fragment, warpgroup_atom};

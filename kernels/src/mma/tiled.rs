@@ -1,7 +1,7 @@
 //! [`TiledMma`]: an instruction, the tiles that it multiplies and the atoms' layout over the result, as one type.
 
-use super::Accumulator;
 use super::input::{InputType, warp_fragment, warpgroup_atom};
+use super::{Accumulator, MmaError};
 use crate::tile::Index;
 use core::marker::PhantomData;
 use thiserror::Error;
@@ -220,18 +220,13 @@ impl<'k, X: Atom, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'k, X,
     /// The product by the first threads of the block. Sums of `mma.sync` begin as zeros; those of `wgmma` are what the first
     /// `issue` makes them.
     ///
-    /// # Panics
-    /// Where the block has fewer threads than the grid.
+    /// A block of fewer threads than the grid's is refused: [`MmaError::Threads`].
     #[track_caller]
     pub fn new(k: &'k Builder) -> Self {
-        let (needed, have) = (Self::THREADS, k.threads());
-        assert!(
-            needed <= have,
-            "tiled mma: {needed} threads are needed ({} by {} {}), and the block has {have}; launch {needed}, or take a smaller AtomLayout",
-            G::DOWN,
-            G::ACROSS,
-            X::GROUP
-        );
+        let (threads, block, [down, across]) = (Self::THREADS, k.threads(), [G::DOWN, G::ACROSS]);
+        if threads > block {
+            k.refuse(&MmaError::Threads { threads, down, across, group: X::GROUP, block });
+        }
         let count = G::DOWN * G::ACROSS;
         let warps = X::THREADS / 32;
         let number = if warps == 1 { k.warp() } else { k.warp() / warps };
@@ -240,34 +235,11 @@ impl<'k, X: Atom, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'k, X,
 
     /// The product by warps (or warpgroups) that are numbered otherwise: this thread's is `number`.
     ///
-    /// # Panics
-    /// Where the block has not the threads of one, where `number` is known to be beyond the grid, or where its bound says
-    /// that parts of the result have nobody.
+    /// Refused, as an [`MmaError`]: a block without the threads of one of them, a number known to be beyond the grid, and
+    /// numbers so few that parts of the result have nobody.
     #[track_caller]
     pub fn by_warps(k: &'k Builder, number: Index<'k>) -> Self {
-        let (needed, have) = (X::THREADS, k.threads());
-        assert!(
-            needed <= have,
-            "tiled mma: each of the {} has {needed} threads, and the block has {have}; launch {needed} at least",
-            X::GROUP
-        );
-        let (count, first) = (G::DOWN * G::ACROSS, number.constant());
-        let least = first.saturating_add(1);
-        assert!(
-            least <= count,
-            "tiled mma: number {first} of a grid of {} by {} = {count} {}; take numbers below {count}, or a larger AtomLayout",
-            G::DOWN,
-            G::ACROSS,
-            X::GROUP
-        );
-        let most = least.saturating_add(number.bits());
-        assert!(
-            number.value().is_none() || most >= count,
-            "tiled mma: the grid is {} by {} = {count} {}, and {most} at most are numbered; number {count}, or take a smaller AtomLayout",
-            G::DOWN,
-            G::ACROSS,
-            X::GROUP
-        );
+        Self::expect_number(k, number);
         let [rows, columns] = Self::PART;
         let (fragment, across) = match X::COLUMNS {
             Some(one) => (const { warp_fragment::<X::Input>(Operand::C) }, columns / one),
@@ -279,6 +251,21 @@ impl<'k, X: Atom, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'k, X,
             product.clear();
         }
         product
+    }
+
+    /// Refuses numbers that do not make up the grid, as far as they are known.
+    #[track_caller]
+    fn expect_number(k: &Builder, number: Index<'k>) {
+        let (group, threads, block, [down, across]) = (X::GROUP, X::THREADS, k.threads(), [G::DOWN, G::ACROSS]);
+        let (count, first) = (down * across, number.constant());
+        let most = first.saturating_add(1).saturating_add(number.bits());
+        if threads > block {
+            k.refuse(&MmaError::Group { group, threads, block });
+        } else if first >= count {
+            k.refuse(&MmaError::Number { number: first, down, across, group, count });
+        } else if number.value().is_some() && most < count {
+            k.refuse(&MmaError::Unnumbered { down, across, group, most, count });
+        }
     }
 
     /// Sets every sum to zero.

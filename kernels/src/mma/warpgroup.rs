@@ -1,11 +1,13 @@
 //! Products by `wgmma`: descriptors read off layouts.
 
-use super::Accumulator;
 use super::input::InputType;
 use super::ldmatrix::Source;
 use super::tiled::{AtomGrid, TiledMma, Wgmma};
+use super::{Accumulator, MmaError};
 use crate::tile::{Index, LayoutTensor, RegisterTensor, place};
-use tilewright_codegen::build::{Allocation, Arg, Descriptor, Offset, Operands, Scalar, Shared, SwizzleMode, Val};
+use tilewright_codegen::build::{
+    Allocation, Arg, Builder, Descriptor, Offset, Operands, Scalar, Shared, SwizzleMode, Val,
+};
 use tilewright_codegen::ir::WgmmaAtom;
 use tilewright_codegen::ir::attr::{Major as KernelMajor, Sign};
 use tilewright_layout::fragment::StaticFragment;
@@ -27,8 +29,8 @@ pub struct SharedOperand<'k> {
 impl<'k> SharedOperand<'k> {
     /// The tensor as an operand. A layout that the hardware cannot read does not compile.
     ///
-    /// # Panics
-    /// Where the tensor is known to begin beside a multiple of its swizzle's period: the descriptor has no bits for it.
+    /// A tensor known to begin beside a multiple of its swizzle's period is refused, [`MmaError::Beside`]: the descriptor has
+    /// no bits for it.
     #[track_caller]
     pub fn new<T: Scalar, L: StaticLayout>(tensor: LayoutTensor<'k, T, L, Shared>) -> SharedOperand<'k> {
         let descriptor = const {
@@ -58,9 +60,6 @@ impl<'k> SharedOperand<'k> {
     ///
     /// # Errors
     /// [`LayoutError`] where the hardware cannot read the layout.
-    ///
-    /// # Panics
-    /// As [`new`](SharedOperand::new).
     #[track_caller]
     pub fn by_value<T: Scalar, L: OffsetMap>(
         tensor: LayoutTensor<'k, T, L, Shared>,
@@ -74,7 +73,7 @@ impl<'k> SharedOperand<'k> {
         tensor: LayoutTensor<'k, T, L, Shared>,
         descriptor: &MatrixDescriptor,
     ) -> SharedOperand<'k> {
-        expect_aligned(tensor);
+        expect_aligned(tensor.base().builder(), tensor);
         let origin = tensor.origin();
         let base = match origin.value() {
             Some(value) => tensor.base().at(value),
@@ -119,16 +118,14 @@ fn period(swizzle: Swizzle, bits: i64) -> u32 {
 
 /// Refuses a tensor that is known to begin beside a multiple of its swizzle's period.
 #[track_caller]
-fn expect_aligned<T: Scalar, L: OffsetMap>(tensor: LayoutTensor<'_, T, L, Shared>) {
+fn expect_aligned<'k, T: Scalar, L: OffsetMap>(k: &'k Builder, tensor: LayoutTensor<'k, T, L, Shared>) {
     let period = period(tensor.layout().swizzle(), T::TY.bits().into());
-    let [bits, constant] =
+    let [bits, mut start] =
         [tensor.origin().bits(), tensor.origin().constant()].map(|part| part.wrapping_mul(T::TY.bytes()));
-    let mut start = constant;
     if let Some(Allocation { name, align, offset, .. }) = tensor.base().allocation() {
-        assert!(
-            align >= period,
-            "wgmma: the operand's allocation `{name}` is aligned to {align} bytes, and its swizzle's period is {period}; align it to {period}"
-        );
+        if align < period {
+            return k.refuse(&MmaError::Alignment { name, align, period });
+        }
         match offset {
             Offset::Exactly(offset) => start = start.wrapping_add(offset as u32),
             Offset::MultipleOf(step) if step < period => return,
@@ -136,11 +133,9 @@ fn expect_aligned<T: Scalar, L: OffsetMap>(tensor: LayoutTensor<'_, T, L, Shared
         }
     }
     let (low, beside) = (period - 1, start & (period - 1));
-    assert!(
-        bits & low != 0 || beside == 0,
-        "wgmma: the operand begins {beside} bytes beside a multiple of {period}, its swizzle's period; begin it at one, with \
-         an allocation aligned to {period} bytes and tiles of whole atoms"
-    );
+    if bits & low == 0 && beside != 0 {
+        k.refuse(&MmaError::Beside { beside, period });
+    }
 }
 
 fn fields(descriptor: &MatrixDescriptor) -> Descriptor {

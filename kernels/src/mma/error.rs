@@ -1,0 +1,51 @@
+//! What a kernel's author can ask of a matrix instruction in vain: refused while recording, at the author's line.
+
+use thiserror::Error;
+
+/// Why a product is refused. `verify` reports it at the line that asked.
+///
+/// ```
+/// use half::bf16;
+/// use tilewright_codegen::{build::{block, record}, ir::Arch, verify::verify};
+/// use tilewright_kernels::mma::{AtomLayout, TiledMma, Wgmma};
+/// use tilewright_layout::typed::{KMajor, OperandTile};
+/// type Tile = OperandTile<KMajor, 16, 128, 64>;
+/// let kernel = record("hasty", Arch::Sm90a, block(64), |k| {
+///     TiledMma::<Wgmma<bf16>, Tile, Tile, AtomLayout<2, 1>>::new(k);
+/// });
+/// let errors = verify(kernel).unwrap_err().to_string();
+/// assert!(errors.contains("256 threads of 2 by 1 warpgroups: the block has 64; launch 256, or take a smaller AtomLayout"), "{errors}");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "the fields are the numbers that the message prints")]
+pub enum MmaError {
+    /// A grid of more threads than the block has.
+    #[error(
+        "{threads} threads of {down} by {across} {group}: the block has {block}; launch {threads}, or take a smaller AtomLayout"
+    )]
+    Threads { threads: u32, down: u32, across: u32, group: &'static str, block: u32 },
+    /// A block without the threads of one instruction.
+    #[error("{group} of {threads} threads each: the block has {block}; launch {threads} at least")]
+    Group { group: &'static str, threads: u32, block: u32 },
+    /// A number of a warp or warpgroup beyond the grid.
+    #[error(
+        "number {number} of {down} by {across} {group}: numbers are below {count}; take one of those, or a larger AtomLayout"
+    )]
+    Number { number: u32, down: u32, across: u32, group: &'static str, count: u32 },
+    /// Parts of the result that nobody computes.
+    #[error(
+        "{down} by {across} {group}: {most} at most are numbered, not {count}; number {count}, or take a smaller AtomLayout"
+    )]
+    Unnumbered { down: u32, across: u32, group: &'static str, most: u32, count: u32 },
+    /// An operand of `wgmma` in an allocation that is not aligned to its swizzle.
+    #[error(
+        "wgmma operand in `{name}`: the allocation is aligned to {align} bytes, the swizzle repeats every {period}; align it to {period}"
+    )]
+    Alignment { name: String, align: u32, period: u32 },
+    /// An operand of `wgmma` beside its swizzle's period.
+    #[error(
+        "wgmma operand {beside} bytes beside a multiple of {period}, where its swizzle repeats; begin it at one, with tiles of whole atoms"
+    )]
+    Beside { beside: u32, period: u32 },
+}
