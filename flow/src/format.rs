@@ -41,24 +41,40 @@ impl Phase for Cache {}
 pub trait ManyBlocks: Phase {}
 impl ManyBlocks for Indexer {}
 
-/// A format that ops compute with; `Out` is the format of what an op of it alone gives.
+/// A format that ops compute with.
 #[diagnostic::on_unimplemented(
     message = "an op does not compute with a value of format `{Self}`",
     label = "`{Self}` is no operand of this op",
     note = "a parameter is the second operand of `gemm`, or the weights of `learned_query`, and nothing else"
 )]
-pub trait Operand: AnyFormat + sealed::Sealed {
+pub trait Operand: Known {}
+impl Operand for Batched {}
+impl Operand for Ragged {}
+impl Operand for Paged {}
+
+/// A format, and the format of what an op of it alone gives. All formats have one, so that only what forbids an op speaks.
+pub trait Known: AnyFormat + sealed::Sealed {
     /// `Batched` stays; what has a row for each block is `Ragged` from then on.
-    type Out: Operand;
+    type Out: Known;
 }
-impl Operand for Batched {
+impl Known for Batched {
     type Out = Batched;
 }
-impl Operand for Ragged {
+impl Known for Ragged {
     type Out = Ragged;
 }
-impl Operand for Paged {
+impl Known for Paged {
     type Out = Ragged;
+}
+impl Known for Parameter {
+    type Out = Parameter;
+}
+
+/// Two formats, and the format of what an op of both gives. All pairs have one; which ops take them is for [`Join`] and
+/// [`GemmBy`] to say.
+pub trait Pair<R>: Known {
+    /// `Batched` where nothing has a row for each block, else `Ragged`.
+    type Out: Known;
 }
 
 /// Two formats that an op of two operands takes together.
@@ -67,10 +83,7 @@ impl Operand for Paged {
     label = "no op of two operands takes `{Self}` and `{R}`",
     note = "`Batched`, `Ragged` and `Paged` go together; a parameter is the second operand of `gemm` alone"
 )]
-pub trait Join<R>: Operand {
-    /// `Batched` where both are, else `Ragged`.
-    type Out: Operand;
-}
+pub trait Join<R>: Operand + Pair<R> {}
 
 /// Two formats that `gemm` multiplies in a pass.
 #[diagnostic::on_unimplemented(
@@ -80,20 +93,24 @@ pub trait Join<R>: Operand {
             every step and belongs in `forward_cache`",
     note = "a parameter is the second operand of `gemm`, never the first"
 )]
-pub trait GemmBy<R, P>: AnyFormat {
-    /// The format of the product.
-    type Out: Operand;
-}
+pub trait GemmBy<R, P>: Pair<R> {}
 
-macro_rules! join {
+macro_rules! pairs {
     ($($l:ident $r:ident -> $out:ident;)*) => {$(
-        impl Join<$r> for $l {
-            type Out = $out;
-        }
-        impl<P: Phase> GemmBy<$r, P> for $l {
+        impl Pair<$r> for $l {
             type Out = $out;
         }
     )*};
+}
+
+macro_rules! join {
+    ($($l:ident $r:ident -> $out:ident;)*) => {
+        pairs! { $($l $r -> $out;)* }
+        $(
+            impl Join<$r> for $l {}
+            impl<P: Phase> GemmBy<$r, P> for $l {}
+        )*
+    };
 }
 
 join! {
@@ -108,15 +125,19 @@ join! {
     Paged Paged -> Ragged;
 }
 
-impl GemmBy<Parameter, Indexer> for Batched {
-    type Out = Batched;
+pairs! {
+    Batched Parameter -> Batched;
+    Ragged Parameter -> Ragged;
+    Paged Parameter -> Ragged;
+    Parameter Batched -> Batched;
+    Parameter Ragged -> Ragged;
+    Parameter Paged -> Ragged;
+    Parameter Parameter -> Batched;
 }
-impl GemmBy<Parameter, Cache> for Paged {
-    type Out = Ragged;
-}
-impl GemmBy<Parameter, Cache> for Ragged {
-    type Out = Ragged;
-}
+
+impl GemmBy<Parameter, Indexer> for Batched {}
+impl GemmBy<Parameter, Cache> for Paged {}
+impl GemmBy<Parameter, Cache> for Ragged {}
 
 /// A value with a row for each candidate block, in order.
 #[diagnostic::on_unimplemented(

@@ -4,11 +4,14 @@ use std::ops::{Add, Mul, Neg, Sub};
 use std::panic::Location;
 
 use super::Value;
-use crate::format::{Join, Operand};
+use crate::format::{Join, Known, Operand, Pair};
 use crate::op::{Axis, Binary, Comparison, Elementwise, Num, Op, Unary};
 
-impl<'t, F: Operand, P> Value<'t, F, P> {
-    fn unary(self, unary: Unary, at: &'static Location<'static>) -> Value<'t, F::Out, P> {
+impl<'t, F: Known, P> Value<'t, F, P> {
+    fn unary(self, unary: Unary, at: &'static Location<'static>) -> Value<'t, F::Out, P>
+    where
+        F: Operand,
+    {
         self.record(Op::Elementwise(Elementwise::Unary(unary)), &[], at)
     }
 
@@ -17,7 +20,7 @@ impl<'t, F: Operand, P> Value<'t, F, P> {
         binary: Binary,
         other: Value<'t, R, P>,
         at: &'static Location<'static>,
-    ) -> Value<'t, <F as Join<R>>::Out, P>
+    ) -> Value<'t, <F as Pair<R>>::Out, P>
     where
         F: Join<R>,
     {
@@ -26,49 +29,70 @@ impl<'t, F: Operand, P> Value<'t, F, P> {
 
     /// `x` where `x ≥ least`, else `below`.
     #[track_caller]
-    pub fn relu(self, least: f64, below: f64) -> Value<'t, F::Out, P> {
+    pub fn relu(self, least: f64, below: f64) -> Value<'t, F::Out, P>
+    where
+        F: Operand,
+    {
         self.unary(Unary::Relu(Num(least), Num(below)), Location::caller())
     }
 
     /// `1 / (1 + e^(factor·x + shift))`; the usual one has factor −1, shift 0.
     #[track_caller]
-    pub fn sigmoid(self, factor: f64, shift: f64) -> Value<'t, F::Out, P> {
+    pub fn sigmoid(self, factor: f64, shift: f64) -> Value<'t, F::Out, P>
+    where
+        F: Operand,
+    {
         self.unary(Unary::Sigmoid(Num(shift), Num(factor)), Location::caller())
     }
 
     /// `x / (1 + e^(factor·x + shift))`; the usual one has factor −1, shift 0.
     #[track_caller]
-    pub fn silu(self, factor: f64, shift: f64) -> Value<'t, F::Out, P> {
+    pub fn silu(self, factor: f64, shift: f64) -> Value<'t, F::Out, P>
+    where
+        F: Operand,
+    {
         self.unary(Unary::Silu(Num(shift), Num(factor)), Location::caller())
     }
 
     /// `factor·x + shift`.
     #[track_caller]
-    pub fn affine(self, factor: f64, shift: f64) -> Value<'t, F::Out, P> {
+    pub fn affine(self, factor: f64, shift: f64) -> Value<'t, F::Out, P>
+    where
+        F: Operand,
+    {
         self.unary(Unary::Affine(Num(shift), Num(factor)), Location::caller())
     }
 
     /// The magnitude.
     #[track_caller]
-    pub fn abs(self) -> Value<'t, F::Out, P> {
+    pub fn abs(self) -> Value<'t, F::Out, P>
+    where
+        F: Operand,
+    {
         self.unary(Unary::Abs, Location::caller())
     }
 
     /// The natural logarithm.
     #[track_caller]
-    pub fn ln(self) -> Value<'t, F::Out, P> {
+    pub fn ln(self) -> Value<'t, F::Out, P>
+    where
+        F: Operand,
+    {
         self.unary(Unary::Log, Location::caller())
     }
 
     /// e to the power.
     #[track_caller]
-    pub fn exp(self) -> Value<'t, F::Out, P> {
+    pub fn exp(self) -> Value<'t, F::Out, P>
+    where
+        F: Operand,
+    {
         self.unary(Unary::Exp, Location::caller())
     }
 
     /// The larger of the two.
     #[track_caller]
-    pub fn maximum<R>(self, other: Value<'t, R, P>) -> Value<'t, <F as Join<R>>::Out, P>
+    pub fn maximum<R>(self, other: Value<'t, R, P>) -> Value<'t, <F as Pair<R>>::Out, P>
     where
         F: Join<R>,
     {
@@ -77,7 +101,7 @@ impl<'t, F: Operand, P> Value<'t, F, P> {
 
     /// The smaller of the two.
     #[track_caller]
-    pub fn minimum<R>(self, other: Value<'t, R, P>) -> Value<'t, <F as Join<R>>::Out, P>
+    pub fn minimum<R>(self, other: Value<'t, R, P>) -> Value<'t, <F as Pair<R>>::Out, P>
     where
         F: Join<R>,
     {
@@ -86,7 +110,7 @@ impl<'t, F: Operand, P> Value<'t, F, P> {
 
     /// `a·x + b·y`.
     #[track_caller]
-    pub fn mix<R>(self, a: f64, other: Value<'t, R, P>, b: f64) -> Value<'t, <F as Join<R>>::Out, P>
+    pub fn mix<R>(self, a: f64, other: Value<'t, R, P>, b: f64) -> Value<'t, <F as Pair<R>>::Out, P>
     where
         F: Join<R>,
     {
@@ -95,7 +119,7 @@ impl<'t, F: Operand, P> Value<'t, F, P> {
 
     /// 0 where `x` compares with `other`, −1e30 elsewhere: a term that shuts blocks out.
     #[track_caller]
-    pub fn where_is<R>(self, comparison: Comparison, other: Value<'t, R, P>) -> Value<'t, <F as Join<R>>::Out, P>
+    pub fn where_is<R>(self, comparison: Comparison, other: Value<'t, R, P>) -> Value<'t, <F as Pair<R>>::Out, P>
     where
         F: Join<R>,
     {
@@ -104,7 +128,10 @@ impl<'t, F: Operand, P> Value<'t, F, P> {
 
     /// `inside` on `[start, end)` of an axis and `outside` elsewhere; the elements themselves do not matter.
     #[track_caller]
-    pub fn mask_slice(self, axis: Axis, start: u32, end: u32, inside: f64, outside: f64) -> Value<'t, F::Out, P> {
+    pub fn mask_slice(self, axis: Axis, start: u32, end: u32, inside: f64, outside: f64) -> Value<'t, F::Out, P>
+    where
+        F: Operand,
+    {
         let (inside, outside) = (Num(inside), Num(outside));
         let op = Elementwise::MaskSlice { axis, start, end, inside, outside };
         self.record(Op::Elementwise(op), &[], Location::caller())
@@ -112,7 +139,7 @@ impl<'t, F: Operand, P> Value<'t, F, P> {
 }
 
 impl<'t, L: Join<R>, R, P> Mul<Value<'t, R, P>> for Value<'t, L, P> {
-    type Output = Value<'t, <L as Join<R>>::Out, P>;
+    type Output = Value<'t, <L as Pair<R>>::Out, P>;
 
     #[track_caller]
     fn mul(self, other: Value<'t, R, P>) -> Self::Output {
@@ -121,7 +148,7 @@ impl<'t, L: Join<R>, R, P> Mul<Value<'t, R, P>> for Value<'t, L, P> {
 }
 
 impl<'t, L: Join<R>, R, P> Add<Value<'t, R, P>> for Value<'t, L, P> {
-    type Output = Value<'t, <L as Join<R>>::Out, P>;
+    type Output = Value<'t, <L as Pair<R>>::Out, P>;
 
     #[track_caller]
     fn add(self, other: Value<'t, R, P>) -> Self::Output {
@@ -130,7 +157,7 @@ impl<'t, L: Join<R>, R, P> Add<Value<'t, R, P>> for Value<'t, L, P> {
 }
 
 impl<'t, L: Join<R>, R, P> Sub<Value<'t, R, P>> for Value<'t, L, P> {
-    type Output = Value<'t, <L as Join<R>>::Out, P>;
+    type Output = Value<'t, <L as Pair<R>>::Out, P>;
 
     #[track_caller]
     fn sub(self, other: Value<'t, R, P>) -> Self::Output {

@@ -5,10 +5,10 @@ use std::panic::Location;
 use tilewright_layout::tensor::{Batched, Ragged};
 
 use super::Value;
-use crate::format::{ManyBlocks, Operand, PerBlock, Phase};
+use crate::format::{Known, ManyBlocks, PerBlock, Phase};
 use crate::op::{Norm, Op, Reduce, RowOp, Scale, Taps};
 
-impl<'t, F: Operand, P: Phase> Value<'t, F, P> {
+impl<'t, F: Known, P: Phase> Value<'t, F, P> {
     /// One value for the row from those of its candidate blocks.
     #[track_caller]
     pub fn over_blocks(self, reduce: Reduce) -> Value<'t, Batched, P>
