@@ -116,13 +116,14 @@ pub fn multiply<'k>(
                     let weights = inputs.weights.wait();
                     let (w,) = weights.tiles();
                     let loaded: Vec<_> = rounds.iter().map(|round| round.weights(k, w)).collect();
-                    weights.release();
                     for (i, (round, w)) in rounds.iter().zip(loaded).enumerate() {
                         round.mine(k, || {
                             let x = kept.get(i).cloned().unwrap_or_else(|| round.vectors(k, plan, x));
                             accumulate(k, acc.rows_of_atoms(t * atoms, atoms), &x, w);
                         });
                     }
+                    // Behind the products: the fence of a release waits for what was read, which they have waited for.
+                    weights.release();
                 });
             }
             vectors.release();

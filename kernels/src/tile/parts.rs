@@ -53,7 +53,7 @@ impl<'k, E: Element, L: OffsetMap, S: SpaceOf> LayoutTensor<'k, E, L, S> {
     /// # record("sample", Arch::Sm80, block(32), |k| {
     /// let tensor = LayoutTensor::new(k.global::<f32>("x"), Layout::parse("(4,8,32):(256,32,1)").unwrap());
     /// let matrix = tensor.slice([None, Some(3.into()), None]);
-    /// assert_eq!(matrix.layout().to_string(), "(4,32):(256,1)");
+    /// assert_eq!(matrix.layout().layout().to_string(), "(4,32):(256,1)");
     /// matrix.load([2.into(), Index::lane(k)]);
     /// # });
     /// ```

@@ -18,24 +18,21 @@ pub fn attention<F: KvFamily, const D: u32>(arch: Arch) -> Kernel {
         let inputs = [F::input(k, "keys"), F::input(k, "values")];
         let [q, out] = ["q", "out"].map(|name| k.global::<bf16>(name).at(k.block_id() * D));
         let [tokens, plane_stride] = ["tokens", "stride"].map(|name| k.param::<u32>(name));
-        let scale = k.param::<f32>("scale");
         let [plane, first, row_stride] = [k.block_id(), k.lit(0), k.lit(D)];
         let place = Place { plane, plane_stride, first, row_stride, tokens, pages: None };
         let keys = F::open::<KConfig<TILE, D, TILE>>(k, "keys", inputs[0], place, KvThreads::Warps(1));
         let values = F::open::<VConfig<TILE, TILE, TILE, D>>(k, "values", inputs[1], place, KvThreads::Warps(1));
         F::begin(k);
-
         // The query is row 0 of the A operand; the other rows are zeros.
         let places = WarpA::places(Index::lane(k));
-        let word = |[row, column]: [Index<'_>; 2]| {
-            let word = k.var(0u32);
-            k.when(row.get(k).eq(0), || word.set(q.at(column.get(k)).cast::<u32>().load()));
+        let word = |i: usize, first: u32| {
+            let ([row, column], word) = (places[i], k.var(0u32));
+            k.when(row.get(k).eq(0), || word.set(q.at((column + first).get(k)).cast::<u32>().load()));
             word.get()
         };
-        let query = |step: u32| WarpA::from_registers(|i| word([places[i][0], places[i][1] + 16 * step]));
-        let query: Vec<WarpA> = (0..D / 16).map(query).collect();
+        let query: Vec<_> = (0..D / 16).map(|step| WarpA::from_registers(|i| word(i, 16 * step))).collect();
         let [scores, acc] = [TILE, D].map(|columns| sums(k, columns));
-        let softmax = Softmax::new(k, scores.fragment(), 1, scale, Patience::None);
+        let softmax = Softmax::new(k, scores.fragment(), 1, k.param("scale"), Patience::None);
         let attend = |tile, landed: &_| {
             scores.clear(k);
             for (step, query) in (0..).zip(query.chunks(1)) {
@@ -48,8 +45,7 @@ pub fn attention<F: KvFamily, const D: u32>(arch: Arch) -> Kernel {
             }
             softmax.absorb(scores).apply(acc);
         };
-        let span = Span { first, end: (tokens + (TILE - 1)) / TILE, step: 1 };
-        stream(k, (&keys, &values), span, attend, |_, landed| {
+        stream(k, (&keys, &values), Span { first, end: (tokens + (TILE - 1)) / TILE, step: 1 }, attend, |_, landed| {
             values.load_from_shared(landed, 0);
             let weights = a_fragment(k, scores, 0, 1).map(|pair| pair.bits());
             acc.mma::<bf16>(&[weights], &b_fragments(&values.get_mma_tile()));

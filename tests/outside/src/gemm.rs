@@ -1,7 +1,7 @@
 //! `c = a · bᵀ`: a[m, k] and b[n, k] of `bf16`, c[m, n] of f32, any m, n and k; tiles of 64×64×32, a ring of three stages.
 
 use half::bf16;
-use tilewright::codegen::build::{Val, block, record};
+use tilewright::codegen::build::{block, record};
 use tilewright::codegen::ir::attr::SpecialReg;
 use tilewright::codegen::ir::{Arch, Kernel};
 use tilewright::kernels::mma::{AtomLayout, MmaSync, TiledMma};
@@ -22,10 +22,9 @@ enum Operands {}
 pub fn gemm(arch: Arch) -> Kernel {
     record("gemm", arch, block(128), |k| {
         let [m, n, depth] = ["m", "n", "k"].map(|name| k.param::<u32>(name));
-        let matrix = |name, rows: Val<'_, u32>| {
+        let [a, b] = [("a", m), ("b", n)].map(|(name, rows)| {
             LayoutTensor::new(k.global::<bf16>(name), Modes::row_major([rows.into(), depth.into()], depth).vectors(8))
-        };
-        let (a, b) = (matrix("a", m), matrix("b", n));
+        });
         let c = LayoutTensor::new(k.global::<f32>("c"), Modes::row_major([m.into(), n.into()], n));
         let [column, row] = [SpecialReg::CtaidX, SpecialReg::CtaidY].map(|axis| k.special(axis));
 
@@ -44,6 +43,7 @@ pub fn gemm(arch: Arch) -> Kernel {
             product.multiply(a, b);
             current.done(claimed);
         });
+        ring.finish();
         product.store_d_masked(c.clipped_tile([TILE[0], TILE[1]], [row.into(), column.into()]));
     })
 }
