@@ -85,7 +85,7 @@ const COPIED: [&str; 10] = [
 ///
 /// ```no_run
 /// use tilewright::checkpoint::{Scheme, quantize};
-/// quantize("models/tiny-llama".as_ref(), "/tmp/tiny-w4a16".as_ref(), Scheme::W4A16, Some(64), &mut |_| ())?;
+/// quantize("models/tiny-llama".as_ref(), "tiny-w4a16".as_ref(), Scheme::W4A16, Some(64), &mut |_| ())?;
 /// # Ok::<(), tilewright::checkpoint::QuantizeError>(())
 /// ```
 ///
