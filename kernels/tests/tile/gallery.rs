@@ -89,3 +89,12 @@ fn gemm_tf32() {
     assert_eq!(counts(&text, ["cp.async.cg", "ldmatrix", "mma.sync"]), [3 * 2 * 4, 4 * (2 + 2), 4 * 2 * 4]);
     assert_eq!(counts(&text, ["ld.global", "st.shared"]), [0, 0]);
 }
+
+/// Rows that are told, promised in vectors of four: one `cp.async` of 16 bytes a thread, zero-filled by a predicate; four
+/// vectors to registers, and four out of them, masked by their rows.
+#[test]
+fn copies() {
+    let text = instructions(recorded("copies"));
+    assert_eq!(counts(&text, ["cp.async.cg", "ld.shared.v4", "st.global.v4", "ld.global"]), [1, 4, 4, 0], "{text}");
+    insta::assert_snapshot!(text);
+}

@@ -51,6 +51,8 @@ pub struct Side {
     pub slice: (usize, u32),
     /// The mode of the matrix that is split, into how many parts, and which.
     pub split: (usize, u32, u32),
+    /// What the length of a part is a multiple of.
+    pub multiple: u32,
     /// Whether a tile of a value is composed with another order of its columns: even ones first.
     pub composed: bool,
 }
@@ -130,6 +132,7 @@ impl Side {
             order,
             slice: (mode, at),
             split: (split.0, split.1, draw.between(0..=split.1 - 1)),
+            multiple: if tile[split.0].is_multiple_of(whole) && draw.between(0..=2) > 0 { whole } else { 1 },
             composed: draw.between(0..=1) == 1,
         };
         let most = side.widest().min(16 / bytes);

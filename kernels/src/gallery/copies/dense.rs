@@ -87,7 +87,7 @@ impl Side {
         let (mode, parts, part) = self.split;
         let matrix = Dense::new(&self.extents, &self.strides).permute(&self.order).slice(self.slice.0, self.slice.1);
         let mut extents = matrix.extents.clone();
-        extents[mode] = extents[mode].div_ceil(parts);
+        extents[mode] = extents[mode].div_ceil(parts).next_multiple_of(self.multiple);
         let mut start = [0, 0];
         start[mode] = extents[mode] * part;
         let tile_of = matrix.window(&start, &extents).window(&first, &tile);

@@ -113,6 +113,6 @@ impl Side {
     }
 
     fn parts(&self) -> Split {
-        Split { mode: self.split.0, parts: self.split.1 as usize, multiple: 1 }
+        Split { mode: self.split.0, parts: self.split.1 as usize, multiple: self.multiple as usize }
     }
 }

@@ -115,13 +115,13 @@ where
     Ok(trial)
 }
 
-/// The first form's kernel of a seed whose copies are asynchronous and go on through registers.
+/// The kernel that is shown: rows of both sides contiguous, told and edged; asynchronous, and on through registers.
 pub(super) fn record_copies(arch: Arch) -> Kernel {
     (FORMS[0].record)(arch, SHOWN)
 }
 
 /// The seed of the kernel that is shown.
-const SHOWN: u64 = 294;
+const SHOWN: u64 = 17868;
 
 /// A form and a case of a seed.
 pub(super) fn draw_copies(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
