@@ -1,11 +1,59 @@
 //! Copies of tiles by tensor map: the boxes follow from the tile's layout, on the device and on the host alike.
+//!
+//! A matrix, swizzled or not, is cut into boxes of two axes: [`fetch`](LayoutTensor::fetch), [`send`](LayoutTensor::send).
+//! A row-major tile of one to five modes is a box by itself: [`fetch_box`](LayoutTensor::fetch_box),
+//! [`reduce_box`](LayoutTensor::reduce_box).
 
 use super::{Index, LayoutTensor};
-use tilewright_codegen::build::{Bulk, Mbarrier, Param, Ptr, Scalar, Shared, TensorMap, Val};
-use tilewright_layout::Swizzled;
+use tilewright_codegen::build::{Builder, Bulk, Mbarrier, Param, Ptr, Scalar, Shared, TensorMap, Val};
+use tilewright_codegen::ir::attr::AtomOp;
 use tilewright_layout::swizzle::TensorBoxes;
-use tilewright_layout::typed::StaticLayout;
+use tilewright_layout::typed::{Lowered, StaticLayout};
 use tilewright_layout::view::OffsetMap;
+use tilewright_layout::{Message, Swizzled};
+
+/// Bytes that a box in shared memory begins at a multiple of.
+const BOX_ALIGN: u32 = 128;
+
+/// The extents of a row-major tile as a tensor map's box has them: the last mode, whose elements are neighbours, first.
+///
+/// ```
+/// use tilewright_kernels::tile::box_extents;
+/// tilewright_layout::layout! { type Voxels = (1, 2, 4, 8, 4):(256, 128, 32, 4, 1); }
+/// assert_eq!(box_extents::<f32, Voxels>(), [4, 8, 4, 2, 1]);
+/// ```
+///
+/// A tile that is no box does not compile:
+/// ```compile_fail
+/// use tilewright_kernels::tile::box_extents;
+/// use tilewright_layout::typed::ColMajor;
+/// box_extents::<f32, ColMajor<8, 8>>();
+/// ```
+pub fn box_extents<T: Scalar, L: StaticLayout>() -> Vec<u32> {
+    const { one_box::<T, L>() };
+    (0..L::LAYOUT.rank()).rev().map(|mode| L::LAYOUT.extent(mode) as u32).collect()
+}
+
+/// A compile error where a tile is not one box of a tensor map.
+const fn one_box<T: Scalar, L: StaticLayout>() {
+    let (layout, rank) = (L::LAYOUT, L::LAYOUT.rank());
+    let (mut mode, mut dense) = (rank, 1);
+    let mut fits = rank >= 1 && rank <= 5 && layout.extents().len() == rank && L::SWIZZLE.bits() == 0;
+    while mode > 0 {
+        mode -= 1;
+        let extent = layout.extent(mode);
+        fits = fits
+            && extent <= 256
+            && (extent == 1 || (mode < layout.strides().len() && layout.strides()[mode] == dense));
+        dense *= extent;
+    }
+    if !fits || layout.extent(rank - 1) * T::TY.bits() as i64 % 128 != 0 {
+        let message = Message::new().text(
+            "a box of a tensor map has 1 to 5 modes of at most 256, row-major, and rows of a multiple of 16 bytes; ",
+        );
+        panic!("{}", message.text(tilewright_layout::typed::notation::<L>().as_str()).text(" is none").as_str())
+    }
+}
 
 /// The boxes of a tile; a layout that no tensor map fills does not compile.
 pub const fn boxes<T: Scalar, L: StaticLayout>() -> TensorBoxes {
@@ -50,6 +98,47 @@ impl<'k, T: Scalar, L: StaticLayout> LayoutTensor<'k, T, L, Shared> {
     pub fn send(self, map: Ptr<'k, Param, TensorMap>, at: [Val<'k, i32>; 2]) {
         self.send_boxes(const { boxes::<T, L>() }, map, at);
     }
+
+    /// The tensor in shared memory of its own, aligned as a box of a tensor map is. A tile that is no box does not compile.
+    #[track_caller]
+    pub fn shared_box(k: &'k Builder, name: &str) -> Self {
+        const { one_box::<T, L>() };
+        LayoutTensor::new(k.shared_aligned(name, Lowered::<L>::REACH as u32, BOX_ALIGN), L::default())
+    }
+
+    /// Fetches the tile as one box, whose first element is at a coordinate of the tensor of `map`, as bytes for the mbarrier:
+    /// one number per mode, the last along the map's first axis. What lies outside the tensor, before it too, reads as the
+    /// map says. Along the last mode a box begins at a multiple of 16 bytes.
+    ///
+    /// ```
+    /// # use tilewright_codegen::{build::{Bulk, block, record}, ir::Arch};
+    /// # use tilewright_kernels::tile::LayoutTensor;
+    /// tilewright_layout::layout! { type Voxels = (1, 2, 4, 8, 4):(256, 128, 32, 4, 1); }
+    /// # record("sample", Arch::Sm90a, block(32), |k| {
+    /// let tile = LayoutTensor::<f32, Voxels, _>::shared_box(k, "tile");
+    /// let (map, landed) = (k.tensor_map("x"), k.mbarriers("landed", 1));
+    /// tile.fetch_box(map, [0, -1, -1, -1, 0].map(|at| k.lit(at)), landed, Bulk::default());
+    /// # });
+    /// ```
+    #[track_caller]
+    pub fn fetch_box<const R: usize>(
+        self,
+        map: Ptr<'k, Param, TensorMap>,
+        at: [Val<'k, i32>; R],
+        barrier: Mbarrier<'k, Shared>,
+        how: Bulk<'k>,
+    ) {
+        const { one_box::<T, L>() };
+        self.at([Index::ZERO; R]).tensor_load(map, &axes(at), barrier, how);
+    }
+
+    /// Combines the elements of the tensor of `map` from a coordinate on with the tile's, each in one atomic step, in the
+    /// thread's bulk group. Nothing is combined outside the tensor.
+    #[track_caller]
+    pub fn reduce_box<const R: usize>(self, op: AtomOp, map: Ptr<'k, Param, TensorMap>, at: [Val<'k, i32>; R]) {
+        const { one_box::<T, L>() };
+        self.at([Index::ZERO; R]).tensor_reduce(op, map, &axes(at));
+    }
 }
 
 impl<'k, T: Scalar, L: OffsetMap> LayoutTensor<'k, T, L, Shared> {
@@ -82,4 +171,10 @@ impl<'k, T: Scalar, L: OffsetMap> LayoutTensor<'k, T, L, Shared> {
             copy(self.unswizzled(start), [at[along] + (number * boxes.width as u32) as i32, shifted]);
         }
     }
+}
+
+/// A coordinate by the axes of a tensor map.
+fn axes<const R: usize>(mut at: [Val<'_, i32>; R]) -> [Val<'_, i32>; R] {
+    at.reverse();
+    at
 }

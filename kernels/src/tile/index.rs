@@ -107,13 +107,25 @@ impl<'k> Index<'k> {
         1 << (self.bits | self.constant).trailing_zeros().min(31)
     }
 
-    /// The product with another half-known number, in 32 bits.
+    /// The product with another half-known number, in 32 bits: a multiple of what both are multiples of.
+    ///
+    /// ```
+    /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
+    /// use tilewright_kernels::tile::Index;
+    /// # record("sample", Arch::Sm80, block(128), |k| {
+    /// let [part, units] = ["part", "units"].map(|name| Index::any(k.param(name)));
+    /// assert_eq!(part.times(k, units * 4).multiple(), 4);
+    /// # });
+    /// ```
     #[track_caller]
     pub fn times(self, k: &'k Builder, other: Index<'k>) -> Index<'k> {
         match (self.known(), other.known()) {
             (_, Some(factor)) => self * factor,
             (Some(factor), None) => other * factor,
-            (None, None) => Index::any(self.get(k) * other.get(k)),
+            (None, None) => {
+                let multiple = self.multiple().saturating_mul(other.multiple()).min(1 << 31);
+                Index::with_bits(self.get(k) * other.get(k), !(multiple - 1))
+            }
         }
     }
 

@@ -37,7 +37,7 @@ mod side;
 mod tensor;
 mod typed;
 
-pub use bulk::{Share, boxes};
+pub use bulk::{Share, box_extents, boxes};
 pub use copy::{ThreadGroup, copy, copy_async};
 pub use element::{Element, Lanes};
 pub use error::TileError;

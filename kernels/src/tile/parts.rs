@@ -203,12 +203,8 @@ impl<'k, E: Element, S: SpaceOf, const R: usize> LayoutTensor<'k, E, Modes<'k, R
         let (k, mut modes) = (self.builder(), *self.map());
         match (threads.left_inverse(), threads.rank() == R) {
             (Ok(inverse), true) => {
-                let mut rest = place(&inverse, thread);
-                for mode in 0..R {
-                    let count = threads.extent(mode) as u32;
-                    let at = if mode + 1 < R { rest % count } else { rest };
-                    rest = rest / count;
-                    modes = modes.dealt(k, mode, at, count);
+                for (mode, at) in coordinate_of(threads, &inverse, thread).into_iter().enumerate() {
+                    modes = modes.dealt(k, mode, at, threads.extent(mode) as u32);
                 }
             }
             (Ok(_), false) => self.refuse(&TileError::ThreadRank { given: threads.rank(), expected: R }),
@@ -321,6 +317,32 @@ fn permutation(modes: &[usize], rank: usize) -> Result<(), TileError> {
         }
     }
     Ok(())
+}
+
+/// The coordinate of a thread in a layout of threads. Where they number every place, strides are the weights of digits, so that
+/// none goes the detour by the place.
+#[track_caller]
+fn coordinate_of<'k>(threads: &Layout, inverse: &Layout, thread: Index<'k>) -> Vec<Index<'k>> {
+    let (size, modes) = (threads.size(), (0..threads.rank()).map(|mode| threads.mode(mode).unwrap_or(Layout::ONE)));
+    if threads.cosize() == size {
+        let along = |mode: Layout| {
+            let (mut at, mut weight) = (Index::from(0), 1);
+            for (&extent, &stride) in mode.extents().iter().zip(mode.strides()).filter(|(extent, _)| **extent > 1) {
+                let rest = thread / stride as u32;
+                at = at + if stride * extent < size { rest % extent as u32 } else { rest } * weight;
+                weight *= extent as u32;
+            }
+            at
+        };
+        return modes.map(along).collect();
+    }
+    let mut rest = place(inverse, thread);
+    let along = |mode: Layout| {
+        let (at, count) = (rest, mode.size() as u32);
+        rest = rest / count;
+        if rest.known() == Some(0) { at } else { at % count }
+    };
+    modes.map(along).collect()
 }
 
 fn no_numbering(threads: &Layout) -> TileError {

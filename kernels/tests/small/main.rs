@@ -26,4 +26,11 @@ macro_rules! kernels {
     )+};
 }
 
-kernels!(rms_norm rope silu_mul add embed argmax sample transpose_edged column_sums residual_norm);
+kernels!(rms_norm rope silu_mul add embed argmax sample);
+kernels!(transpose_edged column_sums residual_norm unit_rows gemm_tf32 two_products channels_first split_sums batch_sums);
+
+/// Layouts, cuts and copies of a seed each.
+#[test]
+fn copies() {
+    right("copies", 0..420);
+}

@@ -15,6 +15,9 @@ fn alike(name: &str, keep: impl Fn(&Trial) -> bool, most: usize) -> Vec<Trial> {
     let kernels = tilewright_kernels::shipped();
     let kernel = kernels.iter().find(|kernel| kernel.name() == name).expect("a shipped kernel");
     let first = trials(&**kernel, &keep, 1).remove(0);
+    if most == 1 {
+        return vec![first];
+    }
     let same = |trial: &Trial| keep(trial) && trial.kernel().kernel() == first.kernel().kernel();
     trials(&**kernel, same, most)
 }
@@ -54,14 +57,50 @@ fn gallery() {
     surveyed(&alike("residual_norm", |trial| threads(trial) == 128, 3), 10);
 }
 
+/// A tile of every stage and one more, so that a stage is filled again.
+#[test]
+fn gallery_products() {
+    let deep = |trial: &Trial| {
+        let depth = trial.particulars().split(['×', ',']).nth(2).and_then(|depth| depth.parse::<u32>().ok());
+        trial.grid()[0] == 1 && depth.is_some_and(|depth| (97..=128).contains(&depth))
+    };
+    surveyed(&alike("gemm_tf32", deep, 1), 10);
+    surveyed(&alike("two_products", |trial| trial.grid()[0] == 1, 1), 10);
+}
+
+#[test]
+fn gallery_boxes_and_reductions() {
+    surveyed(&alike("channels_first", |trial| trial.grid()[0] < 4, 1), 10);
+    surveyed(&alike("split_sums", |trial| trial.grid()[0] == 4, 2), 10);
+    surveyed(&alike("batch_sums", |trial| trial.grid()[0] * trial.grid()[1] == 2, 2), 10);
+}
+
+/// Every thread's words are copied by another one.
+#[test]
+fn gallery_copies() {
+    for way in ["(16,32):(32,1) by Block and", "(16,32):(32,1) by BlockAsync and", "(8,16):(16,1) by ThreadAsync,"] {
+        let told = |trial: &Trial| {
+            let note = trial.particulars();
+            threads(trial) > 32 && note.starts_with(way) && note.contains("Told to Told")
+        };
+        surveyed(&alike("copies", told, 1), 10);
+    }
+}
+
 /// Kernels that a survey judges: here, and in the tests of `gemm`, `gemv`, `attention_decode` and `attention_prefill`.
 ///
 /// `gemm_fp8`'s survey is that of promoted sums; those of s8 and the other kernels of 8 bits synchronise as the kernels of 16
 /// bits do, line for line.
-const SURVEYED: [&str; 18] = [
+const SURVEYED: [&str; 24] = [
     "transpose_edged",
     "column_sums",
     "residual_norm",
+    "gemm_tf32",
+    "two_products",
+    "copies",
+    "channels_first",
+    "split_sums",
+    "batch_sums",
     "rms_norm",
     "argmax",
     "sample",

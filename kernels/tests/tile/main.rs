@@ -2,6 +2,7 @@
 
 mod arithmetic;
 mod copies;
+mod gallery;
 mod iterators;
 mod refused;
 mod text;

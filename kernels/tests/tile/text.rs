@@ -1,22 +1,25 @@
 //! PTX of representative copies: vector widths, predicates, addresses; what a hand would write.
 
 use tilewright_codegen::build::{Builder, block, record};
-use tilewright_codegen::ir::Arch;
+use tilewright_codegen::ir::{Arch, Kernel};
 use tilewright_codegen::ptx;
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::tile::{Index, LayoutTensor, Modes, ThreadGroup, copy};
 use tilewright_layout::typed::{KMajor, OperandTile, RowMajor};
 
-/// The instructions of a kernel, without its declarations.
 fn body(build: impl FnOnce(&Builder)) -> String {
-    let verified = verify(record("body", Arch::Sm80, block(128), build)).unwrap_or_else(|errors| panic!("{errors}"));
-    let text = ptx::emit(&verified);
+    instructions(record("body", Arch::Sm80, block(128), build))
+}
+
+/// The instructions of a kernel, without its declarations.
+pub fn instructions(kernel: Kernel) -> String {
+    let text = ptx::emit(&verify(kernel).unwrap_or_else(|errors| panic!("{errors}")));
     let lines = text.split_once("{\n").map_or("", |(_, body)| body).lines();
     let told = |line: &&str| !line.trim_start().starts_with('.') && !line.trim().is_empty();
     lines.filter(told).collect::<Vec<_>>().join("\n")
 }
 
-fn count(text: &str, word: &str) -> usize {
+pub fn count(text: &str, word: &str) -> usize {
     text.lines().filter(|line| line.contains(word)).count()
 }
 
