@@ -9,6 +9,7 @@
 //! | `warps` | the warps that compute, their barrier, how work is dealt to them |
 //! | `array` | arrays in global memory whose dtype is chosen while recording |
 //! | `unit` | eight weight rows as they pass through the ring: a layout, its inverse, stages |
+//! | `deal` | where the stages of a stream lie: in order, or dealt round the SMs |
 //! | `packing` | how rows lie in the MMA's A operand |
 //! | `path` | the way that activations take to the warps: copied, held, streamed |
 //! | `operand` | activations copied to shared memory |
@@ -30,6 +31,7 @@
 mod argmax;
 mod array;
 mod attention;
+mod deal;
 mod embed;
 mod input;
 mod linear;
@@ -51,6 +53,7 @@ mod warps;
 pub use argmax::{Argmax, argmax};
 pub use array::{Array, Float};
 pub use attention::{Attention, Heads, attention};
+pub use deal::Deal;
 pub use embed::{Embed, embed};
 pub use input::Input;
 pub use linear::{Best, Linear, Output, Scratch, linear};

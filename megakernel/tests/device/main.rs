@@ -7,6 +7,7 @@ mod activations;
 mod agree;
 mod both;
 mod choose;
+mod dealing;
 mod ends;
 mod faults;
 mod lab;

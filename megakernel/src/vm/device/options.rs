@@ -34,6 +34,8 @@ pub struct DeviceOptions {
     pub spin_limit: u32,
     /// Whether activations carry their own arrival where they can, instead of being released.
     pub tags: bool,
+    /// Where the stages of a stream of weights lie in the image.
+    pub dealing: Dealing,
     /// Fewest rows of a task whose activations are held in registers; of fewer rows they are copied to shared memory. Where
     /// there is no room they are streamed.
     pub held_rows: u32,
@@ -47,6 +49,17 @@ pub struct DeviceOptions {
     pub take_registers: bool,
     /// Whether every task's times are recorded.
     pub timeline: bool,
+}
+
+/// Where the stages of a stream of weights lie in the image ([`Deal`](tilewright_kernels::decode::Deal)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Dealing {
+    /// In their order: what an SM reads is contiguous.
+    InOrder,
+    /// Units dealt round the SMs: the first unit of each SM's part, then the second.
+    Units,
+    /// Stages dealt round the SMs: what all SMs read at a time is contiguous.
+    Stages,
 }
 
 /// Threads of a warpgroup.
@@ -100,6 +113,7 @@ impl Default for DeviceOptions {
             sums_bytes: 4096,
             spin_limit: 1 << 24,
             tags: true,
+            dealing: Dealing::InOrder,
             held_rows: 3,
             held_registers: 128,
             streamed_units: 8,
