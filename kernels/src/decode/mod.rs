@@ -15,6 +15,7 @@
 //! | `operand` | activations copied to shared memory |
 //! | `source` | activations straight to registers, without a copy |
 //! | `input` | where activations come from: plain or normalised |
+//! | `held` | stages of weights in registers |
 //! | `product` | units from the ring times activations |
 //! | `linear` | a tile of a linear layer with its epilogues |
 //! | `qkv` | the projections of a kv head's group, rotated and appended |
@@ -33,6 +34,7 @@ mod array;
 mod attention;
 mod deal;
 mod embed;
+mod held;
 mod input;
 mod linear;
 mod merge;
@@ -55,6 +57,7 @@ pub use array::{Array, Float};
 pub use attention::{Attention, Heads, attention};
 pub use deal::Deal;
 pub use embed::{Embed, embed};
+pub use held::HeldStage;
 pub use input::Input;
 pub use linear::{Best, Linear, Output, Scratch, linear};
 pub(crate) use linear::{key, shuffled, unkey};

@@ -10,6 +10,7 @@ mod choose;
 mod dealing;
 mod ends;
 mod faults;
+mod holding;
 mod lab;
 mod merges;
 mod mutants;

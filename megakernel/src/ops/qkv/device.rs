@@ -128,6 +128,10 @@ enum KeysCode {
 }
 
 impl DeviceFunction for QkvTile {
+    fn holds_stages(&self) -> bool {
+        self.tile.holds_stages()
+    }
+
     fn shared(&self, warps: u32) -> SharedBytes {
         self.tile.shared(warps, 1)
     }

@@ -206,7 +206,7 @@ impl Planner<'_> {
         let device = task.op.device().ok_or(Unsupported::Op { op: task.op.name() })?;
         let Planned { opcode, mut record, bytes, weights } = device.plan(self)?;
         self.record_bytes = self.record_bytes.max((offset_of!(TaskRecord, fields) + bytes) as u32);
-        let early = opcode.signals_early();
+        let (early, holds) = (opcode.signals_early(), opcode.holds_stages());
         record.opcode = number_of(&mut self.opcodes, opcode) as u32;
         if let Some(Stretch { stream, first, units, group }) = weights {
             let stream = &self.streams[stream];
@@ -214,7 +214,8 @@ impl Planner<'_> {
             record.deal = short("different deals of streams", number_of(&mut self.deals, stream.deal))?;
             record.stages = units as u32 * stream.unit.stages();
             record.stage_bytes = stream.unit.stage_bytes();
-            record.unit_stages = stream.unit.stages();
+            record.unit_stages = short("stages of a unit", stream.unit.stages() as usize)?;
+            record.held = if holds { record.stages.min(self.options.hold()) as u16 } else { 0 };
             record.group = short("units of a group", group.unwrap_or(0) as usize)?;
         }
         record.task = task.id.index() as u32;

@@ -36,6 +36,9 @@ pub struct DeviceOptions {
     pub tags: bool,
     /// Where the stages of a stream of weights lie in the image.
     pub dealing: Dealing,
+    /// Stages of a task that the team takes into registers while it waits, where its activations are copied; 8 at most. The
+    /// ring has room for others meanwhile.
+    pub hold: u32,
     /// Fewest rows of a task whose activations are held in registers; of fewer rows they are copied to shared memory. Where
     /// there is no room they are streamed.
     pub held_rows: u32,
@@ -77,6 +80,11 @@ pub(super) struct Registers {
 }
 
 impl DeviceOptions {
+    /// Most stages of a task that are held.
+    pub(super) fn hold(self) -> u32 {
+        self.hold.min(8)
+    }
+
     /// Threads of a block.
     pub(super) fn threads(self) -> u32 {
         match self.registers() {
@@ -114,6 +122,7 @@ impl Default for DeviceOptions {
             spin_limit: 1 << 24,
             tags: true,
             dealing: Dealing::InOrder,
+            hold: 0,
             held_rows: 3,
             held_registers: 128,
             streamed_units: 8,

@@ -5,9 +5,9 @@ use bytemuck::{Pod, Zeroable};
 /// A task of a block's queue: what the machine reads of every task, and behind it the fields of its op.
 ///
 /// ```text
-/// word  0 opcode    1 task            2 weights   3 first         4 stages    5 stage_bytes   6 unit_stages
-///       7 group and deal              8 waits     9 wait_count   10 signals  11 signal_count
-///      12 input    13 residual       14 output   15 releases and early       16 .. 28 fields
+/// word  0 opcode    1 task            2 weights   3 first         4 stages    5 stage_bytes   6 unit_stages, held
+///       7 group, deal                 8 waits     9 wait_count   10 signals  11 signal_count
+///      12 input    13 residual       14 output   15 releases, early          16 .. 28 fields
 /// ```
 ///
 /// The tables hold of each record as many words as the longest fields in the plan take: shared memory is the ring's.
@@ -27,7 +27,9 @@ pub struct TaskRecord {
     /// Bytes of each of them.
     pub stage_bytes: u32,
     /// Stages of a unit of weights.
-    pub unit_stages: u32,
+    pub unit_stages: u16,
+    /// Of its first stages, how many the team takes into registers before it waits.
+    pub held: u16,
     /// Units of a group, where weights come group by group ([`Order`](tilewright_kernels::decode::Order)); 0: in order.
     pub group: u16,
     /// Where the stream's stages lie: which of the plan's deals.

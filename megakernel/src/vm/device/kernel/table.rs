@@ -105,7 +105,7 @@ macro_rules! fields {
     };
 }
 
-fields!(opcode task weights first stages stage_bytes unit_stages waits wait_count signals signal_count);
+fields!(opcode task weights first stages stage_bytes waits wait_count signals signal_count);
 fields!(input residual output);
 
 /// The same of fields of 16 bits.
@@ -119,7 +119,7 @@ macro_rules! short_fields {
     };
 }
 
-short_fields!(group deal releases early);
+short_fields!(unit_stages held group deal releases early);
 
 impl<'k> TaskView<'k> {
     /// A field of the op's own, by its offset in their type (`offset_of!`).
