@@ -105,7 +105,7 @@ pub(super) fn product<'k>(
     for stage in 0..unit.stages() {
         let round = stage * unit.per_warp();
         let first = unit.chunk(team.k.warp(), team.k.lit(round));
-        let stage = held.get(stage as usize).map_or(Stage::Next(weights), Stage::Held);
+        let stage = held.get(stage as usize).map_or(Stage::Next(weights), |held| Stage::Held(held, weights));
         chains.multiply(team, unit, stage, round, |chunk| fragments(first + chunk * team.warps, round + chunk));
     }
     sums.place(team, slot, chains.sum(), |at, sums| at.store_vec(sums));
@@ -137,8 +137,8 @@ pub(super) fn products<'k>(source: &Source<'k>, weights: &dyn Weights<'k>, sums:
 enum Stage<'w, 'k> {
     /// The ring's next.
     Next(&'w dyn Weights<'k>),
-    /// In registers.
-    Held(&'w HeldStage<'k>),
+    /// In registers, at the latest when it has been the ring's next.
+    Held(&'w HeldStage<'k>, &'w dyn Weights<'k>),
 }
 
 /// Accumulators of a unit.
@@ -176,7 +176,10 @@ impl<'k> Chains<'k> {
                 (0..unit.per_warp())
                     .for_each(|chunk| multiply(chunk, weights.at(chunk * (team.warps * 128)).load_vec()));
             }),
-            Stage::Held(held) => (0..unit.per_warp()).for_each(|chunk| multiply(chunk, held.chunk(chunk))),
+            Stage::Held(held, weights) => {
+                held.bring(weights, unit.per_warp());
+                (0..unit.per_warp()).for_each(|chunk| multiply(chunk, held.chunk(chunk)));
+            }
         }
     }
 

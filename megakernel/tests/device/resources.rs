@@ -18,6 +18,7 @@ fn kernels_of_known_models_assemble_to_what_the_page_says() {
     let target = Target::named("h100").unwrap();
     let ships = DeviceOptions::default();
     let dealt = DeviceOptions { dealing: Dealing::Stages, ..ships };
+    let landed = DeviceOptions { hold: 4, hold_waits: false, ..dealt };
     let [two, four, six] = [2, 4, 6].map(|hold| DeviceOptions { hold, ..dealt });
     for (model, rows, note, options) in [
         ("llama-3.2-1b", 1, "", ships),
@@ -26,6 +27,7 @@ fn kernels_of_known_models_assemble_to_what_the_page_says() {
         ("llama-3.2-1b", 1, ", stages dealt, 2 held", two),
         ("llama-3.2-1b", 1, ", stages dealt, 4 held", four),
         ("llama-3.2-1b", 1, ", stages dealt, 6 held", six),
+        ("llama-3.2-1b", 1, ", stages dealt, 4 held that have landed", landed),
         ("llama-3.2-1b", 2, ", stages dealt, 4 held", four),
         ("llama-3.2-1b", 4, "", ships),
         ("llama-3.2-1b", 8, "", ships),
@@ -34,6 +36,7 @@ fn kernels_of_known_models_assemble_to_what_the_page_says() {
         ("llama-3.1-8b", 1, ", stages dealt, 2 held", two),
         ("llama-3.1-8b", 1, ", stages dealt, 4 held", four),
         ("llama-3.1-8b", 1, ", stages dealt, 6 held", six),
+        ("llama-3.1-8b", 1, ", stages dealt, 4 held that have landed", landed),
         ("llama-3.1-8b", 4, "", ships),
         ("llama-3.1-8b", 8, "", ships),
         ("llama-3.1-8b", 16, "", ships),

@@ -39,6 +39,9 @@ pub struct DeviceOptions {
     /// Stages of a task that the team takes into registers while it waits, where its activations are copied; 8 at most. The
     /// ring has room for others meanwhile.
     pub hold: u32,
+    /// Whether the team waits for the stages that it holds. Otherwise it takes those that have landed, and looks for its
+    /// signals without delay.
+    pub hold_waits: bool,
     /// Fewest rows of a task whose activations are held in registers; of fewer rows they are copied to shared memory. Where
     /// there is no room they are streamed.
     pub held_rows: u32,
@@ -123,6 +126,7 @@ impl Default for DeviceOptions {
             tags: true,
             dealing: Dealing::InOrder,
             hold: 0,
+            hold_waits: true,
             held_rows: 3,
             held_registers: 128,
             streamed_units: 8,
