@@ -10,14 +10,16 @@ use tilewright_kernels::kv::{CpAsync, Staged, Tma};
 fn kernels() -> Vec<Kernel> {
     let mut all = Vec::new();
     for (depth, group) in [(64, 4), (96, 1), (128, 4), (128, 16), (256, 8)] {
-        let decode = Decode { depth, group, layout: Layout::Dense };
+        let decode = Decode { depth, group, layout: Layout::Dense, tile: 16 };
         all.push(decode.record::<Tma<3>>(Arch::Sm90a));
+        all.push(Decode { tile: 32, ..decode }.record::<Tma<2>>(Arch::Sm90a));
         if depth < 256 {
             all.push(decode.record::<CpAsync<2>>(Arch::Sm80));
         }
     }
-    all.push(Decode { depth: 128, group: 4, layout: Layout::Paged { page_tokens: 16 } }.record::<Tma<3>>(Arch::Sm90a));
-    all.push(Decode { depth: 128, group: 4, layout: Layout::Dense }.record::<Staged<1, true>>(Arch::Sm80));
+    let dense = Decode { depth: 128, group: 4, layout: Layout::Dense, tile: 16 };
+    all.push(Decode { layout: Layout::Paged { page_tokens: 16 }, ..dense }.record::<Tma<3>>(Arch::Sm90a));
+    all.push(dense.record::<Staged<1, true>>(Arch::Sm80));
     for depth in [64, 96, 128, 256] {
         for causal in [false, true] {
             let prefill = Prefill { depth, group: 1, causal, queries: QueryLayout::HeadMajor, kv: Kv::HeadMajor };

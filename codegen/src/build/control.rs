@@ -3,8 +3,18 @@
 use super::ptr::Counter;
 use super::{Arg, Builder, Val};
 use crate::ir::attr::{RegChange, RegCount, Remark};
-use crate::ir::{ControlOp, Op};
+use crate::ir::{ControlOp, Op, Operand, ValueId};
 use core::panic::Location;
+
+/// What records a block. As an object: code that is generic over closures is compiled anew for each of them, with their own
+/// code in it as often as it calls them.
+pub(super) type Body<'b> = &'b mut dyn FnMut();
+
+/// What is called once, as something that might be called often.
+fn once(body: impl FnOnce()) -> impl FnMut() {
+    let mut body = Some(body);
+    move || body.take().map_or((), |body| body())
+}
 
 impl Builder {
     /// Records `then`, executed where the condition is true.
@@ -16,12 +26,15 @@ impl Builder {
     /// Records both sides. Of a condition that is known, only the side that is taken.
     #[track_caller]
     pub fn if_else(&self, cond: Val<'_, bool>, then: impl FnOnce(), otherwise: impl FnOnce()) {
-        match cond.op.as_const() {
+        self.branch(cond.op, &mut once(then), &mut once(otherwise));
+    }
+
+    #[track_caller]
+    fn branch(&self, cond: Operand, then: Body<'_>, otherwise: Body<'_>) {
+        match cond.as_const() {
             Some(known) if known.bits != 0 => then(),
             Some(_) => otherwise(),
-            None => {
-                self.nest(|| Op::If { cond: cond.op, then: self.inside(then), otherwise: self.inside(otherwise) });
-            }
+            None => self.nest(|| Op::If { cond, then: self.inside(then), otherwise: self.inside(otherwise) }),
         }
     }
 
@@ -56,15 +69,22 @@ impl Builder {
     ) {
         let (start, end, step) = (start.val(self).op, end.val(self).op, step.constant().into());
         let var = self.fresh(T::TY);
-        self.nest(|| {
-            let body = self.inside(|| body(Val::new(self, var.into())));
-            Op::For { var, start, end, step, body }
-        });
+        self.count(var, [start, end], step, &mut once(|| body(Val::new(self, var.into()))));
+    }
+
+    #[track_caller]
+    fn count(&self, var: ValueId, [start, end]: [Operand; 2], step: Operand, body: Body<'_>) {
+        self.nest(|| Op::For { var, start, end, step, body: self.inside(body) });
     }
 
     /// Repeats the body until it breaks.
     #[track_caller]
     pub fn loop_(&self, body: impl FnOnce()) {
+        self.repeat(&mut once(body));
+    }
+
+    #[track_caller]
+    fn repeat(&self, body: Body<'_>) {
         self.nest(|| Op::Loop { body: self.inside(body) });
     }
 

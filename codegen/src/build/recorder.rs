@@ -1,5 +1,6 @@
 //! The recorder: open blocks, fresh values, hash-consing of pure values.
 
+use super::control::Body;
 use super::fold::fold;
 use crate::ir::{
     Arch, Block, Flag, Inst, Kernel, Knowledge, Known, Launch, Op, Operand, Param, ParamId, ParamKind, Regs, Shared,
@@ -50,23 +51,9 @@ const UNKNOWN: ValueId = ValueId(u32::MAX);
 /// assert_eq!(kernel.params.len(), 2);
 /// ```
 pub fn record(name: &str, arch: Arch, launch: Launch, body: impl FnOnce(&Builder)) -> Kernel {
-    let kernel = Kernel {
-        name: name.into(),
-        arch,
-        launch,
-        params: Vec::new(),
-        shared: Vec::new(),
-        vars: Vec::new(),
-        values: Vec::new(),
-        body: Block::new(),
-        refused: Vec::new(),
-    };
-    let state = State { kernel, open: vec![Scope::default()], next: 0, known: Knowledge::default(), src: None };
-    let builder = Builder { state: RefCell::new(state) };
+    let builder = Builder::new(name, arch, launch);
     body(&builder);
-    let State { mut kernel, open, .. } = builder.state.into_inner();
-    kernel.body = open.into_iter().next().unwrap_or_default().block;
-    kernel
+    builder.finish()
 }
 
 /// A launch of blocks of that many threads along one axis, without clusters.
@@ -92,6 +79,28 @@ impl Launch {
 }
 
 impl Builder {
+    fn new(name: &str, arch: Arch, launch: Launch) -> Builder {
+        let kernel = Kernel {
+            name: name.into(),
+            arch,
+            launch,
+            params: Vec::new(),
+            shared: Vec::new(),
+            vars: Vec::new(),
+            values: Vec::new(),
+            body: Block::new(),
+            refused: Vec::new(),
+        };
+        let state = State { kernel, open: vec![Scope::default()], next: 0, known: Knowledge::default(), src: None };
+        Builder { state: RefCell::new(state) }
+    }
+
+    fn finish(self) -> Kernel {
+        let State { mut kernel, open, .. } = self.state.into_inner();
+        kernel.body = open.into_iter().next().unwrap_or_default().block;
+        kernel
+    }
+
     /// The architecture that the kernel is recorded for.
     pub fn arch(&self) -> Arch {
         self.state.borrow().kernel.arch
@@ -141,7 +150,7 @@ impl Builder {
     }
 
     /// Records a block that stands inside a statement.
-    pub(super) fn inside(&self, body: impl FnOnce()) -> Block {
+    pub(super) fn inside(&self, body: Body<'_>) -> Block {
         self.state.borrow_mut().open.push(Scope::default());
         body();
         self.state.borrow_mut().open.pop().unwrap_or_default().block

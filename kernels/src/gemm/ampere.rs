@@ -5,7 +5,7 @@
 
 use super::finish::Output;
 use super::raster::Raster;
-use super::store::{Results, Store};
+use super::store::{MakeSink, ResultTiles, Results, Store};
 use super::tiling::Tiles;
 use crate::mma::{AtomLayout, InputType, MmaSync, TiledMma};
 use crate::ring::{GroupRing, StageTile};
@@ -41,11 +41,16 @@ pub const fn launch<F: InputType, T: Tiles>() -> Launch {
 enum Operands {}
 
 /// Parameters: A, B; M, N, K; strides of A and of B; rows and columns of tiles, splits; then those of the store.
-pub fn gemm<'k, F: InputType, D: Output, T: Tiles>(k: &'k Builder, config: Config, store: Store) {
+pub fn gemm<F: InputType, D: Output, T: Tiles>(k: &Builder, config: Config, store: Store) {
+    product::<F, T>(k, config, &|extents| Results::<F::Sum, D>::parameters(k, ResultTiles::of::<T>(), store, extents));
+}
+
+/// The product, whatever becomes of the sums.
+fn product<'k, F: InputType, T: Tiles>(k: &'k Builder, config: Config, results: MakeSink<'_, 'k, F::Sum>) {
     let (a, b) = (k.global::<F::Stored>("a"), k.global::<F::Stored>("b"));
     let [m, n, depth, a_stride, b_stride] = ["m", "n", "k", "a_stride", "b_stride"].map(|name| k.param::<u32>(name));
     let [rows, columns, splits] = ["rows", "columns", "splits"].map(|name| k.param::<u32>(name));
-    let results = Results::<F::Sum, D, T>::parameters(k, store, [m, n]);
+    let results = results([m, n]);
     let operand = |base: Ptr<'k, _, F::Stored>, rows: Val<'k, u32>, stride, number: usize| {
         let extents = [rows, depth].map(Index::any);
         let modes = match config.majors[number] {

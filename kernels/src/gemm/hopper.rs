@@ -7,7 +7,7 @@
 
 use super::finish::Output;
 use super::raster::{Place, Raster};
-use super::store::{Results, Store};
+use super::store::{MakeSink, ResultTiles, Results, Store};
 use super::tiling::Tiles;
 use crate::mma::{InputType, TiledMma, Wgmma};
 use crate::ring::{Consumers, Ring, Shape, StageTile, by, start};
@@ -47,10 +47,15 @@ pub fn launch<T: Tiles>(config: Config) -> Launch {
 }
 
 /// Parameters: tensor maps of A and B; M, N, K, rows of clusters, columns of tiles, splits; then those of the store.
-pub fn gemm<'k, F: InputType, D: Output, T: Tiles>(k: &'k Builder, config: Config, store: Store) {
+pub fn gemm<F: InputType, D: Output, T: Tiles>(k: &Builder, config: Config, store: Store) {
+    product::<F, T>(k, config, &|extents| Results::<F::Sum, D>::parameters(k, ResultTiles::of::<T>(), store, extents));
+}
+
+/// The product, whatever becomes of the sums.
+fn product<'k, F: InputType, T: Tiles>(k: &'k Builder, config: Config, results: MakeSink<'_, 'k, F::Sum>) {
     let (a_map, b_map) = (k.tensor_map("a"), k.tensor_map("b"));
     let [m, n, depth, rows, columns, splits] = ["m", "n", "k", "rows", "columns", "splits"].map(|p| k.param::<u32>(p));
-    let results = Results::<F::Sum, D, T>::parameters(k, store, [m, n]);
+    let results = results([m, n]);
     let fetcher = k.tid().eq(128 * T::CONSUMERS);
     let tiles = (StageTile::<F::Stored, T::A>::typed(), StageTile::<F::Stored, T::B>::typed());
     let shape = Shape::stages(config.stages).consumers(Consumers::Warpgroups(T::CONSUMERS)).cluster(config.cluster);

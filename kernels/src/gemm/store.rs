@@ -3,10 +3,12 @@
 use super::finish::{Epilogue, Finish, Output};
 use super::tiling::Tiles;
 use crate::mma::{Accumulator, Pack, Pair};
-use crate::tile::{Index, LayoutTensor, Modes, Share};
-use core::marker::PhantomData;
+use crate::tile::{Index, LayoutTensor, Modes, Share, boxes};
 use tilewright_codegen::build::{Builder, Global, Numeric, Param, Ptr, Shared, TensorMap, Val};
 use tilewright_codegen::ir::attr::ProxyFence;
+use tilewright_layout::Swizzled;
+use tilewright_layout::swizzle::TensorBoxes;
+use tilewright_layout::typed::StaticLayout;
 
 /// How the result is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -29,13 +31,69 @@ impl Store {
     }
 }
 
+/// What the kernels must do with their sums, whatever the type of the result. As an object it is compiled once for all tiles;
+/// what is recorded is the same.
+pub(super) trait Sink<'k, S> {
+    /// Columns of the result per tile: half of B's where the other half are gates.
+    fn columns(&self) -> u32;
+
+    /// What this block fetches of its cluster's tile of B, whose part of the result begins at `column`: shares of the tile,
+    /// and where the tensor has the row that would be the tile's first.
+    fn shares(&self, cluster: u32, rank: Val<'k, u32>, column: Val<'k, u32>) -> Vec<(Share<'k>, Val<'k, i32>)>;
+
+    /// Finishes sums whose first stands at `corner` of the result, and writes them.
+    fn store(&self, sums: Accumulator<'k, S>, thread: Index<'k>, corner: [Val<'k, u32>; 2], split: Val<'k, u32>);
+
+    /// Waits until everything that was sent off has been read.
+    fn drain(&self);
+}
+
+/// Makes the [`Sink`] of a kernel from the extents of its result: declares the parameters behind the product's own.
+pub(super) type MakeSink<'a, 'k, S> = &'a dyn Fn([Val<'k, u32>; 2]) -> Box<dyn Sink<'k, S> + 'k>;
+
+/// The tiles of a result: those of [`Tiles`], as numbers.
+#[derive(Clone, Copy)]
+pub(super) struct ResultTiles {
+    /// Columns of B's tile.
+    columns: u32,
+    /// Warpgroups that multiply, and the rows of each.
+    consumers: u32,
+    rows: u32,
+    /// Columns that are staged at a time, and the buffers of a warpgroup.
+    staged: u32,
+    buffers: u32,
+    /// What a buffer holds, and its boxes.
+    tile: Swizzled,
+    boxes: TensorBoxes,
+}
+
+impl ResultTiles {
+    /// Those of some tiles.
+    pub(super) const fn of<T: Tiles>() -> ResultTiles {
+        ResultTiles {
+            columns: T::N,
+            consumers: T::CONSUMERS,
+            rows: T::ROWS,
+            staged: T::STAGED,
+            buffers: T::BUFFERS,
+            tile: Swizzled::new(T::C::SWIZZLE, 0, T::C::LAYOUT),
+            boxes: boxes::<u16, T::C>(),
+        }
+    }
+
+    /// Elements that a warpgroup stages at a time.
+    fn stage(&self) -> u32 {
+        self.rows * self.staged
+    }
+}
+
 /// The result's side of a kernel.
-pub(super) struct Results<'k, S, D, T> {
+pub(super) struct Results<'k, S, D> {
     k: &'k Builder,
     finish: Finish<'k, D>,
     extents: [Val<'k, u32>; 2],
     to: To<'k, S, D>,
-    tiles: PhantomData<T>,
+    tiles: ResultTiles,
 }
 
 #[derive(Clone, Copy)]
@@ -45,42 +103,13 @@ enum To<'k, S, D> {
     Partials(Ptr<'k, Global, S>),
 }
 
-impl<'k, S: Numeric, D: Output, T: Tiles> Results<'k, S, D, T> {
-    /// Declares `c` (a tensor map; a pointer and `c_stride`; a pointer to partial sums) and the epilogue's parameters.
-    #[track_caller]
-    pub(super) fn parameters(k: &'k Builder, store: Store, extents: [Val<'k, u32>; 2]) -> Self {
-        let to = match (store, D::pack()) {
-            (Store::Tiles(_), Some(pack)) => {
-                let map = k.tensor_map("c");
-                To::Tiles { map, staged: k.shared_aligned("c", T::CONSUMERS * T::BUFFERS * Self::STAGE, 1024), pack }
-            }
-            (Store::Tiles(_) | Store::Elements(_), _) => {
-                let base = k.global("c");
-                To::Elements { base, stride: k.param("c_stride") }
-            }
-            (Store::Partials, _) => To::Partials(k.global("partials")),
-        };
-        let finish = Finish::parameters(k, store.epilogue(), extents);
-        Results { k, finish, extents, to, tiles: PhantomData }
+impl<'k, S: Numeric, D: Output> Sink<'k, S> for Results<'k, S, D> {
+    fn columns(&self) -> u32 {
+        if self.finish.gated() { self.tiles.columns / 2 } else { self.tiles.columns }
     }
 
-    /// Elements that a warpgroup stages at a time.
-    const STAGE: u32 = T::ROWS * T::STAGED;
-
-    /// Columns of the result per tile: half of B's where the other half are gates.
-    pub(super) fn columns(&self) -> u32 {
-        if self.finish.gated() { T::N / 2 } else { T::N }
-    }
-
-    /// What this block fetches of its cluster's tile of B, whose part of the result begins at `column`: shares of the tile,
-    /// and where the tensor has the row that would be the tile's first.
     #[track_caller]
-    pub(super) fn shares(
-        &self,
-        cluster: u32,
-        rank: Val<'k, u32>,
-        column: Val<'k, u32>,
-    ) -> Vec<(Share<'k>, Val<'k, i32>)> {
+    fn shares(&self, cluster: u32, rank: Val<'k, u32>, column: Val<'k, u32>) -> Vec<(Share<'k>, Val<'k, i32>)> {
         let gate = column.cast::<i32>();
         let value = (self.extents[1] + column).cast::<i32>() - self.columns() as i32;
         match (self.finish.gated(), cluster) {
@@ -95,15 +124,8 @@ impl<'k, S: Numeric, D: Output, T: Tiles> Results<'k, S, D, T> {
         }
     }
 
-    /// Finishes sums whose first stands at `corner` of the result, and writes them.
     #[track_caller]
-    pub(super) fn store(
-        &self,
-        sums: Accumulator<'k, S>,
-        thread: Index<'k>,
-        corner: [Val<'k, u32>; 2],
-        split: Val<'k, u32>,
-    ) {
+    fn store(&self, sums: Accumulator<'k, S>, thread: Index<'k>, corner: [Val<'k, u32>; 2], split: Val<'k, u32>) {
         let k = self.k;
         let pairs = || sums.pairs(thread).into_iter().filter(|pair| pair.column.constant() < self.columns());
         match self.to {
@@ -130,6 +152,39 @@ impl<'k, S: Numeric, D: Output, T: Tiles> Results<'k, S, D, T> {
         }
     }
 
+    #[track_caller]
+    fn drain(&self) {
+        if let To::Tiles { .. } = self.to {
+            self.k.when((self.k.tid() % 128).eq(0), || self.k.bulk_wait_read(0));
+        }
+    }
+}
+
+impl<'k, S: Numeric, D: Output> Results<'k, S, D> {
+    /// Declares `c` (a tensor map; a pointer and `c_stride`; a pointer to partial sums) and the epilogue's parameters.
+    #[track_caller]
+    pub(super) fn parameters(
+        k: &'k Builder,
+        tiles: ResultTiles,
+        store: Store,
+        extents: [Val<'k, u32>; 2],
+    ) -> Box<dyn Sink<'k, S> + 'k> {
+        let to: To<'k, S, D> = match (store, D::pack()) {
+            (Store::Tiles(_), Some(pack)) => {
+                let map = k.tensor_map("c");
+                let staged = k.shared_aligned("c", tiles.consumers * tiles.buffers * tiles.stage(), 1024);
+                To::Tiles { map, staged, pack }
+            }
+            (Store::Tiles(_) | Store::Elements(_), _) => {
+                let base = k.global("c");
+                To::Elements { base, stride: k.param("c_stride") }
+            }
+            (Store::Partials, _) => To::Partials(k.global("partials")),
+        };
+        let finish = Finish::parameters(k, store.epilogue(), extents);
+        Box::new(Results::<S, D> { k, finish, extents, to, tiles })
+    }
+
     /// Stages the tile by columns, a warpgroup's buffers in turn, and sends them off.
     #[track_caller]
     fn store_tiles(
@@ -139,37 +194,30 @@ impl<'k, S: Numeric, D: Output, T: Tiles> Results<'k, S, D, T> {
         (map, staged): (Ptr<'k, Param, TensorMap>, Ptr<'k, Shared, u16>),
         pack: Pack<'k>,
     ) {
-        let k = self.k;
+        let (k, ResultTiles { staged: width, buffers, .. }) = (self.k, self.tiles);
         let (warpgroup, thread) = (k.warp() / 4, Index::below(k.tid() % 128, 128));
         let sender = (k.tid() % 128).eq(0);
-        let count = self.columns() / T::STAGED;
+        let count = self.columns() / width;
         for number in 0..count {
-            let buffer = staged.at(warpgroup * (T::BUFFERS * Self::STAGE)).at(number % T::BUFFERS * Self::STAGE);
-            let tile = LayoutTensor::new(buffer, T::C::default());
-            let first = number * T::STAGED;
+            let buffer =
+                staged.at(warpgroup * (buffers * self.tiles.stage())).at(number % buffers * self.tiles.stage());
+            let tile = LayoutTensor::new(buffer, self.tiles.tile);
+            let first = number * width;
             // The buffer's last user is as many sends ago as there are buffers; where those do not divide the tile, at
             // worst the last of the tile before.
-            let pending = if number == 0 && !count.is_multiple_of(T::BUFFERS) { 0 } else { T::BUFFERS - 1 };
+            let pending = if number == 0 && !count.is_multiple_of(buffers) { 0 } else { buffers - 1 };
             k.when(sender, || k.bulk_wait_read(pending));
             self.warpgroup_barrier();
-            sums.stage(thread, first..first + T::STAGED, tile, |pair| {
+            sums.stage(thread, first..first + width, tile, |pair| {
                 let at = |i| [corner[0] + pair.row.get(k), corner[1] + (pair.column + i).get(k)];
                 pack(self.value(sums, pair, 0, at(0)), self.value(sums, pair, 1, at(1)))
             });
             k.fence_proxy_async(ProxyFence::Shared);
             self.warpgroup_barrier();
             k.when(sender, || {
-                tile.send(map, [corner[0].cast(), (corner[1] + first).cast()]);
+                tile.send_boxes(self.tiles.boxes, map, [corner[0].cast(), (corner[1] + first).cast()]);
                 k.bulk_commit();
             });
-        }
-    }
-
-    /// Waits until everything that was sent off has been read.
-    #[track_caller]
-    pub(super) fn drain(&self) {
-        if let To::Tiles { .. } = self.to {
-            self.k.when((self.k.tid() % 128).eq(0), || self.k.bulk_wait_read(0));
         }
     }
 
@@ -177,7 +225,7 @@ impl<'k, S: Numeric, D: Output, T: Tiles> Results<'k, S, D, T> {
     #[track_caller]
     fn value(&self, sums: Accumulator<'k, S>, pair: Pair<'k>, i: u32, at: [Val<'k, u32>; 2]) -> Val<'k, f32> {
         let sum = |register| sums.get(register).cast::<f32>();
-        let other = self.finish.gated().then(|| sum(pair.first + i + T::N / 4));
+        let other = self.finish.gated().then(|| sum(pair.first + i + self.tiles.columns / 4));
         self.finish.apply(at, sum(pair.first + i), other)
     }
 
@@ -185,7 +233,7 @@ impl<'k, S: Numeric, D: Output, T: Tiles> Results<'k, S, D, T> {
     #[track_caller]
     fn warpgroup_barrier(&self) {
         let k = self.k;
-        let roles = (0..T::CONSUMERS).map(|number| {
+        let roles = (0..self.tiles.consumers).map(|number| {
             let role: Box<dyn FnOnce()> = Box::new(move || k.bar_sync(1 + number, 128));
             (4 * (number + 1), role)
         });

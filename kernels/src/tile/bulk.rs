@@ -5,6 +5,7 @@ use tilewright_codegen::build::{Bulk, Mbarrier, Param, Ptr, Scalar, Shared, Tens
 use tilewright_layout::Swizzled;
 use tilewright_layout::swizzle::TensorBoxes;
 use tilewright_layout::typed::StaticLayout;
+use tilewright_layout::view::OffsetMap;
 
 /// The boxes of a tile; a layout that no tensor map fills does not compile.
 pub const fn boxes<T: Scalar, L: StaticLayout>() -> TensorBoxes {
@@ -40,19 +41,32 @@ impl<'k, T: Scalar, L: StaticLayout> LayoutTensor<'k, T, L, Shared> {
         barrier: Mbarrier<'k, Shared>,
         how: Bulk<'k>,
     ) {
-        self.each_box(at, share, |place, at| place.tensor_load(map, &at, barrier, how));
+        self.each_box(const { boxes::<T, L>() }, at, share, &|place, at| place.tensor_load(map, &at, barrier, how));
     }
 
     /// Writes the tile to (row, column) of the tensor of `map`, in the thread's bulk group. Nothing is written outside
     /// the tensor.
     #[track_caller]
     pub fn send(self, map: Ptr<'k, Param, TensorMap>, at: [Val<'k, i32>; 2]) {
-        self.each_box(at, Share::WHOLE, |place, at| place.tensor_store(map, &at));
+        self.send_boxes(const { boxes::<T, L>() }, map, at);
+    }
+}
+
+impl<'k, T: Scalar, L: OffsetMap> LayoutTensor<'k, T, L, Shared> {
+    /// As [`send`](LayoutTensor::send), where the layout is a value and `boxes` are its own.
+    #[track_caller]
+    pub(crate) fn send_boxes(self, boxes: TensorBoxes, map: Ptr<'k, Param, TensorMap>, at: [Val<'k, i32>; 2]) {
+        self.each_box(boxes, at, Share::WHOLE, &|place, at| place.tensor_store(map, &at));
     }
 
     #[track_caller]
-    fn each_box(self, at: [Val<'k, i32>; 2], share: Share<'k>, copy: impl Fn(Ptr<'k, Shared, T>, [Val<'k, i32>; 2])) {
-        let boxes = const { boxes::<T, L>() };
+    fn each_box(
+        self,
+        boxes: TensorBoxes,
+        at: [Val<'k, i32>; 2],
+        share: Share<'k>,
+        copy: &dyn Fn(Ptr<'k, Shared, T>, [Val<'k, i32>; 2]),
+    ) {
         let (along, across) = (boxes.contiguous, 1 - boxes.contiguous);
         let lines = boxes.lines as u32 / share.parts;
         let first = share.part * lines;

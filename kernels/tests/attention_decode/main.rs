@@ -34,7 +34,7 @@ fn every_way(case: &DecodeCase, seed: u64) {
 
 fn base() -> DecodeCase {
     DecodeCase {
-        decode: Decode { depth: 128, group: 4, layout: Layout::Dense },
+        decode: Decode { depth: 128, group: 4, layout: Layout::Dense, tile: 16 },
         way: Way::of::<Tma<3>>(),
         kv_heads: 2,
         splits: 2,
@@ -52,8 +52,8 @@ fn every_way_gives_the_attention() {
 #[test]
 fn every_depth_and_group() {
     for (depth, group) in [(64, 1), (96, 3), (128, 8), (128, 9), (256, 16)] {
-        let decode = Decode { depth, group, layout: Layout::Dense };
-        for way in [Way::POINTERS[0], Way::MAPS[0]] {
+        for (way, tile) in [(Way::POINTERS[0], 16), (Way::MAPS[0], 16), (Way::MAPS[0], 32)] {
+            let decode = Decode { depth, group, layout: Layout::Dense, tile };
             holds(&DecodeCase { decode, way, tokens: vec![67, 16], kv_heads: 1, ..base() }, 3);
         }
     }
@@ -72,6 +72,7 @@ proptest! {
         depth in prop::sample::select(vec![64u32, 96, 128]),
         group in 1u32..=16,
         page in prop::sample::select(vec![0u32, 1, 5, 8, 16, 24, 64]),
+        tile in prop::sample::select(vec![16u32, 32]),
         tokens in prop::collection::vec(0u32..150, 1..=3),
         splits in 1u32..5,
         kv_heads in 1u32..3,
@@ -79,7 +80,7 @@ proptest! {
         seed in 0u64..1000,
     ) {
         let layout = if page == 0 { Layout::Dense } else { Layout::Paged { page_tokens: page } };
-        let decode = Decode { depth, group, layout };
+        let decode = Decode { depth, group, layout, tile };
         every_way(&DecodeCase { decode, kv_heads, splits, tokens, data, ..base() }, seed);
     }
 }

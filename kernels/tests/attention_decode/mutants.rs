@@ -19,7 +19,7 @@ const IN_TURN: &str =
 
 /// More tiles for a warp than stages, a rest, and two blocks that meet.
 fn judged<F: KvFamily>(arch: Arch, ledger: &[Equivalent]) {
-    let decode = Decode { depth: 64, group: 2, layout: Layout::Dense };
+    let decode = Decode { depth: 64, group: 2, layout: Layout::Dense, tile: 16 };
     let case = DecodeCase { decode, way: Way::of::<F>(), kv_heads: 1, tokens: vec![520], ..base() };
     let trial = case.trial(arch).unwrap_or_else(|errors| panic!("{errors}"));
     survey(&[trial], 0..12, ledger).unwrap_or_else(|error| panic!("{error}")).expect_no_holes();

@@ -2,7 +2,7 @@
 
 use half::bf16;
 use tilewright_codegen::device::{Arg, Buffer, Device, DeviceError, Promotion, TensorMap, TensorShape, TileSwizzle};
-use tilewright_codegen::ir::Arch;
+use tilewright_codegen::ir::{Arch, Kernel};
 use tilewright_codegen::trial::Draw;
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::attention::decode::{Decode, Layout};
@@ -33,7 +33,9 @@ pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
     for (batch, tokens) in DECODE {
         let shape = [("batch", batch), ("tokens", tokens), ("depth", 128)];
         if bench.begins("attention", &shape) {
-            bench.keep(decode(bench, batch, tokens)?)?;
+            for variant in Variant::of(bench) {
+                bench.keep(decode(bench, batch, tokens, variant)?)?;
+            }
         }
     }
     for (depth, tokens) in PREFILL {
@@ -70,7 +72,8 @@ fn map(
         dims: vec![depth.into(), tokens.into(), planes.into()],
         strides: vec![row, row * u64::from(tokens)],
         tile: vec![64, rows, 1],
-        promotion: Promotion::Bytes256,
+        // Level two would fetch pairs of boxes together at 256 bytes, and decode loses 6 % by it on an H200.
+        promotion: Promotion::Bytes128,
         ..TensorShape::row_major(DType::BF16, [1, 64], [1, 64]).swizzle(TileSwizzle::Bytes128)
     };
     device.tensor_map(buffer, shape)
@@ -85,12 +88,45 @@ fn row(shape: &[(&str, u32)], variant: &str, times: Times, work: [u64; 2], error
     finding::check(Row { variant: variant.into(), ..finding::row("attention", &shape, times, work, error) }, LIMIT)
 }
 
-fn decode(bench: &Bench, batch: u32, tokens: u32) -> Result<Row, Failure> {
+/// How decode is cut: tokens of a tile, stages of a warp's rings, blocks that a multiprocessor gets.
+#[derive(Clone, Copy)]
+struct Variant {
+    tile: u32,
+    stages: u32,
+    blocks: u32,
+}
+
+impl Variant {
+    /// `docs/benchmarks.md` has the others.
+    const SHIPPED: Variant = Variant { tile: 32, stages: 2, blocks: 1 };
+
+    /// What is timed.
+    fn of(bench: &Bench) -> Vec<Variant> {
+        const RINGS: [(u32, u32); 5] = [(16, 2), (16, 3), (16, 4), (32, 2), (32, 3)];
+        let each = |(tile, stages)| [1, 2, 4].map(|blocks| Variant { tile, stages, blocks });
+        if bench.tune { RINGS.into_iter().flat_map(each).collect() } else { vec![Variant::SHIPPED] }
+    }
+
+    fn name(self, bench: &Bench) -> String {
+        let Variant { tile, stages, blocks } = self;
+        if bench.tune { format!("decode tile={tile} stages={stages} blocks={blocks}") } else { "decode".to_owned() }
+    }
+
+    fn record(self, plan: &Decode) -> Kernel {
+        match self.stages {
+            2 => plan.record::<Tma<2>>(Arch::Sm90a),
+            3 => plan.record::<Tma<3>>(Arch::Sm90a),
+            _ => plan.record::<Tma<4>>(Arch::Sm90a),
+        }
+    }
+}
+
+fn decode(bench: &Bench, batch: u32, tokens: u32, variant: Variant) -> Result<Row, Failure> {
     let (device, stream) = (&bench.device, &bench.stream);
-    let plan = Decode { depth: 128, group: GROUP, layout: Layout::Dense };
-    let kernel = device.load(&verify(plan.record::<Tma<2>>(Arch::Sm90a))?)?;
+    let plan = Decode { depth: 128, group: GROUP, layout: Layout::Dense, tile: variant.tile };
+    let kernel = device.load(&verify(variant.record(&plan))?)?;
     let (lines, depth) = (batch * KV_HEADS, plan.depth);
-    let splits = plan.splits(lines, tokens, device.properties().sms);
+    let splits = plan.splits(lines, tokens, device.properties().sms * variant.blocks);
     let (elements, results) = ((lines * tokens * depth) as usize, (lines * GROUP * depth) as usize);
     let host = [numbers(results, 3), numbers(elements, 1), numbers(elements, 2)];
     let q = stream.buffer(&host[0])?;
@@ -111,7 +147,7 @@ fn decode(bench: &Bench, batch: u32, tokens: u32) -> Result<Row, Failure> {
     stream.poison(&out, 0xff)?;
     let mut work = Vec::new();
     for cache in &caches {
-        let [keys, values] = [0, 1].map(|which: usize| map(device, &cache[which], [lines, tokens, depth], 16));
+        let [keys, values] = [0, 1].map(|which: usize| map(device, &cache[which], [lines, tokens, depth], plan.tile));
         let (keys, values) = (keys?, values?);
         let args: [Arg<'_>; 12] = [
             (&q).into(),
@@ -135,7 +171,7 @@ fn decode(bench: &Bench, batch: u32, tokens: u32) -> Result<Row, Failure> {
     let looks = heads.map(|head| Look { query: head, plane: head / GROUP as usize, seen: tokens as usize });
     let error = error(&host, &out, &looks, [tokens as usize, depth as usize]);
     let shape = [("batch", batch), ("tokens", tokens), ("depth", depth)];
-    row(&shape, "decode", times, [bytes, 4 * u64::from(GROUP) * elements as u64], error)
+    row(&shape, &variant.name(bench), times, [bytes, 4 * u64::from(GROUP) * elements as u64], error)
 }
 
 fn prefill(bench: &Bench, depth: u32, tokens: u32, causal: bool) -> Result<Row, Failure> {

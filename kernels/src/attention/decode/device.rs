@@ -10,8 +10,6 @@ use crate::attention::warp::{WarpA, b_fragments, sums};
 use crate::kv::{KConfig, KvBuffer, KvFamily, KvThreads, Place, Span, VConfig, stream};
 use crate::tile::{Index, RegisterTensor};
 
-/// Tokens of a tile.
-pub const TILE: u32 = 16;
 /// Warps of a block: two of the widest heads fit.
 pub const fn warps(depth: u32) -> u32 {
     if depth > 128 { 2 } else { 4 }
@@ -36,8 +34,8 @@ pub struct Task<'k, I> {
     pub splits: Splits<'k>,
 }
 
-/// The attention of one block.
-pub fn attend<'k, F: KvFamily, const D: u32>(k: &'k Builder, task: &Task<'k, F::Input<'k>>) {
+/// The attention of one block, in tiles of so many tokens.
+pub fn attend<'k, F: KvFamily, const D: u32, const TILE: u32>(k: &'k Builder, task: &Task<'k, F::Input<'k>>) {
     let (team, rows) = (KvThreads::Warps(warps(D)), task.group.div_ceil(8));
     let keys = F::open::<KConfig<TILE, D, TILE>>(k, "keys", task.inputs[0], task.place, team);
     let values = F::open::<VConfig<TILE, TILE, TILE, D>>(k, "values", task.inputs[1], task.place, team);
@@ -50,7 +48,7 @@ pub fn attend<'k, F: KvFamily, const D: u32>(k: &'k Builder, task: &Task<'k, F::
     stream(
         k,
         (&keys, &values),
-        share(k, task, warps(D)),
+        share(k, task, warps(D), TILE),
         |tile, landed| {
             scores.clear(k);
             for (step, query) in (0..).zip(&query) {
@@ -78,8 +76,8 @@ pub fn attend<'k, F: KvFamily, const D: u32>(k: &'k Builder, task: &Task<'k, F::
 }
 
 /// The tiles of this warp: every `step`-th of the block's share.
-fn share<'k, I>(k: &'k Builder, task: &Task<'k, I>, step: u32) -> Span<'k> {
-    let tiles = (task.place.tokens + (TILE - 1)) / TILE;
+fn share<'k, I>(k: &'k Builder, task: &Task<'k, I>, step: u32, tile: u32) -> Span<'k> {
+    let tiles = (task.place.tokens + (tile - 1)) / tile;
     let splits = task.splits.count;
     let width = (tiles + splits - 1) / splits;
     let first = task.split * width;

@@ -6,7 +6,7 @@ use tilewright_codegen::ir::attr::SpecialReg;
 use tilewright_codegen::ir::{Arch, Kernel, Needs};
 
 use super::combine::Splits;
-use super::device::{TILE, Task, attend, warps};
+use super::device::{Task, attend, warps};
 use crate::kv::{KvFamily, Pages, Place};
 
 /// Where the tokens of a sequence lie.
@@ -30,6 +30,8 @@ pub struct Decode {
     pub group: u32,
     /// Where tokens lie.
     pub layout: Layout,
+    /// Tokens of a warp's tile, 16 or 32: 32 are half as many and twice as large copies, in twice the shared memory.
+    pub tile: u32,
 }
 
 /// The parameters of the kernel, in order, by name and meaning; arguments are given in this order.
@@ -54,12 +56,12 @@ impl Decode {
     ///
     /// ```
     /// use tilewright_kernels::attention::decode::{Decode, Layout};
-    /// let decode = Decode { depth: 128, group: 4, layout: Layout::Dense };
+    /// let decode = Decode { depth: 128, group: 4, layout: Layout::Dense, tile: 16 };
     /// assert_eq!(decode.splits(8, 65536, 264), 33);
     /// assert_eq!(decode.splits(8, 1024, 264), 16);
     /// ```
     pub fn splits(&self, heads: u32, tokens: u32, resident: u32) -> u32 {
-        let useful = tokens.div_ceil(TILE * warps(self.depth)).max(1);
+        let useful = tokens.div_ceil(self.tile * warps(self.depth)).max(1);
         (resident / heads.max(1)).clamp(1, useful)
     }
 
@@ -69,7 +71,7 @@ impl Decode {
             Layout::Dense => "dense".to_owned(),
             Layout::Paged { page_tokens } => format!("pages{page_tokens}"),
         };
-        let name = format!("decode_d{}_g{}_{layout}_{}", self.depth, self.group, F::name());
+        let name = format!("decode_d{}_g{}_t{}_{layout}_{}", self.depth, self.group, self.tile, F::name());
         record(&name, arch, block(warps(self.depth) * 32), |k| match self.depth {
             64 => self.body::<F, 64>(k),
             96 => self.body::<F, 96>(k),
@@ -119,6 +121,10 @@ impl Decode {
             out: out.at(line.mul_wide(rows)),
         };
         let query = q.at(line.mul_wide(rows));
-        attend::<F, D>(k, &Task { query, inputs, place, split, scale, group: self.group, splits });
+        let task = Task { query, inputs, place, split, scale, group: self.group, splits };
+        match self.tile {
+            32 => attend::<F, D, 32>(k, &task),
+            _ => attend::<F, D, 16>(k, &task),
+        }
     }
 }

@@ -127,7 +127,7 @@ pub(super) fn map(depth: u32, [rows, planes]: [u32; 2], strides: [u32; 2], box_r
         dims: vec![depth.into(), rows.into(), planes.into()],
         strides: strides.map(|stride| u64::from(stride) * 2).to_vec(),
         tile: vec![width, box_rows, 1],
-        promotion: Promotion::Bytes256,
+        promotion: Promotion::Bytes128,
         ..TensorShape::row_major(DType::BF16, [1, 64], [1, 64]).swizzle(swizzle)
     }
 }

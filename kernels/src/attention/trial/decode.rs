@@ -8,7 +8,6 @@ use tilewright_codegen::verify::{VerifyErrors, verify};
 use super::bound::{Attended, Head};
 use super::cache::Cache;
 use super::{Way, one_of, page_tokens};
-use crate::attention::decode::device::TILE;
 use crate::attention::decode::{Decode, Layout};
 use crate::attention::prefill::Kv;
 use crate::kv::Tma;
@@ -33,17 +32,18 @@ pub struct DecodeCase {
 }
 
 impl DecodeCase {
-    /// One of these ways on a problem at random.
-    pub fn draw(ways: &[Way], [made, draw]: [&mut Draw; 2]) -> DecodeCase {
+    /// One of these ways and tiles on a problem at random.
+    pub fn draw(ways: &[Way], tiles: &[u32], [made, draw]: [&mut Draw; 2]) -> DecodeCase {
         let way = one_of(made, ways);
         let paged = made.between(0..=1) == 1;
         let layout =
             if paged { Layout::Paged { page_tokens: page_tokens(made, way.tensor_map) } } else { Layout::Dense };
-        let decode = Decode { depth: one_of(made, &[64, 96, 128, 256]), group: made.between(1..=16), layout };
+        let (depth, group) = (one_of(made, &[64, 96, 128, 256]), made.between(1..=16));
+        let decode = Decode { depth, group, layout, tile: one_of(made, tiles) };
         let sequences = draw.between(1..=3);
         let tokens = (0..sequences).map(|_| match draw.between(0..=4) {
             0 => draw.between(0..=2),
-            1 => (TILE * draw.between(1..=20) + draw.between(0..=2)).saturating_sub(1),
+            1 => (decode.tile * draw.between(1..=20) + draw.between(0..=2)).saturating_sub(1),
             2 => draw.between(1..=600),
             _ => draw.between(1..=130),
         });
@@ -63,7 +63,7 @@ impl DecodeCase {
     /// # Errors
     /// When the kernel is not valid.
     pub fn trial(&self, arch: Arch) -> Result<Trial, VerifyErrors> {
-        let Decode { depth, group, layout } = self.decode;
+        let Decode { depth, group, layout, tile } = self.decode;
         let kernel = verify((self.way.decode)(&self.decode, arch))?;
         let mut draw = Draw::new(self.data);
         let (kv, page) = match layout {
@@ -99,7 +99,7 @@ impl DecodeCase {
 
         let pass = |trial: Trial, buffer: BufferId| {
             if self.way.tensor_map {
-                trial.map(buffer, cache.shape(Tma::box_rows(TILE, page)))
+                trial.map(buffer, cache.shape(Tma::box_rows(tile, page)))
             } else {
                 trial.pass(buffer)
             }

@@ -64,7 +64,7 @@ fn page_tokens(draw: &mut Draw, tensor_map: bool) -> u32 {
 }
 
 /// What the kernels are shown with.
-const DECODE: Decode = Decode { depth: 128, group: 4, layout: Layout::Dense };
+const DECODE: Decode = Decode { depth: 128, group: 4, layout: Layout::Dense, tile: 16 };
 const PREFILL: Prefill = Prefill { depth: 128, group: 4, causal: true, queries: QueryLayout::Ragged, kv: Kv::Ragged };
 
 /// The kernels of this room.
@@ -74,13 +74,17 @@ pub fn shipped() -> Vec<Box<dyn Shipped>> {
             name: "decode_attention",
             needs: Needs::Sm80,
             record: |arch| DECODE.record::<CpAsync<2>>(arch),
-            draw: |arch, seed| drawn(seed, |draws| DecodeCase::draw(&Way::POINTERS, draws)).trial(arch),
+            draw: |arch, seed| drawn(seed, |draws| DecodeCase::draw(&Way::POINTERS, &[16], draws)).trial(arch),
         },
         Entry {
             name: "decode_attention_maps",
             needs: Needs::Sm90,
             record: |arch| DECODE.record::<Tma<2>>(arch),
-            draw: |arch, seed| drawn(seed, |draws| DecodeCase::draw(&Way::MAPS, draws)).trial(arch),
+            draw: |arch, seed| {
+                // Two blocks' worth of memory, which not every architecture has.
+                let tiles: &[u32] = if Needs::Sm90a.met_by(arch) { &[16, 32] } else { &[16] };
+                drawn(seed, |draws| DecodeCase::draw(&Way::MAPS, tiles, draws)).trial(arch)
+            },
         },
         Entry {
             name: "prefill_attention",
