@@ -3,7 +3,7 @@
 //! `tune_decode MODEL ROWS CONTEXT POSITION[,POSITION ..] STEPS [key=value[,key=value ..] ..]`: random weights, and for each
 //! list of settings and position the median of three launches of STEPS steps from there on, and of twenty launches of one
 //! step, with a sum over the tokens: the same for settings that change speed alone. Keys:
-//! `warps stage stages flight burst sums held registers group least splits page` (numbers), `activation` (`f32`, `bf16`), `tags`, `stream`, `pages`, `take`, `times` (0 or 1;
+//! `warps stage stages flight burst sums hold held registers group least splits page` (numbers), `activation` (`f32`, `bf16`), `deal` (`order`, `units`, `stages`), `tags`, `stream`, `pages`, `take`, `patient`, `times` (0 or 1;
 //! `times` prints where the time of each level goes). What ships is timed, and compared with its peers, by
 //! `tilewright bench --suite decode`.
 
@@ -17,7 +17,7 @@ use tilewright_megakernel::lower::{LowerOptions, lower};
 use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::vm::device::timeline::{LevelTable, Timeline};
-use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions};
+use tilewright_megakernel::vm::device::{Dealing, DeviceMachine, DeviceOptions};
 use tilewright_megakernel::vm::reference::StepCells;
 use tilewright_megakernel::weights::RandomWeights;
 
@@ -69,10 +69,20 @@ fn options(settings: &str, mut lowering: LowerOptions) -> Result<(LowerOptions, 
             "sums" => device.sums_bytes = number()?,
             "registers" => device.held_registers = number()?,
             "group" => device.streamed_units = number()?,
+            "hold" => device.hold = number()?,
+            "patient" => device.hold_waits = number()? != 0,
             "held" => device.held_rows = number()?,
             "tags" => device.tags = number()? != 0,
             "stream" => device.stream_tokens = number()? != 0,
             "pages" => device.pages_ahead = number()? != 0,
+            "deal" => {
+                device.dealing = match value {
+                    "order" => Dealing::InOrder,
+                    "units" => Dealing::Units,
+                    "stages" => Dealing::Stages,
+                    _ => return Err(format!("`{pair}`: stages are dealt in `order`, by `units` or by `stages`").into()),
+                }
+            }
             "take" => device.take_registers = number()? != 0,
             "times" => device.timeline = number()? != 0,
             "splits" => lowering.splits = Some(number()? as usize),

@@ -7,7 +7,7 @@ use super::packing::Fragment;
 use super::product::{Activations, product, products};
 use super::source::Source;
 use super::warps::Item;
-use super::{Array, ConsumerWarps, Input, Operand, Packing, Path, Sums, Unit, Weights};
+use super::{Array, ConsumerWarps, HeldStage, Input, Operand, Packing, Path, Sums, Unit, Weights};
 
 /// A tile of a linear layer.
 #[derive(Clone, Copy)]
@@ -185,7 +185,7 @@ impl<'k> Pass<'k> {
         prepare: impl Fn(Val<'k, u32>, &Cell<'k>) -> P,
         finish: impl Fn(Sums<'k>, &Cell<'k>, &P),
     ) {
-        let Pass { team, scratch, unit, rows, streams, path } = self;
+        let Pass { team, scratch, rows, streams, path, .. } = self;
         let (k, packing) = (team.k, Packing::of(rows, input.float()));
         let x = self.bring(input, first_row);
         if let Some(loaded) = scratch.loaded {
@@ -210,8 +210,9 @@ impl<'k> Pass<'k> {
                 (item, cell, prepared)
             };
             let cells: Vec<(Item, Cell, P)> = team.items(sums.outputs(group)).into_iter().map(cell).collect();
-            let each = |fragments: &dyn Fn(Val<'k, u32>, u32) -> Vec<Fragment<'k>>| {
-                k.for_(0u32, here * streams, |slot| product(team, unit, weights, fragments, sums, slot));
+            let each = |fragments: Fragments<'_, 'k>| {
+                let held = if path == Path::Copied { weights.held() } else { &[] };
+                self.products((weights, held), fragments, sums, [base * streams, here * streams]);
             };
             match &x {
                 Activations::Copied(lane) => each(&|chunk, _| lane.chunk(chunk)),
@@ -229,7 +230,31 @@ impl<'k> Pass<'k> {
     }
 }
 
+/// The fragments of a chunk: its number, and its place among those of a warp.
+type Fragments<'f, 'k> = &'f dyn Fn(Val<'k, u32>, u32) -> Vec<Fragment<'k>>;
+
 impl<'k> Pass<'k> {
+    /// The products of a group of `units` units, before which the task had `before`; its first stages may be held.
+    fn products(
+        self,
+        (weights, held): (&dyn Weights<'k>, &[HeldStage<'k>]),
+        fragments: Fragments<'_, 'k>,
+        sums: Sums<'k>,
+        [before, units]: [Val<'k, u32>; 2],
+    ) {
+        let (Pass { team, unit, .. }, k) = (self, self.team.k);
+        let held: Vec<_> = held.chunks(unit.stages() as usize).collect();
+        for (number, held) in (0u32..).zip(&held) {
+            let slot = k.lit(number) - before;
+            k.when(before.le(number) & slot.lt(units), || {
+                product(team, unit, (weights, held), fragments, sums, slot);
+            });
+        }
+        let held = held.len() as u32;
+        let next = if held == 0 { k.lit(0u32) } else { before.max(held) - before };
+        k.for_(next, units, |slot| product(team, unit, (weights, &[]), fragments, sums, slot));
+    }
+
     /// Brings the activations as far as they go before the products.
     fn bring(self, input: Input<'k>, first_row: Val<'k, u32>) -> Activations<'k> {
         let Pass { team, scratch, unit, rows, path, .. } = self;

@@ -9,11 +9,13 @@
 //! | `warps` | the warps that compute, their barrier, how work is dealt to them |
 //! | `array` | arrays in global memory whose dtype is chosen while recording |
 //! | `unit` | eight weight rows as they pass through the ring: a layout, its inverse, stages |
+//! | `deal` | where the stages of a stream lie: in order, or dealt round the SMs |
 //! | `packing` | how rows lie in the MMA's A operand |
 //! | `path` | the way that activations take to the warps: copied, held, streamed |
 //! | `operand` | activations copied to shared memory |
 //! | `source` | activations straight to registers, without a copy |
 //! | `input` | where activations come from: plain or normalised |
+//! | `held` | stages of weights in registers |
 //! | `product` | units from the ring times activations |
 //! | `linear` | a tile of a linear layer with its epilogues |
 //! | `qkv` | the projections of a kv head's group, rotated and appended |
@@ -30,7 +32,9 @@
 mod argmax;
 mod array;
 mod attention;
+mod deal;
 mod embed;
+mod held;
 mod input;
 mod linear;
 mod merge;
@@ -51,7 +55,9 @@ mod warps;
 pub use argmax::{Argmax, argmax};
 pub use array::{Array, Float};
 pub use attention::{Attention, Heads, attention};
+pub use deal::Deal;
 pub use embed::{Embed, embed};
+pub use held::HeldStage;
 pub use input::Input;
 pub use linear::{Best, Linear, Output, Scratch, linear};
 pub(crate) use linear::{key, shuffled, unkey};

@@ -7,7 +7,7 @@ use super::array::zero;
 use super::operand::Lane;
 use super::packing::{Fragment, Packing};
 use super::source::Source;
-use super::{ConsumerWarps, Unit};
+use super::{ConsumerWarps, HeldStage, Unit};
 use crate::mma::Accumulator;
 
 /// Activations as the MMA's A operand.
@@ -24,6 +24,11 @@ pub(super) enum Activations<'k> {
 pub trait Weights<'k> {
     /// Waits for the next stage, lets a warp read it, and gives it back.
     fn stage(&self, read: &dyn Fn(Ptr<'k, Shared, u32>));
+
+    /// The task's first stages, so far as they have been taken out of the ring already: where its activations are copied.
+    fn held(&self) -> &[HeldStage<'k>] {
+        &[]
+    }
 }
 
 /// Accumulators that take turns: a chain of MMAs on one would wait for each.
@@ -87,11 +92,11 @@ impl<'k> Sums<'k> {
 }
 
 /// The next unit of the ring times the operand, into slot `slot` of the sums. `fragments` gives those of a chunk: its
-/// number, and its place among those of this warp.
+/// number, and its place among those of this warp. The unit's first stages may be held in registers.
 pub(super) fn product<'k>(
     team: ConsumerWarps<'k>,
     unit: Unit,
-    weights: &dyn Weights<'k>,
+    (weights, held): (&dyn Weights<'k>, &[HeldStage<'k>]),
     fragments: impl Fn(Val<'k, u32>, u32) -> Vec<Fragment<'k>>,
     sums: Sums<'k>,
     slot: Val<'k, u32>,
@@ -100,7 +105,8 @@ pub(super) fn product<'k>(
     for stage in 0..unit.stages() {
         let round = stage * unit.per_warp();
         let first = unit.chunk(team.k.warp(), team.k.lit(round));
-        chains.multiply(team, unit, weights, round, |chunk| fragments(first + chunk * team.warps, round + chunk));
+        let stage = held.get(stage as usize).map_or(Stage::Next(weights), |held| Stage::Held(held, weights));
+        chains.multiply(team, unit, stage, round, |chunk| fragments(first + chunk * team.warps, round + chunk));
     }
     sums.place(team, slot, chains.sum(), |at, sums| at.store_vec(sums));
 }
@@ -118,13 +124,21 @@ pub(super) fn products<'k>(source: &Source<'k>, weights: &dyn Weights<'k>, sums:
         let fragments = source.fragments(&source.columns(stage));
         k.for_(0u32, units, |slot| {
             let chains = Chains::new(team);
-            chains.multiply(team, unit, weights, 0, |chunk| fragments[chunk as usize].clone());
+            chains.multiply(team, unit, Stage::Next(weights), 0, |chunk| fragments[chunk as usize].clone());
             sums.place(team, slot, chains.sum(), |at, [a, b]| {
                 let [x, y]: [Val<f32>; 2] = at.load_vec();
                 at.store_vec([a + x, b + y]);
             });
         });
     });
+}
+
+/// A stage of weights.
+enum Stage<'w, 'k> {
+    /// The ring's next.
+    Next(&'w dyn Weights<'k>),
+    /// In registers, at the latest when it has been the ring's next.
+    Held(&'w HeldStage<'k>, &'w dyn Weights<'k>),
 }
 
 /// Accumulators of a unit.
@@ -135,31 +149,38 @@ impl<'k> Chains<'k> {
         Chains((0..CHAINS).map(|_| Accumulator::warp::<bf16>(team.k, 1, 1)).collect())
     }
 
-    /// Adds the products of the ring's next stage, whose first chunk of this warp is its `round`-th of the unit; `fragments`
-    /// gives those of one of the stage's chunks of this warp.
+    /// Adds the products of a stage, whose first chunk of this warp is its `round`-th of the unit; `fragments` gives those of one
+    /// of the stage's chunks of this warp.
     fn multiply(
         &self,
         team: ConsumerWarps<'k>,
         unit: Unit,
-        weights: &dyn Weights<'k>,
+        stage: Stage<'_, 'k>,
         round: u32,
         fragments: impl Fn(u32) -> Vec<Fragment<'k>>,
     ) {
         let k = team.k;
-        weights.stage(&|weights| {
-            let weights = weights.at(k.warp() * 128 + k.lane() * 4);
-            for chunk in 0..unit.per_warp() {
-                let w: [Val<u32>; 4] = weights.at(chunk * (team.warps * 128)).load_vec();
-                for x in fragments(chunk) {
-                    let high = x.high.unwrap_or([k.lit(0u32); 4]);
-                    for half in 0..2usize {
-                        let (at, chain) = (2 * half, &self.0[(2 * (round + chunk) as usize + half) % CHAINS]);
-                        let a = [x.low[at], high[at], x.low[at + 1], high[at + 1]];
-                        chain.mma::<bf16>(&[a.into()], &[[w[at], w[at + 1]].into()]);
-                    }
+        let multiply = |chunk: u32, w: [Val<'k, u32>; 4]| {
+            for x in fragments(chunk) {
+                let high = x.high.unwrap_or([k.lit(0u32); 4]);
+                for half in 0..2usize {
+                    let (at, chain) = (2 * half, &self.0[(2 * (round + chunk) as usize + half) % CHAINS]);
+                    let a = [x.low[at], high[at], x.low[at + 1], high[at + 1]];
+                    chain.mma::<bf16>(&[a.into()], &[[w[at], w[at + 1]].into()]);
                 }
             }
-        });
+        };
+        match stage {
+            Stage::Next(weights) => weights.stage(&|weights| {
+                let weights = weights.at(k.warp() * 128 + k.lane() * 4);
+                (0..unit.per_warp())
+                    .for_each(|chunk| multiply(chunk, weights.at(chunk * (team.warps * 128)).load_vec()));
+            }),
+            Stage::Held(held, weights) => {
+                held.bring(weights, unit.per_warp());
+                (0..unit.per_warp()).for_each(|chunk| multiply(chunk, held.chunk(chunk)));
+            }
+        }
     }
 
     /// What the accumulators have together.

@@ -6,6 +6,8 @@
 //! the order of the lanes, which a warp reads without bank conflicts, and a unit is its chunks one after the other:
 //! the layout `(8, (32, chunks)) : (32, (1, 256))` of elements.
 
+use std::ops::Range;
+
 use half::bf16;
 use thiserror::Error;
 use tilewright_codegen::build::Val;
@@ -149,10 +151,28 @@ impl Unit {
     /// If a row or the place has another length.
     pub fn pack(self, rows: &[Option<&[bf16]>; 8], place: &mut [bf16]) {
         assert_eq!(place.len() as u32 * 2, self.bytes(), "a unit's place");
+        assert!(rows.iter().flatten().all(|row| row.len() as u32 == self.k), "a unit's row");
+        for (stage, place) in (0..).zip(place.chunks_exact_mut(self.stage_bytes() as usize / 2)) {
+            let columns = self.columns(stage);
+            self.pack_stage(&rows.map(|row| row.map(|row| &row[columns.clone()])), place);
+        }
+    }
+
+    /// The columns of one of its stages; of the last fewer than others, where rows are padded.
+    pub fn columns(self, stage: u32) -> Range<usize> {
+        let each = self.padded_k() / self.stages;
+        (stage * each) as usize..((stage + 1) * each).min(self.k) as usize
+    }
+
+    /// Writes a stage's columns of eight rows into its place; a missing row, and what is behind a row, become zeros.
+    ///
+    /// # Panics
+    /// If there are more columns than the stage has, or the place has another length.
+    pub fn pack_stage(self, rows: &[Option<&[bf16]>; 8], place: &mut [bf16]) {
+        assert_eq!(place.len() as u32 * 2, self.stage_bytes(), "a stage's place");
         place.fill(bf16::ZERO);
         for (at, row) in rows.iter().enumerate() {
             let Some(row) = row else { continue };
-            assert_eq!(row.len() as u32, self.k, "a unit's row");
             for (run, elements) in row.chunks(RUN as usize).enumerate() {
                 let start = self.offset(at as u32, run as u32 * RUN) as usize;
                 place[start..start + elements.len()].copy_from_slice(elements);

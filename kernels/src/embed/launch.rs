@@ -4,7 +4,7 @@ use half::bf16;
 use tilewright_codegen::build::{block, record};
 use tilewright_codegen::ir::{Arch, Kernel};
 
-use crate::decode::{Array, ConsumerWarps, Embed, Float, Unit, embed};
+use crate::decode::{Array, ConsumerWarps, Deal, Embed, Float, Unit, embed};
 
 /// What the kernel is generated for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,10 +24,10 @@ pub fn embed_rows(arch: Arch, shape: EmbedShape) -> Kernel {
         let (ids, position) = (k.global::<i32>("ids"), k.global::<i32>("position"));
         let (table, out) = (k.global::<bf16>("table"), Array::new(k.global::<u8>("out"), shape.out));
         let (first_row, first, columns) = (k.block_id(), k.lit(0u32), shape.unit.k());
-        let unit = shape.unit;
+        let (unit, deal) = (shape.unit, Deal::IN_ORDER);
         embed(
             ConsumerWarps::new(k, shape.warps),
-            Embed { ids, position, table, unit, out, rows: 1, first_row, first, columns },
+            Embed { ids, position, table, unit, deal, out, rows: 1, first_row, first, columns },
         );
     })
 }

@@ -4,7 +4,7 @@ use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
-use tilewright_kernels::decode::{self, Unit};
+use tilewright_kernels::decode::{self, Deal, Unit};
 
 use super::{CellUse, Check, Footprint, Operands, TaskOp, interval};
 use crate::program::{BufferId, Region, Span};
@@ -98,9 +98,9 @@ impl DeviceOp for Embed {
         let unit = plan.unit(hidden)?;
         let features = plan.extent(self.table, 1)? as usize;
         let stream = plan.stream(Rows::Matrix(self.table), unit, features);
-        let weights = plan.start(stream);
+        let (weights, deal) = (plan.start(stream), plan.deal(stream));
         let out = plan.storage("out", self.out)?;
-        let function = RowsOfTable { unit, rows: rows_of(self.rows)?, columns, out };
+        let function = RowsOfTable { unit, deal, rows: rows_of(self.rows)?, columns, out };
         let [ids, position, out] = [plan.operand(self.ids)?, plan.operand(self.position)?, plan.operand(self.out)?];
         let fields = Fields { first_row: self.rows.lo as u32, first: self.cols.lo as u32, ids, position, out };
         Ok(Planned::new(function, fields).reading(weights))
@@ -124,6 +124,8 @@ struct Fields {
 struct RowsOfTable {
     /// Shape of the table's units.
     unit: Unit,
+    /// Where the stages of these lie.
+    deal: Deal,
     /// Rows of the task.
     rows: u32,
     /// Columns of the task.
@@ -134,13 +136,14 @@ struct RowsOfTable {
 
 impl DeviceFunction for RowsOfTable {
     fn run<'k>(&self, call: Call<'k, '_>, _: &dyn Weights<'k>) {
-        let RowsOfTable { unit, rows, columns, out } = *self;
+        let RowsOfTable { unit, deal, rows, columns, out } = *self;
         let first_row = call.value(offset_of!(Fields, first_row));
         let rows_of_table = decode::Embed {
             ids: call.state(offset_of!(Fields, ids)).cast(),
             position: call.state(offset_of!(Fields, position)).cast(),
             table: call.packed().cast(),
             unit,
+            deal,
             out: call.stored(offset_of!(Fields, out), out, Generation::Output),
             rows,
             first_row,

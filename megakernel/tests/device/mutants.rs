@@ -49,7 +49,6 @@ const EQUIVALENT: &[Equivalent] = &[
     Equivalent::new("decode/merge.rs", "atom.add.acq_rel.gpu.u32 global", "release", ARRIVAL),
     Equivalent::new("decode/merge.rs", "ld.relaxed.gpu.f32 global", "weak", LAYERS),
     Equivalent::new("decode/merge.rs", "st.relaxed.gpu.f32 global", "weak", LAYERS),
-    Equivalent::new("decode/merge.rs", "st.relaxed.gpu.u64 global", "weak", OTHERWISE),
     Equivalent::new("decode/qkv.rs", "st.relaxed.gpu.f32 global", "weak", LAYERS),
     Equivalent::new("kernel/advance.rs", "st.relaxed.gpu.s32 global", "weak", AHEAD),
     Equivalent::new("kernel/advance.rs", "st.relaxed.sys.u32 global", "weak", SHOWN),

@@ -195,6 +195,11 @@ pub struct TileCode {
 }
 
 impl TileCode {
+    /// Whether the first stages of a task may be held in registers: where activations are not.
+    pub(in crate::ops) fn holds_stages(&self) -> bool {
+        self.path == Path::Copied
+    }
+
     /// Units of a group, where weights come group by group.
     pub(in crate::ops) fn group(&self) -> Option<u32> {
         match self.path {
@@ -345,6 +350,10 @@ impl LinearTile {
 }
 
 impl DeviceFunction for LinearTile {
+    fn holds_stages(&self) -> bool {
+        self.tile.holds_stages()
+    }
+
     fn shared(&self, warps: u32) -> SharedBytes {
         self.tile.shared(warps, if matches!(self.output, OutputCode::SiluMul { .. }) { 2 } else { 1 })
     }

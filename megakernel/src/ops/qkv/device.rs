@@ -49,7 +49,8 @@ impl DeviceOp for Qkv {
         let q = plan.plain_float("q", self.q)?;
         let group = (heads.heads / kv_heads.max(1)) as usize;
         let weights = [self.wq.weight, self.wk.weight, self.wv.weight];
-        let rows_of_stream = Rows::Group { weights, kv_head: self.kv_head, group, dim: dim as usize };
+        let (kv_head, kv_heads) = (self.kv_head, kv_heads as usize);
+        let rows_of_stream = Rows::Group { weights, kv_head, kv_heads, group, dim: dim as usize };
         let stream = plan.stream(rows_of_stream, unit, 0);
         let rows = rows_of(self.rows)?;
         let tile = TileCode { unit, rows, input, path: plan_path(plan, rows, unit, input) };
@@ -127,6 +128,10 @@ enum KeysCode {
 }
 
 impl DeviceFunction for QkvTile {
+    fn holds_stages(&self) -> bool {
+        self.tile.holds_stages()
+    }
+
     fn shared(&self, warps: u32) -> SharedBytes {
         self.tile.shared(warps, 1)
     }

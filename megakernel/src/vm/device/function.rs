@@ -172,6 +172,11 @@ pub trait DeviceFunction: FunctionValue {
     /// Lets keys and values come through the ring, in stages of so many bytes: a block keeps the step's cells.
     fn stream_tokens(&mut self, _stage_bytes: u32) {}
 
+    /// Whether it takes the task's first stages from registers, where they are held ([`Weights::held`]).
+    fn holds_stages(&self) -> bool {
+        false
+    }
+
     /// Whether the task signals by itself, before its last stores.
     fn signals_early(&self) -> bool {
         false

@@ -2,12 +2,16 @@
 //!
 //! A stream is a run of units (see [`Unit`]) that tasks take consecutive parts of: a matrix by rows of eight, two
 //! matrices whose units take turns, or the projections of a kv head's group. Its order is the program's, not the
-//! placement's: every task's part is contiguous, whatever SM it runs on.
+//! placement's: a task's part is consecutive stages, whatever SM it runs on. Where a stage lies, its [`Deal`] says, which
+//! follows from the stream and the number of SMs alone: programs of any rows find the same image.
+
+use std::ops::Range;
 
 use half::{bf16, f16};
 use rayon::prelude::*;
-use tilewright_kernels::decode::{Float, Unit};
+use tilewright_kernels::decode::{Deal, Float, Unit};
 
+use super::Dealing;
 use crate::program::{BufferId, GroupShape, Part, Span, float_of};
 use crate::weights::WeightTensor;
 
@@ -27,6 +31,8 @@ pub enum Rows {
         weights: [BufferId; 3],
         /// The kv head.
         kv_head: usize,
+        /// Of so many.
+        kv_heads: usize,
         /// Query heads of the group.
         group: usize,
         /// Dimensions of a head.
@@ -45,27 +51,50 @@ pub struct Stream {
     pub features: usize,
     /// Where it begins, in chunks of 512 bytes.
     pub start: u64,
+    /// Where its stages lie.
+    pub deal: Deal,
+}
+
+impl Rows {
+    /// Units that make one unit of the output.
+    fn turns(&self) -> usize {
+        if matches!(self, Rows::Turns(..)) { 2 } else { 1 }
+    }
 }
 
 impl Stream {
+    /// A stream whose stages are dealt as `dealing` says, its tasks being as many as `sms` SMs are.
+    pub fn new(rows: Rows, unit: Unit, features: usize, start: u64, (dealing, sms): (Dealing, usize)) -> Stream {
+        let (turns, of_group) =
+            (rows.turns(), if let Rows::Group { kv_heads, .. } = rows { kv_heads.max(1) } else { 1 });
+        let stream = Stream { rows, unit, features, start, deal: Deal::IN_ORDER };
+        let (units, stages) = ((stream.units() / turns) as u32, turns as u32 * unit.stages());
+        let dealt = |block| Deal::new(units, (sms / of_group) as u32, stages, block);
+        let deal = match dealing {
+            Dealing::InOrder => Deal::IN_ORDER,
+            Dealing::Units => dealt(unit.stages()),
+            Dealing::Stages => dealt(1),
+        };
+        Stream { deal, ..stream }
+    }
+
     /// Units.
     pub fn units(&self) -> usize {
         let whole = self.features.div_ceil(Unit::ROWS as usize);
         match self.rows {
-            Rows::Matrix(_) => whole,
-            Rows::Turns(..) => 2 * whole,
+            Rows::Matrix(_) | Rows::Turns(..) => self.rows.turns() * whole,
             Rows::Group { group, dim, .. } => GroupShape { group, head_dim: dim }.units(),
         }
+    }
+
+    /// Stages.
+    pub fn stages(&self) -> usize {
+        self.units() * self.unit.stages() as usize
     }
 
     /// Chunks of 512 bytes.
     pub fn chunks(&self) -> u64 {
         self.units() as u64 * u64::from(self.unit.bytes()) / CHUNK
-    }
-
-    /// Where a unit begins, in chunks of 512 bytes.
-    pub fn at(&self, unit: usize) -> u64 {
-        self.start + unit as u64 * u64::from(self.unit.bytes()) / CHUNK
     }
 
     /// The rows of a unit: of which weight, and which.
@@ -76,7 +105,7 @@ impl Stream {
         match self.rows {
             Rows::Matrix(buffer) => eight(buffer, unit),
             Rows::Turns(first, second) => eight(if unit.is_multiple_of(2) { first } else { second }, unit / 2),
-            Rows::Group { weights, kv_head, group, dim } => {
+            Rows::Group { weights, kv_head, group, dim, .. } => {
                 let shape = GroupShape { group, head_dim: dim };
                 let mut rows = [None; 8];
                 for run in shape.runs(kv_head, Span::one(unit)) {
@@ -98,21 +127,22 @@ impl Stream {
         }
     }
 
-    /// Packs the units `units` into `place`. `tensor` gives a weight's values.
-    pub fn pack<'w>(&self, units: Span, tensor: impl Fn(BufferId) -> &'w WeightTensor + Sync, place: &mut [bf16]) {
-        let each = self.unit.bytes() as usize / 2;
-        place.par_chunks_mut(each).zip(units.lo..units.hi).for_each(|(place, unit)| {
-            let k = self.unit.k() as usize;
-            let rows = self.rows_of(unit).map(|row| row.map(|(buffer, row)| row_of(tensor(buffer), row, k)));
+    /// Packs what lies at the places `places`, counted in stages, into `memory`. `tensor` gives a weight's values.
+    pub fn pack<'w>(&self, places: Span, tensor: impl Fn(BufferId) -> &'w WeightTensor + Sync, memory: &mut [bf16]) {
+        let (each, stages) = (self.unit.stage_bytes() as usize / 2, self.unit.stages());
+        memory.par_chunks_mut(each).zip(places.lo..places.hi).for_each(|(memory, place)| {
+            let (k, stage) = (self.unit.k() as usize, self.deal.stage(place as u32));
+            let columns = self.unit.columns(stage % stages);
+            let of = |(buffer, row)| part_of_row(tensor(buffer), row * k + columns.start..row * k + columns.end);
+            let rows = self.rows_of((stage / stages) as usize).map(|row| row.map(of));
             let rows: [Option<&[bf16]>; 8] = std::array::from_fn(|i| rows[i].as_deref());
-            self.unit.pack(&rows, place);
+            self.unit.pack_stage(&rows, memory);
         });
     }
 }
 
-/// A row of a matrix as bf16; other types are rounded to nearest even.
-fn row_of(tensor: &WeightTensor, row: usize, k: usize) -> std::borrow::Cow<'_, [bf16]> {
-    let range = row * k..(row + 1) * k;
+/// Elements of a matrix as bf16; other types are rounded to nearest even.
+fn part_of_row(tensor: &WeightTensor, range: Range<usize>) -> std::borrow::Cow<'_, [bf16]> {
     match float_of(tensor.dtype()) {
         Some(Float::Bf16) => tensor.as_bf16().and_then(|all| all.get(range)).unwrap_or_default().into(),
         Some(Float::F16) => {

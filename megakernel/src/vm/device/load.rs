@@ -63,19 +63,19 @@ pub(super) fn image(
     progress: &mut dyn FnMut(u64),
 ) -> Result<Buffer<bf16>, DeviceError> {
     let image = device.buffer::<bf16>((plan.image_bytes / 2) as usize)?;
-    let largest = plan.streams.iter().map(|run| run.unit.bytes() as usize / 2).max().unwrap_or(1);
+    let largest = plan.streams.iter().map(|run| run.unit.stage_bytes() as usize / 2).max().unwrap_or(1);
     let len = PART.min(image.len()).max(largest);
     let mut parts = Parts { device, len, sent: std::collections::VecDeque::new(), made: 0 };
     let mut done = 0;
     for run in &plan.streams {
-        let each = run.unit.bytes() as usize / 2;
+        let each = run.unit.stage_bytes() as usize / 2;
         let together = (len / each).max(1);
-        for first in (0..run.units()).step_by(together) {
-            let units = Span::new(first, run.units().min(first + together));
-            let start = (run.at(first) * (CHUNK / 2)) as usize;
-            let place = image.slice(start..start + units.len() * each)?;
+        for first in (0..run.stages()).step_by(together) {
+            let places = Span::new(first, run.stages().min(first + together));
+            let start = (run.start * (CHUNK / 2)) as usize + first * each;
+            let place = image.slice(start..start + places.len() * each)?;
             let mut part = parts.take()?;
-            run.pack(units, |buffer| weights.get(buffer), &mut part[..place.len()]);
+            run.pack(places, |buffer| weights.get(buffer), &mut part[..place.len()]);
             parts.sent.push_back(stream.upload_pinned(part, &place)?);
             done += place.bytes();
             progress(done);

@@ -3,7 +3,7 @@
 use std::mem::offset_of;
 
 use tilewright_codegen::target::Target;
-use tilewright_kernels::decode::{Float, Unit};
+use tilewright_kernels::decode::{Deal, Float, Unit};
 
 use super::image::{Rows, Stream};
 use super::place::ALIGN;
@@ -176,11 +176,16 @@ impl Planner<'_> {
     /// The stream of these rows, added where it is new; its number.
     pub fn stream(&mut self, rows: Rows, unit: Unit, features: usize) -> usize {
         let start = self.streams.last().map_or(0, |last| last.start + last.chunks());
-        let streams = &mut self.streams;
+        let (dealing, streams) = ((self.options.dealing, self.placed.target.sms), &mut self.streams);
         *self.by_rows.entry(rows.clone()).or_insert_with(|| {
-            streams.push(Stream { rows, unit, features, start });
+            streams.push(Stream::new(rows, unit, features, start, dealing));
             streams.len() - 1
         })
+    }
+
+    /// Where the stages of a stream lie.
+    pub fn deal(&self, stream: usize) -> Deal {
+        self.streams.get(stream).map_or(Deal::IN_ORDER, |stream| stream.deal)
     }
 
     /// Where a stream begins in the image, in chunks of 512 bytes.
@@ -201,18 +206,17 @@ impl Planner<'_> {
         let device = task.op.device().ok_or(Unsupported::Op { op: task.op.name() })?;
         let Planned { opcode, mut record, bytes, weights } = device.plan(self)?;
         self.record_bytes = self.record_bytes.max((offset_of!(TaskRecord, fields) + bytes) as u32);
-        let early = opcode.signals_early();
-        let known = self.opcodes.iter().position(|known| *known == opcode);
-        record.opcode = known.unwrap_or_else(|| {
-            self.opcodes.push(opcode);
-            self.opcodes.len() - 1
-        }) as u32;
+        let (early, holds) = (opcode.signals_early(), opcode.holds_stages());
+        record.opcode = number_of(&mut self.opcodes, opcode) as u32;
         if let Some(Stretch { stream, first, units, group }) = weights {
             let stream = &self.streams[stream];
-            record.weights = stream.at(first) as u32;
+            (record.weights, record.first) = (stream.start as u32, first as u32 * stream.unit.stages());
+            record.deal = short("different deals of streams", number_of(&mut self.deals, stream.deal))?;
             record.stages = units as u32 * stream.unit.stages();
             record.stage_bytes = stream.unit.stage_bytes();
-            (record.unit_stages, record.group) = (stream.unit.stages(), group.unwrap_or(0));
+            record.unit_stages = short("stages of a unit", stream.unit.stages() as usize)?;
+            record.held = if holds { record.stages.min(self.options.hold()) as u16 } else { 0 };
+            record.group = short("units of a group", group.unwrap_or(0) as usize)?;
         }
         record.task = task.id.index() as u32;
         let tags = self.tags.task(task.id);
@@ -220,6 +224,19 @@ impl Planner<'_> {
         (record.releases, record.early) = (tags.release.into(), early.into());
         Ok(record)
     }
+}
+
+/// The number of an item among those that are known, to which it is added where it is new.
+fn number_of<T: PartialEq>(known: &mut Vec<T>, item: T) -> usize {
+    known.iter().position(|known| *known == item).unwrap_or_else(|| {
+        known.push(item);
+        known.len() - 1
+    })
+}
+
+/// A number as records have it in 16 bits.
+fn short(what: &'static str, found: usize) -> Result<u16, Unsupported> {
+    u16::try_from(found).map_err(|_| Unsupported::Number { what, found, expected: "65535 at most" })
 }
 
 /// Refuses a number that is no multiple; `expected` says which one is needed.

@@ -64,7 +64,7 @@ pub use kernel::{Call, Generation, record};
 pub use lookup::{multiple, rows_of};
 pub use machine::DeviceMachine;
 pub use merges::{Merge, Merges};
-pub use options::DeviceOptions;
+pub use options::{Dealing, DeviceOptions};
 pub use place::{Places, Space, space};
 pub use plan::{Feedback, NoFeedback, Plan, RotationTable};
 pub use planner::Planner;

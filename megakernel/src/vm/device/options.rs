@@ -34,6 +34,14 @@ pub struct DeviceOptions {
     pub spin_limit: u32,
     /// Whether activations carry their own arrival where they can, instead of being released.
     pub tags: bool,
+    /// Where the stages of a stream of weights lie in the image.
+    pub dealing: Dealing,
+    /// Stages of a task that the team takes into registers while it waits, where its activations are copied; 8 at most. The
+    /// ring has room for others meanwhile.
+    pub hold: u32,
+    /// Whether the team waits for the stages that it holds. Otherwise it takes those that have landed, and looks for its
+    /// signals without delay.
+    pub hold_waits: bool,
     /// Fewest rows of a task whose activations are held in registers; of fewer rows they are copied to shared memory. Where
     /// there is no room they are streamed.
     pub held_rows: u32,
@@ -47,6 +55,17 @@ pub struct DeviceOptions {
     pub take_registers: bool,
     /// Whether every task's times are recorded.
     pub timeline: bool,
+}
+
+/// Where the stages of a stream of weights lie in the image ([`Deal`](tilewright_kernels::decode::Deal)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Dealing {
+    /// In their order: what an SM reads is contiguous.
+    InOrder,
+    /// Units dealt round the SMs: the first unit of each SM's part, then the second.
+    Units,
+    /// Stages dealt round the SMs: what all SMs read at a time is contiguous.
+    Stages,
 }
 
 /// Threads of a warpgroup.
@@ -64,6 +83,11 @@ pub(super) struct Registers {
 }
 
 impl DeviceOptions {
+    /// Most stages of a task that are held.
+    pub(super) fn hold(self) -> u32 {
+        self.hold.min(8)
+    }
+
     /// Threads of a block.
     pub(super) fn threads(self) -> u32 {
         match self.registers() {
@@ -100,6 +124,9 @@ impl Default for DeviceOptions {
             sums_bytes: 4096,
             spin_limit: 1 << 24,
             tags: true,
+            dealing: Dealing::InOrder,
+            hold: 0,
+            hold_waits: true,
             held_rows: 3,
             held_registers: 128,
             streamed_units: 8,

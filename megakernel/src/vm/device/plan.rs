@@ -2,6 +2,7 @@
 
 use thiserror::Error;
 use tilewright_codegen::ir::Arch;
+use tilewright_kernels::decode::Deal;
 
 use super::planner::Planner;
 use super::{BlockRecord, DeviceOptions, Opcode, Places, Stream, Unsupported};
@@ -27,6 +28,8 @@ pub struct Plan {
     pub tables: Vec<u8>,
     /// The weights that are streamed, and in which order.
     pub streams: Vec<Stream>,
+    /// Where their stages lie: records say which.
+    pub deals: Vec<Deal>,
     /// Bytes of the image.
     pub image_bytes: u64,
     /// Where everything else lies.

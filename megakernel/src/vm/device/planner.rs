@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use tilewright_codegen::ir::Arch;
+use tilewright_kernels::decode::Deal;
 
 use super::image::{CHUNK, Rows, Stream};
 use super::place::Places;
@@ -27,6 +28,7 @@ pub struct Planner<'p> {
     pub(super) merges: Merges,
     pub(super) places: Places,
     pub(super) streams: Vec<Stream>,
+    pub(super) deals: Vec<Deal>,
     pub(super) by_rows: HashMap<Rows, usize>,
     pub(super) rotations: Vec<RotationTable>,
     pub(super) plain_bytes: u64,
@@ -58,6 +60,7 @@ impl<'p> Planner<'p> {
             merges,
             places,
             streams: Vec::new(),
+            deals: Vec::new(),
             by_rows: HashMap::new(),
             rotations: Vec::new(),
             plain_bytes,
@@ -99,6 +102,7 @@ impl<'p> Planner<'p> {
             directory,
             tables,
             streams: self.streams,
+            deals: self.deals,
             image_bytes,
             places: self.places,
             rotations: self.rotations,

@@ -5,9 +5,9 @@ use bytemuck::{Pod, Zeroable};
 /// A task of a block's queue: what the machine reads of every task, and behind it the fields of its op.
 ///
 /// ```text
-/// word  0 opcode  1 task    2 weights  3 stages   4 stage_bytes    5 unit_stages         6 group               7 waits
-///       8 wait_count        9 signals 10 signal_count 11 input 12 residual 13 output 14 releases 15 early
-///      16 .. 28 fields
+/// word  0 opcode    1 task            2 weights   3 first         4 stages    5 stage_bytes   6 unit_stages, held
+///       7 group, deal                 8 waits     9 wait_count   10 signals  11 signal_count
+///      12 input    13 residual       14 output   15 releases, early          16 .. 28 fields
 /// ```
 ///
 /// The tables hold of each record as many words as the longest fields in the plan take: shared memory is the ring's.
@@ -18,16 +18,22 @@ pub struct TaskRecord {
     pub opcode: u32,
     /// The task, by its id in the program, for reports.
     pub task: u32,
-    /// Where its weights begin in the image, in chunks of 512 bytes.
+    /// Where the stream of its weights begins in the image, in chunks of 512 bytes.
     pub weights: u32,
+    /// Its first stage in the stream.
+    pub first: u32,
     /// Stages of the ring that its weights take.
     pub stages: u32,
     /// Bytes of each of them.
     pub stage_bytes: u32,
     /// Stages of a unit of weights.
-    pub unit_stages: u32,
+    pub unit_stages: u16,
+    /// Of its first stages, how many the team takes into registers before it waits.
+    pub held: u16,
     /// Units of a group, where weights come group by group ([`Order`](tilewright_kernels::decode::Order)); 0: in order.
-    pub group: u32,
+    pub group: u16,
+    /// Where the stream's stages lie: which of the plan's deals.
+    pub deal: u16,
     /// Its first wait in the block's table.
     pub waits: u32,
     /// How many.
@@ -43,9 +49,9 @@ pub struct TaskRecord {
     /// The generation that is written.
     pub output: u32,
     /// 1: signals release what is not tagged.
-    pub releases: u32,
+    pub releases: u16,
     /// 1: the task signals itself, before its last stores, which are tagged.
-    pub early: u32,
+    pub early: u16,
     /// The op's own fields: the row of each op has their type.
     pub fields: [u32; FIELDS],
 }

@@ -19,8 +19,8 @@ use crate::weights::Weights;
 /// A model's weights and the device that they are brought to, once for all its machines.
 ///
 /// What is kept is the image of the streamed weights. Programs that stream the same weights in the same order share one;
-/// that depends on the model and on [`DeviceOptions::warps`] and [`DeviceOptions::stage_bytes`], not on rows, context or
-/// batch. Norms, biases and tables of rotations are small, and each machine has its own.
+/// that depends on the model, the SMs and on [`DeviceOptions::warps`], [`DeviceOptions::stage_bytes`] and
+/// [`DeviceOptions::dealing`], not on rows, context or batch. Norms, biases and tables of rotations are small, and each machine has its own.
 pub struct DeviceWeights {
     device: Device,
     weights: Arc<dyn Weights + Send + Sync>,

@@ -1,5 +1,6 @@
 //! The team: waits, computes, publishes, task by task and step by step.
 
+use super::held::Held;
 use super::{Kit, advance, dispatch};
 
 /// Runs every task of every step.
@@ -22,11 +23,14 @@ pub(super) fn consume(kit: Kit<'_, '_>) {
         kit.cells.fetch(team, step);
         k.for_(0u32, tasks, |index| {
             let task = kit.table.task(index);
-            k.when(leader, || {
-                if let Some(trace) = kit.trace {
+            if let Some(trace) = kit.trace {
+                k.when(leader, || {
                     trace.forget();
                     trace.note(index, 0);
-                }
+                });
+            }
+            let weights = Held::take(kit, &reader, task);
+            k.when(leader, || {
                 sync.check(task, kit.plan.opcodes.len() as u32);
                 sync.wait(kit.table, task, step);
                 reader.comes_to(step * tasks + index + 1);
@@ -37,7 +41,7 @@ pub(super) fn consume(kit: Kit<'_, '_>) {
             team.sync();
             over.set(sync.team_stopped());
             k.break_if(over.get());
-            dispatch::dispatch(kit, task, sync.now(step), &reader);
+            dispatch::dispatch(kit, task, sync.now(step), &weights);
             team.sync();
             k.when(leader, || {
                 if let Some(trace) = kit.trace {

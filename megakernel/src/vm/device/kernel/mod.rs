@@ -9,6 +9,7 @@
 //! | `produce` | the warp that streams weights, keys and values |
 //! | `tokens` | the keys and values of a task of attention, as stages of the ring |
 //! | `consume` | the warps that compute |
+//! | `held` | a task's first stages in registers, while the team waits |
 //! | `pages` | keys and values that are not streamed on their way to level two |
 //! | `dispatch` | from opcodes to device functions |
 //! | `advance` | from one step to the next |
@@ -18,6 +19,7 @@ mod advance;
 mod cells;
 mod consume;
 mod dispatch;
+mod held;
 mod pages;
 mod produce;
 mod ring;

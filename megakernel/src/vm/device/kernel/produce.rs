@@ -61,10 +61,21 @@ impl<'k> Feed<'k, '_> {
         let (k, task) = (self.kit.k, turn.task);
         let (bytes, weights) = (task.stage_bytes(), self.kit.memory.image.at(task.weights().mul_wide(512u32)));
         k.for_(0u32, task.stages(), |stage| {
-            let from = weights.at(ordered(task, stage).mul_wide(bytes));
+            let from = weights.at(self.place(task, stage).mul_wide(bytes));
             self.stage(turn, bytes, |filling| filling.bring(0, from, bytes));
             k.break_if(self.stopped.get());
         });
+    }
+
+    /// Where the stage lies that comes at a place of a task's, counted in stages from the start of the stream.
+    fn place(&self, task: TaskView<'k>, place: Val<'k, u32>) -> Val<'k, u32> {
+        let (k, deals) = (self.kit.k, &self.kit.plan.deals);
+        let stage = task.first() + ordered(task, place);
+        let at = k.var(stage);
+        for (number, deal) in deals.iter().enumerate().filter(|(_, deal)| !deal.is_in_order()) {
+            k.when(task.deal().eq(number as u32), || at.set(deal.at(stage)));
+        }
+        at.get()
     }
 
     /// Fills the next stage for a task, when there is room; or finds out that the team does not go on.

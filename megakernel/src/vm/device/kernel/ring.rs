@@ -155,7 +155,13 @@ pub(super) struct Reader<'k> {
     cursor: Cursor<'k>,
 }
 
-impl Reader<'_> {
+impl<'k> Reader<'k> {
+    /// Whether the next stage has landed; the same for all lanes of a warp.
+    pub fn landed(self) -> Val<'k, bool> {
+        let (stage, parity) = (self.cursor.stage.get(), self.cursor.parity.get());
+        self.ring.full.at(stage).test_wait(parity, BarScope::Cta).all()
+    }
+
     /// Says which task the team comes to, counted over the launch from 1; by one thread.
     pub fn comes_to(self, task: Val<'_, u32>) {
         self.ring.current.store_relaxed(task, Scope::Cta);

@@ -105,8 +105,21 @@ macro_rules! fields {
     };
 }
 
-fields!(opcode task weights stages stage_bytes unit_stages group waits wait_count signals signal_count);
-fields!(input residual output releases early);
+fields!(opcode task weights first stages stage_bytes waits wait_count signals signal_count);
+fields!(input residual output);
+
+/// The same of fields of 16 bits.
+macro_rules! short_fields {
+    ($($field:ident)+) => {
+        impl<'k> TaskView<'k> {
+            $(pub fn $field(self) -> Val<'k, u32> {
+                self.at.at_byte(offset_of!(TaskRecord, $field) as u32).cast::<u16>().load().cast()
+            })+
+        }
+    };
+}
+
+short_fields!(unit_stages held group deal releases early);
 
 impl<'k> TaskView<'k> {
     /// A field of the op's own, by its offset in their type (`offset_of!`).

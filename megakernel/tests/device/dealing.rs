@@ -1,0 +1,114 @@
+//! Stages dealt round the SMs: another order of the image, the same bits.
+
+use std::sync::Arc;
+
+use tilewright_codegen::target::Target;
+use tilewright_layout::DType;
+use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower};
+use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::schedule::schedule;
+use tilewright_megakernel::vm::device::{
+    BlockRecord, Dealing, DeviceMachine, DeviceOptions, DeviceWeights, Plan, TaskRecord,
+};
+use tilewright_megakernel::vm::reference::StepCells;
+
+use super::lab::{Cells, PAGES, device, least, machine, normed, options, placed, tiny, weights};
+
+const WAYS: [Dealing; 3] = [Dealing::InOrder, Dealing::Units, Dealing::Stages];
+
+/// The bits of all logits of three steps.
+fn bits(machine: &mut DeviceMachine, rows: usize) -> Vec<u32> {
+    let step = |position| {
+        machine.step(&Cells::at(rows, position).view()).unwrap();
+        let row = |row| machine.f32_row(LOGITS, row).unwrap();
+        (0..rows).flat_map(row).map(f32::to_bits).collect::<Vec<_>>()
+    };
+    (0..3).flat_map(step).collect()
+}
+
+#[test]
+fn no_bit_of_a_step_depends_on_where_stages_lie() {
+    let streamed = DeviceOptions { held_rows: 1, held_registers: 0, streamed_units: 4, ..options() };
+    let small = DeviceOptions { stage_bytes: 2048, warps: 2, ..options() };
+    let untied = ModelSpec { tied_embeddings: false, ..tiny() };
+    for (spec, rows, sms, options) in [
+        (tiny(), 1, 3, options()),
+        (tiny(), 2, 5, streamed),
+        (normed(untied), 1, 4, small),
+        (least(), 1, 2, DeviceOptions { stage_bytes: 1024, warps: 2, ..options() }),
+    ] {
+        let with = |dealing| bits(&mut machine(&spec, rows, sms, 11, DeviceOptions { dealing, ..options }), rows);
+        let [in_order, units, stages] = WAYS.map(with);
+        assert!(in_order == units && in_order == stages, "{rows} rows on {sms} SMs");
+        assert!(in_order.iter().any(|bits| *bits != in_order[0]));
+    }
+}
+
+/// A prompt of four rows and one row share the image, dealt for either.
+#[test]
+fn programs_of_any_rows_find_the_same_dealt_image() {
+    let spec = tiny();
+    let dealt = DeviceOptions { dealing: Dealing::Stages, ..options() };
+    let run = |options| {
+        let mut shared = DeviceWeights::new(device(3, 3), Arc::new(weights(&spec)));
+        let mut wide = shared.machine(placed(&spec, 4, 3), None, options, &mut |_, _| ()).unwrap();
+        let (kv, bytes) = (wide.kv().clone(), shared.bytes());
+        let mut narrow = shared.machine(placed(&spec, 1, 3), Some(&kv), options, &mut |_, _| ()).unwrap();
+        assert_eq!(shared.bytes(), bytes);
+        let page_table: Vec<i32> = (0..4).flat_map(|_| 4..4 + PAGES as i32).collect();
+        let (tokens, positions) = ([11, 3, 77, 150], [0, 1, 2, 3]);
+        wide.step(&StepCells { tokens: &tokens, positions: &positions, page_table: &page_table }).unwrap();
+        narrow.step(&StepCells { tokens: &[42], positions: &[4], page_table: &page_table[..PAGES] }).unwrap();
+        narrow.f32_row(LOGITS, 0).unwrap().into_iter().map(f32::to_bits).collect::<Vec<_>>()
+    };
+    assert_eq!(run(dealt), run(options()));
+}
+
+/// In every round the tasks of a stream read consecutive places, so far as they have that round.
+#[test]
+fn what_the_tasks_of_known_models_read_together_is_contiguous() {
+    for (name, rows) in [("llama-3.2-1b", 1), ("llama-3.2-1b", 8), ("llama-3.1-8b", 1)] {
+        let spec = ModelSpec { layers: 1, ..ModelSpec::named(name).unwrap() };
+        let target = Target::named("h100").unwrap();
+        let lowering = LowerOptions { rows, kv: DType::BF16, ..LowerOptions::for_context(1024) };
+        let lowering = lowering.splits_for_gpu(&spec, target.sms);
+        let placed = schedule(lower(&spec, &|_| DType::BF16, target, &lowering).unwrap(), 1024).unwrap();
+        let plan = |dealing| Plan::new(&placed, DeviceOptions { dealing, ..DeviceOptions::default() }).unwrap();
+        let (plan, in_order) = (plan(Dealing::Stages), plan(Dealing::InOrder));
+        assert_eq!(plan.image_bytes, in_order.image_bytes);
+        assert_eq!(plan.options.stages, in_order.options.stages);
+        let records = records(&plan);
+        for stream in &plan.streams {
+            let of_stream = |record: &&TaskRecord| u64::from(record.weights) == stream.start && record.stages > 0;
+            let tasks: Vec<&TaskRecord> = records.iter().filter(of_stream).collect();
+            if tasks.is_empty() {
+                assert!(!spec.tied_embeddings && stream.features == spec.vocab, "a table of which rows alone are read");
+                continue;
+            }
+            assert_eq!(tasks.iter().map(|task| task.stages as usize).sum::<usize>(), stream.stages(), "{name}");
+            let mut next = 0;
+            for round in 0..tasks.iter().map(|task| task.stages).max().unwrap() {
+                let here = tasks.iter().filter(|task| round < task.stages);
+                let mut places: Vec<u32> = here.map(|task| stream.deal.place(task.first + round)).collect();
+                places.sort_unstable();
+                assert_eq!(places, (next..next + places.len() as u32).collect::<Vec<_>>(), "{name}, round {round}");
+                next += places.len() as u32;
+            }
+        }
+    }
+}
+
+/// All records of a plan's tables.
+fn records(plan: &Plan) -> Vec<TaskRecord> {
+    let each = plan.record_bytes as usize;
+    let of_block = |block: &BlockRecord| {
+        let tables = &plan.tables[block.start as usize..][..block.tasks as usize * each];
+        let record = |bytes: &[u8]| {
+            let mut record = TaskRecord::default();
+            bytemuck::bytes_of_mut(&mut record)[..each].copy_from_slice(bytes);
+            record
+        };
+        tables.chunks_exact(each).map(record).collect::<Vec<_>>()
+    };
+    plan.directory.iter().flat_map(of_block).collect()
+}

@@ -1,0 +1,77 @@
+//! A task's first stages in registers while the team waits: the same bits, and no launch hangs.
+
+use tilewright_megakernel::lower::LOGITS;
+use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::program::{Embed, Linear, Op};
+use tilewright_megakernel::vm::device::{Dealing, DeviceFault, DeviceMachine, DeviceOptions, LaunchError};
+
+use super::lab::{Cells, chain, least, machine, normed, options, tiny};
+
+/// The bits of all logits of three steps.
+fn bits(machine: &mut DeviceMachine, rows: usize) -> Vec<u32> {
+    let step = |position| {
+        machine.step(&Cells::at(rows, position).view()).unwrap();
+        let row = |row| machine.f32_row(LOGITS, row).unwrap();
+        (0..rows).flat_map(row).map(f32::to_bits).collect::<Vec<_>>()
+    };
+    (0..3).flat_map(step).collect()
+}
+
+/// Units of one stage and of several, stages of fewer bytes than others, groups of fewer units than are held.
+#[test]
+fn no_bit_of_a_step_depends_on_what_is_held() {
+    let wide = ModelSpec { intermediate: 288, ..tiny() };
+    let small = DeviceOptions { warps: 2, stage_bytes: 2048, sums_bytes: 128, ..options() };
+    let least_of = DeviceOptions { warps: 1, stage_bytes: 512, stages: 2, sums_bytes: 32, ..options() };
+    for (spec, rows, sms, options) in [
+        (tiny(), 1, 3, options()),
+        (wide.clone(), 2, 2, small),
+        (normed(wide), 1, 3, DeviceOptions { tags: false, ..small }),
+        (least(), 1, 2, least_of),
+        (tiny(), 3, 3, DeviceOptions { held_rows: 4, ..options() }),
+    ] {
+        let with = |hold, seed| {
+            let dealing = if hold % 2 == 0 { Dealing::InOrder } else { Dealing::Stages };
+            let options = DeviceOptions { hold, hold_waits: seed % 2 == 0, dealing, ..options };
+            bits(&mut machine(&spec, rows, sms, seed, options), rows)
+        };
+        let none = with(0, 1);
+        for (hold, seed) in [(1, 2), (3, 4), (4, 6), (1, 3), (2, 5), (3, 7), (4, 9)] {
+            assert!(with(hold, seed) == none, "{hold} stages held, seed {seed}, {rows} rows on {sms} SMs");
+        }
+    }
+}
+
+/// Tasks whose activations are held or streamed hold no weights.
+#[test]
+fn batches_hold_no_stages() {
+    let with = |hold| {
+        let streamed = DeviceOptions { held_rows: 1, held_registers: 0, streamed_units: 4, hold, ..options() };
+        bits(&mut machine(&tiny(), 2, 3, 5, streamed), 2)
+    };
+    assert_eq!(with(3), with(0));
+}
+
+#[test]
+fn launches_that_fail_end_with_stages_held_and_the_next_runs() {
+    for seed in [0, 1000] {
+        let held = DeviceOptions { hold: 3, hold_waits: seed == 0, spin_limit: 1 << 13, ..options() };
+        let mut machine = machine(&tiny(), 1, 3, seed, held);
+        let run = |machine: &mut DeviceMachine| machine.run(&Cells::at(1, 0).view(), 3);
+        let right = run(&mut machine).unwrap();
+        let first = |what: fn(&Op) -> bool| machine.program().tasks.iter().find(|task| what(&task.op)).unwrap().id;
+        let (embed, linear) = (first(|op| op.is::<Embed>()), first(|op| op.is::<Linear>()));
+        for fault in [
+            DeviceFault::Silent { task: embed },
+            DeviceFault::Opcode { task: linear, opcode: 77 },
+            DeviceFault::Quits { block: 1, after: 1 },
+        ] {
+            assert!(machine.inject(fault).unwrap(), "{fault:?}");
+            let error = run(&mut machine).unwrap_err();
+            let stuck = matches!(error, LaunchError::Stuck { .. } | LaunchError::Blocks { .. });
+            assert!(stuck || matches!(error, LaunchError::Opcode { opcode: 77, .. }), "{fault:?}: {}", chain(&error));
+            machine.mend().unwrap();
+            assert_eq!(run(&mut machine).unwrap(), right, "behind {fault:?}");
+        }
+    }
+}
