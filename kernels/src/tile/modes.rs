@@ -241,13 +241,57 @@ impl<'k, const R: usize> TensorLayout<'k> for Modes<'k, R> {
         displace(base, &spots)
     }
 
+    fn may_end(&self) -> bool {
+        self.guard.is_some() || self.modes.iter().any(|mode| mode.bound.is_some())
+    }
+
+    fn guard(&self, k: &'k Builder) -> Mask<'k> {
+        self.guard.map_or(Mask::always(k), Mask::of)
+    }
+
     #[track_caller]
-    fn inside(&self, k: &'k Builder, at: &[Index<'k>]) -> Mask<'k> {
-        let guard = self.guard.map_or(Mask::always(k), Mask::of);
-        self.modes.iter().zip(at).fold(guard, |mask, (mode, &at)| match mode.bound {
-            None => mask,
-            Some(bound) => mask.and(Mask::of(mode.coordinate(at).get(k).lt(bound.get(k)))),
-        })
+    fn before_end(&self, k: &'k Builder, mode: usize, at: Index<'k>) -> Mask<'k> {
+        match self.modes.get(mode).and_then(|mode| Some((mode, mode.bound?))) {
+            None => Mask::always(k),
+            Some((mode, bound)) => Mask::of(mode.coordinate(at).get(k).lt(bound.get(k))),
+        }
+    }
+
+    #[track_caller]
+    fn begun(&self, origin: Index<'k>, at: &[Index<'k>], _: &[&[Index<'k>]]) -> Option<(Self, Index<'k>)> {
+        let mut begun = *self;
+        for (mode, &at) in begun.modes.iter_mut().zip(at) {
+            mode.start = mode.coordinate(at);
+        }
+        Some((begun, origin))
+    }
+
+    /// Lines are found once each, and neighbours in one are constants of its address.
+    #[track_caller]
+    fn locate_all<S: SpaceOf, T: Scalar>(
+        &self,
+        base: Ptr<'k, S, T>,
+        _: Index<'k>,
+        at: &[&[Index<'k>]],
+    ) -> Vec<Ptr<'k, S, T>> {
+        let starts: Vec<_> = self.modes.iter().map(|mode| (mode.start.variable(), mode.stride)).collect();
+        let (start, mut lines) = (displace(base, &starts), Vec::<(Vec<u32>, Ptr<'k, S, T>)>::new());
+        let mut place = |at: &&[Index<'k>]| {
+            let steps = || {
+                self.modes.iter().zip(*at).map(|(mode, &at)| (mode.start.constant() + at.constant() * mode.step, mode))
+            };
+            let across: Vec<_> = steps().filter(|(_, mode)| !mode.is_contiguous()).collect();
+            let key: Vec<u32> = across.iter().map(|(step, _)| *step).collect();
+            let known = lines.iter().find(|(line, _)| *line == key).map(|(_, line)| *line);
+            let line = known.unwrap_or_else(|| {
+                let spots: Vec<_> = across.iter().map(|&(step, mode)| (Index::from(step), mode.stride)).collect();
+                let line = displace(start, &spots);
+                lines.push((key, line));
+                line
+            });
+            steps().filter(|(_, mode)| mode.is_contiguous()).fold(line, |line, (step, _)| line.at(step))
+        };
+        at.iter().map(&mut place).collect()
     }
 
     fn widest(&self, _: Index<'k>, mode: usize, bits: u32) -> u32 {
