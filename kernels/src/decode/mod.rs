@@ -7,7 +7,7 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `warps` | the warps that compute, their barrier, how work is dealt to them |
-//! | `array` | arrays in global memory whose dtype is chosen while recording |
+//! | `array` | arrays in global memory whose dtype is chosen while recording, which other blocks read while they are written |
 //! | `unit` | eight weight rows as they pass through the ring: a layout, its inverse, stages |
 //! | `packing` | how rows lie in the MMA's A operand |
 //! | `path` | the way that activations take to the warps: copied, held, streamed |
@@ -48,8 +48,9 @@ mod streamed;
 mod unit;
 mod warps;
 
+pub use crate::tile::Float;
 pub use argmax::{Argmax, argmax};
-pub use array::{Array, Float};
+pub use array::Array;
 pub use attention::{Attention, Heads, attention};
 pub use embed::{Embed, embed};
 pub use input::Input;

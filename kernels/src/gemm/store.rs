@@ -175,7 +175,9 @@ impl<'k, S: OutputType, D: Output, T: Tiles> Results<'k, S, D, T> {
     /// One of a pair of results, whose first sum stands at `corner` of the whole result.
     #[track_caller]
     fn value(&self, sums: Accumulator<'k, S>, pair: Pair<'k>, i: u32, corner: [Val<'k, u32>; 2]) -> Val<'k, f32> {
-        let at = || [corner[0] + pair.row.get(self.k), corner[1] + (pair.column + i).get(self.k)];
+        // Summed up as the masks of the store are, so that both are the same numbers.
+        let [row, column] = corner.map(Index::any);
+        let at = || [row + pair.row, column + pair.column + i].map(|at| at.get(self.k));
         let sum = |register| sums.get(register).cast::<f32>();
         let other = self.finish.gated().then(|| sum(pair.first + i + T::N / 4));
         self.finish.apply(at, sum(pair.first + i), other)

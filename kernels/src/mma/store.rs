@@ -126,8 +126,8 @@ pub(crate) fn store_pairs<'k, T: OutputType, L: TensorLayout<'k>, M: Writable, V
     if !tile.may_end() {
         return (0..elements.len()).for_each(|number| store_some(pointers[number], &values(number)));
     }
-    let (rows, columns) = (places.masks(0), places.masks(1));
-    // The elements of a row stand under one condition.
+    // The elements of a row stand under one condition; what is asked of a column is not kept from row to row, and no value
+    // before it is stored: there are few registers.
     let mut by_row: Vec<Vec<usize>> = Vec::new();
     for number in 0..elements.len() {
         match by_row.iter_mut().find(|row| at[row[0]][0].is_same(at[number][0])) {
@@ -136,10 +136,10 @@ pub(crate) fn store_pairs<'k, T: OutputType, L: TensorLayout<'k>, M: Writable, V
         }
     }
     for row in by_row {
-        rows[row[0]].when(|| {
-            let values: Vec<_> = row.iter().map(|&number| values(number)).collect();
-            for (&number, values) in row.iter().zip(&values) {
-                columns[number].when(|| store_some(pointers[number], values));
+        places.mask(row[0], 0).when(|| {
+            for number in row {
+                let values = values(number);
+                places.mask(number, 1).when(|| store_some(pointers[number], &values));
             }
         });
     }

@@ -114,7 +114,7 @@ impl<'k, L: OffsetMap> TensorLayout<'k> for L {
         };
         let apart = |more: &&[Index<'k>]| at.iter().zip(*more).all(|(at, more)| at.bits() & more.constant() == 0);
         let adds = (0..layout.rank()).all(|mode| digits(mode).is_some()) && ahead.iter().all(apart);
-        adds.then(|| (self.clone(), before_swizzle(&self.swizzled(), origin, at)))
+        adds.then(|| (*self, before_swizzle(&self.swizzled(), origin, at)))
     }
 
     fn widest(&self, origin: Index<'k>, mode: usize, bits: u32) -> u32 {

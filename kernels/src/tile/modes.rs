@@ -78,6 +78,36 @@ impl<'k, const R: usize> Modes<'k, R> {
         self.modes.map(|mode| mode.extent)
     }
 
+    /// What a mode has up to the last multiple of `lanes` in the tensor, and what is behind that.
+    #[track_caller]
+    pub(super) fn cut(self, k: &'k Builder, mode: usize, lanes: u32) -> [Modes<'k, R>; 2] {
+        let edged = self.edged(k, mode);
+        let of = edged.modes[mode];
+        let round = |index: Index<'k>| match index.known() {
+            Some(known) => (known & !(lanes - 1)).into(),
+            None => Index::with_bits(index.get(k) & !(lanes - 1), !(lanes - 1)),
+        };
+        let end = of.bound.unwrap_or(of.extent);
+        let last = round(end);
+        // A view behind the end has no rest.
+        let start = match (of.start.known(), last.known()) {
+            (Some(0), _) => last,
+            (Some(start), Some(last)) => start.max(last).into(),
+            _ => Index::any(of.start.get(k).max(last.get(k))),
+        };
+        let whole = Mode { extent: round(of.extent), bound: Some(last), ..of };
+        let rest = Mode { start, extent: lanes.into(), bound: Some(end), ..of };
+        [whole, rest].map(|part| {
+            let modes = core::array::from_fn(|i| if i == mode { part } else { edged.modes[i] });
+            Modes { modes, whole: lanes, ..edged }
+        })
+    }
+
+    /// The same without edges.
+    pub(super) fn unbounded(&self) -> Modes<'k, R> {
+        Modes { modes: self.modes.map(|mode| Mode { bound: None, ..mode }), guard: None, ..*self }
+    }
+
     /// The modes in another order.
     pub(super) fn permuted(&self, order: [usize; R]) -> Modes<'k, R> {
         Modes { modes: order.map(|mode| self.modes[mode]), ..*self }
@@ -334,7 +364,12 @@ fn displace<'k, S: SpaceOf, T: Scalar>(base: Ptr<'k, S, T>, spots: &[(Index<'k>,
     let mut pointer = base;
     for (spot, stride) in by_lines() {
         let Some(value) = spot.value() else { continue };
-        pointer = if wide { pointer.at(value.mul_wide(stride.get(k))) } else { pointer.at(value * stride.get(k)) };
+        let bytes = stride.known().and_then(|stride| stride.checked_mul(T::TY.bytes()));
+        pointer = match bytes {
+            Some(bytes) if wide => pointer.at_byte(value.mul_wide(bytes)),
+            _ if wide => pointer.at(value.mul_wide(stride.get(k))),
+            _ => pointer.at(value * stride.get(k)),
+        };
     }
     for value in along().filter_map(|(spot, _)| spot.value()) {
         pointer = pointer.at(value);

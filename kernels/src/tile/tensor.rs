@@ -1,6 +1,6 @@
 //! The tensor itself: a pointer, a layout, and where the view begins.
 
-use super::element::{Element, load_lanes, store_lanes};
+use super::element::{Element, Lanes, load_lanes, store_lanes};
 use super::index::{Index, place};
 use super::layout::{TensorLayout, before_swizzle, swizzled};
 use super::{Mask, Modes, TileError};
@@ -90,6 +90,20 @@ impl<'k, T: Scalar, L: TensorLayout<'k>, S: SpaceOf> LayoutTensor<'k, T, L, S> {
     #[track_caller]
     pub fn new(base: Ptr<'k, S, T>, layout: L) -> Self {
         LayoutTensor { base, origin: layout.begin(base), layout }
+    }
+}
+
+impl<'k, T: Scalar, L, S: SpaceOf> LayoutTensor<'k, T, L, S> {
+    /// The same elements as vectors of one.
+    pub(super) fn singles(self) -> LayoutTensor<'k, Lanes<T, 1>, L, S> {
+        LayoutTensor { base: self.base.cast(), origin: self.origin, layout: self.layout }
+    }
+}
+
+impl<'k, T: Scalar, L, S: SpaceOf> LayoutTensor<'k, Lanes<T, 1>, L, S> {
+    /// Vectors of one as elements.
+    pub(super) fn scalars(self) -> LayoutTensor<'k, T, L, S> {
+        LayoutTensor { base: self.base.cast(), origin: self.origin, layout: self.layout }
     }
 }
 
@@ -238,22 +252,12 @@ impl<'k, E: Element, L: TensorLayout<'k>, S: SpaceOf, const R: usize> Places<'k,
         self.view.layout.locate_all(self.view.base.cast(), self.view.origin, &at)
     }
 
-    /// Whether each is before the end of a mode; what is the same for several is asked once. Of the first mode it says too
-    /// whether anything is there.
+    /// Whether one of them is before the end of a mode; of the first mode it says too whether anything is there.
     #[track_caller]
-    pub(crate) fn masks(&self, mode: usize) -> Vec<Mask<'k>> {
-        let k = self.view.builder();
-        let mut asked: Vec<(Index<'k>, Mask<'k>)> = Vec::new();
-        let guard = if mode == 0 { self.view.layout.guard(k) } else { Mask::always(k) };
-        let mut mask = |at: Index<'k>| {
-            let known = asked.iter().find(|(of, _)| of.is_same(at)).map(|(_, mask)| *mask);
-            known.unwrap_or_else(|| {
-                let mask = guard.and(self.view.layout.before_end(k, mode, at));
-                asked.push((at, mask));
-                mask
-            })
-        };
-        self.at.iter().map(|at| mask(at[mode])).collect()
+    pub(crate) fn mask(&self, number: usize, mode: usize) -> Mask<'k> {
+        let (k, layout) = (self.view.builder(), &self.view.layout);
+        let guard = if mode == 0 { layout.guard(k) } else { Mask::always(k) };
+        guard.and(layout.before_end(k, mode, self.at[number][mode]))
     }
 }
 

@@ -4,6 +4,7 @@ mod arithmetic;
 mod copies;
 mod iterators;
 mod refused;
+mod stored;
 mod text;
 mod vectors;
 mod views;
