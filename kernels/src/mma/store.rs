@@ -126,24 +126,20 @@ pub(crate) fn store_pairs<'k, T: OutputType, L: TensorLayout<'k>, M: Writable, V
     if !tile.may_end() {
         return (0..elements.len()).for_each(|number| store_some(pointers[number], &values(number)));
     }
-    // The elements of a row stand under one condition; what is asked of a column is not kept from row to row, and no value
-    // before it is stored: there are few registers.
-    let mut by_row: Vec<Vec<usize>> = Vec::new();
-    for number in 0..elements.len() {
-        match by_row.iter_mut().find(|row| at[row[0]][0].is_same(at[number][0])) {
-            Some(row) => row.push(number),
-            None => by_row.push(vec![number]),
+    // In the order of the pairs, so that few conditions live at a time. Some values before their stores, so that what they load
+    // is under way together.
+    let numbers: Vec<usize> = (0..elements.len()).collect();
+    for some in numbers.chunks(TOGETHER) {
+        let values: Vec<_> = some.iter().map(|&number| values(number)).collect();
+        for (&number, values) in some.iter().zip(&values) {
+            let inside = places.mask(number, 0).and(places.mask(number, 1));
+            inside.when(|| store_some(pointers[number], values));
         }
     }
-    for row in by_row {
-        places.mask(row[0], 0).when(|| {
-            for number in row {
-                let values = values(number);
-                places.mask(number, 1).when(|| store_some(pointers[number], &values));
-            }
-        });
-    }
 }
+
+/// Values that are made before the first is stored.
+const TOGETHER: usize = 4;
 
 /// One value, or two neighbours by one store.
 #[track_caller]

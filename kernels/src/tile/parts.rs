@@ -123,7 +123,9 @@ impl<'k, E: Element, S: SpaceOf, const R: usize> LayoutTensor<'k, E, Modes<'k, R
         let mut modes = *self.map();
         for (mode, (size, tile)) in extents.into_iter().zip(tile).enumerate() {
             let (index, whole) = (tile.constant(), self.extents()[mode].known().filter(|_| modes.divides(mode, size)));
-            if let Some(extent) = whole.map(|whole| whole / size).filter(|&count| index >= count && index < 1 << 31) {
+            if let Some(extent) =
+                whole.and_then(|whole| whole.checked_div(size)).filter(|&count| index >= count && index < 1 << 31)
+            {
                 self.refuse(&TileError::Beyond { mode, index, extent });
             }
             modes = modes.tiled(self.builder(), mode, size, tile);
