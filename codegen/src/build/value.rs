@@ -161,6 +161,11 @@ impl<T> Clone for RegArray<'_, T> {
 impl<T> Copy for RegArray<'_, T> {}
 
 impl<'k, T: Scalar> RegArray<'k, T> {
+    /// The recorder that it belongs to.
+    pub fn builder(self) -> &'k Builder {
+        self.k
+    }
+
     /// Number of registers.
     pub fn len(self) -> u32 {
         self.regs.len

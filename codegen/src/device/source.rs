@@ -118,6 +118,36 @@ impl Source for PtxSource {
     }
 }
 
+/// How many parameters an entry point of a PTX text declares: those of the first `.entry` of that name; 0 where there is none.
+pub(super) fn declared_params(ptx: &str, entry: &str) -> usize {
+    let text = without_comments(ptx);
+    let lists = text.split(".entry").skip(1).filter_map(|behind| {
+        let list = behind.trim_start().strip_prefix(entry)?.trim_start();
+        // Another name may begin with this one; an entry without parameters need not have a list.
+        if !list.starts_with(['(', '{', '.']) {
+            return None;
+        }
+        Some(list.strip_prefix('(').map_or(0, |list| {
+            let declared = list.split(')').next().unwrap_or_default();
+            declared.split_whitespace().filter(|word| *word == ".param").count()
+        }))
+    });
+    lists.into_iter().next().unwrap_or(0)
+}
+
+/// A PTX text with a space in place of each comment.
+fn without_comments(ptx: &str) -> String {
+    let (mut text, mut rest) = (String::with_capacity(ptx.len()), ptx);
+    while let Some(start) = rest.find("/*").into_iter().chain(rest.find("//")).min() {
+        let end = if rest[start..].starts_with("/*") { "*/" } else { "\n" };
+        text.push_str(&rest[..start]);
+        text.push(' ');
+        rest = rest[start + 2..].split_once(end).map_or("", |(_, behind)| behind);
+    }
+    text.push_str(rest);
+    text
+}
+
 /// The largest parameter block that kernels of any architecture have, bytes.
 pub(super) fn param_limit(arch: Arch) -> u32 {
     *Limit::ParamBytes.range(arch).end()
@@ -141,7 +171,40 @@ mod tests {
         ]
     }
 
+    #[test]
+    fn the_parameters_of_an_entry_are_counted_in_its_text() {
+        let text = "
+            .visible .entry saxpy_all(.param .u64 x) { ret; }
+            // .entry saxpy(.param .u32 lost)
+            .visible .entry saxpy /* (.param .u32 lost) */ (
+                .param .u32 n, // .param .u32 lost
+                .param .u64 .ptr .global .align 16 x,
+                .param .align 64 .b8 map[128]
+            ) .maxntid 32, 1, 1 { ret; }
+            .visible .entry empty { ret; }
+            .visible .entry bounded .maxntid 32, 1, 1 { ret; }";
+        let counts = ["saxpy", "saxpy_all", "empty", "bounded", "sax", "lost"].map(|name| declared_params(text, name));
+        assert_eq!(counts, [3, 1, 0, 0, 0, 0]);
+        assert_eq!(declared_params(".entry saxpy(.param .u64 x", "saxpy"), 1);
+    }
+
     proptest! {
+        #[test]
+        fn the_text_of_a_kernel_declares_its_parameters(kinds in proptest::collection::vec(0u32..3, 0..12)) {
+            let kernel = record("declared", Arch::Sm90a, block(32), |k: &Builder| {
+                for (i, kind) in kinds.iter().enumerate() {
+                    let name = format!("p{i}");
+                    match kind {
+                        0 => _ = k.param::<u16>(&name),
+                        1 => _ = k.global::<u32>(&name),
+                        _ => _ = k.tensor_map(&name),
+                    }
+                }
+            });
+            let verified = crate::verify::verify(kernel).expect("it is right");
+            prop_assert_eq!(declared_params(&ptx::emit(&verified), "declared"), kinds.len());
+        }
+
         #[test]
         fn spans_are_those_of_the_kernel(kinds in proptest::collection::vec(kind(), 0..12)) {
             let params: Vec<Param> =

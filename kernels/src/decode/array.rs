@@ -1,29 +1,9 @@
 //! Arrays in global memory whose dtype is chosen while recording.
 
+use crate::tile::Float;
 use half::{bf16, f16};
 use tilewright_codegen::build::{Arg, Bf16x2, Builder, F16x2, Global, Load, Ptr, RegArray, Store, Val};
 use tilewright_codegen::ir::attr::{LdOrder, Scope, StOrder};
-
-/// A floating-point type of storage.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Float {
-    /// 32 bits.
-    F32,
-    /// 16 bits, 10 of mantissa.
-    F16,
-    /// 16 bits, 7 of mantissa.
-    Bf16,
-}
-
-impl Float {
-    /// Bytes of an element.
-    pub fn bytes(self) -> u32 {
-        match self {
-            Float::F32 => 4,
-            Float::F16 | Float::Bf16 => 2,
-        }
-    }
-}
 
 /// A relaxed load that every block's stores come to.
 pub(super) const RELAXED: Load<'static> = Load::WEAK.order(LdOrder::Relaxed(Scope::Gpu));

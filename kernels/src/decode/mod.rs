@@ -7,7 +7,7 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `warps` | the warps that compute, their barrier, how work is dealt to them |
-//! | `array` | arrays in global memory whose dtype is chosen while recording |
+//! | `array` | arrays in global memory whose dtype is chosen while recording, which other blocks read while they are written |
 //! | `unit` | eight weight rows as they pass through the ring: a layout, its inverse, stages |
 //! | `deal` | where the stages of a stream lie: in order, or dealt round the SMs |
 //! | `packing` | how rows lie in the MMA's A operand |
@@ -52,8 +52,9 @@ mod streamed;
 mod unit;
 mod warps;
 
+pub use crate::tile::Float;
 pub use argmax::{Argmax, argmax};
-pub use array::{Array, Float};
+pub use array::Array;
 pub use attention::{Attention, Heads, attention};
 pub use deal::Deal;
 pub use embed::{Embed, embed};

@@ -4,7 +4,8 @@ use tilewright_codegen::build::{Builder, block, record};
 use tilewright_codegen::ir::{Arch, Kernel};
 
 use super::{Run, add, silu_mul};
-use crate::decode::{Array, ConsumerWarps, Float};
+use crate::decode::ConsumerWarps;
+use crate::tile::{Float, Modes, StoredRun, StoredTensor};
 
 /// Warps of a block.
 const WARPS: u32 = 8;
@@ -24,16 +25,16 @@ pub struct Types {
     pub vector: u32,
 }
 
-type Op = for<'k> fn(ConsumerWarps<'k>, Run<'k>, Array<'k>, Array<'k>, Array<'k>);
+type Op = for<'k> fn(ConsumerWarps<'k>, Run<'k>, [StoredRun<'k>; 3]);
 
 fn kernel(name: &str, arch: Arch, types: Types, [a, b]: [&str; 2], op: Op) -> Kernel {
     record(name, arch, block(WARPS * 32), |k: &Builder| {
         let n = k.param::<u32>("n");
-        let array = |name: &str, float: Float| Array::new(k.global::<u8>(name), float);
-        let (a, b, out) = (array(a, types.a), array(b, types.b), array("out", types.out));
+        let arrays = [(a, types.a), (b, types.b), ("out", types.out)];
+        let arrays = arrays.map(|(name, float)| StoredTensor::new(k.global(name), float, Modes::contiguous_run(n)));
         let first = k.block_id() * RUN;
         let run = Run { first, end: (first + RUN).min(n), vector: types.vector };
-        op(ConsumerWarps::new(k, WARPS), run, a, b, out);
+        op(ConsumerWarps::new(k, WARPS), run, arrays);
     })
 }
 

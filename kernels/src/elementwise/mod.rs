@@ -15,7 +15,8 @@ use tilewright_codegen::build::Val;
 pub use launch::{Types, add_all, silu_mul_all};
 pub use trials::shipped;
 
-use crate::decode::{Array, ConsumerWarps};
+use crate::decode::ConsumerWarps;
+use crate::tile::StoredRun;
 
 /// Elements `first..end` of arrays that are as long.
 #[derive(Clone, Copy)]
@@ -24,7 +25,7 @@ pub struct Run<'k> {
     pub first: Val<'k, u32>,
     /// Behind the last.
     pub end: Val<'k, u32>,
-    /// Elements of a load, 1 or 4.
+    /// Elements of a load, 1 or 4: four where all arrays are aligned to four elements.
     pub vector: u32,
 }
 
@@ -33,21 +34,24 @@ impl<'k> Run<'k> {
     fn map(
         self,
         team: ConsumerWarps<'k>,
-        [a, b]: [Array<'k>; 2],
-        out: Array<'k>,
+        arrays: [StoredRun<'k>; 3],
         of: impl Fn(Val<'k, f32>, Val<'k, f32>) -> Val<'k, f32>,
     ) {
-        let k = team.k;
-        let step = team.threads() * self.vector;
-        let whole = self.first + (self.end - self.first) / self.vector * self.vector;
+        let (k, mut left) = (team.k, self.first);
         if self.vector == 4 {
-            k.for_step(self.first + k.tid() * 4, whole, step, |at| {
-                let (a, b) = (a.load4(at), b.load4(at));
-                out.store4(at, std::array::from_fn(|i| of(a[i], b[i])));
+            let [a, b, out] = arrays.map(|array| array.whole_and_rest(0, 4)[0].vectorize::<0, 4>().inside());
+            let fours = self.end / 4;
+            k.for_step(self.first / 4 + k.tid(), fours, team.threads(), |at| {
+                let (a, b) = (a.load([at.into()]), b.load([at.into()]));
+                out.store([at.into()], std::array::from_fn(|i| of(a[i], b[i])));
             });
+            left = fours * 4;
         }
-        let left = if self.vector == 4 { whole } else { self.first };
-        k.for_step(left + k.tid(), self.end, team.threads(), |at| out.store(at, of(a.load(at), b.load(at))));
+        let [a, b, out] = arrays.map(|array| array.inside());
+        k.for_step(left + k.tid(), self.end, team.threads(), |at| {
+            let ([a], [b]) = (a.load([at.into()]), b.load([at.into()]));
+            out.store([at.into()], [of(a, b)]);
+        });
     }
 }
 
@@ -56,12 +60,13 @@ fn silu(x: Val<'_, f32>) -> Val<'_, f32> {
     x.div_approx((x * -LOG2_E).ex2() + 1.0)
 }
 
-/// `out[i] = silu(gate[i]) · up[i]`; `out` may be one of them.
-pub fn silu_mul<'k>(team: ConsumerWarps<'k>, run: Run<'k>, gate: Array<'k>, up: Array<'k>, out: Array<'k>) {
-    run.map(team, [gate, up], out, |gate, up| silu(gate) * up);
+/// `out[i] = silu(gate[i]) · up[i]`; `out`, the last of the arrays, may be one of the others.
+pub fn silu_mul<'k>(team: ConsumerWarps<'k>, run: Run<'k>, gate_up_out: [StoredRun<'k>; 3]) {
+    run.map(team, gate_up_out, |gate, up| silu(gate) * up);
 }
 
-/// `out[i] = a[i] + b[i]`, rounded once in f32 and once to the type of `out`, which may be one of them.
-pub fn add<'k>(team: ConsumerWarps<'k>, run: Run<'k>, a: Array<'k>, b: Array<'k>, out: Array<'k>) {
-    run.map(team, [a, b], out, |a, b| a + b);
+/// `out[i] = a[i] + b[i]`, rounded once in f32 and once to the type of `out`, the last of the arrays, which may be one of the
+/// others.
+pub fn add<'k>(team: ConsumerWarps<'k>, run: Run<'k>, a_b_out: [StoredRun<'k>; 3]) {
+    run.map(team, a_b_out, |a, b| a + b);
 }

@@ -61,7 +61,7 @@ pub fn gemm_tf32(k: &Builder) {
         sides.iter().for_each(|(_, _, full)| full.advance());
     });
     let d = LayoutTensor::new(k.global::<f32>("d"), Modes::row_major([m.into(), n.into()], d_row));
-    product.store_d_masked(d.clipped_tile([TILE, TILE], place));
+    product.store_d(d.clipped_tile([TILE, TILE], place));
 }
 
 /// A register of an operand, rounded to the nearest tf32.

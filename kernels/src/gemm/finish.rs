@@ -73,14 +73,17 @@ impl<'k, D: Output> Finish<'k, D> {
         self.gated
     }
 
-    /// The result at (`row`, `column`), from its sum and, where it is gated, the sum of what the gate is multiplied with.
+    /// The result at (row, column) `at`, from its sum and, where it is gated, the sum of what the gate is multiplied with.
     #[track_caller]
     pub fn apply(
         &self,
-        [row, column]: [Val<'k, u32>; 2],
+        at: impl FnOnce() -> [Val<'k, u32>; 2],
         sum: Val<'k, f32>,
         other: Option<Val<'k, f32>>,
     ) -> Val<'k, f32> {
+        // Most results need no place.
+        let needed = self.bias.is_some() || self.residual.is_some();
+        let [row, column] = if needed { at() } else { [self.k.lit(0u32); 2] };
         let mut x = self.biased(column, self.extents[1], sum);
         if let Some(other) = other {
             x = silu(x) * self.biased(column + self.extents[1], self.extents[1] * 2, other);

@@ -32,7 +32,7 @@ pub fn reduce<S: Number + Numeric, D: Output>(k: &Builder, epilogue: Epilogue) {
                 });
                 sum.get().cast::<f32>()
             };
-            let value = finish.apply(at, sum(k.lit(0)), epilogue.gated.then(|| sum(n)));
+            let value = finish.apply(|| at, sum(k.lit(0)), epilogue.gated.then(|| sum(n)));
             result.at(at.map(Index::any)).store(value.cast::<D>());
             next.set(next.get() + k.blocks() * k.threads());
         },

@@ -2,9 +2,9 @@
 
 use super::finish::{Epilogue, Finish, Output};
 use super::tiling::Tiles;
-use crate::mma::{Accumulator, Pack, Pair};
+use crate::mma::{Accumulator, OutputType, Pack, Pair, store_pairs};
 use crate::tile::{Index, LayoutTensor, Modes, Share, boxes};
-use tilewright_codegen::build::{Builder, Global, Numeric, Param, Ptr, Shared, TensorMap, Val};
+use tilewright_codegen::build::{Builder, Global, Param, Ptr, Scalar, Shared, TensorMap, Val};
 use tilewright_codegen::ir::attr::ProxyFence;
 use tilewright_layout::Swizzled;
 use tilewright_layout::swizzle::TensorBoxes;
@@ -103,7 +103,17 @@ enum To<'k, S, D> {
     Partials(Ptr<'k, Global, S>),
 }
 
-impl<'k, S: Numeric, D: Output> Sink<'k, S> for Results<'k, S, D> {
+/// What a tile covers of a result from a corner on; it may run over the edge.
+#[track_caller]
+fn part<'k, T: Scalar>(
+    whole: LayoutTensor<'k, T, Modes<'k, 2>, Global>,
+    [row, column]: [Val<'k, u32>; 2],
+    [rows, columns]: [u32; 2],
+) -> LayoutTensor<'k, T, Modes<'k, 2>, Global> {
+    whole.range(0, row.into(), rows).range(1, column.into(), columns)
+}
+
+impl<'k, S: OutputType, D: Output> Sink<'k, S> for Results<'k, S, D> {
     fn columns(&self) -> u32 {
         if self.finish.gated() { self.tiles.columns / 2 } else { self.tiles.columns }
     }
@@ -126,28 +136,18 @@ impl<'k, S: Numeric, D: Output> Sink<'k, S> for Results<'k, S, D> {
 
     #[track_caller]
     fn store(&self, sums: Accumulator<'k, S>, thread: Index<'k>, corner: [Val<'k, u32>; 2], split: Val<'k, u32>) {
-        let k = self.k;
-        let pairs = || sums.pairs(thread).into_iter().filter(|pair| pair.column.constant() < self.columns());
+        let (rows, columns) = (sums.extents()[0], self.columns());
+        let pairs: Vec<_> = sums.pairs(thread).into_iter().filter(|pair| pair.column.constant() < columns).collect();
         match self.to {
             To::Tiles { map, staged, pack } => self.store_tiles(sums, corner, (map, staged), pack),
             To::Elements { base, stride } => {
                 let c = LayoutTensor::new(base, Modes::row_major(self.extents.map(Index::any), stride));
-                for (pair, i) in pairs().flat_map(|pair| [(pair, 0), (pair, 1)]) {
-                    let at = [corner[0] + pair.row.get(k), corner[1] + (pair.column + i).get(k)];
-                    let value = self.value(sums, pair, i, at);
-                    let (place, at) = (c.at(at.map(Index::any)), at.map(Index::any));
-                    c.mask(at).when(|| place.store(value.cast::<D>()));
-                }
+                store_pairs(&part(c, corner, [rows, columns]), &pairs, |pair, i| self.value(sums, pair, i, corner));
             }
             To::Partials(partials) => {
                 let plane = partials.at((split * self.extents[0]).mul_wide(self.extents[1]));
-                let rows = Modes::row_major(self.extents.map(Index::any), self.extents[1]);
-                let plane = LayoutTensor::new(plane, rows);
-                for (pair, i) in pairs().flat_map(|pair| [(pair, 0), (pair, 1)]) {
-                    let at = [corner[0] + pair.row.get(k), corner[1] + (pair.column + i).get(k)].map(Index::any);
-                    let place = plane.at(at);
-                    plane.mask(at).when(|| place.store(sums.get(pair.first + i)));
-                }
+                let plane = LayoutTensor::new(plane, Modes::row_major(self.extents.map(Index::any), self.extents[1]));
+                store_pairs(&part(plane, corner, [rows, columns]), &pairs, |pair, i| sums.get(pair.first + i));
             }
         }
     }
@@ -160,7 +160,7 @@ impl<'k, S: Numeric, D: Output> Sink<'k, S> for Results<'k, S, D> {
     }
 }
 
-impl<'k, S: Numeric, D: Output> Results<'k, S, D> {
+impl<'k, S: OutputType, D: Output> Results<'k, S, D> {
     /// Declares `c` (a tensor map; a pointer and `c_stride`; a pointer to partial sums) and the epilogue's parameters.
     #[track_caller]
     pub(super) fn parameters(
@@ -209,8 +209,7 @@ impl<'k, S: Numeric, D: Output> Results<'k, S, D> {
             k.when(sender, || k.bulk_wait_read(pending));
             self.warpgroup_barrier();
             sums.stage(thread, first..first + width, tile, |pair| {
-                let at = |i| [corner[0] + pair.row.get(k), corner[1] + (pair.column + i).get(k)];
-                pack(self.value(sums, pair, 0, at(0)), self.value(sums, pair, 1, at(1)))
+                pack(self.value(sums, pair, 0, corner), self.value(sums, pair, 1, corner))
             });
             k.fence_proxy_async(ProxyFence::Shared);
             self.warpgroup_barrier();
@@ -221,9 +220,12 @@ impl<'k, S: Numeric, D: Output> Results<'k, S, D> {
         }
     }
 
-    /// One of a pair of results at its place in the whole result.
+    /// One of a pair of results, whose first sum stands at `corner` of the whole result.
     #[track_caller]
-    fn value(&self, sums: Accumulator<'k, S>, pair: Pair<'k>, i: u32, at: [Val<'k, u32>; 2]) -> Val<'k, f32> {
+    fn value(&self, sums: Accumulator<'k, S>, pair: Pair<'k>, i: u32, corner: [Val<'k, u32>; 2]) -> Val<'k, f32> {
+        // Summed up as the masks of the store are, so that both are the same numbers.
+        let [row, column] = corner.map(Index::any);
+        let at = || [row + pair.row, column + pair.column + i].map(|at| at.get(self.k));
         let sum = |register| sums.get(register).cast::<f32>();
         let other = self.finish.gated().then(|| sum(pair.first + i + self.tiles.columns / 4));
         self.finish.apply(at, sum(pair.first + i), other)

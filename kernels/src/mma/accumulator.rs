@@ -1,13 +1,13 @@
 //! Accumulators: registers, and where each of them stands in the product.
 
+use super::MmaError;
 use super::fragment::{across_lanes, columns, places, rows};
 use super::input::{InputType, warp_fragment};
-use crate::tile::{Index, LayoutTensor, RegisterTensor, place};
+use crate::tile::{Index, LayoutTensor, RegisterTensor, TensorLayout, place};
 use tilewright_codegen::build::{Builder, Lane, Number, RegArray, Scalar, Shared, Val};
 use tilewright_codegen::ir::attr::Trans;
 use tilewright_layout::Layout;
 use tilewright_layout::fragment::{FragmentLayout, Operand, StaticFragment};
-use tilewright_layout::view::OffsetMap;
 
 /// The sums of a tile of `down`×`across` atoms, spread over the threads of a warp or of a warpgroup.
 ///
@@ -53,11 +53,13 @@ impl<'k, A: Scalar> Accumulator<'k, A> {
         sums
     }
 
-    /// The sums of `count` rows of atoms, from row `first` on.
+    /// The sums of `count` rows of atoms, from row `first` on; rows that there are not are refused, [`MmaError::Atoms`].
     #[track_caller]
     pub fn rows_of_atoms(self, first: u32, count: u32) -> Accumulator<'k, A> {
         let (down, last) = (self.down, first + count);
-        assert!(last <= down, "accumulator: rows {first} to {last} of atoms, and it has {down}; take rows below that");
+        if last > down {
+            self.regs.builder().refuse(&MmaError::Atoms { first, last, down });
+        }
         let row = self.across * self.fragment.values() as u32;
         Accumulator { regs: self.regs.run(first * row, count * row), down: count, ..self }
     }
@@ -83,37 +85,47 @@ impl<'k, A: Scalar> Accumulator<'k, A> {
         self.fragment
     }
 
-    /// The values of an atom now, as a register tensor of its fragment `C`.
-    ///
-    /// # Panics
-    /// Where the accumulator's fragment is another.
+    /// The values of an atom now, as a register tensor of its fragment `C`. Another fragment is refused,
+    /// [`MmaError::Fragment`].
     #[track_caller]
     pub fn get_fragment<C: StaticFragment>(self, down: u32, across: u32) -> RegisterTensor<'k, A, C> {
-        self.expect::<C>();
+        if !self.is_of::<C>() {
+            return RegisterTensor::zeros(self.regs.builder());
+        }
         let atom = self.atom(down, across);
         RegisterTensor::from_registers(|register| atom.get(register as u32))
     }
 
-    /// Gives the sums of an atom other values.
-    ///
-    /// # Panics
-    /// Where the accumulator's fragment is another.
+    /// Gives the sums of an atom other values. Another fragment is refused, [`MmaError::Fragment`].
     #[track_caller]
     pub fn set_fragment<C: StaticFragment>(self, down: u32, across: u32, values: &RegisterTensor<'k, A, C>) {
-        self.expect::<C>();
+        if !self.is_of::<C>() {
+            return;
+        }
         let atom = self.atom(down, across);
         (0..).zip(values.registers()).for_each(|(register, &value)| atom.set(register, value));
     }
 
+    /// Whether an atom's values stand as the fragment `C` says; another is refused.
     #[track_caller]
-    pub(super) fn expect<C: StaticFragment>(self) {
-        let (found, wanted) = (self.fragment, C::FRAGMENT);
-        assert!(
-            found.layout == wanted.layout && C::PACKED == 1,
-            "accumulator: its fragment is {}, not {}; take that of its instruction",
-            found.layout,
-            wanted.layout
-        );
+    pub(super) fn is_of<C: StaticFragment>(self) -> bool {
+        let (found, wanted) = (self.fragment.layout, C::FRAGMENT.layout);
+        let same = found == wanted && C::PACKED == 1;
+        if !same {
+            let (wanted, found) = (wanted.to_string(), found.to_string());
+            self.regs.builder().refuse(&MmaError::Fragment { wanted, found });
+        }
+        same
+    }
+
+    /// Whether there is a fragment of an operand for each atom along it; more or fewer are refused.
+    #[track_caller]
+    pub(super) fn are_for(self, operand: &'static str, given: usize, atoms: u32) -> bool {
+        let enough = given == atoms as usize;
+        if !enough {
+            self.regs.builder().refuse(&MmaError::Fragments { given, operand, atoms });
+        }
+        enough
     }
 
     /// The registers of each row of the tile that a thread holds a part of, the rows from the top.
@@ -202,18 +214,14 @@ impl<'k, A: Lane> Accumulator<'k, A> {
         self.rows().into_iter().filter_map(mine).map(|row| across_lanes(&self.fragment, row, &f)).collect()
     }
 
-    /// Replaces each sum by a value of it and of what stands for its row.
-    ///
-    /// # Panics
-    /// Where there are not as many rows as this thread holds parts of.
+    /// Replaces each sum by a value of it and of what stands for its row: one value for each row that this thread holds a part
+    /// of. More or fewer are refused, [`MmaError::Rows`].
     #[track_caller]
     pub fn update_rows<U: Scalar>(self, of_row: &[Val<'k, U>], f: impl Fn(Val<'k, A>, Val<'k, U>) -> Val<'k, A>) {
-        let (rows, given) = (self.rows(), of_row.len());
-        assert!(
-            rows.len() == given,
-            "accumulator: {given} values are given, a thread holds parts of {} rows; give one for each",
-            rows.len()
-        );
+        let rows = self.rows();
+        if rows.len() != of_row.len() {
+            self.regs.builder().refuse(&MmaError::Rows { given: of_row.len(), held: rows.len() });
+        }
         for (row, &value) in rows.iter().zip(of_row) {
             for &register in row {
                 self.regs.set(register, f(self.get(register), value));
@@ -237,7 +245,7 @@ impl<'k, A: Scalar> Accumulator<'k, A> {
     /// each `stmatrix`. `value` makes the pair that stands at the place of two sums; `tile` is (row, column), with the
     /// first of `columns` as column 0.
     #[track_caller]
-    pub fn stage<T: Scalar, L: OffsetMap>(
+    pub fn stage<T: Scalar, L: TensorLayout<'k>>(
         self,
         thread: Index<'k>,
         columns: core::ops::Range<u32>,
@@ -249,7 +257,7 @@ impl<'k, A: Scalar> Accumulator<'k, A> {
 
     /// As [`stage`](Accumulator::stage), where the columns begin at a corner of the tile.
     #[track_caller]
-    pub(super) fn stage_at<T: Scalar, L: OffsetMap>(
+    pub(super) fn stage_at<T: Scalar, L: TensorLayout<'k>>(
         self,
         thread: Index<'k>,
         columns: core::ops::Range<u32>,

@@ -48,4 +48,39 @@ pub enum MmaError {
         "wgmma operand {beside} bytes beside a multiple of {period}, where its swizzle repeats; begin it at one, with tiles of whole atoms"
     )]
     Beside { beside: u32, period: u32 },
+    /// Rows of atoms that the sums have not got.
+    #[error("rows {first} to {last} of atoms: the sums have {down}; take rows below that")]
+    Atoms { first: u32, last: u32, down: u32 },
+    /// A fragment of another instruction.
+    #[error("fragment {wanted}: that of the sums is {found}; take that of their instruction")]
+    Fragment { wanted: String, found: String },
+    /// More or fewer values than rows.
+    #[error("{given} values for rows: a thread holds parts of {held}; give one for each")]
+    Rows { given: usize, held: usize },
+    /// More or fewer fragments of an operand than atoms.
+    #[error("{given} fragments of {operand}: the sums have {atoms} atoms along it; give one for each")]
+    Fragments { given: usize, operand: &'static str, atoms: u32 },
+    /// A step of K that the tiles have not got.
+    #[error("step {step} of K: the tiles hold {steps}; count from 0 and stay below")]
+    Step { step: u32, steps: u32 },
+    /// An operand of more or fewer steps of K than the other's tile.
+    #[error("A of {given} steps of K: the tile of B holds {steps}; give as many")]
+    Steps { given: usize, steps: u32 },
+    /// Sums that no `wgmma` has.
+    #[error("sums of atoms of {rows}×{columns}, {across} across: no wgmma has them; take those of warpgroup_atom")]
+    Sums { rows: i64, columns: i64, across: u32 },
+    /// A tile of other extents.
+    #[error("tile of {found}: {what} has {wanted}; take a tile of its extents")]
+    Tile { found: String, what: &'static str, wanted: String },
+    /// Registers of several elements that memory has not got side by side.
+    #[error(
+        "register of {packed} neighbours of a row: memory has {width} side by side; take rows that are contiguous, or ldmatrix"
+    )]
+    Neighbours { packed: u32, width: u32 },
+}
+
+/// Extents as a message shows them, `_` where the kernel's run says.
+pub(super) fn by(extents: &[Option<u32>]) -> String {
+    let known = |extent: &Option<u32>| extent.map_or_else(|| "_".into(), |extent| extent.to_string());
+    extents.iter().map(known).collect::<Vec<_>>().join("×")
 }

@@ -1,5 +1,6 @@
 //! Fragments of matrix instructions as register tensors: where their values stand, and what their rows amount to.
 
+use super::MmaError;
 use crate::tile::{Index, RegisterTensor, place};
 use tilewright_codegen::build::{Lane, Scalar, Val};
 use tilewright_layout::Layout;
@@ -94,10 +95,8 @@ impl<'k, T: Scalar, L: StaticFragment> RegisterTensor<'k, T, L> {
         rows(&L::FRAGMENT).into_iter().filter_map(mine).map(|row| across_lanes(&L::FRAGMENT, row, &f)).collect()
     }
 
-    /// A value of each value and of what stands for its row: of [`reduce_across`](RegisterTensor::reduce_across).
-    ///
-    /// # Panics
-    /// Where there are not as many rows as this thread holds.
+    /// A value of each value and of what stands for its row: of [`reduce_across`](RegisterTensor::reduce_across). More or fewer
+    /// values than this thread holds rows are refused, [`MmaError::Rows`].
     #[track_caller]
     pub fn zip_rows<U: Scalar, V: Scalar>(
         &self,
@@ -107,10 +106,11 @@ impl<'k, T: Scalar, L: StaticFragment> RegisterTensor<'k, T, L> {
         const { assert!(L::PACKED == 1, "rows of a fragment: a register holds several elements") };
         let rows = rows(&L::FRAGMENT);
         let (held, given) = (rows.len(), of_row.len());
-        assert!(
-            held == given,
-            "rows of a fragment: {given} values are given, a thread holds parts of {held} rows; give one for each"
-        );
+        if held != given {
+            let k = self.registers()[0].builder();
+            k.refuse(&MmaError::Rows { given, held });
+            return RegisterTensor::zeros(k);
+        }
         let row_of = |register: usize| rows.iter().position(|row| row.contains(&(register as u32))).unwrap_or(0);
         RegisterTensor::from_registers(|register| f(self.registers()[register], of_row[row_of(register)]))
     }

@@ -1,9 +1,10 @@
 //! What the tensor cores multiply: one row per element type.
 
+use super::OutputType;
 use super::float8::{E4M3, E5M2};
 use super::tf32::Tf32;
 use half::{bf16, f16};
-use tilewright_codegen::build::{Number, Numeric, Scalar};
+use tilewright_codegen::build::{Number, Scalar};
 use tilewright_codegen::ir::{MmaAtom, WgmmaAtom, WgmmaKind};
 use tilewright_layout::fragment::{
     Atom, FragmentA, FragmentB, FragmentC, FragmentLayout, Operand, RegisterA, StaticFragment, WgmmaFamily, WgmmaTypes,
@@ -16,7 +17,7 @@ pub trait InputType: Copy + 'static {
     /// How memory holds it.
     type Stored: Scalar;
     /// What products are summed in.
-    type Sum: Number + Numeric;
+    type Sum: Number + OutputType;
     /// How wide it is.
     type Width: Width;
     /// Its name.

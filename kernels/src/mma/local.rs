@@ -7,7 +7,7 @@ use tilewright_codegen::build::Val;
 use tilewright_layout::LayoutError;
 use tilewright_layout::fragment::{FragmentLayout, StaticFragment};
 
-/// Fragments whose values do not stay with their threads.
+/// Why sums do not become an operand in registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum LocalCopyError {
     /// An element that another thread holds.
@@ -32,6 +32,16 @@ pub enum LocalCopyError {
         from: i64,
         /// Rows of the destination.
         to: i64,
+    },
+    /// Columns behind the last.
+    #[error(
+        "columns up to {wanted} of the accumulators: they have {found}; take columns below that, or give more of them"
+    )]
+    Columns {
+        /// Behind the last column that the operand needs.
+        wanted: i64,
+        /// Columns that there are.
+        found: i64,
     },
     /// An accumulator without an inverse.
     #[error("the accumulator's fragment has no inverse")]
@@ -103,22 +113,21 @@ pub fn local_sources(
 /// ```
 ///
 /// # Errors
-/// [`LocalCopyError`] where the fragment layouts do not allow it.
-///
-/// # Panics
-/// Where `from` ends before the operand's last column, or `T` does not come in pairs.
+/// [`LocalCopyError`] where the fragment layouts do not allow it, or `from` ends before the operand's last column.
 #[track_caller]
 pub fn copy_local_to_local<'k, T: OutputType, C: StaticFragment, A: StaticFragment>(
     from: &[RegisterTensor<'k, f32, C>],
     column: u32,
 ) -> Result<RegisterTensor<'k, u32, A>, LocalCopyError> {
     const { assert!(C::PACKED == 1, "local copy: the accumulator's registers hold several elements") };
-    let (have, need) = (from.len() as i64 * C::FRAGMENT.cols, i64::from(column) + A::FRAGMENT.cols);
-    assert!(
-        need <= have,
-        "local copy: columns up to {need} are wanted, the accumulators have {have}; give more of them"
-    );
+    enough::<A>(column, from.len() as i64 * C::FRAGMENT.cols)?;
     packed::<T, A>(&C::FRAGMENT, column, |fragment, value| from[fragment].registers()[value])
+}
+
+/// Refuses an operand that reaches behind the accumulators' columns.
+fn enough<A: StaticFragment>(column: u32, found: i64) -> Result<(), LocalCopyError> {
+    let wanted = i64::from(column) + A::FRAGMENT.cols;
+    if wanted <= found { Ok(()) } else { Err(LocalCopyError::Columns { wanted, found }) }
 }
 
 /// The operand from sums that `sum(fragment, value)` gives.
@@ -145,18 +154,14 @@ impl<'k> Accumulator<'k, f32> {
     /// `A` is the operand's fragment, such as an [`InputType::WarpA`](super::InputType::WarpA).
     ///
     /// # Errors
-    /// [`LocalCopyError`] where the fragment layouts do not allow it.
-    ///
-    /// # Panics
-    /// Where the operand's last column is behind the accumulator's.
+    /// [`LocalCopyError`] where the fragment layouts do not allow it, or the operand's last column is behind the accumulator's.
     #[track_caller]
     pub fn copy_local_to_local<T: OutputType, A: StaticFragment>(
         self,
         down: u32,
         column: u32,
     ) -> Result<RegisterTensor<'k, u32, A>, LocalCopyError> {
-        let (have, need) = (i64::from(self.extents()[1]), i64::from(column) + A::FRAGMENT.cols);
-        assert!(need <= have, "local copy: columns up to {need} are wanted, the accumulator has {have}; take fewer");
+        enough::<A>(column, self.extents()[1].into())?;
         let sum = |fragment: usize, value: usize| self.atom(down, fragment as u32).get(value as u32);
         packed::<T, A>(&self.fragment(), column, sum)
     }

@@ -13,7 +13,7 @@
 //! | `fragment` | fragments as register tensors: places, reductions of rows across lanes |
 //! | `transfer` | fragments between registers and memory of their operand's shape |
 //! | `local` | from an accumulator to the next product's A operand, in registers |
-//! | `store` | [`TiledMma::store_d`]: sums to shared or global memory, converted and clipped |
+//! | `store` | [`TiledMma::store_d`]: sums to shared or global memory, converted and masked |
 //!
 //! Nothing here knows where a tile comes from or where it goes.
 
@@ -37,6 +37,7 @@ pub use float8::{E4M3, E5M2};
 pub use fragment::across_lanes;
 pub use input::{Bits8, Bits16, Bits32, InputType, Width, warp_fragment, warpgroup_atom};
 pub use local::{LocalCopyError, copy_local_to_local, local_sources};
+pub(crate) use store::store_pairs;
 pub use store::{OutputSpace, OutputType, Pack};
 pub use tf32::Tf32;
 pub use tiled::{Atom, AtomGrid, AtomLayout, MissingAtom, MmaSync, Sums, TiledMma, Wgmma};

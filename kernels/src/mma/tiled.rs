@@ -268,6 +268,16 @@ impl<'k, X: Atom, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'k, X,
         }
     }
 
+    /// A step of K, the first where one that the tiles have not got was refused.
+    #[track_caller]
+    pub(super) fn step_of(self, step: u32) -> u32 {
+        let steps = Self::STEPS;
+        if step >= steps {
+            self.k.refuse(&MmaError::Step { step, steps });
+        }
+        if step < steps { step } else { 0 }
+    }
+
     /// Sets every sum to zero.
     #[track_caller]
     pub fn clear(self) {

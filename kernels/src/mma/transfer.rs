@@ -1,7 +1,9 @@
 //! Fragments between registers and memory of their operand's shape, without an instruction of their own.
 
+use super::MmaError;
+use super::error::by;
 use super::fragment::places;
-use crate::tile::{Index, LayoutTensor, RegisterTensor};
+use crate::tile::{CopyFrom, Index, LayoutTensor, RegisterTensor};
 use tilewright_codegen::build::{Ptr, Scalar, SpaceOf, Writable};
 use tilewright_layout::fragment::StaticFragment;
 use tilewright_layout::view::OffsetMap;
@@ -13,12 +15,13 @@ struct Run<'k, T, S> {
     count: usize,
 }
 
-/// The registers of `thread` in order, neighbours in a row two by two where memory has them side by side and aligned.
+/// The registers of `thread` in order, neighbours in a row two by two where memory has them side by side and aligned; none where
+/// the memory is refused.
 #[track_caller]
 fn runs<'k, T: Scalar, L: StaticFragment, E: Scalar, P: OffsetMap, S: SpaceOf>(
     thread: Index<'k>,
     tile: LayoutTensor<'k, E, P, S>,
-) -> Vec<Run<'k, T, S>> {
+) -> Option<Vec<Run<'k, T, S>>> {
     const {
         let word = E::TY.bits() as i64 * L::PACKED;
         assert!(
@@ -26,20 +29,18 @@ fn runs<'k, T: Scalar, L: StaticFragment, E: Scalar, P: OffsetMap, S: SpaceOf>(
             "fragment: the registers do not hold as many elements of the memory's type"
         );
     }
-    let (found, rows, columns) = ([tile.extent(0), tile.extent(1)], L::FRAGMENT.rows as u32, L::FRAGMENT.cols as u32);
-    assert!(
-        found == [rows, columns],
-        "fragment: the memory is {found:?}, the operand {:?}; take a tile of its extents",
-        [rows, columns]
-    );
+    let (found, wanted) = (tile.shape(), [L::FRAGMENT.rows, L::FRAGMENT.cols].map(|extent| Some(extent as u32)));
+    if found != wanted {
+        tile.builder().refuse(&MmaError::Tile { found: by(&found), what: "the operand", wanted: by(&wanted) });
+        return None;
+    }
     let (packed, origin) = (L::PACKED as u32, tile.origin());
     let side_by_side = tile.layout().vector_along(1, E::TY.bits().into()) as u32;
     let width = side_by_side.min(1 << (origin.bits() | origin.constant()).trailing_zeros().min(8));
-    assert!(
-        width >= packed,
-        "fragment: a register holds {packed} neighbours of a row, and memory has {width} side by side; take rows that are \
-         contiguous, or ldmatrix"
-    );
+    if width < packed {
+        tile.builder().refuse(&MmaError::Neighbours { packed, width });
+        return None;
+    }
     let ([row, column], registers) = places(&L::FRAGMENT, L::PACKED, thread);
     let (mut runs, mut first) = (Vec::new(), 0);
     while let Some(&[r, c]) = registers.get(first) {
@@ -49,7 +50,7 @@ fn runs<'k, T: Scalar, L: StaticFragment, E: Scalar, P: OffsetMap, S: SpaceOf>(
         runs.push(Run { at: tile.at([row + r, column + c]).cast(), first, count });
         first += count;
     }
-    runs
+    Some(runs)
 }
 
 impl<'k, T: Scalar, L: StaticFragment> RegisterTensor<'k, T, L> {
@@ -71,15 +72,16 @@ impl<'k, T: Scalar, L: StaticFragment> RegisterTensor<'k, T, L> {
     /// # });
     /// ```
     ///
-    /// # Panics
-    /// Where the memory has another shape, or the elements of a register are not side by side in it.
+    /// Refused: memory of another shape, [`MmaError::Tile`], and such that the elements of a register are not side by side in
+    /// it, [`MmaError::Neighbours`].
     #[track_caller]
     pub fn load_fragment<E: Scalar, P: OffsetMap, S: SpaceOf>(
         thread: Index<'k>,
         tile: LayoutTensor<'k, E, P, S>,
     ) -> Self {
+        let Some(runs) = runs::<T, L, E, P, S>(thread, tile) else { return Self::zeros(tile.builder()) };
         let mut registers = Vec::new();
-        for Run { at, count, .. } in runs::<T, L, E, P, S>(thread, tile) {
+        for Run { at, count, .. } in runs {
             match count {
                 2 => registers.extend(at.load_vec::<2>()),
                 _ => registers.push(at.load()),
@@ -88,17 +90,15 @@ impl<'k, T: Scalar, L: StaticFragment> RegisterTensor<'k, T, L> {
         Self::from_registers(|register| registers[register])
     }
 
-    /// Writes the fragment of `thread` to memory of the operand's shape, (row, column).
-    ///
-    /// # Panics
-    /// As [`load_fragment`](RegisterTensor::load_fragment).
+    /// Writes the fragment of `thread` to memory of the operand's shape, (row, column). It refuses what
+    /// [`load_fragment`](RegisterTensor::load_fragment) does.
     #[track_caller]
     pub fn store_fragment<E: Scalar, P: OffsetMap, S: Writable>(
         &self,
         thread: Index<'k>,
         tile: LayoutTensor<'k, E, P, S>,
     ) {
-        for Run { at, first, count } in runs::<T, L, E, P, S>(thread, tile) {
+        for Run { at, first, count } in runs::<T, L, E, P, S>(thread, tile).into_iter().flatten() {
             match self.registers()[first..first + count] {
                 [a, b] => at.store_vec([a, b]),
                 _ => at.store(self.registers()[first]),

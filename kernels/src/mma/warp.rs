@@ -18,20 +18,18 @@ pub type FragmentsB<'k, F> = Vec<RegisterTensor<'k, u32, <F as InputType>::WarpB
 impl<'k, S: Scalar> Accumulator<'k, S> {
     /// Adds the product of fragments, for one step of K, by `mma.sync`: of A for every row of atoms, of B for every column.
     ///
-    /// # Panics
-    /// Where there are not as many, or the sums are of another instruction.
+    /// Refused: more or fewer of them, [`MmaError::Fragments`](super::MmaError::Fragments), and sums of another instruction, [`MmaError::Fragment`](super::MmaError::Fragment).
     #[track_caller]
     pub fn mma<F: InputType<Sum = S>>(
         self,
         a: &[RegisterTensor<'k, u32, F::WarpA>],
         b: &[RegisterTensor<'k, u32, F::WarpB>],
     ) {
-        self.expect::<F::WarpC>();
-        let (atoms, given) = (self.atoms(), [a.len() as u32, b.len() as u32]);
-        assert!(
-            atoms == given,
-            "mma: {given:?} fragments of A and B are given, the sums have {atoms:?} atoms; give one for each"
-        );
+        let [down, across] = self.atoms();
+        let enough = self.are_for("A", a.len(), down) && self.are_for("B", b.len(), across);
+        if !enough || !self.is_of::<F::WarpC>() {
+            return;
+        }
         for (i, a) in (0..).zip(a) {
             for (j, b) in (0..).zip(b) {
                 self.atom(i, j).mma(F::WARP, a.registers(), b.registers());
@@ -51,10 +49,8 @@ impl<'k, F: InputType, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'
         }
     }
 
-    /// Adds the product of fragments, for one step of K.
-    ///
-    /// # Panics
-    /// Where there are not as many as the warp's part has atoms.
+    /// Adds the product of fragments, for one step of K: as many as the warp's part has atoms, or it is refused,
+    /// [`MmaError::Fragments`](super::MmaError::Fragments).
     #[track_caller]
     pub fn mma(self, a: &[RegisterTensor<'k, u32, F::WarpA>], b: &[RegisterTensor<'k, u32, F::WarpB>]) {
         self.sums.mma::<F>(a, b);
@@ -74,29 +70,19 @@ impl<'k, F: InputType, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'
     /// # });
     /// ```
     ///
-    /// # Panics
-    /// Where the tiles have fewer [steps](TiledMma::STEPS).
+    /// A step that the tiles have not got is refused, [`MmaError::Step`](super::MmaError::Step).
     #[track_caller]
     pub fn load_a(self, a: LayoutTensor<'k, F::Stored, A, Shared>, step: u32) -> FragmentsA<'k, F> {
-        Self::expect_step(step);
+        let step = self.step_of(step);
         self.fragments_a(a.begun_at([self.corner()[0], 0.into()]), step)
     }
 
     /// The B operand of this thread's warp for step `step` of K, from a tile in shared memory by `ldmatrix`, two atoms at a
-    /// time. A tile that it cannot read does not compile.
-    ///
-    /// # Panics
-    /// Where the tiles have fewer [steps](TiledMma::STEPS).
+    /// time. A tile that it cannot read does not compile; a step that the tiles have not got is refused, [`MmaError::Step`](super::MmaError::Step).
     #[track_caller]
     pub fn load_b(self, b: LayoutTensor<'k, F::Stored, B, Shared>, step: u32) -> FragmentsB<'k, F> {
-        Self::expect_step(step);
+        let step = self.step_of(step);
         self.fragments_b(b.begun_at([self.corner()[1], 0.into()]), step)
-    }
-
-    #[track_caller]
-    fn expect_step(step: u32) {
-        let steps = Self::STEPS;
-        assert!(step < steps, "tiled mma: step {step} of K, and the tiles hold {steps}; take a step below it");
     }
 
     /// From where the warp's part begins.

@@ -152,8 +152,7 @@ impl<'k, S: Scalar> Accumulator<'k, S> {
     /// Adds A·Bᵀ over `steps` steps of K, or where `keep` is false replaces the sums by it, by `wgmma` on both operands in
     /// shared memory. The caller fences before, commits the group and waits for it.
     ///
-    /// # Panics
-    /// Where the sums are not those of a `wgmma` of such columns.
+    /// Sums that are not those of a `wgmma` of such columns are refused, [`MmaError::Sums`].
     #[track_caller]
     pub fn wgmma<F: InputType<Sum = S>>(
         self,
@@ -162,7 +161,7 @@ impl<'k, S: Scalar> Accumulator<'k, S> {
         steps: u32,
         keep: impl Arg<'k, bool> + Copy,
     ) {
-        let atom = self.wgmma_atom::<F>();
+        let Some(atom) = self.wgmma_atom::<F>() else { return };
         let operands = Operands { sign_a: Sign::Plus, sign_b: Sign::Plus, major_a: a.major, major_b: b.major };
         for step in 0..steps {
             for i in 0..self.atoms()[0] {
@@ -178,8 +177,7 @@ impl<'k, S: Scalar> Accumulator<'k, S> {
 
     /// As [`wgmma`](Accumulator::wgmma) with the A operand in registers: for each step of K a fragment for every 64 rows.
     ///
-    /// # Panics
-    /// Where there are not as many as the sums have rows of atoms, too.
+    /// More or fewer than the sums have rows of atoms are refused too, [`MmaError::Fragments`].
     #[track_caller]
     pub fn wgmma_registers<F: InputType<Sum = S>, P: Scalar>(
         self,
@@ -187,14 +185,12 @@ impl<'k, S: Scalar> Accumulator<'k, S> {
         b: SharedOperand<'k>,
         keep: impl Arg<'k, bool> + Copy,
     ) {
-        let (atom, atoms) = (self.wgmma_atom::<F>(), self.atoms()[0] as usize);
+        let Some(atom) = self.wgmma_atom::<F>() else { return };
         let operands = Operands { major_b: b.major, ..Operands::K_MAJOR };
         for (step, a) in (0..).zip(a) {
-            assert!(
-                a.len() == atoms,
-                "wgmma: {} fragments of A are given; give {atoms}, one for every 64 rows",
-                a.len()
-            );
+            if !self.are_for("A", a.len(), self.atoms()[0]) {
+                return;
+            }
             for (i, a) in (0..).zip(a) {
                 let (sums, b) = (self.atom(i, 0), b.at(0, F::K * step));
                 if step == 0 {
@@ -206,14 +202,15 @@ impl<'k, S: Scalar> Accumulator<'k, S> {
         }
     }
 
-    /// The instruction whose accumulator this is.
+    /// The instruction whose accumulator this is; one of none is refused.
     #[track_caller]
-    fn wgmma_atom<F: InputType>(self) -> WgmmaAtom {
-        let [rows, columns] = [self.fragment().rows, self.fragment().cols];
-        match WgmmaAtom::new(columns as u32, F::WARPGROUP) {
-            Some(atom) if rows == 64 && self.atoms()[1] == 1 => atom,
-            _ => panic!("wgmma: the sums are of atoms of {rows}×{columns}; take those of warpgroup_atom"),
+    fn wgmma_atom<F: InputType>(self) -> Option<WgmmaAtom> {
+        let ([rows, columns], [_, across]) = ([self.fragment().rows, self.fragment().cols], self.atoms());
+        let atom = WgmmaAtom::new(columns as u32, F::WARPGROUP).filter(|_| rows == 64 && across == 1);
+        if atom.is_none() {
+            self.registers().builder().refuse(&MmaError::Sums { rows, columns, across });
         }
+        atom
     }
 }
 
@@ -235,18 +232,15 @@ impl<'k, F: InputType, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'
     }
 
     /// The A operand of this thread's warpgroup for step `step` of K, from a tile in shared memory by `ldmatrix`: a fragment
-    /// for every 64 rows, for [`issue_registers`](TiledMma::issue_registers). A tile that it cannot read does not compile.
-    ///
-    /// # Panics
-    /// Where the tiles have fewer [steps](TiledMma::STEPS).
+    /// for every 64 rows, for [`issue_registers`](TiledMma::issue_registers). A tile that it cannot read does not compile; a
+    /// step that the tiles have not got is refused, [`MmaError::Step`].
     #[track_caller]
     pub fn load_a(
         self,
         a: LayoutTensor<'k, F::Stored, A, Shared>,
         step: u32,
     ) -> Vec<RegisterTensor<'k, u32, F::WarpgroupA>> {
-        let steps = Self::STEPS;
-        assert!(step < steps, "tiled mma: step {step} of K, and the tiles hold {steps}; take a step below it");
+        let step = self.step_of(step);
         let warp = self.thread() / 32 * 32;
         let a = a.begun_at([self.corner()[0], 0.into()]);
         let source = Source::new::<F>(self.k, a, F::WarpgroupA::FRAGMENT, warp);
@@ -255,8 +249,8 @@ impl<'k, F: InputType, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'
 
     /// As [`issue`](TiledMma::issue) with the A operand in registers: for each step of K a fragment for every 64 rows.
     ///
-    /// # Panics
-    /// Where there are not as many as the tiles have steps and the warpgroup's part atoms.
+    /// More or fewer steps than the tiles hold are refused, [`MmaError::Steps`], and so are other numbers of fragments than
+    /// the warpgroup's part has atoms, [`MmaError::Fragments`].
     #[track_caller]
     pub fn issue_registers<P: Scalar>(
         self,
@@ -264,11 +258,10 @@ impl<'k, F: InputType, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'
         b: LayoutTensor<'k, F::Stored, B, Shared>,
         keep: impl Arg<'k, bool> + Copy,
     ) {
-        let (given, steps) = (a.len(), Self::STEPS as usize);
-        assert!(
-            given == steps,
-            "tiled mma: {given} steps of K of A are given, the tile of B holds {steps}; give as many"
-        );
+        let (given, steps) = (a.len(), Self::STEPS);
+        if given != steps as usize {
+            return self.k.refuse(&MmaError::Steps { given, steps });
+        }
         self.k.wgmma_fence();
         let b = SharedOperand::new(b).begun_at(self.corner()[1]);
         self.sums.wgmma_registers::<F, _>(a, b, keep);

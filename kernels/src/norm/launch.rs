@@ -4,7 +4,8 @@ use tilewright_codegen::build::{block, record};
 use tilewright_codegen::ir::{Arch, Kernel};
 
 use super::{RmsNorm, rms_norm};
-use crate::decode::{Array, ConsumerWarps, Float};
+use crate::decode::ConsumerWarps;
+use crate::tile::{Float, Modes, StoredTensor};
 
 /// What the kernel is generated for.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -30,11 +31,14 @@ pub struct NormShape {
 pub fn rms_norm_rows(arch: Arch, shape: NormShape) -> Kernel {
     record("rms_norm", arch, block(shape.warps * 32), |k| {
         let [x, weight, out] = ["x", "weight", "out"].map(|name| k.global::<u8>(name));
-        let first = k.block_id() * shape.stride;
+        let row = |base, float| {
+            let rows = Modes::row_major([k.blocks().into(), shape.width.into()], shape.stride);
+            StoredTensor::new(base, float, rows).inside().slice([Some(k.block_id().into()), None])
+        };
         let row = RmsNorm {
-            x: Array::new(x, shape.x).from(first),
-            weight: Array::new(weight, shape.weight),
-            out: Array::new(out, shape.out).from(first),
+            x: row(x, shape.x),
+            weight: StoredTensor::new(weight, shape.weight, Modes::contiguous_run(shape.width)),
+            out: row(out, shape.out),
             width: shape.width,
             vector: if shape.stride.is_multiple_of(4) { 4 } else { 1 },
             eps: shape.eps,

@@ -8,25 +8,26 @@
 mod launch;
 mod trials;
 
-use tilewright_codegen::build::{Ptr, Shared, Val};
+use tilewright_codegen::build::{Ptr, Shared};
 
 pub use launch::{NormShape, rms_norm_rows};
 pub use trials::shipped;
 
-use crate::decode::{Array, ConsumerWarps};
+use crate::decode::ConsumerWarps;
+use crate::tile::{Index, StoredRun};
 
 /// A row to normalise.
 #[derive(Clone, Copy)]
 pub struct RmsNorm<'k> {
     /// The row.
-    pub x: Array<'k>,
+    pub x: StoredRun<'k>,
     /// Scale of every element.
-    pub weight: Array<'k>,
+    pub weight: StoredRun<'k>,
     /// Where the result goes; may be `x`.
-    pub out: Array<'k>,
+    pub out: StoredRun<'k>,
     /// Elements.
     pub width: u32,
-    /// Elements of a load, 1 or 4: four where all three arrays begin at a multiple of four elements.
+    /// Elements of a load, 1 or 4: four where all three begin at a multiple of four elements.
     pub vector: u32,
     /// Added to the mean square.
     pub eps: f32,
@@ -36,12 +37,18 @@ pub struct RmsNorm<'k> {
 pub fn rms_norm<'k>(team: ConsumerWarps<'k>, sums: Ptr<'k, Shared, f32>, row: RmsNorm<'k>) {
     let k = team.k;
     let sum = k.var(0.0f32);
-    row.each(team, |at| {
-        let squares = row.x.load4(at).into_iter().fold(sum.get(), |sum, x| x.fma(x, sum));
+    let by_fours = if row.vector == 4 { row.width / 4 } else { 0 };
+    let arrays = [row.x, row.weight, row.out];
+    let (fours, rest) = (arrays.map(fours), arrays.map(|array| array.inside()));
+    let left = |item: &dyn Fn([Index<'k>; 1])| {
+        team.each(row.width - by_fours * 4, |at| item([Index::any(at) + by_fours * 4]));
+    };
+    team.each(by_fours, |at| {
+        let squares = fours[0].load([at.into()]).into_iter().fold(sum.get(), |sum, x| x.fma(x, sum));
         sum.set(squares);
     });
-    row.each_left(team, |at| {
-        let x = row.x.load(at);
+    left(&|at| {
+        let [x] = rest[0].load(at);
         sum.set(x.fma(x, sum.get()));
     });
     let sum = sum.get().warp_reduce(|a, b| a + b);
@@ -49,27 +56,17 @@ pub fn rms_norm<'k>(team: ConsumerWarps<'k>, sums: Ptr<'k, Shared, f32>, row: Rm
     team.sync();
     let sum = (0..team.warps).fold(k.lit(0.0f32), |sum, warp| sum + sums.at(warp).load());
     let scale = (sum * (1.0 / row.width as f32) + row.eps).sqrt().recip();
-    row.each(team, |at| {
-        let (x, weight) = (row.x.load4(at), row.weight.load4(at));
-        row.out.store4(at, std::array::from_fn(|i| x[i] * scale * weight[i]));
+    team.each(by_fours, |at| {
+        let [x, weight] = [0, 1].map(|of| fours[of].load([at.into()]));
+        fours[2].store([at.into()], std::array::from_fn(|i| x[i] * scale * weight[i]));
     });
-    row.each_left(team, |at| row.out.store(at, row.x.load(at) * scale * row.weight.load(at)));
+    left(&|at| {
+        let [[x], [weight]] = [0, 1].map(|of| rest[of].load(at));
+        rest[2].store(at, [x * scale * weight]);
+    });
 }
 
-impl<'k> RmsNorm<'k> {
-    /// Elements that come by fours.
-    fn by_fours(self) -> u32 {
-        if self.vector == 4 { self.width / 4 * 4 } else { 0 }
-    }
-
-    /// Deals out the elements that come by fours.
-    fn each(self, team: ConsumerWarps<'k>, item: impl Fn(Val<'k, u32>)) {
-        team.each(self.by_fours() / 4, |at| item(at * 4));
-    }
-
-    /// Deals out the others.
-    fn each_left(self, team: ConsumerWarps<'k>, item: impl Fn(Val<'k, u32>)) {
-        let first = self.by_fours();
-        team.each(self.width - first, |at| item(at + first));
-    }
+/// The row in whole vectors of four.
+fn fours<'k>(row: StoredRun<'k>) -> StoredRun<'k, 4> {
+    row.whole_and_rest(0, 4)[0].vectorize::<0, 4>().inside()
 }

@@ -141,29 +141,21 @@ impl Plan {
     /// one in global memory. What cannot be copied is refused.
     #[track_caller]
     fn new<'k, F: CopyFrom<'k>, T: CopyTo<'k, Scalar = F::Scalar>>(from: &F, to: &T) -> Option<Plan> {
-        let (shape, other) = (from.shape(), to.shape());
-        for (mode, extent) in shape.iter().chain(&other).enumerate() {
-            if extent.is_none() {
-                let mode = mode % shape.len().max(1);
-                return refused(from.recorder(), &TileError::Unknown { mode, what: "a copy" });
-            }
-        }
-        if shape != other {
-            return refused(from.recorder(), &TileError::Extents { from: text(&shape), to: text(&other) });
-        }
+        let extents = extents(from.recorder(), &from.shape(), &to.shape())?;
         if F::LANES != T::LANES {
             return refused(from.recorder(), &TileError::Lanes { from: F::LANES, to: T::LANES });
         }
-        let extents: Vec<u32> = shape.into_iter().flatten().collect();
         let neighbours = if to.is_global() { to.contiguous() } else { from.contiguous().or(to.contiguous()) };
         Some(Plan::widest(extents, neighbours, |mode| from.widest(mode).min(to.widest(mode))))
     }
 
-    /// The plan of a tensor's copy to or from registers, where nothing else bounds its vectors.
-    pub(super) fn of<'k, F: CopyFrom<'k>>(memory: &F) -> Plan {
+    /// The plan of a tensor's copy to or from registers, where nothing else bounds its vectors; the shapes are those of the
+    /// copy's two sides.
+    #[track_caller]
+    pub(super) fn of<'k, F: CopyFrom<'k>>(memory: &F, [from, to]: [Vec<Option<u32>>; 2]) -> Option<Plan> {
+        let extents = extents(memory.recorder(), &from, &to)?;
         let most = most_lanes(F::Scalar::TY.bits());
-        let extents = memory.shape().into_iter().flatten().collect();
-        Plan::widest(extents, memory.contiguous(), |mode| memory.widest(mode).min(most))
+        Some(Plan::widest(extents, memory.contiguous(), |mode| memory.widest(mode).min(most)))
     }
 
     /// The widest vectors, between modes of equal width along `neighbours`.
@@ -285,9 +277,24 @@ impl Plan {
     }
 }
 
-/// No plan, for a reason.
+/// The extents of both sides, where they are known and the same.
 #[track_caller]
-fn refused(k: &Builder, error: &TileError) -> Option<Plan> {
+fn extents(k: &Builder, from: &[Option<u32>], to: &[Option<u32>]) -> Option<Vec<u32>> {
+    for (mode, extent) in from.iter().chain(to).enumerate() {
+        if extent.is_none() {
+            let mode = mode % from.len().max(1);
+            return refused(k, &TileError::Unknown { mode, what: "a copy" });
+        }
+    }
+    if from != to {
+        return refused(k, &TileError::Extents { from: text(from), to: text(to) });
+    }
+    Some(from.iter().copied().flatten().collect())
+}
+
+/// Nothing, for a reason.
+#[track_caller]
+fn refused<T>(k: &Builder, error: &TileError) -> Option<T> {
     k.refuse(error);
     None
 }

@@ -66,6 +66,9 @@ pub enum TileError {
     /// A tensor whose elements are vectors of another length than the other side's.
     #[error("copy of vectors of {from} to vectors of {to}: an element moves whole; vectorize both sides alike")]
     Lanes { from: u32, to: u32 },
+    /// A coordinate of registers that is known while the kernel runs.
+    #[error("register at a coordinate known at run time: registers have no address; copy a thread's own part")]
+    NoAddress,
     /// What the algebra of layouts refuses.
     #[error("{0}")]
     Layout(#[from] LayoutError),

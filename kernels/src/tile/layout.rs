@@ -29,8 +29,42 @@ pub trait TensorLayout<'k>: Clone {
     /// before the swizzle.
     fn locate<S: SpaceOf, T: Scalar>(&self, base: Ptr<'k, S, T>, origin: Index<'k>, at: &[Index<'k>]) -> Ptr<'k, S, T>;
 
+    /// Whether elements within the view's extents may be missing.
+    fn may_end(&self) -> bool {
+        false
+    }
+
+    /// What every element needs to be there, whatever its coordinate: the modes that were sliced away.
+    fn guard(&self, k: &'k Builder) -> Mask<'k> {
+        Mask::always(k)
+    }
+
+    /// Whether an index within the extent of a mode is before the tensor's end.
+    fn before_end(&self, k: &'k Builder, mode: usize, at: Index<'k>) -> Mask<'k> {
+        let _ = (mode, at);
+        Mask::always(k)
+    }
+
     /// Whether there is an element at a coordinate within the view's extents.
-    fn inside(&self, k: &'k Builder, at: &[Index<'k>]) -> Mask<'k>;
+    #[track_caller]
+    fn inside(&self, k: &'k Builder, at: &[Index<'k>]) -> Mask<'k> {
+        at.iter().enumerate().fold(self.guard(k), |mask, (mode, &at)| mask.and(self.before_end(k, mode, at)))
+    }
+
+    /// The same view begun at a coordinate, and its origin, for coordinates `ahead` that are constants to be added to it;
+    /// nothing where it is not proven that they add mode by mode.
+    fn begun(&self, origin: Index<'k>, at: &[Index<'k>], ahead: &[&[Index<'k>]]) -> Option<(Self, Index<'k>)>;
+
+    /// Where the elements at some constant coordinates lie, from one pointer.
+    #[track_caller]
+    fn locate_all<S: SpaceOf, T: Scalar>(
+        &self,
+        base: Ptr<'k, S, T>,
+        origin: Index<'k>,
+        at: &[&[Index<'k>]],
+    ) -> Vec<Ptr<'k, S, T>> {
+        at.iter().map(|at| self.locate(base, origin, at)).collect()
+    }
 
     /// Elements of the widest vector along a mode that is contiguous and aligned wherever it starts at a multiple of its
     /// length, of elements of `bits` bits; 1 where there is none.
@@ -70,8 +104,17 @@ impl<'k, L: OffsetMap> TensorLayout<'k> for L {
         swizzled(base, self.swizzled().swizzle(), before_swizzle(&self.swizzled(), origin, at))
     }
 
-    fn inside(&self, k: &'k Builder, _: &[Index<'k>]) -> Mask<'k> {
-        Mask::always(k)
+    #[track_caller]
+    fn begun(&self, origin: Index<'k>, at: &[Index<'k>], ahead: &[&[Index<'k>]]) -> Option<(Self, Index<'k>)> {
+        let layout = self.swizzled().layout();
+        // A digit that is a power of two takes its bits and carries none.
+        let digits = |mode: usize| {
+            let leaves = layout.mode(mode).ok()?.coalesce();
+            leaves.extents().iter().rev().skip(1).all(|extent| extent.count_ones() == 1).then_some(())
+        };
+        let apart = |more: &&[Index<'k>]| at.iter().zip(*more).all(|(at, more)| at.bits() & more.constant() == 0);
+        let adds = (0..layout.rank()).all(|mode| digits(mode).is_some()) && ahead.iter().all(apart);
+        adds.then(|| (*self, before_swizzle(&self.swizzled(), origin, at)))
     }
 
     fn widest(&self, origin: Index<'k>, mode: usize, bits: u32) -> u32 {

@@ -13,6 +13,7 @@
 //! | `iter` | [`TileIter`], [`PartIter`]: tiles along an axis, bounded, masked at the edge, every so many, or circular |
 //! | `copy`, `side` | copies: their width and who makes them come from the layouts of both sides |
 //! | `register` | [`RegisterTensor`]: values with a layout, their number in the type; [`RegisterVar`]: registers that change |
+//! | `stored` | [`StoredTensor`]: a tensor of f32, f16 or bf16, as is chosen while recording |
 //! | `bulk` | copies by tensor map, whose boxes come from the layouts |
 //! | `allocation` | a view against the allocation that it is a view of |
 //! | `error` | [`TileError`]: what is refused while recording |
@@ -34,6 +35,7 @@ mod modes;
 mod parts;
 mod register;
 mod side;
+mod stored;
 mod tensor;
 mod typed;
 
@@ -48,6 +50,7 @@ pub use mask::Mask;
 pub use modes::Modes;
 pub use register::{RegisterTensor, RegisterVar};
 pub use side::{AsyncFrom, AsyncTo, CopyFrom, CopyTo};
+pub use stored::{Float, StoredRun, StoredTensor};
 pub use tensor::LayoutTensor;
 pub(crate) use tensor::hardware_period;
 pub use typed::VectorsOf;

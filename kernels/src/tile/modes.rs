@@ -78,6 +78,36 @@ impl<'k, const R: usize> Modes<'k, R> {
         self.modes.map(|mode| mode.extent)
     }
 
+    /// What a mode has up to the last multiple of `lanes` in the tensor, and what is behind that.
+    #[track_caller]
+    pub(super) fn cut(self, k: &'k Builder, mode: usize, lanes: u32) -> [Modes<'k, R>; 2] {
+        let edged = self.edged(k, mode);
+        let of = edged.modes[mode];
+        let round = |index: Index<'k>| match index.known() {
+            Some(known) => (known & !(lanes - 1)).into(),
+            None => Index::with_bits(index.get(k) & !(lanes - 1), !(lanes - 1)),
+        };
+        let end = of.bound.unwrap_or(of.extent);
+        let last = round(end);
+        // A view behind the end has no rest.
+        let start = match (of.start.known(), last.known()) {
+            (Some(0), _) => last,
+            (Some(start), Some(last)) => start.max(last).into(),
+            _ => Index::any(of.start.get(k).max(last.get(k))),
+        };
+        let whole = Mode { extent: round(of.extent), bound: Some(last), ..of };
+        let rest = Mode { start, extent: lanes.into(), bound: Some(end), ..of };
+        [whole, rest].map(|part| {
+            let modes = core::array::from_fn(|i| if i == mode { part } else { edged.modes[i] });
+            Modes { modes, whole: lanes, ..edged }
+        })
+    }
+
+    /// The same without edges.
+    pub(super) fn unbounded(&self) -> Modes<'k, R> {
+        Modes { modes: self.modes.map(|mode| Mode { bound: None, ..mode }), guard: None, ..*self }
+    }
+
     /// The modes in another order.
     pub(super) fn permuted(&self, order: [usize; R]) -> Modes<'k, R> {
         Modes { modes: order.map(|mode| self.modes[mode]), ..*self }
@@ -241,13 +271,57 @@ impl<'k, const R: usize> TensorLayout<'k> for Modes<'k, R> {
         displace(base, &spots)
     }
 
+    fn may_end(&self) -> bool {
+        self.guard.is_some() || self.modes.iter().any(|mode| mode.bound.is_some())
+    }
+
+    fn guard(&self, k: &'k Builder) -> Mask<'k> {
+        self.guard.map_or(Mask::always(k), Mask::of)
+    }
+
     #[track_caller]
-    fn inside(&self, k: &'k Builder, at: &[Index<'k>]) -> Mask<'k> {
-        let guard = self.guard.map_or(Mask::always(k), Mask::of);
-        self.modes.iter().zip(at).fold(guard, |mask, (mode, &at)| match mode.bound {
-            None => mask,
-            Some(bound) => mask.and(Mask::of(mode.coordinate(at).get(k).lt(bound.get(k)))),
-        })
+    fn before_end(&self, k: &'k Builder, mode: usize, at: Index<'k>) -> Mask<'k> {
+        match self.modes.get(mode).and_then(|mode| Some((mode, mode.bound?))) {
+            None => Mask::always(k),
+            Some((mode, bound)) => Mask::of(mode.coordinate(at).get(k).lt(bound.get(k))),
+        }
+    }
+
+    #[track_caller]
+    fn begun(&self, origin: Index<'k>, at: &[Index<'k>], _: &[&[Index<'k>]]) -> Option<(Self, Index<'k>)> {
+        let mut begun = *self;
+        for (mode, &at) in begun.modes.iter_mut().zip(at) {
+            mode.start = mode.coordinate(at);
+        }
+        Some((begun, origin))
+    }
+
+    /// Lines are found once each, and neighbours in one are constants of its address.
+    #[track_caller]
+    fn locate_all<S: SpaceOf, T: Scalar>(
+        &self,
+        base: Ptr<'k, S, T>,
+        _: Index<'k>,
+        at: &[&[Index<'k>]],
+    ) -> Vec<Ptr<'k, S, T>> {
+        let starts: Vec<_> = self.modes.iter().map(|mode| (mode.start.variable(), mode.stride)).collect();
+        let (start, mut lines) = (displace(base, &starts), Vec::<(Vec<u32>, Ptr<'k, S, T>)>::new());
+        let mut place = |at: &&[Index<'k>]| {
+            let steps = || {
+                self.modes.iter().zip(*at).map(|(mode, &at)| (mode.start.constant() + at.constant() * mode.step, mode))
+            };
+            let across: Vec<_> = steps().filter(|(_, mode)| !mode.is_contiguous()).collect();
+            let key: Vec<u32> = across.iter().map(|(step, _)| *step).collect();
+            let known = lines.iter().find(|(line, _)| *line == key).map(|(_, line)| *line);
+            let line = known.unwrap_or_else(|| {
+                let spots: Vec<_> = across.iter().map(|&(step, mode)| (Index::from(step), mode.stride)).collect();
+                let line = displace(start, &spots);
+                lines.push((key, line));
+                line
+            });
+            steps().filter(|(_, mode)| mode.is_contiguous()).fold(line, |line, (step, _)| line.at(step))
+        };
+        at.iter().map(&mut place).collect()
     }
 
     fn widest(&self, _: Index<'k>, mode: usize, bits: u32) -> u32 {
@@ -290,7 +364,12 @@ fn displace<'k, S: SpaceOf, T: Scalar>(base: Ptr<'k, S, T>, spots: &[(Index<'k>,
     let mut pointer = base;
     for (spot, stride) in by_lines() {
         let Some(value) = spot.value() else { continue };
-        pointer = if wide { pointer.at(value.mul_wide(stride.get(k))) } else { pointer.at(value * stride.get(k)) };
+        let bytes = stride.known().and_then(|stride| stride.checked_mul(T::TY.bytes()));
+        pointer = match bytes {
+            Some(bytes) if wide => pointer.at_byte(value.mul_wide(bytes)),
+            _ if wide => pointer.at(value.mul_wide(stride.get(k))),
+            _ => pointer.at(value * stride.get(k)),
+        };
     }
     for value in along().filter_map(|(spot, _)| spot.value()) {
         pointer = pointer.at(value);

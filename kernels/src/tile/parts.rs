@@ -117,11 +117,17 @@ impl<'k, T: Scalar, L: OffsetMap, S: SpaceOf> LayoutTensor<'k, T, L, S> {
 
 impl<'k, E: Element, S: SpaceOf, const R: usize> LayoutTensor<'k, E, Modes<'k, R>, S> {
     /// A tile of these extents, by its number along each mode; at the edge it runs over, and the mask says so. Extents that
-    /// are constants which the tiles divide need no mask.
+    /// are constants which the tiles divide need no mask, and a constant number that none of these tiles has is refused.
     #[track_caller]
     pub fn clipped_tile(self, extents: [u32; R], tile: [Index<'k>; R]) -> Self {
         let mut modes = *self.map();
         for (mode, (size, tile)) in extents.into_iter().zip(tile).enumerate() {
+            let (index, whole) = (tile.constant(), self.extents()[mode].known().filter(|_| modes.divides(mode, size)));
+            if let Some(extent) =
+                whole.and_then(|whole| whole.checked_div(size)).filter(|&count| index >= count && index < 1 << 31)
+            {
+                self.refuse(&TileError::Beyond { mode, index, extent });
+            }
             modes = modes.tiled(self.builder(), mode, size, tile);
         }
         self.seen(self.base(), modes)
@@ -138,6 +144,35 @@ impl<'k, E: Element, S: SpaceOf, const R: usize> LayoutTensor<'k, E, Modes<'k, R
         let within = matches!(ends, [Some(end), Some(whole)] if end <= whole);
         let modes = if within { *self.map() } else { self.map().edged(self.builder(), mode) };
         self.seen(self.base(), modes.part(mode, start, extent.into()))
+    }
+
+    /// The indices of a mode up to the last multiple of `lanes`, and the fewer than `lanes` behind them: vectors and single
+    /// elements of an extent that nobody promised to be a multiple. That the base and the other modes' strides are multiples
+    /// of `lanes`, a power of two, is the author's promise, as [`Modes::vectors`] is.
+    ///
+    /// ```
+    /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
+    /// use tilewright_kernels::tile::{LayoutTensor, Modes};
+    /// # record("sample", Arch::Sm80, block(128), |k| {
+    /// let x = LayoutTensor::new(k.global::<f32>("x"), Modes::contiguous_run(k.param::<u32>("n")));
+    /// let [fours, rest] = x.whole_and_rest(0, 4);
+    /// let [a, b, c, d] = fours.vectorize::<0, 4>().load([k.tid().into()]);
+    /// let last = rest.load([k.tid().into()]); // zero but for three threads at most
+    /// # });
+    /// ```
+    #[track_caller]
+    pub fn whole_and_rest(self, mode: usize, lanes: u32) -> [Self; 2] {
+        if mode >= R || !lanes.is_power_of_two() {
+            let modes = self.no_such(mode);
+            return [self.seen(self.base(), modes), self.seen(self.base(), modes)];
+        }
+        self.map().cut(self.builder(), mode, lanes).map(|modes| self.seen(self.base(), modes))
+    }
+
+    /// The same view without its edges: for coordinates that the author keeps inside, as a loop does that counts to an extent.
+    #[must_use]
+    pub fn inside(self) -> Self {
+        self.seen(self.base(), self.map().unbounded())
     }
 
     /// The indices from one on, a multiple of `extent`: a tile that is not numbered.

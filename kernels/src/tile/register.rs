@@ -1,8 +1,8 @@
 //! Tensors in registers: values with a layout, as many as their type says.
 
 use super::copy::Plan;
-use super::element::most_lanes;
-use super::{CopyFrom, CopyTo, Index, LayoutTensor, Mask, TensorLayout};
+use super::element::{most_lanes, zero};
+use super::{CopyFrom, CopyTo, Index, LayoutTensor, Mask, TensorLayout, TileError};
 use core::array;
 use core::marker::PhantomData;
 use core::panic::Location;
@@ -79,6 +79,12 @@ impl<'k, T: Scalar, L: Registers> RegisterTensor<'k, T, L> {
         Self::from_registers(|_| value)
     }
 
+    /// Zeros: of any type, all bits zero.
+    #[track_caller]
+    pub fn zeros(k: &'k Builder) -> Self {
+        Self::fill(k, zero::<T>(k))
+    }
+
     /// The values in the order of the registers.
     pub fn registers(&self) -> &[Val<'k, T>] {
         &self.registers
@@ -109,25 +115,12 @@ impl<'k, T: Scalar, L: Registers> RegisterTensor<'k, T, L> {
         self.map(Val::cast)
     }
 
-    /// All of this thread's values combined, in the order of the registers.
-    ///
-    /// # Panics
-    /// Where there are none.
+    /// All of this thread's values combined, in the order of the registers. A layout that has none does not compile.
     #[track_caller]
-    pub fn reduce(&self, f: impl FnMut(Val<'k, T>, Val<'k, T>) -> Val<'k, T>) -> Val<'k, T> {
-        combine(self.registers.iter().copied(), f)
+    pub fn reduce(&self, mut f: impl FnMut(Val<'k, T>, Val<'k, T>) -> Val<'k, T>) -> Val<'k, T> {
+        const { assert!(<L::Count as Unsigned>::USIZE > 0, "register tensor: the layout has no registers to combine") };
+        self.registers[1..].iter().fold(self.registers[0], |all, &value| f(all, value))
     }
-}
-
-/// The values combined from the first to the last.
-#[track_caller]
-fn combine<'k, T>(
-    values: impl Iterator<Item = Val<'k, T>>,
-    f: impl FnMut(Val<'k, T>, Val<'k, T>) -> Val<'k, T>,
-) -> Val<'k, T> {
-    values
-        .reduce(f)
-        .unwrap_or_else(|| panic!("register tensor: there are no values to combine; take a layout that has some"))
 }
 
 impl<'k, T: Scalar, L: Storage> RegisterTensor<'k, T, L> {
@@ -151,31 +144,35 @@ impl<'k, T: Scalar, L: Storage> RegisterTensor<'k, T, L> {
         Self::from_registers(|register| element(at_register[register]))
     }
 
-    /// The element at a coordinate, one integer per mode. Another rank does not compile.
-    ///
-    /// # Panics
-    /// Beyond an extent.
+    /// The element at a coordinate, one integer per mode. Another rank does not compile; one beyond an extent is refused,
+    /// [`TileError::Beyond`].
     #[track_caller]
     pub fn get<const R: usize>(&self, coordinate: [usize; R]) -> Val<'k, T> {
         const { Self::COMPACT };
-        let inside = coordinate.iter().zip(Lowered::<L>::EXTENTS).all(|(&at, extent)| at < extent);
-        let extents = &Lowered::<L>::EXTENTS[..Lowered::<L>::RANK];
-        assert!(
-            inside,
-            "register tensor: {coordinate:?} is outside the extents {extents:?}; take a coordinate below them"
-        );
-        self.registers[Lowered::<L>::at(coordinate)]
+        self.registers[Lowered::<L>::at(self.below(coordinate, &Lowered::<L>::EXTENTS))]
+    }
+
+    /// A coordinate below some extents: the first where one that is not was refused.
+    #[track_caller]
+    fn below<const R: usize>(&self, coordinate: [usize; R], extents: &[usize]) -> [usize; R] {
+        for (mode, (&index, &extent)) in coordinate.iter().zip(extents).enumerate() {
+            if index >= extent {
+                let (index, extent) = (index as u32, extent as u32);
+                self.recorder().refuse(&TileError::Beyond { mode, index, extent });
+                return [0; R];
+            }
+        }
+        coordinate
     }
 
     /// The elements of memory at the same coordinates, by loads as wide as the memory's layout allows; zeros where a mask says
-    /// that there are none.
-    ///
-    /// # Panics
-    /// Where the shapes differ.
+    /// that there are none. Memory of another shape is refused, [`TileError::Extents`].
     #[track_caller]
     pub fn load_from<P: TensorLayout<'k>, S: SpaceOf>(memory: LayoutTensor<'k, T, P, S>) -> Self {
         const { Self::COMPACT };
-        let plan = plan_of::<L>(&memory);
+        let Some(plan) = Plan::of(&memory, [memory.shape(), shape_of::<L>()]) else {
+            return Self::zeros(memory.builder());
+        };
         memory.builder().on_behalf(Location::caller(), || {
             let mut values = vec![None; Lowered::<L>::SIZE];
             for number in 0..plan.vectors() {
@@ -193,14 +190,11 @@ impl<'k, T: Scalar, L: Storage> RegisterTensor<'k, T, L> {
     }
 
     /// Writes the elements to memory at the same coordinates, by stores as wide as the memory's layout allows; nothing where a
-    /// mask says that there is no element.
-    ///
-    /// # Panics
-    /// Where the shapes differ.
+    /// mask says that there is no element. Memory of another shape is refused, [`TileError::Extents`].
     #[track_caller]
     pub fn store_to<P: TensorLayout<'k>, S: Writable>(&self, memory: LayoutTensor<'k, T, P, S>) {
         const { Self::COMPACT };
-        let plan = plan_of::<L>(&memory);
+        let Some(plan) = Plan::of(&memory, [shape_of::<L>(), memory.shape()]) else { return };
         memory.builder().on_behalf(Location::caller(), || {
             for number in 0..plan.vectors() {
                 let at = plan.at(number.into());
@@ -211,45 +205,38 @@ impl<'k, T: Scalar, L: Storage> RegisterTensor<'k, T, L> {
 }
 
 impl<'k, T: Scalar, L: Storage> RegisterTensor<'k, T, L> {
-    /// Tile (`row`, `column`) of `P`×`Q`. What is not a whole number of tiles does not compile.
-    ///
-    /// # Panics
-    /// Where there is no such tile.
+    /// Tile (`row`, `column`) of `P`×`Q`. What is not a whole number of tiles does not compile; a number that no tile has is
+    /// refused, [`TileError::Beyond`].
     #[track_caller]
-    pub fn tile<const P: usize, const Q: usize>(
-        &self,
-        [row, column]: [usize; 2],
-    ) -> RegisterTensor<'k, T, RowMajor<P, Q>>
+    pub fn tile<const P: usize, const Q: usize>(&self, tile: [usize; 2]) -> RegisterTensor<'k, T, RowMajor<P, Q>>
     where
         RowMajor<P, Q>: Storage,
     {
         const { assert!(Within::<L, P, Q>::LAYOUT.size() == (P * Q) as i64) };
+        let [rows, columns, ..] = Lowered::<L>::EXTENTS;
+        let [row, column] = self.below(tile, &[rows / P, columns / Q]);
         RegisterTensor::from_fn(|[i, j]| self.get([P * row + i, Q * column + j]))
     }
 
-    /// Row `row` of the matrix.
-    ///
-    /// # Panics
-    /// Where there is no such row.
+    /// Row `row` of the matrix; a number that no row has is refused, [`TileError::Beyond`].
     #[track_caller]
     pub fn row<const M: usize, const N: usize>(&self, row: usize) -> RegisterTensor<'k, T, Contiguous<N>>
     where
         L: MatrixLayout<M, N>,
         Contiguous<N>: Storage,
     {
+        let [row, _] = self.below([row, 0], &[M, N]);
         RegisterTensor::from_fn(|[column]| self.get([row, column]))
     }
 
-    /// Column `column` of the matrix.
-    ///
-    /// # Panics
-    /// Where there is no such column.
+    /// Column `column` of the matrix; a number that no column has is refused, [`TileError::Beyond`].
     #[track_caller]
     pub fn column<const M: usize, const N: usize>(&self, column: usize) -> RegisterTensor<'k, T, Contiguous<M>>
     where
         L: MatrixLayout<M, N>,
         Contiguous<M>: Storage,
     {
+        let [_, column] = self.below([0, column], &[M, N]);
         RegisterTensor::from_fn(|[row]| self.get([row, column]))
     }
 
@@ -263,7 +250,7 @@ impl<'k, T: Scalar, L: Storage> RegisterTensor<'k, T, L> {
         L: MatrixLayout<M, N>,
         Contiguous<M>: Storage,
     {
-        RegisterTensor::from_fn(|[row]| combine((0..N).map(|column| self.get([row, column])), &mut f))
+        RegisterTensor::from_fn(|[row]| (1..N).fold(self.get([row, 0]), |all, column| f(all, self.get([row, column]))))
     }
 
     /// The elements of each column combined, from the first row to the last.
@@ -276,7 +263,9 @@ impl<'k, T: Scalar, L: Storage> RegisterTensor<'k, T, L> {
         L: MatrixLayout<M, N>,
         Contiguous<N>: Storage,
     {
-        RegisterTensor::from_fn(|[column]| combine((0..M).map(|row| self.get([row, column])), &mut f))
+        RegisterTensor::from_fn(|[column]| {
+            (1..M).fold(self.get([0, column]), |all, row| f(all, self.get([row, column])))
+        })
     }
 }
 
@@ -291,29 +280,21 @@ fn coordinate_of<L: StaticLayout, const R: usize>(index: usize) -> [usize; R] {
     })
 }
 
-/// How a tensor of the shape of `L` moves between registers and memory.
-#[track_caller]
-fn plan_of<'k, L: StaticLayout>(memory: &impl CopyFrom<'k>) -> Plan {
-    let extents = &Lowered::<L>::EXTENTS[..Lowered::<L>::RANK];
-    let found: Vec<usize> = memory.shape().into_iter().map(|extent| extent.unwrap_or(0) as usize).collect();
-    assert!(
-        extents == found,
-        "register tensor: its extents are {extents:?}, the memory's {found:?}; take a tile of its shape"
-    );
-    Plan::of(memory)
+/// The extents of a layout, as a side of a copy has them.
+fn shape_of<L: StaticLayout>() -> Vec<Option<u32>> {
+    Lowered::<L>::EXTENTS[..Lowered::<L>::RANK].iter().map(|&extent| Some(extent as u32)).collect()
 }
 
-/// The registers of neighbours along a mode, from a coordinate on that is known while recording.
+/// The registers of neighbours along a mode, from a coordinate on that is known while recording; another is refused.
 #[track_caller]
 fn registers_of<L: StaticLayout>(at: &[Index<'_>], along: usize, count: u32) -> Vec<usize> {
     let extents = &Lowered::<L>::EXTENTS[..Lowered::<L>::RANK];
     let steps: Vec<usize> = (0..at.len()).map(|mode| extents[..mode].iter().product()).collect();
-    let known = |index: &Index<'_>| {
-        index.known().unwrap_or_else(|| {
-            panic!("register tensor: a coordinate is known at run time; registers have no address, so copy a thread's own part")
-        })
-    };
-    let first: usize = at.iter().zip(&steps).map(|(index, step)| known(index) as usize * step).sum();
+    if let Some(value) = at.iter().find_map(|index| index.value()) {
+        value.builder().refuse(&TileError::NoAddress);
+        return vec![0; count as usize];
+    }
+    let first: usize = at.iter().zip(&steps).map(|(index, step)| index.constant() as usize * step).sum();
     let step = steps.get(along).copied().unwrap_or(1);
     (0..count as usize).map(|i| Lowered::<L>::swizzle(Lowered::<L>::flat(first + i * step))).collect()
 }
@@ -327,7 +308,7 @@ impl<'k, T: Scalar, L: Storage> CopyFrom<'k> for RegisterTensor<'k, T, L> {
     }
 
     fn shape(&self) -> Vec<Option<u32>> {
-        Lowered::<L>::EXTENTS[..Lowered::<L>::RANK].iter().map(|&extent| Some(extent as u32)).collect()
+        shape_of::<L>()
     }
 
     fn widest(&self, _: usize) -> u32 {
@@ -357,7 +338,7 @@ impl<'k, T: Scalar, L: Storage> CopyFrom<'k> for RegisterVar<'k, T, L> {
     }
 
     fn shape(&self) -> Vec<Option<u32>> {
-        Lowered::<L>::EXTENTS[..Lowered::<L>::RANK].iter().map(|&extent| Some(extent as u32)).collect()
+        shape_of::<L>()
     }
 
     fn widest(&self, _: usize) -> u32 {

@@ -1,6 +1,6 @@
 //! The tensor itself: a pointer, a layout, and where the view begins.
 
-use super::element::{Element, load_lanes, store_lanes};
+use super::element::{Element, Lanes, load_lanes, store_lanes};
 use super::index::{Index, place};
 use super::layout::{TensorLayout, before_swizzle, swizzled};
 use super::{Mask, Modes, TileError};
@@ -93,6 +93,20 @@ impl<'k, T: Scalar, L: TensorLayout<'k>, S: SpaceOf> LayoutTensor<'k, T, L, S> {
     }
 }
 
+impl<'k, T: Scalar, L, S: SpaceOf> LayoutTensor<'k, T, L, S> {
+    /// The same elements as vectors of one.
+    pub(super) fn singles(self) -> LayoutTensor<'k, Lanes<T, 1>, L, S> {
+        LayoutTensor { base: self.base.cast(), origin: self.origin, layout: self.layout }
+    }
+}
+
+impl<'k, T: Scalar, L, S: SpaceOf> LayoutTensor<'k, Lanes<T, 1>, L, S> {
+    /// Vectors of one as elements.
+    pub(super) fn scalars(self) -> LayoutTensor<'k, T, L, S> {
+        LayoutTensor { base: self.base.cast(), origin: self.origin, layout: self.layout }
+    }
+}
+
 impl<'k, E, L, S: SpaceOf> LayoutTensor<'k, E, L, S> {
     /// The recorder.
     pub fn builder(&self) -> &'k Builder {
@@ -127,6 +141,14 @@ impl<'k, E, L, S: SpaceOf> LayoutTensor<'k, E, L, S> {
 
     pub(super) fn map(&self) -> &L {
         &self.layout
+    }
+
+    /// Whether elements within the extents may be missing.
+    pub(crate) fn may_end(&self) -> bool
+    where
+        L: TensorLayout<'k>,
+    {
+        self.layout.may_end()
     }
 
     /// Refuses what the caller asked for.
@@ -166,6 +188,22 @@ impl<'k, E: Element, L: TensorLayout<'k>, S: SpaceOf> LayoutTensor<'k, E, L, S> 
         self.layout.locate(self.base.cast(), self.origin, coordinate)
     }
 
+    /// The places of elements that one thread has, whose coordinates differ by constants: what the thread contributes is
+    /// computed once, where it is proven that the constants add to it.
+    pub(crate) fn places<const R: usize>(&self, at: &[[Index<'k>; R]]) -> Places<'k, Self, R> {
+        let variable = at.first().map_or([Index::ZERO; R], |first| first.map(Index::variable));
+        let same = at.iter().all(|at| at.iter().zip(&variable).all(|(at, of)| at.variable().is_same(*of)));
+        let ahead: Vec<[Index<'k>; R]> = at.iter().map(|at| at.map(|at| at.constant().into())).collect();
+        let slices: Vec<&[Index<'k>]> = ahead.iter().map(|at| &at[..]).collect();
+        let begun = if same { self.layout.begun(self.origin, &variable, &slices) } else { None };
+        match begun {
+            Some((layout, origin)) => {
+                Places { view: LayoutTensor { layout, origin, ..*self }, at: ahead, constant: true }
+            }
+            None => Places { view: self.clone(), at: at.to_vec(), constant: false },
+        }
+    }
+
     /// Whether there is an element at a coordinate: always, but where run-time extents end inside a tile.
     #[track_caller]
     pub fn mask<const R: usize>(&self, coordinate: [Index<'k>; R]) -> Mask<'k> {
@@ -192,6 +230,34 @@ impl<'k, E: Element, L: TensorLayout<'k>, S: SpaceOf> LayoutTensor<'k, E, L, S> 
         self.builder().on_behalf(Location::caller(), || {
             self.mask(coordinate).when(|| store_lanes(self.locate(&coordinate), &E::lanes(value)));
         });
+    }
+}
+
+/// Elements of one thread: a view, and their coordinates in it.
+pub(crate) struct Places<'k, V, const R: usize> {
+    view: V,
+    at: Vec<[Index<'k>; R]>,
+    /// Whether the coordinates are constants.
+    constant: bool,
+}
+
+impl<'k, E: Element, L: TensorLayout<'k>, S: SpaceOf, const R: usize> Places<'k, LayoutTensor<'k, E, L, S>, R> {
+    /// Where they lie.
+    #[track_caller]
+    pub(crate) fn pointers(&self) -> Vec<Ptr<'k, S, E::Scalar>> {
+        if !self.constant {
+            return self.at.iter().map(|at| self.view.locate(at)).collect();
+        }
+        let at: Vec<&[Index<'k>]> = self.at.iter().map(|at| &at[..]).collect();
+        self.view.layout.locate_all(self.view.base.cast(), self.view.origin, &at)
+    }
+
+    /// Whether one of them is before the end of a mode; of the first mode it says too whether anything is there.
+    #[track_caller]
+    pub(crate) fn mask(&self, number: usize, mode: usize) -> Mask<'k> {
+        let (k, layout) = (self.view.builder(), &self.view.layout);
+        let guard = if mode == 0 { layout.guard(k) } else { Mask::always(k) };
+        guard.and(layout.before_end(k, mode, self.at[number][mode]))
     }
 }
 

@@ -107,7 +107,7 @@ fn warp<F: Exact>() {
             });
             product.mma(&weights, &product.load_b(v, step));
         }
-        product.store_d(LayoutTensor::new(out, RowMajor::<32, 24>::default()), None);
+        product.store_d(LayoutTensor::new(out, RowMajor::<32, 24>::default()));
     });
     check::<F, Q, V>(kernel, [32, 32, 64, 24]);
 }
@@ -140,7 +140,7 @@ fn warpgroup<F: Exact>() {
             .collect();
         product.issue_registers(&weights, v, false);
         product.wait_group(0);
-        product.store_d(LayoutTensor::new(out, RowMajor::<64, 40>::default()), None);
+        product.store_d(LayoutTensor::new(out, RowMajor::<64, 40>::default()));
     });
     check::<F, Q, V>(kernel, [64, 64, 64, 40]);
 }
@@ -180,7 +180,7 @@ fn a_warpgroup_reads_its_operand_either_way() {
                 product.issue(a, b, false);
             }
             product.wait_group(0);
-            product.store_d(LayoutTensor::new(out, RowMajor::<64, 32>::default()), None);
+            product.store_d(LayoutTensor::new(out, RowMajor::<64, 32>::default()));
         })
     };
     let element = |i: usize, j: usize| bf16::from_f32(value(i, j).into());

@@ -2,13 +2,13 @@
 
 use crate::recorded;
 use half::bf16;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use tilewright_codegen::build::Builder;
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::mma::{AtomLayout, MmaSync, TiledMma, Wgmma};
-use tilewright_kernels::tile::{Index, LayoutTensor, RegisterTensor};
-use tilewright_layout::typed::{KMajor, OperandTile, RowMajor};
+use tilewright_kernels::mma::{AtomLayout, MmaSync, TiledMma, Wgmma, copy_local_to_local};
+use tilewright_kernels::tile::{Index, LayoutTensor, Modes, RegisterTensor, ThreadGroup};
+use tilewright_layout::fragment::{FragmentA, FragmentC, atoms};
+use tilewright_layout::typed::{ColMajor, KMajor, OperandTile, RowMajor};
 
 /// `verify` says so of a kernel of so many threads.
 fn refused(threads: u32, what: &str, body: impl FnOnce(&Builder)) {
@@ -20,15 +20,6 @@ fn refused(threads: u32, what: &str, body: impl FnOnce(&Builder)) {
 fn accepted(threads: u32, body: impl FnOnce(&Builder)) {
     if let Err(errors) = verify(recorded(Arch::Sm90a, threads, body)) {
         panic!("{errors}");
-    }
-}
-
-/// What recording panics with.
-fn refusal(threads: u32, body: impl FnOnce(&Builder)) -> String {
-    let result = catch_unwind(AssertUnwindSafe(|| recorded(Arch::Sm90a, threads, body)));
-    match result {
-        Ok(_) => panic!("it was recorded"),
-        Err(text) => text.downcast_ref::<String>().cloned().unwrap_or_default(),
     }
 }
 
@@ -93,13 +84,128 @@ fn an_operand_beside_its_swizzles_period_is_refused() {
     accepted(256, issued(1024, 0, 8));
 }
 
+type Narrow = OperandTile<KMajor, 16, 16, 32>;
+type C = FragmentC<atoms::SM80_16x8x16_F32BF16BF16F32_TN>;
+type A = FragmentA<atoms::SM80_16x8x16_F32BF16BF16F32_TN>;
+
+/// A register tensor of 4×8.
+fn tensor(k: &Builder) -> RegisterTensor<'_, f32, RowMajor<4, 8>> {
+    RegisterTensor::zeros(k)
+}
+
 #[test]
-fn register_tensors_refuse_what_is_outside_and_other_shapes() {
-    let outside = refusal(32, |k| _ = RegisterTensor::<f32, RowMajor<4, 8>>::fill(k, 0.0).get([4, 0]));
-    assert_eq!(outside, "register tensor: [4, 0] is outside the extents [4, 8]; take a coordinate below them");
-    let shape = refusal(32, |k| {
-        let memory = LayoutTensor::new(k.shared::<f32>("tile", 32), RowMajor::<8, 4>::default());
-        _ = RegisterTensor::<f32, RowMajor<4, 8>>::load_from(memory);
+fn a_coordinate_that_no_register_has_is_refused() {
+    refused(32, "index 4 of mode 0: its extent is 4; count from 0 and stay below", |k| _ = tensor(k).get([4, 0]));
+    refused(32, "index 2 of mode 0: its extent is 2;", |k| _ = tensor(k).tile::<2, 4>([2, 0]));
+    refused(32, "index 4 of mode 0: its extent is 4;", |k| _ = tensor(k).row(4));
+    refused(32, "index 8 of mode 1: its extent is 8;", |k| _ = tensor(k).column(8));
+    accepted(32, |k| _ = tensor(k).tile::<2, 4>([1, 1]).row(1).get([3]));
+}
+
+#[test]
+fn registers_and_memory_of_different_shapes_are_refused() {
+    type Registers<'k> = RegisterTensor<'k, f32, RowMajor<4, 8>>;
+    refused(32, "copy of 8×4 elements to 4×8: the extents differ; take tiles of the same extents", |k| {
+        _ = Registers::load_from(LayoutTensor::new(k.shared::<f32>("tile", 32), RowMajor::<8, 4>::default()));
     });
-    assert_eq!(shape, "register tensor: its extents are [4, 8], the memory's [8, 4]; take a tile of its shape");
+    refused(32, "copy of 4×8 elements to 8×4: the extents differ; take tiles of the same extents", |k| {
+        let memory = LayoutTensor::new(k.shared::<f32>("tile", 32), RowMajor::<8, 4>::default());
+        Registers::zeros(k).store_to(memory);
+    });
+    refused(32, "extent of mode 0: a copy needs it while recording; take a tile, whose extents are constants", |k| {
+        let rows = k.param::<u32>("rows");
+        _ = Registers::load_from(LayoutTensor::new(k.global("x"), Modes::row_major([rows.into(), 8.into()], 8u32)));
+    });
+}
+
+#[test]
+fn registers_at_a_run_time_coordinate_are_refused() {
+    refused(
+        32,
+        "register at a coordinate known at run time: registers have no address; copy a thread's own part",
+        |k| {
+            let tile = LayoutTensor::<f32, RowMajor<16, 32>, _>::shared(k, "tile");
+            ThreadGroup::warp(k).copy(RegisterTensor::<f32, RowMajor<16, 32>>::fill(k, 0.0), tile);
+        },
+    );
+}
+
+#[test]
+fn fragments_of_another_shape_or_order_of_memory_are_refused() {
+    refused(32, "tile of 8×16: the operand has 16×8; take a tile of its extents", |k| {
+        let memory = LayoutTensor::new(k.global::<f32>("c"), RowMajor::<8, 16>::default());
+        _ = RegisterTensor::<f32, C>::load_fragment(Index::lane(k), memory);
+    });
+    let neighbours =
+        "register of 2 neighbours of a row: memory has 1 side by side; take rows that are contiguous, or ldmatrix";
+    refused(32, neighbours, |k| {
+        let memory = LayoutTensor::new(k.global::<bf16>("a"), ColMajor::<16, 16>::default());
+        RegisterTensor::<u32, A>::zeros(k).store_fragment(Index::lane(k), memory);
+    });
+}
+
+#[test]
+fn values_of_other_rows_than_a_thread_holds_are_refused() {
+    let rows = "1 values for rows: a thread holds parts of 2; give one for each";
+    refused(32, rows, |k| {
+        let sums = RegisterTensor::<f32, C>::zeros(k);
+        _ = sums.zip_rows(&sums.reduce_across(|a, b| a + b)[..1], |value, sum| value - sum);
+    });
+    refused(32, rows, |k| {
+        let sums = TiledMma::<MmaSync<bf16>, Narrow, Narrow>::new(k).sums();
+        sums.update_rows(&sums.reduce_rows(|a, b| a + b)[..1], |value, sum| value - sum);
+    });
+}
+
+#[test]
+fn parts_of_sums_that_there_are_not_are_refused() {
+    type Product<'k> = TiledMma<'k, MmaSync<bf16>, Tile, Narrow32>;
+    type Narrow32 = OperandTile<KMajor, 16, 16, 64>;
+    type Other = FragmentA<atoms::SM80_16x8x8_F32TF32TF32F32_TN>;
+    refused(32, "rows 7 to 9 of atoms: the sums have 8; take rows below that", |k| {
+        _ = Product::new(k).sums().rows_of_atoms(7, 2)
+    });
+    let other = "that of the sums is ((4,8),(2,2)):((32,1),(16,8)); take that of their instruction";
+    refused(32, other, |k| _ = Product::new(k).sums().get_fragment::<Other>(0, 0));
+    refused(32, other, |k| Product::new(k).sums().set_fragment(0, 0, &RegisterTensor::<f32, Other>::zeros(k)));
+    refused(32, "step 4 of K: the tiles hold 4; count from 0 and stay below", |k| {
+        _ = Product::new(k).load_b(LayoutTensor::shared(k, "b"), 4)
+    });
+    refused(32, "1 fragments of A: the sums have 8 atoms along it; give one for each", |k| {
+        let (a, b) = (LayoutTensor::shared(k, "a"), LayoutTensor::shared(k, "b"));
+        Product::new(k).mma(&Product::new(k).load_a(a, 0)[..1], &Product::new(k).load_b(b, 0));
+    });
+    refused(128, "A of 1 steps of K: the tile of B holds 4; give as many", |k| {
+        let product = TiledMma::<Wgmma<bf16>, Tile, Narrow32>::new(k);
+        let a = product.load_a(LayoutTensor::shared(k, "a"), 0);
+        product.issue_registers(&[a], LayoutTensor::shared(k, "b"), false);
+    });
+}
+
+#[test]
+fn an_operand_of_more_columns_than_the_sums_have_is_an_error() {
+    recorded(Arch::Sm80, 32, |k| {
+        let scores = [RegisterTensor::<f32, C>::zeros(k), RegisterTensor::zeros(k)];
+        let error = copy_local_to_local::<bf16, _, A>(&scores, 8).err().expect("it is refused");
+        let wanted =
+            "columns up to 24 of the accumulators: they have 16; take columns below that, or give more of them";
+        assert_eq!(error.to_string(), wanted);
+    });
+}
+
+#[test]
+fn a_tile_of_other_extents_than_the_products_is_refused() {
+    refused(32, "tile of 16×32: D has 16×16; take a tile of its extents", |k| {
+        let product = TiledMma::<MmaSync<bf16>, Narrow, Narrow>::new(k);
+        product.store_d(LayoutTensor::new(k.global::<f32>("d"), RowMajor::<16, 32>::default()));
+    });
+    refused(32, "tile of _×16: D has 16×16; take a tile of its extents", |k| {
+        let m = k.param::<u32>("m");
+        let whole = LayoutTensor::new(k.global::<f32>("d"), Modes::row_major([m.into(), 16.into()], 16u32));
+        TiledMma::<MmaSync<bf16>, Narrow, Narrow>::new(k).store_d(whole);
+    });
+    refused(32, "tile of 8×8: the accumulator has 16×16; take a tile of its extents", |k| {
+        let sums = TiledMma::<MmaSync<bf16>, Narrow, Narrow>::new(k).sums();
+        sums.store_d(Index::lane(k), LayoutTensor::<f32, RowMajor<8, 8>, _>::shared(k, "d"));
+    });
 }

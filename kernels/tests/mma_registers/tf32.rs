@@ -35,7 +35,7 @@ fn product(seed: u32, rounded: bool) -> Vec<f32> {
             let b: Vec<_> = product.load_b(b, step).iter().map(|b| b.map(|word| read(word, rounded))).collect();
             product.mma(&a, &b);
         }
-        product.store_d(LayoutTensor::new(out, RowMajor::<16, 8>::default()), None);
+        product.store_d(LayoutTensor::new(out, RowMajor::<16, 8>::default()));
     });
     let inputs = [
         image::<_, A>(0.0, |row, column| number(seed, row, column)),

@@ -5,6 +5,7 @@ mod copies;
 mod gallery;
 mod iterators;
 mod refused;
+mod stored;
 mod text;
 mod vectors;
 mod views;

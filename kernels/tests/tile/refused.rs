@@ -38,6 +38,17 @@ fn coordinates() {
 }
 
 #[test]
+fn a_tile_that_no_whole_number_of_tiles_has() {
+    let told = refused(|k| {
+        let x = LayoutTensor::new(k.global::<f32>("x"), Modes::row_major([60.into(), 40.into()], 40u32));
+        x.clipped_tile([20, 40], [3.into(), 0.into()]);
+        // This one is masked.
+        x.clipped_tile([50, 40], [2.into(), 0.into()]);
+    });
+    assert_eq!(told, "index 3 of mode 0: its extent is 3; count from 0 and stay below");
+}
+
+#[test]
 fn the_line_is_the_authors() {
     let line = line!() + 3;
     let kernel = record("refused", Arch::Sm80, block(32), |k| {

@@ -44,6 +44,6 @@ pub fn gemm(arch: Arch) -> Kernel {
             current.done(claimed);
         });
         ring.finish();
-        product.store_d_masked(c.clipped_tile([TILE[0], TILE[1]], [row.into(), column.into()]));
+        product.store_d(c.clipped_tile([TILE[0], TILE[1]], [row.into(), column.into()]));
     })
 }

@@ -8,6 +8,7 @@ use super::context::{Context, ignore};
 use super::launch;
 use super::probe::check;
 use crate::device::backend::Facts;
+use crate::device::source::declared_params;
 use crate::device::{DeviceError, Signature};
 use cudarc::driver::sys::{self, CUfunction, CUfunction_attribute, CUjit_option, CUmodule, CUresult};
 use std::ffi::{CString, c_int, c_void};
@@ -142,7 +143,7 @@ impl Function {
         }
         check("cuModuleGetFunction", result)?;
         let function = Function { module, raw, signature: signature.clone(), params: signature.param_spans() };
-        function.check_params()?;
+        function.check_params(declared_params(ptx, &signature.name))?;
         let mut facts = function.facts()?;
         function.grant_shared(facts.static_shared)?;
         (facts.blocks_per_sm, facts.resident_blocks) = launch::resident(&function)?;
@@ -161,21 +162,13 @@ impl Function {
 
     /// Compares the signature with the compiled code, by whose sizes the driver reads arguments. Offsets say nothing:
     /// those of the compiled code count from where the device keeps parameters, which is no multiple of 64.
-    fn check_params(&self) -> Result<(), DeviceError> {
+    ///
+    /// How many there are the text says: the driver would say it by failing, which tools that watch its calls report.
+    fn check_params(&self, declared: usize) -> Result<(), DeviceError> {
         let spans = &self.params.0;
-        for index in 0..=spans.len() {
-            let (mut offset, mut size) = (0usize, 0usize);
-            // SAFETY: the function is of a loaded module and the pointers are live. An index behind the last parameter
-            // is an error.
-            let result = unsafe { sys::cuFuncGetParamInfo(self.raw, index, &raw mut offset, &raw mut size) };
-            let found = match result {
-                CUresult::CUDA_ERROR_INVALID_VALUE => None,
-                result => {
-                    check("cuFuncGetParamInfo", result)?;
-                    Some(size)
-                }
-            };
+        for index in 0..spans.len().max(declared) {
             let expected = spans.get(index).map(|&(_, size)| size);
+            let found = if index < declared { Some(self.param_size(index)?) } else { None };
             if found != expected {
                 let text = |size: Option<usize>| size.map_or("not there".into(), |size| format!("{size} bytes"));
                 let kernel = self.signature.name.clone();
@@ -183,6 +176,15 @@ impl Function {
             }
         }
         Ok(())
+    }
+
+    /// Bytes of a parameter of the compiled code, which has one of that number.
+    fn param_size(&self, index: usize) -> Result<usize, DeviceError> {
+        let (mut offset, mut size) = (0usize, 0usize);
+        // SAFETY: the function is of a loaded module and the pointers are live.
+        let result = unsafe { sys::cuFuncGetParamInfo(self.raw, index, &raw mut offset, &raw mut size) };
+        check("cuFuncGetParamInfo", result)?;
+        Ok(size)
     }
 
     fn facts(&self) -> Result<Facts, DeviceError> {

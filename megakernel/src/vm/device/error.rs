@@ -4,26 +4,27 @@ use std::time::Duration;
 
 use thiserror::Error;
 use tilewright_codegen::device::DeviceError;
+use tilewright_codegen::verify::VerifyErrors;
 
 use super::{NoFeedback, Unsupported};
 use crate::program::TaskId;
 use crate::vm::reference::{AccessError, BindError, CellError, KvError};
 
-/// Why a program does not become a machine.
+/// Why a program does not become a machine. The text says all of it; the source has it as a value.
 #[derive(Debug, Error)]
 #[allow(missing_docs, reason = "the message names every field")]
 pub enum LoadError {
-    #[error("the device machine does not run this program")]
+    #[error("the device machine does not run this program: {0}")]
     Unsupported(#[from] Unsupported),
-    #[error("the weights do not fit the program")]
+    #[error("the weights do not fit the program: {0}")]
     Bind(#[from] BindError),
-    #[error("the generated kernel is refused")]
-    Verify(#[from] tilewright_codegen::verify::VerifyErrors),
-    #[error("the device failed")]
+    #[error("the generated kernel is refused: {}", first(.0))]
+    Verify(#[from] VerifyErrors),
+    #[error("the device failed: {0}")]
     Device(#[from] DeviceError),
     #[error("the program is for {wanted} SMs, the device has {found}; compile it for this device")]
     Sms { wanted: usize, found: usize },
-    #[error("the KV pools were made for another program")]
+    #[error("the KV pools were made for another program: {0}")]
     Kv(#[from] KvError),
     #[error(
         "the device has {free} free bytes, and the program needs {weights} for weights, {pools} for KV pools and {rest} \
@@ -37,13 +38,13 @@ pub enum LoadError {
 #[derive(Debug, Error)]
 #[allow(missing_docs, reason = "the message names every field")]
 pub enum LaunchError {
-    #[error("the cells are refused")]
+    #[error("the cells are refused: {0}")]
     Cells(#[from] CellError),
-    #[error("the device failed")]
+    #[error("the device failed: {0}")]
     Device(#[from] DeviceError),
-    #[error("the program has other outputs than are asked for")]
+    #[error("the program has other outputs than are asked for: {0}")]
     Access(#[from] AccessError),
-    #[error("the KV pools are not as they are set")]
+    #[error("the KV pools are not as they are set: {0}")]
     Kv(#[from] KvError),
     #[error(
         "task {task} `{label}` on block {block} waited too long: counter {counter} `{name}` should reach {wanted}, it is {seen}"
@@ -73,8 +74,45 @@ pub enum LaunchError {
     Ends { row: usize, found: usize, most: usize },
     #[error("ends are given for {found} rows, the program has {rows}; give one list for each row, or none")]
     EndRows { found: usize, rows: usize },
-    #[error("the program feeds no token back")]
+    #[error("the program feeds no token back: {0}")]
     NoFeedback(#[from] NoFeedback),
     #[error("the machine was made without a timeline")]
     NoTimeline,
+}
+
+/// How many errors a kernel has, and the first; the whole text is the kernel's.
+fn first(errors: &VerifyErrors) -> String {
+    let (count, first) = (errors.errors.len(), errors.errors.first().map(|error| error.kind.to_string()));
+    format!("{count} error{}: {}", if count == 1 { "" } else { "s, the first" }, first.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tilewright_codegen::build::{block, record};
+    use tilewright_codegen::ir::Arch;
+    use tilewright_codegen::verify::verify;
+
+    #[test]
+    fn what_does_not_load_says_why_in_its_own_text() {
+        let refused =
+            record("hasty", Arch::Sm90a, block(32), |k| k.refuse(&"the width is 3: vectors have 4; take a multiple"));
+        let buffer: String = "logits".into();
+        let errors: [(LoadError, &str); 5] = [
+            (
+                Unsupported::Op { op: "soft_cap" }.into(),
+                "op `soft_cap` has no device function; lower the model with fused ops",
+            ),
+            (BindError::NoWorkers.into(), "a machine needs at least one worker"),
+            (
+                verify(refused).expect_err("it is refused").into(),
+                "is refused: 1 error: the width is 3: vectors have 4; take a multiple",
+            ),
+            (DeviceError::OutOfMemory { asked: 96 << 30, free: 80 << 30 }.into(), "96.0 GiB were asked for"),
+            (KvError::Missing { name: buffer }.into(), "no pool `logits`; it was made for another model"),
+        ];
+        for (error, wanted) in errors {
+            assert!(error.to_string().contains(wanted), "{error}");
+        }
+    }
 }
