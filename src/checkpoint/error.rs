@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use super::fault::ConfigFault;
 use super::header::HeaderError;
+use super::hint::Hint;
 use super::shards::IndexFault;
 use super::tensors::TensorFault;
 use super::tokenizer::TokenizerError;
@@ -14,26 +15,67 @@ use super::tokenizer::TokenizerError;
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
     /// The folder is not there, or is not a folder.
-    #[error("checkpoint {} is not a folder; give the folder that holds config.json", path.display())]
+    #[error("checkpoint {} is not a folder; {hint}", path.display())]
     NotAFolder {
         /// The path that was given.
         path: PathBuf,
+        /// What to give instead.
+        hint: Hint,
     },
     /// A file that every checkpoint has is not there.
-    #[error("file {} does not exist; a checkpoint needs it", path.display())]
+    #[error("file {} does not exist; {hint}", path.display())]
     Missing {
         /// Where it was looked for.
         path: PathBuf,
+        /// What else the folder has.
+        hint: Hint,
     },
-    /// There are no weights in the format that is read.
+    /// A link leads to nothing.
     #[error(
-        "folder {} has neither model.safetensors nor model.safetensors.index.json; a checkpoint needs its weights in \
-         this format",
+        "file {} is a link to {}, which does not exist; download that file, or remove the link",
+        path.display(), target.display()
+    )]
+    Dangling {
+        /// The link.
+        path: PathBuf,
+        /// Where it leads.
+        target: PathBuf,
+    },
+    /// A large file was not downloaded; git keeps its address in its place.
+    #[error("file {} is a pointer of git-lfs, not the file itself; `git lfs pull` downloads it", path.display())]
+    Pointer {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A small file is not small.
+    #[error("file {} has {bytes} bytes; at most {limit} are read of such a file", path.display())]
+    Large {
+        /// The file.
+        path: PathBuf,
+        /// Its bytes.
+        bytes: u64,
+        /// The most that are read.
+        limit: u64,
+    },
+    /// The folder holds changes of a model and not the model.
+    #[error(
+        "folder {} holds an adapter (adapter_config.json) of base model {base}, which would be left out; merge it into \
+         its base model, or remove adapter_config.json to run the base model alone",
         path.display()
     )]
+    Adapter {
+        /// The folder.
+        path: PathBuf,
+        /// The model that it adapts, as the file names it.
+        base: String,
+    },
+    /// There are no weights in the format that is read.
+    #[error("folder {} has neither model.safetensors nor model.safetensors.index.json; {hint}", path.display())]
     NoWeights {
         /// The folder.
         path: PathBuf,
+        /// What else the folder has.
+        hint: Hint,
     },
     /// A path leads to something else than a file.
     #[error("path {} is not a regular file; replace it by one", path.display())]

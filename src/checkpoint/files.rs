@@ -8,10 +8,17 @@ use std::sync::Arc;
 use memmap2::Mmap;
 
 use super::error::CheckpointError;
+use super::hint::{self, Hint};
+
+/// Most bytes of a file that is read whole.
+const LIMIT: u64 = 256 << 20;
 
 /// Reads a small file whole.
 pub(super) fn read(path: &Path) -> Result<Vec<u8>, CheckpointError> {
-    check_regular(path)?;
+    let bytes = check_regular(path)?;
+    if bytes > LIMIT {
+        return Err(CheckpointError::Large { path: path.to_owned(), bytes, limit: LIMIT });
+    }
     fs::read(path).map_err(|source| CheckpointError::Read { path: path.to_owned(), source })
 }
 
@@ -22,14 +29,27 @@ pub(super) fn map(path: &Path) -> Result<Arc<Mmap>, CheckpointError> {
     mapping.map(Arc::new).map_err(|source| CheckpointError::Read { path: path.to_owned(), source })
 }
 
-/// Links are followed; a folder, a pipe or a device is refused, for opening one could block for ever.
-fn check_regular(path: &Path) -> Result<(), CheckpointError> {
+/// Reads a small file whole where there is one.
+pub(super) fn read_optional(path: &Path) -> Result<Option<Vec<u8>>, CheckpointError> {
+    match read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(CheckpointError::Missing { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The bytes of a file. Links are followed; a folder, a pipe or a device is refused, for opening one could block for ever.
+fn check_regular(path: &Path) -> Result<u64, CheckpointError> {
     match fs::metadata(path) {
-        Ok(metadata) if metadata.is_file() => Ok(()),
-        Ok(_) => Err(CheckpointError::NotAFile { path: path.to_owned() }),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            Err(CheckpointError::Missing { path: path.to_owned() })
+        Ok(metadata) if metadata.is_file() && hint::is_pointer(path) => {
+            Err(CheckpointError::Pointer { path: path.to_owned() })
         }
+        Ok(metadata) if metadata.is_file() => Ok(metadata.len()),
+        Ok(_) => Err(CheckpointError::NotAFile { path: path.to_owned() }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(match fs::read_link(path) {
+            Ok(target) => CheckpointError::Dangling { path: path.to_owned(), target },
+            Err(_) => CheckpointError::Missing { path: path.to_owned(), hint: Hint::for_missing(path) },
+        }),
         Err(source) => Err(CheckpointError::Read { path: path.to_owned(), source }),
     }
 }

@@ -1,4 +1,5 @@
-//! `generation_config.json`: of its defaults only the tokens that end a sequence are used; the caller says how to sample.
+//! `generation_config.json`: the tokens that end a sequence are used; the caller says how to sample. What other programs do
+//! with its other keys even where they choose greedily is not done here, and said.
 
 use serde_json::Value;
 
@@ -8,14 +9,95 @@ use super::fault::{ConfigError, ConfigFault};
 use super::json::{self, quote};
 use super::keys::Keys;
 
-/// The ids that end a sequence, where the text of a `generation_config.json` states them (as a number, a list or null).
-pub(super) fn eos_ids(text: &[u8], vocab: usize) -> Result<Option<Vec<u32>>, ConfigError> {
+/// What a `generation_config.json` says.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Generation {
+    /// The ids that end a sequence, where the file states them (as a number or a list).
+    pub eos_ids: Option<Vec<u32>>,
+    /// What is not done: a text for each key.
+    pub left_out: Vec<String>,
+    /// Whether the file says in so many words that it names no end.
+    pub null_end: bool,
+}
+
+/// The keys that change which tokens come, whatever the sampler, and the values with which they change nothing. `null`,
+/// `false` and empty lists never do. The meaning of keys and values is that of `GenerationConfig` in transformers.
+const APPLIED: [(&str, Option<f64>); 23] = [
+    ("bad_words_ids", None),
+    ("begin_suppress_tokens", None),
+    ("constraints", None),
+    ("diversity_penalty", Some(0.0)),
+    ("dola_layers", None),
+    ("encoder_no_repeat_ngram_size", Some(0.0)),
+    ("encoder_repetition_penalty", Some(1.0)),
+    ("exponential_decay_length_penalty", None),
+    ("force_words_ids", None),
+    ("forced_bos_token_id", None),
+    ("forced_decoder_ids", None),
+    ("forced_eos_token_id", None),
+    ("guidance_scale", Some(1.0)),
+    ("min_length", Some(0.0)),
+    ("min_new_tokens", Some(0.0)),
+    ("no_repeat_ngram_size", Some(0.0)),
+    ("num_beams", Some(1.0)),
+    ("penalty_alpha", Some(0.0)),
+    ("repetition_penalty", Some(1.0)),
+    ("sequence_bias", None),
+    ("stop_strings", None),
+    ("suppress_tokens", None),
+    ("watermarking_config", None),
+];
+
+/// Reads the text of a `generation_config.json`.
+pub(super) fn read(text: &[u8], vocab: usize) -> Result<Generation, ConfigError> {
     let value = json::parse(text).map_err(ConfigError::Json)?;
     let Value::Object(map) = value else {
         let fault = ConfigFault::NotAnObject { value: quote(&value) };
         return Err(ConfigError::Faults(Faults(vec![fault])));
     };
+    let null_end = map.get("eos_token_id").is_some_and(Value::is_null);
     let mut keys = Keys::new("", map);
-    let ids = keys.take_value("eos_token_id").map(|value| read_eos(&mut keys, &value, vocab));
-    if keys.faults.is_empty() { Ok(ids) } else { Err(ConfigError::Faults(Faults(keys.faults))) }
+    let eos_ids = keys.take_value("eos_token_id").map(|value| read_eos(&mut keys, &value, vocab));
+    let applied = APPLIED.into_iter().filter_map(|(key, neutral)| {
+        let value = keys.take(key).filter(|value| !changes_nothing(value, neutral))?;
+        Some(format!("{key} {}", quote(&value)))
+    });
+    let left_out = applied.collect();
+    if keys.faults.is_empty() {
+        Ok(Generation { eos_ids, left_out, null_end })
+    } else {
+        Err(ConfigError::Faults(Faults(keys.faults)))
+    }
+}
+
+fn changes_nothing(value: &Value, neutral: Option<f64>) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::Number(number) => number.as_f64().is_some_and(|number| Some(number) == neutral),
+        Value::Array(list) => list.is_empty(),
+        Value::Object(map) => map.is_empty(),
+        Value::Bool(true) | Value::String(_) => false,
+    }
+}
+
+impl Generation {
+    /// What the user should know of a file whose model ends sequences with `eos_ids`, one line each.
+    pub fn notes(&self, eos_ids: &[u32]) -> Vec<String> {
+        let mut notes = Vec::new();
+        if !self.left_out.is_empty() {
+            let keys = self.left_out.join(" and ");
+            notes.push(format!("generation_config.json has {keys}, which transformers applies; not applied here"));
+        }
+        if self.null_end {
+            let ids: Vec<_> = eos_ids.iter().map(u32::to_string).collect();
+            notes.push(match ids.as_slice() {
+                [] => "generation_config.json has eos_token_id null, so no token ends the text".to_owned(),
+                ids => format!(
+                    "generation_config.json has eos_token_id null; the text ends with token {} of config.json",
+                    ids.join(" or ")
+                ),
+            });
+        }
+        notes
+    }
 }

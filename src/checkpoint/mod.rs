@@ -5,6 +5,8 @@
 //! | `config.json` | [`Config`] | the [`ModelSpec`], rotation evaluated |
 //! | `generation_config.json` (optional) | [`Checkpoint::open`] | the tokens that end a sequence |
 //! | `tokenizer.json` | [`Tokenizer`] | text to ids and back |
+//! | `tokenizer_config.json`, `special_tokens_map.json`, `added_tokens.json` (optional) | [`Checkpoint::open`] | special tokens that `tokenizer.json` lacks |
+//! | `chat_template.jinja`, or `chat_template` of `tokenizer_config.json` (optional) | [`ChatTemplate`] | messages to text |
 //! | `quantize_config.json`, `quant_config.json`, `hf_quant_config.json` (optional) | [`Checkpoint::open`] | how weights are quantised, where `config.json` does not say |
 //! | `model.safetensors`, or `model.safetensors.index.json` and its shards | [`Checkpoint::open`] | the tensors |
 //!
@@ -12,18 +14,21 @@
 //! loads and computes something slightly else is worse than one that does not load. This room touches files; it knows no
 //! program and no device.
 
+mod chat;
 mod config;
 mod error;
 mod fault;
 mod files;
 mod generation;
 mod header;
+mod hint;
 mod json;
 mod keys;
 mod quant;
 mod quantize;
 mod rope;
 mod shards;
+mod special;
 mod stream;
 mod tensors;
 mod tokenizer;
@@ -36,17 +41,22 @@ use tilewright_kernels::quant::QuantMatrix;
 use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::weights::{WeightTensor, Weights};
 
+pub use chat::{ChatError, ChatTemplate, Message};
 pub use config::Config;
 pub use error::{CheckpointError, Faults};
 pub use fault::{ConfigError, ConfigFault};
 pub use header::HeaderError;
+pub use hint::{Format, Hint};
 pub use keys::RealBound;
 pub use quant::{PartFault, Plan, Stored};
 pub use quantize::{QuantizeError, QuantizeReport, Scheme, quantize};
 pub use shards::IndexFault;
 pub use stream::TextStream;
 pub use tensors::TensorFault;
-pub use tokenizer::{Tokenizer, TokenizerError, panic_is_handled};
+pub use tokenizer::{Found, Tokenizer, TokenizerError, panic_is_handled};
+
+use generation::Generation;
+use special::Special;
 
 // Weights are read in place, and the format is little-endian.
 const _: () = assert!(cfg!(target_endian = "little"), "checkpoints are read in place on little-endian machines alone");
@@ -81,6 +91,7 @@ pub struct Checkpoint {
     tokenizer: Tokenizer,
     tensors: HashMap<String, WeightTensor>,
     quantized: HashMap<String, Arc<QuantMatrix>>,
+    chat: Option<ChatTemplate>,
     notes: Vec<String>,
 }
 
@@ -91,19 +102,25 @@ impl Checkpoint {
     /// A [`CheckpointError`] that names the file and what is wrong in it.
     pub fn open(dir: &Path, progress: &mut dyn FnMut(Progress)) -> Result<Checkpoint, CheckpointError> {
         if !dir.is_dir() {
-            return Err(CheckpointError::NotAFolder { path: dir.to_owned() });
+            return Err(CheckpointError::NotAFolder { path: dir.to_owned(), hint: Hint::for_no_folder(dir) });
         }
+        refuse_adapter(dir)?;
         let Config { spec, eos_ids, quantization } = Config::read(&dir.join("config.json"))?;
         let plan = quant::read_beside(dir, &spec, quantization)?.unwrap_or_default();
-        let eos_ids = read_generation(&dir.join("generation_config.json"), &spec)?.unwrap_or(eos_ids);
+        let generation = read_generation(&dir.join("generation_config.json"), &spec)?;
+        let mut notes = generation.notes(&eos_ids);
+        let eos_ids = generation.eos_ids.unwrap_or(eos_ids);
         let path = dir.join("tokenizer.json");
-        let tokenizer = Tokenizer::from_json(&files::read(&path)?, spec.vocab)
-            .map_err(|source| CheckpointError::Tokenizer { path, source })?;
+        let text = files::read(&path)?;
+        let wrong = |source| CheckpointError::Tokenizer { path: path.clone(), source };
+        let mut tokenizer = Tokenizer::from_json(&text, spec.vocab).map_err(&wrong)?;
+        let special = Special::read(dir)?;
+        notes.extend(tokenizer.add(&special).map_err(&wrong)?);
         let shards = shards::open(dir)?;
         let gathered = tensors::gather(dir, &spec, &plan, &shards, progress)?;
-        let notes = [plan.notes(), &gathered.notes].concat();
+        notes.extend(plan.notes().iter().chain(&gathered.notes).cloned());
         let (tensors, quantized) = (gathered.dense, gathered.quantized);
-        Ok(Checkpoint { spec, eos_ids, tokenizer, tensors, quantized, notes })
+        Ok(Checkpoint { spec, eos_ids, tokenizer, tensors, quantized, chat: special.chat, notes })
     }
 
     /// The architecture.
@@ -119,6 +136,11 @@ impl Checkpoint {
     /// The tokenizer.
     pub fn tokenizer(&self) -> &Tokenizer {
         &self.tokenizer
+    }
+
+    /// The chat template, where the checkpoint has one.
+    pub fn chat_template(&self) -> Option<&ChatTemplate> {
+        self.chat.as_ref()
     }
 
     /// Every quantised matrix with the name that its weight would have, in no order.
@@ -164,15 +186,18 @@ impl Weights for Checkpoint {
     }
 }
 
-/// The ids of `generation_config.json` that end a sequence, where there is such a file and it states them.
-fn read_generation(path: &Path, spec: &ModelSpec) -> Result<Option<Vec<u32>>, CheckpointError> {
-    let text = match files::read(path) {
-        Ok(text) => text,
-        Err(CheckpointError::Missing { .. }) => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    generation::eos_ids(&text, spec.vocab).map_err(|error| match error {
+/// What `generation_config.json` says, where there is such a file.
+fn read_generation(path: &Path, spec: &ModelSpec) -> Result<Generation, CheckpointError> {
+    let Some(text) = files::read_optional(path)? else { return Ok(Generation::default()) };
+    generation::read(&text, spec.vocab).map_err(|error| match error {
         ConfigError::Json(source) => CheckpointError::Json { path: path.to_owned(), source },
         ConfigError::Faults(faults) => CheckpointError::Config { path: path.to_owned(), faults },
     })
+}
+
+/// Refuses a folder whose weights an adapter would change.
+fn refuse_adapter(dir: &Path) -> Result<(), CheckpointError> {
+    let Some(text) = files::read_optional(&dir.join("adapter_config.json"))? else { return Ok(()) };
+    let base = json::parse(&text).ok().and_then(|adapter| Some(adapter.get("base_model_name_or_path")?.to_string()));
+    Err(CheckpointError::Adapter { path: dir.to_owned(), base: base.unwrap_or_else(|| "unknown".to_owned()) })
 }

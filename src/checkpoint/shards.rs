@@ -1,6 +1,7 @@
 //! The weights' files: one `model.safetensors`, or several that `model.safetensors.index.json` lists.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ use serde_json::Value;
 use super::error::{CheckpointError, Faults};
 use super::files;
 use super::header::{self, Entry};
+use super::hint::Hint;
 use super::json::{self, quote};
 
 const SINGLE: &str = "model.safetensors";
@@ -90,11 +92,14 @@ pub enum IndexFault {
 /// Opens every file of weights in a folder. `model.safetensors` comes before an index, as in the library transformers.
 pub(super) fn open(dir: &Path) -> Result<Vec<Shard>, CheckpointError> {
     let (single, index) = (dir.join(SINGLE), dir.join(INDEX));
-    if single.exists() {
+    // A link that leads to nothing is there, and said.
+    let is_there = |path: &Path| fs::symlink_metadata(path).is_ok();
+    if is_there(&single) {
         return Ok(vec![open_shard(single)?]);
     }
-    if !index.exists() {
-        return Err(CheckpointError::NoWeights { path: dir.to_owned() });
+    if !is_there(&index) {
+        let hint = Hint::for_folder(dir, Hint::Safetensors);
+        return Err(CheckpointError::NoWeights { path: dir.to_owned(), hint });
     }
     let wrong = |faults| CheckpointError::Index { path: index.clone(), faults: Faults(faults) };
     let bytes = files::read(&index)?;

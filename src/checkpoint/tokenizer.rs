@@ -6,8 +6,9 @@ use std::fmt;
 use std::panic::{self, AssertUnwindSafe};
 
 use serde::Deserialize;
-use tokenizers::ModelWrapper;
+use tokenizers::{AddedToken, ModelWrapper};
 
+use super::special::{Listed, Named, Special};
 use super::stream::TextStream;
 
 /// The tokenizer of a checkpoint, whose every id has a row in the embedding.
@@ -71,6 +72,18 @@ pub enum TokenizerError {
         /// The id that the tokenizer uses.
         found: Option<u32>,
     },
+    /// A file beside `tokenizer.json` gives a token another id.
+    #[error("token {token:?} has id {listed} in {file}; by tokenizer.json {found}; they must agree")]
+    Beside {
+        /// The token.
+        token: String,
+        /// The file.
+        file: &'static str,
+        /// The id that the file gives.
+        listed: u32,
+        /// What `tokenizer.json` has instead.
+        found: Found,
+    },
     /// The tokenizer would drop merges at random.
     #[error("model of the tokenizer has dropout {dropout}; it would encode at random, so it must be null or 0")]
     Dropout {
@@ -103,6 +116,24 @@ pub enum TokenizerError {
     },
 }
 
+/// What `tokenizer.json` has for a token and its id in another file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// The token has another id.
+    Other(u32),
+    /// The id is another token's.
+    Taken(String),
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Found::Other(id) => write!(f, "it is {id}"),
+            Found::Taken(token) => write!(f, "that is the id of {token:?}"),
+        }
+    }
+}
+
 impl Tokenizer {
     /// Reads the text of a `tokenizer.json` for a model whose embedding has `rows` rows.
     ///
@@ -119,13 +150,81 @@ impl Tokenizer {
         {
             return Err(TokenizerError::Dropout { dropout });
         }
-        check_vocabulary(&guarded(|| Ok(inner.get_vocab(true)))?, rows)?;
         check_added(text, &inner)?;
         let tokenizer = Tokenizer { inner, rows };
-        // Tokens that a template adds carry ids of their own.
-        tokenizer.encode("")?;
-        tokenizer.encode("a")?;
+        tokenizer.check()?;
         Ok(tokenizer)
+    }
+
+    /// Checks every id, and that texts can be encoded.
+    fn check(&self) -> Result<(), TokenizerError> {
+        check_vocabulary(&guarded(|| Ok(self.inner.get_vocab(true)))?, self.rows)?;
+        // Tokens that a template adds carry ids of their own.
+        self.encode("")?;
+        self.encode("a")?;
+        Ok(())
+    }
+
+    /// Takes the tokens that the files beside `tokenizer.json` have and it lacks; gives what is left out, a line each.
+    pub(super) fn add(&mut self, special: &Special) -> Result<Vec<String>, TokenizerError> {
+        let mut notes: Vec<String> = Vec::new();
+        for listed in &special.listed {
+            self.add_listed(listed)?;
+        }
+        for Named { key, content, file } in &special.named {
+            if self.inner.token_to_id(content).is_some() {
+                self.add_token(AddedToken::from(content.clone(), true))?;
+                continue;
+            }
+            let note = format!("{file} has {key} {content:?}, which no vocabulary has; it is left out");
+            if !notes.iter().any(|said| said.ends_with(&note[file.len()..])) {
+                notes.push(note);
+            }
+        }
+        self.check()?;
+        Ok(notes)
+    }
+
+    /// Takes a token with its id, which must be the one that the vocabulary has, or gives next.
+    fn add_listed(&mut self, listed: &Listed) -> Result<(), TokenizerError> {
+        let wrong = |found| TokenizerError::Beside {
+            token: listed.content.clone(),
+            file: listed.file,
+            listed: listed.id,
+            found,
+        };
+        match (self.inner.token_to_id(&listed.content), self.token(listed.id)) {
+            (None, Some(other)) => return Err(wrong(Found::Taken(other))),
+            (Some(id), _) if id != listed.id => return Err(wrong(Found::Other(id))),
+            _ => {}
+        }
+        if listed.id as usize >= self.rows {
+            let (token, id, rows) = (listed.content.clone(), listed.id, self.rows);
+            return Err(TokenizerError::OutsideEmbedding { token, id, rows });
+        }
+        let token = AddedToken::from(listed.content.clone(), listed.special)
+            .single_word(listed.single_word)
+            .lstrip(listed.lstrip)
+            .rstrip(listed.rstrip)
+            .normalized(listed.normalized);
+        self.add_token(token)?;
+        match self.inner.token_to_id(&listed.content) {
+            Some(id) if id != listed.id => Err(wrong(Found::Other(id))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes a token one of those that are found in a text as they are. One that is such already may only become special.
+    fn add_token(&mut self, token: AddedToken) -> Result<(), TokenizerError> {
+        let vocabulary = self.inner.get_added_vocabulary();
+        let is_added = vocabulary.get_vocab().contains_key(&token.content);
+        if is_added && (!token.special || vocabulary.is_special_token(&token.content)) {
+            return Ok(());
+        }
+        guarded(|| {
+            self.inner.add_tokens(&[token]);
+            Ok(())
+        })
     }
 
     /// The ids of a text, special tokens added as the file's post-processor says. A special token's name in the text
@@ -134,8 +233,22 @@ impl Tokenizer {
     /// # Errors
     /// The tokenizer has no way to write the text, or gives an id beyond the embedding.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+        self.ids_of(text, true)
+    }
+
+    /// The same without the tokens that the post-processor adds: of a text that has all its special tokens, by their names.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::encode`].
+    pub fn encode_plain(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+        self.ids_of(text, false)
+    }
+
+    fn ids_of(&self, text: &str, with_template: bool) -> Result<Vec<u32>, TokenizerError> {
         let encoding = guarded(|| {
-            self.inner.encode_fast(text, true).map_err(|source| TokenizerError::Encode { bytes: text.len(), source })
+            self.inner
+                .encode_fast(text, with_template)
+                .map_err(|source| TokenizerError::Encode { bytes: text.len(), source })
         })?;
         let ids = encoding.get_ids();
         match ids.iter().position(|&id| id as usize >= self.rows) {
@@ -164,6 +277,12 @@ impl Tokenizer {
     /// The token with that id, as the vocabulary writes it.
     pub fn token(&self, id: u32) -> Option<String> {
         self.inner.id_to_token(id)
+    }
+
+    /// The id of a special token, which decoding leaves out, by its name.
+    pub fn special_id(&self, token: &str) -> Option<u32> {
+        let is_special = self.inner.get_added_vocabulary().is_special_token(token);
+        self.inner.token_to_id(token).filter(|_| is_special)
     }
 
     /// The token with that id, where decoding lets it through: not a special one.

@@ -1,8 +1,9 @@
 //! How a subcommand fails: a chain of causes on one line, exit code 2.
 
 use std::error::Error;
-use std::io::{self, Write};
 use std::process::ExitCode;
+
+use super::paint::{self, Word};
 
 /// Any error that ends a subcommand.
 ///
@@ -19,8 +20,7 @@ impl<E: Into<Box<dyn Error>>> From<E> for Failure {
 impl Failure {
     /// Prints the failure to standard error and gives the exit code for it.
     pub fn report(&self) -> ExitCode {
-        // Where standard error is closed, the exit code has to say it alone.
-        let _ = writeln!(io::stderr(), "error: {}", self.line());
+        paint::line(Word::Error, &self.line());
         ExitCode::from(2)
     }
 

@@ -1,6 +1,7 @@
 //! `tilewright generate`: a prompt's continuation, streamed.
 
 use std::io::{self, IsTerminal, Write};
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -12,23 +13,27 @@ use tilewright_kernels::naive::Sampling;
 use super::Failure;
 use super::interrupt::Interrupt;
 use super::load::load;
-use crate::engine::{Device, Engine, EngineError, Request};
+use super::prompt::PromptArgs;
+use crate::checkpoint::TextStream;
+use crate::engine::{Device, Engine, EngineError, Request, StopTexts};
 
 /// Continue a prompt with a model
 ///
-/// Greedy unless a temperature is given; stops at the model's end-of-sequence token. The text streams to standard
-/// output. Ctrl-C ends it with what there is by then, and exit code 130.
+/// Greedy unless a temperature is given; stops at the model's end-of-sequence token, or before a text of --stop. The text
+/// streams to standard output. Ctrl-C ends it with what there is by then, and exit code 130.
 #[derive(Args)]
 pub struct GenerateArgs {
     /// Folder of a Hugging Face checkpoint
     #[arg(long, value_name = "DIR")]
     model: PathBuf,
-    /// Text to continue
-    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
-    prompt: String,
+    #[command(flatten)]
+    prompt: PromptArgs,
     /// Most tokens to generate
     #[arg(long, value_name = "N", default_value_t = 64)]
     max_new_tokens: usize,
+    /// End before this text, or at the special token of this name; may be given several times
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    stop: Vec<String>,
     /// Sample with this temperature; 0 is greedy
     #[arg(long, value_name = "T", default_value_t = 0.0, allow_negative_numbers = true)]
     temperature: f32,
@@ -52,14 +57,13 @@ pub struct GenerateArgs {
 /// Runs the subcommand.
 pub fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
     let sampling = Sampling::new(args.temperature, args.top_k, args.top_p, args.seed).map_err(EngineError::from)?;
-    if args.prompt.is_empty() {
-        return Err(EngineError::EmptyPrompt.into());
-    }
+    StopTexts::new(args.stop.clone())?;
+    let text = args.prompt.text()?;
     let engine = load(&args.model, args.device)?;
-    let prompt_ids = engine.tokenizer().encode(&args.prompt)?;
+    let prompt_ids = args.prompt.ids(text, &engine)?;
     let request = Request { prompt_ids, max_new_tokens: args.max_new_tokens };
     let interrupt = Interrupt::aborts(engine.abort_handle())?;
-    let work = Work { engine: &engine, request, sampling, interrupt };
+    let work = Work { engine: &engine, request, sampling, stop: &args.stop, interrupt };
     if args.json { print_json(&work) } else { stream(&work) }
 }
 
@@ -68,7 +72,43 @@ struct Work<'e> {
     engine: &'e Engine,
     request: Request,
     sampling: Sampling,
+    stop: &'e [String],
     interrupt: Interrupt,
+}
+
+/// The text of the tokens, up to where it stops.
+struct Text<'e> {
+    stream: TextStream<'e>,
+    stop: StopTexts,
+    /// Special tokens that end it. They have no text.
+    ends: Vec<u32>,
+    ended: bool,
+}
+
+impl<'e> Text<'e> {
+    fn new(work: &Work<'e>) -> Result<Text<'e>, Failure> {
+        let tokenizer = work.engine.tokenizer();
+        let ends = work.stop.iter().filter_map(|text| tokenizer.special_id(text)).collect();
+        let stop = StopTexts::new(work.stop.iter().cloned())?;
+        Ok(Text { stream: tokenizer.stream(), stop, ends, ended: false })
+    }
+
+    /// The text that a token makes certain.
+    fn push(&mut self, token: u32) -> Result<String, Failure> {
+        let piece = self.stop.push(&self.stream.push(token)?);
+        self.ended = self.stop.is_found() || self.ends.contains(&token);
+        Ok(piece)
+    }
+
+    /// The rest of the text.
+    fn finish(mut self) -> Result<String, Failure> {
+        // Behind a stop text no more is wanted, not even to be decoded.
+        if self.stop.is_found() {
+            return Ok(String::new());
+        }
+        let rest = self.stop.push(&self.stream.finish()?);
+        Ok(rest + &self.stop.finish())
+    }
 }
 
 /// What was generated.
@@ -80,12 +120,17 @@ struct Generated {
 }
 
 fn print_json(work: &Work) -> Result<ExitCode, Failure> {
-    let generated = generate(work, |_| Ok(()))?;
-    let text = work.engine.tokenizer().decode(&generated.tokens)?;
+    let mut text = Text::new(work)?;
+    let generated = generate(work, |token| {
+        text.push(token)?;
+        Ok(text.ended)
+    })?;
+    let mut stop = StopTexts::new(work.stop.iter().cloned())?;
+    let whole = stop.push(&work.engine.tokenizer().decode(&generated.tokens)?) + &stop.finish();
     let object = json!({
         "prompt_ids": work.request.prompt_ids,
         "token_ids": generated.tokens,
-        "text": text,
+        "text": whole,
         "first_token_seconds": generated.first,
         "tokens_per_second": generated.tokens_per_second,
         "interrupted": work.interrupt.came(),
@@ -95,11 +140,11 @@ fn print_json(work: &Work) -> Result<ExitCode, Failure> {
 }
 
 fn stream(work: &Work) -> Result<ExitCode, Failure> {
-    let mut text = work.engine.tokenizer().stream();
-    let mut out = io::stdout();
+    let (mut text, mut out) = (Text::new(work)?, io::stdout());
     let generated = generate(work, |token| {
         write!(out, "{}", text.push(token)?)?;
-        Ok(out.flush()?)
+        out.flush()?;
+        Ok(text.ended)
     })?;
     writeln!(io::stdout(), "{}", text.finish()?)?;
     if io::stderr().is_terminal() {
@@ -112,19 +157,23 @@ fn stream(work: &Work) -> Result<ExitCode, Failure> {
     Ok(work.interrupt.exit_code())
 }
 
-/// Generates; what an interrupt leaves is a result. A failure of `each` wins over it.
-fn generate(work: &Work, mut each: impl FnMut(u32) -> Result<(), Failure>) -> Result<Generated, Failure> {
+/// Generates; `each` says of a token whether the text ends with it. What an interrupt leaves is a result; a failure of `each`
+/// wins over it.
+fn generate(work: &Work, mut each: impl FnMut(u32) -> Result<bool, Failure>) -> Result<Generated, Failure> {
     let (mut failure, mut tokens, mut first) = (None, Vec::new(), None);
     let mut last = Instant::now();
     let result = work.engine.generate(std::slice::from_ref(&work.request), &work.sampling, |_, token| {
         last = Instant::now();
         first.get_or_insert(last);
         tokens.push(token);
-        if failure.is_none() {
-            failure = each(token).err();
-            // Whoever reads the text is gone: nobody needs more of it.
-            if failure.is_some() {
+        match each(token) {
+            Ok(false) => ControlFlow::Continue(()),
+            Ok(true) => ControlFlow::Break(()),
+            Err(error) => {
+                // Whoever reads the text is gone: nobody needs more of it.
+                failure = Some(error);
                 work.engine.abort_handle().abort();
+                ControlFlow::Break(())
             }
         }
     });

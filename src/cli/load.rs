@@ -1,11 +1,11 @@
 //! Opening a checkpoint with a progress bar.
 
-use std::io::{self, Write};
 use std::path::Path;
 
 use tilewright_megakernel::model::ModelSpec;
 
 use super::Failure;
+use super::paint::{self, Word};
 use super::progress::LoadBar;
 use crate::checkpoint::{Checkpoint, Config};
 use crate::engine::{self, Device, Engine};
@@ -31,17 +31,21 @@ pub fn read_dense(file: &Path) -> Result<ModelSpec, Failure> {
     }
 }
 
-/// Loads a model onto a device, showing a bar on a terminal while the weights come from the disk, or go to the device.
+/// Loads a model onto a device, showing a bar on a terminal while the weights come from the disk, or go to the device. What
+/// the user should know of it is one line on standard error.
 pub fn load(dir: &Path, device: Device) -> Result<Engine, Failure> {
     let bar = LoadBar::new();
-    if let Device::Cpu { .. } = device {
+    let engine = if let Device::Cpu { .. } = device {
         let checkpoint = open(dir)?;
-        if !checkpoint.notes().is_empty() {
-            writeln!(io::stderr(), "note: {}", checkpoint.notes().join("; "))?;
-        }
         checkpoint.read_ahead(&mut |progress| bar.show(progress.done, progress.total));
         drop(bar);
-        return Ok(Engine::new(checkpoint, device, Box::new(|_| ()))?);
+        Engine::new(checkpoint, device, Box::new(|_| ()))?
+    } else {
+        Engine::load_with(dir, device, Box::new(move |progress| bar.show(progress.done, progress.total)))?
+    };
+    let notes = engine.notes();
+    if !notes.is_empty() {
+        paint::line(Word::Note, &notes.join("; "));
     }
-    Ok(Engine::load_with(dir, device, Box::new(move |progress| bar.show(progress.done, progress.total)))?)
+    Ok(engine)
 }

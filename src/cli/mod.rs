@@ -1,7 +1,8 @@
 //! The command line: one file per subcommand, each an `Args` and a `run`.
 //!
 //! Every failure is one line on standard error and exit code 2; a check that *answers* no (a rejected program, a golden
-//! case that fails) exits with 1; what a person interrupts, with 130. Nothing is written to a named output until it is whole.
+//! case that fails) exits with 1; what a person interrupts, with 130. A regular file that is named as an output is whole or as it
+//! was; what is none, such as a FIFO, is written through.
 
 mod accuracy;
 mod bench;
@@ -10,28 +11,31 @@ mod dashboard;
 mod failure;
 mod flow;
 mod generate;
+mod input;
 mod interrupt;
 mod ir;
 pub mod layout;
 mod load;
 mod logits;
 mod output;
+mod paint;
 mod plan;
 mod progress;
+mod prompt;
 mod ptx;
 mod quantize;
 mod selftest;
+mod shell;
 mod sim;
 mod subject;
 mod timeline;
 mod validate;
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::OnceLock;
 use std::time::Instant;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 pub use failure::Failure;
 
@@ -65,6 +69,8 @@ enum Command {
     /// Sparse-attention flows: list, draw
     #[command(subcommand)]
     Flow(flow::FlowCommand),
+    Completions(shell::CompletionsArgs),
+    Man(shell::ManArgs),
 }
 
 /// When the program started.
@@ -98,6 +104,8 @@ pub fn main() -> ExitCode {
         Command::Selftest(args) => selftest::run(&args),
         Command::Layout(command) => layout::run(&command),
         Command::Flow(command) => flow::run(&command),
+        Command::Completions(args) => shell::completions(&args, Cli::command()),
+        Command::Man(args) => shell::man(&args, Cli::command()),
     };
     outcome.unwrap_or_else(|failure| failure.report())
 }
@@ -113,7 +121,8 @@ fn usage(error: &clap::Error) -> ExitCode {
     let facts = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
     let facts = facts.filter(|line| !line.is_empty() && !line.starts_with("For more information"));
     let line = facts.collect::<Vec<_>>().join(" ");
-    let _ = writeln!(io::stderr(), "{line} (see `tilewright --help`)");
+    let line = line.strip_prefix("error: ").unwrap_or(&line);
+    paint::line(paint::Word::Error, &format!("{line} (see `tilewright --help`)"));
     ExitCode::from(2)
 }
 

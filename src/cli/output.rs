@@ -1,10 +1,15 @@
-//! Output files that are whole or absent: written beside the target, then renamed over it.
+//! Output files. A regular file is whole or absent: written beside its place, then renamed over it. What is no regular file
+//! (a device, a FIFO, standard output by its name) is written through; it is there already, and belongs to somebody else.
 
+use std::ffi::OsStr;
+use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
 use thiserror::Error;
+
+use super::interrupt::Unfinished;
 
 /// Why an output file could not be written.
 #[derive(Debug, Error)]
@@ -18,48 +23,223 @@ pub struct OutputError {
 /// An output that was opened before the work for it began, so that a path that cannot be written is refused at once.
 pub struct Output {
     path: PathBuf,
+    sink: Sink,
+}
+
+/// Where the bytes go.
+enum Sink {
+    /// To a new file beside the target.
+    Beside(Beside),
+    /// To what is there.
+    Through(File),
+}
+
+/// A file that is not yet whole; it goes away where it does not become so.
+struct Beside {
+    target: PathBuf,
+    old: Option<Old>,
     file: NamedTempFile,
+    _unfinished: Unfinished,
+}
+
+/// What a file keeps when it is replaced.
+struct Old {
+    permissions: Permissions,
+    /// User and group, where there are such.
+    owner: Option<(u32, u32)>,
 }
 
 impl Output {
-    /// Opens a temporary file in the folder of `path`.
+    /// Opens the output: a new file beside a regular one, or the device, FIFO or stream that the path leads to. A FIFO waits
+    /// for its reader here.
     pub fn create(path: &Path) -> Result<Output, OutputError> {
-        let error = |source| OutputError { path: path.to_owned(), source };
-        if path.is_dir() {
-            return Err(error(io::Error::from(io::ErrorKind::IsADirectory)));
-        }
-        let folder = match path.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
-            _ => Path::new("."),
-        };
-        let file = NamedTempFile::new_in(folder).map_err(error)?;
-        Ok(Output { path: path.to_owned(), file })
+        let sink = Sink::open(path).map_err(|source| OutputError { path: path.to_owned(), source })?;
+        Ok(Output { path: path.to_owned(), sink })
     }
 
-    /// Writes the contents and moves the file to its place.
+    /// Writes the contents, and moves a new file to its place.
     pub fn write<E>(self, contents: impl FnOnce(&mut dyn Write) -> Result<(), E>) -> Result<(), super::Failure>
     where
         super::Failure: From<E>,
     {
-        let Output { path, file } = self;
-        let error = |source| OutputError { path: path.clone(), source };
-        let mut writer = BufWriter::new(file);
-        contents(&mut writer)?;
-        let file = writer.into_inner().map_err(|e| error(e.into_error()))?;
-        set_default_permissions(file.path()).map_err(error)?;
-        file.persist(&path).map_err(|e| error(e.error))?;
+        let Output { path, sink } = self;
+        let error = |source| OutputError { path, source };
+        let file = match &sink {
+            Sink::Beside(beside) => beside.file.as_file(),
+            Sink::Through(file) => file,
+        };
+        let mut writer = BufWriter::new(Watched { file, failed: None });
+        let outcome = contents(&mut writer);
+        let flushed = writer.flush();
+        let (watched, _) = writer.into_parts();
+        // What `contents` says of a full disk may blame what it was writing.
+        if let Some(source) = watched.failed {
+            return Err(error(source).into());
+        }
+        outcome?;
+        let moved = flushed.and_then(|()| match sink {
+            Sink::Beside(beside) => beside.persist(),
+            Sink::Through(_) => Ok(()),
+        });
+        Ok(moved.map_err(error)?)
+    }
+}
+
+impl Sink {
+    fn open(path: &Path) -> io::Result<Sink> {
+        if let Some(stream) = standard_stream(path)? {
+            return Ok(Sink::Through(stream));
+        }
+        match Place::of(path)? {
+            Place::Through => Ok(Sink::Through(OpenOptions::new().append(true).open(path)?)),
+            Place::File { target, old } => {
+                if old.is_some() {
+                    // A file that may not be written may not be replaced either.
+                    OpenOptions::new().write(true).open(&target)?;
+                }
+                let file = new_file(folder_of(&target))?;
+                let unfinished = Unfinished::new(file.path())?;
+                Ok(Sink::Beside(Beside { target, old, file, _unfinished: unfinished }))
+            }
+        }
+    }
+}
+
+impl Beside {
+    /// Moves the file to its place, with the mode of the file that was there.
+    fn persist(self) -> io::Result<()> {
+        if let Some(old) = &self.old {
+            keep_owner(self.file.path(), old.owner);
+            fs::set_permissions(self.file.path(), old.permissions.clone())?;
+        }
+        self.file.persist(&self.target).map_err(|error| error.error)?;
         Ok(())
     }
 }
 
-/// Temporary files are private; an output is as readable as any other new file.
+/// What a path leads to.
+enum Place {
+    /// A regular file, or none yet; the path has no link at its end.
+    File { target: PathBuf, old: Option<Old> },
+    /// Something else.
+    Through,
+}
+
+/// Most links that lead from one to the other.
+const MAX_LINKS: usize = 40;
+
+impl Place {
+    fn of(path: &Path) -> io::Result<Place> {
+        let old = match fs::metadata(path) {
+            Ok(found) if found.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
+            Ok(found) if !found.is_file() => return Ok(Place::Through),
+            Ok(found) => Some(Old { permissions: found.permissions(), owner: owner_of(&found) }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        if path.file_name().is_none() || path.as_os_str().as_encoded_bytes().ends_with(b"/") {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file's name"));
+        }
+        let mut target = path.to_owned();
+        for _ in 0..MAX_LINKS {
+            let folder = folder_of(&target);
+            // The links of /proc are open files: whoever opened them holds on to them.
+            if old.is_some() && fs::canonicalize(folder)?.starts_with("/proc") {
+                return Ok(Place::Through);
+            }
+            match fs::read_link(&target) {
+                Ok(next) => target = folder.join(next),
+                Err(_) => return Ok(Place::File { target, old }),
+            }
+        }
+        Err(io::Error::other(format!("more than {MAX_LINKS} links lead from one to the other")))
+    }
+}
+
+/// Standard output or standard error, where a path is a name of it. It is used as it is open: opened anew, a file would be
+/// written from a place of its own, over what others write to it.
 #[cfg(unix)]
-fn set_default_permissions(path: &Path) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o644))
+fn standard_stream(path: &Path) -> io::Result<Option<File>> {
+    use std::os::fd::AsFd;
+    let Ok(streams) = fs::canonicalize("/proc/self/fd") else { return Ok(None) };
+    let mut target = path.to_owned();
+    for _ in 0..MAX_LINKS {
+        let Ok(folder) = fs::canonicalize(folder_of(&target)) else { return Ok(None) };
+        if folder == streams {
+            let stream = match target.file_name().and_then(OsStr::to_str) {
+                Some("1") => io::stdout().as_fd().try_clone_to_owned()?,
+                Some("2") => io::stderr().as_fd().try_clone_to_owned()?,
+                _ => return Ok(None),
+            };
+            return Ok(Some(stream.into()));
+        }
+        match fs::read_link(&target) {
+            Ok(next) => target = folder.join(next),
+            Err(_) => return Ok(None),
+        }
+    }
+    Ok(None)
 }
 
 #[cfg(not(unix))]
-fn set_default_permissions(_: &Path) -> io::Result<()> {
-    Ok(())
+fn standard_stream(_: &Path) -> io::Result<Option<File>> {
+    Ok(None)
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// A file that will be moved to its place when it is whole, with the mode that the umask leaves.
+fn new_file(folder: &Path) -> io::Result<NamedTempFile> {
+    let mut file = tempfile::Builder::new();
+    #[cfg(unix)]
+    file.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    file.tempfile_in(folder)
+}
+
+#[cfg(unix)]
+fn owner_of(file: &Metadata) -> Option<(u32, u32)> {
+    use std::os::unix::fs::MetadataExt;
+    Some((file.uid(), file.gid()))
+}
+
+#[cfg(not(unix))]
+fn owner_of(_: &Metadata) -> Option<(u32, u32)> {
+    None
+}
+
+/// Gives a file an owner and a group, as far as one may.
+fn keep_owner(path: &Path, owner: Option<(u32, u32)>) {
+    #[cfg(unix)]
+    if let Some((user, group)) = owner
+        && fs::metadata(path).is_ok_and(|new| owner_of(&new) != owner)
+    {
+        let _ = std::os::unix::fs::chown(path, Some(user), Some(group));
+    }
+    #[cfg(not(unix))]
+    let _ = (path, owner);
+}
+
+/// A file, and the first error of writing to it.
+struct Watched<'f> {
+    file: &'f File,
+    failed: Option<io::Error>,
+}
+
+impl Write for Watched<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.file.write(bytes);
+        if let Err(error) = &written
+            && error.kind() != io::ErrorKind::Interrupted
+        {
+            let copy = || error.raw_os_error().map_or(error.kind().into(), io::Error::from_raw_os_error);
+            self.failed.get_or_insert_with(copy);
+        }
+        written
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
 }

@@ -1,6 +1,7 @@
 //! `tilewright quantize`: a dense checkpoint becomes one of 8 or 4 bits.
 
 use std::io::{self, Write};
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -8,13 +9,15 @@ use clap::Args;
 use thiserror::Error;
 
 use super::Failure;
+use super::interrupt::Interrupt;
 use super::progress::LoadBar;
-use crate::checkpoint::{Scheme, quantize};
+use crate::checkpoint::{Progress, QuantizeError, Scheme, quantize};
 
 /// Quantise a checkpoint: compressed-tensors, rounded to nearest
 ///
 /// Linear layers of the decoder get the codes nearest to their weights, with the scale of each group that loses least.
-/// Embeddings, head, norms and biases stay as they are. The output folder appears whole or not at all.
+/// Embeddings, head, norms and biases stay as they are. The output folder appears whole or not at all,
+/// after Ctrl-C too.
 #[derive(Args)]
 pub struct QuantizeArgs {
     /// Folder of a Hugging Face checkpoint with dense weights
@@ -45,9 +48,17 @@ fn parse_scheme(name: &str) -> Result<Scheme, SchemeError> {
 /// Runs the subcommand.
 pub fn run(args: &QuantizeArgs) -> Result<ExitCode, Failure> {
     let bar = LoadBar::named("quantising");
-    let mut progress = |progress: crate::checkpoint::Progress| bar.show(progress.done, progress.total);
-    let written = quantize(&args.model, &args.out, args.scheme, args.group, &mut progress)?;
+    let interrupt = Interrupt::noticed()?;
+    let mut progress = |progress: Progress| {
+        bar.show(progress.done, progress.total);
+        if interrupt.came() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let written = quantize(&args.model, &args.out, args.scheme, args.group, &mut progress);
     drop(bar);
+    if let Err(QuantizeError::Stopped) = written {
+        return Ok(interrupt.exit_code());
+    }
+    let written = written?;
     let smaller: Vec<String> =
         written.smaller.iter().map(|(group, modules)| format!("; {modules} in groups of {group}")).collect();
     let ([before, after], modules) = (written.bytes, written.modules);

@@ -1,7 +1,6 @@
 //! `tilewright validate`: is a program file valid, and if not, why?
 
-use std::fs::File;
-use std::io::{self, BufReader, Write};
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -12,6 +11,10 @@ use tilewright_megakernel::program::{JsonError, Program};
 use tilewright_megakernel::validate::validate;
 
 use super::Failure;
+use super::input::{self, InputError};
+
+/// Most bytes of a program: some hundred times a model of 70 billion parameters.
+const LIMIT: u64 = 1 << 30;
 
 /// Check that a program is free of deadlocks, races and out-of-bounds accesses
 ///
@@ -29,7 +32,7 @@ pub struct ValidateArgs {
 #[derive(Debug, Error)]
 enum ReadError {
     #[error("cannot read `{path}`")]
-    Open { path: String, source: std::io::Error },
+    Open { path: String, source: InputError },
     #[error("`{path}` is not a program")]
     Parse { path: String, source: JsonError },
 }
@@ -37,9 +40,8 @@ enum ReadError {
 /// Runs the subcommand.
 pub fn run(args: &ValidateArgs) -> Result<ExitCode, Failure> {
     let path = || args.program.display().to_string();
-    let file = File::open(&args.program).map_err(|source| ReadError::Open { path: path(), source })?;
-    let program =
-        Program::read_json(BufReader::new(file)).map_err(|source| ReadError::Parse { path: path(), source })?;
+    let text = input::read(&args.program, LIMIT).map_err(|source| ReadError::Open { path: path(), source })?;
+    let program = Program::from_json(&text).map_err(|source| ReadError::Parse { path: path(), source })?;
     let report = validate(&program);
     if args.json {
         let errors: Vec<_> = report.errors.iter().map(ToString::to_string).collect();

@@ -8,7 +8,7 @@ use tilewright_megakernel::schedule::ScheduleError;
 use tilewright_megakernel::vm::device::{LaunchError, LoadError};
 use tilewright_megakernel::vm::reference::{AccessError, BindError, KvError, StepError};
 
-use crate::checkpoint::CheckpointError;
+use crate::checkpoint::{ChatError, CheckpointError, TokenizerError};
 
 /// Why an engine could not answer.
 #[derive(Debug, Error)]
@@ -16,6 +16,15 @@ use crate::checkpoint::CheckpointError;
 pub enum EngineError {
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
+    #[error(transparent)]
+    Chat(#[from] ChatError),
+    #[error(transparent)]
+    Tokenizer(#[from] TokenizerError),
+    #[error(
+        "the logits after position {position} are not numbers (NaN); the weights are damaged, or too large for the \
+         arithmetic"
+    )]
+    NotANumber { position: usize },
     #[error("the model cannot be lowered")]
     Lower(#[from] LowerError),
     #[error("the model's program cannot be scheduled")]

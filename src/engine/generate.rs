@@ -10,6 +10,7 @@ use tilewright_megakernel::vm::device::NO_TOKEN;
 use super::Engine;
 use super::error::EngineError;
 use super::session::{Row, Run, Session};
+use crate::checkpoint::{ChatError, Message};
 
 /// What to generate.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,6 +39,26 @@ pub enum Finish {
     Length,
     /// The model has no more positions.
     Positions,
+    /// Whoever takes the tokens wanted no more.
+    Taker,
+}
+
+/// What whoever takes tokens answers to one: nothing, or whether its row goes on.
+pub trait Answer {
+    /// Whether the row goes on.
+    fn goes_on(self) -> bool;
+}
+
+impl Answer for () {
+    fn goes_on(self) -> bool {
+        true
+    }
+}
+
+impl Answer for ControlFlow<()> {
+    fn goes_on(self) -> bool {
+        self.is_continue()
+    }
 }
 
 /// How fast a generation was.
@@ -65,17 +86,19 @@ struct Active {
 }
 
 impl Engine {
-    /// Continues every prompt; `each` gets (prompt, token) as tokens appear.
+    /// Continues every prompt; `each` gets (prompt, token) as tokens appear, and ends a prompt's row by `Break` where it
+    /// answers with a `ControlFlow`.
     ///
     /// The result for a prompt does not depend on the others in the batch.
     ///
     /// # Errors
-    /// If a prompt is empty, too long or has ids outside of the vocabulary, or a step fails.
-    pub fn generate(
+    /// If a prompt is empty, too long or has ids outside of the vocabulary, or a step fails. If logits that are seen here
+    /// are not numbers: on a device those of the prompt alone, for the device chooses the other tokens itself.
+    pub fn generate<A: Answer>(
         &self,
         requests: &[Request],
         sampling: &Sampling,
-        mut each: impl FnMut(usize, u32),
+        mut each: impl FnMut(usize, u32) -> A,
     ) -> Result<(Vec<Completion>, Speed), EngineError> {
         let max = self.spec().max_positions;
         if requests.is_empty() {
@@ -104,7 +127,9 @@ impl Engine {
         let fed = Instant::now();
         let mut each = |active: &mut [Active], at: usize, token: u32| {
             active[at].push(token, self.is_end(token), max);
-            each(at, token);
+            if !each(at, token).goes_on() && !active[at].done {
+                (active[at].completion.finish, active[at].done) = (Finish::Taker, true);
+            }
         };
         let mut fresh: Vec<usize> = (0..requests.len()).collect();
         loop {
@@ -112,6 +137,9 @@ impl Engine {
             for at in std::mem::take(&mut fresh) {
                 let (sequence, logits) = (&active[at], &next[at]);
                 let step = sequence.completion.token_ids.len() as u64;
+                if logits.iter().any(|x| x.is_nan()) {
+                    return Err(EngineError::NotANumber { position: session.len(at).saturating_sub(1) });
+                }
                 let choice =
                     if sequence.max_new_tokens == 0 { None } else { sample(logits, sampling, step, at as u32) };
                 match choice {
@@ -152,6 +180,15 @@ impl Engine {
         let completions: Vec<Completion> = active.into_iter().map(|a| a.completion).collect();
         let tokens = completions.iter().map(|c| c.token_ids.len()).sum();
         Ok((completions, Speed { tokens, seconds: fed.elapsed().as_secs_f64() }))
+    }
+
+    /// The token ids of a conversation, by the checkpoint's chat template, up to where the model's answer begins.
+    ///
+    /// # Errors
+    /// If the checkpoint has no template, or the template refuses the messages.
+    pub fn chat_ids(&self, messages: &[Message]) -> Result<Vec<u32>, EngineError> {
+        let template = self.checkpoint().chat_template().ok_or(ChatError::None)?;
+        Ok(self.tokenizer().encode_plain(&template.render(messages)?)?)
     }
 
     /// The logits after every token of `ids`, teacher-forced: `[ids.len(), vocab]`, row-major.

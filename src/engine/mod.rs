@@ -20,20 +20,24 @@ mod machines;
 mod pages;
 mod place;
 mod session;
+mod stop;
 
 use std::path::Path;
 use std::sync::Arc;
 
+use tilewright_layout::DType;
 use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::weights::WeightTensor;
 
 use crate::checkpoint::{Checkpoint, Tokenizer};
 pub use device::{Device, DeviceError};
 pub use error::EngineError;
-pub use generate::{Completion, Finish, Request, Speed};
+pub use generate::{Answer, Completion, Finish, Request, Speed};
 pub use place::{Abort, OnProgress};
 pub(crate) use place::{Opened, open};
 use place::{Place, Unloaded};
 pub use session::{Row, Run, Session};
+pub use stop::{EmptyStop, StopTexts};
 
 /// Refuses what a device does not run.
 fn check_device(checkpoint: &Checkpoint, device: Device) -> Result<(), EngineError> {
@@ -49,6 +53,20 @@ pub(crate) fn check_dense(checkpoint: &Checkpoint) -> Result<(), EngineError> {
         0 => Ok(()),
         modules => Err(EngineError::Quantized { modules }),
     }
+}
+
+/// What a device, whose matrices are bf16, rounds of a checkpoint.
+fn rounded(checkpoint: &Checkpoint) -> Option<String> {
+    let wider = |dtype: DType| {
+        let is = |(_, tensor): &(&str, &WeightTensor)| tensor.dtype() == dtype && tensor.shape().len() > 1;
+        (checkpoint.tensors().filter(is).count(), dtype)
+    };
+    let found: Vec<String> = [wider(DType::F32), wider(DType::F16)]
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, dtype)| format!("{count} matrices are {dtype}"))
+        .collect();
+    (!found.is_empty()).then(|| format!("{}; they are rounded to bf16 on this device", found.join(" and ")))
 }
 
 /// A loaded model on a device.
@@ -126,6 +144,16 @@ impl Engine {
 
     pub(crate) fn checkpoint(&self) -> &Arc<Checkpoint> {
         &self.checkpoint
+    }
+
+    /// What the user should know of how the model is computed here, one line each: what the checkpoint wants and does not
+    /// get, and what a device rounds.
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = self.checkpoint.notes().to_vec();
+        if let Device::Cuda { .. } | Device::Sim { .. } = self.device {
+            notes.extend(rounded(&self.checkpoint));
+        }
+        notes
     }
 
     /// The tokens that end a sequence.

@@ -20,7 +20,9 @@ fn missing_folder() {
     let error = Checkpoint::open("no/such/folder".as_ref(), &mut |_| {}).unwrap_err();
     insta::assert_snapshot!(error, @"checkpoint no/such/folder is not a folder; give the folder that holds config.json");
     let file = llama().path("config.json");
-    assert!(matches!(Checkpoint::open(&file, &mut |_| {}), Err(CheckpointError::NotAFolder { path }) if path == file));
+    assert!(
+        matches!(Checkpoint::open(&file, &mut |_| {}), Err(CheckpointError::NotAFolder { path, .. }) if path == file)
+    );
 }
 
 #[test]

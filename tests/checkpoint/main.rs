@@ -1,8 +1,10 @@
 //! Laws of checkpoints: the shipped models open as they were saved, everything else is refused with a reason.
 
 mod bad_input;
+mod chat;
 mod config;
 mod folder;
+mod hints;
 mod messages;
 mod models;
 mod mutants;
@@ -12,4 +14,5 @@ mod quant_pack;
 mod quant_schemes;
 mod quantize;
 mod rope;
+mod special;
 mod stream;

@@ -2,6 +2,7 @@
 //! or not at all.
 
 use std::fs;
+use std::ops::ControlFlow::{Break, Continue};
 
 use half::bf16;
 use serde_json::{Value, json};
@@ -13,7 +14,7 @@ use crate::folder::{Folder, shipped, split};
 
 fn make(model: &Folder, scheme: Scheme, group: Option<usize>) -> (Folder, Result<(), QuantizeError>) {
     let out = Folder::empty();
-    let made = quantize(model.path("").as_path(), &out.path("made"), scheme, group, &mut |_| ());
+    let made = quantize(model.path("").as_path(), &out.path("made"), scheme, group, &mut |_| Continue(()));
     (out, made.map(drop))
 }
 
@@ -102,7 +103,7 @@ fn what_is_written_decodes_to_the_same_numbers_and_is_near_what_it_was() {
 fn groups_that_do_not_divide_k_become_smaller_in_entries_of_their_own() {
     let model = Folder::copy_of("tiny-llama");
     let out = Folder::empty();
-    let made = quantize(&model.path(""), &out.path("made"), Scheme::W4A16, None, &mut |_| ()).unwrap();
+    let made = quantize(&model.path(""), &out.path("made"), Scheme::W4A16, None, &mut |_| Continue(())).unwrap();
     assert_eq!(made.smaller, [(64, 24)], "K is 192 in six of seven modules of four layers");
     let config: Value = serde_json::from_slice(&out.read("made/config.json")).unwrap();
     let groups = &config["quantization_config"]["config_groups"];
@@ -114,7 +115,9 @@ fn groups_that_do_not_divide_k_become_smaller_in_entries_of_their_own() {
 fn it_appears_whole_or_not_at_all() {
     let model = Folder::copy_of("tiny-llama");
     let out = Folder::empty();
-    let run = |model: &Folder, group| quantize(&model.path(""), &out.path("made"), Scheme::W4A16, group, &mut |_| ());
+    let run = |model: &Folder, group| {
+        quantize(&model.path(""), &out.path("made"), Scheme::W4A16, group, &mut |_| Continue(()))
+    };
     let left = || fs::read_dir(out.path("")).unwrap().count();
     insta::assert_snapshot!(run(&model, Some(8)).unwrap_err(), @"group is 8; it must be 16 to 65536");
     insta::assert_snapshot!(run(&model, Some(17)).unwrap_err(), @"module model.layers.0.self_attn.q_proj has 192 columns, which share the group 1 with 17; 16 is the least that is written, so give a --group that has a common divisor of 16 at least with it");
@@ -126,7 +129,14 @@ fn it_appears_whole_or_not_at_all() {
     });
     let error = run(&model, None).unwrap_err();
     assert!(matches!(&error, QuantizeError::Module { module, .. } if module.ends_with("3.mlp.down_proj")), "{error}");
-    assert_eq!(left(), 0, "nothing is left of what failed");
+    let mut told = 0;
+    let stopped =
+        quantize(&Folder::copy_of("tiny-llama").path(""), &out.path("made"), Scheme::W4A16, None, &mut |_| {
+            told += 1;
+            if told == 2 { Break(()) } else { Continue(()) }
+        });
+    assert!(matches!(stopped, Err(QuantizeError::Stopped)));
+    assert_eq!(left(), 0, "nothing is left of what failed or was stopped");
     run(&Folder::copy_of("tiny-llama"), None).unwrap();
     assert_eq!(left(), 1);
     assert!(matches!(run(&Folder::copy_of("tiny-llama"), None), Err(QuantizeError::Exists { .. })));

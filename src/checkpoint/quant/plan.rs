@@ -152,11 +152,7 @@ pub(in crate::checkpoint) fn read_beside(
     let mut plan = plan;
     for (file, method) in BESIDE {
         let path = dir.join(file);
-        let text = match files::read(&path) {
-            Ok(text) => text,
-            Err(CheckpointError::Missing { .. }) => continue,
-            Err(error) => return Err(error),
-        };
+        let Some(text) = files::read_optional(&path)? else { continue };
         let beside = read_file(&path, &text, method, spec)?;
         match &plan {
             None => plan = Some(beside),

@@ -14,6 +14,7 @@ mod write;
 
 use std::fs;
 use std::io;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -51,6 +52,8 @@ pub enum QuantizeError {
     Dtype { module: String, found: DType },
     #[error("cannot write {}", path.display())]
     Write { path: PathBuf, source: io::Error },
+    #[error("the work was stopped before its end; nothing was written")]
+    Stopped,
 }
 
 /// What was written.
@@ -78,14 +81,16 @@ const COPIED: [&str; 10] = [
     "chat_template.json",
 ];
 
-/// Quantises the folder `dir` into the new folder `out`; `progress` hears of bytes read.
+/// Quantises the folder `dir` into the new folder `out`; `progress` hears of bytes read, and stops the work by
+/// `Break`.
 ///
 /// `group` is the number of columns that share a scale. Where K is no multiple of it, the largest common divisor is the
 /// group, in a `config_groups` entry of its own, since other readers know no ragged groups.
 ///
 /// ```no_run
+/// use std::ops::ControlFlow::Continue;
 /// use tilewright::checkpoint::{Scheme, quantize};
-/// quantize("models/tiny-llama".as_ref(), "tiny-w4a16".as_ref(), Scheme::W4A16, Some(64), &mut |_| ())?;
+/// quantize("models/tiny-llama".as_ref(), "tiny-w4a16".as_ref(), Scheme::W4A16, Some(64), &mut |_| Continue(()))?;
 /// # Ok::<(), tilewright::checkpoint::QuantizeError>(())
 /// ```
 ///
@@ -96,7 +101,7 @@ pub fn quantize(
     out: &Path,
     scheme: Scheme,
     group: Option<usize>,
-    progress: &mut dyn FnMut(Progress),
+    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<QuantizeReport, QuantizeError> {
     let is_free = || fs::read_dir(out).map(|mut entries| entries.next().is_none());
     if fs::symlink_metadata(out).is_ok() && !is_free().unwrap_or(false) {

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use rayon::prelude::*;
@@ -29,7 +30,7 @@ pub(super) fn weights(
     checkpoint: &Checkpoint,
     recipe: &Recipe,
     path: &Path,
-    progress: &mut dyn FnMut(Progress),
+    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<[u64; 2], QuantizeError> {
     let failed = |source| QuantizeError::Write { path: path.to_owned(), source };
     let pieces: Vec<Piece> =
@@ -39,7 +40,11 @@ pub(super) fn weights(
     out.write_all(&header(&planned)).map_err(failed)?;
     let total: u64 = pieces.iter().map(|piece| piece.bytes().len() as u64).sum();
     let mut done = 0;
-    progress(Progress { done, total });
+    let mut told = |done| match progress(Progress { done, total }) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(()) => Err(QuantizeError::Stopped),
+    };
+    told(done)?;
     for batch in pieces.chunks(BATCH) {
         let contents: Vec<_> = batch.par_iter().map(|piece| piece.contents(recipe)).collect();
         for (piece, contents) in batch.iter().zip(contents) {
@@ -47,7 +52,7 @@ pub(super) fn weights(
                 out.write_all(&bytes).map_err(failed)?;
             }
             done += piece.bytes().len() as u64;
-            progress(Progress { done, total });
+            told(done)?;
         }
     }
     out.into_inner().map_err(|error| failed(error.into_error()))?.sync_all().map_err(failed)?;

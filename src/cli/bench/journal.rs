@@ -23,6 +23,8 @@ pub struct Journal {
     file: Option<RefCell<File>>,
     until: Option<Instant>,
     left_out: Cell<usize>,
+    /// Whether every shape is said on standard error.
+    told: bool,
 }
 
 impl Journal {
@@ -31,7 +33,12 @@ impl Journal {
         let telemetry = Telemetry::of(&device, ordinal);
         let call = call_of(device, &telemetry, commit);
         let (rows, before) = (RefCell::default(), Vec::new());
-        Journal { call, telemetry, rows, before, file: None, until: None, left_out: Cell::new(0) }
+        Journal { call, telemetry, rows, before, file: None, until: None, left_out: Cell::new(0), told: false }
+    }
+
+    /// The same, which says on standard error what it measures and what it has measured.
+    pub fn told(self, told: bool) -> Journal {
+        Journal { told, ..self }
     }
 
     /// Goes on with a file: rows of the same device and commit in it are not measured again, new ones are added to it.
@@ -67,6 +74,10 @@ impl Journal {
         }
         let over = self.until.is_some_and(|until| Instant::now() >= until);
         self.left_out.set(self.left_out.get() + usize::from(over));
+        if self.told && !over {
+            let shape: Vec<String> = shape.iter().map(|(name, extent)| format!("{name}={extent}")).collect();
+            let _ = writeln!(io::stderr(), "to measure: {suite} {}", shape.join(" "));
+        }
         over
     }
 
@@ -81,6 +92,10 @@ impl Journal {
             let mut file = file.borrow_mut();
             write_row(&mut *file, &row)?;
             file.flush()?;
+        }
+        if self.told {
+            let us = row.median_us.map_or(String::new(), |us| format!(": {us:.2} us"));
+            let _ = writeln!(io::stderr(), "measured: {} {} {}{us}", row.suite, row.shape_line(), row.variant);
         }
         self.rows.borrow_mut().push(row);
         Ok(())

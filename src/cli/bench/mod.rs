@@ -26,7 +26,7 @@ mod telemetry;
 mod timing;
 
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::rc::Rc;
@@ -42,6 +42,7 @@ pub use journal::this_call;
 
 use super::Failure;
 use super::output::Output;
+use super::paint::{self, Word};
 use super::subject::SubjectArgs;
 use crate::engine::Device;
 use crate::results::{Results, Row, write_call, write_row};
@@ -141,7 +142,9 @@ impl BenchArgs {
         let name = self.name()?;
         let ordinal = if let Name::Cuda { ordinal } = name { Some(ordinal) } else { None };
         let journal = Journal::new(name.open()?.properties().name.clone(), ordinal, self.commit.clone());
-        let journal = journal.within(self.budget);
+        // A simulated device takes minutes for a shape.
+        let told = matches!(self.device, Device::Sim { .. }) || io::stderr().is_terminal();
+        let journal = journal.within(self.budget).told(told);
         match &self.json {
             Some(path) if self.resume => journal.resume(path),
             _ => Ok(journal),
@@ -181,6 +184,9 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
     }
     let found = journal.rows();
     table(&mut io::stdout().lock(), &found, &peers)?;
+    if found.is_empty() && journal.left_out() == 0 && !args.only.is_empty() && failed.is_none() {
+        paint::line(Word::Note, "nothing was measured: --only leaves no shape that is not measured already");
+    }
     if journal.left_out() > 0 {
         writeln!(io::stderr(), "{} shapes were left out: the time was over", journal.left_out())?;
     }

@@ -4,12 +4,12 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use clap::Args;
-use tempfile::NamedTempFile;
 use tilewright_layout::picture::{Colour, Svg, TextGrid};
 use tilewright_layout::{Composed, Layout};
 
 use super::{Refusal, evaluate};
 use crate::cli::Failure;
+use crate::cli::output::Output;
 
 /// Most cells that a picture has.
 const MAX_CELLS: i64 = 1 << 16;
@@ -44,14 +44,6 @@ fn threads(text: &str) -> Result<Layout, Failure> {
     }
 }
 
-/// A file that will be moved to its place when it is whole, with the mode that the umask leaves.
-fn new_file(folder: &Path) -> io::Result<NamedTempFile> {
-    let mut file = tempfile::Builder::new();
-    #[cfg(unix)]
-    file.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    file.tempfile_in(folder)
-}
-
 /// Draws the layout.
 ///
 /// # Errors
@@ -62,17 +54,12 @@ pub(super) fn run(layout: &Composed, svg: Option<&Path>, colours: &Colours) -> R
     }
     let (rows, columns) = colours.tile.unwrap_or((0, 0));
     let Some(path) = svg else {
-        print!("{}", TextGrid::of_composed(layout).tiles(rows, columns));
-        return Ok(());
+        return Ok(write!(io::stdout(), "{}", TextGrid::of_composed(layout).tiles(rows, columns))?);
     };
     let colour = match (&colours.thread, colours.bank) {
         (Some(fragment), _) => Colour::Thread { fragment: threads(fragment)? },
         (None, Some(element_bytes)) => Colour::Bank { element_bytes },
         (None, None) => Colour::Tile { rows: rows.max(1), columns: columns.max(1) },
     };
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = new_file(folder)?;
-    write!(file, "{}", Svg::new(layout, colour))?;
-    file.persist(path)?;
-    Ok(())
+    Output::create(path)?.write(|file| write!(file, "{}", Svg::new(layout, colour)))
 }

@@ -1,0 +1,158 @@
+//! What somebody may have meant who gave another thing than a checkpoint: other formats of weights, names on a hub,
+//! downloads that are not whole.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+
+/// What to do instead; nothing where nothing is known. Printed, it follows a full clause.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Hint {
+    /// Give the folder of a checkpoint.
+    Folder,
+    /// A file of that format was given.
+    File {
+        /// The format.
+        format: Format,
+    },
+    /// The path looks like a model's name on the Hugging Face hub.
+    Hub {
+        /// The name.
+        name: String,
+    },
+    /// A folder of the hub's cache, whose snapshots are the checkpoints.
+    Cache {
+        /// A snapshot, from the folder on.
+        snapshot: String,
+    },
+    /// The folder has weights of another format.
+    Other {
+        /// A file.
+        file: String,
+        /// Its format.
+        format: Format,
+    },
+    /// A checkpoint needs its weights as safetensors.
+    Safetensors,
+    /// The tokenizer is there in its old form.
+    SentencePiece,
+    /// A checkpoint needs the file.
+    Needed,
+}
+
+/// A format of weights that is not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// A file of llama.cpp.
+    Gguf,
+    /// A pickle of PyTorch, which may run code when it is read.
+    PyTorch,
+    /// One file of safetensors, without its folder.
+    Safetensors,
+}
+
+impl Format {
+    /// The format that a file's name says.
+    fn of(path: &Path) -> Option<Format> {
+        match path.extension().and_then(OsStr::to_str)? {
+            "gguf" => Some(Format::Gguf),
+            "bin" if path.file_name()?.to_string_lossy().contains("pytorch_model") => Some(Format::PyTorch),
+            "pt" | "pth" => Some(Format::PyTorch),
+            "safetensors" => Some(Format::Safetensors),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Format::Gguf => "GGUF is not read; give the folder of the Hugging Face checkpoint that it was made of",
+            Format::PyTorch => {
+                "pickles of PyTorch are not read, for they may run code; save the model as safetensors \
+                 (`save_pretrained` of transformers does)"
+            }
+            Format::Safetensors => "give the folder that holds it, with config.json and tokenizer.json",
+        })
+    }
+}
+
+impl fmt::Display for Hint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Hint::Folder => f.write_str("give the folder that holds config.json"),
+            Hint::File { format } => write!(f, "{format}"),
+            Hint::Hub { name } => {
+                write!(
+                    f,
+                    "if it is a model on the Hugging Face hub, `hf download {name} --local-dir DIR` makes a folder"
+                )
+            }
+            Hint::Cache { snapshot } => write!(f, "it is a folder of the hub's cache, give its {snapshot}"),
+            Hint::Other { file, format } => write!(f, "it has {file}: {format}"),
+            Hint::Safetensors => f.write_str("a checkpoint needs its weights in this format"),
+            Hint::SentencePiece => f.write_str(
+                "tokenizer.model beside it is not read; `save_pretrained` of transformers writes tokenizer.json",
+            ),
+            Hint::Needed => f.write_str("a checkpoint needs it"),
+        }
+    }
+}
+
+impl Hint {
+    /// For a path that is no folder.
+    pub(super) fn for_no_folder(path: &Path) -> Hint {
+        if let Some(format) = Format::of(path) {
+            return Hint::File { format };
+        }
+        let is_plain = |part: &str| {
+            !part.is_empty()
+                && !part.starts_with('.')
+                && part.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
+        };
+        match path.to_str().and_then(|text| text.split_once('/').map(|parts| (text, parts))) {
+            Some((name, (owner, model))) if !path.exists() && is_plain(owner) && is_plain(model) => {
+                Hint::Hub { name: name.to_owned() }
+            }
+            _ => Hint::Folder,
+        }
+    }
+
+    /// For a file that is not there.
+    pub(super) fn for_missing(path: &Path) -> Hint {
+        let dir = path.parent().unwrap_or(path);
+        match path.file_name().and_then(OsStr::to_str) {
+            Some("config.json") => Hint::for_folder(dir, Hint::Needed),
+            Some("tokenizer.json") if dir.join("tokenizer.model").exists() => Hint::SentencePiece,
+            _ => Hint::Needed,
+        }
+    }
+
+    /// For a folder that lacks weights or more, `otherwise` where nothing is found that explains it.
+    pub(super) fn for_folder(dir: &Path, otherwise: Hint) -> Hint {
+        let names = |dir: &Path| {
+            let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+            let mut names: Vec<_> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+            names.sort_unstable();
+            names
+        };
+        if let Some(snapshot) = names(&dir.join("snapshots")).first() {
+            return Hint::Cache { snapshot: format!("snapshots/{snapshot}") };
+        }
+        let other = names(dir).into_iter().find_map(|file| {
+            let format = Format::of(Path::new(&file)).filter(|format| *format != Format::Safetensors)?;
+            Some(Hint::Other { file, format })
+        });
+        other.unwrap_or(otherwise)
+    }
+}
+
+/// Whether a file is what git keeps of a large file in its place, where the file itself was not downloaded. The format:
+/// <https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md>.
+pub(super) fn is_pointer(path: &Path) -> bool {
+    const START: &[u8] = b"version https://git-lfs.github.com/spec/";
+    let mut start = [0; START.len()];
+    fs::File::open(path).and_then(|mut file| file.read_exact(&mut start)).is_ok() && start == START
+}

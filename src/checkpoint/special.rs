@@ -1,0 +1,221 @@
+//! The files beside `tokenizer.json` that name special tokens and hold the chat template: `tokenizer_config.json`,
+//! `special_tokens_map.json`, `added_tokens.json`, `chat_template.jinja`. Each may be absent.
+//!
+//! Other tokenizers keep most of their settings in these files, so the world is not closed here: of an unknown key nothing
+//! is known. What is taken: tokens with ids, names of special tokens, templates.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde_json::{Map, Value};
+
+use super::chat::ChatTemplate;
+use super::error::{CheckpointError, Faults};
+use super::fault::ConfigFault;
+use super::files;
+use super::json::{self, quote};
+
+const CONFIG: &str = "tokenizer_config.json";
+const MAP: &str = "special_tokens_map.json";
+const ADDED: &str = "added_tokens.json";
+const TEMPLATE: &str = "chat_template.jinja";
+
+/// The parts that a special token can play, as keys of `tokenizer_config.json` and `special_tokens_map.json`.
+const ROLES: [&str; 7] = ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
+/// Keys of special tokens without a part, in lists.
+const MORE: [&str; 2] = ["additional_special_tokens", "extra_special_tokens"];
+
+/// A token that a file lists with its id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Listed {
+    pub content: String,
+    pub id: u32,
+    pub special: bool,
+    pub single_word: bool,
+    pub lstrip: bool,
+    pub rstrip: bool,
+    pub normalized: bool,
+    pub file: &'static str,
+}
+
+/// A token that a file calls special, without an id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Named {
+    pub key: &'static str,
+    pub content: String,
+    pub file: &'static str,
+}
+
+/// What the files say.
+#[derive(Debug, Default)]
+pub(super) struct Special {
+    /// By their ids.
+    pub listed: Vec<Listed>,
+    pub named: Vec<Named>,
+    pub chat: Option<ChatTemplate>,
+}
+
+impl Special {
+    /// Reads the files of a folder.
+    pub fn read(dir: &Path) -> Result<Special, CheckpointError> {
+        let mut special = Special::default();
+        let mut template = None;
+        if let Some(mut file) = Source::open(dir, CONFIG)? {
+            file.listed(&mut special.listed);
+            file.named(&mut special.named);
+            template = file.template();
+            file.finish()?;
+        }
+        if let Some(mut file) = Source::open(dir, MAP)? {
+            file.named(&mut special.named);
+            file.finish()?;
+        }
+        if let Some(mut file) = Source::open(dir, ADDED)? {
+            file.added(&mut special.listed);
+            file.finish()?;
+        }
+        special.listed.sort_by_key(|listed| listed.id);
+        let path = dir.join(TEMPLATE);
+        if let Some(text) = files::read_optional(&path)? {
+            template = Some((TEMPLATE, String::from_utf8_lossy(&text).into_owned()));
+        }
+        special.chat = template.map(|(file, source)| {
+            // The first file that names a part has the say.
+            let mut parts = BTreeMap::new();
+            for named in special.named.iter().filter(|named| ROLES.contains(&named.key)) {
+                parts.entry(named.key).or_insert_with(|| named.content.clone());
+            }
+            ChatTemplate::new(file, source, parts)
+        });
+        Ok(special)
+    }
+}
+
+/// One file, being read.
+struct Source<'d> {
+    dir: &'d Path,
+    name: &'static str,
+    map: Map<String, Value>,
+    faults: Vec<ConfigFault>,
+}
+
+impl<'d> Source<'d> {
+    fn open(dir: &'d Path, name: &'static str) -> Result<Option<Source<'d>>, CheckpointError> {
+        let path = dir.join(name);
+        let Some(text) = files::read_optional(&path)? else { return Ok(None) };
+        match json::parse(&text) {
+            Ok(Value::Object(map)) => Ok(Some(Source { dir, name, map, faults: Vec::new() })),
+            Ok(value) => {
+                let faults = Faults(vec![ConfigFault::NotAnObject { value: quote(&value) }]);
+                Err(CheckpointError::Config { path, faults })
+            }
+            Err(source) => Err(CheckpointError::Json { path, source }),
+        }
+    }
+
+    fn finish(self) -> Result<(), CheckpointError> {
+        match self.faults.is_empty() {
+            true => Ok(()),
+            false => Err(CheckpointError::Config { path: self.dir.join(self.name), faults: Faults(self.faults) }),
+        }
+    }
+
+    fn wrong(&mut self, key: &str, value: &Value, expected: &'static str) {
+        self.faults.push(ConfigFault::Type { key: key.to_owned(), value: quote(value), expected });
+    }
+
+    /// `added_tokens_decoder`: ids and tokens.
+    fn listed(&mut self, to: &mut Vec<Listed>) {
+        const KEY: &str = "added_tokens_decoder";
+        let tokens = match self.map.remove(KEY) {
+            None | Some(Value::Null) => return,
+            Some(Value::Object(tokens)) => tokens,
+            Some(value) => return self.wrong(KEY, &value, "an object from ids to tokens"),
+        };
+        for (id, token) in tokens {
+            let flag = |name: &str, absent: bool| token.get(name).and_then(Value::as_bool).unwrap_or(absent);
+            let content = token.get("content").and_then(Value::as_str);
+            let (Ok(id), Some(content)) = (id.parse(), content) else {
+                self.wrong(&format!("{KEY}.{id}"), &token, "a token with its content, under its id");
+                continue;
+            };
+            let special = flag("special", false);
+            to.push(Listed {
+                content: content.to_owned(),
+                id,
+                special,
+                single_word: flag("single_word", false),
+                lstrip: flag("lstrip", false),
+                rstrip: flag("rstrip", false),
+                normalized: flag("normalized", !special),
+                file: self.name,
+            });
+        }
+    }
+
+    /// The whole file: tokens and ids.
+    fn added(&mut self, to: &mut Vec<Listed>) {
+        for (content, id) in std::mem::take(&mut self.map) {
+            let Some(id) = id.as_u64().and_then(|id| u32::try_from(id).ok()) else {
+                self.wrong(&content, &id, "a token id");
+                continue;
+            };
+            // A token that another file lists as well has its flags there.
+            if to.iter().any(|listed| (listed.id, &listed.content) == (id, &content)) {
+                continue;
+            }
+            let (single_word, lstrip, rstrip) = (false, false, false);
+            let (special, normalized, file) = (false, true, self.name);
+            to.push(Listed { content, id, special, single_word, lstrip, rstrip, normalized, file });
+        }
+    }
+
+    /// Special tokens by their parts, and those without one.
+    fn named(&mut self, to: &mut Vec<Named>) {
+        for key in ROLES {
+            match self.map.remove(key) {
+                None | Some(Value::Null) => {}
+                Some(value) => self.name(key, &value, to),
+            }
+        }
+        for key in MORE {
+            match self.map.remove(key) {
+                None | Some(Value::Null) => {}
+                Some(Value::Array(list)) => list.iter().for_each(|value| self.name(key, value, to)),
+                Some(Value::Object(map)) => map.values().for_each(|value| self.name(key, value, to)),
+                Some(value) => self.wrong(key, &value, "a list of tokens"),
+            }
+        }
+    }
+
+    /// A token, as its text or as an object with it.
+    fn name(&mut self, key: &'static str, value: &Value, to: &mut Vec<Named>) {
+        match value.as_str().or_else(|| value.get("content")?.as_str()) {
+            Some("") => {}
+            Some(content) => to.push(Named { key, content: content.to_owned(), file: self.name }),
+            None => self.wrong(key, value, "a token, as text or as an object with its content"),
+        }
+    }
+
+    /// `chat_template`: a text, or a list of named ones, of which `default` is meant.
+    fn template(&mut self) -> Option<(&'static str, String)> {
+        const KEY: &str = "chat_template";
+        let expected = "a text, or a list of texts with names of which one is `default`";
+        let value = self.map.remove(KEY).filter(|value| !value.is_null())?;
+        let text = match &value {
+            Value::String(text) => Some(text.clone()),
+            Value::Array(list) => list.iter().find_map(|entry| {
+                let text = entry.get("template")?.as_str()?;
+                (entry.get("name")?.as_str()? == "default").then(|| text.to_owned())
+            }),
+            _ => None,
+        };
+        match text {
+            Some(text) => Some((CONFIG, text)),
+            None => {
+                self.wrong(KEY, &value, expected);
+                None
+            }
+        }
+    }
+}

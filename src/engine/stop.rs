@@ -1,0 +1,130 @@
+//! Texts that end a generation, found while the text streams, wherever the borders of tokens are.
+
+/// Looks for stop texts in a text that comes in pieces, and gives out what certainly stands before one.
+///
+/// The text ends at the stop text whose last character comes first; of several that end there, the longest counts. So what
+/// is given out does not depend on how the text is cut into pieces.
+///
+/// ```
+/// use tilewright::engine::StopTexts;
+/// let mut stop = StopTexts::new(["\n\n".to_owned(), "END".to_owned()])?;
+/// assert_eq!(stop.push("one\n"), "one");
+/// assert_eq!(stop.push("two E"), "\ntwo ");
+/// assert_eq!(stop.push("ND three"), "");
+/// assert!(stop.is_found());
+/// assert_eq!(stop.finish(), "");
+/// # Ok::<(), tilewright::engine::EmptyStop>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct StopTexts {
+    texts: Vec<String>,
+    /// What may be the beginning of a stop text.
+    held: String,
+    found: bool,
+}
+
+/// A stop text without characters, which every text would have at its beginning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a stop text is empty; give it at least one character")]
+pub struct EmptyStop;
+
+impl StopTexts {
+    /// Looks for these texts; for none, the text is given out as it comes.
+    ///
+    /// # Errors
+    /// A text is empty.
+    pub fn new(texts: impl IntoIterator<Item = String>) -> Result<StopTexts, EmptyStop> {
+        let texts: Vec<String> = texts.into_iter().collect();
+        if texts.iter().any(String::is_empty) {
+            return Err(EmptyStop);
+        }
+        Ok(StopTexts { texts, held: String::new(), found: false })
+    }
+
+    /// Takes the next piece and gives the text before a stop text that is now certain, perhaps none. Behind a stop text
+    /// there is none.
+    pub fn push(&mut self, piece: &str) -> String {
+        let mut out = String::new();
+        for character in piece.chars() {
+            if self.found {
+                break;
+            }
+            self.held.push(character);
+            let ends = self.texts.iter().filter(|text| self.held.ends_with(*text));
+            if let Some(stop) = ends.map(String::len).max() {
+                self.found = true;
+                out.push_str(&self.held[..self.held.len() - stop]);
+                self.held.clear();
+            } else {
+                let certain = self.held.len() - self.begun();
+                out.extend(self.held.drain(..certain));
+            }
+        }
+        out
+    }
+
+    /// Bytes at the end of what is held that may be the beginning of a stop text.
+    fn begun(&self) -> usize {
+        let begins = |at: &usize| self.texts.iter().any(|text| text.starts_with(&self.held[*at..]));
+        let mut starts = self.held.char_indices().map(|(at, _)| at);
+        starts.find(begins).map_or(0, |at| self.held.len() - at)
+    }
+
+    /// Whether a stop text came.
+    pub fn is_found(&self) -> bool {
+        self.found
+    }
+
+    /// The text that was held back, when no more comes.
+    pub fn finish(&mut self) -> String {
+        std::mem::take(&mut self.held)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What stands before the stop text that ends first, by looking at every prefix.
+    fn naive(text: &str, stops: &[String]) -> String {
+        let mut ends = text.char_indices().map(|(at, c)| at + c.len_utf8());
+        let first = ends.find_map(|end| {
+            let stop = stops.iter().filter(|stop| text[..end].ends_with(*stop)).map(String::len).max()?;
+            Some(end - stop)
+        });
+        text[..first.unwrap_or(text.len())].to_owned()
+    }
+
+    proptest! {
+        #[test]
+        fn the_text_before_the_first_stop_comes_out_however_it_is_cut(
+            pieces in prop::collection::vec("[abé]{0,3}", 0..12),
+            stops in prop::collection::vec("[abé]{1,4}", 0..4),
+        ) {
+            let mut stop = StopTexts::new(stops.clone()).expect("no stop is empty");
+            let mut out: String = pieces.iter().map(|piece| stop.push(piece)).collect();
+            out += &stop.finish();
+            let text = pieces.concat();
+            prop_assert_eq!(&out, &naive(&text, &stops));
+            prop_assert_eq!(stop.is_found(), stops.iter().any(|stop| text.contains(stop.as_str())));
+        }
+
+        #[test]
+        fn nothing_is_held_that_begins_no_stop(text in "[abé]{0,12}", stops in prop::collection::vec("[abé]{1,4}", 0..4)) {
+            let mut stop = StopTexts::new(stops.clone()).expect("no stop is empty");
+            let out = stop.push(&text);
+            if !stop.is_found() {
+                let held = &text[out.len()..];
+                prop_assert!(held.is_empty() || stops.iter().any(|stop| stop.starts_with(held)));
+            }
+        }
+    }
+
+    #[test]
+    fn an_empty_stop_text_is_refused() {
+        let error = StopTexts::new([String::new()]).expect_err("it is empty");
+        insta::assert_snapshot!(error, @"a stop text is empty; give it at least one character");
+    }
+}

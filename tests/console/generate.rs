@@ -1,0 +1,192 @@
+//! `generate`: prompts from files and standard input, chats, stop texts, notes, damaged weights.
+
+use std::fs;
+use std::path::Path;
+
+use half::bf16;
+use safetensors::SafeTensors;
+use safetensors::tensor::{Dtype, TensorView, serialize};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::{failure, run, stdout, tiny};
+
+/// A copy of tiny-llama to which files are added.
+fn model() -> TempDir {
+    let dir = tempfile::tempdir().expect("a folder");
+    for file in
+        ["config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"]
+    {
+        fs::copy(tiny(file), dir.path().join(file)).expect("copies");
+    }
+    dir
+}
+
+fn args<'a>(model: &'a Path, more: &[&'a str]) -> Vec<&'a str> {
+    let all = [&["generate", "--model", model.to_str().expect("UTF-8")], more].concat();
+    if more.contains(&"--max-new-tokens") { all } else { [&all[..], &["--max-new-tokens", "12"]].concat() }
+}
+
+#[test]
+fn a_prompt_from_a_file_or_standard_input_is_that_of_the_command_line() {
+    let expected = stdout(&args(&tiny(""), &["--prompt", "In the beginning"]), b"");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("prompt");
+    for text in ["In the beginning", "In the beginning\n", "In the beginning\r\n"] {
+        assert_eq!(stdout(&args(&tiny(""), &["--prompt-file", "-"]), text.as_bytes()), expected);
+        fs::write(&path, text).expect("a file");
+        let path = path.to_str().expect("UTF-8");
+        assert_eq!(stdout(&args(&tiny(""), &["--prompt-file", path]), b""), expected);
+    }
+    // One end of line is the file's, a second one the prompt's.
+    let json = |input: &[u8]| {
+        let text = stdout(&args(&tiny(""), &["--json", "--prompt-file", "-"]), input);
+        serde_json::from_str::<Value>(&text).expect("JSON")["prompt_ids"].clone()
+    };
+    assert_ne!(json(b"And\n\n"), json(b"And\n"));
+}
+
+#[test]
+fn prompts_that_are_none_are_refused() {
+    let from = |file, input: &[u8]| failure(&args(&tiny(""), &["--prompt-file", file]), input);
+    assert!(from("-", b"").contains("the prompt is empty"));
+    assert!(from("-", b"\n").contains("the prompt is empty"));
+    assert!(from("-", b"ab\xff").contains("standard input` cannot be read: it is no UTF-8 text from byte 2 on"));
+    assert!(from("no/such/file", b"").contains("no/such/file"));
+    assert!(from("/dev/zero", b"").contains("more than 67108864 bytes"));
+    assert!(failure(&args(&tiny(""), &["--prompt", "a", "--prompt-file", "-"]), b"").contains("cannot be used with"));
+    assert!(failure(&args(&tiny(""), &["--prompt", "a", "--system", "b"]), b"").contains("--chat"));
+    assert!(failure(&args(&tiny(""), &["--prompt", "a", "--stop", ""]), b"").contains("a stop text is empty"));
+}
+
+/// The text before the stop text, wherever tokens begin and end, streamed or not, and no token behind it.
+#[test]
+fn a_stop_text_ends_the_text_before_it() {
+    let model = tiny("");
+    let prompt = |stops: &[&str], json: bool| {
+        let stops: Vec<&str> = stops.iter().flat_map(|stop| ["--stop", *stop]).collect();
+        let more = [&["--prompt", "In the beginning", "--max-new-tokens", "24"], &stops[..]].concat();
+        stdout(&args(&model, &if json { [&more[..], &["--json"]].concat() } else { more }), b"")
+    };
+    let whole = prompt(&[], false);
+    let whole = whole.strip_suffix('\n').expect("a line");
+    let tokens = |text: &str| serde_json::from_str::<Value>(text).expect("JSON")["token_ids"].as_array().unwrap().len();
+    let all_tokens = tokens(&prompt(&[], true));
+    // Three characters somewhere: their borders are those of tokens or not.
+    let characters: Vec<char> = whole.chars().collect();
+    for at in [3, 8, 14] {
+        let stop: String = characters[at..at + 3].iter().collect();
+        let expected = &whole[..whole.find(&stop).expect("it is there")];
+        assert_eq!(prompt(&[&stop, "no such text"], false), format!("{expected}\n"), "{stop:?}");
+        let object: Value = serde_json::from_str(&prompt(&["no such text", &stop], true)).expect("JSON");
+        assert_eq!(object["text"], json!(expected), "{stop:?}");
+        assert!(object["token_ids"].as_array().expect("ids").len() < all_tokens, "{stop:?}");
+    }
+    // What may be the beginning of a stop text and is not comes out in the end.
+    let last = format!("{}never", &whole[whole.len() - 2..]);
+    assert_eq!(prompt(&[&last], false), format!("{whole}\n"));
+}
+
+#[test]
+fn a_chat_is_what_the_template_makes_of_it() {
+    let dir = model();
+    let template = "{%- if messages[0].role == 'system' %}{{ messages[0].content }}: {% endif -%}\n\
+        {{ bos_token }}{{ messages[-1]['content'].strip() }}{% if add_generation_prompt %} the{% endif %}";
+    fs::write(dir.path().join("chat_template.jinja"), template).expect("writes");
+    let ids = |args: &[&str]| {
+        let object: Value = serde_json::from_str(&stdout(args, b"")).expect("JSON");
+        (object["prompt_ids"].clone(), object["text"].clone())
+    };
+    let chat = ids(&args(dir.path(), &["--json", "--chat", "--prompt", " In the beginning  "]));
+    // The template writes the first token; the tokenizer adds it by itself to a plain prompt.
+    assert_eq!(chat, ids(&args(dir.path(), &["--json", "--prompt", "In the beginning the"])));
+    let with_system = ids(&args(dir.path(), &["--json", "--chat", "--system", "Moses", "--prompt", "In"])).0;
+    let expected = ids(&args(dir.path(), &["--json", "--prompt", "x"])).0;
+    assert!(with_system.as_array().expect("ids").len() > expected.as_array().expect("ids").len());
+
+    let refuses = "{{ raise_exception('roles must ' ~ 'alternate') }}";
+    fs::write(dir.path().join("chat_template.jinja"), refuses).expect("writes");
+    let line = failure(&args(dir.path(), &["--chat", "--prompt", "a"]), b"");
+    assert_eq!(line, "error: chat template of chat_template.jinja refuses the messages: roles must alternate\n");
+    let line = failure(&args(&tiny(""), &["--chat", "--prompt", "a"]), b"");
+    assert!(line.contains("has no chat template"), "{line}");
+}
+
+/// The name of a special token ends the text at the token, which has no text of its own.
+#[test]
+fn a_stop_text_may_be_a_special_token() {
+    let dir = model();
+    // 13 is the first comma of the continuation; here it is a special token by the name that the vocabulary has for it.
+    let tokenizer: Value = serde_json::from_slice(&fs::read(tiny("tokenizer.json")).expect("reads")).expect("JSON");
+    let vocab = tokenizer["model"]["vocab"].as_object().expect("a vocabulary");
+    let comma = vocab.iter().find_map(|(token, id)| (*id == json!(13)).then_some(token)).expect("token 13");
+    let map = json!({"additional_special_tokens": [comma]});
+    fs::write(dir.path().join("special_tokens_map.json"), map.to_string()).expect("writes");
+    let more = ["--prompt", "In the beginning", "--json", "--max-new-tokens", "24", "--stop", comma.as_str()];
+    let object: Value = serde_json::from_str(&stdout(&args(dir.path(), &more), b"")).expect("JSON");
+    let ids = object["token_ids"].as_array().expect("ids");
+    assert_eq!((ids.len(), ids.last()), (12, Some(&json!(13))));
+}
+
+/// Rewrites the weights.
+fn rewrite(dir: &Path, change: impl Fn(&str, &[u8]) -> (Dtype, Vec<u8>)) {
+    let path = dir.join("model.safetensors");
+    let bytes = fs::read(&path).expect("reads");
+    let tensors = SafeTensors::deserialize(&bytes).expect("safetensors");
+    let made: Vec<_> = tensors
+        .tensors()
+        .into_iter()
+        .map(|(name, view)| {
+            let (dtype, data) = change(&name, view.data());
+            (name, dtype, view.shape().to_vec(), data)
+        })
+        .collect();
+    let views = made.iter().map(|(name, dtype, shape, data)| {
+        (name.as_str(), TensorView::new(*dtype, shape.clone(), data).expect("as many bytes as the shape says"))
+    });
+    let file = serialize(views, None).expect("serialises");
+    fs::remove_file(&path).expect("removes");
+    fs::write(path, file).expect("writes");
+}
+
+#[test]
+fn weights_that_are_no_numbers_are_said() {
+    let dir = model();
+    rewrite(dir.path(), |name, data| {
+        let mut data = data.to_vec();
+        if name == "model.layers.1.mlp.down_proj.weight" {
+            data[..2].copy_from_slice(&bf16::NAN.to_le_bytes());
+        }
+        (Dtype::BF16, data)
+    });
+    for device in ["cpu", "sim"] {
+        let line = failure(&args(dir.path(), &["--prompt", "And", "--device", device]), b"");
+        assert!(line.contains("are not numbers (NaN); the weights are damaged"), "{device}: {line}");
+    }
+}
+
+#[test]
+fn wide_weights_on_a_device_that_rounds_them_are_said() {
+    let dir = model();
+    rewrite(dir.path(), |_, data| {
+        let wide = data.chunks_exact(2).flat_map(|x| bf16::from_le_bytes([x[0], x[1]]).to_f32().to_le_bytes());
+        (Dtype::F32, wide.collect())
+    });
+    let on = |device| run(&args(dir.path(), &["--prompt", "And", "--max-new-tokens", "1", "--device", device]), b"");
+    let all = args(dir.path(), &["--prompt", "And"]);
+    assert_eq!(stdout(&all, b""), stdout(&args(&tiny(""), &["--prompt", "And"]), b""));
+    let output = on("sim");
+    let note = "note: 29 matrices are f32; they are rounded to bf16 on this device\n";
+    assert_eq!((String::from_utf8_lossy(&output.stderr).as_ref(), output.status.code()), (note, Some(0)));
+}
+
+#[test]
+fn what_a_checkpoint_wants_and_does_not_get_is_one_line() {
+    let dir = model();
+    let settings = r#"{"eos_token_id": 1, "repetition_penalty": 1.2, "no_repeat_ngram_size": 2}"#;
+    fs::write(dir.path().join("generation_config.json"), settings).expect("writes");
+    let output = run(&args(dir.path(), &["--prompt", "And"]), b"");
+    let line = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(line.starts_with("note: ") && line.lines().count() == 1, "{line}");
+    assert!(line.contains("no_repeat_ngram_size 2 and repetition_penalty 1.2") && output.status.success(), "{line}");
+}

@@ -1,0 +1,43 @@
+//! What `validate` and `bench` do with files that do not end and shapes that take long.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use crate::{failure, fifo, run};
+
+#[test]
+fn a_fifo_that_nobody_writes_to_is_refused_and_another_is_read() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("fifo");
+    fifo(&path);
+    let name = path.to_str().expect("UTF-8");
+    let line = failure(&["validate", name], b"");
+    assert!(line.contains("it is a FIFO that nobody has opened to write for 2 s"), "{line}");
+
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tilewright"));
+    let child = command.args(["validate", name]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("starts");
+    fs::write(&path, "{}").expect("writes");
+    let output = child.wait_with_output().expect("ends");
+    let line = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(line.contains("is not a program") && output.status.code() == Some(2), "{line}");
+    // A pipe of a shell is one whose writer is there.
+    let line = failure(&["validate", "/dev/stdin"], b"[]");
+    assert!(line.contains("is not a program"), "{line}");
+}
+
+#[test]
+fn a_bench_on_the_simulator_says_what_it_measures() {
+    let args = ["bench", "--suite", "gemv", "--device", "sim", "--only", "n=1,k=1"];
+    let output = run(&args, b"");
+    let line = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(line, "note: nothing was measured: --only leaves no shape that is not measured already\n");
+    assert!(output.status.success());
+    let config = crate::tiny("config.json");
+    let config = config.to_str().expect("UTF-8");
+    let short = ["--context", "4", "--tokens", "2", "--check", "0"];
+    let args = ["bench", "--suite", "decode", "--device", "sim", "--config", config, "--random-weights"];
+    let output = run(&[&args[..], &short].concat(), b"");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("to measure: decode batch=1 context=4 "), "{said}");
+    assert_eq!(said.lines().filter(|line| line.starts_with("measured: decode ")).count(), 2, "{said}");
+}
