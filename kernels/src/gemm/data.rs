@@ -1,6 +1,6 @@
 //! The operands of a product at random, the oracle, and how far a result may be off.
 
-use super::{Operand, Output, Problem};
+use super::{Choice, Operand, Output, Problem, Refusal, Step, hopper_steps};
 use crate::mma::{E4M3, E5M2, InputType};
 use crate::naive;
 use core::ops::Range;
@@ -16,6 +16,8 @@ pub trait Drawn: InputType<Stored: Element> {
     const VALUE: fn(Self::Stored) -> f64;
     /// Numbers are drawn from minus this to this.
     const RANGE: f64;
+    /// [`hopper_steps`] with results of bf16. As a function of its own it is compiled once, not in every crate that times it.
+    const HOPPER_STEPS: fn(&Problem, Choice, u32) -> Result<Vec<Step>, Refusal>;
 }
 
 macro_rules! drawn {
@@ -24,6 +26,12 @@ macro_rules! drawn {
             const NEAREST: fn(f64) -> Self::Stored = $nearest;
             const VALUE: fn(Self::Stored) -> f64 = $value;
             const RANGE: f64 = $range;
+            const HOPPER_STEPS: fn(&Problem, Choice, u32) -> Result<Vec<Step>, Refusal> = {
+                fn steps(problem: &Problem, choice: Choice, multiprocessors: u32) -> Result<Vec<Step>, Refusal> {
+                    hopper_steps::<$F, bf16>(problem, choice, multiprocessors)
+                }
+                steps
+            };
         }
     )+ };
 }

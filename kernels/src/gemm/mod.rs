@@ -46,7 +46,8 @@ pub use data::{Data, Drawn, Near, Rounded};
 pub use finish::{Epilogue, Finish, Output};
 pub use hopper::{Config, gemm as hopper, launch as hopper_launch};
 pub use plan::{
-    Argument, Buffer, Choice, Refusal, Step, Target, WarpChoice, hopper_step, plan, reduce_step, warp_step,
+    Argument, Buffer, Choice, Refusal, Step, Target, WarpChoice, hopper_step, hopper_steps, plan, reduce_step,
+    warp_step,
 };
 pub use problem::{Operand, Problem};
 pub use reduce::{launch as reduce_launch, reduce};

@@ -261,6 +261,23 @@ pub fn hopper_step<F: InputType<Stored: Element>, D: Output + Element>(
     Ok(Step { kernel: record(&name, config, store), grid: clusters * config.cluster, arguments })
 }
 
+/// The launches that compute a product on sm_90a with those tiles: [`hopper_step`], and behind it the reduction where the
+/// contraction is split.
+///
+/// # Errors
+/// [`Refusal`].
+pub fn hopper_steps<F: InputType<Stored: Element>, D: Output + Element>(
+    problem: &Problem,
+    choice: Choice,
+    multiprocessors: u32,
+) -> Result<Vec<Step>, Refusal> {
+    let mut steps = vec![hopper_step::<F, D>(problem, choice, multiprocessors)?];
+    if choice.splits > 1 {
+        steps.push(reduce_step::<F, D>(problem, choice.splits, Arch::Sm90a)?);
+    }
+    Ok(steps)
+}
+
 /// How a product is computed over `mma.sync`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WarpChoice {

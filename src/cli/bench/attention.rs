@@ -102,7 +102,7 @@ impl Variant {
 
     /// What is timed.
     fn of(bench: &Bench) -> Vec<Variant> {
-        const RINGS: [(u32, u32); 5] = [(16, 2), (16, 3), (16, 4), (32, 2), (32, 3)];
+        const RINGS: [(u32, u32); 4] = [(16, 2), (16, 3), (32, 2), (32, 3)];
         let each = |(tile, stages)| [1, 2, 4].map(|blocks| Variant { tile, stages, blocks });
         if bench.tune { RINGS.into_iter().flat_map(each).collect() } else { vec![Variant::SHIPPED] }
     }
@@ -115,8 +115,7 @@ impl Variant {
     fn record(self, plan: &Decode) -> Kernel {
         match self.stages {
             2 => plan.record::<Tma<2>>(Arch::Sm90a),
-            3 => plan.record::<Tma<3>>(Arch::Sm90a),
-            _ => plan.record::<Tma<4>>(Arch::Sm90a),
+            _ => plan.record::<Tma<3>>(Arch::Sm90a),
         }
     }
 }

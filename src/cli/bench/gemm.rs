@@ -3,12 +3,9 @@
 use half::bf16;
 use tilewright_codegen::device::backend::Work;
 use tilewright_codegen::device::{Arg, Buffer, Kernel, TensorMap};
-use tilewright_codegen::ir::Arch;
 use tilewright_codegen::trial::{Draw, Element};
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::gemm::{
-    self, Argument, Choice, Config, Drawn, Epilogue, Problem, Shape, Step, choose, hopper_step,
-};
+use tilewright_kernels::gemm::{self, Argument, Choice, Config, Drawn, Epilogue, Problem, Shape, Step, choose};
 use tilewright_kernels::mma::E4M3;
 use tilewright_layout::view::Along;
 
@@ -134,11 +131,7 @@ fn measure<F: Drawn>(
     numbers: &Numbers<F>,
     sets: usize,
 ) -> Result<Row, Failure> {
-    let step = hopper_step::<F, bf16>(problem, choice, bench.device.properties().sms)?;
-    let mut steps = vec![step];
-    if choice.splits > 1 {
-        steps.push(gemm::reduce_step::<F, bf16>(problem, choice.splits, Arch::Sm90a)?);
-    }
+    let steps = (F::HOPPER_STEPS)(problem, choice, bench.device.properties().sms)?;
     let kernels = steps
         .iter()
         .map(|step| Ok(bench.device.load(&verify(step.kernel.clone())?)?))
