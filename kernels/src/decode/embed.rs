@@ -38,8 +38,7 @@ pub fn embed<'k>(team: ConsumerWarps<'k>, embed: Embed<'k>) {
         let out = embed.out.from(row * embed.unit.k());
         team.each(embed.columns / 4, |at| {
             let column = embed.first + at * 4;
-            // The unit's layout: a run of 32 elements of each of the eight rows, then the next.
-            let place = id % Unit::ROWS * 32 + column % 32 + column / 32 * (Unit::ROWS * 32);
+            let place = embed.unit.element(id % Unit::ROWS, column);
             let values = Array::new(unit.cast(), super::Float::Bf16).load4(place);
             out.store_four(column, values.map(|value| active.select(value, 0.0f32)));
         });

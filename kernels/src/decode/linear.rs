@@ -3,11 +3,11 @@
 use tilewright_codegen::build::{Global, Ptr, Shared, Val, Var};
 use tilewright_codegen::ir::attr::{AtomOp, RedOrder, Scope};
 
-use super::packing::Fragment;
 use super::product::{Activations, product, products};
 use super::source::Source;
 use super::warps::Item;
 use super::{Array, ConsumerWarps, Input, Operand, Packing, Path, Sums, Unit, Weights};
+use crate::gemv::product::Fragment;
 
 /// A tile of a linear layer.
 #[derive(Clone, Copy)]
@@ -214,7 +214,7 @@ impl<'k> Pass<'k> {
                 k.for_(0u32, here * streams, |slot| product(team, unit, weights, fragments, sums, slot));
             };
             match &x {
-                Activations::Copied(lane) => each(&|chunk, _| lane.chunk(chunk)),
+                Activations::Copied(lane) => each(&|tile, _| lane.tile(tile)),
                 Activations::Held(held) => each(&|_, place| held[place as usize].clone()),
                 Activations::Streamed(source) => {
                     products(source, weights, sums, here * streams);

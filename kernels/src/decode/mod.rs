@@ -8,13 +8,12 @@
 //! |---|---|
 //! | `warps` | the warps that compute, their barrier, how work is dealt to them |
 //! | `array` | arrays in global memory whose dtype is chosen while recording |
-//! | `unit` | eight weight rows as they pass through the ring: a layout, its inverse, stages |
 //! | `packing` | how rows lie in the MMA's A operand |
 //! | `path` | the way that activations take to the warps: copied, held, streamed |
 //! | `operand` | activations copied to shared memory |
 //! | `source` | activations straight to registers, without a copy |
 //! | `input` | where activations come from: plain or normalised |
-//! | `product` | units from the ring times activations |
+//! | `product` | units from the ring times activations, by the product of [`gemv`](crate::gemv::product) |
 //! | `linear` | a tile of a linear layer with its epilogues |
 //! | `qkv` | the projections of a kv head's group, rotated and appended |
 //! | `place` | the order of a token's row in a pool |
@@ -45,9 +44,9 @@ mod sample;
 mod shares;
 mod source;
 mod streamed;
-mod unit;
 mod warps;
 
+pub use crate::gemv::{Unit, UnitError};
 pub use argmax::{Argmax, argmax};
 pub use array::{Array, Float};
 pub use attention::{Attention, Heads, attention};
@@ -66,5 +65,4 @@ pub use rope::{HeadNorm, Rope, rope};
 pub use sample::{Sample, sample};
 pub use shares::Shares;
 pub use streamed::{Piece, Streamed, TokenStage, settled};
-pub use unit::{Unit, UnitError};
 pub use warps::ConsumerWarps;

@@ -1,20 +1,23 @@
 //! Units from the ring times activations, and the sums of the warps' shares.
 
-use half::bf16;
+use core::cell::RefCell;
+
 use tilewright_codegen::build::{Ptr, Shared, Val};
+use tilewright_layout::view::OffsetMap;
 
 use super::array::zero;
 use super::operand::Lane;
-use super::packing::{Fragment, Packing};
+use super::packing::Packing;
 use super::source::Source;
 use super::{ConsumerWarps, Unit};
-use crate::mma::Accumulator;
+use crate::gemv::product::{Chains, Fragment, WarpTile, multiply};
+use crate::ring::{Consumer, StageTile};
 
 /// Activations as the MMA's A operand.
 pub(super) enum Activations<'k> {
     /// In shared memory.
     Copied(Lane<'k>),
-    /// In registers: the fragments of this warp's chunks, stage by stage.
+    /// In registers: the fragments of this warp's tiles, stage by stage.
     Held(Vec<Vec<Fragment<'k>>>),
     /// Where they lie.
     Streamed(Box<Source<'k>>),
@@ -26,8 +29,18 @@ pub trait Weights<'k> {
     fn stage(&self, read: &dyn Fn(Ptr<'k, Shared, u32>));
 }
 
-/// Accumulators that take turns: a chain of MMAs on one would wait for each.
-const CHAINS: usize = 4;
+/// The consumers' end of a ring.
+impl<'k, B, L: OffsetMap> Weights<'k> for RefCell<Consumer<'k, B, (StageTile<u32, L>,)>> {
+    fn stage(&self, read: &dyn Fn(Ptr<'k, Shared, u32>)) {
+        let full = self.borrow_mut().wait();
+        let (stage,) = full.tiles();
+        read(stage.base());
+        full.release();
+    }
+}
+
+/// Accumulators of a unit that take turns.
+const CHAINS: u32 = 4;
 
 /// Sums in shared memory, f32 `[warps, units, rows, 8]`: each warp's share of each output of a group of units.
 #[derive(Clone, Copy)]
@@ -86,7 +99,7 @@ impl<'k> Sums<'k> {
     }
 }
 
-/// The next unit of the ring times the operand, into slot `slot` of the sums. `fragments` gives those of a chunk: its
+/// The next unit of the ring times the operand, into slot `slot` of the sums. `fragments` gives those of a tile: its
 /// number, and its place among those of this warp.
 pub(super) fn product<'k>(
     team: ConsumerWarps<'k>,
@@ -96,13 +109,14 @@ pub(super) fn product<'k>(
     sums: Sums<'k>,
     slot: Val<'k, u32>,
 ) {
-    let chains = Chains::new(team);
+    let chains = Chains::new(team.k, 1, CHAINS);
     for stage in 0..unit.stages() {
-        let round = stage * unit.per_warp();
-        let first = unit.chunk(team.k.warp(), team.k.lit(round));
-        chains.multiply(team, unit, weights, round, |chunk| fragments(first + chunk * team.warps, round + chunk));
+        let before = stage * unit.per_warp();
+        let first = unit.tile(team.k.warp(), team.k.lit(before));
+        let of_round = |round: u32| fragments(first + round * team.warps, before + round);
+        multiply_stage(team, unit, weights, of_round, chains.behind(before));
     }
-    sums.place(team, slot, chains.sum(), |at, sums| at.store_vec(sums));
+    sums.place(team, slot, products_of(chains), |at, sums| at.store_vec(sums));
 }
 
 /// The next `units` units of the ring, which come in the order of a group, times activations that are loaded stage by stage.
@@ -117,9 +131,9 @@ pub(super) fn products<'k>(source: &Source<'k>, weights: &dyn Weights<'k>, sums:
     k.for_(0u32, unit.stages(), |stage| {
         let fragments = source.fragments(&source.columns(stage));
         k.for_(0u32, units, |slot| {
-            let chains = Chains::new(team);
-            chains.multiply(team, unit, weights, 0, |chunk| fragments[chunk as usize].clone());
-            sums.place(team, slot, chains.sum(), |at, [a, b]| {
+            let chains = Chains::new(k, 1, CHAINS);
+            multiply_stage(team, unit, weights, |round| fragments[round as usize].clone(), chains);
+            sums.place(team, slot, products_of(chains), |at, [a, b]| {
                 let [x, y]: [Val<f32>; 2] = at.load_vec();
                 at.store_vec([a + x, b + y]);
             });
@@ -127,43 +141,21 @@ pub(super) fn products<'k>(source: &Source<'k>, weights: &dyn Weights<'k>, sums:
     });
 }
 
-/// Accumulators of a unit.
-struct Chains<'k>(Vec<Accumulator<'k, f32>>);
+/// Adds the products of the ring's next stage. `fragments` gives those of the warp's tile of a round.
+fn multiply_stage<'k>(
+    team: ConsumerWarps<'k>,
+    unit: Unit,
+    weights: &dyn Weights<'k>,
+    fragments: impl Fn(u32) -> Vec<Fragment<'k>>,
+    chains: Chains<'k>,
+) {
+    weights.stage(&|stage| {
+        let tiles = WarpTile::of_whole_rounds(team.k, unit).map(|tile| tile.load(unit, stage.cast()));
+        multiply(team.k, tiles, &fragments, chains);
+    });
+}
 
-impl<'k> Chains<'k> {
-    fn new(team: ConsumerWarps<'k>) -> Chains<'k> {
-        Chains((0..CHAINS).map(|_| Accumulator::warp::<bf16>(team.k, 1, 1)).collect())
-    }
-
-    /// Adds the products of the ring's next stage, whose first chunk of this warp is its `round`-th of the unit; `fragments`
-    /// gives those of one of the stage's chunks of this warp.
-    fn multiply(
-        &self,
-        team: ConsumerWarps<'k>,
-        unit: Unit,
-        weights: &dyn Weights<'k>,
-        round: u32,
-        fragments: impl Fn(u32) -> Vec<Fragment<'k>>,
-    ) {
-        let k = team.k;
-        weights.stage(&|weights| {
-            let weights = weights.at(k.warp() * 128 + k.lane() * 4);
-            for chunk in 0..unit.per_warp() {
-                let w: [Val<u32>; 4] = weights.at(chunk * (team.warps * 128)).load_vec();
-                for x in fragments(chunk) {
-                    let high = x.high.unwrap_or([k.lit(0u32); 4]);
-                    for half in 0..2usize {
-                        let (at, chain) = (2 * half, &self.0[(2 * (round + chunk) as usize + half) % CHAINS]);
-                        let a = [x.low[at], high[at], x.low[at + 1], high[at + 1]];
-                        chain.mma::<bf16>(&[a.into()], &[[w[at], w[at + 1]].into()]);
-                    }
-                }
-            }
-        });
-    }
-
-    /// What the accumulators have together.
-    fn sum(&self) -> [Val<'k, f32>; 4] {
-        std::array::from_fn(|i| self.0.iter().skip(1).fold(self.0[0].get(i as u32), |sum, c| sum + c.get(i as u32)))
-    }
+/// What the chains of sixteen rows have together.
+fn products_of(chains: Chains<'_>) -> [Val<'_, f32>; 4] {
+    std::array::from_fn(|register| chains.get(register as u32))
 }

@@ -100,12 +100,12 @@ impl Stream {
 
     /// Packs the units `units` into `place`. `tensor` gives a weight's values.
     pub fn pack<'w>(&self, units: Span, tensor: impl Fn(BufferId) -> &'w WeightTensor + Sync, place: &mut [bf16]) {
-        let each = self.unit.bytes() as usize / 2;
+        let (packer, each) = (self.unit.packer(), self.unit.elements() as usize);
         place.par_chunks_mut(each).zip(units.lo..units.hi).for_each(|(place, unit)| {
             let k = self.unit.k() as usize;
             let rows = self.rows_of(unit).map(|row| row.map(|(buffer, row)| row_of(tensor(buffer), row, k)));
             let rows: [Option<&[bf16]>; 8] = std::array::from_fn(|i| rows[i].as_deref());
-            self.unit.pack(&rows, place);
+            packer.pack(&rows, place);
         });
     }
 }
