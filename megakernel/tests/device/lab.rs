@@ -136,7 +136,11 @@ pub fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {
-        text.push_str(&format!(": {error}"));
+        let next = error.to_string();
+        // Some errors say in their own text what their source says.
+        if !text.ends_with(&next) {
+            text.push_str(&format!(": {next}"));
+        }
         source = error.source();
     }
     text
