@@ -131,15 +131,14 @@ pub fn relative(found: &[f32], expected: &[f32]) -> f64 {
     difference / norm(&mut expected.iter().map(|&x| f64::from(x)))
 }
 
-/// An error with its causes, one line.
+/// An error with its causes, one line. A cause that its parent's text ends with is not repeated.
 pub fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {
-        let next = error.to_string();
-        // Some errors say in their own text what their source says.
-        if !text.ends_with(&next) {
-            text.push_str(&format!(": {next}"));
+        let cause = error.to_string();
+        if !text.ends_with(&cause) {
+            text.push_str(&format!(": {cause}"));
         }
         source = error.source();
     }
