@@ -3,7 +3,7 @@
 //! `tune_decode MODEL ROWS CONTEXT POSITION[,POSITION ..] STEPS [key=value[,key=value ..] ..]`: random weights, and for each
 //! list of settings and position the median of three launches of STEPS steps from there on, and of twenty launches of one
 //! step, with a sum over the tokens: the same for settings that change speed alone. Keys:
-//! `warps stage stages flight burst sums hold held registers group least splits page` (numbers), `activation` (`f32`, `bf16`), `deal` (`order`, `units`, `stages`), `tags`, `stream`, `pages`, `take`, `patient`, `times` (0 or 1;
+//! `warps stage stages flight burst sums hold held registers group least splits page` (numbers), `activation` (`f32`, `bf16`), `deal` (`order`, `units`, `stages`), `tags`, `stream`, `pages`, `take`, `times` (0 or 1;
 //! `times` prints where the time of each level goes). What ships is timed, and compared with its peers, by
 //! `tilewright bench --suite decode`.
 
@@ -70,7 +70,6 @@ fn options(settings: &str, mut lowering: LowerOptions) -> Result<(LowerOptions, 
             "registers" => device.held_registers = number()?,
             "group" => device.streamed_units = number()?,
             "hold" => device.hold = number()?,
-            "patient" => device.hold_waits = number()? != 0,
             "held" => device.held_rows = number()?,
             "tags" => device.tags = number()? != 0,
             "stream" => device.stream_tokens = number()? != 0,

@@ -37,13 +37,12 @@ pub fn embed<'k>(team: ConsumerWarps<'k>, embed: Embed<'k>) {
         let active = embed.position.at(row).load().ge(0);
         let id = active.select(embed.ids.at(row).load(), 0i32).cast::<u32>();
         let unit = id / Unit::ROWS;
-        let in_order = embed.deal.is_in_order().then(|| embed.table.at(unit.mul_wide(embed.unit.bytes() / 2)));
+        let in_order = embed.deal.is_in_order().then(|| embed.table.at(unit.mul_wide(embed.unit.elements())));
         let out = embed.out.from(row * embed.unit.k());
         team.each(embed.columns / 4, |at| {
             let column = embed.first + at * 4;
             let (start, within) = in_order.map_or_else(|| embed.stage(unit, column), |start| (start, column));
-            // The unit's layout: a run of 32 elements of each of the eight rows, then the next.
-            let place = id % Unit::ROWS * 32 + column % 32 + within / 32 * (Unit::ROWS * 32);
+            let place = embed.unit.element(id % Unit::ROWS, within);
             let values = Array::new(start.cast(), super::Float::Bf16).load4(place);
             out.store_four(column, values.map(|value| active.select(value, 0.0f32)));
         });
@@ -53,8 +52,8 @@ pub fn embed<'k>(team: ConsumerWarps<'k>, embed: Embed<'k>) {
 impl<'k> Embed<'k> {
     /// The stage that has a column of a unit, and which column of the stage it is.
     fn stage(self, unit: Val<'k, u32>, column: Val<'k, u32>) -> (Ptr<'k, Global, bf16>, Val<'k, u32>) {
-        let columns = self.unit.padded_k() / self.unit.stages();
+        let columns = self.unit.stage_k();
         let place = self.deal.at(unit * self.unit.stages() + column / columns);
-        (self.table.at(place.mul_wide(self.unit.stage_bytes() / 2)), column % columns)
+        (self.table.at(place.mul_wide(self.unit.stage_elements())), column % columns)
     }
 }

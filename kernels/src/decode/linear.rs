@@ -3,11 +3,11 @@
 use tilewright_codegen::build::{Global, Ptr, Shared, Val, Var};
 use tilewright_codegen::ir::attr::{AtomOp, RedOrder, Scope};
 
-use super::packing::Fragment;
 use super::product::{Activations, product, products};
 use super::source::Source;
 use super::warps::Item;
 use super::{Array, ConsumerWarps, HeldStage, Input, Operand, Packing, Path, Sums, Unit, Weights};
+use crate::gemv::product::Fragment;
 
 /// A tile of a linear layer.
 #[derive(Clone, Copy)]
@@ -215,7 +215,7 @@ impl<'k> Pass<'k> {
                 self.products((weights, held), fragments, sums, [base * streams, here * streams]);
             };
             match &x {
-                Activations::Copied(lane) => each(&|chunk, _| lane.chunk(chunk)),
+                Activations::Copied(lane) => each(&|tile, _| lane.tile(tile)),
                 Activations::Held(held) => each(&|_, place| held[place as usize].clone()),
                 Activations::Streamed(source) => {
                     products(source, weights, sums, here * streams);
@@ -230,7 +230,7 @@ impl<'k> Pass<'k> {
     }
 }
 
-/// The fragments of a chunk: its number, and its place among those of a warp.
+/// The fragments of a tile: its number, and its place among those of a warp.
 type Fragments<'f, 'k> = &'f dyn Fn(Val<'k, u32>, u32) -> Vec<Fragment<'k>>;
 
 impl<'k> Pass<'k> {

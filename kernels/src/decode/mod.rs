@@ -8,7 +8,6 @@
 //! |---|---|
 //! | `warps` | the warps that compute, their barrier, how work is dealt to them |
 //! | `array` | arrays in global memory whose dtype is chosen while recording, which other blocks read while they are written |
-//! | `unit` | eight weight rows as they pass through the ring: a layout, its inverse, stages |
 //! | `deal` | where the stages of a stream lie: in order, or dealt round the SMs |
 //! | `packing` | how rows lie in the MMA's A operand |
 //! | `path` | the way that activations take to the warps: copied, held, streamed |
@@ -16,7 +15,7 @@
 //! | `source` | activations straight to registers, without a copy |
 //! | `input` | where activations come from: plain or normalised |
 //! | `held` | stages of weights in registers |
-//! | `product` | units from the ring times activations |
+//! | `product` | units from the ring times activations, by the product of [`gemv`](crate::gemv::product) |
 //! | `linear` | a tile of a linear layer with its epilogues |
 //! | `qkv` | the projections of a kv head's group, rotated and appended |
 //! | `place` | the order of a token's row in a pool |
@@ -49,9 +48,9 @@ mod sample;
 mod shares;
 mod source;
 mod streamed;
-mod unit;
 mod warps;
 
+pub use crate::gemv::{Unit, UnitError};
 pub use crate::tile::Float;
 pub use argmax::{Argmax, argmax};
 pub use array::Array;
@@ -73,5 +72,4 @@ pub use rope::{HeadNorm, Rope, rope};
 pub use sample::{Sample, sample};
 pub use shares::Shares;
 pub use streamed::{Piece, Streamed, TokenStage, settled};
-pub use unit::{Unit, UnitError};
 pub use warps::ConsumerWarps;

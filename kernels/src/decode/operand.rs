@@ -4,11 +4,10 @@ use half::bf16;
 use tilewright_codegen::build::{Ptr, Shared, Val};
 
 use super::array::narrow;
-use super::packing::{Fragment, Packing, Quads};
+use super::packing::{Packing, Quads};
 use super::{ConsumerWarps, Unit};
-
-/// Elements of a row that a lane's group of four reads at once: half of the banks.
-const RUN: u32 = 32;
+use crate::gemv::DEPTH;
+use crate::gemv::product::Fragment;
 
 /// Activations `[parts, rows, padded k]` in shared memory.
 #[derive(Clone, Copy)]
@@ -18,7 +17,7 @@ pub struct Operand<'k> {
     packing: Packing,
 }
 
-/// Where a lane reads: each of its quads of a chunk.
+/// Where a lane reads: each of its quads of a tile.
 #[derive(Clone)]
 pub(super) struct Lane<'k> {
     quads: Vec<Ptr<'k, Shared, u32>>,
@@ -96,17 +95,16 @@ impl<'k> Operand<'k> {
 }
 
 impl<'k> Lane<'k> {
-    /// This lane's words of a chunk.
+    /// This lane's words of a tile.
     #[track_caller]
-    pub fn chunk(&self, chunk: Val<'k, u32>) -> Vec<Fragment<'k>> {
-        // A chunk is 32 elements: 16 words.
-        let quads: Vec<[Val<u32>; 4]> = self.quads.iter().map(|from| from.at(chunk * 16).load_vec()).collect();
+    pub fn tile(&self, tile: Val<'k, u32>) -> Vec<Fragment<'k>> {
+        let quads: Vec<[Val<u32>; 4]> = self.quads.iter().map(|from| from.at(tile * (DEPTH / 2)).load_vec()).collect();
         self.packing.fragments(&quads)
     }
 }
 
-/// Elements from a row to the next: an odd number of runs, so that neighbouring rows lie in different banks when a warp
+/// Elements from a row to the next: an odd number of tiles' k, half of the banks each, so that neighbouring rows lie in different banks when a warp
 /// reads them.
 fn pitch(unit: Unit) -> u32 {
-    ((unit.padded_k() / RUN) | 1) * RUN
+    ((unit.padded_k() / DEPTH) | 1) * DEPTH
 }

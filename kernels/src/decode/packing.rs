@@ -14,6 +14,7 @@
 use tilewright_codegen::build::{Ptr, Shared, Val};
 
 use super::{ConsumerWarps, Float};
+use crate::gemv::product::Fragment;
 
 /// How many rows a batch has, and in how many parts its elements come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -38,13 +39,6 @@ pub(super) enum Quads {
 pub(super) struct Half {
     packing: Packing,
     base: u32,
-}
-
-/// A lane's words of a chunk for the MMA's rows 0 to 7 and, where there are any, 8 to 15.
-#[derive(Clone, Copy)]
-pub(super) struct Fragment<'k> {
-    pub low: [Val<'k, u32>; 4],
-    pub high: Option<[Val<'k, u32>; 4]>,
 }
 
 impl Packing {
@@ -72,7 +66,7 @@ impl Packing {
         self.parts
     }
 
-    /// Registers of a lane that a chunk of 32 columns takes.
+    /// Registers of a lane that a tile's 32 columns take.
     pub(super) fn words(self) -> u32 {
         4 * self.halves().len() as u32 * if self.quads() == Quads::Both { 2 } else { 1 }
     }
@@ -89,7 +83,7 @@ impl Packing {
         (0..self.rows).step_by(8).map(|base| Half { packing: self, base }).collect()
     }
 
-    /// The operands that a lane's quads of a chunk make, as the halves have them in turn.
+    /// The operands that a lane's quads of a tile make, as the halves have them in turn.
     pub(super) fn fragments<'k>(self, quads: &[[Val<'k, u32>; 4]]) -> Vec<Fragment<'k>> {
         match *quads {
             [high_0, low_0, high_8, low_8] => {

@@ -1,20 +1,23 @@
 //! Units from the ring times activations, and the sums of the warps' shares.
 
-use half::bf16;
+use core::cell::RefCell;
+
 use tilewright_codegen::build::{Ptr, Shared, Val};
+use tilewright_layout::view::OffsetMap;
 
 use super::array::zero;
 use super::operand::Lane;
-use super::packing::{Fragment, Packing};
+use super::packing::Packing;
 use super::source::Source;
 use super::{ConsumerWarps, HeldStage, Unit};
-use crate::mma::Accumulator;
+use crate::gemv::product::{Chains, Fragment, WarpTile, multiply};
+use crate::ring::{Consumer, StageTile};
 
 /// Activations as the MMA's A operand.
 pub(super) enum Activations<'k> {
     /// In shared memory.
     Copied(Lane<'k>),
-    /// In registers: the fragments of this warp's chunks, stage by stage.
+    /// In registers: the fragments of this warp's tiles, stage by stage.
     Held(Vec<Vec<Fragment<'k>>>),
     /// Where they lie.
     Streamed(Box<Source<'k>>),
@@ -31,8 +34,18 @@ pub trait Weights<'k> {
     }
 }
 
-/// Accumulators that take turns: a chain of MMAs on one would wait for each.
-const CHAINS: usize = 4;
+/// The consumers' end of a ring.
+impl<'k, B, L: OffsetMap> Weights<'k> for RefCell<Consumer<'k, B, (StageTile<u32, L>,)>> {
+    fn stage(&self, read: &dyn Fn(Ptr<'k, Shared, u32>)) {
+        let full = self.borrow_mut().wait();
+        let (stage,) = full.tiles();
+        read(stage.base());
+        full.release();
+    }
+}
+
+/// Accumulators of a unit that take turns.
+const CHAINS: u32 = 4;
 
 /// Sums in shared memory, f32 `[warps, units, rows, 8]`: each warp's share of each output of a group of units.
 #[derive(Clone, Copy)]
@@ -91,7 +104,7 @@ impl<'k> Sums<'k> {
     }
 }
 
-/// The next unit of the ring times the operand, into slot `slot` of the sums. `fragments` gives those of a chunk: its
+/// The next unit of the ring times the operand, into slot `slot` of the sums. `fragments` gives those of a tile: its
 /// number, and its place among those of this warp. The unit's first stages may be held in registers.
 pub(super) fn product<'k>(
     team: ConsumerWarps<'k>,
@@ -101,14 +114,15 @@ pub(super) fn product<'k>(
     sums: Sums<'k>,
     slot: Val<'k, u32>,
 ) {
-    let chains = Chains::new(team);
+    let chains = Chains::new(team.k, 1, CHAINS);
     for stage in 0..unit.stages() {
-        let round = stage * unit.per_warp();
-        let first = unit.chunk(team.k.warp(), team.k.lit(round));
-        let stage = held.get(stage as usize).map_or(Stage::Next(weights), |held| Stage::Held(held, weights));
-        chains.multiply(team, unit, stage, round, |chunk| fragments(first + chunk * team.warps, round + chunk));
+        let before = stage * unit.per_warp();
+        let first = unit.tile(team.k.warp(), team.k.lit(before));
+        let of_round = |round: u32| fragments(first + round * team.warps, before + round);
+        let stage = held.get(stage as usize).map_or(Stage::Next(weights), Stage::Held);
+        stage.multiply(team, unit, of_round, chains.behind(before));
     }
-    sums.place(team, slot, chains.sum(), |at, sums| at.store_vec(sums));
+    sums.place(team, slot, products_of(chains), |at, sums| at.store_vec(sums));
 }
 
 /// The next `units` units of the ring, which come in the order of a group, times activations that are loaded stage by stage.
@@ -123,9 +137,9 @@ pub(super) fn products<'k>(source: &Source<'k>, weights: &dyn Weights<'k>, sums:
     k.for_(0u32, unit.stages(), |stage| {
         let fragments = source.fragments(&source.columns(stage));
         k.for_(0u32, units, |slot| {
-            let chains = Chains::new(team);
-            chains.multiply(team, unit, Stage::Next(weights), 0, |chunk| fragments[chunk as usize].clone());
-            sums.place(team, slot, chains.sum(), |at, [a, b]| {
+            let chains = Chains::new(k, 1, CHAINS);
+            Stage::Next(weights).multiply(team, unit, |round| fragments[round as usize].clone(), chains);
+            sums.place(team, slot, products_of(chains), |at, [a, b]| {
                 let [x, y]: [Val<f32>; 2] = at.load_vec();
                 at.store_vec([a + x, b + y]);
             });
@@ -137,54 +151,30 @@ pub(super) fn products<'k>(source: &Source<'k>, weights: &dyn Weights<'k>, sums:
 enum Stage<'w, 'k> {
     /// The ring's next.
     Next(&'w dyn Weights<'k>),
-    /// In registers, at the latest when it has been the ring's next.
-    Held(&'w HeldStage<'k>, &'w dyn Weights<'k>),
+    /// In registers.
+    Held(&'w HeldStage<'k>),
 }
 
-/// Accumulators of a unit.
-struct Chains<'k>(Vec<Accumulator<'k, f32>>);
-
-impl<'k> Chains<'k> {
-    fn new(team: ConsumerWarps<'k>) -> Chains<'k> {
-        Chains((0..CHAINS).map(|_| Accumulator::warp::<bf16>(team.k, 1, 1)).collect())
-    }
-
-    /// Adds the products of a stage, whose first chunk of this warp is its `round`-th of the unit; `fragments` gives those of one
-    /// of the stage's chunks of this warp.
+impl<'k> Stage<'_, 'k> {
+    /// Adds its products. `fragments` gives those of the warp's tile of a round.
     fn multiply(
-        &self,
+        self,
         team: ConsumerWarps<'k>,
         unit: Unit,
-        stage: Stage<'_, 'k>,
-        round: u32,
         fragments: impl Fn(u32) -> Vec<Fragment<'k>>,
+        chains: Chains<'k>,
     ) {
-        let k = team.k;
-        let multiply = |chunk: u32, w: [Val<'k, u32>; 4]| {
-            for x in fragments(chunk) {
-                let high = x.high.unwrap_or([k.lit(0u32); 4]);
-                for half in 0..2usize {
-                    let (at, chain) = (2 * half, &self.0[(2 * (round + chunk) as usize + half) % CHAINS]);
-                    let a = [x.low[at], high[at], x.low[at + 1], high[at + 1]];
-                    chain.mma::<bf16>(&[a.into()], &[[w[at], w[at + 1]].into()]);
-                }
-            }
-        };
-        match stage {
-            Stage::Next(weights) => weights.stage(&|weights| {
-                let weights = weights.at(k.warp() * 128 + k.lane() * 4);
-                (0..unit.per_warp())
-                    .for_each(|chunk| multiply(chunk, weights.at(chunk * (team.warps * 128)).load_vec()));
+        match self {
+            Stage::Next(weights) => weights.stage(&|stage| {
+                let tiles = WarpTile::of_whole_rounds(team.k, unit).map(|tile| tile.load(unit, stage.cast()));
+                multiply(team.k, tiles, &fragments, chains);
             }),
-            Stage::Held(held, weights) => {
-                held.bring(weights, unit.per_warp());
-                (0..unit.per_warp()).for_each(|chunk| multiply(chunk, held.chunk(chunk)));
-            }
+            Stage::Held(held) => multiply(team.k, held.tiles(unit), fragments, chains),
         }
     }
+}
 
-    /// What the accumulators have together.
-    fn sum(&self) -> [Val<'k, f32>; 4] {
-        std::array::from_fn(|i| self.0.iter().skip(1).fold(self.0[0].get(i as u32), |sum, c| sum + c.get(i as u32)))
-    }
+/// What the chains of sixteen rows have together.
+fn products_of(chains: Chains<'_>) -> [Val<'_, f32>; 4] {
+    std::array::from_fn(|register| chains.get(register as u32))
 }

@@ -1,6 +1,6 @@
 //! Activations on their way to the registers of the lanes that multiply them, straight from where they lie.
 //!
-//! No copy in shared memory: the ring may have that, and nobody waits for the slowest warp. What a lane needs of a chunk
+//! No copy in shared memory: the ring may have that, and nobody waits for the slowest warp. What a lane needs of a tile
 //! are eight consecutive elements of a row, `8·(lane mod 4) ..+8` of a run of 32. Where they take more than 16 bytes, pairs
 //! of lanes load them four by four, so that each load of a warp takes whole sectors of 32 bytes, and exchange what they
 //! packed.
@@ -9,8 +9,10 @@ use tilewright_codegen::build::{Val, Var};
 
 use super::array::narrow;
 use super::input::Squares;
-use super::packing::{Fragment, Half, Packing, Quads};
+use super::packing::{Half, Packing, Quads};
 use super::{Array, ConsumerWarps, Input, Unit};
+use crate::gemv::DEPTH;
+use crate::gemv::product::Fragment;
 
 /// Loads of four elements that are in flight together.
 const TOGETHER: usize = 16;
@@ -46,22 +48,22 @@ impl<'k> Source<'k> {
         Source { team, unit, packing, input, first, halves }
     }
 
-    /// The columns where this warp's chunks of a stage begin.
+    /// The columns where this warp's tiles of a stage begin.
     pub fn columns(&self, stage: Val<'k, u32>) -> Vec<Val<'k, u32>> {
         let Source { team, unit, .. } = *self;
-        let first = unit.chunk(team.k.warp(), stage * unit.per_warp());
-        (0..unit.per_warp()).map(|round| (first + round * team.warps) * 32).collect()
+        let first = unit.tile(team.k.warp(), stage * unit.per_warp());
+        (0..unit.per_warp()).map(|round| (first + round * team.warps) * DEPTH).collect()
     }
 
-    /// This lane's words of each chunk that begins at one of these columns. Of a normalised input the squares are added up.
+    /// This lane's words of each tile that begins at one of these columns. Of a normalised input the squares are added up.
     pub fn fragments(&self, columns: &[Val<'k, u32>]) -> Vec<Vec<Fragment<'k>>> {
         let halves: Vec<Vec<Vec<[Val<u32>; 4]>>> =
             self.halves.iter().map(|&(half, squares)| self.quads(half, squares, columns)).collect();
-        let chunk = |at: usize| {
+        let tile = |at: usize| {
             let quads: Vec<[Val<u32>; 4]> = halves.iter().flat_map(|half| half[at].iter().copied()).collect();
             self.packing.fragments(&quads)
         };
-        (0..columns.len()).map(chunk).collect()
+        (0..columns.len()).map(tile).collect()
     }
 
     /// Forgets the squares that were added up.
@@ -76,7 +78,7 @@ impl<'k> Source<'k> {
         }
     }
 
-    /// This lane's quads of each chunk.
+    /// This lane's quads of each tile.
     fn quads(&self, half: Half, squares: Var<'k, f32>, columns: &[Val<'k, u32>]) -> Vec<Vec<[Val<'k, u32>; 4]>> {
         let k = self.team.k;
         let start = (self.first + half.row(self.team)) * self.unit.k();
@@ -98,12 +100,12 @@ impl<'k> Source<'k> {
         }
     }
 
-    /// Whether rows end with a chunk.
+    /// Whether rows end with a tile.
     fn is_whole(&self) -> bool {
         self.unit.padded_k() == self.unit.k()
     }
 
-    /// The quads of chunks, whose elements `load` gives four by four, of some chunks at once.
+    /// The quads of tiles, whose elements `load` gives four by four, of some tiles at once.
     fn by_fours(
         &self,
         columns: &[Val<'k, u32>],
@@ -117,17 +119,17 @@ impl<'k> Source<'k> {
             let inside = (!self.is_whole()).then(|| column.lt(end));
             Four { column: if inside.is_some() { column.min(end - 4) } else { column }, inside }
         };
-        let chunks: Vec<[Four; 2]> =
+        let tiles: Vec<[Four; 2]> =
             columns.iter().map(|&column| [0u32, 8].map(|next| four(column + offset + next))).collect();
-        let some = |chunks: &[[Four<'k>; 2]]| {
-            let values = load(chunks.as_flattened());
-            let chunk = |pair: &[[Val<'k, f32>; 4]]| {
+        let some = |tiles: &[[Four<'k>; 2]]| {
+            let values = load(tiles.as_flattened());
+            let tile = |pair: &[[Val<'k, f32>; 4]]| {
                 let [even, odd] = [self.pack(pair[0]), self.pack(pair[1])];
                 even.into_iter().zip(odd).map(|(even, odd)| self.exchange([even, odd])).collect::<Vec<_>>()
             };
-            values.chunks(2).map(chunk).collect::<Vec<_>>()
+            values.chunks(2).map(tile).collect::<Vec<_>>()
         };
-        chunks.chunks(TOGETHER / 2).flat_map(some).collect()
+        tiles.chunks(TOGETHER / 2).flat_map(some).collect()
     }
 
     /// Four elements as words of each of this lane's quads.

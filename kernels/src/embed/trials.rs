@@ -7,6 +7,7 @@ use tilewright_codegen::verify::{VerifyErrors, verify};
 
 use super::{EmbedShape, embed_rows};
 use crate::decode::{Float, Unit};
+use crate::gemv::pack;
 use crate::naive;
 use crate::shipped::Entry;
 use crate::stored;
@@ -25,7 +26,7 @@ pub fn shipped() -> Vec<Box<dyn Shipped>> {
 }
 
 fn shape(hidden: u32, warps: u32, out: Float) -> EmbedShape {
-    let unit = Unit::new(hidden, warps, STAGE_BYTES).expect("rows of 1 to 2^20 elements, stages of a chunk a warp");
+    let unit = Unit::new(hidden, warps, STAGE_BYTES).expect("rows of 1 to 2^20 elements, stages of a tile a warp");
     EmbedShape { unit, out, warps }
 }
 
@@ -36,7 +37,7 @@ fn trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     let hidden = 4 * draw.between(1..=most);
     let shape = shape(hidden, draw.between(1..=8), stored::float(draw));
     let table = draw.floats((vocab * hidden) as usize, bf16::from_f64);
-    let packed = pack(shape.unit, &table);
+    let packed = pack(&table, shape.unit);
     let ids: Vec<i32> = (0..rows).map(|_| draw.between(0..=vocab - 1) as i32).collect();
     let position: Vec<i32> = (0..rows).map(|_| draw.between(0..=3) as i32 - 1).collect();
     let wide: Vec<f64> = table.iter().map(|v| v.to_f64()).collect();
@@ -49,15 +50,4 @@ fn trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     let table = trial.input("table", &packed);
     let out = stored::output(&mut trial, "out", shape.out, &out, Bound { absolute: 0.0, relative: 0.0 });
     Ok(trial.pass(ids).pass(position).pass(table).pass(out))
-}
-
-/// A table as units; rows behind the last are zeros.
-fn pack(unit: Unit, table: &[bf16]) -> Vec<bf16> {
-    let rows: Vec<&[bf16]> = table.chunks(unit.k() as usize).collect();
-    let units = rows.chunks(8).flat_map(|rows| {
-        let mut place = vec![bf16::ZERO; unit.bytes() as usize / 2];
-        unit.pack(&std::array::from_fn(|i| rows.get(i).copied()), &mut place);
-        place
-    });
-    units.collect()
 }

@@ -1,12 +1,12 @@
 //! The standalone kernel.
 
+use super::Unit;
 use super::device::{Inputs, Task, fetch_vectors, fetch_weights, multiply, room};
-use super::tiles::{Plan, ROWS, Vectors, Weights};
+use super::tiles::{Plan, Vectors, Weights};
 use crate::ring::{Ring, start};
 use half::bf16;
 use tilewright_codegen::build::{Builder, Val, block, record};
 use tilewright_codegen::ir::{Arch, Kernel};
-use tilewright_layout::LayoutError;
 
 /// What becomes of a sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,16 +22,13 @@ pub struct Epilogue {
 /// `y[m, n] = Σ_k x[m, k] · w[n, k] (+ bias[n]) (+ residual[m, n])`, for a grid of any number of blocks, best one for
 /// each multiprocessor.
 ///
-/// Parameters: n, w as [`relay`](super::relay) lays it out, x\[batch, [`Plan::x_pitch`]\] with zeros behind k, y\[batch, n\], then bias\[n\]
+/// Parameters: n, w as [`pack`](super::pack) orders it, x\[batch, [`Plan::x_pitch`]\] with zeros behind k, y\[batch, n\], then bias\[n\]
 /// and residual\[batch, n\] where the epilogue has them. Weights are fetched before the grids before this one have ended;
 /// nothing else is touched until then.
-///
-/// # Errors
-/// [`LayoutError`] where a stage is too large to count, which no plan is.
-pub fn gemv(arch: Arch, plan: &Plan, epilogue: Epilogue) -> Result<Kernel, LayoutError> {
-    let (stage, x_stage) = ((plan.stage()?,), (plan.x_stage()?,));
-    let name = format!("gemv_b{}_k{}", plan.batch, plan.k);
-    Ok(record(&name, arch, block(plan.threads()).min_blocks(1), |k| {
+pub fn gemv(arch: Arch, plan: &Plan, epilogue: Epilogue) -> Kernel {
+    let (stage, x_stage, warps) = ((plan.stage(),), (plan.x_stage(),), plan.unit.warps());
+    let name = format!("gemv_b{}_k{}", plan.batch, plan.unit.k());
+    record(&name, arch, block(plan.threads()).min_blocks(1), |k| {
         let n = k.param::<u32>("n");
         let (weights, x, y) = (k.global::<bf16>("w"), k.global::<bf16>("x"), k.global::<bf16>("y"));
         let bias = epilogue.bias.then(|| k.global::<bf16>("bias"));
@@ -43,7 +40,7 @@ pub fn gemv(arch: Arch, plan: &Plan, epilogue: Epilogue) -> Result<Kernel, Layou
         let (mut fill_weights, weights_full) = weights_ring.split();
         let (mut fill_vectors, vectors_full) = vectors_ring.split();
         let (mut inputs, room) = (Inputs { weights: weights_full, vectors: vectors_full }, room(k, plan));
-        let (first, count) = share(k, (n + (ROWS - 1)) / ROWS);
+        let (first, count) = share(k, (n + (Unit::ROWS - 1)) / Unit::ROWS);
         let task = Task { weights, x, first, count };
         let store = |[m, row]: [Val<'_, u32>; 2], sum: Val<'_, f32>| {
             k.when(row.lt(n), || {
@@ -58,10 +55,10 @@ pub fn gemv(arch: Arch, plan: &Plan, epilogue: Epilogue) -> Result<Kernel, Layou
             });
         };
         k.roles(vec![
-            (plan.warps, Box::new(|| multiply(k, plan, &mut inputs, room, task, store))),
-            (plan.warps + 1, Box::new(|| k.when(k.lane().eq(0), || fetch_weights(k, plan, &mut fill_weights, task)))),
+            (warps, Box::new(|| multiply(k, plan, &mut inputs, room, task, store))),
+            (warps + 1, Box::new(|| k.when(k.lane().eq(0), || fetch_weights(k, plan, &mut fill_weights, task)))),
             (
-                plan.warps + 2,
+                warps + 2,
                 Box::new(|| {
                     // Everything that earlier grids wrote comes in here, or after it.
                     k.grid_wait();
@@ -69,12 +66,12 @@ pub fn gemv(arch: Arch, plan: &Plan, epilogue: Epilogue) -> Result<Kernel, Layou
                 }),
             ),
         ]);
-    }))
+    })
 }
 
-/// This block's part of so many tiles, whose product with the blocks has 32 bits: parts differ by one tile at most.
-fn share<'k>(k: &'k Builder, tiles: Val<'k, u32>) -> (Val<'k, u32>, Val<'k, u32>) {
-    let bound = |block: Val<'k, u32>| block * tiles / k.blocks();
+/// This block's part of so many units, whose product with the blocks has 32 bits: parts differ by one unit at most.
+fn share<'k>(k: &'k Builder, units: Val<'k, u32>) -> (Val<'k, u32>, Val<'k, u32>) {
+    let bound = |block: Val<'k, u32>| block * units / k.blocks();
     let (first, end) = (bound(k.block_id()), bound(k.block_id() + 1));
     (first, end - first)
 }

@@ -2,19 +2,21 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `tiles` | every layout and size: [`Plan`] |
-//! | `relay` | the weights in the order in which they are read, and back: [`relay`], [`unrelay`] |
+//! | `packed` | the order of packed weights, and the packer that walks it: [`Tile`], [`Unit`], [`Packer`] |
+//! | `product` | tiles of a stage times activations, wherever these come from: [`product::multiply`] |
+//! | `tiles` | every size of the standalone kernel: [`Plan`] |
 //! | `device` | the kernel on a block: [`fetch_weights`], [`fetch_vectors`], [`multiply`] |
 //! | `launch` | the standalone kernel: [`gemv`] |
 //! | `trial` | shapes with inputs and what must come out: [`Case`] |
 //!
 //! The weights are the n8 operand of `mma.m16n8k16`, the activations the m16 operand, so a batch of 16 costs the bytes
-//! of a batch of 1. Weights were re-laid once: eight rows make a tile, a tile is cut along k into stages of 16 KiB that
-//! one bulk copy brings, and within a stage each lane's 16 bytes lie where no bank is met twice.
+//! of a batch of 1. Weights were packed once: eight rows make a unit, a unit is cut along k into stages of 16 KiB that
+//! one bulk copy brings, and within a stage each lane's 16 bytes lie where no bank is met twice. The megakernel's linear
+//! tasks ([`decode`](crate::decode)) read the same units by the same product.
 //!
 //! One warp fetches weights, one fetches activations, the others multiply: they share a stage by its k, and add their
-//! sums once a tile. A block takes its tiles in groups that go through k together, so that activations, which come from
-//! the level-two cache, are read once for up to sixteen tiles, and stay in registers while the tiles meet them.
+//! sums once a unit. A block takes its units in groups that go through k together, so that activations, which come from
+//! the level-two cache, are read once for up to sixteen units, and stay in registers while the units meet them.
 //!
 //! # Accuracy
 //! Products of `bf16` are exact in f32. A sum of K terms adds rounding errors of at most `γ Σ|x·w|` with
@@ -23,12 +25,14 @@
 
 mod device;
 mod launch;
-mod relay;
+mod packed;
+pub mod product;
 mod tiles;
 mod trial;
 
 pub use device::{Inputs, Stage, Task, fetch_vectors, fetch_weights, multiply, room};
 pub use launch::{Epilogue, gemv};
-pub use relay::{relay, unrelay};
-pub use tiles::{Octets, Plan, PlanError, ROWS, Tuning, Unit, Vectors, Weights};
+pub(crate) use packed::DEPTH;
+pub use packed::{Octets, Packer, Tile, Unit, UnitError, pack, unpack};
+pub use tiles::{Plan, PlanError, Tuning, Vectors, Weights};
 pub use trial::{Case, ShippedGemv};

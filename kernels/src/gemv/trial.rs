@@ -1,6 +1,6 @@
 //! Trials of the kernel: shapes, inputs, what must come out.
 
-use super::{Epilogue, Plan, Tuning, gemv, relay};
+use super::{Epilogue, Plan, Tuning, gemv, pack};
 use crate::naive::linear;
 use half::bf16;
 use tilewright_codegen::ir::{Arch, Kernel, Needs};
@@ -42,7 +42,7 @@ impl Case {
         let flag = |draw: &mut Draw| draw.between(0..=1) == 1;
         let tuning = Tuning {
             warps: [1, 2, 4, 8, 12, 16][draw.between(0..=5) as usize],
-            stage_units: draw.between(1..=9),
+            stage_tiles: draw.between(1..=9),
             stages: draw.between(1..=6),
             in_flight: draw.between(1..=6),
             x_stages: draw.between(1..=3),
@@ -62,14 +62,14 @@ impl Case {
     /// For a shape that has no plan: a mistake in the case.
     pub fn trial(&self, arch: Arch, draw: &mut Draw) -> Result<Trial, VerifyErrors> {
         let Case { batch, n, k, blocks, tuning, epilogue } = *self;
-        let plan = Plan::new(batch, k, Plan::tiles(n, blocks), tuning).expect("a case has a plan");
-        let kernel = verify(gemv(arch, &plan, epilogue).expect("a plan has a kernel"))?;
+        let plan = Plan::new(batch, k, Plan::units(n, blocks), tuning).expect("a case has a plan");
+        let kernel = verify(gemv(arch, &plan, epilogue))?;
         let mut floats = |count: u32| draw.floats::<bf16>(count as usize, bf16::from_f64);
         let (w, x, bias, residual) = (floats(n * k), floats(batch * k), floats(n), floats(batch * n));
         let (values, bound) = self.expected(&w, &x, &bias, &residual);
 
         let mut trial = Trial::new(kernel, blocks).note(format!("{self:?}"));
-        let w = trial.input("w", &relay(&w, &plan).expect("a case is small"));
+        let w = trial.input("w", &pack(&w, plan.unit));
         let pitch = plan.x_pitch() as usize;
         let mut pitched = vec![bf16::ZERO; batch as usize * pitch];
         for (to, from) in pitched.chunks_mut(pitch).zip(x.chunks(k as usize)) {
@@ -128,7 +128,7 @@ impl Shipped for ShippedGemv {
 
     fn record(&self, arch: Arch) -> Kernel {
         let plan = Plan::new(1, 4096, 4, Tuning::h100(1)).expect("a plan for a batch of 1");
-        gemv(arch, &plan, Epilogue::default()).expect("a plan has a kernel")
+        gemv(arch, &plan, Epilogue::default())
     }
 
     fn draw(&self, arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {

@@ -18,10 +18,16 @@ impl<'k> Cursor<'k> {
         Cursor { stage: k.var(stage), parity: k.var(parity), stages }
     }
 
+    /// The stage and the parity here.
+    #[track_caller]
+    pub(crate) fn here(&self) -> (Val<'k, u32>, Val<'k, u32>) {
+        (self.stage.get(), self.parity.get())
+    }
+
     /// The stage and the parity here, and a step to the next one: behind the last stage the first, with the other parity.
     #[track_caller]
     pub(crate) fn step(&self) -> (Val<'k, u32>, Val<'k, u32>) {
-        let (stage, parity) = (self.stage.get(), self.parity.get());
+        let (stage, parity) = self.here();
         let next = stage + 1;
         let wraps = next.eq(self.stages);
         self.stage.set(wraps.select::<u32>(0u32, next));

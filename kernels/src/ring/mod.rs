@@ -7,6 +7,7 @@
 //! | `shape` | [`Shape`]: stages, bytes in flight, consumers, cluster |
 //! | `setup` | [`Ring`]: memory and mbarriers; [`start`] makes them known to the block |
 //! | `producer`, `source` | acquire → fill → commit; where a tile comes from |
+//! | `counted` | [`Counted`]: a producer whose cap changes while it runs, and who hears that nobody reads on |
 //! | `consumer` | wait → read → release, at once or one stage later |
 //! | `cursor` | stage and parity, in registers |
 //! | `group` | [`GroupRing`]: the same threads copy by `cp.async` groups and read |
@@ -60,6 +61,7 @@
 //! stage's pointers are `Copy` and may be kept after its release. The simulator finds both.
 
 mod consumer;
+mod counted;
 mod cursor;
 mod group;
 mod operand;
@@ -69,10 +71,11 @@ mod shape;
 mod source;
 
 pub use consumer::{Consumer, Delayed, Full, Held};
+pub use counted::Counted;
 pub use cursor::Cursor;
 pub use group::{Claimed, Current, Free, GroupRing};
 pub use operand::{Operands, StageTile, View};
 pub use producer::{ByBulk, ByThreads, Empty, Filled, Producer};
 pub use setup::{Fill, Ring, Rings, Unready, start};
 pub use shape::{Consumers, Shape};
-pub use source::{Boxed, BulkSource, By, Source, Sources, by};
+pub use source::{Boxed, BulkSource, By, InPieces, Pieces, Source, Sources, by, in_pieces};

@@ -17,20 +17,20 @@ pub struct ByThreads;
 
 /// The end of a ring that fills stages. Every thread that fills comes through every step.
 pub struct Producer<'k, B, O: Operands, F> {
-    parts: Parts<'k, B, O>,
-    next: Cursor<'k>,
+    pub(super) parts: Parts<'k, B, O>,
+    pub(super) next: Cursor<'k>,
     /// The stage that has to land before the next one is asked for, if there is a cap.
-    landing: Option<Cursor<'k>>,
+    pub(super) landing: Option<Cursor<'k>>,
     fill: F,
 }
 
 /// A stage that nobody reads, to be filled.
 #[must_use = "a stage that was acquired is filled and committed"]
 pub struct Empty<'k, B, O: Operands, F> {
-    parts: Parts<'k, B, O>,
-    stage: Val<'k, u32>,
+    pub(super) parts: Parts<'k, B, O>,
+    pub(super) stage: Val<'k, u32>,
     #[expect(dead_code, reason = "its type says how the stage is filled")]
-    fill: F,
+    pub(super) fill: F,
 }
 
 /// A stage whose copies were started, to be committed.

@@ -99,6 +99,45 @@ impl<'k, T, L, F: FnOnce(View<'k, T, L>, Mbarrier<'k, Shared>)> Source<'k, T, L>
     }
 }
 
+/// Copies of pieces of a tile.
+pub struct InPieces<'k, F> {
+    bytes: Val<'k, u32>,
+    how: Bulk<'k>,
+    copies: F,
+}
+
+/// Bulk copies of pieces of a tile, `bytes` bytes in all, which `copies` starts; the rest of the tile stays as it is.
+pub fn in_pieces<'k, F: FnOnce(Pieces<'k>)>(bytes: Val<'k, u32>, how: Bulk<'k>, copies: F) -> InPieces<'k, F> {
+    InPieces { bytes, how, copies }
+}
+
+/// A tile that is filled in pieces.
+#[derive(Clone, Copy)]
+pub struct Pieces<'k> {
+    to: Ptr<'k, Shared, u8>,
+    bar: Mbarrier<'k, Shared>,
+    how: Bulk<'k>,
+}
+
+impl<'k> Pieces<'k> {
+    /// Brings so many bytes to a place of the tile, counted in bytes: both are multiples of 16.
+    #[track_caller]
+    pub fn bring(self, at: u32, from: Ptr<'k, Global, u8>, bytes: Val<'k, u32>) {
+        self.to.at(at).bulk_load(from, bytes, self.bar, self.how);
+    }
+}
+
+impl<'k, T: Scalar, L: OffsetMap, F: FnOnce(Pieces<'k>)> Source<'k, T, L> for InPieces<'k, F> {
+    fn bytes(&self, _: &'k Builder, _: u32) -> Val<'k, u32> {
+        self.bytes
+    }
+
+    #[track_caller]
+    fn load(self, to: View<'k, T, L>, _: u32, bar: Mbarrier<'k, Shared>) {
+        (self.copies)(Pieces { to: to.base().cast(), bar, how: self.how });
+    }
+}
+
 /// A source for each operand of a stage: a tuple as long as theirs.
 pub trait Sources<'k, O: Operands> {
     /// Bytes that arrive.

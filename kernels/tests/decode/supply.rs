@@ -109,9 +109,10 @@ pub fn scratch(team: ConsumerWarps<'_>, operand_bytes: u32, rows: u32, units: u3
 /// The rows `[n, k]` as units of eight, in the order of `order`: which rows each has.
 pub fn pack(unit: Unit, weight: &[bf16], order: &[[Option<usize>; 8]]) -> Vec<bf16> {
     let row = |row: usize| &weight[row * unit.k() as usize..][..unit.k() as usize];
+    let packer = unit.packer();
     let units = order.iter().flat_map(|rows| {
-        let mut place = vec![bf16::ZERO; unit.bytes() as usize / 2];
-        unit.pack(&rows.map(|at| at.map(row)), &mut place);
+        let mut place = vec![bf16::ZERO; unit.elements() as usize];
+        packer.pack(&rows.map(|at| at.map(row)), &mut place);
         place
     });
     units.collect()

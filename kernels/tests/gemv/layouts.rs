@@ -2,41 +2,61 @@
 
 use half::bf16;
 use proptest::prelude::*;
-use tilewright_kernels::gemv::{Octets, Plan, Tuning, Unit, relay, unrelay};
+use tilewright_kernels::gemv::{Octets, Plan, Tile, Tuning, Unit, pack, unpack};
 use tilewright_layout::Layout;
 use tilewright_layout::fragment::{FragmentA, FragmentB, atoms};
 use tilewright_layout::typed::StaticLayout;
 
+/// Units as the standalone kernel cuts them, and as the megakernel does.
+fn units(k: u32, warps: u32, stage_tiles: u32) -> [Unit; 2] {
+    let plan = Plan::new(1, k, 1, Tuning { warps, stage_tiles, ..Tuning::h100(1) }).expect("a plan");
+    [plan.unit, Unit::new(k, warps, stage_tiles * warps * 512).expect("a unit")]
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn the_weights_lie_where_the_layout_says(n in 1u32..40, k in 1u32..700, stage_units in 1u32..33) {
-        let tuning = Tuning { stage_units, ..Tuning::h100(1) };
-        let plan = Plan::new(1, k, 1, tuning).expect("a plan");
-        let layout = plan.weights(n).expect("small");
-        prop_assert!(layout.is_bijective(), "no two weights share a place, and there is no gap");
-        prop_assert_eq!(layout.extent(0), i64::from(n.next_multiple_of(8)));
-        prop_assert_eq!(layout.extent(1), i64::from(plan.padded_k()));
+    fn the_weights_lie_where_the_layout_says(n in 1u32..40, k in 1u32..700, warps in 1u32..9, stage_tiles in 1u32..33) {
+        for unit in units(k, warps, stage_tiles) {
+            prop_assert!(unit.padded_k() >= k && unit.stage_tiles() <= stage_tiles * warps);
+            let layout = unit.layout(n.div_ceil(8));
+            prop_assert!(layout.is_bijective(), "no two weights share a place, and there is no gap");
+            prop_assert_eq!(layout.extent(0), i64::from(n.next_multiple_of(8)));
+            prop_assert_eq!(layout.extent(1), i64::from(unit.padded_k()));
 
-        let w: Vec<bf16> = (0..n * k).map(|i| bf16::from_bits(i as u16 | 1)).collect();
-        let laid = relay(&w, &plan).expect("small");
-        prop_assert_eq!(laid.len() as i64, layout.size());
-        // The definition: the inverse of the layout sends a place to the number of its element, rows fastest.
-        let inverse = layout.right_inverse();
-        for (place, &value) in laid.iter().enumerate() {
-            let number = inverse.at(place as i64);
-            let (row, column) = (number % layout.extent(0), number / layout.extent(0));
-            let inside = row < i64::from(n) && column < i64::from(k);
-            let expected = if inside { w[(row * i64::from(k) + column) as usize] } else { bf16::ZERO };
-            prop_assert_eq!(value, expected);
+            let w: Vec<bf16> = (0..n * k).map(|i| bf16::from_bits(i as u16 | 1)).collect();
+            let packed = pack(&w, unit);
+            prop_assert_eq!(packed.len() as i64, layout.size());
+            // The definition: the inverse of the layout sends a place to the number of its element, rows fastest.
+            let inverse = layout.right_inverse();
+            for (place, &value) in packed.iter().enumerate() {
+                let number = inverse.at(place as i64);
+                let (row, column) = (number % layout.extent(0), number / layout.extent(0));
+                let inside = row < i64::from(n) && column < i64::from(k);
+                let expected = if inside { w[(row * i64::from(k) + column) as usize] } else { bf16::ZERO };
+                prop_assert_eq!(value, expected);
+            }
+            prop_assert_eq!(unpack(&packed, n, unit), w);
         }
-        prop_assert_eq!(unrelay(&laid, n, &plan).expect("small"), w);
+    }
+
+    #[test]
+    fn a_missing_row_is_zeros(k in 1u32..300, warps in 1u32..9, missing in 0usize..8) {
+        let unit = Unit::new(k, warps, 512 * warps).expect("a unit");
+        let row: Vec<bf16> = (0..k).map(|i| bf16::from_bits(i as u16 | 1)).collect();
+        let mut packed = vec![bf16::ONE; unit.elements() as usize];
+        unit.packer().pack(&core::array::from_fn(|at| (at != missing).then_some(&row[..])), &mut packed);
+        for (at, found) in unit.packer().unpack(&packed).into_iter().enumerate() {
+            prop_assert_eq!(found, if at == missing { vec![bf16::ZERO; k as usize] } else { row.clone() });
+        }
+        let zeros = 8 * unit.padded_k() - 7 * k;
+        prop_assert_eq!(packed.iter().filter(|value| value.to_bits() == 0).count() as u32, zeros);
     }
 }
 
-/// The k of a unit that the kernel puts into register `register`, half `half` of a lane, in step `step`: eight
+/// The k of a tile that the kernel puts into register `register`, half `half` of a lane, in step `step`: eight
 /// elements from 8·octet on, four to each step, pairs in order.
-fn unit_k(lane: i64, step: i64, register: i64, half: i64) -> i64 {
+fn tile_k(lane: i64, step: i64, register: i64, half: i64) -> i64 {
     let octet = Octets::LAYOUT.right_inverse().at(lane) / 8;
     8 * octet + 4 * step + 2 * register + half
 }
@@ -52,7 +72,7 @@ fn every_slot_of_the_contraction_meets_its_partner() {
         for lane in 0..32 {
             for register in 0..2 {
                 for half in 0..2 {
-                    let k = unit_k(lane, step, register, half);
+                    let k = tile_k(lane, step, register, half);
                     let row = Octets::LAYOUT.right_inverse().at(lane) % 8;
                     // B has n + 8·slot; its registers are the two pairs.
                     let at = b.at(lane + 32 * (half + 2 * register));
@@ -73,5 +93,5 @@ fn every_slot_of_the_contraction_meets_its_partner() {
         all.dedup();
         assert_eq!(all.len(), 16);
     }
-    assert_eq!(Unit::LAYOUT.size(), 256);
+    assert_eq!(Tile::LAYOUT.size(), 256);
 }

@@ -5,7 +5,7 @@ use half::bf16;
 use tilewright_codegen::ir::{Arch, Const};
 use tilewright_codegen::sim::mutate::{Equivalent, Survey, under_seeds};
 use tilewright_codegen::sim::{self, Arg, Launch, Memory, SimError};
-use tilewright_kernels::gemv::{Epilogue, Plan, Tuning, gemv, relay};
+use tilewright_kernels::gemv::{Epilogue, Plan, Tuning, gemv, pack};
 use tilewright_kernels::naive::linear;
 
 /// Mutants that nothing can find out.
@@ -29,12 +29,12 @@ fn whole(count: u32, seed: u32) -> Vec<f32> {
 }
 
 fn survey(batch: u32, n: u32, k: u32, tuning: Tuning) -> Result<Survey, SimError> {
-    let plan = Plan::new(batch, k, Plan::tiles(n, 2), tuning).expect("a plan");
-    let kernel = gemv(Arch::Sm90a, &plan, Epilogue { wide: true, ..Epilogue::default() }).expect("a kernel");
+    let plan = Plan::new(batch, k, Plan::units(n, 2), tuning).expect("a plan");
+    let kernel = gemv(Arch::Sm90a, &plan, Epilogue { wide: true, ..Epilogue::default() });
     let (w, x) = (whole(n * k, 1), whole(batch * k, 2));
     let expected: Vec<f32> = x.chunks(k as usize).flat_map(|x| linear(x, &w, None)).collect();
     let brain = |values: &[f32]| values.iter().map(|&v| bf16::from_f32(v)).collect::<Vec<_>>();
-    let laid = relay(&brain(&w), &plan).expect("small");
+    let laid = pack(&brain(&w), plan.unit);
     let judge = under_seeds(0..6, |kernel, seed| {
         let mut memory = Memory::new();
         let (w, x) = (memory.upload("w", &laid), memory.upload("x", &brain(&x)));
@@ -52,7 +52,7 @@ fn survey(batch: u32, n: u32, k: u32, tuning: Tuning) -> Result<Survey, SimError
 
 #[test]
 fn mutants_of_the_gemv_are_found_out() {
-    let small = Tuning { warps: 2, stage_units: 3, ..SMALL };
+    let small = Tuning { warps: 2, stage_tiles: 3, ..SMALL };
     // One group; several.
     for (batch, n, k, group) in [(1, 48, 320, 4), (9, 72, 192, 2)] {
         let survey = survey(batch, n, k, Tuning { group, ..small });

@@ -7,7 +7,7 @@ use tilewright_codegen::trial::{Draw, Shipped};
 use tilewright_kernels::gemv::{Case, Epilogue, Plan, PlanError, ShippedGemv, Tuning};
 
 /// Small stages and little room, so that small shapes have several of everything.
-pub const SMALL: Tuning = Tuning { warps: 4, stage_units: 6, stages: 3, in_flight: 2, x_stages: 2, group: 4 };
+pub const SMALL: Tuning = Tuning { warps: 4, stage_tiles: 6, stages: 3, in_flight: 2, x_stages: 2, group: 4 };
 
 fn run(case: Case, seed: u64) -> Result<(), String> {
     let trial = case.trial(Arch::Sm90a, &mut Draw::new(seed)).map_err(|errors| errors.to_string())?;

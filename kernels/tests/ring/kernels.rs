@@ -1,8 +1,9 @@
 //! One kernel for each way of using a ring. All compute sums of rows of 128 floats.
 
-use tilewright_codegen::build::{Builder, Bulk, block, record};
+use tilewright_codegen::build::{Builder, Bulk, Ptr, Shared, block, record};
+use tilewright_codegen::ir::attr::{Eviction, Scope};
 use tilewright_codegen::ir::{Arch, Kernel, Launch};
-use tilewright_kernels::ring::{BulkSource, Consumers, GroupRing, Ring, Shape, StageTile, by, start};
+use tilewright_kernels::ring::{BulkSource, Consumers, GroupRing, Ring, Shape, StageTile, by, in_pieces, start};
 use tilewright_kernels::tile::Index;
 use tilewright_layout::typed::Contiguous as Line;
 
@@ -44,6 +45,8 @@ pub fn all() -> Vec<Case> {
     vec![
         case("bulk", 160, 2, bulk as fn(&Builder), plain as fn(&[Vec<f32>], usize) -> f32),
         case("capped", 160, 2, capped, plain),
+        case("counted", 160, 2, counted, plain),
+        case("abandoned", 160, 1, abandoned, |rows, c| plain(&rows[..rows.len() / 2], c)),
         case("two_operands", 160, 1, two_operands, |rows, c| 3.0 * plain(rows, c)),
         case("two_loops", 160, 1, two_loops, |rows, c| plain(rows, c) + plain(&rows[..rows.len() / 2], c)),
         case("delayed", 160, 1, delayed, |rows, c| {
@@ -93,6 +96,54 @@ fn bulk(k: &Builder) {
 
 fn capped(k: &Builder) {
     through(k, Shape::stages(4).in_flight(2));
+}
+
+/// The cap changes from row to row, and a row comes in two pieces.
+fn counted(k: &Builder) {
+    fed_by_count(k, None);
+}
+
+/// Half of the rows are read, then the producer is told that nobody reads on.
+fn abandoned(k: &Builder) {
+    let stop = k.shared::<u32>("stop", 1);
+    k.when(k.tid().eq(0), || stop.store_relaxed(0u32, Scope::Cta));
+    fed_by_count(k, Some(stop));
+}
+
+fn fed_by_count<'k>(k: &'k Builder, stop: Option<Ptr<'k, Shared, u32>>) {
+    params!(k, rows, x, out, 1);
+    let shape = Shape::stages(3).consumers(Consumers::Warps(4));
+    let (producer, mut consumer) = start(k, Ring::bulk::<Rows>(k, (line(),), shape)).split();
+    let consume = || {
+        let sum = k.var(0.0f32);
+        k.for_(0, if stop.is_some() { rows / 2 } else { rows }, |_| {
+            let full = consumer.wait();
+            let (row,) = full.tiles();
+            sum.set(sum.get() + row.at([Index::thread(k)]).load());
+            full.release();
+        });
+        out.at(k.tid()).store(sum);
+        if let Some(stop) = stop {
+            k.when(k.tid().eq(0), || stop.store_relaxed(1u32, Scope::Cta));
+        }
+    };
+    let produce = || {
+        let (producer, how) = (producer.counted(), Bulk::default().policy(k.policy(Eviction::First)));
+        let gave_up = k.var(false);
+        k.for_(0, rows, |row| {
+            producer.land(row % 3 + 1);
+            let from = x.at(row * ROW).cast::<u8>();
+            let source = in_pieces(k.lit(ROW * 4), how, |to| {
+                to.bring(0, from, k.lit(ROW));
+                to.bring(ROW, from.at(ROW), k.lit(ROW * 3));
+            });
+            let listen = || stop.map_or(k.lit(false), |stop| stop.load_relaxed(Scope::Cta).ne(0));
+            producer.acquire_unless(gave_up, listen, |empty| empty.fill((source,)));
+            k.break_if(gave_up.get());
+        });
+        producer.drain();
+    };
+    k.if_else(k.warp().lt(4), consume, || k.when(k.lane().eq(0), produce));
 }
 
 /// A stage holds a row twice, the second time brought in two copies; the second counts double.

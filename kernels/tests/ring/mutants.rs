@@ -9,11 +9,21 @@ const CAP: &str = "the cap on bytes in flight is for speed; \"empty\" orders eve
 const LAST: &str = "the last release, for which nobody waits";
 const BEHIND: &str = "behind the last release";
 const NO_GROUP: &str = "the loop took every tile: the groups left are empty";
+const FIRST: &str = "before the block's first barrier, by one thread";
+const UNREAD: &str = "the stage is not read a second time: the producer waits for it in vain, and gives up";
 const ALIVE: &str = "it only keeps the blocks alive: nothing is read later";
 
 /// Mutants that nothing can find out, by case.
 const LEDGER: &[(&str, &[Equivalent])] = &[
     ("capped", &[Equivalent::new("", "mbarrier.try_wait", "does not wait", CAP).times(1)]),
+    ("counted", &[Equivalent::new("", "mbarrier.try_wait", "does not wait", CAP).times(2)]),
+    (
+        "abandoned",
+        &[
+            Equivalent::new("", "st.relaxed.cta.u32 shared", "weak", FIRST).times(1),
+            Equivalent::new("", "mbarrier.init shared", "one arrival more", UNREAD).times(2),
+        ],
+    ),
     ("two_loops", &[Equivalent::new("", "mbarrier.try_wait", "does not wait", CAP).times(2)]),
     (
         "delayed",

@@ -103,6 +103,23 @@ fn releases_and_tags_and_registers_give_the_same_bits() {
     assert_eq!(bits(true, false), expected);
 }
 
+/// Of a unit, stage by stage is added up whatever units come between, and squares once a group.
+#[test]
+fn groups_of_streamed_units_change_no_bit() {
+    for (rows, tags) in [(2, true), (9, false)] {
+        let bits = |streamed_units: u32| {
+            let streamed = DeviceOptions { held_rows: 1, held_registers: 0, streamed_units, tags, ..options() };
+            let mut machine = machine(&tiny(), rows, 3, 24, streamed);
+            let tokens = machine.run(&Cells::at(rows, 0).view(), 2).unwrap();
+            (tokens, machine.f32(LOGITS).unwrap().into_iter().map(f32::to_bits).collect::<Vec<_>>())
+        };
+        let expected = bits(2);
+        for streamed_units in [4, 8] {
+            assert!(bits(streamed_units) == expected, "rows {rows}, groups of {streamed_units} units");
+        }
+    }
+}
+
 /// Chunks of weights and blocks of tokens are dealt to the warps in turn, whatever stage they come in: copied, held, and with
 /// rows that end inside a stage.
 #[test]

@@ -48,7 +48,7 @@ fn no_bit_of_a_step_depends_on_where_stages_lie() {
 #[test]
 fn programs_of_any_rows_find_the_same_dealt_image() {
     let spec = tiny();
-    let dealt = DeviceOptions { dealing: Dealing::Stages, ..options() };
+    let with = |dealing| DeviceOptions { dealing, ..options() };
     let run = |options| {
         let mut shared = DeviceWeights::new(device(3, 3), Arc::new(weights(&spec)));
         let mut wide = shared.machine(placed(&spec, 4, 3), None, options, &mut |_, _| ()).unwrap();
@@ -61,7 +61,7 @@ fn programs_of_any_rows_find_the_same_dealt_image() {
         narrow.step(&StepCells { tokens: &[42], positions: &[4], page_table: &page_table[..PAGES] }).unwrap();
         narrow.f32_row(LOGITS, 0).unwrap().into_iter().map(f32::to_bits).collect::<Vec<_>>()
     };
-    assert_eq!(run(dealt), run(options()));
+    assert_eq!(run(with(Dealing::Stages)), run(with(Dealing::InOrder)));
 }
 
 /// In every round the tasks of a stream read consecutive places, so far as they have that round.

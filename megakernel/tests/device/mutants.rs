@@ -77,14 +77,14 @@ fn host() -> HostOrder {
     HostOrder::new("status", 4 * 7, Arc::new(opens)).atomic(0)
 }
 
-/// Of four stages two land while the producer waits for an empty one, so that a launch that fails may end under a copy, and it
-/// runs ahead of what the team reads of a step.
+/// Of four stages two land, one for the stage that is held, while the producer waits for an empty one, so that a launch that
+/// fails may end under a copy, and it runs ahead of what the team reads of a step. Tasks have more stages than are held.
 fn fresh() -> DeviceMachine {
     let options = DeviceOptions {
         warps: 2,
         stage_bytes: 1024,
         stages: 4,
-        in_flight: 2,
+        hold: 1,
         sums_bytes: 256,
         split_tokens: 16,
         spin_limit: 1 << 11,

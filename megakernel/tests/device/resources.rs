@@ -17,30 +17,28 @@ fn kernels_of_known_models_assemble_to_what_the_page_says() {
     let mut table = Table::new("The megakernel", &ptxas);
     let target = Target::named("h100").unwrap();
     let ships = DeviceOptions::default();
-    let dealt = DeviceOptions { dealing: Dealing::Stages, ..ships };
-    let landed = DeviceOptions { hold: 4, hold_waits: false, ..dealt };
-    let [two, four, six] = [2, 4, 6].map(|hold| DeviceOptions { hold, ..dealt });
+    let none = DeviceOptions { hold: 0, ..ships };
+    let in_order = DeviceOptions { dealing: Dealing::InOrder, ..ships };
+    let [two, six] = [2, 6].map(|hold| DeviceOptions { hold, ..ships });
     for (model, rows, note, options) in [
         ("llama-3.2-1b", 1, "", ships),
         ("llama-3.2-1b", 1, ", choices at random", ships),
-        ("llama-3.2-1b", 1, ", stages dealt", dealt),
-        ("llama-3.2-1b", 1, ", stages dealt, 2 held", two),
-        ("llama-3.2-1b", 1, ", stages dealt, 4 held", four),
-        ("llama-3.2-1b", 1, ", stages dealt, 6 held", six),
-        ("llama-3.2-1b", 1, ", stages dealt, 4 held that have landed", landed),
-        ("llama-3.2-1b", 2, ", stages dealt, 4 held", four),
+        ("llama-3.2-1b", 1, ", none held", none),
+        ("llama-3.2-1b", 1, ", 2 held", two),
+        ("llama-3.2-1b", 1, ", 6 held", six),
+        ("llama-3.2-1b", 1, ", in order", in_order),
+        ("llama-3.2-1b", 2, "", ships),
         ("llama-3.2-1b", 4, "", ships),
         ("llama-3.2-1b", 8, "", ships),
         ("llama-3.2-1b", 16, "", ships),
         ("llama-3.1-8b", 1, "", ships),
-        ("llama-3.1-8b", 1, ", stages dealt, 2 held", two),
-        ("llama-3.1-8b", 1, ", stages dealt, 4 held", four),
-        ("llama-3.1-8b", 1, ", stages dealt, 6 held", six),
-        ("llama-3.1-8b", 1, ", stages dealt, 4 held that have landed", landed),
+        ("llama-3.1-8b", 1, ", none held", none),
+        ("llama-3.1-8b", 1, ", 2 held", two),
+        ("llama-3.1-8b", 1, ", 6 held", six),
         ("llama-3.1-8b", 4, "", ships),
         ("llama-3.1-8b", 8, "", ships),
         ("llama-3.1-8b", 16, "", ships),
-        ("llama-3.1-8b", 16, ", stages dealt", dealt),
+        ("llama-3.1-8b", 16, ", in order", in_order),
     ] {
         let (spec, sampling) = (ModelSpec::named(model).unwrap(), note.contains("random"));
         let lowering = LowerOptions { rows, sampling, kv: DType::BF16, ..LowerOptions::for_context(4096) };

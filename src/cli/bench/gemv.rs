@@ -68,7 +68,7 @@ pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
             for (note, tuning, early) in tunings(bench, batch) {
                 // A variant may not exist for a shape.
                 let Ok(plan) =
-                    Plan::new(batch, weights.k, Plan::tiles(weights.n, bench.device.properties().sms), tuning)
+                    Plan::new(batch, weights.k, Plan::units(weights.n, bench.device.properties().sms), tuning)
                 else {
                     continue;
                 };
@@ -93,13 +93,13 @@ fn tunings(bench: &Bench, batch: u32) -> Vec<(String, Tuning, bool)> {
         return vec![(String::new(), ours, true)];
     }
     let mut all = vec![("not early".into(), ours, false)];
-    for (warps, stage_units) in [(8, 32), (8, 16), (16, 32), (16, 16)] {
+    for (warps, stage_tiles) in [(8, 32), (8, 16), (16, 32), (16, 16)] {
         for (ring_kib, in_flight_kib) in [(96, 48), (144, 32), (144, 48), (144, 64), (144, 96), (192, 48)] {
             for (x_stages, group) in [(2, 16), (3, 16), (2, 8), (2, 4)] {
-                let stage_kib = stage_units / 2;
+                let stage_kib = stage_tiles / 2;
                 let (stages, in_flight) = (ring_kib / stage_kib, in_flight_kib / stage_kib);
-                let tuning = Tuning { warps, stage_units, stages, in_flight, x_stages, group };
-                let note = format!("w{warps} u{stage_units} r{ring_kib} f{in_flight_kib} x{x_stages} g{group}");
+                let tuning = Tuning { warps, stage_tiles, stages, in_flight, x_stages, group };
+                let note = format!("w{warps} u{stage_tiles} r{ring_kib} f{in_flight_kib} x{x_stages} g{group}");
                 all.push((note, tuning, true));
             }
         }
@@ -109,7 +109,7 @@ fn tunings(bench: &Bench, batch: u32) -> Vec<(String, Tuning, bool)> {
 
 fn measure(bench: &Bench, weights: &Weights, plan: &Plan, mut note: String, early: bool) -> Result<Row, Failure> {
     let &Weights { n, k, .. } = weights;
-    let verified = verify(gemv(Arch::Sm90a, plan, Epilogue::default())?)?;
+    let verified = verify(gemv(Arch::Sm90a, plan, Epilogue::default()))?;
     let kernel = match early {
         true => bench.device.load(&verified)?,
         false => {

@@ -6,7 +6,7 @@
 /// |---|---|
 /// | `warps` | which warp adds up which columns and tokens |
 /// | `split_tokens`, and the program's splits | which tokens a split adds up |
-/// | `held_rows`, `held_registers` | whether activations are streamed; then also `stage_bytes` and `streamed_units` |
+/// | `held_rows`, `held_registers` | whether activations are streamed; then also `stage_bytes` |
 /// | `stream_tokens`, stages that hold no 16 tokens | which warp has a row's newest tokens |
 /// | all others, and `stage_bytes` where nothing is streamed | nothing: every bit is the same |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,8 @@ pub struct DeviceOptions {
     /// Most stages of the ring; fewer where shared memory ends.
     pub stages: u32,
     /// Most stages in flight for tasks that the team has not come to: what it publishes, polls and loads meanwhile queues
-    /// behind them.
+    /// behind them. One more where the team holds stages (`hold`): what it takes out of the ring makes room that one stage
+    /// at a time does not fill.
     pub in_flight: u32,
     /// Most stages in flight for the task that the team is at. More only queue at the memory.
     pub burst: u32,
@@ -37,11 +38,8 @@ pub struct DeviceOptions {
     /// Where the stages of a stream of weights lie in the image.
     pub dealing: Dealing,
     /// Stages of a task that the team takes into registers while it waits, where its activations are copied; 8 at most. The
-    /// ring has room for others meanwhile.
+    /// ring has room for others meanwhile, and one more is in flight. 0: none.
     pub hold: u32,
-    /// Whether the team waits for the stages that it holds. Otherwise it takes those that have landed, and looks for its
-    /// signals without delay.
-    pub hold_waits: bool,
     /// Fewest rows of a task whose activations are held in registers; of fewer rows they are copied to shared memory. Where
     /// there is no room they are streamed.
     pub held_rows: u32,
@@ -124,12 +122,11 @@ impl Default for DeviceOptions {
             sums_bytes: 4096,
             spin_limit: 1 << 24,
             tags: true,
-            dealing: Dealing::InOrder,
-            hold: 0,
-            hold_waits: true,
+            dealing: Dealing::Stages,
+            hold: 4,
             held_rows: 3,
             held_registers: 128,
-            streamed_units: 8,
+            streamed_units: 4,
             take_registers: true,
             timeline: false,
         }

@@ -126,6 +126,17 @@ impl Plan {
         self.directory.iter().map(|block| block.tasks).max().unwrap_or(0)
     }
 
+    /// Stages of a task that the team holds, at most: 0 where no task holds any.
+    pub(super) fn held_stages(&self) -> u32 {
+        let holds = self.opcodes.iter().any(|opcode| opcode.holds_stages());
+        if holds { self.options.hold() } else { 0 }
+    }
+
+    /// Stages in flight for tasks that the team has not come to, at most: one more where it makes room by holding stages.
+    pub(super) fn in_flight(&self) -> u32 {
+        self.options.in_flight.saturating_add(u32::from(self.held_stages() > 0))
+    }
+
     /// Plans a placed program.
     ///
     /// # Errors

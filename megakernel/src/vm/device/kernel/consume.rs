@@ -1,15 +1,16 @@
 //! The team: waits, computes, publishes, task by task and step by step.
 
 use super::held::Held;
+use super::ring::Reader;
 use super::{Kit, advance, dispatch};
 
 /// Runs every task of every step.
 ///
 /// Thread 0 alone writes the block's word `stop`, before the first barrier of a task; the team reads it between that
 /// barrier and the next, so that all of it stops at the same task.
-pub(super) fn consume(kit: Kit<'_, '_>) {
+pub(super) fn consume<'k>(kit: Kit<'k, '_>, reader: Reader<'k>) {
     let (k, team, sync) = (kit.k, kit.team, kit.sync);
-    let (tasks, reader) = (kit.table.tasks(), kit.ring.reader());
+    let tasks = kit.table.tasks();
     let leader = k.tid().eq(0);
     let over = k.var(false);
     k.for_(0u32, kit.steps, |step| {
@@ -33,7 +34,7 @@ pub(super) fn consume(kit: Kit<'_, '_>) {
             k.when(leader, || {
                 sync.check(task, kit.plan.opcodes.len() as u32);
                 sync.wait(kit.table, task, step);
-                reader.comes_to(step * tasks + index + 1);
+                kit.progress.comes_to(step * tasks + index + 1);
                 if let Some(trace) = kit.trace {
                     trace.note(index, 1);
                 }

@@ -14,28 +14,14 @@ pub(super) struct Held<'r, 'k> {
 }
 
 impl<'r, 'k> Held<'r, 'k> {
-    /// Takes the stages of a task that are held; by the team, before thread 0 waits for anything. Or only those that have
-    /// landed: each warp takes the others when it multiplies them.
+    /// Takes the stages of a task that are held; by the team, before thread 0 waits for anything.
     ///
-    /// Nobody is told to stop here: thread 0 says so later, when what it took has landed.
+    /// Nobody is told to stop here: thread 0 says so later, when these stages have landed.
     pub fn take(kit: Kit<'k, '_>, ring: &'r Reader<'k>, task: TaskView<'k>) -> Held<'r, 'k> {
-        let (k, options) = (kit.k, kit.plan.options);
-        let holds = kit.plan.opcodes.iter().any(|opcode| opcode.holds_stages());
-        let most = if holds { options.hold() } else { 0 };
-        let stages: Vec<_> =
-            (0..most).map(|_| HeldStage::new(kit.team, options.stage_bytes, options.hold_waits)).collect();
-        let goes_on = k.var(true);
+        let (k, stage_bytes) = (kit.k, kit.plan.options.stage_bytes);
+        let stages: Vec<_> = (0..kit.plan.held_stages()).map(|_| HeldStage::new(kit.team, stage_bytes)).collect();
         for (number, stage) in (0u32..).zip(&stages) {
-            let wanted = task.held().gt(number);
-            if options.hold_waits {
-                k.when(wanted, || stage.take(ring, task.stage_bytes()));
-                continue;
-            }
-            k.when(wanted & goes_on.get(), || {
-                let landed = ring.landed();
-                goes_on.set(landed);
-                k.when(landed, || stage.take(ring, task.stage_bytes()));
-            });
+            k.when(task.held().gt(number), || stage.take(ring, task.stage_bytes()));
         }
         Held { ring, stages }
     }

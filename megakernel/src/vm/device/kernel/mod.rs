@@ -2,7 +2,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `ring` | the ring of stages, its producer and its readers |
+//! | `ring` | the ring of stages, and how far the team has come |
 //! | `table` | the block's tables in shared memory |
 //! | `cells` | positions and page tables in shared memory |
 //! | `sync` | counters, the end of a launch, reports |
@@ -32,11 +32,12 @@ use half::bf16;
 use tilewright_codegen::build::{Builder, Global, Ptr, Val, block, record as record_kernel};
 use tilewright_codegen::ir::Kernel;
 use tilewright_kernels::decode::{ConsumerWarps, Scratch};
+use tilewright_kernels::ring::start;
 
 use super::Plan;
 use cells::StepCells;
 pub use dispatch::{Call, Generation};
-use ring::Ring;
+use ring::Progress;
 use sync::Sync;
 pub(super) use sync::{BEGUN, HALT, OWN_COUNTERS, PITCH};
 use table::Table;
@@ -61,7 +62,7 @@ struct Kit<'k, 'p> {
     k: &'k Builder,
     plan: &'p Plan,
     memory: Memory<'k>,
-    ring: Ring<'k>,
+    progress: Progress<'k>,
     table: Table<'k>,
     sync: Sync<'k>,
     team: ConsumerWarps<'k>,
@@ -93,7 +94,7 @@ fn body(k: &Builder, plan: &Plan) {
     let (counters, status) = (k.global::<u32>("counters"), k.global::<u32>("status"));
     let (epoch, steps, advance) = (k.param::<u32>("epoch"), k.param::<u32>("steps"), k.param::<u32>("advance"));
     let ends = k.global::<i32>("ends");
-    let ring = Ring::new(k, options);
+    let (ring, progress) = (ring::ring(k, options), Progress::new(k, plan));
     let table = Table::new(k, plan, directory);
     let sums_bytes = options.sums_bytes;
     let scratch = Scratch {
@@ -112,7 +113,7 @@ fn body(k: &Builder, plan: &Plan) {
         k,
         plan,
         memory,
-        ring,
+        progress,
         table,
         sync,
         team: ConsumerWarps::new(k, options.warps),
@@ -126,10 +127,10 @@ fn body(k: &Builder, plan: &Plan) {
     table.fetch(k, tables);
     k.when(k.tid().eq(0), || {
         sync.start();
-        ring.start();
+        progress.start();
         cells.start();
     });
-    k.barrier();
+    let (producer, reader) = start(k, ring).split();
     k.when(k.warp().eq(0), || table.add_up(k));
     k.barrier();
     let [found, expected] = table.sums();
@@ -141,13 +142,13 @@ fn body(k: &Builder, plan: &Plan) {
                 if let Some(registers) = options.registers() {
                     k.registers_up(registers.team);
                 }
-                consume::consume(kit);
+                consume::consume(kit, reader.into());
             },
             || {
                 if let Some(registers) = options.registers() {
                     k.registers_down(registers.producer);
                 }
-                k.when(k.warp().eq(options.warps) & k.lane().eq(0), || produce::produce(kit));
+                k.when(k.warp().eq(options.warps) & k.lane().eq(0), || produce::produce(kit, producer.counted()));
             },
         );
     });

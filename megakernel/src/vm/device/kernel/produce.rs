@@ -1,19 +1,22 @@
 //! The thread that fills the ring: it walks the queue ahead of the team and waits for nothing but room in the ring, and
 //! for the positions of a step before its first keys and values.
 
-use tilewright_codegen::build::{Val, Var};
+use tilewright_codegen::build::{Bulk, Val, Var};
+use tilewright_codegen::ir::attr::Eviction;
 use tilewright_kernels::decode::Order;
+use tilewright_kernels::ring::{Pieces, in_pieces};
 
 use super::Kit;
 use super::pages::ask_for_pages;
-use super::ring::{Filling, Producer};
+use super::ring::Producer;
 use super::table::TaskView;
 use super::tokens::stream_tokens;
 
 /// Streams what every task of every step needs.
-pub(super) fn produce(kit: Kit<'_, '_>) {
+pub(super) fn produce<'k>(kit: Kit<'k, '_>, producer: Producer<'k>) {
     let k = kit.k;
-    let feed = Feed { kit, producer: kit.ring.producer(), stopped: k.var(false), full: kit.trace.map(|_| k.var(0u64)) };
+    let how = Bulk::default().policy(k.policy(Eviction::First));
+    let feed = Feed { kit, producer, how, stopped: k.var(false), full: kit.trace.map(|_| k.var(0u64)) };
     let tasks = kit.table.tasks();
     k.for_(0u32, kit.steps, |step| {
         k.for_(0u32, tasks, |index| {
@@ -50,6 +53,7 @@ pub(super) struct Turn<'k> {
 pub(super) struct Feed<'k, 'p> {
     pub kit: Kit<'k, 'p>,
     producer: Producer<'k>,
+    how: Bulk<'k>,
     /// Whether the team does not go on.
     pub stopped: Var<'k, bool>,
     /// With a timeline: how long nothing was on its way because the ring was full.
@@ -62,7 +66,7 @@ impl<'k> Feed<'k, '_> {
         let (bytes, weights) = (task.stage_bytes(), self.kit.memory.image.at(task.weights().mul_wide(512u32)));
         k.for_(0u32, task.stages(), |stage| {
             let from = weights.at(self.place(task, stage).mul_wide(bytes));
-            self.stage(turn, bytes, |filling| filling.bring(0, from, bytes));
+            self.stage(turn, bytes, |stage| stage.bring(0, from, bytes));
             k.break_if(self.stopped.get());
         });
     }
@@ -79,24 +83,22 @@ impl<'k> Feed<'k, '_> {
     }
 
     /// Fills the next stage for a task, when there is room; or finds out that the team does not go on.
-    pub fn stage(&self, turn: Turn<'k>, bytes: Val<'k, u32>, copies: impl FnOnce(Filling<'k>)) {
-        let (k, producer, trace) = (self.kit.k, self.producer, self.kit.trace);
-        producer.land(turn.number);
+    pub fn stage(&self, turn: Turn<'k>, bytes: Val<'k, u32>, copies: impl FnOnce(Pieces<'k>)) {
+        let (k, producer, trace) = (self.kit.k, &self.producer, self.kit.trace);
+        producer.land(self.kit.progress.most(turn.number));
         let since = trace.map(|trace| k.var(trace.now()));
-        k.loop_(|| {
-            k.break_if(producer.is_empty());
+        let listen = || {
             if let (Some(trace), Some(since)) = (trace, since) {
                 k.when(producer.flies(), || since.set(trace.now()));
             }
-            self.stopped.set(self.kit.sync.stopped());
-            k.break_if(self.stopped.get());
-        });
-        k.when(!self.stopped.get(), || {
+            self.kit.sync.stopped()
+        };
+        producer.acquire_unless(self.stopped, listen, |empty| {
             if let (Some(trace), Some(since), Some(full)) = (trace, since, self.full) {
                 let idle = producer.flies().select(0u64, trace.now() - since.get());
                 full.set(full.get() + idle);
             }
-            producer.fill(bytes, copies);
+            empty.fill((in_pieces(bytes, self.how, copies),))
         });
     }
 }

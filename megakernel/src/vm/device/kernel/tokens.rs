@@ -48,13 +48,13 @@ impl<'k> Row<'_, 'k, '_> {
         k.for_(0u32, streamed.stages(tokens), |stage| {
             let count = streamed.count(tokens, stage);
             let first = tokens[0] + stage * streamed.stage.tokens();
-            self.feed.stage(self.turn, streamed.bytes(count), |filling| {
+            self.feed.stage(self.turn, streamed.bytes(count), |to| {
                 for piece in 0..streamed.stage.pieces() {
                     let piece =
                         streamed.piece(keys, [task.value(self.of.fields.kv_head), self.row], [first, count], piece);
                     k.when(piece.bytes.gt(0), || {
-                        filling.bring(piece.keys, keys.bytes_from(piece.first), piece.bytes);
-                        filling.bring(piece.values, values.bytes_from(piece.first), piece.bytes);
+                        to.bring(piece.keys, keys.bytes_from(piece.first), piece.bytes);
+                        to.bring(piece.values, values.bytes_from(piece.first), piece.bytes);
                     });
                 }
             });

@@ -1,0 +1,340 @@
+//! Packed weights: the order in which products read them, as layouts, and the packer that walks these.
+//!
+//! | word | what it is |
+//! |---|---|
+//! | [`Tile`] | eight rows by 32 of k: what a warp reads by one load of 16 bytes a lane, two matrix instructions' worth |
+//! | [`Unit`] | eight rows with all of their k: tile after tile |
+//! | stage | consecutive tiles of a unit: what a ring brings at once |
+//!
+//! Weights are the n8 operand of `m16n8k16`. A lane holds eight consecutive elements of its row ([`Octets`]), where the
+//! instruction would have them two by two: a permutation of k that both operands share, which changes no sum. So the lanes'
+//! elements of a tile are 512 contiguous bytes in the order of the lanes, which a warp reads without bank conflicts.
+
+use core::ops::Range;
+use half::bf16;
+use thiserror::Error;
+use tilewright_codegen::build::Val;
+use tilewright_layout::Layout;
+use tilewright_layout::typed::{RowMajor, StaticLayout};
+
+use crate::tile::{Index, place};
+
+/// A tile of weights, (row, k) to element.
+pub type Tile = RowMajor<8, 32>;
+
+/// Who has which eight elements of a tile, (row, octet) to lane: lane `4·row + octet` has k = 8·octet to 8·octet + 7 of
+/// its row, of the weights and of the activations alike, so that every slot of the contraction meets its partner.
+pub type Octets = RowMajor<8, 4>;
+
+/// k of a tile.
+pub(crate) const DEPTH: u32 = 32;
+/// Elements of a tile.
+const ELEMENTS: u32 = Unit::ROWS * DEPTH;
+/// Bytes of a tile.
+const BYTES: u32 = 2 * ELEMENTS;
+/// Largest k.
+pub(super) const MOST_K: u32 = 1 << 20;
+
+/// Lane to the element of a tile that its eight begin with.
+const LANES: Layout = {
+    let firsts = modes(&[leaf(8, 1), leaf(4, 8 * 8)]);
+    Layout::constant(Layout::constant(Tile::LAYOUT.composition(&firsts)).composition(&Octets::LAYOUT.right_inverse()))
+};
+
+const fn leaf(extent: u32, stride: u32) -> Layout {
+    Layout::constant(Layout::leaf(extent as i64, stride as i64))
+}
+
+const fn modes(modes: &[Layout]) -> Layout {
+    Layout::constant(Layout::tuple(modes))
+}
+
+/// Eight rows of weights: how they are cut into stages, and each stage dealt to the warps that multiply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Unit {
+    k: u32,
+    warps: u32,
+    stages: u32,
+    stage_tiles: u32,
+}
+
+/// Rows that cannot be streamed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum UnitError {
+    /// No elements, or more than an MMA's exact sum of positions can count.
+    #[error("weight rows of {k} elements cannot be streamed: from 1 to 2^20 are supported")]
+    Length {
+        /// Elements of a row.
+        k: u32,
+    },
+    /// The ring's stage does not hold one tile for each warp.
+    #[error("a stage of {stage_bytes} bytes is too small for {warps} warps: each needs {BYTES} bytes")]
+    Stage {
+        /// Bytes of a stage of the ring.
+        stage_bytes: u32,
+        /// Warps that multiply.
+        warps: u32,
+    },
+}
+
+impl Unit {
+    /// Rows of a unit: the n of the matrix instruction.
+    pub const ROWS: u32 = 8;
+
+    /// A unit of rows of `k` elements in the fewest stages of at most `stage_bytes` bytes, each of which has as many tiles
+    /// for every one of `warps` warps.
+    ///
+    /// # Errors
+    /// If a row is empty or longer than 2^20, or a stage does not hold 512 bytes per warp.
+    ///
+    /// ```
+    /// use tilewright_kernels::gemv::Unit;
+    /// let unit = Unit::new(8192, 8, 16384)?;
+    /// assert_eq!((unit.stages(), unit.stage_bytes(), unit.padded_k()), (8, 16384, 8192));
+    /// # Ok::<(), tilewright_kernels::gemv::UnitError>(())
+    /// ```
+    pub fn new(k: u32, warps: u32, stage_bytes: u32) -> Result<Unit, UnitError> {
+        if !(1..=MOST_K).contains(&k) {
+            return Err(UnitError::Length { k });
+        }
+        let most = stage_bytes / BYTES / warps.max(1);
+        if most == 0 || warps == 0 {
+            return Err(UnitError::Stage { stage_bytes, warps });
+        }
+        Ok(Unit::cut(k, warps, warps, most))
+    }
+
+    /// The longest unit of one stage of at most `stage_bytes` bytes, which has as many tiles for every one of `warps` warps.
+    pub(crate) fn of_one_stage(warps: u32, stage_bytes: u32) -> Unit {
+        let stage_tiles = stage_bytes / BYTES / warps * warps;
+        Unit { k: stage_tiles * DEPTH, warps, stages: 1, stage_tiles }
+    }
+
+    /// A unit in the fewest stages of at most so many tiles: a warp may have one tile of a stage less than others.
+    pub(super) fn of_tiles(k: u32, warps: u32, most: u32) -> Unit {
+        Unit::cut(k, warps, 1, most)
+    }
+
+    /// Stages of at most `most` times `together` tiles.
+    fn cut(k: u32, warps: u32, together: u32, most: u32) -> Unit {
+        let all = k.div_ceil(DEPTH).div_ceil(together);
+        let stages = all.div_ceil(most);
+        Unit { k, warps, stages, stage_tiles: all.div_ceil(stages) * together }
+    }
+
+    /// Elements of a row.
+    pub fn k(self) -> u32 {
+        self.k
+    }
+
+    /// Elements of a row with the zeros behind it.
+    pub fn padded_k(self) -> u32 {
+        self.stages * self.stage_k()
+    }
+
+    /// Elements of a row in one stage.
+    pub fn stage_k(self) -> u32 {
+        self.stage_tiles * DEPTH
+    }
+
+    /// Tiles that hold a row, without those that the last stage adds.
+    pub fn tiles(self) -> u32 {
+        self.k.div_ceil(DEPTH)
+    }
+
+    /// Stages of the unit.
+    pub fn stages(self) -> u32 {
+        self.stages
+    }
+
+    /// Tiles of a stage.
+    pub fn stage_tiles(self) -> u32 {
+        self.stage_tiles
+    }
+
+    /// Tiles of a stage that a warp multiplies, at most.
+    pub fn per_warp(self) -> u32 {
+        self.stage_tiles.div_ceil(self.warps)
+    }
+
+    /// Warps that share the tiles.
+    pub fn warps(self) -> u32 {
+        self.warps
+    }
+
+    /// Elements of one of its stages.
+    pub fn stage_elements(self) -> u32 {
+        self.stage_tiles * ELEMENTS
+    }
+
+    /// Bytes of one of its stages.
+    pub fn stage_bytes(self) -> u32 {
+        self.stage_tiles * BYTES
+    }
+
+    /// Bytes of the unit.
+    pub fn bytes(self) -> u32 {
+        self.stages * self.stage_bytes()
+    }
+
+    /// Elements of the unit.
+    pub fn elements(self) -> u32 {
+        self.stages * self.stage_elements()
+    }
+
+    /// Tile number `round` of a warp's own: tiles are dealt to the warps in turn, whatever the stages are, so that who adds up
+    /// what does not depend on them.
+    ///
+    /// ```
+    /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
+    /// use tilewright_kernels::gemv::Unit;
+    /// # record("sample", Arch::Sm80, block(32), |k| {
+    /// let [small, large] = [4096, 16384].map(|stage| Unit::new(8192, 8, stage).unwrap());
+    /// let of = |unit: Unit| unit.tile(k.lit(3), k.lit(5)).operand().as_const().unwrap().bits;
+    /// assert_eq!([of(small), of(large)], [43, 43]);
+    /// # });
+    /// ```
+    #[track_caller]
+    pub fn tile<'k>(self, warp: Val<'k, u32>, round: Val<'k, u32>) -> Val<'k, u32> {
+        warp + round * self.warps
+    }
+
+    /// Where element (row, k) of so many units lies, in elements: unit after unit, tile after tile.
+    ///
+    /// ```
+    /// use tilewright_kernels::gemv::Unit;
+    /// let layout = Unit::new(64, 1, 1024)?.layout(3);
+    /// assert_eq!([layout.mode(0)?.to_string(), layout.mode(1)?.to_string()], ["(8,3):(32,512)", "(32,2):(1,256)"]);
+    /// assert!(layout.is_bijective());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn layout(self, units: u32) -> Layout {
+        packed(units, self.stages * self.stage_tiles)
+    }
+
+    /// A stage, (row, k) to element.
+    pub fn stage_layout(self) -> Layout {
+        packed(1, self.stage_tiles)
+    }
+
+    /// A stage as the lanes read it: (lane, tile) to the first of eight elements.
+    pub(super) fn stage_lanes(self) -> Layout {
+        modes(&[LANES, leaf(self.stage_tiles, ELEMENTS)])
+    }
+
+    /// Where an element of a row lies in the unit, in elements.
+    #[track_caller]
+    pub fn element<'k>(self, row: Val<'k, u32>, column: Val<'k, u32>) -> Val<'k, u32> {
+        let layout = self.layout(1);
+        let [rows, columns] = [0, 1].map(|mode| Layout::constant(layout.mode(mode)));
+        (place(&rows, Index::below(row, Self::ROWS)) + place(&columns, column.into())).get(row.builder())
+    }
+
+    /// The columns of one of its stages; of the last fewer than others, where rows are padded.
+    pub fn columns(self, stage: u32) -> Range<usize> {
+        let each = self.stage_k();
+        (stage * each) as usize..((stage + 1) * each).min(self.k) as usize
+    }
+
+    /// What packs its rows.
+    pub fn packer(self) -> Packer {
+        Packer::new(self)
+    }
+}
+
+/// So many units of so many tiles: (row, k) to element.
+fn packed(units: u32, tiles: u32) -> Layout {
+    Layout::constant(Tile::LAYOUT.blocked_product(&modes(&[leaf(units, tiles), leaf(tiles, 1)])))
+}
+
+/// Packs rows into units and stages, run by run as the layout of a stage has them: elements of a row that lie one behind the
+/// other. Where a run begins is the sum of what its row adds and what its first k adds.
+#[derive(Clone, Debug)]
+pub struct Packer {
+    unit: Unit,
+    run: usize,
+    rows: Vec<usize>,
+    columns: Vec<usize>,
+}
+
+impl Packer {
+    fn new(unit: Unit) -> Packer {
+        let layout = unit.stage_layout();
+        let [rows, columns] = [0, 1].map(|mode| Layout::constant(layout.mode(mode)));
+        let run = columns.contiguous_run() as usize;
+        let starts = |mode: Layout, step: usize| {
+            (0..mode.size()).step_by(step).map(|at| mode.at(at) as usize).collect::<Vec<_>>()
+        };
+        Packer { unit, run, rows: starts(rows, 1), columns: starts(columns, run) }
+    }
+
+    /// Packs eight rows of `k` elements; a missing row, and what is behind a row, become zeros.
+    ///
+    /// # Panics
+    /// If a row or the unit's memory has another length.
+    pub fn pack(&self, rows: &[Option<&[bf16]>; 8], packed: &mut [bf16]) {
+        let unit = self.unit;
+        assert_eq!(packed.len() as u32, unit.elements(), "a unit's elements");
+        assert!(rows.iter().flatten().all(|row| row.len() as u32 == unit.k), "a unit's rows");
+        for (stage, packed) in (0..).zip(packed.chunks_exact_mut(unit.stage_elements() as usize)) {
+            self.pack_stage(&rows.map(|row| row.map(|row| &row[unit.columns(stage)])), packed);
+        }
+    }
+
+    /// Packs a stage's columns of eight rows; a missing row, and what is behind a row, become zeros.
+    ///
+    /// # Panics
+    /// If there are more columns than the stage has, or its memory has another length.
+    pub fn pack_stage(&self, rows: &[Option<&[bf16]>; 8], packed: &mut [bf16]) {
+        assert_eq!(packed.len() as u32, self.unit.stage_elements(), "a stage's elements");
+        assert!(rows.iter().flatten().all(|row| row.len() as u32 <= self.unit.stage_k()), "a stage's columns");
+        packed.fill(bf16::ZERO);
+        for (start, row) in self.rows.iter().zip(rows) {
+            for (at, from) in self.columns.iter().zip(row.unwrap_or_default().chunks(self.run)) {
+                packed[start + at..][..from.len()].copy_from_slice(from);
+            }
+        }
+    }
+
+    /// The eight rows of a packed unit: the inverse of [`Packer::pack`].
+    ///
+    /// # Panics
+    /// If the unit's memory has another length.
+    pub fn unpack(&self, packed: &[bf16]) -> [Vec<bf16>; 8] {
+        assert_eq!(packed.len() as u32, self.unit.elements(), "a unit's elements");
+        core::array::from_fn(|row| {
+            let stages = packed.chunks_exact(self.unit.stage_elements() as usize);
+            let of_stage = |stage: &[bf16]| -> Vec<bf16> {
+                self.columns.iter().flat_map(|at| &stage[self.rows[row] + at..][..self.run]).copied().collect()
+            };
+            stages.flat_map(of_stage).take(self.unit.k as usize).collect()
+        })
+    }
+}
+
+/// The matrix `w[n, k]`, row-major, packed for a kernel: the first element of [`Unit::layout`] first. Rows and columns that are
+/// added hold zeros.
+///
+/// ```
+/// use tilewright_kernels::gemv::{Unit, pack, unpack};
+/// let w: Vec<half::bf16> = (0..10 * 50).map(|i| half::bf16::from_f32(i as f32)).collect();
+/// let unit = Unit::new(50, 1, 1024)?;
+/// let packed = pack(&w, unit);
+/// assert_eq!(packed.len(), 16 * 64);
+/// assert_eq!(unpack(&packed, 10, unit), w);
+/// # Ok::<(), tilewright_kernels::gemv::UnitError>(())
+/// ```
+pub fn pack(w: &[bf16], unit: Unit) -> Vec<bf16> {
+    let (packer, rows): (_, Vec<&[bf16]>) = (unit.packer(), w.chunks(unit.k as usize).collect());
+    let mut packed = vec![bf16::ZERO; rows.len().div_ceil(8) * unit.elements() as usize];
+    for (rows, packed) in rows.chunks(8).zip(packed.chunks_mut(unit.elements() as usize)) {
+        packer.pack(&core::array::from_fn(|row| rows.get(row).copied()), packed);
+    }
+    packed
+}
+
+/// The inverse of [`pack`]: the first `n` rows.
+pub fn unpack(packed: &[bf16], n: u32, unit: Unit) -> Vec<bf16> {
+    let (packer, units) = (unit.packer(), packed.chunks(unit.elements() as usize));
+    units.flat_map(|packed| packer.unpack(packed)).take(n as usize).flatten().collect()
+}

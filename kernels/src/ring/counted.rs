@@ -1,0 +1,84 @@
+//! A producer that counts what is in flight: its cap may change while it runs, it hears that nobody reads on, and it ends
+//! without a copy on its way.
+
+use super::Operands;
+use super::cursor::Cursor;
+use super::producer::{ByBulk, Empty, Filled, Producer};
+use tilewright_codegen::build::{Arg, Val, Var};
+use tilewright_codegen::ir::attr::BarScope;
+
+/// The end of a ring that fills stages, by one thread, and counts those that it does not know to have landed.
+pub struct Counted<'k, B, O: Operands> {
+    producer: Producer<'k, B, O, ByBulk>,
+    /// The oldest stage that is in flight.
+    landing: Cursor<'k>,
+    in_flight: Var<'k, u32>,
+}
+
+impl<'k, B, O: Operands> Producer<'k, B, O, ByBulk> {
+    /// The same end, before its first stage, which counts what is in flight. The ring has no cap of its own
+    /// ([`Shape::in_flight`](super::Shape::in_flight)).
+    #[track_caller]
+    pub fn counted(self) -> Counted<'k, B, O> {
+        let (k, stages) = (self.parts.k, self.parts.shape.stages);
+        assert!(self.landing.is_none(), "ring: a cap that is fixed, and one that changes; take one of them");
+        Counted { landing: Cursor::new(k, stages, 0, 0), in_flight: k.var(0u32), producer: self }
+    }
+}
+
+impl<'k, B, O: Operands> Counted<'k, B, O> {
+    /// Waits until fewer than `most` stages are in flight, which are at least 1 and at most those of the ring.
+    #[track_caller]
+    pub fn land(&self, most: impl Arg<'k, u32>) {
+        let k = self.producer.parts.k;
+        let most = most.val(k);
+        k.while_(|| self.in_flight.get().ge(most), || self.land_one());
+    }
+
+    #[track_caller]
+    fn land_one(&self) {
+        let (stage, parity) = self.landing.step();
+        self.producer.parts.full.at(stage).wait(parity);
+        self.in_flight.set(self.in_flight.get() - 1);
+    }
+
+    /// Acquires the next stage once it was read by everybody, for `fill` to fill. While it was not, `listen` says whether
+    /// that will never be: then `gave_up` is set, and nothing is filled.
+    #[track_caller]
+    pub fn acquire_unless(
+        &self,
+        gave_up: Var<'k, bool>,
+        listen: impl FnOnce() -> Val<'k, bool>,
+        fill: impl FnOnce(Empty<'k, B, O, ByBulk>) -> Filled<'k, B, O, ByBulk>,
+    ) {
+        let Producer { parts, next, .. } = &self.producer;
+        let k = parts.k;
+        k.loop_(|| {
+            let (stage, parity) = next.here();
+            k.break_if(parts.empty.at(stage).test_wait(parity, parts.scope()));
+            gave_up.set(listen());
+            k.break_if(gave_up.get());
+        });
+        k.when(!gave_up.get(), || {
+            let (stage, _) = next.step();
+            fill(Empty { parts: *parts, stage, fill: ByBulk }).commit();
+            self.in_flight.set(self.in_flight.get() + 1);
+        });
+    }
+
+    /// Whether something is in flight that has not landed; what has is counted.
+    #[track_caller]
+    pub fn flies(&self) -> Val<'k, bool> {
+        let parts = &self.producer.parts;
+        let (stage, parity) = self.landing.here();
+        let lands = self.in_flight.get().gt(0) & parts.full.at(stage).test_wait(parity, BarScope::Cta);
+        parts.k.when(lands, || self.land_one());
+        self.in_flight.get().gt(0)
+    }
+
+    /// Waits for everything in flight: a block must not end under a copy.
+    #[track_caller]
+    pub fn drain(self) {
+        self.producer.parts.k.while_(|| self.in_flight.get().gt(0), || self.land_one());
+    }
+}
