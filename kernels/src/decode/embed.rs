@@ -37,7 +37,7 @@ pub fn embed<'k>(team: ConsumerWarps<'k>, embed: Embed<'k>) {
         let active = embed.position.at(row).load().ge(0);
         let id = active.select(embed.ids.at(row).load(), 0i32).cast::<u32>();
         let unit = id / Unit::ROWS;
-        let in_order = embed.deal.is_in_order().then(|| embed.table.at(unit.mul_wide(embed.unit.elements())));
+        let in_order = embed.deal.is_in_order().then(|| embed.table.at(unit.mul_wide(embed.unit.bytes() / 2)));
         let out = embed.out.from(row * embed.unit.k());
         team.each(embed.columns / 4, |at| {
             let column = embed.first + at * 4;
@@ -54,6 +54,6 @@ impl<'k> Embed<'k> {
     fn stage(self, unit: Val<'k, u32>, column: Val<'k, u32>) -> (Ptr<'k, Global, bf16>, Val<'k, u32>) {
         let columns = self.unit.stage_k();
         let place = self.deal.at(unit * self.unit.stages() + column / columns);
-        (self.table.at(place.mul_wide(self.unit.stage_elements())), column % columns)
+        (self.table.at(place.mul_wide(self.unit.stage_bytes() / 2)), column % columns)
     }
 }

@@ -5,10 +5,10 @@ use super::product::{Chains, Fragment, Packed, WarpTile, multiply as multiply_ti
 use super::tiles::{Plan, Vectors, Weights};
 use super::{Octets, Unit};
 use crate::mma::Accumulator;
-use crate::ring::{BulkSource, ByBulk, Consumer, Producer, Source, StageTile, View};
+use crate::ring::{BulkSource, ByBulk, Consumer, Producer, StageTile, View, in_pieces};
 use crate::tile::{Index, place};
 use half::bf16;
-use tilewright_codegen::build::{Builder, Bulk, Global, Mbarrier, Ptr, Shared, Val, Var};
+use tilewright_codegen::build::{Builder, Bulk, Global, Ptr, Shared, Val, Var};
 use tilewright_codegen::ir::attr::Eviction;
 use tilewright_layout::Layout;
 use tilewright_layout::typed::StaticLayout;
@@ -37,12 +37,12 @@ fn groups<'k>(k: &'k Builder, plan: &Plan, task: Task<'k>, body: impl FnOnce(Val
 /// Fetches weights, by one thread: of each group stage 0 of every unit, then stage 1 of every unit, and so on.
 pub fn fetch_weights<'k>(k: &'k Builder, plan: &Plan, ring: &mut Producer<'k, Weights, Stage, ByBulk>, task: Task<'k>) {
     let how = Bulk::default().policy(k.policy(Eviction::First));
-    let unit = plan.unit;
+    let (unit, elements) = (plan.unit, plan.unit.bytes() / 2);
     groups(k, plan, task, |start, units| {
-        let group = task.weights.at((task.first + start).mul_wide(unit.elements()));
+        let group = task.weights.at((task.first + start).mul_wide(elements));
         k.for_(0, unit.stages(), |s| {
             k.for_(0, units, |u| {
-                let from = group.at(u.mul_wide(unit.elements())).at(s * unit.stage_elements());
+                let from = group.at(u.mul_wide(elements)).at(s * (unit.stage_bytes() / 2));
                 ring.acquire().fill((BulkSource::from(from).how(how),)).commit();
             });
         });
@@ -60,30 +60,14 @@ pub fn fetch_vectors<'k>(k: &'k Builder, plan: &Plan, ring: &mut Producer<'k, Ve
                 0 => k.lit(unit.stage_k()),
                 _ => (k.lit(plan.x_pitch()) - column).min(unit.stage_k()),
             };
-            ring.acquire().fill((Rows { k, plan: *plan, from: task.x.at(column), bytes: length * 2 },)).commit();
+            let (from, bytes) = (task.x.at(column).cast::<u8>(), length * 2);
+            let rows = in_pieces(bytes * plan.batch, Bulk::default(), |to| {
+                let place = |m: Val<'k, u32>| to.at(m * (2 * plan.x_stage_pitch()));
+                k.for_(0, plan.batch, |m| place(m).bring(from.at(m.mul_wide(2 * plan.x_pitch())), bytes));
+            });
+            ring.acquire().fill((rows,)).commit();
         });
     });
-}
-
-/// So many bytes of each vector.
-struct Rows<'k> {
-    k: &'k Builder,
-    plan: Plan,
-    from: Ptr<'k, Global, bf16>,
-    bytes: Val<'k, u32>,
-}
-
-impl<'k> Source<'k, bf16, Layout> for Rows<'k> {
-    fn bytes(&self, _: &'k Builder, _: u32) -> Val<'k, u32> {
-        self.bytes * self.plan.batch
-    }
-
-    fn load(self, to: View<'k, bf16, Layout>, _: u32, bar: Mbarrier<'k, Shared>) {
-        self.k.for_(0, self.plan.batch, |m| {
-            let from = self.from.at(m.mul_wide(self.plan.x_pitch()));
-            to.at([m.into(), 0.into()]).bulk_load(from, self.bytes, bar, Bulk::default());
-        });
-    }
 }
 
 /// The ends of the rings where stages are read.

@@ -33,6 +33,6 @@ mod trial;
 pub use device::{Inputs, Stage, Task, fetch_vectors, fetch_weights, multiply, room};
 pub use launch::{Epilogue, gemv};
 pub(crate) use packed::DEPTH;
-pub use packed::{Octets, Packer, Tile, Unit, UnitError, pack, unpack};
+pub use packed::{Octets, Packer, Tile, Unit, UnitError, pack};
 pub use tiles::{Plan, PlanError, Tuning, Vectors, Weights};
 pub use trial::{Case, ShippedGemv};

@@ -33,7 +33,7 @@ const ELEMENTS: u32 = Unit::ROWS * DEPTH;
 /// Bytes of a tile.
 const BYTES: u32 = 2 * ELEMENTS;
 /// Largest k.
-pub(super) const MOST_K: u32 = 1 << 20;
+const MOST_K: u32 = 1 << 20;
 
 /// Lane to the element of a tile that its eight begin with.
 const LANES: Layout = {
@@ -94,14 +94,11 @@ impl Unit {
     /// # Ok::<(), tilewright_kernels::gemv::UnitError>(())
     /// ```
     pub fn new(k: u32, warps: u32, stage_bytes: u32) -> Result<Unit, UnitError> {
-        if !(1..=MOST_K).contains(&k) {
-            return Err(UnitError::Length { k });
-        }
         let most = stage_bytes / BYTES / warps.max(1);
         if most == 0 || warps == 0 {
             return Err(UnitError::Stage { stage_bytes, warps });
         }
-        Ok(Unit::cut(k, warps, warps, most))
+        Unit::cut(k, warps, warps, most)
     }
 
     /// The longest unit of one stage of at most `stage_bytes` bytes, which has as many tiles for every one of `warps` warps.
@@ -110,16 +107,14 @@ impl Unit {
         Unit { k: stage_tiles * DEPTH, warps, stages: 1, stage_tiles }
     }
 
-    /// A unit in the fewest stages of at most so many tiles: a warp may have one tile of a stage less than others.
-    pub(super) fn of_tiles(k: u32, warps: u32, most: u32) -> Unit {
-        Unit::cut(k, warps, 1, most)
-    }
-
-    /// Stages of at most `most` times `together` tiles.
-    fn cut(k: u32, warps: u32, together: u32, most: u32) -> Unit {
+    /// A unit in the fewest stages of at most `most` times `together` tiles, 1 at least.
+    pub(super) fn cut(k: u32, warps: u32, together: u32, most: u32) -> Result<Unit, UnitError> {
+        if !(1..=MOST_K).contains(&k) {
+            return Err(UnitError::Length { k });
+        }
         let all = k.div_ceil(DEPTH).div_ceil(together);
         let stages = all.div_ceil(most);
-        Unit { k, warps, stages, stage_tiles: all.div_ceil(stages) * together }
+        Ok(Unit { k, warps, stages, stage_tiles: all.div_ceil(stages) * together })
     }
 
     /// Elements of a row.
@@ -162,11 +157,6 @@ impl Unit {
         self.warps
     }
 
-    /// Elements of one of its stages.
-    pub fn stage_elements(self) -> u32 {
-        self.stage_tiles * ELEMENTS
-    }
-
     /// Bytes of one of its stages.
     pub fn stage_bytes(self) -> u32 {
         self.stage_tiles * BYTES
@@ -177,23 +167,8 @@ impl Unit {
         self.stages * self.stage_bytes()
     }
 
-    /// Elements of the unit.
-    pub fn elements(self) -> u32 {
-        self.stages * self.stage_elements()
-    }
-
     /// Tile number `round` of a warp's own: tiles are dealt to the warps in turn, whatever the stages are, so that who adds up
     /// what does not depend on them.
-    ///
-    /// ```
-    /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
-    /// use tilewright_kernels::gemv::Unit;
-    /// # record("sample", Arch::Sm80, block(32), |k| {
-    /// let [small, large] = [4096, 16384].map(|stage| Unit::new(8192, 8, stage).unwrap());
-    /// let of = |unit: Unit| unit.tile(k.lit(3), k.lit(5)).operand().as_const().unwrap().bits;
-    /// assert_eq!([of(small), of(large)], [43, 43]);
-    /// # });
-    /// ```
     #[track_caller]
     pub fn tile<'k>(self, warp: Val<'k, u32>, round: Val<'k, u32>) -> Val<'k, u32> {
         warp + round * self.warps
@@ -238,7 +213,13 @@ impl Unit {
 
     /// What packs its rows.
     pub fn packer(self) -> Packer {
-        Packer::new(self)
+        let layout = self.stage_layout();
+        let [rows, columns] = [0, 1].map(|mode| Layout::constant(layout.mode(mode)));
+        let run = columns.contiguous_run() as usize;
+        let starts = |mode: Layout, step: usize| {
+            (0..mode.size()).step_by(step).map(|at| mode.at(at) as usize).collect::<Vec<_>>()
+        };
+        Packer { unit: self, run, rows: starts(rows, 1), columns: starts(columns, run) }
     }
 }
 
@@ -258,25 +239,15 @@ pub struct Packer {
 }
 
 impl Packer {
-    fn new(unit: Unit) -> Packer {
-        let layout = unit.stage_layout();
-        let [rows, columns] = [0, 1].map(|mode| Layout::constant(layout.mode(mode)));
-        let run = columns.contiguous_run() as usize;
-        let starts = |mode: Layout, step: usize| {
-            (0..mode.size()).step_by(step).map(|at| mode.at(at) as usize).collect::<Vec<_>>()
-        };
-        Packer { unit, run, rows: starts(rows, 1), columns: starts(columns, run) }
-    }
-
     /// Packs eight rows of `k` elements; a missing row, and what is behind a row, become zeros.
     ///
     /// # Panics
     /// If a row or the unit's memory has another length.
     pub fn pack(&self, rows: &[Option<&[bf16]>; 8], packed: &mut [bf16]) {
         let unit = self.unit;
-        assert_eq!(packed.len() as u32, unit.elements(), "a unit's elements");
+        assert_eq!(packed.len() as u32 * 2, unit.bytes(), "a unit's memory");
         assert!(rows.iter().flatten().all(|row| row.len() as u32 == unit.k), "a unit's rows");
-        for (stage, packed) in (0..).zip(packed.chunks_exact_mut(unit.stage_elements() as usize)) {
+        for (stage, packed) in (0..).zip(packed.chunks_exact_mut(unit.stage_bytes() as usize / 2)) {
             self.pack_stage(&rows.map(|row| row.map(|row| &row[unit.columns(stage)])), packed);
         }
     }
@@ -286,7 +257,7 @@ impl Packer {
     /// # Panics
     /// If there are more columns than the stage has, or its memory has another length.
     pub fn pack_stage(&self, rows: &[Option<&[bf16]>; 8], packed: &mut [bf16]) {
-        assert_eq!(packed.len() as u32, self.unit.stage_elements(), "a stage's elements");
+        assert_eq!(packed.len() as u32 * 2, self.unit.stage_bytes(), "a stage's memory");
         assert!(rows.iter().flatten().all(|row| row.len() as u32 <= self.unit.stage_k()), "a stage's columns");
         packed.fill(bf16::ZERO);
         for (start, row) in self.rows.iter().zip(rows) {
@@ -295,46 +266,26 @@ impl Packer {
             }
         }
     }
-
-    /// The eight rows of a packed unit: the inverse of [`Packer::pack`].
-    ///
-    /// # Panics
-    /// If the unit's memory has another length.
-    pub fn unpack(&self, packed: &[bf16]) -> [Vec<bf16>; 8] {
-        assert_eq!(packed.len() as u32, self.unit.elements(), "a unit's elements");
-        core::array::from_fn(|row| {
-            let stages = packed.chunks_exact(self.unit.stage_elements() as usize);
-            let of_stage = |stage: &[bf16]| -> Vec<bf16> {
-                self.columns.iter().flat_map(|at| &stage[self.rows[row] + at..][..self.run]).copied().collect()
-            };
-            stages.flat_map(of_stage).take(self.unit.k as usize).collect()
-        })
-    }
 }
 
-/// The matrix `w[n, k]`, row-major, packed for a kernel: the first element of [`Unit::layout`] first. Rows and columns that are
-/// added hold zeros.
+/// The matrix `w[n, k]`, row-major, packed as [`Unit::layout`] says. Rows and columns that are added hold zeros.
 ///
 /// ```
-/// use tilewright_kernels::gemv::{Unit, pack, unpack};
-/// let w: Vec<half::bf16> = (0..10 * 50).map(|i| half::bf16::from_f32(i as f32)).collect();
-/// let unit = Unit::new(50, 1, 1024)?;
-/// let packed = pack(&w, unit);
-/// assert_eq!(packed.len(), 16 * 64);
-/// assert_eq!(unpack(&packed, 10, unit), w);
+/// use tilewright_kernels::gemv::{Unit, pack};
+/// let w: Vec<half::bf16> = (0..16 * 64).map(|i| half::bf16::from_bits(i)).collect();
+/// let unit = Unit::new(64, 1, 1024)?;
+/// let (packed, number) = (pack(&w, unit), unit.layout(2).right_inverse());
+/// // The inverse of the layout: rows come fastest.
+/// let unpacked = |place: usize| w[number.at(place as i64) as usize % 16 * 64 + number.at(place as i64) as usize / 16];
+/// assert!((0..1024).all(|place| packed[place] == unpacked(place)));
 /// # Ok::<(), tilewright_kernels::gemv::UnitError>(())
 /// ```
 pub fn pack(w: &[bf16], unit: Unit) -> Vec<bf16> {
     let (packer, rows): (_, Vec<&[bf16]>) = (unit.packer(), w.chunks(unit.k as usize).collect());
-    let mut packed = vec![bf16::ZERO; rows.len().div_ceil(8) * unit.elements() as usize];
-    for (rows, packed) in rows.chunks(8).zip(packed.chunks_mut(unit.elements() as usize)) {
-        packer.pack(&core::array::from_fn(|row| rows.get(row).copied()), packed);
-    }
-    packed
-}
-
-/// The inverse of [`pack`]: the first `n` rows.
-pub fn unpack(packed: &[bf16], n: u32, unit: Unit) -> Vec<bf16> {
-    let (packer, units) = (unit.packer(), packed.chunks(unit.elements() as usize));
-    units.flat_map(|packed| packer.unpack(packed)).take(n as usize).flatten().collect()
+    let of_unit = |rows: &[&[bf16]]| {
+        let mut packed = vec![bf16::ZERO; unit.bytes() as usize / 2];
+        packer.pack(&core::array::from_fn(|row| rows.get(row).copied()), &mut packed);
+        packed
+    };
+    rows.chunks(8).flat_map(of_unit).collect()
 }

@@ -1,7 +1,7 @@
 //! Every tile of the kernel by level of memory, and the sizes that follow from a shape.
 
-use super::Unit;
-use super::packed::{DEPTH, MOST_K};
+use super::packed::DEPTH;
+use super::{Unit, UnitError};
 use crate::ring::{Consumers, Shape, StageTile};
 use half::bf16;
 use tilewright_layout::Layout;
@@ -15,7 +15,7 @@ pub enum Weights {}
 pub enum Vectors {}
 
 /// A shape that the kernel cannot be made for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     /// A batch outside 1 to 64.
     #[error("a batch of {batch} vectors; this kernel takes 1 to 64")]
@@ -24,13 +24,8 @@ pub enum PlanError {
         batch: u32,
     },
     /// k is zero or too large.
-    #[error("{k} products a sum; this kernel takes 1 to {limit}")]
-    Depth {
-        /// k.
-        k: u32,
-        /// The largest k.
-        limit: u32,
-    },
+    #[error(transparent)]
+    Unit(#[from] UnitError),
     /// Two stages of weights do not fit beside the activations.
     #[error(
         "{needed} bytes of shared memory for a batch of {batch} and stages of {stage_tiles} tiles, and a block has {limit}; use smaller stages"
@@ -108,11 +103,8 @@ impl Plan {
         if !(1..=64).contains(&batch) {
             return Err(PlanError::Batch { batch });
         }
-        if !(1..=MOST_K).contains(&k) {
-            return Err(PlanError::Depth { k, limit: MOST_K });
-        }
         let Tuning { warps, stage_tiles, stages, in_flight, x_stages, .. } = tuning;
-        let unit = Unit::of_tiles(k, warps, stage_tiles);
+        let unit = Unit::cut(k, warps, 1, stage_tiles)?;
         // Groups are alike in size, and no larger than accumulators allow.
         let most = tuning.group.min(ACCUMULATORS / (batch.div_ceil(16) * 4)).max(1);
         let group = units.max(1).div_ceil(units.max(1).div_ceil(most));
@@ -151,7 +143,7 @@ impl Plan {
     }
 
     /// From one vector to the next in a stage.
-    fn x_stage_pitch(&self) -> u32 {
+    pub(super) fn x_stage_pitch(&self) -> u32 {
         (self.unit.stage_tiles() | 1) * DEPTH
     }
 

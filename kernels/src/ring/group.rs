@@ -78,7 +78,7 @@ impl<'k, O: Operands> GroupRing<'k, (), O, ()> {
     /// A ring of at least two stages, all but one on their way. `fetch` starts this thread's copies of the tile of a
     /// number, counted from 0; it decides whether there is such a tile.
     #[track_caller]
-    pub fn new<B, F>(k: &'k Builder, operands: O, stages: u32, fetch: F) -> GroupRing<'k, B, O, impl Fetch<'k, O>>
+    pub fn new<B, F>(k: &'k Builder, operands: O, stages: u32, fetch: F) -> GroupRing<'k, B, O, F>
     where
         F: Fn(Val<'k, u32>, O::Views<'k>),
     {
@@ -86,7 +86,6 @@ impl<'k, O: Operands> GroupRing<'k, (), O, ()> {
         let name = path.rsplit("::").next().unwrap_or(path).to_lowercase();
         let bases = operands.allocate(k, &name, stages);
         let (read, write) = (Cursor::new(k, stages, 0, 0), Cursor::new(k, stages, 0, 0));
-        let fetch = move |number, views| fetch(number, views);
         let mut ring =
             GroupRing { k, operands, bases, stages, read, write, number: k.var(0u32), fetch, brand: PhantomData };
         for _ in 1..stages {
@@ -95,11 +94,6 @@ impl<'k, O: Operands> GroupRing<'k, (), O, ()> {
         ring
     }
 }
-
-/// What starts the copies of a tile.
-pub trait Fetch<'k, O: Operands>: Fn(Val<'k, u32>, O::Views<'k>) {}
-
-impl<'k, O: Operands, F: Fn(Val<'k, u32>, O::Views<'k>)> Fetch<'k, O> for F {}
 
 impl<'k, B, O: Operands, F: Fn(Val<'k, u32>, O::Views<'k>)> GroupRing<'k, B, O, F> {
     #[track_caller]

@@ -76,6 +76,6 @@ pub use cursor::Cursor;
 pub use group::{Claimed, Current, Free, GroupRing};
 pub use operand::{Operands, StageTile, View};
 pub use producer::{ByBulk, ByThreads, Empty, Filled, Producer};
-pub use setup::{Fill, Ring, Rings, Unready, start};
+pub use setup::{Ring, Rings, Unready, start};
 pub use shape::{Consumers, Shape};
-pub use source::{Boxed, BulkSource, By, InPieces, Pieces, Source, Sources, by, in_pieces};
+pub use source::{BulkSource, By, InPieces, Pieces, Source, Sources, by, in_pieces};

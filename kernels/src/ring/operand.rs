@@ -43,17 +43,6 @@ impl<T: Scalar, L: OffsetMap> StageTile<T, L> {
         StageTile { layout, align, of: PhantomData }
     }
 
-    /// The same at multiples of so many bytes, where its layout asks for fewer.
-    #[must_use]
-    pub fn aligned(self, align: u32) -> StageTile<T, L> {
-        StageTile { align: align.max(self.align), ..self }
-    }
-
-    /// What it begins at a multiple of, bytes.
-    pub fn align(&self) -> u32 {
-        self.align
-    }
-
     /// Bytes that fill it: whoever copies less says so.
     pub fn bytes(&self) -> u32 {
         // A negative stride has no span; `start` is where tiles with one would fail, as they have no bytes.
@@ -82,9 +71,6 @@ pub trait Operands: Copy {
 
     /// The tiles of stage `stage`.
     fn views<'k>(self, bases: Self::Bases<'k>, stage: Val<'k, u32>) -> Self::Views<'k>;
-
-    /// Bytes of a stage, without what alignment adds.
-    fn bytes(self) -> u32;
 }
 
 macro_rules! operands {
@@ -100,10 +86,6 @@ macro_rules! operands {
             #[track_caller]
             fn views<'k>(self, bases: Self::Bases<'k>, stage: Val<'k, u32>) -> Self::Views<'k> {
                 ($(LayoutTensor::new(bases.$i.at(stage * self.$i.stride()), self.$i.layout),)+)
-            }
-
-            fn bytes(self) -> u32 {
-                [$(self.$i.bytes()),+].iter().sum()
             }
         }
     )+};

@@ -57,13 +57,13 @@ impl<'k, O: Operands> Ring<'k, (), O, ()> {
     /// A ring that one thread fills by bulk copies and tensor maps.
     #[track_caller]
     pub fn bulk<B>(k: &'k Builder, operands: O, shape: Shape) -> Unready<Ring<'k, B, O, ByBulk>> {
-        Unready(Ring { parts: parts(k, operands, shape, 1, ByBulk::ENGINE), fill: ByBulk })
+        Unready(Ring { parts: parts(k, operands, shape, 1, true), fill: ByBulk })
     }
 
     /// A ring that `threads` threads fill together by `cp.async`.
     #[track_caller]
     pub fn threads<B>(k: &'k Builder, operands: O, shape: Shape, threads: u32) -> Unready<Ring<'k, B, O, ByThreads>> {
-        Unready(Ring { parts: parts(k, operands, shape, threads, ByThreads::ENGINE), fill: ByThreads })
+        Unready(Ring { parts: parts(k, operands, shape, threads, false), fill: ByThreads })
     }
 }
 
@@ -99,21 +99,7 @@ pub trait Rings {
     fn ready(self) -> Self::Ready;
 }
 
-/// How a ring is filled.
-pub trait Fill {
-    /// Whether by the copy engine.
-    const ENGINE: bool;
-}
-
-impl Fill for ByBulk {
-    const ENGINE: bool = true;
-}
-
-impl Fill for ByThreads {
-    const ENGINE: bool = false;
-}
-
-impl<'k, B, O: Operands, F: Fill> Rings for Unready<Ring<'k, B, O, F>> {
+impl<'k, B, O: Operands, F> Rings for Unready<Ring<'k, B, O, F>> {
     type Ready = Ring<'k, B, O, F>;
 
     fn remote(&self) -> bool {
@@ -121,7 +107,7 @@ impl<'k, B, O: Operands, F: Fill> Rings for Unready<Ring<'k, B, O, F>> {
     }
 
     fn engine(&self) -> bool {
-        F::ENGINE
+        self.0.parts.engine
     }
 
     fn ready(self) -> Self::Ready {
@@ -174,14 +160,6 @@ impl<'k, B, O: Operands, F> Ring<'k, B, O, F> {
     /// The producer's end and the consumers' end. Each has a cursor in registers, set here.
     #[track_caller]
     pub fn split(self) -> (Producer<'k, B, O, F>, Consumer<'k, B, O>) {
-        let (producer, [consumer]) = self.split_among();
-        (producer, consumer)
-    }
-
-    /// The same for `N` roles that each read every stage on code of their own.
-    #[track_caller]
-    pub fn split_among<const N: usize>(self) -> (Producer<'k, B, O, F>, [Consumer<'k, B, O>; N]) {
-        let Ring { parts, fill } = self;
-        (Producer::new(parts, fill), core::array::from_fn(|_| Consumer::new(parts)))
+        (Producer::new(self.parts, self.fill), Consumer::new(self.parts))
     }
 }

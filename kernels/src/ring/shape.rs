@@ -24,7 +24,7 @@ impl Consumers {
 /// use tilewright_kernels::ring::{Consumers, Shape};
 /// // Eleven stages of which three may be on their way, read by eight warps.
 /// let shape = Shape::stages(11).in_flight(3).consumers(Consumers::Warps(8));
-/// assert_eq!(shape.count(), 11);
+/// assert_ne!(shape, Shape::stages(11));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
@@ -59,10 +59,5 @@ impl Shape {
     #[must_use]
     pub const fn cluster(self, blocks: u32) -> Shape {
         Shape { cluster: blocks, ..self }
-    }
-
-    /// The number of stages.
-    pub const fn count(self) -> u32 {
-        self.stages
     }
 }

@@ -1,7 +1,7 @@
 //! Where the tiles of a stage come from.
 
 use super::{Operands, StageTile, View};
-use tilewright_codegen::build::{Builder, Bulk, Global, Mbarrier, Param, Ptr, Scalar, Shared, SpaceOf, TensorMap, Val};
+use tilewright_codegen::build::{Builder, Bulk, Global, Index, Mbarrier, Ptr, Scalar, Shared, Val};
 use tilewright_layout::view::OffsetMap;
 
 /// A way to fill a tile: copies that complete on an mbarrier.
@@ -57,33 +57,6 @@ impl<'k, T: Scalar, L: OffsetMap> Source<'k, T, L> for BulkSource<'k, T> {
     }
 }
 
-/// The box of a tensor map at coordinates, the first axis fastest. What lies outside the tensor arrives as zeros.
-pub struct Boxed<'k, S = Param> {
-    map: Ptr<'k, S, TensorMap>,
-    at: Vec<Val<'k, i32>>,
-    how: Bulk<'k>,
-}
-
-impl<'k, S: SpaceOf> Boxed<'k, S> {
-    /// The box at these coordinates; as many bytes as the tile.
-    pub fn new(map: Ptr<'k, S, TensorMap>, at: &[Val<'k, i32>]) -> Boxed<'k, S> {
-        Boxed { map, at: at.to_vec(), how: Bulk::default() }
-    }
-
-    /// Multicast or an access policy.
-    #[must_use]
-    pub fn how(self, how: Bulk<'k>) -> Self {
-        Boxed { how, ..self }
-    }
-}
-
-impl<'k, T: Scalar, L: OffsetMap, S: SpaceOf> Source<'k, T, L> for Boxed<'k, S> {
-    #[track_caller]
-    fn load(self, to: View<'k, T, L>, _: u32, bar: Mbarrier<'k, Shared>) {
-        to.base().tensor_load(self.map, &self.at, bar, self.how);
-    }
-}
-
 /// Copies of the author's own, which bring the whole tile.
 pub struct By<F>(F);
 
@@ -120,10 +93,17 @@ pub struct Pieces<'k> {
 }
 
 impl<'k> Pieces<'k> {
-    /// Brings so many bytes to a place of the tile, counted in bytes: both are multiples of 16.
+    /// The tile so many bytes further on, a multiple of 16.
+    #[must_use]
     #[track_caller]
-    pub fn bring(self, at: u32, from: Ptr<'k, Global, u8>, bytes: Val<'k, u32>) {
-        self.to.at(at).bulk_load(from, bytes, self.bar, self.how);
+    pub fn at(self, bytes: impl Index<'k>) -> Pieces<'k> {
+        Pieces { to: self.to.at(bytes), ..self }
+    }
+
+    /// Brings so many bytes to there, a multiple of 16.
+    #[track_caller]
+    pub fn bring(self, from: Ptr<'k, Global, u8>, bytes: Val<'k, u32>) {
+        self.to.bulk_load(from, bytes, self.bar, self.how);
     }
 }
 

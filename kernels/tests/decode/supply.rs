@@ -111,7 +111,7 @@ pub fn pack(unit: Unit, weight: &[bf16], order: &[[Option<usize>; 8]]) -> Vec<bf
     let row = |row: usize| &weight[row * unit.k() as usize..][..unit.k() as usize];
     let packer = unit.packer();
     let units = order.iter().flat_map(|rows| {
-        let mut place = vec![bf16::ZERO; unit.elements() as usize];
+        let mut place = vec![bf16::ZERO; unit.bytes() as usize / 2];
         packer.pack(&rows.map(|at| at.map(row)), &mut place);
         place
     });

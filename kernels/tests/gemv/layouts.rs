@@ -2,7 +2,7 @@
 
 use half::bf16;
 use proptest::prelude::*;
-use tilewright_kernels::gemv::{Octets, Plan, Tile, Tuning, Unit, pack, unpack};
+use tilewright_kernels::gemv::{Octets, Plan, Tile, Tuning, Unit, pack};
 use tilewright_layout::Layout;
 use tilewright_layout::fragment::{FragmentA, FragmentB, atoms};
 use tilewright_layout::typed::StaticLayout;
@@ -36,7 +36,6 @@ proptest! {
                 let expected = if inside { w[(row * i64::from(k) + column) as usize] } else { bf16::ZERO };
                 prop_assert_eq!(value, expected);
             }
-            prop_assert_eq!(unpack(&packed, n, unit), w);
         }
     }
 
@@ -44,13 +43,14 @@ proptest! {
     fn a_missing_row_is_zeros(k in 1u32..300, warps in 1u32..9, missing in 0usize..8) {
         let unit = Unit::new(k, warps, 512 * warps).expect("a unit");
         let row: Vec<bf16> = (0..k).map(|i| bf16::from_bits(i as u16 | 1)).collect();
-        let mut packed = vec![bf16::ONE; unit.elements() as usize];
+        let mut packed = vec![bf16::ONE; unit.bytes() as usize / 2];
         unit.packer().pack(&core::array::from_fn(|at| (at != missing).then_some(&row[..])), &mut packed);
-        for (at, found) in unit.packer().unpack(&packed).into_iter().enumerate() {
-            prop_assert_eq!(found, if at == missing { vec![bf16::ZERO; k as usize] } else { row.clone() });
+        let layout = unit.layout(1);
+        for at in 0..8 * unit.padded_k() as usize {
+            let (row_at, column) = (at % 8, at / 8);
+            let expected = if row_at == missing || column >= k as usize { bf16::ZERO } else { row[column] };
+            prop_assert_eq!(packed[layout.at(at as i64) as usize], expected);
         }
-        let zeros = 8 * unit.padded_k() - 7 * k;
-        prop_assert_eq!(packed.iter().filter(|value| value.to_bits() == 0).count() as u32, zeros);
     }
 }
 

@@ -52,7 +52,7 @@ fn a_shape_without_a_plan_says_why() {
         [
             "a batch of 0 vectors; this kernel takes 1 to 64",
             "a batch of 65 vectors; this kernel takes 1 to 64",
-            "0 products a sum; this kernel takes 1 to 1048576",
+            "weight rows of 0 elements cannot be streamed: from 1 to 2^20 are supported",
         ]
     );
     assert_eq!(Plan::new(0, 8, 1, SMALL), Err(PlanError::Batch { batch: 0 }));

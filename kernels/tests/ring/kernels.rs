@@ -134,8 +134,8 @@ fn fed_by_count<'k>(k: &'k Builder, stop: Option<Ptr<'k, Shared, u32>>) {
             producer.land(row % 3 + 1);
             let from = x.at(row * ROW).cast::<u8>();
             let source = in_pieces(k.lit(ROW * 4), how, |to| {
-                to.bring(0, from, k.lit(ROW));
-                to.bring(ROW, from.at(ROW), k.lit(ROW * 3));
+                to.bring(from, k.lit(ROW));
+                to.at(ROW).bring(from.at(ROW), k.lit(ROW * 3));
             });
             let listen = || stop.map_or(k.lit(false), |stop| stop.load_relaxed(Scope::Cta).ne(0));
             producer.acquire_unless(gave_up, listen, |empty| empty.fill((source,)));

@@ -4,3 +4,4 @@
 mod kernels;
 mod mutants;
 mod sums;
+mod tree;

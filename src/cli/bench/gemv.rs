@@ -5,7 +5,7 @@ use tilewright_codegen::device::{Buffer, Kernel, PtxSource, Signature, Source};
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::trial::Draw;
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::gemv::{Epilogue, Plan, Tuning, gemv};
+use tilewright_kernels::gemv::{Epilogue, Plan, Tuning, Unit, gemv};
 
 use super::finding;
 use super::timing::{Bench, Times};
@@ -152,7 +152,7 @@ fn time(
 
 /// The relative error of some rows, against f64.
 fn error(weights: &Weights, plan: &Plan, x: &[bf16], y: &[bf16]) -> Result<f64, Failure> {
-    let layout = plan.weights(weights.n)?;
+    let layout = plan.unit.layout(weights.n.div_ceil(Unit::ROWS));
     let (rows, columns) = (layout.mode(0)?, layout.mode(1)?);
     let (n, k) = (weights.n as usize, weights.k as usize);
     let places: Vec<usize> = (0..k).map(|column| columns.at(column as i64) as usize).collect();

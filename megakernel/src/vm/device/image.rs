@@ -129,7 +129,7 @@ impl Stream {
 
     /// Packs what lies at the places `places`, counted in stages, into `memory`. `tensor` gives a weight's values.
     pub fn pack<'w>(&self, places: Span, tensor: impl Fn(BufferId) -> &'w WeightTensor + Sync, memory: &mut [bf16]) {
-        let (packer, each, stages) = (self.unit.packer(), self.unit.stage_elements() as usize, self.unit.stages());
+        let (packer, each, stages) = (self.unit.packer(), self.unit.stage_bytes() as usize / 2, self.unit.stages());
         memory.par_chunks_mut(each).zip(places.lo..places.hi).for_each(|(memory, place)| {
             let (k, stage) = (self.unit.k() as usize, self.deal.stage(place as u32));
             let columns = self.unit.columns(stage % stages);

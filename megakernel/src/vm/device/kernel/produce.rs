@@ -66,7 +66,7 @@ impl<'k> Feed<'k, '_> {
         let (bytes, weights) = (task.stage_bytes(), self.kit.memory.image.at(task.weights().mul_wide(512u32)));
         k.for_(0u32, task.stages(), |stage| {
             let from = weights.at(self.place(task, stage).mul_wide(bytes));
-            self.stage(turn, bytes, |stage| stage.bring(0, from, bytes));
+            self.stage(turn, bytes, |stage| stage.bring(from, bytes));
             k.break_if(self.stopped.get());
         });
     }

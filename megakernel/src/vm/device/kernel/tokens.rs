@@ -53,8 +53,8 @@ impl<'k> Row<'_, 'k, '_> {
                     let piece =
                         streamed.piece(keys, [task.value(self.of.fields.kv_head), self.row], [first, count], piece);
                     k.when(piece.bytes.gt(0), || {
-                        to.bring(piece.keys, keys.bytes_from(piece.first), piece.bytes);
-                        to.bring(piece.values, values.bytes_from(piece.first), piece.bytes);
+                        to.at(piece.keys).bring(keys.bytes_from(piece.first), piece.bytes);
+                        to.at(piece.values).bring(values.bytes_from(piece.first), piece.bytes);
                     });
                 }
             });
