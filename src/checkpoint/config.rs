@@ -150,6 +150,8 @@ const FAMILIES: [FamilyRow; 4] = [
 const SIZE: RangeInclusive<u32> = 1..=i32::MAX.unsigned_abs();
 const LAYERS: RangeInclusive<u32> = 1..=4096;
 const HEAD_DIM: RangeInclusive<u32> = 1..=65_536;
+/// Most heads of keys and values in all layers together; the largest models have some thousands.
+const MAX_POOLS: u32 = 1 << 17;
 
 fn interpret(value: Value) -> Result<Config, Vec<ConfigFault>> {
     let Value::Object(map) = value else {
@@ -345,6 +347,12 @@ fn check(spec: &ModelSpec, faults: &mut Vec<ConfigFault>) {
     }
     if !spec.head_dim.is_multiple_of(2) {
         faults.push(ConfigFault::OddHead { head_dim: spec.head_dim });
+    }
+    // A step has tasks for each: a million of them fill gigabytes before a kernel is made.
+    let pools = (spec.layers as u64).saturating_mul(spec.kv_heads as u64);
+    if pools > u64::from(MAX_POOLS) {
+        let key = "num_hidden_layers times num_key_value_heads".to_owned();
+        faults.push(ConfigFault::Range { key, value: pools.to_string(), min: 1, max: MAX_POOLS });
     }
     // Four bytes for each parameter must fit the address space.
     let (parameters, limit) = (parameters(spec), isize::MAX.unsigned_abs() as u128 / 4);

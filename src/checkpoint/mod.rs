@@ -14,6 +14,7 @@
 //! loads and computes something slightly else is worse than one that does not load. This room touches files; it knows no
 //! program and no device.
 
+mod bounds;
 mod chat;
 mod config;
 mod error;

@@ -8,6 +8,7 @@ use std::panic::{self, AssertUnwindSafe};
 use serde::Deserialize;
 use tokenizers::{AddedToken, ModelWrapper};
 
+use super::bounds;
 use super::special::{Listed, Named, Special};
 use super::stream::TextStream;
 
@@ -84,6 +85,26 @@ pub enum TokenizerError {
         /// What `tokenizer.json` has instead.
         found: Found,
     },
+    /// A table of a normalizer is said to be longer than it is.
+    #[error(
+        "precompiled_charsmap has {bytes} bytes, and begins with a part of {claimed} by its first four; it is damaged"
+    )]
+    Charsmap {
+        /// Bytes of the part, by its length field.
+        claimed: u32,
+        /// Bytes of the table.
+        bytes: usize,
+    },
+    /// The steps of a part make texts longer and longer.
+    #[error("{part} may make a text {growth} times as long; at most {limit} times is allowed")]
+    Growth {
+        /// The part: normalizer or decoder.
+        part: &'static str,
+        /// How many times.
+        growth: u64,
+        /// The most that is allowed.
+        limit: u64,
+    },
     /// The tokenizer would drop merges at random.
     #[error("model of the tokenizer has dropout {dropout}; it would encode at random, so it must be null or 0")]
     Dropout {
@@ -142,6 +163,7 @@ impl Tokenizer {
     /// # Errors
     /// The text is no tokenizer, encodes at random, or has an id that is not less than `rows` or not the one it lists.
     pub fn from_json(text: &[u8], rows: usize) -> Result<Tokenizer, TokenizerError> {
+        bounds::check(text)?;
         let mut inner = guarded(|| tokenizers::Tokenizer::from_bytes(text).map_err(TokenizerError::Broken))?;
         inner.with_padding(None);
         inner.with_truncation(None).map_err(TokenizerError::Broken)?;

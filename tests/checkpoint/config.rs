@@ -251,7 +251,10 @@ fn numbers_out_of_range_or_of_the_wrong_type_are_refused() {
     insta::assert_snapshot!(texts("llama", json!({"eos_token_id": "</s>"})), @r#"key eos_token_id is "</s>"; it must be a token id, a list of token ids or null"#);
     insta::assert_snapshot!(texts("qwen2", json!({"layer_types": ["full_attention"]})), @"key layer_types has 1 entries; the model has 2 layers, so it must have as many");
     let huge = i32::MAX;
-    insta::assert_snapshot!(texts("llama", json!({"hidden_size": huge, "intermediate_size": huge, "num_hidden_layers": 4096, "head_dim": 65536, "num_attention_heads": huge, "num_key_value_heads": huge, "vocab_size": huge})), @"model has 4951816830150948769692135426 parameters; at most 2305843009213693951 can be addressed");
+    insta::assert_snapshot!(texts("llama", json!({"hidden_size": huge, "intermediate_size": huge, "num_hidden_layers": 4096, "head_dim": 65536, "num_attention_heads": huge, "num_key_value_heads": huge, "vocab_size": huge})), @"
+    key num_hidden_layers times num_key_value_heads is 8796093018112; it must be 1 to 131072
+    model has 4951816830150948769692135426 parameters; at most 2305843009213693951 can be addressed
+    ");
 }
 
 #[test]

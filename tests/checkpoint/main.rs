@@ -1,6 +1,7 @@
 //! Laws of checkpoints: the shipped models open as they were saved, everything else is refused with a reason.
 
 mod bad_input;
+mod bounded;
 mod chat;
 mod config;
 mod folder;
