@@ -6,9 +6,11 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use tempfile::NamedTempFile;
 
 use super::Failure;
 use crate::engine::Abort;
@@ -89,11 +91,14 @@ impl Interrupt {
 pub struct Unfinished(PathBuf);
 
 impl Unfinished {
-    /// Begins to watch over a file.
-    pub fn new(path: &Path) -> io::Result<Unfinished> {
+    /// Makes a file and watches over it. An interrupt that comes meanwhile is heard when it is watched.
+    pub fn make(make: impl FnOnce() -> io::Result<NamedTempFile>) -> io::Result<(NamedTempFile, Unfinished)> {
         listen()?;
-        state().unfinished.insert(path.to_owned());
-        Ok(Unfinished(path.to_owned()))
+        let mut state = state();
+        let file = make()?;
+        state.unfinished.insert(file.path().to_owned());
+        let unfinished = Unfinished(file.path().to_owned());
+        Ok((file, unfinished))
     }
 }
 

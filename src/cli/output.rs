@@ -97,8 +97,7 @@ impl Sink {
                     // A file that may not be written may not be replaced either.
                     OpenOptions::new().write(true).open(&target)?;
                 }
-                let file = new_file(folder_of(&target))?;
-                let unfinished = Unfinished::new(file.path())?;
+                let (file, unfinished) = Unfinished::make(|| new_file(folder_of(&target)))?;
                 Ok(Sink::Beside(Beside { target, old, file, _unfinished: unfinished }))
             }
         }
