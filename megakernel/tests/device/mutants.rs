@@ -56,6 +56,7 @@ const EQUIVALENT: &[Equivalent] = &[
     Equivalent::new("kernel/cells.rs", "st.relaxed.cta.u32 shared", "weak", START),
     Equivalent::new("kernel/cells.rs", "st.release.cta.u32 shared", "relaxed", OTHERWISE),
     Equivalent::new("kernel/sync.rs", "ld.relaxed.cta.u32 shared", "weak", OWN),
+    Equivalent::new("kernel/sync.rs", "ld.relaxed.gpu.u32 global", "weak", ELSEWHERE),
     Equivalent::new("kernel/sync.rs", "ld.relaxed.sys.u32 global", "weak", UNSEEN),
     Equivalent::new("kernel/sync.rs", "st.relaxed.cta.u32 shared", "weak", ELSEWHERE),
     Equivalent::new("kernel/sync.rs", "st.relaxed.gpu.u32 global", "weak", ELSEWHERE),
