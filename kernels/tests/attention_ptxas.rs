@@ -12,8 +12,8 @@ fn kernels() -> Vec<Kernel> {
     for (depth, group) in [(64, 4), (96, 1), (128, 4), (128, 16), (256, 8)] {
         let decode = Decode { depth, group, layout: Layout::Dense, tile: 16 };
         all.push(decode.record::<Tma<3>>(Arch::Sm90a));
-        all.push(Decode { tile: 32, ..decode }.record::<Tma<2>>(Arch::Sm90a));
         if depth < 256 {
+            all.push(Decode { tile: 32, ..decode }.record::<Tma<2>>(Arch::Sm90a));
             all.push(decode.record::<CpAsync<2>>(Arch::Sm80));
         }
     }

@@ -146,7 +146,8 @@ fn decode(bench: &Bench, batch: u32, tokens: u32, variant: Variant) -> Result<Ro
     stream.poison(&out, 0xff)?;
     let mut work = Vec::new();
     for cache in &caches {
-        let [keys, values] = [0, 1].map(|which: usize| map(device, &cache[which], [lines, tokens, depth], plan.tile));
+        let [keys, values] =
+            [0, 1].map(|which: usize| map(device, &cache[which], [lines, tokens, depth], plan.tokens()));
         let (keys, values) = (keys?, values?);
         let args: [Arg<'_>; 12] = [
             (&q).into(),

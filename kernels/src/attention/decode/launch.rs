@@ -30,7 +30,8 @@ pub struct Decode {
     pub group: u32,
     /// Where tokens lie.
     pub layout: Layout,
-    /// Tokens of a warp's tile, 16 or 32: 32 are half as many and twice as large copies, in twice the shared memory.
+    /// Most tokens of a warp's tile, 16 or 32: 32 are half as many and twice as large copies, in twice the shared memory. See
+    /// [`tokens`](Decode::tokens).
     pub tile: u32,
 }
 
@@ -52,6 +53,17 @@ pub struct Decode {
 pub struct DecodeArgs;
 
 impl Decode {
+    /// Tokens of a warp's tile: rows of a tensor map's boxes. Of heads wider than 128 columns registers hold 16.
+    ///
+    /// ```
+    /// use tilewright_kernels::attention::decode::{Decode, Layout};
+    /// let decode = Decode { depth: 128, group: 4, layout: Layout::Dense, tile: 32 };
+    /// assert_eq!([decode.tokens(), Decode { depth: 256, ..decode }.tokens()], [32, 16]);
+    /// ```
+    pub const fn tokens(&self) -> u32 {
+        if self.tile == 32 && self.depth <= 128 { 32 } else { 16 }
+    }
+
     /// Blocks that share a head, so that the device is full and nobody has less than a tile a warp.
     ///
     /// ```
@@ -61,7 +73,7 @@ impl Decode {
     /// assert_eq!(decode.splits(8, 1024, 264), 16);
     /// ```
     pub fn splits(&self, heads: u32, tokens: u32, resident: u32) -> u32 {
-        let useful = tokens.div_ceil(self.tile * warps(self.depth)).max(1);
+        let useful = tokens.div_ceil(self.tokens() * warps(self.depth)).max(1);
         (resident / heads.max(1)).clamp(1, useful)
     }
 
@@ -71,7 +83,7 @@ impl Decode {
             Layout::Dense => "dense".to_owned(),
             Layout::Paged { page_tokens } => format!("pages{page_tokens}"),
         };
-        let name = format!("decode_d{}_g{}_t{}_{layout}_{}", self.depth, self.group, self.tile, F::name());
+        let name = format!("decode_d{}_g{}_t{}_{layout}_{}", self.depth, self.group, self.tokens(), F::name());
         record(&name, arch, block(warps(self.depth) * 32), |k| match self.depth {
             64 => self.body::<F, 64>(k),
             96 => self.body::<F, 96>(k),
@@ -122,7 +134,7 @@ impl Decode {
         };
         let query = q.at(line.mul_wide(rows));
         let task = Task { query, inputs, place, split, scale, group: self.group, splits };
-        match self.tile {
+        match self.tokens() {
             32 => attend::<F, D, 32>(k, &task),
             _ => attend::<F, D, 16>(k, &task),
         }

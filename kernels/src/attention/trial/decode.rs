@@ -43,7 +43,7 @@ impl DecodeCase {
         let sequences = draw.between(1..=3);
         let tokens = (0..sequences).map(|_| match draw.between(0..=4) {
             0 => draw.between(0..=2),
-            1 => (decode.tile * draw.between(1..=20) + draw.between(0..=2)).saturating_sub(1),
+            1 => (decode.tokens() * draw.between(1..=20) + draw.between(0..=2)).saturating_sub(1),
             2 => draw.between(1..=600),
             _ => draw.between(1..=130),
         });
@@ -63,7 +63,7 @@ impl DecodeCase {
     /// # Errors
     /// When the kernel is not valid.
     pub fn trial(&self, arch: Arch) -> Result<Trial, VerifyErrors> {
-        let Decode { depth, group, layout, tile } = self.decode;
+        let Decode { depth, group, layout, .. } = self.decode;
         let kernel = verify((self.way.decode)(&self.decode, arch))?;
         let mut draw = Draw::new(self.data);
         let (kv, page) = match layout {
@@ -99,7 +99,7 @@ impl DecodeCase {
 
         let pass = |trial: Trial, buffer: BufferId| {
             if self.way.tensor_map {
-                trial.map(buffer, cache.shape(Tma::box_rows(tile, page)))
+                trial.map(buffer, cache.shape(Tma::box_rows(self.decode.tokens(), page)))
             } else {
                 trial.pass(buffer)
             }
