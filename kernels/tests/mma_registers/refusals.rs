@@ -5,7 +5,7 @@ use half::bf16;
 use tilewright_codegen::build::Builder;
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::mma::{AtomLayout, MmaSync, TiledMma, Wgmma, copy_local_to_local};
+use tilewright_kernels::mma::{AtomLayout, MmaSync, SharedOperand, TiledMma, Wgmma, copy_local_to_local};
 use tilewright_kernels::tile::{Index, LayoutTensor, Modes, RegisterTensor, ThreadGroup};
 use tilewright_layout::fragment::{FragmentA, FragmentC, atoms};
 use tilewright_layout::typed::{ColMajor, KMajor, OperandTile, RowMajor};
@@ -174,6 +174,20 @@ fn parts_of_sums_that_there_are_not_are_refused() {
     refused(32, "1 fragments of A: the sums have 8 atoms along it; give one for each", |k| {
         let (a, b) = (LayoutTensor::shared(k, "a"), LayoutTensor::shared(k, "b"));
         Product::new(k).mma(&Product::new(k).load_a(a, 0)[..1], &Product::new(k).load_b(b, 0));
+    });
+    refused(32, "1 fragments of B: the sums have 2 atoms along it; give one for each", |k| {
+        let (a, b) = (LayoutTensor::shared(k, "a"), LayoutTensor::shared(k, "b"));
+        Product::new(k).mma(&Product::new(k).load_a(a, 0), &Product::new(k).load_b(b, 0)[..1]);
+    });
+    refused(128, "1 fragments of A: the sums have 2 atoms along it; give one for each", |k| {
+        let product = TiledMma::<Wgmma<bf16>, Tile, Narrow32>::new(k);
+        let tile = LayoutTensor::shared(k, "a");
+        let a = [0, 1, 2, 3].map(|step| product.load_a(tile, step)[..1].to_vec());
+        product.issue_registers(&a, LayoutTensor::shared(k, "b"), false);
+    });
+    refused(128, "sums of atoms of 16×8, 2 across: no wgmma has them; take those of warpgroup_atom", |k| {
+        let b = SharedOperand::new(LayoutTensor::<bf16, Narrow32, _>::shared(k, "b"));
+        Product::new(k).sums().wgmma::<bf16>(b, b, 1, false);
     });
     refused(128, "A of 1 steps of K: the tile of B holds 4; give as many", |k| {
         let product = TiledMma::<Wgmma<bf16>, Tile, Narrow32>::new(k);
