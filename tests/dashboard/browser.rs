@@ -156,6 +156,18 @@ impl Browser {
         }
     }
 
+    /// Presses the key of a view and waits until the view is shown: the page hears of its new address a while later.
+    pub fn press_for(&mut self, key: &str, view: &str) {
+        self.press(key);
+        self.wait_for_view(view);
+    }
+
+    /// Waits until a view, and no other, is shown.
+    pub fn wait_for_view(&mut self, view: &str) {
+        let shown = "[...document.querySelectorAll('.view.shown')].map((e) => e.id).join() === VIEW";
+        self.wait(&shown.replace("VIEW", &json!(view).to_string()));
+    }
+
     /// Sets the size of the window, and whether the system is dark.
     pub fn resize(&mut self, width: u32, height: u32, dark: bool) {
         let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600 });

@@ -100,8 +100,7 @@ fn the_page_shows_what_the_rows_say() {
 }
 
 fn roofline_and_steps(page: &mut Browser, results: &Results) {
-    page.press("4");
-    page.wait("document.querySelector('#roofline').classList.contains('shown')");
+    page.press_for("4", "roofline");
     let points = results.rows.iter().filter(|(_, row)| {
         let suites = ["gemv", "attention", "gemm", "gemm e4m3", "gemm e4m3 fast", "gemm s8"];
         let whole = row.copy_of.is_none() && row.is_ours() && row.median_us.is_some();
@@ -111,11 +110,11 @@ fn roofline_and_steps(page: &mut Browser, results: &Results) {
             && row.operations.is_some_and(|count| count > 0)
     });
     assert_eq!(page.visible("#roofline .mark"), points.count() as u64);
-    page.press("5");
+    page.press_for("5", "step");
     let levels = results.rows.iter().filter(|(_, row)| row.suite == "timeline" && row.variant != "step").count();
     assert_eq!(page.eval("document.querySelectorAll('#step tbody tr').length"), json!(levels));
     assert!(page.visible("#step .mark") > 20);
-    page.press("1");
+    page.press_for("1", "overview");
 }
 
 /// A number leads to its row, its samples, its source and the command; Escape leads back.
@@ -146,7 +145,9 @@ fn filters_narrow(page: &mut Browser, results: &Results) {
     assert!(left > 0 && left < all && page.visible("#overview .mark") == left);
     // A key leads to the words; every word must be there.
     page.press("/");
+    page.wait("document.activeElement.id === 'words'");
     page.call("Input.insertText", json!({ "text": "batch=64 k=8192" }));
+    page.wait("document.querySelector('#words').value === 'batch=64 k=8192'");
     assert_eq!(page.visible("#overview tbody tr"), 1);
     page.eval("(() => { document.activeElement.blur(); document.querySelector('#filters').reset(); filter(); })()");
     assert_eq!(page.visible("#overview tbody tr"), all);
@@ -154,8 +155,7 @@ fn filters_narrow(page: &mut Browser, results: &Results) {
 
 /// The page's rule is the library's, and the worst comes first.
 fn regressions_come_first(page: &mut Browser, results: &Results) {
-    page.press("2");
-    page.wait("document.querySelector('#compare').classList.contains('shown')");
+    page.press_for("2", "compare");
     let shown = page.eval(
         "[...document.querySelectorAll('#differences tbody tr')].map((tr) => \
          [...tr.querySelectorAll('a')].map((a) => Number(a.hash.slice('#row-'.length))).concat(tr.lastChild.textContent))",
@@ -176,7 +176,7 @@ fn regressions_come_first(page: &mut Browser, results: &Results) {
         assert!(expected >= before, "{shown:?}");
         before = expected;
     }
-    page.press("1");
+    page.press_for("1", "overview");
 }
 
 /// At both widths, light and dark: nothing is wider than the window, and letters are large enough.
@@ -204,10 +204,9 @@ fn pictures(page: &mut Browser) {
         keep(&page.picture(), name);
     }
     page.resize(1280, 900, false);
-    page.press("4");
-    page.wait("document.querySelector('#roofline').classList.contains('shown')");
+    page.press_for("4", "roofline");
     keep(&page.picture(), "dashboard-roofline.png");
-    page.press("1");
+    page.press_for("1", "overview");
 }
 
 /// Rows may come from anywhere: what they say is text, never markup or script. Samples and energy are shown where they are.
@@ -233,7 +232,7 @@ fn hostile_names_stay_text_and_samples_are_shown() {
     assert_eq!(page.eval("document.querySelector('#command').textContent"), json!(evil));
     assert_eq!(page.eval("window.evil === undefined"), json!(true));
     page.eval("location.hash = '#/energy'");
-    page.wait("document.querySelector('#energy').classList.contains('shown')");
+    page.wait_for_view("energy");
     assert_eq!(page.visible("#energy tbody tr"), 2);
     assert!(page.console.is_empty(), "{:#?}", page.console);
 }
