@@ -271,11 +271,19 @@ pub fn hopper_steps<F: InputType<Stored: Element>, D: Output + Element>(
     choice: Choice,
     multiprocessors: u32,
 ) -> Result<Vec<Step>, Refusal> {
-    let mut steps = vec![hopper_step::<F, D>(problem, choice, multiprocessors)?];
-    if choice.splits > 1 {
-        steps.push(reduce_step::<F, D>(problem, choice.splits, Arch::Sm90a)?);
-    }
-    Ok(steps)
+    with_reduction::<F, D>(hopper_step::<F, D>(problem, choice, multiprocessors)?, problem, choice.splits, Arch::Sm90a)
+}
+
+/// A step, and behind it the reduction where it leaves partial sums.
+fn with_reduction<F: InputType, D: Output>(
+    step: Step,
+    problem: &Problem,
+    splits: u32,
+    arch: Arch,
+) -> Result<Vec<Step>, Refusal> {
+    let partial = step.arguments.contains(&Argument::Pointer(Buffer::Partials));
+    let reduction = partial.then(|| reduce_step::<F, D>(problem, splits, arch)).transpose()?;
+    Ok([step].into_iter().chain(reduction).collect())
 }
 
 /// How a product is computed over `mma.sync`.
@@ -399,9 +407,7 @@ pub fn plan<F: InputType<Stored: Element>, D: Output + Element>(
         }
         Err(refusal) => return Err(refusal),
     };
-    let partial = step.arguments.contains(&Argument::Pointer(Buffer::Partials));
-    let reduction = partial.then(|| reduce_step::<F, D>(problem, splits, arch)).transpose()?;
-    Ok([step].into_iter().chain(reduction).collect())
+    with_reduction::<F, D>(step, problem, splits, arch)
 }
 
 /// A stage is read while the next one is filled.

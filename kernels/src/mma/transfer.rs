@@ -1,9 +1,9 @@
 //! Fragments between registers and memory of their operand's shape, without an instruction of their own.
 
 use super::MmaError;
-use super::error::by;
 use super::fragment::places;
-use crate::tile::{CopyFrom, Index, LayoutTensor, RegisterTensor};
+use super::store::fits;
+use crate::tile::{Index, LayoutTensor, RegisterTensor};
 use tilewright_codegen::build::{Ptr, Scalar, SpaceOf, Writable};
 use tilewright_layout::fragment::StaticFragment;
 use tilewright_layout::view::OffsetMap;
@@ -29,9 +29,7 @@ fn runs<'k, T: Scalar, L: StaticFragment, E: Scalar, P: OffsetMap, S: SpaceOf>(
             "fragment: the registers do not hold as many elements of the memory's type"
         );
     }
-    let (found, wanted) = (tile.shape(), [L::FRAGMENT.rows, L::FRAGMENT.cols].map(|extent| Some(extent as u32)));
-    if found != wanted {
-        tile.builder().refuse(&MmaError::Tile { found: by(&found), what: "the operand", wanted: by(&wanted) });
+    if !fits(&tile, "the operand", [L::FRAGMENT.rows, L::FRAGMENT.cols].map(|extent| extent as u32)) {
         return None;
     }
     let (packed, origin) = (L::PACKED as u32, tile.origin());

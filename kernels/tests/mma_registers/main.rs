@@ -1,5 +1,4 @@
-//! Tensors in registers and the fragments of matrix instructions, in the simulator, against plain loops; who may issue such
-//! an instruction.
+//! Tensors in registers and the fragments of matrix instructions, in the simulator, against plain loops.
 
 mod chain;
 mod fragments;
@@ -7,7 +6,6 @@ mod refusals;
 mod store;
 mod tensors;
 mod tf32;
-mod tree;
 
 use tilewright_codegen::build::{Builder, Scalar, Shared, block, record};
 use tilewright_codegen::ir::{Arch, Const, Kernel};

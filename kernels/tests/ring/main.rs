@@ -4,4 +4,3 @@
 mod kernels;
 mod mutants;
 mod sums;
-mod tree;

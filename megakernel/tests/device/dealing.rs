@@ -7,24 +7,12 @@ use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower};
 use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::schedule::schedule;
-use tilewright_megakernel::vm::device::{
-    BlockRecord, Dealing, DeviceMachine, DeviceOptions, DeviceWeights, Plan, TaskRecord,
-};
+use tilewright_megakernel::vm::device::{BlockRecord, Dealing, DeviceOptions, DeviceWeights, Plan, TaskRecord};
 use tilewright_megakernel::vm::reference::StepCells;
 
-use super::lab::{Cells, PAGES, device, least, machine, normed, options, placed, tiny, weights};
+use super::lab::{PAGES, bits, device, least, machine, normed, options, placed, tiny, weights};
 
 const WAYS: [Dealing; 3] = [Dealing::InOrder, Dealing::Units, Dealing::Stages];
-
-/// The bits of all logits of three steps.
-fn bits(machine: &mut DeviceMachine, rows: usize) -> Vec<u32> {
-    let step = |position| {
-        machine.step(&Cells::at(rows, position).view()).unwrap();
-        let row = |row| machine.f32_row(LOGITS, row).unwrap();
-        (0..rows).flat_map(row).map(f32::to_bits).collect::<Vec<_>>()
-    };
-    (0..3).flat_map(step).collect()
-}
 
 #[test]
 fn no_bit_of_a_step_depends_on_where_stages_lie() {

@@ -1,21 +1,10 @@
 //! A task's first stages in registers while the team waits: the same bits, and no launch hangs.
 
-use tilewright_megakernel::lower::LOGITS;
 use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::program::{Embed, Linear, Op};
 use tilewright_megakernel::vm::device::{Dealing, DeviceFault, DeviceMachine, DeviceOptions, LaunchError};
 
-use super::lab::{Cells, chain, least, machine, normed, options, tiny};
-
-/// The bits of all logits of three steps.
-fn bits(machine: &mut DeviceMachine, rows: usize) -> Vec<u32> {
-    let step = |position| {
-        machine.step(&Cells::at(rows, position).view()).unwrap();
-        let row = |row| machine.f32_row(LOGITS, row).unwrap();
-        (0..rows).flat_map(row).map(f32::to_bits).collect::<Vec<_>>()
-    };
-    (0..3).flat_map(step).collect()
-}
+use super::lab::{Cells, bits, chain, least, machine, normed, options, tiny};
 
 /// Units of one stage and of several, stages of fewer bytes than others, groups of fewer units than are held.
 #[test]

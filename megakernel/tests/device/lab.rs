@@ -7,7 +7,7 @@ use tilewright_codegen::device::sim::{Options, Simulator};
 use tilewright_codegen::sim::Checks;
 use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
-use tilewright_megakernel::lower::{LowerOptions, lower};
+use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower};
 use tilewright_megakernel::model::{Family, ModelSpec, Rope};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Placed;
@@ -129,6 +129,16 @@ pub fn relative(found: &[f32], expected: &[f32]) -> f64 {
     let norm = |v: &mut dyn Iterator<Item = f64>| v.map(|x| x * x).sum::<f64>().sqrt();
     let difference = norm(&mut found.iter().zip(expected).map(|(a, b)| f64::from(a - b)));
     difference / norm(&mut expected.iter().map(|&x| f64::from(x)))
+}
+
+/// The bits of all logits of three steps.
+pub fn bits(machine: &mut DeviceMachine, rows: usize) -> Vec<u32> {
+    let step = |position| {
+        machine.step(&Cells::at(rows, position).view()).unwrap();
+        let row = |row| machine.f32_row(LOGITS, row).unwrap();
+        (0..rows).flat_map(row).map(f32::to_bits).collect::<Vec<_>>()
+    };
+    (0..3).flat_map(step).collect()
 }
 
 /// An error with its causes, one line. A cause that its parent's text ends with is not repeated.

@@ -1,7 +1,6 @@
 //! Matrix instructions are issued by `mma` alone: nobody else names an instruction or moves its fragments.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use super::tree::sources_outside;
 
 /// How an instruction, or a move of its fragments, is spelled.
 const RAW: [&str; 5] = ["MmaAtom", "WgmmaAtom", ".ldmatrix::<", ".stmatrix::<", ".wgmma_rs("];
@@ -12,27 +11,10 @@ const EXCEPTIONS: [(&str, &str, &str); 2] = [
     ("attention/prefill/hopper.rs", ".stmatrix::<", "results leave by way of the queries' panels, with a factor a row"),
 ];
 
-fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            sources(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            found.push(path);
-        }
-    }
-}
-
 #[test]
 fn no_other_module_issues_a_matrix_instruction() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut files = Vec::new();
-    sources(&root, &mut files);
-    sources(&root.join("../../megakernel/src"), &mut files);
-    assert!(files.len() > 100, "the trees are where they were");
     let mut used = [false; EXCEPTIONS.len()];
-    for path in files.iter().filter(|path| !path.starts_with(root.join("mma"))) {
-        let text = fs::read_to_string(path).unwrap();
+    for (path, text) in sources_outside("mma") {
         for raw in RAW.into_iter().filter(|raw| text.contains(raw)) {
             let exception = EXCEPTIONS.iter().position(|(file, what, _)| path.ends_with(file) && *what == raw);
             let Some(exception) = exception else {

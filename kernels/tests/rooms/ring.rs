@@ -1,7 +1,6 @@
 //! Barriers and copies that complete on them are of `ring`: nobody else initialises an mbarrier or waits at one.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use super::tree::sources_outside;
 
 /// How barriers and such copies are spelled.
 const RAW: [&str; 4] = [".mbarriers(", ".bulk_load(", ".tensor_load(", ".arrive_expect_tx("];
@@ -14,27 +13,10 @@ const EXCEPTIONS: [(&str, &str); 4] = [
     ("tile/bulk.rs", "the boxes of a tile, for whoever has the barrier"),
 ];
 
-fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            sources(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            found.push(path);
-        }
-    }
-}
-
 #[test]
 fn no_other_module_has_barriers_of_its_own() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut files = Vec::new();
-    sources(&root, &mut files);
-    sources(&root.join("../../megakernel/src"), &mut files);
-    assert!(files.len() > 100, "the trees are where they were");
     let mut used = [false; EXCEPTIONS.len()];
-    for path in files.iter().filter(|path| !path.starts_with(root.join("ring"))) {
-        let text = fs::read_to_string(path).unwrap();
+    for (path, text) in sources_outside("ring") {
         let code = |line: &&str| !line.trim_start().starts_with("//");
         let Some(raw) = RAW.into_iter().find(|raw| text.lines().filter(code).any(|line| line.contains(raw))) else {
             continue;
