@@ -14,7 +14,7 @@
 //! |---|---|
 //! | `config` | the configuration, and every number that follows from it |
 //! | `shared` | the tile in shared memory: layout, addresses, `ldmatrix` |
-//! | `tiles` | what every buffer has: its tiles, a ring of them for each team |
+//! | `tiles` | what every buffer has: the register tile, the ends of a [`ring`](crate::ring) |
 //! | `place` | where the rows of a sequence lie: strided, or in pages |
 //! | `staged`, `cp_async`, `tma` | the buffers |
 //! | `stream` | the loop over tiles: prologue, prefetch, end |
@@ -22,9 +22,9 @@
 //! # What cannot go wrong
 //! A tile is a token that moves from step to step: [`KvBuffer::load_from_dram`] makes a [`Fetched`],
 //! [`KvBuffer::copy_to_shared`] takes it and makes a [`Landed`], reading borrows that, [`KvBuffer::release`] takes it.
-//! So nothing is read before it was loaded, and nothing is loaded into a stage that is being read. Which stage, register
-//! set and parity a token stands for is known to the buffer alone: they are counted in one place, and [`stream`]
-//! leaves a loop with the tokens that it came with, or panics while recording.
+//! So nothing is read before it was loaded, and nothing is loaded into a stage that is being read. Stages are those of a
+//! [`ring`](crate::ring) for each team, whose tokens these are; [`stream`] leaves a loop with the tokens that it came with,
+//! or panics while recording.
 //!
 //! Rows beyond the sequence read as zero. The bound is one of rows; columns have none, since a tile has all of them.
 //!
@@ -41,15 +41,20 @@ mod tma;
 
 pub use config::{Derived, Geometry, KConfig, KvBufferConfig, KvConfigError, Numbers, VConfig, derive};
 pub use cp_async::{CpAsync, CpAsyncBuffer};
-pub use place::{KvThreads, Pages, Place};
+pub use place::{Pages, Place};
 pub use shared::{Form, Fragments, MmaTile, Share, TileForm, VECTOR};
 pub use staged::{Staged, StagedBuffer};
 pub use stream::{Span, stream};
 pub use tiles::Tiles;
 pub use tma::{Tma, TmaBuffer};
 
+pub use crate::ring::Team as KvThreads;
+
 use half::bf16;
 use tilewright_codegen::build::{Builder, Ptr, Shared, Val};
+
+use crate::ring::Full;
+use tiles::Stage;
 
 /// A tile that was asked for.
 #[derive(Debug, PartialEq, Eq)]
@@ -69,20 +74,15 @@ impl Fetched {
 
 /// A tile in shared memory.
 #[must_use = "a tile in shared memory is released"]
-pub struct Landed<'k> {
+pub struct Landed<'k, C> {
     base: Ptr<'k, Shared, bf16>,
-    stage: Val<'k, u32>,
+    full: Full<'k, C, Stage>,
 }
 
-impl<'k> Landed<'k> {
+impl<'k, C> Landed<'k, C> {
     /// Where it begins.
     pub fn base(&self) -> Ptr<'k, Shared, bf16> {
         self.base
-    }
-
-    /// The stage of the ring that holds it.
-    pub fn stage(&self) -> Val<'k, u32> {
-        self.stage
     }
 }
 
@@ -92,42 +92,46 @@ pub trait KvBuffer<'k> {
     type Config: KvBufferConfig;
 
     /// Tiles that are asked for before the first is used.
-    fn ahead(&self) -> u32;
+    fn ahead(&self) -> u32 {
+        self.tiles().turns[0]
+    }
 
     /// Tiles after which registers repeat: a loop over tiles is unrolled so often.
-    fn unroll(&self) -> u32;
+    fn unroll(&self) -> u32 {
+        self.tiles().turns[1]
+    }
 
     /// Asks for tile number `tile`, unless `wanted` is false: then the token stands for nothing that is ever read.
     fn load_from_dram(&self, tile: Val<'k, u32>, wanted: Val<'k, bool>) -> Fetched;
 
     /// Waits until the tile, number `tile`, is in shared memory, for the whole team, and until the team has read the
     /// tile before.
-    fn copy_to_shared(&self, fetched: Fetched, tile: Val<'k, u32>) -> Landed<'k>;
+    fn copy_to_shared(&self, fetched: Fetched, tile: Val<'k, u32>) -> Landed<'k, Self::Config>;
 
     /// What every buffer has.
     fn tiles(&self) -> &Tiles<'k, Self::Config>;
 
     /// Reads the right factors of step `k_mma` of the contraction into the register tile.
-    fn load_from_shared(&self, landed: &Landed<'k>, k_mma: u32) {
-        self.tiles().read(landed.base, k_mma);
+    fn load_from_shared(&self, landed: &Landed<'k, Self::Config>, k_mma: u32) {
+        self.tiles().fragments.load(landed.base, k_mma);
     }
 
     /// The register tile.
     fn get_mma_tile(&self) -> MmaTile<'k> {
-        self.tiles().registers()
+        self.tiles().fragments.tile()
     }
 
     /// This thread will not read the tile again.
     ///
     /// Nothing has to be done where the team that fetches a tile is the one that reads it: it meets in `copy_to_shared`
     /// before what held the tile is written again.
-    fn release(&self, landed: Landed<'k>) {
-        drop(landed);
+    fn release(&self, landed: Landed<'k, Self::Config>) {
+        landed.full.release();
     }
 
     /// Where the tiles of all teams begin: memory that may be used for something else once all tiles were read.
     fn memory(&self) -> Ptr<'k, Shared, bf16> {
-        self.tiles().memory()
+        self.tiles().memory
     }
 }
 
@@ -137,6 +141,9 @@ pub trait KvFamily: 'static {
     type Input<'k>: Copy;
     /// The buffer.
     type Buffer<'k, C: KvBufferConfig>: KvBuffer<'k, Config = C>;
+
+    /// Tiles of a team in shared memory.
+    const STAGES: u32;
 
     /// Whether the parameter is a tensor map of boxes of [`Tma::box_rows`] rows, or a pointer.
     const TENSOR_MAP: bool;
@@ -157,8 +164,10 @@ pub trait KvFamily: 'static {
     ) -> Self::Buffer<'k, C>;
 
     /// What must happen once, by all threads of the block, after all buffers are open and before the first is used.
-    fn begin(k: &Builder);
+    fn begin(_: &Builder) {}
 
     /// Bytes of shared memory that the tiles of one team take.
-    fn tile_bytes<C: KvBufferConfig>() -> u32;
+    fn tile_bytes<C: KvBufferConfig>() -> u32 {
+        Self::STAGES * TileForm::panels::<C>().elements() * 2
+    }
 }

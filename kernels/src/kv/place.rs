@@ -1,7 +1,7 @@
-//! Where the rows of one sequence and head lie, and who fetches them.
+//! Where the rows of one sequence and head lie.
 
 use half::bf16;
-use tilewright_codegen::build::{Builder, Global, Ptr, Val};
+use tilewright_codegen::build::{Global, Ptr, Val};
 
 /// A page table of one sequence.
 #[derive(Clone, Copy)]
@@ -55,69 +55,4 @@ impl<'k> Place<'k> {
 
 pub(super) fn gcd(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { gcd(b, a % b) }
-}
-
-/// The named barrier of the threads that use tiles apart from the one that fetches.
-pub const APART_BARRIER: u32 = 1;
-
-/// The threads that share a buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KvThreads {
-    /// The whole block, of so many threads.
-    Block(u32),
-    /// Each of so many warps has a buffer of its own.
-    Warps(u32),
-    /// One thread fetches, and so many warps from warp `first` on use the tiles, each at its own time. Only tensor
-    /// maps can: [`Tma`](super::Tma).
-    Apart {
-        /// The first warp that uses tiles.
-        first: u32,
-        /// How many do.
-        users: u32,
-    },
-}
-
-impl KvThreads {
-    /// Threads that share a buffer.
-    pub fn threads(self) -> u32 {
-        match self {
-            KvThreads::Block(threads) => threads,
-            KvThreads::Warps(_) => 32,
-            KvThreads::Apart { users, .. } => 32 * users,
-        }
-    }
-
-    /// Groups of such threads in the block.
-    pub fn count(self) -> u32 {
-        match self {
-            KvThreads::Block(_) | KvThreads::Apart { .. } => 1,
-            KvThreads::Warps(warps) => warps,
-        }
-    }
-
-    /// The number of this thread's team.
-    pub fn index(self, k: &Builder) -> Val<'_, u32> {
-        match self {
-            KvThreads::Block(_) | KvThreads::Apart { .. } => k.lit(0u32),
-            KvThreads::Warps(_) => k.warp(),
-        }
-    }
-
-    /// This thread in its team.
-    pub fn thread(self, k: &Builder) -> Val<'_, u32> {
-        match self {
-            KvThreads::Block(_) => k.tid(),
-            KvThreads::Warps(_) => k.lane(),
-            KvThreads::Apart { first, .. } => k.tid() - 32 * first,
-        }
-    }
-
-    /// The threads of the team (those that use tiles) wait for each other.
-    pub fn sync(self, k: &Builder) {
-        match self {
-            KvThreads::Block(_) => k.barrier(),
-            KvThreads::Warps(_) => k.sync_warp(),
-            KvThreads::Apart { users, .. } => k.bar_sync(APART_BARRIER, 32 * users),
-        }
-    }
 }

@@ -1,9 +1,13 @@
 //! The buffer that goes through registers: `num_stages` tiles of them, two of shared memory.
 
-use half::bf16;
-use tilewright_codegen::build::{Builder, Global, Ptr, RegArray, Val, Var};
+use core::cell::Cell;
 
+use half::bf16;
+use tilewright_codegen::build::{Builder, Global, Ptr, RegArray, Val};
+
+use super::tiles::Ends;
 use super::{Fetched, Form, KvBuffer, KvBufferConfig, KvFamily, KvThreads, Landed, Place, TileForm, Tiles};
+use crate::ring::{ByThreads, Fill};
 
 /// Tiles that are loaded into registers and stored into shared memory when their turn comes. `TOKEN_GEN` (decode)
 /// keeps rows together in shared memory, as the tensor maps do; else a panel is one vector wide.
@@ -14,12 +18,9 @@ pub struct StagedBuffer<'k, C> {
     tiles: Tiles<'k, C>,
     source: Ptr<'k, Global, bf16>,
     sets: Vec<RegArray<'k, u32>>,
-    loaded: core::cell::Cell<u32>,
-    side: Var<'k, u32>,
+    loaded: Cell<u32>,
+    ring: Ends<'k, C, ByThreads>,
 }
-
-/// Tiles of a team in shared memory.
-const SIDES: u32 = 2;
 
 impl<const NUM_STAGES: u32, const TOKEN_GEN: bool> Staged<NUM_STAGES, TOKEN_GEN> {
     fn form<C: KvBufferConfig>() -> TileForm {
@@ -32,6 +33,7 @@ impl<const NUM_STAGES: u32, const TOKEN_GEN: bool> KvFamily for Staged<NUM_STAGE
     type Input<'k> = Ptr<'k, Global, bf16>;
     type Buffer<'k, C: KvBufferConfig> = StagedBuffer<'k, C>;
 
+    const STAGES: u32 = 2;
     const TENSOR_MAP: bool = false;
 
     fn name() -> String {
@@ -50,17 +52,13 @@ impl<const NUM_STAGES: u32, const TOKEN_GEN: bool> KvFamily for Staged<NUM_STAGE
         team: KvThreads,
     ) -> Self::Buffer<'k, C> {
         const { assert!(NUM_STAGES >= 1, "a tile must have registers to come into") };
-        let tiles = Tiles::open(k, name, (place, team), Self::form::<C>(), SIDES);
+        let (fill, tile) = ((Fill::Stores, ByThreads), (Self::form::<C>(), Self::STAGES));
+        let (mut tiles, ring) = Tiles::open(k, name, (place, team), tile, fill, || ());
+        tiles.turns = [NUM_STAGES; 2];
         // Exactly what a thread carries, whatever the number of warps: ⌈btile0·btile1 / (threads·8)⌉ vectors.
         let registers = tiles.form.shares(team.threads()) * 4;
         let sets = (0..NUM_STAGES).map(|_| k.regs(registers, 0u32)).collect();
-        StagedBuffer { tiles, source, sets, loaded: core::cell::Cell::new(0), side: k.var(0u32) }
-    }
-
-    fn begin(_: &Builder) {}
-
-    fn tile_bytes<C: KvBufferConfig>() -> u32 {
-        SIDES * Self::form::<C>().elements() * 2
+        StagedBuffer { tiles, source, sets, loaded: Cell::new(0), ring }
     }
 }
 
@@ -69,14 +67,6 @@ impl<'k, C: KvBufferConfig> KvBuffer<'k> for StagedBuffer<'k, C> {
 
     fn tiles(&self) -> &Tiles<'k, C> {
         &self.tiles
-    }
-
-    fn ahead(&self) -> u32 {
-        self.sets.len() as u32
-    }
-
-    fn unroll(&self) -> u32 {
-        self.sets.len() as u32
     }
 
     fn load_from_dram(&self, tile: Val<'k, u32>, wanted: Val<'k, bool>) -> Fetched {
@@ -101,17 +91,14 @@ impl<'k, C: KvBufferConfig> KvBuffer<'k> for StagedBuffer<'k, C> {
         Fetched { stage }
     }
 
-    /// Two sides are enough: one is stored again two tiles later, behind the barrier of the tile between.
-    fn copy_to_shared(&self, fetched: Fetched, _: Val<'k, u32>) -> Landed<'k> {
-        let Tiles { k, team, form, .. } = self.tiles;
-        let (set, side) = (self.sets[fetched.stage as usize], self.side.get());
-        let base = self.tiles.tile(side);
-        for (index, share) in self.tiles.shares() {
-            let words = core::array::from_fn(|word| set.get(4 * index + word as u32));
-            form.place(base, &share).cast::<u32>().store_vec::<4>(words);
-        }
-        team.sync(k);
-        self.side.set(side ^ 1);
-        Landed { base, stage: side }
+    fn copy_to_shared(&self, fetched: Fetched, _: Val<'k, u32>) -> Landed<'k, C> {
+        let (set, form) = (self.sets[fetched.stage as usize], self.tiles.form);
+        let stored = self.ring.acquire().fill(|(to,)| {
+            for (index, share) in self.tiles.shares() {
+                let words = core::array::from_fn(|word| set.get(4 * index + word as u32));
+                form.place(to.base(), &share).cast::<u32>().store_vec::<4>(words);
+            }
+        });
+        stored.meet().into()
     }
 }

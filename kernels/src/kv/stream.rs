@@ -28,8 +28,8 @@ pub fn stream<'k, K: KvBuffer<'k>, V: KvBuffer<'k>>(
     k: &'k Builder,
     (keys, values): (&K, &V),
     span: Span<'k>,
-    scores: impl Fn(Val<'k, u32>, &Landed<'k>),
-    outputs: impl Fn(Val<'k, u32>, &Landed<'k>),
+    scores: impl Fn(Val<'k, u32>, &Landed<'k, K::Config>),
+    outputs: impl Fn(Val<'k, u32>, &Landed<'k, V::Config>),
 ) {
     assert_eq!((keys.ahead(), keys.unroll()), (values.ahead(), values.unroll()), "keys and values travel in step");
     let (ahead, unroll) = (keys.ahead(), keys.unroll());

@@ -1,11 +1,43 @@
-//! What every buffer has: tiles in shared memory, a ring of them for each team, and the register tile read from one.
+//! What every buffer has: the register tile, and how the team divides a tile; its stages are a ring's.
 
+use core::cell::RefCell;
 use core::marker::PhantomData;
 
 use half::bf16;
-use tilewright_codegen::build::{Builder, Ptr, Shared, Val};
+use tilewright_codegen::build::{Builder, Ptr, Shared};
+use tilewright_layout::Swizzled;
 
-use super::{Fragments, KvBufferConfig, KvThreads, MmaTile, Place, Share, TileForm};
+use super::{Fragments, KvBufferConfig, KvThreads, Landed, Place, Share, TileForm};
+use crate::ring::{Consumer, Consumers, Empty, Fill, Full, Producer, Ring, Shape, StageTile};
+
+/// What a stage holds.
+pub(super) type Stage = (StageTile<bf16, Swizzled>,);
+
+/// Both ends of a buffer's ring, which threads that fetch and use tiles hold together.
+pub(super) struct Ends<'k, C, F> {
+    producer: RefCell<Producer<'k, C, Stage, F>>,
+    consumer: RefCell<Consumer<'k, C, Stage>>,
+}
+
+impl<'k, C, F: Copy> Ends<'k, C, F> {
+    /// The next stage, to be filled.
+    #[track_caller]
+    pub(super) fn acquire(&self) -> Empty<'k, C, Stage, F> {
+        self.producer.borrow_mut().acquire()
+    }
+
+    /// The next stage that is full.
+    #[track_caller]
+    pub(super) fn wait(&self) -> Landed<'k, C> {
+        self.consumer.borrow_mut().wait().into()
+    }
+}
+
+impl<'k, C> From<Full<'k, C, Stage>> for Landed<'k, C> {
+    fn from(full: Full<'k, C, Stage>) -> Self {
+        Landed { base: full.tiles().0.base(), full }
+    }
+}
 
 /// The tiles of a buffer.
 pub struct Tiles<'k, C> {
@@ -13,41 +45,31 @@ pub struct Tiles<'k, C> {
     pub(super) place: Place<'k>,
     pub(super) team: KvThreads,
     pub(super) form: TileForm,
-    /// Tiles of a team.
-    pub(super) count: u32,
-    memory: Ptr<'k, Shared, bf16>,
-    ring: Ptr<'k, Shared, bf16>,
-    fragments: Fragments<'k>,
+    /// Tiles that are asked for before the first is used, and after which registers repeat.
+    pub(super) turns: [u32; 2],
+    /// Where those of all teams begin.
+    pub(super) memory: Ptr<'k, Shared, bf16>,
+    pub(super) fragments: Fragments<'k>,
     config: PhantomData<C>,
 }
 
 impl<'k, C: KvBufferConfig> Tiles<'k, C> {
-    /// Shared memory of that name, for `count` tiles of each team.
-    pub(super) fn open(
+    /// Tiles of that form in a ring of so many stages that is filled that way, and the ring's ends.
+    pub(super) fn open<F: Copy>(
         k: &'k Builder,
         name: &str,
         (place, team): (Place<'k>, KvThreads),
-        form: TileForm,
-        count: u32,
-    ) -> Tiles<'k, C> {
-        let memory = k.shared_aligned::<bf16>(name, team.count() * count * form.elements(), form.align());
-        let ring = memory.at(team.index(k) * (count * form.elements()));
-        Tiles {
-            k,
-            place,
-            team,
-            form,
-            count,
-            memory,
-            ring,
-            fragments: Fragments::new::<C>(k, form),
-            config: PhantomData,
-        }
-    }
-
-    /// Where a tile of this thread's team begins.
-    pub(super) fn tile(&self, number: Val<'k, u32>) -> Ptr<'k, Shared, bf16> {
-        self.ring.at(number * self.form.elements())
+        (form, stages): (TileForm, u32),
+        fill: (Fill, F),
+        beside: impl FnOnce(),
+    ) -> (Tiles<'k, C>, Ends<'k, C, F>) {
+        assert!(stages >= 2, "a ring of one stage has nothing to fetch ahead");
+        let shape = Shape::stages(stages).consumers(Consumers::Team(team));
+        let ring = Ring::of(k, name, (StageTile::new(form.layout()),), shape, fill, beside);
+        let ((memory,), fragments) = (ring.memory(), Fragments::new::<C>(k, form));
+        let (producer, consumer) = ring.split();
+        let tiles = Tiles { k, place, team, form, turns: [stages - 1, 1], memory, fragments, config: PhantomData };
+        (tiles, Ends { producer: producer.into(), consumer: consumer.into() })
     }
 
     /// The vectors that this thread moves, numbered.
@@ -55,20 +77,5 @@ impl<'k, C: KvBufferConfig> Tiles<'k, C> {
         let (form, threads) = (self.form, self.team.threads());
         let thread = move |k| self.team.thread(k);
         (0..form.shares(threads)).map(move |index| (index, form.share(thread(self.k), threads, index)))
-    }
-
-    /// Reads step `k_mma` of the contraction into the register tile.
-    pub(super) fn read(&self, base: Ptr<'k, Shared, bf16>, k_mma: u32) {
-        self.fragments.load(base, k_mma);
-    }
-
-    /// The register tile.
-    pub(super) fn registers(&self) -> MmaTile<'k> {
-        self.fragments.tile()
-    }
-
-    /// Where the tiles of all teams begin.
-    pub(super) fn memory(&self) -> Ptr<'k, Shared, bf16> {
-        self.memory
     }
 }

@@ -2,7 +2,7 @@
 
 use super::cursor::Cursor;
 use super::setup::Parts;
-use super::{Consumers, Operands};
+use super::{Consumers, Fill, Operands};
 use tilewright_codegen::build::{Val, Var};
 use tilewright_codegen::ir::attr::ProxyFence;
 
@@ -15,8 +15,8 @@ pub struct Consumer<'k, B, O: Operands> {
 /// A stage that is full, to be read and released.
 #[must_use = "a stage that was waited for is released"]
 pub struct Full<'k, B, O: Operands> {
-    parts: Parts<'k, B, O>,
-    stage: Val<'k, u32>,
+    pub(super) parts: Parts<'k, B, O>,
+    pub(super) stage: Val<'k, u32>,
 }
 
 impl<'k, B, O: Operands> Consumer<'k, B, O> {
@@ -30,8 +30,7 @@ impl<'k, B, O: Operands> Consumer<'k, B, O> {
     pub fn wait(&mut self) -> Full<'k, B, O> {
         let parts = self.parts;
         let (stage, parity) = self.next.step();
-        // The bytes come by the async proxy, be it from another block: their landing needs no wider scope.
-        parts.full.at(stage).wait(parity);
+        parts.wait(stage, parity);
         Full { parts, stage }
     }
 
@@ -51,7 +50,7 @@ impl<'k, B, O: Operands> Full<'k, B, O> {
         self.parts.operands.views(self.parts.bases, self.stage)
     }
 
-    /// This consumer has read the stage.
+    /// This consumer has read the stage. A team that frees stages by meeting says nothing here: its next wait does.
     #[track_caller]
     pub fn release(self) {
         release(&self.parts, self.stage, self.parts.k.lit(true));
@@ -61,10 +60,11 @@ impl<'k, B, O: Operands> Full<'k, B, O> {
 /// Arrives at the stage's "empty", in every block that writes there, where `really`.
 #[track_caller]
 fn release<'k, B, O: Operands>(parts: &Parts<'k, B, O>, stage: Val<'k, u32>, really: Val<'k, bool>) {
-    let (k, empty, blocks) = (parts.k, parts.empty.at(stage), parts.shape.cluster);
+    let Some(empty) = parts.empty else { return };
+    let (k, empty, blocks) = (parts.k, empty.at(stage), parts.shape.cluster);
     let member = match parts.shape.consumers {
         Consumers::Warps(_) => {
-            if parts.engine {
+            if parts.fill == Fill::Engine {
                 // Reads may still be on their way when the arrival is seen, and the copy that comes next does not queue
                 // behind them.
                 k.fence_proxy_async(ProxyFence::Shared);
@@ -73,12 +73,13 @@ fn release<'k, B, O: Operands>(parts: &Parts<'k, B, O>, stage: Val<'k, u32>, rea
             k.lane()
         }
         Consumers::Warpgroups(_) => k.tid() % 128,
+        Consumers::Team(_) => k.lane(),
     };
     if blocks > 1 {
         k.when(member.lt(blocks) & really, || match parts.shape.consumers {
             Consumers::Warps(_) => empty.on(member).arrive(),
             // A release to the cluster would drain the thread's stores at every step; `wgmma` only read.
-            Consumers::Warpgroups(_) => empty.on(member).arrive_async(),
+            Consumers::Warpgroups(_) | Consumers::Team(_) => empty.on(member).arrive_async(),
         });
     } else {
         k.when(member.eq(0) & really, || empty.arrive());
@@ -98,15 +99,15 @@ pub struct Delayed<'k, B, O: Operands> {
 #[must_use = "a stage that was waited for is kept, and the one before it released"]
 pub struct Held<'a, 'k, B, O: Operands> {
     ring: &'a Delayed<'k, B, O>,
-    stage: Val<'k, u32>,
+    full: Full<'k, B, O>,
 }
 
 impl<'k, B, O: Operands> Delayed<'k, B, O> {
     /// Waits until the next stage is full. The one before is still this consumer's.
     #[track_caller]
     pub fn wait(&mut self) -> Held<'_, 'k, B, O> {
-        let Full { stage, .. } = self.consumer.wait();
-        Held { ring: self, stage }
+        let full = self.consumer.wait();
+        Held { ring: self, full }
     }
 
     /// Releases the stage that is kept, where everything that read it was waited for; the next one finds none before it.
@@ -115,28 +116,19 @@ impl<'k, B, O: Operands> Delayed<'k, B, O> {
         release(&self.consumer.parts, self.before.get(), self.held.get().ne(0));
         self.held.set(0u32);
     }
-
-    /// Releases the last stage, and is a plain consumer again.
-    #[track_caller]
-    pub fn release(self) -> Consumer<'k, B, O> {
-        release(&self.consumer.parts, self.before.get(), self.held.get().ne(0));
-        self.consumer
-    }
 }
 
 impl<'k, B, O: Operands> Held<'_, 'k, B, O> {
     /// What the stage holds.
     #[track_caller]
     pub fn tiles(&self) -> O::Views<'k> {
-        let parts = &self.ring.consumer.parts;
-        parts.operands.views(parts.bases, self.stage)
+        self.full.tiles()
     }
 
     /// This stage was read too: everything that read it was waited for.
     #[track_caller]
     pub fn release(self) {
-        let parts = &self.ring.consumer.parts;
-        release(parts, self.stage, parts.k.lit(true));
+        self.full.release();
     }
 
     /// The stage before was read: all but the newest `wgmma` group were waited for. This one is kept.
@@ -144,7 +136,7 @@ impl<'k, B, O: Operands> Held<'_, 'k, B, O> {
     pub fn release_previous(self) {
         let Delayed { consumer, before, held } = self.ring;
         release(&consumer.parts, before.get(), held.get().ne(0));
-        before.set(self.stage);
+        before.set(self.full.stage);
         held.set(1u32);
     }
 }

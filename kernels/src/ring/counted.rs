@@ -38,7 +38,7 @@ impl<'k, B, O: Operands> Counted<'k, B, O> {
     #[track_caller]
     fn land_one(&self) {
         let (stage, parity) = self.landing.step();
-        self.producer.parts.full.at(stage).wait(parity);
+        self.producer.parts.full(stage).wait(parity);
         self.in_flight.set(self.in_flight.get() - 1);
     }
 
@@ -55,7 +55,7 @@ impl<'k, B, O: Operands> Counted<'k, B, O> {
         let k = parts.k;
         k.loop_(|| {
             let (stage, parity) = next.here();
-            k.break_if(parts.empty.at(stage).test_wait(parity, parts.scope()));
+            k.break_if(parts.empty.map_or(k.lit(true), |empty| empty.at(stage).test_wait(parity, parts.scope())));
             gave_up.set(listen());
             k.break_if(gave_up.get());
         });
@@ -71,7 +71,7 @@ impl<'k, B, O: Operands> Counted<'k, B, O> {
     pub fn flies(&self) -> Val<'k, bool> {
         let parts = &self.producer.parts;
         let (stage, parity) = self.landing.here();
-        let lands = self.in_flight.get().gt(0) & parts.full.at(stage).test_wait(parity, BarScope::Cta);
+        let lands = self.in_flight.get().gt(0) & parts.full(stage).test_wait(parity, BarScope::Cta);
         parts.k.when(lands, || self.land_one());
         self.in_flight.get().gt(0)
     }

@@ -2,36 +2,42 @@
 
 use tilewright_codegen::build::{Builder, Val, Var};
 
-/// A stage, and the parity of the phase to wait for there, in two registers.
+/// A stage, and the parity of the phase to wait for there, in a register each.
 ///
-/// Only rings and buffers move it: whoever holds tokens cannot get ahead of them.
-pub struct Cursor<'k> {
+/// Only rings move it: whoever holds tokens cannot get ahead of them.
+pub(crate) struct Cursor<'k> {
     stage: Var<'k, u32>,
-    parity: Var<'k, u32>,
+    parity: Option<Var<'k, u32>>,
     stages: u32,
 }
 
 impl<'k> Cursor<'k> {
-    /// At a stage, with the parity to wait for. The phase before the first one has parity 1 and counts as complete.
+    /// At a stage, with the parity to wait for, if any is waited for. The phase before the first one has parity 1 and counts as complete.
     #[track_caller]
-    pub(crate) fn new(k: &'k Builder, stages: u32, stage: u32, parity: u32) -> Cursor<'k> {
-        Cursor { stage: k.var(stage), parity: k.var(parity), stages }
+    pub fn new(k: &'k Builder, stages: u32, stage: u32, parity: impl Into<Option<u32>>) -> Cursor<'k> {
+        Cursor { stage: k.var(stage), parity: parity.into().map(|parity| k.var(parity)), stages }
     }
 
-    /// The stage and the parity here.
+    /// The stage and the parity here; 0 where none is waited for.
     #[track_caller]
-    pub(crate) fn here(&self) -> (Val<'k, u32>, Val<'k, u32>) {
-        (self.stage.get(), self.parity.get())
+    pub fn here(&self) -> (Val<'k, u32>, Val<'k, u32>) {
+        let stage = self.stage.get();
+        (stage, self.parity.map_or(stage.builder().lit(0), Var::get))
     }
 
     /// The stage and the parity here, and a step to the next one: behind the last stage the first, with the other parity.
     #[track_caller]
-    pub(crate) fn step(&self) -> (Val<'k, u32>, Val<'k, u32>) {
+    pub fn step(&self) -> (Val<'k, u32>, Val<'k, u32>) {
         let (stage, parity) = self.here();
+        let Some(of_next) = self.parity else {
+            // Of two stages, the other one.
+            self.stage.set(if self.stages == 2 { stage ^ 1 } else { (stage + 1) % self.stages });
+            return (stage, parity);
+        };
         let next = stage + 1;
         let wraps = next.eq(self.stages);
         self.stage.set(wraps.select::<u32>(0u32, next));
-        self.parity.set(wraps.select(parity ^ 1, parity));
+        of_next.set(wraps.select(parity ^ 1, parity));
         (stage, parity)
     }
 }

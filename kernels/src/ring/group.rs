@@ -1,7 +1,7 @@
 //! A ring for threads that copy by `cp.async` and read what the others copied: groups and one barrier a turn.
 
-use super::Operands;
-use super::cursor::Cursor;
+use super::setup::name;
+use super::{ByThreads, Consumer, Consumers, Fill, Full, Operands, Producer, Ring, Shape, Team};
 use core::marker::PhantomData;
 use tilewright_codegen::build::{Builder, Val, Var};
 
@@ -43,26 +43,16 @@ use tilewright_codegen::build::{Builder, Val, Var};
 /// # Ok::<(), tilewright_codegen::verify::VerifyErrors>(())
 /// ```
 pub struct GroupRing<'k, B, O: Operands, F> {
-    k: &'k Builder,
-    operands: O,
-    bases: O::Bases<'k>,
-    stages: u32,
-    read: Cursor<'k>,
-    write: Cursor<'k>,
+    producer: Producer<'k, B, O, ByThreads>,
+    consumer: Consumer<'k, B, O>,
     /// The number of the tile that is fetched next.
     number: Var<'k, u32>,
     fetch: F,
-    brand: PhantomData<fn() -> B>,
 }
 
 /// The stage that this turn reads.
 #[must_use = "a turn ends with `done`"]
-pub struct Current<'k, B, O: Operands> {
-    operands: O,
-    bases: O::Bases<'k>,
-    stage: Val<'k, u32>,
-    brand: PhantomData<fn() -> B>,
-}
+pub struct Current<'k, B, O: Operands>(Full<'k, B, O>);
 
 /// The stage that everybody left in the turn before.
 #[must_use = "the free stage of a turn is filled"]
@@ -82,12 +72,10 @@ impl<'k, O: Operands> GroupRing<'k, (), O, ()> {
     where
         F: Fn(Val<'k, u32>, O::Views<'k>),
     {
-        let path = core::any::type_name::<B>();
-        let name = path.rsplit("::").next().unwrap_or(path).to_lowercase();
-        let bases = operands.allocate(k, &name, stages);
-        let (read, write) = (Cursor::new(k, stages, 0, 0), Cursor::new(k, stages, 0, 0));
-        let mut ring =
-            GroupRing { k, operands, bases, stages, read, write, number: k.var(0u32), fetch, brand: PhantomData };
+        let shape = Shape::stages(stages).consumers(Consumers::Team(Team::Block(k.threads())));
+        let fill = (Fill::Groups { rings: 1 }, ByThreads);
+        let (producer, consumer) = Ring::of(k, &name::<B>(), operands, shape, fill, || ()).split();
+        let mut ring = GroupRing { producer, consumer, number: k.var(0u32), fetch };
         for _ in 1..stages {
             ring.fetch_next();
         }
@@ -98,27 +86,21 @@ impl<'k, O: Operands> GroupRing<'k, (), O, ()> {
 impl<'k, B, O: Operands, F: Fn(Val<'k, u32>, O::Views<'k>)> GroupRing<'k, B, O, F> {
     #[track_caller]
     fn fetch_next(&mut self) {
-        let (stage, _) = self.write.step();
         let number = self.number.get();
-        (self.fetch)(number, self.operands.views(self.bases, stage));
-        self.k.cp_async_commit();
+        self.producer.acquire().fill(|tiles| (self.fetch)(number, tiles)).commit();
         self.number.set(number + 1);
     }
 
     /// Waits for the next stage; behind the barrier everybody has left the one before.
     #[track_caller]
     pub fn turn(&mut self) -> (Current<'k, B, O>, Free<'_, 'k, B, O, F>) {
-        self.k.cp_async_wait(self.stages - 2);
-        self.k.barrier();
-        let (stage, _) = self.read.step();
-        let current = Current { operands: self.operands, bases: self.bases, stage, brand: PhantomData };
-        (current, Free { ring: self })
+        (Current(self.consumer.wait()), Free { ring: self })
     }
 
     /// Waits for whatever is still on its way.
     #[track_caller]
     pub fn finish(self) {
-        self.k.cp_async_wait(0);
+        self.number.get().builder().cp_async_wait(0);
     }
 }
 
@@ -135,7 +117,7 @@ impl<'k, B, O: Operands> Current<'k, B, O> {
     /// What the stage holds.
     #[track_caller]
     pub fn tiles(&self) -> O::Views<'k> {
-        self.operands.views(self.bases, self.stage)
+        self.0.tiles()
     }
 
     /// The turn is over.

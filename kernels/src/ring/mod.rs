@@ -9,8 +9,9 @@
 //! | `producer`, `source` | acquire → fill → commit; where a tile comes from |
 //! | `counted` | [`Counted`]: a producer whose cap changes while it runs, and who hears that nobody reads on |
 //! | `consumer` | wait → read → release, at once or one stage later |
+//! | `team` | [`Team`]: threads that free a stage by meeting, a ring for each of several teams |
 //! | `cursor` | stage and parity, in registers |
-//! | `group` | [`GroupRing`]: the same threads copy by `cp.async` groups and read |
+//! | `group` | [`GroupRing`]: the same threads copy by `cp.async` groups and read, turn by turn |
 //!
 //! ```text
 //!            acquire            fill                commit
@@ -69,13 +70,15 @@ mod producer;
 mod setup;
 mod shape;
 mod source;
+mod team;
 
 pub use consumer::{Consumer, Delayed, Full, Held};
 pub use counted::Counted;
-pub use cursor::Cursor;
 pub use group::{Claimed, Current, Free, GroupRing};
 pub use operand::{Operands, StageTile, View};
 pub use producer::{ByBulk, ByThreads, Empty, Filled, Producer};
 pub use setup::{Ring, Rings, Unready, start};
+pub(crate) use shape::Fill;
 pub use shape::{Consumers, Shape};
 pub use source::{BulkSource, By, InPieces, Pieces, Source, Sources, by, in_pieces};
+pub use team::Team;

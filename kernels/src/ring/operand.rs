@@ -69,6 +69,9 @@ pub trait Operands: Copy {
     /// Memory for so many stages.
     fn allocate<'k>(self, k: &'k Builder, name: &str, stages: u32) -> Self::Bases<'k>;
 
+    /// Pointers to the first stage of a team's ring, where each team has so many stages.
+    fn of_team<'k>(self, bases: Self::Bases<'k>, team: Val<'k, u32>, stages: u32) -> Self::Bases<'k>;
+
     /// The tiles of stage `stage`.
     fn views<'k>(self, bases: Self::Bases<'k>, stage: Val<'k, u32>) -> Self::Views<'k>;
 }
@@ -84,6 +87,11 @@ macro_rules! operands {
             }
 
             #[track_caller]
+            fn of_team<'k>(self, bases: Self::Bases<'k>, team: Val<'k, u32>, stages: u32) -> Self::Bases<'k> {
+                ($(bases.$i.at(team * (stages * self.$i.stride())),)+)
+            }
+
+            #[track_caller]
             fn views<'k>(self, bases: Self::Bases<'k>, stage: Val<'k, u32>) -> Self::Views<'k> {
                 ($(LayoutTensor::new(bases.$i.at(stage * self.$i.stride()), self.$i.layout),)+)
             }
@@ -94,6 +102,4 @@ macro_rules! operands {
 operands! {
     (T0 L0 0)
     (T0 L0 0, T1 L1 1)
-    (T0 L0 0, T1 L1 1, T2 L2 2)
-    (T0 L0 0, T1 L1 1, T2 L2 2, T3 L3 3)
 }

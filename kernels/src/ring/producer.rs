@@ -1,9 +1,10 @@
 //! The producer's end: acquire → fill → commit.
 
-use super::Operands;
+use super::consumer::Full;
 use super::cursor::Cursor;
 use super::setup::Parts;
 use super::source::Sources;
+use super::{Fill, Operands};
 use tilewright_codegen::build::Val;
 use tilewright_codegen::ir::attr::NoInc;
 
@@ -11,7 +12,7 @@ use tilewright_codegen::ir::attr::NoInc;
 #[derive(Clone, Copy, Debug)]
 pub struct ByBulk;
 
-/// A ring that several threads fill, by `cp.async` each.
+/// A ring that several threads fill, by `cp.async` or by stores each.
 #[derive(Clone, Copy, Debug)]
 pub struct ByThreads;
 
@@ -38,6 +39,7 @@ pub struct Empty<'k, B, O: Operands, F> {
 pub struct Filled<'k, B, O: Operands, F> {
     parts: Parts<'k, B, O>,
     stage: Val<'k, u32>,
+    #[expect(dead_code, reason = "its type says how the stage is filled")]
     fill: F,
 }
 
@@ -48,7 +50,8 @@ impl<'k, B, O: Operands, F> Producer<'k, B, O, F> {
         // The phase before the first counts as complete: the first round finds every stage empty, and the first stages
         // wait for no landing.
         let landing = (cap < stages).then(|| Cursor::new(k, stages, stages - cap, 1));
-        Producer { parts, next: Cursor::new(k, stages, 0, 1), landing, fill }
+        let parity = (parts.fill != Fill::Stores).then_some(1);
+        Producer { parts, next: Cursor::new(k, stages, 0, parity), landing, fill }
     }
 }
 
@@ -59,10 +62,12 @@ impl<'k, B, O: Operands, F: Copy> Producer<'k, B, O, F> {
         let parts = self.parts;
         if let Some(landing) = &mut self.landing {
             let (stage, parity) = landing.step();
-            parts.full.at(stage).wait(parity);
+            parts.full(stage).wait(parity);
         }
         let (stage, parity) = self.next.step();
-        parts.empty.at(stage).wait_at(parity, parts.scope());
+        if let Some(empty) = parts.empty {
+            empty.at(stage).wait_at(parity, parts.scope());
+        }
         Empty { parts, stage, fill: self.fill }
     }
 }
@@ -72,7 +77,7 @@ impl<'k, B, O: Operands> Empty<'k, B, O, ByBulk> {
     #[track_caller]
     pub fn fill(self, sources: impl Sources<'k, O>) -> Filled<'k, B, O, ByBulk> {
         let Empty { parts, stage, .. } = self;
-        let full = parts.full.at(stage);
+        let full = parts.full(stage);
         full.arrive_expect_tx(sources.bytes(parts.k, parts.operands));
         sources.load(parts.operands, parts.operands.views(parts.bases, stage), full);
         Filled { parts, stage, fill: ByBulk }
@@ -89,19 +94,26 @@ impl<'k, B, O: Operands> Empty<'k, B, O, ByThreads> {
     }
 }
 
-impl<B, O: Operands> Filled<'_, B, O, ByBulk> {
-    /// The stage is full as soon as its bytes are there.
+impl<B, O: Operands, F> Filled<'_, B, O, F> {
+    /// The stage is full as soon as the copies of all who fill it are there.
+    #[track_caller]
     pub fn commit(self) {
-        // The bytes themselves complete the barrier: nothing is left to do.
-        let Filled { .. } = self;
+        let Filled { parts, stage, .. } = self;
+        match parts.fill {
+            // The bytes themselves complete the barrier, and stores are there once the team has met.
+            Fill::Engine | Fill::Stores => {}
+            Fill::Threads(_) => parts.full(stage).arrive_after_cp_async(parts.k, NoInc::Yes),
+            Fill::Groups { .. } => parts.k.cp_async_commit(),
+        }
     }
 }
 
-impl<B, O: Operands> Filled<'_, B, O, ByThreads> {
-    /// The stage is full as soon as the copies of all threads that fill are there.
+impl<'k, B, O: Operands> Filled<'k, B, O, ByThreads> {
+    /// The team meets at what it stored: the stage is full for it, and the one before was read.
     #[track_caller]
-    pub fn commit(self) {
-        let Filled { parts, stage, fill: ByThreads } = self;
-        parts.full.at(stage).arrive_after_cp_async(parts.k, NoInc::Yes);
+    pub(crate) fn meet(self) -> Full<'k, B, O> {
+        let Filled { parts, stage, .. } = self;
+        parts.wait(stage, parts.k.lit(0));
+        Full { parts, stage }
     }
 }

@@ -1,24 +1,23 @@
-//! A ring's memory and mbarriers, and the one barrier that makes them known.
+//! A ring's memory and mbarriers, and the one barrier that makes them known to the block.
 
 use super::consumer::Consumer;
 use super::producer::{ByBulk, ByThreads, Producer};
-use super::{Consumers, Operands, Shape};
+use super::{Consumers, Fill, Operands, Shape, Team};
 use core::marker::PhantomData;
-use tilewright_codegen::build::{Builder, Mbarrier, Shared};
-use tilewright_codegen::ir::attr::BarScope;
+use tilewright_codegen::build::{Builder, Mbarrier, Shared, Val};
+use tilewright_codegen::ir::attr::{BarScope, ProxyFence};
 
 /// What producer and consumers share: where everything is.
 pub(super) struct Parts<'k, B, O: Operands> {
     pub k: &'k Builder,
     pub operands: O,
     pub bases: O::Bases<'k>,
-    /// Completes when a stage's bytes are there.
-    pub full: Mbarrier<'k, Shared>,
-    /// Completes when a stage was read.
-    pub empty: Mbarrier<'k, Shared>,
+    /// Completes when a stage's bytes are there, where it does not follow from the threads' own copies.
+    full: Option<Mbarrier<'k, Shared>>,
+    /// Completes when a stage was read, where that is told by arrivals.
+    pub empty: Option<Mbarrier<'k, Shared>>,
     pub shape: Shape,
-    /// Whether the copy engine fills the stages, which is of another proxy than who reads them.
-    pub engine: bool,
+    pub fill: Fill,
     brand: PhantomData<fn() -> B>,
 }
 
@@ -30,13 +29,38 @@ impl<B, O: Operands> Clone for Parts<'_, B, O> {
 
 impl<B, O: Operands> Copy for Parts<'_, B, O> {}
 
-impl<B, O: Operands> Parts<'_, B, O> {
+impl<'k, B, O: Operands> Parts<'k, B, O> {
+    /// The mbarrier of a stage that completes when its bytes are there.
+    #[track_caller]
+    pub fn full(&self, stage: Val<'k, u32>) -> Mbarrier<'k, Shared> {
+        self.full.map_or_else(|| unreachable!("nobody counts a group's bytes"), |full| full.at(stage))
+    }
+
+    /// Waits until a stage is full; a team meets here, which frees the stage before.
+    #[track_caller]
+    pub fn wait(&self, stage: Val<'k, u32>, parity: Val<'k, u32>) {
+        match self.fill {
+            // The bytes come by the async proxy, be it from another block: their landing needs no wider scope.
+            Fill::Engine | Fill::Threads(_) => self.full(stage).wait(parity),
+            Fill::Groups { rings } => self.k.cp_async_wait(rings * (self.shape.stages - 1) - 1),
+            Fill::Stores => {}
+        }
+        if let Some(team) = self.shape.consumers.meet() {
+            if self.fill == Fill::Engine {
+                // Reads may still be on their way when the others are met, and the copy that comes next does not queue
+                // behind them.
+                self.k.fence_proxy_async(ProxyFence::Shared);
+            }
+            team.sync(self.k);
+        }
+    }
+
     /// The scope at which other blocks' arrivals at "empty" are waited for. Those of `wgmma`'s readers order no access of
     /// their own, so that nothing is waited for beyond the block.
     pub fn scope(&self) -> BarScope {
         match self.shape.consumers {
             Consumers::Warps(_) if self.shape.cluster > 1 => BarScope::Cluster,
-            Consumers::Warps(_) | Consumers::Warpgroups(_) => BarScope::Cta,
+            Consumers::Warps(_) | Consumers::Warpgroups(_) | Consumers::Team(_) => BarScope::Cta,
         }
     }
 }
@@ -46,7 +70,8 @@ impl<B, O: Operands> Parts<'_, B, O> {
 /// `B` is its brand, `O` what a stage holds, `F` how it is filled.
 pub struct Ring<'k, B, O: Operands, F> {
     parts: Parts<'k, B, O>,
-    fill: F,
+    memory: O::Bases<'k>,
+    by: F,
 }
 
 /// A ring that the block does not know of yet. [`start`] makes it ready.
@@ -57,34 +82,74 @@ impl<'k, O: Operands> Ring<'k, (), O, ()> {
     /// A ring that one thread fills by bulk copies and tensor maps.
     #[track_caller]
     pub fn bulk<B>(k: &'k Builder, operands: O, shape: Shape) -> Unready<Ring<'k, B, O, ByBulk>> {
-        Unready(Ring { parts: parts(k, operands, shape, 1, true), fill: ByBulk })
+        Unready(Ring::of(k, &name::<B>(), operands, shape, (Fill::Engine, ByBulk), || ()))
     }
 
     /// A ring that `threads` threads fill together by `cp.async`.
     #[track_caller]
     pub fn threads<B>(k: &'k Builder, operands: O, shape: Shape, threads: u32) -> Unready<Ring<'k, B, O, ByThreads>> {
-        Unready(Ring { parts: parts(k, operands, shape, threads, false), fill: ByThreads })
+        Unready(Ring::of(k, &name::<B>(), operands, shape, (Fill::Threads(threads), ByThreads), || ()))
     }
 }
 
-/// Allocates stages and mbarriers; one thread initialises them.
-#[track_caller]
-fn parts<B, O: Operands>(k: &Builder, operands: O, shape: Shape, fills: u32, engine: bool) -> Parts<'_, B, O> {
+/// What a brand is called.
+pub(super) fn name<B>() -> String {
     let path = core::any::type_name::<B>();
-    let name = path.rsplit("::").next().unwrap_or(path).to_lowercase();
-    let bases = operands.allocate(k, &name, shape.stages);
-    let full = k.mbarriers(&format!("{name}.full"), shape.stages);
-    let empty = k.mbarriers(&format!("{name}.empty"), shape.stages);
-    k.when(k.tid().eq(0), || {
-        for stage in 0..shape.stages {
-            full.at(stage).init(fills);
-            empty.at(stage).init(shape.consumers.count() * shape.cluster);
-        }
-    });
-    Parts { k, operands, bases, full, empty, shape, engine, brand: PhantomData }
+    path.rsplit("::").next().unwrap_or(path).to_lowercase()
 }
 
-/// Rings that start together: one, or a tuple of up to four.
+impl<'k, B, O: Operands, F: Copy> Ring<'k, B, O, F> {
+    /// Allocates stages and mbarriers, for each team its own. One thread of each initialises mbarriers, and does something
+    /// `beside`. What has mbarriers is used behind [`start`], that of teams behind a fence of all and a barrier.
+    #[track_caller]
+    pub(crate) fn of(
+        k: &'k Builder,
+        name: &str,
+        operands: O,
+        shape: Shape,
+        (fill, by): (Fill, F),
+        beside: impl FnOnce(),
+    ) -> Self {
+        let (stages, arrivals) = (shape.stages, shape.consumers.arrivals());
+        let team = shape.consumers.meet().unwrap_or(Team::Block(0));
+        let (rings, own) = team.rings(k);
+        let memory = operands.allocate(k, name, rings * stages);
+        let bases = operands.of_team(memory, own, stages);
+        let barriers = |fills: u32| {
+            let full = k.mbarriers(&format!("{name}.full"), rings * stages).at(own * stages);
+            let empty = arrivals.map(|_| k.mbarriers(&format!("{name}.empty"), stages));
+            k.when(team.thread(k).eq(0), || {
+                for stage in 0..stages {
+                    full.at(stage).init(fills);
+                    if let Some((empty, count)) = empty.zip(arrivals) {
+                        empty.at(stage).init(count * shape.cluster);
+                    }
+                }
+                beside();
+            });
+            (Some(full), empty)
+        };
+        let (full, empty) = match fill {
+            Fill::Engine => barriers(1),
+            Fill::Threads(threads) => barriers(threads),
+            Fill::Groups { .. } | Fill::Stores => (None, None),
+        };
+        Ring { parts: Parts { k, operands, bases, full, empty, shape, fill, brand: PhantomData }, memory, by }
+    }
+
+    /// The stages of all teams: memory that may be used for something else once all were read.
+    pub(crate) fn memory(&self) -> O::Bases<'k> {
+        self.memory
+    }
+
+    /// The producer's end and the consumers' end. Each has a cursor in registers, set here.
+    #[track_caller]
+    pub fn split(self) -> (Producer<'k, B, O, F>, Consumer<'k, B, O>) {
+        (Producer::new(self.parts, self.by), Consumer::new(self.parts))
+    }
+}
+
+/// Rings that start together: one, or two.
 pub trait Rings {
     /// The rings, ready.
     type Ready;
@@ -107,7 +172,7 @@ impl<'k, B, O: Operands, F> Rings for Unready<Ring<'k, B, O, F>> {
     }
 
     fn engine(&self) -> bool {
-        self.0.parts.engine
+        self.0.parts.fill == Fill::Engine
     }
 
     fn ready(self) -> Self::Ready {
@@ -115,30 +180,20 @@ impl<'k, B, O: Operands, F> Rings for Unready<Ring<'k, B, O, F>> {
     }
 }
 
-macro_rules! rings {
-    ($(($($R:ident $i:tt),+))+) => {$(
-        impl<$($R: Rings),+> Rings for ($($R,)+) {
-            type Ready = ($($R::Ready,)+);
+impl<A: Rings, B: Rings> Rings for (A, B) {
+    type Ready = (A::Ready, B::Ready);
 
-            fn remote(&self) -> bool {
-                $(self.$i.remote())||+
-            }
+    fn remote(&self) -> bool {
+        self.0.remote() || self.1.remote()
+    }
 
-            fn engine(&self) -> bool {
-                $(self.$i.engine())||+
-            }
+    fn engine(&self) -> bool {
+        self.0.engine() || self.1.engine()
+    }
 
-            fn ready(self) -> Self::Ready {
-                ($(self.$i.ready(),)+)
-            }
-        }
-    )+};
-}
-
-rings! {
-    (R0 0, R1 1)
-    (R0 0, R1 1, R2 2)
-    (R0 0, R1 1, R2 2, R3 3)
+    fn ready(self) -> Self::Ready {
+        (self.0.ready(), self.1.ready())
+    }
 }
 
 /// Every thread of the block, of the cluster where a ring reaches so far, comes here and knows the rings.
@@ -154,12 +209,4 @@ pub fn start<R: Rings>(k: &Builder, rings: R) -> R::Ready {
         k.barrier();
     }
     rings.ready()
-}
-
-impl<'k, B, O: Operands, F> Ring<'k, B, O, F> {
-    /// The producer's end and the consumers' end. Each has a cursor in registers, set here.
-    #[track_caller]
-    pub fn split(self) -> (Producer<'k, B, O, F>, Consumer<'k, B, O>) {
-        (Producer::new(self.parts, self.fill), Consumer::new(self.parts))
-    }
 }

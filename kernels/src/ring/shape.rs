@@ -1,5 +1,24 @@
 //! How a ring is built: stages, bytes in flight, consumers, cluster.
 
+use super::Team;
+
+/// Who fills a stage, and so how it is known that it is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fill {
+    /// The copy engine: the bytes complete the stage's mbarrier.
+    Engine,
+    /// So many threads by `cp.async`, which arrive at the stage's mbarrier.
+    Threads(u32),
+    /// The threads of a team by `cp.async`, a group a stage, which each counts. Of so many `rings` a loop takes turns.
+    Groups {
+        /// Rings whose groups are counted together.
+        rings: u32,
+    },
+    /// The threads of a team by stores, which are there when it has met. Two stages are enough: one is stored to again two
+    /// fillings later, behind the meeting of the one between.
+    Stores,
+}
+
 /// Who says that a stage was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Consumers {
@@ -7,14 +26,23 @@ pub enum Consumers {
     Warps(u32),
     /// So many warpgroups, which read by `wgmma` alone: one thread of each, once its group was waited for.
     Warpgroups(u32),
+    /// The threads of a team, or of each of several.
+    Team(Team),
 }
 
 impl Consumers {
-    /// Arrivals that free a stage.
-    pub(super) fn count(self) -> u32 {
+    /// Arrivals that free a stage; none where it is free once the team has met.
+    pub(super) fn arrivals(self) -> Option<u32> {
         match self {
-            Consumers::Warps(count) | Consumers::Warpgroups(count) => count,
+            Consumers::Warps(count) | Consumers::Warpgroups(count) => Some(count),
+            Consumers::Team(Team::Apart { users, .. }) => Some(users),
+            Consumers::Team(Team::Block(_) | Team::Warps(_)) => None,
         }
+    }
+
+    /// The team that frees a stage by meeting.
+    pub(super) fn meet(self) -> Option<Team> {
+        if let Consumers::Team(team @ (Team::Block(_) | Team::Warps(_))) = self { Some(team) } else { None }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Where the tiles of a stage come from.
 
 use super::{Operands, StageTile, View};
-use tilewright_codegen::build::{Builder, Bulk, Global, Index, Mbarrier, Ptr, Scalar, Shared, Val};
+use tilewright_codegen::build::{Builder, Bulk, Global, Index, Mbarrier, Param, Ptr, Scalar, Shared, TensorMap, Val};
 use tilewright_layout::view::OffsetMap;
 
 /// A way to fill a tile: copies that complete on an mbarrier.
@@ -19,13 +19,12 @@ pub trait Source<'k, T, L> {
 #[derive(Clone, Copy)]
 pub struct BulkSource<'k, T> {
     from: Ptr<'k, Global, T>,
-    bytes: Option<Val<'k, u32>>,
     how: Bulk<'k>,
 }
 
 impl<'k, T> From<Ptr<'k, Global, T>> for BulkSource<'k, T> {
     fn from(from: Ptr<'k, Global, T>) -> Self {
-        BulkSource { from, bytes: None, how: Bulk::default() }
+        BulkSource { from, how: Bulk::default() }
     }
 }
 
@@ -35,25 +34,12 @@ impl<'k, T> BulkSource<'k, T> {
     pub fn how(self, how: Bulk<'k>) -> Self {
         BulkSource { how, ..self }
     }
-
-    /// Only so many bytes, a multiple of 16; the rest of the tile stays as it is.
-    #[must_use]
-    pub fn bytes(self, bytes: Val<'k, u32>) -> Self {
-        BulkSource { bytes: Some(bytes), ..self }
-    }
 }
 
 impl<'k, T: Scalar, L: OffsetMap> Source<'k, T, L> for BulkSource<'k, T> {
-    fn bytes(&self, k: &'k Builder, whole: u32) -> Val<'k, u32> {
-        self.bytes.unwrap_or_else(|| k.lit(whole))
-    }
-
     #[track_caller]
     fn load(self, to: View<'k, T, L>, whole: u32, bar: Mbarrier<'k, Shared>) {
-        match self.bytes {
-            Some(bytes) => to.base().bulk_load(self.from, bytes, bar, self.how),
-            None => to.base().bulk_load(self.from, whole, bar, self.how),
-        }
+        to.base().bulk_load(self.from, whole, bar, self.how);
     }
 }
 
@@ -105,6 +91,12 @@ impl<'k> Pieces<'k> {
     pub fn bring(self, from: Ptr<'k, Global, u8>, bytes: Val<'k, u32>) {
         self.to.bulk_load(from, bytes, self.bar, self.how);
     }
+
+    /// Brings the box of a tensor map at the coordinates to there.
+    #[track_caller]
+    pub fn bring_box(self, map: Ptr<'k, Param, TensorMap>, at: &[Val<'k, i32>]) {
+        self.to.tensor_load(map, at, self.bar, self.how);
+    }
 }
 
 impl<'k, T: Scalar, L: OffsetMap, F: FnOnce(Pieces<'k>)> Source<'k, T, L> for InPieces<'k, F> {
@@ -147,6 +139,4 @@ macro_rules! sources {
 sources! {
     (S0 T0 L0 0)
     (S0 T0 L0 0, S1 T1 L1 1)
-    (S0 T0 L0 0, S1 T1 L1 1, S2 T2 L2 2)
-    (S0 T0 L0 0, S1 T1 L1 1, S2 T2 L2 2, S3 T3 L3 3)
 }

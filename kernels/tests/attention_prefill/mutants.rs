@@ -14,10 +14,10 @@ const FULL: Prefill = Prefill { causal: false, ..PREFILL };
 
 /// What the kernel for Hopper does not need.
 const HOPPER: &[Equivalent] = &[
-    Equivalent::new("kv/tma.rs", "mbarrier.arrive", "removed", "nobody waits for the release of the last values")
+    Equivalent::new("ring/consumer.rs", "mbarrier.arrive", "removed", "nobody waits for the release of the last values")
         .times(1),
     Equivalent::new(
-        "kv/tma.rs",
+        "ring/setup.rs",
         "mbarrier.init",
         "one arrival fewer",
         "a warp releases keys before the values of the tile before: when the producer has seen the release of those by all, \
@@ -28,7 +28,7 @@ const HOPPER: &[Equivalent] = &[
 
 /// What warps do not need that take keys and values by tensor maps.
 const WARPS_MAPS: &[Equivalent] = &[
-    Equivalent::new("kv/place.rs", "bar.sync 0 128", "removed", IN_TURN).times(2),
+    Equivalent::new("ring/team.rs", "bar.sync 0 128", "removed", IN_TURN).times(2),
     Equivalent::new("kv/tma.rs", "fence.proxy.async", "removed", IN_TURN).times(2),
     Equivalent::new("kv/tma.rs", "fence.proxy.async", "another space", IN_TURN).times(2),
 ];

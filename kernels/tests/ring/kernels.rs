@@ -221,7 +221,7 @@ fn delayed(k: &Builder) {
             before.set(mine.address32());
             held.release_previous();
         });
-        let _plain = consumer.release();
+        consumer.release_last();
         out.at(k.tid()).store(sum);
     };
     let produce = || k.for_(0, rows, |row| producer.acquire().fill((BulkSource::from(x.at(row * ROW)),)).commit());

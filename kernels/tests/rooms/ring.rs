@@ -6,8 +6,7 @@ use super::tree::sources_outside;
 const RAW: [&str; 4] = [".mbarriers(", ".bulk_load(", ".tensor_load(", ".arrive_expect_tx("];
 
 /// Files that do it all the same, and why.
-const EXCEPTIONS: [(&str, &str); 4] = [
-    ("kv/tma.rs", "a ring for each warp, whose threads free a stage by meeting"),
+const EXCEPTIONS: [(&str, &str); 3] = [
     ("attention/prefill/hopper.rs", "queries, which come once"),
     ("gallery/channels_first.rs", "one box, which comes once"),
     ("tile/bulk.rs", "the boxes of a tile, for whoever has the barrier"),

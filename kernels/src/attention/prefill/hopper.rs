@@ -217,14 +217,14 @@ impl<'k, const D: u32, const BN: u32, const GROUPS: u32> Consumer<'_, 'k, D, BN,
     }
 
     /// `scores = Q·Kᵀ`, a group of its own.
-    fn multiply_scores(&self, key: &Landed<'k>) {
+    fn multiply_scores(&self, key: &Landed<'k, KConfig<BN, D, BN>>) {
         let (a, b) = (operand(self.query, Self::QUERY.layout()), operand(key.base(), Self::KEYS.layout()));
         self.scores.wgmma::<bf16>(a, b, D / 16, false);
         self.k.wgmma_commit();
     }
 
     /// `acc += weights·V`, a group of its own.
-    fn multiply_weights(&self, weights: &[Vec<Weights<'k>>], value: &Landed<'k>) {
+    fn multiply_weights(&self, weights: &[Vec<Weights<'k>>], value: &Landed<'k, VConfig<BN, BN, BN, D>>) {
         let b = operand(value.base(), transposed(Self::KEYS.layout()));
         self.acc.wgmma_registers::<bf16, _>(weights, b, true);
         self.k.wgmma_commit();

@@ -1,0 +1,59 @@
+//! The threads of a ring that free its stages by meeting, and rings for each of several such teams.
+
+use tilewright_codegen::build::{Builder, Val};
+
+/// The named barrier of the threads that read apart from the one that fills.
+const APART_BARRIER: u32 = 1;
+
+/// The threads that fill and read a ring together, or one that fills and those that read apart from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Team {
+    /// The whole block, of so many threads.
+    Block(u32),
+    /// Each of so many warps has a ring of its own.
+    Warps(u32),
+    /// One thread fills, and so many warps from warp `first` on read by `wgmma` alone, each at its own time.
+    Apart {
+        /// The first warp that reads.
+        first: u32,
+        /// How many do.
+        users: u32,
+    },
+}
+
+impl Team {
+    /// Threads that read a ring.
+    pub fn threads(self) -> u32 {
+        match self {
+            Team::Block(threads) => threads,
+            Team::Warps(_) => 32,
+            Team::Apart { users, .. } => 32 * users,
+        }
+    }
+
+    /// Rings of the block, and the number of this thread's.
+    pub(super) fn rings(self, k: &Builder) -> (u32, Val<'_, u32>) {
+        match self {
+            Team::Block(_) | Team::Apart { .. } => (1, k.lit(0u32)),
+            Team::Warps(warps) => (warps, k.warp()),
+        }
+    }
+
+    /// This thread in its team.
+    pub fn thread(self, k: &Builder) -> Val<'_, u32> {
+        match self {
+            Team::Block(_) => k.tid(),
+            Team::Warps(_) => k.lane(),
+            Team::Apart { first, .. } => k.tid() - 32 * first,
+        }
+    }
+
+    /// The threads of the team (those that read) wait for each other.
+    pub fn sync(self, k: &Builder) {
+        match self {
+            Team::Block(_) => k.barrier(),
+            Team::Warps(_) => k.sync_warp(),
+            Team::Apart { users, .. } => k.bar_sync(APART_BARRIER, 32 * users),
+        }
+    }
+}
