@@ -36,8 +36,8 @@ pub enum EngineError {
     #[error(transparent)]
     Device(#[from] DeviceError),
     #[error(
-        "no kernels are generated for {device} (compute capability {}.{}); the megakernel runs on 9.0 (H100, H200), `cpu` \
-         runs everywhere", .capability.0, .capability.1
+        "no kernels are generated for {device} (compute capability {}.{}); the megakernel runs on 8.0 and later, `cpu` runs \
+         everywhere", .capability.0, .capability.1
     )]
     NoKernels { device: String, capability: (u32, u32) },
     #[error(

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tilewright_codegen::device::sim::{Options, Simulator};
-use tilewright_codegen::device::{self, cuda};
+use tilewright_codegen::device::{self, Properties, cuda};
 use tilewright_codegen::target::Target;
 use tilewright_megakernel::vm::device::{AbortHandle, DeviceOptions, DeviceWeights};
 
@@ -82,10 +82,14 @@ pub(crate) fn open(device: Device) -> Result<Opened, EngineError> {
         Device::Cuda { ordinal } => (cuda::open(ordinal)?, DeviceOptions::default()),
         Device::Sim { seed } => (simulated(seed), small()),
     };
-    let properties = device.properties();
-    let none = || EngineError::NoKernels { device: properties.name.clone(), capability: properties.capability };
-    let target = properties.target().ok_or_else(none)?;
+    let target = target(device.properties())?;
     Ok(Opened { device, target, options })
+}
+
+/// What kernels are generated for on a device, by its compute capability.
+fn target(properties: &Properties) -> Result<Target, EngineError> {
+    let none = || EngineError::NoKernels { device: properties.name.clone(), capability: properties.capability };
+    properties.target().ok_or_else(none)
 }
 
 impl Gpu {
@@ -112,3 +116,21 @@ fn small() -> DeviceOptions {
 
 /// What ends the work of an engine from elsewhere.
 pub type Abort = AbortHandle;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_is_generated_for_the_devices_own_compute_capability_from_8_0_on() {
+        let of = |capability| target(&Properties { capability, name: "a GPU".into(), ..Properties::default() });
+        let known =
+            [(8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (12, 0), (12, 1)].map(|own| of(own).map(|target| target.arch));
+        let arches = known.map(|arch| arch.unwrap_or_else(|error| error.to_string()));
+        assert_eq!(arches, ["sm_80", "sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120", "sm_120"]);
+        let old = of((7, 5)).map_or_else(|error| error.to_string(), |target| target.arch);
+        let expected = "no kernels are generated for a GPU (compute capability 7.5); the megakernel runs on 8.0 and later, \
+                        `cpu` runs everywhere";
+        assert_eq!(old, expected);
+    }
+}

@@ -1,21 +1,27 @@
 //! A producer that counts what is in flight: its cap may change while it runs, it hears that nobody reads on, and it ends
 //! without a copy on its way.
 
-use super::Operands;
 use super::cursor::Cursor;
-use super::producer::{ByBulk, Empty, Filled, Producer};
-use tilewright_codegen::build::{Arg, Val, Var};
+use super::producer::{ByPieces, Empty, Filled, Producer};
+use super::{Fill, Operands};
+use tilewright_codegen::build::{Arg, Mbarrier, Shared, Val, Var};
 use tilewright_codegen::ir::attr::BarScope;
 
-/// The end of a ring that fills stages, by one thread, and counts those that it does not know to have landed.
+/// The end of a ring that fills stages, and counts those that it does not know to have landed. One thread comes here, or the
+/// lanes of a warp, which decide together whatever they do.
 pub struct Counted<'k, B, O: Operands> {
-    producer: Producer<'k, B, O, ByBulk>,
+    producer: Producer<'k, B, O, ByPieces>,
     /// The oldest stage that is in flight.
     landing: Cursor<'k>,
     in_flight: Var<'k, u32>,
 }
 
-impl<'k, B, O: Operands> Producer<'k, B, O, ByBulk> {
+impl<'k, B, O: Operands> Producer<'k, B, O, ByPieces> {
+    /// Whether the lanes of a warp fill together, not one thread.
+    pub fn by_warp(&self) -> bool {
+        self.parts.fill != Fill::Engine
+    }
+
     /// The same end, before its first stage, which counts what is in flight. The ring has no cap of its own
     /// ([`Shape::in_flight`](super::Shape::in_flight)).
     #[track_caller]
@@ -27,11 +33,42 @@ impl<'k, B, O: Operands> Producer<'k, B, O, ByBulk> {
 }
 
 impl<'k, B, O: Operands> Counted<'k, B, O> {
+    /// Whether the lanes of a warp fill together, not one thread.
+    pub fn by_warp(&self) -> bool {
+        self.producer.by_warp()
+    }
+
+    /// Whether it is so for any of those who fill; the same for all of them.
+    #[track_caller]
+    pub fn any(&self, so: Val<'k, bool>) -> Val<'k, bool> {
+        if self.by_warp() { so.any() } else { so }
+    }
+
+    /// One of those who fill does something, once all have come.
+    #[track_caller]
+    pub fn one(&self, act: impl FnOnce()) {
+        let k = self.producer.parts.k;
+        if self.by_warp() {
+            k.sync_warp();
+            k.when(k.lane().eq(0), act);
+        } else {
+            act();
+        }
+    }
+
+    /// Whether the phase of a stage with that parity is complete, for all of those who fill.
+    #[track_caller]
+    fn complete(&self, bar: Mbarrier<'k, Shared>, parity: Val<'k, u32>, scope: BarScope) -> Val<'k, bool> {
+        let complete = bar.test_wait(parity, scope);
+        if self.by_warp() { complete.all() } else { complete }
+    }
+
     /// Waits until fewer than `most` stages are in flight, which are at least 1 and at most those of the ring.
     #[track_caller]
     pub fn land(&self, most: impl Arg<'k, u32>) {
         let k = self.producer.parts.k;
         let most = most.val(k);
+        let most = if self.by_warp() { most.shfl_idx(0) } else { most };
         k.while_(|| self.in_flight.get().ge(most), || self.land_one());
     }
 
@@ -49,19 +86,19 @@ impl<'k, B, O: Operands> Counted<'k, B, O> {
         &self,
         gave_up: Var<'k, bool>,
         listen: impl FnOnce() -> Val<'k, bool>,
-        fill: impl FnOnce(Empty<'k, B, O, ByBulk>) -> Filled<'k, B, O, ByBulk>,
+        fill: impl FnOnce(Empty<'k, B, O, ByPieces>) -> Filled<'k, B, O, ByPieces>,
     ) {
         let Producer { parts, next, .. } = &self.producer;
         let k = parts.k;
         k.loop_(|| {
             let (stage, parity) = next.here();
-            k.break_if(parts.empty.map_or(k.lit(true), |empty| empty.at(stage).test_wait(parity, parts.scope())));
-            gave_up.set(listen());
+            k.break_if(parts.empty.map_or(k.lit(true), |empty| self.complete(empty.at(stage), parity, parts.scope())));
+            gave_up.set(self.any(listen()));
             k.break_if(gave_up.get());
         });
         k.when(!gave_up.get(), || {
             let (stage, _) = next.step();
-            fill(Empty { parts: *parts, stage, fill: ByBulk }).commit();
+            fill(Empty { parts: *parts, stage, fill: ByPieces }).commit();
             self.in_flight.set(self.in_flight.get() + 1);
         });
     }
@@ -71,7 +108,7 @@ impl<'k, B, O: Operands> Counted<'k, B, O> {
     pub fn flies(&self) -> Val<'k, bool> {
         let parts = &self.producer.parts;
         let (stage, parity) = self.landing.here();
-        let lands = self.in_flight.get().gt(0) & parts.full(stage).test_wait(parity, BarScope::Cta);
+        let lands = self.in_flight.get().gt(0) & self.complete(parts.full(stage), parity, BarScope::Cta);
         parts.k.when(lands, || self.land_one());
         self.in_flight.get().gt(0)
     }

@@ -76,7 +76,7 @@ pub use consumer::{Consumer, Delayed, Full, Held};
 pub use counted::Counted;
 pub use group::{Claimed, Current, Free, GroupRing};
 pub use operand::{Operands, StageTile, View};
-pub use producer::{ByBulk, ByThreads, Empty, Filled, Producer};
+pub use producer::{ByBulk, ByPieces, ByThreads, Empty, Filled, Producer};
 pub use setup::{Ring, Rings, Unready, start};
 pub(crate) use shape::Fill;
 pub use shape::{Consumers, Shape};

@@ -3,10 +3,11 @@
 use super::consumer::Full;
 use super::cursor::Cursor;
 use super::setup::Parts;
-use super::source::Sources;
-use super::{Fill, Operands};
-use tilewright_codegen::build::Val;
+use super::source::{Pieces, Sources, in_pieces};
+use super::{Fill, Operands, StageTile};
+use tilewright_codegen::build::{Bulk, Scalar, Val};
 use tilewright_codegen::ir::attr::NoInc;
+use tilewright_layout::view::OffsetMap;
 
 /// A ring that one thread fills, by copies that complete on an mbarrier.
 #[derive(Clone, Copy, Debug)]
@@ -15,6 +16,10 @@ pub struct ByBulk;
 /// A ring that several threads fill, by `cp.async` or by stores each.
 #[derive(Clone, Copy, Debug)]
 pub struct ByThreads;
+
+/// A ring that is filled in pieces as the architecture can: by one thread and the copy engine, or by a warp.
+#[derive(Clone, Copy, Debug)]
+pub struct ByPieces;
 
 /// The end of a ring that fills stages. Every thread that fills comes through every step.
 pub struct Producer<'k, B, O: Operands, F> {
@@ -30,7 +35,6 @@ pub struct Producer<'k, B, O: Operands, F> {
 pub struct Empty<'k, B, O: Operands, F> {
     pub(super) parts: Parts<'k, B, O>,
     pub(super) stage: Val<'k, u32>,
-    #[expect(dead_code, reason = "its type says how the stage is filled")]
     pub(super) fill: F,
 }
 
@@ -91,6 +95,26 @@ impl<'k, B, O: Operands> Empty<'k, B, O, ByThreads> {
         let Empty { parts, stage, .. } = self;
         copies(parts.operands.views(parts.bases, stage));
         Filled { parts, stage, fill: ByThreads }
+    }
+}
+
+impl<'k, B, T: Scalar, L: OffsetMap> Empty<'k, B, (StageTile<T, L>,), ByPieces> {
+    /// Starts copies of pieces of the tile, `bytes` bytes in all; the rest of the tile stays as it is.
+    #[track_caller]
+    pub fn fill(
+        self,
+        bytes: Val<'k, u32>,
+        how: Bulk<'k>,
+        copies: impl FnOnce(Pieces<'k>),
+    ) -> Filled<'k, B, (StageTile<T, L>,), ByPieces> {
+        let Empty { parts, stage, fill } = self;
+        if parts.fill == Fill::Engine {
+            Empty { parts, stage, fill: ByBulk }.fill((in_pieces(bytes, how, copies),)).commit();
+        } else {
+            let (to,) = parts.operands.views(parts.bases, stage);
+            copies(Pieces::by_lanes(to.base().cast()));
+        }
+        Filled { parts, stage, fill }
     }
 }
 

@@ -1,10 +1,11 @@
 //! A ring's memory and mbarriers, and the one barrier that makes them known to the block.
 
 use super::consumer::Consumer;
-use super::producer::{ByBulk, ByThreads, Producer};
+use super::producer::{ByBulk, ByPieces, ByThreads, Producer};
 use super::{Consumers, Fill, Operands, Shape, Team};
 use core::marker::PhantomData;
 use tilewright_codegen::build::{Builder, Mbarrier, Shared, Val};
+use tilewright_codegen::ir::Needs;
 use tilewright_codegen::ir::attr::{BarScope, ProxyFence};
 
 /// What producer and consumers share: where everything is.
@@ -83,6 +84,14 @@ impl<'k, O: Operands> Ring<'k, (), O, ()> {
     #[track_caller]
     pub fn bulk<B>(k: &'k Builder, operands: O, shape: Shape) -> Unready<Ring<'k, B, O, ByBulk>> {
         Unready(Ring::of(k, &name::<B>(), operands, shape, (Fill::Engine, ByBulk), || ()))
+    }
+
+    /// A ring that is filled in pieces: by one thread and the copy engine where the architecture has one, by the lanes of a
+    /// warp and `cp.async` where it has none.
+    #[track_caller]
+    pub fn pieces<B>(k: &'k Builder, operands: O, shape: Shape) -> Unready<Ring<'k, B, O, ByPieces>> {
+        let fill = if Needs::Sm90.met_by(k.arch()) { Fill::Engine } else { Fill::Threads(32) };
+        Unready(Ring::of(k, &name::<B>(), operands, shape, (fill, ByPieces), || ()))
     }
 
     /// A ring that `threads` threads fill together by `cp.async`.

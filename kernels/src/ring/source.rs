@@ -74,9 +74,12 @@ pub fn in_pieces<'k, F: FnOnce(Pieces<'k>)>(bytes: Val<'k, u32>, how: Bulk<'k>, 
 #[derive(Clone, Copy)]
 pub struct Pieces<'k> {
     to: Ptr<'k, Shared, u8>,
-    bar: Mbarrier<'k, Shared>,
-    how: Bulk<'k>,
+    /// The barrier that bytes of the copy engine complete; without one the lanes of a warp copy.
+    engine: Option<(Mbarrier<'k, Shared>, Bulk<'k>)>,
 }
+
+/// Bytes that a lane copies at once.
+const RUN: u32 = 16;
 
 impl<'k> Pieces<'k> {
     /// The tile so many bytes further on, a multiple of 16.
@@ -86,16 +89,27 @@ impl<'k> Pieces<'k> {
         Pieces { to: self.to.at(bytes), ..self }
     }
 
+    /// A tile that the lanes of a warp fill.
+    pub(super) fn by_lanes(to: Ptr<'k, Shared, u8>) -> Pieces<'k> {
+        Pieces { to, engine: None }
+    }
+
     /// Brings so many bytes to there, a multiple of 16.
     #[track_caller]
     pub fn bring(self, from: Ptr<'k, Global, u8>, bytes: Val<'k, u32>) {
-        self.to.bulk_load(from, bytes, self.bar, self.how);
+        let k = bytes.builder();
+        match self.engine {
+            Some((bar, how)) => self.to.bulk_load(from, bytes, bar, how),
+            None => k.for_step(k.lane() * RUN, bytes, 32 * RUN, |at| self.to.at(at).cp_async(from.at(at))),
+        }
     }
 
     /// Brings the box of a tensor map at the coordinates to there.
     #[track_caller]
     pub fn bring_box(self, map: Ptr<'k, Param, TensorMap>, at: &[Val<'k, i32>]) {
-        self.to.tensor_load(map, at, self.bar, self.how);
+        if let Some((bar, how)) = self.engine {
+            self.to.tensor_load(map, at, bar, how);
+        }
     }
 }
 
@@ -106,7 +120,7 @@ impl<'k, T: Scalar, L: OffsetMap, F: FnOnce(Pieces<'k>)> Source<'k, T, L> for In
 
     #[track_caller]
     fn load(self, to: View<'k, T, L>, _: u32, bar: Mbarrier<'k, Shared>) {
-        (self.copies)(Pieces { to: to.base().cast(), bar, how: self.how });
+        (self.copies)(Pieces { to: to.base().cast(), engine: Some((bar, self.how)) });
     }
 }
 

@@ -3,7 +3,7 @@
 use tilewright_codegen::build::{Builder, Bulk, Ptr, Shared, block, record};
 use tilewright_codegen::ir::attr::{Eviction, Scope};
 use tilewright_codegen::ir::{Arch, Kernel, Launch};
-use tilewright_kernels::ring::{BulkSource, Consumers, GroupRing, Ring, Shape, StageTile, by, in_pieces, start};
+use tilewright_kernels::ring::{BulkSource, Consumers, GroupRing, Ring, Shape, StageTile, by, start};
 use tilewright_kernels::tile::Index;
 use tilewright_layout::typed::Contiguous as Line;
 
@@ -15,6 +15,7 @@ enum Rows {}
 /// A kernel of this page, its launch, and what it computes: out\[block, c\] from x\[block, t, c\].
 pub struct Case {
     pub name: &'static str,
+    pub arch: Arch,
     pub launch: Launch,
     pub blocks: u32,
     /// Blocks that read the same rows.
@@ -25,7 +26,7 @@ pub struct Case {
 
 impl Case {
     pub fn record(&self) -> Kernel {
-        record(self.name, Arch::Sm90a, self.launch.clone(), self.build)
+        record(self.name, self.arch, self.launch.clone(), self.build)
     }
 }
 
@@ -36,6 +37,7 @@ fn plain(rows: &[Vec<f32>], c: usize) -> f32 {
 pub fn all() -> Vec<Case> {
     let case = |name, threads, blocks, build, oracle| Case {
         name,
+        arch: Arch::Sm90a,
         launch: block(threads),
         blocks,
         shared_by: 1,
@@ -47,6 +49,11 @@ pub fn all() -> Vec<Case> {
         case("capped", 160, 2, capped, plain),
         case("counted", 160, 2, counted, plain),
         case("abandoned", 160, 1, abandoned, |rows, c| plain(&rows[..rows.len() / 2], c)),
+        Case { arch: Arch::Sm80, ..case("counted_by_lanes", 160, 2, counted, plain) },
+        Case {
+            arch: Arch::Sm80,
+            ..case("abandoned_by_lanes", 160, 1, abandoned, |rows, c| plain(&rows[..rows.len() / 2], c))
+        },
         case("two_operands", 160, 1, two_operands, |rows, c| 3.0 * plain(rows, c)),
         case("two_loops", 160, 1, two_loops, |rows, c| plain(rows, c) + plain(&rows[..rows.len() / 2], c)),
         case("delayed", 160, 1, delayed, |rows, c| {
@@ -113,7 +120,8 @@ fn abandoned(k: &Builder) {
 fn fed_by_count<'k>(k: &'k Builder, stop: Option<Ptr<'k, Shared, u32>>) {
     params!(k, rows, x, out, 1);
     let shape = Shape::stages(3).consumers(Consumers::Warps(4));
-    let (producer, mut consumer) = start(k, Ring::bulk::<Rows>(k, (line(),), shape)).split();
+    let (producer, mut consumer) = start(k, Ring::pieces::<Rows>(k, (line(),), shape)).split();
+    let who = if producer.by_warp() { k.lit(true) } else { k.lane().eq(0) };
     let consume = || {
         let sum = k.var(0.0f32);
         k.for_(0, if stop.is_some() { rows / 2 } else { rows }, |_| {
@@ -128,22 +136,24 @@ fn fed_by_count<'k>(k: &'k Builder, stop: Option<Ptr<'k, Shared, u32>>) {
         }
     };
     let produce = || {
-        let (producer, how) = (producer.counted(), Bulk::default().policy(k.policy(Eviction::First)));
+        let producer = producer.counted();
+        let how = Bulk::default().policy(k.policy(Eviction::First));
         let gave_up = k.var(false);
         k.for_(0, rows, |row| {
             producer.land(row % 3 + 1);
             let from = x.at(row * ROW).cast::<u8>();
-            let source = in_pieces(k.lit(ROW * 4), how, |to| {
-                to.bring(from, k.lit(ROW));
-                to.at(ROW).bring(from.at(ROW), k.lit(ROW * 3));
-            });
             let listen = || stop.map_or(k.lit(false), |stop| stop.load_relaxed(Scope::Cta).ne(0));
-            producer.acquire_unless(gave_up, listen, |empty| empty.fill((source,)));
+            producer.acquire_unless(gave_up, listen, |empty| {
+                empty.fill(k.lit(ROW * 4), how, |to| {
+                    to.bring(from, k.lit(ROW));
+                    to.at(ROW).bring(from.at(ROW), k.lit(ROW * 3));
+                })
+            });
             k.break_if(gave_up.get());
         });
         producer.drain();
     };
-    k.if_else(k.warp().lt(4), consume, || k.when(k.lane().eq(0), produce));
+    k.if_else(k.warp().lt(4), consume, || k.when(who, produce));
 }
 
 /// A stage holds a row twice, the second time brought in two copies; the second counts double.

@@ -19,4 +19,5 @@ mod refusals;
 mod resident;
 mod resources;
 mod streams;
+mod targets;
 mod timeline;

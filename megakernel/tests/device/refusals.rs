@@ -48,7 +48,6 @@ fn each_refusal_says_what_is_in_the_way_and_what_to_do() {
     let lowering = new("").lowering;
     let variants = [
         Variant { target: "host", ..new("a host's program") },
-        Variant { target: "a100", ..new("an older GPU") },
         Variant { lowering: LowerOptions { rows: 17, ..lowering.clone() }, ..new("17 rows") },
         Variant { lowering: LowerOptions { kv: DType::F32, ..lowering.clone() }, ..new("pools of f32") },
         Variant { lowering: LowerOptions { page_tokens: 24, ..lowering.clone() }, ..new("pages of 24 tokens") },

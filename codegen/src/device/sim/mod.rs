@@ -22,7 +22,9 @@ mod machine;
 mod memory;
 
 use super::{Device, Properties};
+use crate::ir::{Arch, Limit};
 use crate::sim::{Checks, Counters, HostOrder};
+use crate::target::Target;
 use std::sync::Arc;
 
 /// The name of the simulated product.
@@ -35,6 +37,8 @@ pub struct Options {
     pub seed: u64,
     /// Multiprocessors.
     pub sms: u32,
+    /// The architecture: the device has the figures of the first preset of [`Target`] that is of it.
+    pub arch: Arch,
     /// Device memory, bytes. Pages exist once they are touched.
     pub memory_bytes: u64,
     /// Whether faults are looked for.
@@ -44,9 +48,9 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// 132 multiprocessors, 4 GiB, seed 0, all checks; a host that waits for the end of launches.
+    /// 132 multiprocessors of an H100, 4 GiB, seed 0, all checks; a host that waits for the end of launches.
     fn default() -> Options {
-        Options { seed: 0, sms: 132, memory_bytes: 4 << 30, checks: Checks::On, host: None }
+        Options { seed: 0, sms: 132, arch: Arch::Sm90a, memory_bytes: 4 << 30, checks: Checks::On, host: None }
     }
 }
 
@@ -92,19 +96,24 @@ pub fn open(seed: u64) -> Device {
     Simulator::new(Options { seed, ..Options::default() }).device()
 }
 
-/// The figures of the simulated device: those of an H100, but for what the options say.
+/// The figures of the simulated device: those of the architecture's first preset, an H100's at first, but for what the
+/// options say.
 fn properties(options: &Options) -> Properties {
+    let arch = options.arch;
+    let preset = Target::names().filter_map(Target::named).find(|target| target.arch == arch.name());
+    let preset = preset.unwrap_or_else(|| Target::host(1));
+    let shared = *Limit::SharedPerBlock.range(arch).end();
     Properties {
-        name: DEVICE.into(),
-        capability: (9, 0),
+        name: format!("simulated {}", preset.name.to_uppercase()),
+        capability: (arch.capability() / 10, arch.capability() % 10),
         driver: 0,
         sms: options.sms,
-        shared_bytes_per_block: 227 << 10,
-        shared_bytes_per_sm: 228 << 10,
+        shared_bytes_per_block: shared,
+        shared_bytes_per_sm: shared + (1 << 10),
         registers_per_sm: 65_536,
-        threads_per_sm: 2048,
+        threads_per_sm: preset.threads_per_sm as u32,
         threads_per_block: 1024,
-        l2_bytes: 50 << 20,
+        l2_bytes: preset.l2_bytes,
         memory_bytes: options.memory_bytes,
         clock_khz: 1_980_000,
         cooperative: true,

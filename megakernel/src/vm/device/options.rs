@@ -1,5 +1,7 @@
 //! How the generated kernel is cut: warps, ring, patience.
 
+use tilewright_codegen::ir::{Arch, Needs};
+
 /// Choices of the device machine: they change speed, and results at most by the order of sums.
 ///
 /// | option | what it changes of the order of sums |
@@ -81,6 +83,26 @@ pub(super) struct Registers {
 }
 
 impl DeviceOptions {
+    /// The same without what an architecture lacks. Where no registers are taken over, four warps and the producer have 255 of a
+    /// thread, eight have 168 and spill: what they hold at a time is less, too.
+    pub(super) fn within(self, arch: Arch) -> DeviceOptions {
+        let pages_ahead = self.pages_ahead && Needs::Sm90.met_by(arch);
+        if Needs::Sm90aUp.met_by(arch) {
+            return DeviceOptions { pages_ahead, ..self };
+        }
+        let warps = self.warps.min(4);
+        let (stage_bytes, step) = (self.stage_bytes.min(8192), 512 * warps.max(1));
+        DeviceOptions {
+            warps,
+            stage_bytes: (stage_bytes / step * step).max(step),
+            hold: self.hold.min(2),
+            held_registers: self.held_registers.min(64),
+            take_registers: false,
+            pages_ahead,
+            ..self
+        }
+    }
+
     /// Most stages of a task that are held.
     pub(super) fn hold(self) -> u32 {
         self.hold.min(8)

@@ -12,7 +12,7 @@ use crate::validate::Placed;
 /// A program as the generated kernel wants it.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The choices it was made with; `stages` as shared memory allows.
+    /// The choices it was made with; `stages` as shared memory allows, and nothing that the architecture lacks.
     pub options: DeviceOptions,
     /// The architecture that code is generated for.
     pub arch: Arch,

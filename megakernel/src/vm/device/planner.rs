@@ -40,10 +40,9 @@ pub struct Planner<'p> {
 
 impl<'p> Planner<'p> {
     pub(super) fn new(placed: &'p Placed, options: DeviceOptions) -> Result<Planner<'p>, Unsupported> {
-        let arch = match placed.target.arch.as_str() {
-            "sm_90a" => Arch::Sm90a,
-            _ => return Err(Unsupported::Target { target: placed.target.name.clone() }),
-        };
+        let unknown = || Unsupported::Target { target: placed.target.name.clone() };
+        let arch = Arch::from_name(&placed.target.arch).ok_or_else(unknown)?;
+        let options = options.within(arch);
         let plain = plain_weights(placed);
         // A tag for every word doubles what is read of activations: with more rows that costs more than a release.
         let rows = rows(placed);

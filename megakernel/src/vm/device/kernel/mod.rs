@@ -148,7 +148,9 @@ fn body(k: &Builder, plan: &Plan) {
                 if let Some(registers) = options.registers() {
                     k.registers_down(registers.producer);
                 }
-                k.when(k.warp().eq(options.warps) & k.lane().eq(0), || produce::produce(kit, producer.counted()));
+                let warp = k.warp().eq(options.warps);
+                let who = if producer.by_warp() { warp } else { warp & k.lane().eq(0) };
+                k.when(who, || produce::produce(kit, producer.counted()));
             },
         );
     });

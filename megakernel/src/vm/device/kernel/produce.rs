@@ -1,10 +1,10 @@
-//! The thread that fills the ring: it walks the queue ahead of the team and waits for nothing but room in the ring, and
+//! The thread that fills the ring, or the warp where there is no copy engine: it walks the queue ahead of the team and waits for nothing but room in the ring, and
 //! for the positions of a step before its first keys and values.
 
 use tilewright_codegen::build::{Bulk, Val, Var};
 use tilewright_codegen::ir::attr::Eviction;
 use tilewright_kernels::decode::Order;
-use tilewright_kernels::ring::{Pieces, in_pieces};
+use tilewright_kernels::ring::Pieces;
 
 use super::Kit;
 use super::pages::ask_for_pages;
@@ -30,11 +30,11 @@ pub(super) fn produce<'k>(kit: Kit<'k, '_>, producer: Producer<'k>) {
             feed.weights(turn);
             k.break_if(feed.stopped.get());
             if let (Some(trace), Some(full)) = (kit.trace, feed.full) {
-                trace.note_full(index, full.get());
+                feed.producer.one(|| trace.note_full(index, full.get()));
             }
         });
         k.break_if(feed.stopped.get());
-        kit.cells.done(step);
+        feed.producer.one(|| kit.cells.done(step));
     });
     feed.producer.drain();
 }
@@ -82,6 +82,16 @@ impl<'k> Feed<'k, '_> {
         at.get()
     }
 
+    /// Whether a warp copies, not the engine.
+    pub fn by_warp(&self) -> bool {
+        self.producer.by_warp()
+    }
+
+    /// Finds out whether the team does not go on.
+    pub fn listen(&self) {
+        self.stopped.set(self.producer.any(self.kit.sync.stopped()));
+    }
+
     /// Fills the next stage for a task, when there is room; or finds out that the team does not go on.
     pub fn stage(&self, turn: Turn<'k>, bytes: Val<'k, u32>, copies: impl FnOnce(Pieces<'k>)) {
         let (k, producer, trace) = (self.kit.k, &self.producer, self.kit.trace);
@@ -98,7 +108,7 @@ impl<'k> Feed<'k, '_> {
                 let idle = producer.flies().select(0u64, trace.now() - since.get());
                 full.set(full.get() + idle);
             }
-            empty.fill((in_pieces(bytes, self.how, copies),))
+            empty.fill(bytes, self.how, copies)
         });
     }
 }

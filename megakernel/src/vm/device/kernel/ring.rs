@@ -1,10 +1,10 @@
-//! The ring of stages in shared memory: one producer thread, all warps of the team as readers.
+//! The ring of stages in shared memory: one producer thread, or a warp of them, and all warps of the team as readers.
 
 use std::cell::RefCell;
 
 use tilewright_codegen::build::{Builder, Ptr, Shared, Val};
 use tilewright_codegen::ir::attr::Scope;
-use tilewright_kernels::ring::{self, ByBulk, Consumers, Counted, Shape, StageTile, Unready};
+use tilewright_kernels::ring::{self, ByPieces, Consumers, Counted, Shape, StageTile, Unready};
 use tilewright_layout::Layout;
 
 use crate::vm::device::{DeviceOptions, Plan};
@@ -22,10 +22,10 @@ pub(super) type Producer<'k> = Counted<'k, Stages, Operands>;
 pub(super) type Reader<'k> = RefCell<ring::Consumer<'k, Stages, Operands>>;
 
 /// The ring that the options ask for.
-pub(super) fn ring(k: &Builder, options: DeviceOptions) -> Unready<ring::Ring<'_, Stages, Operands, ByBulk>> {
+pub(super) fn ring(k: &Builder, options: DeviceOptions) -> Unready<ring::Ring<'_, Stages, Operands, ByPieces>> {
     let words = Layout::constant(Layout::leaf(i64::from(options.stage_bytes / 4), 1));
     let shape = Shape::stages(options.stages).consumers(Consumers::Warps(options.warps));
-    ring::Ring::bulk(k, (StageTile::new(words),), shape)
+    ring::Ring::pieces(k, (StageTile::new(words),), shape)
 }
 
 /// How far the team has come: stages in flight are more for the task that it is at than for those that it has not come to.

@@ -19,9 +19,11 @@ pub(super) fn stream_tokens<'k>(feed: &Feed<'k, '_>, turn: Turn<'k>) {
         let Some(streamed) = of.stage.and_then(|stage| kit.cells.streamed(stage)) else { continue };
         k.when(turn.task.opcode().eq(opcode as u32), || {
             kit.cells.wait_for_step(kit.sync, turn.step);
-            feed.stopped.set(kit.sync.stopped());
-            // The pages were written by stores; copies see them behind this.
-            k.fence_proxy_async(ProxyFence::Global);
+            feed.listen();
+            if !feed.by_warp() {
+                // The pages were written by stores; copies of the engine see them behind this.
+                k.fence_proxy_async(ProxyFence::Global);
+            }
             k.for_(0u32, of.rows, |row| {
                 k.break_if(feed.stopped.get());
                 Row { feed, turn, of, streamed, row: turn.task.value(of.fields.first_row) + row }.stream();
