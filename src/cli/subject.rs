@@ -117,7 +117,7 @@ impl SubjectArgs {
 
     /// Opens the model and the device, and makes the machine.
     pub fn open(&self, device: engine::Device, timeline: bool) -> Result<Subject, Failure> {
-        let Opened { device, target, options } = engine::open(device)?;
+        let Opened { device, target, options, .. } = engine::open(device)?;
         let (spec, weights) = self.source.open()?;
         let (rows, context) = (usize::from(self.batch), self.context);
         let lowering =

@@ -10,9 +10,7 @@ use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Placed;
-use tilewright_megakernel::vm::device::{
-    AbortHandle, DeviceKv, DeviceMachine, LoadError, MAX_ENDS, MAX_STEPS, Unsupported,
-};
+use tilewright_megakernel::vm::device::{AbortHandle, DeviceKv, DeviceMachine, LoadError, MAX_ENDS, Unsupported};
 use tilewright_megakernel::vm::reference::{KvState, Machine, StepCells};
 use tilewright_megakernel::weights::Weights;
 
@@ -228,7 +226,7 @@ impl Machines for OnDevice {
     }
 
     fn most_steps(&self) -> usize {
-        MAX_STEPS
+        self.gpu().launch_steps
     }
 
     fn run(&mut self, width: usize, cells: &StepCells, run: Run, each: EachStep) -> Result<usize, EngineError> {

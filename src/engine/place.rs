@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tilewright_codegen::device::sim::{Options, Simulator};
 use tilewright_codegen::device::{self, cuda};
 use tilewright_codegen::target::Target;
-use tilewright_megakernel::vm::device::{AbortHandle, DeviceOptions, DeviceWeights};
+use tilewright_megakernel::vm::device::{AbortHandle, DeviceOptions, DeviceWeights, MAX_STEPS};
 
 use super::device::Device;
 use super::error::EngineError;
@@ -31,12 +31,17 @@ pub(super) struct Gpu {
     pub target: Target,
     /// How kernels are cut.
     pub options: DeviceOptions,
+    /// Most steps of a launch.
+    pub launch_steps: usize,
     weights: Mutex<DeviceWeights>,
     on_progress: OnProgress,
 }
 
 /// Multiprocessors of the simulated GPU: enough for blocks to get in each other's way.
 const SIMULATED_SMS: u32 = 4;
+/// Steps of a launch on it, which runs to its end before the host sees tokens or is heard: a token is fed back within the
+/// launch, and no more.
+const SIMULATED_STEPS: usize = 2;
 
 impl Place {
     /// Opens a device.
@@ -60,32 +65,33 @@ impl Unloaded {
         match self {
             Unloaded::Host { workers } => Place::Host { workers },
             Unloaded::Gpu(opened) => {
-                let Opened { device, target, options } = *opened;
+                let Opened { device, target, options, launch_steps } = *opened;
                 let weights = Mutex::new(DeviceWeights::new(device, Arc::clone(checkpoint) as _));
-                Place::Gpu(Box::new(Gpu { target, options, weights, on_progress }))
+                Place::Gpu(Box::new(Gpu { target, options, launch_steps, weights, on_progress }))
             }
         }
     }
 }
 
-/// A GPU or its simulation, what programs are placed for on it, and how kernels are cut.
+/// A GPU or its simulation, what programs are placed for on it, how kernels are cut and how many steps a launch has.
 pub(crate) struct Opened {
     pub device: device::Device,
     pub target: Target,
     pub options: DeviceOptions,
+    pub launch_steps: usize,
 }
 
 /// Opens a GPU or its simulation; the host is neither.
 pub(crate) fn open(device: Device) -> Result<Opened, EngineError> {
-    let (device, options) = match device {
+    let (device, options, launch_steps) = match device {
         Device::Cpu { .. } => return Err(EngineError::NoGpu),
-        Device::Cuda { ordinal } => (cuda::open(ordinal)?, DeviceOptions::default()),
-        Device::Sim { seed } => (simulated(seed), small()),
+        Device::Cuda { ordinal } => (cuda::open(ordinal)?, DeviceOptions::default(), MAX_STEPS),
+        Device::Sim { seed } => (simulated(seed), small(), SIMULATED_STEPS),
     };
     let properties = device.properties();
     let none = || EngineError::NoKernels { device: properties.name.clone(), capability: properties.capability };
     let target = properties.target().ok_or_else(none)?;
-    Ok(Opened { device, target, options })
+    Ok(Opened { device, target, options, launch_steps })
 }
 
 impl Gpu {
