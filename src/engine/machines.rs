@@ -179,8 +179,9 @@ impl OnDevice {
     fn make(&mut self, width: usize) -> Result<(), EngineError> {
         let gpu = self.gpu();
         let placed = self.lowering.placed(width, gpu.target.clone())?;
+        let options = gpu.options(self.lowering.checkpoint.spec(), width, self.lowering.options.context)?;
         let mut progress = |done, total| gpu.progress(done, total);
-        let mut machine = gpu.weights().machine(placed, self.kv.as_ref(), gpu.options, &mut progress)?;
+        let mut machine = gpu.weights().machine(placed, self.kv.as_ref(), options, &mut progress)?;
         machine.listen_to(&self.abort);
         self.kv.get_or_insert_with(|| machine.kv().clone());
         self.machines.insert(width, machine);

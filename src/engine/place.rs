@@ -5,11 +5,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tilewright_codegen::device::sim::{Options, Simulator};
 use tilewright_codegen::device::{self, cuda};
 use tilewright_codegen::target::Target;
+use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::vm::device::{AbortHandle, DeviceOptions, DeviceWeights, MAX_STEPS};
 
 use super::device::Device;
 use super::error::EngineError;
+use super::settings;
 use crate::checkpoint::{Checkpoint, Progress};
+use crate::results::Results;
+use crate::tuning::{Tuned, user_file};
 
 /// Who is told how far the weights are on their way to a device.
 pub type OnProgress = Box<dyn Fn(Progress) + Send + Sync>;
@@ -29,10 +33,11 @@ pub(super) enum Place {
 pub(super) struct Gpu {
     /// What programs are placed for.
     pub target: Target,
-    /// How kernels are cut.
-    pub options: DeviceOptions,
+    /// How kernels are cut, where nothing was tuned.
+    options: DeviceOptions,
     /// Most steps of a launch.
     pub launch_steps: usize,
+    tuned: Tuned,
     weights: Mutex<DeviceWeights>,
     on_progress: OnProgress,
 }
@@ -48,7 +53,7 @@ impl Place {
     pub fn open(device: Device) -> Result<Unloaded, EngineError> {
         match device {
             Device::Cpu { workers } => Ok(Unloaded::Host { workers }),
-            Device::Cuda { .. } | Device::Sim { .. } => open(device).map(|opened| Unloaded::Gpu(Box::new(opened))),
+            Device::Cuda { .. } | Device::Sim { .. } => Ok(Unloaded::Gpu(Box::new(open(device)?), users_settings()?)),
         }
     }
 }
@@ -56,7 +61,7 @@ impl Place {
 /// A place without a model.
 pub(super) enum Unloaded {
     Host { workers: usize },
-    Gpu(Box<Opened>),
+    Gpu(Box<Opened>, Tuned),
 }
 
 impl Unloaded {
@@ -64,10 +69,10 @@ impl Unloaded {
     pub fn with(self, checkpoint: &Arc<Checkpoint>, on_progress: OnProgress) -> Place {
         match self {
             Unloaded::Host { workers } => Place::Host { workers },
-            Unloaded::Gpu(opened) => {
+            Unloaded::Gpu(opened, tuned) => {
                 let Opened { device, target, options, launch_steps } = *opened;
                 let weights = Mutex::new(DeviceWeights::new(device, Arc::clone(checkpoint) as _));
-                Place::Gpu(Box::new(Gpu { target, options, launch_steps, weights, on_progress }))
+                Place::Gpu(Box::new(Gpu { target, options, launch_steps, tuned, weights, on_progress }))
             }
         }
     }
@@ -83,18 +88,46 @@ pub(crate) struct Opened {
 
 /// Opens a GPU or its simulation; the host is neither.
 pub(crate) fn open(device: Device) -> Result<Opened, EngineError> {
-    let (device, options, launch_steps) = match device {
+    let (opened, options, launch_steps) = match device {
         Device::Cpu { .. } => return Err(EngineError::NoGpu),
-        Device::Cuda { ordinal } => (cuda::open(ordinal)?, DeviceOptions::default(), MAX_STEPS),
-        Device::Sim { seed } => (simulated(seed), small(), SIMULATED_STEPS),
+        Device::Cuda { ordinal } => (cuda::open(ordinal)?, device_options(device), MAX_STEPS),
+        Device::Sim { seed } => (simulated(seed), device_options(device), SIMULATED_STEPS),
     };
-    let properties = device.properties();
+    let properties = opened.properties();
     let none = || EngineError::NoKernels { device: properties.name.clone(), capability: properties.capability };
     let target = properties.target().ok_or_else(none)?;
-    Ok(Opened { device, target, options, launch_steps })
+    Ok(Opened { device: opened, target, options, launch_steps })
+}
+
+/// How kernels for a device are cut, where nothing was tuned.
+pub(crate) fn device_options(device: Device) -> DeviceOptions {
+    match device {
+        Device::Sim { .. } => small(),
+        Device::Cpu { .. } | Device::Cuda { .. } => DeviceOptions::default(),
+    }
+}
+
+/// What the user's file of settings has; nothing where there is none.
+fn users_settings() -> Result<Tuned, EngineError> {
+    match user_file().filter(|path| path.exists()) {
+        Some(path) => Ok(Tuned::of(&Results::open(&path)?)),
+        None => Ok(Tuned::default()),
+    }
 }
 
 impl Gpu {
+    /// How kernels are cut for a machine of so many rows and so long a context: as the user's file has it for this device and
+    /// model, at the nearest context; else as for any.
+    pub fn options(&self, spec: &ModelSpec, rows: usize, context: usize) -> Result<DeviceOptions, EngineError> {
+        let device = self.weights().device().properties().name.clone();
+        let exact = [("batch", rows), ("hidden", spec.hidden), ("layers", spec.layers)];
+        let exact = exact.map(|(name, extent)| (name, extent as u64));
+        match self.tuned.nearest(&device, "decode", &exact, ("context", context as u64)) {
+            Some(found) => Ok(settings::options(self.options, found)?),
+            None => Ok(self.options),
+        }
+    }
+
     /// The weights; what a thread that panicked left of them is whole.
     pub fn weights(&self) -> MutexGuard<'_, DeviceWeights> {
         self.weights.lock().unwrap_or_else(PoisonError::into_inner)
