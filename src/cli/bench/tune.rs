@@ -86,7 +86,7 @@ enum Suite {
     Decode,
 }
 
-/// Look for the fastest settings of a suite's kernels on a device, and keep those that win
+/// Find the fastest settings of a suite's kernels on a device
 ///
 /// Every configuration is checked, and is a row of the file at once, so that a search goes on where it ended. Settings
 /// are kept only where they beat what ships beyond the noise, in turns with it, and are as right. `generate` and `bench --tuned`
