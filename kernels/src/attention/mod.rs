@@ -3,6 +3,7 @@
 //! | kernel | for | file |
 //! |---|---|---|
 //! | [`decode`] | one query token of each sequence, its tokens split among blocks | `decode/` |
+//! | [`split`] | the same as a task of a persistent kernel, whose keys and values come through its ring | `split/` |
 //! | [`prefill`] | many query tokens of each sequence, causal or not | `prefill/` |
 //!
 //! All are generic over the way in which keys and values travel, [`kv`](crate::kv).
@@ -14,5 +15,6 @@
 pub mod decode;
 pub mod prefill;
 pub mod softmax;
+pub mod split;
 pub mod trial;
 pub mod warp;

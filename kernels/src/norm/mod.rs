@@ -13,8 +13,8 @@ use tilewright_codegen::build::{Ptr, Shared};
 pub use launch::{NormShape, rms_norm_rows};
 pub use trials::shipped;
 
-use crate::decode::ConsumerWarps;
 use crate::tile::{Index, StoredRun};
+use crate::warps::ConsumerWarps;
 
 /// A row to normalise.
 #[derive(Clone, Copy)]

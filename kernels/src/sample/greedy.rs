@@ -2,9 +2,9 @@
 
 use tilewright_codegen::build::Val;
 
+use super::key::{key, shuffled, unkey};
 use super::search::Search;
 use super::source::{Row, visit};
-use crate::decode::{key, shuffled, unkey};
 
 /// The number of the largest logit, the lowest among equals; NaN counts as −∞. The same in all threads.
 pub(super) fn likeliest<'k>(search: Search<'k>, row: Row<'k>) -> Val<'k, u32> {

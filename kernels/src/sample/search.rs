@@ -3,7 +3,7 @@
 use tilewright_codegen::build::{Ptr, Shared, Val, Var};
 
 use super::source::{Source, Token, token, visit};
-use crate::decode::ConsumerWarps;
+use crate::warps::ConsumerWarps;
 
 /// Nowhere.
 pub(super) const NOWHERE: u32 = u32::MAX;

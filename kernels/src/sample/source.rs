@@ -2,7 +2,8 @@
 
 use tilewright_codegen::build::{Global, Ptr, Shared, Val};
 
-use crate::decode::{ConsumerWarps, key};
+use super::key::key;
+use crate::warps::ConsumerWarps;
 
 /// Loads of a thread that are in flight together.
 pub(super) const TOGETHER: u32 = 8;

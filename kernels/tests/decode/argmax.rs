@@ -5,8 +5,9 @@ use tilewright_codegen::ir::Arch;
 use tilewright_codegen::sim::mutate::mutants;
 use tilewright_codegen::trial::{Draw, Expected, Trial};
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::decode::{Argmax, ConsumerWarps, argmax};
 use tilewright_kernels::naive;
+use tilewright_kernels::sample::tiles::{Argmax, argmax};
+use tilewright_kernels::warps::ConsumerWarps;
 
 use crate::right;
 

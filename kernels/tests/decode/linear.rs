@@ -5,10 +5,11 @@ use tilewright_codegen::build::{Builder, block, record};
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::trial::{Bound, BufferId, Draw, Expected, Trial};
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::decode::{
-    Array, Best, ConsumerWarps, Float, Input, Linear, Operand, Output, Packing, Path, Unit, linear,
-};
+use tilewright_kernels::gemv::Unit;
+use tilewright_kernels::gemv::linear::{Best, Input, Linear, Operand, Output, Packing, Path, linear};
 use tilewright_kernels::naive;
+use tilewright_kernels::tile::{Array, Float};
+use tilewright_kernels::warps::ConsumerWarps;
 
 use crate::stored::{self, UNIT};
 use crate::supply::{Supply, pack, path, reading, scratch, sums};

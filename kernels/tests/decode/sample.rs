@@ -4,9 +4,10 @@ use tilewright_codegen::build::{block, record};
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::trial::{Draw, Expected, Trial};
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::decode::{ConsumerWarps, Sample, sample};
 use tilewright_kernels::naive::{self, Sampling};
+use tilewright_kernels::sample::tiles::{Sample, sample};
 use tilewright_kernels::sample::{Request, Scratch};
+use tilewright_kernels::warps::ConsumerWarps;
 
 use crate::right;
 

@@ -4,7 +4,7 @@ use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
-use tilewright_kernels::decode;
+use tilewright_kernels::sample::tiles;
 use tilewright_layout::DType;
 
 use super::{Check, Footprint, Operands, TaskOp, interval};
@@ -107,6 +107,6 @@ impl DeviceFunction for BestOfTiles {
             (call.state(offset_of!(Fields, value)).cast(), call.state(offset_of!(Fields, index)).cast());
         let (rows, first_row) = (self.rows, call.value(offset_of!(Fields, first_row)));
         let out = call.state(offset_of!(Fields, out)).cast();
-        decode::argmax(call.team(), decode::Argmax { value, index, tiles: self.tiles, out, rows, first_row });
+        tiles::argmax(call.team(), tiles::Argmax { value, index, tiles: self.tiles, out, rows, first_row });
     }
 }

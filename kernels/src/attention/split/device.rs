@@ -10,12 +10,14 @@
 use half::bf16;
 use tilewright_codegen::build::{Global, Ptr, RegArray, Shared, SpaceOf, Val};
 
-use super::array::narrow;
 use super::merge::Part;
-use super::place::Place;
 use super::streamed::BLOCK;
-use super::{Array, ConsumerWarps, Merged, Pages, Scratch, Streamed, Weights};
+use super::{Merged, Streamed};
+use crate::gemv::linear::{Scratch, Weights};
+use crate::kv::{PagedPool, TokenRow};
 use crate::mma::Accumulator;
+use crate::tile::{Array, narrow};
+use crate::warps::ConsumerWarps;
 
 /// A split of a kv head's tokens.
 #[derive(Clone, Copy)]
@@ -35,9 +37,9 @@ pub struct Attention<'k> {
     /// Queries, `[rows, heads, dim]`.
     pub q: Array<'k>,
     /// Keys, bf16.
-    pub keys: Pages<'k>,
+    pub keys: PagedPool<'k>,
     /// Values, bf16.
-    pub values: Pages<'k>,
+    pub values: PagedPool<'k>,
     /// Unnormalised sums of splits that are not alone, f32 `[rows, heads, splits, dim]`.
     pub acc: Ptr<'k, Global, f32>,
     /// Their `m` and `l`, f32 `[rows, heads, splits, 2]`.
@@ -250,7 +252,7 @@ impl<'k> Pass<'k> {
     fn words<S: SpaceOf>(
         self,
         words: &RegArray<'k, u32>,
-        (pool, row): (Ptr<'k, S, u32>, Place<'k>),
+        (pool, row): (Ptr<'k, S, u32>, TokenRow<'k>),
         start: u32,
         width: u32,
         offset: Val<'k, u32>,
@@ -265,7 +267,7 @@ impl<'k> Pass<'k> {
     fn load<S: SpaceOf>(
         self,
         [keys, values]: [Ptr<'k, S, u32>; 2],
-        row: impl Fn(Val<'k, u32>) -> Place<'k>,
+        row: impl Fn(Val<'k, u32>) -> TokenRow<'k>,
         to: &Loaded<'k>,
     ) {
         let (group, column) = (self.team.k.lane() / 4, self.team.k.lane() % 4);
@@ -280,9 +282,9 @@ impl<'k> Pass<'k> {
     }
 
     /// The row of a token of a block that begins there, in elements.
-    fn token(self, first: Val<'k, u32>, token: Val<'k, u32>) -> Place<'k> {
+    fn token(self, first: Val<'k, u32>, token: Val<'k, u32>) -> TokenRow<'k> {
         let dim = self.work.heads.dim;
-        Place::new(first + token * dim, dim, token)
+        TokenRow::new(first + token * dim, dim, token)
     }
 
     /// Loads the block that begins with a token from the pages. Tokens behind the last repeat it; their weights will be zero.

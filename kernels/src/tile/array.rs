@@ -1,12 +1,12 @@
 //! Arrays in global memory whose dtype is chosen while recording.
 
-use crate::tile::Float;
+use super::Float;
 use half::{bf16, f16};
 use tilewright_codegen::build::{Arg, Bf16x2, Builder, F16x2, Global, Load, Ptr, RegArray, Store, Val};
 use tilewright_codegen::ir::attr::{LdOrder, Scope, StOrder};
 
 /// A relaxed load that every block's stores come to.
-pub(super) const RELAXED: Load<'static> = Load::WEAK.order(LdOrder::Relaxed(Scope::Gpu));
+pub(crate) const RELAXED: Load<'static> = Load::WEAK.order(LdOrder::Relaxed(Scope::Gpu));
 
 /// An array of floating-point numbers in global memory; loads give f32, stores round to nearest even.
 ///
@@ -44,7 +44,7 @@ impl<'k> Array<'k> {
     }
 
     /// Whether it carries its own arrival.
-    pub(super) fn is_tagged(self) -> bool {
+    pub(crate) fn is_tagged(self) -> bool {
         self.tag.is_some()
     }
 
@@ -54,7 +54,7 @@ impl<'k> Array<'k> {
     }
 
     /// Elements that are stored together: two of 16 bits where they share a tag, or a word that is a relaxed atomic.
-    pub(super) fn together(self) -> u32 {
+    pub(crate) fn together(self) -> u32 {
         if self.tag.is_some() || self.strong { 4 / self.float.bytes() } else { 1 }
     }
 
@@ -90,7 +90,7 @@ impl<'k> Array<'k> {
 
     /// Four consecutive elements from each of some indexes, all in flight together.
     #[track_caller]
-    pub(super) fn gather(self, indexes: &[Val<'k, u32>]) -> Vec<[Val<'k, f32>; 4]> {
+    pub(crate) fn gather(self, indexes: &[Val<'k, u32>]) -> Vec<[Val<'k, f32>; 4]> {
         let words = 4 * self.float.bytes() / 4;
         let loaded: Vec<Vec<Val<u32>>> = if self.tag.is_some() {
             let firsts: Vec<_> = indexes.iter().map(|&index| index / self.together()).collect();
@@ -107,13 +107,13 @@ impl<'k> Array<'k> {
     }
 
     /// Whether eight elements are words of the MMA's operand as they are.
-    pub(super) fn is_words(self) -> bool {
+    pub(crate) fn is_words(self) -> bool {
         self.float == Float::Bf16 && self.tag.is_none()
     }
 
     /// Eight consecutive elements from each of some indexes, multiples of eight, as words of two.
     #[track_caller]
-    pub(super) fn eights(self, indexes: &[Val<'k, u32>]) -> Vec<[Val<'k, u32>; 4]> {
+    pub(crate) fn eights(self, indexes: &[Val<'k, u32>]) -> Vec<[Val<'k, u32>; 4]> {
         indexes.iter().map(|&index| self.words(index).load_as::<4>(self.load_how())).collect()
     }
 
@@ -165,13 +165,13 @@ impl<'k> Array<'k> {
 
     /// The words from an even element of a 16-bit array on.
     #[track_caller]
-    pub(super) fn words(self, index: Val<'k, u32>) -> Ptr<'k, Global, u32> {
+    pub(crate) fn words(self, index: Val<'k, u32>) -> Ptr<'k, Global, u32> {
         self.at.cast::<bf16>().at(index).cast()
     }
 
     /// Stores one element; of elements that share a tag the even one, with the next.
     #[track_caller]
-    pub(super) fn store_with(self, index: Val<'k, u32>, value: Val<'k, f32>, next: Val<'k, f32>) {
+    pub(crate) fn store_with(self, index: Val<'k, u32>, value: Val<'k, f32>, next: Val<'k, f32>) {
         if self.tag.is_none() && self.together() == 1 {
             return self.store(index, value);
         }
@@ -206,7 +206,7 @@ impl<'k> Array<'k> {
     /// Stores four consecutive elements from an index that is a multiple of four, by one store where no reader asks for
     /// more.
     #[track_caller]
-    pub(super) fn store_four(self, index: Val<'k, u32>, values: [Val<'k, f32>; 4]) {
+    pub(crate) fn store_four(self, index: Val<'k, u32>, values: [Val<'k, f32>; 4]) {
         if self.tag.is_none() && !self.strong {
             return self.store4(index, values);
         }
@@ -217,7 +217,7 @@ impl<'k> Array<'k> {
 
     /// Stores two consecutive elements from an even index of an array that other blocks write later, by one store.
     #[track_caller]
-    pub(super) fn store_two(self, index: Val<'k, u32>, [a, b]: [Val<'k, f32>; 2]) {
+    pub(crate) fn store_two(self, index: Val<'k, u32>, [a, b]: [Val<'k, f32>; 2]) {
         let relaxed = Store::WEAK.order(StOrder::Relaxed(Scope::Gpu));
         match (self.tag, self.float) {
             (_, Float::F16 | Float::Bf16) => self.strong().store_with(index, a, b),
@@ -243,19 +243,19 @@ impl<'k> Array<'k> {
 
 /// The two bf16 numbers of a word, lower first: a bf16 is the upper half of an f32.
 #[track_caller]
-pub(super) fn widen(pair: Val<'_, u32>) -> (Val<'_, f32>, Val<'_, f32>) {
+pub(crate) fn widen(pair: Val<'_, u32>) -> (Val<'_, f32>, Val<'_, f32>) {
     ((pair << 16).bits(), (pair & 0xffff_0000).bits())
 }
 
 /// Two numbers as a word of bf16, the first lower, and what the rounding left of them.
 #[track_caller]
-pub(super) fn narrow<'k>(a: Val<'k, f32>, b: Val<'k, f32>) -> (Val<'k, u32>, [Val<'k, f32>; 2]) {
+pub(crate) fn narrow<'k>(a: Val<'k, f32>, b: Val<'k, f32>) -> (Val<'k, u32>, [Val<'k, f32>; 2]) {
     let pair = a.pair::<Bf16x2>(b).bits::<u32>();
     let (high_a, high_b) = widen(pair);
     (pair, [a - high_a, b - high_b])
 }
 
 /// Zero as a float.
-pub(super) fn zero(k: &Builder) -> Val<'_, f32> {
+pub(crate) fn zero(k: &Builder) -> Val<'_, f32> {
     k.lit(0.0f32)
 }

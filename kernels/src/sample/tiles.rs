@@ -1,10 +1,60 @@
-//! The choice of every row's next token as its request says: the likeliest, or at random among the likely.
+//! The next tokens of a step's rows, where the best of every tile of the logits is known: the likeliest, a warp for each
+//! row, or as each row's request says.
 
 use tilewright_codegen::build::{Global, Ptr, Val};
 
-use super::ConsumerWarps;
-use super::argmax::best_of_tiles;
-use crate::sample::{Logits, Request, Scratch, sample as draw};
+use super::key::{key, shuffled, unkey};
+use super::{Logits, Request, Scratch, sample as draw};
+use crate::warps::ConsumerWarps;
+
+/// Rows to decide.
+#[derive(Clone, Copy)]
+pub struct Argmax<'k> {
+    /// Largest logit of every tile, f32 `[rows, tiles]`.
+    pub value: Ptr<'k, Global, f32>,
+    /// Its index, i32 `[rows, tiles]`.
+    pub index: Ptr<'k, Global, i32>,
+    /// Tiles.
+    pub tiles: u32,
+    /// The chosen ids, i32 `[rows]`.
+    pub out: Ptr<'k, Global, i32>,
+    /// Rows.
+    pub rows: u32,
+    /// First row.
+    pub first_row: Val<'k, u32>,
+}
+
+/// Decides: of the largest the lowest index; NaN counts as −∞.
+pub fn argmax<'k>(team: ConsumerWarps<'k>, argmax: Argmax<'k>) {
+    let k = team.k;
+    k.for_step(k.warp(), argmax.rows, team.warps, |row| {
+        let row = argmax.first_row + row;
+        let best = best_of_tiles(team, argmax.value, argmax.index, row, argmax.tiles);
+        k.when(k.lane().eq(0), || argmax.out.at(row).store(best.cast::<i32>()));
+    });
+}
+
+/// The index of the largest value of a row's tiles, of equals the lowest; by a whole warp, the same in all of its lanes.
+fn best_of_tiles<'k>(
+    team: ConsumerWarps<'k>,
+    value: Ptr<'k, Global, f32>,
+    index: Ptr<'k, Global, i32>,
+    row: Val<'k, u32>,
+    tiles: u32,
+) -> Val<'k, u32> {
+    let k = team.k;
+    let best = k.var(0u64);
+    for start in (0..tiles).step_by(32) {
+        let tile = k.lane() + start;
+        k.when(tile.lt(tiles), || {
+            let at = row * tiles + tile;
+            let (value, index) = (value.at(at).load(), index.at(at).load().cast::<u32>());
+            best.set(best.get().max(key(team, value, index)));
+        });
+    }
+    let best = [16u32, 8, 4, 2, 1].into_iter().fold(best.get(), |best, bits| best.max(shuffled(team, best, bits)));
+    unkey(best).1
+}
 
 /// Rows to choose for.
 #[derive(Clone, Copy)]

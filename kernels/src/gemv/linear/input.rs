@@ -2,9 +2,10 @@
 
 use tilewright_codegen::build::{Ptr, Shared, Val};
 
-use super::array::zero;
-use super::warps::Item;
-use super::{Array, ConsumerWarps, Float, Operand, Unit};
+use super::Operand;
+use crate::gemv::Unit;
+use crate::tile::{Array, Float, zero};
+use crate::warps::{ConsumerWarps, Item};
 
 /// The activations of a linear layer, rows of `k` elements.
 #[derive(Clone, Copy)]

@@ -5,13 +5,15 @@ use core::cell::RefCell;
 use tilewright_codegen::build::{Ptr, Shared, Val};
 use tilewright_layout::view::OffsetMap;
 
-use super::array::zero;
+use super::HeldStage;
 use super::operand::Lane;
 use super::packing::Packing;
 use super::source::Source;
-use super::{ConsumerWarps, HeldStage, Unit};
+use crate::gemv::Unit;
 use crate::gemv::product::{Chains, Fragment, WarpTile, multiply};
 use crate::ring::{Consumer, StageTile};
+use crate::tile::zero;
+use crate::warps::ConsumerWarps;
 
 /// Activations as the MMA's A operand.
 pub(super) enum Activations<'k> {

@@ -1,8 +1,39 @@
 //! Norm and rotation of whole heads, for models that normalise them: a warp for each row and head.
 
-use tilewright_codegen::build::Val;
+use tilewright_codegen::build::{Global, Ptr, Val};
 
-use super::{Array, ConsumerWarps, Pages, Rotation};
+use crate::kv::PagedPool;
+use crate::tile::Array;
+use crate::warps::ConsumerWarps;
+
+/// Cosines and sines, scaled: f32 `[positions, dim / 2, 2]`.
+#[derive(Clone, Copy)]
+pub struct Rotation<'k> {
+    /// The table.
+    pub table: Ptr<'k, Global, f32>,
+    /// Half the dimensions of a head.
+    pub half: u32,
+}
+
+impl<'k> Rotation<'k> {
+    /// A pair rotated for a position: this element and its partner, of which it is the first or the second.
+    pub(crate) fn turn(
+        self,
+        position: Val<'k, u32>,
+        pair: Val<'k, u32>,
+        second: Val<'k, bool>,
+        x: Val<'k, f32>,
+        partner: Val<'k, f32>,
+    ) -> Val<'k, f32> {
+        let [cos, sin] = self.factors(position, pair);
+        x * cos + partner * second.select(sin, -sin)
+    }
+
+    /// Cosine and sine of a pair at a position.
+    pub(crate) fn factors(self, position: Val<'k, u32>, pair: Val<'k, u32>) -> [Val<'k, f32>; 2] {
+        self.table.at((position * self.half + pair) * 2).load_vec()
+    }
+}
 
 /// Heads to rotate.
 #[derive(Clone, Copy)]
@@ -24,7 +55,7 @@ pub struct Rope<'k> {
     /// First row.
     pub first_row: Val<'k, u32>,
     /// Whose tokens the rows are.
-    pub pages: Pages<'k>,
+    pub pages: PagedPool<'k>,
     /// `[rows, heads, dim]`, or `None`: the pages.
     pub out: Option<Array<'k>>,
 }
@@ -74,7 +105,7 @@ pub fn rope<'k>(team: ConsumerWarps<'k>, rope: Rope<'k>) {
                             let y = active.select(y, 0.0f32);
                             out.store((row * rope.heads + head) * rope.pages.dim + at, y);
                         }
-                        None => k.when(active, || rope.pages.pool.store(rope.pages.place(head, row, token).at(at), y)),
+                        None => k.when(active, || rope.pages.pool.store(rope.pages.row_of(head, row, token).at(at), y)),
                     }
                 }
             });

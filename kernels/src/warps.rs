@@ -1,4 +1,4 @@
-//! Consumer warps: the warps of a block that compute.
+//! Consumer warps: the warps of a block that compute, their barrier, and how work is dealt to them.
 
 use tilewright_codegen::build::{Builder, Val};
 

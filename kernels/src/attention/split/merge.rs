@@ -12,8 +12,10 @@
 use tilewright_codegen::build::{Global, Load, Ptr, RegArray, Shared, Store, Val};
 use tilewright_codegen::ir::attr::{AtomOp, AtomOrder, Scope, StOrder};
 
-use super::array::RELAXED;
-use super::{Array, Attention, ConsumerWarps, Float, Scratch};
+use super::{Attention, Shares};
+use crate::gemv::linear::Scratch;
+use crate::tile::{Array, Float, RELAXED};
+use crate::warps::ConsumerWarps;
 
 /// Where the splits are merged.
 #[derive(Clone, Copy)]
@@ -49,7 +51,7 @@ impl Float {
     /// the bytes, since every block reads all of them.
     ///
     /// ```
-    /// use tilewright_kernels::decode::Float;
+    /// use tilewright_kernels::tile::Float;
     /// assert_eq!((Float::enough_for(4), Float::enough_for(5)), (Float::F32, Float::Bf16));
     /// ```
     pub fn enough_for(rows: u32) -> Float {
@@ -76,7 +78,7 @@ impl<'k> Attention<'k> {
     /// The split's part of a row.
     pub(super) fn part(self, row: Val<'k, u32>) -> Part<'k> {
         let pages = self.keys;
-        let shares = pages.shares(row, self.heads.splits);
+        let shares = Shares::of_row(pages, row, self.heads.splits);
         let (share, tokens) = (shares.each * pages.page_tokens, shares.tokens);
         let [begin, end] = shares.tokens_of(self.split, pages.page_tokens);
         Part { begin, end, alone: tokens.le(share), is_last: end.eq(tokens), share, tokens }
