@@ -16,22 +16,16 @@ pub struct Rotation<'k> {
 }
 
 impl<'k> Rotation<'k> {
-    /// A pair rotated for a position: this element and its partner, of which it is the first or the second.
-    pub(crate) fn turn(
+    /// An element of a pair is rotated as `x·cos + partner·sin`: cosine, and sine with the sign that the first or the second
+    /// of the pair takes.
+    pub(crate) fn factors(
         self,
         position: Val<'k, u32>,
         pair: Val<'k, u32>,
         second: Val<'k, bool>,
-        x: Val<'k, f32>,
-        partner: Val<'k, f32>,
-    ) -> Val<'k, f32> {
-        let [cos, sin] = self.factors(position, pair);
-        x * cos + partner * second.select(sin, -sin)
-    }
-
-    /// Cosine and sine of a pair at a position.
-    pub(crate) fn factors(self, position: Val<'k, u32>, pair: Val<'k, u32>) -> [Val<'k, f32>; 2] {
-        self.table.at((position * self.half + pair) * 2).load_vec()
+    ) -> [Val<'k, f32>; 2] {
+        let [cos, sin] = self.table.at((position * self.half + pair) * 2).load_vec();
+        [cos, second.select(sin, -sin)]
     }
 }
 
@@ -99,7 +93,8 @@ pub fn rope<'k>(team: ConsumerWarps<'k>, rope: Rope<'k>) {
                 let (a, b) = (element(pair), element(pair + half));
                 let turned = [(pair, k.lit(false), a, b), (pair + half, k.lit(true), b, a)];
                 for (at, second, x, partner) in turned {
-                    let y = rope.rotation.turn(token, pair, second, x, partner);
+                    let [cos, sin] = rope.rotation.factors(token, pair, second);
+                    let y = x * cos + partner * sin;
                     match rope.out {
                         Some(out) => {
                             let y = active.select(y, 0.0f32);

@@ -2,21 +2,21 @@
 
 use tilewright_codegen::build::Val;
 
-use crate::warps::ConsumerWarps;
-
-/// A key of the lane whose number differs in these bits.
-pub(crate) fn shuffled<'k>(team: ConsumerWarps<'k>, key: Val<'k, u64>, bits: u32) -> Val<'k, u64> {
-    let (low, high) = key.split();
-    team.k.join(low.shfl_bfly(bits), high.shfl_bfly(bits))
+/// The largest key of groups of so many lanes, a power of two, in each of them.
+pub(crate) fn largest<'k>(key: Val<'k, u64>, lanes: u32) -> Val<'k, u64> {
+    (0..lanes.ilog2()).rev().fold(key, |largest, bit| {
+        let (low, high) = largest.split();
+        largest.max(key.builder().join(low.shfl_bfly(1u32 << bit), high.shfl_bfly(1u32 << bit)))
+    })
 }
 
 /// A number that is larger where the logit is larger and, among equals, where the index is lower. NaN counts as −∞,
 /// and −0 as 0.
-pub(crate) fn key<'k>(team: ConsumerWarps<'k>, value: Val<'k, f32>, index: Val<'k, u32>) -> Val<'k, u64> {
+pub(crate) fn key<'k>(value: Val<'k, f32>, index: Val<'k, u32>) -> Val<'k, u64> {
     let value = value.ne(value).select(f32::NEG_INFINITY, value) + 0.0;
     let bits = value.bits::<u32>();
     let ordered = bits.ge(1u32 << 31).select(!bits, bits | 1 << 31);
-    team.k.join::<u64>(!index, ordered)
+    value.builder().join::<u64>(!index, ordered)
 }
 
 /// The logit and the index behind a key.

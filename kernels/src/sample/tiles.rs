@@ -3,19 +3,50 @@
 
 use tilewright_codegen::build::{Global, Ptr, Val};
 
-use super::key::{key, shuffled, unkey};
+use super::key::{key, largest, unkey};
 use super::{Logits, Request, Scratch, sample as draw};
 use crate::warps::ConsumerWarps;
 
-/// Rows to decide.
+/// The largest logit of every tile of some rows, and its index.
 #[derive(Clone, Copy)]
-pub struct Argmax<'k> {
+pub struct TileBests<'k> {
     /// Largest logit of every tile, f32 `[rows, tiles]`.
     pub value: Ptr<'k, Global, f32>,
     /// Its index, i32 `[rows, tiles]`.
     pub index: Ptr<'k, Global, i32>,
     /// Tiles.
     pub tiles: u32,
+}
+
+impl<'k> TileBests<'k> {
+    /// Stores a tile's best of a row, by one thread.
+    pub(crate) fn store(self, row: Val<'k, u32>, tile: Val<'k, u32>, best: Val<'k, u64>) {
+        let ((value, index), at) = (unkey(best), row * self.tiles + tile);
+        self.value.at(at).store(value);
+        self.index.at(at).store(index.cast::<i32>());
+    }
+
+    /// The index of the largest value of a row's tiles, of equals the lowest; by a whole warp, the same in all of its lanes.
+    fn best(self, row: Val<'k, u32>) -> Val<'k, u32> {
+        let k = row.builder();
+        let best = k.var(0u64);
+        for start in (0..self.tiles).step_by(32) {
+            let tile = k.lane() + start;
+            k.when(tile.lt(self.tiles), || {
+                let at = row * self.tiles + tile;
+                let (value, index) = (self.value.at(at).load(), self.index.at(at).load().cast::<u32>());
+                best.set(best.get().max(key(value, index)));
+            });
+        }
+        unkey(largest(best.get(), 32)).1
+    }
+}
+
+/// Rows to decide.
+#[derive(Clone, Copy)]
+pub struct Argmax<'k> {
+    /// The best of their tiles.
+    pub bests: TileBests<'k>,
     /// The chosen ids, i32 `[rows]`.
     pub out: Ptr<'k, Global, i32>,
     /// Rows.
@@ -29,31 +60,9 @@ pub fn argmax<'k>(team: ConsumerWarps<'k>, argmax: Argmax<'k>) {
     let k = team.k;
     k.for_step(k.warp(), argmax.rows, team.warps, |row| {
         let row = argmax.first_row + row;
-        let best = best_of_tiles(team, argmax.value, argmax.index, row, argmax.tiles);
+        let best = argmax.bests.best(row);
         k.when(k.lane().eq(0), || argmax.out.at(row).store(best.cast::<i32>()));
     });
-}
-
-/// The index of the largest value of a row's tiles, of equals the lowest; by a whole warp, the same in all of its lanes.
-fn best_of_tiles<'k>(
-    team: ConsumerWarps<'k>,
-    value: Ptr<'k, Global, f32>,
-    index: Ptr<'k, Global, i32>,
-    row: Val<'k, u32>,
-    tiles: u32,
-) -> Val<'k, u32> {
-    let k = team.k;
-    let best = k.var(0u64);
-    for start in (0..tiles).step_by(32) {
-        let tile = k.lane() + start;
-        k.when(tile.lt(tiles), || {
-            let at = row * tiles + tile;
-            let (value, index) = (value.at(at).load(), index.at(at).load().cast::<u32>());
-            best.set(best.get().max(key(team, value, index)));
-        });
-    }
-    let best = [16u32, 8, 4, 2, 1].into_iter().fold(best.get(), |best, bits| best.max(shuffled(team, best, bits)));
-    unkey(best).1
 }
 
 /// Rows to choose for.
@@ -63,12 +72,8 @@ pub struct Sample<'k> {
     pub logits: Ptr<'k, Global, f32>,
     /// Tokens that there are, at most 2¹⁸.
     pub vocab: u32,
-    /// Largest logit of every tile, f32 `[rows, tiles]`.
-    pub value: Ptr<'k, Global, f32>,
-    /// Its index, i32 `[rows, tiles]`.
-    pub index: Ptr<'k, Global, i32>,
-    /// Tiles.
-    pub tiles: u32,
+    /// The best of their tiles.
+    pub bests: TileBests<'k>,
     /// Position of every row, i32 `[rows]`; negative: nothing is chosen.
     pub position: Ptr<'k, Global, i32>,
     /// A [`Request`] for every row.
@@ -90,7 +95,7 @@ pub fn sample<'k>(team: ConsumerWarps<'k>, scratch: Scratch<'k>, sample: Sample<
         let token = k.var(u32::MAX);
         k.when(sample.position.at(row).load().ge(0), || {
             // The same in all lanes already; one lane's is so for whoever checks the code too.
-            let best = best_of_tiles(team, sample.value, sample.index, row, sample.tiles).shfl_idx(0);
+            let best = sample.bests.best(row).shfl_idx(0);
             let logits = Logits { at: sample.logits.at(row.mul_wide(sample.vocab)), count: k.lit(sample.vocab) };
             let request = Request::load(sample.requests.at(row * size_of::<Request>() as u32));
             token.set(draw(team, scratch, logits, best, request));

@@ -2,7 +2,7 @@
 
 use super::Float;
 use half::{bf16, f16};
-use tilewright_codegen::build::{Arg, Bf16x2, Builder, F16x2, Global, Load, Ptr, RegArray, Store, Val};
+use tilewright_codegen::build::{Arg, Bf16x2, F16x2, Global, Load, Ptr, RegArray, Store, Val};
 use tilewright_codegen::ir::attr::{LdOrder, Scope, StOrder};
 
 /// A relaxed load that every block's stores come to.
@@ -253,9 +253,4 @@ pub(crate) fn narrow<'k>(a: Val<'k, f32>, b: Val<'k, f32>) -> (Val<'k, u32>, [Va
     let pair = a.pair::<Bf16x2>(b).bits::<u32>();
     let (high_a, high_b) = widen(pair);
     (pair, [a - high_a, b - high_b])
-}
-
-/// Zero as a float.
-pub(crate) fn zero(k: &Builder) -> Val<'_, f32> {
-    k.lit(0.0f32)
 }

@@ -42,7 +42,7 @@ mod tensor;
 mod typed;
 
 pub use array::Array;
-pub(crate) use array::{RELAXED, narrow, zero};
+pub(crate) use array::{RELAXED, narrow};
 pub use bulk::{Share, box_extents, boxes};
 pub use copy::{ThreadGroup, copy, copy_async};
 pub use element::{Element, Lanes};

@@ -161,12 +161,12 @@ impl DeviceFunction for Draw {
     }
 
     fn run<'k>(&self, call: Call<'k, '_>, _: &dyn Weights<'k>) {
+        let [value, index] = [offset_of!(Fields, value), offset_of!(Fields, index)].map(|field| call.state(field));
+        let bests = tiles::TileBests { value: value.cast(), index: index.cast(), tiles: self.tiles };
         let choice = tiles::Sample {
             logits: call.state(offset_of!(Fields, logits)).cast(),
             vocab: self.vocab,
-            value: call.state(offset_of!(Fields, value)).cast(),
-            index: call.state(offset_of!(Fields, index)).cast(),
-            tiles: self.tiles,
+            bests,
             position: call.state(offset_of!(Fields, position)).cast(),
             requests: call.state(offset_of!(Fields, request)),
             out: call.state(offset_of!(Fields, out)).cast(),

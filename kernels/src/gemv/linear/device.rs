@@ -1,6 +1,6 @@
 //! A tile of a linear layer: units of eight output features, streamed, with the epilogue that follows.
 
-use tilewright_codegen::build::{Global, Ptr, Shared, Val, Var};
+use tilewright_codegen::build::{Ptr, Shared, Val, Var};
 use tilewright_codegen::ir::attr::{AtomOp, RedOrder, Scope};
 
 use super::source::Source;
@@ -8,7 +8,8 @@ use super::sums::{Activations, product, products};
 use super::{HeldStage, Input, Operand, Packing, Path, Sums, Weights};
 use crate::gemv::Unit;
 use crate::gemv::product::Fragment;
-use crate::sample::key::{key, shuffled, unkey};
+use crate::sample::key::{key, largest};
+use crate::sample::tiles::TileBests;
 use crate::tile::Array;
 use crate::warps::{ConsumerWarps, Item};
 
@@ -69,22 +70,11 @@ pub enum Output<'k> {
         out: Array<'k>,
         /// Features of a row.
         width: u32,
-        /// The largest.
-        best: Best<'k>,
+        /// Where the largest goes.
+        bests: TileBests<'k>,
+        /// Which tile this is.
+        tile: Val<'k, u32>,
     },
-}
-
-/// Where the largest logit of a tile goes.
-#[derive(Clone, Copy)]
-pub struct Best<'k> {
-    /// f32 `[rows, tiles]`.
-    pub value: Ptr<'k, Global, f32>,
-    /// i32 `[rows, tiles]`.
-    pub index: Ptr<'k, Global, i32>,
-    /// Tiles.
-    pub tiles: u32,
-    /// This one.
-    pub tile: Val<'k, u32>,
 }
 
 /// Shared memory of the team that functions use while they run.
@@ -137,7 +127,7 @@ pub fn linear<'k>(team: ConsumerWarps<'k>, scratch: Scratch<'k>, weights: &dyn W
         k.when(inside, || {
             result.set(tile.finish(team, scratch, sums, cell, prepared));
             if let Output::Logits { .. } = tile.output {
-                best.set(key(team, result.get(), n));
+                best.set(key(result.get(), n));
             }
         });
         let (out, width) = tile.output.place();
@@ -151,14 +141,14 @@ pub fn linear<'k>(team: ConsumerWarps<'k>, scratch: Scratch<'k>, weights: &dyn W
         }
         if let Output::Logits { .. } = tile.output {
             // Eight lanes have the features of one unit and row.
-            let best = [4u32, 2, 1].into_iter().fold(best.get(), |best, bits| best.max(shuffled(team, best, bits)));
+            let best = largest(best.get(), Unit::ROWS);
             let first = inside & cell.feature.eq(0);
             k.when(first, || scratch.best.at(cell.row).red(AtomOp::Max, best, RedOrder::Relaxed(Scope::Cta)));
         }
     });
-    if let Output::Logits { best, .. } = tile.output {
+    if let Output::Logits { bests, tile: number, .. } = tile.output {
         team.sync();
-        k.when(k.tid().lt(rows), || best.store(tile.first_row + k.tid(), scratch.best.at(k.tid()).load()));
+        k.when(k.tid().lt(rows), || bests.store(tile.first_row + k.tid(), number, scratch.best.at(k.tid()).load()));
     }
 }
 
@@ -322,12 +312,12 @@ impl<'k> Linear<'k> {
         let scale = self.input.scale(team, self.unit, cell.row, scratch.squares);
         let scaled = |sum: Val<'k, f32>| scale.map_or(sum, |scale| sum * scale);
         let plus = |sum: Val<'k, f32>, other: Option<Var<'k, f32>>| other.map_or(sum, |other| sum + other.get());
-        let y = plus(scaled(sums.total(team, cell.place)), prepared.bias);
+        let y = plus(scaled(sums.total(cell.place)), prepared.bias);
         match self.output {
             Output::Store { .. } | Output::Logits { .. } => y,
             Output::Add { .. } => plus(y, prepared.other),
             Output::SiluMul { .. } => {
-                let up = plus(scaled(sums.total(team, cell.place + self.rows * Unit::ROWS)), prepared.other);
+                let up = plus(scaled(sums.total(cell.place + self.rows * Unit::ROWS)), prepared.other);
                 y.div_approx((y * -std::f32::consts::LOG2_E).ex2() + 1.0) * up
             }
         }
@@ -343,14 +333,5 @@ impl<'k> Output<'k> {
             | Output::SiluMul { out, width, .. }
             | Output::Logits { out, width, .. } => (out, width),
         }
-    }
-}
-
-impl<'k> Best<'k> {
-    fn store(self, row: Val<'k, u32>, key: Val<'k, u64>) {
-        let (value, index) = unkey(key);
-        let at = row * self.tiles + self.tile;
-        self.value.at(at).store(value);
-        self.index.at(at).store(index.cast::<i32>());
     }
 }

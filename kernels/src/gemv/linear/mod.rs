@@ -26,7 +26,7 @@ mod qkv;
 mod source;
 mod sums;
 
-pub use device::{Best, Linear, Output, Scratch, linear};
+pub use device::{Linear, Output, Scratch, linear};
 pub use held::HeldStage;
 pub use input::Input;
 pub use operand::Operand;

@@ -115,9 +115,9 @@ impl<'k> Qkv<'k> {
             token.set(self.v.row_of(self.kv_head, row, place).at(dim));
             if let (Keys::Rotated { rotation, .. }, Some(turn)) = (self.keys, turn) {
                 k.when(!is_v, || {
-                    let [cos, sin] = rotation.factors(place, pair);
+                    let [cos, sin] = rotation.factors(place, pair, second);
                     turn[0].set(cos);
-                    turn[1].set(second.select(sin, -sin));
+                    turn[1].set(sin);
                 });
             }
             for (array, mine) in self.bias.iter().zip([is_q, slot.eq(group), is_v]) {
@@ -141,7 +141,7 @@ impl<'k> Qkv<'k> {
         let k = team.k;
         let y = k.var(0.0f32);
         k.when(prepared.exists, || {
-            let sum = sums.total(team, cell.place);
+            let sum = sums.total(cell.place);
             let sum = self.input.scale(team, self.unit, cell.row, scratch.squares).map_or(sum, |scale| sum * scale);
             y.set(prepared.bias.map_or(sum, |bias| sum + bias.get()));
         });

@@ -4,7 +4,8 @@ use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
 use tilewright_kernels::gemv::Unit;
-use tilewright_kernels::gemv::linear::{self, Best, Operand, Output, Packing, Path, Sums};
+use tilewright_kernels::gemv::linear::{self, Operand, Output, Packing, Path, Sums};
+use tilewright_kernels::sample::tiles::TileBests;
 use tilewright_kernels::tile::Float;
 
 use super::{Linear, LinearInput, LinearOutput};
@@ -344,8 +345,8 @@ impl LinearTile {
                 let [value, index] = [offset_of!(LogitsFields, best_value), offset_of!(LogitsFields, best_index)]
                     .map(|at| call.state(at));
                 let tile = call.value(offset_of!(LogitsFields, index));
-                let best = Best { value: value.cast(), index: index.cast(), tiles, tile };
-                Output::Logits { out: call.array(offset_of!(TileFields, out), Float::F32), width, best }
+                let bests = TileBests { value: value.cast(), index: index.cast(), tiles };
+                Output::Logits { out: call.array(offset_of!(TileFields, out), Float::F32), width, bests, tile }
             }
         }
     }
