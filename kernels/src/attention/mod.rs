@@ -8,11 +8,12 @@
 //!
 //! All are generic over the way in which keys and values travel, [`kv`](crate::kv).
 //!
-//! [`softmax`] is the part that they share: rows of scores in registers, a tile at a time. `warp` has the products of those
+//! `merge` has the partial results of warps and splits, and their merge. [`softmax`] is the part that they share: rows of scores in registers, a tile at a time. `warp` has the products of those
 //! kernels whose warps multiply by themselves.
 //! [`trial`] tries them on random problems.
 
 pub mod decode;
+mod merge;
 pub mod prefill;
 pub mod softmax;
 pub mod split;

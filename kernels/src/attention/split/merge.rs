@@ -13,6 +13,7 @@ use tilewright_codegen::build::{Global, Load, Ptr, RegArray, Shared, Store, Val}
 use tilewright_codegen::ir::attr::{AtomOp, AtomOrder, Scope, StOrder};
 
 use super::{Attention, Shares};
+use crate::attention::merge::Partial;
 use crate::gemv::linear::Scratch;
 use crate::tile::{Array, Float, RELAXED};
 use crate::warps::ConsumerWarps;
@@ -123,36 +124,33 @@ impl<'k> Attention<'k> {
         let (stats, acc) = (self.stats.at(head * (splits * 2)), self.acc.at(head * (splits * dim) + d));
         let Part { share, tokens, .. } = self.part(row);
         let (how, _) = self.merged.how();
-        let (most, total) = (k.var(f32::NEG_INFINITY), k.var(0.0f32));
-        let sums = k.regs(2, 0.0f32);
+        let load = |split: u32| {
+            let part = k.regs(4, 0.0f32);
+            part.set(0, f32::NEG_INFINITY);
+            // The first two have tokens: else nobody comes here.
+            let load = || {
+                let stats: [Val<f32>; 2] = stats.at(split * 2).load_as(how);
+                let acc: [Val<f32>; 2] = acc.at(split * dim).load_as(how);
+                stats.into_iter().chain(acc).zip(0u32..).for_each(|(value, i)| part.set(i, value));
+            };
+            if split < 2 {
+                load()
+            } else {
+                k.when((share * split).lt(tokens), load)
+            }
+            part
+        };
+        let mut whole = Vec::new();
         for first in (0..splits).step_by(TOGETHER as usize) {
-            let parts: Vec<RegArray<f32>> = (first..splits.min(first + TOGETHER)).map(|_| k.regs(4, 0.0f32)).collect();
-            for (part, split) in parts.iter().zip(first..) {
-                part.set(0, f32::NEG_INFINITY);
-                // The first two have tokens: else nobody comes here.
-                let load = || {
-                    let stats: [Val<f32>; 2] = stats.at(split * 2).load_as(how);
-                    let acc: [Val<f32>; 2] = acc.at(split * dim).load_as(how);
-                    stats.into_iter().chain(acc).zip(0u32..).for_each(|(value, i)| part.set(i, value));
-                };
-                if split < 2 { load() } else { k.when((share * split).lt(tokens), load) }
-            }
-            let top = parts.iter().fold(most.get(), |top, part| top.max(part.get(0)));
-            let weight = |m: Val<'k, f32>| ((m - top) * std::f32::consts::LOG2_E).ex2();
-            if first > 0 {
-                let fade = weight(most.get());
-                total.set(total.get() * fade);
-                (0..2).for_each(|i| sums.set(i, sums.get(i) * fade));
-            }
-            most.set(top);
-            for part in &parts {
-                let w = weight(part.get(0));
-                total.set(w.fma(part.get(1), total.get()));
-                (0..2).for_each(|i| sums.set(i, w.fma(part.get(2 + i), sums.get(i))));
-            }
+            let loaded: Vec<RegArray<f32>> = (first..splits.min(first + TOGETHER)).map(load).collect();
+            whole.extend(loaded.iter().map(|part| Partial {
+                max: part.get(0) * std::f32::consts::LOG2_E,
+                sum: part.get(1),
+                acc: [part.get(2), part.get(3)],
+            }));
+            whole = vec![Partial::merge(&whole)];
         }
-        let inverse = total.get().recip();
-        self.merged.out.store_two(head * dim + d, [0, 1].map(|i| sums.get(i) * inverse));
+        self.merged.out.store_two(head * dim + d, whole[0].normalised());
     }
 
     /// Stores two elements of a split's sums and, with a head's first, its `m` and `l`: as the row's result where the split
@@ -162,19 +160,15 @@ impl<'k> Attention<'k> {
         alone: Val<'k, bool>,
         [row, head]: [Val<'k, u32>; 2],
         d: Val<'k, u32>,
-        sums: [Val<'k, f32>; 2],
-        [most, total]: [Val<'k, f32>; 2],
+        whole: Partial<'k, 2>,
     ) {
         let (k, dim) = (row.builder(), self.heads.dim);
         let head = row * self.heads.heads + head;
-        let result = || {
-            let inverse = total.recip();
-            self.merged.out.store_two(head * dim + d, sums.map(|sum| sum * inverse));
-        };
+        let result = || self.merged.out.store_two(head * dim + d, whole.normalised());
         k.if_else(alone, result, || {
             let (place, (_, how)) = (head * self.heads.splits + self.split, self.merged.how());
-            self.acc.at(place * dim + d).store_as(sums, how);
-            k.when(d.eq(0), || self.stats.at(place * 2).store_as([most, total], how));
+            self.acc.at(place * dim + d).store_as(whole.acc, how);
+            k.when(d.eq(0), || self.stats.at(place * 2).store_as([whole.max * std::f32::consts::LN_2, whole.sum], how));
         });
     }
 
