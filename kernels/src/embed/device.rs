@@ -46,7 +46,7 @@ pub fn embed<'k>(team: ConsumerWarps<'k>, embed: Embed<'k>) {
             let (start, within) = in_order.map_or_else(|| embed.stage(unit, column), |start| (start, column));
             let place = embed.unit.element(id % Unit::ROWS, within);
             let values = Array::new(start.cast(), Float::Bf16).load4(place);
-            out.store_four(column, values.map(|value| active.select(value, 0.0f32)));
+            out.store_run(column, values.map(|value| active.select(value, 0.0f32)));
         });
     }
 }

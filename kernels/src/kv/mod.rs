@@ -12,7 +12,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `config` | the configuration, and every number that follows from it |
+//! | `config` | the numbers in which K and V differ |
 //! | `shared` | the tile in shared memory: layout, addresses, `ldmatrix` |
 //! | `tiles` | what every buffer has: its tiles, a ring of them for each team |
 //! | `pool` | pools of pages, and the cells of a step: [`PagedPool`] |
@@ -43,7 +43,7 @@ mod tiles;
 mod tma;
 mod token_row;
 
-pub use config::{Derived, Geometry, KConfig, KvBufferConfig, KvConfigError, Numbers, VConfig, derive};
+pub use config::{KConfig, KvBufferConfig, VConfig};
 pub use cp_async::{CpAsync, CpAsyncBuffer};
 pub use place::{KvThreads, Pages, Place};
 pub use pool::{Cells, PagedPool};

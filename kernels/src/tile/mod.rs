@@ -41,8 +41,8 @@ mod stored;
 mod tensor;
 mod typed;
 
-pub use array::Array;
-pub(crate) use array::{RELAXED, narrow};
+pub(crate) use array::narrow;
+pub use array::{Access, Array};
 pub use bulk::{Share, box_extents, boxes};
 pub use copy::{ThreadGroup, copy, copy_async};
 pub use element::{Element, Lanes};

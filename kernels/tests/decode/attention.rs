@@ -11,7 +11,7 @@ use tilewright_kernels::attention::split::{Attention, Heads, Merged, Shares, Str
 use tilewright_kernels::gemv::linear::Weights;
 use tilewright_kernels::kv::{Cells, PagedPool};
 use tilewright_kernels::naive;
-use tilewright_kernels::tile::{Array, Float};
+use tilewright_kernels::tile::{Access, Array, Float};
 use tilewright_kernels::warps::ConsumerWarps;
 
 use crate::paged::Paged;
@@ -146,8 +146,8 @@ impl Case {
 
     /// The result, as readers have it.
     fn result<'k>(&self, k: &'k Builder) -> Array<'k> {
-        let out = Array::new(k.global::<u8>("out"), self.out).strong();
-        if self.tagged { out.tagged(k.lit(TAG)) } else { out }
+        let out = Array::new(k.global::<u8>("out"), self.out).accessed(Access::Relaxed);
+        if self.tagged { out.accessed(Access::Packets(k.lit(TAG))) } else { out }
     }
 
     /// The attention of every row and head; idle rows have zeros.

@@ -10,12 +10,12 @@
 //! all begin at a multiple, and none is zeroed.
 
 use tilewright_codegen::build::{Global, Load, Ptr, RegArray, Shared, Store, Val};
-use tilewright_codegen::ir::attr::{AtomOp, AtomOrder, Scope, StOrder};
+use tilewright_codegen::ir::attr::{AtomOp, AtomOrder, Scope};
 
 use super::{Attention, Shares};
 use crate::attention::merge::Partial;
 use crate::gemv::linear::Scratch;
-use crate::tile::{Array, Float, RELAXED};
+use crate::tile::{Access, Array, Float};
 use crate::warps::ConsumerWarps;
 
 /// Where the splits are merged.
@@ -63,16 +63,6 @@ impl Float {
 impl<'k> Merged<'k> {
     /// Words of the place of a count: a line of level two each.
     pub const ARRIVAL: u32 = 32;
-
-    /// How partial results are loaded and stored. Where the result is tagged, nothing is released between the merge and those
-    /// that write over them.
-    fn how(self) -> (Load<'k>, Store<'k>) {
-        if self.out.is_tagged() {
-            (RELAXED, Store::WEAK.order(StOrder::Relaxed(Scope::Gpu)))
-        } else {
-            (Load::WEAK, Store::WEAK)
-        }
-    }
 }
 
 impl<'k> Attention<'k> {
@@ -116,6 +106,12 @@ impl<'k> Attention<'k> {
         });
     }
 
+    /// How partial results are loaded and stored: where the result is packets, nothing is released between the merge and those
+    /// that write over them.
+    fn partials(self) -> (Load<'k>, Store<'k>) {
+        if matches!(self.merged.out.access(), Access::Packets(_)) { Access::Relaxed.how() } else { Access::Weak.how() }
+    }
+
     /// Merges the splits of two elements of the group.
     fn merge_pair(self, row: Val<'k, u32>, element: Val<'k, u32>) {
         let (k, dim, splits) = (row.builder(), self.heads.dim, self.heads.splits);
@@ -123,7 +119,7 @@ impl<'k> Attention<'k> {
         let d = element % dim;
         let (stats, acc) = (self.stats.at(head * (splits * 2)), self.acc.at(head * (splits * dim) + d));
         let Part { share, tokens, .. } = self.part(row);
-        let (how, _) = self.merged.how();
+        let how = self.partials().0;
         let load = |split: u32| {
             let part = k.regs(4, 0.0f32);
             part.set(0, f32::NEG_INFINITY);
@@ -150,7 +146,7 @@ impl<'k> Attention<'k> {
             }));
             whole = vec![Partial::merge(&whole)];
         }
-        self.merged.out.store_two(head * dim + d, whole[0].normalised());
+        self.merged.out.store_run(head * dim + d, whole[0].normalised());
     }
 
     /// Stores two elements of a split's sums and, with a head's first, its `m` and `l`: as the row's result where the split
@@ -164,9 +160,9 @@ impl<'k> Attention<'k> {
     ) {
         let (k, dim) = (row.builder(), self.heads.dim);
         let head = row * self.heads.heads + head;
-        let result = || self.merged.out.store_two(head * dim + d, whole.normalised());
+        let result = || self.merged.out.store_run(head * dim + d, whole.normalised());
         k.if_else(alone, result, || {
-            let (place, (_, how)) = (head * self.heads.splits + self.split, self.merged.how());
+            let (place, (_, how)) = (head * self.heads.splits + self.split, self.partials());
             self.acc.at(place * dim + d).store_as(whole.acc, how);
             k.when(d.eq(0), || self.stats.at(place * 2).store_as([whole.max * std::f32::consts::LN_2, whole.sum], how));
         });
@@ -177,7 +173,7 @@ impl<'k> Attention<'k> {
         let (k, dim) = (team.k, self.heads.dim);
         let start = (row * self.heads.heads + first) * dim;
         k.when(self.split.eq(0), || {
-            team.each(heads * dim / 2, |pair| self.merged.out.store_two(start + pair * 2, [k.lit(0.0f32); 2]));
+            team.each(heads * dim / 2, |pair| self.merged.out.store_run(start + pair * 2, [k.lit(0.0f32); 2]));
         });
     }
 }

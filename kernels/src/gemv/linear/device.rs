@@ -135,9 +135,9 @@ pub fn linear<'k>(team: ConsumerWarps<'k>, scratch: Scratch<'k>, weights: &dyn W
         let result = result.get();
         if out.together() == 2 {
             let next = result.shfl_down(1);
-            k.when(inside & (n % 2).eq(0), || out.store_with(at, result, next));
+            k.when(inside & (n % 2).eq(0), || out.store_run(at, [result, next]));
         } else {
-            k.when(inside, || out.store_with(at, result, result));
+            k.when(inside, || out.store_run(at, [result]));
         }
         if let Output::Logits { .. } = tile.output {
             // Eight lanes have the features of one unit and row.

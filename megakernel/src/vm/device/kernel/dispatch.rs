@@ -5,7 +5,7 @@ use tilewright_kernels::attention::split::{Streamed, TokenStage};
 use tilewright_kernels::gemv::linear::{Scratch, Weights};
 use tilewright_kernels::kv::PagedPool;
 use tilewright_kernels::rope::Rotation;
-use tilewright_kernels::tile::{Array, Float};
+use tilewright_kernels::tile::{Access, Array, Float};
 use tilewright_kernels::warps::ConsumerWarps;
 
 use super::Kit;
@@ -99,7 +99,7 @@ impl<'k> Call<'k, '_> {
 
     /// An operand among activations, that other blocks may write later.
     pub fn array(self, field: usize, float: Float) -> Array<'k> {
-        Array::new(self.state(field), float).strong()
+        Array::new(self.state(field), float).accessed(Access::Relaxed)
     }
 
     /// The same as packets, where it is handed on so.
@@ -113,7 +113,7 @@ impl<'k> Call<'k, '_> {
             Generation::Residual => self.task.residual(),
             Generation::Output => self.task.output(),
         };
-        array.tagged(self.now * storage.period + within)
+        array.accessed(Access::Packets(self.now * storage.period + within))
     }
 
     /// The pages of an operand among the pools.
