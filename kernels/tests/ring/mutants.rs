@@ -13,17 +13,18 @@ const FIRST: &str = "before the block's first barrier, by one thread";
 const UNREAD: &str = "the stage is not read a second time: the producer waits for it in vain, and gives up";
 const ALIVE: &str = "it only keeps the blocks alive: nothing is read later";
 
+const ABANDONED: &[Equivalent] = &[
+    Equivalent::new("", "st.relaxed.cta.u32 shared", "weak", FIRST).times(1),
+    Equivalent::new("", "mbarrier.init shared", "one arrival more", UNREAD).times(2),
+];
+
 /// Mutants that nothing can find out, by case.
 const LEDGER: &[(&str, &[Equivalent])] = &[
     ("capped", &[Equivalent::new("", "mbarrier.try_wait", "does not wait", CAP).times(1)]),
     ("counted", &[Equivalent::new("", "mbarrier.try_wait", "does not wait", CAP).times(2)]),
-    (
-        "abandoned",
-        &[
-            Equivalent::new("", "st.relaxed.cta.u32 shared", "weak", FIRST).times(1),
-            Equivalent::new("", "mbarrier.init shared", "one arrival more", UNREAD).times(2),
-        ],
-    ),
+    ("counted_by_lanes", &[Equivalent::new("", "mbarrier.test_wait", "does not wait", CAP).times(2)]),
+    ("abandoned", ABANDONED),
+    ("abandoned_by_lanes", ABANDONED),
     ("two_loops", &[Equivalent::new("", "mbarrier.try_wait", "does not wait", CAP).times(2)]),
     (
         "delayed",
