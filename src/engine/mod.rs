@@ -20,6 +20,7 @@ mod machines;
 mod pages;
 mod place;
 mod session;
+pub(crate) mod settings;
 mod stop;
 
 use std::path::Path;
@@ -34,7 +35,7 @@ pub use device::{Device, DeviceError};
 pub use error::EngineError;
 pub use generate::{Answer, Completion, Finish, Request, Speed};
 pub use place::{Abort, OnProgress};
-pub(crate) use place::{Opened, open};
+pub(crate) use place::{Opened, device_options, open};
 use place::{Place, Unloaded};
 pub use session::{Row, Run, Session};
 pub use stop::{EmptyStop, StopTexts};

@@ -7,8 +7,10 @@ use tilewright_codegen::device::backend::Work;
 use tilewright_codegen::device::{Device, DeviceError, Stream};
 
 use super::journal::Journal;
+use super::tune::Tunable;
 use crate::cli::Failure;
 use crate::results::Row;
+use crate::tuning::Tuned;
 
 /// Times of one launch, microseconds, in the order of the replays.
 #[derive(Clone, Debug)]
@@ -31,8 +33,8 @@ pub struct Bench {
     pub device: Device,
     /// The stream that everything runs on.
     pub stream: Stream,
-    /// Whether variants are asked for.
-    pub tune: bool,
+    /// Settings that were found faster than those that ship.
+    pub tuned: Tuned,
     /// Replays that are timed.
     pub replays: usize,
     /// Extents that are asked for.
@@ -59,25 +61,52 @@ impl Bench {
         Ok(self.journal.keep(row)?)
     }
 
-    /// The time of one of these launches, as one graph, replayed.
-    pub fn time(&self, work: &[Work]) -> Result<Times, DeviceError> {
-        const WARM_UP: usize = 3;
-        let graph = self.device.graph(work)?;
-        for _ in 0..WARM_UP {
-            graph.launch(&self.stream)?;
-        }
-        let mut events = vec![self.stream.record()?];
-        for _ in 0..self.replays.max(1) {
-            graph.launch(&self.stream)?;
-            events.push(self.stream.record()?);
-        }
-        let times = events.windows(2).map(|pair| pair[1].since(&pair[0])).collect::<Result<Vec<_>, _>>()?;
-        let launches = work.len().max(1) as f64;
-        Ok(Times { samples: times.iter().map(|time| time.as_secs_f64() * 1e6 / launches).collect() })
+    /// Measures a kernel with the settings that were tuned for its shape, or else with those that ship, and keeps the row.
+    pub fn keep_row_of(&self, kernel: &dyn Tunable) -> Result<(), Failure> {
+        let device = &self.device.properties().name;
+        let row = match self.tuned.settings(device, None, kernel.suite(), &kernel.shape()) {
+            Some(settings) => Row { variant: settings.to_string(), ..kernel.measure(settings)? },
+            None => kernel.measure(&kernel.space().at(kernel.space().shipped()))?,
+        };
+        self.keep(row)
     }
 
-    /// How many buffers of so many bytes to rotate over: 2.5 GB in all, but at least 3 and at most 64.
-    pub fn rotations(bytes: u64) -> usize {
-        (2_500_000_000 / bytes.max(1)).clamp(3, 64) as usize
+    /// The time of one of these launches, as one graph, replayed.
+    pub fn time(&self, work: &[Work]) -> Result<Times, DeviceError> {
+        let samples = samples(&self.device, &self.stream, work, self.replays)?;
+        let launches = work.len().max(1) as f64;
+        Ok(Times { samples: samples.into_iter().map(|sample| sample / launches).collect() })
     }
+
+    /// How many buffers of so many bytes to rotate over: 2.5 GB in all, but at least 3 and at most 64; one that is simulated.
+    pub fn rotations(&self, bytes: u64) -> usize {
+        if is_simulated(&self.device) { 1 } else { (2_500_000_000 / bytes.max(1)).clamp(3, 64) as usize }
+    }
+}
+
+/// Whether a device is simulated: its times mean nothing, and a launch takes seconds.
+fn is_simulated(device: &Device) -> bool {
+    device.properties().driver == 0
+}
+
+/// The times of replays of these launches as one graph, microseconds.
+fn samples(device: &Device, stream: &Stream, work: &[Work], replays: usize) -> Result<Vec<f64>, DeviceError> {
+    let warm_up = if is_simulated(device) { 0 } else { 3 };
+    let graph = device.graph(work)?;
+    for _ in 0..warm_up {
+        graph.launch(stream)?;
+    }
+    let mut events = vec![stream.record()?];
+    for _ in 0..replays.max(1) {
+        graph.launch(stream)?;
+        events.push(stream.record()?);
+    }
+    events.windows(2).map(|pair| Ok(pair[1].since(&pair[0])?.as_secs_f64() * 1e6)).collect()
+}
+
+/// The median time of replays of these launches as one graph, microseconds.
+pub fn replayed(device: &Device, stream: &Stream, work: &[Work], replays: usize) -> Result<f64, DeviceError> {
+    let mut samples = samples(device, stream, work, replays)?;
+    samples.sort_by(f64::total_cmp);
+    Ok(samples[samples.len() / 2])
 }
