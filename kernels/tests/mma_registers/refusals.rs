@@ -62,7 +62,7 @@ fn issued(align: u32, padding: u32, row: u32) -> impl FnOnce(&Builder) {
     move |k| {
         let memory = k.shared_aligned::<bf16>("operands", 3 * 128 * 64, align);
         let [a, b] = [padding, 128 * 64 + 1024].map(|start| LayoutTensor::new(memory.at(start), Tile::default()));
-        let a = a.begun_at([Index::from(row), Index::from(0)]);
+        let a = a.sub_tile_at([Index::from(row), Index::from(0)]);
         let product = TiledMma::<Wgmma<bf16>, Tile, Tile, AtomLayout<2, 1>>::new(k);
         product.issue(a, b, false);
         product.wait_group(0);
