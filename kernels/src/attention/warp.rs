@@ -23,17 +23,18 @@ pub fn b_fragments<'k>(tile: &[[Val<'k, u32>; 2]]) -> Vec<RegisterTensor<'k, u32
     tile.iter().map(|&words| words.into()).collect()
 }
 
-/// The queries of a warp, `depth` columns each, as A operands of the steps of 16 columns. `place` says of this lane's row of
-/// each of `halves` eights whether it is a query, and where a column of it lies; rows that are none are zeros.
+/// The queries of a warp, `depth` columns each, as A operands of the steps of 16 columns. Of this lane's row of each of `halves`
+/// eights `exists` says whether it is a query, and `at` where a column of it lies; rows that are none are zeros.
 pub(super) fn query_fragments<'k>(
     k: &'k Builder,
     [depth, halves]: [u32; 2],
-    place: impl Fn(u32, Val<'k, u32>) -> (Val<'k, bool>, Ptr<'k, Global, bf16>),
+    exists: impl Fn(u32) -> Val<'k, bool>,
+    at: impl Fn(u32, Val<'k, u32>) -> Ptr<'k, Global, bf16>,
 ) -> Vec<WarpA<'k>> {
-    let (words, column) = (k.regs(depth / 4, 0u32), k.lane() % 4 * 2);
+    let words = k.regs(depth / 4, 0u32);
     for half in 0..halves {
-        let (exists, mine) = place(half, column);
-        k.when(exists, || {
+        k.when(exists(half), || {
+            let mine = at(half, k.lane() % 4 * 2);
             (0..depth / 8).for_each(|pair| words.set(2 * pair + half, mine.at(8 * pair).cast::<u32>().load()));
         });
     }

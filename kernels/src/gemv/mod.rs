@@ -40,4 +40,4 @@ pub use launch::{Epilogue, gemv};
 pub(crate) use packed::DEPTH;
 pub use packed::{Octets, Packer, Tile, Unit, UnitError, pack};
 pub use tiles::{Plan, PlanError, Tuning, Vectors, Weights};
-pub use trial::{Case, ShippedGemv};
+pub use trial::{Case, shipped};

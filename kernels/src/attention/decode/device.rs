@@ -40,10 +40,9 @@ pub fn attend<'k, F: KvFamily, const D: u32, const TILE: u32>(k: &'k Builder, ta
     F::begin(k);
 
     let tokens = task.place.tokens;
-    let query = query_fragments(k, [D, rows], |half, column| {
-        let row = k.lane() / 4 + 8 * half;
-        (row.lt(task.group), task.query.at(row * D + column))
-    });
+    let row = |half: u32| k.lane() / 4 + 8 * half;
+    let at = |half, column| task.query.at(row(half) * D + column);
+    let query = query_fragments(k, [D, rows], |half| row(half).lt(task.group), at);
     let span = share(k, task, warps(D), TILE);
     let (softmax, acc) = attend_tiles(k, (&keys, &values), span, (&query, rows, task.scale), |tile, scores| {
         let left = tokens - tile * TILE;

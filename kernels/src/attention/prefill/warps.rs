@@ -45,10 +45,9 @@ pub fn attend<'k, F: KvFamily, const D: u32>(k: &'k Builder, task: &Task<'k, F::
 
     let rows = task.rows;
     let mine = k.warp() * 16 + k.lane() / 4;
-    let query = query_fragments(k, [D, 2], |half, column| {
-        let row = mine + 8 * half;
-        ((rows.first + row).lt(rows.queries), task.query.at(row.mul_wide(task.stride)).at(column))
-    });
+    let exists = |half: u32| (rows.first + (mine + 8 * half)).lt(rows.queries);
+    let at = |half: u32, column| task.query.at((mine + 8 * half).mul_wide(task.stride)).at(column);
+    let query = query_fragments(k, [D, 2], exists, at);
     let end = (rows.end(BLOCK_ROWS, task.causal) + (TILE - 1)) / TILE;
     let span = Span { first: k.lit(0u32), end, step: 1 };
     let (softmax, acc) = attend_tiles(k, (&keys, &values), span, (&query, 2, task.scale), |tile, scores| {
