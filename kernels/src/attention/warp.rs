@@ -18,7 +18,7 @@ pub fn sums(k: &Builder, columns: u32) -> Accumulator<'_, f32> {
     Accumulator::warp::<bf16>(k, 1, columns / 8)
 }
 
-/// Keys or values as a [`KvBuffer`](crate::kv::KvBuffer) hands them out, a fragment for every eight columns of the product.
+/// Keys or values as a [`KvBuffer`] hands them out, a fragment for every eight columns of the product.
 pub fn b_fragments<'k>(tile: &[[Val<'k, u32>; 2]]) -> Vec<RegisterTensor<'k, u32, <bf16 as InputType>::WarpB>> {
     tile.iter().map(|&words| words.into()).collect()
 }
