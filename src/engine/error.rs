@@ -8,6 +8,7 @@ use tilewright_megakernel::schedule::ScheduleError;
 use tilewright_megakernel::vm::device::{LaunchError, LoadError};
 use tilewright_megakernel::vm::reference::{AccessError, BindError, KvError, StepError};
 
+use super::stop::EmptyStop;
 use crate::checkpoint::{ChatError, CheckpointError, TokenizerError};
 
 /// Why an engine could not answer.
@@ -70,6 +71,24 @@ pub enum EngineError {
     ContextFull { len: usize, context: usize },
     #[error("the KV pools have no free page left of {pages}")]
     OutOfPages { pages: usize },
+    #[error(
+        "the prompt has {prompt} tokens and {new} new ones are asked for, which is more than the {context} that a sequence \
+         may hold here; ask for fewer, or for a larger context"
+    )]
+    RequestContext { prompt: usize, new: usize, context: usize },
+    #[error(
+        "a prompt of {prompt} tokens and {new} new ones need {needed} pages of the KV pools, which have {pages}; ask for \
+         fewer, or for more pages"
+    )]
+    RequestPages { prompt: usize, new: usize, needed: usize, pages: usize },
+    #[error("the {name} penalty is {found}; it must be {expected}")]
+    Penalty { name: &'static str, found: f32, expected: &'static str },
+    #[error(transparent)]
+    Stop(#[from] EmptyStop),
+    #[error("no thread can be started for the server")]
+    Thread(#[source] std::io::Error),
+    #[error("the server has ended; start another one")]
+    ServerEnded,
     #[error("sequence {found} does not exist, the session has {sequences}")]
     Sequence { found: usize, sequences: usize },
 }

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use tilewright_kernels::naive::{Sampling, sample};
 use tilewright_kernels::sample::Request as Draw;
+use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::vm::device::NO_TOKEN;
 
 use super::Engine;
@@ -41,6 +42,8 @@ pub enum Finish {
     Positions,
     /// Whoever takes the tokens wanted no more.
     Taker,
+    /// Its deadline is over.
+    Deadline,
 }
 
 /// What whoever takes tokens answers to one: nothing, or whether its row goes on.
@@ -204,17 +207,22 @@ impl Engine {
     }
 
     fn check_prompt(&self, ids: &[u32]) -> Result<(), EngineError> {
-        let (vocab, max) = (self.spec().vocab, self.spec().max_positions);
-        if ids.is_empty() {
-            return Err(EngineError::EmptyPrompt);
-        }
-        if ids.len() > max {
-            return Err(EngineError::PromptTooLong { tokens: ids.len(), max });
-        }
-        match ids.iter().position(|&id| id as usize >= vocab) {
-            Some(at) => Err(EngineError::TokenId { at, id: ids[at], vocab }),
-            None => Ok(()),
-        }
+        check_prompt(self.spec(), ids)
+    }
+}
+
+/// Refuses what is no prompt of a model.
+pub(super) fn check_prompt(spec: &ModelSpec, ids: &[u32]) -> Result<(), EngineError> {
+    let (vocab, max) = (spec.vocab, spec.max_positions);
+    if ids.is_empty() {
+        return Err(EngineError::EmptyPrompt);
+    }
+    if ids.len() > max {
+        return Err(EngineError::PromptTooLong { tokens: ids.len(), max });
+    }
+    match ids.iter().position(|&id| id as usize >= vocab) {
+        Some(at) => Err(EngineError::TokenId { at, id: ids[at], vocab }),
+        None => Ok(()),
     }
 }
 

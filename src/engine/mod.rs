@@ -13,14 +13,17 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod cells;
 mod device;
 mod error;
 mod generate;
 mod machines;
 mod pages;
 mod place;
+mod requests;
 mod session;
 mod stop;
+mod text;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -36,8 +39,12 @@ pub use generate::{Answer, Completion, Finish, Request, Speed};
 pub use place::{Abort, OnProgress};
 pub(crate) use place::{Opened, open};
 use place::{Place, Unloaded};
+pub use requests::{
+    BatchOptions, Batcher, Event, Logprobs, Penalties, Server, ServerEvent, Statistics, Stream, Submission, Ticket, Token,
+};
 pub use session::{Row, Run, Session};
 pub use stop::{EmptyStop, StopTexts};
+pub(crate) use text::Text;
 
 /// Refuses what a device does not run.
 fn check_device(checkpoint: &Checkpoint, device: Device) -> Result<(), EngineError> {
