@@ -40,7 +40,8 @@ pub use place::{Abort, OnProgress};
 pub(crate) use place::{Opened, open};
 use place::{Place, Unloaded};
 pub use requests::{
-    BatchOptions, Batcher, Event, Logprobs, Penalties, Server, ServerEvent, Statistics, Stream, Submission, Ticket, Token,
+    BatchOptions, Batcher, Event, Logprobs, Penalties, Server, ServerEvent, Statistics, Stream, Submission, Ticket,
+    Token,
 };
 pub use session::{Row, Run, Session};
 pub use stop::{EmptyStop, StopTexts};

@@ -56,11 +56,6 @@ impl PageCache {
         }
     }
 
-    /// Pages of the pools.
-    pub fn len(&self) -> usize {
-        self.pages.len()
-    }
-
     /// Pages that can be taken: free ones and idle ones.
     pub fn available(&self) -> usize {
         self.available
@@ -175,6 +170,11 @@ impl PageCache {
 
 #[cfg(test)]
 impl PageCache {
+    /// Pages of the pools.
+    pub fn len(&self) -> usize {
+        self.pages.len()
+    }
+
     /// Asserts that every page is free, idle or held by exactly these holders.
     pub fn check<'p>(&self, held: impl IntoIterator<Item = &'p [i32]>) {
         let mut holders = vec![0; self.pages.len()];

@@ -66,7 +66,8 @@ impl<'g> Giving<'g> {
             return;
         }
         let ticket = self.step.pieces[at].ticket;
-        let (Some(submission), Some(sequence)) = (self.submissions.get(&ticket), self.scheduler.sequence(ticket)) else {
+        let (Some(submission), Some(sequence)) = (self.submissions.get(&ticket), self.scheduler.sequence(ticket))
+        else {
             return;
         };
         match choose(submission, &sequence.tokens, sequence.prompt, logits) {

@@ -180,12 +180,8 @@ impl Scheduler {
 
     /// What the next step runs; nothing where there is no request. Its pages are there.
     pub fn plan(&mut self) -> Option<Step> {
-        let mut draft = Draft {
-            pieces: Vec::new(),
-            rows: self.limits.rows,
-            prompt_rows: self.limits.rows,
-            preempted: false,
-        };
+        let mut draft =
+            Draft { pieces: Vec::new(), rows: self.limits.rows, prompt_rows: self.limits.rows, preempted: false };
         self.add_decoding(&mut draft);
         if !draft.pieces.is_empty() {
             draft.prompt_rows = self.limits.prompt_rows;
@@ -282,9 +278,8 @@ impl Scheduler {
 
     /// A seat, a row and the prefix that is there for a waiting request; those of a lower priority are taken.
     fn seat(&mut self, place: Place, draft: &mut Draft) -> bool {
-        let lower = |scheduler: &Scheduler| {
-            scheduler.running.last().copied().filter(|last| last.priority > place.priority)
-        };
+        let lower =
+            |scheduler: &Scheduler| scheduler.running.last().copied().filter(|last| last.priority > place.priority);
         while self.running.len() >= self.limits.rows || draft.rows == 0 {
             let Some(last) = lower(self) else { return false };
             self.preempt(last, draft);

@@ -74,7 +74,7 @@ impl Penalties {
     }
 
     /// Refuses what makes no sense.
-    pub(super) fn check(&self) -> Result<(), EngineError> {
+    pub(crate) fn check(&self) -> Result<(), EngineError> {
         let refused = |name, found, expected| Err(EngineError::Penalty { name, found, expected });
         if !(self.repetition > 0.0 && self.repetition.is_finite()) {
             return refused("repetition", self.repetition, "a finite number above 0 (1 changes nothing)");

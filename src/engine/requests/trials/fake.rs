@@ -61,9 +61,8 @@ fn digest(before: u64, token: u32) -> u64 {
 
 /// The logits behind a sequence of tokens.
 pub fn logits(tokens: &[u32], memory: Memory) -> Vec<f32> {
-    let (seen, round) = memory.map_or((tokens, 0), |(last, run)| {
-        (&tokens[tokens.len().saturating_sub(last)..], tokens.len() / run)
-    });
+    let (seen, round) =
+        memory.map_or((tokens, 0), |(last, run)| (&tokens[tokens.len().saturating_sub(last)..], tokens.len() / run));
     let state = seen.iter().fold(round as u64, |state, &token| digest(state, token));
     (0..VOCAB).map(|id| (mix(mix(state, 99), id as u64) >> 40) as f32 / (1 << 22) as f32 - 1.0).collect()
 }
@@ -204,17 +203,17 @@ impl Machines for Fake {
             }
             self.write(&rows);
             let mut tokens = vec![NO_TOKEN; width];
-            for at in 0..rows.len() {
-                let (row, logits) = (rows[at].row, self.read(&rows[at]));
-                let draw = draws.get_mut(row);
-                let (sampling, at_step) = match &draw {
-                    Some(draw) => (draw.sampling().expect("a sampling"), (draw.step, draw.row)),
-                    None => (Sampling::GREEDY, (0, 0)),
+            for row in &mut rows {
+                let logits = self.read(row);
+                let draw = draws.get_mut(row.row);
+                let (sampling, counter, drawn) = match &draw {
+                    Some(draw) => (draw.sampling().expect("a sampling"), draw.step, draw.row),
+                    None => (Sampling::GREEDY, 0, 0),
                 };
-                tokens[row] = sample(&logits, &sampling, at_step.0, at_step.1).expect("a token") as u32;
+                row.token = sample(&logits, &sampling, counter, drawn).expect("a token") as u32;
+                tokens[row.row] = row.token;
                 draw.into_iter().for_each(|draw| draw.step += 1);
-                rows[at].token = tokens[row];
-                rows[at].position += 1;
+                row.position += 1;
             }
             let goes_on = each(&tokens);
             rows.retain(|row| !run.ends.contains(&row.token));
@@ -229,4 +228,3 @@ impl Machines for Fake {
         Ok(run.steps)
     }
 }
-
