@@ -8,6 +8,7 @@
 //! | [`results`] | what was measured: rows, calls, their files and their noise |
 //! | [`shipped`] | every kernel of this build, by name |
 //! | `testing` | strategies, laws and oracles for the property tests of others; behind the feature `testing` |
+//! | [`tuning`] | settings of kernels: the search for the fastest, and what was found |
 //!
 //! The libraries under it are re-exported, so that one dependency is enough:
 //!
@@ -39,6 +40,7 @@ pub mod results;
 pub mod shipped;
 #[cfg(feature = "testing")]
 pub mod testing;
+pub mod tuning;
 
 pub use tilewright_codegen as codegen;
 pub use tilewright_flow as flow;

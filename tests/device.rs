@@ -268,24 +268,22 @@ fn an_abort_ends_a_generation_and_the_engine_goes_on() {
         let prompt = &cases("tiny-qwen3")[0].prompt_ids;
         let request = Request { prompt_ids: prompt.clone(), max_new_tokens: 900 };
         let (abort, seen) = (engine.abort_handle(), AtomicUsize::new(0));
-        // On a GPU from another thread, in mid-flight; on the simulator, which runs a launch to its end before the host
-        // sees anything, before the launch.
-        let behind = if gpu().is_some() { 100 } else { 0 };
+        // In mid-flight from another thread; the simulator runs a launch to its end before the host is heard.
+        let behind = if gpu().is_some() { 100 } else { 2 };
         let result = std::thread::scope(|scope| {
-            let aborter = scope.spawn(|| {
+            scope.spawn(|| {
                 while seen.load(Ordering::Relaxed) < behind {
                     std::thread::yield_now();
                 }
                 abort.abort();
             });
-            if behind == 0 {
-                aborter.join().expect("the other thread ends");
-            }
             engine.generate(&[request], &Sampling::GREEDY, |_, _| _ = seen.fetch_add(1, Ordering::Relaxed))
         });
         let seen = seen.into_inner();
         println!("aborted behind {seen} tokens");
-        assert!(seen >= behind && seen < 900);
+        // Where a launch is short, so is what still comes.
+        let most = if gpu().is_some() { 900 } else { 10 };
+        assert!((behind..most).contains(&seen), "{seen} tokens");
         let error = result.expect_err("the generation is aborted");
         assert!(matches!(error, EngineError::Launch(LaunchError::Aborted { .. })), "{error:?}");
         assert_eq!(generate(&engine, prompt, 2).token_ids.len(), 2);

@@ -96,7 +96,7 @@ pub fn run(args: &AccuracyArgs) -> Result<ExitCode, Failure> {
     let output = args.json.as_deref().map(Output::create).transpose()?;
     let peer = args.peer.as_deref().map(std::fs::read).transpose()?;
     let peer = peer.as_deref().map(SafeTensors::deserialize).transpose()?;
-    let Opened { device, target, options } = engine::open(args.device)?;
+    let Opened { device, target, options, .. } = engine::open(args.device)?;
     let (spec, weights) = args.source.open()?;
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let name = device.properties().name.clone();

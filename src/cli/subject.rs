@@ -115,9 +115,14 @@ impl SubjectArgs {
         self.context
     }
 
-    /// Opens the model and the device, and makes the machine.
-    pub fn open(&self, device: engine::Device, timeline: bool) -> Result<Subject, Failure> {
-        let Opened { device, target, options } = engine::open(device)?;
+    /// Opens the model and the device, and makes the machine, its options as they are or changed.
+    pub fn open(
+        &self,
+        device: engine::Device,
+        change: impl FnOnce(DeviceOptions) -> Result<DeviceOptions, Failure>,
+    ) -> Result<Subject, Failure> {
+        let Opened { device, target, options, .. } = engine::open(device)?;
+        let options = change(options)?;
         let (spec, weights) = self.source.open()?;
         let (rows, context) = (usize::from(self.batch), self.context);
         let lowering =
@@ -125,7 +130,6 @@ impl SubjectArgs {
         let lowering = lowering.splits_for_gpu(&spec, target.sms);
         let dtype_of = |name: &str| weights.tensor(name).map_or(DType::BF16, |tensor| tensor.dtype());
         let placed = schedule(lower(&spec, &dtype_of, target, &lowering)?, context)?;
-        let options = DeviceOptions { timeline, ..options };
         let bar = LoadBar::new();
         let mut resident = DeviceWeights::new(device, Arc::clone(&weights));
         let machine = resident.machine(placed, None, options, &mut |done, total| bar.show(done, total))?;

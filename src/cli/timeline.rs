@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use tilewright_megakernel::vm::device::DeviceOptions;
 use tilewright_megakernel::vm::device::timeline::{LevelTable, Timeline};
 
 use super::Failure;
@@ -44,7 +45,7 @@ pub fn run(args: &TimelineArgs) -> Result<ExitCode, Failure> {
     let out = args.out.as_deref().map(Output::create).transpose()?;
     let svg = args.svg.as_deref().map(Output::create).transpose()?;
     let json = args.json.as_deref().map(Output::create).transpose()?;
-    let mut subject = args.subject.open(args.device, true)?;
+    let mut subject = args.subject.open(args.device, |options| Ok(DeviceOptions { timeline: true, ..options }))?;
     let steps = args.steps.clamp(1, subject.context);
     let cells = subject.cells(subject.context - steps);
     subject.machine.run(&cells.view(), steps)?;

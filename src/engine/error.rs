@@ -10,6 +10,8 @@ use tilewright_megakernel::vm::reference::{AccessError, BindError, KvError, Step
 
 use super::stop::EmptyStop;
 use crate::checkpoint::{ChatError, CheckpointError, TokenizerError};
+use crate::results::ResultsError;
+use crate::tuning::SettingsError;
 
 /// Why an engine could not answer.
 #[derive(Debug, Error)]
@@ -47,6 +49,10 @@ pub enum EngineError {
     Quantized { modules: usize },
     #[error("the megakernel runs on a GPU: give a device such as cuda:0, or sim for a simulated one")]
     NoGpu,
+    #[error("the user's file of tuned settings cannot be used; mend it, or remove it and tune again")]
+    Tuned(#[from] ResultsError),
+    #[error("the settings that were tuned for this model are no options of this build; remove them, or tune again")]
+    Settings(#[from] SettingsError),
     #[error("the model cannot be brought to the device")]
     Load(#[from] LoadError),
     #[error("a launch of the megakernel failed")]

@@ -10,9 +10,7 @@ use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Placed;
-use tilewright_megakernel::vm::device::{
-    AbortHandle, DeviceKv, DeviceMachine, LoadError, MAX_ENDS, MAX_STEPS, Unsupported,
-};
+use tilewright_megakernel::vm::device::{AbortHandle, DeviceKv, DeviceMachine, LoadError, MAX_ENDS, Unsupported};
 use tilewright_megakernel::vm::reference::{KvState, Machine, StepCells};
 use tilewright_megakernel::weights::Weights;
 
@@ -206,8 +204,9 @@ impl OnDevice {
     fn make(&mut self, width: usize) -> Result<(), EngineError> {
         let gpu = self.gpu();
         let placed = self.lowering.placed(width, gpu.target.clone())?;
+        let options = gpu.options(self.lowering.checkpoint.spec(), width, self.lowering.options.context)?;
         let mut progress = |done, total| gpu.progress(done, total);
-        let mut machine = gpu.weights().machine(placed, self.kv.as_ref(), gpu.options, &mut progress)?;
+        let mut machine = gpu.weights().machine(placed, self.kv.as_ref(), options, &mut progress)?;
         machine.listen_to(&self.abort);
         self.kv.get_or_insert_with(|| machine.kv().clone());
         self.machines.insert(width, machine);
@@ -253,7 +252,7 @@ impl Machines for OnDevice {
     }
 
     fn most_steps(&self) -> usize {
-        MAX_STEPS
+        self.gpu().launch_steps
     }
 
     fn run(&mut self, width: usize, cells: &StepCells, run: Run, each: EachStep) -> Result<usize, EngineError> {

@@ -22,6 +22,7 @@ mod pages;
 mod place;
 mod requests;
 mod session;
+pub(crate) mod settings;
 mod stop;
 mod text;
 
@@ -37,7 +38,7 @@ pub use device::{Device, DeviceError};
 pub use error::EngineError;
 pub use generate::{Answer, Completion, Finish, Request, Speed};
 pub use place::{Abort, OnProgress};
-pub(crate) use place::{Opened, open};
+pub(crate) use place::{Opened, device_options, open};
 use place::{Place, Unloaded};
 pub use requests::{
     BatchOptions, Batcher, Event, Logprobs, Penalties, Server, ServerEvent, Statistics, Stream, Submission, Ticket,

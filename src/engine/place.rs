@@ -5,11 +5,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tilewright_codegen::device::sim::{Options, Simulator};
 use tilewright_codegen::device::{self, cuda};
 use tilewright_codegen::target::Target;
-use tilewright_megakernel::vm::device::{AbortHandle, DeviceOptions, DeviceWeights};
+use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::vm::device::{AbortHandle, DeviceOptions, DeviceWeights, MAX_STEPS};
 
 use super::device::Device;
 use super::error::EngineError;
+use super::settings;
 use crate::checkpoint::{Checkpoint, Progress};
+use crate::results::Results;
+use crate::tuning::{Tuned, user_file};
 
 /// Who is told how far the weights are on their way to a device.
 pub type OnProgress = Box<dyn Fn(Progress) + Send + Sync>;
@@ -29,21 +33,27 @@ pub(super) enum Place {
 pub(super) struct Gpu {
     /// What programs are placed for.
     pub target: Target,
-    /// How kernels are cut.
-    pub options: DeviceOptions,
+    /// How kernels are cut, where nothing was tuned.
+    options: DeviceOptions,
+    /// Most steps of a launch.
+    pub launch_steps: usize,
+    tuned: Tuned,
     weights: Mutex<DeviceWeights>,
     on_progress: OnProgress,
 }
 
 /// Multiprocessors of the simulated GPU: enough for blocks to get in each other's way.
 const SIMULATED_SMS: u32 = 4;
+/// Steps of a launch on it, which runs to its end before the host sees tokens or is heard: a token is fed back within the
+/// launch, and no more.
+const SIMULATED_STEPS: usize = 2;
 
 impl Place {
     /// Opens a device.
     pub fn open(device: Device) -> Result<Unloaded, EngineError> {
         match device {
             Device::Cpu { workers } => Ok(Unloaded::Host { workers }),
-            Device::Cuda { .. } | Device::Sim { .. } => open(device).map(|opened| Unloaded::Gpu(Box::new(opened))),
+            Device::Cuda { .. } | Device::Sim { .. } => Ok(Unloaded::Gpu(Box::new(open(device)?), users_settings()?)),
         }
     }
 }
@@ -51,7 +61,7 @@ impl Place {
 /// A place without a model.
 pub(super) enum Unloaded {
     Host { workers: usize },
-    Gpu(Box<Opened>),
+    Gpu(Box<Opened>, Tuned),
 }
 
 impl Unloaded {
@@ -59,36 +69,65 @@ impl Unloaded {
     pub fn with(self, checkpoint: &Arc<Checkpoint>, on_progress: OnProgress) -> Place {
         match self {
             Unloaded::Host { workers } => Place::Host { workers },
-            Unloaded::Gpu(opened) => {
-                let Opened { device, target, options } = *opened;
+            Unloaded::Gpu(opened, tuned) => {
+                let Opened { device, target, options, launch_steps } = *opened;
                 let weights = Mutex::new(DeviceWeights::new(device, Arc::clone(checkpoint) as _));
-                Place::Gpu(Box::new(Gpu { target, options, weights, on_progress }))
+                Place::Gpu(Box::new(Gpu { target, options, launch_steps, tuned, weights, on_progress }))
             }
         }
     }
 }
 
-/// A GPU or its simulation, what programs are placed for on it, and how kernels are cut.
+/// A GPU or its simulation, what programs are placed for on it, how kernels are cut and how many steps a launch has.
 pub(crate) struct Opened {
     pub device: device::Device,
     pub target: Target,
     pub options: DeviceOptions,
+    pub launch_steps: usize,
 }
 
 /// Opens a GPU or its simulation; the host is neither.
 pub(crate) fn open(device: Device) -> Result<Opened, EngineError> {
-    let (device, options) = match device {
+    let (opened, options, launch_steps) = match device {
         Device::Cpu { .. } => return Err(EngineError::NoGpu),
-        Device::Cuda { ordinal } => (cuda::open(ordinal)?, DeviceOptions::default()),
-        Device::Sim { seed } => (simulated(seed), small()),
+        Device::Cuda { ordinal } => (cuda::open(ordinal)?, device_options(device), MAX_STEPS),
+        Device::Sim { seed } => (simulated(seed), device_options(device), SIMULATED_STEPS),
     };
-    let properties = device.properties();
+    let properties = opened.properties();
     let none = || EngineError::NoKernels { device: properties.name.clone(), capability: properties.capability };
     let target = properties.target().ok_or_else(none)?;
-    Ok(Opened { device, target, options })
+    Ok(Opened { device: opened, target, options, launch_steps })
+}
+
+/// How kernels for a device are cut, where nothing was tuned.
+pub(crate) fn device_options(device: Device) -> DeviceOptions {
+    match device {
+        Device::Sim { .. } => small(),
+        Device::Cpu { .. } | Device::Cuda { .. } => DeviceOptions::default(),
+    }
+}
+
+/// What the user's file of settings has; nothing where there is none.
+fn users_settings() -> Result<Tuned, EngineError> {
+    match user_file().filter(|path| path.exists()) {
+        Some(path) => Ok(Tuned::of(&Results::open(&path)?)),
+        None => Ok(Tuned::default()),
+    }
 }
 
 impl Gpu {
+    /// How kernels are cut for a machine of so many rows and so long a context: as the user's file has it for this device and
+    /// model, at the nearest context; else as for any.
+    pub fn options(&self, spec: &ModelSpec, rows: usize, context: usize) -> Result<DeviceOptions, EngineError> {
+        let device = self.weights().device().properties().name.clone();
+        let exact = [("batch", rows), ("hidden", spec.hidden), ("layers", spec.layers)];
+        let exact = exact.map(|(name, extent)| (name, extent as u64));
+        match self.tuned.nearest(&device, "decode", &exact, ("context", context as u64)) {
+            Some(found) => Ok(settings::options(self.options, found)?),
+            None => Ok(self.options),
+        }
+    }
+
     /// The weights; what a thread that panicked left of them is whole.
     pub fn weights(&self) -> MutexGuard<'_, DeviceWeights> {
         self.weights.lock().unwrap_or_else(PoisonError::into_inner)

@@ -6,6 +6,7 @@ mod generate;
 mod inputs;
 mod output;
 mod shell;
+mod tune;
 
 use std::fs;
 use std::io::Write;

@@ -61,6 +61,34 @@ fn cycles<F: InputType>(problem: &Problem, shape: Shape, splits: u32, multiproce
     BEGIN + multiply.max(bring) + 0.1 * multiply.min(bring) + add_up
 }
 
+/// Estimated cycles of a choice on sm_90a with so many multiprocessors; infinite where its stages do not fit shared memory.
+/// Each stage fewer than fit costs one part in a hundred.
+///
+/// ```
+/// use half::bf16;
+/// use tilewright_kernels::gemm::{Choice, Problem, Shape, choose, predict};
+/// let problem = Problem::new(4096, 4096, 4096);
+/// let best = choose::<bf16>(&problem, 132);
+/// let other = Choice { shape: Shape::M64N128, ..best };
+/// assert!(predict::<bf16>(&problem, &best, 132) < predict::<bf16>(&problem, &other, 132));
+/// ```
+pub fn predict<F: InputType>(problem: &Problem, choice: &Choice, multiprocessors: u32) -> f64 {
+    let most = most_stages(choice.shape);
+    match choice.config.stages {
+        2.. if choice.config.stages <= most => {
+            let fewer = f64::from(most - choice.config.stages) / 100.0;
+            cycles::<F>(problem, choice.shape, choice.splits, multiprocessors) * (1.0 + fewer)
+        }
+        _ => f64::INFINITY,
+    }
+}
+
+/// Stages that fit shared memory.
+fn most_stages(shape: Shape) -> u32 {
+    let (stage, staged) = shape.bytes();
+    ((SHARED - staged) / stage).min(8)
+}
+
 /// The choice for a product on sm_90a with so many multiprocessors.
 ///
 /// ```
@@ -84,10 +112,9 @@ pub fn choose<F: InputType>(problem: &Problem, multiprocessors: u32) -> Choice {
         }
     }
     let (_, shape, splits) = best;
-    let (stage, staged) = shape.bytes();
     let tall = problem.m.div_ceil(shape.tile()[0]) >= 8;
     let (cluster, group) = if tall { (2, 8) } else { (1, 8) };
-    let config = Config { stages: ((SHARED - staged) / stage).min(8), cluster, along: Along::Rows, group, promoted };
+    let config = Config { stages: most_stages(shape), cluster, along: Along::Rows, group, promoted };
     Choice { shape, config, splits }
 }
 

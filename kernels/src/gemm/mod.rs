@@ -41,7 +41,7 @@ mod tiling;
 mod trial;
 
 pub use ampere::{Config as WarpConfig, gemm as warps, launch as warps_launch};
-pub use choose::{choose, choose_warps};
+pub use choose::{choose, choose_warps, predict};
 pub use data::{Data, Drawn, Near, Rounded};
 pub use finish::{Epilogue, Finish, Output};
 pub use hopper::{Config, gemm as hopper, launch as hopper_launch};

@@ -13,8 +13,10 @@ use tilewright_layout::DType;
 
 use super::finding;
 use super::timing::{Bench, Times};
+use super::tune::{Extents, Prepare, Tunable};
 use crate::cli::Failure;
 use crate::results::Row;
+use crate::tuning::{Settings, Space};
 
 /// Sequences and their tokens: 32 query heads, 8 key/value heads, head dimension 128.
 const DECODE: [(u32, u32); 5] = [(1, 1024), (1, 8192), (1, 65536), (8, 8192), (32, 4096)];
@@ -33,9 +35,7 @@ pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
     for (batch, tokens) in DECODE {
         let shape = [("batch", batch), ("tokens", tokens), ("depth", 128)];
         if bench.begins("attention", &shape) {
-            for variant in Variant::of(bench) {
-                bench.keep(decode(bench, batch, tokens, variant)?)?;
-            }
+            bench.keep_row_of(&Decoding { bench, batch, tokens })?;
         }
     }
     for (depth, tokens) in PREFILL {
@@ -88,30 +88,58 @@ fn row(shape: &[(&str, u32)], variant: &str, times: Times, work: [u64; 2], error
     finding::check(Row { variant: variant.into(), ..finding::row("attention", &shape, times, work, error) }, LIMIT)
 }
 
+/// What is tuned: decode for each batch and number of tokens that is named, or for those of the suite.
+pub(super) fn tunables<'b>(bench: &'b Bench, shapes: &[Extents]) -> Result<Vec<Prepare<'b>>, Failure> {
+    let named = shapes.iter().map(|shape| shape.named(["batch", "tokens"])).collect::<Result<Vec<_>, _>>()?;
+    let all = if named.is_empty() { DECODE.map(|(batch, tokens)| [batch, tokens]).to_vec() } else { named };
+    let prepare = |[batch, tokens]: [u32; 2]| -> Prepare<'b> {
+        Box::new(move || Ok(Box::new(Decoding { bench, batch, tokens })))
+    };
+    Ok(all.into_iter().map(prepare).collect())
+}
+
+/// Decode of one token of each sequence of a batch.
+struct Decoding<'b> {
+    bench: &'b Bench,
+    batch: u32,
+    tokens: u32,
+}
+
+impl Tunable for Decoding<'_> {
+    fn suite(&self) -> &str {
+        "attention"
+    }
+
+    fn shape(&self) -> Vec<(&'static str, u64)> {
+        vec![("batch", self.batch.into()), ("tokens", self.tokens.into()), ("depth", 128)]
+    }
+
+    fn space(&self) -> Space {
+        Space::new(Settings::default().with("tile", 32).with("stages", 2).with("blocks", 1))
+            .axis("tile", [16, 32])
+            .axis("stages", [2, 3])
+            .axis("blocks", [1, 2, 4])
+    }
+
+    fn measure(&self, settings: &Settings) -> Result<Row, Failure> {
+        let cut = Cut {
+            tile: settings.choice("tile", &[("16", 16), ("32", 32)], "16 or 32 tokens")?,
+            stages: settings.choice("stages", &[("2", 2), ("3", 3)], "2 or 3")?,
+            blocks: settings.number("blocks")?,
+        };
+        decode(self.bench, self.batch, self.tokens, cut)
+    }
+}
+
 /// How decode is cut: tokens of a tile, stages of a warp's rings, blocks that a multiprocessor gets.
 #[derive(Clone, Copy)]
-struct Variant {
+struct Cut {
     tile: u32,
     stages: u32,
     blocks: u32,
 }
 
-impl Variant {
-    /// `docs/benchmarks.md` has the others.
-    const SHIPPED: Variant = Variant { tile: 32, stages: 2, blocks: 1 };
-
-    /// What is timed.
-    fn of(bench: &Bench) -> Vec<Variant> {
-        const RINGS: [(u32, u32); 4] = [(16, 2), (16, 3), (32, 2), (32, 3)];
-        let each = |(tile, stages)| [1, 2, 4].map(|blocks| Variant { tile, stages, blocks });
-        if bench.tune { RINGS.into_iter().flat_map(each).collect() } else { vec![Variant::SHIPPED] }
-    }
-
-    fn name(self, bench: &Bench) -> String {
-        let Variant { tile, stages, blocks } = self;
-        if bench.tune { format!("decode tile={tile} stages={stages} blocks={blocks}") } else { "decode".to_owned() }
-    }
-
+impl Cut {
     fn record(self, plan: &Decode) -> Kernel {
         match self.stages {
             2 => plan.record::<Tma<2>>(Arch::Sm90a),
@@ -120,18 +148,18 @@ impl Variant {
     }
 }
 
-fn decode(bench: &Bench, batch: u32, tokens: u32, variant: Variant) -> Result<Row, Failure> {
+fn decode(bench: &Bench, batch: u32, tokens: u32, cut: Cut) -> Result<Row, Failure> {
     let (device, stream) = (&bench.device, &bench.stream);
-    let plan = Decode { depth: 128, group: GROUP, layout: Layout::Dense, tile: variant.tile };
-    let kernel = device.load(&verify(variant.record(&plan))?)?;
+    let plan = Decode { depth: 128, group: GROUP, layout: Layout::Dense, tile: cut.tile };
+    let kernel = device.load(&verify(cut.record(&plan))?)?;
     let (lines, depth) = (batch * KV_HEADS, plan.depth);
-    let splits = plan.splits(lines, tokens, device.properties().sms * variant.blocks);
+    let splits = plan.splits(lines, tokens, device.properties().sms * cut.blocks);
     let (elements, results) = ((lines * tokens * depth) as usize, (lines * GROUP * depth) as usize);
     let host = [numbers(results, 3), numbers(elements, 1), numbers(elements, 2)];
     let q = stream.buffer(&host[0])?;
     let mut caches = vec![[stream.buffer(&host[1])?, stream.buffer(&host[2])?]];
     let bytes = 4 * elements as u64;
-    for _ in 1..Bench::rotations(bytes).min(16) {
+    for _ in 1..bench.rotations(bytes).min(16) {
         let copy = |which: usize| {
             let to = device.buffer::<bf16>(elements)?;
             stream.copy(&caches[0][which], &to).map(|()| to)
@@ -171,7 +199,7 @@ fn decode(bench: &Bench, batch: u32, tokens: u32, variant: Variant) -> Result<Ro
     let looks = heads.map(|head| Look { query: head, plane: head / GROUP as usize, seen: tokens as usize });
     let error = error(&host, &out, &looks, [tokens as usize, depth as usize]);
     let shape = [("batch", batch), ("tokens", tokens), ("depth", depth)];
-    row(&shape, &variant.name(bench), times, [bytes, 4 * u64::from(GROUP) * elements as u64], error)
+    row(&shape, "decode", times, [bytes, 4 * u64::from(GROUP) * elements as u64], error)
 }
 
 fn prefill(bench: &Bench, depth: u32, tokens: u32, causal: bool) -> Result<Row, Failure> {

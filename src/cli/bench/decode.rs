@@ -4,6 +4,7 @@
 //! tokens on the host. Before that the logits of a few
 //! steps are compared with those of the reference machine on the same weights.
 
+use std::cell::OnceCell;
 use std::collections::HashSet;
 use std::io::{self, Write};
 use std::time::Instant;
@@ -11,15 +12,20 @@ use std::time::Instant;
 use clap::Args;
 use thiserror::Error;
 use tilewright_megakernel::lower::{LOGITS, NEXT_TOKEN};
+use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::program::BufferKind;
 use tilewright_megakernel::vm::device::MAX_STEPS;
 use tilewright_megakernel::vm::reference::{KvState, Machine};
 
+use super::finding;
 use super::journal::Journal;
+use super::timing::Times;
+use super::tune::{Prepare, Tunable};
 use crate::cli::Failure;
 use crate::cli::subject::{Subject, SubjectArgs, relative};
-use crate::engine::Device;
+use crate::engine::{self, Device, settings};
 use crate::results::{OURS, Row, Summary};
+use crate::tuning::{Settings, Space};
 
 /// How long, and how carefully.
 #[derive(Args)]
@@ -66,13 +72,12 @@ pub fn run_all(device: Device, args: &DecodeArgs, journal: &Journal) -> Result<(
 pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &Journal) -> Result<(), Failure> {
     let spec = subject.spec()?;
     let (rows, context, tokens) = (subject.rows(), subject.context(), args.tokens);
-    let shape = [("batch", rows), ("context", context), ("hidden", spec.hidden), ("layers", spec.layers)]
-        .map(|(name, extent)| (name, extent as u64));
+    let shape = shape(&spec, rows, context);
     // A launch that feeds itself, and launches of one token.
     if journal.skips("decode", &shape, 2) {
         return Ok(());
     }
-    let mut subject = subject.open(device, false)?;
+    let mut subject = subject.open(device, Ok)?;
     if tokens == 0 || tokens > context || tokens > MAX_STEPS {
         return Err(DecodeError::Tokens { tokens, context }.into());
     }
@@ -101,6 +106,88 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &J
     let single = by_launches(&mut subject, first, tokens)?;
     Ok(journal.keep(row("launches of 1", single))?)
 }
+
+/// The shape of a row.
+fn shape(spec: &ModelSpec, rows: usize, context: usize) -> [(&'static str, u64); 4] {
+    [("batch", rows), ("context", context), ("hidden", spec.hidden), ("layers", spec.layers)]
+        .map(|(name, extent)| (name, extent as u64))
+}
+
+/// What is tuned: one model, batch and context.
+pub(super) fn tunables(subject: &SubjectArgs, device: Device) -> Result<Vec<Prepare<'_>>, Failure> {
+    let spec = subject.spec()?;
+    let prepare = move || -> Result<Box<dyn Tunable>, Failure> {
+        Ok(Box::new(Tokens { subject, device, spec, expected: OnceCell::new() }))
+    };
+    Ok(vec![Box::new(prepare)])
+}
+
+/// A machine that decodes, its options open.
+struct Tokens<'a> {
+    subject: &'a SubjectArgs,
+    device: Device,
+    spec: ModelSpec,
+    /// The logits of the first step with the options that ship.
+    expected: OnceCell<Vec<f32>>,
+}
+
+/// Tokens of a launch that is timed for tuning, at most.
+const TUNED_TOKENS: usize = 200;
+
+impl Tokens<'_> {
+    fn open(&self, settings: &Settings) -> Result<Subject, Failure> {
+        self.subject.open(self.device, |shipped| Ok(settings::options(shipped, settings)?))
+    }
+
+    /// The logits of the first step, of all rows.
+    fn logits(&self, subject: &mut Subject) -> Result<Vec<f32>, Failure> {
+        let cells = subject.cells(0);
+        subject.machine.step(&cells.view())?;
+        let rows = (0..subject.rows).map(|row| Ok(subject.machine.f32_row(LOGITS, row)?));
+        Ok(rows.collect::<Result<Vec<_>, Failure>>()?.concat())
+    }
+}
+
+impl Tunable for Tokens<'_> {
+    fn suite(&self) -> &str {
+        "decode"
+    }
+
+    fn shape(&self) -> Vec<(&'static str, u64)> {
+        shape(&self.spec, self.subject.rows(), self.subject.context()).to_vec()
+    }
+
+    fn space(&self) -> Space {
+        settings::space(engine::device_options(self.device), self.subject.rows())
+    }
+
+    fn as_right(&self) -> f64 {
+        ORDER
+    }
+
+    fn measure(&self, settings: &Settings) -> Result<Row, Failure> {
+        let mut subject = self.open(settings)?;
+        let found = self.logits(&mut subject)?;
+        let expected = match self.expected.get() {
+            Some(expected) => expected,
+            None => {
+                let shipped = self.logits(&mut self.open(&self.space().at(0))?)?;
+                self.expected.get_or_init(|| shipped)
+            }
+        };
+        let error = relative(&found, expected);
+        let tokens = TUNED_TOKENS.min(subject.context);
+        let first = subject.context - tokens;
+        sequences(&mut subject, first)?;
+        let samples = fed_back(&mut subject, first, tokens)?;
+        let bytes = bytes(&subject, subject.context - tokens / 2);
+        let row = finding::row("decode", &self.shape(), Times { samples }, [bytes, 0], error);
+        finding::check(row, ORDER)
+    }
+}
+
+/// Largest distance of logits whose sums have another order: a few roundings of bf16, 2⁻⁹ each.
+const ORDER: f64 = 1e-2;
 
 /// Compares logits with those of the reference machine; gives the largest relative error of a row.
 fn check(subject: &mut Subject, steps: usize) -> Result<Option<f64>, Failure> {

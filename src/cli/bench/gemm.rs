@@ -5,14 +5,18 @@ use tilewright_codegen::device::backend::Work;
 use tilewright_codegen::device::{Arg, Buffer, Kernel, TensorMap};
 use tilewright_codegen::trial::{Draw, Element};
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::gemm::{self, Argument, Choice, Config, Drawn, Epilogue, Problem, Shape, Step, choose};
+use tilewright_kernels::gemm::{
+    self, Argument, Choice, Config, Drawn, Epilogue, Problem, Shape, Step, choose, predict,
+};
 use tilewright_kernels::mma::E4M3;
 use tilewright_layout::view::Along;
 
 use super::finding;
 use super::timing::Bench;
+use super::tune::{Extents, Prepare, Tunable};
 use crate::cli::Failure;
 use crate::results::Row;
+use crate::tuning::{Settings, SettingsError, Space};
 
 /// Rows, columns and contraction.
 const SHAPES: [[u32; 3]; 8] = [
@@ -79,91 +83,136 @@ pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
 }
 
 /// The rows of a type of operands.
-fn rows<F: Drawn>(bench: &Bench, suite: &str, problems: &[Problem]) -> Result<(), Failure> {
+fn rows<F: Drawn>(bench: &Bench, suite: &'static str, problems: &[Problem]) -> Result<(), Failure> {
     let wanted = |problem: &&Problem| {
         let shape = [("m", problem.m), ("n", problem.n), ("k", problem.k)];
         bench.wants(&[("bits", F::BITS as u32)]) && bench.begins(suite, &shape)
     };
-    for problem in problems.iter().filter(wanted) {
+    problems
+        .iter()
+        .filter(wanted)
+        .try_for_each(|&problem| bench.keep_row_of(&Product::<F>::new(bench, suite, problem)?))
+}
+
+/// What is tuned: a product of `bf16` for each shape that is named, or for those of the suite.
+pub(super) fn tunables<'b>(bench: &'b Bench, shapes: &[Extents]) -> Result<Vec<Prepare<'b>>, Failure> {
+    let named = shapes.iter().map(|shape| shape.named(["m", "n", "k"])).collect::<Result<Vec<_>, _>>()?;
+    let all = if named.is_empty() { SHAPES.to_vec() } else { named };
+    let prepare = |[m, n, k]: [u32; 3]| -> Prepare<'b> {
+        Box::new(move || Ok(Box::new(Product::<bf16>::new(bench, "gemm", Problem::new(m, n, k))?)))
+    };
+    Ok(all.into_iter().map(prepare).collect())
+}
+
+/// A product of operands of one type.
+struct Product<'b, F: Drawn> {
+    bench: &'b Bench,
+    suite: &'static str,
+    problem: Problem,
+    numbers: Numbers<F>,
+    sets: usize,
+}
+
+const ALONG: [(&str, Along); 2] = [("rows", Along::Rows), ("columns", Along::Columns)];
+
+impl<'b, F: Drawn> Product<'b, F> {
+    fn new(bench: &'b Bench, suite: &'static str, problem: Problem) -> Result<Product<'b, F>, Failure> {
         let sizes = problem.sizes();
         let bytes = F::BITS as usize / 8 * (sizes[0] + sizes[1]);
-        let sets = Bench::rotations(bytes as u64).min(16);
+        let sets = bench.rotations(bytes as u64).min(16);
         let numbers = Numbers::<F>::new(bench, sets * (sizes[0] + sizes[1]))?;
-        for choice in choices::<F>(bench, problem) {
-            match measure(bench, (suite, problem), choice, &numbers, sets) {
-                Ok(row) => bench.keep(row)?,
-                Err(failure) if !bench.tune => return Err(failure),
-                Err(failure) => {
-                    failure.report();
-                }
+        Ok(Product { bench, suite, problem, numbers, sets })
+    }
+
+    fn multiprocessors(&self) -> u32 {
+        self.bench.device.properties().sms
+    }
+
+    fn choice(&self, settings: &Settings) -> Result<Choice, SettingsError> {
+        let tiles: Vec<(String, Shape)> = Shape::ALL.iter().map(|&shape| (format!("{shape:?}"), shape)).collect();
+        let tiles: Vec<(&str, Shape)> = tiles.iter().map(|(name, shape)| (name.as_str(), *shape)).collect();
+        let config = Config {
+            stages: settings.number("stages")?,
+            cluster: settings.number("cluster")?,
+            along: settings.choice("along", &ALONG, "rows or columns")?,
+            group: settings.number("group")?,
+            promoted: self.problem.promoted::<F>(),
+        };
+        let shape = settings.choice("tile", &tiles, "a tile of the table, such as M128N256")?;
+        Ok(Choice { shape, config, splits: settings.number("splits")? })
+    }
+}
+
+impl<F: Drawn> Tunable for Product<'_, F> {
+    fn suite(&self) -> &str {
+        self.suite
+    }
+
+    fn shape(&self) -> Vec<(&'static str, u64)> {
+        let Problem { m, n, k, .. } = self.problem;
+        vec![("m", m.into()), ("n", n.into()), ("k", k.into())]
+    }
+
+    fn space(&self) -> Space {
+        let Choice { shape, config, splits } = choose::<F>(&self.problem, self.multiprocessors());
+        let along = ALONG.iter().find(|(_, along)| *along == config.along).map_or("rows", |(name, _)| *name);
+        let shipped = Settings::default().with("tile", format!("{shape:?}")).with("stages", config.stages);
+        let shipped = shipped.with("cluster", config.cluster).with("along", along).with("group", config.group);
+        let promotes = |shape: &&Shape| !config.promoted || shape.promotes();
+        Space::new(shipped.with("splits", splits))
+            .axis("tile", Shape::ALL.iter().filter(promotes).map(|shape| format!("{shape:?}")))
+            .axis("stages", 3..=8)
+            .axis("cluster", [1, 2, 4])
+            .axis("along", ALONG.map(|(name, _)| name))
+            .axis("group", [4, 8, 16])
+            .axis("splits", [1, 2, 3, 4, 6, 8])
+    }
+
+    fn predict(&self, settings: &Settings) -> f64 {
+        match self.choice(settings) {
+            // A cluster of one lies along nothing.
+            Ok(Choice { config: Config { cluster: 1, along: Along::Columns, .. }, .. }) | Err(_) => f64::INFINITY,
+            Ok(choice) => predict::<F>(&self.problem, &choice, self.multiprocessors()),
+        }
+    }
+
+    fn measure(&self, settings: &Settings) -> Result<Row, Failure> {
+        let Product { bench, problem, ref numbers, sets, .. } = *self;
+        let choice = self.choice(settings)?;
+        let steps = (F::HOPPER_STEPS)(&problem, choice, self.multiprocessors())?;
+        let kernels = steps
+            .iter()
+            .map(|step| Ok(bench.device.load(&verify(step.kernel.clone())?)?))
+            .collect::<Result<Vec<Kernel>, Failure>>()?;
+        let sizes = problem.sizes();
+        let c: Buffer<bf16> = bench.device.buffer(sizes[2])?;
+        let partials: Buffer<f32> = bench.device.buffer(choice.splits as usize * sizes[2])?;
+        let scales = bench.stream.buffer(&SCALES)?;
+        let mut work = Vec::new();
+        for set in 0..sets {
+            let [a, b] = parts(set, sizes);
+            let (a, b) = (numbers.device.slice(a)?, numbers.device.slice(b)?);
+            for (step, kernel) in steps.iter().zip(&kernels) {
+                work.push(launch(bench, kernel, step, (&a, &b, &c), [&partials, &scales])?);
             }
         }
+        bench.stream.poison(&c, 0xff)?;
+        let times = bench.time(&work)?;
+        // The last launch of a replay left its result.
+        let operands = parts(sets - 1, sizes).map(|part| &numbers.host[part]);
+        let error = error::<F>(&problem, operands, &bench.stream.read(&c)?);
+        let Config { stages, cluster, along, group, promoted } = choice.config;
+        let bytes = (F::BITS as usize / 8 * (sizes[0] + sizes[1]) + 2 * sizes[2]) as u64;
+        let work = [bytes, problem.operations() as u64];
+        let variant = format!(
+            "{:?} s{stages} c{cluster}{along:?} g{group} x{}{}",
+            choice.shape,
+            choice.splits,
+            if promoted { " promoted" } else { "" }
+        );
+        let row = finding::row(self.suite, &self.shape(), times.of_launches(steps.len()), work, error);
+        finding::check(Row { variant, ..row }, if problem.fast { LIMIT_FAST } else { LIMIT })
     }
-    Ok(())
-}
-
-/// What is timed: what ships, or the variants.
-fn choices<F: Drawn>(bench: &Bench, problem: &Problem) -> Vec<Choice> {
-    let best = choose::<F>(problem, bench.device.properties().sms);
-    if !bench.tune {
-        return vec![best];
-    }
-    let promoted = best.config.promoted;
-    let mut all = Vec::new();
-    for &shape in Shape::ALL.iter().filter(|shape| !promoted || shape.promotes()) {
-        let (stage, staged) = shape.bytes();
-        let stages = ((231_424 - staged) / stage).min(8);
-        let clusters = [(1, Along::Rows), (2, Along::Rows), (2, Along::Columns), (4, Along::Rows)];
-        let groups =
-            clusters.map(|cluster| (cluster, 8)).into_iter().chain([4, 16].map(|group| ((2, Along::Rows), group)));
-        for ((cluster, along), group) in groups {
-            let config = Config { stages, cluster, along, group, promoted };
-            all.push(Choice { shape, config, splits: best.splits });
-        }
-    }
-    all
-}
-
-fn measure<F: Drawn>(
-    bench: &Bench,
-    (suite, problem): (&str, &Problem),
-    choice: Choice,
-    numbers: &Numbers<F>,
-    sets: usize,
-) -> Result<Row, Failure> {
-    let steps = (F::HOPPER_STEPS)(problem, choice, bench.device.properties().sms)?;
-    let kernels = steps
-        .iter()
-        .map(|step| Ok(bench.device.load(&verify(step.kernel.clone())?)?))
-        .collect::<Result<Vec<Kernel>, Failure>>()?;
-    let sizes = problem.sizes();
-    let c: Buffer<bf16> = bench.device.buffer(sizes[2])?;
-    let partials: Buffer<f32> = bench.device.buffer(choice.splits as usize * sizes[2])?;
-    let scales = bench.stream.buffer(&SCALES)?;
-    let mut work = Vec::new();
-    for set in 0..sets {
-        let [a, b] = parts(set, sizes);
-        let (a, b) = (numbers.device.slice(a)?, numbers.device.slice(b)?);
-        for (step, kernel) in steps.iter().zip(&kernels) {
-            work.push(launch(bench, kernel, step, (&a, &b, &c), [&partials, &scales])?);
-        }
-    }
-    bench.stream.poison(&c, 0xff)?;
-    let times = bench.time(&work)?;
-    // The last launch of a replay left its result.
-    let error = error::<F>(problem, parts(sets - 1, sizes).map(|part| &numbers.host[part]), &bench.stream.read(&c)?);
-    let Config { stages, cluster, along, group, promoted } = choice.config;
-    let bytes = (F::BITS as usize / 8 * (sizes[0] + sizes[1]) + 2 * sizes[2]) as u64;
-    let shape = [("m", problem.m), ("n", problem.n), ("k", problem.k)].map(|(name, extent)| (name, u64::from(extent)));
-    let work = [bytes, problem.operations() as u64];
-    let variant = format!(
-        "{:?} s{stages} c{cluster}{along:?} g{group} x{}{}",
-        choice.shape,
-        choice.splits,
-        if promoted { " promoted" } else { "" }
-    );
-    let row = Row { variant, ..finding::row(suite, &shape, times.of_launches(steps.len()), work, error) };
-    finding::check(row, if problem.fast { LIMIT_FAST } else { LIMIT })
 }
 
 /// A launch on buffers: A, B and C, partial sums and scales.

@@ -1,7 +1,9 @@
 //! The suite of matrix times few vectors: `y = x·wᵀ`, `bf16`, the shapes of two Llama models.
 
+use std::rc::Rc;
+
 use half::bf16;
-use tilewright_codegen::device::{Buffer, Kernel, PtxSource, Signature, Source};
+use tilewright_codegen::device::{Buffer, Kernel};
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::trial::Draw;
 use tilewright_codegen::verify::verify;
@@ -9,8 +11,10 @@ use tilewright_kernels::gemv::{Epilogue, Plan, Tuning, Unit, gemv};
 
 use super::finding;
 use super::timing::{Bench, Times};
+use super::tune::{Extents, Prepare, Tunable};
 use crate::cli::Failure;
 use crate::results::Row;
+use crate::tuning::{Settings, Space};
 
 /// Rows and columns of the weights.
 const SHAPES: [(u32, u32); 7] =
@@ -33,9 +37,12 @@ struct Weights {
 }
 
 impl Weights {
-    /// Room for the zeros that any plan adds: no more than one part in four.
+    /// Room for the zeros that any plan adds.
     fn new(bench: &Bench, (n, k): (u32, u32)) -> Result<Weights, Failure> {
-        let len = n as usize * k as usize * 5 / 4;
+        let plans = STAGE_TILES.map(|stage_tiles| Plan::new(1, k, 1, Tuning { stage_tiles, ..Tuning::h100(1) }));
+        let rooms = plans.into_iter().map(|plan| Ok(plan?.unit.layout(n.div_ceil(Unit::ROWS)).cosize()));
+        let rooms = rooms.collect::<Result<Vec<i64>, Failure>>()?;
+        let len = rooms.into_iter().max().unwrap_or(0) as usize;
         let mut draw = Draw::new(u64::from(n) << 32 | u64::from(k));
         // Numbers of either sign from 2⁻⁷ to 2⁻³, four to a draw.
         let number = |bits: u64| bf16::from_bits((bits as u16 & 0x81ff) + 0x3c00);
@@ -45,7 +52,7 @@ impl Weights {
             .collect();
         let first = bench.stream.buffer(&host)?;
         let mut buffers = vec![first];
-        for _ in 1..Bench::rotations(u64::from(n) * u64::from(k) * 2) {
+        for _ in 1..bench.rotations(u64::from(n) * u64::from(k) * 2) {
             let next = bench.device.buffer(len)?;
             bench.stream.copy(&buffers[0], &next)?;
             buffers.push(next);
@@ -63,63 +70,90 @@ pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
         if batches.is_empty() {
             continue;
         }
-        let weights = Weights::new(bench, shape)?;
+        let weights = Rc::new(Weights::new(bench, shape)?);
         for batch in batches {
-            for (note, tuning, early) in tunings(bench, batch) {
-                // A variant may not exist for a shape.
-                let Ok(plan) =
-                    Plan::new(batch, weights.k, Plan::units(weights.n, bench.device.properties().sms), tuning)
-                else {
-                    continue;
-                };
-                match measure(bench, &weights, &plan, note, early) {
-                    Ok(row) => bench.keep(row)?,
-                    Err(failure) if !bench.tune => return Err(failure),
-                    Err(failure) => {
-                        failure.report();
-                    }
-                }
-            }
+            bench.keep_row_of(&Vectors { bench, weights: Rc::clone(&weights), batch })?;
         }
     }
     Ok(())
 }
 
-/// What is timed: what ships, or the variants. The last part says whether launches may start early, which needs nothing
-/// of the kernel before: it waits by itself.
-fn tunings(bench: &Bench, batch: u32) -> Vec<(String, Tuning, bool)> {
-    let ours = Tuning::h100(batch);
-    if !bench.tune {
-        return vec![(String::new(), ours, true)];
-    }
-    let mut all = vec![("not early".into(), ours, false)];
-    for (warps, stage_tiles) in [(8, 32), (8, 16), (16, 32), (16, 16)] {
-        for (ring_kib, in_flight_kib) in [(96, 48), (144, 32), (144, 48), (144, 64), (144, 96), (192, 48)] {
-            for (x_stages, group) in [(2, 16), (3, 16), (2, 8), (2, 4)] {
-                let stage_kib = stage_tiles / 2;
-                let (stages, in_flight) = (ring_kib / stage_kib, in_flight_kib / stage_kib);
-                let tuning = Tuning { warps, stage_tiles, stages, in_flight, x_stages, group };
-                let note = format!("w{warps} u{stage_tiles} r{ring_kib} f{in_flight_kib} x{x_stages} g{group}");
-                all.push((note, tuning, true));
-            }
-        }
-    }
-    all
+/// What is tuned: each shape that is named, or every batch of the suite's shapes.
+pub(super) fn tunables<'b>(bench: &'b Bench, shapes: &[Extents]) -> Result<Vec<Prepare<'b>>, Failure> {
+    let named = shapes.iter().map(|shape| shape.named(["batch", "n", "k"])).collect::<Result<Vec<_>, _>>()?;
+    let all = SHAPES.into_iter().flat_map(|(n, k)| BATCHES.map(|batch| [batch, n, k]));
+    let all = if named.is_empty() { all.collect() } else { named };
+    let prepare = |[batch, n, k]: [u32; 3]| -> Prepare<'b> {
+        Box::new(move || Ok(Box::new(Vectors { bench, weights: Rc::new(Weights::new(bench, (n, k))?), batch })))
+    };
+    Ok(all.into_iter().map(prepare).collect())
 }
 
-fn measure(bench: &Bench, weights: &Weights, plan: &Plan, mut note: String, early: bool) -> Result<Row, Failure> {
-    let &Weights { n, k, .. } = weights;
-    let verified = verify(gemv(Arch::Sm90a, plan, Epilogue::default()))?;
-    let kernel = match early {
-        true => bench.device.load(&verified)?,
-        false => {
-            let signature = Signature { early: false, ..verified.signature() };
-            bench.device.load(&PtxSource::new(signature, verified.ptx()))?
-        }
-    };
-    if bench.tune {
-        note += &format!(" G{} regs {}", plan.group, kernel.facts().registers);
+/// Weights times a batch of vectors.
+struct Vectors<'b> {
+    bench: &'b Bench,
+    weights: Rc<Weights>,
+    batch: u32,
+}
+
+/// Tiles of a stage.
+const STAGE_TILES: [u32; 3] = [8, 16, 32];
+
+/// Bytes that a multiprocessor has in flight where memory is busy, and those that it holds.
+const WANTED: [f64; 2] = [49152.0, 196_608.0];
+
+impl Vectors<'_> {
+    fn plan(&self, settings: &Settings) -> Result<Plan, Failure> {
+        let tuning = Tuning {
+            warps: settings.number("warps")?,
+            stage_tiles: settings.number("stage_tiles")?,
+            stages: settings.number("stages")?,
+            in_flight: settings.number("in_flight")?,
+            x_stages: settings.number("x_stages")?,
+            group: settings.number("group")?,
+        };
+        let units = Plan::units(self.weights.n, self.bench.device.properties().sms);
+        Ok(Plan::new(self.batch, self.weights.k, units, tuning)?)
     }
+}
+
+impl Tunable for Vectors<'_> {
+    fn suite(&self) -> &str {
+        "gemv"
+    }
+
+    fn shape(&self) -> Vec<(&'static str, u64)> {
+        vec![("batch", self.batch.into()), ("k", self.weights.k.into()), ("n", self.weights.n.into())]
+    }
+
+    fn space(&self) -> Space {
+        let Tuning { warps, stage_tiles, stages, in_flight, x_stages, group } = Tuning::h100(self.batch);
+        let shipped = Settings::default().with("warps", warps).with("stage_tiles", stage_tiles).with("stages", stages);
+        Space::new(shipped.with("in_flight", in_flight).with("x_stages", x_stages).with("group", group))
+            .axis("warps", [4, 8, 16])
+            .axis("stage_tiles", STAGE_TILES)
+            .axis("stages", [6, 9, 12, 18, 24])
+            .axis("in_flight", [2, 3, 4, 6, 8])
+            .axis("x_stages", [2, 3])
+            .axis("group", [2, 4, 8, 16])
+    }
+
+    /// How far bytes in flight and bytes held are from what keeps memory busy.
+    fn predict(&self, settings: &Settings) -> f64 {
+        let Ok(plan) = self.plan(settings) else { return f64::INFINITY };
+        let bytes = |stages: u32| f64::from(stages * plan.unit.stage_bytes());
+        let off = |bytes: f64, wanted: f64| (bytes / wanted).ln().abs();
+        off(bytes(plan.in_flight), WANTED[0]) + off(bytes(plan.stages), WANTED[1])
+    }
+
+    fn measure(&self, settings: &Settings) -> Result<Row, Failure> {
+        measure(self.bench, &self.weights, &self.plan(settings)?)
+    }
+}
+
+fn measure(bench: &Bench, weights: &Weights, plan: &Plan) -> Result<Row, Failure> {
+    let &Weights { n, k, .. } = weights;
+    let kernel = bench.device.load(&verify(gemv(Arch::Sm90a, plan, Epilogue::default()))?)?;
     let mut draw = Draw::new(u64::from(plan.batch));
     let x = draw.floats::<bf16>((plan.batch * k) as usize, bf16::from_f64);
     let device_x = bench.stream.buffer(&x)?;
@@ -129,8 +163,7 @@ fn measure(bench: &Bench, weights: &Weights, plan: &Plan, mut note: String, earl
     let flops = 2 * u64::from(plan.batch) * u64::from(n) * u64::from(k);
     let error = error(weights, plan, &x, &bench.stream.read(&y)?)?;
     let shape = [("batch", plan.batch.into()), ("k", k.into()), ("n", n.into())];
-    let row = finding::row("gemv", &shape, times, [bytes, flops], error);
-    finding::check(Row { variant: note, ..row }, LIMIT)
+    finding::check(finding::row("gemv", &shape, times, [bytes, flops], error), LIMIT)
 }
 
 fn time(

@@ -18,7 +18,7 @@ pub struct Journal {
     /// The device's counters.
     pub telemetry: Telemetry,
     rows: RefCell<Vec<Row>>,
-    /// Rows that the file held already, by the same device and commit.
+    /// Rows that the file held already, by the same device, driver and commit.
     before: Vec<Row>,
     file: Option<RefCell<File>>,
     until: Option<Instant>,
@@ -41,12 +41,13 @@ impl Journal {
         Journal { told, ..self }
     }
 
-    /// Goes on with a file: rows of the same device and commit in it are not measured again, new ones are added to it.
+    /// Goes on with a file: rows of the same device, driver and commit in it are not measured again, new ones are added to it.
     pub fn resume(mut self, path: &Path) -> Result<Journal, Failure> {
         if path.exists() && fs::metadata(path)?.len() > 0 {
             let mut results = Results::default();
             results.add(&fs::read_to_string(path)?, &path.to_string_lossy())?;
-            let same = |call: &Call| (&call.device, &call.commit) == (&self.call.device, &self.call.commit);
+            let of = |call: &Call| (call.device.clone(), call.commit.clone(), call.driver.clone());
+            let same = |call: &Call| of(call) == of(&self.call);
             let rows = results.rows.iter().filter(|row| same(results.call(row)));
             self.before = rows.map(|(_, row)| row.clone()).collect();
         }
@@ -63,13 +64,7 @@ impl Journal {
 
     /// Whether our rows of that suite and shape, so many, are there already, or the time is over; then the shape is left out.
     pub fn skips(&self, suite: &str, shape: &[(&str, u64)], rows: usize) -> bool {
-        let is_same = |row: &&Row| {
-            row.suite == suite
-                && row.who == OURS
-                && row.shape.len() == shape.len()
-                && shape.iter().all(|(name, extent)| row.shape.get(*name) == Some(extent))
-        };
-        if self.before.iter().filter(is_same).count() >= rows {
+        if self.before.iter().filter(|row| is_of(row, suite, shape)).count() >= rows {
             return true;
         }
         let over = self.until.is_some_and(|until| Instant::now() >= until);
@@ -79,6 +74,11 @@ impl Journal {
             let _ = writeln!(io::stderr(), "to measure: {suite} {}", shape.join(" "));
         }
         over
+    }
+
+    /// The last row of ours of a suite and shape that the file held already, of those that a test accepts.
+    pub fn before(&self, suite: &str, shape: &[(&str, u64)], test: impl Fn(&Row) -> bool) -> Option<&Row> {
+        self.before.iter().rev().find(|row| is_of(row, suite, shape) && test(row))
     }
 
     /// Shapes that the time was too short for.
@@ -105,6 +105,14 @@ impl Journal {
     pub fn rows(&self) -> Vec<Row> {
         self.rows.borrow().clone()
     }
+}
+
+/// Whether a row is ours, of a suite and a shape.
+fn is_of(row: &Row, suite: &str, shape: &[(&str, u64)]) -> bool {
+    row.suite == suite
+        && row.who == OURS
+        && row.shape.len() == shape.len()
+        && shape.iter().all(|(name, extent)| row.shape.get(*name) == Some(extent))
 }
 
 /// This call of the program on a device, for rows that are written all at once.

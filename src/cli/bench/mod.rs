@@ -11,6 +11,7 @@
 //! | `gemv` | matrix times few vectors |
 //! | `attention` | decode over long contexts, prefill |
 //! | `decode` | whole tokens by the megakernel |
+//! | `tune` | `tilewright tune`: the fastest settings of a suite's kernels |
 //!
 //! Rows are those of [`crate::results`]. To add a suite of kernels: a file with a function `fn(&Bench) -> Result<(), Failure>`
 //! that keeps a row for each shape that begins, a value of [`Suite`], and a peer's script in `benches/peers/` that prints
@@ -24,6 +25,7 @@ mod gemv;
 mod journal;
 mod telemetry;
 mod timing;
+mod tune;
 
 use std::fs;
 use std::io::{self, IsTerminal, Write};
@@ -39,6 +41,7 @@ use tilewright_codegen::device::Name;
 use timing::Bench;
 
 pub use journal::this_call;
+pub use tune::{TuneArgs, run as run_tune};
 
 use super::Failure;
 use super::output::Output;
@@ -46,6 +49,7 @@ use super::paint::{self, Word};
 use super::subject::SubjectArgs;
 use crate::engine::Device;
 use crate::results::{Results, Row, write_call, write_row};
+use crate::tuning::Tuned;
 
 /// What is timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -92,9 +96,9 @@ pub struct BenchArgs {
     /// Replays that are timed
     #[arg(long, value_name = "N", default_value_t = 20)]
     replays: usize,
-    /// Try a kernel's variants instead of what is shipped
-    #[arg(long)]
-    tune: bool,
+    /// Settings that `tilewright tune` kept, for the shapes that it has
+    #[arg(long, value_name = "FILE")]
+    tuned: Option<PathBuf>,
     /// Only shapes with these extents, such as n=4096,batch=1
     #[arg(long, value_name = "NAME=EXTENT,..", value_delimiter = ',', value_parser = parse_extent)]
     only: Vec<(String, u64)>,
@@ -111,6 +115,14 @@ enum BenchError {
     Device { found: String },
     #[error("`{found}` is not NAME=EXTENT, such as n=4096")]
     Extent { found: String },
+    #[error("{found} is not a shape of this suite, which has {wanted}, each from 1 to 2147483647; give each once")]
+    Shape { found: String, wanted: String },
+    #[error("decode is tuned for --model or --config, --batch and --context; leave out --shape")]
+    DecodeShape,
+    #[error("neither $TILEWRIGHT_TUNED nor $HOME says where settings are kept; give --out FILE")]
+    NoFile,
+    #[error("a kernel that was measured has no time; measure it again")]
+    NoTime,
     #[error("{row}: relative error {error:.1e}, and {limit:.1e} is allowed; the kernel is wrong on this device")]
     Wrong { row: String, error: f64, limit: f64 },
 }
@@ -125,23 +137,18 @@ impl BenchArgs {
     fn kernels(&self, journal: &Rc<Journal>) -> Result<Bench, Failure> {
         let device = self.name()?.open()?;
         let stream = device.stream()?;
-        let (tune, replays, only) = (self.tune, self.replays, self.only.clone());
-        Ok(Bench { device, stream, tune, replays, only, journal: Rc::clone(journal) })
+        let (replays, only) = (self.replays, self.only.clone());
+        let tuned = self.tuned.as_deref().map(Results::open).transpose()?.as_ref().map(Tuned::of);
+        Ok(Bench { device, stream, tuned: tuned.unwrap_or_default(), replays, only, journal: Rc::clone(journal) })
     }
 
     fn name(&self) -> Result<Name, BenchError> {
-        match self.device {
-            Device::Cuda { ordinal } => Ok(Name::Cuda { ordinal }),
-            Device::Sim { seed } => Ok(Name::Sim { seed }),
-            device @ Device::Cpu { .. } => Err(BenchError::Device { found: device.to_string() }),
-        }
+        name_of(self.device)
     }
 
     /// The journal of the call.
     fn journal(&self) -> Result<Journal, Failure> {
-        let name = self.name()?;
-        let ordinal = if let Name::Cuda { ordinal } = name { Some(ordinal) } else { None };
-        let journal = Journal::new(name.open()?.properties().name.clone(), ordinal, self.commit.clone());
+        let journal = journal_of(self.name()?, self.commit.clone())?;
         // A simulated device takes minutes for a shape.
         let told = matches!(self.device, Device::Sim { .. }) || io::stderr().is_terminal();
         let journal = journal.within(self.budget).told(told);
@@ -150,6 +157,21 @@ impl BenchArgs {
             _ => Ok(journal),
         }
     }
+}
+
+/// A device that kernels can be timed on.
+fn name_of(device: Device) -> Result<Name, BenchError> {
+    match device {
+        Device::Cuda { ordinal } => Ok(Name::Cuda { ordinal }),
+        Device::Sim { seed } => Ok(Name::Sim { seed }),
+        Device::Cpu { .. } => Err(BenchError::Device { found: device.to_string() }),
+    }
+}
+
+/// The journal of a call on a device.
+fn journal_of(name: Name, commit: Option<String>) -> Result<Journal, Failure> {
+    let ordinal = if let Name::Cuda { ordinal } = name { Some(ordinal) } else { None };
+    Ok(Journal::new(name.open()?.properties().name.clone(), ordinal, commit))
 }
 
 /// Runs the subcommand.

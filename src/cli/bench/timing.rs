@@ -7,8 +7,10 @@ use tilewright_codegen::device::backend::Work;
 use tilewright_codegen::device::{Device, DeviceError, Stream};
 
 use super::journal::Journal;
+use super::tune::Tunable;
 use crate::cli::Failure;
 use crate::results::Row;
+use crate::tuning::Tuned;
 
 /// Times of one launch, microseconds, in the order of the replays.
 #[derive(Clone, Debug)]
@@ -31,8 +33,8 @@ pub struct Bench {
     pub device: Device,
     /// The stream that everything runs on.
     pub stream: Stream,
-    /// Whether variants are asked for.
-    pub tune: bool,
+    /// Settings that were found faster than those that ship.
+    pub tuned: Tuned,
     /// Replays that are timed.
     pub replays: usize,
     /// Extents that are asked for.
@@ -59,11 +61,26 @@ impl Bench {
         Ok(self.journal.keep(row)?)
     }
 
+    /// Measures a kernel with the settings that were tuned for its shape, or else with those that ship, and keeps the row.
+    pub fn keep_row_of(&self, kernel: &dyn Tunable) -> Result<(), Failure> {
+        let device = &self.device.properties().name;
+        let row = match self.tuned.settings(device, None, kernel.suite(), &kernel.shape()) {
+            Some(settings) => Row { variant: settings.to_string(), ..kernel.measure(settings)? },
+            None => kernel.measure(&kernel.space().at(kernel.space().shipped()))?,
+        };
+        self.keep(row)
+    }
+
+    /// Whether the device is simulated: its times mean nothing, and a launch takes seconds.
+    fn is_simulated(&self) -> bool {
+        self.device.properties().driver == 0
+    }
+
     /// The time of one of these launches, as one graph, replayed.
     pub fn time(&self, work: &[Work]) -> Result<Times, DeviceError> {
-        const WARM_UP: usize = 3;
+        let warm_up = if self.is_simulated() { 0 } else { 3 };
         let graph = self.device.graph(work)?;
-        for _ in 0..WARM_UP {
+        for _ in 0..warm_up {
             graph.launch(&self.stream)?;
         }
         let mut events = vec![self.stream.record()?];
@@ -76,8 +93,8 @@ impl Bench {
         Ok(Times { samples: times.iter().map(|time| time.as_secs_f64() * 1e6 / launches).collect() })
     }
 
-    /// How many buffers of so many bytes to rotate over: 2.5 GB in all, but at least 3 and at most 64.
-    pub fn rotations(bytes: u64) -> usize {
-        (2_500_000_000 / bytes.max(1)).clamp(3, 64) as usize
+    /// How many buffers of so many bytes to rotate over: 2.5 GB in all, but at least 3 and at most 64; one that is simulated.
+    pub fn rotations(&self, bytes: u64) -> usize {
+        if self.is_simulated() { 1 } else { (2_500_000_000 / bytes.max(1)).clamp(3, 64) as usize }
     }
 }

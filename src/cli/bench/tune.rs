@@ -1,0 +1,340 @@
+//! `tilewright tune`: looks for the fastest settings of a suite's kernels on a device, and keeps those that win.
+//!
+//! Each configuration is one row of results, written at once: its variant is the text of its settings. At the end the best
+//! takes turns with what ships, and one more row, whose verdict is [`KEPT`], says which of the two is kept.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use clap::{Args, ValueEnum};
+
+use super::journal::Journal;
+use super::timing::Bench;
+use super::{BenchError, attention, decode, gemm, gemv, journal_of, name_of, parse_extent};
+use crate::cli::Failure;
+use crate::cli::paint::{self, Word};
+use crate::cli::subject::SubjectArgs;
+use crate::engine::Device;
+use crate::results::{Row, Summary, difference_is_significant};
+use crate::tuning::{KEPT, Settings, Space, Tuned, search, user_file};
+
+/// A kernel of one shape whose settings may differ.
+pub trait Tunable {
+    /// The suite of its rows.
+    fn suite(&self) -> &str;
+
+    /// The shape of its rows.
+    fn shape(&self) -> Vec<(&'static str, u64)>;
+
+    /// What may be set.
+    fn space(&self) -> Space;
+
+    /// A figure that is small where the time is, infinite for what cannot run.
+    fn predict(&self, settings: &Settings) -> f64 {
+        let _ = settings;
+        0.0
+    }
+
+    /// An error that is as right as any other, whatever the error of what ships.
+    fn as_right(&self) -> f64 {
+        0.0
+    }
+
+    /// The row of these settings; fails where they cannot run, or compute something else.
+    fn measure(&self, settings: &Settings) -> Result<Row, Failure>;
+}
+
+/// Makes a kernel's operands once its turn comes.
+pub type Prepare<'b> = Box<dyn FnOnce() -> Result<Box<dyn Tunable + 'b>, Failure> + 'b>;
+
+/// Extents of a shape, such as `m=4096,n=4096,k=4096`.
+#[derive(Clone, Debug)]
+pub struct Extents(Vec<(String, u64)>);
+
+impl Extents {
+    fn parse(text: &str) -> Result<Extents, BenchError> {
+        text.split(',').map(parse_extent).collect::<Result<_, _>>().map(Extents)
+    }
+
+    /// The extents of these names, each from 1 to 2³¹ − 1.
+    pub fn named<const N: usize>(&self, names: [&str; N]) -> Result<[u32; N], BenchError> {
+        let found = self.0.iter().map(|(name, extent)| format!("{name}={extent}")).collect::<Vec<_>>().join(",");
+        let wrong = || BenchError::Shape { found: found.clone(), wanted: names.join(", ") };
+        let mut all = [0; N];
+        for (to, name) in all.iter_mut().zip(names) {
+            let mut same = self.0.iter().filter(|(known, _)| known == name);
+            let (Some(&(_, extent)), None) = (same.next(), same.next()) else { return Err(wrong()) };
+            *to = u32::try_from(extent).ok().filter(|extent| (1..1 << 31).contains(extent)).ok_or_else(wrong)?;
+        }
+        if self.0.len() == N { Ok(all) } else { Err(wrong()) }
+    }
+}
+
+/// What is tuned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Suite {
+    /// Matrix products, bf16: tiles, stages, clusters, raster, splits of K
+    Gemm,
+    /// Matrix times few vectors, bf16: warps, stages, bytes in flight, groups
+    Gemv,
+    /// Attention of one token over long contexts: tiles, stages, splits
+    Attention,
+    /// Whole tokens by the megakernel: its ring, what is held, run-ahead, placement
+    Decode,
+}
+
+/// Find the fastest settings of a suite's kernels on a device
+///
+/// Every configuration is checked, and is a row of the file at once, so that a search goes on where it ended. Settings
+/// are kept only where they beat what ships beyond the noise, in turns with it, and are as right. `generate` and `bench --tuned`
+/// use what is kept.
+#[derive(Args)]
+pub struct TuneArgs {
+    /// What to tune
+    #[arg(long, value_name = "NAME")]
+    suite: Suite,
+    /// Where: cuda:N, or sim:SEED, whose times mean nothing
+    #[arg(long, value_name = "DEVICE", default_value = "cuda:0")]
+    device: Device,
+    /// A shape, such as m=4096,n=4096,k=4096; give more for more shapes [default: those of the suite]
+    #[arg(long, value_name = "NAME=EXTENT,..", value_parser = Extents::parse)]
+    shape: Vec<Extents>,
+    /// Time for all shapes together
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = humantime::parse_duration)]
+    budget: Duration,
+    /// Where the rows go [default: the user's file, $TILEWRIGHT_TUNED or ~/.config/tilewright/tuned.jsonl]
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Measure these settings alone beside what ships, such as "hold=2 in_flight=2"; give more for more
+    #[arg(long = "try", value_name = "NAME=VALUE ..")]
+    trials: Vec<Settings>,
+    /// Search again where settings were kept before
+    #[arg(long)]
+    again: bool,
+    /// The seed of restarts
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// Replays that are timed
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    replays: usize,
+    /// The commit that was built [default: that of the working tree, as git says]
+    #[arg(long, value_name = "NAME")]
+    commit: Option<String>,
+    #[command(flatten)]
+    subject: SubjectArgs,
+}
+
+/// Runs the subcommand.
+pub fn run(args: &TuneArgs) -> Result<ExitCode, Failure> {
+    let name = name_of(args.device)?;
+    let out = args.out.clone().or_else(user_file).ok_or(BenchError::NoFile)?;
+    if let Some(folder) = out.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    let journal = Rc::new(journal_of(name, args.commit.clone())?.told(true).resume(&out)?);
+    let device = name.open()?;
+    let stream = device.stream()?;
+    let (only, tuned) = (Vec::new(), Tuned::default());
+    let bench = Bench { device, stream, tuned, replays: args.replays, only, journal: Rc::clone(&journal) };
+    let kernels = match args.suite {
+        Suite::Gemm => gemm::tunables(&bench, &args.shape)?,
+        Suite::Gemv => gemv::tunables(&bench, &args.shape)?,
+        Suite::Attention => attention::tunables(&bench, &args.shape)?,
+        Suite::Decode if !args.shape.is_empty() => return Err(BenchError::DecodeShape.into()),
+        Suite::Decode => decode::tunables(&args.subject, args.device)?,
+    };
+    let until = Instant::now() + args.budget;
+    let count = kernels.len() as u32;
+    let mut lines = Vec::new();
+    for (index, prepare) in (0..).zip(kernels) {
+        // What a shape leaves over is for those behind it.
+        let share = until.saturating_duration_since(Instant::now()) / (count - index);
+        let tuner = Tuner { args, journal: &journal, kernel: prepare()?, until: Instant::now() + share };
+        lines.extend(tuner.run()?);
+    }
+    if !lines.is_empty() {
+        table(&mut io::stdout().lock(), &lines)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// One shape under way.
+struct Tuner<'t> {
+    args: &'t TuneArgs,
+    journal: &'t Journal,
+    kernel: Box<dyn Tunable + 't>,
+    until: Instant,
+}
+
+/// What was found for a shape.
+struct Line {
+    shape: String,
+    shipped: Summary,
+    best: Summary,
+    settings: Settings,
+    tried: usize,
+    kept: bool,
+}
+
+/// Rounds of what ships and what was found, in turns.
+const TURNS: usize = 3;
+
+impl Tuner<'_> {
+    fn run(self) -> Result<Option<Line>, Failure> {
+        let (kernel, space) = (&self.kernel, self.kernel.space());
+        let is_kept = |row: &Row| row.verdict.as_deref() == Some(KEPT);
+        if let Some(row) = self.journal.before(kernel.suite(), &kernel.shape(), is_kept)
+            && !self.args.again
+            && self.args.trials.is_empty()
+        {
+            let line = format!("{} {} is tuned already; --again searches again", row.suite, row.shape_line());
+            paint::line(Word::Note, &line);
+            return Ok(None);
+        }
+        let shipped = space.at(space.shipped());
+        let measure = |settings: &Settings| match self.measure(settings) {
+            // Where what ships fails there is nothing to be compared with.
+            Err(failure) if *settings != shipped => {
+                failure.report();
+                Ok(None)
+            }
+            found => found.map(Some),
+        };
+        let found = if self.args.trials.is_empty() {
+            let over = || Instant::now() >= self.until;
+            search(&space, |settings| kernel.predict(settings), self.args.seed, over, measure)?
+                .map(|found| (found.best, found.tried))
+        } else {
+            let mut best = (measure(&shipped)?, shipped.clone());
+            for trial in &self.args.trials {
+                let settings = trial.iter().fold(shipped.clone(), |all, (name, value)| all.with(name, value));
+                let us = measure(&settings)?;
+                if us.is_some_and(|us| best.0.is_none_or(|least| us < least)) {
+                    best = (us, settings);
+                }
+            }
+            Some((best.1, self.args.trials.len() + 1))
+        };
+        let Some((best, tried)) = found else { return Ok(None) };
+        self.decide(&shipped, best, tried).map(Some)
+    }
+
+    /// Microseconds of a configuration: measured before, or now.
+    fn measure(&self, settings: &Settings) -> Result<f64, Failure> {
+        let variant = settings.to_string();
+        let is_same = |row: &Row| row.variant == variant && row.verdict.is_none() && row.median_us.is_some();
+        if let Some(row) = self.journal.before(self.kernel.suite(), &self.kernel.shape(), is_same) {
+            return Ok(row.median_us.unwrap_or(f64::INFINITY));
+        }
+        let row = Row { variant, ..self.kernel.measure(settings)? };
+        let us = row.median_us.unwrap_or(f64::INFINITY);
+        self.journal.keep(row)?;
+        Ok(us)
+    }
+
+    /// Measures the best and what ships in turns, and keeps one of them.
+    fn decide(&self, shipped: &Settings, best: Settings, tried: usize) -> Result<Line, Failure> {
+        let mut rows: [Option<Row>; 2] = [None, None];
+        let rounds = if best == *shipped { 1 } else { TURNS };
+        for _ in 0..rounds {
+            for (settings, to) in [shipped, &best].into_iter().zip(&mut rows) {
+                let now = Row { variant: settings.to_string(), ..self.kernel.measure(settings)? };
+                *to = Some(match to.take() {
+                    Some(before) => merged(before, now),
+                    None => now,
+                });
+            }
+        }
+        let [Some(old), Some(new)] = rows else { unreachable!("there is a round") };
+        let kept = wins(&old, &new, self.kernel.as_right());
+        let summary = |row: &Row| Summary::of(row).ok_or(BenchError::NoTime);
+        let (shape, settings) = (new.shape_line(), if kept { best } else { shipped.clone() });
+        let line = Line { shape, shipped: summary(&old)?, best: summary(&new)?, settings, tried, kept };
+        let row = if kept { new } else { old };
+        self.journal.keep(Row { verdict: Some(KEPT.to_owned()), ..row })?;
+        Ok(line)
+    }
+}
+
+/// Two rows of one configuration as one.
+fn merged(mut before: Row, now: Row) -> Row {
+    before.samples_us.extend(now.samples_us);
+    before.error = before.error.zip(now.error).map(|(a, b)| a.max(b));
+    (before.median_us, before.best_us) = (None, None);
+    let summary = Summary::of(&before);
+    (before.median_us, before.best_us) = summary.map(|summary| (summary.median, summary.best)).unzip();
+    before
+}
+
+/// How much larger an error may be where sums have another order.
+const AS_RIGHT: f64 = 1.1;
+
+/// Whether a configuration is faster than what ships beyond the noise, and as right.
+fn wins(shipped: &Row, found: &Row, right: f64) -> bool {
+    let as_right = match (shipped.error, found.error) {
+        (Some(old), Some(new)) => new <= (old * AS_RIGHT).max(right),
+        (None, None) => true,
+        _ => false,
+    };
+    let (Some(old), Some(new)) = (Summary::of(shipped), Summary::of(found)) else { return false };
+    as_right && new.median < old.median && difference_is_significant(old, new)
+}
+
+fn table(to: &mut dyn Write, lines: &[Line]) -> io::Result<()> {
+    writeln!(to, "{:44} {:>10} {:>10} {:>7} {:>6} settings", "shape", "shipped us", "found us", "ratio", "tried")?;
+    let mut ratios = Vec::new();
+    for Line { shape, shipped, best, settings, tried, kept } in lines {
+        let ratio = if *kept { shipped.median / best.median } else { 1.0 };
+        ratios.push(ratio.ln());
+        let told = if *kept { settings.to_string() } else { "those that ship".to_owned() };
+        let (old, new) = (shipped.median, best.median);
+        writeln!(to, "{shape:44} {old:10.2} {new:10.2} {ratio:7.3} {tried:6} {told}")?;
+    }
+    if !ratios.is_empty() {
+        let mean = (ratios.iter().sum::<f64>() / ratios.len() as f64).exp();
+        writeln!(to, "geometric mean of {} ratios: {mean:.3}", ratios.len())?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(samples_us: &[f64], error: Option<f64>) -> Row {
+        Row { samples_us: samples_us.to_vec(), error, ..Row::default() }
+    }
+
+    #[test]
+    fn what_is_kept_is_faster_beyond_the_noise_and_as_right() {
+        let shipped = row(&[100.0, 101.0, 99.0, 100.0, 100.0], Some(1e-3));
+        assert!(wins(&shipped, &row(&[90.0, 91.0, 90.0, 90.0, 89.0], Some(1e-3)), 0.0));
+        assert!(!wins(&shipped, &row(&[110.0, 111.0, 110.0, 110.0, 109.0], Some(1e-3)), 0.0), "slower");
+        assert!(
+            !wins(&shipped, &row(&[99.5, 99.6, 99.4, 99.5, 99.5], Some(1e-3)), 0.0),
+            "less than a hundredth faster"
+        );
+        assert!(!wins(&shipped, &row(&[60.0, 140.0, 95.0, 130.0, 70.0], Some(1e-3)), 0.0), "noise");
+        assert!(!wins(&shipped, &row(&[90.0, 91.0, 90.0, 90.0, 89.0], Some(2e-3)), 0.0), "twice the error");
+        assert!(!wins(&shipped, &row(&[90.0, 91.0, 90.0, 90.0, 89.0], None), 0.0), "not checked");
+        assert!(wins(&shipped, &row(&[90.0, 91.0, 90.0, 90.0, 89.0], Some(2e-3)), 2e-3), "as right as any");
+    }
+
+    #[test]
+    fn rows_of_a_configuration_are_merged_with_the_larger_error() {
+        let all = merged(row(&[1.0, 2.0, 3.0], Some(1e-3)), row(&[5.0, 4.0], Some(2e-3)));
+        assert_eq!((all.median_us, all.best_us, all.error), (Some(3.0), Some(1.0), Some(2e-3)));
+    }
+
+    #[test]
+    fn a_shape_has_the_extents_that_its_suite_names_and_no_others() {
+        let named = |text: &str| Extents::parse(text).and_then(|extents| extents.named(["n", "k"]));
+        assert_eq!(named("k=64,n=8").expect("is a shape"), [8, 64]);
+        for wrong in ["n=8", "n=8,k=64,m=1", "n=8,n=8", "n=0,k=64", "n=4294967296,k=64", "n=8,k", ""] {
+            assert_eq!(named(wrong).expect_err(wrong).to_string().lines().count(), 1);
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Searches for settings: what is measured once, what is kept, and who uses it.
+
+use std::process::{Command, Output};
+
+use tilewright::results::Results;
+use tilewright::tuning::{KEPT, Tuned};
+
+use crate::{failure, tiny};
+
+const SIMULATED: &str = "simulated H100";
+
+/// A search on the simulator, whose rows go to a file.
+fn tune(out: &str, args: &[&str]) -> Output {
+    let base = ["tune", "--device", "sim:3", "--replays", "1", "--commit", "a", "--out", out];
+    crate::run(&[&base[..], args].concat(), b"")
+}
+
+fn said(output: &Output) -> String {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn every_configuration_is_a_row_at_once_and_no_search_measures_it_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("deep/tuned.jsonl");
+    let out = path.to_str().expect("UTF-8");
+    let shape = ["--suite", "attention", "--shape", "batch=1,tokens=64"];
+    // The space has twelve configurations, and there is time for all.
+    let first = tune(out, &[&shape[..], &["--budget", "1h"]].concat());
+    let measured = said(&first).lines().filter(|line| line.starts_with("measured: ")).count();
+    assert_eq!(measured, 12 + 1, "{}", said(&first));
+    let results = Results::open(&path).expect("rows");
+    let kept: Vec<_> = results.rows.iter().filter(|(_, row)| row.verdict.as_deref() == Some(KEPT)).collect();
+    assert_eq!((results.rows.len(), kept.len()), (13, 1));
+    assert!(results.rows.iter().all(|(_, row)| row.error.is_some_and(|error| error < 1e-2)));
+    let tuned = Tuned::of(&results);
+    let shape_of_row = [("batch", 1), ("depth", 128), ("tokens", 64)];
+    let settings = tuned.settings(SIMULATED, None, "attention", &shape_of_row).expect("settings");
+    assert_eq!(settings.to_string(), kept[0].1.variant);
+    assert!(String::from_utf8_lossy(&first.stdout).contains("batch=1 depth=128 tokens=64"));
+
+    let second = said(&tune(out, &shape));
+    assert!(second.contains("is tuned already; --again searches again") && !second.contains("measured:"), "{second}");
+    let again = said(&tune(out, &[&shape[..], &["--again", "--budget", "1h"]].concat()));
+    assert_eq!(again.lines().filter(|line| line.starts_with("measured: ")).count(), 1, "{again}");
+    // Another build is another kernel.
+    let other = ["tune", "--device", "sim:3", "--replays", "1", "--commit", "b", "--out", out, "--budget", "0s"];
+    let other = said(&crate::run(&[&other[..], &shape].concat(), b""));
+    assert!(other.lines().filter(|line| line.starts_with("measured: ")).count() >= 2, "{other}");
+}
+
+#[test]
+fn what_was_kept_for_a_model_is_what_its_machines_are_made_with() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("tuned.jsonl");
+    let model = tiny("").to_str().expect("UTF-8").to_owned();
+    let generate = |text: &str| {
+        std::fs::write(&path, text).expect("writes");
+        let args = ["--device", "sim", "--prompt", "Once", "--max-new-tokens", "1"];
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tilewright"));
+        command.args(["generate", "--model", &model]).args(args).env("TILEWRIGHT_TUNED", &path);
+        command.output().expect("runs")
+    };
+    let rows = |settings: &str| {
+        let call = format!(r#"{{"call":{{"id":"a","date":"2026-11-22","device":"{SIMULATED}","command":"tune"}}}}"#);
+        let shape = r#"{"batch":1,"context":64,"hidden":192,"layers":4}"#;
+        let row = format!(
+            r#"{{"suite":"decode","who":"tilewright","shape":{shape},"variant":"{settings}","verdict":"{KEPT}"}}"#
+        );
+        format!("{call}\n{row}\n")
+    };
+    let text = |output: &Output| String::from_utf8_lossy(&output.stdout).into_owned();
+    let plain = generate(&rows("hold=2 stages=3"));
+    assert!(plain.status.success() && !text(&plain).is_empty(), "{}", String::from_utf8_lossy(&plain.stderr));
+    // These reach the machine, which has no such stages.
+    let wrong = generate(&rows("stage_bytes=100"));
+    let line = String::from_utf8_lossy(&wrong.stderr).into_owned();
+    assert!(wrong.status.code() == Some(2) && line.lines().count() == 1 && line.contains("stage"), "{line}");
+    let unknown = generate(&rows("shelves=2"));
+    let line = String::from_utf8_lossy(&unknown.stderr).into_owned();
+    assert!(unknown.status.code() == Some(2) && line.contains("there is no setting `shelves`"), "{line}");
+    let damaged = generate("{");
+    let line = String::from_utf8_lossy(&damaged.stderr).into_owned();
+    assert!(damaged.status.code() == Some(2) && line.contains("the user's file of tuned settings"), "{line}");
+}
+
+#[test]
+fn what_cannot_be_tuned_is_refused_in_one_line() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("tuned.jsonl");
+    let out = out.to_str().expect("UTF-8");
+    let refused = |args: &[&str], words: &str| {
+        let line = failure(&[&["tune", "--out", out], args].concat(), b"");
+        assert!(line.contains(words), "{line}");
+    };
+    refused(&["--suite", "gemm", "--device", "cpu"], "kernels are timed on cuda:N or sim:SEED");
+    let on_sim = |suite: &'static str, shape: &'static str| ["--device", "sim", "--suite", suite, "--shape", shape];
+    refused(&on_sim("gemm", "m=8,n=8"), "m=8,n=8 is not a shape of this suite, which has m, n, k");
+    refused(&on_sim("gemv", "batch=1,n=8,k=0"), "each from 1 to 2147483647");
+    refused(&on_sim("decode", "batch=1"), "decode is tuned for --model or --config");
+    let settings = ["--device", "sim", "--suite", "gemv", "--shape", "batch=1,n=8,k=16", "--try", "warps"];
+    refused(&settings, "`warps` is not NAME=VALUE");
+}
