@@ -25,6 +25,12 @@ fn host() -> &'static Engine {
     ENGINE.get_or_init(|| Engine::load(&folder("tiny-llama"), Device::Cpu { workers: 2 }).expect("the model loads"))
 }
 
+/// The GPU that is asked for, or a simulated one.
+fn device(seed: u64) -> Device {
+    let gpu = std::env::var("TILEWRIGHT_DEVICE").ok().map(|name| name.parse().expect("a device"));
+    gpu.unwrap_or(Device::Sim { seed })
+}
+
 fn request(prompt: &str, new: usize) -> Submission {
     let prompt_ids = host().tokenizer().encode(prompt).expect("it encodes");
     Submission::from(Request { prompt_ids, max_new_tokens: new })
@@ -211,9 +217,8 @@ fn a_server_takes_requests_from_any_thread_and_forgets_who_has_gone() {
 /// step has the same width, so nothing depends on the company.
 #[test]
 fn requests_on_a_device_get_the_tokens_that_they_get_alone() {
-    let gpu = std::env::var("TILEWRIGHT_DEVICE").ok().map(|name| name.parse().expect("a device"));
-    let engine = Engine::load(&folder("tiny-qwen3"), gpu.unwrap_or(Device::Sim { seed: 5 })).expect("the model loads");
-    let new = if gpu.is_some() { 40 } else { 4 };
+    let engine = Engine::load(&folder("tiny-qwen3"), device(5)).expect("the model loads");
+    let new = if let Device::Sim { .. } = device(5) { 4 } else { 40 };
     let options = BatchOptions { rows: 4, prompt_rows: 2, deterministic: true, ..BatchOptions::for_context(128) };
     let ask = |ids: &[u32], new, sampling, speculate| {
         let request = Request { prompt_ids: ids.to_vec(), max_new_tokens: new };
@@ -233,6 +238,26 @@ fn requests_on_a_device_get_the_tokens_that_they_get_alone() {
     let together = run(&asked);
     for (asked, together) in asked.iter().zip(&together) {
         assert_eq!(run(&[Submission { speculate: false, ..asked.clone() }]), std::slice::from_ref(together));
+    }
+}
+
+/// More sequences than a step has rows: the library's `generate` batches them.
+#[test]
+fn more_sequences_than_rows_are_batched_on_a_device() {
+    let engine = Engine::load(&folder("tiny-qwen3"), device(7)).expect("the model loads");
+    let requests: Vec<Request> =
+        (0..18).map(|at| Request { prompt_ids: vec![5 + at], max_new_tokens: 1 + at as usize % 2 }).collect();
+    let mut told = vec![Vec::new(); requests.len()];
+    let (found, speed) =
+        engine.generate(&requests, &Sampling::GREEDY, |at, token| told[at].push(token)).expect("generates");
+    assert_eq!(speed.tokens, 27);
+    for ((request, found), told) in requests.iter().zip(&found).zip(told) {
+        assert_eq!((found.token_ids.len(), &found.token_ids), (request.max_new_tokens, &told));
+    }
+    if let Device::Sim { .. } = device(7) {
+        // On a GPU another width may choose otherwise where two tokens are close.
+        let alone = engine.generate(&requests[1..2], &Sampling::GREEDY, |_, _| ()).expect("generates").0;
+        assert_eq!(found[1], alone[0]);
     }
 }
 

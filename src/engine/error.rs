@@ -1,5 +1,7 @@
 //! What can go wrong between a prompt and its continuation.
 
+use std::sync::Arc;
+
 use thiserror::Error;
 use tilewright_codegen::device::DeviceError;
 use tilewright_kernels::naive::SamplingError;
@@ -93,6 +95,8 @@ pub enum EngineError {
     Stop(#[from] EmptyStop),
     #[error("no thread can be started for the server")]
     Thread(#[source] std::io::Error),
+    #[error(transparent)]
+    OfStep(#[from] Arc<EngineError>),
     #[error("the server has ended; start another one")]
     ServerEnded,
     #[error("sequence {found} does not exist, the session has {sequences}")]
@@ -102,6 +106,9 @@ pub enum EngineError {
 impl EngineError {
     /// Whether the work was aborted by whoever holds the engine's [`Abort`](super::Abort).
     pub fn is_abort(&self) -> bool {
-        matches!(self, EngineError::Aborted | EngineError::Launch(LaunchError::Aborted { .. }))
+        match self {
+            EngineError::OfStep(error) => error.is_abort(),
+            error => matches!(error, EngineError::Aborted | EngineError::Launch(LaunchError::Aborted { .. })),
+        }
     }
 }

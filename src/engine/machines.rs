@@ -191,7 +191,7 @@ struct OnDevice {
 }
 
 /// Most rows of a step on a device: those of an MMA's operand.
-const MOST_ROWS: usize = 16;
+pub(super) const MOST_ROWS: usize = 16;
 
 impl OnDevice {
     fn gpu(&self) -> &Gpu {

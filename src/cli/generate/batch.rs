@@ -67,9 +67,7 @@ pub fn run(work: &Work) -> Result<ExitCode, Failure> {
 /// A batcher with room for the longest request.
 fn batcher(work: &Work) -> Result<Batcher, EngineError> {
     let max = work.engine.spec().max_positions;
-    // The last new token is never fed back, so it needs no room.
-    let room = |r: &Request| r.prompt_ids.len().saturating_add(r.max_new_tokens.saturating_sub(1)).clamp(1, max);
-    let context = work.requests.iter().map(room).max().unwrap_or(1);
+    let context = work.requests.iter().map(|request| request.room(max)).max().unwrap_or(1).max(1);
     let options = BatchOptions {
         deterministic: work.args.batch.deterministic,
         sampling: !work.sampling.is_greedy(),
@@ -83,7 +81,8 @@ fn submission(work: &Work, prompt: usize, request: &Request) -> Submission {
     Submission {
         sampling: work.sampling,
         row: u32::try_from(prompt).unwrap_or(u32::MAX),
-        penalties: args.penalties(),
+        penalties: work.penalties(),
+        suppressed: work.suppressed().to_vec(),
         logprobs: args.logprobs,
         speculate: args.speculate,
         ..Submission::from(request.clone())

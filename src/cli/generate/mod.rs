@@ -13,6 +13,7 @@ use super::Failure;
 use super::interrupt::Interrupt;
 use super::load::load;
 use super::prompt::PromptArgs;
+use crate::checkpoint::GenerationSettings;
 use crate::engine::{Device, Engine, EngineError, Penalties, Request, StopTexts};
 
 /// Continue a prompt with a model
@@ -58,9 +59,12 @@ pub struct GenerateArgs {
 /// What a batch of requests has besides.
 #[derive(Args)]
 struct BatchArgs {
-    /// Divide positive logits of tokens that were there by R, multiply negative ones
-    #[arg(long, value_name = "R", default_value_t = 1.0, allow_negative_numbers = true)]
-    repetition_penalty: f32,
+    /// Divide positive logits of tokens that were there by R, multiply negative ones; 1 if the checkpoint wants none
+    #[arg(long, value_name = "R", allow_negative_numbers = true)]
+    repetition_penalty: Option<f32>,
+    /// Let no run of N tokens come twice, 0: any; as the checkpoint wants it
+    #[arg(long, value_name = "N")]
+    no_repeat_ngram: Option<usize>,
     /// Take P from the logits of tokens of the new text
     #[arg(long, value_name = "P", default_value_t = 0.0, allow_negative_numbers = true)]
     presence_penalty: f32,
@@ -79,18 +83,14 @@ struct BatchArgs {
 }
 
 impl BatchArgs {
-    fn penalties(&self) -> Penalties {
+    /// What is asked for, and else what the checkpoint wants.
+    fn penalties(&self, wanted: &GenerationSettings) -> Penalties {
         Penalties {
-            repetition: self.repetition_penalty,
+            repetition: self.repetition_penalty.or(wanted.repetition_penalty).unwrap_or(1.0),
             presence: self.presence_penalty,
             frequency: self.frequency_penalty,
-            ..Penalties::NONE
+            no_repeat: self.no_repeat_ngram.unwrap_or(wanted.no_repeat_ngram_size),
         }
-    }
-
-    /// Whether something is asked for that only a batch has.
-    fn is_asked_for(&self) -> bool {
-        !self.penalties().is_none() || self.logprobs.is_some() || self.speculate || self.deterministic
     }
 }
 
@@ -98,7 +98,7 @@ impl BatchArgs {
 pub fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
     let sampling = Sampling::new(args.temperature, args.top_k, args.top_p, args.seed).map_err(EngineError::from)?;
     StopTexts::new(args.stop.clone())?;
-    args.batch.penalties().check()?;
+    args.batch.penalties(&GenerationSettings::default()).check()?;
     let texts = args.prompt.texts()?;
     let engine = load(&args.model, args.device)?;
     let mut requests = Vec::with_capacity(texts.len());
@@ -109,7 +109,7 @@ pub fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
     let interrupt = Interrupt::aborts(engine.abort_handle())?;
     let work = Work { engine: &engine, requests, sampling, stop: &args.stop, interrupt, args };
     match &work.requests[..] {
-        [request] if !args.batch.is_asked_for() => single::run(&work, request),
+        [request] if !work.needs_batch() => single::run(&work, request),
         _ => batch::run(&work),
     }
 }
@@ -125,6 +125,22 @@ struct Work<'e> {
 }
 
 impl Work<'_> {
+    fn penalties(&self) -> Penalties {
+        self.args.batch.penalties(self.engine.checkpoint().generation())
+    }
+
+    /// Tokens that are never chosen.
+    fn suppressed(&self) -> &[u32] {
+        &self.engine.checkpoint().generation().suppress_tokens
+    }
+
+    /// Whether something is asked for that only a batch has.
+    fn needs_batch(&self) -> bool {
+        let BatchArgs { logprobs, speculate, deterministic, .. } = self.args.batch;
+        let changes = !self.penalties().is_none() || !self.suppressed().is_empty();
+        changes || logprobs.is_some() || speculate || deterministic
+    }
+
     /// The text of tokens up to where it stops.
     fn whole(&self, tokens: &[u32]) -> Result<String, Failure> {
         let mut stop = StopTexts::new(self.stop.iter().cloned())?;

@@ -14,7 +14,7 @@ use super::super::Engine;
 use super::super::cells::OwnedCells;
 use super::super::error::EngineError;
 use super::super::generate::{Answer, Completion, Finish, check_prompt};
-use super::super::machines::{Machines, Widths, machines};
+use super::super::machines::{MOST_ROWS, Machines, Widths, machines};
 use super::super::session::{Run, lowering_options};
 use super::giving::Giving;
 use super::scheduler::{Limits, Scheduler, Step};
@@ -49,8 +49,6 @@ pub struct BatchOptions {
     pub sampling: bool,
 }
 
-/// Most rows of a step.
-const MOST_ROWS: usize = 16;
 /// Most steps of a launch that need no host between them: what a deadline of another request may wait for.
 const LAUNCH_STEPS: usize = 64;
 
@@ -182,8 +180,7 @@ impl Batcher {
         let (prompt, new) = (request.prompt_ids.len(), request.max_new_tokens);
         check_prompt(&self.shape.spec, &request.prompt_ids)?;
         penalties.check()?;
-        // The last new token is never fed back, so it needs no room.
-        let tokens = prompt.saturating_add(new.saturating_sub(1)).min(self.shape.spec.max_positions);
+        let tokens = request.room(self.shape.spec.max_positions);
         if tokens > self.shape.context {
             return Err(EngineError::RequestContext { prompt, new, context: self.shape.context });
         }

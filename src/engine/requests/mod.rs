@@ -10,6 +10,7 @@
 //! | `choice` | tokens chosen by the host: penalties, log probabilities |
 //! | `giving` | what the rows of a step gave |
 //! | `batcher` | scheduler and machine together, a step at a time |
+//! | `many` | generation of more sequences than a device's step has rows |
 //! | `server` | the same behind a thread |
 //!
 //! `scheduler`, `sequence`, `cache`, `proposer` and `choice` are pure: what they are told decides what they say.
@@ -18,6 +19,7 @@ mod batcher;
 mod cache;
 mod choice;
 mod giving;
+mod many;
 mod proposer;
 mod scheduler;
 mod sequence;

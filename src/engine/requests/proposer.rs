@@ -12,6 +12,8 @@ const WINDOW: usize = 28;
 const PAYS: usize = 4;
 /// Tokens without proposals after a window that did not pay.
 const REST: usize = 32;
+/// Tokens after which it is asked again where it had nothing to propose.
+const PATIENCE: usize = 8;
 
 /// Proposes tokens for one sequence.
 #[derive(Debug, Default)]
@@ -44,6 +46,11 @@ impl Proposer {
         // What reaches the end goes on with what was proposed: a text that repeats itself goes round.
         let round = &self.tokens[*from..];
         round.iter().copied().cycle().take(most.min(MOST_PROPOSED)).collect()
+    }
+
+    /// How many tokens may come before it is asked again, when it proposes nothing now.
+    pub fn patience(&self) -> usize {
+        if self.rest > 0 { self.rest } else { PATIENCE }
     }
 
     /// So many tokens were proposed, of which so many were accepted. Where few were, it rests.
@@ -89,11 +96,11 @@ mod tests {
         (0..4).for_each(|_| proposer.verified(7, 6));
         assert!(!proposer.propose(7).is_empty());
         (0..4).for_each(|_| proposer.verified(7, 1));
-        assert!(proposer.propose(7).is_empty());
+        assert_eq!(proposer.patience(), REST);
         for at in 0..REST as u32 {
             assert!(proposer.propose(7).is_empty());
             proposer.push(1 + at % 2);
         }
-        assert!(!proposer.propose(7).is_empty());
+        assert_eq!((proposer.propose(7).is_empty(), proposer.patience()), (false, PATIENCE));
     }
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use super::super::generate::{Completion, Finish};
 use super::cache::PageCache;
-use super::proposer::MOST_PROPOSED;
+use super::proposer::{MOST_PROPOSED, Proposer};
 use super::sequence::{Ask, Place, Sequence};
 use super::submission::{Statistics, Ticket};
 
@@ -380,11 +380,15 @@ impl Scheduler {
         piece.proposed
     }
 
-    /// Steps for which all pieces have room, and the pages for them; nobody loses any.
+    /// Steps for which all pieces have room, and that nobody's proposals wait for; the pages for them, which nobody loses.
     fn reserve_steps(&mut self, pieces: &[Piece]) -> usize {
         let size = self.limits.page_tokens;
-        let left = pieces.iter().map(|piece| self.sequence_of(piece).left(self.limits.positions)).min();
-        let mut steps = left.unwrap_or(1).min(self.limits.steps).max(1);
+        let sequences = pieces.iter().map(|piece| self.sequence_of(piece));
+        let most = sequences.map(|sequence| {
+            let patience = sequence.proposer.as_ref().map_or(usize::MAX, Proposer::patience);
+            sequence.left(self.limits.positions).min(patience)
+        });
+        let mut steps = most.min().unwrap_or(1).min(self.limits.steps).max(1);
         let needed = |steps: usize| -> usize {
             let sequences = pieces.iter().map(|piece| self.sequence_of(piece));
             sequences.map(|s| (s.computed + steps).div_ceil(size).saturating_sub(s.pages.len())).sum()
