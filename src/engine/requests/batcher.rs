@@ -281,8 +281,9 @@ impl Batcher {
         } else {
             let run = Run { steps: step.steps, draws: &draws, ends: &ends };
             steps = self.machines.run(width, &cells.cells(), run, &mut |tokens| {
+                let goes_on = giving.tokens(tokens);
                 let over = deadline.is_some_and(|deadline| deadline <= (self.clock)());
-                match giving.tokens(tokens) && !over && !self.attention.load(Ordering::Acquire) {
+                match goes_on && !over && !self.attention.load(Ordering::Acquire) {
                     true => ControlFlow::Continue(()),
                     false => ControlFlow::Break(()),
                 }

@@ -180,6 +180,11 @@ impl Drive {
         Drive { batcher, stories, ended, config: config.clone(), plan, time, faults: 0 }
     }
 
+    /// The time, in milliseconds.
+    pub fn time(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.time)
+    }
+
     pub fn act(&mut self, action: &Action) {
         match action {
             Action::Submit(asked) => _ = self.submit(asked.clone()),

@@ -4,11 +4,12 @@
 mod drive;
 mod fake;
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::submission::{Statistics, Submission};
+use super::submission::{Event, Statistics, Submission};
 use drive::{Action, Asked, Config, Drive};
 use fake::{Fault, VOCAB};
 
@@ -59,7 +60,7 @@ fn actions() -> impl Strategy<Value = Action> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
     #[test]
     fn whatever_comes_each_request_gets_what_it_gets_alone(
@@ -160,12 +161,55 @@ fn a_higher_priority_takes_the_seat_of_a_lower_one() {
     assert_eq!((order, statistics.preemptions), (vec![2, 0, 1], 1));
 }
 
+/// A request for 40 tokens after a prompt of one, that gets so many.
+fn getting(config: &Config, count: impl Fn(usize) -> bool) -> Asked {
+    let all = (0..).map(|seed| Asked::new(&tokens(1, seed as usize), 40).hot(seed));
+    all.into_iter().find(|asked| count(asked.alone(config).0.len())).expect("a request")
+}
+
+/// Both prompts in one step, then launches of at most 16 steps.
 #[test]
 fn a_launch_goes_on_until_somebody_waits_for_a_seat_that_is_free() {
-    let config = Config { launches: true, memory: None, ..Config::ample() };
-    let statistics = run(&config, unended(&config, 4, 14).take(2)).1;
-    // The prompts in one step, then all other tokens.
-    assert_eq!((statistics.steps, statistics.tokens), (14, 28));
+    let config = Config { rows: 2, launches: true, ..Config::ample() };
+    let (early, long) = (getting(&config, |count| (4..9).contains(&count)), getting(&config, |count| count == 40));
+    let length = early.alone(&config).0.len() as u64;
+    for (waits, steps) in [(false, 16), (true, length - 1)] {
+        let mut drive = Drive::new(&config);
+        drive.submit(early.clone());
+        drive.submit(long.clone());
+        if waits {
+            drive.submit(Asked::new(&[1], 1));
+        }
+        drive.step();
+        drive.step();
+        assert_eq!(drive.batcher.statistics().steps, 1 + steps, "somebody waits: {waits}");
+        drive.finish();
+    }
+}
+
+#[test]
+fn a_launch_is_left_when_somebody_calls_or_a_deadline_is_over() {
+    let config = Config { launches: true, ..Config::ample() };
+    for deadline in [false, true] {
+        let mut drive = Drive::new(&config);
+        let long = getting(&config, |count| count == 40);
+        let limit = deadline.then_some(Duration::from_millis(5));
+        drive.submit(Asked { submission: Submission { deadline: limit, ..long.submission }, ..long });
+        drive.step();
+        let (attention, time) = (drive.batcher.attention(), drive.time());
+        let mut tokens = 0;
+        drive.batcher.step(|_, event| {
+            assert!(matches!(event, Event::Token(_)), "{event:?}");
+            tokens += 1;
+            if tokens == 3 && deadline {
+                time.store(5, Ordering::Relaxed);
+            } else if tokens == 3 {
+                attention.store(true, Ordering::Relaxed);
+            }
+        });
+        assert_eq!(tokens, 3);
+        assert_eq!(drive.batcher.step(|_, _| ()), !deadline);
+    }
 }
 
 #[test]
