@@ -312,9 +312,8 @@ impl Batcher {
 
     /// Ends the requests of a step that failed.
     fn fail(&mut self, step: &Step, error: EngineError, each: &mut dyn FnMut(Ticket, Event) -> bool) {
-        if !error.is_abort() {
-            self.scheduler.forget_pages();
-        }
+        // What its steps wrote is undefined, also of those whose tokens were told and whose pages were full by then.
+        self.scheduler.forget_pages();
         let error = Arc::new(error);
         for piece in &step.pieces {
             self.submissions.remove(&piece.ticket);

@@ -112,6 +112,8 @@ impl Asked {
 #[derive(Clone, Debug)]
 pub enum Action {
     Submit(Asked),
+    /// The request that was taken as that one goes on: its prompt, its tokens so far, then those of this prompt.
+    Follow(usize, Asked),
     /// Of the requests that were taken, the one of this number, modulo how many there are.
     Cancel(usize),
     Step,
@@ -188,6 +190,7 @@ impl Drive {
     pub fn act(&mut self, action: &Action) {
         match action {
             Action::Submit(asked) => _ = self.submit(asked.clone()),
+            Action::Follow(at, asked) => self.follow(*at, asked.clone()),
             Action::Cancel(at) => self.cancel(*at),
             Action::Step => _ = self.step(),
             Action::Fault(fault) => {
@@ -215,6 +218,16 @@ impl Drive {
                 assert!(known && !fits, "{error}");
                 None
             }
+        }
+    }
+
+    fn follow(&mut self, at: usize, mut asked: Asked) {
+        let Some(story) = self.stories.values().nth(at % self.stories.len().max(1)) else { return };
+        let before = story.asked.as_ref().map_or(&[][..], |asked| &asked.submission.request.prompt_ids);
+        let request = &mut asked.submission.request;
+        request.prompt_ids = [before, &story.tokens, &request.prompt_ids].concat();
+        if request.prompt_ids.len() <= self.config.positions {
+            self.submit(asked);
         }
     }
 

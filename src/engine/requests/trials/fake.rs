@@ -18,9 +18,9 @@ pub const VOCAB: usize = 12;
 /// What goes wrong in a machine, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The next step is aborted, a launch behind so many steps.
+    /// The next step is aborted, a launch behind so many steps; all that it wrote is nonsense.
     Abort(usize),
-    /// The next step fails, a launch behind so many steps; its rows' places in the pools hold nonsense.
+    /// The same with another error.
     Broken(usize),
     /// The next logits are not numbers.
     NaN,
@@ -122,8 +122,13 @@ impl Fake {
         }
     }
 
-    fn spoil(&mut self, rows: &[Row]) {
-        rows.iter().for_each(|row| *self.slot(row, row.position) = (3, 5));
+    /// Nonsense in the slots of this step and of so many before it.
+    fn spoil(&mut self, rows: &[Row], steps: usize) {
+        for row in rows {
+            for position in row.position - steps..=row.position {
+                *self.slot(row, position) = (3, 5);
+            }
+        }
     }
 
     /// Logits by what a row's pages hold; others where that is no sequence of tokens.
@@ -146,15 +151,11 @@ impl Fake {
         plan.take_if(|fault| wanted(*fault))
     }
 
-    /// What ends a launch behind so many steps.
-    fn error(&mut self, rows: &[Row], step: usize) -> Option<EngineError> {
-        match self.fault(|fault| matches!(fault, Fault::Abort(at) | Fault::Broken(at) if at <= step))? {
-            Fault::Abort(_) => Some(EngineError::Aborted),
-            _ => {
-                self.spoil(rows);
-                Some(EngineError::NoGpu)
-            }
-        }
+    /// What ends a launch at that step, when so many are done.
+    fn error(&mut self, rows: &[Row], step: usize, done: usize) -> Option<EngineError> {
+        let fault = self.fault(|fault| matches!(fault, Fault::Abort(at) | Fault::Broken(at) if at <= step))?;
+        self.spoil(rows, done);
+        Some(if let Fault::Abort(_) = fault { EngineError::Aborted } else { EngineError::NoGpu })
     }
 }
 
@@ -175,7 +176,7 @@ impl Machines for Fake {
         assert_eq!(cells.positions.len(), width);
         let rows = self.rows(cells);
         self.check(&rows, 1);
-        if let Some(error) = self.error(&rows, usize::MAX) {
+        if let Some(error) = self.error(&rows, usize::MAX, 0) {
             return Err(error);
         }
         self.write(&rows);
@@ -198,7 +199,7 @@ impl Machines for Fake {
         self.check(&rows, run.steps);
         let mut draws: Vec<Draw> = run.draws.to_vec();
         for step in 0..run.steps {
-            if let Some(error) = self.error(&rows, step) {
+            if let Some(error) = self.error(&rows, step, step) {
                 return Err(error);
             }
             self.write(&rows);

@@ -53,7 +53,8 @@ fn actions() -> impl Strategy<Value = Action> {
     prop_oneof![
         5 => requests().prop_map(Action::Submit),
         8 => Just(Action::Step),
-        1 => any::<prop::sample::Index>().prop_map(|at| Action::Cancel(at.index(64))),
+        2 => (0usize..64, requests()).prop_map(|(at, asked)| Action::Follow(at, asked)),
+        1 => (0usize..64).prop_map(Action::Cancel),
         1 => faults().prop_map(Action::Fault),
         1 => (1u64..20).prop_map(Action::Wait),
     ]
@@ -261,6 +262,21 @@ fn a_deadline_ends_who_runs_and_who_waits() {
     assert_eq!(drive.ended.len(), 2);
     assert_eq!(drive.stories.values().map(|story| story.tokens.len()).sum::<usize>(), 2);
     drive.finish();
+}
+
+#[test]
+fn what_a_launch_that_failed_wrote_is_shared_with_nobody() {
+    let config = Config { launches: true, page_tokens: 2, ..Config::ample() };
+    for fault in [Fault::Abort(8), Fault::Broken(8)] {
+        let mut drive = Drive::new(&config);
+        drive.submit(getting(&config, |count| count == 40));
+        drive.step();
+        drive.act(&Action::Fault(fault));
+        drive.step();
+        assert_eq!(drive.stories.values().map(|story| story.tokens.len()).sum::<usize>(), 9);
+        drive.act(&Action::Follow(0, Asked::new(&[1], 20)));
+        assert_eq!(drive.finish().shared_tokens, 0);
+    }
 }
 
 #[test]
