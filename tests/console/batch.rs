@@ -1,10 +1,13 @@
 //! `generate` with many prompts, and with what only a batch has.
 
 use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::{failure, stdout, tiny};
+use crate::{catches_interrupts, failure, stdout, tiny};
 
 fn args<'a>(model: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     [&["generate", "--model", model], more].concat()
@@ -92,4 +95,32 @@ fn log_probabilities_and_penalties_are_on_the_command_line() {
     assert!(refused(&["--presence-penalty", "NaN"]).contains("presence penalty is NaN"));
     assert!(refused(&["--prompt", ""]).contains("the prompt is empty"));
     assert!(refused(&["--each-line"]).contains("cannot be used with"));
+}
+
+/// Ctrl-C behind the first line: a line for each prompt that is left, with what there is, and exit code 130.
+#[test]
+fn an_interrupt_leaves_a_line_for_each_prompt() {
+    let model = model();
+    let mut more = vec!["--max-new-tokens", "900", "--temperature", "1.5", "--device", "cpu:1", "--stop", "e"];
+    // Every text has an `e` soon; 40 of them take a while on one core.
+    (0..40).for_each(|_| more.extend(["--prompt", "And God said"]));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tilewright"));
+    let mut child =
+        command.args(args(&model, &more)).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
+    let mut out = BufReader::new(child.stdout.take().expect("a pipe"));
+    let mut text = String::new();
+    out.read_line(&mut text).expect("a line");
+    while !catches_interrupts(child.id()) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(kill.expect("kill runs").success());
+    out.read_to_string(&mut text).expect("UTF-8");
+    let output = child.wait_with_output().expect("ends");
+    assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(130), ""));
+    let found = lines(&text);
+    let prompts: std::collections::BTreeSet<u64> = found.iter().filter_map(|line| line["prompt"].as_u64()).collect();
+    assert_eq!((found.len(), prompts.len()), (40, 40));
+    assert!(found.iter().any(|line| line["interrupted"] == json!(true) && line["finish"].is_null()));
+    assert!(found.iter().any(|line| line["finish"] == json!("stop")));
 }

@@ -7,7 +7,7 @@ pub const MOST_PROPOSED: usize = 7;
 /// Tokens of the longer and of the shorter run that is looked up.
 const RUNS: [usize; 2] = [4, 2];
 /// Proposals after which acceptance is looked at.
-const WINDOW: usize = 28;
+const WINDOW: usize = 14;
 /// One of so many proposed tokens must be accepted for proposals to pay.
 const PAYS: usize = 4;
 /// Tokens without proposals after a window that did not pay.
@@ -25,6 +25,8 @@ pub struct Proposer {
     before: [Option<usize>; RUNS.len()],
     proposed: usize,
     accepted: usize,
+    /// Accepted tokens of the last proposal.
+    last_accepted: usize,
     /// Tokens until it proposes again.
     rest: usize,
 }
@@ -45,7 +47,9 @@ impl Proposer {
         let Some(from) = self.before.iter().flatten().next().filter(|_| self.rest == 0) else { return Vec::new() };
         // What reaches the end goes on with what was proposed: a text that repeats itself goes round.
         let round = &self.tokens[*from..];
-        round.iter().copied().cycle().take(most.min(MOST_PROPOSED)).collect()
+        // What pays little costs little: two tokens, then twice as many as the last time went well.
+        let most = most.min(2 * (self.last_accepted + 1)).min(MOST_PROPOSED);
+        round.iter().copied().cycle().take(most).collect()
     }
 
     /// How many tokens may come before it is asked again, when it proposes nothing now.
@@ -55,6 +59,7 @@ impl Proposer {
 
     /// So many tokens were proposed, of which so many were accepted. Where few were, it rests.
     pub fn verified(&mut self, proposed: usize, accepted: usize) {
+        self.last_accepted = accepted;
         self.proposed += proposed;
         self.accepted += accepted;
         if self.proposed >= WINDOW {
@@ -79,15 +84,30 @@ mod tests {
     #[test]
     fn what_followed_is_proposed_and_the_longer_run_decides() {
         assert_eq!(proposer(&[1, 2, 3, 4, 5, 9, 3, 4, 6, 1, 2, 3, 4]).propose(2), [5, 9]);
-        assert_eq!(proposer(&[7, 8, 5, 6, 7, 8]).propose(3), [5, 6, 7]);
+        assert_eq!(proposer(&[7, 8, 5, 6, 7, 8]).propose(1), [5]);
         assert!(proposer(&[1, 2, 3]).propose(7).is_empty());
         assert!(proposer(&[]).propose(7).is_empty());
     }
 
     #[test]
     fn a_text_that_goes_round_is_proposed_beyond_its_end() {
-        assert_eq!(proposer(&[5, 5, 5]).propose(9), [5; MOST_PROPOSED]);
-        assert_eq!(proposer(&[1, 2, 1, 2]).propose(5), [1, 2, 1, 2, 1]);
+        let mut single = proposer(&[5, 5, 5]);
+        single.verified(3, 3);
+        assert_eq!(single.propose(9), [5; MOST_PROPOSED]);
+        let mut pair = proposer(&[1, 2, 1, 2]);
+        pair.verified(2, 2);
+        assert_eq!(pair.propose(5), [1, 2, 1, 2, 1]);
+    }
+
+    #[test]
+    fn the_better_it_went_the_more_is_proposed() {
+        let mut proposer = proposer(&[1, 2, 1, 2]);
+        let mut lengths = Vec::new();
+        for accepted in [2, 6, 7, 1, 0, 0] {
+            lengths.push(proposer.propose(9).len());
+            proposer.verified(lengths[lengths.len() - 1], accepted);
+        }
+        assert_eq!(lengths, [2, 6, 7, 7, 4, 2]);
     }
 
     #[test]
