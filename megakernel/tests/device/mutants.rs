@@ -38,18 +38,18 @@ const ARRIVAL: &str = "it orders partial results, relaxed atomics where their me
 
 /// Mutants that nothing here can find out. An entry that nothing survives under is a failure too.
 const EQUIVALENT: &[Equivalent] = &[
-    Equivalent::new("decode/array.rs", "ld.relaxed.gpu.u32 global", "weak", LAYERS),
-    Equivalent::new("decode/array.rs", "ld.relaxed.gpu.u64 global", "weak", OTHERWISE),
-    Equivalent::new("decode/attention.rs", "bar.sync", "removed", ARRIVAL),
-    Equivalent::new("decode/linear.rs", "bar.sync", "one warp fewer", ONE_GROUP),
-    Equivalent::new("decode/linear.rs", "bar.sync", "only arrives", ONE_GROUP),
-    Equivalent::new("decode/linear.rs", "bar.sync", "removed", ONE_GROUP),
-    Equivalent::new("decode/linear.rs", "st.relaxed.gpu.f32 global", "weak", LAYERS),
-    Equivalent::new("decode/merge.rs", "atom.add.acq_rel.gpu.u32 global", "acquire", ARRIVAL),
-    Equivalent::new("decode/merge.rs", "atom.add.acq_rel.gpu.u32 global", "release", ARRIVAL),
-    Equivalent::new("decode/merge.rs", "ld.relaxed.gpu.f32 global", "weak", LAYERS),
-    Equivalent::new("decode/merge.rs", "st.relaxed.gpu.f32 global", "weak", LAYERS),
-    Equivalent::new("decode/qkv.rs", "st.relaxed.gpu.f32 global", "weak", LAYERS),
+    Equivalent::new("tile/array.rs", "ld.relaxed.gpu.u32 global", "weak", LAYERS),
+    Equivalent::new("tile/array.rs", "ld.relaxed.gpu.u64 global", "weak", OTHERWISE),
+    Equivalent::new("split/device.rs", "bar.sync", "removed", ARRIVAL),
+    Equivalent::new("linear/device.rs", "bar.sync", "one warp fewer", ONE_GROUP),
+    Equivalent::new("linear/device.rs", "bar.sync", "only arrives", ONE_GROUP),
+    Equivalent::new("linear/device.rs", "bar.sync", "removed", ONE_GROUP),
+    Equivalent::new("linear/device.rs", "st.relaxed.gpu.f32 global", "weak", LAYERS),
+    Equivalent::new("split/merge.rs", "atom.add.acq_rel.gpu.u32 global", "acquire", ARRIVAL),
+    Equivalent::new("split/merge.rs", "atom.add.acq_rel.gpu.u32 global", "release", ARRIVAL),
+    Equivalent::new("split/merge.rs", "ld.relaxed.gpu.f32 global", "weak", LAYERS),
+    Equivalent::new("split/merge.rs", "st.relaxed.gpu.f32 global", "weak", LAYERS),
+    Equivalent::new("linear/qkv.rs", "st.relaxed.gpu.f32 global", "weak", LAYERS),
     Equivalent::new("kernel/advance.rs", "st.relaxed.gpu.s32 global", "weak", AHEAD),
     Equivalent::new("kernel/advance.rs", "st.relaxed.sys.u32 global", "weak", SHOWN),
     Equivalent::new("kernel/cells.rs", "ld.acquire.cta.u32 shared", "relaxed", OTHERWISE),
@@ -215,7 +215,7 @@ fn choices_at_random_bring_no_synchronisation_of_their_own() {
     let all = mutants(&record(machine.plan()));
     let of = |file: &str| all.iter().filter(|mutant| mutant.src.file().ends_with(file)).count();
     assert!(of("sample/search.rs") > 0, "the kernel chooses");
-    assert_eq!(of("decode/sample.rs"), 0);
+    assert_eq!(of("sample/tiles.rs"), 0);
 }
 
 #[test]
