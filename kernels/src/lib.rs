@@ -2,19 +2,19 @@
 //!
 //! | room | what it holds |
 //! |---|---|
-//! | [`decode`] | a decode step's work as device functions on a block |
 //! | [`gallery`] | kernels over tensors that show one idiom each |
 //! | [`gemm`] | matrix products: kernels, tiles, choices, plans |
 //! | [`naive`] | the oracles: each op as a plain loop, as short as its definition |
 //! | [`tile`] | tensors on the device: layouts, tiles, copies |
+//! | [`warps`] | the warps of a block that compute, while others stream |
 //! | [`mma`] | tensor cores: tiled multiplication over `mma.sync` and `wgmma` |
 //! | [`ring`] | rings of stages in shared memory, whose steps are types |
 //! | [`norm`], [`rope`], [`elementwise`], [`embed`] | the small kernels, each a device function and a launch |
 //! | [`sample`] | the next token from logits: argmax, top-k, top-p, temperature |
-//! | [`gemv`] | matrix times few vectors, at the speed of the memory |
+//! | [`gemv`] | matrix times few vectors, at the speed of the memory: a kernel, and tasks of linear layers |
 //! | [`host`] | the forms of the same ops that a CPU runs at the speed of its memory |
 //! | [`kv`] | keys and values on their way to the matrix instructions |
-//! | [`attention`] | decode and prefill attention |
+//! | [`attention`] | prefill and decode attention, as kernels and as a task |
 //! | `testing` | random extents and ragged batches; behind the feature `testing` |
 //! | [`quant`] | quantised matrices on the host: codes, scales, zeros, order |
 //!
@@ -22,7 +22,6 @@
 #![deny(unsafe_code)]
 
 pub mod attention;
-pub mod decode;
 pub mod elementwise;
 pub mod embed;
 pub mod gallery;
@@ -42,5 +41,6 @@ mod stored;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod tile;
+pub mod warps;
 
 pub use shipped::shipped;

@@ -3,7 +3,7 @@
 use half::{bf16, f16};
 use tilewright_codegen::trial::{Bound, BufferId, Draw, Expected, Trial};
 
-use crate::decode::Float;
+use crate::tile::Float;
 
 /// Half the distance from 1 to the next f32: the relative error of an operation.
 pub(crate) const UNIT: f64 = 1.0 / (1 << 24) as f64;

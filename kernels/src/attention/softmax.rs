@@ -6,8 +6,8 @@
 //! With `c = scale·log₂e` a weight is `2^(c·s − c·m)`: one fused multiply-add and one `ex2`. Sums stay with the lane
 //! that made them until [`Softmax::total`]; maxima are those of the row in all four lanes at all times.
 //!
-//! With [`Patience::Some`] a maximum that grows by less than 2⁸ in weight is left as it is: weights stay below 256, which
-//! costs no precision in f32 or bf16, and what was summed before need not shrink.
+//! With [`Rescaling::Lazy`] a maximum that grows by less than 2⁸ in weight is left as it is: weights stay below 256, which
+//! costs no precision in f32 or bf16, and what was summed before is not rescaled.
 //!
 //! Rounding: scores are exact sums in f32 up to the order of the matrix instruction. `ex2` is within 2⁻²² relative; a
 //! weight is rounded to bf16 for the product with V (2⁻⁸ relative), while sums are taken before that rounding.
@@ -18,8 +18,74 @@ use tilewright_layout::fragment::{FragmentLayout, StaticFragment};
 use crate::mma::{Accumulator, across_lanes, local_sources};
 use crate::tile::RegisterTensor;
 
-/// Growth of a maximum, as a power of two of weights, below which it is left as it is.
-const STALE: f32 = 8.0;
+/// The lazy rescale threshold: growth of a maximum, as a power of two of weights, below which it is left as it is.
+const THRESHOLD: f32 = 8.0;
+
+/// The online-softmax update of a row, by the lanes that hold it, whatever the axis of a fragment that its scores lie along.
+#[derive(Clone, Copy)]
+pub(crate) struct RowUpdate<'k> {
+    /// `scale·log₂e`; `None`: scores have been multiplied with it.
+    pub scale: Option<Val<'k, f32>>,
+    /// When the maximum follows.
+    pub rescaling: Rescaling,
+    /// Whether all scores so far may be −∞: then they weigh nothing.
+    pub masked: bool,
+}
+
+/// A row behind its update.
+pub(crate) struct Updated<'k> {
+    /// Its maximum, before the scale.
+    pub max: Val<'k, f32>,
+    /// The sum of this lane's weights.
+    pub sum: Val<'k, f32>,
+    /// What everything before is multiplied with.
+    pub factor: Val<'k, f32>,
+    /// Whether that is not 1.
+    pub grown: Val<'k, bool>,
+}
+
+impl<'k> RowUpdate<'k> {
+    /// From a row's maximum and sum and this lane's next scores, of which there are some. `over_lanes` gives the largest that the
+    /// row's lanes have; `put` takes the weight of each score.
+    #[track_caller]
+    pub fn update(
+        self,
+        [old, sum]: [Val<'k, f32>; 2],
+        scores: &[Val<'k, f32>],
+        over_lanes: impl Fn(Val<'k, f32>) -> Val<'k, f32>,
+        mut put: impl FnMut(usize, Val<'k, f32>),
+    ) -> Updated<'k> {
+        let (k, scaled) = (old.builder(), |x: Val<'k, f32>| self.scale.map_or(x, |scale| x * scale));
+        // Four chains, since a chain of dependent maxima waits for each.
+        let mut chains: Vec<Val<f32>> = scores.iter().copied().take(4).collect();
+        chains[0] = old.max(chains[0]);
+        for (i, &score) in scores.iter().enumerate().skip(4) {
+            chains[i % 4] = chains[i % 4].max(score);
+        }
+        while chains.len() > 1 {
+            chains =
+                chains.chunks(2).map(|pair| pair.iter().copied().reduce(|a, b| a.max(b)).unwrap_or(pair[0])).collect();
+        }
+        let most = over_lanes(chains[0]);
+        // Not so where both are −∞: their difference is no number.
+        let grown = match self.rescaling {
+            Rescaling::EveryTile => k.lit(true),
+            Rescaling::Lazy => scaled(most - old).gt(THRESHOLD),
+        };
+        let max = grown.select::<f32>(most, old);
+        let base = if self.masked { max.eq(f32::NEG_INFINITY).select::<f32>(0.0f32, scaled(max)) } else { scaled(max) };
+        let factor = grown.select::<f32>((scaled(old) - base).ex2(), 1.0f32);
+        let mut sums = [Some(sum * factor), None];
+        for (i, &score) in scores.iter().enumerate() {
+            let weight = self.scale.map_or_else(|| score - base, |scale| score.fma(scale, -base)).ex2();
+            put(i, weight);
+            let sum = &mut sums[i % 2];
+            *sum = Some(sum.map_or(weight, |sum| sum + weight));
+        }
+        let sum = sums.into_iter().flatten().reduce(|a, b| a + b).unwrap_or(sum);
+        Updated { max, sum, factor, grown }
+    }
+}
 
 /// The running maximum and sum of the rows of a warp's tile.
 #[derive(Clone, Copy)]
@@ -32,16 +98,17 @@ pub struct Softmax<'k> {
     /// Where scores stand.
     fragment: FragmentLayout,
     scale: Val<'k, f32>,
-    patience: Patience,
+    rescaling: Rescaling,
 }
 
 /// When a maximum follows its row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Patience {
-    /// With every tile: the accumulator shrinks with every tile.
-    None,
-    /// Once a weight would exceed 2⁸: the accumulator is rarely touched, for a longer way to the first weight.
-    Some,
+pub enum Rescaling {
+    /// With every tile: the accumulator is rescaled with every tile.
+    EveryTile,
+    /// Once a weight would exceed 2⁸, the lazy threshold: the accumulator is rarely touched, for a longer way to the first
+    /// weight.
+    Lazy,
 }
 
 impl<'k> Softmax<'k> {
@@ -52,9 +119,9 @@ impl<'k> Softmax<'k> {
         fragment: FragmentLayout,
         rows: u32,
         scale: Val<'k, f32>,
-        patience: Patience,
+        rescaling: Rescaling,
     ) -> Softmax<'k> {
-        Softmax { k, max: k.regs(rows, f32::NEG_INFINITY), sum: k.regs(rows, 0.0f32), fragment, scale, patience }
+        Softmax { k, max: k.regs(rows, f32::NEG_INFINITY), sum: k.regs(rows, 0.0f32), fragment, scale, rescaling }
     }
 
     /// Rows of a lane.
@@ -62,43 +129,28 @@ impl<'k> Softmax<'k> {
         self.max.len()
     }
 
-    /// Replaces a tile of scores by their weights, and says by how much everything before it shrinks. Rows of which
+    /// Replaces a tile of scores by their weights, and gives the factors of everything before it. Rows of which
     /// every score so far is −∞ weigh nothing.
-    pub fn absorb(self, scores: Accumulator<'k, f32>) -> Shrink<'k> {
+    pub fn update(self, scores: Accumulator<'k, f32>) -> Rescale<'k> {
         let rows = (0..self.rows()).zip(scores.rows());
-        let (factors, grown): (Vec<_>, Vec<_>) = rows.map(|(half, row)| self.absorb_row(scores, half, &row)).unzip();
-        let any = match self.patience {
-            Patience::None => self.k.lit(true),
-            Patience::Some => grown.into_iter().fold(self.k.lit(false), |any, grown| any | grown).any(),
+        let (factors, grown): (Vec<_>, Vec<_>) = rows.map(|(half, row)| self.update_row(scores, half, &row)).unzip();
+        let any = match self.rescaling {
+            Rescaling::EveryTile => self.k.lit(true),
+            Rescaling::Lazy => grown.into_iter().fold(self.k.lit(false), |any, grown| any | grown).any(),
         };
-        Shrink { k: self.k, factors, any }
+        Rescale { k: self.k, factors, any }
     }
 
-    fn absorb_row(self, scores: Accumulator<'k, f32>, half: u32, mine: &[u32]) -> (Val<'k, f32>, Val<'k, bool>) {
-        let old = self.max.get(half);
-        // Four chains, since a chain of dependent maxima waits for each.
-        let mut chains = [old; 4];
-        for (i, &at) in mine.iter().enumerate() {
-            chains[i % 4] = chains[i % 4].max(scores.get(at));
-        }
-        let [a, b, c, d] = chains;
-        let most = across_lanes(&self.fragment, a.max(b).max(c.max(d)), |a, b| a.max(b));
-        // Not so where both are −∞: their difference is no number.
-        let grown = match self.patience {
-            Patience::None => self.k.lit(true),
-            Patience::Some => ((most - old) * self.scale).gt(STALE),
-        };
-        let new = grown.select::<f32>(most, old);
-        self.max.set(half, new);
-        let base = new.eq(f32::NEG_INFINITY).select::<f32>(0.0f32, new * self.scale);
-        let factor = grown.select::<f32>((old * self.scale - base).ex2(), 1.0f32);
-        let mut sums = [self.sum.get(half) * factor, self.k.lit(0.0f32)];
-        for (i, &at) in mine.iter().enumerate() {
-            let weight = scores.get(at).fma(self.scale, -base).ex2();
-            scores.registers().set(at, weight);
-            sums[i % 2] = sums[i % 2] + weight;
-        }
-        self.sum.set(half, sums[0] + sums[1]);
+    fn update_row(self, scores: Accumulator<'k, f32>, half: u32, mine: &[u32]) -> (Val<'k, f32>, Val<'k, bool>) {
+        let row = RowUpdate { scale: Some(self.scale), rescaling: self.rescaling, masked: true };
+        let values: Vec<_> = mine.iter().map(|&at| scores.get(at)).collect();
+        let over_lanes = |max| across_lanes(&self.fragment, max, |a, b| a.max(b));
+        let (max, sum) = (self.max.get(half), self.sum.get(half));
+        let Updated { max, sum, factor, grown } = row.update([max, sum], &values, over_lanes, |i, weight| {
+            scores.registers().set(mine[i], weight);
+        });
+        self.max.set(half, max);
+        self.sum.set(half, sum);
         (factor, grown)
     }
 
@@ -119,15 +171,15 @@ impl<'k> Softmax<'k> {
     }
 }
 
-/// By how much the rows of an accumulator shrink.
-pub struct Shrink<'k> {
+/// The factors of the rows of an accumulator.
+pub struct Rescale<'k> {
     k: &'k Builder,
     factors: Vec<Val<'k, f32>>,
     /// Whether a factor of the warp is not 1.
     any: Val<'k, bool>,
 }
 
-impl<'k> Shrink<'k> {
+impl<'k> Rescale<'k> {
     /// Multiplies the rows of an accumulator with their factors, unless all are 1.
     pub fn apply(&self, acc: Accumulator<'k, f32>) {
         self.k.when(self.any, || {

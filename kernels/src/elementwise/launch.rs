@@ -4,8 +4,8 @@ use tilewright_codegen::build::{Builder, block, record};
 use tilewright_codegen::ir::{Arch, Kernel};
 
 use super::{Run, add, silu_mul};
-use crate::decode::ConsumerWarps;
 use crate::tile::{Float, Modes, StoredRun, StoredTensor};
+use crate::warps::ConsumerWarps;
 
 /// Warps of a block.
 const WARPS: u32 = 8;

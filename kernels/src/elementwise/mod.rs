@@ -15,8 +15,8 @@ use tilewright_codegen::build::Val;
 pub use launch::{Types, add_all, silu_mul_all};
 pub use trials::shipped;
 
-use crate::decode::ConsumerWarps;
 use crate::tile::StoredRun;
+use crate::warps::ConsumerWarps;
 
 /// Elements `first..end` of arrays that are as long.
 #[derive(Clone, Copy)]

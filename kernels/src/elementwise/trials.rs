@@ -6,10 +6,10 @@ use tilewright_codegen::verify::{VerifyErrors, verify};
 
 use super::launch::RUN;
 use super::{Types, add_all, silu_mul_all};
-use crate::decode::Float;
 use crate::naive;
 use crate::shipped::Entry;
 use crate::stored::{self, UNIT};
+use crate::tile::Float;
 
 /// What the kernels are shown with.
 const SHOWN: Types = Types { a: Float::Bf16, b: Float::Bf16, out: Float::Bf16, vector: 4 };

@@ -4,7 +4,10 @@ use half::bf16;
 use tilewright_codegen::build::{block, record};
 use tilewright_codegen::ir::{Arch, Kernel};
 
-use crate::decode::{Array, ConsumerWarps, Deal, Embed, Float, Unit, embed};
+use super::{Embed, embed};
+use crate::gemv::{Deal, Unit};
+use crate::tile::{Array, Float};
+use crate::warps::ConsumerWarps;
 
 /// What the kernel is generated for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

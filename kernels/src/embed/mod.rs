@@ -1,12 +1,15 @@
-//! Rows of the embedding table as a kernel: [`decode::embed`](crate::decode::embed) on a grid.
+//! Rows of the embedding table, for tasks and as a kernel.
 //!
 //! | file | what it holds |
 //! |---|---|
+//! | `device` | rows on a block: [`embed`] |
 //! | `launch` | the kernel, a block for each row |
 //! | `trials` | random tables |
 
+mod device;
 mod launch;
 mod trials;
 
+pub use device::{Embed, embed};
 pub use launch::{EmbedShape, embed_rows};
 pub use trials::shipped;

@@ -6,11 +6,11 @@ use tilewright_codegen::trial::{Bound, Draw, Shipped, Trial};
 use tilewright_codegen::verify::{VerifyErrors, verify};
 
 use super::{EmbedShape, embed_rows};
-use crate::decode::{Float, Unit};
-use crate::gemv::pack;
+use crate::gemv::{Unit, pack};
 use crate::naive;
 use crate::shipped::Entry;
 use crate::stored;
+use crate::tile::Float;
 
 /// Bytes of a stage of the ring for which tables are laid out.
 const STAGE_BYTES: u32 = 16384;

@@ -7,6 +7,7 @@ use super::{Octets, Unit};
 use crate::mma::Accumulator;
 use crate::ring::{BulkSource, ByBulk, Consumer, Producer, StageTile, View, in_pieces};
 use crate::tile::{Index, place};
+use crate::warps::sum_of_warps;
 use half::bf16;
 use tilewright_codegen::build::{Builder, Bulk, Global, Ptr, Shared, Val, Var};
 use tilewright_codegen::ir::attr::Eviction;
@@ -181,8 +182,8 @@ fn add_warps<'k>(
     for first in (0..plan.sums()).step_by(threads as usize) {
         let at = k.tid() + first;
         k.when(at.lt(plan.sums()), || {
-            let sum = (0..warps).map(|warp| room.at(at).at(warp * own).load()).reduce(|a, b| a + b);
-            each([at / Unit::ROWS, at % Unit::ROWS], sum.unwrap_or_else(|| k.lit(0.0f32)));
+            let sum = sum_of_warps(room.at(at), warps, own);
+            each([at / Unit::ROWS, at % Unit::ROWS], sum);
         });
     }
     side.set(side.get() ^ 1);

@@ -7,12 +7,14 @@
 //! | `tiles` | every size of the standalone kernel: [`Plan`] |
 //! | `device` | the kernel on a block: [`fetch_weights`], [`fetch_vectors`], [`multiply`] |
 //! | `launch` | the standalone kernel: [`gemv`] |
+//! | [`linear`] | linear layers as tasks of a persistent kernel |
+//! | `deal` | where the stages of a stream lie: in order, or dealt round the SMs: [`Deal`] |
 //! | `trial` | shapes with inputs and what must come out: [`Case`] |
 //!
 //! The weights are the n8 operand of `mma.m16n8k16`, the activations the m16 operand, so a batch of 16 costs the bytes
 //! of a batch of 1. Weights were packed once: eight rows make a unit, a unit is cut along k into stages of 16 KiB that
 //! one bulk copy brings, and within a stage each lane's 16 bytes lie where no bank is met twice. The megakernel's linear
-//! tasks ([`decode`](crate::decode)) read the same units by the same product.
+//! tasks ([`linear`]) read the same units by the same product.
 //!
 //! One warp fetches weights, one fetches activations, the others multiply: they share a stage by its k, and add their
 //! sums once a unit. A block takes its units in groups that go through k together, so that activations, which come from
@@ -23,13 +25,16 @@
 //! `γ = K·u/(1 − K·u)`, u = 2⁻²³ (Higham, Accuracy and Stability, 3.1; the unit is doubled as tensor cores may truncate);
 //! a `bf16` result rounds once more, by 2⁻⁸ of its value.
 
+mod deal;
 mod device;
 mod launch;
+pub mod linear;
 mod packed;
 pub mod product;
 mod tiles;
 mod trial;
 
+pub use deal::Deal;
 pub use device::{Inputs, Stage, Task, fetch_vectors, fetch_weights, multiply, room};
 pub use launch::{Epilogue, gemv};
 pub(crate) use packed::DEPTH;

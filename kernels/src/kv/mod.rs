@@ -12,9 +12,11 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `config` | the configuration, and every number that follows from it |
+//! | `config` | the numbers in which K and V differ |
 //! | `shared` | the tile in shared memory: layout, addresses, `ldmatrix` |
 //! | `tiles` | what every buffer has: its tiles, a ring of them for each team |
+//! | `pool` | pools of pages, and the cells of a step: [`PagedPool`] |
+//! | `token_row` | how a token's row lies in a pool |
 //! | `place` | where the rows of a sequence lie: strided, or in pages |
 //! | `staged`, `cp_async`, `tma` | the buffers |
 //! | `stream` | the loop over tiles: prologue, prefetch, end |
@@ -33,20 +35,25 @@
 mod config;
 mod cp_async;
 mod place;
+mod pool;
 mod shared;
 mod staged;
 mod stream;
 mod tiles;
 mod tma;
+mod token_row;
 
-pub use config::{Derived, Geometry, KConfig, KvBufferConfig, KvConfigError, Numbers, VConfig, derive};
+pub use config::{KConfig, KvBufferConfig, VConfig};
 pub use cp_async::{CpAsync, CpAsyncBuffer};
 pub use place::{KvThreads, Pages, Place};
+pub use pool::{Cells, PagedPool};
 pub use shared::{Form, Fragments, MmaTile, Share, TileForm, VECTOR};
 pub use staged::{Staged, StagedBuffer};
 pub use stream::{Span, stream};
 pub use tiles::Tiles;
 pub use tma::{Tma, TmaBuffer};
+pub(crate) use token_row::TokenRow;
+pub use token_row::swizzled;
 
 use half::bf16;
 use tilewright_codegen::build::{Builder, Ptr, Shared, Val};

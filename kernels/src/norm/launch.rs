@@ -4,8 +4,8 @@ use tilewright_codegen::build::{block, record};
 use tilewright_codegen::ir::{Arch, Kernel};
 
 use super::{RmsNorm, rms_norm};
-use crate::decode::ConsumerWarps;
 use crate::tile::{Float, Modes, StoredTensor};
+use crate::warps::ConsumerWarps;
 
 /// What the kernel is generated for.
 #[derive(Clone, Copy, Debug, PartialEq)]

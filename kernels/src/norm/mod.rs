@@ -13,8 +13,8 @@ use tilewright_codegen::build::{Ptr, Shared};
 pub use launch::{NormShape, rms_norm_rows};
 pub use trials::shipped;
 
-use crate::decode::ConsumerWarps;
 use crate::tile::{Index, StoredRun};
+use crate::warps::{ConsumerWarps, store_warp_sum, sum_of_warps};
 
 /// A row to normalise.
 #[derive(Clone, Copy)]
@@ -51,11 +51,9 @@ pub fn rms_norm<'k>(team: ConsumerWarps<'k>, sums: Ptr<'k, Shared, f32>, row: Rm
         let [x] = rest[0].load(at);
         sum.set(x.fma(x, sum.get()));
     });
-    let sum = sum.get().warp_reduce(|a, b| a + b);
-    k.when(k.lane().eq(0), || sums.at(k.warp()).store(sum));
+    store_warp_sum(sums, sum.get());
     team.sync();
-    let sum = (0..team.warps).fold(k.lit(0.0f32), |sum, warp| sum + sums.at(warp).load());
-    let scale = (sum * (1.0 / row.width as f32) + row.eps).sqrt().recip();
+    let scale = (sum_of_warps(sums, team.warps, 1) * (1.0 / row.width as f32) + row.eps).sqrt().recip();
     team.each(by_fours, |at| {
         let [x, weight] = [0, 1].map(|of| fours[of].load([at.into()]));
         fours[2].store([at.into()], std::array::from_fn(|i| x[i] * scale * weight[i]));

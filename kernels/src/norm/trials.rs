@@ -5,10 +5,10 @@ use tilewright_codegen::trial::{Bound, Draw, Shipped, Trial};
 use tilewright_codegen::verify::{VerifyErrors, verify};
 
 use super::{NormShape, rms_norm_rows};
-use crate::decode::Float;
 use crate::naive;
 use crate::shipped::Entry;
 use crate::stored::{self, UNIT};
+use crate::tile::Float;
 
 /// What the kernel is shown with.
 const SHOWN: NormShape =

@@ -3,7 +3,10 @@
 use tilewright_codegen::build::{block, record};
 use tilewright_codegen::ir::{Arch, Kernel};
 
-use crate::decode::{Array, Cells, ConsumerWarps, Float, HeadNorm, Pages, Rope, Rotation, rope};
+use super::{HeadNorm, Rope, Rotation, rope};
+use crate::kv::{Cells, PagedPool};
+use crate::tile::{Array, Float};
+use crate::warps::ConsumerWarps;
 
 /// What the kernel is generated for.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,7 +41,7 @@ pub fn rope_rows(arch: Arch, shape: RopeShape) -> Kernel {
         let (position, table) = (k.global::<i32>("position"), k.global::<i32>("page_table"));
         let out = Array::new(k.global::<u8>("out"), shape.out);
         let [pages, page_tokens, table_width] = shape.pages.unwrap_or([1; 3]);
-        let pages = Pages {
+        let pages = PagedPool {
             pool: out,
             pages,
             page_tokens,

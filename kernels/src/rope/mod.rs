@@ -1,13 +1,15 @@
-//! Rotary position embedding, with the norm of heads before it where a model has one, as a kernel:
-//! [`decode::rope`](crate::decode::rope) on a grid.
+//! Rotary position embedding, with the norm of heads before it where a model has one, for tasks and as a kernel.
 //!
 //! | file | what it holds |
 //! |---|---|
+//! | `device` | heads on a block: [`rope`] |
 //! | `launch` | the kernel, a block for each row |
 //! | `trials` | random heads and pages against the f64 oracle |
 
+mod device;
 mod launch;
 mod trials;
 
+pub use device::{HeadNorm, Rope, Rotation, rope};
 pub use launch::{RopeShape, rope_rows};
 pub use trials::shipped;

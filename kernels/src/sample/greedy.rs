@@ -2,22 +2,21 @@
 
 use tilewright_codegen::build::Val;
 
+use super::key::{key, largest, unkey};
 use super::search::Search;
 use super::source::{Row, visit};
-use crate::decode::{key, shuffled, unkey};
 
 /// The number of the largest logit, the lowest among equals; NaN counts as −∞. The same in all threads.
 pub(super) fn likeliest<'k>(search: Search<'k>, row: Row<'k>) -> Val<'k, u32> {
     let (team, k) = (search.team, search.team.k);
     let (most, first) = (k.var(f32::NEG_INFINITY), k.var(0u32));
     // A thread meets its tokens by rising number, and a comparison with a NaN is false.
-    visit(team, row, [k.lit(0), row.count], (k.tid(), team.threads()), |token| {
+    visit(row, [k.lit(0), row.count], (k.tid(), team.threads()), |token| {
         let better = token.logit.gt(most.get());
         most.set(better.select(token.logit, most.get()));
         first.set(better.select(token.at, first.get()));
     });
-    let best = key(team, most.get(), first.get());
-    let best = [16u32, 8, 4, 2, 1].into_iter().fold(best, |best, bits| best.max(shuffled(team, best, bits)));
+    let best = largest(key(most.get(), first.get()), 32);
     k.when(k.lane().eq(0), || search.runs.at(k.warp()).store(best));
     team.sync();
     let best = (0..team.warps).fold(k.lit(0u64), |best, warp| best.max(search.runs.at(warp).load()));

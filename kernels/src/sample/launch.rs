@@ -7,8 +7,8 @@ use tilewright_codegen::build::{Builder, Global, Ptr, Scalar, Val, block, record
 use tilewright_codegen::ir::{Arch, Kernel};
 
 use super::{Choice, Logits, Scratch, argmax, sample};
-use crate::decode::ConsumerWarps;
 use crate::naive::{Sampling, SamplingError};
+use crate::warps::ConsumerWarps;
 
 /// How the token of a row is chosen, as the device reads it. All zeros is a greedy choice.
 ///

@@ -7,20 +7,24 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `source` | where logits are read from, many loads in flight |
+//! | `key` | the order of tokens |
 //! | `greedy` | the likeliest token |
 //! | `weight` | weights in fixed point, random bits |
 //! | `search` | where a running sum reaches a number |
 //! | `select` | the cut at which a running sum over falling keys reaches a number, by digits |
 //! | `shortlist` | the few tokens that a choice depends on, gathered in shared memory |
+//! | [`tiles`] | both for the rows of a step, the best of whose tiles are known |
 //! | `launch` | both as kernels, a block for each row |
 //! | `trials` | random rows, and what `naive` chooses |
 
 mod greedy;
+pub(crate) mod key;
 mod launch;
 mod search;
 mod select;
 mod shortlist;
 mod source;
+pub mod tiles;
 mod trials;
 mod weight;
 
@@ -30,7 +34,7 @@ use tilewright_codegen::ir::attr::Round;
 pub use launch::{Request, argmax_rows, sample_rows};
 pub use trials::shipped;
 
-use crate::decode::ConsumerWarps;
+use crate::warps::ConsumerWarps;
 use search::{NOWHERE, Search};
 use source::{Row, Shortlist, Source};
 use weight::Weigh;

@@ -3,7 +3,7 @@
 use tilewright_codegen::build::{Ptr, Shared, Val, Var};
 
 use super::source::{Source, Token, token, visit};
-use crate::decode::ConsumerWarps;
+use crate::warps::ConsumerWarps;
 
 /// Nowhere.
 pub(super) const NOWHERE: u32 = u32::MAX;
@@ -125,7 +125,7 @@ impl<'k> Search<'k> {
         let begin = (k.warp() * stretch).min(source.count());
         let end = (begin + stretch).min(source.count());
         let mine = k.var(0u64);
-        visit(team, source, [begin, end], (k.lane(), 32), |token| mine.set(mine.get() + value(token)));
+        visit(source, [begin, end], (k.lane(), 32), |token| mine.set(mine.get() + value(token)));
         let warps = self.warps(self.sums, from_lane(team, warp_scan(team, mine.get()), k.lit(31)));
         let wanted = wanted(warps.total());
         let here = (warps.before.lt(wanted) & wanted.le(warps.through)).ballot();
@@ -133,7 +133,7 @@ impl<'k> Search<'k> {
         let start = here.ne(0).select((stretch * warp).min(source.count()), source.count());
         let rest = wanted - from_lane(team, warps.before, warp);
         let end = (start + stretch).min(source.count());
-        self.locate([start, end], |at| value(token(team, source, at)), |_| rest).at
+        self.locate([start, end], |at| value(token(source, at)), |_| rest).at
     }
 }
 

@@ -2,7 +2,7 @@
 
 use tilewright_codegen::build::{Global, Ptr, Shared, Val};
 
-use crate::decode::{ConsumerWarps, key};
+use super::key::key;
 
 /// Loads of a thread that are in flight together.
 pub(super) const TOGETHER: u32 = 8;
@@ -75,26 +75,25 @@ impl<'k> Source<'k> for Shortlist<'k> {
 }
 
 /// The token at a place.
-pub(super) fn token<'k>(team: ConsumerWarps<'k>, source: impl Source<'k>, at: Val<'k, u32>) -> Token<'k> {
+pub(super) fn token<'k>(source: impl Source<'k>, at: Val<'k, u32>) -> Token<'k> {
     let logit = source.logit(at);
-    Token { at, logit, key: key(team, logit, source.token(at)) }
+    Token { at, logit, key: key(logit, source.token(at)) }
 }
 
 /// Visits the places `begin + lane`, `begin + lane + step`, ... below `end`; `begin` and `end` are those of all who
 /// visit together, `lane` is below `step`.
 pub(super) fn visit<'k>(
-    team: ConsumerWarps<'k>,
     source: impl Source<'k>,
     [begin, end]: [Val<'k, u32>; 2],
     (lane, step): (Val<'k, u32>, u32),
     look: impl Fn(Token<'k>),
 ) {
-    let k = team.k;
+    let k = lane.builder();
     let whole = begin + (end - begin) / (step * TOGETHER) * (step * TOGETHER);
     k.for_step(begin + lane, whole, step * TOGETHER, |first| {
         let places: Vec<_> = (0..TOGETHER).map(|i| first + i * step).collect();
-        let tokens: Vec<_> = places.into_iter().map(|at| token(team, source, at)).collect();
+        let tokens: Vec<_> = places.into_iter().map(|at| token(source, at)).collect();
         tokens.into_iter().for_each(&look);
     });
-    k.for_step(whole + lane, end, step, |at| look(token(team, source, at)));
+    k.for_step(whole + lane, end, step, |at| look(token(source, at)));
 }

@@ -14,6 +14,7 @@
 //! | `copy`, `side` | copies: their width and who makes them come from the layouts of both sides |
 //! | `register` | [`RegisterTensor`]: values with a layout, their number in the type; [`RegisterVar`]: registers that change |
 //! | `stored` | [`StoredTensor`]: a tensor of f32, f16 or bf16, as is chosen while recording |
+//! | `array` | [`Array`]: numbers that other blocks write meanwhile: relaxed accesses, flag-in-word packets |
 //! | `bulk` | copies by tensor map, whose boxes come from the layouts |
 //! | `allocation` | a view against the allocation that it is a view of |
 //! | `error` | [`TileError`]: what is refused while recording |
@@ -23,6 +24,7 @@
 //! reports at the author's line. This room knows no matrix instruction.
 
 mod allocation;
+mod array;
 mod bulk;
 mod copy;
 mod element;
@@ -39,6 +41,8 @@ mod stored;
 mod tensor;
 mod typed;
 
+pub(crate) use array::narrow;
+pub use array::{Access, Array};
 pub use bulk::{Share, box_extents, boxes};
 pub use copy::{ThreadGroup, copy, copy_async};
 pub use element::{Element, Lanes};

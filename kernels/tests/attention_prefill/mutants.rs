@@ -42,7 +42,7 @@ fn trials(way: PrefillWay, arch: Arch, tokens: u32) -> Vec<Trial> {
 }
 
 fn judged(trials: &[Trial], ledger: &[Equivalent]) {
-    survey(trials, 0..8, ledger).unwrap_or_else(|error| panic!("{error}")).expect_no_holes();
+    survey(trials, 0..12, ledger).unwrap_or_else(|error| panic!("{error}")).expect_no_holes();
 }
 
 /// Without turns: they order who issues first, for speed, and nothing that one warpgroup writes is read by another. So

@@ -5,8 +5,9 @@ use tilewright_codegen::ir::Arch;
 use tilewright_codegen::sim::mutate::mutants;
 use tilewright_codegen::trial::{Draw, Expected, Trial};
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::decode::{Argmax, ConsumerWarps, argmax};
 use tilewright_kernels::naive;
+use tilewright_kernels::sample::tiles::{Argmax, TileBests, argmax};
+use tilewright_kernels::warps::ConsumerWarps;
 
 use crate::right;
 
@@ -21,7 +22,8 @@ fn case(value: &[f32], tiles: u32, warps: u32) -> Trial {
     let best: Vec<i32> = best.collect();
     let kernel = record("tiles", Arch::Sm80, block(warps * 32), |k| {
         let (value, index, out) = (k.global("value"), k.global("index"), k.global("out"));
-        argmax(ConsumerWarps::new(k, warps), Argmax { value, index, tiles, out, rows, first_row: k.lit(0) });
+        let bests = TileBests { value, index, tiles };
+        argmax(ConsumerWarps::new(k, warps), Argmax { bests, out, rows, first_row: k.lit(0) });
     });
     let mut trial = Trial::new(verify(kernel).unwrap(), 1).note(format!("{rows} rows of {tiles}, {warps} warps"));
     let (value, index) = (trial.input("value", value), trial.input("index", &index));

@@ -7,10 +7,12 @@ use tilewright_codegen::ir::Arch;
 use tilewright_codegen::sim::mutate::Equivalent;
 use tilewright_codegen::trial::{Bound, Draw, Expected, Trial};
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::decode::{
-    Array, Attention, Cells, ConsumerWarps, Float, Heads, Merged, Pages, Streamed, TokenStage, Weights, attention,
-};
+use tilewright_kernels::attention::split::{Attention, Heads, Merged, Shares, Streamed, TokenStage, attention};
+use tilewright_kernels::gemv::linear::Weights;
+use tilewright_kernels::kv::{Cells, PagedPool};
 use tilewright_kernels::naive;
+use tilewright_kernels::tile::{Access, Array, Float};
+use tilewright_kernels::warps::ConsumerWarps;
 
 use crate::paged::Paged;
 use crate::stored::{self, UNIT};
@@ -54,7 +56,8 @@ impl<'k> Stages<'k> {
 
     fn tokens(&self, streamed: Streamed<'k>) -> [Val<'k, u32>; 2] {
         let (keys, row) = (self.work.keys, self.row.get());
-        streamed.tokens(keys.shares(row, self.work.heads.splits).tokens_of(self.work.split, keys.page_tokens), row)
+        streamed
+            .tokens(Shares::of_row(keys, row, self.work.heads.splits).tokens_of(self.work.split, keys.page_tokens), row)
     }
 }
 
@@ -113,7 +116,7 @@ impl Case {
     fn record(&self, k: &Builder) {
         let (q, [keys, values]) = (k.global::<u8>("q"), ["keys", "values"].map(|name| k.global::<u8>(name)));
         let (position, table) = (k.global::<i32>("position"), k.global::<i32>("table"));
-        let pages = |pool| Pages {
+        let pages = |pool| PagedPool {
             split_pages: self.least,
             ..self.paged.pages(Array::new(pool, Float::Bf16), position, table)
         };
@@ -143,8 +146,8 @@ impl Case {
 
     /// The result, as readers have it.
     fn result<'k>(&self, k: &'k Builder) -> Array<'k> {
-        let out = Array::new(k.global::<u8>("out"), self.out).strong();
-        if self.tagged { out.tagged(k.lit(TAG)) } else { out }
+        let out = Array::new(k.global::<u8>("out"), self.out).accessed(Access::Relaxed);
+        if self.tagged { out.accessed(Access::Packets(k.lit(TAG))) } else { out }
     }
 
     /// The attention of every row and head; idle rows have zeros.
@@ -236,7 +239,7 @@ fn random_heads_and_pages() {
 }
 
 /// What attention alone does not need.
-const LEDGER: &[Equivalent] = &[Equivalent::new("decode/merge.rs", "st.relaxed.gpu", "weak", STRONG)];
+const LEDGER: &[Equivalent] = &[Equivalent::new("split/merge.rs", "st.relaxed.gpu", "weak", STRONG)];
 
 const STRONG: &str =
     "results are stored strongly for kernels in which other blocks overwrite them later: here nobody does";

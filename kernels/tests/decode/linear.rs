@@ -5,10 +5,12 @@ use tilewright_codegen::build::{Builder, block, record};
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::trial::{Bound, BufferId, Draw, Expected, Trial};
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::decode::{
-    Array, Best, ConsumerWarps, Float, Input, Linear, Operand, Output, Packing, Path, Unit, linear,
-};
+use tilewright_kernels::gemv::Unit;
+use tilewright_kernels::gemv::linear::{Input, Linear, Operand, Output, Packing, Path, linear};
 use tilewright_kernels::naive;
+use tilewright_kernels::sample::tiles::TileBests;
+use tilewright_kernels::tile::{Array, Float};
+use tilewright_kernels::warps::ConsumerWarps;
 
 use crate::stored::{self, UNIT};
 use crate::supply::{Supply, pack, path, reading, scratch, sums};
@@ -108,8 +110,8 @@ impl Case {
             To::Add => Output::Add { residual: f32s(residual), out, width },
             To::SiluMul => Output::SiluMul { up_bias: self.bias.then_some(f32s(up_bias)), out, width },
             To::Logits => {
-                let best = Best { value, index, tiles: self.tiles(), tile: k.block_id() };
-                Output::Logits { out, width, best }
+                let bests = TileBests { value, index, tiles: self.tiles() };
+                Output::Logits { out, width, bests, tile: k.block_id() }
             }
         };
         let first = k.block_id() * (self.tile * 8);

@@ -17,7 +17,7 @@ use tilewright_codegen::device::sim::{Options, Simulator};
 use tilewright_codegen::sim::Counters;
 use tilewright_codegen::sim::mutate::Equivalent;
 use tilewright_codegen::trial::{Trial, survey};
-use tilewright_kernels::decode;
+use tilewright_kernels::tile;
 
 /// Runs a trial, which must be right; what it did.
 fn right(trial: &Trial, seed: u64) -> Counters {

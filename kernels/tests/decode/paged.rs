@@ -3,8 +3,9 @@
 use half::bf16;
 use tilewright_codegen::build::{Global, Ptr};
 use tilewright_codegen::trial::Draw;
-use tilewright_kernels::decode::{Array, Cells, Pages, turned};
+use tilewright_kernels::kv::{Cells, PagedPool, swizzled};
 use tilewright_kernels::naive::{self, PoolShape};
+use tilewright_kernels::tile::Array;
 
 /// A pool and the page table of every row.
 #[derive(Clone, Debug)]
@@ -30,8 +31,13 @@ impl Paged {
     }
 
     /// The pool at an address, where it and the cells of its rows lie in global memory.
-    pub fn pages<'k>(&self, pool: Array<'k>, position: Ptr<'k, Global, i32>, table: Ptr<'k, Global, i32>) -> Pages<'k> {
-        Pages {
+    pub fn pages<'k>(
+        &self,
+        pool: Array<'k>,
+        position: Ptr<'k, Global, i32>,
+        table: Ptr<'k, Global, i32>,
+    ) -> PagedPool<'k> {
+        PagedPool {
             pool,
             pages: self.shape.pages as u32,
             page_tokens: self.shape.page_tokens as u32,
@@ -51,7 +57,7 @@ impl Paged {
 
     /// A pool as kernels keep it.
     pub fn turned<T: Copy>(&self, pool: &[T]) -> Vec<T> {
-        turned(pool, self.shape.page_tokens, self.shape.head_dim)
+        swizzled(pool, self.shape.page_tokens, self.shape.head_dim)
     }
 
     /// A pool that holds the tokens of each row up to its position, and is not a number elsewhere.

@@ -5,10 +5,12 @@ use tilewright_codegen::build::{Builder, block, record};
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::trial::{Bound, Draw, Trial};
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::decode::{
-    Array, ConsumerWarps, Float, Input, Keys, Operand, Packing, Path, Qkv, Rotation, Unit, qkv,
-};
+use tilewright_kernels::gemv::Unit;
+use tilewright_kernels::gemv::linear::{Input, Keys, Operand, Packing, Path, Qkv, qkv};
 use tilewright_kernels::naive;
+use tilewright_kernels::rope::Rotation;
+use tilewright_kernels::tile::{Array, Float};
+use tilewright_kernels::warps::ConsumerWarps;
 
 use crate::paged::Paged;
 use crate::stored::{self, UNIT};

@@ -4,9 +4,10 @@ use tilewright_codegen::build::{block, record};
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::trial::{Draw, Expected, Trial};
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::decode::{ConsumerWarps, Sample, sample};
 use tilewright_kernels::naive::{self, Sampling};
+use tilewright_kernels::sample::tiles::{Sample, TileBests, sample};
 use tilewright_kernels::sample::{Request, Scratch};
+use tilewright_kernels::warps::ConsumerWarps;
 
 use crate::right;
 
@@ -47,7 +48,8 @@ fn case(draw: &mut Draw) -> Trial {
         let (logits, value, index) = (k.global("logits"), k.global("value"), k.global("index"));
         let (position, requests, out) = (k.global("position"), k.global("requests"), k.global("out"));
         let first_row = k.lit(0);
-        let rows = Sample { logits, vocab, value, index, tiles, position, requests, out, rows, first_row };
+        let bests = TileBests { value, index, tiles };
+        let rows = Sample { logits, vocab, bests, position, requests, out, rows, first_row };
         sample(ConsumerWarps::new(k, warps), scratch, rows);
     });
     let mut trial = Trial::new(verify(kernel).unwrap(), 1).note(format!("{rows} rows of {vocab}, {warps} warps"));

@@ -3,7 +3,9 @@
 use half::bf16;
 use tilewright_codegen::build::{Global, Ptr, Shared, Val, Var};
 use tilewright_codegen::trial::Draw;
-use tilewright_kernels::decode::{ConsumerWarps, Order, Packing, Path, Scratch, Sums, Unit, Weights};
+use tilewright_kernels::gemv::Unit;
+use tilewright_kernels::gemv::linear::{Order, Packing, Path, Scratch, Sums, Weights};
+use tilewright_kernels::warps::ConsumerWarps;
 
 /// Most bytes that are held at once.
 const HELD: u32 = 64 << 10;
@@ -88,8 +90,8 @@ pub fn sums(path: Path, units: u32) -> u32 {
 /// The files in which weights and activations are read from shared memory.
 pub fn reading(path: Path) -> &'static [&'static str] {
     match path {
-        Path::Copied => &["decode/product.rs", "decode/operand.rs"],
-        Path::Held | Path::Streamed { .. } => &["decode/product.rs"],
+        Path::Copied => &["linear/sums.rs", "linear/operand.rs"],
+        Path::Held | Path::Streamed { .. } => &["linear/sums.rs"],
     }
 }
 

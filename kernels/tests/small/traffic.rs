@@ -8,10 +8,10 @@ use tilewright_codegen::ir::{Arch, Kernel, ParamKind, Space, Ty};
 use tilewright_codegen::sim::Counters;
 use tilewright_codegen::trial::{Expected, Trial};
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::decode::Float;
 use tilewright_kernels::elementwise::{Types, add_all, silu_mul_all};
 use tilewright_kernels::norm::{NormShape, rms_norm_rows};
 use tilewright_kernels::sample::argmax_rows;
+use tilewright_kernels::tile::Float;
 
 const N: u32 = 4096;
 

@@ -6,7 +6,7 @@ use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
-use tilewright_kernels::decode::{Array, Float};
+use tilewright_kernels::tile::{Array, Float};
 use tilewright_megakernel::ops::{Footprint, OperandError, Operands, TaskOp, interval, positive};
 use tilewright_megakernel::program::{BufferId, Region, Span};
 use tilewright_megakernel::vm::device::{

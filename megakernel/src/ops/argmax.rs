@@ -4,7 +4,7 @@ use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
-use tilewright_kernels::decode;
+use tilewright_kernels::sample::tiles;
 use tilewright_layout::DType;
 
 use super::{Check, Footprint, Operands, TaskOp, interval};
@@ -103,10 +103,10 @@ struct BestOfTiles {
 
 impl DeviceFunction for BestOfTiles {
     fn run<'k>(&self, call: Call<'k, '_>, _: &dyn Weights<'k>) {
-        let (value, index) =
-            (call.state(offset_of!(Fields, value)).cast(), call.state(offset_of!(Fields, index)).cast());
+        let [value, index] = [offset_of!(Fields, value), offset_of!(Fields, index)].map(|field| call.state(field));
+        let bests = tiles::TileBests { value: value.cast(), index: index.cast(), tiles: self.tiles };
         let (rows, first_row) = (self.rows, call.value(offset_of!(Fields, first_row)));
         let out = call.state(offset_of!(Fields, out)).cast();
-        decode::argmax(call.team(), decode::Argmax { value, index, tiles: self.tiles, out, rows, first_row });
+        tiles::argmax(call.team(), tiles::Argmax { bests, out, rows, first_row });
     }
 }

@@ -4,7 +4,8 @@ use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
-use tilewright_kernels::decode::{self, Deal, Unit};
+use tilewright_kernels::embed;
+use tilewright_kernels::gemv::{Deal, Unit};
 
 use super::{CellUse, Check, Footprint, Operands, TaskOp, interval};
 use crate::program::{BufferId, Region, Span};
@@ -138,7 +139,7 @@ impl DeviceFunction for RowsOfTable {
     fn run<'k>(&self, call: Call<'k, '_>, _: &dyn Weights<'k>) {
         let RowsOfTable { unit, deal, rows, columns, out } = *self;
         let first_row = call.value(offset_of!(Fields, first_row));
-        let rows_of_table = decode::Embed {
+        let rows_of_table = embed::Embed {
             ids: call.state(offset_of!(Fields, ids)).cast(),
             position: call.state(offset_of!(Fields, position)).cast(),
             table: call.packed().cast(),
@@ -150,6 +151,6 @@ impl DeviceFunction for RowsOfTable {
             first: call.value(offset_of!(Fields, first)),
             columns,
         };
-        decode::embed(call.team(), rows_of_table);
+        embed::embed(call.team(), rows_of_table);
     }
 }

@@ -4,8 +4,8 @@ use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
-use tilewright_kernels::sample::{Request, Scratch};
-use tilewright_kernels::{decode, naive};
+use tilewright_kernels::naive;
+use tilewright_kernels::sample::{Request, Scratch, tiles};
 use tilewright_layout::DType;
 
 use super::argmax::best_of_tiles;
@@ -161,12 +161,12 @@ impl DeviceFunction for Draw {
     }
 
     fn run<'k>(&self, call: Call<'k, '_>, _: &dyn Weights<'k>) {
-        let choice = decode::Sample {
+        let [value, index] = [offset_of!(Fields, value), offset_of!(Fields, index)].map(|field| call.state(field));
+        let bests = tiles::TileBests { value: value.cast(), index: index.cast(), tiles: self.tiles };
+        let choice = tiles::Sample {
             logits: call.state(offset_of!(Fields, logits)).cast(),
             vocab: self.vocab,
-            value: call.state(offset_of!(Fields, value)).cast(),
-            index: call.state(offset_of!(Fields, index)).cast(),
-            tiles: self.tiles,
+            bests,
             position: call.state(offset_of!(Fields, position)).cast(),
             requests: call.state(offset_of!(Fields, request)),
             out: call.state(offset_of!(Fields, out)).cast(),
@@ -174,6 +174,6 @@ impl DeviceFunction for Draw {
             first_row: call.value(offset_of!(Fields, first_row)),
         };
         // No task's activations are in shared memory now.
-        decode::sample(call.team(), Scratch::new(call.scratch().operand.cast()), choice);
+        tiles::sample(call.team(), Scratch::new(call.scratch().operand.cast()), choice);
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use tilewright_kernels::decode::Float;
+use tilewright_kernels::tile::Float;
 use tilewright_layout::DType;
 
 use super::id::BufferId;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytemuck::Pod;
 use half::{bf16, f16};
 use rayon::prelude::*;
-use tilewright_kernels::decode::Float;
+use tilewright_kernels::tile::Float;
 use tilewright_layout::DType;
 
 use super::{AlignedBytes, SharedBytes, WeightError, WeightTensor, Weights, byte_len};

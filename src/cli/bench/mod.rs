@@ -5,6 +5,7 @@
 //! | `mod` | the subcommand, and the table of its rows |
 //! | `journal` | the rows of a call, written as they come; what is measured already, and what there is time for |
 //! | `telemetry` | driver, clocks, power and energy, by NVML where it is there |
+//! | `peaks` | what the device reads and multiplies at most, measured in the call |
 //! | `timing` | how kernels are timed: a graph of launches, replayed; each time divided by the launches |
 //! | `finding` | a row of a kernel, and the check of its error |
 //! | `gemm` | matrix products |
@@ -23,6 +24,7 @@ mod finding;
 mod gemm;
 mod gemv;
 mod journal;
+mod peaks;
 mod telemetry;
 mod timing;
 mod tune;
@@ -171,7 +173,16 @@ fn name_of(device: Device) -> Result<Name, BenchError> {
 /// The journal of a call on a device.
 fn journal_of(name: Name, commit: Option<String>) -> Result<Journal, Failure> {
     let ordinal = if let Name::Cuda { ordinal } = name { Some(ordinal) } else { None };
-    Ok(Journal::new(name.open()?.properties().name.clone(), ordinal, commit))
+    let device = name.open()?;
+    let mut journal = Journal::new(device.properties().name.clone(), ordinal, commit);
+    // Rows without a ceiling of their own call are rows still.
+    if ordinal.is_some() {
+        match peaks::measure(&device, peaks::Sizes::FULL) {
+            Ok(peaks) => (journal.call.read_peak, journal.call.matrix_peak) = (Some(peaks.read), peaks.matrix),
+            Err(failure) => _ = failure.report(),
+        }
+    }
+    Ok(journal)
 }
 
 /// Runs the subcommand.

@@ -71,30 +71,42 @@ impl Bench {
         self.keep(row)
     }
 
-    /// Whether the device is simulated: its times mean nothing, and a launch takes seconds.
-    fn is_simulated(&self) -> bool {
-        self.device.properties().driver == 0
-    }
-
     /// The time of one of these launches, as one graph, replayed.
     pub fn time(&self, work: &[Work]) -> Result<Times, DeviceError> {
-        let warm_up = if self.is_simulated() { 0 } else { 3 };
-        let graph = self.device.graph(work)?;
-        for _ in 0..warm_up {
-            graph.launch(&self.stream)?;
-        }
-        let mut events = vec![self.stream.record()?];
-        for _ in 0..self.replays.max(1) {
-            graph.launch(&self.stream)?;
-            events.push(self.stream.record()?);
-        }
-        let times = events.windows(2).map(|pair| pair[1].since(&pair[0])).collect::<Result<Vec<_>, _>>()?;
+        let samples = samples(&self.device, &self.stream, work, self.replays)?;
         let launches = work.len().max(1) as f64;
-        Ok(Times { samples: times.iter().map(|time| time.as_secs_f64() * 1e6 / launches).collect() })
+        Ok(Times { samples: samples.into_iter().map(|sample| sample / launches).collect() })
     }
 
     /// How many buffers of so many bytes to rotate over: 2.5 GB in all, but at least 3 and at most 64; one that is simulated.
     pub fn rotations(&self, bytes: u64) -> usize {
-        if self.is_simulated() { 1 } else { (2_500_000_000 / bytes.max(1)).clamp(3, 64) as usize }
+        if is_simulated(&self.device) { 1 } else { (2_500_000_000 / bytes.max(1)).clamp(3, 64) as usize }
     }
+}
+
+/// Whether a device is simulated: its times mean nothing, and a launch takes seconds.
+fn is_simulated(device: &Device) -> bool {
+    device.properties().driver == 0
+}
+
+/// The times of replays of these launches as one graph, microseconds.
+fn samples(device: &Device, stream: &Stream, work: &[Work], replays: usize) -> Result<Vec<f64>, DeviceError> {
+    let warm_up = if is_simulated(device) { 0 } else { 3 };
+    let graph = device.graph(work)?;
+    for _ in 0..warm_up {
+        graph.launch(stream)?;
+    }
+    let mut events = vec![stream.record()?];
+    for _ in 0..replays.max(1) {
+        graph.launch(stream)?;
+        events.push(stream.record()?);
+    }
+    events.windows(2).map(|pair| Ok(pair[1].since(&pair[0])?.as_secs_f64() * 1e6)).collect()
+}
+
+/// The median time of replays of these launches as one graph, microseconds.
+pub fn replayed(device: &Device, stream: &Stream, work: &[Work], replays: usize) -> Result<f64, DeviceError> {
+    let mut samples = samples(device, stream, work, replays)?;
+    samples.sort_by(f64::total_cmp);
+    Ok(samples[samples.len() / 2])
 }

@@ -15,7 +15,7 @@ use clap::Args;
 use cost::{KnownBy, Step};
 use thiserror::Error;
 use tilewright_codegen::target::Target;
-use tilewright_kernels::decode::Path as Activations;
+use tilewright_kernels::gemv::linear::Path as Activations;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, lower};
 use tilewright_megakernel::model::ModelSpec;

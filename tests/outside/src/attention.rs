@@ -3,7 +3,7 @@
 use half::bf16;
 use tilewright::codegen::build::{Bf16x2, block, record};
 use tilewright::codegen::ir::{Arch, Kernel};
-use tilewright::kernels::attention::softmax::{Patience, Softmax, a_fragment};
+use tilewright::kernels::attention::softmax::{Rescaling, Softmax, a_fragment};
 use tilewright::kernels::attention::warp::{WarpA, b_fragments, sums};
 use tilewright::kernels::kv::{KConfig, KvBuffer, KvFamily, KvThreads, Place, Span, VConfig, stream};
 use tilewright::kernels::tile::Index;
@@ -32,7 +32,7 @@ pub fn attention<F: KvFamily, const D: u32>(arch: Arch) -> Kernel {
         };
         let query: Vec<_> = (0..D / 16).map(|step| WarpA::from_registers(|i| word(i, 16 * step))).collect();
         let [scores, acc] = [TILE, D].map(|columns| sums(k, columns));
-        let softmax = Softmax::new(k, scores.fragment(), 1, k.param("scale"), Patience::None);
+        let softmax = Softmax::new(k, scores.fragment(), 1, k.param("scale"), Rescaling::EveryTile);
         let attend = |tile, landed: &_| {
             scores.clear(k);
             for (step, query) in (0..).zip(query.chunks(1)) {
@@ -43,7 +43,7 @@ pub fn attention<F: KvFamily, const D: u32>(arch: Arch) -> Kernel {
                 let seen = column.get(k).lt(tokens - tile * TILE);
                 scores.registers().set(register, seen.select(scores.get(register), f32::NEG_INFINITY));
             }
-            softmax.absorb(scores).apply(acc);
+            softmax.update(scores).apply(acc);
         };
         stream(k, (&keys, &values), Span { first, end: (tokens + (TILE - 1)) / TILE, step: 1 }, attend, |_, landed| {
             values.load_from_shared(landed, 0);

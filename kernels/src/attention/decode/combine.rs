@@ -1,12 +1,12 @@
 //! The merges: of a block's warps in shared memory, of the blocks of a head by the block that is done last.
 //!
-//! A part is `(m, l, acc)` of each query head: largest score times `scale·log₂e`, sum of the weights `2^(x − m)`,
-//! weighted sum of the values. Parts merge by `M = max m`, `Σ 2^(m − M)·l`, `Σ 2^(m − M)·acc`, in any order.
+//! A part is a partial result of each query head.
 
 use half::bf16;
 use tilewright_codegen::build::{Bf16x2, Builder, Global, Ptr, RegArray, Shared, Val};
 use tilewright_codegen::ir::attr::{AtomOp, AtomOrder, Scope};
 
+use crate::attention::merge::Partial;
 use crate::attention::softmax::Softmax;
 
 /// Parts that are looked at together: their loads are in flight at once.
@@ -24,14 +24,6 @@ pub struct Warps<'k> {
     /// Query heads.
     pub group: u32,
     memory: Ptr<'k, Shared, f32>,
-}
-
-/// One part's numbers for four columns of a head.
-#[derive(Clone, Copy)]
-struct Part<'k> {
-    max: Val<'k, f32>,
-    sum: Val<'k, f32>,
-    acc: [Val<'k, f32>; 4],
 }
 
 impl<'k> Warps<'k> {
@@ -76,13 +68,13 @@ impl<'k> Warps<'k> {
         }
     }
 
-    fn read(&self, row: Val<'k, u32>, column: Val<'k, u32>) -> Part<'k> {
+    fn read(&self, row: Val<'k, u32>, column: Val<'k, u32>) -> Partial<'k, 4> {
         let parts = (0..self.warps).map(|warp| {
             let at = self.row(self.k.lit(warp), row);
             let [max, sum] = at.at(self.depth).load_vec::<2>();
-            Part { max, sum, acc: at.at(column).load_vec::<4>() }
+            Partial { max, sum, acc: at.at(column).load_vec::<4>() }
         });
-        merge(self.k, &parts.collect::<Vec<_>>())
+        Partial::merge(&parts.collect::<Vec<_>>())
     }
 }
 
@@ -149,26 +141,26 @@ impl<'k> Splits<'k> {
         });
     }
 
-    fn read_all(&self, k: &'k Builder, warps: &Warps<'k>, row: Val<'k, u32>, column: Val<'k, u32>) -> Part<'k> {
+    fn read_all(&self, k: &'k Builder, warps: &Warps<'k>, row: Val<'k, u32>, column: Val<'k, u32>) -> Partial<'k, 4> {
         let (max, sum, acc) = (k.var(f32::NEG_INFINITY), k.var(0.0f32), k.regs(4, 0.0f32));
         k.for_step(0, self.count, TOGETHER, |first: Val<'k, u32>| {
-            let mut parts = vec![Part { max: max.get(), sum: sum.get(), acc: [0, 1, 2, 3].map(|i| acc.get(i)) }];
+            let mut parts = vec![Partial { max: max.get(), sum: sum.get(), acc: [0, 1, 2, 3].map(|i| acc.get(i)) }];
             for number in 0..TOGETHER {
                 let split = first + number;
                 let line = split.min(self.count - 1) * warps.group + row;
                 let [max, sum] = self.stats.at(line * 2).load_vec::<2>();
                 let max = split.lt(self.count).select::<f32>(max, f32::NEG_INFINITY);
-                parts.push(Part { max, sum, acc: self.acc.at(line * warps.depth + column).load_vec::<4>() });
+                parts.push(Partial { max, sum, acc: self.acc.at(line * warps.depth + column).load_vec::<4>() });
             }
-            let whole = merge(k, &parts);
+            let whole = Partial::merge(&parts);
             max.set(whole.max);
             sum.set(whole.sum);
             (0..4).zip(whole.acc).for_each(|(i, value)| acc.set(i, value));
         });
-        Part { max: max.get(), sum: sum.get(), acc: [0, 1, 2, 3].map(|i| acc.get(i)) }
+        Partial { max: max.get(), sum: sum.get(), acc: [0, 1, 2, 3].map(|i| acc.get(i)) }
     }
 
-    fn store(&self, warps: &Warps<'k>, row: Val<'k, u32>, column: Val<'k, u32>, whole: Part<'k>) {
+    fn store(&self, warps: &Warps<'k>, row: Val<'k, u32>, column: Val<'k, u32>, whole: Partial<'k, 4>) {
         let inverse = whole.sum.gt(0.0).select::<f32>(whole.sum.recip_approx(), 0.0f32);
         let [a, b, c, d] = whole.acc.map(|value| value * inverse);
         let pairs: [Val<'k, Bf16x2>; 2] = [a.pair(b), c.pair(d)];
@@ -185,16 +177,4 @@ fn each_vector<'k>(warps: &Warps<'k>, each: impl Fn(Val<'k, u32>, Val<'k, u32>))
         let inside = if first + threads <= all { k.lit(true) } else { number.lt(all) };
         k.when(inside, || each(number / in_row, number % in_row * 4));
     }
-}
-
-fn merge<'k>(k: &'k Builder, parts: &[Part<'k>]) -> Part<'k> {
-    let max = parts[1..].iter().fold(parts[0].max, |max, part| max.max(part.max));
-    let base = max.eq(f32::NEG_INFINITY).select::<f32>(0.0f32, max);
-    let (mut sum, mut acc) = (k.lit(0.0f32), [k.lit(0.0f32); 4]);
-    for part in parts {
-        let weight = (part.max - base).ex2();
-        sum = weight.fma(part.sum, sum);
-        acc = core::array::from_fn(|i| weight.fma(part.acc[i], acc[i]));
-    }
-    Part { max, sum, acc }
 }

@@ -5,7 +5,7 @@ use half::bf16;
 use tilewright_codegen::build::{Builder, Global, Ptr, Val};
 
 use super::combine::{Splits, Warps};
-use crate::attention::softmax::{Patience, Softmax, a_fragment};
+use crate::attention::softmax::{Rescaling, Softmax, a_fragment};
 use crate::attention::warp::{WarpA, b_fragments, sums};
 use crate::kv::{KConfig, KvBuffer, KvFamily, KvThreads, Place, Span, VConfig, stream};
 use crate::tile::{Index, RegisterTensor};
@@ -44,7 +44,7 @@ pub fn attend<'k, F: KvFamily, const D: u32, const TILE: u32>(k: &'k Builder, ta
     let tokens = task.place.tokens;
     let query = query_fragments::<D>(k, task);
     let [scores, acc] = [TILE, D].map(|columns| sums(k, columns));
-    let softmax = Softmax::new(k, scores.fragment(), rows, task.scale, Patience::None);
+    let softmax = Softmax::new(k, scores.fragment(), rows, task.scale, Rescaling::EveryTile);
     stream(
         k,
         (&keys, &values),
@@ -60,7 +60,7 @@ pub fn attend<'k, F: KvFamily, const D: u32, const TILE: u32>(k: &'k Builder, ta
                 let seen = column.get(k).lt(left);
                 scores.registers().set(register, seen.select(scores.get(register), f32::NEG_INFINITY));
             }
-            softmax.absorb(scores).apply(acc);
+            softmax.update(scores).apply(acc);
         },
         |_, landed| {
             for step in 0..TILE / 16 {

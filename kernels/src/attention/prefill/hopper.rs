@@ -11,7 +11,7 @@ use tilewright_codegen::build::{
 use tilewright_layout::{Layout, Swizzled};
 
 use super::schedule::Rows;
-use crate::attention::softmax::{Patience, Softmax, a_fragment};
+use crate::attention::softmax::{Rescaling, Softmax, a_fragment};
 use crate::kv::{
     Fetched, Form, KConfig, KvBuffer, KvFamily, KvThreads, Landed, Place, TileForm, Tma, TmaBuffer, VConfig, VECTOR,
 };
@@ -43,7 +43,7 @@ pub struct Task<'k> {
     /// Whether a query sees only tokens up to its own.
     pub causal: bool,
     /// When maxima follow.
-    pub patience: Patience,
+    pub rescaling: Rescaling,
     /// Whether warpgroups issue in turns.
     pub turns: bool,
 }
@@ -102,7 +102,7 @@ impl<const D: u32, const BN: u32, const STAGES: u32, const GROUPS: u32> Shape<D,
                 scores: sums(k, BN),
                 weights: k.regs(BN / 4, k.lit(0u32).bits::<Bf16x2>()),
                 acc: zeros(k, D),
-                softmax: Softmax::new(k, warpgroup_atom::<bf16>(BN).1, 2, task.scale, task.patience),
+                softmax: Softmax::new(k, warpgroup_atom::<bf16>(BN).1, 2, task.scale, task.rescaling),
             };
             k.when(tiles.gt(0), || {
                 queries_full.wait(0);
@@ -184,7 +184,7 @@ impl<'k, const D: u32, const BN: u32, const GROUPS: u32> Consumer<'_, 'k, D, BN,
         self.keys.release(key);
         self.mask(last);
         // Nothing was summed before.
-        let _ = self.softmax.absorb(self.scores);
+        let _ = self.softmax.update(self.scores);
         self.pack();
 
         k.for_(0, last, |turn: Val<'k, u32>| {
@@ -200,10 +200,10 @@ impl<'k, const D: u32, const BN: u32, const GROUPS: u32> Consumer<'_, 'k, D, BN,
             k.wgmma_wait(1);
             self.keys.release(key);
             self.mask(tile);
-            let shrink = self.softmax.absorb(self.scores);
+            let rescale = self.softmax.update(self.scores);
             k.wgmma_wait(0);
             self.values.release(value);
-            shrink.apply(self.acc);
+            rescale.apply(self.acc);
             self.pack();
         });
 

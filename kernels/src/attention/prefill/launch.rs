@@ -7,7 +7,7 @@ use tilewright_codegen::ir::{Arch, Kernel};
 
 use super::schedule::{Rows, order};
 use super::{hopper, warps};
-use crate::attention::softmax::Patience;
+use crate::attention::softmax::Rescaling;
 use crate::kv::{KvFamily, Pages, Place};
 
 /// How queries and results lie.
@@ -69,7 +69,7 @@ pub struct Tuning {
     /// Keys of a tile.
     pub keys: u32,
     /// When maxima follow.
-    pub patience: Patience,
+    pub rescaling: Rescaling,
     /// Whether warpgroups issue in turns.
     pub turns: bool,
 }
@@ -144,8 +144,8 @@ impl Prefill {
             (128, false) => 176,
             _ => 128,
         };
-        let patience = if self.depth > 64 && !self.causal { Patience::Some } else { Patience::None };
-        Tuning { keys, patience, turns: true }
+        let rescaling = if self.depth > 64 && !self.causal { Rescaling::Lazy } else { Rescaling::EveryTile };
+        Tuning { keys, rescaling, turns: true }
     }
 
     /// Records the kernel for sm_90a.
@@ -155,7 +155,7 @@ impl Prefill {
 
     /// Records the kernel for sm_90a, made another way. Keys of a tile are 64 for depth 256, 128, or 176 for depth 128.
     pub fn record_tuned(&self, tuning: Tuning) -> Kernel {
-        let Tuning { keys, patience, turns } = tuning;
+        let Tuning { keys, rescaling, turns } = tuning;
         let threads = 128 + 2 * self.hopper_rows();
         record(&self.name("wgmma"), Arch::Sm90a, block(threads).min_blocks(1), |k| {
             let queries = k.tensor_map("q");
@@ -177,7 +177,7 @@ impl Prefill {
                     out,
                     out_stride,
                     causal,
-                    patience,
+                    rescaling,
                     turns,
                 };
                 match self.depth {

@@ -5,7 +5,7 @@ use half::bf16;
 use tilewright_codegen::build::{Bf16x2, Builder, Global, Ptr, RegArray, Val};
 
 use super::schedule::Rows;
-use crate::attention::softmax::{Patience, Softmax, a_fragment};
+use crate::attention::softmax::{Rescaling, Softmax, a_fragment};
 use crate::attention::warp::{WarpA, b_fragments, sums};
 use crate::kv::{KConfig, KvBuffer, KvFamily, KvThreads, Place, Span, VConfig, stream};
 use crate::tile::RegisterTensor;
@@ -49,7 +49,7 @@ pub fn attend<'k, F: KvFamily, const D: u32>(k: &'k Builder, task: &Task<'k, F::
     let mine = k.warp() * 16 + k.lane() / 4;
     let query = query_fragments::<D>(k, task, mine);
     let [scores, acc] = [TILE, D].map(|columns| sums(k, columns));
-    let softmax = Softmax::new(k, scores.fragment(), 2, task.scale, Patience::None);
+    let softmax = Softmax::new(k, scores.fragment(), 2, task.scale, Rescaling::EveryTile);
     let end = (rows.end(BLOCK_ROWS, task.causal) + (TILE - 1)) / TILE;
     stream(
         k,
@@ -65,7 +65,7 @@ pub fn attend<'k, F: KvFamily, const D: u32>(k: &'k Builder, task: &Task<'k, F::
             k.when(((tile + 1) * TILE).gt(common), || {
                 rows.mask(k, scores, rows.first + mine, tile * TILE, task.causal);
             });
-            softmax.absorb(scores).apply(acc);
+            softmax.update(scores).apply(acc);
         },
         |_, landed| {
             for step in 0..TILE / 16 {

@@ -7,9 +7,9 @@ use tilewright_codegen::verify::{VerifyErrors, verify};
 use tilewright_layout::DType;
 use tilewright_layout::typed::StaticLayout;
 
-use crate::decode::Float;
 use crate::gallery::channels_first::{Voxels, channels_first};
 use crate::stored;
+use crate::tile::Float;
 use crate::tile::box_extents;
 
 pub(super) fn record_voxels(arch: Arch) -> Kernel {

@@ -5,9 +5,9 @@ use tilewright_codegen::ir::{Arch, Kernel};
 use tilewright_codegen::trial::{Bound, Draw, Trial};
 use tilewright_codegen::verify::{VerifyErrors, verify};
 
-use crate::decode::Float;
 use crate::gallery::column_sums;
 use crate::stored;
+use crate::tile::Float;
 
 pub(super) fn record_sums(arch: Arch) -> Kernel {
     record("column_sums", arch, block(128), column_sums)

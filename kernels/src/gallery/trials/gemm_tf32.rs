@@ -5,10 +5,10 @@ use tilewright_codegen::ir::{Arch, Kernel};
 use tilewright_codegen::trial::{Bound, Draw, Trial};
 use tilewright_codegen::verify::{VerifyErrors, verify};
 
-use crate::decode::Float;
 use crate::gallery::gemm_tf32;
 use crate::mma::{InputType, Tf32};
 use crate::stored;
+use crate::tile::Float;
 
 pub(super) fn record_gemm(arch: Arch) -> Kernel {
     record("gemm_tf32", arch, block(128), gemm_tf32)

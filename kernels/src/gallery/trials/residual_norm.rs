@@ -5,10 +5,10 @@ use tilewright_codegen::ir::{Arch, Kernel};
 use tilewright_codegen::trial::{Bound, Draw, Trial};
 use tilewright_codegen::verify::{VerifyErrors, verify};
 
-use crate::decode::Float;
 use crate::gallery::residual_norm;
 use crate::naive;
 use crate::stored::{self, UNIT};
+use crate::tile::Float;
 
 /// Added to the mean square.
 const EPS: f32 = 1e-5;

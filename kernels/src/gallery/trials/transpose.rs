@@ -5,9 +5,9 @@ use tilewright_codegen::ir::{Arch, Kernel};
 use tilewright_codegen::trial::{Bound, Draw, Trial};
 use tilewright_codegen::verify::{VerifyErrors, verify};
 
-use crate::decode::Float;
 use crate::gallery::transpose;
 use crate::stored;
+use crate::tile::Float;
 
 pub(super) fn record_transpose(arch: Arch) -> Kernel {
     record("transpose_edged", arch, block(256), transpose)

@@ -5,9 +5,9 @@ use tilewright_codegen::ir::{Arch, Kernel};
 use tilewright_codegen::trial::{Bound, Draw, Trial};
 use tilewright_codegen::verify::{VerifyErrors, verify};
 
-use crate::decode::Float;
 use crate::gallery::{WIDTH, unit_rows};
 use crate::stored::{self, UNIT};
+use crate::tile::Float;
 
 pub(super) fn record_rows(arch: Arch) -> Kernel {
     record("unit_rows", arch, block(128), unit_rows)

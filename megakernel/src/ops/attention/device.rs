@@ -3,7 +3,8 @@
 use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
-use tilewright_kernels::decode::{self, Float, Heads, Merged, TokenStage};
+use tilewright_kernels::attention::split::{self, Heads, Merged, TokenStage};
+use tilewright_kernels::tile::Float;
 
 use super::Attention;
 use crate::program::Span;
@@ -123,7 +124,7 @@ impl DeviceFunction for SplitOfTokens {
     fn run<'k>(&self, call: Call<'k, '_>, weights: &dyn Weights<'k>) {
         let SplitOfTokens { rows, heads, scale, q, pools, streamed, out } = *self;
         let first_row = call.value(offset_of!(Fields, first_row));
-        let split = decode::Attention {
+        let split = split::Attention {
             heads,
             rows,
             first_row,
@@ -141,6 +142,6 @@ impl DeviceFunction for SplitOfTokens {
             },
             streamed: streamed.and_then(|stage| call.streamed(stage)),
         };
-        decode::attention(call.team(), call.scratch(), weights, split, || call.signal(out));
+        split::attention(call.team(), call.scratch(), weights, split, || call.signal(out));
     }
 }

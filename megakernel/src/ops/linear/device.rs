@@ -3,7 +3,10 @@
 use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
-use tilewright_kernels::decode::{self, Best, Float, Operand, Output, Packing, Path, Sums, Unit};
+use tilewright_kernels::gemv::Unit;
+use tilewright_kernels::gemv::linear::{self, Operand, Output, Packing, Path, Sums};
+use tilewright_kernels::sample::tiles::TileBests;
+use tilewright_kernels::tile::Float;
 
 use super::{Linear, LinearInput, LinearOutput};
 use crate::program::{BufferId, Span};
@@ -134,11 +137,11 @@ impl InputCode {
     }
 
     /// The activations of a task, whose record has their operands at `fields`.
-    pub(in crate::ops) fn of<'k>(self, call: Call<'k, '_>, fields: usize) -> decode::Input<'k> {
+    pub(in crate::ops) fn of<'k>(self, call: Call<'k, '_>, fields: usize) -> linear::Input<'k> {
         let (at, norm) = (fields + offset_of!(InputFields, x), fields + offset_of!(InputFields, norm));
         match self {
-            InputCode::Plain { x } => decode::Input::Plain(call.stored(at, x, Generation::Input)),
-            InputCode::RmsNorm { x, weight, eps } => decode::Input::RmsNorm {
+            InputCode::Plain { x } => linear::Input::Plain(call.stored(at, x, Generation::Input)),
+            InputCode::RmsNorm { x, weight, eps } => linear::Input::RmsNorm {
                 x: call.stored(at, x, Generation::Input),
                 weight: call.plain(norm, weight),
                 eps,
@@ -342,8 +345,8 @@ impl LinearTile {
                 let [value, index] = [offset_of!(LogitsFields, best_value), offset_of!(LogitsFields, best_index)]
                     .map(|at| call.state(at));
                 let tile = call.value(offset_of!(LogitsFields, index));
-                let best = Best { value: value.cast(), index: index.cast(), tiles, tile };
-                Output::Logits { out: call.array(offset_of!(TileFields, out), Float::F32), width, best }
+                let bests = TileBests { value: value.cast(), index: index.cast(), tiles };
+                Output::Logits { out: call.array(offset_of!(TileFields, out), Float::F32), width, bests, tile }
             }
         }
     }
@@ -365,7 +368,7 @@ impl DeviceFunction for LinearTile {
         let bias = self.bias.map(|bias| call.plain(offset_of!(TileFields, bias), bias));
         let TileCode { unit, rows, input, path } = self.tile;
         let input = input.of(call, offset_of!(TileFields, input));
-        let tile = decode::Linear { unit, rows, first_row, first, end, input, path, bias, output };
-        decode::linear(call.team(), call.scratch(), weights, tile);
+        let tile = linear::Linear { unit, rows, first_row, first, end, input, path, bias, output };
+        linear::linear(call.team(), call.scratch(), weights, tile);
     }
 }

@@ -3,7 +3,9 @@
 use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
-use tilewright_kernels::decode::{self, Float, Heads, Keys};
+use tilewright_kernels::attention::split::Heads;
+use tilewright_kernels::gemv::linear::{self, Keys};
+use tilewright_kernels::tile::Float;
 
 use super::{KeyOutput, Qkv};
 use crate::ops::linear::{InputCode, InputFields, TileCode, plan_path};
@@ -156,7 +158,7 @@ impl DeviceFunction for QkvTile {
             (offset_of!(BiasFields, v_bias), b2),
         ];
         let bias = bias.map(|(field, bias)| bias.map(|bias| call.plain(field, bias)));
-        let tile = decode::Qkv {
+        let tile = linear::Qkv {
             unit,
             rows,
             first_row,
@@ -173,6 +175,6 @@ impl DeviceFunction for QkvTile {
             keys,
             v: call.pages(offset_of!(Fields, v), pools),
         };
-        decode::qkv(call.team(), call.scratch(), weights, tile);
+        linear::qkv(call.team(), call.scratch(), weights, tile);
     }
 }

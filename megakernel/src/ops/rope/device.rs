@@ -3,7 +3,8 @@
 use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
-use tilewright_kernels::decode::{self, Float};
+use tilewright_kernels::rope;
+use tilewright_kernels::tile::Float;
 
 use super::{HeadOutput, Rope};
 use crate::program::{BufferId, Span};
@@ -97,10 +98,10 @@ impl DeviceFunction for RotatedHeads {
             None => call.pages(offset_of!(Fields, out), pools),
         };
         let norm =
-            norm.map(|(weight, eps)| decode::HeadNorm { weight: call.plain(offset_of!(Fields, norm), weight), eps });
+            norm.map(|(weight, eps)| rope::HeadNorm { weight: call.plain(offset_of!(Fields, norm), weight), eps });
         let (x, out) = (call.array(offset_of!(Fields, x), x), out.map(|out| call.array(offset_of!(Fields, out), out)));
         let (rotation, first_head) = (call.rotation(rotation), call.value(offset_of!(Fields, first_head)));
-        let heads = decode::Rope { x, norm, rotation, heads, first_head, count, rows, first_row, pages, out };
-        decode::rope(call.team(), heads);
+        let heads = rope::Rope { x, norm, rotation, heads, first_head, count, rows, first_row, pages, out };
+        rope::rope(call.team(), heads);
     }
 }

@@ -5,7 +5,8 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 use bytemuck::{Pod, bytes_of, bytes_of_mut};
-use tilewright_kernels::decode::{TokenStage, Weights};
+use tilewright_kernels::attention::split::TokenStage;
+use tilewright_kernels::gemv::linear::Weights;
 
 use super::kernel::Call;
 use super::record::{FIELDS, TaskRecord};
@@ -144,7 +145,7 @@ pub struct Stretch {
     pub first: usize,
     /// Units.
     pub units: usize,
-    /// Units of a group, where weights come group by group ([`Order`](tilewright_kernels::decode::Order)).
+    /// Units of a group, where weights come group by group ([`Order`](tilewright_kernels::gemv::linear::Order)).
     pub group: Option<u32>,
 }
 

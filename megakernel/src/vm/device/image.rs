@@ -9,7 +9,8 @@ use std::ops::Range;
 
 use half::{bf16, f16};
 use rayon::prelude::*;
-use tilewright_kernels::decode::{Deal, Float, Unit};
+use tilewright_kernels::gemv::{Deal, Unit};
+use tilewright_kernels::tile::Float;
 
 use super::Dealing;
 use crate::program::{BufferId, GroupShape, Part, Span, float_of};

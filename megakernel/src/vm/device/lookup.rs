@@ -3,7 +3,8 @@
 use std::mem::offset_of;
 
 use tilewright_codegen::target::Target;
-use tilewright_kernels::decode::{Deal, Float, Unit};
+use tilewright_kernels::gemv::{Deal, Unit};
+use tilewright_kernels::tile::Float;
 
 use super::image::{Rows, Stream};
 use super::place::ALIGN;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use half::bf16;
 use tilewright_codegen::device::{Buffer, Device, DeviceError, Kernel, Mapped, Source, Stream};
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::decode::turned;
+use tilewright_kernels::kv::swizzled;
 use tilewright_kernels::sample::Request;
 use tilewright_layout::DType;
 
@@ -221,7 +221,7 @@ impl DeviceMachine {
         if pool.len() != values.len() {
             return Err(KvError::Range { name: name.to_owned(), end: values.len(), len: pool.len() }.into());
         }
-        Ok(self.stream.upload(&turned(values, page_tokens, dim), &pool)?)
+        Ok(self.stream.upload(&swizzled(values, page_tokens, dim), &pool)?)
     }
 
     /// Changes the tables; for faults.

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use tilewright_kernels::decode::Float;
+use tilewright_kernels::tile::Float;
 
 use super::tags::order;
 use super::{Partial, Unsupported, Written};

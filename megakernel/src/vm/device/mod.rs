@@ -1,6 +1,6 @@
 //! The device machine: a placed program as one persistent kernel.
 //!
-//! The kernel is generated for the program: opcodes are device functions of `tilewright_kernels::decode`, specialised
+//! The kernel is generated for the program: opcodes are device functions of `tilewright_kernels`, specialised
 //! for the shapes that occur; one block per SM walks its queue. One warp runs ahead of the others and streams weights,
 //! which depend on nothing, through a ring in shared memory, across the boundaries of tasks and steps; the others wait
 //! for counters, compute, and publish.
@@ -73,7 +73,7 @@ pub use resident::{DeviceKv, DeviceWeights};
 pub use run::{MAX_ENDS, MAX_STEPS, NO_TOKEN};
 pub use storage::{KvPools, RotationRows, Storage};
 pub use tags::{Tags, TaskTags};
-pub use tilewright_kernels::decode::Weights;
+pub use tilewright_kernels::gemv::linear::Weights;
 pub use timeline::TaskTimes;
 pub use unsupported::Unsupported;
 pub use watch::AbortHandle;

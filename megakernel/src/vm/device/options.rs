@@ -55,7 +55,7 @@ pub struct DeviceOptions {
     pub timeline: bool,
 }
 
-/// Where the stages of a stream of weights lie in the image ([`Deal`](tilewright_kernels::decode::Deal)).
+/// Where the stages of a stream of weights lie in the image ([`Deal`](tilewright_kernels::gemv::Deal)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Dealing {
     /// In their order: what an SM reads is contiguous.

@@ -1,6 +1,6 @@
 //! Where buffers lie in device memory.
 
-use tilewright_kernels::decode::Merged;
+use tilewright_kernels::attention::split::Merged;
 
 use super::{Merges, Tags, Unsupported};
 use crate::program::{Buffer, BufferId, BufferKind, Program};

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 use tilewright_codegen::ir::Arch;
-use tilewright_kernels::decode::Deal;
+use tilewright_kernels::gemv::Deal;
 
 use super::planner::Planner;
 use super::{BlockRecord, DeviceOptions, Opcode, Places, Stream, Unsupported};

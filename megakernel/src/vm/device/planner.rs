@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use tilewright_codegen::ir::Arch;
-use tilewright_kernels::decode::Deal;
+use tilewright_kernels::gemv::Deal;
 
 use super::image::{CHUNK, Rows, Stream};
 use super::place::Places;

@@ -30,7 +30,7 @@ pub struct TaskRecord {
     pub unit_stages: u16,
     /// Of its first stages, how many the team takes into registers before it waits.
     pub held: u16,
-    /// Units of a group, where weights come group by group ([`Order`](tilewright_kernels::decode::Order)); 0: in order.
+    /// Units of a group, where weights come group by group ([`Order`](tilewright_kernels::gemv::linear::Order)); 0: in order.
     pub group: u16,
     /// Where the stream's stages lie: which of the plan's deals.
     pub deal: u16,

@@ -1,6 +1,6 @@
 //! How operands are stored, where that is constant in the code.
 
-use tilewright_kernels::decode::Float;
+use tilewright_kernels::tile::Float;
 
 /// How activations are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

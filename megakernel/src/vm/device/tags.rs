@@ -2,7 +2,7 @@
 //!
 //! A release waits until everything that the block stored has arrived, a microsecond and more while weights stream. A
 //! *tagged* buffer needs none: a word of data and the number of its generation are one store, and a reader looks until it
-//! finds the generation that it wants (see [`Array`](tilewright_kernels::decode::Array)). Counters still say when looking
+//! finds the generation that it wants (see [`Array`](tilewright_kernels::tile::Array)). Counters still say when looking
 //! begins to make sense, and that nobody reads what is overwritten.
 //!
 //! A buffer is tagged where every access to it is one that knows tags, and where each generation is written whole before

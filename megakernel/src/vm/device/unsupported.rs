@@ -1,7 +1,7 @@
 //! Programs that the device machine does not run.
 
 use thiserror::Error;
-use tilewright_kernels::decode::UnitError;
+use tilewright_kernels::gemv::UnitError;
 use tilewright_layout::DType;
 
 use crate::program::{BufferId, TaskId};

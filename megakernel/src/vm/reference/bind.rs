@@ -5,8 +5,8 @@ use std::sync::atomic::AtomicU32;
 
 use half::{bf16, f16};
 use thiserror::Error;
-use tilewright_kernels::decode::Float;
 use tilewright_kernels::quant::QuantMatrix;
+use tilewright_kernels::tile::Float;
 use tilewright_layout::DType;
 
 use super::cells::Limits;

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use half::{bf16, f16};
-use tilewright_kernels::decode::Float;
 use tilewright_kernels::host::Element;
+use tilewright_kernels::tile::Float;
 use tilewright_layout::DType;
 
 use crate::program::float_of;

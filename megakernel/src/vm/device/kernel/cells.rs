@@ -5,7 +5,9 @@
 
 use tilewright_codegen::build::{Builder, Global, Ptr, Shared, Val};
 use tilewright_codegen::ir::attr::Scope;
-use tilewright_kernels::decode::{Cells, ConsumerWarps, Streamed, TokenStage, settled};
+use tilewright_kernels::attention::split::{Streamed, TokenStage, settled};
+use tilewright_kernels::kv::Cells;
+use tilewright_kernels::warps::ConsumerWarps;
 
 use super::sync::Sync;
 use crate::vm::device::plan::CellsPlan;

@@ -1,9 +1,12 @@
 //! From opcodes to device functions: records become the arguments of calls.
 
 use tilewright_codegen::build::{Builder, Global, Ptr, Val};
-use tilewright_kernels::decode::{
-    Array, ConsumerWarps, Float, Pages, Rotation, Scratch, Streamed, TokenStage, Weights,
-};
+use tilewright_kernels::attention::split::{Streamed, TokenStage};
+use tilewright_kernels::gemv::linear::{Scratch, Weights};
+use tilewright_kernels::kv::PagedPool;
+use tilewright_kernels::rope::Rotation;
+use tilewright_kernels::tile::{Access, Array, Float};
+use tilewright_kernels::warps::ConsumerWarps;
 
 use super::Kit;
 use super::table::TaskView;
@@ -17,14 +20,14 @@ pub(super) fn dispatch<'k>(kit: Kit<'k, '_>, task: TaskView<'k>, now: Val<'k, u3
 }
 
 /// The pages of the pool that is this operand of a task.
-pub(super) fn task_pages<'k>(kit: Kit<'k, '_>, task: TaskView<'k>, field: usize, pools: KvPools) -> Pages<'k> {
+pub(super) fn task_pages<'k>(kit: Kit<'k, '_>, task: TaskView<'k>, field: usize, pools: KvPools) -> PagedPool<'k> {
     pages_of(kit, Array::new(task.operand(kit.memory.pools, field), pools.float), pools)
 }
 
-fn pages_of<'k>(kit: Kit<'k, '_>, pool: Array<'k>, pools: KvPools) -> Pages<'k> {
+fn pages_of<'k>(kit: Kit<'k, '_>, pool: Array<'k>, pools: KvPools) -> PagedPool<'k> {
     let (position, table) = kit.cells.of(pools);
     let KvPools { pages, page_tokens, dim, table_width, split_pages, .. } = pools;
-    Pages { pool, pages, page_tokens, dim, position, table, table_width, split_pages }
+    PagedPool { pool, pages, page_tokens, dim, position, table, table_width, split_pages }
 }
 
 /// Tries the opcodes from `first` on.
@@ -96,7 +99,7 @@ impl<'k> Call<'k, '_> {
 
     /// An operand among activations, that other blocks may write later.
     pub fn array(self, field: usize, float: Float) -> Array<'k> {
-        Array::new(self.state(field), float).strong()
+        Array::new(self.state(field), float).accessed(Access::Relaxed)
     }
 
     /// The same as packets, where it is handed on so.
@@ -110,16 +113,16 @@ impl<'k> Call<'k, '_> {
             Generation::Residual => self.task.residual(),
             Generation::Output => self.task.output(),
         };
-        array.tagged(self.now * storage.period + within)
+        array.accessed(Access::Packets(self.now * storage.period + within))
     }
 
     /// The pages of an operand among the pools.
-    pub fn pages(self, field: usize, pools: KvPools) -> Pages<'k> {
+    pub fn pages(self, field: usize, pools: KvPools) -> PagedPool<'k> {
         task_pages(self.kit, self.task, field, pools)
     }
 
     /// The same positions and page tables over another array.
-    pub fn pages_of(self, pool: Array<'k>, pools: KvPools) -> Pages<'k> {
+    pub fn pages_of(self, pool: Array<'k>, pools: KvPools) -> PagedPool<'k> {
         pages_of(self.kit, pool, pools)
     }
 

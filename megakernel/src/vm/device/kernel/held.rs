@@ -1,7 +1,7 @@
 //! A task's first stages in registers: taken while the team waits for its activations, since weights depend on nothing.
 
 use tilewright_codegen::build::{Ptr, Shared};
-use tilewright_kernels::decode::{HeldStage, Weights};
+use tilewright_kernels::gemv::linear::{HeldStage, Weights};
 
 use super::Kit;
 use super::ring::Reader;

@@ -31,8 +31,9 @@ mod trace;
 use half::bf16;
 use tilewright_codegen::build::{Builder, Global, Ptr, Val, block, record as record_kernel};
 use tilewright_codegen::ir::Kernel;
-use tilewright_kernels::decode::{ConsumerWarps, Scratch};
+use tilewright_kernels::gemv::linear::Scratch;
 use tilewright_kernels::ring::start;
+use tilewright_kernels::warps::ConsumerWarps;
 
 use super::Plan;
 use cells::StepCells;

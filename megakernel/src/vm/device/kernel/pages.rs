@@ -4,7 +4,7 @@
 //! writer's stores end.
 
 use tilewright_codegen::build::Val;
-use tilewright_kernels::decode::Shares;
+use tilewright_kernels::attention::split::Shares;
 
 use super::Kit;
 use super::table::TaskView;

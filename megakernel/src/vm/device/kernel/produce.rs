@@ -3,7 +3,7 @@
 
 use tilewright_codegen::build::{Bulk, Val, Var};
 use tilewright_codegen::ir::attr::Eviction;
-use tilewright_kernels::decode::Order;
+use tilewright_kernels::gemv::linear::Order;
 use tilewright_kernels::ring::{Pieces, in_pieces};
 
 use super::Kit;

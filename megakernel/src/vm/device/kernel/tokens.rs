@@ -5,7 +5,7 @@
 
 use tilewright_codegen::build::Val;
 use tilewright_codegen::ir::attr::ProxyFence;
-use tilewright_kernels::decode::Streamed;
+use tilewright_kernels::attention::split::{Shares, Streamed};
 
 use super::dispatch::task_pages;
 use super::produce::{Feed, Turn};
@@ -43,7 +43,7 @@ impl<'k> Row<'_, 'k, '_> {
     fn stream(&self) {
         let (k, streamed, task) = (self.feed.kit.k, self.streamed, self.turn.task);
         let [keys, values] = self.of.fields.pools.map(|field| task_pages(self.feed.kit, task, field, self.of.pools));
-        let shares = keys.shares(self.row, self.of.splits);
+        let shares = Shares::of_row(keys, self.row, self.of.splits);
         let tokens = streamed.tokens(shares.tokens_of(task.value(self.of.fields.split), keys.page_tokens), self.row);
         k.for_(0u32, streamed.stages(tokens), |stage| {
             let count = streamed.count(tokens, stage);

@@ -1,4 +1,4 @@
-//! The order of a token's row in a pool: runs of eight dimensions, turned by the token, so that no two of eight consecutive
+//! The order of a token's row in a pool: runs of eight dimensions, swizzled by the token, so that no two of eight consecutive
 //! tokens have the same run in the same banks of shared memory when pages are copied there as they are.
 //!
 //! Dimension d of the token at place t of its page lies at `d XOR 8·(t mod 8)`, where rows are whole lines of 64 dimensions:
@@ -11,25 +11,25 @@ const LINE: u32 = 64;
 /// Dimensions of a run.
 const RUN: u32 = 8;
 
-/// Whether rows of that many dimensions are turned.
-pub(super) fn turns(dim: u32) -> bool {
+/// Whether rows of that many dimensions are swizzled.
+pub(crate) fn is_swizzled(dim: u32) -> bool {
     dim.is_multiple_of(LINE)
 }
 
 /// A token's row in a pool.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'k> {
+pub(crate) struct TokenRow<'k> {
     /// Where it begins, in elements.
     pub first: Val<'k, u32>,
-    /// What its dimensions are turned by.
+    /// What its dimensions are swizzled by.
     pub turn: Option<Val<'k, u32>>,
 }
 
-impl<'k> Place<'k> {
+impl<'k> TokenRow<'k> {
     /// The row that begins there, of `dim` dimensions; `token`: the token's place in its page, or one that is as many
     /// tokens of a multiple of eight further.
-    pub fn new(first: Val<'k, u32>, dim: u32, token: Val<'k, u32>) -> Place<'k> {
-        Place { first, turn: turns(dim).then(|| (token % 8) * RUN) }
+    pub fn new(first: Val<'k, u32>, dim: u32, token: Val<'k, u32>) -> TokenRow<'k> {
+        TokenRow { first, turn: is_swizzled(dim).then(|| (token % 8) * RUN) }
     }
 
     /// Where a dimension lies; with it the rest of its run.
@@ -41,17 +41,17 @@ impl<'k> Place<'k> {
 /// A pool, `[.., page_tokens, dim]`, in the order of its rows.
 ///
 /// ```
-/// use tilewright_kernels::decode::turned;
+/// use tilewright_kernels::kv::swizzled;
 /// // Two tokens of 64 dimensions in a page: of the second, runs have changed places two by two.
 /// let rows: Vec<u8> = (0..128).collect();
-/// let turned = turned(&rows, 2, 64);
-/// assert_eq!(turned[..64], rows[..64]);
-/// assert_eq!(turned[64..72], rows[72..80]);
+/// let pool = swizzled(&rows, 2, 64);
+/// assert_eq!(pool[..64], rows[..64]);
+/// assert_eq!(pool[64..72], rows[72..80]);
 /// ```
-pub fn turned<T: Copy>(pool: &[T], page_tokens: usize, dim: usize) -> Vec<T> {
-    let mut turned = pool.to_vec();
-    if turns(dim as u32) {
-        let rows = turned.chunks_exact_mut(dim).zip(pool.chunks_exact(dim));
+pub fn swizzled<T: Copy>(pool: &[T], page_tokens: usize, dim: usize) -> Vec<T> {
+    let mut swizzled = pool.to_vec();
+    if is_swizzled(dim as u32) {
+        let rows = swizzled.chunks_exact_mut(dim).zip(pool.chunks_exact(dim));
         for (token, (to, from)) in rows.enumerate() {
             let turn = token % page_tokens % 8;
             for (run, from) in from.chunks_exact(RUN as usize).enumerate() {
@@ -59,5 +59,5 @@ pub fn turned<T: Copy>(pool: &[T], page_tokens: usize, dim: usize) -> Vec<T> {
             }
         }
     }
-    turned
+    swizzled
 }

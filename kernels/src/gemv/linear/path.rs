@@ -2,7 +2,8 @@
 
 use tilewright_codegen::build::Val;
 
-use super::{Packing, Unit};
+use super::Packing;
+use crate::gemv::Unit;
 
 /// The way that activations take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -24,11 +25,11 @@ impl Path {
     /// Registers of a lane that hold its share of rows of a unit's length.
     ///
     /// ```
-    /// use tilewright_kernels::decode::{Float, Packing, Path, Unit};
+    /// use tilewright_kernels::{gemv::Unit, gemv::linear::{Packing, Path}, tile::Float};
     /// let (wide, narrow) = (Unit::new(8192, 8, 16384)?, Unit::new(2048, 8, 16384)?);
     /// assert_eq!(Path::registers(wide, Packing::of(8, Float::Bf16)), 128);
     /// assert_eq!(Path::registers(narrow, Packing::of(16, Float::F32)), 128);
-    /// # Ok::<(), tilewright_kernels::decode::UnitError>(())
+    /// # Ok::<(), tilewright_kernels::gemv::UnitError>(())
     /// ```
     pub fn registers(unit: Unit, packing: Packing) -> u32 {
         unit.stages() * unit.per_warp() * packing.words()

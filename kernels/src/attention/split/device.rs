@@ -10,12 +10,16 @@
 use half::bf16;
 use tilewright_codegen::build::{Global, Ptr, RegArray, Shared, SpaceOf, Val};
 
-use super::array::narrow;
 use super::merge::Part;
-use super::place::Place;
 use super::streamed::BLOCK;
-use super::{Array, ConsumerWarps, Merged, Pages, Scratch, Streamed, Weights};
+use super::{Merged, Streamed};
+use crate::attention::merge::Partial;
+use crate::attention::softmax::{Rescaling, RowUpdate};
+use crate::gemv::linear::{Scratch, Weights};
+use crate::kv::{PagedPool, TokenRow};
 use crate::mma::Accumulator;
+use crate::tile::{Array, narrow};
+use crate::warps::ConsumerWarps;
 
 /// A split of a kv head's tokens.
 #[derive(Clone, Copy)]
@@ -35,9 +39,9 @@ pub struct Attention<'k> {
     /// Queries, `[rows, heads, dim]`.
     pub q: Array<'k>,
     /// Keys, bf16.
-    pub keys: Pages<'k>,
+    pub keys: PagedPool<'k>,
     /// Values, bf16.
-    pub values: Pages<'k>,
+    pub values: PagedPool<'k>,
     /// Unnormalised sums of splits that are not alone, f32 `[rows, heads, splits, dim]`.
     pub acc: Ptr<'k, Global, f32>,
     /// Their `m` and `l`, f32 `[rows, heads, splits, 2]`.
@@ -250,7 +254,7 @@ impl<'k> Pass<'k> {
     fn words<S: SpaceOf>(
         self,
         words: &RegArray<'k, u32>,
-        (pool, row): (Ptr<'k, S, u32>, Place<'k>),
+        (pool, row): (Ptr<'k, S, u32>, TokenRow<'k>),
         start: u32,
         width: u32,
         offset: Val<'k, u32>,
@@ -265,7 +269,7 @@ impl<'k> Pass<'k> {
     fn load<S: SpaceOf>(
         self,
         [keys, values]: [Ptr<'k, S, u32>; 2],
-        row: impl Fn(Val<'k, u32>) -> Place<'k>,
+        row: impl Fn(Val<'k, u32>) -> TokenRow<'k>,
         to: &Loaded<'k>,
     ) {
         let (group, column) = (self.team.k.lane() / 4, self.team.k.lane() % 4);
@@ -280,9 +284,9 @@ impl<'k> Pass<'k> {
     }
 
     /// The row of a token of a block that begins there, in elements.
-    fn token(self, first: Val<'k, u32>, token: Val<'k, u32>) -> Place<'k> {
+    fn token(self, first: Val<'k, u32>, token: Val<'k, u32>) -> TokenRow<'k> {
         let dim = self.work.heads.dim;
-        Place::new(first + token * dim, dim, token)
+        TokenRow::new(first + token * dim, dim, token)
     }
 
     /// Loads the block that begins with a token from the pages. Tokens behind the last repeat it; their weights will be zero.
@@ -319,19 +323,21 @@ impl<'k> Pass<'k> {
                 scores.push(inside.map_or(score, |inside| inside.select(score, f32::NEG_INFINITY)));
             }
         }
-        let most = scores.iter().fold(running.most.get(), |most, &s| most.max(s));
-        let most = [1u32, 2].into_iter().fold(most, |most, bits| most.max(most.shfl_bfly(bits)));
-        let fade = (running.most.get() - most).ex2();
-        running.most.set(most);
-        let p: Vec<Val<f32>> = scores.iter().map(|&s| (s - most).ex2()).collect();
-        running.sum.set(p.iter().fold(running.sum.get() * fade, |sum, &p| sum + p));
+        let row = RowUpdate { scale: None, rescaling: Rescaling::EveryTile, masked: false };
+        let over_lanes =
+            |most: Val<'k, f32>| [1u32, 2].into_iter().fold(most, |most, bits| most.max(most.shfl_bfly(bits)));
+        let mut p = Vec::new();
+        let updated =
+            row.update([running.most.get(), running.sum.get()], &scores, over_lanes, |_, weight| p.push(weight));
+        running.most.set(updated.max);
+        running.sum.set(updated.sum);
 
         let ((p0, rest0), (p1, rest1)) = (narrow(p[0], p[1]), narrow(p[2], p[3]));
         let rest = [narrow(rest0[0], rest0[1]).0, narrow(rest1[0], rest1[1]).0];
-        let fades = [0u32, 4].map(|next| fade.shfl_idx(column * 8 + next));
+        let factors = [0u32, 4].map(|next| updated.factor.shfl_idx(column * 8 + next));
         for (values, out) in values.iter().zip(running.out.chunks(4)) {
             for (j, out) in out.iter().enumerate() {
-                (0..4).for_each(|i| out.registers().set(i, out.get(i) * fades[i as usize % 2]));
+                (0..4).for_each(|i| out.registers().set(i, out.get(i) * factors[i as usize % 2]));
                 let word = |at: usize| values[at].get(j as u32);
                 let pair = |at: usize, selector: u32| word(at).prmt(word(at + 1), selector);
                 let a = [pair(0, 0x5410), pair(0, 0x7632), pair(2, 0x5410), pair(2, 0x7632)];
@@ -385,18 +391,12 @@ impl<'k> Parts<'k> {
         // A warp without tokens has a maximum of −∞, which weighs nothing: some warp has tokens.
         team.each(count * dim / 2, |pair| {
             let (head, d) = (pair / (dim / 2), pair % (dim / 2) * 2);
-            let warps = || (0..team.warps).map(|warp| k.lit(warp));
-            let stats: Vec<[Val<f32>; 2]> = warps().map(|warp| self.stats(warp, head).load_vec()).collect();
-            let most = stats.iter().fold(k.lit(f32::NEG_INFINITY), |most, [m, _]| most.max(*m));
-            let (mut total, mut out) = (k.lit(0.0f32), [k.lit(0.0f32); 2]);
-            for (warp, [m, l]) in warps().zip(&stats) {
-                let w = (*m - most).ex2();
-                total = w.fma(*l, total);
-                let part: [Val<f32>; 2] = self.at.at((warp * count + head) * dim + d).load_vec();
-                out = std::array::from_fn(|i| w.fma(part[i], out[i]));
-            }
-            let stats = [most * std::f32::consts::LN_2, total];
-            work.store_pair(self.pass.alone, [self.pass.row, self.pass.first + head], d, out, stats);
+            let of_warp = |warp: u32| {
+                let [max, sum] = self.stats(k.lit(warp), head).load_vec();
+                Partial { max, sum, acc: self.at.at((k.lit(warp) * count + head) * dim + d).load_vec() }
+            };
+            let whole = Partial::merge(&(0..team.warps).map(of_warp).collect::<Vec<_>>());
+            work.store_pair(self.pass.alone, [self.pass.row, self.pass.first + head], d, whole);
         });
     }
 }

@@ -31,7 +31,7 @@ impl Deal {
     /// most, more first. `block` stages stay together; it divides `stages`.
     ///
     /// ```
-    /// use tilewright_kernels::decode::Deal;
+    /// use tilewright_kernels::gemv::Deal;
     /// // Five units of two stages for two SMs: stages 0 to 5 and 6 to 9.
     /// let deal = Deal::new(5, 2, 2, 1);
     /// assert_eq!((0..10).map(|stage| deal.place(stage)).collect::<Vec<_>>(), [0, 2, 4, 6, 8, 9, 1, 3, 5, 7]);

@@ -3,8 +3,10 @@
 
 use tilewright_codegen::build::{Val, Var};
 
-use super::{ConsumerWarps, Unit, Weights};
+use super::Weights;
+use crate::gemv::Unit;
 use crate::gemv::product::{Packed, WarpTile};
+use crate::warps::ConsumerWarps;
 
 /// A stage of the ring in the registers of the team: of each tile that a warp multiplies, a lane's 16 bytes.
 pub struct HeldStage<'k> {

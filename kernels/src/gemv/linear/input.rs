@@ -2,9 +2,10 @@
 
 use tilewright_codegen::build::{Ptr, Shared, Val};
 
-use super::array::zero;
-use super::warps::Item;
-use super::{Array, ConsumerWarps, Float, Operand, Unit};
+use super::Operand;
+use crate::gemv::Unit;
+use crate::tile::{Array, Float};
+use crate::warps::{ConsumerWarps, Item, store_warp_sum, sum_of_warps};
 
 /// The activations of a linear layer, rows of `k` elements.
 #[derive(Clone, Copy)]
@@ -67,9 +68,7 @@ impl<'k> Input<'k> {
                             });
                         }
                     });
-                    let sum = sum.get().warp_reduce(|a, b| a + b);
-                    let k = team.k;
-                    k.when(k.lane().eq(0), || squares.at(k.warp()).at(row * team.warps).store(sum));
+                    store_warp_sum(squares.at(row * team.warps), sum.get());
                 }
             }
         }
@@ -85,8 +84,7 @@ impl<'k> Input<'k> {
         squares: Squares<'k>,
     ) -> Option<Val<'k, f32>> {
         let Input::RmsNorm { eps, .. } = self else { return None };
-        let sums = squares.at(row * team.warps);
-        let sum = (0..team.warps).fold(zero(team.k), |sum, warp| sum + sums.at(warp).load());
+        let sum = sum_of_warps(squares.at(row * team.warps), team.warps, 1);
         Some((sum * (1.0 / unit.k() as f32) + eps).sqrt().recip())
     }
 }

@@ -3,7 +3,9 @@
 use half::bf16;
 use tilewright_codegen::build::{Global, Ptr, Val};
 
-use super::{Array, ConsumerWarps, Deal, Unit};
+use crate::gemv::{Deal, Unit};
+use crate::tile::{Array, Float};
+use crate::warps::ConsumerWarps;
 
 /// Rows to embed.
 #[derive(Clone, Copy)]
@@ -43,8 +45,8 @@ pub fn embed<'k>(team: ConsumerWarps<'k>, embed: Embed<'k>) {
             let column = embed.first + at * 4;
             let (start, within) = in_order.map_or_else(|| embed.stage(unit, column), |start| (start, column));
             let place = embed.unit.element(id % Unit::ROWS, within);
-            let values = Array::new(start.cast(), super::Float::Bf16).load4(place);
-            out.store_four(column, values.map(|value| active.select(value, 0.0f32)));
+            let values = Array::new(start.cast(), Float::Bf16).load4(place);
+            out.store_run(column, values.map(|value| active.select(value, 0.0f32)));
         });
     }
 }

@@ -5,13 +5,14 @@ use core::cell::RefCell;
 use tilewright_codegen::build::{Ptr, Shared, Val};
 use tilewright_layout::view::OffsetMap;
 
-use super::array::zero;
+use super::HeldStage;
 use super::operand::Lane;
 use super::packing::Packing;
 use super::source::Source;
-use super::{ConsumerWarps, HeldStage, Unit};
+use crate::gemv::Unit;
 use crate::gemv::product::{Chains, Fragment, WarpTile, multiply};
 use crate::ring::{Consumer, StageTile};
+use crate::warps::{ConsumerWarps, sum_of_warps};
 
 /// Activations as the MMA's A operand.
 pub(super) enum Activations<'k> {
@@ -80,9 +81,8 @@ impl<'k> Sums<'k> {
 
     /// The sum of the warps' shares of output `(unit · rows + row) · 8 + feature`.
     #[track_caller]
-    pub(super) fn total(self, team: ConsumerWarps<'k>, output: Val<'k, u32>) -> Val<'k, f32> {
-        let shares = self.at.at(output);
-        (0..self.warps).fold(zero(team.k), |sum, warp| sum + shares.at(warp * self.outputs(self.units)).load())
+    pub(super) fn total(self, output: Val<'k, u32>) -> Val<'k, f32> {
+        sum_of_warps(self.at.at(output), self.warps, self.outputs(self.units))
     }
 
     /// Lets `put` have the places of this lane's part of a unit's products, and what goes there.
@@ -131,7 +131,7 @@ pub(super) fn products<'k>(source: &Source<'k>, weights: &dyn Weights<'k>, sums:
     let k = team.k;
     // A lane alone reads and writes its part of the sums until the team meets.
     k.for_(0u32, units, |slot| {
-        sums.place(team, slot, [zero(k); 4], |at, zeros| at.store_vec(zeros));
+        sums.place(team, slot, [k.lit(0.0f32); 4], |at, zeros| at.store_vec(zeros));
     });
     source.clear_squares();
     k.for_(0u32, unit.stages(), |stage| {

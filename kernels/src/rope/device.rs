@@ -1,8 +1,33 @@
 //! Norm and rotation of whole heads, for models that normalise them: a warp for each row and head.
 
-use tilewright_codegen::build::Val;
+use tilewright_codegen::build::{Global, Ptr, Val};
 
-use super::{Array, ConsumerWarps, Pages, Rotation};
+use crate::kv::PagedPool;
+use crate::tile::Array;
+use crate::warps::ConsumerWarps;
+
+/// Cosines and sines, scaled: f32 `[positions, dim / 2, 2]`.
+#[derive(Clone, Copy)]
+pub struct Rotation<'k> {
+    /// The table.
+    pub table: Ptr<'k, Global, f32>,
+    /// Half the dimensions of a head.
+    pub half: u32,
+}
+
+impl<'k> Rotation<'k> {
+    /// An element of a pair is rotated as `x·cos + partner·sin`: cosine, and sine with the sign that the first or the second
+    /// of the pair takes.
+    pub(crate) fn factors(
+        self,
+        position: Val<'k, u32>,
+        pair: Val<'k, u32>,
+        second: Val<'k, bool>,
+    ) -> [Val<'k, f32>; 2] {
+        let [cos, sin] = self.table.at((position * self.half + pair) * 2).load_vec();
+        [cos, second.select(sin, -sin)]
+    }
+}
 
 /// Heads to rotate.
 #[derive(Clone, Copy)]
@@ -24,7 +49,7 @@ pub struct Rope<'k> {
     /// First row.
     pub first_row: Val<'k, u32>,
     /// Whose tokens the rows are.
-    pub pages: Pages<'k>,
+    pub pages: PagedPool<'k>,
     /// `[rows, heads, dim]`, or `None`: the pages.
     pub out: Option<Array<'k>>,
 }
@@ -68,13 +93,14 @@ pub fn rope<'k>(team: ConsumerWarps<'k>, rope: Rope<'k>) {
                 let (a, b) = (element(pair), element(pair + half));
                 let turned = [(pair, k.lit(false), a, b), (pair + half, k.lit(true), b, a)];
                 for (at, second, x, partner) in turned {
-                    let y = rope.rotation.turn(token, pair, second, x, partner);
+                    let [cos, sin] = rope.rotation.factors(token, pair, second);
+                    let y = x * cos + partner * sin;
                     match rope.out {
                         Some(out) => {
                             let y = active.select(y, 0.0f32);
                             out.store((row * rope.heads + head) * rope.pages.dim + at, y);
                         }
-                        None => k.when(active, || rope.pages.pool.store(rope.pages.place(head, row, token).at(at), y)),
+                        None => k.when(active, || rope.pages.pool.store(rope.pages.row_of(head, row, token).at(at), y)),
                     }
                 }
             });

@@ -2,6 +2,8 @@
 
 use tilewright_codegen::build::Val;
 
+use crate::kv::PagedPool;
+
 /// The shares of a row.
 #[derive(Clone, Copy)]
 pub struct Shares<'k> {
@@ -20,6 +22,11 @@ impl<'k> Shares<'k> {
         let tokens = (position + 1).max(0).cast::<u32>();
         let pages = (tokens + (page_tokens - 1)) / page_tokens;
         Shares { tokens, pages, each: ((pages + (splits - 1)) / splits).max(least) }
+    }
+
+    /// The shares of a row whose tokens lie in that pool.
+    pub fn of_row(pool: PagedPool<'k>, row: Val<'k, u32>, splits: u32) -> Shares<'k> {
+        Shares::of(pool.position.load(row), pool.page_tokens, splits, pool.split_pages)
     }
 
     /// The tokens of a split of pages of so many: where they begin, and where they end. A split without tokens ends where it

@@ -4,13 +4,15 @@
 //! `u` for v. Unit j of a query or key head has the features `4j ..+4` and, for what they are rotated with,
 //! `half + 4j ..+4`; unit j of v has `8j ..+8`.
 
-use tilewright_codegen::build::{Global, Ptr, Shared, Val, Var};
+use tilewright_codegen::build::{Val, Var};
 
-use tilewright_codegen::ir::attr::Scope;
-
-use super::linear::{Cell, Pass};
-use super::place::Place;
-use super::{Array, ConsumerWarps, Input, Path, Scratch, Shares, Sums, Unit, Weights};
+use super::device::{Cell, Pass};
+use super::{Input, Path, Scratch, Sums, Weights};
+use crate::gemv::Unit;
+use crate::kv::PagedPool;
+use crate::rope::Rotation;
+use crate::tile::Array;
+use crate::warps::ConsumerWarps;
 
 /// A tile of the group's units.
 #[derive(Clone, Copy)]
@@ -44,7 +46,7 @@ pub struct Qkv<'k> {
     /// What becomes of q and k.
     pub keys: Keys<'k>,
     /// Where v is appended.
-    pub v: Pages<'k>,
+    pub v: PagedPool<'k>,
 }
 
 /// What becomes of q and k.
@@ -55,102 +57,10 @@ pub enum Keys<'k> {
         /// The rotation.
         rotation: Rotation<'k>,
         /// Where k is appended.
-        pages: Pages<'k>,
+        pages: PagedPool<'k>,
     },
     /// Both are stored as they are, k to `[rows, kv_heads, dim]`.
     Raw(Array<'k>),
-}
-
-/// Cosines and sines, scaled: f32 `[positions, dim / 2, 2]`.
-#[derive(Clone, Copy)]
-pub struct Rotation<'k> {
-    /// The table.
-    pub table: Ptr<'k, Global, f32>,
-    /// Half the dimensions of a head.
-    pub half: u32,
-}
-
-/// A pool of pages, `[heads, pages, page_tokens, dim]`, rows in the order of [`turned`](super::turned), and whose tokens they
-/// are.
-#[derive(Clone, Copy)]
-pub struct Pages<'k> {
-    /// The pool.
-    pub pool: Array<'k>,
-    /// Pages of the pool.
-    pub pages: u32,
-    /// Tokens of a page.
-    pub page_tokens: u32,
-    /// Dimensions of a head.
-    pub dim: u32,
-    /// Position of each row's token, i32 `[rows]`; negative: the row is idle.
-    pub position: Cells<'k>,
-    /// Page of every run of `page_tokens` tokens, i32 `[rows, table_width]`.
-    pub table: Cells<'k>,
-    /// Entries of a row of the page table.
-    pub table_width: u32,
-    /// Fewest pages of a split of attention: merging a split costs more than some more tokens.
-    pub split_pages: u32,
-}
-
-/// Numbers that do not change within a step: in global memory, or brought to shared memory at its beginning.
-#[derive(Clone, Copy)]
-pub enum Cells<'k> {
-    /// In global memory.
-    Global(Ptr<'k, Global, i32>),
-    /// In global memory, read while others may write.
-    Strong(Ptr<'k, Global, i32>),
-    /// In shared memory.
-    Shared(Ptr<'k, Shared, i32>),
-}
-
-impl<'k> Cells<'k> {
-    /// One of them.
-    #[track_caller]
-    pub fn load(self, index: Val<'k, u32>) -> Val<'k, i32> {
-        match self {
-            Cells::Global(cells) => cells.at(index).load(),
-            Cells::Strong(cells) => cells.at(index).load_relaxed(Scope::Gpu),
-            Cells::Shared(cells) => cells.at(index).load(),
-        }
-    }
-}
-
-impl<'k> Pages<'k> {
-    /// How the tokens of a row are shared between splits.
-    pub fn shares(self, row: Val<'k, u32>, splits: u32) -> Shares<'k> {
-        Shares::of(self.position.load(row), self.page_tokens, splits, self.split_pages)
-    }
-
-    /// A token's row of a head.
-    pub(super) fn place(self, head: Val<'k, u32>, row: Val<'k, u32>, token: Val<'k, u32>) -> Place<'k> {
-        Place::new(self.token(head, row, token), self.dim, token % self.page_tokens)
-    }
-
-    /// Where a token's row of a head begins in the pool, in elements.
-    pub fn token(self, head: Val<'k, u32>, row: Val<'k, u32>, token: Val<'k, u32>) -> Val<'k, u32> {
-        let page = self.table.load(row * self.table_width + token / self.page_tokens).cast::<u32>();
-        ((head * self.pages + page) * self.page_tokens + token % self.page_tokens) * self.dim
-    }
-}
-
-impl<'k> Rotation<'k> {
-    /// A pair rotated for a position: this element and its partner, of which it is the first or the second.
-    pub(super) fn turn(
-        self,
-        position: Val<'k, u32>,
-        pair: Val<'k, u32>,
-        second: Val<'k, bool>,
-        x: Val<'k, f32>,
-        partner: Val<'k, f32>,
-    ) -> Val<'k, f32> {
-        let [cos, sin] = self.factors(position, pair);
-        x * cos + partner * second.select(sin, -sin)
-    }
-
-    /// Cosine and sine of a pair at a position.
-    pub(super) fn factors(self, position: Val<'k, u32>, pair: Val<'k, u32>) -> [Val<'k, f32>; 2] {
-        self.table.at((position * self.half + pair) * 2).load_vec()
-    }
 }
 
 /// Computes a tile.
@@ -202,12 +112,12 @@ impl<'k> Qkv<'k> {
             let position = self.v.position.load(row);
             active.set(position.ge(0));
             let place = position.max(0).cast::<u32>();
-            token.set(self.v.place(self.kv_head, row, place).at(dim));
+            token.set(self.v.row_of(self.kv_head, row, place).at(dim));
             if let (Keys::Rotated { rotation, .. }, Some(turn)) = (self.keys, turn) {
                 k.when(!is_v, || {
-                    let [cos, sin] = rotation.factors(place, pair);
+                    let [cos, sin] = rotation.factors(place, pair, second);
                     turn[0].set(cos);
-                    turn[1].set(second.select(sin, -sin));
+                    turn[1].set(sin);
                 });
             }
             for (array, mine) in self.bias.iter().zip([is_q, slot.eq(group), is_v]) {
@@ -231,7 +141,7 @@ impl<'k> Qkv<'k> {
         let k = team.k;
         let y = k.var(0.0f32);
         k.when(prepared.exists, || {
-            let sum = sums.total(team, cell.place);
+            let sum = sums.total(cell.place);
             let sum = self.input.scale(team, self.unit, cell.row, scratch.squares).map_or(sum, |scale| sum * scale);
             y.set(prepared.bias.map_or(sum, |bias| sum + bias.get()));
         });
@@ -240,7 +150,7 @@ impl<'k> Qkv<'k> {
         k.when(prepared.exists, || {
             let Prepared { is_q, is_v, head, dim, .. } = *prepared;
             let q_at = (row * self.heads + head) * self.dim + dim;
-            let append = |pages: Pages<'k>, value| {
+            let append = |pages: PagedPool<'k>, value| {
                 k.when(prepared.active.get(), || pages.pool.store(prepared.token.get(), value));
             };
             k.if_else(

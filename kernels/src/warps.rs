@@ -1,6 +1,6 @@
-//! Consumer warps: the warps of a block that compute.
+//! Consumer warps: the warps of a block that compute, their barrier, and how work is dealt to them.
 
-use tilewright_codegen::build::{Builder, Val};
+use tilewright_codegen::build::{Builder, Ptr, Shared, Val};
 
 /// Warps `0..warps` of a block, which meet at a barrier of their own: other warps stream weights meanwhile.
 #[derive(Clone, Copy)]
@@ -57,6 +57,19 @@ impl<'k> ConsumerWarps<'k> {
         };
         rounds.map(item).collect()
     }
+}
+
+/// Stores the sum over a warp's lanes at the warp's place of `sums`, f32 `[warps]`; by whole warps.
+#[track_caller]
+pub fn store_warp_sum<'k>(sums: Ptr<'k, Shared, f32>, mine: Val<'k, f32>) {
+    let (k, sum) = (mine.builder(), mine.warp_reduce(|a, b| a + b));
+    k.when(k.lane().eq(0), || sums.at(k.warp()).store(sum));
+}
+
+/// The sum of what `warps` warps stored `pitch` numbers apart; behind a barrier of theirs.
+#[track_caller]
+pub fn sum_of_warps<'k>(sums: Ptr<'k, Shared, f32>, warps: u32, pitch: u32) -> Val<'k, f32> {
+    (1..warps).fold(sums.load(), |sum, warp| sum + sums.at(warp * pitch).load())
 }
 
 /// A thread's item of a round.

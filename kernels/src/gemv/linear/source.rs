@@ -7,12 +7,13 @@
 
 use tilewright_codegen::build::{Val, Var};
 
-use super::array::narrow;
+use super::Input;
 use super::input::Squares;
 use super::packing::{Half, Packing, Quads};
-use super::{Array, ConsumerWarps, Input, Unit};
-use crate::gemv::DEPTH;
 use crate::gemv::product::Fragment;
+use crate::gemv::{DEPTH, Unit};
+use crate::tile::{Array, narrow};
+use crate::warps::ConsumerWarps;
 
 /// Loads of four elements that are in flight together.
 const TOGETHER: usize = 16;

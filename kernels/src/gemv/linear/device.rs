@@ -1,13 +1,17 @@
 //! A tile of a linear layer: units of eight output features, streamed, with the epilogue that follows.
 
-use tilewright_codegen::build::{Global, Ptr, Shared, Val, Var};
+use tilewright_codegen::build::{Ptr, Shared, Val, Var};
 use tilewright_codegen::ir::attr::{AtomOp, RedOrder, Scope};
 
-use super::product::{Activations, product, products};
 use super::source::Source;
-use super::warps::Item;
-use super::{Array, ConsumerWarps, HeldStage, Input, Operand, Packing, Path, Sums, Unit, Weights};
+use super::sums::{Activations, product, products};
+use super::{HeldStage, Input, Operand, Packing, Path, Sums, Weights};
+use crate::gemv::Unit;
 use crate::gemv::product::Fragment;
+use crate::sample::key::{key, largest};
+use crate::sample::tiles::TileBests;
+use crate::tile::Array;
+use crate::warps::{ConsumerWarps, Item};
 
 /// A tile of a linear layer.
 #[derive(Clone, Copy)]
@@ -66,22 +70,11 @@ pub enum Output<'k> {
         out: Array<'k>,
         /// Features of a row.
         width: u32,
-        /// The largest.
-        best: Best<'k>,
+        /// Where the largest goes.
+        bests: TileBests<'k>,
+        /// Which tile this is.
+        tile: Val<'k, u32>,
     },
-}
-
-/// Where the largest logit of a tile goes.
-#[derive(Clone, Copy)]
-pub struct Best<'k> {
-    /// f32 `[rows, tiles]`.
-    pub value: Ptr<'k, Global, f32>,
-    /// i32 `[rows, tiles]`.
-    pub index: Ptr<'k, Global, i32>,
-    /// Tiles.
-    pub tiles: u32,
-    /// This one.
-    pub tile: Val<'k, u32>,
 }
 
 /// Shared memory of the team that functions use while they run.
@@ -134,7 +127,7 @@ pub fn linear<'k>(team: ConsumerWarps<'k>, scratch: Scratch<'k>, weights: &dyn W
         k.when(inside, || {
             result.set(tile.finish(team, scratch, sums, cell, prepared));
             if let Output::Logits { .. } = tile.output {
-                best.set(key(team, result.get(), n));
+                best.set(key(result.get(), n));
             }
         });
         let (out, width) = tile.output.place();
@@ -142,20 +135,20 @@ pub fn linear<'k>(team: ConsumerWarps<'k>, scratch: Scratch<'k>, weights: &dyn W
         let result = result.get();
         if out.together() == 2 {
             let next = result.shfl_down(1);
-            k.when(inside & (n % 2).eq(0), || out.store_with(at, result, next));
+            k.when(inside & (n % 2).eq(0), || out.store_run(at, [result, next]));
         } else {
-            k.when(inside, || out.store_with(at, result, result));
+            k.when(inside, || out.store_run(at, [result]));
         }
         if let Output::Logits { .. } = tile.output {
             // Eight lanes have the features of one unit and row.
-            let best = [4u32, 2, 1].into_iter().fold(best.get(), |best, bits| best.max(shuffled(team, best, bits)));
+            let best = largest(best.get(), Unit::ROWS);
             let first = inside & cell.feature.eq(0);
             k.when(first, || scratch.best.at(cell.row).red(AtomOp::Max, best, RedOrder::Relaxed(Scope::Cta)));
         }
     });
-    if let Output::Logits { best, .. } = tile.output {
+    if let Output::Logits { bests, tile: number, .. } = tile.output {
         team.sync();
-        k.when(k.tid().lt(rows), || best.store(tile.first_row + k.tid(), scratch.best.at(k.tid()).load()));
+        k.when(k.tid().lt(rows), || bests.store(tile.first_row + k.tid(), number, scratch.best.at(k.tid()).load()));
     }
 }
 
@@ -319,12 +312,12 @@ impl<'k> Linear<'k> {
         let scale = self.input.scale(team, self.unit, cell.row, scratch.squares);
         let scaled = |sum: Val<'k, f32>| scale.map_or(sum, |scale| sum * scale);
         let plus = |sum: Val<'k, f32>, other: Option<Var<'k, f32>>| other.map_or(sum, |other| sum + other.get());
-        let y = plus(scaled(sums.total(team, cell.place)), prepared.bias);
+        let y = plus(scaled(sums.total(cell.place)), prepared.bias);
         match self.output {
             Output::Store { .. } | Output::Logits { .. } => y,
             Output::Add { .. } => plus(y, prepared.other),
             Output::SiluMul { .. } => {
-                let up = plus(scaled(sums.total(team, cell.place + self.rows * Unit::ROWS)), prepared.other);
+                let up = plus(scaled(sums.total(cell.place + self.rows * Unit::ROWS)), prepared.other);
                 y.div_approx((y * -std::f32::consts::LOG2_E).ex2() + 1.0) * up
             }
         }
@@ -340,36 +333,5 @@ impl<'k> Output<'k> {
             | Output::SiluMul { out, width, .. }
             | Output::Logits { out, width, .. } => (out, width),
         }
-    }
-}
-
-/// A key of the lane whose number differs in these bits.
-pub(crate) fn shuffled<'k>(team: ConsumerWarps<'k>, key: Val<'k, u64>, bits: u32) -> Val<'k, u64> {
-    let (low, high) = key.split();
-    team.k.join(low.shfl_bfly(bits), high.shfl_bfly(bits))
-}
-
-/// A number that is larger where the logit is larger and, among equals, where the index is lower. NaN counts as −∞,
-/// and −0 as 0.
-pub(crate) fn key<'k>(team: ConsumerWarps<'k>, value: Val<'k, f32>, index: Val<'k, u32>) -> Val<'k, u64> {
-    let value = value.ne(value).select(f32::NEG_INFINITY, value) + 0.0;
-    let bits = value.bits::<u32>();
-    let ordered = bits.ge(1u32 << 31).select(!bits, bits | 1 << 31);
-    team.k.join::<u64>(!index, ordered)
-}
-
-/// The logit and the index behind a key.
-pub(crate) fn unkey<'k>(key: Val<'k, u64>) -> (Val<'k, f32>, Val<'k, u32>) {
-    let (index, ordered) = key.split();
-    let bits = ordered.ge(1u32 << 31).select(ordered & 0x7fff_ffff, !ordered);
-    (bits.bits(), !index)
-}
-
-impl<'k> Best<'k> {
-    fn store(self, row: Val<'k, u32>, key: Val<'k, u64>) {
-        let (value, index) = unkey(key);
-        let at = row * self.tiles + self.tile;
-        self.value.at(at).store(value);
-        self.index.at(at).store(index.cast::<i32>());
     }
 }

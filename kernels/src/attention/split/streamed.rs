@@ -3,9 +3,9 @@
 //! Tokens of earlier steps depend on nothing of this one, so that whoever fills the ring can bring them before there are
 //! queries. Those that some row of this step writes are read from the pages when their writers are done.
 
-use tilewright_codegen::build::{Global, Ptr, Shared, Val};
+use tilewright_codegen::build::{Ptr, Shared, Val};
 
-use super::{Cells, Pages};
+use crate::kv::{Cells, PagedPool};
 
 /// A stage of the ring that holds the keys of some tokens of a kv head, bf16 `[tokens, dim]`, and behind them their values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -45,7 +45,7 @@ impl TokenStage {
     /// of 16.
     ///
     /// ```
-    /// use tilewright_kernels::decode::TokenStage;
+    /// use tilewright_kernels::attention::split::TokenStage;
     /// let tokens = |dim, page| TokenStage::new(dim, page, 16384).map(TokenStage::tokens);
     /// assert_eq!([tokens(64, 64), tokens(128, 64), tokens(64, 16), tokens(64, 48)], [Some(64), Some(32), Some(64), Some(48)]);
     /// assert_eq!(tokens(512, 64), None);
@@ -107,7 +107,7 @@ impl<'k> Streamed<'k> {
     /// A piece of `count` tokens of a stage that begins with token `first`. A piece without tokens has no bytes.
     pub fn piece(
         self,
-        pages: Pages<'k>,
+        pages: PagedPool<'k>,
         [head, row]: [Val<'k, u32>; 2],
         [first, count]: [Val<'k, u32>; 2],
         piece: u32,
@@ -151,11 +151,4 @@ pub fn settled<'k>(
         });
     }
     (settled.get() & !(BLOCK - 1)).cast()
-}
-
-impl<'k> Pages<'k> {
-    /// The pool's bytes from a place on, in elements of bf16.
-    pub fn bytes_from(self, element: Val<'k, u32>) -> Ptr<'k, Global, u8> {
-        self.pool.words(element).cast()
-    }
 }

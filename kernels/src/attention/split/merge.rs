@@ -10,10 +10,13 @@
 //! all begin at a multiple, and none is zeroed.
 
 use tilewright_codegen::build::{Global, Load, Ptr, RegArray, Shared, Store, Val};
-use tilewright_codegen::ir::attr::{AtomOp, AtomOrder, Scope, StOrder};
+use tilewright_codegen::ir::attr::{AtomOp, AtomOrder, Scope};
 
-use super::array::RELAXED;
-use super::{Array, Attention, ConsumerWarps, Float, Scratch};
+use super::{Attention, Shares};
+use crate::attention::merge::Partial;
+use crate::gemv::linear::Scratch;
+use crate::tile::{Access, Array, Float};
+use crate::warps::ConsumerWarps;
 
 /// Where the splits are merged.
 #[derive(Clone, Copy)]
@@ -49,7 +52,7 @@ impl Float {
     /// the bytes, since every block reads all of them.
     ///
     /// ```
-    /// use tilewright_kernels::decode::Float;
+    /// use tilewright_kernels::tile::Float;
     /// assert_eq!((Float::enough_for(4), Float::enough_for(5)), (Float::F32, Float::Bf16));
     /// ```
     pub fn enough_for(rows: u32) -> Float {
@@ -60,23 +63,13 @@ impl Float {
 impl<'k> Merged<'k> {
     /// Words of the place of a count: a line of level two each.
     pub const ARRIVAL: u32 = 32;
-
-    /// How partial results are loaded and stored. Where the result is tagged, nothing is released between the merge and those
-    /// that write over them.
-    fn how(self) -> (Load<'k>, Store<'k>) {
-        if self.out.is_tagged() {
-            (RELAXED, Store::WEAK.order(StOrder::Relaxed(Scope::Gpu)))
-        } else {
-            (Load::WEAK, Store::WEAK)
-        }
-    }
 }
 
 impl<'k> Attention<'k> {
     /// The split's part of a row.
     pub(super) fn part(self, row: Val<'k, u32>) -> Part<'k> {
         let pages = self.keys;
-        let shares = pages.shares(row, self.heads.splits);
+        let shares = Shares::of_row(pages, row, self.heads.splits);
         let (share, tokens) = (shares.each * pages.page_tokens, shares.tokens);
         let [begin, end] = shares.tokens_of(self.split, pages.page_tokens);
         Part { begin, end, alone: tokens.le(share), is_last: end.eq(tokens), share, tokens }
@@ -113,6 +106,12 @@ impl<'k> Attention<'k> {
         });
     }
 
+    /// How partial results are loaded and stored: where the result is packets, nothing is released between the merge and those
+    /// that write over them.
+    fn partials(self) -> (Load<'k>, Store<'k>) {
+        if matches!(self.merged.out.access(), Access::Packets(_)) { Access::Relaxed.how() } else { Access::Weak.how() }
+    }
+
     /// Merges the splits of two elements of the group.
     fn merge_pair(self, row: Val<'k, u32>, element: Val<'k, u32>) {
         let (k, dim, splits) = (row.builder(), self.heads.dim, self.heads.splits);
@@ -120,37 +119,34 @@ impl<'k> Attention<'k> {
         let d = element % dim;
         let (stats, acc) = (self.stats.at(head * (splits * 2)), self.acc.at(head * (splits * dim) + d));
         let Part { share, tokens, .. } = self.part(row);
-        let (how, _) = self.merged.how();
-        let (most, total) = (k.var(f32::NEG_INFINITY), k.var(0.0f32));
-        let sums = k.regs(2, 0.0f32);
+        let how = self.partials().0;
+        let load = |split: u32| {
+            let part = k.regs(4, 0.0f32);
+            part.set(0, f32::NEG_INFINITY);
+            // The first two have tokens: else nobody comes here.
+            let load = || {
+                let stats: [Val<f32>; 2] = stats.at(split * 2).load_as(how);
+                let acc: [Val<f32>; 2] = acc.at(split * dim).load_as(how);
+                stats.into_iter().chain(acc).zip(0u32..).for_each(|(value, i)| part.set(i, value));
+            };
+            if split < 2 {
+                load()
+            } else {
+                k.when((share * split).lt(tokens), load)
+            }
+            part
+        };
+        let mut whole = Vec::new();
         for first in (0..splits).step_by(TOGETHER as usize) {
-            let parts: Vec<RegArray<f32>> = (first..splits.min(first + TOGETHER)).map(|_| k.regs(4, 0.0f32)).collect();
-            for (part, split) in parts.iter().zip(first..) {
-                part.set(0, f32::NEG_INFINITY);
-                // The first two have tokens: else nobody comes here.
-                let load = || {
-                    let stats: [Val<f32>; 2] = stats.at(split * 2).load_as(how);
-                    let acc: [Val<f32>; 2] = acc.at(split * dim).load_as(how);
-                    stats.into_iter().chain(acc).zip(0u32..).for_each(|(value, i)| part.set(i, value));
-                };
-                if split < 2 { load() } else { k.when((share * split).lt(tokens), load) }
-            }
-            let top = parts.iter().fold(most.get(), |top, part| top.max(part.get(0)));
-            let weight = |m: Val<'k, f32>| ((m - top) * std::f32::consts::LOG2_E).ex2();
-            if first > 0 {
-                let fade = weight(most.get());
-                total.set(total.get() * fade);
-                (0..2).for_each(|i| sums.set(i, sums.get(i) * fade));
-            }
-            most.set(top);
-            for part in &parts {
-                let w = weight(part.get(0));
-                total.set(w.fma(part.get(1), total.get()));
-                (0..2).for_each(|i| sums.set(i, w.fma(part.get(2 + i), sums.get(i))));
-            }
+            let loaded: Vec<RegArray<f32>> = (first..splits.min(first + TOGETHER)).map(load).collect();
+            whole.extend(loaded.iter().map(|part| Partial {
+                max: part.get(0) * std::f32::consts::LOG2_E,
+                sum: part.get(1),
+                acc: [part.get(2), part.get(3)],
+            }));
+            whole = vec![Partial::merge(&whole)];
         }
-        let inverse = total.get().recip();
-        self.merged.out.store_two(head * dim + d, [0, 1].map(|i| sums.get(i) * inverse));
+        self.merged.out.store_run(head * dim + d, whole[0].normalised());
     }
 
     /// Stores two elements of a split's sums and, with a head's first, its `m` and `l`: as the row's result where the split
@@ -160,19 +156,15 @@ impl<'k> Attention<'k> {
         alone: Val<'k, bool>,
         [row, head]: [Val<'k, u32>; 2],
         d: Val<'k, u32>,
-        sums: [Val<'k, f32>; 2],
-        [most, total]: [Val<'k, f32>; 2],
+        whole: Partial<'k, 2>,
     ) {
         let (k, dim) = (row.builder(), self.heads.dim);
         let head = row * self.heads.heads + head;
-        let result = || {
-            let inverse = total.recip();
-            self.merged.out.store_two(head * dim + d, sums.map(|sum| sum * inverse));
-        };
+        let result = || self.merged.out.store_run(head * dim + d, whole.normalised());
         k.if_else(alone, result, || {
-            let (place, (_, how)) = (head * self.heads.splits + self.split, self.merged.how());
-            self.acc.at(place * dim + d).store_as(sums, how);
-            k.when(d.eq(0), || self.stats.at(place * 2).store_as([most, total], how));
+            let (place, (_, how)) = (head * self.heads.splits + self.split, self.partials());
+            self.acc.at(place * dim + d).store_as(whole.acc, how);
+            k.when(d.eq(0), || self.stats.at(place * 2).store_as([whole.max * std::f32::consts::LN_2, whole.sum], how));
         });
     }
 
@@ -181,7 +173,7 @@ impl<'k> Attention<'k> {
         let (k, dim) = (team.k, self.heads.dim);
         let start = (row * self.heads.heads + first) * dim;
         k.when(self.split.eq(0), || {
-            team.each(heads * dim / 2, |pair| self.merged.out.store_two(start + pair * 2, [k.lit(0.0f32); 2]));
+            team.each(heads * dim / 2, |pair| self.merged.out.store_run(start + pair * 2, [k.lit(0.0f32); 2]));
         });
     }
 }

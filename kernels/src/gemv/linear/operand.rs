@@ -3,11 +3,11 @@
 use half::bf16;
 use tilewright_codegen::build::{Ptr, Shared, Val};
 
-use super::array::narrow;
 use super::packing::{Packing, Quads};
-use super::{ConsumerWarps, Unit};
-use crate::gemv::DEPTH;
 use crate::gemv::product::Fragment;
+use crate::gemv::{DEPTH, Unit};
+use crate::tile::narrow;
+use crate::warps::ConsumerWarps;
 
 /// Activations `[parts, rows, padded k]` in shared memory.
 #[derive(Clone, Copy)]
@@ -28,11 +28,11 @@ impl<'k> Operand<'k> {
     /// Bytes of shared memory that rows of a unit's length take.
     ///
     /// ```
-    /// use tilewright_kernels::decode::{Float, Operand, Packing, Unit};
+    /// use tilewright_kernels::{gemv::Unit, gemv::linear::{Operand, Packing}, tile::Float};
     /// let unit = Unit::new(2048, 8, 16384)?;
     /// assert_eq!(Operand::bytes(unit, Packing::of(1, Float::F32)), 2 * (2048 + 32) * 2);
     /// assert_eq!(Operand::bytes(unit, Packing::of(1, Float::Bf16)), (2048 + 32) * 2);
-    /// # Ok::<(), tilewright_kernels::decode::UnitError>(())
+    /// # Ok::<(), tilewright_kernels::gemv::UnitError>(())
     /// ```
     pub fn bytes(unit: Unit, packing: Packing) -> u32 {
         packing.parts() * packing.rows() * pitch(unit) * 2

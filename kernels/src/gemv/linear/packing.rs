@@ -13,8 +13,9 @@
 
 use tilewright_codegen::build::{Ptr, Shared, Val};
 
-use super::{ConsumerWarps, Float};
 use crate::gemv::product::Fragment;
+use crate::tile::Float;
+use crate::warps::ConsumerWarps;
 
 /// How many rows a batch has, and in how many parts its elements come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -48,7 +49,7 @@ impl Packing {
     /// That many rows, 1 to 16, of elements of that type.
     ///
     /// ```
-    /// use tilewright_kernels::decode::{Float, Packing};
+    /// use tilewright_kernels::{gemv::linear::Packing, tile::Float};
     /// assert_eq!(Packing::of(8, Float::F32).parts(), 2);
     /// assert_eq!(Packing::of(8, Float::Bf16).parts(), 1);
     /// ```

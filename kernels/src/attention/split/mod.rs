@@ -1,0 +1,19 @@
+//! Attention of a decode step as tasks: a kv head's queries over one split of each row's tokens, in pages, merged by the
+//! split that arrives last.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `device` | a split of a kv head's tokens, from the ring and straight from the pages: [`attention`] |
+//! | `merge` | the merge of the splits |
+//! | `shares` | how the tokens of a row are split |
+//! | `streamed` | keys and values on their way through the ring |
+
+mod device;
+mod merge;
+mod shares;
+mod streamed;
+
+pub use device::{Attention, Heads, attention};
+pub use merge::Merged;
+pub use shares::Shares;
+pub use streamed::{Piece, Streamed, TokenStage, settled};

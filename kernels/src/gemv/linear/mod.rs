@@ -1,0 +1,36 @@
+//! Linear layers of a decode step as tasks: a tile of units of weights, which come through a ring that somebody else fills,
+//! times 1 to 16 rows of activations, with the epilogue that follows.
+//!
+//! Functions begin with everything they read visible to all consumer warps, and return with all their stores done by some
+//! thread of these: the caller puts one barrier of theirs before it publishes them.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `device` | a tile of a linear layer with its epilogues |
+//! | `qkv` | the projections of a kv head's group, rotated and appended |
+//! | `path` | the way that activations take to the warps: copied, held, streamed |
+//! | `packing` | how rows lie in the MMA's A operand |
+//! | `input` | where activations come from: plain or normalised |
+//! | `operand` | activations copied to shared memory |
+//! | `source` | activations straight to registers, without a copy |
+//! | `held` | stages of weights in registers |
+//! | `sums` | units from the ring times activations, by [`product`](super::product), and the warps' sums |
+
+mod device;
+mod held;
+mod input;
+mod operand;
+mod packing;
+mod path;
+mod qkv;
+mod source;
+mod sums;
+
+pub use device::{Linear, Output, Scratch, linear};
+pub use held::HeldStage;
+pub use input::Input;
+pub use operand::Operand;
+pub use packing::Packing;
+pub use path::{Order, Path};
+pub use qkv::{Keys, Qkv, qkv};
+pub use sums::{Sums, Weights};

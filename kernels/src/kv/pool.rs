@@ -1,0 +1,70 @@
+//! Pools of pages, and the cells that say whose tokens lie where: what the tasks of a decode step append to and read.
+
+use tilewright_codegen::build::{Global, Ptr, Shared, Val};
+use tilewright_codegen::ir::attr::Scope;
+
+use super::token_row::TokenRow;
+use crate::tile::Array;
+
+/// A pool of pages, `[heads, pages, page_tokens, dim]`, rows in the order of [`swizzled`](super::swizzled), and whose tokens they
+/// are.
+#[derive(Clone, Copy)]
+pub struct PagedPool<'k> {
+    /// The pool.
+    pub pool: Array<'k>,
+    /// PagedPool of the pool.
+    pub pages: u32,
+    /// Tokens of a page.
+    pub page_tokens: u32,
+    /// Dimensions of a head.
+    pub dim: u32,
+    /// Position of each row's token, i32 `[rows]`; negative: the row is idle.
+    pub position: Cells<'k>,
+    /// Page of every run of `page_tokens` tokens, i32 `[rows, table_width]`.
+    pub table: Cells<'k>,
+    /// Entries of a row of the page table.
+    pub table_width: u32,
+    /// Fewest pages of a split of attention: merging a split costs more than some more tokens.
+    pub split_pages: u32,
+}
+
+/// Numbers that do not change within a step: in global memory, or brought to shared memory at its beginning.
+#[derive(Clone, Copy)]
+pub enum Cells<'k> {
+    /// In global memory.
+    Global(Ptr<'k, Global, i32>),
+    /// In global memory, read while others may write.
+    Strong(Ptr<'k, Global, i32>),
+    /// In shared memory.
+    Shared(Ptr<'k, Shared, i32>),
+}
+
+impl<'k> Cells<'k> {
+    /// One of them.
+    #[track_caller]
+    pub fn load(self, index: Val<'k, u32>) -> Val<'k, i32> {
+        match self {
+            Cells::Global(cells) => cells.at(index).load(),
+            Cells::Strong(cells) => cells.at(index).load_relaxed(Scope::Gpu),
+            Cells::Shared(cells) => cells.at(index).load(),
+        }
+    }
+}
+
+impl<'k> PagedPool<'k> {
+    /// A token's row of a head.
+    pub(crate) fn row_of(self, head: Val<'k, u32>, row: Val<'k, u32>, token: Val<'k, u32>) -> TokenRow<'k> {
+        TokenRow::new(self.token(head, row, token), self.dim, token % self.page_tokens)
+    }
+
+    /// Where a token's row of a head begins in the pool, in elements.
+    pub fn token(self, head: Val<'k, u32>, row: Val<'k, u32>, token: Val<'k, u32>) -> Val<'k, u32> {
+        let page = self.table.load(row * self.table_width + token / self.page_tokens).cast::<u32>();
+        ((head * self.pages + page) * self.page_tokens + token % self.page_tokens) * self.dim
+    }
+
+    /// The pool's bytes from a place on, in elements of bf16.
+    pub fn bytes_from(self, element: Val<'k, u32>) -> Ptr<'k, Global, u8> {
+        self.pool.words(element).cast()
+    }
+}

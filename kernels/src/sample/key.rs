@@ -1,0 +1,27 @@
+//! Logits and their numbers as keys of 64 bits, whose order is the order of tokens.
+
+use tilewright_codegen::build::Val;
+
+/// The largest key of groups of so many lanes, a power of two, in each of them.
+pub(crate) fn largest<'k>(key: Val<'k, u64>, lanes: u32) -> Val<'k, u64> {
+    (0..lanes.ilog2()).rev().fold(key, |largest, bit| {
+        let (low, high) = largest.split();
+        largest.max(key.builder().join(low.shfl_bfly(1u32 << bit), high.shfl_bfly(1u32 << bit)))
+    })
+}
+
+/// A number that is larger where the logit is larger and, among equals, where the index is lower. NaN counts as −∞,
+/// and −0 as 0.
+pub(crate) fn key<'k>(value: Val<'k, f32>, index: Val<'k, u32>) -> Val<'k, u64> {
+    let value = value.ne(value).select(f32::NEG_INFINITY, value) + 0.0;
+    let bits = value.bits::<u32>();
+    let ordered = bits.ge(1u32 << 31).select(!bits, bits | 1 << 31);
+    value.builder().join::<u64>(!index, ordered)
+}
+
+/// The logit and the index behind a key.
+pub(crate) fn unkey<'k>(key: Val<'k, u64>) -> (Val<'k, f32>, Val<'k, u32>) {
+    let (index, ordered) = key.split();
+    let bits = ordered.ge(1u32 << 31).select(ordered & 0x7fff_ffff, !ordered);
+    (bits.bits(), !index)
+}

@@ -1,0 +1,108 @@
+//! The next tokens of a step's rows, where the best of every tile of the logits is known: the likeliest, a warp for each
+//! row, or as each row's request says.
+
+use tilewright_codegen::build::{Global, Ptr, Val};
+
+use super::key::{key, largest, unkey};
+use super::{Logits, Request, Scratch, sample as draw};
+use crate::warps::ConsumerWarps;
+
+/// The largest logit of every tile of some rows, and its index.
+#[derive(Clone, Copy)]
+pub struct TileBests<'k> {
+    /// Largest logit of every tile, f32 `[rows, tiles]`.
+    pub value: Ptr<'k, Global, f32>,
+    /// Its index, i32 `[rows, tiles]`.
+    pub index: Ptr<'k, Global, i32>,
+    /// Tiles.
+    pub tiles: u32,
+}
+
+impl<'k> TileBests<'k> {
+    /// Stores a tile's best of a row, by one thread.
+    pub(crate) fn store(self, row: Val<'k, u32>, tile: Val<'k, u32>, best: Val<'k, u64>) {
+        let ((value, index), at) = (unkey(best), row * self.tiles + tile);
+        self.value.at(at).store(value);
+        self.index.at(at).store(index.cast::<i32>());
+    }
+
+    /// The index of the largest value of a row's tiles, of equals the lowest; by a whole warp, the same in all of its lanes.
+    fn best(self, row: Val<'k, u32>) -> Val<'k, u32> {
+        let k = row.builder();
+        let best = k.var(0u64);
+        for start in (0..self.tiles).step_by(32) {
+            let tile = k.lane() + start;
+            k.when(tile.lt(self.tiles), || {
+                let at = row * self.tiles + tile;
+                let (value, index) = (self.value.at(at).load(), self.index.at(at).load().cast::<u32>());
+                best.set(best.get().max(key(value, index)));
+            });
+        }
+        unkey(largest(best.get(), 32)).1
+    }
+}
+
+/// Rows to decide.
+#[derive(Clone, Copy)]
+pub struct Argmax<'k> {
+    /// The best of their tiles.
+    pub bests: TileBests<'k>,
+    /// The chosen ids, i32 `[rows]`.
+    pub out: Ptr<'k, Global, i32>,
+    /// Rows.
+    pub rows: u32,
+    /// First row.
+    pub first_row: Val<'k, u32>,
+}
+
+/// Decides: of the largest the lowest index; NaN counts as −∞.
+pub fn argmax<'k>(team: ConsumerWarps<'k>, argmax: Argmax<'k>) {
+    let k = team.k;
+    k.for_step(k.warp(), argmax.rows, team.warps, |row| {
+        let row = argmax.first_row + row;
+        let best = argmax.bests.best(row);
+        k.when(k.lane().eq(0), || argmax.out.at(row).store(best.cast::<i32>()));
+    });
+}
+
+/// Rows to choose for.
+#[derive(Clone, Copy)]
+pub struct Sample<'k> {
+    /// Logits, f32 `[rows, vocab]`.
+    pub logits: Ptr<'k, Global, f32>,
+    /// Tokens that there are, at most 2¹⁸.
+    pub vocab: u32,
+    /// The best of their tiles.
+    pub bests: TileBests<'k>,
+    /// Position of every row, i32 `[rows]`; negative: nothing is chosen.
+    pub position: Ptr<'k, Global, i32>,
+    /// A [`Request`] for every row.
+    pub requests: Ptr<'k, Global, u8>,
+    /// The chosen ids, i32 `[rows]`; -1 where nothing is chosen.
+    pub out: Ptr<'k, Global, i32>,
+    /// Rows.
+    pub rows: u32,
+    /// First row.
+    pub first_row: Val<'k, u32>,
+}
+
+/// Chooses as [`naive::sample`](crate::naive::sample) does, row after row, each by the whole team.
+///
+/// The likeliest token is known from the tiles, so that logits are only read where one is drawn at random.
+pub fn sample<'k>(team: ConsumerWarps<'k>, scratch: Scratch<'k>, sample: Sample<'k>) {
+    let k = team.k;
+    let each = |row: Val<'k, u32>| {
+        let token = k.var(u32::MAX);
+        k.when(sample.position.at(row).load().ge(0), || {
+            // The same in all lanes already; one lane's is so for whoever checks the code too.
+            let best = sample.bests.best(row).shfl_idx(0);
+            let logits = Logits { at: sample.logits.at(row.mul_wide(sample.vocab)), count: k.lit(sample.vocab) };
+            let request = Request::load(sample.requests.at(row * size_of::<Request>() as u32));
+            token.set(draw(team, scratch, logits, best, request));
+        });
+        k.when(k.tid().eq(0), || sample.out.at(row).store(token.get().cast::<i32>()));
+    };
+    // The next row uses the scratch again, with no barrier between: nothing of it is written before its first barrier that
+    // is still read behind this row's last.
+    k.for_(0u32, sample.rows, |row| each(sample.first_row + row));
+}

@@ -1,0 +1,248 @@
+//! Arrays in global memory whose dtype is chosen while recording, and which other blocks may write while they are read.
+
+use super::Float;
+use half::{bf16, f16};
+use tilewright_codegen::build::{Arg, Bf16x2, F16x2, Global, Load, Ptr, RegArray, Scalar, Store, Val};
+use tilewright_codegen::ir::attr::{LdOrder, Scope, StOrder};
+
+/// How elements are loaded and stored.
+#[derive(Clone, Copy)]
+pub enum Access<'k> {
+    /// As they are: something else orders them.
+    Weak,
+    /// By relaxed atomics: other blocks write them later with no release in between, and what orders them is that the
+    /// later value depends on this one.
+    Relaxed,
+    /// As flag-in-word packets of this generation: beside every word of data (one f32, or two 16-bit elements) lies a word
+    /// that names its generation, and both are stored and loaded as one. A reader that finds another generation looks
+    /// again. So what is written needs no release, and what is read no acquire: on a GPU whose memory is busy, a release
+    /// waits for a microsecond and more.
+    Packets(Val<'k, u32>),
+}
+
+impl<'k> Access<'k> {
+    /// The loads and stores of words that are no packets; beside packets relaxed.
+    pub(crate) fn how(self) -> (Load<'k>, Store<'k>) {
+        match self {
+            Access::Weak => (Load::WEAK, Store::WEAK),
+            Access::Relaxed | Access::Packets(_) => {
+                (Load::WEAK.order(LdOrder::Relaxed(Scope::Gpu)), Store::WEAK.order(StOrder::Relaxed(Scope::Gpu)))
+            }
+        }
+    }
+}
+
+/// An array of floating-point numbers in global memory; loads give f32, stores round to nearest even.
+#[derive(Clone, Copy)]
+pub struct Array<'k> {
+    at: Ptr<'k, Global, u8>,
+    float: Float,
+    access: Access<'k>,
+}
+
+impl<'k> Array<'k> {
+    /// The array that begins there, aligned to 16 bytes.
+    pub fn new(at: Ptr<'k, Global, u8>, float: Float) -> Array<'k> {
+        Array { at, float, access: Access::Weak }
+    }
+
+    /// The same, accessed so.
+    pub fn accessed(self, access: Access<'k>) -> Array<'k> {
+        Array { access, ..self }
+    }
+
+    /// How it is accessed.
+    pub fn access(self) -> Access<'k> {
+        self.access
+    }
+
+    /// Its type of storage.
+    pub fn float(self) -> Float {
+        self.float
+    }
+
+    /// Elements of a word.
+    fn per_word(self) -> u32 {
+        4 / self.float.bytes()
+    }
+
+    /// Elements that are stored together: those of a packet, or of a word that is a relaxed atomic.
+    pub(crate) fn together(self) -> u32 {
+        if matches!(self.access, Access::Weak) { 1 } else { self.per_word() }
+    }
+
+    /// The array from that element on; of packets an even one.
+    #[track_caller]
+    pub fn from(self, index: Val<'k, u32>) -> Array<'k> {
+        let words = if matches!(self.access, Access::Packets(_)) { 2 } else { 1 };
+        Array { at: self.at.at(index.mul_wide(self.float.bytes() * words)), ..self }
+    }
+
+    /// One element.
+    #[track_caller]
+    pub fn load(self, index: Val<'k, u32>) -> Val<'k, f32> {
+        if let Access::Packets(generation) = self.access {
+            let word = self.poll(generation, &[index / self.per_word()], 1)[0][0];
+            return self.element(word, index % self.per_word());
+        }
+        match self.float {
+            Float::F32 => self.load_one(index),
+            Float::F16 => self.load_one::<f16>(index).cast(),
+            Float::Bf16 => self.load_one::<bf16>(index).cast(),
+        }
+    }
+
+    fn load_one<T: Scalar>(self, index: Val<'k, u32>) -> Val<'k, T> {
+        self.at.cast::<T>().at(index).load_as::<1>(self.access.how().0)[0]
+    }
+
+    /// Four consecutive elements from an index that is a multiple of four.
+    #[track_caller]
+    pub fn load4(self, index: Val<'k, u32>) -> [Val<'k, f32>; 4] {
+        self.gather(&[index])[0]
+    }
+
+    /// Four consecutive elements from each of some indexes, all in flight together.
+    #[track_caller]
+    pub(crate) fn gather(self, indexes: &[Val<'k, u32>]) -> Vec<[Val<'k, f32>; 4]> {
+        let (words, how) = (4 / self.per_word(), self.access.how().0);
+        let loaded: Vec<Vec<Val<u32>>> = match self.access {
+            Access::Packets(generation) => {
+                let firsts: Vec<_> = indexes.iter().map(|&index| index / self.per_word()).collect();
+                self.poll(generation, &firsts, words)
+            }
+            Access::Weak | Access::Relaxed => {
+                let load = |&index: &Val<'k, u32>| match words {
+                    4 => self.words(index).load_as::<4>(how).to_vec(),
+                    _ => self.words(index).load_as::<2>(how).to_vec(),
+                };
+                indexes.iter().map(load).collect()
+            }
+        };
+        let element = |words: &[Val<'k, u32>], i: u32| {
+            self.element(words[(i / self.per_word()) as usize], words[0].builder().lit(i % self.per_word()))
+        };
+        loaded.iter().map(|words| std::array::from_fn(|i| element(words, i as u32))).collect()
+    }
+
+    /// Whether eight elements are words of the MMA's operand as they are.
+    pub(crate) fn is_words(self) -> bool {
+        self.float == Float::Bf16 && !matches!(self.access, Access::Packets(_))
+    }
+
+    /// Eight consecutive elements from each of some indexes, multiples of eight, as words of two.
+    #[track_caller]
+    pub(crate) fn eights(self, indexes: &[Val<'k, u32>]) -> Vec<[Val<'k, u32>; 4]> {
+        indexes.iter().map(|&index| self.words(index).load_as::<4>(self.access.how().0)).collect()
+    }
+
+    /// Words from some places on of packets, once all are of the generation.
+    fn poll(self, generation: Val<'k, u32>, firsts: &[Val<'k, u32>], words: u32) -> Vec<Vec<Val<'k, u32>>> {
+        let (k, how) = (generation.builder(), self.access.how().0);
+        let kept: Vec<RegArray<u32>> = firsts.iter().map(|_| k.regs_unset(words)).collect();
+        k.loop_(|| {
+            let mut here = k.lit(true);
+            for (&first, kept) in firsts.iter().zip(&kept) {
+                let at = self.at.cast::<u64>().at(first);
+                let mut packets: Vec<Val<u64>> = Vec::new();
+                match words {
+                    1 => packets.extend(at.load_as::<1>(how)),
+                    _ => (0..words / 2).for_each(|i| packets.extend(at.at(2 * i).load_as::<2>(how))),
+                }
+                for (packet, i) in packets.into_iter().zip(0..) {
+                    let (word, found) = packet.split();
+                    kept.set(i, word);
+                    here = here & found.eq(generation);
+                }
+            }
+            k.break_if(here);
+        });
+        kept.iter().map(|kept| (0..words).map(|i| kept.get(i)).collect()).collect()
+    }
+
+    /// An element of a word.
+    fn element(self, word: Val<'k, u32>, which: impl Arg<'k, u32>) -> Val<'k, f32> {
+        let shifted = |which: Val<'k, u32>| word >> (which * 16);
+        match self.float {
+            Float::F32 => word.bits(),
+            Float::F16 => (shifted(which.val(word.builder())) & 0xffff).cast::<u16>().bits::<f16>().cast(),
+            Float::Bf16 => (shifted(which.val(word.builder())) << 16).bits(),
+        }
+    }
+
+    /// The words from an element on, where a word begins.
+    #[track_caller]
+    pub(crate) fn words(self, index: Val<'k, u32>) -> Ptr<'k, Global, u32> {
+        match self.float {
+            Float::F32 => self.at.cast().at(index),
+            Float::F16 | Float::Bf16 => self.at.cast::<bf16>().at(index).cast(),
+        }
+    }
+
+    /// Stores one element of an array without packets.
+    #[track_caller]
+    pub fn store(self, index: Val<'k, u32>, value: Val<'k, f32>) {
+        let how = self.access.how().1;
+        match self.float {
+            Float::F32 => self.at.cast::<f32>().at(index).store_as([value], how),
+            Float::F16 => self.at.cast::<f16>().at(index).store_as([value.cast::<f16>()], how),
+            Float::Bf16 => self.at.cast::<bf16>().at(index).store_as([value.cast::<bf16>()], how),
+        }
+    }
+
+    /// Stores `N` consecutive elements, 1, 2 or 4, from an index that is a multiple of `N`: whole words of what readers ask
+    /// for. Weak stores of four are one, others two.
+    #[track_caller]
+    pub(crate) fn store_run<const N: usize>(self, index: Val<'k, u32>, values: [Val<'k, f32>; N]) {
+        if N == 4 && !matches!(self.access, Access::Weak) {
+            for first in [0, 2] {
+                self.store_run(index + first as u32, [values[first], values[first + 1]]);
+            }
+            return;
+        }
+        let words = || values.chunks(self.per_word() as usize).map(|values| self.word(values)).collect::<Vec<_>>();
+        match self.access {
+            Access::Packets(generation) => {
+                let packets: Vec<_> = words().iter().map(|word| word.builder().join(*word, generation)).collect();
+                store_words(self.at.cast::<u64>().at(index / self.per_word()), &packets, self.access);
+            }
+            _ if N == 1 => self.store(index, values[0]),
+            _ => store_words(self.words(index), &words(), self.access),
+        }
+    }
+
+    /// A word's elements, packed.
+    fn word(self, values: &[Val<'k, f32>]) -> Val<'k, u32> {
+        let (value, next) = (values[0], values[values.len() - 1]);
+        match self.float {
+            Float::F32 => value.bits(),
+            Float::F16 => value.pair::<F16x2>(next).bits(),
+            Float::Bf16 => value.pair::<Bf16x2>(next).bits(),
+        }
+    }
+}
+
+/// Stores one, two or four words by one store.
+#[track_caller]
+fn store_words<'k, T: Scalar>(to: Ptr<'k, Global, T>, words: &[Val<'k, T>], access: Access<'k>) {
+    let how = access.how().1;
+    match *words {
+        [a, b, c, d] => to.store_as([a, b, c, d], how),
+        [a, b] => to.store_as([a, b], how),
+        _ => words.iter().for_each(|&word| to.store_as([word], how)),
+    }
+}
+
+/// The two bf16 numbers of a word, lower first: a bf16 is the upper half of an f32.
+#[track_caller]
+fn widen(pair: Val<'_, u32>) -> (Val<'_, f32>, Val<'_, f32>) {
+    ((pair << 16).bits(), (pair & 0xffff_0000).bits())
+}
+
+/// Two numbers as a word of bf16, the first lower, and what the rounding left of them.
+#[track_caller]
+pub(crate) fn narrow<'k>(a: Val<'k, f32>, b: Val<'k, f32>) -> (Val<'k, u32>, [Val<'k, f32>; 2]) {
+    let pair = a.pair::<Bf16x2>(b).bits::<u32>();
+    let (high_a, high_b) = widen(pair);
+    (pair, [a - high_a, b - high_b])
+}
