@@ -5,8 +5,7 @@ use tilewright_codegen::trial::{Shipped, Trial};
 use tilewright_codegen::verify::VerifyErrors;
 
 use crate::gemm::ShippedGemm;
-use crate::gemv::ShippedGemv;
-use crate::{attention, elementwise, embed, gallery, norm, rope, sample};
+use crate::{attention, elementwise, embed, gallery, gemv, norm, rope, sample};
 
 /// Every kernel of this library.
 ///
@@ -21,6 +20,7 @@ use crate::{attention, elementwise, embed, gallery, norm, rope, sample};
 pub fn shipped() -> Vec<Box<dyn Shipped>> {
     let gemm = ShippedGemm::ALL.into_iter().map(|kernel| Box::new(kernel) as Box<dyn Shipped>);
     let rooms = [
+        gemv::shipped,
         attention::trial::shipped,
         norm::shipped,
         rope::shipped,
@@ -29,8 +29,7 @@ pub fn shipped() -> Vec<Box<dyn Shipped>> {
         sample::shipped,
         gallery::shipped,
     ];
-    let gemv = std::iter::once(Box::new(ShippedGemv) as Box<dyn Shipped>);
-    gemm.chain(gemv).chain(rooms.into_iter().flat_map(|room| room())).collect()
+    gemm.chain(rooms.into_iter().flat_map(|room| room())).collect()
 }
 
 /// A kernel by its functions.

@@ -1,5 +1,6 @@
-//! `generation_config.json`: the tokens that end a sequence are used; the caller says how to sample. What other programs do
-//! with its other keys even where they choose greedily is not done here, and said.
+//! `generation_config.json`: the tokens that end a sequence are used; the caller says how to sample. Of the keys that other
+//! programs apply even where they choose greedily, three are settings for whoever chooses tokens; the others are not
+//! applied, and said.
 
 use serde_json::Value;
 
@@ -9,11 +10,59 @@ use super::fault::{ConfigError, ConfigFault};
 use super::json::{self, quote};
 use super::keys::Keys;
 
+/// What a `generation_config.json` wants of every choice of a token, greedy or not. Each has the meaning that it has in
+/// transformers.
+///
+/// ```
+/// use tilewright::checkpoint::GenerationSettings;
+/// let none = GenerationSettings::default();
+/// assert_eq!((none.repetition_penalty, none.no_repeat_ngram_size), (None, 0));
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GenerationSettings {
+    /// What positive logits of tokens that were there are divided by, and negative ones multiplied; above 0.
+    pub repetition_penalty: Option<f32>,
+    /// No run of so many tokens comes twice; 0: any may.
+    pub no_repeat_ngram_size: usize,
+    /// Tokens that are never chosen.
+    pub suppress_tokens: Vec<u32>,
+}
+
+impl GenerationSettings {
+    /// Takes the value of a key; whether it is one of these, and fits.
+    fn take(&mut self, key: &str, value: &Value) -> bool {
+        match key {
+            "repetition_penalty" => {
+                let penalty = value.as_f64().map(|penalty| penalty as f32);
+                self.repetition_penalty = penalty.filter(|penalty| *penalty > 0.0 && penalty.is_finite());
+                self.repetition_penalty.is_some()
+            }
+            "no_repeat_ngram_size" => {
+                let size = value.as_u64().and_then(|size| usize::try_from(size).ok());
+                self.no_repeat_ngram_size = size.unwrap_or(0);
+                size.is_some()
+            }
+            "suppress_tokens" => {
+                let token = |id: &Value| id.as_u64().and_then(|id| u32::try_from(id).ok());
+                let tokens = value.as_array().and_then(|ids| ids.iter().map(token).collect());
+                let fits = tokens.is_some();
+                self.suppress_tokens = tokens.unwrap_or_default();
+                fits
+            }
+            _ => false,
+        }
+    }
+}
+
 /// What a `generation_config.json` says.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Generation {
     /// The ids that end a sequence, where the file states them (as a number or a list).
     pub eos_ids: Option<Vec<u32>>,
+    /// What is wanted of every choice.
+    pub settings: GenerationSettings,
+    /// The keys of these that there are: a text for each.
+    pub set: Vec<String>,
     /// What is not done: a text for each key.
     pub left_out: Vec<String>,
     /// Whether the file says in so many words that it names no end.
@@ -58,13 +107,15 @@ pub(super) fn read(text: &[u8], vocab: usize) -> Result<Generation, ConfigError>
     let null_end = map.get("eos_token_id").is_some_and(Value::is_null);
     let mut keys = Keys::new("", map);
     let eos_ids = keys.take_value("eos_token_id").map(|value| read_eos(&mut keys, &value, vocab));
-    let applied = APPLIED.into_iter().filter_map(|(key, neutral)| {
-        let value = keys.take(key).filter(|value| !changes_nothing(value, neutral))?;
-        Some(format!("{key} {}", quote(&value)))
-    });
-    let left_out = applied.collect();
+    let (mut settings, mut set, mut left_out) = (GenerationSettings::default(), Vec::new(), Vec::new());
+    for (key, neutral) in APPLIED {
+        if let Some(value) = keys.take(key).filter(|value| !changes_nothing(value, neutral)) {
+            let list = if settings.take(key, &value) { &mut set } else { &mut left_out };
+            list.push(format!("{key} {}", quote(&value)));
+        }
+    }
     if keys.faults.is_empty() {
-        Ok(Generation { eos_ids, left_out, null_end })
+        Ok(Generation { eos_ids, settings, set, left_out, null_end })
     } else {
         Err(ConfigError::Faults(Faults(keys.faults)))
     }
@@ -84,6 +135,10 @@ impl Generation {
     /// What the user should know of a file whose model ends sequences with `eos_ids`, one line each.
     pub fn notes(&self, eos_ids: &[u32]) -> Vec<String> {
         let mut notes = Vec::new();
+        if !self.set.is_empty() {
+            let keys = self.set.join(" and ");
+            notes.push(format!("generation_config.json has {keys}; `generate` applies them to logits, on the host"));
+        }
         if !self.left_out.is_empty() {
             let keys = self.left_out.join(" and ");
             notes.push(format!("generation_config.json has {keys}, which transformers applies; not applied here"));

@@ -46,6 +46,7 @@ pub use chat::{ChatError, ChatTemplate, Message};
 pub use config::Config;
 pub use error::{CheckpointError, Faults};
 pub use fault::{ConfigError, ConfigFault};
+pub use generation::GenerationSettings;
 pub use header::HeaderError;
 pub use hint::{Format, Hint};
 pub use keys::RealBound;
@@ -93,6 +94,7 @@ pub struct Checkpoint {
     tensors: HashMap<String, WeightTensor>,
     quantized: HashMap<String, Arc<QuantMatrix>>,
     chat: Option<ChatTemplate>,
+    generation: GenerationSettings,
     notes: Vec<String>,
 }
 
@@ -110,7 +112,7 @@ impl Checkpoint {
         let plan = quant::read_beside(dir, &spec, quantization)?.unwrap_or_default();
         let generation = read_generation(&dir.join("generation_config.json"), &spec)?;
         let mut notes = generation.notes(&eos_ids);
-        let eos_ids = generation.eos_ids.unwrap_or(eos_ids);
+        let (eos_ids, generation) = (generation.eos_ids.unwrap_or(eos_ids), generation.settings);
         let path = dir.join("tokenizer.json");
         let text = files::read(&path)?;
         let wrong = |source| CheckpointError::Tokenizer { path: path.clone(), source };
@@ -121,7 +123,7 @@ impl Checkpoint {
         let gathered = tensors::gather(dir, &spec, &plan, &shards, progress)?;
         notes.extend(plan.notes().iter().chain(&gathered.notes).cloned());
         let (tensors, quantized) = (gathered.dense, gathered.quantized);
-        Ok(Checkpoint { spec, eos_ids, tokenizer, tensors, quantized, chat: special.chat, notes })
+        Ok(Checkpoint { spec, eos_ids, tokenizer, tensors, quantized, chat: special.chat, generation, notes })
     }
 
     /// The architecture.
@@ -147,6 +149,11 @@ impl Checkpoint {
     /// Every quantised matrix with the name that its weight would have, in no order.
     pub fn quantized_modules(&self) -> impl ExactSizeIterator<Item = (&str, &Arc<QuantMatrix>)> {
         self.quantized.iter().map(|(name, matrix)| (name.as_str(), matrix))
+    }
+
+    /// What `generation_config.json` wants of every choice of a token, for whoever chooses.
+    pub fn generation(&self) -> &GenerationSettings {
+        &self.generation
     }
 
     /// What the user should know of how it is computed, one line each: what the checkpoint wants and does not get.

@@ -1,4 +1,4 @@
-//! What is to be continued: a text of the command line or of a file, as it is or as a message of a conversation.
+//! What is to be continued: texts of the command line or of a file, as they are or as a message of a conversation.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::engine::{Engine, EngineError};
 /// The prompt.
 #[derive(Args)]
 pub struct PromptArgs {
-    /// Text to continue
+    /// Text to continue; may be given several times
     #[arg(
         long,
         value_name = "TEXT",
@@ -22,10 +22,13 @@ pub struct PromptArgs {
         required_unless_present = "prompt_file",
         conflicts_with = "prompt_file"
     )]
-    prompt: Option<String>,
+    prompt: Vec<String>,
     /// File with the text to continue, - for standard input; the end of its last line is left out
     #[arg(long, value_name = "FILE")]
     prompt_file: Option<PathBuf>,
+    /// With --prompt-file: each line that is not empty is a prompt of its own
+    #[arg(long, requires = "prompt_file", conflicts_with = "prompt")]
+    each_line: bool,
     /// Take the prompt as a message to the model, by the checkpoint's own chat template
     #[arg(long)]
     chat: bool,
@@ -46,14 +49,20 @@ struct PromptError {
 const LIMIT: u64 = 64 << 20;
 
 impl PromptArgs {
-    /// The text.
-    pub fn text(&self) -> Result<String, Failure> {
-        let text = match (&self.prompt, &self.prompt_file) {
-            (Some(text), _) => text.clone(),
-            (None, Some(path)) => read(path)?,
-            (None, None) => String::new(),
+    /// The texts, at least one, none of them empty.
+    pub fn texts(&self) -> Result<Vec<String>, Failure> {
+        let texts = match &self.prompt_file {
+            None => self.prompt.clone(),
+            Some(path) if self.each_line => {
+                let text = read(path)?;
+                text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
+            }
+            Some(path) => vec![read(path)?],
         };
-        if text.is_empty() { Err(EngineError::EmptyPrompt.into()) } else { Ok(text) }
+        match texts.is_empty() || texts.iter().any(String::is_empty) {
+            true => Err(EngineError::EmptyPrompt.into()),
+            false => Ok(texts),
+        }
     }
 
     /// The token ids of the text.

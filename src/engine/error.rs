@@ -1,5 +1,7 @@
 //! What can go wrong between a prompt and its continuation.
 
+use std::sync::Arc;
+
 use thiserror::Error;
 use tilewright_codegen::device::DeviceError;
 use tilewright_kernels::naive::SamplingError;
@@ -8,6 +10,7 @@ use tilewright_megakernel::schedule::ScheduleError;
 use tilewright_megakernel::vm::device::{LaunchError, LoadError};
 use tilewright_megakernel::vm::reference::{AccessError, BindError, KvError, StepError};
 
+use super::stop::EmptyStop;
 use crate::checkpoint::{ChatError, CheckpointError, TokenizerError};
 use crate::results::ResultsError;
 use crate::tuning::SettingsError;
@@ -76,6 +79,26 @@ pub enum EngineError {
     ContextFull { len: usize, context: usize },
     #[error("the KV pools have no free page left of {pages}")]
     OutOfPages { pages: usize },
+    #[error(
+        "the prompt has {prompt} tokens and {new} new ones are asked for, which is more than the {context} that a sequence \
+         may hold here; ask for fewer, or for a larger context"
+    )]
+    RequestContext { prompt: usize, new: usize, context: usize },
+    #[error(
+        "a prompt of {prompt} tokens and {new} new ones need {needed} pages of the KV pools, which have {pages}; ask for \
+         fewer, or for more pages"
+    )]
+    RequestPages { prompt: usize, new: usize, needed: usize, pages: usize },
+    #[error("the {name} penalty is {found}; it must be {expected}")]
+    Penalty { name: &'static str, found: f32, expected: &'static str },
+    #[error(transparent)]
+    Stop(#[from] EmptyStop),
+    #[error("no thread can be started for the server")]
+    Thread(#[source] std::io::Error),
+    #[error(transparent)]
+    OfStep(#[from] Arc<EngineError>),
+    #[error("the server has ended; start another one")]
+    ServerEnded,
     #[error("sequence {found} does not exist, the session has {sequences}")]
     Sequence { found: usize, sequences: usize },
 }
@@ -83,6 +106,9 @@ pub enum EngineError {
 impl EngineError {
     /// Whether the work was aborted by whoever holds the engine's [`Abort`](super::Abort).
     pub fn is_abort(&self) -> bool {
-        matches!(self, EngineError::Aborted | EngineError::Launch(LaunchError::Aborted { .. }))
+        match self {
+            EngineError::OfStep(error) => error.is_abort(),
+            error => matches!(error, EngineError::Aborted | EngineError::Launch(LaunchError::Aborted { .. })),
+        }
     }
 }

@@ -5,10 +5,13 @@ use std::time::Instant;
 
 use tilewright_kernels::naive::{Sampling, sample};
 use tilewright_kernels::sample::Request as Draw;
+use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::vm::device::NO_TOKEN;
 
 use super::Engine;
 use super::error::EngineError;
+use super::machines::MOST_ROWS;
+use super::place::Place;
 use super::session::{Row, Run, Session};
 use crate::checkpoint::{ChatError, Message};
 
@@ -19,6 +22,14 @@ pub struct Request {
     pub prompt_ids: Vec<u32>,
     /// Most tokens to generate.
     pub max_new_tokens: usize,
+}
+
+impl Request {
+    /// Tokens that its sequence holds in the end, in a model of so many positions: the last new one is never fed back, so it
+    /// needs no room.
+    pub(crate) fn room(&self, positions: usize) -> usize {
+        self.prompt_ids.len().saturating_add(self.max_new_tokens.saturating_sub(1)).min(positions)
+    }
 }
 
 /// What was generated.
@@ -41,6 +52,8 @@ pub enum Finish {
     Positions,
     /// Whoever takes the tokens wanted no more.
     Taker,
+    /// Its deadline is over.
+    Deadline,
 }
 
 /// What whoever takes tokens answers to one: nothing, or whether its row goes on.
@@ -89,7 +102,8 @@ impl Engine {
     /// Continues every prompt; `each` gets (prompt, token) as tokens appear, and ends a prompt's row by `Break` where it
     /// answers with a `ControlFlow`.
     ///
-    /// The result for a prompt does not depend on the others in the batch.
+    /// The result for a prompt does not depend on the others in the batch. More prompts than a device's step has rows are
+    /// batched continuously, by a [`Batcher`](super::Batcher).
     ///
     /// # Errors
     /// If a prompt is empty, too long or has ids outside of the vocabulary, or a step fails. If logits that are seen here
@@ -107,9 +121,10 @@ impl Engine {
         for request in requests {
             self.check_prompt(&request.prompt_ids)?;
         }
-        // The last new token is never fed back, so it needs no room.
-        let room = |r: &Request| r.prompt_ids.len().saturating_add(r.max_new_tokens.saturating_sub(1)).min(max);
-        let context = requests.iter().map(room).max().unwrap_or(1);
+        if matches!(**self.place(), Place::Gpu(_)) && requests.len() > MOST_ROWS {
+            return self.generate_batched(requests, sampling, each);
+        }
+        let context = requests.iter().map(|request| request.room(max)).max().unwrap_or(1);
         let mut session = match sampling.is_greedy() {
             true => Session::of(self, requests.len(), context)?,
             false => Session::sampling(self, requests.len(), context)?,
@@ -204,17 +219,22 @@ impl Engine {
     }
 
     fn check_prompt(&self, ids: &[u32]) -> Result<(), EngineError> {
-        let (vocab, max) = (self.spec().vocab, self.spec().max_positions);
-        if ids.is_empty() {
-            return Err(EngineError::EmptyPrompt);
-        }
-        if ids.len() > max {
-            return Err(EngineError::PromptTooLong { tokens: ids.len(), max });
-        }
-        match ids.iter().position(|&id| id as usize >= vocab) {
-            Some(at) => Err(EngineError::TokenId { at, id: ids[at], vocab }),
-            None => Ok(()),
-        }
+        check_prompt(self.spec(), ids)
+    }
+}
+
+/// Refuses what is no prompt of a model.
+pub(super) fn check_prompt(spec: &ModelSpec, ids: &[u32]) -> Result<(), EngineError> {
+    let (vocab, max) = (spec.vocab, spec.max_positions);
+    if ids.is_empty() {
+        return Err(EngineError::EmptyPrompt);
+    }
+    if ids.len() > max {
+        return Err(EngineError::PromptTooLong { tokens: ids.len(), max });
+    }
+    match ids.iter().position(|&id| id as usize >= vocab) {
+        Some(at) => Err(EngineError::TokenId { at, id: ids[at], vocab }),
+        None => Ok(()),
     }
 }
 

@@ -30,8 +30,8 @@ pub(super) trait Machines: Send {
     /// Most rows of a step.
     fn most_rows(&self) -> usize;
 
-    /// Runs a step on the machine of that width; `each` gets the logits of the first `rows` rows.
-    fn step(&mut self, width: usize, cells: &StepCells, rows: usize, each: EachRow) -> Result<(), EngineError>;
+    /// Runs a step on the machine of that width; `each` gets the logits of these rows, in their order.
+    fn step(&mut self, width: usize, cells: &StepCells, rows: &[usize], each: EachRow) -> Result<(), EngineError>;
 
     /// Most steps that feed tokens back by themselves; 0 where machines do not.
     fn most_steps(&self) -> usize;
@@ -45,16 +45,48 @@ pub(super) type EachRow<'e> = &'e mut dyn FnMut(usize, &[f32]);
 /// Who gets the tokens of all rows, step by step.
 pub(super) type EachStep<'e> = &'e mut dyn FnMut(&[u32]) -> ControlFlow<()>;
 
-/// The machines that a place has for a session of so many sequences.
+/// The numbers of rows that programs are made with.
+pub(super) struct Widths {
+    /// Each of them, in any order; a device has one for as many rows as it can hold besides.
+    rows: Vec<usize>,
+    /// Most rows of a program whose tokens may be chosen at random. Wider ones only feed prompts, and code that chooses at
+    /// random takes a driver a second to compile.
+    sampling: usize,
+}
+
+impl Widths {
+    /// Chunks of prompts, and a row for each of so many sequences.
+    pub fn of_session(place: &Place, sequences: usize) -> Widths {
+        let chunks = match place {
+            Place::Host { .. } => &CHUNKS[..],
+            Place::Gpu(_) => &[1],
+        };
+        Widths { rows: [chunks, &[sequences]].concat(), sampling: sequences }
+    }
+
+    /// The powers of 2 up to so many rows; that number alone where every step has the same.
+    pub fn of_batch(rows: usize, deterministic: bool) -> Widths {
+        let powers = (0..usize::BITS).map(|power| 1 << power).take_while(|&width| width < rows && !deterministic);
+        Widths { rows: powers.chain([rows]).collect(), sampling: rows }
+    }
+
+    /// The least that has so many rows and not more than `most`.
+    fn least(&self, most: usize, rows: usize) -> usize {
+        let all = self.rows.iter().copied().chain([most].into_iter().filter(|&most| most < usize::MAX));
+        all.filter(|width| (rows..=most).contains(width)).min().unwrap_or(rows)
+    }
+}
+
+/// The machines that a place has.
 pub(super) fn machines(
     place: &Arc<Place>,
     checkpoint: &Arc<Checkpoint>,
     options: &LowerOptions,
-    sequences: usize,
+    widths: Widths,
     abort: &AbortHandle,
 ) -> Box<dyn Machines> {
     let (checkpoint, options, abort) = (Arc::clone(checkpoint), options.clone(), abort.clone());
-    let lowering = Lowering { checkpoint, options, sequences };
+    let lowering = Lowering { checkpoint, options, widths };
     match **place {
         Place::Host { workers } => Box::new(OnHost { lowering, workers, machines: BTreeMap::new(), kv: None, abort }),
         Place::Gpu(_) => Box::new(OnDevice {
@@ -72,13 +104,12 @@ pub(super) fn machines(
 struct Lowering {
     checkpoint: Arc<Checkpoint>,
     options: LowerOptions,
-    sequences: usize,
+    widths: Widths,
 }
 
 impl Lowering {
     fn placed(&self, rows: usize, target: Target) -> Result<Placed, EngineError> {
-        // Wider programs only feed prompts; code that chooses at random takes a driver a second to compile.
-        let sampling = self.options.sampling && rows <= self.sequences;
+        let sampling = self.options.sampling && rows <= self.widths.sampling;
         let options = LowerOptions { rows, sampling, ..self.options.clone() };
         let options = match target.arch.as_str() {
             "host" => options,
@@ -87,12 +118,6 @@ impl Lowering {
         let dtype_of = |name: &str| self.checkpoint.tensor(name).map_or(DType::F32, |t| t.dtype());
         let program = lower(self.checkpoint.spec(), &dtype_of, target, &options)?;
         Ok(schedule(program, options.context)?)
-    }
-
-    /// The least of these widths, and of one for a batch of all sequences, that has so many rows.
-    fn width(&self, widths: &[usize], most: usize, rows: usize) -> usize {
-        let widths = widths.iter().copied().chain([self.sequences]);
-        widths.filter(|width| (rows..=most).contains(width)).min().unwrap_or(rows)
     }
 }
 
@@ -110,7 +135,7 @@ const CHUNKS: [usize; 3] = [32, 8, 1];
 
 impl Machines for OnHost {
     fn width(&mut self, rows: usize) -> Result<usize, EngineError> {
-        let width = self.lowering.width(&CHUNKS, usize::MAX, rows);
+        let width = self.lowering.widths.least(usize::MAX, rows);
         if !self.machines.contains_key(&width) {
             let placed = self.lowering.placed(width, Target::host(self.workers))?;
             let machine = Machine::new(placed, &*self.lowering.checkpoint, self.workers)?;
@@ -130,7 +155,7 @@ impl Machines for OnHost {
         usize::MAX
     }
 
-    fn step(&mut self, width: usize, cells: &StepCells, rows: usize, each: EachRow) -> Result<(), EngineError> {
+    fn step(&mut self, width: usize, cells: &StepCells, rows: &[usize], each: EachRow) -> Result<(), EngineError> {
         if self.abort.is_set() {
             self.abort.clear();
             return Err(EngineError::Aborted);
@@ -139,7 +164,7 @@ impl Machines for OnHost {
             unreachable!("`width` made both")
         };
         let output = machine.step(kv, cells)?;
-        for row in 0..rows {
+        for &row in rows {
             each(row, &output.f32_row(LOGITS, row)?);
         }
         Ok(())
@@ -166,7 +191,7 @@ struct OnDevice {
 }
 
 /// Most rows of a step on a device: those of an MMA's operand.
-const MOST_ROWS: usize = 16;
+pub(super) const MOST_ROWS: usize = 16;
 
 impl OnDevice {
     fn gpu(&self) -> &Gpu {
@@ -194,7 +219,7 @@ impl Machines for OnDevice {
     /// become fewer, and the caller is told by a smaller width than it asked for.
     fn width(&mut self, rows: usize) -> Result<usize, EngineError> {
         loop {
-            let width = self.lowering.width(&[1, self.most], self.most, rows.min(self.most));
+            let width = self.lowering.widths.least(self.most, rows.min(self.most));
             if self.machines.contains_key(&width) {
                 return Ok(width);
             }
@@ -217,10 +242,10 @@ impl Machines for OnDevice {
         self.most
     }
 
-    fn step(&mut self, width: usize, cells: &StepCells, rows: usize, each: EachRow) -> Result<(), EngineError> {
+    fn step(&mut self, width: usize, cells: &StepCells, rows: &[usize], each: EachRow) -> Result<(), EngineError> {
         let Some(machine) = self.machines.get_mut(&width) else { unreachable!("`width` made it") };
         machine.step(cells)?;
-        for row in 0..rows {
+        for &row in rows {
             each(row, &machine.f32_row(LOGITS, row)?);
         }
         Ok(())

@@ -13,15 +13,18 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod cells;
 mod device;
 mod error;
 mod generate;
 mod machines;
 mod pages;
 mod place;
+mod requests;
 mod session;
 pub(crate) mod settings;
 mod stop;
+mod text;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -37,8 +40,13 @@ pub use generate::{Answer, Completion, Finish, Request, Speed};
 pub use place::{Abort, OnProgress};
 pub(crate) use place::{Opened, device_options, open};
 use place::{Place, Unloaded};
+pub use requests::{
+    BatchOptions, Batcher, Event, Logprobs, Penalties, Server, ServerEvent, Statistics, Stream, Submission, Ticket,
+    Token,
+};
 pub use session::{Row, Run, Session};
 pub use stop::{EmptyStop, StopTexts};
+pub(crate) use text::Text;
 
 /// Refuses what a device does not run.
 fn check_device(checkpoint: &Checkpoint, device: Device) -> Result<(), EngineError> {

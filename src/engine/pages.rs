@@ -17,6 +17,12 @@ impl PagePool {
         self.free.pop()
     }
 
+    /// Free pages.
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.free.len()
+    }
+
     /// Gives pages back.
     pub fn give_back(&mut self, pages: impl IntoIterator<Item = i32>) {
         self.free.extend(pages);

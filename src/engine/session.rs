@@ -9,11 +9,11 @@ use tilewright_kernels::sample::Request as Draw;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::LowerOptions;
 use tilewright_megakernel::vm::device::NO_TOKEN;
-use tilewright_megakernel::vm::reference::StepCells;
 
 use super::Engine;
+use super::cells::OwnedCells;
 use super::error::EngineError;
-use super::machines::{Machines, machines};
+use super::machines::{Machines, Widths, machines};
 use super::pages::{PagePool, Sequence};
 use super::place::Place;
 
@@ -53,6 +53,15 @@ pub struct Session {
     sequences: Vec<Sequence>,
 }
 
+/// What programs of a place are lowered with, for sequences of that many tokens.
+pub(super) fn lowering_options(place: &Place, context: usize, sampling: bool) -> LowerOptions {
+    let base = LowerOptions::for_context(context);
+    match place {
+        Place::Host { .. } => LowerOptions { page_tokens: PAGE_TOKENS, splits: Some(SPLITS), ..base },
+        Place::Gpu(_) => LowerOptions { page_tokens: DEVICE_PAGE_TOKENS, kv: DType::BF16, sampling, ..base },
+    }
+}
+
 impl Session {
     /// A session for `sequences` sequences of at most `context` tokens each.
     ///
@@ -71,14 +80,11 @@ impl Session {
     }
 
     fn new(engine: &Engine, sequences: usize, context: usize, sampling: bool) -> Result<Session, EngineError> {
-        let base = LowerOptions::for_context(context);
-        let base = match **engine.place() {
-            Place::Host { .. } => LowerOptions { page_tokens: PAGE_TOKENS, splits: Some(SPLITS), ..base },
-            Place::Gpu(_) => LowerOptions { page_tokens: DEVICE_PAGE_TOKENS, kv: DType::BF16, sampling, ..base },
-        };
+        let base = lowering_options(engine.place(), context, sampling);
         let pages = sequences.saturating_mul(base.pages_per_sequence());
         let options = LowerOptions { pages: Some(pages), ..base };
-        let mut machines = machines(engine.place(), engine.checkpoint(), &options, sequences, &engine.abort_handle());
+        let widths = Widths::of_session(engine.place(), sequences);
+        let mut machines = machines(engine.place(), engine.checkpoint(), &options, widths, &engine.abort_handle());
         machines.width(sequences.max(1))?;
         Ok(Session {
             machines,
@@ -118,8 +124,9 @@ impl Session {
                 positions.push(self.reserve(row.sequence, 1)?);
                 self.sequences[row.sequence].len += 1;
             }
-            let cells = self.cells(width, now, positions);
-            self.machines.step(width, &cells.cells(), now.len(), &mut |row, logits| each(first + row, logits))?;
+            let cells = self.cells(width, now, &positions);
+            let all: Vec<usize> = (0..now.len()).collect();
+            self.machines.step(width, &cells.cells(), &all, &mut |row, logits| each(first + row, logits))?;
             first += now.len();
         }
         Ok(())
@@ -148,7 +155,7 @@ impl Session {
             return Ok(0);
         }
         let positions = rows.iter().map(|row| self.reserve(row.sequence, run.steps)).collect::<Result<Vec<_>, _>>()?;
-        let cells = self.cells(width, rows, positions);
+        let cells = self.cells(width, rows, &positions);
         // A row's token is chosen in the step that feeds the one before: as many as are seen were fed.
         let mut fed = vec![0; rows.len()];
         let done = self.machines.run(width, &cells.cells(), run, &mut |tokens| {
@@ -161,16 +168,12 @@ impl Session {
     }
 
     /// The cells of a step of `width` rows, of which those behind `rows` are idle.
-    fn cells(&self, width: usize, rows: &[Row], mut positions: Vec<i32>) -> OwnedCells {
-        let per_row = self.options.pages_per_sequence();
-        let (mut tokens, mut page_table) = (vec![0; width], vec![0; width * per_row]);
-        positions.resize(width, -1);
-        for ((row, entries), token) in rows.iter().zip(page_table.chunks_exact_mut(per_row)).zip(&mut tokens) {
-            let pages = &self.sequences[row.sequence].pages;
-            entries[..pages.len()].copy_from_slice(pages);
-            *token = i32::try_from(row.token).unwrap_or(i32::MAX);
+    fn cells(&self, width: usize, rows: &[Row], positions: &[usize]) -> OwnedCells {
+        let mut cells = OwnedCells::new(width, self.options.pages_per_sequence());
+        for (row, &position) in rows.iter().zip(positions) {
+            cells.push(row.token, position, &self.sequences[row.sequence].pages);
         }
-        OwnedCells { tokens, positions, page_table }
+        cells
     }
 
     /// Forgets what a sequence holds; its pages are free again.
@@ -191,7 +194,7 @@ impl Session {
     }
 
     /// Makes room for so many more tokens of a sequence and gives the position of the first.
-    fn reserve(&mut self, sequence: usize, tokens: usize) -> Result<i32, EngineError> {
+    fn reserve(&mut self, sequence: usize, tokens: usize) -> Result<usize, EngineError> {
         let sequences = self.sequences.len();
         let state = self.sequences.get_mut(sequence).ok_or(EngineError::Sequence { found: sequence, sequences })?;
         let (len, context) = (state.len, self.options.context);
@@ -202,19 +205,6 @@ impl Session {
             let page = self.pool.take().ok_or(EngineError::OutOfPages { pages: self.options.pool_pages() })?;
             state.pages.push(page);
         }
-        Ok(i32::try_from(len).unwrap_or(i32::MAX))
-    }
-}
-
-/// The contents of the cells.
-struct OwnedCells {
-    tokens: Vec<i32>,
-    positions: Vec<i32>,
-    page_table: Vec<i32>,
-}
-
-impl OwnedCells {
-    fn cells(&self) -> StepCells<'_> {
-        StepCells { tokens: &self.tokens, positions: &self.positions, page_table: &self.page_table }
+        Ok(len)
     }
 }

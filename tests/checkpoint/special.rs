@@ -3,7 +3,7 @@
 use std::fs;
 
 use serde_json::{Value, json};
-use tilewright::checkpoint::{ChatError, Message};
+use tilewright::checkpoint::{ChatError, GenerationSettings, Message};
 
 use crate::folder::{Folder, byte_level_tokenizer};
 
@@ -87,16 +87,25 @@ fn malformed_files_are_refused() {
 }
 
 #[test]
-fn settings_of_generation_that_are_not_applied_are_said() {
-    let notes = |text: Value| folder("generation_config.json", text).open().unwrap().notes().to_vec();
-    let said =
-        notes(json!({"eos_token_id": 1, "repetition_penalty": 1.1, "suppress_tokens": [5, 6], "temperature": 0.7,
-        "no_repeat_ngram_size": 3}));
-    assert_eq!(said.len(), 1);
-    insta::assert_snapshot!(said[0], @"generation_config.json has no_repeat_ngram_size 3 and repetition_penalty 1.1 and suppress_tokens [5,6], which transformers applies; not applied here");
+fn settings_of_generation_are_said_whether_they_are_applied_or_not() {
+    let open = |text: Value| folder("generation_config.json", text).open().unwrap();
+    let checkpoint =
+        open(json!({"eos_token_id": 1, "repetition_penalty": 1.1, "suppress_tokens": [5, 6], "temperature": 0.7,
+        "no_repeat_ngram_size": 3, "min_length": 9}));
+    let settings = checkpoint.generation();
+    assert_eq!((settings.repetition_penalty, settings.no_repeat_ngram_size), (Some(1.1), 3));
+    assert_eq!(settings.suppress_tokens, [5, 6]);
+    assert_eq!(checkpoint.notes().len(), 2);
+    insta::assert_snapshot!(checkpoint.notes()[0], @"generation_config.json has no_repeat_ngram_size 3 and repetition_penalty 1.1 and suppress_tokens [5,6]; `generate` applies them to logits, on the host");
+    insta::assert_snapshot!(checkpoint.notes()[1], @"generation_config.json has min_length 9, which transformers applies; not applied here");
+    // What does not fit is not applied.
+    let odd = open(json!({"repetition_penalty": -1.0, "suppress_tokens": ["a"], "no_repeat_ngram_size": 2.5}));
+    assert_eq!(odd.generation(), &GenerationSettings::default());
+    insta::assert_snapshot!(odd.notes()[0], @r#"generation_config.json has no_repeat_ngram_size 2.5 and repetition_penalty -1.0 and suppress_tokens ["a"], which transformers applies; not applied here"#);
     let neutral = json!({"eos_token_id": 1, "repetition_penalty": 1.0, "no_repeat_ngram_size": 0, "suppress_tokens": null,
         "bad_words_ids": [], "num_beams": 1, "do_sample": true, "top_p": 0.9, "transformers_version": "5"});
-    assert!(notes(neutral).is_empty());
+    let neutral = open(neutral);
+    assert!(neutral.notes().is_empty() && *neutral.generation() == GenerationSettings::default());
 }
 
 #[test]

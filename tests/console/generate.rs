@@ -181,12 +181,24 @@ fn wide_weights_on_a_device_that_rounds_them_are_said() {
 }
 
 #[test]
-fn what_a_checkpoint_wants_and_does_not_get_is_one_line() {
+fn what_a_checkpoint_wants_of_each_token_it_gets_and_what_it_does_not_get_is_in_the_same_line() {
     let dir = model();
-    let settings = r#"{"eos_token_id": 1, "repetition_penalty": 1.2, "no_repeat_ngram_size": 2}"#;
-    fs::write(dir.path().join("generation_config.json"), settings).expect("writes");
-    let output = run(&args(dir.path(), &["--prompt", "And"]), b"");
+    let settings = json!({"eos_token_id": 1, "repetition_penalty": 1.2, "no_repeat_ngram_size": 1, "suppress_tokens": [270],
+        "min_length": 2});
+    fs::write(dir.path().join("generation_config.json"), settings.to_string()).expect("writes");
+    let output = run(&args(dir.path(), &["--prompt", "In the beginning", "--json"]), b"");
     let line = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(line.starts_with("note: ") && line.lines().count() == 1, "{line}");
-    assert!(line.contains("no_repeat_ngram_size 2 and repetition_penalty 1.2") && output.status.success(), "{line}");
+    assert!(line.contains("no_repeat_ngram_size 1 and repetition_penalty 1.2 and suppress_tokens [270]"), "{line}");
+    assert!(line.contains("min_length 2, which transformers applies; not applied here"), "{line}");
+    // Without the settings the first token is 270; with them no token comes twice.
+    let object: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let ids = |key: &str| object[key].as_array().expect("ids").clone();
+    let all = [ids("prompt_ids"), ids("token_ids")].concat();
+    assert!(!ids("token_ids").contains(&json!(270)) && ids("token_ids").len() == 12);
+    let different: std::collections::BTreeSet<u64> = ids("token_ids").iter().filter_map(Value::as_u64).collect();
+    assert!(different.len() == 12 && ids("prompt_ids").iter().all(|id| all.iter().filter(|x| *x == id).count() == 1));
+    // What is asked for wins.
+    let plain = args(dir.path(), &["--prompt", "And", "--no-repeat-ngram", "0", "--repetition-penalty", "1"]);
+    assert!(run(&plain, b"").status.success());
 }

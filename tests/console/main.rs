@@ -1,6 +1,7 @@
 //! The command line on a console: files that are there already, standard input, chats, stop texts, completions, colours.
 #![cfg(target_os = "linux")]
 
+mod batch;
 mod generate;
 mod inputs;
 mod output;

@@ -6,11 +6,11 @@
 //! | [`split`] | the same as a task of a persistent kernel, whose keys and values come through its ring | `split/` |
 //! | [`prefill`] | many query tokens of each sequence, causal or not | `prefill/` |
 //!
-//! All are generic over the way in which keys and values travel, [`kv`](crate::kv).
+//! The kernels are generic over the way in which keys and values travel, [`kv`](crate::kv).
 //!
-//! `merge` has the partial results of warps and splits, and their merge. [`softmax`] is the part that they share: rows of scores in registers, a tile at a time. `warp` has the products of those
-//! kernels whose warps multiply by themselves.
-//! [`trial`] tries them on random problems.
+//! They share [`softmax`], the online-softmax update of rows of scores a tile at a time, and `merge`, the merge of partial
+//! results of warps and of splits. `warp` is the attention of a warp that multiplies by itself, for decode and prefill.
+//! [`trial`] tries the kernels on random problems.
 
 pub mod decode;
 mod merge;

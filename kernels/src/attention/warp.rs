@@ -1,8 +1,11 @@
-//! The products of a warp: sums of sixteen rows, and fragments as `mma.sync` of bf16 takes them.
+//! The attention of a warp that multiplies by itself: sums of sixteen rows, and fragments as `mma.sync` of bf16 takes them.
 
+use core::slice::from_ref;
 use half::bf16;
-use tilewright_codegen::build::{Builder, Val};
+use tilewright_codegen::build::{Builder, Global, Ptr, Val};
 
+use super::softmax::{Rescaling, Softmax, a_fragment};
+use crate::kv::{KvBuffer, KvBufferConfig, Span, stream};
 use crate::mma::{Accumulator, InputType};
 use crate::tile::RegisterTensor;
 
@@ -15,7 +18,61 @@ pub fn sums(k: &Builder, columns: u32) -> Accumulator<'_, f32> {
     Accumulator::warp::<bf16>(k, 1, columns / 8)
 }
 
-/// Keys or values as a [`KvBuffer`](crate::kv::KvBuffer) hands them out, a fragment for every eight columns of the product.
+/// Keys or values as a [`KvBuffer`] hands them out, a fragment for every eight columns of the product.
 pub fn b_fragments<'k>(tile: &[[Val<'k, u32>; 2]]) -> Vec<RegisterTensor<'k, u32, <bf16 as InputType>::WarpB>> {
     tile.iter().map(|&words| words.into()).collect()
+}
+
+/// The queries of a warp, `depth` columns each, as A operands of the steps of 16 columns. Of this lane's row of each of `halves`
+/// eights `exists` says whether it is a query, and `at` where a column of it lies; rows that are none are zeros.
+pub(super) fn query_fragments<'k>(
+    k: &'k Builder,
+    [depth, halves]: [u32; 2],
+    exists: impl Fn(u32) -> Val<'k, bool>,
+    at: impl Fn(u32, Val<'k, u32>) -> Ptr<'k, Global, bf16>,
+) -> Vec<WarpA<'k>> {
+    let words = k.regs(depth / 4, 0u32);
+    for half in 0..halves {
+        k.when(exists(half), || {
+            let mine = at(half, k.lane() % 4 * 2);
+            (0..depth / 8).for_each(|pair| words.set(2 * pair + half, mine.at(8 * pair).cast::<u32>().load()));
+        });
+    }
+    (0..depth / 16).map(|step| RegisterTensor::from_registers(|i| words.get(4 * step + i as u32))).collect()
+}
+
+/// The attention of a warp's queries, of which `rows` rows a lane are looked at, over the tiles of a span: online softmax and
+/// sums that are not normalised. `mask` makes −∞ of the scores of a tile that a query does not see.
+pub(super) fn attend<'k, K: KvBuffer<'k>, V: KvBuffer<'k>>(
+    k: &'k Builder,
+    (keys, values): (&K, &V),
+    span: Span<'k>,
+    (query, rows, scale): (&[WarpA<'k>], u32, Val<'k, f32>),
+    mask: impl Fn(Val<'k, u32>, Accumulator<'k, f32>),
+) -> (Softmax<'k>, Accumulator<'k, f32>) {
+    let (tile, depth) = (K::Config::BTILE0, V::Config::BTILE1);
+    let [scores, acc] = [tile, depth].map(|columns| sums(k, columns));
+    let softmax = Softmax::new(k, scores.fragment(), rows, scale, Rescaling::EveryTile);
+    stream(
+        k,
+        (keys, values),
+        span,
+        |number, landed| {
+            scores.clear(k);
+            for (step, query) in (0..).zip(query) {
+                keys.load_from_shared(landed, step);
+                scores.mma::<bf16>(from_ref(query), &b_fragments(&keys.get_mma_tile()));
+            }
+            mask(number, scores);
+            softmax.update(scores).apply(acc);
+        },
+        |_, landed| {
+            for step in 0..tile / 16 {
+                values.load_from_shared(landed, step);
+                let weights = a_fragment(k, scores, step, rows).map(|pair| pair.bits());
+                acc.mma::<bf16>(&[weights], &b_fragments(&values.get_mma_tile()));
+            }
+        },
+    );
+    (softmax, acc)
 }

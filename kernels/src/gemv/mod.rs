@@ -18,7 +18,7 @@
 //!
 //! One warp fetches weights, one fetches activations, the others multiply: they share a stage by its k, and add their
 //! sums once a unit. A block takes its units in groups that go through k together, so that activations, which come from
-//! the level-two cache, are read once for up to sixteen units, and stay in registers while the units meet them.
+//! L2, are read once for up to sixteen units, and stay in registers while the units meet them.
 //!
 //! # Accuracy
 //! Products of `bf16` are exact in f32. A sum of K terms adds rounding errors of at most `γ Σ|x·w|` with
@@ -40,4 +40,4 @@ pub use launch::{Epilogue, gemv};
 pub(crate) use packed::DEPTH;
 pub use packed::{Octets, Packer, Tile, Unit, UnitError, pack};
 pub use tiles::{Plan, PlanError, Tuning, Vectors, Weights};
-pub use trial::{Case, ShippedGemv};
+pub use trial::{Case, shipped};

@@ -2,8 +2,9 @@
 
 use super::{Epilogue, Plan, Tuning, gemv, pack};
 use crate::naive::linear;
+use crate::shipped::Entry;
 use half::bf16;
-use tilewright_codegen::ir::{Arch, Kernel, Needs};
+use tilewright_codegen::ir::{Arch, Needs};
 use tilewright_codegen::trial::{Bound, Draw, Expected, Shipped, Trial};
 use tilewright_codegen::verify::{VerifyErrors, verify};
 
@@ -113,26 +114,15 @@ impl Case {
     }
 }
 
-/// The kernel as it is listed and put on trial.
-#[derive(Clone, Copy, Debug)]
-pub struct ShippedGemv;
-
-impl Shipped for ShippedGemv {
-    fn name(&self) -> &str {
-        "gemv"
-    }
-
-    fn needs(&self) -> Needs {
-        Needs::Sm90
-    }
-
-    fn record(&self, arch: Arch) -> Kernel {
+/// The kernels of this room.
+pub fn shipped() -> Vec<Box<dyn Shipped>> {
+    let record = |arch| {
         let plan = Plan::new(1, 4096, 4, Tuning::h100(1)).expect("a plan for a batch of 1");
         gemv(arch, &plan, Epilogue::default())
-    }
-
-    fn draw(&self, arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
+    };
+    let draw = |arch, seed| {
         let mut draw = Draw::new(seed);
         Case::draw(&mut draw).trial(arch, &mut draw)
-    }
+    };
+    vec![Box::new(Entry { name: "gemv", needs: Needs::Sm90, record, draw })]
 }

@@ -2,7 +2,7 @@
 
 /// The tile that a buffer moves, and the part of it that one warp multiplies.
 ///
-/// Of the product that the buffer feeds, K is the right factor of `Q·Kᵀ` (its rows are columns of the product) and V
+/// Of the product that the buffer feeds, K is the B operand of `Q·Kᵀ` (its rows are columns of the product) and V
 /// that of `P·V` (its rows are contracted). Nothing else tells them apart.
 pub trait KvBufferConfig: Copy + 'static {
     /// Rows of the block's tile.

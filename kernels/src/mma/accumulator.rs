@@ -3,7 +3,7 @@
 use super::MmaError;
 use super::fragment::{across_lanes, columns, places, rows};
 use super::input::{InputType, warp_fragment};
-use crate::tile::{Index, LayoutTensor, RegisterTensor, TensorLayout, place};
+use crate::tile::{Index, LayoutTensor, TensorLayout, place};
 use tilewright_codegen::build::{Builder, Lane, Number, RegArray, Scalar, Shared, Val};
 use tilewright_codegen::ir::attr::Trans;
 use tilewright_layout::Layout;
@@ -83,27 +83,6 @@ impl<'k, A: Scalar> Accumulator<'k, A> {
     /// The fragment of an atom.
     pub fn fragment(self) -> FragmentLayout {
         self.fragment
-    }
-
-    /// The values of an atom now, as a register tensor of its fragment `C`. Another fragment is refused,
-    /// [`MmaError::Fragment`].
-    #[track_caller]
-    pub fn get_fragment<C: StaticFragment>(self, down: u32, across: u32) -> RegisterTensor<'k, A, C> {
-        if !self.is_of::<C>() {
-            return RegisterTensor::zeros(self.regs.builder());
-        }
-        let atom = self.atom(down, across);
-        RegisterTensor::from_registers(|register| atom.get(register as u32))
-    }
-
-    /// Gives the sums of an atom other values. Another fragment is refused, [`MmaError::Fragment`].
-    #[track_caller]
-    pub fn set_fragment<C: StaticFragment>(self, down: u32, across: u32, values: &RegisterTensor<'k, A, C>) {
-        if !self.is_of::<C>() {
-            return;
-        }
-        let atom = self.atom(down, across);
-        (0..).zip(values.registers()).for_each(|(register, &value)| atom.set(register, value));
     }
 
     /// Whether an atom's values stand as the fragment `C` says; another is refused.

@@ -43,7 +43,7 @@ impl<'k, F: InputType, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'
     #[track_caller]
     pub fn multiply(self, a: LayoutTensor<'k, F::Stored, A, Shared>, b: LayoutTensor<'k, F::Stored, B, Shared>) {
         let [row, column] = self.corner();
-        let (a, b) = (a.begun_at([row, 0.into()]), b.begun_at([column, 0.into()]));
+        let (a, b) = (a.sub_tile_at([row, 0.into()]), b.sub_tile_at([column, 0.into()]));
         for step in 0..Self::STEPS {
             self.mma(&self.fragments_a(a, step), &self.fragments_b(b, step));
         }
@@ -74,7 +74,7 @@ impl<'k, F: InputType, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'
     #[track_caller]
     pub fn load_a(self, a: LayoutTensor<'k, F::Stored, A, Shared>, step: u32) -> FragmentsA<'k, F> {
         let step = self.step_of(step);
-        self.fragments_a(a.begun_at([self.corner()[0], 0.into()]), step)
+        self.fragments_a(a.sub_tile_at([self.corner()[0], 0.into()]), step)
     }
 
     /// The B operand of this thread's warp for step `step` of K, from a tile in shared memory by `ldmatrix`, two atoms at a
@@ -82,7 +82,7 @@ impl<'k, F: InputType, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'
     #[track_caller]
     pub fn load_b(self, b: LayoutTensor<'k, F::Stored, B, Shared>, step: u32) -> FragmentsB<'k, F> {
         let step = self.step_of(step);
-        self.fragments_b(b.begun_at([self.corner()[1], 0.into()]), step)
+        self.fragments_b(b.sub_tile_at([self.corner()[1], 0.into()]), step)
     }
 
     /// From where the warp's part begins.

@@ -90,7 +90,7 @@ impl<'k> SharedOperand<'k> {
 
     /// The operand from a row on, which must be a multiple of 8.
     #[track_caller]
-    fn begun_at(self, row: Index<'k>) -> SharedOperand<'k> {
+    fn sub_tile_at(self, row: Index<'k>) -> SharedOperand<'k> {
         let mode = Layout::constant(self.layout.layout().mode(0));
         // Offsets of whole rows are multiples of the 16 bytes that descriptors count in.
         let units = place(&mode, row) * (self.bits as u32) / 128;
@@ -226,7 +226,7 @@ impl<'k, F: InputType, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'
     ) {
         self.k.wgmma_fence();
         let [row, column] = self.corner();
-        let (a, b) = (SharedOperand::new(a).begun_at(row), SharedOperand::new(b).begun_at(column));
+        let (a, b) = (SharedOperand::new(a).sub_tile_at(row), SharedOperand::new(b).sub_tile_at(column));
         self.sums.wgmma::<F>(a, b, Self::STEPS, keep);
         self.k.wgmma_commit();
     }
@@ -242,7 +242,7 @@ impl<'k, F: InputType, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'
     ) -> Vec<RegisterTensor<'k, u32, F::WarpgroupA>> {
         let step = self.step_of(step);
         let warp = self.thread() / 32 * 32;
-        let a = a.begun_at([self.corner()[0], 0.into()]);
+        let a = a.sub_tile_at([self.corner()[0], 0.into()]);
         let source = Source::new::<F>(self.k, a, F::WarpgroupA::FRAGMENT, warp);
         (0..self.sums.atoms()[0]).map(|i| source.four((64 * i).into(), F::K * step)).collect()
     }
@@ -263,7 +263,7 @@ impl<'k, F: InputType, A: StaticLayout, B: StaticLayout, G: AtomGrid> TiledMma<'
             return self.k.refuse(&MmaError::Steps { given, steps });
         }
         self.k.wgmma_fence();
-        let b = SharedOperand::new(b).begun_at(self.corner()[1]);
+        let b = SharedOperand::new(b).sub_tile_at(self.corner()[1]);
         self.sums.wgmma_registers::<F, _>(a, b, keep);
         self.k.wgmma_commit();
     }

@@ -92,6 +92,7 @@ impl<'k> Array<'k> {
         }
     }
 
+    #[track_caller]
     fn load_one<T: Scalar>(self, index: Val<'k, u32>) -> Val<'k, T> {
         self.at.cast::<T>().at(index).load_as::<1>(self.access.how().0)[0]
     }

@@ -272,7 +272,7 @@ impl<'k, E: Element, L: OffsetMap, S: SpaceOf> LayoutTensor<'k, E, L, S> {
     /// The same view begun at a coordinate, for coordinates behind it that add to it without a carry inside a mode: those
     /// within a tile whose extents divide it.
     #[track_caller]
-    pub fn begun_at<const R: usize>(self, coordinate: [Index<'k>; R]) -> Self {
+    pub fn sub_tile_at<const R: usize>(self, coordinate: [Index<'k>; R]) -> Self {
         LayoutTensor { origin: self.place(coordinate), ..self }
     }
 

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use tilewright_codegen::device::sim::{Options, Simulator};
 use tilewright_codegen::ir::Arch;
 use tilewright_kernels::attention::decode::{Decode, Layout};
-use tilewright_kernels::attention::trial::{DecodeCase, Way};
+use tilewright_kernels::attention::trial::{DecodeCase, KvTransport};
 use tilewright_kernels::kv::Tma;
 
 /// Runs a case under a seed, and demands the result and no extra wavefronts.
@@ -26,13 +26,13 @@ fn every_way(case: &DecodeCase, seed: u64) {
         Layout::Dense => true,
         Layout::Paged { page_tokens } => page_tokens.is_multiple_of(8),
     };
-    let maps = if boxes_fit { &Way::MAPS[..] } else { &[] };
+    let maps = if boxes_fit { &KvTransport::MAPS[..] } else { &[] };
     for &way in maps {
         holds(&DecodeCase { way, ..case.clone() }, seed);
     }
     // Three stages of 32 tokens are more than sm_80 has.
     let decode = Decode { tile: 16, ..case.decode };
-    for way in Way::POINTERS {
+    for way in KvTransport::POINTERS {
         holds(&DecodeCase { way, decode, ..case.clone() }, seed);
     }
 }
@@ -40,7 +40,7 @@ fn every_way(case: &DecodeCase, seed: u64) {
 fn base() -> DecodeCase {
     DecodeCase {
         decode: Decode { depth: 128, group: 4, layout: Layout::Dense, tile: 16 },
-        way: Way::of::<Tma<3>>(),
+        way: KvTransport::of::<Tma<3>>(),
         kv_heads: 2,
         splits: 2,
         tokens: vec![100, 1],
@@ -57,7 +57,7 @@ fn every_way_gives_the_attention() {
 #[test]
 fn every_depth_and_group() {
     for (depth, group) in [(64, 1), (96, 3), (128, 8), (128, 9), (256, 16)] {
-        for (way, tile) in [(Way::POINTERS[0], 16), (Way::MAPS[0], 16), (Way::MAPS[0], 32)] {
+        for (way, tile) in [(KvTransport::POINTERS[0], 16), (KvTransport::MAPS[0], 16), (KvTransport::MAPS[0], 32)] {
             let decode = Decode { depth, group, layout: Layout::Dense, tile };
             holds(&DecodeCase { decode, way, tokens: vec![67, 16], kv_heads: 1, ..base() }, 3);
         }

@@ -5,7 +5,7 @@ use tilewright_codegen::ir::Arch;
 use tilewright_codegen::sim::mutate::Equivalent;
 use tilewright_codegen::trial::survey;
 use tilewright_kernels::attention::decode::{Decode, Layout};
-use tilewright_kernels::attention::trial::{DecodeCase, Way};
+use tilewright_kernels::attention::trial::{DecodeCase, KvTransport};
 use tilewright_kernels::kv::{CpAsync, KvFamily, Staged, Tma};
 
 /// What the kernel does not need that takes keys and values by tensor maps.
@@ -20,7 +20,7 @@ const IN_TURN: &str =
 /// More tiles for a warp than stages, a rest, and two blocks that meet.
 fn judged<F: KvFamily>(arch: Arch, ledger: &[Equivalent]) {
     let decode = Decode { depth: 64, group: 2, layout: Layout::Dense, tile: 16 };
-    let case = DecodeCase { decode, way: Way::of::<F>(), kv_heads: 1, tokens: vec![520], ..base() };
+    let case = DecodeCase { decode, way: KvTransport::of::<F>(), kv_heads: 1, tokens: vec![520], ..base() };
     let trial = case.trial(arch).unwrap_or_else(|errors| panic!("{errors}"));
     survey(&[trial], 0..12, ledger).unwrap_or_else(|error| panic!("{error}")).expect_no_holes();
 }

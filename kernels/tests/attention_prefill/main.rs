@@ -6,21 +6,21 @@ use proptest::prelude::*;
 use tilewright_codegen::device::sim::{Options, Simulator};
 use tilewright_codegen::ir::Arch;
 use tilewright_kernels::attention::prefill::{Kv, Prefill, QueryLayout};
-use tilewright_kernels::attention::trial::{PrefillCase, PrefillWay, Way};
+use tilewright_kernels::attention::trial::{KvTransport, PrefillCase, PrefillKernel};
 use tilewright_kernels::kv::{CpAsync, Staged, Tma};
 
 const PREFILL: Prefill =
     Prefill { depth: 64, group: 1, causal: true, queries: QueryLayout::HeadMajor, kv: Kv::HeadMajor };
 
 fn case(prefill: Prefill, sequences: &[(u32, u32)], data: u64) -> PrefillCase {
-    let (way, sequences) = (PrefillWay::Hopper, sequences.to_vec());
+    let (way, sequences) = (PrefillKernel::Hopper, sequences.to_vec());
     PrefillCase { prefill, way, kv_heads: 1, sequences, sharpness: 1.0, data }
 }
 
-fn holds(case: &PrefillCase, way: PrefillWay, seed: u64) {
+fn holds(case: &PrefillCase, way: PrefillKernel, seed: u64) {
     let arch = match way {
-        PrefillWay::Warps(way) if !way.tensor_map => Arch::Sm80,
-        PrefillWay::Warps(_) | PrefillWay::Hopper => Arch::Sm90a,
+        PrefillKernel::Warps(way) if !way.tensor_map => Arch::Sm80,
+        PrefillKernel::Warps(_) | PrefillKernel::Hopper => Arch::Sm90a,
     };
     let case = PrefillCase { way, ..case.clone() };
     let trial = case.trial(arch).unwrap_or_else(|errors| panic!("{errors}"));
@@ -36,15 +36,15 @@ fn holds(case: &PrefillCase, way: PrefillWay, seed: u64) {
 }
 
 fn every_way(case: &PrefillCase, seed: u64) {
-    holds(case, PrefillWay::Warps(Way::of::<CpAsync<2>>()), seed);
-    holds(case, PrefillWay::Warps(Way::of::<Staged<1, false>>()), seed);
+    holds(case, PrefillKernel::Warps(KvTransport::of::<CpAsync<2>>()), seed);
+    holds(case, PrefillKernel::Warps(KvTransport::of::<Staged<1, false>>()), seed);
     let boxes_fit = match case.prefill.kv {
         Kv::HeadMajor | Kv::Ragged => true,
         Kv::Paged { page_tokens } => page_tokens.is_multiple_of(8),
     };
     if boxes_fit {
-        holds(case, PrefillWay::Warps(Way::of::<Tma<2>>()), seed);
-        holds(case, PrefillWay::Hopper, seed);
+        holds(case, PrefillKernel::Warps(KvTransport::of::<Tma<2>>()), seed);
+        holds(case, PrefillKernel::Hopper, seed);
     }
 }
 
@@ -59,9 +59,9 @@ fn causal_and_not() {
 fn every_depth() {
     for depth in [96, 128, 256] {
         let case = case(Prefill { depth, ..PREFILL }, &[(70, 150)], 2);
-        holds(&case, PrefillWay::Hopper, 1);
+        holds(&case, PrefillKernel::Hopper, 1);
         if depth < 256 {
-            holds(&case, PrefillWay::Warps(Way::of::<CpAsync<2>>()), 1);
+            holds(&case, PrefillKernel::Warps(KvTransport::of::<CpAsync<2>>()), 1);
         }
     }
 }

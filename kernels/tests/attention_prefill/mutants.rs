@@ -7,7 +7,7 @@ use tilewright_codegen::sim::mutate::Equivalent;
 use tilewright_codegen::trial::{Trial, survey};
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::attention::prefill::{Prefill, Tuning};
-use tilewright_kernels::attention::trial::{PrefillCase, PrefillWay, Way};
+use tilewright_kernels::attention::trial::{KvTransport, PrefillCase, PrefillKernel};
 use tilewright_kernels::kv::{CpAsync, Staged, Tma};
 
 const FULL: Prefill = Prefill { causal: false, ..PREFILL };
@@ -36,7 +36,7 @@ const IN_TURN: &str =
     "keys and values meet in turn: either meeting comes between the last reading of a stage and its next fill";
 
 /// More tiles than stages, and a rest; and a single tile, which is a rest.
-fn trials(way: PrefillWay, arch: Arch, tokens: u32) -> Vec<Trial> {
+fn trials(way: PrefillKernel, arch: Arch, tokens: u32) -> Vec<Trial> {
     let of = |tokens| PrefillCase { way, ..case(FULL, &[(130, tokens), (130, 20)], 7) };
     [tokens, 40].map(|tokens| of(tokens).trial(arch).unwrap_or_else(|errors| panic!("{errors}"))).into()
 }
@@ -51,25 +51,25 @@ fn judged(trials: &[Trial], ledger: &[Equivalent]) {
 fn hopper() {
     let tuning = Tuning { turns: false, ..FULL.tuning() };
     let kernel = Arc::new(verify(FULL.record_tuned(tuning)).unwrap_or_else(|errors| panic!("{errors}")));
-    let trials = trials(PrefillWay::Hopper, Arch::Sm90a, 1200);
+    let trials = trials(PrefillKernel::Hopper, Arch::Sm90a, 1200);
     let trials: Vec<Trial> = trials.into_iter().map(|trial| trial.with_kernel(kernel.clone())).collect();
     judged(&trials, HOPPER);
 }
 
 #[test]
 fn warps_cp_async() {
-    let trials = trials(PrefillWay::Warps(Way::of::<CpAsync<2>>()), Arch::Sm80, 300);
+    let trials = trials(PrefillKernel::Warps(KvTransport::of::<CpAsync<2>>()), Arch::Sm80, 300);
     judged(&trials, &[]);
 }
 
 #[test]
 fn warps_registers() {
-    let trials = trials(PrefillWay::Warps(Way::of::<Staged<1, false>>()), Arch::Sm80, 300);
+    let trials = trials(PrefillKernel::Warps(KvTransport::of::<Staged<1, false>>()), Arch::Sm80, 300);
     judged(&trials, &[]);
 }
 
 #[test]
 fn warps_tensor_maps() {
-    let trials = trials(PrefillWay::Warps(Way::of::<Tma<2>>()), Arch::Sm90a, 300);
+    let trials = trials(PrefillKernel::Warps(KvTransport::of::<Tma<2>>()), Arch::Sm90a, 300);
     judged(&trials, WARPS_MAPS);
 }

@@ -1,5 +1,5 @@
 //! Attention over splits of the pages, merged: groups, head dims, page sizes, splits and idle rows at random, and tokens that
-//! come by stages, as many as are settled.
+//! come by stages, as many as the immutable prefix has.
 
 use half::bf16;
 use tilewright_codegen::build::{Builder, Ptr, Shared, Val, Var, block, record};
@@ -34,7 +34,7 @@ struct Case {
     /// What a stage holds, if tokens come by stages.
     stage: Option<TokenStage>,
     /// Of each row, how many tokens do at most.
-    settled: Vec<i32>,
+    immutable_prefix: Vec<i32>,
 }
 
 /// Stages that the team copies itself, row by row.
@@ -107,10 +107,10 @@ impl Case {
         let paged = Paged::draw(draw, rows, most, [kv_heads, page_tokens, dim]);
         let bytes = [4096, 8192, 16384, 0][draw.between(0..=3) as usize];
         let stage = TokenStage::new(dim, page_tokens, bytes).filter(|_| heads.is_one_pass());
-        let settled = position.iter().map(|&p| draw.between(0..=p.max(0) as u32 / 16) as i32 * 16).collect();
+        let immutable_prefix = position.iter().map(|&p| draw.between(0..=p.max(0) as u32 / 16) as i32 * 16).collect();
         let (warps, q, tagged) = (draw.between(1..=5), stored::float(draw), draw.between(0..=1) == 0);
         let (out, least) = ([Float::F32, Float::Bf16][draw.between(0..=1) as usize], draw.between(1..=2));
-        Case { heads, warps, q, out, tagged, paged, least, position, stage, settled }
+        Case { heads, warps, q, out, tagged, paged, least, position, stage, immutable_prefix }
     }
 
     fn record(&self, k: &Builder) {
@@ -120,7 +120,8 @@ impl Case {
             split_pages: self.least,
             ..self.paged.pages(Array::new(pool, Float::Bf16), position, table)
         };
-        let (team, settled) = (ConsumerWarps::new(k, self.warps), Cells::Global(k.global::<i32>("settled")));
+        let (team, immutable_prefix) =
+            (ConsumerWarps::new(k, self.warps), Cells::Global(k.global::<i32>("immutable_prefix")));
         let work = Attention {
             heads: self.heads,
             rows: self.position.len() as u32,
@@ -133,7 +134,7 @@ impl Case {
             values: pages(values),
             acc: k.global("acc"),
             stats: k.global("stats"),
-            streamed: self.stage.map(|stage| Streamed { stage, settled }),
+            streamed: self.stage.map(|stage| Streamed { stage, immutable_prefix }),
             merged: Merged { out: self.result(k), arrivals: k.global("arrivals") },
         };
         let scratch = scratch(team, self.heads.scratch_bytes(self.warps), 1, 1);
@@ -218,14 +219,17 @@ impl Case {
         let (keys, values) =
             (trial.input("keys", &self.paged.turned(&keys)), trial.input("values", &self.paged.turned(&values)));
         let position = trial.input("position", &self.position);
-        let (table, settled) = (trial.input("table", &self.paged.table), trial.input("settled", &self.settled));
+        let (table, immutable_prefix) =
+            (trial.input("table", &self.paged.table), trial.input("immutable_prefix", &self.immutable_prefix));
         let parts = rows * (heads * splits) as usize;
         let (acc, stats) =
             (trial.scratch::<f32>("acc", parts * dim as usize), trial.scratch::<f32>("stats", parts * 2));
         let out = stored::output(&mut trial, "out", self.out, &self.stored(&result), bound);
         let [before, after] = self.arrivals(draw);
         let arrivals = trial.changed("arrivals", &before, Expected::exact(&after));
-        [q, keys, values, position, table, settled, acc, stats, out, arrivals].into_iter().fold(trial, Trial::pass)
+        [q, keys, values, position, table, immutable_prefix, acc, stats, out, arrivals]
+            .into_iter()
+            .fold(trial, Trial::pass)
     }
 }
 

@@ -6,14 +6,14 @@ use tilewright_codegen::ir::Arch;
 use tilewright_codegen::trial::{Bound, BufferId, Draw, Expected, Trial};
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::gemv::Unit;
-use tilewright_kernels::gemv::linear::{Input, Linear, Operand, Output, Packing, Path, linear};
+use tilewright_kernels::gemv::linear::{AOperand, Input, Linear, Operand, Output, Packing, linear};
 use tilewright_kernels::naive;
 use tilewright_kernels::sample::tiles::TileBests;
 use tilewright_kernels::tile::{Array, Float};
 use tilewright_kernels::warps::ConsumerWarps;
 
 use crate::stored::{self, UNIT};
-use crate::supply::{Supply, pack, path, reading, scratch, sums};
+use crate::supply::{Supply, a_operand, pack, reading, scratch, sums};
 use crate::{conflicts, right, surveyed};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -47,7 +47,7 @@ struct Case {
     /// Units of a group.
     group: u32,
     /// The way that activations take.
-    path: Path,
+    a_operand: AOperand,
 }
 
 const EPS: f32 = 1e-5;
@@ -74,9 +74,9 @@ impl Case {
             warps,
             stage_bytes: warps * 512 * draw.between(1..=3),
             group: draw.between(2..=5),
-            path: Path::Copied,
+            a_operand: AOperand::Shared,
         };
-        Case { path: path(draw, case.unit(), case.packing()), ..case }
+        Case { a_operand: a_operand(draw, case.unit(), case.packing()), ..case }
     }
 
     fn unit(self) -> Unit {
@@ -122,13 +122,13 @@ impl Case {
             first,
             end: (first + self.tile * 8).min(self.n),
             input,
-            path: self.path,
+            a_operand: self.a_operand,
             bias: self.bias.then_some(f32s(bias)),
             output,
         };
-        let scratch = scratch(team, Operand::bytes(unit, self.packing()), self.rows, sums(self.path, self.group));
+        let scratch = scratch(team, Operand::bytes(unit, self.packing()), self.rows, sums(self.a_operand, self.group));
         let units = (tile.end - first + 7) / 8 * streams;
-        let supply = Supply::new(team, unit, weights, units, self.tile * streams, self.path);
+        let supply = Supply::new(team, unit, weights, units, self.tile * streams, self.a_operand);
         linear(team, scratch, &supply, tile);
     }
 
@@ -246,22 +246,22 @@ fn random_layers() {
         let mut draw = Draw::new(seed);
         let case = Case::draw(&mut draw);
         let counters = right(&trial(case, &mut draw), seed);
-        let extra = conflicts(&counters, reading(case.path));
+        let extra = conflicts(&counters, reading(case.a_operand));
         assert_eq!(extra, 0, "bank conflicts: {case:?}");
     }
 }
 
 #[test]
 fn mutants_are_found_out() {
-    let streamed = Path::Streamed { group: 2 };
-    for (from, to, path) in [
-        (From::RmsNorm, To::SiluMul, Path::Copied),
-        (From::Plain, To::Logits, Path::Held),
+    let streamed = AOperand::Reloaded { group: 2 };
+    for (from, to, a_operand) in [
+        (From::RmsNorm, To::SiluMul, AOperand::Shared),
+        (From::Plain, To::Logits, AOperand::Registers),
         (From::RmsNorm, To::Add, streamed),
     ] {
         // Several warps, rows and groups of units.
         let several = |case: &Case| {
-            (case.from, case.to, case.path) == (from, to, path)
+            (case.from, case.to, case.a_operand) == (from, to, a_operand)
                 && case.warps > 1
                 && case.tile > case.group
                 && case.n > 8 * case.tile

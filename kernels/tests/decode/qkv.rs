@@ -6,7 +6,7 @@ use tilewright_codegen::ir::Arch;
 use tilewright_codegen::trial::{Bound, Draw, Trial};
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::gemv::Unit;
-use tilewright_kernels::gemv::linear::{Input, Keys, Operand, Packing, Path, Qkv, qkv};
+use tilewright_kernels::gemv::linear::{AOperand, Input, Keys, Operand, Packing, Qkv, qkv};
 use tilewright_kernels::naive;
 use tilewright_kernels::rope::Rotation;
 use tilewright_kernels::tile::{Array, Float};
@@ -14,7 +14,7 @@ use tilewright_kernels::warps::ConsumerWarps;
 
 use crate::paged::Paged;
 use crate::stored::{self, UNIT};
-use crate::supply::{Supply, pack, path, reading, scratch, sums};
+use crate::supply::{Supply, a_operand, pack, reading, scratch, sums};
 use crate::{conflicts, right, surveyed};
 
 #[derive(Clone, Debug)]
@@ -35,7 +35,7 @@ struct Case {
     paged: Paged,
     position: Vec<i32>,
     /// The way that activations take.
-    path: Path,
+    a_operand: AOperand,
 }
 
 /// Positions that there are.
@@ -66,9 +66,9 @@ impl Case {
             warps: draw.between(1..=4),
             paged: Paged::draw(draw, rows, POSITIONS, [kv_heads, page_tokens, dim]),
             position: (0..rows).map(|_| draw.between(0..=POSITIONS) as i32 - 1).collect(),
-            path: Path::Copied,
+            a_operand: AOperand::Shared,
         };
-        Case { path: path(draw, case.unit(), case.packing()), ..case }
+        Case { a_operand: a_operand(draw, case.unit(), case.packing()), ..case }
     }
 
     fn rows(&self) -> u32 {
@@ -138,7 +138,7 @@ impl Case {
             } else {
                 Input::Plain(x)
             },
-            path: self.path,
+            a_operand: self.a_operand,
             bias: bias.map(|bias| self.bias.then_some(bias)),
             q: Array::new(q, self.q),
             keys: if self.rotated {
@@ -148,8 +148,8 @@ impl Case {
             },
             v: pages(values),
         };
-        let scratch = scratch(team, Operand::bytes(unit, self.packing()), self.rows(), sums(self.path, 3));
-        let supply = Supply::new(team, unit, weights, work.units, self.tile, self.path);
+        let scratch = scratch(team, Operand::bytes(unit, self.packing()), self.rows(), sums(self.a_operand, 3));
+        let supply = Supply::new(team, unit, weights, work.units, self.tile, self.a_operand);
         qkv(team, scratch, &supply, work);
     }
 }
@@ -239,7 +239,7 @@ fn random_groups() {
         let mut draw = Draw::new(seed);
         let case = Case::draw(&mut draw);
         let counters = right(&trial(&case, &mut draw), seed);
-        assert_eq!(conflicts(&counters, reading(case.path)), 0, "bank conflicts: {case:?}");
+        assert_eq!(conflicts(&counters, reading(case.a_operand)), 0, "bank conflicts: {case:?}");
     }
 }
 

@@ -4,7 +4,7 @@ use half::bf16;
 use tilewright_codegen::build::{Global, Ptr, Shared, Val, Var};
 use tilewright_codegen::trial::Draw;
 use tilewright_kernels::gemv::Unit;
-use tilewright_kernels::gemv::linear::{Order, Packing, Path, Scratch, Sums, Weights};
+use tilewright_kernels::gemv::linear::{AOperand, Order, Packing, Scratch, Sums, Weights};
 use tilewright_kernels::warps::ConsumerWarps;
 
 /// Most bytes that are held at once.
@@ -32,7 +32,7 @@ impl<'k> Supply<'k> {
         from: Ptr<'k, Global, u32>,
         units: Val<'k, u32>,
         most: u32,
-        path: Path,
+        a_operand: AOperand,
     ) -> Supply<'k> {
         let (k, words, whole) = (team.k, unit.stage_bytes() / 4, most * unit.bytes() <= HELD);
         let memory = k.shared("stages", if whole { most * unit.bytes() / 4 } else { words });
@@ -41,15 +41,15 @@ impl<'k> Supply<'k> {
                 memory.at(at).store(from.at(at).load())
             });
         }
-        let order = match path {
-            Path::Streamed { group } => {
+        let order = match a_operand {
+            AOperand::Reloaded { group } => {
                 let all = units * unit.stages();
                 Some(Order { stages: k.lit(unit.stages()), group: k.lit(group), all })
             }
-            Path::Copied | Path::Held => None,
+            AOperand::Shared | AOperand::Registers => None,
         };
         // Activations that are copied ask the team to meet, others do not.
-        if whole && path != Path::Copied {
+        if whole && a_operand != AOperand::Shared {
             team.sync();
         }
         Supply { team, from, memory, words, whole, next: k.var(0u32), order }
@@ -73,25 +73,25 @@ impl<'k> Weights<'k> for Supply<'k> {
 }
 
 /// A way that these activations can take, at random.
-pub fn path(draw: &mut Draw, unit: Unit, packing: Packing) -> Path {
+pub fn a_operand(draw: &mut Draw, unit: Unit, packing: Packing) -> AOperand {
     let group = 2 * draw.between(1..=3);
     match draw.between(0..=2) {
-        0 => Path::Copied,
-        1 if Path::registers(unit, packing) <= 128 => Path::Held,
-        _ => Path::Streamed { group },
+        0 => AOperand::Shared,
+        1 if AOperand::registers(unit, packing) <= 128 => AOperand::Registers,
+        _ => AOperand::Reloaded { group },
     }
 }
 
 /// Units of which there are sums: `units`, and a group's where that asks for more.
-pub fn sums(path: Path, units: u32) -> u32 {
-    if let Path::Streamed { group } = path { units.max(group) } else { units }
+pub fn sums(a_operand: AOperand, units: u32) -> u32 {
+    if let AOperand::Reloaded { group } = a_operand { units.max(group) } else { units }
 }
 
 /// The files in which weights and activations are read from shared memory.
-pub fn reading(path: Path) -> &'static [&'static str] {
-    match path {
-        Path::Copied => &["linear/sums.rs", "linear/operand.rs"],
-        Path::Held | Path::Streamed { .. } => &["linear/sums.rs"],
+pub fn reading(a_operand: AOperand) -> &'static [&'static str] {
+    match a_operand {
+        AOperand::Shared => &["linear/sums.rs", "linear/operand.rs"],
+        AOperand::Registers | AOperand::Reloaded { .. } => &["linear/sums.rs"],
     }
 }
 

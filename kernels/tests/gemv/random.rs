@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use tilewright_codegen::device::sim;
 use tilewright_codegen::ir::Arch;
-use tilewright_codegen::trial::{Draw, Shipped};
-use tilewright_kernels::gemv::{Case, Epilogue, Plan, PlanError, ShippedGemv, Tuning};
+use tilewright_codegen::trial::Draw;
+use tilewright_kernels::gemv::{Case, Epilogue, Plan, PlanError, Tuning, shipped};
 
 /// Small stages and little room, so that small shapes have several of everything.
 pub const SMALL: Tuning = Tuning { warps: 4, stage_tiles: 6, stages: 3, in_flight: 2, x_stages: 2, group: 4 };
@@ -19,7 +19,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
     #[test]
     fn any_shape_is_right(seed: u64) {
-        let trial = ShippedGemv.draw(Arch::Sm90a, seed).expect("it verifies");
+        let trial = shipped()[0].draw(Arch::Sm90a, seed).expect("it verifies");
         let outcome = trial.run(&sim::open(seed)).map_err(|error| TestCaseError::fail(format!("{}: {error}", trial.particulars())))?;
         prop_assert!(outcome.is_right(), "{}", outcome);
     }

@@ -62,7 +62,7 @@ fn issued(align: u32, padding: u32, row: u32) -> impl FnOnce(&Builder) {
     move |k| {
         let memory = k.shared_aligned::<bf16>("operands", 3 * 128 * 64, align);
         let [a, b] = [padding, 128 * 64 + 1024].map(|start| LayoutTensor::new(memory.at(start), Tile::default()));
-        let a = a.begun_at([Index::from(row), Index::from(0)]);
+        let a = a.sub_tile_at([Index::from(row), Index::from(0)]);
         let product = TiledMma::<Wgmma<bf16>, Tile, Tile, AtomLayout<2, 1>>::new(k);
         product.issue(a, b, false);
         product.wait_group(0);
@@ -161,13 +161,9 @@ fn values_of_other_rows_than_a_thread_holds_are_refused() {
 fn parts_of_sums_that_there_are_not_are_refused() {
     type Product<'k> = TiledMma<'k, MmaSync<bf16>, Tile, Narrow32>;
     type Narrow32 = OperandTile<KMajor, 16, 16, 64>;
-    type Other = FragmentA<atoms::SM80_16x8x8_F32TF32TF32F32_TN>;
     refused(32, "rows 7 to 9 of atoms: the sums have 8; take rows below that", |k| {
         _ = Product::new(k).sums().rows_of_atoms(7, 2)
     });
-    let other = "that of the sums is ((4,8),(2,2)):((32,1),(16,8)); take that of their instruction";
-    refused(32, other, |k| _ = Product::new(k).sums().get_fragment::<Other>(0, 0));
-    refused(32, other, |k| Product::new(k).sums().set_fragment(0, 0, &RegisterTensor::<f32, Other>::zeros(k)));
     refused(32, "step 4 of K: the tiles hold 4; count from 0 and stay below", |k| {
         _ = Product::new(k).load_b(LayoutTensor::shared(k, "b"), 4)
     });

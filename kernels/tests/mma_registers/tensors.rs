@@ -107,7 +107,7 @@ fn copied<L: Storage, P: StaticLayout, Q: StaticLayout>(first: u32) -> Vec<(Stri
     accesses(recorded(Arch::Sm80, THREADS, |k| {
         let (from, to) = (k.global::<half::bf16>("in"), k.global::<half::bf16>("out"));
         let origin = [Index::from(0), Index::from(first)];
-        let from = LayoutTensor::new(from, P::default()).begun_at(origin);
+        let from = LayoutTensor::new(from, P::default()).sub_tile_at(origin);
         RegisterTensor::<_, L>::load_from(from).store_to(LayoutTensor::new(to, Q::default()));
     }))
 }

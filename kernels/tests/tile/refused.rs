@@ -125,7 +125,7 @@ fn vectors() {
             .tile::<16, 2>([0.into(), Index::lane(k)]);
         odd.vectorize_by::<4>(1);
         let row = LayoutTensor::new(k.global::<f32>("z"), RowMajor::<16, 64>::default()).row(3.into());
-        row.begun_at([1.into()]).vectorize::<0, 4>();
+        row.sub_tile_at([1.into()]).vectorize::<0, 4>();
         let told =
             LayoutTensor::new(k.global::<f32>("w"), Modes::row_major([k.param::<u32>("n").into(), 40.into()], 40u32));
         told.vectorize::<1, 4>();

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use tilewright_codegen::target::Target;
-use tilewright_kernels::gemv::linear::Path;
+use tilewright_kernels::gemv::linear::AOperand;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, lower};
 use tilewright_megakernel::model::ModelSpec;
@@ -13,17 +13,17 @@ use tilewright_megakernel::vm::device::{DeviceOptions, Opcode, Plan};
 
 fn line(opcode: &Opcode) -> Option<String> {
     let linear = opcode.get::<LinearTile>().map(|linear| linear.tile);
-    let TileCode { unit, input, path, .. } = linear.or_else(|| opcode.get::<QkvTile>().map(|qkv| qkv.tile))?;
+    let TileCode { unit, input, a_operand, .. } = linear.or_else(|| opcode.get::<QkvTile>().map(|qkv| qkv.tile))?;
     let input = match input {
         InputCode::Plain { .. } => "plain",
         InputCode::RmsNorm { .. } => "norm",
     };
-    let path = match path {
-        Path::Copied => "copied",
-        Path::Held => "held",
-        Path::Streamed { .. } => "streamed",
+    let a_operand = match a_operand {
+        AOperand::Shared => "copied",
+        AOperand::Registers => "held",
+        AOperand::Reloaded { .. } => "streamed",
     };
-    Some(format!("{input} {} {path}", unit.k()))
+    Some(format!("{input} {} {a_operand}", unit.k()))
 }
 
 #[test]

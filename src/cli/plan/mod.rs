@@ -15,7 +15,7 @@ use clap::Args;
 use cost::{KnownBy, Step};
 use thiserror::Error;
 use tilewright_codegen::target::Target;
-use tilewright_kernels::gemv::linear::Path as Activations;
+use tilewright_kernels::gemv::linear::AOperand;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, lower};
 use tilewright_megakernel::model::ModelSpec;
@@ -115,11 +115,11 @@ fn served(spec: &ModelSpec, target: &Target, rows: usize, context: usize) -> Res
 /// Where the activations of a product lie.
 fn way(opcode: &Opcode) -> Option<String> {
     let linear = opcode.get::<LinearTile>().map(|linear| linear.tile);
-    let TileCode { unit, path, .. } = linear.or_else(|| opcode.get::<QkvTile>().map(|qkv| qkv.tile))?;
-    let place = match path {
-        Activations::Copied => "shared memory",
-        Activations::Held => "registers",
-        Activations::Streamed { .. } => "the ring's stages",
+    let TileCode { unit, a_operand, .. } = linear.or_else(|| opcode.get::<QkvTile>().map(|qkv| qkv.tile))?;
+    let place = match a_operand {
+        AOperand::Shared => "shared memory",
+        AOperand::Registers => "registers",
+        AOperand::Reloaded { .. } => "the ring's stages",
     };
     Some(format!("activations of k={} in {place}", unit.k()))
 }

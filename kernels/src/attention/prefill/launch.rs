@@ -44,7 +44,7 @@ pub enum Kv {
 /// | `table`, `table_width` | pages, entries of a sequence; anything where there are none |
 /// | `plane_stride` | elements from plane to plane of keys and values: `capacity·D`, `D`, or `pages·page_tokens·D` |
 /// | `tiles` | tiles of queries of the longest sequence |
-/// | `heads`, `bunch` | query heads; heads that level two holds together |
+/// | `heads`, `bunch` | query heads; heads that L2 holds together |
 /// | `scale` | of the scores, times log₂e |
 /// | `out` | as the queries |
 ///

@@ -20,7 +20,7 @@ pub struct Rows<'k> {
 
 /// The tile of queries and the head of a block, of `tiles × heads` blocks.
 ///
-/// Heads come in bunches whose keys and values fit into level two. In a bunch the last rows come first: where causal,
+/// Heads come in bunches whose keys and values fit into L2. In a bunch the last rows come first: where causal,
 /// they take longest, and short ones fill the end.
 pub fn order<'k>(
     block: Val<'k, u32>,

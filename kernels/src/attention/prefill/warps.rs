@@ -1,14 +1,12 @@
 //! One block on sm_80 and later: four warps of 16 rows multiply by `mma.sync`; keys and values travel as they like.
 
-use core::slice::from_ref;
 use half::bf16;
 use tilewright_codegen::build::{Bf16x2, Builder, Global, Ptr, RegArray, Val};
 
 use super::schedule::Rows;
-use crate::attention::softmax::{Rescaling, Softmax, a_fragment};
-use crate::attention::warp::{WarpA, b_fragments, sums};
-use crate::kv::{KConfig, KvBuffer, KvFamily, KvThreads, Place, Span, VConfig, stream};
-use crate::tile::RegisterTensor;
+use crate::attention::softmax::Softmax;
+use crate::attention::warp::{attend as attend_tiles, query_fragments};
+use crate::kv::{KConfig, KvFamily, KvThreads, Place, Span, VConfig};
 
 /// Warps of a block.
 pub const WARPS: u32 = 4;
@@ -47,50 +45,18 @@ pub fn attend<'k, F: KvFamily, const D: u32>(k: &'k Builder, task: &Task<'k, F::
 
     let rows = task.rows;
     let mine = k.warp() * 16 + k.lane() / 4;
-    let query = query_fragments::<D>(k, task, mine);
-    let [scores, acc] = [TILE, D].map(|columns| sums(k, columns));
-    let softmax = Softmax::new(k, scores.fragment(), 2, task.scale, Rescaling::EveryTile);
+    let exists = |half: u32| (rows.first + (mine + 8 * half)).lt(rows.queries);
+    let at = |half: u32, column| task.query.at((mine + 8 * half).mul_wide(task.stride)).at(column);
+    let query = query_fragments(k, [D, 2], exists, at);
     let end = (rows.end(BLOCK_ROWS, task.causal) + (TILE - 1)) / TILE;
-    stream(
-        k,
-        (&keys, &values),
-        Span { first: k.lit(0u32), end, step: 1 },
-        |tile, landed| {
-            scores.clear(k);
-            for (step, query) in (0..).zip(&query) {
-                keys.load_from_shared(landed, step);
-                scores.mma::<bf16>(from_ref(query), &b_fragments(&keys.get_mma_tile()));
-            }
-            let common = rows.common(rows.first + k.warp() * 16, task.causal);
-            k.when(((tile + 1) * TILE).gt(common), || {
-                rows.mask(k, scores, rows.first + mine, tile * TILE, task.causal);
-            });
-            softmax.update(scores).apply(acc);
-        },
-        |_, landed| {
-            for step in 0..TILE / 16 {
-                values.load_from_shared(landed, step);
-                let weights = a_fragment(k, scores, step, 2).map(|pair| pair.bits());
-                acc.mma::<bf16>(&[weights], &b_fragments(&values.get_mma_tile()));
-            }
-        },
-    );
-    store::<D>(k, task, mine, softmax, acc.registers());
-}
-
-/// The queries of a warp as A operands; rows behind the sequence are zero.
-fn query_fragments<'k, const D: u32>(k: &'k Builder, task: &Task<'k, impl Copy>, mine: Val<'k, u32>) -> Vec<WarpA<'k>> {
-    let words = k.regs(D / 4, 0u32);
-    for half in 0..2 {
-        let row = mine + 8 * half;
-        k.when((task.rows.first + row).lt(task.rows.queries), || {
-            let from = task.query.at(row.mul_wide(task.stride)).at(k.lane() % 4 * 2);
-            for pair in 0..D / 8 {
-                words.set(2 * pair + half, from.at(8 * pair).cast::<u32>().load());
-            }
+    let span = Span { first: k.lit(0u32), end, step: 1 };
+    let (softmax, acc) = attend_tiles(k, (&keys, &values), span, (&query, 2, task.scale), |tile, scores| {
+        let common = rows.common(rows.first + k.warp() * 16, task.causal);
+        k.when(((tile + 1) * TILE).gt(common), || {
+            rows.mask(k, scores, rows.first + mine, tile * TILE, task.causal);
         });
-    }
-    (0..D / 16).map(|step| RegisterTensor::from_registers(|i| words.get(4 * step + i as u32))).collect()
+    });
+    store::<D>(k, task, mine, softmax, acc.registers());
 }
 
 fn store<'k, const D: u32>(

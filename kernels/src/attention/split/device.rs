@@ -42,7 +42,7 @@ pub struct Attention<'k> {
     pub keys: PagedPool<'k>,
     /// Values, bf16.
     pub values: PagedPool<'k>,
-    /// Unnormalised sums of splits that are not alone, f32 `[rows, heads, splits, dim]`.
+    /// Unnormalised sums of splits of several, f32 `[rows, heads, splits, dim]`.
     pub acc: Ptr<'k, Global, f32>,
     /// Their `m` and `l`, f32 `[rows, heads, splits, 2]`.
     pub stats: Ptr<'k, Global, f32>,
@@ -99,12 +99,12 @@ pub fn attention<'k>(
     let k = team.k;
     k.for_(0u32, work.rows, |row| {
         let row = work.first_row + row;
-        let Part { begin, end, alone, .. } = work.part(row);
+        let Part { begin, end, single, .. } = work.part(row);
         let streamed = work.streamed.map(|streamed| (streamed, streamed.tokens([begin, end], row)));
         for first in (0..work.heads.group()).step_by(TOGETHER as usize) {
             let count = (work.heads.group() - first).min(TOGETHER);
             let first = work.kv_head * work.heads.group() + first;
-            let pass = Pass { team, work, row, begin, end, alone, first, count, streamed };
+            let pass = Pass { team, work, row, begin, end, single, first, count, streamed };
             k.if_else(begin.lt(end), || pass.run(scratch, ring), || work.store_idle(team, row, first, count));
         }
     });
@@ -120,7 +120,7 @@ struct Pass<'k> {
     begin: Val<'k, u32>,
     end: Val<'k, u32>,
     /// Whether the row has no other tokens.
-    alone: Val<'k, bool>,
+    single: Val<'k, bool>,
     /// First query head.
     first: Val<'k, u32>,
     /// Query heads.
@@ -396,7 +396,7 @@ impl<'k> Parts<'k> {
                 Partial { max, sum, acc: self.at.at((k.lit(warp) * count + head) * dim + d).load_vec() }
             };
             let whole = Partial::merge(&(0..team.warps).map(of_warp).collect::<Vec<_>>());
-            work.store_pair(self.pass.alone, [self.pass.row, self.pass.first + head], d, whole);
+            work.store_pair(self.pass.single, [self.pass.row, self.pass.first + head], d, whole);
         });
     }
 }

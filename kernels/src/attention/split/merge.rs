@@ -38,7 +38,7 @@ pub(super) struct Part<'k> {
     /// Where its tokens end.
     pub end: Val<'k, u32>,
     /// Whether no other split has tokens.
-    pub alone: Val<'k, bool>,
+    pub single: Val<'k, bool>,
     /// Whether later splits have none.
     is_last: Val<'k, bool>,
     /// Tokens of a split.
@@ -61,7 +61,7 @@ impl Float {
 }
 
 impl<'k> Merged<'k> {
-    /// Words of the place of a count: a line of level two each.
+    /// Words of the place of a count: a line of L2 each.
     pub const ARRIVAL: u32 = 32;
 }
 
@@ -72,7 +72,7 @@ impl<'k> Attention<'k> {
         let shares = Shares::of_row(pages, row, self.heads.splits);
         let (share, tokens) = (shares.each * pages.page_tokens, shares.tokens);
         let [begin, end] = shares.tokens_of(self.split, pages.page_tokens);
-        Part { begin, end, alone: tokens.le(share), is_last: end.eq(tokens), share, tokens }
+        Part { begin, end, single: tokens.le(share), is_last: end.eq(tokens), share, tokens }
     }
 
     /// Counts the split where it is one of several, and merges those of rows that it is the last of; behind a barrier of the
@@ -84,7 +84,7 @@ impl<'k> Attention<'k> {
         k.when(k.tid().lt(self.rows), || {
             let (row, last) = (self.first_row + k.tid(), k.var(0u32));
             let part = self.part(row);
-            k.when(part.begin.lt(part.end) & !part.alone, || {
+            k.when(part.begin.lt(part.end) & !part.single, || {
                 let count = part.is_last.select(k.lit(all) - self.split, 1u32);
                 let at = (row * self.heads.kv_heads + self.kv_head) * Merged::ARRIVAL;
                 let before = self.merged.arrivals.at(at).atom(AtomOp::Add, count, AtomOrder::AcqRel(Scope::Gpu));
@@ -149,11 +149,11 @@ impl<'k> Attention<'k> {
         self.merged.out.store_run(head * dim + d, whole[0].normalised());
     }
 
-    /// Stores two elements of a split's sums and, with a head's first, its `m` and `l`: as the row's result where the split
-    /// is alone.
+    /// Stores two elements of a split's sums and, with a head's first, its `m` and `l`: as the row's result where it is the
+    /// single split.
     pub(super) fn store_pair(
         self,
-        alone: Val<'k, bool>,
+        single: Val<'k, bool>,
         [row, head]: [Val<'k, u32>; 2],
         d: Val<'k, u32>,
         whole: Partial<'k, 2>,
@@ -161,7 +161,7 @@ impl<'k> Attention<'k> {
         let (k, dim) = (row.builder(), self.heads.dim);
         let head = row * self.heads.heads + head;
         let result = || self.merged.out.store_run(head * dim + d, whole.normalised());
-        k.if_else(alone, result, || {
+        k.if_else(single, result, || {
             let (place, (_, how)) = (head * self.heads.splits + self.split, self.partials());
             self.acc.at(place * dim + d).store_as(whole.acc, how);
             k.when(d.eq(0), || self.stats.at(place * 2).store_as([whole.max * std::f32::consts::LN_2, whole.sum], how));

@@ -16,4 +16,4 @@ mod streamed;
 pub use device::{Attention, Heads, attention};
 pub use merge::Merged;
 pub use shares::Shares;
-pub use streamed::{Piece, Streamed, TokenStage, settled};
+pub use streamed::{Piece, Streamed, TokenStage, immutable_prefix};

@@ -24,7 +24,7 @@ pub struct Streamed<'k> {
     /// What a stage holds.
     pub stage: TokenStage,
     /// Of each row, how many of its first tokens no row of this step writes, rounded down to whole blocks of 16.
-    pub settled: Cells<'k>,
+    pub immutable_prefix: Cells<'k>,
 }
 
 /// A run of consecutive tokens that lie in one page.
@@ -86,7 +86,7 @@ impl TokenStage {
 impl<'k> Streamed<'k> {
     /// Of a row's tokens those that are streamed: where they begin and end, whole blocks.
     pub fn tokens(self, [begin, end]: [Val<'k, u32>; 2], row: Val<'k, u32>) -> [Val<'k, u32>; 2] {
-        [begin, end.min(self.settled.load(row).cast::<u32>()).max(begin)]
+        [begin, end.min(self.immutable_prefix.load(row).cast::<u32>()).max(begin)]
     }
 
     /// Stages that so many tokens take.
@@ -131,14 +131,14 @@ impl<'k> Streamed<'k> {
 ///
 /// Rows may be tokens of one sequence, and sequences may share their first pages: a row's page is written by another row
 /// where both have it at the same place of their tables, whose rows have `table_width` entries.
-pub fn settled<'k>(
+pub fn immutable_prefix<'k>(
     [position, table]: [Cells<'k>; 2],
     [table_width, page_tokens]: [u32; 2],
     row: Val<'k, u32>,
     rows: u32,
 ) -> Val<'k, i32> {
     let k = row.builder();
-    let settled = k.var(position.load(row).max(0).cast::<u32>());
+    let immutable_prefix = k.var(position.load(row).max(0).cast::<u32>());
     if rows > 1 {
         k.for_(0u32, rows, |other| {
             let position = position.load(other);
@@ -146,9 +146,9 @@ pub fn settled<'k>(
                 let position = position.cast::<u32>();
                 let page = |row: Val<'k, u32>| table.load(row * table_width + position / page_tokens);
                 let writes = page(row).eq(page(other));
-                settled.set(writes.select(settled.get().min(position), settled.get()));
+                immutable_prefix.set(writes.select(immutable_prefix.get().min(position), immutable_prefix.get()));
             });
         });
     }
-    (settled.get() & !(BLOCK - 1)).cast()
+    (immutable_prefix.get() & !(BLOCK - 1)).cast()
 }

@@ -7,7 +7,7 @@ use tilewright_codegen::verify::{VerifyErrors, verify};
 
 use super::bound::{Attended, Head};
 use super::cache::Cache;
-use super::{Way, one_of, page_tokens};
+use super::{KvTransport, one_of, page_tokens};
 use crate::attention::decode::{Decode, Layout};
 use crate::attention::prefill::Kv;
 use crate::kv::Tma;
@@ -18,7 +18,7 @@ pub struct DecodeCase {
     /// What the kernel is made for.
     pub decode: Decode,
     /// How keys and values travel.
-    pub way: Way,
+    pub way: KvTransport,
     /// Key/value heads.
     pub kv_heads: u32,
     /// Blocks that share a head.
@@ -33,7 +33,7 @@ pub struct DecodeCase {
 
 impl DecodeCase {
     /// One of these ways and tiles on a problem at random.
-    pub fn draw(ways: &[Way], tiles: &[u32], [made, draw]: [&mut Draw; 2]) -> DecodeCase {
+    pub fn draw(ways: &[KvTransport], tiles: &[u32], [made, draw]: [&mut Draw; 2]) -> DecodeCase {
         let way = one_of(made, ways);
         let paged = made.between(0..=1) == 1;
         let layout =

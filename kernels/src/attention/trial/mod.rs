@@ -6,7 +6,7 @@
 //! | `bound` | the definition in f64, and the bound of the error with its derivation |
 //! | `decode`, `prefill` | a problem, and the launch that computes it |
 //!
-//! [`Way`] lists every [`KvFamily`] that the kernels take.
+//! [`KvTransport`] lists every [`KvFamily`] that the kernels take.
 
 mod bound;
 mod cache;
@@ -14,7 +14,7 @@ mod decode;
 mod prefill;
 
 pub use decode::DecodeCase;
-pub use prefill::{PrefillCase, PrefillWay};
+pub use prefill::{PrefillCase, PrefillKernel};
 
 use tilewright_codegen::ir::{Arch, Kernel, Needs};
 use tilewright_codegen::trial::{Draw, Shipped};
@@ -26,31 +26,31 @@ use crate::shipped::Entry;
 
 /// How keys and values travel, as a value.
 #[derive(Clone, Copy, Debug)]
-pub struct Way {
+pub struct KvTransport {
     /// Whether they are given as tensor maps.
     pub tensor_map: bool,
     decode: fn(&Decode, Arch) -> Kernel,
     prefill: fn(&Prefill, Arch) -> Kernel,
 }
 
-impl Way {
+impl KvTransport {
     /// That of a family.
-    pub const fn of<F: KvFamily>() -> Way {
-        Way { tensor_map: F::TENSOR_MAP, decode: Decode::record::<F>, prefill: Prefill::record::<F> }
+    pub const fn of<F: KvFamily>() -> KvTransport {
+        KvTransport { tensor_map: F::TENSOR_MAP, decode: Decode::record::<F>, prefill: Prefill::record::<F> }
     }
 
     /// Those that take pointers.
-    pub const POINTERS: [Way; 6] = [
-        Way::of::<CpAsync<2>>(),
-        Way::of::<CpAsync<3>>(),
-        Way::of::<Staged<1, true>>(),
-        Way::of::<Staged<2, true>>(),
-        Way::of::<Staged<1, false>>(),
-        Way::of::<Staged<2, false>>(),
+    pub const POINTERS: [KvTransport; 6] = [
+        KvTransport::of::<CpAsync<2>>(),
+        KvTransport::of::<CpAsync<3>>(),
+        KvTransport::of::<Staged<1, true>>(),
+        KvTransport::of::<Staged<2, true>>(),
+        KvTransport::of::<Staged<1, false>>(),
+        KvTransport::of::<Staged<2, false>>(),
     ];
 
     /// Those that take tensor maps.
-    pub const MAPS: [Way; 2] = [Way::of::<Tma<2>>(), Way::of::<Tma<3>>()];
+    pub const MAPS: [KvTransport; 2] = [KvTransport::of::<Tma<2>>(), KvTransport::of::<Tma<3>>()];
 }
 
 /// One of these.
@@ -74,7 +74,7 @@ pub fn shipped() -> Vec<Box<dyn Shipped>> {
             name: "decode_attention",
             needs: Needs::Sm80,
             record: |arch| DECODE.record::<CpAsync<2>>(arch),
-            draw: |arch, seed| drawn(seed, |draws| DecodeCase::draw(&Way::POINTERS, &[16], draws)).trial(arch),
+            draw: |arch, seed| drawn(seed, |draws| DecodeCase::draw(&KvTransport::POINTERS, &[16], draws)).trial(arch),
         },
         Entry {
             name: "decode_attention_maps",
@@ -83,7 +83,7 @@ pub fn shipped() -> Vec<Box<dyn Shipped>> {
             draw: |arch, seed| {
                 // Two blocks' worth of memory, which not every architecture has.
                 let tiles: &[u32] = if Needs::Sm90a.met_by(arch) { &[16, 32] } else { &[16] };
-                drawn(seed, |draws| DecodeCase::draw(&Way::MAPS, tiles, draws)).trial(arch)
+                drawn(seed, |draws| DecodeCase::draw(&KvTransport::MAPS, tiles, draws)).trial(arch)
             },
         },
         Entry {
@@ -91,7 +91,8 @@ pub fn shipped() -> Vec<Box<dyn Shipped>> {
             needs: Needs::Sm80,
             record: |arch| PREFILL.record::<CpAsync<2>>(arch),
             draw: |arch, seed| {
-                drawn(seed, |draws| PrefillCase::draw(&Way::POINTERS.map(PrefillWay::Warps), draws)).trial(arch)
+                drawn(seed, |draws| PrefillCase::draw(&KvTransport::POINTERS.map(PrefillKernel::Warps), draws))
+                    .trial(arch)
             },
         },
         Entry {
@@ -99,14 +100,14 @@ pub fn shipped() -> Vec<Box<dyn Shipped>> {
             needs: Needs::Sm90,
             record: |arch| PREFILL.record::<Tma<2>>(arch),
             draw: |arch, seed| {
-                drawn(seed, |draws| PrefillCase::draw(&Way::MAPS.map(PrefillWay::Warps), draws)).trial(arch)
+                drawn(seed, |draws| PrefillCase::draw(&KvTransport::MAPS.map(PrefillKernel::Warps), draws)).trial(arch)
             },
         },
         Entry {
             name: "prefill_attention_wgmma",
             needs: Needs::Sm90a,
             record: |_| PREFILL.record_hopper(),
-            draw: |arch, seed| drawn(seed, |draws| PrefillCase::draw(&[PrefillWay::Hopper], draws)).trial(arch),
+            draw: |arch, seed| drawn(seed, |draws| PrefillCase::draw(&[PrefillKernel::Hopper], draws)).trial(arch),
         },
     ];
     kernels.into_iter().map(|kernel| Box::new(kernel) as Box<dyn Shipped>).collect()

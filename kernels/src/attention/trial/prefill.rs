@@ -7,17 +7,17 @@ use tilewright_codegen::verify::{VerifyErrors, verify};
 
 use super::bound::{Attended, Head};
 use super::cache::{Cache, map, starts};
-use super::{Way, one_of, page_tokens};
+use super::{KvTransport, one_of, page_tokens};
 use crate::attention::prefill::{Kv, Prefill, QueryLayout, hopper, warps};
 use crate::kv::Tma;
 
 /// What multiplies, and how keys and values travel.
 #[derive(Clone, Copy, Debug)]
-pub enum PrefillWay {
+pub enum PrefillKernel {
     /// By `wgmma`, through tensor maps.
     Hopper,
     /// By `mma.sync`.
-    Warps(Way),
+    Warps(KvTransport),
 }
 
 /// A prefill problem, and how it is solved.
@@ -26,7 +26,7 @@ pub struct PrefillCase {
     /// What the kernel is made for.
     pub prefill: Prefill,
     /// What multiplies.
-    pub way: PrefillWay,
+    pub way: PrefillKernel,
     /// Key/value heads.
     pub kv_heads: u32,
     /// Queries and tokens of each sequence; as many queries of each where heads come first.
@@ -39,13 +39,13 @@ pub struct PrefillCase {
 
 impl PrefillCase {
     /// One of these ways on a problem at random.
-    pub fn draw(ways: &[PrefillWay], [made, draw]: [&mut Draw; 2]) -> PrefillCase {
+    pub fn draw(ways: &[PrefillKernel], [made, draw]: [&mut Draw; 2]) -> PrefillCase {
         let depth = one_of(made, &[64, 96, 128, 256]);
         // Two stages of the widest tiles fill the shared memory of sm_80.
         let way = if depth == 256 { ways[0] } else { one_of(made, ways) };
         let maps = match way {
-            PrefillWay::Hopper => true,
-            PrefillWay::Warps(way) => way.tensor_map,
+            PrefillKernel::Hopper => true,
+            PrefillKernel::Warps(way) => way.tensor_map,
         };
         let paged = Kv::Paged { page_tokens: page_tokens(made, maps) };
         let prefill = Prefill {
@@ -85,8 +85,8 @@ impl PrefillCase {
     pub fn trial(&self, arch: Arch) -> Result<Trial, VerifyErrors> {
         let prefill = &self.prefill;
         let (kernel, block_rows, keys, maps) = match self.way {
-            PrefillWay::Hopper => (prefill.record_hopper(), prefill.hopper_rows(), prefill.tuning().keys, true),
-            PrefillWay::Warps(way) => ((way.prefill)(prefill, arch), warps::BLOCK_ROWS, warps::TILE, way.tensor_map),
+            PrefillKernel::Hopper => (prefill.record_hopper(), prefill.hopper_rows(), prefill.tuning().keys, true),
+            PrefillKernel::Warps(way) => ((way.prefill)(prefill, arch), warps::BLOCK_ROWS, warps::TILE, way.tensor_map),
         };
         let kernel = verify(kernel)?;
         let page = match prefill.kv {
@@ -117,8 +117,8 @@ impl PrefillCase {
         let out = trial.output("out", self.result(&queries, &cache, &q, &pools, scale));
 
         let trial = match self.way {
-            PrefillWay::Hopper => trial.map(q_at, queries.shape()),
-            PrefillWay::Warps(_) => trial.pass(q_at),
+            PrefillKernel::Hopper => trial.map(q_at, queries.shape()),
+            PrefillKernel::Warps(_) => trial.pass(q_at),
         };
         let shape = cache.shape(Tma::box_rows(keys, page));
         let pass = |trial: Trial, buffer| if maps { trial.map(buffer, shape.clone()) } else { trial.pass(buffer) };

@@ -5,7 +5,7 @@ use tilewright_codegen::ir::attr::{AtomOp, RedOrder, Scope};
 
 use super::source::Source;
 use super::sums::{Activations, product, products};
-use super::{HeldStage, Input, Operand, Packing, Path, Sums, Weights};
+use super::{AOperand, HeldStage, Input, Operand, Packing, Sums, Weights};
 use crate::gemv::Unit;
 use crate::gemv::product::Fragment;
 use crate::sample::key::{key, largest};
@@ -29,7 +29,7 @@ pub struct Linear<'k> {
     /// Activations.
     pub input: Input<'k>,
     /// The way that they take.
-    pub path: Path,
+    pub a_operand: AOperand,
     /// Added to each feature, `[n]`.
     pub bias: Option<Array<'k>>,
     /// What becomes of the result.
@@ -116,7 +116,7 @@ pub fn linear<'k>(team: ConsumerWarps<'k>, scratch: Scratch<'k>, weights: &dyn W
     if let Output::Logits { .. } = tile.output {
         k.when(k.tid().lt(rows), || scratch.best.at(k.tid()).store(0u64));
     }
-    let pass = Pass { team, scratch, unit: tile.unit, rows, streams, path: tile.path };
+    let pass = Pass { team, scratch, unit: tile.unit, rows, streams, a_operand: tile.a_operand };
     let prepare = |base: Val<'k, u32>, cell: &Cell<'k>| {
         let n = tile.first + (base + cell.unit) * Unit::ROWS + cell.feature;
         tile.prepare(team, cell, n)
@@ -162,7 +162,7 @@ pub(super) struct Pass<'k> {
     /// Units of the ring that make one unit of the output.
     pub streams: u32,
     /// The way that activations take.
-    pub path: Path,
+    pub a_operand: AOperand,
 }
 
 impl<'k> Pass<'k> {
@@ -178,15 +178,15 @@ impl<'k> Pass<'k> {
         prepare: impl Fn(Val<'k, u32>, &Cell<'k>) -> P,
         finish: impl Fn(Sums<'k>, &Cell<'k>, &P),
     ) {
-        let Pass { team, scratch, rows, streams, path, .. } = self;
+        let Pass { team, scratch, rows, streams, a_operand, .. } = self;
         let (k, packing) = (team.k, Packing::of(rows, input.float()));
         let x = self.bring(input, first_row);
         if let Some(loaded) = scratch.loaded {
             k.when(k.tid().eq(0), || loaded.store(k.globaltimer()));
         }
-        let sums_bytes = match path {
-            Path::Streamed { group } => group * Sums::bytes(rows, team.warps),
-            Path::Copied | Path::Held => scratch.sums_bytes,
+        let sums_bytes = match a_operand {
+            AOperand::Reloaded { group } => group * Sums::bytes(rows, team.warps),
+            AOperand::Shared | AOperand::Registers => scratch.sums_bytes,
         };
         let sums = Sums::new(scratch.sums, sums_bytes, packing, team.warps);
         let group = (sums.units() / streams).max(1);
@@ -204,13 +204,13 @@ impl<'k> Pass<'k> {
             };
             let cells: Vec<(Item, Cell, P)> = team.items(sums.outputs(group)).into_iter().map(cell).collect();
             let each = |fragments: Fragments<'_, 'k>| {
-                let held = if path == Path::Copied { weights.held() } else { &[] };
+                let held = if a_operand == AOperand::Shared { weights.held() } else { &[] };
                 self.products((weights, held), fragments, sums, [base * streams, here * streams]);
             };
             match &x {
-                Activations::Copied(lane) => each(&|tile, _| lane.tile(tile)),
-                Activations::Held(held) => each(&|_, place| held[place as usize].clone()),
-                Activations::Streamed(source) => {
+                Activations::Shared(lane) => each(&|tile, _| lane.tile(tile)),
+                Activations::Registers(held) => each(&|_, place| held[place as usize].clone()),
+                Activations::Reloaded(source) => {
                     products(source, weights, sums, here * streams);
                     source.store_squares(scratch.squares);
                 }
@@ -250,24 +250,24 @@ impl<'k> Pass<'k> {
 
     /// Brings the activations as far as they go before the products.
     fn bring(self, input: Input<'k>, first_row: Val<'k, u32>) -> Activations<'k> {
-        let Pass { team, scratch, unit, rows, path, .. } = self;
+        let Pass { team, scratch, unit, rows, a_operand, .. } = self;
         let packing = Packing::of(rows, input.float());
         let source = || Source::new(team, unit, packing, input, first_row);
-        match path {
-            Path::Copied => {
+        match a_operand {
+            AOperand::Shared => {
                 let x = Operand::new(scratch.operand, unit, packing);
                 input.fill(team, unit, first_row, x, scratch.squares);
                 team.sync();
-                Activations::Copied(x.lane(team))
+                Activations::Shared(x.lane(team))
             }
-            Path::Held => {
+            AOperand::Registers => {
                 let source = source();
                 let stages = (0..unit.stages()).map(|stage| team.k.lit(stage));
                 let held = source.fragments(&stages.flat_map(|stage| source.columns(stage)).collect::<Vec<_>>());
                 source.store_squares(scratch.squares);
-                Activations::Held(held)
+                Activations::Registers(held)
             }
-            Path::Streamed { .. } => Activations::Streamed(Box::new(source())),
+            AOperand::Reloaded { .. } => Activations::Reloaded(Box::new(source())),
         }
     }
 }

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `device` | a tile of a linear layer with its epilogues |
 //! | `qkv` | the projections of a kv head's group, rotated and appended |
-//! | `path` | the way that activations take to the warps: copied, held, streamed |
+//! | `a_operand` | where the A operand lives: in shared memory, in registers, reloaded with every stage |
 //! | `packing` | how rows lie in the MMA's A operand |
 //! | `input` | where activations come from: plain or normalised |
 //! | `operand` | activations copied to shared memory |
@@ -16,21 +16,21 @@
 //! | `held` | stages of weights in registers |
 //! | `sums` | units from the ring times activations, by [`product`](super::product), and the warps' sums |
 
+mod a_operand;
 mod device;
 mod held;
 mod input;
 mod operand;
 mod packing;
-mod path;
 mod qkv;
 mod source;
 mod sums;
 
+pub use a_operand::{AOperand, Order};
 pub use device::{Linear, Output, Scratch, linear};
 pub use held::HeldStage;
 pub use input::Input;
 pub use operand::Operand;
 pub use packing::Packing;
-pub use path::{Order, Path};
 pub use qkv::{Keys, Qkv, qkv};
 pub use sums::{Sums, Weights};

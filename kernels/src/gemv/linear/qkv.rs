@@ -7,7 +7,7 @@
 use tilewright_codegen::build::{Val, Var};
 
 use super::device::{Cell, Pass};
-use super::{Input, Path, Scratch, Sums, Weights};
+use super::{AOperand, Input, Scratch, Sums, Weights};
 use crate::gemv::Unit;
 use crate::kv::PagedPool;
 use crate::rope::Rotation;
@@ -38,7 +38,7 @@ pub struct Qkv<'k> {
     /// Activations.
     pub input: Input<'k>,
     /// The way that they take.
-    pub path: Path,
+    pub a_operand: AOperand,
     /// Biases of q, k and v.
     pub bias: [Option<Array<'k>>; 3],
     /// Queries, `[rows, heads, dim]`.
@@ -65,7 +65,7 @@ pub enum Keys<'k> {
 
 /// Computes a tile.
 pub fn qkv<'k>(team: ConsumerWarps<'k>, scratch: Scratch<'k>, weights: &dyn Weights<'k>, tile: Qkv<'k>) {
-    let pass = Pass { team, scratch, unit: tile.unit, rows: tile.rows, streams: 1, path: tile.path };
+    let pass = Pass { team, scratch, unit: tile.unit, rows: tile.rows, streams: 1, a_operand: tile.a_operand };
     let prepare = |base: Val<'k, u32>, cell: &Cell<'k>| tile.prepare(team, cell, tile.first + base + cell.unit);
     pass.run(weights, tile.input, tile.first_row, tile.units, prepare, |sums, cell, prepared| {
         tile.finish(team, scratch, sums, cell, prepared);

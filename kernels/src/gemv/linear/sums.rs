@@ -17,11 +17,11 @@ use crate::warps::{ConsumerWarps, sum_of_warps};
 /// Activations as the MMA's A operand.
 pub(super) enum Activations<'k> {
     /// In shared memory.
-    Copied(Lane<'k>),
+    Shared(Lane<'k>),
     /// In registers: the fragments of this warp's tiles, stage by stage.
-    Held(Vec<Vec<Fragment<'k>>>),
+    Registers(Vec<Vec<Fragment<'k>>>),
     /// Where they lie.
-    Streamed(Box<Source<'k>>),
+    Reloaded(Box<Source<'k>>),
 }
 
 /// Where weights come from, stage by stage: a reader of the ring.

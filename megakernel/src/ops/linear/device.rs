@@ -4,7 +4,7 @@ use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
 use tilewright_kernels::gemv::Unit;
-use tilewright_kernels::gemv::linear::{self, Operand, Output, Packing, Path, Sums};
+use tilewright_kernels::gemv::linear::{self, AOperand, Operand, Output, Packing, Sums};
 use tilewright_kernels::sample::tiles::TileBests;
 use tilewright_kernels::tile::Float;
 
@@ -58,8 +58,8 @@ impl DeviceOp for Linear {
         let out = self.output.out();
         let width = plan.extent(out, 0)?;
         let rows = rows_of(self.rows)?;
-        let path = plan_path(plan, rows, unit, input);
-        let tile = TileCode { unit, rows, input, path };
+        let a_operand = plan_a_operand(plan, rows, unit, input);
+        let tile = TileCode { unit, rows, input, a_operand };
         let common = TileFields {
             first_row: self.rows.lo as u32,
             first: self.cols.lo as u32,
@@ -173,14 +173,14 @@ impl InputFields {
 
 /// The way that activations take: of few rows they are copied, of more they are held in registers; what has no room is
 /// streamed.
-pub(in crate::ops) fn plan_path(plan: &Planner, rows: u32, unit: Unit, input: InputCode) -> Path {
+pub(in crate::ops) fn plan_a_operand(plan: &Planner, rows: u32, unit: Unit, input: InputCode) -> AOperand {
     let (packing, options) = (input.packing(rows), plan.options());
     // A ring of less than half of the memory does not last while the team waits.
     let room = Operand::bytes(unit, packing) <= plan.target().shared_bytes_per_block as u32 / 2;
     match (rows >= options.held_rows, room) {
-        (true, _) if Path::registers(unit, packing) <= options.held_registers => Path::Held,
-        (false, true) => Path::Copied,
-        (true, _) | (false, false) => Path::Streamed { group: (options.streamed_units & !1).clamp(2, 64) },
+        (true, _) if AOperand::registers(unit, packing) <= options.held_registers => AOperand::Registers,
+        (false, true) => AOperand::Shared,
+        (true, _) | (false, false) => AOperand::Reloaded { group: (options.streamed_units & !1).clamp(2, 64) },
     }
 }
 
@@ -194,29 +194,29 @@ pub struct TileCode {
     /// Activations.
     pub input: InputCode,
     /// The way that they take.
-    pub path: Path,
+    pub a_operand: AOperand,
 }
 
 impl TileCode {
     /// Whether the first stages of a task may be held in registers: where activations are not.
     pub(in crate::ops) fn holds_stages(&self) -> bool {
-        self.path == Path::Copied
+        self.a_operand == AOperand::Shared
     }
 
     /// Units of a group, where weights come group by group.
     pub(in crate::ops) fn group(&self) -> Option<u32> {
-        match self.path {
-            Path::Streamed { group } => Some(group),
-            Path::Copied | Path::Held => None,
+        match self.a_operand {
+            AOperand::Reloaded { group } => Some(group),
+            AOperand::Shared | AOperand::Registers => None,
         }
     }
 
     /// Shared memory, where a unit of features has `streams` units of weights.
     pub(in crate::ops) fn shared(&self, warps: u32, streams: u32) -> SharedBytes {
-        let (units, operand) = match self.path {
-            Path::Copied => (streams, Operand::bytes(self.unit, self.input.packing(self.rows))),
-            Path::Held => (HELD_UNITS, 0),
-            Path::Streamed { group } => (group, 0),
+        let (units, operand) = match self.a_operand {
+            AOperand::Shared => (streams, Operand::bytes(self.unit, self.input.packing(self.rows))),
+            AOperand::Registers => (HELD_UNITS, 0),
+            AOperand::Reloaded { group } => (group, 0),
         };
         SharedBytes { sums: units * Sums::bytes(self.rows, warps), operand }
     }
@@ -366,9 +366,9 @@ impl DeviceFunction for LinearTile {
         let output = self.output(call);
         let (first, end) = (call.value(offset_of!(TileFields, first)), call.value(offset_of!(TileFields, end)));
         let bias = self.bias.map(|bias| call.plain(offset_of!(TileFields, bias), bias));
-        let TileCode { unit, rows, input, path } = self.tile;
+        let TileCode { unit, rows, input, a_operand } = self.tile;
         let input = input.of(call, offset_of!(TileFields, input));
-        let tile = linear::Linear { unit, rows, first_row, first, end, input, path, bias, output };
+        let tile = linear::Linear { unit, rows, first_row, first, end, input, a_operand, bias, output };
         linear::linear(call.team(), call.scratch(), weights, tile);
     }
 }

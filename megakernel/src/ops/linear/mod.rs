@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use tilewright_layout::DType;
 
 pub use device::{InputCode, LinearTile, TileCode};
-pub(super) use device::{InputFields, plan_path};
+pub(super) use device::{InputFields, plan_a_operand};
 pub(super) use oracle::{activations, product};
 
 use super::{Check, Footprint, OperandError, Operands, TaskOp, index, interval, positive};

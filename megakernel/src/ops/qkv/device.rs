@@ -8,7 +8,7 @@ use tilewright_kernels::gemv::linear::{self, Keys};
 use tilewright_kernels::tile::Float;
 
 use super::{KeyOutput, Qkv};
-use crate::ops::linear::{InputCode, InputFields, TileCode, plan_path};
+use crate::ops::linear::{InputCode, InputFields, TileCode, plan_a_operand};
 use crate::program::{BufferId, Span};
 use crate::vm::device::{
     Call, DeviceFunction, DeviceOp, KvPools, Packets, Partial, Planned, Planner, RotationRows, Rows, SharedBytes,
@@ -55,7 +55,7 @@ impl DeviceOp for Qkv {
         let rows_of_stream = Rows::Group { weights, kv_head, kv_heads, group, dim: dim as usize };
         let stream = plan.stream(rows_of_stream, unit, 0);
         let rows = rows_of(self.rows)?;
-        let tile = TileCode { unit, rows, input, path: plan_path(plan, rows, unit, input) };
+        let tile = TileCode { unit, rows, input, a_operand: plan_a_operand(plan, rows, unit, input) };
         let fields = Fields {
             first_row: self.rows.lo as u32,
             first: self.units.lo as u32,
@@ -143,7 +143,7 @@ impl DeviceFunction for QkvTile {
     }
 
     fn run<'k>(&self, call: Call<'k, '_>, weights: &dyn Weights<'k>) {
-        let QkvTile { tile: TileCode { unit, rows, input, path }, heads, bias, q, keys, pools } = *self;
+        let QkvTile { tile: TileCode { unit, rows, input, a_operand }, heads, bias, q, keys, pools } = *self;
         let first_row = call.value(offset_of!(Fields, first_row));
         let keys = match keys {
             KeysCode::Rotated(rotation) => {
@@ -169,7 +169,7 @@ impl DeviceFunction for QkvTile {
             kv_heads: heads.kv_heads,
             dim: heads.dim,
             input: input.of(call, offset_of!(Fields, input)),
-            path,
+            a_operand,
             bias,
             q: call.array(offset_of!(Fields, q), q),
             keys,

@@ -5,7 +5,7 @@
 
 use tilewright_codegen::build::{Builder, Global, Ptr, Shared, Val};
 use tilewright_codegen::ir::attr::Scope;
-use tilewright_kernels::attention::split::{Streamed, TokenStage, settled};
+use tilewright_kernels::attention::split::{Streamed, TokenStage, immutable_prefix};
 use tilewright_kernels::kv::Cells;
 use tilewright_kernels::warps::ConsumerWarps;
 
@@ -77,8 +77,8 @@ impl<'k> StepCells<'k> {
         if let (Some((plan, kept)), Some([there, _])) = (self.kept, self.turns) {
             let cells = [kept, kept.at(plan.rows)].map(Cells::Shared);
             let shape = [plan.table_width, plan.page_tokens];
-            let to = settled_tokens(plan, kept);
-            team.each(plan.rows, |row| to.at(row).store(settled(cells, shape, row, plan.rows)));
+            let to = prefix_cells(plan, kept);
+            team.each(plan.rows, |row| to.at(row).store(immutable_prefix(cells, shape, row, plan.rows)));
             team.sync();
             self.k.when(self.k.tid().eq(0), || there.store_release(step + 1, Scope::Cta));
         }
@@ -95,7 +95,7 @@ impl<'k> StepCells<'k> {
     /// Which tokens of the step come through the ring.
     pub fn streamed(self, stage: TokenStage) -> Option<Streamed<'k>> {
         let (plan, kept) = self.kept?;
-        Some(Streamed { stage, settled: Cells::Shared(settled_tokens(plan, kept)) })
+        Some(Streamed { stage, immutable_prefix: Cells::Shared(prefix_cells(plan, kept)) })
     }
 
     /// The positions and page tables of an opcode in global memory, for a thread that runs ahead of the step.
@@ -108,7 +108,7 @@ impl<'k> StepCells<'k> {
     }
 }
 
-/// How many tokens of each row are settled: behind positions and page tables.
-fn settled_tokens(plan: CellsPlan, kept: Ptr<'_, Shared, i32>) -> Ptr<'_, Shared, i32> {
+/// The immutable prefix of each row: behind positions and page tables.
+fn prefix_cells(plan: CellsPlan, kept: Ptr<'_, Shared, i32>) -> Ptr<'_, Shared, i32> {
     kept.at(plan.rows * (plan.table_width + 1))
 }

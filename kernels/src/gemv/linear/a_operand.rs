@@ -1,34 +1,34 @@
-//! The way that activations take to the warps that multiply them.
+//! Where the A operand lives: how activations come to the warps that multiply them.
 
 use tilewright_codegen::build::Val;
 
 use super::Packing;
 use crate::gemv::Unit;
 
-/// The way that activations take.
+/// Where the A operand lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Path {
+pub enum AOperand {
     /// Copied to shared memory, by all warps for all.
-    Copied,
-    /// Each warp loads the columns that it multiplies into registers ([`Path::registers`]).
-    Held,
+    Shared,
+    /// Each warp loads the columns that it multiplies into registers ([`AOperand::registers`]).
+    Registers,
     /// Each warp loads the columns of a stage into registers when it comes to that stage, and multiplies them with that stage
     /// of every unit of a group; again for every group. Weights come in the order of [`Order`]. It takes rows of any
     /// length.
-    Streamed {
+    Reloaded {
         /// Units of the ring of a group.
         group: u32,
     },
 }
 
-impl Path {
+impl AOperand {
     /// Registers of a lane that hold its share of rows of a unit's length.
     ///
     /// ```
-    /// use tilewright_kernels::{gemv::Unit, gemv::linear::{Packing, Path}, tile::Float};
+    /// use tilewright_kernels::{gemv::Unit, gemv::linear::{Packing, AOperand}, tile::Float};
     /// let (wide, narrow) = (Unit::new(8192, 8, 16384)?, Unit::new(2048, 8, 16384)?);
-    /// assert_eq!(Path::registers(wide, Packing::of(8, Float::Bf16)), 128);
-    /// assert_eq!(Path::registers(narrow, Packing::of(16, Float::F32)), 128);
+    /// assert_eq!(AOperand::registers(wide, Packing::of(8, Float::Bf16)), 128);
+    /// assert_eq!(AOperand::registers(narrow, Packing::of(16, Float::F32)), 128);
     /// # Ok::<(), tilewright_kernels::gemv::UnitError>(())
     /// ```
     pub fn registers(unit: Unit, packing: Packing) -> u32 {
@@ -36,7 +36,7 @@ impl Path {
     }
 }
 
-/// The order in which the stages of units come where activations are streamed: group by group; of each group the first stage
+/// The order in which the stages of units come where activations are reloaded: group by group; of each group the first stage
 /// of every unit, then the second.
 #[derive(Clone, Copy)]
 pub struct Order<'k> {

@@ -1,0 +1,149 @@
+//! `tilewright generate`: a prompt's continuation, streamed; those of many prompts, batched.
+
+mod batch;
+mod single;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use tilewright_kernels::naive::Sampling;
+
+use super::Failure;
+use super::interrupt::Interrupt;
+use super::load::load;
+use super::prompt::PromptArgs;
+use crate::checkpoint::GenerationSettings;
+use crate::engine::{Device, Engine, EngineError, Penalties, Request, StopTexts};
+
+/// Continue a prompt with a model
+///
+/// Greedy unless a temperature is given; stops at the model's end-of-sequence token, or before a text of --stop. The text
+/// streams to standard output. Ctrl-C ends it with what there is by then, and exit code 130. Several prompts are batched
+/// continuously; each of them is a line of JSON when it ends.
+#[derive(Args)]
+pub struct GenerateArgs {
+    /// Folder of a Hugging Face checkpoint
+    #[arg(long, value_name = "DIR")]
+    model: PathBuf,
+    #[command(flatten)]
+    prompt: PromptArgs,
+    /// Most tokens to generate
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    max_new_tokens: usize,
+    /// End before this text, or at the special token of this name; may be given several times
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    stop: Vec<String>,
+    /// Sample with this temperature; 0 is greedy
+    #[arg(long, value_name = "T", default_value_t = 0.0, allow_negative_numbers = true)]
+    temperature: f32,
+    /// Sample among the K likeliest tokens only
+    #[arg(long, value_name = "K")]
+    top_k: Option<usize>,
+    /// Sample among the likeliest tokens that together have probability P
+    #[arg(long, value_name = "P", default_value_t = 1.0, allow_negative_numbers = true)]
+    top_p: f32,
+    /// Seed of the sampler: the same seed gives the same text
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    seed: u64,
+    /// Where to run: cpu (all cores), cpu:N, cuda:N or sim:SEED
+    #[arg(long, value_name = "DEVICE", default_value = "cpu")]
+    device: Device,
+    /// Print one JSON object at the end instead of streaming text
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    batch: BatchArgs,
+}
+
+/// What a batch of requests has besides.
+#[derive(Args)]
+struct BatchArgs {
+    /// Divide positive logits of tokens that were there by R, multiply negative ones; 1 if the checkpoint wants none
+    #[arg(long, value_name = "R", allow_negative_numbers = true)]
+    repetition_penalty: Option<f32>,
+    /// Let no run of N tokens come twice, 0: any; as the checkpoint wants it
+    #[arg(long, value_name = "N")]
+    no_repeat_ngram: Option<usize>,
+    /// Take P from the logits of tokens of the new text
+    #[arg(long, value_name = "P", default_value_t = 0.0, allow_negative_numbers = true)]
+    presence_penalty: f32,
+    /// Take P from them as often as each was there
+    #[arg(long, value_name = "P", default_value_t = 0.0, allow_negative_numbers = true)]
+    frequency_penalty: f32,
+    /// Give each token's log probability, and those of the N likeliest; with --json
+    #[arg(long, value_name = "N")]
+    logprobs: Option<usize>,
+    /// Propose tokens from what the text repeats, and verify several in one step; the text is the same
+    #[arg(long)]
+    speculate: bool,
+    /// Give every step the same width, so that a text does not depend on the others
+    #[arg(long)]
+    deterministic: bool,
+}
+
+impl BatchArgs {
+    /// What is asked for, and else what the checkpoint wants.
+    fn penalties(&self, wanted: &GenerationSettings) -> Penalties {
+        Penalties {
+            repetition: self.repetition_penalty.or(wanted.repetition_penalty).unwrap_or(1.0),
+            presence: self.presence_penalty,
+            frequency: self.frequency_penalty,
+            no_repeat: self.no_repeat_ngram.unwrap_or(wanted.no_repeat_ngram_size),
+        }
+    }
+}
+
+/// Runs the subcommand.
+pub fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
+    let sampling = Sampling::new(args.temperature, args.top_k, args.top_p, args.seed).map_err(EngineError::from)?;
+    StopTexts::new(args.stop.clone())?;
+    args.batch.penalties(&GenerationSettings::default()).check()?;
+    let texts = args.prompt.texts()?;
+    let engine = load(&args.model, args.device)?;
+    let mut requests = Vec::with_capacity(texts.len());
+    for text in texts {
+        let prompt_ids = args.prompt.ids(text, &engine)?;
+        requests.push(Request { prompt_ids, max_new_tokens: args.max_new_tokens });
+    }
+    let interrupt = Interrupt::aborts(engine.abort_handle())?;
+    let work = Work { engine: &engine, requests, sampling, stop: &args.stop, interrupt, args };
+    match &work.requests[..] {
+        [request] if !work.needs_batch() => single::run(&work, request),
+        _ => batch::run(&work),
+    }
+}
+
+/// What is to be generated.
+struct Work<'e> {
+    engine: &'e Engine,
+    requests: Vec<Request>,
+    sampling: Sampling,
+    stop: &'e [String],
+    interrupt: Interrupt,
+    args: &'e GenerateArgs,
+}
+
+impl Work<'_> {
+    fn penalties(&self) -> Penalties {
+        self.args.batch.penalties(self.engine.checkpoint().generation())
+    }
+
+    /// Tokens that are never chosen.
+    fn suppressed(&self) -> &[u32] {
+        &self.engine.checkpoint().generation().suppress_tokens
+    }
+
+    /// Whether something is asked for that only a batch has.
+    fn needs_batch(&self) -> bool {
+        let BatchArgs { logprobs, speculate, deterministic, .. } = self.args.batch;
+        let changes = !self.penalties().is_none() || !self.suppressed().is_empty();
+        changes || logprobs.is_some() || speculate || deterministic
+    }
+
+    /// The text of tokens up to where it stops.
+    fn whole(&self, tokens: &[u32]) -> Result<String, Failure> {
+        let mut stop = StopTexts::new(self.stop.iter().cloned())?;
+        Ok(stop.push(&self.engine.tokenizer().decode(tokens)?) + &stop.finish())
+    }
+}

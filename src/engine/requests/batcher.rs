@@ -1,0 +1,330 @@
+//! A scheduler and a machine: requests in, events out, one step or launch at a time.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tilewright_kernels::sample::Request as Draw;
+use tilewright_megakernel::lower::LowerOptions;
+use tilewright_megakernel::model::ModelSpec;
+
+use super::super::Engine;
+use super::super::cells::OwnedCells;
+use super::super::error::EngineError;
+use super::super::generate::{Answer, Completion, Finish, check_prompt};
+use super::super::machines::{MOST_ROWS, Machines, Widths, machines};
+use super::super::session::{Run, lowering_options};
+use super::giving::Giving;
+use super::scheduler::{Limits, Scheduler, Step};
+use super::sequence::Ask;
+use super::submission::{Event, Statistics, Submission, Ticket};
+
+/// How a batcher works.
+///
+/// ```
+/// use tilewright::engine::BatchOptions;
+/// let options = BatchOptions { prompt_rows: 4, ..BatchOptions::for_context(2048) };
+/// assert_eq!((options.rows, options.deterministic), (16, false));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BatchOptions {
+    /// Longest sequence, in tokens.
+    pub context: usize,
+    /// Pages of the KV pools; as many as `rows` sequences of `context` tokens need.
+    pub pages: Option<usize>,
+    /// Most rows of a step, and most requests that run at a time; 1 to 16.
+    pub rows: usize,
+    /// Most rows of a step that hold tokens of prompts while other requests decode; at least 1, half of the rows.
+    pub prompt_rows: usize,
+    /// Most steps of one launch, where the machine chooses tokens by itself.
+    pub steps: usize,
+    /// Whether requests that begin with the same tokens share pages.
+    pub sharing: bool,
+    /// Whether every step has the same width, so that a request's tokens are bit for bit those that it gets alone. On the
+    /// host they are so in any case.
+    pub deterministic: bool,
+    /// Whether the machine chooses at random by itself; the host does it otherwise, from logits.
+    pub sampling: bool,
+}
+
+/// Most steps of a launch that need no host between them: what a deadline of another request may wait for.
+const LAUNCH_STEPS: usize = 64;
+
+impl BatchOptions {
+    /// 16 rows, of which prompts take 8 while others decode, for sequences of that many tokens.
+    pub fn for_context(context: usize) -> BatchOptions {
+        BatchOptions {
+            context,
+            pages: None,
+            rows: MOST_ROWS,
+            prompt_rows: MOST_ROWS / 2,
+            steps: LAUNCH_STEPS,
+            sharing: true,
+            deterministic: false,
+            sampling: true,
+        }
+    }
+}
+
+/// Requests that are batched continuously: each enters when there is room, and leaves when it ends, between any two steps.
+///
+/// [`Batcher::step`] does the work on the caller's thread; [`Server`](super::Server) is the same behind a thread.
+///
+/// ```no_run
+/// use std::path::Path;
+/// use tilewright::engine::{BatchOptions, Device, Engine, Event, Request, Submission};
+/// let engine = Engine::load(Path::new("models/tiny-llama"), Device::cpu())?;
+/// let mut batcher = engine.batcher(&BatchOptions::for_context(256))?;
+/// for prompt in ["In the beginning", "And God said"] {
+///     let prompt_ids = engine.tokenizer().encode(prompt)?;
+///     batcher.submit(Submission::from(Request { prompt_ids, max_new_tokens: 48 }))?;
+/// }
+/// while batcher.step(|ticket, event| {
+///     if let Event::End(completion) = event {
+///         println!("{}: {} tokens", ticket.number(), completion.token_ids.len());
+///     }
+/// }) {}
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Batcher {
+    machines: Box<dyn Machines>,
+    scheduler: Scheduler,
+    submissions: HashMap<Ticket, Submission>,
+    /// Requests for no token, which have ended.
+    empty: Vec<Ticket>,
+    next: u64,
+    shape: Shape,
+    clock: Clock,
+    attention: Attention,
+}
+
+/// What a batcher knows of its model and its pools.
+#[derive(Clone, Debug)]
+pub(super) struct Shape {
+    pub spec: ModelSpec,
+    pub context: usize,
+    pub pages: usize,
+    pub page_tokens: usize,
+    /// Entries of a row of the page table.
+    pub per_row: usize,
+    /// Whether machines choose at random.
+    pub sampling: bool,
+}
+
+/// Tells the time.
+pub(super) type Clock = Box<dyn Fn() -> Duration + Send>;
+
+/// Set when somebody waits for a batcher to come back from a launch.
+pub(super) type Attention = Arc<AtomicBool>;
+
+impl Engine {
+    /// A batcher for requests to this model; nothing runs before its first [step](Batcher::step).
+    ///
+    /// # Errors
+    /// If the model has fewer positions, cannot be lowered, or does not fit the device.
+    pub fn batcher(&self, options: &BatchOptions) -> Result<Batcher, EngineError> {
+        let rows = options.rows.clamp(1, MOST_ROWS);
+        let base = lowering_options(self.place(), options.context, options.sampling);
+        let pages = options.pages.unwrap_or_else(|| rows.saturating_mul(base.pages_per_sequence()));
+        let lowering = LowerOptions { pages: Some(pages), ..base };
+        let widths = Widths::of_batch(rows, options.deterministic);
+        let mut machines = machines(self.place(), self.checkpoint(), &lowering, widths, &self.abort_handle());
+        let rows = machines.width(rows)?.min(rows);
+        let limits = Limits {
+            rows,
+            prompt_rows: options.prompt_rows.clamp(1, rows),
+            steps: options.steps.clamp(1, machines.most_steps().max(1)),
+            positions: self.spec().max_positions,
+            pages,
+            page_tokens: lowering.page_tokens,
+            sharing: options.sharing,
+            ends: self.ends().to_vec(),
+        };
+        let shape = Shape {
+            spec: self.spec().clone(),
+            context: options.context,
+            pages,
+            page_tokens: lowering.page_tokens,
+            per_row: lowering.pages_per_sequence(),
+            sampling: lowering.sampling,
+        };
+        let started = Instant::now();
+        Ok(Batcher::of(machines, limits, shape, Box::new(move || started.elapsed())))
+    }
+}
+
+impl Batcher {
+    /// A batcher that drives any machines.
+    pub(super) fn of(machines: Box<dyn Machines>, limits: Limits, shape: Shape, clock: Clock) -> Batcher {
+        Batcher {
+            machines,
+            scheduler: Scheduler::new(limits),
+            submissions: HashMap::new(),
+            empty: Vec::new(),
+            next: 0,
+            shape,
+            clock,
+            attention: Attention::default(),
+        }
+    }
+
+    /// Takes a request. It waits until there is a seat and room for its prompt; it is never refused for want of them.
+    ///
+    /// # Errors
+    /// An empty prompt, ids outside of the vocabulary, penalties that make no sense; more tokens than a sequence may hold,
+    /// or than all pages together hold.
+    pub fn submit(&mut self, submission: Submission) -> Result<Ticket, EngineError> {
+        let Submission { request, penalties, .. } = &submission;
+        let (prompt, new) = (request.prompt_ids.len(), request.max_new_tokens);
+        check_prompt(&self.shape.spec, &request.prompt_ids)?;
+        penalties.check()?;
+        let tokens = request.room(self.shape.spec.max_positions);
+        if tokens > self.shape.context {
+            return Err(EngineError::RequestContext { prompt, new, context: self.shape.context });
+        }
+        let (needed, pages) = (tokens.div_ceil(self.shape.page_tokens), self.shape.pages);
+        if needed > pages {
+            return Err(EngineError::RequestPages { prompt, new, needed, pages });
+        }
+        let ticket = Ticket(self.next);
+        self.next += 1;
+        if new == 0 {
+            self.empty.push(ticket);
+            return Ok(ticket);
+        }
+        let by_host = submission.needs_host() || (!submission.sampling.is_greedy() && !self.shape.sampling);
+        let ask = Ask {
+            prompt: request.prompt_ids.clone(),
+            max_new_tokens: new,
+            priority: submission.priority,
+            expires: submission.deadline.map(|deadline| (self.clock)().saturating_add(deadline)),
+            by_host,
+            speculate: submission.speculate,
+        };
+        self.scheduler.submit(ticket, ask);
+        self.submissions.insert(ticket, submission);
+        Ok(ticket)
+    }
+
+    /// Ends a request; gives what it has, or nothing where it has ended already. No event follows.
+    pub fn cancel(&mut self, ticket: Ticket) -> Option<Completion> {
+        self.submissions.remove(&ticket);
+        if let Some(at) = self.empty.iter().position(|empty| *empty == ticket) {
+            self.empty.remove(at);
+            return Some(Completion { token_ids: Vec::new(), finish: Finish::Taker });
+        }
+        self.scheduler.end(ticket, Finish::Taker)
+    }
+
+    /// Runs one step, or one launch of several; whether requests are left. `each` gets what happens to them in order, and
+    /// ends a request by `Break` where it answers a token with a `ControlFlow`.
+    ///
+    /// A step that fails ends the requests that were part of it by [`Event::Fault`]; the others go on.
+    pub fn step<A: Answer>(&mut self, mut each: impl FnMut(Ticket, Event) -> A) -> bool {
+        self.step_by(&mut |ticket, event| each(ticket, event).goes_on())
+    }
+
+    fn step_by(&mut self, each: &mut dyn FnMut(Ticket, Event) -> bool) -> bool {
+        for ticket in std::mem::take(&mut self.empty) {
+            each(ticket, Event::End(Completion { token_ids: Vec::new(), finish: Finish::Length }));
+        }
+        for ticket in self.scheduler.expired((self.clock)()) {
+            self.submissions.remove(&ticket);
+            if let Some(completion) = self.scheduler.end(ticket, Finish::Deadline) {
+                each(ticket, Event::End(completion));
+            }
+        }
+        if let Some(step) = self.scheduler.plan()
+            && let Err(error) = self.run(&step, each)
+        {
+            self.fail(&step, error, each);
+        }
+        !self.scheduler.is_idle()
+    }
+
+    /// What was done so far.
+    pub fn statistics(&self) -> Statistics {
+        self.scheduler.statistics()
+    }
+
+    /// Whether no request waits or runs.
+    pub fn is_idle(&self) -> bool {
+        self.empty.is_empty() && self.scheduler.is_idle()
+    }
+
+    /// The flag by which another thread calls the batcher back from a launch.
+    pub(super) fn attention(&self) -> Attention {
+        Arc::clone(&self.attention)
+    }
+
+    fn run(&mut self, step: &Step, each: &mut dyn FnMut(Ticket, Event) -> bool) -> Result<(), EngineError> {
+        let rows: usize = step.pieces.iter().map(|piece| piece.tokens.len()).sum();
+        let width = self.machines.width(rows)?;
+        let mut cells = OwnedCells::new(width, self.shape.per_row);
+        for piece in &step.pieces {
+            let pages = self.scheduler.sequence(piece.ticket).map_or(&[][..], |sequence| &sequence.pages);
+            for (position, &token) in (piece.position..).zip(&piece.tokens) {
+                cells.push(token, position, &pages[..pages.len().min(self.shape.per_row)]);
+            }
+        }
+        let by_host = step.by_host || self.machines.most_steps() == 0;
+        let draws = if by_host || !self.shape.sampling { Vec::new() } else { self.draws(step) };
+        let deadline = self.scheduler.next_deadline();
+        let ends = self.scheduler.ends().to_vec();
+        let mut giving = Giving::new(step, &mut self.scheduler, &mut self.submissions, each);
+        let mut steps = 1;
+        if by_host {
+            let wanted = giving.wanted();
+            self.machines.step(width, &cells.cells(), &wanted, &mut |row, logits| giving.logits(row, logits))?;
+        } else {
+            let run = Run { steps: step.steps, draws: &draws, ends: &ends };
+            steps = self.machines.run(width, &cells.cells(), run, &mut |tokens| {
+                let goes_on = giving.tokens(tokens);
+                let over = deadline.is_some_and(|deadline| deadline <= (self.clock)());
+                match goes_on && !over && !self.attention.load(Ordering::Acquire) {
+                    true => ControlFlow::Continue(()),
+                    false => ControlFlow::Break(()),
+                }
+            })?;
+        }
+        giving.finish();
+        (0..steps).for_each(|_| self.scheduler.stepped(rows));
+        Ok(())
+    }
+
+    /// What the machine chooses each row's token by.
+    fn draws(&self, step: &Step) -> Vec<Draw> {
+        let mut draws = Vec::new();
+        for piece in &step.pieces {
+            let new = self.scheduler.sequence(piece.ticket).map_or(0, |sequence| sequence.generated().len() as u64);
+            let submission = self.submissions.get(&piece.ticket);
+            let own = piece.tokens.len() - piece.proposed;
+            for row in 0..piece.tokens.len() {
+                // A row that gives no token is drawn for like the first that does; nobody looks.
+                let drawn = (row + 1).saturating_sub(own) as u64;
+                draws.push(submission.map_or(Draw::default(), |s| Draw::new(&s.sampling, new + drawn, s.row)));
+            }
+        }
+        draws
+    }
+
+    /// Ends the requests of a step that failed.
+    fn fail(&mut self, step: &Step, error: EngineError, each: &mut dyn FnMut(Ticket, Event) -> bool) {
+        // What its steps wrote is undefined, also of those whose tokens were told and whose pages were full by then.
+        self.scheduler.forget_pages();
+        let error = Arc::new(error);
+        for piece in &step.pieces {
+            self.submissions.remove(&piece.ticket);
+            if self.scheduler.end(piece.ticket, Finish::Taker).is_some() {
+                each(piece.ticket, Event::Fault(Arc::clone(&error)));
+            }
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn check(&self) {
+        self.scheduler.check();
+    }
+}

@@ -1,0 +1,143 @@
+//! The choice of a token by the host, from its logits: what a device's sampler has no room for.
+
+use std::collections::HashMap;
+
+use tilewright_kernels::naive::sample;
+
+use super::submission::{Logprobs, Submission, Token};
+
+/// The next token of a sequence whose tokens are `tokens`, the first `prompt` of them the prompt's; none where a logit is
+/// not a number.
+pub fn choose(submission: &Submission, tokens: &[u32], prompt: usize, logits: &[f32]) -> Option<Token> {
+    if logits.iter().any(|x| x.is_nan()) {
+        return None;
+    }
+    let step = (tokens.len() - prompt) as u64;
+    let (sampling, row) = (&submission.sampling, submission.row);
+    let id = match submission.penalties.is_none() && submission.suppressed.is_empty() {
+        true => sample(logits, sampling, step, row),
+        false => {
+            let mut changed = logits.to_vec();
+            punish(submission, tokens, prompt, &mut changed);
+            sample(&changed, sampling, step, row)
+        }
+    }?;
+    let logprobs = submission.logprobs.map(|count| logprobs(logits, id, count));
+    Some(Token { id: id as u32, logprobs })
+}
+
+/// Changes the logits as the request's penalties say.
+fn punish(submission: &Submission, tokens: &[u32], prompt: usize, logits: &mut [f32]) {
+    let penalties = &submission.penalties;
+    if penalties.repetition != 1.0 {
+        let mut seen: Vec<u32> = tokens.to_vec();
+        seen.sort_unstable();
+        seen.dedup();
+        for token in seen {
+            if let Some(x) = logits.get_mut(token as usize) {
+                *x = if *x > 0.0 { *x / penalties.repetition } else { *x * penalties.repetition };
+            }
+        }
+    }
+    if penalties.presence != 0.0 || penalties.frequency != 0.0 {
+        let mut counts: HashMap<u32, f32> = HashMap::new();
+        tokens[prompt..].iter().for_each(|&token| *counts.entry(token).or_default() += 1.0);
+        for (token, count) in counts {
+            if let Some(x) = logits.get_mut(token as usize) {
+                *x -= penalties.presence + penalties.frequency * count;
+            }
+        }
+    }
+    let repeated = repeated(tokens, penalties.no_repeat);
+    for &token in submission.suppressed.iter().chain(&repeated) {
+        if let Some(x) = logits.get_mut(token as usize) {
+            *x = f32::NEG_INFINITY;
+        }
+    }
+}
+
+/// Tokens with which the last ones would be a run of so many tokens that was there before.
+fn repeated(tokens: &[u32], run: usize) -> Vec<u32> {
+    let Some(before) = run.checked_sub(1) else { return Vec::new() };
+    let Some(last) = tokens.len().checked_sub(before).map(|from| &tokens[from..]) else { return Vec::new() };
+    tokens.windows(run).filter(|window| window[..before] == *last).map(|window| window[before]).collect()
+}
+
+/// The log probabilities of a token and of the likeliest ones.
+fn logprobs(logits: &[f32], chosen: usize, count: usize) -> Logprobs {
+    let most = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let sum: f64 = logits.iter().map(|&x| f64::from(x - most).exp()).sum();
+    let log = |id: usize| (f64::from(logits[id] - most) - sum.ln()) as f32;
+    let mut order: Vec<usize> = (0..logits.len()).collect();
+    let likelier = |&a: &usize, &b: &usize| logits[b].total_cmp(&logits[a]).then(a.cmp(&b));
+    let count = count.min(order.len());
+    if count > 0 && count < order.len() {
+        order.select_nth_unstable_by(count - 1, likelier);
+    }
+    order.truncate(count);
+    order.sort_unstable_by(likelier);
+    Logprobs { chosen: log(chosen), top: order.into_iter().map(|id| (id as u32, log(id))).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::generate::Request;
+    use super::super::submission::Penalties;
+    use super::*;
+
+    fn submission(penalties: Penalties) -> Submission {
+        let request = Request { prompt_ids: vec![0], max_new_tokens: 9 };
+        Submission { penalties, ..Submission::from(request) }
+    }
+
+    fn chosen(penalties: Penalties, tokens: &[u32], prompt: usize, logits: &[f32]) -> u32 {
+        choose(&submission(penalties), tokens, prompt, logits).expect("a token").id
+    }
+
+    #[test]
+    fn repetition_divides_positive_logits_and_multiplies_negative_ones_of_prompt_and_text() {
+        let twice = Penalties { repetition: 2.0, ..Penalties::NONE };
+        assert_eq!(chosen(twice, &[0, 2], 1, &[3.0, 1.4, 2.9]), 0);
+        assert_eq!(chosen(twice, &[0, 2], 1, &[3.0, 1.6, 2.9]), 1);
+        assert_eq!(chosen(twice, &[0], 1, &[-1.0, -1.9]), 1);
+        assert_eq!(chosen(twice, &[0], 1, &[-1.0, -2.1]), 0);
+    }
+
+    #[test]
+    fn presence_and_frequency_count_the_new_text_alone() {
+        let present = Penalties { presence: 1.0, ..Penalties::NONE };
+        assert_eq!(chosen(present, &[0, 0], 2, &[1.5, 1.0]), 0);
+        assert_eq!(chosen(present, &[0, 0], 1, &[1.5, 1.0]), 1);
+        let often = Penalties { frequency: 0.3, ..Penalties::NONE };
+        assert_eq!(chosen(often, &[5, 0], 1, &[1.5, 1.0]), 0);
+        assert_eq!(chosen(often, &[5, 0, 0], 1, &[1.5, 1.0]), 1);
+    }
+
+    #[test]
+    fn no_run_comes_twice_and_suppressed_tokens_never() {
+        let pairs = Penalties { no_repeat: 2, ..Penalties::NONE };
+        assert_eq!(chosen(pairs, &[1, 2, 1], 3, &[0.0, 1.0, 5.0]), 1);
+        let single = Penalties { no_repeat: 1, ..Penalties::NONE };
+        assert_eq!(chosen(single, &[2, 1], 1, &[0.0, 1.0, 5.0]), 0);
+        let longer = Penalties { no_repeat: 4, ..Penalties::NONE };
+        assert_eq!(chosen(longer, &[1, 2], 1, &[0.0, 1.0, 5.0]), 2);
+        let never = Submission { suppressed: vec![2, 900], ..submission(Penalties::NONE) };
+        assert_eq!(choose(&never, &[1], 1, &[0.0, 1.0, 5.0]).expect("a token").id, 1);
+    }
+
+    #[test]
+    fn log_probabilities_are_those_of_the_softmax() {
+        let asked = Submission { logprobs: Some(2), ..submission(Penalties::NONE) };
+        let token = choose(&asked, &[0], 1, &[1.0, 3.0, 2.0]).expect("a token");
+        let found = token.logprobs.expect("asked for");
+        let sum = 1f32.exp() + 2f32.exp() + 3f32.exp();
+        assert_eq!((token.id, found.top[0].0, found.top[1].0, found.top.len()), (1, 1, 2, 2));
+        assert!((found.chosen - (3.0 - sum.ln())).abs() < 1e-6 && found.top[0].1 == found.chosen);
+        assert!((found.top[1].1 - (2.0 - sum.ln())).abs() < 1e-6);
+    }
+
+    #[test]
+    fn logits_that_are_not_numbers_give_no_token() {
+        assert_eq!(choose(&submission(Penalties::NONE), &[0], 1, &[f32::NAN, 1.0]), None);
+    }
+}

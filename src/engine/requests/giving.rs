@@ -1,0 +1,146 @@
+//! What the rows of a step gave: which choices count, and who is told of them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tilewright_megakernel::vm::device::NO_TOKEN;
+
+use super::super::error::EngineError;
+use super::super::generate::Finish;
+use super::choice::choose;
+use super::scheduler::{Scheduler, Step};
+use super::submission::{Event, Submission, Ticket, Token};
+
+/// A step whose results come row by row.
+pub struct Giving<'g> {
+    step: &'g Step,
+    scheduler: &'g mut Scheduler,
+    submissions: &'g mut HashMap<Ticket, Submission>,
+    each: &'g mut dyn FnMut(Ticket, Event) -> bool,
+    /// How far each piece is.
+    states: Vec<State>,
+    /// Whether a request has ended.
+    ended: bool,
+}
+
+/// How far a piece is.
+struct State {
+    /// The row of its first token in the step.
+    first: usize,
+    /// Whether its next row's choice counts.
+    goes_on: bool,
+    /// What was chosen last in this step.
+    chosen: Option<u32>,
+    /// Proposed tokens that were chosen.
+    accepted: usize,
+}
+
+impl<'g> Giving<'g> {
+    /// Nothing has come yet.
+    pub fn new(
+        step: &'g Step,
+        scheduler: &'g mut Scheduler,
+        submissions: &'g mut HashMap<Ticket, Submission>,
+        each: &'g mut dyn FnMut(Ticket, Event) -> bool,
+    ) -> Giving<'g> {
+        let mut rows = 0;
+        let states = step.pieces.iter().map(|piece| {
+            let first = rows;
+            rows += piece.tokens.len();
+            State { first, goes_on: piece.gives, chosen: None, accepted: 0 }
+        });
+        Giving { states: states.collect(), step, scheduler, submissions, each, ended: false }
+    }
+
+    /// The rows whose logits are wanted.
+    pub fn wanted(&self) -> Vec<usize> {
+        let giving = self.step.pieces.iter().zip(&self.states).filter(|(piece, _)| piece.gives);
+        giving.flat_map(|(piece, state)| (state.first..).take(piece.tokens.len()).skip(piece.own() - 1)).collect()
+    }
+
+    /// Takes the logits of a row that is wanted.
+    pub fn logits(&mut self, row: usize, logits: &[f32]) {
+        let at = self.states.partition_point(|state| state.first <= row) - 1;
+        let offset = row - self.states[at].first;
+        if !self.counts(at, offset) {
+            return;
+        }
+        let ticket = self.step.pieces[at].ticket;
+        let (Some(submission), Some(sequence)) = (self.submissions.get(&ticket), self.scheduler.sequence(ticket))
+        else {
+            return;
+        };
+        match choose(submission, &sequence.tokens, sequence.prompt, logits) {
+            Some(token) => self.give(at, offset, token),
+            None => {
+                let position = self.step.pieces[at].position + offset;
+                self.states[at].goes_on = false;
+                self.submissions.remove(&ticket);
+                self.scheduler.end(ticket, Finish::Taker);
+                (self.each)(ticket, Event::Fault(Arc::new(EngineError::NotANumber { position })));
+            }
+        }
+    }
+
+    /// Takes the tokens that a machine chose in all rows; whether another step of the same launch makes sense.
+    pub fn tokens(&mut self, tokens: &[u32]) -> bool {
+        let mut stray = false;
+        for at in 0..self.step.pieces.len() {
+            let piece = &self.step.pieces[at];
+            let own = piece.own() - 1;
+            for offset in own..piece.tokens.len() {
+                let id = tokens[self.states[at].first + offset];
+                if id != NO_TOKEN && self.counts(at, offset) {
+                    self.give(at, offset, Token { id, logprobs: None });
+                } else if id != NO_TOKEN {
+                    // A row that ended by a token which the machine does not look for goes on there.
+                    stray = true;
+                }
+            }
+        }
+        let waited_for = self.ended && self.scheduler.has_waiting();
+        !stray && !waited_for && self.states.iter().any(|state| state.goes_on)
+    }
+
+    /// Nothing more comes: what was fed and gave no token is there.
+    pub fn finish(self) {
+        for (piece, state) in self.step.pieces.iter().zip(&self.states) {
+            if !piece.gives {
+                self.scheduler.accept(piece.ticket, piece.tokens.len(), None);
+            }
+            if piece.proposed > 0 {
+                self.scheduler.verified(piece.ticket, piece.proposed, state.accepted);
+            }
+        }
+    }
+
+    /// Whether a row's choice counts: a proposed token's does where the row before chose it.
+    fn counts(&mut self, at: usize, offset: usize) -> bool {
+        let (piece, state) = (&self.step.pieces[at], &mut self.states[at]);
+        if offset >= piece.own() {
+            let is_chosen = state.chosen == Some(piece.tokens[offset]);
+            state.goes_on &= is_chosen;
+            state.accepted += usize::from(state.goes_on);
+        }
+        state.goes_on
+    }
+
+    fn give(&mut self, at: usize, offset: usize, token: Token) {
+        let piece = &self.step.pieces[at];
+        let ticket = piece.ticket;
+        // The first choice of a step comes with all rows before it; a launch of several steps feeds one more in each.
+        let fed = if self.states[at].chosen.is_none() { piece.own() } else { 1 };
+        debug_assert!(fed == 1 || offset + 1 == piece.own());
+        self.states[at].chosen = Some(token.id);
+        let finish = self.scheduler.accept(ticket, fed, Some(token.id));
+        let goes_on = (self.each)(ticket, Event::Token(token));
+        if let Some(finish) = finish.or((!goes_on).then_some(Finish::Taker)) {
+            self.states[at].goes_on = false;
+            self.ended = true;
+            self.submissions.remove(&ticket);
+            if let Some(completion) = self.scheduler.end(ticket, finish) {
+                (self.each)(ticket, Event::End(completion));
+            }
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! Requests: continuous batching, shared prefixes, preemption, speculation.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `submission` | what is asked, and what comes back |
+//! | `scheduler` | the state machine: who gets rows and pages in the next step |
+//! | `sequence` | a request while it is there |
+//! | `cache` | pages: holders, prefixes that are found by their tokens |
+//! | `proposer` | tokens that may come next, from what the text repeats |
+//! | `choice` | tokens chosen by the host: penalties, log probabilities |
+//! | `giving` | what the rows of a step gave |
+//! | `batcher` | scheduler and machine together, a step at a time |
+//! | `many` | generation of more sequences than a device's step has rows |
+//! | `server` | the same behind a thread |
+//!
+//! `scheduler`, `sequence`, `cache`, `proposer` and `choice` are pure: what they are told decides what they say.
+
+mod batcher;
+mod cache;
+mod choice;
+mod giving;
+mod many;
+mod proposer;
+mod scheduler;
+mod sequence;
+mod server;
+mod submission;
+#[cfg(test)]
+mod trials;
+
+pub use batcher::{BatchOptions, Batcher};
+pub use server::{Server, ServerEvent, Stream};
+pub use submission::{Event, Logprobs, Penalties, Statistics, Submission, Ticket, Token};

@@ -1,0 +1,126 @@
+//! Speculation without a draft model: what followed the last tokens when they came before is proposed to follow again.
+
+use std::collections::HashMap;
+
+/// Most tokens that are proposed at a time: with the last token, the rows of a step of 8.
+pub const MOST_PROPOSED: usize = 7;
+/// Tokens of the longer and of the shorter run that is looked up.
+const RUNS: [usize; 2] = [4, 2];
+/// Proposals after which acceptance is looked at.
+const WINDOW: usize = 14;
+/// One of so many proposed tokens must be accepted for proposals to pay.
+const PAYS: usize = 4;
+/// Tokens without proposals after a window that did not pay.
+const REST: usize = 32;
+/// Tokens after which it is asked again where it had nothing to propose.
+const PATIENCE: usize = 8;
+
+/// Proposes tokens for one sequence.
+#[derive(Debug, Default)]
+pub struct Proposer {
+    tokens: Vec<u32>,
+    /// Where a run ended last, by its tokens; a table for each length.
+    last: [HashMap<Box<[u32]>, usize>; RUNS.len()],
+    /// Where the run at the end was before, the longer one in front.
+    before: [Option<usize>; RUNS.len()],
+    proposed: usize,
+    accepted: usize,
+    /// Accepted tokens of the last proposal.
+    last_accepted: usize,
+    /// Tokens until it proposes again.
+    rest: usize,
+}
+
+impl Proposer {
+    /// Takes the next token of the sequence.
+    pub fn push(&mut self, token: u32) {
+        self.tokens.push(token);
+        self.rest = self.rest.saturating_sub(1);
+        let end = self.tokens.len();
+        for ((run, last), before) in RUNS.into_iter().zip(&mut self.last).zip(&mut self.before) {
+            *before = end.checked_sub(run).and_then(|start| last.insert(self.tokens[start..].into(), end));
+        }
+    }
+
+    /// At most so many tokens that may come next; none where the last ones are new, or where it does not pay.
+    pub fn propose(&self, most: usize) -> Vec<u32> {
+        let Some(from) = self.before.iter().flatten().next().filter(|_| self.rest == 0) else { return Vec::new() };
+        // What reaches the end goes on with what was proposed: a text that repeats itself goes round.
+        let round = &self.tokens[*from..];
+        // What pays little costs little: two tokens, then twice as many as the last time went well.
+        let most = most.min(2 * (self.last_accepted + 1)).min(MOST_PROPOSED);
+        round.iter().copied().cycle().take(most).collect()
+    }
+
+    /// How many tokens may come before it is asked again, when it proposes nothing now.
+    pub fn patience(&self) -> usize {
+        if self.rest > 0 { self.rest } else { PATIENCE }
+    }
+
+    /// So many tokens were proposed, of which so many were accepted. Where few were, it rests.
+    pub fn verified(&mut self, proposed: usize, accepted: usize) {
+        self.last_accepted = accepted;
+        self.proposed += proposed;
+        self.accepted += accepted;
+        if self.proposed >= WINDOW {
+            if self.accepted * PAYS < self.proposed {
+                self.rest = REST;
+            }
+            (self.proposed, self.accepted) = (0, 0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn proposer(tokens: &[u32]) -> Proposer {
+        let mut proposer = Proposer::default();
+        tokens.iter().for_each(|&token| proposer.push(token));
+        proposer
+    }
+
+    #[test]
+    fn what_followed_is_proposed_and_the_longer_run_decides() {
+        assert_eq!(proposer(&[1, 2, 3, 4, 5, 9, 3, 4, 6, 1, 2, 3, 4]).propose(2), [5, 9]);
+        assert_eq!(proposer(&[7, 8, 5, 6, 7, 8]).propose(1), [5]);
+        assert!(proposer(&[1, 2, 3]).propose(7).is_empty());
+        assert!(proposer(&[]).propose(7).is_empty());
+    }
+
+    #[test]
+    fn a_text_that_goes_round_is_proposed_beyond_its_end() {
+        let mut single = proposer(&[5, 5, 5]);
+        single.verified(3, 3);
+        assert_eq!(single.propose(9), [5; MOST_PROPOSED]);
+        let mut pair = proposer(&[1, 2, 1, 2]);
+        pair.verified(2, 2);
+        assert_eq!(pair.propose(5), [1, 2, 1, 2, 1]);
+    }
+
+    #[test]
+    fn the_better_it_went_the_more_is_proposed() {
+        let mut proposer = proposer(&[1, 2, 1, 2]);
+        let mut lengths = Vec::new();
+        for accepted in [2, 6, 7, 1, 0, 0] {
+            lengths.push(proposer.propose(9).len());
+            proposer.verified(lengths[lengths.len() - 1], accepted);
+        }
+        assert_eq!(lengths, [2, 6, 7, 7, 4, 2]);
+    }
+
+    #[test]
+    fn it_rests_where_few_are_accepted_and_tries_again() {
+        let mut proposer = proposer(&[1, 2, 1, 2]);
+        (0..4).for_each(|_| proposer.verified(7, 6));
+        assert!(!proposer.propose(7).is_empty());
+        (0..4).for_each(|_| proposer.verified(7, 1));
+        assert_eq!(proposer.patience(), REST);
+        for at in 0..REST as u32 {
+            assert!(proposer.propose(7).is_empty());
+            proposer.push(1 + at % 2);
+        }
+        assert_eq!((proposer.propose(7).is_empty(), proposer.patience()), (false, PATIENCE));
+    }
+}

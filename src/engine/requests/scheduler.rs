@@ -1,0 +1,417 @@
+//! The state machine of continuous batching: which rows the next step feeds, and in which pages. It knows no machine, no
+//! clock and no text.
+//!
+//! A request waits or runs. A running one has a seat, pages, and tokens that are *pending*: a prompt in chunks, or the one
+//! token that was chosen last. Feeding its last pending token gives the next. So prompts, decoding and what is computed
+//! again after a loss of pages are one thing.
+//!
+//! All requests have one order: by priority, then by submission. Whoever comes first in it takes rows first; whoever lacks
+//! a page takes those of the last, which waits again and keeps its tokens. The first one thus goes on in every step, and
+//! each request that fits the pools alone ends.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::super::generate::{Completion, Finish};
+use super::cache::PageCache;
+use super::proposer::{MOST_PROPOSED, Proposer};
+use super::sequence::{Ask, Place, Sequence};
+use super::submission::{Statistics, Ticket};
+
+/// What a scheduler may use.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Most rows of a step, at least 1.
+    pub rows: usize,
+    /// Most of them that hold a prompt's tokens where others decode, at least 1.
+    pub prompt_rows: usize,
+    /// Most steps of a launch, at least 1.
+    pub steps: usize,
+    /// Positions of the model.
+    pub positions: usize,
+    /// Pages of the pools.
+    pub pages: usize,
+    /// Tokens of a page.
+    pub page_tokens: usize,
+    /// Whether prefixes are shared.
+    pub sharing: bool,
+    /// Tokens that end a sequence.
+    pub ends: Vec<u32>,
+}
+
+/// Consecutive rows of a step that hold tokens of one request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Whose.
+    pub ticket: Ticket,
+    /// The position of the first.
+    pub position: usize,
+    /// Their tokens.
+    pub tokens: Vec<u32>,
+    /// How many of them, at the end, are proposed: each counts if the row before chooses it.
+    pub proposed: usize,
+    /// Whether the rows from the last that is not proposed on give tokens.
+    pub gives: bool,
+}
+
+impl Piece {
+    /// Its tokens that are not proposed, at least one.
+    pub fn own(&self) -> usize {
+        self.tokens.len() - self.proposed
+    }
+}
+
+/// What the next step runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Its rows.
+    pub pieces: Vec<Piece>,
+    /// Most steps of one launch. More than one only where every piece is one row, whose tokens the machine chooses.
+    pub steps: usize,
+    /// Whether the host must choose some token: a request wants it, or it is the first one of a prompt.
+    pub by_host: bool,
+}
+
+/// Requests, and the pages that they hold.
+#[derive(Debug)]
+pub struct Scheduler {
+    limits: Limits,
+    cache: PageCache,
+    sequences: BTreeMap<Ticket, Sequence>,
+    waiting: BTreeSet<Place>,
+    running: BTreeSet<Place>,
+    statistics: Statistics,
+}
+
+/// A step that is being put together.
+struct Draft {
+    pieces: Vec<(Place, usize)>,
+    rows: usize,
+    prompt_rows: usize,
+    preempted: bool,
+}
+
+impl Draft {
+    fn add(&mut self, place: Place, rows: usize) {
+        if rows > 0 {
+            self.pieces.push((place, rows));
+            self.rows -= rows;
+        }
+    }
+
+    fn remove(&mut self, place: Place) {
+        let rows: usize = self.pieces.iter().filter(|piece| piece.0 == place).map(|piece| piece.1).sum();
+        self.pieces.retain(|piece| piece.0 != place);
+        self.rows += rows;
+        self.preempted = true;
+    }
+}
+
+impl Scheduler {
+    /// No requests.
+    pub fn new(limits: Limits) -> Scheduler {
+        Scheduler {
+            cache: PageCache::new(limits.pages, limits.page_tokens),
+            limits,
+            sequences: BTreeMap::new(),
+            waiting: BTreeSet::new(),
+            running: BTreeSet::new(),
+            statistics: Statistics::default(),
+        }
+    }
+
+    /// Takes a request, which must fit the pools alone.
+    pub fn submit(&mut self, ticket: Ticket, ask: Ask) {
+        let sequence = Sequence::new(ask);
+        self.waiting.insert(sequence.place(ticket));
+        self.sequences.insert(ticket, sequence);
+    }
+
+    /// Ends a request; gives what it has.
+    pub fn end(&mut self, ticket: Ticket, finish: Finish) -> Option<Completion> {
+        let sequence = self.sequences.remove(&ticket)?;
+        let place = sequence.place(ticket);
+        self.waiting.remove(&place);
+        self.running.remove(&place);
+        self.cache.leave(&sequence.pages);
+        Some(Completion { token_ids: sequence.generated().to_vec(), finish })
+    }
+
+    /// Requests whose deadline is over.
+    pub fn expired(&self, now: Duration) -> Vec<Ticket> {
+        let over = |(_, sequence): &(&Ticket, &Sequence)| sequence.expires.is_some_and(|expires| expires <= now);
+        self.sequences.iter().filter(over).map(|(&ticket, _)| ticket).collect()
+    }
+
+    /// When the next deadline is over.
+    pub fn next_deadline(&self) -> Option<Duration> {
+        self.sequences.values().filter_map(|sequence| sequence.expires).min()
+    }
+
+    /// Tokens that end a sequence.
+    pub fn ends(&self) -> &[u32] {
+        &self.limits.ends
+    }
+
+    /// Whether there is no request.
+    pub fn is_idle(&self) -> bool {
+        self.sequences.is_empty()
+    }
+
+    /// Whether a request waits for a seat or for pages.
+    pub fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// A request that is there.
+    pub fn sequence(&self, ticket: Ticket) -> Option<&Sequence> {
+        self.sequences.get(&ticket)
+    }
+
+    /// What was done so far.
+    pub fn statistics(&self) -> Statistics {
+        self.statistics
+    }
+
+    /// Forgets the contents of pages that may be shared: a machine failed, and nobody knows what they hold.
+    pub fn forget_pages(&mut self) {
+        self.cache.forget_all();
+    }
+
+    /// What the next step runs; nothing where there is no request. Its pages are there.
+    pub fn plan(&mut self) -> Option<Step> {
+        let mut draft =
+            Draft { pieces: Vec::new(), rows: self.limits.rows, prompt_rows: self.limits.rows, preempted: false };
+        self.add_decoding(&mut draft);
+        if !draft.pieces.is_empty() {
+            draft.prompt_rows = self.limits.prompt_rows;
+        }
+        self.add_prompts(&mut draft);
+        // Whoever just lost its pages takes none of others' in the same step.
+        if !draft.preempted {
+            self.admit(&mut draft);
+        }
+        if draft.pieces.is_empty() {
+            return None;
+        }
+        let mut pieces: Vec<Piece> = draft.pieces.iter().map(|&(place, rows)| self.piece(place.ticket, rows)).collect();
+        for piece in &mut pieces {
+            draft.rows -= self.propose(piece, draft.rows);
+        }
+        let first = |piece: &Piece| self.sequence_of(piece).generated().is_empty();
+        let by_host = pieces.iter().any(|p| p.gives && (self.sequence_of(p).by_host || first(p)));
+        let single = pieces.iter().all(|piece| piece.gives && piece.tokens.len() == 1);
+        let steps = if single && !by_host { self.reserve_steps(&pieces) } else { 1 };
+        Some(Step { pieces, steps, by_host })
+    }
+
+    /// So many more tokens of a request were fed, all of them its own; the last one's choice is its next token, where
+    /// there is one. Says why the request ends, where it does; it is still there.
+    pub fn accept(&mut self, ticket: Ticket, fed: usize, token: Option<u32>) -> Option<Finish> {
+        let sequence = self.sequences.get_mut(&ticket)?;
+        sequence.computed += fed;
+        let size = self.limits.page_tokens;
+        while self.limits.sharing && (sequence.filled + 1) * size <= sequence.computed {
+            let at = sequence.filled;
+            let before = at.checked_sub(1).map(|before| sequence.pages[before]);
+            let tokens = &sequence.tokens[at * size..][..size];
+            sequence.pages[at] = self.cache.fill(sequence.pages[at], before, tokens);
+            sequence.filled += 1;
+        }
+        let token = token?;
+        self.statistics.tokens += 1;
+        sequence.push(token, self.limits.ends.contains(&token), self.limits.positions)
+    }
+
+    /// A step of so many rows was run.
+    pub fn stepped(&mut self, rows: usize) {
+        self.statistics.steps += 1;
+        self.statistics.rows += rows as u64;
+    }
+
+    /// Of a piece's proposed tokens so many were accepted.
+    pub fn verified(&mut self, ticket: Ticket, proposed: usize, accepted: usize) {
+        self.statistics.proposed += proposed as u64;
+        self.statistics.accepted += accepted as u64;
+        if let Some(proposer) = self.sequences.get_mut(&ticket).and_then(|sequence| sequence.proposer.as_mut()) {
+            proposer.verified(proposed, accepted);
+        }
+    }
+
+    /// A row of every running request that decodes.
+    fn add_decoding(&mut self, draft: &mut Draft) {
+        for place in self.running.clone() {
+            if self.running.contains(&place) && self.sequences[&place.ticket].pending() == 1 {
+                let rows = self.reserve(place, 1, draft);
+                draft.add(place, rows);
+            }
+        }
+    }
+
+    /// Chunks of the prompts of running requests, in order.
+    fn add_prompts(&mut self, draft: &mut Draft) {
+        for place in self.running.clone() {
+            if self.running.contains(&place) && self.sequences[&place.ticket].pending() > 1 {
+                self.add_chunk(place, draft);
+            }
+        }
+    }
+
+    fn add_chunk(&mut self, place: Place, draft: &mut Draft) {
+        let rows = self.sequences[&place.ticket].pending().min(draft.rows).min(draft.prompt_rows);
+        if rows > 0 {
+            let rows = self.reserve(place, rows, draft);
+            draft.add(place, rows);
+            draft.prompt_rows -= rows;
+        }
+    }
+
+    /// Waiting requests take seats, in order; none overtakes another.
+    fn admit(&mut self, draft: &mut Draft) {
+        while let Some(&place) = self.waiting.first().filter(|_| draft.prompt_rows > 0) {
+            if !self.seat(place, draft) {
+                break;
+            }
+            self.add_chunk(place, draft);
+        }
+    }
+
+    /// A seat, a row and the prefix that is there for a waiting request; those of a lower priority are taken.
+    fn seat(&mut self, place: Place, draft: &mut Draft) -> bool {
+        let lower =
+            |scheduler: &Scheduler| scheduler.running.last().copied().filter(|last| last.priority > place.priority);
+        while self.running.len() >= self.limits.rows || draft.rows == 0 {
+            let Some(last) = lower(self) else { return false };
+            self.preempt(last, draft);
+        }
+        let tokens = &self.sequences[&place.ticket].tokens;
+        let pages = tokens.len().div_ceil(self.limits.page_tokens);
+        // The last token is fed in any case: its logits are wanted.
+        let shared = if self.limits.sharing { self.cache.share(&tokens[..tokens.len() - 1]) } else { Vec::new() };
+        loop {
+            // A page is left for those that run, or the newcomer would soon lose its own to them.
+            let spare = usize::from(!self.running.is_empty());
+            if self.cache.available() >= pages - shared.len() + spare {
+                break;
+            }
+            let Some(last) = lower(self) else {
+                self.cache.leave(&shared);
+                return false;
+            };
+            self.preempt(last, draft);
+        }
+        let Some(sequence) = self.sequences.get_mut(&place.ticket) else { return false };
+        sequence.computed = shared.len() * self.limits.page_tokens;
+        sequence.filled = shared.len();
+        sequence.pages = shared;
+        self.statistics.shared_tokens += sequence.computed as u64;
+        self.waiting.remove(&place);
+        self.running.insert(place);
+        true
+    }
+
+    /// Pages for so many more tokens, of whoever comes last if there are no others; gives for how many there are.
+    fn reserve(&mut self, place: Place, rows: usize, draft: &mut Draft) -> usize {
+        loop {
+            if self.extend(place.ticket, rows) {
+                return rows;
+            }
+            match self.running.last() {
+                Some(&last) if last > place => self.preempt(last, draft),
+                _ => {
+                    let sequence = &self.sequences[&place.ticket];
+                    return sequence.pages.len() * self.limits.page_tokens - sequence.computed;
+                }
+            }
+        }
+    }
+
+    /// Takes the pages that so many more tokens need, as far as there are some; whether there were.
+    fn extend(&mut self, ticket: Ticket, tokens: usize) -> bool {
+        let Some(sequence) = self.sequences.get_mut(&ticket) else { return false };
+        while sequence.pages.len() * self.limits.page_tokens < sequence.computed + tokens {
+            let Some(page) = self.cache.take() else { return false };
+            sequence.pages.push(page);
+        }
+        true
+    }
+
+    /// Takes a running request's pages; it waits again.
+    fn preempt(&mut self, place: Place, draft: &mut Draft) {
+        if let Some(sequence) = self.sequences.get_mut(&place.ticket) {
+            self.cache.leave(&std::mem::take(&mut sequence.pages));
+            (sequence.computed, sequence.filled) = (0, 0);
+        }
+        self.running.remove(&place);
+        self.waiting.insert(place);
+        self.statistics.preemptions += 1;
+        draft.remove(place);
+    }
+
+    fn piece(&self, ticket: Ticket, rows: usize) -> Piece {
+        let sequence = &self.sequences[&ticket];
+        Piece {
+            ticket,
+            position: sequence.computed,
+            tokens: sequence.tokens[sequence.computed..][..rows].to_vec(),
+            proposed: 0,
+            gives: rows == sequence.pending(),
+        }
+    }
+
+    fn sequence_of(&self, piece: &Piece) -> &Sequence {
+        &self.sequences[&piece.ticket]
+    }
+
+    /// Appends proposed tokens to a piece that decodes, where rows and pages are left; gives how many.
+    fn propose(&mut self, piece: &mut Piece, rows: usize) -> usize {
+        let sequence = &self.sequences[&piece.ticket];
+        let Some(proposer) = sequence.proposer.as_ref().filter(|_| piece.gives && piece.tokens.len() == 1) else {
+            return 0;
+        };
+        let room = (sequence.pages.len() + self.cache.available()) * self.limits.page_tokens - sequence.computed - 1;
+        let left = sequence.left(self.limits.positions).saturating_sub(1);
+        let proposed = proposer.propose(rows.min(MOST_PROPOSED).min(left).min(room));
+        if !self.extend(piece.ticket, 1 + proposed.len()) {
+            return 0;
+        }
+        piece.proposed = proposed.len();
+        piece.tokens.extend(proposed);
+        piece.proposed
+    }
+
+    /// Steps for which all pieces have room, and that nobody's proposals wait for; the pages for them, which nobody loses.
+    fn reserve_steps(&mut self, pieces: &[Piece]) -> usize {
+        let size = self.limits.page_tokens;
+        let sequences = pieces.iter().map(|piece| self.sequence_of(piece));
+        let most = sequences.map(|sequence| {
+            let patience = sequence.proposer.as_ref().map_or(usize::MAX, Proposer::patience);
+            sequence.left(self.limits.positions).min(patience)
+        });
+        let mut steps = most.min().unwrap_or(1).min(self.limits.steps).max(1);
+        let needed = |steps: usize| -> usize {
+            let sequences = pieces.iter().map(|piece| self.sequence_of(piece));
+            sequences.map(|s| (s.computed + steps).div_ceil(size).saturating_sub(s.pages.len())).sum()
+        };
+        while steps > 1 && needed(steps) > self.cache.available() {
+            steps /= 2;
+        }
+        pieces.iter().for_each(|piece| _ = self.extend(piece.ticket, steps));
+        steps
+    }
+}
+
+#[cfg(test)]
+impl Scheduler {
+    /// Asserts that every page is free, idle or held by those that run, and that each request waits or runs.
+    pub fn check(&self) {
+        self.cache.check(self.sequences.values().map(|sequence| &sequence.pages[..]));
+        let places: BTreeSet<Place> = self.sequences.iter().map(|(&ticket, s)| s.place(ticket)).collect();
+        assert_eq!(places, self.waiting.union(&self.running).copied().collect());
+        assert!(self.waiting.is_disjoint(&self.running));
+        for place in &self.waiting {
+            assert!(self.sequences[&place.ticket].pages.is_empty(), "who waits holds no page");
+        }
+        assert_eq!(self.cache.len(), self.limits.pages);
+    }
+}

@@ -1,0 +1,119 @@
+//! A request while it is there: its tokens, its pages, and how far it is.
+
+use std::cmp::Reverse;
+use std::time::Duration;
+
+use super::super::generate::Finish;
+use super::proposer::Proposer;
+use super::submission::Ticket;
+
+/// What a scheduler needs to know of a request.
+#[derive(Debug)]
+pub struct Ask {
+    /// Tokens of the prompt, at least one.
+    pub prompt: Vec<u32>,
+    /// Most new tokens, at least one.
+    pub max_new_tokens: usize,
+    /// Higher ones come first.
+    pub priority: i32,
+    /// When it ends at the latest.
+    pub expires: Option<Duration>,
+    /// Whether its tokens are chosen by the host.
+    pub by_host: bool,
+    /// Whether tokens are proposed.
+    pub speculate: bool,
+}
+
+/// The place of a request in the order of all: by priority, then by submission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// The higher, the earlier.
+    pub priority: Reverse<i32>,
+    /// The earlier, the earlier.
+    pub ticket: Ticket,
+}
+
+/// A request that waits or runs.
+#[derive(Debug)]
+pub struct Sequence {
+    /// Prompt and new tokens.
+    pub tokens: Vec<u32>,
+    /// Tokens of the prompt.
+    pub prompt: usize,
+    /// Tokens whose keys and values are in its pages; fewer than there are tokens.
+    pub computed: usize,
+    /// The page of every run of tokens.
+    pub pages: Vec<i32>,
+    /// Pages of those that are full, and known to be so.
+    pub filled: usize,
+    /// When it ends at the latest.
+    pub expires: Option<Duration>,
+    /// Whether its tokens are chosen by the host.
+    pub by_host: bool,
+    /// Who proposes tokens, where that is wanted.
+    pub proposer: Option<Proposer>,
+    priority: i32,
+    max_new_tokens: usize,
+}
+
+impl Sequence {
+    /// A request that has no pages.
+    pub fn new(ask: Ask) -> Sequence {
+        let proposer = ask.speculate.then(|| {
+            let mut proposer = Proposer::default();
+            ask.prompt.iter().for_each(|&token| proposer.push(token));
+            proposer
+        });
+        Sequence {
+            prompt: ask.prompt.len(),
+            tokens: ask.prompt,
+            computed: 0,
+            pages: Vec::new(),
+            filled: 0,
+            expires: ask.expires,
+            by_host: ask.by_host,
+            proposer,
+            priority: ask.priority,
+            max_new_tokens: ask.max_new_tokens,
+        }
+    }
+
+    /// Its place in the order.
+    pub fn place(&self, ticket: Ticket) -> Place {
+        Place { priority: Reverse(self.priority), ticket }
+    }
+
+    /// Tokens that are still to be fed, at least one: the last one's logits give the next token.
+    pub fn pending(&self) -> usize {
+        self.tokens.len() - self.computed
+    }
+
+    /// New tokens.
+    pub fn generated(&self) -> &[u32] {
+        &self.tokens[self.prompt..]
+    }
+
+    /// Most tokens that it may still get, in a model of so many positions; the token behind the last position is chosen,
+    /// and not fed.
+    pub fn left(&self, positions: usize) -> usize {
+        let new = self.tokens.len() - self.prompt;
+        (self.max_new_tokens - new).min((positions + 1).saturating_sub(self.tokens.len()))
+    }
+
+    /// Takes its next token, and says why it ends where it does.
+    pub fn push(&mut self, token: u32, is_end: bool, positions: usize) -> Option<Finish> {
+        self.tokens.push(token);
+        if let Some(proposer) = &mut self.proposer {
+            proposer.push(token);
+        }
+        if is_end {
+            Some(Finish::Stop)
+        } else if self.tokens.len() - self.prompt >= self.max_new_tokens {
+            Some(Finish::Length)
+        } else if self.tokens.len() > positions {
+            Some(Finish::Positions)
+        } else {
+            None
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! What is asked of a batcher: a prompt, how its tokens are chosen, how urgent it is; and what comes back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tilewright_kernels::naive::Sampling;
+
+use super::super::error::EngineError;
+use super::super::generate::{Completion, Request};
+
+/// A request with everything that may be asked of it. What it does not say is as in [`Submission::from`] a [`Request`].
+///
+/// ```
+/// use std::time::Duration;
+/// use tilewright::engine::{Penalties, Request, Submission};
+/// let request = Request { prompt_ids: vec![1, 2, 3], max_new_tokens: 16 };
+/// let urgent = Submission {
+///     priority: 1,
+///     deadline: Some(Duration::from_secs(2)),
+///     penalties: Penalties { repetition: 1.1, ..Penalties::NONE },
+///     ..Submission::from(request)
+/// };
+/// assert!(urgent.sampling.is_greedy() && urgent.needs_host());
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Submission {
+    /// The prompt, and most tokens.
+    pub request: Request,
+    /// How tokens are chosen; greedily. The seed is the request's own.
+    pub sampling: Sampling,
+    /// The row of the random numbers; 0. Requests of one seed and one prompt differ by it, as the rows of a batch do.
+    pub row: u32,
+    /// What the logits are changed by before a token is chosen; nothing.
+    pub penalties: Penalties,
+    /// Tokens that are never chosen; none.
+    pub suppressed: Vec<u32>,
+    /// Log probabilities that come with each token: its own, and those of so many of the likeliest; none.
+    pub logprobs: Option<usize>,
+    /// Requests of a higher priority come first, and take seats and pages from those of a lower one; 0.
+    pub priority: i32,
+    /// When it ends at the latest, from its submission on; never.
+    pub deadline: Option<Duration>,
+    /// Whether tokens are proposed from what the text repeats, and verified several at a time. The text is the same.
+    pub speculate: bool,
+}
+
+/// What the logits of tokens that were there before are changed by.
+///
+/// ```
+/// use tilewright::engine::Penalties;
+/// assert!(Penalties::NONE.is_none());
+/// assert!(!Penalties { presence: 0.5, ..Penalties::NONE }.is_none());
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Penalties {
+    /// Logits of tokens of the prompt and the new text: positive ones are divided by it, negative ones multiplied. 1: no
+    /// change. Above 0.
+    pub repetition: f32,
+    /// Taken from the logits of tokens of the new text. 0: no change.
+    pub presence: f32,
+    /// Taken from them as often as each was there. 0: no change.
+    pub frequency: f32,
+    /// No run of so many tokens, in prompt and new text, comes twice. 0: any may.
+    pub no_repeat: usize,
+}
+
+impl Penalties {
+    /// No change.
+    pub const NONE: Penalties = Penalties { repetition: 1.0, presence: 0.0, frequency: 0.0, no_repeat: 0 };
+
+    /// Whether nothing is changed.
+    pub fn is_none(&self) -> bool {
+        *self == Penalties::NONE
+    }
+
+    /// Refuses what makes no sense.
+    pub(crate) fn check(&self) -> Result<(), EngineError> {
+        let refused = |name, found, expected| Err(EngineError::Penalty { name, found, expected });
+        if !(self.repetition > 0.0 && self.repetition.is_finite()) {
+            return refused("repetition", self.repetition, "a finite number above 0 (1 changes nothing)");
+        }
+        for (name, found) in [("presence", self.presence), ("frequency", self.frequency)] {
+            if !found.is_finite() {
+                return refused(name, found, "a finite number (0 changes nothing)");
+            }
+        }
+        Ok(())
+    }
+}
+
+impl From<Request> for Submission {
+    fn from(request: Request) -> Submission {
+        Submission {
+            request,
+            sampling: Sampling::GREEDY,
+            row: 0,
+            penalties: Penalties::NONE,
+            suppressed: Vec::new(),
+            logprobs: None,
+            priority: 0,
+            deadline: None,
+            speculate: false,
+        }
+    }
+}
+
+impl Submission {
+    /// Whether its tokens can only be chosen by the host, from logits: penalties, suppressed tokens, log probabilities. Such
+    /// a request makes one step of a launch.
+    pub fn needs_host(&self) -> bool {
+        !self.penalties.is_none() || !self.suppressed.is_empty() || self.logprobs.is_some()
+    }
+}
+
+/// The number of a request, in the order of submission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(pub(super) u64);
+
+impl Ticket {
+    /// How many were submitted before.
+    pub fn number(self) -> u64 {
+        self.0
+    }
+}
+
+/// A new token.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Token {
+    /// Its id.
+    pub id: u32,
+    /// Its log probability and those of the likeliest, where they were asked for.
+    pub logprobs: Option<Logprobs>,
+}
+
+/// Log probabilities (natural) of a position, of the model's own logits: at temperature 1, without penalties.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Logprobs {
+    /// Of the token that was chosen.
+    pub chosen: f32,
+    /// The likeliest tokens with theirs, the likeliest first.
+    pub top: Vec<(u32, f32)>,
+}
+
+/// What happens to a request. The last event is an end or a fault.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// A new token.
+    Token(Token),
+    /// It has ended: all its tokens, and why.
+    End(Completion),
+    /// A step that it was part of failed, or its logits are not numbers. Its tokens so far stay given.
+    Fault(Arc<EngineError>),
+}
+
+/// What a batcher has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Steps of the programs.
+    pub steps: u64,
+    /// Rows of these steps that held a token.
+    pub rows: u64,
+    /// Tokens given.
+    pub tokens: u64,
+    /// Tokens whose keys and values were found in pages of others, and not computed.
+    pub shared_tokens: u64,
+    /// Times that a request lost its pages to another one.
+    pub preemptions: u64,
+    /// Tokens that were proposed.
+    pub proposed: u64,
+    /// Those of them that were accepted.
+    pub accepted: u64,
+}

@@ -1,0 +1,299 @@
+//! A batcher on fake machines: what is done to it, and what must hold afterwards.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tilewright_kernels::naive::Sampling;
+use tilewright_megakernel::model::ModelSpec;
+
+use super::super::super::error::EngineError;
+use super::super::super::generate::{Finish, Request};
+use super::super::batcher::{Batcher, Shape};
+use super::super::choice::choose;
+use super::super::scheduler::Limits;
+use super::super::submission::{Event, Penalties, Statistics, Submission, Ticket};
+use super::fake::{Fake, Fault, Memory, Plan, VOCAB, logits};
+
+/// The token that ends a sequence.
+pub const END: u32 = 11;
+
+/// A batcher and its machines.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub pages: usize,
+    pub page_tokens: usize,
+    pub rows: usize,
+    pub prompt_rows: usize,
+    pub steps: usize,
+    pub sharing: bool,
+    /// Whether machines choose tokens by themselves.
+    pub launches: bool,
+    pub memory: Memory,
+    pub positions: usize,
+}
+
+impl Config {
+    /// Room for everything.
+    pub fn ample() -> Config {
+        Config {
+            pages: 64,
+            page_tokens: 4,
+            rows: 8,
+            prompt_rows: 4,
+            steps: 16,
+            sharing: true,
+            launches: false,
+            memory: None,
+            positions: 200,
+        }
+    }
+}
+
+/// A request.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    pub submission: Submission,
+    /// Whoever takes the tokens ends it with this one.
+    pub taken: Option<usize>,
+}
+
+impl Asked {
+    pub fn new(prompt: &[u32], new: usize) -> Asked {
+        let request = Request { prompt_ids: prompt.to_vec(), max_new_tokens: new };
+        Asked { submission: Submission::from(request), taken: None }
+    }
+
+    pub fn hot(self, seed: u64) -> Asked {
+        let sampling = Sampling::new(0.9, Some(8), 0.95, seed).expect("valid options");
+        Asked { submission: Submission { sampling, ..self.submission }, ..self }
+    }
+
+    pub fn punished(self) -> Asked {
+        let penalties = Penalties { repetition: 1.3, frequency: 0.1, ..Penalties::NONE };
+        Asked { submission: Submission { penalties, ..self.submission }, ..self }
+    }
+
+    pub fn speculating(self) -> Asked {
+        Asked { submission: Submission { speculate: true, ..self.submission }, ..self }
+    }
+
+    pub fn urgent(self, priority: i32) -> Asked {
+        Asked { submission: Submission { priority, ..self.submission }, ..self }
+    }
+
+    /// What it gets alone: from the logits of its tokens, without pages.
+    pub fn alone(&self, config: &Config) -> (Vec<u32>, Finish) {
+        let Request { prompt_ids, max_new_tokens } = &self.submission.request;
+        let mut tokens = prompt_ids.clone();
+        let mut finish = Finish::Length;
+        while tokens.len() - prompt_ids.len() < *max_new_tokens {
+            let logits = logits(&tokens, config.memory);
+            let token = choose(&self.submission, &tokens, prompt_ids.len(), &logits).expect("a token").id;
+            tokens.push(token);
+            finish = if token == END {
+                Finish::Stop
+            } else if tokens.len() - prompt_ids.len() == *max_new_tokens {
+                Finish::Length
+            } else if tokens.len() > config.positions {
+                Finish::Positions
+            } else {
+                continue;
+            };
+            break;
+        }
+        (tokens.split_off(prompt_ids.len()), finish)
+    }
+}
+
+/// What is done.
+#[derive(Clone, Debug)]
+pub enum Action {
+    Submit(Asked),
+    /// The request that was taken as that one goes on: its prompt, its tokens so far, then those of this prompt.
+    Follow(usize, Asked),
+    /// Of the requests that were taken, the one of this number, modulo how many there are.
+    Cancel(usize),
+    Step,
+    Fault(Fault),
+    /// So many milliseconds.
+    Wait(u64),
+}
+
+/// What became of a request.
+#[derive(Debug, Default)]
+pub struct Story {
+    pub asked: Option<Asked>,
+    pub tokens: Vec<u32>,
+    /// `Err`: a fault.
+    pub end: Option<Result<Finish, String>>,
+    pub cancelled: bool,
+}
+
+/// A batcher under test.
+pub struct Drive {
+    pub batcher: Batcher,
+    pub stories: BTreeMap<Ticket, Story>,
+    /// The order in which requests ended.
+    pub ended: Vec<Ticket>,
+    config: Config,
+    plan: Plan,
+    time: Arc<AtomicU64>,
+    faults: usize,
+}
+
+/// Steps after which a batcher that is still at work has lost its way.
+const MOST_STEPS: usize = 20_000;
+
+impl Drive {
+    pub fn new(config: &Config) -> Drive {
+        let context = config.positions.min(config.pages * config.page_tokens);
+        let per_row = context.div_ceil(config.page_tokens);
+        let plan = Plan::default();
+        let fake = Fake {
+            launches: if config.launches { 64 } else { 0 },
+            memory: config.memory,
+            page_tokens: config.page_tokens,
+            per_row,
+            pool: vec![(0, 0); config.pages * config.page_tokens],
+            plan: Arc::clone(&plan),
+        };
+        let limits = Limits {
+            rows: config.rows,
+            prompt_rows: config.prompt_rows,
+            steps: config.steps,
+            positions: config.positions,
+            pages: config.pages,
+            page_tokens: config.page_tokens,
+            sharing: config.sharing,
+            ends: vec![END],
+        };
+        let mut spec = ModelSpec::named("llama-3.2-1b").expect("a model");
+        (spec.vocab, spec.max_positions) = (VOCAB, config.positions);
+        let (pages, page_tokens) = (config.pages, config.page_tokens);
+        let shape = Shape { spec, context, pages, page_tokens, per_row, sampling: true };
+        let time = Arc::new(AtomicU64::new(0));
+        let clock = Arc::clone(&time);
+        let clock = Box::new(move || Duration::from_millis(clock.load(Ordering::Relaxed)));
+        let batcher = Batcher::of(Box::new(fake), limits, shape, clock);
+        let (stories, ended) = (BTreeMap::new(), Vec::new());
+        Drive { batcher, stories, ended, config: config.clone(), plan, time, faults: 0 }
+    }
+
+    /// The time, in milliseconds.
+    pub fn time(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.time)
+    }
+
+    pub fn act(&mut self, action: &Action) {
+        match action {
+            Action::Submit(asked) => _ = self.submit(asked.clone()),
+            Action::Follow(at, asked) => self.follow(*at, asked.clone()),
+            Action::Cancel(at) => self.cancel(*at),
+            Action::Step => _ = self.step(),
+            Action::Fault(fault) => {
+                self.faults += 1;
+                *self.plan.lock().unwrap() = Some(*fault);
+            }
+            Action::Wait(time) => _ = self.time.fetch_add(*time, Ordering::Relaxed),
+        }
+        self.batcher.check();
+    }
+
+    pub fn submit(&mut self, asked: Asked) -> Option<Ticket> {
+        let Request { prompt_ids, max_new_tokens } = &asked.submission.request;
+        let room = (prompt_ids.len() + max_new_tokens.saturating_sub(1)).min(self.config.positions);
+        let fits = room <= self.config.pages * self.config.page_tokens;
+        match self.batcher.submit(asked.submission.clone()) {
+            Ok(ticket) => {
+                assert!(fits, "{room} tokens were taken");
+                let story = Story { asked: Some(asked), ..Story::default() };
+                assert!(self.stories.insert(ticket, story).is_none());
+                Some(ticket)
+            }
+            Err(error) => {
+                let known = matches!(error, EngineError::RequestContext { .. } | EngineError::RequestPages { .. });
+                assert!(known && !fits, "{error}");
+                None
+            }
+        }
+    }
+
+    fn follow(&mut self, at: usize, mut asked: Asked) {
+        let Some(story) = self.stories.values().nth(at % self.stories.len().max(1)) else { return };
+        let before = story.asked.as_ref().map_or(&[][..], |asked| &asked.submission.request.prompt_ids);
+        let request = &mut asked.submission.request;
+        request.prompt_ids = [before, &story.tokens, &request.prompt_ids].concat();
+        if request.prompt_ids.len() <= self.config.positions {
+            self.submit(asked);
+        }
+    }
+
+    fn cancel(&mut self, at: usize) {
+        let Some(&ticket) = self.stories.keys().nth(at % self.stories.len().max(1)) else { return };
+        let given = self.batcher.cancel(ticket);
+        let story = self.stories.get_mut(&ticket).expect("a story");
+        assert_eq!(given.is_some(), story.end.is_none(), "who has ended cannot be cancelled");
+        if let Some(given) = given {
+            assert_eq!(given.token_ids, story.tokens);
+            (story.end, story.cancelled) = (Some(Ok(given.finish)), true);
+        }
+    }
+
+    pub fn step(&mut self) -> bool {
+        let (stories, ended) = (&mut self.stories, &mut self.ended);
+        self.batcher.step(|ticket, event| {
+            let story = stories.get_mut(&ticket).expect("it was submitted");
+            assert!(story.end.is_none(), "an event behind the end: {event:?}");
+            match event {
+                Event::Token(token) => {
+                    story.tokens.push(token.id);
+                    let taken = story.asked.as_ref().and_then(|asked| asked.taken);
+                    if taken.is_some_and(|taken| story.tokens.len() > taken) {
+                        return ControlFlow::Break(());
+                    }
+                }
+                Event::End(completion) => {
+                    assert_eq!(completion.token_ids, story.tokens);
+                    story.end = Some(Ok(completion.finish));
+                    ended.push(ticket);
+                }
+                Event::Fault(error) => {
+                    story.end = Some(Err(error.to_string()));
+                    ended.push(ticket);
+                }
+            }
+            ControlFlow::Continue(())
+        })
+    }
+
+    /// Runs to the end, and says what must hold of every request.
+    pub fn finish(&mut self) -> Statistics {
+        let mut steps = 0;
+        while self.step() {
+            self.batcher.check();
+            steps += 1;
+            assert!(steps < MOST_STEPS, "requests wait for ever");
+        }
+        assert!(self.batcher.is_idle());
+        self.batcher.check();
+        let mut given = 0;
+        for (ticket, story) in &self.stories {
+            let asked = story.asked.as_ref().expect("it was asked");
+            let (alone, finish) = asked.alone(&self.config);
+            given += story.tokens.len();
+            assert_eq!(story.tokens, alone[..story.tokens.len().min(alone.len())], "{ticket:?}: {asked:?}");
+            match story.end.as_ref().unwrap_or_else(|| panic!("{ticket:?} never ended")) {
+                Ok(Finish::Taker) if story.cancelled => {}
+                Ok(Finish::Taker) => assert_eq!(Some(story.tokens.len()), asked.taken.map(|taken| taken + 1)),
+                Ok(Finish::Deadline) => assert!(asked.submission.deadline.is_some()),
+                Ok(found) => assert_eq!((story.tokens.len(), *found), (alone.len(), finish), "{ticket:?}: {asked:?}"),
+                Err(error) => assert!(self.faults > 0, "{error}"),
+            }
+        }
+        assert_eq!(self.batcher.statistics().tokens as usize, given, "tokens that were told");
+        self.batcher.statistics()
+    }
+}

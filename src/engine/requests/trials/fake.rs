@@ -1,0 +1,231 @@
+//! Machines whose tokens are a hash of what a sequence's pages hold, so that wrong pages give wrong tokens.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use tilewright_kernels::naive::{Sampling, sample};
+use tilewright_kernels::sample::Request as Draw;
+use tilewright_megakernel::vm::device::NO_TOKEN;
+use tilewright_megakernel::vm::reference::StepCells;
+
+use super::super::super::error::EngineError;
+use super::super::super::machines::{EachRow, EachStep, Machines};
+use super::super::super::session::Run;
+
+/// Tokens of the fake's vocabulary.
+pub const VOCAB: usize = 12;
+
+/// What goes wrong in a machine, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The next step is aborted, a launch behind so many steps; all that it wrote is nonsense.
+    Abort(usize),
+    /// The same with another error.
+    Broken(usize),
+    /// The next logits are not numbers.
+    NaN,
+    /// From now on the first two entries of a page table are exchanged: a planted bug.
+    Exchanged,
+}
+
+/// What goes wrong next.
+pub type Plan = Arc<Mutex<Option<Fault>>>;
+
+/// A token, and a digest of all tokens up to it.
+type Slot = (u32, u64);
+
+/// What tokens depend on: all before; or the last so many, and how often so many tokens fit into all. Then a text goes
+/// round for a while.
+pub type Memory = Option<(usize, usize)>;
+
+/// The machines.
+pub struct Fake {
+    /// Most steps of a launch that chooses tokens; 0: the host does.
+    pub launches: usize,
+    pub memory: Memory,
+    pub page_tokens: usize,
+    pub per_row: usize,
+    pub pool: Vec<Slot>,
+    pub plan: Plan,
+}
+
+fn mix(state: u64, value: u64) -> u64 {
+    let x = (state ^ value.wrapping_mul(0x9E37_79B9_7F4A_7C15)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    x ^ (x >> 29)
+}
+
+/// The digest of tokens.
+fn digest(before: u64, token: u32) -> u64 {
+    mix(before, u64::from(token) + 1)
+}
+
+/// The logits behind a sequence of tokens.
+pub fn logits(tokens: &[u32], memory: Memory) -> Vec<f32> {
+    let (seen, round) =
+        memory.map_or((tokens, 0), |(last, run)| (&tokens[tokens.len().saturating_sub(last)..], tokens.len() / run));
+    let state = seen.iter().fold(round as u64, |state, &token| digest(state, token));
+    (0..VOCAB).map(|id| (mix(mix(state, 99), id as u64) >> 40) as f32 / (1 << 22) as f32 - 1.0).collect()
+}
+
+/// A row that is not idle.
+#[derive(Clone)]
+struct Row {
+    row: usize,
+    token: u32,
+    position: usize,
+    pages: Vec<usize>,
+}
+
+impl Fake {
+    fn rows(&self, cells: &StepCells) -> Vec<Row> {
+        let exchanged = *self.plan.lock().unwrap() == Some(Fault::Exchanged);
+        let rows = cells.positions.iter().enumerate().filter(|(_, position)| **position >= 0);
+        rows.map(|(row, &position)| {
+            let position = position as usize;
+            let table = &cells.page_table[row * self.per_row..][..self.per_row];
+            let mut pages: Vec<usize> = table.iter().map(|&page| page as usize).collect();
+            if exchanged && position >= self.page_tokens {
+                pages.swap(0, 1);
+            }
+            Row { row, token: cells.tokens[row] as u32, position, pages }
+        })
+        .collect()
+    }
+
+    /// The rules of a device: nobody writes where another writes, or into a page that another sequence reads.
+    fn check(&self, rows: &[Row], steps: usize) {
+        let mut slots = HashMap::new();
+        for row in rows {
+            let page = row.pages[row.position / self.page_tokens];
+            let slot = (page, row.position % self.page_tokens);
+            assert_eq!(slots.insert(slot, row.row), None, "two rows write slot {slot:?}");
+            let last = (row.position + steps - 1) / self.page_tokens;
+            assert!(last < self.per_row, "a row goes beyond its page table");
+            let used = &row.pages[..=last];
+            assert!(used.iter().all(|&page| page < self.pool.len() / self.page_tokens));
+            for other in rows.iter().filter(|other| other.pages != row.pages) {
+                let written = &row.pages[row.position / self.page_tokens..=last];
+                let read = &other.pages[..=(other.position + steps - 1) / self.page_tokens];
+                assert!(!written.iter().any(|page| read.contains(page)), "a page is written and another's");
+            }
+        }
+    }
+
+    fn slot(&mut self, row: &Row, position: usize) -> &mut Slot {
+        &mut self.pool[row.pages[position / self.page_tokens] * self.page_tokens + position % self.page_tokens]
+    }
+
+    fn write(&mut self, rows: &[Row]) {
+        for row in rows {
+            let before = if row.position == 0 { 0 } else { self.slot(row, row.position - 1).1 };
+            *self.slot(row, row.position) = (row.token, digest(before, row.token));
+        }
+    }
+
+    /// Nonsense in the slots of this step and of so many before it.
+    fn spoil(&mut self, rows: &[Row], steps: usize) {
+        for row in rows {
+            for position in row.position - steps..=row.position {
+                *self.slot(row, position) = (3, 5);
+            }
+        }
+    }
+
+    /// Logits by what a row's pages hold; others where that is no sequence of tokens.
+    fn read(&mut self, row: &Row) -> Vec<f32> {
+        let (mut tokens, mut before, mut whole) = (Vec::new(), 0, true);
+        for position in 0..=row.position {
+            let (token, found) = *self.slot(row, position);
+            before = digest(before, token);
+            whole &= found == before;
+            tokens.push(token);
+        }
+        if !whole {
+            tokens.extend([1, 2, 3]);
+        }
+        logits(&tokens, self.memory)
+    }
+
+    fn fault(&self, wanted: impl Fn(Fault) -> bool) -> Option<Fault> {
+        let mut plan = self.plan.lock().unwrap();
+        plan.take_if(|fault| wanted(*fault))
+    }
+
+    /// What ends a launch at that step, when so many are done.
+    fn error(&mut self, rows: &[Row], step: usize, done: usize) -> Option<EngineError> {
+        let fault = self.fault(|fault| matches!(fault, Fault::Abort(at) | Fault::Broken(at) if at <= step))?;
+        self.spoil(rows, done);
+        Some(if let Fault::Abort(_) = fault { EngineError::Aborted } else { EngineError::NoGpu })
+    }
+}
+
+impl Machines for Fake {
+    fn width(&mut self, rows: usize) -> Result<usize, EngineError> {
+        Ok(rows.next_power_of_two())
+    }
+
+    fn chunk(&mut self, rest: usize) -> Result<usize, EngineError> {
+        Ok(rest)
+    }
+
+    fn most_rows(&self) -> usize {
+        usize::MAX
+    }
+
+    fn step(&mut self, width: usize, cells: &StepCells, wanted: &[usize], each: EachRow) -> Result<(), EngineError> {
+        assert_eq!(cells.positions.len(), width);
+        let rows = self.rows(cells);
+        self.check(&rows, 1);
+        if let Some(error) = self.error(&rows, usize::MAX, 0) {
+            return Err(error);
+        }
+        self.write(&rows);
+        for row in rows.iter().filter(|row| wanted.contains(&row.row)) {
+            let mut logits = self.read(row);
+            if self.fault(|fault| fault == Fault::NaN).is_some() {
+                logits[1] = f32::NAN;
+            }
+            each(row.row, &logits);
+        }
+        Ok(())
+    }
+
+    fn most_steps(&self) -> usize {
+        self.launches
+    }
+
+    fn run(&mut self, width: usize, cells: &StepCells, run: Run, each: EachStep) -> Result<usize, EngineError> {
+        let mut rows = self.rows(cells);
+        self.check(&rows, run.steps);
+        let mut draws: Vec<Draw> = run.draws.to_vec();
+        for step in 0..run.steps {
+            if let Some(error) = self.error(&rows, step, step) {
+                return Err(error);
+            }
+            self.write(&rows);
+            let mut tokens = vec![NO_TOKEN; width];
+            for row in &mut rows {
+                let logits = self.read(row);
+                let draw = draws.get_mut(row.row);
+                let (sampling, counter, drawn) = match &draw {
+                    Some(draw) => (draw.sampling().expect("a sampling"), draw.step, draw.row),
+                    None => (Sampling::GREEDY, 0, 0),
+                };
+                row.token = sample(&logits, &sampling, counter, drawn).expect("a token") as u32;
+                tokens[row.row] = row.token;
+                draw.into_iter().for_each(|draw| draw.step += 1);
+                row.position += 1;
+            }
+            let goes_on = each(&tokens);
+            rows.retain(|row| !run.ends.contains(&row.token));
+            if goes_on.is_break() || rows.is_empty() {
+                // The step behind the last one was under way.
+                if step + 1 < run.steps {
+                    self.write(&rows);
+                }
+                return Ok(step + 1);
+            }
+        }
+        Ok(run.steps)
+    }
+}

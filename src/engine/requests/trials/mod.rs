@@ -1,0 +1,294 @@
+//! What must hold of batched requests, whatever comes and whatever fails: no page is lost, no token is lost or given twice,
+//! and each sequence's tokens are those that it gets alone.
+
+mod drive;
+mod fake;
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::submission::{Event, Statistics, Submission};
+use drive::{Action, Asked, Config, Drive};
+use fake::{Fault, VOCAB};
+
+fn configs() -> impl Strategy<Value = Config> {
+    let pools = (1usize..20, 1usize..5, prop::bool::ANY);
+    let steps = (1usize..9, 1usize..9, 1usize..9);
+    (pools, steps, prop::bool::ANY, prop::option::of((1usize..3, 4usize..30)), 12usize..60).prop_map(
+        |((pages, page_tokens, sharing), (rows, prompt_rows, steps), launches, memory, positions)| {
+            let prompt_rows = prompt_rows.min(rows);
+            Config { pages, page_tokens, rows, prompt_rows, steps, sharing, launches, memory, positions }
+        },
+    )
+}
+
+prop_compose! {
+    /// Requests that begin alike more often than not.
+    fn requests()(
+        alike in 0usize..9,
+        own in prop::collection::vec(0..VOCAB as u32, 1..4),
+        new in 0usize..30,
+        priority in 0i32..3,
+        deadline in prop::option::weighted(0.2, 0u64..60),
+        taken in prop::option::weighted(0.2, 0usize..8),
+        (hot, punished, speculate) in (prop::bool::ANY, prop::bool::weighted(0.3), prop::bool::ANY),
+    ) -> Asked {
+        let prompt: Vec<u32> = (0..alike as u32).map(|at| at % 5).chain(own).collect();
+        let asked = Asked::new(&prompt, new).urgent(priority);
+        let asked = if hot { asked.hot(new as u64) } else { asked };
+        let asked = if punished { asked.punished() } else { asked };
+        let asked = if speculate { asked.speculating() } else { asked };
+        let deadline = deadline.map(Duration::from_millis);
+        Asked { taken, submission: Submission { deadline, ..asked.submission } }
+    }
+}
+
+fn faults() -> impl Strategy<Value = Fault> {
+    prop_oneof![(0usize..5).prop_map(Fault::Abort), (0usize..5).prop_map(Fault::Broken), Just(Fault::NaN)]
+}
+
+fn actions() -> impl Strategy<Value = Action> {
+    prop_oneof![
+        5 => requests().prop_map(Action::Submit),
+        8 => Just(Action::Step),
+        2 => (0usize..64, requests()).prop_map(|(at, asked)| Action::Follow(at, asked)),
+        1 => (0usize..64).prop_map(Action::Cancel),
+        1 => faults().prop_map(Action::Fault),
+        1 => (1u64..20).prop_map(Action::Wait),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_comes_each_request_gets_what_it_gets_alone(
+        config in configs(),
+        actions in prop::collection::vec(actions(), 1..60),
+    ) {
+        let mut drive = Drive::new(&config);
+        actions.iter().for_each(|action| drive.act(action));
+        drive.finish();
+    }
+}
+
+/// Runs these requests, all submitted at once.
+fn run(config: &Config, asked: impl IntoIterator<Item = Asked>) -> (Drive, Statistics) {
+    let mut drive = Drive::new(config);
+    for asked in asked {
+        drive.submit(asked).expect("it fits");
+    }
+    let statistics = drive.finish();
+    (drive, statistics)
+}
+
+/// So many different tokens, none of which ends a sequence.
+fn tokens(count: usize, from: usize) -> Vec<u32> {
+    (0..count).map(|at| ((at * at + from) % (VOCAB - 1)) as u32).collect()
+}
+
+/// Requests for so many tokens, with prompts of that length, that get all of them.
+fn unended(config: &Config, prompt: usize, new: usize) -> impl Iterator<Item = Asked> {
+    let asked = (0..).map(move |from| Asked::new(&tokens(prompt, from), new));
+    asked.filter(move |asked| asked.alone(config).0.len() == new)
+}
+
+#[test]
+#[should_panic(expected = "assertion `left == right` failed")]
+fn a_page_table_with_two_pages_exchanged_is_found_out() {
+    let config = Config { memory: Some((1, 1000)), ..Config::ample() };
+    let mut drive = Drive::new(&config);
+    drive.act(&Action::Submit(Asked::new(&tokens(7, 1), 6)));
+    // The first page is in its place when the second is begun, and not any more behind it.
+    drive.act(&Action::Step);
+    drive.act(&Action::Fault(Fault::Exchanged));
+    drive.finish();
+}
+
+#[test]
+fn a_shared_prompt_is_computed_once() {
+    let system = tokens(40, 3);
+    let asked = |last: u32| Asked::new(&[&system[..], &[last]].concat(), 1);
+    let mut drive = Drive::new(&Config::ample());
+    drive.submit(asked(0));
+    drive.finish();
+    (1..6).for_each(|last| _ = drive.submit(asked(last)));
+    let statistics = drive.finish();
+    assert_eq!(statistics.shared_tokens, 5 * 40);
+    assert_eq!(statistics.rows, 41 + 5);
+    let alone = run(&Config { sharing: false, ..Config::ample() }, (0..6).map(asked)).1;
+    assert_eq!((alone.shared_tokens, alone.rows), (0, 6 * 41));
+}
+
+#[test]
+fn a_step_holds_prompts_beside_decoding_rows_up_to_the_bound() {
+    let config = Config { rows: 8, prompt_rows: 3, ..Config::ample() };
+    let mut drive = Drive::new(&config);
+    let long = unended(&config, 8, 8).next().expect("a request");
+    drive.submit(long);
+    drive.step();
+    assert_eq!(drive.batcher.statistics().rows, 8, "nobody decodes: the prompt has the whole step");
+    drive.submit(Asked::new(&tokens(9, 2), 1));
+    for step in 1..4 {
+        drive.step();
+        assert_eq!(drive.batcher.statistics().rows, 8 + 4 * step, "a row that decodes and three of the prompt");
+    }
+    assert_eq!(drive.ended.len(), 1);
+    drive.finish();
+}
+
+#[test]
+fn whoever_loses_its_pages_is_the_last_and_keeps_its_tokens() {
+    // Two requests of 12 tokens each at the end, in pages for 16.
+    let config = Config { pages: 4, page_tokens: 4, memory: Some((2, 1000)), ..Config::ample() };
+    let (drive, statistics) = run(&config, unended(&config, 4, 9).take(2));
+    assert!(statistics.preemptions > 0);
+    let order: Vec<u64> = drive.ended.iter().map(|ticket| ticket.number()).collect();
+    assert_eq!(order, [0, 1]);
+}
+
+#[test]
+fn a_higher_priority_takes_the_seat_of_a_lower_one() {
+    let config = Config { rows: 1, prompt_rows: 1, ..Config::ample() };
+    let mut drive = Drive::new(&config);
+    drive.submit(unended(&config, 4, 6).next().expect("a request"));
+    (0..6).for_each(|_| _ = drive.step());
+    drive.submit(Asked::new(&tokens(4, 2), 1).urgent(-1));
+    drive.submit(Asked::new(&tokens(4, 3), 1).urgent(1));
+    let statistics = drive.finish();
+    let order: Vec<u64> = drive.ended.iter().map(|ticket| ticket.number()).collect();
+    assert_eq!((order, statistics.preemptions), (vec![2, 0, 1], 1));
+}
+
+/// A request for 40 tokens after a prompt of one, that gets so many.
+fn getting(config: &Config, count: impl Fn(usize) -> bool) -> Asked {
+    let all = (0..).map(|seed| Asked::new(&tokens(1, seed as usize), 40).hot(seed));
+    all.into_iter().find(|asked| count(asked.alone(config).0.len())).expect("a request")
+}
+
+/// Both prompts in one step, then launches of at most 16 steps.
+#[test]
+fn a_launch_goes_on_until_somebody_waits_for_a_seat_that_is_free() {
+    let config = Config { rows: 2, launches: true, ..Config::ample() };
+    let (early, long) = (getting(&config, |count| (4..9).contains(&count)), getting(&config, |count| count == 40));
+    let length = early.alone(&config).0.len() as u64;
+    for (waits, steps) in [(false, 16), (true, length - 1)] {
+        let mut drive = Drive::new(&config);
+        drive.submit(early.clone());
+        drive.submit(long.clone());
+        if waits {
+            drive.submit(Asked::new(&[1], 1));
+        }
+        drive.step();
+        drive.step();
+        assert_eq!(drive.batcher.statistics().steps, 1 + steps, "somebody waits: {waits}");
+        drive.finish();
+    }
+}
+
+#[test]
+fn a_launch_is_left_when_somebody_calls_or_a_deadline_is_over() {
+    let config = Config { launches: true, ..Config::ample() };
+    for deadline in [false, true] {
+        let mut drive = Drive::new(&config);
+        let long = getting(&config, |count| count == 40);
+        let limit = deadline.then_some(Duration::from_millis(5));
+        drive.submit(Asked { submission: Submission { deadline: limit, ..long.submission }, ..long });
+        drive.step();
+        let (attention, time) = (drive.batcher.attention(), drive.time());
+        let mut tokens = 0;
+        drive.batcher.step(|_, event| {
+            assert!(matches!(event, Event::Token(_)), "{event:?}");
+            tokens += 1;
+            if tokens == 3 && deadline {
+                time.store(5, Ordering::Relaxed);
+            } else if tokens == 3 {
+                attention.store(true, Ordering::Relaxed);
+            }
+        });
+        assert_eq!(tokens, 3);
+        assert_eq!(drive.batcher.step(|_, _| ()), !deadline);
+    }
+}
+
+#[test]
+fn speculation_gives_the_same_text_in_fewer_steps_where_the_text_repeats_itself() {
+    for (launches, hot) in [(false, false), (false, true), (true, false), (true, true)] {
+        let config = Config { memory: Some((1, 1000)), launches, positions: 300, pages: 100, ..Config::ample() };
+        // The first prompts whose text has no end in it.
+        let asked = (0..VOCAB as u32).map(|token| Asked::new(&[token], 60));
+        let asked = asked.map(|asked| if hot { asked.hot(5) } else { asked });
+        let Some(asked) = asked.max_by_key(|asked| asked.alone(&config).0.len()) else { continue };
+        let length = asked.alone(&config).0.len() as u64;
+        let plain = run(&config, [asked.clone()]).1;
+        let fast = run(&config, [asked.speculating()]).1;
+        assert_eq!((plain.tokens, plain.steps), (length, length));
+        assert_eq!(fast.tokens, length);
+        if !hot {
+            assert!(length == 60 && fast.steps < 40, "{fast:?}");
+            assert!(fast.accepted > 20, "{fast:?}");
+        }
+    }
+}
+
+#[test]
+fn a_request_that_can_never_fit_is_refused_with_numbers() {
+    let mut drive = Drive::new(&Config { pages: 3, page_tokens: 4, ..Config::ample() });
+    let submit = |drive: &mut Drive, prompt: usize, new| {
+        drive.batcher.submit(Asked::new(&tokens(prompt, 1), new).submission).map_err(|error| error.to_string())
+    };
+    assert!(submit(&mut drive, 6, 7).is_ok());
+    let text = submit(&mut drive, 6, 8).expect_err("one too many");
+    assert!(text.contains("6 tokens and 8 new ones") && text.contains("12"), "{text}");
+    assert!(submit(&mut drive, 0, 1).is_err_and(|text| text.contains("empty")));
+    drive.batcher.cancel(super::submission::Ticket(0));
+    assert!(drive.batcher.is_idle());
+}
+
+#[test]
+fn a_deadline_ends_who_runs_and_who_waits() {
+    let config = Config { rows: 1, prompt_rows: 1, ..Config::ample() };
+    let mut drive = Drive::new(&config);
+    for _ in 0..2 {
+        let asked = Asked::new(&[3, 4], 50);
+        let deadline = Some(Duration::from_millis(10));
+        drive.submit(Asked { submission: Submission { deadline, ..asked.submission }, ..asked });
+    }
+    (0..3).for_each(|_| _ = drive.step());
+    drive.act(&Action::Wait(10));
+    assert!(!drive.step());
+    assert_eq!(drive.ended.len(), 2);
+    assert_eq!(drive.stories.values().map(|story| story.tokens.len()).sum::<usize>(), 2);
+    drive.finish();
+}
+
+#[test]
+fn what_a_launch_that_failed_wrote_is_shared_with_nobody() {
+    let config = Config { launches: true, page_tokens: 2, ..Config::ample() };
+    for fault in [Fault::Abort(8), Fault::Broken(8)] {
+        let mut drive = Drive::new(&config);
+        drive.submit(getting(&config, |count| count == 40));
+        drive.step();
+        drive.act(&Action::Fault(fault));
+        drive.step();
+        assert_eq!(drive.stories.values().map(|story| story.tokens.len()).sum::<usize>(), 9);
+        drive.act(&Action::Follow(0, Asked::new(&[1], 20)));
+        assert_eq!(drive.finish().shared_tokens, 0);
+    }
+}
+
+#[test]
+fn a_fault_ends_the_requests_of_its_step_alone() {
+    let config = Config { rows: 1, prompt_rows: 1, ..Config::ample() };
+    for fault in [Fault::Abort(0), Fault::Broken(0), Fault::NaN] {
+        let mut drive = Drive::new(&config);
+        (0..2).for_each(|from| _ = drive.submit(Asked::new(&[from], 3)));
+        drive.step();
+        drive.act(&Action::Fault(fault));
+        drive.finish();
+        let faults: Vec<bool> = drive.stories.values().map(|story| matches!(story.end, Some(Err(_)))).collect();
+        assert_eq!(faults, [true, false], "{fault:?}");
+    }
+}
