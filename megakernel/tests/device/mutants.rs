@@ -79,9 +79,9 @@ fn least_one() -> Recording {
     let opcode = Launch::fault(DeviceFault::Opcode { task: chooses, opcode: 99 });
     let silent = Launch::fault(DeviceFault::Silent { task: embed });
     let corrupt = Launch::fault(DeviceFault::Corrupt { block: 1, word: 3 });
-    // Behind its attention, a block waits for the end of the step or the next one before the other waits for anything.
-    let quits = |block| Launch::fault(DeviceFault::Quits { block, after: 4 });
-    let failing = [silent.aborted(0), corrupt, quits(1), quits(1), opcode, quits(0), quits(0)];
+    // Behind attention or queries, a block waits for the end of the step or the next one before the other waits for anything.
+    let quits = |block, after| Launch::fault(DeviceFault::Quits { block, after });
+    let failing = [silent.aborted(0), corrupt, quits(1, 4), quits(1, 4), opcode, quits(0, 2), quits(0, 2)];
     let launches = [&[Launch::WELL; 5], &[Launch::ENDS][..], &failing, &[Launch::WELL]].concat();
     Recording::new("least", (&least(), program), options(), launches)
 }
