@@ -7,6 +7,9 @@ use std::sync::Arc;
 /// Where a word says how far the host may read: offset of the bytes that are open, by the word's value.
 pub type Opens = Arc<dyn Fn(u64) -> Range<u64> + Send + Sync>;
 
+/// What the host stores as it sees a value of the flag: offset of a word of 32 bits, and its new value.
+pub type Answers = Arc<dyn Fn(u64) -> Option<(u64, u32)> + Send + Sync>;
+
 /// How the host uses memory that it shares with a running kernel. The simulator runs kernels to their end before the host
 /// goes on, so it takes this for what the host would see, and reports a kernel that leaves it to chance.
 ///
@@ -46,12 +49,14 @@ pub struct HostOrder {
     pub opens: Opens,
     /// Other words that it reads or writes at any moment.
     pub atomic: Vec<u64>,
+    /// What it stores in such words as it sees the flag.
+    pub answers: Option<Answers>,
 }
 
 impl HostOrder {
     /// A word that the host acquires, and what it reads behind it.
     pub fn new(param: &str, flag: u64, opens: Opens) -> HostOrder {
-        HostOrder { param: param.into(), flag, opens, atomic: Vec::new() }
+        HostOrder { param: param.into(), flag, opens, atomic: Vec::new(), answers: None }
     }
 
     /// Another word that the host reads or writes at any moment.
@@ -60,18 +65,57 @@ impl HostOrder {
         self.atomic.push(word);
         self
     }
+
+    /// What the host stores in words that are [`atomic`](HostOrder::atomic) as it sees the flag.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use tilewright_codegen::build::{block, record};
+    /// use tilewright_codegen::ir::{Arch, attr::Scope};
+    /// use tilewright_codegen::sim::{self, Arg, HostOrder, Launch, Memory};
+    /// use tilewright_codegen::verify::verify;
+    ///
+    /// // One word says that the kernel is there, another that it may go.
+    /// let kernel = verify(record("wait", Arch::Sm90a, block(32), |k| {
+    ///     let words = k.global::<u32>("words");
+    ///     k.when(k.tid().eq(0), || {
+    ///         words.store_release(1u32, Scope::Sys);
+    ///         k.loop_(|| k.break_if(words.at(1).load_relaxed(Scope::Sys).eq(7)));
+    ///     });
+    /// })).unwrap();
+    /// let host = HostOrder::new("words", 0, Arc::new(|_| 0..0)).atomic(4);
+    /// let run = |host| {
+    ///     let mut memory = Memory::new();
+    ///     let words = memory.zeros("words", 8);
+    ///     let launch = Launch { host: Some(host), ..Launch::new([1, 1, 1], vec![Arg::Ptr(words)]) };
+    ///     sim::run(&kernel, &launch, &mut memory, 0).unwrap().fault().map(|fault| fault.kind.name())
+    /// };
+    /// assert_eq!(run(host.clone()), Some("deadlock"));
+    /// assert_eq!(run(host.answering(Arc::new(|seen| (seen == 1).then_some((4, 7))))), None);
+    /// ```
+    #[must_use]
+    pub fn answering(self, answers: Answers) -> HostOrder {
+        HostOrder { answers: Some(answers), ..self }
+    }
 }
 
 impl fmt::Debug for HostOrder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let HostOrder { param, flag, atomic, .. } = self;
-        f.debug_struct("HostOrder").field("param", param).field("flag", flag).field("atomic", atomic).finish()
+        let HostOrder { param, flag, atomic, answers, .. } = self;
+        let answers = &answers.is_some();
+        let mut text = f.debug_struct("HostOrder");
+        text.field("param", param).field("flag", flag).field("atomic", atomic).field("answers", answers).finish()
     }
 }
 
 impl PartialEq for HostOrder {
     fn eq(&self, other: &HostOrder) -> bool {
+        let answers = match (&self.answers, &other.answers) {
+            (Some(answers), Some(others)) => Arc::ptr_eq(answers, others),
+            (answers, others) => answers.is_none() && others.is_none(),
+        };
         (&self.param, self.flag, &self.atomic) == (&other.param, other.flag, &other.atomic)
             && Arc::ptr_eq(&self.opens, &other.opens)
+            && answers
     }
 }

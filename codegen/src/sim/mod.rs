@@ -38,7 +38,7 @@ mod unverified;
 
 pub use count::{Counters, SiteCounts};
 pub use fault::{Bytes, Fault, FaultKind, HostWhy, Other, Place, Stuck};
-pub use host::{HostOrder, Opens};
+pub use host::{Answers, HostOrder, Opens};
 pub use launch::{Arg, Checks, Launch, Outcome, SimError, run};
 pub use memory::{Element, Memory, MemoryError, Why};
 pub use program::DecodeError;

@@ -84,8 +84,20 @@ impl Machine<'_> {
         let value = region.map_or(0, |region| region.load(offset, bytes.min(WORD as u32) as usize));
         host.open = (host.order.opens)(value);
         let result = self.host_reads(lane, &host);
+        if let Some((word, value)) = host.order.answers.as_ref().and_then(|answers| answers(value)) {
+            self.host_stores((host.home, (host.base + word) as usize), value);
+        }
         self.host = Some(host);
         result
+    }
+
+    /// The host stores a word; outside the buffer there is none.
+    fn host_stores(&mut self, (home, offset): (Home, usize), value: u32) {
+        self.released.remove(&(home.key(), offset as u32));
+        let region = self.region_mut(home).filter(|region| offset + 4 <= region.data.len());
+        if region.is_some_and(|region| region.store(offset, 4, value.into())) {
+            self.changed();
+        }
     }
 
     /// The host reads all that is open.

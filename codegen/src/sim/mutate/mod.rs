@@ -5,6 +5,7 @@
 //! seed; `trial::survey` has the closure for trials. [`mutants`] makes the kernels. A mutant that survives is a hole in the
 //! checks, or a change that changes nothing.
 
+mod counterparts;
 mod survey;
 
 pub use survey::{Equivalent, Judged, Survey, under_seeds};
@@ -38,16 +39,40 @@ enum Change {
     Replace(Inst),
 }
 
+/// A mutant that is not made yet.
+struct Plan {
+    stmt: StmtId,
+    inst: String,
+    src: Src,
+    change: String,
+    how: Change,
+}
+
+impl Plan {
+    fn kernel(&self, of: &Kernel) -> Kernel {
+        let mut changed = of.clone();
+        changed.edit(&mut |block| apply(block, self.stmt, &self.how));
+        changed
+    }
+
+    fn mutant(self, of: &Kernel) -> Mutant {
+        let kernel = self.kernel(of);
+        let Plan { stmt, inst, src, change, .. } = self;
+        Mutant { stmt, inst, src, change, kernel }
+    }
+}
+
 /// Every kernel that differs from this one by one synchronising instruction, removed or weakened.
 pub fn mutants(kernel: &Kernel) -> Vec<Mutant> {
+    plans(kernel).into_iter().map(|plan| plan.mutant(kernel)).collect()
+}
+
+fn plans(kernel: &Kernel) -> Vec<Plan> {
     let mut all = Vec::new();
     kernel.walk(&mut |stmt| {
         let Op::Inst(inst) = &stmt.op else { return };
-        for (what, change) in changes(inst) {
-            let mut changed = kernel.clone();
-            changed.edit(&mut |block| apply(block, stmt.id, &change));
-            let inst = text::line(kernel, stmt);
-            all.push(Mutant { stmt: stmt.id, inst, src: stmt.src, change: what, kernel: changed });
+        for (change, how) in changes(inst) {
+            all.push(Plan { stmt: stmt.id, inst: text::line(kernel, stmt), src: stmt.src, change, how });
         }
     });
     all

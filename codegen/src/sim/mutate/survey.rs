@@ -1,6 +1,7 @@
 //! Every mutant of a kernel, judged over all cores: killed of total, and survivors with the reason why.
 
-use super::{Mutant, mutants};
+use super::counterparts::Counterparts;
+use super::{Mutant, plans};
 use crate::ir::Kernel;
 use crate::verify::{Verified, verify};
 use core::fmt;
@@ -103,15 +104,71 @@ impl Survey {
         ledger: &[Equivalent],
         judge: impl Fn(&Arc<Verified>) -> Result<Option<String>, E> + Sync,
     ) -> Result<Survey, E> {
-        let judge = |kernel: &Kernel| match verify(kernel.clone()) {
-            Ok(kernel) => judge(&Arc::new(kernel)),
+        Survey::of_recordings(kernel, &[], ledger, |_, kernel| judge(kernel))
+    }
+
+    /// The same of a kernel that is recorded for several shapes, of which some reach what others do not: what survives in the
+    /// first is looked for in the others, in their order. There it is found out where every mutant is that stands for it: the same change of the
+    /// same instruction at the same place of the author's; where both recordings have as many of these, the one with its
+    /// number. `judge` also gets the number of the recording, 0 for the first.
+    ///
+    /// ```
+    /// use tilewright_codegen::build::{block, record};
+    /// use tilewright_codegen::ir::Arch;
+    /// use tilewright_codegen::sim::mutate::{Survey, under_seeds};
+    /// use tilewright_codegen::sim::{self, Arg, Launch, Memory, SimError};
+    ///
+    /// // Neighbours change places, for so many rounds: one round needs no second barrier.
+    /// let turns = |rounds: u32| record("turns", Arch::Sm90a, block(64), move |k| {
+    ///     let (out, tile) = (k.global::<u32>("out"), k.shared::<u32>("tile", 64));
+    ///     k.for_(0u32, rounds, |round| {
+    ///         tile.at(k.tid()).store(round);
+    ///         k.barrier();
+    ///         out.at(k.tid()).store(tile.at(k.tid() ^ 33).load());
+    ///         k.barrier();
+    ///     });
+    /// });
+    /// let judge = |_, kernel: &_| under_seeds(0..20, |mutant, seed| {
+    ///     let mut memory = Memory::new();
+    ///     let out = memory.alloc("out", 256);
+    ///     let outcome = sim::run(mutant, &Launch::new([1, 1, 1], vec![Arg::Ptr(out)]), &mut memory, seed)?;
+    ///     Ok::<_, SimError>(outcome.fault().map(|fault| fault.kind.name().into()))
+    /// })(kernel);
+    /// let alone = Survey::of(&turns(1), &[], |kernel| judge(0, kernel)).unwrap();
+    /// assert!(alone.killed() < alone.rows.len());
+    /// Survey::of_recordings(&turns(1), &[turns(2)], &[], judge).unwrap().expect_no_holes();
+    /// ```
+    ///
+    /// # Errors
+    /// The first that `judge` gives.
+    pub fn of_recordings<E: Send>(
+        kernel: &Kernel,
+        others: &[Kernel],
+        ledger: &[Equivalent],
+        judge: impl Fn(usize, &Arc<Verified>) -> Result<Option<String>, E> + Sync,
+    ) -> Result<Survey, E> {
+        let judge = |number: usize, kernel: &Kernel| match verify(kernel.clone()) {
+            Ok(kernel) => judge(number, &Arc::new(kernel)),
             Err(_) => Ok(Some("rejected by the verifier".into())),
         };
-        let itself = judge(kernel)?;
-        let mutants = mutants(kernel);
-        let found = in_parallel(mutants.len(), |index| judge(&mutants[index].kernel));
+        let mut itself = None;
+        for (number, kernel) in [kernel].into_iter().chain(others).enumerate() {
+            itself = itself.or(judge(number, kernel)?);
+        }
+        let plans = plans(kernel);
+        let others: Vec<_> = others.iter().map(|other| Counterparts::new(&plans, other)).collect();
+        let found = in_parallel(plans.len(), |index| {
+            let mut found = judge(0, &plans[index].kernel(kernel))?;
+            for (number, other) in (1..).zip(&others) {
+                if found.is_none() {
+                    found = other.found(index, |kernel| judge(number, kernel))?;
+                }
+            }
+            Ok(found)
+        });
         let found = found.into_iter().collect::<Result<Vec<_>, E>>()?;
-        let rows = mutants.into_iter().zip(found).map(|(mutant, found)| {
+        let rows = plans.into_iter().zip(found).map(|(plan, found)| {
+            let mutant = plan.mutant(kernel);
             let entry = || ledger.iter().position(|entry| entry.names(&mutant));
             let excuse = if found.is_some() { None } else { entry() };
             Judged { mutant, found, excuse }

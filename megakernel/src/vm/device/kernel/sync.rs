@@ -118,7 +118,8 @@ impl<'k> Sync<'k> {
                 (status::WANTED, wanted),
                 (status::SEEN, seen),
             ];
-            details.into_iter().for_each(|(at, value)| word(at).store_relaxed(value, Scope::Sys));
+            // The host reads them when the launch is over.
+            details.into_iter().for_each(|(at, value)| word(at).store(value));
         });
         self.stop_all();
     }
