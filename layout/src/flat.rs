@@ -110,6 +110,15 @@ impl Flat {
     }
 }
 
+/// The extent of two neighbours as one mode, if the second steps on from the first. What an operation has built may lie beyond
+/// 63 bits; then it stays apart, and is refused as a layout.
+const fn merged(extent: i64, stride: i64, next_extent: i64, next_stride: i64) -> Option<i64> {
+    match extent.checked_mul(stride) {
+        Some(reach) if reach == next_stride => next_extent.checked_mul(extent),
+        _ => None,
+    }
+}
+
 const fn merge(shape: &[i64; MAX_LEAVES], stride: &[i64; MAX_LEAVES], len: usize, beyond: bool) -> Flat {
     let mut out = Flat::EMPTY;
     out.len = 1;
@@ -131,8 +140,8 @@ const fn merge(shape: &[i64; MAX_LEAVES], stride: &[i64; MAX_LEAVES], len: usize
         } else if out.shape[front] == 1 {
             out.shape[front] = extent;
             out.stride[front] = stride;
-        } else if extent * stride == out.stride[front] {
-            out.shape[front] *= extent;
+        } else if let Some(merged) = merged(extent, stride, out.shape[front], out.stride[front]) {
+            out.shape[front] = merged;
             out.stride[front] = stride;
         } else {
             out.shape[out.len] = extent;

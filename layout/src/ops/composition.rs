@@ -21,8 +21,8 @@ use crate::{Layout, LayoutError, MAX_LEAVES, laws::MAX_ENUMERATION, layout::time
 impl Layout {
     /// `self` after `rhs`: the layout that sends `c` to `self(rhs(c))`.
     ///
-    /// Law: `composition(A, B)(c) == A(B(c))` for every coordinate `c` of `B` with `B(c)` inside `A`; the result nests
-    /// like `B`, or deeper.
+    /// Law: `composition(A, B)(c) == A(B(c))` for every coordinate `c` of `B` with `B(c)` inside `A`, where `B` has no
+    /// negative stride; the result nests like `B`, or deeper.
     ///
     /// Edge cases: a mode of `B` with stride 0 stays as it is. The last mode of `A` has no end, so `64:1` composes with
     /// an `A` of 32 elements. A mode of `B` of one element is held to the rules of strides all the same. `():()` on the
