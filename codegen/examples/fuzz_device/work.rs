@@ -40,6 +40,14 @@ impl Piece {
         Piece::Programs { name: format!("{from}..{to} of run {run}"), plan }
     }
 
+    /// What it compares.
+    pub fn name(&self) -> String {
+        match self {
+            Piece::Programs { name, .. } => name.clone(),
+            Piece::Multiply { form, .. } => format!("{form:?}"),
+        }
+    }
+
     /// The kernel of programs.
     pub fn batch(&self) -> Result<Batch, String> {
         match self {
