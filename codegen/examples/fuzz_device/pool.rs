@@ -28,11 +28,7 @@ pub fn work(device: &Device, pieces: &[Piece]) {
     let mut reduced = 0;
     for line in std::io::stdin().lines() {
         let Some(piece) = line.ok().and_then(|line| pieces.get(line.parse::<usize>().ok()?)) else { break };
-        let lines = piece.compare(device, reduced < REDUCED);
-        reduced += usize::from(lines.iter().any(|line| line.starts_with("differs")));
-        for line in lines {
-            println!("{line}");
-        }
+        reduced += usize::from(piece.compare(device, reduced < REDUCED, &mut |line| println!("{line}")));
         println!("{END}");
     }
 }
