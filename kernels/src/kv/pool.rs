@@ -12,7 +12,7 @@ use crate::tile::Array;
 pub struct PagedPool<'k> {
     /// The pool.
     pub pool: Array<'k>,
-    /// PagedPool of the pool.
+    /// Pages of the pool.
     pub pages: u32,
     /// Tokens of a page.
     pub page_tokens: u32,

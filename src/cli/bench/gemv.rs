@@ -20,6 +20,8 @@ use crate::tuning::{Settings, Space};
 const SHAPES: [(u32, u32); 7] =
     [(4096, 4096), (14336, 4096), (4096, 14336), (128_256, 4096), (8192, 2048), (2048, 8192), (128_256, 2048)];
 
+const SUITE: &str = "gemv";
+
 const BATCHES: [u32; 4] = [1, 8, 16, 64];
 
 /// Rows that are compared with f64, of each result.
@@ -64,8 +66,8 @@ impl Weights {
 
 /// Runs the suite.
 pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
-    for shape in SHAPES.into_iter().filter(|&(n, k)| bench.wants(&[("n", n), ("k", k)])) {
-        let begins = |&batch: &u32| bench.begins("gemv", &[("batch", batch), ("k", shape.1), ("n", shape.0)]);
+    for shape in SHAPES.into_iter().filter(|&(n, k)| bench.wants(&[("n", n.into()), ("k", k.into())])) {
+        let begins = |batch: &u32| bench.begins(SUITE, &row_shape(*batch, shape));
         let batches: Vec<u32> = BATCHES.into_iter().filter(begins).collect();
         if batches.is_empty() {
             continue;
@@ -87,6 +89,11 @@ pub(super) fn tunables<'b>(bench: &'b Bench, shapes: &[Extents]) -> Result<Vec<P
         Box::new(move || Ok(Box::new(Vectors { bench, weights: Rc::new(Weights::new(bench, (n, k))?), batch })))
     };
     Ok(all.into_iter().map(prepare).collect())
+}
+
+/// The shape of a row.
+fn row_shape(batch: u32, (n, k): (u32, u32)) -> [(&'static str, u64); 3] {
+    [("batch", batch.into()), ("k", k.into()), ("n", n.into())]
 }
 
 /// Weights times a batch of vectors.
@@ -119,11 +126,11 @@ impl Vectors<'_> {
 
 impl Tunable for Vectors<'_> {
     fn suite(&self) -> &str {
-        "gemv"
+        SUITE
     }
 
     fn shape(&self) -> Vec<(&'static str, u64)> {
-        vec![("batch", self.batch.into()), ("k", self.weights.k.into()), ("n", self.weights.n.into())]
+        row_shape(self.batch, (self.weights.n, self.weights.k)).into()
     }
 
     fn space(&self) -> Space {
@@ -147,23 +154,19 @@ impl Tunable for Vectors<'_> {
     }
 
     fn measure(&self, settings: &Settings) -> Result<Row, Failure> {
-        measure(self.bench, &self.weights, &self.plan(settings)?)
+        let (bench, weights, plan) = (self.bench, &*self.weights, self.plan(settings)?);
+        let &Weights { n, k, .. } = weights;
+        let kernel = bench.device.load(&verify(gemv(Arch::Sm90a, &plan, Epilogue::default()))?)?;
+        let mut draw = Draw::new(u64::from(plan.batch));
+        let x = draw.floats::<bf16>((plan.batch * k) as usize, bf16::from_f64);
+        let device_x = bench.stream.buffer(&x)?;
+        let y = bench.device.buffer::<bf16>((plan.batch * n) as usize)?;
+        let times = time(bench, weights, &kernel, &device_x, &y)?;
+        let bytes = 2 * (u64::from(n) * u64::from(k) + u64::from(plan.batch) * u64::from(n + k));
+        let flops = 2 * u64::from(plan.batch) * u64::from(n) * u64::from(k);
+        let error = error(weights, &plan, &x, &bench.stream.read(&y)?)?;
+        finding::check(finding::row(self.suite(), &self.shape(), times, [bytes, flops], error), LIMIT)
     }
-}
-
-fn measure(bench: &Bench, weights: &Weights, plan: &Plan) -> Result<Row, Failure> {
-    let &Weights { n, k, .. } = weights;
-    let kernel = bench.device.load(&verify(gemv(Arch::Sm90a, plan, Epilogue::default()))?)?;
-    let mut draw = Draw::new(u64::from(plan.batch));
-    let x = draw.floats::<bf16>((plan.batch * k) as usize, bf16::from_f64);
-    let device_x = bench.stream.buffer(&x)?;
-    let y = bench.device.buffer::<bf16>((plan.batch * n) as usize)?;
-    let times = time(bench, weights, &kernel, &device_x, &y)?;
-    let bytes = 2 * (u64::from(n) * u64::from(k) + u64::from(plan.batch) * u64::from(n + k));
-    let flops = 2 * u64::from(plan.batch) * u64::from(n) * u64::from(k);
-    let error = error(weights, plan, &x, &bench.stream.read(&y)?)?;
-    let shape = [("batch", plan.batch.into()), ("k", k.into()), ("n", n.into())];
-    finding::check(finding::row("gemv", &shape, times, [bytes, flops], error), LIMIT)
 }
 
 fn time(

@@ -1,6 +1,7 @@
 //! `tilewright generate`: a prompt's continuation, streamed; those of many prompts, batched.
 
 mod batch;
+mod result;
 mod single;
 
 use std::path::PathBuf;
