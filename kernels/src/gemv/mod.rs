@@ -27,6 +27,7 @@
 
 mod deal;
 mod device;
+pub mod hopper;
 mod launch;
 pub mod linear;
 mod packed;
