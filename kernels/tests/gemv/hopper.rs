@@ -5,8 +5,8 @@ use tilewright_codegen::device::sim::{self, Options, Simulator};
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::sim::Counters;
 use tilewright_codegen::trial::Draw;
-use tilewright_kernels::gemv::hopper::{Case, Tuning};
-use tilewright_kernels::gemv::{Epilogue, shipped};
+use tilewright_kernels::gemv::hopper::{Case, Plan, Tuning, choose, predict};
+use tilewright_kernels::gemv::{Epilogue, Unit, shipped};
 
 /// One warpgroup and small stages.
 const SMALL: Tuning = Tuning { warpgroups: 1, stage_tiles: 2, stages: 2, in_flight: 2, multicast: 1, splits: 1 };
@@ -70,4 +70,29 @@ fn no_bank_conflicts() {
             .collect();
         assert!(conflicts.is_empty(), "batch {batch}: {conflicts:#?}");
     }
+}
+
+#[test]
+fn the_chosen_settings_are_those_of_the_page() {
+    let shapes = [(4096, 4096), (14336, 4096), (4096, 14336), (128_256, 4096), (8192, 2048), (2048, 8192), (128_256, 2048)];
+    let mut page = String::new();
+    for (n, k) in shapes {
+        let unit = Unit::new(k, 8, 16384).expect("rows that can be streamed");
+        let plan = Plan::new(64, n, unit, choose(64, n, unit, 132)).expect("a plan");
+        let Tuning { stage_tiles, multicast, splits, stages, .. } = plan.tuning;
+        let l2 = 1.0 + f64::from(plan.columns()) / f64::from(plan.rows() * multicast);
+        let memory = 2.0 * f64::from(n) * f64::from(k) / 4.6e6;
+        page += &format!(
+            "| {n} × {k} | {} × {}, {stages} | {multicast} | {splits} | {} | {l2:.2} | {memory:.1} | {:.1} |\n",
+            plan.rows(), 32 * stage_tiles, plan.blocks(132), predict(&plan, 132)
+        );
+    }
+    let doc = include_str!("../../src/gemv/hopper/choose.rs");
+    let table: String = doc
+        .lines()
+        .filter(|line| line.starts_with("//! | ") && line.contains(" × "))
+        .skip(1)
+        .map(|line| line.trim_start_matches("//! ").to_owned() + "\n")
+        .collect();
+    assert_eq!(table, page);
 }

@@ -13,12 +13,18 @@
 //! * `wgmma` of N columns takes N/2 cycles. A warpgroup loads a stage's weights, multiplies and frees it before it begins the
 //!   next: 400 cycles beside the products. Several warpgroups take turns.
 //!
-//! For 64 vectors on 132 multiprocessors (R × k of a stage, C, S; bytes through L2 over those of memory; microseconds by memory
-//! and by the estimate, without what a launch costs):
+//! For 64 vectors on 132 multiprocessors (R × k of a stage and how many stages, C, S; bytes through L2 over those of weights;
+//! microseconds by memory and by the estimate, without what a launch costs):
 //!
-//! | n × k | tile | C | S | blocks | L2 : memory | memory | estimate |
+//! | n × k | tile, stages | C | S | blocks | L2 | memory | estimate |
 //! |---|---|---|---|---|---|---|---|
-//! TABLE
+//! | 4096 × 4096 | 128 × 128, 4 | 2 | 4 | 128 | 1.25 | 7.3 | 9.9 |
+//! | 14336 × 4096 | 128 × 128, 4 | 2 | 1 | 112 | 1.25 | 25.5 | 26.8 |
+//! | 4096 × 14336 | 128 × 128, 4 | 2 | 4 | 128 | 1.25 | 25.5 | 29.0 |
+//! | 128256 × 4096 | 256 × 64, 4 | 2 | 1 | 132 | 1.12 | 228.4 | 228.5 |
+//! | 8192 × 2048 | 64 × 128, 6 | 2 | 1 | 128 | 1.50 | 7.3 | 9.3 |
+//! | 2048 × 8192 | 64 × 128, 6 | 2 | 4 | 128 | 1.50 | 7.3 | 10.9 |
+//! | 128256 × 2048 | 256 × 64, 4 | 2 | 1 | 132 | 1.12 | 114.2 | 114.3 |
 
 use super::tiles::{Plan, Tuning};
 use crate::gemv::Unit;

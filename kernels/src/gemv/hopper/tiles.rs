@@ -25,6 +25,10 @@ pub(super) enum Vectors {}
 
 /// Shared memory of a block on sm_90, bytes.
 const SHARED: u32 = 227 << 10;
+/// Registers of a multiprocessor.
+const REGISTERS: u32 = 1 << 16;
+/// What a thread needs beside its sums and its weights of a stage.
+const ADDRESSES: u32 = 60;
 /// Elements of a line of shared memory: 128 bytes, a row of the swizzle.
 const LINE: u32 = 64;
 /// Bytes of a line.
@@ -62,6 +66,22 @@ pub enum PlanError {
         found: u32,
         /// What goes.
         wanted: &'static str,
+    },
+    /// A thread's share of the registers does not hold its sums and its weights.
+    #[error(
+        "{needed} registers for a batch of {batch} and stages of {stage_tiles} tiles, and a thread of {threads} has {limit}; use fewer warpgroups or smaller stages"
+    )]
+    Registers {
+        /// Registers needed.
+        needed: u32,
+        /// The batch.
+        batch: u32,
+        /// Tiles of a unit in a stage.
+        stage_tiles: u32,
+        /// Threads of a block.
+        threads: u32,
+        /// Registers of a thread.
+        limit: u32,
     },
     /// Two stages of each ring do not fit.
     #[error(
@@ -131,6 +151,7 @@ impl Plan {
         }
         let plan = Plan { batch, n, unit, tuning };
         plan.check()?;
+        plan.check_registers()?;
         let fixed = plan.sums_bytes() + 2048;
         let both = plan.stage_bytes() + plan.x_stage_bytes();
         let fit = SHARED.saturating_sub(fixed) / both;
@@ -174,6 +195,13 @@ impl Plan {
             return setting("the number of stages in flight", in_flight, "1 at least");
         }
         Ok(())
+    }
+
+    fn check_registers(&self) -> Result<(), PlanError> {
+        let (batch, stage_tiles, threads) = (self.batch, self.tuning.stage_tiles, self.threads());
+        let limit = (REGISTERS / threads / 8 * 8).min(255);
+        let needed = self.columns() / 2 + 8 * stage_tiles + ADDRESSES;
+        if needed > limit { Err(PlanError::Registers { needed, batch, stage_tiles, threads, limit }) } else { Ok(()) }
     }
 
     /// From one vector to the next in memory: whole tiles.
