@@ -74,17 +74,21 @@ fn no_bank_conflicts() {
 
 #[test]
 fn the_chosen_settings_are_those_of_the_page() {
-    let shapes = [(4096, 4096), (14336, 4096), (4096, 14336), (128_256, 4096), (8192, 2048), (2048, 8192), (128_256, 2048)];
+    let shapes =
+        [(4096, 4096), (14336, 4096), (4096, 14336), (128_256, 4096), (8192, 2048), (2048, 8192), (128_256, 2048)];
     let mut page = String::new();
     for (n, k) in shapes {
         let unit = Unit::new(k, 8, 16384).expect("rows that can be streamed");
-        let plan = Plan::new(64, n, unit, choose(64, n, unit, 132)).expect("a plan");
+        let plan = Plan::new(64, n, unit, choose(64, n, unit, 132, 8)).expect("a plan");
         let Tuning { stage_tiles, multicast, splits, stages, .. } = plan.tuning;
         let l2 = 1.0 + f64::from(plan.columns()) / f64::from(plan.rows() * multicast);
         let memory = 2.0 * f64::from(n) * f64::from(k) / 4.6e6;
         page += &format!(
             "| {n} × {k} | {} × {}, {stages} | {multicast} | {splits} | {} | {l2:.2} | {memory:.1} | {:.1} |\n",
-            plan.rows(), 32 * stage_tiles, plan.blocks(132), predict(&plan, 132)
+            plan.rows(),
+            32 * stage_tiles,
+            plan.blocks(132),
+            predict(&plan, 132)
         );
     }
     let doc = include_str!("../../src/gemv/hopper/choose.rs");

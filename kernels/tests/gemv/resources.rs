@@ -24,7 +24,7 @@ fn kernels_assemble_to_what_the_page_says() {
     for (k, n) in [(2048, 128_256), (4096, 4096), (4096, 14336), (14336, 4096), (2048, 8192), (8192, 2048)] {
         for batch in [17, 64, 256] {
             let unit = Unit::new(k, 8, 16384).expect("rows that can be streamed");
-            let plan = hopper::Plan::new(batch, n, unit, hopper::choose(batch, n, unit, 132)).expect("a plan");
+            let plan = hopper::Plan::new(batch, n, unit, hopper::choose(batch, n, unit, 132, 8)).expect("a plan");
             let kernel = verify(hopper::gemv(Arch::Sm90a, &plan, Epilogue::default())).expect("it verifies");
             table.add(&kernel).unwrap_or_else(|error| panic!("{error}"));
         }

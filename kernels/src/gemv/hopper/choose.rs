@@ -55,7 +55,7 @@ const CLUSTER: f64 = 0.1;
 /// ```
 /// use tilewright_kernels::gemv::{Unit, hopper};
 /// let unit = Unit::new(4096, 8, 16384)?;
-/// let best = hopper::choose(64, 14336, unit, 132);
+/// let best = hopper::choose(64, 14336, unit, 132, 8);
 /// let time = |tuning| hopper::Plan::new(64, 14336, unit, tuning).map(|plan| hopper::predict(&plan, 132));
 /// assert!(time(best)? < time(hopper::Tuning { multicast: 1, ..best })?);
 /// # Ok::<(), hopper::PlanError>(())
@@ -86,16 +86,17 @@ pub fn predict(plan: &Plan, multiprocessors: u32) -> f64 {
     stream * (1.0 + fewer) + exchange + CLUSTER * f64::from(cluster).log2()
 }
 
-/// The settings for a batch and `n` rows packed as `unit` says, on so many multiprocessors.
+/// The settings for a batch and `n` rows packed as `unit` says, on so many multiprocessors, with clusters of so many blocks at
+/// most: 8 everywhere, fewer where a device has not got as many clusters of them as its multiprocessors would make.
 ///
 /// ```
 /// use tilewright_kernels::gemv::{Unit, hopper};
 /// let unit = Unit::new(2048, 8, 16384)?;
-/// let best = hopper::choose(64, 8192, unit, 132);
+/// let best = hopper::choose(64, 8192, unit, 132, 8);
 /// assert!(hopper::Plan::new(64, 8192, unit, best).is_ok());
 /// # Ok::<(), tilewright_kernels::gemv::UnitError>(())
 /// ```
-pub fn choose(batch: u32, n: u32, unit: Unit, multiprocessors: u32) -> Tuning {
+pub fn choose(batch: u32, n: u32, unit: Unit, multiprocessors: u32, most_blocks: u32) -> Tuning {
     let mut best =
         (f64::INFINITY, Tuning { warpgroups: 1, stage_tiles: 2, stages: 8, in_flight: 8, multicast: 1, splits: 1 });
     for warpgroups in [1, 2, 4] {
@@ -104,6 +105,9 @@ pub fn choose(batch: u32, n: u32, unit: Unit, multiprocessors: u32) -> Tuning {
                 for splits in [1, 2, 4, 8] {
                     let tuning = Tuning { warpgroups, stage_tiles, multicast, splits, ..best.1 };
                     let tuning = Tuning { stages: 8, in_flight: 8, ..tuning };
+                    if tuning.cluster() > most_blocks {
+                        continue;
+                    }
                     let Ok(plan) = Plan::new(batch, n, unit, tuning) else { continue };
                     let time = predict(&plan, multiprocessors);
                     if time < best.0 {

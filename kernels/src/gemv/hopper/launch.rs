@@ -59,7 +59,7 @@ pub fn gemv(arch: Arch, plan: &Plan, epilogue: Epilogue) -> Kernel {
 /// use tilewright_codegen::ir::Arch;
 /// use tilewright_kernels::gemv::{Epilogue, Unit, hopper};
 /// let unit = Unit::new(4096, 8, 16384)?;
-/// let tuning = hopper::choose(64, 14336, unit, 132);
+/// let tuning = hopper::choose(64, 14336, unit, 132, 8);
 /// let plan = hopper::Plan::new(64, 14336, unit, tuning)?;
 /// let step = hopper::step(Arch::Sm90a, &plan, Epilogue::default(), 132);
 /// assert_eq!((step.kernel.name.as_str(), step.grid), ("gemv_wgmma_b64_n14336_k4096", 112));

@@ -60,7 +60,7 @@ impl Case {
             let case = Case { batch, n, k, multiprocessors, packed_tiles, tuning, epilogue };
             // Some settings do not go together: others, then. A few are those that are chosen.
             let tuning = match case.unit() {
-                Some(unit) if draw.between(0..=4) == 0 => choose(batch, n, unit, multiprocessors),
+                Some(unit) if draw.between(0..=4) == 0 => choose(batch, n, unit, multiprocessors, 8),
                 _ => tuning,
             };
             let case = Case { tuning, ..case };
@@ -130,7 +130,7 @@ impl Case {
 pub(crate) fn shipped() -> Entry {
     let record = |arch| {
         let unit = Unit::new(4096, 8, 16384).expect("rows that can be streamed");
-        let plan = Plan::new(64, 4096, unit, choose(64, 4096, unit, 132)).expect("a plan for a batch of 64");
+        let plan = Plan::new(64, 4096, unit, choose(64, 4096, unit, 132, 8)).expect("a plan for a batch of 64");
         step(arch, &plan, Epilogue::default(), 132).kernel
     };
     let draw = |arch, seed| {
