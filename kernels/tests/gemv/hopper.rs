@@ -9,7 +9,8 @@ use tilewright_kernels::gemv::hopper::{Case, Plan, Tuning, choose, predict};
 use tilewright_kernels::gemv::{Epilogue, Unit, shipped};
 
 /// One warpgroup and small stages.
-const SMALL: Tuning = Tuning { warpgroups: 1, stage_tiles: 2, stages: 2, in_flight: 2, multicast: 1, splits: 1 };
+const SMALL: Tuning =
+    Tuning { warpgroups: 1, stage_tiles: 2, stages: 2, in_flight: 2, multicast: 1, splits: 1, per_sm: 1 };
 
 fn case(batch: u32, n: u32, k: u32, tuning: Tuning) -> Case {
     Case { batch, n, k, multiprocessors: 4, packed_tiles: 3, tuning, epilogue: Epilogue::default() }

@@ -150,6 +150,7 @@ impl<'b> Vectors<'b> {
                 in_flight: settings.number("in_flight")?,
                 multicast: settings.number("multicast")?,
                 splits: settings.number("splits")?,
+                per_sm: settings.number("per_sm")?,
             };
             let plan = hopper::Plan::new(self.batch, self.weights.n, unit(self.weights.k)?, tuning)?;
             return Ok(Chosen::Warpgroups(plan));
@@ -205,16 +206,19 @@ impl Tunable for Vectors<'_> {
     }
 
     fn space(&self) -> Space {
-        if let Some(hopper::Tuning { warpgroups, stage_tiles, stages, in_flight, multicast, splits }) = self.wgmma {
+        if let Some(hopper::Tuning { warpgroups, stage_tiles, stages, in_flight, multicast, splits, per_sm }) =
+            self.wgmma
+        {
             let shipped = Settings::default().with("kernel", "wgmma").with("warpgroups", warpgroups);
             let shipped = shipped.with("stage_tiles", stage_tiles).with("stages", stages).with("in_flight", in_flight);
-            return Space::new(shipped.with("multicast", multicast).with("splits", splits))
+            return Space::new(shipped.with("multicast", multicast).with("splits", splits).with("per_sm", per_sm))
                 .axis("warpgroups", 1..=4)
                 .axis("stage_tiles", [2, 4, 8])
                 .axis("stages", [2, 3, 4, 6, 8])
                 .axis("in_flight", [2, 3, 4, 6, 8])
                 .axis("multicast", [1, 2, 4])
-                .axis("splits", [1, 2, 4, 8]);
+                .axis("splits", [1, 2, 4, 8])
+                .axis("per_sm", [1, 2]);
         }
         let Tuning { warps, stage_tiles, stages, in_flight, x_stages, group } = Tuning::h100(self.batch);
         let shipped = Settings::default().with("warps", warps).with("stage_tiles", stage_tiles).with("stages", stages);

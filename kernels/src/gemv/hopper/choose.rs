@@ -10,6 +10,7 @@
 //!   rings hold in 1.5 µs.
 //! * Shares of k make enough blocks of few rows. Blocks exchange their sums inside a cluster: `4·R·N·(S − 1)/S` bytes at 25
 //!   bytes a nanosecond, and they meet twice, 1 µs. Through L2 and a second launch it would be `8·S·n·N` bytes and 2 µs more.
+//!   Where the ring is empty behind a block's one tile, sums are staged in its memory.
 //! * `wgmma` of N columns takes N/2 cycles. A warpgroup loads a stage's weights, multiplies and frees it before it begins the
 //!   next: 400 cycles beside the products. Several warpgroups take turns.
 //!
@@ -23,7 +24,7 @@
 //! | 4096 × 14336 | 128 × 128, 4 | 2 | 4 | 128 | 1.25 | 25.5 | 29.0 |
 //! | 128256 × 4096 | 256 × 64, 4 | 2 | 1 | 132 | 1.12 | 228.4 | 228.5 |
 //! | 8192 × 2048 | 64 × 128, 6 | 2 | 1 | 128 | 1.50 | 7.3 | 9.3 |
-//! | 2048 × 8192 | 64 × 128, 6 | 2 | 4 | 128 | 1.50 | 7.3 | 10.9 |
+//! | 2048 × 8192 | 64 × 128, 7 | 2 | 4 | 128 | 1.50 | 7.3 | 10.9 |
 //! | 128256 × 2048 | 256 × 64, 4 | 2 | 1 | 132 | 1.12 | 114.2 | 114.3 |
 
 use super::tiles::{Plan, Tuning};
@@ -97,8 +98,10 @@ pub fn predict(plan: &Plan, multiprocessors: u32) -> f64 {
 /// # Ok::<(), tilewright_kernels::gemv::UnitError>(())
 /// ```
 pub fn choose(batch: u32, n: u32, unit: Unit, multiprocessors: u32, most_blocks: u32) -> Tuning {
-    let mut best =
-        (f64::INFINITY, Tuning { warpgroups: 1, stage_tiles: 2, stages: 8, in_flight: 8, multicast: 1, splits: 1 });
+    let mut best = (
+        f64::INFINITY,
+        Tuning { warpgroups: 1, stage_tiles: 2, stages: 8, in_flight: 8, multicast: 1, splits: 1, per_sm: 1 },
+    );
     for warpgroups in [1, 2, 4] {
         for stage_tiles in [4, 2] {
             for multicast in [1, 2] {

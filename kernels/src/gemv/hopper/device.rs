@@ -134,6 +134,9 @@ impl<'a, 'k> Block<'a, 'k> {
                 k.wgmma_wait(0);
                 vectors.release();
             });
+            if plan.sums_in_ring() {
+                team.sync();
+            }
             for first in (0..plan.columns()).step_by(plan.staged() as usize) {
                 self.stage(sums, [group * 64, first.into()], thread, room);
                 if plan.tuning.splits == 1 {

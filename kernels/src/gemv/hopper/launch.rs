@@ -16,17 +16,22 @@ use tilewright_codegen::ir::{Arch, Kernel};
 pub fn gemv(arch: Arch, plan: &Plan, epilogue: Epilogue) -> Kernel {
     let (tuning, warps) = (plan.tuning, plan.tuning.warpgroups * 4);
     let name = format!("gemv_wgmma_b{}_n{}_k{}", plan.batch, plan.n, plan.unit.k());
-    let launch = block(plan.threads()).cluster(tuning.cluster()).min_blocks(1);
+    let launch = block(plan.threads()).cluster(tuning.cluster()).min_blocks(tuning.per_sm);
     record(&name, arch, launch, |k| {
         let (w_map, x_map) = (k.tensor_map("w"), k.tensor_map("x"));
         let results = Results::parameters(k, epilogue);
+        k.when(k.tid().eq(32 * warps), || {
+            w_map.prefetch_map();
+            x_map.prefetch_map();
+        });
         let weights = Ring::bulk::<Weights>(k, (plan.stage(),), plan.ring());
         let vectors = Ring::bulk::<Vectors>(k, (plan.x_stage(),), plan.x_ring());
         let (weights, vectors) = start(k, (weights, vectors));
         k.grid_launch();
+        let room = plan.room(k, weights.memory().0);
         let (mut fill_weights, weights) = weights.split();
         let (mut fill_vectors, vectors) = vectors.split();
-        let (mut inputs, room) = (Inputs { weights, vectors }, plan.room(k));
+        let mut inputs = Inputs { weights, vectors };
         let block = Block::new(k, plan);
         k.roles(vec![
             (warps, Box::new(|| block.multiply(&mut inputs, room, results))),

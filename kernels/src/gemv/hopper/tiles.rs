@@ -23,8 +23,11 @@ pub(super) enum Weights {}
 #[derive(Debug)]
 pub(super) enum Vectors {}
 
-/// Shared memory of a block on sm_90, bytes.
-const SHARED: u32 = 227 << 10;
+/// Shared memory of a multiprocessor on sm_90, bytes, and what each block takes of it beside its own.
+const SHARED: u32 = 228 << 10;
+const RESERVED: u32 = 1 << 10;
+/// What alignment and mbarriers add.
+const SLACK: u32 = 2 << 10;
 /// Registers of a multiprocessor.
 const REGISTERS: u32 = 1 << 16;
 /// What a thread needs beside its sums and its weights of a stage.
@@ -114,6 +117,9 @@ pub struct Tuning {
     pub multicast: u32,
     /// Blocks of a cluster that share k, and exchange their sums.
     pub splits: u32,
+    /// Blocks that a multiprocessor has room for, 1 or 2. A launch has one for each: the second is of the next launch, whose
+    /// weights then come before this one has ended.
+    pub per_sm: u32,
 }
 
 impl Tuning {
@@ -152,19 +158,23 @@ impl Plan {
         let plan = Plan { batch, n, unit, tuning };
         plan.check()?;
         plan.check_registers()?;
-        let fixed = plan.sums_bytes() + 2048;
+        let limit = SHARED / tuning.per_sm - RESERVED;
         let both = plan.stage_bytes() + plan.x_stage_bytes();
-        let fit = SHARED.saturating_sub(fixed) / both;
-        if fit < 2 {
-            let (needed, stage_tiles) = (fixed + 2 * both, tuning.stage_tiles);
-            return Err(PlanError::Shared { needed, batch, stage_tiles, limit: SHARED });
+        let with =
+            |stages: u32| Plan { tuning: Tuning { stages, in_flight: tuning.in_flight.min(stages), ..tuning }, ..plan };
+        let fit = |fixed: u32| with(tuning.stages.min(limit.saturating_sub(fixed) / both));
+        // Where the ring has not got room for the sums, they have their own.
+        let plan =
+            Some(fit(SLACK)).filter(|plan| plan.sums_in_ring()).unwrap_or_else(|| fit(SLACK + plan.sums_bytes()));
+        if plan.tuning.stages < 2 {
+            let needed = SLACK + 2 * both + if plan.sums_in_ring() { 0 } else { plan.sums_bytes() };
+            return Err(PlanError::Shared { needed, batch, stage_tiles: tuning.stage_tiles, limit });
         }
-        let stages = tuning.stages.min(fit);
-        Ok(Plan { tuning: Tuning { stages, in_flight: tuning.in_flight.min(stages), ..tuning }, ..plan })
+        Ok(plan)
     }
 
     fn check(&self) -> Result<(), PlanError> {
-        let Tuning { warpgroups, stage_tiles, stages, in_flight, multicast, splits } = self.tuning;
+        let Tuning { warpgroups, stage_tiles, stages, in_flight, multicast, splits, per_sm } = self.tuning;
         let setting = |what, found, wanted| Err(PlanError::Setting { what, found, wanted });
         if !(1..=4).contains(&warpgroups) {
             return setting("the number of warpgroups", warpgroups, "1 to 4");
@@ -191,6 +201,9 @@ impl Plan {
         if stages < 2 {
             return setting("the number of stages", stages, "2 at least");
         }
+        if !(1..=2).contains(&per_sm) {
+            return setting("the number of blocks of a multiprocessor", per_sm, "1 or 2");
+        }
         if in_flight == 0 {
             return setting("the number of stages in flight", in_flight, "1 at least");
         }
@@ -199,7 +212,7 @@ impl Plan {
 
     fn check_registers(&self) -> Result<(), PlanError> {
         let (batch, stage_tiles, threads) = (self.batch, self.tuning.stage_tiles, self.threads());
-        let limit = (REGISTERS / threads / 8 * 8).min(255);
+        let limit = (REGISTERS / threads / self.tuning.per_sm / 8 * 8).min(255);
         let needed = self.columns() / 2 + 8 * stage_tiles + ADDRESSES;
         if needed > limit { Err(PlanError::Registers { needed, batch, stage_tiles, threads, limit }) } else { Ok(()) }
     }
@@ -313,9 +326,14 @@ impl Plan {
         self.rows() + PAD
     }
 
-    /// Room for the sums of a tile.
-    pub(super) fn room<'k>(&self, k: &'k Builder) -> Ptr<'k, Shared, f32> {
-        k.shared_aligned("sums", self.sums_bytes() / 4, 128)
+    /// Whether sums are staged where weights were: behind a block's one tile the ring is empty.
+    pub(super) fn sums_in_ring(&self) -> bool {
+        self.tuning.splits > 1 && self.sums_bytes() <= self.tuning.stages * self.stage_bytes()
+    }
+
+    /// Room for the sums of a tile, in the memory of the ring of weights or beside it.
+    pub(super) fn room<'k>(&self, k: &'k Builder, ring: Ptr<'k, Shared, bf16>) -> Ptr<'k, Shared, f32> {
+        if self.sums_in_ring() { ring.cast() } else { k.shared_aligned("sums", self.sums_bytes() / 4, 128) }
     }
 
     fn sums_bytes(&self) -> u32 {

@@ -54,6 +54,7 @@ impl Case {
                 in_flight: draw.between(1..=4),
                 multicast: 1 << draw.between(0..=2),
                 splits: draw.between(1..=4),
+                per_sm: draw.between(1..=2),
             };
             let epilogue = Epilogue { bias: flag(draw), residual: flag(draw), wide: flag(draw) };
             let (multiprocessors, packed_tiles) = (draw.between(1..=8), draw.between(1..=9));
