@@ -224,7 +224,7 @@ impl Unit {
 }
 
 /// So many units of so many tiles: (row, k) to element.
-fn packed(units: u32, tiles: u32) -> Layout {
+pub(super) fn packed(units: u32, tiles: u32) -> Layout {
     Layout::constant(Tile::LAYOUT.blocked_product(&modes(&[leaf(units, tiles), leaf(tiles, 1)])))
 }
 
