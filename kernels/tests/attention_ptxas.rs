@@ -26,7 +26,7 @@ fn kernels() -> Vec<Kernel> {
             all.push(prefill.record_hopper());
         }
     }
-    let paged = Kv::Paged { page_tokens: 16 };
+    let paged = Kv::Paged { page_tokens: 16, swizzled: false };
     let ragged = Prefill { depth: 128, group: 4, causal: true, queries: QueryLayout::Ragged, kv: paged };
     all.push(ragged.record_hopper());
     for depth in [64, 96, 128] {
