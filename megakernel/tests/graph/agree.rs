@@ -13,8 +13,8 @@ use tilewright_megakernel::vm::graph::{GraphMachine, GraphWeights};
 
 use super::lab::{PAGES, Reference, Rows, machine, normed, program, prompt, random, step, tiny, weights, worst};
 
-/// Logits, relative: activations, queries, keys and values are bf16 between levels, the residual stream is f32.
-const BOUND: f64 = 1.5e-2;
+/// Logits, relative, of the worst row: activations are bf16 between launches, the residual stream is f32.
+const BOUND: f64 = 2e-2;
 
 const PAGES_OF: [[i32; PAGES]; 2] = [[5, 17, 2, 9, 23, 0, 11, 14], [1, 3, 20, 4, 22, 6, 8, 7]];
 
