@@ -32,6 +32,12 @@ fn kernels() -> Vec<Kernel> {
     for depth in [64, 96, 128] {
         all.push(Prefill { depth, ..ragged }.record::<CpAsync<2>>(Arch::Sm80));
     }
+    // Pools of the megakernel.
+    let pool = Prefill { kv: Kv::Paged { page_tokens: 64, swizzled: true }, ..ragged };
+    for depth in [32, 64, 128] {
+        all.push(Prefill { depth, ..pool }.record_hopper());
+        all.push(Prefill { depth, ..pool }.record::<CpAsync<2>>(Arch::Sm80));
+    }
     all
 }
 

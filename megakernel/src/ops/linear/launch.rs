@@ -1,6 +1,6 @@
 //! A linear layer as launches: its norm, and a product of all rows.
 
-use super::{Linear, LinearOutput};
+use super::{Linear, LinearInput, LinearOutput};
 use crate::ops::Op;
 use crate::program::Span;
 use crate::vm::device::Unsupported;
@@ -18,7 +18,7 @@ impl LaunchOp for Linear {
     fn launch(&self, plan: &mut GraphPlanner) -> Result<(), Unsupported> {
         let [rows, _] = plan.extents(self.output.out())?;
         plan.rows(rows)?;
-        let a = plan.activations(&self.input)?;
+        let a = activations(plan, &self.input)?;
         let layer = (self.weight, self.bias);
         match self.output {
             LinearOutput::Store { .. } => Err(Unsupported::Launch { what: "a linear layer without an epilogue" }),
@@ -36,5 +36,14 @@ impl LaunchOp for Linear {
             }
             LinearOutput::Logits { .. } => plan.logits(layer),
         }
+    }
+}
+
+/// The activations of a layer, bf16 `[rows, k]`: where they lie.
+pub(in crate::ops) fn activations(plan: &mut GraphPlanner, input: &LinearInput) -> Result<Scratch, Unsupported> {
+    match *input {
+        LinearInput::RmsNorm { x, weight, eps } => plan.norm(x, weight, eps),
+        LinearInput::Plain { x } => plan.whole(x, Scratch::Gated).map(|()| Scratch::Gated),
+        LinearInput::Combine { acc, .. } => plan.whole(acc, Scratch::Attended).map(|()| Scratch::Attended),
     }
 }

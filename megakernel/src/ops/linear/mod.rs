@@ -9,6 +9,7 @@ use tilewright_layout::DType;
 
 pub use device::{InputCode, LinearTile, TileCode};
 pub(super) use device::{InputFields, plan_a_operand};
+pub(super) use launch::activations as launched_activations;
 pub(super) use oracle::{activations, product};
 
 use super::{Check, Footprint, OperandError, Operands, TaskOp, index, interval, positive};

@@ -2,6 +2,7 @@
 
 use super::{KeyOutput, Qkv};
 use crate::ops::Op;
+use crate::ops::linear::launched_activations;
 use crate::program::Span;
 use crate::vm::device::Unsupported;
 use crate::vm::graph::{GraphPlanner, Heads, HeadsOut, HeadsPart, LaunchOp, Product, Scratch};
@@ -12,7 +13,7 @@ impl LaunchOp for Qkv {
     }
 
     fn launch(&self, plan: &mut GraphPlanner) -> Result<(), Unsupported> {
-        let a = plan.activations(&self.input)?;
+        let a = launched_activations(plan, &self.input)?;
         let layers = [&self.wq, &self.wk, &self.wv].map(|layer| (layer.weight, layer.bias));
         plan.product(&Product { a, layers: &layers, gated: false, to: Scratch::Projected })?;
         let ([_, heads, dim], [kv_heads, ..]) = (plan.extents(self.q)?, plan.pool(self.v_pool)?);

@@ -44,9 +44,9 @@ impl GraphPlanner<'_> {
     /// The extents of a pool: kv heads, pages, tokens of a page, dimensions.
     pub(crate) fn pool(&self, pool: BufferId) -> Result<[u32; 4], Unsupported> {
         let found = self.buffer(pool).dtype;
-        match found {
-            DType::BF16 => self.extents(pool),
-            _ => Err(Unsupported::DType { what: "a KV pool", buffer: pool, found, expected: "bf16" }),
+        match found == DType::BF16 {
+            true => self.extents(pool),
+            false => Err(Unsupported::DType { what: "a KV pool", buffer: pool, found, expected: "bf16" }),
         }
     }
 

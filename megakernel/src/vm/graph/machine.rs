@@ -73,8 +73,8 @@ impl GraphMachine {
         self.abort = handle.clone();
     }
 
-    /// Runs a step; `each` gets the logits of these rows, in their order. For no rows the step ends when its keys and values are
-    /// queued: what is submitted to the device later comes behind them.
+    /// Runs a step; `each` gets the logits of these rows, in their order, which may be none. Behind it the keys and values are there for
+    /// every machine of the pools.
     ///
     /// # Errors
     /// Cells that do not fit, or rows that there are not, before anything runs; an abort; a device that fails.

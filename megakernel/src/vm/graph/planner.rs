@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, HashMap};
 
 use half::bf16;
 use tilewright_codegen::ir::{Arch, Kernel};
-use tilewright_kernels::gemm::{self, Argument, Epilogue, Problem, Step, Target};
+use tilewright_kernels::gemm::{self, Argument, Buffer as Of, Epilogue, Problem, Step, Target};
 use tilewright_kernels::norm::{NormShape, add_rms_norm_rows, rms_norm_rows};
 use tilewright_kernels::tile::Float;
 
 use super::launch::{Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
 use super::plan::{GraphPlan, LogitsPlan};
-use crate::ops::{LinearInput, Rotation};
+use crate::ops::Rotation;
 use crate::program::{Buffer, BufferId, BufferKind, Program, float_of};
 use crate::vm::device::{RotationTable, Unsupported};
 
@@ -183,24 +183,15 @@ impl<'p> GraphPlanner<'p> {
     }
 
     /// Fails where a buffer does not stand for these activations.
-    fn whole(&self, id: BufferId, scratch: Scratch) -> Result<(), Unsupported> {
+    pub(crate) fn whole(&self, id: BufferId, scratch: Scratch) -> Result<(), Unsupported> {
         match self.heads.get(&id) {
             Some(found) if found.scratch == scratch => Ok(()),
             _ => Err(Unsupported::Launch { what: "activations that no level before left as this one reads them" }),
         }
     }
 
-    /// The activations that a linear layer reads, bf16 `[rows, k]`.
-    pub(crate) fn activations(&mut self, input: &LinearInput) -> Result<Scratch, Unsupported> {
-        match *input {
-            LinearInput::RmsNorm { x, weight, eps } => self.norm(x, weight, eps),
-            LinearInput::Plain { x } => self.whole(x, Scratch::Gated).map(|()| Scratch::Gated),
-            LinearInput::Combine { acc, .. } => self.whole(acc, Scratch::Attended).map(|()| Scratch::Attended),
-        }
-    }
-
     /// The norm of the residual stream, behind what is still to be added to it.
-    fn norm(&mut self, x: BufferId, weight: BufferId, eps: f32) -> Result<Scratch, Unsupported> {
+    pub(crate) fn norm(&mut self, x: BufferId, weight: BufferId, eps: f32) -> Result<Scratch, Unsupported> {
         let [rows, width] = self.extents(x)?;
         self.rows(rows)?;
         let (weight, float) = self.plain(weight)?;
@@ -240,11 +231,11 @@ impl<'p> GraphPlanner<'p> {
         let problem = Problem::new(rows, n, k).epilogue(epilogue);
         self.scratch(product.to, u64::from(rows) * u64::from(n) * 2);
         let memory = |of| match of {
-            gemm::Buffer::A => LaunchMemory::Scratch(product.a),
-            gemm::Buffer::Partials => LaunchMemory::Scratch(Scratch::Partials),
-            gemm::Buffer::Bias => LaunchMemory::Bias(bias.unwrap_or(0)),
-            gemm::Buffer::B => b,
-            _ => LaunchMemory::Scratch(product.to),
+            Of::A => LaunchMemory::Scratch(product.a),
+            Of::Partials => LaunchMemory::Scratch(Scratch::Partials),
+            Of::Bias => LaunchMemory::Bias(bias.unwrap_or(0)),
+            Of::B => b,
+            Of::C | Of::AScale | Of::BScale | Of::Residual => LaunchMemory::Scratch(product.to),
         };
         let launches = self.multiply(problem, false, memory)?;
         self.plan.launches.extend(launches);
@@ -263,11 +254,11 @@ impl<'p> GraphPlanner<'p> {
         let epilogue = Epilogue { bias: bias.is_some(), ..Epilogue::default() };
         let mut of = |rows, a| {
             let memory = |of| match of {
-                gemm::Buffer::A => a,
-                gemm::Buffer::Partials => LaunchMemory::Scratch(Scratch::Partials),
-                gemm::Buffer::Bias => LaunchMemory::Bias(bias.unwrap_or(0)),
-                gemm::Buffer::B => b,
-                _ => LaunchMemory::Logits,
+                Of::A => a,
+                Of::Partials => LaunchMemory::Scratch(Scratch::Partials),
+                Of::Bias => LaunchMemory::Bias(bias.unwrap_or(0)),
+                Of::B => b,
+                Of::C | Of::AScale | Of::BScale | Of::Residual => LaunchMemory::Logits,
             };
             self.multiply(Problem::new(rows, vocab, k).epilogue(epilogue), true, memory)
         };
@@ -304,7 +295,7 @@ impl<'p> GraphPlanner<'p> {
         &mut self,
         problem: Problem,
         wide: bool,
-        memory: impl Fn(gemm::Buffer) -> LaunchMemory,
+        memory: impl Fn(Of) -> LaunchMemory,
     ) -> Result<Vec<Launch>, Unsupported> {
         let key = (problem, wide);
         if !self.steps.contains_key(&key) {
@@ -318,7 +309,7 @@ impl<'p> GraphPlanner<'p> {
             self.steps.insert(key, steps);
         }
         let steps = self.steps[&key].clone();
-        let partial = |step: &Step| step.arguments.contains(&Argument::Pointer(gemm::Buffer::Partials));
+        let partial = |step: &Step| step.arguments.contains(&Argument::Pointer(Of::Partials));
         if steps.iter().any(|(_, step)| partial(step)) {
             // Shares of the contraction: at most 16, and as many as their steps have.
             let splits = u64::from(splits_of(&steps));
