@@ -7,3 +7,4 @@
 mod agree;
 mod lab;
 mod refusals;
+mod resources;

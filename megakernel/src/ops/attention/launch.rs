@@ -47,12 +47,7 @@ impl LaunchOp for Attention {
         });
         let block_rows = if by_maps { prefill.hopper_rows() } else { warps::BLOCK_ROWS };
         let tiles = rows.div_ceil(block_rows);
-        // Elements of a pool are counted in 32 bits, as records count them.
-        let plane = u64::from(pages) * u64::from(page_tokens) * u64::from(depth);
-        let plane = u32::try_from(plane).map_err(|_| {
-            let (what, found) = ("pages of a pool", pages as usize);
-            Unsupported::Number { what, found, expected: "fewer than 2^32 elements of a head" }
-        })?;
+        let plane = pages * page_tokens * depth;
         let pools = [self.k_pool, self.v_pool].map(LaunchMemory::Pool);
         let mut args = match by_maps {
             true => {

@@ -68,7 +68,7 @@ impl GraphPlanner<'_> {
         let [_, pages, page_tokens, _] = self.pool(appended.map_or_else(|| self.any_pool(), Ok)?)?;
         let x = LaunchMemory::Scratch(scratch);
         let turns = match parts.iter().find_map(|part| part.rotation) {
-            Some(rotation) => self.rotation(rotation, width * page_tokens)?,
+            Some(rotation) => self.rotation(rotation, width.saturating_mul(page_tokens))?,
             None => x,
         };
         let cells = [x, turns, LaunchMemory::Cell(at.position), LaunchMemory::Cell(at.page_table)];

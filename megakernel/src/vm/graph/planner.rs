@@ -98,9 +98,13 @@ impl<'p> GraphPlanner<'p> {
         &self.program.buffers[id.index()]
     }
 
-    /// The extents of a buffer; the program was checked, so the op's rank is its rank.
+    /// The extents of a buffer, whose elements kernels count in 32 bits; the program was checked, so the op's rank is its rank.
     pub(crate) fn extents<const N: usize>(&self, id: BufferId) -> Result<[u32; N], Unsupported> {
         let shape = <[usize; N]>::try_from(&self.buffer(id).shape[..]).map_err(|_| Unsupported::Cells)?;
+        let found = self.buffer(id).elements().unwrap_or(usize::MAX);
+        if u32::try_from(found).is_err() {
+            return Err(Unsupported::Number { what: "elements of a buffer", found, expected: "fewer than 2^32" });
+        }
         Ok(shape.map(|extent| extent as u32))
     }
 
@@ -168,7 +172,7 @@ impl<'p> GraphPlanner<'p> {
 
     /// The residual stream begins as this buffer; gives where it lies.
     pub(crate) fn residual(&mut self, out: BufferId, [rows, width]: [u32; 2]) -> LaunchMemory {
-        let memory = self.scratch(Scratch::Residual, u64::from(rows * width) * 4);
+        let memory = self.scratch(Scratch::Residual, u64::from(rows) * u64::from(width) * 4);
         self.heads.insert(out, Heads { scratch: Scratch::Residual, first: 0, of_row: 1 });
         memory
     }
@@ -195,8 +199,8 @@ impl<'p> GraphPlanner<'p> {
         let [rows, width] = self.extents(x)?;
         self.rows(rows)?;
         let (weight, float) = self.plain(weight)?;
-        let residual = self.scratch(Scratch::Residual, u64::from(rows * width) * 4);
-        let out = self.scratch(Scratch::Normed, u64::from(rows * width) * 2);
+        let residual = self.scratch(Scratch::Residual, u64::from(rows) * u64::from(width) * 4);
+        let out = self.scratch(Scratch::Normed, u64::from(rows) * u64::from(width) * 2);
         let (x_float, out_float) = (Float::F32, Float::Bf16);
         let shape = NormShape { width, stride: width, x: x_float, weight: float, out: out_float, eps, warps: WARPS };
         let arch = self.arch;
@@ -276,7 +280,7 @@ impl<'p> GraphPlanner<'p> {
         let mut k = 0;
         for (weight, _) in layers {
             let [n, columns] = self.extents(*weight)?;
-            (features, k) = (features + n, columns);
+            (features, k) = (features.saturating_add(n), columns);
         }
         Ok((self.matrix(layers.iter().map(|(weight, _)| *weight).collect())?, k, features))
     }
