@@ -237,6 +237,12 @@ impl OnDevice {
         Ok(())
     }
 
+    /// Waits for what machines of other widths have still under way on the pools.
+    fn settle(&self, width: usize) -> Result<(), EngineError> {
+        let mut others = self.graphs.iter().filter(|(other, _)| **other != width);
+        Ok(others.try_for_each(|(_, machine)| machine.wait())?)
+    }
+
     /// A graph of launches of so many rows.
     fn make_graph(&mut self, width: usize) -> Result<(), EngineError> {
         let gpu = self.gpu();
@@ -290,8 +296,11 @@ impl Machines for OnDevice {
     }
 
     fn step(&mut self, width: usize, cells: &StepCells, rows: &[usize], each: EachRow) -> Result<(), EngineError> {
-        if let Some(machine) = self.graphs.get_mut(&width) {
-            return Ok(machine.step(cells, rows, each)?);
+        self.settle(width)?;
+        match self.graphs.get_mut(&width) {
+            Some(machine) if rows.is_empty() => return Ok(machine.submit(cells)?),
+            Some(machine) => return Ok(machine.step(cells, rows, each)?),
+            None => {}
         }
         let Some(machine) = self.machines.get_mut(&width) else { unreachable!("`width` made it") };
         machine.step(cells)?;
@@ -306,6 +315,7 @@ impl Machines for OnDevice {
     }
 
     fn run(&mut self, width: usize, cells: &StepCells, run: Run, each: EachStep) -> Result<usize, EngineError> {
+        self.settle(width)?;
         let Some(machine) = self.machines.get_mut(&width) else { unreachable!("`width` made it") };
         let mut draws = run.draws.to_vec();
         if self.lowering.options.sampling {

@@ -117,6 +117,8 @@ fn the_logits_of_the_last_row_are_those_of_all_rows() {
     // Another product: the same operands in another order of sums.
     assert!(last.len() == 1 && error < 1e-5, "{error}");
     machine.step(&rows.view(), &[], &mut |_, _| panic!("nobody asked")).unwrap();
+    machine.submit(&rows.view()).unwrap();
+    machine.wait().unwrap();
     let error = machine.step(&rows.view(), &[32], &mut |_, _| ()).unwrap_err().to_string();
     assert!(error.contains("32"), "{error}");
 }

@@ -139,10 +139,11 @@ impl Prompts {
         let mut last = Vec::new();
         for first in (0..tokens).step_by(self.chunk) {
             let end = tokens.min(first + self.chunk);
-            let asked = [end - first - 1];
-            let asked = if end == tokens { &asked[..] } else { &[] };
             let cells = self.cells(first, end, self.chunk);
-            self.graph.step(&cells.view(), asked, &mut |_, logits| last = logits.to_vec())?;
+            match end == tokens {
+                true => self.graph.step(&cells.view(), &[end - first - 1], &mut |_, logits| last = logits.to_vec())?,
+                false => self.graph.submit(&cells.view())?,
+            }
         }
         Ok(last)
     }

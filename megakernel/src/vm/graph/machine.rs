@@ -79,11 +79,22 @@ impl GraphMachine {
     /// # Errors
     /// Cells that do not fit, or rows that there are not, before anything runs; an abort; a device that fails.
     pub fn step(&mut self, cells: &StepCells, rows: &[usize], each: EachLogits) -> Result<(), LaunchError> {
-        cells.check(&self.limits)?;
         let count = self.plan.rows as usize;
         if let Some(&row) = rows.iter().find(|row| **row >= count) {
             return Err(AccessError::Row { name: LOGITS.to_owned(), rows: count, row }.into());
         }
+        self.submit(cells)?;
+        self.logits(rows, each)?;
+        self.wait()
+    }
+
+    /// Queues a step whose logits nobody asks for; the host may prepare the next one meanwhile. Other machines of the pools, whose
+    /// streams are others, run behind [`GraphMachine::wait`].
+    ///
+    /// # Errors
+    /// As [`GraphMachine::step`]; a device that failed in an earlier step.
+    pub fn submit(&mut self, cells: &StepCells) -> Result<(), LaunchError> {
+        cells.check(&self.limits)?;
         if self.abort.is_set() {
             self.abort.clear();
             return Err(LaunchError::Aborted { steps: 0 });
@@ -93,9 +104,14 @@ impl GraphMachine {
             let work = self.work(&self.plan.launches, sequences, None)?;
             self.graphs.insert(sequences, self.device.graph(&work)?);
         }
-        self.graphs[&sequences].launch(&self.stream)?;
-        self.logits(rows, each)?;
-        // Other machines have streams of their own.
+        Ok(self.graphs[&sequences].launch(&self.stream)?)
+    }
+
+    /// Waits for the steps that were submitted: behind it their keys and values are there for every machine of the pools.
+    ///
+    /// # Errors
+    /// If the device failed in one of them.
+    pub fn wait(&self) -> Result<(), LaunchError> {
         Ok(self.stream.wait()?)
     }
 
@@ -209,6 +225,14 @@ impl GraphMachine {
             }
             _ => self.memory.get(memory).ok_or(absent),
         }
+    }
+}
+
+/// A step that was submitted reads and writes what the machine holds.
+impl Drop for GraphMachine {
+    fn drop(&mut self) {
+        // A device that failed has nothing under way.
+        let _ = self.stream.wait();
     }
 }
 

@@ -276,8 +276,7 @@ impl<'p> GraphPlanner<'p> {
 
     /// Layers below each other: their matrix, its columns and its rows.
     fn stacked(&mut self, layers: &[(BufferId, Option<BufferId>)]) -> Result<(LaunchMemory, u32, u32), Unsupported> {
-        let mut features = 0;
-        let mut k = 0;
+        let (mut features, mut k) = (0u32, 0);
         for (weight, _) in layers {
             let [n, columns] = self.extents(*weight)?;
             (features, k) = (features.saturating_add(n), columns);
