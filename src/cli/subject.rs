@@ -52,7 +52,7 @@ pub struct SubjectArgs {
 }
 
 /// Weights that host and device read.
-type Shared = Arc<dyn Weights + Send + Sync>;
+pub type Shared = Arc<dyn Weights + Send + Sync>;
 
 /// A machine that is ready to decode.
 pub struct Subject {
@@ -103,6 +103,11 @@ impl SubjectArgs {
     /// The architecture.
     pub fn spec(&self) -> Result<ModelSpec, Failure> {
         self.source.spec()
+    }
+
+    /// The architecture and its weights.
+    pub fn weights(&self) -> Result<(ModelSpec, Shared), Failure> {
+        self.source.open()
     }
 
     /// Sequences that are decoded together.
