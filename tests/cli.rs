@@ -463,20 +463,39 @@ fn accuracy_is_measured_at_every_position_and_against_a_peer() {
 }
 
 #[test]
-fn quantised_checkpoints_run_on_the_cpu_and_are_refused_elsewhere() {
+fn quantised_checkpoints_run_and_are_compiled() {
     let dir = model("quant/tiny-llama-fp8block");
     let dir = dir.to_str().expect("UTF-8 path");
     let output = tilewright(&generate(dir, "In the beginning", &["--max-new-tokens", "2"]));
     let note = "note: the checkpoint wants activations quantised as well; they are computed in bf16 or f32 here\n";
     assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(0), note));
-    let refused = "the checkpoint has 28 quantised modules, which run on `cpu` alone";
-    assert!(failure(&generate(dir, "a", &["--device", "sim"])).contains(refused));
     let out = TempDir::new().expect("a folder");
     let program = out.path().join("program.json");
     let program = program.to_str().expect("UTF-8 path");
-    assert!(failure(&["compile", "--model", dir, "--target", "h100", "--out", program]).contains(refused));
+    let compiled = tilewright(&["compile", "--model", dir, "--target", "h100", "--out", program]);
+    assert_eq!(compiled.status.code(), Some(0));
+    let text = fs::read_to_string(program).expect("a program");
+    assert_eq!(text.matches("\"code\": \"e4m3\"").count() + text.matches("\"code\":\"e4m3\"").count(), 28);
     let config = format!("{dir}/config.json");
+    let refused = "describes 28 quantised modules, and a configuration alone has no codes";
     assert!(failure(&["compile", "--config", &config, "--target", "h100", "--out", program]).contains(refused));
+}
+
+#[test]
+fn weights_are_quantised_while_loading() {
+    let (dense, made) = (model("tiny-llama"), TempDir::new().expect("a folder"));
+    let (dense, out) = (dense.to_str().expect("UTF-8 path"), made.path().join("w4a16"));
+    let out = out.to_str().expect("UTF-8 path");
+    assert_eq!(tilewright(&["quantize", "--model", dense, "--out", out, "--scheme", "w4a16"]).status.code(), Some(0));
+    let text = |dir: &str, more: &[&str]| {
+        let args = [&["--max-new-tokens", "6", "--device", "cpu:1"], more].concat();
+        let output = tilewright(&generate(dir, "In the beginning", &args));
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        output.stdout
+    };
+    assert_eq!(text(dense, &["--weights", "w4a16"]), text(out, &[]));
+    assert!(failure(&generate(out, "a", &["--weights", "fp8"])).contains("quantised modules already"));
+    assert!(failure(&generate(dense, "a", &["--weights", "w3"])).contains("`w3` is not a scheme"));
 }
 
 #[test]

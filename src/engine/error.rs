@@ -45,10 +45,8 @@ pub enum EngineError {
          everywhere", .capability.0, .capability.1
     )]
     NoKernels { device: String, capability: (u32, u32) },
-    #[error(
-        "the checkpoint has {modules} quantised modules, which run on `cpu` alone; give --device cpu, or its dense form"
-    )]
-    Quantized { modules: usize },
+    #[error("weight {module} {source}, which run on `cpu` alone; give --device cpu, or another form of the checkpoint")]
+    Quantized { module: String, source: CodesError },
     #[error("the megakernel runs on a GPU: give a device such as cuda:0, or sim for a simulated one")]
     NoGpu,
     #[error("the user's file of tuned settings cannot be used; mend it, or remove it and tune again")]

@@ -116,7 +116,7 @@ impl Lowering {
             _ => options.splits_for_gpu(self.checkpoint.spec(), target.sms),
         };
         let dtype_of = |name: &str| self.checkpoint.tensor(name).map_or(DType::F32, |t| t.dtype());
-        let program = lower(self.checkpoint.spec(), &dtype_of, target, &options)?;
+        let program = lower(self.checkpoint.spec(), &dtype_of, target, &options)?.stored_as(&*self.checkpoint);
         Ok(schedule(program, options.context)?)
     }
 }

@@ -29,6 +29,8 @@ mod text;
 use std::path::Path;
 use std::sync::Arc;
 
+use tilewright_kernels::gemv::Codes;
+use tilewright_kernels::quant::QuantMatrix;
 use tilewright_layout::DType;
 use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::weights::WeightTensor;
@@ -48,19 +50,15 @@ pub use session::{Row, Run, Session};
 pub use stop::{EmptyStop, StopTexts};
 pub(crate) use text::Text;
 
-/// Refuses what a device does not run.
+/// Refuses quantised weights that a device does not run, before anything is sent to it.
 fn check_device(checkpoint: &Checkpoint, device: Device) -> Result<(), EngineError> {
-    match device {
-        Device::Cpu { .. } => Ok(()),
-        Device::Cuda { .. } | Device::Sim { .. } => check_dense(checkpoint),
+    if let Device::Cpu { .. } = device {
+        return Ok(());
     }
-}
-
-/// Refuses quantised weights.
-pub(crate) fn check_dense(checkpoint: &Checkpoint) -> Result<(), EngineError> {
-    match checkpoint.quantized_modules().len() {
-        0 => Ok(()),
-        modules => Err(EngineError::Quantized { modules }),
+    let refused = |(name, matrix): (&str, &Arc<QuantMatrix>)| Some((name.to_owned(), Codes::of(matrix).err()?));
+    match checkpoint.quantized_modules().filter_map(refused).min_by(|a, b| a.0.cmp(&b.0)) {
+        Some((module, source)) => Err(EngineError::Quantized { module, source }),
+        None => Ok(()),
     }
 }
 

@@ -15,6 +15,7 @@ mod lab;
 mod merges;
 mod mutants;
 mod paths;
+mod quantised;
 mod refusals;
 mod resident;
 mod resources;

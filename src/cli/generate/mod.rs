@@ -11,9 +11,10 @@ use tilewright_kernels::naive::Sampling;
 
 use super::Failure;
 use super::interrupt::Interrupt;
-use super::load::load;
+use super::load::load_as;
+use super::quantize::parse_scheme;
 use super::prompt::PromptArgs;
-use crate::checkpoint::GenerationSettings;
+use crate::checkpoint::{GenerationSettings, Scheme};
 use crate::engine::{Device, Engine, EngineError, Penalties, Request, StopTexts};
 
 /// Continue a prompt with a model
@@ -49,6 +50,9 @@ pub struct GenerateArgs {
     /// Where to run: cpu (all cores), cpu:N, cuda:N or sim:SEED
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     device: Device,
+    /// Quantise the linear layers while loading: w4a16, w8a16 or fp8
+    #[arg(long, value_name = "SCHEME", value_parser = parse_scheme)]
+    weights: Option<Scheme>,
     /// Print one JSON object at the end instead of streaming text
     #[arg(long)]
     json: bool,
@@ -100,7 +104,7 @@ pub fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
     StopTexts::new(args.stop.clone())?;
     args.batch.penalties(&GenerationSettings::default()).check()?;
     let texts = args.prompt.texts()?;
-    let engine = load(&args.model, args.device)?;
+    let engine = load_as(&args.model, args.device, args.weights)?;
     let mut requests = Vec::with_capacity(texts.len());
     for text in texts {
         let prompt_ids = args.prompt.ids(text, &engine)?;

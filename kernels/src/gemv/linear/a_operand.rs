@@ -32,7 +32,7 @@ impl AOperand {
     /// # Ok::<(), tilewright_kernels::gemv::UnitError>(())
     /// ```
     pub fn registers(unit: Unit, packing: Packing) -> u32 {
-        unit.stages() * unit.per_warp() * packing.words()
+        unit.stages() * unit.per_warp() * unit.steps() * packing.words()
     }
 }
 

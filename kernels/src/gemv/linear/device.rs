@@ -204,7 +204,8 @@ impl<'k> Pass<'k> {
             };
             let cells: Vec<(Item, Cell, P)> = team.items(sums.outputs(group)).into_iter().map(cell).collect();
             let each = |fragments: Fragments<'_, 'k>| {
-                let held = if a_operand == AOperand::Shared { weights.held() } else { &[] };
+                let holds = a_operand == AOperand::Shared && self.unit.codes().is_none();
+                let held = if holds { weights.held() } else { &[] };
                 self.products((weights, held), fragments, sums, [base * streams, here * streams]);
             };
             match &x {

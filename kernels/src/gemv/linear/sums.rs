@@ -10,7 +10,7 @@ use super::operand::Lane;
 use super::packing::Packing;
 use super::source::Source;
 use crate::gemv::Unit;
-use crate::gemv::product::{Chains, Fragment, WarpTile, multiply};
+use crate::gemv::product::{Chains, Fragment, WarpTile, multiply, multiply_codes};
 use crate::ring::{Consumer, StageTile};
 use crate::warps::{ConsumerWarps, sum_of_warps};
 
@@ -45,8 +45,13 @@ impl<'k, B, L: OffsetMap> Weights<'k> for RefCell<Consumer<'k, B, (StageTile<u32
     }
 }
 
-/// Accumulators of a unit that take turns.
+/// Accumulators of a unit of bf16 that take turns.
 const CHAINS: u32 = 4;
+
+/// Accumulators of a unit that take turns: of quantised weights those of a group do.
+fn chains(unit: Unit) -> u32 {
+    if unit.codes().is_some() { 1 } else { CHAINS }
+}
 
 /// Sums in shared memory, f32 `[warps, units, rows, 8]`: each warp's share of each output of a group of units.
 #[derive(Clone, Copy)]
@@ -114,13 +119,19 @@ pub(super) fn product<'k>(
     sums: Sums<'k>,
     slot: Val<'k, u32>,
 ) {
-    let chains = Chains::new(team.k, 1, CHAINS);
+    let chains = Chains::new(team.k, 1, chains(unit));
     for stage in 0..unit.stages() {
         let before = stage * unit.per_warp();
         let first = unit.tile(team.k.warp(), team.k.lit(before));
-        let of_round = |round: u32| fragments(first + round * team.warps, before + round);
+        let of_step = |number: u32| match unit.steps() {
+            1 => fragments(first + number * team.warps, before + number),
+            steps => {
+                let tile = first + number / steps * team.warps;
+                fragments(tile * steps + number % steps, before * steps + number)
+            }
+        };
         let stage = held.get(stage as usize).map_or(Stage::Next(weights), Stage::Held);
-        stage.multiply(team, unit, of_round, chains.behind(before));
+        stage.multiply(team, unit, of_step, chains.behind(before));
     }
     sums.place(team, slot, products_of(chains), |at, sums| at.store_vec(sums));
 }
@@ -137,8 +148,8 @@ pub(super) fn products<'k>(source: &Source<'k>, weights: &dyn Weights<'k>, sums:
     k.for_(0u32, unit.stages(), |stage| {
         let fragments = source.fragments(&source.columns(stage));
         k.for_(0u32, units, |slot| {
-            let chains = Chains::new(k, 1, CHAINS);
-            Stage::Next(weights).multiply(team, unit, |round| fragments[round as usize].clone(), chains);
+            let chains = Chains::new(k, 1, chains(unit));
+            Stage::Next(weights).multiply(team, unit, |step| fragments[step as usize].clone(), chains);
             sums.place(team, slot, products_of(chains), |at, [a, b]| {
                 let [x, y]: [Val<f32>; 2] = at.load_vec();
                 at.store_vec([a + x, b + y]);
@@ -156,7 +167,7 @@ enum Stage<'w, 'k> {
 }
 
 impl<'k> Stage<'_, 'k> {
-    /// Adds its products. `fragments` gives those of the warp's tile of a round.
+    /// Adds its products. `fragments` gives those of the warp's steps of 32, in their order.
     fn multiply(
         self,
         team: ConsumerWarps<'k>,
@@ -166,6 +177,11 @@ impl<'k> Stage<'_, 'k> {
     ) {
         match self {
             Stage::Next(weights) => weights.stage(&|stage| {
+                if let Some(codes) = unit.codes() {
+                    let load = |tile: WarpTile<'k>| tile.load_codes(unit, codes, stage.cast());
+                    let tiles: Vec<_> = WarpTile::of_whole_rounds(team.k, unit).map(load).collect();
+                    return multiply_codes(team.k, (unit, codes), &tiles, &fragments, chains);
+                }
                 let tiles = WarpTile::of_whole_rounds(team.k, unit).map(|tile| tile.load(unit, stage.cast()));
                 multiply(team.k, tiles, &fragments, chains);
             }),

@@ -47,7 +47,11 @@ impl DeviceOp for Linear {
 
     fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {
         let (k, features) = (plan.extent(self.weight, 0)?, plan.extent(self.weight, 1)?);
-        let unit = plan.unit(k)?;
+        let weights = match self.output {
+            LinearOutput::SiluMul { up, .. } => vec![self.weight, up],
+            _ => vec![self.weight],
+        };
+        let unit = plan.unit(k, &weights)?;
         multiple("the first feature of a tile", self.cols.lo as u32, Unit::ROWS, "a multiple of 8")?;
         let input = InputCode::plan(&self.input, plan)?;
         let bias = self.bias.map(|bias| plan.float("bias", bias)).transpose()?;
@@ -198,9 +202,9 @@ pub struct TileCode {
 }
 
 impl TileCode {
-    /// Whether the first stages of a task may be held in registers: where activations are not.
+    /// Whether the first stages of a task may be held in registers: where activations are not, and weights are bf16.
     pub(in crate::ops) fn holds_stages(&self) -> bool {
-        self.a_operand == AOperand::Shared
+        self.a_operand == AOperand::Shared && self.unit.codes().is_none()
     }
 
     /// Units of a group, where weights come group by group.

@@ -1,33 +1,61 @@
 //! Weights to the device: one part is packed in the order of the ring while the part before it is on its way.
 
+use std::sync::Arc;
+
 use bytemuck::cast_slice;
 use half::bf16;
 use tilewright_codegen::device::{Buffer, Device, DeviceError, Pending, Pinned, Stream};
+use tilewright_kernels::quant::QuantMatrix;
 
 use super::image::CHUNK;
 use super::{Plan, RotationTable};
-use crate::program::{BufferId, BufferKind, Program, Span};
+use crate::program::{BufferId, BufferKind, Program, Quantised, Span};
 use crate::vm::reference::{BindError, bind};
 use crate::weights::{WeightTensor, Weights};
 
 /// Elements of a part that is packed and sent as one.
 const PART: usize = 16 << 20;
 
+/// A weight as the program says that it is stored.
+pub enum Stored {
+    /// Numbers.
+    Dense(WeightTensor),
+    /// Codes.
+    Codes(Arc<QuantMatrix>),
+}
+
 /// Weights by buffer.
-pub(super) struct Bound(Vec<Option<WeightTensor>>);
+pub(super) struct Bound(Vec<Option<Stored>>);
 
 impl Bound {
     /// Finds every weight of the program.
     pub fn new(program: &Program, weights: &dyn Weights) -> Result<Bound, BindError> {
         let find = |buffer: &crate::program::Buffer| {
             let weight = buffer.kind == BufferKind::Weight;
-            weight.then(|| bind::weight(buffer, weights)).transpose()
+            weight.then(|| stored(buffer, weights)).transpose()
         };
         program.buffers.iter().map(find).collect::<Result<_, _>>().map(Bound)
     }
 
-    fn get(&self, buffer: BufferId) -> &WeightTensor {
+    fn get(&self, buffer: BufferId) -> &Stored {
         self.0[buffer.index()].as_ref().unwrap_or_else(|| unreachable!("streams have rows of bound weights"))
+    }
+
+    /// A weight that is read as it is.
+    fn dense(&self, buffer: BufferId) -> Option<&WeightTensor> {
+        match self.0.get(buffer.index())? {
+            Some(Stored::Dense(tensor)) => Some(tensor),
+            Some(Stored::Codes(_)) | None => None,
+        }
+    }
+}
+
+/// Finds a weight, in the form that code was generated for.
+fn stored(buffer: &crate::program::Buffer, weights: &dyn Weights) -> Result<Stored, BindError> {
+    let Some(form) = buffer.quantised else { return bind::weight(buffer, weights).map(Stored::Dense) };
+    match bind::quantized(buffer, weights)? {
+        Some(matrix) if Quantised::of(&matrix) == form => Ok(Stored::Codes(matrix)),
+        _ => Err(BindError::Form { buffer: buffer.name.clone() }),
     }
 }
 
@@ -91,7 +119,7 @@ pub(super) fn plain(plan: &Plan, program: &Program, weights: &Bound) -> Vec<u8> 
     for buffer in &program.buffers {
         let offset = plan.places.offset(buffer.id);
         if buffer.kind == BufferKind::Weight && offset != u64::MAX {
-            let bytes = weights.get(buffer.id).bytes().as_ref();
+            let bytes = weights.dense(buffer.id).map_or(&[][..], |tensor| tensor.bytes().as_ref());
             plain[offset as usize..][..bytes.len()].copy_from_slice(bytes);
         }
     }
@@ -105,7 +133,7 @@ pub(super) fn plain(plan: &Plan, program: &Program, weights: &Bound) -> Vec<u8> 
 
 /// Cosine and sine of `position · inv_freq[i]`, scaled: as the op `rope` defines them, the angle rounded to f32.
 fn rotation(table: &RotationTable, weights: &Bound) -> Vec<f32> {
-    let inv_freq = weights.get(table.inv_freq).as_f32().unwrap_or_default();
+    let inv_freq = weights.dense(table.inv_freq).and_then(WeightTensor::as_f32).unwrap_or_default();
     let mut values = Vec::with_capacity(table.positions * table.half * 2);
     for position in 0..table.positions {
         for &frequency in inv_freq {

@@ -38,6 +38,8 @@ pub struct Plan {
     pub rotations: Vec<RotationTable>,
     /// Bytes of the plain weights with the tables of rotations.
     pub plain_bytes: u64,
+    /// Bytes of a stage of the ring: those of [`DeviceOptions::stage_bytes`], or more where factors lie behind codes.
+    pub slot_bytes: u32,
     /// Bytes of shared memory for activations.
     pub operand_bytes: u32,
     /// Bytes of shared memory for the tables of a block.

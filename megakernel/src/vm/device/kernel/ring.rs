@@ -7,7 +7,7 @@ use tilewright_codegen::ir::attr::Scope;
 use tilewright_kernels::ring::{self, ByPieces, Consumers, Counted, Shape, StageTile, Unready};
 use tilewright_layout::Layout;
 
-use crate::vm::device::{DeviceOptions, Plan};
+use crate::vm::device::Plan;
 
 /// Names the ring.
 pub(super) enum Stages {}
@@ -21,10 +21,10 @@ pub(super) type Producer<'k> = Counted<'k, Stages, Operands>;
 /// The end that reads them, for whole warps.
 pub(super) type Reader<'k> = RefCell<ring::Consumer<'k, Stages, Operands>>;
 
-/// The ring that the options ask for.
-pub(super) fn ring(k: &Builder, options: DeviceOptions) -> Unready<ring::Ring<'_, Stages, Operands, ByPieces>> {
-    let words = Layout::constant(Layout::leaf(i64::from(options.stage_bytes / 4), 1));
-    let shape = Shape::stages(options.stages).consumers(Consumers::Warps(options.warps));
+/// The ring of a plan.
+pub(super) fn ring<'k>(k: &'k Builder, plan: &Plan) -> Unready<ring::Ring<'k, Stages, Operands, ByPieces>> {
+    let words = Layout::constant(Layout::leaf(i64::from(plan.slot_bytes / 4), 1));
+    let shape = Shape::stages(plan.options.stages).consumers(Consumers::Warps(plan.options.warps));
     ring::Ring::pieces(k, (StageTile::new(words),), shape)
 }
 
