@@ -482,23 +482,6 @@ fn quantised_checkpoints_run_and_are_compiled() {
 }
 
 #[test]
-fn weights_are_quantised_while_loading() {
-    let (dense, made) = (model("tiny-llama"), TempDir::new().expect("a folder"));
-    let (dense, out) = (dense.to_str().expect("UTF-8 path"), made.path().join("w4a16"));
-    let out = out.to_str().expect("UTF-8 path");
-    assert_eq!(tilewright(&["quantize", "--model", dense, "--out", out, "--scheme", "w4a16"]).status.code(), Some(0));
-    let text = |dir: &str, more: &[&str]| {
-        let args = [&["--max-new-tokens", "6", "--device", "cpu:1"], more].concat();
-        let output = tilewright(&generate(dir, "In the beginning", &args));
-        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-        output.stdout
-    };
-    assert_eq!(text(dense, &["--weights", "w4a16"]), text(out, &[]));
-    assert!(failure(&generate(out, "a", &["--weights", "fp8"])).contains("quantised modules already"));
-    assert!(failure(&generate(dense, "a", &["--weights", "w3"])).contains("`w3` is not a scheme"));
-}
-
-#[test]
 fn quantize_writes_a_folder_that_generates_or_none() {
     let out = TempDir::new().expect("a folder");
     let made = out.path().join("made");

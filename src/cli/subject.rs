@@ -15,8 +15,8 @@ use tilewright_megakernel::weights::{RandomCodes, RandomWeights, Weights};
 
 use super::Failure;
 use super::load::{open_as, read_dense};
-use super::quantize::parse_scheme;
 use super::progress::LoadBar;
+use super::quantize::parse_scheme;
 use crate::checkpoint::{Config, Scheme};
 use crate::engine::{self, Opened};
 

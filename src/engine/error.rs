@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 use tilewright_codegen::device::DeviceError;
+use tilewright_kernels::gemv::CodesError;
 use tilewright_kernels::naive::SamplingError;
 use tilewright_megakernel::lower::LowerError;
 use tilewright_megakernel::schedule::ScheduleError;
@@ -45,7 +46,9 @@ pub enum EngineError {
          everywhere", .capability.0, .capability.1
     )]
     NoKernels { device: String, capability: (u32, u32) },
-    #[error("weight {module} {source}, which run on `cpu` alone; give --device cpu, or another form of the checkpoint")]
+    #[error(
+        "weight {module} {source}, which runs on `cpu` alone; give --device cpu, or another form of the checkpoint"
+    )]
     Quantized { module: String, source: CodesError },
     #[error("the megakernel runs on a GPU: give a device such as cuda:0, or sim for a simulated one")]
     NoGpu,

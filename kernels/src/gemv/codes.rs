@@ -51,7 +51,7 @@ pub enum CodesError {
     #[error("has {0} codes")]
     Code(Code),
     /// A group that is no whole number of steps.
-    #[error("has groups of {0}, which are no multiple of 32")]
+    #[error("has groups of {0}, no multiple of 32")]
     Group(usize),
     /// Scales of a type that a device does not read.
     #[error("has scales that are no f32, f16 or bf16")]

@@ -44,9 +44,7 @@ pub(super) fn convert<'k>(
         Code::U4 | Code::I4 => {
             let shifted = |bits: u32| if bits == 0 { words[0] } else { words[0] >> bits };
             let addend = addend.unwrap_or(k.lit(MINUS_136));
-            [0, 4, 8, 12].map(|bits| {
-                fma(k, shifted(bits).lop3(0x000f_000fu32, 0x4300_4300u32, AND_OR), ONE, addend)
-            })
+            [0, 4, 8, 12].map(|bits| fma(k, shifted(bits).lop3(0x000f_000fu32, 0x4300_4300u32, AND_OR), ONE, addend))
         }
         Code::U8 | Code::I8 => pairs_of_bytes(words, |word| {
             let low = word.lop3(0x007f_007fu32, 0x4300_4300u32, AND_OR);

@@ -118,8 +118,9 @@ proptest! {
 fn what_a_device_has_no_form_for_is_named() {
     let mut draw = Draw::new(1);
     let mut parts = matrix(&mut draw, [8, 64, 16], Code::I8, false, Float::F32).parts().clone();
-    let of = |parts: &QuantParts| Codes::of(&QuantMatrix::new(parts.clone()).expect("sound")).map_err(|e| e.to_string());
-    assert_eq!(of(&parts), Err("has groups of 16, which are no multiple of 32".into()));
+    let of =
+        |parts: &QuantParts| Codes::of(&QuantMatrix::new(parts.clone()).expect("sound")).map_err(|e| e.to_string());
+    assert_eq!(of(&parts), Err("has groups of 16, no multiple of 32".into()));
     parts.order = Some((0..64).rev().collect());
     assert_eq!(of(&parts), Err("has an act-order".into()));
     let e2m1 = matrix(&mut draw, [8, 64, 32], Code::E2m1, false, Float::F32);

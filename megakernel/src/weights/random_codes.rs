@@ -93,13 +93,13 @@ fn random_codes(tensor: &TensorSpec, seed: u64, code: Code, group: Option<usize>
         }
     });
     let zero = code.middle();
-    let squares = code.values().into_iter().filter(|value| !value.is_nan()).map(|value| (value - f32::from(zero)).powi(2));
+    let squares =
+        code.values().into_iter().filter(|value| !value.is_nan()).map(|value| (value - f32::from(zero)).powi(2));
     let deviation = (squares.sum::<f32>() / code.count() as f32).sqrt();
     let scale = 1.0 / ((k.max(1) as f32).sqrt() * deviation);
     let group = group.unwrap_or(k).max(1);
     let quarter = |at: usize| 0.75 + 0.5 * (word(!(at as u64)) >> 40) as f32 / (1u64 << 24) as f32;
-    let scales: Vec<f32> =
-        (0..n * k.div_ceil(group)).map(|at| bf16::from_f32(scale * quarter(at)).to_f32()).collect();
+    let scales: Vec<f32> = (0..n * k.div_ceil(group)).map(|at| bf16::from_f32(scale * quarter(at)).to_f32()).collect();
     let parts = QuantParts { n, k, code, group, codes, scales, zeros: Zeros::Same(zero), order: None };
     QuantMatrix::new(parts).map_err(|_| refused())
 }

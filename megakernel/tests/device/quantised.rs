@@ -161,7 +161,7 @@ fn what_a_device_does_not_run_is_named() {
     });
     insta::assert_snapshot!(refused(&other), @"weights `model.layers.1.mlp.gate_proj.weight` and `model.layers.1.mlp.up_proj.weight` are streamed together and are quantised in different ways; run them on `cpu`");
     let groups = codes(&spec, Code::U8, Some(48));
-    insta::assert_snapshot!(refused(&groups), @"weight `model.layers.0.self_attn.q_proj.weight` has groups of 48, which are no multiple of 32, which a device does not run; run it on `cpu`");
+    insta::assert_snapshot!(refused(&groups), @"weight `model.layers.0.self_attn.q_proj.weight` has groups of 48, no multiple of 32, which a device does not run; run it on `cpu`");
 }
 
 /// Code is generated for the form that the program says; weights in another are refused, not misread.
@@ -171,7 +171,8 @@ fn weights_have_the_form_that_the_program_says() {
     let program = placed(&spec, 1, &codes(&spec, Code::U4, Some(32)));
     let sms = program.target.sms;
     let weights = codes(&spec, Code::U8, Some(32));
-    let error = DeviceMachine::load(program, &weights, &device(1, sms), options(), &mut |_, _| ()).map(drop).unwrap_err();
+    let error =
+        DeviceMachine::load(program, &weights, &device(1, sms), options(), &mut |_, _| ()).map(drop).unwrap_err();
     assert!(matches!(error, LoadError::Bind(_)));
     insta::assert_snapshot!(error, @"the weights do not fit the program: weight buffer `model.layers.0.self_attn.q_proj.weight` wants quantised weights in a form that the weights do not have it in");
 }

@@ -12,8 +12,8 @@ use tilewright_kernels::naive::Sampling;
 use super::Failure;
 use super::interrupt::Interrupt;
 use super::load::load_as;
-use super::quantize::parse_scheme;
 use super::prompt::PromptArgs;
+use super::quantize::parse_scheme;
 use crate::checkpoint::{GenerationSettings, Scheme};
 use crate::engine::{Device, Engine, EngineError, Penalties, Request, StopTexts};
 

@@ -75,10 +75,7 @@ pub(super) fn slots(program: &Program, weights: &dyn Weights) -> Result<(Vec<Slo
 }
 
 /// The packed codes of a weight buffer, where the weights have it so. The buffer's type is then not looked at.
-pub(in crate::vm) fn quantized(
-    buffer: &Buffer,
-    weights: &dyn Weights,
-) -> Result<Option<Arc<QuantMatrix>>, BindError> {
+pub(in crate::vm) fn quantized(buffer: &Buffer, weights: &dyn Weights) -> Result<Option<Arc<QuantMatrix>>, BindError> {
     let Some(Source::Tensor(tensor)) = &buffer.source else { return Ok(None) };
     let Some(matrix) = weights.quantized(tensor) else { return Ok(None) };
     let found = vec![matrix.n(), matrix.k()];
