@@ -152,26 +152,34 @@ pub struct Factors<'k> {
     pub addend: Option<Val<'k, u32>>,
 }
 
+impl<'k> Factors<'k> {
+    /// Factors of words that were loaded before: two scales of 16 bits, and two neighbouring rows' zeros.
+    pub(super) fn of_words(codes: Codes, scales: Val<'k, u32>, zeros: Option<Val<'k, u32>>) -> Factors<'k> {
+        let addend = zeros.map(|zeros| zeros.prmt(zeros, scales.builder().lane() / 4 % 2 * 0x2222u32 + 0x1010u32));
+        Factors { scales: halves(codes.scale, scales), addend }
+    }
+}
+
 impl Unit {
     /// Steps that share their factors, at most a tile's.
     pub fn run(self) -> u32 {
         self.steps().min(self.span() / DEPTH)
     }
 
-    /// Loads this lane's factors of a tile of a stage: of each run of steps.
+    /// Loads this lane's factors of a tile of a stage, whose factors begin at `at`: of each run of steps.
     #[track_caller]
-    pub(super) fn factors<'k>(self, codes: Codes, stage: Ptr<'k, Shared, u8>, tile: Index<'k>) -> Vec<Factors<'k>> {
-        let (k, span, depth) = (stage.builder(), self.span(), self.depth());
+    pub(super) fn factors<'k>(self, codes: Codes, at: Ptr<'k, Shared, u8>, tile: Index<'k>) -> Vec<Factors<'k>> {
+        let (k, span, depth) = (at.builder(), self.span(), self.depth());
         let (runs, bytes) = (self.steps() / self.run(), Unit::ROWS * codes.scale.bytes());
         let first = if span >= depth { tile / (span / depth) } else { tile * runs };
-        let [scales, zeros] = [self.scales_at(), self.zeros_at()];
+        let zeros = self.zeros_at() - self.scales_at();
         let factors = |run: u32| {
             let group = first + run;
             let mine = (Index::lane(k) % 4 * (2 * codes.scale.bytes())).get(k);
-            let pair = stage.at(mine).at((group * bytes + scales).get(k));
+            let pair = at.at(mine).at((group * bytes).get(k));
             let addend = codes.zeros.then(|| {
                 let mine = (Index::lane(k) / 4 * 2).get(k);
-                let one = stage.at(mine).at((group * (2 * Unit::ROWS) + zeros).get(k)).cast::<u16>().load();
+                let one = at.at(mine).at((group * (2 * Unit::ROWS) + zeros).get(k)).cast::<u16>().load();
                 let one = one.cast::<u32>();
                 one.prmt(one, 0x1010u32)
             });
@@ -186,15 +194,18 @@ impl Unit {
 fn scale_pair<'k>(float: Float, at: Ptr<'k, Shared, u8>) -> [Val<'k, f32>; 2] {
     match float {
         Float::F32 => at.cast::<f32>().load_vec(),
-        Float::Bf16 => {
-            let both = at.cast::<u32>().load();
-            [(both << 16u32).bits(), (both & 0xffff_0000u32).bits()]
-        }
-        Float::F16 => {
-            let (a, b) = at.cast::<u32>().load().bits::<F16x2>().split();
-            [a.cast(), b.cast()]
-        }
+        Float::Bf16 | Float::F16 => halves(float, at.cast::<u32>().load()),
     }
+}
+
+/// Two numbers of 16 bits.
+#[track_caller]
+fn halves<'k>(float: Float, both: Val<'k, u32>) -> [Val<'k, f32>; 2] {
+    if float == Float::F16 {
+        let (a, b) = both.bits::<F16x2>().split();
+        return [a.cast(), b.cast()];
+    }
+    [(both << 16u32).bits(), (both & 0xffff_0000u32).bits()]
 }
 
 /// A register of two bf16.

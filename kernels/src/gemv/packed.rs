@@ -129,7 +129,7 @@ impl Unit {
 
     /// A unit of rows of `k` codes, in stages that have as many tiles for every one of `warps` warps. The codes of a stage have
     /// at most `stage_bytes` bytes, and at least half of that where the row has; behind them lie its factors. Of these
-    /// numbers of stages it is the one with the least padding, and of such the least.
+    /// numbers of stages it is the one with the least padding, where a stage counts as half a round of tiles.
     ///
     /// # Errors
     /// As [`Unit::new`]; if a group is no multiple of 32.
@@ -146,8 +146,8 @@ impl Unit {
         }
         let rounds = k.div_ceil(codes.depth()).div_ceil(warps);
         let least = rounds.div_ceil(most);
-        let padding = |stages: &u32| rounds.div_ceil(*stages) * stages - rounds;
-        let stages = (least..=rounds.div_ceil(most.div_ceil(2)).max(least)).min_by_key(padding).unwrap_or(least);
+        let cost = |stages: &u32| 2 * rounds.div_ceil(*stages) * stages + stages;
+        let stages = (least..=rounds.div_ceil(most.div_ceil(2)).max(least)).min_by_key(cost).unwrap_or(least);
         let (stage_tiles, codes) = (rounds.div_ceil(stages) * warps, Some(codes));
         Ok(Unit { k, warps, stages, stage_tiles, codes })
     }

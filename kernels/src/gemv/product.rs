@@ -52,7 +52,7 @@ impl<'k> WarpTile<'k> {
     /// Loads this lane's weights of the tile with their factors.
     #[track_caller]
     pub fn load_codes(self, unit: Unit, codes: Codes, stage: Ptr<'k, Shared, u8>) -> (Packed<'k>, Vec<Factors<'k>>) {
-        (self.load(unit, stage.cast()), unit.factors(codes, stage, self.tile))
+        (self.load(unit, stage.cast()), unit.factors(codes, stage.at(unit.scales_at()), self.tile))
     }
 
     /// Loads this lane's weights of the tile.

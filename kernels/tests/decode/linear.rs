@@ -111,6 +111,10 @@ impl Case {
         Packing::of(self.rows, if self.from == From::Plain { self.x } else { Float::F32 })
     }
 
+    fn operand_bytes(self) -> u32 {
+        Operand::bytes(self.unit(), self.packing()).max(self.a_operand.operand_bytes(self.unit(), self.packing()))
+    }
+
     fn tiles(self) -> u32 {
         self.n.div_ceil(8).div_ceil(self.tile)
     }
@@ -150,7 +154,7 @@ impl Case {
             bias: self.bias.then_some(f32s(bias)),
             output,
         };
-        let scratch = scratch(team, Operand::bytes(unit, self.packing()), self.rows, sums(self.a_operand, self.group));
+        let scratch = scratch(team, self.operand_bytes(), self.rows, sums(self.a_operand, self.group));
         let units = (tile.end - first + 7) / 8 * streams;
         let supply = Supply::new(team, unit, weights, units, self.tile * streams, self.a_operand);
         linear(team, scratch, &supply, tile);

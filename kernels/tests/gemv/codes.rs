@@ -137,7 +137,7 @@ fn stages_are_cut_for_little_padding_and_many_bytes() {
     assert_eq!(cut(2048, Code::U4), (1, 8192 + 256, 2048));
     assert_eq!(cut(4096, Code::U4), (1, 16384 + 512, 4096));
     assert_eq!(cut(8192, Code::U4), (2, 16384 + 512, 8192));
-    // 14 rounds of 8 tiles: seven stages of two have no padding, four of four had two rounds of it.
-    assert_eq!(cut(14336, Code::U4), (7, 8192 + 256, 14336));
+    // 14 rounds of 8 tiles: five stages of three have one of padding; four of four have two, seven of two are small.
+    assert_eq!(cut(14336, Code::U4), (5, 12288 + 384, 15360));
     assert_eq!(cut(14336, Code::U8), (7, 16384 + 256, 14336));
 }

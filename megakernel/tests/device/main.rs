@@ -16,6 +16,7 @@ mod merges;
 mod mutants;
 mod paths;
 mod quantised;
+mod quantised_resources;
 mod refusals;
 mod resident;
 mod resources;

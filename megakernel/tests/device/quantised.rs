@@ -3,10 +3,12 @@
 use tilewright_codegen::trial::Draw;
 use tilewright_kernels::quant::{Code, QuantMatrix, Zeros};
 use tilewright_layout::DType;
+use tilewright_megakernel::lower::LOGITS;
 use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Placed;
 use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions, LoadError, Plan, Unsupported};
+use tilewright_megakernel::vm::reference::StepCells;
 use tilewright_megakernel::weights::{RandomCodes, WeightTensor, Weights};
 
 use std::sync::Arc;
@@ -101,6 +103,40 @@ fn activations_take_every_way_to_codes() {
     agrees(&normed, 2, &codes(&normed, Code::E4m3, None), options());
 }
 
+/// Codes and factors that are held give the same bits.
+#[test]
+fn no_bit_depends_on_what_is_held() {
+    let spec = wider();
+    for (code, group, change) in [
+        (Code::U4, Some(128), false),
+        (Code::U4, Some(128), true),
+        (Code::U8, Some(128), true),
+        (Code::E4m3, None, false),
+    ] {
+        let weights = Changed {
+            weights: codes(&spec, code, group),
+            change: |_: &str, matrix| if change { zeros(matrix) } else { matrix },
+        };
+        let with = |hold: u32| {
+            let options = DeviceOptions { hold, warps: 2, stage_bytes: 2048, ..options() };
+            let program = placed(&spec, 2, &weights);
+            let plan = Plan::new(&program, options).unwrap();
+            let held = plan.opcodes.iter().filter(|opcode| opcode.holds_stages().is_some()).count();
+            assert!(held >= 5, "{held} functions hold stages");
+            let device = device(u64::from(hold), program.target.sms);
+            let mut machine = DeviceMachine::load(program, &weights, &device, options, &mut |_, _| ()).unwrap();
+            let pages: Vec<i32> = (0..2 * (CONTEXT / 16) as i32).collect();
+            let mut bits = |position: i32| {
+                let cells = StepCells { tokens: &[3, 5], positions: &[position; 2], page_table: &pages };
+                machine.step(&cells).unwrap();
+                machine.f32(LOGITS).unwrap().into_iter().map(f32::to_bits).collect::<Vec<_>>()
+            };
+            [bits(0), bits(1)].concat()
+        };
+        assert!(with(3) == with(0) && with(1) == with(0), "{code} in {group:?}");
+    }
+}
+
 /// Matrices that share a stream may differ in groups, zeros and scales.
 #[test]
 fn forms_of_a_stream_are_joined() {
@@ -129,9 +165,9 @@ fn a_weight_is_a_fourth_of_its_bytes() {
     let (dense, ring, most) = bytes(&none);
     assert_eq!(ring, 16384);
     let (packed, ring, stages) = bytes(&codes(&spec, Code::U4, Some(128)));
-    // 4 bits and a sixteenth of two bytes.
+    // 4 bits, two bytes for 128 weights, and a fifteenth stage round of down.
     let ratio = packed as f64 / dense as f64;
-    assert!((0.2578..0.259).contains(&ratio), "{ratio}");
+    assert!((0.2578..0.264).contains(&ratio), "{ratio}");
     assert_eq!((ring, stages + 1 >= most), (16384 + 512, true), "{stages} stages, {most} of bf16");
 }
 

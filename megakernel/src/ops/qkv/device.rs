@@ -4,7 +4,7 @@ use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
 use tilewright_kernels::attention::split::Heads;
-use tilewright_kernels::gemv::linear::{self, Keys};
+use tilewright_kernels::gemv::linear::{self, HeldForm, Keys};
 use tilewright_kernels::tile::Float;
 
 use super::{KeyOutput, Qkv};
@@ -130,7 +130,7 @@ enum KeysCode {
 }
 
 impl DeviceFunction for QkvTile {
-    fn holds_stages(&self) -> bool {
+    fn holds_stages(&self) -> Option<HeldForm> {
         self.tile.holds_stages()
     }
 

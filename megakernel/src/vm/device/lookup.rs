@@ -3,6 +3,7 @@
 use std::mem::offset_of;
 
 use tilewright_codegen::target::Target;
+use tilewright_kernels::gemv::linear::HeldForm;
 use tilewright_kernels::gemv::{Codes, Deal, Unit};
 use tilewright_kernels::tile::Float;
 
@@ -252,7 +253,7 @@ impl Planner<'_> {
             record.stages = units as u32 * stream.unit.stages();
             record.stage_bytes = stream.unit.stage_bytes();
             record.unit_stages = short("stages of a unit", stream.unit.stages() as usize)?;
-            record.held = if holds { record.stages.min(self.options.hold()) as u16 } else { 0 };
+            record.held = holds.map_or(0, |form| record.stages.min(self.options.hold()) as u16 | (form.0 as u16) << HELD);
             record.group = short("units of a group", group.unwrap_or(0) as usize)?;
         }
         record.task = task.id.index() as u32;
@@ -262,6 +263,9 @@ impl Planner<'_> {
         Ok(record)
     }
 }
+
+/// The bits of a record's `held` that count; above them is the form.
+pub(super) const HELD: u32 = 16 - HeldForm::BITS;
 
 /// The number of an item among those that are known, to which it is added where it is new.
 fn number_of<T: PartialEq>(known: &mut Vec<T>, item: T) -> usize {
