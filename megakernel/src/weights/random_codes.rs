@@ -94,6 +94,33 @@ fn symmetric(code: Code, drawn: u8) -> u8 {
     }
 }
 
+/// A function of the name, the seed, the code and the group alone.
+fn random_codes(tensor: &TensorSpec, seed: u64, code: Code, group: Option<usize>) -> Result<QuantMatrix, WeightError> {
+    let refused = || WeightError::Codes { tensor: tensor.name.clone(), shape: tensor.shape.clone() };
+    let &[n, k] = tensor.shape.as_slice() else { return Err(refused()) };
+    let key = splitmix(fnv1a(tensor.name.as_bytes()) ^ splitmix(seed));
+    let word = |counter: u64| splitmix(key.wrapping_add(counter.wrapping_mul(GOLDEN)));
+    let mut codes = vec![0u8; n * k.div_ceil(8 / code.bits())];
+    codes.par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, codes)| {
+        for (at, bytes) in codes.chunks_mut(8).enumerate() {
+            let drawn = word((chunk * CHUNK / 8 + at) as u64).to_le_bytes();
+            for (byte, drawn) in bytes.iter_mut().zip(drawn) {
+                *byte = symmetric(code, drawn);
+            }
+        }
+    });
+    let zero = code.middle();
+    let squares =
+        code.values().into_iter().filter(|value| !value.is_nan()).map(|value| (value - f32::from(zero)).powi(2));
+    let deviation = (squares.sum::<f32>() / code.count() as f32).sqrt();
+    let scale = 1.0 / ((k.max(1) as f32).sqrt() * deviation);
+    let group = group.unwrap_or(k).max(1);
+    let quarter = |at: usize| 0.75 + 0.5 * (word(!(at as u64)) >> 40) as f32 / (1u64 << 24) as f32;
+    let scales: Vec<f32> = (0..n * k.div_ceil(group)).map(|at| bf16::from_f32(scale * quarter(at)).to_f32()).collect();
+    let parts = QuantParts { n, k, code, group, codes, scales, zeros: Zeros::Same(zero), order: None };
+    QuantMatrix::new(parts).map_err(|_| refused())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
