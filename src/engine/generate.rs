@@ -137,12 +137,7 @@ impl Engine {
         let mut active: Vec<Active> = requests.iter().map(Active::new).collect();
         let mut next = Vec::with_capacity(requests.len());
         for (at, request) in requests.iter().enumerate() {
-            let mut last = Vec::new();
-            session.feed(at, &request.prompt_ids, |logits| {
-                last.clear();
-                last.extend_from_slice(logits);
-            })?;
-            next.push(last);
+            next.push(session.feed_prompt(at, &request.prompt_ids)?);
         }
         let fed = Instant::now();
         let mut each = |active: &mut [Active], at: usize, token: u32| {

@@ -13,8 +13,16 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The seed of the simulator's interleaving; a device `sim` has others.
 const SEED: u64 = 7;
 
-/// The results of a batch by the device.
-pub fn run(device: &Device, batch: &Batch) -> Result<Vec<u64>, DeviceError> {
+/// How long a kernel may run: all of them take milliseconds.
+const LONGEST: Duration = Duration::from_secs(10);
+
+/// The results of a batch by the device. A kernel that does not end is an error, and its memory is kept: freeing it would wait.
+pub fn run(device: &Device, batch: &Batch) -> Result<Vec<u64>, String> {
+    launched(device, batch).map_err(|error| error.to_string())?.ok_or_else(|| "the kernel does not end".into())
+}
+
+/// The results, unless the kernel does not end.
+fn launched(device: &Device, batch: &Batch) -> Result<Option<Vec<u64>>, DeviceError> {
     let kernel = device.load(&batch.kernel)?;
     let stream = device.stream()?;
     let input = stream.buffer(&batch.input)?;
@@ -25,7 +33,15 @@ pub fn run(device: &Device, batch: &Batch) -> Result<Vec<u64>, DeviceError> {
     let bytes = param_bytes();
     let args = [Arg::from(&input), Arg::from(&output), Arg::from(&scratch), Arg::Bytes(&bytes)];
     kernel.launch(&stream, batch.programs() as u32, &args)?;
-    stream.read(&output)
+    let start = Instant::now();
+    while !stream.done()? {
+        if start.elapsed() > LONGEST {
+            std::mem::forget((kernel, stream, input, output, scratch));
+            return Ok(None);
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    stream.read(&output).map(Some)
 }
 
 /// The results of a multiply by the device.
@@ -45,7 +61,7 @@ pub fn differences(device: &Device, batch: &Batch) -> Result<(Vec<Difference>, [
     let start = Instant::now();
     let expected = batch.simulate(SEED)?;
     let simulated = start.elapsed();
-    let found = run(device, batch).map_err(|error| error.to_string())?;
+    let found = run(device, batch)?;
     let both = start.elapsed();
     let times = [simulated.as_millis(), (both - simulated).as_millis()];
     Ok((batch.differences(&expected, &found), times))

@@ -75,9 +75,7 @@ fn asked() -> Result<ExitCode, String> {
             let device = open(argument(5, cuda)?)?;
             let piece = Piece::group(argument(2, 0)?, argument(3, 1)?, argument(4, 1)?);
             let mut tally = Tally::default();
-            for line in piece.compare(&device, true) {
-                tally.line(&line);
-            }
+            piece.compare(&device, true, &mut |line| tally.line(&line));
             tally.print();
             Ok(ExitCode::from(u8::from(tally.wrong())))
         }
@@ -101,7 +99,7 @@ fn asked() -> Result<ExitCode, String> {
 /// Writes the corpus: programs and multiplies with this device's results.
 fn corpus(device: &Device, dir: &std::path::Path) -> Result<(), String> {
     let name = device.properties().name.clone();
-    let programs = write_programs(&name, &mut |batch| machine::run(device, batch).map_err(|error| error.to_string()))?;
+    let programs = write_programs(&name, &mut |batch| machine::run(device, batch))?;
     let multiplies = write_multiplies(&mut |case| machine::multiply(device, case).map_err(|error| error.to_string()))?;
     for (file, text) in [("programs.txt", programs), ("multiplies.txt", multiplies)] {
         let (path, part) = (dir.join(file), dir.join(format!("{file}.part")));

@@ -7,6 +7,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
 use tilewright_codegen::device::{Device, Name};
 
 /// The argument that makes a process a worker.
@@ -18,16 +20,15 @@ const END: &str = "end";
 /// How many groups of a process are reduced: where all differ, a few tell why.
 const REDUCED: usize = 2;
 
+/// How long a process may be silent: longer than a group is reduced. A compiler or a kernel that does not end is a fault.
+const SILENCE: Duration = Duration::from_secs(90);
+
 /// Takes numbers of pieces from standard input, and prints what comparing them says.
 pub fn work(device: &Device, pieces: &[Piece]) {
     let mut reduced = 0;
     for line in std::io::stdin().lines() {
         let Some(piece) = line.ok().and_then(|line| pieces.get(line.parse::<usize>().ok()?)) else { break };
-        let lines = piece.compare(device, reduced < REDUCED);
-        reduced += usize::from(lines.iter().any(|line| line.starts_with("differs")));
-        for line in lines {
-            println!("{line}");
-        }
+        reduced += usize::from(piece.compare(device, reduced < REDUCED, &mut |line| println!("{line}")));
         println!("{END}");
     }
 }
@@ -36,7 +37,7 @@ pub fn work(device: &Device, pieces: &[Piece]) {
 struct Worker {
     process: Child,
     asks: ChildStdin,
-    answers: std::io::Lines<BufReader<std::process::ChildStdout>>,
+    answers: Receiver<String>,
 }
 
 impl Worker {
@@ -48,20 +49,33 @@ impl Worker {
             .spawn()?;
         let pipes = (process.stdin.take(), process.stdout.take());
         let (Some(asks), Some(answers)) = pipes else { return Err(std::io::ErrorKind::BrokenPipe.into()) };
-        Ok(Worker { process, asks, answers: BufReader::new(answers).lines() })
+        let (said, heard) = channel();
+        std::thread::spawn(move || {
+            BufReader::new(answers).lines().map_while(Result::ok).try_for_each(|line| said.send(line))
+        });
+        Ok(Worker { process, asks, answers: heard })
     }
 
     /// The lines of a piece, and whether the process can go on.
     fn compare(&mut self, number: usize) -> (Vec<String>, bool) {
         let mut lines = Vec::new();
         if writeln!(self.asks, "{number}").is_ok() {
-            while let Some(Ok(line)) = self.answers.next() {
-                if line == END {
-                    // A device that is lost stays lost for its process.
-                    let lost = lines.iter().any(|line: &String| line.starts_with("fault"));
-                    return (lines, !lost);
+            loop {
+                match self.answers.recv_timeout(SILENCE) {
+                    Ok(line) if line == END => {
+                        // A device that is lost stays lost for its process.
+                        let lost = lines.iter().any(|line: &String| line.starts_with("fault"));
+                        return (lines, !lost);
+                    }
+                    Ok(line) => lines.push(line),
+                    Err(RecvTimeoutError::Disconnected) => break,
+                    Err(RecvTimeoutError::Timeout) => {
+                        lines.push(format!("fault piece {number} does not end"));
+                        // A process that is gone already is what is wanted.
+                        let _ = self.process.kill();
+                        return (lines, false);
+                    }
                 }
-                lines.push(line);
             }
         }
         lines.push(format!("fault the process that ran piece {number} ended"));
@@ -78,7 +92,8 @@ impl Worker {
 
 /// Compares everything, by as many processes as there are cores.
 pub fn share(run: u64, programs: u64, device: Name) -> Result<Tally, String> {
-    let count = pieces(run, programs).len();
+    let pieces = pieces(run, programs);
+    let count = pieces.len();
     let (next, tally, failed) = (AtomicUsize::new(0), Mutex::new(Tally::default()), AtomicU64::new(0));
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
@@ -97,7 +112,10 @@ pub fn share(run: u64, programs: u64, device: Name) -> Result<Tally, String> {
                             break;
                         }
                     };
-                    let (lines, sound) = mine.compare(number);
+                    let (mut lines, sound) = mine.compare(number);
+                    if !sound {
+                        lines.push(format!("text piece {number}: {}", pieces[number].name()));
+                    }
                     let mut tally = tally.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                     lines.iter().for_each(|line| tally.line(line));
                     drop(tally);

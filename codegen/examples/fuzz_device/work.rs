@@ -1,6 +1,6 @@
 //! What there is to compare, in pieces of one kernel each.
 
-use crate::kit::batch::{Batch, Plan};
+use crate::kit::batch::{Batch, Difference, Plan};
 use crate::kit::flow::{drawn_rows, seed_of};
 use crate::kit::matrix::{Case, Class, Form, forms};
 use crate::machine;
@@ -40,6 +40,14 @@ impl Piece {
         Piece::Programs { name: format!("{from}..{to} of run {run}"), plan }
     }
 
+    /// What it compares.
+    pub fn name(&self) -> String {
+        match self {
+            Piece::Programs { name, .. } => name.clone(),
+            Piece::Multiply { form, .. } => format!("{form:?}"),
+        }
+    }
+
     /// The kernel of programs.
     pub fn batch(&self) -> Result<Batch, String> {
         match self {
@@ -48,28 +56,50 @@ impl Piece {
         }
     }
 
-    /// Runs it on both machines: lines for a [`Tally`](crate::tally::Tally).
-    pub fn compare(&self, device: &Device, reduce: bool) -> Vec<String> {
+    /// Runs it on both machines, and tells lines for a [`Tally`](crate::tally::Tally): what differs before it is reduced. Gives
+    /// whether something differs.
+    pub fn compare(&self, device: &Device, reduce: bool, tell: &mut dyn FnMut(String)) -> bool {
+        let mut all = |lines: Vec<String>| lines.into_iter().for_each(&mut *tell);
         match self {
-            Piece::Programs { name, plan } => self
-                .programs(device, name, plan, reduce)
-                .unwrap_or_else(|text| said("fault", &format!("{name}: {text}"))),
-            Piece::Multiply { form, seed } => match multiply(device, *form, *seed) {
-                Ok((values, text)) => [said("multiply", &values.to_string()), said("text", &text)].concat(),
-                Err(text) => said("fault", &text),
+            Piece::Programs { name, plan } => match self.programs(device, name, plan, &mut all) {
+                Ok(None) => false,
+                Ok(Some((batch, first))) => {
+                    if reduce {
+                        all(said("text", &machine::smallest(device, batch, &first)));
+                    }
+                    true
+                }
+                Err(text) => {
+                    all(said("fault", &format!("{name}: {text}")));
+                    false
+                }
             },
+            Piece::Multiply { form, seed } => {
+                match multiply(device, *form, *seed) {
+                    Ok((values, text)) => all([said("multiply", &values.to_string()), said("text", &text)].concat()),
+                    Err(text) => all(said("fault", &text)),
+                }
+                false
+            }
         }
     }
 
-    fn programs(&self, device: &Device, name: &str, plan: &[Plan], reduce: bool) -> Result<Vec<String>, String> {
+    /// The first difference, if there is one.
+    fn programs(
+        &self,
+        device: &Device,
+        name: &str,
+        plan: &[Plan],
+        tell: &mut dyn FnMut(Vec<String>),
+    ) -> Result<Option<(Batch, Difference)>, String> {
         let start = Instant::now();
         let batch = self.batch()?;
         let making = start.elapsed().as_millis();
-        let (differences, [simulated, run]) = machine::differences(device, &batch)?;
+        let (mut differences, [simulated, run]) = machine::differences(device, &batch)?;
         let results: usize = batch.slots.iter().map(|slots| slots.len() * 64).sum();
-        let mut lines = said("programs", &format!("{} {results} {making} {simulated} {run}", batch.programs()));
+        tell(said("programs", &format!("{} {results} {making} {simulated} {run}", batch.programs())));
         for (row, count) in &batch.counts {
-            lines.extend(said("row", &format!("{row} {count}")));
+            tell(said("row", &format!("{row} {count}")));
         }
         let mut seen = None;
         for difference in &differences {
@@ -81,13 +111,10 @@ impl Piece {
                 Plan::Mixed(seed) => format!("mixed {seed}"),
                 Plan::Single(seed, row) => format!("{} {seed}", row.mnemonic),
             };
-            lines.extend(said("differs", &format!("{} in {name}, {what}", difference.label)));
-            lines.extend(said("text", &format!("{difference:?}")));
+            tell(said("differs", &format!("{} in {name}, {what}", difference.label)));
+            tell(said("text", &format!("{difference:?}")));
         }
-        if let Some(first) = differences.first().filter(|_| reduce) {
-            lines.extend(said("text", &machine::smallest(device, batch, first)));
-        }
-        Ok(lines)
+        Ok((!differences.is_empty()).then(|| (batch, differences.swap_remove(0))))
     }
 }
 

@@ -12,6 +12,7 @@
 //! | `gemv` | matrix times few vectors |
 //! | `attention` | decode over long contexts, prefill |
 //! | `decode` | whole tokens by the megakernel |
+//! | `prefill` | whole prompts by graphs of launches |
 //! | `tune` | `tilewright tune`: the fastest settings of a suite's kernels |
 //!
 //! Rows are those of [`crate::results`]. To add a suite of kernels: a file with a function `fn(&Bench) -> Result<(), Failure>`
@@ -25,6 +26,7 @@ mod gemm;
 mod gemv;
 mod journal;
 mod peaks;
+mod prefill;
 mod telemetry;
 mod timing;
 mod tune;
@@ -58,13 +60,15 @@ use crate::tuning::Tuned;
 enum Suite {
     /// Whole tokens by the megakernel
     Decode,
+    /// Whole prompts by graphs of launches
+    Prefill,
     /// Matrix products: bf16, e4m3, s8
     Gemm,
     /// Matrix times few vectors, bf16
     Gemv,
     /// Attention: one token over long contexts, and whole sequences
     Attention,
-    /// All of these; decode on known models with random weights
+    /// All of these but prompts; decode on known models with random weights
     All,
 }
 
@@ -108,6 +112,8 @@ pub struct BenchArgs {
     subject: SubjectArgs,
     #[command(flatten)]
     decode: decode::DecodeArgs,
+    #[command(flatten)]
+    prefill: prefill::PrefillArgs,
 }
 
 /// Replays that are kept in memory.
@@ -225,6 +231,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
         let found = match suite {
             Suite::Decode if args.suite == Suite::All => decode::run_all(args.device, &args.decode, &journal),
             Suite::Decode => decode::run(&args.subject, args.device, &args.decode, &journal),
+            Suite::Prefill => prefill::run(&args.subject, args.device, &args.prefill, &journal),
             Suite::Gemm => args.kernels(&journal).and_then(|bench| gemm::run(&bench)),
             Suite::Gemv => args.kernels(&journal).and_then(|bench| gemv::run(&bench)),
             Suite::Attention => args.kernels(&journal).and_then(|bench| attention::run(&bench)),

@@ -84,7 +84,7 @@ impl Bench {
 }
 
 /// Whether a device is simulated: its times mean nothing, and a launch takes seconds.
-fn is_simulated(device: &Device) -> bool {
+pub fn is_simulated(device: &Device) -> bool {
     device.properties().driver == 0
 }
 
