@@ -11,13 +11,14 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Args;
+use clap::builder::RangedU64ValueParser;
 use half::bf16;
 use half::slice::HalfFloatSliceExt;
 use safetensors::SafeTensors;
 use thiserror::Error;
 use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
-use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower};
+use tilewright_megakernel::lower::{LOGITS, LowerOptions, MAX_ROWS, lower};
 use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Placed;
@@ -27,6 +28,7 @@ use tilewright_megakernel::weights::Uniform;
 
 use super::Failure;
 use super::bench::this_call;
+use super::input::{self, InputError};
 use super::output::Output;
 use super::subject::{Cells, SEED, Source, relative};
 use crate::engine::{self, Device, Opened};
@@ -44,10 +46,10 @@ pub struct AccuracyArgs {
     #[arg(long, value_name = "DEVICE", default_value = "cuda:0")]
     device: Device,
     /// Positions of the token that is fed
-    #[arg(long, value_name = "P,..", value_delimiter = ',', default_value = "1,200,1024,4096")]
+    #[arg(long, value_name = "P,..", value_delimiter = ',', default_value = "1,200,1024,4096", value_parser = positions())]
     positions: Vec<usize>,
     /// Rows of the batches
-    #[arg(long, value_name = "B,..", value_delimiter = ',', default_value = "2,4,8,16")]
+    #[arg(long, value_name = "B,..", value_delimiter = ',', default_value = "2,4,8,16", value_parser = rows())]
     batches: Vec<usize>,
     /// A peer's logits of the same steps, by benches/peers/accuracy.py
     #[arg(long, value_name = "FILE")]
@@ -57,6 +59,18 @@ pub struct AccuracyArgs {
     json: Option<PathBuf>,
 }
 
+/// Positions that some model may have: numbers of them are i32.
+fn positions() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(0..=(1 << 31) - 2)
+}
+
+fn rows() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..=MAX_ROWS as u64)
+}
+
+/// Most bytes of a peer's logits.
+const PEER_BYTES: u64 = 1 << 30;
+
 /// The largest relative error of logits that is right: bf16 operands, f32 sums.
 const LIMIT: f64 = 2e-2;
 /// How far a peer's f32 may be from the reference's: another order of sums, and angles rounded elsewhere.
@@ -64,6 +78,12 @@ const SAME: f64 = 1e-3;
 
 #[derive(Debug, Error)]
 enum AccuracyError {
+    #[error("the peer's logits `{}` cannot be read", path.display())]
+    Peer {
+        path: PathBuf,
+        #[source]
+        source: InputError,
+    },
     #[error("the peer's file has no `{name}`; write it with the same --config, --positions and --batches")]
     Missing { name: String },
     #[error("the peer's `{name}` has {found} elements, and {expected} are compared")]
@@ -94,7 +114,10 @@ struct Finding {
 /// Runs the subcommand.
 pub fn run(args: &AccuracyArgs) -> Result<ExitCode, Failure> {
     let output = args.json.as_deref().map(Output::create).transpose()?;
-    let peer = args.peer.as_deref().map(std::fs::read).transpose()?;
+    let read = |path: &PathBuf| {
+        input::read_bytes(path, PEER_BYTES).map_err(|source| AccuracyError::Peer { path: path.clone(), source })
+    };
+    let peer = args.peer.as_ref().map(read).transpose()?;
     let peer = peer.as_deref().map(SafeTensors::deserialize).transpose()?;
     let Opened { device, target, options, .. } = engine::open(args.device)?;
     let (spec, weights) = args.source.open()?;

@@ -25,19 +25,26 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The text of a file, a pipe or a device.
 pub fn read(path: &Path, limit: u64) -> Result<String, InputError> {
-    if is_fifo(path)? {
-        return read_fifo(path, limit);
-    }
-    read_from(File::open(path)?, limit)
+    text(read_bytes(path, limit)?)
+}
+
+/// The bytes of a file, a pipe or a device.
+pub fn read_bytes(path: &Path, limit: u64) -> Result<Vec<u8>, InputError> {
+    bytes(if is_fifo(path)? { open_fifo(path)? } else { File::open(path)? }, limit)
 }
 
 /// The text that a reader gives.
 pub fn read_from(reader: impl Read, limit: u64) -> Result<String, InputError> {
+    text(bytes(reader, limit)?)
+}
+
+fn bytes(reader: impl Read, limit: u64) -> Result<Vec<u8>, InputError> {
     let mut bytes = Vec::new();
     reader.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > limit {
-        return Err(InputError::Long { limit });
-    }
+    if bytes.len() as u64 > limit { Err(InputError::Long { limit }) } else { Ok(bytes) }
+}
+
+fn text(bytes: Vec<u8>) -> Result<String, InputError> {
     String::from_utf8(bytes).map_err(|error| InputError::NotText { at: error.utf8_error().valid_up_to() })
 }
 
@@ -53,10 +60,9 @@ fn is_fifo(path: &Path) -> io::Result<bool> {
 }
 
 /// Opening a FIFO waits for its writer, without end where there is none; so it is opened on a thread that may stay behind.
-fn read_fifo(path: &Path, limit: u64) -> Result<String, InputError> {
+fn open_fifo(path: &Path) -> Result<File, InputError> {
     let (sender, opened) = std::sync::mpsc::channel();
     let path = path.to_owned();
     std::thread::spawn(move || sender.send(File::open(path)));
-    let file = opened.recv_timeout(PATIENCE).map_err(|_| InputError::NoWriter)?;
-    read_from(file?, limit)
+    Ok(opened.recv_timeout(PATIENCE).map_err(|_| InputError::NoWriter)??)
 }

@@ -35,6 +35,7 @@ use std::process::ExitCode;
 use std::sync::OnceLock;
 use std::time::Instant;
 
+use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 pub use failure::Failure;
@@ -118,6 +119,10 @@ fn usage(error: &clap::Error) -> ExitCode {
         // A closed pipe is no failure of ours: the reader has seen what it wanted.
         let _ = error.print();
         return ExitCode::SUCCESS;
+    }
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        paint::line(paint::Word::Error, "a command is missing; `tilewright --help` lists them");
+        return ExitCode::from(2);
     }
     let text = error.to_string();
     let facts = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));

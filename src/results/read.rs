@@ -1,13 +1,16 @@
 //! Reading and writing results: a file of JSON lines, or a folder of such files.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use thiserror::Error;
 
 use super::{Call, Row};
+
+/// Most bytes of a file of results.
+const LIMIT: u64 = 256 << 20;
 
 /// Why results cannot be read.
 #[derive(Debug, Error)]
@@ -19,6 +22,8 @@ pub enum ResultsError {
         #[source]
         source: io::Error,
     },
+    #[error("results `{}` have more than {LIMIT} bytes, the most that are read of a file; split it", path.display())]
+    Long { path: PathBuf },
     #[error("line {line} of `{file}` is neither a call nor a row; docs/dashboard.md has the schema")]
     Line {
         file: String,
@@ -73,14 +78,27 @@ impl Results {
         }
         let mut results = Results::default();
         for file in files {
-            let text = fs::read_to_string(&file).map_err(failed(&file))?;
-            let name = file.file_name().unwrap_or_default().to_string_lossy();
-            results.add(&text, &name)?;
+            results.add_file(&file)?;
         }
         if results.rows.is_empty() {
             return Err(ResultsError::Empty { path: path.to_owned() });
         }
         Ok(results)
+    }
+
+    /// Adds a file, which may be empty.
+    ///
+    /// # Errors
+    /// If it cannot be read or has more than 256 MiB, or a line is neither a call nor a row.
+    pub fn add_file(&mut self, path: &Path) -> Result<(), ResultsError> {
+        let failed = |source| ResultsError::Read { path: path.to_owned(), source };
+        let mut text = String::new();
+        let file = fs::File::open(path).map_err(failed)?;
+        file.take(LIMIT + 1).read_to_string(&mut text).map_err(failed)?;
+        if text.len() as u64 > LIMIT {
+            return Err(ResultsError::Long { path: path.to_owned() });
+        }
+        self.add(&text, &path.file_name().unwrap_or_default().to_string_lossy())
     }
 
     /// Adds the lines of a file. Rows in front of the first call, as peers' scripts print them, get a call named as the file.

@@ -3,6 +3,7 @@
 
 mod batch;
 mod generate;
+mod huge;
 mod inputs;
 mod output;
 mod shell;

@@ -119,30 +119,14 @@ impl<'k, B, O: Operands, F: Copy> Ring<'k, B, O, F> {
         (fill, by): (Fill, F),
         beside: impl FnOnce(),
     ) -> Self {
-        let (stages, arrivals) = (shape.stages, shape.consumers.arrivals());
+        let stages = shape.stages;
         let team = shape.consumers.meet().unwrap_or(Team::Block(0));
         let (rings, own) = team.rings(k);
         let memory = operands.allocate(k, name, rings * stages);
         let bases = operands.of_team(memory, own, stages);
-        let barriers = |fills: u32| {
-            let full = k.mbarriers(&format!("{name}.full"), rings * stages).at(own * stages);
-            let empty = arrivals.map(|_| k.mbarriers(&format!("{name}.empty"), stages));
-            k.when(team.thread(k).eq(0), || {
-                for stage in 0..stages {
-                    full.at(stage).init(fills);
-                    if let Some((empty, count)) = empty.zip(arrivals) {
-                        empty.at(stage).init(count * shape.cluster);
-                    }
-                }
-                beside();
-            });
-            (Some(full), empty)
-        };
-        let (full, empty) = match fill {
-            Fill::Engine => barriers(1),
-            Fill::Threads(threads) => barriers(threads),
-            Fill::Groups { .. } | Fill::Stores => (None, None),
-        };
+        let mut beside = Some(beside);
+        let mut beside = || beside.take().map_or((), |beside| beside());
+        let (full, empty) = barriers(k, name, shape, (team, rings, own), fill, &mut beside);
         Ring { parts: Parts { k, operands, bases, full, empty, shape, fill, brand: PhantomData }, memory, by }
     }
 
@@ -156,6 +140,35 @@ impl<'k, B, O: Operands, F: Copy> Ring<'k, B, O, F> {
     pub fn split(self) -> (Producer<'k, B, O, F>, Consumer<'k, B, O>) {
         (Producer::new(self.parts, self.by), Consumer::new(self.parts))
     }
+}
+
+/// The mbarriers of a team's ring, where it has some. Not generic: it is compiled once for all rings.
+fn barriers<'k>(
+    k: &'k Builder,
+    name: &str,
+    shape: Shape,
+    (team, rings, own): (Team, u32, Val<'k, u32>),
+    fill: Fill,
+    beside: &mut dyn FnMut(),
+) -> (Option<Mbarrier<'k, Shared>>, Option<Mbarrier<'k, Shared>>) {
+    let fills = match fill {
+        Fill::Engine => 1,
+        Fill::Threads(threads) => threads,
+        Fill::Groups { .. } | Fill::Stores => return (None, None),
+    };
+    let (stages, arrivals) = (shape.stages, shape.consumers.arrivals());
+    let full = k.mbarriers(&format!("{name}.full"), rings * stages).at(own * stages);
+    let empty = arrivals.map(|_| k.mbarriers(&format!("{name}.empty"), stages));
+    k.when(team.thread(k).eq(0), || {
+        for stage in 0..stages {
+            full.at(stage).init(fills);
+            if let Some((empty, count)) = empty.zip(arrivals) {
+                empty.at(stage).init(count * shape.cluster);
+            }
+        }
+        beside();
+    });
+    (Some(full), empty)
 }
 
 /// Rings that start together: one, or two.

@@ -1,6 +1,6 @@
 //! The emitter: adds levels of tasks, each level behind one counter.
 
-use super::options::{LowerError, LowerOptions};
+use super::options::{LowerError, LowerOptions, MAX_TASKS};
 use super::state::StateBuffers;
 use super::weights::WeightBuffers;
 use crate::model::ModelSpec;
@@ -62,6 +62,9 @@ impl Emitter<'_> {
     }
 
     fn add(&mut self, name: &str, parts: Vec<(Op, Vec<Wait>)>) -> Result<Done, LowerError> {
+        if self.program.tasks.len() + parts.len() > MAX_TASKS {
+            return Err(LowerError::Tasks { level: name.to_owned(), most: MAX_TASKS });
+        }
         let counter = self.program.add_counter(name);
         let tasks = parts.len() as u32;
         for (at, (op, waits)) in parts.into_iter().enumerate() {

@@ -106,6 +106,9 @@ const GPU_SPLITS: usize = 16;
 /// Most splits of the tokens in attention.
 pub const MAX_SPLITS: usize = 256;
 
+/// Most tasks of a program: the largest models have some tens of thousands.
+pub const MAX_TASKS: usize = 1 << 20;
+
 /// Why a model cannot be lowered.
 #[derive(Debug, Error)]
 #[allow(missing_docs, reason = "the message names every field")]
@@ -120,6 +123,10 @@ pub enum LowerError {
     Model { name: &'static str, found: usize, expected: String },
     #[error("tensor `{name}` has dtype {found}; weights may be f32, f16 or bf16")]
     WeightDType { name: String, found: DType },
+    #[error(
+        "level `{level}` is beyond the {most} tasks that a program may have; lower a model of fewer layers or heads"
+    )]
+    Tasks { level: String, most: usize },
     #[error("task `{label}` does not fit its operands")]
     Task {
         label: String,

@@ -11,9 +11,9 @@ use tilewright_kernels::kv::Tma;
 use tilewright_kernels::naive;
 use tilewright_layout::DType;
 
-use super::finding;
 use super::timing::{Bench, Times};
 use super::tune::{Extents, Prepare, Tunable};
+use super::{BenchError, finding, room};
 use crate::cli::Failure;
 use crate::results::Row;
 use crate::tuning::{Settings, Space};
@@ -50,14 +50,14 @@ pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
 }
 
 /// Numbers from −1 to 1 that repeat after a million and three.
-fn numbers(count: usize, seed: u64) -> Vec<bf16> {
+fn numbers(count: usize, seed: u64) -> Result<Vec<bf16>, BenchError> {
     let period = count.min(1_000_003);
-    let mut all = Draw::new(seed).floats(period, bf16::from_f64);
-    all.reserve(count - period);
+    let mut all = room(count)?;
+    all.extend(Draw::new(seed).floats(period, bf16::from_f64));
     while all.len() < count {
         all.extend_from_within(..period.min(count - all.len()));
     }
-    all
+    Ok(all)
 }
 
 /// `[planes, tokens, depth]` in boxes of 64 columns by `rows` tokens.
@@ -89,7 +89,11 @@ fn row(shape: &[(&str, u64)], variant: &str, times: Times, work: [u64; 2], error
 
 /// What is tuned: decode for each batch and number of tokens that is named, or for those of the suite.
 pub(super) fn tunables<'b>(bench: &'b Bench, shapes: &[Extents]) -> Result<Vec<Prepare<'b>>, Failure> {
-    let named = shapes.iter().map(|shape| shape.named(["batch", "tokens"])).collect::<Result<Vec<_>, _>>()?;
+    let named = shapes.iter().map(|shape| {
+        let lines = u128::from(KV_HEADS * DEPTH);
+        shape.of(["batch", "tokens"], |[batch, tokens]| [batch * lines * tokens, batch * lines * u128::from(GROUP)])
+    });
+    let named = named.collect::<Result<Vec<_>, _>>()?;
     let all = if named.is_empty() { DECODE.map(|(batch, tokens)| [batch, tokens]).to_vec() } else { named };
     let prepare = |[batch, tokens]: [u32; 2]| -> Prepare<'b> {
         Box::new(move || Ok(Box::new(Decoding { bench, batch, tokens })))
@@ -133,7 +137,7 @@ impl Tunable for Decoding<'_> {
         let (lines, depth) = (batch * KV_HEADS, plan.depth);
         let splits = plan.splits(lines, tokens, device.properties().sms * cut.blocks);
         let (elements, results) = ((lines * tokens * depth) as usize, (lines * GROUP * depth) as usize);
-        let host = [numbers(results, 3), numbers(elements, 1), numbers(elements, 2)];
+        let host = [numbers(results, 3)?, numbers(elements, 1)?, numbers(elements, 2)?];
         let q = stream.buffer(&host[0])?;
         let mut caches = vec![[stream.buffer(&host[1])?, stream.buffer(&host[2])?]];
         let bytes = 4 * elements as u64;
@@ -208,7 +212,7 @@ fn prefill(bench: &Bench, depth: u32, tokens: u32, causal: bool) -> Result<Row, 
     let plan = Prefill { depth, group: 1, causal, queries: QueryLayout::HeadMajor, kv: Kv::HeadMajor };
     let kernel = device.load(&verify(plan.record_hopper())?)?;
     let elements = (HEADS * tokens * depth) as usize;
-    let host = [3, 1, 2].map(|seed| numbers(elements, seed));
+    let host = [numbers(elements, 3)?, numbers(elements, 1)?, numbers(elements, 2)?];
     let buffers = host.iter().map(|host| stream.buffer(host)).collect::<Result<Vec<_>, _>>()?;
     let rows = [64, plan.tuning().keys, plan.tuning().keys];
     let maps = buffers.iter().zip(rows).map(|(buffer, rows)| map(device, buffer, [HEADS, tokens, depth], rows));

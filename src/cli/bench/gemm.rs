@@ -11,9 +11,9 @@ use tilewright_kernels::gemm::{
 use tilewright_kernels::mma::E4M3;
 use tilewright_layout::view::Along;
 
-use super::finding;
 use super::timing::Bench;
 use super::tune::{Extents, Prepare, Tunable};
+use super::{finding, room};
 use crate::cli::Failure;
 use crate::results::Row;
 use crate::tuning::{Settings, SettingsError, Space};
@@ -60,7 +60,8 @@ impl<F: Drawn> Numbers<F> {
         let size = if F::BITS == 8 { F::RANGE / 16.0 } else { 1.0 };
         let number = || (F::NEAREST)((0..4).map(|_| draw.unit()).sum::<f64>() * 0.75f64.sqrt() * size);
         let run: Vec<F::Stored> = std::iter::repeat_with(number).take(RUN).collect();
-        let host: Vec<F::Stored> = run.iter().copied().cycle().take(len).collect();
+        let mut host: Vec<F::Stored> = room(len)?;
+        host.extend(run.iter().copied().cycle().take(len));
         let device = bench.stream.buffer(&host)?;
         Ok(Numbers { host, device })
     }
@@ -93,7 +94,8 @@ fn rows<F: Drawn>(bench: &Bench, suite: &'static str, problems: &[Problem]) -> R
 
 /// What is tuned: a product of `bf16` for each shape that is named, or for those of the suite.
 pub(super) fn tunables<'b>(bench: &'b Bench, shapes: &[Extents]) -> Result<Vec<Prepare<'b>>, Failure> {
-    let named = shapes.iter().map(|shape| shape.named(["m", "n", "k"])).collect::<Result<Vec<_>, _>>()?;
+    let named = shapes.iter().map(|shape| shape.of(["m", "n", "k"], |[m, n, k]| [m * k, n * k, m * n]));
+    let named = named.collect::<Result<Vec<_>, _>>()?;
     let all = if named.is_empty() { SHAPES.to_vec() } else { named };
     let prepare = |[m, n, k]: [u32; 3]| -> Prepare<'b> {
         Box::new(move || Ok(Box::new(Product::<bf16>::new(bench, "gemm", Problem::new(m, n, k))?)))

@@ -84,7 +84,8 @@ pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
 
 /// What is tuned: each shape that is named, or every batch of the suite's shapes.
 pub(super) fn tunables<'b>(bench: &'b Bench, shapes: &[Extents]) -> Result<Vec<Prepare<'b>>, Failure> {
-    let named = shapes.iter().map(|shape| shape.named(["batch", "n", "k"])).collect::<Result<Vec<_>, _>>()?;
+    let named = shapes.iter().map(|shape| shape.of(["batch", "n", "k"], |[batch, n, k]| [n * k, batch * n, batch * k]));
+    let named = named.collect::<Result<Vec<_>, _>>()?;
     let all = SHAPES.into_iter().flat_map(|(n, k)| BATCHES.map(|batch| [batch, n, k]));
     let all = if named.is_empty() { all.collect() } else { named };
     let prepare = |[batch, n, k]: [u32; 3]| -> Prepare<'b> {

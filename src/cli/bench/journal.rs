@@ -45,7 +45,7 @@ impl Journal {
     pub fn resume(mut self, path: &Path) -> Result<Journal, Failure> {
         if path.exists() && fs::metadata(path)?.len() > 0 {
             let mut results = Results::default();
-            results.add(&fs::read_to_string(path)?, &path.to_string_lossy())?;
+            results.add_file(path)?;
             let of = |call: &Call| (call.device.clone(), call.commit.clone(), call.driver.clone());
             let same = |call: &Call| of(call) == of(&self.call);
             let rows = results.rows.iter().filter(|row| same(results.call(row)));

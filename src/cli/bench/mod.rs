@@ -31,13 +31,13 @@ mod telemetry;
 mod timing;
 mod tune;
 
-use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Duration;
 
+use clap::builder::RangedU64ValueParser;
 use clap::{Args, ValueEnum};
 use journal::Journal;
 use thiserror::Error;
@@ -91,7 +91,7 @@ pub struct BenchArgs {
     #[arg(long, requires = "json")]
     resume: bool,
     /// Begin no measurement after that time, such as 10m
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_budget)]
     budget: Option<Duration>,
     /// The commit that was built [default: that of the working tree, as git says]
     #[arg(long, value_name = "NAME")]
@@ -99,8 +99,8 @@ pub struct BenchArgs {
     /// A peer's rows, one JSON object a line
     #[arg(long, value_name = "FILE")]
     peers: Option<PathBuf>,
-    /// Replays that are timed
-    #[arg(long, value_name = "N", default_value_t = 20)]
+    /// Replays that are timed, at most 65536
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = replays())]
     replays: usize,
     /// Settings that `tilewright tune` kept, for the shapes that it has
     #[arg(long, value_name = "FILE")]
@@ -116,6 +116,11 @@ pub struct BenchArgs {
     prefill: prefill::PrefillArgs,
 }
 
+/// Replays that are kept in memory.
+fn replays() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(0..=65536)
+}
+
 /// What cannot be benched.
 #[derive(Debug, Error)]
 enum BenchError {
@@ -125,6 +130,10 @@ enum BenchError {
     Extent { found: String },
     #[error("{found} is not a shape of this suite, which has {wanted}, each from 1 to 2147483647; give each once")]
     Shape { found: String, wanted: String },
+    #[error("{shape} has an operand of {elements} elements; at most {MOST_ELEMENTS} are timed: take a smaller shape")]
+    Elements { shape: String, elements: u128 },
+    #[error("operands of {bytes} bytes do not fit the host's memory; take a smaller shape")]
+    Memory { bytes: usize },
     #[error("decode is tuned for --model or --config, --batch and --context; leave out --shape")]
     DecodeShape,
     #[error("neither $TILEWRIGHT_TUNED nor $HOME says where settings are kept; give --out FILE")]
@@ -133,6 +142,23 @@ enum BenchError {
     NoTime,
     #[error("{row}: relative error {error:.1e}, and {limit:.1e} is allowed; the kernel is wrong on this device")]
     Wrong { row: String, error: f64, limit: f64 },
+}
+
+/// Most elements of an operand, a little more than the largest shape of a suite has.
+const MOST_ELEMENTS: u128 = 1 << 30;
+
+/// No call lasts longer, so that its end is a time.
+const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
+fn parse_budget(text: &str) -> Result<Duration, humantime::DurationError> {
+    humantime::parse_duration(text).map(|budget| budget.min(CENTURY))
+}
+
+/// Room for so many elements on the host.
+fn room<T>(len: usize) -> Result<Vec<T>, BenchError> {
+    let mut all = Vec::new();
+    all.try_reserve_exact(len).map_err(|_| BenchError::Memory { bytes: len.saturating_mul(size_of::<T>()) })?;
+    Ok(all)
 }
 
 fn parse_extent(text: &str) -> Result<(String, u64), BenchError> {
@@ -191,7 +217,7 @@ fn journal_of(name: Name, device: &OpenDevice, commit: Option<String>) -> Journa
 pub fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
     let mut peers = Results::default();
     if let Some(path) = &args.peers {
-        peers.add(&fs::read_to_string(path)?, &path.to_string_lossy())?;
+        peers.add_file(path)?;
     }
     let peers: Vec<Row> = peers.rows.into_iter().map(|(_, row)| row).collect();
     let output = args.json.as_deref().filter(|_| !args.resume).map(Output::create).transpose()?;

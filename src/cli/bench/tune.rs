@@ -13,7 +13,9 @@ use clap::{Args, ValueEnum};
 
 use super::journal::Journal;
 use super::timing::Bench;
-use super::{BenchError, attention, decode, gemm, gemv, journal_of, name_of, parse_extent};
+use super::{
+    BenchError, MOST_ELEMENTS, attention, decode, gemm, gemv, journal_of, name_of, parse_budget, parse_extent, replays,
+};
 use crate::cli::Failure;
 use crate::cli::paint::{self, Word};
 use crate::cli::subject::SubjectArgs;
@@ -59,10 +61,25 @@ impl Extents {
         text.split(',').map(parse_extent).collect::<Result<_, _>>().map(Extents)
     }
 
-    /// The extents of these names, each from 1 to 2³¹ − 1.
-    pub fn named<const N: usize>(&self, names: [&str; N]) -> Result<[u32; N], BenchError> {
-        let found = self.0.iter().map(|(name, extent)| format!("{name}={extent}")).collect::<Vec<_>>().join(",");
-        let wrong = || BenchError::Shape { found: found.clone(), wanted: names.join(", ") };
+    /// The extents of these names, each from 1 to 2³¹ − 1, of a kernel whose operands have so many elements.
+    pub fn of<const N: usize, const M: usize>(
+        &self,
+        names: [&str; N],
+        operands: impl Fn([u128; N]) -> [u128; M],
+    ) -> Result<[u32; N], BenchError> {
+        let extents = self.named(names)?;
+        match operands(extents.map(u128::from)).into_iter().find(|&elements| elements > MOST_ELEMENTS) {
+            Some(elements) => Err(BenchError::Elements { shape: self.line(), elements }),
+            None => Ok(extents),
+        }
+    }
+
+    fn line(&self) -> String {
+        self.0.iter().map(|(name, extent)| format!("{name}={extent}")).collect::<Vec<_>>().join(",")
+    }
+
+    fn named<const N: usize>(&self, names: [&str; N]) -> Result<[u32; N], BenchError> {
+        let wrong = || BenchError::Shape { found: self.line(), wanted: names.join(", ") };
         let mut all = [0; N];
         for (to, name) in all.iter_mut().zip(names) {
             let mut same = self.0.iter().filter(|(known, _)| known == name);
@@ -103,7 +120,7 @@ pub struct TuneArgs {
     #[arg(long, value_name = "NAME=EXTENT,..", value_parser = Extents::parse)]
     shape: Vec<Extents>,
     /// Time for all shapes together
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_budget)]
     budget: Duration,
     /// Where the rows go [default: the user's file, $TILEWRIGHT_TUNED or ~/.config/tilewright/tuned.jsonl]
     #[arg(long, value_name = "FILE")]
@@ -117,8 +134,8 @@ pub struct TuneArgs {
     /// The seed of restarts
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// Replays that are timed
-    #[arg(long, value_name = "N", default_value_t = 20)]
+    /// Replays that are timed, at most 65536
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = replays())]
     replays: usize,
     /// The commit that was built [default: that of the working tree, as git says]
     #[arg(long, value_name = "NAME")]

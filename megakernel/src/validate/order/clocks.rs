@@ -3,13 +3,16 @@
 //! The tasks are split into chains, each totally ordered by happens-before. The clock of a task says, for every chain,
 //! how many of its tasks are before it. Chains are grown greedily in the order of execution: a task joins any chain whose
 //! last task is before it. A decode step has about as many chains as its widest level has tasks, so a clock has about as
-//! many entries as the device has SMs.
+//! many entries as the device has SMs; tasks that wait for the same have the same clock, which is kept once.
 //!
 //! ```text
 //!   chain 0:  t0 ─── t3 ─── t5          clock of t5 = [2, 1, 0]
 //!   chain 1:  t1 ─┘                     t1 before t5:  1 > position(t1) = 0, yes
 //!   chain 2:  t2                        t2 before t5:  0 > position(t2) = 0, no
 //! ```
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
 use super::execution::Execution;
 use super::graph::{Graph, NONE, Wait};
@@ -28,6 +31,8 @@ pub(super) struct Clocks {
     entries: Vec<u32>,
     /// Last task of each chain.
     tails: Vec<u32>,
+    /// Where a clock lies, by its hash.
+    known: HashMap<u64, (usize, usize)>,
 }
 
 /// The join of a counter's producers, kept while waiters are left.
@@ -46,6 +51,7 @@ impl Clocks {
             clock: vec![(0, 0); graph.tasks],
             entries: Vec::new(),
             tails: Vec::new(),
+            known: HashMap::new(),
         };
         let mut joined = vec![Joined::default(); graph.counters];
         for (counter, joined) in (0u32..).zip(&mut joined) {
@@ -74,6 +80,12 @@ impl Clocks {
         let (start, end) = self.clock[later as usize];
         let clock = &self.entries[start..end];
         clock.get(self.chain[earlier as usize] as usize).is_some_and(|&n| n > self.position[earlier as usize])
+    }
+
+    /// Entries of all clocks together.
+    #[cfg(test)]
+    pub fn entries(&self) -> usize {
+        self.entries.len()
     }
 
     /// How many chains there are.
@@ -129,9 +141,21 @@ impl Clocks {
         self.position[task as usize] = if tail == NONE { 0 } else { self.position[tail as usize] + 1 };
         self.chain[task as usize] = chain as u32;
         self.tails[chain] = task;
-        let start = self.entries.len();
-        self.entries.extend_from_slice(clock);
-        self.clock[task as usize] = (start, self.entries.len());
+        self.clock[task as usize] = self.keep(clock);
+    }
+
+    /// Where a clock lies: where an equal one does, or behind all others.
+    fn keep(&mut self, clock: &[u32]) -> (usize, usize) {
+        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(clock);
+        match self.known.get(&hash) {
+            Some(&(start, end)) if self.entries[start..end] == *clock => (start, end),
+            _ => {
+                let start = self.entries.len();
+                self.entries.extend_from_slice(clock);
+                self.known.insert(hash, (start, self.entries.len()));
+                (start, self.entries.len())
+            }
+        }
     }
 }
 
