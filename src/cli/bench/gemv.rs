@@ -22,6 +22,8 @@ use crate::tuning::{Settings, Space};
 const SHAPES: [(u32, u32); 7] =
     [(4096, 4096), (14336, 4096), (4096, 14336), (128_256, 4096), (8192, 2048), (2048, 8192), (128_256, 2048)];
 
+const SUITE: &str = "gemv";
+
 const BATCHES: [u32; 4] = [1, 8, 16, 64];
 
 /// Rows that are compared with f64, of each result.
@@ -66,8 +68,8 @@ impl Weights {
 
 /// Runs the suite.
 pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
-    for shape in SHAPES.into_iter().filter(|&(n, k)| bench.wants(&[("n", n), ("k", k)])) {
-        let begins = |&batch: &u32| bench.begins("gemv", &[("batch", batch), ("k", shape.1), ("n", shape.0)]);
+    for shape in SHAPES.into_iter().filter(|&(n, k)| bench.wants(&[("n", n.into()), ("k", k.into())])) {
+        let begins = |batch: &u32| bench.begins(SUITE, &row_shape(*batch, shape));
         let batches: Vec<u32> = BATCHES.into_iter().filter(begins).collect();
         if batches.is_empty() {
             continue;
@@ -89,6 +91,11 @@ pub(super) fn tunables<'b>(bench: &'b Bench, shapes: &[Extents]) -> Result<Vec<P
         Box::new(move || Ok(Box::new(Vectors::new(bench, Rc::new(Weights::new(bench, (n, k))?), batch)?)))
     };
     Ok(all.into_iter().map(prepare).collect())
+}
+
+/// The shape of a row.
+fn row_shape(batch: u32, (n, k): (u32, u32)) -> [(&'static str, u64); 3] {
+    [("batch", batch.into()), ("k", k.into()), ("n", n.into())]
 }
 
 /// Weights times a batch of vectors.
@@ -198,11 +205,11 @@ fn chosen(bench: &Bench, weights: &Weights, batch: u32) -> Result<hopper::Tuning
 
 impl Tunable for Vectors<'_> {
     fn suite(&self) -> &str {
-        "gemv"
+        SUITE
     }
 
     fn shape(&self) -> Vec<(&'static str, u64)> {
-        vec![("batch", self.batch.into()), ("k", self.weights.k.into()), ("n", self.weights.n.into())]
+        row_shape(self.batch, (self.weights.n, self.weights.k)).into()
     }
 
     fn space(&self) -> Space {
@@ -269,7 +276,7 @@ impl Tunable for Vectors<'_> {
         let bytes = 2 * (u64::from(n) * u64::from(k) + u64::from(batch) * u64::from(n + k));
         let flops = 2 * u64::from(batch) * u64::from(n) * u64::from(k);
         let error = error(weights, plan.unit(), &x, &bench.stream.read(&y)?)?;
-        let row = finding::row("gemv", &self.shape(), times, [bytes, flops], error);
+        let row = finding::row(self.suite(), &self.shape(), times, [bytes, flops], error);
         finding::check(Row { variant: plan.variant(), ..row }, LIMIT)
     }
 }

@@ -1,7 +1,8 @@
 //! Programs that the device machine does not run.
 
 use thiserror::Error;
-use tilewright_kernels::gemv::UnitError;
+use tilewright_kernels::gemm::Refusal;
+use tilewright_kernels::gemv::{CodesError, UnitError};
 use tilewright_layout::DType;
 
 use crate::program::{BufferId, TaskId};
@@ -33,6 +34,18 @@ pub enum Unsupported {
         "weight {buffer} is prepacked or made into a table; to read it as it is, the op's row names it among its plain weights"
     )]
     Packed { buffer: BufferId },
+    #[error("weight `{weight}` {source}, which a device does not run; run it on `cpu`")]
+    Codes {
+        weight: String,
+        #[source]
+        source: CodesError,
+    },
+    #[error("weight `{weight}` is quantised, and this op reads rows of bf16; run it on `cpu`")]
+    Quantised { weight: String },
+    #[error(
+        "weights `{first}` and `{second}` are streamed together and are quantised in different ways; run them on `cpu`"
+    )]
+    Mixed { first: String, second: String },
     #[error(transparent)]
     Unit(#[from] UnitError),
     #[error(
@@ -40,6 +53,10 @@ pub enum Unsupported {
          lower with fewer rows, or schedule for more SMs"
     )]
     Shared { needed: u64, limit: u64 },
+    #[error("{what} is nothing that a graph of launches has; lower the model with at most 16 rows, or run it on `cpu`")]
+    Launch { what: &'static str },
+    #[error("no launch computes a product: {0}")]
+    Product(#[from] Refusal),
     #[error("the target `{target}` is no GPU that the device machine generates code for")]
     Target { target: String },
     #[error("the program needs cells `token`, `position` and `page_table` of one place; it has another shape")]
