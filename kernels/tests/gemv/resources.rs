@@ -29,6 +29,21 @@ fn kernels_assemble_to_what_the_page_says() {
             table.add(&kernel).unwrap_or_else(|error| panic!("{error}"));
         }
     }
+    // Room for a block of the next launch.
+    for (k, n) in [(4096, 4096), (4096, 14336), (14336, 4096), (8192, 2048)] {
+        let unit = Unit::new(k, 8, 16384).expect("rows that can be streamed");
+        let tuning = hopper::Tuning {
+            stage_tiles: 2,
+            stages: 8,
+            in_flight: 8,
+            per_sm: 2,
+            ..hopper::choose(64, n, unit, 132, 8)
+        };
+        let plan = hopper::Plan::new(64, n, unit, tuning).expect("a plan");
+        let kernel = verify(hopper::gemv(Arch::Sm90a, &plan, Epilogue::default())).expect("it verifies");
+        let name = format!("{}, 2 a multiprocessor", kernel.kernel().name);
+        table.add_as(name, &kernel).unwrap_or_else(|error| panic!("{error}"));
+    }
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/ptxas/gemv.md");
     table.check(&page).unwrap_or_else(|error| panic!("{error}"));
 }

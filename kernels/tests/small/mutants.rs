@@ -91,7 +91,7 @@ fn gallery_copies() {
 ///
 /// `gemm_fp8`'s survey is that of promoted sums; those of s8 and the other kernels of 8 bits synchronise as the kernels of 16
 /// bits do, line for line.
-const SURVEYED: [&str; 24] = [
+const SURVEYED: [&str; 25] = [
     "transpose_edged",
     "column_sums",
     "residual_norm",
@@ -111,6 +111,7 @@ const SURVEYED: [&str; 24] = [
     "gemm_fp8_warps",
     "gemm_s8_warps",
     "gemv",
+    "gemv_wgmma",
     "decode_attention",
     "decode_attention_maps",
     "prefill_attention",

@@ -59,7 +59,7 @@ const CLUSTER: f64 = 0.1;
 /// let best = hopper::choose(64, 14336, unit, 132, 8);
 /// let time = |tuning| hopper::Plan::new(64, 14336, unit, tuning).map(|plan| hopper::predict(&plan, 132));
 /// assert!(time(best)? < time(hopper::Tuning { multicast: 1, ..best })?);
-/// # Ok::<(), hopper::PlanError>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn predict(plan: &Plan, multiprocessors: u32) -> f64 {
     let Tuning { warpgroups, stages, multicast, splits, .. } = plan.tuning;

@@ -30,8 +30,8 @@ const RESERVED: u32 = 1 << 10;
 const SLACK: u32 = 2 << 10;
 /// Registers of a multiprocessor.
 const REGISTERS: u32 = 1 << 16;
-/// What a thread needs beside its sums and its weights of a stage.
-const ADDRESSES: u32 = 60;
+/// What a thread needs beside its sums and its weights of a stage, and a register more for each eight columns.
+const ADDRESSES: u32 = 40;
 /// Elements of a line of shared memory: 128 bytes, a row of the swizzle.
 const LINE: u32 = 64;
 /// Bytes of a line.
@@ -219,7 +219,7 @@ impl Plan {
     fn check_registers(&self) -> Result<(), PlanError> {
         let (batch, stage_tiles, threads) = (self.batch, self.tuning.stage_tiles, self.threads());
         let limit = (REGISTERS / threads / self.tuning.per_sm / 8 * 8).min(255);
-        let needed = self.columns() / 2 + 8 * stage_tiles + ADDRESSES;
+        let needed = self.columns() / 2 + 8 * stage_tiles + ADDRESSES + self.columns() / 8;
         if needed > limit { Err(PlanError::Registers { needed, batch, stage_tiles, threads, limit }) } else { Ok(()) }
     }
 
