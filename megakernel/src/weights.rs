@@ -4,6 +4,7 @@
 //! [`SharedBytes`], which keep their owner alive for as long as anybody holds one.
 
 mod random;
+mod random_codes;
 
 use std::fmt;
 use std::ops::Range;
@@ -15,6 +16,7 @@ use tilewright_kernels::quant::QuantMatrix;
 use tilewright_layout::DType;
 
 pub use random::{RandomWeights, Uniform, random_tensor};
+pub use random_codes::RandomCodes;
 
 /// Something that holds the weights of a model.
 pub trait Weights {
@@ -193,6 +195,14 @@ pub enum WeightError {
         /// The element type.
         dtype: DType,
         /// The shape.
+        shape: Vec<usize>,
+    },
+    /// Random codes of a shape that no quantised matrix has.
+    #[error("tensor `{tensor}` has shape {shape:?}; quantised are matrices of one element at least")]
+    Codes {
+        /// The tensor.
+        tensor: String,
+        /// Its shape.
         shape: Vec<usize>,
     },
     /// Random weights of an element type that models do not use.

@@ -109,7 +109,7 @@ pub fn run(args: &AccuracyArgs) -> Result<ExitCode, Failure> {
         let on_gpu = on_gpu.splits_for_gpu(&spec, target.sms);
         let dtype_of = |name: &str| weights.tensor(name).map_or(DType::BF16, |tensor| tensor.dtype());
         let placed = |target: Target, options: &LowerOptions| -> Result<Placed, Failure> {
-            Ok(schedule(lower(&spec, &dtype_of, target, options)?, options.context)?)
+            Ok(schedule(lower(&spec, &dtype_of, target, options)?.stored_as(&*weights), options.context)?)
         };
         let mut machine = match resident.machine(placed(target.clone(), &on_gpu)?, None, options, &mut |_, _| ()) {
             Err(LoadError::Unsupported(why)) => {

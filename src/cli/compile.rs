@@ -15,8 +15,9 @@ use tilewright_megakernel::schedule::{Balance, schedule};
 use tilewright_megakernel::weights::Weights;
 
 use super::Failure;
-use super::load::{open_dense, read_dense};
+use super::load::{open, read_dense};
 use super::output::Output;
+use crate::checkpoint::Checkpoint;
 
 /// Compile a model to the program of one decode step
 ///
@@ -82,7 +83,11 @@ fn parse_dtype(name: &str) -> Result<DType, NameError> {
 /// Runs the subcommand.
 pub fn run(args: CompileArgs) -> Result<ExitCode, Failure> {
     let output = Output::create(&args.out)?;
-    let (spec, dtype_of) = architecture(&args)?;
+    let (spec, checkpoint) = architecture(&args)?;
+    let dtype_of = |name: &str| match &checkpoint {
+        Some(checkpoint) => checkpoint.tensor(name).map_or(DType::BF16, |tensor| tensor.dtype()),
+        None => args.weight_dtype,
+    };
     let context = args.context.unwrap_or(spec.max_positions.min(4096));
     let options = LowerOptions {
         rows: args.batch,
@@ -91,7 +96,7 @@ pub fn run(args: CompileArgs) -> Result<ExitCode, Failure> {
         sampling: args.sampling,
         ..LowerOptions::for_context(context)
     };
-    let mut program = lower(&spec, &*dtype_of, args.target, &options)?;
+    let mut program = lower(&spec, &dtype_of, args.target.clone(), &options)?;
     if args.random_weights {
         let weights = program.buffers.iter_mut().filter(|b| b.kind == BufferKind::Weight);
         for source in weights.filter_map(|b| b.source.as_mut()) {
@@ -99,6 +104,8 @@ pub fn run(args: CompileArgs) -> Result<ExitCode, Failure> {
                 *source = Source::Random(std::mem::take(name));
             }
         }
+    } else if let Some(checkpoint) = &checkpoint {
+        program = program.stored_as(checkpoint);
     }
     let placed = schedule(program, context)?;
     output.write(|writer| placed.write_json(writer))?;
@@ -106,16 +113,12 @@ pub fn run(args: CompileArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-type DTypeOf = Box<dyn Fn(&str) -> DType>;
-
-/// The architecture, and the dtype in which each tensor is stored.
-fn architecture(args: &CompileArgs) -> Result<(ModelSpec, DTypeOf), Failure> {
+/// The architecture, and the checkpoint where there is one.
+fn architecture(args: &CompileArgs) -> Result<(ModelSpec, Option<Checkpoint>), Failure> {
     if let Some(path) = &args.config {
-        let dtype = args.weight_dtype;
-        return Ok((read_dense(path)?, Box::new(move |_| dtype)));
+        return Ok((read_dense(path)?, None));
     }
     let Some(dir) = &args.model else { unreachable!("clap requires --model or --config") };
-    let checkpoint = open_dense(dir)?;
-    let spec = checkpoint.spec().clone();
-    Ok((spec, Box::new(move |name| checkpoint.tensor(name).map_or(DType::BF16, |tensor| tensor.dtype()))))
+    let checkpoint = open(dir)?;
+    Ok((checkpoint.spec().clone(), Some(checkpoint)))
 }

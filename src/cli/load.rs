@@ -1,34 +1,56 @@
 //! Opening a checkpoint with a progress bar.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use thiserror::Error;
 use tilewright_megakernel::model::ModelSpec;
 
 use super::Failure;
 use super::paint::{self, Word};
 use super::progress::LoadBar;
-use crate::checkpoint::{Checkpoint, Config};
-use crate::engine::{self, Device, Engine};
+use crate::checkpoint::{Checkpoint, Config, Scheme};
+use crate::engine::{Device, Engine};
 
 /// Opens a checkpoint: its files are mapped and checked, not read.
 pub fn open(dir: &Path) -> Result<Checkpoint, Failure> {
     Ok(Checkpoint::open(dir, &mut |_| ())?)
 }
 
-/// Opens a checkpoint for programs of a device, which have no quantised weights.
-pub fn open_dense(dir: &Path) -> Result<Checkpoint, Failure> {
-    let checkpoint = open(dir)?;
-    engine::check_dense(&checkpoint)?;
-    Ok(checkpoint)
+/// Why a configuration does not stand for a model with weights that it does not have.
+#[derive(Debug, Error)]
+#[error("{} describes {modules} quantised modules, and a configuration alone has no codes; give --model, or --weights", path.display())]
+struct NoCodes {
+    path: PathBuf,
+    modules: usize,
 }
 
-/// The architecture of a `config.json` alone, for the same programs.
+/// The architecture of a `config.json` alone, whose weights are dense.
 pub fn read_dense(file: &Path) -> Result<ModelSpec, Failure> {
     let config = Config::read(file)?;
     match config.quantization.map_or(0, |plan| plan.len()) {
         0 => Ok(config.spec),
-        modules => Err(engine::EngineError::Quantized { modules }.into()),
+        modules => Err(NoCodes { path: file.to_owned(), modules }.into()),
     }
+}
+
+/// Opens a checkpoint, and quantises it where a scheme is given.
+pub fn open_as(dir: &Path, scheme: Option<Scheme>) -> Result<Checkpoint, Failure> {
+    let checkpoint = open(dir)?;
+    match scheme {
+        Some(scheme) => Ok(checkpoint.quantised(scheme, None)?),
+        None => Ok(checkpoint),
+    }
+}
+
+/// Loads a model as it is, or its weights quantised.
+pub fn load_as(dir: &Path, device: Device, scheme: Option<Scheme>) -> Result<Engine, Failure> {
+    if scheme.is_none() {
+        return load(dir, device);
+    }
+    let bar = LoadBar::new();
+    let engine = Engine::new(open_as(dir, scheme)?, device, Box::new(move |sent| bar.show(sent.done, sent.total)))?;
+    say(&engine);
+    Ok(engine)
 }
 
 /// Loads a model onto a device, showing a bar on a terminal while the weights come from the disk, or go to the device. What
@@ -43,9 +65,14 @@ pub fn load(dir: &Path, device: Device) -> Result<Engine, Failure> {
     } else {
         Engine::load_with(dir, device, Box::new(move |progress| bar.show(progress.done, progress.total)))?
     };
+    say(&engine);
+    Ok(engine)
+}
+
+/// What the user should know of a model, on standard error.
+fn say(engine: &Engine) {
     let notes = engine.notes();
     if !notes.is_empty() {
         paint::line(Word::Note, &notes.join("; "));
     }
-    Ok(engine)
 }

@@ -36,11 +36,12 @@ pub struct QuantizeArgs {
 
 #[derive(Debug, Error)]
 #[error("`{found}` is not a scheme; known are w4a16, w8a16 and fp8")]
-struct SchemeError {
+pub struct SchemeError {
     found: String,
 }
 
-fn parse_scheme(name: &str) -> Result<Scheme, SchemeError> {
+/// A scheme by its name.
+pub fn parse_scheme(name: &str) -> Result<Scheme, SchemeError> {
     let found = Scheme::ALL.into_iter().find(|scheme| scheme.name() == name);
     found.ok_or_else(|| SchemeError { found: name.to_owned() })
 }

@@ -11,11 +11,13 @@ use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Placed;
 use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions, DeviceWeights};
 use tilewright_megakernel::vm::reference::StepCells;
-use tilewright_megakernel::weights::{RandomWeights, Weights};
+use tilewright_megakernel::weights::{RandomCodes, RandomWeights, Weights};
 
 use super::Failure;
-use super::load::{open_dense, read_dense};
+use super::load::{open_as, read_dense};
 use super::progress::LoadBar;
+use super::quantize::parse_scheme;
+use crate::checkpoint::{Config, Scheme};
 use crate::engine::{self, Opened};
 
 /// Seed of random weights.
@@ -33,6 +35,9 @@ pub struct Source {
     /// Random weights; says so where a configuration has none
     #[arg(long, requires = "config")]
     random_weights: bool,
+    /// Weights of the linear layers quantised while loading: w4a16, w8a16 or fp8
+    #[arg(long, value_name = "SCHEME", value_parser = parse_scheme)]
+    weights: Option<Scheme>,
     /// A known architecture, with random bf16 weights.
     #[arg(skip)]
     known: Option<&'static str>,
@@ -70,13 +75,19 @@ impl Source {
     pub fn open(&self) -> Result<(ModelSpec, Shared), Failure> {
         match (&self.model, &self.config) {
             (Some(dir), _) => {
-                let checkpoint = open_dense(dir)?;
+                let checkpoint = open_as(dir, self.weights)?;
                 Ok((checkpoint.spec().clone(), Arc::new(checkpoint)))
             }
             _ => {
                 let spec = self.spec()?;
-                let weights = RandomWeights::new(&spec, DType::BF16, SEED)?;
-                Ok((spec, Arc::new(weights)))
+                let weights: Shared = match self.weights {
+                    None => Arc::new(RandomWeights::new(&spec, DType::BF16, SEED)?),
+                    Some(scheme) => {
+                        let (code, group) = (scheme.code().0, scheme.group());
+                        Arc::new(RandomCodes::new(&spec, DType::BF16, SEED, code, group)?)
+                    }
+                };
+                Ok((spec, weights))
             }
         }
     }
@@ -85,7 +96,7 @@ impl Source {
     pub fn spec(&self) -> Result<ModelSpec, Failure> {
         let missing = "give a model: --model DIR, or --config FILE for random weights";
         match (&self.model, &self.config, self.known.and_then(ModelSpec::named)) {
-            (Some(dir), ..) => read_dense(&dir.join("config.json")),
+            (Some(dir), ..) => Ok(Config::read(&dir.join("config.json"))?.spec),
             (None, Some(file), _) => read_dense(file),
             (None, None, Some(spec)) => Ok(spec),
             (None, None, None) => Err(missing.into()),
@@ -96,7 +107,7 @@ impl Source {
 impl SubjectArgs {
     /// A known architecture with random weights.
     pub fn of_known_model(name: &'static str, batch: u16, context: usize) -> SubjectArgs {
-        let source = Source { model: None, config: None, random_weights: true, known: Some(name) };
+        let source = Source { model: None, config: None, random_weights: true, weights: None, known: Some(name) };
         SubjectArgs { source, batch, context }
     }
 
@@ -108,6 +119,11 @@ impl SubjectArgs {
     /// The architecture and its weights.
     pub fn weights(&self) -> Result<(ModelSpec, Shared), Failure> {
         self.source.open()
+    }
+
+    /// How weights are quantised while loading, where they are.
+    pub fn scheme(&self) -> Option<Scheme> {
+        self.source.weights
     }
 
     /// Sequences that are decoded together.
@@ -134,7 +150,7 @@ impl SubjectArgs {
             LowerOptions { rows, kv: DType::BF16, activation: DType::BF16, ..LowerOptions::for_context(context) };
         let lowering = lowering.splits_for_gpu(&spec, target.sms);
         let dtype_of = |name: &str| weights.tensor(name).map_or(DType::BF16, |tensor| tensor.dtype());
-        let placed = schedule(lower(&spec, &dtype_of, target, &lowering)?, context)?;
+        let placed = schedule(lower(&spec, &dtype_of, target, &lowering)?.stored_as(&*weights), context)?;
         let bar = LoadBar::new();
         let mut resident = DeviceWeights::new(device, Arc::clone(&weights));
         let machine = resident.machine(placed, None, options, &mut |done, total| bar.show(done, total))?;

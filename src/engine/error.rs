@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 use tilewright_codegen::device::DeviceError;
+use tilewright_kernels::gemv::CodesError;
 use tilewright_kernels::naive::SamplingError;
 use tilewright_megakernel::lower::LowerError;
 use tilewright_megakernel::schedule::ScheduleError;
@@ -46,9 +47,9 @@ pub enum EngineError {
     )]
     NoKernels { device: String, capability: (u32, u32) },
     #[error(
-        "the checkpoint has {modules} quantised modules, which run on `cpu` alone; give --device cpu, or its dense form"
+        "weight {module} {source}, which runs on `cpu` alone; give --device cpu, or another form of the checkpoint"
     )]
-    Quantized { modules: usize },
+    Quantized { module: String, source: CodesError },
     #[error(
         "a prompt's chunk is {found} rows; it has {least} to {most} on cuda:N or sim:SEED, and on cpu none is chosen"
     )]

@@ -136,7 +136,7 @@ impl Lowering {
             _ => options.splits_for_gpu(self.checkpoint.spec(), target.sms),
         };
         let dtype_of = |name: &str| self.checkpoint.tensor(name).map_or(DType::F32, |t| t.dtype());
-        Ok(lower(self.checkpoint.spec(), &dtype_of, target, &options)?)
+        Ok(lower(self.checkpoint.spec(), &dtype_of, target, &options)?.stored_as(&*self.checkpoint))
     }
 }
 

@@ -29,6 +29,8 @@ mod text;
 use std::path::Path;
 use std::sync::Arc;
 
+use tilewright_kernels::gemv::Codes;
+use tilewright_kernels::quant::QuantMatrix;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::MAX_ROWS;
 use tilewright_megakernel::model::ModelSpec;
@@ -52,19 +54,15 @@ pub(crate) use text::Text;
 /// Fewest rows of a prompt's chunk: fewer are a step that decodes.
 const LEAST_CHUNK: usize = machines::MOST_ROWS + 1;
 
-/// Refuses what a device does not run.
+/// Refuses quantised weights that a device does not run, before anything is sent to it.
 fn check_device(checkpoint: &Checkpoint, device: Device) -> Result<(), EngineError> {
-    match device {
-        Device::Cpu { .. } => Ok(()),
-        Device::Cuda { .. } | Device::Sim { .. } => check_dense(checkpoint),
+    if let Device::Cpu { .. } = device {
+        return Ok(());
     }
-}
-
-/// Refuses quantised weights.
-pub(crate) fn check_dense(checkpoint: &Checkpoint) -> Result<(), EngineError> {
-    match checkpoint.quantized_modules().len() {
-        0 => Ok(()),
-        modules => Err(EngineError::Quantized { modules }),
+    let refused = |(name, matrix): (&str, &Arc<QuantMatrix>)| Some((name.to_owned(), Codes::of(matrix).err()?));
+    match checkpoint.quantized_modules().filter_map(refused).min_by(|a, b| a.0.cmp(&b.0)) {
+        Some((module, source)) => Err(EngineError::Quantized { module, source }),
+        None => Ok(()),
     }
 }
 

@@ -27,6 +27,20 @@ fn args<'a>(model: &'a Path, more: &[&'a str]) -> Vec<&'a str> {
     if more.contains(&"--max-new-tokens") { all } else { [&all[..], &["--max-new-tokens", "12"]].concat() }
 }
 
+/// As if the checkpoint had been quantised before.
+#[test]
+fn weights_are_quantised_while_loading() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let made = folder.path().join("w4a16");
+    let [dense, out] = [&tiny(""), &made].map(|path| path.to_str().expect("UTF-8").to_owned());
+    stdout(&["quantize", "--model", &dense, "--out", &out, "--scheme", "w4a16"], b"");
+    let prompt = ["--prompt", "In the beginning", "--max-new-tokens", "6"];
+    let quantised = [&prompt[..], &["--weights", "w4a16"]].concat();
+    assert_eq!(stdout(&args(&tiny(""), &quantised), b""), stdout(&args(&made, &prompt), b""));
+    assert!(failure(&args(&made, &quantised), b"").contains("quantised modules already"));
+    assert!(failure(&args(&made, &["--prompt", "a", "--weights", "w3"]), b"").contains("`w3` is not a scheme"));
+}
+
 #[test]
 fn a_prompt_from_a_file_or_standard_input_is_that_of_the_command_line() {
     let expected = stdout(&args(&tiny(""), &["--prompt", "In the beginning"]), b"");

@@ -3,10 +3,14 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `packed` | the order of packed weights, and the packer that walks it: [`Tile`], [`Unit`], [`Packer`] |
+//! | `codes` | quantised weights: how units, stages and factors of groups lie, [`Codes`] |
+//! | `convert` | codes to bf16 in registers |
+//! | `packer` | quantised matrices into stages and back: [`CodePacker`] |
 //! | `product` | tiles of a stage times activations, wherever these come from: [`product::multiply`] |
 //! | `tiles` | every size of the standalone kernel: [`Plan`] |
 //! | `device` | the kernel on a block: [`fetch_weights`], [`fetch_vectors`], [`multiply`] |
 //! | `launch` | the standalone kernel: [`gemv`] |
+//! | [`hopper`] | the standalone kernel of sm_90a for 17 vectors and more, by `wgmma` |
 //! | [`linear`] | linear layers as tasks of a persistent kernel |
 //! | `deal` | where the stages of a stream lie: in order, or dealt round the SMs: [`Deal`] |
 //! | `trial` | shapes with inputs and what must come out: [`Case`] |
@@ -25,19 +29,25 @@
 //! `γ = K·u/(1 − K·u)`, u = 2⁻²³ (Higham, Accuracy and Stability, 3.1; the unit is doubled as tensor cores may truncate);
 //! a `bf16` result rounds once more, by 2⁻⁸ of its value.
 
+mod codes;
+mod convert;
 mod deal;
 mod device;
+pub mod hopper;
 mod launch;
 pub mod linear;
 mod packed;
+mod packer;
 pub mod product;
 mod tiles;
 mod trial;
 
+pub use codes::{Codes, CodesError, Factors};
 pub use deal::Deal;
 pub use device::{Inputs, Stage, Task, fetch_vectors, fetch_weights, multiply, room};
 pub use launch::{Epilogue, gemv};
 pub(crate) use packed::DEPTH;
 pub use packed::{Octets, Packer, Tile, Unit, UnitError, pack};
+pub use packer::{CodePacker, QuantRow};
 pub use tiles::{Plan, PlanError, Tuning, Vectors, Weights};
 pub use trial::{Case, shipped};

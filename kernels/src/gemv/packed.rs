@@ -17,6 +17,7 @@ use tilewright_codegen::build::Val;
 use tilewright_layout::Layout;
 use tilewright_layout::typed::{RowMajor, StaticLayout};
 
+use super::codes::{Codes, common_divisor};
 use crate::tile::{Index, place};
 
 /// A tile of weights, (row, k) to element.
@@ -32,6 +33,8 @@ pub(crate) const DEPTH: u32 = 32;
 const ELEMENTS: u32 = Unit::ROWS * DEPTH;
 /// Bytes of a tile.
 const BYTES: u32 = 2 * ELEMENTS;
+/// Bytes of a line of level two.
+const LINE: u32 = 128;
 /// Largest k.
 const MOST_K: u32 = 1 << 20;
 
@@ -41,11 +44,11 @@ const LANES: Layout = {
     Layout::constant(Layout::constant(Tile::LAYOUT.composition(&firsts)).composition(&Octets::LAYOUT.right_inverse()))
 };
 
-const fn leaf(extent: u32, stride: u32) -> Layout {
+pub(super) const fn leaf(extent: u32, stride: u32) -> Layout {
     Layout::constant(Layout::leaf(extent as i64, stride as i64))
 }
 
-const fn modes(modes: &[Layout]) -> Layout {
+pub(super) const fn modes(modes: &[Layout]) -> Layout {
     Layout::constant(Layout::tuple(modes))
 }
 
@@ -56,6 +59,7 @@ pub struct Unit {
     warps: u32,
     stages: u32,
     stage_tiles: u32,
+    codes: Option<Codes>,
 }
 
 /// Rows that cannot be streamed.
@@ -74,6 +78,12 @@ pub enum UnitError {
         stage_bytes: u32,
         /// Warps that multiply.
         warps: u32,
+    },
+    /// Groups that are no whole number of steps of 32.
+    #[error("groups of {group} weights cannot be streamed: multiples of 32 are supported")]
+    Group {
+        /// Weights of a group.
+        group: u32,
     },
 }
 
@@ -104,7 +114,7 @@ impl Unit {
     /// The longest unit of one stage of at most `stage_bytes` bytes, which has as many tiles for every one of `warps` warps.
     pub(crate) fn of_one_stage(warps: u32, stage_bytes: u32) -> Unit {
         let stage_tiles = stage_bytes / BYTES / warps * warps;
-        Unit { k: stage_tiles * DEPTH, warps, stages: 1, stage_tiles }
+        Unit { k: stage_tiles * DEPTH, warps, stages: 1, stage_tiles, codes: None }
     }
 
     /// A unit in the fewest stages of at most `most` times `together` tiles, 1 at least.
@@ -114,7 +124,69 @@ impl Unit {
         }
         let all = k.div_ceil(DEPTH).div_ceil(together);
         let stages = all.div_ceil(most);
-        Ok(Unit { k, warps, stages, stage_tiles: all.div_ceil(stages) * together })
+        Ok(Unit { k, warps, stages, stage_tiles: all.div_ceil(stages) * together, codes: None })
+    }
+
+    /// A unit of rows of `k` codes, in stages that have as many tiles for every one of `warps` warps. The codes of a stage have
+    /// at most `stage_bytes` bytes, and at least half of that where the row has; behind them lie its factors. Of these
+    /// numbers of stages it is the one with the least padding, where a stage counts as half a round of tiles.
+    ///
+    /// # Errors
+    /// As [`Unit::new`]; if a group is no multiple of 32.
+    pub fn of_codes(k: u32, warps: u32, stage_bytes: u32, codes: Codes) -> Result<Unit, UnitError> {
+        let most = stage_bytes / BYTES / warps.max(1);
+        if most == 0 || warps == 0 {
+            return Err(UnitError::Stage { stage_bytes, warps });
+        }
+        if !(1..=MOST_K).contains(&k) {
+            return Err(UnitError::Length { k });
+        }
+        if let Some(group) = codes.group.filter(|&group| group == 0 || !group.is_multiple_of(DEPTH)) {
+            return Err(UnitError::Group { group });
+        }
+        let rounds = k.div_ceil(codes.depth()).div_ceil(warps);
+        let least = rounds.div_ceil(most);
+        let cost = |stages: &u32| 2 * rounds.div_ceil(*stages) * stages + stages;
+        let stages = (least..=rounds.div_ceil(most.div_ceil(2)).max(least)).min_by_key(cost).unwrap_or(least);
+        let (stage_tiles, codes) = (rounds.div_ceil(stages) * warps, Some(codes));
+        Ok(Unit { k, warps, stages, stage_tiles, codes })
+    }
+
+    /// How its weights are stored, where they are quantised; else they are bf16.
+    pub fn codes(self) -> Option<Codes> {
+        self.codes
+    }
+
+    /// k of a tile.
+    pub fn depth(self) -> u32 {
+        self.codes.map_or(DEPTH, Codes::depth)
+    }
+
+    /// Steps of 32 of k in a tile: two matrix instructions each.
+    pub fn steps(self) -> u32 {
+        self.depth() / DEPTH
+    }
+
+    /// Weights of a row that share their factors in a stage: what divides the group and the stage, in whole tiles where it is
+    /// more than one.
+    pub fn span(self) -> u32 {
+        let (stage, depth) = (self.stage_k(), self.depth());
+        let span = match self.codes.and_then(|codes| codes.group) {
+            Some(group) => common_divisor(group, stage),
+            None => stage,
+        };
+        if span.is_multiple_of(depth) { span } else { common_divisor(span, depth) }
+    }
+
+    /// Where the scales of a stage begin, bytes: `[spans, 8]` of their type.
+    pub(super) fn scales_at(self) -> u32 {
+        self.stage_tiles * BYTES
+    }
+
+    /// Where its zeros begin, bytes: `[spans, 8]` of bf16.
+    pub(super) fn zeros_at(self) -> u32 {
+        let scale = self.codes.map_or(0, |codes| codes.scale.bytes());
+        self.scales_at() + self.stage_k() / self.span() * Unit::ROWS * scale
     }
 
     /// Elements of a row.
@@ -129,12 +201,12 @@ impl Unit {
 
     /// Elements of a row in one stage.
     pub fn stage_k(self) -> u32 {
-        self.stage_tiles * DEPTH
+        self.stage_tiles * self.depth()
     }
 
     /// Tiles that hold a row, without those that the last stage adds.
     pub fn tiles(self) -> u32 {
-        self.k.div_ceil(DEPTH)
+        self.k.div_ceil(self.depth())
     }
 
     /// Stages of the unit.
@@ -157,9 +229,15 @@ impl Unit {
         self.warps
     }
 
-    /// Bytes of one of its stages.
+    /// Bytes of one of its stages: tiles and, of quantised weights, factors, to a whole line of level two.
     pub fn stage_bytes(self) -> u32 {
-        self.stage_tiles * BYTES
+        match self.codes {
+            None => self.stage_tiles * BYTES,
+            Some(codes) => {
+                let factors = self.stage_k() / self.span() * codes.factor_bytes();
+                (self.stage_tiles * BYTES + factors).next_multiple_of(LINE)
+            }
+        }
     }
 
     /// Bytes of the unit.
@@ -174,7 +252,8 @@ impl Unit {
         warp + round * self.warps
     }
 
-    /// Where element (row, k) of so many units lies, in elements: unit after unit, tile after tile.
+    /// Where element (row, k) of so many units lies, in elements: unit after unit, tile after tile. Of quantised weights that is
+    /// where codes lie, were there no factors behind each stage.
     ///
     /// ```
     /// use tilewright_kernels::gemv::Unit;
@@ -184,15 +263,21 @@ impl Unit {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn layout(self, units: u32) -> Layout {
-        packed(units, self.stages * self.stage_tiles)
+        self.packed(units, self.stages * self.stage_tiles)
     }
 
     /// A stage, (row, k) to element.
     pub fn stage_layout(self) -> Layout {
-        packed(1, self.stage_tiles)
+        self.packed(1, self.stage_tiles)
     }
 
-    /// A stage as the lanes read it: (lane, tile) to the first of eight elements.
+    /// So many units of so many tiles: (row, k) to element.
+    pub(super) fn packed(self, units: u32, tiles: u32) -> Layout {
+        let tile = self.codes.map_or(Tile::LAYOUT, Codes::tile);
+        Layout::constant(tile.blocked_product(&modes(&[leaf(units, tiles), leaf(tiles, 1)])))
+    }
+
+    /// A stage as the lanes read it: (lane, tile) to the first of its 16 bytes, counted in elements of bf16.
     pub(super) fn stage_lanes(self) -> Layout {
         modes(&[LANES, leaf(self.stage_tiles, ELEMENTS)])
     }
@@ -211,7 +296,7 @@ impl Unit {
         (stage * each) as usize..((stage + 1) * each).min(self.k) as usize
     }
 
-    /// What packs its rows.
+    /// What packs its rows, of bf16.
     pub fn packer(self) -> Packer {
         let layout = self.stage_layout();
         let [rows, columns] = [0, 1].map(|mode| Layout::constant(layout.mode(mode)));
@@ -221,11 +306,6 @@ impl Unit {
         };
         Packer { unit: self, run, rows: starts(rows, 1), columns: starts(columns, run) }
     }
-}
-
-/// So many units of so many tiles: (row, k) to element.
-fn packed(units: u32, tiles: u32) -> Layout {
-    Layout::constant(Tile::LAYOUT.blocked_product(&modes(&[leaf(units, tiles), leaf(tiles, 1)])))
 }
 
 /// Packs rows into units and stages, run by run as the layout of a stage has them: elements of a row that lie one behind the

@@ -6,8 +6,10 @@
 use half::bf16;
 use tilewright_codegen::build::{Builder, Ptr, Shared, Val};
 
-use super::Unit;
+use super::codes::{Codes, Factors};
+use super::{Unit, convert};
 use crate::mma::Accumulator;
+use crate::quant::Code;
 use crate::tile::{Index, LayoutTensor};
 
 /// A lane's activations that meet a tile: eight of a vector of the first eight and, where there are any, eight of a vector of
@@ -47,6 +49,12 @@ impl<'k> WarpTile<'k> {
         Index::below(k.warp(), unit.warps()) + round * unit.warps()
     }
 
+    /// Loads this lane's weights of the tile with their factors.
+    #[track_caller]
+    pub fn load_codes(self, unit: Unit, codes: Codes, stage: Ptr<'k, Shared, u8>) -> (Packed<'k>, Vec<Factors<'k>>) {
+        (self.load(unit, stage.cast()), unit.factors(codes, stage.at(unit.scales_at()), self.tile))
+    }
+
     /// Loads this lane's weights of the tile.
     #[track_caller]
     pub fn load(self, unit: Unit, stage: Ptr<'k, Shared, bf16>) -> Packed<'k> {
@@ -68,12 +76,24 @@ impl<'k> Packed<'k> {
     }
 }
 
-/// Packed weights as the B operands of two instructions. Weights of bf16 are packed as they are.
-fn operands<'k>(codes: [Val<'k, u32>; 4]) -> [Val<'k, u32>; 4] {
-    codes
+/// Packed weights of a step of a tile as the B operands of two instructions. Weights of bf16 are packed as they are, and a
+/// tile is a step.
+fn operands<'k>(
+    k: &'k Builder,
+    packed: Packed<'k>,
+    quantised: Option<(Code, Option<Val<'k, u32>>)>,
+    step: u32,
+) -> [Val<'k, u32>; 4] {
+    match quantised {
+        None => packed.codes,
+        Some((code, addend)) => {
+            let words = convert::words(code);
+            convert::convert(k, code, &packed.codes[step as usize * words..][..words], addend)
+        }
+    }
 }
 
-/// Multiplies tiles: tile number `round` of `tiles` with `fragments(round)`. Where the tiles are loaded before, they are in
+/// Multiplies tiles of bf16: tile number `round` of `tiles` with `fragments(round)`. Where the tiles are loaded before, they are in
 /// flight together. A tile that does not exist adds nothing.
 pub fn multiply<'k>(
     k: &'k Builder,
@@ -81,21 +101,47 @@ pub fn multiply<'k>(
     fragments: impl Fn(u32) -> Vec<Fragment<'k>>,
     sums: Chains<'k>,
 ) {
-    for (round, Packed { codes, exists }) in (0..).zip(tiles) {
-        let products = || {
-            let w = operands(codes);
-            for (number, x) in (0..).zip(fragments(round)) {
-                let high = x.high.unwrap_or([k.lit(0u32); 4]);
-                for step in 0..2 {
-                    let i = 2 * step as usize;
-                    let a = [x.low[i], high[i], x.low[i + 1], high[i + 1]];
-                    sums.at(2 * round + step, number).mma::<bf16>(&[a.into()], &[[w[i], w[i + 1]].into()]);
-                }
-            }
-        };
-        match exists {
+    for (round, tile) in (0..).zip(tiles) {
+        let products = || instructions(k, operands(k, tile, None, 0), &fragments(round), 2 * round, sums);
+        match tile.exists {
             Some(exists) => k.when(exists, products),
             None => products(),
+        }
+    }
+}
+
+/// The instructions of a step, whose number in turn is `first`.
+fn instructions<'k>(k: &'k Builder, w: [Val<'k, u32>; 4], fragments: &[Fragment<'k>], first: u32, sums: Chains<'k>) {
+    for (number, x) in (0..).zip(fragments) {
+        let high = x.high.unwrap_or([k.lit(0u32); 4]);
+        for step in 0..2 {
+            let i = 2 * step as usize;
+            let a = [x.low[i], high[i], x.low[i + 1], high[i + 1]];
+            sums.at(first + step, number).mma::<bf16>(&[a.into()], &[[w[i], w[i + 1]].into()]);
+        }
+    }
+}
+
+/// Sums of a group that take turns: a tile has four, and its warp three more tiles.
+const GROUP_CHAINS: u32 = 2;
+
+/// Multiplies tiles of codes with their factors: step `number` of the warp's steps with `fragments(number)`. The products of a
+/// group, or of a tile where that is less, are summed by themselves, scaled, and added to `sums`, which is one chain.
+pub fn multiply_codes<'k>(
+    k: &'k Builder,
+    (unit, codes): (Unit, Codes),
+    tiles: &[(Packed<'k>, Vec<Factors<'k>>)],
+    fragments: impl Fn(u32) -> Vec<Fragment<'k>>,
+    sums: Chains<'k>,
+) {
+    for (round, (tile, factors)) in (0..).zip(tiles) {
+        for (run, Factors { scales, addend }) in (0..).zip(factors) {
+            let group = Chains::new(k, sums.atoms, GROUP_CHAINS);
+            for step in run * unit.run()..(run + 1) * unit.run() {
+                let w = operands(k, *tile, Some((codes.code, *addend)), step);
+                instructions(k, w, &fragments(round * unit.steps() + step), 2 * step, group);
+            }
+            sums.add_scaled(group, *scales);
         }
     }
 }
@@ -135,6 +181,15 @@ impl<'k> Chains<'k> {
     /// Where the product of a step with a fragment goes. Fragments beyond the atoms are more of the same vectors.
     fn at(self, step: u32, fragment: u32) -> Accumulator<'k, f32> {
         self.chain((self.first + step) % self.chains).rows_of_atoms(fragment % self.atoms, 1)
+    }
+
+    /// Adds what others have together, times the scales of the two features of each pair of registers.
+    #[track_caller]
+    fn add_scaled(self, group: Chains<'k>, scales: [Val<'k, f32>; 2]) {
+        let own = self.chain(0).registers();
+        for register in 0..own.len() {
+            own.set(register, group.get(register).fma(scales[register as usize % 2], own.get(register)));
+        }
     }
 
     /// What the chains have together: registers `4·atom` to `4·atom + 3` are those of its fragment.

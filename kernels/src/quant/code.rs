@@ -58,6 +58,20 @@ impl Code {
         }
     }
 
+    /// The code of that name.
+    pub fn from_name(name: &str) -> Option<Code> {
+        Code::ALL.into_iter().find(|code| code.name() == name)
+    }
+
+    /// The zero point of symmetric schemes: the middle of unsigned integers, else 0.
+    pub const fn middle(self) -> i16 {
+        match self {
+            Code::U4 => 8,
+            Code::U8 => 128,
+            Code::I4 | Code::I8 | Code::E4m3 | Code::E2m1 => 0,
+        }
+    }
+
     /// Whether it is an integer, which alone may have a zero point.
     pub const fn is_integer(self) -> bool {
         matches!(self, Code::U4 | Code::I4 | Code::U8 | Code::I8)

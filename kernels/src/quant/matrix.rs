@@ -1,8 +1,10 @@
 //! The canonical form of a quantised matrix, and what must hold of it.
 
+use half::{bf16, f16};
 use thiserror::Error;
 
 use super::Code;
+use crate::tile::Float;
 
 /// The zero points of a matrix: the numbers of codes that mean 0, in -128 to 255.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -165,6 +167,34 @@ impl QuantMatrix {
         match &self.0.zeros {
             Zeros::Same(zero) => *zero,
             Zeros::Each(zeros) => zeros[row * self.groups() + group],
+        }
+    }
+
+    /// Whether some zero point is not the one of symmetric schemes ([`Code::middle`]).
+    pub fn has_zeros(&self) -> bool {
+        let middle = self.0.code.middle();
+        match &self.0.zeros {
+            Zeros::Same(zero) => *zero != middle,
+            Zeros::Each(zeros) => zeros.iter().any(|&zero| zero != middle),
+        }
+    }
+
+    /// The narrowest type that holds every scale exactly: bf16, f16 or f32.
+    ///
+    /// ```
+    /// use tilewright_kernels::{quant::{Code, Rounding, nearest}, tile::Float};
+    /// let rounding = Rounding { code: Code::I8, zero: 0, group: 2, store: |_| 1.0 + 1.0 / 1024.0 };
+    /// assert_eq!(nearest(&[1.0, 2.0], 1, 2, &rounding)?.scale_float(), Float::F16);
+    /// # Ok::<(), tilewright_kernels::quant::QuantError>(())
+    /// ```
+    pub fn scale_float(&self) -> Float {
+        let exact = |round: fn(f32) -> f32| self.0.scales.iter().all(|&scale| round(scale) == scale);
+        if exact(|scale| bf16::from_f32(scale).to_f32()) {
+            Float::Bf16
+        } else if exact(|scale| f16::from_f32(scale).to_f32()) {
+            Float::F16
+        } else {
+            Float::F32
         }
     }
 

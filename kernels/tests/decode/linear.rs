@@ -5,13 +5,15 @@ use tilewright_codegen::build::{Builder, block, record};
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::trial::{Bound, BufferId, Draw, Expected, Trial};
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::gemv::Unit;
 use tilewright_kernels::gemv::linear::{AOperand, Input, Linear, Operand, Output, Packing, linear};
+use tilewright_kernels::gemv::{Codes, Unit};
 use tilewright_kernels::naive;
+use tilewright_kernels::quant::Code;
 use tilewright_kernels::sample::tiles::TileBests;
 use tilewright_kernels::tile::{Array, Float};
 use tilewright_kernels::warps::ConsumerWarps;
 
+use crate::quantised::{every_code, pack_codes, quantised};
 use crate::stored::{self, UNIT};
 use crate::supply::{Supply, a_operand, pack, reading, scratch, sums};
 use crate::{conflicts, right, surveyed};
@@ -46,8 +48,10 @@ struct Case {
     stage_bytes: u32,
     /// Units of a group.
     group: u32,
-    /// The way that activations take.
+    /// Where the A operand lives.
     a_operand: AOperand,
+    /// How weights are quantised, where they are.
+    codes: Option<Codes>,
 }
 
 const EPS: f32 = 1e-5;
@@ -75,16 +79,40 @@ impl Case {
             stage_bytes: warps * 512 * draw.between(1..=3),
             group: draw.between(2..=5),
             a_operand: AOperand::Shared,
+            codes: None,
         };
         Case { a_operand: a_operand(draw, case.unit(), case.packing()), ..case }
     }
 
+    /// The same with quantised weights: codes, groups, zeros and scales at random. Logits are whole numbers.
+    fn draw_quantised(draw: &mut Draw) -> Case {
+        let case = Case::draw(draw);
+        let code = [Code::U4, Code::I4, Code::U8, Code::I8, Code::E4m3][draw.between(0..=4) as usize];
+        let code = if case.to == To::Logits { Code::U4 } else { code };
+        let group = [None, Some(32), Some(64), Some(96), Some(128)][draw.between(0..=4) as usize];
+        let zeros = code.is_integer() && draw.between(0..=1) == 0;
+        let scale = [Float::F32, Float::F16, Float::Bf16][draw.between(0..=2) as usize];
+        let codes = Codes { code, group, zeros, scale };
+        let case = Case { k: 4 * draw.between(1..=150), codes: Some(codes), ..case };
+        Case { a_operand: a_operand(draw, case.unit(), case.packing()), ..case }
+    }
+
     fn unit(self) -> Unit {
-        Unit::new(self.k, self.warps, self.stage_bytes).expect("a unit")
+        match self.codes {
+            None => Unit::new(self.k, self.warps, self.stage_bytes).expect("a unit"),
+            Some(Codes { code, group, zeros, scale }) => {
+                let codes = Codes::new(code, group.map(|group| group as usize), zeros, scale).expect("a form");
+                Unit::of_codes(self.k, self.warps, self.stage_bytes, codes).expect("a unit")
+            }
+        }
     }
 
     fn packing(self) -> Packing {
         Packing::of(self.rows, if self.from == From::Plain { self.x } else { Float::F32 })
+    }
+
+    fn operand_bytes(self) -> u32 {
+        Operand::bytes(self.unit(), self.packing()).max(self.a_operand.operand_bytes(self.unit(), self.packing()))
     }
 
     fn tiles(self) -> u32 {
@@ -126,7 +154,7 @@ impl Case {
             bias: self.bias.then_some(f32s(bias)),
             output,
         };
-        let scratch = scratch(team, Operand::bytes(unit, self.packing()), self.rows, sums(self.a_operand, self.group));
+        let scratch = scratch(team, self.operand_bytes(), self.rows, sums(self.a_operand, self.group));
         let units = (tile.end - first + 7) / 8 * streams;
         let supply = Supply::new(team, unit, weights, units, self.tile * streams, self.a_operand);
         linear(team, scratch, &supply, tile);
@@ -177,10 +205,24 @@ fn product(rows: &[Vec<f64>], weight: &[f64], bias: Option<&[f64]>) -> (Vec<f64>
     (rows.iter().flat_map(|row| naive::linear(row, weight, bias)).collect(), largest)
 }
 
+/// A matrix, and how it lies in units.
+fn weights(case: Case, draw: &mut Draw) -> (Vec<f64>, Vec<bf16>) {
+    let order: Vec<[Option<usize>; 8]> = (0..(case.n as usize).div_ceil(8))
+        .map(|unit| std::array::from_fn(|i| Some(unit * 8 + i).filter(|&row| row < case.n as usize)))
+        .collect();
+    let Some(codes) = case.codes else {
+        let weights = case.numbers(draw, Float::Bf16, case.n * case.k);
+        let brain: Vec<bf16> = weights.iter().map(|&v| bf16::from_f64(v)).collect();
+        let laid = pack(case.unit(), &brain, &order);
+        return (weights, laid);
+    };
+    let matrix = quantised(draw, [case.n as usize, case.k as usize], codes, case.to == To::Logits);
+    (naive::dequantize(&matrix), pack_codes(case.unit(), &matrix, &order))
+}
+
 fn trial(case: Case, draw: &mut Draw) -> Trial {
     let given = given(case, draw);
-    let matrix = |draw: &mut Draw| case.numbers(draw, Float::Bf16, case.n * case.k);
-    let (weights, ups) = (matrix(draw), matrix(draw));
+    let ((weights, laid), (ups, laid_ups)) = (weights(case, draw), weights(case, draw));
     let bias: [Vec<f64>; 2] = [0, 1].map(|_| case.numbers(draw, Float::F32, case.n));
     let residual = case.numbers(draw, Float::F32, case.rows * case.n);
     let biased = |at: usize| case.bias.then_some(bias[at].as_slice());
@@ -199,15 +241,10 @@ fn trial(case: Case, draw: &mut Draw) -> Trial {
     };
     let bound = Bound { absolute: if case.to == To::Logits { 0.0 } else { bound }, relative: 0.0 };
 
-    let brain = |values: &[f64]| values.iter().map(|&v| bf16::from_f64(v)).collect::<Vec<_>>();
-    let order: Vec<[Option<usize>; 8]> = (0..(case.n as usize).div_ceil(8))
-        .map(|unit| std::array::from_fn(|i| Some(unit * 8 + i).filter(|&row| row < case.n as usize)))
-        .collect();
-    let mut laid = pack(case.unit(), &brain(&weights), &order);
+    let mut laid = laid;
     if case.to == To::SiluMul {
         let bytes = case.unit().bytes() as usize / 2;
-        let ups = pack(case.unit(), &brain(&ups), &order);
-        laid = laid.chunks(bytes).zip(ups.chunks(bytes)).flat_map(|(y, up)| [y, up].concat()).collect();
+        laid = laid.chunks(bytes).zip(laid_ups.chunks(bytes)).flat_map(|(y, up)| [y, up].concat()).collect();
     }
     let kernel = record("linear", Arch::Sm80, block(case.warps * 32), |k| case.record(k));
     let mut trial =
@@ -238,6 +275,69 @@ fn best(trial: &mut Trial, case: Case, y: &[f64]) -> (BufferId, BufferId) {
         }
     }
     (trial.output("value", Expected::exact(&values)), trial.output("index", Expected::exact(&indexes)))
+}
+
+#[test]
+fn random_layers_of_codes() {
+    for seed in 0..120 {
+        let mut draw = Draw::new(seed);
+        let case = Case::draw_quantised(&mut draw);
+        let counters = right(&trial(case, &mut draw), seed);
+        let extra = conflicts(&counters, reading(case.a_operand));
+        assert_eq!(extra, 0, "bank conflicts: {case:?}");
+    }
+}
+
+/// Rows of one-hot activations bring weights out as they are: every code at every place of a lane's word, bit for bit.
+#[test]
+fn every_code_is_exact() {
+    for (code, zeros) in [
+        (Code::U4, false),
+        (Code::U4, true),
+        (Code::I4, true),
+        (Code::U8, false),
+        (Code::U8, true),
+        (Code::I8, false),
+        (Code::E4m3, false),
+    ] {
+        let [n, k] = [code.count(), 512 / code.bits()];
+        let codes = Codes { code, group: Some(k as u32), zeros, scale: Float::F32 };
+        let matrix = every_code(codes, [n, k]);
+        let expected: Vec<f64> = naive::dequantize(&matrix);
+        let case = Case {
+            from: From::Plain,
+            to: To::Store,
+            rows: 16,
+            k: k as u32,
+            n: n as u32,
+            tile: (n / 8) as u32,
+            bias: false,
+            x: Float::Bf16,
+            out: Float::F32,
+            warps: 1,
+            stage_bytes: 512,
+            group: 4,
+            a_operand: AOperand::Registers,
+            codes: Some(codes),
+        };
+        let order: Vec<_> = (0..n / 8).map(|unit| std::array::from_fn(|i| Some(unit * 8 + i))).collect();
+        for first in (0..k).step_by(16) {
+            let kernel = record("linear", Arch::Sm80, block(32), |b| case.record(b));
+            let mut trial = Trial::new(verify(kernel).unwrap_or_else(|e| panic!("{e}")), 1).note(format!("{case:?}"));
+            let one_hot = |at: usize| f64::from(u8::from(at % k == first + at / k));
+            let x: Vec<f64> = (0..16 * k).map(one_hot).collect();
+            let y: Vec<f64> = (0..16 * n).map(|at| expected[at % n * k + first + at / n]).collect();
+            let weights = trial.input("weights", &pack_codes(case.unit(), &matrix, &order));
+            let x = stored::input(&mut trial, "x", Float::Bf16, &x);
+            let [weight, bias, up_bias, residual] =
+                ["weight", "bias", "up_bias", "residual"].map(|name| trial.scratch::<f32>(name, 1));
+            let none = Bound { absolute: 0.0, relative: 0.0 };
+            let out = stored::output(&mut trial, "out", Float::F32, &y, none);
+            let (value, index) = (trial.scratch::<f32>("value", 1), trial.scratch::<i32>("index", 1));
+            let given = [weights, x, weight, bias, up_bias, residual, out, value, index];
+            right(&given.into_iter().fold(trial, Trial::pass), first as u64);
+        }
+    }
 }
 
 #[test]

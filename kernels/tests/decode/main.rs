@@ -6,6 +6,7 @@ mod attention;
 mod linear;
 mod paged;
 mod qkv;
+mod quantised;
 mod sample;
 #[path = "../../src/stored.rs"]
 mod stored;

@@ -34,7 +34,7 @@ struct Case {
     warps: u32,
     paged: Paged,
     position: Vec<i32>,
-    /// The way that activations take.
+    /// Where the A operand lives.
     a_operand: AOperand,
 }
 

@@ -121,7 +121,7 @@ impl DeviceOp for Embed {
     fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {
         let (columns, hidden) = (self.cols.len() as u32, plan.extent(self.table, 0)?);
         multiple("the columns of an embedding task", columns | self.cols.lo as u32, 4, "a multiple of 4")?;
-        let unit = plan.unit(hidden)?;
+        let unit = plan.table(hidden, self.table)?;
         let features = plan.extent(self.table, 1)? as usize;
         let stream = plan.stream(Rows::Matrix(self.table), unit, features);
         let (weights, deal) = (plan.start(stream), plan.deal(stream));

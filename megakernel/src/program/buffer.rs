@@ -7,6 +7,7 @@ use tilewright_kernels::tile::Float;
 use tilewright_layout::DType;
 
 use super::id::BufferId;
+use super::quantised::Quantised;
 
 /// A named row-major array.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -26,6 +27,9 @@ pub struct Buffer {
     /// Where a weight's values come from; weights only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Source>,
+    /// How a weight is quantised, where it is; weights only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quantised: Option<Quantised>,
     /// Byte offset in the shared activation arena; activations only. Two buffers whose bytes overlap there alias.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arena: Option<u64>,
@@ -102,6 +106,14 @@ impl Buffer {
         self.shape.iter().try_fold(1usize, |n, &extent| n.checked_mul(extent))
     }
 
+    /// Bytes that so many of its elements take where they are stored: of quantised weights codes and their factors.
+    pub fn stored_bytes(&self, elements: usize) -> u64 {
+        match (self.quantised.and_then(|form| form.codes().ok()), self.shape.last()) {
+            (Some(codes), Some(&k)) => (elements as f64 * codes.bits(k as u32) / 8.0).ceil() as u64,
+            _ => (elements as u64).saturating_mul(self.dtype.bytes() as u64),
+        }
+    }
+
     /// Bytes it takes, or `None` where the product overflows.
     pub fn bytes(&self) -> Option<usize> {
         self.elements()?.checked_mul(self.dtype.bytes())
@@ -115,7 +127,7 @@ pub(crate) fn float_of(dtype: DType) -> Option<Float> {
 }
 
 /// `DType` by name: the layout crate has no serde.
-mod dtype_name {
+pub(super) mod dtype_name {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
     use tilewright_layout::DType;
 

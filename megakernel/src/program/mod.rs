@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `id` | typed indexes |
 //! | `buffer` | named arrays: weights, activations, KV pools, cells, inputs, outputs |
+//! | `quantised` | how a weight is quantised |
 //! | `region` | boxes of indexes |
 //! | `task` | tasks, waits, counters |
 //! | `json` | the versioned text form |
@@ -15,6 +16,7 @@
 mod buffer;
 mod id;
 mod json;
+mod quantised;
 mod region;
 mod task;
 
@@ -31,6 +33,7 @@ pub(crate) use buffer::float_of;
 pub use buffer::{Buffer, BufferKind, Source};
 pub use id::{BufferId, CounterId, SmId, TaskId};
 pub use json::{FORMAT, JsonError, VERSION};
+pub use quantised::Quantised;
 pub use region::{MAX_RANK, Region, Span};
 pub use task::{Counter, MAX_SIGNALS, MAX_WAITS, Task, Wait};
 
@@ -75,7 +78,7 @@ impl Program {
     ) -> BufferId {
         let id = BufferId::from(self.buffers.len());
         let (name, shape) = (name.into(), shape.to_vec());
-        self.buffers.push(Buffer { id, name, kind, dtype, shape, source: None, arena: None });
+        self.buffers.push(Buffer { id, name, kind, dtype, shape, source: None, quantised: None, arena: None });
         id
     }
 

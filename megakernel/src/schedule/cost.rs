@@ -31,7 +31,7 @@ pub fn bytes(program: &Program, task: &Task, context: usize) -> Bytes {
     let mut seen = HashSet::with_capacity(task.reads.len());
     for region in task.reads.iter().filter(|r| seen.insert(**r)) {
         let Some(buffer) = program.buffers.get(region.buffer.index()) else { continue };
-        let size = |elements: usize| (elements as u64).saturating_mul(buffer.dtype.bytes() as u64);
+        let size = |elements: usize| buffer.stored_bytes(elements);
         match buffer.kind {
             BufferKind::Weight | BufferKind::KvPool => sum.device += size(task.op.drawn(region, &operands, context)),
             BufferKind::Activation | BufferKind::Cell | BufferKind::Input | BufferKind::Output => {

@@ -172,10 +172,10 @@ fn fill<T: Element>(tensor: &TensorSpec, seed: u64, data: &mut AlignedBytes) {
     Uniform::of(tensor).fill::<T>(&tensor.name, seed, bytemuck::cast_slice_mut(&mut data.0));
 }
 
-const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+pub(super) const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The output function of the generator SplitMix64 (Steele, Lea and Flood, 2014).
-fn splitmix(state: u64) -> u64 {
+pub(super) fn splitmix(state: u64) -> u64 {
     let mut z = state.wrapping_add(GOLDEN);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -183,6 +183,6 @@ fn splitmix(state: u64) -> u64 {
 }
 
 /// The 64-bit hash FNV-1a.
-fn fnv1a(bytes: &[u8]) -> u64 {
+pub(super) fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }

@@ -12,6 +12,8 @@ use tilewright_megakernel::validate::Placed;
 use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions};
 use tilewright_megakernel::vm::reference::{KvState, Machine, StepCells};
 
+use tilewright_megakernel::weights::Weights;
+
 use super::lab::{chain, device, relative, weights};
 
 /// Tokens of a sequence, and pages of 16.
@@ -40,11 +42,18 @@ pub struct Both {
 impl Both {
     /// Machines whose pools hold the same random numbers.
     pub fn new(spec: &ModelSpec, [rows, splits, sms]: [usize; 3], draw: &mut Draw, options: DeviceOptions) -> Both {
-        let (program, weights) = (placed(spec, rows, splits, sms), weights(spec));
-        let reference = Machine::new(program.clone(), &weights, 1).unwrap();
+        let program = placed(spec, rows, splits, sms);
+        Both::of(program, &weights(spec), draw, options)
+    }
+
+    /// The same of a program with these weights.
+    pub fn of(program: Placed, weights: &dyn Weights, draw: &mut Draw, options: DeviceOptions) -> Both {
+        let sms = program.target.sms;
+        let reference = Machine::new(program.clone(), weights, 1).unwrap();
+        let rows = reference.program().buffers.iter().find(|buffer| buffer.name == LOGITS).unwrap().shape[0];
         let mut kv = KvState::new(reference.program()).unwrap();
         let device = device(draw.between(0..=1 << 20).into(), sms);
-        let mut device = DeviceMachine::load(program, &weights, &device, options, &mut |_, _| ()).unwrap();
+        let mut device = DeviceMachine::load(program, weights, &device, options, &mut |_, _| ()).unwrap();
         for pool in reference.program().buffers.iter().filter(|buffer| buffer.kind == BufferKind::KvPool) {
             let values = draw.floats(pool.elements().unwrap(), bf16::from_f64);
             device.set_pool(&pool.name, &values).unwrap();

@@ -15,6 +15,8 @@ mod lab;
 mod merges;
 mod mutants;
 mod paths;
+mod quantised;
+mod quantised_resources;
 mod refusals;
 mod resident;
 mod resources;

@@ -3,12 +3,14 @@
 //! | file | what it does |
 //! |---|---|
 //! | `recipe` | a [`Scheme`] and a group become codes, names of tensors and `quantization_config` |
+//! | `loaded` | the same while loading: [`Checkpoint::quantised`] |
 //! | `write` | the tensors one after the other into a safetensors file |
 //!
 //! Linear layers of the decoder are quantised; embeddings, head, norms and biases stay as they are. Codes are rounded to
 //! nearest with the scale that minimises a group's squared error (`tilewright_kernels::quant::nearest`); scales are stored
 //! in the type of the weights.
 
+mod loaded;
 mod recipe;
 mod write;
 

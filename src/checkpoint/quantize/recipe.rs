@@ -35,8 +35,16 @@ impl Scheme {
         }
     }
 
+    /// Columns of a group where nothing is said; `None`: a row is one.
+    pub const fn group(self) -> Option<usize> {
+        match self {
+            Scheme::W4A16 | Scheme::W8A16 => Some(GROUP),
+            Scheme::Fp8 => None,
+        }
+    }
+
     /// The code of its weights, and the code that means 0.
-    const fn code(self) -> (Code, i16) {
+    pub(crate) const fn code(self) -> (Code, i16) {
         match self {
             Scheme::W4A16 => (Code::U4, 8),
             Scheme::W8A16 => (Code::U8, 128),
@@ -52,7 +60,7 @@ impl fmt::Display for Scheme {
 }
 
 /// Columns of a group where nothing is said.
-const GROUP: usize = 128;
+pub(crate) const GROUP: usize = 128;
 /// The least group that is written.
 const LEAST: usize = 16;
 

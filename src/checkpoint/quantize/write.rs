@@ -7,6 +7,7 @@ use std::path::Path;
 
 use rayon::prelude::*;
 use serde_json::{Map, json};
+use tilewright_kernels::quant::QuantMatrix;
 use tilewright_layout::DType;
 use tilewright_megakernel::model::TensorSpec;
 use tilewright_megakernel::weights::{WeightTensor, Weights};
@@ -71,7 +72,7 @@ impl Piece {
     }
 
     fn extents(&self) -> [usize; 2] {
-        [self.spec.shape.first().copied().unwrap_or(1), self.spec.shape.get(1).copied().unwrap_or(1)]
+        extents(&self.spec.shape)
     }
 
     fn planned(&self, recipe: &Recipe) -> Vec<Planned> {
@@ -86,17 +87,26 @@ impl Piece {
 
     fn contents(&self, recipe: &Recipe) -> Result<Vec<Vec<u8>>, QuantizeError> {
         let Some(module) = &self.module else { return Ok(vec![self.bytes().to_vec()]) };
-        let dtype = self.weight.dtype();
-        let wide: Vec<f32> = match dtype {
-            DType::F32 => self.weight.as_f32().map(<[f32]>::to_vec),
-            DType::BF16 => self.weight.as_bf16().map(|w| w.iter().map(|w| w.to_f32()).collect()),
-            DType::F16 => self.weight.as_f16().map(|w| w.iter().map(|w| w.to_f32()).collect()),
-            _ => None,
-        }
-        .ok_or_else(|| QuantizeError::Dtype { module: module.clone(), found: dtype })?;
-        let matrix = recipe.quantize(module, &wide, self.extents(), dtype)?;
-        Ok(recipe.contents(&matrix, dtype))
+        let matrix = matrix(recipe, module, &self.weight)?;
+        Ok(recipe.contents(&matrix, self.weight.dtype()))
     }
+}
+
+/// A module's weight, quantised.
+pub(super) fn matrix(recipe: &Recipe, module: &str, weight: &WeightTensor) -> Result<QuantMatrix, QuantizeError> {
+    let dtype = weight.dtype();
+    let wide: Vec<f32> = match dtype {
+        DType::F32 => weight.as_f32().map(<[f32]>::to_vec),
+        DType::BF16 => weight.as_bf16().map(|w| w.iter().map(|w| w.to_f32()).collect()),
+        DType::F16 => weight.as_f16().map(|w| w.iter().map(|w| w.to_f32()).collect()),
+        _ => None,
+    }
+    .ok_or_else(|| QuantizeError::Dtype { module: module.to_owned(), found: dtype })?;
+    recipe.quantize(module, &wide, extents(weight.shape()), dtype)
+}
+
+fn extents(shape: &[usize]) -> [usize; 2] {
+    [shape.first().copied().unwrap_or(1), shape.get(1).copied().unwrap_or(1)]
 }
 
 /// The file's length field and header, padded so that the data are aligned.

@@ -71,8 +71,9 @@ pub fn run_all(device: Device, args: &DecodeArgs, journal: &Journal) -> Result<(
 /// Runs the suite.
 pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &Journal) -> Result<(), Failure> {
     let spec = subject.spec()?;
-    let (rows, context, tokens) = (subject.rows(), subject.context(), args.tokens);
-    let shape = shape(&spec, rows, context);
+    let (context, tokens) = (subject.context(), args.tokens);
+    let shape = shape(&spec, subject);
+    let scheme = subject.scheme().map_or(String::new(), |scheme| format!(", {scheme}"));
     // A launch that feeds itself, and launches of one token.
     if journal.skips("decode", &shape, 2) {
         return Ok(());
@@ -90,8 +91,8 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &J
     sequences(&mut subject, first)?;
     let bytes = bytes(&subject, context - tokens / 2);
     let row = |what: &str, samples_us: Vec<f64>| {
-        let variant = format!("{what}, median of {}", samples_us.len());
-        let shape = shape.map(|(name, extent)| (name.to_owned(), extent)).into();
+        let variant = format!("{what}{scheme}, median of {}", samples_us.len());
+        let shape = shape.iter().map(|&(name, extent)| (name.to_owned(), extent)).collect();
         let row = Row { suite: "decode".into(), who: OURS.into(), shape, variant, samples_us, ..Row::default() };
         let summary = Summary::of(&row);
         let (median_us, best_us) = summary.map(|summary| (summary.median, summary.best)).unzip();
@@ -108,9 +109,11 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &J
 }
 
 /// The shape of a row.
-fn shape(spec: &ModelSpec, rows: usize, context: usize) -> [(&'static str, u64); 4] {
-    [("batch", rows), ("context", context), ("hidden", spec.hidden), ("layers", spec.layers)]
-        .map(|(name, extent)| (name, extent as u64))
+fn shape(spec: &ModelSpec, subject: &SubjectArgs) -> Vec<(&'static str, u64)> {
+    let (rows, context) = (subject.rows(), subject.context());
+    let shape = [("batch", rows), ("context", context), ("hidden", spec.hidden), ("layers", spec.layers)];
+    let bits = subject.scheme().map(|scheme| ("weight_bits", scheme.code().0.bits()));
+    shape.into_iter().chain(bits).map(|(name, extent)| (name, extent as u64)).collect()
 }
 
 /// What is tuned: one model, batch and context.
@@ -154,7 +157,7 @@ impl Tunable for Tokens<'_> {
     }
 
     fn shape(&self) -> Vec<(&'static str, u64)> {
-        shape(&self.spec, self.subject.rows(), self.subject.context()).to_vec()
+        shape(&self.spec, self.subject)
     }
 
     fn space(&self) -> Space {
@@ -171,7 +174,8 @@ impl Tunable for Tokens<'_> {
         let expected = match self.expected.get() {
             Some(expected) => expected,
             None => {
-                let shipped = self.logits(&mut self.open(&self.space().at(0))?)?;
+                let space = self.space();
+                let shipped = self.logits(&mut self.open(&space.at(space.shipped()))?)?;
                 self.expected.get_or_init(|| shipped)
             }
         };
@@ -282,8 +286,8 @@ fn by_launches(subject: &mut Subject, first: usize, tokens: usize) -> Result<Vec
 fn bytes(subject: &Subject, position: usize) -> u64 {
     let (spec, program) = (&subject.spec, subject.program());
     let weights = program.buffers.iter().filter(|buffer| buffer.kind == BufferKind::Weight);
-    let weights: usize = weights.map(|buffer| buffer.bytes().unwrap_or(0)).sum();
+    let weights: u64 = weights.map(|buffer| buffer.stored_bytes(buffer.elements().unwrap_or(0))).sum();
     let embedding = if spec.tied_embeddings { 0 } else { (spec.vocab - subject.rows) * spec.hidden * 2 };
     let cache = subject.rows * position * spec.layers * spec.kv_heads * spec.head_dim * 2 * 2;
-    (weights - embedding + cache) as u64
+    weights - embedding as u64 + cache as u64
 }

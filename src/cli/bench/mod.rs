@@ -41,7 +41,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use journal::Journal;
 use thiserror::Error;
-use tilewright_codegen::device::Name;
+use tilewright_codegen::device::{Device as OpenDevice, Name};
 use timing::Bench;
 
 pub use journal::this_call;
@@ -143,20 +143,17 @@ fn parse_extent(text: &str) -> Result<(String, u64), BenchError> {
 impl BenchArgs {
     /// The device that kernels are timed on.
     fn kernels(&self, journal: &Rc<Journal>) -> Result<Bench, Failure> {
-        let device = self.name()?.open()?;
+        let device = name_of(self.device)?.open()?;
         let stream = device.stream()?;
         let (replays, only) = (self.replays, self.only.clone());
         let tuned = self.tuned.as_deref().map(Results::open).transpose()?.as_ref().map(Tuned::of);
         Ok(Bench { device, stream, tuned: tuned.unwrap_or_default(), replays, only, journal: Rc::clone(journal) })
     }
 
-    fn name(&self) -> Result<Name, BenchError> {
-        name_of(self.device)
-    }
-
     /// The journal of the call.
     fn journal(&self) -> Result<Journal, Failure> {
-        let journal = journal_of(self.name()?, self.commit.clone())?;
+        let name = name_of(self.device)?;
+        let journal = journal_of(name, &name.open()?, self.commit.clone());
         // A simulated device takes minutes for a shape.
         let told = matches!(self.device, Device::Sim { .. }) || io::stderr().is_terminal();
         let journal = journal.within(self.budget).told(told);
@@ -176,19 +173,18 @@ fn name_of(device: Device) -> Result<Name, BenchError> {
     }
 }
 
-/// The journal of a call on a device.
-fn journal_of(name: Name, commit: Option<String>) -> Result<Journal, Failure> {
+/// The journal of a call on a device of that name.
+fn journal_of(name: Name, device: &OpenDevice, commit: Option<String>) -> Journal {
     let ordinal = if let Name::Cuda { ordinal } = name { Some(ordinal) } else { None };
-    let device = name.open()?;
     let mut journal = Journal::new(device.properties().name.clone(), ordinal, commit);
     // Rows without a ceiling of their own call are rows still.
     if ordinal.is_some() {
-        match peaks::measure(&device, peaks::Sizes::FULL) {
+        match peaks::measure(device, peaks::Sizes::FULL) {
             Ok(peaks) => (journal.call.read_peak, journal.call.matrix_peak) = (Some(peaks.read), peaks.matrix),
             Err(failure) => _ = failure.report(),
         }
     }
-    Ok(journal)
+    journal
 }
 
 /// Runs the subcommand.

@@ -1,6 +1,7 @@
 //! `tilewright generate`: a prompt's continuation, streamed; those of many prompts, batched.
 
 mod batch;
+mod result;
 mod single;
 
 use std::path::PathBuf;
@@ -12,9 +13,10 @@ use tilewright_kernels::naive::Sampling;
 
 use super::Failure;
 use super::interrupt::Interrupt;
-use super::load::load;
+use super::load::load_as;
 use super::prompt::PromptArgs;
-use crate::checkpoint::GenerationSettings;
+use super::quantize::parse_scheme;
+use crate::checkpoint::{GenerationSettings, Scheme};
 use crate::engine::{Device, Engine, EngineError, Penalties, Request, StopTexts};
 
 /// Continue a prompt with a model
@@ -53,6 +55,9 @@ pub struct GenerateArgs {
     /// Feed a single prompt in chunks of N tokens, 17 to 4096: fast on a GPU that has room for the weights twice
     #[arg(long, value_name = "N")]
     prompt_chunk: Option<usize>,
+    /// Quantise the linear layers while loading: w4a16, w8a16 or fp8
+    #[arg(long, value_name = "SCHEME", value_parser = parse_scheme)]
+    weights: Option<Scheme>,
     /// Print one JSON object at the end instead of streaming text
     #[arg(long)]
     json: bool,
@@ -109,7 +114,7 @@ pub fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
     StopTexts::new(args.stop.clone())?;
     args.batch.penalties(&GenerationSettings::default()).check()?;
     let texts = args.prompt.texts()?;
-    let mut engine = load(&args.model, args.device)?;
+    let mut engine = load_as(&args.model, args.device, args.weights)?;
     if let Some(rows) = args.prompt_chunk {
         engine = engine.with_prompt_chunk(rows)?;
     }

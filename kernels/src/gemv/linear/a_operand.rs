@@ -2,7 +2,7 @@
 
 use tilewright_codegen::build::Val;
 
-use super::Packing;
+use super::{Operand, Packing, wide};
 use crate::gemv::Unit;
 
 /// Where the A operand lives.
@@ -22,6 +22,15 @@ pub enum AOperand {
 }
 
 impl AOperand {
+    /// Bytes of shared memory beside the sums: activations that are copied, or factors of codes that meet reloaded ones.
+    pub fn operand_bytes(self, unit: Unit, packing: Packing) -> u32 {
+        match self {
+            AOperand::Shared => Operand::bytes(unit, packing),
+            AOperand::Registers => 0,
+            AOperand::Reloaded { group } => wide::room(unit, packing, group),
+        }
+    }
+
     /// Registers of a lane that hold its share of rows of a unit's length.
     ///
     /// ```
@@ -32,7 +41,7 @@ impl AOperand {
     /// # Ok::<(), tilewright_kernels::gemv::UnitError>(())
     /// ```
     pub fn registers(unit: Unit, packing: Packing) -> u32 {
-        unit.stages() * unit.per_warp() * packing.words()
+        unit.stages() * unit.per_warp() * unit.steps() * packing.words()
     }
 }
 

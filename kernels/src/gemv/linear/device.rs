@@ -5,7 +5,7 @@ use tilewright_codegen::ir::attr::{AtomOp, RedOrder, Scope};
 
 use super::source::Source;
 use super::sums::{Activations, product, products};
-use super::{AOperand, HeldStage, Input, Operand, Packing, Sums, Weights};
+use super::{AOperand, HeldForm, HeldStage, Input, Operand, Packing, Sums, Weights};
 use crate::gemv::Unit;
 use crate::gemv::product::Fragment;
 use crate::sample::key::{key, largest};
@@ -28,7 +28,7 @@ pub struct Linear<'k> {
     pub end: Val<'k, u32>,
     /// Activations.
     pub input: Input<'k>,
-    /// The way that they take.
+    /// Where the A operand lives.
     pub a_operand: AOperand,
     /// Added to each feature, `[n]`.
     pub bias: Option<Array<'k>>,
@@ -161,7 +161,7 @@ pub(super) struct Pass<'k> {
     pub rows: u32,
     /// Units of the ring that make one unit of the output.
     pub streams: u32,
-    /// The way that activations take.
+    /// Where the A operand lives.
     pub a_operand: AOperand,
 }
 
@@ -204,14 +204,16 @@ impl<'k> Pass<'k> {
             };
             let cells: Vec<(Item, Cell, P)> = team.items(sums.outputs(group)).into_iter().map(cell).collect();
             let each = |fragments: Fragments<'_, 'k>| {
-                let held = if a_operand == AOperand::Shared { weights.held() } else { &[] };
+                let holds = a_operand == AOperand::Shared && HeldForm::of(self.unit).is_some();
+                let held = if holds { weights.held() } else { &[] };
                 self.products((weights, held), fragments, sums, [base * streams, here * streams]);
             };
             match &x {
                 Activations::Shared(lane) => each(&|tile, _| lane.tile(tile)),
                 Activations::Registers(held) => each(&|_, place| held[place as usize].clone()),
                 Activations::Reloaded(source) => {
-                    products(source, weights, sums, here * streams);
+                    let group = if let AOperand::Reloaded { .. } = a_operand { Some(sums.units()) } else { None };
+                    products(source, weights, sums, (group, here * streams), scratch.operand.cast());
                     source.store_squares(scratch.squares);
                 }
             }

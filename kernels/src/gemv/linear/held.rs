@@ -1,43 +1,139 @@
 //! Stages of weights in registers: what a team that waits for its activations has taken out of the ring, so that the ring
 //! has room for what comes behind.
+//!
+//! Stages are taken before it is known what will be done with them, so a stage of codes is taken by numbers that its task
+//! brings ([`HeldForm`]): of each tile one word of scales and one of zeros.
 
-use tilewright_codegen::build::{Val, Var};
+use tilewright_codegen::build::{Ptr, Shared, Val, Var};
 
 use super::Weights;
-use crate::gemv::Unit;
 use crate::gemv::product::{Packed, WarpTile};
+use crate::gemv::{Codes, Factors, Unit};
+use crate::tile::Index;
 use crate::warps::ConsumerWarps;
+
+/// What of a stage of codes is held beside its tiles, as a task's record has it: 0 of a stage of bf16.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeldForm(pub u32);
+
+impl HeldForm {
+    const SCALES: u32 = 1;
+    const ZEROS: u32 = 2;
+    /// Where the number of bits begins by which a tile's number is shifted to be its group's.
+    const SHIFT: u32 = 3;
+    /// Bits of a form.
+    pub const BITS: u32 = 8;
+
+    /// The form of a unit's stages; `None` where they cannot be held: where a tile has several groups, scales are of f32, or
+    /// tiles of a group are no power of two.
+    ///
+    /// ```
+    /// use tilewright_kernels::gemv::{Codes, Unit, linear::HeldForm};
+    /// use tilewright_kernels::{quant::Code, tile::Float};
+    /// let unit = |group| {
+    ///     let codes = Codes { code: Code::U4, group, zeros: false, scale: Float::Bf16 };
+    ///     Unit::of_codes(4096, 8, 16384, codes)
+    /// };
+    /// assert!(HeldForm::of(unit(Some(128))?).is_some() && HeldForm::of(unit(None)?).is_some());
+    /// assert_eq!(HeldForm::of(unit(Some(64))?), None);
+    /// # Ok::<(), tilewright_kernels::gemv::UnitError>(())
+    /// ```
+    pub fn of(unit: Unit) -> Option<HeldForm> {
+        let Some(codes) = unit.codes() else { return Some(HeldForm(0)) };
+        let (span, depth) = (unit.span(), unit.depth());
+        let shift = match span / depth {
+            _ if span == unit.stage_k() => 31,
+            tiles if tiles.is_power_of_two() => tiles.trailing_zeros(),
+            _ => return None,
+        };
+        let zeros = if codes.zeros { HeldForm::ZEROS } else { 0 };
+        (codes.scale.bytes() == 2).then_some(HeldForm(HeldForm::SCALES | zeros | shift << HeldForm::SHIFT))
+    }
+
+    /// What registers must have room for where this one and another are held.
+    #[must_use]
+    pub fn or(self, other: HeldForm) -> HeldForm {
+        HeldForm((self.0 | other.0) & (HeldForm::SCALES | HeldForm::ZEROS))
+    }
+}
 
 /// A stage of the ring in the registers of the team: of each tile that a warp multiplies, a lane's 16 bytes.
 pub struct HeldStage<'k> {
     team: ConsumerWarps<'k>,
     widest: Unit,
     tiles: Vec<[Var<'k, u32>; 4]>,
+    /// Of each tile, two scales and the word that has the zero.
+    factors: [Option<Vec<Var<'k, u32>>>; 2],
 }
 
 impl<'k> HeldStage<'k> {
-    /// Registers for a stage of at most so many bytes, zeros.
-    pub fn new(team: ConsumerWarps<'k>, stage_bytes: u32) -> HeldStage<'k> {
+    /// Registers for a stage of at most so many bytes of tiles, of any of these forms; zeros.
+    pub fn new(team: ConsumerWarps<'k>, stage_bytes: u32, forms: HeldForm) -> HeldStage<'k> {
         let widest = Unit::of_one_stage(team.warps, stage_bytes);
         let tile = |_| std::array::from_fn(|_| team.k.var(0u32));
-        HeldStage { team, widest, tiles: (0..widest.per_warp()).map(tile).collect() }
+        let word = |bit: u32| (forms.0 & bit > 0).then(|| (0..widest.per_warp()).map(|_| team.k.var(0u32)).collect());
+        let tiles = (0..widest.per_warp()).map(tile).collect();
+        HeldStage { team, widest, tiles, factors: [HeldForm::SCALES, HeldForm::ZEROS].map(word) }
     }
 
-    /// Takes the ring's next stage, which has `bytes` bytes, and gives it back; by whole warps.
-    pub fn take(&self, ring: &dyn Weights<'k>, bytes: Val<'k, u32>) {
+    /// Takes the ring's next stage, which has `bytes` bytes in the form `form`, and gives it back; by whole warps. Where no
+    /// stages of codes are held the form is not looked at.
+    pub fn take(&self, ring: &dyn Weights<'k>, bytes: Val<'k, u32>, form: Val<'k, u32>) {
         let (k, round) = (self.team.k, self.widest.stage_bytes() / self.widest.per_warp().max(1));
         ring.stage(&|stage| {
+            // Factors are fewer bytes than a round of tiles.
+            let tiles = if self.factors[0].is_some() { bytes / round * round } else { bytes };
             for ((number, tile), words) in (0u32..).zip(WarpTile::of_whole_rounds(k, self.widest)).zip(&self.tiles) {
-                k.when(bytes.gt(number * round), || {
+                k.when(tiles.gt(number * round), || {
                     let loaded = tile.load(self.widest, stage.cast()).codes();
                     words.iter().zip(loaded).for_each(|(word, loaded)| word.set(loaded));
+                    self.take_factors(number, tile.tile, stage.cast(), tiles, form);
                 });
             }
         });
+    }
+
+    fn take_factors(
+        &self,
+        number: u32,
+        tile: Index<'k>,
+        stage: Ptr<'k, Shared, u8>,
+        tiles: Val<'k, u32>,
+        form: Val<'k, u32>,
+    ) {
+        let (k, shift, row) = (self.team.k, form >> HeldForm::SHIFT, Unit::ROWS * 2);
+        let factors = stage.at(tiles);
+        let group = || (tile.get(k) >> shift) * row;
+        if let [Some(scales), _] = &self.factors {
+            k.when((form & HeldForm::SCALES).ne(0), || {
+                let mine = factors.at(group() + k.lane() % 4 * 4).cast::<u32>();
+                scales[number as usize].set(mine.load());
+            });
+        }
+        if let [_, Some(zeros)] = &self.factors {
+            k.when((form & HeldForm::ZEROS).ne(0), || {
+                let groups = ((tiles / TILE) >> shift).max(1);
+                let mine = factors.at(groups * row + group() + k.lane() / 8 * 4).cast::<u32>();
+                zeros[number as usize].set(mine.load());
+            });
+        }
     }
 
     /// This lane's weights of its warp's tiles of a stage of the unit.
     pub(super) fn tiles(&self, unit: Unit) -> impl Iterator<Item = Packed<'k>> {
         self.tiles.iter().take(unit.per_warp() as usize).map(|tile| Packed::of(tile.map(Var::get)))
     }
+
+    /// The same of a unit of codes, with their factors.
+    pub(super) fn code_tiles(&self, unit: Unit, codes: Codes) -> Vec<(Packed<'k>, Vec<Factors<'k>>)> {
+        let word = |which: usize, number: usize| self.factors[which].as_ref().map(|words| words[number].get());
+        let factors = |number: usize| {
+            let zeros = word(1, number).filter(|_| codes.zeros);
+            word(0, number).map(|scales| Factors::of_words(codes, scales, zeros)).into_iter().collect()
+        };
+        self.tiles(unit).enumerate().map(|(number, tile)| (tile, factors(number))).collect()
+    }
 }
+
+/// Bytes of a tile.
+const TILE: u32 = 512;

@@ -14,6 +14,7 @@
 //! | `operand` | activations copied to shared memory |
 //! | `source` | activations straight to registers, without a copy |
 //! | `held` | stages of weights in registers |
+//! | `wide` | stages of codes with more activations than registers hold |
 //! | `sums` | units from the ring times activations, by [`product`](super::product), and the warps' sums |
 
 mod a_operand;
@@ -25,10 +26,11 @@ mod packing;
 mod qkv;
 mod source;
 mod sums;
+mod wide;
 
 pub use a_operand::{AOperand, Order};
 pub use device::{Linear, Output, Scratch, linear};
-pub use held::HeldStage;
+pub use held::{HeldForm, HeldStage};
 pub use input::Input;
 pub use operand::Operand;
 pub use packing::Packing;

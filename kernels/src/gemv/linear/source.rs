@@ -49,11 +49,13 @@ impl<'k> Source<'k> {
         Source { team, unit, packing, input, first, halves }
     }
 
-    /// The columns where this warp's tiles of a stage begin.
+    /// The columns where the steps of 32 of this warp's tiles of a stage begin.
     pub fn columns(&self, stage: Val<'k, u32>) -> Vec<Val<'k, u32>> {
         let Source { team, unit, .. } = *self;
         let first = unit.tile(team.k.warp(), stage * unit.per_warp());
-        (0..unit.per_warp()).map(|round| (first + round * team.warps) * DEPTH).collect()
+        let tile = |round: u32| (first + round * team.warps) * unit.depth();
+        let steps = |tile: Val<'k, u32>| (0..unit.steps()).map(move |s| if s == 0 { tile } else { tile + s * DEPTH });
+        (0..unit.per_warp()).map(tile).flat_map(steps).collect()
     }
 
     /// This lane's words of each tile that begins at one of these columns. Of a normalised input the squares are added up.

@@ -9,8 +9,9 @@ use super::HeldStage;
 use super::operand::Lane;
 use super::packing::Packing;
 use super::source::Source;
+use super::wide;
 use crate::gemv::Unit;
-use crate::gemv::product::{Chains, Fragment, WarpTile, multiply};
+use crate::gemv::product::{Chains, Fragment, WarpTile, multiply, multiply_codes};
 use crate::ring::{Consumer, StageTile};
 use crate::warps::{ConsumerWarps, sum_of_warps};
 
@@ -45,8 +46,13 @@ impl<'k, B, L: OffsetMap> Weights<'k> for RefCell<Consumer<'k, B, (StageTile<u32
     }
 }
 
-/// Accumulators of a unit that take turns.
+/// Accumulators of a unit of bf16 that take turns.
 const CHAINS: u32 = 4;
+
+/// Accumulators of a unit that take turns: of quantised weights those of a group do.
+fn chains(unit: Unit) -> u32 {
+    if unit.codes().is_some() { 1 } else { CHAINS }
+}
 
 /// Sums in shared memory, f32 `[warps, units, rows, 8]`: each warp's share of each output of a group of units.
 #[derive(Clone, Copy)]
@@ -85,6 +91,14 @@ impl<'k> Sums<'k> {
         sum_of_warps(self.at.at(output), self.warps, self.outputs(self.units))
     }
 
+    /// Adds this lane's part of a unit's products to what is there.
+    pub(super) fn add(self, team: ConsumerWarps<'k>, slot: Val<'k, u32>, products: [Val<'k, f32>; 4]) {
+        self.place(team, slot, products, |at, [a, b]| {
+            let [x, y]: [Val<f32>; 2] = at.load_vec();
+            at.store_vec([a + x, b + y]);
+        });
+    }
+
     /// Lets `put` have the places of this lane's part of a unit's products, and what goes there.
     fn place(
         self,
@@ -114,19 +128,32 @@ pub(super) fn product<'k>(
     sums: Sums<'k>,
     slot: Val<'k, u32>,
 ) {
-    let chains = Chains::new(team.k, 1, CHAINS);
+    let chains = Chains::new(team.k, 1, chains(unit));
     for stage in 0..unit.stages() {
         let before = stage * unit.per_warp();
         let first = unit.tile(team.k.warp(), team.k.lit(before));
-        let of_round = |round: u32| fragments(first + round * team.warps, before + round);
+        let of_step = |number: u32| match unit.steps() {
+            1 => fragments(first + number * team.warps, before + number),
+            steps => {
+                let tile = first + number / steps * team.warps;
+                fragments(tile * steps + number % steps, before * steps + number)
+            }
+        };
         let stage = held.get(stage as usize).map_or(Stage::Next(weights), Stage::Held);
-        stage.multiply(team, unit, of_round, chains.behind(before));
+        stage.multiply(team, unit, of_step, chains.behind(before));
     }
     sums.place(team, slot, products_of(chains), |at, sums| at.store_vec(sums));
 }
 
-/// The next `units` units of the ring, which come in the order of a group, times activations that are loaded stage by stage.
-pub(super) fn products<'k>(source: &Source<'k>, weights: &dyn Weights<'k>, sums: Sums<'k>, units: Val<'k, u32>) {
+/// The next `units` units of the ring, `group` at most, which come in the order of a group, times activations that are loaded
+/// stage by stage. `room` is shared memory of [`wide::room`].
+pub(super) fn products<'k>(
+    source: &Source<'k>,
+    weights: &dyn Weights<'k>,
+    sums: Sums<'k>,
+    (group, units): (Option<u32>, Val<'k, u32>),
+    room: Ptr<'k, Shared, u8>,
+) {
     let Source { team, unit, .. } = *source;
     let k = team.k;
     // A lane alone reads and writes its part of the sums until the team meets.
@@ -134,15 +161,15 @@ pub(super) fn products<'k>(source: &Source<'k>, weights: &dyn Weights<'k>, sums:
         sums.place(team, slot, [k.lit(0.0f32); 4], |at, zeros| at.store_vec(zeros));
     });
     source.clear_squares();
+    if let (Some(codes), true, Some(group)) = (unit.codes(), wide::is_wide(unit, source.packing), group) {
+        return wide::products(source, codes, weights, (sums, group, units), room);
+    }
     k.for_(0u32, unit.stages(), |stage| {
         let fragments = source.fragments(&source.columns(stage));
         k.for_(0u32, units, |slot| {
-            let chains = Chains::new(k, 1, CHAINS);
-            Stage::Next(weights).multiply(team, unit, |round| fragments[round as usize].clone(), chains);
-            sums.place(team, slot, products_of(chains), |at, [a, b]| {
-                let [x, y]: [Val<f32>; 2] = at.load_vec();
-                at.store_vec([a + x, b + y]);
-            });
+            let chains = Chains::new(k, 1, chains(unit));
+            Stage::Next(weights).multiply(team, unit, |step| fragments[step as usize].clone(), chains);
+            sums.add(team, slot, products_of(chains));
         });
     });
 }
@@ -156,7 +183,7 @@ enum Stage<'w, 'k> {
 }
 
 impl<'k> Stage<'_, 'k> {
-    /// Adds its products. `fragments` gives those of the warp's tile of a round.
+    /// Adds its products. `fragments` gives those of the warp's steps of 32, in their order.
     fn multiply(
         self,
         team: ConsumerWarps<'k>,
@@ -166,15 +193,25 @@ impl<'k> Stage<'_, 'k> {
     ) {
         match self {
             Stage::Next(weights) => weights.stage(&|stage| {
+                if let Some(codes) = unit.codes() {
+                    let load = |tile: WarpTile<'k>| tile.load_codes(unit, codes, stage.cast());
+                    let tiles: Vec<_> = WarpTile::of_whole_rounds(team.k, unit).map(load).collect();
+                    return multiply_codes(team.k, (unit, codes), &tiles, &fragments, chains);
+                }
                 let tiles = WarpTile::of_whole_rounds(team.k, unit).map(|tile| tile.load(unit, stage.cast()));
                 multiply(team.k, tiles, &fragments, chains);
             }),
-            Stage::Held(held) => multiply(team.k, held.tiles(unit), fragments, chains),
+            Stage::Held(held) => match unit.codes() {
+                None => multiply(team.k, held.tiles(unit), fragments, chains),
+                Some(codes) => {
+                    multiply_codes(team.k, (unit, codes), &held.code_tiles(unit, codes), fragments, chains);
+                }
+            },
         }
     }
 }
 
 /// What the chains of sixteen rows have together.
-fn products_of(chains: Chains<'_>) -> [Val<'_, f32>; 4] {
+pub(super) fn products_of(chains: Chains<'_>) -> [Val<'_, f32>; 4] {
     std::array::from_fn(|register| chains.get(register as u32))
 }

@@ -4,7 +4,7 @@ use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
 use tilewright_kernels::gemv::Unit;
-use tilewright_kernels::gemv::linear::{self, AOperand, Operand, Output, Packing, Sums};
+use tilewright_kernels::gemv::linear::{self, AOperand, HeldForm, Operand, Output, Packing, Sums};
 use tilewright_kernels::sample::tiles::TileBests;
 use tilewright_kernels::tile::Float;
 
@@ -47,7 +47,11 @@ impl DeviceOp for Linear {
 
     fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {
         let (k, features) = (plan.extent(self.weight, 0)?, plan.extent(self.weight, 1)?);
-        let unit = plan.unit(k)?;
+        let weights = match self.output {
+            LinearOutput::SiluMul { up, .. } => vec![self.weight, up],
+            _ => vec![self.weight],
+        };
+        let unit = plan.unit(k, &weights)?;
         multiple("the first feature of a tile", self.cols.lo as u32, Unit::ROWS, "a multiple of 8")?;
         let input = InputCode::plan(&self.input, plan)?;
         let bias = self.bias.map(|bias| plan.float("bias", bias)).transpose()?;
@@ -171,8 +175,8 @@ impl InputFields {
     }
 }
 
-/// The way that activations take: of few rows they are copied, of more they are held in registers; what has no room is
-/// streamed.
+/// Where the A operand lives: of few rows in shared memory, of more in registers; what has no room is reloaded with each
+/// stage.
 pub(in crate::ops) fn plan_a_operand(plan: &Planner, rows: u32, unit: Unit, input: InputCode) -> AOperand {
     let (packing, options) = (input.packing(rows), plan.options());
     // A ring of less than half of the memory does not last while the team waits.
@@ -193,14 +197,14 @@ pub struct TileCode {
     pub rows: u32,
     /// Activations.
     pub input: InputCode,
-    /// The way that they take.
+    /// Where the A operand lives.
     pub a_operand: AOperand,
 }
 
 impl TileCode {
-    /// Whether the first stages of a task may be held in registers: where activations are not.
-    pub(in crate::ops) fn holds_stages(&self) -> bool {
-        self.a_operand == AOperand::Shared
+    /// Whether the first stages of a task may be held in registers, and how: where activations are not.
+    pub(in crate::ops) fn holds_stages(&self) -> Option<HeldForm> {
+        HeldForm::of(self.unit).filter(|_| self.a_operand == AOperand::Shared)
     }
 
     /// Units of a group, where weights come group by group.
@@ -213,11 +217,12 @@ impl TileCode {
 
     /// Shared memory, where a unit of features has `streams` units of weights.
     pub(in crate::ops) fn shared(&self, warps: u32, streams: u32) -> SharedBytes {
-        let (units, operand) = match self.a_operand {
-            AOperand::Shared => (streams, Operand::bytes(self.unit, self.input.packing(self.rows))),
-            AOperand::Registers => (HELD_UNITS, 0),
-            AOperand::Reloaded { group } => (group, 0),
+        let units = match self.a_operand {
+            AOperand::Shared => streams,
+            AOperand::Registers => HELD_UNITS,
+            AOperand::Reloaded { group } => group,
         };
+        let operand = self.a_operand.operand_bytes(self.unit, self.input.packing(self.rows));
         SharedBytes { sums: units * Sums::bytes(self.rows, warps), operand }
     }
 }
@@ -353,7 +358,7 @@ impl LinearTile {
 }
 
 impl DeviceFunction for LinearTile {
-    fn holds_stages(&self) -> bool {
+    fn holds_stages(&self) -> Option<HeldForm> {
         self.tile.holds_stages()
     }
 

@@ -4,7 +4,7 @@ use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
 use tilewright_kernels::attention::split::Heads;
-use tilewright_kernels::gemv::linear::{self, Keys};
+use tilewright_kernels::gemv::linear::{self, HeldForm, Keys};
 use tilewright_kernels::tile::Float;
 
 use super::{KeyOutput, Qkv};
@@ -34,7 +34,8 @@ impl DeviceOp for Qkv {
     }
 
     fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {
-        let unit = plan.unit(plan.extent(self.wq.weight, 0)?)?;
+        let weights = [self.wq.weight, self.wk.weight, self.wv.weight];
+        let unit = plan.unit(plan.extent(self.wq.weight, 0)?, &weights)?;
         let input = InputCode::plan(&self.input, plan)?;
         let (heads, kv_heads, dim) = (plan.extent(self.q, 1)?, plan.extent(self.v_pool, 3)?, plan.extent(self.q, 0)?);
         let heads = Heads { heads, kv_heads, dim, splits: 1 };
@@ -50,7 +51,6 @@ impl DeviceOp for Qkv {
         let pools = plan.pools(self.v_pool, &self.at)?;
         let q = plan.plain_float("q", self.q)?;
         let group = (heads.heads / kv_heads.max(1)) as usize;
-        let weights = [self.wq.weight, self.wk.weight, self.wv.weight];
         let (kv_head, kv_heads) = (self.kv_head, kv_heads as usize);
         let rows_of_stream = Rows::Group { weights, kv_head, kv_heads, group, dim: dim as usize };
         let stream = plan.stream(rows_of_stream, unit, 0);
@@ -130,7 +130,7 @@ enum KeysCode {
 }
 
 impl DeviceFunction for QkvTile {
-    fn holds_stages(&self) -> bool {
+    fn holds_stages(&self) -> Option<HeldForm> {
         self.tile.holds_stages()
     }
 

@@ -6,7 +6,7 @@ use std::ops::{Deref, DerefMut};
 
 use bytemuck::{Pod, bytes_of, bytes_of_mut};
 use tilewright_kernels::attention::split::TokenStage;
-use tilewright_kernels::gemv::linear::Weights;
+use tilewright_kernels::gemv::linear::{HeldForm, Weights};
 
 use super::kernel::Call;
 use super::record::{FIELDS, TaskRecord};
@@ -173,9 +173,9 @@ pub trait DeviceFunction: FunctionValue {
     /// Lets keys and values come through the ring, in stages of so many bytes: a block keeps the step's cells.
     fn stream_tokens(&mut self, _stage_bytes: u32) {}
 
-    /// Whether it takes the task's first stages from registers, where they are held ([`Weights::held`]).
-    fn holds_stages(&self) -> bool {
-        false
+    /// How it takes the task's first stages from registers, where they are held ([`Weights::held`]).
+    fn holds_stages(&self) -> Option<HeldForm> {
+        None
     }
 
     /// Whether the task signals by itself, before its last stores.

@@ -9,10 +9,11 @@ use std::ops::Range;
 
 use half::{bf16, f16};
 use rayon::prelude::*;
-use tilewright_kernels::gemv::{Deal, Unit};
+use tilewright_kernels::gemv::{CodePacker, Deal, Unit};
 use tilewright_kernels::tile::Float;
 
 use super::Dealing;
+use super::load::Stored;
 use crate::program::{BufferId, GroupShape, Part, Span, float_of};
 use crate::weights::WeightTensor;
 
@@ -95,7 +96,7 @@ impl Stream {
 
     /// Chunks of 512 bytes.
     pub fn chunks(&self) -> u64 {
-        self.units() as u64 * u64::from(self.unit.bytes()) / CHUNK
+        (self.units() as u64 * u64::from(self.unit.bytes())).div_ceil(CHUNK)
     }
 
     /// The rows of a unit: of which weight, and which.
@@ -128,8 +129,39 @@ impl Stream {
         }
     }
 
-    /// Packs what lies at the places `places`, counted in stages, into `memory`. `tensor` gives a weight's values.
-    pub fn pack<'w>(&self, places: Span, tensor: impl Fn(BufferId) -> &'w WeightTensor + Sync, memory: &mut [bf16]) {
+    /// Packs what lies at the places `places`, counted in stages, into `memory`. `weight` gives a weight's values.
+    pub fn pack<'w>(&self, places: Span, weight: impl Fn(BufferId) -> &'w Stored + Sync, memory: &mut [bf16]) {
+        match CodePacker::new(self.unit) {
+            None => self.pack_rows(places, weight, memory),
+            Some(packer) => self.pack_codes(&packer, places, weight, memory),
+        }
+    }
+
+    fn pack_codes<'w>(
+        &self,
+        packer: &CodePacker,
+        places: Span,
+        weight: impl Fn(BufferId) -> &'w Stored + Sync,
+        memory: &mut [bf16],
+    ) {
+        let (each, stages) = (self.unit.stage_bytes() as usize, self.unit.stages());
+        let memory: &mut [u8] = bytemuck::cast_slice_mut(memory);
+        memory.par_chunks_mut(each).zip(places.lo..places.hi).for_each(|(memory, place)| {
+            let stage = self.deal.stage(place as u32);
+            let of = |(buffer, row)| match weight(buffer) {
+                Stored::Codes(matrix) => Some((&**matrix, row)),
+                Stored::Dense(_) => None,
+            };
+            let rows = self.rows_of((stage / stages) as usize).map(|row| row.and_then(of));
+            packer.pack_stage(stage % stages, &rows, memory);
+        });
+    }
+
+    fn pack_rows<'w>(&self, places: Span, weight: impl Fn(BufferId) -> &'w Stored + Sync, memory: &mut [bf16]) {
+        let tensor = |buffer| match weight(buffer) {
+            Stored::Dense(tensor) => tensor,
+            Stored::Codes(_) => unreachable!("weights are bound in the form that the program says"),
+        };
         let (packer, each, stages) = (self.unit.packer(), self.unit.stage_bytes() as usize / 2, self.unit.stages());
         memory.par_chunks_mut(each).zip(places.lo..places.hi).for_each(|(memory, place)| {
             let (k, stage) = (self.unit.k() as usize, self.deal.stage(place as u32));

@@ -1,13 +1,16 @@
 //! Weights to the device: one part is packed in the order of the ring while the part before it is on its way.
 
+use std::sync::Arc;
+
 use bytemuck::cast_slice;
 use half::bf16;
 use rayon::prelude::*;
 use tilewright_codegen::device::{Buffer, Device, DeviceError, Pending, Pinned, Stream};
+use tilewright_kernels::quant::QuantMatrix;
 
 use super::image::{CHUNK, part_of_row};
 use super::{Plan, RotationTable};
-use crate::program::{BufferId, BufferKind, Program, Span};
+use crate::program::{BufferId, BufferKind, Program, Quantised, Span};
 use crate::vm::reference::{BindError, bind};
 use crate::weights::{WeightTensor, Weights};
 
@@ -16,22 +19,46 @@ const PART: usize = 16 << 20;
 /// Elements that a core copies at a time.
 const PIECE: usize = 1 << 18;
 
+/// A weight as the program says that it is stored.
+pub enum Stored {
+    /// Numbers.
+    Dense(WeightTensor),
+    /// Codes.
+    Codes(Arc<QuantMatrix>),
+}
+
 /// Weights by buffer.
-pub(in crate::vm) struct Bound(Vec<Option<WeightTensor>>);
+pub(in crate::vm) struct Bound(Vec<Option<Stored>>);
 
 impl Bound {
     /// Finds every weight of the program.
     pub fn new(program: &Program, weights: &dyn Weights) -> Result<Bound, BindError> {
         let find = |buffer: &crate::program::Buffer| {
             let weight = buffer.kind == BufferKind::Weight;
-            weight.then(|| bind::weight(buffer, weights)).transpose()
+            weight.then(|| stored(buffer, weights)).transpose()
         };
         program.buffers.iter().map(find).collect::<Result<_, _>>().map(Bound)
     }
 
-    /// The tensor of a weight buffer.
-    pub fn get(&self, buffer: BufferId) -> &WeightTensor {
+    fn get(&self, buffer: BufferId) -> &Stored {
         self.0[buffer.index()].as_ref().unwrap_or_else(|| unreachable!("streams have rows of bound weights"))
+    }
+
+    /// A weight that is no codes.
+    pub fn dense(&self, buffer: BufferId) -> Option<&WeightTensor> {
+        match self.0.get(buffer.index())? {
+            Some(Stored::Dense(tensor)) => Some(tensor),
+            Some(Stored::Codes(_)) | None => None,
+        }
+    }
+}
+
+/// Finds a weight, in the form that code was generated for.
+fn stored(buffer: &crate::program::Buffer, weights: &dyn Weights) -> Result<Stored, BindError> {
+    let Some(form) = buffer.quantised else { return bind::weight(buffer, weights).map(Stored::Dense) };
+    match bind::quantized(buffer, weights)? {
+        Some(matrix) if Quantised::of(&matrix) == form => Ok(Stored::Codes(matrix)),
+        _ => Err(BindError::Form { buffer: buffer.name.clone() }),
     }
 }
 
@@ -97,7 +124,8 @@ pub(in crate::vm) fn matrices(
     weights: &Bound,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Vec<Buffer<bf16>>, DeviceError> {
-    let elements = |buffer: BufferId| weights.get(buffer).shape().iter().product::<usize>();
+    let dense = |buffer: BufferId| weights.dense(buffer).unwrap_or_else(|| unreachable!("codes have been refused"));
+    let elements = |buffer: BufferId| dense(buffer).shape().iter().product::<usize>();
     let largest = matrices.iter().flat_map(|parts| parts.iter()).map(|&part| elements(part)).max().unwrap_or(0);
     let len = PART.min(largest).max(1);
     let mut parts = Parts { device, len, sent: std::collections::VecDeque::new(), made: 0 };
@@ -106,7 +134,7 @@ pub(in crate::vm) fn matrices(
         let matrix = device.buffer::<bf16>(stacked.iter().map(|&part| elements(part)).sum())?;
         let mut at = 0;
         for &buffer in *stacked {
-            let (tensor, count) = (weights.get(buffer), elements(buffer));
+            let (tensor, count) = (dense(buffer), elements(buffer));
             for first in (0..count).step_by(len) {
                 let last = count.min(first + len);
                 let place = matrix.slice(at + first..at + last)?;
@@ -131,7 +159,7 @@ pub(in crate::vm) fn matrices(
 /// Biases one behind the other, zeros where there is none.
 pub(in crate::vm) fn biases(parts: &[(usize, Option<BufferId>)], weights: &Bound) -> Vec<bf16> {
     let of = |&(features, bias): &(usize, Option<BufferId>)| match bias {
-        Some(bias) => part_of_row(weights.get(bias), 0..features).into_owned(),
+        Some(bias) => weights.dense(bias).map_or_else(Vec::new, |bias| part_of_row(bias, 0..features).into_owned()),
         None => vec![bf16::ZERO; features],
     };
     parts.iter().flat_map(of).collect()
@@ -143,7 +171,7 @@ pub(super) fn plain(plan: &Plan, program: &Program, weights: &Bound) -> Vec<u8> 
     for buffer in &program.buffers {
         let offset = plan.places.offset(buffer.id);
         if buffer.kind == BufferKind::Weight && offset != u64::MAX {
-            let bytes = weights.get(buffer.id).bytes().as_ref();
+            let bytes = weights.dense(buffer.id).map_or(&[][..], |tensor| tensor.bytes().as_ref());
             plain[offset as usize..][..bytes.len()].copy_from_slice(bytes);
         }
     }
@@ -157,7 +185,7 @@ pub(super) fn plain(plan: &Plan, program: &Program, weights: &Bound) -> Vec<u8> 
 
 /// Cosine and sine of `position · inv_freq[i]`, scaled: as the op `rope` defines them, the angle rounded to f32.
 pub(in crate::vm) fn rotation(table: &RotationTable, weights: &Bound) -> Vec<f32> {
-    let inv_freq = weights.get(table.inv_freq).as_f32().unwrap_or_default();
+    let inv_freq = weights.dense(table.inv_freq).and_then(WeightTensor::as_f32).unwrap_or_default();
     let mut values = Vec::with_capacity(table.positions * table.half * 2);
     for position in 0..table.positions {
         for &frequency in inv_freq {

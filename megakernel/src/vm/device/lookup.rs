@@ -3,7 +3,8 @@
 use std::mem::offset_of;
 
 use tilewright_codegen::target::Target;
-use tilewright_kernels::gemv::{Deal, Unit};
+use tilewright_kernels::gemv::linear::HeldForm;
+use tilewright_kernels::gemv::{Codes, Deal, Unit};
 use tilewright_kernels::tile::Float;
 
 use super::image::{Rows, Stream};
@@ -101,13 +102,49 @@ impl Planner<'_> {
         }
     }
 
-    /// The shape of a unit of weight rows of that length.
+    /// The shape of a unit of weight rows of that length, which are rows of one of these: bf16, or the form of codes that
+    /// holds all of them.
     ///
     /// # Errors
     /// If there is none that a device has.
-    pub fn unit(&self, k: u32) -> Result<Unit, Unsupported> {
+    pub fn unit(&self, k: u32, weights: &[BufferId]) -> Result<Unit, Unsupported> {
         multiple("the length of a weight row", k, 4, "a multiple of 4")?;
-        Ok(Unit::new(k, self.options.warps, self.options.stage_bytes)?)
+        let DeviceOptions { warps, stage_bytes, .. } = self.options;
+        match self.codes(weights)? {
+            None => Ok(Unit::new(k, warps, stage_bytes)?),
+            Some(codes) => Ok(Unit::of_codes(k, warps, stage_bytes, codes)?),
+        }
+    }
+
+    /// The form of codes that holds all of these weights, or that none of them is quantised.
+    fn codes(&self, weights: &[BufferId]) -> Result<Option<Codes>, Unsupported> {
+        let form = |&id: &BufferId| -> Result<(&Buffer, Option<Codes>), Unsupported> {
+            let buffer = self.buffer(id)?;
+            let named = |source| Unsupported::Codes { weight: buffer.name.clone(), source };
+            Ok((buffer, buffer.quantised.map(|form| form.codes().map_err(named)).transpose()?))
+        };
+        let forms = weights.iter().map(form).collect::<Result<Vec<_>, _>>()?;
+        let Some((&(first, mut all), rest)) = forms.split_first() else { return Ok(None) };
+        for &(buffer, form) in rest {
+            let mixed = || Unsupported::Mixed { first: first.name.clone(), second: buffer.name.clone() };
+            all = match (all, form) {
+                (None, None) => None,
+                (Some(a), Some(b)) => Some(a.join(b).ok_or_else(mixed)?),
+                _ => return Err(mixed()),
+            };
+        }
+        Ok(all)
+    }
+
+    /// The unit of a matrix of bf16 whose rows are read one by one.
+    ///
+    /// # Errors
+    /// If it is quantised, or there is none that a device has.
+    pub fn table(&self, k: u32, weight: BufferId) -> Result<Unit, Unsupported> {
+        match self.buffer(weight)? {
+            buffer if buffer.quantised.is_some() => Err(Unsupported::Quantised { weight: buffer.name.clone() }),
+            _ => self.unit(k, &[weight]),
+        }
     }
 
     /// Where an operand begins in its space, as records have it: in units of 16 bytes.
@@ -216,7 +253,8 @@ impl Planner<'_> {
             record.stages = units as u32 * stream.unit.stages();
             record.stage_bytes = stream.unit.stage_bytes();
             record.unit_stages = short("stages of a unit", stream.unit.stages() as usize)?;
-            record.held = if holds { record.stages.min(self.options.hold()) as u16 } else { 0 };
+            record.held =
+                holds.map_or(0, |form| record.stages.min(self.options.hold()) as u16 | (form.0 as u16) << HELD);
             record.group = short("units of a group", group.unwrap_or(0) as usize)?;
         }
         record.task = task.id.index() as u32;
@@ -226,6 +264,9 @@ impl Planner<'_> {
         Ok(record)
     }
 }
+
+/// The bits of a record's `held` that count; above them is the form.
+pub(super) const HELD: u32 = 16 - HeldForm::BITS;
 
 /// The number of an item among those that are known, to which it is added where it is new.
 fn number_of<T: PartialEq>(known: &mut Vec<T>, item: T) -> usize {

@@ -3,6 +3,7 @@
 use thiserror::Error;
 use tilewright_codegen::ir::Arch;
 use tilewright_kernels::gemv::Deal;
+use tilewright_kernels::gemv::linear::HeldForm;
 
 use super::planner::Planner;
 use super::{BlockRecord, DeviceOptions, Opcode, Places, Stream, Unsupported};
@@ -38,6 +39,8 @@ pub struct Plan {
     pub rotations: Vec<RotationTable>,
     /// Bytes of the plain weights with the tables of rotations.
     pub plain_bytes: u64,
+    /// Bytes of a stage of the ring: those of [`DeviceOptions::stage_bytes`], or more where factors lie behind codes.
+    pub slot_bytes: u32,
     /// Bytes of shared memory for activations.
     pub operand_bytes: u32,
     /// Bytes of shared memory for the tables of a block.
@@ -128,8 +131,26 @@ impl Plan {
 
     /// Stages of a task that the team holds, at most: 0 where no task holds any.
     pub(super) fn held_stages(&self) -> u32 {
-        let holds = self.opcodes.iter().any(|opcode| opcode.holds_stages());
-        if holds { self.options.hold() } else { 0 }
+        if self.held_forms().is_some() { self.options.hold() } else { 0 }
+    }
+
+    /// What of stages is held, of any task.
+    pub(super) fn held_forms(&self) -> Option<HeldForm> {
+        self.opcodes.iter().filter_map(|opcode| opcode.holds_stages()).reduce(HeldForm::or)
+    }
+
+    /// Whether some stages have fewer bytes than half of the largest.
+    pub(super) fn has_small_stages(&self) -> bool {
+        self.streams.iter().any(|stream| stream.unit.codes().is_some() && self.is_small(stream.unit.stage_bytes()))
+    }
+
+    fn is_small(&self, bytes: u32) -> bool {
+        bytes <= self.small_bytes()
+    }
+
+    /// Bytes of a stage of which twice as many may be in flight.
+    pub(super) fn small_bytes(&self) -> u32 {
+        self.slot_bytes * 5 / 8
     }
 
     /// Stages in flight for tasks that the team has not come to, at most: one more where it makes room by holding stages.

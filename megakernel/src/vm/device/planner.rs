@@ -90,7 +90,9 @@ impl<'p> Planner<'p> {
         let rows = rows(self.placed);
         let sums_bytes = shared.iter().map(|bytes| bytes.sums).max().unwrap_or(0);
         self.options.sums_bytes = self.options.sums_bytes.max(sums_bytes);
-        let options = self.stages(table_bytes, operand_bytes)?;
+        let slot_bytes = self.streams.iter().map(|stream| stream.unit.stage_bytes());
+        let slot_bytes = slot_bytes.max().unwrap_or(0).max(self.options.stage_bytes);
+        let options = self.stages(table_bytes, operand_bytes, slot_bytes)?;
         let feedback = self.feedback();
         Ok(Plan {
             options,
@@ -106,6 +108,7 @@ impl<'p> Planner<'p> {
             places: self.places,
             rotations: self.rotations,
             plain_bytes: self.plain_bytes,
+            slot_bytes,
             operand_bytes,
             table_bytes,
             record_bytes: self.record_bytes,
@@ -160,11 +163,11 @@ impl<'p> Planner<'p> {
     }
 
     /// The options with as many stages as shared memory holds.
-    fn stages(&self, table_bytes: u32, operand_bytes: u32) -> Result<DeviceOptions, Unsupported> {
+    fn stages(&self, table_bytes: u32, operand_bytes: u32, slot_bytes: u32) -> Result<DeviceOptions, Unsupported> {
         let options = self.options;
         let limit = self.placed.target.shared_bytes_per_block as u64;
         let fixed = u64::from(table_bytes + operand_bytes + options.sums_bytes + options.warps * 64 + 2048);
-        let (stage, rest) = (u64::from(options.stage_bytes), limit.saturating_sub(fixed));
+        let (stage, rest) = (u64::from(slot_bytes), limit.saturating_sub(fixed));
         let stages = (rest / stage).min(options.stages.into());
         if stages < 2 {
             return Err(Unsupported::Shared { needed: fixed + 2 * stage, limit });

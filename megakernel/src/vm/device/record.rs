@@ -28,7 +28,8 @@ pub struct TaskRecord {
     pub stage_bytes: u32,
     /// Stages of a unit of weights.
     pub unit_stages: u16,
-    /// Of its first stages, how many the team takes into registers before it waits.
+    /// Of its first stages, how many the team takes into registers before it waits; above the low eight bits, how
+    /// ([`HeldForm`](tilewright_kernels::gemv::linear::HeldForm)).
     pub held: u16,
     /// Units of a group, where weights come group by group ([`Order`](tilewright_kernels::gemv::linear::Order)); 0: in order.
     pub group: u16,

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 use tilewright_kernels::gemm::Refusal;
-use tilewright_kernels::gemv::UnitError;
+use tilewright_kernels::gemv::{CodesError, UnitError};
 use tilewright_layout::DType;
 
 use crate::program::{BufferId, TaskId};
@@ -34,6 +34,18 @@ pub enum Unsupported {
         "weight {buffer} is prepacked or made into a table; to read it as it is, the op's row names it among its plain weights"
     )]
     Packed { buffer: BufferId },
+    #[error("weight `{weight}` {source}, which a device does not run; run it on `cpu`")]
+    Codes {
+        weight: String,
+        #[source]
+        source: CodesError,
+    },
+    #[error("weight `{weight}` is quantised, and this op reads rows of bf16; run it on `cpu`")]
+    Quantised { weight: String },
+    #[error(
+        "weights `{first}` and `{second}` are streamed together and are quantised in different ways; run them on `cpu`"
+    )]
+    Mixed { first: String, second: String },
     #[error(transparent)]
     Unit(#[from] UnitError),
     #[error(

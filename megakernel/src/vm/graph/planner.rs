@@ -132,10 +132,20 @@ impl<'p> GraphPlanner<'p> {
         if self.buffer(id).kind != BufferKind::Weight {
             return Err(Unsupported::Launch { what: "an activation in place of a weight" });
         }
+        self.refuse_codes(id)?;
         if !self.plan.plain.contains(&id) {
             self.plan.plain.push(id);
         }
         Ok((LaunchMemory::Plain(id), float))
+    }
+
+    /// Products of many rows read bf16.
+    fn refuse_codes(&self, weight: BufferId) -> Result<(), Unsupported> {
+        let buffer = self.buffer(weight);
+        match buffer.quantised {
+            Some(_) => Err(Unsupported::Quantised { weight: buffer.name.clone() }),
+            None => Ok(()),
+        }
     }
 
     /// A table of rotations for so many positions.
@@ -152,6 +162,7 @@ impl<'p> GraphPlanner<'p> {
         if parts.iter().any(|&part| self.buffer(part).kind != BufferKind::Weight) {
             return Err(Unsupported::Launch { what: "an activation in place of a weight" });
         }
+        parts.iter().try_for_each(|&part| self.refuse_codes(part))?;
         Ok(LaunchMemory::Matrix(number_of(&mut self.plan.matrices, parts)))
     }
 

@@ -32,6 +32,8 @@ pub enum BindError {
     Shape { buffer: String, tensor: String, expected: Vec<usize>, found: Vec<usize> },
     #[error("weight buffer `{buffer}` is {found}; this machine reads f32, f16 and bf16")]
     Unsupported { buffer: String, found: DType },
+    #[error("weight buffer `{buffer}` wants quantised weights in a form that the weights do not have it in")]
+    Form { buffer: String },
     #[error("weight buffer `{buffer}` cannot be filled at random")]
     Random { buffer: String, source: WeightError },
     #[error("cells `{first}` and `{second}` both hold {role} and differ in shape")]
@@ -73,7 +75,7 @@ pub(super) fn slots(program: &Program, weights: &dyn Weights) -> Result<(Vec<Slo
 }
 
 /// The packed codes of a weight buffer, where the weights have it so. The buffer's type is then not looked at.
-fn quantized(buffer: &Buffer, weights: &dyn Weights) -> Result<Option<Arc<QuantMatrix>>, BindError> {
+pub(in crate::vm) fn quantized(buffer: &Buffer, weights: &dyn Weights) -> Result<Option<Arc<QuantMatrix>>, BindError> {
     let Some(Source::Tensor(tensor)) = &buffer.source else { return Ok(None) };
     let Some(matrix) = weights.quantized(tensor) else { return Ok(None) };
     let found = vec![matrix.n(), matrix.k()];

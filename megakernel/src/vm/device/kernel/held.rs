@@ -1,11 +1,12 @@
 //! A task's first stages in registers: taken while the team waits for its activations, since weights depend on nothing.
 
 use tilewright_codegen::build::{Ptr, Shared};
-use tilewright_kernels::gemv::linear::{HeldStage, Weights};
+use tilewright_kernels::gemv::linear::{HeldForm, HeldStage, Weights};
 
 use super::Kit;
 use super::ring::Reader;
 use super::table::TaskView;
+use crate::vm::device::lookup::HELD;
 
 /// The ring's reader, behind the stages that are held.
 pub(super) struct Held<'r, 'k> {
@@ -19,9 +20,16 @@ impl<'r, 'k> Held<'r, 'k> {
     /// Nobody is told to stop here: thread 0 says so later, when these stages have landed.
     pub fn take(kit: Kit<'k, '_>, ring: &'r Reader<'k>, task: TaskView<'k>) -> Held<'r, 'k> {
         let (k, stage_bytes) = (kit.k, kit.plan.options.stage_bytes);
-        let stages: Vec<_> = (0..kit.plan.held_stages()).map(|_| HeldStage::new(kit.team, stage_bytes)).collect();
+        let forms = kit.plan.held_forms().unwrap_or_default();
+        let stages: Vec<_> =
+            (0..kit.plan.held_stages()).map(|_| HeldStage::new(kit.team, stage_bytes, forms)).collect();
         for (number, stage) in (0u32..).zip(&stages) {
-            k.when(task.held().gt(number), || stage.take(ring, task.stage_bytes()));
+            if forms == HeldForm::default() {
+                k.when(task.held().gt(number), || stage.take(ring, task.stage_bytes(), k.lit(0)));
+                continue;
+            }
+            let held = task.held();
+            k.when((held & ((1 << HELD) - 1)).gt(number), || stage.take(ring, task.stage_bytes(), held >> HELD));
         }
         Held { ring, stages }
     }

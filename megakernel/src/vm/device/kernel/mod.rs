@@ -95,7 +95,7 @@ fn body(k: &Builder, plan: &Plan) {
     let (counters, status) = (k.global::<u32>("counters"), k.global::<u32>("status"));
     let (epoch, steps, advance) = (k.param::<u32>("epoch"), k.param::<u32>("steps"), k.param::<u32>("advance"));
     let ends = k.global::<i32>("ends");
-    let (ring, progress) = (ring::ring(k, options), Progress::new(k, plan));
+    let (ring, progress) = (ring::ring(k, plan), Progress::new(k, plan));
     let table = Table::new(k, plan, directory);
     let sums_bytes = options.sums_bytes;
     let scratch = Scratch {

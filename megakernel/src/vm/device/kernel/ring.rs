@@ -7,7 +7,7 @@ use tilewright_codegen::ir::attr::Scope;
 use tilewright_kernels::ring::{self, ByPieces, Consumers, Counted, Shape, StageTile, Unready};
 use tilewright_layout::Layout;
 
-use crate::vm::device::{DeviceOptions, Plan};
+use crate::vm::device::Plan;
 
 /// Names the ring.
 pub(super) enum Stages {}
@@ -21,10 +21,10 @@ pub(super) type Producer<'k> = Counted<'k, Stages, Operands>;
 /// The end that reads them, for whole warps.
 pub(super) type Reader<'k> = RefCell<ring::Consumer<'k, Stages, Operands>>;
 
-/// The ring that the options ask for.
-pub(super) fn ring(k: &Builder, options: DeviceOptions) -> Unready<ring::Ring<'_, Stages, Operands, ByPieces>> {
-    let words = Layout::constant(Layout::leaf(i64::from(options.stage_bytes / 4), 1));
-    let shape = Shape::stages(options.stages).consumers(Consumers::Warps(options.warps));
+/// The ring of a plan.
+pub(super) fn ring<'k>(k: &'k Builder, plan: &Plan) -> Unready<ring::Ring<'k, Stages, Operands, ByPieces>> {
+    let words = Layout::constant(Layout::leaf(i64::from(plan.slot_bytes / 4), 1));
+    let shape = Shape::stages(plan.options.stages).consumers(Consumers::Warps(plan.options.warps));
     ring::Ring::pieces(k, (StageTile::new(words),), shape)
 }
 
@@ -35,13 +35,19 @@ pub(super) struct Progress<'k> {
     task: Ptr<'k, Shared, u32>,
     /// Most stages in flight for tasks that it has not come to, and for the one that it is at.
     most: [u32; 2],
+    /// The same of stages of so many bytes at most, where there are small ones.
+    small: Option<(u32, [u32; 2])>,
 }
 
 impl<'k> Progress<'k> {
     pub fn new(k: &'k Builder, plan: &Plan) -> Progress<'k> {
         // The producer's view of what landed must stay within one round of the ring: parities repeat after two.
-        let most = [plan.in_flight(), plan.options.burst].map(|most| most.clamp(1, plan.options.stages - 1));
-        Progress { task: k.shared("current", 1), most }
+        let within = |times: u32| {
+            let all = [plan.in_flight(), plan.options.burst].map(|most| most.saturating_mul(times));
+            all.map(|most| most.clamp(1, plan.options.stages - 1))
+        };
+        let small = plan.has_small_stages().then(|| (plan.small_bytes(), within(2)));
+        Progress { task: k.shared("current", 1), most: within(1), small }
     }
 
     /// Initialises it; by one thread, before anybody else comes.
@@ -54,9 +60,20 @@ impl<'k> Progress<'k> {
         self.task.store_relaxed(task, Scope::Cta);
     }
 
-    /// Most stages in flight, for one of a task.
-    pub fn most(self, task: Val<'k, u32>) -> Val<'k, u32> {
+    /// Most stages in flight, for one of a task, which has so many bytes. Of small ones twice as many, so that the bytes in flight are
+    /// as many.
+    pub fn most(self, task: Val<'k, u32>, bytes: Val<'k, u32>) -> Val<'k, u32> {
         let [most, burst] = self.most;
-        self.task.load_relaxed(Scope::Cta).eq(task).select(burst, most)
+        let now = self.task.load_relaxed(Scope::Cta).eq(task);
+        match self.small {
+            None => now.select(burst, most),
+            Some((small, [twice, twice_burst])) => {
+                let is_small = bytes.le(small);
+                now.select(
+                    is_small.select(bytes.builder().lit(twice_burst), burst),
+                    is_small.select(bytes.builder().lit(twice), most),
+                )
+            }
+        }
     }
 }

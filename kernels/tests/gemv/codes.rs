@@ -1,0 +1,143 @@
+//! Units of codes: what the packer writes, by the layout's inverse and by a decoder that knows the format's text alone.
+
+use half::{bf16, f16};
+use proptest::prelude::*;
+use tilewright_codegen::trial::Draw;
+use tilewright_kernels::gemv::{CodePacker, Codes, CodesError, Unit};
+use tilewright_kernels::naive;
+use tilewright_kernels::quant::{Code, QuantMatrix, QuantParts, Zeros};
+use tilewright_kernels::tile::Float;
+
+/// A random matrix: codes that are numbers, zeros in the range, scales of a type.
+fn matrix(draw: &mut Draw, [n, k, group]: [usize; 3], code: Code, zeros: bool, scale: Float) -> QuantMatrix {
+    let row = k.div_ceil(8 / code.bits());
+    let codes = (0..n * row).map(|_| draw.between(0..=0xff) as u8 & 0xf7).collect();
+    let groups = n * k.div_ceil(group);
+    let scale = |value: f64| match scale {
+        Float::F32 => value as f32,
+        Float::F16 => f16::from_f64(value).to_f32(),
+        Float::Bf16 => bf16::from_f64(value).to_f32(),
+    };
+    let scales = (0..groups).map(|_| scale(draw.unit().abs())).collect();
+    let (low, high) = code.range();
+    let zero = |draw: &mut Draw| low as i16 + draw.between(0..=(high - low) as u32) as i16;
+    let zeros = match zeros && code.is_integer() {
+        true => Zeros::Each((0..groups).map(|_| zero(draw)).collect()),
+        false => Zeros::Same(code.middle()),
+    };
+    QuantMatrix::new(QuantParts { n, k, code, group, codes, scales, zeros, order: None }).expect("sound")
+}
+
+/// What the weight (row, k) of a stage is, read from its bytes as the page says: lane, step, pair, half.
+fn decoded(unit: Unit, codes: Codes, memory: &[u8], row: usize, k: usize) -> f64 {
+    let bits = codes.code.bits();
+    let depth = if bits == 4 { 128 } else { 64 };
+    let (tile, within) = (k / depth, k % depth);
+    let (step, lane, element) = (within / 32, 4 * row + within % 32 / 8, within % 8);
+    let start = tile * 512 + lane * 16;
+    let code = if bits == 4 {
+        let nibble = element % 2 * 4 + element / 2;
+        memory[start + step * 4 + nibble / 2] >> (4 * (nibble % 2)) & 15
+    } else {
+        memory[start + step * 8 + element / 4 * 4 + element % 2 * 2 + element % 4 / 2]
+    };
+    let all = memory_of_tiles(unit);
+    let group = k / unit.span() as usize * 8 + row;
+    let wide = codes.scale.bytes() as usize;
+    let at = |start: usize, wide: usize| &memory[start + group * wide..][..wide];
+    let scale = match codes.scale {
+        Float::F32 => f32::from_le_bytes(at(all, 4).try_into().expect("4 bytes")),
+        Float::F16 => f16::from_le_bytes(at(all, 2).try_into().expect("2 bytes")).to_f32(),
+        Float::Bf16 => bf16::from_le_bytes(at(all, 2).try_into().expect("2 bytes")).to_f32(),
+    };
+    let zeros = all + unit.stage_k() as usize / unit.span() as usize * 8 * wide;
+    let added = || bf16::from_le_bytes(at(zeros, 2).try_into().expect("2 bytes")).to_f64();
+    let value = match codes.code {
+        Code::U4 => f64::from(code) + 128.0 + if codes.zeros { added() } else { -136.0 },
+        Code::U8 => f64::from(code) - 128.0 + if codes.zeros { added() } else { 0.0 },
+        code_of => f64::from(code_of.value(code)),
+    };
+    value * f64::from(scale)
+}
+
+fn memory_of_tiles(unit: Unit) -> usize {
+    (unit.stage_tiles() * 512) as usize
+}
+
+const CODES: [Code; 5] = [Code::U4, Code::I4, Code::U8, Code::I8, Code::E4m3];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+    #[test]
+    fn stages_hold_the_matrix(
+        k in 1usize..900, warps in 1u32..5, most in 1u32..4, which in 0usize..5, group in 0usize..5, zeros: bool,
+        scale in 0usize..3, missing in 0usize..9, seed: u64,
+    ) {
+        let (code, scale) = (CODES[which], [Float::F32, Float::F16, Float::Bf16][scale]);
+        let group = [k, 32, 64, 96, 128][group];
+        let matrix = matrix(&mut Draw::new(seed), [8, k, group], code, zeros, scale);
+        let codes = Codes::of(&matrix).expect("a device has it");
+        let unit = Unit::of_codes(k as u32, warps, most * warps * 512, codes).expect("a unit");
+        prop_assert!(codes.holds(&matrix) && unit.padded_k() as usize >= k);
+        prop_assert!(unit.stage_layout().is_bijective());
+        let packer = CodePacker::new(unit).expect("codes");
+        let expected: Vec<f64> = naive::dequantize(&matrix);
+        let rows = std::array::from_fn(|row| (row != missing).then_some((&matrix, row)));
+        let mut memory = vec![0xa5; unit.stage_bytes() as usize];
+        for stage in 0..unit.stages() {
+            packer.pack_stage(stage, &rows, &mut memory);
+            let unpacked = packer.unpack(&memory);
+            let first = (stage * unit.stage_k()) as usize;
+            for row in 0..8 {
+                for at in 0..unit.stage_k() as usize {
+                    let (value, inside) = (decoded(unit, codes, &memory, row, at), first + at < k && row != missing);
+                    let wanted = if inside { expected[row * k + first + at] } else { 0.0 };
+                    prop_assert_eq!(if inside { value } else { value * 0.0 }, wanted, "row {}, k {}", row, first + at);
+                    let flip = match code { Code::I4 => 8, Code::I8 => 128, _ => 0 };
+                    let stored = if inside { matrix.bits(row, first + at) ^ flip } else { 0 };
+                    prop_assert_eq!(unpacked[row][at], stored);
+                }
+            }
+        }
+    }
+
+    /// Neighbouring forms of a stream: both matrices are held, and factors are the finer ones.
+    #[test]
+    fn joined_forms_hold_both(a in 1usize..8, b in 1usize..8, zeros: [bool; 2]) {
+        let form = |group: usize, zeros| Codes::new(Code::U4, Some(32 * group), zeros, Float::Bf16).expect("a form");
+        let joined = form(a, zeros[0]).join(form(b, zeros[1])).expect("of one code");
+        let group = joined.group.expect("groups") as usize;
+        prop_assert!(a * 32 % group == 0 && b * 32 % group == 0);
+        prop_assert_eq!(joined.zeros, zeros[0] || zeros[1]);
+        let other = Codes::new(Code::U8, None, false, Float::Bf16).expect("a form");
+        prop_assert_eq!(joined.join(other), None);
+    }
+}
+
+#[test]
+fn what_a_device_has_no_form_for_is_named() {
+    let mut draw = Draw::new(1);
+    let mut parts = matrix(&mut draw, [8, 64, 16], Code::I8, false, Float::F32).parts().clone();
+    let of =
+        |parts: &QuantParts| Codes::of(&QuantMatrix::new(parts.clone()).expect("sound")).map_err(|e| e.to_string());
+    assert_eq!(of(&parts), Err("has groups of 16, no multiple of 32".into()));
+    parts.order = Some((0..64).rev().collect());
+    assert_eq!(of(&parts), Err("has an act-order".into()));
+    let e2m1 = matrix(&mut draw, [8, 64, 32], Code::E2m1, false, Float::F32);
+    assert_eq!(Codes::of(&e2m1), Err(CodesError::Code(Code::E2m1)));
+}
+
+#[test]
+fn stages_are_cut_for_little_padding_and_many_bytes() {
+    let cut = |k: u32, code: Code| {
+        let codes = Codes::new(code, Some(128), false, Float::Bf16).expect("a form");
+        let unit = Unit::of_codes(k, 8, 16384, codes).expect("a unit");
+        (unit.stages(), unit.stage_bytes(), unit.padded_k())
+    };
+    assert_eq!(cut(2048, Code::U4), (1, 8192 + 256, 2048));
+    assert_eq!(cut(4096, Code::U4), (1, 16384 + 512, 4096));
+    assert_eq!(cut(8192, Code::U4), (2, 16384 + 512, 8192));
+    // 14 rounds of 8 tiles: five stages of three have one of padding; four of four have two, seven of two are small.
+    assert_eq!(cut(14336, Code::U4), (5, 12288 + 384, 15360));
+    assert_eq!(cut(14336, Code::U8), (7, 16384 + 256, 14336));
+}

@@ -1,0 +1,214 @@
+//! Quantised weights on a device: the reference machine's logits, from the same codes.
+
+use tilewright_codegen::trial::Draw;
+use tilewright_kernels::quant::{Code, QuantMatrix, Zeros};
+use tilewright_layout::DType;
+use tilewright_megakernel::lower::LOGITS;
+use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::schedule::schedule;
+use tilewright_megakernel::validate::Placed;
+use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions, LoadError, Plan, Unsupported};
+use tilewright_megakernel::vm::reference::StepCells;
+use tilewright_megakernel::weights::{RandomCodes, WeightTensor, Weights};
+
+use std::sync::Arc;
+
+use super::both::{Both, CONTEXT, lowered};
+use super::lab::{device, least, normed, options, tiny};
+
+/// How far logits may be: operands in two parts of bf16, pools of bf16.
+const MOST: f64 = 2e-2;
+
+/// Random codes, some of them changed.
+struct Changed<F> {
+    weights: RandomCodes,
+    change: F,
+}
+
+impl<F: Fn(&str, QuantMatrix) -> QuantMatrix> Weights for Changed<F> {
+    fn tensor(&self, name: &str) -> Option<WeightTensor> {
+        self.weights.tensor(name)
+    }
+
+    fn quantized(&self, name: &str) -> Option<Arc<QuantMatrix>> {
+        self.weights.quantized(name).map(|matrix| Arc::new((self.change)(name, (*matrix).clone())))
+    }
+}
+
+fn codes(spec: &ModelSpec, code: Code, group: Option<usize>) -> RandomCodes {
+    RandomCodes::new(spec, DType::BF16, 7, code, group).unwrap()
+}
+
+fn placed(spec: &ModelSpec, rows: usize, weights: &dyn Weights) -> Placed {
+    schedule(lowered(spec, rows, 1, 3).stored_as(weights), CONTEXT).unwrap()
+}
+
+/// Steps at growing positions agree with the reference machine.
+fn agrees(spec: &ModelSpec, rows: usize, weights: &dyn Weights, options: DeviceOptions) {
+    let mut draw = Draw::new(rows as u64);
+    let mut both = Both::of(placed(spec, rows, weights), weights, &mut draw, options);
+    for position in [0, 17] {
+        both.step(&vec![position; rows], MOST);
+    }
+}
+
+/// A model whose rows take several stages, some of them padded.
+fn wider() -> ModelSpec {
+    ModelSpec { hidden: 160, intermediate: 416, vocab: 120, ..least() }
+}
+
+/// The same with a zero point for each group.
+fn zeros(matrix: QuantMatrix) -> QuantMatrix {
+    let mut parts = matrix.parts().clone();
+    let (low, high) = (parts.code.range().0 as usize, parts.code.range().1 as usize);
+    // Near the middle, so that activations keep their size.
+    let middle = parts.code.middle() as usize;
+    let zero = |at: usize| (middle + at % 5).clamp(low + 2, high) as i16 - 2;
+    parts.zeros = Zeros::Each((0..parts.scales.len()).map(zero).collect());
+    QuantMatrix::new(parts).unwrap()
+}
+
+#[test]
+fn every_form_of_codes_gives_the_references_logits() {
+    for (at, (code, group)) in [
+        (Code::U4, Some(32)),
+        (Code::U4, Some(128)),
+        (Code::I4, None),
+        (Code::U8, Some(64)),
+        (Code::I8, None),
+        (Code::E4m3, None),
+        (Code::E4m3, Some(128)),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let spec = if at % 2 == 0 { wider() } else { tiny() };
+        agrees(&spec, 1 + at % 2, &codes(&spec, code, group), options());
+        if matches!(code, Code::U4 | Code::U8) {
+            let weights = Changed { weights: codes(&spec, code, group), change: |_: &str, matrix| zeros(matrix) };
+            agrees(&spec, 1, &weights, options());
+        }
+    }
+}
+
+/// Shared memory, registers, reloaded; one MMA for the rows, and two.
+#[test]
+fn activations_take_every_way_to_codes() {
+    let spec = wider();
+    let weights = codes(&spec, Code::U4, Some(32));
+    for (rows, held_registers) in [(3, 128), (8, 128), (16, 128), (5, 0), (16, 0)] {
+        agrees(&spec, rows, &weights, DeviceOptions { held_registers, ..options() });
+    }
+    let normed = normed(tiny());
+    agrees(&normed, 2, &codes(&normed, Code::E4m3, None), options());
+}
+
+/// Codes and factors that are held give the same bits.
+#[test]
+fn no_bit_depends_on_what_is_held() {
+    let spec = wider();
+    for (code, group, change) in [
+        (Code::U4, Some(128), false),
+        (Code::U4, Some(128), true),
+        (Code::U8, Some(128), true),
+        (Code::E4m3, None, false),
+    ] {
+        let weights = Changed {
+            weights: codes(&spec, code, group),
+            change: |_: &str, matrix| if change { zeros(matrix) } else { matrix },
+        };
+        let with = |hold: u32| {
+            let options = DeviceOptions { hold, warps: 2, stage_bytes: 2048, ..options() };
+            let program = placed(&spec, 2, &weights);
+            let plan = Plan::new(&program, options).unwrap();
+            let held = plan.opcodes.iter().filter(|opcode| opcode.holds_stages().is_some()).count();
+            assert!(held >= 5, "{held} functions hold stages");
+            let device = device(u64::from(hold), program.target.sms);
+            let mut machine = DeviceMachine::load(program, &weights, &device, options, &mut |_, _| ()).unwrap();
+            let pages: Vec<i32> = (0..2 * (CONTEXT / 16) as i32).collect();
+            let mut bits = |position: i32| {
+                let cells = StepCells { tokens: &[3, 5], positions: &[position; 2], page_table: &pages };
+                machine.step(&cells).unwrap();
+                machine.f32(LOGITS).unwrap().into_iter().map(f32::to_bits).collect::<Vec<_>>()
+            };
+            [bits(0), bits(1)].concat()
+        };
+        assert!(with(3) == with(0) && with(1) == with(0), "{code} in {group:?}");
+    }
+}
+
+/// Matrices that share a stream may differ in groups, zeros and scales.
+#[test]
+fn forms_of_a_stream_are_joined() {
+    let spec = wider();
+    let change = |name: &str, matrix: QuantMatrix| match name {
+        name if name.contains("v_proj") || name.contains("up_proj") => zeros(matrix),
+        name if name.contains("k_proj") => {
+            let mut parts = matrix.parts().clone();
+            parts.scales.iter_mut().for_each(|scale| *scale *= 1.0 + f32::EPSILON);
+            QuantMatrix::new(parts).unwrap()
+        }
+        _ => matrix,
+    };
+    agrees(&spec, 1, &Changed { weights: codes(&spec, Code::U4, Some(64)), change }, options());
+}
+
+#[test]
+fn a_weight_is_a_fourth_of_its_bytes() {
+    let spec = ModelSpec { vocab: 32, ..ModelSpec { layers: 1, ..ModelSpec::named("llama-3.1-8b").unwrap() } };
+    let none = codes(&ModelSpec { layers: 0, ..spec.clone() }, Code::U4, None);
+    let bytes = |weights: &dyn Weights| {
+        let placed = schedule(lowered(&spec, 1, 1, 132).stored_as(weights), CONTEXT).unwrap();
+        let plan = Plan::new(&placed, DeviceOptions::default()).unwrap();
+        (plan.image_bytes, plan.slot_bytes, plan.options.stages)
+    };
+    let (dense, ring, most) = bytes(&none);
+    assert_eq!(ring, 16384);
+    let (packed, ring, stages) = bytes(&codes(&spec, Code::U4, Some(128)));
+    // 4 bits, two bytes for 128 weights, and a fifteenth stage round of down.
+    let ratio = packed as f64 / dense as f64;
+    assert!((0.2578..0.264).contains(&ratio), "{ratio}");
+    assert_eq!((ring, stages + 1 >= most), (16384 + 512, true), "{stages} stages, {most} of bf16");
+}
+
+#[test]
+fn what_a_device_does_not_run_is_named() {
+    let spec = tiny();
+    let refused = |weights: &dyn Weights| {
+        let error = Plan::new(&placed(&spec, 1, weights), options()).unwrap_err();
+        let Unsupported::Task { source, .. } = error else { panic!("{error}") };
+        source.to_string()
+    };
+    let one = |which: &'static str, change: fn(QuantMatrix) -> QuantMatrix| Changed {
+        weights: codes(&spec, Code::U8, Some(32)),
+        change: move |name: &str, matrix| if name.contains(which) { change(matrix) } else { matrix },
+    };
+    let ordered = one("1.self_attn.o_proj", |matrix| {
+        let mut parts = matrix.parts().clone();
+        parts.order = Some((0..parts.k as u32).rev().collect());
+        QuantMatrix::new(parts).unwrap()
+    });
+    insta::assert_snapshot!(refused(&ordered), @"weight `model.layers.1.self_attn.o_proj.weight` has an act-order, which a device does not run; run it on `cpu`");
+    let other = one("1.mlp.up_proj", |matrix| {
+        let mut parts = matrix.parts().clone();
+        (parts.code, parts.zeros) = (Code::E4m3, Zeros::Same(0));
+        parts.codes.iter_mut().for_each(|code| *code &= 0x77);
+        QuantMatrix::new(parts).unwrap()
+    });
+    insta::assert_snapshot!(refused(&other), @"weights `model.layers.1.mlp.gate_proj.weight` and `model.layers.1.mlp.up_proj.weight` are streamed together and are quantised in different ways; run them on `cpu`");
+    let groups = codes(&spec, Code::U8, Some(48));
+    insta::assert_snapshot!(refused(&groups), @"weight `model.layers.0.self_attn.q_proj.weight` has groups of 48, no multiple of 32, which a device does not run; run it on `cpu`");
+}
+
+/// Code is generated for the form that the program says; weights in another are refused, not misread.
+#[test]
+fn weights_have_the_form_that_the_program_says() {
+    let spec = least();
+    let program = placed(&spec, 1, &codes(&spec, Code::U4, Some(32)));
+    let sms = program.target.sms;
+    let weights = codes(&spec, Code::U8, Some(32));
+    let error =
+        DeviceMachine::load(program, &weights, &device(1, sms), options(), &mut |_, _| ()).map(drop).unwrap_err();
+    assert!(matches!(error, LoadError::Bind(_)));
+    insta::assert_snapshot!(error, @"the weights do not fit the program: weight buffer `model.layers.0.self_attn.q_proj.weight` wants quantised weights in a form that the weights do not have it in");
+}

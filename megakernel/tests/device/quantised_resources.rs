@@ -1,0 +1,63 @@
+//! What the assembler makes of the kernel where weights are quantised: nothing warns and nothing spills.
+
+use std::path::Path;
+
+use tilewright_codegen::assemble::{Ptxas, Table};
+use tilewright_codegen::target::Target;
+use tilewright_codegen::verify::verify;
+use tilewright_kernels::quant::Code;
+use tilewright_layout::DType;
+use tilewright_megakernel::lower::{LowerOptions, lower};
+use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::program::{Program, Quantised};
+use tilewright_megakernel::schedule::schedule;
+use tilewright_megakernel::vm::device::{DeviceOptions, Plan, record};
+
+/// The linear layers of the decoder in a form, the head as it is.
+fn quantised(mut program: Program, form: Quantised) -> Program {
+    for buffer in program.buffers.iter_mut().filter(|buffer| buffer.name.ends_with("_proj.weight")) {
+        buffer.quantised = Some(form);
+    }
+    program
+}
+
+#[test]
+fn kernels_of_quantised_models_assemble_to_what_the_page_says() {
+    let Some(ptxas) = Ptxas::find().expect("it runs where it is") else { return };
+    let mut table = Table::new("The megakernel, weights quantised", &ptxas);
+    let form = |code, group, zeros, scale| Quantised { code, group, zeros, scale, ordered: false };
+    let w4a16 = form(Code::U4, Some(128), false, DType::BF16);
+    let awq = form(Code::U4, Some(128), true, DType::F16);
+    let fine = form(Code::U4, Some(32), false, DType::F16);
+    let w8a16 = form(Code::U8, Some(128), false, DType::BF16);
+    let fp8 = form(Code::E4m3, None, false, DType::BF16);
+    let blocks = form(Code::E4m3, Some(128), false, DType::F32);
+    let ships = DeviceOptions::default();
+    for (model, target, rows, note, form) in [
+        ("llama-3.2-1b", "h100", 1, "u4 by 128", w4a16),
+        ("llama-3.2-1b", "a100", 1, "u4 by 128", w4a16),
+        ("llama-3.1-8b", "h100", 1, "u4 by 128", w4a16),
+        ("llama-3.1-8b", "h100", 2, "u4 by 128", w4a16),
+        ("llama-3.1-8b", "h100", 4, "u4 by 128", w4a16),
+        ("llama-3.1-8b", "h100", 8, "u4 by 128", w4a16),
+        ("llama-3.1-8b", "h100", 16, "u4 by 128", w4a16),
+        ("llama-3.1-8b", "h100", 1, "u4 by 128 with zeros", awq),
+        ("llama-3.1-8b", "h100", 16, "u4 by 128 with zeros", awq),
+        ("llama-3.1-8b", "h100", 1, "u4 by 32", fine),
+        ("llama-3.1-8b", "h100", 1, "u8 by 128", w8a16),
+        ("llama-3.1-8b", "h100", 1, "e4m3 by rows", fp8),
+        ("llama-3.1-8b", "h100", 8, "e4m3 by rows", fp8),
+        ("llama-3.1-8b", "h100", 1, "e4m3 by 128", blocks),
+    ] {
+        let (spec, target) = (ModelSpec::named(model).unwrap(), Target::named(target).unwrap());
+        let lowering = LowerOptions { rows, kv: DType::BF16, ..LowerOptions::for_context(4096) };
+        let lowering = LowerOptions { activation: DType::BF16, ..lowering }.splits_for_gpu(&spec, target.sms);
+        let arch = target.arch.clone();
+        let program = lower(&spec, &|_| DType::BF16, target, &lowering).unwrap();
+        let plan = Plan::new(&schedule(quantised(program, form), 4096).unwrap(), ships).unwrap();
+        let name = format!("{model}, {note}, {arch}, rows {rows}");
+        table.add_as(name, &verify(record(&plan)).unwrap()).unwrap_or_else(|error| panic!("{error}"));
+    }
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/ptxas/quantised.md");
+    table.check(&page).unwrap_or_else(|error| panic!("{error}"));
+}
