@@ -49,7 +49,7 @@ impl DeviceOp for Linear {
         let (k, features) = (plan.extent(self.weight, 0)?, plan.extent(self.weight, 1)?);
         let weights = match self.output {
             LinearOutput::SiluMul { up, .. } => vec![self.weight, up],
-            _ => vec![self.weight],
+            LinearOutput::Store { .. } | LinearOutput::Add { .. } | LinearOutput::Logits { .. } => vec![self.weight],
         };
         let unit = plan.unit(k, &weights)?;
         multiple("the first feature of a tile", self.cols.lo as u32, Unit::ROWS, "a multiple of 8")?;
