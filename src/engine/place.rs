@@ -56,7 +56,7 @@ impl Place {
     pub fn open(device: Device) -> Result<Unloaded, EngineError> {
         match device {
             Device::Cpu { workers } => Ok(Unloaded::Host { workers }),
-            Device::Cuda { .. } | Device::Sim { .. } => Ok(Unloaded::Gpu(Box::new(open(device)?), users_settings()?)),
+            Device::Cuda { .. } | Device::Sim { .. } => Ok(Unloaded::Gpu(Box::new(open(device)?), known_settings()?)),
         }
     }
 }
@@ -109,11 +109,11 @@ pub(crate) fn device_options(device: Device) -> DeviceOptions {
     }
 }
 
-/// What the user's file of settings has; nothing where there is none.
-fn users_settings() -> Result<Tuned, EngineError> {
+/// What the user's file of settings has, and behind it the table in the binary.
+fn known_settings() -> Result<Tuned, EngineError> {
     match user_file().filter(|path| path.exists()) {
-        Some(path) => Ok(Tuned::of(&Results::open(&path)?)),
-        None => Ok(Tuned::default()),
+        Some(path) => Ok(Tuned::of(&Results::open(&path)?).or(Tuned::shipped())),
+        None => Ok(Tuned::shipped()),
     }
 }
 
@@ -125,7 +125,7 @@ fn target(properties: &Properties) -> Result<Target, EngineError> {
 
 impl Gpu {
     /// How kernels are cut for a machine of so many rows and so long a context: as the user's file has it for this device and
-    /// model, at the nearest context; else as for any.
+    /// model, at the nearest context; else as the table in the binary has; else as for any.
     pub fn options(&self, spec: &ModelSpec, rows: usize, context: usize) -> Result<DeviceOptions, EngineError> {
         let device = self.weights().device().properties().name.clone();
         let exact = [("batch", rows), ("hidden", spec.hidden), ("layers", spec.layers)];

@@ -33,6 +33,8 @@ pub const KEPT: &str = "kept";
 pub struct Tuned {
     /// Drivers and settings, in the order of the rows.
     rows: BTreeMap<Key, Vec<(Option<String>, Settings)>>,
+    /// Where a shape is looked for that these rows do not have.
+    behind: Option<Box<Tuned>>,
 }
 
 /// Device, suite, shape.
@@ -50,7 +52,35 @@ impl Tuned {
                 rows.entry(key).or_default().push((call.driver.clone(), settings));
             }
         }
-        Tuned { rows }
+        Tuned { rows, behind: None }
+    }
+
+    /// The table in the binary: what `tilewright tune` kept where it was run for this project (`docs/tuning.md`).
+    ///
+    /// ```
+    /// use tilewright::tuning::Tuned;
+    /// let odd = [("k", 5000), ("m", 200), ("n", 3000)];
+    /// let settings = Tuned::shipped().settings("NVIDIA H200", None, "gemm", &odd).unwrap().to_string();
+    /// assert!(settings.ends_with("tile=M128N112"), "{settings}");
+    /// ```
+    pub fn shipped() -> Tuned {
+        let mut results = Results::default();
+        match results.add(include_str!("shipped.jsonl"), "shipped.jsonl") {
+            Ok(()) => Tuned::of(&results),
+            Err(error) => unreachable!("the table in the binary: {error}"),
+        }
+    }
+
+    /// These settings, and behind them others: a shape is looked for in `behind` where these have none that serves.
+    ///
+    /// ```
+    /// use tilewright::tuning::Tuned;
+    /// let tuned = Tuned::default().or(Tuned::shipped());
+    /// assert_eq!(tuned.len(), Tuned::shipped().len());
+    /// ```
+    #[must_use]
+    pub fn or(self, behind: Tuned) -> Tuned {
+        Tuned { behind: Some(Box::new(behind)), ..self }
     }
 
     /// The settings for a shape on a device: the last that were kept under a driver, or under any.
@@ -61,10 +91,11 @@ impl Tuned {
         suite: &str,
         shape: &[(&str, u64)],
     ) -> Option<&Settings> {
-        let shape = shape.iter().map(|&(name, extent)| (name.to_owned(), extent)).collect();
-        let rows = self.rows.get(&(device.to_owned(), suite.to_owned(), shape))?;
+        let key = (device.to_owned(), suite.to_owned(), shape.iter().map(|&(n, extent)| (n.to_owned(), extent)).collect());
         let is_same = |found: &Option<String>| driver.is_none() || found.as_deref() == driver;
-        rows.iter().rev().find(|(driver, _)| is_same(driver)).map(|(_, settings)| settings)
+        let found = self.rows.get(&key).and_then(|rows| rows.iter().rev().find(|(driver, _)| is_same(driver)));
+        let behind = || self.behind.as_deref()?.settings(device, driver, suite, shape);
+        found.map(|(_, settings)| settings).or_else(behind)
     }
 
     /// The settings of a suite for a shape that has these extents, and of those the one whose extent `near.0` is nearest to
@@ -92,17 +123,18 @@ impl Tuned {
                 && exact.iter().all(|(name, extent)| shape.get(*name) == Some(extent));
             Some((ratio(*shape.get(near.0)?), rows.last()?)).filter(|_| is_same)
         });
-        candidates.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, (_, settings))| settings)
+        let found = candidates.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, (_, settings))| settings);
+        found.or_else(|| self.behind.as_deref()?.nearest(device, suite, exact, near))
     }
 
-    /// Shapes that have settings.
+    /// Shapes that have settings; twice those that are also behind.
     pub fn len(&self) -> usize {
-        self.rows.len()
+        self.rows.len() + self.behind.as_deref().map_or(0, Tuned::len)
     }
 
     /// Whether no shape has.
     pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
+        self.len() == 0
     }
 }
 
@@ -115,4 +147,46 @@ pub fn user_file() -> Option<PathBuf> {
         let folder = named("XDG_CONFIG_HOME").or_else(|| named("HOME").map(|home| home.join(".config")))?;
         Some(folder.join("tilewright").join("tuned.jsonl"))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tuned(device: &str, context: u64, hold: u64) -> Tuned {
+        let call = format!(r#"{{"call":{{"id":"a","date":"2026-11-22","device":"{device}","command":"tilewright tune"}}}}"#);
+        let row = format!(
+            r#"{{"suite":"decode","who":"tilewright","shape":{{"batch":1,"context":{context}}},"variant":"hold={hold}","verdict":"kept"}}"#
+        );
+        let mut results = Results::default();
+        results.add(&[call, row].join("\n"), "rows").expect("rows");
+        Tuned::of(&results)
+    }
+
+    #[test]
+    fn what_is_behind_serves_where_nothing_before_it_does() {
+        let both = tuned("A", 200, 2).or(tuned("A", 4096, 6).or(tuned("B", 4096, 4)));
+        let nearest = |device: &str| both.nearest(device, "decode", &[("batch", 1)], ("context", 4096)).map(|s| s.number("hold"));
+        // The nearest of what comes first, however near what is behind.
+        assert_eq!([nearest("A"), nearest("B"), nearest("C")], [Some(Ok(2)), Some(Ok(4)), None]);
+        let exact = |context: u64| {
+            both.settings("A", None, "decode", &[("batch", 1), ("context", context)]).map(|settings| settings.number("hold"))
+        };
+        assert_eq!([exact(200), exact(4096), exact(300)], [Some(Ok(2)), Some(Ok(6)), None]);
+        assert_eq!((both.len(), both.is_empty()), (3, false));
+    }
+
+    #[test]
+    fn every_row_of_the_table_in_the_binary_has_settings() {
+        let mut results = Results::default();
+        results.add(include_str!("shipped.jsonl"), "shipped.jsonl").expect("rows of results");
+        let shipped = Tuned::shipped();
+        assert_eq!(shipped.len(), results.rows.len());
+        for found in &results.rows {
+            let (call, row) = (results.call(found), &found.1);
+            let shape: Vec<(&str, u64)> = row.shape.iter().map(|(name, extent)| (name.as_str(), *extent)).collect();
+            let settings = shipped.settings(&call.device, call.driver.as_deref(), &row.suite, &shape);
+            assert_eq!(settings.map(ToString::to_string), Some(row.variant.clone()));
+        }
+    }
 }

@@ -56,30 +56,30 @@ impl Worker {
         Ok(Worker { process, asks, answers: heard })
     }
 
-    /// The lines of a piece, and whether the process can go on.
-    fn compare(&mut self, number: usize) -> (Vec<String>, bool) {
-        let mut lines = Vec::new();
+    /// Tells the lines of a piece as they come; whether the process can go on.
+    fn compare(&mut self, number: usize, tell: &mut dyn FnMut(&str)) -> bool {
+        // A device that is lost stays lost for its process.
+        let mut lost = false;
         if writeln!(self.asks, "{number}").is_ok() {
             loop {
                 match self.answers.recv_timeout(SILENCE) {
-                    Ok(line) if line == END => {
-                        // A device that is lost stays lost for its process.
-                        let lost = lines.iter().any(|line: &String| line.starts_with("fault"));
-                        return (lines, !lost);
+                    Ok(line) if line == END => return !lost,
+                    Ok(line) => {
+                        lost |= line.starts_with("fault");
+                        tell(&line);
                     }
-                    Ok(line) => lines.push(line),
                     Err(RecvTimeoutError::Disconnected) => break,
                     Err(RecvTimeoutError::Timeout) => {
-                        lines.push(format!("fault piece {number} does not end"));
+                        tell(&format!("fault piece {number} does not end"));
                         // A process that is gone already is what is wanted.
                         let _ = self.process.kill();
-                        return (lines, false);
+                        return false;
                     }
                 }
             }
         }
-        lines.push(format!("fault the process that ran piece {number} ended"));
-        (lines, false)
+        tell(&format!("fault the process that ran piece {number} ended"));
+        false
     }
 
     fn end(self) {
@@ -112,13 +112,13 @@ pub fn share(run: u64, programs: u64, device: Name) -> Result<Tally, String> {
                             break;
                         }
                     };
-                    let (mut lines, sound) = mine.compare(number);
+                    let mut tell = |line: &str| {
+                        tally.lock().unwrap_or_else(std::sync::PoisonError::into_inner).line(line);
+                    };
+                    let sound = mine.compare(number, &mut tell);
                     if !sound {
-                        lines.push(format!("text piece {number}: {}", pieces[number].name()));
+                        tell(&format!("text piece {number}: {}", pieces[number].name()));
                     }
-                    let mut tally = tally.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-                    lines.iter().for_each(|line| tally.line(line));
-                    drop(tally);
                     if sound {
                         worker = Some(mine);
                     } else {

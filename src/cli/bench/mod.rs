@@ -146,8 +146,8 @@ impl BenchArgs {
         let device = name_of(self.device)?.open()?;
         let stream = device.stream()?;
         let (replays, only) = (self.replays, self.only.clone());
-        let tuned = self.tuned.as_deref().map(Results::open).transpose()?.as_ref().map(Tuned::of);
-        Ok(Bench { device, stream, tuned: tuned.unwrap_or_default(), replays, only, journal: Rc::clone(journal) })
+        let tuned = self.tuned.as_deref().map(Results::open).transpose()?.as_ref().map(Tuned::of).unwrap_or_default();
+        Ok(Bench { device, stream, tuned: tuned.or(Tuned::shipped()), replays, only, journal: Rc::clone(journal) })
     }
 
     /// The journal of the call.
