@@ -91,7 +91,8 @@ impl Tuned {
         suite: &str,
         shape: &[(&str, u64)],
     ) -> Option<&Settings> {
-        let key = (device.to_owned(), suite.to_owned(), shape.iter().map(|&(n, extent)| (n.to_owned(), extent)).collect());
+        let key =
+            (device.to_owned(), suite.to_owned(), shape.iter().map(|&(n, extent)| (n.to_owned(), extent)).collect());
         let is_same = |found: &Option<String>| driver.is_none() || found.as_deref() == driver;
         let found = self.rows.get(&key).and_then(|rows| rows.iter().rev().find(|(driver, _)| is_same(driver)));
         let behind = || self.behind.as_deref()?.settings(device, driver, suite, shape);
@@ -154,7 +155,8 @@ mod tests {
     use super::*;
 
     fn tuned(device: &str, context: u64, hold: u64) -> Tuned {
-        let call = format!(r#"{{"call":{{"id":"a","date":"2026-11-22","device":"{device}","command":"tilewright tune"}}}}"#);
+        let call =
+            format!(r#"{{"call":{{"id":"a","date":"2026-11-22","device":"{device}","command":"tilewright tune"}}}}"#);
         let row = format!(
             r#"{{"suite":"decode","who":"tilewright","shape":{{"batch":1,"context":{context}}},"variant":"hold={hold}","verdict":"kept"}}"#
         );
@@ -166,11 +168,13 @@ mod tests {
     #[test]
     fn what_is_behind_serves_where_nothing_before_it_does() {
         let both = tuned("A", 200, 2).or(tuned("A", 4096, 6).or(tuned("B", 4096, 4)));
-        let nearest = |device: &str| both.nearest(device, "decode", &[("batch", 1)], ("context", 4096)).map(|s| s.number("hold"));
+        let nearest =
+            |device: &str| both.nearest(device, "decode", &[("batch", 1)], ("context", 4096)).map(|s| s.number("hold"));
         // The nearest of what comes first, however near what is behind.
         assert_eq!([nearest("A"), nearest("B"), nearest("C")], [Some(Ok(2)), Some(Ok(4)), None]);
         let exact = |context: u64| {
-            both.settings("A", None, "decode", &[("batch", 1), ("context", context)]).map(|settings| settings.number("hold"))
+            both.settings("A", None, "decode", &[("batch", 1), ("context", context)])
+                .map(|settings| settings.number("hold"))
         };
         assert_eq!([exact(200), exact(4096), exact(300)], [Some(Ok(2)), Some(Ok(6)), None]);
         assert_eq!((both.len(), both.is_empty()), (3, false));

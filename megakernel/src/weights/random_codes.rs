@@ -18,7 +18,7 @@ const CHUNK: usize = 1 << 16;
 /// Every tensor of a model at random: linear layers of the decoder as codes, all else as [`RandomWeights`](super::RandomWeights)
 /// has it.
 ///
-/// Codes are uniform over all that are numbers; scales of bf16 vary by a fourth, so that a matrix of `n` columns has a standard
+/// Codes are uniform over all that are numbers and have a counterpart, so that their mean is zero; scales of bf16 vary by a fourth, so that a matrix of `n` columns has a standard
 /// deviation of about `1/sqrt(n)`.
 ///
 /// ```
@@ -76,30 +76,41 @@ impl Weights for RandomCodes {
     }
 }
 
-/// A function of the name, the seed, the code and the group alone.
-fn random_codes(tensor: &TensorSpec, seed: u64, code: Code, group: Option<usize>) -> Result<QuantMatrix, WeightError> {
-    let refused = || WeightError::Codes { tensor: tensor.name.clone(), shape: tensor.shape.clone() };
-    let &[n, k] = tensor.shape.as_slice() else { return Err(refused()) };
-    let key = splitmix(fnv1a(tensor.name.as_bytes()) ^ splitmix(seed));
-    let word = |counter: u64| splitmix(key.wrapping_add(counter.wrapping_mul(GOLDEN)));
-    let mut codes = vec![0u8; n * k.div_ceil(8 / code.bits())];
-    codes.par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, codes)| {
-        for (at, bytes) in codes.chunks_mut(8).enumerate() {
-            let drawn = word((chunk * CHUNK / 8 + at) as u64).to_le_bytes();
-            for (byte, drawn) in bytes.iter_mut().zip(drawn) {
-                // The NaNs of e4m3 become their neighbours.
-                *byte = if code == Code::E4m3 && drawn & 0x7f == 0x7f { drawn ^ 1 } else { drawn };
-            }
+/// Drawn codes whose mean is zero: the NaNs of e4m3 become their neighbours, an integer without a counterpart the middle. A mean that is
+/// not zero would grow with every layer, until logits tell nothing of the rest.
+fn symmetric(code: Code, drawn: u8) -> u8 {
+    let halves = |from: u8, to: u8| {
+        [0x0f, 0xf0]
+            .into_iter()
+            .fold(drawn, |byte, half| if byte & half == from & half { byte & !half | to & half } else { byte })
+    };
+    match code {
+        Code::U4 => halves(0x00, 0x88),
+        Code::I4 => halves(0x88, 0x00),
+        Code::U8 if drawn == 0 => 0x80,
+        Code::I8 if drawn == 0x80 => 0,
+        Code::E4m3 if drawn & 0x7f == 0x7f => drawn ^ 1,
+        Code::U8 | Code::I8 | Code::E4m3 | Code::E2m1 => drawn,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mean_of_what_is_drawn_is_zero() {
+        for code in Code::ALL {
+            let values = code.values();
+            let value = |byte: u8| -> f32 {
+                let numbers = match code.bits() {
+                    4 => vec![byte & 15, byte >> 4],
+                    _ => vec![byte],
+                };
+                numbers.into_iter().map(|number| values[usize::from(number)] - f32::from(code.middle())).sum()
+            };
+            let sum: f32 = (0..=255u8).map(|drawn| value(symmetric(code, drawn))).sum();
+            assert_eq!(sum, 0.0, "{code:?}");
         }
-    });
-    let zero = code.middle();
-    let squares =
-        code.values().into_iter().filter(|value| !value.is_nan()).map(|value| (value - f32::from(zero)).powi(2));
-    let deviation = (squares.sum::<f32>() / code.count() as f32).sqrt();
-    let scale = 1.0 / ((k.max(1) as f32).sqrt() * deviation);
-    let group = group.unwrap_or(k).max(1);
-    let quarter = |at: usize| 0.75 + 0.5 * (word(!(at as u64)) >> 40) as f32 / (1u64 << 24) as f32;
-    let scales: Vec<f32> = (0..n * k.div_ceil(group)).map(|at| bf16::from_f32(scale * quarter(at)).to_f32()).collect();
-    let parts = QuantParts { n, k, code, group, codes, scales, zeros: Zeros::Same(zero), order: None };
-    QuantMatrix::new(parts).map_err(|_| refused())
+    }
 }
