@@ -253,7 +253,8 @@ impl Planner<'_> {
             record.stages = units as u32 * stream.unit.stages();
             record.stage_bytes = stream.unit.stage_bytes();
             record.unit_stages = short("stages of a unit", stream.unit.stages() as usize)?;
-            record.held = holds.map_or(0, |form| record.stages.min(self.options.hold()) as u16 | (form.0 as u16) << HELD);
+            record.held =
+                holds.map_or(0, |form| record.stages.min(self.options.hold()) as u16 | (form.0 as u16) << HELD);
             record.group = short("units of a group", group.unwrap_or(0) as usize)?;
         }
         record.task = task.id.index() as u32;

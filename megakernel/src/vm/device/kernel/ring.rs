@@ -69,7 +69,10 @@ impl<'k> Progress<'k> {
             None => now.select(burst, most),
             Some((small, [twice, twice_burst])) => {
                 let is_small = bytes.le(small);
-                now.select(is_small.select(bytes.builder().lit(twice_burst), burst), is_small.select(bytes.builder().lit(twice), most))
+                now.select(
+                    is_small.select(bytes.builder().lit(twice_burst), burst),
+                    is_small.select(bytes.builder().lit(twice), most),
+                )
             }
         }
     }
