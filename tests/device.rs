@@ -142,6 +142,38 @@ fn quantised_checkpoints_are_as_near_as_dense_ones() {
     }
 }
 
+/// A prompt in chunks of more rows than a step that decodes has, the last of them padded; the rest of the tokens behind it.
+#[test]
+fn prompts_in_chunks_of_many_rows_are_near_the_reference() {
+    for (model, tokens) in [("tiny-llama", 70), ("tiny-qwen3", 37)] {
+        let cases = cases(model);
+        let mut ids: Vec<u32> =
+            cases.iter().flat_map(|case| [&case.prompt_ids[..], &case.greedy_ids].concat()).collect();
+        ids.truncate(tokens);
+        let expected = cpu(model).logits(&ids).expect("computes");
+        for device in devices(&[5]) {
+            let chunked = || engine(model, device).with_prompt_chunk(32).expect("a chunk that a device takes");
+            let found = chunked().logits(&ids).expect("computes");
+            let error = relative_l2(&found, &expected);
+            println!("{model} on {device}: {tokens} tokens in chunks of 32, relative L2 error {error:.2e}");
+            assert!(error <= LIMIT, "{model} on {device}: {error:.2e}");
+            // Of a prompt the last row's logits alone are computed; then tokens are decoded on the same pages.
+            let found = generate(&chunked(), &ids, 3).token_ids;
+            let expected = generate(&engine(model, Device::Cpu { workers: 2 }), &ids, 3).token_ids;
+            println!("{model} on {device}: {found:?}, the reference's are {expected:?}");
+            let vocab = cpu(model).spec().vocab;
+            let last = &cpu(model).logits(&ids).expect("computes")[(tokens - 1) * vocab..];
+            assert!(found[0] == expected[0] || is_close(last, found[0] as usize), "{model} on {device}");
+            assert!(found == expected || gpu().is_some(), "{model} on {device}: none of the simulated ones differs");
+        }
+    }
+    let refused =
+        |device: Device, rows| engine("tiny-llama", device).with_prompt_chunk(rows).err().map(|e| e.to_string());
+    let text = refused(Device::Cpu { workers: 1 }, 32).expect("the host has no such chunks");
+    assert!(text.contains("17 to 4096 on cuda:N or sim:SEED"), "{text}");
+    assert!(refused(Device::Sim { seed: 0 }, 16).is_some() && refused(Device::Sim { seed: 0 }, 4097).is_some());
+}
+
 /// Teacher-forced: every position of prompt and continuation, so that one close choice hides no other.
 #[test]
 fn logits_are_near_the_reference_and_choices_equal_where_they_are_not_close() {

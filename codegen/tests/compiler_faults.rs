@@ -81,8 +81,8 @@ fn an_atomic_that_is_a_loop_is_never_first_in_another() {
         k.shared::<f32>("s", 1).atom(AtomOp::Add, 1.0, order);
     });
     assert!(kept(&floats, "shared.add.f32"), "{floats}");
-    let longs = text(&|k| k.shared::<u64>("s", 1).red(AtomOp::Max, 1u64, RedOrder::Relaxed(Scope::Cta)));
-    assert!(kept(&longs, "shared.max.u64"), "{longs}");
+    let longs = text(&|k| k.shared::<u64>("s", 1).red(AtomOp::Add, 1u64, RedOrder::Relaxed(Scope::Cta)));
+    assert!(kept(&longs, "shared.add.u64"), "{longs}");
     // One instruction each.
     let words = text(&|k| {
         k.shared::<u32>("s", 1).atom(AtomOp::Add, 1u32, order);
@@ -90,6 +90,24 @@ fn an_atomic_that_is_a_loop_is_never_first_in_another() {
         k.global::<f32>("x").atom(AtomOp::Add, 1.0, order);
     });
     assert!(!words.contains("volatile"), "{words}");
+}
+
+/// A minimum or maximum of 64 bits in shared memory: the loop that `ptxas` makes of it lets lanes go whose word would stay as it
+/// is, and forgot them in some kernels. The back end's loop has one way out.
+#[test]
+fn an_atomic_loop_has_one_way_out() {
+    for op in [AtomOp::Min, AtomOp::Max] {
+        let text = emit(|k| {
+            let word = k.shared::<u64>("s", 1);
+            word.red(op, 1u64, RedOrder::Relaxed(Scope::Cta));
+            let before = word.atom(op, 2u64, AtomOrder::AcqRel(Scope::Cta));
+            k.global::<u64>("x").store(before);
+        });
+        let count = |part: &str| text.matches(part).count();
+        assert_eq!([count("shared.cas.b64"), count("bra $swap_"), count("shared.m")], [2, 2, 0], "{text}");
+        assert!(text.contains("atom.acq_rel.cta.shared.cas.b64"), "{text}");
+        assert_eq!(count(&format!("{}.u64", op.name())), 2, "{text}");
+    }
 }
 
 /// Two 8-bit floats below another half as one word: the other half was lost where it was read again.

@@ -26,11 +26,17 @@ fn kernels() -> Vec<Kernel> {
             all.push(prefill.record_hopper());
         }
     }
-    let paged = Kv::Paged { page_tokens: 16 };
+    let paged = Kv::Paged { page_tokens: 16, swizzled: false };
     let ragged = Prefill { depth: 128, group: 4, causal: true, queries: QueryLayout::Ragged, kv: paged };
     all.push(ragged.record_hopper());
     for depth in [64, 96, 128] {
         all.push(Prefill { depth, ..ragged }.record::<CpAsync<2>>(Arch::Sm80));
+    }
+    // Pools of the megakernel.
+    let pool = Prefill { kv: Kv::Paged { page_tokens: 64, swizzled: true }, ..ragged };
+    for depth in [32, 64, 128] {
+        all.push(Prefill { depth, ..pool }.record_hopper());
+        all.push(Prefill { depth, ..pool }.record::<CpAsync<2>>(Arch::Sm80));
     }
     all
 }

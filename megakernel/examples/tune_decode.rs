@@ -2,9 +2,10 @@
 //!
 //! `tune_decode MODEL ROWS CONTEXT POSITION[,POSITION ..] STEPS [key=value[,key=value ..] ..]`: random weights, and for each
 //! list of settings and position the median of three launches of STEPS steps from there on, and of twenty launches of one
-//! step, with a sum over the tokens: the same for settings that change speed alone. Keys:
-//! `warps stage stages flight burst sums hold held registers group least splits page` (numbers), `activation` (`f32`, `bf16`), `deal` (`order`, `units`, `stages`), `tags`, `stream`, `pages`, `take`, `times` (0 or 1;
-//! `times` prints where the time of each level goes). What ships is timed, and compared with its peers, by
+//! step, with a sum over the tokens: the same for settings that change speed alone. Keys: the names of `DeviceOptions::NUMBERS`
+//! (`stage flight sums held registers group least` for short), `splits page` (numbers), `activation` (`f32`, `bf16`), `deal`
+//! (`order`, `units`, `stages`), `tags`, `stream`, `pages`, `take`, `times` (0 or 1; `times` prints where the time of each level
+//! goes). What ships is timed, and compared with its peers, by
 //! `tilewright bench --suite decode`.
 
 use std::error::Error;
@@ -53,6 +54,17 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
+/// Short keys of numbers.
+const SHORT: [(&str, &str); 7] = [
+    ("stage", "stage_bytes"),
+    ("flight", "in_flight"),
+    ("least", "split_tokens"),
+    ("sums", "sums_bytes"),
+    ("registers", "held_registers"),
+    ("group", "streamed_units"),
+    ("held", "held_rows"),
+];
+
 /// The options that a list of settings stands for.
 fn options(settings: &str, mut lowering: LowerOptions) -> Result<(LowerOptions, DeviceOptions), Failure> {
     let mut device = DeviceOptions::default();
@@ -60,27 +72,13 @@ fn options(settings: &str, mut lowering: LowerOptions) -> Result<(LowerOptions, 
         let (key, value) = pair.split_once('=').ok_or_else(|| format!("`{pair}` is not key=value"))?;
         let number = || value.parse::<u32>();
         match key {
-            "warps" => device.warps = number()?,
-            "stage" => device.stage_bytes = number()?,
-            "stages" => device.stages = number()?,
-            "flight" => device.in_flight = number()?,
-            "least" => device.split_tokens = number()?,
-            "burst" => device.burst = number()?,
-            "sums" => device.sums_bytes = number()?,
-            "registers" => device.held_registers = number()?,
-            "group" => device.streamed_units = number()?,
-            "hold" => device.hold = number()?,
-            "held" => device.held_rows = number()?,
             "tags" => device.tags = number()? != 0,
             "stream" => device.stream_tokens = number()? != 0,
             "pages" => device.pages_ahead = number()? != 0,
             "deal" => {
-                device.dealing = match value {
-                    "order" => Dealing::InOrder,
-                    "units" => Dealing::Units,
-                    "stages" => Dealing::Stages,
-                    _ => return Err(format!("`{pair}`: stages are dealt in `order`, by `units` or by `stages`").into()),
-                }
+                let dealing = Dealing::ALL.iter().find(|(name, _)| *name == value);
+                let wrong = || format!("`{pair}`: stages are dealt in `order`, by `units` or by `stages`");
+                device.dealing = dealing.ok_or_else(wrong)?.1;
             }
             "take" => device.take_registers = number()? != 0,
             "times" => device.timeline = number()? != 0,
@@ -88,7 +86,10 @@ fn options(settings: &str, mut lowering: LowerOptions) -> Result<(LowerOptions, 
             "page" => lowering.page_tokens = number()? as usize,
             "activation" if value == "bf16" => lowering.activation = DType::BF16,
             "activation" if value == "f32" => lowering.activation = DType::F32,
-            _ => return Err(format!("`{pair}` is no setting").into()),
+            _ => {
+                let name = SHORT.iter().find(|(short, _)| *short == key).map_or(key, |(_, name)| name);
+                *device.number_mut(name).ok_or_else(|| format!("`{pair}` is no setting"))? = number()?;
+            }
         }
     }
     Ok((lowering, device))

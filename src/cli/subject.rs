@@ -57,7 +57,7 @@ pub struct SubjectArgs {
 }
 
 /// Weights that host and device read.
-type Shared = Arc<dyn Weights + Send + Sync>;
+pub type Shared = Arc<dyn Weights + Send + Sync>;
 
 /// A machine that is ready to decode.
 pub struct Subject {
@@ -119,6 +119,11 @@ impl SubjectArgs {
     /// How weights are quantised while loading, where they are.
     pub fn scheme(&self) -> Option<Scheme> {
         self.source.weights
+    }
+
+    /// The architecture and its weights.
+    pub fn weights(&self) -> Result<(ModelSpec, Shared), Failure> {
+        self.source.open()
     }
 
     /// Sequences that are decoded together.

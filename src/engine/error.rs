@@ -50,6 +50,10 @@ pub enum EngineError {
         "weight {module} {source}, which runs on `cpu` alone; give --device cpu, or another form of the checkpoint"
     )]
     Quantized { module: String, source: CodesError },
+    #[error(
+        "a prompt's chunk is {found} rows; it has {least} to {most} on cuda:N or sim:SEED, and on cpu none is chosen"
+    )]
+    PromptChunk { found: usize, least: usize, most: usize },
     #[error("the megakernel runs on a GPU: give a device such as cuda:0, or sim for a simulated one")]
     NoGpu,
     #[error("the user's file of tuned settings cannot be used; mend it, or remove it and tune again")]

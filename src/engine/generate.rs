@@ -30,6 +30,11 @@ impl Request {
     pub(crate) fn room(&self, positions: usize) -> usize {
         self.prompt_ids.len().saturating_add(self.max_new_tokens.saturating_sub(1)).min(positions)
     }
+
+    /// Room for the longest of them, at least one token.
+    pub(crate) fn context(requests: &[Request], positions: usize) -> usize {
+        requests.iter().map(|request| request.room(positions)).fold(1, usize::max)
+    }
 }
 
 /// What was generated.
@@ -124,7 +129,7 @@ impl Engine {
         if matches!(**self.place(), Place::Gpu(_)) && requests.len() > MOST_ROWS {
             return self.generate_batched(requests, sampling, each);
         }
-        let context = requests.iter().map(|request| request.room(max)).max().unwrap_or(1);
+        let context = Request::context(requests, max);
         let mut session = match sampling.is_greedy() {
             true => Session::of(self, requests.len(), context)?,
             false => Session::sampling(self, requests.len(), context)?,
@@ -132,12 +137,7 @@ impl Engine {
         let mut active: Vec<Active> = requests.iter().map(Active::new).collect();
         let mut next = Vec::with_capacity(requests.len());
         for (at, request) in requests.iter().enumerate() {
-            let mut last = Vec::new();
-            session.feed(at, &request.prompt_ids, |logits| {
-                last.clear();
-                last.extend_from_slice(logits);
-            })?;
-            next.push(last);
+            next.push(session.feed_prompt(at, &request.prompt_ids)?);
         }
         let fed = Instant::now();
         let mut each = |active: &mut [Active], at: usize, token: u32| {

@@ -8,9 +8,11 @@ use tilewright_codegen::target::Target;
 use tilewright_kernels::sample::Request as Draw;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower};
-use tilewright_megakernel::schedule::schedule;
-use tilewright_megakernel::validate::Placed;
+use tilewright_megakernel::program::Program;
+use tilewright_megakernel::schedule::{ScheduleError, schedule};
+use tilewright_megakernel::validate::{Checked, Placed};
 use tilewright_megakernel::vm::device::{AbortHandle, DeviceKv, DeviceMachine, LoadError, MAX_ENDS, Unsupported};
+use tilewright_megakernel::vm::graph::GraphMachine;
 use tilewright_megakernel::vm::reference::{KvState, Machine, StepCells};
 use tilewright_megakernel::weights::Weights;
 
@@ -52,6 +54,8 @@ pub(super) struct Widths {
     /// Most rows of a program whose tokens may be chosen at random. Wider ones only feed prompts, and code that chooses at
     /// random takes a driver a second to compile.
     sampling: usize,
+    /// Most rows of a prompt's chunk on a device, where those are more than a step that decodes has.
+    chunk: Option<usize>,
 }
 
 impl Widths {
@@ -61,13 +65,24 @@ impl Widths {
             Place::Host { .. } => &CHUNKS[..],
             Place::Gpu(_) => &[1],
         };
-        Widths { rows: [chunks, &[sequences]].concat(), sampling: sequences }
+        Widths { rows: [chunks, &[sequences]].concat(), sampling: sequences, chunk: None }
     }
 
     /// The powers of 2 up to so many rows; that number alone where every step has the same.
     pub fn of_batch(rows: usize, deterministic: bool) -> Widths {
         let powers = (0..usize::BITS).map(|power| 1 << power).take_while(|&width| width < rows && !deterministic);
-        Widths { rows: powers.chain([rows]).collect(), sampling: rows }
+        Widths { rows: powers.chain([rows]).collect(), sampling: rows, chunk: None }
+    }
+
+    /// The same with chunks of prompts of so many rows.
+    pub fn with_chunk(self, chunk: Option<usize>) -> Widths {
+        Widths { chunk, ..self }
+    }
+
+    /// The width of a chunk of so many rows: a power of 2 from 32 on, or the widest. Kernels are made for a few widths.
+    fn of_chunk(&self, rows: usize) -> Option<usize> {
+        let most = self.chunk.filter(|&most| rows <= most)?;
+        Some(rows.next_power_of_two().max(LEAST_GRAPH).min(most))
     }
 
     /// The least that has so many rows and not more than `most`.
@@ -93,6 +108,7 @@ pub(super) fn machines(
             lowering,
             place: Arc::clone(place),
             machines: BTreeMap::new(),
+            graphs: BTreeMap::new(),
             kv: None,
             most: MOST_ROWS,
             abort,
@@ -109,6 +125,10 @@ struct Lowering {
 
 impl Lowering {
     fn placed(&self, rows: usize, target: Target) -> Result<Placed, EngineError> {
+        Ok(schedule(self.program(rows, target)?, self.options.context)?)
+    }
+
+    fn program(&self, rows: usize, target: Target) -> Result<Program, EngineError> {
         let sampling = self.options.sampling && rows <= self.widths.sampling;
         let options = LowerOptions { rows, sampling, ..self.options.clone() };
         let options = match target.arch.as_str() {
@@ -116,8 +136,7 @@ impl Lowering {
             _ => options.splits_for_gpu(self.checkpoint.spec(), target.sms),
         };
         let dtype_of = |name: &str| self.checkpoint.tensor(name).map_or(DType::F32, |t| t.dtype());
-        let program = lower(self.checkpoint.spec(), &dtype_of, target, &options)?.stored_as(&*self.checkpoint);
-        Ok(schedule(program, options.context)?)
+        Ok(lower(self.checkpoint.spec(), &dtype_of, target, &options)?.stored_as(&*self.checkpoint))
     }
 }
 
@@ -184,11 +203,16 @@ struct OnDevice {
     lowering: Lowering,
     place: Arc<Place>,
     machines: BTreeMap<usize, DeviceMachine>,
+    /// Those of more rows.
+    graphs: BTreeMap<usize, GraphMachine>,
     kv: Option<DeviceKv>,
     /// Most rows whose activations fit a block's shared memory, as far as is known.
     most: usize,
     abort: AbortHandle,
 }
+
+/// Least rows of a graph of launches: fewer cost as much.
+const LEAST_GRAPH: usize = 32;
 
 /// Most rows of a step on a device: those of an MMA's operand.
 pub(super) const MOST_ROWS: usize = 16;
@@ -212,12 +236,40 @@ impl OnDevice {
         self.machines.insert(width, machine);
         Ok(())
     }
+
+    /// Waits for what machines of other widths have still under way on the pools.
+    fn settle(&self, width: usize) -> Result<(), EngineError> {
+        let mut others = self.graphs.iter().filter(|(other, _)| **other != width);
+        Ok(others.try_for_each(|(_, machine)| machine.wait())?)
+    }
+
+    /// A graph of launches of so many rows.
+    fn make_graph(&mut self, width: usize) -> Result<(), EngineError> {
+        let gpu = self.gpu();
+        // A level is one launch, however many tasks it has: those of one SM are few.
+        let target = Target { sms: 1, ..gpu.target.clone() };
+        let checked = Checked::new(self.lowering.program(width, target)?);
+        let checked = checked.map_err(|rejected| ScheduleError::from(Box::new(rejected)))?;
+        let mut progress = |done, total| gpu.progress(done, total);
+        let mut machine = gpu.graphs().machine(checked, self.kv.as_ref(), &mut progress)?;
+        machine.listen_to(&self.abort);
+        self.kv.get_or_insert_with(|| machine.kv().clone());
+        self.graphs.insert(width, machine);
+        Ok(())
+    }
 }
 
 impl Machines for OnDevice {
     /// Programs of many rows need more shared memory than a block has where the model is large: then the most rows
     /// become fewer, and the caller is told by a smaller width than it asked for.
     fn width(&mut self, rows: usize) -> Result<usize, EngineError> {
+        let of_chunk = if rows > self.most { self.lowering.widths.of_chunk(rows) } else { None };
+        if let Some(width) = of_chunk {
+            if !self.graphs.contains_key(&width) {
+                self.make_graph(width)?;
+            }
+            return Ok(width);
+        }
         loop {
             let width = self.lowering.widths.least(self.most, rows.min(self.most));
             if self.machines.contains_key(&width) {
@@ -235,7 +287,8 @@ impl Machines for OnDevice {
 
     fn chunk(&mut self, rest: usize) -> Result<usize, EngineError> {
         // Fewer rows cost as many bytes: a chunk is as large as there are rows.
-        self.width(rest.min(self.most)).map(|width| width.min(rest))
+        let most = self.lowering.widths.chunk.unwrap_or(self.most).max(self.most);
+        self.width(rest.min(most)).map(|width| width.min(rest))
     }
 
     fn most_rows(&self) -> usize {
@@ -243,6 +296,12 @@ impl Machines for OnDevice {
     }
 
     fn step(&mut self, width: usize, cells: &StepCells, rows: &[usize], each: EachRow) -> Result<(), EngineError> {
+        self.settle(width)?;
+        match self.graphs.get_mut(&width) {
+            Some(machine) if rows.is_empty() => return Ok(machine.submit(cells)?),
+            Some(machine) => return Ok(machine.step(cells, rows, each)?),
+            None => {}
+        }
         let Some(machine) = self.machines.get_mut(&width) else { unreachable!("`width` made it") };
         machine.step(cells)?;
         for &row in rows {
@@ -256,6 +315,7 @@ impl Machines for OnDevice {
     }
 
     fn run(&mut self, width: usize, cells: &StepCells, run: Run, each: EachStep) -> Result<usize, EngineError> {
+        self.settle(width)?;
         let Some(machine) = self.machines.get_mut(&width) else { unreachable!("`width` made it") };
         let mut draws = run.draws.to_vec();
         if self.lowering.options.sampling {

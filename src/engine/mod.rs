@@ -32,6 +32,7 @@ use std::sync::Arc;
 use tilewright_kernels::gemv::Codes;
 use tilewright_kernels::quant::QuantMatrix;
 use tilewright_layout::DType;
+use tilewright_megakernel::lower::MAX_ROWS;
 use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::weights::WeightTensor;
 
@@ -49,6 +50,9 @@ pub use requests::{
 pub use session::{Row, Run, Session};
 pub use stop::{EmptyStop, StopTexts};
 pub(crate) use text::Text;
+
+/// Fewest rows of a prompt's chunk: fewer are a step that decodes.
+const LEAST_CHUNK: usize = machines::MOST_ROWS + 1;
 
 /// Refuses quantised weights that a device does not run, before anything is sent to it.
 fn check_device(checkpoint: &Checkpoint, device: Device) -> Result<(), EngineError> {
@@ -82,6 +86,8 @@ pub struct Engine {
     device: Device,
     place: Arc<Place>,
     abort: Abort,
+    /// Rows of a step that feeds a prompt on a device; none: those of a step that decodes.
+    prompt_chunk: Option<usize>,
 }
 
 impl Engine {
@@ -122,7 +128,20 @@ impl Engine {
     fn of(checkpoint: Checkpoint, device: Device, place: Unloaded, on_progress: OnProgress) -> Engine {
         let checkpoint = Arc::new(checkpoint);
         let place = Arc::new(place.with(&checkpoint, on_progress));
-        Engine { checkpoint, device, place, abort: Abort::default() }
+        Engine { checkpoint, device, place, abort: Abort::default(), prompt_chunk: None }
+    }
+
+    /// Feeds prompts of sessions in chunks of so many tokens, by a [graph of launches](tilewright_megakernel::vm::graph). The weights of
+    /// all matrices then lie on the device twice.
+    ///
+    /// # Errors
+    /// If there are fewer rows than that is for, or more than a program has, or the engine runs on the host.
+    pub fn with_prompt_chunk(self, rows: usize) -> Result<Engine, EngineError> {
+        let on_device = matches!(*self.place, Place::Gpu(_));
+        match on_device && (LEAST_CHUNK..=MAX_ROWS).contains(&rows) {
+            true => Ok(Engine { prompt_chunk: Some(rows), ..self }),
+            false => Err(EngineError::PromptChunk { found: rows, least: LEAST_CHUNK, most: MAX_ROWS }),
+        }
     }
 
     /// What ends the engine's work from another thread: a step that runs then fails as aborted, and later ones run.

@@ -7,6 +7,7 @@ use tilewright_codegen::device::{self, Properties, cuda};
 use tilewright_codegen::target::Target;
 use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::vm::device::{AbortHandle, DeviceOptions, DeviceWeights, MAX_STEPS};
+use tilewright_megakernel::vm::graph::GraphWeights;
 
 use super::device::Device;
 use super::error::EngineError;
@@ -39,6 +40,8 @@ pub(super) struct Gpu {
     pub launch_steps: usize,
     tuned: Tuned,
     weights: Mutex<DeviceWeights>,
+    /// The same weights row by row, for programs of many rows; nothing is sent before one is asked for.
+    graphs: Mutex<GraphWeights>,
     on_progress: OnProgress,
 }
 
@@ -71,8 +74,9 @@ impl Unloaded {
             Unloaded::Host { workers } => Place::Host { workers },
             Unloaded::Gpu(opened, tuned) => {
                 let Opened { device, target, options, launch_steps } = *opened;
+                let graphs = Mutex::new(GraphWeights::new(device.clone(), Arc::clone(checkpoint) as _));
                 let weights = Mutex::new(DeviceWeights::new(device, Arc::clone(checkpoint) as _));
-                Place::Gpu(Box::new(Gpu { target, options, launch_steps, tuned, weights, on_progress }))
+                Place::Gpu(Box::new(Gpu { target, options, launch_steps, tuned, weights, graphs, on_progress }))
             }
         }
     }
@@ -135,6 +139,11 @@ impl Gpu {
     /// The weights; what a thread that panicked left of them is whole.
     pub fn weights(&self) -> MutexGuard<'_, DeviceWeights> {
         self.weights.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The weights row by row.
+    pub fn graphs(&self) -> MutexGuard<'_, GraphWeights> {
+        self.graphs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Tells how far the weights are.

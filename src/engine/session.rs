@@ -13,7 +13,7 @@ use tilewright_megakernel::vm::device::NO_TOKEN;
 use super::Engine;
 use super::cells::OwnedCells;
 use super::error::EngineError;
-use super::machines::{Machines, Widths, machines};
+use super::machines::{EachRow, Machines, Widths, machines};
 use super::pages::{PagePool, Sequence};
 use super::place::Place;
 
@@ -83,7 +83,7 @@ impl Session {
         let base = lowering_options(engine.place(), context, sampling);
         let pages = sequences.saturating_mul(base.pages_per_sequence());
         let options = LowerOptions { pages: Some(pages), ..base };
-        let widths = Widths::of_session(engine.place(), sequences);
+        let widths = Widths::of_session(engine.place(), sequences).with_chunk(engine.prompt_chunk);
         let mut machines = machines(engine.place(), engine.checkpoint(), &options, widths, &engine.abort_handle());
         machines.width(sequences.max(1))?;
         Ok(Session {
@@ -110,11 +110,32 @@ impl Session {
         Ok(())
     }
 
+    /// Feeds tokens to one sequence, in chunks, and gives the logits of the last.
+    ///
+    /// # Errors
+    /// As [`Session::advance`].
+    pub fn feed_prompt(&mut self, sequence: usize, tokens: &[u32]) -> Result<Vec<f32>, EngineError> {
+        let (mut rest, mut last) = (tokens, Vec::new());
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at(self.machines.chunk(rest.len())?);
+            let rows: Vec<Row> = now.iter().map(|&token| Row { sequence, token }).collect();
+            let wanted = |row| later.is_empty() && row + 1 == rows.len();
+            self.advance_for(&rows, &wanted, &mut |_, logits| last = logits.to_vec())?;
+            rest = later;
+        }
+        Ok(last)
+    }
+
     /// Runs one step; `each` gets every row's number and logits. Where the machines have fewer rows, it becomes several.
     ///
     /// # Errors
     /// If a sequence does not exist or is full, or the machine fails.
     pub fn advance(&mut self, rows: &[Row], mut each: impl FnMut(usize, &[f32])) -> Result<(), EngineError> {
+        self.advance_for(rows, &|_| true, &mut each)
+    }
+
+    /// The same; `each` gets the rows that are wanted.
+    fn advance_for(&mut self, rows: &[Row], wanted: &dyn Fn(usize) -> bool, each: EachRow) -> Result<(), EngineError> {
         let mut first = 0;
         while let Some(rest) = rows.get(first..).filter(|rest| !rest.is_empty()) {
             let width = self.machines.width(rest.len())?;
@@ -125,8 +146,8 @@ impl Session {
                 self.sequences[row.sequence].len += 1;
             }
             let cells = self.cells(width, now, &positions);
-            let all: Vec<usize> = (0..now.len()).collect();
-            self.machines.step(width, &cells.cells(), &all, &mut |row, logits| each(first + row, logits))?;
+            let asked: Vec<usize> = (0..now.len()).filter(|&row| wanted(first + row)).collect();
+            self.machines.step(width, &cells.cells(), &asked, &mut |row, logits| each(first + row, logits))?;
             first += now.len();
         }
         Ok(())

@@ -4,38 +4,18 @@ use tilewright_megakernel::vm::device::{Dealing, DeviceOptions};
 
 use crate::tuning::{Settings, SettingsError, Space};
 
-const DEALING: [(&str, Dealing); 3] =
-    [("order", Dealing::InOrder), ("units", Dealing::Units), ("stages", Dealing::Stages)];
-
-/// The numbers among the options that change speed, by name.
-type Field = (&'static str, fn(&mut DeviceOptions) -> &mut u32);
-
-const NUMBERS: [Field; 11] = [
-    ("warps", |options| &mut options.warps),
-    ("stage_bytes", |options| &mut options.stage_bytes),
-    ("stages", |options| &mut options.stages),
-    ("in_flight", |options| &mut options.in_flight),
-    ("burst", |options| &mut options.burst),
-    ("split_tokens", |options| &mut options.split_tokens),
-    ("sums_bytes", |options| &mut options.sums_bytes),
-    ("hold", |options| &mut options.hold),
-    ("held_rows", |options| &mut options.held_rows),
-    ("held_registers", |options| &mut options.held_registers),
-    ("streamed_units", |options| &mut options.streamed_units),
-];
-
 /// The settings of a machine of so many rows that a search may change, from those of `options`.
 pub(crate) fn space(mut options: DeviceOptions, rows: usize) -> Space {
-    let dealing = DEALING.iter().find(|(_, dealing)| *dealing == options.dealing).map_or("order", |(name, _)| *name);
-    let shipped = Settings::default().with("dealing", dealing);
-    let shipped = NUMBERS.iter().fold(shipped, |all, (name, field)| all.with(name, *field(&mut options)));
+    let shipped = Settings::default().with("dealing", options.dealing.name());
+    let numbers = DeviceOptions::NUMBERS.iter();
+    let shipped = numbers.fold(shipped, |all, (name, field)| all.with(name, *field(&mut options)));
     let space = Space::new(shipped)
         .axis("stage_bytes", [8192, 16384, 32768])
         .axis("in_flight", [1, 2, 3])
         .axis("burst", [2, 4, 8])
         .axis("split_tokens", [64, 128, 256, 512])
         .axis("warps", [8, 16])
-        .axis("dealing", DEALING.map(|(name, _)| name));
+        .axis("dealing", Dealing::ALL.map(|(name, _)| name));
     // Stages are held at few rows, and streamed activations are of many.
     match rows {
         0..=2 => space.axis("hold", [0, 2, 4, 6]),
@@ -49,10 +29,10 @@ pub(crate) fn space(mut options: DeviceOptions, rows: usize) -> Space {
 /// A name that no setting has; a value that it cannot have. Whether the options fit each other and a device, the machine says.
 pub(crate) fn options(mut options: DeviceOptions, settings: &Settings) -> Result<DeviceOptions, SettingsError> {
     for (name, value) in settings.iter() {
-        match NUMBERS.iter().find(|(known, _)| *known == name) {
-            Some((_, field)) => *field(&mut options) = settings.number(name)?,
+        match options.number_mut(name) {
+            Some(number) => *number = settings.number(name)?,
             None if name == "dealing" => {
-                options.dealing = settings.choice(name, &DEALING, "order, units or stages")?;
+                options.dealing = settings.choice(name, &Dealing::ALL, "order, units or stages")?;
             }
             None => return Err(SettingsError::Unknown { name: name.to_owned(), value: value.to_owned() }),
         }

@@ -40,4 +40,15 @@ fn a_bench_on_the_simulator_says_what_it_measures() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("to measure: decode batch=1 context=4 "), "{said}");
     assert_eq!(said.lines().filter(|line| line.starts_with("measured: decode ")).count(), 2, "{said}");
+    let short = ["--prompts", "21", "--prompt-chunk", "17", "--check-prompt", "18"];
+    let args = ["bench", "--suite", "prefill", "--device", "sim", "--config", config, "--random-weights"];
+    let output = run(&[&args[..], &short].concat(), b"");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("measured: prefill ") && said.contains("tokens=21") && output.status.success(), "{said}");
+    let output = run(&[&args[..], &["--prompt-chunk", "16"]].concat(), b"");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(
+        (said.as_str(), output.status.code()),
+        ("error: a chunk of 16 tokens is asked for; it has 17 to 4096\n", Some(2))
+    );
 }

@@ -25,6 +25,10 @@ pub(super) fn emit_mem(w: &mut Writer<'_>, op: &MemOp) {
         MemOp::Atom { ty, d, at, v, op, order } => {
             let head = format!("atom.{}.{}.{}", order.text(), space_name(w.space(*at)), atomic(*op, *ty));
             let (space, d, at, v) = (w.space(*at), w.def(*d), w.addr(*at), w.op(*v));
+            if leaves_early(space, *op, *ty) {
+                let got = swaps(w, &order.text(), (*op, *ty), &at, &v);
+                return w.line(format!("mov.b64 {d}, {got}"));
+            }
             atomic_line(w, is_loop(space, *op, *ty), &at, format!("{head} {d}, {at}, {v}"));
         }
         MemOp::Cas { ty, d, at, old, v, order } => {
@@ -35,6 +39,10 @@ pub(super) fn emit_mem(w: &mut Writer<'_>, op: &MemOp) {
         MemOp::Red { ty, at, v, op, order } => {
             let head = format!("red.{}.{}.{}", order.text(), space_name(w.space(*at)), atomic(*op, *ty));
             let (space, at, v) = (w.space(*at), w.addr(*at), w.op(*v));
+            if leaves_early(space, *op, *ty) {
+                swaps(w, &order.text(), (*op, *ty), &at, &v);
+                return;
+            }
             atomic_line(w, is_loop(space, *op, *ty), &at, format!("{head} {at}, {v}"));
         }
         MemOp::PrefetchL2 { at } => {
@@ -67,6 +75,26 @@ fn atomic_line(w: &mut Writer<'_>, is_loop: bool, at: &str, line: String) {
         w.line(format!("ld.volatile.shared.u32 {nothing}, {at}"));
     }
     w.line(line);
+}
+
+/// Whether that loop has a second way out: a lane leaves it without a swap where the word would stay as it is. `ptxas` 13.0
+/// forgets such lanes in some kernels, and those that swap come too late for the barrier behind (docs/sim.md has the case).
+fn leaves_early(space: Space, op: AtomOp, ty: Ty) -> bool {
+    is_loop(space, op, ty) && matches!(op, AtomOp::Min | AtomOp::Max)
+}
+
+/// Writes the loop of compare-and-swap, whose only way out is a swap. The register has what was there before.
+fn swaps(w: &mut Writer<'_>, order: &str, (op, ty): (AtomOp, Ty), at: &str, v: &str) -> String {
+    let ([old, new, got], failed) = ([(); 3].map(|()| w.temp(ty)), w.temp(Ty::Pred));
+    let head = format!("$swap_{}", &got[1..]);
+    w.line(format!("ld.volatile.shared.b64 {got}, {at}"));
+    w.label(&head);
+    w.line(format!("mov.b64 {old}, {got}"));
+    w.line(format!("{} {new}, {old}, {v}", atomic(op, ty)));
+    w.line(format!("atom.{order}.shared.cas.b64 {got}, {at}, {old}, {new}"));
+    w.line(format!("setp.ne.b64 {failed}, {got}, {old}"));
+    w.line(format!("@{failed} bra {head}"));
+    got
 }
 
 fn order_name(order: &LdOrder) -> String {

@@ -7,6 +7,27 @@ use crate::gemv::{Deal, Unit};
 use crate::tile::{Array, Float};
 use crate::warps::ConsumerWarps;
 
+/// The table of embeddings, of bf16.
+#[derive(Clone, Copy)]
+pub enum EmbedTable<'k> {
+    /// As units of eight rows: the packed weights of a matrix-vector product.
+    Units {
+        /// Where they begin.
+        base: Ptr<'k, Global, bf16>,
+        /// Shape of a unit; its rows have the width of the residual stream.
+        unit: Unit,
+        /// Where the stages of the units lie.
+        deal: Deal,
+    },
+    /// Row by row.
+    Rows {
+        /// Where they begin.
+        base: Ptr<'k, Global, bf16>,
+        /// Elements of a row.
+        width: u32,
+    },
+}
+
 /// Rows to embed.
 #[derive(Clone, Copy)]
 pub struct Embed<'k> {
@@ -14,12 +35,8 @@ pub struct Embed<'k> {
     pub ids: Ptr<'k, Global, i32>,
     /// Position of every row, i32 `[rows]`; negative: the row becomes zeros.
     pub position: Ptr<'k, Global, i32>,
-    /// The table as units of eight rows.
-    pub table: Ptr<'k, Global, bf16>,
-    /// Shape of a unit; its rows have the width of the residual stream.
-    pub unit: Unit,
-    /// Where the stages of the table's units lie.
-    pub deal: Deal,
+    /// The table.
+    pub table: EmbedTable<'k>,
     /// Output, `[rows, hidden]`.
     pub out: Array<'k>,
     /// Rows.
@@ -38,24 +55,52 @@ pub fn embed<'k>(team: ConsumerWarps<'k>, embed: Embed<'k>) {
         let row = embed.first_row + row;
         let active = embed.position.at(row).load().ge(0);
         let id = active.select(embed.ids.at(row).load(), 0i32).cast::<u32>();
-        let unit = id / Unit::ROWS;
-        let in_order = embed.deal.is_in_order().then(|| embed.table.at(unit.mul_wide(embed.unit.bytes() / 2)));
-        let out = embed.out.from(row * embed.unit.k());
+        let place = embed.table.row(id);
+        let out = embed.out.from(row * embed.table.width());
         team.each(embed.columns / 4, |at| {
             let column = embed.first + at * 4;
-            let (start, within) = in_order.map_or_else(|| embed.stage(unit, column), |start| (start, column));
-            let place = embed.unit.element(id % Unit::ROWS, within);
-            let values = Array::new(start.cast(), Float::Bf16).load4(place);
+            let (start, at) = place(column);
+            let values = Array::new(start.cast(), Float::Bf16).load4(at);
             out.store_run(column, values.map(|value| active.select(value, 0.0f32)));
         });
     }
 }
 
-impl<'k> Embed<'k> {
-    /// The stage that has a column of a unit, and which column of the stage it is.
-    fn stage(self, unit: Val<'k, u32>, column: Val<'k, u32>) -> (Ptr<'k, Global, bf16>, Val<'k, u32>) {
-        let columns = self.unit.stage_k();
-        let place = self.deal.at(unit * self.unit.stages() + column / columns);
-        (self.table.at(place.mul_wide(self.unit.stage_bytes() / 2)), column % columns)
+/// Where a column of a row lies: a pointer, and the elements behind it.
+type Column<'k> = (Ptr<'k, Global, bf16>, Val<'k, u32>);
+
+impl<'k> EmbedTable<'k> {
+    /// Elements of a row.
+    fn width(self) -> u32 {
+        match self {
+            EmbedTable::Units { unit, .. } => unit.k(),
+            EmbedTable::Rows { width, .. } => width,
+        }
+    }
+
+    /// Where the columns of a row lie.
+    fn row(self, id: Val<'k, u32>) -> Box<dyn Fn(Val<'k, u32>) -> Column<'k> + 'k> {
+        match self {
+            EmbedTable::Rows { base, width } => {
+                let start = base.at(id.mul_wide(width));
+                Box::new(move |column| (start, column))
+            }
+            EmbedTable::Units { base, unit, deal } => {
+                let (number, row) = (id / Unit::ROWS, id % Unit::ROWS);
+                let in_order = deal.is_in_order().then(|| base.at(number.mul_wide(unit.bytes() / 2)));
+                Box::new(move |column| {
+                    let (start, within) = in_order.map_or_else(
+                        || {
+                            // The stage that has the column, and which column of the stage it is.
+                            let columns = unit.stage_k();
+                            let place = deal.at(number * unit.stages() + column / columns);
+                            (base.at(place.mul_wide(unit.stage_bytes() / 2)), column % columns)
+                        },
+                        |start| (start, column),
+                    );
+                    (start, unit.element(row, within))
+                })
+            }
+        }
     }
 }

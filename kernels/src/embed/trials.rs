@@ -5,7 +5,7 @@ use tilewright_codegen::ir::{Arch, Needs};
 use tilewright_codegen::trial::{Bound, Draw, Shipped, Trial};
 use tilewright_codegen::verify::{VerifyErrors, verify};
 
-use super::{EmbedShape, embed_rows};
+use super::{EmbedShape, TableOrder, embed_rows};
 use crate::gemv::{Unit, pack};
 use crate::naive;
 use crate::shipped::Entry;
@@ -20,14 +20,15 @@ pub fn shipped() -> Vec<Box<dyn Shipped>> {
     vec![Box::new(Entry {
         name: "embed",
         needs: Needs::Sm80,
-        record: |arch| embed_rows(arch, shape(2048, 8, Float::Bf16)),
+        record: |arch| embed_rows(arch, EmbedShape { table: units(2048, 8), out: Float::Bf16, warps: 8 }),
         draw: trial,
     })]
 }
 
-fn shape(hidden: u32, warps: u32, out: Float) -> EmbedShape {
-    let unit = Unit::new(hidden, warps, STAGE_BYTES).expect("rows of 1 to 2^20 elements, stages of a tile a warp");
-    EmbedShape { unit, out, warps }
+fn units(hidden: u32, warps: u32) -> TableOrder {
+    TableOrder::Units(
+        Unit::new(hidden, warps, STAGE_BYTES).expect("rows of 1 to 2^20 elements, stages of a tile a warp"),
+    )
 }
 
 fn trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
@@ -35,9 +36,14 @@ fn trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     let (rows, vocab) = (draw.between(1..=5), draw.between(1..=40));
     let most = [4, 100, 500][draw.between(0..=2) as usize];
     let hidden = 4 * draw.between(1..=most);
-    let shape = shape(hidden, draw.between(1..=8), stored::float(draw));
+    let (warps, out) = (draw.between(1..=8), stored::float(draw));
+    let order = if draw.between(0..=2) == 0 { TableOrder::Rows(hidden) } else { units(hidden, warps) };
+    let shape = EmbedShape { table: order, out, warps };
     let table = draw.floats((vocab * hidden) as usize, bf16::from_f64);
-    let packed = pack(&table, shape.unit);
+    let placed = match order {
+        TableOrder::Units(unit) => pack(&table, unit),
+        TableOrder::Rows(_) => table.clone(),
+    };
     let ids: Vec<i32> = (0..rows).map(|_| draw.between(0..=vocab - 1) as i32).collect();
     let position: Vec<i32> = (0..rows).map(|_| draw.between(0..=3) as i32 - 1).collect();
     let wide: Vec<f64> = table.iter().map(|v| v.to_f64()).collect();
@@ -47,7 +53,7 @@ fn trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     let mut trial =
         Trial::new(verify(embed_rows(arch, shape))?, rows).note(format!("{rows} rows of {vocab}, {shape:?}"));
     let (ids, position) = (trial.input("ids", &ids), trial.input("position", &position));
-    let table = trial.input("table", &packed);
+    let table = trial.input("table", &placed);
     let out = stored::output(&mut trial, "out", shape.out, &out, Bound { absolute: 0.0, relative: 0.0 });
     Ok(trial.pass(ids).pass(position).pass(table).pass(out))
 }

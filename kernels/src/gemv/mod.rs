@@ -10,6 +10,7 @@
 //! | `tiles` | every size of the standalone kernel: [`Plan`] |
 //! | `device` | the kernel on a block: [`fetch_weights`], [`fetch_vectors`], [`multiply`] |
 //! | `launch` | the standalone kernel: [`gemv`] |
+//! | [`hopper`] | the standalone kernel of sm_90a for 17 vectors and more, by `wgmma` |
 //! | [`linear`] | linear layers as tasks of a persistent kernel |
 //! | `deal` | where the stages of a stream lie: in order, or dealt round the SMs: [`Deal`] |
 //! | `trial` | shapes with inputs and what must come out: [`Case`] |
@@ -32,6 +33,7 @@ mod codes;
 mod convert;
 mod deal;
 mod device;
+pub mod hopper;
 mod launch;
 pub mod linear;
 mod packed;

@@ -1,6 +1,6 @@
 //! Trials of the kernel: shapes, inputs, what must come out.
 
-use super::{Epilogue, Plan, Tuning, gemv, pack};
+use super::{Epilogue, Plan, Tuning, gemv, hopper, pack};
 use crate::naive::linear;
 use crate::shipped::Entry;
 use half::bf16;
@@ -67,7 +67,7 @@ impl Case {
         let kernel = verify(gemv(arch, &plan, epilogue))?;
         let mut floats = |count: u32| draw.floats::<bf16>(count as usize, bf16::from_f64);
         let (w, x, bias, residual) = (floats(n * k), floats(batch * k), floats(n), floats(batch * n));
-        let (values, bound) = self.expected(&w, &x, &bias, &residual);
+        let (values, bound) = expected(k, epilogue, &w, &x, &bias, &residual);
 
         let mut trial = Trial::new(kernel, blocks).note(format!("{self:?}"));
         let w = trial.input("w", &pack(&w, plan.unit));
@@ -91,27 +91,35 @@ impl Case {
         let trial = trial.pass(n).pass(w).pass(x).pass(y);
         Ok([bias, residual].into_iter().flatten().fold(trial, Trial::pass))
     }
+}
 
-    /// What must come out, in f64, and by how much it may differ: the page of this room derives the bound.
-    fn expected(&self, w: &[bf16], x: &[bf16], bias: &[bf16], residual: &[bf16]) -> (Vec<f64>, Bound) {
-        let wide = |values: &[bf16]| values.iter().map(|v| v.to_f64()).collect::<Vec<_>>();
-        let (w, x, bias, residual) = (wide(w), wide(x), wide(bias), wide(residual));
-        let sizes = |values: &[f64]| values.iter().map(|v| v.abs()).collect::<Vec<_>>();
-        let (mut values, mut most) = (Vec::new(), 0f64);
-        for x in x.chunks(self.k as usize) {
-            values.extend(linear(x, &w, self.epilogue.bias.then_some(&bias[..])));
-            most = linear(&sizes(x), &sizes(&w), None).into_iter().fold(most, f64::max);
-        }
-        if self.epilogue.residual {
-            values.iter_mut().zip(&residual).for_each(|(value, residual)| *value += residual);
-        }
-        // Two more terms where there are bias and residual, each at most 1 in size.
-        let terms = f64::from(self.k) + 2.0;
-        let gamma = terms * 2f64.powi(-23) / (1.0 - terms * 2f64.powi(-23));
-        let rounding = if self.epilogue.wide { 2f64.powi(-24) } else { 2f64.powi(-8) };
-        let absolute = gamma * (most + 2.0) * (1.0 + rounding);
-        (values, Bound { absolute, relative: rounding })
+/// What must come out of vectors of `k` elements, in f64, and by how much it may differ: the page of this room derives the
+/// bound.
+pub(super) fn expected(
+    k: u32,
+    epilogue: Epilogue,
+    w: &[bf16],
+    x: &[bf16],
+    bias: &[bf16],
+    residual: &[bf16],
+) -> (Vec<f64>, Bound) {
+    let wide = |values: &[bf16]| values.iter().map(|v| v.to_f64()).collect::<Vec<_>>();
+    let (w, x, bias, residual) = (wide(w), wide(x), wide(bias), wide(residual));
+    let sizes = |values: &[f64]| values.iter().map(|v| v.abs()).collect::<Vec<_>>();
+    let (mut values, mut most) = (Vec::new(), 0f64);
+    for x in x.chunks(k as usize) {
+        values.extend(linear(x, &w, epilogue.bias.then_some(&bias[..])));
+        most = linear(&sizes(x), &sizes(&w), None).into_iter().fold(most, f64::max);
     }
+    if epilogue.residual {
+        values.iter_mut().zip(&residual).for_each(|(value, residual)| *value += residual);
+    }
+    // Two more terms where there are bias and residual, each at most 1 in size.
+    let terms = f64::from(k) + 2.0;
+    let gamma = terms * 2f64.powi(-23) / (1.0 - terms * 2f64.powi(-23));
+    let rounding = if epilogue.wide { 2f64.powi(-24) } else { 2f64.powi(-8) };
+    let absolute = gamma * (most + 2.0) * (1.0 + rounding);
+    (values, Bound { absolute, relative: rounding })
 }
 
 /// The kernels of this room.
@@ -124,5 +132,5 @@ pub fn shipped() -> Vec<Box<dyn Shipped>> {
         let mut draw = Draw::new(seed);
         Case::draw(&mut draw).trial(arch, &mut draw)
     };
-    vec![Box::new(Entry { name: "gemv", needs: Needs::Sm90, record, draw })]
+    vec![Box::new(Entry { name: "gemv", needs: Needs::Sm90, record, draw }), Box::new(hopper::shipped())]
 }

@@ -63,10 +63,11 @@ impl<'k, C: KvBufferConfig> KvBuffer<'k> for CpAsyncBuffer<'k, C> {
             for (_, share) in self.tiles.shares() {
                 let token = tile * C::BTILE0 + share.row;
                 let inside = token.lt(place.tokens);
-                let row = place.pointer(self.source, inside.select(token, tile * C::BTILE0));
+                let token = inside.select(token, tile * C::BTILE0);
                 let filled = inside.select::<u32>(16u32, 0u32);
                 let to = form.place(base, &share);
-                to.cp_async_as(row.at(share.column()), CpBytes::B16, CpCache::Cg, Some(filled));
+                let from = place.vector(self.source, token, share.column());
+                to.cp_async_as(from, CpBytes::B16, CpCache::Cg, Some(filled));
             }
         };
         self.ring.acquire().fill(|(to,)| k.when(wanted, || fetch(to.base()))).commit();

@@ -53,7 +53,7 @@ pub use stream::{Span, stream};
 pub use tiles::Tiles;
 pub use tma::{Tma, TmaBuffer};
 pub(crate) use token_row::TokenRow;
-pub use token_row::swizzled;
+pub use token_row::{is_swizzled, swizzled};
 
 pub use crate::ring::Team as KvThreads;
 

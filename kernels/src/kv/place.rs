@@ -3,6 +3,8 @@
 use half::bf16;
 use tilewright_codegen::build::{Global, Ptr, Val};
 
+use super::TokenRow;
+
 /// A page table of one sequence.
 #[derive(Clone, Copy)]
 pub struct Pages<'k> {
@@ -10,6 +12,8 @@ pub struct Pages<'k> {
     pub table: Ptr<'k, Global, u32>,
     /// Tokens in a page.
     pub page_tokens: u32,
+    /// Whether rows are in the order of [`swizzled`](super::swizzled); then pages are whole groups of eight tokens.
+    pub swizzled: bool,
 }
 
 /// Rows of a plane: token `t` is row `first + t`, or, in pages, `table[t / P]·P + t mod P`.
@@ -36,7 +40,7 @@ impl<'k> Place<'k> {
     pub fn row(&self, token: Val<'k, u32>) -> Val<'k, u32> {
         match self.pages {
             None => self.first + token,
-            Some(Pages { table, page_tokens }) => {
+            Some(Pages { table, page_tokens, .. }) => {
                 table.at(token / page_tokens).load() * page_tokens + token % page_tokens
             }
         }
@@ -45,6 +49,17 @@ impl<'k> Place<'k> {
     /// The pointer to the first element of a token.
     pub fn pointer(&self, base: Ptr<'k, Global, bf16>, token: Val<'k, u32>) -> Ptr<'k, Global, bf16> {
         base.at(self.plane.mul_wide(self.plane_stride)).at(self.row(token).mul_wide(self.row_stride))
+    }
+
+    /// The pointer to a vector of eight columns of a token, which begins at `column`.
+    pub fn vector(
+        &self,
+        base: Ptr<'k, Global, bf16>,
+        token: Val<'k, u32>,
+        column: Val<'k, u32>,
+    ) -> Ptr<'k, Global, bf16> {
+        let swizzled = self.pages.is_some_and(|pages| pages.swizzled);
+        self.pointer(base, token).at(if swizzled { TokenRow::swizzled_at(token, column) } else { column })
     }
 
     /// Rows of a tile of `rows` rows that are certain to lie behind each other.

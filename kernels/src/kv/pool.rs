@@ -12,8 +12,8 @@ use crate::tile::Array;
 pub struct PagedPool<'k> {
     /// The pool.
     pub pool: Array<'k>,
-    /// PagedPool of the pool.
-    pub pages: u32,
+    /// Pages of the pool.
+    pub pages: Val<'k, u32>,
     /// Tokens of a page.
     pub page_tokens: u32,
     /// Dimensions of a head.
@@ -23,7 +23,7 @@ pub struct PagedPool<'k> {
     /// Page of every run of `page_tokens` tokens, i32 `[rows, table_width]`.
     pub table: Cells<'k>,
     /// Entries of a row of the page table.
-    pub table_width: u32,
+    pub table_width: Val<'k, u32>,
     /// Fewest pages of a split of attention: merging a split costs more than some more tokens.
     pub split_pages: u32,
 }

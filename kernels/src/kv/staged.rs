@@ -81,7 +81,7 @@ impl<'k, C: KvBufferConfig> KvBuffer<'k> for StagedBuffer<'k, C> {
                     set.set(4 * index + word, 0u32);
                 }
                 k.when(token.lt(place.tokens), || {
-                    let words = place.pointer(self.source, token).at(share.column()).cast::<u32>().load_vec::<4>();
+                    let words = place.vector(self.source, token, share.column()).cast::<u32>().load_vec::<4>();
                     for (word, value) in (0..4).zip(words) {
                         set.set(4 * index + word, value);
                     }

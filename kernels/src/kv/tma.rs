@@ -2,7 +2,9 @@
 
 use half::bf16;
 use tilewright_codegen::build::{Builder, Bulk, Param, Ptr, Shared, TensorMap, Val};
+use tilewright_codegen::device::{Promotion, TensorShape, TileSwizzle};
 use tilewright_codegen::ir::attr::{Eviction, ProxyFence};
+use tilewright_layout::DType;
 
 use super::place::gcd;
 use super::tiles::{Ends, Stage};
@@ -23,6 +25,32 @@ impl Tma<0> {
     /// Rows of a box: those of the tile that lie in one page.
     pub fn box_rows(tile_rows: u32, page_tokens: Option<u32>) -> u32 {
         page_tokens.map_or(tile_rows, |page| gcd(tile_rows, page))
+    }
+
+    /// A map (depth, rows, planes) of bf16 with strides in elements, in boxes of a panel by so many rows. Rows that are
+    /// [`swizzled`](super::swizzled) already come as they lie: in shared memory they are then as the copy engine's own
+    /// swizzle of 128 bytes leaves others, where a box begins with a token of a multiple of eight.
+    ///
+    /// ```
+    /// use tilewright_codegen::device::TileSwizzle;
+    /// use tilewright_kernels::kv::Tma;
+    /// let [rows, pool] = [false, true].map(|swizzled| Tma::map(128, [640, 8], [128, 640 * 128], 64, swizzled));
+    /// assert_eq!((rows.swizzle, pool.swizzle), (TileSwizzle::Bytes128, TileSwizzle::None));
+    /// assert_eq!(pool.tile, [64, 64, 1]);
+    /// ```
+    pub fn map(depth: u32, [rows, planes]: [u32; 2], strides: [u32; 2], box_rows: u32, swizzled: bool) -> TensorShape {
+        let (width, swizzle) = match depth.is_multiple_of(64) {
+            true if swizzled => (64, TileSwizzle::None),
+            true => (64, TileSwizzle::Bytes128),
+            false => (32, TileSwizzle::Bytes64),
+        };
+        TensorShape {
+            dims: vec![depth.into(), rows.into(), planes.into()],
+            strides: strides.map(|stride| u64::from(stride) * 2).to_vec(),
+            tile: vec![width, box_rows, 1],
+            promotion: Promotion::Bytes128,
+            ..TensorShape::row_major(DType::BF16, [1, 64], [1, 64]).swizzle(swizzle)
+        }
     }
 }
 

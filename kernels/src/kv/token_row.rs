@@ -11,8 +11,8 @@ const LINE: u32 = 64;
 /// Dimensions of a run.
 const RUN: u32 = 8;
 
-/// Whether rows of that many dimensions are swizzled.
-pub(crate) fn is_swizzled(dim: u32) -> bool {
+/// Whether a pool's rows of that many dimensions are swizzled.
+pub fn is_swizzled(dim: u32) -> bool {
     dim.is_multiple_of(LINE)
 }
 
@@ -30,6 +30,11 @@ impl<'k> TokenRow<'k> {
     /// tokens of a multiple of eight further.
     pub fn new(first: Val<'k, u32>, dim: u32, token: Val<'k, u32>) -> TokenRow<'k> {
         TokenRow { first, turn: is_swizzled(dim).then(|| (token % 8) * RUN) }
+    }
+
+    /// Where a dimension lies in its row, of rows that are swizzled; `token` as in [`TokenRow::new`].
+    pub fn swizzled_at(token: Val<'k, u32>, d: Val<'k, u32>) -> Val<'k, u32> {
+        d ^ ((token % 8) * RUN)
     }
 
     /// Where a dimension lies; with it the rest of its run.

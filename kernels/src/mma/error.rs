@@ -77,6 +77,11 @@ pub enum MmaError {
         "register of {packed} neighbours of a row: memory has {width} side by side; take rows that are contiguous, or ldmatrix"
     )]
     Neighbours { packed: u32, width: u32 },
+    /// A tile without the rows that `ldmatrix` reads.
+    #[error(
+        "ldmatrix of a tile with {width} elements of K side by side: it reads {wanted} at a time, 16 bytes; store the tile along K"
+    )]
+    Matrices { width: i64, wanted: i64 },
 }
 
 /// Extents as a message shows them, `_` where the kernel's run says.

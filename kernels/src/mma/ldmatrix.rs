@@ -1,11 +1,13 @@
 //! Operands from shared memory by `ldmatrix`: which row a lane addresses, and what a layout must be for it.
 
+use super::MmaError;
 use super::input::InputType;
 use crate::tile::{Index, LayoutTensor, RegisterTensor, place};
 use tilewright_codegen::build::{Builder, Scalar, Shared};
 use tilewright_codegen::ir::attr::Trans;
 use tilewright_layout::fragment::{FragmentLayout, StaticFragment};
 use tilewright_layout::typed::StaticLayout;
+use tilewright_layout::view::OffsetMap;
 use tilewright_layout::{Layout, Swizzled};
 
 /// Whether the matrices of an operand's tile lie transposed: rows of 16 bytes run along M or N, not along K. A tile with
@@ -45,7 +47,35 @@ impl<'k, T: Scalar, L: StaticLayout> Source<'k, T, L> {
         fragment: FragmentLayout,
         warp_thread: Index<'k>,
     ) -> Self {
-        let transposed = const { transposed::<F, L>() };
+        Self::lying::<F>(k, tile, fragment, warp_thread, const { transposed::<F, L>() })
+    }
+}
+
+impl<'k, T: Scalar, L: OffsetMap> Source<'k, T, L> {
+    /// As [`new`](Source::new), by a layout that is a value and along K; one without rows of 16 bytes is refused.
+    #[track_caller]
+    pub(super) fn by_value<F: InputType>(
+        k: &'k Builder,
+        tile: LayoutTensor<'k, T, L, Shared>,
+        fragment: FragmentLayout,
+        warp_thread: Index<'k>,
+    ) -> Option<Self> {
+        let (width, wanted) = (tile.layout().vector_along(1, F::BITS), 128 / F::BITS);
+        if width < wanted {
+            k.refuse(&MmaError::Matrices { width, wanted });
+            return None;
+        }
+        Some(Self::lying::<F>(k, tile, fragment, warp_thread, false))
+    }
+
+    #[track_caller]
+    fn lying<F: InputType>(
+        k: &'k Builder,
+        tile: LayoutTensor<'k, T, L, Shared>,
+        fragment: FragmentLayout,
+        warp_thread: Index<'k>,
+        transposed: bool,
+    ) -> Self {
         let rows = fragment.matrix_rows(32 / F::BITS, transposed);
         let index = place(&rows, Index::lane(k) % rows.size() as u32);
         let extent = fragment.rows as u32;

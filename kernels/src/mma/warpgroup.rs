@@ -175,6 +175,49 @@ impl<'k, S: Scalar> Accumulator<'k, S> {
         }
     }
 
+    /// The A operand of this thread's warpgroup for the first `steps` steps of K, from row `row` on of a tile in shared
+    /// memory (m, k) by `ldmatrix`: for each step a fragment for every 64 rows, as
+    /// [`wgmma_registers`](Accumulator::wgmma_registers) takes them. The layout may be a value. `thread` counts within the
+    /// warpgroup.
+    ///
+    /// ```
+    /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
+    /// use half::bf16;
+    /// use tilewright_kernels::gemv::Unit;
+    /// use tilewright_kernels::mma::{Accumulator, SharedOperand, warpgroup_atom};
+    /// use tilewright_kernels::tile::{Index, LayoutTensor};
+    /// use tilewright_layout::{swizzle::canonical::Major, typed::operand_tile};
+    /// # record("sample", Arch::Sm90a, block(128), |k| {
+    /// // 64 packed rows of weights times 32 vectors, over 64 of k.
+    /// let weights = Unit::new(64, 1, 1024).unwrap().layout(8);
+    /// let weights = LayoutTensor::new(k.shared_aligned::<bf16>("weights", 64 * 64, 1024), weights);
+    /// let vectors = operand_tile(Major::K, 16, 32, 64).unwrap();
+    /// let vectors = LayoutTensor::new(k.shared_aligned::<bf16>("vectors", 32 * 64, 1024), vectors);
+    /// let sums = Accumulator::<f32>::unset(k, warpgroup_atom::<bf16>(32).1, 1, 1);
+    /// let a = sums.load_a::<bf16, _>(Index::thread(k), weights, 0.into(), 4);
+    /// k.wgmma_fence();
+    /// sums.wgmma_registers::<bf16, _>(&a, SharedOperand::by_value(vectors).unwrap(), false);
+    /// k.wgmma_commit();
+    /// k.wgmma_wait(0);
+    /// # });
+    /// ```
+    ///
+    /// A tile without rows of 16 bytes along K is refused, [`MmaError::Matrices`], and no step is given.
+    #[track_caller]
+    pub fn load_a<F: InputType<Sum = S>, L: OffsetMap>(
+        self,
+        thread: Index<'k>,
+        a: LayoutTensor<'k, F::Stored, L, Shared>,
+        row: Index<'k>,
+        steps: u32,
+    ) -> Vec<Vec<RegisterTensor<'k, u32, F::WarpgroupA>>> {
+        let k = self.registers().builder();
+        let source = Source::by_value::<F>(k, a, F::WarpgroupA::FRAGMENT, thread / 32 * 32);
+        let Some(source) = source else { return Vec::new() };
+        let of_step = |step| (0..self.atoms()[0]).map(|i| source.four(row + 64 * i, F::K * step)).collect();
+        (0..steps).map(of_step).collect()
+    }
+
     /// As [`wgmma`](Accumulator::wgmma) with the A operand in registers: for each step of K a fragment for every 64 rows.
     ///
     /// More or fewer than the sums have rows of atoms are refused too, [`MmaError::Fragments`].

@@ -1,4 +1,5 @@
-//! The RMS norm of a row by one block: `out[i] = x[i] · weight[i] / √(mean(x²) + eps)`, sums in f32.
+//! The RMS norm of a row by one block: `out[i] = x[i] · weight[i] / √(mean(x²) + eps)`, sums in f32; on wish of the sum of two
+//! rows, which is kept.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -10,7 +11,7 @@ mod trials;
 
 use tilewright_codegen::build::{Ptr, Shared};
 
-pub use launch::{NormShape, rms_norm_rows};
+pub use launch::{NormShape, add_rms_norm_rows, rms_norm_rows};
 pub use trials::shipped;
 
 use crate::tile::{Index, StoredRun};
@@ -21,13 +22,15 @@ use crate::warps::{ConsumerWarps, store_warp_sum, sum_of_warps};
 pub struct RmsNorm<'k> {
     /// The row.
     pub x: StoredRun<'k>,
+    /// What is added to the row before, and where the sum goes, which may be `x`; then the sum is normalised.
+    pub added: Option<[StoredRun<'k>; 2]>,
     /// Scale of every element.
     pub weight: StoredRun<'k>,
     /// Where the result goes; may be `x`.
     pub out: StoredRun<'k>,
     /// Elements.
     pub width: u32,
-    /// Elements of a load, 1 or 4: four where all three begin at a multiple of four elements.
+    /// Elements of a load, 1 or 4: four where all begin at a multiple of four elements.
     pub vector: u32,
     /// Added to the mean square.
     pub eps: f32,
@@ -38,28 +41,40 @@ pub fn rms_norm<'k>(team: ConsumerWarps<'k>, sums: Ptr<'k, Shared, f32>, row: Rm
     let k = team.k;
     let sum = k.var(0.0f32);
     let by_fours = if row.vector == 4 { row.width / 4 } else { 0 };
-    let arrays = [row.x, row.weight, row.out];
+    // Each thread reads the sums that it wrote.
+    let [added, summed] = row.added.unwrap_or([row.x; 2]);
+    let arrays = [row.x, row.weight, row.out, added, summed];
     let (fours, rest) = (arrays.map(fours), arrays.map(|array| array.inside()));
     let left = |item: &dyn Fn([Index<'k>; 1])| {
         team.each(row.width - by_fours * 4, |at| item([Index::any(at) + by_fours * 4]));
     };
     team.each(by_fours, |at| {
-        let squares = fours[0].load([at.into()]).into_iter().fold(sum.get(), |sum, x| x.fma(x, sum));
-        sum.set(squares);
+        let mut x = fours[0].load([at.into()]);
+        if row.added.is_some() {
+            let added = fours[3].load([at.into()]);
+            x = std::array::from_fn(|i| x[i] + added[i]);
+            fours[4].store([at.into()], x);
+        }
+        sum.set(x.into_iter().fold(sum.get(), |sum, x| x.fma(x, sum)));
     });
     left(&|at| {
-        let [x] = rest[0].load(at);
+        let [mut x] = rest[0].load(at);
+        if row.added.is_some() {
+            let [added] = rest[3].load(at);
+            x = x + added;
+            rest[4].store(at, [x]);
+        }
         sum.set(x.fma(x, sum.get()));
     });
     store_warp_sum(sums, sum.get());
     team.sync();
     let scale = (sum_of_warps(sums, team.warps, 1) * (1.0 / row.width as f32) + row.eps).sqrt().recip();
     team.each(by_fours, |at| {
-        let [x, weight] = [0, 1].map(|of| fours[of].load([at.into()]));
+        let [x, weight] = [4, 1].map(|of| fours[of].load([at.into()]));
         fours[2].store([at.into()], std::array::from_fn(|i| x[i] * scale * weight[i]));
     });
     left(&|at| {
-        let [[x], [weight]] = [0, 1].map(|of| rest[of].load(at));
+        let [[x], [weight]] = [4, 1].map(|of| rest[of].load(at));
         rest[2].store(at, [x * scale * weight]);
     });
 }

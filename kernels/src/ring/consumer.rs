@@ -76,10 +76,13 @@ fn release<'k, B, O: Operands>(parts: &Parts<'k, B, O>, stage: Val<'k, u32>, rea
         Consumers::Team(_) => k.lane(),
     };
     if blocks > 1 {
-        k.when(member.lt(blocks) & really, || match parts.shape.consumers {
-            Consumers::Warps(_) => empty.on(member).arrive(),
-            // A release to the cluster would drain the thread's stores at every step; `wgmma` only read.
-            Consumers::Warpgroups(_) | Consumers::Team(_) => empty.on(member).arrive_async(),
+        k.when(member.lt(blocks) & really, || {
+            let rank = if parts.shape.groups > 1 { k.cluster_rank() / blocks * blocks + member } else { member };
+            match parts.shape.consumers {
+                Consumers::Warps(_) => empty.on(rank).arrive(),
+                // A release to the cluster would drain the thread's stores at every step; `wgmma` only read.
+                Consumers::Warpgroups(_) | Consumers::Team(_) => empty.on(rank).arrive_async(),
+            }
         });
     } else {
         k.when(member.eq(0) & really, || empty.arrive());

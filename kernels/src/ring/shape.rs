@@ -60,12 +60,13 @@ pub struct Shape {
     pub(super) in_flight: u32,
     pub(super) consumers: Consumers,
     pub(super) cluster: u32,
+    pub(super) groups: u32,
 }
 
 impl Shape {
     /// So many stages, at least one; all may be in flight, and one warp reads.
     pub const fn stages(stages: u32) -> Shape {
-        Shape { stages, in_flight: stages, consumers: Consumers::Warps(1), cluster: 1 }
+        Shape { stages, in_flight: stages, consumers: Consumers::Warps(1), cluster: 1, groups: 1 }
     }
 
     /// Stages that may be on their way at once, at least one: the producer waits for an earlier one to land before it
@@ -87,5 +88,12 @@ impl Shape {
     #[must_use]
     pub const fn cluster(self, blocks: u32) -> Shape {
         Shape { cluster: blocks, ..self }
+    }
+
+    /// So many groups of those blocks in a cluster, each of consecutive ranks: blocks write into the stages of their own
+    /// group.
+    #[must_use]
+    pub const fn groups(self, groups: u32) -> Shape {
+        Shape { groups, ..self }
     }
 }

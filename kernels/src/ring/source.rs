@@ -81,6 +81,9 @@ pub struct Pieces<'k> {
 /// Bytes that a lane copies at once.
 const RUN: u32 = 16;
 
+const NO_ENGINE: &str =
+    "box of a tensor map in a ring that a warp fills: lanes copy bytes; bring its rows, or record for sm_90 or later";
+
 impl<'k> Pieces<'k> {
     /// The tile so many bytes further on, a multiple of 16.
     #[must_use]
@@ -104,11 +107,12 @@ impl<'k> Pieces<'k> {
         }
     }
 
-    /// Brings the box of a tensor map at the coordinates to there.
+    /// Brings the box of a tensor map at the coordinates to there; refused where lanes copy, who know no tensor maps.
     #[track_caller]
     pub fn bring_box(self, map: Ptr<'k, Param, TensorMap>, at: &[Val<'k, i32>]) {
-        if let Some((bar, how)) = self.engine {
-            self.to.tensor_load(map, at, bar, how);
+        match self.engine {
+            Some((bar, how)) => self.to.tensor_load(map, at, bar, how),
+            None => self.to.builder().refuse(&NO_ENGINE),
         }
     }
 }

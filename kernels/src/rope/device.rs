@@ -36,10 +36,12 @@ pub struct Rope<'k> {
     pub x: Array<'k>,
     /// The RMS norm before the rotation.
     pub norm: Option<HeadNorm<'k>>,
-    /// The rotation.
-    pub rotation: Rotation<'k>,
-    /// Heads of the input.
+    /// The rotation; `None`: heads stay as they are.
+    pub rotation: Option<Rotation<'k>>,
+    /// Heads of a row of the input.
     pub heads: u32,
+    /// Heads of a row of the output.
+    pub out_heads: u32,
     /// First head.
     pub first_head: Val<'k, u32>,
     /// How many heads.
@@ -50,7 +52,7 @@ pub struct Rope<'k> {
     pub first_row: Val<'k, u32>,
     /// Whose tokens the rows are.
     pub pages: PagedPool<'k>,
-    /// `[rows, heads, dim]`, or `None`: the pages.
+    /// `[rows, out_heads, dim]`, or `None`: the pages.
     pub out: Option<Array<'k>>,
 }
 
@@ -66,7 +68,7 @@ pub struct HeadNorm<'k> {
 /// Rotates.
 pub fn rope<'k>(team: ConsumerWarps<'k>, rope: Rope<'k>) {
     let k = team.k;
-    let half = rope.rotation.half;
+    let half = rope.pages.dim / 2;
     k.for_step(k.warp(), rope.rows * rope.count, team.warps, |item| {
         let (row, head) = (rope.first_row + item / rope.count, rope.first_head + item % rope.count);
         let position = rope.pages.position.load(row);
@@ -93,12 +95,14 @@ pub fn rope<'k>(team: ConsumerWarps<'k>, rope: Rope<'k>) {
                 let (a, b) = (element(pair), element(pair + half));
                 let turned = [(pair, k.lit(false), a, b), (pair + half, k.lit(true), b, a)];
                 for (at, second, x, partner) in turned {
-                    let [cos, sin] = rope.rotation.factors(token, pair, second);
-                    let y = x * cos + partner * sin;
+                    let y = rope.rotation.map_or(x, |rotation| {
+                        let [cos, sin] = rotation.factors(token, pair, second);
+                        x * cos + partner * sin
+                    });
                     match rope.out {
                         Some(out) => {
                             let y = active.select(y, 0.0f32);
-                            out.store((row * rope.heads + head) * rope.pages.dim + at, y);
+                            out.store((row * rope.out_heads + head) * rope.pages.dim + at, y);
                         }
                         None => k.when(active, || rope.pages.pool.store(rope.pages.row_of(head, row, token).at(at), y)),
                     }

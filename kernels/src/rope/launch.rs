@@ -43,19 +43,20 @@ pub fn rope_rows(arch: Arch, shape: RopeShape) -> Kernel {
         let [pages, page_tokens, table_width] = shape.pages.unwrap_or([1; 3]);
         let pages = PagedPool {
             pool: out,
-            pages,
+            pages: k.lit(pages),
             page_tokens,
             dim: shape.dim,
             position: Cells::Global(position),
             table: Cells::Global(table),
-            table_width,
+            table_width: k.lit(table_width),
             split_pages: 1,
         };
         let work = Rope {
             x: Array::new(x, shape.x),
             norm: shape.norm.map(|eps| HeadNorm { weight: Array::new(weight, Float::F32), eps }),
-            rotation,
+            rotation: Some(rotation),
             heads: shape.heads,
+            out_heads: shape.heads,
             first_head: k.lit(0),
             count: shape.heads,
             rows: 1,

@@ -40,7 +40,7 @@ fn every_way(case: &PrefillCase, seed: u64) {
     holds(case, PrefillKernel::Warps(KvTransport::of::<Staged<1, false>>()), seed);
     let boxes_fit = match case.prefill.kv {
         Kv::HeadMajor | Kv::Ragged => true,
-        Kv::Paged { page_tokens } => page_tokens.is_multiple_of(8),
+        Kv::Paged { page_tokens, .. } => page_tokens.is_multiple_of(8),
     };
     if boxes_fit {
         holds(case, PrefillKernel::Warps(KvTransport::of::<Tma<2>>()), seed);
@@ -57,7 +57,7 @@ fn causal_and_not() {
 
 #[test]
 fn every_depth() {
-    for depth in [96, 128, 256] {
+    for depth in [32, 96, 128, 256] {
         let case = case(Prefill { depth, ..PREFILL }, &[(70, 150)], 2);
         holds(&case, PrefillKernel::Hopper, 1);
         if depth < 256 {
@@ -85,15 +85,17 @@ proptest! {
 
     #[test]
     fn any_shape(
-        depth in prop::sample::select(vec![64u32, 96, 128]),
+        depth in prop::sample::select(vec![32u32, 64, 96, 128]),
         group in 1u32..=3,
         causal in any::<bool>(),
         page in prop::sample::select(vec![0u32, 1, 8, 16, 24, 256]),
         sequences in prop::collection::vec((1u32..140, 0u32..180), 1..=2),
+        swizzled in any::<bool>(),
         data in any::<u64>(),
         seed in 0u64..1000,
     ) {
-        let kv = if page == 0 { Kv::Ragged } else { Kv::Paged { page_tokens: page } };
+        let swizzled = swizzled && page.is_multiple_of(8);
+        let kv = if page == 0 { Kv::Ragged } else { Kv::Paged { page_tokens: page, swizzled } };
         let prefill = Prefill { depth, group, causal, queries: QueryLayout::Ragged, kv };
         every_way(&case(prefill, &sequences, data), seed);
     }

@@ -118,7 +118,7 @@ impl Case {
         let (position, table) = (k.global::<i32>("position"), k.global::<i32>("table"));
         let pages = |pool| PagedPool {
             split_pages: self.least,
-            ..self.paged.pages(Array::new(pool, Float::Bf16), position, table)
+            ..self.paged.pages(k, Array::new(pool, Float::Bf16), position, table)
         };
         let (team, immutable_prefix) =
             (ConsumerWarps::new(k, self.warps), Cells::Global(k.global::<i32>("immutable_prefix")));

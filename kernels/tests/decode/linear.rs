@@ -48,7 +48,7 @@ struct Case {
     stage_bytes: u32,
     /// Units of a group.
     group: u32,
-    /// The way that activations take.
+    /// Where the A operand lives.
     a_operand: AOperand,
     /// How weights are quantised, where they are.
     codes: Option<Codes>,

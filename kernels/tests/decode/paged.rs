@@ -1,7 +1,7 @@
 //! Pages of a pool: whose they are, and what lies in them.
 
 use half::bf16;
-use tilewright_codegen::build::{Global, Ptr};
+use tilewright_codegen::build::{Builder, Global, Ptr};
 use tilewright_codegen::trial::Draw;
 use tilewright_kernels::kv::{Cells, PagedPool, swizzled};
 use tilewright_kernels::naive::{self, PoolShape};
@@ -33,18 +33,19 @@ impl Paged {
     /// The pool at an address, where it and the cells of its rows lie in global memory.
     pub fn pages<'k>(
         &self,
+        k: &'k Builder,
         pool: Array<'k>,
         position: Ptr<'k, Global, i32>,
         table: Ptr<'k, Global, i32>,
     ) -> PagedPool<'k> {
         PagedPool {
             pool,
-            pages: self.shape.pages as u32,
+            pages: k.lit(self.shape.pages as u32),
             page_tokens: self.shape.page_tokens as u32,
             dim: self.shape.head_dim as u32,
             position: Cells::Global(position),
             table: Cells::Global(table),
-            table_width: self.width,
+            table_width: k.lit(self.width),
             split_pages: 1,
         }
     }

@@ -34,7 +34,7 @@ struct Case {
     warps: u32,
     paged: Paged,
     position: Vec<i32>,
-    /// The way that activations take.
+    /// Where the A operand lives.
     a_operand: AOperand,
 }
 
@@ -121,7 +121,7 @@ impl Case {
         let rotation = Rotation { table: k.global("turns"), half: self.dim / 2 };
         let (position, table) = (k.global("position"), k.global("table"));
         let [q, keys, values] = ["q", "keys", "values"].map(|name| k.global::<u8>(name));
-        let pages = |pool| self.paged.pages(Array::new(pool, self.pool), position, table);
+        let pages = |pool| self.paged.pages(k, Array::new(pool, self.pool), position, table);
         let x = Array::new(x, self.x);
         let work = Qkv {
             unit,

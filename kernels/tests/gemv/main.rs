@@ -2,6 +2,7 @@
 
 mod accesses;
 mod codes;
+mod hopper;
 mod layouts;
 mod mutants;
 mod random;

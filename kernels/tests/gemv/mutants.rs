@@ -5,7 +5,8 @@ use half::bf16;
 use tilewright_codegen::ir::{Arch, Const};
 use tilewright_codegen::sim::mutate::{Equivalent, Survey, under_seeds};
 use tilewright_codegen::sim::{self, Arg, Launch, Memory, SimError};
-use tilewright_kernels::gemv::{Epilogue, Plan, Tuning, gemv, pack};
+use tilewright_codegen::trial::{self, Draw};
+use tilewright_kernels::gemv::{Epilogue, Plan, Tuning, gemv, hopper, pack};
 use tilewright_kernels::naive::linear;
 
 /// Mutants that nothing can find out.
@@ -58,4 +59,38 @@ fn mutants_of_the_gemv_are_found_out() {
         let survey = survey(batch, n, k, Tuning { group, ..small });
         survey.expect("a mutant launches as its original does").expect_no_holes();
     }
+}
+
+/// What the product by `wgmma` does not need.
+const LEDGER_OF_CLUSTERS: &[Equivalent] = &[Equivalent::new(
+    "",
+    "barrier.cluster.arrive.release",
+    "relaxed",
+    "behind the last barrier of a cluster nobody reads what came before it; it only keeps blocks alive",
+)
+.times(1)];
+
+fn survey_of(case: hopper::Case, ledger: &[Equivalent]) {
+    let trial = case.trial(Arch::Sm90a, &mut Draw::new(1)).expect("it verifies");
+    trial::survey(&[trial], 0..6, ledger).expect("a mutant launches as its original does").expect_no_holes();
+}
+
+#[test]
+fn mutants_of_the_product_by_wgmma_are_found_out() {
+    let tuning =
+        hopper::Tuning { warpgroups: 2, stage_tiles: 2, stages: 2, in_flight: 1, multicast: 2, splits: 1, per_sm: 1 };
+    // One cluster, which stays for three groups of tiles; sums are staged twice for each. A tile's stages all fit, so that a
+    // warp may be a tile ahead.
+    let (multiprocessors, packed_tiles, epilogue) = (2, 1, Epilogue { bias: true, ..Epilogue::default() });
+    let case = hopper::Case { batch: 40, n: 520, k: 128, multiprocessors, packed_tiles, tuning, epilogue };
+    survey_of(case, &[LEDGER[0], LEDGER_OF_CLUSTERS[0]]);
+}
+
+#[test]
+fn mutants_of_shares_of_k_are_found_out() {
+    let tuning =
+        hopper::Tuning { warpgroups: 1, stage_tiles: 2, stages: 2, in_flight: 2, multicast: 2, splits: 2, per_sm: 1 };
+    let (multiprocessors, packed_tiles, epilogue) = (4, 1, Epilogue::default());
+    let case = hopper::Case { batch: 20, n: 128, k: 512, multiprocessors, packed_tiles, tuning, epilogue };
+    survey_of(case, LEDGER_OF_CLUSTERS);
 }

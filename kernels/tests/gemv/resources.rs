@@ -4,7 +4,7 @@ use std::path::Path;
 use tilewright_codegen::assemble::{Ptxas, Table};
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::gemv::{Epilogue, Plan, Tuning, gemv};
+use tilewright_kernels::gemv::{Epilogue, Plan, Tuning, Unit, gemv, hopper};
 
 #[test]
 fn kernels_assemble_to_what_the_page_says() {
@@ -18,6 +18,15 @@ fn kernels_assemble_to_what_the_page_says() {
             // The tiles of a block are in the code, and not in the kernel's name.
             let name = format!("{} n {n}", kernel.name);
             table.add_as(&name, &verify(kernel).expect("it verifies")).unwrap_or_else(|error| panic!("{error}"));
+        }
+    }
+    // The same shapes by wgmma, as the settings are chosen for 132 multiprocessors.
+    for (k, n) in [(2048, 128_256), (4096, 4096), (4096, 14336), (14336, 4096), (2048, 8192), (8192, 2048)] {
+        for batch in [17, 64, 256] {
+            let unit = Unit::new(k, 8, 16384).expect("rows that can be streamed");
+            let plan = hopper::Plan::new(batch, n, unit, hopper::choose(batch, n, unit, 132, 8)).expect("a plan");
+            let kernel = verify(hopper::gemv(Arch::Sm90a, &plan, Epilogue::default())).expect("it verifies");
+            table.add(&kernel).unwrap_or_else(|error| panic!("{error}"));
         }
     }
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/ptxas/gemv.md");

@@ -3,4 +3,5 @@
 
 mod kernels;
 mod mutants;
+mod refused;
 mod sums;

@@ -7,9 +7,10 @@ use serde::{Deserialize, Serialize};
 use tilewright_kernels::sample::tiles;
 use tilewright_layout::DType;
 
-use super::{Check, Footprint, Operands, TaskOp, interval};
+use super::{Check, Footprint, Op, Operands, TaskOp, interval};
 use crate::program::{BufferId, Region, Span};
 use crate::vm::device::{Call, Choice, DeviceFunction, DeviceOp, Planned, Planner, Unsupported, Weights, rows_of};
+use crate::vm::graph::{GraphPlanner, LaunchOp};
 use crate::vm::reference::{Context, Done};
 
 /// `out[r]` = the index of the largest `value[r, tile]`; among equal values the lowest index. NaN counts as `−∞`.
@@ -50,6 +51,10 @@ impl TaskOp for Argmax {
     fn device(&self) -> Option<&dyn DeviceOp> {
         Some(self)
     }
+
+    fn launches(&self) -> Option<&dyn LaunchOp> {
+        Some(self)
+    }
 }
 
 /// The index of the largest value of a row's tiles, of equals the lowest; NaN counts as −∞.
@@ -64,6 +69,17 @@ pub(super) fn best_of_tiles(on: &Context, value: BufferId, index: BufferId, row:
         }
     }
     Ok(best.map_or(0, |(_, index)| index))
+}
+
+impl LaunchOp for Argmax {
+    fn level(&self) -> Op {
+        Op::from(Argmax { rows: Span::all(0), ..self.clone() })
+    }
+
+    /// None: whoever asks for a row's logits chooses its next token.
+    fn launch(&self, _: &mut GraphPlanner) -> Result<(), Unsupported> {
+        Ok(())
+    }
 }
 
 impl DeviceOp for Argmax {

@@ -6,13 +6,15 @@ use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 use tilewright_kernels::embed;
 use tilewright_kernels::gemv::{Deal, Unit};
+use tilewright_kernels::tile::Float;
 
-use super::{CellUse, Check, Footprint, Operands, TaskOp, interval};
+use super::{CellUse, Check, Footprint, Op, Operands, TaskOp, interval};
 use crate::program::{BufferId, Region, Span};
 use crate::vm::device::{
     Call, DeviceFunction, DeviceOp, Generation, Packets, Planned, Planner, Rows, Storage, Unsupported, Weights,
     multiple, rows_of,
 };
+use crate::vm::graph::{GraphPlanner, LaunchArg, LaunchGrid, LaunchMemory, LaunchOp, WARPS};
 use crate::vm::reference::{Context, Done, TaskFault};
 
 /// `out[r, c] = table[ids[r], c]`; an idle row (`position[r] < 0`) becomes zeros.
@@ -78,9 +80,32 @@ impl TaskOp for Embed {
         Some(self)
     }
 
+    fn launches(&self) -> Option<&dyn LaunchOp> {
+        Some(self)
+    }
+
     /// Of the table one row for each row of the batch.
     fn drawn(&self, region: &Region, _: &Operands, _: usize) -> usize {
         if region.buffer == self.table { self.rows.len() * self.cols.len() } else { region.elements() }
+    }
+}
+
+impl LaunchOp for Embed {
+    fn level(&self) -> Op {
+        Op::from(Embed { rows: Span::all(0), cols: Span::all(0), ..self.clone() })
+    }
+
+    fn launch(&self, plan: &mut GraphPlanner) -> Result<(), Unsupported> {
+        let [rows, width] = plan.extents(self.out)?;
+        let rows = plan.rows(rows)?;
+        multiple("the columns of an embedding", width, 4, "a multiple of 4")?;
+        let (table, arch) = (plan.matrix(vec![self.table])?, plan.arch);
+        let out = plan.residual(self.out, [rows, width]);
+        let shape = embed::EmbedShape { table: embed::TableOrder::Rows(width), out: Float::F32, warps: WARPS };
+        let kernel = plan.kernel(format!("{shape:?}"), || embed::embed_rows(arch, shape));
+        let args = [LaunchMemory::Cell(self.ids), LaunchMemory::Cell(self.position), table, out];
+        plan.launch(kernel, LaunchGrid::Blocks(rows), args.map(LaunchArg::Pointer).into());
+        Ok(())
     }
 }
 
@@ -142,9 +167,7 @@ impl DeviceFunction for RowsOfTable {
         let rows_of_table = embed::Embed {
             ids: call.state(offset_of!(Fields, ids)).cast(),
             position: call.state(offset_of!(Fields, position)).cast(),
-            table: call.packed().cast(),
-            unit,
-            deal,
+            table: embed::EmbedTable::Units { base: call.packed().cast(), unit, deal },
             out: call.stored(offset_of!(Fields, out), out, Generation::Output),
             rows,
             first_row,

@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use super::{Footprint, OperandError, Operands, registry};
 use crate::program::{BufferId, Region};
 use crate::vm::device::DeviceOp;
+use crate::vm::graph::LaunchOp;
 use crate::vm::reference::{Context, TaskFault};
 
 /// An op: what a task computes. Its value holds the op's operands; this trait is its row.
@@ -79,6 +80,11 @@ pub trait TaskOp: OpValue {
 
     /// The device's side of the row; `None` where the op has no device function, and is refused there.
     fn device(&self) -> Option<&dyn DeviceOp>;
+
+    /// The graph's side of the row; `None` where no launch computes the op, and a graph of launches refuses it.
+    fn launches(&self) -> Option<&dyn LaunchOp> {
+        None
+    }
 
     /// Cost: elements of a region read that are really drawn from memory when sequences hold `context` tokens. All of
     /// it, where an op does not say less.

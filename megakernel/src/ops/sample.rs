@@ -9,11 +9,12 @@ use tilewright_kernels::sample::{Request, Scratch, tiles};
 use tilewright_layout::DType;
 
 use super::argmax::best_of_tiles;
-use super::{CellUse, Check, Footprint, Operands, TaskOp, interval};
+use super::{CellUse, Check, Footprint, Op, Operands, TaskOp, interval};
 use crate::program::{BufferId, Region, Span};
 use crate::vm::device::{
     Call, Choice, DeviceFunction, DeviceOp, Planned, Planner, SharedBytes, Unsupported, Weights, rows_of,
 };
+use crate::vm::graph::{GraphPlanner, LaunchOp};
 use crate::vm::reference::{Context, Done, TaskFault};
 
 /// `out[r]` = the token that `request[r]` asks for: the greedy choice, which is that of `argmax`, or one drawn from
@@ -79,6 +80,10 @@ impl TaskOp for Sample {
     fn device(&self) -> Option<&dyn DeviceOp> {
         Some(self)
     }
+
+    fn launches(&self) -> Option<&dyn LaunchOp> {
+        Some(self)
+    }
 }
 
 impl Sample {
@@ -99,6 +104,17 @@ impl Sample {
         let logits = on.read(self.logits, row * vocab, vocab)?;
         let token = naive::sample(&logits, &sampling, request.step, request.row);
         Ok(token.map_or(-1, |token| token as i32))
+    }
+}
+
+impl LaunchOp for Sample {
+    fn level(&self) -> Op {
+        Op::from(Sample { rows: Span::all(0), ..self.clone() })
+    }
+
+    /// None: whoever asks for a row's logits chooses its next token.
+    fn launch(&self, _: &mut GraphPlanner) -> Result<(), Unsupported> {
+        Ok(())
     }
 }
 

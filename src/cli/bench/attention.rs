@@ -22,6 +22,7 @@ use crate::tuning::{Settings, Space};
 const DECODE: [(u32, u32); 5] = [(1, 1024), (1, 8192), (1, 65536), (8, 8192), (32, 4096)];
 const KV_HEADS: u32 = 8;
 const GROUP: u32 = 4;
+const DEPTH: u32 = 128;
 
 /// Head dimensions and tokens of one sequence of 32 heads.
 const PREFILL: [(u32, u32); 6] = [(128, 2048), (128, 8192), (128, 16384), (64, 2048), (64, 8192), (64, 16384)];
@@ -33,15 +34,14 @@ const LIMIT: f64 = 1e-2;
 /// Runs the suite.
 pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
     for (batch, tokens) in DECODE {
-        let shape = [("batch", batch), ("tokens", tokens), ("depth", 128)];
-        if bench.begins("attention", &shape) {
-            bench.keep_row_of(&Decoding { bench, batch, tokens })?;
+        let kernel = Decoding { bench, batch, tokens };
+        if bench.begins(kernel.suite(), &kernel.shape()) {
+            bench.keep_row_of(&kernel)?;
         }
     }
     for (depth, tokens) in PREFILL {
         for causal in [false, true] {
-            let shape = [("queries", tokens), ("tokens", tokens), ("depth", depth), ("causal", causal.into())];
-            if bench.begins("attention", &shape) {
+            if bench.begins("attention", &prefill_shape(depth, tokens, causal)) {
                 bench.keep(prefill(bench, depth, tokens, causal)?)?;
             }
         }
@@ -83,9 +83,8 @@ fn scale(depth: u32) -> f32 {
     std::f32::consts::LOG2_E / (depth as f32).sqrt()
 }
 
-fn row(shape: &[(&str, u32)], variant: &str, times: Times, work: [u64; 2], error: f64) -> Result<Row, Failure> {
-    let shape: Vec<(&str, u64)> = shape.iter().map(|&(name, extent)| (name, extent.into())).collect();
-    finding::check(Row { variant: variant.into(), ..finding::row("attention", &shape, times, work, error) }, LIMIT)
+fn row(shape: &[(&str, u64)], variant: &str, times: Times, work: [u64; 2], error: f64) -> Result<Row, Failure> {
+    finding::check(Row { variant: variant.into(), ..finding::row("attention", shape, times, work, error) }, LIMIT)
 }
 
 /// What is tuned: decode for each batch and number of tokens that is named, or for those of the suite.
@@ -111,7 +110,7 @@ impl Tunable for Decoding<'_> {
     }
 
     fn shape(&self) -> Vec<(&'static str, u64)> {
-        vec![("batch", self.batch.into()), ("tokens", self.tokens.into()), ("depth", 128)]
+        vec![("batch", self.batch.into()), ("tokens", self.tokens.into()), ("depth", DEPTH.into())]
     }
 
     fn space(&self) -> Space {
@@ -122,12 +121,62 @@ impl Tunable for Decoding<'_> {
     }
 
     fn measure(&self, settings: &Settings) -> Result<Row, Failure> {
+        let Decoding { bench, batch, tokens } = *self;
         let cut = Cut {
             tile: settings.choice("tile", &[("16", 16), ("32", 32)], "16 or 32 tokens")?,
             stages: settings.choice("stages", &[("2", 2), ("3", 3)], "2 or 3")?,
             blocks: settings.number("blocks")?,
         };
-        decode(self.bench, self.batch, self.tokens, cut)
+        let (device, stream) = (&bench.device, &bench.stream);
+        let plan = Decode { depth: DEPTH, group: GROUP, layout: Layout::Dense, tile: cut.tile };
+        let kernel = device.load(&verify(cut.record(&plan))?)?;
+        let (lines, depth) = (batch * KV_HEADS, plan.depth);
+        let splits = plan.splits(lines, tokens, device.properties().sms * cut.blocks);
+        let (elements, results) = ((lines * tokens * depth) as usize, (lines * GROUP * depth) as usize);
+        let host = [numbers(results, 3), numbers(elements, 1), numbers(elements, 2)];
+        let q = stream.buffer(&host[0])?;
+        let mut caches = vec![[stream.buffer(&host[1])?, stream.buffer(&host[2])?]];
+        let bytes = 4 * elements as u64;
+        for _ in 1..bench.rotations(bytes).min(16) {
+            let copy = |which: usize| {
+                let to = device.buffer::<bf16>(elements)?;
+                stream.copy(&caches[0][which], &to).map(|()| to)
+            };
+            caches.push([copy(0)?, copy(1)?]);
+        }
+        let lengths = stream.buffer(&vec![tokens; batch as usize])?;
+        let acc = device.buffer::<f32>(results * splits as usize)?;
+        let stats = device.buffer::<f32>((lines * GROUP * splits * 2) as usize)?;
+        let done = stream.buffer(&vec![0u32; lines as usize])?;
+        let out = device.buffer::<bf16>(results)?;
+        stream.poison(&out, 0xff)?;
+        let mut work = Vec::new();
+        for cache in &caches {
+            let [keys, values] =
+                [0, 1].map(|which: usize| map(device, &cache[which], [lines, tokens, depth], plan.tokens()));
+            let (keys, values) = (keys?, values?);
+            let args: [Arg<'_>; 12] = [
+                (&q).into(),
+                Arg::Map(&keys),
+                Arg::Map(&values),
+                (&lengths).into(),
+                (&lengths).into(),
+                1u32.into(),
+                (tokens * depth).into(),
+                scale(depth).into(),
+                (&acc).into(),
+                (&stats).into(),
+                (&done).into(),
+                (&out).into(),
+            ];
+            work.push(kernel.work([splits, KV_HEADS, batch], &args)?);
+        }
+        let times = bench.time(&work)?;
+        let out = stream.read(&out)?;
+        let heads = [0, (lines * GROUP - 1) as usize];
+        let looks = heads.map(|head| Look { query: head, plane: head / GROUP as usize, seen: tokens as usize });
+        let error = error(&host, &out, &looks, [tokens as usize, depth as usize]);
+        row(&self.shape(), "decode", times, [bytes, 4 * u64::from(GROUP) * elements as u64], error)
     }
 }
 
@@ -148,58 +197,10 @@ impl Cut {
     }
 }
 
-fn decode(bench: &Bench, batch: u32, tokens: u32, cut: Cut) -> Result<Row, Failure> {
-    let (device, stream) = (&bench.device, &bench.stream);
-    let plan = Decode { depth: 128, group: GROUP, layout: Layout::Dense, tile: cut.tile };
-    let kernel = device.load(&verify(cut.record(&plan))?)?;
-    let (lines, depth) = (batch * KV_HEADS, plan.depth);
-    let splits = plan.splits(lines, tokens, device.properties().sms * cut.blocks);
-    let (elements, results) = ((lines * tokens * depth) as usize, (lines * GROUP * depth) as usize);
-    let host = [numbers(results, 3), numbers(elements, 1), numbers(elements, 2)];
-    let q = stream.buffer(&host[0])?;
-    let mut caches = vec![[stream.buffer(&host[1])?, stream.buffer(&host[2])?]];
-    let bytes = 4 * elements as u64;
-    for _ in 1..bench.rotations(bytes).min(16) {
-        let copy = |which: usize| {
-            let to = device.buffer::<bf16>(elements)?;
-            stream.copy(&caches[0][which], &to).map(|()| to)
-        };
-        caches.push([copy(0)?, copy(1)?]);
-    }
-    let lengths = stream.buffer(&vec![tokens; batch as usize])?;
-    let acc = device.buffer::<f32>(results * splits as usize)?;
-    let stats = device.buffer::<f32>((lines * GROUP * splits * 2) as usize)?;
-    let done = stream.buffer(&vec![0u32; lines as usize])?;
-    let out = device.buffer::<bf16>(results)?;
-    stream.poison(&out, 0xff)?;
-    let mut work = Vec::new();
-    for cache in &caches {
-        let [keys, values] =
-            [0, 1].map(|which: usize| map(device, &cache[which], [lines, tokens, depth], plan.tokens()));
-        let (keys, values) = (keys?, values?);
-        let args: [Arg<'_>; 12] = [
-            (&q).into(),
-            Arg::Map(&keys),
-            Arg::Map(&values),
-            (&lengths).into(),
-            (&lengths).into(),
-            1u32.into(),
-            (tokens * depth).into(),
-            scale(depth).into(),
-            (&acc).into(),
-            (&stats).into(),
-            (&done).into(),
-            (&out).into(),
-        ];
-        work.push(kernel.work([splits, KV_HEADS, batch], &args)?);
-    }
-    let times = bench.time(&work)?;
-    let out = stream.read(&out)?;
-    let heads = [0, (lines * GROUP - 1) as usize];
-    let looks = heads.map(|head| Look { query: head, plane: head / GROUP as usize, seen: tokens as usize });
-    let error = error(&host, &out, &looks, [tokens as usize, depth as usize]);
-    let shape = [("batch", batch), ("tokens", tokens), ("depth", depth)];
-    row(&shape, "decode", times, [bytes, 4 * u64::from(GROUP) * elements as u64], error)
+/// The shape of a row of prefill.
+fn prefill_shape(depth: u32, tokens: u32, causal: bool) -> [(&'static str, u64); 4] {
+    [("queries", tokens), ("tokens", tokens), ("depth", depth), ("causal", causal.into())]
+        .map(|(name, extent)| (name, extent.into()))
 }
 
 fn prefill(bench: &Bench, depth: u32, tokens: u32, causal: bool) -> Result<Row, Failure> {
@@ -243,8 +244,7 @@ fn prefill(bench: &Bench, depth: u32, tokens: u32, causal: bool) -> Result<Row, 
     });
     let error = error(&host, &out, &looks, [n, depth as usize]);
     let flops = 4 * u64::from(tokens) * elements as u64 / if causal { 2 } else { 1 };
-    let shape = [("queries", tokens), ("tokens", tokens), ("depth", depth), ("causal", causal.into())];
-    row(&shape, "prefill", times, [8 * elements as u64, flops], error)
+    row(&prefill_shape(depth, tokens, causal), "prefill", times, [8 * elements as u64, flops], error)
 }
 
 /// A query that is compared with f64.

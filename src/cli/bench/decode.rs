@@ -174,7 +174,8 @@ impl Tunable for Tokens<'_> {
         let expected = match self.expected.get() {
             Some(expected) => expected,
             None => {
-                let shipped = self.logits(&mut self.open(&self.space().at(0))?)?;
+                let space = self.space();
+                let shipped = self.logits(&mut self.open(&space.at(space.shipped()))?)?;
                 self.expected.get_or_init(|| shipped)
             }
         };

@@ -84,10 +84,7 @@ pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
 
 /// The rows of a type of operands.
 fn rows<F: Drawn>(bench: &Bench, suite: &'static str, problems: &[Problem]) -> Result<(), Failure> {
-    let wanted = |problem: &&Problem| {
-        let shape = [("m", problem.m), ("n", problem.n), ("k", problem.k)];
-        bench.wants(&[("bits", F::BITS as u32)]) && bench.begins(suite, &shape)
-    };
+    let wanted = |problem: &&Problem| bench.wants(&[("bits", F::BITS as u64)]) && bench.begins(suite, &shape(problem));
     problems
         .iter()
         .filter(wanted)
@@ -102,6 +99,12 @@ pub(super) fn tunables<'b>(bench: &'b Bench, shapes: &[Extents]) -> Result<Vec<P
         Box::new(move || Ok(Box::new(Product::<bf16>::new(bench, "gemm", Problem::new(m, n, k))?)))
     };
     Ok(all.into_iter().map(prepare).collect())
+}
+
+/// The shape of a row.
+fn shape(problem: &Problem) -> [(&'static str, u64); 3] {
+    let Problem { m, n, k, .. } = *problem;
+    [("m", m.into()), ("n", n.into()), ("k", k.into())]
 }
 
 /// A product of operands of one type.
@@ -149,8 +152,7 @@ impl<F: Drawn> Tunable for Product<'_, F> {
     }
 
     fn shape(&self) -> Vec<(&'static str, u64)> {
-        let Problem { m, n, k, .. } = self.problem;
-        vec![("m", m.into()), ("n", n.into()), ("k", k.into())]
+        shape(&self.problem).into()
     }
 
     fn space(&self) -> Space {

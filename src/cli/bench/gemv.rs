@@ -3,14 +3,16 @@
 use std::rc::Rc;
 
 use half::bf16;
-use tilewright_codegen::device::{Buffer, Kernel};
+use tilewright_codegen::device::backend::Work;
+use tilewright_codegen::device::{Arg, Buffer, Kernel, TensorMap};
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::trial::Draw;
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::gemv::{Epilogue, Plan, Tuning, Unit, gemv};
+use tilewright_kernels::gemm::{self, Argument};
+use tilewright_kernels::gemv::{Epilogue, Plan, Tuning, Unit, gemv, hopper};
 
 use super::finding;
-use super::timing::{Bench, Times};
+use super::timing::Bench;
 use super::tune::{Extents, Prepare, Tunable};
 use crate::cli::Failure;
 use crate::results::Row;
@@ -19,6 +21,8 @@ use crate::tuning::{Settings, Space};
 /// Rows and columns of the weights.
 const SHAPES: [(u32, u32); 7] =
     [(4096, 4096), (14336, 4096), (4096, 14336), (128_256, 4096), (8192, 2048), (2048, 8192), (128_256, 2048)];
+
+const SUITE: &str = "gemv";
 
 const BATCHES: [u32; 4] = [1, 8, 16, 64];
 
@@ -64,15 +68,15 @@ impl Weights {
 
 /// Runs the suite.
 pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
-    for shape in SHAPES.into_iter().filter(|&(n, k)| bench.wants(&[("n", n), ("k", k)])) {
-        let begins = |&batch: &u32| bench.begins("gemv", &[("batch", batch), ("k", shape.1), ("n", shape.0)]);
+    for shape in SHAPES.into_iter().filter(|&(n, k)| bench.wants(&[("n", n.into()), ("k", k.into())])) {
+        let begins = |batch: &u32| bench.begins(SUITE, &row_shape(*batch, shape));
         let batches: Vec<u32> = BATCHES.into_iter().filter(begins).collect();
         if batches.is_empty() {
             continue;
         }
         let weights = Rc::new(Weights::new(bench, shape)?);
         for batch in batches {
-            bench.keep_row_of(&Vectors { bench, weights: Rc::clone(&weights), batch })?;
+            bench.keep_row_of(&Vectors::new(bench, Rc::clone(&weights), batch)?)?;
         }
     }
     Ok(())
@@ -84,9 +88,14 @@ pub(super) fn tunables<'b>(bench: &'b Bench, shapes: &[Extents]) -> Result<Vec<P
     let all = SHAPES.into_iter().flat_map(|(n, k)| BATCHES.map(|batch| [batch, n, k]));
     let all = if named.is_empty() { all.collect() } else { named };
     let prepare = |[batch, n, k]: [u32; 3]| -> Prepare<'b> {
-        Box::new(move || Ok(Box::new(Vectors { bench, weights: Rc::new(Weights::new(bench, (n, k))?), batch })))
+        Box::new(move || Ok(Box::new(Vectors::new(bench, Rc::new(Weights::new(bench, (n, k))?), batch)?)))
     };
     Ok(all.into_iter().map(prepare).collect())
+}
+
+/// The shape of a row.
+fn row_shape(batch: u32, (n, k): (u32, u32)) -> [(&'static str, u64); 3] {
+    [("batch", batch.into()), ("k", k.into()), ("n", n.into())]
 }
 
 /// Weights times a batch of vectors.
@@ -94,6 +103,8 @@ struct Vectors<'b> {
     bench: &'b Bench,
     weights: Rc<Weights>,
     batch: u32,
+    /// What ships by `wgmma`, for batches that go this way.
+    wgmma: Option<hopper::Tuning>,
 }
 
 /// Tiles of a stage.
@@ -102,31 +113,120 @@ const STAGE_TILES: [u32; 3] = [8, 16, 32];
 /// Bytes that a multiprocessor has in flight where memory is busy, and those that it holds.
 const WANTED: [f64; 2] = [49152.0, 196_608.0];
 
-impl Vectors<'_> {
-    fn plan(&self, settings: &Settings) -> Result<Plan, Failure> {
-        let tuning = Tuning {
-            warps: settings.number("warps")?,
-            stage_tiles: settings.number("stage_tiles")?,
-            stages: settings.number("stages")?,
-            in_flight: settings.number("in_flight")?,
-            x_stages: settings.number("x_stages")?,
-            group: settings.number("group")?,
+/// The sizes of a kernel.
+enum Chosen {
+    /// Over `mma.sync`.
+    Warps(Plan),
+    /// By `wgmma`.
+    Warpgroups(hopper::Plan),
+}
+
+impl Chosen {
+    fn unit(&self) -> Unit {
+        match self {
+            Chosen::Warps(plan) => plan.unit,
+            Chosen::Warpgroups(plan) => plan.unit,
+        }
+    }
+
+    /// What a row says of it: nothing of what every batch had.
+    fn variant(&self) -> String {
+        let Chosen::Warpgroups(plan) = self else { return String::new() };
+        let hopper::Tuning { stage_tiles, stages, multicast, splits, .. } = plan.tuning;
+        format!("wgmma {}x{} s{stages} c{multicast} x{splits}", plan.rows(), 32 * stage_tiles)
+    }
+}
+
+impl<'b> Vectors<'b> {
+    fn new(bench: &'b Bench, weights: Rc<Weights>, batch: u32) -> Result<Vectors<'b>, Failure> {
+        let wgmma = if batch < hopper::LEAST_BATCH { None } else { Some(chosen(bench, &weights, batch)?) };
+        Ok(Vectors { bench, weights, batch, wgmma })
+    }
+
+    fn sms(&self) -> u32 {
+        self.bench.device.properties().sms
+    }
+
+    fn plan(&self, settings: &Settings) -> Result<Chosen, Failure> {
+        let stage_tiles = || settings.number("stage_tiles");
+        if self.wgmma.is_some() && settings.choice("kernel", &KERNELS, "wgmma or mma")? {
+            let tuning = hopper::Tuning {
+                warpgroups: settings.number("warpgroups")?,
+                stage_tiles: stage_tiles()?,
+                stages: settings.number("stages")?,
+                in_flight: settings.number("in_flight")?,
+                multicast: settings.number("multicast")?,
+                splits: settings.number("splits")?,
+                per_sm: settings.number("per_sm")?,
+            };
+            let plan = hopper::Plan::new(self.batch, self.weights.n, unit(self.weights.k)?, tuning)?;
+            return Ok(Chosen::Warpgroups(plan));
+        }
+        let tuning = match self.wgmma {
+            Some(_) => Tuning::h100(self.batch),
+            None => Tuning {
+                warps: settings.number("warps")?,
+                stage_tiles: stage_tiles()?,
+                stages: settings.number("stages")?,
+                in_flight: settings.number("in_flight")?,
+                x_stages: settings.number("x_stages")?,
+                group: settings.number("group")?,
+            },
         };
-        let units = Plan::units(self.weights.n, self.bench.device.properties().sms);
-        Ok(Plan::new(self.batch, self.weights.k, units, tuning)?)
+        Ok(Chosen::Warps(Plan::new(self.batch, self.weights.k, Plan::units(self.weights.n, self.sms()), tuning)?))
+    }
+}
+
+/// Whether a kernel multiplies by `wgmma`.
+const KERNELS: [(&str, bool); 2] = [("wgmma", true), ("mma", false)];
+
+/// The image of the weights that the product by `wgmma` reads: that of one vector.
+fn unit(k: u32) -> Result<Unit, Failure> {
+    Ok(Plan::new(1, k, 1, Tuning::h100(1))?.unit)
+}
+
+/// The settings of the product by `wgmma`, with the largest clusters of which the device holds all at once.
+fn chosen(bench: &Bench, weights: &Weights, batch: u32) -> Result<hopper::Tuning, Failure> {
+    let (sms, unit) = (bench.device.properties().sms, unit(weights.k)?);
+    let mut most = 8;
+    loop {
+        let tuning = hopper::choose(batch, weights.n, unit, sms, most);
+        if tuning.splits == 1 {
+            return Ok(tuning);
+        }
+        let plan = hopper::Plan::new(batch, weights.n, unit, tuning)?;
+        let kernel = bench.device.load(&verify(hopper::gemv(Arch::Sm90a, &plan, Epilogue::default()))?)?;
+        if u64::from(plan.blocks(sms)) <= kernel.resident_blocks() {
+            return Ok(tuning);
+        }
+        most = tuning.cluster() / 2;
     }
 }
 
 impl Tunable for Vectors<'_> {
     fn suite(&self) -> &str {
-        "gemv"
+        SUITE
     }
 
     fn shape(&self) -> Vec<(&'static str, u64)> {
-        vec![("batch", self.batch.into()), ("k", self.weights.k.into()), ("n", self.weights.n.into())]
+        row_shape(self.batch, (self.weights.n, self.weights.k)).into()
     }
 
     fn space(&self) -> Space {
+        if let Some(hopper::Tuning { warpgroups, stage_tiles, stages, in_flight, multicast, splits, per_sm }) =
+            self.wgmma
+        {
+            let shipped = Settings::default().with("kernel", "wgmma").with("warpgroups", warpgroups);
+            let shipped = shipped.with("stage_tiles", stage_tiles).with("stages", stages).with("in_flight", in_flight);
+            return Space::new(shipped.with("multicast", multicast).with("splits", splits).with("per_sm", per_sm))
+                .axis("warpgroups", 1..=4)
+                .axis("stage_tiles", [2, 4, 8])
+                .axis("stages", [2, 3, 4, 6, 8])
+                .axis("in_flight", [2, 3, 4, 6, 8])
+                .axis("multicast", [1, 2, 4])
+                .axis("splits", [1, 2, 4, 8])
+                .axis("per_sm", [1, 2]);
+        }
         let Tuning { warps, stage_tiles, stages, in_flight, x_stages, group } = Tuning::h100(self.batch);
         let shipped = Settings::default().with("warps", warps).with("stage_tiles", stage_tiles).with("stages", stages);
         Space::new(shipped.with("in_flight", in_flight).with("x_stages", x_stages).with("group", group))
@@ -138,54 +238,80 @@ impl Tunable for Vectors<'_> {
             .axis("group", [2, 4, 8, 16])
     }
 
-    /// How far bytes in flight and bytes held are from what keeps memory busy.
+    /// Microseconds by bytes, or how far bytes in flight and bytes held are from what keeps memory busy.
     fn predict(&self, settings: &Settings) -> f64 {
-        let Ok(plan) = self.plan(settings) else { return f64::INFINITY };
+        let plan = match self.plan(settings) {
+            Ok(Chosen::Warps(plan)) if self.wgmma.is_none() => plan,
+            Ok(Chosen::Warpgroups(plan)) => return hopper::predict(&plan, self.sms()),
+            Ok(Chosen::Warps(_)) | Err(_) => return f64::INFINITY,
+        };
         let bytes = |stages: u32| f64::from(stages * plan.unit.stage_bytes());
         let off = |bytes: f64, wanted: f64| (bytes / wanted).ln().abs();
         off(bytes(plan.in_flight), WANTED[0]) + off(bytes(plan.stages), WANTED[1])
     }
 
     fn measure(&self, settings: &Settings) -> Result<Row, Failure> {
-        measure(self.bench, &self.weights, &self.plan(settings)?)
+        let (bench, weights, batch) = (self.bench, &self.weights, self.batch);
+        let (&Weights { n, k, .. }, plan) = (&**weights, self.plan(settings)?);
+        let mut draw = Draw::new(u64::from(batch));
+        let x = draw.floats::<bf16>((batch * k) as usize, bf16::from_f64);
+        let device_x = bench.stream.buffer(&x)?;
+        let y = bench.device.buffer::<bf16>((batch * n) as usize)?;
+        bench.stream.poison(&y, 0xff)?;
+        let work = match &plan {
+            Chosen::Warps(plan) => {
+                let kernel = bench.device.load(&verify(gemv(Arch::Sm90a, plan, Epilogue::default()))?)?;
+                let args = |w| [n.into(), Arg::from(w), (&device_x).into(), (&y).into()];
+                let work = weights.buffers.iter().map(|w| kernel.work(self.sms(), &args(w)));
+                work.collect::<Result<Vec<_>, _>>()?
+            }
+            Chosen::Warpgroups(plan) => {
+                let step = hopper::step(Arch::Sm90a, plan, Epilogue::default(), self.sms());
+                let kernel = bench.device.load(&verify(step.kernel.clone())?)?;
+                let work = weights.buffers.iter().map(|w| launch(bench, &kernel, &step, [w, &device_x, &y]));
+                work.collect::<Result<Vec<_>, _>>()?
+            }
+        };
+        let times = bench.time(&work)?;
+        let bytes = 2 * (u64::from(n) * u64::from(k) + u64::from(batch) * u64::from(n + k));
+        let flops = 2 * u64::from(batch) * u64::from(n) * u64::from(k);
+        let error = error(weights, plan.unit(), &x, &bench.stream.read(&y)?)?;
+        let row = finding::row(self.suite(), &self.shape(), times, [bytes, flops], error);
+        finding::check(Row { variant: plan.variant(), ..row }, LIMIT)
     }
 }
 
-fn measure(bench: &Bench, weights: &Weights, plan: &Plan) -> Result<Row, Failure> {
-    let &Weights { n, k, .. } = weights;
-    let kernel = bench.device.load(&verify(gemv(Arch::Sm90a, plan, Epilogue::default()))?)?;
-    let mut draw = Draw::new(u64::from(plan.batch));
-    let x = draw.floats::<bf16>((plan.batch * k) as usize, bf16::from_f64);
-    let device_x = bench.stream.buffer(&x)?;
-    let y = bench.device.buffer::<bf16>((plan.batch * n) as usize)?;
-    let times = time(bench, weights, &kernel, &device_x, &y)?;
-    let bytes = 2 * (u64::from(n) * u64::from(k) + u64::from(plan.batch) * u64::from(n + k));
-    let flops = 2 * u64::from(plan.batch) * u64::from(n) * u64::from(k);
-    let error = error(weights, plan, &x, &bench.stream.read(&y)?)?;
-    let shape = [("batch", plan.batch.into()), ("k", k.into()), ("n", n.into())];
-    finding::check(finding::row("gemv", &shape, times, [bytes, flops], error), LIMIT)
-}
-
-fn time(
-    bench: &Bench,
-    weights: &Weights,
-    kernel: &Kernel,
-    x: &Buffer<bf16>,
-    y: &Buffer<bf16>,
-) -> Result<Times, Failure> {
-    bench.stream.poison(y, 0xff)?;
-    let blocks = bench.device.properties().sms;
-    let work = weights
-        .buffers
+/// A launch by `wgmma` on weights, vectors and results.
+fn launch(bench: &Bench, kernel: &Kernel, step: &gemm::Step, [w, x, y]: [&Buffer<bf16>; 3]) -> Result<Work, Failure> {
+    let buffer = |buffer: gemm::Buffer| match buffer {
+        gemm::Buffer::A => w,
+        gemm::Buffer::B => x,
+        _ => y,
+    };
+    let maps = step
+        .arguments
         .iter()
-        .map(|w| kernel.work(blocks, &[weights.n.into(), w.into(), x.into(), y.into()]))
-        .collect::<Result<Vec<_>, _>>()?;
-    Ok(bench.time(&work)?)
+        .map(|argument| match argument {
+            Argument::Map(of, shape) => bench.device.tensor_map(buffer(*of), shape.clone()).map(Some),
+            Argument::Pointer(_) | Argument::Number(_) => Ok(None),
+        })
+        .collect::<Result<Vec<Option<TensorMap>>, _>>()?;
+    let args: Vec<Arg<'_>> = step
+        .arguments
+        .iter()
+        .zip(&maps)
+        .filter_map(|(argument, map)| match argument {
+            Argument::Number(number) => Some((*number).into()),
+            Argument::Pointer(of) => Some(buffer(*of).into()),
+            Argument::Map(..) => map.as_ref().map(Arg::Map),
+        })
+        .collect();
+    Ok(kernel.work(step.grid, &args)?)
 }
 
 /// The relative error of some rows, against f64.
-fn error(weights: &Weights, plan: &Plan, x: &[bf16], y: &[bf16]) -> Result<f64, Failure> {
-    let layout = plan.unit.layout(weights.n.div_ceil(Unit::ROWS));
+fn error(weights: &Weights, unit: Unit, x: &[bf16], y: &[bf16]) -> Result<f64, Failure> {
+    let layout = unit.layout(weights.n.div_ceil(Unit::ROWS));
     let (rows, columns) = (layout.mode(0)?, layout.mode(1)?);
     let (n, k) = (weights.n as usize, weights.k as usize);
     let places: Vec<usize> = (0..k).map(|column| columns.at(column as i64) as usize).collect();

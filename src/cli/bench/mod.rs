@@ -12,6 +12,7 @@
 //! | `gemv` | matrix times few vectors |
 //! | `attention` | decode over long contexts, prefill |
 //! | `decode` | whole tokens by the megakernel |
+//! | `prefill` | whole prompts by graphs of launches |
 //! | `tune` | `tilewright tune`: the fastest settings of a suite's kernels |
 //!
 //! Rows are those of [`crate::results`]. To add a suite of kernels: a file with a function `fn(&Bench) -> Result<(), Failure>`
@@ -25,6 +26,7 @@ mod gemm;
 mod gemv;
 mod journal;
 mod peaks;
+mod prefill;
 mod telemetry;
 mod timing;
 mod tune;
@@ -39,7 +41,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use journal::Journal;
 use thiserror::Error;
-use tilewright_codegen::device::Name;
+use tilewright_codegen::device::{Device as OpenDevice, Name};
 use timing::Bench;
 
 pub use journal::this_call;
@@ -58,13 +60,15 @@ use crate::tuning::Tuned;
 enum Suite {
     /// Whole tokens by the megakernel
     Decode,
+    /// Whole prompts by graphs of launches
+    Prefill,
     /// Matrix products: bf16, e4m3, s8
     Gemm,
     /// Matrix times few vectors, bf16
     Gemv,
     /// Attention: one token over long contexts, and whole sequences
     Attention,
-    /// All of these; decode on known models with random weights
+    /// All of these but prompts; decode on known models with random weights
     All,
 }
 
@@ -108,6 +112,8 @@ pub struct BenchArgs {
     subject: SubjectArgs,
     #[command(flatten)]
     decode: decode::DecodeArgs,
+    #[command(flatten)]
+    prefill: prefill::PrefillArgs,
 }
 
 /// What cannot be benched.
@@ -137,20 +143,17 @@ fn parse_extent(text: &str) -> Result<(String, u64), BenchError> {
 impl BenchArgs {
     /// The device that kernels are timed on.
     fn kernels(&self, journal: &Rc<Journal>) -> Result<Bench, Failure> {
-        let device = self.name()?.open()?;
+        let device = name_of(self.device)?.open()?;
         let stream = device.stream()?;
         let (replays, only) = (self.replays, self.only.clone());
         let tuned = self.tuned.as_deref().map(Results::open).transpose()?.as_ref().map(Tuned::of);
         Ok(Bench { device, stream, tuned: tuned.unwrap_or_default(), replays, only, journal: Rc::clone(journal) })
     }
 
-    fn name(&self) -> Result<Name, BenchError> {
-        name_of(self.device)
-    }
-
     /// The journal of the call.
     fn journal(&self) -> Result<Journal, Failure> {
-        let journal = journal_of(self.name()?, self.commit.clone())?;
+        let name = name_of(self.device)?;
+        let journal = journal_of(name, &name.open()?, self.commit.clone());
         // A simulated device takes minutes for a shape.
         let told = matches!(self.device, Device::Sim { .. }) || io::stderr().is_terminal();
         let journal = journal.within(self.budget).told(told);
@@ -170,19 +173,18 @@ fn name_of(device: Device) -> Result<Name, BenchError> {
     }
 }
 
-/// The journal of a call on a device.
-fn journal_of(name: Name, commit: Option<String>) -> Result<Journal, Failure> {
+/// The journal of a call on a device of that name.
+fn journal_of(name: Name, device: &OpenDevice, commit: Option<String>) -> Journal {
     let ordinal = if let Name::Cuda { ordinal } = name { Some(ordinal) } else { None };
-    let device = name.open()?;
     let mut journal = Journal::new(device.properties().name.clone(), ordinal, commit);
     // Rows without a ceiling of their own call are rows still.
     if ordinal.is_some() {
-        match peaks::measure(&device, peaks::Sizes::FULL) {
+        match peaks::measure(device, peaks::Sizes::FULL) {
             Ok(peaks) => (journal.call.read_peak, journal.call.matrix_peak) = (Some(peaks.read), peaks.matrix),
             Err(failure) => _ = failure.report(),
         }
     }
-    Ok(journal)
+    journal
 }
 
 /// Runs the subcommand.
@@ -203,6 +205,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
         let found = match suite {
             Suite::Decode if args.suite == Suite::All => decode::run_all(args.device, &args.decode, &journal),
             Suite::Decode => decode::run(&args.subject, args.device, &args.decode, &journal),
+            Suite::Prefill => prefill::run(&args.subject, args.device, &args.prefill, &journal),
             Suite::Gemm => args.kernels(&journal).and_then(|bench| gemm::run(&bench)),
             Suite::Gemv => args.kernels(&journal).and_then(|bench| gemv::run(&bench)),
             Suite::Attention => args.kernels(&journal).and_then(|bench| attention::run(&bench)),

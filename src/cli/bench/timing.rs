@@ -45,15 +45,14 @@ pub struct Bench {
 
 impl Bench {
     /// Whether a shape is asked for. Extents that are not named here are no reason against it.
-    pub fn wants(&self, shape: &[(&str, u32)]) -> bool {
-        let differs = |name: &str, extent: u64| shape.iter().any(|&(n, e)| n == name && u64::from(e) != extent);
+    pub fn wants(&self, shape: &[(&str, u64)]) -> bool {
+        let differs = |name: &str, extent: u64| shape.iter().any(|&(n, e)| n == name && e != extent);
         !self.only.iter().any(|(name, extent)| differs(name, *extent))
     }
 
     /// Whether the whole shape of a row is asked for, was not measured before, and there is time for it.
-    pub fn begins(&self, suite: &str, shape: &[(&str, u32)]) -> bool {
-        let wide: Vec<(&str, u64)> = shape.iter().map(|&(name, extent)| (name, extent.into())).collect();
-        self.wants(shape) && !self.journal.skips(suite, &wide, 1)
+    pub fn begins(&self, suite: &str, shape: &[(&str, u64)]) -> bool {
+        self.wants(shape) && !self.journal.skips(suite, shape, 1)
     }
 
     /// Keeps a row.
@@ -85,7 +84,7 @@ impl Bench {
 }
 
 /// Whether a device is simulated: its times mean nothing, and a launch takes seconds.
-fn is_simulated(device: &Device) -> bool {
+pub fn is_simulated(device: &Device) -> bool {
     device.properties().driver == 0
 }
 

@@ -134,8 +134,8 @@ pub fn run(args: &TuneArgs) -> Result<ExitCode, Failure> {
     if let Some(folder) = out.parent() {
         std::fs::create_dir_all(folder)?;
     }
-    let journal = Rc::new(journal_of(name, args.commit.clone())?.told(true).resume(&out)?);
     let device = name.open()?;
+    let journal = Rc::new(journal_of(name, &device, args.commit.clone()).told(true).resume(&out)?);
     let stream = device.stream()?;
     let (only, tuned) = (Vec::new(), Tuned::default());
     let bench = Bench { device, stream, tuned, replays: args.replays, only, journal: Rc::clone(&journal) };

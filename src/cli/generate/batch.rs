@@ -1,15 +1,14 @@
 //! Many prompts, or one with what only a batch has: batched continuously. Each of many is a line of JSON when it ends.
 
 use std::collections::BTreeMap;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::process::ExitCode;
-use std::time::Instant;
 
 use serde_json::{Value, json};
 
+use super::result::Generated;
 use super::{Failure, Work};
-use crate::cli::started;
 use crate::engine::{
     BatchOptions, Batcher, EngineError, Event, Finish, Logprobs, Request, Statistics, Submission, Text, Ticket,
 };
@@ -20,10 +19,8 @@ struct Answer<'w> {
     prompt: usize,
     request: &'w Request,
     text: Text<'w>,
-    tokens: Vec<u32>,
+    generated: Generated,
     logprobs: Vec<Logprobs>,
-    first: Option<Instant>,
-    last: Instant,
 }
 
 /// All requests, and those that have just ended.
@@ -67,7 +64,7 @@ pub fn run(work: &Work) -> Result<ExitCode, Failure> {
 /// A batcher with room for the longest request.
 fn batcher(work: &Work) -> Result<Batcher, EngineError> {
     let max = work.engine.spec().max_positions;
-    let context = work.requests.iter().map(|request| request.room(max)).max().unwrap_or(1).max(1);
+    let context = Request::context(&work.requests, max);
     let options = BatchOptions {
         deterministic: work.args.batch.deterministic,
         sampling: !work.sampling.is_greedy(),
@@ -129,22 +126,12 @@ impl Answers<'_> {
 impl<'w> Answer<'w> {
     fn new(work: &Work<'w>, prompt: usize, request: &'w Request) -> Result<Answer<'w>, Failure> {
         let text = Text::new(work.engine.tokenizer(), work.stop)?;
-        Ok(Answer {
-            prompt,
-            request,
-            text,
-            tokens: Vec::new(),
-            logprobs: Vec::new(),
-            first: None,
-            last: Instant::now(),
-        })
+        Ok(Answer { prompt, request, text, generated: Generated::default(), logprobs: Vec::new() })
     }
 
     /// Takes a token; whether the text goes on.
     fn push(&mut self, token: u32, streams: bool) -> Result<bool, Failure> {
-        self.last = Instant::now();
-        self.first.get_or_insert(self.last);
-        self.tokens.push(token);
+        self.generated.push(token);
         let piece = self.text.push(token)?;
         if streams {
             let mut out = io::stdout();
@@ -154,14 +141,6 @@ impl<'w> Answer<'w> {
         Ok(!self.text.is_ended())
     }
 
-    /// Seconds from the program's start to the first token, and new tokens a second behind it.
-    fn speed(&self) -> (Option<f64>, f64) {
-        let Some(first) = self.first else { return (None, 0.0) };
-        let seconds = self.last.duration_since(first).as_secs_f64();
-        let speed = if seconds > 0.0 { (self.tokens.len() - 1) as f64 / seconds } else { 0.0 };
-        (Some(first.duration_since(started()).as_secs_f64()), speed)
-    }
-
     /// Prints the rest of a text that streams, or a line of JSON. Without a finish it was interrupted.
     fn print(self, work: &Work, finish: Option<Finish>, statistics: Statistics) -> Result<(), Failure> {
         let mut out = io::stdout();
@@ -169,31 +148,17 @@ impl<'w> Answer<'w> {
             writeln!(out, "{}", self.json(work, finish, statistics)?)?;
             return Ok(out.flush()?);
         }
-        let (first, speed) = self.speed();
-        writeln!(out, "{}", self.text.finish()?)?;
-        if io::stderr().is_terminal() {
-            let (count, first, device) = (self.tokens.len(), first.unwrap_or(0.0), work.engine.device());
-            let accepted = match work.args.batch.speculate {
-                true => format!("; {} of {} proposed tokens accepted", statistics.accepted, statistics.proposed),
-                false => String::new(),
-            };
-            let end = if finish.is_none() { "; interrupted" } else { "" };
-            let speed = format!("{speed:.1} tokens/s on {device}");
-            writeln!(io::stderr(), "{count} tokens, the first after {first:.2} s, {speed}{accepted}{end}")?;
-        }
-        Ok(())
+        let Answer { text, generated, .. } = self;
+        writeln!(out, "{}", text.finish()?)?;
+        let accepted = match work.args.batch.speculate {
+            true => format!("; {} of {} proposed tokens accepted", statistics.accepted, statistics.proposed),
+            false => String::new(),
+        };
+        Ok(generated.tell(work, generated.speed(), &accepted, finish.is_none())?)
     }
 
     fn json(&self, work: &Work, finish: Option<Finish>, statistics: Statistics) -> Result<Value, Failure> {
-        let (first, speed) = self.speed();
-        let mut object = json!({
-            "prompt_ids": self.request.prompt_ids,
-            "token_ids": self.tokens,
-            "text": work.whole(&self.tokens)?,
-            "first_token_seconds": first,
-            "tokens_per_second": speed,
-            "interrupted": finish.is_none(),
-        });
+        let mut object = self.generated.json(work, self.request, self.generated.speed(), finish.is_none())?;
         if work.requests.len() > 1 {
             object["prompt"] = json!(self.prompt);
             object["finish"] = match finish {

@@ -1,12 +1,14 @@
 //! `tilewright generate`: a prompt's continuation, streamed; those of many prompts, batched.
 
 mod batch;
+mod result;
 mod single;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use thiserror::Error;
 use tilewright_kernels::naive::Sampling;
 
 use super::Failure;
@@ -53,12 +55,20 @@ pub struct GenerateArgs {
     /// Quantise the linear layers while loading: w4a16, w8a16 or fp8
     #[arg(long, value_name = "SCHEME", value_parser = parse_scheme)]
     weights: Option<Scheme>,
+    /// Feed a single prompt in chunks of N tokens, 17 to 4096: fast on a GPU that has room for the weights twice
+    #[arg(long, value_name = "N")]
+    prompt_chunk: Option<usize>,
     /// Print one JSON object at the end instead of streaming text
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     batch: BatchArgs,
 }
+
+/// Prompts that are batched take turns with rows that decode, in steps of few rows.
+#[derive(Debug, Error)]
+#[error("--prompt-chunk is for a single prompt, and these are batched; leave it out, or what only a batch has")]
+struct ChunkOfBatch;
 
 /// What a batch of requests has besides.
 #[derive(Args)]
@@ -104,7 +114,10 @@ pub fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
     StopTexts::new(args.stop.clone())?;
     args.batch.penalties(&GenerationSettings::default()).check()?;
     let texts = args.prompt.texts()?;
-    let engine = load_as(&args.model, args.device, args.weights)?;
+    let mut engine = load_as(&args.model, args.device, args.weights)?;
+    if let Some(rows) = args.prompt_chunk {
+        engine = engine.with_prompt_chunk(rows)?;
+    }
     let mut requests = Vec::with_capacity(texts.len());
     for text in texts {
         let prompt_ids = args.prompt.ids(text, &engine)?;
@@ -114,6 +127,7 @@ pub fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
     let work = Work { engine: &engine, requests, sampling, stop: &args.stop, interrupt, args };
     match &work.requests[..] {
         [request] if !work.needs_batch() => single::run(&work, request),
+        _ if args.prompt_chunk.is_some() => Err(ChunkOfBatch.into()),
         _ => batch::run(&work),
     }
 }

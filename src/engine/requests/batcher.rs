@@ -100,13 +100,11 @@ pub struct Batcher {
     attention: Attention,
 }
 
-/// What a batcher knows of its model and its pools.
+/// What a batcher knows of its model and its machines, beside the scheduler's limits.
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
     pub spec: ModelSpec,
     pub context: usize,
-    pub pages: usize,
-    pub page_tokens: usize,
     /// Entries of a row of the page table.
     pub per_row: usize,
     /// Whether machines choose at random.
@@ -145,8 +143,6 @@ impl Engine {
         let shape = Shape {
             spec: self.spec().clone(),
             context: options.context,
-            pages,
-            page_tokens: lowering.page_tokens,
             per_row: lowering.pages_per_sequence(),
             sampling: lowering.sampling,
         };
@@ -184,7 +180,8 @@ impl Batcher {
         if tokens > self.shape.context {
             return Err(EngineError::RequestContext { prompt, new, context: self.shape.context });
         }
-        let (needed, pages) = (tokens.div_ceil(self.shape.page_tokens), self.shape.pages);
+        let &Limits { pages, page_tokens, .. } = self.scheduler.limits();
+        let needed = tokens.div_ceil(page_tokens);
         if needed > pages {
             return Err(EngineError::RequestPages { prompt, new, needed, pages });
         }
@@ -272,7 +269,7 @@ impl Batcher {
         let by_host = step.by_host || self.machines.most_steps() == 0;
         let draws = if by_host || !self.shape.sampling { Vec::new() } else { self.draws(step) };
         let deadline = self.scheduler.next_deadline();
-        let ends = self.scheduler.ends().to_vec();
+        let ends = self.scheduler.limits().ends.clone();
         let mut giving = Giving::new(step, &mut self.scheduler, &mut self.submissions, each);
         let mut steps = 1;
         if by_host {

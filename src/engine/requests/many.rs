@@ -19,7 +19,7 @@ impl Engine {
         sampling: &Sampling,
         mut each: impl FnMut(usize, u32) -> A,
     ) -> Result<(Vec<Completion>, Speed), EngineError> {
-        let context = requests.iter().map(|request| request.room(self.spec().max_positions)).max().unwrap_or(1);
+        let context = Request::context(requests, self.spec().max_positions);
         let options = BatchOptions { sampling: !sampling.is_greedy(), ..BatchOptions::for_context(context) };
         let mut batcher = self.batcher(&options)?;
         for (request, row) in requests.iter().zip(0..) {

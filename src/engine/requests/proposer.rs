@@ -6,7 +6,7 @@ use std::collections::HashMap;
 pub const MOST_PROPOSED: usize = 7;
 /// Tokens of the longer and of the shorter run that is looked up.
 const RUNS: [usize; 2] = [4, 2];
-/// Proposals after which acceptance is looked at.
+/// Proposed tokens after which acceptance is looked at.
 const WINDOW: usize = 14;
 /// One of so many proposed tokens must be accepted for proposals to pay.
 const PAYS: usize = 4;
@@ -18,7 +18,8 @@ const PATIENCE: usize = 8;
 /// Proposes tokens for one sequence.
 #[derive(Debug, Default)]
 pub struct Proposer {
-    tokens: Vec<u32>,
+    /// Tokens of the sequence that it has read.
+    read: usize,
     /// Where a run ended last, by its tokens; a table for each length.
     last: [HashMap<Box<[u32]>, usize>; RUNS.len()],
     /// Where the run at the end was before, the longer one in front.
@@ -32,21 +33,23 @@ pub struct Proposer {
 }
 
 impl Proposer {
-    /// Takes the next token of the sequence.
-    pub fn push(&mut self, token: u32) {
-        self.tokens.push(token);
-        self.rest = self.rest.saturating_sub(1);
-        let end = self.tokens.len();
-        for ((run, last), before) in RUNS.into_iter().zip(&mut self.last).zip(&mut self.before) {
-            *before = end.checked_sub(run).and_then(|start| last.insert(self.tokens[start..].into(), end));
+    /// Reads the tokens of the sequence that are new since it read them last.
+    pub fn read(&mut self, tokens: &[u32]) {
+        for end in self.read + 1..=tokens.len() {
+            self.rest = self.rest.saturating_sub(1);
+            for ((run, last), before) in RUNS.into_iter().zip(&mut self.last).zip(&mut self.before) {
+                *before = end.checked_sub(run).and_then(|start| last.insert(tokens[start..end].into(), end));
+            }
         }
+        self.read = tokens.len();
     }
 
-    /// At most so many tokens that may come next; none where the last ones are new, or where it does not pay.
-    pub fn propose(&self, most: usize) -> Vec<u32> {
+    /// At most so many tokens that may come behind those that it has read; none where the last ones are new, or where it
+    /// does not pay.
+    pub fn propose(&self, tokens: &[u32], most: usize) -> Vec<u32> {
         let Some(from) = self.before.iter().flatten().next().filter(|_| self.rest == 0) else { return Vec::new() };
         // What reaches the end goes on with what was proposed: a text that repeats itself goes round.
-        let round = &self.tokens[*from..];
+        let round = &tokens[*from..];
         // What pays little costs little: two tokens, then twice as many as the last time went well.
         let most = most.min(2 * (self.last_accepted + 1)).min(MOST_PROPOSED);
         round.iter().copied().cycle().take(most).collect()
@@ -75,10 +78,35 @@ impl Proposer {
 mod tests {
     use super::*;
 
-    fn proposer(tokens: &[u32]) -> Proposer {
-        let mut proposer = Proposer::default();
-        tokens.iter().for_each(|&token| proposer.push(token));
-        proposer
+    /// A sequence, and who proposes its tokens.
+    struct Told {
+        tokens: Vec<u32>,
+        proposer: Proposer,
+    }
+
+    impl Told {
+        fn push(&mut self, token: u32) {
+            self.tokens.push(token);
+            self.proposer.read(&self.tokens);
+        }
+
+        fn propose(&self, most: usize) -> Vec<u32> {
+            self.proposer.propose(&self.tokens, most)
+        }
+
+        fn verified(&mut self, proposed: usize, accepted: usize) {
+            self.proposer.verified(proposed, accepted);
+        }
+
+        fn patience(&self) -> usize {
+            self.proposer.patience()
+        }
+    }
+
+    fn proposer(tokens: &[u32]) -> Told {
+        let mut told = Told { tokens: tokens.to_vec(), proposer: Proposer::default() };
+        told.proposer.read(tokens);
+        told
     }
 
     #[test]

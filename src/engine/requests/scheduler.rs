@@ -148,14 +148,14 @@ impl Scheduler {
         self.sequences.values().filter_map(|sequence| sequence.expires).min()
     }
 
-    /// Tokens that end a sequence.
-    pub fn ends(&self) -> &[u32] {
-        &self.limits.ends
-    }
-
     /// Whether there is no request.
     pub fn is_idle(&self) -> bool {
         self.sequences.is_empty()
+    }
+
+    /// What it may use.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
     }
 
     /// Whether a request waits for a seat or for pages.
@@ -371,7 +371,7 @@ impl Scheduler {
         };
         let room = (sequence.pages.len() + self.cache.available()) * self.limits.page_tokens - sequence.computed - 1;
         let left = sequence.left(self.limits.positions).saturating_sub(1);
-        let proposed = proposer.propose(rows.min(MOST_PROPOSED).min(left).min(room));
+        let proposed = proposer.propose(&sequence.tokens, rows.min(MOST_PROPOSED).min(left).min(room));
         if !self.extend(piece.ticket, 1 + proposed.len()) {
             return 0;
         }

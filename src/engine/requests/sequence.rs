@@ -61,7 +61,7 @@ impl Sequence {
     pub fn new(ask: Ask) -> Sequence {
         let proposer = ask.speculate.then(|| {
             let mut proposer = Proposer::default();
-            ask.prompt.iter().for_each(|&token| proposer.push(token));
+            proposer.read(&ask.prompt);
             proposer
         });
         Sequence {
@@ -104,7 +104,7 @@ impl Sequence {
     pub fn push(&mut self, token: u32, is_end: bool, positions: usize) -> Option<Finish> {
         self.tokens.push(token);
         if let Some(proposer) = &mut self.proposer {
-            proposer.push(token);
+            proposer.read(&self.tokens);
         }
         if is_end {
             Some(Finish::Stop)

@@ -143,8 +143,9 @@ impl<'k> Splits<'k> {
 
     fn read_all(&self, k: &'k Builder, warps: &Warps<'k>, row: Val<'k, u32>, column: Val<'k, u32>) -> Partial<'k, 4> {
         let (max, sum, acc) = (k.var(f32::NEG_INFINITY), k.var(0.0f32), k.regs(4, 0.0f32));
+        let whole = || Partial { max: max.get(), sum: sum.get(), acc: [0, 1, 2, 3].map(|i| acc.get(i)) };
         k.for_step(0, self.count, TOGETHER, |first: Val<'k, u32>| {
-            let mut parts = vec![Partial { max: max.get(), sum: sum.get(), acc: [0, 1, 2, 3].map(|i| acc.get(i)) }];
+            let mut parts = vec![whole()];
             for number in 0..TOGETHER {
                 let split = first + number;
                 let line = split.min(self.count - 1) * warps.group + row;
@@ -152,12 +153,12 @@ impl<'k> Splits<'k> {
                 let max = split.lt(self.count).select::<f32>(max, f32::NEG_INFINITY);
                 parts.push(Partial { max, sum, acc: self.acc.at(line * warps.depth + column).load_vec::<4>() });
             }
-            let whole = Partial::merge(&parts);
-            max.set(whole.max);
-            sum.set(whole.sum);
-            (0..4).zip(whole.acc).for_each(|(i, value)| acc.set(i, value));
+            let merged = Partial::merge(&parts);
+            max.set(merged.max);
+            sum.set(merged.sum);
+            (0..4).zip(merged.acc).for_each(|(i, value)| acc.set(i, value));
         });
-        Partial { max: max.get(), sum: sum.get(), acc: [0, 1, 2, 3].map(|i| acc.get(i)) }
+        whole()
     }
 
     fn store(&self, warps: &Warps<'k>, row: Val<'k, u32>, column: Val<'k, u32>, whole: Partial<'k, 4>) {

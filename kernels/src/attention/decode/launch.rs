@@ -122,7 +122,7 @@ impl Decode {
             Layout::Dense => dense,
             Layout::Paged { page_tokens } => {
                 let table = table.at(sequence.mul_wide(table_width));
-                Place { plane: head, pages: Some(Pages { table, page_tokens }), ..dense }
+                Place { plane: head, pages: Some(Pages { table, page_tokens, swizzled: false }), ..dense }
             }
         };
         let splits = Splits {

@@ -8,7 +8,7 @@ use tilewright_codegen::ir::{Arch, Kernel};
 use super::schedule::{Rows, order};
 use super::{hopper, warps};
 use crate::attention::softmax::Rescaling;
-use crate::kv::{KvFamily, Pages, Place};
+use crate::kv::{KvFamily, Pages, Place, is_swizzled};
 
 /// How queries and results lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,6 +30,9 @@ pub enum Kv {
     Paged {
         /// Tokens in a page.
         page_tokens: u32,
+        /// Whether rows are in the order of [`swizzled`](crate::kv::swizzled), as those of the megakernel's pools are; then
+        /// pages are whole groups of eight tokens.
+        swizzled: bool,
     },
 }
 
@@ -51,7 +54,7 @@ pub enum Kv {
 /// Grid: (tiles · heads, sequences).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Prefill {
-    /// Columns of a head: 64, 96, 128 or 256.
+    /// Columns of a head: 32, 64, 96, 128 or 256.
     pub depth: u32,
     /// Query heads that share a key/value head.
     pub group: u32,
@@ -126,7 +129,8 @@ impl Prefill {
         let kv = match self.kv {
             Kv::HeadMajor => "dense".to_owned(),
             Kv::Ragged => "ragged".to_owned(),
-            Kv::Paged { page_tokens } => format!("pages{page_tokens}"),
+            Kv::Paged { page_tokens, swizzled: false } => format!("pages{page_tokens}"),
+            Kv::Paged { page_tokens, swizzled: true } => format!("pool{page_tokens}"),
         };
         format!("prefill_d{}_g{}_{causal}_{queries}_{kv}_{way}", self.depth, self.group)
     }
@@ -181,6 +185,7 @@ impl Prefill {
                     turns,
                 };
                 match self.depth {
+                    32 => hopper::Shape::<32, 128, 2, 2>::attend(k, &task),
                     64 => hopper::Shape::<64, 128, 2, 3>::attend(k, &task),
                     128 if keys == 176 => hopper::Shape::<128, 176, 2, 2>::attend(k, &task),
                     96 => hopper::Shape::<96, 128, 2, 2>::attend(k, &task),
@@ -203,6 +208,7 @@ impl Prefill {
                 let (stride, causal) = (strides[0], self.causal);
                 let task = warps::Task { query, out, stride, inputs, place, rows, scale, causal };
                 match self.depth {
+                    32 => warps::attend::<F, 32>(k, &task),
                     64 => warps::attend::<F, 64>(k, &task),
                     96 => warps::attend::<F, 96>(k, &task),
                     256 => warps::attend::<F, 256>(k, &task),
@@ -234,9 +240,10 @@ impl Prefill {
         let place = match self.kv {
             Kv::HeadMajor => Place { plane: sequence * kv_heads + kv_head, ..dense },
             Kv::Ragged => Place { first: token_start, row_stride: kv_heads * self.depth, ..dense },
-            Kv::Paged { page_tokens } => {
+            Kv::Paged { page_tokens, swizzled } => {
+                let swizzled = swizzled && is_swizzled(self.depth);
                 let table = params.table.at(sequence.mul_wide(params.table_width));
-                Place { pages: Some(Pages { table, page_tokens }), ..dense }
+                Place { pages: Some(Pages { table, page_tokens, swizzled }), ..dense }
             }
         };
         let first = tile * block_rows;

@@ -1,10 +1,10 @@
 //! Keys and values of a trial as they lie in memory.
 
 use half::bf16;
-use tilewright_codegen::trial::{Draw, Promotion, TensorShape, TileSwizzle};
-use tilewright_layout::DType;
+use tilewright_codegen::trial::{Draw, TensorShape};
 
 use crate::attention::prefill::Kv;
+use crate::kv::{Tma, is_swizzled, swizzled};
 
 /// A page that no pool has: entries of a table that belong to no token.
 const NOWHERE: u32 = 1 << 20;
@@ -41,7 +41,7 @@ impl Cache {
         let (width, table, planes, rows) = match kv {
             Kv::HeadMajor => (1, vec![NOWHERE; tokens.len()], count * heads, most + spare),
             Kv::Ragged => (1, vec![NOWHERE; tokens.len()], heads, tokens.iter().sum::<u32>() + spare),
-            Kv::Paged { page_tokens } => {
+            Kv::Paged { page_tokens, .. } => {
                 let used: u32 = tokens.iter().map(|n| n.div_ceil(page_tokens)).sum();
                 let mut pages: Vec<u32> = (0..used + spare).collect();
                 for last in (1..pages.len()).rev() {
@@ -83,7 +83,7 @@ impl Cache {
             let (plane, row) = match self.kv {
                 Kv::HeadMajor => (sequence as u32 * self.heads + head, token),
                 Kv::Ragged => (head, first + token),
-                Kv::Paged { page_tokens } => {
+                Kv::Paged { page_tokens, .. } => {
                     let entry = sequence * self.width as usize + (token / page_tokens) as usize;
                     (head, self.table[entry] * page_tokens + token % page_tokens)
                 }
@@ -107,6 +107,19 @@ impl Cache {
         pool
     }
 
+    /// Whether the rows of its pages are swizzled.
+    fn swizzled(&self) -> bool {
+        matches!(self.kv, Kv::Paged { swizzled: true, .. }) && is_swizzled(self.depth)
+    }
+
+    /// What `fill` gave, as it lies in memory.
+    pub(super) fn stored(&self, pool: &[bf16]) -> Vec<bf16> {
+        match self.kv {
+            Kv::Paged { page_tokens, swizzled: true } => swizzled(pool, page_tokens as usize, self.depth as usize),
+            Kv::Paged { .. } | Kv::HeadMajor | Kv::Ragged => pool.to_vec(),
+        }
+    }
+
     /// The tokens of a sequence and head, `[tokens, depth]`.
     pub(super) fn read(&self, pool: &[bf16], sequence: usize, head: u32) -> Vec<f64> {
         let row = |at: usize| pool[at..at + self.depth as usize].iter().map(|x| x.to_f64());
@@ -115,19 +128,6 @@ impl Cache {
 
     /// The tensor map of boxes of a panel by so many rows.
     pub(super) fn shape(&self, box_rows: u32) -> TensorShape {
-        map(self.depth, [self.rows, self.planes], self.strides(), box_rows)
-    }
-}
-
-/// A map (depth, rows, planes) of bf16 with strides in elements, in boxes of a panel by so many rows.
-pub(super) fn map(depth: u32, [rows, planes]: [u32; 2], strides: [u32; 2], box_rows: u32) -> TensorShape {
-    let (width, swizzle) =
-        if depth.is_multiple_of(64) { (64, TileSwizzle::Bytes128) } else { (32, TileSwizzle::Bytes64) };
-    TensorShape {
-        dims: vec![depth.into(), rows.into(), planes.into()],
-        strides: strides.map(|stride| u64::from(stride) * 2).to_vec(),
-        tile: vec![width, box_rows, 1],
-        promotion: Promotion::Bytes128,
-        ..TensorShape::row_major(DType::BF16, [1, 64], [1, 64]).swizzle(swizzle)
+        Tma::map(self.depth, [self.rows, self.planes], self.strides(), box_rows, self.swizzled())
     }
 }

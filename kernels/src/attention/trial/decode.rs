@@ -68,7 +68,7 @@ impl DecodeCase {
         let mut draw = Draw::new(self.data);
         let (kv, page) = match layout {
             Layout::Dense => (Kv::HeadMajor, None),
-            Layout::Paged { page_tokens } => (Kv::Paged { page_tokens }, Some(page_tokens)),
+            Layout::Paged { page_tokens } => (Kv::Paged { page_tokens, swizzled: false }, Some(page_tokens)),
         };
         let cache = Cache::new(&mut draw, kv, [depth, self.kv_heads], &self.tokens);
         let lines = self.tokens.len() * self.kv_heads as usize;

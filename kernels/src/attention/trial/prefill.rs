@@ -6,7 +6,7 @@ use tilewright_codegen::trial::{Draw, Expected, Trial};
 use tilewright_codegen::verify::{VerifyErrors, verify};
 
 use super::bound::{Attended, Head};
-use super::cache::{Cache, map, starts};
+use super::cache::{Cache, starts};
 use super::{KvTransport, one_of, page_tokens};
 use crate::attention::prefill::{Kv, Prefill, QueryLayout, hopper, warps};
 use crate::kv::Tma;
@@ -40,14 +40,16 @@ pub struct PrefillCase {
 impl PrefillCase {
     /// One of these ways on a problem at random.
     pub fn draw(ways: &[PrefillKernel], [made, draw]: [&mut Draw; 2]) -> PrefillCase {
-        let depth = one_of(made, &[64, 96, 128, 256]);
+        let depth = one_of(made, &[32, 64, 96, 128, 256]);
         // Two stages of the widest tiles fill the shared memory of sm_80.
         let way = if depth == 256 { ways[0] } else { one_of(made, ways) };
         let maps = match way {
             PrefillKernel::Hopper => true,
             PrefillKernel::Warps(way) => way.tensor_map,
         };
-        let paged = Kv::Paged { page_tokens: page_tokens(made, maps) };
+        let page_tokens = page_tokens(made, maps);
+        let swizzled = page_tokens.is_multiple_of(8) && made.between(0..=1) == 1;
+        let paged = Kv::Paged { page_tokens, swizzled };
         let prefill = Prefill {
             depth,
             group: one_of(made, &[1, 1, 2, 3, 4]),
@@ -91,7 +93,7 @@ impl PrefillCase {
         let kernel = verify(kernel)?;
         let page = match prefill.kv {
             Kv::HeadMajor | Kv::Ragged => None,
-            Kv::Paged { page_tokens } => Some(page_tokens),
+            Kv::Paged { page_tokens, .. } => Some(page_tokens),
         };
         let mut draw = Draw::new(self.data);
         let tokens: Vec<u32> = self.sequences.iter().map(|s| s.1).collect();
@@ -110,7 +112,7 @@ impl PrefillCase {
             .note(format!("{} heads, queries and tokens {:?}, {prefill:?}", queries.heads, self.sequences));
         let q_at = trial.input("q", &q);
         let names = ["keys", "values"];
-        let at = [0, 1].map(|which: usize| trial.input(names[which], &pools[which]));
+        let at = [0, 1].map(|which: usize| trial.input(names[which], &cache.stored(&pools[which])));
         let query_starts = trial.input("query_starts", &starts(self.sequences.iter().map(|s| s.0)));
         let token_starts = trial.input("token_starts", &starts(tokens));
         let table = trial.input("table", &cache.table);
@@ -184,6 +186,6 @@ impl Queries {
     }
 
     fn shape(&self) -> tilewright_codegen::trial::TensorShape {
-        map(self.depth, [self.rows, self.planes], self.strides, hopper::ROWS)
+        Tma::map(self.depth, [self.rows, self.planes], self.strides, hopper::ROWS, false)
     }
 }

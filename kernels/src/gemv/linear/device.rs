@@ -28,7 +28,7 @@ pub struct Linear<'k> {
     pub end: Val<'k, u32>,
     /// Activations.
     pub input: Input<'k>,
-    /// The way that they take.
+    /// Where the A operand lives.
     pub a_operand: AOperand,
     /// Added to each feature, `[n]`.
     pub bias: Option<Array<'k>>,
@@ -161,7 +161,7 @@ pub(super) struct Pass<'k> {
     pub rows: u32,
     /// Units of the ring that make one unit of the output.
     pub streams: u32,
-    /// The way that activations take.
+    /// Where the A operand lives.
     pub a_operand: AOperand,
 }
 

@@ -37,7 +37,7 @@ pub struct Qkv<'k> {
     pub dim: u32,
     /// Activations.
     pub input: Input<'k>,
-    /// The way that they take.
+    /// Where the A operand lives.
     pub a_operand: AOperand,
     /// Biases of q, k and v.
     pub bias: [Option<Array<'k>>; 3],

@@ -1,6 +1,7 @@
 //! Attention of one kv head over a split of the tokens.
 
 mod device;
+mod launch;
 mod oracle;
 
 use serde::{Deserialize, Serialize};
@@ -9,6 +10,7 @@ use tilewright_layout::DType;
 use super::{Check, Footprint, Operands, Place, TaskOp, index, interval, multiple, positive};
 use crate::program::{BufferId, Region, Span};
 use crate::vm::device::DeviceOp;
+use crate::vm::graph::LaunchOp;
 use crate::vm::reference::{Context, Done};
 
 /// Partial attention of the query heads of kv head `kv_head` over one split of the tokens `0..=position[r]`.
@@ -78,6 +80,10 @@ impl TaskOp for Attention {
     }
 
     fn device(&self) -> Option<&dyn DeviceOp> {
+        Some(self)
+    }
+
+    fn launches(&self) -> Option<&dyn LaunchOp> {
         Some(self)
     }
 

@@ -49,7 +49,7 @@ impl DeviceOp for Linear {
         let (k, features) = (plan.extent(self.weight, 0)?, plan.extent(self.weight, 1)?);
         let weights = match self.output {
             LinearOutput::SiluMul { up, .. } => vec![self.weight, up],
-            _ => vec![self.weight],
+            LinearOutput::Store { .. } | LinearOutput::Add { .. } | LinearOutput::Logits { .. } => vec![self.weight],
         };
         let unit = plan.unit(k, &weights)?;
         multiple("the first feature of a tile", self.cols.lo as u32, Unit::ROWS, "a multiple of 8")?;
@@ -175,8 +175,8 @@ impl InputFields {
     }
 }
 
-/// The way that activations take: of few rows they are copied, of more they are held in registers; what has no room is
-/// streamed.
+/// Where the A operand lives: of few rows in shared memory, of more in registers; what has no room is reloaded with each
+/// stage.
 pub(in crate::ops) fn plan_a_operand(plan: &Planner, rows: u32, unit: Unit, input: InputCode) -> AOperand {
     let (packing, options) = (input.packing(rows), plan.options());
     // A ring of less than half of the memory does not last while the team waits.
@@ -197,7 +197,7 @@ pub struct TileCode {
     pub rows: u32,
     /// Activations.
     pub input: InputCode,
-    /// The way that they take.
+    /// Where the A operand lives.
     pub a_operand: AOperand,
 }
 

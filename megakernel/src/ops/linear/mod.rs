@@ -1,6 +1,7 @@
 //! Linear layers by tiles of output features, with what is fused before and after the product.
 
 mod device;
+mod launch;
 mod oracle;
 
 use serde::{Deserialize, Serialize};
@@ -8,11 +9,13 @@ use tilewright_layout::DType;
 
 pub use device::{InputCode, LinearTile, TileCode};
 pub(super) use device::{InputFields, plan_a_operand};
+pub(super) use launch::activations as launched_activations;
 pub(super) use oracle::{activations, product};
 
 use super::{Check, Footprint, OperandError, Operands, TaskOp, index, interval, positive};
 use crate::program::{BufferId, Region, Span};
 use crate::vm::device::DeviceOp;
+use crate::vm::graph::LaunchOp;
 use crate::vm::reference::{Context, Done};
 
 /// `y[r, n] = Σ_k input(r)[k] · weight[n, k] (+ bias[n])` for `n` in `cols`, then what [`LinearOutput`] says.
@@ -210,6 +213,10 @@ impl TaskOp for Linear {
     }
 
     fn device(&self) -> Option<&dyn DeviceOp> {
+        Some(self)
+    }
+
+    fn launches(&self) -> Option<&dyn LaunchOp> {
         Some(self)
     }
 

@@ -13,6 +13,7 @@
 //! ```
 
 mod device;
+mod launch;
 mod oracle;
 mod units;
 
@@ -26,6 +27,7 @@ use super::{
 };
 use crate::program::{BufferId, Region, Span};
 use crate::vm::device::DeviceOp;
+use crate::vm::graph::LaunchOp;
 use crate::vm::reference::{Context, Done};
 
 /// Projects `input` to the units `units` of kv head `kv_head`'s group.
@@ -191,6 +193,10 @@ impl TaskOp for Qkv {
     }
 
     fn device(&self) -> Option<&dyn DeviceOp> {
+        Some(self)
+    }
+
+    fn launches(&self) -> Option<&dyn LaunchOp> {
         Some(self)
     }
 

@@ -100,8 +100,9 @@ impl DeviceFunction for RotatedHeads {
         let norm =
             norm.map(|(weight, eps)| rope::HeadNorm { weight: call.plain(offset_of!(Fields, norm), weight), eps });
         let (x, out) = (call.array(offset_of!(Fields, x), x), out.map(|out| call.array(offset_of!(Fields, out), out)));
-        let (rotation, first_head) = (call.rotation(rotation), call.value(offset_of!(Fields, first_head)));
-        let heads = rope::Rope { x, norm, rotation, heads, first_head, count, rows, first_row, pages, out };
-        rope::rope(call.team(), heads);
+        let (rotation, first_head) = (Some(call.rotation(rotation)), call.value(offset_of!(Fields, first_head)));
+        let out_heads = heads;
+        let work = rope::Rope { x, norm, rotation, heads, out_heads, first_head, count, rows, first_row, pages, out };
+        rope::rope(call.team(), work);
     }
 }

@@ -1,6 +1,7 @@
 //! Rotation of heads with an optional norm before it.
 
 mod device;
+mod launch;
 mod oracle;
 
 use serde::{Deserialize, Serialize};
@@ -8,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::{Check, Footprint, OperandError, Operands, Place, Rotation, TaskOp, interval, positive};
 use crate::program::{BufferId, Region, Span};
 use crate::vm::device::DeviceOp;
+use crate::vm::graph::LaunchOp;
 use crate::vm::reference::{Context, Done};
 
 /// For each row and head: optional RMS norm over the head, then the rotation, then store or append.
@@ -124,6 +126,10 @@ impl TaskOp for Rope {
     }
 
     fn device(&self) -> Option<&dyn DeviceOp> {
+        Some(self)
+    }
+
+    fn launches(&self) -> Option<&dyn LaunchOp> {
         Some(self)
     }
 }

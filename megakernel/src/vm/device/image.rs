@@ -175,7 +175,7 @@ impl Stream {
 }
 
 /// Elements of a matrix as bf16; other types are rounded to nearest even.
-fn part_of_row(tensor: &WeightTensor, range: Range<usize>) -> std::borrow::Cow<'_, [bf16]> {
+pub(super) fn part_of_row(tensor: &WeightTensor, range: Range<usize>) -> std::borrow::Cow<'_, [bf16]> {
     match float_of(tensor.dtype()) {
         Some(Float::Bf16) => tensor.as_bf16().and_then(|all| all.get(range)).unwrap_or_default().into(),
         Some(Float::F16) => {

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use bytemuck::cast_slice;
 use half::bf16;
+use rayon::prelude::*;
 use tilewright_codegen::device::{Buffer, Device, DeviceError, Pending, Pinned, Stream};
 use tilewright_kernels::quant::QuantMatrix;
 
-use super::image::CHUNK;
+use super::image::{CHUNK, part_of_row};
 use super::{Plan, RotationTable};
 use crate::program::{BufferId, BufferKind, Program, Quantised, Span};
 use crate::vm::reference::{BindError, bind};
@@ -15,6 +16,8 @@ use crate::weights::{WeightTensor, Weights};
 
 /// Elements of a part that is packed and sent as one.
 const PART: usize = 16 << 20;
+/// Elements that a core copies at a time.
+const PIECE: usize = 1 << 18;
 
 /// A weight as the program says that it is stored.
 pub enum Stored {
@@ -25,7 +28,7 @@ pub enum Stored {
 }
 
 /// Weights by buffer.
-pub(super) struct Bound(Vec<Option<Stored>>);
+pub(in crate::vm) struct Bound(Vec<Option<Stored>>);
 
 impl Bound {
     /// Finds every weight of the program.
@@ -37,8 +40,15 @@ impl Bound {
         program.buffers.iter().map(find).collect::<Result<_, _>>().map(Bound)
     }
 
-    fn get(&self, buffer: BufferId) -> &Stored {
+    /// A weight.
+    pub fn get(&self, buffer: BufferId) -> &Stored {
         self.0[buffer.index()].as_ref().unwrap_or_else(|| unreachable!("streams have rows of bound weights"))
+    }
+
+    /// The numbers of a weight that is not quantised.
+    pub fn tensor(&self, buffer: BufferId) -> &WeightTensor {
+        self.dense(buffer)
+            .unwrap_or_else(|| unreachable!("launches of quantised weights are refused when they are planned"))
     }
 
     /// A weight that is read as it is.
@@ -113,6 +123,54 @@ pub(super) fn image(
     Ok(image)
 }
 
+/// Sends matrices row by row, each made of weights below each other; tells after each part how many bytes are on their way.
+pub(in crate::vm) fn matrices(
+    device: &Device,
+    stream: &Stream,
+    matrices: &[&[BufferId]],
+    weights: &Bound,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Vec<Buffer<bf16>>, DeviceError> {
+    let elements = |buffer: BufferId| weights.tensor(buffer).shape().iter().product::<usize>();
+    let largest = matrices.iter().flat_map(|parts| parts.iter()).map(|&part| elements(part)).max().unwrap_or(0);
+    let len = PART.min(largest).max(1);
+    let mut parts = Parts { device, len, sent: std::collections::VecDeque::new(), made: 0 };
+    let (mut sent, mut done) = (Vec::new(), 0);
+    for stacked in matrices {
+        let matrix = device.buffer::<bf16>(stacked.iter().map(|&part| elements(part)).sum())?;
+        let mut at = 0;
+        for &buffer in *stacked {
+            let (tensor, count) = (weights.tensor(buffer), elements(buffer));
+            for first in (0..count).step_by(len) {
+                let last = count.min(first + len);
+                let place = matrix.slice(at + first..at + last)?;
+                let mut part = parts.take()?;
+                let pieces = part[..place.len()].par_chunks_mut(PIECE).enumerate();
+                pieces.for_each(|(number, piece)| {
+                    let start = first + number * PIECE;
+                    piece.copy_from_slice(&part_of_row(tensor, start..start + piece.len()));
+                });
+                parts.sent.push_back(stream.upload_pinned(part, &place)?);
+                done += place.bytes();
+                progress(done);
+            }
+            at += count;
+        }
+        sent.push(matrix);
+    }
+    parts.sent.into_iter().try_for_each(|copy| copy.wait().map(drop))?;
+    Ok(sent)
+}
+
+/// Biases one behind the other, zeros where there is none.
+pub(in crate::vm) fn biases(parts: &[(usize, Option<BufferId>)], weights: &Bound) -> Vec<bf16> {
+    let of = |&(features, bias): &(usize, Option<BufferId>)| match bias {
+        Some(bias) => part_of_row(weights.tensor(bias), 0..features).into_owned(),
+        None => vec![bf16::ZERO; features],
+    };
+    parts.iter().flat_map(of).collect()
+}
+
 /// The weights that are read as they are, and the tables of rotations.
 pub(super) fn plain(plan: &Plan, program: &Program, weights: &Bound) -> Vec<u8> {
     let mut plain = vec![0u8; plan.plain_bytes.max(16) as usize];
@@ -132,7 +190,7 @@ pub(super) fn plain(plan: &Plan, program: &Program, weights: &Bound) -> Vec<u8> 
 }
 
 /// Cosine and sine of `position · inv_freq[i]`, scaled: as the op `rope` defines them, the angle rounded to f32.
-fn rotation(table: &RotationTable, weights: &Bound) -> Vec<f32> {
+pub(in crate::vm) fn rotation(table: &RotationTable, weights: &Bound) -> Vec<f32> {
     let inv_freq = weights.dense(table.inv_freq).and_then(WeightTensor::as_f32).unwrap_or_default();
     let mut values = Vec::with_capacity(table.positions * table.half * 2);
     for position in 0..table.positions {

@@ -34,7 +34,7 @@ mod fault;
 mod function;
 mod image;
 mod kernel;
-mod load;
+pub(in crate::vm) mod load;
 mod lookup;
 mod machine;
 mod merges;

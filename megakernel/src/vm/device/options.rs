@@ -68,6 +68,21 @@ pub enum Dealing {
     Stages,
 }
 
+impl Dealing {
+    /// All of them, each with the name that settings have for it.
+    pub const ALL: [(&'static str, Dealing); 3] =
+        [("order", Dealing::InOrder), ("units", Dealing::Units), ("stages", Dealing::Stages)];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Dealing::InOrder => "order",
+            Dealing::Units => "units",
+            Dealing::Stages => "stages",
+        }
+    }
+}
+
 /// Threads of a warpgroup.
 const WARPGROUP: u32 = 128;
 /// 32-bit registers of an SM.
@@ -83,6 +98,36 @@ pub(super) struct Registers {
 }
 
 impl DeviceOptions {
+    /// The numbers that change speed, by the name of their field.
+    #[expect(clippy::type_complexity, reason = "a name and its field")]
+    pub const NUMBERS: [(&'static str, fn(&mut DeviceOptions) -> &mut u32); 11] = [
+        ("warps", |options| &mut options.warps),
+        ("stage_bytes", |options| &mut options.stage_bytes),
+        ("stages", |options| &mut options.stages),
+        ("in_flight", |options| &mut options.in_flight),
+        ("burst", |options| &mut options.burst),
+        ("split_tokens", |options| &mut options.split_tokens),
+        ("sums_bytes", |options| &mut options.sums_bytes),
+        ("hold", |options| &mut options.hold),
+        ("held_rows", |options| &mut options.held_rows),
+        ("held_registers", |options| &mut options.held_registers),
+        ("streamed_units", |options| &mut options.streamed_units),
+    ];
+
+    /// The number of that name among [`DeviceOptions::NUMBERS`].
+    ///
+    /// ```
+    /// use tilewright_megakernel::vm::device::DeviceOptions;
+    /// let mut options = DeviceOptions::default();
+    /// *options.number_mut("hold").expect("is a number") = 2;
+    /// assert_eq!(options, DeviceOptions { hold: 2, ..DeviceOptions::default() });
+    /// assert!(options.number_mut("timeline").is_none());
+    /// ```
+    pub fn number_mut(&mut self, name: &str) -> Option<&mut u32> {
+        let (_, field) = Self::NUMBERS.iter().find(|(known, _)| *known == name)?;
+        Some(field(self))
+    }
+
     /// The same without what an architecture lacks. Where no registers are taken over, four warps and the producer have 255 of a
     /// thread, eight have 168 and spill: what they hold at a time is less, too.
     pub(super) fn within(self, arch: Arch) -> DeviceOptions {
@@ -163,7 +208,27 @@ impl Default for DeviceOptions {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
+
+    #[test]
+    fn every_name_has_a_field_of_its_own() {
+        let options = DeviceOptions::default();
+        let changed = DeviceOptions::NUMBERS.map(|(name, _)| {
+            let mut changed = options;
+            *changed.number_mut(name).expect("has a field") += 1;
+            // The name is the field's: the text of the options has it.
+            let text = |options: DeviceOptions| format!("{options:?}").replace(['{', '}', ','], " ");
+            let (before, after) = (text(options), text(changed));
+            let differ = before.split_whitespace().zip(after.split_whitespace()).position(|(a, b)| a != b);
+            let field = differ.and_then(|at| after.split_whitespace().nth(at - 1));
+            assert_eq!(field, Some(format!("{name}:").as_str()));
+            after
+        });
+        assert_eq!(HashSet::from(changed).len(), DeviceOptions::NUMBERS.len());
+        assert!(Dealing::ALL.iter().all(|(name, dealing)| dealing.name() == *name));
+    }
 
     #[test]
     fn registers_are_shared_out_within_what_a_block_is_launched_with() {

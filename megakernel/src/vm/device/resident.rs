@@ -6,10 +6,11 @@
 use std::sync::Arc;
 
 use half::bf16;
-use tilewright_codegen::device::{Buffer, Device};
+use tilewright_codegen::device::{Buffer, Device, DeviceError, Stream as Queue};
 use tilewright_layout::DType;
 
 use super::load::Bound;
+use super::place::{ALIGN, bytes};
 use super::{DeviceMachine, DeviceOptions, LaunchError, LoadError, Places, Plan, Stream};
 use crate::program::{self, BufferKind, Program};
 use crate::validate::Placed;
@@ -103,6 +104,45 @@ impl DeviceKv {
     /// Pools in memory that is large enough for them.
     pub(super) fn new(program: &Program, places: &Places, memory: Buffer<u8>) -> DeviceKv {
         DeviceKv { pools: pools(program, places), memory }
+    }
+
+    /// Pools for a program, of zeros, where no machine has made any.
+    ///
+    /// # Errors
+    /// When the device fails.
+    pub(in crate::vm) fn allocate(program: &Program, device: &Device, queue: &Queue) -> Result<DeviceKv, DeviceError> {
+        let memory = device.buffer::<u8>(DeviceKv::bytes_of(program).max(16) as usize)?;
+        queue.fill(&memory, 0)?;
+        let mut end = 0;
+        let place = |b: &program::Buffer| {
+            let offset = end;
+            end = (end + bytes(b)).next_multiple_of(ALIGN);
+            PoolPlace { name: b.name.clone(), offset, dtype: b.dtype, shape: b.shape.clone() }
+        };
+        let pools = program.buffers.iter().filter(|buffer| buffer.kind == BufferKind::KvPool).map(place).collect();
+        Ok(DeviceKv { pools, memory })
+    }
+
+    /// Bytes of a program's pools, one after the other as [`Places`] has them.
+    pub(in crate::vm) fn bytes_of(program: &Program) -> u64 {
+        let pools = program.buffers.iter().filter(|buffer| buffer.kind == BufferKind::KvPool);
+        pools.map(|buffer| bytes(buffer).next_multiple_of(ALIGN)).sum()
+    }
+
+    /// The pool that a program's buffer is.
+    pub(in crate::vm) fn pool_of(&self, buffer: &program::Buffer) -> Result<Buffer<bf16>, LoadError> {
+        let name = || buffer.name.clone();
+        let found = self.pools.iter().find(|pool| pool.name == buffer.name);
+        let found = found.ok_or_else(|| KvError::Missing { name: name() })?;
+        if found.dtype != DType::BF16 {
+            return Err(KvError::DType { name: name(), expected: DType::BF16, found: found.dtype }.into());
+        }
+        if found.shape != buffer.shape {
+            let (expected, found) = (buffer.shape.clone(), found.shape.clone());
+            return Err(KvError::Shape { name: name(), expected, found }.into());
+        }
+        let start = found.offset as usize;
+        Ok(self.memory.slice(start..start + bytes(buffer) as usize)?.cast()?)
     }
 
     /// Bytes of all pools.

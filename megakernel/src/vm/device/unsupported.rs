@@ -1,6 +1,7 @@
 //! Programs that the device machine does not run.
 
 use thiserror::Error;
+use tilewright_kernels::gemm::Refusal;
 use tilewright_kernels::gemv::{CodesError, UnitError};
 use tilewright_layout::DType;
 
@@ -52,6 +53,10 @@ pub enum Unsupported {
          lower with fewer rows, or schedule for more SMs"
     )]
     Shared { needed: u64, limit: u64 },
+    #[error("{what} is nothing that a graph of launches has; lower the model with at most 16 rows, or run it on `cpu`")]
+    Launch { what: &'static str },
+    #[error("no launch computes a product: {0}")]
+    Product(#[from] Refusal),
     #[error("the target `{target}` is no GPU that the device machine generates code for")]
     Target { target: String },
     #[error("the program needs cells `token`, `position` and `page_table` of one place; it has another shape")]

@@ -122,15 +122,21 @@ impl StepCells<'_> {
         let mut slots = HashMap::new();
         // The first row that appends to each page.
         let mut writers = HashMap::new();
+        // What the row before found in order of a table that is this row's too: a prompt has hundreds of such rows.
+        let mut entries = HashMap::new();
+        let (mut before, mut checked): (&[i32], usize) = (&[], 0);
         for (row, position, table) in self.active() {
+            if table != before {
+                (before, checked) = (table, 0);
+                entries.clear();
+            }
             let (first, last) = (position / page_tokens, last(position));
             let (Some(&page), Some(used)) = (table.get(first), table.get(..=last)) else {
                 let (capacity, ahead) = (table.len() * page_tokens, i32::try_from(steps).unwrap_or(i32::MAX));
                 let position = self.positions[row].saturating_add(ahead.saturating_sub(1));
                 return Err(CellError::Position { row, position, capacity });
             };
-            let mut entries = HashMap::new();
-            for (entry, &page) in used.iter().enumerate() {
+            for (entry, &page) in used.iter().enumerate().skip(checked) {
                 if usize::try_from(page).map_or(true, |page| page >= pages) {
                     return Err(CellError::Page { row, entry, page, pages });
                 }
@@ -138,6 +144,7 @@ impl StepCells<'_> {
                     return Err(CellError::RepeatedPage { row, page, first, second: entry });
                 }
             }
+            checked = checked.max(used.len());
             // Rows of one sequence stay as far apart as they are; those of two share no page that is written.
             let token = position % page_tokens;
             if let Some(first) = slots.insert((page, token), row) {
@@ -147,12 +154,18 @@ impl StepCells<'_> {
                 writers.entry(page).or_insert((row, table));
             }
         }
+        (before, checked) = (&[], 0);
         for (reader, position, table) in self.active() {
-            for page in &table[..=last(position)] {
+            if table != before {
+                (before, checked) = (table, 0);
+            }
+            let read = last(position) + 1;
+            for page in table.get(checked..read).unwrap_or_default() {
                 if let Some(&(writer, _)) = writers.get(page).filter(|(_, other)| *other != table) {
                     return Err(CellError::SharedPage { reader, writer, page: *page });
                 }
             }
+            checked = checked.max(read);
         }
         Ok(())
     }

@@ -172,8 +172,7 @@ impl Drive {
         };
         let mut spec = ModelSpec::named("llama-3.2-1b").expect("a model");
         (spec.vocab, spec.max_positions) = (VOCAB, config.positions);
-        let (pages, page_tokens) = (config.pages, config.page_tokens);
-        let shape = Shape { spec, context, pages, page_tokens, per_row, sampling: true };
+        let shape = Shape { spec, context, per_row, sampling: true };
         let time = Arc::new(AtomicU64::new(0));
         let clock = Arc::clone(&time);
         let clock = Box::new(move || Duration::from_millis(clock.load(Ordering::Relaxed)));

@@ -1,0 +1,124 @@
+//! Which tiles for which shape: an estimate of each setting, and the least of them.
+//!
+//! # The arithmetic
+//! With N columns (the batch in eights) and tiles of R rows of weights, C blocks that share activations and S shares of k:
+//!
+//! * Memory brings each weight once: `2·n·k` bytes at 4.6 TB/s (H200).
+//! * L2 gives the multiprocessors the weights, and to every group of C tiles the activations: `2·n·k·(1 + N/(R·C))` bytes at
+//!   5.5 TB/s together. So memory is the bound where `N/(R·C)` is below 0.2, and a quarter costs 5 parts in a hundred.
+//! * A multiprocessor takes in `1 + N/R` bytes for each byte of weights, 64 bytes a nanosecond at most, and no more than its
+//!   rings hold in 1.5 µs.
+//! * Shares of k make enough blocks of few rows. Blocks exchange their sums inside a cluster: `4·R·N·(S − 1)/S` bytes at 25
+//!   bytes a nanosecond, and they meet twice, 1 µs. Through L2 and a second launch it would be `8·S·n·N` bytes and 2 µs more.
+//!   Where the ring is empty behind a block's one tile, sums are staged in its memory.
+//! * `wgmma` of N columns takes N/2 cycles. A warpgroup loads a stage's weights, multiplies and frees it before it begins the
+//!   next: 400 cycles beside the products. Several warpgroups take turns.
+//!
+//! For 64 vectors on 132 multiprocessors (R × k of a stage and how many stages, C, S; bytes through L2 over those of weights;
+//! microseconds by memory and by the estimate, without what a launch costs):
+//!
+//! | n × k | tile, stages | C | S | blocks | L2 | memory | estimate |
+//! |---|---|---|---|---|---|---|---|
+//! | 4096 × 4096 | 128 × 128, 4 | 2 | 4 | 128 | 1.25 | 7.3 | 9.9 |
+//! | 14336 × 4096 | 128 × 128, 4 | 2 | 1 | 112 | 1.25 | 25.5 | 26.8 |
+//! | 4096 × 14336 | 128 × 128, 4 | 2 | 4 | 128 | 1.25 | 25.5 | 29.0 |
+//! | 128256 × 4096 | 256 × 64, 4 | 2 | 1 | 132 | 1.12 | 228.4 | 228.5 |
+//! | 8192 × 2048 | 64 × 128, 6 | 2 | 1 | 128 | 1.50 | 7.3 | 9.3 |
+//! | 2048 × 8192 | 64 × 128, 7 | 2 | 4 | 128 | 1.50 | 7.3 | 10.9 |
+//! | 128256 × 2048 | 256 × 64, 4 | 2 | 1 | 132 | 1.12 | 114.2 | 114.3 |
+
+use super::tiles::{Plan, Tuning};
+use crate::gemv::Unit;
+
+/// Bytes that memory brings in a microsecond, of an H200.
+const MEMORY: f64 = 4.6e6;
+/// Bytes that L2 gives all multiprocessors in a microsecond.
+const L2: f64 = 5.5e6;
+/// Bytes that a multiprocessor takes in in a microsecond.
+const INGRESS: f64 = 64e3;
+/// Microseconds from asking for a stage to its arrival while memory is busy.
+const LATENCY: f64 = 1.5;
+/// Bytes of sums that a block reads of others of its cluster in a microsecond.
+const EXCHANGE: f64 = 25e3;
+/// Microseconds that a cluster's two meetings cost.
+const MEET: f64 = 1.0;
+/// Cycles of a microsecond.
+const CYCLES: f64 = 1750.0;
+/// Cycles of a stage beside its products.
+const CHAIN: f64 = 400.0;
+/// What a stage fewer than this many costs, as a part of the whole.
+const STAGES: (u32, f64) = (4, 0.02);
+/// Microseconds that each doubling of a cluster costs where it gains nothing.
+const CLUSTER: f64 = 0.1;
+
+/// Microseconds of a plan on so many multiprocessors; infinite where blocks that meet are not resident together.
+///
+/// ```
+/// use tilewright_kernels::gemv::{Unit, hopper};
+/// let unit = Unit::new(4096, 8, 16384)?;
+/// let best = hopper::choose(64, 14336, unit, 132, 8);
+/// let time = |tuning| hopper::Plan::new(64, 14336, unit, tuning).map(|plan| hopper::predict(&plan, 132));
+/// assert!(time(best)? < time(hopper::Tuning { multicast: 1, ..best })?);
+/// # Ok::<(), hopper::PlanError>(())
+/// ```
+pub fn predict(plan: &Plan, multiprocessors: u32) -> f64 {
+    let Tuning { warpgroups, stages, multicast, splits, .. } = plan.tuning;
+    let (cluster, groups) = (plan.tuning.cluster(), plan.groups());
+    let resident = multiprocessors / cluster;
+    if resident == 0 || (splits > 1 && groups > resident) {
+        return f64::INFINITY;
+    }
+    let [n, k, columns, rows] = [plan.n, plan.unit.padded_k(), plan.columns(), plan.rows()].map(f64::from);
+    let weights = 2.0 * n * k;
+    let taken_in = 1.0 + columns / rows;
+    let together = MEMORY.min(L2 / (1.0 + columns / (rows * f64::from(multicast))));
+    let held = f64::from(stages * (plan.stage_bytes() + plan.x_stage_bytes()));
+    let steps = f64::from(plan.stage_k() / 16) * columns / 2.0;
+    let multiplied = f64::from(plan.stage_bytes()) * CYCLES / (steps * f64::from(warpgroups)).max(CHAIN + steps);
+    let alone = (INGRESS.min(held / LATENCY) / taken_in).min(multiplied);
+    // Groups of tiles go through the multiprocessors round by round, the last round with fewer blocks.
+    let group = weights / f64::from(groups);
+    let round = |groups: u32| f64::from(groups) * group / together.min(alone * f64::from(groups * cluster));
+    let stream = f64::from(groups / resident) * round(resident)
+        + if groups.is_multiple_of(resident) { 0.0 } else { round(groups % resident) };
+    let shares = f64::from(splits);
+    let exchange = if splits > 1 { MEET + 4.0 * rows * columns * (shares - 1.0) / shares / EXCHANGE } else { 0.0 };
+    let fewer = f64::from(STAGES.0.saturating_sub(stages)) * STAGES.1;
+    stream * (1.0 + fewer) + exchange + CLUSTER * f64::from(cluster).log2()
+}
+
+/// The settings for a batch and `n` rows packed as `unit` says, on so many multiprocessors, with clusters of so many blocks at
+/// most: 8 everywhere, fewer where a device has not got as many clusters of them as its multiprocessors would make.
+///
+/// ```
+/// use tilewright_kernels::gemv::{Unit, hopper};
+/// let unit = Unit::new(2048, 8, 16384)?;
+/// let best = hopper::choose(64, 8192, unit, 132, 8);
+/// assert!(hopper::Plan::new(64, 8192, unit, best).is_ok());
+/// # Ok::<(), tilewright_kernels::gemv::UnitError>(())
+/// ```
+pub fn choose(batch: u32, n: u32, unit: Unit, multiprocessors: u32, most_blocks: u32) -> Tuning {
+    let mut best = (
+        f64::INFINITY,
+        Tuning { warpgroups: 1, stage_tiles: 2, stages: 8, in_flight: 8, multicast: 1, splits: 1, per_sm: 1 },
+    );
+    for warpgroups in [1, 2, 4] {
+        for stage_tiles in [4, 2] {
+            for multicast in [1, 2] {
+                for splits in [1, 2, 4, 8] {
+                    let tuning = Tuning { warpgroups, stage_tiles, multicast, splits, ..best.1 };
+                    let tuning = Tuning { stages: 8, in_flight: 8, ..tuning };
+                    if tuning.cluster() > most_blocks {
+                        continue;
+                    }
+                    let Ok(plan) = Plan::new(batch, n, unit, tuning) else { continue };
+                    let time = predict(&plan, multiprocessors);
+                    if time < best.0 {
+                        best = (time, plan.tuning);
+                    }
+                }
+            }
+        }
+    }
+    best.1
+}

@@ -1,0 +1,255 @@
+//! The kernel on a block: one warp fetches weights, one fetches activations, warpgroups multiply.
+
+use half::bf16;
+use tilewright_codegen::build::{Builder, Bulk, Param, Ptr, Shared, TensorMap, Val};
+use tilewright_codegen::ir::attr::Eviction;
+use tilewright_layout::{Layout, Swizzled};
+
+use super::tiles::{Plan, Vectors, Weights};
+use crate::gemv::Epilogue;
+use crate::mma::{Accumulator, SharedOperand, warpgroup_atom};
+use crate::ring::{ByBulk, Consumer, Pieces, Producer, StageTile, in_pieces};
+use crate::tile::{Array, Float, Index, LayoutTensor};
+use crate::warps::ConsumerWarps;
+
+/// What a stage of either ring holds.
+type Stage = (StageTile<bf16, Swizzled>,);
+
+/// A block's part of the product: one tile of a group of tiles that share activations, and one share of k.
+#[derive(Clone, Copy)]
+pub(super) struct Block<'a, 'k> {
+    k: &'k Builder,
+    plan: &'a Plan,
+    /// Which tile of its group.
+    member: Val<'k, u32>,
+    /// Which share of k.
+    split: Val<'k, u32>,
+}
+
+/// The results, and what is added to the sums.
+#[derive(Clone, Copy)]
+pub(super) struct Results<'k> {
+    pub y: Array<'k>,
+    pub bias: Option<Array<'k>>,
+    pub residual: Option<Array<'k>>,
+}
+
+/// The ends of the rings where stages are read.
+pub(super) struct Inputs<'k> {
+    pub weights: Consumer<'k, Weights, Stage>,
+    pub vectors: Consumer<'k, Vectors, Stage>,
+}
+
+impl<'a, 'k> Block<'a, 'k> {
+    pub(super) fn new(k: &'k Builder, plan: &'a Plan) -> Self {
+        let multicast = plan.tuning.multicast;
+        let rank = if plan.tuning.cluster() > 1 { k.cluster_rank() } else { k.lit(0) };
+        Block { k, plan, member: rank % multicast, split: rank / multicast }
+    }
+
+    /// The tiles of this block, one after the other. Where k is shared there is one.
+    fn each_tile(self, body: impl FnOnce(Val<'k, u32>)) {
+        let (k, plan) = (self.k, self.plan);
+        let cluster = plan.tuning.cluster();
+        let tile = |group: Val<'k, u32>| group * plan.tuning.multicast + self.member;
+        let first = k.block_id() / cluster;
+        if plan.tuning.splits > 1 {
+            return body(tile(first));
+        }
+        let next = k.var(first);
+        k.while_(
+            || next.get().lt(plan.groups()),
+            || {
+                let group = next.get();
+                body(tile(group));
+                next.set(group + k.blocks() / cluster);
+            },
+        );
+    }
+
+    /// The chunks of this block's share of k.
+    fn chunks(self) -> [Val<'k, u32>; 2] {
+        let (chunks, splits) = (self.plan.chunks(), self.plan.tuning.splits);
+        [self.split, self.split + 1].map(|split| split * chunks / splits)
+    }
+
+    /// Fetches weights, by one thread.
+    pub(super) fn fetch_weights(self, ring: &mut Producer<'k, Weights, Stage, ByBulk>, map: Ptr<'k, Param, TensorMap>) {
+        let (k, plan, [begin, end]) = (self.k, self.plan, self.chunks());
+        let how = Bulk::default().policy(k.policy(Eviction::First));
+        self.each_tile(|tile| {
+            let unit = (tile * plan.units()).cast::<i32>();
+            k.for_(begin, end, |chunk| {
+                let line = (chunk * plan.stage_lines()).cast::<i32>();
+                let bring = |to: Pieces<'k>| to.bring_box(map, &[k.lit(0), line, unit]);
+                ring.acquire().fill((in_pieces(k.lit(plan.stage_bytes()), how, bring),)).commit();
+            });
+        });
+    }
+
+    /// Fetches activations, by one thread: its share of the vectors, for all blocks of its group.
+    pub(super) fn fetch_vectors(self, ring: &mut Producer<'k, Vectors, Stage, ByBulk>, map: Ptr<'k, Param, TensorMap>) {
+        let (k, plan, [begin, end]) = (self.k, self.plan, self.chunks());
+        let multicast = plan.tuning.multicast;
+        let everyone = (k.lit((1u32 << multicast) - 1) << (self.split * multicast)).cast::<u16>();
+        let how = if multicast > 1 { Bulk::default().multicast(everyone) } else { Bulk::default() };
+        self.each_tile(|_| {
+            k.for_(begin, end, |chunk| {
+                let bring = |to: Pieces<'k>| {
+                    let vector = self.member * plan.fetched();
+                    for panel in 0..plan.panels() {
+                        let column = (chunk * plan.panels() + panel) * (plan.stage_k() / plan.panels());
+                        let to = to.at(vector * plan.panel_bytes(1)).at(panel * plan.panel_bytes(plan.columns()));
+                        to.bring_box(map, &[column.cast(), vector.cast()]);
+                    }
+                };
+                ring.acquire().fill((in_pieces(k.lit(plan.x_stage_bytes()), how, bring),)).commit();
+            });
+        });
+    }
+
+    /// Multiplies, by the warpgroups: their sums are stored, or staged for [`exchange`](Block::exchange) where k is shared.
+    pub(super) fn multiply(self, inputs: &mut Inputs<'k>, room: Ptr<'k, Shared, f32>, results: Results<'k>) {
+        let (k, plan, [begin, end]) = (self.k, self.plan, self.chunks());
+        let team = ConsumerWarps::new(k, plan.tuning.warpgroups * 4);
+        let group = Index::below(k.warp() / 4, plan.tuning.warpgroups);
+        let thread = Index::below(k.tid() % 128, 128);
+        let sums = Accumulator::<f32>::unset(k, warpgroup_atom::<bf16>(plan.columns()).1, 1, 1);
+        self.each_tile(|tile| {
+            k.for_(begin, end, |chunk| {
+                let weights = inputs.weights.wait();
+                let (w,) = weights.tiles();
+                let a = sums.load_a::<bf16, _>(thread, w, group * 64, plan.stage_k() / 16);
+                let vectors = inputs.vectors.wait();
+                let (x,) = vectors.tiles();
+                let x = match SharedOperand::by_value(x) {
+                    Ok(x) => x,
+                    Err(error) => return k.refuse(&error),
+                };
+                k.wgmma_fence();
+                sums.wgmma_registers::<bf16, _>(&a, x, chunk.ne(begin));
+                k.wgmma_commit();
+                // The products have their weights in registers.
+                weights.release();
+                k.wgmma_wait(0);
+                vectors.release();
+            });
+            if plan.sums_in_ring() {
+                team.sync();
+            }
+            for first in (0..plan.columns()).step_by(plan.staged() as usize) {
+                self.stage(sums, [group * 64, first.into()], thread, room);
+                if plan.tuning.splits == 1 {
+                    team.sync();
+                    self.store(team, room, tile, first, results);
+                    team.sync();
+                }
+            }
+        });
+    }
+
+    /// Stages sums of columns from `first` on, column after column.
+    fn stage(
+        self,
+        sums: Accumulator<'k, f32>,
+        [row, first]: [Index<'k>; 2],
+        thread: Index<'k>,
+        room: Ptr<'k, Shared, f32>,
+    ) {
+        let plan = self.plan;
+        let leaf = |extent: u32, stride: u32| Layout::constant(Layout::leaf(extent.into(), stride.into()));
+        let layout = [leaf(plan.staged(), plan.sums_pitch()), leaf(plan.rows(), 1)];
+        let staged = LayoutTensor::new(room, Layout::constant(Layout::tuple(&layout)));
+        let first = first.constant();
+        for pair in sums.pairs(thread) {
+            let column = pair.column.constant();
+            if (first..first + plan.staged()).contains(&column) {
+                for i in 0..2 {
+                    let at = [pair.column.variable() + (column - first + i), row + pair.row];
+                    staged.at(at).store(sums.get(pair.first + i));
+                }
+            }
+        }
+    }
+
+    /// Adds what the blocks that share k have staged, each block some rows, and stores the results. All threads of the
+    /// cluster meet before and behind.
+    pub(super) fn exchange(self, room: Ptr<'k, Shared, f32>, results: Results<'k>) {
+        let team = ConsumerWarps::new(self.k, self.plan.threads() / 32);
+        self.each_tile(|tile| self.store(team, room, tile, 0, results));
+    }
+
+    /// Finishes and stores staged sums of columns from `first` on: all rows of the tile, or this block's share of them.
+    fn store(
+        self,
+        team: ConsumerWarps<'k>,
+        room: Ptr<'k, Shared, f32>,
+        tile: Val<'k, u32>,
+        first: u32,
+        results: Results<'k>,
+    ) {
+        // Runs of four are whole and aligned, or nothing is known of any.
+        if self.plan.n.is_multiple_of(4) {
+            self.store_runs::<4>(team, room, tile, first, results);
+        } else {
+            self.store_runs::<1>(team, room, tile, first, results);
+        }
+    }
+
+    fn store_runs<const RUN: usize>(
+        self,
+        team: ConsumerWarps<'k>,
+        room: Ptr<'k, Shared, f32>,
+        tile: Val<'k, u32>,
+        first: u32,
+        results: Results<'k>,
+    ) {
+        let (k, plan) = (self.k, self.plan);
+        let rows = plan.rows() / plan.tuning.splits;
+        let runs = rows / RUN as u32;
+        let columns = plan.staged().min(plan.batch.saturating_sub(first));
+        team.each(runs * columns, |item| {
+            let (column, row) = (item / runs, item % runs * RUN as u32 + self.split * rows);
+            let at = room.at(column * plan.sums_pitch() + row);
+            let sums = self.shares::<RUN>(at);
+            let (column, row) = (column + first, tile * plan.rows() + row);
+            let finish = || results.store(column * plan.n, row, sums);
+            if plan.is_whole() { finish() } else { k.when(row.lt(plan.n), finish) }
+        });
+    }
+
+    /// Staged sums, those of all shares of k added in their order.
+    fn shares<const RUN: usize>(self, at: Ptr<'k, Shared, f32>) -> [Val<'k, f32>; RUN] {
+        let Plan { tuning, .. } = *self.plan;
+        if tuning.splits == 1 {
+            return at.load_vec();
+        }
+        let load = |split: u32| at.on(self.member + split * tuning.multicast).load_vec::<RUN>();
+        let shares: Vec<[Val<f32>; RUN]> = (0..tuning.splits).map(load).collect();
+        core::array::from_fn(|i| shares[1..].iter().fold(shares[0][i], |sum, share| sum + share[i]))
+    }
+}
+
+impl<'k> Results<'k> {
+    /// Declares the parameters: y, and what the epilogue adds.
+    pub(super) fn parameters(k: &'k Builder, epilogue: Epilogue) -> Results<'k> {
+        let float = if epilogue.wide { Float::F32 } else { Float::Bf16 };
+        let array = |name: &str, float: Float| Array::new(k.global::<u8>(name), float);
+        let y = array("y", float);
+        let bias = epilogue.bias.then(|| array("bias", Float::Bf16));
+        let residual = epilogue.residual.then(|| array("residual", float));
+        Results { y, bias, residual }
+    }
+
+    /// Finishes a run of sums, and stores it: rows from `row` on of the vector whose results begin at `vector`.
+    fn store<const RUN: usize>(&self, vector: Val<'k, u32>, row: Val<'k, u32>, sums: [Val<'k, f32>; RUN]) {
+        let plus = |sums: [Val<'k, f32>; RUN], more: Option<Array<'k>>, index: Val<'k, u32>| {
+            let Some(more) = more else { return sums };
+            let more = if RUN == 4 { more.load4(index).to_vec() } else { vec![more.load(index)] };
+            core::array::from_fn(|i| sums[i] + more[i])
+        };
+        let sums = plus(sums, self.bias, row);
+        let sums = plus(sums, self.residual, vector + row);
+        self.y.store_run(vector + row, sums);
+    }
+}

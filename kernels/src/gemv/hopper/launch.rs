@@ -1,0 +1,80 @@
+//! The standalone kernel.
+
+use super::device::{Block, Inputs, Results};
+use super::tiles::{Plan, Vectors, Weights};
+use crate::gemm::{Argument, Buffer, Step};
+use crate::gemv::Epilogue;
+use crate::ring::{Ring, start};
+use tilewright_codegen::build::{block, record};
+use tilewright_codegen::ir::{Arch, Kernel};
+
+/// `y[m, n] = Σ_k x[m, k] · w[n, k] (+ bias[n]) (+ residual[m, n])` by `wgmma`.
+///
+/// Parameters: tensor maps of w as [`pack`](crate::gemv::pack) orders it and of x\[batch, [`Plan::x_pitch`]\], y\[batch, n\],
+/// then bias\[n\] and residual\[batch, n\] where the epilogue has them. Weights are fetched before the grids before this one
+/// have ended; nothing else is touched until then. [`step`] gives the grid and the maps.
+pub fn gemv(arch: Arch, plan: &Plan, epilogue: Epilogue) -> Kernel {
+    let (tuning, warps) = (plan.tuning, plan.tuning.warpgroups * 4);
+    let name = format!("gemv_wgmma_b{}_n{}_k{}", plan.batch, plan.n, plan.unit.k());
+    let launch = block(plan.threads()).cluster(tuning.cluster()).min_blocks(tuning.per_sm);
+    record(&name, arch, launch, |k| {
+        let (w_map, x_map) = (k.tensor_map("w"), k.tensor_map("x"));
+        let results = Results::parameters(k, epilogue);
+        k.when(k.tid().eq(32 * warps), || {
+            w_map.prefetch_map();
+            x_map.prefetch_map();
+        });
+        let weights = Ring::bulk::<Weights>(k, (plan.stage(),), plan.ring());
+        let vectors = Ring::bulk::<Vectors>(k, (plan.x_stage(),), plan.x_ring());
+        let (weights, vectors) = start(k, (weights, vectors));
+        k.grid_launch();
+        let room = plan.room(k, weights.memory().0);
+        let (mut fill_weights, weights) = weights.split();
+        let (mut fill_vectors, vectors) = vectors.split();
+        let mut inputs = Inputs { weights, vectors };
+        let block = Block::new(k, plan);
+        k.roles(vec![
+            (warps, Box::new(|| block.multiply(&mut inputs, room, results))),
+            (warps + 1, Box::new(|| k.when(k.lane().eq(0), || block.fetch_weights(&mut fill_weights, w_map)))),
+            (
+                warps + 2,
+                Box::new(|| {
+                    // Everything that earlier grids wrote comes in here, or after it.
+                    k.grid_wait();
+                    k.when(k.lane().eq(0), || block.fetch_vectors(&mut fill_vectors, x_map));
+                }),
+            ),
+        ]);
+        if tuning.cluster() > 1 {
+            // All sums are staged; and nobody leaves while another block may still send to it or wait for it.
+            k.cluster_sync();
+        }
+        if tuning.splits > 1 {
+            block.exchange(room, results);
+            // Nor while another block reads what it staged.
+            k.cluster_sync();
+        }
+    })
+}
+
+/// The launch of the kernel on so many multiprocessors: weights are [`Buffer::A`], activations [`Buffer::B`], results
+/// [`Buffer::C`].
+///
+/// ```
+/// use tilewright_codegen::ir::Arch;
+/// use tilewright_kernels::gemv::{Epilogue, Unit, hopper};
+/// let unit = Unit::new(4096, 8, 16384)?;
+/// let tuning = hopper::choose(64, 14336, unit, 132, 8);
+/// let plan = hopper::Plan::new(64, 14336, unit, tuning)?;
+/// let step = hopper::step(Arch::Sm90a, &plan, Epilogue::default(), 132);
+/// assert_eq!((step.kernel.name.as_str(), step.grid), ("gemv_wgmma_b64_n14336_k4096", 112));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn step(arch: Arch, plan: &Plan, epilogue: Epilogue, multiprocessors: u32) -> Step {
+    let maps = [(Buffer::A, plan.weights_map()), (Buffer::B, plan.vectors_map())];
+    let mut arguments: Vec<Argument> = maps.map(|(buffer, shape)| Argument::Map(buffer, shape)).to_vec();
+    arguments.push(Argument::Pointer(Buffer::C));
+    arguments.extend(epilogue.bias.then_some(Argument::Pointer(Buffer::Bias)));
+    arguments.extend(epilogue.residual.then_some(Argument::Pointer(Buffer::Residual)));
+    Step { kernel: gemv(arch, plan, epilogue), grid: plan.blocks(multiprocessors), arguments }
+}

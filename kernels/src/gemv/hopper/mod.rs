@@ -1,0 +1,33 @@
+//! The product of 17 vectors and more by `wgmma` on sm_90a, at the speed of the memory.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `tiles` | every size, from the shape and what is chosen: [`Plan`], [`Tuning`] |
+//! | `choose` | what is chosen, by bytes over memory and L2: [`choose`], [`predict`] |
+//! | `device` | the kernel on a block |
+//! | `launch` | the standalone kernel: [`gemv`], [`step`] |
+//! | `trial` | shapes with inputs and what must come out: [`Case`] |
+//!
+//! Weights are the A operand in registers, activations the B operand in shared memory. The image of packed weights is that of
+//! every other product ([`Unit`](super::Unit)). A tile of it is eight rows of 64 bytes, so that `ldmatrix` gives the operand
+//! in k's own order, and activations need no other order either. A tensor map brings lines of 128 bytes of
+//! many units, and swizzles them, so that no bank is met twice: what lies in shared memory is the packed layout behind a swizzle.
+//!
+//! The blocks of a cluster lie along the rows, and bring each other activations by multicast, or along k, and exchange
+//! sums through distributed shared memory in the order of their ranks: results do not depend on who was first.
+
+mod choose;
+mod device;
+mod launch;
+mod tiles;
+mod trial;
+
+pub use choose::{choose, predict};
+pub use launch::{gemv, step};
+pub use tiles::{Plan, PlanError, Tuning};
+pub use trial::Case;
+pub(super) use trial::shipped;
+
+/// The least batch that goes this way on sm_90a. Up to 16 the other kernel streams at the speed of the memory with
+/// one `mma.sync` for each 16 vectors; from 17 on it needs two, and activations from shared memory for each.
+pub const LEAST_BATCH: u32 = 17;

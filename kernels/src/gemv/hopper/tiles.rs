@@ -1,0 +1,385 @@
+//! Every tile of the kernel by level of memory, and the sizes that follow from a shape.
+//!
+//! A block computes a *tile*: [`Plan::rows`] rows of weights times all vectors, over its share of k. It goes through k in
+//! *chunks*, a stage of each ring.
+
+use half::bf16;
+use thiserror::Error;
+use tilewright_codegen::build::{Builder, Ptr, Shared};
+use tilewright_codegen::device::{Outside, Promotion, TensorShape, TileSwizzle};
+use tilewright_layout::swizzle::canonical::Major;
+use tilewright_layout::typed::operand_tile;
+use tilewright_layout::{DType, Swizzle, Swizzled};
+
+use crate::gemv::Unit;
+use crate::gemv::packed::{DEPTH, packed};
+use crate::ring::{Consumers, Shape, StageTile};
+
+/// Names the ring of weights.
+#[derive(Debug)]
+pub(super) enum Weights {}
+
+/// Names the ring of activations.
+#[derive(Debug)]
+pub(super) enum Vectors {}
+
+/// Shared memory of a multiprocessor on sm_90, bytes, and what each block takes of it beside its own.
+const SHARED: u32 = 228 << 10;
+const RESERVED: u32 = 1 << 10;
+/// What alignment and mbarriers add.
+const SLACK: u32 = 2 << 10;
+/// Registers of a multiprocessor.
+const REGISTERS: u32 = 1 << 16;
+/// What a thread needs beside its sums and its weights of a stage.
+const ADDRESSES: u32 = 60;
+/// Elements of a line of shared memory: 128 bytes, a row of the swizzle.
+const LINE: u32 = 64;
+/// Bytes of a line.
+const LINE_BYTES: u32 = 128;
+/// Blocks of a cluster that every device with clusters has.
+const MOST_BLOCKS: u32 = 8;
+/// Rows that a warpgroup's instruction multiplies.
+const GROUP_ROWS: u32 = 64;
+/// Columns of sums that a tile stages at a time, where it is not exchanged with other blocks.
+const STAGED: u32 = 32;
+/// What rows of staged sums are longer by: two columns further are eight banks further.
+const PAD: u32 = 4;
+
+/// A shape that the kernel cannot be made for.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum PlanError {
+    /// A batch outside 1 to 256.
+    #[error("a batch of {batch} vectors; wgmma takes 1 to 256: cut it")]
+    Batch {
+        /// The batch.
+        batch: u32,
+    },
+    /// No rows, or more results than 32 bits count.
+    #[error("weights of {n} rows; from 1 to 2^24 are supported: cut them")]
+    Rows {
+        /// The rows.
+        n: u32,
+    },
+    /// A setting that does not go with the others.
+    #[error("{what} is {found}; it must be {wanted}")]
+    Setting {
+        /// Which.
+        what: &'static str,
+        /// Its value.
+        found: u32,
+        /// What goes.
+        wanted: &'static str,
+    },
+    /// A thread's share of the registers does not hold its sums and its weights.
+    #[error(
+        "{needed} registers for a batch of {batch} and stages of {stage_tiles} tiles, and a thread of {threads} has {limit}; use fewer warpgroups or smaller stages"
+    )]
+    Registers {
+        /// Registers needed.
+        needed: u32,
+        /// The batch.
+        batch: u32,
+        /// Tiles of a unit in a stage.
+        stage_tiles: u32,
+        /// Threads of a block.
+        threads: u32,
+        /// Registers of a thread.
+        limit: u32,
+    },
+    /// Two stages of each ring do not fit.
+    #[error(
+        "{needed} bytes of shared memory for a batch of {batch} and two stages of {stage_tiles} tiles, and a block has {limit}; use smaller stages"
+    )]
+    Shared {
+        /// Bytes needed.
+        needed: u32,
+        /// The batch.
+        batch: u32,
+        /// Tiles of a unit in a stage.
+        stage_tiles: u32,
+        /// Bytes of a block.
+        limit: u32,
+    },
+}
+
+/// What may be chosen freely.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Tuning {
+    /// Warpgroups that multiply, 1 to 4: 64 rows of weights each.
+    pub warpgroups: u32,
+    /// Tiles of a unit in a stage: 4 are 128 of k.
+    pub stage_tiles: u32,
+    /// Stages of both rings; fewer where shared memory runs out.
+    pub stages: u32,
+    /// Stages of weights in flight.
+    pub in_flight: u32,
+    /// Blocks of a cluster that share activations by multicast, one tile of weights below the other.
+    pub multicast: u32,
+    /// Blocks of a cluster that share k, and exchange their sums.
+    pub splits: u32,
+    /// Blocks that a multiprocessor has room for, 1 or 2. A launch has one for each: the second is of the next launch, whose
+    /// weights then come before this one has ended.
+    pub per_sm: u32,
+}
+
+impl Tuning {
+    /// Blocks of a cluster.
+    pub fn cluster(self) -> u32 {
+        self.multicast * self.splits
+    }
+}
+
+/// The sizes of a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Vectors.
+    pub batch: u32,
+    /// Rows of the weights.
+    pub n: u32,
+    /// How the weights are packed.
+    pub unit: Unit,
+    /// What was chosen, stages as many as fit.
+    pub tuning: Tuning,
+}
+
+impl Plan {
+    /// The sizes for a batch and `n` rows of weights that are packed as `unit` says. How many warps share a unit's tiles makes
+    /// no difference here.
+    ///
+    /// # Errors
+    /// [`PlanError`].
+    pub fn new(batch: u32, n: u32, unit: Unit, tuning: Tuning) -> Result<Plan, PlanError> {
+        if !(1..=256).contains(&batch) {
+            return Err(PlanError::Batch { batch });
+        }
+        if !(1..=1 << 24).contains(&n) {
+            return Err(PlanError::Rows { n });
+        }
+        let plan = Plan { batch, n, unit, tuning };
+        plan.check()?;
+        plan.check_registers()?;
+        let limit = SHARED / tuning.per_sm - RESERVED;
+        let both = plan.stage_bytes() + plan.x_stage_bytes();
+        let with =
+            |stages: u32| Plan { tuning: Tuning { stages, in_flight: tuning.in_flight.min(stages), ..tuning }, ..plan };
+        let fit = |fixed: u32| with(tuning.stages.min(limit.saturating_sub(fixed) / both));
+        // Where the ring has not got room for the sums, they have their own.
+        let plan =
+            Some(fit(SLACK)).filter(|plan| plan.sums_in_ring()).unwrap_or_else(|| fit(SLACK + plan.sums_bytes()));
+        if plan.tuning.stages < 2 {
+            let needed = SLACK + 2 * both + if plan.sums_in_ring() { 0 } else { plan.sums_bytes() };
+            return Err(PlanError::Shared { needed, batch, stage_tiles: tuning.stage_tiles, limit });
+        }
+        Ok(plan)
+    }
+
+    fn check(&self) -> Result<(), PlanError> {
+        let Tuning { warpgroups, stage_tiles, stages, in_flight, multicast, splits, per_sm } = self.tuning;
+        let setting = |what, found, wanted| Err(PlanError::Setting { what, found, wanted });
+        if !(1..=4).contains(&warpgroups) {
+            return setting("the number of warpgroups", warpgroups, "1 to 4");
+        }
+        if !(2..=64).contains(&stage_tiles) || !stage_tiles.is_multiple_of(2) {
+            return setting("the number of tiles of a stage", stage_tiles, "even, 2 to 64");
+        }
+        if !matches!(multicast, 1 | 2 | 4 | 8) || self.columns() > 256 {
+            return setting(
+                "the number of blocks that share activations",
+                multicast,
+                "1, 2, 4 or 8, each with eights of 256 vectors",
+            );
+        }
+        if splits == 0 || !(self.rows() / 4).is_multiple_of(splits) {
+            return setting("the number of shares of k", splits, "a divisor of a quarter of a tile's rows");
+        }
+        if splits > self.chunks() {
+            return setting("the number of shares of k", splits, "no more than there are stages of k");
+        }
+        if self.tuning.cluster() > MOST_BLOCKS {
+            return setting("the number of blocks of a cluster", self.tuning.cluster(), "8 at most");
+        }
+        if stages < 2 {
+            return setting("the number of stages", stages, "2 at least");
+        }
+        if !(1..=2).contains(&per_sm) {
+            return setting("the number of blocks of a multiprocessor", per_sm, "1 or 2");
+        }
+        if in_flight == 0 {
+            return setting("the number of stages in flight", in_flight, "1 at least");
+        }
+        Ok(())
+    }
+
+    fn check_registers(&self) -> Result<(), PlanError> {
+        let (batch, stage_tiles, threads) = (self.batch, self.tuning.stage_tiles, self.threads());
+        let limit = (REGISTERS / threads / self.tuning.per_sm / 8 * 8).min(255);
+        let needed = self.columns() / 2 + 8 * stage_tiles + ADDRESSES;
+        if needed > limit { Err(PlanError::Registers { needed, batch, stage_tiles, threads, limit }) } else { Ok(()) }
+    }
+
+    /// From one vector to the next in memory: whole tiles.
+    pub fn x_pitch(&self) -> u32 {
+        self.unit.tiles() * DEPTH
+    }
+
+    /// Columns of the instruction: the batch in eights, as many for each of the blocks that share activations.
+    pub fn columns(&self) -> u32 {
+        self.batch.next_multiple_of(8 * self.tuning.multicast)
+    }
+
+    /// Vectors that a block fetches for all that share them.
+    pub(super) fn fetched(&self) -> u32 {
+        self.columns() / self.tuning.multicast
+    }
+
+    /// Rows of weights of a tile.
+    pub fn rows(&self) -> u32 {
+        GROUP_ROWS * self.tuning.warpgroups
+    }
+
+    /// Units of a tile.
+    pub(super) fn units(&self) -> u32 {
+        self.rows() / Unit::ROWS
+    }
+
+    /// Tiles, a cluster's worth of rows whole: some may have no rows.
+    pub(super) fn groups(&self) -> u32 {
+        self.n.div_ceil(self.rows()).div_ceil(self.tuning.multicast)
+    }
+
+    /// Whether every tile has all its rows.
+    pub(super) fn is_whole(&self) -> bool {
+        self.n.is_multiple_of(self.rows() * self.tuning.multicast)
+    }
+
+    /// k of a stage.
+    pub(super) fn stage_k(&self) -> u32 {
+        self.tuning.stage_tiles * DEPTH
+    }
+
+    /// Stages that all of k takes.
+    pub fn chunks(&self) -> u32 {
+        self.unit.tiles().div_ceil(self.tuning.stage_tiles)
+    }
+
+    /// Lines of a unit in a stage.
+    pub(super) fn stage_lines(&self) -> u32 {
+        self.stage_k() * Unit::ROWS / LINE
+    }
+
+    /// Lines of a vector in a stage; a panel is one of every vector.
+    pub(super) fn panels(&self) -> u32 {
+        self.stage_k() / LINE
+    }
+
+    /// Bytes of so many vectors of a panel.
+    pub(super) fn panel_bytes(&self, vectors: u32) -> u32 {
+        vectors * LINE_BYTES
+    }
+
+    /// A stage of weights, (row, k) to element: as they are packed, lines swizzled so that `ldmatrix` meets no bank twice.
+    pub(super) fn stage(&self) -> StageTile<bf16, Swizzled> {
+        const LINES: Swizzle = match Swizzle::new(3, 3, 3) {
+            Ok(swizzle) => swizzle,
+            Err(_) => panic!("the swizzle of 128 bytes"),
+        };
+        StageTile::new(Swizzled::new(LINES, 0, packed(self.units(), self.tuning.stage_tiles)))
+    }
+
+    /// A stage of activations, (vector, k) to element: the B operand.
+    pub(super) fn x_stage(&self) -> StageTile<bf16, Swizzled> {
+        match operand_tile(Major::K, 16, self.columns().into(), self.stage_k().into()) {
+            Ok(tile) => StageTile::new(tile),
+            Err(error) => unreachable!("eights of vectors by whole lines: {error}"),
+        }
+    }
+
+    /// Bytes of a stage of weights.
+    pub(super) fn stage_bytes(&self) -> u32 {
+        self.rows() * self.stage_k() * 2
+    }
+
+    /// Bytes of a stage of activations.
+    pub(super) fn x_stage_bytes(&self) -> u32 {
+        self.panels() * self.panel_bytes(self.columns())
+    }
+
+    /// The ring of weights: every warp reads its rows by itself.
+    pub(super) fn ring(&self) -> Shape {
+        let Tuning { stages, in_flight, warpgroups, .. } = self.tuning;
+        Shape::stages(stages).in_flight(in_flight).consumers(Consumers::Warps(4 * warpgroups))
+    }
+
+    /// The ring of activations: `wgmma` reads them.
+    pub(super) fn x_ring(&self) -> Shape {
+        let Tuning { stages, warpgroups, multicast, splits, .. } = self.tuning;
+        Shape::stages(stages).consumers(Consumers::Warpgroups(warpgroups)).cluster(multicast).groups(splits)
+    }
+
+    /// Columns of sums that are staged at a time: all where blocks exchange them.
+    pub(super) fn staged(&self) -> u32 {
+        if self.tuning.splits > 1 { self.columns() } else { self.columns().min(STAGED) }
+    }
+
+    /// From one column of staged sums to the next.
+    pub(super) fn sums_pitch(&self) -> u32 {
+        self.rows() + PAD
+    }
+
+    /// Whether sums are staged where weights were: behind a block's one tile the ring is empty.
+    pub(super) fn sums_in_ring(&self) -> bool {
+        self.tuning.splits > 1 && self.sums_bytes() <= self.tuning.stages * self.stage_bytes()
+    }
+
+    /// Room for the sums of a tile, in the memory of the ring of weights or beside it.
+    pub(super) fn room<'k>(&self, k: &'k Builder, ring: Ptr<'k, Shared, bf16>) -> Ptr<'k, Shared, f32> {
+        if self.sums_in_ring() { ring.cast() } else { k.shared_aligned("sums", self.sums_bytes() / 4, 128) }
+    }
+
+    fn sums_bytes(&self) -> u32 {
+        self.staged() * self.sums_pitch() * 4
+    }
+
+    /// Threads of a block: those that multiply, a warp that fetches weights and one that fetches activations.
+    pub fn threads(&self) -> u32 {
+        self.tuning.warpgroups * 128 + 64
+    }
+
+    /// Blocks of a launch on so many multiprocessors: one a multiprocessor, which stays for many tiles; where k is shared, one
+    /// for each share of each tile.
+    pub fn blocks(&self, multiprocessors: u32) -> u32 {
+        let cluster = self.tuning.cluster();
+        let clusters = match self.tuning.splits {
+            1 => self.groups().min(multiprocessors / cluster).max(1),
+            _ => self.groups(),
+        };
+        clusters * cluster
+    }
+
+    /// The packed weights as a box of the copy engine has them: line, line of its unit, unit.
+    pub(super) fn weights_map(&self) -> TensorShape {
+        let unit = self.unit;
+        TensorShape {
+            dtype: DType::BF16,
+            dims: [LINE, unit.tiles() * DEPTH * Unit::ROWS / LINE, self.n.div_ceil(Unit::ROWS)].map(u64::from).to_vec(),
+            strides: [LINE_BYTES, unit.bytes()].map(u64::from).to_vec(),
+            tile: vec![LINE, self.stage_lines(), self.units()],
+            swizzle: TileSwizzle::Bytes128,
+            outside: Outside::Zero,
+            promotion: Promotion::Bytes256,
+        }
+    }
+
+    /// The activations: what is behind k and behind the last vector reads as zeros.
+    pub(super) fn vectors_map(&self) -> TensorShape {
+        TensorShape {
+            dtype: DType::BF16,
+            dims: [self.unit.k(), self.batch].map(u64::from).to_vec(),
+            strides: vec![u64::from(self.x_pitch() * 2)],
+            tile: vec![LINE, self.fetched()],
+            swizzle: TileSwizzle::Bytes128,
+            outside: Outside::Zero,
+            promotion: Promotion::Bytes256,
+        }
+    }
+}

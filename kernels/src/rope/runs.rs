@@ -1,0 +1,99 @@
+//! The kernel that finishes the heads of a stacked projection: queries, keys and values of a row, a block for each row.
+
+use tilewright_codegen::build::{Val, block, record};
+use tilewright_codegen::ir::{Arch, Kernel};
+
+use super::{HeadNorm, Rope, Rotation, rope};
+use crate::kv::{Cells, PagedPool};
+use crate::tile::{Array, Float};
+use crate::warps::ConsumerWarps;
+
+/// Heads that follow each other in a row, and what becomes of them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HeadRun {
+    /// The first of them in the row.
+    pub first: u32,
+    /// How many.
+    pub heads: u32,
+    /// The norm's eps and the type of its weight, if heads are normalised before.
+    pub norm: Option<(f32, Float)>,
+    /// Whether they are rotated.
+    pub rotated: bool,
+    /// Whether they are appended to the pages; else they are stored, `[rows, heads, dim]`.
+    pub paged: bool,
+    /// Type of the result.
+    pub out: Float,
+}
+
+/// What the kernel is generated for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HeadRuns {
+    /// Heads of a row of the input.
+    pub heads: u32,
+    /// Dimensions of a head, even; all of them are rotated.
+    pub dim: u32,
+    /// Tokens of a page.
+    pub page_tokens: u32,
+    /// Type of the input.
+    pub x: Float,
+    /// The runs.
+    pub runs: Vec<HeadRun>,
+    /// Warps of a block.
+    pub warps: u32,
+}
+
+/// The kernel `rope_runs`: the runs of row r of `x`, `[rows, heads, dim]`, normalised and rotated for `position[r]`, stored or
+/// appended, for the row r of block r. A row with a position below 0 stores zeros and appends nothing.
+///
+/// Parameters: `x`, `turns` (cosines and sines, f32 `[positions, dim / 2, 2]`), `position` (i32), `page_table` (i32
+/// `[rows, width]`), `table_width`, `pages` (of the pools); then for each run its `weight`, where it has a norm, and its `out`:
+/// rows, or a pool `[heads, pages, page_tokens, dim]` in the order of [`swizzled`](crate::kv::swizzled).
+///
+/// ```
+/// use tilewright_codegen::ir::Arch;
+/// use tilewright_kernels::{rope::{HeadRun, HeadRuns, rope_runs}, tile::Float};
+/// let query = HeadRun { first: 0, heads: 4, norm: None, rotated: true, paged: false, out: Float::Bf16 };
+/// let key = HeadRun { first: 4, heads: 1, paged: true, ..query };
+/// let value = HeadRun { first: 5, rotated: false, ..key };
+/// let runs = vec![query, key, value];
+/// let heads = HeadRuns { heads: 6, dim: 64, page_tokens: 64, x: Float::Bf16, runs, warps: 4 };
+/// assert_eq!(rope_runs(Arch::Sm90a, &heads).params.len(), 9);
+/// ```
+pub fn rope_runs(arch: Arch, shape: &HeadRuns) -> Kernel {
+    record("rope_runs", arch, block(shape.warps * 32), |k| {
+        let x = Array::new(k.global::<u8>("x"), shape.x);
+        let rotation = Rotation { table: k.global::<f32>("turns"), half: shape.dim / 2 };
+        let (position, table) = (k.global::<i32>("position"), k.global::<i32>("page_table"));
+        let [table_width, pages]: [Val<'_, u32>; 2] = [k.param("table_width"), k.param("pages")];
+        for (number, run) in shape.runs.iter().enumerate() {
+            let weight =
+                |(eps, float)| HeadNorm { weight: Array::new(k.global(&format!("weight{number}")), float), eps };
+            let norm = run.norm.map(weight);
+            let out = Array::new(k.global::<u8>(&format!("out{number}")), run.out);
+            let pages = PagedPool {
+                pool: out,
+                pages,
+                page_tokens: shape.page_tokens,
+                dim: shape.dim,
+                position: Cells::Global(position),
+                table: Cells::Global(table),
+                table_width,
+                split_pages: 1,
+            };
+            let heads = Rope {
+                x: x.from(k.lit(run.first * shape.dim)),
+                norm,
+                rotation: run.rotated.then_some(rotation),
+                heads: shape.heads,
+                out_heads: run.heads,
+                first_head: k.lit(0),
+                count: run.heads,
+                rows: 1,
+                first_row: k.block_id(),
+                pages,
+                out: (!run.paged).then_some(out),
+            };
+            rope(ConsumerWarps::new(k, shape.warps), heads);
+        }
+    })
+}

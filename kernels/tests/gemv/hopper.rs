@@ -1,0 +1,103 @@
+//! The product by `wgmma`: random shapes against f64, every edge, accesses, mutants.
+
+use proptest::prelude::*;
+use tilewright_codegen::device::sim::{self, Options, Simulator};
+use tilewright_codegen::ir::Arch;
+use tilewright_codegen::sim::Counters;
+use tilewright_codegen::trial::Draw;
+use tilewright_kernels::gemv::hopper::{Case, Plan, Tuning, choose, predict};
+use tilewright_kernels::gemv::{Epilogue, Unit, shipped};
+
+/// One warpgroup and small stages.
+const SMALL: Tuning =
+    Tuning { warpgroups: 1, stage_tiles: 2, stages: 2, in_flight: 2, multicast: 1, splits: 1, per_sm: 1 };
+
+fn case(batch: u32, n: u32, k: u32, tuning: Tuning) -> Case {
+    Case { batch, n, k, multiprocessors: 4, packed_tiles: 3, tuning, epilogue: Epilogue::default() }
+}
+
+fn run(case: Case, seed: u64) -> Result<(), String> {
+    let trial = case.trial(Arch::Sm90a, &mut Draw::new(seed)).map_err(|errors| errors.to_string())?;
+    let outcome = trial.run(&sim::open(seed)).map_err(|error| format!("{case:?}: {error}"))?;
+    if outcome.is_right() { Ok(()) } else { Err(outcome.to_string()) }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+    #[test]
+    fn any_shape_is_right(seed: u64) {
+        let kernels = shipped();
+        let kernel = kernels.iter().find(|kernel| kernel.name() == "gemv_wgmma").expect("it is shipped");
+        let trial = kernel.draw(Arch::Sm90a, seed).expect("it verifies");
+        let outcome = trial.run(&sim::open(seed)).map_err(|error| TestCaseError::fail(format!("{}: {error}", trial.particulars())))?;
+        prop_assert!(outcome.is_right(), "{}", outcome);
+    }
+}
+
+#[test]
+fn shapes_around_every_edge() {
+    for (batch, n, k) in [(1, 1, 1), (8, 64, 64), (9, 65, 65), (17, 63, 31), (16, 128, 128), (33, 130, 97)] {
+        run(case(batch, n, k, SMALL), 3).unwrap_or_else(|error| panic!("{error}"));
+        run(case(batch, n, k, Tuning { warpgroups: 2, multicast: 2, ..SMALL }), 4)
+            .unwrap_or_else(|error| panic!("{error}"));
+    }
+}
+
+#[test]
+fn shares_of_k_are_added_in_their_order() {
+    for (multicast, splits) in [(1, 2), (2, 2), (1, 4), (2, 4)] {
+        run(case(24, 130, 320, Tuning { multicast, splits, ..SMALL }), 5).unwrap_or_else(|error| panic!("{error}"));
+    }
+}
+
+fn count(case: Case) -> Counters {
+    let simulator = Simulator::new(Options::default());
+    let trial = case.trial(Arch::Sm90a, &mut Draw::new(1)).expect("it verifies");
+    let outcome = trial.run(&simulator.device()).expect("it launches");
+    assert!(outcome.is_right(), "{outcome}");
+    simulator.last_launch().expect("a launch was made")
+}
+
+#[test]
+fn no_bank_conflicts() {
+    for (batch, tuning) in
+        [(64, SMALL), (24, Tuning { warpgroups: 2, stage_tiles: 4, ..SMALL }), (64, Tuning { splits: 2, ..SMALL })]
+    {
+        let counters = count(case(batch, 128, 256, tuning));
+        let conflicts: Vec<_> = counters
+            .each()
+            .filter(|(.., site)| site.conflicts > 0)
+            .map(|(_, text, src, site)| format!("{text} {src}: {site:?}"))
+            .collect();
+        assert!(conflicts.is_empty(), "batch {batch}: {conflicts:#?}");
+    }
+}
+
+#[test]
+fn the_chosen_settings_are_those_of_the_page() {
+    let shapes =
+        [(4096, 4096), (14336, 4096), (4096, 14336), (128_256, 4096), (8192, 2048), (2048, 8192), (128_256, 2048)];
+    let mut page = String::new();
+    for (n, k) in shapes {
+        let unit = Unit::new(k, 8, 16384).expect("rows that can be streamed");
+        let plan = Plan::new(64, n, unit, choose(64, n, unit, 132, 8)).expect("a plan");
+        let Tuning { stage_tiles, multicast, splits, stages, .. } = plan.tuning;
+        let l2 = 1.0 + f64::from(plan.columns()) / f64::from(plan.rows() * multicast);
+        let memory = 2.0 * f64::from(n) * f64::from(k) / 4.6e6;
+        page += &format!(
+            "| {n} × {k} | {} × {}, {stages} | {multicast} | {splits} | {} | {l2:.2} | {memory:.1} | {:.1} |\n",
+            plan.rows(),
+            32 * stage_tiles,
+            plan.blocks(132),
+            predict(&plan, 132)
+        );
+    }
+    let doc = include_str!("../../src/gemv/hopper/choose.rs");
+    let table: String = doc
+        .lines()
+        .filter(|line| line.starts_with("//! | ") && line.contains(" × "))
+        .skip(1)
+        .map(|line| line.trim_start_matches("//! ").to_owned() + "\n")
+        .collect();
+    assert_eq!(table, page);
+}

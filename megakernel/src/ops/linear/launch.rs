@@ -1,0 +1,49 @@
+//! A linear layer as launches: its norm, and a product of all rows.
+
+use super::{Linear, LinearInput, LinearOutput};
+use crate::ops::Op;
+use crate::program::Span;
+use crate::vm::device::Unsupported;
+use crate::vm::graph::{GraphPlanner, Heads, LaunchOp, Product, Scratch};
+
+impl LaunchOp for Linear {
+    fn level(&self) -> Op {
+        let mut output = self.output.clone();
+        if let LinearOutput::Logits { tile, .. } = &mut output {
+            *tile = 0;
+        }
+        Op::from(Linear { rows: Span::all(0), cols: Span::all(0), output, ..self.clone() })
+    }
+
+    fn launch(&self, plan: &mut GraphPlanner) -> Result<(), Unsupported> {
+        let [rows, _] = plan.extents(self.output.out())?;
+        plan.rows(rows)?;
+        let a = activations(plan, &self.input)?;
+        let layer = (self.weight, self.bias);
+        match self.output {
+            LinearOutput::Store { .. } => Err(Unsupported::Launch { what: "a linear layer without an epilogue" }),
+            LinearOutput::Add { residual, out } => {
+                plan.product(&Product { a, layers: &[layer], gated: false, to: Scratch::Added })?;
+                plan.add(residual, out)
+            }
+            LinearOutput::SiluMul { up, up_bias, out } => {
+                plan.product(&Product { a, layers: &[layer, (up, up_bias)], gated: true, to: Scratch::Gated })?;
+                plan.stands_for(out, Heads { scratch: Scratch::Gated, first: 0, of_row: 1 });
+                Ok(())
+            }
+            LinearOutput::Logits { .. } if a != Scratch::Normed => {
+                Err(Unsupported::Launch { what: "an output projection of anything but a norm" })
+            }
+            LinearOutput::Logits { .. } => plan.logits(layer),
+        }
+    }
+}
+
+/// The activations of a layer, bf16 `[rows, k]`: where they lie.
+pub(in crate::ops) fn activations(plan: &mut GraphPlanner, input: &LinearInput) -> Result<Scratch, Unsupported> {
+    match *input {
+        LinearInput::RmsNorm { x, weight, eps } => plan.norm(x, weight, eps),
+        LinearInput::Plain { x } => plan.whole(x, Scratch::Gated).map(|()| Scratch::Gated),
+        LinearInput::Combine { acc, .. } => plan.whole(acc, Scratch::Attended).map(|()| Scratch::Attended),
+    }
+}

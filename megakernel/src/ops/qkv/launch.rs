@@ -1,0 +1,37 @@
+//! Queries, keys and values as launches: one product of all three, then rotation and append.
+
+use super::{KeyOutput, Qkv};
+use crate::ops::Op;
+use crate::ops::linear::launched_activations;
+use crate::program::Span;
+use crate::vm::device::Unsupported;
+use crate::vm::graph::{GraphPlanner, Heads, HeadsOut, HeadsPart, LaunchOp, Product, Scratch};
+
+impl LaunchOp for Qkv {
+    fn level(&self) -> Op {
+        Op::from(Qkv { kv_head: 0, units: Span::all(0), rows: Span::all(0), ..self.clone() })
+    }
+
+    fn launch(&self, plan: &mut GraphPlanner) -> Result<(), Unsupported> {
+        let a = launched_activations(plan, &self.input)?;
+        let layers = [&self.wq, &self.wk, &self.wv].map(|layer| (layer.weight, layer.bias));
+        plan.product(&Product { a, layers: &layers, gated: false, to: Scratch::Projected })?;
+        let ([_, heads, dim], [kv_heads, ..]) = (plan.extents(self.q)?, plan.pool(self.v_pool)?);
+        let at = |first| Heads { scratch: Scratch::Projected, first, of_row: heads + 2 * kv_heads };
+        let [query, key, value] = [0, heads, heads + kv_heads].map(at);
+        let part = |from, heads, rotation, to| HeadsPart { from, heads, norm: None, rotation, to };
+        let value = part(value, kv_heads, None, HeadsOut::Pool(self.v_pool));
+        match &self.k {
+            KeyOutput::RopeAppend { rope, pool } => {
+                let query = part(query, heads, Some(rope), HeadsOut::Queries(self.q));
+                let key = part(key, kv_heads, Some(rope), HeadsOut::Pool(*pool));
+                plan.finish_heads(&self.at, dim, &[query, key, value])
+            }
+            KeyOutput::Raw { out } => {
+                plan.stands_for(self.q, query);
+                plan.stands_for(*out, key);
+                plan.finish_heads(&self.at, dim, &[value])
+            }
+        }
+    }
+}

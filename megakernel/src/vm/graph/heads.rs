@@ -1,0 +1,102 @@
+//! Heads that a projection left: normalised, rotated, stored or appended.
+
+use tilewright_kernels::rope::{HeadRun, HeadRuns, rope_runs};
+use tilewright_kernels::tile::Float;
+use tilewright_layout::DType;
+
+use super::launch::{LaunchArg, LaunchGrid, LaunchMemory, Scratch};
+use super::planner::{GraphPlanner, Heads, WARPS};
+use crate::ops::{Place, Rotation};
+use crate::program::{BufferId, BufferKind};
+use crate::vm::device::Unsupported;
+
+/// Where heads go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HeadsOut {
+    /// To the queries, which this buffer of the program stands for.
+    Queries(BufferId),
+    /// To the pages of a pool.
+    Pool(BufferId),
+}
+
+/// Heads that follow each other in a row, and what becomes of them.
+pub(crate) struct HeadsPart<'a> {
+    pub from: Heads,
+    pub heads: u32,
+    /// The norm's weight and eps.
+    pub norm: Option<(BufferId, f32)>,
+    pub rotation: Option<&'a Rotation>,
+    pub to: HeadsOut,
+}
+
+impl GraphPlanner<'_> {
+    /// A buffer stands for heads that lie there.
+    pub(crate) fn stands_for(&mut self, buffer: BufferId, heads: Heads) {
+        self.heads.insert(buffer, heads);
+    }
+
+    /// Where the heads lie that a buffer stands for.
+    pub(crate) fn heads_of(&self, buffer: BufferId) -> Result<Heads, Unsupported> {
+        let missing = Unsupported::Launch { what: "heads that no level before left as this one reads them" };
+        self.heads.get(&buffer).copied().ok_or(missing)
+    }
+
+    /// The extents of a pool: kv heads, pages, tokens of a page, dimensions.
+    pub(crate) fn pool(&self, pool: BufferId) -> Result<[u32; 4], Unsupported> {
+        let found = self.buffer(pool).dtype;
+        match found == DType::BF16 {
+            true => self.extents(pool),
+            false => Err(Unsupported::DType { what: "a KV pool", buffer: pool, found, expected: "bf16" }),
+        }
+    }
+
+    /// Any pool: all have pages of one size.
+    fn any_pool(&self) -> Result<BufferId, Unsupported> {
+        let pool = self.program.buffers.iter().find(|buffer| buffer.kind == BufferKind::KvPool);
+        pool.map(|pool| pool.id).ok_or(Unsupported::Cells)
+    }
+
+    /// Finishes heads of one row of `dim` dimensions each, all of them of the same activations.
+    pub(crate) fn finish_heads(&mut self, at: &Place, dim: u32, parts: &[HeadsPart]) -> Result<(), Unsupported> {
+        let Some(&HeadsPart { from: Heads { scratch, of_row, .. }, .. }) = parts.first() else { return Ok(()) };
+        let [rows, width] = self.extents(at.page_table)?;
+        let rows = self.rows(rows)?;
+        let appended = parts.iter().find_map(|part| match part.to {
+            HeadsOut::Pool(pool) => Some(pool),
+            HeadsOut::Queries(_) => None,
+        });
+        let [_, pages, page_tokens, _] = self.pool(appended.map_or_else(|| self.any_pool(), Ok)?)?;
+        let x = LaunchMemory::Scratch(scratch);
+        let turns = match parts.iter().find_map(|part| part.rotation) {
+            Some(rotation) => self.rotation(rotation, width.saturating_mul(page_tokens))?,
+            None => x,
+        };
+        let cells = [x, turns, LaunchMemory::Cell(at.position), LaunchMemory::Cell(at.page_table)];
+        let mut args: Vec<LaunchArg> = cells.map(LaunchArg::Pointer).into();
+        args.extend([width, pages].map(LaunchArg::Number));
+        let mut runs = Vec::new();
+        for part in parts {
+            let mut norm = None;
+            if let Some((weight, eps)) = part.norm {
+                let (memory, float) = self.plain(weight)?;
+                args.push(LaunchArg::Pointer(memory));
+                norm = Some((eps, float));
+            }
+            let to = match part.to {
+                HeadsOut::Pool(pool) => LaunchMemory::Pool(pool),
+                HeadsOut::Queries(buffer) => {
+                    self.stands_for(buffer, Heads { scratch: Scratch::Queries, first: 0, of_row: part.heads });
+                    self.scratch(Scratch::Queries, u64::from(rows) * u64::from(part.heads * dim) * 2)
+                }
+            };
+            args.push(LaunchArg::Pointer(to));
+            let (rotated, paged) = (part.rotation.is_some(), matches!(part.to, HeadsOut::Pool(_)));
+            runs.push(HeadRun { first: part.from.first, heads: part.heads, norm, rotated, paged, out: Float::Bf16 });
+        }
+        let shape = HeadRuns { heads: of_row, dim, page_tokens, x: Float::Bf16, runs, warps: WARPS };
+        let arch = self.arch;
+        let kernel = self.kernel(format!("{shape:?}"), || rope_runs(arch, &shape));
+        self.launch(kernel, LaunchGrid::Blocks(rows), args);
+        Ok(())
+    }
+}

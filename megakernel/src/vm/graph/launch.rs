@@ -1,0 +1,88 @@
+//! A launch as data: which kernel, how many blocks, what its arguments name.
+
+use tilewright_codegen::device::TensorShape;
+
+use crate::program::BufferId;
+
+/// Activations of a step, each overwritten by the next level that makes such: levels follow each other on one stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Scratch {
+    /// The residual stream, f32 `[rows, hidden]`.
+    Residual,
+    /// What a product adds to it, bf16 `[rows, hidden]`.
+    Added,
+    /// Its norm, bf16 `[rows, hidden]`.
+    Normed,
+    /// Queries, keys and values as they are projected, bf16 `[rows, heads + 2 kv_heads, dim]`.
+    Projected,
+    /// Queries, bf16 `[rows, heads, dim]`.
+    Queries,
+    /// The result of attention, bf16 `[rows, heads, dim]`.
+    Attended,
+    /// Activations of the MLP, bf16 `[rows, intermediate]`.
+    Gated,
+    /// Partial sums of a product whose contraction is split, f32.
+    Partials,
+}
+
+/// What an argument points to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LaunchMemory {
+    /// Activations.
+    Scratch(Scratch),
+    /// A row of the last norm: the one whose logits are computed.
+    NormedRow,
+    /// Logits, f32: of the row, or of all rows.
+    Logits,
+    /// Matrices row by row, one below the other: a number of [`GraphPlan::matrices`](super::GraphPlan::matrices).
+    Matrix(usize),
+    /// Biases one behind the other: a number of [`GraphPlan::biases`](super::GraphPlan::biases).
+    Bias(usize),
+    /// A weight as it is.
+    Plain(BufferId),
+    /// A table of rotations: a number of [`GraphPlan::rotations`](super::GraphPlan::rotations).
+    Rotation(usize),
+    /// Keys or values.
+    Pool(BufferId),
+    /// A cell of the program.
+    Cell(BufferId),
+    /// The first row of every sequence, and behind the last.
+    QueryStarts,
+    /// The first token of every sequence in a list of all, and behind the last.
+    TokenStarts,
+    /// The page table of every sequence.
+    SequenceTables,
+}
+
+/// An argument of a launch, in the order of the kernel's parameters.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LaunchArg {
+    /// A pointer.
+    Pointer(LaunchMemory),
+    /// A tensor map.
+    Map(LaunchMemory, TensorShape),
+    /// A number.
+    Number(u32),
+    /// A factor.
+    Factor(f32),
+}
+
+/// Blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LaunchGrid {
+    /// So many.
+    Blocks(u32),
+    /// So many for each sequence of the step.
+    PerSequence(u32),
+}
+
+/// A launch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Launch {
+    /// Number of its kernel among the plan's.
+    pub kernel: usize,
+    /// Its blocks.
+    pub grid: LaunchGrid,
+    /// Its arguments.
+    pub args: Vec<LaunchArg>,
+}

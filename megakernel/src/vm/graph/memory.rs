@@ -1,0 +1,255 @@
+//! What lies on the device: matrices and kernels that machines of one model share, and each machine's own activations and cells.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use half::bf16;
+use tilewright_codegen::device::{Buffer, Device, DeviceError, Kernel, Stream};
+use tilewright_codegen::ir;
+use tilewright_codegen::verify::verify;
+
+use super::launch::{LaunchMemory, Scratch};
+use super::machine::GraphMachine;
+use super::plan::GraphPlan;
+use crate::program::{self, BufferId, BufferKind, Program};
+use crate::validate::Checked;
+use crate::vm::device::load::{self, Bound};
+use crate::vm::device::{DeviceKv, LoadError, Unsupported};
+use crate::weights::Weights;
+
+/// A model's weights row by row on a device, and the kernels of its graphs: once for all machines.
+///
+/// ```no_run
+/// # use std::sync::Arc;
+/// # use tilewright_codegen::device::Device;
+/// # use tilewright_megakernel::{validate::Checked, vm::device::DeviceMachine, vm::graph::GraphWeights, weights::Weights};
+/// # use tilewright_megakernel::vm::reference::StepCells;
+/// # fn run(device: Device, weights: Arc<dyn Weights + Send + Sync>, wide: Checked, decode: &mut DeviceMachine, chunk: StepCells,
+/// #     next: StepCells) -> Result<(), Box<dyn std::error::Error>> {
+/// let mut weights = GraphWeights::new(device, weights);
+/// let mut prompts = weights.machine(wide, Some(decode.kv()), &mut |_, _| ())?;
+/// prompts.step(&chunk, &[511], &mut |row, logits| println!("{row}: {}", logits[0]))?;
+/// decode.step(&next)?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct GraphWeights {
+    device: Device,
+    weights: Arc<dyn Weights + Send + Sync>,
+    matrices: Vec<(Vec<program::Buffer>, Buffer<bf16>)>,
+    kernels: Vec<(ir::Kernel, Kernel)>,
+}
+
+impl GraphWeights {
+    /// Weights that come to the device with the first machine.
+    pub fn new(device: Device, weights: Arc<dyn Weights + Send + Sync>) -> GraphWeights {
+        GraphWeights { device, weights, matrices: Vec::new(), kernels: Vec::new() }
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Bytes of matrices that are on the device.
+    pub fn bytes(&self) -> u64 {
+        self.matrices.iter().map(|(_, matrix)| matrix.bytes()).sum()
+    }
+
+    /// How many kernels were compiled.
+    pub fn kernels(&self) -> usize {
+        self.kernels.len()
+    }
+
+    /// Makes a machine. It uses the pools `kv`, or new ones.
+    ///
+    /// `progress` is told how many bytes of weights are on their way, and of how many; it is not called where they are on the device
+    /// already.
+    ///
+    /// # Errors
+    /// If no launches compute the program, a weight is missing, the pools are not those that the program wants, or the device fails or
+    /// has too little memory.
+    pub fn machine(
+        &mut self,
+        program: Checked,
+        kv: Option<&DeviceKv>,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<GraphMachine, LoadError> {
+        let properties = self.device.properties();
+        let arch = properties.arch().ok_or_else(|| Unsupported::Target { target: properties.name.clone() })?;
+        let plan = GraphPlan::new(&program, arch, properties.sms)?;
+        let bound = Bound::new(&program, &*self.weights)?;
+        self.room(&plan, &program, kv)?;
+        let stream = self.device.stream()?;
+        // The driver compiles while the weights are on their way.
+        let missing: Vec<&ir::Kernel> =
+            plan.kernels.iter().filter(|kernel| !self.kernels.iter().any(|(known, _)| known == *kernel)).collect();
+        let device = &self.device;
+        let (compiled, matrices) = std::thread::scope(|scope| {
+            let compile =
+                |kernel: &ir::Kernel| -> Result<Kernel, LoadError> { Ok(device.load(&verify(kernel.clone())?)?) };
+            let compiled: Vec<_> = missing.iter().map(|&kernel| scope.spawn(move || compile(kernel))).collect();
+            let matrices = matrices(device, &stream, &mut self.matrices, (&plan, &program), &bound, progress);
+            let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
+                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            };
+            (compiled.into_iter().map(join).collect::<Result<Vec<Kernel>, LoadError>>(), matrices)
+        });
+        let missing: Vec<ir::Kernel> = missing.into_iter().cloned().collect();
+        self.kernels.extend(missing.into_iter().zip(compiled?));
+        let find = |wanted: &ir::Kernel| {
+            self.kernels.iter().find(|(known, _)| known == wanted).map(|(_, kernel)| kernel.clone())
+        };
+        let kernels = plan.kernels.iter().filter_map(find).collect();
+        let memory = GraphMemory::new(&self.device, &stream, (&plan, &program), (matrices?, &bound), kv)?;
+        GraphMachine::new(program, plan, kernels, memory, (self.device.clone(), stream))
+    }
+
+    /// Fails where the device has too little free memory, before anything is sent to it.
+    fn room(&self, plan: &GraphPlan, program: &Program, kv: Option<&DeviceKv>) -> Result<(), LoadError> {
+        let bytes = |parts: &Vec<BufferId>| parts.iter().map(|&part| elements(program, part) as u64 * 2).sum::<u64>();
+        let missing = plan.matrices.iter().filter(|parts| self.known(program, parts).is_none());
+        let weights = missing.map(bytes).sum();
+        let pools = if kv.is_some() { 0 } else { DeviceKv::bytes_of(program) };
+        let tables: usize = plan.rotations.iter().map(|table| table.positions * table.half * 8).sum();
+        let rest = plan.scratch.iter().map(|(_, bytes)| bytes).sum::<u64>() + tables as u64;
+        let free = self.device.free_bytes()?;
+        match weights + pools + rest > free {
+            true => Err(LoadError::Memory { free, weights, pools, rest }),
+            false => Ok(()),
+        }
+    }
+
+    fn known(&self, program: &Program, parts: &[BufferId]) -> Option<&Buffer<bf16>> {
+        let key = key_of(program, parts);
+        self.matrices.iter().find(|(known, _)| *known == key).map(|(_, matrix)| matrix)
+    }
+}
+
+/// What is in a matrix, whatever its buffers' numbers in a program.
+fn key_of(program: &Program, parts: &[BufferId]) -> Vec<program::Buffer> {
+    let of = |part: &BufferId| program::Buffer { id: BufferId(0), ..program.buffers[part.index()].clone() };
+    parts.iter().map(of).collect()
+}
+
+fn elements(program: &Program, buffer: BufferId) -> usize {
+    program.buffers[buffer.index()].elements().unwrap_or(0)
+}
+
+/// The matrices of a plan; those that are not on the device are sent.
+fn matrices(
+    device: &Device,
+    stream: &Stream,
+    known: &mut Vec<(Vec<program::Buffer>, Buffer<bf16>)>,
+    (plan, program): (&GraphPlan, &Program),
+    bound: &Bound,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Vec<Buffer<bf16>>, DeviceError> {
+    let keys: Vec<_> = plan.matrices.iter().map(|parts| key_of(program, parts)).collect();
+    let is_missing = |key: &Vec<program::Buffer>| !known.iter().any(|(known, _)| known == key);
+    let missing: Vec<usize> = (0..keys.len()).filter(|&at| is_missing(&keys[at])).collect();
+    let parts: Vec<&[BufferId]> = missing.iter().map(|&at| &plan.matrices[at][..]).collect();
+    let total: usize = parts.iter().flat_map(|parts| parts.iter()).map(|&part| elements(program, part) * 2).sum();
+    let sent = load::matrices(device, stream, &parts, bound, &mut |done| progress(done, total as u64))?;
+    known.extend(missing.iter().map(|&at| keys[at].clone()).zip(sent));
+    let find =
+        |key: &Vec<program::Buffer>| known.iter().find(|(known, _)| known == key).map(|(_, matrix)| matrix.clone());
+    Ok(keys.iter().filter_map(find).collect())
+}
+
+/// What the launches of a machine read and write.
+pub(super) struct GraphMemory {
+    matrices: Vec<Buffer<bf16>>,
+    biases: Vec<Buffer<bf16>>,
+    rotations: Vec<Buffer<f32>>,
+    plain: HashMap<BufferId, Buffer<u8>>,
+    scratch: HashMap<Scratch, Buffer<u8>>,
+    pools: HashMap<BufferId, Buffer<bf16>>,
+    pub cells: HashMap<BufferId, Buffer<i32>>,
+    pub query_starts: Buffer<u32>,
+    pub token_starts: Buffer<u32>,
+    pub tables: Buffer<i32>,
+    pub kv: DeviceKv,
+}
+
+/// A buffer whatever its type is.
+#[derive(Clone)]
+pub(super) enum AnyBuffer {
+    Bf16(Buffer<bf16>),
+    F32(Buffer<f32>),
+    U32(Buffer<u32>),
+    I32(Buffer<i32>),
+    Bytes(Buffer<u8>),
+}
+
+impl GraphMemory {
+    fn new(
+        device: &Device,
+        stream: &Stream,
+        (plan, program): (&GraphPlan, &Program),
+        (matrices, bound): (Vec<Buffer<bf16>>, &Bound),
+        kv: Option<&DeviceKv>,
+    ) -> Result<GraphMemory, LoadError> {
+        let kv = match kv {
+            Some(kv) => kv.clone(),
+            None => DeviceKv::allocate(program, device, stream)?,
+        };
+        let mut pools = HashMap::new();
+        for buffer in program.buffers.iter().filter(|buffer| buffer.kind == BufferKind::KvPool) {
+            pools.insert(buffer.id, kv.pool_of(buffer)?);
+        }
+        let mut cells = HashMap::new();
+        for buffer in program.buffers.iter().filter(|buffer| buffer.kind == BufferKind::Cell) {
+            cells.insert(buffer.id, stream.buffer(&vec![0i32; elements(program, buffer.id)])?);
+        }
+        let mut plain = HashMap::new();
+        for &buffer in &plan.plain {
+            plain.insert(buffer, stream.buffer(bound.tensor(buffer).bytes().as_ref())?);
+        }
+        let mut scratch = HashMap::new();
+        for &(which, bytes) in &plan.scratch {
+            // Rows that nobody computes are read by products of all rows, and what is there stays there.
+            let buffer = device.buffer::<u8>(bytes as usize)?;
+            stream.fill(&buffer, 0)?;
+            scratch.insert(which, buffer);
+        }
+        let biases = plan.biases.iter().map(|parts| stream.buffer(&load::biases(parts, bound)));
+        let rotations = plan.rotations.iter().map(|table| stream.buffer(&load::rotation(table, bound)));
+        let (biases, rotations) = (biases.collect::<Result<_, _>>()?, rotations.collect::<Result<_, _>>()?);
+        let rows = plan.rows as usize;
+        let widths = program.buffers.iter().filter(|buffer| buffer.kind == BufferKind::Cell && buffer.shape.len() == 2);
+        let tables = widths.map(|buffer| buffer.shape[1]).max().unwrap_or(1) * rows;
+        let (query_starts, token_starts) = (device.buffer(rows + 1)?, device.buffer(rows + 1)?);
+        let tables = stream.buffer(&vec![0i32; tables])?;
+        Ok(GraphMemory {
+            matrices,
+            biases,
+            rotations,
+            plain,
+            scratch,
+            pools,
+            cells,
+            query_starts,
+            token_starts,
+            tables,
+            kv,
+        })
+    }
+
+    /// What a launch names; `None` for what the machine has elsewhere.
+    pub fn get(&self, memory: LaunchMemory) -> Option<AnyBuffer> {
+        Some(match memory {
+            LaunchMemory::Scratch(which) => AnyBuffer::Bytes(self.scratch.get(&which)?.clone()),
+            LaunchMemory::NormedRow | LaunchMemory::Logits => return None,
+            LaunchMemory::Matrix(at) => AnyBuffer::Bf16(self.matrices.get(at)?.clone()),
+            LaunchMemory::Bias(at) => AnyBuffer::Bf16(self.biases.get(at)?.clone()),
+            LaunchMemory::Plain(buffer) => AnyBuffer::Bytes(self.plain.get(&buffer)?.clone()),
+            LaunchMemory::Rotation(at) => AnyBuffer::F32(self.rotations.get(at)?.clone()),
+            LaunchMemory::Pool(buffer) => AnyBuffer::Bf16(self.pools.get(&buffer)?.clone()),
+            LaunchMemory::Cell(buffer) => AnyBuffer::I32(self.cells.get(&buffer)?.clone()),
+            LaunchMemory::QueryStarts => AnyBuffer::U32(self.query_starts.clone()),
+            LaunchMemory::TokenStarts => AnyBuffer::U32(self.token_starts.clone()),
+            LaunchMemory::SequenceTables => AnyBuffer::I32(self.tables.clone()),
+        })
+    }
+}

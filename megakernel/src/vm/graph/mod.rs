@@ -1,0 +1,38 @@
+//! The graph machine: a program of many rows as a graph of launches.
+//!
+//! A step of hundreds of rows is bound by arithmetic: a level of it keeps every SM busy for tens of microseconds, and what a launch costs
+//! between two levels is small beside that. So the tasks of a level become one product, one attention, one norm over all rows, by the
+//! library's standalone kernels, in the order of the program's levels on one stream. Keys and values are those of the
+//! [device machine](super::device): a prompt comes in by this one, and tokens are decoded by that one.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `op` | the graph's side of an op's row |
+//! | `level` | tasks that make a level together, and the order of levels |
+//! | `planner`, `heads` | what rows of ops ask: activations, norms, products; heads |
+//! | `launch` | a launch as data: kernel, grid, what its arguments name |
+//! | `plan` | a program as launches |
+//! | `sequence` | rows that are consecutive tokens of a sequence |
+//! | `memory` | what lies on the device |
+//! | `machine` | the machine |
+//!
+//! Weights lie as checkpoints have them, row by row: a second copy beside the packed one of the device machine.
+
+mod heads;
+mod launch;
+mod level;
+mod machine;
+mod memory;
+mod op;
+mod plan;
+mod planner;
+mod sequence;
+
+pub(crate) use heads::{HeadsOut, HeadsPart};
+pub use launch::{Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
+pub use machine::{EachLogits, GraphMachine};
+pub use memory::GraphWeights;
+pub use op::LaunchOp;
+pub use plan::{GraphPlan, LogitsPlan};
+pub use planner::GraphPlanner;
+pub(crate) use planner::{Heads, Product, WARPS};

@@ -1,0 +1,70 @@
+//! A program as launches.
+
+use tilewright_codegen::ir::{Arch, Kernel};
+
+use super::Scratch;
+use super::launch::Launch;
+use super::level::levels;
+use super::planner::GraphPlanner;
+use crate::program::{BufferId, Program};
+use crate::validate::Checked;
+use crate::vm::device::{RotationTable, Unsupported};
+
+/// A program as launches: what a machine loads.
+///
+/// Lengths, positions and page tables are in no kernel, so programs that differ in these have the same.
+#[derive(Debug)]
+pub struct GraphPlan {
+    /// Rows of a step.
+    pub rows: u32,
+    /// The kernels, each once.
+    pub kernels: Vec<Kernel>,
+    /// The launches of a step up to the last norm, in their order.
+    pub launches: Vec<Launch>,
+    /// What comes behind, for rows whose logits are asked for.
+    pub logits: Option<LogitsPlan>,
+    /// Weights that lie below each other as one matrix, row by row.
+    pub matrices: Vec<Vec<BufferId>>,
+    /// Biases of a product's features: of so many each, zeros where a layer has none.
+    pub biases: Vec<Vec<(usize, Option<BufferId>)>>,
+    /// Weights that are read as they are.
+    pub plain: Vec<BufferId>,
+    /// Tables of rotations.
+    pub rotations: Vec<RotationTable>,
+    /// Bytes of the activations.
+    pub scratch: Vec<(Scratch, u64)>,
+}
+
+/// The output projection, which is computed for the rows that are asked for.
+#[derive(Debug)]
+pub struct LogitsPlan {
+    /// Logits of a row.
+    pub vocab: u32,
+    /// Columns of the norm that it reads.
+    pub width: u32,
+    /// The launches for a row.
+    pub of_row: Vec<Launch>,
+    /// The launches for all rows.
+    pub of_all: Vec<Launch>,
+}
+
+impl GraphPlan {
+    /// Plans a program for a device of that architecture and so many multiprocessors.
+    ///
+    /// # Errors
+    /// Ops, types and shapes that no launch computes; tasks that no order of launches serves.
+    pub fn new(program: &Checked, arch: Arch, multiprocessors: u32) -> Result<GraphPlan, Unsupported> {
+        let program: &Program = program;
+        let levels = levels(program)?;
+        let mut planner = GraphPlanner::new(program, arch, multiprocessors)?;
+        for level in &levels {
+            let Some(row) = level.op.launches() else { continue };
+            row.launch(&mut planner).map_err(|source| Unsupported::Task {
+                task: level.first.id,
+                label: level.first.label.clone(),
+                source: Box::new(source),
+            })?;
+        }
+        planner.finish()
+    }
+}

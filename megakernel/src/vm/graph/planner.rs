@@ -1,0 +1,352 @@
+//! What the rows of ops ask while a program becomes launches: activations, norms, products.
+
+use std::collections::{BTreeMap, HashMap};
+
+use half::bf16;
+use tilewright_codegen::ir::{Arch, Kernel};
+use tilewright_kernels::gemm::{self, Argument, Buffer as Of, Epilogue, Problem, Step, Target};
+use tilewright_kernels::norm::{NormShape, add_rms_norm_rows, rms_norm_rows};
+use tilewright_kernels::tile::Float;
+
+use super::launch::{Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
+use super::plan::{GraphPlan, LogitsPlan};
+use crate::ops::Rotation;
+use crate::program::{Buffer, BufferId, BufferKind, Program, float_of};
+use crate::vm::device::{RotationTable, Unsupported};
+
+/// Warps of a block of the small kernels.
+pub(crate) const WARPS: u32 = 8;
+/// Bytes that the addresses of buffers are multiples of.
+const ALIGNED: u32 = 256;
+
+/// Heads of rows: where they lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Heads {
+    pub scratch: Scratch,
+    /// The first of them in a row.
+    pub first: u32,
+    /// Heads of a row.
+    pub of_row: u32,
+}
+
+/// A result of a product that is still to be added to the residual stream.
+struct Pending {
+    residual: BufferId,
+    out: BufferId,
+}
+
+/// What a product multiplies.
+pub(crate) struct Product<'a> {
+    pub a: Scratch,
+    /// Weights below each other, with their biases.
+    pub layers: &'a [(BufferId, Option<BufferId>)],
+    /// Whether the first half are gates of the second.
+    pub gated: bool,
+    pub to: Scratch,
+}
+
+/// A plan that is being made.
+pub struct GraphPlanner<'p> {
+    pub(super) program: &'p Program,
+    pub(crate) arch: Arch,
+    multiprocessors: u32,
+    plan: GraphPlan,
+    scratch: BTreeMap<Scratch, u64>,
+    /// Where the activations lie that a buffer stands for.
+    pub(super) heads: HashMap<BufferId, Heads>,
+    pending: Option<Pending>,
+    /// Numbers of kernels by what they are made for.
+    kernels: HashMap<String, usize>,
+    steps: HashMap<(Problem, bool), Vec<(usize, Step)>>,
+}
+
+impl<'p> GraphPlanner<'p> {
+    pub(super) fn new(program: &'p Program, arch: Arch, multiprocessors: u32) -> Result<GraphPlanner<'p>, Unsupported> {
+        if program.buffers.iter().any(|buffer| buffer.quantised.is_some()) {
+            return Err(Unsupported::Launch { what: "a quantised weight" });
+        }
+        let plan = GraphPlan {
+            rows: 0,
+            kernels: Vec::new(),
+            launches: Vec::new(),
+            logits: None,
+            matrices: Vec::new(),
+            biases: Vec::new(),
+            plain: Vec::new(),
+            rotations: Vec::new(),
+            scratch: Vec::new(),
+        };
+        Ok(GraphPlanner {
+            program,
+            arch,
+            multiprocessors,
+            plan,
+            scratch: BTreeMap::new(),
+            heads: HashMap::new(),
+            pending: None,
+            kernels: HashMap::new(),
+            steps: HashMap::new(),
+        })
+    }
+
+    pub(super) fn finish(self) -> Result<GraphPlan, Unsupported> {
+        if self.pending.is_some() {
+            return Err(Unsupported::Launch { what: "a residual stream that nothing normalises at the end" });
+        }
+        Ok(GraphPlan { scratch: self.scratch.into_iter().collect(), ..self.plan })
+    }
+
+    /// A buffer of the program.
+    pub(super) fn buffer(&self, id: BufferId) -> &'p Buffer {
+        &self.program.buffers[id.index()]
+    }
+
+    /// The extents of a buffer, whose elements kernels count in 32 bits; the program was checked, so the op's rank is its rank.
+    pub(crate) fn extents<const N: usize>(&self, id: BufferId) -> Result<[u32; N], Unsupported> {
+        let shape = <[usize; N]>::try_from(&self.buffer(id).shape[..]).map_err(|_| Unsupported::Cells)?;
+        let found = self.buffer(id).elements().unwrap_or(usize::MAX);
+        if u32::try_from(found).is_err() {
+            return Err(Unsupported::Number { what: "elements of a buffer", found, expected: "fewer than 2^32" });
+        }
+        Ok(shape.map(|extent| extent as u32))
+    }
+
+    /// Rows of a step, the same for all levels.
+    pub(crate) fn rows(&mut self, rows: u32) -> Result<u32, Unsupported> {
+        if self.plan.rows != 0 && self.plan.rows != rows {
+            return Err(Unsupported::Launch { what: "levels of different numbers of rows" });
+        }
+        self.plan.rows = rows;
+        Ok(rows)
+    }
+
+    /// Activations of so many bytes.
+    pub(crate) fn scratch(&mut self, scratch: Scratch, bytes: u64) -> LaunchMemory {
+        let most = self.scratch.entry(scratch).or_default();
+        *most = bytes.max(*most);
+        LaunchMemory::Scratch(scratch)
+    }
+
+    /// A weight that is read as it is, and its type.
+    pub(super) fn plain(&mut self, id: BufferId) -> Result<(LaunchMemory, Float), Unsupported> {
+        let found = self.buffer(id).dtype;
+        let expected = "f32, f16 or bf16";
+        let float = float_of(found).ok_or(Unsupported::DType { what: "weight", buffer: id, found, expected })?;
+        if self.buffer(id).kind != BufferKind::Weight {
+            return Err(Unsupported::Launch { what: "an activation in place of a weight" });
+        }
+        if !self.plan.plain.contains(&id) {
+            self.plan.plain.push(id);
+        }
+        Ok((LaunchMemory::Plain(id), float))
+    }
+
+    /// A table of rotations for so many positions.
+    pub(super) fn rotation(&mut self, rotation: &Rotation, positions: u32) -> Result<LaunchMemory, Unsupported> {
+        let [half] = self.extents(rotation.inv_freq)?;
+        let (inv_freq, scale) = (rotation.inv_freq, rotation.scale);
+        let (positions, half) = (positions as usize, half as usize);
+        let table = RotationTable { inv_freq, scale, positions, half, start: 0 };
+        Ok(LaunchMemory::Rotation(number_of(&mut self.plan.rotations, table)))
+    }
+
+    /// A matrix of weights below each other.
+    pub(crate) fn matrix(&mut self, parts: Vec<BufferId>) -> Result<LaunchMemory, Unsupported> {
+        if parts.iter().any(|&part| self.buffer(part).kind != BufferKind::Weight) {
+            return Err(Unsupported::Launch { what: "an activation in place of a weight" });
+        }
+        Ok(LaunchMemory::Matrix(number_of(&mut self.plan.matrices, parts)))
+    }
+
+    /// The number of a kernel; it is recorded where there is none for that key.
+    pub(crate) fn kernel(&mut self, key: String, record: impl FnOnce() -> Kernel) -> usize {
+        if let Some(&known) = self.kernels.get(&key) {
+            return known;
+        }
+        let number = number_of(&mut self.plan.kernels, record());
+        self.kernels.insert(key, number);
+        number
+    }
+
+    /// Adds a launch.
+    pub(crate) fn launch(&mut self, kernel: usize, grid: LaunchGrid, args: Vec<LaunchArg>) {
+        self.plan.launches.push(Launch { kernel, grid, args });
+    }
+
+    /// The residual stream begins as this buffer; gives where it lies.
+    pub(crate) fn residual(&mut self, out: BufferId, [rows, width]: [u32; 2]) -> LaunchMemory {
+        let memory = self.scratch(Scratch::Residual, u64::from(rows) * u64::from(width) * 4);
+        self.heads.insert(out, Heads { scratch: Scratch::Residual, first: 0, of_row: 1 });
+        memory
+    }
+
+    /// What the last product left is added to `residual`, which makes `out`: by the norm that comes next.
+    pub(crate) fn add(&mut self, residual: BufferId, out: BufferId) -> Result<(), Unsupported> {
+        self.whole(residual, Scratch::Residual)?;
+        match self.pending.replace(Pending { residual, out }) {
+            None => Ok(()),
+            Some(_) => Err(Unsupported::Launch { what: "two sums of the residual stream without a norm between" }),
+        }
+    }
+
+    /// Fails where a buffer does not stand for these activations.
+    pub(crate) fn whole(&self, id: BufferId, scratch: Scratch) -> Result<(), Unsupported> {
+        match self.heads.get(&id) {
+            Some(found) if found.scratch == scratch => Ok(()),
+            _ => Err(Unsupported::Launch { what: "activations that no level before left as this one reads them" }),
+        }
+    }
+
+    /// The norm of the residual stream, behind what is still to be added to it.
+    pub(crate) fn norm(&mut self, x: BufferId, weight: BufferId, eps: f32) -> Result<Scratch, Unsupported> {
+        let [rows, width] = self.extents(x)?;
+        self.rows(rows)?;
+        let (weight, float) = self.plain(weight)?;
+        let residual = self.scratch(Scratch::Residual, u64::from(rows) * u64::from(width) * 4);
+        let out = self.scratch(Scratch::Normed, u64::from(rows) * u64::from(width) * 2);
+        let (x_float, out_float) = (Float::F32, Float::Bf16);
+        let shape = NormShape { width, stride: width, x: x_float, weight: float, out: out_float, eps, warps: WARPS };
+        let arch = self.arch;
+        let mut memory = vec![residual];
+        let kernel = match self.pending.take() {
+            Some(pending) if pending.out == x => {
+                // The sum takes the place of what it is the sum of.
+                self.heads.remove(&pending.residual);
+                self.residual(pending.out, [rows, width]);
+                memory.push(LaunchMemory::Scratch(Scratch::Added));
+                self.kernel(format!("add {shape:?}"), || add_rms_norm_rows(arch, shape, Float::Bf16))
+            }
+            None => {
+                self.whole(x, Scratch::Residual)?;
+                self.kernel(format!("{shape:?}"), || rms_norm_rows(arch, shape))
+            }
+            Some(_) => return Err(Unsupported::Launch { what: "a norm of another residual stream" }),
+        };
+        memory.extend([weight, out]);
+        let args = memory.into_iter().map(LaunchArg::Pointer).collect();
+        self.launch(kernel, LaunchGrid::Blocks(rows), args);
+        Ok(Scratch::Normed)
+    }
+
+    /// A product of all rows, bf16.
+    pub(crate) fn product(&mut self, product: &Product) -> Result<(), Unsupported> {
+        let rows = self.plan.rows;
+        let (b, k, features) = self.stacked(product.layers)?;
+        let n = if product.gated { features / 2 } else { features };
+        let bias = self.bias(product.layers);
+        let epilogue = Epilogue { bias: bias.is_some(), gated: product.gated, ..Epilogue::default() };
+        let problem = Problem::new(rows, n, k).epilogue(epilogue);
+        self.scratch(product.to, u64::from(rows) * u64::from(n) * 2);
+        let memory = |of| match of {
+            Of::A => LaunchMemory::Scratch(product.a),
+            Of::Partials => LaunchMemory::Scratch(Scratch::Partials),
+            Of::Bias => LaunchMemory::Bias(bias.unwrap_or(0)),
+            Of::B => b,
+            Of::C | Of::AScale | Of::BScale | Of::Residual => LaunchMemory::Scratch(product.to),
+        };
+        let launches = self.multiply(problem, false, memory)?;
+        self.plan.launches.extend(launches);
+        Ok(())
+    }
+
+    /// The logits of rows that are asked for.
+    pub(crate) fn logits(&mut self, layer: (BufferId, Option<BufferId>)) -> Result<(), Unsupported> {
+        let rows = self.plan.rows;
+        let (b, k, vocab) = self.stacked(&[layer])?;
+        if !k.is_multiple_of(8) {
+            let (what, found) = ("columns of the residual stream", k as usize);
+            return Err(Unsupported::Number { what, found, expected: "a multiple of 8" });
+        }
+        let bias = self.bias(&[layer]);
+        let epilogue = Epilogue { bias: bias.is_some(), ..Epilogue::default() };
+        let mut of = |rows, a| {
+            let memory = |of| match of {
+                Of::A => a,
+                Of::Partials => LaunchMemory::Scratch(Scratch::Partials),
+                Of::Bias => LaunchMemory::Bias(bias.unwrap_or(0)),
+                Of::B => b,
+                Of::C | Of::AScale | Of::BScale | Of::Residual => LaunchMemory::Logits,
+            };
+            self.multiply(Problem::new(rows, vocab, k).epilogue(epilogue), true, memory)
+        };
+        let of_row = of(1, LaunchMemory::NormedRow)?;
+        let of_all = of(rows, LaunchMemory::Scratch(Scratch::Normed))?;
+        match self.plan.logits.replace(LogitsPlan { vocab, width: k, of_row, of_all }) {
+            None => Ok(()),
+            Some(_) => Err(Unsupported::Launch { what: "a second output projection" }),
+        }
+    }
+
+    /// Layers below each other: their matrix, its columns and its rows.
+    fn stacked(&mut self, layers: &[(BufferId, Option<BufferId>)]) -> Result<(LaunchMemory, u32, u32), Unsupported> {
+        let (mut features, mut k) = (0u32, 0);
+        for (weight, _) in layers {
+            let [n, columns] = self.extents(*weight)?;
+            (features, k) = (features.saturating_add(n), columns);
+        }
+        Ok((self.matrix(layers.iter().map(|(weight, _)| *weight).collect())?, k, features))
+    }
+
+    /// The biases of layers below each other, if one has any.
+    fn bias(&mut self, layers: &[(BufferId, Option<BufferId>)]) -> Option<usize> {
+        layers.iter().any(|(_, bias)| bias.is_some()).then(|| {
+            let of = |&(weight, bias): &(BufferId, _)| (self.buffer(weight).shape[0], bias);
+            let parts: Vec<_> = layers.iter().map(of).collect();
+            number_of(&mut self.plan.biases, parts)
+        })
+    }
+
+    /// The launches of a product; f32, or bf16.
+    fn multiply(
+        &mut self,
+        problem: Problem,
+        wide: bool,
+        memory: impl Fn(Of) -> LaunchMemory,
+    ) -> Result<Vec<Launch>, Unsupported> {
+        let key = (problem, wide);
+        if !self.steps.contains_key(&key) {
+            let target = Target { arch: self.arch, multiprocessors: self.multiprocessors, aligned: ALIGNED };
+            let steps = match wide {
+                true => gemm::plan::<bf16, f32>(&problem, target)?,
+                false => gemm::plan::<bf16, bf16>(&problem, target)?,
+            };
+            let kernels = &mut self.plan.kernels;
+            let steps = steps.into_iter().map(|step| (number_of(kernels, step.kernel.clone()), step)).collect();
+            self.steps.insert(key, steps);
+        }
+        let steps = self.steps[&key].clone();
+        let partial = |step: &Step| step.arguments.contains(&Argument::Pointer(Of::Partials));
+        if steps.iter().any(|(_, step)| partial(step)) {
+            // Shares of the contraction: at most 16, and as many as their steps have.
+            let splits = u64::from(splits_of(&steps));
+            self.scratch(Scratch::Partials, splits * u64::from(problem.m) * u64::from(problem.b_rows()) * 4);
+        }
+        let arg = |argument: Argument| match argument {
+            Argument::Map(of, shape) => LaunchArg::Map(memory(of), shape),
+            Argument::Pointer(of) => LaunchArg::Pointer(memory(of)),
+            Argument::Number(number) => LaunchArg::Number(number),
+        };
+        let launch = |(kernel, step): (usize, Step)| Launch {
+            kernel,
+            grid: LaunchGrid::Blocks(step.grid),
+            args: step.arguments.into_iter().map(arg).collect(),
+        };
+        Ok(steps.into_iter().map(launch).collect())
+    }
+}
+
+/// Shares of the contraction that the steps of a product leave: the last number of the reduction.
+fn splits_of(steps: &[(usize, Step)]) -> u32 {
+    let numbers = steps.iter().rev().map(|(_, step)| &step.arguments).next();
+    let is_number = |argument: &Argument| if let Argument::Number(number) = argument { Some(*number) } else { None };
+    // `partials`, `c`, then the stride of C, rows, columns and splits.
+    numbers.and_then(|all| all.iter().filter_map(is_number).nth(3)).unwrap_or(1)
+}
+
+/// The number of an element, which is added where it is not there.
+fn number_of<T: PartialEq>(all: &mut Vec<T>, element: T) -> usize {
+    all.iter().position(|known| *known == element).unwrap_or_else(|| {
+        all.push(element);
+        all.len() - 1
+    })
+}

@@ -1,0 +1,184 @@
+//! The same logits as the reference machine.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use tilewright_codegen::ir::Arch;
+use tilewright_megakernel::lower::LOGITS;
+use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::schedule::schedule;
+use tilewright_megakernel::validate::Checked;
+use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions, DeviceWeights};
+use tilewright_megakernel::vm::graph::{GraphMachine, GraphWeights};
+
+use super::lab::{PAGES, Reference, Rows, machine, normed, program, prompt, random, step, tiny, weights, worst};
+
+/// Logits, relative, of the worst row: activations are bf16 between launches, the residual stream is f32.
+const BOUND: f64 = 2e-2;
+
+const PAGES_OF: [[i32; PAGES]; 2] = [[5, 17, 2, 9, 23, 0, 11, 14], [1, 3, 20, 4, 22, 6, 8, 7]];
+
+/// A prompt in chunks of these sizes.
+fn feed(machine: &mut GraphMachine, tokens: &[i32], chunks: &[usize]) -> Vec<Vec<f32>> {
+    let (mut first, mut all) = (0, Vec::new());
+    for &chunk in chunks.iter().cycle() {
+        let end = tokens.len().min(first + chunk);
+        let mut rows = Rows::default();
+        rows.add(&tokens[first..end], first, &PAGES_OF[0]);
+        all.extend(step(machine, &rows));
+        first = end;
+        if first == tokens.len() {
+            break;
+        }
+    }
+    all
+}
+
+fn agrees(spec: &ModelSpec, arch: Arch, tokens: usize, chunks: &[usize], seed: u64) {
+    let prompt = prompt(tokens, seed as i32);
+    let mut machine = machine(&mut weights(spec, arch, seed), spec, 32);
+    let found = feed(&mut machine, &prompt, chunks);
+    let mut rows = Rows::default();
+    rows.add(&prompt, 0, &PAGES_OF[0]);
+    let error = worst(&found, &Reference::new(spec, tokens).step(&rows));
+    println!("{tokens} tokens in chunks of {chunks:?}, head dim {}, {arch}: {error:.1e}", spec.head_dim);
+    assert!(error < BOUND, "{tokens} tokens in chunks of {chunks:?}, seed {seed}: {error}");
+}
+
+#[test]
+fn a_prompt_in_chunks_agrees_with_the_reference() {
+    agrees(&tiny(64), Arch::Sm90a, 70, &[32], 0);
+    agrees(&tiny(32), Arch::Sm90a, 70, &[32, 1, 17], 1);
+}
+
+#[test]
+fn depths_whose_rows_are_swizzled_by_lines_agree_with_the_reference() {
+    let spec = ModelSpec { heads: 2, kv_heads: 1, layers: 1, ..tiny(128) };
+    agrees(&spec, Arch::Sm90a, 45, &[32], 2);
+}
+
+#[test]
+fn norms_of_heads_and_biases_agree_with_the_reference() {
+    agrees(&normed(tiny(64)), Arch::Sm90a, 40, &[32, 5], 3);
+}
+
+#[test]
+fn other_architectures_agree_with_the_reference() {
+    agrees(&ModelSpec { layers: 1, ..tiny(64) }, Arch::Sm80, 40, &[32], 4);
+    agrees(&normed(tiny(32)), Arch::Sm89, 33, &[20], 5);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4, ..ProptestConfig::default() })]
+
+    #[test]
+    fn prompts_of_any_length_in_chunks_of_any_size_agree(
+        tokens in 1usize..=70,
+        chunks in prop::collection::vec(1usize..=32, 1..=3),
+        seed in 0u64..1000,
+    ) {
+        agrees(&ModelSpec { layers: 1, ..tiny(64) }, Arch::Sm90a, tokens, &chunks, seed);
+    }
+}
+
+/// Rows of two sequences, one behind a prefix, with idle rows between and behind them; then both go on, in another order.
+#[test]
+fn rows_of_several_sequences_agree_with_the_reference() {
+    let spec = ModelSpec { layers: 1, ..tiny(64) };
+    let mut machine = machine(&mut weights(&spec, Arch::Sm90a, 6), &spec, 32);
+    let mut reference = Reference::new(&spec, 32);
+    let [a, b] = [prompt(30, 1), prompt(30, 2)];
+    let mut steps = vec![Rows::default(); 3];
+    steps[0].add(&a[..19], 0, &PAGES_OF[0]);
+    steps[1].add(&b[..7], 0, &PAGES_OF[1]);
+    steps[1] = std::mem::take(&mut steps[1]).idle(10);
+    steps[1].add(&a[19..28], 19, &PAGES_OF[0]);
+    steps[2].add(&b[7..18], 7, &PAGES_OF[1]);
+    steps[2].add(&a[28..], 28, &PAGES_OF[0]);
+    for (at, rows) in steps.iter().enumerate() {
+        let error = worst(&step(&mut machine, rows), &reference.step(rows));
+        assert!(error < BOUND, "step {at}: {error}");
+    }
+}
+
+/// Of a chunk's rows one is asked for, or none.
+#[test]
+fn the_logits_of_the_last_row_are_those_of_all_rows() {
+    let spec = ModelSpec { layers: 1, ..tiny(32) };
+    let mut machine = machine(&mut weights(&spec, Arch::Sm90a, 7), &spec, 32);
+    let mut rows = Rows::default();
+    rows.add(&prompt(21, 3), 0, &PAGES_OF[1]);
+    let rows = rows.idle(32);
+    let all = step(&mut machine, &rows);
+    let mut last = Vec::new();
+    machine.step(&rows.view(), &[20], &mut |row, logits| last.push((row, logits.to_vec()))).unwrap();
+    assert_eq!(last[0].0, 20);
+    let error = worst(&[last[0].1.clone()], &all[20..]);
+    // Another product: the same operands in another order of sums.
+    assert!(last.len() == 1 && error < 1e-5, "{error}");
+    machine.step(&rows.view(), &[], &mut |_, _| panic!("nobody asked")).unwrap();
+    machine.submit(&rows.view()).unwrap();
+    machine.wait().unwrap();
+    let error = machine.step(&rows.view(), &[32], &mut |_, _| ()).unwrap_err().to_string();
+    assert!(error.contains("32"), "{error}");
+}
+
+/// A prompt by one machine, tokens by the other, on the same pools, whichever of them made these.
+#[test]
+fn decoding_goes_on_behind_a_prompt() {
+    for (head_dim, seed) in [(64, 8), (32, 9)] {
+        let spec = tiny(head_dim);
+        let prompt = prompt(40, 5);
+        let mut graphs = weights(&spec, Arch::Sm90a, seed);
+        let mut decoding = DeviceWeights::new(graphs.device().clone(), Arc::new(random(&spec)));
+        let placed = schedule(program(&spec, 1, 4), 64).unwrap();
+        let options =
+            DeviceOptions { warps: 4, stage_bytes: 2048, stages: 4, sums_bytes: 4096, ..DeviceOptions::default() };
+        let one = |decode: &mut DeviceMachine, at: usize| {
+            let mut row = Rows::default();
+            row.add(&prompt[at..=at], at, &PAGES_OF[0]);
+            decode.step(&row.view()).unwrap();
+            decode.f32_row(LOGITS, 0).unwrap()
+        };
+        let load = |weights: &mut GraphWeights, kv| {
+            weights.machine(Checked::new(program(&spec, 32, 1)).unwrap(), kv, &mut |_, _| ()).unwrap()
+        };
+        let (mut prefill, mut decode) = if seed == 8 {
+            let prefill = load(&mut graphs, None);
+            let decode = decoding.machine(placed, Some(prefill.kv()), options, &mut |_, _| ()).unwrap();
+            (prefill, decode)
+        } else {
+            let decode = decoding.machine(placed, None, options, &mut |_, _| ()).unwrap();
+            (load(&mut graphs, Some(decode.kv())), decode)
+        };
+        let mut rows = Rows::default();
+        rows.add(&prompt, 0, &PAGES_OF[0]);
+        let expected = Reference::new(&spec, 40).step(&rows);
+        // 20 tokens by the graph, 2 by the other, 16 by the graph again, 2 by the other.
+        let mut found = Vec::new();
+        for (first, end) in [(0, 20), (22, 38)] {
+            let mut rows = Rows::default();
+            rows.add(&prompt[first..end], first, &PAGES_OF[0]);
+            found.extend(step(&mut prefill, &rows));
+            found.extend((end..end + 2).map(|at| one(&mut decode, at)));
+        }
+        let error = worst(&found, &expected);
+        assert!(error < BOUND, "head dim {head_dim}: {error}");
+    }
+}
+
+/// Kernels and matrices are made once, whatever rows, pages and contexts the programs have.
+#[test]
+fn machines_share_matrices_and_kernels() {
+    let spec = ModelSpec { layers: 1, ..tiny(32) };
+    let mut shared = weights(&spec, Arch::Sm90a, 1);
+    let first = machine(&mut shared, &spec, 32);
+    let (bytes, kernels) = (shared.bytes(), shared.kernels());
+    let matrices: usize = 64 * (136 + 10 * 32 + 192 + 192 + 96);
+    assert_eq!(bytes, matrices as u64 * 2);
+    let checked = Checked::new(program(&spec, 32, 3)).unwrap();
+    let none = &mut |_, _| panic!("the weights are on the device already");
+    let second = shared.machine(checked, Some(first.kv()), none).unwrap();
+    assert_eq!((shared.bytes(), shared.kernels()), (bytes, kernels));
+    assert_eq!(second.plan().launches, first.plan().launches, "tasks of three SMs make the same levels");
+}

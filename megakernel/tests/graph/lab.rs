@@ -1,0 +1,171 @@
+//! Small models, machines on a simulated device, and the reference machine beside them.
+
+use std::sync::Arc;
+
+use tilewright_codegen::device::Device;
+use tilewright_codegen::device::sim::{Options, Simulator};
+use tilewright_codegen::ir::Arch;
+use tilewright_codegen::target::Target;
+use tilewright_layout::DType;
+use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower};
+use tilewright_megakernel::model::{Family, ModelSpec, Rope};
+use tilewright_megakernel::program::Program;
+use tilewright_megakernel::schedule::schedule;
+use tilewright_megakernel::validate::Checked;
+use tilewright_megakernel::vm::graph::{GraphMachine, GraphWeights};
+use tilewright_megakernel::vm::reference::{KvState, Machine, StepCells};
+use tilewright_megakernel::weights::RandomWeights;
+
+/// Tokens of a page.
+pub const PAGE: usize = 16;
+/// Pages of a sequence.
+pub const PAGES: usize = 8;
+/// Pages of a pool.
+const POOL: usize = 24;
+
+/// Two layers, GQA groups of three.
+pub fn tiny(head_dim: usize) -> ModelSpec {
+    let inv_freq = (0..head_dim / 2).map(|i| 10000f32.powf(-(i as f32) / (head_dim / 2) as f32)).collect();
+    ModelSpec {
+        family: Family::Llama,
+        hidden: 64,
+        layers: 2,
+        heads: 6,
+        kv_heads: 2,
+        head_dim,
+        intermediate: 96,
+        vocab: 136,
+        max_positions: 256,
+        norm_eps: 1e-5,
+        rope: Rope { inv_freq, scale: 1.0 },
+        tied_embeddings: true,
+        qkv_bias: false,
+        o_bias: false,
+        mlp_bias: false,
+        qk_norm: false,
+    }
+}
+
+/// The same with norms of q and k, biases, and an output projection of its own.
+pub fn normed(spec: ModelSpec) -> ModelSpec {
+    let biases = ModelSpec { qkv_bias: true, o_bias: true, mlp_bias: true, ..spec };
+    ModelSpec { family: Family::Qwen3, qk_norm: true, tied_embeddings: false, layers: 1, ..biases }
+}
+
+/// A program of so many rows; tasks for one SM are few.
+pub fn program(spec: &ModelSpec, rows: usize, sms: usize) -> Program {
+    let target = Target { sms, ..Target::named("h100").unwrap() };
+    let options = LowerOptions {
+        rows,
+        page_tokens: PAGE,
+        pages: Some(POOL),
+        splits: Some(1),
+        kv: DType::BF16,
+        ..LowerOptions::for_context(PAGE * PAGES)
+    };
+    lower(spec, &|_| DType::BF16, target, &options).unwrap()
+}
+
+/// A simulated GPU.
+pub fn device(arch: Arch, seed: u64) -> Device {
+    if let Ok(name) = std::env::var("TILEWRIGHT_DEVICE") {
+        return tilewright_codegen::device::open(&name).expect("the device that is asked for");
+    }
+    Simulator::new(Options { arch, seed, sms: 4, ..Options::default() }).device()
+}
+
+pub fn random(spec: &ModelSpec) -> RandomWeights {
+    RandomWeights::new(spec, DType::BF16, 7).unwrap()
+}
+
+pub fn weights(spec: &ModelSpec, arch: Arch, seed: u64) -> GraphWeights {
+    GraphWeights::new(device(arch, seed), Arc::new(random(spec)))
+}
+
+pub fn machine(weights: &mut GraphWeights, spec: &ModelSpec, rows: usize) -> GraphMachine {
+    let checked = Checked::new(program(spec, rows, 1)).unwrap();
+    weights.machine(checked, None, &mut |_, _| ()).unwrap()
+}
+
+/// Rows of a step.
+#[derive(Clone, Default)]
+pub struct Rows {
+    pub tokens: Vec<i32>,
+    pub positions: Vec<i32>,
+    pub tables: Vec<i32>,
+}
+
+impl Rows {
+    /// Tokens of a sequence that has these pages, from a position on.
+    pub fn add(&mut self, tokens: &[i32], first: usize, pages: &[i32; PAGES]) {
+        for (at, &token) in tokens.iter().enumerate() {
+            self.tokens.push(token);
+            self.positions.push((first + at) as i32);
+            self.tables.extend_from_slice(pages);
+        }
+    }
+
+    /// Idle rows up to so many; their cells are not looked at.
+    pub fn idle(mut self, rows: usize) -> Rows {
+        self.tokens.resize(rows, -7);
+        self.positions.resize(rows, -1);
+        self.tables.resize(rows * PAGES, -9);
+        self
+    }
+
+    pub fn active(&self) -> Vec<usize> {
+        (0..self.positions.len()).filter(|&row| self.positions[row] >= 0).collect()
+    }
+
+    pub fn view(&self) -> StepCells<'_> {
+        StepCells { tokens: &self.tokens, positions: &self.positions, page_table: &self.tables }
+    }
+}
+
+/// Tokens at random.
+pub fn prompt(tokens: usize, seed: i32) -> Vec<i32> {
+    (0..tokens as i32).map(|at| (at * 37 + seed * 11 + at * at % 7) % 136).collect()
+}
+
+/// The reference machine.
+pub struct Reference {
+    machine: Machine,
+    kv: KvState,
+    rows: usize,
+}
+
+impl Reference {
+    pub fn new(spec: &ModelSpec, rows: usize) -> Reference {
+        let placed = schedule(program(spec, rows, 1), PAGE * PAGES).unwrap();
+        let machine = Machine::new(placed, &random(spec), 1).unwrap();
+        let kv = KvState::new(machine.program()).unwrap();
+        Reference { machine, kv, rows }
+    }
+
+    /// The logits of all rows that are not idle.
+    pub fn step(&mut self, rows: &Rows) -> Vec<Vec<f32>> {
+        let rows = rows.clone().idle(self.rows);
+        let output = self.machine.step(&mut self.kv, &rows.view()).unwrap();
+        rows.active().into_iter().map(|row| output.f32_row(LOGITS, row).unwrap()).collect()
+    }
+}
+
+/// The logits of all rows of a step that are not idle.
+pub fn step(machine: &mut GraphMachine, rows: &Rows) -> Vec<Vec<f32>> {
+    let rows = rows.clone().idle(machine.plan().rows as usize);
+    let mut all = Vec::new();
+    machine.step(&rows.view(), &rows.active(), &mut |_, logits| all.push(logits.to_vec())).unwrap();
+    all
+}
+
+pub fn relative(found: &[f32], expected: &[f32]) -> f64 {
+    let norm = |v: &mut dyn Iterator<Item = f64>| v.map(|x| x * x).sum::<f64>().sqrt();
+    let difference = norm(&mut found.iter().zip(expected).map(|(a, b)| f64::from(a - b)));
+    difference / norm(&mut expected.iter().map(|&x| f64::from(x)))
+}
+
+/// The largest relative difference of rows.
+pub fn worst(found: &[Vec<f32>], expected: &[Vec<f32>]) -> f64 {
+    assert_eq!(found.len(), expected.len());
+    found.iter().zip(expected).map(|(found, expected)| relative(found, expected)).fold(0.0, f64::max)
+}

@@ -1,0 +1,10 @@
+//! The graph machine on the simulator: what the reference machine computes, however a prompt is cut; the device machine decodes behind
+//! it; every refusal is one line.
+//!
+//! With `TILEWRIGHT_DEVICE=cuda:0` on a GPU instead: `TILEWRIGHT_DEVICE=cuda:0 cargo test -p tilewright-megakernel --test graph --
+//! --test-threads 1`.
+
+mod agree;
+mod lab;
+mod refusals;
+mod resources;

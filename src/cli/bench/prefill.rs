@@ -1,0 +1,190 @@
+//! The prefill suite: what a prompt costs, from its cells on the host to the logits of its last token there.
+//!
+//! Logits are checked in the run: those behind a prompt that the graph machine fed, and those of the next token, which the device
+//! machine decodes on the same pages, against a prompt that the device machine fed alone.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use clap::Args;
+use thiserror::Error;
+use tilewright_codegen::target::Target;
+use tilewright_layout::DType;
+use tilewright_megakernel::lower::{LOGITS, LowerOptions, MAX_ROWS, lower};
+use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::schedule::schedule;
+use tilewright_megakernel::validate::Checked;
+use tilewright_megakernel::vm::device::{DeviceMachine, DeviceWeights};
+use tilewright_megakernel::vm::graph::{GraphMachine, GraphWeights};
+
+use super::finding;
+use super::journal::Journal;
+use super::timing::{Times, is_simulated};
+use crate::cli::Failure;
+use crate::cli::progress::LoadBar;
+use crate::cli::subject::{Cells, SubjectArgs, relative};
+use crate::engine::{self, Device, Opened};
+use crate::results::Row;
+
+/// Which prompts, and how they are cut.
+#[derive(Args)]
+pub struct PrefillArgs {
+    /// Tokens of the prompts whose first token is timed
+    #[arg(long, value_name = "N,..", value_delimiter = ',', default_values_t = [512, 2048, 8192])]
+    prompts: Vec<usize>,
+    /// Tokens of a chunk of a prompt
+    #[arg(long, value_name = "N", default_value_t = 512)]
+    prompt_chunk: usize,
+    /// Tokens of the prompt whose logits are compared with those of the decode machine; 0: none
+    #[arg(long, value_name = "N", default_value_t = 300)]
+    check_prompt: usize,
+}
+
+#[derive(Debug, Error)]
+enum PrefillError {
+    #[error("a chunk of {found} tokens is asked for; it has 17 to {MAX_ROWS}")]
+    Chunk { found: usize },
+    #[error("a prompt of {found} tokens is asked for; it has 1 or more, and at most {most} of this model")]
+    Prompt { found: usize, most: usize },
+}
+
+/// The largest relative error of logits that is right, as of the decode suite: both machines round activations to bf16.
+const LIMIT: f64 = 2e-2;
+/// Rows of the machine that is compared with.
+const ROWS: usize = 16;
+/// Times that a prompt is fed before it is timed, and while it is; a simulated device's times mean nothing.
+const REPEATS: [usize; 2] = [2, 7];
+
+/// The machines of a model.
+struct Prompts {
+    spec: ModelSpec,
+    graph: GraphMachine,
+    /// Rows of a step of the graph machine.
+    chunk: usize,
+    /// Times that a prompt is fed before it is timed, and while it is.
+    repeats: [usize; 2],
+    /// Pages of a sequence.
+    pages: usize,
+}
+
+/// Runs the suite.
+pub fn run(subject: &SubjectArgs, device: Device, args: &PrefillArgs, journal: &Journal) -> Result<(), Failure> {
+    let spec = subject.spec()?;
+    let (chunk, most) = (args.prompt_chunk, spec.max_positions);
+    if !(ROWS + 1..=MAX_ROWS).contains(&chunk) {
+        return Err(PrefillError::Chunk { found: chunk }.into());
+    }
+    if let Some(&found) = args.prompts.iter().find(|tokens| !(1..=most).contains(*tokens)) {
+        return Err(PrefillError::Prompt { found, most }.into());
+    }
+    let wanted: Vec<usize> =
+        args.prompts.iter().copied().filter(|&tokens| !journal.skips("prefill", &shape(&spec, tokens), 1)).collect();
+    let Some(&longest) = wanted.iter().max() else { return Ok(()) };
+    let Opened { device, target, options, .. } = engine::open(device)?;
+    let (spec, weights) = subject.weights()?;
+    // A token behind the prompt that is checked.
+    let context = longest.max(args.check_prompt.min(most - 1) + 1);
+    let lowering = LowerOptions { kv: DType::BF16, activation: DType::BF16, ..LowerOptions::for_context(context) };
+    let pages = lowering.pages_per_sequence();
+    let lowering = LowerOptions { pages: Some(pages), ..lowering };
+    let dtype_of = |name: &str| weights.tensor(name).map_or(DType::BF16, |tensor| tensor.dtype());
+    let program = |rows, target: Target| {
+        let lowering = LowerOptions { rows, ..lowering.clone() }.splits_for_gpu(&spec, target.sms);
+        lower(&spec, &dtype_of, target, &lowering).map(|program| program.stored_as(&*weights))
+    };
+    let bar = LoadBar::new();
+    let wide = Checked::new(program(chunk, Target { sms: 1, ..target.clone() })?)?;
+    let mut rows = GraphWeights::new(device.clone(), Arc::clone(&weights));
+    let graph = rows.machine(wide, None, &mut |done, total| bar.show(done, total))?;
+    let repeats = if is_simulated(&device) { [0, 1] } else { REPEATS };
+    let mut prompts = Prompts { spec: spec.clone(), graph, chunk, repeats, pages };
+    let mut error = f64::NAN;
+    let checked = args.check_prompt.min(context - 1);
+    if checked > 0 {
+        let placed = schedule(program(ROWS, target.clone())?, context)?;
+        let mut packed = DeviceWeights::new(device, Arc::clone(&weights));
+        let kv = Some(prompts.graph.kv());
+        let mut decode = packed.machine(placed, kv, options, &mut |done, total| bar.show(done, total))?;
+        error = prompts.check(&mut decode, checked)?;
+    }
+    drop(bar);
+    for tokens in wanted {
+        let row = prompts.time(tokens, error)?;
+        journal.keep(if checked > 0 { finding::check(row, LIMIT)? } else { Row { error: None, ..row } })?;
+    }
+    Ok(())
+}
+
+/// The shape of a row, which the peers' rows have too.
+fn shape(spec: &ModelSpec, tokens: usize) -> [(&'static str, u64); 3] {
+    [("tokens", tokens), ("hidden", spec.hidden), ("layers", spec.layers)].map(|(name, extent)| (name, extent as u64))
+}
+
+impl Prompts {
+    /// The cells of tokens `first..end` of the prompt in a step of so many rows.
+    fn cells(&self, first: usize, end: usize, rows: usize) -> Cells {
+        let token = |at: usize| ((at * 7919 + 11) % self.spec.vocab) as i32;
+        let mut cells = Cells {
+            tokens: (first..end).map(token).collect(),
+            positions: (first as i32..end as i32).collect(),
+            page_table: (0..rows).flat_map(|_| 0..self.pages as i32).collect(),
+        };
+        cells.tokens.resize(rows, 0);
+        cells.positions.resize(rows, -1);
+        cells
+    }
+
+    /// Feeds the prompt's first tokens; gives the logits of the last.
+    fn feed(&mut self, tokens: usize) -> Result<Vec<f32>, Failure> {
+        let mut last = Vec::new();
+        for first in (0..tokens).step_by(self.chunk) {
+            let end = tokens.min(first + self.chunk);
+            let cells = self.cells(first, end, self.chunk);
+            match end == tokens {
+                true => self.graph.step(&cells.view(), &[end - first - 1], &mut |_, logits| last = logits.to_vec())?,
+                false => self.graph.submit(&cells.view())?,
+            }
+        }
+        Ok(last)
+    }
+
+    /// The larger of the errors of a prompt's last token and of the next one, which is decoded.
+    fn check(&mut self, decode: &mut DeviceMachine, tokens: usize) -> Result<f64, Failure> {
+        let mut by_decoding = |prompts: &Prompts, first: usize, end: usize| -> Result<Vec<f32>, Failure> {
+            decode.step(&prompts.cells(first, end, ROWS).view())?;
+            Ok(decode.f32_row(LOGITS, end - first - 1)?)
+        };
+        let found = [self.feed(tokens)?, by_decoding(self, tokens, tokens + 1)?];
+        let mut last = Vec::new();
+        for first in (0..tokens).step_by(ROWS) {
+            last = by_decoding(self, first, tokens.min(first + ROWS))?;
+        }
+        let expected = [last, by_decoding(self, tokens, tokens + 1)?];
+        let errors = found.iter().zip(&expected).map(|(found, expected)| relative(found, expected));
+        // A NaN is an error, too.
+        Ok(errors.fold(0.0, |worst: f64, error| if error.is_nan() { error } else { worst.max(error) }))
+    }
+
+    /// The time of a prompt.
+    fn time(&mut self, tokens: usize, error: f64) -> Result<Row, Failure> {
+        let [warm_up, timed] = self.repeats;
+        let mut samples = Vec::with_capacity(timed);
+        for run in 0..warm_up + timed {
+            let start = Instant::now();
+            self.feed(tokens)?;
+            if run >= warm_up {
+                samples.push(start.elapsed().as_secs_f64() * 1e6);
+            }
+        }
+        let spec = &self.spec;
+        let (heads, kv_heads) = (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim);
+        let layer = spec.hidden * (2 * heads + 2 * kv_heads + 3 * spec.intermediate);
+        // Of the output projection a row; causal attention is half of a square.
+        let attention = 2 * spec.layers * heads * tokens * tokens;
+        let operations = 2 * spec.layers * layer * tokens + 2 * spec.vocab * spec.hidden + attention;
+        let bytes = 2 * (tokens.div_ceil(self.chunk) * spec.layers * layer + spec.vocab * spec.hidden);
+        let row =
+            finding::row("prefill", &shape(spec, tokens), Times { samples }, [bytes as u64, operations as u64], error);
+        Ok(Row { variant: format!("chunks of {}, median of {timed}", self.chunk), ..row })
+    }
+}
