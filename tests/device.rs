@@ -120,28 +120,6 @@ fn greedy_tokens_equal_the_reference() {
     assert!(gpu().is_some() || differ == 0, "none of the simulated ones does");
 }
 
-/// Codes are multiplied exactly, so quantised checkpoints are as near as bf16 weights are.
-#[test]
-fn quantised_checkpoints_are_as_near_as_dense_ones() {
-    for (seed, model) in (0..).zip(QUANTISED) {
-        for device in devices(&[40 + seed]) {
-            let all = cases(model);
-            let (few, tokens) = if gpu().is_some() { (&all[..], usize::MAX) } else { (&all[..1], 3) };
-            for case in few {
-                let agree = !tokens_agree(model, device, case, tokens.min(case.greedy_ids.len()));
-                assert!(agree || gpu().is_some(), "{model} on {device}: a choice differs");
-                let mut ids = [&case.prompt_ids[..], &case.greedy_ids].concat();
-                ids.truncate(if gpu().is_some() { usize::MAX } else { 5 });
-                let expected = cpu(model).logits(&ids).expect("computes");
-                let found = engine(model, device).logits(&ids).expect("computes");
-                let error = relative_l2(&found, &expected);
-                println!("{model} on {device}: relative L2 error {error:.2e}");
-                assert!(error <= LIMIT, "{model} on {device}: {error:.2e}");
-            }
-        }
-    }
-}
-
 /// A prompt in chunks of more rows than a step that decodes has, the last of them padded; the rest of the tokens behind it.
 #[test]
 fn prompts_in_chunks_of_many_rows_are_near_the_reference() {
@@ -172,6 +150,28 @@ fn prompts_in_chunks_of_many_rows_are_near_the_reference() {
     let text = refused(Device::Cpu { workers: 1 }, 32).expect("the host has no such chunks");
     assert!(text.contains("17 to 4096 on cuda:N or sim:SEED"), "{text}");
     assert!(refused(Device::Sim { seed: 0 }, 16).is_some() && refused(Device::Sim { seed: 0 }, 4097).is_some());
+}
+
+/// Codes are multiplied exactly, so quantised checkpoints are as near as bf16 weights are.
+#[test]
+fn quantised_checkpoints_are_as_near_as_dense_ones() {
+    for (seed, model) in (0..).zip(QUANTISED) {
+        for device in devices(&[40 + seed]) {
+            let all = cases(model);
+            let (few, tokens) = if gpu().is_some() { (&all[..], usize::MAX) } else { (&all[..1], 3) };
+            for case in few {
+                let agree = !tokens_agree(model, device, case, tokens.min(case.greedy_ids.len()));
+                assert!(agree || gpu().is_some(), "{model} on {device}: a choice differs");
+                let mut ids = [&case.prompt_ids[..], &case.greedy_ids].concat();
+                ids.truncate(if gpu().is_some() { usize::MAX } else { 5 });
+                let expected = cpu(model).logits(&ids).expect("computes");
+                let found = engine(model, device).logits(&ids).expect("computes");
+                let error = relative_l2(&found, &expected);
+                println!("{model} on {device}: relative L2 error {error:.2e}");
+                assert!(error <= LIMIT, "{model} on {device}: {error:.2e}");
+            }
+        }
+    }
 }
 
 /// Teacher-forced: every position of prompt and continuation, so that one close choice hides no other.

@@ -116,14 +116,14 @@ impl SubjectArgs {
         self.source.spec()
     }
 
-    /// How weights are quantised while loading, where they are.
-    pub fn scheme(&self) -> Option<Scheme> {
-        self.source.weights
-    }
-
     /// The architecture and its weights.
     pub fn weights(&self) -> Result<(ModelSpec, Shared), Failure> {
         self.source.open()
+    }
+
+    /// How weights are quantised while loading, where they are.
+    pub fn scheme(&self) -> Option<Scheme> {
+        self.source.weights
     }
 
     /// Sequences that are decoded together.

@@ -272,8 +272,9 @@ impl Unit {
     }
 
     /// So many units of so many tiles: (row, k) to element.
-    fn packed(self, units: u32, tiles: u32) -> Layout {
-        self.codes.map_or(packed(units, tiles), |codes| product(codes.tile(), units, tiles))
+    pub(super) fn packed(self, units: u32, tiles: u32) -> Layout {
+        let tile = self.codes.map_or(Tile::LAYOUT, Codes::tile);
+        Layout::constant(tile.blocked_product(&modes(&[leaf(units, tiles), leaf(tiles, 1)])))
     }
 
     /// A stage as the lanes read it: (lane, tile) to the first of its 16 bytes, counted in elements of bf16.
@@ -305,15 +306,6 @@ impl Unit {
         };
         Packer { unit: self, run, rows: starts(rows, 1), columns: starts(columns, run) }
     }
-}
-
-/// So many units of so many tiles of bf16: (row, k) to element.
-pub(super) fn packed(units: u32, tiles: u32) -> Layout {
-    product(Tile::LAYOUT, units, tiles)
-}
-
-fn product(tile: Layout, units: u32, tiles: u32) -> Layout {
-    Layout::constant(tile.blocked_product(&modes(&[leaf(units, tiles), leaf(tiles, 1)])))
 }
 
 /// Packs rows into units and stages, run by run as the layout of a stage has them: elements of a row that lie one behind the

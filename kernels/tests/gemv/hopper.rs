@@ -5,8 +5,10 @@ use tilewright_codegen::device::sim::{self, Options, Simulator};
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::sim::Counters;
 use tilewright_codegen::trial::Draw;
-use tilewright_kernels::gemv::hopper::{Case, Plan, Tuning, choose, predict};
-use tilewright_kernels::gemv::{Epilogue, Unit, shipped};
+use tilewright_kernels::gemv::hopper::{Case, Plan, PlanError, Tuning, choose, predict};
+use tilewright_kernels::gemv::{Codes, Epilogue, Unit, shipped};
+use tilewright_kernels::quant::Code;
+use tilewright_kernels::tile::Float;
 
 /// One warpgroup and small stages.
 const SMALL: Tuning =
@@ -48,6 +50,13 @@ fn shares_of_k_are_added_in_their_order() {
     for (multicast, splits) in [(1, 2), (2, 2), (1, 4), (2, 4)] {
         run(case(24, 130, 320, Tuning { multicast, splits, ..SMALL }), 5).unwrap_or_else(|error| panic!("{error}"));
     }
+}
+
+#[test]
+fn units_of_codes_are_refused() {
+    let codes = Codes::new(Code::U4, Some(32), false, Float::Bf16).expect("a form");
+    let unit = Unit::of_codes(64, 4, 2048, codes).expect("a unit");
+    assert_eq!(Plan::new(32, 64, unit, SMALL), Err(PlanError::Codes));
 }
 
 fn count(case: Case) -> Counters {

@@ -52,12 +52,12 @@ pub struct GenerateArgs {
     /// Where to run: cpu (all cores), cpu:N, cuda:N or sim:SEED
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     device: Device,
-    /// Quantise the linear layers while loading: w4a16, w8a16 or fp8
-    #[arg(long, value_name = "SCHEME", value_parser = parse_scheme)]
-    weights: Option<Scheme>,
     /// Feed a single prompt in chunks of N tokens, 17 to 4096: fast on a GPU that has room for the weights twice
     #[arg(long, value_name = "N")]
     prompt_chunk: Option<usize>,
+    /// Quantise the linear layers while loading: w4a16, w8a16 or fp8
+    #[arg(long, value_name = "SCHEME", value_parser = parse_scheme)]
+    weights: Option<Scheme>,
     /// Print one JSON object at the end instead of streaming text
     #[arg(long)]
     json: bool,

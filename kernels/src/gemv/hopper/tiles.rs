@@ -12,7 +12,7 @@ use tilewright_layout::typed::operand_tile;
 use tilewright_layout::{DType, Swizzle, Swizzled};
 
 use crate::gemv::Unit;
-use crate::gemv::packed::{DEPTH, packed};
+use crate::gemv::packed::DEPTH;
 use crate::ring::{Consumers, Shape, StageTile};
 
 /// Names the ring of weights.
@@ -60,6 +60,9 @@ pub enum PlanError {
         /// The rows.
         n: u32,
     },
+    /// Weights of 4 or 8 bits.
+    #[error("quantised weights; the product by wgmma reads bf16: cut the batch to 16 vectors")]
+    Codes,
     /// A setting that does not go with the others.
     #[error("{what} is {found}; it must be {wanted}")]
     Setting {
@@ -154,6 +157,9 @@ impl Plan {
         }
         if !(1..=1 << 24).contains(&n) {
             return Err(PlanError::Rows { n });
+        }
+        if unit.codes().is_some() {
+            return Err(PlanError::Codes);
         }
         let plan = Plan { batch, n, unit, tuning };
         plan.check()?;
@@ -283,7 +289,7 @@ impl Plan {
             Ok(swizzle) => swizzle,
             Err(_) => panic!("the swizzle of 128 bytes"),
         };
-        StageTile::new(Swizzled::new(LINES, 0, packed(self.units(), self.tuning.stage_tiles)))
+        StageTile::new(Swizzled::new(LINES, 0, self.unit.packed(self.units(), self.tuning.stage_tiles)))
     }
 
     /// A stage of activations, (vector, k) to element: the B operand.

@@ -40,19 +40,12 @@ impl Bound {
         program.buffers.iter().map(find).collect::<Result<_, _>>().map(Bound)
     }
 
-    /// A weight.
-    pub fn get(&self, buffer: BufferId) -> &Stored {
+    fn get(&self, buffer: BufferId) -> &Stored {
         self.0[buffer.index()].as_ref().unwrap_or_else(|| unreachable!("streams have rows of bound weights"))
     }
 
-    /// The numbers of a weight that is not quantised.
-    pub fn tensor(&self, buffer: BufferId) -> &WeightTensor {
-        self.dense(buffer)
-            .unwrap_or_else(|| unreachable!("launches of quantised weights are refused when they are planned"))
-    }
-
-    /// A weight that is read as it is.
-    fn dense(&self, buffer: BufferId) -> Option<&WeightTensor> {
+    /// A weight that is no codes.
+    pub fn dense(&self, buffer: BufferId) -> Option<&WeightTensor> {
         match self.0.get(buffer.index())? {
             Some(Stored::Dense(tensor)) => Some(tensor),
             Some(Stored::Codes(_)) | None => None,
@@ -131,7 +124,8 @@ pub(in crate::vm) fn matrices(
     weights: &Bound,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Vec<Buffer<bf16>>, DeviceError> {
-    let elements = |buffer: BufferId| weights.tensor(buffer).shape().iter().product::<usize>();
+    let dense = |buffer: BufferId| weights.dense(buffer).unwrap_or_else(|| unreachable!("codes have been refused"));
+    let elements = |buffer: BufferId| dense(buffer).shape().iter().product::<usize>();
     let largest = matrices.iter().flat_map(|parts| parts.iter()).map(|&part| elements(part)).max().unwrap_or(0);
     let len = PART.min(largest).max(1);
     let mut parts = Parts { device, len, sent: std::collections::VecDeque::new(), made: 0 };
@@ -140,7 +134,7 @@ pub(in crate::vm) fn matrices(
         let matrix = device.buffer::<bf16>(stacked.iter().map(|&part| elements(part)).sum())?;
         let mut at = 0;
         for &buffer in *stacked {
-            let (tensor, count) = (weights.tensor(buffer), elements(buffer));
+            let (tensor, count) = (dense(buffer), elements(buffer));
             for first in (0..count).step_by(len) {
                 let last = count.min(first + len);
                 let place = matrix.slice(at + first..at + last)?;
@@ -165,7 +159,7 @@ pub(in crate::vm) fn matrices(
 /// Biases one behind the other, zeros where there is none.
 pub(in crate::vm) fn biases(parts: &[(usize, Option<BufferId>)], weights: &Bound) -> Vec<bf16> {
     let of = |&(features, bias): &(usize, Option<BufferId>)| match bias {
-        Some(bias) => part_of_row(weights.tensor(bias), 0..features).into_owned(),
+        Some(bias) => weights.dense(bias).map_or_else(Vec::new, |bias| part_of_row(bias, 0..features).into_owned()),
         None => vec![bf16::ZERO; features],
     };
     parts.iter().flat_map(of).collect()

@@ -204,7 +204,7 @@ impl GraphMemory {
         }
         let mut plain = HashMap::new();
         for &buffer in &plan.plain {
-            plain.insert(buffer, stream.buffer(bound.tensor(buffer).bytes().as_ref())?);
+            plain.insert(buffer, stream.buffer(bound.dense(buffer).map_or(&[][..], |tensor| tensor.bytes().as_ref()))?);
         }
         let mut scratch = HashMap::new();
         for &(which, bytes) in &plan.scratch {

@@ -62,9 +62,6 @@ pub struct GraphPlanner<'p> {
 
 impl<'p> GraphPlanner<'p> {
     pub(super) fn new(program: &'p Program, arch: Arch, multiprocessors: u32) -> Result<GraphPlanner<'p>, Unsupported> {
-        if program.buffers.iter().any(|buffer| buffer.quantised.is_some()) {
-            return Err(Unsupported::Launch { what: "a quantised weight" });
-        }
         let plan = GraphPlan {
             rows: 0,
             kernels: Vec::new(),
@@ -135,10 +132,20 @@ impl<'p> GraphPlanner<'p> {
         if self.buffer(id).kind != BufferKind::Weight {
             return Err(Unsupported::Launch { what: "an activation in place of a weight" });
         }
+        self.refuse_codes(id)?;
         if !self.plan.plain.contains(&id) {
             self.plan.plain.push(id);
         }
         Ok((LaunchMemory::Plain(id), float))
+    }
+
+    /// Products of many rows read bf16.
+    fn refuse_codes(&self, weight: BufferId) -> Result<(), Unsupported> {
+        let buffer = self.buffer(weight);
+        match buffer.quantised {
+            Some(_) => Err(Unsupported::Quantised { weight: buffer.name.clone() }),
+            None => Ok(()),
+        }
     }
 
     /// A table of rotations for so many positions.
@@ -155,6 +162,7 @@ impl<'p> GraphPlanner<'p> {
         if parts.iter().any(|&part| self.buffer(part).kind != BufferKind::Weight) {
             return Err(Unsupported::Launch { what: "an activation in place of a weight" });
         }
+        parts.iter().try_for_each(|&part| self.refuse_codes(part))?;
         Ok(LaunchMemory::Matrix(number_of(&mut self.plan.matrices, parts)))
     }
 
