@@ -147,16 +147,36 @@ pub(super) const fn common_divisor(a: u32, b: u32) -> u32 {
 #[derive(Clone, Copy)]
 pub struct Factors<'k> {
     /// The scales of the two features whose sums this lane has.
-    pub scales: [Val<'k, f32>; 2],
+    scales: Scales<'k>,
     /// What is added to the codes of the row whose weights this lane has, in both halves.
-    pub addend: Option<Val<'k, u32>>,
+    pub(super) addend: Option<Val<'k, u32>>,
+}
+
+/// Two scales: of 16 bits as they are, until they are used.
+#[derive(Clone, Copy)]
+enum Scales<'k> {
+    Pair([Val<'k, f32>; 2]),
+    Word(Float, Val<'k, u32>),
 }
 
 impl<'k> Factors<'k> {
     /// Factors of words that were loaded before: two scales of 16 bits, and two neighbouring rows' zeros.
     pub(super) fn of_words(codes: Codes, scales: Val<'k, u32>, zeros: Option<Val<'k, u32>>) -> Factors<'k> {
         let addend = zeros.map(|zeros| zeros.prmt(zeros, scales.builder().lane() / 4 % 2 * 0x2222u32 + 0x1010u32));
-        Factors { scales: halves(codes.scale, scales), addend }
+        Factors { scales: Scales::Word(codes.scale, scales), addend }
+    }
+
+    /// The scales.
+    #[track_caller]
+    pub(super) fn scales(self) -> [Val<'k, f32>; 2] {
+        match self.scales {
+            Scales::Pair(both) => both,
+            Scales::Word(Float::F16, both) => {
+                let (a, b) = both.bits::<F16x2>().split();
+                [a.cast(), b.cast()]
+            }
+            Scales::Word(_, both) => [(both << 16u32).bits(), (both & 0xffff_0000u32).bits()],
+        }
     }
 }
 
@@ -191,21 +211,11 @@ impl Unit {
 
 /// Two neighbouring scales.
 #[track_caller]
-fn scale_pair<'k>(float: Float, at: Ptr<'k, Shared, u8>) -> [Val<'k, f32>; 2] {
+fn scale_pair<'k>(float: Float, at: Ptr<'k, Shared, u8>) -> Scales<'k> {
     match float {
-        Float::F32 => at.cast::<f32>().load_vec(),
-        Float::Bf16 | Float::F16 => halves(float, at.cast::<u32>().load()),
+        Float::F32 => Scales::Pair(at.cast::<f32>().load_vec()),
+        Float::Bf16 | Float::F16 => Scales::Word(float, at.cast::<u32>().load()),
     }
-}
-
-/// Two numbers of 16 bits.
-#[track_caller]
-fn halves<'k>(float: Float, both: Val<'k, u32>) -> [Val<'k, f32>; 2] {
-    if float == Float::F16 {
-        let (a, b) = both.bits::<F16x2>().split();
-        return [a.cast(), b.cast()];
-    }
-    [(both << 16u32).bits(), (both & 0xffff_0000u32).bits()]
 }
 
 /// A register of two bf16.

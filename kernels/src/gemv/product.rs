@@ -130,18 +130,18 @@ const GROUP_CHAINS: u32 = 2;
 pub fn multiply_codes<'k>(
     k: &'k Builder,
     (unit, codes): (Unit, Codes),
-    tiles: &[(Packed<'k>, Vec<Factors<'k>>)],
+    tiles: impl Iterator<Item = (Packed<'k>, Vec<Factors<'k>>)>,
     fragments: impl Fn(u32) -> Vec<Fragment<'k>>,
     sums: Chains<'k>,
 ) {
     for (round, (tile, factors)) in (0..).zip(tiles) {
-        for (run, Factors { scales, addend }) in (0..).zip(factors) {
+        for (run, factors) in (0..).zip(factors) {
             let group = Chains::new(k, sums.atoms, GROUP_CHAINS);
             for step in run * unit.run()..(run + 1) * unit.run() {
-                let w = operands(k, *tile, Some((codes.code, *addend)), step);
+                let w = operands(k, tile, Some((codes.code, factors.addend)), step);
                 instructions(k, w, &fragments(round * unit.steps() + step), 2 * step, group);
             }
-            sums.add_scaled(group, *scales);
+            sums.add_scaled(group, factors.scales());
         }
     }
 }

@@ -90,7 +90,7 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &PrefillArgs, journal: &
     let dtype_of = |name: &str| weights.tensor(name).map_or(DType::BF16, |tensor| tensor.dtype());
     let program = |rows, target: Target| {
         let lowering = LowerOptions { rows, ..lowering.clone() }.splits_for_gpu(&spec, target.sms);
-        lower(&spec, &dtype_of, target, &lowering)
+        lower(&spec, &dtype_of, target, &lowering).map(|program| program.stored_as(&*weights))
     };
     let bar = LoadBar::new();
     let wide = Checked::new(program(chunk, Target { sms: 1, ..target.clone() })?)?;

@@ -125,13 +125,13 @@ impl<'k> HeldStage<'k> {
     }
 
     /// The same of a unit of codes, with their factors.
-    pub(super) fn code_tiles(&self, unit: Unit, codes: Codes) -> Vec<(Packed<'k>, Vec<Factors<'k>>)> {
-        let word = |which: usize, number: usize| self.factors[which].as_ref().map(|words| words[number].get());
-        let factors = |number: usize| {
+    pub(super) fn code_tiles(&self, unit: Unit, codes: Codes) -> impl Iterator<Item = (Packed<'k>, Vec<Factors<'k>>)> {
+        let word = move |which: usize, number: usize| self.factors[which].as_ref().map(|words| words[number].get());
+        let factors = move |number: usize| {
             let zeros = word(1, number).filter(|_| codes.zeros);
             word(0, number).map(|scales| Factors::of_words(codes, scales, zeros)).into_iter().collect()
         };
-        self.tiles(unit).enumerate().map(|(number, tile)| (tile, factors(number))).collect()
+        self.tiles(unit).enumerate().map(move |(number, tile)| (tile, factors(number)))
     }
 }
 

@@ -10,13 +10,14 @@ use tilewright_codegen::build::{Val, Var};
 use super::Input;
 use super::input::Squares;
 use super::packing::{Half, Packing, Quads};
+use super::wide::is_wide;
 use crate::gemv::product::Fragment;
 use crate::gemv::{DEPTH, Unit};
 use crate::tile::{Array, narrow};
 use crate::warps::ConsumerWarps;
 
-/// Loads of four elements that are in flight together.
-const TOGETHER: usize = 16;
+/// Loads of four elements that are in flight together; fewer where registers hold the weights of a group of units.
+const TOGETHER: [usize; 2] = [16, 8];
 
 /// The activations of a tile, and how they lie in the operand.
 pub(super) struct Source<'k> {
@@ -132,7 +133,8 @@ impl<'k> Source<'k> {
             };
             values.chunks(2).map(tile).collect::<Vec<_>>()
         };
-        tiles.chunks(TOGETHER / 2).flat_map(some).collect()
+        let together = TOGETHER[usize::from(is_wide(self.unit, self.packing))];
+        tiles.chunks(together / 2).flat_map(some).collect()
     }
 
     /// Four elements as words of each of this lane's quads.

@@ -195,8 +195,8 @@ impl<'k> Stage<'_, 'k> {
             Stage::Next(weights) => weights.stage(&|stage| {
                 if let Some(codes) = unit.codes() {
                     let load = |tile: WarpTile<'k>| tile.load_codes(unit, codes, stage.cast());
-                    let tiles: Vec<_> = WarpTile::of_whole_rounds(team.k, unit).map(load).collect();
-                    return multiply_codes(team.k, (unit, codes), &tiles, &fragments, chains);
+                    let tiles = WarpTile::of_whole_rounds(team.k, unit).map(load);
+                    return multiply_codes(team.k, (unit, codes), tiles, &fragments, chains);
                 }
                 let tiles = WarpTile::of_whole_rounds(team.k, unit).map(|tile| tile.load(unit, stage.cast()));
                 multiply(team.k, tiles, &fragments, chains);
@@ -204,7 +204,7 @@ impl<'k> Stage<'_, 'k> {
             Stage::Held(held) => match unit.codes() {
                 None => multiply(team.k, held.tiles(unit), fragments, chains),
                 Some(codes) => {
-                    multiply_codes(team.k, (unit, codes), &held.code_tiles(unit, codes), fragments, chains);
+                    multiply_codes(team.k, (unit, codes), held.code_tiles(unit, codes), fragments, chains);
                 }
             },
         }

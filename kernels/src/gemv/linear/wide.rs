@@ -65,7 +65,7 @@ pub(super) fn products<'k>(
                 let packed = Packed::of(held[slot as usize][round].map(Var::get));
                 let tile = (packed, unit.factors(codes, factors(slot), tile.tile));
                 let of_step = |step: u32| fragments[step as usize].clone();
-                multiply_codes(k, (unit, codes), &[tile], of_step, chains[slot as usize]);
+                multiply_codes(k, (unit, codes), std::iter::once(tile), of_step, chains[slot as usize]);
             });
         }
         each(&|slot| sums.add(team, k.lit(slot), products_of(chains[slot as usize])));

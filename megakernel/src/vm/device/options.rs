@@ -148,6 +148,12 @@ impl DeviceOptions {
         }
     }
 
+    /// The same with a fourth of the stages held where weights are quantised: their factors are held with them, and a stage
+    /// meets four times the activations. With two Llama-3.1-8B spilled.
+    pub(super) fn holding_factors(self, quantised: bool) -> DeviceOptions {
+        if quantised { DeviceOptions { hold: self.hold().div_ceil(4), ..self } } else { self }
+    }
+
     /// Most stages of a task that are held.
     pub(super) fn hold(self) -> u32 {
         self.hold.min(8)

@@ -42,7 +42,8 @@ impl<'p> Planner<'p> {
     pub(super) fn new(placed: &'p Placed, options: DeviceOptions) -> Result<Planner<'p>, Unsupported> {
         let unknown = || Unsupported::Target { target: placed.target.name.clone() };
         let arch = Arch::from_name(&placed.target.arch).ok_or_else(unknown)?;
-        let options = options.within(arch);
+        let quantised = placed.buffers.iter().any(|buffer| buffer.quantised.is_some());
+        let options = options.within(arch).holding_factors(quantised);
         let plain = plain_weights(placed);
         // A tag for every word doubles what is read of activations: with more rows that costs more than a release.
         let rows = rows(placed);
