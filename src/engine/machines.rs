@@ -228,7 +228,7 @@ impl OnDevice {
     fn make(&mut self, width: usize) -> Result<(), EngineError> {
         let gpu = self.gpu();
         let placed = self.lowering.placed(width, gpu.target.clone())?;
-        let options = gpu.options(self.lowering.checkpoint.spec(), width, self.lowering.options.context)?;
+        let options = gpu.options(&self.lowering.checkpoint, width, self.lowering.options.context)?;
         let mut progress = |done, total| gpu.progress(done, total);
         let mut machine = gpu.weights().machine(placed, self.kv.as_ref(), options, &mut progress)?;
         machine.listen_to(&self.abort);

@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tilewright_codegen::device::sim::{Options, Simulator};
 use tilewright_codegen::device::{self, Properties, cuda};
 use tilewright_codegen::target::Target;
-use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::vm::device::{AbortHandle, DeviceOptions, DeviceWeights, MAX_STEPS};
 use tilewright_megakernel::vm::graph::GraphWeights;
 
@@ -126,10 +125,12 @@ fn target(properties: &Properties) -> Result<Target, EngineError> {
 impl Gpu {
     /// How kernels are cut for a machine of so many rows and so long a context: as the user's file has it for this device and
     /// model, at the nearest context; else as the table in the binary has; else as for any.
-    pub fn options(&self, spec: &ModelSpec, rows: usize, context: usize) -> Result<DeviceOptions, EngineError> {
+    pub fn options(&self, model: &Checkpoint, rows: usize, context: usize) -> Result<DeviceOptions, EngineError> {
         let device = self.weights().device().properties().name.clone();
-        let exact = [("batch", rows), ("hidden", spec.hidden), ("layers", spec.layers)];
-        let exact = exact.map(|(name, extent)| (name, extent as u64));
+        let spec = model.spec();
+        let bits = model.quantized_modules().map(|(_, matrix)| ("weight_bits", matrix.code().bits())).min();
+        let exact = [("batch", rows), ("hidden", spec.hidden), ("layers", spec.layers)].into_iter().chain(bits);
+        let exact: Vec<_> = exact.map(|(name, extent)| (name, extent as u64)).collect();
         match self.tuned.nearest(&device, "decode", &exact, ("context", context as u64)) {
             Some(found) => Ok(settings::options(self.options, found)?),
             None => Ok(self.options),

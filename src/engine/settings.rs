@@ -58,15 +58,6 @@ mod tests {
     }
 
     #[test]
-    fn the_table_in_the_binary_has_settings_of_this_build() {
-        let tuned = crate::tuning::Tuned::shipped();
-        let exact = [("batch", 1), ("hidden", 4096), ("layers", 32)];
-        let found = tuned.nearest("NVIDIA H200", "decode", &exact, ("context", 1024)).expect("it was tuned");
-        let options = options(DeviceOptions::default(), found).expect("options of this build");
-        assert_eq!((options.burst, options.dealing), (8, Dealing::Units));
-    }
-
-    #[test]
     fn what_is_not_named_stays_and_what_is_unknown_is_refused() {
         let some = |text: &str| options(DeviceOptions::default(), &text.parse().expect("is a text of settings"));
         assert_eq!(some("hold=2 dealing=units").map(|o| (o.hold, o.dealing, o.warps)), Ok((2, Dealing::Units, 8)));

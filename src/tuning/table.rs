@@ -99,8 +99,8 @@ impl Tuned {
         found.map(|(_, settings)| settings).or_else(behind)
     }
 
-    /// The settings of a suite for a shape that has these extents, and of those the one whose extent `near.0` is nearest to
-    /// `near.1` by ratio; the smaller of two that are as near.
+    /// The settings of a suite for a shape that has these extents and one more, and of those the one whose extent `near.0` is
+    /// nearest to `near.1` by ratio; the smaller of two that are as near.
     ///
     /// ```
     /// use tilewright::results::Results;
@@ -115,12 +115,16 @@ impl Tuned {
     /// let hold = |context| tuned.nearest("GPU", "decode", &[("batch", 1)], ("context", context)).unwrap().number("hold");
     /// assert_eq!((hold(1), hold(300), hold(2048), hold(1 << 20)), (Ok(4), Ok(4), Ok(2), Ok(2)));
     /// assert!(tuned.nearest("GPU", "decode", &[("batch", 2)], ("context", 200)).is_none());
+    /// // Weights of four bits are another shape.
+    /// assert!(tuned.nearest("GPU", "decode", &[("batch", 1), ("weight_bits", 4)], ("context", 200)).is_none());
+    /// assert!(tuned.nearest("GPU", "decode", &[], ("context", 200)).is_none());
     /// ```
     pub fn nearest(&self, device: &str, suite: &str, exact: &[(&str, u64)], near: (&str, u64)) -> Option<&Settings> {
         let ratio = |extent: u64| (extent.max(1) as f64 / near.1.max(1) as f64).ln().abs();
         let candidates = self.rows.iter().filter_map(|((its_device, its_suite, shape), rows)| {
             let is_same = its_device == device
                 && its_suite == suite
+                && shape.len() == exact.len() + 1
                 && exact.iter().all(|(name, extent)| shape.get(*name) == Some(extent));
             Some((ratio(*shape.get(near.0)?), rows.last()?)).filter(|_| is_same)
         });
