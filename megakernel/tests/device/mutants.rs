@@ -81,7 +81,19 @@ fn least_one() -> Recording {
     let corrupt = Launch::fault(DeviceFault::Corrupt { block: 1, word: 3 });
     // Behind attention or queries, a block waits for the end of the step or the next one before the other waits for anything.
     let quits = |block, after| Launch::fault(DeviceFault::Quits { block, after });
-    let failing = [silent.aborted(0), corrupt, quits(1, 4), quits(1, 4), opcode, quits(0, 2), quits(0, 2)];
+    // The opcode's block gives up while its producer looks, or before it does: more than one order of the two.
+    let failing = [
+        silent.aborted(0),
+        corrupt,
+        quits(1, 4),
+        quits(1, 4),
+        opcode,
+        quits(0, 2),
+        quits(0, 2),
+        opcode,
+        opcode,
+        opcode,
+    ];
     let launches = [&[Launch::WELL; 5], &[Launch::ENDS][..], &failing, &[Launch::WELL]].concat();
     Recording::new("least", (&least(), program), options(), launches)
 }
