@@ -4,7 +4,7 @@ use thiserror::Error;
 use tilewright_layout::DType;
 
 use crate::model::ModelSpec;
-use crate::program::OperandError;
+use crate::program::{MAX_WAITS, OperandError};
 
 /// Choices of a lowering.
 ///
@@ -31,6 +31,8 @@ pub struct LowerOptions {
     pub kv: DType,
     /// Whether a row's next token is chosen as its request says (op `sample`), not always the likeliest (op `argmax`).
     pub sampling: bool,
+    /// Devices that share the model: heads, MLP and vocabulary are dealt to them.
+    pub devices: usize,
 }
 
 impl LowerOptions {
@@ -45,6 +47,7 @@ impl LowerOptions {
             activation: DType::F32,
             kv: DType::F32,
             sampling: false,
+            devices: 1,
         }
     }
 
@@ -82,6 +85,7 @@ impl LowerOptions {
             ("page_tokens", self.page_tokens, 16, 256),
             ("pages", self.pool_pages(), 1, MAX_PAGES),
             ("splits", self.splits.unwrap_or(1), 1, MAX_SPLITS),
+            ("devices", self.devices, 1, MAX_WAITS),
         ];
         for (name, found, least, most) in bounds {
             if found < least || found > most {
@@ -121,6 +125,10 @@ pub enum LowerError {
     NoSms { target: String },
     #[error("the model's `{name}` is {found}, it must be {expected}")]
     Model { name: &'static str, found: usize, expected: String },
+    #[error(
+        "the model's `{name}` is {found}, which {devices} devices cannot share evenly; choose a number that divides it"
+    )]
+    Share { name: &'static str, found: usize, devices: usize },
     #[error("tensor `{name}` has dtype {found}; weights may be f32, f16 or bf16")]
     WeightDType { name: String, found: DType },
     #[error(

@@ -6,8 +6,9 @@ use serde::{Deserialize, Serialize};
 use tilewright_kernels::tile::Float;
 use tilewright_layout::DType;
 
-use super::id::BufferId;
+use super::id::{BufferId, DeviceId};
 use super::quantised::Quantised;
+use super::region::Span;
 
 /// A named row-major array.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -33,6 +34,10 @@ pub struct Buffer {
     /// Byte offset in the shared activation arena; activations only. Two buffers whose bytes overlap there alias.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arena: Option<u64>,
+    /// The device whose memory holds it; `None`: each device has its own, all alike. What tasks write has a device where the
+    /// program has several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<DeviceId>,
 }
 
 /// What a buffer is for.
@@ -94,6 +99,13 @@ impl fmt::Display for BufferKind {
 pub enum Source {
     /// The checkpoint's tensor of that name.
     Tensor(String),
+    /// The part of a checkpoint's tensor that a device has: an interval for each dimension, outermost first.
+    Part {
+        /// The tensor's name.
+        tensor: String,
+        /// The intervals; their lengths are the buffer's extents.
+        index: Vec<Span>,
+    },
     /// Random values, the same for the same name: a program that runs without a checkpoint.
     Random(String),
     /// These values, row-major: a derived table such as the rotary frequencies.

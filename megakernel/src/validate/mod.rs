@@ -71,6 +71,15 @@
 //! | [`PinRange`](Kind::PinRange) | a pin names an SM of the target |
 //! | [`PinBroken`](Kind::PinBroken) | a pinned task is queued where it is pinned |
 //!
+//! | Devices (`devices`, `regions`, `placement`) | |
+//! |---|---|
+//! | [`DeviceCount`](Kind::DeviceCount) | a program runs on 1 to `MAX_DEVICES` devices |
+//! | [`NoDevice`](Kind::NoDevice) | the device of a buffer or task exists |
+//! | [`DeviceNeeded`](Kind::DeviceNeeded) | of several devices one holds what tasks write |
+//! | [`ArenaDevices`](Kind::ArenaDevices) | several devices share no arena |
+//! | [`OtherDevice`](Kind::OtherDevice) | a task reaches its own device's buffers, and those that its op sends to |
+//! | [`QueueDevice`](Kind::QueueDevice) | a task is queued on an SM of its device |
+//!
 //! | Order (`order`) | |
 //! |---|---|
 //! | [`Deadlock`](Kind::Deadlock) | every task runs: waits and queue order together have no circle |
@@ -94,6 +103,7 @@
 mod checked;
 mod conflict;
 mod cycle;
+mod devices;
 mod kind;
 mod memory;
 mod order;
@@ -130,6 +140,7 @@ use order::{Execution, Graph, Order};
 pub fn validate(program: &Program) -> Report {
     let mut report = Report { stats: stats(program), ..Report::default() };
     let sound = tables::check(program, &mut report);
+    devices::check(program, &mut report);
     sync::check(program, &mut report);
     regions::check(program, sound, &mut report);
     let queued = placement::check(program, &mut report);

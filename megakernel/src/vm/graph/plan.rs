@@ -8,7 +8,7 @@ use super::level::levels;
 use super::planner::GraphPlanner;
 use crate::program::{BufferId, Program};
 use crate::validate::Checked;
-use crate::vm::device::{RotationTable, Unsupported};
+use crate::vm::device::{RotationTable, Unsupported, one_device};
 
 /// A program as launches: what a machine loads.
 ///
@@ -55,6 +55,7 @@ impl GraphPlan {
     /// Ops, types and shapes that no launch computes; tasks that no order of launches serves.
     pub fn new(program: &Checked, arch: Arch, multiprocessors: u32) -> Result<GraphPlan, Unsupported> {
         let program: &Program = program;
+        one_device(program)?;
         let levels = levels(program)?;
         let mut planner = GraphPlanner::new(program, arch, multiprocessors)?;
         for level in &levels {
