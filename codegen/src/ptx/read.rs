@@ -64,29 +64,39 @@ impl Read {
                 lasts
             }
             Op::For { start, end, body, .. } => {
-                let lasts = self.block(body, false);
+                let lasts = self.repeated(body);
                 if lasts {
                     self.operand(*start);
                     self.operand(*end);
-                    self.block(body, true);
                 }
                 lasts
             }
-            Op::Loop { body } => {
-                let lasts = self.block(body, false);
-                if lasts {
-                    self.block(body, true);
-                }
-                lasts
-            }
+            Op::Loop { body } => self.repeated(body),
             Op::Break => breaks,
         }
+    }
+
+    fn repeated(&mut self, body: &Block) -> bool {
+        let lasts = self.block(body, false);
+        if lasts && has_break(body) {
+            self.block(body, true);
+        }
+        lasts
     }
 
     /// Whether an instruction writes registers that are read.
     fn writes(&self, inst: &Inst) -> bool {
         inst.regs().iter().any(|(role, regs)| *role != Role::RegR && self.vars.contains(&regs.var))
     }
+}
+
+/// Whether a block may leave the loop that it stands in.
+fn has_break(block: &Block) -> bool {
+    block.iter().any(|stmt| match &stmt.op {
+        Op::Break => true,
+        Op::If { then, otherwise, .. } => has_break(then) || has_break(otherwise),
+        Op::Inst(_) | Op::For { .. } | Op::Loop { .. } => false,
+    })
 }
 
 /// Whether the assembler removes an instruction whose results nobody reads.
