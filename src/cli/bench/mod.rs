@@ -12,7 +12,9 @@
 //! | `gemv` | matrix times few vectors |
 //! | `attention` | decode over long contexts, prefill |
 //! | `decode` | whole tokens by the megakernel |
+//! | `many` | those of more than 16 rows, by graphs of launches |
 //! | `prefill` | whole prompts by graphs of launches |
+//! | `requests` | many requests, batched continuously |
 //! | `tune` | `tilewright tune`: the fastest settings of a suite's kernels |
 //!
 //! Rows are those of [`crate::results`]. To add a suite of kernels: a file with a function `fn(&Bench) -> Result<(), Failure>`
@@ -25,8 +27,10 @@ mod finding;
 mod gemm;
 mod gemv;
 mod journal;
+mod many;
 mod peaks;
 mod prefill;
+mod requests;
 mod telemetry;
 mod timing;
 mod tune;
@@ -62,13 +66,15 @@ enum Suite {
     Decode,
     /// Whole prompts by graphs of launches
     Prefill,
+    /// Random requests, batched continuously; a prompt beside sequences that decode
+    Requests,
     /// Matrix products: bf16, e4m3, s8
     Gemm,
     /// Matrix times few vectors, bf16
     Gemv,
     /// Attention: one token over long contexts, and whole sequences
     Attention,
-    /// All of these but prompts; decode on known models with random weights
+    /// All of these but prompts and requests; decode on known models with random weights
     All,
 }
 
@@ -114,6 +120,8 @@ pub struct BenchArgs {
     decode: decode::DecodeArgs,
     #[command(flatten)]
     prefill: prefill::PrefillArgs,
+    #[command(flatten)]
+    batching: requests::RequestsArgs,
 }
 
 /// Replays that are kept in memory.
@@ -232,6 +240,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
             Suite::Decode if args.suite == Suite::All => decode::run_all(args.device, &args.decode, &journal),
             Suite::Decode => decode::run(&args.subject, args.device, &args.decode, &journal),
             Suite::Prefill => prefill::run(&args.subject, args.device, &args.prefill, &journal),
+            Suite::Requests => requests::run(&args.subject, args.device, &args.batching, &journal),
             Suite::Gemm => args.kernels(&journal).and_then(|bench| gemm::run(&bench)),
             Suite::Gemv => args.kernels(&journal).and_then(|bench| gemv::run(&bench)),
             Suite::Attention => args.kernels(&journal).and_then(|bench| attention::run(&bench)),

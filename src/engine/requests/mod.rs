@@ -8,18 +8,20 @@
 //! | `cache` | pages: holders, prefixes that are found by their tokens |
 //! | `proposer` | tokens that may come next, from what the text repeats |
 //! | `choice` | tokens chosen by the host: penalties, log probabilities |
+//! | `pace` | how many rows a step may have so that it ends in time |
 //! | `giving` | what the rows of a step gave |
 //! | `batcher` | scheduler and machine together, a step at a time |
 //! | `many` | generation of more sequences than a device's step has rows |
 //! | `server` | the same behind a thread |
 //!
-//! `scheduler`, `sequence`, `cache`, `proposer` and `choice` are pure: what they are told decides what they say.
+//! `scheduler`, `sequence`, `cache`, `pace`, `proposer` and `choice` are pure: what they are told decides what they say.
 
 mod batcher;
 mod cache;
 mod choice;
 mod giving;
 mod many;
+mod pace;
 mod proposer;
 mod scheduler;
 mod sequence;
@@ -28,6 +30,7 @@ mod submission;
 #[cfg(test)]
 mod trials;
 
+pub(crate) use batcher::batcher_of;
 pub use batcher::{BatchOptions, Batcher};
 pub use server::{Server, ServerEvent, Stream};
 pub use submission::{Event, Logprobs, Penalties, Statistics, Submission, Ticket, Token};
