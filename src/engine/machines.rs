@@ -3,15 +3,18 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 
 use tilewright_codegen::target::Target;
 use tilewright_kernels::sample::Request as Draw;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower};
 use tilewright_megakernel::program::Program;
-use tilewright_megakernel::schedule::{ScheduleError, schedule};
+use tilewright_megakernel::schedule::{ScheduleError, TYPICAL_CONTEXT, schedule};
 use tilewright_megakernel::validate::{Checked, Placed};
-use tilewright_megakernel::vm::device::{AbortHandle, DeviceKv, DeviceMachine, LoadError, MAX_ENDS, Unsupported};
+use tilewright_megakernel::vm::device::{
+    AbortHandle, Accepted, DeviceKv, DeviceMachine, DeviceOptions, LoadError, MAX_ENDS, Plan, Text, Unsupported,
+};
 use tilewright_megakernel::vm::graph::GraphMachine;
 use tilewright_megakernel::vm::reference::{KvState, Machine, StepCells};
 use tilewright_megakernel::weights::Weights;
@@ -38,16 +41,35 @@ pub(super) trait Machines: Send {
     /// Most steps that feed tokens back by themselves; 0 where machines do not.
     fn most_steps(&self) -> usize;
 
+    /// Whether launches propose tokens of a sequence by themselves.
+    fn proposes(&self) -> bool {
+        false
+    }
+
+    /// Goes on with a sequence on the machine of that width, several of its tokens in a step; gives how many steps `each` was told of.
+    fn propose(&mut self, width: usize, text: &Text, steps: usize, each: EachAccepted) -> Result<usize, EngineError> {
+        let _ = (width, text, steps, each);
+        Ok(0)
+    }
+
+    /// Begins to compile what a machine of so many rows needs, where that is not done yet.
+    fn ahead(&mut self, rows: usize) {
+        let _ = rows;
+    }
+
     /// Runs steps that feed tokens back; gives how many `each` was told of.
     fn run(&mut self, width: usize, cells: &StepCells, run: Run, each: EachStep) -> Result<usize, EngineError>;
 }
 
 /// Who gets a row and its logits.
 pub(super) type EachRow<'e> = &'e mut dyn FnMut(usize, &[f32]);
+/// Who gets what steps with proposals gave.
+pub(super) type EachAccepted<'e> = &'e mut dyn FnMut(&Accepted) -> ControlFlow<()>;
 /// Who gets the tokens of all rows, step by step.
 pub(super) type EachStep<'e> = &'e mut dyn FnMut(&[u32]) -> ControlFlow<()>;
 
 /// The numbers of rows that programs are made with.
+#[derive(Clone)]
 pub(super) struct Widths {
     /// Each of them, in any order; a device has one for as many rows as it can hold besides.
     rows: Vec<usize>,
@@ -56,22 +78,25 @@ pub(super) struct Widths {
     sampling: usize,
     /// Most rows of a prompt's chunk on a device, where those are more than a step that decodes has.
     chunk: Option<usize>,
+    /// Whether programs of several rows propose tokens of a sequence.
+    proposals: bool,
 }
 
 impl Widths {
     /// Chunks of prompts, and a row for each of so many sequences.
     pub fn of_session(place: &Place, sequences: usize) -> Widths {
-        let chunks = match place {
-            Place::Host { .. } => &CHUNKS[..],
-            Place::Gpu(_) => &[1],
+        // On a device kernels are made for a few widths, and rows that a step has more are idle.
+        let (chunks, sequences) = match place {
+            Place::Host { .. } => (&CHUNKS[..], sequences),
+            Place::Gpu(_) => (&[1][..], sequences.next_power_of_two()),
         };
-        Widths { rows: [chunks, &[sequences]].concat(), sampling: sequences, chunk: None }
+        Widths { rows: [chunks, &[sequences]].concat(), sampling: sequences, chunk: None, proposals: false }
     }
 
     /// The powers of 2 up to so many rows; that number alone where every step has the same.
     pub fn of_batch(rows: usize, deterministic: bool) -> Widths {
         let powers = (0..usize::BITS).map(|power| 1 << power).take_while(|&width| width < rows && !deterministic);
-        Widths { rows: powers.chain([rows]).collect(), sampling: rows, chunk: None }
+        Widths { rows: powers.chain([rows]).collect(), sampling: rows, chunk: None, proposals: true }
     }
 
     /// The same with chunks of prompts of so many rows.
@@ -112,11 +137,13 @@ pub(super) fn machines(
             kv: None,
             most: MOST_ROWS,
             abort,
+            under_way: Vec::new(),
         }),
     }
 }
 
 /// What programs of a session are made of.
+#[derive(Clone)]
 struct Lowering {
     checkpoint: Arc<Checkpoint>,
     options: LowerOptions,
@@ -125,7 +152,14 @@ struct Lowering {
 
 impl Lowering {
     fn placed(&self, rows: usize, target: Target) -> Result<Placed, EngineError> {
-        Ok(schedule(self.program(rows, target)?, self.options.context)?)
+        Ok(schedule(self.program(rows, target)?, TYPICAL_CONTEXT)?)
+    }
+
+    /// The placed program of so many rows for a GPU, and how its kernel is cut.
+    fn on(&self, gpu: &Gpu, width: usize) -> Result<(Placed, DeviceOptions), EngineError> {
+        let placed = self.placed(width, gpu.target.clone())?;
+        let options = gpu.options(&self.checkpoint, width, self.options.context)?;
+        Ok((placed, DeviceOptions { propose: self.widths.proposals && width > 1, ..options }))
     }
 
     fn program(&self, rows: usize, target: Target) -> Result<Program, EngineError> {
@@ -209,6 +243,15 @@ struct OnDevice {
     /// Most rows whose activations fit a block's shared memory, as far as is known.
     most: usize,
     abort: AbortHandle,
+    /// Threads that compile what is needed later.
+    under_way: Vec<JoinHandle<()>>,
+}
+
+impl Drop for OnDevice {
+    /// A driver is not left while it compiles.
+    fn drop(&mut self) {
+        self.under_way.drain(..).for_each(|thread| drop(thread.join()));
+    }
 }
 
 /// Least rows of a graph of launches: fewer cost as much.
@@ -227,8 +270,7 @@ impl OnDevice {
 
     fn make(&mut self, width: usize) -> Result<(), EngineError> {
         let gpu = self.gpu();
-        let placed = self.lowering.placed(width, gpu.target.clone())?;
-        let options = gpu.options(&self.lowering.checkpoint, width, self.lowering.options.context)?;
+        let (placed, options) = self.lowering.on(gpu, width)?;
         let mut progress = |done, total| gpu.progress(done, total);
         let mut machine = gpu.weights().machine(placed, self.kv.as_ref(), options, &mut progress)?;
         machine.listen_to(&self.abort);
@@ -312,6 +354,38 @@ impl Machines for OnDevice {
 
     fn most_steps(&self) -> usize {
         self.gpu().launch_steps
+    }
+
+    fn proposes(&self) -> bool {
+        self.lowering.widths.proposals
+    }
+
+    fn propose(&mut self, width: usize, text: &Text, steps: usize, each: EachAccepted) -> Result<usize, EngineError> {
+        self.settle(width)?;
+        let Some(machine) = self.machines.get_mut(&width) else { unreachable!("`width` made it") };
+        let request = text.request.or(self.lowering.options.sampling.then(Draw::default));
+        Ok(machine.propose(&Text { request, ..*text }, steps, each)?)
+    }
+
+    fn ahead(&mut self, rows: usize) {
+        let width = self.lowering.widths.least(self.most, rows.min(self.most));
+        if self.machines.contains_key(&width) || self.gpu().is_simulated() {
+            return;
+        }
+        let (lowering, place) = (self.lowering.clone(), Arc::clone(&self.place));
+        // What goes wrong goes wrong again where the machine is made, and is told there.
+        let compile = move || {
+            let (Place::Gpu(gpu), mut width) = (&*place, width) else { return };
+            while let Ok((placed, options)) = lowering.on(gpu, width) {
+                match Plan::new(&placed, options) {
+                    Ok(plan) => return drop(gpu.kernels.of(&plan)),
+                    // As `width` finds out which rows have room.
+                    Err(Unsupported::Shared { .. }) if width > 1 => width /= 2,
+                    Err(_) => return,
+                }
+            }
+        };
+        self.under_way.push(std::thread::spawn(compile));
     }
 
     fn run(&mut self, width: usize, cells: &StepCells, run: Run, each: EachStep) -> Result<usize, EngineError> {

@@ -34,6 +34,7 @@ use tilewright_kernels::quant::QuantMatrix;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::MAX_ROWS;
 use tilewright_megakernel::model::ModelSpec;
+pub use tilewright_megakernel::vm::device::Compiled;
 use tilewright_megakernel::weights::WeightTensor;
 
 use crate::checkpoint::{Checkpoint, Tokenizer};
@@ -47,6 +48,7 @@ pub use requests::{
     BatchOptions, Batcher, Event, Logprobs, Penalties, Server, ServerEvent, Statistics, Stream, Submission, Ticket,
     Token,
 };
+pub(crate) use requests::{MOST_PROPOSED, Gain, Proposer};
 pub use session::{Row, Run, Session};
 pub use stop::{EmptyStop, StopTexts};
 pub(crate) use text::Text;
@@ -151,6 +153,14 @@ impl Engine {
 
     fn place(&self) -> &Arc<Place> {
         &self.place
+    }
+
+    /// Kernels that were compiled for steps that decode, and how long that took the driver; none on the host.
+    pub fn compiled(&self) -> Compiled {
+        match &*self.place {
+            Place::Gpu(gpu) => gpu.kernels.compiled(),
+            Place::Host { .. } => Compiled::default(),
+        }
     }
 
     /// The model's architecture.

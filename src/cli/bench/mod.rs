@@ -13,6 +13,7 @@
 //! | `attention` | decode over long contexts, prefill |
 //! | `decode` | whole tokens by the megakernel |
 //! | `prefill` | whole prompts by graphs of launches |
+//! | `speculate` | texts that repeat themselves, by steps of several tokens |
 //! | `tune` | `tilewright tune`: the fastest settings of a suite's kernels |
 //!
 //! Rows are those of [`crate::results`]. To add a suite of kernels: a file with a function `fn(&Bench) -> Result<(), Failure>`
@@ -27,6 +28,7 @@ mod gemv;
 mod journal;
 mod peaks;
 mod prefill;
+mod speculate;
 mod telemetry;
 mod timing;
 mod tune;
@@ -62,13 +64,15 @@ enum Suite {
     Decode,
     /// Whole prompts by graphs of launches
     Prefill,
+    /// Texts whose tokens are proposed
+    Speculate,
     /// Matrix products: bf16, e4m3, s8
     Gemm,
     /// Matrix times few vectors, bf16
     Gemv,
     /// Attention: one token over long contexts, and whole sequences
     Attention,
-    /// All of these but prompts; decode on known models with random weights
+    /// All of these but prompts and proposals; decode on known models with random weights
     All,
 }
 
@@ -232,6 +236,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
             Suite::Decode if args.suite == Suite::All => decode::run_all(args.device, &args.decode, &journal),
             Suite::Decode => decode::run(&args.subject, args.device, &args.decode, &journal),
             Suite::Prefill => prefill::run(&args.subject, args.device, &args.prefill, &journal),
+            Suite::Speculate => speculate::run(&args.subject, args.device, &journal),
             Suite::Gemm => args.kernels(&journal).and_then(|bench| gemm::run(&bench)),
             Suite::Gemv => args.kernels(&journal).and_then(|bench| gemv::run(&bench)),
             Suite::Attention => args.kernels(&journal).and_then(|bench| attention::run(&bench)),

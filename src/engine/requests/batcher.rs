@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use tilewright_kernels::sample::Request as Draw;
 use tilewright_megakernel::lower::LowerOptions;
 use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::vm::device::{MAX_ENDS, Text};
 
 use super::super::Engine;
 use super::super::cells::OwnedCells;
@@ -17,6 +18,7 @@ use super::super::generate::{Answer, Completion, Finish, check_prompt};
 use super::super::machines::{MOST_ROWS, Machines, Widths, machines};
 use super::super::session::{Run, lowering_options};
 use super::giving::Giving;
+use super::proposer::MOST_PROPOSED;
 use super::scheduler::{Limits, Scheduler, Step};
 use super::sequence::Ask;
 use super::submission::{Event, Statistics, Submission, Ticket};
@@ -49,6 +51,8 @@ pub struct BatchOptions {
     pub sampling: bool,
 }
 
+/// Rows of a step that proposes: the last token, and what may follow it.
+const PROPOSED_ROWS: usize = MOST_PROPOSED + 1;
 /// Most steps of a launch that need no host between them: what a deadline of another request may wait for.
 const LAUNCH_STEPS: usize = 64;
 
@@ -138,6 +142,8 @@ impl Engine {
             pages,
             page_tokens: lowering.page_tokens,
             sharing: options.sharing,
+            proposals: machines.proposes() && rows > 1,
+            fixed_width: options.deterministic,
             ends: self.ends().to_vec(),
         };
         let shape = Shape {
@@ -200,6 +206,9 @@ impl Batcher {
             by_host,
             speculate: submission.speculate,
         };
+        if ask.speculate && self.scheduler.limits().proposals {
+            self.machines.ahead(PROPOSED_ROWS);
+        }
         self.scheduler.submit(ticket, ask);
         self.submissions.insert(ticket, submission);
         Ok(ticket)
@@ -257,6 +266,9 @@ impl Batcher {
     }
 
     fn run(&mut self, step: &Step, each: &mut dyn FnMut(Ticket, Event) -> bool) -> Result<(), EngineError> {
+        if step.proposes > 0 {
+            return self.propose(step, each);
+        }
         let rows: usize = step.pieces.iter().map(|piece| piece.tokens.len()).sum();
         let width = self.machines.width(rows)?;
         let mut cells = OwnedCells::new(width, self.shape.per_row);
@@ -288,6 +300,39 @@ impl Batcher {
         }
         giving.finish();
         (0..steps).for_each(|_| self.scheduler.stepped(rows));
+        Ok(())
+    }
+
+    /// Goes on with one sequence, several of its tokens in a step.
+    fn propose(&mut self, step: &Step, each: &mut dyn FnMut(Ticket, Event) -> bool) -> Result<(), EngineError> {
+        let width = self.machines.width(PROPOSED_ROWS.min(self.scheduler.limits().rows))?;
+        let draws = if self.shape.sampling { self.draws(step) } else { Vec::new() };
+        let sequence = self.scheduler.sequence(step.pieces[0].ticket);
+        let (tokens, pages) = sequence.map(|s| (s.tokens.clone(), s.pages.clone())).unwrap_or_default();
+        let ends = self.scheduler.limits().ends.clone();
+        let deadline = self.scheduler.next_deadline();
+        let text = Text {
+            tokens: &tokens,
+            pages: &pages[..pages.len().min(self.shape.per_row)],
+            request: draws.first().copied(),
+            ends: &ends[..ends.len().min(MAX_ENDS)],
+            left: step.proposes,
+            proposed: MOST_PROPOSED,
+            script: None,
+        };
+        let mut giving = Giving::new(step, &mut self.scheduler, &mut self.submissions, each);
+        let mut rows = 0;
+        let steps = self.machines.propose(width, &text, step.steps, &mut |accepted| {
+            rows += 1 + accepted.proposed;
+            let goes_on = giving.accepted(accepted);
+            let over = deadline.is_some_and(|deadline| deadline <= (self.clock)());
+            match goes_on && !over && !self.attention.load(Ordering::Acquire) {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        })?;
+        giving.finish();
+        self.scheduler.launched(steps, rows);
         Ok(())
     }
 

@@ -7,19 +7,21 @@
 //! | `sequence` | a request while it is there |
 //! | `cache` | pages: holders, prefixes that are found by their tokens |
 //! | `proposer` | tokens that may come next, from what the text repeats |
+//! | `gain` | whether steps of several of a sequence's tokens pay |
 //! | `choice` | tokens chosen by the host: penalties, log probabilities |
 //! | `giving` | what the rows of a step gave |
 //! | `batcher` | scheduler and machine together, a step at a time |
 //! | `many` | generation of more sequences than a device's step has rows |
 //! | `server` | the same behind a thread |
 //!
-//! `scheduler`, `sequence`, `cache`, `proposer` and `choice` are pure: what they are told decides what they say.
+//! `scheduler`, `sequence`, `cache`, `proposer`, `gain` and `choice` are pure: what they are told decides what they say.
 
 mod batcher;
 mod cache;
 mod choice;
 mod giving;
 mod many;
+mod gain;
 mod proposer;
 mod scheduler;
 mod sequence;
@@ -29,5 +31,7 @@ mod submission;
 mod trials;
 
 pub use batcher::{BatchOptions, Batcher};
+pub(crate) use gain::Gain;
+pub(crate) use proposer::{MOST_PROPOSED, Proposer};
 pub use server::{Server, ServerEvent, Stream};
 pub use submission::{Event, Logprobs, Penalties, Statistics, Submission, Ticket, Token};
