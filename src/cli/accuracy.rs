@@ -20,7 +20,7 @@ use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LOGITS, LowerOptions, MAX_ROWS, lower};
 use tilewright_megakernel::model::ModelSpec;
-use tilewright_megakernel::schedule::schedule;
+use tilewright_megakernel::schedule::{TYPICAL_CONTEXT, schedule};
 use tilewright_megakernel::validate::Placed;
 use tilewright_megakernel::vm::device::{DeviceWeights, LoadError};
 use tilewright_megakernel::vm::reference::{KvState, Machine};
@@ -132,7 +132,7 @@ pub fn run(args: &AccuracyArgs) -> Result<ExitCode, Failure> {
         let on_gpu = on_gpu.splits_for_gpu(&spec, target.sms);
         let dtype_of = |name: &str| weights.tensor(name).map_or(DType::BF16, |tensor| tensor.dtype());
         let placed = |target: Target, options: &LowerOptions| -> Result<Placed, Failure> {
-            Ok(schedule(lower(&spec, &dtype_of, target, options)?.stored_as(&*weights), options.context)?)
+            Ok(schedule(lower(&spec, &dtype_of, target, options)?.stored_as(&*weights), TYPICAL_CONTEXT)?)
         };
         let mut machine = match resident.machine(placed(target.clone(), &on_gpu)?, None, options, &mut |_, _| ()) {
             Err(LoadError::Unsupported(why)) => {

@@ -7,7 +7,7 @@ use clap::Args;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, lower};
 use tilewright_megakernel::model::ModelSpec;
-use tilewright_megakernel::schedule::schedule;
+use tilewright_megakernel::schedule::{TYPICAL_CONTEXT, schedule};
 use tilewright_megakernel::validate::Placed;
 use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions, DeviceWeights};
 use tilewright_megakernel::vm::reference::StepCells;
@@ -150,7 +150,7 @@ impl SubjectArgs {
             LowerOptions { rows, kv: DType::BF16, activation: DType::BF16, ..LowerOptions::for_context(context) };
         let lowering = lowering.splits_for_gpu(&spec, target.sms);
         let dtype_of = |name: &str| weights.tensor(name).map_or(DType::BF16, |tensor| tensor.dtype());
-        let placed = schedule(lower(&spec, &dtype_of, target, &lowering)?.stored_as(&*weights), context)?;
+        let placed = schedule(lower(&spec, &dtype_of, target, &lowering)?.stored_as(&*weights), TYPICAL_CONTEXT)?;
         let bar = LoadBar::new();
         let mut resident = DeviceWeights::new(device, Arc::clone(&weights));
         let machine = resident.machine(placed, None, options, &mut |done, total| bar.show(done, total))?;

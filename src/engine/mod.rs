@@ -35,6 +35,7 @@ use tilewright_kernels::quant::QuantMatrix;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::MAX_ROWS;
 use tilewright_megakernel::model::ModelSpec;
+pub use tilewright_megakernel::vm::device::Compiled;
 use tilewright_megakernel::weights::WeightTensor;
 
 use crate::checkpoint::{Checkpoint, Tokenizer};
@@ -50,6 +51,7 @@ pub use requests::{
     BatchOptions, Batcher, Event, Logprobs, Penalties, Server, ServerEvent, Statistics, Stream, Submission, Ticket,
     Token,
 };
+pub(crate) use requests::{Gain, MOST_PROPOSED, Proposer};
 pub use session::{Row, Run, Session};
 pub use stop::{EmptyStop, StopTexts};
 pub(crate) use text::Text;
@@ -160,6 +162,14 @@ impl Engine {
 
     fn model(&self) -> &Model {
         &self.model
+    }
+
+    /// Kernels that were compiled for steps that decode, and how long that took the driver; none on the host.
+    pub fn compiled(&self) -> Compiled {
+        match &*self.place {
+            Place::Gpu(gpu) => gpu.kernels.compiled(),
+            Place::Host { .. } => Compiled::default(),
+        }
     }
 
     /// The model's architecture.

@@ -46,7 +46,7 @@ mod token_row;
 pub use config::{KConfig, KvBufferConfig, VConfig};
 pub use cp_async::{CpAsync, CpAsyncBuffer};
 pub use place::{Pages, Place};
-pub use pool::{Cells, PagedPool};
+pub use pool::{Cells, PageTable, PagedPool};
 pub use shared::{Form, Fragments, MmaTile, Share, TileForm, VECTOR};
 pub use staged::{Staged, StagedBuffer};
 pub use stream::{Span, stream};

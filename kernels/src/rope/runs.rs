@@ -4,7 +4,7 @@ use tilewright_codegen::build::{Val, block, record};
 use tilewright_codegen::ir::{Arch, Kernel};
 
 use super::{HeadNorm, Rope, Rotation, rope};
-use crate::kv::{Cells, PagedPool};
+use crate::kv::{Cells, PageTable, PagedPool};
 use crate::tile::{Array, Float};
 use crate::warps::ConsumerWarps;
 
@@ -76,8 +76,7 @@ pub fn rope_runs(arch: Arch, shape: &HeadRuns) -> Kernel {
                 page_tokens: shape.page_tokens,
                 dim: shape.dim,
                 position: Cells::Global(position),
-                table: Cells::Global(table),
-                table_width,
+                table: PageTable { cells: Cells::Global(table), width: table_width, near: None },
                 split_pages: 1,
             };
             let heads = Rope {

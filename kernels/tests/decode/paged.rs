@@ -3,7 +3,7 @@
 use half::bf16;
 use tilewright_codegen::build::{Builder, Global, Ptr};
 use tilewright_codegen::trial::Draw;
-use tilewright_kernels::kv::{Cells, PagedPool, swizzled};
+use tilewright_kernels::kv::{Cells, PageTable, PagedPool, swizzled};
 use tilewright_kernels::naive::{self, PoolShape};
 use tilewright_kernels::tile::Array;
 
@@ -44,8 +44,7 @@ impl Paged {
             page_tokens: self.shape.page_tokens as u32,
             dim: self.shape.head_dim as u32,
             position: Cells::Global(position),
-            table: Cells::Global(table),
-            table_width: k.lit(self.width),
+            table: PageTable { cells: Cells::Global(table), width: k.lit(self.width), near: None },
             split_pages: 1,
         }
     }

@@ -53,7 +53,7 @@ impl LowerOptions {
 
     /// The same with as many splits as pay on a GPU of `sms` SMs, where no number is asked for: enough to cover them, and 16
     /// at most, whose merge loads all results at once (seen on an H100 with the shape of Llama-3.2-1B, at positions from 1 to
-    /// 4000: 16 cost what 8 do at short contexts, and less at long ones).
+    /// 4000: 16 cost what 8 do at short contexts, and less at long ones). The context makes no difference.
     ///
     /// ```
     /// use tilewright_megakernel::{lower::LowerOptions, model::ModelSpec};
@@ -63,8 +63,7 @@ impl LowerOptions {
     /// ```
     pub fn splits_for_gpu(self, spec: &ModelSpec, sms: usize) -> LowerOptions {
         let cover = sms / spec.kv_heads.saturating_mul(self.rows).max(1);
-        let most = self.pages_per_sequence().clamp(1, GPU_SPLITS);
-        LowerOptions { splits: self.splits.or(Some(cover.clamp(1, most))), ..self }
+        LowerOptions { splits: self.splits.or(Some(cover.clamp(1, GPU_SPLITS))), ..self }
     }
 
     /// Entries of a row of the page table.

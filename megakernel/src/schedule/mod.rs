@@ -36,6 +36,10 @@ pub enum ScheduleError {
     NoSms { target: String },
 }
 
+/// Tokens of a sequence that programs are placed for where it may have any length: a placement is part of the code, since the
+/// longest queue's table is taken from the ring, and lengths are not.
+pub const TYPICAL_CONTEXT: usize = 1024;
+
 /// Places a program, for sequences of about `context` tokens. Tasks pinned by hand stay where they are pinned.
 ///
 /// # Errors

@@ -5,7 +5,7 @@
 
 use tilewright_codegen::build::{Ptr, Shared, Val};
 
-use crate::kv::{Cells, PagedPool};
+use crate::kv::{Cells, PageTable, PagedPool};
 
 /// A stage of the ring that holds the keys of some tokens of a kv head, bf16 `[tokens, dim]`, and behind them their values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -130,21 +130,24 @@ impl<'k> Streamed<'k> {
 /// Of each row of a step, how many of its first tokens no row of the step writes, rounded down to whole blocks of 16.
 ///
 /// Rows may be tokens of one sequence, and sequences may share their first pages: a row's page is written by another row
-/// where both have it at the same place of their tables, whose rows have `table_width` entries.
+/// where both have it at the same place of their tables. A row's prefix ends `rows - 1` tokens before its own in any case: where
+/// rows are consecutive tokens of a sequence it does not depend on which of them are in the step, and with it what attention
+/// computes does not.
 pub fn immutable_prefix<'k>(
-    [position, table]: [Cells<'k>; 2],
-    [table_width, page_tokens]: [u32; 2],
+    position: Cells<'k>,
+    table: PageTable<'k>,
+    page_tokens: u32,
     row: Val<'k, u32>,
     rows: u32,
 ) -> Val<'k, i32> {
     let k = row.builder();
-    let immutable_prefix = k.var(position.load(row).max(0).cast::<u32>());
+    let immutable_prefix = k.var((position.load(row) - (rows as i32 - 1)).max(0).cast::<u32>());
     if rows > 1 {
         k.for_(0u32, rows, |other| {
             let position = position.load(other);
             k.when(position.ge(0), || {
                 let position = position.cast::<u32>();
-                let page = |row: Val<'k, u32>| table.load(row * table_width + position / page_tokens);
+                let page = |row: Val<'k, u32>| table.page(row, position / page_tokens);
                 let writes = page(row).eq(page(other));
                 immutable_prefix.set(writes.select(immutable_prefix.get().min(position), immutable_prefix.get()));
             });

@@ -9,7 +9,7 @@ use tilewright_kernels::tile::Float;
 
 use super::image::{Rows, Stream};
 use super::place::ALIGN;
-use super::plan::RotationTable;
+use super::plan::{Lengths, RotationTable};
 use super::planner::Planner;
 use super::record::TaskRecord;
 use super::storage::{KvPools, RotationRows, Storage};
@@ -176,15 +176,18 @@ impl Planner<'_> {
     ///
     /// # Errors
     /// If there is none that a device has.
-    pub fn pools(&self, pool: BufferId, at: &Place) -> Result<KvPools, Unsupported> {
+    pub fn pools(&mut self, pool: BufferId, at: &Place) -> Result<KvPools, Unsupported> {
+        let lengths = Lengths { pages: self.extent(pool, 2)?, table_width: self.extent(at.page_table, 0)? };
+        let known = *self.lengths.get_or_insert(lengths);
+        if known != lengths {
+            return Err(Unsupported::Lengths { pool, found: lengths, known });
+        }
         Ok(KvPools {
             float: self.float("the pool", pool)?,
-            pages: self.extent(pool, 2)?,
             page_tokens: self.extent(pool, 1)?,
             dim: self.extent(pool, 0)?,
             position: self.places.operand(at.position)?,
             table: self.places.operand(at.page_table)?,
-            table_width: self.extent(at.page_table, 0)?,
             split_pages: self.options.split_tokens.div_ceil(self.extent(pool, 1)?.max(1)),
         })
     }

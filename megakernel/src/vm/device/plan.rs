@@ -10,6 +10,10 @@ use super::{BlockRecord, DeviceOptions, Opcode, Places, Stream, Unsupported};
 use crate::program::{BufferId, Program};
 use crate::validate::Placed;
 
+/// Entries of page tables that a block keeps in shared memory, of all rows together: of one and two rows, whose programs have most stages in the
+/// ring, and of more.
+const NEAR: [u32; 2] = [512, 1024];
+
 /// A program as the generated kernel wants it.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -52,8 +56,19 @@ pub struct Plan {
     pub rows: u32,
     /// Positions and page tables that a block keeps in shared memory, if they are the same for all tasks.
     pub cells: Option<CellsPlan>,
+    /// What of the program's lengths a launch is told: the code does not depend on them.
+    pub lengths: Lengths,
     /// The cells that a launch of many steps feeds back, or why it feeds none.
     pub feedback: Result<Feedback, NoFeedback>,
+}
+
+/// Lengths of a program: parameters of its kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lengths {
+    /// Pages of each pool.
+    pub pages: u32,
+    /// Entries of a row of the page table.
+    pub table_width: u32,
 }
 
 /// Positions and page tables, the same for all tasks.
@@ -63,8 +78,6 @@ pub struct CellsPlan {
     pub position: u32,
     /// Where the page tables begin in the state, in units of 16 bytes.
     pub table: u32,
-    /// Entries of a row of the page table.
-    pub table_width: u32,
     /// Rows.
     pub rows: u32,
     /// Tokens of a page.
@@ -72,9 +85,14 @@ pub struct CellsPlan {
 }
 
 impl CellsPlan {
-    /// Numbers of a step: positions, page tables, and how many tokens of each row are settled.
+    /// Entries of a row of the page table that a block keeps, the first ones: those behind are read where they lie.
+    pub fn near(&self) -> u32 {
+        (NEAR[usize::from(self.rows > 2)] / self.rows.max(1)).max(1)
+    }
+
+    /// Numbers of a step: positions, the page tables' first entries, and how many tokens of each row are settled.
     pub fn numbers(&self) -> u32 {
-        self.rows * (self.table_width + 2)
+        self.rows * (self.near() + 2)
     }
 }
 

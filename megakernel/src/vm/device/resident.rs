@@ -11,7 +11,7 @@ use tilewright_layout::DType;
 
 use super::load::Bound;
 use super::place::{ALIGN, bytes};
-use super::{DeviceMachine, DeviceOptions, LaunchError, LoadError, Places, Plan, Stream};
+use super::{DeviceKernels, DeviceMachine, DeviceOptions, LaunchError, LoadError, Places, Plan, Stream};
 use crate::program::{self, BufferKind, Program};
 use crate::validate::Placed;
 use crate::vm::reference::KvError;
@@ -26,6 +26,7 @@ pub struct DeviceWeights {
     device: Device,
     weights: Arc<dyn Weights + Send + Sync>,
     images: Vec<(ImageKey, Buffer<bf16>)>,
+    kernels: DeviceKernels,
 }
 
 /// What is in an image and in which order.
@@ -45,7 +46,12 @@ impl ImageKey {
 impl DeviceWeights {
     /// Weights that come to the device with the first machine.
     pub fn new(device: Device, weights: Arc<dyn Weights + Send + Sync>) -> DeviceWeights {
-        DeviceWeights { device, weights, images: Vec::new() }
+        DeviceWeights { kernels: DeviceKernels::new(&device), device, weights, images: Vec::new() }
+    }
+
+    /// The kernels of its machines: the same until the weights are dropped.
+    pub fn kernels(&self) -> &DeviceKernels {
+        &self.kernels
     }
 
     /// The device.
@@ -77,7 +83,8 @@ impl DeviceWeights {
         let image = self.images.iter().find(|(known, _)| *known == key).map(|(_, image)| image.clone());
         let new = image.is_none();
         let bound = Bound::new(&placed, &*self.weights)?;
-        let machine = DeviceMachine::assemble(placed, plan, &bound, &self.device, image, kv, progress)?;
+        let machine =
+            DeviceMachine::assemble(placed, plan, &bound, &self.kernels, (image, kv), &self.device, progress)?;
         if new {
             self.images.push((key, machine.image().clone()));
         }

@@ -26,9 +26,8 @@ pub(super) fn task_pages<'k>(kit: Kit<'k, '_>, task: TaskView<'k>, field: usize,
 
 fn pages_of<'k>(kit: Kit<'k, '_>, pool: Array<'k>, pools: KvPools) -> PagedPool<'k> {
     let (position, table) = kit.cells.of(pools);
-    let KvPools { pages, page_tokens, dim, table_width, split_pages, .. } = pools;
-    let [pages, table_width] = [pages, table_width].map(|number| kit.k.lit(number));
-    PagedPool { pool, pages, page_tokens, dim, position, table, table_width, split_pages }
+    let KvPools { page_tokens, dim, split_pages, .. } = pools;
+    PagedPool { pool, pages: kit.pages, page_tokens, dim, position, table, split_pages }
 }
 
 /// Tries the opcodes from `first` on.
