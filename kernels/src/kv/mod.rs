@@ -16,6 +16,7 @@
 //! | `shared` | the tile in shared memory: layout, addresses, `ldmatrix` |
 //! | `tiles` | what every buffer has: the register tile, the ends of a [`ring`](crate::ring) |
 //! | `pool` | pools of pages, and the cells of a step: [`PagedPool`] |
+//! | `element` | how a pool stores its numbers: [`PoolType`], [`PoolArray`] |
 //! | `token_row` | how a token's row lies in a pool |
 //! | `place` | where the rows of a sequence lie: strided, or in pages |
 //! | `staged`, `cp_async`, `tma` | the buffers |
@@ -34,6 +35,7 @@
 
 mod config;
 mod cp_async;
+mod element;
 mod place;
 mod pool;
 mod shared;
@@ -45,6 +47,7 @@ mod token_row;
 
 pub use config::{KConfig, KvBufferConfig, VConfig};
 pub use cp_async::{CpAsync, CpAsyncBuffer};
+pub use element::{PoolArray, PoolType};
 pub use place::{Pages, Place};
 pub use pool::{Cells, PagedPool};
 pub use shared::{Form, Fragments, MmaTile, Share, TileForm, VECTOR};

@@ -71,7 +71,7 @@ pub fn rope_runs(arch: Arch, shape: &HeadRuns) -> Kernel {
             let norm = run.norm.map(weight);
             let out = Array::new(k.global::<u8>(&format!("out{number}")), run.out);
             let pages = PagedPool {
-                pool: out,
+                pool: out.into(),
                 pages,
                 page_tokens: shape.page_tokens,
                 dim: shape.dim,

@@ -78,7 +78,17 @@ impl Program {
     ) -> BufferId {
         let id = BufferId::from(self.buffers.len());
         let (name, shape) = (name.into(), shape.to_vec());
-        self.buffers.push(Buffer { id, name, kind, dtype, shape, source: None, quantised: None, arena: None });
+        self.buffers.push(Buffer {
+            id,
+            name,
+            kind,
+            dtype,
+            shape,
+            source: None,
+            quantised: None,
+            scale: None,
+            arena: None,
+        });
         id
     }
 

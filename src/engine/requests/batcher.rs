@@ -15,7 +15,7 @@ use super::super::cells::OwnedCells;
 use super::super::error::EngineError;
 use super::super::generate::{Answer, Completion, Finish, check_prompt};
 use super::super::machines::{MOST_ROWS, Machines, Widths, machines};
-use super::super::session::{Run, lowering_options};
+use super::super::session::Run;
 use super::giving::Giving;
 use super::scheduler::{Limits, Scheduler, Step};
 use super::sequence::Ask;
@@ -124,7 +124,7 @@ impl Engine {
     /// If the model has fewer positions, cannot be lowered, or does not fit the device.
     pub fn batcher(&self, options: &BatchOptions) -> Result<Batcher, EngineError> {
         let rows = options.rows.clamp(1, MOST_ROWS);
-        let base = lowering_options(self.place(), options.context, options.sampling);
+        let base = self.lowering(options.context, options.sampling);
         let pages = options.pages.unwrap_or_else(|| rows.saturating_mul(base.pages_per_sequence()));
         let lowering = LowerOptions { pages: Some(pages), ..base };
         let widths = Widths::of_batch(rows, options.deterministic);

@@ -23,7 +23,7 @@ const CELLS: u32 = 1024;
 pub struct Planner<'p> {
     pub(super) placed: &'p Placed,
     pub(super) options: DeviceOptions,
-    arch: Arch,
+    pub(super) arch: Arch,
     pub(super) tags: Tags,
     pub(super) merges: Merges,
     pub(super) places: Places,

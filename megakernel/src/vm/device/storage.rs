@@ -1,5 +1,6 @@
 //! How operands are stored, where that is constant in the code.
 
+use tilewright_kernels::kv::PoolType;
 use tilewright_kernels::tile::Float;
 
 /// How activations are stored.
@@ -23,8 +24,8 @@ pub struct RotationRows {
 /// The pools of a layer, and the cells that say whose tokens they hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct KvPools {
-    /// Storage.
-    pub float: Float,
+    /// How they store their numbers.
+    pub of: PoolType,
     /// Pages.
     pub pages: u32,
     /// Tokens of a page.

@@ -23,6 +23,8 @@ pub enum Scratch {
     Gated,
     /// Partial sums of a product whose contraction is split, f32.
     Partials,
+    /// The numbers of a matrix of codes, bf16, for the product that comes next.
+    Widened,
 }
 
 /// What an argument points to.
@@ -36,6 +38,12 @@ pub enum LaunchMemory {
     Logits,
     /// Matrices row by row, one below the other: a number of [`GraphPlan::matrices`](super::GraphPlan::matrices).
     Matrix(usize),
+    /// The codes of a quantised matrix, as [`Widen`](tilewright_kernels::quant::Widen) reads them.
+    Codes(BufferId),
+    /// Its scales and zeros.
+    Factors(BufferId),
+    /// The column of every place of its rows.
+    Order(BufferId),
     /// Biases one behind the other: a number of [`GraphPlan::biases`](super::GraphPlan::biases).
     Bias(usize),
     /// A weight as it is.
