@@ -17,6 +17,7 @@
 //! | `tiles` | what every buffer has: the register tile, the ends of a [`ring`](crate::ring) |
 //! | `pool` | pools of pages, and the cells of a step: [`PagedPool`] |
 //! | `element` | how a pool stores its numbers: [`PoolType`], [`PoolArray`] |
+//! | `widen` | pages of codes as pages of bf16, a kernel |
 //! | `token_row` | how a token's row lies in a pool |
 //! | `place` | where the rows of a sequence lie: strided, or in pages |
 //! | `staged`, `cp_async`, `tma` | the buffers |
@@ -44,6 +45,7 @@ mod stream;
 mod tiles;
 mod tma;
 mod token_row;
+mod widen;
 
 pub use config::{KConfig, KvBufferConfig, VConfig};
 pub use cp_async::{CpAsync, CpAsyncBuffer};
@@ -57,6 +59,7 @@ pub use tiles::Tiles;
 pub use tma::{Tma, TmaBuffer};
 pub(crate) use token_row::TokenRow;
 pub use token_row::{is_swizzled, swizzled};
+pub use widen::WidenPages;
 
 pub use crate::ring::Team as KvThreads;
 

@@ -54,13 +54,18 @@ pub fn normed(spec: ModelSpec) -> ModelSpec {
 
 /// A program of so many rows; tasks for one SM are few.
 pub fn program(spec: &ModelSpec, rows: usize, sms: usize) -> Program {
+    program_as(spec, rows, sms, DType::BF16)
+}
+
+/// The same with pools of a type.
+pub fn program_as(spec: &ModelSpec, rows: usize, sms: usize, kv: DType) -> Program {
     let target = Target { sms, ..Target::named("h100").unwrap() };
     let options = LowerOptions {
         rows,
         page_tokens: PAGE,
         pages: Some(POOL),
         splits: Some(1),
-        kv: DType::BF16,
+        kv,
         ..LowerOptions::for_context(PAGE * PAGES)
     };
     lower(spec, &|_| DType::BF16, target, &options).unwrap()

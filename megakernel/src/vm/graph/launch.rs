@@ -23,6 +23,10 @@ pub enum Scratch {
     Gated,
     /// Partial sums of a product whose contraction is split, f32.
     Partials,
+    /// The keys of a layer's pages of codes, bf16, for the attention that comes next.
+    Keys,
+    /// The values.
+    Values,
     /// The numbers of a matrix of codes, bf16, for the product that comes next.
     Widened,
 }

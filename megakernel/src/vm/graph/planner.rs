@@ -107,7 +107,7 @@ impl<'p> GraphPlanner<'p> {
     }
 
     /// A buffer of the program.
-    pub(super) fn buffer(&self, id: BufferId) -> &'p Buffer {
+    pub(crate) fn buffer(&self, id: BufferId) -> &'p Buffer {
         &self.program.buffers[id.index()]
     }
 
