@@ -27,6 +27,11 @@ pub trait Weights {
     fn quantized(&self, _name: &str) -> Option<Arc<QuantMatrix>> {
         None
     }
+
+    /// What codes of keys or values are multiplied by in the pool of that name, `layers.N.k` or `layers.N.v`; `None`: 1.
+    fn cache_scale(&self, _pool: &str) -> Option<f32> {
+        None
+    }
 }
 
 /// A range of bytes and a share in whoever owns them. Cloning copies no bytes.

@@ -27,7 +27,7 @@ pub struct LowerOptions {
     pub splits: Option<usize>,
     /// Dtype of MLP activations; queries, the residual stream, partial sums and logits are always f32.
     pub activation: DType,
-    /// Dtype of the KV pools.
+    /// Dtype of the KV pools: floating-point numbers, or `f8e4m3` codes.
     pub kv: DType,
     /// Whether a row's next token is chosen as its request says (op `sample`), not always the likeliest (op `argmax`).
     pub sampling: bool,
@@ -92,8 +92,10 @@ impl LowerOptions {
             }
         }
         for (name, found) in [("activation", self.activation), ("kv", self.kv)] {
-            if !matches!(found, DType::F32 | DType::F16 | DType::BF16) {
-                return Err(LowerError::OptionDType { name, found });
+            let codes = name == "kv" && found == DType::F8E4M3;
+            if !codes && !matches!(found, DType::F32 | DType::F16 | DType::BF16) {
+                let expected = if name == "kv" { "f32, f16, bf16 or f8e4m3" } else { "f32, f16 or bf16" };
+                return Err(LowerError::OptionDType { name, found, expected });
             }
         }
         Ok(())
@@ -118,8 +120,8 @@ pub const MAX_TASKS: usize = 1 << 20;
 pub enum LowerError {
     #[error("option `{name}` is {found}, it must be from {least} to {most}")]
     Option { name: &'static str, found: usize, least: usize, most: usize },
-    #[error("option `{name}` is {found}, it must be f32, f16 or bf16")]
-    OptionDType { name: &'static str, found: DType },
+    #[error("option `{name}` is {found}, it must be {expected}")]
+    OptionDType { name: &'static str, found: DType, expected: &'static str },
     #[error("target `{target}` has no SM to run on")]
     NoSms { target: String },
     #[error("the model's `{name}` is {found}, it must be {expected}")]

@@ -31,6 +31,9 @@ pub struct Buffer {
     /// How a weight is quantised, where it is; weights only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quantised: Option<Quantised>,
+    /// What the codes of a KV pool of `f8e4m3` are multiplied by; missing: 1. Such pools only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scale: Option<f32>,
     /// Byte offset in the shared activation arena; activations only. Two buffers whose bytes overlap there alias.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arena: Option<u64>,
@@ -124,6 +127,11 @@ impl Buffer {
             (Some(codes), Some(&k)) => (elements as f64 * codes.bits(k as u32) / 8.0).ceil() as u64,
             _ => (elements as u64).saturating_mul(self.dtype.bytes() as u64),
         }
+    }
+
+    /// What its elements are multiplied by to be numbers: 1 but for pools of codes.
+    pub fn factor(&self) -> f32 {
+        self.scale.unwrap_or(1.0)
     }
 
     /// Bytes it takes, or `None` where the product overflows.

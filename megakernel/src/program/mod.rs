@@ -112,6 +112,7 @@ impl Program {
             shape,
             source: None,
             quantised: None,
+            scale: None,
             arena: None,
             device: None,
         });

@@ -56,6 +56,8 @@ kinds! {
     ArenaEnd { offset: u64, bytes: usize, limit: u64 },
     #[error("arena offset {offset}, it must be a multiple of the element's {align} bytes; align it")]
     ArenaAlign { offset: u64, align: usize },
+    #[error("scale {found}, a KV pool of f8e4m3 has a finite one above 0 and no other buffer has one; mend or remove it")]
+    PoolScale { found: f32 },
     #[error("initial value {init}, every counter starts at 0; a head start would release a task before its producers")]
     CounterInit { init: u32 },
 

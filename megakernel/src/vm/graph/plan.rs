@@ -29,6 +29,8 @@ pub struct GraphPlan {
     pub alone: u32,
     /// Weights that lie below each other as one matrix, row by row.
     pub matrices: Vec<Vec<BufferId>>,
+    /// Quantised weights, which a launch of their own makes bf16 before the product that reads them.
+    pub codes: Vec<BufferId>,
     /// Biases of a product's features: of so many each, zeros where a layer has none.
     pub biases: Vec<Vec<(usize, Option<BufferId>)>>,
     /// Weights that are read as they are.
