@@ -2,8 +2,9 @@
 
 use tilewright_codegen::build::Val;
 
+use super::starts::{Starts, side};
 use super::{Operand, Packing, wide};
-use crate::gemv::Unit;
+use crate::gemv::{Side, Unit};
 
 /// Where the A operand lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -22,8 +23,20 @@ pub enum AOperand {
 }
 
 impl AOperand {
-    /// Bytes of shared memory beside the sums: activations that are copied, or factors of codes that meet reloaded ones.
+    /// Bytes of shared memory beside the sums: activations that are copied, factors of codes that meet reloaded ones, products of zeros.
     pub fn operand_bytes(self, unit: Unit, packing: Packing) -> u32 {
+        let all = unit.stages() * unit.stage_tiles();
+        match self {
+            AOperand::Shared => self.starts_at(unit, packing) + Starts::bytes(unit, side(unit, packing, true), all),
+            AOperand::Registers => Starts::bytes(unit, Side::B, all),
+            AOperand::Reloaded { .. } => {
+                self.starts_at(unit, packing) + Starts::bytes(unit, Side::B, unit.stage_tiles())
+            }
+        }
+    }
+
+    /// Where in them the products of zeros lie, behind the others.
+    pub(super) fn starts_at(self, unit: Unit, packing: Packing) -> u32 {
         match self {
             AOperand::Shared => Operand::bytes(unit, packing),
             AOperand::Registers => 0,

@@ -5,7 +5,7 @@ use tilewright_codegen::build::{Ptr, Shared, Val};
 
 use super::packing::{Packing, Quads};
 use crate::gemv::product::Fragment;
-use crate::gemv::{DEPTH, Unit};
+use crate::gemv::{DEPTH, Unit, convert};
 use crate::tile::narrow;
 use crate::warps::ConsumerWarps;
 
@@ -53,9 +53,12 @@ impl<'k> Operand<'k> {
         self.at.at((part * self.rows() + row) * pitch(self.unit))
     }
 
-    /// Stores four elements of a row, from a column that is a multiple of four.
+    /// Stores four elements of a row, from a column that is a multiple of four; as codes want them.
     #[track_caller]
     pub(super) fn store4(self, row: u32, column: Val<'k, u32>, [a, b, c, d]: [Val<'k, f32>; 4]) {
+        let [even, odd] = lift(self.unit);
+        let times = |x: Val<'k, f32>, lift: Option<f32>| lift.map_or(x, |lift| x * lift);
+        let [a, b, c, d] = [times(a, even), times(b, even), times(c, odd), times(d, odd)];
         let place = |part: u32| self.row(part, row).at(column).cast::<u32>();
         let ((ab, rest_ab), (cd, rest_cd)) = (narrow(a, b), narrow(c, d));
         place(0).store_vec([ab, cd]);
@@ -72,6 +75,14 @@ impl<'k> Operand<'k> {
             let start = self.row(0, row).at(self.unit.k()).cast::<u16>();
             team.each(tail, |at| start.at(at).store(0u16));
         }
+    }
+
+    /// Where this lane reads the columns of two steps at a time, for codes as the A operand: lanes 0 to 15 of the first step.
+    pub(super) fn two_steps(self, team: ConsumerWarps<'k>) -> Ptr<'k, Shared, u32> {
+        let (lane, columns) = (team.k.lane(), self.packing.parts() * self.packing.rows());
+        let column = (lane / 4 % 4).min(columns - 1);
+        let column = if columns == 2 { lane / 4 % 2 } else { column };
+        self.at.at(column * pitch(self.unit) + lane / 16 * DEPTH + lane % 4 * 8).cast()
     }
 
     /// Where this lane reads.
@@ -100,6 +111,20 @@ impl<'k> Lane<'k> {
     pub fn tile(&self, tile: Val<'k, u32>) -> Vec<Fragment<'k>> {
         let quads: Vec<[Val<u32>; 4]> = self.quads.iter().map(|from| from.at(tile * (DEPTH / 2)).load_vec()).collect();
         self.packing.fragments(&quads)
+    }
+}
+
+/// This lane's words of a step and the next, from where it reads two of them.
+#[track_caller]
+pub(super) fn of_two_steps<'k>(from: Ptr<'k, Shared, u32>, step: Val<'k, u32>) -> Vec<Fragment<'k>> {
+    vec![Fragment { low: from.at(step * (DEPTH / 2)).load_vec(), high: None }]
+}
+
+/// What the even and the odd pairs of a lane's eight elements are multiplied with for the codes of a unit, if it has codes.
+pub(super) fn lift(unit: Unit) -> [Option<f32>; 2] {
+    match unit.codes() {
+        Some(codes) => convert::lift(codes.code).map(Some),
+        None => [None; 2],
     }
 }
 

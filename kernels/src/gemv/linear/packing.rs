@@ -11,7 +11,7 @@
 //!
 //! Elements of bf16 have no low part.
 
-use tilewright_codegen::build::{Ptr, Shared, Val};
+use tilewright_codegen::build::{Builder, Ptr, Shared, Val};
 
 use crate::gemv::product::Fragment;
 use crate::tile::Float;
@@ -91,6 +91,27 @@ impl Packing {
                 vec![Fragment { low: high_0, high: Some(high_8) }, Fragment { low: low_0, high: Some(low_8) }]
             }
             _ => vec![Fragment { low: quads[0], high: quads.get(1).copied() }],
+        }
+    }
+
+    /// The rows whose sums this lane has of its feature, where codes are the A operand: row, which lane of four has it, sum. The columns
+    /// of a step are the rows' high parts, then their low parts; lanes 0 and 1 of four have them of the first step, the
+    /// others of the second.
+    pub(super) fn rows_of_columns<'k>(
+        self,
+        k: &'k Builder,
+        [a, b, c, d]: [Val<'k, f32>; 4],
+    ) -> Vec<(u32, u32, Val<'k, f32>)> {
+        let second = (k.lane() % 4).ge(2);
+        let both = |first: Val<'k, f32>, other: Val<'k, f32>| {
+            let mine = second.select(other, first);
+            mine + mine.shfl_bfly(2)
+        };
+        let [even, odd] = [both(a, c), both(b, d)];
+        match (self.parts, self.rows) {
+            (1, rows) => (0..rows).map(|row| (row, row / 2, if row % 2 == 0 { even } else { odd })).collect(),
+            (_, 1) => vec![(0, 0, even + odd)],
+            _ => [even, odd].into_iter().zip(0..).map(|(sum, row)| (row, 0, sum + sum.shfl_bfly(1))).collect(),
         }
     }
 
