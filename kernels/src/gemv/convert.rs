@@ -8,13 +8,23 @@
 //! |---|---|---|
 //! | `u4` | `w & 0x000f`, `w & 0x00f0`, the same of `w >> 8` | c · 2⁻¹³³, and 16·c · 2⁻¹³³ in the odd registers |
 //! | `u8` | the low bytes, the high bytes | c · 2⁻¹³³ |
-//! | `e4m3` | the sign to bit 15, the other seven bits to bits 4 to 10 | the value times 2⁻¹²⁰, subnormals included |
+//! | `e4m3` | the sign to bit 15, the other seven bits to bits 4 to 10 (7 to 13 of f16) | the value times 2⁻¹²⁰ (2⁻⁸), subnormals included |
 //!
 //! What a zero takes away is the product of the activations with a constant, where a group's sum begins ([`zero`]).
 
 use tilewright_codegen::build::Val;
 
 use crate::quant::Code;
+
+/// The type in which codes meet activations. Bits of integers below 1024 are as f16 that integer times 2⁻²⁴; what is said of bf16
+/// holds of it with other powers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Terms {
+    /// Of any activations below 2⁴⁸.
+    Bf16,
+    /// Of activations below 65504 that have one part of 11 bits.
+    F16,
+}
 
 /// `(a & b) | c`.
 const AND_OR: u8 = (0xf0 & 0xcc) | 0xaa;
@@ -32,19 +42,27 @@ const fn pow2(exponent: i32) -> f32 {
 }
 
 /// What activations are multiplied with before they meet codes: those of the even registers of a lane's eight, and those of
-/// the odd ones. They must be less than 2⁴⁸.
-pub(super) const fn lift(code: Code) -> [f32; 2] {
+/// the odd ones.
+pub(super) const fn lift(code: Code, terms: Terms) -> [f32; 2] {
+    let lift = match terms {
+        Terms::Bf16 => LIFT,
+        Terms::F16 => 1.0,
+    };
     match code {
-        Code::U4 | Code::I4 => [LIFT, LIFT / 16.0],
-        Code::U8 | Code::I8 | Code::E4m3 | Code::E2m1 => [LIFT; 2],
+        Code::U4 | Code::I4 => [lift, lift / 16.0],
+        Code::U8 | Code::I8 | Code::E4m3 | Code::E2m1 => [lift; 2],
     }
 }
 
 /// What sums of products are multiplied with.
-pub(super) const fn lower(code: Code) -> f32 {
+pub(super) const fn lower(code: Code, terms: Terms) -> f32 {
+    let [integer, float] = match terms {
+        Terms::Bf16 => [133 - 80, 120 - 80],
+        Terms::F16 => [24, 8],
+    };
     match code {
-        Code::U4 | Code::I4 | Code::U8 | Code::I8 => pow2(133 - 80),
-        Code::E4m3 | Code::E2m1 => pow2(120 - 80),
+        Code::U4 | Code::I4 | Code::U8 | Code::I8 => pow2(integer),
+        Code::E4m3 | Code::E2m1 => pow2(float),
     }
 }
 
@@ -59,7 +77,7 @@ pub(super) const fn minus(code: Code, number: u32) -> [u32; 2] {
 
 /// A lane's eight codes of a step, two a register, in the order of k.
 #[track_caller]
-pub(super) fn numbers<'k>(code: Code, words: &[Val<'k, u32>]) -> [Val<'k, u32>; 4] {
+pub(super) fn numbers<'k>(code: Code, terms: Terms, words: &[Val<'k, u32>]) -> [Val<'k, u32>; 4] {
     match code {
         Code::U4 | Code::I4 => {
             let high = words[0] >> 8u32;
@@ -72,9 +90,13 @@ pub(super) fn numbers<'k>(code: Code, words: &[Val<'k, u32>]) -> [Val<'k, u32>; 
             [low(words[0]), high(words[0]), low(words[1]), high(words[1])]
         }
         Code::E4m3 | Code::E2m1 => {
-            let value =
-                |sign: Val<'k, u32>, rest: Val<'k, u32>| rest.lop3(0x07f0_07f0u32, sign & 0x8000_8000u32, AND_OR);
-            let of_word = |word: Val<'k, u32>| [value(word << 8u32, word << 4u32), value(word, word >> 4u32)];
+            // The exponent's lowest bit goes to bit 7 of a bf16, to bit 10 of an f16.
+            let (bits, [low, high]) = match terms {
+                Terms::Bf16 => (0x07f0_07f0u32, [4u32, 4]),
+                Terms::F16 => (0x3f80_3f80, [7, 1]),
+            };
+            let value = |sign: Val<'k, u32>, rest: Val<'k, u32>| rest.lop3(bits, sign & 0x8000_8000u32, AND_OR);
+            let of_word = |word: Val<'k, u32>| [value(word << 8u32, word << low), value(word, word >> high)];
             let [[a, b], [c, d]] = [of_word(words[0]), of_word(words[1])];
             [a, b, c, d]
         }

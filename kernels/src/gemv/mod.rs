@@ -43,6 +43,7 @@ mod tiles;
 mod trial;
 
 pub use codes::{Codes, CodesError, Factors, Side};
+pub use convert::Terms;
 pub use deal::Deal;
 pub use device::{Inputs, Stage, Task, fetch_vectors, fetch_weights, multiply, room};
 pub use launch::{Epilogue, gemv};

@@ -3,10 +3,11 @@
 //! A warp takes tiles of a stage in turn, a lane eight elements of each. What they meet is a [`Fragment`], wherever it comes
 //! from: shared memory or registers. Slots of the contraction hold the same k on both sides.
 
-use half::bf16;
+use half::{bf16, f16};
 use tilewright_codegen::build::{Builder, Ptr, Shared, Val};
 
 use super::codes::{Codes, Factors, Side};
+use super::convert::Terms;
 use super::{Unit, convert};
 use crate::mma::Accumulator;
 use crate::tile::{Index, LayoutTensor};
@@ -89,7 +90,7 @@ pub fn multiply<'k>(
     sums: Chains<'k>,
 ) {
     for (round, tile) in (0..).zip(tiles) {
-        let products = || instructions(k, tile.codes, &fragments(round), 2 * round, sums);
+        let products = || instructions(k, Terms::Bf16, tile.codes, &fragments(round), 2 * round, sums);
         match tile.exists {
             Some(exists) => k.when(exists, products),
             None => products(),
@@ -98,13 +99,20 @@ pub fn multiply<'k>(
 }
 
 /// The instructions of a step, whose number in turn is `first`.
-fn instructions<'k>(k: &'k Builder, w: [Val<'k, u32>; 4], fragments: &[Fragment<'k>], first: u32, sums: Chains<'k>) {
+fn instructions<'k>(
+    k: &'k Builder,
+    terms: Terms,
+    w: [Val<'k, u32>; 4],
+    fragments: &[Fragment<'k>],
+    first: u32,
+    sums: Chains<'k>,
+) {
     for (number, x) in (0..).zip(fragments) {
         let high = x.high.unwrap_or([k.lit(0u32); 4]);
         for step in 0..2 {
             let i = 2 * step as usize;
             let a = [x.low[i], high[i], x.low[i + 1], high[i + 1]];
-            sums.at(first + step, number).mma::<bf16>(&[a.into()], &[[w[i], w[i + 1]].into()]);
+            one(terms, a, [w[i], w[i + 1]], sums.at(first + step, number));
         }
     }
 }
@@ -117,6 +125,8 @@ const TOGETHER: [usize; 2] = [4, 2];
 pub struct Meeting<'a, 'k> {
     /// Which operand the weights are.
     pub side: Side,
+    /// The type in which they meet activations.
+    pub terms: Terms,
     /// The fragments of the steps that an instruction takes together, by their number among those of the warp.
     pub fragments: &'a dyn Fn(u32) -> Vec<Fragment<'k>>,
     /// What the sums of a part of a tile begin with, by the tile's number among those of the warp, and the part's: the product of
@@ -133,7 +143,7 @@ pub fn multiply_codes<'k>(
     meeting: &Meeting<'_, 'k>,
     sums: Chains<'k>,
 ) {
-    let Meeting { side, .. } = *meeting;
+    let Meeting { side, terms, .. } = *meeting;
     let (meets, parts) = (unit.steps() / side.steps(), unit.parts(side));
     let tiles: Vec<_> = (0u32..).zip(tiles).collect();
     for tiles in tiles.chunks(TOGETHER[usize::from(side == Side::B)]) {
@@ -156,11 +166,11 @@ pub fn multiply_codes<'k>(
             for ((round, (tile, _)), groups) in tiles.iter().zip(&groups) {
                 let step = |step: u32| {
                     let words = convert::words(codes.code);
-                    convert::numbers(codes.code, &tile.codes[step as usize * words..][..words])
+                    convert::numbers(codes.code, terms, &tile.codes[step as usize * words..][..words])
                 };
                 let w: Vec<_> = (meet * side.steps()..(meet + 1) * side.steps()).map(step).collect();
                 let fragments = (meeting.fragments)(round * meets + meet);
-                code_instructions(k, &w, &fragments, groups[(meet * parts / meets) as usize]);
+                code_instructions(k, terms, &w, &fragments, groups[(meet * parts / meets) as usize]);
             }
         }
         for ((_, (_, factors)), groups) in tiles.iter().zip(&groups) {
@@ -174,6 +184,7 @@ pub fn multiply_codes<'k>(
 /// The instructions of codes of one step with the fragments of it, or of two steps, where codes are the A operand.
 pub(super) fn code_instructions<'k>(
     k: &'k Builder,
+    terms: Terms,
     w: &[[Val<'k, u32>; 4]],
     fragments: &[Fragment<'k>],
     sums: Chains<'k>,
@@ -183,17 +194,25 @@ pub(super) fn code_instructions<'k>(
             for x in fragments {
                 for i in [0, 2] {
                     let a = [first[i], second[i], first[i + 1], second[i + 1]];
-                    sums.all.mma::<bf16>(&[a.into()], &[[x.low[i], x.low[i + 1]].into()]);
+                    one(terms, a, [x.low[i], x.low[i + 1]], sums.all);
                 }
             }
         }
-        _ => w.iter().for_each(|&w| instructions(k, w, fragments, 0, sums)),
+        _ => w.iter().for_each(|&w| instructions(k, terms, w, fragments, 0, sums)),
+    }
+}
+
+/// An instruction.
+fn one<'k>(terms: Terms, a: [Val<'k, u32>; 4], b: [Val<'k, u32>; 2], sums: Accumulator<'k, f32>) {
+    match terms {
+        Terms::Bf16 => sums.mma::<bf16>(&[a.into()], &[b.into()]),
+        Terms::F16 => sums.mma::<f16>(&[a.into()], &[b.into()]),
     }
 }
 
 /// What `sums` are together, of codes times their power of two.
-pub fn lowered<'k>(unit: Unit, sums: Chains<'k>) -> [Val<'k, f32>; 4] {
-    let lower = unit.codes().map(|codes| convert::lower(codes.code));
+pub fn lowered<'k>(unit: Unit, terms: Terms, sums: Chains<'k>) -> [Val<'k, f32>; 4] {
+    let lower = unit.codes().map(|codes| convert::lower(codes.code, terms));
     std::array::from_fn(|register| {
         let sum = sums.get(register as u32);
         lower.map_or(sum, |lower| sum * lower)

@@ -25,7 +25,7 @@ pub enum AOperand {
 impl AOperand {
     /// Bytes of shared memory beside the sums: activations that are copied, factors of codes that meet reloaded ones, products of zeros.
     pub fn operand_bytes(self, unit: Unit, packing: Packing) -> u32 {
-        let all = unit.stages() * unit.stage_tiles();
+        let (packing, all) = (packing.meeting(unit), unit.stages() * unit.stage_tiles());
         match self {
             AOperand::Shared => self.starts_at(unit, packing) + Starts::bytes(unit, side(unit, packing, true), all),
             AOperand::Registers => Starts::bytes(unit, Side::B, all),
@@ -54,7 +54,7 @@ impl AOperand {
     /// # Ok::<(), tilewright_kernels::gemv::UnitError>(())
     /// ```
     pub fn registers(unit: Unit, packing: Packing) -> u32 {
-        unit.stages() * unit.per_warp() * unit.steps() * packing.words()
+        unit.stages() * unit.per_warp() * unit.steps() * packing.meeting(unit).words()
     }
 }
 

@@ -184,7 +184,7 @@ impl<'k> Pass<'k> {
         finish: impl Fn(Sums<'k>, &Cell<'k>, &P),
     ) {
         let Pass { team, scratch, rows, streams, a_operand, .. } = self;
-        let (k, packing) = (team.k, Packing::of(rows, input.float()));
+        let (k, packing) = (team.k, Packing::of(rows, input.float()).meeting(self.unit));
         let x = self.bring(input, first_row);
         let starts = self.starts(&x, packing);
         if let Some(loaded) = scratch.loaded {
@@ -212,7 +212,7 @@ impl<'k> Pass<'k> {
             let each = |fragments: Fragments<'_, 'k>| {
                 let holds = a_operand == AOperand::Shared && HeldForm::of(self.unit).is_some();
                 let held = if holds { weights.held() } else { &[] };
-                let operands = Operands { side: self.side(packing), fragments, starts };
+                let operands = Operands { side: self.side(packing), terms: packing.terms(), fragments, starts };
                 self.products((weights, held), operands, sums, [base * streams, here * streams]);
             };
             match &x {
@@ -281,7 +281,7 @@ impl<'k> Pass<'k> {
     fn starts(self, x: &Activations<'k>, packing: Packing) -> Option<Starts<'k>> {
         let (Pass { team, scratch, unit, a_operand, .. }, k) = (self, self.team.k);
         let at = scratch.operand.cast::<u8>().at(a_operand.starts_at(unit, packing));
-        let starts = Starts::new(at, unit, self.side(packing))?;
+        let starts = Starts::new(at, unit, (self.side(packing), packing.terms()))?;
         let (all, steps) = (unit.stages() * unit.per_warp(), unit.steps());
         match x {
             Activations::Shared(lane) => k.for_(0u32, all, |number| {
@@ -309,7 +309,7 @@ impl<'k> Pass<'k> {
     /// Brings the activations as far as they go before the products.
     fn bring(self, input: Input<'k>, first_row: Val<'k, u32>) -> Activations<'k> {
         let Pass { team, scratch, unit, rows, a_operand, .. } = self;
-        let packing = Packing::of(rows, input.float());
+        let packing = Packing::of(rows, input.float()).meeting(unit);
         let source = || Source::new(team, unit, packing, input, first_row);
         match a_operand {
             AOperand::Shared => {

@@ -1,11 +1,11 @@
 //! Activations in shared memory as the A operand of `m16n8k16`.
 
 use half::bf16;
-use tilewright_codegen::build::{Ptr, Shared, Val};
+use tilewright_codegen::build::{F16x2, Ptr, Shared, Val};
 
 use super::packing::{Packing, Quads};
 use crate::gemv::product::Fragment;
-use crate::gemv::{DEPTH, Unit, convert};
+use crate::gemv::{DEPTH, Terms, Unit, convert};
 use crate::tile::narrow;
 use crate::warps::ConsumerWarps;
 
@@ -35,6 +35,7 @@ impl<'k> Operand<'k> {
     /// # Ok::<(), tilewright_kernels::gemv::UnitError>(())
     /// ```
     pub fn bytes(unit: Unit, packing: Packing) -> u32 {
+        let packing = packing.meeting(unit);
         packing.parts() * packing.rows() * pitch(unit) * 2
     }
 
@@ -56,10 +57,13 @@ impl<'k> Operand<'k> {
     /// Stores four elements of a row, from a column that is a multiple of four; as codes want them.
     #[track_caller]
     pub(super) fn store4(self, row: u32, column: Val<'k, u32>, [a, b, c, d]: [Val<'k, f32>; 4]) {
-        let [even, odd] = lift(self.unit);
+        let [even, odd] = lift(self.unit, self.packing);
         let times = |x: Val<'k, f32>, lift: Option<f32>| lift.map_or(x, |lift| x * lift);
         let [a, b, c, d] = [times(a, even), times(b, even), times(c, odd), times(d, odd)];
         let place = |part: u32| self.row(part, row).at(column).cast::<u32>();
+        if self.packing.terms() == Terms::F16 {
+            return place(0).store_vec([a.pair::<F16x2>(b).bits(), c.pair::<F16x2>(d).bits()]);
+        }
         let ((ab, rest_ab), (cd, rest_cd)) = (narrow(a, b), narrow(c, d));
         place(0).store_vec([ab, cd]);
         if self.packing.parts() == 2 {
@@ -121,9 +125,9 @@ pub(super) fn of_two_steps<'k>(from: Ptr<'k, Shared, u32>, step: Val<'k, u32>) -
 }
 
 /// What the even and the odd pairs of a lane's eight elements are multiplied with for the codes of a unit, if it has codes.
-pub(super) fn lift(unit: Unit) -> [Option<f32>; 2] {
+pub(super) fn lift(unit: Unit, packing: Packing) -> [Option<f32>; 2] {
     match unit.codes() {
-        Some(codes) => convert::lift(codes.code).map(Some),
+        Some(codes) => convert::lift(codes.code, packing.terms()).map(Some),
         None => [None; 2],
     }
 }

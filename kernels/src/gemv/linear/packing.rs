@@ -9,11 +9,13 @@
 //! | 5 to 8 | high | low | 1 |
 //! | 9 to 16 | high of rows 0 to 7, then low | the same of rows 8 to 15 | 2 |
 //!
-//! Elements of bf16 have no low part.
+//! Elements of bf16 have no low part. Codes, whose stage of 16 KB meets up to four times the activations that one of bf16 does, meet 9 to 16
+//! rows of f32 as one f16: two parts of a row of 4096 would take all registers of an SM.
 
 use tilewright_codegen::build::{Builder, Ptr, Shared, Val};
 
 use crate::gemv::product::Fragment;
+use crate::gemv::{Terms, Unit};
 use crate::tile::Float;
 use crate::warps::ConsumerWarps;
 
@@ -22,6 +24,7 @@ use crate::warps::ConsumerWarps;
 pub struct Packing {
     rows: u32,
     parts: u32,
+    terms: Terms,
 }
 
 /// What a lane brings of its row of a half.
@@ -54,7 +57,21 @@ impl Packing {
     /// assert_eq!(Packing::of(8, Float::Bf16).parts(), 1);
     /// ```
     pub fn of(rows: u32, float: Float) -> Packing {
-        Packing { rows, parts: if float == Float::Bf16 { 1 } else { 2 } }
+        Packing { rows, parts: if float == Float::Bf16 { 1 } else { 2 }, terms: Terms::Bf16 }
+    }
+
+    /// The same as it meets the weights of a unit: 9 to 16 rows in two parts meet codes as one f16.
+    #[must_use]
+    pub fn meeting(self, unit: Unit) -> Packing {
+        match unit.codes() {
+            Some(_) if self.rows > 8 && self.parts == 2 => Packing { parts: 1, terms: Terms::F16, ..self },
+            _ => self,
+        }
+    }
+
+    /// The type in which codes meet it.
+    pub(super) fn terms(self) -> Terms {
+        self.terms
     }
 
     /// Rows of the batch.

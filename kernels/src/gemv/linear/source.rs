@@ -5,7 +5,7 @@
 //! of lanes load them four by four, so that each load of a warp takes whole sectors of 32 bytes, and exchange what they
 //! packed.
 
-use tilewright_codegen::build::{Bf16x2, Val, Var};
+use tilewright_codegen::build::{Bf16x2, F16x2, Val, Var};
 
 use super::Input;
 use super::input::Squares;
@@ -13,7 +13,7 @@ use super::operand::lift;
 use super::packing::{Half, Packing, Quads};
 use super::wide::is_wide;
 use crate::gemv::product::Fragment;
-use crate::gemv::{DEPTH, Unit};
+use crate::gemv::{DEPTH, Terms, Unit};
 use crate::tile::{Array, narrow};
 use crate::warps::ConsumerWarps;
 
@@ -117,7 +117,7 @@ impl<'k> Source<'k> {
                 word.bits::<Bf16x2>().fma(k.lit(both).bits::<Bf16x2>(), k.lit(MINUS_ZERO).bits::<Bf16x2>()).bits()
             })
         };
-        let lift = lift(self.unit);
+        let lift = lift(self.unit, self.packing);
         std::array::from_fn(|i| times(quad[i], lift[i % 2]))
     }
 
@@ -156,9 +156,13 @@ impl<'k> Source<'k> {
 
     /// Four elements, as codes want them, as words of each of this lane's quads.
     fn pack(&self, [a, b, c, d]: [Val<'k, f32>; 4]) -> Vec<[Val<'k, u32>; 2]> {
-        let [even, odd] = lift(self.unit);
+        let [even, odd] = lift(self.unit, self.packing);
         let times = |x: Val<'k, f32>, lift: Option<f32>| lift.map_or(x, |lift| x * lift);
-        let both = [narrow(times(a, even), times(b, even)), narrow(times(c, odd), times(d, odd))];
+        let [a, b, c, d] = [times(a, even), times(b, even), times(c, odd), times(d, odd)];
+        if self.packing.terms() == Terms::F16 {
+            return vec![[a.pair::<F16x2>(b).bits(), c.pair::<F16x2>(d).bits()]];
+        }
+        let both = [narrow(a, b), narrow(c, d)];
         let (high, low) = (both.map(|(word, _)| word), || both.map(|(_, [x, y])| narrow(x, y).0));
         match self.packing.quads() {
             Quads::High => vec![high],

@@ -8,7 +8,7 @@ use tilewright_codegen::build::{Ptr, Shared, Val};
 
 use super::Packing;
 use crate::gemv::product::{Chains, Fragment, code_instructions};
-use crate::gemv::{Codes, Side, Unit, convert};
+use crate::gemv::{Codes, Side, Terms, Unit, convert};
 use crate::warps::ConsumerWarps;
 
 /// Words of a part of a tile.
@@ -22,6 +22,7 @@ pub(super) struct Starts<'k> {
     unit: Unit,
     codes: Codes,
     side: Side,
+    terms: Terms,
 }
 
 impl<'k> Starts<'k> {
@@ -32,21 +33,21 @@ impl<'k> Starts<'k> {
     }
 
     /// The products that lie there; `None` where codes have no zeros.
-    pub fn new(at: Ptr<'k, Shared, u8>, unit: Unit, side: Side) -> Option<Starts<'k>> {
+    pub fn new(at: Ptr<'k, Shared, u8>, unit: Unit, (side, terms): (Side, Terms)) -> Option<Starts<'k>> {
         let codes = unit.codes().filter(|codes| codes.code.is_integer())?;
-        Some(Starts { at: at.cast(), unit, codes, side })
+        Some(Starts { at: at.cast(), unit, codes, side, terms })
     }
 
     /// Makes those of a tile of this warp, by all of its lanes: of its steps' fragments, as instructions take them.
     pub fn make(self, team: ConsumerWarps<'k>, tile: Val<'k, u32>, fragments: &[Vec<Fragment<'k>>]) {
-        let (k, Starts { unit, codes, side, .. }) = (team.k, self);
+        let (k, Starts { unit, codes, side, terms, .. }) = (team.k, self);
         let number = if codes.zeros { 1 } else { codes.code.middle() as u32 };
         let [even, odd] = convert::minus(codes.code, number).map(|bits| k.lit(bits));
         let w = vec![[even, odd, even, odd]; side.steps() as usize];
         let parts = unit.parts(side);
         for (part, fragments) in (0u32..).zip(fragments.chunks(fragments.len() / parts as usize)) {
             let sums = Chains::new(k, 1, 1);
-            fragments.iter().for_each(|x| code_instructions(k, &w, x, sums));
+            fragments.iter().for_each(|x| code_instructions(k, terms, &w, x, sums));
             let at = self.part(tile, part);
             match side {
                 Side::A => {

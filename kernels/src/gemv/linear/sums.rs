@@ -12,7 +12,7 @@ use super::source::Source;
 use super::starts::Starts;
 use super::wide;
 use crate::gemv::product::{Chains, Fragment, Meeting, WarpTile, lowered, multiply, multiply_codes};
-use crate::gemv::{Side, Unit};
+use crate::gemv::{Side, Terms, Unit};
 use crate::ring::{Consumer, StageTile};
 use crate::warps::{ConsumerWarps, sum_of_warps};
 
@@ -33,6 +33,8 @@ pub(super) enum Activations<'k> {
 pub(super) struct Operands<'a, 'k> {
     /// Which operand the weights are.
     pub side: Side,
+    /// The type in which codes meet activations.
+    pub terms: Terms,
     /// The fragments of a step, or of it and the next where instructions take two: its number, and the place among those of a warp.
     pub fragments: &'a dyn Fn(Val<'k, u32>, u32) -> Vec<Fragment<'k>>,
     /// What sums of codes begin with.
@@ -166,11 +168,16 @@ pub(super) fn product<'k>(
         let starts =
             |round: u32, part: u32| operands.starts.map(|starts| starts.load(first + round * team.warps, part));
         let stage = held.get(stage as usize).map_or(Stage::Next(weights), Stage::Held);
-        stage.multiply(team, unit, Meeting { side, fragments: &of_step, starts: &starts }, chains.behind(before));
+        stage.multiply(
+            team,
+            unit,
+            Meeting { side, terms: operands.terms, fragments: &of_step, starts: &starts },
+            chains.behind(before),
+        );
     }
     match side {
-        Side::A => sums.store_features(team, slot, lowered(unit, chains)),
-        Side::B => sums.place(team, slot, lowered(unit, chains), |at, sums| at.store_vec(sums)),
+        Side::A => sums.store_features(team, slot, lowered(unit, operands.terms, chains)),
+        Side::B => sums.place(team, slot, lowered(unit, operands.terms, chains), |at, sums| at.store_vec(sums)),
     }
 }
 
@@ -183,14 +190,14 @@ pub(super) fn products<'k>(
     (group, units): (Option<u32>, Val<'k, u32>),
     (room, starts): (Ptr<'k, Shared, u8>, Option<Starts<'k>>),
 ) {
-    let Source { team, unit, .. } = *source;
-    let k = team.k;
+    let Source { team, unit, packing, .. } = *source;
+    let (k, terms) = (team.k, packing.terms());
     // A lane alone reads and writes its part of the sums until the team meets.
     k.for_(0u32, units, |slot| {
         sums.place(team, slot, [k.lit(0.0f32); 4], |at, zeros| at.store_vec(zeros));
     });
     source.clear_squares();
-    if let (Some(codes), true, Some(group)) = (unit.codes(), wide::is_wide(unit, source.packing), group) {
+    if let (Some(codes), true, Some(group)) = (unit.codes(), wide::is_wide(unit, packing), group) {
         return wide::products(source, codes, weights, (sums, group, units), (room, starts));
     }
     k.for_(0u32, unit.stages(), |stage| {
@@ -207,9 +214,9 @@ pub(super) fn products<'k>(
         let fragments = |step: u32| fragments[step as usize].clone();
         k.for_(0u32, units, |slot| {
             let chains = Chains::new(k, 1, chains(unit));
-            let meeting = Meeting { side: Side::B, fragments: &fragments, starts: &starts };
+            let meeting = Meeting { side: Side::B, terms, fragments: &fragments, starts: &starts };
             Stage::Next(weights).multiply(team, unit, meeting, chains);
-            sums.add(team, slot, lowered(unit, chains));
+            sums.add(team, slot, lowered(unit, terms, chains));
         });
     });
 }

@@ -37,8 +37,8 @@ pub(super) fn products<'k>(
     (sums, group, units): (Sums<'k>, u32, Val<'k, u32>),
     (room, starts): (Ptr<'k, Shared, u8>, Option<Starts<'k>>),
 ) {
-    let Source { team, unit, .. } = *source;
-    let k = team.k;
+    let Source { team, unit, packing, .. } = *source;
+    let (k, terms) = (team.k, packing.terms());
     let each = |of: &dyn Fn(u32)| (0..group).for_each(|slot| k.when(units.gt(slot), || of(slot)));
     let factors = |slot: u32| room.at(slot * factor_bytes(unit));
     k.for_(0u32, unit.stages(), |stage| {
@@ -72,10 +72,10 @@ pub(super) fn products<'k>(
             each(&|slot| {
                 let packed = Packed::of(held[slot as usize][round].map(Var::get));
                 let tile = (packed, unit.factors(codes, Side::B, factors(slot), tile.tile));
-                let meeting = Meeting { side: Side::B, fragments: &fragments, starts: &starts };
+                let meeting = Meeting { side: Side::B, terms, fragments: &fragments, starts: &starts };
                 multiply_codes(k, (unit, codes), std::iter::once(tile), &meeting, chains[slot as usize]);
             });
         }
-        each(&|slot| sums.add(team, k.lit(slot), lowered(unit, chains[slot as usize])));
+        each(&|slot| sums.add(team, k.lit(slot), lowered(unit, terms, chains[slot as usize])));
     });
 }
