@@ -7,6 +7,7 @@
 //! May touch: [`crate::model`], [`crate::program`]. Placement on SMs is [`crate::schedule`]'s.
 
 mod emit;
+mod indexer;
 mod layer;
 mod options;
 mod state;
@@ -18,7 +19,9 @@ use tilewright_layout::DType;
 
 use crate::model::ModelSpec;
 use crate::program::{Argmax, BufferKind, Embed, Linear, LinearOutput, Op, Program, Sample, Span};
+pub use emit::Done;
 use emit::Emitter;
+pub use indexer::{Indexer, LayerTasks, Selected};
 pub use options::{LowerError, LowerOptions, MAX_PAGES, MAX_ROWS, MAX_SPLITS, MAX_TASKS};
 use state::StateBuffers;
 pub use state::{LOGITS, NEXT_TOKEN, PAGE_TABLE, POSITION, REQUEST, TOKEN};
@@ -47,6 +50,20 @@ pub fn lower(
     target: Target,
     options: &LowerOptions,
 ) -> Result<Program, LowerError> {
+    lower_indexed(spec, dtype_of, target, options, None)
+}
+
+/// The same with the ops of an [`Indexer`] in each layer, which chooses what rows attend to.
+///
+/// # Errors
+/// As [`lower`]; what the indexer refuses.
+pub fn lower_indexed<'a>(
+    spec: &'a ModelSpec,
+    dtype_of: &dyn Fn(&str) -> DType,
+    target: Target,
+    options: &'a LowerOptions,
+    indexer: Option<&'a mut dyn Indexer>,
+) -> Result<Program, LowerError> {
     options.check(spec)?;
     check_model(spec)?;
     if target.sms == 0 {
@@ -56,7 +73,7 @@ pub fn lower(
     let mut program = Program::new(format!("{}, {} row(s)", spec.family, options.rows), target);
     let weights = WeightBuffers::add(&mut program, spec, dtype_of)?;
     let state = StateBuffers::add(&mut program, spec, options, splits);
-    let mut e = Emitter { program, spec, options, weights, state, splits };
+    let mut e = Emitter { program, spec, options, weights, state, splits, indexer };
     let mut ready = embed(&mut e)?;
     for layer in 0..spec.layers {
         ready = layer::block(&mut e, layer, ready)?;
