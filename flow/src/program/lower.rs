@@ -28,6 +28,13 @@ pub struct FlowSettings {
     block_tokens: usize,
     budget: Budget,
     parameters: Vec<Parameters>,
+    is_observed: bool,
+}
+
+/// Names of the outputs of a layer where a flow is [observed](FlowSettings::observed): the blocks of its
+/// [`Selection`], and the index of its last token.
+pub fn observed_names(layer: usize) -> [String; 2] {
+    [format!("layers.{layer}.flow.blocks"), format!("layers.{layer}.flow.last")]
 }
 
 /// Why a flow does not fit a model.
@@ -71,13 +78,19 @@ impl FlowSettings {
     /// If its name belongs to another flow.
     pub fn new(traced: Traced, block_tokens: usize, budget: Budget) -> Result<FlowSettings, SettingsError> {
         let traced = registry::register(traced)?;
-        Ok(FlowSettings { traced, block_tokens, budget, parameters: Vec::new() })
+        Ok(FlowSettings { traced, block_tokens, budget, parameters: Vec::new(), is_observed: false })
     }
 
     /// The same with the values of its parameters, by layer.
     #[must_use]
     pub fn with_parameters(self, parameters: Vec<Parameters>) -> FlowSettings {
         FlowSettings { parameters, ..self }
+    }
+
+    /// The same, whose selections are outputs of each layer, so that the host sees them.
+    #[must_use]
+    pub fn observed(self) -> FlowSettings {
+        FlowSettings { is_observed: true, ..self }
     }
 
     /// The flow.
@@ -154,25 +167,25 @@ pub struct Lowered<'f> {
     phase: Phase,
     slots: usize,
     shared: Option<Shared>,
+    /// Blocks and last token of the selection, of all layers or of the one before.
+    selection: Option<[BufferId; 2]>,
 }
 
-/// Buffers that all layers have in common.
+/// What all layers have in common.
 #[derive(Clone, Copy, Debug)]
 struct Shared {
     scores: BufferId,
     splits: usize,
-    blocks: BufferId,
-    last: BufferId,
     slot: Option<BufferId>,
 }
 
 impl<'f> Lowered<'f> {
     /// A flow for the programs of a phase. States are kept of so many requests at once.
     pub fn new(flow: &'f FlowSettings, phase: Phase, slots: usize) -> Lowered<'f> {
-        Lowered { flow, phase, slots, shared: None }
+        Lowered { flow, phase, slots, shared: None, selection: None }
     }
 
-    /// Scores, selections and slots; made with the first layer.
+    /// Scores and slots; made with the first layer.
     fn shared(&mut self, at: &mut LayerTasks<'_, '_>) -> Shared {
         if let Some(shared) = self.shared {
             return shared;
@@ -181,14 +194,26 @@ impl<'f> Lowered<'f> {
         let blocks = blocks_of_a_row(at, self.flow.block_tokens);
         let splits = if is_blockwise(&self.flow.traced) { splits(at, blocks) } else { 1 };
         let share = blocks.div_ceil(splits);
-        let most = self.flow.budget.selected(blocks);
-        let mut scratch = |name, dtype, shape: &[usize]| at.buffer(name, BufferKind::Activation, dtype, shape);
-        let scores = scratch("flow.scores", DType::F32, &[rows, kv_heads, splits, share]);
-        let selected = scratch("flow.blocks", DType::I32, &[rows, kv_heads, most]);
-        let last = scratch("flow.last", DType::I32, &[rows, kv_heads]);
+        let shape = [rows, kv_heads, splits, share];
+        let scores = at.buffer("flow.scores", BufferKind::Activation, DType::F32, &shape);
         let has_states = !self.flow.traced.declared.states.is_empty();
         let slot = has_states.then(|| at.buffer(SLOT, BufferKind::Cell, DType::I32, &[rows, SLOT_WORDS]));
-        *self.shared.insert(Shared { scores, splits, blocks: selected, last, slot })
+        *self.shared.insert(Shared { scores, splits, slot })
+    }
+
+    /// The blocks and the last token of a layer's selection: buffers of all layers, or the layer's own where they are observed.
+    fn selection(&mut self, at: &mut LayerTasks<'_, '_>) -> [BufferId; 2] {
+        if let Some(selection) = self.selection.filter(|_| !self.flow.is_observed) {
+            return selection;
+        }
+        let (rows, kv_heads) = (at.options().rows, at.spec().kv_heads);
+        let most = self.flow.budget.selected(blocks_of_a_row(at, self.flow.block_tokens));
+        let ([blocks, last], kind) = match self.flow.is_observed {
+            true => (observed_names(at.layer()), BufferKind::Output),
+            false => (["flow.blocks", "flow.last"].map(str::to_owned), BufferKind::Activation),
+        };
+        let blocks = at.buffer(&blocks, kind, DType::I32, &[rows, kv_heads, most]);
+        *self.selection.insert([blocks, at.buffer(&last, kind, DType::I32, &[rows, kv_heads])])
     }
 
     /// The buffers of a layer's fields, parameters and states.
@@ -261,7 +286,8 @@ impl Indexer for Lowered<'_> {
             // Nothing of the step reads a summary.
             return Ok(Selected { ready: at.heads().to_vec(), selection: None });
         }
-        let Shared { scores, splits, blocks, last, slot } = self.shared(at);
+        let Shared { scores, splits, slot } = self.shared(at);
+        let [blocks, last] = self.selection(at);
         for (kv_head, ready) in ready.iter_mut().enumerate() {
             let score = |split| {
                 Op::from(Score {

@@ -18,7 +18,7 @@ mod select;
 mod subject;
 mod summarise;
 
-pub use lower::{FlowSettings, Lowered, Phase, SLOT, SettingsError};
+pub use lower::{FlowSettings, Lowered, Phase, SLOT, SettingsError, observed_names};
 pub use registry::{RegisterError, flow, register, register_ops};
 pub use score::Score;
 pub use select::Select;

@@ -82,7 +82,13 @@ impl Score {
     }
 
     /// Checks the states, and gives their regions of the kv head and the region of the slots.
-    fn kept(&self, ops: &Operands, subject: &Subject, count: usize, blocks: usize) -> Check<(Vec<Region>, Vec<Region>)> {
+    fn kept(
+        &self,
+        ops: &Operands,
+        subject: &Subject,
+        count: usize,
+        blocks: usize,
+    ) -> Check<(Vec<Region>, Vec<Region>)> {
         subject.count("states", self.states.len(), subject.extents.states.len())?;
         subject.count("slot", usize::from(self.slot.is_some()), usize::from(!self.states.is_empty()))?;
         let mut states = Vec::new();
@@ -120,7 +126,8 @@ impl Score {
         let keys = gather(graph.reads(Source::Keys), self.k_pool, tokens)?;
         let values = gather(graph.reads(Source::Values), self.v_pool, tokens)?;
         let fields = self.fields.iter().zip(&bound.extents.fields).enumerate();
-        let fields = fields.map(|(at, (&field, &shape))| gather(subject.reads_field(graph, at), field, elements(shape)));
+        let fields =
+            fields.map(|(at, (&field, &shape))| gather(subject.reads_field(graph, at), field, elements(shape)));
         let fields = fields.collect::<Result<Vec<_>, TaskFault>>()?;
         let gathered = Pool::gathered(bound, range.len(), keys, values, fields);
         let (group, mut states) = (heads / kv_heads.max(1), self.load(on, bound, row, &range)?);

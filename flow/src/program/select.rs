@@ -55,7 +55,8 @@ impl TaskOp for Select {
         let (all, head) = (width * (page_tokens / self.block_tokens), Span::one(self.kv_head));
         let needed = self.budget.selected(all);
         if most < needed || share < all.div_ceil(splits) {
-            let problem = format!("{most} blocks and {splits} splits of {share}; of {all} blocks {needed} are selected");
+            let problem =
+                format!("{most} blocks and {splits} splits of {share}; of {all} blocks {needed} are selected");
             return Err(OperandError::Refused { operand: "blocks", problem });
         }
         let mut reads = vec![Region::new(self.scores, &[self.rows, head, Span::all(splits), Span::all(share)])];

@@ -68,7 +68,8 @@ impl TaskOp for Summarise {
 
     fn oracle(&self, on: &Context) -> Result<(), TaskFault> {
         let pools = Pools::found(on, self.k_pool, self.block_tokens)?;
-        let subject = Subject::new(&self.flow, pools, self.group).map_err(|error| TaskFault::Refused(error.to_string()))?;
+        let subject =
+            Subject::new(&self.flow, pools, self.group).map_err(|error| TaskFault::Refused(error.to_string()))?;
         let graph = &subject.traced.cache;
         subject.bound(on, graph, &self.parameters, self.kv_head, |bound| {
             let interpreter = Interpreter::new(bound).map_err(|error| TaskFault::Refused(error.to_string()))?;

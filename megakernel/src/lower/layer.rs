@@ -108,12 +108,7 @@ fn index(e: &mut Emitter, layer: usize, heads: Vec<Done>) -> Result<Selected, Lo
     if found == expected { Ok(selected) } else { Err(LowerError::Heads { found, expected }) }
 }
 
-fn attention(
-    e: &mut Emitter,
-    layer: usize,
-    heads: &[Done],
-    selection: Option<&Selection>,
-) -> Result<Done, LowerError> {
+fn attention(e: &mut Emitter, layer: usize, heads: &[Done], selection: Option<&Selection>) -> Result<Done, LowerError> {
     let [k_pool, v_pool] = e.state.pools[layer];
     let scale = (e.spec.head_dim as f64).powf(-0.5) as f32;
     let blocks = tiling::deal(e.options.rows, e.sms().div_ceil(e.spec.kv_heads));
