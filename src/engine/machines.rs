@@ -3,15 +3,18 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 
 use tilewright_codegen::target::Target;
 use tilewright_kernels::sample::Request as Draw;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LOGITS, LowerOptions, NEXT_TOKEN, lower};
 use tilewright_megakernel::program::Program;
-use tilewright_megakernel::schedule::{ScheduleError, schedule};
+use tilewright_megakernel::schedule::{ScheduleError, TYPICAL_CONTEXT, schedule};
 use tilewright_megakernel::validate::{Checked, Placed};
-use tilewright_megakernel::vm::device::{AbortHandle, DeviceKv, DeviceMachine, LoadError, MAX_ENDS, Unsupported};
+use tilewright_megakernel::vm::device::{
+    AbortHandle, Accepted, DeviceKv, DeviceMachine, DeviceOptions, LoadError, MAX_ENDS, Plan, Text, Unsupported,
+};
 use tilewright_megakernel::vm::graph::GraphMachine;
 use tilewright_megakernel::vm::reference::{KvState, Machine, StepCells};
 
@@ -41,6 +44,22 @@ pub(super) trait Machines: Send {
     /// Most steps that feed tokens back by themselves; 0 where machines do not.
     fn most_steps(&self) -> usize;
 
+    /// Whether launches propose tokens of a sequence by themselves.
+    fn proposes(&self) -> bool {
+        false
+    }
+
+    /// Goes on with a sequence on the machine of that width, several of its tokens in a step; gives how many steps `each` was told of.
+    fn propose(&mut self, width: usize, text: &Text, steps: usize, each: EachAccepted) -> Result<usize, EngineError> {
+        let _ = (width, text, steps, each);
+        Ok(0)
+    }
+
+    /// Begins to compile what a machine of so many rows needs, where that is not done yet.
+    fn ahead(&mut self, rows: usize) {
+        let _ = rows;
+    }
+
     /// Runs steps that feed tokens back; gives how many `each` was told of.
     fn run(&mut self, width: usize, cells: &StepCells, run: Run, each: EachStep) -> Result<usize, EngineError>;
 }
@@ -57,10 +76,13 @@ pub(super) struct Asked<'a> {
 
 /// Who gets a row and its logits.
 pub(super) type EachRow<'e> = &'e mut dyn FnMut(usize, &[f32]);
+/// Who gets what steps with proposals gave.
+pub(super) type EachAccepted<'e> = &'e mut dyn FnMut(&Accepted) -> ControlFlow<()>;
 /// Who gets the tokens of all rows, step by step.
 pub(super) type EachStep<'e> = &'e mut dyn FnMut(&[u32]) -> ControlFlow<()>;
 
 /// The numbers of rows that programs are made with.
+#[derive(Clone)]
 pub(super) struct Widths {
     /// Each of them, in any order; a device has one for as many rows as it can hold besides.
     rows: Vec<usize>,
@@ -71,16 +93,25 @@ pub(super) struct Widths {
     chunk: Option<usize>,
     /// Whether there is one width.
     only: bool,
+    /// Whether programs of several rows propose tokens of a sequence.
+    proposals: bool,
 }
 
 impl Widths {
     /// Chunks of prompts, and a row for each of so many sequences.
     pub fn of_session(place: &Place, sequences: usize) -> Widths {
-        let chunks = match place {
-            Place::Host { .. } => &CHUNKS[..],
-            Place::Gpu(_) => &[1],
+        // On a device kernels are made for a few widths, and rows that a step has more are idle.
+        let (chunks, sequences) = match place {
+            Place::Host { .. } => (&CHUNKS[..], sequences),
+            Place::Gpu(_) => (&[1][..], sequences.next_power_of_two()),
         };
-        Widths { rows: [chunks, &[sequences]].concat(), sampling: sequences, chunk: None, only: false }
+        Widths {
+            rows: [chunks, &[sequences]].concat(),
+            sampling: sequences,
+            chunk: None,
+            only: false,
+            proposals: false,
+        }
     }
 
     /// The powers of 2 up to so many rows; that number alone where every step has the same. More than a step that decodes has on a
@@ -88,7 +119,7 @@ impl Widths {
     pub fn of_batch(rows: usize, deterministic: bool) -> Widths {
         let powers = (0..usize::BITS).map(|power| 1 << power).take_while(|&width| width < rows && !deterministic);
         let chunk = (rows > MOST_ROWS).then(|| rows.max(LEAST_GRAPH));
-        Widths { rows: powers.chain([rows]).collect(), sampling: rows, chunk, only: deterministic }
+        Widths { rows: powers.chain([rows]).collect(), sampling: rows, chunk, only: deterministic, proposals: true }
     }
 
     /// Those in which so many rows decode and a prompt's may be beside them.
@@ -137,11 +168,13 @@ pub(super) fn machines(
             kv: None,
             most: MOST_ROWS,
             abort,
+            under_way: Vec::new(),
         }),
     }
 }
 
 /// What programs of a session are made of.
+#[derive(Clone)]
 struct Lowering {
     model: Model,
     options: LowerOptions,
@@ -150,7 +183,14 @@ struct Lowering {
 
 impl Lowering {
     fn placed(&self, rows: usize, target: Target) -> Result<Placed, EngineError> {
-        Ok(schedule(self.program(rows, target)?, self.options.context)?)
+        Ok(schedule(self.program(rows, target)?, TYPICAL_CONTEXT)?)
+    }
+
+    /// The placed program of so many rows for a GPU, and how its kernel is cut.
+    fn on(&self, gpu: &Gpu, width: usize) -> Result<(Placed, DeviceOptions), EngineError> {
+        let placed = self.placed(width, gpu.target.clone())?;
+        let options = gpu.options(&self.model, width, self.options.context)?;
+        Ok((placed, DeviceOptions { propose: self.widths.proposals && width > 1, ..options }))
     }
 
     fn program(&self, rows: usize, target: Target) -> Result<Program, EngineError> {
@@ -240,6 +280,15 @@ struct OnDevice {
     /// Most rows whose activations fit a block's shared memory, as far as is known.
     most: usize,
     abort: AbortHandle,
+    /// Threads that compile what is needed later.
+    under_way: Vec<JoinHandle<()>>,
+}
+
+impl Drop for OnDevice {
+    /// A driver is not left while it compiles.
+    fn drop(&mut self) {
+        self.under_way.drain(..).for_each(|thread| drop(thread.join()));
+    }
 }
 
 /// Least rows of a graph of launches: fewer cost as much.
@@ -258,8 +307,7 @@ impl OnDevice {
 
     fn make(&mut self, width: usize) -> Result<(), EngineError> {
         let gpu = self.gpu();
-        let placed = self.lowering.placed(width, gpu.target.clone())?;
-        let options = gpu.options(&self.lowering.model, width, self.lowering.options.context)?;
+        let (placed, options) = self.lowering.on(gpu, width)?;
         let mut progress = |done, total| gpu.progress(done, total);
         let mut machine = gpu.weights().machine(placed, self.kv.as_ref(), options, &mut progress)?;
         machine.listen_to(&self.abort);
@@ -374,6 +422,38 @@ impl Machines for OnDevice {
 
     fn most_steps(&self) -> usize {
         self.gpu().launch_steps
+    }
+
+    fn proposes(&self) -> bool {
+        self.lowering.widths.proposals
+    }
+
+    fn propose(&mut self, width: usize, text: &Text, steps: usize, each: EachAccepted) -> Result<usize, EngineError> {
+        self.settle(width)?;
+        let Some(machine) = self.machines.get_mut(&width) else { unreachable!("`width` made it") };
+        let request = text.request.or(self.lowering.options.sampling.then(Draw::default));
+        Ok(machine.propose(&Text { request, ..*text }, steps, each)?)
+    }
+
+    fn ahead(&mut self, rows: usize) {
+        let width = self.lowering.widths.least(self.most, rows.min(self.most));
+        if self.machines.contains_key(&width) || self.gpu().is_simulated() {
+            return;
+        }
+        let (lowering, place) = (self.lowering.clone(), Arc::clone(&self.place));
+        // What goes wrong goes wrong again where the machine is made, and is told there.
+        let compile = move || {
+            let (Place::Gpu(gpu), mut width) = (&*place, width) else { return };
+            while let Ok((placed, options)) = lowering.on(gpu, width) {
+                match Plan::new(&placed, options) {
+                    Ok(plan) => return drop(gpu.kernels.of(&plan)),
+                    // As `width` finds out which rows have room.
+                    Err(Unsupported::Shared { .. }) if width > 1 => width /= 2,
+                    Err(_) => return,
+                }
+            }
+        };
+        self.under_way.push(std::thread::spawn(compile));
     }
 
     fn run(&mut self, width: usize, cells: &StepCells, run: Run, each: EachStep) -> Result<usize, EngineError> {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tilewright_codegen::device::sim::{Options, Simulator};
 use tilewright_codegen::device::{self, Properties, cuda};
 use tilewright_codegen::target::Target;
-use tilewright_megakernel::vm::device::{AbortHandle, DeviceOptions, DeviceWeights, MAX_STEPS};
+use tilewright_megakernel::vm::device::{AbortHandle, DeviceKernels, DeviceOptions, DeviceWeights, MAX_STEPS};
 use tilewright_megakernel::vm::graph::GraphWeights;
 
 use super::device::Device;
@@ -40,6 +40,9 @@ pub(super) struct Gpu {
     pub launch_steps: usize,
     tuned: Tuned,
     weights: Mutex<DeviceWeights>,
+    /// The kernels of its machines.
+    pub kernels: DeviceKernels,
+    simulated: bool,
     /// The same weights row by row, for programs of many rows; nothing is sent before one is asked for.
     graphs: Mutex<GraphWeights>,
     on_progress: OnProgress,
@@ -74,9 +77,13 @@ impl Unloaded {
             Unloaded::Host { workers } => Place::Host { workers },
             Unloaded::Gpu(opened, tuned) => {
                 let Opened { device, target, options, launch_steps } = *opened;
+                let simulated = launch_steps == SIMULATED_STEPS;
                 let graphs = Mutex::new(GraphWeights::new(device.clone(), Arc::clone(weights)));
-                let weights = Mutex::new(DeviceWeights::new(device, Arc::clone(weights)));
-                Place::Gpu(Box::new(Gpu { target, options, launch_steps, tuned, weights, graphs, on_progress }))
+                let weights = DeviceWeights::new(device, Arc::clone(weights));
+                let (kernels, weights) = (weights.kernels().clone(), Mutex::new(weights));
+                let gpu =
+                    Gpu { target, options, launch_steps, tuned, weights, kernels, simulated, graphs, on_progress };
+                Place::Gpu(Box::new(gpu))
             }
         }
     }
@@ -136,6 +143,11 @@ impl Gpu {
             Some(found) => Ok(settings::options(self.options, found)?),
             None => Ok(self.options),
         }
+    }
+
+    /// Whether it is a simulation, whose kernels take no time to compile.
+    pub fn is_simulated(&self) -> bool {
+        self.simulated
     }
 
     /// The weights; what a thread that panicked left of them is whole.

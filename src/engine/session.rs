@@ -13,7 +13,7 @@ use tilewright_megakernel::vm::device::NO_TOKEN;
 use super::Engine;
 use super::cells::OwnedCells;
 use super::error::EngineError;
-use super::machines::{EachRow, Machines, Widths, machines};
+use super::machines::{EachRow, MOST_ROWS, Machines, Widths, machines};
 use super::pages::{PagePool, Sequence};
 use super::place::Place;
 
@@ -80,11 +80,13 @@ impl Session {
     }
 
     fn new(engine: &Engine, sequences: usize, context: usize, sampling: bool) -> Result<Session, EngineError> {
-        let base = lowering_options(engine.place(), context, sampling);
+        let base = engine.lowering(context, sampling);
         let pages = sequences.saturating_mul(base.pages_per_sequence());
         let options = LowerOptions { pages: Some(pages), ..base };
         let widths = Widths::of_session(engine.place(), sequences).with_chunk(engine.prompt_chunk);
         let mut machines = machines(engine.place(), engine.model(), &options, widths, &engine.abort_handle());
+        // A prompt's chunks are compiled while the weights are on their way.
+        machines.ahead(MOST_ROWS);
         machines.width(sequences.max(1))?;
         Ok(Session {
             machines,

@@ -3,15 +3,15 @@
 use tilewright_codegen::build::{Global, Ptr, Shared, Val};
 use tilewright_codegen::ir::attr::Scope;
 
+use super::element::PoolArray;
 use super::token_row::TokenRow;
-use crate::tile::Array;
 
 /// A pool of pages, `[heads, pages, page_tokens, dim]`, rows in the order of [`swizzled`](super::swizzled), and whose tokens they
 /// are.
 #[derive(Clone, Copy)]
 pub struct PagedPool<'k> {
     /// The pool.
-    pub pool: Array<'k>,
+    pub pool: PoolArray<'k>,
     /// Pages of the pool.
     pub pages: Val<'k, u32>,
     /// Tokens of a page.
@@ -20,10 +20,8 @@ pub struct PagedPool<'k> {
     pub dim: u32,
     /// Position of each row's token, i32 `[rows]`; negative: the row is idle.
     pub position: Cells<'k>,
-    /// Page of every run of `page_tokens` tokens, i32 `[rows, table_width]`.
-    pub table: Cells<'k>,
-    /// Entries of a row of the page table.
-    pub table_width: Val<'k, u32>,
+    /// Page of every run of `page_tokens` tokens.
+    pub table: PageTable<'k>,
     /// Fewest pages of a split of attention: merging a split costs more than some more tokens.
     pub split_pages: u32,
 }
@@ -51,19 +49,47 @@ impl<'k> Cells<'k> {
     }
 }
 
+/// The page of every run of tokens of each row, i32 `[rows, width]`.
+#[derive(Clone, Copy)]
+pub struct PageTable<'k> {
+    /// All entries.
+    pub cells: Cells<'k>,
+    /// Entries of a row.
+    pub width: Val<'k, u32>,
+    /// The first entries of each row once more, in shared memory: how many, and where they begin.
+    pub near: Option<(u32, Ptr<'k, Shared, i32>)>,
+}
+
+impl<'k> PageTable<'k> {
+    /// The page of a row's run of tokens.
+    #[track_caller]
+    pub fn page(self, row: Val<'k, u32>, run: Val<'k, u32>) -> Val<'k, u32> {
+        let all = || self.cells.load(row * self.width + run);
+        let Some((entries, near)) = self.near else { return all().cast() };
+        let page = row.builder().var(0i32);
+        row.builder().if_else(run.lt(entries), || page.set(near.at(row * entries + run).load()), || page.set(all()));
+        page.get().cast()
+    }
+}
+
 impl<'k> PagedPool<'k> {
     /// A token's row of a head.
     pub(crate) fn row_of(self, head: Val<'k, u32>, row: Val<'k, u32>, token: Val<'k, u32>) -> TokenRow<'k> {
-        TokenRow::new(self.token(head, row, token), self.dim, token % self.page_tokens)
+        TokenRow::new(self.token(head, row, token), [self.dim, self.run()], token % self.page_tokens)
+    }
+
+    /// Dimensions of a run of its rows.
+    pub(crate) fn run(self) -> u32 {
+        self.pool.pool_type().run(self.dim)
     }
 
     /// Where a token's row of a head begins in the pool, in elements.
     pub fn token(self, head: Val<'k, u32>, row: Val<'k, u32>, token: Val<'k, u32>) -> Val<'k, u32> {
-        let page = self.table.load(row * self.table_width + token / self.page_tokens).cast::<u32>();
+        let page = self.table.page(row, token / self.page_tokens);
         ((head * self.pages + page) * self.page_tokens + token % self.page_tokens) * self.dim
     }
 
-    /// The pool's bytes from a place on, in elements of bf16.
+    /// The pool's bytes from a place on, in elements.
     pub fn bytes_from(self, element: Val<'k, u32>) -> Ptr<'k, Global, u8> {
         self.pool.words(element).cast()
     }

@@ -4,7 +4,7 @@ use tilewright_codegen::build::{block, record};
 use tilewright_codegen::ir::{Arch, Kernel};
 
 use super::{HeadNorm, Rope, Rotation, rope};
-use crate::kv::{Cells, PagedPool};
+use crate::kv::{Cells, PageTable, PagedPool};
 use crate::tile::{Array, Float};
 use crate::warps::ConsumerWarps;
 
@@ -42,13 +42,12 @@ pub fn rope_rows(arch: Arch, shape: RopeShape) -> Kernel {
         let out = Array::new(k.global::<u8>("out"), shape.out);
         let [pages, page_tokens, table_width] = shape.pages.unwrap_or([1; 3]);
         let pages = PagedPool {
-            pool: out,
+            pool: out.into(),
             pages: k.lit(pages),
             page_tokens,
             dim: shape.dim,
             position: Cells::Global(position),
-            table: Cells::Global(table),
-            table_width: k.lit(table_width),
+            table: PageTable { cells: Cells::Global(table), width: k.lit(table_width), near: None },
             split_pages: 1,
         };
         let work = Rope {

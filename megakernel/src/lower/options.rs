@@ -1,10 +1,12 @@
 //! What the lowering may choose, and what it refuses.
 
-use thiserror::Error;
+use std::error::Error;
+
+use thiserror::Error as ThisError;
 use tilewright_layout::DType;
 
 use crate::model::ModelSpec;
-use crate::program::OperandError;
+use crate::program::{MAX_WAITS, OperandError};
 
 /// Choices of a lowering.
 ///
@@ -27,10 +29,12 @@ pub struct LowerOptions {
     pub splits: Option<usize>,
     /// Dtype of MLP activations; queries, the residual stream, partial sums and logits are always f32.
     pub activation: DType,
-    /// Dtype of the KV pools.
+    /// Dtype of the KV pools: floating-point numbers, or `f8e4m3` codes.
     pub kv: DType,
     /// Whether a row's next token is chosen as its request says (op `sample`), not always the likeliest (op `argmax`).
     pub sampling: bool,
+    /// Devices that share the model: heads, MLP and vocabulary are dealt to them.
+    pub devices: usize,
 }
 
 impl LowerOptions {
@@ -45,12 +49,13 @@ impl LowerOptions {
             activation: DType::F32,
             kv: DType::F32,
             sampling: false,
+            devices: 1,
         }
     }
 
     /// The same with as many splits as pay on a GPU of `sms` SMs, where no number is asked for: enough to cover them, and 16
     /// at most, whose merge loads all results at once (seen on an H100 with the shape of Llama-3.2-1B, at positions from 1 to
-    /// 4000: 16 cost what 8 do at short contexts, and less at long ones).
+    /// 4000: 16 cost what 8 do at short contexts, and less at long ones). The context makes no difference.
     ///
     /// ```
     /// use tilewright_megakernel::{lower::LowerOptions, model::ModelSpec};
@@ -60,8 +65,7 @@ impl LowerOptions {
     /// ```
     pub fn splits_for_gpu(self, spec: &ModelSpec, sms: usize) -> LowerOptions {
         let cover = sms / spec.kv_heads.saturating_mul(self.rows).max(1);
-        let most = self.pages_per_sequence().clamp(1, GPU_SPLITS);
-        LowerOptions { splits: self.splits.or(Some(cover.clamp(1, most))), ..self }
+        LowerOptions { splits: self.splits.or(Some(cover.clamp(1, GPU_SPLITS))), ..self }
     }
 
     /// Entries of a row of the page table.
@@ -82,6 +86,7 @@ impl LowerOptions {
             ("page_tokens", self.page_tokens, 16, 256),
             ("pages", self.pool_pages(), 1, MAX_PAGES),
             ("splits", self.splits.unwrap_or(1), 1, MAX_SPLITS),
+            ("devices", self.devices, 1, MAX_WAITS),
         ];
         for (name, found, least, most) in bounds {
             if found < least || found > most {
@@ -89,8 +94,10 @@ impl LowerOptions {
             }
         }
         for (name, found) in [("activation", self.activation), ("kv", self.kv)] {
-            if !matches!(found, DType::F32 | DType::F16 | DType::BF16) {
-                return Err(LowerError::OptionDType { name, found });
+            let codes = name == "kv" && found == DType::F8E4M3;
+            if !codes && !matches!(found, DType::F32 | DType::F16 | DType::BF16) {
+                let expected = if name == "kv" { "f32, f16, bf16 or f8e4m3" } else { "f32, f16 or bf16" };
+                return Err(LowerError::OptionDType { name, found, expected });
             }
         }
         Ok(())
@@ -110,23 +117,37 @@ pub const MAX_SPLITS: usize = 256;
 pub const MAX_TASKS: usize = 1 << 20;
 
 /// Why a model cannot be lowered.
-#[derive(Debug, Error)]
+#[derive(Debug, ThisError)]
 #[allow(missing_docs, reason = "the message names every field")]
 pub enum LowerError {
     #[error("option `{name}` is {found}, it must be from {least} to {most}")]
     Option { name: &'static str, found: usize, least: usize, most: usize },
-    #[error("option `{name}` is {found}, it must be f32, f16 or bf16")]
-    OptionDType { name: &'static str, found: DType },
+    #[error("option `{name}` is {found}, it must be {expected}")]
+    OptionDType { name: &'static str, found: DType, expected: &'static str },
     #[error("target `{target}` has no SM to run on")]
     NoSms { target: String },
     #[error("the model's `{name}` is {found}, it must be {expected}")]
     Model { name: &'static str, found: usize, expected: String },
+    #[error("an indexer adds its tasks on one device, and the program is for {devices}; lower it for one")]
+    IndexedDevices { devices: usize },
+    #[error(
+        "the model's `{name}` is {found}, which {devices} devices cannot share evenly; choose a number that divides it"
+    )]
+    Share { name: &'static str, found: usize, devices: usize },
     #[error("tensor `{name}` has dtype {found}; weights may be f32, f16 or bf16")]
     WeightDType { name: String, found: DType },
     #[error(
         "level `{level}` is beyond the {most} tasks that a program may have; lower a model of fewer layers or heads"
     )]
     Tasks { level: String, most: usize },
+    #[error("an indexer says of {found} kv heads when they may attend; the model has {expected}")]
+    Heads { found: usize, expected: usize },
+    #[error("the indexer refuses layer {layer}")]
+    Indexer {
+        layer: usize,
+        #[source]
+        source: Box<dyn Error + Send + Sync>,
+    },
     #[error("task `{label}` does not fit its operands")]
     Task {
         label: String,

@@ -14,6 +14,8 @@ pub struct Footprint {
     pub updates: Vec<Region>,
     /// The cells among the reads, and what each is read as.
     pub cells: Vec<(BufferId, CellUse)>,
+    /// Of the buffers written, those that may lie on another device than the task runs on: the op stores to peers.
+    pub sent: Vec<BufferId>,
 }
 
 impl Footprint {
@@ -26,6 +28,13 @@ impl Footprint {
     #[must_use]
     pub fn cells(mut self, cells: impl IntoIterator<Item = (BufferId, CellUse)>) -> Footprint {
         self.cells.extend(cells);
+        self
+    }
+
+    /// The same, storing to these buffers wherever they lie.
+    #[must_use]
+    pub fn sending(mut self, buffers: impl IntoIterator<Item = BufferId>) -> Footprint {
+        self.sent.extend(buffers);
         self
     }
 
@@ -57,6 +66,8 @@ pub enum Role {
     PageTable,
     /// What rows ask for.
     Request,
+    /// Which request a row belongs to.
+    Slot,
 }
 
 impl Role {
@@ -67,6 +78,7 @@ impl Role {
             Role::Position => "position",
             Role::PageTable => "page_table",
             Role::Request => "request",
+            Role::Slot => "slot",
         }
     }
 }
@@ -88,7 +100,15 @@ pub enum CellUse {
     },
     /// Requests.
     Request,
+    /// Slots: where what a request carries from step to step lies, and which request has the slot.
+    Slot {
+        /// Slots there are.
+        slots: usize,
+    },
 }
+
+/// Words of a slot: its number, and the number of the request that has it. What another request left there counts as reset.
+pub const SLOT_WORDS: usize = 2;
 
 impl CellUse {
     /// What the cell holds.
@@ -98,6 +118,7 @@ impl CellUse {
             CellUse::Position => Role::Position,
             CellUse::PageTable { .. } => Role::PageTable,
             CellUse::Request => Role::Request,
+            CellUse::Slot { .. } => Role::Slot,
         }
     }
 }

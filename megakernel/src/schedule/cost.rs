@@ -34,7 +34,9 @@ pub fn bytes(program: &Program, task: &Task, context: usize) -> Bytes {
         let size = |elements: usize| buffer.stored_bytes(elements);
         match buffer.kind {
             BufferKind::Weight | BufferKind::KvPool => sum.device += size(task.op.drawn(region, &operands, context)),
-            BufferKind::Activation | BufferKind::Cell | BufferKind::Input | BufferKind::Output => {
+            // Few numbers, which a block keeps for the step.
+            BufferKind::Cell => {}
+            BufferKind::Activation | BufferKind::Input | BufferKind::Output => {
                 sum.cached += size(region.elements());
             }
         }

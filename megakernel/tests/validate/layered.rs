@@ -159,7 +159,9 @@ impl Builder {
         let table = self.weight("embed", DType::BF16, &[vocab, hidden]);
         let ids = self.program.add_buffer("ids", BufferKind::Cell, DType::I32, &[rows]);
         let (out, position) = (self.x[0], self.place.position);
-        let op = |cols| Op::from(Embed { ids, position, table, out, rows: Span::all(rows), cols });
+        let op = |cols| {
+            Op::from(Embed { ids, position, table, out, rows: Span::all(rows), cols, shard: None, sent: vec![] })
+        };
         let ops = self.tiles(hidden, 8).into_iter().map(op).collect();
         self.level("embed", ops);
         out
@@ -230,7 +232,19 @@ impl Builder {
         let tiles = (0..kv_heads).flat_map(|kv_head| (0..splits).map(move |split| (kv_head, split)));
         let ops = tiles.map(|(kv_head, split)| {
             let (q, at, acc, stats) = (self.q, self.place.clone(), self.acc, self.stats);
-            Op::from(Attention { q, k_pool, v_pool, at, kv_head, rows, split, scale: 0.125, acc, stats })
+            Op::from(Attention {
+                q,
+                k_pool,
+                v_pool,
+                at,
+                kv_head,
+                rows,
+                split,
+                scale: 0.125,
+                acc,
+                stats,
+                selection: None,
+            })
         });
         let ops = ops.collect();
         self.level(&name("attention"), ops);
@@ -248,7 +262,7 @@ impl Builder {
         let out = add("token", BufferKind::Output, DType::I32, &[rows]);
         let input = LinearInput::RmsNorm { x, weight: norm, eps: 1e-5 };
         let op = |(tile, cols)| {
-            let output = LinearOutput::Logits { out: logits, best_value: value, best_index: index, tile };
+            let output = LinearOutput::Logits { out: logits, shard: None, best_value: value, best_index: index, tile };
             let (input, rows) = (input.clone(), Span::all(rows));
             Op::from(Linear { input, weight, bias: None, rows, cols, output })
         };

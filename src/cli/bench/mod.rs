@@ -15,6 +15,7 @@
 //! | `many` | those of more than 16 rows, by graphs of launches |
 //! | `prefill` | whole prompts by graphs of launches |
 //! | `requests` | many requests, batched continuously |
+//! | `speculate` | texts that repeat themselves, by steps of several tokens |
 //! | `tune` | `tilewright tune`: the fastest settings of a suite's kernels |
 //!
 //! Rows are those of [`crate::results`]. To add a suite of kernels: a file with a function `fn(&Bench) -> Result<(), Failure>`
@@ -31,6 +32,7 @@ mod many;
 mod peaks;
 mod prefill;
 mod requests;
+mod speculate;
 mod telemetry;
 mod timing;
 mod tune;
@@ -68,13 +70,15 @@ enum Suite {
     Prefill,
     /// Random requests, batched continuously; a prompt beside sequences that decode
     Requests,
+    /// Texts whose tokens are proposed
+    Speculate,
     /// Matrix products: bf16, e4m3, s8
     Gemm,
     /// Matrix times few vectors, bf16
     Gemv,
     /// Attention: one token over long contexts, and whole sequences
     Attention,
-    /// All of these but prompts and requests; decode on known models with random weights
+    /// All of these but prompts, requests and proposals; decode on known models with random weights
     All,
 }
 
@@ -241,6 +245,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
             Suite::Decode => decode::run(&args.subject, args.device, &args.decode, &journal),
             Suite::Prefill => prefill::run(&args.subject, args.device, &args.prefill, &journal),
             Suite::Requests => requests::run(&args.subject, args.device, &args.batching, &journal),
+            Suite::Speculate => speculate::run(&args.subject, args.device, &journal),
             Suite::Gemm => args.kernels(&journal).and_then(|bench| gemm::run(&bench)),
             Suite::Gemv => args.kernels(&journal).and_then(|bench| gemv::run(&bench)),
             Suite::Attention => args.kernels(&journal).and_then(|bench| attention::run(&bench)),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{Failure, Work};
 use crate::cli::started;
-use crate::engine::{Request, Speed};
+use crate::engine::{Compiled, Request, Speed};
 
 /// Tokens of one prompt, and when they came.
 #[derive(Default)]
@@ -40,11 +40,13 @@ impl Generated {
 
     /// The object that --json prints.
     pub fn json(&self, work: &Work, request: &Request, speed: Speed, interrupted: bool) -> Result<Value, Failure> {
+        let Compiled { kernels, seconds } = work.engine.compiled();
         Ok(json!({
             "prompt_ids": request.prompt_ids,
             "token_ids": self.tokens,
             "text": work.whole(&self.tokens)?,
             "first_token_seconds": self.first(),
+            "kernels": { "compiled": kernels, "seconds": seconds },
             "tokens_per_second": speed.tokens_per_second(),
             "interrupted": interrupted,
         }))

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tilewright_kernels::sample::Request as Draw;
 use tilewright_megakernel::lower::LowerOptions;
 use tilewright_megakernel::model::ModelSpec;
-use tilewright_megakernel::vm::device::{AbortHandle, NO_TOKEN};
+use tilewright_megakernel::vm::device::{AbortHandle, MAX_ENDS, NO_TOKEN, Text};
 
 use super::super::Engine;
 use super::super::cells::OwnedCells;
@@ -18,9 +18,10 @@ use super::super::generate::{Answer, Completion, Finish, check_prompt};
 use super::super::machines::{Asked, MOST_ROWS, Machines, Widths, machines};
 use super::super::model::Model;
 use super::super::place::Place;
-use super::super::session::{Run, lowering_options};
+use super::super::session::Run;
 use super::giving::Giving;
 use super::pace::Pace;
+use super::proposer::MOST_PROPOSED;
 use super::scheduler::{Limits, Scheduler, Step};
 use super::sequence::Ask;
 use super::submission::{Event, Statistics, Submission, Ticket};
@@ -58,6 +59,8 @@ pub struct BatchOptions {
     pub sampling: bool,
 }
 
+/// Rows of a step that proposes: the last token, and what may follow it.
+const PROPOSED_ROWS: usize = MOST_PROPOSED + 1;
 /// Most steps of a launch that need no host between them: what a deadline of another request may wait for.
 const LAUNCH_STEPS: usize = 64;
 
@@ -137,22 +140,24 @@ impl Engine {
     /// # Errors
     /// If the model has fewer positions, cannot be lowered, or does not fit the device.
     pub fn batcher(&self, options: &BatchOptions) -> Result<Batcher, EngineError> {
-        batcher_of(self.place(), self.model(), (self.ends(), self.prompt_chunk), &self.abort_handle(), options)
+        let base = self.lowering(options.context, options.sampling);
+        let (ends, abort) = (self.ends(), self.abort_handle());
+        batcher_of(self.place(), self.model(), (ends, self.prompt_chunk), &abort, (options, base))
     }
 }
 
-/// A batcher of a model on a place, whose sequences end by these tokens, with chunks of prompts of so many rows if any.
+/// A batcher of a model on a place, whose sequences end by these tokens, with chunks of prompts of so many rows if any; its programs are
+/// lowered as `base` says but for their pages.
 pub(crate) fn batcher_of(
     place: &Arc<Place>,
     model: &Model,
     (ends, chunk): (&[u32], Option<usize>),
     abort: &AbortHandle,
-    options: &BatchOptions,
+    (options, base): (&BatchOptions, LowerOptions),
 ) -> Result<Batcher, EngineError> {
     let seats = options.rows.clamp(1, MOST_SEATS);
     // Rows of a step: those that decode, or a prompt's chunk.
     let most = chunk.unwrap_or(0).max(seats);
-    let base = lowering_options(place, options.context, options.sampling);
     let pages = options.pages.unwrap_or_else(|| seats.saturating_mul(base.pages_per_sequence()));
     let lowering = LowerOptions { pages: Some(pages), ..base };
     let widths = Widths::of_batch(most, options.deterministic);
@@ -170,6 +175,8 @@ pub(crate) fn batcher_of(
         pages,
         page_tokens: lowering.page_tokens,
         sharing: options.sharing,
+        proposals: machines.proposes() && rows > 1,
+        fixed_width: options.deterministic,
         ends: ends.to_vec(),
     };
     let shape = Shape {
@@ -232,6 +239,9 @@ impl Batcher {
             by_host,
             speculate: submission.speculate,
         };
+        if ask.speculate && self.scheduler.limits().proposals {
+            self.machines.ahead(PROPOSED_ROWS);
+        }
         self.scheduler.submit(ticket, ask);
         self.submissions.insert(ticket, submission);
         Ok(ticket)
@@ -294,6 +304,9 @@ impl Batcher {
     }
 
     fn run(&mut self, step: &Step, each: &mut dyn FnMut(Ticket, Event) -> bool) -> Result<(), EngineError> {
+        if step.proposes > 0 {
+            return self.propose(step, each);
+        }
         let rows: usize = step.pieces.iter().map(|piece| piece.tokens.len()).sum();
         let width = self.machines.width(rows)?;
         let mut cells = OwnedCells::new(width, self.shape.per_row);
@@ -338,6 +351,39 @@ impl Batcher {
             self.pace.note(width, (self.clock)().saturating_sub(started));
         }
         (0..steps).for_each(|_| self.scheduler.stepped(rows));
+        Ok(())
+    }
+
+    /// Goes on with one sequence, several of its tokens in a step.
+    fn propose(&mut self, step: &Step, each: &mut dyn FnMut(Ticket, Event) -> bool) -> Result<(), EngineError> {
+        let width = self.machines.width(PROPOSED_ROWS.min(self.scheduler.limits().rows))?;
+        let draws = if self.shape.sampling { self.draws(step) } else { Vec::new() };
+        let sequence = self.scheduler.sequence(step.pieces[0].ticket);
+        let (tokens, pages) = sequence.map(|s| (s.tokens.clone(), s.pages.clone())).unwrap_or_default();
+        let ends = self.scheduler.limits().ends.clone();
+        let deadline = self.scheduler.next_deadline();
+        let text = Text {
+            tokens: &tokens,
+            pages: &pages[..pages.len().min(self.shape.per_row)],
+            request: draws.first().copied(),
+            ends: &ends[..ends.len().min(MAX_ENDS)],
+            left: step.proposes,
+            proposed: MOST_PROPOSED,
+            script: None,
+        };
+        let mut giving = Giving::new(step, &mut self.scheduler, &mut self.submissions, each);
+        let mut rows = 0;
+        let steps = self.machines.propose(width, &text, step.steps, &mut |accepted| {
+            rows += 1 + accepted.proposed;
+            let goes_on = giving.accepted(accepted);
+            let over = deadline.is_some_and(|deadline| deadline <= (self.clock)());
+            match goes_on && !over && !self.attention.load(Ordering::Acquire) {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        })?;
+        giving.finish();
+        self.scheduler.launched(steps, rows);
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tilewright_megakernel::vm::device::NO_TOKEN;
+use tilewright_megakernel::vm::device::{Accepted, NO_TOKEN};
 
 use super::super::error::EngineError;
 use super::super::generate::Finish;
@@ -100,7 +100,28 @@ impl<'g> Giving<'g> {
             }
         }
         let waited_for = self.ended && self.scheduler.has_waiting();
-        !stray && !waited_for && self.states.iter().any(|state| state.goes_on)
+        // Alone, it goes on by other steps where these pay more.
+        let turns =
+            matches!(&self.step.pieces[..], [piece] if self.scheduler.proposes(piece.ticket) != self.proposes());
+        !stray && !waited_for && !turns && self.states.iter().any(|state| state.goes_on)
+    }
+
+    /// Takes what a step gave whose tokens the machine proposed; whether another step of the same launch makes sense.
+    pub fn accepted(&mut self, accepted: &Accepted) -> bool {
+        let tokens = accepted.tokens.len();
+        for (number, &token) in accepted.tokens.iter().enumerate() {
+            if number + 1 == tokens {
+                self.scheduler.gave(self.step.pieces[0].ticket, tokens, accepted.proposed);
+            }
+            if !self.tokens(&[token]) {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn proposes(&self) -> bool {
+        self.step.proposes > 0
     }
 
     /// Nothing more comes: what was fed and gave no token is there.

@@ -7,6 +7,7 @@
 //! | `sequence` | a request while it is there |
 //! | `cache` | pages: holders, prefixes that are found by their tokens |
 //! | `proposer` | tokens that may come next, from what the text repeats |
+//! | `gain` | whether steps of several of a sequence's tokens pay |
 //! | `choice` | tokens chosen by the host: penalties, log probabilities |
 //! | `pace` | how many rows a step may have so that it ends in time |
 //! | `giving` | what the rows of a step gave |
@@ -14,11 +15,12 @@
 //! | `many` | generation of more sequences than a device's step has rows |
 //! | `server` | the same behind a thread |
 //!
-//! `scheduler`, `sequence`, `cache`, `pace`, `proposer` and `choice` are pure: what they are told decides what they say.
+//! `scheduler`, `sequence`, `cache`, `pace`, `proposer`, `gain` and `choice` are pure: what they are told decides what they say.
 
 mod batcher;
 mod cache;
 mod choice;
+mod gain;
 mod giving;
 mod many;
 mod pace;
@@ -32,5 +34,7 @@ mod trials;
 
 pub(crate) use batcher::batcher_of;
 pub use batcher::{BatchOptions, Batcher};
+pub(crate) use gain::Gain;
+pub(crate) use proposer::{MOST_PROPOSED, Proposer};
 pub use server::{Server, ServerEvent, Stream};
 pub use submission::{Event, Logprobs, Penalties, Statistics, Submission, Ticket, Token};

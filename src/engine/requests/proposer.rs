@@ -47,11 +47,18 @@ impl Proposer {
     /// At most so many tokens that may come behind those that it has read; none where the last ones are new, or where it
     /// does not pay.
     pub fn propose(&self, tokens: &[u32], most: usize) -> Vec<u32> {
-        let Some(from) = self.before.iter().flatten().next().filter(|_| self.rest == 0) else { return Vec::new() };
+        if self.rest > 0 {
+            return Vec::new();
+        }
+        // What pays little costs little: two tokens, then twice as many as the last time went well.
+        self.guess(tokens, most.min(2 * (self.last_accepted + 1)).min(MOST_PROPOSED))
+    }
+
+    /// The tokens that may come, whether it pays to propose them or not.
+    pub fn guess(&self, tokens: &[u32], most: usize) -> Vec<u32> {
+        let Some(from) = self.before.iter().flatten().next() else { return Vec::new() };
         // What reaches the end goes on with what was proposed: a text that repeats itself goes round.
         let round = &tokens[*from..];
-        // What pays little costs little: two tokens, then twice as many as the last time went well.
-        let most = most.min(2 * (self.last_accepted + 1)).min(MOST_PROPOSED);
         round.iter().copied().cycle().take(most).collect()
     }
 

@@ -37,6 +37,10 @@ pub struct Limits {
     pub page_tokens: usize,
     /// Whether prefixes are shared.
     pub sharing: bool,
+    /// Whether a launch proposes tokens of a sequence by itself.
+    pub proposals: bool,
+    /// Whether all steps have one width: then no step is dearer than another.
+    pub fixed_width: bool,
     /// Tokens that end a sequence.
     pub ends: Vec<u32>,
 }
@@ -74,6 +78,8 @@ pub struct Step {
     pub steps: usize,
     /// Whether some request decodes.
     pub decodes: bool,
+    /// Most tokens of a launch that goes on with the one piece by itself, several tokens in a step; 0: it does not.
+    pub proposes: usize,
 }
 
 /// Requests, and the pages that they hold.
@@ -207,12 +213,21 @@ impl Scheduler {
             return None;
         }
         let mut pieces: Vec<Piece> = draft.pieces.iter().map(|&(place, rows)| self.piece(place.ticket, rows)).collect();
-        for piece in &mut pieces {
+        let alone = matches!(&pieces[..], [piece] if self.is_by_device(piece));
+        for piece in pieces.iter_mut().filter(|_| !alone) {
             draft.rows -= self.propose(piece, draft.rows);
         }
+        if let [piece] = &pieces[..]
+            && alone
+            && self.proposes(piece.ticket)
+        {
+            let (steps, wanted) = (self.limits.steps, self.limits.steps.saturating_mul(MOST_PROPOSED + 1));
+            let proposes = self.reserve_steps(&pieces, wanted);
+            return Some(Step { pieces, steps, decodes, proposes });
+        }
         let single = pieces.iter().all(|piece| piece.gives && !piece.by_host && piece.tokens.len() == 1);
-        let steps = if single { self.reserve_steps(&pieces) } else { 1 };
-        Some(Step { pieces, steps, decodes })
+        let steps = if single { self.reserve_steps(&pieces, self.limits.steps) } else { 1 };
+        Some(Step { pieces, steps, decodes, proposes: 0 })
     }
 
     /// So many more tokens of a request were fed, all of them its own; the last one's choice is its next token, where
@@ -239,6 +254,12 @@ impl Scheduler {
         self.statistics.rows += rows as u64;
     }
 
+    /// A launch of so many steps was run, whose rows were so many in all.
+    pub fn launched(&mut self, steps: usize, rows: usize) {
+        self.statistics.steps += steps as u64;
+        self.statistics.rows += rows as u64;
+    }
+
     /// Of a piece's proposed tokens so many were accepted.
     pub fn verified(&mut self, ticket: Ticket, proposed: usize, accepted: usize) {
         self.statistics.proposed += proposed as u64;
@@ -246,6 +267,28 @@ impl Scheduler {
         if let Some(proposer) = self.sequences.get_mut(&ticket).and_then(|sequence| sequence.proposer.as_mut()) {
             proposer.verified(proposed, accepted);
         }
+    }
+
+    /// Whether a sequence that is alone goes on by steps of several of its tokens, which the machine proposes.
+    pub fn proposes(&self, ticket: Ticket) -> bool {
+        let known = self.sequences.get(&ticket).filter(|sequence| self.limits.proposals && sequence.proposer.is_some());
+        known.is_some_and(|sequence| self.limits.fixed_width || sequence.gain.is_wide())
+    }
+
+    /// A step of such a launch gave so many tokens, of so many that were proposed.
+    pub fn gave(&mut self, ticket: Ticket, tokens: usize, proposed: usize) {
+        self.statistics.proposed += proposed as u64;
+        self.statistics.accepted += tokens.saturating_sub(1) as u64;
+        if let Some(sequence) = self.sequences.get_mut(&ticket) {
+            sequence.gain.gave(tokens);
+        }
+    }
+
+    /// Whether the machine, and not the host, proposes what comes behind a piece that is alone.
+    fn is_by_device(&self, piece: &Piece) -> bool {
+        let sequence = self.sequence_of(piece);
+        let chooses = piece.gives && piece.tokens.len() == 1 && !sequence.by_host && !sequence.generated().is_empty();
+        self.limits.proposals && sequence.proposer.is_some() && chooses
     }
 
     /// A row of every running request that decodes.
@@ -393,14 +436,15 @@ impl Scheduler {
     }
 
     /// Steps for which all pieces have room, and that nobody's proposals wait for; the pages for them, which nobody loses.
-    fn reserve_steps(&mut self, pieces: &[Piece]) -> usize {
+    fn reserve_steps(&mut self, pieces: &[Piece], most: usize) -> usize {
+        let waits = !matches!(pieces, [piece] if self.is_by_device(piece));
         let size = self.limits.page_tokens;
         let sequences = pieces.iter().map(|piece| self.sequence_of(piece));
-        let most = sequences.map(|sequence| {
-            let patience = sequence.proposer.as_ref().map_or(usize::MAX, Proposer::patience);
+        let left = sequences.map(|sequence| {
+            let patience = sequence.proposer.as_ref().filter(|_| waits).map_or(usize::MAX, Proposer::patience);
             sequence.left(self.limits.positions).min(patience)
         });
-        let mut steps = most.min().unwrap_or(1).min(self.limits.steps).max(1);
+        let mut steps = left.min().unwrap_or(1).min(most).max(1);
         let needed = |steps: usize| -> usize {
             let sequences = pieces.iter().map(|piece| self.sequence_of(piece));
             sequences.map(|s| (s.computed + steps).div_ceil(size).saturating_sub(s.pages.len())).sum()

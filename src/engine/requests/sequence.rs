@@ -4,7 +4,8 @@ use std::cmp::Reverse;
 use std::time::Duration;
 
 use super::super::generate::Finish;
-use super::proposer::Proposer;
+use super::gain::Gain;
+use super::proposer::{MOST_PROPOSED, Proposer};
 use super::submission::Ticket;
 
 /// What a scheduler needs to know of a request.
@@ -52,6 +53,8 @@ pub struct Sequence {
     pub by_host: bool,
     /// Who proposes tokens, where that is wanted.
     pub proposer: Option<Proposer>,
+    /// Whether it goes on by steps of several tokens, where it is alone.
+    pub gain: Gain,
     priority: i32,
     max_new_tokens: usize,
 }
@@ -73,6 +76,7 @@ impl Sequence {
             expires: ask.expires,
             by_host: ask.by_host,
             proposer,
+            gain: Gain::default(),
             priority: ask.priority,
             max_new_tokens: ask.max_new_tokens,
         }
@@ -102,6 +106,9 @@ impl Sequence {
 
     /// Takes its next token, and says why it ends where it does.
     pub fn push(&mut self, token: u32, is_end: bool, positions: usize) -> Option<Finish> {
+        if let Some(proposer) = self.proposer.as_ref().filter(|_| !self.gain.is_wide()) {
+            self.gain.came(token, || proposer.guess(&self.tokens, MOST_PROPOSED));
+        }
         self.tokens.push(token);
         if let Some(proposer) = &mut self.proposer {
             proposer.read(&self.tokens);

@@ -76,6 +76,13 @@ pub enum LaunchError {
     EndRows { found: usize, rows: usize },
     #[error("the program feeds no token back: {0}")]
     NoFeedback(#[from] NoFeedback),
+    #[error("the machine was made without proposals; make it with the option `propose`")]
+    NoProposals,
+    #[error(
+        "a text of {tokens} tokens in {pages} pages cannot go on by {left}: give a token at least, no more than {width} pages, \
+         and ask for a token at least"
+    )]
+    Text { tokens: usize, pages: usize, left: usize, width: usize },
     #[error("the machine was made without a timeline")]
     NoTimeline,
 }

@@ -5,17 +5,18 @@ use std::time::Duration;
 
 use half::bf16;
 use tilewright_codegen::device::{Buffer, Device, DeviceError, Kernel, Mapped, Source, Stream};
-use tilewright_codegen::verify::verify;
 use tilewright_kernels::kv::swizzled;
 use tilewright_kernels::sample::Request;
 use tilewright_layout::DType;
 
-use super::kernel::{BEGUN, HALT, OWN_COUNTERS, PITCH, TIMES, record};
+use super::kernel::{BEGUN, Feeds, HALT, OWN_COUNTERS, PITCH, TIMES};
 use super::load::{self, Bound};
 use super::record::BlockRecord;
 use super::run::{MAX_ENDS, MAX_STEPS};
 use super::watch::{EachStep, Ended, Watch};
-use super::{AbortHandle, DeviceKv, DeviceOptions, LaunchError, LoadError, Plan, TaskTimes, status};
+use super::{
+    AbortHandle, DeviceKernels, DeviceKv, DeviceOptions, LaunchError, Lengths, LoadError, Plan, TaskTimes, status, text,
+};
 use crate::program::{BufferId, BufferKind, TaskId};
 use crate::validate::Placed;
 use crate::vm::reference::bind;
@@ -57,6 +58,8 @@ pub(super) struct Memory {
     counters: Buffer<u32>,
     /// The tokens that end each row.
     pub(super) ends: Buffer<i32>,
+    /// The text whose tokens are proposed.
+    pub(super) text: Option<Buffer<i32>>,
     trace: Option<Buffer<u64>>,
 }
 
@@ -80,7 +83,7 @@ impl DeviceMachine {
     ) -> Result<DeviceMachine, LoadError> {
         let plan = Plan::new(&placed, options)?;
         let bound = Bound::new(&placed, weights)?;
-        DeviceMachine::assemble(placed, plan, &bound, device, None, None, progress)
+        DeviceMachine::assemble(placed, plan, &bound, &DeviceKernels::new(device), (None, None), device, progress)
     }
 
     /// A machine of a plan; the image and the pools are made where they are not given.
@@ -88,9 +91,9 @@ impl DeviceMachine {
         placed: Placed,
         plan: Plan,
         bound: &Bound,
+        kernels: &DeviceKernels,
+        (image, kv): (Option<Buffer<bf16>>, Option<&DeviceKv>),
         device: &Device,
-        image: Option<Buffer<bf16>>,
-        kv: Option<&DeviceKv>,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<DeviceMachine, LoadError> {
         let (found, wanted) = (device.properties().sms as usize, placed.target.sms);
@@ -105,7 +108,7 @@ impl DeviceMachine {
         let stream = device.stream()?;
         // The driver compiles while the weights are on their way.
         let (kernel, image) = std::thread::scope(|scope| {
-            let kernel = scope.spawn(|| -> Result<Kernel, LoadError> { Ok(device.load(&verify(record(&plan))?)?) });
+            let kernel = scope.spawn(|| kernels.of(&plan));
             let image = image.map_or_else(
                 || load::image(device, &stream, &plan, bound, &mut |sent| progress(sent, plan.image_bytes)),
                 Ok,
@@ -130,6 +133,10 @@ impl DeviceMachine {
             },
             tables: stream.buffer(&plan.tables)?,
             directory: stream.buffer(&directory)?,
+            text: match plan.options.propose {
+                true => Some(stream.buffer(&vec![0i32; text::words(&plan)])?),
+                false => None,
+            },
             // Queues that are shorter than the longest leave their part as it is.
             trace: match plan.options.timeline {
                 true => Some(stream.buffer(&vec![0u64; (plan.blocks * plan.longest_queue() * TIMES) as usize])?),
@@ -224,6 +231,18 @@ impl DeviceMachine {
         Ok(self.stream.upload(&swizzled(values, page_tokens, dim), &pool)?)
     }
 
+    /// Sets a KV pool of e4m3 codes in the same way.
+    ///
+    /// # Errors
+    /// As [`DeviceMachine::set_pool`].
+    pub fn set_pool_codes(&mut self, name: &str, codes: &[u8]) -> Result<(), LaunchError> {
+        let (pool, [page_tokens, dim]) = self.memory.kv.pool::<u8>(name, DType::F8E4M3)?;
+        if pool.len() != codes.len() {
+            return Err(KvError::Range { name: name.to_owned(), end: codes.len(), len: pool.len() }.into());
+        }
+        Ok(self.stream.upload(&swizzled(codes, page_tokens, dim), &pool)?)
+    }
+
     /// Changes the tables; for faults.
     pub(super) fn set_tables(&mut self, directory: &[BlockRecord], tables: &[u8]) -> Result<(), LaunchError> {
         self.stream.upload(tables, &self.memory.tables)?;
@@ -237,7 +256,7 @@ impl DeviceMachine {
     }
 
     /// Launches and waits; gives how many steps `each` was told of.
-    pub(super) fn launch(&mut self, steps: u32, advance: bool, each: EachStep) -> Result<u32, LaunchError> {
+    pub(super) fn launch(&mut self, steps: u32, feeds: Feeds, each: EachStep) -> Result<u32, LaunchError> {
         let patience = self.patience;
         if self.lost {
             return Err(LaunchError::Unresponsive { steps: 0, patience });
@@ -248,19 +267,22 @@ impl DeviceMachine {
         if self.abort.is_set() {
             self.status.store(status::ABORT as usize, 1)?;
         }
-        let Memory { image, plain, state, kv, tables, directory, counters, ends, trace } = &self.memory;
-        let numbers = [self.epoch, steps, u32::from(advance)];
+        let Memory { image, plain, state, kv, tables, directory, counters, ends, text, trace } = &self.memory;
+        let numbers = [self.epoch, steps, feeds as u32];
         let mut args = vec![image.into(), plain.into(), state.into(), (&kv.memory).into(), tables.into()];
         args.extend([directory.into(), counters.into(), (&self.status).into()]);
         args.extend(numbers.map(Into::into));
+        let Lengths { pages, table_width } = self.plan.lengths;
+        args.extend([pages, table_width].map(Into::into));
         args.push(ends.into());
+        args.extend(text.iter().map(Into::into));
         args.extend(trace.iter().map(Into::into));
         let rows = self.plan.rows as usize;
         let watch = Watch { stream: &self.stream, status: &self.status, abort: &self.abort, patience, rows };
         let mut count = 0;
         let mut told = |tokens: &[u32]| {
             count += 1;
-            if advance { each(tokens) } else { ControlFlow::Continue(()) }
+            if feeds == Feeds::Nothing { ControlFlow::Continue(()) } else { each(tokens) }
         };
         let launched = self.kernel.launch(&self.stream, self.plan.blocks, &args);
         let ended = launched.and_then(|()| watch.run(&mut told));

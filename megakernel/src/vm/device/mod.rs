@@ -19,10 +19,12 @@
 //! | `merges` | where the splits of attention are merged |
 //! | `status` | words that kernel and host share while it runs |
 //! | `kernel/` | the kernel |
+//! | `kernels` | kernels, each compiled once |
 //! | `load` | weights to the device |
 //! | `resident` | what machines of one model share there |
 //! | `machine` | the machine |
 //! | `run` | its steps: one, or many in a launch |
+//! | `text` | a sequence that goes on by what its text repeats |
 //! | `watch` | the host's eye on a launch |
 //! | `timeline/` | times of tasks as a table, a trace and a picture |
 //! | `error` | what can go wrong |
@@ -34,6 +36,7 @@ mod fault;
 mod function;
 mod image;
 mod kernel;
+mod kernels;
 pub(in crate::vm) mod load;
 mod lookup;
 mod machine;
@@ -49,6 +52,7 @@ mod status;
 mod storage;
 mod tables;
 mod tags;
+mod text;
 pub mod timeline;
 mod unsupported;
 mod watch;
@@ -61,18 +65,21 @@ pub use function::{
 };
 pub use image::{Rows, Stream};
 pub use kernel::{Call, Generation, record};
+pub use kernels::{Compiled, DeviceKernels};
 pub use lookup::{multiple, rows_of};
 pub use machine::DeviceMachine;
 pub use merges::{Merge, Merges};
 pub use options::{Dealing, DeviceOptions};
 pub use place::{Places, Space, space};
-pub use plan::{Feedback, NoFeedback, Plan, RotationTable};
+pub(super) use plan::one_device;
+pub use plan::{Feedback, Lengths, NoFeedback, Plan, RotationTable};
 pub use planner::Planner;
 pub use record::{BlockRecord, FIELDS, TaskRecord, WaitRecord};
 pub use resident::{DeviceKv, DeviceWeights};
 pub use run::{MAX_ENDS, MAX_STEPS, NO_TOKEN};
 pub use storage::{KvPools, RotationRows, Storage};
 pub use tags::{Tags, TaskTags};
+pub use text::{Accepted, Text};
 pub use tilewright_kernels::gemv::linear::Weights;
 pub use timeline::TaskTimes;
 pub use unsupported::Unsupported;

@@ -55,6 +55,8 @@ pub struct DeviceOptions {
     pub take_registers: bool,
     /// Whether every task's times are recorded.
     pub timeline: bool,
+    /// Whether a launch may propose tokens of one sequence to its rows ([`DeviceMachine::propose`](super::DeviceMachine::propose)).
+    pub propose: bool,
 }
 
 /// Where the stages of a stream of weights lie in the image ([`Deal`](tilewright_kernels::gemv::Deal)).
@@ -202,6 +204,7 @@ impl Default for DeviceOptions {
             streamed_units: 4,
             take_registers: true,
             timeline: false,
+            propose: false,
         }
     }
 }

@@ -4,6 +4,7 @@ use tilewright_kernels::attention::split::Merged;
 
 use super::{Merges, Tags, Unsupported};
 use crate::program::{Buffer, BufferId, BufferKind, Program};
+use crate::vm::reference::roles::cells;
 
 /// The parts of device memory that a kernel gets a pointer to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -34,14 +35,20 @@ pub struct Places {
 pub(super) const ALIGN: u64 = 128;
 
 impl Places {
-    /// Lays out the buffers: activations that share an arena where the program says, everything else one after the other.
+    /// Lays out the buffers: activations that share an arena where the program says, everything else one after the other. Page
+    /// tables come last, so that the places of the others do not depend on the length of sequences.
     ///
     /// A tagged buffer takes twice its bytes.
     pub fn new(program: &Program, tags: &Tags, merges: &Merges, plain: impl Fn(&Buffer) -> bool) -> Places {
         let arena = program.buffers.iter().filter_map(|b| Some(b.arena? + bytes(b))).max().unwrap_or(0);
         let state = arena.next_multiple_of(ALIGN);
+        let tables = cells(program).page_table;
         let mut places = Places { offsets: Vec::new(), merged: Vec::new(), plain: 0, state, pools: 0 };
         for buffer in &program.buffers {
+            if tables.contains(&buffer.id) && buffer.arena.is_none() {
+                places.offsets.push(u64::MAX);
+                continue;
+            }
             let end = match space(buffer) {
                 Space::Plain if !plain(buffer) => {
                     places.offsets.push(u64::MAX);
@@ -64,6 +71,10 @@ impl Places {
                 places.state + (u64::from(merge.rows * merge.width) * u64::from(word)).next_multiple_of(ALIGN);
             places.merged.push((acc, [places.state, arrivals]));
             places.state = arrivals + u64::from(merge.rows * merge.kv_heads * Merged::ARRIVAL) * 4;
+        }
+        for buffer in program.buffers.iter().filter(|buffer| tables.contains(&buffer.id) && buffer.arena.is_none()) {
+            places.offsets[buffer.id.index()] = places.state;
+            places.state = (places.state + bytes(buffer)).next_multiple_of(ALIGN);
         }
         places
     }

@@ -7,8 +7,12 @@ use tilewright_kernels::gemv::linear::HeldForm;
 
 use super::planner::Planner;
 use super::{BlockRecord, DeviceOptions, Opcode, Places, Stream, Unsupported};
-use crate::program::BufferId;
+use crate::program::{BufferId, Program};
 use crate::validate::Placed;
+
+/// Entries of page tables that a block keeps in shared memory, of all rows together: of one and two rows, whose programs have most stages in the
+/// ring, and of more.
+const NEAR: [u32; 2] = [512, 1024];
 
 /// A program as the generated kernel wants it.
 #[derive(Clone, Debug)]
@@ -52,8 +56,19 @@ pub struct Plan {
     pub rows: u32,
     /// Positions and page tables that a block keeps in shared memory, if they are the same for all tasks.
     pub cells: Option<CellsPlan>,
+    /// What of the program's lengths a launch is told: the code does not depend on them.
+    pub lengths: Lengths,
     /// The cells that a launch of many steps feeds back, or why it feeds none.
     pub feedback: Result<Feedback, NoFeedback>,
+}
+
+/// Lengths of a program: parameters of its kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lengths {
+    /// Pages of each pool.
+    pub pages: u32,
+    /// Entries of a row of the page table.
+    pub table_width: u32,
 }
 
 /// Positions and page tables, the same for all tasks.
@@ -63,8 +78,6 @@ pub struct CellsPlan {
     pub position: u32,
     /// Where the page tables begin in the state, in units of 16 bytes.
     pub table: u32,
-    /// Entries of a row of the page table.
-    pub table_width: u32,
     /// Rows.
     pub rows: u32,
     /// Tokens of a page.
@@ -72,9 +85,14 @@ pub struct CellsPlan {
 }
 
 impl CellsPlan {
-    /// Numbers of a step: positions, page tables, and how many tokens of each row are settled.
+    /// Entries of a row of the page table that a block keeps, the first ones: those behind are read where they lie.
+    pub fn near(&self) -> u32 {
+        (NEAR[usize::from(self.rows > 2)] / self.rows.max(1)).max(1)
+    }
+
+    /// Numbers of a step: positions, the page tables' first entries, and how many tokens of each row are settled.
     pub fn numbers(&self) -> u32 {
-        self.rows * (self.table_width + 2)
+        self.rows * (self.near() + 2)
     }
 }
 
@@ -123,6 +141,14 @@ pub struct RotationTable {
     pub start: u64,
 }
 
+/// Refuses programs of several devices.
+pub(in crate::vm) fn one_device(program: &Program) -> Result<(), Unsupported> {
+    match program.devices {
+        1 => Ok(()),
+        devices => Err(Unsupported::Devices { devices }),
+    }
+}
+
 impl Plan {
     /// Tasks of the longest queue.
     pub fn longest_queue(&self) -> u32 {
@@ -163,6 +189,7 @@ impl Plan {
     /// # Errors
     /// If the program has ops, shapes or types that the device functions do not have.
     pub fn new(placed: &Placed, options: DeviceOptions) -> Result<Plan, Unsupported> {
+        one_device(placed)?;
         Planner::new(placed, options)?.plan()
     }
 }

@@ -7,7 +7,7 @@ use tilewright_kernels::gemv::Deal;
 
 use super::image::{CHUNK, Rows, Stream};
 use super::place::Places;
-use super::plan::{CellsPlan, Feedback, NoFeedback, Plan, RotationTable};
+use super::plan::{CellsPlan, Feedback, Lengths, NoFeedback, Plan, RotationTable};
 use super::storage::KvPools;
 use super::tables::{plain_weights, tables};
 use super::{Choice, DeviceOptions, Merges, Opcode, Tags, Unsupported};
@@ -16,14 +16,11 @@ use crate::program::BufferId;
 use crate::validate::Placed;
 use crate::vm::reference::roles;
 
-/// Most numbers of positions and page tables that a block keeps in shared memory.
-const CELLS: u32 = 1024;
-
 /// A plan in the making, as the rows of ops see it.
 pub struct Planner<'p> {
     pub(super) placed: &'p Placed,
     pub(super) options: DeviceOptions,
-    arch: Arch,
+    pub(super) arch: Arch,
     pub(super) tags: Tags,
     pub(super) merges: Merges,
     pub(super) places: Places,
@@ -36,6 +33,7 @@ pub struct Planner<'p> {
     /// Bytes of a record in the tables.
     pub(super) record_bytes: u32,
     cells: Option<CellsPlan>,
+    pub(super) lengths: Option<Lengths>,
 }
 
 impl<'p> Planner<'p> {
@@ -67,6 +65,7 @@ impl<'p> Planner<'p> {
             opcodes: Vec::new(),
             record_bytes: 0,
             cells: None,
+            lengths: None,
         })
     }
 
@@ -115,23 +114,19 @@ impl<'p> Planner<'p> {
             record_bytes: self.record_bytes,
             rows,
             cells: self.cells,
+            lengths: self.lengths.unwrap_or_default(),
             feedback,
         })
     }
 
-    /// Positions and page tables, if all opcodes have the same and they are few.
+    /// Positions and page tables, if all opcodes have the same.
     fn common_cells(&self) -> Option<CellsPlan> {
         let pools = self.opcodes.iter().filter_map(|opcode| opcode.pools());
         let rows = rows(self.placed);
-        let mut plans = pools.map(|KvPools { position, table, table_width, page_tokens, .. }| CellsPlan {
-            position,
-            table,
-            table_width,
-            rows,
-            page_tokens,
-        });
+        let mut plans =
+            pools.map(|KvPools { position, table, page_tokens, .. }| CellsPlan { position, table, rows, page_tokens });
         let plan = plans.next()?;
-        (plans.all(|other| other == plan) && plan.numbers() <= CELLS).then_some(plan)
+        plans.all(|other| other == plan).then_some(plan)
     }
 
     /// Lets attention take its tokens from the ring, where a block knows the step's positions and stages hold tokens.
@@ -167,7 +162,8 @@ impl<'p> Planner<'p> {
     fn stages(&self, table_bytes: u32, operand_bytes: u32, slot_bytes: u32) -> Result<DeviceOptions, Unsupported> {
         let options = self.options;
         let limit = self.placed.target.shared_bytes_per_block as u64;
-        let fixed = u64::from(table_bytes + operand_bytes + options.sums_bytes + options.warps * 64 + 2048);
+        let cells = self.cells.map_or(0, |cells| 4 * cells.numbers());
+        let fixed = u64::from(table_bytes + operand_bytes + options.sums_bytes + options.warps * 64 + cells + 1024);
         let (stage, rest) = (u64::from(slot_bytes), limit.saturating_sub(fixed));
         let stages = (rest / stage).min(options.stages.into());
         if stages < 2 {

@@ -11,7 +11,7 @@ use tilewright_layout::DType;
 
 use super::load::Bound;
 use super::place::{ALIGN, bytes};
-use super::{DeviceMachine, DeviceOptions, LaunchError, LoadError, Places, Plan, Stream};
+use super::{DeviceKernels, DeviceMachine, DeviceOptions, LaunchError, LoadError, Places, Plan, Stream};
 use crate::program::{self, BufferKind, Program};
 use crate::validate::Placed;
 use crate::vm::reference::KvError;
@@ -26,6 +26,7 @@ pub struct DeviceWeights {
     device: Device,
     weights: Arc<dyn Weights + Send + Sync>,
     images: Vec<(ImageKey, Buffer<bf16>)>,
+    kernels: DeviceKernels,
 }
 
 /// What is in an image and in which order.
@@ -45,7 +46,12 @@ impl ImageKey {
 impl DeviceWeights {
     /// Weights that come to the device with the first machine.
     pub fn new(device: Device, weights: Arc<dyn Weights + Send + Sync>) -> DeviceWeights {
-        DeviceWeights { device, weights, images: Vec::new() }
+        DeviceWeights { kernels: DeviceKernels::new(&device), device, weights, images: Vec::new() }
+    }
+
+    /// The kernels of its machines: the same until the weights are dropped.
+    pub fn kernels(&self) -> &DeviceKernels {
+        &self.kernels
     }
 
     /// The device.
@@ -77,7 +83,8 @@ impl DeviceWeights {
         let image = self.images.iter().find(|(known, _)| *known == key).map(|(_, image)| image.clone());
         let new = image.is_none();
         let bound = Bound::new(&placed, &*self.weights)?;
-        let machine = DeviceMachine::assemble(placed, plan, &bound, &self.device, image, kv, progress)?;
+        let machine =
+            DeviceMachine::assemble(placed, plan, &bound, &self.kernels, (image, kv), &self.device, progress)?;
         if new {
             self.images.push((key, machine.image().clone()));
         }
@@ -130,19 +137,19 @@ impl DeviceKv {
     }
 
     /// The pool that a program's buffer is.
-    pub(in crate::vm) fn pool_of(&self, buffer: &program::Buffer) -> Result<Buffer<bf16>, LoadError> {
+    pub(in crate::vm) fn pool_of(&self, buffer: &program::Buffer) -> Result<Buffer<u8>, LoadError> {
         let name = || buffer.name.clone();
         let found = self.pools.iter().find(|pool| pool.name == buffer.name);
         let found = found.ok_or_else(|| KvError::Missing { name: name() })?;
-        if found.dtype != DType::BF16 {
-            return Err(KvError::DType { name: name(), expected: DType::BF16, found: found.dtype }.into());
+        if found.dtype != buffer.dtype {
+            return Err(KvError::DType { name: name(), expected: buffer.dtype, found: found.dtype }.into());
         }
         if found.shape != buffer.shape {
             let (expected, found) = (buffer.shape.clone(), found.shape.clone());
             return Err(KvError::Shape { name: name(), expected, found }.into());
         }
         let start = found.offset as usize;
-        Ok(self.memory.slice(start..start + bytes(buffer) as usize)?.cast()?)
+        Ok(self.memory.slice(start..start + bytes(buffer) as usize)?)
     }
 
     /// Bytes of all pools.

@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 
 use tilewright_kernels::sample::Request;
 
+use super::kernel::Feeds;
 use super::{DeviceMachine, LaunchError};
 use crate::vm::reference::StepCells;
 
@@ -32,7 +33,7 @@ impl DeviceMachine {
     /// Cells that do not fit, before anything runs; a launch that did not end as it should.
     pub fn step(&mut self, cells: &StepCells) -> Result<(), LaunchError> {
         self.set_cells(cells)?;
-        self.launch(1, false, &mut |_| ControlFlow::Continue(())).map(drop)
+        self.launch(1, Feeds::Nothing, &mut |_| ControlFlow::Continue(())).map(drop)
     }
 
     /// Runs many steps in one launch, each feeding the choice of the one before; gives the tokens, `[steps, rows]`.
@@ -85,10 +86,10 @@ impl DeviceMachine {
         cells.check_steps(&self.limits, steps)?;
         self.set_ends(ends)?;
         self.set_cells(cells)?;
-        self.launch(steps as u32, true, each).map(|steps| steps as usize)
+        self.launch(steps as u32, Feeds::Choices, each).map(|steps| steps as usize)
     }
 
-    fn set_ends(&mut self, ends: &[&[u32]]) -> Result<(), LaunchError> {
+    pub(super) fn set_ends(&mut self, ends: &[&[u32]]) -> Result<(), LaunchError> {
         let rows = self.plan().rows as usize;
         if !ends.is_empty() && ends.len() != rows {
             return Err(LaunchError::EndRows { found: ends.len(), rows });
@@ -104,7 +105,7 @@ impl DeviceMachine {
         Ok(self.stream.upload(&ids, &self.memory.ends)?)
     }
 
-    fn set_cells(&mut self, cells: &StepCells) -> Result<(), LaunchError> {
+    pub(super) fn set_cells(&mut self, cells: &StepCells) -> Result<(), LaunchError> {
         cells.check(&self.limits)?;
         let set = [
             (&self.cells.token, cells.tokens),

@@ -1,5 +1,6 @@
 //! How operands are stored, where that is constant in the code.
 
+use tilewright_kernels::kv::PoolType;
 use tilewright_kernels::tile::Float;
 
 /// How activations are stored.
@@ -20,13 +21,12 @@ pub struct RotationRows {
     pub half: u32,
 }
 
-/// The pools of a layer, and the cells that say whose tokens they hold.
+/// The pools of a layer, and the cells that say whose tokens they hold. How many pages there are, and how many a sequence may
+/// have, is no part of the code: a launch has both as parameters ([`Lengths`](super::Lengths)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct KvPools {
-    /// Storage.
-    pub float: Float,
-    /// Pages.
-    pub pages: u32,
+    /// How they store their numbers.
+    pub of: PoolType,
     /// Tokens of a page.
     pub page_tokens: u32,
     /// Dimensions of a head.
@@ -35,8 +35,6 @@ pub struct KvPools {
     pub position: u32,
     /// Where the page tables begin in the state, in units of 16 bytes.
     pub table: u32,
-    /// Entries of a row of the page table.
-    pub table_width: u32,
     /// Fewest pages of a split.
     pub split_pages: u32,
 }

@@ -5,6 +5,7 @@ use tilewright_kernels::gemm::Refusal;
 use tilewright_kernels::gemv::{CodesError, UnitError};
 use tilewright_layout::DType;
 
+use super::Lengths;
 use crate::program::{BufferId, TaskId};
 
 /// Why the device machine does not run a program that is valid.
@@ -20,6 +21,12 @@ pub enum Unsupported {
     },
     #[error("op `{op}` has no device function; lower the model with fused ops, or run it on `cpu`")]
     Op { op: &'static str },
+    #[error("the program is for {devices} devices, and this machine has one; lower it for one, or run it on `cpu`")]
+    Devices { devices: usize },
+    #[error(
+        "what it computes is sent to other buffers or is a shard's, and a device stores one whole result; run it on `cpu`"
+    )]
+    Sent,
     #[error("{what}: {found}, and a device needs {expected}; run it on `cpu`")]
     Number { what: &'static str, found: usize, expected: &'static str },
     #[error("{what} ({buffer}) is {found}, a device needs {expected}; lower the model with that type")]
@@ -55,6 +62,12 @@ pub enum Unsupported {
     Shared { needed: u64, limit: u64 },
     #[error("{what} is nothing that a graph of launches has; lower the model with at most 16 rows, or run it on `cpu`")]
     Launch { what: &'static str },
+    #[error(
+        "pool {pool} has {} pages, and its sequences {} entries of a page table; others have {} and {}, and a launch is told one \
+         of each; give all pools the same, or run it on `cpu`",
+        found.pages, found.table_width, known.pages, known.table_width
+    )]
+    Lengths { pool: BufferId, found: Lengths, known: Lengths },
     #[error("no launch computes a product: {0}")]
     Product(#[from] Refusal),
     #[error("the target `{target}` is no GPU that the device machine generates code for")]

@@ -177,6 +177,8 @@ impl Drive {
             pages: config.pages,
             page_tokens: config.page_tokens,
             sharing: config.sharing,
+            proposals: config.launches && config.rows > 1,
+            fixed_width: false,
             ends: vec![END],
         };
         let mut spec = ModelSpec::named("llama-3.2-1b").expect("a model");

@@ -6,12 +6,13 @@ use std::sync::{Arc, Mutex};
 
 use tilewright_kernels::naive::{Sampling, sample};
 use tilewright_kernels::sample::Request as Draw;
-use tilewright_megakernel::vm::device::NO_TOKEN;
+use tilewright_megakernel::vm::device::{Accepted, NO_TOKEN, Text};
 use tilewright_megakernel::vm::reference::StepCells;
 
 use super::super::super::error::EngineError;
-use super::super::super::machines::{Asked, EachRow, EachStep, Machines};
+use super::super::super::machines::{Asked, EachAccepted, EachRow, EachStep, Machines};
 use super::super::super::session::Run;
+use super::super::proposer::Proposer;
 
 /// Tokens of the fake's vocabulary.
 pub const VOCAB: usize = 12;
@@ -227,6 +228,53 @@ impl Machines for Fake {
 
     fn most_steps(&self) -> usize {
         self.launches
+    }
+
+    fn proposes(&self) -> bool {
+        self.launches > 0
+    }
+
+    fn propose(&mut self, width: usize, text: &Text, steps: usize, each: EachAccepted) -> Result<usize, EngineError> {
+        let (mut tokens, mut draw, first) = (text.tokens.to_vec(), text.request, text.tokens.len());
+        let pages: Vec<usize> = text.pages.iter().map(|&page| page as usize).collect();
+        assert!((first - 1 + text.left).div_ceil(self.page_tokens) <= pages.len(), "all that may come has pages");
+        for step in 0..steps {
+            let mut proposer = Proposer::default();
+            proposer.read(&tokens);
+            let left = text.left - (tokens.len() - first);
+            let most = if step == 0 { 0 } else { text.proposed.min(width - 1).min(left - 1) };
+            let fed = [vec![tokens[tokens.len() - 1]], proposer.guess(&tokens, most)].concat();
+            let at = |(row, &token): (usize, &u32)| Row {
+                row,
+                token,
+                position: tokens.len() - 1 + row,
+                pages: pages.clone(),
+            };
+            let rows: Vec<Row> = fed.iter().enumerate().map(at).collect();
+            if let Some(error) = self.error(&rows, step, 0) {
+                return Err(error);
+            }
+            self.write(&rows);
+            let mut accepted = Accepted { tokens: Vec::new(), proposed: fed.len() - 1 };
+            for row in &rows {
+                if accepted.tokens.last().is_some_and(|last| *last != row.token || text.ends.contains(last)) {
+                    break;
+                }
+                let logits = self.read(row);
+                let (sampling, counter, drawn) = match &draw {
+                    Some(draw) => (draw.sampling().expect("a sampling"), draw.step, draw.row),
+                    None => (Sampling::GREEDY, 0, 0),
+                };
+                accepted.tokens.push(sample(&logits, &sampling, counter, drawn).expect("a token") as u32);
+                draw.iter_mut().for_each(|draw| draw.step += 1);
+            }
+            tokens.extend(&accepted.tokens);
+            let over = tokens.len() - first >= text.left || tokens.last().is_some_and(|last| text.ends.contains(last));
+            if each(&accepted).is_break() || over {
+                return Ok(step + 1);
+            }
+        }
+        Ok(steps)
     }
 
     fn run(&mut self, width: usize, cells: &StepCells, run: Run, each: EachStep) -> Result<usize, EngineError> {

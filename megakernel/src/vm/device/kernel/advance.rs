@@ -14,6 +14,17 @@ use crate::vm::device::{Feedback, status};
 /// Steps between two looks at whether the host wants the end.
 const LISTEN: u32 = 4;
 
+/// What a launch feeds behind a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::vm::device) enum Feeds {
+    /// Nothing: the host sets the cells of every step.
+    Nothing = 0,
+    /// The token that each row chose.
+    Choices = 1,
+    /// One sequence's tokens: the last that was chosen, and what may follow it.
+    Proposals = 2,
+}
+
 /// Ends a step.
 pub(super) fn advance<'k>(kit: Kit<'k, '_>, step: Val<'k, u32>) {
     let (k, team, sync) = (kit.k, kit.team, kit.sync);
@@ -26,7 +37,8 @@ pub(super) fn advance<'k>(kit: Kit<'k, '_>, step: Val<'k, u32>) {
         let goes_on = k.var(true);
         if let Ok(cells) = kit.plan.feedback {
             // A launch that is told to end leaves blocks within the step.
-            k.when(k.warp().eq(0) & kit.advance.ne(0) & !sync.team_stopped(), || {
+            let feeds = |what: Feeds| kit.advance.eq(what as u32) & !sync.team_stopped();
+            k.when(k.warp().eq(0) & feeds(Feeds::Choices), || {
                 goes_on.set(false);
                 k.for_step(k.lane(), kit.plan.rows, 32, |row| {
                     let active = feed(kit, cells, step, row);
@@ -34,6 +46,9 @@ pub(super) fn advance<'k>(kit: Kit<'k, '_>, step: Val<'k, u32>) {
                 });
                 goes_on.set(goes_on.get().any());
             });
+            if let Some(proposals) = kit.proposals {
+                k.when(feeds(Feeds::Proposals), || goes_on.set(proposals.next(kit, cells, step)));
+            }
         }
         team.sync();
         k.when(leader & !sync.stopped(), || {
@@ -68,7 +83,7 @@ fn feed<'k>(kit: Kit<'k, '_>, cells: Feedback, step: Val<'k, u32>, row: Val<'k, 
 }
 
 /// Whether a token is one of those that end the row.
-fn ends<'k>(ids: Ptr<'k, Global, i32>, token: Val<'k, i32>) -> Val<'k, bool> {
+pub(super) fn ends<'k>(ids: Ptr<'k, Global, i32>, token: Val<'k, i32>) -> Val<'k, bool> {
     let fours = (0..MAX_ENDS as u32).step_by(4).map(|first| ids.at(first).load_vec::<4>());
     let ids: Vec<Val<i32>> = fours.flatten().collect();
     ids.into_iter().fold(token.builder().lit(false), |ended, id| ended | token.eq(id))

@@ -6,7 +6,7 @@
 use tilewright_codegen::build::{Builder, Global, Ptr, Shared, Val};
 use tilewright_codegen::ir::attr::Scope;
 use tilewright_kernels::attention::split::{Streamed, TokenStage, immutable_prefix};
-use tilewright_kernels::kv::Cells;
+use tilewright_kernels::kv::{Cells, PageTable};
 use tilewright_kernels::warps::ConsumerWarps;
 
 use super::sync::Sync;
@@ -18,6 +18,8 @@ use crate::vm::device::{KvPools, Plan};
 pub(super) struct StepCells<'k> {
     k: &'k Builder,
     state: Ptr<'k, Global, u8>,
+    /// Entries of a row of the page table.
+    width: Val<'k, u32>,
     kept: Option<(CellsPlan, Ptr<'k, Shared, i32>)>,
     /// Steps of this launch whose cells are there, and steps that the ring's producer has done with; where tokens are
     /// streamed.
@@ -25,11 +27,11 @@ pub(super) struct StepCells<'k> {
 }
 
 impl<'k> StepCells<'k> {
-    pub fn new(k: &'k Builder, plan: &Plan, state: Ptr<'k, Global, u8>) -> StepCells<'k> {
+    pub fn new(k: &'k Builder, plan: &Plan, state: Ptr<'k, Global, u8>, width: Val<'k, u32>) -> StepCells<'k> {
         let kept = plan.cells.map(|cells| (cells, k.shared::<i32>("cells", cells.numbers())));
         let streams = plan.opcodes.iter().any(|opcode| opcode.tokens().is_some_and(|tokens| tokens.stage.is_some()));
         let turns = streams.then(|| ["cells_there", "cells_done"].map(|name| k.shared(name, 1)));
-        StepCells { k, state, kept, turns }
+        StepCells { k, state, width, kept, turns }
     }
 
     /// Initialises the block's words; by one thread, before anybody else comes.
@@ -71,25 +73,38 @@ impl<'k> StepCells<'k> {
         if let Some((plan, kept)) = self.kept {
             let (positions, tables) = (self.global(plan.position), self.global(plan.table));
             team.each(plan.rows, |row| kept.at(row).store(positions.at(row).load()));
-            team.each(plan.rows * plan.table_width, |at| kept.at(plan.rows).at(at).store(tables.at(at).load()));
+            // Entry by entry: rows have the same number of them.
+            let near = self.width.min(plan.near());
+            self.k.for_step(self.k.tid(), near * plan.rows, team.threads(), |at| {
+                let (row, entry) = (at % plan.rows, at / plan.rows);
+                kept.at(plan.rows).at(row * plan.near() + entry).store(tables.at(row * self.width + entry).load());
+            });
         }
         team.sync();
         if let (Some((plan, kept)), Some([there, _])) = (self.kept, self.turns) {
-            let cells = [kept, kept.at(plan.rows)].map(Cells::Shared);
-            let shape = [plan.table_width, plan.page_tokens];
+            let (position, table) = (Cells::Shared(kept), self.table(plan.table));
             let to = prefix_cells(plan, kept);
-            team.each(plan.rows, |row| to.at(row).store(immutable_prefix(cells, shape, row, plan.rows)));
+            team.each(plan.rows, |row| {
+                to.at(row).store(immutable_prefix(position, table, plan.page_tokens, row, plan.rows));
+            });
             team.sync();
             self.k.when(self.k.tid().eq(0), || there.store_release(step + 1, Scope::Cta));
         }
     }
 
     /// The positions and page tables of an opcode.
-    pub fn of(self, pools: KvPools) -> (Cells<'k>, Cells<'k>) {
-        match self.kept {
-            Some((plan, kept)) => (Cells::Shared(kept), Cells::Shared(kept.at(plan.rows))),
-            None => (Cells::Global(self.global(pools.position)), Cells::Global(self.global(pools.table))),
-        }
+    pub fn of(self, pools: KvPools) -> (Cells<'k>, PageTable<'k>) {
+        let position = match self.kept {
+            Some((_, kept)) => Cells::Shared(kept),
+            None => Cells::Global(self.global(pools.position)),
+        };
+        (position, self.table(pools.table))
+    }
+
+    /// The page tables, of which the first entries are kept.
+    fn table(self, table: u32) -> PageTable<'k> {
+        let near = self.kept.map(|(plan, kept)| (plan.near(), kept.at(plan.rows)));
+        PageTable { cells: Cells::Global(self.global(table)), width: self.width, near }
     }
 
     /// Which tokens of the step come through the ring.
@@ -99,8 +114,9 @@ impl<'k> StepCells<'k> {
     }
 
     /// The positions and page tables of an opcode in global memory, for a thread that runs ahead of the step.
-    pub fn of_step(self, pools: KvPools) -> (Cells<'k>, Cells<'k>) {
-        (Cells::Strong(self.global(pools.position)), Cells::Strong(self.global(pools.table)))
+    pub fn of_step(self, pools: KvPools) -> (Cells<'k>, PageTable<'k>) {
+        let cells = Cells::Strong(self.global(pools.table));
+        (Cells::Strong(self.global(pools.position)), PageTable { cells, width: self.width, near: None })
     }
 
     fn global(self, units: u32) -> Ptr<'k, Global, i32> {
@@ -110,5 +126,5 @@ impl<'k> StepCells<'k> {
 
 /// The immutable prefix of each row: behind positions and page tables.
 fn prefix_cells(plan: CellsPlan, kept: Ptr<'_, Shared, i32>) -> Ptr<'_, Shared, i32> {
-    kept.at(plan.rows * (plan.table_width + 1))
+    kept.at(plan.rows * (plan.near() + 1))
 }

@@ -13,6 +13,7 @@
 //! | `pages` | keys and values that are not streamed on their way to level two |
 //! | `dispatch` | from opcodes to device functions |
 //! | `advance` | from one step to the next |
+//! | `propose` | the same of one sequence whose rows are proposed |
 //! | `trace` | times of tasks |
 
 mod advance;
@@ -22,6 +23,7 @@ mod dispatch;
 mod held;
 mod pages;
 mod produce;
+mod propose;
 mod ring;
 mod sync;
 mod table;
@@ -36,8 +38,10 @@ use tilewright_kernels::ring::start;
 use tilewright_kernels::warps::ConsumerWarps;
 
 use super::Plan;
+pub(super) use advance::Feeds;
 use cells::StepCells;
 pub use dispatch::{Call, Generation};
+use propose::Proposals;
 use ring::Progress;
 use sync::Sync;
 pub(super) use sync::{BEGUN, HALT, OWN_COUNTERS, PITCH};
@@ -73,16 +77,21 @@ struct Kit<'k, 'p> {
     trace: Option<Trace<'k>>,
     /// Steps of this launch.
     steps: Val<'k, u32>,
-    /// Whether the kernel itself feeds tokens back.
+    /// What the kernel itself feeds ([`Feeds`]).
     advance: Val<'k, u32>,
     /// The tokens that end each row.
     ends: Ptr<'k, Global, i32>,
+    /// Pages of each pool.
+    pages: Val<'k, u32>,
+    /// The text whose tokens are proposed, where the plan has proposals.
+    proposals: Option<Proposals<'k>>,
 }
 
 /// Records the kernel of a plan.
 ///
 /// Parameters: image, plain, state, pools, tables, directory, counters, status, steps so far, steps of this launch,
-/// whether tokens are fed back, the tokens that end each row; with a timeline, where it goes.
+/// what is fed back, pages of the pools, entries of a row of the page table, the tokens that end each row; with proposals, the
+/// text; with a timeline, where it goes.
 pub fn record(plan: &Plan) -> Kernel {
     record_kernel(NAME, plan.arch, block(plan.options.threads()).min_blocks(1).cooperative(), |k| body(k, plan))
 }
@@ -94,7 +103,9 @@ fn body(k: &Builder, plan: &Plan) {
     let directory = k.global::<u32>("directory");
     let (counters, status) = (k.global::<u32>("counters"), k.global::<u32>("status"));
     let (epoch, steps, advance) = (k.param::<u32>("epoch"), k.param::<u32>("steps"), k.param::<u32>("advance"));
+    let (pages, table_width) = (k.param::<u32>("pages"), k.param::<u32>("table_width"));
     let ends = k.global::<i32>("ends");
+    let text = options.propose.then(|| k.global::<i32>("text"));
     let (ring, progress) = (ring::ring(k, plan), Progress::new(k, plan));
     let table = Table::new(k, plan, directory);
     let sums_bytes = options.sums_bytes;
@@ -106,9 +117,10 @@ fn body(k: &Builder, plan: &Plan) {
         best: k.shared::<u64>("best", 16),
         loaded: options.timeline.then(|| k.shared::<u64>("loaded", 1)),
     };
+    let proposals = text.map(|text| Proposals::new(text, scratch.sums, scratch.best));
     let trace = options.timeline.then(|| Trace::new(k, plan, scratch.loaded));
     let sync = Sync::new(k, plan, counters, status, epoch);
-    let cells = StepCells::new(k, plan, state);
+    let cells = StepCells::new(k, plan, state, table_width);
     let memory = Memory { image, plain, state, pools };
     let kit = Kit {
         k,
@@ -124,6 +136,8 @@ fn body(k: &Builder, plan: &Plan) {
         steps,
         advance,
         ends,
+        pages,
+        proposals,
     };
     table.fetch(k, tables);
     k.when(k.tid().eq(0), || {

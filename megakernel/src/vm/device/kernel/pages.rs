@@ -31,11 +31,11 @@ fn pages<'k>(kit: Kit<'k, '_>, task: TaskView<'k>, row: Val<'k, u32>, of: &Token
     let shares = Shares::of(position.load(row), pools.page_tokens, of.splits, pools.split_pages);
     let begin = task.value(of.fields.split) * shares.each;
     let end = (begin + shares.each).min(shares.pages).max(begin);
-    let bytes = pools.page_tokens * pools.dim * pools.float.bytes();
+    let bytes = pools.page_tokens * pools.dim * pools.of.bytes();
     let asked = of.fields.pools.map(|field| task.operand(kit.memory.pools, field));
     k.for_(begin, end, |at| {
-        let page = table.load(row * pools.table_width + at).cast::<u32>();
-        let offset = (task.value(of.fields.kv_head) * pools.pages + page).mul_wide(bytes);
+        let page = table.page(row, at);
+        let offset = (task.value(of.fields.kv_head) * kit.pages + page).mul_wide(bytes);
         asked.iter().for_each(|pool| pool.at(offset).bulk_prefetch(bytes));
     });
 }

@@ -1,0 +1,134 @@
+//! A sequence that goes on by its own text: several tokens of it in a step, proposed and accepted by the kernel.
+
+use std::ops::ControlFlow;
+
+use tilewright_kernels::sample::Request;
+
+use super::kernel::Feeds;
+use super::run::{MAX_STEPS, NO_TOKEN};
+use super::{DeviceMachine, LaunchError, Plan};
+use crate::vm::reference::StepCells;
+
+// Words of the text in memory: numbers, then tokens.
+/// Tokens that there are.
+pub(super) const LEN: u32 = 0;
+/// Tokens that may still come.
+pub(super) const LEFT: u32 = 1;
+/// Most tokens that are proposed.
+pub(super) const MOST: u32 = 2;
+/// Where a text begins that is chosen whatever the rows would choose, in tokens; 0: there is none.
+pub(super) const SCRIPT: u32 = 3;
+/// The first token.
+pub(super) const TEXT: u32 = 4;
+
+/// What stands for the token of a row whose proposed token was not chosen.
+pub(super) const REJECTED: u32 = u32::MAX - 1;
+
+/// Words of a text of the longest sequence of a plan, and of as many tokens that are known.
+pub(super) fn words(plan: &Plan) -> usize {
+    let page_tokens = plan.cells.map_or(0, |cells| cells.page_tokens);
+    // Loads reach beyond the last token, and the last of all needs no page.
+    let most = plan.lengths.table_width * page_tokens + 16;
+    2 * (TEXT + most).next_multiple_of(4) as usize
+}
+
+/// A sequence that goes on.
+#[derive(Clone, Copy, Debug)]
+pub struct Text<'a> {
+    /// Its tokens. All but the last have been fed.
+    pub tokens: &'a [u32],
+    /// Its pages.
+    pub pages: &'a [i32],
+    /// What the next token is chosen by, where the program samples.
+    pub request: Option<Request>,
+    /// Tokens that end it.
+    pub ends: &'a [u32],
+    /// Most tokens that it gets; what it ends with needs no room in its pages.
+    pub left: usize,
+    /// Most tokens that are proposed in a step; no more than the rows behind the first.
+    pub proposed: usize,
+    /// Tokens that are chosen one after the other, whatever the rows would choose: the steps of a text that is known. Where it
+    /// has less than `left`, zeros follow.
+    pub script: Option<&'a [u32]>,
+}
+
+/// What a step gave.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Accepted {
+    /// Its tokens, at least one.
+    pub tokens: Vec<u32>,
+    /// Tokens that were proposed.
+    pub proposed: usize,
+}
+
+impl Accepted {
+    /// Of the words that a step shows.
+    fn of(words: &[u32]) -> Accepted {
+        let is_token = |word: &u32| *word != NO_TOKEN && *word != REJECTED;
+        let tokens: Vec<u32> = words.iter().copied().filter(is_token).collect();
+        let fed = words.iter().filter(|word| **word != NO_TOKEN).count();
+        Accepted { tokens, proposed: fed.saturating_sub(1) }
+    }
+}
+
+impl DeviceMachine {
+    /// Goes on with a sequence in one launch of at most so many steps. In each of them the tokens that followed its last ones when
+    /// these came before are fed behind the last, and as many count as the rows choose: the text is the one that steps of one
+    /// row of this machine give, and comes in fewer. `each` gets what a step gave, while the next one runs, and ends the launch by
+    /// `Break`. Gives how many steps it was told of.
+    ///
+    /// What a rejected token left in the KV pools lies behind the last position.
+    ///
+    /// # Errors
+    /// If the machine was made without proposals ([`DeviceOptions::propose`](super::DeviceOptions::propose)); as
+    /// [`DeviceMachine::run_until`].
+    pub fn propose(
+        &mut self,
+        text: &Text,
+        steps: usize,
+        each: &mut dyn FnMut(&Accepted) -> ControlFlow<()>,
+    ) -> Result<usize, LaunchError> {
+        if steps == 0 || steps > MAX_STEPS {
+            return Err(LaunchError::Steps { found: steps, most: MAX_STEPS });
+        }
+        self.plan().feedback?;
+        let words = self.memory.text.clone().ok_or(LaunchError::NoProposals)?;
+        let (rows, lengths) = (self.plan().rows as usize, self.plan().lengths);
+        let width = lengths.table_width as usize;
+        let (Some((&last, fed)), true) = (text.tokens.split_last(), text.pages.len() <= width && text.left > 0) else {
+            return Err(LaunchError::Text {
+                tokens: text.tokens.len(),
+                pages: text.pages.len(),
+                left: text.left,
+                width,
+            });
+        };
+        let number = |token: u32| i32::try_from(token).unwrap_or(i32::MAX);
+        let mut table = text.pages.to_vec();
+        table.resize(width, -1);
+        let (mut tokens, mut positions) = (vec![0; rows], vec![-1; rows]);
+        (tokens[0], positions[0]) = (number(last), i32::try_from(fed.len()).unwrap_or(i32::MAX));
+        let cells = StepCells { tokens: &tokens, positions: &positions, page_table: &table.repeat(rows) };
+        // As many tokens are fed as come, the last of which is not: whatever the steps, they are in these pages.
+        cells.check_steps(&self.limits, text.left)?;
+        self.set_ends(&vec![text.ends; rows])?;
+        if let Some(request) = text.request {
+            let draws: Vec<Request> =
+                (0..rows as u64).map(|row| Request { step: request.step + row, ..request }).collect();
+            self.set_requests(&draws)?;
+        }
+        self.set_cells(&cells)?;
+        let capacity = words.len() / 2 - TEXT as usize;
+        let proposed = text.proposed.min(rows - 1) as i32;
+        let mut start = vec![text.tokens.len() as i32, text.left as i32, proposed, 0];
+        start.extend(text.tokens.iter().map(|&token| number(token)));
+        if let Some(script) = text.script {
+            start[SCRIPT as usize] = capacity as i32;
+            start.resize(TEXT as usize + capacity + text.tokens.len(), 0);
+            start.extend(script.iter().take(capacity - text.tokens.len()).map(|&token| number(token)));
+        }
+        self.stream.upload(&start, &words.slice(0..start.len())?)?;
+        let each = &mut |words: &[u32]| each(&Accepted::of(words));
+        self.launch(steps as u32, Feeds::Proposals, each).map(|steps| steps as usize)
+    }
+}
