@@ -425,7 +425,9 @@ impl Machines for OnDevice {
     }
 
     fn proposes(&self) -> bool {
-        self.lowering.widths.proposals
+        // Where every step is a graph's, there is no launch that proposes.
+        let widths = &self.lowering.widths;
+        widths.proposals && !(widths.only && widths.chunk.is_some())
     }
 
     fn propose(&mut self, width: usize, text: &Text, steps: usize, each: EachAccepted) -> Result<usize, EngineError> {
