@@ -424,10 +424,10 @@ impl Machines for OnDevice {
         self.gpu().launch_steps
     }
 
+    /// Those of a graph do not.
     fn proposes(&self) -> bool {
-        // Where every step is a graph's, there is no launch that proposes.
-        let widths = &self.lowering.widths;
-        widths.proposals && !(widths.only && widths.chunk.is_some())
+        let Widths { proposals, only, chunk, .. } = &self.lowering.widths;
+        *proposals && !(*only && chunk.is_some())
     }
 
     fn propose(&mut self, width: usize, text: &Text, steps: usize, each: EachAccepted) -> Result<usize, EngineError> {
