@@ -424,8 +424,10 @@ impl Machines for OnDevice {
         self.gpu().launch_steps
     }
 
+    /// Those of a graph do not.
     fn proposes(&self) -> bool {
-        self.lowering.widths.proposals
+        let Widths { proposals, only, chunk, .. } = &self.lowering.widths;
+        *proposals && !(*only && chunk.is_some())
     }
 
     fn propose(&mut self, width: usize, text: &Text, steps: usize, each: EachAccepted) -> Result<usize, EngineError> {

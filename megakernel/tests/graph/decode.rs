@@ -10,7 +10,7 @@ use tilewright_kernels::sample::Request;
 use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::validate::Checked;
 use tilewright_megakernel::vm::device::NO_TOKEN;
-use tilewright_megakernel::vm::graph::{GraphMachine, GraphWeights};
+use tilewright_megakernel::vm::graph::{GraphMachine, GraphWeights, MOST_QUEUED};
 
 use super::lab::{PAGES, Reference, Rows, machine, program, prompt, random, sampled, step, tiny, weights, worst};
 
@@ -169,12 +169,13 @@ fn run(machine: &mut GraphMachine, rows: &Rows, steps: usize, ends: &[u32], seen
 
 #[test]
 fn steps_that_feed_themselves_are_those_that_the_host_feeds() {
-    for (head_dim, sampling) in [(64, false), (64, true), (32, true)] {
-        let spec = ModelSpec { layers: 1, ..tiny(head_dim) };
+    // More steps than are queued at a time; the host feeds where no decode attention has such heads.
+    for (head_dim, sampling, steps) in [(64, true, MOST_QUEUED + 1), (32, true, 4), (64, false, 4)] {
+        let spec = ModelSpec { layers: 1, heads: 2, kv_heads: 1, intermediate: 32, ..tiny(head_dim) };
         let (mut machine, start) = decoding(&spec, sampling);
         let (mut rows, mut draws) = (start.clone(), if sampling { draws() } else { Vec::new() });
         let mut expected = Vec::new();
-        for _ in 0..11 {
+        for _ in 0..steps {
             let chosen = machine.choose(&rows.view(), &[0, 1, 2], &draws).unwrap();
             for (row, &token) in chosen.iter().enumerate() {
                 rows.tokens[row] = token as i32;
@@ -183,10 +184,10 @@ fn steps_that_feed_themselves_are_those_that_the_host_feeds() {
             draws.iter_mut().for_each(|draw| draw.step += 1);
             expected.push(chosen);
         }
-        assert_eq!(run(&mut machine, &start, 11, &[], 99), expected, "head dim {head_dim}, sampling: {sampling}");
-        assert_eq!(run(&mut machine, &start, 11, &[], 3), expected[..3]);
-        // The fourth token of the first row ends whoever chooses it.
-        let end = expected[3][0];
+        assert_eq!(run(&mut machine, &start, steps, &[], 99), expected, "head dim {head_dim}, sampling: {sampling}");
+        assert_eq!(run(&mut machine, &start, 3, &[], 2), expected[..2]);
+        // The third token of the first row ends whoever chooses it.
+        let end = expected[2][0];
         let mut ended = [false; 3];
         let mut until = expected.clone();
         for tokens in &mut until {
@@ -197,7 +198,7 @@ fn steps_that_feed_themselves_are_those_that_the_host_feeds() {
             }
         }
         until.retain(|tokens| tokens.iter().any(|&token| token != NO_TOKEN));
-        assert_eq!(run(&mut machine, &start, 11, &[end], 99), until);
+        assert_eq!(run(&mut machine, &start, steps, &[end], 99), until);
     }
 }
 
