@@ -218,6 +218,17 @@ fn a_server_takes_requests_from_any_thread_and_forgets_who_has_gone() {
 #[test]
 fn requests_on_a_device_get_the_tokens_that_they_get_alone() {
     let engine = Engine::load(&folder("tiny-qwen3"), device(5)).expect("the model loads");
+    alone_and_together(&engine);
+}
+
+/// The same by the machine of many rows: chunks of prompts beside rows that decode, tokens chosen by the device.
+#[test]
+fn chunks_beside_decoding_rows_change_no_token() {
+    let engine = Engine::load(&folder("tiny-qwen3"), device(6)).expect("the model loads");
+    alone_and_together(&engine.with_prompt_chunk(32).expect("a device takes chunks"));
+}
+
+fn alone_and_together(engine: &Engine) {
     let new = if let Device::Sim { .. } = device(5) { 4 } else { 40 };
     let options = BatchOptions { rows: 4, prompt_rows: 2, deterministic: true, ..BatchOptions::for_context(128) };
     let ask = |ids: &[u32], new, sampling, speculate| {
@@ -226,7 +237,7 @@ fn requests_on_a_device_get_the_tokens_that_they_get_alone() {
     };
     let asked = [
         ask(&[5, 6, 7, 8, 9, 10], new, Sampling::GREEDY, false),
-        ask(&[5, 6, 7], new - 1, hot(1), false),
+        ask(&(0..37).collect::<Vec<u32>>(), new - 1, hot(1), false),
         ask(&[9, 10, 9, 10, 9], new, Sampling::GREEDY, true),
     ];
     let run = |asked: &[Submission]| {

@@ -18,7 +18,9 @@ fn kernels() -> Vec<Kernel> {
         }
     }
     let dense = Decode { depth: 128, group: 4, layout: Layout::Dense, tile: 16 };
-    all.push(Decode { layout: Layout::Paged { page_tokens: 16 }, ..dense }.record::<Tma<3>>(Arch::Sm90a));
+    all.push(
+        Decode { layout: Layout::Paged { page_tokens: 16, swizzled: false }, ..dense }.record::<Tma<3>>(Arch::Sm90a),
+    );
     all.push(dense.record::<Staged<1, true>>(Arch::Sm80));
     for depth in [64, 96, 128, 256] {
         for causal in [false, true] {

@@ -48,8 +48,8 @@ pub struct Source {
 pub struct SubjectArgs {
     #[command(flatten)]
     source: Source,
-    /// Sequences that are decoded together, 1 to 16
-    #[arg(long, value_name = "B", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
+    /// Sequences that are decoded together, 1 to 64; more than 16 by `bench --suite decode` alone
+    #[arg(long, value_name = "B", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     batch: u16,
     /// Tokens that a sequence holds at the end
     #[arg(long, value_name = "C", default_value_t = 1024)]

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use tilewright_codegen::target::Target;
 use tilewright_kernels::sample::Request as Draw;
 use tilewright_layout::DType;
-use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower};
+use tilewright_megakernel::lower::{LOGITS, LowerOptions, NEXT_TOKEN, lower};
 use tilewright_megakernel::program::Program;
 use tilewright_megakernel::schedule::{ScheduleError, TYPICAL_CONTEXT, schedule};
 use tilewright_megakernel::validate::{Checked, Placed};
@@ -17,12 +17,11 @@ use tilewright_megakernel::vm::device::{
 };
 use tilewright_megakernel::vm::graph::GraphMachine;
 use tilewright_megakernel::vm::reference::{KvState, Machine, StepCells};
-use tilewright_megakernel::weights::Weights;
 
 use super::error::EngineError;
+use super::model::Model;
 use super::place::{Gpu, Place};
 use super::session::Run;
-use crate::checkpoint::Checkpoint;
 
 /// Machines that share KV pools. A machine's width is its number of rows.
 pub(super) trait Machines: Send {
@@ -37,6 +36,10 @@ pub(super) trait Machines: Send {
 
     /// Runs a step on the machine of that width; `each` gets the logits of these rows, in their order.
     fn step(&mut self, width: usize, cells: &StepCells, rows: &[usize], each: EachRow) -> Result<(), EngineError>;
+
+    /// Runs a step whose tokens the machine chooses, where machines do; gives those of the rows that are asked for, and `each` gets logits.
+    fn choose(&mut self, width: usize, cells: &StepCells, asked: Asked, each: EachRow)
+    -> Result<Vec<u32>, EngineError>;
 
     /// Most steps that feed tokens back by themselves; 0 where machines do not.
     fn most_steps(&self) -> usize;
@@ -61,6 +64,16 @@ pub(super) trait Machines: Send {
     fn run(&mut self, width: usize, cells: &StepCells, run: Run, each: EachStep) -> Result<usize, EngineError>;
 }
 
+/// What is wanted of a step.
+pub(super) struct Asked<'a> {
+    /// Rows whose tokens the machine chooses.
+    pub rows: &'a [usize],
+    /// What by, for each of them; none: greedily.
+    pub draws: &'a [Draw],
+    /// Rows whose logits are wanted.
+    pub logits: &'a [usize],
+}
+
 /// Who gets a row and its logits.
 pub(super) type EachRow<'e> = &'e mut dyn FnMut(usize, &[f32]);
 /// Who gets what steps with proposals gave.
@@ -76,10 +89,12 @@ pub(super) struct Widths {
     /// Most rows of a program whose tokens may be chosen at random. Wider ones only feed prompts, and code that chooses at
     /// random takes a driver a second to compile.
     sampling: usize,
-    /// Most rows of a prompt's chunk on a device, where those are more than a step that decodes has.
+    /// Most rows of a graph's step on a device, where those are more than a step of the decode machine has.
     chunk: Option<usize>,
     /// Whether programs of several rows propose tokens of a sequence.
     proposals: bool,
+    /// Whether there is one width.
+    only: bool,
 }
 
 impl Widths {
@@ -90,13 +105,27 @@ impl Widths {
             Place::Host { .. } => (&CHUNKS[..], sequences),
             Place::Gpu(_) => (&[1][..], sequences.next_power_of_two()),
         };
-        Widths { rows: [chunks, &[sequences]].concat(), sampling: sequences, chunk: None, proposals: false }
+        Widths {
+            rows: [chunks, &[sequences]].concat(),
+            sampling: sequences,
+            chunk: None,
+            proposals: false,
+            only: false,
+        }
     }
 
-    /// The powers of 2 up to so many rows; that number alone where every step has the same.
+    /// The powers of 2 up to so many rows; that number alone where every step has the same. More than a step that decodes has on a
+    /// device are steps of a graph there.
     pub fn of_batch(rows: usize, deterministic: bool) -> Widths {
         let powers = (0..usize::BITS).map(|power| 1 << power).take_while(|&width| width < rows && !deterministic);
-        Widths { rows: powers.chain([rows]).collect(), sampling: rows, chunk: None, proposals: true }
+        let chunk = (rows > MOST_ROWS).then(|| rows.max(LEAST_GRAPH));
+        let rows_of = powers.chain([rows]).collect();
+        Widths { rows: rows_of, sampling: rows, chunk, proposals: true, only: deterministic }
+    }
+
+    /// Those in which so many rows decode and a prompt's may be beside them.
+    pub fn beside(&self, decoding: usize) -> Vec<usize> {
+        self.rows.iter().copied().filter(|&width| width > decoding || width >= MOST_ROWS).collect()
     }
 
     /// The same with chunks of prompts of so many rows.
@@ -107,6 +136,9 @@ impl Widths {
     /// The width of a chunk of so many rows: a power of 2 from 32 on, or the widest. Kernels are made for a few widths.
     fn of_chunk(&self, rows: usize) -> Option<usize> {
         let most = self.chunk.filter(|&most| rows <= most)?;
+        if self.only {
+            return Some(most);
+        }
         Some(rows.next_power_of_two().max(LEAST_GRAPH).min(most))
     }
 
@@ -120,13 +152,13 @@ impl Widths {
 /// The machines that a place has.
 pub(super) fn machines(
     place: &Arc<Place>,
-    checkpoint: &Arc<Checkpoint>,
+    model: &Model,
     options: &LowerOptions,
     widths: Widths,
     abort: &AbortHandle,
 ) -> Box<dyn Machines> {
-    let (checkpoint, options, abort) = (Arc::clone(checkpoint), options.clone(), abort.clone());
-    let lowering = Lowering { checkpoint, options, widths };
+    let (options, abort) = (options.clone(), abort.clone());
+    let lowering = Lowering { model: model.clone(), options, widths };
     match **place {
         Place::Host { workers } => Box::new(OnHost { lowering, workers, machines: BTreeMap::new(), kv: None, abort }),
         Place::Gpu(_) => Box::new(OnDevice {
@@ -145,7 +177,7 @@ pub(super) fn machines(
 /// What programs of a session are made of.
 #[derive(Clone)]
 struct Lowering {
-    checkpoint: Arc<Checkpoint>,
+    model: Model,
     options: LowerOptions,
     widths: Widths,
 }
@@ -158,7 +190,7 @@ impl Lowering {
     /// The placed program of so many rows for a GPU, and how its kernel is cut.
     fn on(&self, gpu: &Gpu, width: usize) -> Result<(Placed, DeviceOptions), EngineError> {
         let placed = self.placed(width, gpu.target.clone())?;
-        let options = gpu.options(&self.checkpoint, width, self.options.context)?;
+        let options = gpu.options(&self.model, width, self.options.context)?;
         Ok((placed, DeviceOptions { propose: self.widths.proposals && width > 1, ..options }))
     }
 
@@ -167,10 +199,11 @@ impl Lowering {
         let options = LowerOptions { rows, sampling, ..self.options.clone() };
         let options = match target.arch.as_str() {
             "host" => options,
-            _ => options.splits_for_gpu(self.checkpoint.spec(), target.sms),
+            _ => options.splits_for_gpu(&self.model.spec, target.sms),
         };
-        let dtype_of = |name: &str| self.checkpoint.tensor(name).map_or(DType::F32, |t| t.dtype());
-        Ok(lower(self.checkpoint.spec(), &dtype_of, target, &options)?.stored_as(&*self.checkpoint))
+        let Model { spec, weights, .. } = &self.model;
+        let dtype_of = |name: &str| weights.tensor(name).map_or(DType::F32, |t| t.dtype());
+        Ok(lower(spec, &dtype_of, target, &options)?.stored_as(&**weights))
     }
 }
 
@@ -191,7 +224,7 @@ impl Machines for OnHost {
         let width = self.lowering.widths.least(usize::MAX, rows);
         if !self.machines.contains_key(&width) {
             let placed = self.lowering.placed(width, Target::host(self.workers))?;
-            let machine = Machine::new(placed, &*self.lowering.checkpoint, self.workers)?;
+            let machine = Machine::new(placed, &*self.lowering.model.weights, self.workers)?;
             if self.kv.is_none() {
                 self.kv = Some(KvState::new(machine.program())?);
             }
@@ -221,6 +254,11 @@ impl Machines for OnHost {
             each(row, &output.f32_row(LOGITS, row)?);
         }
         Ok(())
+    }
+
+    /// No machine of the host chooses.
+    fn choose(&mut self, _: usize, _: &StepCells, _: Asked, _: EachRow) -> Result<Vec<u32>, EngineError> {
+        Ok(Vec::new())
     }
 
     fn most_steps(&self) -> usize {
@@ -295,6 +333,9 @@ impl OnDevice {
         let mut progress = |done, total| gpu.progress(done, total);
         let mut machine = gpu.graphs().machine(checked, self.kv.as_ref(), &mut progress)?;
         machine.listen_to(&self.abort);
+        if self.lowering.widths.only {
+            machine.attend_together();
+        }
         self.kv.get_or_insert_with(|| machine.kv().clone());
         self.graphs.insert(width, machine);
         Ok(())
@@ -305,7 +346,8 @@ impl Machines for OnDevice {
     /// Programs of many rows need more shared memory than a block has where the model is large: then the most rows
     /// become fewer, and the caller is told by a smaller width than it asked for.
     fn width(&mut self, rows: usize) -> Result<usize, EngineError> {
-        let of_chunk = if rows > self.most { self.lowering.widths.of_chunk(rows) } else { None };
+        let widths = &self.lowering.widths;
+        let of_chunk = if rows > self.most || widths.only { widths.of_chunk(rows) } else { None };
         if let Some(width) = of_chunk {
             if !self.graphs.contains_key(&width) {
                 self.make_graph(width)?;
@@ -352,12 +394,41 @@ impl Machines for OnDevice {
         Ok(())
     }
 
+    fn choose(
+        &mut self,
+        width: usize,
+        cells: &StepCells,
+        asked: Asked,
+        each: EachRow,
+    ) -> Result<Vec<u32>, EngineError> {
+        self.settle(width)?;
+        if let Some(machine) = self.graphs.get_mut(&width) {
+            let tokens = machine.choose(cells, asked.rows, asked.draws)?;
+            machine.logits(asked.logits, each)?;
+            return Ok(tokens);
+        }
+        let Some(machine) = self.machines.get_mut(&width) else { unreachable!("`width` made it") };
+        if self.lowering.options.sampling {
+            let mut draws = vec![Draw::default(); width];
+            asked.rows.iter().zip(asked.draws).for_each(|(&row, &draw)| draws[row] = draw);
+            machine.set_requests(&draws)?;
+        }
+        machine.step(cells)?;
+        for &row in asked.logits {
+            each(row, &machine.f32_row(LOGITS, row)?);
+        }
+        let tokens = if asked.rows.is_empty() { Vec::new() } else { machine.i32(NEXT_TOKEN)? };
+        Ok(asked.rows.iter().map(|&row| tokens[row] as u32).collect())
+    }
+
     fn most_steps(&self) -> usize {
         self.gpu().launch_steps
     }
 
+    /// Those of a graph do not.
     fn proposes(&self) -> bool {
-        self.lowering.widths.proposals
+        let Widths { proposals, only, chunk, .. } = &self.lowering.widths;
+        *proposals && !(*only && chunk.is_some())
     }
 
     fn propose(&mut self, width: usize, text: &Text, steps: usize, each: EachAccepted) -> Result<usize, EngineError> {
@@ -390,14 +461,17 @@ impl Machines for OnDevice {
 
     fn run(&mut self, width: usize, cells: &StepCells, run: Run, each: EachStep) -> Result<usize, EngineError> {
         self.settle(width)?;
+        // Whoever takes the tokens looks for the ends that a launch has no room for.
+        let ends = &run.ends[..run.ends.len().min(MAX_ENDS)];
+        if let Some(machine) = self.graphs.get_mut(&width) {
+            return Ok(machine.run_until(cells, run.steps, (run.draws, &vec![ends; width]), each)?);
+        }
         let Some(machine) = self.machines.get_mut(&width) else { unreachable!("`width` made it") };
         let mut draws = run.draws.to_vec();
         if self.lowering.options.sampling {
             draws.resize(width, Draw::default());
         }
         machine.set_requests(&draws)?;
-        // Whoever takes the tokens looks for the ends that a launch has no room for.
-        let ends = &run.ends[..run.ends.len().min(MAX_ENDS)];
         Ok(machine.run_until(cells, run.steps, &vec![ends; width], each)?)
     }
 }

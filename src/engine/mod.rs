@@ -18,6 +18,7 @@ mod device;
 mod error;
 mod generate;
 mod machines;
+mod model;
 mod pages;
 mod place;
 mod requests;
@@ -41,6 +42,8 @@ use crate::checkpoint::{Checkpoint, Tokenizer};
 pub use device::{Device, DeviceError};
 pub use error::EngineError;
 pub use generate::{Answer, Completion, Finish, Request, Speed};
+pub(crate) use model::Bare;
+use model::Model;
 pub use place::{Abort, OnProgress};
 pub(crate) use place::{Opened, device_options, open};
 use place::{Place, Unloaded};
@@ -48,7 +51,7 @@ pub use requests::{
     BatchOptions, Batcher, Event, Logprobs, Penalties, Server, ServerEvent, Statistics, Stream, Submission, Ticket,
     Token,
 };
-pub(crate) use requests::{MOST_PROPOSED, Gain, Proposer};
+pub(crate) use requests::{Gain, MOST_PROPOSED, Proposer};
 pub use session::{Row, Run, Session};
 pub use stop::{EmptyStop, StopTexts};
 pub(crate) use text::Text;
@@ -85,6 +88,7 @@ fn rounded(checkpoint: &Checkpoint) -> Option<String> {
 /// A loaded model on a device.
 pub struct Engine {
     checkpoint: Arc<Checkpoint>,
+    model: Model,
     device: Device,
     place: Arc<Place>,
     abort: Abort,
@@ -129,8 +133,9 @@ impl Engine {
 
     fn of(checkpoint: Checkpoint, device: Device, place: Unloaded, on_progress: OnProgress) -> Engine {
         let checkpoint = Arc::new(checkpoint);
-        let place = Arc::new(place.with(&checkpoint, on_progress));
-        Engine { checkpoint, device, place, abort: Abort::default(), prompt_chunk: None }
+        let model = Model::of(&checkpoint);
+        let place = Arc::new(place.with(&model.weights, on_progress));
+        Engine { checkpoint, model, device, place, abort: Abort::default(), prompt_chunk: None }
     }
 
     /// Feeds prompts of sessions in chunks of so many tokens, by a [graph of launches](tilewright_megakernel::vm::graph). The weights of
@@ -153,6 +158,10 @@ impl Engine {
 
     fn place(&self) -> &Arc<Place> {
         &self.place
+    }
+
+    fn model(&self) -> &Model {
+        &self.model
     }
 
     /// Kernels that were compiled for steps that decode, and how long that took the driver; none on the host.

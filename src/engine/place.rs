@@ -10,8 +10,9 @@ use tilewright_megakernel::vm::graph::GraphWeights;
 
 use super::device::Device;
 use super::error::EngineError;
+use super::model::{Model, SharedWeights};
 use super::settings;
-use crate::checkpoint::{Checkpoint, Progress};
+use crate::checkpoint::Progress;
 use crate::results::Results;
 use crate::tuning::{Tuned, user_file};
 
@@ -71,14 +72,14 @@ pub(super) enum Unloaded {
 
 impl Unloaded {
     /// The same for a checkpoint. Weights are sent when they are first needed.
-    pub fn with(self, checkpoint: &Arc<Checkpoint>, on_progress: OnProgress) -> Place {
+    pub fn with(self, weights: &SharedWeights, on_progress: OnProgress) -> Place {
         match self {
             Unloaded::Host { workers } => Place::Host { workers },
             Unloaded::Gpu(opened, tuned) => {
                 let Opened { device, target, options, launch_steps } = *opened;
                 let simulated = launch_steps == SIMULATED_STEPS;
-                let graphs = Mutex::new(GraphWeights::new(device.clone(), Arc::clone(checkpoint) as _));
-                let weights = DeviceWeights::new(device, Arc::clone(checkpoint) as _);
+                let graphs = Mutex::new(GraphWeights::new(device.clone(), Arc::clone(weights)));
+                let weights = DeviceWeights::new(device, Arc::clone(weights));
                 let (kernels, weights) = (weights.kernels().clone(), Mutex::new(weights));
                 let gpu =
                     Gpu { target, options, launch_steps, tuned, weights, kernels, simulated, graphs, on_progress };
@@ -132,10 +133,10 @@ fn target(properties: &Properties) -> Result<Target, EngineError> {
 impl Gpu {
     /// How kernels are cut for a machine of so many rows and so long a context: as the user's file has it for this device and
     /// model, at the nearest context; else as the table in the binary has; else as for any.
-    pub fn options(&self, model: &Checkpoint, rows: usize, context: usize) -> Result<DeviceOptions, EngineError> {
+    pub fn options(&self, model: &Model, rows: usize, context: usize) -> Result<DeviceOptions, EngineError> {
         let device = self.weights().device().properties().name.clone();
-        let spec = model.spec();
-        let bits = model.quantized_modules().map(|(_, matrix)| ("weight_bits", matrix.code().bits())).min();
+        let spec = &model.spec;
+        let bits = model.bits.map(|bits| ("weight_bits", bits));
         let exact = [("batch", rows), ("hidden", spec.hidden), ("layers", spec.layers)].into_iter().chain(bits);
         let exact: Vec<_> = exact.map(|(name, extent)| (name, extent as u64)).collect();
         match self.tuned.nearest(&device, "decode", &exact, ("context", context as u64)) {

@@ -84,7 +84,7 @@ impl Session {
         let pages = sequences.saturating_mul(base.pages_per_sequence());
         let options = LowerOptions { pages: Some(pages), ..base };
         let widths = Widths::of_session(engine.place(), sequences).with_chunk(engine.prompt_chunk);
-        let mut machines = machines(engine.place(), engine.checkpoint(), &options, widths, &engine.abort_handle());
+        let mut machines = machines(engine.place(), engine.model(), &options, widths, &engine.abort_handle());
         // A prompt's chunks are compiled while the weights are on their way.
         machines.ahead(MOST_ROWS);
         machines.width(sequences.max(1))?;

@@ -15,8 +15,10 @@
 //! | `shortlist` | the few tokens that a choice depends on, gathered in shared memory |
 //! | [`tiles`] | both for the rows of a step, the best of whose tiles are known |
 //! | `launch` | both as kernels, a block for each row |
+//! | `feed` | what lies between two steps that feed themselves |
 //! | `trials` | random rows, and what `naive` chooses |
 
+mod feed;
 mod greedy;
 pub(crate) mod key;
 mod launch;
@@ -31,6 +33,7 @@ mod weight;
 use tilewright_codegen::build::{Global, Ptr, Shared, Val};
 use tilewright_codegen::ir::attr::Round;
 
+pub use feed::{FED_NOTHING, FeedShape, feed_rows};
 pub use launch::{Request, argmax_rows, sample_rows};
 pub use trials::shipped;
 

@@ -4,7 +4,7 @@ use tilewright_codegen::ir::{Arch, Needs};
 use tilewright_codegen::trial::{Draw, Expected, Shipped, Trial};
 use tilewright_codegen::verify::{VerifyErrors, verify};
 
-use super::{Request, argmax_rows, sample_rows};
+use super::{FED_NOTHING, FeedShape, Request, argmax_rows, feed_rows, sample_rows};
 use crate::naive::{self, Sampling};
 use crate::shipped::Entry;
 
@@ -17,6 +17,7 @@ pub fn shipped() -> Vec<Box<dyn Shipped>> {
     vec![
         entry("argmax", |arch| argmax_rows(arch, WARPS), argmax_trial),
         entry("sample", |arch| sample_rows(arch, WARPS), sample_trial),
+        entry("feed", |arch| feed_rows(arch, FeedShape { rows: 64, ends: 8, requests: true }), feed_trial),
     ]
 }
 
@@ -106,4 +107,49 @@ fn sample_trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     let requests = trial.input::<u32>("requests", bytemuck::cast_slice(&requests));
     let tokens = trial.output("tokens", Expected::exact(&chosen));
     Ok(trial.pass(rows.count).pass(rows.stride).pass(logits).pass(requests).pass(tokens))
+}
+
+fn feed_trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
+    let draw = &mut Draw::new(seed);
+    let (rows, ends, step) = (draw.between(1..=70), draw.between(0..=3), draw.between(0..=2));
+    let shape = FeedShape { rows, ends, requests: draw.between(0..=1) == 1 };
+    let chosen: Vec<u32> = (0..rows).map(|_| draw.between(0..=4)).collect();
+    let end_ids: Vec<i32> = (0..rows * ends).map(|_| draw.between(0..=5) as i32 - 1).collect();
+    let tokens: Vec<i32> = (0..rows).map(|_| draw.between(0..=4) as i32).collect();
+    let positions: Vec<i32> = (0..rows).map(|_| draw.between(0..=9) as i32 - 2).collect();
+    let lengths: Vec<u32> = positions.iter().map(|&position| (position + 1).max(0) as u32).collect();
+    let requests: Vec<Request> =
+        (0..rows).map(|row| Request { step: draw.bits() >> 1, row, ..Request::default() }).collect();
+    let mut history = vec![7u32; 3 * rows as usize];
+    let mut after = (tokens.clone(), positions.clone(), lengths.clone(), requests.clone());
+    for row in 0..rows as usize {
+        let line = &mut history[(step * rows) as usize + row];
+        *line = FED_NOTHING;
+        if positions[row] >= 0 {
+            let token = chosen[row] as i32;
+            let is_end = end_ids[row * ends as usize..][..ends as usize].contains(&token);
+            *line = chosen[row];
+            after.0[row] = token;
+            (after.1[row], after.2[row]) = if is_end { (-1, 0) } else { (positions[row] + 1, lengths[row] + 1) };
+            after.3[row].step += u64::from(shape.requests);
+        }
+    }
+    let mut trial = Trial::new(verify(feed_rows(arch, shape))?, 1).note(format!("{shape:?}, step {step}"));
+    // An array has an element.
+    let end_ids = if end_ids.is_empty() { vec![0] } else { end_ids };
+    let (chosen, end_ids) = (trial.input("chosen", &chosen), trial.input("ends", &end_ids));
+    let tokens = trial.changed("token", &tokens, Expected::exact(&after.0));
+    let positions = trial.changed("position", &positions, Expected::exact(&after.1));
+    let lengths = trial.changed("length", &lengths, Expected::exact(&after.2));
+    let step = trial.changed("step", &[step], Expected::exact(&[step + 1]));
+    let before = vec![7u32; history.len()];
+    let history = trial.changed("history", &before, Expected::exact(&history));
+    let trial = trial.pass(chosen).pass(end_ids).pass(tokens).pass(positions).pass(lengths).pass(step).pass(history);
+    if !shape.requests {
+        return Ok(trial);
+    }
+    let mut trial = trial;
+    let words = |all: &[Request]| bytemuck::cast_slice::<Request, u32>(all).to_vec();
+    let own = trial.changed("requests", &words(&requests), Expected::exact(&words(&after.3)));
+    Ok(trial.pass(own))
 }

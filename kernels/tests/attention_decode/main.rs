@@ -24,7 +24,7 @@ fn holds(case: &DecodeCase, seed: u64) {
 fn every_way(case: &DecodeCase, seed: u64) {
     let boxes_fit = match case.decode.layout {
         Layout::Dense => true,
-        Layout::Paged { page_tokens } => page_tokens.is_multiple_of(8),
+        Layout::Paged { page_tokens, .. } => page_tokens.is_multiple_of(8),
     };
     let maps = if boxes_fit { &KvTransport::MAPS[..] } else { &[] };
     for &way in maps {
@@ -84,7 +84,7 @@ proptest! {
         data in any::<u64>(),
         seed in 0u64..1000,
     ) {
-        let layout = if page == 0 { Layout::Dense } else { Layout::Paged { page_tokens: page } };
+        let layout = if page == 0 { Layout::Dense } else { Layout::Paged { page_tokens: page, swizzled: page.is_multiple_of(8) } };
         let decode = Decode { depth, group, layout, tile };
         every_way(&DecodeCase { decode, kv_heads, splits, tokens, data, ..base() }, seed);
     }

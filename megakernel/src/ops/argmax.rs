@@ -76,9 +76,9 @@ impl LaunchOp for Argmax {
         Op::from(Argmax { rows: Span::all(0), ..self.clone() })
     }
 
-    /// None: whoever asks for a row's logits chooses its next token.
-    fn launch(&self, _: &mut GraphPlanner) -> Result<(), Unsupported> {
-        Ok(())
+    /// Of rows that are named; their logits are computed with it.
+    fn launch(&self, plan: &mut GraphPlanner) -> Result<(), Unsupported> {
+        plan.choose(false)
     }
 }
 

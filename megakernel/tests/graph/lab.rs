@@ -54,6 +54,15 @@ pub fn normed(spec: ModelSpec) -> ModelSpec {
 
 /// A program of so many rows; tasks for one SM are few.
 pub fn program(spec: &ModelSpec, rows: usize, sms: usize) -> Program {
+    lowered(spec, rows, sms, false)
+}
+
+/// The same whose tokens may be chosen at random.
+pub fn sampled(spec: &ModelSpec, rows: usize) -> Program {
+    lowered(spec, rows, 1, true)
+}
+
+fn lowered(spec: &ModelSpec, rows: usize, sms: usize, sampling: bool) -> Program {
     let target = Target { sms, ..Target::named("h100").unwrap() };
     let options = LowerOptions {
         rows,
@@ -61,6 +70,7 @@ pub fn program(spec: &ModelSpec, rows: usize, sms: usize) -> Program {
         pages: Some(POOL),
         splits: Some(1),
         kv: DType::BF16,
+        sampling,
         ..LowerOptions::for_context(PAGE * PAGES)
     };
     lower(spec, &|_| DType::BF16, target, &options).unwrap()

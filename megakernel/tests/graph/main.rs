@@ -5,6 +5,7 @@
 //! --test-threads 1`.
 
 mod agree;
+mod decode;
 mod lab;
 mod refusals;
 mod resources;

@@ -17,10 +17,10 @@ use tilewright_megakernel::program::BufferKind;
 use tilewright_megakernel::vm::device::MAX_STEPS;
 use tilewright_megakernel::vm::reference::{KvState, Machine};
 
-use super::finding;
 use super::journal::Journal;
 use super::timing::Times;
 use super::tune::{Prepare, Tunable};
+use super::{finding, many};
 use crate::cli::Failure;
 use crate::cli::subject::{Subject, SubjectArgs, relative};
 use crate::engine::{self, Device, settings};
@@ -32,20 +32,23 @@ use crate::tuning::{Settings, Space};
 pub struct DecodeArgs {
     /// Tokens that are timed, the last ones of the context
     #[arg(long, value_name = "N", default_value_t = 200)]
-    tokens: usize,
+    pub tokens: usize,
     /// Steps whose logits are compared with those of the reference machine; 0: none
     #[arg(long, value_name = "N", default_value_t = 2)]
-    check: usize,
+    pub check: usize,
     /// Decode the whole context so many times, from the first position on; the tokens must be the same each time
     #[arg(long, value_name = "N", default_value_t = 1)]
     repeat: usize,
+    /// Say what the launches of a step take, by kernel, where a step is a graph of launches: more than 16 rows
+    #[arg(long)]
+    pub launches: bool,
 }
 
 /// The largest relative error of logits that is right: bf16 operands, f32 sums.
-const LIMIT: f64 = 2e-2;
+pub(super) const LIMIT: f64 = 2e-2;
 
 #[derive(Debug, Error)]
-enum DecodeError {
+pub(super) enum DecodeError {
     #[error(
         "step {step}: the logits are off by {error:.1e} of their norm, and {LIMIT:.0e} is allowed; the kernel is wrong"
     )]
@@ -70,6 +73,9 @@ pub fn run_all(device: Device, args: &DecodeArgs, journal: &Journal) -> Result<(
 
 /// Runs the suite.
 pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &Journal) -> Result<(), Failure> {
+    if subject.rows() > many::FEW {
+        return many::run(subject, device, args, journal);
+    }
     let spec = subject.spec()?;
     let (context, tokens) = (subject.context(), args.tokens);
     let shape = shape(&spec, subject);
@@ -109,7 +115,7 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &J
 }
 
 /// The shape of a row.
-fn shape(spec: &ModelSpec, subject: &SubjectArgs) -> Vec<(&'static str, u64)> {
+pub(super) fn shape(spec: &ModelSpec, subject: &SubjectArgs) -> Vec<(&'static str, u64)> {
     let (rows, context) = (subject.rows(), subject.context());
     let shape = [("batch", rows), ("context", context), ("hidden", spec.hidden), ("layers", spec.layers)];
     let bits = subject.scheme().map(|scheme| ("weight_bits", scheme.code().0.bits()));
@@ -252,7 +258,7 @@ fn repeat(subject: &mut Subject, runs: usize) -> Result<(), Failure> {
 }
 
 /// Launches that feed themselves and are timed.
-const LAUNCHES: usize = 5;
+pub(super) const LAUNCHES: usize = 5;
 
 /// Microseconds of a token, launch by launch: the whole call, divided by its tokens. The host looks for tokens at its own
 /// pace, so the times between them as it sees them come say less.

@@ -12,7 +12,9 @@
 //! | `gemv` | matrix times few vectors |
 //! | `attention` | decode over long contexts, prefill |
 //! | `decode` | whole tokens by the megakernel |
+//! | `many` | those of more than 16 rows, by graphs of launches |
 //! | `prefill` | whole prompts by graphs of launches |
+//! | `requests` | many requests, batched continuously |
 //! | `speculate` | texts that repeat themselves, by steps of several tokens |
 //! | `tune` | `tilewright tune`: the fastest settings of a suite's kernels |
 //!
@@ -26,8 +28,10 @@ mod finding;
 mod gemm;
 mod gemv;
 mod journal;
+mod many;
 mod peaks;
 mod prefill;
+mod requests;
 mod speculate;
 mod telemetry;
 mod timing;
@@ -64,6 +68,8 @@ enum Suite {
     Decode,
     /// Whole prompts by graphs of launches
     Prefill,
+    /// Random requests, batched continuously; a prompt beside sequences that decode
+    Requests,
     /// Texts whose tokens are proposed
     Speculate,
     /// Matrix products: bf16, e4m3, s8
@@ -72,7 +78,7 @@ enum Suite {
     Gemv,
     /// Attention: one token over long contexts, and whole sequences
     Attention,
-    /// All of these but prompts and proposals; decode on known models with random weights
+    /// All of these but prompts, requests and proposals; decode on known models with random weights
     All,
 }
 
@@ -118,6 +124,8 @@ pub struct BenchArgs {
     decode: decode::DecodeArgs,
     #[command(flatten)]
     prefill: prefill::PrefillArgs,
+    #[command(flatten)]
+    batching: requests::RequestsArgs,
 }
 
 /// Replays that are kept in memory.
@@ -237,6 +245,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
             Suite::Decode => decode::run(&args.subject, args.device, &args.decode, &journal),
             Suite::Prefill => prefill::run(&args.subject, args.device, &args.prefill, &journal),
             Suite::Speculate => speculate::run(&args.subject, args.device, &journal),
+            Suite::Requests => requests::run(&args.subject, args.device, &args.batching, &journal),
             Suite::Gemm => args.kernels(&journal).and_then(|bench| gemm::run(&bench)),
             Suite::Gemv => args.kernels(&journal).and_then(|bench| gemv::run(&bench)),
             Suite::Attention => args.kernels(&journal).and_then(|bench| attention::run(&bench)),

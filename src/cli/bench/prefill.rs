@@ -32,9 +32,9 @@ pub struct PrefillArgs {
     /// Tokens of the prompts whose first token is timed
     #[arg(long, value_name = "N,..", value_delimiter = ',', default_values_t = [512, 2048, 8192])]
     prompts: Vec<usize>,
-    /// Tokens of a chunk of a prompt
-    #[arg(long, value_name = "N", default_value_t = 512)]
-    prompt_chunk: usize,
+    /// Tokens of a chunk of a prompt; of several widths each prompt has the widest that it fills, else the least
+    #[arg(long, value_name = "N,..", value_delimiter = ',', default_values_t = [512])]
+    prompt_chunk: Vec<usize>,
     /// Tokens of the prompt whose logits are compared with those of the decode machine; 0: none
     #[arg(long, value_name = "N", default_value_t = 300)]
     check_prompt: usize,
@@ -58,9 +58,10 @@ const REPEATS: [usize; 2] = [2, 7];
 /// The machines of a model.
 struct Prompts {
     spec: ModelSpec,
-    graph: GraphMachine,
-    /// Rows of a step of the graph machine.
-    chunk: usize,
+    /// Those of each width, by rising width.
+    graphs: Vec<GraphMachine>,
+    /// Which of them feeds.
+    at: usize,
     /// Times that a prompt is fed before it is timed, and while it is.
     repeats: [usize; 2],
     /// Pages of a sequence.
@@ -70,10 +71,13 @@ struct Prompts {
 /// Runs the suite.
 pub fn run(subject: &SubjectArgs, device: Device, args: &PrefillArgs, journal: &Journal) -> Result<(), Failure> {
     let spec = subject.spec()?;
-    let (chunk, most) = (args.prompt_chunk, spec.max_positions);
-    if !(ROWS + 1..=MAX_ROWS).contains(&chunk) {
-        return Err(PrefillError::Chunk { found: chunk }.into());
+    let most = spec.max_positions;
+    if let Some(&found) = args.prompt_chunk.iter().find(|chunk| !(ROWS + 1..=MAX_ROWS).contains(*chunk)) {
+        return Err(PrefillError::Chunk { found }.into());
     }
+    let mut chunks = args.prompt_chunk.clone();
+    chunks.sort_unstable();
+    chunks.dedup();
     if let Some(&found) = args.prompts.iter().find(|tokens| !(1..=most).contains(*tokens)) {
         return Err(PrefillError::Prompt { found, most }.into());
     }
@@ -93,22 +97,33 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &PrefillArgs, journal: &
         lower(&spec, &dtype_of, target, &lowering).map(|program| program.stored_as(&*weights))
     };
     let bar = LoadBar::new();
-    let wide = Checked::new(program(chunk, Target { sms: 1, ..target.clone() })?)?;
     let mut rows = GraphWeights::new(device.clone(), Arc::clone(&weights));
-    let graph = rows.machine(wide, None, &mut |done, total| bar.show(done, total))?;
+    let mut graphs: Vec<GraphMachine> = Vec::new();
+    for &chunk in &chunks {
+        let wide = Checked::new(program(chunk, Target { sms: 1, ..target.clone() })?)?;
+        graphs
+            .push(rows.machine(wide, graphs.first().map(GraphMachine::kv), &mut |done, total| bar.show(done, total))?);
+    }
     let repeats = if is_simulated(&device) { [0, 1] } else { REPEATS };
-    let mut prompts = Prompts { spec: spec.clone(), graph, chunk, repeats, pages };
+    let mut prompts = Prompts { spec: spec.clone(), graphs, at: 0, repeats, pages };
     let mut error = f64::NAN;
     let checked = args.check_prompt.min(context - 1);
     if checked > 0 {
         let placed = schedule(program(ROWS, target.clone())?, context)?;
         let mut packed = DeviceWeights::new(device, Arc::clone(&weights));
-        let kv = Some(prompts.graph.kv());
+        let kv = prompts.graphs.first().map(GraphMachine::kv);
         let mut decode = packed.machine(placed, kv, options, &mut |done, total| bar.show(done, total))?;
-        error = prompts.check(&mut decode, checked)?;
+        error = 0.0;
+        for at in 0..chunks.len() {
+            prompts.at = at;
+            let found = prompts.check(&mut decode, checked)?;
+            // A NaN is an error, too.
+            error = if found.is_nan() { found } else { found.max(error) };
+        }
     }
     drop(bar);
     for tokens in wanted {
+        prompts.at = chunks.iter().rposition(|&chunk| chunk <= tokens).unwrap_or(0);
         let row = prompts.time(tokens, error)?;
         journal.keep(if checked > 0 { finding::check(row, LIMIT)? } else { Row { error: None, ..row } })?;
     }
@@ -121,6 +136,11 @@ fn shape(spec: &ModelSpec, tokens: usize) -> [(&'static str, u64); 3] {
 }
 
 impl Prompts {
+    /// Rows of a step of the machine that feeds.
+    fn chunk(&self) -> usize {
+        self.graphs[self.at].plan().rows as usize
+    }
+
     /// The cells of tokens `first..end` of the prompt in a step of so many rows.
     fn cells(&self, first: usize, end: usize, rows: usize) -> Cells {
         let token = |at: usize| ((at * 7919 + 11) % self.spec.vocab) as i32;
@@ -137,12 +157,14 @@ impl Prompts {
     /// Feeds the prompt's first tokens; gives the logits of the last.
     fn feed(&mut self, tokens: usize) -> Result<Vec<f32>, Failure> {
         let mut last = Vec::new();
-        for first in (0..tokens).step_by(self.chunk) {
-            let end = tokens.min(first + self.chunk);
-            let cells = self.cells(first, end, self.chunk);
+        let chunk = self.chunk();
+        for first in (0..tokens).step_by(chunk) {
+            let end = tokens.min(first + chunk);
+            let cells = self.cells(first, end, chunk);
+            let graph = &mut self.graphs[self.at];
             match end == tokens {
-                true => self.graph.step(&cells.view(), &[end - first - 1], &mut |_, logits| last = logits.to_vec())?,
-                false => self.graph.submit(&cells.view())?,
+                true => graph.step(&cells.view(), &[end - first - 1], &mut |_, logits| last = logits.to_vec())?,
+                false => graph.submit(&cells.view())?,
             }
         }
         Ok(last)
@@ -182,9 +204,9 @@ impl Prompts {
         // Of the output projection a row; causal attention is half of a square.
         let attention = 2 * spec.layers * heads * tokens * tokens;
         let operations = 2 * spec.layers * layer * tokens + 2 * spec.vocab * spec.hidden + attention;
-        let bytes = 2 * (tokens.div_ceil(self.chunk) * spec.layers * layer + spec.vocab * spec.hidden);
+        let bytes = 2 * (tokens.div_ceil(self.chunk()) * spec.layers * layer + spec.vocab * spec.hidden);
         let row =
             finding::row("prefill", &shape(spec, tokens), Times { samples }, [bytes as u64, operations as u64], error);
-        Ok(Row { variant: format!("chunks of {}, median of {timed}", self.chunk), ..row })
+        Ok(Row { variant: format!("chunks of {}, median of {timed}", self.chunk()), ..row })
     }
 }

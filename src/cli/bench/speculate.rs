@@ -19,7 +19,7 @@ use super::journal::Journal;
 use crate::cli::Failure;
 use crate::cli::progress::LoadBar;
 use crate::cli::subject::SubjectArgs;
-use crate::engine::{self, Device, MOST_PROPOSED, Opened, Gain, Proposer};
+use crate::engine::{self, Device, Gain, MOST_PROPOSED, Opened, Proposer};
 use crate::results::{OURS, Row, Summary};
 
 #[derive(Debug, Error)]

@@ -9,9 +9,7 @@ use serde_json::{Value, json};
 
 use super::result::Generated;
 use super::{Failure, Work};
-use crate::engine::{
-    BatchOptions, Batcher, EngineError, Event, Finish, Logprobs, Request, Statistics, Submission, Text, Ticket,
-};
+use crate::engine::{BatchOptions, Batcher, Event, Finish, Logprobs, Request, Statistics, Submission, Text, Ticket};
 
 /// A request under way.
 struct Answer<'w> {
@@ -62,15 +60,17 @@ pub fn run(work: &Work) -> Result<ExitCode, Failure> {
 }
 
 /// A batcher with room for the longest request.
-fn batcher(work: &Work) -> Result<Batcher, EngineError> {
+fn batcher(work: &Work) -> Result<Batcher, Failure> {
     let max = work.engine.spec().max_positions;
     let context = Request::context(&work.requests, max);
     let options = BatchOptions {
         deterministic: work.args.batch.deterministic,
         sampling: !work.sampling.is_greedy(),
+        rows: work.args.batch.rows.into(),
+        step_time: work.args.batch.step_time()?,
         ..BatchOptions::for_context(context)
     };
-    work.engine.batcher(&options)
+    Ok(work.engine.batcher(&options)?)
 }
 
 fn submission(work: &Work, prompt: usize, request: &Request) -> Submission {

@@ -6,6 +6,7 @@ mod single;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 use thiserror::Error;
@@ -52,7 +53,7 @@ pub struct GenerateArgs {
     /// Where to run: cpu (all cores), cpu:N, cuda:N or sim:SEED
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     device: Device,
-    /// Feed a single prompt in chunks of N tokens, 17 to 4096: fast on a GPU that has room for the weights twice
+    /// Feed prompts in chunks of N tokens, 17 to 4096: fast on a GPU that has room for the weights twice
     #[arg(long, value_name = "N")]
     prompt_chunk: Option<usize>,
     /// Quantise the linear layers while loading: w4a16, w8a16 or fp8
@@ -65,10 +66,12 @@ pub struct GenerateArgs {
     batch: BatchArgs,
 }
 
-/// Prompts that are batched take turns with rows that decode, in steps of few rows.
+/// A time that no step has.
 #[derive(Debug, Error)]
-#[error("--prompt-chunk is for a single prompt, and these are batched; leave it out, or what only a batch has")]
-struct ChunkOfBatch;
+#[error("--step-ms {found} is no time; give milliseconds above 0")]
+struct NoTime {
+    found: f64,
+}
 
 /// What a batch of requests has besides.
 #[derive(Args)]
@@ -91,12 +94,27 @@ struct BatchArgs {
     /// Propose tokens from what the text repeats, and verify several in one step; the text is the same
     #[arg(long)]
     speculate: bool,
+    /// Continue so many prompts at a time, 1 to 64; more than 16 on a GPU need room for the weights twice
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=64))]
+    rows: u16,
+    /// Cut a prompt's chunks so that a step in which others decode takes about T milliseconds; with --prompt-chunk
+    #[arg(long, value_name = "T", allow_negative_numbers = true)]
+    step_ms: Option<f64>,
     /// Give every step the same width, so that a text does not depend on the others
     #[arg(long)]
     deterministic: bool,
 }
 
 impl BatchArgs {
+    /// How long a step should take in which requests decode.
+    fn step_time(&self) -> Result<Option<Duration>, NoTime> {
+        let time = |ms: f64| match Duration::try_from_secs_f64(ms / 1e3) {
+            Ok(time) if !time.is_zero() => Ok(time),
+            _ => Err(NoTime { found: ms }),
+        };
+        self.step_ms.map(time).transpose()
+    }
+
     /// What is asked for, and else what the checkpoint wants.
     fn penalties(&self, wanted: &GenerationSettings) -> Penalties {
         Penalties {
@@ -113,6 +131,7 @@ pub fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
     let sampling = Sampling::new(args.temperature, args.top_k, args.top_p, args.seed).map_err(EngineError::from)?;
     StopTexts::new(args.stop.clone())?;
     args.batch.penalties(&GenerationSettings::default()).check()?;
+    args.batch.step_time()?;
     let texts = args.prompt.texts()?;
     let mut engine = load_as(&args.model, args.device, args.weights)?;
     if let Some(rows) = args.prompt_chunk {
@@ -127,7 +146,6 @@ pub fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
     let work = Work { engine: &engine, requests, sampling, stop: &args.stop, interrupt, args };
     match &work.requests[..] {
         [request] if !work.needs_batch() => single::run(&work, request),
-        _ if args.prompt_chunk.is_some() => Err(ChunkOfBatch.into()),
         _ => batch::run(&work),
     }
 }

@@ -9,15 +9,18 @@ use std::time::{Duration, Instant};
 use tilewright_kernels::sample::Request as Draw;
 use tilewright_megakernel::lower::LowerOptions;
 use tilewright_megakernel::model::ModelSpec;
-use tilewright_megakernel::vm::device::{MAX_ENDS, Text};
+use tilewright_megakernel::vm::device::{AbortHandle, MAX_ENDS, NO_TOKEN, Text};
 
 use super::super::Engine;
 use super::super::cells::OwnedCells;
 use super::super::error::EngineError;
 use super::super::generate::{Answer, Completion, Finish, check_prompt};
-use super::super::machines::{MOST_ROWS, Machines, Widths, machines};
+use super::super::machines::{Asked, MOST_ROWS, Machines, Widths, machines};
+use super::super::model::Model;
+use super::super::place::Place;
 use super::super::session::{Run, lowering_options};
 use super::giving::Giving;
+use super::pace::Pace;
 use super::proposer::MOST_PROPOSED;
 use super::scheduler::{Limits, Scheduler, Step};
 use super::sequence::Ask;
@@ -36,10 +39,15 @@ pub struct BatchOptions {
     pub context: usize,
     /// Pages of the KV pools; as many as `rows` sequences of `context` tokens need.
     pub pages: Option<usize>,
-    /// Most rows of a step, and most requests that run at a time; 1 to 16.
+    /// Most requests that run at a time, 1 to 64. More than 16 on a device are steps of the machine of many rows, which keeps a second
+    /// copy of the weights.
     pub rows: usize,
-    /// Most rows of a step that hold tokens of prompts while other requests decode; at least 1, half of the rows.
+    /// Most rows of a step that hold tokens of prompts while other requests decode; at least 1, half of the rows. Where the engine has
+    /// [chunks of prompts](Engine::with_prompt_chunk), these take the place of this bound.
     pub prompt_rows: usize,
+    /// How long a step should take in which requests decode: a chunk of a prompt beside them is cut so that, as steps before took, it
+    /// does. Nothing: a prompt comes in as fast as it can.
+    pub step_time: Option<Duration>,
     /// Most steps of one launch, where the machine chooses tokens by itself.
     pub steps: usize,
     /// Whether requests that begin with the same tokens share pages.
@@ -64,6 +72,7 @@ impl BatchOptions {
             pages: None,
             rows: MOST_ROWS,
             prompt_rows: MOST_ROWS / 2,
+            step_time: None,
             steps: LAUNCH_STEPS,
             sharing: true,
             deterministic: false,
@@ -100,9 +109,13 @@ pub struct Batcher {
     empty: Vec<Ticket>,
     next: u64,
     shape: Shape,
+    pace: Pace,
     clock: Clock,
     attention: Attention,
 }
+
+/// Most requests that run at a time.
+pub(super) const MOST_SEATS: usize = 64;
 
 /// What a batcher knows of its model and its machines, beside the scheduler's limits.
 #[derive(Clone, Debug)]
@@ -127,39 +140,58 @@ impl Engine {
     /// # Errors
     /// If the model has fewer positions, cannot be lowered, or does not fit the device.
     pub fn batcher(&self, options: &BatchOptions) -> Result<Batcher, EngineError> {
-        let rows = options.rows.clamp(1, MOST_ROWS);
-        let base = lowering_options(self.place(), options.context, options.sampling);
-        let pages = options.pages.unwrap_or_else(|| rows.saturating_mul(base.pages_per_sequence()));
-        let lowering = LowerOptions { pages: Some(pages), ..base };
-        let widths = Widths::of_batch(rows, options.deterministic);
-        let mut machines = machines(self.place(), self.checkpoint(), &lowering, widths, &self.abort_handle());
-        let rows = machines.width(rows)?.min(rows);
-        let limits = Limits {
-            rows,
-            prompt_rows: options.prompt_rows.clamp(1, rows),
-            steps: options.steps.clamp(1, machines.most_steps().max(1)),
-            positions: self.spec().max_positions,
-            pages,
-            page_tokens: lowering.page_tokens,
-            sharing: options.sharing,
-            proposals: machines.proposes() && rows > 1,
-            fixed_width: options.deterministic,
-            ends: self.ends().to_vec(),
-        };
-        let shape = Shape {
-            spec: self.spec().clone(),
-            context: options.context,
-            per_row: lowering.pages_per_sequence(),
-            sampling: lowering.sampling,
-        };
-        let started = Instant::now();
-        Ok(Batcher::of(machines, limits, shape, Box::new(move || started.elapsed())))
+        batcher_of(self.place(), self.model(), (self.ends(), self.prompt_chunk), &self.abort_handle(), options)
     }
+}
+
+/// A batcher of a model on a place, whose sequences end by these tokens, with chunks of prompts of so many rows if any.
+pub(crate) fn batcher_of(
+    place: &Arc<Place>,
+    model: &Model,
+    (ends, chunk): (&[u32], Option<usize>),
+    abort: &AbortHandle,
+    options: &BatchOptions,
+) -> Result<Batcher, EngineError> {
+    let seats = options.rows.clamp(1, MOST_SEATS);
+    // Rows of a step: those that decode, or a prompt's chunk.
+    let most = chunk.unwrap_or(0).max(seats);
+    let base = lowering_options(place, options.context, options.sampling);
+    let pages = options.pages.unwrap_or_else(|| seats.saturating_mul(base.pages_per_sequence()));
+    let lowering = LowerOptions { pages: Some(pages), ..base };
+    let widths = Widths::of_batch(most, options.deterministic);
+    let paces = Pace::new(options.step_time, widths.beside(seats));
+    let mut machines = machines(place, model, &lowering, widths, abort);
+    // The last of a prompt's sequences decodes in one row: that is compiled while the weights are on their way.
+    machines.ahead(1);
+    let seats = machines.width(seats)?.min(seats);
+    let rows = if most > MOST_ROWS { most } else { seats };
+    let prompt_rows = if chunk.is_some() { rows } else { options.prompt_rows };
+    let limits = Limits {
+        seats,
+        rows,
+        prompt_rows: prompt_rows.clamp(1, rows),
+        steps: options.steps.clamp(1, machines.most_steps().max(1)),
+        positions: model.spec.max_positions,
+        pages,
+        page_tokens: lowering.page_tokens,
+        sharing: options.sharing,
+        proposals: machines.proposes() && rows > 1,
+        fixed_width: options.deterministic,
+        ends: ends.to_vec(),
+    };
+    let shape = Shape {
+        spec: model.spec.clone(),
+        context: options.context,
+        per_row: lowering.pages_per_sequence(),
+        sampling: lowering.sampling,
+    };
+    let started = Instant::now();
+    Ok(Batcher::of(machines, limits, shape, paces, Box::new(move || started.elapsed())))
 }
 
 impl Batcher {
     /// A batcher that drives any machines.
-    pub(super) fn of(machines: Box<dyn Machines>, limits: Limits, shape: Shape, clock: Clock) -> Batcher {
+    pub(super) fn of(machines: Box<dyn Machines>, limits: Limits, shape: Shape, pace: Pace, clock: Clock) -> Batcher {
         Batcher {
             machines,
             scheduler: Scheduler::new(limits),
@@ -167,6 +199,7 @@ impl Batcher {
             empty: Vec::new(),
             next: 0,
             shape,
+            pace,
             clock,
             attention: Attention::default(),
         }
@@ -242,7 +275,7 @@ impl Batcher {
                 each(ticket, Event::End(completion));
             }
         }
-        if let Some(step) = self.scheduler.plan()
+        if let Some(step) = self.scheduler.plan(self.pace.rows())
             && let Err(error) = self.run(&step, each)
         {
             self.fail(&step, error, each);
@@ -253,6 +286,11 @@ impl Batcher {
     /// What was done so far.
     pub fn statistics(&self) -> Statistics {
         self.scheduler.statistics()
+    }
+
+    /// Pages that running requests hold.
+    pub fn held_pages(&self) -> usize {
+        self.scheduler.held_pages()
     }
 
     /// Whether no request waits or runs.
@@ -278,15 +316,25 @@ impl Batcher {
                 cells.push(token, position, &pages[..pages.len().min(self.shape.per_row)]);
             }
         }
-        let by_host = step.by_host || self.machines.most_steps() == 0;
+        let by_host = self.machines.most_steps() == 0;
         let draws = if by_host || !self.shape.sampling { Vec::new() } else { self.draws(step) };
+        let started = (self.clock)();
         let deadline = self.scheduler.next_deadline();
         let ends = self.scheduler.limits().ends.clone();
         let mut giving = Giving::new(step, &mut self.scheduler, &mut self.submissions, each);
         let mut steps = 1;
         if by_host {
-            let wanted = giving.wanted();
+            let wanted = [giving.wanted(false), giving.wanted(true)].concat();
             self.machines.step(width, &cells.cells(), &wanted, &mut |row, logits| giving.logits(row, logits))?;
+        } else if step.steps == 1 {
+            let (rows, hosted) = (giving.wanted(false), giving.wanted(true));
+            let draws: Vec<Draw> = rows.iter().filter_map(|&row| draws.get(row).copied()).collect();
+            let asked = Asked { rows: &rows, draws: &draws, logits: &hosted };
+            let mut each = |row, logits: &[f32]| giving.logits(row, logits);
+            let chosen = self.machines.choose(width, &cells.cells(), asked, &mut each)?;
+            let mut tokens = vec![NO_TOKEN; width];
+            rows.iter().zip(chosen).for_each(|(&row, token)| tokens[row] = token);
+            giving.tokens(&tokens);
         } else {
             let run = Run { steps: step.steps, draws: &draws, ends: &ends };
             steps = self.machines.run(width, &cells.cells(), run, &mut |tokens| {
@@ -299,6 +347,9 @@ impl Batcher {
             })?;
         }
         giving.finish();
+        if step.decodes && step.steps == 1 {
+            self.pace.note(width, (self.clock)().saturating_sub(started));
+        }
         (0..steps).for_each(|_| self.scheduler.stepped(rows));
         Ok(())
     }

@@ -52,13 +52,14 @@ impl<'g> Giving<'g> {
         Giving { states: states.collect(), step, scheduler, submissions, each, ended: false }
     }
 
-    /// The rows whose logits are wanted.
-    pub fn wanted(&self) -> Vec<usize> {
-        let giving = self.step.pieces.iter().zip(&self.states).filter(|(piece, _)| piece.gives);
+    /// The rows that give tokens which the host chooses, or those whose tokens the machine does.
+    pub fn wanted(&self, by_host: bool) -> Vec<usize> {
+        let giving = self.step.pieces.iter().zip(&self.states);
+        let giving = giving.filter(|(piece, _)| piece.gives && piece.by_host == by_host);
         giving.flat_map(|(piece, state)| (state.first..).take(piece.tokens.len()).skip(piece.own() - 1)).collect()
     }
 
-    /// Takes the logits of a row that is wanted.
+    /// Takes the logits of a row whose token the host chooses.
     pub fn logits(&mut self, row: usize, logits: &[f32]) {
         let at = self.states.partition_point(|state| state.first <= row) - 1;
         let offset = row - self.states[at].first;
@@ -82,7 +83,7 @@ impl<'g> Giving<'g> {
         }
     }
 
-    /// Takes the tokens that a machine chose in all rows; whether another step of the same launch makes sense.
+    /// Takes the tokens that a machine chose, of all rows; whether another step of the same launch makes sense.
     pub fn tokens(&mut self, tokens: &[u32]) -> bool {
         let mut stray = false;
         for at in 0..self.step.pieces.len() {

@@ -8,7 +8,7 @@ use tilewright_kernels::naive::Sampling;
 use super::super::Engine;
 use super::super::error::EngineError;
 use super::super::generate::{Answer, Completion, Finish, Request, Speed};
-use super::batcher::BatchOptions;
+use super::batcher::{BatchOptions, MOST_SEATS};
 use super::submission::{Event, Submission};
 
 impl Engine {
@@ -20,7 +20,10 @@ impl Engine {
         mut each: impl FnMut(usize, u32) -> A,
     ) -> Result<(Vec<Completion>, Speed), EngineError> {
         let context = Request::context(requests, self.spec().max_positions);
-        let options = BatchOptions { sampling: !sampling.is_greedy(), ..BatchOptions::for_context(context) };
+        let base = BatchOptions::for_context(context);
+        // Where there are machines of many rows anyway, more sequences run at a time.
+        let rows = if self.prompt_chunk.is_some() { requests.len().clamp(1, MOST_SEATS) } else { base.rows };
+        let options = BatchOptions { sampling: !sampling.is_greedy(), rows, ..base };
         let mut batcher = self.batcher(&options)?;
         for (request, row) in requests.iter().zip(0..) {
             batcher.submit(Submission { sampling: *sampling, row, ..Submission::from(request.clone()) })?;

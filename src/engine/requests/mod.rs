@@ -9,19 +9,21 @@
 //! | `proposer` | tokens that may come next, from what the text repeats |
 //! | `gain` | whether steps of several of a sequence's tokens pay |
 //! | `choice` | tokens chosen by the host: penalties, log probabilities |
+//! | `pace` | how many rows a step may have so that it ends in time |
 //! | `giving` | what the rows of a step gave |
 //! | `batcher` | scheduler and machine together, a step at a time |
 //! | `many` | generation of more sequences than a device's step has rows |
 //! | `server` | the same behind a thread |
 //!
-//! `scheduler`, `sequence`, `cache`, `proposer`, `gain` and `choice` are pure: what they are told decides what they say.
+//! `scheduler`, `sequence`, `cache`, `pace`, `proposer`, `gain` and `choice` are pure: what they are told decides what they say.
 
 mod batcher;
 mod cache;
 mod choice;
+mod gain;
 mod giving;
 mod many;
-mod gain;
+mod pace;
 mod proposer;
 mod scheduler;
 mod sequence;
@@ -30,6 +32,7 @@ mod submission;
 #[cfg(test)]
 mod trials;
 
+pub(crate) use batcher::batcher_of;
 pub use batcher::{BatchOptions, Batcher};
 pub(crate) use gain::Gain;
 pub(crate) use proposer::{MOST_PROPOSED, Proposer};

@@ -21,7 +21,9 @@ use super::submission::{Statistics, Ticket};
 /// What a scheduler may use.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Most rows of a step, at least 1.
+    /// Most requests that run at a time, at least 1.
+    pub seats: usize,
+    /// Most rows of a step, at least as many.
     pub rows: usize,
     /// Most of them that hold a prompt's tokens where others decode, at least 1.
     pub prompt_rows: usize,
@@ -56,6 +58,8 @@ pub struct Piece {
     pub proposed: usize,
     /// Whether the rows from the last that is not proposed on give tokens.
     pub gives: bool,
+    /// Whether the host chooses them, where they do: the request wants it, or they are the first ones behind a prompt.
+    pub by_host: bool,
 }
 
 impl Piece {
@@ -72,8 +76,8 @@ pub struct Step {
     pub pieces: Vec<Piece>,
     /// Most steps of one launch. More than one only where every piece is one row, whose tokens the machine chooses.
     pub steps: usize,
-    /// Whether the host must choose some token: a request wants it, or it is the first one of a prompt.
-    pub by_host: bool,
+    /// Whether some request decodes.
+    pub decodes: bool,
     /// Most tokens of a launch that goes on with the one piece by itself, several tokens in a step; 0: it does not.
     pub proposes: usize,
 }
@@ -159,6 +163,11 @@ impl Scheduler {
         self.sequences.is_empty()
     }
 
+    /// Pages that requests hold.
+    pub fn held_pages(&self) -> usize {
+        self.limits.pages - self.cache.available()
+    }
+
     /// What it may use.
     pub fn limits(&self) -> &Limits {
         &self.limits
@@ -184,13 +193,16 @@ impl Scheduler {
         self.cache.forget_all();
     }
 
-    /// What the next step runs; nothing where there is no request. Its pages are there.
-    pub fn plan(&mut self) -> Option<Step> {
+    /// What the next step runs; nothing where there is no request. Its pages are there. Where requests decode, prompts get rows up to that
+    /// many of the step's.
+    pub fn plan(&mut self, beside: usize) -> Option<Step> {
         let mut draft =
             Draft { pieces: Vec::new(), rows: self.limits.rows, prompt_rows: self.limits.rows, preempted: false };
         self.add_decoding(&mut draft);
-        if !draft.pieces.is_empty() {
-            draft.prompt_rows = self.limits.prompt_rows;
+        let decodes = !draft.pieces.is_empty();
+        if decodes {
+            let decoding = self.limits.rows - draft.rows;
+            draft.prompt_rows = beside.saturating_sub(decoding).clamp(1, self.limits.prompt_rows);
         }
         self.add_prompts(&mut draft);
         // Whoever just lost its pages takes none of others' in the same step.
@@ -211,13 +223,11 @@ impl Scheduler {
         {
             let (steps, wanted) = (self.limits.steps, self.limits.steps.saturating_mul(MOST_PROPOSED + 1));
             let proposes = self.reserve_steps(&pieces, wanted);
-            return Some(Step { pieces, steps, by_host: false, proposes });
+            return Some(Step { pieces, steps, decodes, proposes });
         }
-        let first = |piece: &Piece| self.sequence_of(piece).generated().is_empty();
-        let by_host = pieces.iter().any(|p| p.gives && (self.sequence_of(p).by_host || first(p)));
-        let single = pieces.iter().all(|piece| piece.gives && piece.tokens.len() == 1);
-        let steps = if single && !by_host { self.reserve_steps(&pieces, self.limits.steps) } else { 1 };
-        Some(Step { pieces, steps, by_host, proposes: 0 })
+        let single = pieces.iter().all(|piece| piece.gives && !piece.by_host && piece.tokens.len() == 1);
+        let steps = if single { self.reserve_steps(&pieces, self.limits.steps) } else { 1 };
+        Some(Step { pieces, steps, decodes, proposes: 0 })
     }
 
     /// So many more tokens of a request were fed, all of them its own; the last one's choice is its next token, where
@@ -276,9 +286,8 @@ impl Scheduler {
 
     /// Whether the machine, and not the host, proposes what comes behind a piece that is alone.
     fn is_by_device(&self, piece: &Piece) -> bool {
-        let sequence = self.sequence_of(piece);
-        let chooses = piece.gives && piece.tokens.len() == 1 && !sequence.by_host && !sequence.generated().is_empty();
-        self.limits.proposals && sequence.proposer.is_some() && chooses
+        let proposed = self.limits.proposals && self.sequence_of(piece).proposer.is_some();
+        proposed && piece.gives && piece.tokens.len() == 1 && !piece.by_host
     }
 
     /// A row of every running request that decodes.
@@ -323,7 +332,7 @@ impl Scheduler {
     fn seat(&mut self, place: Place, draft: &mut Draft) -> bool {
         let lower =
             |scheduler: &Scheduler| scheduler.running.last().copied().filter(|last| last.priority > place.priority);
-        while self.running.len() >= self.limits.rows || draft.rows == 0 {
+        while self.running.len() >= self.limits.seats || draft.rows == 0 {
             let Some(last) = lower(self) else { return false };
             self.preempt(last, draft);
         }
@@ -393,12 +402,14 @@ impl Scheduler {
 
     fn piece(&self, ticket: Ticket, rows: usize) -> Piece {
         let sequence = &self.sequences[&ticket];
+        let gives = rows == sequence.pending();
         Piece {
             ticket,
             position: sequence.computed,
             tokens: sequence.tokens[sequence.computed..][..rows].to_vec(),
             proposed: 0,
-            gives: rows == sequence.pending(),
+            gives,
+            by_host: gives && (sequence.by_host || sequence.generated().is_empty()),
         }
     }
 

@@ -7,7 +7,7 @@ use tilewright_codegen::ir::{Arch, Kernel, Needs};
 
 use super::combine::Splits;
 use super::device::{Task, attend, warps};
-use crate::kv::{KvFamily, Pages, Place};
+use crate::kv::{KvFamily, Pages, Place, is_swizzled};
 
 /// Where the tokens of a sequence lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -18,6 +18,9 @@ pub enum Layout {
     Paged {
         /// Tokens in a page.
         page_tokens: u32,
+        /// Whether rows are in the order of [`swizzled`](crate::kv::swizzled), as those of the megakernel's pools are; then pages are
+        /// whole groups of eight tokens.
+        swizzled: bool,
     },
 }
 
@@ -81,7 +84,8 @@ impl Decode {
     pub fn record<F: KvFamily>(&self, arch: Arch) -> Kernel {
         let layout = match self.layout {
             Layout::Dense => "dense".to_owned(),
-            Layout::Paged { page_tokens } => format!("pages{page_tokens}"),
+            Layout::Paged { page_tokens, swizzled: false } => format!("pages{page_tokens}"),
+            Layout::Paged { page_tokens, swizzled: true } => format!("pool{page_tokens}"),
         };
         let name = format!("decode_d{}_g{}_t{}_{layout}_{}", self.depth, self.group, self.tokens(), F::name());
         record(&name, arch, block(warps(self.depth) * 32), |k| match self.depth {
@@ -120,9 +124,10 @@ impl Decode {
         };
         let place = match self.layout {
             Layout::Dense => dense,
-            Layout::Paged { page_tokens } => {
+            Layout::Paged { page_tokens, swizzled } => {
+                let swizzled = swizzled && is_swizzled(self.depth);
                 let table = table.at(sequence.mul_wide(table_width));
-                Place { plane: head, pages: Some(Pages { table, page_tokens, swizzled: false }), ..dense }
+                Place { plane: head, pages: Some(Pages { table, page_tokens, swizzled }), ..dense }
             }
         };
         let splits = Splits {

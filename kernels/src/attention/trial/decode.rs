@@ -36,8 +36,14 @@ impl DecodeCase {
     pub fn draw(ways: &[KvTransport], tiles: &[u32], [made, draw]: [&mut Draw; 2]) -> DecodeCase {
         let way = one_of(made, ways);
         let paged = made.between(0..=1) == 1;
-        let layout =
-            if paged { Layout::Paged { page_tokens: page_tokens(made, way.tensor_map) } } else { Layout::Dense };
+        let layout = match paged {
+            true => {
+                let page_tokens = page_tokens(made, way.tensor_map);
+                let swizzled = page_tokens.is_multiple_of(8) && made.between(0..=1) == 1;
+                Layout::Paged { page_tokens, swizzled }
+            }
+            false => Layout::Dense,
+        };
         let (depth, group) = (one_of(made, &[64, 96, 128, 256]), made.between(1..=16));
         let decode = Decode { depth, group, layout, tile: one_of(made, tiles) };
         let sequences = draw.between(1..=3);
@@ -68,7 +74,7 @@ impl DecodeCase {
         let mut draw = Draw::new(self.data);
         let (kv, page) = match layout {
             Layout::Dense => (Kv::HeadMajor, None),
-            Layout::Paged { page_tokens } => (Kv::Paged { page_tokens, swizzled: false }, Some(page_tokens)),
+            Layout::Paged { page_tokens, swizzled } => (Kv::Paged { page_tokens, swizzled }, Some(page_tokens)),
         };
         let cache = Cache::new(&mut draw, kv, [depth, self.kv_heads], &self.tokens);
         let lines = self.tokens.len() * self.kv_heads as usize;

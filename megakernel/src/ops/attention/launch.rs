@@ -1,8 +1,9 @@
-//! Attention of all rows as one launch: consecutive tokens of a sequence together, on its pages.
+//! Attention of all rows as two launches on pages: rows that are sequences of their own, and consecutive tokens of a sequence together.
 
 use std::f32::consts::LOG2_E;
 
 use tilewright_codegen::ir::Arch;
+use tilewright_kernels::attention::decode::{Decode, Layout};
 use tilewright_kernels::attention::prefill::{Kv, Prefill, QueryLayout, hopper, warps};
 use tilewright_kernels::kv::{CpAsync, Tma, is_swizzled};
 
@@ -14,6 +15,12 @@ use crate::vm::graph::{GraphPlanner, Heads, LaunchArg, LaunchGrid, LaunchMemory,
 
 /// Dimensions of a head that the kernels are made for.
 const DEPTHS: [u32; 5] = [32, 64, 96, 128, 256];
+/// Dimensions of a head that decode attention is made for.
+const DECODE_DEPTHS: [u32; 4] = [64, 96, 128, 256];
+/// Query heads of a kv head that it takes at most.
+const MOST_GROUP: u32 = 16;
+/// Tokens of its tiles on sm_90a, and elsewhere.
+const DECODE_TILES: [u32; 2] = [32, 16];
 /// Kv heads whose keys and values level two holds together.
 const BUNCH: u32 = 4;
 
@@ -37,6 +44,9 @@ impl LaunchOp for Attention {
             return Err(Unsupported::Launch { what: "attention of queries that are not rotated" });
         }
         let group = heads / kv_heads;
+        if DECODE_DEPTHS.contains(&depth) && group <= MOST_GROUP {
+            self.decode(plan, [rows, heads, depth], [kv_heads, pages, page_tokens])?;
+        }
         let kv = Kv::Paged { page_tokens, swizzled: true };
         let prefill = Prefill { depth, group, causal: true, queries: QueryLayout::Ragged, kv };
         let by_maps = plan.arch == Arch::Sm90a;
@@ -71,6 +81,56 @@ impl LaunchOp for Attention {
         args.extend([width, plane, tiles, heads, bunch].map(LaunchArg::Number));
         args.extend([LaunchArg::Factor(self.scale * LOG2_E), LaunchArg::Pointer(out)]);
         plan.launch(kernel, LaunchGrid::PerSequence(tiles * heads), args);
+        Ok(())
+    }
+}
+
+impl Attention {
+    /// Rows at the beginning of the step that are sequences of their own: blocks share the tokens of a row.
+    ///
+    /// The launch behind this one overwrites what this one leaves for rows that are not: zeros.
+    fn decode(
+        &self,
+        plan: &mut GraphPlanner,
+        [rows, heads, depth]: [u32; 3],
+        [kv_heads, pages, page_tokens]: [u32; 3],
+    ) -> Result<(), Unsupported> {
+        let (arch, group) = (plan.arch, heads / kv_heads);
+        let by_maps = arch == Arch::Sm90a;
+        let [tile, small] = DECODE_TILES;
+        let tile = if by_maps { tile } else { small };
+        let decode = Decode { depth, group, layout: Layout::Paged { page_tokens, swizzled: true }, tile };
+        let kernel = plan.kernel(format!("{decode:?}"), || match by_maps {
+            true => decode.record::<Tma<2>>(arch),
+            false => decode.record::<CpAsync<2>>(arch),
+        });
+        let alone = plan.rows_alone(rows);
+        let splits = plan.splits(rows, kv_heads);
+        let parts = u64::from(alone) * u64::from(heads * splits);
+        let plane = pages * page_tokens * depth;
+        let pools = [self.k_pool, self.v_pool].map(LaunchMemory::Pool);
+        let queries = LaunchArg::Pointer(LaunchMemory::Scratch(Scratch::Queries));
+        let mut args = vec![queries];
+        if by_maps {
+            let box_rows = Tma::box_rows(decode.tokens(), Some(page_tokens));
+            let swizzled = is_swizzled(depth);
+            let shape = Tma::map(depth, [pages * page_tokens, kv_heads], [depth, plane], box_rows, swizzled);
+            args.extend(pools.map(|pool| LaunchArg::Map(pool, shape.clone())));
+        } else {
+            args.extend(pools.map(LaunchArg::Pointer));
+        }
+        let [_, width] = plan.extents(self.at.page_table)?;
+        args.extend([LaunchMemory::Lengths, LaunchMemory::Cell(self.at.page_table)].map(LaunchArg::Pointer));
+        args.extend([width, plane].map(LaunchArg::Number));
+        args.push(LaunchArg::Factor(self.scale * LOG2_E));
+        let room = [
+            plan.scratch(Scratch::SplitSums, parts * u64::from(depth) * 4),
+            plan.scratch(Scratch::SplitStats, parts * 8),
+            plan.scratch(Scratch::SplitsDone, u64::from(alone * kv_heads) * 4),
+            plan.scratch(Scratch::Attended, u64::from(rows) * u64::from(heads * depth) * 2),
+        ];
+        args.extend(room.map(LaunchArg::Pointer));
+        plan.launch(kernel, LaunchGrid::PerRow([splits, kv_heads]), args);
         Ok(())
     }
 }

@@ -23,6 +23,16 @@ pub enum Scratch {
     Gated,
     /// Partial sums of a product whose contraction is split, f32.
     Partials,
+    /// Weighted sums of the blocks that share a head of a row that is alone, f32 `[rows, kv_heads, splits, group, dim]`.
+    SplitSums,
+    /// Their maxima and sums of weights, f32 `[rows, kv_heads, splits, group, 2]`.
+    SplitStats,
+    /// How many of them are done, u32 `[rows, kv_heads]`: zeros between launches.
+    SplitsDone,
+    /// The norm of rows whose tokens the device chooses, bf16 `[choices, hidden]`.
+    Wanted,
+    /// Their logits, f32 `[choices, vocab]`.
+    WantedLogits,
 }
 
 /// What an argument points to.
@@ -52,6 +62,24 @@ pub enum LaunchMemory {
     TokenStarts,
     /// The page table of every sequence.
     SequenceTables,
+    /// Tokens that a row sees which is a sequence of its own; of all other rows 0.
+    Lengths,
+    /// The cell of tokens.
+    Tokens,
+    /// The cell of positions.
+    Positions,
+    /// Rows whose tokens the device chooses; below 0: none.
+    WantedRows,
+    /// What it chose.
+    Chosen,
+    /// What it chooses by.
+    Requests,
+    /// Tokens that end rows.
+    Ends,
+    /// Steps that fed the next.
+    Steps,
+    /// Their tokens.
+    History,
 }
 
 /// An argument of a launch, in the order of the kernel's parameters.
@@ -72,8 +100,10 @@ pub enum LaunchArg {
 pub enum LaunchGrid {
     /// So many.
     Blocks(u32),
-    /// So many for each sequence of the step.
+    /// So many for each sequence of the step that has several rows.
     PerSequence(u32),
+    /// So many by two axes for each row at the step's beginning that is a sequence of its own.
+    PerRow([u32; 2]),
 }
 
 /// A launch.

@@ -1,15 +1,17 @@
 //! The machine: kernels, memory, and steps as graphs.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use tilewright_codegen::device::backend::Work;
-use tilewright_codegen::device::{Arg, Buffer, Device, DeviceError, Graph, Kernel, Stream, TensorMap};
+use tilewright_codegen::device::{Arg, Buffer, Device, DeviceError, Event, Graph, Kernel, Stream, TensorMap};
 
 use super::launch::{Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
 use super::memory::{AnyBuffer, GraphMemory};
 use super::plan::GraphPlan;
 use super::sequence::Sequences;
 use crate::lower::LOGITS;
+use crate::program::BufferId;
 use crate::validate::Checked;
 use crate::vm::device::{AbortHandle, DeviceKv, LaunchError, LoadError};
 use crate::vm::reference::bind;
@@ -22,18 +24,38 @@ use crate::vm::reference::{AccessError, StepCells};
 /// Made by [`GraphWeights::machine`](super::GraphWeights::machine).
 pub struct GraphMachine {
     program: Checked,
-    plan: GraphPlan,
-    cells: Cells,
-    limits: Limits,
+    pub(super) plan: GraphPlan,
+    pub(super) cells: Cells,
+    pub(super) limits: Limits,
     device: Device,
-    stream: Stream,
+    pub(super) stream: Stream,
     kernels: Vec<Kernel>,
-    memory: GraphMemory,
-    /// The launches of a step, by the number of sequences that attention is launched for.
-    graphs: BTreeMap<usize, Graph>,
+    pub(super) memory: GraphMemory,
+    /// The launches of a step, by what attention is launched for and by what comes behind.
+    graphs: BTreeMap<(Counts, Behind), Graph>,
+    /// The launches of a choice.
+    choice: Option<Graph>,
     /// Logits of a row, and of all rows once they are asked for.
     logits: [Option<Buffer<f32>>; 2],
     abort: AbortHandle,
+}
+
+/// For how many sequences attention is launched, each a power of two or 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Counts {
+    /// Rows that are sequences of their own.
+    alone: usize,
+    /// Sequences of several rows.
+    several: usize,
+}
+
+/// What comes behind the layers of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Behind {
+    /// Whoever asks for logits or tokens.
+    Nothing,
+    /// The choice of tokens, which are the next step's.
+    Feed,
 }
 
 /// Who gets a row and its logits.
@@ -48,9 +70,22 @@ impl GraphMachine {
         (device, stream): (Device, Stream),
     ) -> Result<GraphMachine, LoadError> {
         let (cells, limits) = bind::cells(&program)?;
-        let (graphs, logits, abort) = (BTreeMap::new(), [None, None], AbortHandle::default());
+        let (graphs, choice, logits, abort) = (BTreeMap::new(), None, [None, None], AbortHandle::default());
         stream.wait()?;
-        Ok(GraphMachine { program, plan, cells, limits, device, stream, kernels, memory, graphs, logits, abort })
+        Ok(GraphMachine {
+            program,
+            plan,
+            cells,
+            limits,
+            device,
+            stream,
+            kernels,
+            memory,
+            graphs,
+            choice,
+            logits,
+            abort,
+        })
     }
 
     /// The program.
@@ -71,6 +106,36 @@ impl GraphMachine {
     /// Makes this machine listen to a handle that others listen to as well. It is looked at before a step.
     pub fn listen_to(&mut self, handle: &AbortHandle) {
         self.abort = handle.clone();
+    }
+
+    /// Runs a step launch by launch: each kernel's name and what it took between events, those of the layers and, where the program ends in
+    /// one, of a choice. A graph begins launches closer behind each other.
+    ///
+    /// # Errors
+    /// As [`GraphMachine::submit`].
+    pub fn times(&mut self, cells: &StepCells) -> Result<Vec<(String, Duration)>, LaunchError> {
+        cells.check(&self.limits)?;
+        let counts = self.set_cells(cells)?;
+        let choice = self.plan.choice.iter().flat_map(|choice| &choice.launches);
+        let launches: Vec<&Launch> = self.plan.launches.iter().chain(choice).filter(|l| counts.runs(l)).collect();
+        let work = launches.iter().map(|launch| self.work_of(launch, counts, None)).collect::<Result<Vec<_>, _>>()?;
+        let mut events = vec![self.stream.record()?];
+        for work in &work {
+            self.stream.submit(work)?;
+            events.push(self.stream.record()?);
+        }
+        self.stream.wait()?;
+        let named = launches.iter().zip(events.windows(2));
+        let time = |(launch, pair): (&&Launch, &[Event])| -> Result<(String, Duration), LaunchError> {
+            Ok((self.plan.kernels[launch.kernel].name.clone(), pair[1].since(&pair[0])?))
+        };
+        named.map(time).collect()
+    }
+
+    /// From now on no row is taken alone: all attend by the kernel that prompts attend by, so that a row has the same bits whether its token
+    /// is of a prompt or was generated. Rows that decode cost more by it.
+    pub fn attend_together(&mut self) {
+        self.plan.alone = 0;
     }
 
     /// Runs a step; `each` gets the logits of these rows, in their order, which may be none. Behind it the keys and values are there for
@@ -95,16 +160,43 @@ impl GraphMachine {
     /// As [`GraphMachine::step`]; a device that failed in an earlier step.
     pub fn submit(&mut self, cells: &StepCells) -> Result<(), LaunchError> {
         cells.check(&self.limits)?;
+        self.listen()?;
+        let counts = self.set_cells(cells)?;
+        self.launch(counts, Behind::Nothing)
+    }
+
+    /// Fails where somebody asked for an end.
+    pub(super) fn listen(&self) -> Result<(), LaunchError> {
         if self.abort.is_set() {
             self.abort.clear();
             return Err(LaunchError::Aborted { steps: 0 });
         }
-        let sequences = self.set_cells(cells)?;
-        if !self.graphs.contains_key(&sequences) {
-            let work = self.work(&self.plan.launches, sequences, None)?;
-            self.graphs.insert(sequences, self.device.graph(&work)?);
+        Ok(())
+    }
+
+    /// Queues the launches of a step, whose cells are set.
+    pub(super) fn launch(&mut self, counts: Counts, behind: Behind) -> Result<(), LaunchError> {
+        if !self.graphs.contains_key(&(counts, behind)) {
+            let mut work = self.work(&self.plan.launches, counts, None)?;
+            if let (Behind::Feed, Some(choice)) = (behind, &self.plan.choice) {
+                work.extend(self.work(&choice.launches, counts, None)?);
+                work.extend(self.work(&choice.feed, counts, None)?);
+            }
+            self.graphs.insert((counts, behind), self.device.graph(&work)?);
         }
-        Ok(self.graphs[&sequences].launch(&self.stream)?)
+        Ok(self.graphs[&(counts, behind)].launch(&self.stream)?)
+    }
+
+    /// Queues the choice of tokens behind a step, for the rows that are named.
+    pub(super) fn submit_choice(&mut self) -> Result<(), LaunchError> {
+        let choice = match (self.choice.take(), &self.plan.choice) {
+            (Some(choice), _) => choice,
+            (None, Some(choice)) => self.device.graph(&self.work(&choice.launches, Counts::NONE, None)?)?,
+            (None, None) => return Ok(()),
+        };
+        choice.launch(&self.stream)?;
+        self.choice = Some(choice);
+        Ok(())
     }
 
     /// Waits for the steps that were submitted: behind it their keys and values are there for every machine of the pools.
@@ -116,10 +208,11 @@ impl GraphMachine {
     }
 
     /// Sends the cells; gives for how many sequences attention is launched.
-    fn set_cells(&self, cells: &StepCells) -> Result<usize, LaunchError> {
-        let sequences = Sequences::of(cells);
+    pub(super) fn set_cells(&self, cells: &StepCells) -> Result<Counts, LaunchError> {
         let most = (self.plan.rows as usize).max(1);
-        let padded = sequences.count().next_power_of_two().min(most);
+        let sequences = Sequences::of(cells, self.plan.alone as usize);
+        let counts = Counts::of(&sequences, most);
+        let padded = counts.several;
         let sequences = sequences.padded(padded);
         let set = [
             (&self.cells.token, cells.tokens),
@@ -133,16 +226,27 @@ impl GraphMachine {
                 }
             }
         }
-        let GraphMemory { query_starts, token_starts, tables, .. } = &self.memory;
+        let GraphMemory { query_starts, token_starts, tables, lengths, .. } = &self.memory;
+        if counts.alone > 0 {
+            let mut alone = sequences.alone.clone();
+            alone.resize(counts.alone, 0);
+            self.stream.upload(&alone, &lengths.slice(0..alone.len())?)?;
+        }
+        if padded == 0 {
+            return Ok(counts);
+        }
         self.stream.upload(&sequences.query_starts, &query_starts.slice(0..padded + 1)?)?;
         self.stream.upload(&sequences.token_starts, &token_starts.slice(0..padded + 1)?)?;
         self.stream.upload(&sequences.tables, &tables.slice(0..sequences.tables.len())?)?;
-        Ok(padded)
+        Ok(counts)
     }
 
     /// The logits of some rows of the step that was submitted: by a product for each row, or where several are asked for by one of
     /// all rows.
-    fn logits(&mut self, rows: &[usize], each: EachLogits) -> Result<(), LaunchError> {
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub fn logits(&mut self, rows: &[usize], each: EachLogits) -> Result<(), LaunchError> {
         let (Some(plan), false) = (&self.plan.logits, rows.is_empty()) else { return Ok(()) };
         let (vocab, all) = (plan.vocab as usize, rows.len() > 1);
         let (launches, count) = if all { (&plan.of_all, self.plan.rows as usize) } else { (&plan.of_row, 1) };
@@ -150,7 +254,7 @@ impl GraphMachine {
             Some(logits) => logits.clone(),
             None => self.device.buffer::<f32>(vocab * count)?,
         };
-        for work in self.work(launches, 1, Some((rows[0], &logits)))? {
+        for work in self.work(launches, Counts::NONE, Some((rows[0], &logits)))? {
             self.stream.submit(&work)?;
         }
         for &row in rows {
@@ -161,20 +265,24 @@ impl GraphMachine {
         Ok(())
     }
 
-    /// Launches as work; `logits`: the row whose logits are computed, and where they go.
+    /// Launches as work, but for those of no block; `logits`: the row whose logits are computed, and where they go.
     fn work(
         &self,
         launches: &[Launch],
-        sequences: usize,
+        counts: Counts,
         logits: Option<(usize, &Buffer<f32>)>,
     ) -> Result<Vec<Work>, DeviceError> {
-        launches.iter().map(|launch| self.work_of(launch, sequences, logits)).collect()
+        launches
+            .iter()
+            .filter(|launch| counts.runs(launch))
+            .map(|launch| self.work_of(launch, counts, logits))
+            .collect()
     }
 
     fn work_of(
         &self,
         launch: &Launch,
-        sequences: usize,
+        counts: Counts,
         logits: Option<(usize, &Buffer<f32>)>,
     ) -> Result<Work, DeviceError> {
         let memory = |arg: &LaunchArg| match arg {
@@ -203,11 +311,12 @@ impl GraphMachine {
             LaunchArg::Pointer(_) => memory.as_ref().map(AnyBuffer::arg),
         });
         let args: Vec<Arg<'_>> = args.collect();
-        let grid = match launch.grid {
-            LaunchGrid::Blocks(blocks) => [blocks, 1],
-            LaunchGrid::PerSequence(blocks) => [blocks, sequences as u32],
-        };
-        self.kernels[launch.kernel].work(grid, &args)
+        self.kernels[launch.kernel].work(counts.grid(launch.grid), &args)
+    }
+
+    /// The first cell of a role.
+    fn cell(&self, buffers: &[BufferId]) -> Option<AnyBuffer> {
+        self.memory.cells.get(buffers.first()?).cloned().map(AnyBuffer::I32)
     }
 
     /// What a launch names.
@@ -223,7 +332,34 @@ impl GraphMachine {
                 let bytes = plan.width as usize * 2;
                 Ok(AnyBuffer::Bytes(normed.slice(row * bytes..(row + 1) * bytes)?))
             }
+            (LaunchMemory::Tokens, _) => self.cell(&self.cells.token).ok_or(absent),
+            (LaunchMemory::Positions, _) => self.cell(&self.cells.position).ok_or(absent),
             _ => self.memory.get(memory).ok_or(absent),
+        }
+    }
+}
+
+impl Counts {
+    /// No attention.
+    const NONE: Counts = Counts { alone: 0, several: 0 };
+
+    /// Those of a step of at most so many rows.
+    fn of(sequences: &Sequences, rows: usize) -> Counts {
+        let padded = |count: usize| if count == 0 { 0 } else { count.next_power_of_two().min(rows) };
+        Counts { alone: padded(sequences.alone.len()), several: padded(sequences.count()) }
+    }
+
+    /// Whether a launch has any block.
+    fn runs(self, launch: &Launch) -> bool {
+        self.grid(launch.grid).iter().all(|&blocks| blocks > 0)
+    }
+
+    /// The blocks of a launch.
+    fn grid(self, grid: LaunchGrid) -> [u32; 3] {
+        match grid {
+            LaunchGrid::Blocks(blocks) => [blocks, 1, 1],
+            LaunchGrid::PerSequence(blocks) => [blocks, self.several as u32, 1],
+            LaunchGrid::PerRow([x, y]) => [x, y, self.alone as u32],
         }
     }
 }

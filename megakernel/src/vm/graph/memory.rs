@@ -7,14 +7,16 @@ use half::bf16;
 use tilewright_codegen::device::{Buffer, Device, DeviceError, Kernel, Stream};
 use tilewright_codegen::ir;
 use tilewright_codegen::verify::verify;
+use tilewright_kernels::sample::Request;
 
 use super::launch::{LaunchMemory, Scratch};
 use super::machine::GraphMachine;
 use super::plan::GraphPlan;
+use super::run::MOST_QUEUED;
 use crate::program::{self, BufferId, BufferKind, Program};
 use crate::validate::Checked;
 use crate::vm::device::load::{self, Bound};
-use crate::vm::device::{DeviceKv, LoadError, Unsupported};
+use crate::vm::device::{DeviceKv, LoadError, MAX_ENDS, Unsupported};
 use crate::weights::Weights;
 
 /// A model's weights row by row on a device, and the kernels of its graphs: once for all machines.
@@ -169,6 +171,16 @@ pub(super) struct GraphMemory {
     pub query_starts: Buffer<u32>,
     pub token_starts: Buffer<u32>,
     pub tables: Buffer<i32>,
+    /// Tokens that rows see which are sequences of their own.
+    pub lengths: Buffer<u32>,
+    /// Rows whose tokens are chosen, what is chosen, and by what.
+    pub wanted: Buffer<i32>,
+    pub chosen: Buffer<u32>,
+    pub requests: Buffer<Request>,
+    pub ends: Buffer<i32>,
+    /// Steps that fed the next, and their tokens.
+    pub steps: Buffer<u32>,
+    pub history: Buffer<u32>,
     pub kv: DeviceKv,
 }
 
@@ -221,6 +233,12 @@ impl GraphMemory {
         let tables = widths.map(|buffer| buffer.shape[1]).max().unwrap_or(1) * rows;
         let (query_starts, token_starts) = (device.buffer(rows + 1)?, device.buffer(rows + 1)?);
         let tables = stream.buffer(&vec![0i32; tables])?;
+        let choices = plan.choice.as_ref().map_or(1, |choice| choice.rows as usize);
+        let lengths = stream.buffer(&vec![0u32; rows])?;
+        let (wanted, chosen) = (stream.buffer(&vec![-1i32; choices])?, device.buffer(choices)?);
+        let requests = stream.buffer(&vec![Request::default(); choices])?;
+        let ends = stream.buffer(&vec![-1i32; choices * MAX_ENDS])?;
+        let (steps, history) = (stream.buffer(&[0u32])?, device.buffer(choices * MOST_QUEUED)?);
         Ok(GraphMemory {
             matrices,
             biases,
@@ -232,6 +250,13 @@ impl GraphMemory {
             query_starts,
             token_starts,
             tables,
+            lengths,
+            wanted,
+            chosen,
+            requests,
+            ends,
+            steps,
+            history,
             kv,
         })
     }
@@ -240,7 +265,9 @@ impl GraphMemory {
     pub fn get(&self, memory: LaunchMemory) -> Option<AnyBuffer> {
         Some(match memory {
             LaunchMemory::Scratch(which) => AnyBuffer::Bytes(self.scratch.get(&which)?.clone()),
-            LaunchMemory::NormedRow | LaunchMemory::Logits => return None,
+            LaunchMemory::NormedRow | LaunchMemory::Logits | LaunchMemory::Tokens | LaunchMemory::Positions => {
+                return None;
+            }
             LaunchMemory::Matrix(at) => AnyBuffer::Bf16(self.matrices.get(at)?.clone()),
             LaunchMemory::Bias(at) => AnyBuffer::Bf16(self.biases.get(at)?.clone()),
             LaunchMemory::Plain(buffer) => AnyBuffer::Bytes(self.plain.get(&buffer)?.clone()),
@@ -250,6 +277,13 @@ impl GraphMemory {
             LaunchMemory::QueryStarts => AnyBuffer::U32(self.query_starts.clone()),
             LaunchMemory::TokenStarts => AnyBuffer::U32(self.token_starts.clone()),
             LaunchMemory::SequenceTables => AnyBuffer::I32(self.tables.clone()),
+            LaunchMemory::Lengths => AnyBuffer::U32(self.lengths.clone()),
+            LaunchMemory::WantedRows => AnyBuffer::I32(self.wanted.clone()),
+            LaunchMemory::Chosen => AnyBuffer::U32(self.chosen.clone()),
+            LaunchMemory::Requests => AnyBuffer::Bytes(self.requests.cast().ok()?),
+            LaunchMemory::Ends => AnyBuffer::I32(self.ends.clone()),
+            LaunchMemory::Steps => AnyBuffer::U32(self.steps.clone()),
+            LaunchMemory::History => AnyBuffer::U32(self.history.clone()),
         })
     }
 }

@@ -9,15 +9,20 @@
 //! |---|---|
 //! | `op` | the graph's side of an op's row |
 //! | `level` | tasks that make a level together, and the order of levels |
-//! | `planner`, `heads` | what rows of ops ask: activations, norms, products; heads |
+//! | `planner`, `heads`, `choice` | what rows of ops ask: activations, norms, products; heads; the choice of tokens |
 //! | `launch` | a launch as data: kernel, grid, what its arguments name |
 //! | `plan` | a program as launches |
 //! | `sequence` | rows that are consecutive tokens of a sequence |
 //! | `memory` | what lies on the device |
 //! | `machine` | the machine |
+//! | `run` | steps whose tokens the device chooses |
+//!
+//! Rows at the beginning of a step that are sequences of their own attend by the library's decode attention, whose blocks share the tokens of a
+//! row; consecutive tokens of a sequence by its prefill attention. So a step holds decoding rows, and behind them chunks of prompts.
 //!
 //! Weights lie as checkpoints have them, row by row: a second copy beside the packed one of the device machine.
 
+mod choice;
 mod heads;
 mod launch;
 mod level;
@@ -26,6 +31,7 @@ mod memory;
 mod op;
 mod plan;
 mod planner;
+mod run;
 mod sequence;
 
 pub(crate) use heads::{HeadsOut, HeadsPart};
@@ -33,6 +39,7 @@ pub use launch::{Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
 pub use machine::{EachLogits, GraphMachine};
 pub use memory::GraphWeights;
 pub use op::LaunchOp;
-pub use plan::{GraphPlan, LogitsPlan};
+pub use plan::{ChoicePlan, GraphPlan, LogitsPlan};
 pub use planner::GraphPlanner;
 pub(crate) use planner::{Heads, Product, WARPS};
+pub use run::MOST_QUEUED;

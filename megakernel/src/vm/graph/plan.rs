@@ -23,6 +23,10 @@ pub struct GraphPlan {
     pub launches: Vec<Launch>,
     /// What comes behind, for rows whose logits are asked for.
     pub logits: Option<LogitsPlan>,
+    /// The device's choice of tokens, where the program ends in one.
+    pub choice: Option<ChoicePlan>,
+    /// Rows at the beginning of a step that may be sequences of their own, with decode attention; 0 where no such kernel fits.
+    pub alone: u32,
     /// Weights that lie below each other as one matrix, row by row.
     pub matrices: Vec<Vec<BufferId>>,
     /// Biases of a product's features: of so many each, zeros where a layer has none.
@@ -46,6 +50,21 @@ pub struct LogitsPlan {
     pub of_row: Vec<Launch>,
     /// The launches for all rows.
     pub of_all: Vec<Launch>,
+    /// The launches for rows whose tokens the device chooses.
+    pub of_wanted: Vec<Launch>,
+}
+
+/// How the device chooses tokens of rows that are named, and feeds them back.
+#[derive(Debug)]
+pub struct ChoicePlan {
+    /// Most rows that are named at a time.
+    pub rows: u32,
+    /// Whether tokens may be chosen at random.
+    pub sampled: bool,
+    /// The launches of a choice.
+    pub launches: Vec<Launch>,
+    /// What comes behind where a step's tokens are the next one's.
+    pub feed: Vec<Launch>,
 }
 
 impl GraphPlan {

@@ -49,8 +49,8 @@ pub(crate) struct Product<'a> {
 pub struct GraphPlanner<'p> {
     pub(super) program: &'p Program,
     pub(crate) arch: Arch,
-    multiprocessors: u32,
-    plan: GraphPlan,
+    pub(super) multiprocessors: u32,
+    pub(super) plan: GraphPlan,
     scratch: BTreeMap<Scratch, u64>,
     /// Where the activations lie that a buffer stands for.
     pub(super) heads: HashMap<BufferId, Heads>,
@@ -67,6 +67,8 @@ impl<'p> GraphPlanner<'p> {
             kernels: Vec::new(),
             launches: Vec::new(),
             logits: None,
+            choice: None,
+            alone: 0,
             matrices: Vec::new(),
             biases: Vec::new(),
             plain: Vec::new(),
@@ -279,7 +281,8 @@ impl<'p> GraphPlanner<'p> {
         };
         let of_row = of(1, LaunchMemory::NormedRow)?;
         let of_all = of(rows, LaunchMemory::Scratch(Scratch::Normed))?;
-        match self.plan.logits.replace(LogitsPlan { vocab, width: k, of_row, of_all }) {
+        let of_wanted = self.wanted([rows, k, vocab], b, bias)?;
+        match self.plan.logits.replace(LogitsPlan { vocab, width: k, of_row, of_all, of_wanted }) {
             None => Ok(()),
             Some(_) => Err(Unsupported::Launch { what: "a second output projection" }),
         }
@@ -305,7 +308,7 @@ impl<'p> GraphPlanner<'p> {
     }
 
     /// The launches of a product; f32, or bf16.
-    fn multiply(
+    pub(super) fn multiply(
         &mut self,
         problem: Problem,
         wide: bool,

@@ -5,6 +5,8 @@ use crate::vm::reference::StepCells;
 /// The sequences of a step, in the order of its rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sequences {
+    /// Tokens that each row sees of those at the beginning that are a sequence of their own; the sequences below are of the other rows.
+    pub alone: Vec<u32>,
     /// The first row of each, and behind the last.
     pub query_starts: Vec<u32>,
     /// Sums of their tokens.
@@ -14,13 +16,19 @@ pub(super) struct Sequences {
 }
 
 impl Sequences {
-    /// Those of checked cells. Idle rows between others are a sequence without tokens; those at the end belong to none.
-    pub fn of(cells: &StepCells) -> Sequences {
+    /// Those of checked cells, of which at most so many rows are taken alone. Idle rows between others are a sequence without tokens; those at the end belong to none.
+    pub fn of(cells: &StepCells, most_alone: usize) -> Sequences {
         let width = cells.page_table.len() / cells.positions.len().max(1);
         let table = |row: usize| &cells.page_table[row * width..][..width];
-        let mut all = Sequences { query_starts: vec![0], token_starts: vec![0], tables: Vec::new() };
         let rows = cells.positions.iter().rposition(|&position| position >= 0).map_or(0, |last| last + 1);
-        let mut first = 0;
+        let is_alone = |row: usize| {
+            let next = row + 1;
+            let goes_on = next < rows && cells.positions[next] >= 0 && table(next) == table(row);
+            cells.positions[row] >= 0 && !goes_on
+        };
+        let mut first = (0..rows.min(most_alone)).find(|&row| !is_alone(row)).unwrap_or(rows.min(most_alone));
+        let alone: Vec<u32> = cells.positions[..first].iter().map(|&position| position as u32 + 1).collect();
+        let mut all = Sequences { alone, query_starts: vec![first as u32], token_starts: vec![0], tables: Vec::new() };
         while first < rows {
             let (position, mut end) = (cells.positions[first], first + 1);
             let goes_on = |end: usize| match position {
@@ -39,7 +47,7 @@ impl Sequences {
         all
     }
 
-    /// How many there are.
+    /// How many there are of several rows.
     pub fn count(&self) -> usize {
         self.query_starts.len() - 1
     }
@@ -61,7 +69,23 @@ mod tests {
     use super::*;
 
     fn of(positions: &[i32], page_table: &[i32]) -> Sequences {
-        Sequences::of(&StepCells { tokens: &vec![0; positions.len()], positions, page_table })
+        Sequences::of(&StepCells { tokens: &vec![0; positions.len()], positions, page_table }, 0)
+    }
+
+    #[test]
+    fn rows_of_their_own_at_the_beginning_are_taken_alone() {
+        let of = |positions: &[i32], page_table: &[i32], most| {
+            let found = Sequences::of(&StepCells { tokens: &vec![0; positions.len()], positions, page_table }, most);
+            (found.alone, found.query_starts, found.token_starts)
+        };
+        // Two rows that decode, then a prompt of three tokens, then a row that is behind it.
+        let (positions, tables) = ([7, 0, 4, 5, 6, 2], [1, 2, 3, 3, 3, 4]);
+        assert_eq!(of(&positions, &tables, 8), (vec![8, 1], vec![2, 5, 6], vec![0, 7, 10]));
+        assert_eq!(of(&positions, &tables, 1), (vec![8], vec![1, 2, 5, 6], vec![0, 1, 8, 11]));
+        assert_eq!(of(&[3, -1, -1], &[1, 9, 9], 8), (vec![4], vec![1], vec![0]));
+        // Nobody is alone behind an idle row, nor where the same sequence has the next row.
+        assert_eq!(of(&[-1, 3], &[9, 1], 8), (vec![], vec![0, 1, 2], vec![0, 0, 4]));
+        assert_eq!(of(&[3, 4], &[1, 1], 8), (vec![], vec![0, 2], vec![0, 5]));
     }
 
     #[test]

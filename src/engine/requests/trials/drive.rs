@@ -13,6 +13,7 @@ use super::super::super::error::EngineError;
 use super::super::super::generate::{Finish, Request};
 use super::super::batcher::{Batcher, Shape};
 use super::super::choice::choose;
+use super::super::pace::Pace;
 use super::super::scheduler::Limits;
 use super::super::submission::{Event, Penalties, Statistics, Submission, Ticket};
 use super::fake::{Fake, Fault, Memory, Plan, VOCAB, logits};
@@ -25,9 +26,12 @@ pub const END: u32 = 11;
 pub struct Config {
     pub pages: usize,
     pub page_tokens: usize,
+    pub seats: usize,
     pub rows: usize,
     pub prompt_rows: usize,
     pub steps: usize,
+    /// Rows of a step that take a millisecond, and how many of these a step should take.
+    pub pace: Option<(u64, u64)>,
     pub sharing: bool,
     /// Whether machines choose tokens by themselves.
     pub launches: bool,
@@ -41,9 +45,11 @@ impl Config {
         Config {
             pages: 64,
             page_tokens: 4,
+            seats: 8,
             rows: 8,
             prompt_rows: 4,
             steps: 16,
+            pace: None,
             sharing: true,
             launches: false,
             memory: None,
@@ -151,7 +157,7 @@ impl Drive {
     pub fn new(config: &Config) -> Drive {
         let context = config.positions.min(config.pages * config.page_tokens);
         let per_row = context.div_ceil(config.page_tokens);
-        let plan = Plan::default();
+        let (plan, time) = (Plan::default(), Arc::new(AtomicU64::new(0)));
         let fake = Fake {
             launches: if config.launches { 64 } else { 0 },
             memory: config.memory,
@@ -159,8 +165,11 @@ impl Drive {
             per_row,
             pool: vec![(0, 0); config.pages * config.page_tokens],
             plan: Arc::clone(&plan),
+            time: Arc::clone(&time),
+            per_millisecond: config.pace.map_or(0, |(rows, _)| rows),
         };
         let limits = Limits {
+            seats: config.seats,
             rows: config.rows,
             prompt_rows: config.prompt_rows,
             steps: config.steps,
@@ -175,10 +184,11 @@ impl Drive {
         let mut spec = ModelSpec::named("llama-3.2-1b").expect("a model");
         (spec.vocab, spec.max_positions) = (VOCAB, config.positions);
         let shape = Shape { spec, context, per_row, sampling: true };
-        let time = Arc::new(AtomicU64::new(0));
         let clock = Arc::clone(&time);
         let clock = Box::new(move || Duration::from_millis(clock.load(Ordering::Relaxed)));
-        let batcher = Batcher::of(Box::new(fake), limits, shape, clock);
+        let widths = (0..).map(|power| 1 << power).take_while(|&width| width < 2 * config.rows).collect();
+        let pace = Pace::new(config.pace.map(|(_, bound)| Duration::from_millis(bound)), widths);
+        let batcher = Batcher::of(Box::new(fake), limits, shape, pace, clock);
         let (stories, ended) = (BTreeMap::new(), Vec::new());
         Drive { batcher, stories, ended, config: config.clone(), plan, time, faults: 0 }
     }

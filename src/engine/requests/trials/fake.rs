@@ -1,6 +1,7 @@
 //! Machines whose tokens are a hash of what a sequence's pages hold, so that wrong pages give wrong tokens.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tilewright_kernels::naive::{Sampling, sample};
@@ -9,7 +10,7 @@ use tilewright_megakernel::vm::device::{Accepted, NO_TOKEN, Text};
 use tilewright_megakernel::vm::reference::StepCells;
 
 use super::super::super::error::EngineError;
-use super::super::super::machines::{EachAccepted, EachRow, EachStep, Machines};
+use super::super::super::machines::{Asked, EachAccepted, EachRow, EachStep, Machines};
 use super::super::super::session::Run;
 use super::super::proposer::Proposer;
 
@@ -48,6 +49,9 @@ pub struct Fake {
     pub per_row: usize,
     pub pool: Vec<Slot>,
     pub plan: Plan,
+    /// The time, and how many rows of a step take a millisecond; 0: none takes any.
+    pub time: Arc<AtomicU64>,
+    pub per_millisecond: u64,
 }
 
 fn mix(state: u64, value: u64) -> u64 {
@@ -158,6 +162,32 @@ impl Fake {
         self.spoil(rows, done);
         Some(if let Fault::Abort(_) = fault { EngineError::Aborted } else { EngineError::NoGpu })
     }
+
+    /// A step, and the logits of rows that are wanted; of these the host looks for some that are not numbers.
+    fn logits(
+        &mut self,
+        width: usize,
+        cells: &StepCells,
+        (wanted, by_host): (&[usize], &[usize]),
+        each: EachRow,
+    ) -> Result<(), EngineError> {
+        assert_eq!(cells.positions.len(), width);
+        let rows = self.rows(cells);
+        self.check(&rows, 1);
+        if let Some(error) = self.error(&rows, usize::MAX, 0) {
+            return Err(error);
+        }
+        self.write(&rows);
+        self.time.fetch_add((width as u64).checked_div(self.per_millisecond).unwrap_or(0), Ordering::Relaxed);
+        for row in rows.iter().filter(|row| wanted.contains(&row.row)) {
+            let mut logits = self.read(row);
+            if by_host.contains(&row.row) && self.fault(|fault| fault == Fault::NaN).is_some() {
+                logits[1] = f32::NAN;
+            }
+            each(row.row, &logits);
+        }
+        Ok(())
+    }
 }
 
 impl Machines for Fake {
@@ -174,21 +204,26 @@ impl Machines for Fake {
     }
 
     fn step(&mut self, width: usize, cells: &StepCells, wanted: &[usize], each: EachRow) -> Result<(), EngineError> {
-        assert_eq!(cells.positions.len(), width);
-        let rows = self.rows(cells);
-        self.check(&rows, 1);
-        if let Some(error) = self.error(&rows, usize::MAX, 0) {
-            return Err(error);
-        }
-        self.write(&rows);
-        for row in rows.iter().filter(|row| wanted.contains(&row.row)) {
-            let mut logits = self.read(row);
-            if self.fault(|fault| fault == Fault::NaN).is_some() {
-                logits[1] = f32::NAN;
-            }
-            each(row.row, &logits);
-        }
-        Ok(())
+        self.logits(width, cells, (wanted, wanted), each)
+    }
+
+    fn choose(
+        &mut self,
+        width: usize,
+        cells: &StepCells,
+        asked: Asked,
+        each: EachRow,
+    ) -> Result<Vec<u32>, EngineError> {
+        let wanted = [asked.logits, asked.rows].concat();
+        let mut tokens = vec![NO_TOKEN; width];
+        let mut of_rows = |row: usize, logits: &[f32]| {
+            let Some(at) = asked.rows.iter().position(|&asked| asked == row) else { return each(row, logits) };
+            let draw = asked.draws.get(at).copied().unwrap_or_default();
+            let sampling = draw.sampling().expect("a sampling");
+            tokens[row] = sample(logits, &sampling, draw.step, draw.row).expect("a token") as u32;
+        };
+        self.logits(width, cells, (&wanted, asked.logits), &mut of_rows)?;
+        Ok(asked.rows.iter().map(|&row| tokens[row]).collect())
     }
 
     fn most_steps(&self) -> usize {

@@ -15,11 +15,13 @@ use fake::{Fault, VOCAB};
 
 fn configs() -> impl Strategy<Value = Config> {
     let pools = (1usize..20, 1usize..5, prop::bool::ANY);
-    let steps = (1usize..9, 1usize..9, 1usize..9);
+    // Rows of a step beyond those that decode hold chunks of prompts.
+    let steps = (1usize..9, 0usize..30, 1usize..40, 1usize..9, prop::option::weighted(0.3, (1u64..8, 1u64..5)));
     (pools, steps, prop::bool::ANY, prop::option::of((1usize..3, 4usize..30)), 12usize..60).prop_map(
-        |((pages, page_tokens, sharing), (rows, prompt_rows, steps), launches, memory, positions)| {
+        |((pages, page_tokens, sharing), (seats, more, prompt_rows, steps, pace), launches, memory, positions)| {
+            let rows = seats + more;
             let prompt_rows = prompt_rows.min(rows);
-            Config { pages, page_tokens, rows, prompt_rows, steps, sharing, launches, memory, positions }
+            Config { pages, page_tokens, seats, rows, prompt_rows, steps, pace, sharing, launches, memory, positions }
         },
     )
 }
@@ -139,6 +141,40 @@ fn a_step_holds_prompts_beside_decoding_rows_up_to_the_bound() {
     drive.finish();
 }
 
+/// A prompt of 260 tokens comes in beside a request that decodes; a millisecond has 8 rows.
+#[test]
+fn a_chunk_beside_decoding_rows_is_as_long_as_the_bound_allows() {
+    for (launches, pace) in [(false, Some((8, 4))), (true, Some((8, 4))), (true, None)] {
+        let config = Config {
+            rows: 128,
+            prompt_rows: 128,
+            steps: 1,
+            launches,
+            pace,
+            positions: 300,
+            pages: 100,
+            ..Config::ample()
+        };
+        let mut drive = Drive::new(&config);
+        drive.submit(getting(&config, |count| count == 40));
+        drive.step();
+        drive.submit(Asked::new(&tokens(260, 2), 1));
+        let (mut rows, mut before) = (Vec::new(), drive.batcher.statistics().rows);
+        while drive.ended.is_empty() {
+            drive.step();
+            let now = drive.batcher.statistics().rows;
+            rows.push(now - before);
+            before = now;
+        }
+        match pace {
+            // Each width is tried twice, as the first time of a width does not count; 64 rows are too many.
+            Some(_) => assert_eq!(rows, [2, 2, 4, 4, 8, 8, 16, 16, 32, 32, 64, 64, 21], "launches: {launches}"),
+            None => assert_eq!(rows, [128, 128, 7], "a prompt comes in as fast as it can"),
+        }
+        drive.finish();
+    }
+}
+
 #[test]
 fn whoever_loses_its_pages_is_the_last_and_keeps_its_tokens() {
     // Two requests of 12 tokens each at the end, in pages for 16.
@@ -151,7 +187,7 @@ fn whoever_loses_its_pages_is_the_last_and_keeps_its_tokens() {
 
 #[test]
 fn a_higher_priority_takes_the_seat_of_a_lower_one() {
-    let config = Config { rows: 1, prompt_rows: 1, ..Config::ample() };
+    let config = Config { seats: 1, rows: 1, prompt_rows: 1, ..Config::ample() };
     let mut drive = Drive::new(&config);
     drive.submit(unended(&config, 4, 6).next().expect("a request"));
     (0..6).for_each(|_| _ = drive.step());
@@ -171,7 +207,7 @@ fn getting(config: &Config, count: impl Fn(usize) -> bool) -> Asked {
 /// Both prompts in one step, then launches of at most 16 steps.
 #[test]
 fn a_launch_goes_on_until_somebody_waits_for_a_seat_that_is_free() {
-    let config = Config { rows: 2, launches: true, ..Config::ample() };
+    let config = Config { seats: 2, rows: 2, launches: true, ..Config::ample() };
     let (early, long) = (getting(&config, |count| (4..9).contains(&count)), getting(&config, |count| count == 40));
     let length = early.alone(&config).0.len() as u64;
     for (waits, steps) in [(false, 16), (true, length - 1)] {
@@ -249,7 +285,7 @@ fn a_request_that_can_never_fit_is_refused_with_numbers() {
 
 #[test]
 fn a_deadline_ends_who_runs_and_who_waits() {
-    let config = Config { rows: 1, prompt_rows: 1, ..Config::ample() };
+    let config = Config { seats: 1, rows: 1, prompt_rows: 1, ..Config::ample() };
     let mut drive = Drive::new(&config);
     for _ in 0..2 {
         let asked = Asked::new(&[3, 4], 50);
@@ -281,7 +317,7 @@ fn what_a_launch_that_failed_wrote_is_shared_with_nobody() {
 
 #[test]
 fn a_fault_ends_the_requests_of_its_step_alone() {
-    let config = Config { rows: 1, prompt_rows: 1, ..Config::ample() };
+    let config = Config { seats: 1, rows: 1, prompt_rows: 1, ..Config::ample() };
     for fault in [Fault::Abort(0), Fault::Broken(0), Fault::NaN] {
         let mut drive = Drive::new(&config);
         (0..2).for_each(|from| _ = drive.submit(Asked::new(&[from], 3)));

@@ -1,0 +1,184 @@
+//! Steps whose tokens the device chooses: of one step, and of many that feed each other.
+
+use std::ops::ControlFlow;
+
+use tilewright_kernels::sample::Request;
+
+use super::machine::{Behind, GraphMachine};
+use super::sequence::Sequences;
+use crate::lower::NEXT_TOKEN;
+use crate::vm::device::{LaunchError, MAX_ENDS, MAX_STEPS, NO_TOKEN, NoFeedback};
+use crate::vm::reference::{AccessError, CellError, StepCells};
+
+/// Steps that are queued before the host looks at their tokens.
+pub const MOST_QUEUED: usize = 8;
+
+/// Who gets the tokens of all rows, step by step.
+type EachTokens<'e> = &'e mut dyn FnMut(&[u32]) -> ControlFlow<()>;
+
+impl GraphMachine {
+    /// Runs a step, and gives the next tokens of these rows, in their order, as the device chooses them: by `draws`, one for each of the
+    /// rows, or greedily where there are none. [`GraphMachine::logits`] gives logits of the same step.
+    ///
+    /// # Errors
+    /// As [`GraphMachine::step`]; a program without a choice; draws of a program that chooses greedily, or that make no sense.
+    pub fn choose(&mut self, cells: &StepCells, rows: &[usize], draws: &[Request]) -> Result<Vec<u32>, LaunchError> {
+        let choices = self.check_choice(rows, draws)?;
+        self.submit(cells)?;
+        let mut tokens = Vec::with_capacity(rows.len());
+        for (at, rows) in rows.chunks(choices).enumerate() {
+            let draws = draws.chunks(choices).nth(at).unwrap_or_default();
+            self.set_wanted(rows, draws, choices)?;
+            self.submit_choice()?;
+            tokens.extend(self.stream.read(&self.memory.chosen.slice(0..rows.len())?)?);
+        }
+        Ok(tokens)
+    }
+
+    /// Runs steps that feed themselves: the token that a row chooses is its next one. `each` gets the tokens of all rows after each step,
+    /// [`NO_TOKEN`] for a row that is idle or has ended, and ends the run by `Break`; steps that were queued behind that one have run, and
+    /// what they appended lies behind the last position. `ends` has the tokens that end each row, at most [`MAX_ENDS`], or nothing; `draws`
+    /// are for all rows that are not idle at the beginning, in their order, or none. Gives the steps that `each` was told of.
+    ///
+    /// # Errors
+    /// As [`GraphMachine::choose`]; more steps than [`MAX_STEPS`], more ends than there is room for.
+    pub fn run_until(
+        &mut self,
+        cells: &StepCells,
+        steps: usize,
+        (draws, ends): (&[Request], &[&[u32]]),
+        each: EachTokens,
+    ) -> Result<usize, LaunchError> {
+        if steps == 0 || steps > MAX_STEPS {
+            return Err(LaunchError::Steps { found: steps, most: MAX_STEPS });
+        }
+        let rows: Vec<usize> = (0..cells.positions.len()).filter(|&row| cells.positions[row] >= 0).collect();
+        let choices = self.check_choice(&rows, draws)?;
+        cells.check_steps(&self.limits, steps)?;
+        let ids = self.ends(ends)?;
+        let sequences = Sequences::of(cells, self.plan.alone as usize);
+        let feeds = [("tokens", &self.cells.token), ("positions", &self.cells.position)];
+        if let Some((role, found)) = feeds.into_iter().find(|(_, cells)| cells.len() != 1) {
+            return Err(NoFeedback::Cells { role, found: found.len() }.into());
+        }
+        match sequences.count() == 0 && sequences.alone.len() == rows.len() && rows.len() <= choices {
+            true => self.run_queued(cells, steps, (&rows, draws, &ids), each),
+            false => self.run_by_host(cells, steps, (&rows, draws, ends), each),
+        }
+    }
+
+    /// Every row is a sequence of its own: its token, position and length go on in the device's memory.
+    fn run_queued(
+        &mut self,
+        cells: &StepCells,
+        steps: usize,
+        (rows, draws, ends): (&[usize], &[Request], &[i32]),
+        each: EachTokens,
+    ) -> Result<usize, LaunchError> {
+        let choices = self.plan.choice.as_ref().map_or(1, |choice| choice.rows as usize);
+        self.listen()?;
+        let counts = self.set_cells(cells)?;
+        self.set_wanted(rows, draws, choices)?;
+        self.stream.upload(&ends[..choices * MAX_ENDS], &self.memory.ends)?;
+        let mut done = 0;
+        while done < steps {
+            let queued = MOST_QUEUED.min(steps - done);
+            self.listen()?;
+            self.stream.upload(&[0u32], &self.memory.steps)?;
+            for _ in 0..queued {
+                self.launch(counts, Behind::Feed)?;
+            }
+            let history = self.stream.read(&self.memory.history.slice(0..queued * choices)?)?;
+            for tokens in history.chunks_exact(choices) {
+                let mut all = tokens.to_vec();
+                all.resize(cells.positions.len(), NO_TOKEN);
+                if all.iter().all(|&token| token == NO_TOKEN) {
+                    return Ok(done);
+                }
+                done += 1;
+                if each(&all).is_break() {
+                    return Ok(done);
+                }
+            }
+        }
+        Ok(done)
+    }
+
+    /// Rows that belong together, or heads that decode attention is not made for: the host sets the cells of every step.
+    fn run_by_host(
+        &mut self,
+        cells: &StepCells,
+        steps: usize,
+        (rows, draws, ends): (&[usize], &[Request], &[&[u32]]),
+        each: EachTokens,
+    ) -> Result<usize, LaunchError> {
+        let (mut tokens, mut positions) = (cells.tokens.to_vec(), cells.positions.to_vec());
+        let mut left: Vec<(usize, Option<Request>)> =
+            rows.iter().enumerate().map(|(at, &row)| (row, draws.get(at).copied())).collect();
+        for step in 0..steps {
+            let (rows, draws): (Vec<usize>, Vec<Option<Request>>) = left.iter().copied().unzip();
+            let draws: Vec<Request> = draws.into_iter().flatten().collect();
+            let now = StepCells { tokens: &tokens, positions: &positions, page_table: cells.page_table };
+            let chosen = self.choose(&now, &rows, &draws)?;
+            let mut all = vec![NO_TOKEN; positions.len()];
+            for (&row, &token) in rows.iter().zip(&chosen) {
+                all[row] = token;
+                tokens[row] = i32::try_from(token).unwrap_or(i32::MAX);
+                let is_end = ends.get(row).is_some_and(|ends| ends.contains(&token));
+                positions[row] = if is_end { -1 } else { positions[row] + 1 };
+            }
+            left.retain(|(row, _)| positions[*row] >= 0);
+            left.iter_mut().filter_map(|(_, draw)| draw.as_mut()).for_each(|draw| draw.step += 1);
+            if each(&all).is_break() || left.is_empty() {
+                return Ok(step + 1);
+            }
+        }
+        Ok(steps)
+    }
+
+    /// How many rows are chosen for at a time.
+    fn check_choice(&self, rows: &[usize], draws: &[Request]) -> Result<usize, LaunchError> {
+        let Some(choice) = &self.plan.choice else { return Err(NoFeedback::Choices { found: 0 }.into()) };
+        let count = self.plan.rows as usize;
+        if let Some(&row) = rows.iter().find(|row| **row >= count) {
+            return Err(AccessError::Row { name: NEXT_TOKEN.to_owned(), rows: count, row }.into());
+        }
+        let expected = if choice.sampled && !draws.is_empty() { rows.len() } else { 0 };
+        if draws.len() != expected {
+            return Err(CellError::Length { cell: "request", expected, found: draws.len() }.into());
+        }
+        for (&row, draw) in rows.iter().zip(draws) {
+            draw.sampling().map_err(|source| CellError::Request { row, source })?;
+        }
+        Ok(choice.rows as usize)
+    }
+
+    /// Names the rows that are chosen for, and what by.
+    fn set_wanted(&self, rows: &[usize], draws: &[Request], choices: usize) -> Result<(), LaunchError> {
+        let mut wanted = vec![-1i32; choices];
+        wanted.iter_mut().zip(rows).for_each(|(wanted, &row)| *wanted = row as i32);
+        self.stream.upload(&wanted, &self.memory.wanted)?;
+        if self.plan.choice.as_ref().is_some_and(|choice| choice.sampled) {
+            let mut all = vec![Request::default(); choices];
+            all.iter_mut().zip(draws).for_each(|(request, draw)| *request = *draw);
+            self.stream.upload(&all, &self.memory.requests)?;
+        }
+        Ok(())
+    }
+
+    /// The tokens that end rows, in lines of [`MAX_ENDS`].
+    fn ends(&self, ends: &[&[u32]]) -> Result<Vec<i32>, LaunchError> {
+        let rows = self.plan.rows as usize;
+        if !ends.is_empty() && ends.len() != rows {
+            return Err(LaunchError::EndRows { found: ends.len(), rows });
+        }
+        let mut ids = vec![-1; rows * MAX_ENDS];
+        for (row, (ends, ids)) in ends.iter().zip(ids.chunks_exact_mut(MAX_ENDS)).enumerate() {
+            if ends.len() > MAX_ENDS {
+                return Err(LaunchError::Ends { row, found: ends.len(), most: MAX_ENDS });
+            }
+            ids.iter_mut().zip(*ends).for_each(|(id, &end)| *id = i32::try_from(end).unwrap_or(-1));
+        }
+        Ok(ids)
+    }
+}

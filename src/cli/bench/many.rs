@@ -1,0 +1,137 @@
+//! The decode suite beyond 16 rows: tokens by graphs of launches, chosen and fed back by the device.
+//!
+//! Logits are checked in the run: those of the first 16 rows against the decode machine, on the same pools.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Instant;
+
+use tilewright_codegen::target::Target;
+use tilewright_layout::DType;
+use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower};
+use tilewright_megakernel::schedule::schedule;
+use tilewright_megakernel::validate::Checked;
+use tilewright_megakernel::vm::device::{DeviceWeights, MAX_STEPS};
+use tilewright_megakernel::vm::graph::{GraphMachine, GraphWeights};
+
+use super::decode::{DecodeArgs, DecodeError, LAUNCHES, LIMIT, shape};
+use super::finding;
+use super::journal::Journal;
+use super::timing::Times;
+use crate::cli::Failure;
+use crate::cli::progress::LoadBar;
+use crate::cli::subject::{Cells, SubjectArgs, relative};
+use crate::engine::{self, Device, Opened};
+use crate::results::Row;
+
+/// Most rows of the decode machine, which is compared with.
+pub const FEW: usize = 16;
+
+/// Runs the suite.
+pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &Journal) -> Result<(), Failure> {
+    let spec = subject.spec()?;
+    let (rows, context, tokens) = (subject.rows(), subject.context(), args.tokens);
+    let shape = shape(&spec, subject);
+    if journal.skips("decode", &shape, 1) {
+        return Ok(());
+    }
+    if tokens == 0 || tokens > context || tokens > MAX_STEPS {
+        return Err(DecodeError::Tokens { tokens, context }.into());
+    }
+    let Opened { device, target, options, .. } = engine::open(device)?;
+    let (spec, weights) = subject.weights()?;
+    let base = LowerOptions { kv: DType::BF16, activation: DType::BF16, ..LowerOptions::for_context(context) };
+    let pages = base.pages_per_sequence();
+    let base = LowerOptions { pages: Some(pages * rows), ..base };
+    let dtype_of = |name: &str| weights.tensor(name).map_or(DType::BF16, |tensor| tensor.dtype());
+    let program = |rows, target: Target| {
+        let lowering = LowerOptions { rows, ..base.clone() }.splits_for_gpu(&spec, target.sms);
+        lower(&spec, &dtype_of, target, &lowering).map(|program| program.stored_as(&*weights))
+    };
+    let bar = LoadBar::new();
+    let mut graphs = GraphWeights::new(device.clone(), Arc::clone(&weights));
+    let wide = Checked::new(program(rows, Target { sms: 1, ..target.clone() })?)?;
+    let mut machine = graphs.machine(wide, None, &mut |done, total| bar.show(done, total))?;
+    let cells = |position: usize, rows: usize| Cells {
+        tokens: (0..rows).map(|row| ((row * 7 + 11) % spec.vocab) as i32).collect(),
+        positions: vec![position as i32; rows],
+        page_table: (0..(rows * pages) as i32).collect(),
+    };
+    // Keys and values of tokens before those that are timed: as decoding leaves them.
+    let first = context - tokens;
+    let mut now = cells(0, rows);
+    for start in (0..first).step_by(MAX_STEPS) {
+        now.positions.fill(start as i32);
+        let steps = MAX_STEPS.min(first - start);
+        now.tokens = generate(&mut machine, &now, steps)?.iter().map(|&token| token as i32).collect();
+    }
+    let mut error = None;
+    if args.check > 0 {
+        let mut packed = DeviceWeights::new(device, Arc::clone(&weights));
+        let placed = schedule(program(FEW, target)?, context)?;
+        let mut few = packed.machine(placed, Some(machine.kv()), options, &mut |done, total| bar.show(done, total))?;
+        few.step(&cells(first, FEW).view())?;
+        let mut worst = 0f64;
+        let expected = (0..FEW).map(|row| few.f32_row(LOGITS, row)).collect::<Result<Vec<_>, _>>()?;
+        let all: Vec<usize> = (0..FEW).collect();
+        machine.step(&cells(first, rows).view(), &all, &mut |row, logits| {
+            let found = relative(logits, &expected[row]);
+            // A NaN is an error, too.
+            worst = if found.is_nan() { found } else { worst.max(found) };
+        })?;
+        error = Some(worst);
+    }
+    drop(bar);
+    let mut samples = Vec::with_capacity(LAUNCHES);
+    for _ in 0..LAUNCHES {
+        let start = Instant::now();
+        generate(&mut machine, &cells(first, rows), tokens)?;
+        samples.push(start.elapsed().as_secs_f64() * 1e6 / tokens as f64);
+    }
+    let layer =
+        spec.hidden * (2 * spec.heads + 2 * spec.kv_heads) * spec.head_dim + 3 * spec.hidden * spec.intermediate;
+    let cache = rows * (context - tokens / 2) * spec.layers * spec.kv_heads * spec.head_dim * 2;
+    let bytes = 2 * (spec.layers * layer + spec.vocab * spec.hidden + cache) as u64;
+    let row = finding::row("decode", &shape, Times { samples }, [bytes, 0], error.unwrap_or(f64::NAN));
+    let row = Row { variant: format!("graph, launches of {tokens}, median of {LAUNCHES}"), ..row };
+    journal.keep(if error.is_some() { finding::check(row, LIMIT)? } else { Row { error: None, ..row } })?;
+    if args.launches {
+        table(&mut machine, &cells(context - tokens / 2, rows))?;
+    }
+    Ok(())
+}
+
+/// Steps that feed themselves; gives the last tokens of all rows.
+fn generate(machine: &mut GraphMachine, cells: &Cells, steps: usize) -> Result<Vec<u32>, Failure> {
+    let mut last = Vec::new();
+    machine.run_until(&cells.view(), steps, (&[], &[]), &mut |tokens| {
+        last = tokens.to_vec();
+        ControlFlow::Continue(())
+    })?;
+    Ok(last)
+}
+
+/// What the launches of a step take, by kernel: the least of a few runs.
+fn table(machine: &mut GraphMachine, cells: &Cells) -> Result<(), Failure> {
+    let mut least: Vec<(String, f64)> = Vec::new();
+    for run in 0..5 {
+        let times = machine.times(&cells.view())?;
+        let times = times.into_iter().map(|(name, time)| (name, time.as_secs_f64() * 1e6));
+        match run {
+            0 => least = times.collect(),
+            _ => least.iter_mut().zip(times).for_each(|(least, (_, time))| least.1 = least.1.min(time)),
+        }
+    }
+    let mut kernels: BTreeMap<&str, (usize, f64)> = BTreeMap::new();
+    for (name, time) in &least {
+        let (count, sum) = kernels.entry(name).or_default();
+        (*count, *sum) = (*count + 1, *sum + time);
+    }
+    let mut out = io::stderr().lock();
+    for (name, (count, sum)) in kernels {
+        writeln!(out, "{name:40} {count:4} launches, {:8.2} us each, {sum:9.1} us", sum / count as f64)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,442 @@
+//! The suite of requests: continuous batching of random requests against batches in order, and what a prompt costs those that decode.
+//!
+//! | row | what it has |
+//! |---|---|
+//! | `arrivals` | requests of random lengths at random times: new tokens a second, the same in batches of 8 in order |
+//! | `beside` | time between the tokens of 8 sequences while a prompt comes in, and without it |
+//! | `soak` | random requests, cancels, deadlines and aborts for so long: nothing lost, tokens as alone |
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use thiserror::Error;
+use tilewright_codegen::trial::Draw;
+use tilewright_megakernel::model::ModelSpec;
+
+use super::finding;
+use super::journal::Journal;
+use super::timing::Times;
+use crate::cli::Failure;
+use crate::cli::subject::SubjectArgs;
+use crate::engine::{Bare, BatchOptions, Batcher, Device, Event, Request, Submission, Ticket};
+use crate::results::Row;
+
+/// Which requests, and how they are batched.
+#[derive(Args)]
+pub struct RequestsArgs {
+    /// Requests of the arrivals; 0: none
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    requests: usize,
+    /// Requests that arrive in a second, on average
+    #[arg(long, value_name = "N", default_value_t = 500.0)]
+    rate: f64,
+    /// Requests that run at a time
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    seats: usize,
+    /// Rows of a step at most: those that decode, and a chunk of prompts
+    #[arg(long, value_name = "N", default_value_t = 512)]
+    step_rows: usize,
+    /// Milliseconds that a step should take in which requests decode
+    #[arg(long, value_name = "T")]
+    step_ms: Option<f64>,
+    /// Tokens of the prompt that comes in beside 8 sequences; 0: none
+    #[arg(long, value_name = "N", default_value_t = 4096)]
+    beside: usize,
+    /// Seconds of random requests, cancels, deadlines and aborts; 0: none
+    #[arg(long, value_name = "S", default_value_t = 0.0)]
+    soak: f64,
+}
+
+#[derive(Debug, Error)]
+enum RequestsError {
+    #[error("{what}; the batcher is wrong")]
+    Wrong { what: String },
+}
+
+/// Longest sequence of the arrivals and of a soak.
+const CONTEXT: usize = 1024;
+/// Sequences at a time of the batches in order, and beside a prompt.
+const EIGHT: usize = 8;
+/// Steps of a launch where the host looks for what comes in.
+const STEPS: usize = 8;
+
+/// A request, and when it arrives.
+struct Arrival {
+    at: Duration,
+    request: Request,
+}
+
+/// What a run of requests took.
+struct Ran {
+    seconds: f64,
+    tokens: usize,
+    /// Seconds from arrival to the first token, of each.
+    first: Vec<f64>,
+}
+
+/// Runs the suite.
+pub fn run(subject: &SubjectArgs, device: Device, args: &RequestsArgs, journal: &Journal) -> Result<(), Failure> {
+    let spec = subject.spec()?;
+    let (spec, weights) = (spec, subject.weights()?.1);
+    let bare = Bare::new(device, spec.clone(), weights)?;
+    if args.requests > 0 {
+        arrivals(&bare, &spec, args, journal)?;
+    }
+    if args.beside > 0 {
+        beside(&bare, &spec, args, journal)?;
+    }
+    if args.soak > 0.0 {
+        soak(&bare, &spec, args, journal)?;
+    }
+    Ok(())
+}
+
+fn options(args: &RequestsArgs, context: usize) -> BatchOptions {
+    let step_time = args.step_ms.map(|ms| Duration::from_secs_f64(ms.max(0.0) / 1e3));
+    BatchOptions {
+        rows: args.seats,
+        step_time,
+        steps: STEPS,
+        sampling: false,
+        sharing: false,
+        ..BatchOptions::for_context(context)
+    }
+}
+
+/// A number from `least` to `most`, small ones as likely as ten times larger ones.
+fn spread(draw: &mut Draw, least: f64, most: f64) -> usize {
+    (least * (most / least).powf(draw.unit().abs())) as usize
+}
+
+fn draw_request(draw: &mut Draw, vocab: usize) -> Request {
+    let (prompt, new) = (spread(draw, 16.0, 512.0), spread(draw, 16.0, 400.0));
+    let prompt_ids = (0..prompt).map(|_| draw.between(0..=vocab as u32 - 1)).collect();
+    Request { prompt_ids, max_new_tokens: new }
+}
+
+fn draw_arrivals(count: usize, rate: f64, vocab: usize) -> Vec<Arrival> {
+    let (draw, mut at) = (&mut Draw::new(11), 0.0);
+    let mut arrival = || {
+        at -= (1.0 - draw.unit().abs()).max(1e-9).ln() / rate;
+        Arrival { at: Duration::from_secs_f64(at), request: draw_request(draw, vocab) }
+    };
+    (0..count).map(|_| arrival()).collect()
+}
+
+/// Runs requests as they arrive.
+fn as_they_come(batcher: &mut Batcher, arrivals: &[Arrival]) -> Result<Ran, Failure> {
+    let start = Instant::now();
+    let (mut next, mut came, mut first) = (0, BTreeMap::new(), Vec::new());
+    let (mut tokens, mut fault) = (0, None);
+    loop {
+        while let Some(arrival) = arrivals.get(next).filter(|arrival| arrival.at <= start.elapsed()) {
+            came.insert(batcher.submit(Submission::from(arrival.request.clone()))?, arrival.at);
+            next += 1;
+        }
+        let more = batcher.step(|ticket, event| match event {
+            Event::Token(_) => {
+                tokens += 1;
+                first.extend(came.remove(&ticket).map(|at| (start.elapsed().saturating_sub(at)).as_secs_f64()));
+            }
+            Event::End(_) => {}
+            Event::Fault(error) => fault = Some(error),
+        });
+        if let Some(fault) = fault.take() {
+            return Err(fault.into());
+        }
+        if !more && next == arrivals.len() {
+            return Ok(Ran { seconds: start.elapsed().as_secs_f64(), tokens, first });
+        }
+    }
+}
+
+/// Runs requests in batches of so many, the next when all of the one before have ended.
+fn in_order(batcher: &mut Batcher, arrivals: &[Arrival]) -> Result<Ran, Failure> {
+    let start = Instant::now();
+    let mut tokens = 0;
+    for batch in arrivals.chunks(EIGHT) {
+        for arrival in batch {
+            batcher.submit(Submission::from(arrival.request.clone()))?;
+        }
+        tokens += drain(batcher)?.values().map(Vec::len).sum::<usize>();
+    }
+    Ok(Ran { seconds: start.elapsed().as_secs_f64(), tokens, first: Vec::new() })
+}
+
+/// Runs to the end; the tokens of each request.
+fn drain(batcher: &mut Batcher) -> Result<BTreeMap<Ticket, Vec<u32>>, Failure> {
+    let (mut all, mut fault, mut more) = (BTreeMap::<Ticket, Vec<u32>>::new(), None, true);
+    while more {
+        more = batcher.step(|ticket, event| match event {
+            Event::Token(token) => all.entry(ticket).or_default().push(token.id),
+            Event::End(_) => {}
+            Event::Fault(error) => fault = Some(error),
+        });
+        if let Some(fault) = fault.take() {
+            return Err(fault.into());
+        }
+    }
+    Ok(all)
+}
+
+fn row(spec: &ModelSpec, shape: &[(&str, usize)], variant: &str, seconds: f64, values: &[(&str, f64)]) -> Row {
+    let of_model = [("hidden", spec.hidden), ("layers", spec.layers)];
+    let shape: Vec<_> = shape.iter().chain(&of_model).map(|&(name, extent)| (name, extent as u64)).collect();
+    let row = finding::row("requests", &shape, Times { samples: vec![seconds * 1e6] }, [0, 0], 0.0);
+    let values = values.iter().map(|&(name, value)| (name.to_owned(), value)).collect();
+    Row { variant: variant.into(), values, bytes: None, error: None, ..row }
+}
+
+fn arrivals(bare: &Bare, spec: &ModelSpec, args: &RequestsArgs, journal: &Journal) -> Result<(), Failure> {
+    let all = draw_arrivals(args.requests, args.rate, spec.vocab);
+    let shape = [("requests", args.requests), ("seats", args.seats)];
+    let mut batcher = bare.batcher(Some(args.step_rows), &options(args, CONTEXT))?;
+    // Kernels and graphs of every width are made before the clock runs.
+    as_they_come(&mut batcher, &all[..all.len().min(2 * args.seats)])?;
+    let before = batcher.statistics();
+    let ours = as_they_come(&mut batcher, &all)?;
+    let after = batcher.statistics();
+    drop(batcher);
+    let mut first = ours.first.clone();
+    first.sort_by(f64::total_cmp);
+    let part = |part: f64| first.get((first.len() as f64 * part) as usize).copied().unwrap_or(0.0) * 1e3;
+    let speed = ours.tokens as f64 / ours.seconds;
+    let (steps, rows) = (after.steps - before.steps, after.rows - before.rows);
+    let values = [
+        ("tokens_per_s", speed),
+        ("new_tokens", ours.tokens as f64),
+        ("steps", steps as f64),
+        ("rows_per_step", rows as f64 / steps as f64),
+        ("preemptions", (after.preemptions - before.preemptions) as f64),
+        ("first_token_ms", part(0.5)),
+        ("first_token_p95_ms", part(0.95)),
+    ];
+    journal.keep(row(spec, &shape, "as they come", ours.seconds, &values))?;
+    // A quarter of the requests says as much of batches in order, which take long.
+    let some = &all[..all.len().div_ceil(4)];
+    let few = BatchOptions { rows: EIGHT, ..options(args, CONTEXT) };
+    for (chunk, name) in [(None, "8 in order"), (Some(args.step_rows), "8 in order, prompts in chunks")] {
+        let mut batcher = bare.batcher(chunk, &few)?;
+        in_order(&mut batcher, &some[..some.len().min(EIGHT)])?;
+        let found = in_order(&mut batcher, some)?;
+        let other = found.tokens as f64 / found.seconds;
+        let values = [("tokens_per_s", other), ("new_tokens", found.tokens as f64), ("ratio", speed / other)];
+        journal.keep(row(spec, &shape, name, found.seconds, &values))?;
+    }
+    Ok(())
+}
+
+fn beside(bare: &Bare, spec: &ModelSpec, args: &RequestsArgs, journal: &Journal) -> Result<(), Failure> {
+    let context = CONTEXT.max(args.beside + 1).next_multiple_of(64);
+    let few = BatchOptions { rows: EIGHT + 1, ..options(args, context) };
+    let mut batcher = bare.batcher(Some(args.step_rows), &few)?;
+    let draw = &mut Draw::new(5);
+    let mut request = |prompt: usize, new| {
+        let prompt_ids = (0..prompt).map(|_| draw.between(0..=spec.vocab as u32 - 1)).collect();
+        Submission::from(Request { prompt_ids, max_new_tokens: new })
+    };
+    // Kernels, graphs and what is known of the widths: a prompt comes in twice before.
+    let mut found = [0.0; 2];
+    let (mut longest, mut steps) = (0.0, 0);
+    for round in 0..3 {
+        let mut running = Vec::new();
+        for _ in 0..EIGHT {
+            running.push(batcher.submit(request(512, 480))?);
+        }
+        let mut watch = Watch::of(&running);
+        // Until all of them decode, then without a prompt.
+        while watch.least() < 8 {
+            batcher.step(|ticket, event| watch.hear(ticket, &event));
+        }
+        watch.restart();
+        while watch.least() < 64 {
+            batcher.step(|ticket, event| watch.hear(ticket, &event));
+        }
+        found[0] = watch.gap();
+        let long = batcher.submit(request(args.beside, 1))?;
+        watch.restart();
+        let before = batcher.statistics().steps;
+        while !watch.ended.contains(&long) {
+            batcher.step(|ticket, event| watch.hear(ticket, &event));
+        }
+        (found[1], longest) = (watch.gap(), watch.longest);
+        steps = batcher.statistics().steps - before;
+        if let Some(fault) = watch.fault.take() {
+            return Err(fault);
+        }
+        running.into_iter().for_each(|ticket| _ = batcher.cancel(ticket));
+        let _ = (round, drain(&mut batcher)?);
+    }
+    let [without, with] = found;
+    let values = [
+        ("without_ms", without * 1e3),
+        ("with_ms", with * 1e3),
+        ("longest_ms", longest * 1e3),
+        ("ratio", with / without),
+        ("prompt_ms", with * steps as f64 * 1e3),
+        ("steps", steps as f64),
+    ];
+    let shape = [("prompt", args.beside), ("running", EIGHT)];
+    let name = args.step_ms.map_or("as fast as it can".to_owned(), |ms| format!("steps of {ms} ms"));
+    Ok(journal.keep(row(spec, &shape, &name, with, &values))?)
+}
+
+/// When tokens of running requests come.
+struct Watch {
+    tokens: BTreeMap<Ticket, usize>,
+    ended: Vec<Ticket>,
+    since: Instant,
+    last: Instant,
+    longest: f64,
+    /// Tokens at the last restart.
+    counted: usize,
+    fault: Option<Failure>,
+}
+
+impl Watch {
+    fn of(running: &[Ticket]) -> Watch {
+        let (tokens, now) = (running.iter().map(|&ticket| (ticket, 0)).collect(), Instant::now());
+        Watch { tokens, ended: Vec::new(), since: now, last: now, longest: 0.0, counted: 0, fault: None }
+    }
+
+    fn hear(&mut self, ticket: Ticket, event: &Event) {
+        match event {
+            Event::Token(_) => {
+                if let Some(count) = self.tokens.get_mut(&ticket) {
+                    *count += 1;
+                    // The first of the running ones stands for all: they are in every step.
+                    if self.tokens.first_key_value().is_some_and(|(first, _)| *first == ticket) {
+                        let now = Instant::now();
+                        self.longest = self.longest.max((now - self.last).as_secs_f64());
+                        self.last = now;
+                    }
+                }
+            }
+            Event::End(_) => self.ended.push(ticket),
+            Event::Fault(error) => {
+                self.ended.push(ticket);
+                self.fault = Some(error.clone().into());
+            }
+        }
+    }
+
+    fn least(&self) -> usize {
+        // A fault ends the waiting.
+        if self.fault.is_some() { usize::MAX } else { self.tokens.values().copied().min().unwrap_or(usize::MAX) }
+    }
+
+    fn first(&self) -> usize {
+        self.tokens.values().next().copied().unwrap_or(0)
+    }
+
+    fn restart(&mut self) {
+        self.since = Instant::now();
+        (self.last, self.longest, self.counted) = (self.since, 0.0, self.first());
+    }
+
+    /// Mean seconds between tokens of a request since the restart.
+    fn gap(&self) -> f64 {
+        (self.last - self.since).as_secs_f64() / (self.first() - self.counted).max(1) as f64
+    }
+}
+
+/// Requests of a soak that are run again alone.
+const SAMPLE: usize = 8;
+
+fn soak(bare: &Bare, spec: &ModelSpec, args: &RequestsArgs, journal: &Journal) -> Result<(), Failure> {
+    // One width, so that a request's tokens are bit for bit those that it gets alone; pages for half of the seats.
+    let pages = args.seats * CONTEXT / 64 / 2;
+    let options = BatchOptions { deterministic: true, sharing: true, pages: Some(pages), ..options(args, CONTEXT) };
+    let mut batcher = bare.batcher(Some(args.step_rows.min(128)), &options)?;
+    let (draw, start) = (&mut Draw::new(3), Instant::now());
+    let mut open: BTreeMap<Ticket, (Request, Vec<u32>)> = BTreeMap::new();
+    let mut whole: Vec<(Request, Vec<u32>)> = Vec::new();
+    let [mut given, mut cancelled, mut faults, mut expired, mut ended] = [0usize; 5];
+    let mut submitting = true;
+    loop {
+        submitting &= start.elapsed().as_secs_f64() < args.soak;
+        while submitting && open.len() < 2 * args.seats {
+            let request = draw_request(draw, spec.vocab);
+            let deadline = (draw.between(0..=19) == 0).then(|| Duration::from_millis(draw.between(1..=2000).into()));
+            let priority = draw.between(0..=1) as i32;
+            let submission = Submission { deadline, priority, ..Submission::from(request.clone()) };
+            open.insert(batcher.submit(submission)?, (request, Vec::new()));
+        }
+        if submitting && draw.between(0..=19) == 0 {
+            let at = draw.between(0..=open.len() as u32 - 1) as usize;
+            if let Some(ticket) = open.keys().nth(at).copied() {
+                cancelled += usize::from(batcher.cancel(ticket).is_some());
+                open.remove(&ticket);
+            }
+        }
+        if submitting && draw.between(0..=999) == 0 {
+            bare.abort().abort();
+        }
+        let mut wrong = None;
+        let more = batcher.step(|ticket, event| {
+            let Some((request, tokens)) = open.get_mut(&ticket) else {
+                wrong = Some(format!("request {} has an event behind its end", ticket.number()));
+                return ControlFlow::Break(());
+            };
+            match event {
+                Event::Token(token) => {
+                    given += 1;
+                    tokens.push(token.id);
+                }
+                Event::End(completion) => {
+                    if completion.token_ids != *tokens {
+                        wrong = Some(format!("request {} has other tokens at its end than were told", ticket.number()));
+                    }
+                    ended += 1;
+                    match tokens.len() == request.max_new_tokens {
+                        true => whole.extend(open.remove(&ticket)),
+                        false => {
+                            expired += 1;
+                            open.remove(&ticket);
+                        }
+                    }
+                }
+                Event::Fault(_) => {
+                    faults += 1;
+                    open.remove(&ticket);
+                }
+            }
+            ControlFlow::Continue(())
+        });
+        if let Some(what) = wrong {
+            return Err(RequestsError::Wrong { what }.into());
+        }
+        if !more && !submitting {
+            break;
+        }
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    let held = batcher.held_pages();
+    if !open.is_empty() || held > 0 {
+        let what = format!("{} requests have not ended, {held} pages are held by nobody", open.len());
+        return Err(RequestsError::Wrong { what }.into());
+    }
+    let every = (whole.len() / SAMPLE).max(1);
+    for (request, tokens) in whole.iter().step_by(every) {
+        let ticket = batcher.submit(Submission::from(request.clone()))?;
+        let alone = drain(&mut batcher)?.remove(&ticket).unwrap_or_default();
+        if let Some(at) = alone.iter().zip(tokens).position(|(a, b)| a != b) {
+            let what = format!("a request of {} tokens has another token {at} alone", request.prompt_ids.len());
+            return Err(RequestsError::Wrong { what }.into());
+        }
+    }
+    let values = [
+        ("new_tokens", given),
+        ("ended", ended),
+        ("cancelled", cancelled),
+        ("expired", expired),
+        ("faults", faults),
+        ("preemptions", batcher.statistics().preemptions as usize),
+        ("run_alone", whole.len().div_ceil(every)),
+    ];
+    let values = values.map(|(name, count)| (name, count as f64));
+    let found = row(spec, &[("seats", args.seats)], "soak", seconds, &values);
+    Ok(journal.keep(Row { verdict: Some("right".into()), ..found })?)
+}
