@@ -1,7 +1,7 @@
 //! What the PTX back end leaves out because `ptxas` gets it wrong. docs/sim.md has the minimal PTX of each.
 
 use half::f16;
-use tilewright_codegen::build::{Builder, Load, block, record};
+use tilewright_codegen::build::{Builder, Load, Val, block, record};
 use tilewright_codegen::ir::attr::{
     AtomOp, AtomOrder, Clamp, Eviction, Fp8, LdCache, LdOrder, Prefetch, RedOrder, Round, Scope,
 };
@@ -14,6 +14,9 @@ fn emit(body: impl Fn(&Builder)) -> String {
     ptx::emit(&verify(kernel).unwrap_or_else(|errors| panic!("{errors}")))
 }
 
+/// What a kernel does with a value.
+type Uses<'a> = &'a dyn Fn(&Builder, Val<'_, u32>);
+
 /// An acquiring load whose result nobody reads made `ptxas` drop the policy that other accesses name: their descriptor
 /// was whatever the register held, and the hardware ended the kernel with an illegal instruction.
 #[test]
@@ -22,7 +25,8 @@ fn an_acquiring_load_has_no_policy() {
         emit(|k| {
             let x = k.global::<u32>("x");
             let how = Load::WEAK.order(order);
-            let _ = x.at(k.tid()).load_as::<1>(how.policy(k.policy(Eviction::First)));
+            let v = x.at(k.tid()).load_as::<1>(how.policy(k.policy(Eviction::First)));
+            x.at(k.tid()).store(v[0]);
         })
     };
     for scope in [Scope::Cta, Scope::Cluster, Scope::Gpu, Scope::Sys] {
@@ -31,6 +35,79 @@ fn an_acquiring_load_has_no_policy() {
         let relaxed = text(LdOrder::Relaxed(scope));
         assert!(relaxed.contains(".L2::cache_hint"), "{relaxed}");
     }
+}
+
+/// Around an acquiring load whose result nobody reads `ptxas` lost what computes the branch. A relaxed load and a fence order as
+/// much. Nobody reads what only another unread value, an unread register or an empty loop is made of.
+#[test]
+fn an_acquiring_load_that_nobody_reads_is_a_relaxed_one_and_a_fence() {
+    let text = |use_it: Uses<'_>| {
+        emit(|k| {
+            let x = k.global::<u32>("x");
+            let way = x.at(1).load().gt(7);
+            k.when(way, || use_it(k, x.at(k.tid()).load_as::<1>(Load::WEAK.order(LdOrder::Acquire(Scope::Gpu)))[0]));
+        })
+    };
+    let unread: [Uses<'_>; 4] = [
+        &|_, _| {},
+        &|_, v| {
+            let _ = (v + 1) * 3;
+        },
+        &|k, v| {
+            let r = k.var(0u32);
+            k.for_(0, 4, |_| r.set(r.get() + v));
+        },
+        &|k, v| {
+            let r = k.var(0u32);
+            k.when(v.gt(9), || r.set(v));
+        },
+    ];
+    for (case, use_it) in unread.iter().enumerate() {
+        let text = text(use_it);
+        assert!(text.contains("ld.relaxed.gpu.global.u32") && !text.contains("ld.acquire"), "{case}: {text}");
+        let lines: Vec<&str> = text.lines().map(str::trim).collect();
+        let at = lines.iter().position(|line| line.starts_with("ld.relaxed")).unwrap_or_default();
+        assert_eq!(lines[at + 1], "fence.acq_rel.gpu;", "{case}: {text}");
+    }
+    let read: [Uses<'_>; 4] = [
+        &|k, v| k.global::<u32>("y").store(v + 1),
+        &|k, v| k.when(v.gt(9), || k.global::<u32>("y").store(1u32)),
+        &|k, v| k.for_(0, v, |_| k.global::<u32>("y").store(1u32)),
+        &|k, v| {
+            let r = k.var(0u32);
+            k.for_(0, 4, |_| {
+                k.global::<u32>("y").store(r.get());
+                r.set(v);
+            });
+        },
+    ];
+    for (case, use_it) in read.iter().enumerate() {
+        let text = text(use_it);
+        assert!(text.contains("ld.acquire.gpu.global.u32") && !text.contains("fence"), "{case}: {text}");
+    }
+}
+
+/// An election was moved down to where its predicate is read: in a loop that lanes leave one by one, each iteration elected.
+#[test]
+fn an_election_stays_where_it_is() {
+    let text = emit(|k| {
+        let (x, chosen) = (k.global::<u32>("x"), k.elect());
+        k.for_(0, k.tid() & 3, |i| k.when(chosen, || x.at(i).store(1u32)));
+    });
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let at = lines.iter().position(|line| line.starts_with("elect.sync")).unwrap_or_else(|| panic!("{text}"));
+    assert!(lines[at + 1].starts_with("vote.sync.ballot.b32"), "{text}");
+    assert!(lines[at + 2].ends_with("%lanemask_eq;") && lines[at + 3].starts_with("setp.eq.u32"), "{text}");
+}
+
+/// The difference of a zero and the least signed half was taken for one of 16 bits.
+#[test]
+fn signed_halves_are_subtracted_as_unsigned_ones() {
+    let text = emit(|k| {
+        let (x, y) = (k.global::<i16>("x"), k.global::<i16>("y"));
+        y.store((x.at(0).load() - x.at(1).load()) / x.at(2).load());
+    });
+    assert!(text.contains("sub.u16") && !text.contains("sub.s16") && text.contains("div.s16"), "{text}");
 }
 
 /// `or(lop3(a, b, b, a ^ b ^ c), a)` became `a | b` where the second `b` was a copy.

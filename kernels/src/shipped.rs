@@ -5,7 +5,7 @@ use tilewright_codegen::trial::{Shipped, Trial};
 use tilewright_codegen::verify::VerifyErrors;
 
 use crate::gemm::ShippedGemm;
-use crate::{attention, elementwise, embed, gallery, gemv, norm, rope, sample};
+use crate::{attention, elementwise, embed, gallery, gemv, norm, quant, rope, sample};
 
 /// Every kernel of this library.
 ///
@@ -24,6 +24,7 @@ pub fn shipped() -> Vec<Box<dyn Shipped>> {
         attention::trial::shipped,
         norm::shipped,
         rope::shipped,
+        quant::shipped,
         elementwise::shipped,
         embed::shipped,
         sample::shipped,

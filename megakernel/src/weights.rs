@@ -27,6 +27,11 @@ pub trait Weights {
     fn quantized(&self, _name: &str) -> Option<Arc<QuantMatrix>> {
         None
     }
+
+    /// What codes of keys or values are multiplied by in the pool of that name, `layers.N.k` or `layers.N.v`; `None`: 1.
+    fn cache_scale(&self, _pool: &str) -> Option<f32> {
+        None
+    }
 }
 
 /// A range of bytes and a share in whoever owns them. Cloning copies no bytes.
@@ -94,6 +99,17 @@ impl AsMut<[u8]> for AlignedBytes {
     }
 }
 
+/// Appends the elements of those ranges; `ranges` and `shape` are of one length, and the ranges inside.
+fn gather(bytes: &[u8], ranges: &[Range<usize>], shape: &[usize], copy: &mut Vec<u8>) {
+    let (Some((range, ranges)), Some((extent, shape))) = (ranges.split_first(), shape.split_first()) else { return };
+    let step = bytes.len() / extent.max(&1);
+    let part = &bytes[range.start * step..range.end * step];
+    match ranges {
+        [] => copy.extend_from_slice(part),
+        ranges => part.chunks_exact(step.max(1)).for_each(|inner| gather(inner, ranges, shape, copy)),
+    }
+}
+
 /// One tensor: dense, outermost dimension first, little-endian, aligned for its element type.
 ///
 /// ```
@@ -139,6 +155,38 @@ impl WeightTensor {
     /// The shape, outermost dimension first.
     pub fn shape(&self) -> &[usize] {
         &self.shape
+    }
+
+    /// The elements with indexes in these ranges, one for each dimension, as a tensor of its own: `None` where a range is not inside
+    /// its dimension or their number is another. Whole outer slices are shared, anything else is copied.
+    ///
+    /// ```
+    /// use tilewright_layout::DType;
+    /// use tilewright_megakernel::weights::{SharedBytes, WeightTensor};
+    /// let bytes = SharedBytes::aligned_copy(bytemuck::cast_slice(&[0.0f32, 1.0, 2.0, 10.0, 11.0, 12.0]));
+    /// let tensor = WeightTensor::new(DType::F32, vec![2, 3], bytes)?;
+    /// assert_eq!(tensor.part(&[0..2, 1..3]).unwrap().as_f32(), Some(&[1.0, 2.0, 11.0, 12.0][..]));
+    /// assert_eq!(tensor.part(&[1..2, 0..3]).unwrap().as_f32(), Some(&[10.0, 11.0, 12.0][..]));
+    /// assert!(tensor.part(&[0..2, 1..4]).is_none());
+    /// # Ok::<(), tilewright_megakernel::weights::WeightError>(())
+    /// ```
+    pub fn part(&self, ranges: &[Range<usize>]) -> Option<WeightTensor> {
+        let inside = |(range, extent): (&Range<usize>, &usize)| range.start <= range.end && range.end <= *extent;
+        if ranges.len() != self.shape.len() || !ranges.iter().zip(&self.shape).all(inside) {
+            return None;
+        }
+        let (Some(outer), [rows, inner @ ..]) = (ranges.first(), &self.shape[..]) else { return Some(self.clone()) };
+        let shape = ranges.iter().map(Range::len).collect();
+        let row_bytes = self.bytes.as_ref().len().checked_div(*rows).unwrap_or(0);
+        if ranges[1..].iter().zip(inner).all(|(range, extent)| range.len() == *extent) {
+            let held = self.bytes.range.start;
+            let range = held + outer.start * row_bytes..held + outer.end * row_bytes;
+            let bytes = SharedBytes::new(self.bytes.owner.clone(), range)?;
+            return WeightTensor::new(self.dtype, shape, bytes).ok();
+        }
+        let mut copy = Vec::new();
+        gather(self.bytes.as_ref(), ranges, &self.shape, &mut copy);
+        WeightTensor::new(self.dtype, shape, SharedBytes::aligned_copy(&copy)).ok()
     }
 
     /// The bytes, little-endian.

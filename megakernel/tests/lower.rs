@@ -123,7 +123,7 @@ fn options_out_of_bounds_are_refused_by_name() {
     insta::assert_snapshot!(lower(LowerOptions { page_tokens: 8, ..base.clone() }), @"option `page_tokens` is 8, it must be from 16 to 256");
     insta::assert_snapshot!(lower(LowerOptions { context: 1 << 20, ..base.clone() }), @"option `context` is 1048576, it must be from 1 to 131072");
     insta::assert_snapshot!(lower(LowerOptions { splits: Some(1000), ..base.clone() }), @"option `splits` is 1000, it must be from 1 to 256");
-    insta::assert_snapshot!(lower(LowerOptions { kv: DType::I8, ..base }), @"option `kv` is i8, it must be f32, f16 or bf16");
+    insta::assert_snapshot!(lower(LowerOptions { kv: DType::I8, ..base }), @"option `kv` is i8, it must be f32, f16, bf16 or f8e4m3");
 }
 
 #[test]

@@ -93,6 +93,7 @@ pub struct Checkpoint {
     tokenizer: Tokenizer,
     tensors: HashMap<String, WeightTensor>,
     quantized: HashMap<String, Arc<QuantMatrix>>,
+    cache_scales: HashMap<String, f32>,
     chat: Option<ChatTemplate>,
     generation: GenerationSettings,
     notes: Vec<String>,
@@ -122,8 +123,18 @@ impl Checkpoint {
         let shards = shards::open(dir)?;
         let gathered = tensors::gather(dir, &spec, &plan, &shards, progress)?;
         notes.extend(plan.notes().iter().chain(&gathered.notes).cloned());
-        let (tensors, quantized) = (gathered.dense, gathered.quantized);
-        Ok(Checkpoint { spec, eos_ids, tokenizer, tensors, quantized, chat: special.chat, generation, notes })
+        let (tensors, quantized, cache_scales) = (gathered.dense, gathered.quantized, gathered.cache_scales);
+        Ok(Checkpoint {
+            spec,
+            eos_ids,
+            tokenizer,
+            tensors,
+            quantized,
+            cache_scales,
+            chat: special.chat,
+            generation,
+            notes,
+        })
     }
 
     /// The architecture.
@@ -191,6 +202,10 @@ impl Weights for Checkpoint {
 
     fn quantized(&self, name: &str) -> Option<Arc<QuantMatrix>> {
         self.quantized.get(name).cloned()
+    }
+
+    fn cache_scale(&self, pool: &str) -> Option<f32> {
+        self.cache_scales.get(pool).copied()
     }
 }
 

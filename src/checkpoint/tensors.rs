@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use half::{bf16, f16};
 use rayon::prelude::*;
 use tilewright_kernels::quant::QuantMatrix;
 use tilewright_layout::DType;
@@ -86,6 +87,8 @@ pub enum TensorFault {
 pub(super) struct Gathered {
     pub dense: HashMap<String, WeightTensor>,
     pub quantized: HashMap<String, Arc<QuantMatrix>>,
+    /// What codes of keys and values are multiplied by, by pool.
+    pub cache_scales: HashMap<String, f32>,
     /// What the user should know: one line each.
     pub notes: Vec<String>,
 }
@@ -169,8 +172,16 @@ fn check_left(
     left.sort_by(|(_, a), (_, b)| a.name.cmp(&b.name));
     for (shard, entry) in left {
         let (tensor, file) = (entry.name.clone(), shard.path.clone());
-        if is_cache_scale(&entry.name, plan, spec.layers) {
-            let note = "the checkpoint has scales of quantised keys and values; they are not used here";
+        if let Some(pool) = cache_scale(&entry.name, plan, spec.layers) {
+            let note = match number(shard, entry).filter(|scale| scale.is_normal() && *scale > 0.0) {
+                Some(scale) => {
+                    gathered.cache_scales.insert(pool, scale);
+                    "the checkpoint has scales of quantised keys and values; they are used with --kv fp8"
+                }
+                None => {
+                    "the checkpoint has scales of keys and values that are not one positive number; they are not used"
+                }
+            };
             if !gathered.notes.iter().any(|line| line == note) {
                 gathered.notes.push(note.to_owned());
             }
@@ -215,12 +226,25 @@ fn part<'a>(shard: &'a Shard, entry: &'a Entry) -> Part<'a> {
     Part { name: entry.name.clone(), file: &shard.path, dtype: entry.dtype, shape: &entry.shape, bytes }
 }
 
-/// Whether the tensor is a scale of the keys or values of a layer that a quantised checkpoint may bring.
-fn is_cache_scale(name: &str, plan: &Plan, layers: usize) -> bool {
-    const SCALES: [&str; 4] = ["k_scale", "v_scale", "k_proj.k_scale", "v_proj.v_scale"];
-    let layer = name.strip_prefix("model.layers.").and_then(|rest| rest.split_once(".self_attn."));
-    let in_range = |digits: &str| digits.parse::<usize>().is_ok_and(|n| n < layers && n.to_string() == digits);
-    !plan.is_empty() && layer.is_some_and(|(digits, scale)| in_range(digits) && SCALES.contains(&scale))
+/// The pool whose codes the tensor is the scale of, where it is one that a quantised checkpoint may bring.
+fn cache_scale(name: &str, plan: &Plan, layers: usize) -> Option<String> {
+    const SCALES: [(&str, &str); 4] =
+        [("k_scale", "k"), ("v_scale", "v"), ("k_proj.k_scale", "k"), ("v_proj.v_scale", "v")];
+    let (digits, scale) = name.strip_prefix("model.layers.")?.split_once(".self_attn.")?;
+    let in_range = digits.parse::<usize>().is_ok_and(|n| n < layers && n.to_string() == digits);
+    let (_, which) = SCALES.into_iter().find(|(known, _)| *known == scale)?;
+    (!plan.is_empty() && in_range).then(|| format!("layers.{digits}.{which}"))
+}
+
+/// The number that is a tensor's only element.
+fn number(shard: &Shard, entry: &Entry) -> Option<f32> {
+    let bytes = shard.mapping.get(entry.range.clone())?;
+    match (entry.dtype, bytes) {
+        (DType::F32, &[a, b, c, d]) => Some(f32::from_le_bytes([a, b, c, d])),
+        (DType::BF16, &[a, b]) => Some(bf16::from_le_bytes([a, b]).to_f32()),
+        (DType::F16, &[a, b]) => Some(f16::from_le_bytes([a, b]).to_f32()),
+        _ => None,
+    }
 }
 
 /// The tensor's bytes in the map. The header's reader has checked range and size, so there always is one.

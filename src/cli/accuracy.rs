@@ -31,7 +31,7 @@ use super::bench::this_call;
 use super::input::{self, InputError};
 use super::output::Output;
 use super::subject::{Cells, SEED, Source, relative};
-use crate::engine::{self, Device, Opened};
+use crate::engine::{self, Device, KvType, Opened};
 use crate::results::{OURS, Row, write_call, write_row};
 
 /// Compare a device's logits with those of the reference machine in f32
@@ -51,6 +51,9 @@ pub struct AccuracyArgs {
     /// Rows of the batches
     #[arg(long, value_name = "B,..", value_delimiter = ',', default_value = "2,4,8,16", value_parser = rows())]
     batches: Vec<usize>,
+    /// Keys and values of device and reference: bf16 on the device and f32 in the reference, or e4m3 codes in both
+    #[arg(long, value_name = "TYPE", default_value = "bf16")]
+    kv: KvType,
     /// A peer's logits of the same steps, by benches/peers/accuracy.py
     #[arg(long, value_name = "FILE")]
     peer: Option<PathBuf>,
@@ -128,7 +131,11 @@ pub fn run(args: &AccuracyArgs) -> Result<ExitCode, Failure> {
     writeln!(io::stdout(), "{:5} {:28} {:>9} {:>9} {:>9}", "batch", "positions", "worst", "bf16 peer", "f32 peer")?;
     for (at, case) in cases(args).iter().enumerate() {
         let base = case.options();
-        let on_gpu = LowerOptions { kv: DType::BF16, activation: DType::BF16, ..base.clone() };
+        let base = match args.kv {
+            KvType::Bf16 => base,
+            KvType::Fp8 => LowerOptions { kv: args.kv.dtype(), ..base },
+        };
+        let on_gpu = LowerOptions { kv: args.kv.dtype(), activation: DType::BF16, ..base.clone() };
         let on_gpu = on_gpu.splits_for_gpu(&spec, target.sms);
         let dtype_of = |name: &str| weights.tensor(name).map_or(DType::BF16, |tensor| tensor.dtype());
         let placed = |target: Target, options: &LowerOptions| -> Result<Placed, Failure> {
@@ -147,8 +154,11 @@ pub fn run(args: &AccuracyArgs) -> Result<ExitCode, Failure> {
         for layer in 0..spec.layers {
             for which in ["k", "v"] {
                 let (name, pool) = (format!("layers.{layer}.{which}"), case.history(&spec, layer, which));
-                machine.set_pool(&name, &pool)?;
                 kv.write(&name, 0, &pool.to_f32_vec())?;
+                match args.kv {
+                    KvType::Bf16 => machine.set_pool(&name, &pool)?,
+                    KvType::Fp8 => machine.set_pool_codes(&name, &kv.codes(&name).unwrap_or_default())?,
+                }
             }
         }
         let cells = case.cells(&spec);

@@ -18,7 +18,7 @@ use super::load::{open_as, read_dense};
 use super::progress::LoadBar;
 use super::quantize::parse_scheme;
 use crate::checkpoint::{Config, Scheme};
-use crate::engine::{self, Opened};
+use crate::engine::{self, KvType, Opened};
 
 /// Seed of random weights.
 pub const SEED: u64 = 7;
@@ -54,6 +54,9 @@ pub struct SubjectArgs {
     /// Tokens that a sequence holds at the end
     #[arg(long, value_name = "C", default_value_t = 1024)]
     context: usize,
+    /// Keys and values: bf16, or fp8, e4m3 codes in half the bytes
+    #[arg(long, value_name = "TYPE", default_value = "bf16")]
+    kv: KvType,
 }
 
 /// Weights that host and device read.
@@ -66,6 +69,8 @@ pub struct Subject {
     pub machine: DeviceMachine,
     pub rows: usize,
     pub context: usize,
+    /// How keys and values are kept.
+    pub kv: KvType,
     /// Pages of a sequence.
     pages: usize,
 }
@@ -108,7 +113,7 @@ impl SubjectArgs {
     /// A known architecture with random weights.
     pub fn of_known_model(name: &'static str, batch: u16, context: usize) -> SubjectArgs {
         let source = Source { model: None, config: None, random_weights: true, weights: None, known: Some(name) };
-        SubjectArgs { source, batch, context }
+        SubjectArgs { source, batch, context, kv: KvType::Bf16 }
     }
 
     /// The architecture.
@@ -131,6 +136,11 @@ impl SubjectArgs {
         usize::from(self.batch)
     }
 
+    /// How keys and values are kept.
+    pub fn kv(&self) -> KvType {
+        self.kv
+    }
+
     /// Tokens that a sequence holds at the end.
     pub fn context(&self) -> usize {
         self.context
@@ -147,14 +157,14 @@ impl SubjectArgs {
         let (spec, weights) = self.source.open()?;
         let (rows, context) = (usize::from(self.batch), self.context);
         let lowering =
-            LowerOptions { rows, kv: DType::BF16, activation: DType::BF16, ..LowerOptions::for_context(context) };
+            LowerOptions { rows, kv: self.kv.dtype(), activation: DType::BF16, ..LowerOptions::for_context(context) };
         let lowering = lowering.splits_for_gpu(&spec, target.sms);
         let dtype_of = |name: &str| weights.tensor(name).map_or(DType::BF16, |tensor| tensor.dtype());
         let placed = schedule(lower(&spec, &dtype_of, target, &lowering)?.stored_as(&*weights), TYPICAL_CONTEXT)?;
         let bar = LoadBar::new();
         let mut resident = DeviceWeights::new(device, Arc::clone(&weights));
         let machine = resident.machine(placed, None, options, &mut |done, total| bar.show(done, total))?;
-        Ok(Subject { spec, weights, machine, rows, context, pages: lowering.pages_per_sequence() })
+        Ok(Subject { spec, weights, machine, rows, context, kv: self.kv, pages: lowering.pages_per_sequence() })
     }
 }
 

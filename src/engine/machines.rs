@@ -91,10 +91,10 @@ pub(super) struct Widths {
     sampling: usize,
     /// Most rows of a graph's step on a device, where those are more than a step of the decode machine has.
     chunk: Option<usize>,
-    /// Whether programs of several rows propose tokens of a sequence.
-    proposals: bool,
     /// Whether there is one width.
     only: bool,
+    /// Whether programs of several rows propose tokens of a sequence.
+    proposals: bool,
 }
 
 impl Widths {
@@ -109,8 +109,8 @@ impl Widths {
             rows: [chunks, &[sequences]].concat(),
             sampling: sequences,
             chunk: None,
-            proposals: false,
             only: false,
+            proposals: false,
         }
     }
 
@@ -119,8 +119,7 @@ impl Widths {
     pub fn of_batch(rows: usize, deterministic: bool) -> Widths {
         let powers = (0..usize::BITS).map(|power| 1 << power).take_while(|&width| width < rows && !deterministic);
         let chunk = (rows > MOST_ROWS).then(|| rows.max(LEAST_GRAPH));
-        let rows_of = powers.chain([rows]).collect();
-        Widths { rows: rows_of, sampling: rows, chunk, proposals: true, only: deterministic }
+        Widths { rows: powers.chain([rows]).collect(), sampling: rows, chunk, only: deterministic, proposals: true }
     }
 
     /// Those in which so many rows decode and a prompt's may be beside them.

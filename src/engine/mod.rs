@@ -17,6 +17,7 @@ mod cells;
 mod device;
 mod error;
 mod generate;
+mod kv;
 mod machines;
 mod model;
 mod pages;
@@ -33,7 +34,7 @@ use std::sync::Arc;
 use tilewright_kernels::gemv::Codes;
 use tilewright_kernels::quant::QuantMatrix;
 use tilewright_layout::DType;
-use tilewright_megakernel::lower::MAX_ROWS;
+use tilewright_megakernel::lower::{LowerOptions, MAX_ROWS};
 use tilewright_megakernel::model::ModelSpec;
 pub use tilewright_megakernel::vm::device::Compiled;
 use tilewright_megakernel::weights::WeightTensor;
@@ -42,6 +43,7 @@ use crate::checkpoint::{Checkpoint, Tokenizer};
 pub use device::{Device, DeviceError};
 pub use error::EngineError;
 pub use generate::{Answer, Completion, Finish, Request, Speed};
+pub use kv::{KvType, NoKvType};
 pub(crate) use model::Bare;
 use model::Model;
 pub use place::{Abort, OnProgress};
@@ -94,6 +96,8 @@ pub struct Engine {
     abort: Abort,
     /// Rows of a step that feeds a prompt on a device; none: those of a step that decodes.
     prompt_chunk: Option<usize>,
+    /// How keys and values are kept; none: f32 on the host, bf16 on a device.
+    kv: Option<KvType>,
 }
 
 impl Engine {
@@ -135,7 +139,7 @@ impl Engine {
         let checkpoint = Arc::new(checkpoint);
         let model = Model::of(&checkpoint);
         let place = Arc::new(place.with(&model.weights, on_progress));
-        Engine { checkpoint, model, device, place, abort: Abort::default(), prompt_chunk: None }
+        Engine { checkpoint, model, device, place, abort: Abort::default(), prompt_chunk: None, kv: None }
     }
 
     /// Feeds prompts of sessions in chunks of so many tokens, by a [graph of launches](tilewright_megakernel::vm::graph). The weights of
@@ -149,6 +153,18 @@ impl Engine {
             true => Ok(Engine { prompt_chunk: Some(rows), ..self }),
             false => Err(EngineError::PromptChunk { found: rows, least: LEAST_CHUNK, most: MAX_ROWS }),
         }
+    }
+
+    /// Keeps keys and values of sessions as that type; else they are f32 on the host and bf16 on a device.
+    #[must_use]
+    pub fn with_kv(self, kv: KvType) -> Engine {
+        Engine { kv: Some(kv), ..self }
+    }
+
+    /// What programs are lowered with, for sequences of that many tokens.
+    fn lowering(&self, context: usize, sampling: bool) -> LowerOptions {
+        let base = session::lowering_options(self.place(), context, sampling);
+        LowerOptions { kv: self.kv.map_or(base.kv, KvType::dtype), ..base }
     }
 
     /// What ends the engine's work from another thread: a step that runs then fails as aborted, and later ones run.

@@ -9,6 +9,7 @@ use super::device::Device;
 use super::error::EngineError;
 use super::place::{Abort, Place};
 use super::requests::{BatchOptions, Batcher, batcher_of};
+use super::session::lowering_options;
 use crate::checkpoint::Checkpoint;
 
 /// Weights that a host and a device read.
@@ -55,7 +56,8 @@ impl Bare {
     /// # Errors
     /// As [`Engine::batcher`](super::Engine::batcher).
     pub fn batcher(&self, chunk: Option<usize>, options: &BatchOptions) -> Result<Batcher, EngineError> {
-        batcher_of(&self.place, &self.model, (&[], chunk), &self.abort, options)
+        let base = lowering_options(&self.place, options.context, options.sampling);
+        batcher_of(&self.place, &self.model, (&[], chunk), &self.abort, (options, base))
     }
 
     /// What ends a step from elsewhere.

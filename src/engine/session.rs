@@ -80,7 +80,7 @@ impl Session {
     }
 
     fn new(engine: &Engine, sequences: usize, context: usize, sampling: bool) -> Result<Session, EngineError> {
-        let base = lowering_options(engine.place(), context, sampling);
+        let base = engine.lowering(context, sampling);
         let pages = sequences.saturating_mul(base.pages_per_sequence());
         let options = LowerOptions { pages: Some(pages), ..base };
         let widths = Widths::of_session(engine.place(), sequences).with_chunk(engine.prompt_chunk);

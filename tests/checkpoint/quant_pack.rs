@@ -237,7 +237,7 @@ const INTEGERS: Row = Row {
 const MINIFLOATS: Row = Row { bits: 8, nan: true, weight: |d, n, k| scaled(d, n, k, e4m3(d.code(n, k))), ..INTEGERS };
 
 /// Every scheme.
-pub const ROWS: [Row; 17] = [
+pub const ROWS: [Row; 18] = [
     Row {
         name: "awq",
         even: true,
@@ -360,6 +360,17 @@ pub const ROWS: [Row; 17] = [
         pack: |d, module, tensors| {
             elements(d, module, tensors, "F8_E4M3", "weight_scale");
             put(tensors, format!("{module}.weight_scale"), "F8_E8M0", &d.grid(), exponents(d));
+        },
+        weight: |d, n, k| e4m3(d.code(n, k)) * 2f64.powi(i32::from(exponents(d)[d.cell(n, k)]) - 127),
+        ..MINIFLOATS
+    },
+    Row {
+        name: "mxfp8 of modelopt",
+        group: Some(32),
+        config: |_| json!({"quant_method": "modelopt", "quant_algo": "MXFP8", "ignore": ["lm_head"], "group_size": 32}),
+        pack: |d, module, tensors| {
+            elements(d, module, tensors, "F8_E4M3", "weight_scale");
+            put(tensors, format!("{module}.weight_scale"), "U8", &d.grid(), exponents(d));
         },
         weight: |d, n, k| e4m3(d.code(n, k)) * 2f64.powi(i32::from(exponents(d)[d.cell(n, k)]) - 127),
         ..MINIFLOATS

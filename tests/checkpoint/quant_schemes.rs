@@ -208,14 +208,14 @@ fn what_a_checkpoint_wants_and_does_not_get_is_said() {
         config["kv_cache_scheme"] = json!({"num_bits": 8, "type": "float"});
     });
     folder.edit_tensors(|tensors| {
-        tensors.insert("model.layers.0.self_attn.k_scale".into(), ("F32".into(), vec![1], vec![0; 4]));
+        tensors.insert("model.layers.0.self_attn.k_scale".into(), ("F32".into(), vec![1], 0.5f32.to_le_bytes().into()));
         tensors.insert("model.layers.0.self_attn.q_proj.input_scale".into(), ("F32".into(), vec![1], vec![0; 4]));
         tensors.insert("model.layers.0.self_attn.q_proj.bias".into(), ("F16".into(), vec![16], vec![0; 32]));
     });
     let notes = [
         "the checkpoint wants keys and values quantised; they are kept in bf16 or f32 here",
         "the checkpoint wants activations quantised as well; they are computed in bf16 or f32 here",
-        "the checkpoint has scales of quantised keys and values; they are not used here",
+        "the checkpoint has scales of quantised keys and values; they are used with --kv fp8",
     ];
     assert_eq!(folder.open().unwrap().notes(), notes);
     folder.edit_tensors(|tensors| tensors.get_mut("model.layers.0.self_attn.q_proj.bias").unwrap().2[3] = 1);

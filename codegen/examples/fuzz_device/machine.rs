@@ -3,6 +3,7 @@
 use crate::kit::batch::{Batch, Difference, param_bytes};
 use crate::kit::matrix::Case;
 use crate::kit::shrink::shrink;
+use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 use tilewright_codegen::device::{Arg, Device, DeviceError};
 use tilewright_codegen::ptx;
@@ -75,8 +76,9 @@ pub fn smallest(device: &Device, batch: Batch, first: &Difference) -> String {
             && (!other.label.contains("approx") || other.before == first.before)
     };
     let start = Instant::now();
-    let mut differs = |batch: &Batch| {
-        start.elapsed() < PATIENCE && differences(device, batch).is_ok_and(|(all, _)| all.iter().any(same))
+    let mut differs = |batch: &Batch| match start.elapsed() < PATIENCE {
+        true => ControlFlow::Continue(differences(device, batch).is_ok_and(|(all, _)| all.iter().any(same))),
+        false => ControlFlow::Break(()),
     };
     let small = shrink(batch, &mut differs);
     let found = differences(device, &small).map(|(all, _)| all);

@@ -59,7 +59,7 @@ impl Worker {
     /// Tells the lines of a piece as they come; whether the process can go on.
     fn compare(&mut self, number: usize, tell: &mut dyn FnMut(&str)) -> bool {
         // A device that is lost stays lost for its process.
-        let mut lost = false;
+        let (mut lost, mut last) = (false, String::from("nothing"));
         if writeln!(self.asks, "{number}").is_ok() {
             loop {
                 match self.answers.recv_timeout(SILENCE) {
@@ -67,10 +67,12 @@ impl Worker {
                     Ok(line) => {
                         lost |= line.starts_with("fault");
                         tell(&line);
+                        last = line;
                     }
                     Err(RecvTimeoutError::Disconnected) => break,
                     Err(RecvTimeoutError::Timeout) => {
-                        tell(&format!("fault piece {number} does not end"));
+                        let silence = SILENCE.as_secs();
+                        tell(&format!("fault piece {number} does not end: silent for {silence} s, said last: {last}"));
                         // A process that is gone already is what is wanted.
                         let _ = self.process.kill();
                         return false;

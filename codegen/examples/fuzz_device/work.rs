@@ -65,6 +65,7 @@ impl Piece {
                 Ok(None) => false,
                 Ok(Some((batch, first))) => {
                     if reduce {
+                        all(said("text", "reducing"));
                         all(said("text", &machine::smallest(device, batch, &first)));
                     }
                     true

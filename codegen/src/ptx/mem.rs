@@ -12,7 +12,17 @@ pub(super) fn emit_mem(w: &mut Writer<'_>, op: &MemOp) {
             // accesses: an illegal instruction (docs/sim.md has the case). A policy is a hint: here it is left out.
             let policy = policy.filter(|_| !matches!(order, LdOrder::Acquire(_)));
             let hints = load_hints(*cache, *prefetch, policy.is_some());
-            load(w, *ty, d, *at, &order_name(order), &hints, policy);
+            match order {
+                // It also loses what computes the branch around such a load (docs/sim.md has the case). A relaxed load
+                // and a fence order as much.
+                LdOrder::Acquire(scope) if !w.is_read(d) => {
+                    load(w, *ty, d, *at, &order_name(&LdOrder::Relaxed(*scope)), &hints, policy);
+                    w.line(format!("fence.acq_rel.{}", scope.name()));
+                }
+                LdOrder::Weak | LdOrder::Volatile | LdOrder::Relaxed(_) | LdOrder::Acquire(_) => {
+                    load(w, *ty, d, *at, &order_name(order), &hints, policy);
+                }
+            }
         }
         MemOp::St { ty, at, v, policy, order, cache } => {
             let order = if *order == StOrder::Weak { String::new() } else { format!(".{}", order.text()) };

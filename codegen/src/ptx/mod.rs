@@ -17,6 +17,7 @@ mod copy;
 mod flow;
 mod mem;
 mod mma;
+mod read;
 mod sync;
 mod value;
 mod warp;

@@ -1,5 +1,6 @@
 //! The writer: lines, names of registers, operands, and registers for what PTX does not take as an immediate.
 
+use super::read::Read;
 use crate::ir::{Addr, Const, ConvertOp, Inst, Kernel, Op, Operand, ParamId, Regs, Space, Ty, ValueId, ValueOp};
 use core::fmt::Write as _;
 use std::collections::HashMap;
@@ -14,6 +15,8 @@ pub(super) struct Writer<'a> {
     params: HashMap<ValueId, ParamId>,
     /// What the bits of a value are a copy of.
     copies: HashMap<ValueId, Operand>,
+    /// The values that something reads.
+    read: Read,
 }
 
 /// Register classes: prefix and declared type.
@@ -78,7 +81,7 @@ impl<'a> Writer<'a> {
                 copies.insert(*d, *a);
             }
         });
-        Writer { kernel, body: String::new(), temps: [0; 4], params, copies }
+        Writer { kernel, body: String::new(), temps: [0; 4], params, copies, read: Read::of(kernel) }
     }
 
     /// The first value with these bits, of which the operand is a copy.
@@ -87,6 +90,11 @@ impl<'a> Writer<'a> {
             operand = before;
         }
         operand
+    }
+
+    /// Whether something reads one of these values.
+    pub fn is_read(&self, values: &[ValueId]) -> bool {
+        self.read.any(values)
     }
 
     /// Appends an instruction, without its semicolon.

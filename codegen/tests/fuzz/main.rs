@@ -8,6 +8,7 @@ use kit::flow::{drawn_rows, seed_of};
 use kit::matrix::{Case, Class, forms};
 use kit::shrink::{shrink, statements};
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use tilewright_codegen::assemble::Ptxas;
 use tilewright_codegen::ir::{Arch, rows};
 use tilewright_codegen::ptx;
@@ -131,10 +132,24 @@ fn a_program_shrinks_to_what_matters() {
     let program = batch(&drawn_rows(), &[Plan::Single(seed_of(4, 0), row)]);
     let before = statements(program.kernel.kernel()).len();
     let has = |batch: &Batch| ptx::emit(&batch.kernel).matches("popc.b64").count() > 0;
-    let small = shrink(program, &mut { has });
+    let small = shrink(program, &mut |smaller| ControlFlow::Continue(has(smaller)));
     let text = small.kernel.kernel().to_string();
     assert!(text.contains("popc.u64") && !text.contains("popc.u32"), "{text}");
     assert!(statements(small.kernel.kernel()).len() <= 12, "{before} statements became\n{text}");
+}
+
+/// Whoever asks has no more patience: what is smallest by then is given, and nothing further is tried.
+#[test]
+fn a_shrinker_stops_where_it_is_told_to() {
+    let program = batch(&drawn_rows(), &[Plan::Mixed(seed_of(4, 1))]);
+    let before = statements(program.kernel.kernel()).len();
+    let mut asked = 0;
+    let small = shrink(program, &mut |_| {
+        asked += 1;
+        if asked < 3 { ControlFlow::Continue(true) } else { ControlFlow::Break(()) }
+    });
+    assert_eq!(asked, 3);
+    assert!(statements(small.kernel.kernel()).len() < before);
 }
 
 #[test]

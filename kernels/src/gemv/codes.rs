@@ -13,7 +13,7 @@
 //!
 //! So one mask takes a pair of neighbours in k out of a word, an element for each half of a register.
 
-use tilewright_codegen::build::{Bf16x2, F16x2, Ptr, Shared, Val};
+use tilewright_codegen::build::{F16x2, Ptr, Shared, Val};
 use tilewright_layout::Layout;
 
 use super::packed::{leaf, modes};
@@ -122,10 +122,9 @@ impl Codes {
         modes(&[leaf(Unit::ROWS, 4 * 16 * 8 / self.code.bits() as u32), k])
     }
 
-    /// What is stored for a zero: the number that is added to what the conversion of a code gives ([`super::convert`]).
-    pub(super) fn addend(self, zero: i16) -> half::bf16 {
-        let addend = if self.code == Code::U4 { -(128 + zero) } else { self.code.middle() - zero };
-        half::bf16::from_f32(f32::from(addend))
+    /// What is stored for a zero: the code, as it is stored, that is worth nothing.
+    pub(super) fn stored_zero(self, zero: i16) -> half::bf16 {
+        half::bf16::from_f32(f32::from(zero))
     }
 }
 
@@ -143,40 +142,107 @@ pub(super) const fn common_divisor(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { common_divisor(b, a % b) }
 }
 
+/// Which operand of the MMA weights are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The m16 operand: rows 0 to 7 are a step of the unit's rows, rows 8 to 15 the next step of the same. Lane l has sums of
+    /// feature l / 4, whose activations are the columns 0 to 3 of the first step, and 4 to 7 of the second.
+    A,
+    /// The n8 operand, activations are the other. Lane l has sums of the features 2·(l mod 4) and the next.
+    B,
+}
+
+impl Side {
+    /// Steps that an instruction takes together.
+    pub fn steps(self) -> u32 {
+        match self {
+            Side::A => 2,
+            Side::B => 1,
+        }
+    }
+}
+
 /// The factors of consecutive steps of a tile.
 #[derive(Clone, Copy)]
 pub struct Factors<'k> {
-    /// The scales of the two features whose sums this lane has.
-    scales: Scales<'k>,
-    /// What is added to the codes of the row whose weights this lane has, in both halves.
-    pub(super) addend: Option<Val<'k, u32>>,
+    /// The scales of the features whose sums this lane has.
+    scales: Numbers<'k>,
+    /// The zeros of the same.
+    zeros: Option<Numbers<'k>>,
 }
 
-/// Two scales: of 16 bits as they are, until they are used.
+/// Numbers of the one or two features that a lane has sums of: of 16 bits as they are, until they are used.
 #[derive(Clone, Copy)]
-enum Scales<'k> {
-    Pair([Val<'k, f32>; 2]),
-    Word(Float, Val<'k, u32>),
+enum Numbers<'k> {
+    /// As they are.
+    Wide([Val<'k, f32>; 2]),
+    /// Two in a word.
+    Two(Float, Val<'k, u32>),
+    /// One in the lower half of a word.
+    One(Float, Val<'k, u32>),
 }
 
-impl<'k> Factors<'k> {
-    /// Factors of words that were loaded before: two scales of 16 bits, and two neighbouring rows' zeros.
-    pub(super) fn of_words(codes: Codes, scales: Val<'k, u32>, zeros: Option<Val<'k, u32>>) -> Factors<'k> {
-        let addend = zeros.map(|zeros| zeros.prmt(zeros, scales.builder().lane() / 4 % 2 * 0x2222u32 + 0x1010u32));
-        Factors { scales: Scales::Word(codes.scale, scales), addend }
+impl<'k> Numbers<'k> {
+    /// Loads those of eight neighbouring numbers that a lane has features of.
+    #[track_caller]
+    fn load(float: Float, at: Ptr<'k, Shared, u8>, side: Side) -> Numbers<'k> {
+        let lane = Index::lane(at.builder());
+        let at = match side {
+            Side::A => at.at((lane / 4 * float.bytes()).get(at.builder())),
+            Side::B => at.at((lane % 4 * (2 * float.bytes())).get(at.builder())),
+        };
+        match (float, side) {
+            (Float::F32, Side::A) => Numbers::Wide([at.cast::<f32>().load(); 2]),
+            (Float::F32, Side::B) => Numbers::Wide(at.cast::<f32>().load_vec()),
+            (_, Side::A) => Numbers::One(float, at.cast::<u16>().load().cast()),
+            (_, Side::B) => Numbers::Two(float, at.cast::<u32>().load()),
+        }
     }
 
-    /// The scales.
+    /// Those that a lane has features of, where lane l was given those of the rows 2·(l / 8) and the next.
     #[track_caller]
-    pub(super) fn scales(self) -> [Val<'k, f32>; 2] {
-        match self.scales {
-            Scales::Pair(both) => both,
-            Scales::Word(Float::F16, both) => {
+    fn of_word(float: Float, word: Val<'k, u32>, side: Side) -> Numbers<'k> {
+        let lane = word.builder().lane();
+        match side {
+            Side::A => Numbers::One(float, word >> (lane / 4 % 2 * 16u32)),
+            Side::B => Numbers::Two(float, word.shfl_idx(lane % 4 * 8u32)),
+        }
+    }
+
+    /// The numbers, twice where it is one.
+    #[track_caller]
+    fn get(self) -> [Val<'k, f32>; 2] {
+        match self {
+            Numbers::Wide(both) => both,
+            Numbers::Two(Float::F16, both) => {
                 let (a, b) = both.bits::<F16x2>().split();
                 [a.cast(), b.cast()]
             }
-            Scales::Word(_, both) => [(both << 16u32).bits(), (both & 0xffff_0000u32).bits()],
+            Numbers::Two(_, both) => [(both << 16u32).bits(), (both & 0xffff_0000u32).bits()],
+            Numbers::One(Float::F16, one) => [one.bits::<F16x2>().split().0.cast(); 2],
+            Numbers::One(_, one) => [(one << 16u32).bits(); 2],
         }
+    }
+}
+
+impl<'k> Factors<'k> {
+    /// Factors of words that were loaded before: of 16 bits, of the rows 2·(l / 8) and the next in lane l.
+    #[track_caller]
+    pub(super) fn of_words(codes: Codes, side: Side, scales: Val<'k, u32>, zeros: Option<Val<'k, u32>>) -> Factors<'k> {
+        let of = |float| move |word| Numbers::of_word(float, word, side);
+        Factors { scales: of(codes.scale)(scales), zeros: zeros.map(of(Float::Bf16)) }
+    }
+
+    /// The scales of the features of the even and of the odd sums.
+    #[track_caller]
+    pub(super) fn scales(self) -> [Val<'k, f32>; 2] {
+        self.scales.get()
+    }
+
+    /// Their zeros, where groups have their own.
+    #[track_caller]
+    pub(super) fn zeros(self) -> Option<[Val<'k, f32>; 2]> {
+        self.zeros.map(Numbers::get)
     }
 }
 
@@ -186,39 +252,34 @@ impl Unit {
         self.steps().min(self.span() / DEPTH)
     }
 
+    /// Runs of steps of a tile whose products are summed by themselves: steps that share factors and, where weights are the A
+    /// operand, at least two.
+    pub(super) fn parts(self, side: Side) -> u32 {
+        self.steps() / self.run().max(side.steps())
+    }
+
     /// Loads this lane's factors of a tile of a stage, whose factors begin at `at`: of each run of steps.
     #[track_caller]
-    pub(super) fn factors<'k>(self, codes: Codes, at: Ptr<'k, Shared, u8>, tile: Index<'k>) -> Vec<Factors<'k>> {
+    pub(super) fn factors<'k>(
+        self,
+        codes: Codes,
+        side: Side,
+        at: Ptr<'k, Shared, u8>,
+        tile: Index<'k>,
+    ) -> Vec<Factors<'k>> {
         let (k, span, depth) = (at.builder(), self.span(), self.depth());
         let (runs, bytes) = (self.steps() / self.run(), Unit::ROWS * codes.scale.bytes());
         let first = if span >= depth { tile / (span / depth) } else { tile * runs };
         let zeros = self.zeros_at() - self.scales_at();
         let factors = |run: u32| {
             let group = first + run;
-            let mine = (Index::lane(k) % 4 * (2 * codes.scale.bytes())).get(k);
-            let pair = at.at(mine).at((group * bytes).get(k));
-            let addend = codes.zeros.then(|| {
-                let mine = (Index::lane(k) / 4 * 2).get(k);
-                let one = at.at(mine).at((group * (2 * Unit::ROWS) + zeros).get(k)).cast::<u16>().load();
-                let one = one.cast::<u32>();
-                one.prmt(one, 0x1010u32)
+            let scales = Numbers::load(codes.scale, at.at((group * bytes).get(k)), side);
+            let zeros = codes.zeros.then(|| {
+                let at = at.at((group * (2 * Unit::ROWS) + zeros).get(k));
+                Numbers::load(Float::Bf16, at, side)
             });
-            Factors { scales: scale_pair(codes.scale, pair), addend }
+            Factors { scales, zeros }
         };
         (0..runs).map(factors).collect()
     }
-}
-
-/// Two neighbouring scales.
-#[track_caller]
-fn scale_pair<'k>(float: Float, at: Ptr<'k, Shared, u8>) -> Scales<'k> {
-    match float {
-        Float::F32 => Scales::Pair(at.cast::<f32>().load_vec()),
-        Float::Bf16 | Float::F16 => Scales::Word(float, at.cast::<u32>().load()),
-    }
-}
-
-/// A register of two bf16.
-pub(super) fn pair<'k>(word: Val<'k, u32>) -> Val<'k, Bf16x2> {
-    word.bits()
 }

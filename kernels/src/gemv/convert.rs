@@ -1,76 +1,104 @@
-//! Codes to bf16 in registers: exact, by masks and at most two additions or multiplications for a pair.
+//! Codes as numbers that tensor cores take: by masks alone, nothing is added or multiplied.
 //!
-//! | code | how |
-//! |---|---|
-//! | `u4` | `0x4300 ∣ c` is 128 + c; −136 makes it c − 8 |
-//! | `u8` | 128 + the low seven bits, as before; the high bit chooses −128 or −256, written as a bf16: c − 128 |
-//! | `e4m3` | the sign to bit 15, the other seven bits to bits 4 to 10: the value times 2⁻¹²⁰, subnormals included; times 2¹²⁰ |
+//! The bits of an integer below 256, read as a bf16, are that integer times 2⁻¹³³: below 128 the number is subnormal, from
+//! there on the exponent's lowest bit counts 128. Tensor cores take subnormal operands as they are. So activations are
+//! multiplied by a power of two before ([`lift`]), and sums by one behind ([`lower`]); both are exact.
 //!
-//! bf16 holds every integer up to 256 in magnitude, so differences of a code and its zero are exact too. With zeros of their
-//! own, groups of `u4` add −(128 + zero) in place of −136, and those of `u8` add 128 − zero behind.
+//! | code | how | what it is worth |
+//! |---|---|---|
+//! | `u4` | `w & 0x000f`, `w & 0x00f0`, the same of `w >> 8` | c · 2⁻¹³³, and 16·c · 2⁻¹³³ in the odd registers |
+//! | `u8` | the low bytes, the high bytes | c · 2⁻¹³³ |
+//! | `e4m3` | the sign to bit 15, the other seven bits to bits 4 to 10 (7 to 13 of f16) | the value times 2⁻¹²⁰ (2⁻⁸), subnormals included |
+//!
+//! What a zero takes away is the product of the activations with a constant, where a group's sum begins ([`zero`]).
 
-use tilewright_codegen::build::{Builder, Val};
+use tilewright_codegen::build::Val;
 
-use super::codes::pair;
 use crate::quant::Code;
+
+/// The type in which codes meet activations. Bits of integers below 1024 are as f16 that integer times 2⁻²⁴; what is said of bf16
+/// holds of it with other powers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Terms {
+    /// Of any activations below 2⁴⁸.
+    Bf16,
+    /// Of activations below 65504 that have one part of 11 bits.
+    F16,
+}
 
 /// `(a & b) | c`.
 const AND_OR: u8 = (0xf0 & 0xcc) | 0xaa;
-/// `(!a & b) | c`.
-const NOT_AND_OR: u8 = (!0xf0 & 0xcc) | 0xaa;
-/// 1, in both halves.
-const ONE: u32 = 0x3f80_3f80;
-/// −136, in both halves.
-const MINUS_136: u32 = 0xc308_c308;
-/// 2¹²⁰, in both halves.
-const TWO_TO_120: u32 = 0x7b80_7b80;
-/// −0, in both halves.
-const MINUS_ZERO: u32 = 0x8000_8000;
+/// Of two registers of a step, which meet the k of one instruction, what activations are multiplied with for the first.
+const LIFT: f32 = pow2(80);
 
 /// Words of a step: eight codes of a lane.
 pub(super) const fn words(code: Code) -> usize {
     code.bits() / 4
 }
 
-/// A lane's eight weights of a step, two a register, in the order of k. `addend`: what the zeros of its row ask for.
+/// 2 to such a power, from 2⁻¹²⁶ to 2¹²⁷.
+const fn pow2(exponent: i32) -> f32 {
+    f32::from_bits(((127 + exponent) as u32) << 23)
+}
+
+/// What activations are multiplied with before they meet codes: those of the even registers of a lane's eight, and those of
+/// the odd ones.
+pub(super) const fn lift(code: Code, terms: Terms) -> [f32; 2] {
+    let lift = match terms {
+        Terms::Bf16 => LIFT,
+        Terms::F16 => 1.0,
+    };
+    match code {
+        Code::U4 | Code::I4 => [lift, lift / 16.0],
+        Code::U8 | Code::I8 | Code::E4m3 | Code::E2m1 => [lift; 2],
+    }
+}
+
+/// What sums of products are multiplied with.
+pub(super) const fn lower(code: Code, terms: Terms) -> f32 {
+    let [integer, float] = match terms {
+        Terms::Bf16 => [133 - 80, 120 - 80],
+        Terms::F16 => [24, 8],
+    };
+    match code {
+        Code::U4 | Code::I4 | Code::U8 | Code::I8 => pow2(integer),
+        Code::E4m3 | Code::E2m1 => pow2(float),
+    }
+}
+
+/// The bits of minus such an integer code, in both halves: of the even registers, and of the odd ones.
+pub(super) const fn minus(code: Code, number: u32) -> [u32; 2] {
+    let odd = match code {
+        Code::U4 | Code::I4 => 16 * number,
+        Code::U8 | Code::I8 | Code::E4m3 | Code::E2m1 => number,
+    };
+    [0x8000_8000 | number | number << 16, 0x8000_8000 | odd | odd << 16]
+}
+
+/// A lane's eight codes of a step, two a register, in the order of k.
 #[track_caller]
-pub(super) fn convert<'k>(
-    k: &'k Builder,
-    code: Code,
-    words: &[Val<'k, u32>],
-    addend: Option<Val<'k, u32>>,
-) -> [Val<'k, u32>; 4] {
+pub(super) fn numbers<'k>(code: Code, terms: Terms, words: &[Val<'k, u32>]) -> [Val<'k, u32>; 4] {
     match code {
         Code::U4 | Code::I4 => {
-            let shifted = |bits: u32| if bits == 0 { words[0] } else { words[0] >> bits };
-            let addend = addend.unwrap_or(k.lit(MINUS_136));
-            [0, 4, 8, 12].map(|bits| fma(k, shifted(bits).lop3(0x000f_000fu32, 0x4300_4300u32, AND_OR), ONE, addend))
+            let high = words[0] >> 8u32;
+            [words[0] & 0x000f_000fu32, words[0] & 0x00f0_00f0u32, high & 0x000f_000fu32, high & 0x00f0_00f0u32]
         }
-        Code::U8 | Code::I8 => pairs_of_bytes(words, |word| {
-            let low = word.lop3(0x007f_007fu32, 0x4300_4300u32, AND_OR);
-            let high = word.lop3(0x0080_0080u32, 0xc300_c300u32, NOT_AND_OR);
-            let value = fma(k, low, ONE, high);
-            addend.map_or(value, |addend| fma(k, value, ONE, addend))
-        }),
+        Code::U8 | Code::I8 => {
+            // Bytes 1 and 3, with zeros behind.
+            let high = |word: Val<'k, u32>| word.prmt(0u32, 0x4341u32);
+            let low = |word: Val<'k, u32>| word & 0x00ff_00ffu32;
+            [low(words[0]), high(words[0]), low(words[1]), high(words[1])]
+        }
         Code::E4m3 | Code::E2m1 => {
-            let value = |sign: Val<'k, u32>, rest: Val<'k, u32>| {
-                let bits = rest.lop3(0x07f0_07f0u32, sign & 0x8000_8000u32, AND_OR);
-                fma(k, bits, TWO_TO_120, k.lit(MINUS_ZERO))
+            // The exponent's lowest bit goes to bit 7 of a bf16, to bit 10 of an f16.
+            let (bits, [low, high]) = match terms {
+                Terms::Bf16 => (0x07f0_07f0u32, [4u32, 4]),
+                Terms::F16 => (0x3f80_3f80, [7, 1]),
             };
-            let of_word = |word: Val<'k, u32>| [value(word << 8u32, word << 4u32), value(word, word >> 4u32)];
+            let value = |sign: Val<'k, u32>, rest: Val<'k, u32>| rest.lop3(bits, sign & 0x8000_8000u32, AND_OR);
+            let of_word = |word: Val<'k, u32>| [value(word << 8u32, word << low), value(word, word >> high)];
             let [[a, b], [c, d]] = [of_word(words[0]), of_word(words[1])];
             [a, b, c, d]
         }
     }
-}
-
-/// The pairs at the low and at the high bytes of two words.
-fn pairs_of_bytes<'k>(words: &[Val<'k, u32>], of: impl Fn(Val<'k, u32>) -> Val<'k, u32>) -> [Val<'k, u32>; 4] {
-    [of(words[0]), of(words[0] >> 8u32), of(words[1]), of(words[1] >> 8u32)]
-}
-
-/// `a · b + c` of two bf16 each.
-#[track_caller]
-fn fma<'k>(k: &'k Builder, a: Val<'k, u32>, b: u32, c: Val<'k, u32>) -> Val<'k, u32> {
-    pair(a).fma(pair(k.lit(b)), pair(c)).bits()
 }

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `packed` | the order of packed weights, and the packer that walks it: [`Tile`], [`Unit`], [`Packer`] |
 //! | `codes` | quantised weights: how units, stages and factors of groups lie, [`Codes`] |
-//! | `convert` | codes to bf16 in registers |
+//! | `convert` | codes to numbers that tensor cores take, in registers |
 //! | `packer` | quantised matrices into stages and back: [`CodePacker`] |
 //! | `product` | tiles of a stage times activations, wherever these come from: [`product::multiply`] |
 //! | `tiles` | every size of the standalone kernel: [`Plan`] |
@@ -42,7 +42,8 @@ pub mod product;
 mod tiles;
 mod trial;
 
-pub use codes::{Codes, CodesError, Factors};
+pub use codes::{Codes, CodesError, Factors, Side};
+pub use convert::Terms;
 pub use deal::Deal;
 pub use device::{Inputs, Stage, Task, fetch_vectors, fetch_weights, multiply, room};
 pub use launch::{Epilogue, gemv};

@@ -93,7 +93,7 @@ impl CodePacker {
                 Float::Bf16 => to.copy_from_slice(&half::bf16::from_f32(scale).to_le_bytes()),
             }
             if self.codes.zeros {
-                let zero = self.codes.addend(matrix.zero(number, group) + offset(matrix.code()));
+                let zero = self.codes.stored_zero(matrix.zero(number, group) + offset(matrix.code()));
                 memory[self.unit.zeros_at() as usize + place * 2..][..2].copy_from_slice(&zero.to_le_bytes());
             }
         }

@@ -3,13 +3,13 @@
 //! A warp takes tiles of a stage in turn, a lane eight elements of each. What they meet is a [`Fragment`], wherever it comes
 //! from: shared memory or registers. Slots of the contraction hold the same k on both sides.
 
-use half::bf16;
+use half::{bf16, f16};
 use tilewright_codegen::build::{Builder, Ptr, Shared, Val};
 
-use super::codes::{Codes, Factors};
+use super::codes::{Codes, Factors, Side};
+use super::convert::Terms;
 use super::{Unit, convert};
 use crate::mma::Accumulator;
-use crate::quant::Code;
 use crate::tile::{Index, LayoutTensor};
 
 /// A lane's activations that meet a tile: eight of a vector of the first eight and, where there are any, eight of a vector of
@@ -51,8 +51,13 @@ impl<'k> WarpTile<'k> {
 
     /// Loads this lane's weights of the tile with their factors.
     #[track_caller]
-    pub fn load_codes(self, unit: Unit, codes: Codes, stage: Ptr<'k, Shared, u8>) -> (Packed<'k>, Vec<Factors<'k>>) {
-        (self.load(unit, stage.cast()), unit.factors(codes, stage.at(unit.scales_at()), self.tile))
+    pub fn load_codes(
+        self,
+        (unit, codes): (Unit, Codes),
+        side: Side,
+        stage: Ptr<'k, Shared, u8>,
+    ) -> (Packed<'k>, Vec<Factors<'k>>) {
+        (self.load(unit, stage.cast()), unit.factors(codes, side, stage.at(unit.scales_at()), self.tile))
     }
 
     /// Loads this lane's weights of the tile.
@@ -76,23 +81,6 @@ impl<'k> Packed<'k> {
     }
 }
 
-/// Packed weights of a step of a tile as the B operands of two instructions. Weights of bf16 are packed as they are, and a
-/// tile is a step.
-fn operands<'k>(
-    k: &'k Builder,
-    packed: Packed<'k>,
-    quantised: Option<(Code, Option<Val<'k, u32>>)>,
-    step: u32,
-) -> [Val<'k, u32>; 4] {
-    match quantised {
-        None => packed.codes,
-        Some((code, addend)) => {
-            let words = convert::words(code);
-            convert::convert(k, code, &packed.codes[step as usize * words..][..words], addend)
-        }
-    }
-}
-
 /// Multiplies tiles of bf16: tile number `round` of `tiles` with `fragments(round)`. Where the tiles are loaded before, they are in
 /// flight together. A tile that does not exist adds nothing.
 pub fn multiply<'k>(
@@ -102,7 +90,7 @@ pub fn multiply<'k>(
     sums: Chains<'k>,
 ) {
     for (round, tile) in (0..).zip(tiles) {
-        let products = || instructions(k, operands(k, tile, None, 0), &fragments(round), 2 * round, sums);
+        let products = || instructions(k, Terms::Bf16, tile.codes, &fragments(round), 2 * round, sums);
         match tile.exists {
             Some(exists) => k.when(exists, products),
             None => products(),
@@ -111,39 +99,124 @@ pub fn multiply<'k>(
 }
 
 /// The instructions of a step, whose number in turn is `first`.
-fn instructions<'k>(k: &'k Builder, w: [Val<'k, u32>; 4], fragments: &[Fragment<'k>], first: u32, sums: Chains<'k>) {
+fn instructions<'k>(
+    k: &'k Builder,
+    terms: Terms,
+    w: [Val<'k, u32>; 4],
+    fragments: &[Fragment<'k>],
+    first: u32,
+    sums: Chains<'k>,
+) {
     for (number, x) in (0..).zip(fragments) {
         let high = x.high.unwrap_or([k.lit(0u32); 4]);
         for step in 0..2 {
             let i = 2 * step as usize;
             let a = [x.low[i], high[i], x.low[i + 1], high[i + 1]];
-            sums.at(first + step, number).mma::<bf16>(&[a.into()], &[[w[i], w[i + 1]].into()]);
+            one(terms, a, [w[i], w[i + 1]], sums.at(first + step, number));
         }
     }
 }
 
-/// Sums of a group that take turns: a tile has four, and its warp three more tiles.
-const GROUP_CHAINS: u32 = 2;
+/// Tiles of codes whose sums are under way together: where weights are the A operand, and where they are the B operand, when
+/// activations may take most registers.
+const TOGETHER: [usize; 2] = [4, 2];
 
-/// Multiplies tiles of codes with their factors: step `number` of the warp's steps with `fragments(number)`. The products of a
-/// group, or of a tile where that is less, are summed by themselves, scaled, and added to `sums`, which is one chain.
+/// How codes meet activations.
+pub struct Meeting<'a, 'k> {
+    /// Which operand the weights are.
+    pub side: Side,
+    /// The type in which they meet activations.
+    pub terms: Terms,
+    /// The fragments of the steps that an instruction takes together, by their number among those of the warp.
+    pub fragments: &'a dyn Fn(u32) -> Vec<Fragment<'k>>,
+    /// What the sums of a part of a tile begin with, by the tile's number among those of the warp, and the part's: the product of
+    /// the zeros, or of ones where zeros are a group's own. `None`: nothing.
+    pub starts: &'a dyn Fn(u32, u32) -> Option<[Val<'k, f32>; 4]>,
+}
+
+/// Multiplies tiles of codes with their factors. The products of a group, or of a tile where that is less, are summed by
+/// themselves, scaled, and added to `sums`, which is one chain; these are the product divided by [`lowered`]'s factor.
 pub fn multiply_codes<'k>(
     k: &'k Builder,
     (unit, codes): (Unit, Codes),
     tiles: impl Iterator<Item = (Packed<'k>, Vec<Factors<'k>>)>,
-    fragments: impl Fn(u32) -> Vec<Fragment<'k>>,
+    meeting: &Meeting<'_, 'k>,
     sums: Chains<'k>,
 ) {
-    for (round, (tile, factors)) in (0..).zip(tiles) {
-        for (run, factors) in (0..).zip(factors) {
-            let group = Chains::new(k, sums.atoms, GROUP_CHAINS);
-            for step in run * unit.run()..(run + 1) * unit.run() {
-                let w = operands(k, tile, Some((codes.code, factors.addend)), step);
-                instructions(k, w, &fragments(round * unit.steps() + step), 2 * step, group);
+    let Meeting { side, terms, .. } = *meeting;
+    let (meets, parts) = (unit.steps() / side.steps(), unit.parts(side));
+    let tiles: Vec<_> = (0u32..).zip(tiles).collect();
+    for tiles in tiles.chunks(TOGETHER[usize::from(side == Side::B)]) {
+        let begin = |round: u32, part: u32, factors: &[Factors<'k>]| {
+            let sums = Chains::new(k, 1, 1);
+            if let Some(start) = (meeting.starts)(round, part) {
+                let zeros = Chains::halves(part, parts, factors).map(Factors::zeros);
+                for (register, start) in (0u32..).zip(start) {
+                    let zero = zeros[register as usize / 2].map(|zeros| zeros[register as usize % 2]);
+                    sums.all.registers().set(register, zero.map_or(start, |zero| start * zero));
+                }
             }
-            sums.add_scaled(group, factors.scales());
+            sums
+        };
+        let begin = |(round, (_, factors)): &(u32, (Packed<'k>, Vec<Factors<'k>>))| -> Vec<Chains<'k>> {
+            (0..parts).map(|part| begin(*round, part, factors)).collect()
+        };
+        let groups: Vec<Vec<Chains>> = tiles.iter().map(begin).collect();
+        for meet in 0..meets {
+            for ((round, (tile, _)), groups) in tiles.iter().zip(&groups) {
+                let step = |step: u32| {
+                    let words = convert::words(codes.code);
+                    convert::numbers(codes.code, terms, &tile.codes[step as usize * words..][..words])
+                };
+                let w: Vec<_> = (meet * side.steps()..(meet + 1) * side.steps()).map(step).collect();
+                let fragments = (meeting.fragments)(round * meets + meet);
+                code_instructions(k, terms, &w, &fragments, groups[(meet * parts / meets) as usize]);
+            }
+        }
+        for ((_, (_, factors)), groups) in tiles.iter().zip(&groups) {
+            for (part, &group) in (0u32..).zip(groups) {
+                sums.add_scaled(group, Chains::halves(part, parts, factors).map(Factors::scales));
+            }
         }
     }
+}
+
+/// The instructions of codes of one step with the fragments of it, or of two steps, where codes are the A operand.
+pub(super) fn code_instructions<'k>(
+    k: &'k Builder,
+    terms: Terms,
+    w: &[[Val<'k, u32>; 4]],
+    fragments: &[Fragment<'k>],
+    sums: Chains<'k>,
+) {
+    match w {
+        [first, second] => {
+            for x in fragments {
+                for i in [0, 2] {
+                    let a = [first[i], second[i], first[i + 1], second[i + 1]];
+                    one(terms, a, [x.low[i], x.low[i + 1]], sums.all);
+                }
+            }
+        }
+        _ => w.iter().for_each(|&w| instructions(k, terms, w, fragments, 0, sums)),
+    }
+}
+
+/// An instruction.
+fn one<'k>(terms: Terms, a: [Val<'k, u32>; 4], b: [Val<'k, u32>; 2], sums: Accumulator<'k, f32>) {
+    match terms {
+        Terms::Bf16 => sums.mma::<bf16>(&[a.into()], &[b.into()]),
+        Terms::F16 => sums.mma::<f16>(&[a.into()], &[b.into()]),
+    }
+}
+
+/// What `sums` are together, of codes times their power of two.
+pub fn lowered<'k>(unit: Unit, terms: Terms, sums: Chains<'k>) -> [Val<'k, f32>; 4] {
+    let lower = unit.codes().map(|codes| convert::lower(codes.code, terms));
+    std::array::from_fn(|register| {
+        let sum = sums.get(register as u32);
+        lower.map_or(sum, |lower| sum * lower)
+    })
 }
 
 /// The sums of a unit: an atom for each sixteen vectors, in `chains` that take turns, since an instruction on an accumulator
@@ -183,12 +256,20 @@ impl<'k> Chains<'k> {
         self.chain((self.first + step) % self.chains).rows_of_atoms(fragment % self.atoms, 1)
     }
 
-    /// Adds what others have together, times the scales of the two features of each pair of registers.
+    /// The factors of the registers 0 and 1, and of 2 and 3, of a part of a tile.
+    fn halves(part: u32, parts: u32, factors: &[Factors<'k>]) -> [Factors<'k>; 2] {
+        let each = factors.len() / parts as usize;
+        let first = part as usize * each;
+        [factors[first], factors[first + each - 1]]
+    }
+
+    /// Adds what others have together, times the scales of the registers 0 and 1, and of 2 and 3.
     #[track_caller]
-    fn add_scaled(self, group: Chains<'k>, scales: [Val<'k, f32>; 2]) {
+    fn add_scaled(self, group: Chains<'k>, scales: [[Val<'k, f32>; 2]; 2]) {
         let own = self.chain(0).registers();
         for register in 0..own.len() {
-            own.set(register, group.get(register).fma(scales[register as usize % 2], own.get(register)));
+            let scale = scales[register as usize / 2][register as usize % 2];
+            own.set(register, group.get(register).fma(scale, own.get(register)));
         }
     }
 

@@ -16,6 +16,8 @@
 //! | `shared` | the tile in shared memory: layout, addresses, `ldmatrix` |
 //! | `tiles` | what every buffer has: the register tile, the ends of a [`ring`](crate::ring) |
 //! | `pool` | pools of pages, and the cells of a step: [`PagedPool`] |
+//! | `element` | how a pool stores its numbers: [`PoolType`], [`PoolArray`] |
+//! | `widen` | pages of codes as pages of bf16, a kernel |
 //! | `token_row` | how a token's row lies in a pool |
 //! | `place` | where the rows of a sequence lie: strided, or in pages |
 //! | `staged`, `cp_async`, `tma` | the buffers |
@@ -34,6 +36,7 @@
 
 mod config;
 mod cp_async;
+mod element;
 mod place;
 mod pool;
 mod shared;
@@ -42,9 +45,11 @@ mod stream;
 mod tiles;
 mod tma;
 mod token_row;
+mod widen;
 
 pub use config::{KConfig, KvBufferConfig, VConfig};
 pub use cp_async::{CpAsync, CpAsyncBuffer};
+pub use element::{PoolArray, PoolType};
 pub use place::{Pages, Place};
 pub use pool::{Cells, PageTable, PagedPool};
 pub use shared::{Form, Fragments, MmaTile, Share, TileForm, VECTOR};
@@ -54,6 +59,7 @@ pub use tiles::Tiles;
 pub use tma::{Tma, TmaBuffer};
 pub(crate) use token_row::TokenRow;
 pub use token_row::{is_swizzled, swizzled};
+pub use widen::WidenPages;
 
 pub use crate::ring::Team as KvThreads;
 

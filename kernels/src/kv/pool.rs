@@ -3,15 +3,15 @@
 use tilewright_codegen::build::{Global, Ptr, Shared, Val};
 use tilewright_codegen::ir::attr::Scope;
 
+use super::element::PoolArray;
 use super::token_row::TokenRow;
-use crate::tile::Array;
 
 /// A pool of pages, `[heads, pages, page_tokens, dim]`, rows in the order of [`swizzled`](super::swizzled), and whose tokens they
 /// are.
 #[derive(Clone, Copy)]
 pub struct PagedPool<'k> {
     /// The pool.
-    pub pool: Array<'k>,
+    pub pool: PoolArray<'k>,
     /// Pages of the pool.
     pub pages: Val<'k, u32>,
     /// Tokens of a page.
@@ -75,7 +75,12 @@ impl<'k> PageTable<'k> {
 impl<'k> PagedPool<'k> {
     /// A token's row of a head.
     pub(crate) fn row_of(self, head: Val<'k, u32>, row: Val<'k, u32>, token: Val<'k, u32>) -> TokenRow<'k> {
-        TokenRow::new(self.token(head, row, token), self.dim, token % self.page_tokens)
+        TokenRow::new(self.token(head, row, token), [self.dim, self.run()], token % self.page_tokens)
+    }
+
+    /// Dimensions of a run of its rows.
+    pub(crate) fn run(self) -> u32 {
+        self.pool.pool_type().run(self.dim)
     }
 
     /// Where a token's row of a head begins in the pool, in elements.
@@ -84,7 +89,7 @@ impl<'k> PagedPool<'k> {
         ((head * self.pages + page) * self.page_tokens + token % self.page_tokens) * self.dim
     }
 
-    /// The pool's bytes from a place on, in elements of bf16.
+    /// The pool's bytes from a place on, in elements.
     pub fn bytes_from(self, element: Val<'k, u32>) -> Ptr<'k, Global, u8> {
         self.pool.words(element).cast()
     }

@@ -1,19 +1,25 @@
-//! The order of a token's row in a pool: runs of eight dimensions, swizzled by the token, so that no two of eight consecutive
+//! The order of a token's row in a pool: runs of dimensions, swizzled by the token, so that no two of eight consecutive
 //! tokens have the same run in the same banks of shared memory when pages are copied there as they are.
 //!
-//! Dimension d of the token at place t of its page lies at `d XOR 8·(t mod 8)`, where rows are whole lines of 64 dimensions:
-//! a swizzle of 16-byte runs within lines of 128 bytes, as TMA's. Shorter rows lie as they are.
+//! Dimension d of the token at place t of its page lies at `d XOR r·(t mod 8)`, where rows are whole lines of eight runs of r
+//! dimensions. A run has 8 dimensions: of bf16 that is a swizzle of 16-byte runs within lines of 128 bytes, as TMA's. Of 8-bit
+//! codes a run has 16 dimensions where rows are whole lines of such. Other rows lie as they are.
 
 use tilewright_codegen::build::Val;
 
-/// Dimensions of a line.
-const LINE: u32 = 64;
 /// Dimensions of a run.
 const RUN: u32 = 8;
+/// Runs of a line.
+const LINE: u32 = 8;
+
+/// Dimensions of a run of rows of `dim`, of elements of so many bytes.
+pub(super) fn run_of(bytes: u32, dim: u32) -> u32 {
+    if bytes == 1 && dim.is_multiple_of(2 * RUN * LINE) { 2 * RUN } else { RUN }
+}
 
 /// Whether a pool's rows of that many dimensions are swizzled.
 pub fn is_swizzled(dim: u32) -> bool {
-    dim.is_multiple_of(LINE)
+    dim.is_multiple_of(RUN * LINE)
 }
 
 /// A token's row in a pool.
@@ -26,13 +32,13 @@ pub(crate) struct TokenRow<'k> {
 }
 
 impl<'k> TokenRow<'k> {
-    /// The row that begins there, of `dim` dimensions; `token`: the token's place in its page, or one that is as many
-    /// tokens of a multiple of eight further.
-    pub fn new(first: Val<'k, u32>, dim: u32, token: Val<'k, u32>) -> TokenRow<'k> {
-        TokenRow { first, turn: is_swizzled(dim).then(|| (token % 8) * RUN) }
+    /// The row that begins there, of `dim` dimensions in such runs; `token`: the token's place in its page, or one that is as
+    /// many tokens of a multiple of eight further.
+    pub fn new(first: Val<'k, u32>, [dim, run]: [u32; 2], token: Val<'k, u32>) -> TokenRow<'k> {
+        TokenRow { first, turn: is_swizzled(dim).then(|| (token % 8) * run) }
     }
 
-    /// Where a dimension lies in its row, of rows that are swizzled; `token` as in [`TokenRow::new`].
+    /// Where a dimension lies in its row, of rows of bf16 that are swizzled; `token` as in [`TokenRow::new`].
     pub fn swizzled_at(token: Val<'k, u32>, d: Val<'k, u32>) -> Val<'k, u32> {
         d ^ ((token % 8) * RUN)
     }
@@ -43,7 +49,7 @@ impl<'k> TokenRow<'k> {
     }
 }
 
-/// A pool, `[.., page_tokens, dim]`, in the order of its rows.
+/// A pool, `[.., page_tokens, dim]`, in the order of its rows; elements of one byte are codes.
 ///
 /// ```
 /// use tilewright_kernels::kv::swizzled;
@@ -52,15 +58,19 @@ impl<'k> TokenRow<'k> {
 /// let pool = swizzled(&rows, 2, 64);
 /// assert_eq!(pool[..64], rows[..64]);
 /// assert_eq!(pool[64..72], rows[72..80]);
+/// // Codes of 128 dimensions have runs of 16.
+/// let codes: Vec<u8> = (0..=255).collect();
+/// assert_eq!(swizzled(&codes, 2, 128)[128..144], codes[144..160]);
 /// ```
 pub fn swizzled<T: Copy>(pool: &[T], page_tokens: usize, dim: usize) -> Vec<T> {
     let mut swizzled = pool.to_vec();
+    let run_length = run_of(size_of::<T>() as u32, dim as u32) as usize;
     if is_swizzled(dim as u32) {
         let rows = swizzled.chunks_exact_mut(dim).zip(pool.chunks_exact(dim));
         for (token, (to, from)) in rows.enumerate() {
             let turn = token % page_tokens % 8;
-            for (run, from) in from.chunks_exact(RUN as usize).enumerate() {
-                to[(run ^ turn) * RUN as usize..][..RUN as usize].copy_from_slice(from);
+            for (run, from) in from.chunks_exact(run_length).enumerate() {
+                to[(run ^ turn) * run_length..][..run_length].copy_from_slice(from);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Quantised matrices on the host: one canonical form for every scheme, and no knowledge of any file format.
+//! Quantised matrices: one canonical form for every scheme, and no knowledge of any file format.
 //!
 //! A [`QuantMatrix`] is `[n, k]`: packed [`Code`]s, a scale and a zero for each group of K, a permutation of K. Its exact
 //! meaning, for the code at place `p` of row `r` in group `g = p / group`:
@@ -16,12 +16,16 @@
 //!
 //! Codes stay packed: two of 4 bits a byte, the lower half first; every row begins at a byte. The permutation moves
 //! activations, never codes. [`nearest`] makes the form from numbers; `naive::dequantize` is its oracle,
-//! `host::linear_quantized` the product over packed codes.
+//! `host::linear_quantized` the product over packed codes, [`Widen`] the kernel that writes the numbers as bf16.
 
 mod code;
 mod matrix;
 mod nearest;
+mod trials;
+mod widen;
 
 pub use code::Code;
 pub use matrix::{QuantError, QuantMatrix, QuantParts, Zeros};
 pub use nearest::{Rounding, nearest};
+pub use trials::shipped;
+pub use widen::Widen;

@@ -42,7 +42,7 @@ pub fn rope_rows(arch: Arch, shape: RopeShape) -> Kernel {
         let out = Array::new(k.global::<u8>("out"), shape.out);
         let [pages, page_tokens, table_width] = shape.pages.unwrap_or([1; 3]);
         let pages = PagedPool {
-            pool: out,
+            pool: out.into(),
             pages: k.lit(pages),
             page_tokens,
             dim: shape.dim,

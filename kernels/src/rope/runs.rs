@@ -4,7 +4,7 @@ use tilewright_codegen::build::{Val, block, record};
 use tilewright_codegen::ir::{Arch, Kernel};
 
 use super::{HeadNorm, Rope, Rotation, rope};
-use crate::kv::{Cells, PageTable, PagedPool};
+use crate::kv::{Cells, PageTable, PagedPool, PoolArray, PoolType};
 use crate::tile::{Array, Float};
 use crate::warps::ConsumerWarps;
 
@@ -21,8 +21,8 @@ pub struct HeadRun {
     pub rotated: bool,
     /// Whether they are appended to the pages; else they are stored, `[rows, heads, dim]`.
     pub paged: bool,
-    /// Type of the result.
-    pub out: Float,
+    /// How the result is stored; codes in pages alone.
+    pub out: PoolType,
 }
 
 /// What the kernel is generated for.
@@ -47,12 +47,13 @@ pub struct HeadRuns {
 ///
 /// Parameters: `x`, `turns` (cosines and sines, f32 `[positions, dim / 2, 2]`), `position` (i32), `page_table` (i32
 /// `[rows, width]`), `table_width`, `pages` (of the pools); then for each run its `weight`, where it has a norm, and its `out`:
-/// rows, or a pool `[heads, pages, page_tokens, dim]` in the order of [`swizzled`](crate::kv::swizzled).
+/// rows, or a pool `[heads, pages, page_tokens, dim]` in the order of [`swizzled`](crate::kv::swizzled), of codes with their `scale` behind it.
 ///
 /// ```
 /// use tilewright_codegen::ir::Arch;
-/// use tilewright_kernels::{rope::{HeadRun, HeadRuns, rope_runs}, tile::Float};
-/// let query = HeadRun { first: 0, heads: 4, norm: None, rotated: true, paged: false, out: Float::Bf16 };
+/// use tilewright_kernels::{kv::PoolType, rope::{HeadRun, HeadRuns, rope_runs}, tile::Float};
+/// let out = PoolType::Float(Float::Bf16);
+/// let query = HeadRun { first: 0, heads: 4, norm: None, rotated: true, paged: false, out };
 /// let key = HeadRun { first: 4, heads: 1, paged: true, ..query };
 /// let value = HeadRun { first: 5, rotated: false, ..key };
 /// let runs = vec![query, key, value];
@@ -69,9 +70,13 @@ pub fn rope_runs(arch: Arch, shape: &HeadRuns) -> Kernel {
             let weight =
                 |(eps, float)| HeadNorm { weight: Array::new(k.global(&format!("weight{number}")), float), eps };
             let norm = run.norm.map(weight);
-            let out = Array::new(k.global::<u8>(&format!("out{number}")), run.out);
+            let out = k.global::<u8>(&format!("out{number}"));
+            let (rows, pool) = match run.out {
+                PoolType::Float(float) => (Some(Array::new(out, float)), Array::new(out, float).into()),
+                PoolType::E4m3 => (None, PoolArray::E4m3 { codes: out, scale: k.param(&format!("scale{number}")) }),
+            };
             let pages = PagedPool {
-                pool: out,
+                pool,
                 pages,
                 page_tokens: shape.page_tokens,
                 dim: shape.dim,
@@ -90,7 +95,7 @@ pub fn rope_runs(arch: Arch, shape: &HeadRuns) -> Kernel {
                 rows: 1,
                 first_row: k.block_id(),
                 pages,
-                out: (!run.paged).then_some(out),
+                out: rows.filter(|_| !run.paged),
             };
             rope(ConsumerWarps::new(k, shape.warps), heads);
         }

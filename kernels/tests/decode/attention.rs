@@ -5,12 +5,13 @@ use half::bf16;
 use tilewright_codegen::build::{Builder, Ptr, Shared, Val, Var, block, record};
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::sim::mutate::Equivalent;
-use tilewright_codegen::trial::{Bound, Draw, Expected, Trial};
+use tilewright_codegen::trial::{Bound, BufferId, Draw, Expected, Trial};
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::attention::split::{Attention, Heads, Merged, Shares, Streamed, TokenStage, attention};
 use tilewright_kernels::gemv::linear::Weights;
-use tilewright_kernels::kv::{Cells, PagedPool};
+use tilewright_kernels::kv::{Cells, PagedPool, PoolArray, PoolType};
 use tilewright_kernels::naive;
+use tilewright_kernels::quant::Code;
 use tilewright_kernels::tile::{Access, Array, Float};
 use tilewright_kernels::warps::ConsumerWarps;
 
@@ -25,6 +26,9 @@ struct Case {
     warps: u32,
     q: Float,
     out: Float,
+    pool: PoolType,
+    /// What codes of keys and of values are multiplied by.
+    scales: [f32; 2],
     /// Whether the result carries its arrival.
     tagged: bool,
     paged: Paged,
@@ -106,19 +110,24 @@ impl Case {
         let page_tokens = 16 * draw.between(1..=4);
         let paged = Paged::draw(draw, rows, most, [kv_heads, page_tokens, dim]);
         let bytes = [4096, 8192, 16384, 0][draw.between(0..=3) as usize];
-        let stage = TokenStage::new(dim, page_tokens, bytes).filter(|_| heads.is_one_pass());
+        let pool = [PoolType::Float(Float::Bf16), PoolType::E4m3][draw.between(0..=1) as usize];
+        let scales = [0, 1].map(|_| [1.0, 0.75, 0.3][draw.between(0..=2) as usize]);
+        let stage = TokenStage::new(pool, dim, page_tokens, bytes).filter(|_| heads.is_one_pass());
         let immutable_prefix = position.iter().map(|&p| draw.between(0..=p.max(0) as u32 / 16) as i32 * 16).collect();
         let (warps, q, tagged) = (draw.between(1..=5), stored::float(draw), draw.between(0..=1) == 0);
         let (out, least) = ([Float::F32, Float::Bf16][draw.between(0..=1) as usize], draw.between(1..=2));
-        Case { heads, warps, q, out, tagged, paged, least, position, stage, immutable_prefix }
+        Case { heads, warps, q, out, pool, scales, tagged, paged, least, position, stage, immutable_prefix }
     }
 
     fn record(&self, k: &Builder) {
         let (q, [keys, values]) = (k.global::<u8>("q"), ["keys", "values"].map(|name| k.global::<u8>(name)));
         let (position, table) = (k.global::<i32>("position"), k.global::<i32>("table"));
-        let pages = |pool| PagedPool {
-            split_pages: self.least,
-            ..self.paged.pages(k, Array::new(pool, Float::Bf16), position, table)
+        let pages = |pool, scale: f32| {
+            let pool = match self.pool {
+                PoolType::Float(float) => Array::new(pool, float).into(),
+                PoolType::E4m3 => PoolArray::E4m3 { codes: pool, scale: k.lit(scale) },
+            };
+            PagedPool { split_pages: self.least, ..self.paged.pages(k, pool, position, table) }
         };
         let (team, immutable_prefix) =
             (ConsumerWarps::new(k, self.warps), Cells::Global(k.global::<i32>("immutable_prefix")));
@@ -130,8 +139,8 @@ impl Case {
             split: k.block_id() % self.heads.splits,
             scale: self.scale(),
             q: Array::new(q, self.q),
-            keys: pages(keys),
-            values: pages(values),
+            keys: pages(keys, self.scales[0]),
+            values: pages(values, self.scales[1]),
             acc: k.global("acc"),
             stats: k.global("stats"),
             streamed: self.stage.map(|stage| Streamed { stage, immutable_prefix }),
@@ -151,15 +160,30 @@ impl Case {
         if self.tagged { out.accessed(Access::Packets(k.lit(TAG))) } else { out }
     }
 
+    /// The numbers of a pool, and how it is stored.
+    fn numbers(&self, trial: &mut Trial, name: &'static str, pool: &[bf16], scale: f32) -> (Vec<f64>, BufferId) {
+        match self.pool {
+            PoolType::Float(_) => {
+                (pool.iter().map(|x| x.to_f64()).collect(), trial.input(name, &self.paged.turned(pool)))
+            }
+            PoolType::E4m3 => {
+                let code = |x: &bf16| if x.is_nan() { 0x7f } else { Code::E4m3.nearest(x.to_f32()) };
+                let codes: Vec<u8> = pool.iter().map(code).collect();
+                let number = |&code: &u8| f64::from(Code::E4m3.value(code)) * f64::from(scale);
+                (codes.iter().map(number).collect(), trial.input(name, &self.paged.turned(&codes)))
+            }
+        }
+    }
+
     /// The attention of every row and head; idle rows have zeros.
-    fn oracle(&self, q: &[f64], keys: &[bf16], values: &[bf16]) -> Vec<f64> {
+    fn oracle(&self, q: &[f64], keys: &[f64], values: &[f64]) -> Vec<f64> {
         let Heads { heads, kv_heads, dim, .. } = self.heads;
         let of = |(at, q): (usize, &[f64])| {
             let (row, head) = (at / heads as usize, at % heads as usize);
             let (kv_head, table) = (head / (heads / kv_heads) as usize, self.paged.row(row));
-            let gather = |pool: &[bf16]| -> Vec<f64> {
+            let gather = |pool: &[f64]| -> Vec<f64> {
                 let token = |t| &pool[self.paged.shape.offset(kv_head, &table, t)..][..dim as usize];
-                (0..(self.position[row] + 1).max(0) as usize).flat_map(token).map(|v| v.to_f64()).collect()
+                (0..(self.position[row] + 1).max(0) as usize).flat_map(token).copied().collect()
             };
             let all = naive::attention(q, &gather(keys), &gather(values), f64::from(self.scale()));
             naive::combine(&[all], dim as usize)
@@ -202,22 +226,25 @@ impl Case {
     fn trial(&self, draw: &mut Draw) -> Trial {
         let Heads { heads, kv_heads, dim, splits } = self.heads;
         let rows = self.position.len();
-        let q = stored::numbers(draw, self.q, rows as u32 * heads * dim, 2.0);
-        let [keys, values] = [0, 1].map(|_| self.paged.fill(draw, &self.position));
-        let result = self.oracle(&q, &keys, &values);
-        // A score: queries in two parts of bf16, products in f32. A weight: twice the score's error (the maximum has
-        // it too), the exponential, and the two parts that multiply values. The result divides by their sum.
+        let numbers = stored::numbers(draw, self.q, rows as u32 * heads * dim, 2.0);
+        let pools = [0, 1].map(|_| self.paged.fill(draw, &self.position));
+        // A score: queries in two parts of bf16 or f16, products in f32. A weight: twice the score's error (the maximum has
+        // it too), the exponential, and the two parts that multiply values, or the one of f16 that multiplies codes. The result
+        // divides by their sum.
         let tokens = f64::from(self.position.iter().max().map_or(0, |p| p + 1));
         let score = 2.0 * f64::from(dim).sqrt() * (2f64.powi(-16) + f64::from(dim) * UNIT);
-        let weight = 2.0 * score + 2f64.powi(-16) + (tokens + 40.0) * UNIT;
+        let part = if self.pool == PoolType::E4m3 { 2f64.powi(-11) } else { 2f64.powi(-16) };
+        let weight = 2.0 * score + part + (tokens + 40.0) * UNIT;
         let bound = Bound { absolute: 2.0 * weight, relative: 0.0 };
 
-        let kernel = record("attention", Arch::Sm80, block(self.warps * 32), |k| self.record(k));
+        let arch = if self.pool == PoolType::E4m3 { Arch::Sm89 } else { Arch::Sm80 };
+        let kernel = record("attention", arch, block(self.warps * 32), |k| self.record(k));
         let kernel = verify(kernel).unwrap_or_else(|errors| panic!("{errors}"));
         let mut trial = Trial::new(kernel, kv_heads * splits).note(format!("{self:?}"));
-        let q = stored::input(&mut trial, "q", self.q, &q);
-        let (keys, values) =
-            (trial.input("keys", &self.paged.turned(&keys)), trial.input("values", &self.paged.turned(&values)));
+        let q = stored::input(&mut trial, "q", self.q, &numbers);
+        let (key_numbers, keys) = self.numbers(&mut trial, "keys", &pools[0], self.scales[0]);
+        let (value_numbers, values) = self.numbers(&mut trial, "values", &pools[1], self.scales[1]);
+        let result = self.oracle(&numbers, &key_numbers, &value_numbers);
         let position = trial.input("position", &self.position);
         let (table, immutable_prefix) =
             (trial.input("table", &self.paged.table), trial.input("immutable_prefix", &self.immutable_prefix));
@@ -254,7 +281,7 @@ fn mutants_are_found_out() {
     let several = |case: &Case| {
         let merges = (0..case.position.len()).filter(|&row| case.active(row) > 1).count();
         let long = case.position.iter().filter(|&&p| p > 64).count();
-        case.stage.is_none() && case.warps > 1 && !case.tagged && long > 1 && merges > 1
+        case.stage.is_none() && case.pool != PoolType::E4m3 && case.warps > 1 && !case.tagged && long > 1 && merges > 1
     };
     let seed = (0..1000).find(|&seed| several(&Case::draw(&mut Draw::new(seed)))).expect("a case");
     let mut draw = Draw::new(seed);

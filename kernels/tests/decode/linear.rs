@@ -93,7 +93,9 @@ impl Case {
         let zeros = code.is_integer() && draw.between(0..=1) == 0;
         let scale = [Float::F32, Float::F16, Float::Bf16][draw.between(0..=2) as usize];
         let codes = Codes { code, group, zeros, scale };
-        let case = Case { k: 4 * draw.between(1..=150), codes: Some(codes), ..case };
+        // Of few rows codes are the other operand.
+        let rows = if draw.between(0..=1) == 0 { draw.between(1..=4) } else { case.rows };
+        let case = Case { k: 4 * draw.between(1..=150), codes: Some(codes), rows, ..case };
         Case { a_operand: a_operand(draw, case.unit(), case.packing()), ..case }
     }
 
@@ -168,8 +170,9 @@ impl Case {
 
     /// The relative error of activations, as they are multiplied, and of a sum of so many products.
     fn accuracy(self) -> f64 {
-        // In two parts, or bf16 as it is.
-        let operand = 2f64.powi(-16);
+        // In two parts, bf16 as it is, or one f16.
+        let parts = self.packing().meeting(self.unit()) == self.packing();
+        let operand = if parts { 2f64.powi(-16) } else { 2f64.powi(-11) };
         let products = f64::from(self.k.div_ceil(16) * 4 + self.warps + 8) * UNIT;
         let made = if self.from == From::Plain { 0.0 } else { f64::from(self.k / 32 + 60) * UNIT };
         operand + products + made
@@ -288,9 +291,20 @@ fn random_layers_of_codes() {
     }
 }
 
-/// Rows of one-hot activations bring weights out as they are: every code at every place of a lane's word, bit for bit.
+/// Rows of one-hot activations bring weights out as they are: every code at every place of a lane's word, bit for bit; by codes
+/// as either operand of the instruction.
 #[test]
 fn every_code_is_exact() {
+    for (rows, a_operand, x) in [
+        (16, AOperand::Registers, Float::Bf16),
+        (16, AOperand::Registers, Float::F32),
+        (4, AOperand::Shared, Float::Bf16),
+    ] {
+        every_code_comes_out(rows, a_operand, x);
+    }
+}
+
+fn every_code_comes_out(rows: usize, a_operand: AOperand, float: Float) {
     for (code, zeros) in [
         (Code::U4, false),
         (Code::U4, true),
@@ -307,28 +321,28 @@ fn every_code_is_exact() {
         let case = Case {
             from: From::Plain,
             to: To::Store,
-            rows: 16,
+            rows: rows as u32,
             k: k as u32,
             n: n as u32,
             tile: (n / 8) as u32,
             bias: false,
-            x: Float::Bf16,
+            x: float,
             out: Float::F32,
             warps: 1,
             stage_bytes: 512,
             group: 4,
-            a_operand: AOperand::Registers,
+            a_operand,
             codes: Some(codes),
         };
         let order: Vec<_> = (0..n / 8).map(|unit| std::array::from_fn(|i| Some(unit * 8 + i))).collect();
-        for first in (0..k).step_by(16) {
+        for first in (0..k).step_by(rows) {
             let kernel = record("linear", Arch::Sm80, block(32), |b| case.record(b));
             let mut trial = Trial::new(verify(kernel).unwrap_or_else(|e| panic!("{e}")), 1).note(format!("{case:?}"));
             let one_hot = |at: usize| f64::from(u8::from(at % k == first + at / k));
-            let x: Vec<f64> = (0..16 * k).map(one_hot).collect();
-            let y: Vec<f64> = (0..16 * n).map(|at| expected[at % n * k + first + at / n]).collect();
+            let x: Vec<f64> = (0..rows * k).map(one_hot).collect();
+            let y: Vec<f64> = (0..rows * n).map(|at| expected[at % n * k + first + at / n]).collect();
             let weights = trial.input("weights", &pack_codes(case.unit(), &matrix, &order));
-            let x = stored::input(&mut trial, "x", Float::Bf16, &x);
+            let x = stored::input(&mut trial, "x", float, &x);
             let [weight, bias, up_bias, residual] =
                 ["weight", "bias", "up_bias", "residual"].map(|name| trial.scratch::<f32>(name, 1));
             let none = Bound { absolute: 0.0, relative: 0.0 };

@@ -3,9 +3,8 @@
 use half::bf16;
 use tilewright_codegen::build::{Builder, Global, Ptr};
 use tilewright_codegen::trial::Draw;
-use tilewright_kernels::kv::{Cells, PageTable, PagedPool, swizzled};
+use tilewright_kernels::kv::{Cells, PageTable, PagedPool, PoolArray, swizzled};
 use tilewright_kernels::naive::{self, PoolShape};
-use tilewright_kernels::tile::Array;
 
 /// A pool and the page table of every row.
 #[derive(Clone, Debug)]
@@ -34,12 +33,12 @@ impl Paged {
     pub fn pages<'k>(
         &self,
         k: &'k Builder,
-        pool: Array<'k>,
+        pool: impl Into<PoolArray<'k>>,
         position: Ptr<'k, Global, i32>,
         table: Ptr<'k, Global, i32>,
     ) -> PagedPool<'k> {
         PagedPool {
-            pool,
+            pool: pool.into(),
             pages: k.lit(self.shape.pages as u32),
             page_tokens: self.shape.page_tokens as u32,
             dim: self.shape.head_dim as u32,

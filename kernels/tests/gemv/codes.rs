@@ -51,10 +51,11 @@ fn decoded(unit: Unit, codes: Codes, memory: &[u8], row: usize, k: usize) -> f64
         Float::Bf16 => bf16::from_le_bytes(at(all, 2).try_into().expect("2 bytes")).to_f32(),
     };
     let zeros = all + unit.stage_k() as usize / unit.span() as usize * 8 * wide;
-    let added = || bf16::from_le_bytes(at(zeros, 2).try_into().expect("2 bytes")).to_f64();
+    let zero = || bf16::from_le_bytes(at(zeros, 2).try_into().expect("2 bytes")).to_f64();
     let value = match codes.code {
-        Code::U4 => f64::from(code) + 128.0 + if codes.zeros { added() } else { -136.0 },
-        Code::U8 => f64::from(code) - 128.0 + if codes.zeros { added() } else { 0.0 },
+        Code::U4 | Code::U8 if codes.zeros => f64::from(code) - zero(),
+        Code::U4 => f64::from(code) - 8.0,
+        Code::U8 => f64::from(code) - 128.0,
         code_of => f64::from(code_of.value(code)),
     };
     value * f64::from(scale)

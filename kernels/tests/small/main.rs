@@ -26,7 +26,7 @@ macro_rules! kernels {
     )+};
 }
 
-kernels!(rms_norm rope silu_mul add embed argmax sample);
+kernels!(rms_norm rope silu_mul add embed argmax sample feed widen);
 kernels!(transpose_edged column_sums residual_norm unit_rows gemm_tf32 two_products channels_first split_sums batch_sums);
 
 /// Layouts, cuts and copies of a seed each.

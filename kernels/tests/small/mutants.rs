@@ -50,6 +50,12 @@ fn sample() {
     surveyed(&trials, 1);
 }
 
+/// Of several warps: one of them writes what all have read.
+#[test]
+fn feed() {
+    surveyed(&alike("feed", |trial| threads(trial) > 32, 1), 10);
+}
+
 #[test]
 fn gallery() {
     surveyed(&alike("transpose_edged", |trial| trial.grid()[0] > 2, 2), 10);
@@ -91,7 +97,7 @@ fn gallery_copies() {
 ///
 /// `gemm_fp8`'s survey is that of promoted sums; those of s8 and the other kernels of 8 bits synchronise as the kernels of 16
 /// bits do, line for line.
-const SURVEYED: [&str; 25] = [
+const SURVEYED: [&str; 26] = [
     "transpose_edged",
     "column_sums",
     "residual_norm",
@@ -104,6 +110,7 @@ const SURVEYED: [&str; 25] = [
     "rms_norm",
     "argmax",
     "sample",
+    "feed",
     "gemm",
     "gemm_fp8",
     "gemm_s8",

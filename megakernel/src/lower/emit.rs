@@ -1,10 +1,10 @@
-//! The emitter: adds levels of tasks, each level behind one counter.
+//! The emitter: adds levels of tasks on one device after the other, each level behind one counter.
 
 use super::options::{LowerError, LowerOptions, MAX_TASKS};
-use super::state::StateBuffers;
+use super::state::{HostBuffers, Parts, StateBuffers};
 use super::weights::WeightBuffers;
 use crate::model::ModelSpec;
-use crate::program::{BufferId, CounterId, LinearInput, Op, Program, Span, Wait};
+use crate::program::{BufferId, CounterId, DeviceId, LinearInput, Op, Program, Span, Wait};
 
 /// When a level is complete: all of its tasks have signalled the counter.
 #[derive(Clone, Copy)]
@@ -22,10 +22,14 @@ impl Done {
 /// A program under construction.
 pub(super) struct Emitter<'a> {
     pub program: Program,
+    /// The model as each device sees it.
     pub spec: &'a ModelSpec,
     pub options: &'a LowerOptions,
-    pub weights: WeightBuffers,
-    pub state: StateBuffers,
+    pub host: HostBuffers,
+    /// Weights and state of every device.
+    pub shards: Vec<(WeightBuffers, StateBuffers)>,
+    /// The device whose tasks are added.
+    pub device: usize,
     /// Splits of the tokens in attention.
     pub splits: usize,
 }
@@ -35,6 +39,39 @@ impl Emitter<'_> {
         self.program.target.sms
     }
 
+    pub fn devices(&self) -> usize {
+        self.shards.len()
+    }
+
+    /// The device's weights.
+    pub fn weights(&self) -> &WeightBuffers {
+        &self.shards[self.device].0
+    }
+
+    /// The device's state.
+    pub fn state(&self) -> &StateBuffers {
+        &self.shards[self.device].1
+    }
+
+    /// Where a part of a sum goes that this device computes: to its own memory, and to the others'.
+    pub fn destinations(&self, parts: impl Fn(&Parts) -> &Vec<BufferId>) -> Option<(BufferId, Vec<BufferId>)> {
+        let slots = |device: usize| Some(parts(self.shards[device].1.parts.as_ref()?)[self.device]);
+        let others = (0..self.devices()).filter(|&device| device != self.device);
+        Some((slots(self.device)?, others.map(slots).collect::<Option<_>>()?))
+    }
+
+    /// Adds the tasks of every device; `add` is called with the device's number.
+    pub fn each_device<T>(
+        &mut self,
+        mut add: impl FnMut(&mut Self, usize) -> Result<T, LowerError>,
+    ) -> Result<Vec<T>, LowerError> {
+        let each = (0..self.devices()).map(|device| {
+            self.device = device;
+            add(self, device)
+        });
+        each.collect()
+    }
+
     /// All rows of the batch.
     pub fn rows(&self) -> Span {
         Span::all(self.options.rows)
@@ -42,7 +79,7 @@ impl Emitter<'_> {
 
     /// The RMS norm of `x` as the input of a linear layer.
     pub fn norm_input(&self, x: BufferId, weight: &str) -> LinearInput {
-        LinearInput::RmsNorm { x, weight: self.weights.get(weight), eps: self.spec.norm_eps }
+        LinearInput::RmsNorm { x, weight: self.weights().get(weight), eps: self.spec.norm_eps }
     }
 
     /// Adds one task per op; all wait for `ready` and signal one new counter.
@@ -57,14 +94,15 @@ impl Emitter<'_> {
     }
 
     /// Adds the last task of the step: nothing waits for it, so it signals nothing.
-    pub fn last(&mut self, name: &str, op: Op, ready: Done) -> Result<(), LowerError> {
-        self.task(name.to_owned(), op, vec![ready.wait()], vec![])
+    pub fn last(&mut self, name: &str, op: Op, ready: &[Done]) -> Result<(), LowerError> {
+        self.task(name.to_owned(), op, ready.iter().map(|done| done.wait()).collect(), vec![])
     }
 
     fn add(&mut self, name: &str, parts: Vec<(Op, Vec<Wait>)>) -> Result<Done, LowerError> {
         if self.program.tasks.len() + parts.len() > MAX_TASKS {
             return Err(LowerError::Tasks { level: name.to_owned(), most: MAX_TASKS });
         }
+        let name = &if self.devices() > 1 { format!("{name}.dev{}", self.device) } else { name.to_owned() };
         let counter = self.program.add_counter(name);
         let tasks = parts.len() as u32;
         for (at, (op, waits)) in parts.into_iter().enumerate() {
@@ -75,6 +113,8 @@ impl Emitter<'_> {
 
     fn task(&mut self, label: String, op: Op, waits: Vec<Wait>, signals: Vec<CounterId>) -> Result<(), LowerError> {
         let added = self.program.add_task(&label, op, waits, signals);
-        added.map(drop).map_err(|source| LowerError::Task { label, source })
+        let id = added.map_err(|source| LowerError::Task { label, source })?;
+        self.program.tasks[id.index()].device = DeviceId::from(self.device);
+        Ok(())
     }
 }

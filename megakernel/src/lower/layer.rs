@@ -8,38 +8,76 @@
 //! | o | merge of the splits + output projection + residual, by tiles | all of attention |
 //! | gate/up | norm + gate, up + silu·mul, by tiles | all of o |
 //! | down | down projection + residual, by tiles | all of gate/up |
+//!
+//! On several devices o and down give parts of sums, which they send to every device; a level more behind each of them adds
+//! what has arrived:
+//!
+//! | level | tasks | waits for |
+//! |---|---|---|
+//! | o.sum, down.sum | the devices' parts + residual, by tiles of columns | all of o, of down, on all devices |
 
 use super::emit::{Done, Emitter};
 use super::options::LowerError;
+use super::state::{Parts, StateBuffers};
 use super::tiling;
 use crate::program::{
-    Attention, GroupShape, HeadNorm, HeadOutput, KeyOutput, Linear, LinearInput, LinearOutput, Op, Qkv, Rope, Rotation,
-    Span,
+    Attention, BufferId, GroupShape, HeadNorm, HeadOutput, KeyOutput, Linear, LinearInput, LinearOutput, Op, Qkv,
+    Reduce, Rope, Rotation, Span,
 };
 
-/// Emits block `layer`; `ready` says when the residual stream is complete. Gives the same for the next block.
-pub(super) fn block(e: &mut Emitter, layer: usize, ready: Done) -> Result<Done, LowerError> {
-    let heads = qkv(e, layer, ready)?;
-    let heads = if e.spec.qk_norm { rope(e, layer, &heads)? } else { heads };
-    let done = attention(e, layer, &heads)?;
-    let done = o(e, layer, done)?;
-    let done = gate_up(e, layer, done)?;
-    down(e, layer, done)
+/// Emits block `layer`; `ready` says when each device's residual stream is complete. Gives the same for the next block.
+pub(super) fn block(e: &mut Emitter, layer: usize, ready: &[Done]) -> Result<Vec<Done>, LowerError> {
+    let done = e.each_device(|e, device| {
+        let heads = qkv(e, layer, ready[device])?;
+        let heads = if e.spec.qk_norm { rope(e, layer, &heads)? } else { heads };
+        let done = attention(e, layer, &heads)?;
+        o(e, layer, done)
+    })?;
+    let name = format!("layers.{layer}.o.sum");
+    let done = sum(e, &name, done, |state| Some((&state.parts.as_ref()?.middle, Some(state.residual), state.middle)))?;
+    let done = e.each_device(|e, device| {
+        let done = gate_up(e, layer, done[device])?;
+        down(e, layer, done)
+    })?;
+    let name = format!("layers.{layer}.down.sum");
+    sum(e, &name, done, |state| Some((&state.parts.as_ref()?.residual, Some(state.middle), state.residual)))
+}
+
+/// What a device sums: its parts, what they are added to, and where the sum goes.
+pub(super) type Sum<'a> = (&'a Vec<BufferId>, Option<BufferId>, BufferId);
+
+/// The sum of the devices' parts on each of them, when all have been sent; with one device there is none to make.
+pub(super) fn sum(
+    e: &mut Emitter,
+    name: &str,
+    sent: Vec<Done>,
+    of: impl Fn(&StateBuffers) -> Option<Sum>,
+) -> Result<Vec<Done>, LowerError> {
+    if e.devices() == 1 {
+        return Ok(sent);
+    }
+    e.each_device(|e, _| {
+        let Some((parts, residual, out)) = of(e.state()) else { return Ok(sent[e.device]) };
+        let (parts, rows) = (parts.clone(), e.rows());
+        let tile = |cols| Op::from(Reduce { parts: parts.clone(), residual, out, rows, cols });
+        let ops = tiling::features(e.spec.hidden, e.sms()).into_iter().map(tile).collect();
+        e.level(name, ops, &sent)
+    })
 }
 
 fn rotation(e: &Emitter) -> Rotation {
-    Rotation { inv_freq: e.weights.inv_freq, scale: e.spec.rope.scale }
+    Rotation { inv_freq: e.weights().inv_freq, scale: e.spec.rope.scale }
 }
 
 /// Gives, for each kv head, when its group's q, k and v are complete.
 fn qkv(e: &mut Emitter, layer: usize, ready: Done) -> Result<Vec<Done>, LowerError> {
     let prefix = format!("model.layers.{layer}");
-    let input = e.norm_input(e.state.residual, &format!("{prefix}.input_layernorm.weight"));
-    let [k_pool, v_pool] = e.state.pools[layer];
-    let [wq, wk, wv] = ["q", "k", "v"].map(|which| e.weights.projection(&format!("{prefix}.self_attn.{which}_proj")));
-    let (q, k) = match e.state.raw {
+    let input = e.norm_input(e.state().residual, &format!("{prefix}.input_layernorm.weight"));
+    let [k_pool, v_pool] = e.state().pools[layer];
+    let [wq, wk, wv] = ["q", "k", "v"].map(|which| e.weights().projection(&format!("{prefix}.self_attn.{which}_proj")));
+    let (q, k) = match e.state().raw {
         Some([q, k]) => (q, KeyOutput::Raw { out: k }),
-        None => (e.state.q, KeyOutput::RopeAppend { rope: rotation(e), pool: k_pool }),
+        None => (e.state().q, KeyOutput::RopeAppend { rope: rotation(e), pool: k_pool }),
     };
     let shape = GroupShape { group: e.spec.group(), head_dim: e.spec.head_dim };
     let tasks = tiling::tasks_per_group(e.spec.kv_heads, shape.units(), e.sms());
@@ -57,7 +95,7 @@ fn qkv(e: &mut Emitter, layer: usize, ready: Done) -> Result<Vec<Done>, LowerErr
                 q,
                 k: k.clone(),
                 v_pool,
-                at: e.state.at.clone(),
+                at: e.host.at.clone(),
             })
         });
         let ops = ops.collect();
@@ -67,26 +105,26 @@ fn qkv(e: &mut Emitter, layer: usize, ready: Done) -> Result<Vec<Done>, LowerErr
 }
 
 fn rope(e: &mut Emitter, layer: usize, heads: &[Done]) -> Result<Vec<Done>, LowerError> {
-    let Some([q_raw, k_raw]) = e.state.raw else { return Ok(heads.to_vec()) };
+    let Some([q_raw, k_raw]) = e.state().raw else { return Ok(heads.to_vec()) };
     let prefix = format!("model.layers.{layer}.self_attn");
     let group = e.spec.group();
-    let [k_pool, _] = e.state.pools[layer];
+    let [k_pool, _] = e.state().pools[layer];
     let mut done = Vec::with_capacity(heads.len());
     for (kv_head, &ready) in heads.iter().enumerate() {
         let head = |x, which: &str, head: usize, output| {
-            let weight = e.weights.get(&format!("{prefix}.{which}_norm.weight"));
+            let weight = e.weights().get(&format!("{prefix}.{which}_norm.weight"));
             Op::from(Rope {
                 x,
                 norm: Some(HeadNorm { weight, eps: e.spec.norm_eps }),
                 rope: rotation(e),
                 heads: Span::one(head),
                 rows: e.rows(),
-                at: e.state.at.clone(),
+                at: e.host.at.clone(),
                 output,
             })
         };
-        let queries =
-            (kv_head * group..(kv_head + 1) * group).map(|q| head(q_raw, "q", q, HeadOutput::Store { out: e.state.q }));
+        let queries = (kv_head * group..(kv_head + 1) * group)
+            .map(|q| head(q_raw, "q", q, HeadOutput::Store { out: e.state().q }));
         let key = head(k_raw, "k", kv_head, HeadOutput::Append { pool: k_pool });
         let ops = queries.chain([key]).collect();
         done.push(e.level(&format!("layers.{layer}.rope.h{kv_head}"), ops, &[ready])?);
@@ -95,7 +133,7 @@ fn rope(e: &mut Emitter, layer: usize, heads: &[Done]) -> Result<Vec<Done>, Lowe
 }
 
 fn attention(e: &mut Emitter, layer: usize, heads: &[Done]) -> Result<Done, LowerError> {
-    let [k_pool, v_pool] = e.state.pools[layer];
+    let [k_pool, v_pool] = e.state().pools[layer];
     let scale = (e.spec.head_dim as f64).powf(-0.5) as f32;
     let blocks = tiling::deal(e.options.rows, e.sms().div_ceil(e.spec.kv_heads));
     let mut parts = Vec::new();
@@ -103,16 +141,16 @@ fn attention(e: &mut Emitter, layer: usize, heads: &[Done]) -> Result<Done, Lowe
         for &rows in &blocks {
             for split in 0..e.splits {
                 let op = Op::from(Attention {
-                    q: e.state.q,
+                    q: e.state().q,
                     k_pool,
                     v_pool,
-                    at: e.state.at.clone(),
+                    at: e.host.at.clone(),
                     kv_head,
                     rows,
                     split,
                     scale,
-                    acc: e.state.acc,
-                    stats: e.state.stats,
+                    acc: e.state().acc,
+                    stats: e.state().stats,
                 });
                 parts.push((op, ready));
             }
@@ -122,26 +160,34 @@ fn attention(e: &mut Emitter, layer: usize, heads: &[Done]) -> Result<Done, Lowe
 }
 
 fn o(e: &mut Emitter, layer: usize, ready: Done) -> Result<Done, LowerError> {
-    let input = LinearInput::Combine { acc: e.state.acc, stats: e.state.stats };
-    let output = LinearOutput::Add { residual: e.state.residual, out: e.state.middle };
+    let input = LinearInput::Combine { acc: e.state().acc, stats: e.state().stats };
+    let output = added(e, e.state().residual, e.state().middle, |parts| &parts.middle);
     let projection = format!("model.layers.{layer}.self_attn.o_proj");
     linear(e, &format!("layers.{layer}.o"), input, &projection, e.spec.hidden, output, ready)
 }
 
 fn gate_up(e: &mut Emitter, layer: usize, ready: Done) -> Result<Done, LowerError> {
     let prefix = format!("model.layers.{layer}");
-    let input = e.norm_input(e.state.middle, &format!("{prefix}.post_attention_layernorm.weight"));
-    let up = e.weights.projection(&format!("{prefix}.mlp.up_proj"));
-    let output = LinearOutput::SiluMul { up: up.weight, up_bias: up.bias, out: e.state.mlp };
+    let input = e.norm_input(e.state().middle, &format!("{prefix}.post_attention_layernorm.weight"));
+    let up = e.weights().projection(&format!("{prefix}.mlp.up_proj"));
+    let output = LinearOutput::SiluMul { up: up.weight, up_bias: up.bias, out: e.state().mlp };
     let (name, gate) = (format!("layers.{layer}.gate_up"), format!("{prefix}.mlp.gate_proj"));
     linear(e, &name, input, &gate, e.spec.intermediate, output, ready)
 }
 
 fn down(e: &mut Emitter, layer: usize, ready: Done) -> Result<Done, LowerError> {
-    let input = LinearInput::Plain { x: e.state.mlp };
-    let output = LinearOutput::Add { residual: e.state.middle, out: e.state.residual };
+    let input = LinearInput::Plain { x: e.state().mlp };
+    let output = added(e, e.state().middle, e.state().residual, |parts| &parts.residual);
     let projection = format!("model.layers.{layer}.mlp.down_proj");
     linear(e, &format!("layers.{layer}.down"), input, &projection, e.spec.hidden, output, ready)
+}
+
+/// What becomes of a product that is added to the residual stream: the sum, or a part of it, sent to every device.
+fn added(e: &Emitter, residual: BufferId, out: BufferId, parts: impl Fn(&Parts) -> &Vec<BufferId>) -> LinearOutput {
+    match e.destinations(parts) {
+        None => LinearOutput::Add { residual, out },
+        Some((out, sent)) => LinearOutput::Store { out, sent },
+    }
 }
 
 /// A level of one linear layer, by tiles of output features.
@@ -154,7 +200,7 @@ fn linear(
     output: LinearOutput,
     ready: Done,
 ) -> Result<Done, LowerError> {
-    let layer = e.weights.projection(projection);
+    let layer = e.weights().projection(projection);
     let tile = |cols| {
         let (input, output) = (input.clone(), output.clone());
         Op::from(Linear { input, weight: layer.weight, bias: layer.bias, rows: e.rows(), cols, output })

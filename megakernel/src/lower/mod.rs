@@ -9,6 +9,7 @@
 mod emit;
 mod layer;
 mod options;
+mod share;
 mod state;
 mod tiling;
 mod weights;
@@ -17,10 +18,11 @@ use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
 
 use crate::model::ModelSpec;
-use crate::program::{Argmax, BufferKind, Embed, Linear, LinearOutput, Op, Program, Sample, Span};
+use crate::program::{
+    Argmax, BufferKind, DeviceId, Embed, Linear, LinearOutput, Op, Program, Sample, Span, TableShard,
+};
 use emit::Emitter;
 pub use options::{LowerError, LowerOptions, MAX_PAGES, MAX_ROWS, MAX_SPLITS, MAX_TASKS};
-use state::StateBuffers;
 pub use state::{LOGITS, NEXT_TOKEN, PAGE_TABLE, POSITION, REQUEST, TOKEN};
 pub use tiling::UNIT;
 use weights::WeightBuffers;
@@ -52,16 +54,19 @@ pub fn lower(
     if target.sms == 0 {
         return Err(LowerError::NoSms { target: target.name });
     }
-    let splits = splits(spec, options, target.sms);
+    let share = share::share(spec, options.devices)?;
+    let splits = splits(&share, options, target.sms);
     let mut program = Program::new(format!("{}, {} row(s)", spec.family, options.rows), target);
-    let weights = WeightBuffers::add(&mut program, spec, dtype_of)?;
-    let state = StateBuffers::add(&mut program, spec, options, splits);
-    let mut e = Emitter { program, spec, options, weights, state, splits };
+    program.devices = options.devices;
+    let weights = WeightBuffers::add(&mut program, spec, &share, dtype_of)?;
+    let (host, states) = state::add(&mut program, spec, &share, options, splits);
+    let shards = weights.into_iter().zip(states).collect();
+    let mut e = Emitter { program, spec: &share, options, host, shards, device: 0, splits };
     let mut ready = embed(&mut e)?;
     for layer in 0..spec.layers {
-        ready = layer::block(&mut e, layer, ready)?;
+        ready = layer::block(&mut e, layer, &ready)?;
     }
-    choose(&mut e, ready)?;
+    choose(&mut e, &ready)?;
     Ok(e.program)
 }
 
@@ -102,47 +107,68 @@ fn check_model(spec: &ModelSpec) -> Result<(), LowerError> {
     Ok(())
 }
 
-fn embed(e: &mut Emitter) -> Result<emit::Done, LowerError> {
-    let table = e.weights.get("model.embed_tokens.weight");
-    let part = |rows| {
-        Op::from(Embed {
-            ids: e.state.token,
-            position: e.state.at.position,
-            table,
-            out: e.state.residual,
-            rows,
-            cols: Span::all(e.spec.hidden),
-        })
-    };
-    let ops = tiling::deal(e.options.rows, e.sms()).into_iter().map(part).collect();
-    e.level("embed", ops, &[])
+/// The rows of the vocabulary that a device's tables have, where it has not all.
+fn table_shard(e: &Emitter) -> Option<TableShard> {
+    let vocab = e.spec.vocab;
+    (e.devices() > 1).then(|| TableShard { first: e.device * vocab, vocab: e.devices() * vocab })
 }
 
-/// The output projection and the choice of the next token.
-fn choose(e: &mut Emitter, ready: emit::Done) -> Result<(), LowerError> {
-    let (rows, vocab) = (e.options.rows, e.spec.vocab);
-    let tiles = tiling::features(vocab, e.sms());
-    let mut scratch = |name, dtype| e.program.add_buffer(name, BufferKind::Activation, dtype, &[rows, tiles.len()]);
+/// Gives, for each device, when the residual stream is complete.
+fn embed(e: &mut Emitter) -> Result<Vec<emit::Done>, LowerError> {
+    let done = e.each_device(|e, _| {
+        let (out, sent) = e.destinations(|parts| &parts.residual).unwrap_or((e.state().residual, vec![]));
+        let table = e.weights().get("model.embed_tokens.weight");
+        let part = |rows| {
+            Op::from(Embed {
+                ids: e.host.token,
+                position: e.host.at.position,
+                table,
+                out,
+                rows,
+                cols: Span::all(e.spec.hidden),
+                shard: table_shard(e),
+                sent: sent.clone(),
+            })
+        };
+        let ops = tiling::deal(e.options.rows, e.sms()).into_iter().map(part).collect();
+        e.level("embed", ops, &[])
+    })?;
+    layer::sum(e, "embed.sum", done, |state| Some((&state.parts.as_ref()?.residual, None, state.residual)))
+}
+
+/// The output projection and the choice of the next token, which is the first device's.
+fn choose(e: &mut Emitter, ready: &[emit::Done]) -> Result<(), LowerError> {
+    let (rows, devices) = (e.options.rows, e.devices());
+    let tiles = tiling::features(e.spec.vocab, e.sms());
+    let mut scratch = |name, dtype| {
+        let id = e.program.add_buffer(name, BufferKind::Activation, dtype, &[rows, devices * tiles.len()]);
+        e.program.buffers[id.index()].device = (devices > 1).then_some(DeviceId(0));
+        id
+    };
     let best_value = scratch("best.value", DType::F32);
     let best_index = scratch("best.index", DType::I32);
     let table = if e.spec.tied_embeddings { "model.embed_tokens.weight" } else { "lm_head.weight" };
-    let input = e.norm_input(e.state.residual, "model.norm.weight");
-    let weight = e.weights.get(table);
-    let tile = |(tile, cols)| {
-        let output = LinearOutput::Logits { out: e.state.logits, best_value, best_index, tile };
-        Op::from(Linear { input: input.clone(), weight, bias: None, rows: Span::all(rows), cols, output })
-    };
-    let ops = tiles.into_iter().enumerate().map(tile).collect();
-    let ready = e.level("logits", ops, &[ready])?;
-    let (value, index, out) = (best_value, best_index, e.state.next_token);
-    let Some(request) = e.state.request else {
-        return e.last("argmax", Op::from(Argmax { value, index, out, rows: Span::all(rows) }), ready);
+    let ready = e.each_device(|e, device| {
+        let input = e.norm_input(e.state().residual, "model.norm.weight");
+        let (weight, out, shard) = (e.weights().get(table), e.host.logits, table_shard(e));
+        let tile = |(tile, &cols): (usize, &Span)| {
+            let tile = device * tiles.len() + tile;
+            let output = LinearOutput::Logits { out, shard, best_value, best_index, tile };
+            Op::from(Linear { input: input.clone(), weight, bias: None, rows: Span::all(rows), cols, output })
+        };
+        let ops = tiles.iter().enumerate().map(tile).collect();
+        e.level("logits", ops, &[ready[device]])
+    })?;
+    e.device = 0;
+    let (value, index, out) = (best_value, best_index, e.host.next_token);
+    let Some(request) = e.host.request else {
+        return e.last("argmax", Op::from(Argmax { value, index, out, rows: Span::all(rows) }), &ready);
     };
     // A row's choice reads all of its logits: rows are dealt to the SMs.
-    let (logits, position) = (e.state.logits, e.state.at.position);
+    let (logits, position) = (e.host.logits, e.host.at.position);
     for (at, rows) in tiling::deal(rows, e.sms()).into_iter().enumerate() {
         let sample = Sample { logits, value, index, position, request, out, rows };
-        e.last(&format!("sample[{at}]"), Op::from(sample), ready)?;
+        e.last(&format!("sample[{at}]"), Op::from(sample), &ready)?;
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use thiserror::Error;
 use tilewright_layout::DType;
 
 use crate::model::ModelSpec;
-use crate::program::OperandError;
+use crate::program::{MAX_WAITS, OperandError};
 
 /// Choices of a lowering.
 ///
@@ -27,10 +27,12 @@ pub struct LowerOptions {
     pub splits: Option<usize>,
     /// Dtype of MLP activations; queries, the residual stream, partial sums and logits are always f32.
     pub activation: DType,
-    /// Dtype of the KV pools.
+    /// Dtype of the KV pools: floating-point numbers, or `f8e4m3` codes.
     pub kv: DType,
     /// Whether a row's next token is chosen as its request says (op `sample`), not always the likeliest (op `argmax`).
     pub sampling: bool,
+    /// Devices that share the model: heads, MLP and vocabulary are dealt to them.
+    pub devices: usize,
 }
 
 impl LowerOptions {
@@ -45,6 +47,7 @@ impl LowerOptions {
             activation: DType::F32,
             kv: DType::F32,
             sampling: false,
+            devices: 1,
         }
     }
 
@@ -81,6 +84,7 @@ impl LowerOptions {
             ("page_tokens", self.page_tokens, 16, 256),
             ("pages", self.pool_pages(), 1, MAX_PAGES),
             ("splits", self.splits.unwrap_or(1), 1, MAX_SPLITS),
+            ("devices", self.devices, 1, MAX_WAITS),
         ];
         for (name, found, least, most) in bounds {
             if found < least || found > most {
@@ -88,8 +92,10 @@ impl LowerOptions {
             }
         }
         for (name, found) in [("activation", self.activation), ("kv", self.kv)] {
-            if !matches!(found, DType::F32 | DType::F16 | DType::BF16) {
-                return Err(LowerError::OptionDType { name, found });
+            let codes = name == "kv" && found == DType::F8E4M3;
+            if !codes && !matches!(found, DType::F32 | DType::F16 | DType::BF16) {
+                let expected = if name == "kv" { "f32, f16, bf16 or f8e4m3" } else { "f32, f16 or bf16" };
+                return Err(LowerError::OptionDType { name, found, expected });
             }
         }
         Ok(())
@@ -114,12 +120,16 @@ pub const MAX_TASKS: usize = 1 << 20;
 pub enum LowerError {
     #[error("option `{name}` is {found}, it must be from {least} to {most}")]
     Option { name: &'static str, found: usize, least: usize, most: usize },
-    #[error("option `{name}` is {found}, it must be f32, f16 or bf16")]
-    OptionDType { name: &'static str, found: DType },
+    #[error("option `{name}` is {found}, it must be {expected}")]
+    OptionDType { name: &'static str, found: DType, expected: &'static str },
     #[error("target `{target}` has no SM to run on")]
     NoSms { target: String },
     #[error("the model's `{name}` is {found}, it must be {expected}")]
     Model { name: &'static str, found: usize, expected: String },
+    #[error(
+        "the model's `{name}` is {found}, which {devices} devices cannot share evenly; choose a number that divides it"
+    )]
+    Share { name: &'static str, found: usize, devices: usize },
     #[error("tensor `{name}` has dtype {found}; weights may be f32, f16 or bf16")]
     WeightDType { name: String, found: DType },
     #[error(

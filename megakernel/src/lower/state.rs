@@ -4,7 +4,7 @@ use tilewright_layout::DType;
 
 use super::options::LowerOptions;
 use crate::model::ModelSpec;
-use crate::program::{BufferId, BufferKind, Place, Program, REQUEST_WORDS};
+use crate::program::{BufferId, BufferKind, DeviceId, Place, Program, REQUEST_WORDS};
 
 /// Name of the token cell, i32 `[rows]`.
 pub const TOKEN: &str = "token";
@@ -19,58 +19,116 @@ pub const LOGITS: &str = "logits";
 /// Name of the next token, i32 `[rows]`.
 pub const NEXT_TOKEN: &str = "next_token";
 
-/// The state buffers of a program. Activations are shared by all layers: the next layer's writers come after the last
-/// one's readers by way of the levels between, which the validator proves.
-pub(super) struct StateBuffers {
+/// What the host sees, the same for all devices: cells, which each has, and results, which the first has.
+pub(super) struct HostBuffers {
     pub token: BufferId,
     pub at: Place,
     /// What rows ask for, where the program samples.
     pub request: Option<BufferId>,
+    pub logits: BufferId,
+    pub next_token: BufferId,
+}
+
+/// The state buffers of a device. Activations are shared by all layers: the next layer's writers come after the last
+/// one's readers by way of the levels between, which the validator proves.
+pub(super) struct StateBuffers {
     /// The residual stream before attention.
     pub residual: BufferId,
     /// The residual stream before the MLP.
     pub middle: BufferId,
+    /// Parts of the two, one from each device; none where there is one device.
+    pub parts: Option<Parts>,
     pub q: BufferId,
     /// Unrotated q and k, for models that normalise heads.
     pub raw: Option<[BufferId; 2]>,
     pub acc: BufferId,
     pub stats: BufferId,
     pub mlp: BufferId,
-    pub logits: BufferId,
-    pub next_token: BufferId,
     /// Key and value pool of each layer.
     pub pools: Vec<[BufferId; 2]>,
 }
 
-impl StateBuffers {
-    pub fn add(program: &mut Program, spec: &ModelSpec, options: &LowerOptions, splits: usize) -> StateBuffers {
-        let rows = options.rows;
-        let (heads, kv_heads, dim) = (spec.heads, spec.kv_heads, spec.head_dim);
-        let mut add = |name: &str, kind, dtype, shape: &[usize]| program.add_buffer(name, kind, dtype, shape);
-        let mut cell = |name, shape: &[usize]| add(name, BufferKind::Cell, DType::I32, shape);
-        let token = cell(TOKEN, &[rows]);
-        let position = cell(POSITION, &[rows]);
-        let page_table = cell(PAGE_TABLE, &[rows, options.pages_per_sequence()]);
-        let request = options.sampling.then(|| cell(REQUEST, &[rows, REQUEST_WORDS]));
-        let mut scratch = |name, dtype, shape: &[usize]| add(name, BufferKind::Activation, dtype, shape);
-        let residual = scratch("residual", DType::F32, &[rows, spec.hidden]);
-        let middle = scratch("residual.middle", DType::F32, &[rows, spec.hidden]);
-        let q = scratch("q", DType::F32, &[rows, heads, dim]);
-        let raw = spec.qk_norm.then(|| {
-            [scratch("q.raw", DType::F32, &[rows, heads, dim]), scratch("k.raw", DType::F32, &[rows, kv_heads, dim])]
-        });
-        let acc = scratch("attention.acc", DType::F32, &[rows, heads, splits, dim]);
-        let stats = scratch("attention.stats", DType::F32, &[rows, heads, splits, 2]);
-        let mlp = scratch("mlp", options.activation, &[rows, spec.intermediate]);
-        let logits = add(LOGITS, BufferKind::Output, DType::F32, &[rows, spec.vocab]);
-        let next_token = add(NEXT_TOKEN, BufferKind::Output, DType::I32, &[rows]);
-        let shape = [kv_heads, options.pool_pages(), options.page_tokens, dim];
-        let pools = (0..spec.layers)
-            .map(|layer| {
-                ["k", "v"].map(|which| add(&format!("layers.{layer}.{which}"), BufferKind::KvPool, options.kv, &shape))
-            })
-            .collect();
-        let at = Place { position, page_table };
-        StateBuffers { token, at, request, residual, middle, q, raw, acc, stats, mlp, logits, next_token, pools }
+/// Where the parts of sums arrive on a device, by the device that sends them.
+pub(super) struct Parts {
+    /// Of the residual stream before attention: parts of the embedding and of down.
+    pub residual: Vec<BufferId>,
+    /// Of the residual stream before the MLP: parts of o.
+    pub middle: Vec<BufferId>,
+}
+
+/// Adds the state buffers of a program: the host's, and those of each device. `share` is the model as a device sees it.
+pub(super) fn add(
+    program: &mut Program,
+    spec: &ModelSpec,
+    share: &ModelSpec,
+    options: &LowerOptions,
+    splits: usize,
+) -> (HostBuffers, Vec<StateBuffers>) {
+    let (rows, devices) = (options.rows, program.devices);
+    let mut cell = |name, shape: &[usize]| program.add_buffer(name, BufferKind::Cell, DType::I32, shape);
+    let token = cell(TOKEN, &[rows]);
+    let position = cell(POSITION, &[rows]);
+    let page_table = cell(PAGE_TABLE, &[rows, options.pages_per_sequence()]);
+    let request = options.sampling.then(|| cell(REQUEST, &[rows, REQUEST_WORDS]));
+    let mut states: Vec<_> = (0..devices).map(|at| activations(program, share, options, splits, at)).collect();
+    let mut first = On { program: &mut *program, device: 0 };
+    let logits = first.add(LOGITS, BufferKind::Output, DType::F32, &[rows, spec.vocab]);
+    let next_token = first.add(NEXT_TOKEN, BufferKind::Output, DType::I32, &[rows]);
+    let shape = [share.kv_heads, options.pool_pages(), options.page_tokens, share.head_dim];
+    for (device, state) in states.iter_mut().enumerate() {
+        let mut on = On { program: &mut *program, device };
+        let mut pool =
+            |layer, which| on.of_device(&format!("layers.{layer}.{which}"), BufferKind::KvPool, options.kv, &shape);
+        state.pools = (0..spec.layers).map(|layer| ["k", "v"].map(|which| pool(layer, which))).collect();
+    }
+    (HostBuffers { token, at: Place { position, page_table }, request, logits, next_token }, states)
+}
+
+/// The activations of a device, without its pools.
+fn activations(
+    program: &mut Program,
+    share: &ModelSpec,
+    options: &LowerOptions,
+    splits: usize,
+    device: usize,
+) -> StateBuffers {
+    let (rows, devices) = (options.rows, program.devices);
+    let (heads, kv_heads, dim) = (share.heads, share.kv_heads, share.head_dim);
+    let mut on = On { program, device };
+    let mut scratch = |name: &str, dtype, shape: &[usize]| on.of_device(name, BufferKind::Activation, dtype, shape);
+    let residual = scratch("residual", DType::F32, &[rows, share.hidden]);
+    let middle = scratch("residual.middle", DType::F32, &[rows, share.hidden]);
+    let mut parts = |name: &str| -> Vec<BufferId> {
+        (0..devices).map(|from| scratch(&format!("{name}.part{from}"), DType::F32, &[rows, share.hidden])).collect()
+    };
+    let parts = (devices > 1).then(|| Parts { residual: parts("residual"), middle: parts("residual.middle") });
+    let q = scratch("q", DType::F32, &[rows, heads, dim]);
+    let raw = share.qk_norm.then(|| {
+        [scratch("q.raw", DType::F32, &[rows, heads, dim]), scratch("k.raw", DType::F32, &[rows, kv_heads, dim])]
+    });
+    let acc = scratch("attention.acc", DType::F32, &[rows, heads, splits, dim]);
+    let stats = scratch("attention.stats", DType::F32, &[rows, heads, splits, 2]);
+    let mlp = scratch("mlp", options.activation, &[rows, share.intermediate]);
+    StateBuffers { residual, middle, parts, q, raw, acc, stats, mlp, pools: Vec::new() }
+}
+
+/// Buffers on one device.
+struct On<'a> {
+    program: &'a mut Program,
+    device: usize,
+}
+
+impl On<'_> {
+    fn add(&mut self, name: &str, kind: BufferKind, dtype: DType, shape: &[usize]) -> BufferId {
+        let id = self.program.add_buffer(name, kind, dtype, shape);
+        let several = self.program.devices > 1;
+        self.program.buffers[id.index()].device = several.then(|| DeviceId::from(self.device));
+        id
+    }
+
+    /// One of a buffer that every device has one of.
+    fn of_device(&mut self, name: &str, kind: BufferKind, dtype: DType, shape: &[usize]) -> BufferId {
+        let name = if self.program.devices > 1 { format!("{name}.dev{}", self.device) } else { name.to_owned() };
+        self.add(&name, kind, dtype, shape)
     }
 }

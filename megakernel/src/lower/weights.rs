@@ -1,14 +1,15 @@
-//! The weight buffers of a program: one per tensor of the model, and the rotary table.
+//! The weight buffers of a device: one per tensor of the model or its part of it, and the rotary table.
 
 use std::collections::HashMap;
 
 use tilewright_layout::DType;
 
 use super::options::LowerError;
+use super::share::{Part, part};
 use crate::model::ModelSpec;
-use crate::program::{BufferId, BufferKind, Program, Projection, Source};
+use crate::program::{BufferId, BufferKind, DeviceId, Program, Projection, Source, Span};
 
-/// Buffers of the model's tensors by name.
+/// Buffers of the model's tensors by name, as one device has them.
 pub(super) struct WeightBuffers {
     by_name: HashMap<String, BufferId>,
     /// Rotary frequencies, f32 `[head_dim / 2]`.
@@ -16,33 +17,57 @@ pub(super) struct WeightBuffers {
 }
 
 impl WeightBuffers {
-    /// Adds a weight buffer for every tensor of the model.
+    /// Adds the weight buffers of every device of the program; `share` is the model as each of them sees it.
     pub fn add(
         program: &mut Program,
         spec: &ModelSpec,
+        share: &ModelSpec,
         dtype_of: &dyn Fn(&str) -> DType,
-    ) -> Result<WeightBuffers, LowerError> {
-        let mut by_name = HashMap::new();
+    ) -> Result<Vec<WeightBuffers>, LowerError> {
+        let devices = program.devices;
+        let mut by_name = vec![HashMap::new(); devices];
         for tensor in spec.tensors() {
-            let found = dtype_of(&tensor.name);
-            if !matches!(found, DType::F32 | DType::F16 | DType::BF16) {
-                return Err(LowerError::WeightDType { name: tensor.name, found });
+            let dtype = dtype_of(&tensor.name);
+            if !matches!(dtype, DType::F32 | DType::F16 | DType::BF16) {
+                return Err(LowerError::WeightDType { name: tensor.name, found: dtype });
             }
-            let id = program.add_buffer(&tensor.name, BufferKind::Weight, found, &tensor.shape);
-            program.buffers[id.index()].source = Some(Source::Tensor(tensor.name.clone()));
-            by_name.insert(tensor.name, id);
+            let name = &tensor.name;
+            // What every device has whole is one buffer, of which each has its own.
+            let mut whole = None;
+            for (device, by_name) in by_name.iter_mut().enumerate() {
+                let part = if devices == 1 { Part::All } else { part(name, spec, share, device, devices) };
+                let id = match part {
+                    Part::None => continue,
+                    Part::All => *whole.get_or_insert_with(|| {
+                        let id = program.add_buffer(name, BufferKind::Weight, dtype, &tensor.shape);
+                        program.buffers[id.index()].source = Some(Source::Tensor(name.clone()));
+                        id
+                    }),
+                    Part::Of { dim, span } => {
+                        let mut index: Vec<Span> = tensor.shape.iter().map(|&extent| Span::all(extent)).collect();
+                        index[dim] = span;
+                        let shape: Vec<usize> = index.iter().map(|span| span.len()).collect();
+                        let id = program.add_buffer(format!("{name}.dev{device}"), BufferKind::Weight, dtype, &shape);
+                        let buffer = &mut program.buffers[id.index()];
+                        buffer.source = Some(Source::Part { tensor: name.clone(), index });
+                        buffer.device = Some(DeviceId::from(device));
+                        id
+                    }
+                };
+                by_name.insert(name.clone(), id);
+            }
         }
         let inv_freq = program.add_buffer("rope.inv_freq", BufferKind::Weight, DType::F32, &[spec.head_dim / 2]);
         program.buffers[inv_freq.index()].source = Some(Source::Values(spec.rope.inv_freq.clone()));
-        Ok(WeightBuffers { by_name, inv_freq })
+        Ok(by_name.into_iter().map(|by_name| WeightBuffers { by_name, inv_freq }).collect())
     }
 
-    /// The buffer of a tensor that [`ModelSpec::tensors`] lists.
+    /// The buffer of a tensor that [`ModelSpec::tensors`] lists and every device has.
     pub fn get(&self, name: &str) -> BufferId {
         self.find(name).unwrap_or_else(|| unreachable!("the model's tensor list has `{name}`"))
     }
 
-    /// The buffer of a tensor, if the model has it.
+    /// The buffer of a tensor, if the device has it.
     pub fn find(&self, name: &str) -> Option<BufferId> {
         self.by_name.get(name).copied()
     }

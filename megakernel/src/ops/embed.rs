@@ -35,6 +35,22 @@ pub struct Embed {
     pub rows: Span,
     /// Columns that this task fills.
     pub cols: Span,
+    /// Where the table has some rows of the vocabulary only; an id of another device's rows becomes zeros here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shard: Option<TableShard>,
+    /// Buffers that get what `out` gets, on whatever device they lie.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sent: Vec<BufferId>,
+}
+
+/// Which rows of a vocabulary a table has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TableShard {
+    /// The id of the table's first row.
+    pub first: usize,
+    /// Ids of the whole vocabulary.
+    pub vocab: usize,
 }
 
 impl TaskOp for Embed {
@@ -50,13 +66,23 @@ impl TaskOp for Embed {
         ops.cell("position", self.position, [rows])?;
         interval("rows", self.rows, rows)?;
         interval("cols", self.cols, hidden)?;
+        let mut ids = vocab;
+        if let Some(TableShard { first, vocab: all }) = self.shard {
+            interval("shard", Span::new(first, first.saturating_add(vocab)), all)?;
+            ids = all;
+        }
+        for &sent in &self.sent {
+            ops.floats_of("sent", sent, [rows, hidden])?;
+        }
         let reads = vec![
             Region::new(self.ids, &[self.rows]),
             Region::new(self.position, &[self.rows]),
             Region::new(self.table, &[Span::all(vocab), self.cols]),
         ];
-        let cells = [(self.ids, CellUse::Token { vocab }), (self.position, CellUse::Position)];
-        Ok(Footprint::new(reads, vec![Region::new(self.out, &[self.rows, self.cols])]).cells(cells))
+        let cells = [(self.ids, CellUse::Token { vocab: ids }), (self.position, CellUse::Position)];
+        let outs = std::iter::once(self.out).chain(self.sent.iter().copied());
+        let writes = outs.map(|out| Region::new(out, &[self.rows, self.cols])).collect();
+        Ok(Footprint::new(reads, writes).cells(cells).sending(self.sent.iter().copied()))
     }
 
     fn oracle(&self, on: &Context) -> Done {
@@ -65,13 +91,19 @@ impl TaskOp for Embed {
             let values = match on.position(self.position, row)? {
                 None => vec![0.0; self.cols.len()],
                 Some(_) => {
+                    let TableShard { first, vocab: all } = self.shard.unwrap_or(TableShard { first: 0, vocab });
                     let id = on.read_i32(self.ids, row)?;
-                    let known = usize::try_from(id).ok().filter(|&id| id < vocab);
-                    let known = known.ok_or(TaskFault::Token { row, id, vocab })?;
-                    on.read(self.table, known * hidden + self.cols.lo, self.cols.len())?
+                    let known = usize::try_from(id).ok().filter(|&id| id < all);
+                    let known = known.ok_or(TaskFault::Token { row, id, vocab: all })?;
+                    match known.checked_sub(first).filter(|&own| own < vocab) {
+                        Some(own) => on.read(self.table, own * hidden + self.cols.lo, self.cols.len())?,
+                        None => vec![0.0; self.cols.len()],
+                    }
                 }
             };
-            on.write(self.out, row * hidden + self.cols.lo, &values)?;
+            for &out in std::iter::once(&self.out).chain(&self.sent) {
+                on.write(out, row * hidden + self.cols.lo, &values)?;
+            }
         }
         Ok(())
     }
@@ -90,12 +122,20 @@ impl TaskOp for Embed {
     }
 }
 
+impl Embed {
+    /// Refuses what only programs of several devices have.
+    fn whole(&self) -> Result<(), Unsupported> {
+        if self.shard.is_some() || !self.sent.is_empty() { Err(Unsupported::Sent) } else { Ok(()) }
+    }
+}
+
 impl LaunchOp for Embed {
     fn level(&self) -> Op {
         Op::from(Embed { rows: Span::all(0), cols: Span::all(0), ..self.clone() })
     }
 
     fn launch(&self, plan: &mut GraphPlanner) -> Result<(), Unsupported> {
+        self.whole()?;
         let [rows, width] = plan.extents(self.out)?;
         let rows = plan.rows(rows)?;
         multiple("the columns of an embedding", width, 4, "a multiple of 4")?;
@@ -119,6 +159,7 @@ impl DeviceOp for Embed {
     }
 
     fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {
+        self.whole()?;
         let (columns, hidden) = (self.cols.len() as u32, plan.extent(self.table, 0)?);
         multiple("the columns of an embedding task", columns | self.cols.lo as u32, 4, "a multiple of 4")?;
         let unit = plan.table(hidden, self.table)?;

@@ -14,6 +14,8 @@ pub struct Footprint {
     pub updates: Vec<Region>,
     /// The cells among the reads, and what each is read as.
     pub cells: Vec<(BufferId, CellUse)>,
+    /// Of the buffers written, those that may lie on another device than the task runs on: the op stores to peers.
+    pub sent: Vec<BufferId>,
 }
 
 impl Footprint {
@@ -26,6 +28,13 @@ impl Footprint {
     #[must_use]
     pub fn cells(mut self, cells: impl IntoIterator<Item = (BufferId, CellUse)>) -> Footprint {
         self.cells.extend(cells);
+        self
+    }
+
+    /// The same, storing to these buffers wherever they lie.
+    #[must_use]
+    pub fn sending(mut self, buffers: impl IntoIterator<Item = BufferId>) -> Footprint {
+        self.sent.extend(buffers);
         self
     }
 

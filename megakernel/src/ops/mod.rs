@@ -9,7 +9,7 @@
 //! | `footprint` | what a task does to memory |
 //! | `operand` | checked access to buffers |
 //! | `elementwise` | `copy`, `add`, `silu_mul` |
-//! | `rms_norm`, `embed`, `kv_append`, `combine`, `argmax`, `sample` | the op of that name |
+//! | `rms_norm`, `embed`, `kv_append`, `combine`, `reduce`, `argmax`, `sample` | the op of that name |
 //! | `linear/`, `qkv/`, `rope/`, `attention/` | the op of that name: operands and row, oracle, device |
 //! | `place` | rotations, and where a row's token goes |
 //!
@@ -30,6 +30,7 @@ mod linear;
 mod operand;
 mod place;
 mod qkv;
+mod reduce;
 mod registry;
 mod rms_norm;
 mod rope;
@@ -40,13 +41,14 @@ pub use argmax::Argmax;
 pub use attention::Attention;
 pub use combine::Combine;
 pub use elementwise::{Add, Copy, SiluMul};
-pub use embed::Embed;
+pub use embed::{Embed, TableShard};
 pub use footprint::{CellUse, Footprint, Paging, Role};
 pub use kv_append::KvAppend;
 pub use linear::{InputCode, Linear, LinearInput, LinearOutput, LinearTile, TileCode};
 pub use operand::{Check, OperandError, Operands, index, interval, multiple, positive, same_extents};
 pub use place::{Place, Rotation};
 pub use qkv::{GroupShape, KeyOutput, PAIRS_PER_UNIT, Part, Projection, Qkv, QkvTile, Run};
+pub use reduce::Reduce;
 pub use registry::{RegisterError, register};
 pub use rms_norm::RmsNorm;
 pub use rope::{HeadNorm, HeadOutput, Rope};

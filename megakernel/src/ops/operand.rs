@@ -113,7 +113,7 @@ impl<'a> Operands<'a> {
         self.extents(operand, buffer, shape, expected).map(drop)
     }
 
-    /// The extents of a key or value pool: `[kv_heads, pages, page_tokens, head_dim]`.
+    /// The extents of a key or value pool, of floating-point numbers or e4m3 codes: `[kv_heads, pages, page_tokens, head_dim]`.
     ///
     /// # Errors
     /// What is wrong with the operand.
@@ -122,7 +122,19 @@ impl<'a> Operands<'a> {
         if found != BufferKind::KvPool {
             return Err(OperandError::Kind { operand, buffer, found, expected: BufferKind::KvPool });
         }
-        self.floats(operand, buffer)
+        match self.get(operand, buffer)?.dtype {
+            DType::F32 | DType::F16 | DType::BF16 | DType::F8E4M3 => self.shape(operand, buffer),
+            found => Err(OperandError::DType { operand, buffer, found, expected: "f32, f16, bf16 or f8e4m3" }),
+        }
+    }
+
+    /// A key or value pool with exactly these extents.
+    ///
+    /// # Errors
+    /// What is wrong with the operand.
+    pub fn pool_of(&self, operand: &'static str, buffer: BufferId, expected: [usize; 4]) -> Check<[usize; 4]> {
+        let shape = self.pool(operand, buffer)?;
+        self.extents(operand, buffer, shape, expected)
     }
 
     /// An index operand: a cell of i32 with exactly these extents. What indexes memory is set by the host alone, which

@@ -6,8 +6,9 @@ use serde::{Deserialize, Serialize};
 use tilewright_kernels::tile::Float;
 use tilewright_layout::DType;
 
-use super::id::BufferId;
+use super::id::{BufferId, DeviceId};
 use super::quantised::Quantised;
+use super::region::Span;
 
 /// A named row-major array.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -30,9 +31,16 @@ pub struct Buffer {
     /// How a weight is quantised, where it is; weights only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quantised: Option<Quantised>,
+    /// What the codes of a KV pool of `f8e4m3` are multiplied by; missing: 1. Such pools only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scale: Option<f32>,
     /// Byte offset in the shared activation arena; activations only. Two buffers whose bytes overlap there alias.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arena: Option<u64>,
+    /// The device whose memory holds it; `None`: each device has its own, all alike. What tasks write has a device where the
+    /// program has several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<DeviceId>,
 }
 
 /// What a buffer is for.
@@ -94,6 +102,13 @@ impl fmt::Display for BufferKind {
 pub enum Source {
     /// The checkpoint's tensor of that name.
     Tensor(String),
+    /// The part of a checkpoint's tensor that a device has: an interval for each dimension, outermost first.
+    Part {
+        /// The tensor's name.
+        tensor: String,
+        /// The intervals; their lengths are the buffer's extents.
+        index: Vec<Span>,
+    },
     /// Random values, the same for the same name: a program that runs without a checkpoint.
     Random(String),
     /// These values, row-major: a derived table such as the rotary frequencies.
@@ -112,6 +127,11 @@ impl Buffer {
             (Some(codes), Some(&k)) => (elements as f64 * codes.bits(k as u32) / 8.0).ceil() as u64,
             _ => (elements as u64).saturating_mul(self.dtype.bytes() as u64),
         }
+    }
+
+    /// What its elements are multiplied by to be numbers: 1 but for pools of codes.
+    pub fn factor(&self) -> f32 {
+        self.scale.unwrap_or(1.0)
     }
 
     /// Bytes it takes, or `None` where the product overflows.

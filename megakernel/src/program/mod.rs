@@ -26,18 +26,21 @@ use tilewright_codegen::target::Target;
 pub use crate::ops::{
     Add, Argmax, Attention, Combine, Copy, Embed, Footprint, GroupShape, HeadNorm, HeadOutput, KeyOutput, KvAppend,
     Linear, LinearInput, LinearOutput, Op, OperandError, Operands, PAIRS_PER_UNIT, Part, Place, Projection, Qkv,
-    REQUEST_WORDS, RmsNorm, Rope, Rotation, Run, Sample, SiluMul,
+    REQUEST_WORDS, Reduce, RmsNorm, Rope, Rotation, Run, Sample, SiluMul, TableShard,
 };
 
 pub(crate) use buffer::float_of;
 pub use buffer::{Buffer, BufferKind, Source};
-pub use id::{BufferId, CounterId, SmId, TaskId};
+pub use id::{BufferId, CounterId, DeviceId, SmId, TaskId};
 pub use json::{FORMAT, JsonError, VERSION};
 pub use quantised::Quantised;
 pub use region::{MAX_RANK, Region, Span};
 pub use task::{Counter, MAX_SIGNALS, MAX_WAITS, Task, Wait};
 
-/// One decode step for a device.
+/// Most devices of a program.
+pub const MAX_DEVICES: usize = 64;
+
+/// One decode step for a device, or for several that share the work.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Program {
@@ -45,22 +48,45 @@ pub struct Program {
     pub name: String,
     /// The device it is made for.
     pub target: Target,
+    /// How many such devices it runs on, 1 where nothing is said.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub devices: usize,
     /// All arrays; `buffers[i].id == i`.
     pub buffers: Vec<Buffer>,
     /// All counters; `counters[i].id == i`.
     pub counters: Vec<Counter>,
     /// All tasks; `tasks[i].id == i`.
     pub tasks: Vec<Task>,
-    /// The order of work on each SM, `target.sms` of them, every task in exactly one; `None` before scheduling.
+    /// The order of work on each SM, `target.sms` of each device, every task in exactly one; `None` before scheduling.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queues: Option<Vec<Vec<TaskId>>>,
 }
 
+fn one() -> usize {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_one(devices: &usize) -> bool {
+    *devices == 1
+}
+
 impl Program {
+    /// The SMs of all devices: as many queues has the program when it is placed.
+    pub fn all_sms(&self) -> usize {
+        self.target.sms.saturating_mul(self.devices)
+    }
+
+    /// The SMs of a device among those of all.
+    pub fn sms_of(&self, device: DeviceId) -> std::ops::Range<usize> {
+        let first = device.index().saturating_mul(self.target.sms);
+        first..first.saturating_add(self.target.sms)
+    }
+
     /// An empty program for a device.
     pub fn new(name: impl Into<String>, target: Target) -> Program {
         let (buffers, counters, tasks) = (Vec::new(), Vec::new(), Vec::new());
-        Program { name: name.into(), target, buffers, counters, tasks, queues: None }
+        Program { name: name.into(), target, devices: 1, buffers, counters, tasks, queues: None }
     }
 
     /// The buffer of that name.
@@ -78,7 +104,18 @@ impl Program {
     ) -> BufferId {
         let id = BufferId::from(self.buffers.len());
         let (name, shape) = (name.into(), shape.to_vec());
-        self.buffers.push(Buffer { id, name, kind, dtype, shape, source: None, quantised: None, arena: None });
+        self.buffers.push(Buffer {
+            id,
+            name,
+            kind,
+            dtype,
+            shape,
+            source: None,
+            quantised: None,
+            scale: None,
+            arena: None,
+            device: None,
+        });
         id
     }
 
@@ -103,7 +140,17 @@ impl Program {
         let id = TaskId::from(self.tasks.len());
         let op = op.into();
         let Footprint { reads, writes, .. } = op.footprint(&Operands::new(&self.buffers))?;
-        self.tasks.push(Task { id, label: label.into(), op, reads, writes, waits, signals, sm: None });
+        self.tasks.push(Task {
+            id,
+            label: label.into(),
+            op,
+            reads,
+            writes,
+            waits,
+            signals,
+            sm: None,
+            device: DeviceId(0),
+        });
         Ok(id)
     }
 }

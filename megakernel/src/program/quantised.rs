@@ -6,7 +6,7 @@ use tilewright_kernels::quant::{Code, QuantMatrix};
 use tilewright_layout::DType;
 
 use super::buffer::dtype_name;
-use super::{BufferKind, Program, Source, float_of};
+use super::{Buffer, BufferKind, Program, Source, float_of};
 use crate::weights::Weights;
 
 /// The form of a quantised matrix `[n, k]`: `w = (code − zero) · scale` by groups of k. The buffer's element type then says
@@ -49,10 +49,14 @@ impl Quantised {
 }
 
 impl Program {
-    /// The same with every weight as it is stored: quantised where these have it so. Before it is scheduled, since fewer
-    /// bytes are less work.
+    /// The same with every weight as it is stored: quantised where these have it so, and pools of codes with the scales that these
+    /// bring for them. Before it is scheduled, since fewer bytes are less work.
     #[must_use]
     pub fn stored_as(mut self, weights: &dyn Weights) -> Program {
+        let is_codes = |buffer: &&mut Buffer| buffer.kind == BufferKind::KvPool && buffer.dtype == DType::F8E4M3;
+        for buffer in self.buffers.iter_mut().filter(is_codes) {
+            buffer.scale = weights.cache_scale(&buffer.name);
+        }
         for buffer in self.buffers.iter_mut().filter(|buffer| buffer.kind == BufferKind::Weight) {
             if let Some(Source::Tensor(name)) = &buffer.source {
                 buffer.quantised = weights.quantized(name).map(|matrix| Quantised::of(&matrix));

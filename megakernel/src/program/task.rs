@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::id::{CounterId, SmId, TaskId};
+use super::id::{CounterId, DeviceId, SmId, TaskId};
 use super::region::Region;
 use crate::ops::Op;
 
@@ -37,6 +37,9 @@ pub struct Task {
     /// The SM that it must run on, where someone decided so by hand; the scheduler honours or refuses it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sm: Option<SmId>,
+    /// The device that it runs on, the first where nothing is said.
+    #[serde(default = "first", skip_serializing_if = "is_first")]
+    pub device: DeviceId,
 }
 
 /// A condition: the counter has reached the threshold.
@@ -60,6 +63,15 @@ pub struct Counter {
     /// Its value before the step. Only 0 is valid: a head start would let a task start before its producers.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub init: u32,
+}
+
+fn first() -> DeviceId {
+    DeviceId(0)
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_first(device: &DeviceId) -> bool {
+    device.0 == 0
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

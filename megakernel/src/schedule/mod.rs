@@ -19,7 +19,7 @@ use thiserror::Error;
 pub use balance::{Balance, LevelBalance};
 pub use levels::Levels;
 
-use crate::program::{Program, SmId, TaskId};
+use crate::program::{DeviceId, Program, SmId, TaskId};
 use crate::validate::{Checked, Placed, Rejected};
 
 /// Why a program cannot be scheduled.
@@ -52,9 +52,10 @@ pub fn schedule(program: Program, context: usize) -> Result<Placed, ScheduleErro
     if sms == 0 {
         return Err(ScheduleError::NoSms { target: program.target.name });
     }
+    let all = program.all_sms();
     for task in &program.tasks {
-        if let Some(sm) = task.sm.filter(|sm| sm.index() >= sms) {
-            return Err(ScheduleError::Pin { task: task.id, label: task.label.clone(), sm, sms });
+        if let Some(sm) = task.sm.filter(|sm| sm.index() >= all) {
+            return Err(ScheduleError::Pin { task: task.id, label: task.label.clone(), sm, sms: all });
         }
     }
     let mut program = Checked::new(program).map_err(Box::new)?.into_program();
@@ -66,7 +67,7 @@ pub fn schedule(program: Program, context: usize) -> Result<Placed, ScheduleErro
 fn place(program: &Program, context: usize) -> Vec<Vec<TaskId>> {
     let cost: Vec<u64> = program.tasks.iter().map(|t| cost::bytes(program, t, context).total()).collect();
     let levels = Levels::of(program, &cost);
-    let mut loads = Loads::new(program.target.sms);
+    let mut loads = Loads::new(program.all_sms());
     for mut tasks in levels.tasks {
         loads.start_level();
         tasks.sort_by_key(|t| (Reverse(cost[t.index()]), *t));
@@ -76,8 +77,13 @@ fn place(program: &Program, context: usize) -> Vec<Vec<TaskId>> {
                 loads.give(*task, cost[task.index()], sm.index());
             }
         }
-        let mut least: BinaryHeap<_> = (0..program.target.sms).map(|sm| Reverse(loads.key(sm))).collect();
+        // A heap for each device: its tasks go to its SMs.
+        let heap = |device: usize| -> BinaryHeap<_> {
+            program.sms_of(DeviceId::from(device)).map(|sm| Reverse(loads.key(sm))).collect()
+        };
+        let mut least: Vec<BinaryHeap<_>> = (0..program.devices).map(heap).collect();
         for task in tasks.iter().filter(|t| pin(t).is_none()) {
+            let Some(least) = least.get_mut(program.tasks[task.index()].device.index()) else { break };
             let Some(Reverse((_, _, sm))) = least.pop() else { break };
             loads.give(*task, cost[task.index()], sm);
             least.push(Reverse(loads.key(sm)));

@@ -8,7 +8,7 @@ use super::conflict::{Clobber, Conflicts, PartialWait, UnwrittenReads};
 use super::cycle::Cycle;
 use super::text::{Few, Hazard};
 use crate::ops::{OperandError, Role};
-use crate::program::{BufferId, BufferKind, CounterId, Region, SmId, TaskId};
+use crate::program::{BufferId, BufferKind, CounterId, DeviceId, Region, SmId, TaskId};
 
 macro_rules! kinds {
     ($($(#[$attr:meta])* $name:ident $fields:tt,)*) => {
@@ -56,6 +56,8 @@ kinds! {
     ArenaEnd { offset: u64, bytes: usize, limit: u64 },
     #[error("arena offset {offset}, it must be a multiple of the element's {align} bytes; align it")]
     ArenaAlign { offset: u64, align: usize },
+    #[error("scale {found}, a KV pool of f8e4m3 has a finite one above 0 and no other buffer has one; mend or remove it")]
+    PoolScale { found: f32 },
     #[error("initial value {init}, every counter starts at 0; a head start would release a task before its producers")]
     CounterInit { init: u32 },
 
@@ -135,6 +137,20 @@ kinds! {
     #[error("pinned to {pinned} but queued on {queued}, a pin is binding; move the task or drop the pin")]
     PinBroken { pinned: SmId, queued: SmId },
 
+    // Devices.
+    #[error("runs on {found} devices, a program has from 1 to {most}; set `devices`")]
+    DeviceCount { found: usize, most: usize },
+    #[error("lies or runs on {device}, the program has dev0 to dev{}; name one of them", devices.saturating_sub(1))]
+    NoDevice { device: DeviceId, devices: usize },
+    #[error("a buffer of kind {kind} on every device, what tasks write lies on one of {devices}; name it")]
+    DeviceNeeded { kind: BufferKind, devices: usize },
+    #[error("an arena offset in a program of {devices} devices, which have no common arena; remove the offset")]
+    ArenaDevices { devices: usize },
+    #[error("the {access} of {buffer} on {lies} by a task on {runs}; {}", access.remedy())]
+    OtherDevice { access: Access, buffer: BufferId, lies: DeviceId, runs: DeviceId },
+    #[error("queued on {queued} and meant for {device}, which has other SMs; schedule the program again")]
+    QueueDevice { queued: SmId, device: DeviceId },
+
     // Order.
     #[error("deadlock, {stuck} tasks never run: {cycle}; break the cycle")]
     Deadlock { stuck: usize, cycle: Cycle },
@@ -175,6 +191,16 @@ pub enum Access {
     Read,
     /// It writes it.
     Write,
+}
+
+impl Access {
+    /// What to do about such an access of another device's memory.
+    fn remedy(self) -> &'static str {
+        match self {
+            Access::Read => "read what its own device has, and let a task there send it",
+            Access::Write => "store with an op that sends",
+        }
+    }
 }
 
 impl std::fmt::Display for Access {

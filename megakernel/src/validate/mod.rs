@@ -32,6 +32,7 @@
 //! | [`ArenaForbidden`](Kind::ArenaForbidden) | only activations have an arena offset |
 //! | [`ArenaEnd`](Kind::ArenaEnd) | the end of a buffer in the arena fits in `isize::MAX` |
 //! | [`ArenaAlign`](Kind::ArenaAlign) | an arena offset is a multiple of the element's size |
+//! | [`PoolScale`](Kind::PoolScale) | only KV pools of e4m3 codes have a scale: finite, above 0, as its reciprocal |
 //! | [`CounterInit`](Kind::CounterInit) | a counter starts at 0 |
 //!
 //! | Waits and signals (`sync`) | |
@@ -71,6 +72,15 @@
 //! | [`PinRange`](Kind::PinRange) | a pin names an SM of the target |
 //! | [`PinBroken`](Kind::PinBroken) | a pinned task is queued where it is pinned |
 //!
+//! | Devices (`devices`, `regions`, `placement`) | |
+//! |---|---|
+//! | [`DeviceCount`](Kind::DeviceCount) | a program runs on 1 to `MAX_DEVICES` devices |
+//! | [`NoDevice`](Kind::NoDevice) | the device of a buffer or task exists |
+//! | [`DeviceNeeded`](Kind::DeviceNeeded) | of several devices one holds what tasks write |
+//! | [`ArenaDevices`](Kind::ArenaDevices) | several devices share no arena |
+//! | [`OtherDevice`](Kind::OtherDevice) | a task reaches its own device's buffers, and those that its op sends to |
+//! | [`QueueDevice`](Kind::QueueDevice) | a task is queued on an SM of its device |
+//!
 //! | Order (`order`) | |
 //! |---|---|
 //! | [`Deadlock`](Kind::Deadlock) | every task runs: waits and queue order together have no circle |
@@ -94,6 +104,7 @@
 mod checked;
 mod conflict;
 mod cycle;
+mod devices;
 mod kind;
 mod memory;
 mod order;
@@ -130,6 +141,7 @@ use order::{Execution, Graph, Order};
 pub fn validate(program: &Program) -> Report {
     let mut report = Report { stats: stats(program), ..Report::default() };
     let sound = tables::check(program, &mut report);
+    devices::check(program, &mut report);
     sync::check(program, &mut report);
     regions::check(program, sound, &mut report);
     let queued = placement::check(program, &mut report);

@@ -15,15 +15,16 @@ pub(super) fn check(program: &Program, report: &mut Report) -> bool {
     let before = report.errors.len();
     let queue_of = every_task_once(program, queues, report);
     let ordered = report.errors.len() == before;
-    if queues.len() != program.target.sms {
-        report.error(Place::Program, Kind::QueueCount { found: queues.len(), sms: program.target.sms });
+    if queues.len() != program.all_sms() {
+        report.error(Place::Program, Kind::QueueCount { found: queues.len(), sms: program.all_sms() });
     }
     pins_honoured(program, &queue_of, report);
+    devices_honoured(program, &queue_of, report);
     ordered
 }
 
 fn pins_in_range(program: &Program, report: &mut Report) {
-    let sms = program.target.sms;
+    let sms = program.all_sms();
     for (index, task) in program.tasks.iter().enumerate() {
         if let Some(sm) = task.sm.filter(|sm| sm.index() >= sms) {
             report.error(Place::task(index, task), Kind::PinRange { sm, sms });
@@ -52,6 +53,16 @@ fn every_task_once(program: &Program, queues: &[Vec<TaskId>], report: &mut Repor
         report.error(Place::of_task(program, index), Kind::Unqueued {});
     }
     queue_of
+}
+
+fn devices_honoured(program: &Program, queue_of: &[Option<SmId>], report: &mut Report) {
+    for (index, (task, queue)) in program.tasks.iter().zip(queue_of).enumerate() {
+        if let Some(queued) =
+            queue.filter(|sm| program.devices > 1 && !program.sms_of(task.device).contains(&sm.index()))
+        {
+            report.error(Place::task(index, task), Kind::QueueDevice { queued, device: task.device });
+        }
+    }
 }
 
 fn pins_honoured(program: &Program, queue_of: &[Option<SmId>], report: &mut Report) {

@@ -21,7 +21,7 @@ pub(super) fn check(program: &Program, sound: bool, report: &mut Report) {
     for (index, task) in program.tasks.iter().enumerate() {
         let mut kinds = Vec::new();
         if sound {
-            op(&operands, task, &mut roles, &mut kinds);
+            op(program, &operands, task, &mut roles, &mut kinds);
         }
         for (access, regions) in [(Access::Read, &task.reads), (Access::Write, &task.writes)] {
             for region in regions {
@@ -52,7 +52,7 @@ pub(super) fn is_sound(program: &Program, region: &Region) -> bool {
         && program.buffers.get(region.buffer.index()).is_some_and(super::tables::is_sound)
 }
 
-fn op(operands: &Operands, task: &Task, roles: &mut HashMap<BufferId, Role>, kinds: &mut Vec<Kind>) {
+fn op(program: &Program, operands: &Operands, task: &Task, roles: &mut HashMap<BufferId, Role>, kinds: &mut Vec<Kind>) {
     if !task.op.is_registered() {
         kinds.push(Kind::Unregistered { op: task.op.name() });
     }
@@ -66,6 +66,7 @@ fn op(operands: &Operands, task: &Task, roles: &mut HashMap<BufferId, Role>, kin
             kinds.extend(footprint.cells.iter().filter_map(|&(buffer, used)| cell_role(roles, buffer, used.role())));
             kinds.extend(own_writes(&footprint));
             kinds.extend(own_reads(&footprint));
+            kinds.extend(other_devices(program, task, &footprint));
             kinds.extend(declaration(task, footprint));
         }
     }
@@ -87,6 +88,21 @@ fn undeclared_writes(operands: &Operands, task: &Task) -> Option<Kind> {
 fn cell_role(roles: &mut HashMap<BufferId, Role>, buffer: BufferId, second: Role) -> Option<Kind> {
     let first = *roles.entry(buffer).or_insert(second);
     (first != second).then_some(Kind::CellRole { buffer, first, second })
+}
+
+/// A task reaches memory of its own device, and what its op sends to; each buffer is named once.
+fn other_devices(program: &Program, task: &Task, footprint: &Footprint) -> Vec<Kind> {
+    let sent = |buffer: &BufferId| footprint.sent.contains(buffer);
+    let reads = footprint.reads.iter().map(|region| (Access::Read, region.buffer));
+    let writes = footprint.writes.iter().map(|region| (Access::Write, region.buffer));
+    let mut reached: Vec<_> = reads.chain(writes.filter(|(_, buffer)| !sent(buffer))).collect();
+    reached.sort_unstable();
+    reached.dedup();
+    let elsewhere = reached.into_iter().filter_map(|(access, buffer)| {
+        let lies = program.buffers.get(buffer.index())?.device.filter(|device| *device != task.device)?;
+        Some(Kind::OtherDevice { access, buffer, lies, runs: task.device })
+    });
+    elsewhere.collect()
 }
 
 /// Declared and computed regions are equal as sets.

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use tilewright_layout::DType;
+
 use super::kind::Kind;
 use super::place::Place;
 use super::report::Report;
@@ -11,7 +13,7 @@ use crate::program::{Buffer, BufferKind, Counter, MAX_RANK, Program, Source};
 const MAX_BYTES: usize = isize::MAX as usize;
 
 /// Every rule on one buffer.
-const BUFFER_RULES: [fn(&Buffer) -> Option<Kind>; 8] = [
+const BUFFER_RULES: [fn(&Buffer) -> Option<Kind>; 9] = [
     rank,
     zero_extent,
     byte_size,
@@ -20,6 +22,7 @@ const BUFFER_RULES: [fn(&Buffer) -> Option<Kind>; 8] = [
     values_fill_the_shape,
     arena_is_allowed,
     arena_is_in_reach,
+    scale_is_allowed,
 ];
 
 /// Checks the tables; gives whether every buffer has a shape that later rules can compute with.
@@ -125,6 +128,14 @@ fn arena_is_in_reach(buffer: &Buffer) -> Option<Kind> {
 fn arena_is_aligned(buffer: &Buffer) -> Option<Kind> {
     let (offset, align) = (buffer.arena?, buffer.dtype.bytes());
     (!offset.is_multiple_of(align as u64)).then_some(Kind::ArenaAlign { offset, align })
+}
+
+fn scale_is_allowed(buffer: &Buffer) -> Option<Kind> {
+    let found = buffer.scale?;
+    let is_codes = buffer.kind == BufferKind::KvPool && buffer.dtype == DType::F8E4M3;
+    // The reciprocal is a number too.
+    let sound = found.is_normal() && found > 0.0 && found.recip().is_normal();
+    (!is_codes || !sound).then_some(Kind::PoolScale { found })
 }
 
 fn initial_value(counter: &Counter) -> Option<Kind> {

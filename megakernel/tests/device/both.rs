@@ -56,8 +56,11 @@ impl Both {
         let mut device = DeviceMachine::load(program, weights, &device, options, &mut |_, _| ()).unwrap();
         for pool in reference.program().buffers.iter().filter(|buffer| buffer.kind == BufferKind::KvPool) {
             let values = draw.floats(pool.elements().unwrap(), bf16::from_f64);
-            device.set_pool(&pool.name, &values).unwrap();
             kv.write(&pool.name, 0, &values.iter().map(|value| value.to_f32()).collect::<Vec<_>>()).unwrap();
+            match kv.codes(&pool.name) {
+                Some(codes) => device.set_pool_codes(&pool.name, &codes).unwrap(),
+                None => device.set_pool(&pool.name, &values).unwrap(),
+            }
         }
         Both { device, reference, kv, rows }
     }

@@ -7,6 +7,7 @@ mod activations;
 mod agree;
 mod both;
 mod choose;
+mod codes;
 mod dealing;
 mod ends;
 mod faults;

@@ -54,22 +54,27 @@ pub fn normed(spec: ModelSpec) -> ModelSpec {
 
 /// A program of so many rows; tasks for one SM are few.
 pub fn program(spec: &ModelSpec, rows: usize, sms: usize) -> Program {
-    lowered(spec, rows, sms, false)
+    lowered(spec, rows, sms, (DType::BF16, false))
 }
 
 /// The same whose tokens may be chosen at random.
 pub fn sampled(spec: &ModelSpec, rows: usize) -> Program {
-    lowered(spec, rows, 1, true)
+    lowered(spec, rows, 1, (DType::BF16, true))
 }
 
-fn lowered(spec: &ModelSpec, rows: usize, sms: usize, sampling: bool) -> Program {
+/// The same with pools of a type.
+pub fn program_as(spec: &ModelSpec, rows: usize, sms: usize, kv: DType) -> Program {
+    lowered(spec, rows, sms, (kv, false))
+}
+
+fn lowered(spec: &ModelSpec, rows: usize, sms: usize, (kv, sampling): (DType, bool)) -> Program {
     let target = Target { sms, ..Target::named("h100").unwrap() };
     let options = LowerOptions {
         rows,
         page_tokens: PAGE,
         pages: Some(POOL),
         splits: Some(1),
-        kv: DType::BF16,
+        kv,
         sampling,
         ..LowerOptions::for_context(PAGE * PAGES)
     };

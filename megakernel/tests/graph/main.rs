@@ -5,6 +5,7 @@
 //! --test-threads 1`.
 
 mod agree;
+mod codes;
 mod decode;
 mod lab;
 mod refusals;

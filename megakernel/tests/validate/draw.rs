@@ -209,7 +209,7 @@ impl Draft {
         };
         let out = target.buffer;
         let output = match self.rng.below(5) {
-            0 | 1 => LinearOutput::Store { out },
+            0 | 1 => LinearOutput::Store { out, sent: vec![] },
             2 => {
                 // The residual is read where the output is written.
                 let residual = self.defined_like(target).filter(|region| region.spans() == target.spans())?.buffer;
@@ -218,7 +218,7 @@ impl Draft {
             3 => LinearOutput::SiluMul { up: self.weight, up_bias: None, out },
             _ => {
                 let (best_value, best_index, tile) = (self.value, self.index, self.rng.below(2));
-                LinearOutput::Logits { out, best_value, best_index, tile }
+                LinearOutput::Logits { out, shard: None, best_value, best_index, tile }
             }
         };
         Some(Op::from(Linear { input, weight: self.weight, bias: None, rows, cols, output }))

@@ -159,7 +159,9 @@ impl Builder {
         let table = self.weight("embed", DType::BF16, &[vocab, hidden]);
         let ids = self.program.add_buffer("ids", BufferKind::Cell, DType::I32, &[rows]);
         let (out, position) = (self.x[0], self.place.position);
-        let op = |cols| Op::from(Embed { ids, position, table, out, rows: Span::all(rows), cols });
+        let op = |cols| {
+            Op::from(Embed { ids, position, table, out, rows: Span::all(rows), cols, shard: None, sent: vec![] })
+        };
         let ops = self.tiles(hidden, 8).into_iter().map(op).collect();
         self.level("embed", ops);
         out
@@ -248,7 +250,7 @@ impl Builder {
         let out = add("token", BufferKind::Output, DType::I32, &[rows]);
         let input = LinearInput::RmsNorm { x, weight: norm, eps: 1e-5 };
         let op = |(tile, cols)| {
-            let output = LinearOutput::Logits { out: logits, best_value: value, best_index: index, tile };
+            let output = LinearOutput::Logits { out: logits, shard: None, best_value: value, best_index: index, tile };
             let (input, rows) = (input.clone(), Span::all(rows));
             Op::from(Linear { input, weight, bias: None, rows, cols, output })
         };

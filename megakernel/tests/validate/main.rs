@@ -2,6 +2,7 @@
 
 mod cells;
 mod clashes;
+mod devices;
 mod draw;
 mod fuzz;
 mod generate;

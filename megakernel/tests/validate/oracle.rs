@@ -55,7 +55,7 @@ fn malformed(p: &Program) -> Option<&'static str> {
     let shapes = p.buffers.iter().all(|b| (1..=4).contains(&b.shape.len()) && !b.shape.contains(&0));
     let sources = p.buffers.iter().all(|b| match &b.source {
         None => b.kind != BufferKind::Weight,
-        Some(Source::Tensor(_) | Source::Random(_)) => b.kind == BufferKind::Weight,
+        Some(Source::Tensor(_) | Source::Part { .. } | Source::Random(_)) => b.kind == BufferKind::Weight,
         Some(Source::Values(v)) => b.kind == BufferKind::Weight && Some(v.len()) == b.elements(),
     });
     let arena = p.buffers.iter().all(|b| {
@@ -67,7 +67,7 @@ fn malformed(p: &Program) -> Option<&'static str> {
 }
 
 fn placement(p: &Program) -> Option<&'static str> {
-    let sms = p.target.sms;
+    let sms = p.all_sms();
     if sms == 0 || p.tasks.iter().any(|t| t.sm.is_some_and(|sm| sm.index() >= sms)) {
         return Some("pins");
     }

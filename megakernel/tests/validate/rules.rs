@@ -2,7 +2,8 @@
 
 use tilewright_megakernel::validate::Kind;
 
-const CASES: [&str; 6] = [
+const CASES: [&str; 7] = [
+    include_str!("devices.rs"),
     include_str!("limits.rs"),
     include_str!("cells.rs"),
     include_str!("tables.rs"),

@@ -54,6 +54,11 @@ fn only_activations_live_in_the_arena_inside_of_it_and_aligned() {
     assert_snapshot!(only("ArenaAlign", |p| p.buffers[H.index()].arena = Some(66)), @r#"buffer b2 `h`: arena offset 66, it must be a multiple of the element's 4 bytes; align it"#);
 }
 
+#[test]
+fn only_pools_of_codes_have_a_scale() {
+    assert_snapshot!(only("PoolScale", |p| p.buffers[Y.index()].scale = Some(0.5)), @"buffer b3 `y`: scale 0.5, a KV pool of f8e4m3 has a finite one above 0 and no other buffer has one; mend or remove it");
+}
+
 /// H5: a head start fires the consumer early.
 #[test]
 fn counters_start_at_zero() {

@@ -42,8 +42,8 @@ proptest! {
         };
         let whole = |buffer| Region::whole(buffer, &[rows, n]);
         lab.task(Op::from(RmsNorm { x, weight: norm, out: normed, rows: all, eps: 1e-5 }));
-        lab.task(layer(&plain, gate, Span::all(n), LinearOutput::Store { out: y }));
-        lab.task(layer(&plain, up, Span::all(n), LinearOutput::Store { out: u }));
+        lab.task(layer(&plain, gate, Span::all(n), LinearOutput::Store { out: y, sent: vec![] }));
+        lab.task(layer(&plain, up, Span::all(n), LinearOutput::Store { out: u, sent: vec![] }));
         lab.task(Op::from(Add { a: whole(residual), b: whole(y), out: whole(sum) }));
         lab.task(Op::from(SiluMul { gate: whole(y), up: whole(u), out: whole(gated) }));
         let tiles = lab.tiles(n, 3);
@@ -62,7 +62,7 @@ proptest! {
     fn linear_is_combine_and_product(rows in 1usize..4, heads in 1usize..4, splits in 1usize..5, dim in 1usize..20, seed: u64) {
         let (mut lab, n, all) = (Lab::new(seed), 9, Span::all(rows));
         let layer = |input, weight, out| {
-            let output = LinearOutput::Store { out };
+            let output = LinearOutput::Store { out, sent: vec![] };
             Op::from(Linear { input, weight, bias: None, rows: all, cols: Span::all(n), output })
         };
         let (acc, _) = lab.input("acc", DType::F32, &[rows, heads, splits, dim]);
@@ -195,7 +195,7 @@ impl QkvCase {
         let counts = [("q.flat", self.heads()), ("k.flat", self.kv_heads), ("v.flat", self.kv_heads)];
         for ((name, heads), part) in counts.into_iter().zip(parts) {
             let n = heads * self.dim;
-            let output = LinearOutput::Store { out: lab.output(name, DType::F32, &[rows.len(), n]) };
+            let output = LinearOutput::Store { out: lab.output(name, DType::F32, &[rows.len(), n]), sent: vec![] };
             let (input, weight, bias) = (input.clone(), part.weight, part.bias);
             lab.task(Op::from(Linear { input, weight, bias, rows, cols: Span::all(n), output }));
         }

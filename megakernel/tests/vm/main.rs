@@ -1,5 +1,6 @@
 //! The reference machine against the oracles, against itself, and against faults.
 
+mod devices;
 mod faults;
 mod fusion;
 mod lab;

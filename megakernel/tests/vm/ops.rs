@@ -104,7 +104,7 @@ proptest! {
         lab.positions = (0..rows).map(|_| lab.random.below(3) as i32 - 1).collect();
         lab.tokens = (0..rows).map(|_| lab.random.below(vocab) as i32).collect();
         let (row_tiles, col_tiles) = (lab.tiles(rows, 3), lab.tiles(hidden, 3));
-        let each = |rows: Span| col_tiles.iter().map(move |&cols| Op::from(Embed { ids, position, table, out, rows, cols }));
+        let each = |rows: Span| col_tiles.iter().map(move |&cols| Op::from(Embed { ids, position, table, out, rows, cols, shard: None, sent: vec![] }));
         lab.tasks(row_tiles.into_iter().flat_map(each).collect());
         let expected: Vec<f32> = (0..rows)
             .flat_map(|r| naive::embed(&values, hidden, (lab.positions[r] >= 0).then_some(lab.tokens[r] as usize)))
@@ -135,7 +135,7 @@ proptest! {
             bias: biased.then_some(bias),
             rows: Span::all(rows),
             cols,
-            output: LinearOutput::Store { out },
+            output: LinearOutput::Store { out, sent: vec![] },
         });
         lab.tasks(tiles.into_iter().map(tile).collect());
         let b = wide(&b_values);
@@ -172,7 +172,7 @@ proptest! {
             .into_iter()
             .enumerate()
             .map(|(tile, cols)| {
-                let output = LinearOutput::Logits { out, best_value, best_index, tile };
+                let output = LinearOutput::Logits { out, shard: None, best_value, best_index, tile };
                 Op::from(Linear { input: LinearInput::Plain { x }, weight, bias: None, rows: Span::all(rows), cols, output })
             })
             .collect();

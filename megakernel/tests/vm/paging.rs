@@ -126,7 +126,16 @@ fn a_cell_holds_one_thing() {
         let position = if same { ids } else { position };
         for (at, (ids, position, rows)) in [(ids, position, 2), (more, more_position, 1)].into_iter().enumerate() {
             let out = lab.output(&format!("out{at}"), DType::F32, &[rows, 3]);
-            lab.task(Op::from(Embed { ids, position, table, out, rows: Span::all(rows), cols: Span::all(3) }));
+            lab.task(Op::from(Embed {
+                ids,
+                position,
+                table,
+                out,
+                rows: Span::all(rows),
+                cols: Span::all(3),
+                shard: None,
+                sent: vec![],
+            }));
         }
         let mut weights = Table::default();
         weights.0.insert("table".into(), tensor(DType::F32, &[5, 3], &[0.0; 15]));

@@ -1,10 +1,10 @@
-//! `quant_method: modelopt`, or `hf_quant_config.json`: FP8 and NVFP4 of ModelOpt.
+//! `quant_method: modelopt`, or `hf_quant_config.json`: FP8, MXFP8 and NVFP4 of ModelOpt.
 
 use serde_json::Value;
 
 use super::pattern::Pattern;
 use super::plan::{ACTIVATIONS, KV_CACHE, Module, Plan, Presence, Scales, Stored, take_names};
-use super::scheme::{FLOAT8, MODELOPT_NVFP4, Scheme};
+use super::scheme::{FLOAT8, MODELOPT_NVFP4, MXFP8, Scheme};
 use crate::checkpoint::keys::{ANY, Keys, KnownKey, known};
 
 pub(super) const KNOWN: &[KnownKey] = &[
@@ -13,9 +13,10 @@ pub(super) const KNOWN: &[KnownKey] = &[
 ];
 
 /// `quant_algo`: scheme, what a scale covers, whether it quantises activations.
-const ALGORITHMS: [(&str, &Scheme, Scales, bool); 4] = [
+const ALGORITHMS: [(&str, &Scheme, Scales, bool); 5] = [
     ("FP8", &FLOAT8, Scales::Tensor, true),
     ("FP8_PER_CHANNEL_PER_TOKEN", &FLOAT8, Scales::Channel, true),
+    ("MXFP8", &MXFP8, Scales::Group(32), true),
     ("NVFP4", &MODELOPT_NVFP4, Scales::Group(16), true),
     ("W4A16_NVFP4", &MODELOPT_NVFP4, Scales::Group(16), false),
 ];
@@ -41,14 +42,14 @@ fn read_algorithm(keys: &mut Keys, modules: &[Module]) -> Plan {
     let value = keys.take("quant_algo").unwrap_or(Value::Null);
     let name = value.as_str().map(str::to_ascii_uppercase).unwrap_or_default();
     let Some(&(_, scheme, scales, activations)) = ALGORITHMS.iter().find(|row| row.0 == name) else {
-        const ACCEPTED: &str = "FP8, FP8_PER_CHANNEL_PER_TOKEN, NVFP4 or W4A16_NVFP4";
+        const ACCEPTED: &str = "FP8, FP8_PER_CHANNEL_PER_TOKEN, MXFP8, NVFP4 or W4A16_NVFP4";
         keys.unsupported("quant_algo", &value, "stores weights in a way that is not read", ACCEPTED);
         return Plan::default();
     };
     if let Some(value) = keys.take_value("group_size")
         && scales != value.as_u64().map_or(Scales::Channel, |group| Scales::Group(group as usize))
     {
-        keys.unsupported("group_size", &value, "is another group than the algorithm's", "16 with NVFP4");
+        keys.unsupported("group_size", &value, "is another group than the algorithm's", "16 with NVFP4, 32 with MXFP8");
     }
     let mut plan = Plan::default();
     if activations {

@@ -10,20 +10,23 @@ use std::io::{self, Write};
 use std::time::Instant;
 
 use clap::Args;
+use half::bf16;
 use thiserror::Error;
+use tilewright_kernels::quant::Code;
 use tilewright_megakernel::lower::{LOGITS, NEXT_TOKEN};
 use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::program::BufferKind;
 use tilewright_megakernel::vm::device::MAX_STEPS;
 use tilewright_megakernel::vm::reference::{KvState, Machine};
+use tilewright_megakernel::weights::Uniform;
 
 use super::journal::Journal;
 use super::timing::Times;
 use super::tune::{Prepare, Tunable};
 use super::{finding, many};
 use crate::cli::Failure;
-use crate::cli::subject::{Subject, SubjectArgs, relative};
-use crate::engine::{self, Device, settings};
+use crate::cli::subject::{SEED, Subject, SubjectArgs, relative};
+use crate::engine::{self, Device, KvType, settings};
 use crate::results::{OURS, Row, Summary};
 use crate::tuning::{Settings, Space};
 
@@ -42,6 +45,9 @@ pub struct DecodeArgs {
     /// Say what the launches of a step take, by kernel, where a step is a graph of launches: more than 16 rows
     #[arg(long)]
     pub launches: bool,
+    /// Draw keys and values of the tokens before those that are timed, instead of decoding them
+    #[arg(long)]
+    drawn_history: bool,
 }
 
 /// The largest relative error of logits that is right: bf16 operands, f32 sums.
@@ -92,9 +98,12 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &J
     if args.repeat > 1 {
         repeat(&mut subject, args.repeat)?;
     }
-    // Keys and values of tokens before those that are timed: as decoding leaves them.
+    // Keys and values of tokens before those that are timed: as decoding leaves them, or drawn.
     let first = context - tokens;
-    sequences(&mut subject, first)?;
+    match args.drawn_history {
+        true => draw_history(&mut subject)?,
+        false => drop(sequences(&mut subject, first)?),
+    }
     let bytes = bytes(&subject, context - tokens / 2);
     let row = |what: &str, samples_us: Vec<f64>| {
         let variant = format!("{what}{scheme}, median of {}", samples_us.len());
@@ -119,7 +128,8 @@ pub(super) fn shape(spec: &ModelSpec, subject: &SubjectArgs) -> Vec<(&'static st
     let (rows, context) = (subject.rows(), subject.context());
     let shape = [("batch", rows), ("context", context), ("hidden", spec.hidden), ("layers", spec.layers)];
     let bits = subject.scheme().map(|scheme| ("weight_bits", scheme.code().0.bits()));
-    shape.into_iter().chain(bits).map(|(name, extent)| (name, extent as u64)).collect()
+    let cache = (subject.kv() == KvType::Fp8).then_some(("kv_bits", 8));
+    shape.into_iter().chain(bits).chain(cache).map(|(name, extent)| (name, extent as u64)).collect()
 }
 
 /// What is tuned: one model, batch and context.
@@ -235,6 +245,30 @@ fn sequences(subject: &mut Subject, length: usize) -> Result<Vec<u32>, Failure> 
     Ok(tokens)
 }
 
+/// Numbers of which drawn pools are repetitions.
+const DRAWN: usize = 1 << 20;
+
+/// Fills all pools with numbers of mean 0 and deviation 1.
+fn draw_history(subject: &mut Subject) -> Result<(), Failure> {
+    let drawn = Uniform::with_deviation(1.0).bf16("history", SEED, DRAWN);
+    let codes: Vec<u8> = drawn.iter().map(|x| Code::E4m3.nearest(x.to_f32())).collect();
+    let pools = subject.program().buffers.iter().filter(|buffer| buffer.kind == BufferKind::KvPool);
+    let pools: Vec<(String, usize)> = pools.map(|pool| (pool.name.clone(), pool.elements().unwrap_or(0))).collect();
+    for (name, elements) in pools {
+        match subject.kv {
+            KvType::Bf16 => {
+                let values: Vec<bf16> = drawn.iter().copied().cycle().take(elements).collect();
+                subject.machine.set_pool(&name, &values)?;
+            }
+            KvType::Fp8 => {
+                let values: Vec<u8> = codes.iter().copied().cycle().take(elements).collect();
+                subject.machine.set_pool_codes(&name, &values)?;
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Decodes the whole context again and again. The sums of a row have an order that no race may change, so every token is
 /// the same in every run.
 fn repeat(subject: &mut Subject, runs: usize) -> Result<(), Failure> {
@@ -294,6 +328,8 @@ fn bytes(subject: &Subject, position: usize) -> u64 {
     let weights = program.buffers.iter().filter(|buffer| buffer.kind == BufferKind::Weight);
     let weights: u64 = weights.map(|buffer| buffer.stored_bytes(buffer.elements().unwrap_or(0))).sum();
     let embedding = if spec.tied_embeddings { 0 } else { (spec.vocab - subject.rows) * spec.hidden * 2 };
-    let cache = subject.rows * position * spec.layers * spec.kv_heads * spec.head_dim * 2 * 2;
-    weights - embedding as u64 + cache as u64
+    let elements = subject.rows * position * spec.kv_heads * spec.head_dim;
+    let pools = program.buffers.iter().filter(|buffer| buffer.kind == BufferKind::KvPool);
+    let cache: u64 = pools.map(|buffer| buffer.stored_bytes(elements)).sum();
+    weights - embedding as u64 + cache
 }

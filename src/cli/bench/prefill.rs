@@ -88,7 +88,8 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &PrefillArgs, journal: &
     let (spec, weights) = subject.weights()?;
     // A token behind the prompt that is checked.
     let context = longest.max(args.check_prompt.min(most - 1) + 1);
-    let lowering = LowerOptions { kv: DType::BF16, activation: DType::BF16, ..LowerOptions::for_context(context) };
+    let lowering =
+        LowerOptions { kv: subject.kv().dtype(), activation: DType::BF16, ..LowerOptions::for_context(context) };
     let pages = lowering.pages_per_sequence();
     let lowering = LowerOptions { pages: Some(pages), ..lowering };
     let dtype_of = |name: &str| weights.tensor(name).map_or(DType::BF16, |tensor| tensor.dtype());

@@ -18,7 +18,7 @@ use super::load::load_as;
 use super::prompt::PromptArgs;
 use super::quantize::parse_scheme;
 use crate::checkpoint::{GenerationSettings, Scheme};
-use crate::engine::{Device, Engine, EngineError, Penalties, Request, StopTexts};
+use crate::engine::{Device, Engine, EngineError, KvType, Penalties, Request, StopTexts};
 
 /// Continue a prompt with a model
 ///
@@ -59,6 +59,9 @@ pub struct GenerateArgs {
     /// Quantise the linear layers while loading: w4a16, w8a16 or fp8
     #[arg(long, value_name = "SCHEME", value_parser = parse_scheme)]
     weights: Option<Scheme>,
+    /// Keep keys and values as this: bf16, or fp8, e4m3 codes in half the bytes [default: f32 on cpu, bf16 elsewhere]
+    #[arg(long, value_name = "TYPE")]
+    kv: Option<KvType>,
     /// Print one JSON object at the end instead of streaming text
     #[arg(long)]
     json: bool,
@@ -134,6 +137,9 @@ pub fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
     args.batch.step_time()?;
     let texts = args.prompt.texts()?;
     let mut engine = load_as(&args.model, args.device, args.weights)?;
+    if let Some(kv) = args.kv {
+        engine = engine.with_kv(kv);
+    }
     if let Some(rows) = args.prompt_chunk {
         engine = engine.with_prompt_chunk(rows)?;
     }

@@ -18,7 +18,7 @@ use super::super::generate::{Answer, Completion, Finish, check_prompt};
 use super::super::machines::{Asked, MOST_ROWS, Machines, Widths, machines};
 use super::super::model::Model;
 use super::super::place::Place;
-use super::super::session::{Run, lowering_options};
+use super::super::session::Run;
 use super::giving::Giving;
 use super::pace::Pace;
 use super::proposer::MOST_PROPOSED;
@@ -140,22 +140,24 @@ impl Engine {
     /// # Errors
     /// If the model has fewer positions, cannot be lowered, or does not fit the device.
     pub fn batcher(&self, options: &BatchOptions) -> Result<Batcher, EngineError> {
-        batcher_of(self.place(), self.model(), (self.ends(), self.prompt_chunk), &self.abort_handle(), options)
+        let base = self.lowering(options.context, options.sampling);
+        let (ends, abort) = (self.ends(), self.abort_handle());
+        batcher_of(self.place(), self.model(), (ends, self.prompt_chunk), &abort, (options, base))
     }
 }
 
-/// A batcher of a model on a place, whose sequences end by these tokens, with chunks of prompts of so many rows if any.
+/// A batcher of a model on a place, whose sequences end by these tokens, with chunks of prompts of so many rows if any; its programs are
+/// lowered as `base` says but for their pages.
 pub(crate) fn batcher_of(
     place: &Arc<Place>,
     model: &Model,
     (ends, chunk): (&[u32], Option<usize>),
     abort: &AbortHandle,
-    options: &BatchOptions,
+    (options, base): (&BatchOptions, LowerOptions),
 ) -> Result<Batcher, EngineError> {
     let seats = options.rows.clamp(1, MOST_SEATS);
     // Rows of a step: those that decode, or a prompt's chunk.
     let most = chunk.unwrap_or(0).max(seats);
-    let base = lowering_options(place, options.context, options.sampling);
     let pages = options.pages.unwrap_or_else(|| seats.saturating_mul(base.pages_per_sequence()));
     let lowering = LowerOptions { pages: Some(pages), ..base };
     let widths = Widths::of_batch(most, options.deterministic);

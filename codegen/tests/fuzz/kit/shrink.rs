@@ -1,32 +1,59 @@
-//! The smallest program that still differs: statements are left out one by one as long as it does.
+//! The smallest program that still differs: statements are left out as long as it does.
 
 use super::batch::Batch;
+use std::ops::ControlFlow;
 use tilewright_codegen::ir::{Kernel, Op, StmtId};
 
-/// Leaves out statements for as long as `differs` holds of what remains. What the verifier refuses is not tried.
-pub fn shrink(mut batch: Batch, differs: &mut dyn FnMut(&Batch) -> bool) -> Batch {
-    // Whole programs first.
+/// Leaves out statements for as long as `differs` holds of what remains, or until it breaks: what is smallest then is
+/// given. What the verifier refuses is not tried.
+pub fn shrink(mut batch: Batch, differs: &mut dyn FnMut(&Batch) -> ControlFlow<(), bool>) -> Batch {
+    // Breaks with the patience of whoever asks; `batch` is what there is by then.
+    let _ = smallest(&mut batch, differs);
+    batch
+}
+
+fn smallest(batch: &mut Batch, differs: &mut dyn FnMut(&Batch) -> ControlFlow<(), bool>) -> ControlFlow<()> {
     let programs: Vec<StmtId> =
         batch.kernel.kernel().body.iter().filter(|s| matches!(s.op, Op::If { .. })).map(|s| s.id).collect();
+    // All programs but one, each in turn; where several are needed, one less at a time.
+    let alone = |kept: &StmtId| programs.iter().filter(|id| *id != kept).copied().collect::<Vec<_>>();
+    for kept in &programs {
+        if leave_out(batch, &alone(kept), differs)? {
+            break;
+        }
+    }
     for id in programs {
-        batch = without(batch, id, differs);
+        leave_out(batch, &[id], differs)?;
     }
     loop {
         let before = statements(batch.kernel.kernel()).len();
-        for id in statements(batch.kernel.kernel()).into_iter().rev() {
-            batch = without(batch, id, differs);
+        // Long stretches first: most statements do not matter.
+        for length in [64, 16, 4, 1] {
+            for some in statements(batch.kernel.kernel()).rchunks(length).map(<[StmtId]>::to_vec) {
+                leave_out(batch, &some, differs)?;
+            }
         }
         if statements(batch.kernel.kernel()).len() == before {
-            return batch;
+            return ControlFlow::Continue(());
         }
     }
 }
 
-/// The batch without that statement, if it still differs; else as it was.
-fn without(batch: Batch, id: StmtId, differs: &mut dyn FnMut(&Batch) -> bool) -> Batch {
+/// Leaves those statements out if what remains still differs; whether it does.
+fn leave_out(
+    batch: &mut Batch,
+    out: &[StmtId],
+    differs: &mut dyn FnMut(&Batch) -> ControlFlow<(), bool>,
+) -> ControlFlow<(), bool> {
     let mut kernel = batch.kernel.kernel().clone();
-    kernel.edit(&mut |block| block.retain(|stmt| stmt.id != id));
-    batch.with(kernel).filter(|smaller| differs(smaller)).unwrap_or(batch)
+    kernel.edit(&mut |block| block.retain(|stmt| !out.contains(&stmt.id)));
+    if let Some(smaller) = batch.with(kernel)
+        && differs(&smaller)?
+    {
+        *batch = smaller;
+        return ControlFlow::Continue(true);
+    }
+    ControlFlow::Continue(false)
 }
 
 /// Every statement.

@@ -2,23 +2,24 @@
 //! pages what this step writes.
 //!
 //! A warp takes blocks of 16 tokens and keeps its own running maximum; the warps' results are merged at the end.
-//! Scores are `q·kᵀ` with queries as the A operand (rows 0 to 7: heads, rows 8 to 15: what bf16 rounds off them) and keys as
-//! B, sixteen bytes of a token for each lane. The output is taken transposed, `vᵀ·pᵀ`: scores leave the first MMA in
-//! the registers in which the second wants p as its B operand, and v needs no more than its tokens paired by byte
-//! permutations. Nothing of K or V is moved in shared memory.
+//! Scores are `q·kᵀ` with queries as the A operand (rows 0 to 7: heads, rows 8 to 15: what their type rounds off them) and keys as
+//! B, a run of a token for each lane: sixteen bytes, or eight of short rows of codes. The output is taken transposed, `vᵀ·pᵀ`:
+//! scores leave the first MMA in the registers in which the second wants p as its B operand, and v needs no more than its tokens
+//! paired by byte permutations. Nothing of K or V is moved in shared memory. Codes become f16 in registers (`lanes`); the scale of
+//! keys is part of the queries' factor, that of values is multiplied into the merged result.
 
-use half::bf16;
 use tilewright_codegen::build::{Global, Ptr, RegArray, Shared, SpaceOf, Val};
 
+use super::lanes::Lanes;
 use super::merge::Part;
 use super::streamed::BLOCK;
 use super::{Merged, Streamed};
 use crate::attention::merge::Partial;
 use crate::attention::softmax::{Rescaling, RowUpdate};
 use crate::gemv::linear::{Scratch, Weights};
-use crate::kv::{PagedPool, TokenRow};
+use crate::kv::{PagedPool, PoolArray, TokenRow};
 use crate::mma::Accumulator;
-use crate::tile::{Array, narrow};
+use crate::tile::Array;
 use crate::warps::ConsumerWarps;
 
 /// A split of a kv head's tokens.
@@ -38,9 +39,9 @@ pub struct Attention<'k> {
     pub scale: f32,
     /// Queries, `[rows, heads, dim]`.
     pub q: Array<'k>,
-    /// Keys, bf16.
+    /// Keys, bf16 or codes.
     pub keys: PagedPool<'k>,
-    /// Values, bf16.
+    /// Values, of the same type.
     pub values: PagedPool<'k>,
     /// Unnormalised sums of splits of several, f32 `[rows, heads, splits, dim]`.
     pub acc: Ptr<'k, Global, f32>,
@@ -146,14 +147,29 @@ struct Running<'k> {
 }
 
 impl<'k> Pass<'k> {
-    /// Runs of 32 dimensions in the order of the first MMA.
-    fn runs(self) -> u32 {
-        self.work.heads.dim.div_ceil(32)
+    /// How lanes have keys and values.
+    fn lanes(self) -> Lanes {
+        Lanes::of(self.work.keys)
     }
 
-    /// Runs of 64 dimensions in the order of the second.
+    /// Dimensions of the runs of a column of lanes, of which the first MMA takes a token.
+    fn width(self) -> u32 {
+        4 * self.lanes().run
+    }
+
+    /// Runs of as many dimensions, in the order of the first MMA.
+    fn runs(self) -> u32 {
+        self.work.heads.dim.div_ceil(self.width())
+    }
+
+    /// Dimensions of the runs of a row of lanes, of which the second MMA takes a token.
+    fn height(self) -> u32 {
+        8 * self.lanes().run
+    }
+
+    /// Runs of as many dimensions, in the order of the second.
     fn rows(self) -> u32 {
-        self.work.heads.dim.div_ceil(64)
+        self.work.heads.dim.div_ceil(self.height())
     }
 
     fn run(self, scratch: Scratch<'k>, ring: &dyn Weights<'k>) {
@@ -173,7 +189,7 @@ impl<'k> Pass<'k> {
         let running = Running {
             most: k.var(f32::NEG_INFINITY),
             sum: k.var(0.0f32),
-            out: (0..self.rows() * 4).map(|_| Accumulator::warp::<bf16>(k, 1, 1)).collect(),
+            out: (0..self.rows() * self.lanes().run / 2).map(|_| self.lanes().sums(k)).collect(),
         };
         k.for_step(first, blocks, self.team.warps, |block| {
             k.when(block.ne(first), || bring(block, &loaded));
@@ -195,7 +211,7 @@ impl<'k> Pass<'k> {
         ring: &dyn Weights<'k>,
         streamed: Streamed<'k>,
         tokens: [Val<'k, u32>; 2],
-        queries: &[[[Val<'k, u32>; 4]; 2]],
+        queries: &[[Vec<Val<'k, u32>>; 2]],
         running: &Running<'k>,
     ) {
         let (k, stage, warps) = (self.team.k, streamed.stage, self.team.warps);
@@ -214,25 +230,35 @@ impl<'k> Pass<'k> {
         });
     }
 
-    /// The queries as A operands, times scale and log2 e: of each run four words, and what bf16 rounds off them.
-    fn queries(self) -> Vec<[[Val<'k, u32>; 4]; 2]> {
-        let k = self.team.k;
-        let (head, column) = ((k.lane() / 4).min(self.count - 1), k.lane() % 4 * 8);
+    /// The queries as A operands, times the scales and log2 e: of each run its words, and what their type rounds off them.
+    fn queries(self) -> Vec<[Vec<Val<'k, u32>>; 2]> {
+        let (k, lanes) = (self.team.k, self.lanes());
+        let (head, column) = ((k.lane() / 4).min(self.count - 1), k.lane() % 4 * lanes.run);
         let q = self.work.q.from((self.row * self.work.heads.heads + self.first + head) * self.work.heads.dim);
-        let factor = self.work.scale * std::f32::consts::LOG2_E;
+        let factor = k.lit(self.work.scale * std::f32::consts::LOG2_E);
+        let factor = self.scale_of(self.work.keys).map_or(factor, |scale| scale * factor);
+        let pairs = lanes.run / 2;
         let run = |run: u32| {
-            let words = k.regs(8, 0u32);
-            self.guarded(32 * run, 32, column, |at| {
-                let (a, b) = (q.load4(at), q.load4(at + 4));
-                for (pair, [x, y]) in [[a[0], a[1]], [a[2], a[3]], [b[0], b[1]], [b[2], b[3]]].into_iter().enumerate() {
-                    let (word, [rest_x, rest_y]) = narrow(x * factor, y * factor);
+            let words = k.regs(2 * pairs, 0u32);
+            self.guarded(self.width() * run, self.width(), column, |at| {
+                let fours: Vec<_> = (0..lanes.run).step_by(4).map(|four| q.load4(at + four)).collect();
+                for (pair, two) in fours.iter().flat_map(|four| four.chunks(2)).enumerate() {
+                    let (word, [rest_x, rest_y]) = lanes.narrow(two[0] * factor, two[1] * factor);
                     words.set(pair as u32, word);
-                    words.set(4 + pair as u32, narrow(rest_x, rest_y).0);
+                    words.set(pairs + pair as u32, lanes.narrow(rest_x, rest_y).0);
                 }
             });
-            [std::array::from_fn(|i| words.get(i as u32)), std::array::from_fn(|i| words.get(4 + i as u32))]
+            [0, pairs].map(|first| (first..first + pairs).map(|at| words.get(at)).collect())
         };
         (0..self.runs()).map(run).collect()
+    }
+
+    /// What the codes of a pool are multiplied by.
+    fn scale_of(self, pages: PagedPool<'k>) -> Option<Val<'k, f32>> {
+        match pages.pool {
+            PoolArray::Float(_) => None,
+            PoolArray::E4m3 { scale, .. } => Some(scale),
+        }
     }
 
     /// Records `then` for the dimension `start + offset`, of lanes that cover `width` dimensions, where a head has it.
@@ -243,14 +269,14 @@ impl<'k> Pass<'k> {
 
     /// Registers for a block; zeros, which stay behind the last dimension.
     fn unloaded(self) -> Loaded<'k> {
-        let words = || self.team.k.regs(4, 0u32);
+        let words = || self.team.k.regs(self.lanes().words(), 0u32);
         Loaded {
             keys: [0, 1].map(|_| (0..self.runs()).map(|_| words()).collect()),
             values: (0..self.rows()).map(|_| std::array::from_fn(|_| words())).collect(),
         }
     }
 
-    /// Sixteen bytes of a token's row from dimension `start + offset` on; behind the last dimension nothing.
+    /// A run of a token's row from dimension `start + offset` on; behind the last dimension nothing.
     fn words<S: SpaceOf>(
         self,
         words: &RegArray<'k, u32>,
@@ -260,7 +286,11 @@ impl<'k> Pass<'k> {
         offset: Val<'k, u32>,
     ) {
         self.guarded(start, width, offset, |at| {
-            let loaded: [Val<u32>; 4] = pool.at(row.at(at) / 2).load_vec();
+            let from = pool.at(row.at(at) / self.lanes().per_word());
+            let loaded: Vec<Val<u32>> = match self.lanes().words() {
+                2 => from.load_vec::<2>().into(),
+                _ => from.load_vec::<4>().into(),
+            };
             loaded.into_iter().zip(0..).for_each(|(word, i)| words.set(i, word));
         });
     }
@@ -273,20 +303,23 @@ impl<'k> Pass<'k> {
         to: &Loaded<'k>,
     ) {
         let (group, column) = (self.team.k.lane() / 4, self.team.k.lane() % 4);
+        let (run, width, height) = (self.lanes().run, self.width(), self.height());
         for (half, to) in [0u32, 8].into_iter().zip(&to.keys) {
             let key = row(group + half);
-            to.iter().zip(0..).for_each(|(to, run)| self.words(to, (keys, key), 32 * run, 32, column * 8));
+            to.iter().zip(0..).for_each(|(to, at)| self.words(to, (keys, key), width * at, width, column * run));
         }
         let tokens = [0u32, 1, 8, 9].map(|of| row(column * 2 + of));
-        for (to, rows) in to.values.iter().zip(0..) {
-            to.iter().zip(tokens).for_each(|(to, token)| self.words(to, (values, token), 64 * rows, 64, group * 8));
+        for (to, at) in to.values.iter().zip(0..) {
+            to.iter().zip(tokens).for_each(|(to, token)| {
+                self.words(to, (values, token), height * at, height, group * run);
+            });
         }
     }
 
     /// The row of a token of a block that begins there, in elements.
     fn token(self, first: Val<'k, u32>, token: Val<'k, u32>) -> TokenRow<'k> {
         let dim = self.work.heads.dim;
-        TokenRow::new(first + token * dim, dim, token)
+        TokenRow::new(first + token * dim, [dim, self.lanes().run], token)
     }
 
     /// Loads the block that begins with a token from the pages. Tokens behind the last repeat it; their weights will be zero.
@@ -303,18 +336,18 @@ impl<'k> Pass<'k> {
         self,
         Loaded { keys, values }: &Loaded<'k>,
         last: Option<Val<'k, u32>>,
-        queries: &[[[Val<'k, u32>; 4]; 2]],
+        queries: &[[Vec<Val<'k, u32>>; 2]],
         running: &Running<'k>,
     ) {
-        let (k, column) = (self.team.k, self.team.k.lane() % 4);
+        let (k, column, lanes) = (self.team.k, self.team.k.lane() % 4, self.lanes());
         let mut scores = Vec::new();
         for (half, keys) in [0u32, 8].into_iter().zip(keys) {
-            let acc = Accumulator::warp::<bf16>(k, 1, 1);
-            for ([high, low], key) in queries.iter().zip(keys) {
-                for at in [0, 2] {
-                    let key = [key.get(at as u32), key.get(at as u32 + 1)];
+            let acc = lanes.sums(k);
+            for ([high, low], run) in queries.iter().zip(keys) {
+                for at in (0..high.len()).step_by(2) {
+                    let key = [lanes.key(run, at as u32), lanes.key(run, at as u32 + 1)];
                     let query = [high[at], low[at], high[at + 1], low[at + 1]];
-                    acc.mma::<bf16>(&[query.into()], &[key.into()]);
+                    lanes.mma(&acc, query, key);
                 }
             }
             for i in 0..2u32 {
@@ -332,17 +365,15 @@ impl<'k> Pass<'k> {
         running.most.set(updated.max);
         running.sum.set(updated.sum);
 
-        let ((p0, rest0), (p1, rest1)) = (narrow(p[0], p[1]), narrow(p[2], p[3]));
-        let rest = [narrow(rest0[0], rest0[1]).0, narrow(rest1[0], rest1[1]).0];
+        let ((p0, rest0), (p1, rest1)) = (lanes.narrow(p[0], p[1]), lanes.narrow(p[2], p[3]));
+        let rest = lanes.multiplies_rest().then(|| [rest0, rest1].map(|[a, b]| lanes.narrow(a, b).0));
         let factors = [0u32, 4].map(|next| updated.factor.shfl_idx(column * 8 + next));
-        for (values, out) in values.iter().zip(running.out.chunks(4)) {
-            for (j, out) in out.iter().enumerate() {
+        for (values, out) in values.iter().zip(running.out.chunks(lanes.run as usize / 2)) {
+            for (pair, out) in out.iter().enumerate() {
                 (0..4).for_each(|i| out.registers().set(i, out.get(i) * factors[i as usize % 2]));
-                let word = |at: usize| values[at].get(j as u32);
-                let pair = |at: usize, selector: u32| word(at).prmt(word(at + 1), selector);
-                let a = [pair(0, 0x5410), pair(0, 0x7632), pair(2, 0x5410), pair(2, 0x7632)];
-                out.mma::<bf16>(&[a.into()], &[[p0, p1].into()]);
-                out.mma::<bf16>(&[a.into()], &[rest.into()]);
+                let values = lanes.values(values, pair as u32);
+                lanes.mma(out, values, [p0, p1]);
+                rest.into_iter().for_each(|rest| lanes.mma(out, values, rest));
             }
         }
     }
@@ -369,8 +400,9 @@ impl<'k> Parts<'k> {
         let first = column.eq(0) & group.lt(count);
         k.when(first, || self.stats(k.warp(), group).store_vec([running.most.get(), sum]));
         let mine = self.at.at(k.warp() * (count * dim));
-        for (rows, out) in running.out.chunks(4).enumerate() {
-            self.pass.guarded(64 * rows as u32, 64, group * 8, |at| {
+        let (run, height) = (self.pass.lanes().run, self.pass.height());
+        for (rows, out) in running.out.chunks(run as usize / 2).enumerate() {
+            self.pass.guarded(height * rows as u32, height, group * run, |at| {
                 for next in 0..2u32 {
                     let head = column * 2 + next;
                     k.when(head.lt(count), || {
@@ -395,7 +427,10 @@ impl<'k> Parts<'k> {
                 let [max, sum] = self.stats(k.lit(warp), head).load_vec();
                 Partial { max, sum, acc: self.at.at((k.lit(warp) * count + head) * dim + d).load_vec() }
             };
-            let whole = Partial::merge(&(0..team.warps).map(of_warp).collect::<Vec<_>>());
+            let mut whole = Partial::merge(&(0..team.warps).map(of_warp).collect::<Vec<_>>());
+            if let Some(scale) = self.pass.scale_of(work.values) {
+                whole.acc = whole.acc.map(|sum| sum * scale);
+            }
             work.store_pair(self.pass.single, [self.pass.row, self.pass.first + head], d, whole);
         });
     }

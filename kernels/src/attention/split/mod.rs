@@ -4,11 +4,13 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `device` | a split of a kv head's tokens, from the ring and straight from the pages: [`attention`] |
+//! | `lanes` | a lane's keys and values as operands |
 //! | `merge` | the merge of the splits |
 //! | `shares` | how the tokens of a row are split |
 //! | `streamed` | keys and values on their way through the ring |
 
 mod device;
+mod lanes;
 mod merge;
 mod shares;
 mod streamed;

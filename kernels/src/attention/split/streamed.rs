@@ -5,14 +5,17 @@
 
 use tilewright_codegen::build::{Ptr, Shared, Val};
 
-use crate::kv::{Cells, PageTable, PagedPool};
+use crate::kv::{Cells, PageTable, PagedPool, PoolType};
 
-/// A stage of the ring that holds the keys of some tokens of a kv head, bf16 `[tokens, dim]`, and behind them their values.
+/// A stage of the ring that holds the keys of some tokens of a kv head, `[tokens, dim]`, and behind them their values, as pools have
+/// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TokenStage {
     tokens: u32,
     dim: u32,
     page_tokens: u32,
+    /// Bytes of an element.
+    bytes: u32,
 }
 
 /// Tokens of a block of attention: whole blocks are streamed.
@@ -45,16 +48,19 @@ impl TokenStage {
     /// of 16.
     ///
     /// ```
-    /// use tilewright_kernels::attention::split::TokenStage;
-    /// let tokens = |dim, page| TokenStage::new(dim, page, 16384).map(TokenStage::tokens);
+    /// use tilewright_kernels::{attention::split::TokenStage, kv::PoolType, tile::Float};
+    /// let bf16 = PoolType::Float(Float::Bf16);
+    /// let tokens = |dim, page| TokenStage::new(bf16, dim, page, 16384).map(TokenStage::tokens);
     /// assert_eq!([tokens(64, 64), tokens(128, 64), tokens(64, 16), tokens(64, 48)], [Some(64), Some(32), Some(64), Some(48)]);
     /// assert_eq!(tokens(512, 64), None);
+    /// assert_eq!(TokenStage::new(PoolType::E4m3, 128, 64, 16384).map(TokenStage::tokens), Some(64));
     /// ```
-    pub fn new(dim: u32, page_tokens: u32, stage_bytes: u32) -> Option<TokenStage> {
-        let most = stage_bytes / (4 * dim.max(1)) / BLOCK;
+    pub fn new(pool: PoolType, dim: u32, page_tokens: u32, stage_bytes: u32) -> Option<TokenStage> {
+        let bytes = pool.bytes();
+        let most = stage_bytes / (2 * bytes * dim.max(1)) / BLOCK;
         let whole = |&tokens: &u32| page_tokens.is_multiple_of(tokens) || tokens.is_multiple_of(page_tokens);
         let tokens = (1..=most).rev().map(|blocks| blocks * BLOCK).find(whole)?;
-        Some(TokenStage { tokens, dim, page_tokens })
+        Some(TokenStage { tokens, dim, page_tokens, bytes })
     }
 
     /// Most tokens of a stage.
@@ -69,12 +75,17 @@ impl TokenStage {
 
     /// The keys of a block of a stage.
     pub(super) fn keys<'k>(self, stage: Ptr<'k, Shared, u32>, block: Val<'k, u32>) -> Ptr<'k, Shared, u32> {
-        stage.at(block * (BLOCK * self.dim / 2))
+        stage.at(block * (BLOCK * self.row_bytes() / 4))
     }
 
     /// The values of a block of a stage.
     pub(super) fn values<'k>(self, stage: Ptr<'k, Shared, u32>, block: Val<'k, u32>) -> Ptr<'k, Shared, u32> {
-        self.keys(stage.at(self.tokens * self.dim / 2), block)
+        self.keys(stage.at(self.tokens * self.row_bytes() / 4), block)
+    }
+
+    /// Bytes of a token's keys, and of its values.
+    fn row_bytes(self) -> u32 {
+        self.dim * self.bytes
     }
 
     /// The most pieces that a stage's tokens lie in.
@@ -101,28 +112,29 @@ impl<'k> Streamed<'k> {
 
     /// Bytes of keys and values of so many tokens.
     pub fn bytes(self, tokens: Val<'k, u32>) -> Val<'k, u32> {
-        tokens * (4 * self.stage.dim)
+        tokens * (2 * self.stage.row_bytes())
     }
 
     /// A piece of `count` tokens of a stage that begins with token `first`. A piece without tokens has no bytes.
     pub fn piece(
         self,
         pages: PagedPool<'k>,
-        [head, row]: [Val<'k, u32>; 2],
+        [head, of_row]: [Val<'k, u32>; 2],
         [first, count]: [Val<'k, u32>; 2],
         piece: u32,
     ) -> Piece<'k> {
-        let TokenStage { tokens, dim, page_tokens } = self.stage;
+        let TokenStage { tokens, page_tokens, .. } = self.stage;
+        let row = self.stage.row_bytes();
         let each = page_tokens.min(tokens);
         let skipped = piece * each;
         let there = count.max(skipped) - skipped;
-        let keys = skipped * dim * 2;
+        let keys = skipped * row;
         Piece {
             // The table has an entry for every page with tokens.
-            first: pages.token(head, row, first + count.min(skipped)),
-            bytes: there.min(each) * (dim * 2),
+            first: pages.token(head, of_row, first + count.min(skipped)),
+            bytes: there.min(each) * row,
             keys,
-            values: keys + tokens * dim * 2,
+            values: keys + tokens * row,
         }
     }
 }

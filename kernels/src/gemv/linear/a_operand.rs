@@ -2,8 +2,9 @@
 
 use tilewright_codegen::build::Val;
 
+use super::starts::{Starts, side};
 use super::{Operand, Packing, wide};
-use crate::gemv::Unit;
+use crate::gemv::{Side, Unit};
 
 /// Where the A operand lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -22,8 +23,20 @@ pub enum AOperand {
 }
 
 impl AOperand {
-    /// Bytes of shared memory beside the sums: activations that are copied, or factors of codes that meet reloaded ones.
+    /// Bytes of shared memory beside the sums: activations that are copied, factors of codes that meet reloaded ones, products of zeros.
     pub fn operand_bytes(self, unit: Unit, packing: Packing) -> u32 {
+        let (packing, all) = (packing.meeting(unit), unit.stages() * unit.stage_tiles());
+        match self {
+            AOperand::Shared => self.starts_at(unit, packing) + Starts::bytes(unit, side(unit, packing, true), all),
+            AOperand::Registers => Starts::bytes(unit, Side::B, all),
+            AOperand::Reloaded { .. } => {
+                self.starts_at(unit, packing) + Starts::bytes(unit, Side::B, unit.stage_tiles())
+            }
+        }
+    }
+
+    /// Where in them the products of zeros lie, behind the others.
+    pub(super) fn starts_at(self, unit: Unit, packing: Packing) -> u32 {
         match self {
             AOperand::Shared => Operand::bytes(unit, packing),
             AOperand::Registers => 0,
@@ -41,7 +54,7 @@ impl AOperand {
     /// # Ok::<(), tilewright_kernels::gemv::UnitError>(())
     /// ```
     pub fn registers(unit: Unit, packing: Packing) -> u32 {
-        unit.stages() * unit.per_warp() * unit.steps() * packing.words()
+        unit.stages() * unit.per_warp() * unit.steps() * packing.meeting(unit).words()
     }
 }
 

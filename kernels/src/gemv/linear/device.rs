@@ -3,15 +3,20 @@
 use tilewright_codegen::build::{Ptr, Shared, Val, Var};
 use tilewright_codegen::ir::attr::{AtomOp, RedOrder, Scope};
 
+use super::operand::of_two_steps;
 use super::source::Source;
-use super::sums::{Activations, product, products};
+use super::starts::{Starts, side};
+use super::sums::{Activations, Operands, product, products};
 use super::{AOperand, HeldForm, HeldStage, Input, Operand, Packing, Sums, Weights};
-use crate::gemv::Unit;
 use crate::gemv::product::Fragment;
+use crate::gemv::{Side, Unit};
 use crate::sample::key::{key, largest};
 use crate::sample::tiles::TileBests;
 use crate::tile::Array;
 use crate::warps::{ConsumerWarps, Item};
+
+/// Most fragments of two steps that a lane keeps, 4 registers each.
+const KEPT: u32 = 16;
 
 /// A tile of a linear layer.
 #[derive(Clone, Copy)]
@@ -179,8 +184,9 @@ impl<'k> Pass<'k> {
         finish: impl Fn(Sums<'k>, &Cell<'k>, &P),
     ) {
         let Pass { team, scratch, rows, streams, a_operand, .. } = self;
-        let (k, packing) = (team.k, Packing::of(rows, input.float()));
+        let (k, packing) = (team.k, Packing::of(rows, input.float()).meeting(self.unit));
         let x = self.bring(input, first_row);
+        let starts = self.starts(&x, packing);
         if let Some(loaded) = scratch.loaded {
             k.when(k.tid().eq(0), || loaded.store(k.globaltimer()));
         }
@@ -206,14 +212,16 @@ impl<'k> Pass<'k> {
             let each = |fragments: Fragments<'_, 'k>| {
                 let holds = a_operand == AOperand::Shared && HeldForm::of(self.unit).is_some();
                 let held = if holds { weights.held() } else { &[] };
-                self.products((weights, held), fragments, sums, [base * streams, here * streams]);
+                let operands = Operands { side: self.side(packing), terms: packing.terms(), fragments, starts };
+                self.products((weights, held), operands, sums, [base * streams, here * streams]);
             };
             match &x {
                 Activations::Shared(lane) => each(&|tile, _| lane.tile(tile)),
+                Activations::TwoSteps(from) => each(&|step, _| of_two_steps(*from, step)),
                 Activations::Registers(held) => each(&|_, place| held[place as usize].clone()),
                 Activations::Reloaded(source) => {
                     let group = if let AOperand::Reloaded { .. } = a_operand { Some(sums.units()) } else { None };
-                    products(source, weights, sums, (group, here * streams), scratch.operand.cast());
+                    products(source, weights, sums, (group, here * streams), (scratch.operand.cast(), starts));
                     source.store_squares(scratch.squares);
                 }
             }
@@ -233,7 +241,7 @@ impl<'k> Pass<'k> {
     fn products(
         self,
         (weights, held): (&dyn Weights<'k>, &[HeldStage<'k>]),
-        fragments: Fragments<'_, 'k>,
+        operands: Operands<'_, 'k>,
         sums: Sums<'k>,
         [before, units]: [Val<'k, u32>; 2],
     ) {
@@ -242,25 +250,76 @@ impl<'k> Pass<'k> {
         for (number, held) in (0u32..).zip(&held) {
             let slot = k.lit(number) - before;
             k.when(before.le(number) & slot.lt(units), || {
-                product(team, unit, (weights, held), fragments, sums, slot);
+                product(team, unit, (weights, held), operands, sums, slot);
             });
         }
         let held = held.len() as u32;
         let next = if held == 0 { k.lit(0u32) } else { before.max(held) - before };
-        k.for_(next, units, |slot| product(team, unit, (weights, &[]), fragments, sums, slot));
+        k.for_(next, units, |slot| product(team, unit, (weights, &[]), operands, sums, slot));
+    }
+
+    /// Activations that are read two steps at a time: few are kept in registers.
+    fn two_steps(self, from: Ptr<'k, Shared, u32>) -> Activations<'k> {
+        let Pass { team, unit, .. } = self;
+        let (tiles, steps) = (unit.stages() * unit.per_warp(), unit.steps());
+        if tiles * steps / 2 > KEPT {
+            return Activations::TwoSteps(from);
+        }
+        let of_tile = |number: u32| {
+            let first = unit.tile(team.k.warp(), team.k.lit(number)) * steps;
+            (0..steps).step_by(2).map(move |step| of_two_steps(from, first + step))
+        };
+        Activations::Registers((0..tiles).flat_map(of_tile).collect())
+    }
+
+    /// Which operand the weights are.
+    fn side(self, packing: Packing) -> Side {
+        side(self.unit, packing, self.a_operand == AOperand::Shared)
+    }
+
+    /// What sums of codes begin with: of activations that have been brought it is made here, by each warp for its own tiles.
+    fn starts(self, x: &Activations<'k>, packing: Packing) -> Option<Starts<'k>> {
+        let (Pass { team, scratch, unit, a_operand, .. }, k) = (self, self.team.k);
+        let at = scratch.operand.cast::<u8>().at(a_operand.starts_at(unit, packing));
+        let starts = Starts::new(at, unit, (self.side(packing), packing.terms()))?;
+        let (all, steps) = (unit.stages() * unit.per_warp(), unit.steps());
+        match x {
+            Activations::Shared(lane) => k.for_(0u32, all, |number| {
+                let tile = unit.tile(k.warp(), number);
+                let fragments = |step: u32| lane.tile(tile * steps + step);
+                starts.make(team, tile, &(0..steps).map(fragments).collect::<Vec<_>>());
+            }),
+            Activations::TwoSteps(from) => k.for_(0u32, all, |number| {
+                let tile = unit.tile(k.warp(), number);
+                let fragments = |step: u32| of_two_steps(*from, tile * steps + step);
+                starts.make(team, tile, &(0..steps).step_by(2).map(fragments).collect::<Vec<_>>());
+            }),
+            Activations::Registers(held) => {
+                let meets = steps / self.side(packing).steps();
+                for (number, fragments) in (0u32..).zip(held.chunks(meets as usize)) {
+                    starts.make(team, unit.tile(k.warp(), k.lit(number)), fragments);
+                }
+            }
+            Activations::Reloaded(_) => {}
+        }
+        k.sync_warp();
+        Some(starts)
     }
 
     /// Brings the activations as far as they go before the products.
     fn bring(self, input: Input<'k>, first_row: Val<'k, u32>) -> Activations<'k> {
         let Pass { team, scratch, unit, rows, a_operand, .. } = self;
-        let packing = Packing::of(rows, input.float());
+        let packing = Packing::of(rows, input.float()).meeting(unit);
         let source = || Source::new(team, unit, packing, input, first_row);
         match a_operand {
             AOperand::Shared => {
                 let x = Operand::new(scratch.operand, unit, packing);
                 input.fill(team, unit, first_row, x, scratch.squares);
                 team.sync();
-                Activations::Shared(x.lane(team))
+                match self.side(packing) {
+                    Side::A => self.two_steps(x.two_steps(team)),
+                    Side::B => Activations::Shared(x.lane(team)),
+                }
             }
             AOperand::Registers => {
                 let source = source();

@@ -8,7 +8,7 @@ use tilewright_codegen::build::{Ptr, Shared, Val, Var};
 
 use super::Weights;
 use crate::gemv::product::{Packed, WarpTile};
-use crate::gemv::{Codes, Factors, Unit};
+use crate::gemv::{Codes, Factors, Side, Unit};
 use crate::tile::Index;
 use crate::warps::ConsumerWarps;
 
@@ -62,7 +62,7 @@ pub struct HeldStage<'k> {
     team: ConsumerWarps<'k>,
     widest: Unit,
     tiles: Vec<[Var<'k, u32>; 4]>,
-    /// Of each tile, two scales and the word that has the zero.
+    /// Of each tile, the word that has the scale of this lane's row, and that of the zero.
     factors: [Option<Vec<Var<'k, u32>>>; 2],
 }
 
@@ -106,7 +106,7 @@ impl<'k> HeldStage<'k> {
         let group = || (tile.get(k) >> shift) * row;
         if let [Some(scales), _] = &self.factors {
             k.when((form & HeldForm::SCALES).ne(0), || {
-                let mine = factors.at(group() + k.lane() % 4 * 4).cast::<u32>();
+                let mine = factors.at(group() + k.lane() / 8 * 4).cast::<u32>();
                 scales[number as usize].set(mine.load());
             });
         }
@@ -125,11 +125,15 @@ impl<'k> HeldStage<'k> {
     }
 
     /// The same of a unit of codes, with their factors.
-    pub(super) fn code_tiles(&self, unit: Unit, codes: Codes) -> impl Iterator<Item = (Packed<'k>, Vec<Factors<'k>>)> {
+    pub(super) fn code_tiles(
+        &self,
+        (unit, codes): (Unit, Codes),
+        side: Side,
+    ) -> impl Iterator<Item = (Packed<'k>, Vec<Factors<'k>>)> {
         let word = move |which: usize, number: usize| self.factors[which].as_ref().map(|words| words[number].get());
         let factors = move |number: usize| {
             let zeros = word(1, number).filter(|_| codes.zeros);
-            word(0, number).map(|scales| Factors::of_words(codes, scales, zeros)).into_iter().collect()
+            word(0, number).map(|scales| Factors::of_words(codes, side, scales, zeros)).into_iter().collect()
         };
         self.tiles(unit).enumerate().map(move |(number, tile)| (tile, factors(number)))
     }

@@ -12,6 +12,7 @@
 //! | `packing` | how rows lie in the MMA's A operand |
 //! | `input` | where activations come from: plain or normalised |
 //! | `operand` | activations copied to shared memory |
+//! | `starts` | what the sums of codes begin with |
 //! | `source` | activations straight to registers, without a copy |
 //! | `held` | stages of weights in registers |
 //! | `wide` | stages of codes with more activations than registers hold |
@@ -25,6 +26,7 @@ mod operand;
 mod packing;
 mod qkv;
 mod source;
+mod starts;
 mod sums;
 mod wide;
 

@@ -1,11 +1,11 @@
 //! Activations in shared memory as the A operand of `m16n8k16`.
 
 use half::bf16;
-use tilewright_codegen::build::{Ptr, Shared, Val};
+use tilewright_codegen::build::{F16x2, Ptr, Shared, Val};
 
 use super::packing::{Packing, Quads};
 use crate::gemv::product::Fragment;
-use crate::gemv::{DEPTH, Unit};
+use crate::gemv::{DEPTH, Terms, Unit, convert};
 use crate::tile::narrow;
 use crate::warps::ConsumerWarps;
 
@@ -35,6 +35,7 @@ impl<'k> Operand<'k> {
     /// # Ok::<(), tilewright_kernels::gemv::UnitError>(())
     /// ```
     pub fn bytes(unit: Unit, packing: Packing) -> u32 {
+        let packing = packing.meeting(unit);
         packing.parts() * packing.rows() * pitch(unit) * 2
     }
 
@@ -53,10 +54,16 @@ impl<'k> Operand<'k> {
         self.at.at((part * self.rows() + row) * pitch(self.unit))
     }
 
-    /// Stores four elements of a row, from a column that is a multiple of four.
+    /// Stores four elements of a row, from a column that is a multiple of four; as codes want them.
     #[track_caller]
     pub(super) fn store4(self, row: u32, column: Val<'k, u32>, [a, b, c, d]: [Val<'k, f32>; 4]) {
+        let [even, odd] = lift(self.unit, self.packing);
+        let times = |x: Val<'k, f32>, lift: Option<f32>| lift.map_or(x, |lift| x * lift);
+        let [a, b, c, d] = [times(a, even), times(b, even), times(c, odd), times(d, odd)];
         let place = |part: u32| self.row(part, row).at(column).cast::<u32>();
+        if self.packing.terms() == Terms::F16 {
+            return place(0).store_vec([a.pair::<F16x2>(b).bits(), c.pair::<F16x2>(d).bits()]);
+        }
         let ((ab, rest_ab), (cd, rest_cd)) = (narrow(a, b), narrow(c, d));
         place(0).store_vec([ab, cd]);
         if self.packing.parts() == 2 {
@@ -72,6 +79,14 @@ impl<'k> Operand<'k> {
             let start = self.row(0, row).at(self.unit.k()).cast::<u16>();
             team.each(tail, |at| start.at(at).store(0u16));
         }
+    }
+
+    /// Where this lane reads the columns of two steps at a time, for codes as the A operand: lanes 0 to 15 of the first step.
+    pub(super) fn two_steps(self, team: ConsumerWarps<'k>) -> Ptr<'k, Shared, u32> {
+        let (lane, columns) = (team.k.lane(), self.packing.parts() * self.packing.rows());
+        let column = (lane / 4 % 4).min(columns - 1);
+        let column = if columns == 2 { lane / 4 % 2 } else { column };
+        self.at.at(column * pitch(self.unit) + lane / 16 * DEPTH + lane % 4 * 8).cast()
     }
 
     /// Where this lane reads.
@@ -100,6 +115,20 @@ impl<'k> Lane<'k> {
     pub fn tile(&self, tile: Val<'k, u32>) -> Vec<Fragment<'k>> {
         let quads: Vec<[Val<u32>; 4]> = self.quads.iter().map(|from| from.at(tile * (DEPTH / 2)).load_vec()).collect();
         self.packing.fragments(&quads)
+    }
+}
+
+/// This lane's words of a step and the next, from where it reads two of them.
+#[track_caller]
+pub(super) fn of_two_steps<'k>(from: Ptr<'k, Shared, u32>, step: Val<'k, u32>) -> Vec<Fragment<'k>> {
+    vec![Fragment { low: from.at(step * (DEPTH / 2)).load_vec(), high: None }]
+}
+
+/// What the even and the odd pairs of a lane's eight elements are multiplied with for the codes of a unit, if it has codes.
+pub(super) fn lift(unit: Unit, packing: Packing) -> [Option<f32>; 2] {
+    match unit.codes() {
+        Some(codes) => convert::lift(codes.code, packing.terms()).map(Some),
+        None => [None; 2],
     }
 }
 

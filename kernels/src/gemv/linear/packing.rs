@@ -9,11 +9,13 @@
 //! | 5 to 8 | high | low | 1 |
 //! | 9 to 16 | high of rows 0 to 7, then low | the same of rows 8 to 15 | 2 |
 //!
-//! Elements of bf16 have no low part.
+//! Elements of bf16 have no low part. Codes, whose stage of 16 KB meets up to four times the activations that one of bf16 does, meet 9 to 16
+//! rows of f32 as one f16: two parts of a row of 4096 would take all registers of an SM.
 
-use tilewright_codegen::build::{Ptr, Shared, Val};
+use tilewright_codegen::build::{Builder, Ptr, Shared, Val};
 
 use crate::gemv::product::Fragment;
+use crate::gemv::{Terms, Unit};
 use crate::tile::Float;
 use crate::warps::ConsumerWarps;
 
@@ -22,6 +24,7 @@ use crate::warps::ConsumerWarps;
 pub struct Packing {
     rows: u32,
     parts: u32,
+    terms: Terms,
 }
 
 /// What a lane brings of its row of a half.
@@ -54,7 +57,21 @@ impl Packing {
     /// assert_eq!(Packing::of(8, Float::Bf16).parts(), 1);
     /// ```
     pub fn of(rows: u32, float: Float) -> Packing {
-        Packing { rows, parts: if float == Float::Bf16 { 1 } else { 2 } }
+        Packing { rows, parts: if float == Float::Bf16 { 1 } else { 2 }, terms: Terms::Bf16 }
+    }
+
+    /// The same as it meets the weights of a unit: 9 to 16 rows in two parts meet codes as one f16.
+    #[must_use]
+    pub fn meeting(self, unit: Unit) -> Packing {
+        match unit.codes() {
+            Some(_) if self.rows > 8 && self.parts == 2 => Packing { parts: 1, terms: Terms::F16, ..self },
+            _ => self,
+        }
+    }
+
+    /// The type in which codes meet it.
+    pub(super) fn terms(self) -> Terms {
+        self.terms
     }
 
     /// Rows of the batch.
@@ -91,6 +108,27 @@ impl Packing {
                 vec![Fragment { low: high_0, high: Some(high_8) }, Fragment { low: low_0, high: Some(low_8) }]
             }
             _ => vec![Fragment { low: quads[0], high: quads.get(1).copied() }],
+        }
+    }
+
+    /// The rows whose sums this lane has of its feature, where codes are the A operand: row, which lane of four has it, sum. The columns
+    /// of a step are the rows' high parts, then their low parts; lanes 0 and 1 of four have them of the first step, the
+    /// others of the second.
+    pub(super) fn rows_of_columns<'k>(
+        self,
+        k: &'k Builder,
+        [a, b, c, d]: [Val<'k, f32>; 4],
+    ) -> Vec<(u32, u32, Val<'k, f32>)> {
+        let second = (k.lane() % 4).ge(2);
+        let both = |first: Val<'k, f32>, other: Val<'k, f32>| {
+            let mine = second.select(other, first);
+            mine + mine.shfl_bfly(2)
+        };
+        let [even, odd] = [both(a, c), both(b, d)];
+        match (self.parts, self.rows) {
+            (1, rows) => (0..rows).map(|row| (row, row / 2, if row % 2 == 0 { even } else { odd })).collect(),
+            (_, 1) => vec![(0, 0, even + odd)],
+            _ => [even, odd].into_iter().zip(0..).map(|(sum, row)| (row, 0, sum + sum.shfl_bfly(1))).collect(),
         }
     }
 

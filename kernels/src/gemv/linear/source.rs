@@ -5,19 +5,23 @@
 //! of lanes load them four by four, so that each load of a warp takes whole sectors of 32 bytes, and exchange what they
 //! packed.
 
-use tilewright_codegen::build::{Val, Var};
+use tilewright_codegen::build::{Bf16x2, F16x2, Val, Var};
 
 use super::Input;
 use super::input::Squares;
+use super::operand::lift;
 use super::packing::{Half, Packing, Quads};
 use super::wide::is_wide;
 use crate::gemv::product::Fragment;
-use crate::gemv::{DEPTH, Unit};
+use crate::gemv::{DEPTH, Terms, Unit};
 use crate::tile::{Array, narrow};
 use crate::warps::ConsumerWarps;
 
 /// Loads of four elements that are in flight together; fewer where registers hold the weights of a group of units.
 const TOGETHER: [usize; 2] = [16, 8];
+
+/// −0, in both halves.
+const MINUS_ZERO: u32 = 0x8000_8000;
 
 /// The activations of a tile, and how they lie in the operand.
 pub(super) struct Source<'k> {
@@ -90,7 +94,7 @@ impl<'k> Source<'k> {
             Input::Plain(x) if x.is_words() && self.is_whole() => {
                 let start = start + k.lane() % 4 * 8;
                 let indexes: Vec<_> = columns.iter().map(|&column| start + column).collect();
-                x.eights(&indexes).into_iter().map(|quad| vec![quad]).collect()
+                x.eights(&indexes).into_iter().map(|quad| vec![self.lift_words(quad)]).collect()
             }
             Input::Plain(x) => self.by_fours(columns, |fours| gather(x, start, fours)),
             Input::RmsNorm { x, weight, .. } => self.by_fours(columns, |fours| {
@@ -102,6 +106,19 @@ impl<'k> Source<'k> {
                 loaded.iter().zip(&weights).map(times).collect()
             }),
         }
+    }
+
+    /// Eight elements of bf16 as codes want them.
+    fn lift_words(&self, quad: [Val<'k, u32>; 4]) -> [Val<'k, u32>; 4] {
+        let k = self.team.k;
+        let times = |word: Val<'k, u32>, lift: Option<f32>| {
+            lift.map_or(word, |lift| {
+                let both = u32::from(half::bf16::from_f32(lift).to_bits()) * 0x1_0001;
+                word.bits::<Bf16x2>().fma(k.lit(both).bits::<Bf16x2>(), k.lit(MINUS_ZERO).bits::<Bf16x2>()).bits()
+            })
+        };
+        let lift = lift(self.unit, self.packing);
+        std::array::from_fn(|i| times(quad[i], lift[i % 2]))
     }
 
     /// Whether rows end with a tile.
@@ -137,8 +154,14 @@ impl<'k> Source<'k> {
         tiles.chunks(together / 2).flat_map(some).collect()
     }
 
-    /// Four elements as words of each of this lane's quads.
+    /// Four elements, as codes want them, as words of each of this lane's quads.
     fn pack(&self, [a, b, c, d]: [Val<'k, f32>; 4]) -> Vec<[Val<'k, u32>; 2]> {
+        let [even, odd] = lift(self.unit, self.packing);
+        let times = |x: Val<'k, f32>, lift: Option<f32>| lift.map_or(x, |lift| x * lift);
+        let [a, b, c, d] = [times(a, even), times(b, even), times(c, odd), times(d, odd)];
+        if self.packing.terms() == Terms::F16 {
+            return vec![[a.pair::<F16x2>(b).bits(), c.pair::<F16x2>(d).bits()]];
+        }
         let both = [narrow(a, b), narrow(c, d)];
         let (high, low) = (both.map(|(word, _)| word), || both.map(|(_, [x, y])| narrow(x, y).0));
         match self.packing.quads() {

@@ -9,20 +9,36 @@ use super::HeldStage;
 use super::operand::Lane;
 use super::packing::Packing;
 use super::source::Source;
+use super::starts::Starts;
 use super::wide;
-use crate::gemv::Unit;
-use crate::gemv::product::{Chains, Fragment, WarpTile, multiply, multiply_codes};
+use crate::gemv::product::{Chains, Fragment, Meeting, WarpTile, lowered, multiply, multiply_codes};
+use crate::gemv::{Side, Terms, Unit};
 use crate::ring::{Consumer, StageTile};
 use crate::warps::{ConsumerWarps, sum_of_warps};
 
-/// Activations as the MMA's A operand.
+/// Activations as the MMA's operand.
 pub(super) enum Activations<'k> {
     /// In shared memory.
     Shared(Lane<'k>),
+    /// In shared memory, read two steps at a time.
+    TwoSteps(Ptr<'k, Shared, u32>),
     /// In registers: the fragments of this warp's tiles, stage by stage.
     Registers(Vec<Vec<Fragment<'k>>>),
     /// Where they lie.
     Reloaded(Box<Source<'k>>),
+}
+
+/// What the weights of a task meet.
+#[derive(Clone, Copy)]
+pub(super) struct Operands<'a, 'k> {
+    /// Which operand the weights are.
+    pub side: Side,
+    /// The type in which codes meet activations.
+    pub terms: Terms,
+    /// The fragments of a step, or of it and the next where instructions take two: its number, and the place among those of a warp.
+    pub fragments: &'a dyn Fn(Val<'k, u32>, u32) -> Vec<Fragment<'k>>,
+    /// What sums of codes begin with.
+    pub starts: Option<Starts<'k>>,
 }
 
 /// Where weights come from, stage by stage: a reader of the ring.
@@ -99,6 +115,15 @@ impl<'k> Sums<'k> {
         });
     }
 
+    /// Stores this lane's part of a unit's products with codes as the A operand.
+    fn store_features(self, team: ConsumerWarps<'k>, slot: Val<'k, u32>, products: [Val<'k, f32>; 4]) {
+        let (k, rows) = (team.k, self.packing.rows());
+        let unit = self.at.at((k.warp() * self.units + slot) * (rows * Unit::ROWS) + k.lane() / 4);
+        for (row, lane, value) in self.packing.rows_of_columns(k, products) {
+            k.when((k.lane() % 4).eq(lane), || unit.at(row * Unit::ROWS).store(value));
+        }
+    }
+
     /// Lets `put` have the places of this lane's part of a unit's products, and what goes there.
     fn place(
         self,
@@ -124,25 +149,36 @@ pub(super) fn product<'k>(
     team: ConsumerWarps<'k>,
     unit: Unit,
     (weights, held): (&dyn Weights<'k>, &[HeldStage<'k>]),
-    fragments: impl Fn(Val<'k, u32>, u32) -> Vec<Fragment<'k>>,
+    operands: Operands<'_, 'k>,
     sums: Sums<'k>,
     slot: Val<'k, u32>,
 ) {
-    let chains = Chains::new(team.k, 1, chains(unit));
+    let (chains, side) = (Chains::new(team.k, 1, chains(unit)), operands.side);
     for stage in 0..unit.stages() {
         let before = stage * unit.per_warp();
         let first = unit.tile(team.k.warp(), team.k.lit(before));
         let of_step = |number: u32| match unit.steps() {
-            1 => fragments(first + number * team.warps, before + number),
+            1 => (operands.fragments)(first + number * team.warps, before + number),
             steps => {
-                let tile = first + number / steps * team.warps;
-                fragments(tile * steps + number % steps, before * steps + number)
+                let meets = steps / side.steps();
+                let tile = first + number / meets * team.warps;
+                (operands.fragments)(tile * steps + number % meets * side.steps(), before * meets + number)
             }
         };
+        let starts =
+            |round: u32, part: u32| operands.starts.map(|starts| starts.load(first + round * team.warps, part));
         let stage = held.get(stage as usize).map_or(Stage::Next(weights), Stage::Held);
-        stage.multiply(team, unit, of_step, chains.behind(before));
+        stage.multiply(
+            team,
+            unit,
+            Meeting { side, terms: operands.terms, fragments: &of_step, starts: &starts },
+            chains.behind(before),
+        );
     }
-    sums.place(team, slot, products_of(chains), |at, sums| at.store_vec(sums));
+    match side {
+        Side::A => sums.store_features(team, slot, lowered(unit, operands.terms, chains)),
+        Side::B => sums.place(team, slot, lowered(unit, operands.terms, chains), |at, sums| at.store_vec(sums)),
+    }
 }
 
 /// The next `units` units of the ring, `group` at most, which come in the order of a group, times activations that are loaded
@@ -152,24 +188,35 @@ pub(super) fn products<'k>(
     weights: &dyn Weights<'k>,
     sums: Sums<'k>,
     (group, units): (Option<u32>, Val<'k, u32>),
-    room: Ptr<'k, Shared, u8>,
+    (room, starts): (Ptr<'k, Shared, u8>, Option<Starts<'k>>),
 ) {
-    let Source { team, unit, .. } = *source;
-    let k = team.k;
+    let Source { team, unit, packing, .. } = *source;
+    let (k, terms) = (team.k, packing.terms());
     // A lane alone reads and writes its part of the sums until the team meets.
     k.for_(0u32, units, |slot| {
         sums.place(team, slot, [k.lit(0.0f32); 4], |at, zeros| at.store_vec(zeros));
     });
     source.clear_squares();
-    if let (Some(codes), true, Some(group)) = (unit.codes(), wide::is_wide(unit, source.packing), group) {
-        return wide::products(source, codes, weights, (sums, group, units), room);
+    if let (Some(codes), true, Some(group)) = (unit.codes(), wide::is_wide(unit, packing), group) {
+        return wide::products(source, codes, weights, (sums, group, units), (room, starts));
     }
     k.for_(0u32, unit.stages(), |stage| {
         let fragments = source.fragments(&source.columns(stage));
+        let tile = |round: u32| WarpTile::number(k, unit, round).get(k);
+        if let Some(starts) = starts {
+            // The warp has read those of the stage before.
+            k.sync_warp();
+            let tiles = fragments.chunks(unit.steps() as usize);
+            (0u32..).zip(tiles).for_each(|(round, fragments)| starts.make(team, tile(round), fragments));
+            k.sync_warp();
+        }
+        let starts = |round: u32, part: u32| starts.map(|starts| starts.load(tile(round), part));
+        let fragments = |step: u32| fragments[step as usize].clone();
         k.for_(0u32, units, |slot| {
             let chains = Chains::new(k, 1, chains(unit));
-            Stage::Next(weights).multiply(team, unit, |step| fragments[step as usize].clone(), chains);
-            sums.add(team, slot, products_of(chains));
+            let meeting = Meeting { side: Side::B, terms, fragments: &fragments, starts: &starts };
+            Stage::Next(weights).multiply(team, unit, meeting, chains);
+            sums.add(team, slot, lowered(unit, terms, chains));
         });
     });
 }
@@ -183,35 +230,26 @@ enum Stage<'w, 'k> {
 }
 
 impl<'k> Stage<'_, 'k> {
-    /// Adds its products. `fragments` gives those of the warp's steps of 32, in their order.
-    fn multiply(
-        self,
-        team: ConsumerWarps<'k>,
-        unit: Unit,
-        fragments: impl Fn(u32) -> Vec<Fragment<'k>>,
-        chains: Chains<'k>,
-    ) {
+    /// Adds its products.
+    fn multiply(self, team: ConsumerWarps<'k>, unit: Unit, meeting: Meeting<'_, 'k>, chains: Chains<'k>) {
+        let side = meeting.side;
         match self {
             Stage::Next(weights) => weights.stage(&|stage| {
                 if let Some(codes) = unit.codes() {
-                    let load = |tile: WarpTile<'k>| tile.load_codes(unit, codes, stage.cast());
+                    let load = |tile: WarpTile<'k>| tile.load_codes((unit, codes), side, stage.cast());
                     let tiles = WarpTile::of_whole_rounds(team.k, unit).map(load);
-                    return multiply_codes(team.k, (unit, codes), tiles, &fragments, chains);
+                    return multiply_codes(team.k, (unit, codes), tiles, &meeting, chains);
                 }
                 let tiles = WarpTile::of_whole_rounds(team.k, unit).map(|tile| tile.load(unit, stage.cast()));
-                multiply(team.k, tiles, &fragments, chains);
+                multiply(team.k, tiles, meeting.fragments, chains);
             }),
             Stage::Held(held) => match unit.codes() {
-                None => multiply(team.k, held.tiles(unit), fragments, chains),
+                None => multiply(team.k, held.tiles(unit), meeting.fragments, chains),
                 Some(codes) => {
-                    multiply_codes(team.k, (unit, codes), held.code_tiles(unit, codes), fragments, chains);
+                    let tiles = held.code_tiles((unit, codes), side);
+                    multiply_codes(team.k, (unit, codes), tiles, &meeting, chains);
                 }
             },
         }
     }
-}
-
-/// What the chains of sixteen rows have together.
-pub(super) fn products_of(chains: Chains<'_>) -> [Val<'_, f32>; 4] {
-    std::array::from_fn(|register| chains.get(register as u32))
 }

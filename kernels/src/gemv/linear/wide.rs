@@ -7,9 +7,10 @@ use tilewright_codegen::build::{Ptr, Shared, Val, Var};
 
 use super::packing::Packing;
 use super::source::Source;
-use super::sums::{Sums, Weights, products_of};
-use crate::gemv::product::{Chains, Packed, WarpTile, multiply_codes};
-use crate::gemv::{Codes, Unit};
+use super::starts::Starts;
+use super::sums::{Sums, Weights};
+use crate::gemv::product::{Chains, Meeting, Packed, WarpTile, lowered, multiply_codes};
+use crate::gemv::{Codes, Side, Unit};
 
 /// Most registers of a lane that hold a stage's activations.
 const MOST: u32 = 128;
@@ -34,10 +35,10 @@ pub(super) fn products<'k>(
     codes: Codes,
     weights: &dyn Weights<'k>,
     (sums, group, units): (Sums<'k>, u32, Val<'k, u32>),
-    room: Ptr<'k, Shared, u8>,
+    (room, starts): (Ptr<'k, Shared, u8>, Option<Starts<'k>>),
 ) {
-    let Source { team, unit, .. } = *source;
-    let k = team.k;
+    let Source { team, unit, packing, .. } = *source;
+    let (k, terms) = (team.k, packing.terms());
     let each = |of: &dyn Fn(u32)| (0..group).for_each(|slot| k.when(units.gt(slot), || of(slot)));
     let factors = |slot: u32| room.at(slot * factor_bytes(unit));
     k.for_(0u32, unit.stages(), |stage| {
@@ -61,13 +62,20 @@ pub(super) fn products<'k>(
         let rounds = columns.chunks(unit.steps() as usize).zip(WarpTile::of_whole_rounds(k, unit));
         for (round, (columns, tile)) in rounds.enumerate() {
             let fragments = source.fragments(columns);
+            let number = tile.tile.get(k);
+            if let Some(starts) = starts {
+                starts.make(team, number, &fragments);
+                k.sync_warp();
+            }
+            let fragments = |step: u32| fragments[step as usize].clone();
+            let starts = |_: u32, part: u32| starts.map(|starts| starts.load(number, part));
             each(&|slot| {
                 let packed = Packed::of(held[slot as usize][round].map(Var::get));
-                let tile = (packed, unit.factors(codes, factors(slot), tile.tile));
-                let of_step = |step: u32| fragments[step as usize].clone();
-                multiply_codes(k, (unit, codes), std::iter::once(tile), of_step, chains[slot as usize]);
+                let tile = (packed, unit.factors(codes, Side::B, factors(slot), tile.tile));
+                let meeting = Meeting { side: Side::B, terms, fragments: &fragments, starts: &starts };
+                multiply_codes(k, (unit, codes), std::iter::once(tile), &meeting, chains[slot as usize]);
             });
         }
-        each(&|slot| sums.add(team, k.lit(slot), products_of(chains[slot as usize])));
+        each(&|slot| sums.add(team, k.lit(slot), lowered(unit, terms, chains[slot as usize])));
     });
 }

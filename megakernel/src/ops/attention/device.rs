@@ -4,6 +4,7 @@ use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
 use tilewright_kernels::attention::split::{self, Heads, Merged, TokenStage};
+use tilewright_kernels::kv::PoolType;
 use tilewright_kernels::tile::Float;
 
 use super::Attention;
@@ -30,9 +31,12 @@ impl DeviceOp for Attention {
         multiple("the dimensions of a head", heads.dim, 8, "a multiple of 8")?;
         let pools = plan.pools(self.k_pool, &self.at)?;
         multiple("the tokens of a page", pools.page_tokens, 16, "a multiple of 16")?;
-        if pools.float != Float::Bf16 {
-            let (what, buffer, found) = ("the key pool", self.k_pool, plan.buffer(self.k_pool)?.dtype);
-            return Err(Unsupported::DType { what, buffer, found, expected: "bf16" });
+        match pools.of {
+            PoolType::Float(Float::Bf16) | PoolType::E4m3 => {}
+            PoolType::Float(Float::F32 | Float::F16) => {
+                let (what, buffer, found) = ("the key pool", self.k_pool, plan.buffer(self.k_pool)?.dtype);
+                return Err(Unsupported::DType { what, buffer, found, expected: "bf16 or f8e4m3" });
+            }
         }
         let q = plan.plain_float("q", self.q)?;
         let (rows, scale, out) = (rows_of(self.rows)?, self.scale, plan.merge(self.acc)?);
@@ -50,8 +54,23 @@ impl DeviceOp for Attention {
             merged,
             arrivals,
         };
-        Ok(Planned::new(function, fields))
+        match pools.of {
+            PoolType::Float(_) => Ok(Planned::new(function, fields)),
+            PoolType::E4m3 => {
+                let scales = [plan.pool_scale(self.k_pool)?, plan.pool_scale(self.v_pool)?];
+                Ok(Planned::new(function, CodeFields { fields, scales }))
+            }
+        }
     }
+}
+
+/// What the code reads of a task whose pools have codes.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct CodeFields {
+    fields: Fields,
+    /// What codes of keys and of values are multiplied by, bits of f32.
+    scales: [u32; 2],
 }
 
 /// What the code reads of a task: numbers, and operands in units of 16 bytes.
@@ -102,7 +121,7 @@ impl DeviceFunction for SplitOfTokens {
 
     fn stream_tokens(&mut self, stage_bytes: u32) {
         if self.heads.is_one_pass() {
-            self.streamed = TokenStage::new(self.pools.dim, self.pools.page_tokens, stage_bytes);
+            self.streamed = TokenStage::new(self.pools.of, self.pools.dim, self.pools.page_tokens, stage_bytes);
         }
     }
 
@@ -123,7 +142,7 @@ impl DeviceFunction for SplitOfTokens {
 
     fn run<'k>(&self, call: Call<'k, '_>, weights: &dyn Weights<'k>) {
         let SplitOfTokens { rows, heads, scale, q, pools, streamed, out } = *self;
-        let first_row = call.value(offset_of!(Fields, first_row));
+        let (first_row, scales) = (call.value(offset_of!(Fields, first_row)), offset_of!(CodeFields, scales));
         let split = split::Attention {
             heads,
             rows,
@@ -132,8 +151,8 @@ impl DeviceFunction for SplitOfTokens {
             split: call.value(offset_of!(Fields, split)),
             scale,
             q: call.array(offset_of!(Fields, q), q),
-            keys: call.pages(offset_of!(Fields, keys), pools),
-            values: call.pages(offset_of!(Fields, values), pools),
+            keys: call.pages([offset_of!(Fields, keys), scales], pools),
+            values: call.pages([offset_of!(Fields, values), scales + size_of::<u32>()], pools),
             acc: call.state(offset_of!(Fields, acc)).cast(),
             stats: call.state(offset_of!(Fields, stats)).cast(),
             merged: Merged {

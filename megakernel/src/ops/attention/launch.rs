@@ -5,7 +5,7 @@ use std::f32::consts::LOG2_E;
 use tilewright_codegen::ir::Arch;
 use tilewright_kernels::attention::decode::{Decode, Layout};
 use tilewright_kernels::attention::prefill::{Kv, Prefill, QueryLayout, hopper, warps};
-use tilewright_kernels::kv::{CpAsync, Tma, is_swizzled};
+use tilewright_kernels::kv::{CpAsync, PoolType, Tma, WidenPages, is_swizzled};
 
 use super::Attention;
 use crate::ops::Op;
@@ -58,7 +58,20 @@ impl LaunchOp for Attention {
         let block_rows = if by_maps { prefill.hopper_rows() } else { warps::BLOCK_ROWS };
         let tiles = rows.div_ceil(block_rows);
         let plane = pages * page_tokens * depth;
-        let pools = [self.k_pool, self.v_pool].map(LaunchMemory::Pool);
+        let mut pools = [self.k_pool, self.v_pool].map(LaunchMemory::Pool);
+        if plan.pool_type(self.k_pool)? == PoolType::E4m3 {
+            let widen = WidenPages { heads: kv_heads, page_tokens, dim: depth };
+            let kernel = plan.kernel(format!("{widen:?}"), || widen.record(arch));
+            for (at, scratch) in [Scratch::Keys, Scratch::Values].into_iter().enumerate() {
+                let out = plan.scratch(scratch, u64::from(plane) * u64::from(kv_heads) * 2);
+                let memory = [LaunchMemory::TokenStarts, LaunchMemory::SequenceTables, pools[at], out];
+                let mut args = memory.map(LaunchArg::Pointer).to_vec();
+                args.extend([width, pages].map(LaunchArg::Number));
+                args.push(LaunchArg::Factor(plan.buffer([self.k_pool, self.v_pool][at]).factor()));
+                plan.launch(kernel, LaunchGrid::PerSequence(widen.blocks(width)), args);
+                pools[at] = out;
+            }
+        }
         let mut args = match by_maps {
             true => {
                 let of_queries = Tma::map(depth, [rows, heads], [heads * depth, depth], hopper::ROWS, false);

@@ -7,7 +7,7 @@ mod oracle;
 use serde::{Deserialize, Serialize};
 use tilewright_layout::DType;
 
-use super::{Check, Footprint, Operands, Place, TaskOp, index, interval, multiple, positive};
+use super::{Check, Footprint, OperandError, Operands, Place, TaskOp, index, interval, multiple, positive};
 use crate::program::{BufferId, Region, Span};
 use crate::vm::device::DeviceOp;
 use crate::vm::graph::LaunchOp;
@@ -52,9 +52,13 @@ impl TaskOp for Attention {
     fn footprint(&self, ops: &Operands) -> Check<Footprint> {
         let [count, heads, dim] = ops.floats("q", self.q)?;
         let pool @ [kv_heads, pages, page_tokens, _] = ops.pool("k_pool", self.k_pool)?;
-        ops.floats_of("k_pool", self.k_pool, [kv_heads, pages, page_tokens, dim])?;
-        ops.pool("v_pool", self.v_pool)?;
-        ops.floats_of("v_pool", self.v_pool, pool)?;
+        ops.pool_of("k_pool", self.k_pool, [kv_heads, pages, page_tokens, dim])?;
+        ops.pool_of("v_pool", self.v_pool, pool)?;
+        let dtype = ops.get("k_pool", self.k_pool)?.dtype;
+        if ops.get("v_pool", self.v_pool)?.dtype != dtype {
+            let (buffer, expected) = (self.v_pool, "of the type of `k_pool`");
+            return Err(OperandError::Aliased { operand: "v_pool", buffer, expected });
+        }
         multiple("heads", heads, kv_heads)?;
         index("kv_head", self.kv_head, kv_heads)?;
         interval("rows", self.rows, count)?;

@@ -34,7 +34,7 @@ impl DeviceOp for Linear {
     fn packets(&self) -> Packets {
         let even = self.cols.lo.is_multiple_of(2) && self.cols.hi.is_multiple_of(2);
         let (residual, output) = match self.output {
-            LinearOutput::Store { out } | LinearOutput::SiluMul { out, .. } => (None, Some(out)),
+            LinearOutput::Store { out, .. } | LinearOutput::SiluMul { out, .. } => (None, Some(out)),
             LinearOutput::Add { residual, out } => (Some(residual), Some(out)),
             LinearOutput::Logits { .. } => (None, None),
         };
@@ -299,7 +299,9 @@ impl OutputCode {
     fn plan(op: &Linear, plan: &Planner) -> Result<(Rows, OutputCode), Unsupported> {
         let matrix = Rows::Matrix(op.weight);
         Ok(match op.output {
-            LinearOutput::Store { out } => (matrix, OutputCode::Store { out: plan.storage("out", out)? }),
+            LinearOutput::Store { ref sent, .. } if !sent.is_empty() => return Err(Unsupported::Sent),
+            LinearOutput::Logits { shard: Some(_), .. } => return Err(Unsupported::Sent),
+            LinearOutput::Store { out, .. } => (matrix, OutputCode::Store { out: plan.storage("out", out)? }),
             LinearOutput::Add { residual, out } => {
                 (matrix, OutputCode::Add { residual: plan.residual(residual)?, out: plan.storage("out", out)? })
             }

@@ -31,6 +31,7 @@ impl LaunchOp for Linear {
                 plan.stands_for(out, Heads { scratch: Scratch::Gated, first: 0, of_row: 1 });
                 Ok(())
             }
+            LinearOutput::Logits { shard: Some(_), .. } => Err(Unsupported::Sent),
             LinearOutput::Logits { .. } if a != Scratch::Normed => {
                 Err(Unsupported::Launch { what: "an output projection of anything but a norm" })
             }

@@ -12,7 +12,7 @@ pub(super) use device::{InputFields, plan_a_operand};
 pub(super) use launch::activations as launched_activations;
 pub(super) use oracle::{activations, product};
 
-use super::{Check, Footprint, OperandError, Operands, TaskOp, index, interval, positive};
+use super::{Check, Footprint, OperandError, Operands, TableShard, TaskOp, index, interval, positive};
 use crate::program::{BufferId, Region, Span};
 use crate::vm::device::DeviceOp;
 use crate::vm::graph::LaunchOp;
@@ -74,6 +74,9 @@ pub enum LinearOutput {
     Store {
         /// Output, `[rows, n]`.
         out: BufferId,
+        /// Buffers that get the same, on whatever device they lie.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        sent: Vec<BufferId>,
     },
     /// `out[r, n] = residual[r, n] + y[r, n]`.
     Add {
@@ -92,10 +95,14 @@ pub enum LinearOutput {
         /// Output, `[rows, n]`.
         out: BufferId,
     },
-    /// `out[r, n] = y[r, n]`, and the largest of this tile with its index (the lowest among equals).
+    /// `out[r, n] = y[r, n]`, and the largest of this tile with its index (the lowest among equals). All three may lie on
+    /// another device.
     Logits {
-        /// Logits, f32 `[rows, n]`.
+        /// Logits, f32 `[rows, n]`; `[rows, vocab]` where the weights are a shard.
         out: BufferId,
+        /// Where the weights have some rows of the vocabulary only: `first + n` in the place of `n`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        shard: Option<TableShard>,
         /// Largest logit of every tile, f32 `[rows, tiles]`.
         best_value: BufferId,
         /// Its index, i32 `[rows, tiles]`.
@@ -109,7 +116,7 @@ impl LinearOutput {
     /// The buffer of the result.
     pub fn out(&self) -> BufferId {
         match *self {
-            LinearOutput::Store { out }
+            LinearOutput::Store { out, .. }
             | LinearOutput::Add { out, .. }
             | LinearOutput::SiluMul { out, .. }
             | LinearOutput::Logits { out, .. } => out,
@@ -178,9 +185,17 @@ impl TaskOp for Linear {
         };
         layer("weight", "bias", self.weight, self.bias)?;
         let tile = |buffer| Region::new(buffer, &[self.rows, self.cols]);
-        let (mut writes, mut updates) = (vec![], vec![]);
+        let (mut writes, mut updates, mut sending) = (vec![], vec![], vec![]);
+        let out = self.output.out();
+        let mut result = tile(out);
         match self.output {
-            LinearOutput::Store { .. } => {}
+            LinearOutput::Store { ref sent, .. } => {
+                for &sent in sent {
+                    ops.floats_of("sent", sent, [rows, n])?;
+                    writes.push(tile(sent));
+                    sending.push(sent);
+                }
+            }
             LinearOutput::Add { residual, .. } => {
                 ops.floats_of("residual", residual, [rows, n])?;
                 reads.push(tile(residual));
@@ -188,24 +203,29 @@ impl TaskOp for Linear {
                 updates.push(tile(residual));
             }
             LinearOutput::SiluMul { up, up_bias, .. } => layer("up", "up_bias", up, up_bias)?,
-            LinearOutput::Logits { out, best_value, best_index, tile } => {
+            LinearOutput::Logits { out, shard, best_value, best_index, tile } => {
                 let [_, tiles] = ops.shape("best_value", best_value)?;
                 ops.exactly("best_value", best_value, DType::F32, [rows, tiles])?;
                 ops.exactly("best_index", best_index, DType::I32, [rows, tiles])?;
-                ops.exactly("out", out, DType::F32, [rows, n])?;
+                let TableShard { first, vocab } = shard.unwrap_or(TableShard { first: 0, vocab: n });
+                interval("shard", Span::new(first, first.saturating_add(n)), vocab)?;
+                ops.exactly("out", out, DType::F32, [rows, vocab])?;
+                result = Region::new(out, &[self.rows, Span::new(first + self.cols.lo, first + self.cols.hi)]);
                 index("tile", tile, tiles)?;
+                sending.extend([out, best_value, best_index]);
                 writes
                     .extend([best_value, best_index].map(|buffer| Region::new(buffer, &[self.rows, Span::one(tile)])));
             }
         }
-        let out = self.output.out();
-        ops.floats_of("out", out, [rows, n])?;
+        if !matches!(self.output, LinearOutput::Logits { .. }) {
+            ops.floats_of("out", out, [rows, n])?;
+        }
         if self.input.activations().contains(&out) {
             let expected = "another buffer than the input: the whole input row is read for every tile";
             return Err(OperandError::Aliased { operand: "out", buffer: out, expected });
         }
-        writes.push(tile(out));
-        Ok(Footprint::new(reads, writes).updating(updates))
+        writes.push(result);
+        Ok(Footprint::new(reads, writes).updating(updates).sending(sending))
     }
 
     fn oracle(&self, on: &Context) -> Done {
@@ -222,7 +242,9 @@ impl TaskOp for Linear {
 
     fn ids(&self) -> Option<(BufferId, usize)> {
         match self.output {
-            LinearOutput::Logits { best_index, .. } => Some((best_index, self.cols.hi)),
+            LinearOutput::Logits { best_index, shard, .. } => {
+                Some((best_index, shard.map_or(0, |shard| shard.first) + self.cols.hi))
+            }
             LinearOutput::Store { .. } | LinearOutput::Add { .. } | LinearOutput::SiluMul { .. } => None,
         }
     }

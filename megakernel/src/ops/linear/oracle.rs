@@ -3,6 +3,7 @@
 use tilewright_kernels::naive;
 
 use super::{Linear, LinearInput, LinearOutput};
+use crate::ops::TableShard;
 use crate::ops::combine::merge;
 use crate::ops::rms_norm::normed_rows;
 use crate::program::{BufferId, Span};
@@ -19,16 +20,23 @@ pub(super) fn linear(op: &Linear, on: &Context) -> Done {
     for (row, y) in op.rows.iter().zip(y.chunks_exact(width)) {
         let at = row * n + op.cols.lo;
         match op.output {
-            LinearOutput::Store { out } | LinearOutput::SiluMul { out, .. } => on.write(out, at, y)?,
+            LinearOutput::Store { out, ref sent } => {
+                for &out in std::iter::once(&out).chain(sent) {
+                    on.write(out, at, y)?;
+                }
+            }
+            LinearOutput::SiluMul { out, .. } => on.write(out, at, y)?,
             LinearOutput::Add { residual, out } => {
                 on.write(out, at, &naive::add(&on.read(residual, at, width)?, y))?;
             }
-            LinearOutput::Logits { out, best_value, best_index, tile } => {
-                on.write(out, at, y)?;
+            LinearOutput::Logits { out, shard, best_value, best_index, tile } => {
+                let TableShard { first, vocab } = shard.unwrap_or(TableShard { first: 0, vocab: n });
+                let first = first + op.cols.lo;
+                on.write(out, row * vocab + first, y)?;
                 let [_, tiles] = on.shape(best_value)?;
                 let best = naive::argmax(y).unwrap_or(0);
                 on.write(best_value, row * tiles + tile, &y[best..=best])?;
-                let index = i32::try_from(op.cols.lo + best).unwrap_or(i32::MAX);
+                let index = i32::try_from(first + best).unwrap_or(i32::MAX);
                 on.write_i32(best_index, row * tiles + tile, index)?;
             }
         }

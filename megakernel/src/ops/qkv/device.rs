@@ -5,6 +5,7 @@ use std::mem::offset_of;
 use bytemuck::{Pod, Zeroable};
 use tilewright_kernels::attention::split::Heads;
 use tilewright_kernels::gemv::linear::{self, HeldForm, Keys};
+use tilewright_kernels::kv::PoolType;
 use tilewright_kernels::tile::Float;
 
 use super::{KeyOutput, Qkv};
@@ -68,12 +69,23 @@ impl DeviceOp for Qkv {
         };
         let weights = Stretch { stream, first: self.units.lo, units: self.units.len(), group: tile.group() };
         let function = QkvTile { tile, heads, bias, q, keys, pools };
+        let scales = match &self.k {
+            KeyOutput::RopeAppend { pool, .. } => [plan.pool_scale(*pool)?, plan.pool_scale(self.v_pool)?],
+            KeyOutput::Raw { .. } => [plan.pool_scale(self.v_pool)?; 2],
+        };
+        let codes = pools.of == PoolType::E4m3;
         if biases == [None; 3] {
-            return Ok(Planned::new(function, fields).streaming(weights));
+            return Ok(match codes {
+                false => Planned::new(function, fields).streaming(weights),
+                true => Planned::new(function, CodeFields { tile: fields, scales }).streaming(weights),
+            });
         }
         let [q_bias, k_bias, v_bias] = biases.map(|bias| plan.operand_of(bias));
         let fields = BiasFields { tile: fields, q_bias: q_bias?, k_bias: k_bias?, v_bias: v_bias? };
-        Ok(Planned::new(function, fields).streaming(weights))
+        Ok(match codes {
+            false => Planned::new(function, fields).streaming(weights),
+            true => Planned::new(function, CodeBiasFields { tile: fields, scales }).streaming(weights),
+        })
     }
 }
 
@@ -101,6 +113,23 @@ struct BiasFields {
     q_bias: u32,
     k_bias: u32,
     v_bias: u32,
+}
+
+/// What the code reads of a tile that appends codes.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct CodeFields {
+    tile: Fields,
+    /// What codes of keys and of values are multiplied by, bits of f32.
+    scales: [u32; 2],
+}
+
+/// The same of a tile with biases.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct CodeBiasFields {
+    tile: BiasFields,
+    scales: [u32; 2],
 }
 
 /// The device function.
@@ -145,9 +174,14 @@ impl DeviceFunction for QkvTile {
     fn run<'k>(&self, call: Call<'k, '_>, weights: &dyn Weights<'k>) {
         let QkvTile { tile: TileCode { unit, rows, input, a_operand }, heads, bias, q, keys, pools } = *self;
         let first_row = call.value(offset_of!(Fields, first_row));
+        let scales = match bias {
+            [None, None, None] => offset_of!(CodeFields, scales),
+            _ => offset_of!(CodeBiasFields, scales),
+        };
         let keys = match keys {
             KeysCode::Rotated(rotation) => {
-                Keys::Rotated { rotation: call.rotation(rotation), pages: call.pages(offset_of!(Fields, k), pools) }
+                let pages = call.pages([offset_of!(Fields, k), scales], pools);
+                Keys::Rotated { rotation: call.rotation(rotation), pages }
             }
             KeysCode::Raw { out } => Keys::Raw(call.array(offset_of!(Fields, k), out)),
         };
@@ -173,7 +207,7 @@ impl DeviceFunction for QkvTile {
             bias,
             q: call.array(offset_of!(Fields, q), q),
             keys,
-            v: call.pages(offset_of!(Fields, v), pools),
+            v: call.pages([offset_of!(Fields, v), scales + size_of::<u32>()], pools),
         };
         linear::qkv(call.team(), call.scratch(), weights, tile);
     }

@@ -101,7 +101,7 @@ impl Qkv {
     fn shape(&self, ops: &Operands) -> Check<QkvShape> {
         let [rows, heads, head_dim] = ops.floats("q", self.q)?;
         let [kv_heads, pages, page_tokens, _] = ops.pool("v_pool", self.v_pool)?;
-        ops.floats_of("v_pool", self.v_pool, [kv_heads, pages, page_tokens, head_dim])?;
+        ops.pool_of("v_pool", self.v_pool, [kv_heads, pages, page_tokens, head_dim])?;
         multiple("heads", heads, kv_heads)?;
         multiple("head_dim", head_dim, 2)?;
         index("kv_head", self.kv_head, kv_heads)?;
@@ -117,8 +117,7 @@ impl Qkv {
         match &self.k {
             KeyOutput::RopeAppend { rope, pool } => {
                 rope.check(ops, head_dim)?;
-                ops.pool("k pool", *pool)?;
-                ops.floats_of("k pool", *pool, [kv_heads, pages, page_tokens, head_dim])?;
+                ops.pool_of("k pool", *pool, [kv_heads, pages, page_tokens, head_dim])?;
                 if *pool == self.v_pool {
                     let (buffer, expected) = (*pool, "another pool than v's");
                     return Err(OperandError::Aliased { operand: "k pool", buffer, expected });

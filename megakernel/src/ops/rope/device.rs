@@ -3,6 +3,7 @@
 use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
+use tilewright_kernels::kv::PoolType;
 use tilewright_kernels::rope;
 use tilewright_kernels::tile::Float;
 
@@ -47,8 +48,22 @@ impl DeviceOp for Rope {
             norm: plan.operand_of(self.norm.as_ref().map(|norm| norm.weight))?,
             out: plan.operand(target)?,
         };
-        Ok(Planned::new(function, fields))
+        match (pools.of, &self.output) {
+            (PoolType::E4m3, HeadOutput::Append { .. }) => {
+                Ok(Planned::new(function, CodeFields { fields, scale: plan.pool_scale(pool)? }))
+            }
+            (PoolType::E4m3, HeadOutput::Store { .. }) | (PoolType::Float(_), _) => Ok(Planned::new(function, fields)),
+        }
     }
+}
+
+/// What the code reads of a task that appends codes.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct CodeFields {
+    fields: Fields,
+    /// What the pool's codes are multiplied by, bits of f32.
+    scale: u32,
 }
 
 /// What the code reads of a task: numbers, and operands in units of 16 bytes.
@@ -95,7 +110,7 @@ impl DeviceFunction for RotatedHeads {
         let first_row = call.value(offset_of!(Fields, first_row));
         let pages = match out {
             Some(_) => call.pages_of(call.array(offset_of!(Fields, x), x), pools),
-            None => call.pages(offset_of!(Fields, out), pools),
+            None => call.pages([offset_of!(Fields, out), offset_of!(CodeFields, scale)], pools),
         };
         let norm =
             norm.map(|(weight, eps)| rope::HeadNorm { weight: call.plain(offset_of!(Fields, norm), weight), eps });

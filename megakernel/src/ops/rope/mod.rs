@@ -77,7 +77,7 @@ impl HeadOutput {
             }
             HeadOutput::Append { pool } => {
                 let [_, pages, page_tokens, _] = ops.pool("pool", pool)?;
-                ops.floats_of("pool", pool, [heads, pages, page_tokens, dim])?;
+                ops.pool_of("pool", pool, [heads, pages, page_tokens, dim])?;
                 Ok(Region::new(pool, &[span, Span::all(pages), Span::all(page_tokens), Span::all(dim)]))
             }
         }

@@ -116,7 +116,7 @@ impl Planned {
     /// A task that streams no weights: its device function, and what that reads of it, words of 32 bits, at most
     /// [`FIELDS`] of them (more do not compile).
     pub fn new<F: Pod>(function: impl DeviceFunction, fields: F) -> Planned {
-        const { assert!(size_of::<F>() <= 4 * FIELDS && size_of::<F>().is_multiple_of(4), "a record has room for 12 words") };
+        const { assert!(size_of::<F>() <= 4 * FIELDS && size_of::<F>().is_multiple_of(4), "a record has room for 16 words") };
         let mut record = TaskRecord::default();
         bytes_of_mut(&mut record.fields)[..size_of::<F>()].copy_from_slice(bytes_of(&fields));
         Planned { opcode: Opcode::from(function), record, bytes: size_of::<F>(), weights: None }

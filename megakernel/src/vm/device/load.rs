@@ -44,6 +44,14 @@ impl Bound {
         self.0[buffer.index()].as_ref().unwrap_or_else(|| unreachable!("streams have rows of bound weights"))
     }
 
+    /// A weight that is codes.
+    pub fn codes(&self, buffer: BufferId) -> Option<&Arc<QuantMatrix>> {
+        match self.0.get(buffer.index())? {
+            Some(Stored::Codes(matrix)) => Some(matrix),
+            Some(Stored::Dense(_)) | None => None,
+        }
+    }
+
     /// A weight that is no codes.
     pub fn dense(&self, buffer: BufferId) -> Option<&WeightTensor> {
         match self.0.get(buffer.index())? {

@@ -2,10 +2,13 @@
 
 use std::mem::offset_of;
 
+use tilewright_codegen::ir::Arch;
 use tilewright_codegen::target::Target;
 use tilewright_kernels::gemv::linear::HeldForm;
 use tilewright_kernels::gemv::{Codes, Deal, Unit};
+use tilewright_kernels::kv::PoolType;
 use tilewright_kernels::tile::Float;
+use tilewright_layout::DType;
 
 use super::image::{Rows, Stream};
 use super::place::ALIGN;
@@ -183,13 +186,34 @@ impl Planner<'_> {
             return Err(Unsupported::Lengths { pool, found: lengths, known });
         }
         Ok(KvPools {
-            float: self.float("the pool", pool)?,
+            of: self.pool_type(pool)?,
             page_tokens: self.extent(pool, 1)?,
             dim: self.extent(pool, 0)?,
             position: self.places.operand(at.position)?,
             table: self.places.operand(at.page_table)?,
             split_pages: self.options.split_tokens.div_ceil(self.extent(pool, 1)?.max(1)),
         })
+    }
+
+    /// How a pool stores its numbers.
+    fn pool_type(&self, pool: BufferId) -> Result<PoolType, Unsupported> {
+        let buffer = self.buffer(pool)?;
+        if buffer.dtype != DType::F8E4M3 {
+            return Ok(PoolType::Float(self.float("the pool", pool)?));
+        }
+        let (what, found) = ("the pool", buffer.dtype);
+        match self.arch {
+            Arch::Sm80 => Err(Unsupported::DType { what, buffer: pool, found, expected: "bf16, being of sm_80" }),
+            Arch::Sm89 | Arch::Sm90a | Arch::Sm100a | Arch::Sm120 => Ok(PoolType::E4m3),
+        }
+    }
+
+    /// What the codes of a pool are multiplied by, as records have it.
+    ///
+    /// # Errors
+    /// If there is none that a device has.
+    pub fn pool_scale(&self, pool: BufferId) -> Result<u32, Unsupported> {
+        Ok(self.buffer(pool)?.factor().to_bits())
     }
 
     /// The table of a rotation, for the positions that the page tables have room for.

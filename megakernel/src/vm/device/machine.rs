@@ -231,6 +231,18 @@ impl DeviceMachine {
         Ok(self.stream.upload(&swizzled(values, page_tokens, dim), &pool)?)
     }
 
+    /// Sets a KV pool of e4m3 codes in the same way.
+    ///
+    /// # Errors
+    /// As [`DeviceMachine::set_pool`].
+    pub fn set_pool_codes(&mut self, name: &str, codes: &[u8]) -> Result<(), LaunchError> {
+        let (pool, [page_tokens, dim]) = self.memory.kv.pool::<u8>(name, DType::F8E4M3)?;
+        if pool.len() != codes.len() {
+            return Err(KvError::Range { name: name.to_owned(), end: codes.len(), len: pool.len() }.into());
+        }
+        Ok(self.stream.upload(&swizzled(codes, page_tokens, dim), &pool)?)
+    }
+
     /// Changes the tables; for faults.
     pub(super) fn set_tables(&mut self, directory: &[BlockRecord], tables: &[u8]) -> Result<(), LaunchError> {
         self.stream.upload(tables, &self.memory.tables)?;

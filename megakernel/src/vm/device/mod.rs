@@ -71,6 +71,7 @@ pub use machine::DeviceMachine;
 pub use merges::{Merge, Merges};
 pub use options::{Dealing, DeviceOptions};
 pub use place::{Places, Space, space};
+pub(super) use plan::one_device;
 pub use plan::{Feedback, Lengths, NoFeedback, Plan, RotationTable};
 pub use planner::Planner;
 pub use record::{BlockRecord, FIELDS, TaskRecord, WaitRecord};

@@ -7,7 +7,7 @@ use tilewright_kernels::gemv::linear::HeldForm;
 
 use super::planner::Planner;
 use super::{BlockRecord, DeviceOptions, Opcode, Places, Stream, Unsupported};
-use crate::program::BufferId;
+use crate::program::{BufferId, Program};
 use crate::validate::Placed;
 
 /// Entries of page tables that a block keeps in shared memory, of all rows together: of one and two rows, whose programs have most stages in the
@@ -141,6 +141,14 @@ pub struct RotationTable {
     pub start: u64,
 }
 
+/// Refuses programs of several devices.
+pub(in crate::vm) fn one_device(program: &Program) -> Result<(), Unsupported> {
+    match program.devices {
+        1 => Ok(()),
+        devices => Err(Unsupported::Devices { devices }),
+    }
+}
+
 impl Plan {
     /// Tasks of the longest queue.
     pub fn longest_queue(&self) -> u32 {
@@ -181,6 +189,7 @@ impl Plan {
     /// # Errors
     /// If the program has ops, shapes or types that the device functions do not have.
     pub fn new(placed: &Placed, options: DeviceOptions) -> Result<Plan, Unsupported> {
+        one_device(placed)?;
         Planner::new(placed, options)?.plan()
     }
 }

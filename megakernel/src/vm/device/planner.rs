@@ -20,7 +20,7 @@ use crate::vm::reference::roles;
 pub struct Planner<'p> {
     pub(super) placed: &'p Placed,
     pub(super) options: DeviceOptions,
-    arch: Arch,
+    pub(super) arch: Arch,
     pub(super) tags: Tags,
     pub(super) merges: Merges,
     pub(super) places: Places,

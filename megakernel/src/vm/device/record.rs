@@ -7,7 +7,7 @@ use bytemuck::{Pod, Zeroable};
 /// ```text
 /// word  0 opcode    1 task            2 weights   3 first         4 stages    5 stage_bytes   6 unit_stages, held
 ///       7 group, deal                 8 waits     9 wait_count   10 signals  11 signal_count
-///      12 input    13 residual       14 output   15 releases, early          16 .. 28 fields
+///      12 input    13 residual       14 output   15 releases, early          16 .. 32 fields
 /// ```
 ///
 /// The tables hold of each record as many words as the longest fields in the plan take: shared memory is the ring's.
@@ -58,7 +58,7 @@ pub struct TaskRecord {
 }
 
 /// Words of an op's own fields, at most.
-pub const FIELDS: usize = 12;
+pub const FIELDS: usize = 16;
 
 /// A condition: the counter has reached the threshold, signals of earlier steps added.
 #[repr(C)]

@@ -137,19 +137,19 @@ impl DeviceKv {
     }
 
     /// The pool that a program's buffer is.
-    pub(in crate::vm) fn pool_of(&self, buffer: &program::Buffer) -> Result<Buffer<bf16>, LoadError> {
+    pub(in crate::vm) fn pool_of(&self, buffer: &program::Buffer) -> Result<Buffer<u8>, LoadError> {
         let name = || buffer.name.clone();
         let found = self.pools.iter().find(|pool| pool.name == buffer.name);
         let found = found.ok_or_else(|| KvError::Missing { name: name() })?;
-        if found.dtype != DType::BF16 {
-            return Err(KvError::DType { name: name(), expected: DType::BF16, found: found.dtype }.into());
+        if found.dtype != buffer.dtype {
+            return Err(KvError::DType { name: name(), expected: buffer.dtype, found: found.dtype }.into());
         }
         if found.shape != buffer.shape {
             let (expected, found) = (buffer.shape.clone(), found.shape.clone());
             return Err(KvError::Shape { name: name(), expected, found }.into());
         }
         let start = found.offset as usize;
-        Ok(self.memory.slice(start..start + bytes(buffer) as usize)?.cast()?)
+        Ok(self.memory.slice(start..start + bytes(buffer) as usize)?)
     }
 
     /// Bytes of all pools.

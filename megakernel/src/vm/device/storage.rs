@@ -1,5 +1,6 @@
 //! How operands are stored, where that is constant in the code.
 
+use tilewright_kernels::kv::PoolType;
 use tilewright_kernels::tile::Float;
 
 /// How activations are stored.
@@ -24,8 +25,8 @@ pub struct RotationRows {
 /// have, is no part of the code: a launch has both as parameters ([`Lengths`](super::Lengths)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct KvPools {
-    /// Storage.
-    pub float: Float,
+    /// How they store their numbers.
+    pub of: PoolType,
     /// Tokens of a page.
     pub page_tokens: u32,
     /// Dimensions of a head.

@@ -21,6 +21,12 @@ pub enum Unsupported {
     },
     #[error("op `{op}` has no device function; lower the model with fused ops, or run it on `cpu`")]
     Op { op: &'static str },
+    #[error("the program is for {devices} devices, and this machine has one; lower it for one, or run it on `cpu`")]
+    Devices { devices: usize },
+    #[error(
+        "what it computes is sent to other buffers or is a shard's, and a device stores one whole result; run it on `cpu`"
+    )]
+    Sent,
     #[error("{what}: {found}, and a device needs {expected}; run it on `cpu`")]
     Number { what: &'static str, found: usize, expected: &'static str },
     #[error("{what} ({buffer}) is {found}, a device needs {expected}; lower the model with that type")]

@@ -1,5 +1,7 @@
 //! Heads that a projection left: normalised, rotated, stored or appended.
 
+use tilewright_codegen::ir::Arch;
+use tilewright_kernels::kv::PoolType;
 use tilewright_kernels::rope::{HeadRun, HeadRuns, rope_runs};
 use tilewright_kernels::tile::Float;
 use tilewright_layout::DType;
@@ -43,10 +45,19 @@ impl GraphPlanner<'_> {
 
     /// The extents of a pool: kv heads, pages, tokens of a page, dimensions.
     pub(crate) fn pool(&self, pool: BufferId) -> Result<[u32; 4], Unsupported> {
-        let found = self.buffer(pool).dtype;
-        match found == DType::BF16 {
-            true => self.extents(pool),
-            false => Err(Unsupported::DType { what: "a KV pool", buffer: pool, found, expected: "bf16" }),
+        self.pool_type(pool)?;
+        self.extents(pool)
+    }
+
+    /// How a pool stores its numbers.
+    pub(crate) fn pool_type(&self, pool: BufferId) -> Result<PoolType, Unsupported> {
+        match (self.buffer(pool).dtype, self.arch) {
+            (DType::BF16, _) => Ok(PoolType::Float(Float::Bf16)),
+            (DType::F8E4M3, Arch::Sm89 | Arch::Sm90a | Arch::Sm100a | Arch::Sm120) => Ok(PoolType::E4m3),
+            (found, _) => {
+                let expected = "bf16, or f8e4m3 from sm_89 on";
+                Err(Unsupported::DType { what: "a KV pool", buffer: pool, found, expected })
+            }
         }
     }
 
@@ -82,16 +93,20 @@ impl GraphPlanner<'_> {
                 args.push(LaunchArg::Pointer(memory));
                 norm = Some((eps, float));
             }
-            let to = match part.to {
-                HeadsOut::Pool(pool) => LaunchMemory::Pool(pool),
+            let (to, out) = match part.to {
+                HeadsOut::Pool(pool) => (LaunchMemory::Pool(pool), self.pool_type(pool)?),
                 HeadsOut::Queries(buffer) => {
                     self.stands_for(buffer, Heads { scratch: Scratch::Queries, first: 0, of_row: part.heads });
-                    self.scratch(Scratch::Queries, u64::from(rows) * u64::from(part.heads * dim) * 2)
+                    let bytes = u64::from(rows) * u64::from(part.heads * dim) * 2;
+                    (self.scratch(Scratch::Queries, bytes), PoolType::Float(Float::Bf16))
                 }
             };
             args.push(LaunchArg::Pointer(to));
+            if let (PoolType::E4m3, HeadsOut::Pool(pool)) = (out, part.to) {
+                args.push(LaunchArg::Factor(self.buffer(pool).factor()));
+            }
             let (rotated, paged) = (part.rotation.is_some(), matches!(part.to, HeadsOut::Pool(_)));
-            runs.push(HeadRun { first: part.from.first, heads: part.heads, norm, rotated, paged, out: Float::Bf16 });
+            runs.push(HeadRun { first: part.from.first, heads: part.heads, norm, rotated, paged, out });
         }
         let shape = HeadRuns { heads: of_row, dim, page_tokens, x: Float::Bf16, runs, warps: WARPS };
         let arch = self.arch;

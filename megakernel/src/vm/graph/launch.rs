@@ -33,6 +33,12 @@ pub enum Scratch {
     Wanted,
     /// Their logits, f32 `[choices, vocab]`.
     WantedLogits,
+    /// The keys of a layer's pages of codes, bf16, for the attention that comes next.
+    Keys,
+    /// The values.
+    Values,
+    /// The numbers of a matrix of codes, bf16, for the product that comes next.
+    Widened,
 }
 
 /// What an argument points to.
@@ -46,6 +52,12 @@ pub enum LaunchMemory {
     Logits,
     /// Matrices row by row, one below the other: a number of [`GraphPlan::matrices`](super::GraphPlan::matrices).
     Matrix(usize),
+    /// The codes of a quantised matrix, as [`Widen`](tilewright_kernels::quant::Widen) reads them.
+    Codes(BufferId),
+    /// Its scales and zeros.
+    Factors(BufferId),
+    /// The column of every place of its rows.
+    Order(BufferId),
     /// Biases one behind the other: a number of [`GraphPlan::biases`](super::GraphPlan::biases).
     Bias(usize),
     /// A weight as it is.

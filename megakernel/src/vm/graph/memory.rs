@@ -7,6 +7,7 @@ use half::bf16;
 use tilewright_codegen::device::{Buffer, Device, DeviceError, Kernel, Stream};
 use tilewright_codegen::ir;
 use tilewright_codegen::verify::verify;
+use tilewright_kernels::quant::{QuantMatrix, Widen};
 use tilewright_kernels::sample::Request;
 
 use super::launch::{LaunchMemory, Scratch};
@@ -39,13 +40,38 @@ pub struct GraphWeights {
     device: Device,
     weights: Arc<dyn Weights + Send + Sync>,
     matrices: Vec<(Vec<program::Buffer>, Buffer<bf16>)>,
+    codes: Vec<(program::Buffer, Codes)>,
     kernels: Vec<(ir::Kernel, Kernel)>,
+}
+
+/// A quantised matrix as [`Widen`] reads it.
+#[derive(Clone)]
+struct Codes {
+    codes: Buffer<u8>,
+    factors: Buffer<f32>,
+    order: Option<Buffer<u32>>,
+}
+
+impl Codes {
+    fn send(stream: &Stream, matrix: &QuantMatrix) -> Result<Codes, DeviceError> {
+        let widen = Widen::of(matrix);
+        let order = matrix.order().map(|order| stream.buffer(order)).transpose()?;
+        Ok(Codes {
+            codes: stream.buffer(&widen.codes(matrix))?,
+            factors: stream.buffer(&widen.factors(matrix))?,
+            order,
+        })
+    }
+
+    fn bytes(&self) -> u64 {
+        self.codes.bytes() + self.factors.bytes() + self.order.as_ref().map_or(0, Buffer::bytes)
+    }
 }
 
 impl GraphWeights {
     /// Weights that come to the device with the first machine.
     pub fn new(device: Device, weights: Arc<dyn Weights + Send + Sync>) -> GraphWeights {
-        GraphWeights { device, weights, matrices: Vec::new(), kernels: Vec::new() }
+        GraphWeights { device, weights, matrices: Vec::new(), codes: Vec::new(), kernels: Vec::new() }
     }
 
     /// The device.
@@ -55,7 +81,8 @@ impl GraphWeights {
 
     /// Bytes of matrices that are on the device.
     pub fn bytes(&self) -> u64 {
-        self.matrices.iter().map(|(_, matrix)| matrix.bytes()).sum()
+        let matrices: u64 = self.matrices.iter().map(|(_, matrix)| matrix.bytes()).sum();
+        matrices + self.codes.iter().map(|(_, codes)| codes.bytes()).sum::<u64>()
     }
 
     /// How many kernels were compiled.
@@ -103,15 +130,34 @@ impl GraphWeights {
             self.kernels.iter().find(|(known, _)| known == wanted).map(|(_, kernel)| kernel.clone())
         };
         let kernels = plan.kernels.iter().filter_map(find).collect();
-        let memory = GraphMemory::new(&self.device, &stream, (&plan, &program), (matrices?, &bound), kv)?;
+        for &part in &plan.codes {
+            let key = program::Buffer { id: BufferId(0), ..program.buffers[part.index()].clone() };
+            if let (false, Some(matrix)) = (self.codes.iter().any(|(known, _)| *known == key), bound.codes(part)) {
+                self.codes.push((key, Codes::send(&stream, matrix)?));
+            }
+        }
+        let weights = (matrices?, self.codes_of(&plan, &program));
+        let memory = GraphMemory::new(&self.device, &stream, (&plan, &program), (weights, &bound), kv)?;
         GraphMachine::new(program, plan, kernels, memory, (self.device.clone(), stream))
+    }
+
+    /// The quantised matrices of a plan.
+    fn codes_of(&self, plan: &GraphPlan, program: &Program) -> HashMap<BufferId, Codes> {
+        let find = |&part: &BufferId| {
+            let key = program::Buffer { id: BufferId(0), ..program.buffers[part.index()].clone() };
+            self.codes.iter().find(|(known, _)| *known == key).map(|(_, codes)| (part, codes.clone()))
+        };
+        plan.codes.iter().filter_map(find).collect()
     }
 
     /// Fails where the device has too little free memory, before anything is sent to it.
     fn room(&self, plan: &GraphPlan, program: &Program, kv: Option<&DeviceKv>) -> Result<(), LoadError> {
         let bytes = |parts: &Vec<BufferId>| parts.iter().map(|&part| elements(program, part) as u64 * 2).sum::<u64>();
         let missing = plan.matrices.iter().filter(|parts| self.known(program, parts).is_none());
-        let weights = missing.map(bytes).sum();
+        let dense: u64 = missing.map(bytes).sum();
+        let absent = |part: &&BufferId| !self.codes_of(plan, program).contains_key(part);
+        let stored = |part: &BufferId| program.buffers[part.index()].stored_bytes(elements(program, *part));
+        let weights = dense + plan.codes.iter().filter(absent).map(stored).sum::<u64>();
         let pools = if kv.is_some() { 0 } else { DeviceKv::bytes_of(program) };
         let tables: usize = plan.rotations.iter().map(|table| table.positions * table.half * 8).sum();
         let rest = plan.scratch.iter().map(|(_, bytes)| bytes).sum::<u64>() + tables as u64;
@@ -162,11 +208,12 @@ fn matrices(
 /// What the launches of a machine read and write.
 pub(super) struct GraphMemory {
     matrices: Vec<Buffer<bf16>>,
+    codes: HashMap<BufferId, Codes>,
     biases: Vec<Buffer<bf16>>,
     rotations: Vec<Buffer<f32>>,
     plain: HashMap<BufferId, Buffer<u8>>,
     scratch: HashMap<Scratch, Buffer<u8>>,
-    pools: HashMap<BufferId, Buffer<bf16>>,
+    pools: HashMap<BufferId, Buffer<u8>>,
     pub cells: HashMap<BufferId, Buffer<i32>>,
     pub query_starts: Buffer<u32>,
     pub token_starts: Buffer<u32>,
@@ -199,7 +246,7 @@ impl GraphMemory {
         device: &Device,
         stream: &Stream,
         (plan, program): (&GraphPlan, &Program),
-        (matrices, bound): (Vec<Buffer<bf16>>, &Bound),
+        ((matrices, codes), bound): ((Vec<Buffer<bf16>>, HashMap<BufferId, Codes>), &Bound),
         kv: Option<&DeviceKv>,
     ) -> Result<GraphMemory, LoadError> {
         let kv = match kv {
@@ -241,6 +288,7 @@ impl GraphMemory {
         let (steps, history) = (stream.buffer(&[0u32])?, device.buffer(choices * MOST_QUEUED)?);
         Ok(GraphMemory {
             matrices,
+            codes,
             biases,
             rotations,
             plain,
@@ -269,10 +317,13 @@ impl GraphMemory {
                 return None;
             }
             LaunchMemory::Matrix(at) => AnyBuffer::Bf16(self.matrices.get(at)?.clone()),
+            LaunchMemory::Codes(buffer) => AnyBuffer::Bytes(self.codes.get(&buffer)?.codes.clone()),
+            LaunchMemory::Factors(buffer) => AnyBuffer::F32(self.codes.get(&buffer)?.factors.clone()),
+            LaunchMemory::Order(buffer) => AnyBuffer::U32(self.codes.get(&buffer)?.order.clone()?),
             LaunchMemory::Bias(at) => AnyBuffer::Bf16(self.biases.get(at)?.clone()),
             LaunchMemory::Plain(buffer) => AnyBuffer::Bytes(self.plain.get(&buffer)?.clone()),
             LaunchMemory::Rotation(at) => AnyBuffer::F32(self.rotations.get(at)?.clone()),
-            LaunchMemory::Pool(buffer) => AnyBuffer::Bf16(self.pools.get(&buffer)?.clone()),
+            LaunchMemory::Pool(buffer) => AnyBuffer::Bytes(self.pools.get(&buffer)?.clone()),
             LaunchMemory::Cell(buffer) => AnyBuffer::I32(self.cells.get(&buffer)?.clone()),
             LaunchMemory::QueryStarts => AnyBuffer::U32(self.query_starts.clone()),
             LaunchMemory::TokenStarts => AnyBuffer::U32(self.token_starts.clone()),

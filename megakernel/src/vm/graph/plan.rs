@@ -8,7 +8,7 @@ use super::level::levels;
 use super::planner::GraphPlanner;
 use crate::program::{BufferId, Program};
 use crate::validate::Checked;
-use crate::vm::device::{RotationTable, Unsupported};
+use crate::vm::device::{RotationTable, Unsupported, one_device};
 
 /// A program as launches: what a machine loads.
 ///
@@ -29,6 +29,8 @@ pub struct GraphPlan {
     pub alone: u32,
     /// Weights that lie below each other as one matrix, row by row.
     pub matrices: Vec<Vec<BufferId>>,
+    /// Quantised weights, which a launch of their own makes bf16 before the product that reads them.
+    pub codes: Vec<BufferId>,
     /// Biases of a product's features: of so many each, zeros where a layer has none.
     pub biases: Vec<Vec<(usize, Option<BufferId>)>>,
     /// Weights that are read as they are.
@@ -74,6 +76,7 @@ impl GraphPlan {
     /// Ops, types and shapes that no launch computes; tasks that no order of launches serves.
     pub fn new(program: &Checked, arch: Arch, multiprocessors: u32) -> Result<GraphPlan, Unsupported> {
         let program: &Program = program;
+        one_device(program)?;
         let levels = levels(program)?;
         let mut planner = GraphPlanner::new(program, arch, multiprocessors)?;
         for level in &levels {

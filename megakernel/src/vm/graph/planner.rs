@@ -6,6 +6,7 @@ use half::bf16;
 use tilewright_codegen::ir::{Arch, Kernel};
 use tilewright_kernels::gemm::{self, Argument, Buffer as Of, Epilogue, Problem, Step, Target};
 use tilewright_kernels::norm::{NormShape, add_rms_norm_rows, rms_norm_rows};
+use tilewright_kernels::quant::Widen;
 use tilewright_kernels::tile::Float;
 
 use super::launch::{Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
@@ -45,6 +46,17 @@ pub(crate) struct Product<'a> {
     pub to: Scratch,
 }
 
+/// Layers below each other as one matrix.
+struct Stacked {
+    matrix: LaunchMemory,
+    /// Launches that make it of codes.
+    widening: Vec<Launch>,
+    /// Its columns.
+    k: u32,
+    /// Its rows.
+    features: u32,
+}
+
 /// A plan that is being made.
 pub struct GraphPlanner<'p> {
     pub(super) program: &'p Program,
@@ -70,6 +82,7 @@ impl<'p> GraphPlanner<'p> {
             choice: None,
             alone: 0,
             matrices: Vec::new(),
+            codes: Vec::new(),
             biases: Vec::new(),
             plain: Vec::new(),
             rotations: Vec::new(),
@@ -96,7 +109,7 @@ impl<'p> GraphPlanner<'p> {
     }
 
     /// A buffer of the program.
-    pub(super) fn buffer(&self, id: BufferId) -> &'p Buffer {
+    pub(crate) fn buffer(&self, id: BufferId) -> &'p Buffer {
         &self.program.buffers[id.index()]
     }
 
@@ -166,6 +179,42 @@ impl<'p> GraphPlanner<'p> {
         }
         parts.iter().try_for_each(|&part| self.refuse_codes(part))?;
         Ok(LaunchMemory::Matrix(number_of(&mut self.plan.matrices, parts)))
+    }
+
+    /// A matrix of weights below each other that a product reads, and the launches that make it of codes.
+    fn operand(&mut self, parts: Vec<BufferId>) -> Result<(LaunchMemory, Vec<Launch>), Unsupported> {
+        let is_codes = |part: &&BufferId| self.buffer(**part).quantised.is_some();
+        match (parts.iter().find(is_codes), parts.iter().find(|part| !is_codes(part))) {
+            (None, _) => Ok((self.matrix(parts)?, Vec::new())),
+            (Some(_), None) => self.widened(&parts),
+            (Some(&codes), Some(&dense)) => {
+                let [first, second] = [codes, dense].map(|part| self.buffer(part).name.clone());
+                Err(Unsupported::Mixed { first, second })
+            }
+        }
+    }
+
+    /// A matrix whose parts are codes: each is written below the one before.
+    fn widened(&mut self, parts: &[BufferId]) -> Result<(LaunchMemory, Vec<Launch>), Unsupported> {
+        let (mut first_row, mut launches) = (0u32, Vec::new());
+        for &part in parts {
+            let [rows, k] = self.extents(part)?;
+            let Some(form) = self.buffer(part).quantised else { continue };
+            let group = form.group.map_or(k, |group| u32::try_from(group).unwrap_or(k).min(k));
+            let widen = Widen { code: form.code, k, group, ordered: form.ordered };
+            let arch = self.arch;
+            let kernel = self.kernel(format!("{widen:?}"), || widen.record(arch));
+            number_of(&mut self.plan.codes, part);
+            let bytes = u64::from(first_row + rows) * u64::from(k) * 2;
+            let out = self.scratch(Scratch::Widened, bytes);
+            let order = if form.ordered { LaunchMemory::Order(part) } else { LaunchMemory::Factors(part) };
+            let memory = [LaunchMemory::Codes(part), LaunchMemory::Factors(part), order, out];
+            let numbers = [rows, first_row].map(LaunchArg::Number);
+            let args = memory.into_iter().map(LaunchArg::Pointer).chain(numbers).collect();
+            launches.push(Launch { kernel, grid: LaunchGrid::Blocks(widen.blocks(rows)), args });
+            first_row += rows;
+        }
+        Ok((LaunchMemory::Scratch(Scratch::Widened), launches))
     }
 
     /// The number of a kernel; it is recorded where there is none for that key.
@@ -241,7 +290,8 @@ impl<'p> GraphPlanner<'p> {
     /// A product of all rows, bf16.
     pub(crate) fn product(&mut self, product: &Product) -> Result<(), Unsupported> {
         let rows = self.plan.rows;
-        let (b, k, features) = self.stacked(product.layers)?;
+        let Stacked { matrix: b, widening, k, features } = self.stacked(product.layers)?;
+        self.plan.launches.extend(widening);
         let n = if product.gated { features / 2 } else { features };
         let bias = self.bias(product.layers);
         let epilogue = Epilogue { bias: bias.is_some(), gated: product.gated, ..Epilogue::default() };
@@ -262,14 +312,14 @@ impl<'p> GraphPlanner<'p> {
     /// The logits of rows that are asked for.
     pub(crate) fn logits(&mut self, layer: (BufferId, Option<BufferId>)) -> Result<(), Unsupported> {
         let rows = self.plan.rows;
-        let (b, k, vocab) = self.stacked(&[layer])?;
+        let Stacked { matrix: b, widening, k, features: vocab } = self.stacked(&[layer])?;
         if !k.is_multiple_of(8) {
             let (what, found) = ("columns of the residual stream", k as usize);
             return Err(Unsupported::Number { what, found, expected: "a multiple of 8" });
         }
         let bias = self.bias(&[layer]);
         let epilogue = Epilogue { bias: bias.is_some(), ..Epilogue::default() };
-        let mut of = |rows, a| {
+        let mut of = |rows, a| -> Result<Vec<Launch>, Unsupported> {
             let memory = |of| match of {
                 Of::A => a,
                 Of::Partials => LaunchMemory::Scratch(Scratch::Partials),
@@ -277,7 +327,8 @@ impl<'p> GraphPlanner<'p> {
                 Of::B => b,
                 Of::C | Of::AScale | Of::BScale | Of::Residual => LaunchMemory::Logits,
             };
-            self.multiply(Problem::new(rows, vocab, k).epilogue(epilogue), true, memory)
+            let product = self.multiply(Problem::new(rows, vocab, k).epilogue(epilogue), true, memory)?;
+            Ok([&widening[..], &product].concat())
         };
         let of_row = of(1, LaunchMemory::NormedRow)?;
         let of_all = of(rows, LaunchMemory::Scratch(Scratch::Normed))?;
@@ -288,14 +339,15 @@ impl<'p> GraphPlanner<'p> {
         }
     }
 
-    /// Layers below each other: their matrix, its columns and its rows.
-    fn stacked(&mut self, layers: &[(BufferId, Option<BufferId>)]) -> Result<(LaunchMemory, u32, u32), Unsupported> {
+    /// Layers below each other.
+    fn stacked(&mut self, layers: &[(BufferId, Option<BufferId>)]) -> Result<Stacked, Unsupported> {
         let (mut features, mut k) = (0u32, 0);
         for (weight, _) in layers {
             let [n, columns] = self.extents(*weight)?;
             (features, k) = (features.saturating_add(n), columns);
         }
-        Ok((self.matrix(layers.iter().map(|(weight, _)| *weight).collect())?, k, features))
+        let (matrix, widening) = self.operand(layers.iter().map(|(weight, _)| *weight).collect())?;
+        Ok(Stacked { matrix, widening, k, features })
     }
 
     /// The biases of layers below each other, if one has any.

@@ -14,7 +14,7 @@ use super::memory::{self, Words};
 use super::roles::{self, Cells};
 use crate::model::TensorSpec;
 use crate::ops::REQUEST_WORDS;
-use crate::program::{Buffer, BufferId, BufferKind, Program, Source, float_of};
+use crate::program::{Buffer, BufferId, BufferKind, Program, Source, Span, float_of};
 use crate::weights::{SharedBytes, WeightError, WeightTensor, Weights, random_tensor};
 
 /// Seed of the weights that a program wants at random.
@@ -30,6 +30,12 @@ pub enum BindError {
     DType { buffer: String, tensor: String, expected: DType, found: DType },
     #[error("tensor `{tensor}` has shape {found:?}, weight buffer `{buffer}` has {expected:?}")]
     Shape { buffer: String, tensor: String, expected: Vec<usize>, found: Vec<usize> },
+    #[error("weight buffer `{buffer}` wants {index:?} of tensor `{tensor}`, whose shape is {found:?}")]
+    Part { buffer: String, tensor: String, index: Vec<Span>, found: Vec<usize> },
+    #[error(
+        "weight buffer `{buffer}` wants a part of `{tensor}`, which is quantised; devices share matrices of bf16 alone"
+    )]
+    QuantisedPart { buffer: String, tensor: String },
     #[error("weight buffer `{buffer}` is {found}; this machine reads f32, f16 and bf16")]
     Unsupported { buffer: String, found: DType },
     #[error("weight buffer `{buffer}` wants quantised weights in a form that the weights do not have it in")]
@@ -76,6 +82,12 @@ pub(super) fn slots(program: &Program, weights: &dyn Weights) -> Result<(Vec<Slo
 
 /// The packed codes of a weight buffer, where the weights have it so. The buffer's type is then not looked at.
 pub(in crate::vm) fn quantized(buffer: &Buffer, weights: &dyn Weights) -> Result<Option<Arc<QuantMatrix>>, BindError> {
+    if let Some(Source::Part { tensor, .. }) = &buffer.source
+        && weights.quantized(tensor).is_some()
+    {
+        let (buffer, tensor) = (buffer.name.clone(), tensor.clone());
+        return Err(BindError::QuantisedPart { buffer, tensor });
+    }
     let Some(Source::Tensor(tensor)) = &buffer.source else { return Ok(None) };
     let Some(matrix) = weights.quantized(tensor) else { return Ok(None) };
     let found = vec![matrix.n(), matrix.k()];
@@ -128,6 +140,7 @@ fn lay_out(program: &Program) -> (Vec<usize>, usize) {
 }
 
 pub(in crate::vm) fn weight(buffer: &Buffer, weights: &dyn Weights) -> Result<WeightTensor, BindError> {
+    let mut part = None;
     let tensor = match &buffer.source {
         Some(Source::Values(values)) => return self::values(buffer, values),
         Some(Source::Random(name)) => {
@@ -136,6 +149,10 @@ pub(in crate::vm) fn weight(buffer: &Buffer, weights: &dyn Weights) -> Result<We
                 .map_err(|source| BindError::Random { buffer: buffer.name.clone(), source });
         }
         Some(Source::Tensor(tensor)) => tensor,
+        Some(Source::Part { tensor, index }) => {
+            part = Some(index);
+            tensor
+        }
         None => &buffer.name,
     };
     let names = || (buffer.name.clone(), tensor.clone());
@@ -147,6 +164,17 @@ pub(in crate::vm) fn weight(buffer: &Buffer, weights: &dyn Weights) -> Result<We
         let ((name, tensor), expected, found) = (names(), buffer.dtype, bound.dtype());
         return Err(BindError::DType { buffer: name, tensor, expected, found });
     }
+    let bound = match part {
+        None => bound,
+        Some(index) => {
+            let out_of_range = |found: &[usize]| {
+                let (buffer, tensor) = names();
+                BindError::Part { buffer, tensor, index: index.clone(), found: found.to_vec() }
+            };
+            let ranges: Vec<_> = index.iter().map(|span| span.lo..span.hi).collect();
+            bound.part(&ranges).ok_or_else(|| out_of_range(bound.shape()))?
+        }
+    };
     if bound.shape() != buffer.shape {
         let ((name, tensor), expected, found) = (names(), buffer.shape.clone(), bound.shape().to_vec());
         return Err(BindError::Shape { buffer: name, tensor, expected, found });

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
 
 use thiserror::Error;
 use tilewright_layout::DType;
@@ -20,11 +21,12 @@ pub struct KvState {
 struct Pool {
     dtype: DType,
     shape: Vec<usize>,
+    scale: f32,
     words: Vec<AtomicU32>,
 }
 
 /// Why pools cannot be made, or are not the ones that a program wants.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Error)]
 #[allow(missing_docs, reason = "the message names every field")]
 pub enum KvError {
     #[error("pool `{name}` needs {bytes} bytes, more than this machine gives; use a shorter context or fewer pages")]
@@ -35,6 +37,8 @@ pub enum KvError {
     Range { name: String, end: usize, len: usize },
     #[error("pool `{name}` is {found}, the program wants {expected}")]
     DType { name: String, expected: DType, found: DType },
+    #[error("pool `{name}` has the scale {found}, the program wants {expected}")]
+    Scale { name: String, expected: f32, found: f32 },
     #[error("pool `{name}` has shape {found:?}, the program wants {expected:?}")]
     Shape { name: String, expected: Vec<usize>, found: Vec<usize> },
 }
@@ -50,7 +54,8 @@ impl KvState {
             let bytes = buffer.bytes().unwrap_or(usize::MAX);
             let words = memory::zeroed(bytes.div_ceil(4))
                 .ok_or_else(|| KvError::Memory { name: buffer.name.clone(), bytes })?;
-            Ok((buffer.name.clone(), Pool { dtype: buffer.dtype, shape: buffer.shape.clone(), words }))
+            let (dtype, shape, scale) = (buffer.dtype, buffer.shape.clone(), buffer.factor());
+            Ok((buffer.name.clone(), Pool { dtype, shape, scale, words }))
         };
         Ok(KvState { pools: buffers.map(pool).collect::<Result<_, _>>()? })
     }
@@ -66,6 +71,13 @@ impl KvState {
         let (words, mut out) = (pool.words(), Vec::new());
         words.read(0, words.len(), &mut out)?;
         Some(out)
+    }
+
+    /// The codes of a pool of e4m3 in the same order; `None` where there is no such pool.
+    pub fn codes(&self, name: &str) -> Option<Vec<u8>> {
+        let pool = self.pools.get(name).filter(|pool| pool.dtype == DType::F8E4M3)?;
+        let bytes = pool.words.iter().flat_map(|word| word.load(Relaxed).to_le_bytes());
+        Some(bytes.take(pool.shape.iter().product()).collect())
     }
 
     /// Stores elements of a pool, `[kv_heads, pages, page_tokens, head_dim]`, from `start` on, rounded to its type.
@@ -94,12 +106,15 @@ impl KvState {
             let (expected, found) = (buffer.shape.clone(), pool.shape.clone());
             return Err(KvError::Shape { name: name(), expected, found });
         }
+        if pool.scale.to_bits() != buffer.factor().to_bits() {
+            return Err(KvError::Scale { name: name(), expected: buffer.factor(), found: pool.scale });
+        }
         Ok(pool.words())
     }
 }
 
 impl Pool {
     fn words(&self) -> Words<'_> {
-        Words::new(&self.words, 0, self.shape.iter().product(), self.dtype)
+        Words::new(&self.words, 0, self.shape.iter().product(), self.dtype).scaled(self.scale)
     }
 }

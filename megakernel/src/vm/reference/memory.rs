@@ -1,9 +1,11 @@
-//! Arrays that tasks write: elements of 16 or 32 bits in atomic words.
+//! Arrays that tasks write: elements of 8, 16 or 32 bits in atomic words.
 
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use half::{bf16, f16};
 use tilewright_kernels::host::Element;
+use tilewright_kernels::quant::Code;
 use tilewright_kernels::tile::Float;
 use tilewright_layout::DType;
 
@@ -17,14 +19,15 @@ pub(super) fn zeroed(count: usize) -> Option<Vec<AtomicU32>> {
     Some(words)
 }
 
-/// Fills words with a pattern that is NaN in f32, f16 and bf16, so that what was not written shows.
+/// Fills words with a pattern that is NaN in f32, f16, bf16 and e4m3, so that what was not written shows.
 pub(super) fn poison(words: &[AtomicU32]) {
     for word in words {
         word.store(0x7fff_7fff, Relaxed);
     }
 }
 
-/// An array in atomic words: f32 or i32, one to a word, or f16 or bf16, two to a word, the first in the low half.
+/// An array in atomic words: f32 or i32, one to a word, f16 or bf16, two to a word, the first in the low half, or codes of e4m3,
+/// four to a word, which are numbers times a scale.
 #[derive(Clone, Copy)]
 pub(super) struct Words<'a> {
     words: &'a [AtomicU32],
@@ -32,12 +35,21 @@ pub(super) struct Words<'a> {
     base: usize,
     len: usize,
     dtype: DType,
+    scale: f32,
 }
+
+/// What e4m3 codes are worth.
+static E4M3: LazyLock<Vec<f32>> = LazyLock::new(|| Code::E4m3.values());
 
 impl<'a> Words<'a> {
     /// An array of `len` elements that starts `base` elements after the first word.
     pub(super) fn new(words: &'a [AtomicU32], base: usize, len: usize, dtype: DType) -> Words<'a> {
-        Words { words, base, len, dtype }
+        Words { words, base, len, dtype, scale: 1.0 }
+    }
+
+    /// The same, whose codes are multiplied by that.
+    pub(super) fn scaled(self, scale: f32) -> Words<'a> {
+        Words { scale, ..self }
     }
 
     pub(super) fn dtype(&self) -> DType {
@@ -58,6 +70,13 @@ impl<'a> Words<'a> {
     pub(super) fn read(&self, start: usize, count: usize, out: &mut Vec<f32>) -> Option<()> {
         let at = self.at(start, count)?;
         out.reserve(count);
+        if self.dtype == DType::F8E4M3 {
+            let byte = |at: usize| Some((self.words.get(at / 4)?.load(Relaxed) >> (8 * (at % 4))) as u8);
+            for at in at..at + count {
+                out.push(E4M3.get(usize::from(byte(at)?))? * self.scale);
+            }
+            return Some(());
+        }
         match float_of(self.dtype)? {
             Float::F32 => {
                 out.extend(self.words.get(at..at + count)?.iter().map(|word| f32::from_bits(word.load(Relaxed))));
@@ -91,6 +110,13 @@ impl<'a> Words<'a> {
     #[must_use]
     pub(super) fn write(&self, start: usize, values: &[f32]) -> Option<()> {
         let at = self.at(start, values.len())?;
+        if self.dtype == DType::F8E4M3 {
+            let inverse = 1.0 / self.scale;
+            for (at, value) in (at..).zip(values) {
+                set_part(self.words.get(at / 4)?, 8, at % 4, u32::from(nearest(value * inverse)));
+            }
+            return Some(());
+        }
         match float_of(self.dtype)? {
             Float::F32 => {
                 for (word, value) in self.words.get(at..at + values.len())?.iter().zip(values) {
@@ -109,13 +135,13 @@ impl<'a> Words<'a> {
         let (pairs, last) = rest.as_chunks::<2>();
         let words = self.words.get((at + odd) / 2..(at + values.len()).div_ceil(2))?;
         if let [value] = first {
-            set_half(self.words.get(at / 2)?, 1, narrow(*value));
+            set_part(self.words.get(at / 2)?, 16, 1, narrow(*value).into());
         }
         for (word, &[low, high]) in words.iter().zip(pairs) {
             word.store(u32::from(narrow(low)) | u32::from(narrow(high)) << 16, Relaxed);
         }
         if let [value] = last {
-            set_half(words.last()?, 0, narrow(*value));
+            set_part(words.last()?, 16, 0, narrow(*value).into());
         }
         Some(())
     }
@@ -137,11 +163,16 @@ impl<'a> Words<'a> {
     }
 }
 
-/// Stores one half of a word whose other half another task may be storing.
-fn set_half(word: &AtomicU32, half: u32, bits: u16) {
-    let shift = 16 * half;
+/// The nearest code of e4m3; NaN for NaN.
+fn nearest(value: f32) -> u8 {
+    if value.is_nan() { 0x7f } else { Code::E4m3.nearest(value) }
+}
+
+/// Stores one part of so many bits of a word whose other parts other tasks may be storing.
+fn set_part(word: &AtomicU32, width: u32, part: usize, bits: u32) {
+    let (shift, mask) = (width * part as u32, (1u32 << width) - 1);
     // The closure never refuses, so neither does the update.
-    let _ = word.fetch_update(Relaxed, Relaxed, |old| Some(old & !(0xffff << shift) | u32::from(bits) << shift));
+    let _ = word.fetch_update(Relaxed, Relaxed, |old| Some(old & !(mask << shift) | bits << shift));
 }
 
 #[cfg(test)]
@@ -153,14 +184,15 @@ mod tests {
     proptest! {
         /// What was written is read, converted; its neighbours keep their values.
         #[test]
-        fn writes_exactly_what_it_says(base in 0usize..5, len in 1usize..20, start in 0usize..20, count in 0usize..20, which in 0usize..3) {
-            let dtype = [DType::F32, DType::F16, DType::BF16][which];
+        fn writes_exactly_what_it_says(base in 0usize..5, len in 1usize..20, start in 0usize..20, count in 0usize..20, which in 0usize..4) {
+            let dtype = [DType::F32, DType::F16, DType::BF16, DType::F8E4M3][which];
             let words = zeroed(30).unwrap();
-            let all = Words::new(&words, 0, 30, dtype);
-            let before: Vec<f32> = (0..30).map(|i| i as f32 + 0.5).collect();
+            let all = Words::new(&words, 0, 30, dtype).scaled(0.5);
+            // Multiples of 0.5 below 8 are codes of e4m3 times 0.5.
+            let before: Vec<f32> = (0..30).map(|i| (i % 16) as f32 * 0.5).collect();
             all.write(0, &before).unwrap();
-            let array = Words::new(&words, base, len, dtype);
-            let values: Vec<f32> = (0..count).map(|i| -(i as f32) - 0.25).collect();
+            let array = Words::new(&words, base, len, dtype).scaled(0.5);
+            let values: Vec<f32> = (0..count).map(|i| -((i % 16) as f32) * 0.25).collect();
             let fits = start + count <= len;
             prop_assert_eq!(array.write(start, &values).is_some(), fits);
             let mut expected = before;
@@ -182,7 +214,7 @@ mod tests {
     fn poison_is_nan_in_every_type() {
         let words = zeroed(2).unwrap();
         poison(&words);
-        for dtype in [DType::F32, DType::F16, DType::BF16] {
+        for dtype in [DType::F32, DType::F16, DType::BF16, DType::F8E4M3] {
             let mut out = Vec::new();
             Words::new(&words, 0, 2, dtype).read(0, 2, &mut out).unwrap();
             assert!(out.iter().all(|x| x.is_nan()), "{dtype}");

@@ -3,7 +3,7 @@
 use tilewright_codegen::build::{Builder, Global, Ptr, Val};
 use tilewright_kernels::attention::split::{Streamed, TokenStage};
 use tilewright_kernels::gemv::linear::{Scratch, Weights};
-use tilewright_kernels::kv::PagedPool;
+use tilewright_kernels::kv::{PagedPool, PoolArray, PoolType};
 use tilewright_kernels::rope::Rotation;
 use tilewright_kernels::tile::{Access, Array, Float};
 use tilewright_kernels::warps::ConsumerWarps;
@@ -19,12 +19,22 @@ pub(super) fn dispatch<'k>(kit: Kit<'k, '_>, task: TaskView<'k>, now: Val<'k, u3
     choose(Call { kit, task, now }, task.opcode(), 0, weights);
 }
 
-/// The pages of the pool that is this operand of a task.
-pub(super) fn task_pages<'k>(kit: Kit<'k, '_>, task: TaskView<'k>, field: usize, pools: KvPools) -> PagedPool<'k> {
-    pages_of(kit, Array::new(task.operand(kit.memory.pools, field), pools.float), pools)
+/// The pages of the pool that is this operand of a task; `scale` is the field of what its codes are multiplied by.
+pub(super) fn task_pages<'k>(
+    kit: Kit<'k, '_>,
+    task: TaskView<'k>,
+    [field, scale]: [usize; 2],
+    pools: KvPools,
+) -> PagedPool<'k> {
+    let operand = task.operand(kit.memory.pools, field);
+    let pool = match pools.of {
+        PoolType::Float(float) => Array::new(operand, float).into(),
+        PoolType::E4m3 => PoolArray::E4m3 { codes: operand, scale: task.value(scale).bits() },
+    };
+    pages_of(kit, pool, pools)
 }
 
-fn pages_of<'k>(kit: Kit<'k, '_>, pool: Array<'k>, pools: KvPools) -> PagedPool<'k> {
+fn pages_of<'k>(kit: Kit<'k, '_>, pool: PoolArray<'k>, pools: KvPools) -> PagedPool<'k> {
     let (position, table) = kit.cells.of(pools);
     let KvPools { page_tokens, dim, split_pages, .. } = pools;
     PagedPool { pool, pages: kit.pages, page_tokens, dim, position, table, split_pages }
@@ -116,14 +126,15 @@ impl<'k> Call<'k, '_> {
         array.accessed(Access::Packets(self.now * storage.period + within))
     }
 
-    /// The pages of an operand among the pools.
-    pub fn pages(self, field: usize, pools: KvPools) -> PagedPool<'k> {
-        task_pages(self.kit, self.task, field, pools)
+    /// The pages of an operand among the pools; the second field has the scale of pools of codes
+    /// ([`Planner::pool_scale`](crate::vm::device::Planner::pool_scale)), and is not looked at for others.
+    pub fn pages(self, fields: [usize; 2], pools: KvPools) -> PagedPool<'k> {
+        task_pages(self.kit, self.task, fields, pools)
     }
 
     /// The same positions and page tables over another array.
     pub fn pages_of(self, pool: Array<'k>, pools: KvPools) -> PagedPool<'k> {
-        pages_of(self.kit, pool, pools)
+        pages_of(self.kit, pool.into(), pools)
     }
 
     /// A table of cosines and sines.

@@ -31,7 +31,7 @@ fn pages<'k>(kit: Kit<'k, '_>, task: TaskView<'k>, row: Val<'k, u32>, of: &Token
     let shares = Shares::of(position.load(row), pools.page_tokens, of.splits, pools.split_pages);
     let begin = task.value(of.fields.split) * shares.each;
     let end = (begin + shares.each).min(shares.pages).max(begin);
-    let bytes = pools.page_tokens * pools.dim * pools.float.bytes();
+    let bytes = pools.page_tokens * pools.dim * pools.of.bytes();
     let asked = of.fields.pools.map(|field| task.operand(kit.memory.pools, field));
     k.for_(begin, end, |at| {
         let page = table.page(row, at);

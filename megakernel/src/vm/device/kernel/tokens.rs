@@ -44,7 +44,8 @@ struct Row<'f, 'k, 'p> {
 impl<'k> Row<'_, 'k, '_> {
     fn stream(&self) {
         let (k, streamed, task) = (self.feed.kit.k, self.streamed, self.turn.task);
-        let [keys, values] = self.of.fields.pools.map(|field| task_pages(self.feed.kit, task, field, self.of.pools));
+        let [keys, values] =
+            self.of.fields.pools.map(|field| task_pages(self.feed.kit, task, [field; 2], self.of.pools));
         let shares = Shares::of_row(keys, self.row, self.of.splits);
         let tokens = streamed.tokens(shares.tokens_of(task.value(self.of.fields.split), keys.page_tokens), self.row);
         k.for_(0u32, streamed.stages(tokens), |stage| {

@@ -1,0 +1,111 @@
+//! Which values reach something that lasts: memory, another thread, the way that lanes go. The assembler removes what
+//! computes others.
+
+use crate::ir::attr::LdOrder;
+use crate::ir::{Block, Flag, Inst, Kernel, MemOp, Op, Operand, Role, Stmt, ValueId, ValueOp, VarId};
+use std::collections::HashSet;
+
+/// The values and register arrays that are read for something that lasts.
+#[derive(Default)]
+pub(super) struct Read {
+    values: HashSet<ValueId>,
+    vars: HashSet<VarId>,
+}
+
+impl Read {
+    /// Those of a kernel.
+    pub fn of(kernel: &Kernel) -> Read {
+        let mut read = Read::default();
+        loop {
+            // Registers carry values backwards through loops.
+            let before = (read.values.len(), read.vars.len());
+            read.block(&kernel.body, false);
+            if (read.values.len(), read.vars.len()) == before {
+                return read;
+            }
+        }
+    }
+
+    /// Whether one of these values is read.
+    pub fn any(&self, values: &[ValueId]) -> bool {
+        values.iter().any(|value| self.values.contains(value))
+    }
+
+    fn operand(&mut self, operand: Operand) {
+        self.values.extend(operand.as_value());
+    }
+
+    /// Backwards over a block; whether something in it lasts. A `break` lasts as long as its loop does.
+    fn block(&mut self, block: &Block, breaks: bool) -> bool {
+        let mut lasts = false;
+        for stmt in block.iter().rev() {
+            lasts |= self.statement(stmt, breaks);
+        }
+        lasts
+    }
+
+    fn statement(&mut self, stmt: &Stmt, breaks: bool) -> bool {
+        match &stmt.op {
+            Op::Inst(inst) => {
+                let lasts = !vanishes(inst) || self.any(&inst.defs()) || self.writes(inst);
+                if lasts {
+                    inst.uses().into_iter().for_each(|operand| self.operand(operand));
+                    let touched = inst.regs().into_iter().filter(|(role, _)| *role != Role::RegW);
+                    self.vars.extend(touched.map(|(_, regs)| regs.var));
+                }
+                lasts
+            }
+            Op::If { cond, then, otherwise } => {
+                let (first, second) = (self.block(then, breaks), self.block(otherwise, breaks));
+                let lasts = first || second;
+                if lasts {
+                    self.operand(*cond);
+                }
+                lasts
+            }
+            Op::For { start, end, body, .. } => {
+                let lasts = self.repeated(body);
+                if lasts {
+                    self.operand(*start);
+                    self.operand(*end);
+                }
+                lasts
+            }
+            Op::Loop { body } => self.repeated(body),
+            Op::Break => breaks,
+        }
+    }
+
+    fn repeated(&mut self, body: &Block) -> bool {
+        let lasts = self.block(body, false);
+        if lasts && has_break(body) {
+            self.block(body, true);
+        }
+        lasts
+    }
+
+    /// Whether an instruction writes registers that are read.
+    fn writes(&self, inst: &Inst) -> bool {
+        inst.regs().iter().any(|(role, regs)| *role != Role::RegR && self.vars.contains(&regs.var))
+    }
+}
+
+/// Whether a block may leave the loop that it stands in.
+fn has_break(block: &Block) -> bool {
+    block.iter().any(|stmt| match &stmt.op {
+        Op::Break => true,
+        Op::If { then, otherwise, .. } => has_break(then) || has_break(otherwise),
+        Op::Inst(_) | Op::For { .. } | Op::Loop { .. } => false,
+    })
+}
+
+/// Whether the assembler removes an instruction whose results nobody reads.
+fn vanishes(inst: &Inst) -> bool {
+    match inst {
+        Inst::Arith(_) | Inst::Bits(_) | Inst::Convert(_) => true,
+        Inst::Value(op) => !matches!(op, ValueOp::Clock { .. }),
+        Inst::Mem(MemOp::Ld { order, .. }) => *order != LdOrder::Volatile,
+        Inst::Warp(_) => !inst.defs().is_empty(),
+        Inst::Mem(_) | Inst::Sync(_) | Inst::Copy(_) | Inst::Mma(_) | Inst::Control(_) => inst.is(Flag::Pure),
+    }
+}

@@ -1,0 +1,84 @@
+//! What the sums of codes begin with: the product of the activations with the zeros of their groups.
+//!
+//! `Σ (c − z)·x = Σ c·x − z·Σ x`. The second sum is of the activations alone, so each warp makes it once for the tiles that it
+//! multiplies, by the same instruction with a constant in place of the codes: it stands in the registers where the sums of
+//! codes will be. Where zeros are a group's own, the constant is 1.
+
+use tilewright_codegen::build::{Ptr, Shared, Val};
+
+use super::Packing;
+use crate::gemv::product::{Chains, Fragment, code_instructions};
+use crate::gemv::{Codes, Side, Terms, Unit, convert};
+use crate::warps::ConsumerWarps;
+
+/// Words of a part of a tile.
+const WORDS: u32 = 16;
+
+/// Products of zeros, f32 `[tiles, parts, 16]`. Of weights as the A operand lanes 0 to 3 bring four each, as the B operand lanes
+/// 4·l two each: others have the same.
+#[derive(Clone, Copy)]
+pub(super) struct Starts<'k> {
+    at: Ptr<'k, Shared, f32>,
+    unit: Unit,
+    codes: Codes,
+    side: Side,
+    terms: Terms,
+}
+
+impl<'k> Starts<'k> {
+    /// Bytes of shared memory for so many tiles.
+    pub fn bytes(unit: Unit, side: Side, tiles: u32) -> u32 {
+        let has_zeros = unit.codes().is_some_and(|codes| codes.code.is_integer());
+        if has_zeros { tiles * unit.parts(side) * WORDS * 4 } else { 0 }
+    }
+
+    /// The products that lie there; `None` where codes have no zeros.
+    pub fn new(at: Ptr<'k, Shared, u8>, unit: Unit, (side, terms): (Side, Terms)) -> Option<Starts<'k>> {
+        let codes = unit.codes().filter(|codes| codes.code.is_integer())?;
+        Some(Starts { at: at.cast(), unit, codes, side, terms })
+    }
+
+    /// Makes those of a tile of this warp, by all of its lanes: of its steps' fragments, as instructions take them.
+    pub fn make(self, team: ConsumerWarps<'k>, tile: Val<'k, u32>, fragments: &[Vec<Fragment<'k>>]) {
+        let (k, Starts { unit, codes, side, terms, .. }) = (team.k, self);
+        let number = if codes.zeros { 1 } else { codes.code.middle() as u32 };
+        let [even, odd] = convert::minus(codes.code, number).map(|bits| k.lit(bits));
+        let w = vec![[even, odd, even, odd]; side.steps() as usize];
+        let parts = unit.parts(side);
+        for (part, fragments) in (0u32..).zip(fragments.chunks(fragments.len() / parts as usize)) {
+            let sums = Chains::new(k, 1, 1);
+            fragments.iter().for_each(|x| code_instructions(k, terms, &w, x, sums));
+            let at = self.part(tile, part);
+            match side {
+                Side::A => {
+                    k.when(k.lane().lt(4), || at.at(k.lane() * 4).store_vec([0, 1, 2, 3].map(|i| sums.get(i))));
+                }
+                Side::B => {
+                    k.when((k.lane() % 4).eq(0), || at.at(k.lane() / 2).store_vec([0, 2].map(|i| sums.get(i))));
+                }
+            }
+        }
+    }
+
+    /// Those of a part of a tile that this warp made, in the registers of an accumulator.
+    pub fn load(self, tile: Val<'k, u32>, part: u32) -> [Val<'k, f32>; 4] {
+        let (at, lane) = (self.part(tile, part), tile.builder().lane());
+        match self.side {
+            Side::A => at.at(lane % 4 * 4).load_vec(),
+            Side::B => {
+                let [first, second] = at.at(lane / 4 * 2).load_vec();
+                [first, first, second, second]
+            }
+        }
+    }
+
+    fn part(self, tile: Val<'k, u32>, part: u32) -> Ptr<'k, Shared, f32> {
+        self.at.at(tile * (self.unit.parts(self.side) * WORDS) + part * WORDS)
+    }
+}
+
+/// Which operand codes are: A, where activations are in shared memory and the parts of all rows are four columns at most.
+pub(super) fn side(unit: Unit, packing: Packing, in_shared: bool) -> Side {
+    let few = unit.codes().is_some() && in_shared && packing.rows() * packing.parts() <= 4;
+    if few { Side::A } else { Side::B }
+}

@@ -1,0 +1,88 @@
+//! How a pool stores its numbers: as floating-point numbers, or as codes of 8 bits that a scale goes with.
+
+use tilewright_codegen::build::{Global, Ptr, Val};
+use tilewright_codegen::ir::attr::Fp8;
+
+use super::token_row::run_of;
+use crate::tile::{Array, Float};
+
+/// How a pool stores its numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PoolType {
+    /// As floating-point numbers.
+    Float(Float),
+    /// As e4m3 codes: a number is its code times the pool's scale.
+    E4m3,
+}
+
+impl PoolType {
+    /// Bytes of an element.
+    ///
+    /// ```
+    /// use tilewright_kernels::{kv::PoolType, tile::Float};
+    /// assert_eq!((PoolType::Float(Float::Bf16).bytes(), PoolType::E4m3.bytes()), (2, 1));
+    /// ```
+    pub fn bytes(self) -> u32 {
+        match self {
+            PoolType::Float(float) => float.bytes(),
+            PoolType::E4m3 => 1,
+        }
+    }
+
+    /// Dimensions of a run of rows of `dim`.
+    pub(crate) fn run(self, dim: u32) -> u32 {
+        run_of(self.bytes(), dim)
+    }
+}
+
+/// A pool's numbers in global memory.
+#[derive(Clone, Copy)]
+pub enum PoolArray<'k> {
+    /// Floating-point numbers.
+    Float(Array<'k>),
+    /// Codes, from sm_89 on.
+    E4m3 {
+        /// The codes, aligned to 16 bytes.
+        codes: Ptr<'k, Global, u8>,
+        /// What a code is multiplied by, above 0.
+        scale: Val<'k, f32>,
+    },
+}
+
+impl<'k> From<Array<'k>> for PoolArray<'k> {
+    fn from(array: Array<'k>) -> PoolArray<'k> {
+        PoolArray::Float(array)
+    }
+}
+
+impl<'k> PoolArray<'k> {
+    /// How it stores its numbers.
+    pub fn pool_type(self) -> PoolType {
+        match self {
+            PoolArray::Float(array) => PoolType::Float(array.float()),
+            PoolArray::E4m3 { .. } => PoolType::E4m3,
+        }
+    }
+
+    /// Stores one number, rounded to nearest even. A code is that of `value · (1 / scale)`, where the reciprocal is rounded;
+    /// what is too large becomes the largest.
+    #[track_caller]
+    pub fn store(self, index: Val<'k, u32>, value: Val<'k, f32>) {
+        match self {
+            PoolArray::Float(array) => array.store(index, value),
+            PoolArray::E4m3 { codes, scale } => {
+                let code = (value * scale.recip()).pair_fp8(0.0f32, Fp8::E4M3);
+                codes.at(index).store(code.cast::<u8>());
+            }
+        }
+    }
+
+    /// The words from an element on, where a word begins.
+    #[track_caller]
+    pub(crate) fn words(self, index: Val<'k, u32>) -> Ptr<'k, Global, u32> {
+        match self {
+            PoolArray::Float(array) => array.words(index),
+            PoolArray::E4m3 { codes, .. } => codes.at(index).cast(),
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! The kernel that writes a matrix of codes as bf16, row by row: for products of many rows, whose operands are bf16.
+//!
+//! A thread takes eight places of a row. Codes lie as [`Widen::codes`] packs them, beside each group a scale and a zero
+//! ([`Widen::factors`]). A number is `(code − zero) · scale` in f32, rounded once to bf16.
+
+use half::bf16;
+use tilewright_codegen::build::{Bf16x2, Global, Ptr, Val, block, record};
+use tilewright_codegen::ir::{Arch, Kernel};
+
+use super::{Code, QuantMatrix};
+
+/// What the kernel is generated for.
+///
+/// ```
+/// use tilewright_kernels::quant::{Code, QuantMatrix, QuantParts, Widen, Zeros};
+/// let (codes, scales) = (vec![0x21, 0x0f], vec![0.5, 2.0]);
+/// let parts = QuantParts { n: 1, k: 3, code: Code::U4, group: 2, codes, scales, zeros: Zeros::Same(8), order: None };
+/// let matrix = QuantMatrix::new(parts)?;
+/// let widen = Widen::of(&matrix);
+/// // Rows end with whole runs of eight places.
+/// assert_eq!(widen.codes(&matrix), [0x21, 0x0f, 0, 0]);
+/// assert_eq!(widen.factors(&matrix), [0.5, 8.0, 2.0, 8.0]);
+/// # Ok::<(), tilewright_kernels::quant::QuantError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Widen {
+    /// What the codes mean.
+    pub code: Code,
+    /// Columns.
+    pub k: u32,
+    /// Codes of a group, along k.
+    pub group: u32,
+    /// Whether columns are permuted.
+    pub ordered: bool,
+}
+
+/// Threads of a block.
+const THREADS: u32 = 256;
+/// Places of a thread.
+const PLACES: u32 = 8;
+
+impl Widen {
+    /// That of a matrix.
+    pub fn of(matrix: &QuantMatrix) -> Widen {
+        let [k, group] = [matrix.k(), matrix.group()].map(|extent| extent as u32);
+        Widen { code: matrix.code(), k, group, ordered: matrix.order().is_some() }
+    }
+
+    /// Runs of places of a row.
+    fn runs(self) -> u32 {
+        self.k.div_ceil(PLACES)
+    }
+
+    /// Groups of a row.
+    fn groups(self) -> u32 {
+        self.k.div_ceil(self.group)
+    }
+
+    /// Blocks for so many rows.
+    pub fn blocks(self, rows: u32) -> u32 {
+        (u64::from(rows) * u64::from(self.runs())).div_ceil(THREADS.into()).try_into().unwrap_or(u32::MAX)
+    }
+
+    /// The codes as the kernel reads them: rows of whole runs.
+    pub fn codes(self, matrix: &QuantMatrix) -> Vec<u8> {
+        let bytes = (self.runs() * self.code.bits() as u32) as usize;
+        let mut codes = vec![0; matrix.n() * bytes];
+        for (row, to) in codes.chunks_exact_mut(bytes).enumerate() {
+            let from = matrix.row(row);
+            to[..from.len()].copy_from_slice(from);
+        }
+        codes
+    }
+
+    /// Scale and zero of each group, `[n, groups, 2]`.
+    pub fn factors(self, matrix: &QuantMatrix) -> Vec<f32> {
+        let of_row = |row: usize| {
+            let scales = matrix.scales(row).iter().enumerate();
+            scales.flat_map(move |(group, &scale)| [scale, matrix.zero(row, group).into()])
+        };
+        (0..matrix.n()).flat_map(of_row).collect()
+    }
+
+    /// The kernel `widen`: the numbers of a matrix of `rows` rows from row `first_row` of `out` on, whose rows have k elements.
+    ///
+    /// Parameters: `codes`, `factors` (f32), `order` (u32 `[k]`, the column of every place; not looked at where places are columns),
+    /// `out` (bf16), `rows`, `first_row`.
+    pub fn record(self, arch: Arch) -> Kernel {
+        record("widen", arch, block(THREADS), |k| {
+            let (codes, factors) = (k.global::<u32>("codes"), k.global::<f32>("factors"));
+            let (order, out) = (k.global::<u32>("order"), k.global::<bf16>("out"));
+            let [rows, first_row]: [Val<'_, u32>; 2] = [k.param("rows"), k.param("first_row")];
+            let at = k.block_id() * THREADS + k.tid();
+            let (row, run) = (at / self.runs(), at % self.runs());
+            k.when(row.lt(rows), || {
+                let from = codes.at(at.mul_wide(self.code.bits() as u32 / 4));
+                let words: Vec<Val<u32>> = match self.code.bits() {
+                    4 => from.load_vec::<1>().into(),
+                    _ => from.load_vec::<2>().into(),
+                };
+                let factors = factors.at((row * self.groups()).mul_wide(2u32));
+                let first = run * PLACES;
+                let together = self.group.is_multiple_of(PLACES).then(|| of_group(factors, first / self.group));
+                let number = |place: u32| {
+                    // Places behind the last column have the last group, and are not stored.
+                    let group = || of_group(factors, ((first + place) / self.group).min(self.groups() - 1));
+                    let [scale, zero] = together.unwrap_or_else(group);
+                    (self.value(&words, place) - zero) * scale
+                };
+                let out = out.at((first_row + row).mul_wide(self.k));
+                if !self.ordered && self.k.is_multiple_of(PLACES) {
+                    let word = |pair: u32| number(2 * pair).pair::<Bf16x2>(number(2 * pair + 1)).bits::<u32>();
+                    out.at(first).cast::<u32>().store_vec([word(0), word(1), word(2), word(3)]);
+                    return;
+                }
+                for place in 0..PLACES {
+                    k.when((first + place).lt(self.k), || {
+                        let column = if self.ordered { order.at(first + place).load() } else { first + place };
+                        out.at(column).store(number(place).cast::<bf16>());
+                    });
+                }
+            });
+        })
+    }
+
+    /// What a code is worth: exact.
+    fn value<'k>(self, words: &[Val<'k, u32>], place: u32) -> Val<'k, f32> {
+        let per_word = 32 / self.code.bits() as u32;
+        let (word, shift) = (words[(place / per_word) as usize], place % per_word * self.code.bits() as u32);
+        let bits = || (word >> shift) & ((1 << self.code.bits()) - 1);
+        let signed =
+            || (word << (32 - self.code.bits() as u32 - shift)).bits::<i32>() >> (32 - self.code.bits() as u32);
+        // Exponent and mantissa at the places of an f32, times the power of two by which the biases differ.
+        let float = |mantissa: u32, bias: i32| {
+            let (bits, sign) = (bits(), 1u32 << (self.code.bits() - 1));
+            let magnitude = (bits & (sign - 1)) << (23 - mantissa);
+            let sign = (bits & sign) << (32 - self.code.bits() as u32);
+            (magnitude | sign).bits::<f32>() * 2f32.powi(127 - bias)
+        };
+        match self.code {
+            Code::U4 | Code::U8 => bits().cast(),
+            Code::I4 | Code::I8 => signed().cast(),
+            Code::E4m3 => float(3, 7),
+            Code::E2m1 => float(1, 1),
+        }
+    }
+}
+
+/// Scale and zero of a group of a row.
+fn of_group<'k>(factors: Ptr<'k, Global, f32>, group: Val<'k, u32>) -> [Val<'k, f32>; 2] {
+    factors.at(group * 2).load_vec()
+}

@@ -1,0 +1,96 @@
+//! What each of several devices has of a model: whole heads, parts of the MLP, parts of the vocabulary.
+//!
+//! | tensor | part of device d of N |
+//! |---|---|
+//! | q, gate, up | rows d/N .. (d + 1)/N |
+//! | k, v | rows of kv heads; with fewer kv heads than devices each is on several |
+//! | o, down | columns d/N .. (d + 1)/N: their products are parts of a sum; a bias is the first device's |
+//! | embedding, head | rows d/N .. (d + 1)/N |
+//! | norms, rotations | all, each device its own |
+
+use super::options::LowerError;
+use crate::model::ModelSpec;
+use crate::program::Span;
+
+/// The model as one device sees it: the extents of its parts.
+pub(super) fn share(spec: &ModelSpec, devices: usize) -> Result<ModelSpec, LowerError> {
+    let even = [("heads", spec.heads), ("intermediate", spec.intermediate), ("vocab", spec.vocab)];
+    let uneven = even.into_iter().find(|(_, found)| !found.is_multiple_of(devices));
+    let kv_heads = spec.kv_heads;
+    let heads_fit = kv_heads.is_multiple_of(devices) || devices.is_multiple_of(kv_heads);
+    if let Some((name, found)) = uneven.or((!heads_fit).then_some(("kv_heads", kv_heads))) {
+        return Err(LowerError::Share { name, found, devices });
+    }
+    Ok(ModelSpec {
+        heads: spec.heads / devices,
+        kv_heads: (kv_heads / devices).max(1),
+        intermediate: spec.intermediate / devices,
+        vocab: spec.vocab / devices,
+        ..spec.clone()
+    })
+}
+
+/// What a device has of a tensor: everything, an interval of one dimension, or nothing.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    All,
+    Of { dim: usize, span: Span },
+    None,
+}
+
+/// The part of a tensor that `device` of `devices` has; `share` is the model as it sees it.
+pub(super) fn part(tensor: &str, spec: &ModelSpec, share: &ModelSpec, device: usize, devices: usize) -> Part {
+    let of = |dim, each: usize| Part::Of { dim, span: Span::new(device * each, (device + 1) * each) };
+    let (module, kind) = tensor.rsplit_once('.').unwrap_or((tensor, ""));
+    match module.rsplit_once('.').map_or(module, |(_, name)| name) {
+        "q_proj" => of(0, share.heads * spec.head_dim),
+        "k_proj" | "v_proj" => {
+            let first = device * spec.kv_heads / devices;
+            Part::Of { dim: 0, span: Span::new(first * spec.head_dim, (first + share.kv_heads) * spec.head_dim) }
+        }
+        "gate_proj" | "up_proj" => of(0, share.intermediate),
+        "o_proj" | "down_proj" if kind == "bias" && device > 0 => Part::None,
+        "o_proj" | "down_proj" if kind == "bias" => Part::All,
+        "o_proj" => of(1, share.heads * spec.head_dim),
+        "down_proj" => of(1, share.intermediate),
+        "embed_tokens" | "lm_head" => of(0, share.vocab),
+        _ => Part::All,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec() -> ModelSpec {
+        ModelSpec::named("llama-3.1-8b").expect("a known model")
+    }
+
+    #[test]
+    fn kv_heads_are_on_several_devices_where_there_are_fewer() {
+        let spec = spec();
+        let devices = 16;
+        let share = share(&spec, devices).expect("it divides");
+        assert_eq!((share.heads, share.kv_heads), (2, 1));
+        let rows = |device| part("model.layers.3.self_attn.k_proj.weight", &spec, &share, device, devices);
+        let of = |head: usize| Part::Of { dim: 0, span: Span::new(head * 128, (head + 1) * 128) };
+        assert_eq!([rows(0), rows(1), rows(2), rows(15)], [of(0), of(0), of(1), of(7)]);
+    }
+
+    #[test]
+    fn what_does_not_divide_is_named() {
+        let text = |devices| share(&spec(), devices).expect_err("it does not divide").to_string();
+        assert_eq!(
+            text(3),
+            "the model's `heads` is 32, which 3 devices cannot share evenly; choose a number that divides it"
+        );
+    }
+
+    #[test]
+    fn a_bias_of_a_sum_is_the_first_devices() {
+        let spec = spec();
+        let share = share(&spec, 2).expect("it divides");
+        let bias = |device| part("model.layers.0.self_attn.o_proj.bias", &spec, &share, device, 2);
+        assert_eq!([bias(0), bias(1)], [Part::All, Part::None]);
+    }
+}

@@ -1,0 +1,97 @@
+//! Prompts of quantised models: codes are made bf16 by launches of their own.
+
+use std::sync::Arc;
+
+use tilewright_codegen::ir::Arch;
+use tilewright_kernels::quant::Code;
+use tilewright_layout::DType;
+use tilewright_megakernel::lower::LOGITS;
+use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::program::BufferKind;
+use tilewright_megakernel::schedule::schedule;
+use tilewright_megakernel::validate::Checked;
+use tilewright_megakernel::vm::graph::GraphWeights;
+use tilewright_megakernel::vm::reference::{KvState, Machine};
+use tilewright_megakernel::weights::RandomCodes;
+
+use super::lab::{PAGE, PAGES, Rows, device, normed, program, program_as, prompt, random, step, tiny, worst};
+
+/// As for weights of bf16; what rounding weights to bf16 adds is less than that.
+const BOUND: f64 = 2e-2;
+
+/// A prompt in two chunks, against the exact meaning of the codes.
+fn agrees(spec: &ModelSpec, code: Code, group: Option<usize>) {
+    let weights = RandomCodes::new(spec, DType::BF16, 7, code, group).unwrap();
+    let mut graph = GraphWeights::new(device(Arch::Sm90a, 3), Arc::new(weights.clone()));
+    let checked = || Checked::new(program(spec, 32, 1).stored_as(&weights)).unwrap();
+    let mut machine = graph.machine(checked(), None, &mut |_, _| ()).unwrap();
+    let bytes = graph.bytes();
+    let pages = [5, 17, 2, 9, 23, 0, 11, 14];
+    let tokens = prompt(45, 2);
+    let mut found = Vec::new();
+    for (first, end) in [(0, 32), (32, 45)] {
+        let mut rows = Rows::default();
+        rows.add(&tokens[first..end], first, &pages);
+        found.extend(step(&mut machine, &rows));
+    }
+    let placed = schedule(program(spec, 45, 1).stored_as(&weights), PAGE * PAGES).unwrap();
+    let mut reference = Machine::new(placed, &weights, 1).unwrap();
+    let mut kv = KvState::new(reference.program()).unwrap();
+    let mut rows = Rows::default();
+    rows.add(&tokens, 0, &pages);
+    let output = reference.step(&mut kv, &rows.view()).unwrap();
+    let expected: Vec<_> = (0..45).map(|row| output.f32_row(LOGITS, row).unwrap()).collect();
+    let error = worst(&found, &expected);
+    println!("{code}, group {group:?}: {error:.1e}");
+    assert!(error < BOUND, "{code}, group {group:?}: {error}");
+    // Another machine sends nothing.
+    graph.machine(checked(), Some(machine.kv()), &mut |_, _| panic!("weights are there")).unwrap();
+    assert_eq!(graph.bytes(), bytes);
+}
+
+#[test]
+fn prompts_of_quantised_weights_agree_with_the_reference() {
+    agrees(&tiny(64), Code::I4, Some(32));
+    agrees(&ModelSpec { layers: 1, ..tiny(64) }, Code::E4m3, None);
+    agrees(&normed(ModelSpec { layers: 1, ..tiny(32) }), Code::U8, Some(16));
+}
+
+#[test]
+fn forms_that_decoding_lacks_are_taken() {
+    agrees(&ModelSpec { layers: 1, ..tiny(64) }, Code::E2m1, Some(16));
+}
+
+/// Pages of e4m3 codes, with scales: appended and read as the reference machine has them.
+#[test]
+fn prompts_whose_keys_and_values_are_codes_agree_with_the_reference() {
+    for (head_dim, seed) in [(64, 1), (128, 2)] {
+        let spec = ModelSpec { heads: 2, kv_heads: 1, layers: 1, ..tiny(head_dim) };
+        let program = |rows| {
+            let mut program = program_as(&spec, rows, 1, DType::F8E4M3);
+            let pools = program.buffers.iter_mut().filter(|buffer| buffer.kind == BufferKind::KvPool);
+            pools.zip([0.02, 0.7]).for_each(|(pool, scale)| pool.scale = Some(scale));
+            program
+        };
+        let mut graph = GraphWeights::new(device(Arch::Sm90a, seed), Arc::new(random(&spec)));
+        let mut machine = graph.machine(Checked::new(program(32)).unwrap(), None, &mut |_, _| ()).unwrap();
+        let pages = [5, 17, 2, 9, 23, 0, 11, 14];
+        let tokens = prompt(61, 3);
+        let mut found = Vec::new();
+        for (first, end) in [(0, 32), (32, 61)] {
+            let mut rows = Rows::default();
+            rows.add(&tokens[first..end], first, &pages);
+            found.extend(step(&mut machine, &rows));
+        }
+        let placed = schedule(program(61), PAGE * PAGES).unwrap();
+        let mut reference = Machine::new(placed, &random(&spec), 1).unwrap();
+        let mut kv = KvState::new(reference.program()).unwrap();
+        let mut rows = Rows::default();
+        rows.add(&tokens, 0, &pages);
+        let output = reference.step(&mut kv, &rows.view()).unwrap();
+        let expected: Vec<_> = (0..61).map(|row| output.f32_row(LOGITS, row).unwrap()).collect();
+        let error = worst(&found, &expected);
+        println!("head dim {head_dim}: {error:.1e}");
+        // Numbers near the middle of two codes may be rounded otherwise: an eighth of one number in some dozens.
+        assert!(error < 4e-2, "head dim {head_dim}: {error}");
+    }
+}

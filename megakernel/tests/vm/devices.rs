@@ -1,0 +1,189 @@
+//! A model on several devices: the logits of one, the same bits on whatever queues, nothing of a weight twice.
+
+use proptest::prelude::*;
+use tilewright_codegen::target::Target;
+use tilewright_layout::DType;
+use tilewright_megakernel::lower::{LOGITS, LowerError, LowerOptions, NEXT_TOKEN, lower};
+use tilewright_megakernel::model::{Family, ModelSpec, Rope};
+use tilewright_megakernel::program::{BufferKind, DeviceId, Program};
+use tilewright_megakernel::schedule::schedule;
+use tilewright_megakernel::validate::validate;
+use tilewright_megakernel::vm::device::{DeviceOptions, Plan, Unsupported};
+use tilewright_megakernel::vm::reference::{KvState, Machine, StepCells};
+use tilewright_megakernel::weights::RandomWeights;
+
+const ROWS: usize = 2;
+const STEPS: usize = 20;
+const TOKENS: [[i32; ROWS]; 5] = [[3, 0], [90, 7], [11, 95], [64, 2], [5, 41]];
+
+/// A small model of a family whose parts `devices` can share.
+fn spec(family: Family, devices: usize, heads: [usize; 2], layers: usize) -> ModelSpec {
+    let [kv_heads, group] = heads;
+    let kv_heads =
+        if kv_heads.is_multiple_of(devices) || devices.is_multiple_of(kv_heads) { kv_heads } else { devices };
+    let heads = (kv_heads * group).next_multiple_of(num_lcm(devices, kv_heads));
+    let head_dim = if family == Family::Qwen3 { 20 } else { 16 };
+    ModelSpec {
+        family,
+        hidden: 48,
+        layers,
+        heads,
+        kv_heads,
+        head_dim,
+        intermediate: 24 * devices,
+        vocab: 96_usize.next_multiple_of(devices),
+        max_positions: 128,
+        norm_eps: 1e-5,
+        rope: Rope { inv_freq: (0..head_dim / 2).map(|i| 0.5f32.powi(i as i32)).collect(), scale: 1.0 },
+        tied_embeddings: family == Family::Llama,
+        qkv_bias: family == Family::Qwen2,
+        o_bias: family == Family::Mistral,
+        mlp_bias: family == Family::Mistral,
+        qk_norm: family == Family::Qwen3,
+    }
+}
+
+fn num_lcm(a: usize, b: usize) -> usize {
+    (a..).step_by(a).find(|n| n.is_multiple_of(b)).expect("a multiple of both")
+}
+
+fn program(spec: &ModelSpec, devices: usize, sms: usize) -> Program {
+    let options =
+        LowerOptions { rows: ROWS, page_tokens: 16, splits: Some(2), devices, ..LowerOptions::for_context(32) };
+    lower(spec, &|_| DType::BF16, Target::host(sms), &options).unwrap()
+}
+
+/// The logits of all steps, and the tokens chosen.
+fn run(spec: &ModelSpec, devices: usize, sms: usize, workers: usize) -> (Vec<f32>, Vec<i32>) {
+    let weights = RandomWeights::new(spec, DType::BF16, 11).unwrap();
+    let placed = schedule(program(spec, devices, sms), 32).unwrap();
+    let mut kv = KvState::new(&placed).unwrap();
+    kv.poison();
+    let mut machine = Machine::new(placed, &weights, workers).unwrap();
+    let (mut logits, mut chosen) = (Vec::new(), Vec::new());
+    for at in 0..STEPS {
+        machine.poison();
+        let (tokens, positions) = (TOKENS[at % TOKENS.len()], [at as i32; ROWS]);
+        let cells = StepCells { tokens: &tokens, positions: &positions, page_table: &[0, 1, 2, 3] };
+        let output = machine.step(&mut kv, &cells).unwrap_or_else(|error| panic!("{error}"));
+        logits.extend(output.f32(LOGITS).unwrap());
+        chosen.extend(output.i32(NEXT_TOKEN).unwrap());
+    }
+    (logits, chosen)
+}
+
+fn relative(found: &[f32], expected: &[f32]) -> f64 {
+    let square = |values: &mut dyn Iterator<Item = f64>| values.map(|x| x * x).sum::<f64>();
+    let error = square(&mut found.iter().zip(expected).map(|(a, b)| f64::from(a - b)));
+    (error / square(&mut expected.iter().map(|&x| f64::from(x)))).sqrt()
+}
+
+const FAMILIES: [Family; 4] = [Family::Llama, Family::Mistral, Family::Qwen2, Family::Qwen3];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// The parts are summed in another order, in f32: nothing else differs. On the same devices no bit depends on SMs or workers.
+    #[test]
+    fn several_devices_give_the_logits_of_one(
+        family in prop::sample::select(FAMILIES.to_vec()),
+        devices in prop::sample::select(vec![2usize, 3, 4, 8]),
+        kv_heads in 1usize..4,
+        group in 1usize..4,
+        sms in 1usize..5,
+        workers in 1usize..4,
+    ) {
+        let spec = spec(family, devices, [kv_heads, group], 2);
+        let (expected, alone) = run(&spec, 1, 2, 2);
+        let (found, chosen) = run(&spec, devices, sms, workers);
+        let error = relative(&found, &expected);
+        prop_assert!(error < 2e-6, "{error:.2e} of the logits");
+        prop_assert_eq!(chosen, alone);
+        prop_assert!(run(&spec, devices, 3, 1).0 == found, "another placement");
+    }
+}
+
+#[test]
+fn every_element_of_a_weight_lies_on_as_many_devices_as_need_it() {
+    let spec = ModelSpec::named("llama-3.1-8b").unwrap();
+    let bytes = |devices| {
+        let program = lower(
+            &spec,
+            &|_| DType::BF16,
+            Target::named("h200").unwrap(),
+            &LowerOptions { devices, ..LowerOptions::for_context(4096) },
+        )
+        .unwrap();
+        let weights = program.buffers.iter().filter(|b| b.kind == BufferKind::Weight && b.shape.len() == 2);
+        weights.map(|buffer| buffer.bytes().unwrap()).sum::<usize>()
+    };
+    let one = bytes(1);
+    assert_eq!([bytes(2), bytes(4), bytes(8)], [one; 3], "each matrix once");
+}
+
+#[test]
+fn known_models_are_shared_by_2_4_and_8_devices_and_are_valid() {
+    for (name, devices) in [("llama-3.2-1b", 2), ("llama-3.1-8b", 4), ("llama-3.1-70b", 8)] {
+        let spec = ModelSpec { layers: 2, ..ModelSpec::named(name).unwrap() };
+        let options = LowerOptions { devices, ..LowerOptions::for_context(4096) };
+        let program = lower(&spec, &|_| DType::BF16, Target::named("h200").unwrap(), &options).unwrap();
+        assert!(validate(&program).is_valid(), "{}", validate(&program));
+        let again = Program::from_json(&program.to_json().unwrap()).unwrap();
+        assert_eq!(again, program);
+        let placed = schedule(program, 1024).unwrap();
+        assert_eq!(placed.queues().len(), devices * placed.target.sms);
+        let plan = Plan::new(&placed, DeviceOptions::default());
+        assert_eq!(plan.unwrap_err(), Unsupported::Devices { devices });
+    }
+}
+
+/// A program of two devices, and what is wrong with it after a change.
+fn wrong(change: impl FnOnce(&mut Program)) -> Vec<String> {
+    let mut program = schedule(program(&spec(Family::Llama, 2, [2, 1], 1), 2, 2), 32).unwrap().into_program();
+    change(&mut program);
+    validate(&program).errors.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn a_task_reaches_the_memory_of_its_own_device() {
+    assert!(wrong(|_| ()).is_empty());
+    let named = |p: &Program, name: &str| p.buffer_named(name).expect(name).id.index();
+    let moved = wrong(|p| {
+        let q = named(p, "q.dev1");
+        p.buffers[q].device = Some(DeviceId(0));
+    });
+    let first = |what: &str| moved.iter().find(|text| text.contains(what)).cloned().unwrap_or_default();
+    insta::assert_snapshot!([first("the read"), first("the write")].join("\n"), @"");
+}
+
+/// A device that does not wait for all parts, or sends into slots that are read, is found.
+#[test]
+fn a_sum_waits_for_the_parts_of_all_devices() {
+    let sums: Vec<usize> = {
+        let program = program(&spec(Family::Llama, 2, [2, 1], 1), 2, 2);
+        let sum = |label: &str| label.contains(".sum");
+        (0..program.tasks.len()).filter(|&task| sum(&program.tasks[task].label)).collect()
+    };
+    assert!(!sums.is_empty());
+    for &task in &sums {
+        for wait in 0..2 {
+            // Queues may order what a wait does, where one SM computes a part and sums it.
+            let found = wrong(|p| {
+                p.queues = None;
+                drop(p.tasks[task].waits.remove(wait));
+            });
+            assert!(!found.is_empty(), "task {task} without wait {wait}");
+        }
+    }
+}
+
+#[test]
+fn what_devices_cannot_share_is_named() {
+    let spec = spec(Family::Llama, 2, [2, 1], 1);
+    let refused = |devices| {
+        let options = LowerOptions { devices, ..LowerOptions::for_context(32) };
+        lower(&spec, &|_| DType::BF16, Target::host(1), &options).unwrap_err()
+    };
+    assert!(matches!(refused(3), LowerError::Share { name: "heads", found: 2, devices: 3 }));
+    insta::assert_snapshot!(refused(9), @"option `devices` is 9, it must be from 1 to 8");
+}
