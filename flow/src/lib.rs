@@ -12,6 +12,7 @@
 //! | [`plan`] | fused groups under a budget of registers and shared memory, with their bytes |
 //! | [`memory`] | pages of keys, values and fields; requests with their states; budgets; selections |
 //! | [`run`] | two executions: the oracle op by op in f64, the fused groups on padded tiles |
+//! | [`program`](mod@program) | a flow as ops of a program: summaries, scores, selection; the lowering's hook |
 //! | [`algorithms`] | the flows that are known by name |
 //! | [`picture`] | a flow as text, DOT, SVG |
 //!
@@ -30,6 +31,7 @@ pub mod memory;
 pub mod op;
 pub mod picture;
 pub mod plan;
+pub mod program;
 mod real;
 pub mod run;
 mod shape;

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::RunError;
 
 /// How many blocks a row attends to: `min(L, max(top_k + first + last, ⌊ratio·L⌋))` of `L`.
@@ -18,12 +20,37 @@ use crate::error::RunError;
 /// assert_eq!(Budget::new(4, 0.5, 1, 2)?.selected(100), 50);
 /// # Ok::<(), tilewright_flow::RunError>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Numbers", into = "Numbers")]
 pub struct Budget {
     top_k: u32,
     ratio: f64,
     first: u32,
     last: u32,
+}
+
+/// A budget as JSON spells it.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Numbers {
+    top_k: u32,
+    ratio: f64,
+    first: u32,
+    last: u32,
+}
+
+impl TryFrom<Numbers> for Budget {
+    type Error = RunError;
+
+    fn try_from(numbers: Numbers) -> Result<Budget, RunError> {
+        Budget::new(numbers.top_k, numbers.ratio, numbers.first, numbers.last)
+    }
+}
+
+impl From<Budget> for Numbers {
+    fn from(Budget { top_k, ratio, first, last }: Budget) -> Numbers {
+        Numbers { top_k, ratio, first, last }
+    }
 }
 
 impl Budget {

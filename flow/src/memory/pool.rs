@@ -86,6 +86,20 @@ impl<T: Real> Pool<T> {
         })
     }
 
+    /// Blocks that were brought together: a page each, of one key head. Keys, values and fields are those of the blocks in
+    /// order, or absent where nobody reads them.
+    pub(crate) fn gathered(
+        bound: &Bound<'_>,
+        blocks: usize,
+        keys: Vec<T>,
+        values: Vec<T>,
+        fields: Vec<Vec<T>>,
+    ) -> Self {
+        let model = bound.extents.model;
+        let shape = PoolShape { model, page_tokens: model.block_tokens };
+        Pool { shape, pages: blocks, flow: bound.traced.name.clone(), keys, values, fields }
+    }
+
     /// The sizes of its pages.
     pub const fn shape(&self) -> PoolShape {
         self.shape

@@ -5,11 +5,13 @@
 //! | [`Interpreter`] | every op of the graph on every block of a row, by its definition, without tiles | the oracle, in f64 |
 //! | [`Fused`] | the groups of a [`Plan`](crate::plan::Plan) in order, chunk by chunk, on padded tiles of powers of two with NaN in the padding; states saved in place | what a device does, in f32 |
 //!
-//! They share the arithmetic of one element and nothing else. [`attend`] is the attention over a selection.
+//! They share the arithmetic of one element and nothing else. [`attend`] is the attention over a selection, [`kept`] what a
+//! flow's selections keep of dense attention.
 
 mod attention;
 mod fused;
 mod interpreter;
+mod kept;
 mod lanes;
 mod products;
 mod rowwise;
@@ -20,6 +22,7 @@ use std::ops::Range;
 pub use attention::{Attended, attend};
 pub use fused::Fused;
 pub use interpreter::Interpreter;
+pub use kept::{Activations, Kept, kept};
 
 use crate::bind::Bound;
 use crate::error::RunError;

@@ -5,6 +5,7 @@ mod algorithms;
 mod conformance;
 mod graphs;
 mod naive;
+mod program;
 mod random_flow;
 mod sketch;
 mod state;

@@ -1,5 +1,6 @@
 //! The emitter: adds levels of tasks on one device after the other, each level behind one counter.
 
+use super::indexer::Indexer;
 use super::options::{LowerError, LowerOptions, MAX_TASKS};
 use super::state::{HostBuffers, Parts, StateBuffers};
 use super::weights::WeightBuffers;
@@ -7,8 +8,8 @@ use crate::model::ModelSpec;
 use crate::program::{BufferId, CounterId, DeviceId, LinearInput, Op, Program, Span, Wait};
 
 /// When a level is complete: all of its tasks have signalled the counter.
-#[derive(Clone, Copy)]
-pub(super) struct Done {
+#[derive(Clone, Copy, Debug)]
+pub struct Done {
     counter: CounterId,
     tasks: u32,
 }
@@ -32,6 +33,8 @@ pub(super) struct Emitter<'a> {
     pub device: usize,
     /// Splits of the tokens in attention.
     pub splits: usize,
+    /// Whose ops go between a layer's projections and its attention.
+    pub indexer: Option<&'a mut dyn Indexer>,
 }
 
 impl Emitter<'_> {

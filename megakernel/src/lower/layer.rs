@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | qkv | norm + q, k, v of one kv head's group + rotation + append, by tiles | the residual stream |
 //! | (rope) | only with q/k norms: norm + rotation of one head | the group's qkv |
+//! | (an indexer's) | only with an [`Indexer`](super::Indexer): its ops | as it says |
 //! | attention | one kv head × one split (× rows) | the kv head's qkv (rope) |
 //! | o | merge of the splits + output projection + residual, by tiles | all of attention |
 //! | gate/up | norm + gate, up + silu·mul, by tiles | all of o |
@@ -17,9 +18,11 @@
 //! | o.sum, down.sum | the devices' parts + residual, by tiles of columns | all of o, of down, on all devices |
 
 use super::emit::{Done, Emitter};
+use super::indexer::{LayerTasks, Selected};
 use super::options::LowerError;
 use super::state::{Parts, StateBuffers};
 use super::tiling;
+use crate::ops::Selection;
 use crate::program::{
     Attention, BufferId, GroupShape, HeadNorm, HeadOutput, KeyOutput, Linear, LinearInput, LinearOutput, Op, Qkv,
     Reduce, Rope, Rotation, Span,
@@ -30,7 +33,8 @@ pub(super) fn block(e: &mut Emitter, layer: usize, ready: &[Done]) -> Result<Vec
     let done = e.each_device(|e, device| {
         let heads = qkv(e, layer, ready[device])?;
         let heads = if e.spec.qk_norm { rope(e, layer, &heads)? } else { heads };
-        let done = attention(e, layer, &heads)?;
+        let Selected { ready: heads, selection } = index(e, layer, heads)?;
+        let done = attention(e, layer, &heads, selection.as_ref())?;
         o(e, layer, done)
     })?;
     let name = format!("layers.{layer}.o.sum");
@@ -132,7 +136,17 @@ fn rope(e: &mut Emitter, layer: usize, heads: &[Done]) -> Result<Vec<Done>, Lowe
     Ok(done)
 }
 
-fn attention(e: &mut Emitter, layer: usize, heads: &[Done]) -> Result<Done, LowerError> {
+/// What an indexer adds.
+fn index(e: &mut Emitter, layer: usize, heads: Vec<Done>) -> Result<Selected, LowerError> {
+    let Some(indexer) = e.indexer.take() else { return Ok(Selected { ready: heads, selection: None }) };
+    let selected = indexer.layer(&mut LayerTasks::new(e, layer, &heads));
+    e.indexer = Some(indexer);
+    let selected = selected?;
+    let (found, expected) = (selected.ready.len(), heads.len());
+    if found == expected { Ok(selected) } else { Err(LowerError::Heads { found, expected }) }
+}
+
+fn attention(e: &mut Emitter, layer: usize, heads: &[Done], selection: Option<&Selection>) -> Result<Done, LowerError> {
     let [k_pool, v_pool] = e.state().pools[layer];
     let scale = (e.spec.head_dim as f64).powf(-0.5) as f32;
     let blocks = tiling::deal(e.options.rows, e.sms().div_ceil(e.spec.kv_heads));
@@ -151,6 +165,7 @@ fn attention(e: &mut Emitter, layer: usize, heads: &[Done]) -> Result<Done, Lowe
                     scale,
                     acc: e.state().acc,
                     stats: e.state().stats,
+                    selection: selection.cloned(),
                 });
                 parts.push((op, ready));
             }

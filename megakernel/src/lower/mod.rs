@@ -7,6 +7,7 @@
 //! May touch: [`crate::model`], [`crate::program`]. Placement on SMs is [`crate::schedule`]'s.
 
 mod emit;
+mod indexer;
 mod layer;
 mod options;
 mod share;
@@ -21,7 +22,9 @@ use crate::model::ModelSpec;
 use crate::program::{
     Argmax, BufferKind, DeviceId, Embed, Linear, LinearOutput, Op, Program, Sample, Span, TableShard,
 };
+pub use emit::Done;
 use emit::Emitter;
+pub use indexer::{Indexer, LayerTasks, Selected};
 pub use options::{LowerError, LowerOptions, MAX_PAGES, MAX_ROWS, MAX_SPLITS, MAX_TASKS};
 pub use state::{LOGITS, NEXT_TOKEN, PAGE_TABLE, POSITION, REQUEST, TOKEN};
 pub use tiling::UNIT;
@@ -49,10 +52,27 @@ pub fn lower(
     target: Target,
     options: &LowerOptions,
 ) -> Result<Program, LowerError> {
+    lower_indexed(spec, dtype_of, target, options, None)
+}
+
+/// The same with the ops of an [`Indexer`] in each layer, which chooses what rows attend to.
+///
+/// # Errors
+/// As [`lower`]; what the indexer refuses.
+pub fn lower_indexed<'a>(
+    spec: &'a ModelSpec,
+    dtype_of: &dyn Fn(&str) -> DType,
+    target: Target,
+    options: &'a LowerOptions,
+    indexer: Option<&'a mut dyn Indexer>,
+) -> Result<Program, LowerError> {
     options.check(spec)?;
     check_model(spec)?;
     if target.sms == 0 {
         return Err(LowerError::NoSms { target: target.name });
+    }
+    if indexer.is_some() && options.devices > 1 {
+        return Err(LowerError::IndexedDevices { devices: options.devices });
     }
     let share = share::share(spec, options.devices)?;
     let splits = splits(&share, options, target.sms);
@@ -61,7 +81,16 @@ pub fn lower(
     let weights = WeightBuffers::add(&mut program, spec, &share, dtype_of)?;
     let (host, states) = state::add(&mut program, spec, &share, options, splits);
     let shards = weights.into_iter().zip(states).collect();
-    let mut e = Emitter { program, spec: &share, options, host, shards, device: 0, splits };
+    let mut e = Emitter {
+        program,
+        spec: &share,
+        options,
+        host,
+        shards,
+        device: 0,
+        splits,
+        indexer: indexer.map(|indexer| indexer as _),
+    };
     let mut ready = embed(&mut e)?;
     for layer in 0..spec.layers {
         ready = layer::block(&mut e, layer, &ready)?;

@@ -1,6 +1,8 @@
 //! What the lowering may choose, and what it refuses.
 
-use thiserror::Error;
+use std::error::Error;
+
+use thiserror::Error as ThisError;
 use tilewright_layout::DType;
 
 use crate::model::ModelSpec;
@@ -115,7 +117,7 @@ pub const MAX_SPLITS: usize = 256;
 pub const MAX_TASKS: usize = 1 << 20;
 
 /// Why a model cannot be lowered.
-#[derive(Debug, Error)]
+#[derive(Debug, ThisError)]
 #[allow(missing_docs, reason = "the message names every field")]
 pub enum LowerError {
     #[error("option `{name}` is {found}, it must be from {least} to {most}")]
@@ -126,6 +128,8 @@ pub enum LowerError {
     NoSms { target: String },
     #[error("the model's `{name}` is {found}, it must be {expected}")]
     Model { name: &'static str, found: usize, expected: String },
+    #[error("an indexer adds its tasks on one device, and the program is for {devices}; lower it for one")]
+    IndexedDevices { devices: usize },
     #[error(
         "the model's `{name}` is {found}, which {devices} devices cannot share evenly; choose a number that divides it"
     )]
@@ -136,6 +140,14 @@ pub enum LowerError {
         "level `{level}` is beyond the {most} tasks that a program may have; lower a model of fewer layers or heads"
     )]
     Tasks { level: String, most: usize },
+    #[error("an indexer says of {found} kv heads when they may attend; the model has {expected}")]
+    Heads { found: usize, expected: usize },
+    #[error("the indexer refuses layer {layer}")]
+    Indexer {
+        layer: usize,
+        #[source]
+        source: Box<dyn Error + Send + Sync>,
+    },
     #[error("task `{label}` does not fit its operands")]
     Task {
         label: String,

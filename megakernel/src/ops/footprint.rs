@@ -66,6 +66,8 @@ pub enum Role {
     PageTable,
     /// What rows ask for.
     Request,
+    /// Which request a row belongs to.
+    Slot,
 }
 
 impl Role {
@@ -76,6 +78,7 @@ impl Role {
             Role::Position => "position",
             Role::PageTable => "page_table",
             Role::Request => "request",
+            Role::Slot => "slot",
         }
     }
 }
@@ -97,7 +100,15 @@ pub enum CellUse {
     },
     /// Requests.
     Request,
+    /// Slots: where what a request carries from step to step lies, and which request has the slot.
+    Slot {
+        /// Slots there are.
+        slots: usize,
+    },
 }
+
+/// Words of a slot: its number, and the number of the request that has it. What another request left there counts as reset.
+pub const SLOT_WORDS: usize = 2;
 
 impl CellUse {
     /// What the cell holds.
@@ -107,6 +118,7 @@ impl CellUse {
             CellUse::Position => Role::Position,
             CellUse::PageTable { .. } => Role::PageTable,
             CellUse::Request => Role::Request,
+            CellUse::Slot { .. } => Role::Slot,
         }
     }
 }

@@ -38,11 +38,11 @@ mod row;
 mod sample;
 
 pub use argmax::Argmax;
-pub use attention::Attention;
+pub use attention::{Attention, Selection};
 pub use combine::Combine;
 pub use elementwise::{Add, Copy, SiluMul};
 pub use embed::{Embed, TableShard};
-pub use footprint::{CellUse, Footprint, Paging, Role};
+pub use footprint::{CellUse, Footprint, Paging, Role, SLOT_WORDS};
 pub use kv_append::KvAppend;
 pub use linear::{InputCode, Linear, LinearInput, LinearOutput, LinearTile, TileCode};
 pub use operand::{Check, OperandError, Operands, index, interval, multiple, positive, same_extents};

@@ -31,6 +31,8 @@ pub enum OperandError {
     Multiple { name: &'static str, found: usize, of: usize },
     #[error("operand `{operand}` ({buffer}) must be {expected}")]
     Aliased { operand: &'static str, buffer: BufferId, expected: &'static str },
+    #[error("operand `{operand}`: {problem}")]
+    Refused { operand: &'static str, problem: String },
     #[error("operand `{operand}` covers {found:?} elements, `{other}` covers {expected:?}; they must agree")]
     Shapes { operand: &'static str, found: Vec<usize>, other: &'static str, expected: Vec<usize> },
 }

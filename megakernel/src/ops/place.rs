@@ -36,7 +36,10 @@ pub struct Place {
 
 impl Place {
     /// Checks both cells; gives the regions of them that the rows read.
-    pub(super) fn footprint(&self, ops: &Operands, rows: Span, count: usize) -> Check<[Region; 2]> {
+    ///
+    /// # Errors
+    /// What is wrong with a cell.
+    pub fn footprint(&self, ops: &Operands, rows: Span, count: usize) -> Check<[Region; 2]> {
         ops.cell("position", self.position, [count])?;
         let [_, pages] = ops.shape("page_table", self.page_table)?;
         ops.cell("page_table", self.page_table, [count, pages])?;
@@ -44,7 +47,10 @@ impl Place {
     }
 
     /// What both cells are read as, where entries of the page table are numbers of these pools' pages.
-    pub(super) fn cells(&self, ops: &Operands, pools: &[BufferId]) -> Check<Vec<(BufferId, CellUse)>> {
+    ///
+    /// # Errors
+    /// If a pool is none.
+    pub fn cells(&self, ops: &Operands, pools: &[BufferId]) -> Check<Vec<(BufferId, CellUse)>> {
         let mut cells = vec![(self.position, CellUse::Position)];
         for &pool in pools {
             let [_, pages, page_tokens, _] = ops.shape("pool", pool)?;

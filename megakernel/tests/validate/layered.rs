@@ -232,7 +232,19 @@ impl Builder {
         let tiles = (0..kv_heads).flat_map(|kv_head| (0..splits).map(move |split| (kv_head, split)));
         let ops = tiles.map(|(kv_head, split)| {
             let (q, at, acc, stats) = (self.q, self.place.clone(), self.acc, self.stats);
-            Op::from(Attention { q, k_pool, v_pool, at, kv_head, rows, split, scale: 0.125, acc, stats })
+            Op::from(Attention {
+                q,
+                k_pool,
+                v_pool,
+                at,
+                kv_head,
+                rows,
+                split,
+                scale: 0.125,
+                acc,
+                stats,
+                selection: None,
+            })
         });
         let ops = ops.collect();
         self.level(&name("attention"), ops);

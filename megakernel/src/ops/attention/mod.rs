@@ -1,8 +1,9 @@
-//! Attention of one kv head over a split of the tokens.
+//! Attention of one kv head over a split of the tokens, or of those that were selected.
 
 mod device;
 mod launch;
 mod oracle;
+mod selection;
 
 use serde::{Deserialize, Serialize};
 use tilewright_layout::DType;
@@ -12,6 +13,7 @@ use crate::program::{BufferId, Region, Span};
 use crate::vm::device::DeviceOp;
 use crate::vm::graph::LaunchOp;
 use crate::vm::reference::{Context, Done};
+pub use selection::Selection;
 
 /// Partial attention of the query heads of kv head `kv_head` over one split of the tokens `0..=position[r]`.
 ///
@@ -19,6 +21,8 @@ use crate::vm::reference::{Context, Done};
 /// `s·w .. min((s+1)·w, P)`, `w = ceil(P / S)`. Over its tokens `t`, with `x_t = scale · q·k_t`:
 /// `m = max x_t`, `l = Σ exp(x_t − m)`, `acc = Σ exp(x_t − m) v_t`. A split without tokens stores `m = −∞`, `l = 0`,
 /// `acc = 0`.
+///
+/// With a [`Selection`] a row's tokens are those of its selected blocks instead, and a split covers blocks as it would pages.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Attention {
@@ -42,6 +46,9 @@ pub struct Attention {
     pub acc: BufferId,
     /// `m` and `l`, f32 `[rows, heads, splits, 2]`.
     pub stats: BufferId,
+    /// Which blocks of tokens a row attends to; all tokens where it is absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selection: Option<Selection>,
 }
 
 impl TaskOp for Attention {
@@ -75,6 +82,10 @@ impl TaskOp for Attention {
         let mut reads =
             vec![Region::new(self.q, &[self.rows, queries, Span::all(dim)]), tokens(self.k_pool), tokens(self.v_pool)];
         reads.extend(self.at.footprint(ops, self.rows, count)?);
+        if let Some(selection) = &self.selection {
+            multiple("page_tokens", page_tokens, selection.block_tokens)?;
+            reads.extend(selection.footprint(ops, [count, kv_heads], self.rows, self.kv_head)?);
+        }
         let cells = self.at.cells(ops, &[self.k_pool, self.v_pool])?;
         Ok(Footprint::new(reads, vec![part(self.acc, dim), part(self.stats, 2)]).cells(cells))
     }
@@ -88,7 +99,8 @@ impl TaskOp for Attention {
     }
 
     fn launches(&self) -> Option<&dyn LaunchOp> {
-        Some(self)
+        // A graph's launches attend to all tokens of a sequence.
+        self.selection.is_none().then_some(self as &dyn LaunchOp)
     }
 
     /// Of a pool its split's share of the tokens, for each row.
@@ -97,6 +109,7 @@ impl TaskOp for Attention {
             return region.elements();
         }
         let Some([_, _, page, dim]) = region.spans().first_chunk::<4>().copied() else { return 0 };
+        let context = self.selection.as_ref().map_or(context, |selection| selection.most_tokens(ops).min(context));
         let splits = ops.shape::<4>("acc", self.acc).map_or(1, |[_, _, splits, _]| splits);
         let share = context.div_ceil(page.len().max(1)).div_ceil(splits.max(1)) * page.len();
         self.rows.len() * context.saturating_sub(self.split * share).min(share) * dim.len()

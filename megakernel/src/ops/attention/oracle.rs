@@ -1,9 +1,10 @@
 //! Partial attention over a split, read from the pages where they lie.
 
+use tilewright_kernels::naive::PoolShape;
 use tilewright_kernels::{host, naive};
 
 use super::Attention;
-use crate::vm::reference::{Context, Done};
+use crate::vm::reference::{Context, Done, TaskFault};
 
 pub(super) fn attention(op: &Attention, on: &Context) -> Done {
     let [_, heads, dim] = on.shape(op.q)?;
@@ -14,15 +15,15 @@ pub(super) fn attention(op: &Attention, on: &Context) -> Done {
         let first_head = row * heads + op.kv_head * group;
         let mut part =
             Partial { max: vec![f32::NEG_INFINITY; group], sum: vec![0.0; group], acc: vec![0.0; group * dim] };
-        if let Some(position) = on.position(op.at.position, row)? {
-            let table = on.table(&op.at, row, position, pool)?;
-            let tokens = naive::split_tokens(position + 1, pool.page_tokens, splits, op.split);
+        if let Some(seen) = seen(op, on, row, pool)? {
+            let Seen { tokens, table, pages } = seen;
+            let tokens = naive::split_tokens(tokens, pages.page_tokens, splits, op.split);
             let q = on.read(op.q, first_head * dim, group * dim)?;
             // A split starts at a page; its last page may be begun only.
             let pages: Vec<(usize, usize)> = tokens
                 .clone()
-                .step_by(pool.page_tokens.max(1))
-                .map(|t| (pool.offset(op.kv_head, &table, t), pool.page_tokens.min(tokens.end - t)))
+                .step_by(pages.page_tokens.max(1))
+                .map(|t| (pages.offset(op.kv_head, &table, t), pages.page_tokens.min(tokens.end - t)))
                 .collect();
             part.attend(op, on, &q, &pages, dim)?;
         }
@@ -33,6 +34,38 @@ pub(super) fn attention(op: &Attention, on: &Context) -> Done {
         }
     }
     Ok(())
+}
+
+/// The tokens that a row sees: how many, and the pages that they lie in.
+struct Seen {
+    tokens: usize,
+    table: Vec<usize>,
+    /// The pool; where blocks were selected, with blocks for pages.
+    pages: PoolShape,
+}
+
+/// What a row sees; `None`: no token.
+fn seen(op: &Attention, on: &Context, row: usize, pool: PoolShape) -> Done<Option<Seen>> {
+    let Some(selection) = &op.selection else {
+        let Some(position) = on.position(op.at.position, row)? else { return Ok(None) };
+        let table = on.table(&op.at, row, position, pool)?;
+        return Ok(Some(Seen { tokens: position + 1, table, pages: pool }));
+    };
+    let at = row * pool.kv_heads + op.kv_head;
+    let Ok(last) = usize::try_from(on.read_i32(selection.last, at)?) else { return Ok(None) };
+    let [_, _, most] = on.shape(selection.blocks)?;
+    let pages = pool.page_tokens / selection.block_tokens * pool.pages;
+    let pages = PoolShape { pages, page_tokens: selection.block_tokens, ..pool };
+    let entries = last / selection.block_tokens + 1;
+    if entries > most {
+        return Err(TaskFault::Position { row, position: last });
+    }
+    let block = |entry| {
+        let block = on.read_i32(selection.blocks, at * most + entry)?;
+        let known = usize::try_from(block).ok().filter(|&block| block < pages.pages);
+        known.ok_or(TaskFault::Page { row, page: block, pages: pages.pages })
+    };
+    Ok(Some(Seen { tokens: last + 1, table: (0..entries).map(block).collect::<Done<_>>()?, pages }))
 }
 
 /// `m`, `l` and `acc` of the query heads of a group.

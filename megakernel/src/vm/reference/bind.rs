@@ -13,7 +13,7 @@ use super::cells::Limits;
 use super::memory::{self, Words};
 use super::roles::{self, Cells};
 use crate::model::TensorSpec;
-use crate::ops::REQUEST_WORDS;
+use crate::ops::{REQUEST_WORDS, SLOT_WORDS};
 use crate::program::{Buffer, BufferId, BufferKind, Program, Source, Span, float_of};
 use crate::weights::{SharedBytes, WeightError, WeightTensor, Weights, random_tensor};
 
@@ -225,6 +225,8 @@ pub(in crate::vm) fn cells(program: &Program) -> Result<(Cells, Limits), BindErr
         positions: entries("positions", &cells.position)?,
         page_table: entries("page tables", &cells.page_table)?,
         requests: entries("requests", &cells.request)? / REQUEST_WORDS,
+        rows_with_slots: entries("slots", &cells.slot)? / SLOT_WORDS,
+        slots: cells.slots.unwrap_or(0),
         vocab: cells.vocab,
         pagings: cells.pagings.clone(),
     };

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use bytemuck::{Pod, Zeroable};
 use thiserror::Error;
 use tilewright_kernels::naive::SamplingError;
 use tilewright_kernels::sample::Request;
@@ -42,12 +43,43 @@ pub enum CellError {
         "row {reader} reads page {page}, which row {writer} of another sequence appends to; give it a page of its own"
     )]
     SharedPage { reader: usize, writer: usize, page: i32 },
+    #[error("row {row}: slot {slot} is not below the {slots} slots that there are")]
+    NoSlot { row: usize, slot: i32, slots: usize },
+    #[error("rows {first} and {second} both have slot {slot}; a request is at one token at a time")]
+    SlotTwice { first: usize, second: usize, slot: i32 },
     #[error("row {row} asks for a choice that makes no sense")]
     Request {
         row: usize,
         #[source]
         source: SamplingError,
     },
+}
+
+/// Where what a request carries from step to step lies.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+pub struct RequestSlot {
+    /// The place; negative: the row has none, and is idle.
+    pub index: i32,
+    /// The request that has it. What a request of another number left in the place counts as reset.
+    pub request: i32,
+}
+
+impl RequestSlot {
+    /// No slot.
+    pub const NONE: RequestSlot = RequestSlot { index: -1, request: 0 };
+
+    /// Row `r` in slot `r` of so many, of requests whose number is 1: what rows have until they are told.
+    ///
+    /// ```
+    /// use tilewright_megakernel::vm::reference::RequestSlot;
+    /// let slots = RequestSlot::of_rows(3, 2);
+    /// assert_eq!(slots.map(|slot| slot.index).collect::<Vec<_>>(), [0, 1, -1]);
+    /// ```
+    pub fn of_rows(rows: usize, slots: usize) -> impl Iterator<Item = RequestSlot> {
+        let index = move |row| if row < slots { i32::try_from(row).unwrap_or(-1) } else { -1 };
+        (0..rows).map(move |row| RequestSlot { index: index(row), request: 1 })
+    }
 }
 
 /// What cells are checked against.
@@ -58,11 +90,34 @@ pub(in crate::vm) struct Limits {
     pub positions: usize,
     pub page_table: usize,
     pub requests: usize,
+    /// Rows that have a slot: all of them, or none.
+    pub rows_with_slots: usize,
+    /// Slots there are.
+    pub slots: usize,
     pub vocab: Option<usize>,
     pub pagings: Vec<Paging>,
 }
 
 impl Limits {
+    /// Checks which slot each row has: those there are, no two rows the same. A negative one is none, for an idle row.
+    pub fn check_slots(&self, slots: &[RequestSlot]) -> Result<(), CellError> {
+        let (expected, found) = (self.rows_with_slots, slots.len());
+        if found != expected {
+            return Err(CellError::Length { cell: "slot", expected, found });
+        }
+        let mut rows = HashMap::new();
+        for (row, slot) in slots.iter().enumerate() {
+            let Ok(index) = usize::try_from(slot.index) else { continue };
+            if index >= self.slots {
+                return Err(CellError::NoSlot { row, slot: slot.index, slots: self.slots });
+            }
+            if let Some(first) = rows.insert(index, row) {
+                return Err(CellError::SlotTwice { first, second: row, slot: slot.index });
+            }
+        }
+        Ok(())
+    }
+
     /// Checks what rows ask for: a request for each of them, where the program reads any.
     pub fn check_requests(&self, requests: &[Request]) -> Result<(), CellError> {
         let (expected, found) = (self.requests, requests.len());
@@ -180,6 +235,8 @@ mod tests {
         positions: 2,
         page_table: 4,
         requests: 2,
+        rows_with_slots: 2,
+        slots: 3,
         vocab: Some(10),
         pagings: vec![Paging { pages: 5, page_tokens: 4 }],
     };
@@ -196,6 +253,19 @@ mod tests {
         // Two tokens of one sequence; two sequences that share a full page.
         assert_eq!(check(&[1, 2], &[3, 4], &[0, 1, 0, 1]), Ok(()));
         assert_eq!(check(&[1, 2], &[5, 6], &[0, 1, 0, 2]), Ok(()));
+    }
+
+    #[test]
+    fn every_row_has_a_slot_of_its_own() {
+        let check = |indexes: &[i32]| {
+            let slots: Vec<RequestSlot> = indexes.iter().map(|&index| RequestSlot { index, request: 4 }).collect();
+            LIMITS().check_slots(&slots)
+        };
+        assert_eq!([check(&[2, 0]), check(&[-1, 1]), check(&[-1, -1])], [Ok(()), Ok(()), Ok(())]);
+        assert_eq!(check(&[0]), Err(CellError::Length { cell: "slot", expected: 2, found: 1 }));
+        assert_eq!(check(&[0, 3]), Err(CellError::NoSlot { row: 1, slot: 3, slots: 3 }));
+        assert_eq!(check(&[1, 1]), Err(CellError::SlotTwice { first: 0, second: 1, slot: 1 }));
+        assert_eq!(LIMITS().check_slots(&RequestSlot::of_rows(2, 3).collect::<Vec<_>>()), Ok(()));
     }
 
     #[test]

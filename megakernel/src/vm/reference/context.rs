@@ -39,6 +39,8 @@ pub enum TaskFault {
         "it {access}s elements {start} to {end} of {buffer}, which its op's footprint does not name; mend the op's row"
     )]
     Undeclared { access: Access, buffer: BufferId, start: usize, end: usize },
+    #[error("{0}")]
+    Refused(String),
     #[error("the fault was injected")]
     Injected,
 }

@@ -8,7 +8,7 @@ use tilewright_kernels::sample::Request;
 use tilewright_layout::DType;
 
 use super::bind::{self, BindError, Slot};
-use super::cells::{CellError, Limits, StepCells};
+use super::cells::{CellError, Limits, RequestSlot, StepCells};
 use super::context::{Context, TaskFault};
 use super::fault::Fault;
 use super::kv::{KvError, KvState};
@@ -108,7 +108,11 @@ impl Machine {
         let name = |index| format!("sm-worker-{index}");
         let threads = ThreadPoolBuilder::new().num_threads(workers).thread_name(name).build();
         let threads = threads.map_err(|source| BindError::Threads { workers, source })?;
-        Ok(Machine { placed, slots, memory, counters, cells, limits, threads, faults: Vec::new() })
+        let machine = Machine { placed, slots, memory, counters, cells, limits, threads, faults: Vec::new() };
+        let slots: Vec<RequestSlot> =
+            RequestSlot::of_rows(machine.limits.rows_with_slots, machine.limits.slots).collect();
+        machine.write_slots(&slots);
+        Ok(machine)
     }
 
     /// The program.
@@ -166,6 +170,23 @@ impl Machine {
             let _ = words.write_i32(0, bytemuck::cast_slice(requests));
         }
         Ok(())
+    }
+
+    /// Sets which slot each row has, until it is set again: row `r` slot `r`, where it was never set.
+    ///
+    /// # Errors
+    /// If there is not one for each row, a slot is not there, or two rows have the same.
+    pub fn set_slots(&mut self, slots: &[RequestSlot]) -> Result<(), CellError> {
+        self.limits.check_slots(slots)?;
+        self.write_slots(slots);
+        Ok(())
+    }
+
+    fn write_slots(&self, slots: &[RequestSlot]) {
+        for words in self.cells.slot.iter().filter_map(|id| self.words(self.placed.buffers.get(id.index())?)) {
+            // The length was checked against the buffer's shape.
+            let _ = words.write_i32(0, bytemuck::cast_slice(slots));
+        }
     }
 
     /// Sets an input buffer of floating-point elements, converted to its type.

@@ -30,7 +30,7 @@ pub(in crate::vm) mod roles;
 mod walk;
 
 pub use bind::BindError;
-pub use cells::{CellError, StepCells};
+pub use cells::{CellError, RequestSlot, StepCells};
 pub use context::{Context, Done, TaskFault};
 pub use fault::Fault;
 pub use kv::{KvError, KvState};

@@ -13,6 +13,9 @@ pub(in crate::vm) struct Cells {
     pub position: Vec<BufferId>,
     pub page_table: Vec<BufferId>,
     pub request: Vec<BufferId>,
+    pub slot: Vec<BufferId>,
+    /// Slots of requests, the least of them.
+    pub slots: Option<usize>,
     /// The embedding tables' rows, the least of them.
     pub vocab: Option<usize>,
     /// The distinct pagings of the pools.
@@ -33,6 +36,7 @@ pub(in crate::vm) fn cells(program: &Program) -> Cells {
             CellUse::PageTable { paging: Some(paging) } if !cells.pagings.contains(&paging) => {
                 cells.pagings.push(paging)
             }
+            CellUse::Slot { slots } => cells.slots = Some(cells.slots.map_or(slots, |least| least.min(slots))),
             CellUse::PageTable { .. } | CellUse::Position | CellUse::Request => {}
         }
     }
@@ -42,6 +46,7 @@ pub(in crate::vm) fn cells(program: &Program) -> Cells {
             Role::Position => cells.position.push(buffer),
             Role::PageTable => cells.page_table.push(buffer),
             Role::Request => cells.request.push(buffer),
+            Role::Slot => cells.slot.push(buffer),
         }
     }
     cells

@@ -1,0 +1,325 @@
+//! A flow in a lowering: buffers and tasks of each layer.
+
+use std::sync::Arc;
+
+use thiserror::Error;
+use tilewright_layout::DType;
+use tilewright_megakernel::lower::{Done, Indexer, LayerTasks, LowerError, Selected};
+use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::ops::{self, Op, SLOT_WORDS, Selection};
+use tilewright_megakernel::program::{BufferId, BufferKind, Source};
+
+use super::score::is_blockwise;
+use super::subject::elements;
+use super::{RegisterError, Score, Select, Summarise, registry};
+use crate::bind::{Extents, Parameters};
+use crate::error::BindError;
+use crate::flow::Traced;
+use crate::memory::Budget;
+use crate::shape::ModelShape;
+
+/// Name of the slots, i32 `[rows, 2]`, in programs of flows with states.
+pub const SLOT: &str = "slot";
+
+/// A flow, what it is bound to, and its budget: what programs of a model are lowered with.
+#[derive(Clone, Debug)]
+pub struct FlowSettings {
+    traced: Arc<Traced>,
+    block_tokens: usize,
+    budget: Budget,
+    parameters: Vec<Parameters>,
+    is_observed: bool,
+}
+
+/// Names of the outputs of a layer where a flow is [observed](FlowSettings::observed): the blocks of its
+/// [`Selection`], and the index of its last token.
+pub fn observed_names(layer: usize) -> [String; 2] {
+    [format!("layers.{layer}.flow.blocks"), format!("layers.{layer}.flow.last")]
+}
+
+/// Why a flow does not fit a model.
+#[derive(Debug, Error)]
+pub enum SettingsError {
+    /// What the flow asks for and the model lacks.
+    #[error("flow `{flow}`: {source}")]
+    Bind {
+        /// The flow.
+        flow: String,
+        /// What is missing.
+        source: BindError,
+    },
+    /// Parameters for another number of layers.
+    #[error("flow `{flow}` has parameters, and they were given for {found} layers; give them for each of {wanted}")]
+    Layers {
+        /// The flow.
+        flow: String,
+        /// Layers they were given for.
+        found: usize,
+        /// Layers of the model.
+        wanted: usize,
+    },
+    /// Pages that are not whole blocks.
+    #[error("pages of {page_tokens} tokens are not whole blocks of {block_tokens}; choose blocks that divide a page")]
+    Pages {
+        /// Tokens of a page.
+        page_tokens: usize,
+        /// Tokens of a block.
+        block_tokens: usize,
+    },
+    /// Another flow or op of the same name.
+    #[error(transparent)]
+    Register(#[from] RegisterError),
+}
+
+impl FlowSettings {
+    /// A flow with blocks of so many tokens and a budget.
+    ///
+    /// # Errors
+    /// If its name belongs to another flow.
+    pub fn new(traced: Traced, block_tokens: usize, budget: Budget) -> Result<FlowSettings, SettingsError> {
+        let traced = registry::register(traced)?;
+        Ok(FlowSettings { traced, block_tokens, budget, parameters: Vec::new(), is_observed: false })
+    }
+
+    /// The same with the values of its parameters, by layer.
+    #[must_use]
+    pub fn with_parameters(self, parameters: Vec<Parameters>) -> FlowSettings {
+        FlowSettings { parameters, ..self }
+    }
+
+    /// The same, whose selections are outputs of each layer, so that the host sees them.
+    #[must_use]
+    pub fn observed(self) -> FlowSettings {
+        FlowSettings { is_observed: true, ..self }
+    }
+
+    /// The flow.
+    pub fn traced(&self) -> &Traced {
+        &self.traced
+    }
+
+    /// Tokens of a block.
+    pub fn block_tokens(&self) -> usize {
+        self.block_tokens
+    }
+
+    /// How many blocks a row attends to.
+    pub fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    /// Checks that the flow fits a model.
+    ///
+    /// # Errors
+    /// What it asks for and the model or its pages lack.
+    pub fn check(&self, spec: &ModelSpec, page_tokens: usize) -> Result<(), SettingsError> {
+        let (block_tokens, flow) = (self.block_tokens, || self.traced.name.clone());
+        if block_tokens == 0 || !page_tokens.is_multiple_of(block_tokens) {
+            return Err(SettingsError::Pages { page_tokens, block_tokens });
+        }
+        let bind = |source| SettingsError::Bind { flow: flow(), source };
+        let model = self.model(spec);
+        if self.traced.declared.parameters.is_empty() {
+            return self.traced.extents(&model).map(drop).map_err(bind);
+        }
+        if self.parameters.len() != spec.layers {
+            return Err(SettingsError::Layers { flow: flow(), found: self.parameters.len(), wanted: spec.layers });
+        }
+        self.parameters.iter().try_for_each(|layer| self.traced.bind(&model, layer).map(drop)).map_err(bind)
+    }
+
+    fn model(&self, spec: &ModelSpec) -> ModelShape {
+        let ModelSpec { kv_heads, head_dim, .. } = *spec;
+        ModelShape { kv_heads, group: spec.group(), head_dim, block_tokens: self.block_tokens }
+    }
+}
+
+/// What the rows of a program are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Phase {
+    /// Tokens of prompts: they attend to everything, and complete blocks are summarised.
+    Prompt,
+    /// The next tokens of different requests: the flow chooses what they attend to.
+    Decode,
+}
+
+/// A flow as the [`Indexer`] of a lowering.
+///
+/// ```
+/// use tilewright_codegen::target::Target;
+/// use tilewright_flow::algorithms;
+/// use tilewright_flow::memory::Budget;
+/// use tilewright_flow::program::{FlowSettings, Lowered, Phase};
+/// use tilewright_layout::DType;
+/// use tilewright_megakernel::{lower::{LowerOptions, lower_indexed}, model::ModelSpec, validate::validate};
+///
+/// let quest = FlowSettings::new(algorithms::named("quest")?.trace()?, 16, Budget::new(64, 0.0, 1, 1)?)?;
+/// let (spec, target) = (ModelSpec::named("llama-3.2-1b").unwrap(), Target::named("h100").unwrap());
+/// let mut indexer = Lowered::new(&quest, Phase::Decode, 1);
+/// let options = LowerOptions::for_context(8192);
+/// let program = lower_indexed(&spec, &|_| DType::BF16, target, &options, Some(&mut indexer))?;
+/// assert!(validate(&program).is_valid());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Lowered<'f> {
+    flow: &'f FlowSettings,
+    phase: Phase,
+    slots: usize,
+    shared: Option<Shared>,
+    /// Blocks and last token of the selection, of all layers or of the one before.
+    selection: Option<[BufferId; 2]>,
+}
+
+/// What all layers have in common.
+#[derive(Clone, Copy, Debug)]
+struct Shared {
+    scores: BufferId,
+    splits: usize,
+    slot: Option<BufferId>,
+}
+
+impl<'f> Lowered<'f> {
+    /// A flow for the programs of a phase. States are kept of so many requests at once.
+    pub fn new(flow: &'f FlowSettings, phase: Phase, slots: usize) -> Lowered<'f> {
+        Lowered { flow, phase, slots, shared: None, selection: None }
+    }
+
+    /// Scores and slots; made with the first layer.
+    fn shared(&mut self, at: &mut LayerTasks<'_, '_>) -> Shared {
+        if let Some(shared) = self.shared {
+            return shared;
+        }
+        let (rows, kv_heads) = (at.options().rows, at.spec().kv_heads);
+        let blocks = blocks_of_a_row(at, self.flow.block_tokens);
+        let splits = if is_blockwise(&self.flow.traced) { splits(at, blocks) } else { 1 };
+        let share = blocks.div_ceil(splits);
+        let shape = [rows, kv_heads, splits, share];
+        let scores = at.buffer("flow.scores", BufferKind::Activation, DType::F32, &shape);
+        let has_states = !self.flow.traced.declared.states.is_empty();
+        let slot = has_states.then(|| at.buffer(SLOT, BufferKind::Cell, DType::I32, &[rows, SLOT_WORDS]));
+        *self.shared.insert(Shared { scores, splits, slot })
+    }
+
+    /// The blocks and the last token of a layer's selection: buffers of all layers, or the layer's own where they are observed.
+    fn selection(&mut self, at: &mut LayerTasks<'_, '_>) -> [BufferId; 2] {
+        if let Some(selection) = self.selection.filter(|_| !self.flow.is_observed) {
+            return selection;
+        }
+        let (rows, kv_heads) = (at.options().rows, at.spec().kv_heads);
+        let most = self.flow.budget.selected(blocks_of_a_row(at, self.flow.block_tokens));
+        let ([blocks, last], kind) = match self.flow.is_observed {
+            true => (observed_names(at.layer()), BufferKind::Output),
+            false => (["flow.blocks", "flow.last"].map(str::to_owned), BufferKind::Activation),
+        };
+        let blocks = at.buffer(&blocks, kind, DType::I32, &[rows, kv_heads, most]);
+        *self.selection.insert([blocks, at.buffer(&last, kind, DType::I32, &[rows, kv_heads])])
+    }
+
+    /// The buffers of a layer's fields, parameters and states.
+    fn kept(&self, at: &mut LayerTasks<'_, '_>, extents: &Extents) -> [Vec<BufferId>; 3] {
+        let (layer, declared) = (at.layer(), &self.flow.traced.declared);
+        let (kv_heads, page_tokens) = (at.spec().kv_heads, at.options().page_tokens);
+        let pages = at.options().pool_pages();
+        let mut fields = Vec::new();
+        for (field, &shape) in declared.fields.iter().zip(&extents.fields) {
+            let shape = [kv_heads, pages, page_tokens / self.flow.block_tokens, elements(shape)];
+            let name = format!("layers.{layer}.flow.{}", field.name);
+            fields.push(at.buffer(&name, BufferKind::KvPool, field.dtype, &shape));
+        }
+        let mut parameters = Vec::new();
+        for (parameter, &shape) in declared.parameters.iter().zip(&extents.parameters) {
+            let values = self.flow.parameters[layer][&parameter.name].iter().map(|&x| x as f32).collect();
+            let name = format!("layers.{layer}.flow.{}", parameter.name);
+            let shape = [kv_heads, elements(shape)];
+            parameters.push(at.weight(&name, DType::F32, &shape, Source::Values(values)));
+        }
+        let mut states = Vec::new();
+        let blocks = blocks_of_a_row(at, self.flow.block_tokens);
+        for (state, &shape) in declared.states.iter().zip(&extents.states).filter(|_| self.phase == Phase::Decode) {
+            let name = format!("layers.{layer}.flow.{}", state.name);
+            let shape = [kv_heads, self.slots, blocks, 1 + elements(shape)];
+            states.push(at.buffer(&name, BufferKind::KvPool, DType::F32, &shape));
+        }
+        [fields, parameters, states]
+    }
+}
+
+/// Blocks that a row may have.
+fn blocks_of_a_row(at: &LayerTasks<'_, '_>, block_tokens: usize) -> usize {
+    at.options().pages_per_sequence() * (at.options().page_tokens / block_tokens)
+}
+
+/// Tasks that score the blocks of a kv head: as many as cover the SMs, of at least 64 blocks each.
+fn splits(at: &LayerTasks<'_, '_>, blocks: usize) -> usize {
+    const LEAST: usize = 64;
+    (at.target().sms / at.spec().kv_heads.max(1)).clamp(1, blocks.div_ceil(LEAST))
+}
+
+impl Indexer for Lowered<'_> {
+    fn layer(&mut self, at: &mut LayerTasks<'_, '_>) -> Result<Selected, LowerError> {
+        let (flow, spec) = (self.flow, at.spec());
+        flow.check(spec, at.options().page_tokens).map_err(|error| at.refuse(error))?;
+        let extents = flow.traced.extents(&flow.model(spec)).map_err(|error| at.refuse(error))?;
+        let [fields, parameters, states] = self.kept(at, &extents);
+        let ([k_pool, v_pool], rows, place) = (at.pools(), at.rows(), at.place());
+        let (name, block_tokens, budget) = (flow.traced.name.clone(), flow.block_tokens, flow.budget);
+        let mut ready: Vec<Done> = at.heads().to_vec();
+        if !fields.is_empty() {
+            for (kv_head, ready) in ready.iter_mut().enumerate() {
+                let op = Op::from(Summarise {
+                    flow: name.clone(),
+                    block_tokens,
+                    group: spec.group(),
+                    k_pool,
+                    v_pool,
+                    at: place.clone(),
+                    kv_head,
+                    rows,
+                    fields: fields.clone(),
+                    parameters: parameters.clone(),
+                });
+                *ready = at.level(&format!("flow.summarise.h{kv_head}"), vec![op], &[*ready])?;
+            }
+        }
+        if self.phase == Phase::Prompt {
+            // Nothing of the step reads a summary.
+            return Ok(Selected { ready: at.heads().to_vec(), selection: None });
+        }
+        let Shared { scores, splits, slot } = self.shared(at);
+        let [blocks, last] = self.selection(at);
+        for (kv_head, ready) in ready.iter_mut().enumerate() {
+            let score = |split| {
+                Op::from(Score {
+                    flow: name.clone(),
+                    block_tokens,
+                    budget,
+                    q: at.q(),
+                    k_pool,
+                    v_pool,
+                    at: place.clone(),
+                    kv_head,
+                    rows,
+                    split,
+                    fields: fields.clone(),
+                    parameters: parameters.clone(),
+                    states: states.clone(),
+                    slot,
+                    scores,
+                })
+            };
+            let parts = (0..splits).map(score).collect();
+            let scored = at.level(&format!("flow.score.h{kv_head}"), parts, &[*ready])?;
+            let at_place = place.clone();
+            let select = Select { block_tokens, budget, k_pool, at: at_place, kv_head, rows, scores, blocks, last };
+            *ready = at.level(&format!("flow.select.h{kv_head}"), vec![Op::from(select)], &[scored])?;
+        }
+        Ok(Selected { ready, selection: Some(Selection { blocks, last, block_tokens }) })
+    }
+}
+
+impl From<ops::RegisterError> for SettingsError {
+    fn from(error: ops::RegisterError) -> SettingsError {
+        SettingsError::Register(error.into())
+    }
+}

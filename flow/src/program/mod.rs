@@ -1,0 +1,25 @@
+//! A flow as ops of a program: what the decode step of a model runs when a flow chooses what it attends to.
+//!
+//! | op | tasks of a layer | what it does |
+//! |---|---|---|
+//! | [`Summarise`] | one for each kv head | stores the fields of each block that this step completes |
+//! | [`Score`] | kv head × split | the indexer over a split of a row's candidate blocks; loads and saves states |
+//! | [`Select`] | one for each kv head | the exact selection, as blocks that attention reads |
+//!
+//! Attention itself is the megakernel's, over a [`Selection`](tilewright_megakernel::ops::Selection). [`Lowered`] adds these ops to
+//! every layer; it takes part in a lowering only by the public [`Indexer`](tilewright_megakernel::lower::Indexer).
+//!
+//! A program names its flow. What flows compute is not in the file: [`register`] makes one known, those that ship are.
+
+mod lower;
+mod registry;
+mod score;
+mod select;
+mod subject;
+mod summarise;
+
+pub use lower::{FlowSettings, Lowered, Phase, SLOT, SettingsError, observed_names};
+pub use registry::{RegisterError, flow, register, register_ops};
+pub use score::Score;
+pub use select::Select;
+pub use summarise::Summarise;
