@@ -163,6 +163,8 @@ pub(crate) fn batcher_of(
     let widths = Widths::of_batch(most, options.deterministic);
     let paces = Pace::new(options.step_time, widths.beside(seats));
     let mut machines = machines(place, model, &lowering, widths, abort);
+    // The last of a prompt's sequences decodes in one row: that is compiled while the weights are on their way.
+    machines.ahead(1);
     let seats = machines.width(seats)?.min(seats);
     let rows = if most > MOST_ROWS { most } else { seats };
     let prompt_rows = if chunk.is_some() { rows } else { options.prompt_rows };
