@@ -44,7 +44,9 @@ impl LaunchOp for Attention {
             return Err(Unsupported::Launch { what: "attention of queries that are not rotated" });
         }
         let group = heads / kv_heads;
-        if DECODE_DEPTHS.contains(&depth) && group <= MOST_GROUP {
+        // Codes are made bf16 for the tokens of sequences, and rows of their own are sequences then.
+        let codes = plan.pool_type(self.k_pool)? == PoolType::E4m3;
+        if !codes && DECODE_DEPTHS.contains(&depth) && group <= MOST_GROUP {
             self.decode(plan, [rows, heads, depth], [kv_heads, pages, page_tokens])?;
         }
         let kv = Kv::Paged { page_tokens, swizzled: true };
@@ -59,7 +61,7 @@ impl LaunchOp for Attention {
         let tiles = rows.div_ceil(block_rows);
         let plane = pages * page_tokens * depth;
         let mut pools = [self.k_pool, self.v_pool].map(LaunchMemory::Pool);
-        if plan.pool_type(self.k_pool)? == PoolType::E4m3 {
+        if codes {
             let widen = WidenPages { heads: kv_heads, page_tokens, dim: depth };
             let kernel = plan.kernel(format!("{widen:?}"), || widen.record(arch));
             for (at, scratch) in [Scratch::Keys, Scratch::Values].into_iter().enumerate() {
