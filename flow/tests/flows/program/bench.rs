@@ -282,12 +282,12 @@ impl<'w> Layer<'w> {
         let (mut keys, mut values) = (vec![f32::NAN; idle * row], vec![f32::NAN; idle * row]);
         let mut queries = vec![f32::NAN; idle * row * model.group];
         queries.extend(convert::<f32>(&world.queries[step]));
-        for request in 0..requests {
-            positions.push(lengths[request] as i32);
+        for (request, &length) in lengths.iter().enumerate() {
+            positions.push(length as i32);
             page_table.extend(self.table(request));
             let (index, number) = (self.cut.slots[request] as i32, self.cut.first_request + request as i32);
             slots.push(RequestSlot { index, request: number });
-            let token = lengths[request] * row..(lengths[request] + 1) * row;
+            let token = length * row..(length + 1) * row;
             keys.extend(convert::<f32>(&world.keys[request][token.clone()]));
             values.extend(convert::<f32>(&world.values[request][token]));
         }

@@ -26,7 +26,7 @@ impl DeviceOp for Attention {
 
     fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {
         if self.selection.is_some() {
-            return Err(Unsupported::Launch { what: "attention over selected blocks" });
+            return Err(Unsupported::Op { op: "attention over selected blocks" });
         }
         let (heads, kv_heads) = (plan.extent(self.q, 1)?, plan.extent(self.k_pool, 3)?);
         let heads = Heads { heads, kv_heads, dim: plan.extent(self.q, 0)?, splits: plan.extent(self.acc, 1)? };
