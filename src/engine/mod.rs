@@ -16,6 +16,7 @@
 mod cells;
 mod device;
 mod error;
+mod flow;
 mod generate;
 mod machines;
 mod pages;
@@ -29,6 +30,7 @@ mod text;
 use std::path::Path;
 use std::sync::Arc;
 
+use tilewright_flow::program::FlowSettings;
 use tilewright_kernels::gemv::Codes;
 use tilewright_kernels::quant::QuantMatrix;
 use tilewright_layout::DType;
@@ -39,6 +41,7 @@ use tilewright_megakernel::weights::WeightTensor;
 use crate::checkpoint::{Checkpoint, Tokenizer};
 pub use device::{Device, DeviceError};
 pub use error::EngineError;
+pub use flow::{Chosen, OnChosen};
 pub use generate::{Answer, Completion, Finish, Request, Speed};
 pub use place::{Abort, OnProgress};
 pub(crate) use place::{Opened, device_options, open};
@@ -88,6 +91,10 @@ pub struct Engine {
     abort: Abort,
     /// Rows of a step that feeds a prompt on a device; none: those of a step that decodes.
     prompt_chunk: Option<usize>,
+    /// What chooses the tokens that rows attend to; none: they attend to all.
+    flow: Option<Arc<FlowSettings>>,
+    /// Who is told what the flow chose.
+    observer: Option<OnChosen>,
 }
 
 impl Engine {
@@ -128,7 +135,7 @@ impl Engine {
     fn of(checkpoint: Checkpoint, device: Device, place: Unloaded, on_progress: OnProgress) -> Engine {
         let checkpoint = Arc::new(checkpoint);
         let place = Arc::new(place.with(&checkpoint, on_progress));
-        Engine { checkpoint, device, place, abort: Abort::default(), prompt_chunk: None }
+        Engine { checkpoint, device, place, abort: Abort::default(), prompt_chunk: None, flow: None, observer: None }
     }
 
     /// Feeds prompts of sessions in chunks of so many tokens, by a [graph of launches](tilewright_megakernel::vm::graph). The weights of

@@ -123,12 +123,15 @@ impl Engine {
     /// # Errors
     /// If the model has fewer positions, cannot be lowered, or does not fit the device.
     pub fn batcher(&self, options: &BatchOptions) -> Result<Batcher, EngineError> {
+        if self.session_flow(1).is_some() {
+            return Err(EngineError::FlowOfBatch);
+        }
         let rows = options.rows.clamp(1, MOST_ROWS);
         let base = lowering_options(self.place(), options.context, options.sampling);
         let pages = options.pages.unwrap_or_else(|| rows.saturating_mul(base.pages_per_sequence()));
         let lowering = LowerOptions { pages: Some(pages), ..base };
         let widths = Widths::of_batch(rows, options.deterministic);
-        let mut machines = machines(self.place(), self.checkpoint(), &lowering, widths, &self.abort_handle());
+        let mut machines = machines(self.place(), self.checkpoint(), &lowering, widths, None, &self.abort_handle());
         let rows = machines.width(rows)?.min(rows);
         let limits = Limits {
             rows,
