@@ -59,8 +59,9 @@ impl SessionFlow {
             let [blocks, last] = observed_names(layer).map(|name| output.i32(&name));
             let (blocks, last) = (blocks?, last?);
             let most = blocks.len() / last.len().max(1);
-            for (at, &last) in last.iter().enumerate() {
+            for at in 0..last.len() {
                 let (row, kv_head) = (at / kv_heads, at % kv_heads);
+                let last = last[kv_head * cells.positions.len() + row];
                 let (Ok(position), Ok(last)) = (usize::try_from(cells.positions[row]), usize::try_from(last)) else {
                     continue;
                 };

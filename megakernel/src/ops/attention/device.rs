@@ -4,9 +4,10 @@ use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
 use tilewright_kernels::attention::split::{self, Heads, Merged, TokenStage};
+use tilewright_kernels::kv::{Cells, PagedPool};
 use tilewright_kernels::tile::Float;
 
-use super::Attention;
+use super::{Attention, Selection};
 use crate::program::Span;
 use crate::vm::device::{
     Call, DeviceFunction, DeviceOp, Generation, KvPools, Partial, Planned, Planner, SharedBytes, Storage, TokenFields,
@@ -25,9 +26,6 @@ impl DeviceOp for Attention {
     }
 
     fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {
-        if self.selection.is_some() {
-            return Err(Unsupported::Op { op: "attention over selected blocks" });
-        }
         let (heads, kv_heads) = (plan.extent(self.q, 1)?, plan.extent(self.k_pool, 3)?);
         let heads = Heads { heads, kv_heads, dim: plan.extent(self.q, 0)?, splits: plan.extent(self.acc, 1)? };
         multiple("the dimensions of a head", heads.dim, 8, "a multiple of 8")?;
@@ -39,7 +37,8 @@ impl DeviceOp for Attention {
         }
         let q = plan.plain_float("q", self.q)?;
         let (rows, scale, out) = (rows_of(self.rows)?, self.scale, plan.merge(self.acc)?);
-        let function = SplitOfTokens { rows, heads, scale, q, pools, out, streamed: None };
+        let selected = self.selection.as_ref().map(|selection| SelectedBlocks::new(plan, selection)).transpose()?;
+        let function = SplitOfTokens { rows, heads, scale, q, pools, out, selected, streamed: None };
         let [merged, arrivals] = plan.merged(self.acc)?;
         let fields = Fields {
             first_row: self.rows.lo as u32,
@@ -52,6 +51,8 @@ impl DeviceOp for Attention {
             stats: plan.operand(self.stats)?,
             merged,
             arrivals,
+            blocks: plan.operand_of(self.selection.as_ref().map(|selection| selection.blocks))?,
+            last: plan.operand_of(self.selection.as_ref().map(|selection| selection.last))?,
         };
         Ok(Planned::new(function, fields))
     }
@@ -73,6 +74,47 @@ struct Fields {
     merged: u32,
     /// Counts of the parts that have arrived.
     arrivals: u32,
+    /// The selection, where there is one.
+    blocks: u32,
+    last: u32,
+}
+
+/// Selected blocks in place of a row's pages.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct SelectedBlocks {
+    /// Rows of the batch.
+    rows: u32,
+    /// Most blocks of a row.
+    most: u32,
+    /// Tokens of a block.
+    block_tokens: u32,
+    /// Fewest blocks of a split.
+    split_blocks: u32,
+}
+
+impl SelectedBlocks {
+    fn new(plan: &Planner, selection: &Selection) -> Result<SelectedBlocks, Unsupported> {
+        let block_tokens = selection.block_tokens as u32;
+        multiple("the tokens of a selected block", block_tokens, 16, "a multiple of 16")?;
+        let (rows, most) = (plan.extent(selection.blocks, 2)?, plan.extent(selection.blocks, 0)?);
+        Ok(SelectedBlocks { rows, most, block_tokens, split_blocks: plan.split_tokens().div_ceil(block_tokens) })
+    }
+
+    /// The pool by blocks, those of a row in the place of its page table.
+    fn of<'k>(self, call: Call<'k, '_>, pool: PagedPool<'k>, heads: Heads) -> PagedPool<'k> {
+        let (k, kv_head) = (call.builder(), call.value(offset_of!(Fields, kv_head)));
+        let [blocks, last] =
+            [offset_of!(Fields, blocks), offset_of!(Fields, last)].map(|field| call.state(field).cast());
+        PagedPool {
+            pages: pool.pages * (pool.page_tokens / self.block_tokens),
+            page_tokens: self.block_tokens,
+            position: Cells::Global(last.at(kv_head * self.rows)),
+            table: Cells::Global(blocks.at(kv_head * self.most)),
+            table_width: k.lit(heads.kv_heads * self.most),
+            split_pages: self.split_blocks,
+            ..pool
+        }
+    }
 }
 
 /// The device function.
@@ -88,6 +130,8 @@ pub struct SplitOfTokens {
     q: Float,
     /// The pools.
     pools: KvPools,
+    /// The selected blocks, where not all tokens are seen.
+    selected: Option<SelectedBlocks>,
     /// How tokens of earlier steps come through the ring, if they do.
     streamed: Option<TokenStage>,
     /// Storage of the merge.
@@ -104,13 +148,17 @@ impl DeviceFunction for SplitOfTokens {
     }
 
     fn stream_tokens(&mut self, stage_bytes: u32) {
-        if self.heads.is_one_pass() {
+        // What is selected within the step is not known before it.
+        if self.heads.is_one_pass() && self.selected.is_none() {
             self.streamed = TokenStage::new(self.pools.dim, self.pools.page_tokens, stage_bytes);
         }
     }
 
     fn tokens(&self) -> Option<TokenStream> {
-        let SplitOfTokens { rows, heads, pools, streamed, .. } = *self;
+        let SplitOfTokens { rows, heads, pools, streamed, selected, .. } = *self;
+        if selected.is_some() {
+            return None;
+        }
         let fields = TokenFields {
             first_row: offset_of!(Fields, first_row),
             kv_head: offset_of!(Fields, kv_head),
@@ -125,7 +173,11 @@ impl DeviceFunction for SplitOfTokens {
     }
 
     fn run<'k>(&self, call: Call<'k, '_>, weights: &dyn Weights<'k>) {
-        let SplitOfTokens { rows, heads, scale, q, pools, streamed, out } = *self;
+        let SplitOfTokens { rows, heads, scale, q, pools, selected, streamed, out } = *self;
+        let pages = |field| {
+            let pool = call.pages(field, pools);
+            selected.map_or(pool, |selected| selected.of(call, pool, heads))
+        };
         let first_row = call.value(offset_of!(Fields, first_row));
         let split = split::Attention {
             heads,
@@ -135,8 +187,8 @@ impl DeviceFunction for SplitOfTokens {
             split: call.value(offset_of!(Fields, split)),
             scale,
             q: call.array(offset_of!(Fields, q), q),
-            keys: call.pages(offset_of!(Fields, keys), pools),
-            values: call.pages(offset_of!(Fields, values), pools),
+            keys: pages(offset_of!(Fields, keys)),
+            values: pages(offset_of!(Fields, values)),
             acc: call.state(offset_of!(Fields, acc)).cast(),
             stats: call.state(offset_of!(Fields, stats)).cast(),
             merged: Merged {
