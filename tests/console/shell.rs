@@ -72,7 +72,7 @@ fn the_readme_has_every_subcommand_and_no_option_that_it_lacks() {
     for command in subcommands(&help) {
         assert_eq!(named.iter().filter(|name| **name == command).count(), 1, "`{command}` in {named:?}");
     }
-    for (command, entry) in named.iter().zip(&entries) {
+    for (&command, entry) in named.iter().zip(&entries) {
         let mut known = stdout(&[command, "--help"], b"");
         for sub in subcommands(&known.clone()) {
             known += &stdout(&[command, sub, "--help"], b"");
