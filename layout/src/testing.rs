@@ -71,6 +71,29 @@ pub fn nesting() -> impl Strategy<Value = Layout> {
     })
 }
 
+/// A matrix of either order, with room behind its rows or columns or without, and the extents of a tile that divides it.
+///
+/// ```
+/// use proptest::prelude::*;
+/// use tilewright_layout::{Tiler, testing};
+/// proptest!(|((matrix, [rows, columns]) in testing::tiles())| {
+///     let tiler = Tiler::by_mode(&[Tiler::extent(rows), Tiler::extent(columns)]).unwrap();
+///     let tiled = matrix.zipped_divide(&tiler).unwrap();
+///     prop_assert_eq!(tiled.mode(0).unwrap().size(), rows * columns);
+///     prop_assert_eq!(tiled.size(), matrix.size());
+/// });
+/// ```
+pub fn tiles() -> impl Strategy<Value = (Layout, [i64; 2])> {
+    (extent(), extent(), 1i64..5, 1i64..5, 0i64..3, any::<bool>()).prop_map(
+        |(rows, columns, down, across, room, by_rows)| {
+            let extents = [rows * down, columns * across];
+            let strides = if by_rows { [extents[1] + room, 1] } else { [1, extents[0] + room] };
+            let layout = Layout::new(&IntTuple::flat(&extents).unwrap(), &IntTuple::flat(&strides).unwrap()).unwrap();
+            (layout, [rows, columns])
+        },
+    )
+}
+
 /// Swizzles of up to 12 bits in all.
 pub fn swizzle() -> impl Strategy<Value = Swizzle> {
     (0i64..4, 0i64..5, 0i64..4, any::<bool>()).prop_map(|(bits, base, more, up)| {

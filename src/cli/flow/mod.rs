@@ -24,9 +24,13 @@ pub enum FlowCommand {
     List,
     /// Draw a flow: values with formats and shapes, fused groups, bytes of a step.
     Show(ShowArgs),
-    /// Measure what each flow keeps of dense attention: a share of its weights, an error of its output, a needle.
+    /// Measure what each flow keeps of dense attention
+    ///
+    /// A share of its weights, the error of its output, and whether a planted needle is found.
     Keeps(KeepsArgs),
-    /// Draw which blocks were attended to at which step, of a file that `generate --dump-selection` wrote.
+    /// Draw which blocks were attended to at which step
+    ///
+    /// Of a file that `generate --dump-selection` wrote.
     Map(MapArgs),
 }
 
