@@ -1,4 +1,4 @@
-//! The command that shows flows: `flow list`, `flow show`.
+//! Flows on the command line: `flow list`, `flow show`, `generate --flow`.
 
 use std::process::{Command, Output};
 
@@ -51,4 +51,52 @@ fn what_cannot_be_shown_is_one_line() {
     assert!(line.contains("asks for B a multiple of 16, but the model has 8 and 16"), "{line}");
     let line = failure(&["flow", "show", "quest", "--group", "0"]);
     assert!(line.contains("extent G is 0 or too large"), "{line}");
+}
+
+#[test]
+fn a_flow_generates_on_the_host() {
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/models/tiny-llama");
+    let generate =
+        ["generate", "--model", model, "--prompt", "In the beginning", "--max-new-tokens", "12", "--device", "cpu:2"];
+    let dense = success(&generate);
+    assert_eq!(success(&[&generate[..], &["--flow", "quest", "--budget", "64"]].concat()), dense);
+    // Blocks of four tokens, two of them chosen: another text, but a text.
+    let few = success(&[&generate[..], &["--flow", "quest", "--budget", "2", "--flow-block", "4"]].concat());
+    assert!(!few.trim().is_empty());
+    for (wrong, line) in [
+        (&["--flow", "quests"][..], "there is no flow `quests`; there are block-sparse, "),
+        (&["--flow", "quest", "--budget", "0"], "budget: top_k is 0; give at least 1"),
+        (&["--flow", "quest", "--flow-block", "5"], "pages of 16 tokens are not whole blocks of 5"),
+        (&["--flow", "q-filter"], "given for 0 layers"),
+        (&["--flow", "quest", "--logprobs", "1", "--json"], "leave the flow out"),
+    ] {
+        let error = failure(&[&generate[..], wrong].concat());
+        assert!(error.contains(line), "{error}");
+    }
+}
+
+#[test]
+fn what_a_flow_chose_is_written_and_drawn() {
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/models/tiny-llama");
+    let folder = tempfile::tempdir().expect("a folder");
+    let [file, svg] =
+        ["chosen.jsonl", "map.svg"].map(|name| folder.path().join(name).to_str().expect("a path").to_owned());
+    let prompt = "In the beginning God created the heaven and the earth. And the earth was without form, and void";
+    let mut generate =
+        vec!["generate", "--model", model, "--prompt", prompt, "--max-new-tokens", "5", "--device", "cpu:2"];
+    generate.extend(["--flow", "quest", "--budget", "2", "--flow-block", "4", "--dump-selection", &file]);
+    success(&generate);
+    let text = std::fs::read_to_string(&file).expect("the choices");
+    let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    // Four layers of two key heads; the first new token is the prompt's.
+    assert_eq!(lines.len(), 4 * 4 * 2);
+    let newest = |line: &serde_json::Value| line["position"].as_u64().expect("a position") / 4;
+    for line in &lines {
+        let blocks: Vec<u64> = line["blocks"].as_array().expect("blocks").iter().filter_map(|b| b.as_u64()).collect();
+        assert_eq!((blocks.len(), blocks[0], blocks[3]), (4, 0, newest(line)), "{line}");
+    }
+    assert_eq!(success(&["flow", "map", &file, "--layer", "1", "--svg", &svg]), "");
+    let image = std::fs::read_to_string(&svg).expect("the image");
+    assert!(image.starts_with("<svg ") && image.ends_with("</svg>\n"));
+    assert!(failure(&["flow", "map", &file, "--layer", "4", "--svg", &svg]).contains("has no selection of that layer"));
 }

@@ -7,6 +7,7 @@
 //! | [`ops`] | what tasks compute: one row an op |
 //! | [`program`] | one decode step as data |
 //! | [`schedule`] | which SM runs what, in which order |
+//! | `testing` | random programs and the exact judge of small ones; behind the feature `testing` |
 //! | [`validate`] | whether a program computes one thing, whatever the timing |
 //! | [`vm`] | the machines that run placed programs |
 //! | [`weights`] | tensors by name, their bytes shared; random ones for benches |
@@ -20,6 +21,8 @@ pub mod model;
 pub mod ops;
 pub mod program;
 pub mod schedule;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod validate;
 pub mod vm;
 pub mod weights;

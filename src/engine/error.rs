@@ -58,6 +58,10 @@ pub enum EngineError {
     NoGpu,
     #[error("the user's file of tuned settings cannot be used; mend it, or remove it and tune again")]
     Tuned(#[from] ResultsError),
+    #[error(transparent)]
+    Flow(#[from] tilewright_flow::program::SettingsError),
+    #[error("requests that are batched continuously attend to all tokens; leave the flow out, or give one prompt")]
+    FlowOfBatch,
     #[error("the settings that were tuned for this model are no options of this build; remove them, or tune again")]
     Settings(#[from] SettingsError),
     #[error("the model cannot be brought to the device")]

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use tilewright_codegen::target::Target;
+use tilewright_flow::program::Phase;
 use tilewright_kernels::sample::Request as Draw;
 use tilewright_layout::DType;
-use tilewright_megakernel::lower::{LOGITS, LowerOptions, NEXT_TOKEN, lower};
+use tilewright_megakernel::lower::{Indexer, LOGITS, LowerOptions, NEXT_TOKEN, lower_indexed};
 use tilewright_megakernel::program::Program;
 use tilewright_megakernel::schedule::{ScheduleError, TYPICAL_CONTEXT, schedule};
 use tilewright_megakernel::validate::{Checked, Placed};
@@ -16,9 +17,10 @@ use tilewright_megakernel::vm::device::{
     AbortHandle, Accepted, DeviceKv, DeviceMachine, DeviceOptions, LoadError, MAX_ENDS, Plan, Text, Unsupported,
 };
 use tilewright_megakernel::vm::graph::GraphMachine;
-use tilewright_megakernel::vm::reference::{KvState, Machine, StepCells};
+use tilewright_megakernel::vm::reference::{KvState, Machine, RequestSlot, StepCells, StepError};
 
 use super::error::EngineError;
+use super::flow::{ObservedShape, SessionFlow};
 use super::model::Model;
 use super::place::{Gpu, Place};
 use super::session::Run;
@@ -30,6 +32,14 @@ pub(super) trait Machines: Send {
 
     /// Rows of the next chunk of a prompt of which so many tokens are left.
     fn chunk(&mut self, rest: usize) -> Result<usize, EngineError>;
+
+    /// Whether the next steps feed prompts, or rows are the next tokens of requests: a flow chooses what these attend to.
+    fn set_phase(&mut self, _: Phase) {}
+
+    /// Says which request's states each row of that width goes on with, where a flow keeps states.
+    fn set_slots(&mut self, _width: usize, _slots: &[RequestSlot]) -> Result<(), EngineError> {
+        Ok(())
+    }
 
     /// Most rows of a step.
     fn most_rows(&self) -> usize;
@@ -154,10 +164,11 @@ pub(super) fn machines(
     model: &Model,
     options: &LowerOptions,
     widths: Widths,
+    flow: Option<SessionFlow>,
     abort: &AbortHandle,
 ) -> Box<dyn Machines> {
     let (options, abort) = (options.clone(), abort.clone());
-    let lowering = Lowering { model: model.clone(), options, widths };
+    let lowering = Lowering { model: model.clone(), options, widths, flow, phase: Phase::Decode };
     match **place {
         Place::Host { workers } => Box::new(OnHost { lowering, workers, machines: BTreeMap::new(), kv: None, abort }),
         Place::Gpu(_) => Box::new(OnDevice {
@@ -179,9 +190,19 @@ struct Lowering {
     model: Model,
     options: LowerOptions,
     widths: Widths,
+    flow: Option<SessionFlow>,
+    /// What the next steps are.
+    phase: Phase,
 }
 
 impl Lowering {
+    /// The phase that programs are made for: without a flow, one program serves both.
+    fn set_phase(&mut self, phase: Phase) {
+        if self.flow.is_some() {
+            self.phase = phase;
+        }
+    }
+
     fn placed(&self, rows: usize, target: Target) -> Result<Placed, EngineError> {
         Ok(schedule(self.program(rows, target)?, TYPICAL_CONTEXT)?)
     }
@@ -202,7 +223,9 @@ impl Lowering {
         };
         let Model { spec, weights, .. } = &self.model;
         let dtype_of = |name: &str| weights.tensor(name).map_or(DType::F32, |t| t.dtype());
-        Ok(lower(spec, &dtype_of, target, &options)?.stored_as(&**weights))
+        let mut flow = self.flow.as_ref().map(|flow| flow.lowered(self.phase));
+        let indexer = flow.as_mut().map(|flow| flow as &mut dyn Indexer);
+        Ok(lower_indexed(spec, &dtype_of, target, &options, indexer)?.stored_as(&**weights))
     }
 }
 
@@ -210,7 +233,7 @@ impl Lowering {
 struct OnHost {
     lowering: Lowering,
     workers: usize,
-    machines: BTreeMap<usize, Machine>,
+    machines: BTreeMap<(Phase, usize), Machine>,
     kv: Option<KvState>,
     abort: AbortHandle,
 }
@@ -221,15 +244,28 @@ const CHUNKS: [usize; 3] = [32, 8, 1];
 impl Machines for OnHost {
     fn width(&mut self, rows: usize) -> Result<usize, EngineError> {
         let width = self.lowering.widths.least(usize::MAX, rows);
-        if !self.machines.contains_key(&width) {
+        if !self.machines.contains_key(&(self.lowering.phase, width)) {
             let placed = self.lowering.placed(width, Target::host(self.workers))?;
             let machine = Machine::new(placed, &*self.lowering.model.weights, self.workers)?;
             if self.kv.is_none() {
                 self.kv = Some(KvState::new(machine.program())?);
             }
-            self.machines.insert(width, machine);
+            self.machines.insert((self.lowering.phase, width), machine);
         }
         Ok(width)
+    }
+
+    fn set_phase(&mut self, phase: Phase) {
+        self.lowering.set_phase(phase);
+    }
+
+    fn set_slots(&mut self, width: usize, slots: &[RequestSlot]) -> Result<(), EngineError> {
+        match self.machines.get_mut(&(self.lowering.phase, width)) {
+            Some(machine) if self.lowering.phase == Phase::Decode => {
+                Ok(machine.set_slots(slots).map_err(StepError::from)?)
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     fn chunk(&mut self, rest: usize) -> Result<usize, EngineError> {
@@ -245,10 +281,16 @@ impl Machines for OnHost {
             self.abort.clear();
             return Err(EngineError::Aborted);
         }
-        let (Some(machine), Some(kv)) = (self.machines.get_mut(&width), self.kv.as_mut()) else {
+        let (Some(machine), Some(kv)) = (self.machines.get_mut(&(self.lowering.phase, width)), self.kv.as_mut()) else {
             unreachable!("`width` made both")
         };
         let output = machine.step(kv, cells)?;
+        if let Some(flow) = self.lowering.flow.as_ref().filter(|_| self.lowering.phase == Phase::Decode) {
+            let spec = &self.lowering.model.spec;
+            let page_tokens = self.lowering.options.page_tokens;
+            let shape = ObservedShape { layers: spec.layers, kv_heads: spec.kv_heads, page_tokens };
+            flow.observe(shape, cells, output)?;
+        }
         for &row in rows {
             each(row, &output.f32_row(LOGITS, row)?);
         }
@@ -273,7 +315,7 @@ impl Machines for OnHost {
 struct OnDevice {
     lowering: Lowering,
     place: Arc<Place>,
-    machines: BTreeMap<usize, DeviceMachine>,
+    machines: BTreeMap<(Phase, usize), DeviceMachine>,
     /// Those of more rows.
     graphs: BTreeMap<usize, GraphMachine>,
     kv: Option<DeviceKv>,
@@ -312,7 +354,7 @@ impl OnDevice {
         let mut machine = gpu.weights().machine(placed, self.kv.as_ref(), options, &mut progress)?;
         machine.listen_to(&self.abort);
         self.kv.get_or_insert_with(|| machine.kv().clone());
-        self.machines.insert(width, machine);
+        self.machines.insert((self.lowering.phase, width), machine);
         Ok(())
     }
 
@@ -355,7 +397,7 @@ impl Machines for OnDevice {
         }
         loop {
             let width = self.lowering.widths.least(self.most, rows.min(self.most));
-            if self.machines.contains_key(&width) {
+            if self.machines.contains_key(&(self.lowering.phase, width)) {
                 return Ok(width);
             }
             match self.make(width) {
@@ -366,6 +408,10 @@ impl Machines for OnDevice {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    fn set_phase(&mut self, phase: Phase) {
+        self.lowering.set_phase(phase);
     }
 
     fn chunk(&mut self, rest: usize) -> Result<usize, EngineError> {
@@ -385,7 +431,8 @@ impl Machines for OnDevice {
             Some(machine) => return Ok(machine.step(cells, rows, each)?),
             None => {}
         }
-        let Some(machine) = self.machines.get_mut(&width) else { unreachable!("`width` made it") };
+        let made = self.machines.get_mut(&(self.lowering.phase, width));
+        let Some(machine) = made else { unreachable!("`width` made it") };
         machine.step(cells)?;
         for &row in rows {
             each(row, &machine.f32_row(LOGITS, row)?);
@@ -406,7 +453,8 @@ impl Machines for OnDevice {
             machine.logits(asked.logits, each)?;
             return Ok(tokens);
         }
-        let Some(machine) = self.machines.get_mut(&width) else { unreachable!("`width` made it") };
+        let made = self.machines.get_mut(&(self.lowering.phase, width));
+        let Some(machine) = made else { unreachable!("`width` made it") };
         if self.lowering.options.sampling {
             let mut draws = vec![Draw::default(); width];
             asked.rows.iter().zip(asked.draws).for_each(|(&row, &draw)| draws[row] = draw);
@@ -432,14 +480,15 @@ impl Machines for OnDevice {
 
     fn propose(&mut self, width: usize, text: &Text, steps: usize, each: EachAccepted) -> Result<usize, EngineError> {
         self.settle(width)?;
-        let Some(machine) = self.machines.get_mut(&width) else { unreachable!("`width` made it") };
+        let made = self.machines.get_mut(&(self.lowering.phase, width));
+        let Some(machine) = made else { unreachable!("`width` made it") };
         let request = text.request.or(self.lowering.options.sampling.then(Draw::default));
         Ok(machine.propose(&Text { request, ..*text }, steps, each)?)
     }
 
     fn ahead(&mut self, rows: usize) {
         let width = self.lowering.widths.least(self.most, rows.min(self.most));
-        if self.machines.contains_key(&width) || self.gpu().is_simulated() {
+        if self.machines.contains_key(&(self.lowering.phase, width)) || self.gpu().is_simulated() {
             return;
         }
         let (lowering, place) = (self.lowering.clone(), Arc::clone(&self.place));
@@ -465,7 +514,8 @@ impl Machines for OnDevice {
         if let Some(machine) = self.graphs.get_mut(&width) {
             return Ok(machine.run_until(cells, run.steps, (run.draws, &vec![ends; width]), each)?);
         }
-        let Some(machine) = self.machines.get_mut(&width) else { unreachable!("`width` made it") };
+        let made = self.machines.get_mut(&(self.lowering.phase, width));
+        let Some(machine) = made else { unreachable!("`width` made it") };
         let mut draws = run.draws.to_vec();
         if self.lowering.options.sampling {
             draws.resize(width, Draw::default());

@@ -16,6 +16,7 @@
 mod cells;
 mod device;
 mod error;
+mod flow;
 mod generate;
 mod kv;
 mod machines;
@@ -31,6 +32,7 @@ mod text;
 use std::path::Path;
 use std::sync::Arc;
 
+use tilewright_flow::program::FlowSettings;
 use tilewright_kernels::gemv::Codes;
 use tilewright_kernels::quant::QuantMatrix;
 use tilewright_layout::DType;
@@ -42,6 +44,7 @@ use tilewright_megakernel::weights::WeightTensor;
 use crate::checkpoint::{Checkpoint, Tokenizer};
 pub use device::{Device, DeviceError};
 pub use error::EngineError;
+pub use flow::{Chosen, OnChosen};
 pub use generate::{Answer, Completion, Finish, Request, Speed};
 pub use kv::{KvType, NoKvType};
 pub(crate) use model::Bare;
@@ -98,6 +101,10 @@ pub struct Engine {
     prompt_chunk: Option<usize>,
     /// How keys and values are kept; none: f32 on the host, bf16 on a device.
     kv: Option<KvType>,
+    /// What chooses the tokens that rows attend to; none: they attend to all.
+    flow: Option<Arc<FlowSettings>>,
+    /// Who is told what the flow chose.
+    observer: Option<OnChosen>,
 }
 
 impl Engine {
@@ -139,7 +146,8 @@ impl Engine {
         let checkpoint = Arc::new(checkpoint);
         let model = Model::of(&checkpoint);
         let place = Arc::new(place.with(&model.weights, on_progress));
-        Engine { checkpoint, model, device, place, abort: Abort::default(), prompt_chunk: None, kv: None }
+        let (abort, prompt_chunk, kv, flow, observer) = (Abort::default(), None, None, None, None);
+        Engine { checkpoint, model, device, place, abort, prompt_chunk, kv, flow, observer }
     }
 
     /// Feeds prompts of sessions in chunks of so many tokens, by a [graph of launches](tilewright_megakernel::vm::graph). The weights of

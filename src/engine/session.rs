@@ -5,14 +5,17 @@
 
 use std::ops::ControlFlow;
 
+use tilewright_flow::program::Phase;
 use tilewright_kernels::sample::Request as Draw;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::LowerOptions;
 use tilewright_megakernel::vm::device::NO_TOKEN;
+use tilewright_megakernel::vm::reference::RequestSlot;
 
 use super::Engine;
 use super::cells::OwnedCells;
 use super::error::EngineError;
+use super::flow::SessionFlow;
 use super::machines::{EachRow, MOST_ROWS, Machines, Widths, machines};
 use super::pages::{PagePool, Sequence};
 use super::place::Place;
@@ -51,6 +54,8 @@ pub struct Session {
     options: LowerOptions,
     pool: PagePool,
     sequences: Vec<Sequence>,
+    /// The number of the request that each sequence is, where a flow keeps states of it.
+    requests: Option<Vec<i32>>,
 }
 
 /// What programs of a place are lowered with, for sequences of that many tokens.
@@ -84,7 +89,10 @@ impl Session {
         let pages = sequences.saturating_mul(base.pages_per_sequence());
         let options = LowerOptions { pages: Some(pages), ..base };
         let widths = Widths::of_session(engine.place(), sequences).with_chunk(engine.prompt_chunk);
-        let mut machines = machines(engine.place(), engine.model(), &options, widths, &engine.abort_handle());
+        let flow = engine.session_flow(sequences);
+        let is_stateful = flow.as_ref().is_some_and(SessionFlow::is_stateful);
+        let abort = engine.abort_handle();
+        let mut machines = machines(engine.place(), engine.model(), &options, widths, flow, &abort);
         // A prompt's chunks are compiled while the weights are on their way.
         machines.ahead(MOST_ROWS);
         machines.width(sequences.max(1))?;
@@ -93,6 +101,7 @@ impl Session {
             options,
             pool: PagePool::new(pages),
             sequences: std::iter::repeat_with(Sequence::default).take(sequences).collect(),
+            requests: is_stateful.then(|| vec![1; sequences]),
         })
     }
 
@@ -101,12 +110,13 @@ impl Session {
     /// # Errors
     /// As [`Session::advance`].
     pub fn feed(&mut self, sequence: usize, tokens: &[u32], mut each: impl FnMut(&[f32])) -> Result<(), EngineError> {
+        self.machines.set_phase(Phase::Prompt);
         let mut rest = tokens;
         while !rest.is_empty() {
             let chunk = self.machines.chunk(rest.len())?;
             let (now, later) = rest.split_at(chunk);
             let rows: Vec<Row> = now.iter().map(|&token| Row { sequence, token }).collect();
-            self.advance(&rows, |_, logits| each(logits))?;
+            self.advance_for(&rows, &|_| true, &mut |_, logits| each(logits))?;
             rest = later;
         }
         Ok(())
@@ -117,6 +127,7 @@ impl Session {
     /// # Errors
     /// As [`Session::advance`].
     pub fn feed_prompt(&mut self, sequence: usize, tokens: &[u32]) -> Result<Vec<f32>, EngineError> {
+        self.machines.set_phase(Phase::Prompt);
         let (mut rest, mut last) = (tokens, Vec::new());
         while !rest.is_empty() {
             let (now, later) = rest.split_at(self.machines.chunk(rest.len())?);
@@ -133,6 +144,7 @@ impl Session {
     /// # Errors
     /// If a sequence does not exist or is full, or the machine fails.
     pub fn advance(&mut self, rows: &[Row], mut each: impl FnMut(usize, &[f32])) -> Result<(), EngineError> {
+        self.machines.set_phase(Phase::Decode);
         self.advance_for(rows, &|_| true, &mut each)
     }
 
@@ -147,6 +159,7 @@ impl Session {
                 positions.push(self.reserve(row.sequence, 1)?);
                 self.sequences[row.sequence].len += 1;
             }
+            self.set_slots(width, now)?;
             let cells = self.cells(width, now, &positions);
             let asked: Vec<usize> = (0..now.len()).filter(|&row| wanted(first + row)).collect();
             self.machines.step(width, &cells.cells(), &asked, &mut |row, logits| each(first + row, logits))?;
@@ -172,12 +185,14 @@ impl Session {
         run: Run,
         each: &mut dyn FnMut(&[u32]) -> ControlFlow<()>,
     ) -> Result<usize, EngineError> {
+        self.machines.set_phase(Phase::Decode);
         let run = Run { steps: run.steps.min(self.most_steps(rows.len())), ..run };
         let width = self.machines.width(rows.len())?;
         if run.steps == 0 || width < rows.len() {
             return Ok(0);
         }
         let positions = rows.iter().map(|row| self.reserve(row.sequence, run.steps)).collect::<Result<Vec<_>, _>>()?;
+        self.set_slots(width, rows)?;
         let cells = self.cells(width, rows, &positions);
         // A row's token is chosen in the step that feeds the one before: as many as are seen were fed.
         let mut fed = vec![0; rows.len()];
@@ -188,6 +203,15 @@ impl Session {
         })?;
         rows.iter().zip(fed).for_each(|(row, fed)| self.sequences[row.sequence].len += fed);
         Ok(done)
+    }
+
+    /// Says which request's states each row of a step goes on with.
+    fn set_slots(&mut self, width: usize, rows: &[Row]) -> Result<(), EngineError> {
+        let Some(requests) = &self.requests else { return Ok(()) };
+        let slot = |row: &Row| RequestSlot { index: row.sequence as i32, request: requests[row.sequence] };
+        let mut slots: Vec<RequestSlot> = rows.iter().map(slot).collect();
+        slots.resize(width, RequestSlot::NONE);
+        self.machines.set_slots(width, &slots)
     }
 
     /// The cells of a step of `width` rows, of which those behind `rows` are idle.
@@ -203,6 +227,8 @@ impl Session {
     pub fn clear(&mut self, sequence: usize) {
         if let Some(state) = self.sequences.get_mut(sequence) {
             self.pool.give_back(std::mem::take(state).pages);
+            // The next request in its place finds no state.
+            self.requests.iter_mut().for_each(|requests| requests[sequence] += 1);
         }
     }
 

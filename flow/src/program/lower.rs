@@ -213,7 +213,7 @@ impl<'f> Lowered<'f> {
             false => (["flow.blocks", "flow.last"].map(str::to_owned), BufferKind::Activation),
         };
         let blocks = at.buffer(&blocks, kind, DType::I32, &[rows, kv_heads, most]);
-        *self.selection.insert([blocks, at.buffer(&last, kind, DType::I32, &[rows, kv_heads])])
+        *self.selection.insert([blocks, at.buffer(&last, kind, DType::I32, &[kv_heads, rows])])
     }
 
     /// The buffers of a layer's fields, parameters and states.

@@ -32,7 +32,7 @@ pub struct Select {
     pub scores: BufferId,
     /// The selected blocks, i32 `[rows, kv_heads, most]`.
     pub blocks: BufferId,
-    /// Number of selected tokens less 1, i32 `[rows, kv_heads]`; -1 for an idle row.
+    /// Number of selected tokens less 1, i32 `[kv_heads, rows]`; -1 for an idle row.
     pub last: BufferId,
 }
 
@@ -51,7 +51,7 @@ impl TaskOp for Select {
         let [_, width] = ops.shape("page_table", self.at.page_table)?;
         let [_, _, most] = ops.shape("blocks", self.blocks)?;
         ops.exactly("blocks", self.blocks, DType::I32, [count, kv_heads, most])?;
-        ops.exactly("last", self.last, DType::I32, [count, kv_heads])?;
+        ops.exactly("last", self.last, DType::I32, [kv_heads, count])?;
         let (all, head) = (width * (page_tokens / self.block_tokens), Span::one(self.kv_head));
         let needed = self.budget.selected(all);
         if most < needed || share < all.div_ceil(splits) {
@@ -63,20 +63,20 @@ impl TaskOp for Select {
         reads.extend(self.at.footprint(ops, self.rows, count)?);
         let writes = vec![
             Region::new(self.blocks, &[self.rows, head, Span::all(most)]),
-            Region::new(self.last, &[self.rows, head]),
+            Region::new(self.last, &[head, self.rows]),
         ];
         Ok(Footprint::new(reads, writes).cells(self.at.cells(ops, &[self.k_pool])?))
     }
 
     fn oracle(&self, on: &Context) -> Result<(), TaskFault> {
         let [_, kv_heads, splits, share] = on.shape(self.scores)?;
-        let [_, _, most] = on.shape(self.blocks)?;
+        let [count, _, most] = on.shape(self.blocks)?;
         let pool = on.pool_shape(self.k_pool)?;
         let per_page = pool.page_tokens / self.block_tokens.max(1);
         for row in self.rows.iter() {
             let at = row * kv_heads + self.kv_head;
             let Some(position) = on.position(self.at.position, row)? else {
-                on.write_i32(self.last, at, -1)?;
+                on.write_i32(self.last, self.kv_head * count + row, -1)?;
                 continue;
             };
             let pages = on.table(&self.at, row, position, pool)?;
@@ -95,7 +95,7 @@ impl TaskOp for Select {
                 on.write_i32(self.blocks, at * most + entry, block as i32)?;
             }
             let tokens = selected.tokens(self.block_tokens, position % self.block_tokens + 1);
-            on.write_i32(self.last, at, tokens as i32 - 1)?;
+            on.write_i32(self.last, self.kv_head * count + row, tokens as i32 - 1)?;
         }
         Ok(())
     }

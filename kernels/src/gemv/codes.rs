@@ -150,14 +150,25 @@ pub enum Side {
     A,
     /// The n8 operand, activations are the other. Lane l has sums of the features 2·(l mod 4) and the next.
     B,
+    /// The same where activations are eight rows at most: rows 8 to 15 are the same rows at other k. Of two instructions with the same
+    /// activations the first is looked at for rows 0 to 7, the second for the others.
+    Half,
 }
 
 impl Side {
+    /// Accumulators of a group.
+    pub(super) fn chains(self) -> u32 {
+        match self {
+            Side::A | Side::B => 1,
+            Side::Half => 2,
+        }
+    }
+
     /// Steps that an instruction takes together.
     pub fn steps(self) -> u32 {
         match self {
             Side::A => 2,
-            Side::B => 1,
+            Side::B | Side::Half => 1,
         }
     }
 }
@@ -189,13 +200,13 @@ impl<'k> Numbers<'k> {
         let lane = Index::lane(at.builder());
         let at = match side {
             Side::A => at.at((lane / 4 * float.bytes()).get(at.builder())),
-            Side::B => at.at((lane % 4 * (2 * float.bytes())).get(at.builder())),
+            Side::B | Side::Half => at.at((lane % 4 * (2 * float.bytes())).get(at.builder())),
         };
         match (float, side) {
             (Float::F32, Side::A) => Numbers::Wide([at.cast::<f32>().load(); 2]),
-            (Float::F32, Side::B) => Numbers::Wide(at.cast::<f32>().load_vec()),
+            (Float::F32, Side::B | Side::Half) => Numbers::Wide(at.cast::<f32>().load_vec()),
             (_, Side::A) => Numbers::One(float, at.cast::<u16>().load().cast()),
-            (_, Side::B) => Numbers::Two(float, at.cast::<u32>().load()),
+            (_, Side::B | Side::Half) => Numbers::Two(float, at.cast::<u32>().load()),
         }
     }
 
@@ -205,7 +216,7 @@ impl<'k> Numbers<'k> {
         let lane = word.builder().lane();
         match side {
             Side::A => Numbers::One(float, word >> (lane / 4 % 2 * 16u32)),
-            Side::B => Numbers::Two(float, word.shfl_idx(lane % 4 * 8u32)),
+            Side::B | Side::Half => Numbers::Two(float, word.shfl_idx(lane % 4 * 8u32)),
         }
     }
 

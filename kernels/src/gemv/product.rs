@@ -146,14 +146,14 @@ pub fn multiply_codes<'k>(
     let Meeting { side, terms, .. } = *meeting;
     let (meets, parts) = (unit.steps() / side.steps(), unit.parts(side));
     let tiles: Vec<_> = (0u32..).zip(tiles).collect();
-    for tiles in tiles.chunks(TOGETHER[usize::from(side == Side::B)]) {
+    for tiles in tiles.chunks(TOGETHER[usize::from(side != Side::A)]) {
         let begin = |round: u32, part: u32, factors: &[Factors<'k>]| {
-            let sums = Chains::new(k, 1, 1);
+            let sums = Chains::new(k, 1, side.chains());
             if let Some(start) = (meeting.starts)(round, part) {
                 let zeros = Chains::halves(part, parts, factors).map(Factors::zeros);
                 for (register, start) in (0u32..).zip(start) {
                     let zero = zeros[register as usize / 2].map(|zeros| zeros[register as usize % 2]);
-                    sums.all.registers().set(register, zero.map_or(start, |zero| start * zero));
+                    sums.chain(0).registers().set(register, zero.map_or(start, |zero| start * zero));
                 }
             }
             sums
@@ -170,12 +170,12 @@ pub fn multiply_codes<'k>(
                 };
                 let w: Vec<_> = (meet * side.steps()..(meet + 1) * side.steps()).map(step).collect();
                 let fragments = (meeting.fragments)(round * meets + meet);
-                code_instructions(k, terms, &w, &fragments, groups[(meet * parts / meets) as usize]);
+                code_instructions(k, (side, terms), &w, &fragments, groups[(meet * parts / meets) as usize]);
             }
         }
         for ((_, (_, factors)), groups) in tiles.iter().zip(&groups) {
             for (part, &group) in (0u32..).zip(groups) {
-                sums.add_scaled(group, Chains::halves(part, parts, factors).map(Factors::scales));
+                sums.add_scaled(group.of_side(side), Chains::halves(part, parts, factors).map(Factors::scales));
             }
         }
     }
@@ -184,21 +184,24 @@ pub fn multiply_codes<'k>(
 /// The instructions of codes of one step with the fragments of it, or of two steps, where codes are the A operand.
 pub(super) fn code_instructions<'k>(
     k: &'k Builder,
-    terms: Terms,
+    (side, terms): (Side, Terms),
     w: &[[Val<'k, u32>; 4]],
     fragments: &[Fragment<'k>],
     sums: Chains<'k>,
 ) {
-    match w {
-        [first, second] => {
-            for x in fragments {
-                for i in [0, 2] {
-                    let a = [first[i], second[i], first[i + 1], second[i + 1]];
-                    one(terms, a, [x.low[i], x.low[i + 1]], sums.all);
-                }
+    let of_side_a = |x: &Fragment<'k>, i: usize| {
+        let a = [w[0][i], w[1][i], w[0][i + 1], w[1][i + 1]];
+        one(terms, a, [x.low[i], x.low[i + 1]], sums.all);
+    };
+    match side {
+        Side::A => fragments.iter().for_each(|x| [0, 2].into_iter().for_each(|i| of_side_a(x, i))),
+        Side::B => w.iter().for_each(|&w| instructions(k, terms, w, fragments, 0, sums)),
+        Side::Half => {
+            for (x, w) in fragments.iter().zip(w) {
+                one(terms, x.low, [w[0], w[2]], sums.chain(0));
+                one(terms, x.low, [w[1], w[3]], sums.chain(1));
             }
         }
-        _ => w.iter().for_each(|&w| instructions(k, terms, w, fragments, 0, sums)),
     }
 }
 
@@ -211,12 +214,16 @@ fn one<'k>(terms: Terms, a: [Val<'k, u32>; 4], b: [Val<'k, u32>; 2], sums: Accum
 }
 
 /// What `sums` are together, of codes times their power of two.
-pub fn lowered<'k>(unit: Unit, terms: Terms, sums: Chains<'k>) -> [Val<'k, f32>; 4] {
+pub fn lowered<'k>(unit: Unit, (side, terms): (Side, Terms), sums: Chains<'k>) -> [Val<'k, f32>; 4] {
     let lower = unit.codes().map(|codes| convert::lower(codes.code, terms));
-    std::array::from_fn(|register| {
+    let all: [Val<f32>; 4] = std::array::from_fn(|register| {
         let sum = sums.get(register as u32);
         lower.map_or(sum, |lower| sum * lower)
-    })
+    });
+    match side {
+        Side::A | Side::B => all,
+        Side::Half => std::array::from_fn(|register| all[register % 2] + all[register % 2 + 2]),
+    }
 }
 
 /// The sums of a unit: an atom for each sixteen vectors, in `chains` that take turns, since an instruction on an accumulator
@@ -263,13 +270,19 @@ impl<'k> Chains<'k> {
         [factors[first], factors[first + each - 1]]
     }
 
-    /// Adds what others have together, times the scales of the registers 0 and 1, and of 2 and 3.
+    /// The four sums of a group that are looked at.
+    pub(super) fn of_side(self, side: Side) -> [Val<'k, f32>; 4] {
+        let chain = |register: u32| if side == Side::Half { register / 2 } else { 0 };
+        std::array::from_fn(|register| self.chain(chain(register as u32)).get(register as u32))
+    }
+
+    /// Adds a group's sums, times the scales of the registers 0 and 1, and of 2 and 3.
     #[track_caller]
-    fn add_scaled(self, group: Chains<'k>, scales: [[Val<'k, f32>; 2]; 2]) {
+    fn add_scaled(self, group: [Val<'k, f32>; 4], scales: [[Val<'k, f32>; 2]; 2]) {
         let own = self.chain(0).registers();
-        for register in 0..own.len() {
+        for (register, sum) in (0u32..).zip(group) {
             let scale = scales[register as usize / 2][register as usize % 2];
-            own.set(register, group.get(register).fma(scale, own.get(register)));
+            own.set(register, sum.fma(scale, own.get(register)));
         }
     }
 

@@ -124,10 +124,11 @@ impl<'a> Operands<'a> {
         if found != BufferKind::KvPool {
             return Err(OperandError::Kind { operand, buffer, found, expected: BufferKind::KvPool });
         }
-        match self.get(operand, buffer)?.dtype {
-            DType::F32 | DType::F16 | DType::BF16 | DType::F8E4M3 => self.shape(operand, buffer),
-            found => Err(OperandError::DType { operand, buffer, found, expected: "f32, f16, bf16 or f8e4m3" }),
+        let found = self.get(operand, buffer)?.dtype;
+        if !matches!(found, DType::F32 | DType::F16 | DType::BF16 | DType::F8E4M3) {
+            return Err(OperandError::DType { operand, buffer, found, expected: "f32, f16, bf16 or f8e4m3" });
         }
+        self.shape(operand, buffer)
     }
 
     /// A key or value pool with exactly these extents.

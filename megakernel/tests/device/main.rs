@@ -23,6 +23,7 @@ mod quantised_resources;
 mod refusals;
 mod resident;
 mod resources;
+mod selected;
 mod streams;
 mod targets;
 mod timeline;

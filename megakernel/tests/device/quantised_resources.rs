@@ -40,6 +40,7 @@ fn kernels_of_quantised_models_assemble_to_what_the_page_says() {
         ("llama-3.1-8b", "h100", 2, "u4 by 128", w4a16),
         ("llama-3.1-8b", "h100", 4, "u4 by 128", w4a16),
         ("llama-3.1-8b", "h100", 8, "u4 by 128", w4a16),
+        ("llama-3.1-8b", "h100", 16, "u4 by 128", w4a16),
         ("llama-3.1-8b", "h100", 1, "u4 by 128 with zeros", awq),
         ("llama-3.2-1b", "h100", 16, "u4 by 128 with zeros", awq),
         ("llama-3.1-8b", "h100", 1, "u4 by 32", fine),

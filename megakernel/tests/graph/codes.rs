@@ -92,6 +92,6 @@ fn prompts_whose_keys_and_values_are_codes_agree_with_the_reference() {
         let error = worst(&found, &expected);
         println!("head dim {head_dim}: {error:.1e}");
         // Numbers near the middle of two codes may be rounded otherwise: an eighth of one number in some dozens.
-        assert!(error < 4e-2, "head dim {head_dim}: {error}");
+        assert!(error < 5e-2, "head dim {head_dim}: {error}");
     }
 }

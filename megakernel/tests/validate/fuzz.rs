@@ -3,13 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use tilewright_megakernel::program::{Program, TaskId};
+use tilewright_megakernel::program::Program;
+use tilewright_megakernel::testing::generate::{borderline, valid};
+use tilewright_megakernel::testing::{Rng, judge, smallest};
 use tilewright_megakernel::validate::validate;
 
-use crate::generate::{borderline, valid};
-use crate::mutate::{CLASSES, unqueue};
-use crate::oracle::judge;
-use crate::rng::Rng;
+use crate::mutate::CLASSES;
 
 /// Programs of a plain `cargo test`, and of a long run.
 const SHORT: usize = 30_000;
@@ -65,7 +64,7 @@ fn compare(class: &str, program: &Program, rows: &mut BTreeMap<String, Row>, see
     let report = validate(program);
     let verdict = judge(program);
     if report.is_valid() != verdict.is_ok() {
-        let small = smallest(program.clone());
+        let small = smallest(program.clone(), disagree);
         panic!(
             "{class} (seed {seed}): the oracle says {:?}, the validator {}\n{}",
             judge(&small),
@@ -102,43 +101,4 @@ fn print(rows: &BTreeMap<String, Row>, seed: u64) {
 
 fn disagree(program: &Program) -> bool {
     validate(program).is_valid() != judge(program).is_ok()
-}
-
-/// Removes whatever can be removed while the two still disagree.
-fn smallest(mut program: Program) -> Program {
-    loop {
-        let Some(next) = smaller(&program).into_iter().find(disagree) else { return program };
-        program = next;
-    }
-}
-
-/// The programs that are one step smaller.
-fn smaller(program: &Program) -> Vec<Program> {
-    let edit = |change: &dyn Fn(&mut Program)| {
-        let mut next = program.clone();
-        change(&mut next);
-        next
-    };
-    let mut next = Vec::new();
-    if program.queues.is_some() {
-        next.push(edit(&unqueue));
-    }
-    for at in 0..program.tasks.len() {
-        next.push(edit(&|p| remove_task(p, at)));
-        next.extend((0..program.tasks[at].waits.len()).map(|wait| edit(&|p| _ = p.tasks[at].waits.remove(wait))));
-        next.extend((0..program.tasks[at].signals.len()).map(|s| edit(&|p| _ = p.tasks[at].signals.remove(s))));
-    }
-    for at in (0..program.buffers.len()).filter(|&at| program.buffers[at].arena.is_some()) {
-        next.push(edit(&|p| p.buffers[at].arena = None));
-    }
-    next
-}
-
-fn remove_task(p: &mut Program, at: usize) {
-    p.tasks.remove(at);
-    p.tasks.iter_mut().enumerate().for_each(|(at, task)| task.id = TaskId::from(at));
-    for queue in p.queues.iter_mut().flatten() {
-        queue.retain(|t| t.index() != at);
-        queue.iter_mut().filter(|t| t.index() > at).for_each(|t| t.0 -= 1);
-    }
 }

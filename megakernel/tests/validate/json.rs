@@ -4,9 +4,9 @@ use serde_json::{Number, Value};
 use tilewright_megakernel::program::Program;
 use tilewright_megakernel::validate::{Placed, validate};
 
-use crate::generate::valid;
 use crate::layered::Shape;
-use crate::rng::Rng;
+use tilewright_megakernel::testing::Rng;
+use tilewright_megakernel::testing::generate::valid;
 
 /// Damaged files of each kind of damage.
 const TREES: usize = 8_000;

@@ -3,10 +3,10 @@
 use tilewright_megakernel::program::{Program, TaskId};
 use tilewright_megakernel::validate::{Report, validate};
 
-use crate::clashes::Touched;
 use crate::layered::Shape;
-use crate::rng::Rng;
 use crate::twins::assert_valid;
+use tilewright_megakernel::testing::Rng;
+use tilewright_megakernel::testing::clashes::Touched;
 
 #[test]
 fn toy_lowering_is_accepted_at_many_sizes() {

@@ -7,8 +7,8 @@ use tilewright_layout::DType;
 use tilewright_megakernel::program::{BufferKind, Copy, Program, Region, Span, TaskId};
 use tilewright_megakernel::validate::validate;
 
-use crate::rng::Rng;
 use crate::twins::text;
+use tilewright_megakernel::testing::Rng;
 
 /// A program of copies in one queue.
 fn copies(buffers: &[(&str, BufferKind, &[usize], Option<u64>)], copies: Vec<(Region, Region)>) -> Program {

@@ -1,13 +1,11 @@
 //! Mutations: edits of a program that look plausible. Most break something; some do not, and the oracle says which.
 
-use tilewright_codegen::target::Target;
 use tilewright_megakernel::program::{
     Add, Argmax, BufferId, BufferKind, Copy, CounterId, Footprint, Linear, Op, Operands, Program, Region, RmsNorm,
     Sample, SiluMul, SmId, Span, TaskId, Wait,
 };
-
-use crate::draw::overlay;
-use crate::rng::Rng;
+use tilewright_megakernel::testing::Rng;
+use tilewright_megakernel::testing::draw::overlay;
 
 /// A mutation; `None` if the program offers no place for it.
 pub type Mutation = fn(&mut Program, &mut Rng) -> Option<()>;
@@ -452,11 +450,4 @@ fn swap_ops(p: &mut Program, rng: &mut Rng) -> Option<()> {
     replace(p, a, op_b)?;
     replace(p, b, op_a)?;
     (a != b).then_some(())
-}
-
-/// Keeps a target's SMs in step with queues that were dropped; used by the shrinker.
-pub fn unqueue(p: &mut Program) {
-    p.queues = None;
-    p.target = Target::host(1);
-    p.tasks.iter_mut().for_each(|task| task.sm = None);
 }

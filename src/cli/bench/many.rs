@@ -42,7 +42,7 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &J
     }
     let Opened { device, target, options, .. } = engine::open(device)?;
     let (spec, weights) = subject.weights()?;
-    let base = LowerOptions { kv: DType::BF16, activation: DType::BF16, ..LowerOptions::for_context(context) };
+    let base = LowerOptions { kv: subject.kv().dtype(), activation: DType::BF16, ..LowerOptions::for_context(context) };
     let pages = base.pages_per_sequence();
     let base = LowerOptions { pages: Some(pages * rows), ..base };
     let dtype_of = |name: &str| weights.tensor(name).map_or(DType::BF16, |tensor| tensor.dtype());

@@ -1,5 +1,8 @@
 //! `tilewright flow`: the sparse-attention flows that are known by name.
 
+mod keeps;
+mod map;
+
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,6 +12,8 @@ use tilewright_flow::picture::{Dot, Svg, Text, View};
 use tilewright_flow::plan::Fusion;
 use tilewright_flow::{ModelShape, algorithms};
 
+use self::keeps::KeepsArgs;
+use self::map::MapArgs;
 use super::Failure;
 use super::output::Output;
 
@@ -19,6 +24,10 @@ pub enum FlowCommand {
     List,
     /// Draw a flow: values with formats and shapes, fused groups, bytes of a step.
     Show(ShowArgs),
+    /// Measure what each flow keeps of dense attention: a share of its weights, an error of its output, a needle.
+    Keeps(KeepsArgs),
+    /// Draw which blocks were attended to at which step, of a file that `generate --dump-selection` wrote.
+    Map(MapArgs),
 }
 
 /// What to draw, and for which model.
@@ -60,6 +69,8 @@ pub fn run(command: &FlowCommand) -> Result<ExitCode, Failure> {
     match command {
         FlowCommand::List => list()?,
         FlowCommand::Show(args) => show(args)?,
+        FlowCommand::Keeps(args) => keeps::run(args)?,
+        FlowCommand::Map(args) => map::run(args)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,6 +1,7 @@
 //! `tilewright generate`: a prompt's continuation, streamed; those of many prompts, batched.
 
 mod batch;
+mod flow;
 mod result;
 mod single;
 
@@ -12,6 +13,7 @@ use clap::Args;
 use thiserror::Error;
 use tilewright_kernels::naive::Sampling;
 
+use self::flow::{Dump, FlowArgs};
 use super::Failure;
 use super::interrupt::Interrupt;
 use super::load::load_as;
@@ -56,6 +58,8 @@ pub struct GenerateArgs {
     /// Feed prompts in chunks of N tokens, 17 to 4096: fast on a GPU that has room for the weights twice
     #[arg(long, value_name = "N")]
     prompt_chunk: Option<usize>,
+    #[command(flatten)]
+    flow: FlowArgs,
     /// Quantise the linear layers while loading: w4a16, w8a16 or fp8
     #[arg(long, value_name = "SCHEME", value_parser = parse_scheme)]
     weights: Option<Scheme>,
@@ -143,6 +147,7 @@ pub fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
     if let Some(rows) = args.prompt_chunk {
         engine = engine.with_prompt_chunk(rows)?;
     }
+    let (engine, dump) = args.flow.apply(engine)?;
     let mut requests = Vec::with_capacity(texts.len());
     for text in texts {
         let prompt_ids = args.prompt.ids(text, &engine)?;
@@ -150,10 +155,12 @@ pub fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
     }
     let interrupt = Interrupt::aborts(engine.abort_handle())?;
     let work = Work { engine: &engine, requests, sampling, stop: &args.stop, interrupt, args };
-    match &work.requests[..] {
+    let done = match &work.requests[..] {
         [request] if !work.needs_batch() => single::run(&work, request),
         _ => batch::run(&work),
-    }
+    }?;
+    dump.map_or(Ok(()), Dump::write)?;
+    Ok(done)
 }
 
 /// What is to be generated.

@@ -140,6 +140,9 @@ impl Engine {
     /// # Errors
     /// If the model has fewer positions, cannot be lowered, or does not fit the device.
     pub fn batcher(&self, options: &BatchOptions) -> Result<Batcher, EngineError> {
+        if self.session_flow(1).is_some() {
+            return Err(EngineError::FlowOfBatch);
+        }
         let base = self.lowering(options.context, options.sampling);
         let (ends, abort) = (self.ends(), self.abort_handle());
         batcher_of(self.place(), self.model(), (ends, self.prompt_chunk), &abort, (options, base))
@@ -162,7 +165,9 @@ pub(crate) fn batcher_of(
     let lowering = LowerOptions { pages: Some(pages), ..base };
     let widths = Widths::of_batch(most, options.deterministic);
     let paces = Pace::new(options.step_time, widths.beside(seats));
-    let mut machines = machines(place, model, &lowering, widths, abort);
+    let mut machines = machines(place, model, &lowering, widths, None, abort);
+    // The last of a prompt's sequences decodes in one row: that is compiled while the weights are on their way.
+    machines.ahead(1);
     let seats = machines.width(seats)?.min(seats);
     let rows = if most > MOST_ROWS { most } else { seats };
     let prompt_rows = if chunk.is_some() { rows } else { options.prompt_rows };

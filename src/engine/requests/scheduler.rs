@@ -286,9 +286,8 @@ impl Scheduler {
 
     /// Whether the machine, and not the host, proposes what comes behind a piece that is alone.
     fn is_by_device(&self, piece: &Piece) -> bool {
-        let sequence = self.sequence_of(piece);
-        let chooses = piece.gives && piece.tokens.len() == 1 && !sequence.by_host && !sequence.generated().is_empty();
-        self.limits.proposals && sequence.proposer.is_some() && chooses
+        let proposed = self.limits.proposals && self.sequence_of(piece).proposer.is_some();
+        proposed && piece.gives && piece.tokens.len() == 1 && !piece.by_host
     }
 
     /// A row of every running request that decodes.

@@ -203,7 +203,7 @@ impl<'w> Layer<'w> {
             &[rows, kv_heads, splits, blocks.div_ceil(splits)],
         );
         let selected = chain.buffer("blocks", BufferKind::Output, DType::I32, &[rows, kv_heads, most]);
-        let last = chain.buffer("last", BufferKind::Output, DType::I32, &[rows, kv_heads]);
+        let last = chain.buffer("last", BufferKind::Output, DType::I32, &[kv_heads, rows]);
         let acc = chain.buffer("acc", BufferKind::Activation, DType::F32, &[rows, heads, cut.splits, dim]);
         let stats = chain.buffer("stats", BufferKind::Activation, DType::F32, &[rows, heads, cut.splits, 2]);
         let out = chain.buffer("out", BufferKind::Output, DType::F32, &[rows, heads, dim]);
@@ -282,12 +282,12 @@ impl<'w> Layer<'w> {
         let (mut keys, mut values) = (vec![f32::NAN; idle * row], vec![f32::NAN; idle * row]);
         let mut queries = vec![f32::NAN; idle * row * model.group];
         queries.extend(convert::<f32>(&world.queries[step]));
-        for request in 0..requests {
-            positions.push(lengths[request] as i32);
+        for (request, &length) in lengths.iter().enumerate() {
+            positions.push(length as i32);
             page_table.extend(self.table(request));
             let (index, number) = (self.cut.slots[request] as i32, self.cut.first_request + request as i32);
             slots.push(RequestSlot { index, request: number });
-            let token = lengths[request] * row..(lengths[request] + 1) * row;
+            let token = length * row..(length + 1) * row;
             keys.extend(convert::<f32>(&world.keys[request][token.clone()]));
             values.extend(convert::<f32>(&world.values[request][token]));
         }
@@ -301,10 +301,11 @@ impl<'w> Layer<'w> {
         let output = self.decode.step(&mut self.kv, &cells).expect("a step");
         let (blocks, last) = (output.i32("blocks").expect("an output"), output.i32("last").expect("an output"));
         let (out, heads) = (output.f32("out").expect("an output"), model.kv_heads);
-        assert!(last[..idle * heads].iter().all(|&last| last == -1));
+        let rows = idle + requests;
+        assert!((0..heads * idle).all(|head| last[head * rows] == -1));
         let of = |request: usize| {
             let at = idle + request;
-            let last = last[at * heads..][..heads].to_vec();
+            let last: Vec<i32> = (0..heads).map(|head| last[head * rows + at]).collect();
             let of_head = |head: usize| {
                 let count = usize::try_from(last[head] + 1).expect("tokens").div_ceil(model.block_tokens);
                 blocks[(at * heads + head) * self.most..][..count].iter().map(|&block| block as u32).collect()

@@ -318,7 +318,7 @@ impl<'k> Pass<'k> {
                 team.sync();
                 match self.side(packing) {
                     Side::A => self.two_steps(x.two_steps(team)),
-                    Side::B => Activations::Shared(x.lane(team)),
+                    Side::B | Side::Half => Activations::Shared(x.lane(team)),
                 }
             }
             AOperand::Registers => {

@@ -84,6 +84,11 @@ impl Packing {
         self.parts
     }
 
+    /// Whether the MMA's rows 8 to 15 are nothing's.
+    pub(super) fn is_half(self) -> bool {
+        self.rows <= 8 && self.quads() != Quads::Both
+    }
+
     /// Registers of a lane that a tile's 32 columns take.
     pub(super) fn words(self) -> u32 {
         4 * self.halves().len() as u32 * if self.quads() == Quads::Both { 2 } else { 1 }

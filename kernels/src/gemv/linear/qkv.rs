@@ -51,6 +51,7 @@ pub struct Qkv<'k> {
 
 /// What becomes of q and k.
 #[derive(Clone, Copy)]
+#[expect(clippy::large_enum_variant, reason = "a few are made while a kernel is recorded, and they are copied")]
 pub enum Keys<'k> {
     /// Both are rotated, k is appended.
     Rotated {

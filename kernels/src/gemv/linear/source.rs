@@ -17,7 +17,8 @@ use crate::gemv::{DEPTH, Terms, Unit};
 use crate::tile::{Array, narrow};
 use crate::warps::ConsumerWarps;
 
-/// Loads of four elements that are in flight together; fewer where registers hold the weights of a group of units.
+/// Loads of four elements that are in flight together; fewer where registers hold the weights of a group of units, or a row of 4096 of each of
+/// 16 vectors.
 const TOGETHER: [usize; 2] = [16, 8];
 
 /// −0, in both halves.
@@ -150,7 +151,8 @@ impl<'k> Source<'k> {
             };
             values.chunks(2).map(tile).collect::<Vec<_>>()
         };
-        let together = TOGETHER[usize::from(is_wide(self.unit, self.packing))];
+        let few = is_wide(self.unit, self.packing) || self.packing.terms() == Terms::F16;
+        let together = TOGETHER[usize::from(few)];
         tiles.chunks(together / 2).flat_map(some).collect()
     }
 

@@ -46,15 +46,19 @@ impl<'k> Starts<'k> {
         let w = vec![[even, odd, even, odd]; side.steps() as usize];
         let parts = unit.parts(side);
         for (part, fragments) in (0u32..).zip(fragments.chunks(fragments.len() / parts as usize)) {
-            let sums = Chains::new(k, 1, 1);
-            fragments.iter().for_each(|x| code_instructions(k, terms, &w, x, sums));
+            let sums = Chains::new(k, 1, side.chains());
+            fragments.iter().for_each(|x| code_instructions(k, (side, terms), &w, x, sums));
+            let [a, b, c, d] = sums.of_side(side);
             let at = self.part(tile, part);
             match side {
                 Side::A => {
-                    k.when(k.lane().lt(4), || at.at(k.lane() * 4).store_vec([0, 1, 2, 3].map(|i| sums.get(i))));
+                    k.when(k.lane().lt(4), || at.at(k.lane() * 4).store_vec([a, b, c, d]));
                 }
                 Side::B => {
-                    k.when((k.lane() % 4).eq(0), || at.at(k.lane() / 2).store_vec([0, 2].map(|i| sums.get(i))));
+                    k.when((k.lane() % 4).eq(0), || at.at(k.lane() / 2).store_vec([a, c]));
+                }
+                Side::Half => {
+                    k.when((k.lane() % 4).eq(0), || at.at(k.lane() / 2).store(a + c));
                 }
             }
         }
@@ -69,6 +73,10 @@ impl<'k> Starts<'k> {
                 let [first, second] = at.at(lane / 4 * 2).load_vec();
                 [first, first, second, second]
             }
+            Side::Half => {
+                let (sum, none) = (at.at(lane / 4 * 2).load(), tile.builder().lit(0.0f32));
+                [sum, sum, none, none]
+            }
         }
     }
 
@@ -79,6 +87,9 @@ impl<'k> Starts<'k> {
 
 /// Which operand codes are: A, where activations are in shared memory and the parts of all rows are four columns at most.
 pub(super) fn side(unit: Unit, packing: Packing, in_shared: bool) -> Side {
-    let few = unit.codes().is_some() && in_shared && packing.rows() * packing.parts() <= 4;
-    if few { Side::A } else { Side::B }
+    match unit.codes() {
+        Some(_) if in_shared && packing.rows() * packing.parts() <= 4 => Side::A,
+        Some(_) if packing.is_half() => Side::Half,
+        _ => Side::B,
+    }
 }

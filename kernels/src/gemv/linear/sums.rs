@@ -9,7 +9,7 @@ use super::HeldStage;
 use super::operand::Lane;
 use super::packing::Packing;
 use super::source::Source;
-use super::starts::Starts;
+use super::starts::{Starts, side};
 use super::wide;
 use crate::gemv::product::{Chains, Fragment, Meeting, WarpTile, lowered, multiply, multiply_codes};
 use crate::gemv::{Side, Terms, Unit};
@@ -176,8 +176,10 @@ pub(super) fn product<'k>(
         );
     }
     match side {
-        Side::A => sums.store_features(team, slot, lowered(unit, operands.terms, chains)),
-        Side::B => sums.place(team, slot, lowered(unit, operands.terms, chains), |at, sums| at.store_vec(sums)),
+        Side::A => sums.store_features(team, slot, lowered(unit, (side, operands.terms), chains)),
+        Side::B | Side::Half => {
+            sums.place(team, slot, lowered(unit, (side, operands.terms), chains), |at, sums| at.store_vec(sums))
+        }
     }
 }
 
@@ -191,7 +193,7 @@ pub(super) fn products<'k>(
     (room, starts): (Ptr<'k, Shared, u8>, Option<Starts<'k>>),
 ) {
     let Source { team, unit, packing, .. } = *source;
-    let (k, terms) = (team.k, packing.terms());
+    let (k, side, terms) = (team.k, side(unit, packing, false), packing.terms());
     // A lane alone reads and writes its part of the sums until the team meets.
     k.for_(0u32, units, |slot| {
         sums.place(team, slot, [k.lit(0.0f32); 4], |at, zeros| at.store_vec(zeros));
@@ -214,9 +216,9 @@ pub(super) fn products<'k>(
         let fragments = |step: u32| fragments[step as usize].clone();
         k.for_(0u32, units, |slot| {
             let chains = Chains::new(k, 1, chains(unit));
-            let meeting = Meeting { side: Side::B, terms, fragments: &fragments, starts: &starts };
+            let meeting = Meeting { side, terms, fragments: &fragments, starts: &starts };
             Stage::Next(weights).multiply(team, unit, meeting, chains);
-            sums.add(team, slot, lowered(unit, terms, chains));
+            sums.add(team, slot, lowered(unit, (side, terms), chains));
         });
     });
 }

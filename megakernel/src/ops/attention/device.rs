@@ -4,10 +4,11 @@ use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
 use tilewright_kernels::attention::split::{self, Heads, Merged, TokenStage};
-use tilewright_kernels::kv::PoolType;
+use tilewright_kernels::kv::{Cells, PageTable, PagedPool, PoolType};
 use tilewright_kernels::tile::Float;
+use tilewright_layout::DType;
 
-use super::Attention;
+use super::{Attention, Selection};
 use crate::program::Span;
 use crate::vm::device::{
     Call, DeviceFunction, DeviceOp, Generation, KvPools, Partial, Planned, Planner, SharedBytes, Storage, TokenFields,
@@ -26,9 +27,6 @@ impl DeviceOp for Attention {
     }
 
     fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {
-        if self.selection.is_some() {
-            return Err(Unsupported::Launch { what: "attention over selected blocks" });
-        }
         let (heads, kv_heads) = (plan.extent(self.q, 1)?, plan.extent(self.k_pool, 3)?);
         let heads = Heads { heads, kv_heads, dim: plan.extent(self.q, 0)?, splits: plan.extent(self.acc, 1)? };
         multiple("the dimensions of a head", heads.dim, 8, "a multiple of 8")?;
@@ -43,7 +41,8 @@ impl DeviceOp for Attention {
         }
         let q = plan.plain_float("q", self.q)?;
         let (rows, scale, out) = (rows_of(self.rows)?, self.scale, plan.merge(self.acc)?);
-        let function = SplitOfTokens { rows, heads, scale, q, pools, out, streamed: None };
+        let selected = self.selection.as_ref().map(|selection| SelectedBlocks::new(plan, selection)).transpose()?;
+        let function = SplitOfTokens { rows, heads, scale, q, pools, out, selected, streamed: None };
         let [merged, arrivals] = plan.merged(self.acc)?;
         let fields = Fields {
             first_row: self.rows.lo as u32,
@@ -57,9 +56,17 @@ impl DeviceOp for Attention {
             merged,
             arrivals,
         };
-        match pools.of {
-            PoolType::Float(_) => Ok(Planned::new(function, fields)),
-            PoolType::E4m3 => {
+        match (pools.of, &self.selection) {
+            (PoolType::Float(_), None) => Ok(Planned::new(function, fields)),
+            (PoolType::Float(_), Some(selection)) => {
+                let [blocks, last] = [plan.operand(selection.blocks)?, plan.operand(selection.last)?];
+                Ok(Planned::new(function, SelectedFields { fields, blocks, last }))
+            }
+            (PoolType::E4m3, Some(_)) => {
+                let (what, buffer, found) = ("the key pool of selected blocks", self.k_pool, DType::F8E4M3);
+                Err(Unsupported::DType { what, buffer, found, expected: "bf16" })
+            }
+            (PoolType::E4m3, None) => {
                 let scales = [plan.pool_scale(self.k_pool)?, plan.pool_scale(self.v_pool)?];
                 Ok(Planned::new(function, CodeFields { fields, scales }))
             }
@@ -94,6 +101,58 @@ struct Fields {
     arrivals: u32,
 }
 
+/// What it reads of a task that sees selected blocks.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct SelectedFields {
+    fields: Fields,
+    /// The blocks of each row and kv head.
+    blocks: u32,
+    /// The place of its last token among these.
+    last: u32,
+}
+
+/// Selected blocks in place of a row's pages.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct SelectedBlocks {
+    /// Rows of the batch.
+    rows: u32,
+    /// Most blocks of a row.
+    most: u32,
+    /// Tokens of a block.
+    block_tokens: u32,
+    /// Fewest blocks of a split.
+    split_blocks: u32,
+}
+
+impl SelectedBlocks {
+    fn new(plan: &Planner, selection: &Selection) -> Result<SelectedBlocks, Unsupported> {
+        let block_tokens = selection.block_tokens as u32;
+        multiple("the tokens of a selected block", block_tokens, 16, "a multiple of 16")?;
+        let (rows, most) = (plan.extent(selection.blocks, 2)?, plan.extent(selection.blocks, 0)?);
+        Ok(SelectedBlocks { rows, most, block_tokens, split_blocks: plan.split_tokens().div_ceil(block_tokens) })
+    }
+
+    /// The pool by blocks, those of a row in the place of its page table.
+    fn of<'k>(self, call: Call<'k, '_>, pool: PagedPool<'k>, heads: Heads) -> PagedPool<'k> {
+        let (k, kv_head) = (call.builder(), call.value(offset_of!(Fields, kv_head)));
+        let [blocks, last] = [offset_of!(SelectedFields, blocks), offset_of!(SelectedFields, last)]
+            .map(|field| call.state(field).cast());
+        PagedPool {
+            pages: pool.pages * (pool.page_tokens / self.block_tokens),
+            page_tokens: self.block_tokens,
+            position: Cells::Global(last.at(kv_head * self.rows)),
+            table: PageTable {
+                cells: Cells::Global(blocks.at(kv_head * self.most)),
+                width: k.lit(heads.kv_heads * self.most),
+                near: None,
+            },
+            split_pages: self.split_blocks,
+            ..pool
+        }
+    }
+}
+
 /// The device function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SplitOfTokens {
@@ -107,6 +166,8 @@ pub struct SplitOfTokens {
     q: Float,
     /// The pools.
     pools: KvPools,
+    /// The selected blocks, where not all tokens are seen.
+    selected: Option<SelectedBlocks>,
     /// How tokens of earlier steps come through the ring, if they do.
     streamed: Option<TokenStage>,
     /// Storage of the merge.
@@ -123,13 +184,17 @@ impl DeviceFunction for SplitOfTokens {
     }
 
     fn stream_tokens(&mut self, stage_bytes: u32) {
-        if self.heads.is_one_pass() {
+        // What is selected within the step is not known before it.
+        if self.heads.is_one_pass() && self.selected.is_none() {
             self.streamed = TokenStage::new(self.pools.of, self.pools.dim, self.pools.page_tokens, stage_bytes);
         }
     }
 
     fn tokens(&self) -> Option<TokenStream> {
-        let SplitOfTokens { rows, heads, pools, streamed, .. } = *self;
+        let SplitOfTokens { rows, heads, pools, streamed, selected, .. } = *self;
+        if selected.is_some() {
+            return None;
+        }
         let fields = TokenFields {
             first_row: offset_of!(Fields, first_row),
             kv_head: offset_of!(Fields, kv_head),
@@ -144,8 +209,12 @@ impl DeviceFunction for SplitOfTokens {
     }
 
     fn run<'k>(&self, call: Call<'k, '_>, weights: &dyn Weights<'k>) {
-        let SplitOfTokens { rows, heads, scale, q, pools, streamed, out } = *self;
+        let SplitOfTokens { rows, heads, scale, q, pools, selected, streamed, out } = *self;
         let (first_row, scales) = (call.value(offset_of!(Fields, first_row)), offset_of!(CodeFields, scales));
+        let pages = |fields| {
+            let pool = call.pages(fields, pools);
+            selected.map_or(pool, |selected| selected.of(call, pool, heads))
+        };
         let split = split::Attention {
             heads,
             rows,
@@ -154,8 +223,8 @@ impl DeviceFunction for SplitOfTokens {
             split: call.value(offset_of!(Fields, split)),
             scale,
             q: call.array(offset_of!(Fields, q), q),
-            keys: call.pages([offset_of!(Fields, keys), scales], pools),
-            values: call.pages([offset_of!(Fields, values), scales + size_of::<u32>()], pools),
+            keys: pages([offset_of!(Fields, keys), scales]),
+            values: pages([offset_of!(Fields, values), scales + size_of::<u32>()]),
             acc: call.state(offset_of!(Fields, acc)).cast(),
             stats: call.state(offset_of!(Fields, stats)).cast(),
             merged: Merged {

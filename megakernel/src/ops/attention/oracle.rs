@@ -51,9 +51,9 @@ fn seen(op: &Attention, on: &Context, row: usize, pool: PoolShape) -> Done<Optio
         let table = on.table(&op.at, row, position, pool)?;
         return Ok(Some(Seen { tokens: position + 1, table, pages: pool }));
     };
+    let [rows, _, most] = on.shape(selection.blocks)?;
     let at = row * pool.kv_heads + op.kv_head;
-    let Ok(last) = usize::try_from(on.read_i32(selection.last, at)?) else { return Ok(None) };
-    let [_, _, most] = on.shape(selection.blocks)?;
+    let Ok(last) = usize::try_from(on.read_i32(selection.last, op.kv_head * rows + row)?) else { return Ok(None) };
     let pages = pool.page_tokens / selection.block_tokens * pool.pages;
     let pages = PoolShape { pages, page_tokens: selection.block_tokens, ..pool };
     let entries = last / selection.block_tokens + 1;

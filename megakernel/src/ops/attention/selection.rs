@@ -16,7 +16,7 @@ use crate::program::{BufferId, Region, Span};
 pub struct Selection {
     /// The blocks, i32 `[rows, kv_heads, most]`.
     pub blocks: BufferId,
-    /// Number of selected tokens less 1, i32 `[rows, kv_heads]`; negative: none.
+    /// Number of selected tokens less 1, i32 `[kv_heads, rows]`; negative: none.
     pub last: BufferId,
     /// Tokens of a block; a page has a multiple of it.
     pub block_tokens: usize,
@@ -33,10 +33,10 @@ impl Selection {
     ) -> Check<[Region; 2]> {
         let [_, _, most] = ops.shape("blocks", self.blocks)?;
         ops.exactly("blocks", self.blocks, DType::I32, [count, kv_heads, most])?;
-        ops.exactly("last", self.last, DType::I32, [count, kv_heads])?;
+        ops.exactly("last", self.last, DType::I32, [kv_heads, count])?;
         interval("rows", rows, count)?;
         let head = Span::one(kv_head);
-        Ok([Region::new(self.blocks, &[rows, head, Span::all(most)]), Region::new(self.last, &[rows, head])])
+        Ok([Region::new(self.blocks, &[rows, head, Span::all(most)]), Region::new(self.last, &[head, rows])])
     }
 
     /// Most tokens of a row.

@@ -216,6 +216,11 @@ impl Planner<'_> {
         Ok(self.buffer(pool)?.factor().to_bits())
     }
 
+    /// Fewest tokens of a split of attention.
+    pub fn split_tokens(&self) -> u32 {
+        self.options.split_tokens
+    }
+
     /// The table of a rotation, for the positions that the page tables have room for.
     ///
     /// # Errors

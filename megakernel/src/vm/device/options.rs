@@ -150,8 +150,8 @@ impl DeviceOptions {
         }
     }
 
-    /// The same with a fourth of the stages held where weights are quantised: their factors are held with them, and a stage
-    /// meets four times the activations. With two Llama-3.1-8B spilled.
+    /// The same with a fourth of the stages held where weights are quantised: their factors are held with them, and up to 64
+    /// registers of activations stay with a task. With three 8 bits of Llama-3.1-8B by groups spill, with four others.
     pub(super) fn holding_factors(self, quantised: bool) -> DeviceOptions {
         if quantised { DeviceOptions { hold: self.hold().div_ceil(4), ..self } } else { self }
     }

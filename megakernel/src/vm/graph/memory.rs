@@ -52,6 +52,9 @@ struct Codes {
     order: Option<Buffer<u32>>,
 }
 
+/// The matrices of a plan: those of bf16 in its order, and those of codes.
+type Sent = (Vec<Buffer<bf16>>, HashMap<BufferId, Codes>);
+
 impl Codes {
     fn send(stream: &Stream, matrix: &QuantMatrix) -> Result<Codes, DeviceError> {
         let widen = Widen::of(matrix);
@@ -246,7 +249,7 @@ impl GraphMemory {
         device: &Device,
         stream: &Stream,
         (plan, program): (&GraphPlan, &Program),
-        ((matrices, codes), bound): ((Vec<Buffer<bf16>>, HashMap<BufferId, Codes>), &Bound),
+        ((matrices, codes), bound): (Sent, &Bound),
         kv: Option<&DeviceKv>,
     ) -> Result<GraphMemory, LoadError> {
         let kv = match kv {

@@ -1,15 +1,15 @@
 //! Random small computations: buffers and ops in an order in which they make sense, without any synchronisation.
 
-use tilewright_codegen::target::Target;
-use tilewright_layout::DType;
-use tilewright_megakernel::program::{
+use crate::program::{
     Add, Argmax, BufferId, BufferKind, Copy, Linear, LinearInput, LinearOutput, Op, Program, REQUEST_WORDS, Region,
     RmsNorm, Sample, SiluMul, Source, Span,
 };
+use tilewright_codegen::target::Target;
+use tilewright_layout::DType;
 
-use crate::clashes::Touched;
-use crate::oracle;
-use crate::rng::Rng;
+use super::clashes::Touched;
+use super::oracle;
+use super::rng::Rng;
 
 /// The buffers that ops are drawn over.
 struct Draft {

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use tilewright_megakernel::program::{
+use crate::program::{
     Add, BufferKind, Copy, Footprint, Linear, LinearOutput, MAX_SIGNALS, MAX_WAITS, Operands, Program, Region, SiluMul,
     Source,
 };
@@ -12,7 +12,9 @@ use tilewright_megakernel::program::{
 /// Why a program is unsafe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Unsafe {
+    /// Not a program: the part that is wrong, or more than [`MOST_TASKS`] tasks.
     Malformed(&'static str),
+    /// A state in which no task can start and some have not ended.
     Deadlock,
     /// A task starts while another one that touches the same bytes runs, and one of them writes.
     Race,
@@ -28,6 +30,9 @@ pub enum Unsafe {
 pub type Byte = (usize, u64);
 const ARENA: usize = usize::MAX;
 
+/// The most tasks of a program that is explored.
+pub const MOST_TASKS: usize = 16;
+
 /// The bytes of a region.
 pub fn bytes(program: &Program, region: &Region) -> BTreeSet<Byte> {
     let buffer = &program.buffers[region.buffer.index()];
@@ -40,8 +45,14 @@ pub fn bytes(program: &Program, region: &Region) -> BTreeSet<Byte> {
     elements.iter().flat_map(|e| (0..size).map(move |b| (space, base + e * size + b))).collect()
 }
 
-/// The verdict.
+/// The verdict, from every interleaving; its time grows exponentially with the tasks.
+///
+/// # Errors
+/// The first way in which the program is unsafe.
 pub fn judge(program: &Program) -> Result<(), Unsafe> {
+    if program.tasks.len() > MOST_TASKS {
+        return Err(Unsafe::Malformed("tasks"));
+    }
     malformed(program).map_or(Ok(()), |what| Err(Unsafe::Malformed(what)))?;
     Explorer::new(program).explore()
 }
@@ -96,6 +107,7 @@ fn sync(p: &Program, task: usize) -> Option<&'static str> {
     (!(exist && counts && distinct && positive)).then_some("sync")
 }
 
+/// What is wrong with the regions that a task declares, if anything is.
 pub fn footprint(p: &Program, task: usize) -> Option<&'static str> {
     let task = &p.tasks[task];
     let Ok(computed) = task.op.footprint(&Operands::new(&p.buffers)) else { return Some("operands") };
@@ -116,7 +128,10 @@ pub fn footprint(p: &Program, task: usize) -> Option<&'static str> {
     }
     let residual = task.op.get::<Linear>().and_then(|linear| match linear.output {
         LinearOutput::Add { residual, out } if residual == out => Some(out),
-        _ => None,
+        LinearOutput::Add { .. }
+        | LinearOutput::Store { .. }
+        | LinearOutput::SiluMul { .. }
+        | LinearOutput::Logits { .. } => None,
     });
     let elementwise = task.op.is::<Copy>() || task.op.is::<Add>() || task.op.is::<SiluMul>();
     for (at, read) in computed.reads.iter().enumerate() {
@@ -195,7 +210,6 @@ impl<'p> Explorer<'p> {
 
     fn explore(mut self) -> Result<(), Unsafe> {
         let n = self.program.tasks.len();
-        assert!(n <= 16, "the oracle explores small programs");
         let first = State { started: 0, done: 0, producers: vec![None; self.cells.len()] };
         let mut visited = HashSet::from([first.clone()]);
         let mut open = vec![first];

@@ -1,15 +1,17 @@
 //! A small seeded generator, so that a seed in a message reproduces a program (splitmix64; Steele, Lea, Flood 2014).
 
 /// The generator.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Rng(u64);
 
 impl Rng {
+    /// That of a seed.
     pub fn new(seed: u64) -> Rng {
         Rng(seed)
     }
 
-    pub fn next(&mut self) -> u64 {
+    /// 64 random bits.
+    pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -19,7 +21,7 @@ impl Rng {
 
     /// A number below `limit` (at least 1).
     pub fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit.max(1) as u64) as usize
+        (self.bits() % limit.max(1) as u64) as usize
     }
 
     /// A number in `lo..=hi`.
@@ -32,10 +34,12 @@ impl Rng {
         self.below(100) < percent
     }
 
+    /// One of the items, if there are some.
     pub fn pick<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
         if items.is_empty() { None } else { Some(&items[self.below(items.len())]) }
     }
 
+    /// Puts the items in a random order.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for at in (1..items.len()).rev() {
             items.swap(at, self.below(at + 1));

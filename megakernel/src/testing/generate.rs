@@ -1,11 +1,11 @@
 //! Random programs: a computation, queues, and waits built from what its tasks touch.
 
+use crate::program::{CounterId, MAX_SIGNALS, MAX_WAITS, Program, TaskId, Wait};
 use tilewright_codegen::target::Target;
-use tilewright_megakernel::program::{CounterId, MAX_SIGNALS, MAX_WAITS, Program, TaskId, Wait};
 
-use crate::clashes::Touched;
-use crate::draw;
-use crate::rng::Rng;
+use super::clashes::Touched;
+use super::draw;
+use super::rng::Rng;
 
 /// A program that orders whatever has to be ordered, in one of several ways each.
 pub fn valid(rng: &mut Rng) -> Program {

@@ -2,17 +2,21 @@
 
 use std::collections::BTreeSet;
 
-use tilewright_megakernel::program::{Program, Region};
+use crate::program::{Program, Region};
 
-use crate::oracle::{Byte, bytes};
+use super::oracle::{Byte, bytes};
 
 /// Bytes read and bytes written by every task.
+#[derive(Clone, Debug)]
 pub struct Touched {
+    /// Read, by task.
     pub reads: Vec<BTreeSet<Byte>>,
+    /// Written, by task.
     pub writes: Vec<BTreeSet<Byte>>,
 }
 
 impl Touched {
+    /// Those of a program.
     pub fn of(program: &Program) -> Touched {
         let all = |regions: &[Region]| regions.iter().flat_map(|region| bytes(program, region)).collect();
         Touched {

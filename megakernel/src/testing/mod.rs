@@ -1,0 +1,35 @@
+//! Random programs with their schedules, and the exact judge of small ones, for property tests; behind the feature `testing`.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`generate`] | programs of at most 8 tasks over random queues, and the waits that they need |
+//! | [`draw`] | the computations of such programs: buffers and ops, no synchronisation |
+//! | [`clashes`] | which tasks touch the same bytes |
+//! | [`oracle`] | the judge: every interleaving of task starts and ends |
+//! | `shrink` | smaller programs |
+//! | `rng` | the generator of a seed |
+//!
+//! A scheduler or a validator of yours is held against the judge; what fails shrinks.
+//!
+//! ```
+//! use proptest::prelude::*;
+//! use tilewright_megakernel::{testing, validate::validate};
+//! proptest!(ProptestConfig::with_cases(32), |(program in testing::programs(), other in testing::borderline_programs())| {
+//!     prop_assert!(testing::judge(&program).is_ok());
+//!     // Some of these race, deadlock or read what nobody wrote.
+//!     prop_assert_eq!(validate(&other).is_valid(), testing::judge(&other).is_ok());
+//! });
+//! ```
+
+pub mod clashes;
+pub mod draw;
+pub mod generate;
+pub mod oracle;
+mod rng;
+mod shrink;
+mod strategy;
+
+pub use oracle::{Unsafe, judge};
+pub use rng::Rng;
+pub use shrink::smallest;
+pub use strategy::{borderline_programs, programs};

@@ -1,0 +1,121 @@
+//! Sparse attention by a flow: what an engine is told of it.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use tilewright_flow::program::{FlowSettings, Lowered, Phase, observed_names};
+use tilewright_megakernel::vm::reference::{StepCells, StepOutput};
+
+use super::Engine;
+use super::error::EngineError;
+use super::session::lowering_options;
+
+/// A flow in the programs of a session: its settings, and how many requests keep states at once.
+#[derive(Clone)]
+pub(super) struct SessionFlow {
+    pub settings: Arc<FlowSettings>,
+    pub slots: usize,
+    /// Who is told what was chosen.
+    pub observer: Option<OnChosen>,
+}
+
+/// The blocks that a row attended to in a layer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Chosen {
+    /// Position of the row's token.
+    pub position: usize,
+    /// The layer.
+    pub layer: usize,
+    /// The key head.
+    pub kv_head: usize,
+    /// Places of the blocks in the sequence: first blocks, winners by score, last blocks.
+    pub blocks: Vec<usize>,
+}
+
+/// Who is told which blocks rows attended to.
+pub type OnChosen = Arc<dyn Fn(&Chosen) + Send + Sync>;
+
+/// What an observer needs to know of a program.
+#[derive(Clone, Copy)]
+pub(super) struct ObservedShape {
+    pub layers: usize,
+    pub kv_heads: usize,
+    pub page_tokens: usize,
+}
+
+impl SessionFlow {
+    /// The flow's part of a lowering.
+    pub fn lowered(&self, phase: Phase) -> Lowered<'_> {
+        Lowered::new(&self.settings, phase, self.slots)
+    }
+
+    /// Tells the observer what the rows of a step attended to.
+    pub fn observe(&self, shape: ObservedShape, cells: &StepCells, output: StepOutput<'_>) -> Result<(), EngineError> {
+        let Some(observer) = &self.observer else { return Ok(()) };
+        let ObservedShape { layers, kv_heads, page_tokens } = shape;
+        let block_tokens = self.settings.block_tokens();
+        let (per_page, width) = (page_tokens / block_tokens, cells.page_table.len() / cells.positions.len().max(1));
+        for layer in 0..layers {
+            let [blocks, last] = observed_names(layer).map(|name| output.i32(&name));
+            let (blocks, last) = (blocks?, last?);
+            let most = blocks.len() / last.len().max(1);
+            for at in 0..last.len() {
+                let (row, kv_head) = (at / kv_heads, at % kv_heads);
+                let last = last[kv_head * cells.positions.len() + row];
+                let (Ok(position), Ok(last)) = (usize::try_from(cells.positions[row]), usize::try_from(last)) else {
+                    continue;
+                };
+                let table = &cells.page_table[row * width..][..width];
+                let place = |&block: &i32| {
+                    let (page, block) = (block / per_page as i32, block as usize % per_page);
+                    Some(table.iter().position(|&entry| entry == page)? * per_page + block)
+                };
+                let blocks = blocks[at * most..][..last / block_tokens + 1].iter().filter_map(place).collect();
+                observer(&Chosen { position, layer, kv_head, blocks });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether requests carry something from step to step.
+    pub fn is_stateful(&self) -> bool {
+        !self.settings.traced().declared.states.is_empty()
+    }
+}
+
+impl Engine {
+    /// The same engine, in whose decode steps a flow chooses the blocks of tokens that a row attends to. Prompts attend to
+    /// everything.
+    ///
+    /// ```no_run
+    /// use tilewright::engine::{Device, Engine};
+    /// use tilewright_flow::{algorithms, memory::Budget, program::FlowSettings};
+    ///
+    /// let quest = FlowSettings::new(algorithms::named("quest")?.trace()?, 16, Budget::new(64, 0.0, 1, 1)?)?;
+    /// let engine = Engine::load("models/tiny-llama".as_ref(), Device::cpu())?.with_flow(quest)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the flow does not fit the model, or its blocks the pages of the KV pools.
+    pub fn with_flow(self, flow: FlowSettings) -> Result<Engine, EngineError> {
+        flow.check(self.spec(), lowering_options(self.place(), 1, false).page_tokens)?;
+        Ok(Engine { flow: Some(Arc::new(flow)), ..self })
+    }
+
+    /// The same engine, which tells what each row of a decode step attended to, layer by layer; on the host, with a flow.
+    #[must_use]
+    pub fn with_observer(self, observer: OnChosen) -> Engine {
+        let flow = self.flow.map(|flow| Arc::new(FlowSettings::clone(&flow).observed()));
+        Engine { flow, observer: Some(observer), ..self }
+    }
+
+    /// The flow for so many sequences at once.
+    pub(super) fn session_flow(&self, slots: usize) -> Option<SessionFlow> {
+        self.flow.as_ref().map(|settings| SessionFlow {
+            settings: Arc::clone(settings),
+            slots: slots.max(1),
+            observer: self.observer.clone(),
+        })
+    }
+}
