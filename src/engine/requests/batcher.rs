@@ -280,7 +280,7 @@ impl Batcher {
                 each(ticket, Event::End(completion));
             }
         }
-        if let Some(step) = self.scheduler.plan(self.pace.rows())
+        if let Some(step) = self.scheduler.plan(|decoding| self.pace.rows(decoding))
             && let Err(error) = self.run(&step, each)
         {
             self.fail(&step, error, each);

@@ -50,20 +50,31 @@ impl Pace {
         self.seen.retain(|_, seen| now - seen.last < FORGOTTEN);
     }
 
-    /// Most rows of a step that is in time, as far as is known; at least those of the narrowest width.
-    pub fn rows(&self) -> usize {
+    /// Most rows of a step that is in time, as far as is known, of those that are wider than the rows that decode; where no width is, those of the fastest. A narrow step is not always a fast
+    /// one, so the second width is tried in any case.
+    pub fn rows(&self, decoding: usize) -> usize {
         let Some(bound) = self.bound else { return usize::MAX };
-        let Some((&least, rest)) = self.widths.split_first() else { return usize::MAX };
-        let mut most = least;
-        for &width in rest {
-            match self.seen.get(&width) {
-                Some(seen) if seen.count > UNUSED && seen.seconds > bound.as_secs_f64() => break,
-                Some(seen) if seen.count > UNUSED => most = width,
-                // Not measured, or not truly: it is tried.
-                _ => return width,
+        let (mut most, mut fastest, mut tries) = (None, None, true);
+        for (at, &width) in self.widths.iter().filter(|width| **width > decoding).enumerate() {
+            let Some(seen) = self.seen.get(&width).filter(|seen| seen.count > UNUSED) else {
+                // Not measured, or not truly.
+                if tries {
+                    return width;
+                }
+                break;
+            };
+            let is_in_time = seen.seconds <= bound.as_secs_f64();
+            if is_in_time {
+                most = Some(width);
+            } else if most.is_some() {
+                break;
             }
+            if fastest.is_none_or(|(least, _)| seen.seconds < least) {
+                fastest = Some((seen.seconds, width));
+            }
+            tries = is_in_time || at == 0;
         }
-        most
+        most.or(fastest.map(|(_, width)| width)).unwrap_or(usize::MAX)
     }
 }
 
@@ -77,7 +88,7 @@ mod tests {
     fn settled(pace: &mut Pace, time: impl Fn(usize) -> u64) -> Vec<usize> {
         let mut chosen = Vec::new();
         for _ in 0..20 {
-            let width = pace.rows();
+            let width = pace.rows(1);
             pace.note(width, MS(time(width)));
             chosen.push(width);
         }
@@ -89,14 +100,21 @@ mod tests {
         let widths = vec![16, 32, 64, 128, 256];
         let time = |width| 4 + width as u64 / 32;
         let mut pace = Pace::new(Some(MS(8)), widths.clone());
-        assert_eq!(pace.rows(), 32, "the narrowest is there in any case, the next is tried");
         let chosen = settled(&mut pace, time);
-        assert_eq!(chosen.last(), Some(&128));
+        assert_eq!((chosen[0], chosen.last()), (16, Some(&128)));
         // The first step of a width does not count: one of two is too long.
         assert_eq!(chosen.iter().filter(|&&width| width > 128).count(), 2);
-        // Nothing is in time: the narrowest is taken.
+        // Nothing is in time: the fastest is taken, which is not always the narrowest.
         let mut pace = Pace::new(Some(MS(1)), widths.clone());
         assert_eq!(settled(&mut pace, time).last(), Some(&16));
+        let mut pace = Pace::new(Some(MS(1)), widths.clone());
+        assert_eq!(settled(&mut pace, |width| if width == 16 { 9 } else { 7 }).last(), Some(&32));
+        // Where more rows decode than a width has, no step has that width.
+        assert_eq!(Pace::new(Some(MS(8)), widths.clone()).rows(40), 64);
+        assert_eq!(Pace::new(Some(MS(8)), widths.clone()).rows(256), usize::MAX);
+        // Nor is the narrowest in time where wider ones are.
+        let mut pace = Pace::new(Some(MS(8)), widths.clone());
+        assert_eq!(settled(&mut pace, |width| if width == 16 { 9 } else { width as u64 / 8 }).last(), Some(&64));
         let mut free = Pace::new(None, widths);
         assert_eq!(settled(&mut free, |_| 4).last(), Some(&usize::MAX));
     }
@@ -108,7 +126,7 @@ mod tests {
         assert_eq!(settled(&mut pace, |width| if width == 64 { 12 } else { 5 }).last(), Some(&32));
         let mut tried = 0;
         for _ in 0..2 * FORGOTTEN {
-            let width = pace.rows();
+            let width = pace.rows(1);
             tried += u64::from(width == 64);
             pace.note(width, MS(if width == 64 { 12 } else { 5 }));
         }

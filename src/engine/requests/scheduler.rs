@@ -193,16 +193,16 @@ impl Scheduler {
         self.cache.forget_all();
     }
 
-    /// What the next step runs; nothing where there is no request. Its pages are there. Where requests decode, prompts get rows up to that
-    /// many of the step's.
-    pub fn plan(&mut self, beside: usize) -> Option<Step> {
+    /// What the next step runs; nothing where there is no request. Its pages are there. Where requests decode, `beside`
+    /// says how many rows the step may have with prompts, beside so many that decode.
+    pub fn plan(&mut self, beside: impl Fn(usize) -> usize) -> Option<Step> {
         let mut draft =
             Draft { pieces: Vec::new(), rows: self.limits.rows, prompt_rows: self.limits.rows, preempted: false };
         self.add_decoding(&mut draft);
         let decodes = !draft.pieces.is_empty();
         if decodes {
             let decoding = self.limits.rows - draft.rows;
-            draft.prompt_rows = beside.saturating_sub(decoding).clamp(1, self.limits.prompt_rows);
+            draft.prompt_rows = beside(decoding).saturating_sub(decoding).clamp(1, self.limits.prompt_rows);
         }
         self.add_prompts(&mut draft);
         // Whoever just lost its pages takes none of others' in the same step.
