@@ -12,7 +12,7 @@ use crate::validate::Placed;
 
 /// Entries of page tables that a block keeps in shared memory, of all rows together: of one and two rows, whose programs have most stages in the
 /// ring, and of more.
-const NEAR: [u32; 2] = [512, 1024];
+const NEAR: [u32; 2] = [256, 1024];
 
 /// A program as the generated kernel wants it.
 #[derive(Clone, Debug)]

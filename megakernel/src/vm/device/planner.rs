@@ -163,7 +163,7 @@ impl<'p> Planner<'p> {
         let options = self.options;
         let limit = self.placed.target.shared_bytes_per_block as u64;
         let cells = self.cells.map_or(0, |cells| 4 * cells.numbers());
-        let fixed = u64::from(table_bytes + operand_bytes + options.sums_bytes + options.warps * 64 + cells + 1024);
+        let fixed = u64::from(table_bytes + operand_bytes + options.sums_bytes + options.warps * 64 + cells + 896);
         let (stage, rest) = (u64::from(slot_bytes), limit.saturating_sub(fixed));
         let stages = (rest / stage).min(options.stages.into());
         if stages < 2 {
