@@ -2,7 +2,7 @@
 """A decode step of a Llama in PyTorch whose weights are bf16, int8 or int4, for comparison with `tilewright bench --suite decode
 --weights`; one JSON row a line.
 
-Usage: weight_only.py --config FILE [--shapes BATCH:CONTEXT ..] [--tokens N] [--kinds bf16,int8,int4] [--group N] [--no-compile]
+Usage: weight_only.py --config FILE [--shapes BATCH:CONTEXT ..] [--tokens N] [--kinds bf16,int8,int4] [--group N] [--no-compile | --tune]
 
 The step is that of decode.py, captured into one CUDA graph, with torch.compile unless --no-compile says otherwise. Products of int8
 are activations times codes that Inductor widens where it reads them, and a scale a row behind; of int4 `_weight_int4pack_mm`
@@ -84,7 +84,7 @@ class WeightOnly(Step):
         return F.linear(F.rms_norm(x, (self.hidden,), self.norms[-1], self.eps), self.output)
 
 
-def row(config, batch, context, tokens, kind, group, compiled):
+def row(config, batch, context, tokens, kind, group, compiled, tuned):
     bits = {"bf16": 16, "int8": 8, "int4": 4}[kind]
     shape = {"batch": batch, "context": context, "hidden": config["hidden_size"], "layers": config["num_hidden_layers"]}
     if bits < 16:
@@ -96,7 +96,7 @@ def row(config, batch, context, tokens, kind, group, compiled):
             step = WeightOnly(config, batch, context + 8, kind, group)
             if compiled:
                 import torch._inductor.config as inductor
-                inductor.coordinate_descent_tuning = True
+                inductor.coordinate_descent_tuning = tuned
                 torch._dynamo.reset()
                 step.logits = torch.compile(step.logits, fullgraph=True)
             times = microseconds(step, max(context - tokens, 0), tokens)
@@ -116,6 +116,7 @@ def main():
     parser.add_argument("--kinds", default="bf16,int8,int4")
     parser.add_argument("--group", type=int, default=128)
     parser.add_argument("--no-compile", action="store_true")
+    parser.add_argument("--tune", action="store_true", help="Inductor's coordinate descent: minutes")
     args = parser.parse_args()
     with open(args.config) as file:
         config = json.load(file)
@@ -123,7 +124,8 @@ def main():
     for shape in args.shapes:
         batch, context = map(int, shape.split(":"))
         for kind in args.kinds.split(","):
-            print(json.dumps(row(config, batch, context, args.tokens, kind, args.group, not args.no_compile)), flush=True)
+            compiled = not args.no_compile
+            print(json.dumps(row(config, batch, context, args.tokens, kind, args.group, compiled, args.tune)), flush=True)
             torch.cuda.empty_cache()
 
 

@@ -49,7 +49,7 @@ pub struct CompileArgs {
     /// Tokens of a page of the KV cache, 16 to 256
     #[arg(long, value_name = "TOKENS", default_value_t = 64)]
     page_tokens: usize,
-    /// Dtype of the KV cache: f32, f16 or bf16
+    /// Dtype of the KV cache: f32, f16, bf16 or f8e4m3
     #[arg(long, value_name = "DTYPE", default_value = "bf16", value_parser = parse_dtype)]
     kv_dtype: DType,
     /// Choose each row's next token as its request says (op `sample`), not always the likeliest
