@@ -280,6 +280,7 @@ impl<'k> Pass<'k> {
     /// What sums of codes begin with: of activations that have been brought it is made here, by each warp for its own tiles.
     fn starts(self, x: &Activations<'k>, packing: Packing) -> Option<Starts<'k>> {
         let (Pass { team, scratch, unit, a_operand, .. }, k) = (self, self.team.k);
+        unit.codes()?;
         let at = scratch.operand.cast::<u8>().at(a_operand.starts_at(unit, packing));
         let starts = Starts::new(at, unit, (self.side(packing), packing.terms()))?;
         let (all, steps) = (unit.stages() * unit.per_warp(), unit.steps());
