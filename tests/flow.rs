@@ -11,7 +11,7 @@ use tilewright_kernels::naive::Sampling;
 const MODELS: [&str; 2] = ["tiny-llama", "tiny-qwen3"];
 /// Tokens that it takes for 6 blocks of 16 to be more than a first, a last and three winners.
 const PROMPT: usize = 83;
-const NEW: usize = 14;
+const NEW: usize = 6;
 
 fn folder(model: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("models").join(model)
@@ -60,12 +60,12 @@ fn tokens(engine: &Engine, prompts: usize) -> Vec<Vec<u32>> {
 #[test]
 fn a_budget_that_covers_the_sequence_gives_the_tokens_of_dense_attention() {
     for model in MODELS {
-        let dense = tokens(&engine(model, 2), 2);
+        let dense = tokens(&engine(model, 2), 1);
         for algorithm in algorithms::ALL {
             let engine = engine(model, 2);
             let covering = flow(&engine, algorithm.name, 1024);
             let engine = engine.with_flow(covering).expect("a flow that fits");
-            assert_eq!(tokens(&engine, 2), dense, "{model}, {}", algorithm.name);
+            assert_eq!(tokens(&engine, 1), dense, "{model}, {}", algorithm.name);
         }
     }
 }

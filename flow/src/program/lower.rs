@@ -34,7 +34,7 @@ pub struct FlowSettings {
 /// Names of the outputs of a layer where a flow is [observed](FlowSettings::observed): the blocks of its
 /// [`Selection`], and the index of its last token.
 pub fn observed_names(layer: usize) -> [String; 2] {
-    [format!("layers.{layer}.flow.blocks"), format!("layers.{layer}.flow.last")]
+    [format!("layers.{layer}.selection.blocks"), format!("layers.{layer}.selection.last")]
 }
 
 /// Why a flow does not fit a model.
@@ -166,54 +166,47 @@ pub struct Lowered<'f> {
     flow: &'f FlowSettings,
     phase: Phase,
     slots: usize,
-    shared: Option<Shared>,
-    /// Blocks and last token of the selection, of all layers or of the one before.
-    selection: Option<[BufferId; 2]>,
+    /// Slots of all layers, where there are states.
+    slot: Option<BufferId>,
 }
 
-/// What all layers have in common.
-#[derive(Clone, Copy, Debug)]
-struct Shared {
+/// What a layer chooses with. Each layer has its own: on a device nothing but their data orders two layers.
+struct Choosing {
     scores: BufferId,
     splits: usize,
-    slot: Option<BufferId>,
+    blocks: BufferId,
+    last: BufferId,
 }
 
 impl<'f> Lowered<'f> {
     /// A flow for the programs of a phase. States are kept of so many requests at once.
     pub fn new(flow: &'f FlowSettings, phase: Phase, slots: usize) -> Lowered<'f> {
-        Lowered { flow, phase, slots, shared: None, selection: None }
+        Lowered { flow, phase, slots, slot: None }
     }
 
-    /// Scores and slots; made with the first layer.
-    fn shared(&mut self, at: &mut LayerTasks<'_, '_>) -> Shared {
-        if let Some(shared) = self.shared {
-            return shared;
+    /// The slots; made with the first layer.
+    fn slot(&mut self, at: &mut LayerTasks<'_, '_>) -> Option<BufferId> {
+        if self.slot.is_none() && !self.flow.traced.declared.states.is_empty() {
+            let shape = [at.options().rows, SLOT_WORDS];
+            self.slot = Some(at.buffer(SLOT, BufferKind::Cell, DType::I32, &shape));
         }
-        let (rows, kv_heads) = (at.options().rows, at.spec().kv_heads);
-        let blocks = blocks_of_a_row(at, self.flow.block_tokens);
-        let splits = if is_blockwise(&self.flow.traced) { splits(at, blocks) } else { 1 };
-        let share = blocks.div_ceil(splits);
-        let shape = [rows, kv_heads, splits, share];
-        let scores = at.buffer("flow.scores", BufferKind::Activation, DType::F32, &shape);
-        let has_states = !self.flow.traced.declared.states.is_empty();
-        let slot = has_states.then(|| at.buffer(SLOT, BufferKind::Cell, DType::I32, &[rows, SLOT_WORDS]));
-        *self.shared.insert(Shared { scores, splits, slot })
+        self.slot
     }
 
-    /// The blocks and the last token of a layer's selection: buffers of all layers, or the layer's own where they are observed.
-    fn selection(&mut self, at: &mut LayerTasks<'_, '_>) -> [BufferId; 2] {
-        if let Some(selection) = self.selection.filter(|_| !self.flow.is_observed) {
-            return selection;
-        }
+    /// Scores and selection of a layer.
+    fn choosing(&self, at: &mut LayerTasks<'_, '_>) -> Choosing {
         let (rows, kv_heads) = (at.options().rows, at.spec().kv_heads);
-        let most = self.flow.budget.selected(blocks_of_a_row(at, self.flow.block_tokens));
-        let ([blocks, last], kind) = match self.flow.is_observed {
-            true => (observed_names(at.layer()), BufferKind::Output),
-            false => (["flow.blocks", "flow.last"].map(str::to_owned), BufferKind::Activation),
-        };
+        let all = blocks_of_a_row(at, self.flow.block_tokens);
+        let splits = if is_blockwise(&self.flow.traced) { splits(at, all) } else { 1 };
+        let most = self.flow.budget.selected(all);
+        let shape = [rows, kv_heads, splits, all.div_ceil(splits)];
+        let scores = format!("layers.{}.selection.scores", at.layer());
+        let scores = at.buffer(&scores, BufferKind::Activation, DType::F32, &shape);
+        let kind = if self.flow.is_observed { BufferKind::Output } else { BufferKind::Activation };
+        let [blocks, last] = observed_names(at.layer());
         let blocks = at.buffer(&blocks, kind, DType::I32, &[rows, kv_heads, most]);
-        *self.selection.insert([blocks, at.buffer(&last, kind, DType::I32, &[kv_heads, rows])])
+        let last = at.buffer(&last, kind, DType::I32, &[kv_heads, rows]);
+        Choosing { scores, splits, blocks, last }
     }
 
     /// The buffers of a layer's fields, parameters and states.
@@ -286,8 +279,7 @@ impl Indexer for Lowered<'_> {
             // Nothing of the step reads a summary.
             return Ok(Selected { ready: at.heads().to_vec(), selection: None });
         }
-        let Shared { scores, splits, slot } = self.shared(at);
-        let [blocks, last] = self.selection(at);
+        let (slot, Choosing { scores, splits, blocks, last }) = (self.slot(at), self.choosing(at));
         for (kv_head, ready) in ready.iter_mut().enumerate() {
             let score = |split| {
                 Op::from(Score {

@@ -120,11 +120,6 @@ impl<'e, 'a> LayerTasks<'e, 'a> {
         self.emitter.host.at.clone()
     }
 
-    /// The buffer of that name, if one was added.
-    pub fn named(&self, name: &str) -> Option<BufferId> {
-        self.emitter.program.buffer_named(name).map(|buffer| buffer.id)
-    }
-
     /// Adds a buffer; names are unique in a program.
     pub fn buffer(&mut self, name: &str, kind: BufferKind, dtype: DType, shape: &[usize]) -> BufferId {
         self.emitter.program.add_buffer(name, kind, dtype, shape)

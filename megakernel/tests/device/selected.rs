@@ -130,7 +130,7 @@ impl DeviceFunction for EndsOfRows {
             let all = (at + BLOCK as i32) / BLOCK as i32;
             let chosen = all.min(newest as i32 + 1);
             for entry in 0..most {
-                let block = if entry == 0 { all * 0 } else { all - chosen + entry as i32 };
+                let block = if entry == 0 { call.builder().lit(0) } else { all - chosen + entry as i32 };
                 call.builder().when(chosen.gt(entry as i32), || {
                     let page = table.at(row * width + block.cast::<u32>()).load();
                     blocks.at((row * heads + kv_head) * most + entry).store(page);
@@ -198,7 +198,7 @@ fn attention_over_selected_blocks_agrees_with_the_reference() {
         let mut kv = KvState::new(reference.program()).expect("memory");
         let mut device = load(program, &tiny(), seed, options());
         for step in 0..3 {
-            let mut cells = Cells::at(rows, 17 * step as i32 + 14);
+            let mut cells = Cells::at(rows, 17 * step + 14);
             if rows > 1 && step == 1 {
                 cells.positions[rows - 1] = -1;
             }
