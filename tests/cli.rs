@@ -486,10 +486,8 @@ fn quantised_checkpoints_run_and_are_compiled() {
 #[test]
 fn quantize_writes_a_folder_that_generates_or_none() {
     let out = TempDir::new().expect("a folder");
-    let made = out.path().join("made");
-    let made = made.to_str().expect("UTF-8 path");
-    let dense = model("tiny-qwen3");
-    let dense = dense.to_str().expect("UTF-8 path");
+    let (made, dense) = (out.path().join("made"), model("tiny-qwen3"));
+    let [made, dense] = [&made, &dense].map(|path| path.to_str().expect("UTF-8 path"));
     let args = ["quantize", "--model", dense, "--out", made, "--scheme", "w8a16"];
     let output = tilewright(&args);
     assert!(output.status.success() && output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));

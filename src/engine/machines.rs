@@ -3,25 +3,22 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
 use tilewright_codegen::target::Target;
 use tilewright_flow::program::Phase;
 use tilewright_kernels::sample::Request as Draw;
 use tilewright_layout::DType;
-use tilewright_megakernel::lower::{Indexer, LOGITS, LowerOptions, NEXT_TOKEN, lower_indexed};
+use tilewright_megakernel::lower::{Indexer, LOGITS, LowerOptions, lower_indexed};
 use tilewright_megakernel::program::Program;
-use tilewright_megakernel::schedule::{ScheduleError, TYPICAL_CONTEXT, schedule};
-use tilewright_megakernel::validate::{Checked, Placed};
-use tilewright_megakernel::vm::device::{
-    AbortHandle, Accepted, DeviceKv, DeviceMachine, DeviceOptions, LoadError, MAX_ENDS, Plan, Text, Unsupported,
-};
-use tilewright_megakernel::vm::graph::GraphMachine;
+use tilewright_megakernel::schedule::{TYPICAL_CONTEXT, schedule};
+use tilewright_megakernel::validate::Placed;
+use tilewright_megakernel::vm::device::{AbortHandle, Accepted, DeviceOptions, Text};
 use tilewright_megakernel::vm::reference::{KvState, Machine, RequestSlot, StepCells, StepError};
 
 use super::error::EngineError;
 use super::flow::{ObservedShape, SessionFlow};
 use super::model::Model;
+use super::on_device::OnDevice;
 use super::place::{Gpu, Place};
 use super::session::Run;
 
@@ -95,16 +92,16 @@ pub(super) type EachStep<'e> = &'e mut dyn FnMut(&[u32]) -> ControlFlow<()>;
 #[derive(Clone)]
 pub(super) struct Widths {
     /// Each of them, in any order; a device has one for as many rows as it can hold besides.
-    rows: Vec<usize>,
+    pub(super) rows: Vec<usize>,
     /// Most rows of a program whose tokens may be chosen at random. Wider ones only feed prompts, and code that chooses at
     /// random takes a driver a second to compile.
-    sampling: usize,
+    pub(super) sampling: usize,
     /// Most rows of a graph's step on a device, where those are more than a step of the decode machine has.
-    chunk: Option<usize>,
+    pub(super) chunk: Option<usize>,
     /// Whether there is one width.
-    only: bool,
+    pub(super) only: bool,
     /// Whether programs of several rows propose tokens of a sequence.
-    proposals: bool,
+    pub(super) proposals: bool,
 }
 
 impl Widths {
@@ -143,7 +140,7 @@ impl Widths {
     }
 
     /// The width of a chunk of so many rows: a power of 2 from 32 on, or the widest. Kernels are made for a few widths.
-    fn of_chunk(&self, rows: usize) -> Option<usize> {
+    pub(super) fn of_chunk(&self, rows: usize) -> Option<usize> {
         let most = self.chunk.filter(|&most| rows <= most)?;
         if self.only {
             return Some(most);
@@ -152,7 +149,7 @@ impl Widths {
     }
 
     /// The least that has so many rows and not more than `most`.
-    fn least(&self, most: usize, rows: usize) -> usize {
+    pub(super) fn least(&self, most: usize, rows: usize) -> usize {
         let all = self.rows.iter().copied().chain([most].into_iter().filter(|&most| most < usize::MAX));
         all.filter(|width| (rows..=most).contains(width)).min().unwrap_or(rows)
     }
@@ -186,35 +183,35 @@ pub(super) fn machines(
 
 /// What programs of a session are made of.
 #[derive(Clone)]
-struct Lowering {
-    model: Model,
-    options: LowerOptions,
-    widths: Widths,
-    flow: Option<SessionFlow>,
+pub(super) struct Lowering {
+    pub(super) model: Model,
+    pub(super) options: LowerOptions,
+    pub(super) widths: Widths,
+    pub(super) flow: Option<SessionFlow>,
     /// What the next steps are.
-    phase: Phase,
+    pub(super) phase: Phase,
 }
 
 impl Lowering {
     /// The phase that programs are made for: without a flow, one program serves both.
-    fn set_phase(&mut self, phase: Phase) {
+    pub(super) fn set_phase(&mut self, phase: Phase) {
         if self.flow.is_some() {
             self.phase = phase;
         }
     }
 
-    fn placed(&self, rows: usize, target: Target) -> Result<Placed, EngineError> {
+    pub(super) fn placed(&self, rows: usize, target: Target) -> Result<Placed, EngineError> {
         Ok(schedule(self.program(rows, target)?, TYPICAL_CONTEXT)?)
     }
 
     /// The placed program of so many rows for a GPU, and how its kernel is cut.
-    fn on(&self, gpu: &Gpu, width: usize) -> Result<(Placed, DeviceOptions), EngineError> {
+    pub(super) fn on(&self, gpu: &Gpu, width: usize) -> Result<(Placed, DeviceOptions), EngineError> {
         let placed = self.placed(width, gpu.target.clone())?;
         let options = gpu.options(&self.model, width, self.options.context)?;
         Ok((placed, DeviceOptions { propose: self.widths.proposals && width > 1, ..options }))
     }
 
-    fn program(&self, rows: usize, target: Target) -> Result<Program, EngineError> {
+    pub(super) fn program(&self, rows: usize, target: Target) -> Result<Program, EngineError> {
         let sampling = self.options.sampling && rows <= self.widths.sampling;
         let options = LowerOptions { rows, sampling, ..self.options.clone() };
         let options = match target.arch.as_str() {
@@ -311,216 +308,8 @@ impl Machines for OnHost {
     }
 }
 
-/// The device machine. All its machines and those of other sessions share the streamed weights.
-struct OnDevice {
-    lowering: Lowering,
-    place: Arc<Place>,
-    machines: BTreeMap<(Phase, usize), DeviceMachine>,
-    /// Those of more rows.
-    graphs: BTreeMap<usize, GraphMachine>,
-    kv: Option<DeviceKv>,
-    /// Most rows whose activations fit a block's shared memory, as far as is known.
-    most: usize,
-    abort: AbortHandle,
-    /// Threads that compile what is needed later.
-    under_way: Vec<JoinHandle<()>>,
-}
-
-impl Drop for OnDevice {
-    /// A driver is not left while it compiles.
-    fn drop(&mut self) {
-        self.under_way.drain(..).for_each(|thread| drop(thread.join()));
-    }
-}
-
 /// Least rows of a graph of launches: fewer cost as much.
 const LEAST_GRAPH: usize = 32;
 
 /// Most rows of a step on a device: those of an MMA's operand.
 pub(super) const MOST_ROWS: usize = 16;
-
-impl OnDevice {
-    fn gpu(&self) -> &Gpu {
-        match &*self.place {
-            Place::Gpu(gpu) => gpu,
-            Place::Host { .. } => unreachable!("a device's machines are made for a device"),
-        }
-    }
-
-    fn make(&mut self, width: usize) -> Result<(), EngineError> {
-        let gpu = self.gpu();
-        let (placed, options) = self.lowering.on(gpu, width)?;
-        let mut progress = |done, total| gpu.progress(done, total);
-        let mut machine = gpu.weights().machine(placed, self.kv.as_ref(), options, &mut progress)?;
-        machine.listen_to(&self.abort);
-        self.kv.get_or_insert_with(|| machine.kv().clone());
-        self.machines.insert((self.lowering.phase, width), machine);
-        Ok(())
-    }
-
-    /// Waits for what machines of other widths have still under way on the pools.
-    fn settle(&self, width: usize) -> Result<(), EngineError> {
-        let mut others = self.graphs.iter().filter(|(other, _)| **other != width);
-        Ok(others.try_for_each(|(_, machine)| machine.wait())?)
-    }
-
-    /// A graph of launches of so many rows.
-    fn make_graph(&mut self, width: usize) -> Result<(), EngineError> {
-        let gpu = self.gpu();
-        // A level is one launch, however many tasks it has: those of one SM are few.
-        let target = Target { sms: 1, ..gpu.target.clone() };
-        let checked = Checked::new(self.lowering.program(width, target)?);
-        let checked = checked.map_err(|rejected| ScheduleError::from(Box::new(rejected)))?;
-        let mut progress = |done, total| gpu.progress(done, total);
-        let mut machine = gpu.graphs().machine(checked, self.kv.as_ref(), &mut progress)?;
-        machine.listen_to(&self.abort);
-        if self.lowering.widths.only {
-            machine.attend_together();
-        }
-        self.kv.get_or_insert_with(|| machine.kv().clone());
-        self.graphs.insert(width, machine);
-        Ok(())
-    }
-}
-
-impl Machines for OnDevice {
-    /// Programs of many rows need more shared memory than a block has where the model is large: then the most rows
-    /// become fewer, and the caller is told by a smaller width than it asked for.
-    fn width(&mut self, rows: usize) -> Result<usize, EngineError> {
-        let widths = &self.lowering.widths;
-        let of_chunk = if rows > self.most || widths.only { widths.of_chunk(rows) } else { None };
-        if let Some(width) = of_chunk {
-            if !self.graphs.contains_key(&width) {
-                self.make_graph(width)?;
-            }
-            return Ok(width);
-        }
-        loop {
-            let width = self.lowering.widths.least(self.most, rows.min(self.most));
-            if self.machines.contains_key(&(self.lowering.phase, width)) {
-                return Ok(width);
-            }
-            match self.make(width) {
-                Ok(()) => return Ok(width),
-                Err(EngineError::Load(LoadError::Unsupported(Unsupported::Shared { .. }))) if width > 1 => {
-                    self.most = width / 2;
-                }
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
-    fn set_phase(&mut self, phase: Phase) {
-        self.lowering.set_phase(phase);
-    }
-
-    fn chunk(&mut self, rest: usize) -> Result<usize, EngineError> {
-        // Fewer rows cost as many bytes: a chunk is as large as there are rows.
-        let most = self.lowering.widths.chunk.unwrap_or(self.most).max(self.most);
-        self.width(rest.min(most)).map(|width| width.min(rest))
-    }
-
-    fn most_rows(&self) -> usize {
-        self.most
-    }
-
-    fn step(&mut self, width: usize, cells: &StepCells, rows: &[usize], each: EachRow) -> Result<(), EngineError> {
-        self.settle(width)?;
-        match self.graphs.get_mut(&width) {
-            Some(machine) if rows.is_empty() => return Ok(machine.submit(cells)?),
-            Some(machine) => return Ok(machine.step(cells, rows, each)?),
-            None => {}
-        }
-        let made = self.machines.get_mut(&(self.lowering.phase, width));
-        let Some(machine) = made else { unreachable!("`width` made it") };
-        machine.step(cells)?;
-        for &row in rows {
-            each(row, &machine.f32_row(LOGITS, row)?);
-        }
-        Ok(())
-    }
-
-    fn choose(
-        &mut self,
-        width: usize,
-        cells: &StepCells,
-        asked: Asked,
-        each: EachRow,
-    ) -> Result<Vec<u32>, EngineError> {
-        self.settle(width)?;
-        if let Some(machine) = self.graphs.get_mut(&width) {
-            let tokens = machine.choose(cells, asked.rows, asked.draws)?;
-            machine.logits(asked.logits, each)?;
-            return Ok(tokens);
-        }
-        let made = self.machines.get_mut(&(self.lowering.phase, width));
-        let Some(machine) = made else { unreachable!("`width` made it") };
-        if self.lowering.options.sampling {
-            let mut draws = vec![Draw::default(); width];
-            asked.rows.iter().zip(asked.draws).for_each(|(&row, &draw)| draws[row] = draw);
-            machine.set_requests(&draws)?;
-        }
-        machine.step(cells)?;
-        for &row in asked.logits {
-            each(row, &machine.f32_row(LOGITS, row)?);
-        }
-        let tokens = if asked.rows.is_empty() { Vec::new() } else { machine.i32(NEXT_TOKEN)? };
-        Ok(asked.rows.iter().map(|&row| tokens[row] as u32).collect())
-    }
-
-    fn most_steps(&self) -> usize {
-        self.gpu().launch_steps
-    }
-
-    /// Those of a graph do not.
-    fn proposes(&self) -> bool {
-        let Widths { proposals, only, chunk, .. } = &self.lowering.widths;
-        *proposals && !(*only && chunk.is_some())
-    }
-
-    fn propose(&mut self, width: usize, text: &Text, steps: usize, each: EachAccepted) -> Result<usize, EngineError> {
-        self.settle(width)?;
-        let made = self.machines.get_mut(&(self.lowering.phase, width));
-        let Some(machine) = made else { unreachable!("`width` made it") };
-        let request = text.request.or(self.lowering.options.sampling.then(Draw::default));
-        Ok(machine.propose(&Text { request, ..*text }, steps, each)?)
-    }
-
-    fn ahead(&mut self, rows: usize) {
-        let width = self.lowering.widths.least(self.most, rows.min(self.most));
-        if self.machines.contains_key(&(self.lowering.phase, width)) || self.gpu().is_simulated() {
-            return;
-        }
-        let (lowering, place) = (self.lowering.clone(), Arc::clone(&self.place));
-        // What goes wrong goes wrong again where the machine is made, and is told there.
-        let compile = move || {
-            let (Place::Gpu(gpu), mut width) = (&*place, width) else { return };
-            while let Ok((placed, options)) = lowering.on(gpu, width) {
-                match Plan::new(&placed, options) {
-                    Ok(plan) => return drop(gpu.kernels.of(&plan)),
-                    // As `width` finds out which rows have room.
-                    Err(Unsupported::Shared { .. }) if width > 1 => width /= 2,
-                    Err(_) => return,
-                }
-            }
-        };
-        self.under_way.push(std::thread::spawn(compile));
-    }
-
-    fn run(&mut self, width: usize, cells: &StepCells, run: Run, each: EachStep) -> Result<usize, EngineError> {
-        self.settle(width)?;
-        // Whoever takes the tokens looks for the ends that a launch has no room for.
-        let ends = &run.ends[..run.ends.len().min(MAX_ENDS)];
-        if let Some(machine) = self.graphs.get_mut(&width) {
-            return Ok(machine.run_until(cells, run.steps, (run.draws, &vec![ends; width]), each)?);
-        }
-        let made = self.machines.get_mut(&(self.lowering.phase, width));
-        let Some(machine) = made else { unreachable!("`width` made it") };
-        let mut draws = run.draws.to_vec();
-        if self.lowering.options.sampling {
-            draws.resize(width, Draw::default());
-        }
-        machine.set_requests(&draws)?;
-        Ok(machine.run_until(cells, run.steps, &vec![ends; width], each)?)
-    }
-}

@@ -21,6 +21,7 @@ mod generate;
 mod kv;
 mod machines;
 mod model;
+mod on_device;
 mod pages;
 mod place;
 mod requests;

@@ -94,7 +94,7 @@ impl DecodeCase {
         ));
         let q_at = trial.input("q", &q);
         let names = ["keys", "values"];
-        let at = [0, 1].map(|which: usize| trial.input(names[which], &pools[which]));
+        let at = [0, 1].map(|which: usize| trial.input(names[which], &cache.stored(&pools[which])));
         let (tokens, table) = (trial.input("tokens", &self.tokens), trial.input("table", &cache.table));
         let parts = queries * self.splits as usize;
         let (acc, stats) =

@@ -1,0 +1,230 @@
+//! Machines on a device: one for each number of rows, and graphs of launches for more.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use tilewright_codegen::target::Target;
+use tilewright_flow::program::Phase;
+use tilewright_kernels::sample::Request as Draw;
+use tilewright_megakernel::lower::{LOGITS, NEXT_TOKEN};
+use tilewright_megakernel::schedule::ScheduleError;
+use tilewright_megakernel::validate::Checked;
+use tilewright_megakernel::vm::device::{
+    AbortHandle, DeviceKv, DeviceMachine, LoadError, MAX_ENDS, Plan, Text, Unsupported,
+};
+use tilewright_megakernel::vm::graph::GraphMachine;
+use tilewright_megakernel::vm::reference::StepCells;
+
+use super::error::EngineError;
+use super::machines::{Asked, EachAccepted, EachRow, EachStep, Lowering, Machines, Widths};
+use super::place::{Gpu, Place};
+use super::session::Run;
+
+/// The device machine. All its machines and those of other sessions share the streamed weights.
+pub(super) struct OnDevice {
+    pub(super) lowering: Lowering,
+    pub(super) place: Arc<Place>,
+    pub(super) machines: BTreeMap<(Phase, usize), DeviceMachine>,
+    /// Those of more rows.
+    pub(super) graphs: BTreeMap<usize, GraphMachine>,
+    pub(super) kv: Option<DeviceKv>,
+    /// Most rows whose activations fit a block's shared memory, as far as is known.
+    pub(super) most: usize,
+    pub(super) abort: AbortHandle,
+    /// Threads that compile what is needed later.
+    pub(super) under_way: Vec<JoinHandle<()>>,
+}
+
+impl Drop for OnDevice {
+    /// A driver is not left while it compiles.
+    fn drop(&mut self) {
+        self.under_way.drain(..).for_each(|thread| drop(thread.join()));
+    }
+}
+
+impl OnDevice {
+    fn gpu(&self) -> &Gpu {
+        match &*self.place {
+            Place::Gpu(gpu) => gpu,
+            Place::Host { .. } => unreachable!("a device's machines are made for a device"),
+        }
+    }
+
+    fn make(&mut self, width: usize) -> Result<(), EngineError> {
+        let gpu = self.gpu();
+        let (placed, options) = self.lowering.on(gpu, width)?;
+        let mut progress = |done, total| gpu.progress(done, total);
+        let mut machine = gpu.weights().machine(placed, self.kv.as_ref(), options, &mut progress)?;
+        machine.listen_to(&self.abort);
+        self.kv.get_or_insert_with(|| machine.kv().clone());
+        self.machines.insert((self.lowering.phase, width), machine);
+        Ok(())
+    }
+
+    /// Waits for what machines of other widths have still under way on the pools.
+    fn settle(&self, width: usize) -> Result<(), EngineError> {
+        let mut others = self.graphs.iter().filter(|(other, _)| **other != width);
+        Ok(others.try_for_each(|(_, machine)| machine.wait())?)
+    }
+
+    /// A graph of launches of so many rows.
+    fn make_graph(&mut self, width: usize) -> Result<(), EngineError> {
+        let gpu = self.gpu();
+        // A level is one launch, however many tasks it has: those of one SM are few.
+        let target = Target { sms: 1, ..gpu.target.clone() };
+        let checked = Checked::new(self.lowering.program(width, target)?);
+        let checked = checked.map_err(|rejected| ScheduleError::from(Box::new(rejected)))?;
+        let mut progress = |done, total| gpu.progress(done, total);
+        let mut machine = gpu.graphs().machine(checked, self.kv.as_ref(), &mut progress)?;
+        machine.listen_to(&self.abort);
+        if self.lowering.widths.only {
+            machine.attend_together();
+        }
+        self.kv.get_or_insert_with(|| machine.kv().clone());
+        self.graphs.insert(width, machine);
+        Ok(())
+    }
+}
+
+impl Machines for OnDevice {
+    /// Programs of many rows need more shared memory than a block has where the model is large: then the most rows
+    /// become fewer, and the caller is told by a smaller width than it asked for.
+    fn width(&mut self, rows: usize) -> Result<usize, EngineError> {
+        let widths = &self.lowering.widths;
+        let of_chunk = if rows > self.most || widths.only { widths.of_chunk(rows) } else { None };
+        if let Some(width) = of_chunk {
+            if !self.graphs.contains_key(&width) {
+                self.make_graph(width)?;
+            }
+            return Ok(width);
+        }
+        loop {
+            let width = self.lowering.widths.least(self.most, rows.min(self.most));
+            if self.machines.contains_key(&(self.lowering.phase, width)) {
+                return Ok(width);
+            }
+            match self.make(width) {
+                Ok(()) => return Ok(width),
+                Err(EngineError::Load(LoadError::Unsupported(Unsupported::Shared { .. }))) if width > 1 => {
+                    self.most = width / 2;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn set_phase(&mut self, phase: Phase) {
+        self.lowering.set_phase(phase);
+    }
+
+    fn chunk(&mut self, rest: usize) -> Result<usize, EngineError> {
+        // Fewer rows cost as many bytes: a chunk is as large as there are rows.
+        let most = self.lowering.widths.chunk.unwrap_or(self.most).max(self.most);
+        self.width(rest.min(most)).map(|width| width.min(rest))
+    }
+
+    fn most_rows(&self) -> usize {
+        self.most
+    }
+
+    fn step(&mut self, width: usize, cells: &StepCells, rows: &[usize], each: EachRow) -> Result<(), EngineError> {
+        self.settle(width)?;
+        match self.graphs.get_mut(&width) {
+            Some(machine) if rows.is_empty() => return Ok(machine.submit(cells)?),
+            Some(machine) => return Ok(machine.step(cells, rows, each)?),
+            None => {}
+        }
+        let made = self.machines.get_mut(&(self.lowering.phase, width));
+        let Some(machine) = made else { unreachable!("`width` made it") };
+        machine.step(cells)?;
+        for &row in rows {
+            each(row, &machine.f32_row(LOGITS, row)?);
+        }
+        Ok(())
+    }
+
+    fn choose(
+        &mut self,
+        width: usize,
+        cells: &StepCells,
+        asked: Asked,
+        each: EachRow,
+    ) -> Result<Vec<u32>, EngineError> {
+        self.settle(width)?;
+        if let Some(machine) = self.graphs.get_mut(&width) {
+            let tokens = machine.choose(cells, asked.rows, asked.draws)?;
+            machine.logits(asked.logits, each)?;
+            return Ok(tokens);
+        }
+        let made = self.machines.get_mut(&(self.lowering.phase, width));
+        let Some(machine) = made else { unreachable!("`width` made it") };
+        if self.lowering.options.sampling {
+            let mut draws = vec![Draw::default(); width];
+            asked.rows.iter().zip(asked.draws).for_each(|(&row, &draw)| draws[row] = draw);
+            machine.set_requests(&draws)?;
+        }
+        machine.step(cells)?;
+        for &row in asked.logits {
+            each(row, &machine.f32_row(LOGITS, row)?);
+        }
+        let tokens = if asked.rows.is_empty() { Vec::new() } else { machine.i32(NEXT_TOKEN)? };
+        Ok(asked.rows.iter().map(|&row| tokens[row] as u32).collect())
+    }
+
+    fn most_steps(&self) -> usize {
+        self.gpu().launch_steps
+    }
+
+    /// Those of a graph do not.
+    fn proposes(&self) -> bool {
+        let Widths { proposals, only, chunk, .. } = &self.lowering.widths;
+        *proposals && !(*only && chunk.is_some())
+    }
+
+    fn propose(&mut self, width: usize, text: &Text, steps: usize, each: EachAccepted) -> Result<usize, EngineError> {
+        self.settle(width)?;
+        let made = self.machines.get_mut(&(self.lowering.phase, width));
+        let Some(machine) = made else { unreachable!("`width` made it") };
+        let request = text.request.or(self.lowering.options.sampling.then(Draw::default));
+        Ok(machine.propose(&Text { request, ..*text }, steps, each)?)
+    }
+
+    fn ahead(&mut self, rows: usize) {
+        let width = self.lowering.widths.least(self.most, rows.min(self.most));
+        if self.machines.contains_key(&(self.lowering.phase, width)) || self.gpu().is_simulated() {
+            return;
+        }
+        let (lowering, place) = (self.lowering.clone(), Arc::clone(&self.place));
+        // What goes wrong goes wrong again where the machine is made, and is told there.
+        let compile = move || {
+            let (Place::Gpu(gpu), mut width) = (&*place, width) else { return };
+            while let Ok((placed, options)) = lowering.on(gpu, width) {
+                match Plan::new(&placed, options) {
+                    Ok(plan) => return drop(gpu.kernels.of(&plan)),
+                    // As `width` finds out which rows have room.
+                    Err(Unsupported::Shared { .. }) if width > 1 => width /= 2,
+                    Err(_) => return,
+                }
+            }
+        };
+        self.under_way.push(std::thread::spawn(compile));
+    }
+
+    fn run(&mut self, width: usize, cells: &StepCells, run: Run, each: EachStep) -> Result<usize, EngineError> {
+        self.settle(width)?;
+        // Whoever takes the tokens looks for the ends that a launch has no room for.
+        let ends = &run.ends[..run.ends.len().min(MAX_ENDS)];
+        if let Some(machine) = self.graphs.get_mut(&width) {
+            return Ok(machine.run_until(cells, run.steps, (run.draws, &vec![ends; width]), each)?);
+        }
+        let made = self.machines.get_mut(&(self.lowering.phase, width));
+        let Some(machine) = made else { unreachable!("`width` made it") };
+        let mut draws = run.draws.to_vec();
+        if self.lowering.options.sampling {
+            draws.resize(width, Draw::default());
+        }
+        machine.set_requests(&draws)?;
+        Ok(machine.run_until(cells, run.steps, &vec![ends; width], each)?)
+    }
+}
