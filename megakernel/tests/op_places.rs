@@ -30,9 +30,9 @@ fn names(text: &str, name: &str) -> bool {
     code.flat_map(|line| line.split(|c: char| !c.is_alphanumeric() && c != '_')).any(|word| word == name)
 }
 
-/// What names an op: its own files and those of ops that fuse it, the lists of ops, and the lowering.
+/// What names an op: its own files and those of ops that fuse it, the lists of ops, the lowering, and what draws programs for tests.
 fn may_name(path: &str) -> bool {
-    path == "program/mod.rs" || path.starts_with("ops/") || path.starts_with("lower/")
+    path == "program/mod.rs" || ["ops/", "lower/", "testing/"].iter().any(|room| path.starts_with(room))
 }
 
 #[test]

@@ -153,7 +153,10 @@ fn a_task_reaches_the_memory_of_its_own_device() {
         p.buffers[q].device = Some(DeviceId(0));
     });
     let first = |what: &str| moved.iter().find(|text| text.contains(what)).cloned().unwrap_or_default();
-    insta::assert_snapshot!([first("the read"), first("the write")].join("\n"), @"");
+    insta::assert_snapshot!([first("the read"), first("the write")].join("\n"), @r#"
+task t18 `layers.0.attention.dev1[0]`: the read of b39 on dev0 by a task on dev1; read what its own device has, and let a task there send it
+task t16 `layers.0.qkv.h0.dev1[0]`: the write of b39 on dev0 by a task on dev1; store with an op that sends
+"#);
 }
 
 /// A device that does not wait for all parts, or sends into slots that are read, is found.

@@ -20,7 +20,7 @@ use tilewright_megakernel::weights::RandomWeights;
 use crate::lab::{Cells, chain, weights};
 
 /// The position at which the last row begins, the others at 0: in the second of its pages.
-const LAST: i32 = 29;
+const LAST: i32 = 30;
 /// Steps of a launch that fails: more than the producer runs ahead.
 const AHEAD: usize = 6;
 
