@@ -93,6 +93,8 @@ fn least_one() -> Recording {
         opcode,
         opcode,
         opcode,
+        silent.aborted(0),
+        silent.aborted(0),
     ];
     let launches = [&[Launch::WELL; 5], &[Launch::ENDS][..], &failing, &[Launch::WELL]].concat();
     Recording::new("least", (&least(), program), options(), launches)
@@ -106,12 +108,10 @@ fn early() -> Recording {
     let opcodes = program.queues()[0].iter().map(|task| program.tasks[task.index()].op.name());
     assert_eq!(opcodes.collect::<Vec<_>>(), ["embed", "qkv"]);
     let chooses = task(&program, chooses);
-    let launches = vec![
-        Launch::WELL,
-        Launch::WELL.aborted(0),
-        Launch::WELL.aborted(1),
-        Launch::fault(DeviceFault::Opcode { task: chooses, opcode: 99 }),
-    ];
+    // In more than one order, as block 0 may see the other's report before it waits.
+    let opcode = Launch::fault(DeviceFault::Opcode { task: chooses, opcode: 99 });
+    let (at_once, later) = (Launch::WELL.aborted(0), Launch::WELL.aborted(1));
+    let launches = vec![Launch::WELL, at_once, later, opcode, opcode, opcode, opcode, at_once, later];
     Recording::new("early", (&spec, program), options(), launches)
 }
 
