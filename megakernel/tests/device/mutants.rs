@@ -93,8 +93,9 @@ fn least_one() -> Recording {
         opcode,
         opcode,
         opcode,
-        silent.aborted(0),
-        silent.aborted(0),
+        silent,
+        silent,
+        silent,
     ];
     let launches = [&[Launch::WELL; 5], &[Launch::ENDS][..], &failing, &[Launch::WELL]].concat();
     Recording::new("least", (&least(), program), options(), launches)
