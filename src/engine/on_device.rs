@@ -43,6 +43,11 @@ impl Drop for OnDevice {
     }
 }
 
+/// The machine of a width that is known.
+fn made(machines: &mut BTreeMap<(Phase, usize), DeviceMachine>, at: (Phase, usize)) -> &mut DeviceMachine {
+    machines.get_mut(&at).unwrap_or_else(|| unreachable!("`width` made it"))
+}
+
 impl OnDevice {
     fn gpu(&self) -> &Gpu {
         match &*self.place {
@@ -135,8 +140,7 @@ impl Machines for OnDevice {
             Some(machine) => return Ok(machine.step(cells, rows, each)?),
             None => {}
         }
-        let made = self.machines.get_mut(&(self.lowering.phase, width));
-        let Some(machine) = made else { unreachable!("`width` made it") };
+        let machine = made(&mut self.machines, (self.lowering.phase, width));
         machine.step(cells)?;
         for &row in rows {
             each(row, &machine.f32_row(LOGITS, row)?);
@@ -157,8 +161,7 @@ impl Machines for OnDevice {
             machine.logits(asked.logits, each)?;
             return Ok(tokens);
         }
-        let made = self.machines.get_mut(&(self.lowering.phase, width));
-        let Some(machine) = made else { unreachable!("`width` made it") };
+        let machine = made(&mut self.machines, (self.lowering.phase, width));
         if self.lowering.options.sampling {
             let mut draws = vec![Draw::default(); width];
             asked.rows.iter().zip(asked.draws).for_each(|(&row, &draw)| draws[row] = draw);
@@ -184,8 +187,7 @@ impl Machines for OnDevice {
 
     fn propose(&mut self, width: usize, text: &Text, steps: usize, each: EachAccepted) -> Result<usize, EngineError> {
         self.settle(width)?;
-        let made = self.machines.get_mut(&(self.lowering.phase, width));
-        let Some(machine) = made else { unreachable!("`width` made it") };
+        let machine = made(&mut self.machines, (self.lowering.phase, width));
         let request = text.request.or(self.lowering.options.sampling.then(Draw::default));
         Ok(machine.propose(&Text { request, ..*text }, steps, each)?)
     }
@@ -218,8 +220,7 @@ impl Machines for OnDevice {
         if let Some(machine) = self.graphs.get_mut(&width) {
             return Ok(machine.run_until(cells, run.steps, (run.draws, &vec![ends; width]), each)?);
         }
-        let made = self.machines.get_mut(&(self.lowering.phase, width));
-        let Some(machine) = made else { unreachable!("`width` made it") };
+        let machine = made(&mut self.machines, (self.lowering.phase, width));
         let mut draws = run.draws.to_vec();
         if self.lowering.options.sampling {
             draws.resize(width, Draw::default());

@@ -19,9 +19,7 @@ use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
 
 use crate::model::ModelSpec;
-use crate::program::{
-    Argmax, BufferKind, DeviceId, Embed, Linear, LinearOutput, Op, Program, Sample, Span, TableShard,
-};
+use crate::program::{Argmax, BufferKind, Embed, Linear, LinearOutput, Op, Program, Sample, Span, TableShard};
 pub use emit::Done;
 use emit::Emitter;
 pub use indexer::{Indexer, LayerTasks, Selected};
@@ -169,13 +167,9 @@ fn embed(e: &mut Emitter) -> Result<Vec<emit::Done>, LowerError> {
 fn choose(e: &mut Emitter, ready: &[emit::Done]) -> Result<(), LowerError> {
     let (rows, devices) = (e.options.rows, e.devices());
     let tiles = tiling::features(e.spec.vocab, e.sms());
-    let mut scratch = |name, dtype| {
-        let id = e.program.add_buffer(name, BufferKind::Activation, dtype, &[rows, devices * tiles.len()]);
-        e.program.buffers[id.index()].device = (devices > 1).then_some(DeviceId(0));
-        id
-    };
-    let best_value = scratch("best.value", DType::F32);
-    let best_index = scratch("best.index", DType::I32);
+    let (mut first, shape) = (state::On { program: &mut e.program, device: 0 }, [rows, devices * tiles.len()]);
+    let best_value = first.add("best.value", BufferKind::Activation, DType::F32, &shape);
+    let best_index = first.add("best.index", BufferKind::Activation, DType::I32, &shape);
     let table = if e.spec.tied_embeddings { "model.embed_tokens.weight" } else { "lm_head.weight" };
     let ready = e.each_device(|e, device| {
         let input = e.norm_input(e.state().residual, "model.norm.weight");

@@ -113,13 +113,13 @@ fn activations(
 }
 
 /// Buffers on one device.
-struct On<'a> {
-    program: &'a mut Program,
-    device: usize,
+pub(super) struct On<'a> {
+    pub program: &'a mut Program,
+    pub device: usize,
 }
 
 impl On<'_> {
-    fn add(&mut self, name: &str, kind: BufferKind, dtype: DType, shape: &[usize]) -> BufferId {
+    pub fn add(&mut self, name: &str, kind: BufferKind, dtype: DType, shape: &[usize]) -> BufferId {
         let id = self.program.add_buffer(name, kind, dtype, shape);
         let several = self.program.devices > 1;
         self.program.buffers[id.index()].device = several.then(|| DeviceId::from(self.device));

@@ -134,6 +134,15 @@ pub(super) type Clock = Box<dyn Fn() -> Duration + Send>;
 /// Set when somebody waits for a batcher to come back from a launch.
 pub(super) type Attention = Arc<AtomicBool>;
 
+/// Whether a launch goes on: somebody wants its tokens, no deadline is over, and nobody waits for the batcher.
+fn go_on(wanted: bool, deadline: Option<Duration>, clock: &Clock, attention: &Attention) -> ControlFlow<()> {
+    let over = deadline.is_some_and(|deadline| deadline <= clock());
+    match wanted && !over && !attention.load(Ordering::Acquire) {
+        true => ControlFlow::Continue(()),
+        false => ControlFlow::Break(()),
+    }
+}
+
 impl Engine {
     /// A batcher for requests to this model; nothing runs before its first [step](Batcher::step).
     ///
@@ -344,18 +353,14 @@ impl Batcher {
             let run = Run { steps: step.steps, draws: &draws, ends: &ends };
             steps = self.machines.run(width, &cells.cells(), run, &mut |tokens| {
                 let goes_on = giving.tokens(tokens);
-                let over = deadline.is_some_and(|deadline| deadline <= (self.clock)());
-                match goes_on && !over && !self.attention.load(Ordering::Acquire) {
-                    true => ControlFlow::Continue(()),
-                    false => ControlFlow::Break(()),
-                }
+                go_on(goes_on, deadline, &self.clock, &self.attention)
             })?;
         }
         giving.finish();
         if step.decodes && step.steps == 1 {
             self.pace.note(width, (self.clock)().saturating_sub(started));
         }
-        (0..steps).for_each(|_| self.scheduler.stepped(rows));
+        self.scheduler.launched(steps, steps * rows);
         Ok(())
     }
 
@@ -381,11 +386,7 @@ impl Batcher {
         let steps = self.machines.propose(width, &text, step.steps, &mut |accepted| {
             rows += 1 + accepted.proposed;
             let goes_on = giving.accepted(accepted);
-            let over = deadline.is_some_and(|deadline| deadline <= (self.clock)());
-            match goes_on && !over && !self.attention.load(Ordering::Acquire) {
-                true => ControlFlow::Continue(()),
-                false => ControlFlow::Break(()),
-            }
+            go_on(goes_on, deadline, &self.clock, &self.attention)
         })?;
         giving.finish();
         self.scheduler.launched(steps, rows);

@@ -248,12 +248,6 @@ impl Scheduler {
         sequence.push(token, self.limits.ends.contains(&token), self.limits.positions)
     }
 
-    /// A step of so many rows was run.
-    pub fn stepped(&mut self, rows: usize) {
-        self.statistics.steps += 1;
-        self.statistics.rows += rows as u64;
-    }
-
     /// A launch of so many steps was run, whose rows were so many in all.
     pub fn launched(&mut self, steps: usize, rows: usize) {
         self.statistics.steps += steps as u64;

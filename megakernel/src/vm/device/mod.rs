@@ -76,6 +76,7 @@ pub use plan::{Feedback, Lengths, NoFeedback, Plan, RotationTable};
 pub use planner::Planner;
 pub use record::{BlockRecord, FIELDS, TaskRecord, WaitRecord};
 pub use resident::{DeviceKv, DeviceWeights};
+pub(super) use run::end_ids;
 pub use run::{MAX_ENDS, MAX_STEPS, NO_TOKEN};
 pub use storage::{KvPools, RotationRows, Storage};
 pub use tags::{Tags, TaskTags};

@@ -15,6 +15,22 @@ pub const MAX_ENDS: usize = 8;
 /// What stands for the token of a row that is idle, or that has ended.
 pub const NO_TOKEN: u32 = u32::MAX;
 
+/// The tokens that end each of so many rows, in lines of [`MAX_ENDS`]; none of any row where `ends` is empty.
+pub(in crate::vm) fn end_ids(ends: &[&[u32]], rows: usize) -> Result<Vec<i32>, LaunchError> {
+    if !ends.is_empty() && ends.len() != rows {
+        return Err(LaunchError::EndRows { found: ends.len(), rows });
+    }
+    let mut ids = vec![-1; rows * MAX_ENDS];
+    for (row, (ends, ids)) in ends.iter().zip(ids.chunks_exact_mut(MAX_ENDS)).enumerate() {
+        if ends.len() > MAX_ENDS {
+            return Err(LaunchError::Ends { row, found: ends.len(), most: MAX_ENDS });
+        }
+        // No token is larger than an i32: the vocabulary is smaller.
+        ids.iter_mut().zip(*ends).for_each(|(id, &end)| *id = i32::try_from(end).unwrap_or(-1));
+    }
+    Ok(ids)
+}
+
 impl DeviceMachine {
     /// Sets what the next token of every row is chosen by, until it is set again: greedily, where it was never set. A
     /// launch of many steps counts the requests' steps on, but not here.
@@ -90,18 +106,7 @@ impl DeviceMachine {
     }
 
     pub(super) fn set_ends(&mut self, ends: &[&[u32]]) -> Result<(), LaunchError> {
-        let rows = self.plan().rows as usize;
-        if !ends.is_empty() && ends.len() != rows {
-            return Err(LaunchError::EndRows { found: ends.len(), rows });
-        }
-        let mut ids = vec![-1; rows * MAX_ENDS];
-        for (row, (ends, ids)) in ends.iter().zip(ids.chunks_exact_mut(MAX_ENDS)).enumerate() {
-            if ends.len() > MAX_ENDS {
-                return Err(LaunchError::Ends { row, found: ends.len(), most: MAX_ENDS });
-            }
-            // No token is larger than an i32: the vocabulary is smaller.
-            ids.iter_mut().zip(*ends).for_each(|(id, &end)| *id = i32::try_from(end).unwrap_or(-1));
-        }
+        let ids = end_ids(ends, self.plan().rows as usize)?;
         Ok(self.stream.upload(&ids, &self.memory.ends)?)
     }
 

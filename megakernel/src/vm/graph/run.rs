@@ -7,7 +7,7 @@ use tilewright_kernels::sample::Request;
 use super::machine::{Behind, GraphMachine};
 use super::sequence::Sequences;
 use crate::lower::NEXT_TOKEN;
-use crate::vm::device::{LaunchError, MAX_ENDS, MAX_STEPS, NO_TOKEN, NoFeedback};
+use crate::vm::device::{LaunchError, MAX_ENDS, MAX_STEPS, NO_TOKEN, NoFeedback, end_ids};
 use crate::vm::reference::{AccessError, CellError, StepCells};
 
 /// Steps that are queued before the host looks at their tokens.
@@ -55,7 +55,7 @@ impl GraphMachine {
         let rows: Vec<usize> = (0..cells.positions.len()).filter(|&row| cells.positions[row] >= 0).collect();
         let choices = self.check_choice(&rows, draws)?;
         cells.check_steps(&self.limits, steps)?;
-        let ids = self.ends(ends)?;
+        let ids = end_ids(ends, self.plan.rows as usize)?;
         let sequences = Sequences::of(cells, self.plan.alone as usize);
         let feeds = [("tokens", &self.cells.token), ("positions", &self.cells.position)];
         if let Some((role, found)) = feeds.into_iter().find(|(_, cells)| cells.len() != 1) {
@@ -164,21 +164,5 @@ impl GraphMachine {
             self.stream.upload(&all, &self.memory.requests)?;
         }
         Ok(())
-    }
-
-    /// The tokens that end rows, in lines of [`MAX_ENDS`].
-    fn ends(&self, ends: &[&[u32]]) -> Result<Vec<i32>, LaunchError> {
-        let rows = self.plan.rows as usize;
-        if !ends.is_empty() && ends.len() != rows {
-            return Err(LaunchError::EndRows { found: ends.len(), rows });
-        }
-        let mut ids = vec![-1; rows * MAX_ENDS];
-        for (row, (ends, ids)) in ends.iter().zip(ids.chunks_exact_mut(MAX_ENDS)).enumerate() {
-            if ends.len() > MAX_ENDS {
-                return Err(LaunchError::Ends { row, found: ends.len(), most: MAX_ENDS });
-            }
-            ids.iter_mut().zip(*ends).for_each(|(id, &end)| *id = i32::try_from(end).unwrap_or(-1));
-        }
-        Ok(ids)
     }
 }
