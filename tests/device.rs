@@ -120,6 +120,14 @@ fn greedy_tokens_equal_the_reference() {
     assert!(gpu().is_some() || differ == 0, "none of the simulated ones does");
 }
 
+#[test]
+fn a_model_that_two_devices_share_gives_the_tokens_of_the_reference() {
+    for (seed, case) in (0..).zip(cases("tiny-llama").iter().take(2)) {
+        let left = tokens_agree("tiny-llama", Device::SimPeers { seed: 1000 * seed, count: 2 }, case, 3);
+        assert!(!left, "no choice is close");
+    }
+}
+
 /// A prompt in chunks of more rows than a step that decodes has, the last of them padded; the rest of the tokens behind it.
 #[test]
 fn prompts_in_chunks_of_many_rows_are_near_the_reference() {

@@ -122,11 +122,12 @@ pub fn run(args: &AccuracyArgs) -> Result<ExitCode, Failure> {
     };
     let peer = args.peer.as_ref().map(read).transpose()?;
     let peer = peer.as_deref().map(SafeTensors::deserialize).transpose()?;
-    let Opened { device, target, options, .. } = engine::open(args.device)?;
+    let Opened { device, devices, target, options, .. } = engine::open(args.device)?;
+    let several = devices.len();
     let (spec, weights) = args.source.open()?;
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let name = device.properties().name.clone();
-    let mut resident = DeviceWeights::new(device, weights.clone());
+    let mut resident = DeviceWeights::on(devices, weights.clone());
     let (mut findings, mut right) = (Vec::new(), true);
     writeln!(io::stdout(), "{:5} {:28} {:>9} {:>9} {:>9}", "batch", "positions", "worst", "bf16 peer", "f32 peer")?;
     for (at, case) in cases(args).iter().enumerate() {
@@ -135,7 +136,7 @@ pub fn run(args: &AccuracyArgs) -> Result<ExitCode, Failure> {
             KvType::Bf16 => base,
             KvType::Fp8 => LowerOptions { kv: args.kv.dtype(), ..base },
         };
-        let on_gpu = LowerOptions { kv: args.kv.dtype(), activation: DType::BF16, ..base.clone() };
+        let on_gpu = LowerOptions { kv: args.kv.dtype(), activation: DType::BF16, devices: several, ..base.clone() };
         let on_gpu = on_gpu.splits_for_gpu(&spec, target.sms);
         let dtype_of = |name: &str| weights.tensor(name).map_or(DType::BF16, |tensor| tensor.dtype());
         let placed = |target: Target, options: &LowerOptions| -> Result<Placed, Failure> {
@@ -155,9 +156,16 @@ pub fn run(args: &AccuracyArgs) -> Result<ExitCode, Failure> {
             for which in ["k", "v"] {
                 let (name, pool) = (format!("layers.{layer}.{which}"), case.history(&spec, layer, which));
                 kv.write(&name, 0, &pool.to_f32_vec())?;
-                match args.kv {
-                    KvType::Bf16 => machine.set_pool(&name, &pool)?,
-                    KvType::Fp8 => machine.set_pool_codes(&name, &kv.codes(&name).unwrap_or_default())?,
+                let codes = kv.codes(&name).unwrap_or_default();
+                for device in 0..several {
+                    // Each device has the heads that it needs: of fewer heads than devices, several have the same.
+                    let (head, heads) = (device * spec.kv_heads / several, (spec.kv_heads / several).max(1));
+                    let part = |len: usize| head * (len / spec.kv_heads)..(head + heads) * (len / spec.kv_heads);
+                    let name = if several > 1 { format!("{name}.dev{device}") } else { name.clone() };
+                    match args.kv {
+                        KvType::Bf16 => machine.set_pool(&name, &pool[part(pool.len())])?,
+                        KvType::Fp8 => machine.set_pool_codes(&name, &codes[part(codes.len())])?,
+                    }
                 }
             }
         }

@@ -152,17 +152,18 @@ impl SubjectArgs {
         device: engine::Device,
         change: impl FnOnce(DeviceOptions) -> Result<DeviceOptions, Failure>,
     ) -> Result<Subject, Failure> {
-        let Opened { device, target, options, .. } = engine::open(device)?;
+        let Opened { devices, target, options, .. } = engine::open(device)?;
         let options = change(options)?;
         let (spec, weights) = self.source.open()?;
         let (rows, context) = (usize::from(self.batch), self.context);
         let lowering =
             LowerOptions { rows, kv: self.kv.dtype(), activation: DType::BF16, ..LowerOptions::for_context(context) };
+        let lowering = LowerOptions { devices: devices.len(), ..lowering };
         let lowering = lowering.splits_for_gpu(&spec, target.sms);
         let dtype_of = |name: &str| weights.tensor(name).map_or(DType::BF16, |tensor| tensor.dtype());
         let placed = schedule(lower(&spec, &dtype_of, target, &lowering)?.stored_as(&*weights), TYPICAL_CONTEXT)?;
         let bar = LoadBar::new();
-        let mut resident = DeviceWeights::new(device, Arc::clone(&weights));
+        let mut resident = DeviceWeights::on(devices, Arc::clone(&weights));
         let machine = resident.machine(placed, None, options, &mut |done, total| bar.show(done, total))?;
         Ok(Subject { spec, weights, machine, rows, context, kv: self.kv, pages: lowering.pages_per_sequence() })
     }

@@ -14,6 +14,8 @@ use thiserror::Error;
 /// assert_eq!("cpu:3".parse(), Ok(Device::Cpu { workers: 3 }));
 /// assert_eq!("cuda:0".parse(), Ok(Device::Cuda { ordinal: 0 }));
 /// assert_eq!("sim:7".parse(), Ok(Device::Sim { seed: 7 }));
+/// assert_eq!("cuda:0-3".parse(), Ok(Device::Peers { first: 0, count: 4 }));
+/// assert_eq!("sim:7x2".parse(), Ok(Device::SimPeers { seed: 7, count: 2 }));
 /// assert!("tpu".parse::<Device>().is_err());
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,18 +35,34 @@ pub enum Device {
         /// The seed of the first launch.
         seed: u64,
     },
+    /// The megakernel on several GPUs of one host, which share the model and reach each other's memory.
+    Peers {
+        /// The number of the first.
+        first: u32,
+        /// How many, at least 2.
+        count: u32,
+    },
+    /// The same on simulated GPUs.
+    SimPeers {
+        /// The seed of the first launch.
+        seed: u64,
+        /// How many, at least 2.
+        count: u32,
+    },
 }
 
 /// A device that this build does not know.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
     "`{found}` is not a device of this build; it runs on `cpu` (all cores), `cpu:N` (N from 1 to {MAX_WORKERS}), `cuda:N` \
-     (GPU number N) or `sim:SEED` (a simulated GPU)"
+     (GPU number N), `cuda:A-B` (GPUs A to B, which share the model) or `sim:SEED` (a simulated GPU)"
 )]
 pub struct DeviceError {
     found: String,
 }
 
+/// Most devices that share a model.
+const MAX_DEVICES: u32 = 8;
 /// Most worker threads that can be asked for.
 const MAX_WORKERS: usize = 1024;
 
@@ -67,6 +85,17 @@ impl FromStr for Device {
                 let workers = count.parse().map_err(|_| error())?;
                 if (1..=MAX_WORKERS).contains(&workers) { Ok(Device::Cpu { workers }) } else { Err(error()) }
             }
+            Some(("cuda", range)) if range.contains('-') => {
+                let ends =
+                    range.split_once('-').and_then(|(a, b)| Some((a.parse::<u32>().ok()?, b.parse::<u32>().ok()?)));
+                let several = ends.filter(|(first, last)| last > first && last - first < MAX_DEVICES);
+                several.map(|(first, last)| Device::Peers { first, count: last - first + 1 }).ok_or_else(error)
+            }
+            Some(("sim", text)) if text.contains('x') => {
+                let parts = text.split_once('x').and_then(|(a, b)| Some((a.parse().ok()?, b.parse::<u32>().ok()?)));
+                let several = parts.filter(|(_, count)| (2..=MAX_DEVICES).contains(count));
+                several.map(|(seed, count)| Device::SimPeers { seed, count }).ok_or_else(error)
+            }
             Some(("cuda", ordinal)) => Ok(Device::Cuda { ordinal: ordinal.parse().map_err(|_| error())? }),
             Some(("sim", seed)) => Ok(Device::Sim { seed: seed.parse().map_err(|_| error())? }),
             _ => Err(error()),
@@ -80,6 +109,8 @@ impl fmt::Display for Device {
             Device::Cpu { workers } => write!(f, "cpu:{workers}"),
             Device::Cuda { ordinal } => write!(f, "cuda:{ordinal}"),
             Device::Sim { seed } => write!(f, "sim:{seed}"),
+            Device::Peers { first, count } => write!(f, "cuda:{first}-{}", first + count - 1),
+            Device::SimPeers { seed, count } => write!(f, "sim:{seed}x{count}"),
         }
     }
 }

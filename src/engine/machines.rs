@@ -208,7 +208,7 @@ impl Lowering {
     pub(super) fn on(&self, gpu: &Gpu, width: usize) -> Result<(Placed, DeviceOptions), EngineError> {
         let placed = self.placed(width, gpu.target.clone())?;
         let options = gpu.options(&self.model, width, self.options.context)?;
-        Ok((placed, DeviceOptions { propose: self.widths.proposals && width > 1, ..options }))
+        Ok((placed, DeviceOptions { propose: self.widths.proposals && width > 1 && gpu.devices == 1, ..options }))
     }
 
     pub(super) fn program(&self, rows: usize, target: Target) -> Result<Program, EngineError> {

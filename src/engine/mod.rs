@@ -220,7 +220,7 @@ impl Engine {
     /// get, and what a device rounds.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = self.checkpoint.notes().to_vec();
-        if let Device::Cuda { .. } | Device::Sim { .. } = self.device {
+        if !matches!(self.device, Device::Cpu { .. }) {
             notes.extend(rounded(&self.checkpoint));
         }
         notes

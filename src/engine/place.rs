@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tilewright_codegen::device::sim::{Options, Simulator};
+use tilewright_codegen::device::sim::{self, Options};
 use tilewright_codegen::device::{self, Properties, cuda};
 use tilewright_codegen::target::Target;
 use tilewright_megakernel::vm::device::{AbortHandle, DeviceKernels, DeviceOptions, DeviceWeights, MAX_STEPS};
@@ -34,6 +34,8 @@ pub(super) enum Place {
 pub(super) struct Gpu {
     /// What programs are placed for.
     pub target: Target,
+    /// Devices that share the model.
+    pub devices: usize,
     /// How kernels are cut, where nothing was tuned.
     options: DeviceOptions,
     /// Most steps of a launch.
@@ -59,7 +61,9 @@ impl Place {
     pub fn open(device: Device) -> Result<Unloaded, EngineError> {
         match device {
             Device::Cpu { workers } => Ok(Unloaded::Host { workers }),
-            Device::Cuda { .. } | Device::Sim { .. } => Ok(Unloaded::Gpu(Box::new(open(device)?), known_settings()?)),
+            Device::Cuda { .. } | Device::Sim { .. } | Device::Peers { .. } | Device::SimPeers { .. } => {
+                Ok(Unloaded::Gpu(Box::new(open(device)?), known_settings()?))
+            }
         }
     }
 }
@@ -76,13 +80,24 @@ impl Unloaded {
         match self {
             Unloaded::Host { workers } => Place::Host { workers },
             Unloaded::Gpu(opened, tuned) => {
-                let Opened { device, target, options, launch_steps } = *opened;
+                let Opened { device, devices, target, options, launch_steps } = *opened;
+                let count = devices.len();
                 let simulated = launch_steps == SIMULATED_STEPS;
                 let graphs = Mutex::new(GraphWeights::new(device.clone(), Arc::clone(weights)));
-                let weights = DeviceWeights::new(device, Arc::clone(weights));
+                let weights = DeviceWeights::on(devices, Arc::clone(weights));
                 let (kernels, weights) = (weights.kernels().clone(), Mutex::new(weights));
-                let gpu =
-                    Gpu { target, options, launch_steps, tuned, weights, kernels, simulated, graphs, on_progress };
+                let gpu = Gpu {
+                    target,
+                    devices: count,
+                    options,
+                    launch_steps,
+                    tuned,
+                    weights,
+                    kernels,
+                    simulated,
+                    graphs,
+                    on_progress,
+                };
                 Place::Gpu(Box::new(gpu))
             }
         }
@@ -91,7 +106,10 @@ impl Unloaded {
 
 /// A GPU or its simulation, what programs are placed for on it, how kernels are cut and how many steps a launch has.
 pub(crate) struct Opened {
+    /// The first.
     pub device: device::Device,
+    /// All that share the model, the first among them.
+    pub devices: Vec<device::Device>,
     pub target: Target,
     pub options: DeviceOptions,
     pub launch_steps: usize,
@@ -99,20 +117,23 @@ pub(crate) struct Opened {
 
 /// Opens a GPU or its simulation; the host is neither.
 pub(crate) fn open(device: Device) -> Result<Opened, EngineError> {
-    let (opened, options, launch_steps) = match device {
+    let (devices, launch_steps) = match device {
         Device::Cpu { .. } => return Err(EngineError::NoGpu),
-        Device::Cuda { ordinal } => (cuda::open(ordinal)?, device_options(device), MAX_STEPS),
-        Device::Sim { seed } => (simulated(seed), device_options(device), SIMULATED_STEPS),
+        Device::Cuda { ordinal } => (vec![cuda::open(ordinal)?], MAX_STEPS),
+        Device::Sim { seed } => (simulated(seed, 1), SIMULATED_STEPS),
+        Device::Peers { first, count } => (cuda::peers(first..first.saturating_add(count))?, MAX_STEPS),
+        Device::SimPeers { seed, count } => (simulated(seed, count), SIMULATED_STEPS),
     };
+    let opened = devices.first().cloned().ok_or(EngineError::NoGpu)?;
     let target = target(opened.properties())?;
-    Ok(Opened { device: opened, target, options, launch_steps })
+    Ok(Opened { device: opened, devices, target, options: device_options(device), launch_steps })
 }
 
 /// How kernels for a device are cut, where nothing was tuned.
 pub(crate) fn device_options(device: Device) -> DeviceOptions {
     match device {
-        Device::Sim { .. } => small(),
-        Device::Cpu { .. } | Device::Cuda { .. } => DeviceOptions::default(),
+        Device::Sim { .. } | Device::SimPeers { .. } => small(),
+        Device::Cpu { .. } | Device::Cuda { .. } | Device::Peers { .. } => DeviceOptions::default(),
     }
 }
 
@@ -166,9 +187,9 @@ impl Gpu {
     }
 }
 
-/// A simulated GPU.
-fn simulated(seed: u64) -> device::Device {
-    Simulator::new(Options { seed, sms: SIMULATED_SMS, ..Options::default() }).device()
+/// Simulated GPUs that reach each other's memory.
+fn simulated(seed: u64, count: u32) -> Vec<device::Device> {
+    sim::peers(&Options { seed, sms: SIMULATED_SMS, ..Options::default() }, count)
 }
 
 /// Kernels that the simulator runs in bearable time: few warps, small stages.

@@ -63,7 +63,10 @@ pub(super) fn lowering_options(place: &Place, context: usize, sampling: bool) ->
     let base = LowerOptions::for_context(context);
     match place {
         Place::Host { .. } => LowerOptions { page_tokens: PAGE_TOKENS, splits: Some(SPLITS), ..base },
-        Place::Gpu(_) => LowerOptions { page_tokens: DEVICE_PAGE_TOKENS, kv: DType::BF16, sampling, ..base },
+        Place::Gpu(gpu) => {
+            let devices = gpu.devices;
+            LowerOptions { page_tokens: DEVICE_PAGE_TOKENS, kv: DType::BF16, sampling, devices, ..base }
+        }
     }
 }
 
@@ -88,7 +91,9 @@ impl Session {
         let base = engine.lowering(context, sampling);
         let pages = sequences.saturating_mul(base.pages_per_sequence());
         let options = LowerOptions { pages: Some(pages), ..base };
-        let widths = Widths::of_session(engine.place(), sequences).with_chunk(engine.prompt_chunk);
+        // A graph of launches runs on one device: several feed prompts as they decode.
+        let chunk = engine.prompt_chunk.filter(|_| options.devices == 1);
+        let widths = Widths::of_session(engine.place(), sequences).with_chunk(chunk);
         let flow = engine.session_flow(sequences);
         let is_stateful = flow.as_ref().is_some_and(SessionFlow::is_stateful);
         let abort = engine.abort_handle();

@@ -1,11 +1,13 @@
-//! Elementwise ops on a run of elements by one block: `silu(gate)·up`, and sums.
+//! Elementwise ops on a run of elements by one block: `silu(gate)·up`, and sums, of devices' parts too.
 //!
 //! | file | what it holds |
 //! |---|---|
+//! | `parts` | the sum of what devices sent each other |
 //! | `launch` | the kernels, a block for each run |
 //! | `trials` | random lengths against the f64 oracle |
 
 mod launch;
+mod parts;
 mod trials;
 
 use std::f32::consts::LOG2_E;
@@ -13,6 +15,7 @@ use std::f32::consts::LOG2_E;
 use tilewright_codegen::build::Val;
 
 pub use launch::{Types, add_all, silu_mul_all};
+pub use parts::{SumOfParts, sum_of_parts};
 pub use trials::shipped;
 
 use crate::tile::StoredRun;

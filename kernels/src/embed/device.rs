@@ -4,7 +4,7 @@ use half::bf16;
 use tilewright_codegen::build::{Global, Ptr, Val};
 
 use crate::gemv::{Deal, Unit};
-use crate::tile::{Array, Float};
+use crate::tile::{Array, Copies, Float};
 use crate::warps::ConsumerWarps;
 
 /// The table of embeddings, of bf16.
@@ -37,8 +37,10 @@ pub struct Embed<'k> {
     pub position: Ptr<'k, Global, i32>,
     /// The table.
     pub table: EmbedTable<'k>,
-    /// Output, `[rows, hidden]`.
-    pub out: Array<'k>,
+    /// Output, `[rows, hidden]`, perhaps on each of several devices.
+    pub out: Copies<'k>,
+    /// The ids that the table has, where it has a part of the vocabulary: the first, and how many. Others become zeros.
+    pub shard: Option<(Val<'k, u32>, u32)>,
     /// Rows.
     pub rows: u32,
     /// First row.
@@ -55,6 +57,13 @@ pub fn embed<'k>(team: ConsumerWarps<'k>, embed: Embed<'k>) {
         let row = embed.first_row + row;
         let active = embed.position.at(row).load().ge(0);
         let id = active.select(embed.ids.at(row).load(), 0i32).cast::<u32>();
+        let (active, id) = match embed.shard {
+            None => (active, id),
+            Some((first, count)) => {
+                let (own, active) = (id - first, active & (id - first).lt(count));
+                (active, active.select(own, 0u32))
+            }
+        };
         let place = embed.table.row(id);
         let out = embed.out.from(row * embed.table.width());
         team.each(embed.columns / 4, |at| {

@@ -31,8 +31,8 @@ pub struct PagedPool<'k> {
 pub enum Cells<'k> {
     /// In global memory.
     Global(Ptr<'k, Global, i32>),
-    /// In global memory, read while others may write.
-    Strong(Ptr<'k, Global, i32>),
+    /// In global memory, read while others within this scope may write.
+    Strong(Ptr<'k, Global, i32>, Scope),
     /// In shared memory.
     Shared(Ptr<'k, Shared, i32>),
 }
@@ -43,7 +43,7 @@ impl<'k> Cells<'k> {
     pub fn load(self, index: Val<'k, u32>) -> Val<'k, i32> {
         match self {
             Cells::Global(cells) => cells.at(index).load(),
-            Cells::Strong(cells) => cells.at(index).load_relaxed(Scope::Gpu),
+            Cells::Strong(cells, scope) => cells.at(index).load_relaxed(scope),
             Cells::Shared(cells) => cells.at(index).load(),
         }
     }

@@ -23,10 +23,15 @@ pub enum Access<'k> {
 impl<'k> Access<'k> {
     /// The loads and stores of words that are no packets; beside packets relaxed.
     pub(crate) fn how(self) -> (Load<'k>, Store<'k>) {
+        self.within(Scope::Gpu)
+    }
+
+    /// The same where threads within this scope access the words.
+    fn within(self, scope: Scope) -> (Load<'k>, Store<'k>) {
         match self {
             Access::Weak => (Load::WEAK, Store::WEAK),
             Access::Relaxed | Access::Packets(_) => {
-                (Load::WEAK.order(LdOrder::Relaxed(Scope::Gpu)), Store::WEAK.order(StOrder::Relaxed(Scope::Gpu)))
+                (Load::WEAK.order(LdOrder::Relaxed(scope)), Store::WEAK.order(StOrder::Relaxed(scope)))
             }
         }
     }
@@ -38,17 +43,27 @@ pub struct Array<'k> {
     at: Ptr<'k, Global, u8>,
     float: Float,
     access: Access<'k>,
+    scope: Scope,
 }
 
 impl<'k> Array<'k> {
     /// The array that begins there, aligned to 16 bytes.
     pub fn new(at: Ptr<'k, Global, u8>, float: Float) -> Array<'k> {
-        Array { at, float, access: Access::Weak }
+        Array { at, float, access: Access::Weak, scope: Scope::Gpu }
     }
 
     /// The same, accessed so.
     pub fn accessed(self, access: Access<'k>) -> Array<'k> {
         Array { access, ..self }
+    }
+
+    /// The same, which other devices access too.
+    pub fn across_devices(self) -> Array<'k> {
+        Array { scope: Scope::Sys, ..self }
+    }
+
+    fn how(self) -> (Load<'k>, Store<'k>) {
+        self.access.within(self.scope)
     }
 
     /// How it is accessed.
@@ -82,7 +97,7 @@ impl<'k> Array<'k> {
     #[track_caller]
     pub fn load(self, index: Val<'k, u32>) -> Val<'k, f32> {
         if let Access::Packets(generation) = self.access {
-            let word = self.poll(generation, &[index / self.per_word()], 1)[0][0];
+            let word = self.poll(generation, &[self.packet(index)], 1)[0][0];
             return self.element(word, index % self.per_word());
         }
         match self.float {
@@ -94,7 +109,7 @@ impl<'k> Array<'k> {
 
     #[track_caller]
     fn load_one<T: Scalar>(self, index: Val<'k, u32>) -> Val<'k, T> {
-        self.at.cast::<T>().at(index).load_as::<1>(self.access.how().0)[0]
+        self.at.cast::<T>().at(index).load_as::<1>(self.how().0)[0]
     }
 
     /// Four consecutive elements from an index that is a multiple of four.
@@ -106,10 +121,10 @@ impl<'k> Array<'k> {
     /// Four consecutive elements from each of some indexes, all in flight together.
     #[track_caller]
     pub(crate) fn gather(self, indexes: &[Val<'k, u32>]) -> Vec<[Val<'k, f32>; 4]> {
-        let (words, how) = (4 / self.per_word(), self.access.how().0);
+        let (words, how) = (4 / self.per_word(), self.how().0);
         let loaded: Vec<Vec<Val<u32>>> = match self.access {
             Access::Packets(generation) => {
-                let firsts: Vec<_> = indexes.iter().map(|&index| index / self.per_word()).collect();
+                let firsts: Vec<_> = indexes.iter().map(|&index| self.packet(index)).collect();
                 self.poll(generation, &firsts, words)
             }
             Access::Weak | Access::Relaxed => {
@@ -120,10 +135,7 @@ impl<'k> Array<'k> {
                 indexes.iter().map(load).collect()
             }
         };
-        let element = |words: &[Val<'k, u32>], i: u32| {
-            self.element(words[(i / self.per_word()) as usize], words[0].builder().lit(i % self.per_word()))
-        };
-        loaded.iter().map(|words| std::array::from_fn(|i| element(words, i as u32))).collect()
+        loaded.iter().map(|words| self.four(words)).collect()
     }
 
     /// Whether eight elements are words of the MMA's operand as they are.
@@ -134,17 +146,41 @@ impl<'k> Array<'k> {
     /// Eight consecutive elements from each of some indexes, multiples of eight, as words of two.
     #[track_caller]
     pub(crate) fn eights(self, indexes: &[Val<'k, u32>]) -> Vec<[Val<'k, u32>; 4]> {
-        indexes.iter().map(|&index| self.words(index).load_as::<4>(self.access.how().0)).collect()
+        indexes.iter().map(|&index| self.words(index).load_as::<4>(self.how().0)).collect()
+    }
+
+    /// The packet that has an element.
+    fn packet(self, index: Val<'k, u32>) -> Ptr<'k, Global, u64> {
+        self.at.cast::<u64>().at(index / self.per_word())
+    }
+
+    /// Four consecutive elements from the same index of arrays of one type, accessed in one way, all in flight together.
+    #[track_caller]
+    pub(crate) fn load4_of_each(arrays: &[Array<'k>], index: Val<'k, u32>) -> Vec<[Val<'k, f32>; 4]> {
+        match arrays.first().map(|first| (first, first.access)) {
+            Some((first, Access::Packets(generation))) => {
+                let packets: Vec<_> = arrays.iter().map(|array| array.packet(index)).collect();
+                let words = first.poll(generation, &packets, 4 / first.per_word());
+                words.iter().map(|words| first.four(words)).collect()
+            }
+            _ => arrays.iter().map(|array| array.load4(index)).collect(),
+        }
+    }
+
+    /// The four elements of some words.
+    fn four(self, words: &[Val<'k, u32>]) -> [Val<'k, f32>; 4] {
+        let element =
+            |i: u32| self.element(words[(i / self.per_word()) as usize], words[0].builder().lit(i % self.per_word()));
+        std::array::from_fn(|i| element(i as u32))
     }
 
     /// Words from some places on of packets, once all are of the generation.
-    fn poll(self, generation: Val<'k, u32>, firsts: &[Val<'k, u32>], words: u32) -> Vec<Vec<Val<'k, u32>>> {
-        let (k, how) = (generation.builder(), self.access.how().0);
+    fn poll(self, generation: Val<'k, u32>, firsts: &[Ptr<'k, Global, u64>], words: u32) -> Vec<Vec<Val<'k, u32>>> {
+        let (k, how) = (generation.builder(), self.how().0);
         let kept: Vec<RegArray<u32>> = firsts.iter().map(|_| k.regs_unset(words)).collect();
         k.loop_(|| {
             let mut here = k.lit(true);
-            for (&first, kept) in firsts.iter().zip(&kept) {
-                let at = self.at.cast::<u64>().at(first);
+            for (&at, kept) in firsts.iter().zip(&kept) {
                 let mut packets: Vec<Val<u64>> = Vec::new();
                 match words {
                     1 => packets.extend(at.load_as::<1>(how)),
@@ -183,7 +219,7 @@ impl<'k> Array<'k> {
     /// Stores one element of an array without packets.
     #[track_caller]
     pub fn store(self, index: Val<'k, u32>, value: Val<'k, f32>) {
-        let how = self.access.how().1;
+        let how = self.how().1;
         match self.float {
             Float::F32 => self.at.cast::<f32>().at(index).store_as([value], how),
             Float::F16 => self.at.cast::<f16>().at(index).store_as([value.cast::<f16>()], how),
@@ -205,10 +241,10 @@ impl<'k> Array<'k> {
         match self.access {
             Access::Packets(generation) => {
                 let packets: Vec<_> = words().iter().map(|word| word.builder().join(*word, generation)).collect();
-                store_words(self.at.cast::<u64>().at(index / self.per_word()), &packets, self.access);
+                store_words(self.at.cast::<u64>().at(index / self.per_word()), &packets, self.how().1);
             }
             _ if N == 1 => self.store(index, values[0]),
-            _ => store_words(self.words(index), &words(), self.access),
+            _ => store_words(self.words(index), &words(), self.how().1),
         }
     }
 
@@ -223,10 +259,66 @@ impl<'k> Array<'k> {
     }
 }
 
+/// Most devices that share a model.
+pub const MAX_DEVICES: usize = 8;
+
+/// Where one result is stored: an array, or one on each of some devices.
+///
+/// ```
+/// use tilewright_codegen::build::{block, record};
+/// use tilewright_codegen::ir::Arch;
+/// use tilewright_kernels::tile::{Array, Copies, Float};
+/// record("copies", Arch::Sm90a, block(32), |k| {
+///     let [one, other] = ["one", "other"].map(|name| Array::new(k.global::<u8>(name), Float::F32));
+///     assert_eq!(Copies::from(one).each().count(), 1);
+///     let copies: Copies = [one, other.across_devices()].into_iter().collect();
+///     copies.each().for_each(|out| out.store(k.tid(), k.lit(1.0f32)));
+/// });
+/// ```
+#[derive(Clone, Copy)]
+pub struct Copies<'k>([Option<Array<'k>>; MAX_DEVICES]);
+
+impl<'k> Copies<'k> {
+    /// Each of them.
+    pub fn each(self) -> impl Iterator<Item = Array<'k>> {
+        self.0.into_iter().flatten()
+    }
+
+    /// The same from that element on.
+    #[track_caller]
+    pub fn from(self, index: Val<'k, u32>) -> Copies<'k> {
+        Copies(self.0.map(|array| array.map(|array| array.from(index))))
+    }
+
+    /// Elements that are stored together ([`Array`] by `Array`).
+    pub(crate) fn together(self) -> u32 {
+        self.each().map(Array::together).max().unwrap_or(1)
+    }
+
+    /// Stores consecutive elements in each.
+    #[track_caller]
+    pub(crate) fn store_run<const N: usize>(self, index: Val<'k, u32>, values: [Val<'k, f32>; N]) {
+        self.each().for_each(|array| array.store_run(index, values));
+    }
+}
+
+impl<'k> From<Array<'k>> for Copies<'k> {
+    fn from(array: Array<'k>) -> Copies<'k> {
+        [array].into_iter().collect()
+    }
+}
+
+/// The first [`MAX_DEVICES`] of them.
+impl<'k> FromIterator<Array<'k>> for Copies<'k> {
+    fn from_iter<I: IntoIterator<Item = Array<'k>>>(arrays: I) -> Copies<'k> {
+        let mut arrays = arrays.into_iter();
+        Copies(std::array::from_fn(|_| arrays.next()))
+    }
+}
+
 /// Stores one, two or four words by one store.
 #[track_caller]
-fn store_words<'k, T: Scalar>(to: Ptr<'k, Global, T>, words: &[Val<'k, T>], access: Access<'k>) {
-    let how = access.how().1;
+fn store_words<'k, T: Scalar>(to: Ptr<'k, Global, T>, words: &[Val<'k, T>], how: Store<'k>) {
     match *words {
         [a, b, c, d] => to.store_as([a, b, c, d], how),
         [a, b] => to.store_as([a, b], how),

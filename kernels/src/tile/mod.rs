@@ -42,7 +42,7 @@ mod tensor;
 mod typed;
 
 pub(crate) use array::narrow;
-pub use array::{Access, Array};
+pub use array::{Access, Array, Copies, MAX_DEVICES};
 pub use bulk::{Share, box_extents, boxes};
 pub use copy::{ThreadGroup, copy, copy_async};
 pub use element::{Element, Lanes};

@@ -136,12 +136,12 @@ impl Case {
         };
         let (out, width) = (Array::new(out, self.out), self.n);
         let output = match self.to {
-            To::Store => Output::Store { out, width },
+            To::Store => Output::Store { out: out.into(), width },
             To::Add => Output::Add { residual: f32s(residual), out, width },
             To::SiluMul => Output::SiluMul { up_bias: self.bias.then_some(f32s(up_bias)), out, width },
             To::Logits => {
                 let bests = TileBests { value, index, tiles: self.tiles() };
-                Output::Logits { out, width, bests, tile: k.block_id() }
+                Output::Logits { out, width, bests, tile: k.block_id(), shard: None }
             }
         };
         let first = k.block_id() * (self.tile * 8);

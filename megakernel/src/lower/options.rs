@@ -64,7 +64,8 @@ impl LowerOptions {
     /// assert_eq!((splits(1), splits(4), splits(16)), (Some(16), Some(4), Some(1)));
     /// ```
     pub fn splits_for_gpu(self, spec: &ModelSpec, sms: usize) -> LowerOptions {
-        let cover = sms / spec.kv_heads.saturating_mul(self.rows).max(1);
+        let kv_heads = (spec.kv_heads / self.devices.max(1)).max(1);
+        let cover = sms / kv_heads.saturating_mul(self.rows).max(1);
         LowerOptions { splits: self.splits.or(Some(cover.clamp(1, GPU_SPLITS))), ..self }
     }
 

@@ -6,7 +6,7 @@ use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 use tilewright_kernels::embed;
 use tilewright_kernels::gemv::{Deal, Unit};
-use tilewright_kernels::tile::Float;
+use tilewright_kernels::tile::{Float, MAX_DEVICES};
 
 use super::{CellUse, Check, Footprint, Op, Operands, TaskOp, interval};
 use crate::program::{BufferId, Region, Span};
@@ -155,22 +155,26 @@ impl DeviceOp for Embed {
     }
 
     fn packets(&self) -> Packets {
-        Packets { output: Some(self.out), ..Packets::default() }
+        Packets { output: Some(self.out), sent: self.sent.clone(), ..Packets::default() }
     }
 
     fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {
-        self.whole()?;
         let (columns, hidden) = (self.cols.len() as u32, plan.extent(self.table, 0)?);
         multiple("the columns of an embedding task", columns | self.cols.lo as u32, 4, "a multiple of 4")?;
         let unit = plan.table(hidden, self.table)?;
         let features = plan.extent(self.table, 1)? as usize;
         let stream = plan.stream(Rows::Matrix(self.table), unit, features);
         let (weights, deal) = (plan.start(stream), plan.deal(stream));
-        let out = plan.storage("out", self.out)?;
-        let function = RowsOfTable { unit, deal, rows: rows_of(self.rows)?, columns, out };
-        let [ids, position, out] = [plan.operand(self.ids)?, plan.operand(self.position)?, plan.operand(self.out)?];
-        let fields = Fields { first_row: self.rows.lo as u32, first: self.cols.lo as u32, ids, position, out };
-        Ok(Planned::new(function, fields).reading(weights))
+        let (to, out) = plan.destinations("out", self.sent.iter().copied().chain([self.out]))?;
+        let ids_of_shard = self.shard.map(|_| features as u32);
+        let devices = if self.sent.is_empty() { Vec::new() } else { to.devices.clone() };
+        let function = RowsOfTable { unit, deal, rows: rows_of(self.rows)?, columns, out, devices, ids: ids_of_shard };
+        let [ids, position] = [plan.operand(self.ids)?, plan.operand(self.position)?];
+        let shard = self.shard.map_or(0, |shard| shard.first as u32);
+        let [first_row, first] = [self.rows.lo as u32, self.cols.lo as u32];
+        let fields = Fields { first_row, first, ids, position, shard, outs: to.fields() };
+        let bytes = offset_of!(Fields, outs) + size_of_val(&to.operands[..]);
+        Ok(Planned::new(function, fields).keeping(bytes).reading(weights))
     }
 }
 
@@ -183,7 +187,10 @@ struct Fields {
     first: u32,
     ids: u32,
     position: u32,
-    out: u32,
+    /// The first id of the table, where it has a part of the vocabulary.
+    shard: u32,
+    /// Where rows are stored, by device.
+    outs: [u32; MAX_DEVICES],
 }
 
 /// The device function.
@@ -199,17 +206,27 @@ struct RowsOfTable {
     columns: u32,
     /// Storage of the output.
     out: Storage,
+    /// The devices that get it, where there are several.
+    devices: Vec<u32>,
+    /// Ids of the table, where it has a part of the vocabulary.
+    ids: Option<u32>,
 }
 
 impl DeviceFunction for RowsOfTable {
     fn run<'k>(&self, call: Call<'k, '_>, _: &dyn Weights<'k>) {
-        let RowsOfTable { unit, deal, rows, columns, out } = *self;
+        let RowsOfTable { unit, deal, rows, columns, out, ref devices, ids } = *self;
+        let outs = offset_of!(Fields, outs);
+        let copies = match devices[..] {
+            [] => call.stored(outs, out, Generation::Output).into(),
+            ref devices => call.copies(outs, devices, out),
+        };
         let first_row = call.value(offset_of!(Fields, first_row));
         let rows_of_table = embed::Embed {
             ids: call.state(offset_of!(Fields, ids)).cast(),
             position: call.state(offset_of!(Fields, position)).cast(),
             table: embed::EmbedTable::Units { base: call.packed().cast(), unit, deal },
-            out: call.stored(offset_of!(Fields, out), out, Generation::Output),
+            out: copies,
+            shard: ids.map(|ids| (call.value(offset_of!(Fields, shard)), ids)),
             rows,
             first_row,
             first: call.value(offset_of!(Fields, first)),

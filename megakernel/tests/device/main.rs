@@ -9,6 +9,7 @@ mod both;
 mod choose;
 mod codes;
 mod dealing;
+mod devices;
 mod ends;
 mod faults;
 mod holding;

@@ -12,16 +12,19 @@
 mod launches;
 
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
-use tilewright_codegen::sim::mutate::{Equivalent, Survey, mutants};
-use tilewright_codegen::verify::Verified;
+use tilewright_codegen::ir::Kernel;
+use tilewright_codegen::sim::mutate::{Equivalent, Mutant, Survey, mutants};
+use tilewright_codegen::verify::{Verified, verify};
 use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::program::{Argmax, Embed, Op, Sample, TaskId};
 use tilewright_megakernel::validate::Placed;
 use tilewright_megakernel::vm::device::{DeviceFault, DeviceOptions, record};
 
 use self::launches::{Launch, Recording};
+use super::devices::shared;
 use super::lab::{least, load, sampling, splitting};
 
 // Why mutants are not found out.
@@ -157,4 +160,51 @@ fn mutants_of_the_megakernel_are_found_out() {
     let judge = |number: usize, kernel: &Arc<Verified>| Ok::<_, Infallible>(recordings[number].finds_out(kernel));
     let survey = Survey::of_recordings(first.kernel(), &others, EQUIVALENT, judge);
     survey.unwrap_or_else(|never| match never {}).expect_no_holes();
+}
+
+/// Two devices of two SMs: parts of sums as packets, results of the second on the first, the next step opened on both.
+fn two_devices() -> Recording {
+    let spec = ModelSpec { hidden: 16, intermediate: 16, vocab: 16, ..least() };
+    let program = shared(&spec, ROWS, 2, SMS, false);
+    let embed = task(&program, |op| op.is::<Embed>());
+    let silent = Launch::fault(DeviceFault::Silent { task: embed });
+    let leaves = |device, after| Launch::fault(DeviceFault::Leaves { device, after });
+    let aborted = Launch::WELL.aborted(1);
+    let failing = [silent, leaves(1, 3), leaves(0, 3), leaves(1, 2), silent, aborted, aborted];
+    let launches = [&[Launch::WELL; 4], &[Launch::ENDS][..], &failing, &[Launch::WELL; 2]].concat();
+    Recording::new("two devices", (&spec, program), options(), launches)
+}
+
+/// What the exchange between devices consists of: instructions of scope `.sys`, and those that sum what was sent. The host's are
+/// among the former.
+#[test]
+fn mutants_of_the_exchange_are_found_out() {
+    let recording = two_devices();
+    let verified = |kernel: Kernel| verify(kernel).ok().map(Arc::new);
+    let itself = verified(recording.kernel().clone()).expect("it verifies");
+    assert_eq!(recording.finds_out(&itself), None);
+    let all = mutants(recording.kernel()).into_iter();
+    let all: Vec<Mutant> = all.filter(|mutant| mutant.inst.contains(".sys")).collect();
+    let next = AtomicUsize::new(0);
+    let survivors = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                while let Some(mutant) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let found =
+                        verified(mutant.kernel.clone()).is_none_or(|kernel| recording.finds_out(&kernel).is_some());
+                    if !found {
+                        let file = mutant.src.file().rsplit('/').next().unwrap_or_default().to_owned();
+                        let inst = mutant.inst.rsplit(" = ").next().unwrap_or_default();
+                        let inst = inst.split(['[', '{']).next().unwrap_or_default().trim().to_owned();
+                        survivors.lock().unwrap().push(format!("{file}: {inst}: {}", mutant.change));
+                    }
+                }
+            });
+        }
+    });
+    let mut survivors = survivors.into_inner().unwrap();
+    survivors.sort();
+    println!("{} of {} mutants found out", all.len() - survivors.len(), all.len());
+    insta::assert_snapshot!(survivors.join("\n"), @"");
 }

@@ -132,8 +132,13 @@ fn known_models_are_shared_by_2_4_and_8_devices_and_are_valid() {
         assert_eq!(again, program);
         let placed = schedule(program, 1024).unwrap();
         assert_eq!(placed.queues().len(), devices * placed.target.sms);
-        let plan = Plan::new(&placed, DeviceOptions::default());
-        assert_eq!(plan.unwrap_err(), Unsupported::Devices { devices });
+        let plan = Plan::new(&placed, DeviceOptions::default()).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!((plan.devices as usize, plan.blocks as usize), (devices, placed.target.sms));
+        let (images, one): (Vec<u64>, _) =
+            ((0..devices).map(|device| plan.image_of(device)).collect(), plan.image_bytes);
+        assert!(images.iter().all(|&image| image == one), "{name}: each device has as much: {images:?}");
+        let proposing = Plan::new(&placed, DeviceOptions { propose: true, ..DeviceOptions::default() });
+        assert_eq!(proposing.unwrap_err(), Unsupported::Devices { devices });
     }
 }
 

@@ -87,7 +87,10 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &J
     }
     let spec = subject.spec()?;
     let (context, tokens) = (subject.context(), args.tokens);
-    let shape = shape(&spec, subject);
+    let mut shape = shape(&spec, subject);
+    if let Device::Peers { count, .. } | Device::SimPeers { count, .. } = device {
+        shape.push(("devices", count.into()));
+    }
     let scheme = subject.scheme().map_or(String::new(), |scheme| format!(", {scheme}"));
     // A launch that feeds itself, and launches of one token.
     if journal.skips("decode", &shape, 2) {

@@ -207,6 +207,9 @@ fn name_of(device: Device) -> Result<Name, BenchError> {
     match device {
         Device::Cuda { ordinal } => Ok(Name::Cuda { ordinal }),
         Device::Sim { seed } => Ok(Name::Sim { seed }),
+        // Kernels alone are timed on the first; machines are on all.
+        Device::Peers { first, .. } => Ok(Name::Cuda { ordinal: first }),
+        Device::SimPeers { seed, .. } => Ok(Name::Sim { seed }),
         Device::Cpu { .. } => Err(BenchError::Device { found: device.to_string() }),
     }
 }

@@ -12,7 +12,7 @@ use crate::gemv::product::Fragment;
 use crate::gemv::{Side, Unit};
 use crate::sample::key::{key, largest};
 use crate::sample::tiles::TileBests;
-use crate::tile::Array;
+use crate::tile::{Array, Copies};
 use crate::warps::{ConsumerWarps, Item};
 
 /// Most fragments of two steps that a lane keeps, 4 registers each.
@@ -46,8 +46,8 @@ pub struct Linear<'k> {
 pub enum Output<'k> {
     /// `out[r, n] = y[r, n]`, `[rows, width]`.
     Store {
-        /// Output.
-        out: Array<'k>,
+        /// Output, perhaps on each of several devices.
+        out: Copies<'k>,
         /// Features of a row.
         width: u32,
     },
@@ -79,6 +79,8 @@ pub enum Output<'k> {
         bests: TileBests<'k>,
         /// Which tile this is.
         tile: Val<'k, u32>,
+        /// What is added to features for their indexes, where the layer has a part of the vocabulary.
+        shard: Option<Val<'k, u32>>,
     },
 }
 
@@ -132,11 +134,11 @@ pub fn linear<'k>(team: ConsumerWarps<'k>, scratch: Scratch<'k>, weights: &dyn W
         k.when(inside, || {
             result.set(tile.finish(team, scratch, sums, cell, prepared));
             if let Output::Logits { .. } = tile.output {
-                best.set(key(result.get(), n));
+                best.set(key(result.get(), tile.output.index(n)));
             }
         });
         let (out, width) = tile.output.place();
-        let at = (tile.first_row + cell.row) * width + n;
+        let at = (tile.first_row + cell.row) * width + tile.output.index(n);
         let result = result.get();
         if out.together() == 2 {
             let next = result.shfl_down(1);
@@ -388,12 +390,20 @@ impl<'k> Linear<'k> {
 
 impl<'k> Output<'k> {
     /// Where features go, and how many a row has.
-    fn place(self) -> (Array<'k>, u32) {
+    fn place(self) -> (Copies<'k>, u32) {
         match self {
-            Output::Store { out, width }
-            | Output::Add { out, width, .. }
-            | Output::SiluMul { out, width, .. }
-            | Output::Logits { out, width, .. } => (out, width),
+            Output::Store { out, width } => (out, width),
+            Output::Add { out, width, .. } | Output::SiluMul { out, width, .. } | Output::Logits { out, width, .. } => {
+                (out.into(), width)
+            }
+        }
+    }
+
+    /// Where a feature is in a row.
+    fn index(self, n: Val<'k, u32>) -> Val<'k, u32> {
+        match self {
+            Output::Logits { shard: Some(first), .. } => first + n,
+            Output::Store { .. } | Output::Add { .. } | Output::SiluMul { .. } | Output::Logits { .. } => n,
         }
     }
 }

@@ -6,7 +6,7 @@ use bytemuck::{Pod, Zeroable};
 use tilewright_kernels::gemv::Unit;
 use tilewright_kernels::gemv::linear::{self, AOperand, HeldForm, Operand, Output, Packing, Sums};
 use tilewright_kernels::sample::tiles::TileBests;
-use tilewright_kernels::tile::Float;
+use tilewright_kernels::tile::{Float, MAX_DEVICES};
 
 use super::{Linear, LinearInput, LinearOutput};
 use crate::program::{BufferId, Span};
@@ -38,7 +38,11 @@ impl DeviceOp for Linear {
             LinearOutput::Add { residual, out } => (Some(residual), Some(out)),
             LinearOutput::Logits { .. } => (None, None),
         };
-        Packets { input: self.input.rows_of(), residual, output: output.filter(|_| even) }
+        let sent = match &self.output {
+            LinearOutput::Store { sent, .. } if even => sent.clone(),
+            _ => Vec::new(),
+        };
+        Packets { input: self.input.rows_of(), residual, output: output.filter(|_| even), sent, ..Packets::default() }
     }
 
     fn partial(&self) -> Option<Partial> {
@@ -249,6 +253,15 @@ struct AddFields {
     residual: u32,
 }
 
+/// The same of a tile that is sent to other devices.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct SendFields {
+    tile: TileFields,
+    /// Where it is stored, by device.
+    outs: [u32; MAX_DEVICES],
+}
+
 /// The same of a tile of two layers.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
@@ -266,6 +279,8 @@ struct LogitsFields {
     best_index: u32,
     /// Which tile it is.
     index: u32,
+    /// The first feature's index, where the layer has a part of the vocabulary.
+    shard: u32,
 }
 
 /// The device function.
@@ -282,16 +297,18 @@ pub struct LinearTile {
 }
 
 /// What becomes of a linear layer's features.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 enum OutputCode {
     /// Stored.
     Store { out: Storage },
+    /// Stored on several devices.
+    Send { to: Vec<u32>, out: Storage },
     /// Added to a residual.
     Add { residual: Storage, out: Storage },
     /// `silu(y) · u`.
     SiluMul { up_bias: Option<Float>, out: Storage },
-    /// Logits and the largest of the tile.
-    Logits { tiles: u32 },
+    /// Logits and the largest of the tile, perhaps a shard's, perhaps on another device.
+    Logits { tiles: u32, shard: bool, on: Option<u32> },
 }
 
 impl OutputCode {
@@ -299,8 +316,10 @@ impl OutputCode {
     fn plan(op: &Linear, plan: &Planner) -> Result<(Rows, OutputCode), Unsupported> {
         let matrix = Rows::Matrix(op.weight);
         Ok(match op.output {
-            LinearOutput::Store { ref sent, .. } if !sent.is_empty() => return Err(Unsupported::Sent),
-            LinearOutput::Logits { shard: Some(_), .. } => return Err(Unsupported::Sent),
+            LinearOutput::Store { out, ref sent } if !sent.is_empty() => {
+                let (to, out) = plan.destinations("out", sent.iter().copied().chain([out]))?;
+                (matrix, OutputCode::Send { to: to.devices, out })
+            }
             LinearOutput::Store { out, .. } => (matrix, OutputCode::Store { out: plan.storage("out", out)? }),
             LinearOutput::Add { residual, out } => {
                 (matrix, OutputCode::Add { residual: plan.residual(residual)?, out: plan.storage("out", out)? })
@@ -309,8 +328,12 @@ impl OutputCode {
                 let up_bias = up_bias.map(|bias| plan.float("up bias", bias)).transpose()?;
                 (Rows::Turns(op.weight, up), OutputCode::SiluMul { up_bias, out: plan.storage("out", out)? })
             }
-            LinearOutput::Logits { best_value, .. } => {
-                (matrix, OutputCode::Logits { tiles: plan.extent(best_value, 0)? })
+            LinearOutput::Logits { out, shard, best_value, best_index, .. } => {
+                let on = plan.far(out)?;
+                if [best_value, best_index].into_iter().any(|best| plan.far(best) != Ok(on)) {
+                    return Err(Unsupported::Sent);
+                }
+                (matrix, OutputCode::Logits { tiles: plan.extent(best_value, 0)?, shard: shard.is_some(), on })
             }
         })
     }
@@ -320,6 +343,11 @@ impl Linear {
     /// A planned tile, with the fields that its output has beside those of all.
     fn fields(&self, plan: &Planner, function: LinearTile, tile: TileFields) -> Result<Planned, Unsupported> {
         Ok(match self.output {
+            LinearOutput::Store { out, ref sent } if !sent.is_empty() => {
+                let (to, _) = plan.destinations("out", sent.iter().copied().chain([out]))?;
+                let bytes = offset_of!(SendFields, outs) + size_of_val(&to.operands[..]);
+                Planned::new(function, SendFields { tile, outs: to.fields() }).keeping(bytes)
+            }
             LinearOutput::Store { .. } => Planned::new(function, tile),
             LinearOutput::Add { residual, .. } => {
                 Planned::new(function, AddFields { tile, residual: plan.operand(residual)? })
@@ -327,9 +355,12 @@ impl Linear {
             LinearOutput::SiluMul { up_bias, .. } => {
                 Planned::new(function, SiluMulFields { tile, up_bias: plan.operand_of(up_bias)? })
             }
-            LinearOutput::Logits { best_value, best_index, tile: index, .. } => {
+            LinearOutput::Logits { best_value, best_index, tile: index, shard, .. } => {
                 let [best_value, best_index] = [plan.operand(best_value)?, plan.operand(best_index)?];
-                Planned::new(function, LogitsFields { tile, best_value, best_index, index: index as u32 })
+                let (index, first) = (index as u32, shard.map_or(0, |shard| shard.first as u32));
+                let fields = LogitsFields { tile, best_value, best_index, index, shard: first };
+                let bytes = if shard.is_some() { size_of_val(&fields) } else { offset_of!(LogitsFields, shard) };
+                Planned::new(function, fields).keeping(bytes)
             }
         })
     }
@@ -339,7 +370,10 @@ impl LinearTile {
     fn output<'k>(&self, call: Call<'k, '_>) -> Output<'k> {
         let (width, stored) = (self.width, |out| call.stored(offset_of!(TileFields, out), out, Generation::Output));
         match self.output {
-            OutputCode::Store { out } => Output::Store { out: stored(out), width },
+            OutputCode::Store { out } => Output::Store { out: stored(out).into(), width },
+            OutputCode::Send { ref to, out } => {
+                Output::Store { out: call.copies(offset_of!(SendFields, outs), to, out), width }
+            }
             OutputCode::Add { residual, out } => {
                 let residual = call.stored(offset_of!(AddFields, residual), residual, Generation::Residual);
                 Output::Add { residual, out: stored(out), width }
@@ -348,12 +382,19 @@ impl LinearTile {
                 let up_bias = up_bias.map(|bias| call.plain(offset_of!(SiluMulFields, up_bias), bias));
                 Output::SiluMul { up_bias, out: stored(out), width }
             }
-            OutputCode::Logits { tiles } => {
+            OutputCode::Logits { tiles, shard, on } => {
                 let [value, index] = [offset_of!(LogitsFields, best_value), offset_of!(LogitsFields, best_index)]
-                    .map(|at| call.state(at));
+                    .map(|at| call.state_on(on, at));
                 let tile = call.value(offset_of!(LogitsFields, index));
                 let bests = TileBests { value: value.cast(), index: index.cast(), tiles };
-                Output::Logits { out: call.array(offset_of!(TileFields, out), Float::F32), width, bests, tile }
+                let shard = shard.then(|| call.value(offset_of!(LogitsFields, shard)));
+                Output::Logits {
+                    out: call.array_on(on, offset_of!(TileFields, out), Float::F32),
+                    width,
+                    bests,
+                    tile,
+                    shard,
+                }
             }
         }
     }

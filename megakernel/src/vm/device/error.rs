@@ -24,6 +24,8 @@ pub enum LoadError {
     Device(#[from] DeviceError),
     #[error("the program is for {wanted} SMs, the device has {found}; compile it for this device")]
     Sms { wanted: usize, found: usize },
+    #[error("the program is for {wanted} devices, and {found} are given; name as many, such as cuda:0-1")]
+    Devices { wanted: usize, found: usize },
     #[error("the KV pools were made for another program: {0}")]
     Kv(#[from] KvError),
     #[error(

@@ -29,6 +29,13 @@ pub enum DeviceFault {
         /// Tasks that it runs.
         after: u32,
     },
+    /// A device whose blocks all end their step early.
+    Leaves {
+        /// The device.
+        device: usize,
+        /// Tasks that each of them runs.
+        after: u32,
+    },
     /// A word of a block's tables that something wrote over: the sum is not made good, as it is for the others.
     Corrupt {
         /// The block.
@@ -61,6 +68,14 @@ fn faulty(placed: &Placed, plan: &Plan, fault: DeviceFault) -> Option<(Vec<Block
         DeviceFault::Quits { block, after } => {
             directory.get_mut(block)?.tasks = after;
             (block, true)
+        }
+        DeviceFault::Leaves { device, after } => {
+            let blocks = directory.chunks_mut(plan.blocks.max(1) as usize).nth(device)?;
+            for block in blocks {
+                block.tasks = block.tasks.min(after);
+                block.sum = sum(block, &tables);
+            }
+            return Some((directory, tables));
         }
         DeviceFault::Corrupt { block, word } => {
             let at = directory.get(block)?.start as usize + word * 4;

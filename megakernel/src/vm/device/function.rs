@@ -47,7 +47,7 @@ pub trait DeviceOp {
 }
 
 /// The operands of an op whose accesses know packets: words of data that carry their own arrival.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Packets {
     /// Activations read.
     pub input: Option<BufferId>,
@@ -55,12 +55,16 @@ pub struct Packets {
     pub residual: Option<BufferId>,
     /// What is written.
     pub output: Option<BufferId>,
+    /// More of what is read, of the generation of `input`.
+    pub parts: Vec<BufferId>,
+    /// Where `output` is stored too, in the same generation.
+    pub sent: Vec<BufferId>,
 }
 
 impl Packets {
     /// Whether reads of a buffer know packets.
     pub(super) fn reads(&self, buffer: BufferId) -> bool {
-        self.input == Some(buffer) || self.residual == Some(buffer)
+        self.input == Some(buffer) || self.residual == Some(buffer) || self.parts.contains(&buffer)
     }
 }
 
@@ -120,6 +124,12 @@ impl Planned {
         let mut record = TaskRecord::default();
         bytes_of_mut(&mut record.fields)[..size_of::<F>()].copy_from_slice(bytes_of(&fields));
         Planned { opcode: Opcode::from(function), record, bytes: size_of::<F>(), weights: None }
+    }
+
+    /// The same where the last words of the fields are not used: so many bytes are kept.
+    #[must_use]
+    pub fn keeping(self, bytes: usize) -> Planned {
+        Planned { bytes: bytes.min(self.bytes), ..self }
     }
 
     /// The same with prepacked weights that the function reads by itself, from the stream's start on.

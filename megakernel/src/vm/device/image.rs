@@ -51,7 +51,9 @@ pub struct Stream {
     pub unit: Unit,
     /// Rows of the matrices, for streams of whole matrices.
     pub features: usize,
-    /// Where it begins, in chunks of 512 bytes.
+    /// The device in whose image it is.
+    pub device: usize,
+    /// Where it begins there, in chunks of 512 bytes.
     pub start: u64,
     /// Where its stages lie.
     pub deal: Deal,
@@ -69,7 +71,7 @@ impl Stream {
     pub fn new(rows: Rows, unit: Unit, features: usize, start: u64, (dealing, sms): (Dealing, usize)) -> Stream {
         let (turns, of_group) =
             (rows.turns(), if let Rows::Group { kv_heads, .. } = rows { kv_heads.max(1) } else { 1 });
-        let stream = Stream { rows, unit, features, start, deal: Deal::IN_ORDER };
+        let stream = Stream { rows, unit, features, device: 0, start, deal: Deal::IN_ORDER };
         let (units, stages) = ((stream.units() / turns) as u32, turns as u32 * unit.stages());
         let dealt = |block| Deal::new(units, (sms / of_group) as u32, stages, block);
         let deal = match dealing {

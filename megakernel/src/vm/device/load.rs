@@ -93,20 +93,20 @@ impl Parts<'_> {
     }
 }
 
-/// Sends the streamed weights; tells after each part how many bytes are on their way.
+/// Sends the streamed weights of the device of a number; tells after each part how many bytes are on their way.
 pub(super) fn image(
     device: &Device,
     stream: &Stream,
-    plan: &Plan,
+    (plan, number): (&Plan, usize),
     weights: &Bound,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Buffer<bf16>, DeviceError> {
-    let image = device.buffer::<bf16>((plan.image_bytes / 2) as usize)?;
+    let image = device.buffer::<bf16>((plan.image_of(number) / 2) as usize)?;
     let largest = plan.streams.iter().map(|run| run.unit.stage_bytes() as usize / 2).max().unwrap_or(1);
     let len = PART.min(image.len()).max(largest);
     let mut parts = Parts { device, len, sent: std::collections::VecDeque::new(), made: 0 };
     let mut done = 0;
-    for run in &plan.streams {
+    for run in plan.streams.iter().filter(|run| run.device == number) {
         let each = run.unit.stage_bytes() as usize / 2;
         let together = (len / each).max(1);
         for first in (0..run.stages()).step_by(together) {

@@ -7,7 +7,7 @@ use tilewright_codegen::target::Target;
 use tilewright_kernels::gemv::linear::HeldForm;
 use tilewright_kernels::gemv::{Codes, Deal, Unit};
 use tilewright_kernels::kv::PoolType;
-use tilewright_kernels::tile::Float;
+use tilewright_kernels::tile::{Float, MAX_DEVICES};
 use tilewright_layout::DType;
 
 use super::image::{Rows, Stream};
@@ -19,6 +19,22 @@ use super::storage::{KvPools, RotationRows, Storage};
 use super::{DeviceOptions, Planned, Stretch, Unsupported};
 use crate::ops::{Place, Rotation};
 use crate::program::{Buffer, BufferId, BufferKind, Span, Task, float_of};
+
+/// Buffers on several devices that get one result.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Destinations {
+    /// Their devices, ascending.
+    pub devices: Vec<u32>,
+    /// Where they begin, as records have it.
+    pub operands: Vec<u32>,
+}
+
+impl Destinations {
+    /// The operands as fields of a record, zeros behind the last.
+    pub fn fields(&self) -> [u32; MAX_DEVICES] {
+        std::array::from_fn(|at| self.operands.get(at).copied().unwrap_or(0))
+    }
+}
 
 impl Planner<'_> {
     /// The choices of speed.
@@ -158,6 +174,42 @@ impl Planner<'_> {
         self.places.operand(buffer)
     }
 
+    /// Where a result goes that is stored in buffers on several devices: each buffer's device and operand, by device; and how
+    /// they are stored, all in one way.
+    ///
+    /// # Errors
+    /// [`Unsupported::Sent`] where two are on one device, or they are stored in different ways; as [`Planner::operand`].
+    pub fn destinations(
+        &self,
+        what: &'static str,
+        buffers: impl IntoIterator<Item = BufferId>,
+    ) -> Result<(Destinations, Storage), Unsupported> {
+        let of = |buffer| Ok((self.home(buffer)?, self.operand(buffer)?, self.storage(what, buffer)?));
+        let mut all = buffers.into_iter().map(of).collect::<Result<Vec<(u32, u32, Storage)>, Unsupported>>()?;
+        all.sort_unstable_by_key(|&(device, ..)| device);
+        let alike = all.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].2 == pair[1].2);
+        let &(_, _, storage) = all.first().filter(|_| alike && all.len() <= MAX_DEVICES).ok_or(Unsupported::Sent)?;
+        let (devices, operands) = all.into_iter().map(|(device, operand, _)| (device, operand)).unzip();
+        Ok((Destinations { devices, operands }, storage))
+    }
+
+    /// The device whose memory has a buffer.
+    ///
+    /// # Errors
+    /// If there is none that a device has.
+    pub fn home(&self, id: BufferId) -> Result<u32, Unsupported> {
+        Ok(self.buffer(id)?.device.map_or(self.device, |device| device.index()) as u32)
+    }
+
+    /// The device of a result that a task stores on one device, which may be another than its own; nothing where there is one.
+    ///
+    /// # Errors
+    /// If there is none that a device has.
+    pub fn far(&self, id: BufferId) -> Result<Option<u32>, Unsupported> {
+        let home = self.home(id)?;
+        Ok((self.placed.devices > 1).then_some(home))
+    }
+
     /// The same of an operand that may be missing; 0 where it is.
     ///
     /// # Errors
@@ -245,10 +297,12 @@ impl Planner<'_> {
 
     /// The stream of these rows, added where it is new; its number.
     pub fn stream(&mut self, rows: Rows, unit: Unit, features: usize) -> usize {
-        let start = self.streams.last().map_or(0, |last| last.start + last.chunks());
-        let (dealing, streams) = ((self.options.dealing, self.placed.target.sms), &mut self.streams);
-        *self.by_rows.entry(rows.clone()).or_insert_with(|| {
-            streams.push(Stream::new(rows, unit, features, start, dealing));
+        let (device, dealing) = (self.device, (self.options.dealing, self.placed.target.sms));
+        let last = self.streams.iter().rfind(|stream| stream.device == device);
+        let start = last.map_or(0, |last| last.start + last.chunks());
+        let streams = &mut self.streams;
+        *self.by_rows.entry((device, rows.clone())).or_insert_with(|| {
+            streams.push(Stream { device, ..Stream::new(rows, unit, features, start, dealing) });
             streams.len() - 1
         })
     }
@@ -273,6 +327,7 @@ impl Planner<'_> {
 
     /// The record of a task; adds its opcode where it is new.
     pub(super) fn task(&mut self, task: &Task) -> Result<TaskRecord, Unsupported> {
+        self.device = task.device.index();
         let device = task.op.device().ok_or(Unsupported::Op { op: task.op.name() })?;
         let Planned { opcode, mut record, bytes, weights } = device.plan(self)?;
         self.record_bytes = self.record_bytes.max((offset_of!(TaskRecord, fields) + bytes) as u32);

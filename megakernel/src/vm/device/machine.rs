@@ -1,22 +1,22 @@
 //! The machine: a kernel, its memory, and steps.
 
 use std::ops::ControlFlow;
+use std::slice;
 use std::time::Duration;
 
 use half::bf16;
-use tilewright_codegen::device::{Buffer, Device, DeviceError, Kernel, Mapped, Source, Stream};
+use tilewright_codegen::device::{Buffer, Device, DeviceError, Kernel, Mapped, Source, Stream, launch_side_by_side};
 use tilewright_kernels::kv::swizzled;
 use tilewright_kernels::sample::Request;
 use tilewright_layout::DType;
 
-use super::kernel::{BEGUN, Feeds, HALT, OWN_COUNTERS, PITCH, TIMES};
-use super::load::{self, Bound};
+use super::kernel::{Feeds, TIMES};
+use super::load::Bound;
+use super::part::{Given, Part};
 use super::record::BlockRecord;
-use super::run::{MAX_ENDS, MAX_STEPS};
+use super::run::MAX_STEPS;
 use super::watch::{EachStep, Ended, Watch};
-use super::{
-    AbortHandle, DeviceKernels, DeviceKv, DeviceOptions, LaunchError, Lengths, LoadError, Plan, TaskTimes, status, text,
-};
+use super::{AbortHandle, DeviceKernels, DeviceKv, DeviceOptions, LaunchError, LoadError, Plan, TaskTimes, status};
 use crate::program::{BufferId, BufferKind, TaskId};
 use crate::validate::Placed;
 use crate::vm::reference::bind;
@@ -25,7 +25,7 @@ use crate::vm::reference::roles::Cells;
 use crate::vm::reference::{AccessError, KvError};
 use crate::weights::Weights;
 
-/// A placed program on a device.
+/// A placed program on a device, or on as many as it is for.
 pub struct DeviceMachine {
     placed: Placed,
     pub(super) plan: Plan,
@@ -33,10 +33,9 @@ pub struct DeviceMachine {
     pub(super) limits: Limits,
     /// What rows ask for; empty where the program does not sample.
     pub(super) requests: Vec<Request>,
-    device: Device,
-    pub(super) stream: Stream,
-    kernel: Kernel,
-    pub(super) memory: Memory,
+    /// What each device has; the first has what the host reads.
+    parts: Vec<Part>,
+    kv: DeviceKv,
     status: Mapped<u32>,
     abort: AbortHandle,
     patience: Duration,
@@ -44,23 +43,6 @@ pub struct DeviceMachine {
     epoch: u32,
     /// Whether a kernel runs that does not end.
     lost: bool,
-}
-
-/// What lies on the device.
-#[derive(Clone)]
-pub(super) struct Memory {
-    image: Buffer<bf16>,
-    plain: Buffer<u8>,
-    state: Buffer<u8>,
-    kv: DeviceKv,
-    tables: Buffer<u8>,
-    directory: Buffer<u32>,
-    counters: Buffer<u32>,
-    /// The tokens that end each row.
-    pub(super) ends: Buffer<i32>,
-    /// The text whose tokens are proposed.
-    pub(super) text: Option<Buffer<i32>>,
-    trace: Option<Buffer<u64>>,
 }
 
 /// How long a step may take before the host ends the launch, unless it is told otherwise.
@@ -81,86 +63,71 @@ impl DeviceMachine {
         options: DeviceOptions,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<DeviceMachine, LoadError> {
-        let plan = Plan::new(&placed, options)?;
-        let bound = Bound::new(&placed, weights)?;
-        DeviceMachine::assemble(placed, plan, &bound, &DeviceKernels::new(device), (None, None), device, progress)
+        DeviceMachine::load_on(placed, weights, slice::from_ref(device), options, progress)
     }
 
-    /// A machine of a plan; the image and the pools are made where they are not given.
+    /// The same of a program of several devices, which reach each other's memory
+    /// ([`open_peers`](tilewright_codegen::device::open_peers)).
+    ///
+    /// # Errors
+    /// As [`DeviceMachine::load`]; [`LoadError::Devices`] where there are not as many as the program is for.
+    pub fn load_on(
+        placed: Placed,
+        weights: &dyn Weights,
+        devices: &[Device],
+        options: DeviceOptions,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<DeviceMachine, LoadError> {
+        let plan = Plan::new(&placed, options)?;
+        let bound = Bound::new(&placed, weights)?;
+        let kernels: Vec<DeviceKernels> = devices.iter().map(DeviceKernels::new).collect();
+        DeviceMachine::assemble(placed, plan, &bound, &kernels, (None, None), devices, progress)
+    }
+
+    /// A machine of a plan; images and pools are made where they are not given.
     pub(super) fn assemble(
         placed: Placed,
         plan: Plan,
         bound: &Bound,
-        kernels: &DeviceKernels,
-        (image, kv): (Option<Buffer<bf16>>, Option<&DeviceKv>),
-        device: &Device,
+        kernels: &[DeviceKernels],
+        (images, kv): (Option<&[Buffer<bf16>]>, Option<&DeviceKv>),
+        devices: &[Device],
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<DeviceMachine, LoadError> {
-        let (found, wanted) = (device.properties().sms as usize, placed.target.sms);
-        if found < wanted {
-            return Err(LoadError::Sms { wanted, found });
+        let (found, wanted) = (devices.len(), placed.devices);
+        if found != wanted {
+            return Err(LoadError::Devices { wanted, found });
         }
         if let Some(kv) = kv {
             kv.check(&placed, &plan.places)?;
         }
-        room(&plan, device, image.is_none(), kv.is_none())?;
         let (cells, limits) = bind::cells(&placed)?;
-        let stream = device.stream()?;
-        // The driver compiles while the weights are on their way.
-        let (kernel, image) = std::thread::scope(|scope| {
-            let kernel = scope.spawn(|| kernels.of(&plan));
-            let image = image.map_or_else(
-                || load::image(device, &stream, &plan, bound, &mut |sent| progress(sent, plan.image_bytes)),
-                Ok,
-            );
-            let kernel = kernel.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            (kernel, image)
-        });
-        let kernel = kernel?;
-        let zeroed = |bytes: u64| -> Result<Buffer<u8>, DeviceError> {
-            let buffer = device.buffer::<u8>(bytes.max(16) as usize)?;
-            stream.fill(&buffer, 0)?;
-            Ok(buffer)
+        let total: u64 = (0..found).map(|number| plan.image_of(number)).sum();
+        let (mut parts, mut before) = (Vec::with_capacity(found), 0);
+        for (number, (device, kernels)) in devices.iter().zip(kernels).enumerate() {
+            let (image, pools) = (images.and_then(|images| images.get(number)), kv.and_then(|kv| kv.of_device(number)));
+            let given = Given { placed: &placed, plan: &plan, bound, kernels, image, pools };
+            parts.push(Part::new(device, number, given, &mut |sent| progress(before + sent, total))?);
+            before += plan.image_of(number);
+        }
+        let kv = match kv {
+            Some(kv) => kv.clone(),
+            None => DeviceKv::new(&placed, &plan.places, parts.iter().map(|part| part.memory.pools.clone()).collect()),
         };
-        let directory: Vec<u32> = bytemuck::cast_slice(&plan.directory).to_vec();
-        let memory = Memory {
-            image: image?,
-            plain: stream.buffer(&load::plain(&plan, &placed, bound))?,
-            state: zeroed(plan.places.state)?,
-            kv: match kv {
-                Some(kv) => kv.clone(),
-                None => DeviceKv::new(&placed, &plan.places, zeroed(plan.places.pools)?),
-            },
-            tables: stream.buffer(&plan.tables)?,
-            directory: stream.buffer(&directory)?,
-            text: match plan.options.propose {
-                true => Some(stream.buffer(&vec![0i32; text::words(&plan)])?),
-                false => None,
-            },
-            // Queues that are shorter than the longest leave their part as it is.
-            trace: match plan.options.timeline {
-                true => Some(stream.buffer(&vec![0u64; (plan.blocks * plan.longest_queue() * TIMES) as usize])?),
-                false => None,
-            },
-            counters: stream.buffer(&vec![0u32; ((plan.counters + OWN_COUNTERS) * PITCH) as usize])?,
-            ends: stream.buffer(&vec![-1i32; plan.rows as usize * MAX_ENDS])?,
-        };
-        let status = device.mapped::<u32>(status::TOKENS as usize + MAX_STEPS * plan.rows as usize)?;
-        stream.wait()?;
-        let (device, abort, patience) = (device.clone(), AbortHandle::default(), PATIENCE);
+        let words = status::TOKENS as usize + MAX_STEPS * plan.rows as usize;
+        let status = parts[0].device.mapped::<u32>(words)?;
+        parts.iter().try_for_each(|part| part.stream.wait())?;
         Ok(DeviceMachine {
             placed,
             plan,
             cells,
             requests: vec![Request::default(); limits.requests],
             limits,
-            device,
-            stream,
-            kernel,
-            memory,
+            parts,
+            kv,
             status,
-            abort,
-            patience,
+            abort: AbortHandle::default(),
+            patience: PATIENCE,
             epoch: 0,
             lost: false,
         })
@@ -176,23 +143,32 @@ impl DeviceMachine {
         &self.plan
     }
 
-    /// The device.
+    /// The device, of several the first.
     pub fn device(&self) -> &Device {
-        &self.device
+        &self.first().device
     }
 
     /// The kernel, as the device has it.
     pub fn kernel(&self) -> &Kernel {
-        &self.kernel
+        &self.first().kernel
+    }
+
+    /// What the first device has. There is one: machines of none are not made.
+    pub(super) fn first(&self) -> &Part {
+        &self.parts[0]
+    }
+
+    pub(super) fn parts(&self) -> &[Part] {
+        &self.parts
     }
 
     /// The KV pools, for other machines of the model.
     pub fn kv(&self) -> &DeviceKv {
-        &self.memory.kv
+        &self.kv
     }
 
-    pub(super) fn image(&self) -> &Buffer<bf16> {
-        &self.memory.image
+    pub(super) fn images(&self) -> Vec<Buffer<bf16>> {
+        self.parts.iter().map(|part| part.memory.image.clone()).collect()
     }
 
     /// What ends a launch from elsewhere.
@@ -215,7 +191,9 @@ impl DeviceMachine {
     /// # Errors
     /// If the device refuses it.
     pub fn replace_kernel(&mut self, source: &dyn Source) -> Result<(), LaunchError> {
-        self.kernel = self.device.load(source)?;
+        for part in &mut self.parts {
+            part.kernel = part.device.load(source)?;
+        }
         Ok(())
     }
 
@@ -224,11 +202,11 @@ impl DeviceMachine {
     /// # Errors
     /// If there is no such pool of so many elements, or the device fails.
     pub fn set_pool(&mut self, name: &str, values: &[bf16]) -> Result<(), LaunchError> {
-        let (pool, [page_tokens, dim]) = self.memory.kv.pool::<bf16>(name, DType::BF16)?;
+        let (number, pool, [page_tokens, dim]) = self.kv.pool::<bf16>(name, DType::BF16)?;
         if pool.len() != values.len() {
             return Err(KvError::Range { name: name.to_owned(), end: values.len(), len: pool.len() }.into());
         }
-        Ok(self.stream.upload(&swizzled(values, page_tokens, dim), &pool)?)
+        Ok(self.parts[number].stream.upload(&swizzled(values, page_tokens, dim), &pool)?)
     }
 
     /// Sets a KV pool of e4m3 codes in the same way.
@@ -236,23 +214,27 @@ impl DeviceMachine {
     /// # Errors
     /// As [`DeviceMachine::set_pool`].
     pub fn set_pool_codes(&mut self, name: &str, codes: &[u8]) -> Result<(), LaunchError> {
-        let (pool, [page_tokens, dim]) = self.memory.kv.pool::<u8>(name, DType::F8E4M3)?;
+        let (number, pool, [page_tokens, dim]) = self.kv.pool::<u8>(name, DType::F8E4M3)?;
         if pool.len() != codes.len() {
             return Err(KvError::Range { name: name.to_owned(), end: codes.len(), len: pool.len() }.into());
         }
-        Ok(self.stream.upload(&swizzled(codes, page_tokens, dim), &pool)?)
+        Ok(self.parts[number].stream.upload(&swizzled(codes, page_tokens, dim), &pool)?)
     }
 
     /// Changes the tables; for faults.
     pub(super) fn set_tables(&mut self, directory: &[BlockRecord], tables: &[u8]) -> Result<(), LaunchError> {
-        self.stream.upload(tables, &self.memory.tables)?;
-        let words: Vec<u32> = bytemuck::cast_slice(directory).to_vec();
-        Ok(self.stream.upload(&words, &self.memory.directory)?)
+        Ok(self.parts.iter().try_for_each(|part| part.set_tables(directory, tables))?)
     }
 
-    pub(super) fn state_of<T: bytemuck::Pod>(&self, buffer: BufferId, len: usize) -> Result<Buffer<T>, DeviceError> {
+    /// A buffer in a part's state.
+    pub(super) fn state_of<T: bytemuck::Pod>(
+        &self,
+        part: &Part,
+        buffer: BufferId,
+        len: usize,
+    ) -> Result<Buffer<T>, DeviceError> {
         let start = self.plan.places.offset(buffer) as usize;
-        self.memory.state.slice(start..start + len * size_of::<T>())?.cast()
+        part.memory.state.slice(start..start + len * size_of::<T>())?.cast()
     }
 
     /// Launches and waits; gives how many steps `each` was told of.
@@ -267,25 +249,24 @@ impl DeviceMachine {
         if self.abort.is_set() {
             self.status.store(status::ABORT as usize, 1)?;
         }
-        let Memory { image, plain, state, kv, tables, directory, counters, ends, text, trace } = &self.memory;
         let numbers = [self.epoch, steps, feeds as u32];
-        let mut args = vec![image.into(), plain.into(), state.into(), (&kv.memory).into(), tables.into()];
-        args.extend([directory.into(), counters.into(), (&self.status).into()]);
-        args.extend(numbers.map(Into::into));
-        let Lengths { pages, table_width } = self.plan.lengths;
-        args.extend([pages, table_width].map(Into::into));
-        args.push(ends.into());
-        args.extend(text.iter().map(Into::into));
-        args.extend(trace.iter().map(Into::into));
+        let work = |part: &Part| {
+            part.kernel.work(self.plan.blocks, &part.args(&self.plan, numbers, &self.status, &self.parts))
+        };
         let rows = self.plan.rows as usize;
-        let watch = Watch { stream: &self.stream, status: &self.status, abort: &self.abort, patience, rows };
+        let streams: Vec<&Stream> = self.parts.iter().map(|part| &part.stream).collect();
+        let watch = Watch { streams: &streams, status: &self.status, abort: &self.abort, patience, rows };
         let mut count = 0;
         let mut told = |tokens: &[u32]| {
             count += 1;
             if feeds == Feeds::Nothing { ControlFlow::Continue(()) } else { each(tokens) }
         };
-        let launched = self.kernel.launch(&self.stream, self.plan.blocks, &args);
-        let ended = launched.and_then(|()| watch.run(&mut told));
+        let works = self.parts.iter().map(|part| Ok((&part.stream, work(part)?))).collect::<Result<Vec<_>, _>>();
+        let launched = works.and_then(|works| launch_side_by_side(&works));
+        let ended = match launched {
+            Ok(()) => watch.run(&mut told),
+            Err(error) => watch.end_the_others(error),
+        };
         let ended = match ended {
             // A launch that failed left counters anywhere; where the device is lost, this fails as well.
             Err(error) => {
@@ -322,7 +303,7 @@ impl DeviceMachine {
     /// A kernel that does not end keeps its memory: freeing it would wait for the kernel.
     fn give_up(&mut self) {
         self.lost = true;
-        std::mem::forget((self.memory.clone(), self.status.clone(), self.kernel.clone(), self.stream.clone()));
+        std::mem::forget((self.parts.clone(), self.kv.clone(), self.status.clone()));
     }
 
     /// What the kernel reported.
@@ -350,20 +331,13 @@ impl DeviceMachine {
     /// Behind a launch that ended since all rows had: as many steps are counted as there were, and the next may begin.
     fn rest(&mut self) -> Result<(), DeviceError> {
         self.epoch = self.epoch.wrapping_add(self.status.load(status::STEPS as usize)?);
-        for (counter, value) in [(BEGUN, self.epoch), (HALT, 0)] {
-            let at = ((self.plan.counters + counter) * PITCH) as usize;
-            self.stream.upload(&[value], &self.memory.counters.slice(at..at + 1)?)?;
-        }
-        Ok(())
+        self.parts.iter().try_for_each(|part| part.rest(&self.plan, self.epoch))
     }
 
     /// Counters as of the beginning: a launch that was stopped left them anywhere.
     fn recover(&mut self) -> Result<(), DeviceError> {
-        self.stream.fill(&self.memory.counters, 0)?;
-        // Generations count from the beginning too: none that was written must look like one to come.
-        self.stream.fill(&self.memory.state, 0)?;
         self.epoch = 0;
-        self.stream.wait()
+        self.parts.iter().try_for_each(Part::recover)
     }
 
     /// The times of every task of the last launch's last step, by task.
@@ -371,8 +345,11 @@ impl DeviceMachine {
     /// # Errors
     /// If the machine was made without a timeline, or the device fails.
     pub fn times(&self) -> Result<Vec<TaskTimes>, LaunchError> {
-        let trace = self.memory.trace.as_ref().ok_or(LaunchError::NoTimeline)?;
-        let values = self.stream.read(trace)?;
+        let mut values = Vec::new();
+        for part in &self.parts {
+            let trace = part.memory.trace.as_ref().ok_or(LaunchError::NoTimeline)?;
+            values.extend(part.stream.read(trace)?);
+        }
         let longest = self.plan.longest_queue() as usize;
         let mut times = Vec::new();
         for (block, queue) in self.placed.queues().iter().enumerate() {
@@ -414,11 +391,11 @@ impl DeviceMachine {
             return Err(AccessError::Row { name: name.to_owned(), rows, row }.into());
         }
         let width = all.len() / rows;
-        Ok(self.stream.read(&all.slice(row * width..(row + 1) * width)?)?)
+        Ok(self.first().stream.read(&all.slice(row * width..(row + 1) * width)?)?)
     }
 
     fn output<T: bytemuck::Pod>(&self, name: &str, asked: &'static str, dtype: DType) -> Result<Vec<T>, LaunchError> {
-        Ok(self.stream.read(&self.place(name, asked, dtype)?)?)
+        Ok(self.first().stream.read(&self.place(name, asked, dtype)?)?)
     }
 
     /// Where an output lies.
@@ -433,19 +410,6 @@ impl DeviceMachine {
             return Err(AccessError::DType { name: name.to_owned(), found: buffer.dtype, asked }.into());
         }
         let elements = buffer.elements().unwrap_or(0);
-        Ok(self.state_of(buffer.id, elements)?)
+        Ok(self.state_of(self.first(), buffer.id, elements)?)
     }
-}
-
-/// Fails where the device has too little free memory, before anything is sent to it.
-fn room(plan: &Plan, device: &Device, image: bool, pools: bool) -> Result<(), LoadError> {
-    let weights = plan.plain_bytes + if image { plan.image_bytes } else { 0 };
-    let pools = if pools { plan.places.pools } else { 0 };
-    let counters = u64::from(plan.counters + OWN_COUNTERS) * u64::from(PITCH) * 4;
-    let rest = plan.places.state + plan.tables.len() as u64 + counters;
-    let free = device.free_bytes()?;
-    if weights.saturating_add(pools).saturating_add(rest) > free {
-        return Err(LoadError::Memory { free, weights, pools, rest });
-    }
-    Ok(())
 }

@@ -22,7 +22,8 @@
 //! | `kernels` | kernels, each compiled once |
 //! | `load` | weights to the device |
 //! | `resident` | what machines of one model share there |
-//! | `machine` | the machine |
+//! | `part` | what a machine has on one device |
+//! | `machine` | the machine, on one device or several |
 //! | `run` | its steps: one, or many in a launch |
 //! | `text` | a sequence that goes on by what its text repeats |
 //! | `watch` | the host's eye on a launch |
@@ -42,6 +43,7 @@ mod lookup;
 mod machine;
 mod merges;
 mod options;
+mod part;
 mod place;
 mod plan;
 mod planner;
@@ -66,7 +68,7 @@ pub use function::{
 pub use image::{Rows, Stream};
 pub use kernel::{Call, Generation, record};
 pub use kernels::{Compiled, DeviceKernels};
-pub use lookup::{multiple, rows_of};
+pub use lookup::{Destinations, multiple, rows_of};
 pub use machine::DeviceMachine;
 pub use merges::{Merge, Merges};
 pub use options::{Dealing, DeviceOptions};

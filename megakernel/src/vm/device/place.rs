@@ -44,6 +44,8 @@ impl Places {
         let state = arena.next_multiple_of(ALIGN);
         let tables = cells(program).page_table;
         let mut places = Places { offsets: Vec::new(), merged: Vec::new(), plain: 0, state, pools: 0 };
+        // Devices have pools of their own at the same places; of everything else, which is small, each has room for all.
+        let mut pools = vec![0; program.devices.max(1)];
         for buffer in &program.buffers {
             if tables.contains(&buffer.id) && buffer.arena.is_none() {
                 places.offsets.push(u64::MAX);
@@ -56,7 +58,9 @@ impl Places {
                 }
                 Space::Plain => &mut places.plain,
                 Space::State => &mut places.state,
-                Space::Pools => &mut places.pools,
+                Space::Pools => {
+                    &mut pools[buffer.device.map_or(0, |device| device.index()).min(program.devices.saturating_sub(1))]
+                }
             };
             places.offsets.push(buffer.arena.unwrap_or(*end));
             if buffer.arena.is_none() {
@@ -65,6 +69,7 @@ impl Places {
                 *end = (*end + times * bytes(buffer)).next_multiple_of(ALIGN);
             }
         }
+        places.pools = pools.into_iter().max().unwrap_or(0);
         for (acc, merge) in merges.iter() {
             let word = merge.float.bytes() * if tags.period(acc) > 0 { 2 } else { 1 };
             let arrivals =

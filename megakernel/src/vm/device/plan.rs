@@ -5,6 +5,7 @@ use tilewright_codegen::ir::Arch;
 use tilewright_kernels::gemv::Deal;
 use tilewright_kernels::gemv::linear::HeldForm;
 
+use super::image::CHUNK;
 use super::planner::Planner;
 use super::{BlockRecord, DeviceOptions, Opcode, Places, Stream, Unsupported};
 use crate::program::{BufferId, Program};
@@ -21,13 +22,15 @@ pub struct Plan {
     pub options: DeviceOptions,
     /// The architecture that code is generated for.
     pub arch: Arch,
-    /// Blocks: one for each SM of the target.
+    /// Blocks of a device: one for each SM of the target.
     pub blocks: u32,
+    /// Devices, which run the kernel side by side.
+    pub devices: u32,
     /// Opcodes.
     pub opcodes: Vec<Opcode>,
-    /// Counters of the program; two of the machine's own follow.
+    /// Counters of the program; those of the machine's own follow.
     pub counters: u32,
-    /// Each block's share of the tables.
+    /// Each block's share of the tables, device by device.
     pub directory: Vec<BlockRecord>,
     /// The tables of all blocks.
     pub tables: Vec<u8>,
@@ -35,7 +38,7 @@ pub struct Plan {
     pub streams: Vec<Stream>,
     /// Where their stages lie: records say which.
     pub deals: Vec<Deal>,
-    /// Bytes of the image.
+    /// Bytes of the largest device's image.
     pub image_bytes: u64,
     /// Where everything else lies.
     pub places: Places,
@@ -141,7 +144,7 @@ pub struct RotationTable {
     pub start: u64,
 }
 
-/// Refuses programs of several devices.
+/// Refuses programs of several devices, for what runs on one.
 pub(in crate::vm) fn one_device(program: &Program) -> Result<(), Unsupported> {
     match program.devices {
         1 => Ok(()),
@@ -150,6 +153,17 @@ pub(in crate::vm) fn one_device(program: &Program) -> Result<(), Unsupported> {
 }
 
 impl Plan {
+    /// Bytes of a device's image.
+    pub fn image_of(&self, device: usize) -> u64 {
+        let last = self.streams.iter().rfind(|stream| stream.device == device);
+        last.map_or(0, |last| (last.start + last.chunks()) * CHUNK)
+    }
+
+    /// The shares of a device's blocks in the tables.
+    pub fn directory_of(&self, device: usize) -> &[BlockRecord] {
+        self.directory.chunks(self.blocks.max(1) as usize).nth(device).unwrap_or_default()
+    }
+
     /// Tasks of the longest queue.
     pub fn longest_queue(&self) -> u32 {
         self.directory.iter().map(|block| block.tasks).max().unwrap_or(0)
@@ -189,7 +203,9 @@ impl Plan {
     /// # Errors
     /// If the program has ops, shapes or types that the device functions do not have.
     pub fn new(placed: &Placed, options: DeviceOptions) -> Result<Plan, Unsupported> {
-        one_device(placed)?;
+        if options.propose {
+            one_device(placed)?;
+        }
         Planner::new(placed, options)?.plan()
     }
 }

@@ -26,7 +26,9 @@ pub struct Planner<'p> {
     pub(super) places: Places,
     pub(super) streams: Vec<Stream>,
     pub(super) deals: Vec<Deal>,
-    pub(super) by_rows: HashMap<Rows, usize>,
+    pub(super) by_rows: HashMap<(usize, Rows), usize>,
+    /// The device of the task that is planned.
+    pub(super) device: usize,
     pub(super) rotations: Vec<RotationTable>,
     pub(super) plain_bytes: u64,
     pub(super) opcodes: Vec<Opcode>,
@@ -60,6 +62,7 @@ impl<'p> Planner<'p> {
             streams: Vec::new(),
             deals: Vec::new(),
             by_rows: HashMap::new(),
+            device: 0,
             rotations: Vec::new(),
             plain_bytes,
             opcodes: Vec::new(),
@@ -80,8 +83,8 @@ impl<'p> Planner<'p> {
             })?;
             records.push(record);
         }
-        let image_bytes = self.streams.last().map_or(0, |last| (last.start + last.chunks()) * CHUNK);
-        let (directory, tables) = tables(self.placed, &mut records, self.record_bytes as usize);
+        let image_bytes = self.streams.iter().map(|run| (run.start + run.chunks()) * CHUNK).max().unwrap_or(0);
+        let (directory, tables) = tables(self.placed, &mut records, self.record_bytes as usize)?;
         let table_bytes = directory.iter().map(|block| block.bytes).max().unwrap_or(0);
         self.cells = self.common_cells();
         self.stream_tokens();
@@ -97,7 +100,8 @@ impl<'p> Planner<'p> {
         Ok(Plan {
             options,
             arch: self.arch,
-            blocks: directory.len() as u32,
+            blocks: (directory.len() / self.placed.devices.max(1)) as u32,
+            devices: self.placed.devices as u32,
             counters: self.placed.counters.len() as u32,
             opcodes: self.opcodes,
             directory,

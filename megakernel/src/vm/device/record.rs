@@ -57,6 +57,14 @@ pub struct TaskRecord {
     pub fields: [u32; FIELDS],
 }
 
+// A signal is a word: the counter, the device whose counter it is, and whether tasks of another device signal that one.
+/// Counters that a signal can name on several devices.
+pub(super) const SIGNAL_COUNTERS: u32 = 1 << SIGNAL_DEVICE;
+/// Where the device's bits begin.
+pub(super) const SIGNAL_DEVICE: u32 = 24;
+/// The bit that says that tasks of another device signal the counter, too.
+pub(super) const SIGNAL_ACROSS: u32 = 1 << 31;
+
 /// Words of an op's own fields, at most.
 pub const FIELDS: usize = 16;
 
@@ -70,8 +78,8 @@ pub struct WaitRecord {
     pub threshold: u32,
     /// Signals of each step.
     pub period: u32,
-    /// Not used: records are multiples of 16 bytes.
-    pub unused: u32,
+    /// 1: tasks of other devices signal it, too.
+    pub across: u32,
 }
 
 /// A block's share of the tables: byte offsets in the tables' memory, and counts.

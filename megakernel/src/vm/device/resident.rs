@@ -23,10 +23,10 @@ use crate::weights::Weights;
 /// that depends on the model, the SMs and on [`DeviceOptions::warps`], [`DeviceOptions::stage_bytes`] and
 /// [`DeviceOptions::dealing`], not on rows, context or batch. Norms, biases and tables of rotations are small, and each machine has its own.
 pub struct DeviceWeights {
-    device: Device,
+    devices: Vec<Device>,
     weights: Arc<dyn Weights + Send + Sync>,
-    images: Vec<(ImageKey, Buffer<bf16>)>,
-    kernels: DeviceKernels,
+    images: Vec<(ImageKey, Vec<Buffer<bf16>>)>,
+    kernels: Vec<DeviceKernels>,
 }
 
 /// What is in an image and in which order.
@@ -46,22 +46,28 @@ impl ImageKey {
 impl DeviceWeights {
     /// Weights that come to the device with the first machine.
     pub fn new(device: Device, weights: Arc<dyn Weights + Send + Sync>) -> DeviceWeights {
-        DeviceWeights { kernels: DeviceKernels::new(&device), device, weights, images: Vec::new() }
+        DeviceWeights::on(vec![device], weights)
     }
 
-    /// The kernels of its machines: the same until the weights are dropped.
+    /// The same for programs of several devices, which reach each other's memory; the first of them is there in any case.
+    pub fn on(devices: Vec<Device>, weights: Arc<dyn Weights + Send + Sync>) -> DeviceWeights {
+        let kernels = devices.iter().map(DeviceKernels::new).collect();
+        DeviceWeights { kernels, devices, weights, images: Vec::new() }
+    }
+
+    /// The kernels of its machines, of several devices on the first: the same until the weights are dropped.
     pub fn kernels(&self) -> &DeviceKernels {
-        &self.kernels
+        &self.kernels[0]
     }
 
-    /// The device.
+    /// The device, of several the first.
     pub fn device(&self) -> &Device {
-        &self.device
+        &self.devices[0]
     }
 
-    /// Bytes of streamed weights that are on the device.
+    /// Bytes of streamed weights that are on the devices.
     pub fn bytes(&self) -> u64 {
-        self.images.iter().map(|(_, image)| image.bytes()).sum()
+        self.images.iter().flat_map(|(_, images)| images).map(Buffer::bytes).sum()
     }
 
     /// Makes a machine. It uses the pools `kv`, or new ones.
@@ -80,13 +86,13 @@ impl DeviceWeights {
     ) -> Result<DeviceMachine, LoadError> {
         let plan = Plan::new(&placed, options)?;
         let key = ImageKey::new(&placed, &plan);
-        let image = self.images.iter().find(|(known, _)| *known == key).map(|(_, image)| image.clone());
-        let new = image.is_none();
+        let images = self.images.iter().find(|(known, _)| *known == key).map(|(_, images)| &images[..]);
+        let new = images.is_none();
         let bound = Bound::new(&placed, &*self.weights)?;
         let machine =
-            DeviceMachine::assemble(placed, plan, &bound, &self.kernels, (image, kv), &self.device, progress)?;
+            DeviceMachine::assemble(placed, plan, &bound, &self.kernels, (images, kv), &self.devices, progress)?;
         if new {
-            self.images.push((key, machine.image().clone()));
+            self.images.push((key, machine.images()));
         }
         Ok(machine)
     }
@@ -96,12 +102,14 @@ impl DeviceWeights {
 #[derive(Clone, Debug)]
 pub struct DeviceKv {
     pools: Vec<PoolPlace>,
-    pub(super) memory: Buffer<u8>,
+    /// By device.
+    pub(super) memory: Vec<Buffer<u8>>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 struct PoolPlace {
     name: String,
+    device: usize,
     offset: u64,
     dtype: DType,
     shape: Vec<usize>,
@@ -109,7 +117,7 @@ struct PoolPlace {
 
 impl DeviceKv {
     /// Pools in memory that is large enough for them.
-    pub(super) fn new(program: &Program, places: &Places, memory: Buffer<u8>) -> DeviceKv {
+    pub(super) fn new(program: &Program, places: &Places, memory: Vec<Buffer<u8>>) -> DeviceKv {
         DeviceKv { pools: pools(program, places), memory }
     }
 
@@ -124,10 +132,10 @@ impl DeviceKv {
         let place = |b: &program::Buffer| {
             let offset = end;
             end = (end + bytes(b)).next_multiple_of(ALIGN);
-            PoolPlace { name: b.name.clone(), offset, dtype: b.dtype, shape: b.shape.clone() }
+            PoolPlace { name: b.name.clone(), device: 0, offset, dtype: b.dtype, shape: b.shape.clone() }
         };
         let pools = program.buffers.iter().filter(|buffer| buffer.kind == BufferKind::KvPool).map(place).collect();
-        Ok(DeviceKv { pools, memory })
+        Ok(DeviceKv { pools, memory: vec![memory] })
     }
 
     /// Bytes of a program's pools, one after the other as [`Places`] has them.
@@ -149,20 +157,20 @@ impl DeviceKv {
             return Err(KvError::Shape { name: name(), expected, found }.into());
         }
         let start = found.offset as usize;
-        Ok(self.memory.slice(start..start + bytes(buffer) as usize)?)
+        Ok(self.memory[found.device].slice(start..start + bytes(buffer) as usize)?)
     }
 
     /// Bytes of all pools.
     pub fn bytes(&self) -> u64 {
-        self.memory.bytes()
+        self.memory.iter().map(Buffer::bytes).sum()
     }
 
-    /// The elements of a pool of that name, `[kv_heads, pages, page_tokens, head_dim]`, with its last two extents.
+    /// The device of a pool of that name, its elements `[kv_heads, pages, page_tokens, head_dim]`, and its last two extents.
     pub(super) fn pool<T: bytemuck::Pod>(
         &self,
         name: &str,
         dtype: DType,
-    ) -> Result<(Buffer<T>, [usize; 2]), LaunchError> {
+    ) -> Result<(usize, Buffer<T>, [usize; 2]), LaunchError> {
         let missing = || KvError::Missing { name: name.to_owned() };
         let pool = self.pools.iter().find(|pool| pool.name == name).ok_or_else(missing)?;
         if pool.dtype != dtype {
@@ -173,7 +181,8 @@ impl DeviceKv {
             [.., page_tokens, dim] => [page_tokens, dim],
             _ => [1, elements],
         };
-        Ok((self.memory.slice(start..start + elements * size_of::<T>())?.cast()?, rows))
+        let memory = self.memory[pool.device].slice(start..start + elements * size_of::<T>())?;
+        Ok((pool.device, memory.cast()?, rows))
     }
 
     /// Fails where a program wants other pools.
@@ -200,6 +209,7 @@ fn pools(program: &Program, places: &Places) -> Vec<PoolPlace> {
     let pools = program.buffers.iter().filter(|buffer| buffer.kind == BufferKind::KvPool);
     let place = |b: &program::Buffer| PoolPlace {
         name: b.name.clone(),
+        device: b.device.map_or(0, |device| device.index()),
         offset: places.offset(b.id),
         dtype: b.dtype,
         shape: b.shape.clone(),

@@ -107,7 +107,8 @@ impl DeviceMachine {
 
     pub(super) fn set_ends(&mut self, ends: &[&[u32]]) -> Result<(), LaunchError> {
         let ids = end_ids(ends, self.plan().rows as usize)?;
-        Ok(self.stream.upload(&ids, &self.memory.ends)?)
+        let part = self.first();
+        Ok(part.stream.upload(&ids, &part.memory.ends)?)
     }
 
     pub(super) fn set_cells(&mut self, cells: &StepCells) -> Result<(), LaunchError> {
@@ -118,9 +119,11 @@ impl DeviceMachine {
             (&self.cells.page_table, cells.page_table),
             (&self.cells.request, bytemuck::cast_slice(&self.requests)),
         ];
-        for (buffers, values) in set {
-            for &buffer in buffers {
-                self.stream.upload(values, &self.state_of::<i32>(buffer, values.len())?)?;
+        for part in self.parts() {
+            for (buffers, values) in set {
+                for &buffer in buffers {
+                    part.stream.upload(values, &self.state_of::<i32>(part, buffer, values.len())?)?;
+                }
             }
         }
         Ok(())

@@ -2,7 +2,9 @@
 
 use bytemuck::bytes_of;
 
-use super::record::{BlockRecord, TaskRecord, WaitRecord, sum};
+use super::Unsupported;
+use super::record::{BlockRecord, SIGNAL_ACROSS, SIGNAL_COUNTERS, SIGNAL_DEVICE, TaskRecord, WaitRecord, sum};
+use crate::program::CounterId;
 use crate::validate::Placed;
 
 /// Which weights are read as they are.
@@ -17,26 +19,35 @@ pub(super) fn plain_weights(placed: &Placed) -> Vec<bool> {
 }
 
 /// Fills in waits and signals, and lays out each block's tables, of each record so many bytes.
-pub(super) fn tables(placed: &Placed, records: &mut [TaskRecord], bytes: usize) -> (Vec<BlockRecord>, Vec<u8>) {
+///
+/// Each device has counters of its own: a task signals those of the devices on which tasks wait.
+pub(super) fn tables(
+    placed: &Placed,
+    records: &mut [TaskRecord],
+    bytes: usize,
+) -> Result<(Vec<BlockRecord>, Vec<u8>), Unsupported> {
+    let reach = Reach::of(placed)?;
     let mut periods = vec![0u32; placed.counters.len()];
     for counter in placed.tasks.iter().flat_map(|task| &task.signals) {
         periods[counter.index()] += 1;
     }
     let (mut directory, mut tables) = (Vec::new(), Vec::new());
-    for queue in placed.queues() {
+    for (number, queue) in placed.queues().iter().enumerate() {
+        let device = number / placed.target.sms.max(1);
         let start = tables.len();
         let (mut waits, mut signals) = (Vec::new(), Vec::<u32>::new());
         for id in queue {
             let (task, record) = (&placed.tasks[id.index()], &mut records[id.index()]);
             (record.waits, record.wait_count) = (waits.len() as u32, task.waits.len() as u32);
-            (record.signals, record.signal_count) = (signals.len() as u32, task.signals.len() as u32);
+            record.signals = signals.len() as u32;
             waits.extend(task.waits.iter().map(|wait| WaitRecord {
                 counter: wait.counter.index() as u32,
                 threshold: wait.threshold,
                 period: periods[wait.counter.index()],
-                unused: 0,
+                across: reach.is_across(wait.counter, device).into(),
             }));
-            signals.extend(task.signals.iter().map(|counter| counter.index() as u32));
+            signals.extend(task.signals.iter().flat_map(|&counter| reach.signals(counter, device)));
+            record.signal_count = signals.len() as u32 - record.signals;
             tables.extend_from_slice(&bytes_of(record)[..bytes]);
         }
         let waits_at = tables.len() - start;
@@ -55,5 +66,42 @@ pub(super) fn tables(placed: &Placed, records: &mut [TaskRecord], bytes: usize) 
         block.sum = sum(&block, &tables);
         directory.push(block);
     }
-    (directory, tables)
+    Ok((directory, tables))
+}
+
+/// Which devices signal a counter and which wait for it, a bit for each.
+struct Reach {
+    signalled: Vec<u32>,
+    waited: Vec<u32>,
+}
+
+impl Reach {
+    fn of(placed: &Placed) -> Result<Reach, Unsupported> {
+        let counters = placed.counters.len();
+        if placed.devices > 1 && counters > SIGNAL_COUNTERS as usize {
+            return Err(Unsupported::Number { what: "the counters", found: counters, expected: "2^24 at most" });
+        }
+        let mut reach = Reach { signalled: vec![0; counters], waited: vec![0; counters] };
+        for task in &placed.tasks {
+            let bit = 1 << task.device.index();
+            task.signals.iter().for_each(|counter| reach.signalled[counter.index()] |= bit);
+            task.waits.iter().for_each(|wait| reach.waited[wait.counter.index()] |= bit);
+        }
+        Ok(reach)
+    }
+
+    /// Whether tasks of another device signal a device's counter.
+    fn is_across(&self, counter: CounterId, device: usize) -> bool {
+        self.signalled[counter.index()] & !(1 << device) != 0
+    }
+
+    /// The words of a signal from a device: a counter nobody waits for is the device's own.
+    fn signals(&self, counter: CounterId, device: usize) -> impl Iterator<Item = u32> {
+        let waited = self.waited[counter.index()];
+        let to = if waited == 0 { 1 << device } else { waited };
+        (0..u32::BITS).filter(move |at| to >> at & 1 == 1).map(move |at| {
+            let across = if self.is_across(counter, at as usize) { SIGNAL_ACROSS } else { 0 };
+            across | at << SIGNAL_DEVICE | counter.index() as u32
+        })
+    }
 }

@@ -62,8 +62,10 @@ impl Tags {
                 if !known.reads(region.buffer) {
                     state[region.buffer.index()].refused = true;
                 }
-                if known.input == Some(region.buffer) {
-                    tasks[id.index()].input = generation;
+                if known.input == Some(region.buffer) || known.parts.contains(&region.buffer) {
+                    let input = &mut tasks[id.index()].input;
+                    state[region.buffer.index()].refused |= *input != 0 && *input != generation;
+                    *input = generation;
                 }
                 if known.residual == Some(region.buffer) {
                     tasks[id.index()].residual = generation;
@@ -71,13 +73,16 @@ impl Tags {
             }
             for region in &task.writes {
                 let generation = state[region.buffer.index()].write(region);
-                if known.output == Some(region.buffer) {
-                    tasks[id.index()].output = generation;
+                if known.output == Some(region.buffer) || known.sent.contains(&region.buffer) {
+                    let output = &mut tasks[id.index()].output;
+                    state[region.buffer.index()].refused |= *output != 0 && *output != generation;
+                    *output = generation;
                 } else {
                     state[region.buffer.index()].refused = true;
                 }
             }
         }
+        together(placed, &mut state);
         let mut periods: Vec<u32> = state
             .iter()
             .map(|s| if s.refused || !s.is_whole() || s.generation > MOST { 0 } else { s.generation })
@@ -114,6 +119,28 @@ impl Tags {
     /// The generations of a task.
     pub fn task(&self, task: TaskId) -> TaskTags {
         self.tasks.get(task.index()).copied().unwrap_or_default()
+    }
+}
+
+/// What a task reads or writes as one is tagged as a whole or not at all, and with as many generations.
+fn together(placed: &Placed, state: &mut [State]) {
+    let groups = placed.tasks.iter().flat_map(|task| {
+        let Packets { input, output, parts, sent, .. } = packets(task);
+        [parts.into_iter().chain(input).collect::<Vec<_>>(), sent.into_iter().chain(output).collect()]
+    });
+    let groups: Vec<Vec<BufferId>> = groups.filter(|group| group.len() > 1).collect();
+    let mut changed = true;
+    while changed {
+        changed = false;
+        for group in &groups {
+            let of = |buffer: &BufferId| &state[buffer.index()];
+            let first = of(&group[0]).generation;
+            let refused = group.iter().map(of).any(|s| s.refused || !s.is_whole() || s.generation != first);
+            for buffer in group {
+                changed |= refused && !state[buffer.index()].refused;
+                state[buffer.index()].refused |= refused;
+            }
+        }
     }
 }
 

@@ -92,7 +92,7 @@ impl DeviceMachine {
             return Err(LaunchError::Steps { found: steps, most: MAX_STEPS });
         }
         self.plan().feedback?;
-        let words = self.memory.text.clone().ok_or(LaunchError::NoProposals)?;
+        let words = self.first().memory.text.clone().ok_or(LaunchError::NoProposals)?;
         let (rows, lengths) = (self.plan().rows as usize, self.plan().lengths);
         let width = lengths.table_width as usize;
         let (Some((&last, fed)), true) = (text.tokens.split_last(), text.pages.len() <= width && text.left > 0) else {
@@ -127,7 +127,7 @@ impl DeviceMachine {
             start.resize(TEXT as usize + capacity + text.tokens.len(), 0);
             start.extend(script.iter().take(capacity - text.tokens.len()).map(|&token| number(token)));
         }
-        self.stream.upload(&start, &words.slice(0..start.len())?)?;
+        self.first().stream.upload(&start, &words.slice(0..start.len())?)?;
         let each = &mut |words: &[u32]| each(&Accepted::of(words));
         self.launch(steps as u32, Feeds::Proposals, each).map(|steps| steps as usize)
     }

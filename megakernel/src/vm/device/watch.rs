@@ -49,7 +49,8 @@ pub(super) type EachStep<'e> = &'e mut dyn FnMut(&[u32]) -> ControlFlow<()>;
 
 /// A launch under way.
 pub(super) struct Watch<'w> {
-    pub stream: &'w Stream,
+    /// A stream of each device.
+    pub streams: &'w [&'w Stream],
     pub status: &'w Mapped<u32>,
     pub abort: &'w AbortHandle,
     /// How long a step may take.
@@ -90,7 +91,10 @@ impl Watch<'_> {
         let (begun, mut moved, mut taken) = (Instant::now(), Instant::now(), 0);
         let mut enough = false;
         loop {
-            let done = self.stream.done()?;
+            let done = match self.done() {
+                Ok(done) => done,
+                Err(error) => return self.end_the_others(error),
+            };
             let steps = self.steps()?;
             while taken < steps && !enough {
                 enough = each(&self.tokens(taken)?).is_break();
@@ -113,10 +117,31 @@ impl Watch<'_> {
         }
     }
 
+    /// Whether the launch has ended on every device.
+    fn done(&self) -> Result<bool, DeviceError> {
+        self.streams.iter().try_fold(true, |all, stream| Ok(stream.done()? && all))
+    }
+
+    /// A device failed: the others, which wait for it, are told to end. The error is the device's, or that they do not.
+    pub fn end_the_others(&self, error: DeviceError) -> Result<Ended, DeviceError> {
+        if self.streams.len() > 1 {
+            self.ask_for_the_end()?;
+            let begun = Instant::now();
+            // Who fails has ended, too.
+            while self.streams.iter().any(|stream| matches!(stream.done(), Ok(false))) {
+                if begun.elapsed() > GRACE {
+                    return Ok(Ended::Never);
+                }
+                std::thread::sleep(Duration::from_micros(20));
+            }
+        }
+        Err(error)
+    }
+
     /// Whether the launch ends in time.
     fn settle(&self, within: Duration) -> Result<bool, DeviceError> {
         let begun = Instant::now();
-        while !self.stream.done()? {
+        while !self.done()? {
             if begun.elapsed() > within {
                 return Ok(false);
             }

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use tilewright_codegen::device::sim::{Options, Simulator};
+use tilewright_codegen::device::sim::{self, Options};
 use tilewright_codegen::ir::Kernel;
 use tilewright_codegen::sim::HostOrder;
 use tilewright_codegen::verify::Verified;
@@ -49,7 +49,7 @@ impl Launch {
     pub fn fault(fault: DeviceFault) -> Launch {
         let report = match fault {
             DeviceFault::Opcode { .. } => "opcode",
-            DeviceFault::Silent { .. } | DeviceFault::Quits { .. } => "late",
+            DeviceFault::Silent { .. } | DeviceFault::Quits { .. } | DeviceFault::Leaves { .. } => "late",
             DeviceFault::Corrupt { .. } => "tables",
         };
         Launch { steps: AHEAD, fault: Some(fault), report: Some(report), ..Launch::WELL }
@@ -134,9 +134,9 @@ impl Recording {
         let rows = self.program.buffer_named(LOGITS).map_or(1, |logits| logits.shape[0] as u64);
         let simulated =
             Options { sms: self.program.target.sms as u32, host: Some(host(rows, &abort)), ..Options::default() };
-        let device = Simulator::new(simulated).device();
+        let devices = sim::peers(&simulated, self.program.devices as u32);
         let (program, options) = (self.program.clone(), self.options);
-        let machine = DeviceMachine::load(program, &self.weights, &device, options, &mut |_, _| ()).unwrap();
+        let machine = DeviceMachine::load_on(program, &self.weights, &devices, options, &mut |_, _| ()).unwrap();
         Subject { machine, abort }
     }
 

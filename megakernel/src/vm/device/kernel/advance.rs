@@ -1,4 +1,4 @@
-//! From one step to the next: block 0 waits for every block, feeds tokens back, and opens the step that follows, or ends
+//! From one step to the next: block 0, of several devices the first's, waits for every block, feeds tokens back, and opens the step that follows, or ends
 //! the launch where every row has ended.
 
 use std::mem::offset_of;
@@ -28,7 +28,7 @@ pub(in crate::vm::device) enum Feeds {
 /// Ends a step.
 pub(super) fn advance<'k>(kit: Kit<'k, '_>, step: Val<'k, u32>) {
     let (k, team, sync) = (kit.k, kit.team, kit.sync);
-    k.when(k.block_id().eq(0), || {
+    k.when(sync.is_first(), || {
         let leader = k.tid().eq(0);
         // The host's word is across the bus: one look in a few steps costs nothing that shows.
         k.when(leader & (step % LISTEN).eq(0), || sync.listen(k.lit(u32::MAX)));
@@ -64,11 +64,14 @@ pub(super) fn advance<'k>(kit: Kit<'k, '_>, step: Val<'k, u32>) {
 fn feed<'k>(kit: Kit<'k, '_>, cells: Feedback, step: Val<'k, u32>, row: Val<'k, u32>) -> Val<'k, bool> {
     let k = kit.k;
     let at = |offset: u64| kit.memory.state.at(offset as u32).cast::<i32>().at(row);
+    // Each device has the cells, all the same.
+    let states: Vec<_> = kit.memory.peers.map_or_else(|| vec![kit.memory.state], |peers| peers.states().collect());
+    let all = |offset: u64| states.iter().map(move |state| state.at(offset as u32).cast::<i32>().at(row));
     let (token, position) = (at(cells.next_token).load(), at(cells.position).load());
     let active = position.ge(0);
     let goes_on = active & !ends(kit.ends.at(row * MAX_ENDS as u32), token);
     k.when(goes_on, || {
-        at(cells.token).store(token);
+        all(cells.token).for_each(|cell| cell.store(token));
         if let Some(offset) = cells.request {
             let request = kit.memory.state.at(offset as u32).at(row * size_of::<Request>() as u32);
             let drawn = request.at(offset_of!(Request, step) as u32).cast::<u64>();
@@ -76,7 +79,10 @@ fn feed<'k>(kit: Kit<'k, '_>, cells: Feedback, step: Val<'k, u32>, row: Val<'k, 
         }
     });
     // Producers look at it whenever they come to a page.
-    k.when(active, || at(cells.position).store_relaxed(goes_on.select(position + 1, !position), Scope::Gpu));
+    let scope = if kit.memory.peers.is_some() { Scope::Sys } else { Scope::Gpu };
+    k.when(active, || {
+        all(cells.position).for_each(|cell| cell.store_relaxed(goes_on.select(position + 1, !position), scope));
+    });
     let shown = active.select(token.cast::<u32>(), NO_TOKEN);
     kit.sync.status(status::TOKENS).at(step * kit.plan.rows + row).store_relaxed(shown, Scope::Sys);
     goes_on

@@ -18,6 +18,8 @@ use crate::vm::device::{KvPools, Plan};
 pub(super) struct StepCells<'k> {
     k: &'k Builder,
     state: Ptr<'k, Global, u8>,
+    /// Who writes the cells of the next step.
+    scope: Scope,
     /// Entries of a row of the page table.
     width: Val<'k, u32>,
     kept: Option<(CellsPlan, Ptr<'k, Shared, i32>)>,
@@ -31,7 +33,8 @@ impl<'k> StepCells<'k> {
         let kept = plan.cells.map(|cells| (cells, k.shared::<i32>("cells", cells.numbers())));
         let streams = plan.opcodes.iter().any(|opcode| opcode.tokens().is_some_and(|tokens| tokens.stage.is_some()));
         let turns = streams.then(|| ["cells_there", "cells_done"].map(|name| k.shared(name, 1)));
-        StepCells { k, state, width, kept, turns }
+        let scope = if plan.devices > 1 { Scope::Sys } else { Scope::Gpu };
+        StepCells { k, state, scope, width, kept, turns }
     }
 
     /// Initialises the block's words; by one thread, before anybody else comes.
@@ -115,8 +118,8 @@ impl<'k> StepCells<'k> {
 
     /// The positions and page tables of an opcode in global memory, for a thread that runs ahead of the step.
     pub fn of_step(self, pools: KvPools) -> (Cells<'k>, PageTable<'k>) {
-        let cells = Cells::Strong(self.global(pools.table));
-        (Cells::Strong(self.global(pools.position)), PageTable { cells, width: self.width, near: None })
+        let cells = Cells::Strong(self.global(pools.table), self.scope);
+        (Cells::Strong(self.global(pools.position), self.scope), PageTable { cells, width: self.width, near: None })
     }
 
     fn global(self, units: u32) -> Ptr<'k, Global, i32> {

@@ -5,7 +5,7 @@ use tilewright_kernels::attention::split::{Streamed, TokenStage};
 use tilewright_kernels::gemv::linear::{Scratch, Weights};
 use tilewright_kernels::kv::{PagedPool, PoolArray, PoolType};
 use tilewright_kernels::rope::Rotation;
-use tilewright_kernels::tile::{Access, Array, Float};
+use tilewright_kernels::tile::{Access, Array, Copies, Float};
 use tilewright_kernels::warps::ConsumerWarps;
 
 use super::Kit;
@@ -97,6 +97,28 @@ impl<'k> Call<'k, '_> {
         self.task.operand(self.kit.memory.state, field)
     }
 
+    /// The same on a device, which may be another than this one; nothing stands for this one's own memory.
+    pub fn state_on(self, device: Option<u32>, field: usize) -> Ptr<'k, Global, u8> {
+        let far = device.and_then(|device| self.kit.memory.peers?.state(device));
+        self.task.operand(far.unwrap_or(self.kit.memory.state), field)
+    }
+
+    /// An operand among activations on a device, as [`Call::state_on`] has it.
+    pub fn array_on(self, device: Option<u32>, field: usize, float: Float) -> Array<'k> {
+        let array = Array::new(self.state_on(device, field), float).accessed(Access::Relaxed);
+        if device.is_some() { array.across_devices() } else { array }
+    }
+
+    /// The buffers on some devices that get a result, whose operands are consecutive fields.
+    pub fn copies(self, field: usize, devices: &[u32], storage: Storage) -> Copies<'k> {
+        let of = |(at, &device): (usize, &u32)| {
+            let state = self.state_on(Some(device), field + at * size_of::<u32>());
+            let array = Array::new(state, storage.float).accessed(Access::Relaxed);
+            self.tagged(array, storage, Generation::Output).across_devices()
+        };
+        devices.iter().enumerate().map(of).collect()
+    }
+
     /// An operand among the weights that are read as they are.
     pub fn plain(self, field: usize, float: Float) -> Array<'k> {
         Array::new(self.task.operand(self.kit.memory.plain, field), float)
@@ -114,7 +136,10 @@ impl<'k> Call<'k, '_> {
 
     /// The same as packets, where it is handed on so.
     pub fn stored(self, field: usize, storage: Storage, generation: Generation) -> Array<'k> {
-        let array = self.array(field, storage.float);
+        self.tagged(self.array(field, storage.float), storage, generation)
+    }
+
+    fn tagged(self, array: Array<'k>, storage: Storage, generation: Generation) -> Array<'k> {
         if storage.period == 0 {
             return array;
         }

@@ -14,6 +14,7 @@
 //! | `dispatch` | from opcodes to device functions |
 //! | `advance` | from one step to the next |
 //! | `propose` | the same of one sequence whose rows are proposed |
+//! | `peers` | the other devices of a program of several |
 //! | `trace` | times of tasks |
 
 mod advance;
@@ -22,6 +23,7 @@ mod consume;
 mod dispatch;
 mod held;
 mod pages;
+mod peers;
 mod produce;
 mod propose;
 mod ring;
@@ -41,6 +43,7 @@ use super::Plan;
 pub(super) use advance::Feeds;
 use cells::StepCells;
 pub use dispatch::{Call, Generation};
+use peers::Peers;
 use propose::Proposals;
 use ring::Progress;
 use sync::Sync;
@@ -59,6 +62,8 @@ struct Memory<'k> {
     plain: Ptr<'k, Global, u8>,
     state: Ptr<'k, Global, u8>,
     pools: Ptr<'k, Global, u8>,
+    /// The other devices of a program of several.
+    peers: Option<Peers<'k>>,
 }
 
 /// What every part of the kernel works with.
@@ -91,7 +96,7 @@ struct Kit<'k, 'p> {
 ///
 /// Parameters: image, plain, state, pools, tables, directory, counters, status, steps so far, steps of this launch,
 /// what is fed back, pages of the pools, entries of a row of the page table, the tokens that end each row; with proposals, the
-/// text; with a timeline, where it goes.
+/// text; with a timeline, where it goes; on several devices the number of this one, and the counters and the state of each.
 pub fn record(plan: &Plan) -> Kernel {
     record_kernel(NAME, plan.arch, block(plan.options.threads()).min_blocks(1).cooperative(), |k| body(k, plan))
 }
@@ -119,9 +124,10 @@ fn body(k: &Builder, plan: &Plan) {
     };
     let proposals = text.map(|text| Proposals::new(text, scratch.sums, scratch.best));
     let trace = options.timeline.then(|| Trace::new(k, plan, scratch.loaded));
-    let sync = Sync::new(k, plan, counters, status, epoch);
+    let peers = Peers::new(k, plan);
+    let sync = Sync::new(k, plan, (counters, status, peers), epoch);
     let cells = StepCells::new(k, plan, state, table_width);
-    let memory = Memory { image, plain, state, pools };
+    let memory = Memory { image, plain, state, pools, peers };
     let kit = Kit {
         k,
         plan,

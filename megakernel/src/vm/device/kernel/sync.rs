@@ -2,11 +2,17 @@
 //!
 //! Counters only grow, over all launches: a task of step s waits for `s · period + threshold`. Behind the program's
 //! counters lie three of the machine: blocks that finished a step, steps that may begin, and whether to stop.
+//!
+//! Of several devices each has all counters in its own memory. A task signals those of the devices on which tasks wait; the blocks of
+//! all finish on the first device, whose block 0 opens the next step on each; whoever stops stops all. What another device
+//! writes or reads has scope `.sys`, everything else that of the device.
 
 use tilewright_codegen::build::{Builder, Global, Ptr, Shared, Val, Var};
 use tilewright_codegen::ir::attr::{AtomOp, AtomOrder, RedOrder, Scope};
 
+use super::peers::Peers;
 use super::table::{Table, TaskView};
+use crate::vm::device::record::{SIGNAL_ACROSS, SIGNAL_COUNTERS, SIGNAL_DEVICE};
 use crate::vm::device::{Plan, status};
 
 /// Counters of the machine's own, behind the program's.
@@ -33,18 +39,38 @@ pub(super) struct Sync<'k> {
     epoch: Val<'k, u32>,
     own: u32,
     spin_limit: u32,
+    blocks: u32,
+    devices: u32,
+    peers: Option<Peers<'k>>,
 }
 
 impl<'k> Sync<'k> {
     pub fn new(
         k: &'k Builder,
         plan: &Plan,
-        counters: Ptr<'k, Global, u32>,
-        status: Ptr<'k, Global, u32>,
+        (counters, status, peers): (Ptr<'k, Global, u32>, Ptr<'k, Global, u32>, Option<Peers<'k>>),
         epoch: Val<'k, u32>,
     ) -> Sync<'k> {
         let stop = k.shared::<u32>("stop", 1);
-        Sync { k, counters, status, stop, epoch, own: plan.counters, spin_limit: plan.options.spin_limit }
+        let Plan { blocks, devices, counters: own, options, .. } = *plan;
+        Sync { k, counters, status, stop, epoch, own, spin_limit: options.spin_limit, blocks, devices, peers }
+    }
+
+    /// The threads that use the machine's own counters.
+    fn scope(self) -> Scope {
+        if self.peers.is_some() { Scope::Sys } else { Scope::Gpu }
+    }
+
+    /// One of the machine's own counters, on every device.
+    fn everywhere(self, index: u32) -> Vec<Ptr<'k, Global, u32>> {
+        let own = |counters: Ptr<'k, Global, u32>| counters.at((self.own + index) * PITCH);
+        self.peers.map_or_else(|| vec![self.own(index)], |peers| peers.counters().map(own).collect())
+    }
+
+    /// Whether this block is the one that goes from step to step: the first of the first device.
+    pub fn is_first(self) -> Val<'k, bool> {
+        let first = self.k.block_id().eq(0);
+        self.peers.map_or(first, |peers| first & peers.rank.eq(0))
     }
 
     /// Initialises the block's word; by one thread, before anybody else comes.
@@ -100,9 +126,9 @@ impl<'k> Sync<'k> {
         self.stop.store_relaxed(1u32, Scope::Cta);
     }
 
-    /// Stops every block.
+    /// Stops every block of every device.
     pub fn stop_all(self) {
-        self.halt().store_relaxed(1u32, Scope::Gpu);
+        self.everywhere(HALT).into_iter().for_each(|halt| halt.store_relaxed(1u32, self.scope()));
         self.stop_block();
     }
 
@@ -112,7 +138,7 @@ impl<'k> Sync<'k> {
         let first = word(status::CODE).compare_swap(0u32, code, AtomOrder::Relaxed(Scope::Sys)).eq(0);
         self.k.when(first, || {
             let details = [
-                (status::BLOCK, self.k.block_id()),
+                (status::BLOCK, self.block()),
                 (status::TASK, task),
                 (status::WHAT, what),
                 (status::WANTED, wanted),
@@ -124,13 +150,34 @@ impl<'k> Sync<'k> {
         self.stop_all();
     }
 
+    /// The block's number among those of all devices.
+    fn block(self) -> Val<'k, u32> {
+        let block = self.k.block_id();
+        self.peers.map_or(block, |peers| peers.rank * self.blocks + block)
+    }
+
     /// Waits until a counter has reached a value, counted over all steps; by one thread. Gives up when told to stop, and
-    /// when it has looked too often, which it reports.
-    fn reach(self, counter: Ptr<'k, Global, u32>, wanted: Val<'k, u32>, task: Val<'k, u32>, what: Val<'k, u32>) {
+    /// when it has looked too often, which it reports. `across`: whether other devices signal it, where that is not known.
+    fn reach(
+        self,
+        (counter, across): (Ptr<'k, Global, u32>, Option<Val<'k, bool>>),
+        wanted: Val<'k, u32>,
+        task: Val<'k, u32>,
+        what: Val<'k, u32>,
+    ) {
         let k = self.k;
+        let look = || match across {
+            None => counter.load_acquire(self.scope()),
+            Some(across) => {
+                let seen = k.var(0u32);
+                let by = |scope| move || seen.set(counter.load_acquire(scope));
+                k.if_else(across, by(Scope::Sys), by(Scope::Gpu));
+                seen.get()
+            }
+        };
         let looks: Var<u32> = k.var(0u32);
         k.loop_(|| {
-            let seen = counter.load_acquire(Scope::Gpu);
+            let seen = look();
             k.break_if((seen - wanted).cast::<i32>().ge(0));
             looks.set(looks.get() + 1);
             k.when((looks.get() % PATIENCE).eq(0), || {
@@ -145,7 +192,7 @@ impl<'k> Sync<'k> {
     /// Looks whether the host or another block wants the end; by one thread.
     pub fn listen(self, task: Val<'k, u32>) {
         let k = self.k;
-        k.when(self.halt().load_relaxed(Scope::Gpu).ne(0), || self.stop_block());
+        k.when(self.halt().load_relaxed(self.scope()).ne(0), || self.stop_block());
         let asked = k.block_id().eq(0);
         k.when(asked, || {
             let abort = self.status.at(status::ABORT).load_relaxed(Scope::Sys).ne(0) & !self.stopped();
@@ -161,9 +208,9 @@ impl<'k> Sync<'k> {
         let k = self.k;
         let first = task.waits();
         k.for_(0u32, task.wait_count(), |at| {
-            let [counter, threshold, period] = table.wait(first + at);
+            let ([counter, threshold, period], across) = table.wait(first + at, self.peers.is_some());
             let wanted = (self.epoch + step) * period + threshold;
-            self.reach(self.counters.at(counter * PITCH), wanted, task.task(), counter);
+            self.reach((self.counters.at(counter * PITCH), across), wanted, task.task(), counter);
         });
     }
 
@@ -172,21 +219,40 @@ impl<'k> Sync<'k> {
     pub fn signal(self, table: Table<'k>, task: TaskView<'k>) {
         let (k, first) = (self.k, task.signals());
         k.for_(0u32, task.signal_count(), |at| {
-            let counter = self.counters.at(table.signal(first + at) * PITCH);
-            k.if_else(
-                task.releases().ne(0),
-                || counter.red(AtomOp::Add, 1u32, RedOrder::Release(Scope::Gpu)),
-                || counter.red(AtomOp::Add, 1u32, RedOrder::Relaxed(Scope::Gpu)),
-            );
+            self.count(table.signal(first + at), &|counter, scope| {
+                k.if_else(
+                    task.releases().ne(0),
+                    || counter.red(AtomOp::Add, 1u32, RedOrder::Release(scope)),
+                    || counter.red(AtomOp::Add, 1u32, RedOrder::Relaxed(scope)),
+                );
+            });
         });
+    }
+
+    /// Adds to the counter of a signal, which may be another device's.
+    fn count(self, signal: Val<'k, u32>, add: &dyn Fn(Ptr<'k, Global, u32>, Scope)) {
+        let Some(peers) = self.peers else { return add(self.counters.at(signal * PITCH), Scope::Gpu) };
+        let (k, counter) = (self.k, signal % SIGNAL_COUNTERS);
+        let device = (signal % SIGNAL_ACROSS) / SIGNAL_COUNTERS;
+        debug_assert_eq!(SIGNAL_COUNTERS, 1 << SIGNAL_DEVICE);
+        k.if_else(
+            signal.lt(SIGNAL_ACROSS),
+            || add(self.counters.at(counter * PITCH), Scope::Gpu),
+            || {
+                for (number, counters) in (0u32..).zip(peers.counters()) {
+                    k.when(device.eq(number), || add(counters.at(counter * PITCH), Scope::Sys));
+                }
+            },
+        );
     }
 
     /// Says that only tagged stores of a task are to come; by one thread.
     pub fn signal_early(self, table: Table<'k>, task: TaskView<'k>) {
         let first = task.signals();
         self.k.for_(0u32, task.signal_count(), |at| {
-            let counter = self.counters.at(table.signal(first + at) * PITCH);
-            counter.red(AtomOp::Add, 1u32, RedOrder::Relaxed(Scope::Gpu));
+            self.count(table.signal(first + at), &|counter, scope| {
+                counter.red(AtomOp::Add, 1u32, RedOrder::Relaxed(scope));
+            });
         });
     }
 
@@ -198,23 +264,29 @@ impl<'k> Sync<'k> {
     /// Waits until a step may begin; by one thread.
     pub fn begin(self, step: Val<'k, u32>) {
         let none = self.k.lit(u32::MAX);
-        self.reach(self.begun(), self.epoch + step, none, none);
+        self.reach((self.begun(), None), self.epoch + step, none, none);
     }
 
     /// Says that this block finished a step; by one thread, behind a barrier of the team.
     pub fn finish(self) {
-        self.finished().red(AtomOp::Add, 1u32, RedOrder::Release(Scope::Gpu));
+        let first = self.everywhere(FINISHED)[0];
+        first.red(AtomOp::Add, 1u32, RedOrder::Release(self.scope()));
     }
 
-    /// Waits until every block finished a step; by one thread.
+    /// Waits until every block finished a step; by one thread of the first device.
     pub fn all_finished(self, step: Val<'k, u32>) {
         let none = self.k.lit(u32::MAX);
-        self.reach(self.finished(), (self.epoch + step + 1) * self.k.blocks(), none, none);
+        let blocks = match self.devices {
+            1 => self.k.blocks(),
+            devices => self.k.lit(devices * self.blocks),
+        };
+        self.reach((self.finished(), None), (self.epoch + step + 1) * blocks, none, none);
     }
 
     /// Lets the next step begin; by one thread.
     pub fn open(self) {
-        self.begun().red(AtomOp::Add, 1u32, RedOrder::Release(Scope::Gpu));
+        let begun = self.everywhere(BEGUN);
+        begun.into_iter().for_each(|begun| begun.red(AtomOp::Add, 1u32, RedOrder::Release(self.scope())));
     }
 
     /// Ends the launch behind a step that every block has finished; by one thread. Nobody has begun another, so that

@@ -75,14 +75,16 @@ impl<'k> Table<'k> {
         TaskView { at: self.at.at(index * (self.record / 4)) }
     }
 
-    /// A wait: counter, threshold, period.
-    pub fn wait(self, index: Val<'k, u32>) -> [Val<'k, u32>; 3] {
+    /// A wait: counter, threshold, period; and, where it is asked for, whether other devices signal the counter.
+    pub fn wait(self, index: Val<'k, u32>, across: bool) -> ([Val<'k, u32>; 3], Option<Val<'k, bool>>) {
         let start = field!(self.block, BlockRecord.waits) / 4;
         let wait = self.at.at(start + index * (size_of::<WaitRecord>() as u32 / 4));
-        [field!(wait, WaitRecord.counter), field!(wait, WaitRecord.threshold), field!(wait, WaitRecord.period)]
+        let words =
+            [field!(wait, WaitRecord.counter), field!(wait, WaitRecord.threshold), field!(wait, WaitRecord.period)];
+        (words, across.then(|| field!(wait, WaitRecord.across).ne(0)))
     }
 
-    /// A signal: the counter.
+    /// A signal: the counter; of several devices a word of the record's bits.
     pub fn signal(self, index: Val<'k, u32>) -> Val<'k, u32> {
         let start = field!(self.block, BlockRecord.signals) / 4;
         self.at.at(start + index).load()
