@@ -143,9 +143,15 @@ fn a_device_that_stops_is_an_error_on_all() {
         let mut machine = machine(&placed, &spec, 1000 * seed, impatient);
         let right = until(&mut machine, 1, &[]);
         let device = seed as usize % 2;
-        // Nobody waits for the choice of the next token, the first device's last task.
-        let queue = machine.plan().directory_of(device).iter().map(|block| block.tasks).max().unwrap_or(0);
-        for after in 0..queue - u32::from(device == 0) {
+        let queues = || placed.queues().iter().skip(device * 2).take(2);
+        let longest = queues().map(Vec::len).max().unwrap_or(0);
+        // Nobody waits for the choice of the next token.
+        let missed = |after: usize| {
+            let mut left = queues().flat_map(|queue| queue.iter().skip(after));
+            left.any(|task| !placed.tasks[task.index()].signals.is_empty())
+        };
+        for after in (0..longest).filter(|&after| missed(after)) {
+            let after = after as u32;
             assert!(machine.inject(DeviceFault::Leaves { device, after }).unwrap());
             let error = machine.run(&Cells::at(1, 0).view(), STEPS).unwrap_err();
             let named =

@@ -164,7 +164,7 @@ fn mutants_of_the_megakernel_are_found_out() {
 
 /// Two devices of two SMs: parts of sums as packets, results of the second on the first, the next step opened on both.
 fn two_devices() -> Recording {
-    let spec = ModelSpec { hidden: 16, intermediate: 16, vocab: 16, ..least() };
+    let spec = ModelSpec { hidden: 16, intermediate: 16, ..least() };
     let program = shared(&spec, ROWS, 2, SMS, false);
     let embed = task(&program, |op| op.is::<Embed>());
     let silent = Launch::fault(DeviceFault::Silent { task: embed });

@@ -43,6 +43,7 @@ pub struct Linear<'k> {
 
 /// What becomes of the features of row r.
 #[derive(Clone, Copy)]
+#[expect(clippy::large_enum_variant, reason = "made once for a task, while it is recorded")]
 pub enum Output<'k> {
     /// `out[r, n] = y[r, n]`, `[rows, width]`.
     Store {

@@ -40,7 +40,10 @@ impl DeviceOp for Linear {
         };
         let sent = match &self.output {
             LinearOutput::Store { sent, .. } if even => sent.clone(),
-            _ => Vec::new(),
+            LinearOutput::Store { .. }
+            | LinearOutput::Add { .. }
+            | LinearOutput::SiluMul { .. }
+            | LinearOutput::Logits { .. } => Vec::new(),
         };
         Packets { input: self.input.rows_of(), residual, output: output.filter(|_| even), sent, ..Packets::default() }
     }
