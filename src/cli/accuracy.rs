@@ -42,7 +42,7 @@ use crate::results::{OURS, Row, write_call, write_row};
 pub struct AccuracyArgs {
     #[command(flatten)]
     source: Source,
-    /// Where: cuda:N or sim:SEED
+    /// Where: cuda:N, cuda:A-B (GPUs that share the model) or sim:SEED
     #[arg(long, value_name = "DEVICE", default_value = "cuda:0")]
     device: Device,
     /// Positions of the token that is fed

@@ -27,7 +27,7 @@ pub struct LogitsArgs {
     /// Where the logits go
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
-    /// Where to run: cpu (all cores), cpu:N, cuda:N or sim:SEED
+    /// Where to run: cpu (all cores), cpu:N, cuda:N, cuda:A-B (GPUs that share the model) or sim:SEED
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     device: Device,
 }

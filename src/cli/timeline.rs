@@ -23,7 +23,7 @@ use crate::results::{OURS, Row, write_call, write_row};
 pub struct TimelineArgs {
     #[command(flatten)]
     subject: SubjectArgs,
-    /// Where to run: cuda:N or sim:SEED
+    /// Where to run: cuda:N, cuda:A-B (GPUs that share the model) or sim:SEED
     #[arg(long, value_name = "DEVICE", default_value = "cuda:0")]
     device: Device,
     /// Steps of the launch; the last one is timed

@@ -121,6 +121,6 @@ impl fmt::Display for Balance {
 
 /// What kind of level a name such as `layers.3.qkv.h0` is: `qkv`.
 pub(crate) fn kind(name: &str) -> String {
-    let is_index = |part: &str| part.trim_start_matches('h').parse::<usize>().is_ok();
+    let is_index = |part: &str| part.trim_start_matches("dev").trim_start_matches('h').parse::<usize>().is_ok();
     name.split('.').filter(|part| *part != "layers" && !is_index(part)).collect::<Vec<_>>().join(".")
 }

@@ -91,7 +91,7 @@ pub struct BenchArgs {
     /// What to time
     #[arg(long, value_name = "NAME")]
     suite: Suite,
-    /// Where: cuda:N, or sim:SEED, whose times mean nothing
+    /// Where: cuda:N, cuda:A-B (GPUs that share a model that decodes), or sim:SEED, whose times mean nothing
     #[arg(long, value_name = "DEVICE", default_value = "cuda:0")]
     device: Device,
     /// Where the rows go, one JSON object a line

@@ -52,7 +52,7 @@ pub struct GenerateArgs {
     /// Seed of the sampler: the same seed gives the same text
     #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
-    /// Where to run: cpu (all cores), cpu:N, cuda:N or sim:SEED
+    /// Where to run: cpu (all cores), cpu:N, cuda:N, cuda:A-B (GPUs that share the model) or sim:SEED
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     device: Device,
     /// Feed prompts in chunks of N tokens, 17 to 4096: fast on a GPU that has room for the weights twice

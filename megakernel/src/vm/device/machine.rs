@@ -360,6 +360,15 @@ impl DeviceMachine {
                 times.push(TaskTimes { task, block, begun, waited, loaded, computed, published, full });
             }
         }
+        // Each device has a clock of its own: those behind the first are set by the step's first task.
+        let blocks = self.plan.blocks.max(1) as usize;
+        let mut began = vec![u64::MAX; self.parts.len()];
+        times.iter().for_each(|times| began[times.block / blocks] = began[times.block / blocks].min(times.begun));
+        for TaskTimes { block, begun, waited, loaded, computed, published, .. } in &mut times {
+            let late = began[*block / blocks].wrapping_sub(began[0]);
+            let moments = [begun, waited, computed, published].into_iter().chain(loaded.as_mut());
+            moments.for_each(|moment| *moment = moment.wrapping_sub(late));
+        }
         Ok(times)
     }
 
