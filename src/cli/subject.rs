@@ -160,7 +160,8 @@ impl SubjectArgs {
             LowerOptions { rows, kv: self.kv.dtype(), activation: DType::BF16, ..LowerOptions::for_context(context) };
         let lowering = lowering.splits_for_gpu(&spec, target.sms);
         let dtype_of = |name: &str| weights.tensor(name).map_or(DType::BF16, |tensor| tensor.dtype());
-        let placed = schedule(lower(&spec, &dtype_of, target, &lowering)?.stored_as(&*weights), TYPICAL_CONTEXT)?;
+        let program = lower(&spec, &dtype_of, target, &lowering)?.stored_as(&*weights).with_cut_sums(&options)?;
+        let placed = schedule(program, TYPICAL_CONTEXT)?;
         let bar = LoadBar::new();
         let mut resident = DeviceWeights::new(device, Arc::clone(&weights));
         let machine = resident.machine(placed, None, options, &mut |done, total| bar.show(done, total))?;

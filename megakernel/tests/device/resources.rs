@@ -39,7 +39,8 @@ fn kernels_of_known_models_assemble_to_what_the_page_says() {
         let (spec, sampling) = (ModelSpec::named(model).unwrap(), note.contains("random"));
         let lowering = LowerOptions { rows, sampling, kv: DType::BF16, ..LowerOptions::for_context(4096) };
         let lowering = LowerOptions { activation: DType::BF16, ..lowering }.splits_for_gpu(&spec, target.sms);
-        let placed = schedule(lower(&spec, &|_| DType::BF16, target.clone(), &lowering).unwrap(), 4096).unwrap();
+        let program = lower(&spec, &|_| DType::BF16, target.clone(), &lowering).unwrap();
+        let placed = schedule(program.with_cut_sums(&options).unwrap(), 4096).unwrap();
         let plan = Plan::new(&placed, options).unwrap();
         let name = format!("{model}, rows {rows}{note}");
         table.add_as(name, &verify(record(&plan)).unwrap()).unwrap_or_else(|error| panic!("{error}"));
