@@ -209,6 +209,12 @@ impl Lowering {
         }
     }
 
+    /// What an observer needs to know of the programs.
+    pub(super) fn observed(&self) -> ObservedShape {
+        let (spec, page_tokens) = (&self.model.spec, self.options.page_tokens);
+        ObservedShape { layers: spec.layers, kv_heads: spec.kv_heads, page_tokens }
+    }
+
     pub(super) fn placed(&self, rows: usize, target: Target) -> Result<Placed, EngineError> {
         Ok(schedule(self.program(rows, target)?, TYPICAL_CONTEXT)?)
     }
@@ -293,10 +299,7 @@ impl Machines for OnHost {
         };
         let output = machine.step(kv, cells)?;
         if let Some(flow) = self.lowering.flow.as_ref().filter(|_| self.lowering.phase == Phase::Decode) {
-            let spec = &self.lowering.model.spec;
-            let page_tokens = self.lowering.options.page_tokens;
-            let shape = ObservedShape { layers: spec.layers, kv_heads: spec.kv_heads, page_tokens };
-            flow.observe(shape, cells, output)?;
+            flow.observe(self.lowering.observed(), cells, &|name| Ok(output.i32(name)?))?;
         }
         for &row in rows {
             each(row, &output.f32_row(LOGITS, row)?);

@@ -14,9 +14,10 @@ use tilewright_megakernel::vm::device::{
     AbortHandle, DeviceKv, DeviceMachine, LoadError, MAX_ENDS, Plan, Text, Unsupported,
 };
 use tilewright_megakernel::vm::graph::GraphMachine;
-use tilewright_megakernel::vm::reference::StepCells;
+use tilewright_megakernel::vm::reference::{RequestSlot, StepCells};
 
 use super::error::EngineError;
+use super::flow::SessionFlow;
 use super::machines::{Asked, EachAccepted, EachRow, EachStep, Lowering, MOST_ROWS, Machines, Widths};
 use super::place::{Gpu, Place};
 use super::session::Run;
@@ -178,6 +179,13 @@ impl Machines for OnDevice {
         }
     }
 
+    fn set_slots(&mut self, width: usize, slots: &[RequestSlot]) -> Result<(), EngineError> {
+        match self.machines.get_mut(&(self.lowering.phase, width)) {
+            Some(machine) if self.lowering.phase == Phase::Decode => Ok(machine.set_slots(slots)?),
+            Some(_) | None => Ok(()),
+        }
+    }
+
     fn chunk(&mut self, rest: usize) -> Result<usize, EngineError> {
         // Fewer rows cost as many bytes: a chunk is as large as there are rows.
         let packed = if self.feeds_by_graph() { PACKED_CHUNK } else { self.most };
@@ -198,6 +206,9 @@ impl Machines for OnDevice {
         }
         let machine = made(&mut self.machines, (self.lowering.phase, width));
         machine.step(cells)?;
+        if let Some(flow) = self.lowering.flow.as_ref().filter(|_| self.lowering.phase == Phase::Decode) {
+            flow.observe(self.lowering.observed(), cells, &|name| Ok(machine.i32(name)?))?;
+        }
         for &row in rows {
             each(row, &machine.f32_row(LOGITS, row)?);
         }
@@ -232,7 +243,9 @@ impl Machines for OnDevice {
     }
 
     fn most_steps(&self) -> usize {
-        self.gpu().launch_steps
+        // What each step of a launch chose is seen by nobody.
+        let is_observed = self.lowering.flow.as_ref().is_some_and(SessionFlow::is_observed);
+        if is_observed { 0 } else { self.gpu().launch_steps }
     }
 
     /// Those of a graph do not.

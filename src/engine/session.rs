@@ -88,8 +88,10 @@ impl Session {
         let base = engine.lowering(context, sampling);
         let pages = sequences.saturating_mul(base.pages_per_sequence());
         let options = LowerOptions { pages: Some(pages), ..base };
-        let widths = Widths::of_session(engine.place(), sequences).with_chunk(engine.prompt_chunk);
         let flow = engine.session_flow(sequences);
+        // A graph of launches has no ops of flows.
+        let chunk = if flow.is_some() { None } else { engine.prompt_chunk };
+        let widths = Widths::of_session(engine.place(), sequences).with_chunk(chunk);
         let is_stateful = flow.as_ref().is_some_and(SessionFlow::is_stateful);
         let abort = engine.abort_handle();
         let mut machines = machines(engine.place(), engine.model(), &options, widths, flow, &abort);

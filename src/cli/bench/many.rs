@@ -33,7 +33,7 @@ pub const FEW: usize = 16;
 pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &Journal) -> Result<(), Failure> {
     let spec = subject.spec()?;
     let (rows, context, tokens) = (subject.rows(), subject.context(), args.tokens);
-    let shape = shape(&spec, subject);
+    let shape = shape(&spec, subject)?;
     if journal.skips("decode", &shape, 1) {
         return Ok(());
     }
