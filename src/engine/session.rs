@@ -16,7 +16,7 @@ use super::Engine;
 use super::cells::OwnedCells;
 use super::error::EngineError;
 use super::flow::SessionFlow;
-use super::machines::{EachRow, MOST_ROWS, Machines, Widths, machines};
+use super::machines::{EachRow, Machines, Widths, machines};
 use super::pages::{PagePool, Sequence};
 use super::place::Place;
 
@@ -95,9 +95,7 @@ impl Session {
         let is_stateful = flow.as_ref().is_some_and(SessionFlow::is_stateful);
         let abort = engine.abort_handle();
         let mut machines = machines(engine.place(), engine.model(), &options, widths, flow, &abort);
-        // A prompt's chunks are compiled while the weights are on their way.
-        machines.ahead(MOST_ROWS);
-        machines.width(sequences.max(1))?;
+        machines.begin(sequences.max(1))?;
         Ok(Session {
             machines,
             options,
