@@ -20,8 +20,8 @@ use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LOGITS, LowerOptions, MAX_ROWS, lower};
 use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::program::Program;
 use tilewright_megakernel::schedule::{TYPICAL_CONTEXT, schedule};
-use tilewright_megakernel::validate::Placed;
 use tilewright_megakernel::vm::device::{DeviceWeights, LoadError};
 use tilewright_megakernel::vm::reference::{KvState, Machine};
 use tilewright_megakernel::weights::Uniform;
@@ -138,10 +138,12 @@ pub fn run(args: &AccuracyArgs) -> Result<ExitCode, Failure> {
         let on_gpu = LowerOptions { kv: args.kv.dtype(), activation: DType::BF16, ..base.clone() };
         let on_gpu = on_gpu.splits_for_gpu(&spec, target.sms);
         let dtype_of = |name: &str| weights.tensor(name).map_or(DType::BF16, |tensor| tensor.dtype());
-        let placed = |target: Target, options: &LowerOptions| -> Result<Placed, Failure> {
-            Ok(schedule(lower(&spec, &dtype_of, target, options)?.stored_as(&*weights), TYPICAL_CONTEXT)?)
+        let lowered = |target: Target, options: &LowerOptions| -> Result<Program, Failure> {
+            Ok(lower(&spec, &dtype_of, target, options)?.stored_as(&*weights))
         };
-        let mut machine = match resident.machine(placed(target.clone(), &on_gpu)?, None, options, &mut |_, _| ()) {
+        let program = lowered(target.clone(), &on_gpu)?.with_cut_sums(&options)?;
+        let placed = schedule(program, TYPICAL_CONTEXT)?;
+        let mut machine = match resident.machine(placed, None, options, &mut |_, _| ()) {
             Err(LoadError::Unsupported(why)) => {
                 right = false;
                 writeln!(io::stdout(), "{:5} refused: {why}", case.positions.len())?;
@@ -149,7 +151,8 @@ pub fn run(args: &AccuracyArgs) -> Result<ExitCode, Failure> {
             }
             machine => machine?,
         };
-        let mut reference = Machine::new(placed(Target::host(workers), &base)?, &*weights, workers)?;
+        let program = lowered(Target::host(workers), &base)?;
+        let mut reference = Machine::new(schedule(program, TYPICAL_CONTEXT)?, &*weights, workers)?;
         let mut kv = KvState::new(reference.program())?;
         for layer in 0..spec.layers {
             for which in ["k", "v"] {

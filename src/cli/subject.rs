@@ -179,7 +179,7 @@ impl SubjectArgs {
         let mut indexer = flow.as_ref().map(|flow| Lowered::new(flow, Phase::Decode, rows));
         let indexer = indexer.as_mut().map(|indexer| indexer as &mut dyn Indexer);
         let program = lower_indexed(&spec, &dtype_of, target, &lowering, indexer)?;
-        let placed = schedule(program.stored_as(&*weights), TYPICAL_CONTEXT)?;
+        let placed = schedule(program.stored_as(&*weights).with_cut_sums(&options)?, TYPICAL_CONTEXT)?;
         let bar = LoadBar::new();
         let mut resident = DeviceWeights::new(device, Arc::clone(&weights));
         let machine = resident.machine(placed, None, options, &mut |done, total| bar.show(done, total))?;

@@ -212,8 +212,9 @@ impl Lowering {
 
     /// The placed program of so many rows for a GPU, and how its kernel is cut.
     pub(super) fn on(&self, gpu: &Gpu, width: usize) -> Result<(Placed, DeviceOptions), EngineError> {
-        let placed = self.placed(width, gpu.target.clone())?;
         let options = gpu.options(&self.model, width, self.options.context)?;
+        let program = self.program(width, gpu.target.clone())?.with_cut_sums(&options)?;
+        let placed = schedule(program, TYPICAL_CONTEXT)?;
         Ok((placed, DeviceOptions { propose: self.widths.proposals && width > 1, ..options }))
     }
 

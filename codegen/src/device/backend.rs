@@ -65,6 +65,14 @@ pub trait Backend: fmt::Debug + Send + Sync {
     /// [`DeviceError::Foreign`]; when the device fails, also in earlier work.
     fn submit(&self, stream: &Handle, work: &Work) -> Result<(), DeviceError>;
 
+    /// Queues launches on devices of this kind, this one's first, that run side by side.
+    ///
+    /// # Errors
+    /// As [`Backend::submit`].
+    fn submit_side_by_side(&self, launches: &[(&dyn Backend, &Handle, &Work)]) -> Result<(), DeviceError> {
+        launches.iter().try_for_each(|(device, stream, work)| device.submit(stream, work))
+    }
+
     /// Copies host memory to the device behind the stream's earlier work; returns when it is done.
     ///
     /// # Errors

@@ -34,6 +34,22 @@ pub enum DeviceError {
         /// How many devices the driver sees.
         count: u32,
     },
+    /// A device does not reach another's memory.
+    #[error("cuda:{from} does not reach the memory of cuda:{to}; choose devices that NVLink or one PCIe root joins")]
+    NoPeer {
+        /// The device that would read and write.
+        from: u32,
+        /// The device whose memory it would be.
+        to: u32,
+    },
+    /// Launches that cannot run side by side.
+    #[error("kernel `{kernel}` cannot run side by side: {rule}")]
+    SideBySide {
+        /// Name of the kernel.
+        kernel: String,
+        /// What is wrong.
+        rule: &'static str,
+    },
     /// The device is not the one that something was made for.
     #[error("{device} is not the target {target}: {what}: {found}, where {needed} is needed")]
     Target {

@@ -12,6 +12,7 @@
 //! | [`cuda`] | NVIDIA GPUs through the driver, found when the program runs |
 //! | [`sim`] | the simulator as a device: same memory, same launches, and faults as errors |
 //! | `name` | devices by name: `sim:7`, `cuda:0` |
+//! | `peers` | devices that reach each other's memory, launches side by side |
 //! | `error` | what can go wrong |
 //!
 //! # Who checks what
@@ -35,6 +36,7 @@ mod error;
 mod host;
 mod kernel;
 mod name;
+mod peers;
 mod properties;
 pub mod sim;
 mod source;
@@ -48,6 +50,7 @@ pub use error::DeviceError;
 pub use host::{Mapped, Pending, Pinned, Word};
 pub use kernel::{Grid, Kernel};
 pub use name::{Name, open};
+pub use peers::{launch_side_by_side, open_peers};
 pub use properties::Properties;
 pub use source::{PtxSource, Signature, Source};
 pub use stream::{Event, Graph, Stream};

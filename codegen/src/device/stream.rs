@@ -23,6 +23,10 @@ impl Stream {
         &self.device
     }
 
+    pub(super) fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
     /// Queues work.
     ///
     /// # Errors

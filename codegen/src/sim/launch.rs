@@ -41,9 +41,12 @@ pub struct Launch {
     pub grid: [u32; 3],
     /// The arguments in order.
     pub args: Vec<Arg>,
+    /// The arguments of further devices that run the kernel on a grid of the same shape, side by side with this one; all see all
+    /// memory. A scope of `.gpu` ends at a device.
+    pub peers: Vec<Vec<Arg>>,
     /// Whether faults are looked for.
     pub checks: Checks,
-    /// Blocks that run at the same time, unless the launch is cooperative: then all do.
+    /// Blocks that run on a device at the same time, unless the launch is cooperative: then all do.
     pub resident: u32,
     /// Multiprocessors, over which blocks are dealt in turn.
     pub multiprocessors: u32,
@@ -60,12 +63,18 @@ impl Launch {
         Launch {
             grid,
             args,
+            peers: Vec::new(),
             checks: Checks::On,
             resident: 128,
             multiprocessors: 132,
             patience: 200_000_000,
             host: None,
         }
+    }
+
+    /// Devices that run it.
+    pub(crate) fn devices(&self) -> u32 {
+        1 + self.peers.len() as u32
     }
 }
 
@@ -174,7 +183,8 @@ pub(super) fn run_unverified(
 ) -> Result<Outcome, SimError> {
     let program = decode(kernel).map_err(|source| SimError::Decode { kernel: kernel.name.clone(), source })?;
     check_grid(&program, launch)?;
-    let params = params(&program, &launch.args)?;
+    let all = std::iter::once(&launch.args).chain(&launch.peers);
+    let params = all.map(|args| params(&program, args)).collect::<Result<_, _>>()?;
     let named = program.sites.iter().map(|site| Named {
         stmt: site.stmt,
         text: site.text.clone(),
@@ -190,7 +200,7 @@ pub(super) fn run_unverified(
 fn check_grid(program: &Program, launch: &Launch) -> Result<(), SimError> {
     let (grid, cluster, threads) = (launch.grid, program.launch.cluster, program.launch.threads_per_block());
     let whole = grid.iter().zip(cluster).all(|(&blocks, size)| blocks > 0 && size > 0 && blocks.is_multiple_of(size));
-    let blocks = grid.iter().try_fold(1u32, |product, &n| product.checked_mul(n));
+    let blocks = grid.iter().try_fold(launch.devices(), |product, &n| product.checked_mul(n));
     if whole && (1..=1024).contains(&threads) && blocks.is_some_and(|blocks| blocks < 1 << 20) {
         return Ok(());
     }

@@ -2,6 +2,7 @@
 
 #[path = "../../examples/device_smoke/both/mod.rs"]
 mod both;
+mod peers;
 mod recorder;
 mod simulated;
 

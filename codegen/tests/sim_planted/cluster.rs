@@ -5,7 +5,7 @@ use tilewright_codegen::build::block;
 use tilewright_codegen::ir::attr::ClusterArriveOrder;
 
 fn pair(name: &'static str, build: fn(&Io<'_>, bool), expect: &'static str) -> Plant {
-    Plant { name, shape: block(32).cluster(2), blocks: 2, build, expect }
+    Plant { name, shape: block(32).cluster(2), blocks: 2, devices: 1, build, expect }
 }
 
 pub fn plants() -> Vec<Plant> {

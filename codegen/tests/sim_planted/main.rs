@@ -7,6 +7,7 @@ mod host;
 mod kinds;
 mod memory;
 mod order;
+mod peers;
 mod warps;
 mod weakened;
 
@@ -29,6 +30,8 @@ pub struct Plant {
     pub shape: Shape,
     /// Blocks of the grid.
     pub blocks: u32,
+    /// Devices that run it side by side.
+    pub devices: u32,
     /// Records it, right or wrong.
     pub build: fn(&Io<'_>, bool),
     /// The name of the fault's kind.
@@ -60,8 +63,11 @@ impl Plant {
         let values: Vec<f32> = (0..4096).map(|i| i as f32).collect();
         let x = memory.upload_read_only("x", &values);
         let (out, flags) = (memory.alloc("out", 4096 * 4), memory.zeros("flags", 64));
-        let args = vec![Arg::Ptr(x), Arg::Ptr(out), Arg::Ptr(flags)];
-        let launch = Launch { host: Some(host::host()), ..Launch::new([self.blocks, 1, 1], args) };
+        let args = |x| vec![Arg::Ptr(x), Arg::Ptr(out), Arg::Ptr(flags)];
+        // Of several devices x begins with the device's number.
+        let peers = (1..self.devices).map(|device| args(memory.upload_read_only("x", &[device as f32]))).collect();
+        let host = (self.devices == 1).then(host::host);
+        let launch = Launch { host, peers, ..Launch::new([self.blocks, 1, 1], args(x)) };
         match sim::run(kernel, &launch, &mut memory, seed).expect("the launch is sound") {
             Outcome::Finished(_) => None,
             Outcome::Fault(fault) => Some(fault),
@@ -70,7 +76,7 @@ impl Plant {
 }
 
 fn plant(name: &'static str, threads: u32, build: fn(&Io<'_>, bool), expect: &'static str) -> Plant {
-    Plant { name, shape: block(threads), blocks: 1, build, expect }
+    Plant { name, shape: block(threads), blocks: 1, devices: 1, build, expect }
 }
 
 fn all() -> Vec<Plant> {
@@ -82,6 +88,7 @@ fn all() -> Vec<Plant> {
     all.extend(kinds::plants());
     all.extend(descriptors::plants());
     all.extend(host::plants());
+    all.extend(peers::plants());
     all
 }
 

@@ -5,7 +5,7 @@ use tilewright_codegen::build::block;
 use tilewright_codegen::ir::attr::{AtomOp, AtomOrder, RedOrder, Scope};
 
 fn blocks(name: &'static str, build: fn(&Io<'_>, bool), expect: &'static str) -> Plant {
-    Plant { name, shape: block(32).cooperative(), blocks: 2, build, expect }
+    Plant { name, shape: block(32).cooperative(), blocks: 2, devices: 1, build, expect }
 }
 
 pub fn plants() -> Vec<Plant> {

@@ -1,11 +1,16 @@
-//! The sum of the devices' parts: what is left of an all-reduce when every device has been sent every part.
+//! The sum of parts: of a contraction that was cut, or what is left of an all-reduce when every device has been sent every part.
 
+use std::mem::offset_of;
+
+use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
+use tilewright_kernels::gemv::linear::PartSums;
 use tilewright_kernels::naive;
+use tilewright_kernels::tile::Float;
 
 use super::{Check, Footprint, OperandError, Operands, TaskOp, interval};
 use crate::program::{BufferId, Region, Span};
-use crate::vm::device::DeviceOp;
+use crate::vm::device::{Call, DeviceFunction, DeviceOp, Planned, Planner, Unsupported, Weights, multiple, rows_of};
 use crate::vm::reference::{Context, Done};
 
 /// `out[r, c] = residual[r, c] + (((part_0[r, c] + part_1[r, c]) + part_2[r, c]) + ..)`, without `residual` the sum of the
@@ -15,7 +20,7 @@ use crate::vm::reference::{Context, Done};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reduce {
-    /// The parts, f32 `[rows, n]`, one from each device.
+    /// The parts, f32 `[rows, n]`: one from each device, or of some columns of the weights each.
     pub parts: Vec<BufferId>,
     /// What the sum is added to, `[rows, n]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -74,6 +79,80 @@ impl TaskOp for Reduce {
     }
 
     fn device(&self) -> Option<&dyn DeviceOp> {
-        None
+        Some(self)
+    }
+}
+
+impl DeviceOp for Reduce {
+    fn rows(&self) -> Span {
+        self.rows
+    }
+
+    fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {
+        let width = plan.extent(self.out, 0)?;
+        let columns = [width, self.cols.lo as u32, self.cols.hi as u32];
+        columns.iter().try_for_each(|&at| multiple("the columns of a sum of parts", at, 4, "a multiple of 4"))?;
+        let stored = self.parts.iter().chain(&self.residual).chain([&self.out]);
+        stored.into_iter().try_for_each(|&buffer| plan.plain_float("a sum of parts", buffer).map(drop))?;
+        let parts = self.parts.iter().map(|&part| plan.operand(part)).collect::<Result<Vec<_>, _>>()?;
+        // One after the other, as the lowering adds them: a record has the first alone.
+        let (first, step) = (parts[0], parts.get(1).map_or(0, |second| second.wrapping_sub(parts[0])));
+        let count = parts.len() as u32;
+        if (0u32..).zip(&parts).any(|(number, &part)| part != first.wrapping_add(number.wrapping_mul(step))) {
+            let (what, expected) = ("parts of a sum whose buffers lie apart", "of equal distance from one to the next");
+            return Err(Unsupported::Number { what, found: parts.len(), expected });
+        }
+        let fields = Fields {
+            first_row: self.rows.lo as u32,
+            columns: [self.cols.lo as u32, self.cols.hi as u32],
+            parts: first,
+            residual: plan.operand_of(self.residual)?,
+            out: plan.operand(self.out)?,
+        };
+        let has_residual = self.residual.is_some();
+        Ok(Planned::new(SumTile { rows: rows_of(self.rows)?, width, count, step, has_residual }, fields))
+    }
+}
+
+/// What the code reads of a task: numbers, and operands in units of 16 bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct Fields {
+    first_row: u32,
+    columns: [u32; 2],
+    /// The first part.
+    parts: u32,
+    residual: u32,
+    out: u32,
+}
+
+/// The device function.
+#[derive(Clone, Debug, PartialEq)]
+struct SumTile {
+    rows: u32,
+    /// Columns of the whole sum.
+    width: u32,
+    /// Parts.
+    count: u32,
+    /// From a part to the next, in units of 16 bytes.
+    step: u32,
+    has_residual: bool,
+}
+
+impl DeviceFunction for SumTile {
+    fn run<'k>(&self, call: Call<'k, '_>, _: &dyn Weights<'k>) {
+        let array = |field: usize| call.array(field, Float::F32);
+        let part = |number: u32| array(offset_of!(Fields, parts)).from(call.builder().lit(number * self.step * 4));
+        let column = |at: usize| call.value(offset_of!(Fields, columns) + 4 * at);
+        let sums = PartSums {
+            parts: (0..self.count).map(part).collect(),
+            residual: self.has_residual.then(|| array(offset_of!(Fields, residual))),
+            out: array(offset_of!(Fields, out)),
+            rows: self.rows,
+            width: self.width,
+            first_row: call.value(offset_of!(Fields, first_row)),
+            columns: [column(0), column(1)],
+        };
+        sums.add_up(call.team());
     }
 }

@@ -71,6 +71,23 @@ impl Context {
         check("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(self.raw) })
     }
 
+    /// Lets kernels of this device reach the memory of another: all of it, whenever it is allocated.
+    pub(super) fn reach(&self, peer: &Context) -> Result<(), DeviceError> {
+        let mut can: c_int = 0;
+        // SAFETY: both devices are valid and the pointer is live.
+        let result = unsafe { sys::cuDeviceCanAccessPeer(&raw mut can, self.device, peer.device) };
+        check("cuDeviceCanAccessPeer", result)?;
+        if can == 0 {
+            return Err(DeviceError::NoPeer { from: self.device as u32, to: peer.device as u32 });
+        }
+        self.bind()?;
+        // SAFETY: this context is current, the other is retained until its `Drop`; access lasts as long as both.
+        match unsafe { sys::cuCtxEnablePeerAccess(peer.raw, 0) } {
+            CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED => Ok(()),
+            result => check("cuCtxEnablePeerAccess", result),
+        }
+    }
+
     /// Waits for all work of the device, before something that it may use is freed. A device that fails here has
     /// no work left.
     pub(super) fn settle(&self) {

@@ -126,7 +126,7 @@ impl PinnedBytes for Pinned {
     }
 }
 
-/// Memory that kernels see, as atomic words of one width.
+/// Memory that kernels of every device see at the same address, as atomic words of one width.
 #[derive(Debug)]
 pub(super) struct Mapped {
     locked: Locked,
@@ -142,7 +142,7 @@ impl Mapped {
             WordWidth::Bits64 => 8,
         };
         let bytes = words.max(1).checked_mul(size).ok_or(DeviceError::HostMemory { asked: u64::MAX })?;
-        let locked = Locked::new(context, bytes, sys::CU_MEMHOSTALLOC_DEVICEMAP)?;
+        let locked = Locked::new(context, bytes, sys::CU_MEMHOSTALLOC_DEVICEMAP | sys::CU_MEMHOSTALLOC_PORTABLE)?;
         let mut address: CUdeviceptr = 0;
         // SAFETY: the context is current since `Locked::new`, the memory was allocated as mapped, the pointer is live.
         let result = unsafe { sys::cuMemHostGetDevicePointer_v2(&raw mut address, locked.start.as_ptr(), 0) };

@@ -48,6 +48,21 @@ pub fn open(ordinal: u32) -> Result<Device, DeviceError> {
     Ok(Device::new(Arc::new(gpu::Gpu::new(context::Context::open(ordinal)?))))
 }
 
+/// The devices of these numbers, each of which reaches the memory of all the others by plain loads and stores. NVLink's multicast is
+/// not used.
+///
+/// # Errors
+/// As [`open`]; [`DeviceError::NoPeer`].
+pub fn peers(ordinals: impl IntoIterator<Item = u32>) -> Result<Vec<Device>, DeviceError> {
+    let contexts = ordinals.into_iter().map(context::Context::open).collect::<Result<Vec<_>, _>>()?;
+    for one in &contexts {
+        for other in contexts.iter().filter(|other| !Arc::ptr_eq(one, other)) {
+            one.reach(other)?;
+        }
+    }
+    Ok(contexts.into_iter().map(|context| Device::new(Arc::new(gpu::Gpu::new(context)))).collect())
+}
+
 /// How many devices the driver sees.
 ///
 /// # Errors

@@ -73,20 +73,22 @@ pub(super) struct Setting {
     pub seed: u64,
 }
 
-/// Runs a kernel.
+/// Runs a kernel, on a device for each of the parameter blocks.
 pub(super) fn run(
     kernel: &Kernel,
     grid: [u32; 3],
-    params: &[u8],
+    params: &[&[u8]],
     store: &mut Store,
     setting: &Setting,
 ) -> Result<Counters, DeviceError> {
-    let args = arguments(&kernel.signature, params)?;
-    name_buffers(&kernel.signature, &args, store);
+    let mut all = params.iter().map(|params| arguments(&kernel.signature, params)).collect::<Result<Vec<_>, _>>()?;
+    all.iter().rev().for_each(|args| name_buffers(&kernel.signature, args, store));
+    let args = if all.is_empty() { Vec::new() } else { all.remove(0) };
     let resident = kernel.facts.resident_blocks.clamp(1, TOGETHER) as u32;
     let launch = Launch {
         checks: setting.checks,
         resident,
+        peers: all,
         multiprocessors: setting.sms,
         host: setting.host.clone(),
         ..Launch::new(grid, args)

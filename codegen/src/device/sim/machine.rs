@@ -26,10 +26,15 @@ pub(super) struct Machine {
 
 impl Machine {
     pub fn new(options: Options) -> Machine {
+        Machine::on(options, Shared::default())
+    }
+
+    /// A machine with this memory.
+    pub fn on(options: Options, store: Shared) -> Machine {
         Machine {
             properties: super::properties(&options),
             options,
-            store: Shared::default(),
+            store,
             launches: AtomicU64::new(0),
             last: Mutex::new(None),
         }
@@ -39,7 +44,7 @@ impl Machine {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn launch(&self, kernel: &Handle, grid: [u32; 3], params: &[u8]) -> Result<(), DeviceError> {
+    fn launch(&self, kernel: &Handle, grid: [u32; 3], params: &[&[u8]]) -> Result<(), DeviceError> {
         let kernel = kernel.get::<Kernel>().ok_or_else(|| foreign("kernel"))?;
         let seed = self.options.seed.wrapping_add(self.launches.fetch_add(1, Ordering::Relaxed));
         let Options { sms, checks, ref host, .. } = self.options;
@@ -140,7 +145,7 @@ impl Backend for Machine {
 
     fn submit(&self, _: &Handle, work: &Work) -> Result<(), DeviceError> {
         match work {
-            Work::Launch { kernel, grid, params, .. } => self.launch(kernel, *grid, params),
+            Work::Launch { kernel, grid, params, .. } => self.launch(kernel, *grid, &[params]),
             Work::Fill { to, byte } => {
                 let (address, bytes) = self.place(to)?;
                 lock(&self.store).memory.fill(address, bytes, *byte).map_err(device_error)
@@ -155,6 +160,25 @@ impl Backend for Machine {
                 lock(&self.store).memory.transfer(from, to, bytes).map_err(device_error)
             }
         }
+    }
+
+    fn submit_side_by_side(&self, launches: &[(&dyn Backend, &Handle, &Work)]) -> Result<(), DeviceError> {
+        let launch = |work| match work {
+            &Work::Launch { ref kernel, grid, ref params, .. } => Ok((kernel, grid, &params[..])),
+            _ => Err(foreign("copy among launches")),
+        };
+        let all = launches.iter().map(|&(_, _, work)| launch(work)).collect::<Result<Vec<_>, _>>()?;
+        let Some(&(first, grid, _)) = all.first() else { return Ok(()) };
+        let of = |kernel: &Handle| kernel.get::<Kernel>().map(|kernel| kernel.verified.kernel().clone());
+        let wanted = of(first).ok_or_else(|| foreign("kernel"))?;
+        let rule = all.iter().find_map(|&(kernel, other, _)| match of(kernel) {
+            Some(kernel) if kernel == wanted => (other != grid).then_some("a grid has another shape than the first"),
+            _ => Some("another device runs another kernel; the simulator runs one on all"),
+        });
+        if let Some(rule) = rule {
+            return Err(DeviceError::SideBySide { kernel: wanted.name, rule });
+        }
+        self.launch(first, grid, &all.iter().map(|&(_, _, params)| params).collect::<Vec<_>>())
     }
 
     fn upload(&self, _: &Handle, from: &[u8], to: &Span) -> Result<(), DeviceError> {

@@ -91,6 +91,14 @@ impl Simulator {
     }
 }
 
+/// So many simulated devices of one address space, each of which reaches the memory of all.
+/// [`launch_side_by_side`](super::launch_side_by_side) runs kernels on them under one scheduler; seeds are the first device's.
+pub fn peers(options: &Options, count: u32) -> Vec<Device> {
+    let store = memory::Shared::default();
+    let machine = |_| machine::Machine::on(options.clone(), Arc::clone(&store));
+    (0..count).map(machine).map(|machine| Device::new(Arc::new(machine))).collect()
+}
+
 /// A simulated H100 whose first launch has this seed.
 pub fn open(seed: u64) -> Device {
     Simulator::new(Options { seed, ..Options::default() }).device()

@@ -29,6 +29,8 @@ pub struct Place {
     pub inst: String,
     /// The author's line.
     pub src: Src,
+    /// The device, where several run the kernel.
+    pub device: Option<u32>,
     /// The block of the grid.
     pub block: [u32; 3],
     /// The warp of the block.

@@ -18,15 +18,11 @@ impl fmt::Display for Bytes {
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [x, y, z] = self.block;
-        write!(
-            f,
-            "{} `{}` ({}:{}), block ({x}, {y}, {z}) warp {}",
-            self.stmt,
-            self.inst,
-            self.src.file(),
-            self.src.line(),
-            self.warp
-        )?;
+        write!(f, "{} `{}` ({}:{}), ", self.stmt, self.inst, self.src.file(), self.src.line())?;
+        if let Some(device) = self.device {
+            write!(f, "device {device} ")?;
+        }
+        write!(f, "block ({x}, {y}, {z}) warp {}", self.warp)?;
         match self.lane {
             Some(lane) => write!(f, " lane {lane}"),
             None => Ok(()),

@@ -100,6 +100,11 @@ impl Machine<'_> {
         }
     }
 
+    /// Whether the host uses words of this region.
+    pub(super) fn is_the_hosts(&self, home: Home) -> bool {
+        self.host.as_ref().is_some_and(|host| host.home == home)
+    }
+
     /// The host reads all that is open.
     fn host_reads(&self, lane: usize, host: &Host) -> Try<()> {
         let Some(region) = self.region(host.home) else { return Ok(()) };

@@ -8,6 +8,7 @@ mod engine;
 pub(crate) mod flow;
 mod host;
 mod know;
+mod late;
 pub(crate) mod reach;
 mod report;
 mod rng;
@@ -30,6 +31,7 @@ use crate::ir::Operand;
 use crate::sim::number::{LANES, Row};
 use engine::Engine;
 use host::Host;
+use late::OnTheWay;
 use rng::Rng;
 use std::collections::{BTreeSet, BinaryHeap, HashMap};
 
@@ -91,13 +93,15 @@ pub(crate) struct Machine<'a> {
     pub seed: u64,
     pub checks: bool,
     pub rng: Rng,
-    pub params: Region,
+    /// The parameters, by device.
+    pub params: Vec<Region>,
     pub blocks: Vec<Block>,
     pub clusters: Vec<ClusterBar>,
     pub warps: Vec<Warp>,
     pub ops: Vec<OpState>,
     pub released: HashMap<(u32, u32), Released>,
     pub engine: Engine,
+    on_the_way: OnTheWay,
     pub counters: Counters,
     /// Steps run.
     pub now: u64,
@@ -107,8 +111,8 @@ pub(crate) struct Machine<'a> {
     jumps: u64,
     ready: Vec<u32>,
     sleepers: BinaryHeap<core::cmp::Reverse<(u64, u32)>>,
-    /// Clusters not yet started, and started ones not yet done.
-    next_cluster: u32,
+    /// The first cluster of each device that is not yet started; clusters that are started and not yet done.
+    next_cluster: Vec<u32>,
     running: BTreeSet<u32>,
     /// Most steps of one turn, a habit of the seed.
     stride: usize,
@@ -120,17 +124,19 @@ impl<'a> Machine<'a> {
         program: &'a Program,
         memory: &'a mut Memory,
         launch: &'a Launch,
-        params: Region,
+        params: Vec<Region>,
         seed: u64,
     ) -> Machine<'a> {
         let cluster = program.launch.blocks_per_cluster();
-        let geometry = Geometry::new(program.launch.threads_per_block(), cluster, program.mbarriers);
-        let blocks = launch.grid.iter().product::<u32>();
+        let each = launch.grid.iter().product::<u32>();
+        let geometry = Geometry::new(program.launch.threads_per_block(), cluster, program.mbarriers).on_devices(each);
+        let blocks = each * launch.devices();
         memory.begin_launch(program.cell[0]);
         let host = Host::of(program, launch, memory).filter(|_| launch.checks == Checks::On);
         let mut rng = Rng::new(seed);
         let stride = [1, 4, 16, 64, 512][rng.below(5)];
         let engine = Engine::new(&mut rng);
+        let on_the_way = OnTheWay::new(&mut rng, launch.devices());
         Machine {
             program,
             memory,
@@ -140,19 +146,20 @@ impl<'a> Machine<'a> {
             checks: launch.checks == Checks::On,
             rng,
             params,
-            blocks: (0..blocks).map(|index| Block::waiting(coords(index, program, launch))).collect(),
+            blocks: (0..blocks).map(|index| Block::waiting(coords(index % each, program, launch))).collect(),
             clusters: vec![ClusterBar::default(); (blocks / cluster) as usize],
             warps: (0..blocks * geometry.warps).map(|w| Warp::new(w / geometry.warps, w % geometry.warps)).collect(),
             ops: Vec::new(),
             released: HashMap::new(),
             engine,
+            on_the_way,
             counters: Counters::new(program.sites.len()),
             now: 0,
             effect: 0,
             jumps: 0,
             ready: Vec::new(),
             sleepers: BinaryHeap::new(),
-            next_cluster: 0,
+            next_cluster: (0..launch.devices()).map(|device| device * (each / cluster)).collect(),
             running: BTreeSet::new(),
             stride,
             host,

@@ -20,8 +20,8 @@ pub(crate) enum Home {
     Buffer(u32),
     /// The shared memory of a block.
     Shared(u32),
-    /// The parameters.
-    Params,
+    /// The parameters of a device's launch.
+    Params(u32),
 }
 
 impl Home {
@@ -35,7 +35,7 @@ impl Home {
         match self {
             Home::Buffer(index) => index,
             Home::Shared(block) => 1 << 31 | block,
-            Home::Params => 1 << 30,
+            Home::Params(device) => 1 << 30 | device,
         }
     }
 }
@@ -71,7 +71,7 @@ fn pass(
     let region = match home {
         Home::Buffer(index) => Some(&mut memory.buffers[index as usize].region),
         Home::Shared(block) => blocks[block as usize].shared.as_mut(),
-        Home::Params => None,
+        Home::Params(_) => None,
     };
     let Some(region) = region else { return Ok(()) };
     if region.read_only {
@@ -110,10 +110,10 @@ impl Machine<'_> {
             }
             Space::Param => {
                 let offset = address.wrapping_sub(PARAM_BASE);
-                if offset.saturating_add(u64::from(bytes)) > self.params.data.len() as u64 {
+                if offset.saturating_add(u64::from(bytes)) > self.params_of(block).data.len() as u64 {
                     return wrong(FaultKind::OutOfBounds(self.bytes(space, address, bytes)));
                 }
-                Ok((Home::Params, offset as usize))
+                Ok((Home::Params(self.geometry.device_of(block)), offset as usize))
             }
         }
     }
@@ -132,6 +132,11 @@ impl Machine<'_> {
             return Err(Trouble::new(FaultKind::BlockGone(self.bytes(space, address, bytes))));
         }
         Ok((Home::Shared(block), (at - SHARED_BASE) as usize))
+    }
+
+    /// The parameters that a block sees.
+    pub(crate) fn params_of(&self, block: u32) -> &Region {
+        &self.params[self.geometry.device_of(block) as usize]
     }
 
     /// Bytes with their names, for a report.
@@ -163,7 +168,7 @@ impl Machine<'_> {
                 }
             }
             Home::Shared(_) => self.bytes(Space::Shared, u64::from(SHARED_BASE) + offset as u64, bytes),
-            Home::Params => self.bytes(Space::Param, PARAM_BASE + offset as u64, bytes),
+            Home::Params(_) => self.bytes(Space::Param, PARAM_BASE + offset as u64, bytes),
         }
     }
 
@@ -171,7 +176,7 @@ impl Machine<'_> {
         match home {
             Home::Buffer(index) => Some(&self.memory.buffers[index as usize].region),
             Home::Shared(block) => self.blocks[block as usize].shared.as_ref(),
-            Home::Params => Some(&self.params),
+            Home::Params(device) => self.params.get(device as usize),
         }
     }
 
@@ -179,7 +184,7 @@ impl Machine<'_> {
         match home {
             Home::Buffer(index) => Some(&mut self.memory.buffers[index as usize].region),
             Home::Shared(block) => self.blocks[block as usize].shared.as_mut(),
-            Home::Params => Some(&mut self.params),
+            Home::Params(device) => self.params.get_mut(device as usize),
         }
     }
 

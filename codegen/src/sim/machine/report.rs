@@ -13,6 +13,7 @@ impl Machine<'_> {
             stmt: site.stmt,
             inst: site.text.clone(),
             src: site.src,
+            device: (self.launch.devices() > 1).then(|| self.geometry.device_of(self.warps[warp].block)),
             block: self.blocks[self.warps[warp].block as usize].coords,
             warp: self.warps[warp].index,
             lane,

@@ -24,8 +24,9 @@ impl Machine<'_> {
         loop {
             self.wake_sleepers();
             self.complete_due().map_err(nowhere)?;
+            self.arrive_due();
             let idle = self.now - self.effect;
-            if idle > HURRY && self.complete_any().map_err(nowhere)? {
+            if idle > HURRY && (self.arrive_any() || self.complete_any().map_err(nowhere)?) {
                 continue;
             }
             if idle > self.launch.patience {
@@ -37,23 +38,29 @@ impl Machine<'_> {
                 None => self.unstick().map_err(nowhere)?,
             }
         }
+        self.arrive_any();
         self.counters.steps = self.now;
         self.complete_rest().map_err(nowhere)
     }
 
-    /// Starts clusters while there is room.
+    /// Starts clusters while there is room on their device.
     pub(super) fn fill(&mut self) {
         let size = self.geometry.cluster;
         let room = if self.program.launch.cooperative { u32::MAX } else { self.launch.resident.max(size) };
-        while self.next_cluster < self.clusters.len() as u32
-            && (self.running.len() as u32 + 1).saturating_mul(size) <= room
-        {
-            let cluster = self.next_cluster;
-            self.next_cluster += 1;
-            self.running.insert(cluster);
-            self.clusters[cluster as usize] = ClusterBar { warps: size * self.geometry.warps, ..ClusterBar::default() };
-            for block in cluster * size..(cluster + 1) * size {
-                self.start_block(block);
+        let each = self.geometry.device / size;
+        for device in 0..self.launch.devices() {
+            let (first, end) = (device * each, (device + 1) * each);
+            while self.next_cluster[device as usize] < end
+                && (self.running.range(first..end).count() as u32 + 1).saturating_mul(size) <= room
+            {
+                let cluster = self.next_cluster[device as usize];
+                self.next_cluster[device as usize] += 1;
+                self.running.insert(cluster);
+                self.clusters[cluster as usize] =
+                    ClusterBar { warps: size * self.geometry.warps, ..ClusterBar::default() };
+                for block in cluster * size..(cluster + 1) * size {
+                    self.start_block(block);
+                }
             }
         }
     }
@@ -201,7 +208,7 @@ impl Machine<'_> {
     /// Nobody can run, or nobody does anything that matters: the engines finish something, or time passes, or this is
     /// the end.
     fn unstick(&mut self) -> Try<()> {
-        if self.complete_any()? {
+        if self.arrive_any() || self.complete_any()? {
             return Ok(());
         }
         // Sleepers that wake to nothing but sleep go round in a loop: their jumps back tell a standstill.

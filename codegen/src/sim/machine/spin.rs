@@ -28,7 +28,8 @@ impl Machine<'_> {
     /// Whether every group waits for others or goes round without effect.
     fn all_stand(&self) -> bool {
         let effect = self.effect;
-        self.engine.flights.is_empty()
+        self.all_arrived()
+            && self.engine.flights.is_empty()
             && self.warps.iter().flat_map(|warp| &warp.groups).all(|group| match group.state {
                 State::Bar { .. } | State::Gather { .. } | State::Cluster | State::Warpgroup { .. } => true,
                 State::Ready | State::Mbar { .. } | State::Sleep { .. } => {

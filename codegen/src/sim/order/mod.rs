@@ -25,12 +25,19 @@ pub(crate) struct Geometry {
     pub components: u32,
     /// Blocks of a cluster.
     pub cluster: u32,
+    /// Blocks of a device.
+    pub device: u32,
 }
 
 impl Geometry {
     pub(crate) fn new(threads: u32, cluster: u32, mbarriers: u32) -> Geometry {
         let warps = threads.div_ceil(32);
-        Geometry { warps, components: warps + warps.div_ceil(4) + mbarriers, cluster }
+        Geometry { warps, components: warps + warps.div_ceil(4) + mbarriers, cluster, device: u32::MAX }
+    }
+
+    /// The same where each device has so many of the blocks.
+    pub(crate) fn on_devices(self, blocks: u32) -> Geometry {
+        Geometry { device: blocks.max(1), ..self }
     }
 
     pub(crate) fn block_of(self, thread: Thread) -> u32 {
@@ -39,6 +46,10 @@ impl Geometry {
 
     pub(crate) fn cluster_of(self, block: u32) -> u32 {
         block / self.cluster
+    }
+
+    pub(crate) fn device_of(self, block: u32) -> u32 {
+        block / self.device
     }
 
     /// The component of a warpgroup's `wgmma`.

@@ -6,16 +6,17 @@ use crate::ir::attr::Scope;
 /// The releases that the value now at a place carries.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Released {
-    /// By scope and block, oldest first. Device-wide releases of several blocks are merged, and then reach no
-    /// acquirer of a narrower scope.
+    /// By scope and block, oldest first. Releases of several blocks of a device that reach all of it are merged, and then
+    /// reach no acquirer of a narrower scope.
     parts: Vec<Part>,
 }
 
 #[derive(Clone, Debug)]
 struct Part {
     scope: Scope,
-    /// The block that released; nothing where several did.
-    block: Option<u32>,
+    /// The block that released, or one of several.
+    block: u32,
+    several: bool,
     view: View,
 }
 
@@ -24,42 +25,34 @@ pub(crate) fn includes(geometry: Geometry, scope: Scope, block: u32, other: u32)
     match scope {
         Scope::Cta => block == other,
         Scope::Cluster => geometry.cluster_of(block) == geometry.cluster_of(other),
-        Scope::Gpu | Scope::Sys => true,
+        Scope::Gpu => geometry.device_of(block) == geometry.device_of(other),
+        Scope::Sys => true,
     }
 }
 
 impl Released {
     /// Adds a release: the value goes on carrying what it carried, as of a read-modify-write.
-    pub(crate) fn add(&mut self, scope: Scope, block: u32, view: &View) {
-        let wide = matches!(scope, Scope::Gpu | Scope::Sys);
-        let same = self.parts.iter_mut().find(|part| {
-            if wide {
-                matches!(part.scope, Scope::Gpu | Scope::Sys)
-            } else {
-                part.scope == scope && part.block == Some(block)
-            }
-        });
-        match same {
-            Some(part) => {
-                if part.block != Some(block) {
-                    part.block = None;
-                }
-                part.view.join(view);
-            }
-            None => self.parts.push(Part { scope, block: Some(block), view: view.clone() }),
-        }
+    pub(crate) fn add(&mut self, geometry: Geometry, scope: Scope, block: u32, view: &View) {
+        self.join(geometry, Part { scope, block, several: false, view: view.clone() });
     }
 
     /// Carries in addition what another value carries.
-    pub(crate) fn absorb(&mut self, other: &Released) {
-        for part in &other.parts {
-            match part.block {
-                Some(block) => self.add(part.scope, block, &part.view),
-                None => match self.parts.iter_mut().find(|own| own.block.is_none()) {
-                    Some(own) => own.view.join(&part.view),
-                    None => self.parts.push(part.clone()),
-                },
+    pub(crate) fn absorb(&mut self, geometry: Geometry, other: &Released) {
+        other.parts.iter().for_each(|part| self.join(geometry, part.clone()));
+    }
+
+    fn join(&mut self, geometry: Geometry, new: Part) {
+        let wide = matches!(new.scope, Scope::Gpu | Scope::Sys);
+        let same = self.parts.iter_mut().find(|part| {
+            let near = part.block == new.block || wide && includes(geometry, Scope::Gpu, part.block, new.block);
+            part.scope == new.scope && near
+        });
+        match same {
+            Some(part) => {
+                part.several |= new.several || part.block != new.block;
+                part.view.join(&new.view);
             }
+            None => self.parts.push(new),
         }
     }
 
@@ -67,11 +60,9 @@ impl Released {
     pub(crate) fn acquire(&self, geometry: Geometry, scope: Scope, block: u32) -> Option<View> {
         let mut learnt: Option<View> = None;
         for part in &self.parts {
-            let reached = match part.block {
-                Some(from) => includes(geometry, part.scope, from, block) && includes(geometry, scope, block, from),
-                None => matches!(scope, Scope::Gpu | Scope::Sys),
-            };
-            if reached {
+            let both =
+                includes(geometry, part.scope, part.block, block) && includes(geometry, scope, block, part.block);
+            if both && (!part.several || matches!(scope, Scope::Gpu | Scope::Sys)) {
                 match &mut learnt {
                     Some(view) => view.join(&part.view),
                     None => learnt = Some(part.view.clone()),
@@ -90,15 +81,34 @@ mod tests {
     fn both_scopes_must_include_the_other_thread() {
         let geometry = Geometry::new(32, 2, 0);
         let mut released = Released::default();
-        released.add(Scope::Cta, 0, &View::default());
+        released.add(geometry, Scope::Cta, 0, &View::default());
         assert!(released.acquire(geometry, Scope::Gpu, 0).is_some());
         assert!(released.acquire(geometry, Scope::Gpu, 1).is_none(), "released to the block only");
         let mut released = Released::default();
-        released.add(Scope::Gpu, 0, &View::default());
+        released.add(geometry, Scope::Gpu, 0, &View::default());
         assert!(released.acquire(geometry, Scope::Cta, 1).is_none(), "acquired from the block only");
         assert!(released.acquire(geometry, Scope::Cluster, 1).is_some());
         assert!(released.acquire(geometry, Scope::Cluster, 2).is_none());
-        released.add(Scope::Sys, 5, &View::default());
+        released.add(geometry, Scope::Sys, 5, &View::default());
         assert!(released.acquire(geometry, Scope::Gpu, 9).is_some());
+    }
+
+    #[test]
+    fn a_device_is_as_far_as_the_scope_of_a_gpu_reaches() {
+        let geometry = Geometry::new(32, 1, 0).on_devices(4);
+        let reaches = |from: Scope, to: Scope, blocks: [u32; 2]| {
+            let mut released = Released::default();
+            released.add(geometry, from, blocks[0], &View::default());
+            released.acquire(geometry, to, blocks[1]).is_some()
+        };
+        assert!(reaches(Scope::Gpu, Scope::Gpu, [0, 3]) && reaches(Scope::Sys, Scope::Gpu, [0, 3]));
+        assert!(!reaches(Scope::Gpu, Scope::Sys, [0, 4]) && !reaches(Scope::Sys, Scope::Gpu, [0, 4]));
+        assert!(reaches(Scope::Sys, Scope::Sys, [0, 4]));
+        let mut released = Released::default();
+        (0..8).for_each(|block| released.add(geometry, Scope::Sys, block, &View::default()));
+        assert_eq!(released.parts.len(), 2, "one of each device");
+        let mut other = Released::default();
+        other.absorb(geometry, &released);
+        assert!(other.acquire(geometry, Scope::Gpu, 7).is_some() && other.acquire(geometry, Scope::Cta, 7).is_none());
     }
 }

@@ -135,6 +135,12 @@ impl Machine<'_> {
             let address = base[lane].wrapping_add(rmw.at.offset as u64) & mask;
             let (home, offset) = self.reach(cur, lane, space, address, bytes)?;
             self.touch(cur, lane, (home, offset), bytes, true, Some(scope))?;
+            let block = self.block_of(cur.warp);
+            if releases {
+                self.settle_all(block)
+            } else {
+                self.settle(block, (home, offset), bytes as usize)
+            }
             self.check_written(home, offset, bytes as usize).map_err(|mut trouble| {
                 trouble.lane = Some(lane as u32);
                 trouble
@@ -202,7 +208,7 @@ impl Machine<'_> {
                 }
             } else {
                 let released = released.clone();
-                self.warps[cur.warp].fences[lane].heard.absorb(&released);
+                self.warps[cur.warp].fences[lane].heard.absorb(self.geometry, &released);
             }
         }
         let told = if releases {
@@ -211,7 +217,7 @@ impl Machine<'_> {
             self.warps[cur.warp].fences[lane].released.clone()
         };
         if let Some((scope, view)) = &told {
-            self.released.entry(key).or_default().add(*scope, block, view);
+            self.released.entry(key).or_default().add(self.geometry, *scope, block, view);
         }
         told
     }

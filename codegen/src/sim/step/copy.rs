@@ -78,7 +78,7 @@ impl Machine<'_> {
             let to = self.reach(cur, lane, to_space, to[lane], bytes)?;
             // Nothing is read where nothing is asked for: the address may then lie anywhere.
             let from = if filled == 0 {
-                (Home::Params, 0)
+                (Home::Params(0), 0)
             } else {
                 self.reach_source(cur, lane, from_space, from[lane], bytes, filled)?
             };

@@ -89,6 +89,7 @@ impl Machine<'_> {
     }
 
     fn fence(&mut self, cur: Cur, order: FenceOrder) -> Next {
+        self.settle_all(self.block_of(cur.warp));
         if !self.checks {
             return Next::Go;
         }

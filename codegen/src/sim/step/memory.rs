@@ -6,7 +6,7 @@ use crate::sim::count::{sectors, wavefronts};
 use crate::sim::fault::FaultKind;
 use crate::sim::machine::{Cur, Home, Machine, Next, Trouble, Try, lanes};
 use crate::sim::number::{LANES, Row};
-use crate::sim::order::{Released, View};
+use crate::sim::order::View;
 use crate::sim::program::{Load, Ref, Store};
 
 /// How a load or store counts as atomic, if it does.
@@ -71,6 +71,7 @@ impl Machine<'_> {
         for lane in lanes(cur.mask) {
             let (home, offset) = self.reach(cur, lane, load.space, addresses[lane], size)?;
             self.touch(cur, lane, (home, offset), size, false, strength(load.order))?;
+            self.settle(self.block_of(cur.warp), (home, offset), size as usize);
             if self.checks {
                 self.check_loaded(load, (home, offset), size as usize).map_err(|mut trouble| {
                     trouble.lane = Some(lane as u32);
@@ -92,7 +93,7 @@ impl Machine<'_> {
     fn check_loaded(&self, load: &Load, (home, offset): (Home, usize), bytes: usize) -> Try<()> {
         self.check_written(home, offset, bytes)?;
         let written = load.read_only
-            && home != Home::Params
+            && !matches!(home, Home::Params(_))
             && self.region(home).is_some_and(|region| region.shadow.last_write(offset).is_some());
         if written {
             return Err(Trouble::new(FaultKind::ReadOnlyPath(self.name_place(home, offset, bytes as u32))));
@@ -112,7 +113,7 @@ impl Machine<'_> {
             }
             LdOrder::Volatile | LdOrder::Relaxed(_) => {
                 let released = released.clone();
-                self.warps[cur.warp].fences[lane].heard.absorb(&released);
+                self.warps[cur.warp].fences[lane].heard.absorb(self.geometry, &released);
             }
         }
     }
@@ -130,15 +131,27 @@ impl Machine<'_> {
         for lane in lanes(cur.mask) {
             let (home, offset) = self.reach(cur, lane, store.space, addresses[lane], size)?;
             self.touch(cur, lane, (home, offset), size, true, strength)?;
-            let told = if self.checks { self.release_at(cur, lane, store.order, (home, offset)) } else { None };
-            let bytes = store.bytes as usize;
-            for (i, &value) in store.values.iter().enumerate() {
-                let value = self.read(cur.warp, value)[lane];
-                if let Some(region) = self.region_mut(home) {
-                    changed |= region.store(offset + i * bytes, bytes, value);
+            let block = self.block_of(cur.warp);
+            match store.order {
+                StOrder::Release(_) => self.settle_all(block),
+                StOrder::Weak | StOrder::Volatile | StOrder::Relaxed(_) => {
+                    self.settle(block, (home, offset), size as usize)
                 }
             }
+            let told = if self.checks { self.told(cur, lane, store.order) } else { None };
+            let bytes = store.bytes as usize;
+            let values: Vec<u64> = store.values.iter().map(|&value| self.read(cur.warp, value)[lane]).collect();
+            if store.order == StOrder::Relaxed(Scope::Sys) && self.is_late(home) {
+                self.send_late(block, (home, offset), bytes, values, told);
+                continue;
+            }
+            if self.checks {
+                self.carry((home, offset), block, &told);
+            }
             if let Some(region) = self.region_mut(home) {
+                for (i, &value) in values.iter().enumerate() {
+                    changed |= region.store(offset + i * bytes, bytes, value);
+                }
                 region.written.set(offset, size as usize);
             }
             self.host_sees(lane, (home, offset), size, told.as_ref(), false)?;
@@ -150,27 +163,12 @@ impl Machine<'_> {
     }
 
     /// What the value that a lane stores carries, and to whom.
-    fn release_at(
-        &mut self,
-        cur: Cur,
-        lane: usize,
-        order: StOrder,
-        (home, offset): (Home, usize),
-    ) -> Option<(Scope, View)> {
-        let key = (home.key(), offset as u32);
-        let told = match order {
+    fn told(&mut self, cur: Cur, lane: usize, order: StOrder) -> Option<(Scope, View)> {
+        match order {
             StOrder::Weak => None,
             StOrder::Volatile | StOrder::Relaxed(_) => self.warps[cur.warp].fences[lane].released.clone(),
             StOrder::Release(scope) => Some((scope, self.publish(cur.warp, 1 << lane))),
-        };
-        if let Some((scope, view)) = &told {
-            let mut carried = Released::default();
-            carried.add(*scope, self.warps[cur.warp].block, view);
-            self.released.insert(key, carried);
-        } else if !self.released.is_empty() {
-            self.released.remove(&key);
         }
-        told
     }
 
     pub(crate) fn mem_op(&mut self, cur: Cur, op: &MemOp) -> Try<Next> {

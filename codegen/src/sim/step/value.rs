@@ -13,7 +13,7 @@ impl Machine<'_> {
         match *op {
             ValueOp::Param { ty, d, param } => {
                 let at = program.param_offsets[param.index()] as usize;
-                let value = self.params.load(at, ty.bytes() as usize);
+                let value = self.params_of(self.block_of(cur.warp)).load(at, ty.bytes() as usize);
                 self.set(cur, d, &[value; LANES]);
             }
             ValueOp::ParamPtr { d, param } => {
@@ -90,7 +90,7 @@ impl Machine<'_> {
             SpecialReg::ClusterNctarank => same(self.geometry.cluster),
             SpecialReg::ClusteridX => same(block.coords[0] / shape[0]),
             SpecialReg::NclusteridX => same(grid[0] / shape[0]),
-            SpecialReg::Smid => same(warp.block % self.launch.multiprocessors.max(1)),
+            SpecialReg::Smid => same(warp.block % self.geometry.device % self.launch.multiprocessors.max(1)),
         }
     }
 

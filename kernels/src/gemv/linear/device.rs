@@ -17,6 +17,8 @@ use crate::warps::{ConsumerWarps, Item};
 
 /// Most fragments of two steps that a lane keeps, 4 registers each.
 const KEPT: u32 = 16;
+/// Tiles whose products of zeros are on their way together.
+const STARTS: u32 = 4;
 
 /// A tile of a linear layer.
 #[derive(Clone, Copy)]
@@ -284,22 +286,30 @@ impl<'k> Pass<'k> {
         let at = scratch.operand.cast::<u8>().at(a_operand.starts_at(unit, packing));
         let starts = Starts::new(at, unit, (self.side(packing), packing.terms()))?;
         let (all, steps) = (unit.stages() * unit.per_warp(), unit.steps());
+        let of_tile = |number: Val<'k, u32>, fragments: &dyn Fn(Val<'k, u32>) -> Vec<Vec<Fragment<'k>>>| {
+            let tile = unit.tile(k.warp(), number);
+            (tile, fragments(tile * steps))
+        };
+        let some = |fragments: &dyn Fn(Val<'k, u32>) -> Vec<Vec<Fragment<'k>>>| {
+            let together = |first: Val<'k, u32>, count: u32| {
+                let tiles: Vec<_> = (0..count).map(|number| of_tile(first + number, fragments)).collect();
+                starts.make(team, &tiles);
+            };
+            let rest = all % STARTS;
+            k.for_step(0u32, all - rest, STARTS, |first| together(first, STARTS));
+            together(k.lit(all - rest), rest);
+        };
         match x {
-            Activations::Shared(lane) => k.for_(0u32, all, |number| {
-                let tile = unit.tile(k.warp(), number);
-                let fragments = |step: u32| lane.tile(tile * steps + step);
-                starts.make(team, tile, &(0..steps).map(fragments).collect::<Vec<_>>());
-            }),
-            Activations::TwoSteps(from) => k.for_(0u32, all, |number| {
-                let tile = unit.tile(k.warp(), number);
-                let fragments = |step: u32| of_two_steps(*from, tile * steps + step);
-                starts.make(team, tile, &(0..steps).step_by(2).map(fragments).collect::<Vec<_>>());
-            }),
+            Activations::Shared(lane) => some(&|first| (0..steps).map(|step| lane.tile(first + step)).collect()),
+            Activations::TwoSteps(from) => {
+                some(&|first| (0..steps).step_by(2).map(|step| of_two_steps(*from, first + step)).collect());
+            }
             Activations::Registers(held) => {
                 let meets = steps / self.side(packing).steps();
-                for (number, fragments) in (0u32..).zip(held.chunks(meets as usize)) {
-                    starts.make(team, unit.tile(k.warp(), k.lit(number)), fragments);
-                }
+                let tile = |number: u32| unit.tile(k.warp(), k.lit(number));
+                let tiles = (0u32..).zip(held.chunks(meets as usize));
+                let tiles: Vec<_> = tiles.map(|(number, fragments)| (tile(number), fragments.to_vec())).collect();
+                tiles.chunks(STARTS as usize).for_each(|tiles| starts.make(team, tiles));
             }
             Activations::Reloaded(_) => {}
         }

@@ -12,6 +12,13 @@ use crate::warps::{ConsumerWarps, Item, store_warp_sum, sum_of_warps};
 pub enum Input<'k> {
     /// `[rows, k]`.
     Plain(Array<'k>),
+    /// Of rows of `width` elements the `k` from a column on, a multiple of eight.
+    Columns {
+        /// The first row from that column on.
+        x: Array<'k>,
+        /// Elements of a row.
+        width: u32,
+    },
     /// The RMS norm of `x`. The product is taken with `x · weight`; its rows are scaled when the sums are read.
     RmsNorm {
         /// `[rows, k]`.
@@ -30,8 +37,16 @@ impl<'k> Input<'k> {
     /// The type that holds the activations without loss.
     pub fn float(self) -> Float {
         match self {
-            Input::Plain(x) => x.float(),
+            Input::Plain(x) | Input::Columns { x, .. } => x.float(),
             Input::RmsNorm { .. } => Float::F32,
+        }
+    }
+
+    /// Elements from a row to the next.
+    pub(super) fn pitch(self, unit: Unit) -> u32 {
+        match self {
+            Input::Plain(_) | Input::RmsNorm { .. } => unit.k(),
+            Input::Columns { width, .. } => width,
         }
     }
 
@@ -46,9 +61,9 @@ impl<'k> Input<'k> {
     ) {
         let width = unit.k();
         for row in 0..to.rows() {
-            let start = (first + row) * width;
+            let start = (first + row) * self.pitch(unit);
             match self {
-                Input::Plain(x) => {
+                Input::Plain(x) | Input::Columns { x, .. } => {
                     rounds(team, width, |items| {
                         let loaded = x.gather(&items.iter().map(|item| start + item.at * 4).collect::<Vec<_>>());
                         for (item, x) in items.iter().zip(loaded) {

@@ -90,14 +90,12 @@ impl<'k> Source<'k> {
     /// This lane's quads of each tile.
     fn quads(&self, half: Half, squares: Var<'k, f32>, columns: &[Val<'k, u32>]) -> Vec<Vec<[Val<'k, u32>; 4]>> {
         let k = self.team.k;
-        let start = (self.first + half.row(self.team)) * self.unit.k();
+        let start = (self.first + half.row(self.team)) * self.input.pitch(self.unit);
         match self.input {
-            Input::Plain(x) if x.is_words() && self.is_whole() => {
-                let start = start + k.lane() % 4 * 8;
-                let indexes: Vec<_> = columns.iter().map(|&column| start + column).collect();
-                x.eights(&indexes).into_iter().map(|quad| vec![self.lift_words(quad)]).collect()
+            Input::Plain(x) | Input::Columns { x, .. } if x.is_words() && self.unit.k().is_multiple_of(8) => {
+                self.by_eights(x, start, columns).into_iter().map(|quad| vec![self.lift_words(quad)]).collect()
             }
-            Input::Plain(x) => self.by_fours(columns, |fours| gather(x, start, fours)),
+            Input::Plain(x) | Input::Columns { x, .. } => self.by_fours(columns, |fours| gather(x, start, fours)),
             Input::RmsNorm { x, weight, .. } => self.by_fours(columns, |fours| {
                 let weights = gather(weight, k.lit(0), fours);
                 let loaded = gather(x, start, fours);
@@ -107,6 +105,21 @@ impl<'k> Source<'k> {
                 loaded.iter().zip(&weights).map(times).collect()
             }),
         }
+    }
+
+    /// This lane's eight elements of each tile, words of the operand as they are; zeros behind the row.
+    fn by_eights(&self, x: Array<'k>, start: Val<'k, u32>, columns: &[Val<'k, u32>]) -> Vec<[Val<'k, u32>; 4]> {
+        let (mine, end) = (self.team.k.lane() % 4 * 8, self.unit.k());
+        let inside = |&column: &Val<'k, u32>| (!self.is_whole()).then(|| (column + mine).lt(end));
+        let place = |&column: &Val<'k, u32>| {
+            let column = column + mine;
+            start + if self.is_whole() { column } else { column.min(end - 8) }
+        };
+        let loaded = x.eights(&columns.iter().map(place).collect::<Vec<_>>());
+        let or_zero = |(quad, inside): ([Val<'k, u32>; 4], Option<Val<'k, bool>>)| {
+            inside.map_or(quad, |inside| quad.map(|word| inside.select(word, 0u32)))
+        };
+        loaded.into_iter().zip(columns.iter().map(inside)).map(or_zero).collect()
     }
 
     /// Eight elements of bf16 as codes want them.

@@ -12,7 +12,7 @@ use super::{Linear, LinearInput, LinearOutput};
 use crate::program::{BufferId, Span};
 use crate::vm::device::{
     Call, DeviceFunction, DeviceOp, Generation, Packets, Partial, Planned, Planner, Rows, SharedBytes, Storage,
-    Stretch, Unsupported, Weights, multiple, rows_of,
+    Stretch, Taken, Unsupported, Weights, multiple, rows_of,
 };
 
 /// Units of a group of sums where activations are held in registers, at least: fewer groups, fewer barriers.
@@ -72,7 +72,7 @@ impl DeviceOp for Linear {
             bias: plan.operand_of(self.bias)?,
             out: plan.operand(out)?,
         };
-        let weights = Stretch { stream, first, units, group: tile.group() };
+        let weights = Stretch { stream, first, units, taken: tile.taken() };
         let function = LinearTile { tile, bias, output, width };
         Ok(self.fields(plan, function, common)?.streaming(weights))
     }
@@ -207,11 +207,11 @@ impl TileCode {
         HeldForm::of(self.unit).filter(|_| self.a_operand == AOperand::Shared)
     }
 
-    /// Units of a group, where weights come group by group.
-    pub(in crate::ops) fn group(&self) -> Option<u32> {
+    /// The stages of its units, in the order in which it multiplies them.
+    pub(in crate::ops) fn taken(&self) -> Taken {
         match self.a_operand {
-            AOperand::Reloaded { group } => Some(group),
-            AOperand::Shared | AOperand::Registers => None,
+            AOperand::Reloaded { group } => Taken::Groups(group),
+            AOperand::Shared | AOperand::Registers => Taken::Units,
         }
     }
 

@@ -13,6 +13,7 @@
 //! | `record` | what the kernel reads of a task |
 //! | `image` | the order in which weights are streamed |
 //! | `place` | where everything else lies |
+//! | `parts` | sums that are cut |
 //! | `plan` | a program as the kernel wants it |
 //! | `planner`, `lookup`, `tables` | how it is made: streams and memory, what rows of ops ask, queues |
 //! | `tags` | activations that carry their own arrival |
@@ -42,6 +43,7 @@ mod lookup;
 mod machine;
 mod merges;
 mod options;
+mod parts;
 mod place;
 mod plan;
 mod planner;
@@ -60,7 +62,7 @@ mod watch;
 pub use error::{LaunchError, LoadError};
 pub use fault::DeviceFault;
 pub use function::{
-    Choice, DeviceFunction, DeviceOp, FunctionValue, Opcode, Packets, Partial, Planned, SharedBytes, Stretch,
+    Choice, DeviceFunction, DeviceOp, FunctionValue, Opcode, Packets, Partial, Planned, SharedBytes, Stretch, Taken,
     TokenFields, TokenStream, Written,
 };
 pub use image::{Rows, Stream};

@@ -31,7 +31,8 @@ pub struct TaskRecord {
     /// Of its first stages, how many the team takes into registers before it waits; above the low eight bits, how
     /// ([`HeldForm`](tilewright_kernels::gemv::linear::HeldForm)).
     pub held: u16,
-    /// Units of a group, where weights come group by group ([`Order`](tilewright_kernels::gemv::linear::Order)); 0: in order.
+    /// Units of a group, where weights come group by group ([`Order`](tilewright_kernels::gemv::linear::Order)); 0: in order. With
+    /// the highest bit, [`PART`], how many stages of each unit come, where not all do.
     pub group: u16,
     /// Where the stream's stages lie: which of the plan's deals.
     pub deal: u16,
@@ -56,6 +57,9 @@ pub struct TaskRecord {
     /// The op's own fields: the row of each op has their type.
     pub fields: [u32; FIELDS],
 }
+
+/// The bit of a record's `group` that says that a part of each unit comes.
+pub(super) const PART: u16 = 1 << 15;
 
 /// Words of an op's own fields, at most.
 pub const FIELDS: usize = 16;

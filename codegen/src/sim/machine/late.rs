@@ -1,0 +1,142 @@
+//! Stores that other devices see late.
+//!
+//! Where several devices run a kernel side by side, a relaxed store of scope `.sys` may be on its way for a while: later stores and
+//! atomic operations of its thread overtake it. It arrives before the next release or fence of a thread of its device, before
+//! its device touches the place again, at a moment that the dice chose, or when nobody comes further without it. How many
+//! stores are late is a habit of the seed. So packets that carry their own arrival come in any order, and a reader that takes a
+//! relaxed counter for their arrival reads what was there before.
+
+use super::{Home, Machine};
+use crate::ir::attr::Scope;
+use crate::sim::order::{Released, View};
+use std::collections::VecDeque;
+
+/// What the value that a lane stores carries, and to whom.
+pub(crate) type Told = Option<(Scope, View)>;
+
+/// A store on its way.
+#[derive(Debug)]
+pub(crate) struct Late {
+    /// The block that stored.
+    pub block: u32,
+    pub to: (Home, usize),
+    /// Bytes of an element, and the elements.
+    pub bytes: usize,
+    pub values: Vec<u64>,
+    pub told: Told,
+    due: u64,
+}
+
+/// The stores on their way, oldest first.
+#[derive(Debug)]
+pub(crate) struct OnTheWay {
+    stores: VecDeque<Late>,
+    /// When the first of them arrives, or before.
+    first_due: u64,
+    /// One store in so many is late; 0: none.
+    one_in: usize,
+    /// The longest time, in steps.
+    span: usize,
+}
+
+impl OnTheWay {
+    /// Of a launch on so many devices.
+    pub(super) fn new(rng: &mut super::rng::Rng, devices: u32) -> OnTheWay {
+        let (one_in, span) = match devices {
+            1 => (0, 1),
+            _ => ([0, 1, 1, 3][rng.below(4)], [60, 1000, 20_000][rng.below(3)]),
+        };
+        OnTheWay { stores: VecDeque::new(), first_due: u64::MAX, one_in, span }
+    }
+}
+
+impl Machine<'_> {
+    /// Whether a relaxed store of a block to a place arrives late.
+    pub(crate) fn is_late(&mut self, home: Home) -> bool {
+        let here = matches!(home, Home::Buffer(_)) && !self.is_the_hosts(home);
+        here && self.on_the_way.one_in > 0 && self.rng.one_in(self.on_the_way.one_in)
+    }
+
+    /// Sends a store on its way.
+    pub(crate) fn send_late(&mut self, block: u32, to: (Home, usize), bytes: usize, values: Vec<u64>, told: Told) {
+        let due = self.now + 1 + self.rng.below(self.on_the_way.span) as u64;
+        self.on_the_way.first_due = self.on_the_way.first_due.min(due);
+        self.on_the_way.stores.push_back(Late { block, to, bytes, values, told, due });
+    }
+
+    /// Whether no store is on its way.
+    pub(super) fn all_arrived(&self) -> bool {
+        self.on_the_way.stores.is_empty()
+    }
+
+    /// Lets the stores of a block's device arrive that touch these bytes.
+    pub(crate) fn settle(&mut self, block: u32, (home, offset): (Home, usize), bytes: usize) {
+        if !self.on_the_way.stores.is_empty() {
+            let device = self.geometry.device_of(block);
+            self.let_arrive(|machine, late| {
+                let (at, len) = (late.to.1, late.bytes * late.values.len());
+                let meets = late.to.0 == home && at < offset + bytes && offset < at + len;
+                meets && machine.geometry.device_of(late.block) == device
+            });
+        }
+    }
+
+    /// Lets all stores of a block's device arrive.
+    pub(crate) fn settle_all(&mut self, block: u32) {
+        if !self.on_the_way.stores.is_empty() {
+            let device = self.geometry.device_of(block);
+            self.let_arrive(|machine, late| machine.geometry.device_of(late.block) == device);
+        }
+    }
+
+    /// Lets the stores arrive whose moment has come.
+    pub(super) fn arrive_due(&mut self) {
+        if self.on_the_way.first_due <= self.now {
+            self.let_arrive(|machine, late| late.due <= machine.now);
+            self.on_the_way.first_due = self.on_the_way.stores.iter().map(|late| late.due).min().unwrap_or(u64::MAX);
+        }
+    }
+
+    /// Lets every store arrive; whether there was one.
+    pub(super) fn arrive_any(&mut self) -> bool {
+        let any = !self.on_the_way.stores.is_empty();
+        self.let_arrive(|_, _| true);
+        any
+    }
+
+    /// No two of a device are to the same place: the second lets the first arrive.
+    fn let_arrive(&mut self, which: impl Fn(&Machine<'_>, &Late) -> bool) {
+        if !self.on_the_way.stores.iter().any(|late| which(self, late)) {
+            return;
+        }
+        let stores = std::mem::take(&mut self.on_the_way.stores);
+        let (now, rest) = stores.into_iter().partition(|late| which(self, late));
+        self.on_the_way.stores = rest;
+        let now: VecDeque<Late> = now;
+        for Late { block, to: (home, offset), bytes, values, told, .. } in now {
+            self.carry((home, offset), block, &told);
+            let mut changed = false;
+            if let Some(region) = self.region_mut(home) {
+                for (at, &value) in (offset..).step_by(bytes).zip(&values) {
+                    changed |= region.store(at, bytes, value);
+                }
+                region.written.set(offset, bytes * values.len());
+            }
+            if changed {
+                self.changed();
+            }
+        }
+    }
+
+    /// The value at a place carries what its store told, and nothing that the value before did.
+    pub(crate) fn carry(&mut self, (home, offset): (Home, usize), block: u32, told: &Told) {
+        let key = (home.key(), offset as u32);
+        if let Some((scope, view)) = told {
+            let mut carried = Released::default();
+            carried.add(self.geometry, *scope, block, view);
+            self.released.insert(key, carried);
+        } else if !self.released.is_empty() {
+            self.released.remove(&key);
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Devices that reach each other's memory: packets that carry their own arrival, on simulated devices, or on the GPUs that
+//! `TILEWRIGHT_PEERS` names (`cuda:0-1`), where a round's time is printed.
+
+use tilewright_codegen::build::{Builder, Val, block, record};
+use tilewright_codegen::device::{Arg, Device, DeviceError, Kernel, launch_side_by_side, open_peers, sim};
+use tilewright_codegen::ir::{Arch, Kernel as Recorded, attr::Scope};
+use tilewright_codegen::verify::{Verified, verify};
+
+/// Threads of a block.
+const THREADS: u32 = 128;
+
+/// Each of `devices` devices sends a packet for each of its threads to every other in each round, and waits for those of the round
+/// from all: `inbox` is u64 `[2, devices, threads]`, a word of data below the number of the round. The sums of what came are in `out`.
+fn exchange(devices: u32) -> Recorded {
+    record("exchange", Arch::Sm90a, block(THREADS).cooperative(), |k| body(k, devices))
+}
+
+fn body(k: &Builder, devices: u32) {
+    let inboxes: Vec<_> = (0..devices).map(|device| k.global::<u64>(&format!("inbox{device}"))).collect();
+    let (inbox, out) = (k.global::<u64>("inbox"), k.global::<u32>("out"));
+    let (rank, rounds, before) = (k.param::<u32>("rank"), k.param::<u32>("rounds"), k.param::<u32>("before"));
+    let (thread, threads) = (k.block_id() * THREADS + k.tid(), k.blocks() * THREADS);
+    let sum = k.var(0u32);
+    k.for_(0u32, rounds, |round| {
+        let tag = before + round + 1;
+        let place = [tag, thread, threads];
+        let data = value(rank, tag, thread);
+        for (device, inbox) in inboxes.iter().enumerate() {
+            k.when(rank.ne(device as u32), || {
+                inbox.at(slot(rank, place, devices)).store_relaxed(k.join::<u64>(data, tag), Scope::Sys)
+            });
+        }
+        k.for_(0u32, devices, |from| {
+            k.when(from.ne(rank), || {
+                let word = k.var(0u64);
+                k.loop_(|| {
+                    word.set(inbox.at(slot(from, place, devices)).load_relaxed(Scope::Sys));
+                    k.break_if(word.get().split().1.eq(tag));
+                });
+                sum.set(sum.get() + word.get().split().0);
+            });
+        });
+        // A packet of the round after the next goes to this slot: its sender has seen this block's packets of the next round.
+    });
+    out.at(thread).store(sum.get());
+}
+
+/// The place of a sender's packet.
+fn slot<'k>(from: Val<'k, u32>, [tag, thread, threads]: [Val<'k, u32>; 3], devices: u32) -> Val<'k, u32> {
+    ((tag % 2) * devices + from) * threads + thread
+}
+
+/// What a device sends in a round.
+fn value<'k>(rank: Val<'k, u32>, tag: Val<'k, u32>, thread: Val<'k, u32>) -> Val<'k, u32> {
+    (rank + 1) * 1000 + tag * 7 + thread
+}
+
+/// Runs so many rounds, twice, on all devices; seconds of the second launch, by events of the first device.
+fn run(devices: &[Device], kernel: &Verified, blocks: u32, rounds: u32) -> Result<f64, DeviceError> {
+    let (count, threads) = (devices.len(), (blocks * THREADS) as usize);
+    let streams = devices.iter().map(Device::stream).collect::<Result<Vec<_>, _>>()?;
+    let kernels: Vec<Kernel> = devices.iter().map(|device| device.load(kernel)).collect::<Result<_, _>>()?;
+    let inboxes = streams.iter().map(|s| s.buffer(&vec![0u64; 2 * count * threads])).collect::<Result<Vec<_>, _>>()?;
+    let outs = devices.iter().map(|device| device.buffer::<u32>(threads)).collect::<Result<Vec<_>, _>>()?;
+    let mut seconds = 0.0;
+    for launch in 0..2 {
+        let before = launch * rounds;
+        let work = |rank: usize| {
+            let mut args: Vec<Arg> = inboxes.iter().map(|inbox| Arg::Address(inbox.address())).collect();
+            args.extend([(&inboxes[rank]).into(), (&outs[rank]).into()]);
+            args.extend([rank as u32, rounds, before].map(Into::into));
+            Ok((&streams[rank], kernels[rank].work(blocks, &args)?))
+        };
+        let launches = (0..count).map(work).collect::<Result<Vec<_>, DeviceError>>()?;
+        let began = streams[0].record()?;
+        launch_side_by_side(&launches)?;
+        let ended = streams[0].record()?;
+        streams.iter().try_for_each(|stream| stream.wait())?;
+        seconds = ended.since(&began)?.as_secs_f64();
+        for (rank, (stream, out)) in streams.iter().zip(&outs).enumerate() {
+            for (thread, found) in stream.read(out)?.into_iter().enumerate() {
+                let of = |from: u32, tag: u32| (from + 1) * 1000 + tag * 7 + thread as u32;
+                let others = (0..count as u32).filter(|&from| from as usize != rank);
+                let all = others.flat_map(|from| (before + 1..=before + rounds).map(move |tag| of(from, tag)));
+                assert_eq!(found, all.fold(0u32, u32::wrapping_add), "device {rank}, thread {thread}");
+            }
+        }
+    }
+    Ok(seconds)
+}
+
+#[test]
+fn packets_arrive_at_every_peer() {
+    for count in [2, 3] {
+        let kernel = verify(exchange(count)).expect("it verifies");
+        for seed in 0..20 {
+            let devices = sim::peers(&sim::Options { seed, sms: 2, ..sim::Options::default() }, count);
+            run(&devices, &kernel, 1, 4).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        }
+    }
+}
+
+#[test]
+fn gpus_reach_each_other() {
+    let Ok(name) = std::env::var("TILEWRIGHT_PEERS") else { return };
+    let devices = open_peers(&name).unwrap_or_else(|error| panic!("{error}"));
+    let kernel = verify(exchange(devices.len() as u32)).expect("it verifies");
+    println!("{} devices, {}", devices.len(), devices[0].properties().name);
+    for blocks in [1, 4, 16, 64, 128] {
+        let rounds = 2000;
+        let times: Vec<f64> =
+            (0..3).map(|_| run(&devices, &kernel, blocks, rounds).unwrap_or_else(|e| panic!("{e}"))).collect();
+        let best = times.into_iter().fold(f64::INFINITY, f64::min) / f64::from(rounds) * 1e6;
+        println!("{:7} bytes to each peer, {blocks:3} blocks: {best:.2} us a round", blocks * THREADS * 4);
+    }
+}
+
+#[test]
+fn what_differs_does_not_run_side_by_side() {
+    let devices = sim::peers(&sim::Options::default(), 2);
+    let streams = [devices[0].stream().unwrap(), devices[1].stream().unwrap()];
+    let kernel = |device: &Device, number: u32| {
+        let build = |k: &Builder| {
+            let x = k.global::<u32>("x");
+            k.when(k.tid().eq(0), || x.store(number));
+        };
+        device.load(&verify(record("kernel", Arch::Sm90a, block(32), build)).expect("it verifies")).expect("it loads")
+    };
+    let x = streams[0].buffer(&[0u32]).unwrap();
+    let refused = |other: u32, grid: u32| {
+        let works = [kernel(&devices[0], 1), kernel(&devices[1], other)];
+        let work = |at: usize, grid: u32| works[at].work(grid, &[Arg::Address(x.address())]).unwrap();
+        launch_side_by_side(&[(&streams[0], work(0, 1)), (&streams[1], work(1, grid))]).unwrap_err().to_string()
+    };
+    insta::assert_snapshot!(refused(2, 1), @"kernel `kernel` cannot run side by side: another device runs another kernel; the simulator runs one on all");
+    insta::assert_snapshot!(refused(1, 2), @"kernel `kernel` cannot run side by side: a grid has another shape than the first");
+}
