@@ -1,6 +1,7 @@
 //! Flows in decode steps of the shipped models: with a budget that covers the sequence the tokens are those of dense attention.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use tilewright::engine::{Device, Engine, Request};
 use tilewright_flow::memory::Budget;
@@ -33,7 +34,11 @@ fn block_tokens(name: &str) -> usize {
 
 /// A flow with parameters of some kind: with a covering budget they do not matter.
 fn flow(engine: &Engine, name: &str, top_k: u32) -> FlowSettings {
-    let (spec, block_tokens) = (engine.spec(), block_tokens(name));
+    flow_of_blocks(engine, name, top_k, block_tokens(name))
+}
+
+fn flow_of_blocks(engine: &Engine, name: &str, top_k: u32, block_tokens: usize) -> FlowSettings {
+    let spec = engine.spec();
     let traced = algorithms::named(name).expect("a known flow").trace().expect("a flow without errors");
     let model = ModelShape { kv_heads: spec.kv_heads, group: spec.group(), head_dim: spec.head_dim, block_tokens };
     let extents = traced.extents(&model).expect("a model that fits");
@@ -64,10 +69,46 @@ fn a_budget_that_covers_the_sequence_gives_the_tokens_of_dense_attention() {
         for algorithm in algorithms::ALL {
             let engine = engine(model, 2);
             let covering = flow(&engine, algorithm.name, 1024);
+            // Whoever is told what was chosen has it chosen.
             let engine = engine.with_flow(covering).expect("a flow that fits");
+            assert_eq!(tokens(&engine, 1), dense, "{model}, {}", algorithm.name);
+            let engine = engine.with_observer(Arc::new(|_| ()));
             assert_eq!(tokens(&engine, 1), dense, "{model}, {}", algorithm.name);
         }
     }
+}
+
+/// The GPU that `TILEWRIGHT_DEVICE` names, or a simulated one.
+fn on_device() -> Device {
+    let named = std::env::var("TILEWRIGHT_DEVICE").ok().and_then(|name| name.parse().ok());
+    named.unwrap_or(Device::Sim { seed: 1 })
+}
+
+/// Where a GPU is named every flow on both models, else two.
+#[test]
+fn a_budget_that_covers_the_sequence_gives_the_tokens_of_dense_attention_on_a_device() {
+    let device = on_device();
+    let all = !matches!(device, Device::Sim { .. });
+    for model in if all { &MODELS[..] } else { &MODELS[..1] } {
+        let engine = || Engine::load(&folder(model), device).expect("the model loads");
+        let dense = few_tokens(&engine());
+        for algorithm in algorithms::ALL.iter().filter(|algorithm| algorithm.name != "h2o-tokens") {
+            if !all && !["quest", "running-average"].contains(&algorithm.name) {
+                continue;
+            }
+            let engine = engine();
+            let covering = flow_of_blocks(&engine, algorithm.name, 1024, 16);
+            let engine = engine.with_flow(covering).expect("a flow that fits").with_observer(Arc::new(|_| ()));
+            assert_eq!(few_tokens(&engine), dense, "{model}, {}", algorithm.name);
+        }
+    }
+}
+
+/// Greedy tokens of a short prompt, over the edge of a block.
+fn few_tokens(engine: &Engine) -> Vec<u32> {
+    let request = Request { prompt_ids: (2..30).collect(), max_new_tokens: 5 };
+    let (completions, _) = engine.generate(&[request], &Sampling::GREEDY, |_, _| ()).expect("an answer");
+    completions.into_iter().flat_map(|completion| completion.token_ids).collect()
 }
 
 /// Small budgets: the same tokens on any number of workers, and whether or not another prompt is there.

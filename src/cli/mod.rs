@@ -10,6 +10,7 @@ mod compile;
 mod dashboard;
 mod failure;
 mod flow;
+mod flow_choice;
 mod generate;
 mod input;
 mod interrupt;

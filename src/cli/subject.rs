@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
+use tilewright_flow::program::{FlowSettings, Lowered, Phase};
 use tilewright_layout::DType;
-use tilewright_megakernel::lower::{LowerOptions, lower};
+use tilewright_megakernel::lower::{Indexer, LowerOptions, lower_indexed};
 use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::schedule::{TYPICAL_CONTEXT, schedule};
 use tilewright_megakernel::validate::Placed;
@@ -14,6 +15,7 @@ use tilewright_megakernel::vm::reference::StepCells;
 use tilewright_megakernel::weights::{RandomCodes, RandomWeights, Weights};
 
 use super::Failure;
+use super::flow_choice::FlowChoice;
 use super::load::{open_as, read_dense};
 use super::progress::LoadBar;
 use super::quantize::parse_scheme;
@@ -57,6 +59,11 @@ pub struct SubjectArgs {
     /// Keys and values: bf16, or fp8, e4m3 codes in half the bytes
     #[arg(long, value_name = "TYPE", default_value = "bf16")]
     kv: KvType,
+    #[command(flatten)]
+    flow: FlowChoice,
+    /// Blocks that the flow chooses, besides the first and the last ones
+    #[arg(long, value_name = "N", default_value_t = 64, requires = "flow")]
+    flow_budget: u32,
 }
 
 /// Weights that host and device read.
@@ -73,6 +80,8 @@ pub struct Subject {
     pub kv: KvType,
     /// Pages of a sequence.
     pages: usize,
+    /// What chooses the tokens that rows attend to.
+    pub flow: Option<FlowSettings>,
 }
 
 impl Source {
@@ -113,7 +122,8 @@ impl SubjectArgs {
     /// A known architecture with random weights.
     pub fn of_known_model(name: &'static str, batch: u16, context: usize) -> SubjectArgs {
         let source = Source { model: None, config: None, random_weights: true, weights: None, known: Some(name) };
-        SubjectArgs { source, batch, context, kv: KvType::Bf16 }
+        let (kv, flow) = (KvType::Bf16, FlowChoice::default());
+        SubjectArgs { source, batch, context, kv, flow, flow_budget: 0 }
     }
 
     /// The architecture.
@@ -146,6 +156,11 @@ impl SubjectArgs {
         self.context
     }
 
+    /// The flow that chooses what decode steps attend to, if one does.
+    pub fn flow(&self) -> Result<Option<FlowSettings>, Failure> {
+        self.flow.settings(self.flow_budget)
+    }
+
     /// Opens the model and the device, and makes the machine, its options as they are or changed.
     pub fn open(
         &self,
@@ -161,12 +176,21 @@ impl SubjectArgs {
         let lowering = LowerOptions { devices: devices.len(), ..lowering };
         let lowering = lowering.splits_for_gpu(&spec, target.sms);
         let dtype_of = |name: &str| weights.tensor(name).map_or(DType::BF16, |tensor| tensor.dtype());
-        let placed = schedule(lower(&spec, &dtype_of, target, &lowering)?.stored_as(&*weights), TYPICAL_CONTEXT)?;
+        let flow = self.flow()?;
+        let mut indexer = flow.as_ref().map(|flow| Lowered::new(flow, phase_of(flow, context), rows));
+        let indexer = indexer.as_mut().map(|indexer| indexer as &mut dyn Indexer);
+        let program = lower_indexed(&spec, &dtype_of, target, &lowering, indexer)?;
+        let placed = schedule(program.stored_as(&*weights).with_cut_sums(&options)?, TYPICAL_CONTEXT)?;
         let bar = LoadBar::new();
         let mut resident = DeviceWeights::on(devices, Arc::clone(&weights));
         let machine = resident.machine(placed, None, options, &mut |done, total| bar.show(done, total))?;
-        Ok(Subject { spec, weights, machine, rows, context, kv: self.kv, pages: lowering.pages_per_sequence() })
+        Ok(Subject { spec, weights, machine, rows, context, kv: self.kv, pages: lowering.pages_per_sequence(), flow })
     }
+}
+
+/// How steps run at the end of a context: within the budget as the engine runs them, attending to everything.
+fn phase_of(flow: &FlowSettings, context: usize) -> Phase {
+    if context <= flow.covered_tokens() { Phase::Prompt } else { Phase::Decode }
 }
 
 /// The contents of cells.

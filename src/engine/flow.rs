@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use tilewright_flow::program::{FlowSettings, Lowered, Phase, observed_names};
-use tilewright_megakernel::vm::reference::{StepCells, StepOutput};
+use tilewright_megakernel::vm::reference::StepCells;
 
 use super::Engine;
 use super::error::EngineError;
@@ -49,14 +49,24 @@ impl SessionFlow {
         Lowered::new(&self.settings, phase, self.slots)
     }
 
-    /// Tells the observer what the rows of a step attended to.
-    pub fn observe(&self, shape: ObservedShape, cells: &StepCells, output: StepOutput<'_>) -> Result<(), EngineError> {
+    /// Whether somebody wants to know what rows attend to, step by step.
+    pub fn is_observed(&self) -> bool {
+        self.observer.is_some()
+    }
+
+    /// Tells the observer what the rows of a step attended to, of which `output` gives the outputs by name.
+    pub fn observe(
+        &self,
+        shape: ObservedShape,
+        cells: &StepCells,
+        output: &dyn Fn(&str) -> Result<Vec<i32>, EngineError>,
+    ) -> Result<(), EngineError> {
         let Some(observer) = &self.observer else { return Ok(()) };
         let ObservedShape { layers, kv_heads, page_tokens } = shape;
         let block_tokens = self.settings.block_tokens();
         let (per_page, width) = (page_tokens / block_tokens, cells.page_table.len() / cells.positions.len().max(1));
         for layer in 0..layers {
-            let [blocks, last] = observed_names(layer).map(|name| output.i32(&name));
+            let [blocks, last] = observed_names(layer).map(|name| output(&name));
             let (blocks, last) = (blocks?, last?);
             let most = blocks.len() / last.len().max(1);
             for at in 0..last.len() {
@@ -75,6 +85,11 @@ impl SessionFlow {
             }
         }
         Ok(())
+    }
+
+    /// Tokens up to which rows attend to all of their blocks, and nobody wants to be told of it.
+    pub fn covered_tokens(&self) -> usize {
+        if self.is_observed() { 0 } else { self.settings.covered_tokens() }
     }
 
     /// Whether requests carry something from step to step.
@@ -103,7 +118,8 @@ impl Engine {
         Ok(Engine { flow: Some(Arc::new(flow)), ..self })
     }
 
-    /// The same engine, which tells what each row of a decode step attended to, layer by layer; on the host, with a flow.
+    /// The same engine, which tells what each row of a decode step attended to, layer by layer, where it has a
+    /// flow. On a device steps are launched one by one then.
     #[must_use]
     pub fn with_observer(self, observer: OnChosen) -> Engine {
         let flow = self.flow.map(|flow| Arc::new(FlowSettings::clone(&flow).observed()));

@@ -67,6 +67,13 @@ pub(super) trait Machines: Send {
         let _ = rows;
     }
 
+    /// Makes ready what the first prompt needs of a session whose steps have so many rows.
+    fn begin(&mut self, rows: usize) -> Result<(), EngineError> {
+        // A prompt's chunks are compiled while the weights are on their way.
+        self.ahead(MOST_ROWS);
+        self.width(rows).map(drop)
+    }
+
     /// Runs steps that feed tokens back; gives how many `each` was told of.
     fn run(&mut self, width: usize, cells: &StepCells, run: Run, each: EachStep) -> Result<usize, EngineError>;
 }
@@ -177,6 +184,8 @@ pub(super) fn machines(
             most: MOST_ROWS,
             abort,
             under_way: Vec::new(),
+            phase: Phase::Decode,
+            has_graphs: true,
         }),
     }
 }
@@ -200,14 +209,21 @@ impl Lowering {
         }
     }
 
+    /// What an observer needs to know of the programs.
+    pub(super) fn observed(&self) -> ObservedShape {
+        let (spec, page_tokens) = (&self.model.spec, self.options.page_tokens);
+        ObservedShape { layers: spec.layers, kv_heads: spec.kv_heads, page_tokens }
+    }
+
     pub(super) fn placed(&self, rows: usize, target: Target) -> Result<Placed, EngineError> {
         Ok(schedule(self.program(rows, target)?, TYPICAL_CONTEXT)?)
     }
 
     /// The placed program of so many rows for a GPU, and how its kernel is cut.
     pub(super) fn on(&self, gpu: &Gpu, width: usize) -> Result<(Placed, DeviceOptions), EngineError> {
-        let placed = self.placed(width, gpu.target.clone())?;
         let options = gpu.options(&self.model, width, self.options.context)?;
+        let program = self.program(width, gpu.target.clone())?.with_cut_sums(&options)?;
+        let placed = schedule(program, TYPICAL_CONTEXT)?;
         Ok((placed, DeviceOptions { propose: self.widths.proposals && width > 1 && gpu.devices == 1, ..options }))
     }
 
@@ -283,10 +299,7 @@ impl Machines for OnHost {
         };
         let output = machine.step(kv, cells)?;
         if let Some(flow) = self.lowering.flow.as_ref().filter(|_| self.lowering.phase == Phase::Decode) {
-            let spec = &self.lowering.model.spec;
-            let page_tokens = self.lowering.options.page_tokens;
-            let shape = ObservedShape { layers: spec.layers, kv_heads: spec.kv_heads, page_tokens };
-            flow.observe(shape, cells, output)?;
+            flow.observe(self.lowering.observed(), cells, &|name| Ok(output.i32(name)?))?;
         }
         for &row in rows {
             each(row, &output.f32_row(LOGITS, row)?);

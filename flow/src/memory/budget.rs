@@ -91,6 +91,16 @@ impl Budget {
         self.selected(blocks) - (self.first + self.last) as usize
     }
 
+    /// How many candidates are chosen at least.
+    pub const fn top_k(&self) -> usize {
+        self.top_k as usize
+    }
+
+    /// The share of the blocks that is attended to where that is more.
+    pub const fn ratio(&self) -> f64 {
+        self.ratio
+    }
+
     /// Blocks at the begin that are always attended to.
     pub const fn first(&self) -> usize {
         self.first as usize

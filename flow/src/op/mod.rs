@@ -14,6 +14,7 @@ mod infer;
 mod number;
 mod rowwise;
 
+pub(crate) use elementwise::REFUSED;
 pub use elementwise::{Binary, Comparison, Elementwise, Unary};
 pub use infer::{Need, infer};
 pub use number::{Num, Scale};

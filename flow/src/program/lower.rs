@@ -7,7 +7,7 @@ use tilewright_layout::DType;
 use tilewright_megakernel::lower::{Done, Indexer, LayerTasks, LowerError, Selected};
 use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::ops::{self, Op, SLOT_WORDS, Selection};
-use tilewright_megakernel::program::{BufferId, BufferKind, Source};
+use tilewright_megakernel::program::{BufferId, BufferKind, Source, Span};
 
 use super::score::is_blockwise;
 use super::subject::elements;
@@ -35,6 +35,11 @@ pub struct FlowSettings {
 /// [`Selection`], and the index of its last token.
 pub fn observed_names(layer: usize) -> [String; 2] {
     [format!("layers.{layer}.selection.blocks"), format!("layers.{layer}.selection.last")]
+}
+
+/// Name of the output of an observed layer that has the scores of candidates, as [`Score`] leaves them.
+pub fn scores_name(layer: usize) -> String {
+    format!("layers.{layer}.selection.scores")
 }
 
 /// Why a flow does not fit a model.
@@ -108,6 +113,19 @@ impl FlowSettings {
         &self.budget
     }
 
+    /// Tokens up to which every row attends to all of its blocks, whatever is scored: steps of such rows may run by a program of
+    /// [`Phase::Prompt`], which costs nothing but the summaries.
+    ///
+    /// ```
+    /// use tilewright_flow::{algorithms, memory::Budget, program::FlowSettings};
+    /// let quest = FlowSettings::new(algorithms::named("quest")?.trace()?, 16, Budget::new(64, 0.0, 1, 1)?)?;
+    /// assert_eq!(quest.covered_tokens(), 66 * 16);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn covered_tokens(&self) -> usize {
+        (self.budget.top_k() + self.budget.first() + self.budget.last()) * self.block_tokens
+    }
+
     /// Checks that the flow fits a model.
     ///
     /// # Errors
@@ -137,7 +155,7 @@ impl FlowSettings {
 /// What the rows of a program are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Phase {
-    /// Tokens of prompts: they attend to everything, and complete blocks are summarised.
+    /// Tokens of prompts, or of rows that are within the budget: they attend to everything, and complete blocks are summarised.
     Prompt,
     /// The next tokens of different requests: the flow chooses what they attend to.
     Decode,
@@ -200,9 +218,9 @@ impl<'f> Lowered<'f> {
         let splits = if is_blockwise(&self.flow.traced) { splits(at, all) } else { 1 };
         let most = self.flow.budget.selected(all);
         let shape = [rows, kv_heads, splits, all.div_ceil(splits)];
-        let scores = format!("layers.{}.selection.scores", at.layer());
-        let scores = at.buffer(&scores, BufferKind::Activation, DType::F32, &shape);
+        let scores = scores_name(at.layer());
         let kind = if self.flow.is_observed { BufferKind::Output } else { BufferKind::Activation };
+        let scores = at.buffer(&scores, kind, DType::F32, &shape);
         let [blocks, last] = observed_names(at.layer());
         let blocks = at.buffer(&blocks, kind, DType::I32, &[rows, kv_heads, most]);
         let last = at.buffer(&last, kind, DType::I32, &[kv_heads, rows]);
@@ -229,7 +247,8 @@ impl<'f> Lowered<'f> {
         }
         let mut states = Vec::new();
         let blocks = blocks_of_a_row(at, self.flow.block_tokens);
-        for (state, &shape) in declared.states.iter().zip(&extents.states).filter(|_| self.phase == Phase::Decode) {
+        // Programs of both phases have the same pools.
+        for (state, &shape) in declared.states.iter().zip(&extents.states) {
             let name = format!("layers.{layer}.flow.{}", state.name);
             let shape = [kv_heads, self.slots, blocks, 1 + elements(shape)];
             states.push(at.buffer(&name, BufferKind::KvPool, DType::F32, &shape));
@@ -243,10 +262,11 @@ fn blocks_of_a_row(at: &LayerTasks<'_, '_>, block_tokens: usize) -> usize {
     at.options().pages_per_sequence() * (at.options().page_tokens / block_tokens)
 }
 
-/// Tasks that score the blocks of a kv head: as many as cover the SMs, of at least 64 blocks each.
+/// Tasks that score the blocks of a row and kv head: as many as cover the SMs, of at least 64 blocks each.
 fn splits(at: &LayerTasks<'_, '_>, blocks: usize) -> usize {
     const LEAST: usize = 64;
-    (at.target().sms / at.spec().kv_heads.max(1)).clamp(1, blocks.div_ceil(LEAST))
+    let others = at.spec().kv_heads * at.options().rows;
+    (at.target().sms / others.max(1)).clamp(1, blocks.div_ceil(LEAST))
 }
 
 impl Indexer for Lowered<'_> {
@@ -257,31 +277,38 @@ impl Indexer for Lowered<'_> {
         let [fields, parameters, states] = self.kept(at, &extents);
         let ([k_pool, v_pool], rows, place) = (at.pools(), at.rows(), at.place());
         let (name, block_tokens, budget) = (flow.traced.name.clone(), flow.block_tokens, flow.budget);
-        let mut ready: Vec<Done> = at.heads().to_vec();
-        if !fields.is_empty() {
-            for (kv_head, ready) in ready.iter_mut().enumerate() {
-                let op = Op::from(Summarise {
-                    flow: name.clone(),
-                    block_tokens,
-                    group: spec.group(),
-                    k_pool,
-                    v_pool,
-                    at: place.clone(),
-                    kv_head,
-                    rows,
-                    fields: fields.clone(),
-                    parameters: parameters.clone(),
-                });
-                *ready = at.level(&format!("flow.summarise.h{kv_head}"), vec![op], &[*ready])?;
+        let summarise = |at: &mut LayerTasks<'_, '_>, kv_head: usize, ready: Done| {
+            if fields.is_empty() {
+                return Ok(());
             }
-        }
+            let op = Op::from(Summarise {
+                flow: name.clone(),
+                block_tokens,
+                group: spec.group(),
+                k_pool,
+                v_pool,
+                at: place.clone(),
+                kv_head,
+                rows,
+                fields: fields.clone(),
+                parameters: parameters.clone(),
+            });
+            at.level(&format!("flow.summarise.h{kv_head}"), vec![op], &[ready]).map(drop)
+        };
+        let mut ready: Vec<Done> = at.heads().to_vec();
         if self.phase == Phase::Prompt {
             // Nothing of the step reads a summary.
-            return Ok(Selected { ready: at.heads().to_vec(), selection: None });
+            ready.iter().enumerate().try_for_each(|(kv_head, &ready)| summarise(at, kv_head, ready))?;
+            return Ok(Selected { ready, selection: None });
         }
         let (slot, Choosing { scores, splits, blocks, last }) = (self.slot(at), self.choosing(at));
+        // States of all requests are one pool, which one task of a key head writes.
+        let parts: Vec<Span> = match states.is_empty() {
+            true => rows.iter().map(Span::one).collect(),
+            false => vec![rows],
+        };
         for (kv_head, ready) in ready.iter_mut().enumerate() {
-            let score = |split| {
+            let score = |(rows, split)| {
                 Op::from(Score {
                     flow: name.clone(),
                     block_tokens,
@@ -300,11 +327,17 @@ impl Indexer for Lowered<'_> {
                     scores,
                 })
             };
-            let parts = (0..splits).map(score).collect();
-            let scored = at.level(&format!("flow.score.h{kv_head}"), parts, &[*ready])?;
+            let of_split = parts.iter().flat_map(|&rows| (0..splits).map(move |split| (rows, split)));
+            let scored = at.level(&format!("flow.score.h{kv_head}"), of_split.map(score).collect(), &[*ready])?;
             let at_place = place.clone();
-            let select = Select { block_tokens, budget, k_pool, at: at_place, kv_head, rows, scores, blocks, last };
-            *ready = at.level(&format!("flow.select.h{kv_head}"), vec![Op::from(select)], &[scored])?;
+            let select = |row| {
+                let (at, rows) = (at_place.clone(), Span::one(row));
+                Op::from(Select { block_tokens, budget, k_pool, at, kv_head, rows, scores, blocks, last })
+            };
+            let selects = rows.iter().map(select).collect();
+            *ready = at.level(&format!("flow.select.h{kv_head}"), selects, &[scored])?;
+            // The block that a row's token completes is its last one, which is no candidate: nobody waits for its summary.
+            summarise(at, kv_head, scored)?;
         }
         Ok(Selected { ready, selection: Some(Selection { blocks, last, block_tokens }) })
     }

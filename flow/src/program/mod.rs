@@ -11,6 +11,7 @@
 //!
 //! A program names its flow. What flows compute is not in the file: [`register`] makes one known, those that ship are.
 
+mod device;
 mod lower;
 mod registry;
 mod score;
@@ -18,7 +19,7 @@ mod select;
 mod subject;
 mod summarise;
 
-pub use lower::{FlowSettings, Lowered, Phase, SLOT, SettingsError, observed_names};
+pub use lower::{FlowSettings, Lowered, Phase, SLOT, SettingsError, observed_names, scores_name};
 pub use registry::{RegisterError, flow, register, register_ops};
 pub use score::Score;
 pub use select::Select;

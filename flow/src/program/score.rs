@@ -260,7 +260,7 @@ impl TaskOp for Score {
     }
 
     fn device(&self) -> Option<&dyn DeviceOp> {
-        None
+        Some(self)
     }
 
     /// Of what lies in pools the split's share of the blocks, for each row.

@@ -101,6 +101,6 @@ impl TaskOp for Select {
     }
 
     fn device(&self) -> Option<&dyn DeviceOp> {
-        None
+        Some(self)
     }
 }

@@ -98,6 +98,6 @@ impl TaskOp for Summarise {
     }
 
     fn device(&self) -> Option<&dyn DeviceOp> {
-        None
+        Some(self)
     }
 }

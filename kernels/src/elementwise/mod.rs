@@ -1,13 +1,11 @@
-//! Elementwise ops on a run of elements by one block: `silu(gate)·up`, and sums, of devices' parts too.
+//! Elementwise ops on a run of elements by one block: `silu(gate)·up`, and sums.
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `parts` | the sum of what devices sent each other |
 //! | `launch` | the kernels, a block for each run |
 //! | `trials` | random lengths against the f64 oracle |
 
 mod launch;
-mod parts;
 mod trials;
 
 use std::f32::consts::LOG2_E;
@@ -15,7 +13,6 @@ use std::f32::consts::LOG2_E;
 use tilewright_codegen::build::Val;
 
 pub use launch::{Types, add_all, silu_mul_all};
-pub use parts::{SumOfParts, sum_of_parts};
 pub use trials::shipped;
 
 use crate::tile::StoredRun;
@@ -59,7 +56,7 @@ impl<'k> Run<'k> {
 }
 
 /// `x / (1 + exp(−x))`, approximately: exponential and quotient within 2 ulp each.
-fn silu(x: Val<'_, f32>) -> Val<'_, f32> {
+pub(crate) fn silu(x: Val<'_, f32>) -> Val<'_, f32> {
     x.div_approx((x * -LOG2_E).ex2() + 1.0)
 }
 

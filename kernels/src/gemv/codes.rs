@@ -156,11 +156,12 @@ pub enum Side {
 }
 
 impl Side {
-    /// Accumulators of a group.
+    /// Accumulators of a group: where activations are the m16 operand the instructions of a step take turns, so that none waits
+    /// for the one before.
     pub(super) fn chains(self) -> u32 {
         match self {
-            Side::A | Side::B => 1,
-            Side::Half => 2,
+            Side::A => 1,
+            Side::B | Side::Half => 2,
         }
     }
 

@@ -152,6 +152,22 @@ impl Unit {
         Ok(Unit { k, warps, stages, stage_tiles, codes })
     }
 
+    /// The consecutive stages of the unit from `first` on, as units of shorter rows.
+    ///
+    /// ```
+    /// use tilewright_kernels::gemv::Unit;
+    /// let unit = Unit::new(1000, 8, 4096)?;
+    /// assert_eq!((unit.stages(), unit.stage_k()), (4, 256));
+    /// let [first, last] = [unit.part(0, 2), unit.part(2, 2)];
+    /// assert_eq!((first.k(), last.k(), last.stages()), (512, 488, 2));
+    /// # Ok::<(), tilewright_kernels::gemv::UnitError>(())
+    /// ```
+    #[must_use]
+    pub fn part(self, first: u32, stages: u32) -> Unit {
+        let [from, to] = [first, first + stages].map(|stage| (stage * self.stage_k()).min(self.k));
+        Unit { k: to - from, stages, ..self }
+    }
+
     /// How its weights are stored, where they are quantised; else they are bf16.
     pub fn codes(self) -> Option<Codes> {
         self.codes

@@ -117,9 +117,8 @@ fn instructions<'k>(
     }
 }
 
-/// Tiles of codes whose sums are under way together: where weights are the A operand, and where they are the B operand, when
-/// activations may take most registers.
-const TOGETHER: [usize; 2] = [4, 2];
+/// Tiles of codes whose sums are under way together.
+const TOGETHER: usize = 4;
 
 /// How codes meet activations.
 pub struct Meeting<'a, 'k> {
@@ -146,7 +145,7 @@ pub fn multiply_codes<'k>(
     let Meeting { side, terms, .. } = *meeting;
     let (meets, parts) = (unit.steps() / side.steps(), unit.parts(side));
     let tiles: Vec<_> = (0u32..).zip(tiles).collect();
-    for tiles in tiles.chunks(TOGETHER[usize::from(side != Side::A)]) {
+    for tiles in tiles.chunks(TOGETHER) {
         let begin = |round: u32, part: u32, factors: &[Factors<'k>]| {
             let sums = Chains::new(k, 1, side.chains());
             if let Some(start) = (meeting.starts)(round, part) {
@@ -272,8 +271,13 @@ impl<'k> Chains<'k> {
 
     /// The four sums of a group that are looked at.
     pub(super) fn of_side(self, side: Side) -> [Val<'k, f32>; 4] {
-        let chain = |register: u32| if side == Side::Half { register / 2 } else { 0 };
-        std::array::from_fn(|register| self.chain(chain(register as u32)).get(register as u32))
+        std::array::from_fn(|register| {
+            let register = register as u32;
+            match side {
+                Side::A | Side::B => self.get(register),
+                Side::Half => self.chain(register / 2).get(register),
+            }
+        })
     }
 
     /// Adds a group's sums, times the scales of the registers 0 and 1, and of 2 and 3.

@@ -89,6 +89,12 @@ impl<'k> PagedPool<'k> {
         ((head * self.pages + page) * self.page_tokens + token % self.page_tokens) * self.dim
     }
 
+    /// Where a dimension of a token's row lies, in elements, given where the row begins; with it the rest of its run of eight.
+    /// `token` is the token, or one that is as many tokens of a multiple of eight further.
+    pub fn dimension(self, begin: Val<'k, u32>, token: Val<'k, u32>, d: Val<'k, u32>) -> Val<'k, u32> {
+        TokenRow::new(begin, [self.dim, self.run()], token % self.page_tokens).at(d)
+    }
+
     /// The pool's bytes from a place on, in elements.
     pub fn bytes_from(self, element: Val<'k, u32>) -> Ptr<'k, Global, u8> {
         self.pool.words(element).cast()

@@ -26,6 +26,7 @@ pub use indexer::{Indexer, LayerTasks, Selected};
 pub use options::{LowerError, LowerOptions, MAX_PAGES, MAX_ROWS, MAX_SPLITS, MAX_TASKS};
 pub use state::{LOGITS, NEXT_TOKEN, PAGE_TABLE, POSITION, REQUEST, TOKEN};
 pub use tiling::UNIT;
+pub(crate) use tiling::deal;
 use weights::WeightBuffers;
 
 /// Lowers a model to the program of one step: an unplaced program, to be scheduled.

@@ -9,7 +9,7 @@ use crate::program::Span;
 pub const UNIT: usize = 8;
 
 /// `units` dealt to `tasks` tasks: consecutive, sizes differing by at most one, larger first.
-pub(super) fn deal(units: usize, tasks: usize) -> Vec<Span> {
+pub(crate) fn deal(units: usize, tasks: usize) -> Vec<Span> {
     let tasks = tasks.clamp(1, units.max(1));
     let (share, extra) = (units / tasks, units % tasks);
     let mut at = 0;

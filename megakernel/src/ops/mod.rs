@@ -9,7 +9,7 @@
 //! | `footprint` | what a task does to memory |
 //! | `operand` | checked access to buffers |
 //! | `elementwise` | `copy`, `add`, `silu_mul` |
-//! | `rms_norm`, `embed`, `kv_append`, `combine`, `reduce`, `argmax`, `sample` | the op of that name |
+//! | `rms_norm`, `embed`, `kv_append`, `combine`, `reduce`, `linear_part`, `argmax`, `sample` | the op of that name |
 //! | `linear/`, `qkv/`, `rope/`, `attention/` | the op of that name: operands and row, oracle, device |
 //! | `place` | rotations, and where a row's token goes |
 //!
@@ -27,6 +27,7 @@ mod embed;
 mod footprint;
 mod kv_append;
 mod linear;
+mod linear_part;
 mod operand;
 mod place;
 mod qkv;
@@ -45,6 +46,7 @@ pub use embed::{Embed, TableShard};
 pub use footprint::{CellUse, Footprint, Paging, Role, SLOT_WORDS};
 pub use kv_append::KvAppend;
 pub use linear::{InputCode, Linear, LinearInput, LinearOutput, LinearTile, TileCode};
+pub use linear_part::{LinearPart, PartTile};
 pub use operand::{Check, OperandError, Operands, index, interval, multiple, positive, same_extents};
 pub use place::{Place, Rotation};
 pub use qkv::{GroupShape, KeyOutput, PAIRS_PER_UNIT, Part, Projection, Qkv, QkvTile, Run};

@@ -1,12 +1,11 @@
-//! The sum of the devices' parts: what is left of an all-reduce when every device has been sent every part.
+//! The sum of parts: of a contraction that was cut, or what is left of an all-reduce when every device has been sent every part.
 
 use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
-use tilewright_kernels::elementwise::{SumOfParts, sum_of_parts};
+use tilewright_kernels::gemv::linear::PartSums;
 use tilewright_kernels::naive;
-use tilewright_kernels::tile::MAX_DEVICES;
 
 use super::{Check, Footprint, OperandError, Operands, TaskOp, interval};
 use crate::program::{BufferId, Region, Span};
@@ -23,7 +22,7 @@ use crate::vm::reference::{Context, Done};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reduce {
-    /// The parts, f32 `[rows, n]`, one from each device.
+    /// The parts, f32 `[rows, n]`: one from each device, or of some columns of the weights each.
     pub parts: Vec<BufferId>,
     /// What the sum is added to, `[rows, n]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -92,42 +91,41 @@ impl DeviceOp for Reduce {
     }
 
     fn packets(&self) -> Packets {
-        let even = self.cols.lo.is_multiple_of(4) && self.cols.hi.is_multiple_of(4);
-        let (input, parts) = match self.parts.split_first() {
-            Some((&first, parts)) if even => (Some(first), parts.to_vec()),
-            _ => (None, Vec::new()),
-        };
-        Packets { input, parts, residual: self.residual, output: Some(self.out), sent: Vec::new() }
+        let (first, parts) = self.parts.split_first().map_or((None, &[][..]), |(&first, parts)| (Some(first), parts));
+        let Reduce { residual, out, .. } = *self;
+        Packets { input: first, parts: parts.to_vec(), residual, output: Some(out), sent: Vec::new() }
     }
 
     fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {
-        let (first, end) = (self.cols.lo as u32, self.cols.hi as u32);
-        multiple("the columns of a sum", first | end, 4, "a multiple of 4")?;
-        if self.parts.len() > MAX_DEVICES {
-            return Err(Unsupported::Number {
-                what: "the parts of a sum",
-                found: self.parts.len(),
-                expected: "8 at most",
-            });
-        }
-        let storages = self.parts.iter().map(|&part| plan.storage("parts", part)).collect::<Result<Vec<_>, _>>()?;
-        let part = storages.first().copied().filter(|first| storages.iter().all(|other| other == first));
-        let function = PartsOfSum {
-            parts: storages.len() as u32,
-            part: part.ok_or(Unsupported::Sent)?,
-            residual: self.residual.map(|residual| plan.residual(residual)).transpose()?,
-            out: plan.storage("out", self.out)?,
-            rows: rows_of(self.rows)?,
-            width: plan.extent(self.out, 0)?,
+        let width = plan.extent(self.out, 0)?;
+        let columns = [width, self.cols.lo as u32, self.cols.hi as u32];
+        columns.iter().try_for_each(|&at| multiple("the columns of a sum of parts", at, 4, "a multiple of 4"))?;
+        let stored = |buffer| {
+            plan.plain_float("a sum of parts", buffer)?;
+            plan.storage("a sum of parts", buffer)
         };
-        let mut parts = [0; MAX_DEVICES];
-        for (field, &part) in parts.iter_mut().zip(&self.parts) {
-            *field = plan.operand(part)?;
+        let (residual, out) = (self.residual.map(stored).transpose()?, stored(self.out)?);
+        let storages = self.parts.iter().map(|&part| stored(part)).collect::<Result<Vec<_>, _>>()?;
+        let part = storages.first().copied().filter(|first| storages.iter().all(|other| other == first));
+        let part = part.ok_or(Unsupported::Sent)?;
+        let parts = self.parts.iter().map(|&part| plan.operand(part)).collect::<Result<Vec<_>, _>>()?;
+        // One after the other, as the lowering adds them: a record has the first alone.
+        let (first, step) = (parts[0], parts.get(1).map_or(0, |second| second.wrapping_sub(parts[0])));
+        let count = parts.len() as u32;
+        if (0u32..).zip(&parts).any(|(number, &part)| part != first.wrapping_add(number.wrapping_mul(step))) {
+            let (what, expected) = ("parts of a sum whose buffers lie apart", "of equal distance from one to the next");
+            return Err(Unsupported::Number { what, found: parts.len(), expected });
         }
-        let [residual, out] = [plan.operand_of(self.residual)?, plan.operand(self.out)?];
-        let fields = Fields { first_row: self.rows.lo as u32, first, end, residual, out, parts };
-        let bytes = offset_of!(Fields, parts) + storages.len() * size_of::<u32>();
-        Ok(Planned::new(function, fields).keeping(bytes))
+        let fields = Fields {
+            first_row: self.rows.lo as u32,
+            columns: [self.cols.lo as u32, self.cols.hi as u32],
+            parts: first,
+            residual: plan.operand_of(self.residual)?,
+            out: plan.operand(self.out)?,
+        };
+        let across = plan.far(self.out)?.is_some();
+        let rows = rows_of(self.rows)?;
+        Ok(Planned::new(SumTile { rows, width, count, step, part, residual, out, across }, fields))
     }
 }
 
@@ -136,51 +134,51 @@ impl DeviceOp for Reduce {
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct Fields {
     first_row: u32,
-    /// The first column.
-    first: u32,
-    /// Where columns end.
-    end: u32,
+    columns: [u32; 2],
+    /// The first part.
+    parts: u32,
     residual: u32,
     out: u32,
-    /// In the order of their sum.
-    parts: [u32; MAX_DEVICES],
 }
 
 /// The device function.
 #[derive(Clone, Debug, PartialEq)]
-struct PartsOfSum {
-    /// How many.
-    parts: u32,
+struct SumTile {
+    rows: u32,
+    /// Columns of the whole sum.
+    width: u32,
+    /// Parts.
+    count: u32,
+    /// From a part to the next, in units of 16 bytes.
+    step: u32,
     /// How each is stored.
     part: Storage,
     /// Storage of what the sum is added to.
     residual: Option<Storage>,
     /// Storage of the sum.
     out: Storage,
-    /// Rows of the task.
-    rows: u32,
-    /// Columns of a row.
-    width: u32,
+    /// Whether other devices store parts.
+    across: bool,
 }
 
-impl DeviceFunction for PartsOfSum {
+impl DeviceFunction for SumTile {
     fn run<'k>(&self, call: Call<'k, '_>, _: &dyn Weights<'k>) {
-        let PartsOfSum { parts, part, residual, out, rows, width } = *self;
-        let of = |at: usize| {
-            let field = offset_of!(Fields, parts) + at * size_of::<u32>();
-            (at < parts as usize).then(|| call.stored(field, part, Generation::Input).across_devices())
-        };
-        let residual = residual.map(|of| call.stored(offset_of!(Fields, residual), of, Generation::Residual));
-        let sum = SumOfParts {
-            parts: std::array::from_fn(of),
-            residual,
+        let SumTile { part, residual, out, across, .. } = *self;
+        let first = call.stored(offset_of!(Fields, parts), part, Generation::Input);
+        let first = if across { first.across_devices() } else { first };
+        // Elements of 16 bytes: packets are twice as long.
+        let per_unit = if part.period > 0 { 2 } else { 4 };
+        let part = |number: u32| first.from(call.builder().lit(number * self.step * per_unit));
+        let column = |at: usize| call.value(offset_of!(Fields, columns) + 4 * at);
+        let sums = PartSums {
+            parts: (0..self.count).map(part).collect(),
+            residual: residual.map(|of| call.stored(offset_of!(Fields, residual), of, Generation::Residual)),
             out: call.stored(offset_of!(Fields, out), out, Generation::Output),
-            width,
-            rows,
+            rows: self.rows,
+            width: self.width,
             first_row: call.value(offset_of!(Fields, first_row)),
-            first: call.value(offset_of!(Fields, first)),
-            end: call.value(offset_of!(Fields, end)),
+            columns: [column(0), column(1)],
         };
-        sum_of_parts(call.team(), sum);
+        sums.add_up(call.team());
     }
 }

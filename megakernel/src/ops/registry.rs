@@ -10,14 +10,14 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::{
-    Add, Argmax, Attention, Combine, Copy, Embed, KvAppend, Linear, Op, Qkv, Reduce, RmsNorm, Rope, Sample, SiluMul,
-    TaskOp,
+    Add, Argmax, Attention, Combine, Copy, Embed, KvAppend, Linear, LinearPart, Op, Qkv, Reduce, RmsNorm, Rope, Sample,
+    SiluMul, TaskOp,
 };
 
 /// Calls a macro with the ops of this crate.
 macro_rules! builtin {
     ($with:ident) => {
-        $with! { Copy Add SiluMul RmsNorm Embed Linear Qkv Rope KvAppend Attention Combine Reduce Argmax Sample }
+        $with! { Copy Add SiluMul RmsNorm Embed Linear LinearPart Qkv Rope KvAppend Attention Combine Reduce Argmax Sample }
     };
 }
 

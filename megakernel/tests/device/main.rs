@@ -8,6 +8,7 @@ mod agree;
 mod both;
 mod choose;
 mod codes;
+mod cut;
 mod dealing;
 mod devices;
 mod ends;

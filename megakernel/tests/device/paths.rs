@@ -7,12 +7,13 @@ use tilewright_kernels::gemv::linear::AOperand;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, lower};
 use tilewright_megakernel::model::ModelSpec;
-use tilewright_megakernel::ops::{InputCode, LinearTile, QkvTile, TileCode};
+use tilewright_megakernel::ops::{InputCode, LinearTile, PartTile, QkvTile, TileCode};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::vm::device::{DeviceOptions, Opcode, Plan};
 
 fn line(opcode: &Opcode) -> Option<String> {
     let linear = opcode.get::<LinearTile>().map(|linear| linear.tile);
+    let linear = linear.or_else(|| opcode.get::<PartTile>().map(|part| part.tile));
     let TileCode { unit, input, a_operand, .. } = linear.or_else(|| opcode.get::<QkvTile>().map(|qkv| qkv.tile))?;
     let input = match input {
         InputCode::Plain { .. } => "plain",
@@ -21,6 +22,7 @@ fn line(opcode: &Opcode) -> Option<String> {
     let a_operand = match a_operand {
         AOperand::Shared => "copied",
         AOperand::Registers => "held",
+        AOperand::Phases { .. } => "by phases",
         AOperand::Reloaded { .. } => "streamed",
     };
     Some(format!("{input} {} {a_operand}", unit.k()))
@@ -34,8 +36,10 @@ fn every_batch_of_known_models_is_planned() {
         for rows in [1, 2, 4, 8, 16] {
             let options = LowerOptions { rows, kv: DType::BF16, ..LowerOptions::for_context(4096) };
             let options = LowerOptions { activation: DType::BF16, ..options }.splits_for_gpu(&spec, target.sms);
-            let placed = schedule(lower(&spec, &|_| DType::BF16, target.clone(), &options).unwrap(), 4096).unwrap();
-            let plan = Plan::new(&placed, DeviceOptions::default()).unwrap();
+            let (program, ships) =
+                (lower(&spec, &|_| DType::BF16, target.clone(), &options).unwrap(), DeviceOptions::default());
+            let placed = schedule(program.with_cut_sums(&ships).unwrap(), 4096).unwrap();
+            let plan = Plan::new(&placed, ships).unwrap();
             let mut lines: Vec<String> = plan.opcodes.iter().filter_map(line).collect();
             lines.sort();
             lines.dedup();

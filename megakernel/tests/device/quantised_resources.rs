@@ -54,7 +54,8 @@ fn kernels_of_quantised_models_assemble_to_what_the_page_says() {
         let lowering = LowerOptions { activation: DType::BF16, ..lowering }.splits_for_gpu(&spec, target.sms);
         let arch = target.arch.clone();
         let program = lower(&spec, &|_| DType::BF16, target, &lowering).unwrap();
-        let plan = Plan::new(&schedule(quantised(program, form), 4096).unwrap(), ships).unwrap();
+        let program = quantised(program, form).with_cut_sums(&ships).unwrap();
+        let plan = Plan::new(&schedule(program, 4096).unwrap(), ships).unwrap();
         let name = format!("{model}, {note}, {arch}, rows {rows}");
         table.add_as(name, &verify(record(&plan)).unwrap()).unwrap_or_else(|error| panic!("{error}"));
     }

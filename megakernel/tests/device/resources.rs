@@ -19,12 +19,11 @@ fn kernels_of_known_models_assemble_to_what_the_page_says() {
     let ships = DeviceOptions::default();
     let none = DeviceOptions { hold: 0, ..ships };
     let in_order = DeviceOptions { dealing: Dealing::InOrder, ..ships };
-    let [two, six] = [2, 6].map(|hold| DeviceOptions { hold, ..ships });
+    let six = DeviceOptions { hold: 6, ..ships };
     for (model, rows, note, options) in [
         ("llama-3.2-1b", 1, "", ships),
         ("llama-3.2-1b", 1, ", choices at random", ships),
         ("llama-3.2-1b", 1, ", none held", none),
-        ("llama-3.2-1b", 1, ", 2 held", two),
         ("llama-3.2-1b", 1, ", 6 held", six),
         ("llama-3.2-1b", 1, ", in order", in_order),
         ("llama-3.2-1b", 2, "", ships),
@@ -32,9 +31,6 @@ fn kernels_of_known_models_assemble_to_what_the_page_says() {
         ("llama-3.2-1b", 8, "", ships),
         ("llama-3.2-1b", 16, "", ships),
         ("llama-3.1-8b", 1, "", ships),
-        ("llama-3.1-8b", 1, ", none held", none),
-        ("llama-3.1-8b", 1, ", 2 held", two),
-        ("llama-3.1-8b", 1, ", 6 held", six),
         ("llama-3.1-8b", 4, "", ships),
         ("llama-3.1-8b", 8, "", ships),
         ("llama-3.1-8b", 16, "", ships),
@@ -43,7 +39,8 @@ fn kernels_of_known_models_assemble_to_what_the_page_says() {
         let (spec, sampling) = (ModelSpec::named(model).unwrap(), note.contains("random"));
         let lowering = LowerOptions { rows, sampling, kv: DType::BF16, ..LowerOptions::for_context(4096) };
         let lowering = LowerOptions { activation: DType::BF16, ..lowering }.splits_for_gpu(&spec, target.sms);
-        let placed = schedule(lower(&spec, &|_| DType::BF16, target.clone(), &lowering).unwrap(), 4096).unwrap();
+        let program = lower(&spec, &|_| DType::BF16, target.clone(), &lowering).unwrap();
+        let placed = schedule(program.with_cut_sums(&options).unwrap(), 4096).unwrap();
         let plan = Plan::new(&placed, options).unwrap();
         let name = format!("{model}, rows {rows}{note}");
         table.add_as(name, &verify(record(&plan)).unwrap()).unwrap_or_else(|error| panic!("{error}"));

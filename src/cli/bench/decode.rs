@@ -5,17 +5,17 @@
 //! steps are compared with those of the reference machine on the same weights.
 
 use std::cell::OnceCell;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::io::{self, Write};
 use std::time::Instant;
 
 use clap::Args;
-use half::bf16;
 use thiserror::Error;
 use tilewright_kernels::quant::Code;
+use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LOGITS, NEXT_TOKEN};
 use tilewright_megakernel::model::ModelSpec;
-use tilewright_megakernel::program::BufferKind;
+use tilewright_megakernel::program::{Buffer, BufferKind};
 use tilewright_megakernel::vm::device::MAX_STEPS;
 use tilewright_megakernel::vm::reference::{KvState, Machine};
 use tilewright_megakernel::weights::Uniform;
@@ -87,11 +87,12 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &J
     }
     let spec = subject.spec()?;
     let (context, tokens) = (subject.context(), args.tokens);
-    let mut shape = shape(&spec, subject);
+    let mut shape = shape(&spec, subject)?;
     if let Device::Peers { count, .. } | Device::SimPeers { count, .. } = device {
         shape.push(("devices", count.into()));
     }
     let scheme = subject.scheme().map_or(String::new(), |scheme| format!(", {scheme}"));
+    let flow = subject.flow()?.map_or(String::new(), |flow| format!(", flow {}", flow.traced().name));
     // A launch that feeds itself, and launches of one token.
     if journal.skips("decode", &shape, 2) {
         return Ok(());
@@ -112,7 +113,7 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &J
     }
     let bytes = bytes(&subject, context - tokens / 2);
     let row = |what: &str, samples_us: Vec<f64>| {
-        let variant = format!("{what}{scheme}, median of {}", samples_us.len());
+        let variant = format!("{what}{scheme}{flow}, median of {}", samples_us.len());
         let shape = shape.iter().map(|&(name, extent)| (name.to_owned(), extent)).collect();
         let row = Row { suite: "decode".into(), who: OURS.into(), shape, variant, samples_us, ..Row::default() };
         let summary = Summary::of(&row);
@@ -130,12 +131,13 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &J
 }
 
 /// The shape of a row.
-pub(super) fn shape(spec: &ModelSpec, subject: &SubjectArgs) -> Vec<(&'static str, u64)> {
+pub(super) fn shape(spec: &ModelSpec, subject: &SubjectArgs) -> Result<Vec<(&'static str, u64)>, Failure> {
     let (rows, context) = (subject.rows(), subject.context());
     let shape = [("batch", rows), ("context", context), ("hidden", spec.hidden), ("layers", spec.layers)];
     let bits = subject.scheme().map(|scheme| ("weight_bits", scheme.code().0.bits()));
     let cache = (subject.kv() == KvType::Fp8).then_some(("kv_bits", 8));
-    shape.into_iter().chain(bits).chain(cache).map(|(name, extent)| (name, extent as u64)).collect()
+    let flow = subject.flow()?.map(|flow| ("flow_blocks", flow.budget().selected(usize::MAX)));
+    Ok(shape.into_iter().chain(bits).chain(cache).chain(flow).map(|(name, extent)| (name, extent as u64)).collect())
 }
 
 /// What is tuned: one model, batch and context.
@@ -179,7 +181,8 @@ impl Tunable for Tokens<'_> {
     }
 
     fn shape(&self) -> Vec<(&'static str, u64)> {
-        shape(&self.spec, self.subject)
+        // A flow that is unknown is told before anything is tuned.
+        shape(&self.spec, self.subject).unwrap_or_default()
     }
 
     fn space(&self) -> Space {
@@ -256,21 +259,29 @@ fn sequences(subject: &mut Subject, length: usize) -> Result<Vec<u32>, Failure> 
 const DRAWN: usize = 1 << 20;
 
 /// Fills all pools with numbers of mean 0 and deviation 1.
-fn draw_history(subject: &mut Subject) -> Result<(), Failure> {
+pub fn draw_history(subject: &mut Subject) -> Result<(), Failure> {
     let drawn = Uniform::with_deviation(1.0).bf16("history", SEED, DRAWN);
     let codes: Vec<u8> = drawn.iter().map(|x| Code::E4m3.nearest(x.to_f32())).collect();
     let pools = subject.program().buffers.iter().filter(|buffer| buffer.kind == BufferKind::KvPool);
-    let pools: Vec<(String, usize)> = pools.map(|pool| (pool.name.clone(), pool.elements().unwrap_or(0))).collect();
-    for (name, elements) in pools {
-        match subject.kv {
-            KvType::Bf16 => {
-                let values: Vec<bf16> = drawn.iter().copied().cycle().take(elements).collect();
-                subject.machine.set_pool(&name, &values)?;
+    // Of one shape all are the same; those of other types hold what a flow keeps of requests, which begins anew.
+    let mut shapes: BTreeMap<(DType, Vec<usize>), Vec<String>> = BTreeMap::new();
+    pools.for_each(|pool| shapes.entry((pool.dtype, pool.shape.clone())).or_default().push(pool.name.clone()));
+    for ((dtype, shape), names) in shapes {
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let elements = shape.iter().product();
+        match dtype {
+            DType::BF16 => {
+                let mut values = Vec::with_capacity(elements);
+                while values.len() < elements {
+                    values.extend_from_slice(&drawn[..drawn.len().min(elements - values.len())]);
+                }
+                subject.machine.set_pools(&names, &values)?;
             }
-            KvType::Fp8 => {
+            DType::F8E4M3 => {
                 let values: Vec<u8> = codes.iter().copied().cycle().take(elements).collect();
-                subject.machine.set_pool_codes(&name, &values)?;
+                names.iter().try_for_each(|name| subject.machine.set_pool_codes(name, &values))?;
             }
+            _ => {}
         }
     }
     Ok(())
@@ -335,8 +346,17 @@ fn bytes(subject: &Subject, position: usize) -> u64 {
     let weights = program.buffers.iter().filter(|buffer| buffer.kind == BufferKind::Weight);
     let weights: u64 = weights.map(|buffer| buffer.stored_bytes(buffer.elements().unwrap_or(0))).sum();
     let embedding = if spec.tied_embeddings { 0 } else { (spec.vocab - subject.rows) * spec.hidden * 2 };
-    let elements = subject.rows * position * spec.kv_heads * spec.head_dim;
-    let pools = program.buffers.iter().filter(|buffer| buffer.kind == BufferKind::KvPool);
-    let cache: u64 = pools.map(|buffer| buffer.stored_bytes(elements)).sum();
+    let rows = |of_head: usize| subject.rows * spec.kv_heads * of_head;
+    let pools = || program.buffers.iter().filter(|buffer| buffer.kind == BufferKind::KvPool);
+    let page_tokens = pools().filter_map(|pool| pool.shape.get(2).copied()).max();
+    // A flow reads its fields of all blocks, and the tokens of those that it chose.
+    let elements = |pool: &Buffer| match (&subject.flow, &pool.shape[..]) {
+        (Some(flow), [_, _, blocks, of_block]) if Some(*blocks) != page_tokens => {
+            rows(position / flow.block_tokens() * of_block)
+        }
+        (Some(flow), _) => rows(position.min(flow.budget().selected(position) * flow.block_tokens()) * spec.head_dim),
+        (None, _) => rows(position * spec.head_dim),
+    };
+    let cache: u64 = pools().map(|pool| pool.stored_bytes(elements(pool))).sum();
     weights - embedding as u64 + cache
 }

@@ -108,8 +108,9 @@ pub fn run(subject: &SubjectArgs, device: Device, journal: &Journal) -> Result<(
     let (bar, mut resident) = (LoadBar::new(), DeviceWeights::new(device, weights.clone()));
     let mut machine = |rows, kv: Option<&DeviceMachine>| -> Result<DeviceMachine, Failure> {
         let lowering = LowerOptions { rows, pages: Some(pages), ..base.clone() }.splits_for_gpu(&spec, target.sms);
-        let program = lower(&spec, &dtype_of, target.clone(), &lowering)?.stored_as(&*weights);
         let options = DeviceOptions { propose: rows > 1, ..options };
+        let program = lower(&spec, &dtype_of, target.clone(), &lowering)?.stored_as(&*weights);
+        let program = program.with_cut_sums(&options)?;
         let placed = schedule(program, TYPICAL_CONTEXT)?;
         Ok(resident.machine(placed, kv.map(DeviceMachine::kv), options, &mut |done, total| bar.show(done, total))?)
     };

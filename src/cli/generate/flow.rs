@@ -4,19 +4,11 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::Args;
-use thiserror::Error;
-use tilewright_flow::algorithms;
-use tilewright_flow::memory::Budget;
-use tilewright_flow::program::FlowSettings;
 
 use super::Failure;
+use crate::cli::flow_choice::FlowChoice;
 use crate::cli::output::Output;
-use crate::engine::{Chosen, Device, Engine};
-
-/// A device tells nothing of what it chooses.
-#[derive(Debug, Error)]
-#[error("--dump-selection is for the host; give --device cpu, or leave it out")]
-struct DumpOnHost;
+use crate::engine::{Chosen, Engine};
 
 /// The choices of a generation, and the file that they go to.
 pub struct Dump {
@@ -40,21 +32,11 @@ impl Dump {
 /// What chooses the blocks of tokens that a decode step attends to.
 #[derive(Args)]
 pub struct FlowArgs {
-    /// Attend to the blocks of tokens that this flow chooses; `tilewright flow list` has the names
-    #[arg(long, value_name = "NAME")]
-    flow: Option<String>,
+    #[command(flatten)]
+    choice: FlowChoice,
     /// Blocks that the flow chooses, besides the first and the last ones
     #[arg(long, value_name = "N", default_value_t = 64, requires = "flow")]
     budget: u32,
-    /// Tokens of a block
-    #[arg(long, value_name = "N", default_value_t = 16, requires = "flow")]
-    flow_block: usize,
-    /// Blocks at the begin that are always attended to
-    #[arg(long, value_name = "N", default_value_t = 1, requires = "flow")]
-    flow_first: u32,
-    /// Blocks at the end that are always attended to, at least 1
-    #[arg(long, value_name = "N", default_value_t = 1, requires = "flow")]
-    flow_last: u32,
     /// Write which blocks were attended to in each step, a line of JSON for each layer and key head; `tilewright flow map` draws it
     #[arg(long, value_name = "FILE", requires = "flow")]
     dump_selection: Option<PathBuf>,
@@ -63,12 +45,9 @@ pub struct FlowArgs {
 impl FlowArgs {
     /// The engine with the flow that is asked for, and where its choices are written.
     pub fn apply(&self, engine: Engine) -> Result<(Engine, Option<Dump>), Failure> {
-        let Some(flow) = self.settings()? else { return Ok((engine, None)) };
+        let Some(flow) = self.choice.settings(self.budget)? else { return Ok((engine, None)) };
         let engine = engine.with_flow(flow)?;
         let Some(path) = &self.dump_selection else { return Ok((engine, None)) };
-        if !matches!(engine.device(), Device::Cpu { .. }) {
-            return Err(DumpOnHost.into());
-        }
         let dump = Dump { output: Output::create(path)?, lines: Arc::default() };
         let lines = Arc::clone(&dump.lines);
         let observer = move |chosen: &Chosen| {
@@ -76,12 +55,5 @@ impl FlowArgs {
             lines.push(chosen.clone());
         };
         Ok((engine.with_observer(Arc::new(observer)), Some(dump)))
-    }
-
-    /// The flow that is asked for.
-    fn settings(&self) -> Result<Option<FlowSettings>, Failure> {
-        let Some(name) = &self.flow else { return Ok(None) };
-        let budget = Budget::new(self.budget, 0.0, self.flow_first, self.flow_last)?;
-        Ok(Some(FlowSettings::new(algorithms::named(name)?.trace()?, self.flow_block, budget)?))
     }
 }

@@ -41,7 +41,7 @@ fn settings(traced: Traced, block_tokens: usize) -> FlowSettings {
 }
 
 fn lowered(flow: &FlowSettings, phase: Phase, spec: &ModelSpec, context: usize) -> Program {
-    let (target, mut indexer) = (Target::host(7), Lowered::new(flow, phase, 3));
+    let (target, mut indexer) = (Target::host(13), Lowered::new(flow, phase, 3));
     let options = LowerOptions { rows: 2, page_tokens: 16, ..LowerOptions::for_context(context) };
     lower_indexed(spec, &|_| DType::F32, target, &options, Some(&mut indexer)).expect("a model that fits")
 }
@@ -63,7 +63,8 @@ fn every_algorithm_lowers_to_valid_programs_of_both_phases() {
     }
 }
 
-/// A flow whose blocks are scored one by one has as many tasks as cover the SMs; one that looks at all of them has one a head.
+/// A flow whose blocks are scored one by one has as many tasks as cover the SMs; one that looks at all of them has one for each row
+/// and head, one with a state one for each head.
 #[test]
 fn scores_are_split_where_blocks_are_scored_one_by_one() {
     let scores = |name: &str| {
@@ -71,7 +72,7 @@ fn scores_are_split_where_blocks_are_scored_one_by_one() {
         let program = lowered(&flow, Phase::Decode, &spec(false), 4096);
         program.tasks.iter().filter(|task| task.label.starts_with("layers.1.flow.score.h1")).count()
     };
-    assert_eq!(["quest", "block-sparse", "centered", "running-average"].map(scores), [3, 3, 1, 1]);
+    assert_eq!(["quest", "block-sparse", "centered", "running-average"].map(scores), [6, 6, 2, 1]);
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! Flows as ops of programs: the reference machine selects and attends as the interpreter does, for any flow and any batch.
 
 mod bench;
+mod device;
 mod lowered;
+mod resources;
 
 use proptest::prelude::*;
 use tilewright_flow::graph::Node;

@@ -35,18 +35,26 @@ impl<'k> Input<'k> {
         }
     }
 
-    /// Brings rows `first..` into the operand; of a normalised input also the sums of squares.
+    /// The same from a column on, a multiple of eight.
+    pub fn from(self, column: Val<'k, u32>) -> Input<'k> {
+        match self {
+            Input::Plain(x) => Input::Plain(x.from(column)),
+            Input::RmsNorm { x, weight, eps } => Input::RmsNorm { x: x.from(column), weight: weight.from(column), eps },
+        }
+    }
+
+    /// Brings rows `first..` into the operand, which lie `pitch` elements apart; of a normalised input also the sums of squares.
     pub(super) fn fill(
         self,
         team: ConsumerWarps<'k>,
-        unit: Unit,
+        (unit, pitch): (Unit, u32),
         first: Val<'k, u32>,
         to: Operand<'k>,
         squares: Squares<'k>,
     ) {
         let width = unit.k();
         for row in 0..to.rows() {
-            let start = (first + row) * width;
+            let start = (first + row) * pitch;
             match self {
                 Input::Plain(x) => {
                     rounds(team, width, |items| {

@@ -15,6 +15,7 @@
 //! | `starts` | what the sums of codes begin with |
 //! | `source` | activations straight to registers, without a copy |
 //! | `held` | stages of weights in registers |
+//! | `parts` | sums of the parts that a contraction was cut into |
 //! | `wide` | stages of codes with more activations than registers hold |
 //! | `sums` | units from the ring times activations, by [`product`](super::product), and the warps' sums |
 
@@ -24,17 +25,19 @@ mod held;
 mod input;
 mod operand;
 mod packing;
+mod parts;
 mod qkv;
 mod source;
 mod starts;
 mod sums;
 mod wide;
 
-pub use a_operand::{AOperand, Order};
+pub use a_operand::{AOperand, Order, Phases};
 pub use device::{Linear, Output, Scratch, linear};
 pub use held::{HeldForm, HeldStage};
 pub use input::Input;
 pub use operand::Operand;
 pub use packing::Packing;
+pub use parts::PartSums;
 pub use qkv::{Keys, Qkv, qkv};
 pub use sums::{Sums, Weights};

@@ -38,18 +38,27 @@ impl<'k> Starts<'k> {
         Some(Starts { at: at.cast(), unit, codes, side, terms })
     }
 
-    /// Makes those of a tile of this warp, by all of its lanes: of its steps' fragments, as instructions take them.
-    pub fn make(self, team: ConsumerWarps<'k>, tile: Val<'k, u32>, fragments: &[Vec<Fragment<'k>>]) {
+    /// Makes those of some tiles of this warp, by all of its lanes: of their steps' fragments, as instructions take them. The
+    /// products of all tiles are on their way before the first is stored.
+    pub fn make(self, team: ConsumerWarps<'k>, tiles: &[(Val<'k, u32>, Vec<Vec<Fragment<'k>>>)]) {
         let (k, Starts { unit, codes, side, terms, .. }) = (team.k, self);
         let number = if codes.zeros { 1 } else { codes.code.middle() as u32 };
         let [even, odd] = convert::minus(codes.code, number).map(|bits| k.lit(bits));
         let w = vec![[even, odd, even, odd]; side.steps() as usize];
         let parts = unit.parts(side);
-        for (part, fragments) in (0u32..).zip(fragments.chunks(fragments.len() / parts as usize)) {
+        let product = |fragments: &[Vec<Fragment<'k>>]| {
             let sums = Chains::new(k, 1, side.chains());
             fragments.iter().for_each(|x| code_instructions(k, (side, terms), &w, x, sums));
+            sums
+        };
+        let of_tile = |(tile, fragments): &(Val<'k, u32>, Vec<Vec<Fragment<'k>>>)| {
+            let each = fragments.len() / parts as usize;
+            let products = fragments.chunks(each).map(product);
+            (0u32..).zip(products).map(|(part, sums)| (self.part(*tile, part), sums)).collect::<Vec<_>>()
+        };
+        let made: Vec<_> = tiles.iter().flat_map(of_tile).collect();
+        for (at, sums) in made {
             let [a, b, c, d] = sums.of_side(side);
-            let at = self.part(tile, part);
             match side {
                 Side::A => {
                     k.when(k.lane().lt(4), || at.at(k.lane() * 4).store_vec([a, b, c, d]));

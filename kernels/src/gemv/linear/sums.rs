@@ -208,8 +208,9 @@ pub(super) fn products<'k>(
         if let Some(starts) = starts {
             // The warp has read those of the stage before.
             k.sync_warp();
-            let tiles = fragments.chunks(unit.steps() as usize);
-            (0u32..).zip(tiles).for_each(|(round, fragments)| starts.make(team, tile(round), fragments));
+            let tiles = (0u32..).zip(fragments.chunks(unit.steps() as usize));
+            let tiles: Vec<_> = tiles.map(|(round, fragments)| (tile(round), fragments.to_vec())).collect();
+            starts.make(team, &tiles);
             k.sync_warp();
         }
         let starts = |round: u32, part: u32| starts.map(|starts| starts.load(tile(round), part));

@@ -64,7 +64,7 @@ pub(super) fn products<'k>(
             let fragments = source.fragments(columns);
             let number = tile.tile.get(k);
             if let Some(starts) = starts {
-                starts.make(team, number, &fragments);
+                starts.make(team, &[(number, fragments.clone())]);
                 k.sync_warp();
             }
             let fragments = |step: u32| fragments[step as usize].clone();

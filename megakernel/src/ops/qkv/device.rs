@@ -67,7 +67,7 @@ impl DeviceOp for Qkv {
             k: plan.operand(k_out)?,
             v: plan.operand(self.v_pool)?,
         };
-        let weights = Stretch { stream, first: self.units.lo, units: self.units.len(), group: tile.group() };
+        let weights = Stretch { stream, first: self.units.lo, units: self.units.len(), taken: tile.taken() };
         let function = QkvTile { tile, heads, bias, q, keys, pools };
         let scales = match &self.k {
             KeyOutput::RopeAppend { pool, .. } => [plan.pool_scale(*pool)?, plan.pool_scale(self.v_pool)?],

@@ -155,8 +155,21 @@ pub struct Stretch {
     pub first: usize,
     /// Units.
     pub units: usize,
-    /// Units of a group, where weights come group by group ([`Order`](tilewright_kernels::gemv::linear::Order)).
-    pub group: Option<u32>,
+    /// Which of their stages, and in which order.
+    pub taken: Taken,
+}
+
+/// The stages of its units that a task takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// All, unit by unit.
+    Units,
+    /// All, by groups of so many units ([`Order`](tilewright_kernels::gemv::linear::Order)).
+    Groups(u32),
+    /// Of every unit the stages from the first to before the second.
+    Part([u32; 2]),
+    /// All, by phases: of every unit its next so many stages, which divide its stages.
+    Phases(u32),
 }
 
 /// A device function, specialised: everything of a task that is constant in the code. What differs between its tasks

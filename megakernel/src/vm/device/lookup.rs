@@ -14,9 +14,9 @@ use super::image::{Rows, Stream};
 use super::place::ALIGN;
 use super::plan::{Lengths, RotationTable};
 use super::planner::Planner;
-use super::record::TaskRecord;
+use super::record::{PART, PHASES, TaskRecord};
 use super::storage::{KvPools, RotationRows, Storage};
-use super::{DeviceOptions, Planned, Stretch, Unsupported};
+use super::{DeviceOptions, Planned, Stretch, Taken, Unsupported};
 use crate::ops::{Place, Rotation};
 use crate::program::{Buffer, BufferId, BufferKind, Span, Task, float_of};
 
@@ -333,16 +333,27 @@ impl Planner<'_> {
         self.record_bytes = self.record_bytes.max((offset_of!(TaskRecord, fields) + bytes) as u32);
         let (early, holds) = (opcode.signals_early(), opcode.holds_stages());
         record.opcode = number_of(&mut self.opcodes, opcode) as u32;
-        if let Some(Stretch { stream, first, units, group }) = weights {
+        if let Some(Stretch { stream, first, units, taken }) = weights {
             let stream = &self.streams[stream];
             (record.weights, record.first) = (stream.start as u32, first as u32 * stream.unit.stages());
             record.deal = short("different deals of streams", number_of(&mut self.deals, stream.deal))?;
-            record.stages = units as u32 * stream.unit.stages();
+            let all = stream.unit.stages();
+            let [from, to] = match taken {
+                Taken::Part(part) => part,
+                Taken::Units | Taken::Groups(_) | Taken::Phases(_) => [0, all],
+            };
+            record.first += from;
+            record.stages = units as u32 * (to - from);
             record.stage_bytes = stream.unit.stage_bytes();
             record.unit_stages = short("stages of a unit", stream.unit.stages() as usize)?;
             record.held =
                 holds.map_or(0, |form| record.stages.min(self.options.hold()) as u16 | (form.0 as u16) << HELD);
-            record.group = short("units of a group", group.unwrap_or(0) as usize)?;
+            record.group = match taken {
+                Taken::Units => 0,
+                Taken::Groups(units) => short("units of a group", units as usize)?,
+                Taken::Part(_) => short("stages of a part of a unit", (to - from) as usize)? | PART,
+                Taken::Phases(stages) => short("stages of a phase", stages as usize)? | PHASES,
+            };
         }
         record.task = task.id.index() as u32;
         let tags = self.tags.task(task.id);

@@ -22,7 +22,7 @@ use crate::validate::Placed;
 use crate::vm::reference::bind;
 use crate::vm::reference::cells::Limits;
 use crate::vm::reference::roles::Cells;
-use crate::vm::reference::{AccessError, KvError};
+use crate::vm::reference::{AccessError, KvError, RequestSlot};
 use crate::weights::Weights;
 
 /// A placed program on a device, or on as many as it is for.
@@ -33,6 +33,8 @@ pub struct DeviceMachine {
     pub(super) limits: Limits,
     /// What rows ask for; empty where the program does not sample.
     pub(super) requests: Vec<Request>,
+    /// Which slot each row has; empty where nothing is kept of requests.
+    pub(super) slots: Vec<RequestSlot>,
     /// What each device has; the first has what the host reads.
     parts: Vec<Part>,
     kv: DeviceKv,
@@ -122,6 +124,7 @@ impl DeviceMachine {
             plan,
             cells,
             requests: vec![Request::default(); limits.requests],
+            slots: RequestSlot::of_rows(limits.rows_with_slots, limits.slots).collect(),
             limits,
             parts,
             kv,
@@ -202,11 +205,39 @@ impl DeviceMachine {
     /// # Errors
     /// If there is no such pool of so many elements, or the device fails.
     pub fn set_pool(&mut self, name: &str, values: &[bf16]) -> Result<(), LaunchError> {
-        let (number, pool, [page_tokens, dim]) = self.kv.pool::<bf16>(name, DType::BF16)?;
-        if pool.len() != values.len() {
-            return Err(KvError::Range { name: name.to_owned(), end: values.len(), len: pool.len() }.into());
+        self.set_pools(&[name], values)
+    }
+
+    /// Sets KV pools of bf16, all of one shape, to the same numbers.
+    ///
+    /// # Errors
+    /// As [`DeviceMachine::set_pool`].
+    pub fn set_pools(&mut self, names: &[&str], values: &[bf16]) -> Result<(), LaunchError> {
+        let mut stored: Option<([usize; 2], Vec<bf16>)> = None;
+        for &name in names {
+            let (number, pool, rows) = self.kv.pool::<bf16>(name, DType::BF16)?;
+            if pool.len() != values.len() {
+                return Err(KvError::Range { name: name.to_owned(), end: values.len(), len: pool.len() }.into());
+            }
+            let stored = match &mut stored {
+                Some((known, stored)) if *known == rows => stored,
+                other => &mut other.insert((rows, swizzled(values, rows[0], rows[1]))).1,
+            };
+            self.parts[number].stream.upload(stored, &pool)?;
         }
-        Ok(self.parts[number].stream.upload(&swizzled(values, page_tokens, dim), &pool)?)
+        Ok(())
+    }
+
+    /// What a KV pool of bf16 holds, `[kv_heads, pages, page_tokens, head_dim]`.
+    ///
+    /// # Errors
+    /// If there is no such pool, or the device fails.
+    pub fn pool(&self, name: &str) -> Result<Vec<bf16>, LaunchError> {
+        let (number, pool, [page_tokens, dim]) = self.kv.pool::<bf16>(name, DType::BF16)?;
+        let mut values = vec![bf16::ZERO; pool.len()];
+        self.parts[number].stream.download(&pool, &mut values)?;
+        // What the order of rows exchanges it exchanges back.
+        Ok(swizzled(&values, page_tokens, dim))
     }
 
     /// Sets a KV pool of e4m3 codes in the same way.

@@ -13,6 +13,8 @@
 //! | `record` | what the kernel reads of a task |
 //! | `image` | the order in which weights are streamed |
 //! | `place` | where everything else lies |
+//! | `packed` | what lies where in an image, for products of other machines |
+//! | `parts` | sums that are cut |
 //! | `plan` | a program as the kernel wants it |
 //! | `planner`, `lookup`, `tables` | how it is made: streams and memory, what rows of ops ask, queues |
 //! | `tags` | activations that carry their own arrival |
@@ -43,7 +45,9 @@ mod lookup;
 mod machine;
 mod merges;
 mod options;
+mod packed;
 mod part;
+mod parts;
 mod place;
 mod plan;
 mod planner;
@@ -62,7 +66,7 @@ mod watch;
 pub use error::{LaunchError, LoadError};
 pub use fault::DeviceFault;
 pub use function::{
-    Choice, DeviceFunction, DeviceOp, FunctionValue, Opcode, Packets, Partial, Planned, SharedBytes, Stretch,
+    Choice, DeviceFunction, DeviceOp, FunctionValue, Opcode, Packets, Partial, Planned, SharedBytes, Stretch, Taken,
     TokenFields, TokenStream, Written,
 };
 pub use image::{Rows, Stream};
@@ -72,6 +76,8 @@ pub use lookup::{Destinations, multiple, rows_of};
 pub use machine::DeviceMachine;
 pub use merges::{Merge, Merges};
 pub use options::{Dealing, DeviceOptions};
+pub use packed::Packed;
+pub(super) use packed::PackedUnits;
 pub use place::{Places, Space, space};
 pub(super) use plan::one_device;
 pub use plan::{Feedback, Lengths, NoFeedback, Plan, RotationTable};

@@ -9,6 +9,7 @@ use tilewright_codegen::ir::{Arch, Needs};
 /// | `warps` | which warp adds up which columns and tokens |
 /// | `split_tokens`, and the program's splits | which tokens a split adds up |
 /// | `held_rows`, `held_registers` | whether activations are streamed; then also `stage_bytes` |
+/// | `part_registers`, and then `stage_bytes` | which columns of a cut sum are added up first |
 /// | `stream_tokens`, stages that hold no 16 tokens | which warp has a row's newest tokens |
 /// | all others, and `stage_bytes` where nothing is streamed | nothing: every bit is the same |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +48,9 @@ pub struct DeviceOptions {
     pub held_rows: u32,
     /// Most registers of a thread that hold activations.
     pub held_registers: u32,
+    /// Most registers of a thread that hold the activations of a part, where sums are cut because all of them do not fit
+    /// ([`Program::with_cut_sums`](crate::program::Program::with_cut_sums)); more where a stage has more. 0: no sum is cut.
+    pub part_registers: u32,
     /// Units whose sums are kept at once where activations are streamed, an even number from 2 to 64: for each so many the
     /// activations are loaded once.
     pub streamed_units: u32,
@@ -102,7 +106,7 @@ pub(super) struct Registers {
 impl DeviceOptions {
     /// The numbers that change speed, by the name of their field.
     #[expect(clippy::type_complexity, reason = "a name and its field")]
-    pub const NUMBERS: [(&'static str, fn(&mut DeviceOptions) -> &mut u32); 11] = [
+    pub const NUMBERS: [(&'static str, fn(&mut DeviceOptions) -> &mut u32); 12] = [
         ("warps", |options| &mut options.warps),
         ("stage_bytes", |options| &mut options.stage_bytes),
         ("stages", |options| &mut options.stages),
@@ -113,6 +117,7 @@ impl DeviceOptions {
         ("hold", |options| &mut options.hold),
         ("held_rows", |options| &mut options.held_rows),
         ("held_registers", |options| &mut options.held_registers),
+        ("part_registers", |options| &mut options.part_registers),
         ("streamed_units", |options| &mut options.streamed_units),
     ];
 
@@ -201,6 +206,7 @@ impl Default for DeviceOptions {
             hold: 4,
             held_rows: 3,
             held_registers: 128,
+            part_registers: 64,
             streamed_units: 4,
             take_registers: true,
             timeline: false,

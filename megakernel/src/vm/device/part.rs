@@ -161,7 +161,7 @@ impl DeviceKv {
 }
 
 /// Fails where a device has too little free memory, before anything is sent to it.
-fn room(plan: &Plan, device: &Device, number: usize, (image, pools): (bool, bool)) -> Result<(), LoadError> {
+pub(super) fn room(plan: &Plan, device: &Device, number: usize, (image, pools): (bool, bool)) -> Result<(), LoadError> {
     let weights = plan.plain_bytes + if image { plan.image_of(number) } else { 0 };
     let pools = if pools { plan.places.pools } else { 0 };
     let counters = u64::from(plan.counters + OWN_COUNTERS) * u64::from(PITCH) * 4;

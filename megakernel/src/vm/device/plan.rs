@@ -59,6 +59,8 @@ pub struct Plan {
     pub rows: u32,
     /// Positions and page tables that a block keeps in shared memory, if they are the same for all tasks.
     pub cells: Option<CellsPlan>,
+    /// Whether some tasks take a part of each of their units, or part by part.
+    pub parts: bool,
     /// What of the program's lengths a launch is told: the code does not depend on them.
     pub lengths: Lengths,
     /// The cells that a launch of many steps feeds back, or why it feeds none.
@@ -182,6 +184,11 @@ impl Plan {
     /// Whether some stages have fewer bytes than half of the largest.
     pub(super) fn has_small_stages(&self) -> bool {
         self.streams.iter().any(|stream| stream.unit.codes().is_some() && self.is_small(stream.unit.stage_bytes()))
+    }
+
+    /// Whether some tasks take a part of each of their units, or part by part.
+    pub(super) fn has_parts(&self) -> bool {
+        self.parts
     }
 
     fn is_small(&self, bytes: u32) -> bool {

@@ -8,6 +8,7 @@ use tilewright_kernels::gemv::Deal;
 use super::image::{CHUNK, Rows, Stream};
 use super::place::Places;
 use super::plan::{CellsPlan, Feedback, Lengths, NoFeedback, Plan, RotationTable};
+use super::record::{PART, PHASES, TaskRecord};
 use super::storage::KvPools;
 use super::tables::{plain_weights, tables};
 use super::{Choice, DeviceOptions, Merges, Opcode, Tags, Unsupported};
@@ -83,6 +84,7 @@ impl<'p> Planner<'p> {
             })?;
             records.push(record);
         }
+        let parts = records.iter().any(|record: &TaskRecord| record.group & (PART | PHASES) > 0);
         let image_bytes = self.streams.iter().map(|run| (run.start + run.chunks()) * CHUNK).max().unwrap_or(0);
         let (directory, tables) = tables(self.placed, &mut records, self.record_bytes as usize)?;
         let table_bytes = directory.iter().map(|block| block.bytes).max().unwrap_or(0);
@@ -118,6 +120,7 @@ impl<'p> Planner<'p> {
             record_bytes: self.record_bytes,
             rows,
             cells: self.cells,
+            parts,
             lengths: self.lengths.unwrap_or_default(),
             feedback,
         })

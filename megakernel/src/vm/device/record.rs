@@ -31,7 +31,9 @@ pub struct TaskRecord {
     /// Of its first stages, how many the team takes into registers before it waits; above the low eight bits, how
     /// ([`HeldForm`](tilewright_kernels::gemv::linear::HeldForm)).
     pub held: u16,
-    /// Units of a group, where weights come group by group ([`Order`](tilewright_kernels::gemv::linear::Order)); 0: in order.
+    /// Units of a group, where weights come group by group ([`Order`](tilewright_kernels::gemv::linear::Order)); 0: in order. With
+    /// the highest bit, [`PART`], how many stages of each unit come, where not all do; with the next, [`PHASES`], how many of each
+    /// come before the next so many.
     pub group: u16,
     /// Where the stream's stages lie: which of the plan's deals.
     pub deal: u16,
@@ -64,6 +66,10 @@ pub(super) const SIGNAL_COUNTERS: u32 = 1 << SIGNAL_DEVICE;
 pub(super) const SIGNAL_DEVICE: u32 = 24;
 /// The bit that says that tasks of another device signal the counter, too.
 pub(super) const SIGNAL_ACROSS: u32 = 1 << 31;
+/// The bit of a record's `group` that says that a part of each unit comes.
+pub(super) const PART: u16 = 1 << 15;
+/// The bit that says that stages come by phases.
+pub(super) const PHASES: u16 = 1 << 14;
 
 /// Words of an op's own fields, at most.
 pub const FIELDS: usize = 16;

@@ -6,7 +6,7 @@ use tilewright_kernels::sample::Request;
 
 use super::kernel::Feeds;
 use super::{DeviceMachine, LaunchError};
-use crate::vm::reference::StepCells;
+use crate::vm::reference::{RequestSlot, StepCells};
 
 /// Most steps of one launch.
 pub const MAX_STEPS: usize = 4096;
@@ -40,6 +40,16 @@ impl DeviceMachine {
     pub fn set_requests(&mut self, requests: &[Request]) -> Result<(), LaunchError> {
         self.limits.check_requests(requests)?;
         self.requests = requests.to_vec();
+        Ok(())
+    }
+
+    /// Sets which slot each row has, until it is set again: row `r` slot `r`, where it was never set.
+    ///
+    /// # Errors
+    /// If there is not one for each row, a slot is not there, or two rows have the same.
+    pub fn set_slots(&mut self, slots: &[RequestSlot]) -> Result<(), LaunchError> {
+        self.limits.check_slots(slots)?;
+        self.slots = slots.to_vec();
         Ok(())
     }
 
@@ -118,6 +128,7 @@ impl DeviceMachine {
             (&self.cells.position, cells.positions),
             (&self.cells.page_table, cells.page_table),
             (&self.cells.request, bytemuck::cast_slice(&self.requests)),
+            (&self.cells.slot, bytemuck::cast_slice(&self.slots)),
         ];
         for part in self.parts() {
             for (buffers, values) in set {

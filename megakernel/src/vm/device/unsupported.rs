@@ -29,6 +29,8 @@ pub enum Unsupported {
     Sent,
     #[error("{what}: {found}, and a device needs {expected}; run it on `cpu`")]
     Number { what: &'static str, found: usize, expected: &'static str },
+    #[error("{problem}; run it on `cpu`")]
+    Refused { problem: String },
     #[error("{what} ({buffer}) is {found}, a device needs {expected}; lower the model with that type")]
     DType { what: &'static str, buffer: BufferId, found: DType, expected: &'static str },
     #[error(

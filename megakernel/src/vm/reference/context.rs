@@ -11,7 +11,7 @@ use tilewright_kernels::quant::QuantMatrix;
 use super::bind::{self, Slot};
 use super::memory::Words;
 use crate::ops::Place;
-use crate::program::{BufferId, Program, Region, Task};
+use crate::program::{BufferId, Program, Region, Span, Task};
 use crate::validate::Access;
 
 /// Why a task could not be done. Cells are checked before a step and programs before they are bound, so that these
@@ -239,8 +239,30 @@ impl Context<'_> {
     /// If there are no such elements, or the task does not declare them.
     pub fn linear(&self, x: &[f32], k: usize, weight: BufferId, start: usize, y: &mut [f32]) -> Done {
         let count = y.len() / (x.len() / k.max(1)).max(1) * k;
+        self.declared(Access::Read, weight, start, start.saturating_add(count))?;
+        self.product(x, k, weight, start, y)
+    }
+
+    /// The same for one row of x and the features `features`, over the columns `along` of the weight alone: x has these.
+    ///
+    /// # Errors
+    /// If there are no such elements, or the task does not declare them.
+    pub fn linear_part(&self, x: &[f32], along: Span, weight: BufferId, features: Span, y: &mut [f32]) -> Done {
+        let [_, k] = self.shape(weight)?;
+        for feature in features.iter() {
+            self.declared(Access::Read, weight, feature * k + along.lo, feature * k + along.hi)?;
+        }
+        let mut all = vec![0.0; k];
+        let part = all.get_mut(along.lo..along.hi).filter(|part| part.len() == x.len());
+        let missing = TaskFault::Elements { buffer: weight, start: along.lo, end: along.hi };
+        part.ok_or(missing)?.copy_from_slice(x);
+        self.product(&all, k, weight, features.lo * k, y)
+    }
+
+    /// `x · wᵀ` for the rows of `weight: [n, k]` from element `start` on.
+    fn product(&self, x: &[f32], k: usize, weight: BufferId, start: usize, y: &mut [f32]) -> Done {
+        let count = y.len() / (x.len() / k.max(1)).max(1) * k;
         let end = start.saturating_add(count);
-        self.declared(Access::Read, weight, start, end)?;
         let missing = TaskFault::Elements { buffer: weight, start, end };
         match self.view(weight)? {
             View::F32(all) => host::linear(x, k, all.get(start..end).ok_or(missing)?, y),

@@ -3,7 +3,7 @@
 
 use tilewright_codegen::build::{Bulk, Val, Var};
 use tilewright_codegen::ir::attr::Eviction;
-use tilewright_kernels::gemv::linear::Order;
+use tilewright_kernels::gemv::linear::{Order, Phases};
 use tilewright_kernels::ring::Pieces;
 
 use super::Kit;
@@ -11,6 +11,7 @@ use super::pages::ask_for_pages;
 use super::ring::Producer;
 use super::table::TaskView;
 use super::tokens::stream_tokens;
+use crate::vm::device::record::{PART, PHASES};
 
 /// Streams what every task of every step needs.
 pub(super) fn produce<'k>(kit: Kit<'k, '_>, producer: Producer<'k>) {
@@ -74,7 +75,7 @@ impl<'k> Feed<'k, '_> {
     /// Where the stage lies that comes at a place of a task's, counted in stages from the start of the stream.
     fn place(&self, task: TaskView<'k>, place: Val<'k, u32>) -> Val<'k, u32> {
         let (k, deals) = (self.kit.k, &self.kit.plan.deals);
-        let stage = task.first() + ordered(task, place);
+        let stage = task.first() + ordered(task, place, self.kit.plan.has_parts());
         let at = k.var(stage);
         for (number, deal) in deals.iter().enumerate().filter(|(_, deal)| !deal.is_in_order()) {
             k.when(task.deal().eq(number as u32), || at.set(deal.at(stage)));
@@ -113,12 +114,21 @@ impl<'k> Feed<'k, '_> {
     }
 }
 
-/// Which of a task's stages comes at a place.
-fn ordered<'k>(task: TaskView<'k>, place: Val<'k, u32>) -> Val<'k, u32> {
+/// Which stage comes at a place of a task's, counted from its first; `parts`: whether some tasks take a part of
+/// each unit, or part by part.
+fn ordered<'k>(task: TaskView<'k>, place: Val<'k, u32>, parts: bool) -> Val<'k, u32> {
     let (k, group, at) = (place.builder(), task.group(), place.builder().var(place));
-    k.when(group.ne(0), || {
+    let in_groups = || {
         let order = Order { stages: task.unit_stages(), group, all: task.stages() };
         at.set(order.stage(place));
-    });
+    };
+    let [part, phases] = [PART, PHASES].map(u32::from);
+    let in_parts = || {
+        let (stages, each) = (task.unit_stages(), group & (phases - 1));
+        // A part is one phase of all units that the task takes.
+        let of_phase = group.ge(part).select(task.stages(), task.stages() / stages * each);
+        at.set(Phases { stages, each, of_phase }.stage(place));
+    };
+    k.when(group.ne(0), || if parts { k.if_else(group.ge(phases), in_parts, in_groups) } else { in_groups() });
     at.get()
 }

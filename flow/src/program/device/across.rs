@@ -1,0 +1,114 @@
+//! Ops across the blocks of a row: every group of lanes adds up its candidates, then the groups of a warp, then the warps.
+
+use tilewright_codegen::build::{Ptr, Shared, Val, Var};
+
+use super::kept::OfRow;
+use super::recipe::Recipe;
+use super::score::{Candidates, each};
+use super::spread::{VECTOR, WARP};
+use super::values::{Gathered, Row, Values, join};
+use crate::graph::ValueId;
+use crate::op::{Op, Reduce, RowOp};
+
+/// Shared memory for the warps' parts.
+pub(super) fn shared_bytes(recipe: &Recipe, warps: u32) -> u32 {
+    let elements = |id: ValueId| {
+        let [d0, d1] = recipe.extents(recipe.graph().node(id).operands[0]);
+        (d0 * d1) as u32
+    };
+    4 * warps * recipe.across().into_iter().map(elements).max().unwrap_or(0)
+}
+
+/// Lets an op across blocks see all candidates.
+pub(super) fn gather<'k, 'r>(values: &mut Values<'k, 'r>, id: ValueId, of_row: OfRow<'k, '_, 'r>, of: Candidates<'k>) {
+    let Op::Row(op) = of_row.recipe.graph().node(id).op.clone() else { return };
+    let pass = Pass { id, of_row, of };
+    let gathered = match op {
+        RowOp::Reduce(reduce) => {
+            let count = of.count.cast::<f32>();
+            let finish = |x: Val<'k, f32>| match reduce {
+                Reduce::Sum | Reduce::Max | Reduce::Min => x,
+                Reduce::Mean => x.div_rn(count),
+                Reduce::L2Norm => x.sqrt(),
+            };
+            Gathered::Value(pass.run(values, reduce, None, finish))
+        }
+        RowOp::Softmax(_) => {
+            let largest = pass.run(values, Reduce::Max, None, |x| x);
+            let sums = pass.run(values, Reduce::Sum, Some(&largest), |x| x);
+            Gathered::Softmax(largest, sums)
+        }
+        RowOp::Normalize(crate::op::Norm::L1) => Gathered::Norm(pass.run(values, Reduce::Sum, None, |x| x)),
+        RowOp::Normalize(crate::op::Norm::L2) => Gathered::Norm(pass.run(values, Reduce::Sum, None, Val::sqrt)),
+        // Looks at blocks nearby only.
+        RowOp::Conv1d(_) => return,
+    };
+    values.gather(id, gathered);
+}
+
+/// One look at all candidates.
+#[derive(Clone, Copy)]
+struct Pass<'k, 'p, 'r> {
+    id: ValueId,
+    of_row: OfRow<'k, 'p, 'r>,
+    of: Candidates<'k>,
+}
+
+impl<'k> Pass<'k, '_, '_> {
+    /// What the candidates give together, element by element, in every lane that holds the element.
+    fn run(
+        self,
+        values: &Values<'k, '_>,
+        reduce: Reduce,
+        largest: Option<&[Row<'k>]>,
+        finish: impl Fn(Val<'k, f32>) -> Val<'k, f32>,
+    ) -> Vec<Row<'k>> {
+        let Pass { id, of_row, of } = self;
+        let (k, recipe, team) = (of_row.call.builder(), of_row.recipe, of_row.call.team());
+        let operand = recipe.graph().node(id).operands[0];
+        let [d0, d1] = recipe.extents(operand);
+        let (held, spread) = (recipe.spread.held(d1), recipe.spread);
+        // A mean and a norm are sums until the end.
+        let (joined, identity) = match reduce {
+            Reduce::Sum | Reduce::Mean | Reduce::L2Norm => (Reduce::Sum, 0.0f32),
+            Reduce::Max => (Reduce::Max, f32::NEG_INFINITY),
+            Reduce::Min => (Reduce::Min, f32::INFINITY),
+        };
+        let sums: Vec<Vec<Var<'k, f32>>> = (0..d0).map(|_| (0..held).map(|_| k.var(identity)).collect()).collect();
+        each(of_row, of, values, &mut |mut values, _, _, is_there| {
+            for (sums, terms) in sums.iter().zip(values.terms(id, largest)) {
+                for (sum, term) in sums.iter().zip(terms) {
+                    sum.set(join(joined, sum.get(), is_there.select(term, identity)));
+                }
+            }
+        });
+        let parts: Ptr<'k, Shared, f32> = of_row.call.scratch().operand.cast();
+        let pitch = (d0 * d1) as u32;
+        let dealt = spread.deals(d1);
+        let place = |at: usize, e: u32| {
+            let first = at as u32 * d1 as u32;
+            match dealt {
+                true => spread.first(of_row.lane, e / VECTOR) + (first + e % VECTOR),
+                false => k.lit(first + e),
+            }
+        };
+        // Who still reads what was gathered before has done so.
+        team.sync();
+        for (at, sums) in sums.iter().enumerate() {
+            for (sum, e) in sums.iter().zip(0u32..) {
+                let mut all = sum.get();
+                for bit in spread.lanes.ilog2()..WARP.ilog2() {
+                    all = join(joined, all, all.shfl_bfly(1u32 << bit));
+                }
+                let writes = if dealt { k.lane().lt(spread.lanes) } else { k.lane().eq(0) };
+                k.when(writes, || parts.at(k.warp() * pitch + place(at, e)).store(all));
+            }
+        }
+        team.sync();
+        let of_warps = |at: usize, e: u32| {
+            let part = |warp: u32| parts.at(place(at, e) + warp * pitch).load();
+            finish((1..team.warps).fold(part(0), |all, warp| join(joined, all, part(warp))))
+        };
+        (0..d0).map(|at| (0..held).map(|e| of_warps(at, e)).collect()).collect()
+    }
+}

@@ -1,0 +1,37 @@
+//! How many blocks a row attends to, on a device: [`Budget`] for a length that is not known while recording.
+
+use tilewright_codegen::build::Val;
+
+use crate::memory::Budget;
+
+/// A budget as a device computes with it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Amount {
+    /// Blocks at the begin, and at the end, that are always attended to.
+    pub first: u32,
+    pub last: u32,
+    top_k: u32,
+    ratio: f64,
+}
+
+impl Amount {
+    pub fn new(budget: &Budget) -> Amount {
+        let (first, last) = (budget.first() as u32, budget.last() as u32);
+        Amount { first, last, top_k: budget.top_k() as u32, ratio: budget.ratio() }
+    }
+
+    /// How many of so many blocks are attended to.
+    pub fn selected<'k>(self, blocks: Val<'k, u32>) -> Val<'k, u32> {
+        let fixed = blocks.builder().lit(self.top_k + self.first + self.last);
+        let most = match self.ratio > 0.0 {
+            true => fixed.max((blocks.cast::<f64>() * self.ratio).cast::<u32>()),
+            false => fixed,
+        };
+        blocks.min(most)
+    }
+
+    /// How many blocks of a row are candidates, where not all are attended to.
+    pub fn candidates<'k>(self, blocks: Val<'k, u32>) -> Val<'k, u32> {
+        blocks - (self.first + self.last)
+    }
+}

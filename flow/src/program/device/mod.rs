@@ -1,0 +1,58 @@
+//! The ops of a flow on a device.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `spread` | how a row of a value lies in lanes |
+//! | `recipe` | a pass as what is recorded, and what of it lanes cannot compute |
+//! | `values` | every op of a flow on registers |
+//! | `kept` | what a flow reads and writes in memory |
+//! | `amount` | a budget |
+//! | `score`, `across` | the indexer: candidates dealt to groups of lanes; ops across the blocks of a row |
+//! | `summarise` | the cache pass |
+//! | `select` | the exact selection |
+//!
+//! The code is recorded from the flow's graph: a device function is a flow for a model. It knows device functions and tensors of
+//! `tilewright_kernels` by their public names alone.
+
+mod across;
+mod amount;
+mod kept;
+mod recipe;
+mod score;
+mod select;
+mod spread;
+mod summarise;
+mod values;
+
+use tilewright_megakernel::program::BufferId;
+use tilewright_megakernel::vm::device::{Planner, Unsupported, multiple};
+
+use self::recipe::Recipe;
+use self::spread::{Spread, VECTOR};
+use super::subject::{Pools, Subject};
+use crate::plan::Pass;
+
+/// The pools behind a key pool.
+fn pools_of(plan: &Planner, k_pool: BufferId, block_tokens: usize) -> Result<Pools, Unsupported> {
+    let extent = |from_last| plan.extent(k_pool, from_last).map(|extent| extent as usize);
+    let pools =
+        Pools { kv_heads: extent(3)?, pages: extent(2)?, page_tokens: extent(1)?, head_dim: extent(0)?, block_tokens };
+    multiple("the dimensions of a head", pools.head_dim as u32, VECTOR, "a multiple of 8")?;
+    Ok(pools)
+}
+
+/// A flow by name, in a layer with these pools.
+fn subject_of(flow: &str, pools: Pools, group: usize) -> Result<Subject, Unsupported> {
+    Subject::new(flow, pools, group).map_err(|error| Unsupported::Refused { problem: error.to_string() })
+}
+
+/// A pass that lanes can compute.
+fn recipe_of(subject: &Subject, pass: Pass, spread: Spread) -> Result<Recipe, Unsupported> {
+    let refused = |problem: String| Unsupported::Refused { problem };
+    let recipe = Recipe::new(&subject.traced, pass, &subject.extents, spread);
+    let recipe = recipe.map_err(|error| refused(error.to_string()))?;
+    match recipe.refusal() {
+        None => Ok(recipe),
+        Some(problem) => Err(refused(problem)),
+    }
+}

@@ -1,0 +1,166 @@
+//! A pass of a flow as what a device records: its graph, the extents of its values, and whether lanes can compute them.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tilewright_layout::tensor::Format;
+
+use super::spread::Spread;
+use crate::bind::Extents;
+use crate::error::BindError;
+use crate::flow::Traced;
+use crate::graph::{Graph, ValueId};
+use crate::op::{Axis, Effect, Elementwise, Op, Product, Rearrange, Reduction, RowOp, Source};
+use crate::plan::Pass;
+
+/// A pass of a flow for a model.
+#[derive(Clone)]
+pub(super) struct Recipe {
+    traced: Arc<Traced>,
+    pass: Pass,
+    extents: Vec<[usize; 2]>,
+    scales: Vec<f32>,
+    /// How rows lie in lanes.
+    pub spread: Spread,
+}
+
+/// The same flow for the same model: names of flows are unique.
+impl PartialEq for Recipe {
+    fn eq(&self, other: &Recipe) -> bool {
+        self.traced.name == other.traced.name
+            && self.pass == other.pass
+            && self.extents == other.extents
+            && self.scales == other.scales
+            && self.spread == other.spread
+    }
+}
+
+impl fmt::Debug for Recipe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {:?} {:?}", self.traced.name, self.pass, self.spread)
+    }
+}
+
+impl Recipe {
+    /// A pass with these extents.
+    pub fn new(traced: &Arc<Traced>, pass: Pass, all: &Extents, spread: Spread) -> Result<Recipe, BindError> {
+        let (graph, extents) = match pass {
+            Pass::Cache => (&traced.cache, &all.cache),
+            Pass::Indexer => (&traced.indexer, &all.indexer),
+        };
+        let scale = |op: &Op| match op {
+            Op::Row(RowOp::Softmax(scale)) | Op::Product(Product::LearnedQuery(scale)) => scale.bind(&all.model),
+            _ => Ok(1.0),
+        };
+        let scales = graph.nodes().iter().map(|node| Ok(scale(&node.op)? as f32)).collect::<Result<_, _>>()?;
+        Ok(Recipe { traced: Arc::clone(traced), pass, extents: extents.clone(), scales, spread })
+    }
+
+    /// The graph of the pass.
+    pub fn graph(&self) -> &Graph {
+        match self.pass {
+            Pass::Cache => &self.traced.cache,
+            Pass::Indexer => &self.traced.indexer,
+        }
+    }
+
+    /// The inner extents of a value.
+    pub fn extents(&self, id: ValueId) -> [usize; 2] {
+        self.extents[id.index()]
+    }
+
+    /// The factor of an op.
+    pub fn scale(&self, id: ValueId) -> f32 {
+        self.scales[id.index()]
+    }
+
+    /// Whether rows of a value are dealt to the lanes.
+    pub fn deals(&self, id: ValueId) -> bool {
+        self.spread.deals(self.extents(id)[1])
+    }
+
+    /// Elements of a value that a lane holds.
+    pub fn held(&self, id: ValueId) -> u32 {
+        let [d0, d1] = self.extents(id);
+        d0 as u32 * self.spread.held(d1)
+    }
+
+    /// Whether a value is the same for all blocks of a row.
+    pub fn is_of_row(&self, id: ValueId) -> bool {
+        matches!(self.graph().node(id).format, Format::Batched | Format::Parameter)
+    }
+
+    /// What is loaded of a block before it is computed with.
+    pub fn of_block(&self) -> impl Iterator<Item = ValueId> + '_ {
+        let is_loaded =
+            |id: &ValueId| matches!(self.graph().node(*id).op, Op::Source(Source::Field(_) | Source::Load(_)));
+        self.graph().ids().filter(is_loaded)
+    }
+
+    /// Whether the pass stores a field.
+    pub fn stores(&self, field: usize) -> bool {
+        let is_store = |op: &Op| matches!(op, Op::Effect(Effect::Store(id)) if id.index() == field);
+        self.graph().nodes().iter().any(|node| is_store(&node.op))
+    }
+
+    /// The ops across the blocks of a row that must have seen all of them before anybody takes their value, in order.
+    pub fn across(&self) -> Vec<ValueId> {
+        let gathers =
+            |id: &ValueId| matches!(&self.graph().node(*id).op, Op::Row(op) if !matches!(op, RowOp::Conv1d(_)));
+        self.graph().ids().filter(gathers).collect()
+    }
+
+    /// Why lanes cannot compute the pass, if they cannot.
+    pub fn refusal(&self) -> Option<String> {
+        self.graph().ids().find_map(|id| {
+            let why = self.refuses(id)?;
+            let (flow, op) = (&self.traced.name, self.graph().node(id).op.name());
+            Some(format!("op `{op}` of flow `{flow}` {why}"))
+        })
+    }
+
+    fn refuses(&self, id: ValueId) -> Option<String> {
+        /// Most elements of a value that each lane holds.
+        const MOST: u32 = 1024;
+        let (node, dim) = (self.graph().node(id), self.spread.dim);
+        let dealt = |which: usize| self.deals(node.operands[which]);
+        let mut operands = (0..node.operands.len()).map(dealt);
+        let moves = || Some(format!("moves elements of rows of {dim}, which lie in several lanes"));
+        if !self.deals(id) && self.held(id) > MOST {
+            return Some(format!("gives {} elements, and a lane holds {MOST}", self.held(id)));
+        }
+        match &node.op {
+            Op::Source(_) | Op::Effect(_) => None,
+            Op::Elementwise(Elementwise::Unary(_) | Elementwise::Binary(_) | Elementwise::MaskSlice { .. }) => None,
+            Op::Reduction(Reduction { axis: Axis::D0, .. }) => None,
+            Op::Reduction(Reduction { axis: Axis::D1, every: None, .. }) => None,
+            Op::Reduction(Reduction { axis: Axis::D1, every: Some(_), .. }) | Op::Rearrange(Rearrange::Transpose) => {
+                if self.deals(id) || operands.any(|dealt| dealt) {
+                    moves()
+                } else {
+                    None
+                }
+            }
+            Op::Rearrange(Rearrange::Reshape(_)) => {
+                if self.deals(id) != dealt(0) || (dealt(0) && self.extents(id) != self.extents(node.operands[0])) {
+                    moves()
+                } else {
+                    None
+                }
+            }
+            Op::Product(Product::Gemv | Product::Gemm) => self.deals(id).then(moves).flatten(),
+            Op::Product(Product::LearnedQuery(_)) => Some("has no device function".into()),
+            Op::Product(Product::Kron([_, along])) => {
+                if *along && (self.deals(id) || operands.any(|dealt| dealt)) {
+                    moves()
+                } else {
+                    None
+                }
+            }
+            Op::Row(RowOp::Conv1d(_)) if !self.traced.declared.states.is_empty() => {
+                Some("looks at blocks whose state another warp may have saved".into())
+            }
+            Op::Row(_) => None,
+        }
+    }
+}

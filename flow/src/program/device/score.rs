@@ -1,0 +1,219 @@
+//! The indexer of a flow on a device: a group of lanes for each candidate, several candidates of a group in flight.
+
+use std::mem::offset_of;
+
+use tilewright_codegen::build::Val;
+use tilewright_kernels::attention::split::Heads;
+use tilewright_kernels::tile::Float;
+use tilewright_megakernel::program::Span;
+use tilewright_megakernel::vm::device::{
+    Call, DeviceFunction, DeviceOp, KvPools, Planned, Planner, SharedBytes, Unsupported, Weights, rows_of,
+};
+
+use super::across;
+use super::amount::Amount;
+use super::kept::{Fields, Kept, Named, OfBlock, OfRow};
+use super::recipe::Recipe;
+use super::spread::Spread;
+use super::values::Values;
+use super::{pools_of, recipe_of, subject_of};
+use crate::op::{Effect, Op};
+use crate::plan::Pass;
+use crate::program::Score;
+
+/// Lanes that score a candidate together, at most: eight of them read 256 bytes of bf16 by two loads each, and leave a sum that
+/// three shuffles complete.
+const LANES: u32 = 8;
+/// Numbers of candidates that a lane has in flight.
+const IN_FLIGHT: u32 = 128;
+/// Most candidates of a group in flight.
+const MOST: u32 = 8;
+
+impl DeviceOp for Score {
+    fn rows(&self) -> Span {
+        self.rows
+    }
+
+    fn plain_weights(&self) -> Vec<tilewright_megakernel::program::BufferId> {
+        self.parameters.clone()
+    }
+
+    fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {
+        let (heads, dim) = (plan.extent(self.q, 1)?, plan.extent(self.q, 0)?);
+        let pools = pools_of(plan, self.k_pool, self.block_tokens)?;
+        let group = heads as usize / pools.kv_heads.max(1);
+        let subject = subject_of(&self.flow, pools, group)?;
+        let recipe = recipe_of(&subject, Pass::Indexer, Spread::new(dim, LANES))?;
+        plan.plain_float("q", self.q)?;
+        let cells = plan.pools(self.k_pool, &self.at)?;
+        let named = Named {
+            pools: [self.k_pool, self.v_pool],
+            fields: &self.fields,
+            parameters: &self.parameters,
+            states: &self.states,
+        };
+        let (kept, words) = Kept::new(plan, cells, &subject, &recipe, &named)?;
+        let fields = Fields {
+            first_row: self.rows.lo as u32,
+            kv_head: self.kv_head as u32,
+            split: self.split as u32,
+            splits: plan.extent(self.scores, 1)?,
+            share: plan.extent(self.scores, 0)?,
+            q: plan.operand(self.q)?,
+            scores: plan.operand(self.scores)?,
+            slot: plan.operand_of(self.slot)?,
+            kept: words,
+        };
+        let heads = Heads { heads, kv_heads: pools.kv_heads as u32, dim, splits: 1 };
+        let (rows, amount, has_slot) = (rows_of(self.rows)?, Amount::new(&self.budget), self.slot.is_some());
+        Ok(Planned::new(Scores { rows, heads, amount, recipe, kept, has_slot }, fields))
+    }
+}
+
+/// The device function.
+#[derive(Clone, Debug, PartialEq)]
+struct Scores {
+    rows: u32,
+    heads: Heads,
+    amount: Amount,
+    recipe: Recipe,
+    kept: Kept,
+    has_slot: bool,
+}
+
+/// The candidates of a row that a task scores.
+#[derive(Clone, Copy)]
+pub(super) struct Candidates<'k> {
+    /// Place of the first of them in the sequence.
+    pub origin: Val<'k, u32>,
+    /// How many.
+    pub count: Val<'k, u32>,
+}
+
+impl DeviceFunction for Scores {
+    fn pools(&self) -> Option<KvPools> {
+        Some(self.kept.pools())
+    }
+
+    fn shared(&self, warps: u32) -> SharedBytes {
+        SharedBytes { operand: across::shared_bytes(&self.recipe, warps), ..SharedBytes::default() }
+    }
+
+    fn run<'k>(&self, call: Call<'k, '_>, _: &dyn Weights<'k>) {
+        let (k, first_row) = (call.builder(), call.value(offset_of!(Fields, first_row)));
+        let Amount { first, .. } = self.amount;
+        k.for_(0u32, self.rows, |at| {
+            let row = first_row + at;
+            let position = self.kept.cells(call).position.load(row);
+            k.when(position.ge(0), || {
+                let blocks = position.cast::<u32>() / self.kept.block_tokens() + 1;
+                k.when(blocks.gt(self.amount.selected(blocks)), || {
+                    let candidates = self.amount.candidates(blocks);
+                    let splits = call.value(offset_of!(Fields, splits));
+                    let width = (candidates + (splits - 1)) / splits;
+                    let begin = (call.value(offset_of!(Fields, split)) * width).min(candidates);
+                    let count = width.min(candidates - begin);
+                    self.score(call, row, Candidates { origin: begin + first, count });
+                });
+            });
+        });
+    }
+}
+
+impl Scores {
+    /// Scores the candidates of a row.
+    fn score<'k>(&self, call: Call<'k, '_>, row: Val<'k, u32>, of: Candidates<'k>) {
+        let (k, spread, Heads { heads, kv_heads, dim, .. }) = (call.builder(), self.recipe.spread, self.heads);
+        let (kv_head, group) = (call.value(offset_of!(Fields, kv_head)), heads / kv_heads);
+        let q = call.array(offset_of!(Fields, q), Float::F32);
+        let slot = self.has_slot.then(|| {
+            let slot = call.state(offset_of!(Fields, slot)).cast::<i32>().at(row * 2);
+            (slot.load().max(0).cast::<u32>(), slot.at(1u32).load().cast::<f32>())
+        });
+        let lane = k.lane() % spread.lanes;
+        let of_row = OfRow {
+            call,
+            recipe: &self.recipe,
+            kept: &self.kept,
+            kv_head,
+            row,
+            lane,
+            queries: Some((q, (row * heads + kv_head * group) * dim)),
+            slot,
+        };
+        let mut values = Values::new(k, &self.recipe, lane, &of_row);
+        values.know_row();
+        for id in self.recipe.across() {
+            across::gather(&mut values, id, of_row, of);
+            values.know_row();
+        }
+        let splits = call.value(offset_of!(Fields, splits));
+        let begin = (row * kv_heads + kv_head) * splits + call.value(offset_of!(Fields, split));
+        let scores = call.state(offset_of!(Fields, scores)).cast::<f32>();
+        let scores = scores.at(begin * call.value(offset_of!(Fields, share)));
+        each(of_row, of, &values, &mut |mut values, block, at, is_there| {
+            let mut saves = Vec::new();
+            for id in self.recipe.graph().effects() {
+                match self.recipe.graph().node(id).op {
+                    Op::Effect(Effect::Select) => {
+                        let score = values.all(id)[0][0];
+                        k.when(is_there & lane.eq(0), || scores.at(at).store(score));
+                    }
+                    Op::Effect(Effect::Save(state)) => saves.push((state, values.all(id))),
+                    _ => {}
+                }
+            }
+            if !saves.is_empty() {
+                // All lanes have read what they save.
+                k.sync_warp();
+                k.when(is_there, || saves.iter().for_each(|(state, rows)| block.save(*state, rows)));
+            }
+        });
+        if self.recipe.across().len() + usize::from(self.has_slot) > 0 {
+            // The next row finds the shared memory free.
+            call.team().sync();
+        }
+    }
+}
+
+/// What is done with a candidate: its values, the block, its number among the candidates, and whether there is such a one.
+pub(super) type Each<'k, 'p, 'r, 'w> =
+    &'w mut dyn FnMut(Values<'k, '_>, OfBlock<'k, 'p, 'r>, Val<'k, u32>, Val<'k, bool>);
+
+/// Deals the candidates to the groups of lanes of all warps. All lanes of a warp take part: a group without a candidate repeats
+/// the last one.
+///
+/// Where candidates lie the lanes look up for all groups at once, a round ahead.
+pub(super) fn each<'k, 'p, 'r>(
+    of_row: OfRow<'k, 'p, 'r>,
+    of: Candidates<'k>,
+    values: &Values<'k, 'r>,
+    then: Each<'k, 'p, 'r, '_>,
+) {
+    let (k, team, recipe) = (of_row.call.builder(), of_row.call.team(), of_row.recipe);
+    let groups = recipe.spread.groups();
+    let numbers: u32 = recipe.of_block().map(|id| recipe.held(id)).sum();
+    let together = (IN_FLIGHT / numbers.max(1)).clamp(1, recipe.spread.lanes.min(MOST));
+    let of_warp = groups * together;
+    let group = k.lane() / recipe.spread.lanes;
+    let last = of.count - of.count.min(1);
+    let place = |base: Val<'k, u32>| of_row.place(of.origin + (base + k.lane()).min(last));
+    let first = k.warp() * of_warp;
+    let ahead = k.var(place(first));
+    k.for_step(first, of.count, team.warps * of_warp, |base| {
+        let places = ahead.get();
+        ahead.set(place(base + team.warps * of_warp));
+        let numbers: Vec<_> = (0..together).map(|round| group + round * groups).collect();
+        let block = |&number: &Val<'k, u32>| {
+            let at = (base + number).min(last);
+            // Beyond the last candidate lanes have looked up the last one.
+            of_row.block(of.origin + at, at, places.shfl_idx(number))
+        };
+        let blocks: Vec<_> = numbers.iter().map(block).collect();
+        let mut all: Vec<_> = blocks.iter().map(|block| values.of_block(block)).collect();
+        all.iter_mut().for_each(Values::load_block);
+        for ((values, &block), number) in all.into_iter().zip(&blocks).zip(numbers) {
+            then(values, block, base + number, (base + number).lt(of.count));
+        }
+    });
+}

@@ -1,0 +1,91 @@
+//! The cache pass of a flow on a device: a warp for each row whose token completes a block.
+
+use std::mem::offset_of;
+
+use tilewright_megakernel::program::{BufferId, Span};
+use tilewright_megakernel::vm::device::{
+    Call, DeviceFunction, DeviceOp, KvPools, Planned, Planner, Unsupported, Weights, rows_of,
+};
+
+use super::kept::{Fields, Kept, Named, OfRow};
+use super::recipe::Recipe;
+use super::spread::{Spread, WARP};
+use super::values::Values;
+use super::{pools_of, recipe_of, subject_of};
+use crate::op::{Effect, Op};
+use crate::plan::Pass;
+use crate::program::Summarise;
+
+impl DeviceOp for Summarise {
+    fn rows(&self) -> Span {
+        self.rows
+    }
+
+    fn plain_weights(&self) -> Vec<BufferId> {
+        self.parameters.clone()
+    }
+
+    fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {
+        let pools = pools_of(plan, self.k_pool, self.block_tokens)?;
+        let subject = subject_of(&self.flow, pools, self.group)?;
+        let recipe = recipe_of(&subject, Pass::Cache, Spread::new(pools.head_dim as u32, WARP))?;
+        let cells = plan.pools(self.k_pool, &self.at)?;
+        let named = Named {
+            pools: [self.k_pool, self.v_pool],
+            fields: &self.fields,
+            parameters: &self.parameters,
+            states: &[],
+        };
+        let (kept, words) = Kept::new(plan, cells, &subject, &recipe, &named)?;
+        let (first_row, kv_head) = (self.rows.lo as u32, self.kv_head as u32);
+        let fields = Fields { first_row, kv_head, kept: words, ..Fields::default() };
+        Ok(Planned::new(Summaries { rows: rows_of(self.rows)?, recipe, kept }, fields))
+    }
+}
+
+/// The device function.
+#[derive(Clone, Debug, PartialEq)]
+struct Summaries {
+    rows: u32,
+    recipe: Recipe,
+    kept: Kept,
+}
+
+impl DeviceFunction for Summaries {
+    fn pools(&self) -> Option<KvPools> {
+        Some(self.kept.pools())
+    }
+
+    fn run<'k>(&self, call: Call<'k, '_>, _: &dyn Weights<'k>) {
+        let (k, spread, block_tokens) = (call.builder(), self.recipe.spread, self.kept.block_tokens());
+        let (first_row, kv_head) = (call.value(offset_of!(Fields, first_row)), call.value(offset_of!(Fields, kv_head)));
+        let lane = k.lane() % spread.lanes;
+        k.for_step(k.warp(), self.rows, call.team().warps, |at| {
+            let row = first_row + at;
+            let tokens = self.kept.cells(call).position.load(row) + 1;
+            k.when(tokens.gt(0) & (tokens.max(0).cast::<u32>() % block_tokens).eq(0), || {
+                let of_row = OfRow {
+                    call,
+                    recipe: &self.recipe,
+                    kept: &self.kept,
+                    kv_head,
+                    row,
+                    lane,
+                    queries: None,
+                    slot: None,
+                };
+                let at = tokens.cast::<u32>() / block_tokens - 1;
+                let block = of_row.block(at, k.lit(0u32), of_row.place(at));
+                let mut values = Values::new(k, &self.recipe, lane, &block);
+                for id in self.recipe.graph().effects() {
+                    let Op::Effect(Effect::Store(field)) = self.recipe.graph().node(id).op else { continue };
+                    let rows = values.all(id);
+                    // The groups of a warp have computed the same.
+                    k.when(k.lane().lt(spread.lanes), || {
+                        rows.iter().zip(0..).for_each(|(row, at)| block.store(field, at, row));
+                    });
+                }
+            });
+        });
+    }
+}

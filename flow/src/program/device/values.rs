@@ -1,0 +1,428 @@
+//! The values of a pass as registers: recorded row by row, when something asks for them.
+
+use std::collections::HashMap;
+use std::f32::consts::{LN_2, LOG2_E};
+
+use tilewright_codegen::build::{Builder, Val};
+use tilewright_codegen::ir::attr::Cmp;
+
+use super::kept::{Words, widen};
+use super::recipe::Recipe;
+use super::spread::VECTOR;
+use crate::graph::ValueId;
+use crate::op::{
+    Axis, Binary, Comparison, Elementwise, Norm, Num, Op, Product, REFUSED, Rearrange, Reduce, Reduction, RowOp,
+    Source, Taps, Unary,
+};
+
+/// A lane's part of a row.
+pub(super) type Row<'k> = Vec<Val<'k, f32>>;
+
+/// Which row of which block: the block so many before the one that is computed, `[d0, _]` at `row`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct At {
+    /// Blocks before.
+    pub back: u32,
+    /// The row.
+    pub row: u32,
+}
+
+impl At {
+    /// A row of the block itself.
+    pub const fn row(row: u32) -> At {
+        At { back: 0, row }
+    }
+}
+
+/// Where values come from that no op gives.
+pub(super) trait Sources<'k> {
+    /// A lane's part of a row of a source.
+    fn load(&self, source: Source, at: At) -> Row<'k>;
+
+    /// A lane's part of a row as it is loaded, where it is not yet computed with.
+    fn fetch(&self, source: Source, at: At) -> Option<Vec<Words<'k>>>;
+
+    /// Whether there is a block so many before.
+    fn exists(&self, back: u32) -> Val<'k, bool>;
+}
+
+/// What the blocks of a row gave together, element by element: rows of the value.
+#[derive(Clone)]
+pub(super) enum Gathered<'k> {
+    /// The value itself.
+    Value(Vec<Row<'k>>),
+    /// The largest scaled element, and the sum of what a softmax divides by.
+    Softmax(Vec<Row<'k>>, Vec<Row<'k>>),
+    /// The norm.
+    Norm(Vec<Row<'k>>),
+}
+
+/// The values of a block, or of what blocks have in common.
+pub(super) struct Values<'k, 'r> {
+    k: &'k Builder,
+    recipe: &'r Recipe,
+    /// The lane's place in its group.
+    lane: Val<'k, u32>,
+    sources: &'r dyn Sources<'k>,
+    known: HashMap<(ValueId, At), Row<'k>>,
+    /// What is on its way.
+    fetched: HashMap<(ValueId, At), Vec<Words<'k>>>,
+    gathered: HashMap<ValueId, Gathered<'k>>,
+}
+
+impl<'k, 'r> Values<'k, 'r> {
+    pub fn new(k: &'k Builder, recipe: &'r Recipe, lane: Val<'k, u32>, sources: &'r dyn Sources<'k>) -> Self {
+        Values { k, recipe, lane, sources, known: HashMap::new(), fetched: HashMap::new(), gathered: HashMap::new() }
+    }
+
+    /// The same for a block, in a scope within: what is known of all blocks is not computed again.
+    pub fn of_block<'s>(&self, sources: &'s dyn Sources<'k>) -> Values<'k, 's>
+    where
+        'r: 's,
+    {
+        let Values { k, recipe, lane, .. } = *self;
+        let (known, gathered) = (self.known.clone(), self.gathered.clone());
+        Values { k, recipe, lane, sources, known, fetched: HashMap::new(), gathered }
+    }
+
+    /// Computes what blocks have in common, as far as it is known what blocks gave together.
+    pub fn know_row(&mut self) {
+        let recipe = self.recipe;
+        for id in recipe.graph().ids().filter(|&id| !recipe.is_of_row(id)) {
+            for &operand in &recipe.graph().node(id).operands {
+                if recipe.is_of_row(operand) && self.is_ready(operand) {
+                    self.all(operand);
+                }
+            }
+        }
+    }
+
+    /// Whether every op across blocks that a value needs has seen them.
+    fn is_ready(&self, id: ValueId) -> bool {
+        let node = self.recipe.graph().node(id);
+        let gathers = matches!(&node.op, Op::Row(op) if !matches!(op, RowOp::Conv1d(_)));
+        if gathers {
+            self.gathered.contains_key(&id)
+        } else {
+            node.operands.iter().all(|&operand| self.is_ready(operand))
+        }
+    }
+
+    /// Loads what is read of the block, so that loads of several blocks are in flight together.
+    pub fn load_block(&mut self) {
+        let recipe = self.recipe;
+        for id in recipe.of_block() {
+            let Op::Source(source) = recipe.graph().node(id).op else { continue };
+            for at in (0..recipe.extents(id)[0] as u32).map(At::row) {
+                match self.sources.fetch(source, at) {
+                    Some(words) => drop(self.fetched.insert((id, at), words)),
+                    None => drop(self.row(id, at)),
+                }
+            }
+        }
+    }
+
+    /// What blocks of a row gave together.
+    pub fn gather(&mut self, id: ValueId, gathered: Gathered<'k>) {
+        self.gathered.insert(id, gathered);
+    }
+
+    /// Every row of a value.
+    pub fn all(&mut self, id: ValueId) -> Vec<Row<'k>> {
+        (0..self.recipe.extents(id)[0] as u32).map(|row| self.row(id, At::row(row))).collect()
+    }
+
+    /// A row of a value.
+    pub fn row(&mut self, id: ValueId, at: At) -> Row<'k> {
+        let at = if self.recipe.is_of_row(id) { At::row(at.row) } else { at };
+        if let Some(row) = self.known.get(&(id, at)) {
+            return row.clone();
+        }
+        let row = self.compute(id, at);
+        self.known.insert((id, at), row.clone());
+        row
+    }
+
+    fn compute(&mut self, id: ValueId, at: At) -> Row<'k> {
+        let recipe = self.recipe;
+        let node = recipe.graph().node(id);
+        let of = |which: usize| node.operands[which];
+        match &node.op {
+            Op::Source(Source::Fill(_, number)) => {
+                vec![self.number(*number); recipe.spread.held(recipe.extents(id)[1]) as usize]
+            }
+            Op::Source(source) => match self.fetched.remove(&(id, at)) {
+                Some(words) => words.into_iter().flat_map(widen).collect(),
+                None => self.sources.load(*source, at),
+            },
+            Op::Effect(_) => self.row(of(0), at),
+            Op::Elementwise(op) => {
+                let rows: Vec<Row<'k>> = node.operands.iter().map(|&x| self.broadcast(x, at)).collect();
+                let held = recipe.spread.held(recipe.extents(id)[1]);
+                (0..held).map(|e| self.element(*op, &rows, [at.row, e], recipe.deals(id))).collect()
+            }
+            Op::Reduction(op) => self.reduce(*op, of(0), at),
+            Op::Product(op) => self.product(*op, [of(0), of(1)], at),
+            Op::Rearrange(op) => self.rearrange(*op, id, of(0), at),
+            Op::Row(op) => self.across(op, id, of(0), at),
+        }
+    }
+
+    /// A row of an operand whose extents may be 1 where the result's are not.
+    fn broadcast(&mut self, id: ValueId, at: At) -> Row<'k> {
+        let row = if self.recipe.extents(id)[0] == 1 { 0 } else { at.row };
+        self.row(id, At { row, ..at })
+    }
+
+    fn number(&self, Num(number): Num) -> Val<'k, f32> {
+        self.k.lit(number as f32)
+    }
+
+    /// Element `e` of what a lane holds of a row, which may be dealt.
+    fn element(&self, op: Elementwise, rows: &[Row<'k>], [row, e]: [u32; 2], dealt: bool) -> Val<'k, f32> {
+        let x = |which: usize| rows[which][if rows[which].len() == 1 { 0 } else { e as usize }];
+        match op {
+            Elementwise::Unary(unary) => self.unary(unary, x(0)),
+            Elementwise::Binary(binary) => self.binary(binary, x(0), x(1)),
+            Elementwise::MaskSlice { axis: Axis::D0, start, end, inside, outside } => {
+                self.number(if (start..end).contains(&row) { inside } else { outside })
+            }
+            Elementwise::MaskSlice { axis: Axis::D1, start, end, inside, outside } => {
+                if !dealt {
+                    return self.number(if (start..end).contains(&e) { inside } else { outside });
+                }
+                let column = self.recipe.spread.first(self.lane, e / VECTOR) + e % VECTOR;
+                let is_inside = column.ge(start) & column.lt(end);
+                is_inside.select(self.number(inside), self.number(outside))
+            }
+        }
+    }
+
+    fn unary(&self, op: Unary, x: Val<'k, f32>) -> Val<'k, f32> {
+        let logistic = |a: Num, b: Num| (exp(x * self.number(b) + self.number(a)) + 1.0).recip();
+        match op {
+            Unary::Copy => x,
+            Unary::Relu(a, b) => x.ge(self.number(a)).select(x, self.number(b)),
+            Unary::Sigmoid(a, b) => logistic(a, b),
+            Unary::Silu(a, b) => x * logistic(a, b),
+            Unary::Affine(a, b) => x * self.number(b) + self.number(a),
+            Unary::Abs => x.abs(),
+            Unary::Log => x.lg2() * LN_2,
+            Unary::Exp => exp(x),
+        }
+    }
+
+    fn binary(&self, op: Binary, x: Val<'k, f32>, y: Val<'k, f32>) -> Val<'k, f32> {
+        let scaled = |Num(by): Num, x: Val<'k, f32>| if by == 1.0 { x } else { x * by as f32 };
+        match op {
+            Binary::Maximum => x.max(y),
+            Binary::Minimum => x.min(y),
+            Binary::Multiply => x * y,
+            Binary::Add(a, b) => scaled(a, x) + scaled(b, y),
+            Binary::Where(comparison) => x.compare(cmp(comparison), y).select(0.0f32, REFUSED as f32),
+        }
+    }
+
+    fn reduce(&mut self, Reduction { reduce, axis, every }: Reduction, x: ValueId, at: At) -> Row<'k> {
+        let extents = self.recipe.extents(x);
+        let count = every.map_or(extents[axis.index()], |every| every as usize) as u32;
+        match axis {
+            Axis::D0 => {
+                let rows = (0..count).map(|n| At { row: at.row * count + n, ..at });
+                let mut all: Option<Row<'k>> = None;
+                for at in rows.collect::<Vec<_>>() {
+                    let row: Row<'k> = self.row(x, at).into_iter().map(|x| squared(reduce, x)).collect();
+                    all = Some(match all {
+                        None => row,
+                        Some(all) => all.into_iter().zip(row).map(|(a, b)| join(reduce, a, b)).collect(),
+                    });
+                }
+                all.unwrap_or_default().into_iter().map(|x| finish(reduce, count, x)).collect()
+            }
+            Axis::D1 => {
+                let (row, dealt) = (self.row(x, at), self.recipe.deals(x));
+                let runs = if dealt { row.len() } else { count as usize };
+                let of_run = |run: &[Val<'k, f32>]| {
+                    let terms = run.iter().map(|&x| squared(reduce, x));
+                    let mine = terms.reduce(|a, b| join(reduce, a, b)).unwrap_or_else(|| self.k.lit(0.0f32));
+                    let all = match dealt {
+                        true => self.recipe.spread.combine(mine, |a, b| join(reduce, a, b)),
+                        false => mine,
+                    };
+                    finish(reduce, count, all)
+                };
+                row.chunks(runs).map(of_run).collect()
+            }
+        }
+    }
+
+    /// The inner product of two rows.
+    fn dot(&self, x: &[Val<'k, f32>], y: &[Val<'k, f32>], dealt: bool) -> Val<'k, f32> {
+        let mut pairs = x.iter().zip(y);
+        let first = pairs.next().map(|(&x, &y)| x * y).unwrap_or_else(|| self.k.lit(0.0f32));
+        let mine = pairs.fold(first, |sum, (&x, &y)| x.fma(y, sum));
+        if dealt { self.recipe.spread.combine(mine, |a, b| a + b) } else { mine }
+    }
+
+    fn product(&mut self, op: Product, [x, y]: [ValueId; 2], at: At) -> Row<'k> {
+        let dealt = self.recipe.deals(x);
+        match op {
+            Product::Gemv | Product::Gemm => {
+                let y = self.row(y, at);
+                let rows = if op == Product::Gemv { 1 } else { self.recipe.extents(x)[0] as u32 };
+                (0..rows)
+                    .map(|row| self.row(x, At { row, ..at }))
+                    .collect::<Vec<_>>()
+                    .iter()
+                    .map(|x| self.dot(x, &y, dealt))
+                    .collect()
+            }
+            Product::Kron([d0, d1]) => {
+                let of_y = self.recipe.extents(y)[0] as u32;
+                let (x, y) = match d0 {
+                    true => {
+                        (self.row(x, At { row: at.row / of_y, ..at }), self.row(y, At { row: at.row % of_y, ..at }))
+                    }
+                    false => (self.broadcast(x, at), self.broadcast(y, at)),
+                };
+                if d1 {
+                    return x.iter().flat_map(|&x| y.iter().map(move |&y| x * y)).collect();
+                }
+                let element = |row: &Row<'k>, e: usize| row[if row.len() == 1 { 0 } else { e }];
+                (0..x.len().max(y.len())).map(|e| element(&x, e) * element(&y, e)).collect()
+            }
+            // Refused before.
+            Product::LearnedQuery(_) => Row::new(),
+        }
+    }
+
+    fn rearrange(&mut self, op: Rearrange, id: ValueId, x: ValueId, at: At) -> Row<'k> {
+        let [rows, columns] = self.recipe.extents(x);
+        match op {
+            Rearrange::Transpose => {
+                (0..rows as u32).map(|row| self.row(x, At { row, ..at })[at.row as usize]).collect()
+            }
+            Rearrange::Reshape(_) if self.recipe.deals(id) => self.row(x, at),
+            Rearrange::Reshape(_) => {
+                let width = self.recipe.extents(id)[1];
+                let element = |index: usize| (At { row: (index / columns) as u32, ..at }, index % columns);
+                let elements: Vec<_> = (0..width).map(|e| element(at.row as usize * width + e)).collect();
+                elements.into_iter().map(|(at, column)| self.row(x, at)[column]).collect()
+            }
+        }
+    }
+
+    fn across(&mut self, op: &RowOp, id: ValueId, x: ValueId, at: At) -> Row<'k> {
+        if let RowOp::Conv1d(taps) = op {
+            return self.convolve(taps, id, x, at);
+        }
+        let row = at.row as usize;
+        match self.gathered.get(&id).cloned() {
+            Some(Gathered::Value(rows)) => rows[row].clone(),
+            Some(Gathered::Softmax(largest, sums)) => {
+                let scale = self.recipe.scale(id);
+                let term = |(x, largest): (Val<'k, f32>, &Val<'k, f32>)| exp(x * scale - *largest);
+                let terms: Row<'k> = self.row(x, at).into_iter().zip(&largest[row]).map(term).collect();
+                terms.into_iter().zip(&sums[row]).map(|(term, &sum)| term.div_rn(sum)).collect()
+            }
+            Some(Gathered::Norm(norms)) => {
+                let over = |(x, &norm): (Val<'k, f32>, &Val<'k, f32>)| norm.eq(0.0).select(0.0f32, x.div_rn(norm));
+                self.row(x, at).into_iter().zip(&norms[row]).map(over).collect()
+            }
+            // Asked for in the order of the graph.
+            None => Row::new(),
+        }
+    }
+
+    fn convolve(&mut self, taps: &Taps, id: ValueId, x: ValueId, at: At) -> Row<'k> {
+        let mut sum: Option<Row<'k>> = None;
+        let dealt = self.recipe.deals(id) && taps.inner()[1] > 1;
+        for back in 0..taps.len() as u32 {
+            let row = self.row(x, At { back: at.back + back, ..at });
+            let exists = self.sources.exists(at.back + back);
+            let term = |(e, x): (usize, Val<'k, f32>)| {
+                let weight = match dealt {
+                    false => self.k.lit(taps.at(back as usize, at.row as usize, e) as f32),
+                    true => self.dealt_tap(taps, back, at.row, e as u32),
+                };
+                exists.select(x * weight, 0.0f32)
+            };
+            let terms: Row<'k> = row.into_iter().enumerate().map(term).collect();
+            sum = Some(match sum {
+                None => terms,
+                Some(sum) => sum.into_iter().zip(terms).map(|(a, b)| a + b).collect(),
+            });
+        }
+        sum.unwrap_or_default()
+    }
+
+    /// The weight of an element that lies in other columns in other lanes.
+    fn dealt_tap(&self, taps: &Taps, back: u32, row: u32, e: u32) -> Val<'k, f32> {
+        let spread = self.recipe.spread;
+        let of_lane = |lane: u32| {
+            let column = (lane + e / VECTOR * spread.lanes) * VECTOR + e % VECTOR;
+            taps.at(back as usize, row as usize, column as usize) as f32
+        };
+        let first = self.k.lit(of_lane(0));
+        (1..spread.lanes).fold(first, |weight, lane| self.lane.eq(lane).select(of_lane(lane), weight))
+    }
+
+    /// What an op across blocks takes of a block: its operand, as it is added up.
+    pub fn terms(&mut self, id: ValueId, largest: Option<&[Row<'k>]>) -> Vec<Row<'k>> {
+        let node = self.recipe.graph().node(id);
+        let rows = self.all(node.operands[0]);
+        let scale = self.recipe.scale(id);
+        let of_row = |(at, row): (usize, Row<'k>)| {
+            let of = |(e, x): (usize, Val<'k, f32>)| match (&node.op, largest) {
+                (Op::Row(RowOp::Softmax(_)), None) => x * scale,
+                (Op::Row(RowOp::Softmax(_)), Some(largest)) => exp(x * scale - largest[at][e]),
+                (Op::Row(RowOp::Normalize(Norm::L1)), _) => x.abs(),
+                (Op::Row(RowOp::Normalize(Norm::L2) | RowOp::Reduce(Reduce::L2Norm)), _) => x * x,
+                _ => x,
+            };
+            row.into_iter().enumerate().map(of).collect()
+        };
+        rows.into_iter().enumerate().map(of_row).collect()
+    }
+}
+
+fn exp(x: Val<'_, f32>) -> Val<'_, f32> {
+    (x * LOG2_E).ex2()
+}
+
+fn cmp(comparison: Comparison) -> Cmp {
+    match comparison {
+        Comparison::Equal => Cmp::Eq,
+        Comparison::NotEqual => Cmp::Neu,
+        Comparison::Greater => Cmp::Gt,
+        Comparison::GreaterEqual => Cmp::Ge,
+        Comparison::Less => Cmp::Lt,
+        Comparison::LessEqual => Cmp::Le,
+    }
+}
+
+fn squared(reduce: Reduce, x: Val<'_, f32>) -> Val<'_, f32> {
+    if reduce == Reduce::L2Norm { x * x } else { x }
+}
+
+/// Two partial results as one; a maximum passes over NaN.
+pub(super) fn join<'k>(reduce: Reduce, a: Val<'k, f32>, b: Val<'k, f32>) -> Val<'k, f32> {
+    match reduce {
+        Reduce::Sum | Reduce::Mean | Reduce::L2Norm => a + b,
+        Reduce::Max => a.max(b),
+        Reduce::Min => a.min(b),
+    }
+}
+
+/// A result from the partial results of `count` elements.
+fn finish(reduce: Reduce, count: u32, all: Val<'_, f32>) -> Val<'_, f32> {
+    match reduce {
+        // A NaN that nothing joined is no number to pass over.
+        Reduce::Max => all.max(f32::NEG_INFINITY),
+        Reduce::Min => all.min(f32::INFINITY),
+        Reduce::Sum => all,
+        Reduce::Mean if count.is_power_of_two() => all * (1.0 / count as f32),
+        Reduce::Mean => all.div_rn(count as f32),
+        Reduce::L2Norm => all.sqrt(),
+    }
+}

@@ -1,0 +1,181 @@
+//! Tiles of a linear layer over some columns of its weights: a part of the sum, which the op `reduce` adds up.
+
+use std::mem::offset_of;
+
+use bytemuck::{Pod, Zeroable};
+use serde::{Deserialize, Serialize};
+use tilewright_kernels::gemv::Unit;
+use tilewright_kernels::gemv::linear::{self, AOperand, Output, Packing};
+use tilewright_kernels::tile::Float;
+use tilewright_layout::DType;
+
+use super::linear::{TileCode, plan_a_operand};
+use super::{Check, Footprint, InputCode, OperandError, Operands, TaskOp, interval};
+use crate::program::{BufferId, Region, Span};
+use crate::vm::device::{
+    Call, DeviceFunction, DeviceOp, Planned, Planner, Rows, SharedBytes, Storage, Stretch, Taken, Unsupported, Weights,
+    multiple, rows_of,
+};
+use crate::vm::reference::{Context, Done};
+
+/// `out[r, n] = Σ_k x[r, k] · weight[n, k]` for `n` in `cols` and `k` in `along`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LinearPart {
+    /// Activations, `[rows, k]`.
+    pub x: BufferId,
+    /// Weights, `[n, k]`.
+    pub weight: BufferId,
+    /// Rows of the batch that this task computes.
+    pub rows: Span,
+    /// Output features that this task computes.
+    pub cols: Span,
+    /// Columns of the weights that it multiplies.
+    pub along: Span,
+    /// The part of the sum, f32 `[rows, n]`.
+    pub out: BufferId,
+}
+
+impl TaskOp for LinearPart {
+    fn name() -> &'static str {
+        "linear_part"
+    }
+
+    fn footprint(&self, ops: &Operands) -> Check<Footprint> {
+        let [n, k] = ops.floats("weight", self.weight)?;
+        let [rows, _] = ops.floats("x", self.x)?;
+        ops.floats_of("x", self.x, [rows, k])?;
+        ops.exactly("out", self.out, DType::F32, [rows, n])?;
+        interval("rows", self.rows, rows)?;
+        interval("cols", self.cols, n)?;
+        interval("along", self.along, k)?;
+        if self.out == self.x {
+            let expected = "another buffer than the input: the input row is read for every tile";
+            return Err(OperandError::Aliased { operand: "out", buffer: self.out, expected });
+        }
+        let reads =
+            vec![Region::new(self.x, &[self.rows, self.along]), Region::new(self.weight, &[self.cols, self.along])];
+        Ok(Footprint::new(reads, vec![Region::new(self.out, &[self.rows, self.cols])]))
+    }
+
+    fn oracle(&self, on: &Context) -> Done {
+        let ([n, k], width) = (on.shape(self.weight)?, self.cols.len());
+        for row in self.rows.iter() {
+            let x = on.read(self.x, row * k + self.along.lo, self.along.len())?;
+            let mut y = vec![0.0; width];
+            on.linear_part(&x, self.along, self.weight, self.cols, &mut y)?;
+            on.write(self.out, row * n + self.cols.lo, &y)?;
+        }
+        Ok(())
+    }
+
+    fn device(&self) -> Option<&dyn DeviceOp> {
+        Some(self)
+    }
+}
+
+impl DeviceOp for LinearPart {
+    fn rows(&self) -> Span {
+        self.rows
+    }
+
+    fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {
+        let (k, features) = (plan.extent(self.weight, 0)?, plan.extent(self.weight, 1)?);
+        let unit = plan.unit(k, &[self.weight])?;
+        multiple("the first feature of a tile", self.cols.lo as u32, Unit::ROWS, "a multiple of 8")?;
+        let [first, end] = stages(unit, self.along)?;
+        let part = unit.part(first, end - first);
+        let input = InputCode::Plain { x: plan.storage("x", self.x)? };
+        let stream = plan.stream(Rows::Matrix(self.weight), unit, features as usize);
+        let rows = rows_of(self.rows)?;
+        let out = plan.storage("out", self.out)?;
+        let a_operand = plan_a_operand(plan, rows, part, input);
+        let tile = TileCode { unit: part, rows, input, a_operand };
+        if let Taken::Groups(_) = tile.taken() {
+            let found = AOperand::registers(part, Packing::of(rows, plan.float("x", self.x)?));
+            let (what, expected) =
+                ("registers of a part's activations", "what shared memory or `held_registers` holds");
+            return Err(Unsupported::Number { what, found: found as usize, expected });
+        }
+        let (first_unit, units) = (self.cols.lo / 8, self.cols.len().div_ceil(8));
+        let fields = Fields {
+            first_row: self.rows.lo as u32,
+            first: self.cols.lo as u32,
+            end: self.cols.hi as u32,
+            along: self.along.lo as u32,
+            x: plan.operand(self.x)?,
+            out: plan.operand(self.out)?,
+        };
+        let function = PartTile { tile, out, pitch: k, width: features };
+        Ok(Planned::new(function, fields).streaming(Stretch {
+            stream,
+            first: first_unit,
+            units,
+            taken: Taken::Part([first, end]),
+        }))
+    }
+}
+
+/// The stages of a unit that have some of its columns.
+fn stages(unit: Unit, along: Span) -> Result<[u32; 2], Unsupported> {
+    let (each, expected) = (unit.stage_k(), "where a stage of its weights begins");
+    multiple("the first column of a part", along.lo as u32, each, expected)?;
+    if along.hi as u32 != unit.k() {
+        multiple("where the columns of a part end", along.hi as u32, each, expected)?;
+    }
+    Ok([along.lo as u32 / each, (along.hi as u32).div_ceil(each)])
+}
+
+/// What the code reads of a task: numbers, and operands in units of 16 bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct Fields {
+    first_row: u32,
+    /// The first feature.
+    first: u32,
+    /// Where features end.
+    end: u32,
+    /// The first column.
+    along: u32,
+    x: u32,
+    out: u32,
+}
+
+/// The device function.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PartTile {
+    /// The product; its unit is the part of a unit that is multiplied.
+    pub tile: TileCode,
+    /// Storage of the part.
+    out: Storage,
+    /// Elements of a row of activations.
+    pitch: u32,
+    /// Features of a row of the output.
+    width: u32,
+}
+
+impl DeviceFunction for PartTile {
+    fn shared(&self, warps: u32) -> SharedBytes {
+        self.tile.shared(warps, 1)
+    }
+
+    fn run<'k>(&self, call: Call<'k, '_>, weights: &dyn Weights<'k>) {
+        let value = |field: usize| call.value(field);
+        let TileCode { unit, rows, input, a_operand } = self.tile;
+        let float = if let InputCode::Plain { x } = input { x.float } else { Float::F32 };
+        let x = call.array(offset_of!(Fields, x), float);
+        let tile = linear::Linear {
+            unit,
+            rows,
+            first_row: value(offset_of!(Fields, first_row)),
+            first: value(offset_of!(Fields, first)),
+            end: value(offset_of!(Fields, end)),
+            pitch: self.pitch,
+            input: linear::Input::Plain(x).from(value(offset_of!(Fields, along))),
+            a_operand,
+            bias: None,
+            output: Output::Store { out: call.array(offset_of!(Fields, out), self.out.float).into(), width: self.width },
+        };
+        linear::linear(call.team(), call.scratch(), weights, tile);
+    }
+}

@@ -1,0 +1,34 @@
+//! A sparse-attention flow by name, with its blocks: an argument of several subcommands.
+
+use clap::Args;
+use tilewright_flow::algorithms;
+use tilewright_flow::memory::Budget;
+use tilewright_flow::program::FlowSettings;
+
+use super::Failure;
+
+/// What chooses the blocks of tokens that a decode step attends to.
+#[derive(Args, Default)]
+pub struct FlowChoice {
+    /// Attend to the blocks of tokens that this flow chooses; `tilewright flow list` has the names
+    #[arg(long, value_name = "NAME")]
+    flow: Option<String>,
+    /// Tokens of a block
+    #[arg(long, value_name = "N", default_value_t = 16, requires = "flow")]
+    flow_block: usize,
+    /// Blocks at the begin that are always attended to
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "flow")]
+    flow_first: u32,
+    /// Blocks at the end that are always attended to, at least 1
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "flow")]
+    flow_last: u32,
+}
+
+impl FlowChoice {
+    /// The flow that is asked for, which chooses `top_k` blocks besides the first and the last ones.
+    pub fn settings(&self, top_k: u32) -> Result<Option<FlowSettings>, Failure> {
+        let Some(name) = &self.flow else { return Ok(None) };
+        let budget = Budget::new(top_k, 0.0, self.flow_first, self.flow_last)?;
+        Ok(Some(FlowSettings::new(algorithms::named(name)?.trace()?, self.flow_block, budget)?))
+    }
+}
