@@ -298,7 +298,10 @@ impl<'k> Copies<'k> {
     /// Stores consecutive elements in each.
     #[track_caller]
     pub(crate) fn store_run<const N: usize>(self, index: Val<'k, u32>, values: [Val<'k, f32>; N]) {
-        self.each().for_each(|array| array.store_run(index, values));
+        // A loop, so that the caller's line is the stores'.
+        for array in self.each() {
+            array.store_run(index, values);
+        }
     }
 }
 

@@ -174,7 +174,10 @@ impl DeviceFunction for PartTile {
             input: linear::Input::Plain(x).from(value(offset_of!(Fields, along))),
             a_operand,
             bias: None,
-            output: Output::Store { out: call.array(offset_of!(Fields, out), self.out.float).into(), width: self.width },
+            output: Output::Store {
+                out: call.array(offset_of!(Fields, out), self.out.float).into(),
+                width: self.width,
+            },
         };
         linear::linear(call.team(), call.scratch(), weights, tile);
     }

@@ -35,9 +35,12 @@ fn kernels_of_known_models_assemble_to_what_the_page_says() {
         ("llama-3.1-8b", 8, "", ships),
         ("llama-3.1-8b", 16, "", ships),
         ("llama-3.1-8b", 16, ", in order", in_order),
+        ("llama-3.2-1b", 1, ", 2 devices", ships),
+        ("llama-3.1-8b", 1, ", 2 devices", ships),
     ] {
         let (spec, sampling) = (ModelSpec::named(model).unwrap(), note.contains("random"));
-        let lowering = LowerOptions { rows, sampling, kv: DType::BF16, ..LowerOptions::for_context(4096) };
+        let devices = if note.contains("devices") { 2 } else { 1 };
+        let lowering = LowerOptions { rows, sampling, devices, kv: DType::BF16, ..LowerOptions::for_context(4096) };
         let lowering = LowerOptions { activation: DType::BF16, ..lowering }.splits_for_gpu(&spec, target.sms);
         let program = lower(&spec, &|_| DType::BF16, target.clone(), &lowering).unwrap();
         let placed = schedule(program.with_cut_sums(&options).unwrap(), 4096).unwrap();
