@@ -176,7 +176,7 @@ impl SubjectArgs {
         let lowering = lowering.splits_for_gpu(&spec, target.sms);
         let dtype_of = |name: &str| weights.tensor(name).map_or(DType::BF16, |tensor| tensor.dtype());
         let flow = self.flow()?;
-        let mut indexer = flow.as_ref().map(|flow| Lowered::new(flow, Phase::Decode, rows));
+        let mut indexer = flow.as_ref().map(|flow| Lowered::new(flow, phase_of(flow, context), rows));
         let indexer = indexer.as_mut().map(|indexer| indexer as &mut dyn Indexer);
         let program = lower_indexed(&spec, &dtype_of, target, &lowering, indexer)?;
         let placed = schedule(program.stored_as(&*weights).with_cut_sums(&options)?, TYPICAL_CONTEXT)?;
@@ -185,6 +185,11 @@ impl SubjectArgs {
         let machine = resident.machine(placed, None, options, &mut |done, total| bar.show(done, total))?;
         Ok(Subject { spec, weights, machine, rows, context, kv: self.kv, pages: lowering.pages_per_sequence(), flow })
     }
+}
+
+/// How steps run at the end of a context: within the budget as the engine runs them, attending to everything.
+fn phase_of(flow: &FlowSettings, context: usize) -> Phase {
+    if context <= flow.covered_tokens() { Phase::Prompt } else { Phase::Decode }
 }
 
 /// The contents of cells.

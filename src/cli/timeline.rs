@@ -9,7 +9,7 @@ use tilewright_megakernel::vm::device::DeviceOptions;
 use tilewright_megakernel::vm::device::timeline::{LevelTable, Timeline};
 
 use super::Failure;
-use super::bench::this_call;
+use super::bench::{draw_history, this_call};
 use super::output::Output;
 use super::subject::{Subject, SubjectArgs};
 use crate::engine::Device;
@@ -46,6 +46,10 @@ pub fn run(args: &TimelineArgs) -> Result<ExitCode, Failure> {
     let svg = args.svg.as_deref().map(Output::create).transpose()?;
     let json = args.json.as_deref().map(Output::create).transpose()?;
     let mut subject = args.subject.open(args.device, |options| Ok(DeviceOptions { timeline: true, ..options }))?;
+    if subject.flow.is_some() {
+        // Of pools of zeros a flow would find all blocks alike.
+        draw_history(&mut subject)?;
+    }
     let steps = args.steps.clamp(1, subject.context);
     let cells = subject.cells(subject.context - steps);
     subject.machine.run(&cells.view(), steps)?;

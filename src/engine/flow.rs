@@ -87,6 +87,11 @@ impl SessionFlow {
         Ok(())
     }
 
+    /// Tokens up to which rows attend to all of their blocks, and nobody wants to be told of it.
+    pub fn covered_tokens(&self) -> usize {
+        if self.is_observed() { 0 } else { self.settings.covered_tokens() }
+    }
+
     /// Whether requests carry something from step to step.
     pub fn is_stateful(&self) -> bool {
         !self.settings.traced().declared.states.is_empty()

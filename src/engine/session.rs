@@ -16,7 +16,7 @@ use super::Engine;
 use super::cells::OwnedCells;
 use super::error::EngineError;
 use super::flow::SessionFlow;
-use super::machines::{EachRow, Machines, Widths, machines};
+use super::machines::{EachRow, MOST_ROWS, Machines, Widths, machines};
 use super::pages::{PagePool, Sequence};
 use super::place::Place;
 
@@ -56,6 +56,8 @@ pub struct Session {
     sequences: Vec<Sequence>,
     /// The number of the request that each sequence is, where a flow keeps states of it.
     requests: Option<Vec<i32>>,
+    /// Tokens up to which a flow chooses all blocks, and nobody wants to be told: steps of such sequences run as a prompt's do.
+    covered: usize,
 }
 
 /// What programs of a place are lowered with, for sequences of that many tokens.
@@ -93,15 +95,27 @@ impl Session {
         let chunk = if flow.is_some() { None } else { engine.prompt_chunk };
         let widths = Widths::of_session(engine.place(), sequences).with_chunk(chunk);
         let is_stateful = flow.as_ref().is_some_and(SessionFlow::is_stateful);
+        let (has_flow, covered) = (flow.is_some(), flow.as_ref().map_or(0, SessionFlow::covered_tokens));
         let abort = engine.abort_handle();
         let mut machines = machines(engine.place(), engine.model(), &options, widths, flow, &abort);
-        machines.begin(sequences.max(1))?;
+        if has_flow {
+            // A prompt's chunks are compiled while the weights are on their way.
+            machines.set_phase(Phase::Prompt);
+            machines.ahead(MOST_ROWS);
+            if covered == 0 {
+                machines.set_phase(Phase::Decode);
+            }
+            machines.width(sequences.max(1))?;
+        } else {
+            machines.begin(sequences.max(1))?;
+        }
         Ok(Session {
             machines,
             options,
             pool: PagePool::new(pages),
             sequences: std::iter::repeat_with(Sequence::default).take(sequences).collect(),
             requests: is_stateful.then(|| vec![1; sequences]),
+            covered,
         })
     }
 
@@ -144,8 +158,14 @@ impl Session {
     /// # Errors
     /// If a sequence does not exist or is full, or the machine fails.
     pub fn advance(&mut self, rows: &[Row], mut each: impl FnMut(usize, &[f32])) -> Result<(), EngineError> {
-        self.machines.set_phase(Phase::Decode);
+        let is_covered = self.longest(rows) + rows.len() <= self.covered;
+        self.machines.set_phase(if is_covered { Phase::Prompt } else { Phase::Decode });
         self.advance_for(rows, &|_| true, &mut each)
+    }
+
+    /// Tokens of the longest of some rows' sequences.
+    fn longest(&self, rows: &[Row]) -> usize {
+        rows.iter().map(|row| self.len(row.sequence)).max().unwrap_or(0)
     }
 
     /// The same; `each` gets the rows that are wanted.
@@ -185,8 +205,11 @@ impl Session {
         run: Run,
         each: &mut dyn FnMut(&[u32]) -> ControlFlow<()>,
     ) -> Result<usize, EngineError> {
-        self.machines.set_phase(Phase::Decode);
-        let run = Run { steps: run.steps.min(self.most_steps(rows.len())), ..run };
+        // Up to the end of what a flow covers, then beyond it.
+        let within = self.covered.saturating_sub(self.longest(rows));
+        self.machines.set_phase(if within > 0 { Phase::Prompt } else { Phase::Decode });
+        let most = if within > 0 { within } else { usize::MAX };
+        let run = Run { steps: run.steps.min(self.most_steps(rows.len())).min(most), ..run };
         let width = self.machines.width(rows.len())?;
         if run.steps == 0 || width < rows.len() {
             return Ok(0);

@@ -113,6 +113,19 @@ impl FlowSettings {
         &self.budget
     }
 
+    /// Tokens up to which every row attends to all of its blocks, whatever is scored: steps of such rows may run by a program of
+    /// [`Phase::Prompt`], which costs nothing but the summaries.
+    ///
+    /// ```
+    /// use tilewright_flow::{algorithms, memory::Budget, program::FlowSettings};
+    /// let quest = FlowSettings::new(algorithms::named("quest")?.trace()?, 16, Budget::new(64, 0.0, 1, 1)?)?;
+    /// assert_eq!(quest.covered_tokens(), 66 * 16);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn covered_tokens(&self) -> usize {
+        (self.budget.top_k() + self.budget.first() + self.budget.last()) * self.block_tokens
+    }
+
     /// Checks that the flow fits a model.
     ///
     /// # Errors
@@ -142,7 +155,7 @@ impl FlowSettings {
 /// What the rows of a program are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Phase {
-    /// Tokens of prompts: they attend to everything, and complete blocks are summarised.
+    /// Tokens of prompts, or of rows that are within the budget: they attend to everything, and complete blocks are summarised.
     Prompt,
     /// The next tokens of different requests: the flow chooses what they attend to.
     Decode,

@@ -256,7 +256,7 @@ fn sequences(subject: &mut Subject, length: usize) -> Result<Vec<u32>, Failure> 
 const DRAWN: usize = 1 << 20;
 
 /// Fills all pools with numbers of mean 0 and deviation 1.
-fn draw_history(subject: &mut Subject) -> Result<(), Failure> {
+pub fn draw_history(subject: &mut Subject) -> Result<(), Failure> {
     let drawn = Uniform::with_deviation(1.0).bf16("history", SEED, DRAWN);
     let codes: Vec<u8> = drawn.iter().map(|x| Code::E4m3.nearest(x.to_f32())).collect();
     let pools = subject.program().buffers.iter().filter(|buffer| buffer.kind == BufferKind::KvPool);

@@ -50,6 +50,7 @@ use thiserror::Error;
 use tilewright_codegen::device::{Device as OpenDevice, Name};
 use timing::Bench;
 
+pub use decode::draw_history;
 pub use journal::this_call;
 pub use tune::{TuneArgs, run as run_tune};
 

@@ -239,19 +239,23 @@ impl<'k> Sources<'k> for OfRow<'k, '_, '_> {
         }
     }
 
+    fn fetch(&self, _: Source, _: At) -> Option<Vec<Words<'k>>> {
+        None
+    }
+
     fn exists(&self, _: u32) -> Val<'k, bool> {
         self.call.builder().lit(true)
     }
 }
 
 impl<'k, 'p, 'r> OfRow<'k, 'p, 'r> {
-    /// The block at a place of the sequence, behind so many that are scored.
-    pub fn block(self, block: Val<'k, u32>, before: Val<'k, u32>) -> OfBlock<'k, 'p, 'r> {
-        OfBlock { of: self, block, before, place: self.place(block) }
+    /// The block at a place of the sequence, behind so many that are scored, and at a [place](OfRow::place) of the pools.
+    pub fn block(self, block: Val<'k, u32>, before: Val<'k, u32>, place: Val<'k, u32>) -> OfBlock<'k, 'p, 'r> {
+        OfBlock { of: self, block, before, place }
     }
 
     /// Where a block lies in the pools, among the blocks of all key heads.
-    fn place(&self, block: Val<'k, u32>) -> Val<'k, u32> {
+    pub fn place(&self, block: Val<'k, u32>) -> Val<'k, u32> {
         let (cells, per_page) = (self.kept.cells(self.call), self.kept.per_page());
         let page = cells.table.page(self.row, block / per_page);
         (self.kv_head * cells.pages + page) * per_page + block % per_page
@@ -348,9 +352,40 @@ impl<'k> Sources<'k> for OfBlock<'k, '_, '_> {
         }
     }
 
+    fn fetch(&self, source: Source, at: At) -> Option<Vec<Words<'k>>> {
+        let Some((field, Form::Pool(pools), [_, d1])) = self.of.kept.find(source) else { return None };
+        let (pool, spread) = (self.of.call.pages([field; 2], pools), self.of.spread());
+        if !matches!(source, Source::Field(_)) || pools.of != PoolType::Float(Float::Bf16) || !spread.deals(d1) {
+            return None;
+        }
+        let begin = self.place(at.back) * pools.dim;
+        let words = |eight: u32| {
+            let element = spread.first(self.of.lane, eight) + at.row * d1 as u32;
+            words_of_eight(pool, pool.dimension(begin, self.back(at.back), element))
+        };
+        Some((0..spread.held(d1) / VECTOR).map(words).collect())
+    }
+
     fn exists(&self, back: u32) -> Val<'k, bool> {
         self.before.ge(back)
     }
+}
+
+/// Eight numbers of bf16, as they are loaded.
+pub(super) type Words<'k> = [Val<'k, u32>; 4];
+
+/// Eight numbers of bf16 of a pool, from a multiple of eight on: 16 bytes at once.
+fn words_of_eight<'k>(pool: PagedPool<'k>, index: Val<'k, u32>) -> Words<'k> {
+    let words: Ptr<'k, Global, u32> = pool.bytes_from(index).cast();
+    words.load_vec()
+}
+
+/// The numbers of words of bf16: a bf16 is the upper half of an f32.
+pub(super) fn widen<'k>(words: Words<'k>) -> [Val<'k, f32>; 8] {
+    std::array::from_fn(|e| {
+        let word = words[e / 2];
+        if e % 2 == 0 { (word << 16).bits() } else { (word & 0xffff_0000).bits() }
+    })
 }
 
 /// One element of a pool.
@@ -364,17 +399,10 @@ fn load_one<'k>(pool: PagedPool<'k>, index: Val<'k, u32>) -> Val<'k, f32> {
     }
 }
 
-/// Eight elements of a pool from a multiple of eight on: 16 bytes of bf16 at once.
+/// Eight elements of a pool from a multiple of eight on.
 fn load_eight<'k>(pool: PagedPool<'k>, index: Val<'k, u32>) -> [Val<'k, f32>; 8] {
     match pool.pool.pool_type() {
-        PoolType::Float(Float::Bf16) => {
-            let words: Ptr<'k, Global, u32> = pool.bytes_from(index).cast();
-            let words = words.load_vec::<4>();
-            std::array::from_fn(|e| {
-                let word = words[e / 2];
-                if e % 2 == 0 { (word << 16).bits() } else { (word & 0xffff_0000).bits() }
-            })
-        }
+        PoolType::Float(Float::Bf16) => widen(words_of_eight(pool, index)),
         PoolType::Float(Float::F32) => {
             let numbers: Ptr<'k, Global, f32> = pool.bytes_from(index).cast();
             let halves = [numbers.load_vec::<4>(), numbers.at(4u32).load_vec::<4>()];

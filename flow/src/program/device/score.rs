@@ -14,7 +14,7 @@ use super::across;
 use super::amount::Amount;
 use super::kept::{Fields, Kept, Named, OfBlock, OfRow};
 use super::recipe::Recipe;
-use super::spread::{Spread, WARP};
+use super::spread::Spread;
 use super::values::Values;
 use super::{pools_of, recipe_of, subject_of};
 use crate::op::{Effect, Op};
@@ -25,9 +25,9 @@ use crate::program::Score;
 /// three shuffles complete.
 const LANES: u32 = 8;
 /// Numbers of candidates that a lane has in flight.
-const IN_FLIGHT: u32 = 64;
+const IN_FLIGHT: u32 = 128;
 /// Most candidates of a group in flight.
-const MOST: u32 = 4;
+const MOST: u32 = 8;
 
 impl DeviceOp for Score {
     fn rows(&self) -> Span {
@@ -182,6 +182,8 @@ pub(super) type Each<'k, 'p, 'r, 'w> =
 
 /// Deals the candidates to the groups of lanes of all warps. All lanes of a warp take part: a group without a candidate repeats
 /// the last one.
+///
+/// Where candidates lie the lanes look up for all groups at once, a round ahead.
 pub(super) fn each<'k, 'p, 'r>(
     of_row: OfRow<'k, 'p, 'r>,
     of: Candidates<'k>,
@@ -191,17 +193,27 @@ pub(super) fn each<'k, 'p, 'r>(
     let (k, team, recipe) = (of_row.call.builder(), of_row.call.team(), of_row.recipe);
     let groups = recipe.spread.groups();
     let numbers: u32 = recipe.of_block().map(|id| recipe.held(id)).sum();
-    let together = (IN_FLIGHT / numbers.max(1)).clamp(1, MOST);
+    let together = (IN_FLIGHT / numbers.max(1)).clamp(1, recipe.spread.lanes.min(MOST));
     let of_warp = groups * together;
-    let group = k.lane() / (WARP / groups);
-    k.for_step(k.warp() * of_warp, of.count, team.warps * of_warp, |base| {
-        let candidates: Vec<_> = (0..together).map(|round| base + (group + round * groups)).collect();
-        let blocks: Vec<_> =
-            candidates.iter().map(|&at| at.min(of.count - 1)).map(|at| of_row.block(of.origin + at, at)).collect();
+    let group = k.lane() / recipe.spread.lanes;
+    let last = of.count - of.count.min(1);
+    let place = |base: Val<'k, u32>| of_row.place(of.origin + (base + k.lane()).min(last));
+    let first = k.warp() * of_warp;
+    let ahead = k.var(place(first));
+    k.for_step(first, of.count, team.warps * of_warp, |base| {
+        let places = ahead.get();
+        ahead.set(place(base + team.warps * of_warp));
+        let numbers: Vec<_> = (0..together).map(|round| group + round * groups).collect();
+        let block = |&number: &Val<'k, u32>| {
+            let at = (base + number).min(last);
+            // Beyond the last candidate lanes have looked up the last one.
+            of_row.block(of.origin + at, at, places.shfl_idx(number))
+        };
+        let blocks: Vec<_> = numbers.iter().map(block).collect();
         let mut all: Vec<_> = blocks.iter().map(|block| values.of_block(block)).collect();
         all.iter_mut().for_each(Values::load_block);
-        for ((values, &block), &at) in all.into_iter().zip(&blocks).zip(&candidates) {
-            then(values, block, at, at.lt(of.count));
+        for ((values, &block), number) in all.into_iter().zip(&blocks).zip(numbers) {
+            then(values, block, base + number, (base + number).lt(of.count));
         }
     });
 }

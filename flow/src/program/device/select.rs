@@ -3,8 +3,8 @@
 use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
-use tilewright_codegen::build::{Builder, Global, Ptr, RegArray, Shared, Val};
-use tilewright_codegen::ir::attr::{AtomOp, AtomOrder, ReduxOp, Scope};
+use tilewright_codegen::build::{Arg, Builder, Global, Ptr, RegArray, Shared, Val};
+use tilewright_codegen::ir::attr::{AtomOp, AtomOrder, RedOrder, ReduxOp, Scope};
 use tilewright_kernels::kv::PagedPool;
 use tilewright_kernels::warps::ConsumerWarps;
 use tilewright_megakernel::program::Span;
@@ -21,7 +21,9 @@ const WINNERS: u32 = 2048;
 /// Candidates of a thread that it keeps in registers; of longer rows they are read again for every digit.
 const KEPT: u32 = 32;
 /// Of these so many at a time are left out where a row has fewer.
-const RUN: u32 = 8;
+const RUN: u32 = 16;
+/// Keys besides the winners that there is room for: what a first cut lets through.
+const SPARE: u32 = 192;
 /// Bits of a digit.
 const DIGIT: u32 = 2;
 
@@ -102,9 +104,14 @@ struct Winners {
     pools: KvPools,
 }
 
-/// Bytes of the warps' counts, which take turns in two places, and of the count of winners.
+/// Bytes of the warps' counts, which take turns in two places, of the count of winners and of the first cut.
 fn counts_bytes(warps: u32) -> u32 {
     2 * warps * 16 + 16
+}
+
+/// Bytes of what the threads have at best, u32, which the list of winners takes the place of.
+fn bests_bytes(warps: u32) -> u32 {
+    warps * 32 * 4
 }
 
 impl DeviceFunction for Winners {
@@ -113,7 +120,8 @@ impl DeviceFunction for Winners {
     }
 
     fn shared(&self, warps: u32) -> SharedBytes {
-        SharedBytes { operand: counts_bytes(warps) + 8 * self.winners, ..SharedBytes::default() }
+        let list = (8 * (self.winners + SPARE)).max(bests_bytes(warps));
+        SharedBytes { operand: counts_bytes(warps) + list, ..SharedBytes::default() }
     }
 
     fn run<'k>(&self, call: Call<'k, '_>, _: &dyn Weights<'k>) {
@@ -158,39 +166,53 @@ impl Winners {
     }
 
     /// Stores the `goal` best of the candidates, the best first.
+    ///
+    /// A cut is found that all winners reach, and few others: who reaches it is listed, and finds its place by counting who is
+    /// better.
     fn choose<'k>(&self, of: Row<'k, '_>, count: Val<'k, u32>, goal: Val<'k, u32>) {
         let (k, team, first) = (of.call.builder(), of.call.team(), self.amount.first);
         let meeting: Ptr<'k, Shared, u32> = of.call.scratch().operand.cast();
-        let winners_count = meeting.at_byte(2 * team.warps * 16);
+        let listed = meeting.at_byte(2 * team.warps * 16);
         let list: Ptr<'k, Shared, u64> = meeting.at_byte(counts_bytes(team.warps)).cast();
+        let room = self.winners + SPARE;
         let scores = Scores::new(of.call, of.row, self.kv_heads, count);
         let search = Search { k, team, meeting, scores };
-        k.when(k.tid().eq(0), || winners_count.store(0u32));
-        let (cut, found) = search.descend(goal, |order, _| order);
-        // Among candidates of the lowest score that wins, those that come first.
-        let place = k.var(0u32);
-        k.when(found.ne(goal), || {
-            let above = search.count(|order, _| order.gt(cut));
-            let of_cut = |order: Val<'k, u32>, at: Val<'k, u32>| order.eq(cut).select(!at, 0u32);
-            place.set(search.descend(goal - above, of_cut).0);
+        k.when(k.tid().eq(0), || listed.store_vec([k.lit(0u32), k.lit(0u32)]));
+        let (cut, place) = (k.var(search.best_of_threads(list.cast(), listed.at(1u32), goal)), k.var(0u32));
+        let found = search.count(|order, _| order.ge(cut.get()));
+        k.when(found.lt(goal) | found.gt(room), || {
+            let (lower, reach) = search.descend(goal, room, |order, _| order);
+            cut.set(lower);
+            // Among many candidates of one score, those that come first.
+            k.when(reach.gt(room), || {
+                let above = search.count(|order, _| order.gt(cut.get()));
+                let of_cut = |order: Val<'k, u32>, at: Val<'k, u32>| order.eq(cut.get()).select(!at, 0u32);
+                place.set(search.descend(goal - above, goal - above, of_cut).0);
+            });
         });
         scores.each(|order, at, is_there| {
-            let wins = is_there & (order.gt(cut) | (order.eq(cut) & (!at).ge(place.get())));
-            k.when(wins, || {
-                let slot = winners_count.atom(AtomOp::Add, 1u32, AtomOrder::Relaxed(Scope::Cta));
+            let reaches = is_there & (order.gt(cut.get()) | (order.eq(cut.get()) & (!at).ge(place.get())));
+            k.when(reaches, || {
+                let slot = listed.atom(AtomOp::Add, 1u32, AtomOrder::Relaxed(Scope::Cta));
                 // As many as there is room for, whatever was found.
-                k.when(slot.lt(self.winners), || list.at(slot).store(k.join::<u64>(!at, order)));
+                k.when(slot.lt(room), || list.at(slot).store(k.join::<u64>(!at, order)));
             });
         });
         team.sync();
-        k.for_step(k.tid(), goal.min(self.winners), team.threads(), |mine| {
+        let all = listed.load().min(room);
+        k.for_step(k.tid(), all, team.threads(), |mine| {
             let own = list.at(mine).load();
             let better = k.var(0u32);
-            k.for_(0u32, goal.min(self.winners), |other| {
-                better.set(better.get() + list.at(other).load().gt(own).select(1u32, 0u32));
+            k.for_step(0u32, all, 4, |other| {
+                // Four at a time; those beyond the last count nothing.
+                for other in (0u32..4).map(|next| other + next) {
+                    let key = list.at(other.min(all - 1)).load();
+                    let is_better = other.lt(all) & key.gt(own);
+                    better.set(better.get() + is_better.select(1u32, 0u32));
+                }
             });
             let at = !own.split().0;
-            of.store_one(better.get() + first, at + first);
+            k.when(better.get().lt(goal), || of.store_one(better.get() + first, at + first));
         });
     }
 }
@@ -225,9 +247,10 @@ struct Scores<'k> {
     k: &'k Builder,
     team: ConsumerWarps<'k>,
     at: Ptr<'k, Global, f32>,
-    /// Scores from split to split, and of each split.
+    /// Scores from split to split, and of each split; the reciprocal of that.
     share: Val<'k, u32>,
     width: Val<'k, u32>,
+    over_width: Val<'k, u32>,
     count: Val<'k, u32>,
     /// Whether threads keep all of them.
     is_kept: Val<'k, bool>,
@@ -239,12 +262,14 @@ impl<'k> Scores<'k> {
         let (k, team) = (call.builder(), call.team());
         let (splits, share) = (call.value(offset_of!(Fields, splits)), call.value(offset_of!(Fields, share)));
         let begin = (row * kv_heads + call.value(offset_of!(Fields, kv_head))) * splits * share;
+        let width = (count + (splits - 1)) / splits;
         let scores = Scores {
             k,
             team,
             at: call.state(offset_of!(Fields, scores)).cast::<f32>().at(begin),
             share,
-            width: (count + (splits - 1)) / splits,
+            width,
+            over_width: k.lit(u32::MAX) / width.max(1),
             count,
             is_kept: count.le(KEPT * team.threads()),
             kept: k.regs(KEPT, 0u32),
@@ -253,7 +278,9 @@ impl<'k> Scores<'k> {
             scores.runs(|run| {
                 let places: Vec<_> = run.map(|of| (of, scores.place(of))).collect();
                 let loaded: Vec<_> = places.iter().map(|&(_, at)| scores.load(at.min(count - 1))).collect();
-                places.iter().zip(loaded).for_each(|(&(of, _), order)| scores.kept.set(of, order));
+                // A place without a candidate has the key of NaN, which no cut above 0 counts.
+                let key = |at: Val<'k, u32>, score| at.lt(count).select(order_of(score), 0u32);
+                places.iter().zip(loaded).for_each(|(&(of, at), score)| scores.kept.set(of, key(at, score)));
             });
         });
         scores
@@ -271,12 +298,14 @@ impl<'k> Scores<'k> {
         }
     }
 
-    /// A candidate's score as [`order_key`](crate::memory::order_key) has it.
-    fn load(self, at: Val<'k, u32>) -> Val<'k, u32> {
-        let score = self.at.at(at / self.width * self.share + at % self.width).load() + 0.0;
-        let bits = score.bits::<u32>();
-        let ordered = bits.ge(1u32 << 31).select(!bits, bits | 1 << 31);
-        score.ne(score).select(0u32, ordered)
+    /// A candidate's score.
+    fn load(self, at: Val<'k, u32>) -> Val<'k, f32> {
+        // The quotient, or one less.
+        let least = at.mul_hi(self.over_width);
+        let rest = at - least * self.width;
+        let is_less = rest.ge(self.width);
+        let split = least + is_less.select(1u32, 0u32);
+        self.at.at(split * self.share + is_less.select(rest - self.width, rest)).load()
     }
 
     /// Shows each thread its candidates: their keys, their places, whether they exist.
@@ -292,9 +321,20 @@ impl<'k> Scores<'k> {
                     });
                 });
             },
-            || k.for_step(k.tid(), self.count, self.team.threads(), |at| show(self.load(at), at, k.lit(true))),
+            || {
+                k.for_step(k.tid(), self.count, self.team.threads(), |at| {
+                    show(order_of(self.load(at)), at, k.lit(true))
+                })
+            },
         );
     }
+}
+
+/// A score as [`order_key`](crate::memory::order_key) has it.
+fn order_of(score: Val<'_, f32>) -> Val<'_, u32> {
+    let bits = (score + 0.0).bits::<u32>();
+    let ordered = bits.ge(1u32 << 31).select(!bits, bits | 1 << 31);
+    score.ne(score).select(0u32, ordered)
 }
 
 /// A search by the whole team.
@@ -338,13 +378,41 @@ impl<'k> Search<'k> {
         found
     }
 
-    /// The largest cut that `goal` keys or more reach, and how many do; or a cut that exactly `goal` reach.
+    /// A cut that `goal` candidates or more reach, or 0: the best of each thread, of which the one that `goal` threads reach. Of
+    /// scores in no special order few more than `goal` reach it.
+    fn best_of_threads(
+        self,
+        bests: Ptr<'k, Shared, u32>,
+        at: Ptr<'k, Shared, u32>,
+        goal: Val<'k, u32>,
+    ) -> Val<'k, u32> {
+        let (k, threads) = (self.k, self.team.threads());
+        let best = k.var(0u32);
+        self.scores.each(|order, _, _| best.set(best.get().max(order)));
+        bests.at(k.tid()).store(best.get());
+        self.team.sync();
+        let reach = k.var(0u32);
+        k.for_step(0u32, threads, 16, |first| {
+            for four in (0u32..16).step_by(4).map(|next| bests.at(first + next).load_vec::<4>()) {
+                for other in four {
+                    reach.set(reach.get() + other.ge(best.get()).select(1u32, 0u32));
+                }
+            }
+        });
+        let cut = reach.get().ge(goal).select(best.get(), 0u32).redux(ReduxOp::Max);
+        k.when(k.lane().eq(0), || at.red(AtomOp::Max, cut, RedOrder::Relaxed(Scope::Cta)));
+        self.team.sync();
+        at.load()
+    }
+
+    /// The largest cut that `goal` keys or more reach, and how many do; or a smaller one that at most `enough` reach.
     fn descend(
         self,
         goal: Val<'k, u32>,
+        enough: impl Arg<'k, u32>,
         key: impl Fn(Val<'k, u32>, Val<'k, u32>) -> Val<'k, u32>,
     ) -> (Val<'k, u32>, Val<'k, u32>) {
-        let k = self.k;
+        let (k, enough) = (self.k, enough.val(self.k));
         let (cut, found, turn) = (k.var(0u32), k.var(u32::MAX), k.var(0u32));
         k.for_(0u32, 32 / DIGIT, |digit| {
             let shift = k.lit(32 - DIGIT) - digit * DIGIT;
@@ -360,7 +428,7 @@ impl<'k> Search<'k> {
                 });
             }
             turn.set(turn.get() ^ 1);
-            k.break_if(found.get().eq(goal));
+            k.break_if(found.get().le(enough));
         });
         // The next search meets in the first place again.
         self.team.sync();

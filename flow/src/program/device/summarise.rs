@@ -74,7 +74,8 @@ impl DeviceFunction for Summaries {
                     queries: None,
                     slot: None,
                 };
-                let block = of_row.block(tokens.cast::<u32>() / block_tokens - 1, k.lit(0u32));
+                let at = tokens.cast::<u32>() / block_tokens - 1;
+                let block = of_row.block(at, k.lit(0u32), of_row.place(at));
                 let mut values = Values::new(k, &self.recipe, lane, &block);
                 for id in self.recipe.graph().effects() {
                     let Op::Effect(Effect::Store(field)) = self.recipe.graph().node(id).op else { continue };

@@ -6,6 +6,7 @@ use std::f32::consts::{LN_2, LOG2_E};
 use tilewright_codegen::build::{Builder, Val};
 use tilewright_codegen::ir::attr::Cmp;
 
+use super::kept::{Words, widen};
 use super::recipe::Recipe;
 use super::spread::VECTOR;
 use crate::graph::ValueId;
@@ -38,6 +39,9 @@ pub(super) trait Sources<'k> {
     /// A lane's part of a row of a source.
     fn load(&self, source: Source, at: At) -> Row<'k>;
 
+    /// A lane's part of a row as it is loaded, where it is not yet computed with.
+    fn fetch(&self, source: Source, at: At) -> Option<Vec<Words<'k>>>;
+
     /// Whether there is a block so many before.
     fn exists(&self, back: u32) -> Val<'k, bool>;
 }
@@ -61,12 +65,14 @@ pub(super) struct Values<'k, 'r> {
     lane: Val<'k, u32>,
     sources: &'r dyn Sources<'k>,
     known: HashMap<(ValueId, At), Row<'k>>,
+    /// What is on its way.
+    fetched: HashMap<(ValueId, At), Vec<Words<'k>>>,
     gathered: HashMap<ValueId, Gathered<'k>>,
 }
 
 impl<'k, 'r> Values<'k, 'r> {
     pub fn new(k: &'k Builder, recipe: &'r Recipe, lane: Val<'k, u32>, sources: &'r dyn Sources<'k>) -> Self {
-        Values { k, recipe, lane, sources, known: HashMap::new(), gathered: HashMap::new() }
+        Values { k, recipe, lane, sources, known: HashMap::new(), fetched: HashMap::new(), gathered: HashMap::new() }
     }
 
     /// The same for a block, in a scope within: what is known of all blocks is not computed again.
@@ -75,7 +81,8 @@ impl<'k, 'r> Values<'k, 'r> {
         'r: 's,
     {
         let Values { k, recipe, lane, .. } = *self;
-        Values { k, recipe, lane, sources, known: self.known.clone(), gathered: self.gathered.clone() }
+        let (known, gathered) = (self.known.clone(), self.gathered.clone());
+        Values { k, recipe, lane, sources, known, fetched: HashMap::new(), gathered }
     }
 
     /// Computes what blocks have in common, as far as it is known what blocks gave together.
@@ -104,7 +111,15 @@ impl<'k, 'r> Values<'k, 'r> {
     /// Loads what is read of the block, so that loads of several blocks are in flight together.
     pub fn load_block(&mut self) {
         let recipe = self.recipe;
-        recipe.of_block().for_each(|id| drop(self.all(id)));
+        for id in recipe.of_block() {
+            let Op::Source(source) = recipe.graph().node(id).op else { continue };
+            for at in (0..recipe.extents(id)[0] as u32).map(At::row) {
+                match self.sources.fetch(source, at) {
+                    Some(words) => drop(self.fetched.insert((id, at), words)),
+                    None => drop(self.row(id, at)),
+                }
+            }
+        }
     }
 
     /// What blocks of a row gave together.
@@ -136,7 +151,10 @@ impl<'k, 'r> Values<'k, 'r> {
             Op::Source(Source::Fill(_, number)) => {
                 vec![self.number(*number); recipe.spread.held(recipe.extents(id)[1]) as usize]
             }
-            Op::Source(source) => self.sources.load(*source, at),
+            Op::Source(source) => match self.fetched.remove(&(id, at)) {
+                Some(words) => words.into_iter().flat_map(widen).collect(),
+                None => self.sources.load(*source, at),
+            },
             Op::Effect(_) => self.row(of(0), at),
             Op::Elementwise(op) => {
                 let rows: Vec<Row<'k>> = node.operands.iter().map(|&x| self.broadcast(x, at)).collect();

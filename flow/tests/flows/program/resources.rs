@@ -22,10 +22,7 @@ fn kernels_with_flows_assemble_to_what_the_page_says() {
     for (model, rows, flow) in [
         ("llama-3.2-1b", 1, "quest"),
         ("llama-3.1-8b", 1, "block-sparse"),
-        ("llama-3.1-8b", 1, "quest"),
-        ("llama-3.1-8b", 1, "gqa-h2o"),
         ("llama-3.1-8b", 1, "gqa-block-sparse"),
-        ("llama-3.1-8b", 8, "block-sparse"),
         ("llama-3.1-8b", 8, "quest"),
     ] {
         let (spec, budget) = (ModelSpec::named(model).expect("a model"), Budget::new(64, 0.0, 1, 1).expect("a budget"));
