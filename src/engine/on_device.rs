@@ -99,6 +99,13 @@ impl OnDevice {
         if rows > self.most || widths.only || prompt { widths.of_chunk(rows) } else { None }
     }
 
+    /// Sends the weights that the decode machine of so many rows streams, where they are not on the device.
+    fn send(&self, rows: usize) -> Result<(), EngineError> {
+        let (gpu, width) = (self.gpu(), self.lowering.widths.least(self.most, rows.min(self.most)));
+        let (placed, options) = self.lowering.on(gpu, width)?;
+        Ok(gpu.weights().send(&placed, options, &mut |done, total| gpu.progress(done, total))?)
+    }
+
     /// Waits for what machines of other widths have still under way on the pools.
     fn settle(&self, width: usize) -> Result<(), EngineError> {
         let mut others = self.graphs.iter().filter(|(other, _)| **other != width);
@@ -108,6 +115,15 @@ impl OnDevice {
     /// A graph of launches of so many rows.
     fn make_graph(&mut self, width: usize) -> Result<(), EngineError> {
         let gpu = self.gpu();
+        // Where nothing but wide graphs runs, packed weights are of no use.
+        let packed = gpu.target.arch == "sm_90a" && self.lowering.model.bits.is_none();
+        let packed = packed && (width <= PACKED_CHUNK || !self.lowering.widths.only);
+        if packed && gpu.weights().packed().is_none() {
+            match self.send(1) {
+                Ok(()) | Err(EngineError::Load(LoadError::Unsupported(_))) => {}
+                Err(error) => return Err(error),
+            }
+        }
         // A level is one launch, however many tasks it has: those of one SM are few.
         let target = Target { sms: 1, ..gpu.target.clone() };
         let checked = Checked::new(self.lowering.program(width, target)?);
@@ -171,12 +187,11 @@ impl Machines for OnDevice {
             return self.width(rows).map(drop);
         }
         self.ahead(rows);
-        let (gpu, width) = (self.gpu(), self.lowering.widths.least(self.most, rows.min(self.most)));
-        let (placed, options) = self.lowering.on(gpu, width)?;
-        let sent = gpu.weights().send(&placed, options, &mut |done, total| gpu.progress(done, total));
-        match sent {
-            Err(LoadError::Unsupported(Unsupported::Shared { .. })) if width > 1 => self.width(rows).map(drop),
-            sent => Ok(sent?),
+        match self.send(rows) {
+            Err(EngineError::Load(LoadError::Unsupported(Unsupported::Shared { .. }))) if rows > 1 => {
+                self.width(rows).map(drop)
+            }
+            sent => sent,
         }
     }
 

@@ -114,7 +114,13 @@ pub fn packed(spec: &ModelSpec, device: Device) -> DeviceWeights {
         ..DeviceOptions::default()
     };
     let mut packed = DeviceWeights::new(device, Arc::new(random(spec)));
-    packed.machine(schedule(program(spec, 1, 3), 64).unwrap(), None, options, &mut |_, _| ()).unwrap();
+    let placed = schedule(program(spec, 1, 3), 64).unwrap();
+    let mut sent = 0;
+    packed.send(&placed, options, &mut |done, _| sent = done).unwrap();
+    assert_eq!(sent, packed.bytes());
+    // They are not sent again, neither alone nor with a machine.
+    packed.send(&placed, options, &mut |_, _| panic!("the weights are there")).unwrap();
+    packed.machine(placed, None, options, &mut |_, _| panic!("the weights are there")).unwrap();
     packed
 }
 
