@@ -22,6 +22,7 @@
 #![deny(unsafe_code)]
 
 pub mod attention;
+mod early;
 pub mod elementwise;
 pub mod embed;
 pub mod gallery;

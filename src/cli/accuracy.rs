@@ -4,6 +4,8 @@
 //! of mean 0 and deviation 1, rounded to bf16, the same for the same row, layer and token whoever draws them. So one step
 //! is compared, at any position, and a peer that draws the same weights and history (`benches/peers/accuracy.py`) computes
 //! the same step. Pages lie in reverse order.
+//!
+//! Batches of more than 16 rows are steps of a graph of launches, and so are prompts, whose rows are the first tokens of one sequence.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -22,7 +24,9 @@ use tilewright_megakernel::lower::{LOGITS, LowerOptions, MAX_ROWS, lower};
 use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::program::Program;
 use tilewright_megakernel::schedule::{TYPICAL_CONTEXT, schedule};
-use tilewright_megakernel::vm::device::{DeviceWeights, LoadError};
+use tilewright_megakernel::validate::Checked;
+use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions, DeviceWeights, LoadError};
+use tilewright_megakernel::vm::graph::{GraphMachine, GraphWeights};
 use tilewright_megakernel::vm::reference::{KvState, Machine};
 use tilewright_megakernel::weights::Uniform;
 
@@ -51,6 +55,9 @@ pub struct AccuracyArgs {
     /// Rows of the batches
     #[arg(long, value_name = "B,..", value_delimiter = ',', default_value = "2,4,8,16", value_parser = rows())]
     batches: Vec<usize>,
+    /// Tokens of prompts, each a step of a graph
+    #[arg(long, value_name = "N,..", value_delimiter = ',', value_parser = rows())]
+    prompts: Vec<usize>,
     /// Keys and values of device and reference: bf16 on the device and f32 in the reference, or e4m3 codes in both
     #[arg(long, value_name = "TYPE", default_value = "bf16")]
     kv: KvType,
@@ -71,6 +78,8 @@ fn rows() -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(1..=MAX_ROWS as u64)
 }
 
+/// Most rows of a step of the decode machine.
+const MOST_ROWS: usize = 16;
 /// Most bytes of a peer's logits.
 const PEER_BYTES: u64 = 1 << 30;
 
@@ -99,7 +108,12 @@ enum AccuracyError {
 struct Case {
     positions: Vec<usize>,
     page_tokens: usize,
+    /// Whether its rows are the first tokens of one sequence; else each is a sequence of its own.
+    prompt: bool,
 }
+
+/// The machine that decodes and, of a step that it is too narrow for, a graph on its pools.
+type Machines = (DeviceMachine, Option<GraphMachine>);
 
 /// How far each row of a step is from the reference, ‖found − expected‖ / ‖expected‖.
 struct Finding {
@@ -126,7 +140,7 @@ pub fn run(args: &AccuracyArgs) -> Result<ExitCode, Failure> {
     let (spec, weights) = args.source.open()?;
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let name = device.properties().name.clone();
-    let mut resident = DeviceWeights::new(device, weights.clone());
+    let mut shared = (DeviceWeights::new(device.clone(), weights.clone()), GraphWeights::new(device, weights.clone()));
     let (mut findings, mut right) = (Vec::new(), true);
     writeln!(io::stdout(), "{:5} {:28} {:>9} {:>9} {:>9}", "batch", "positions", "worst", "bf16 peer", "f32 peer")?;
     for (at, case) in cases(args).iter().enumerate() {
@@ -136,23 +150,24 @@ pub fn run(args: &AccuracyArgs) -> Result<ExitCode, Failure> {
             KvType::Fp8 => LowerOptions { kv: args.kv.dtype(), ..base },
         };
         let on_gpu = LowerOptions { kv: args.kv.dtype(), activation: DType::BF16, ..base.clone() };
-        let on_gpu = on_gpu.splits_for_gpu(&spec, target.sms);
         let dtype_of = |name: &str| weights.tensor(name).map_or(DType::BF16, |tensor| tensor.dtype());
-        let lowered = |target: Target, options: &LowerOptions| -> Result<Program, Failure> {
+        let program = |target: Target, options: &LowerOptions| -> Result<Program, Failure> {
             Ok(lower(&spec, &dtype_of, target, options)?.stored_as(&*weights))
         };
-        let program = lowered(target.clone(), &on_gpu)?.with_cut_sums(&options)?;
-        let placed = schedule(program, TYPICAL_CONTEXT)?;
-        let mut machine = match resident.machine(placed, None, options, &mut |_, _| ()) {
+        let of_rows = |sms, rows| {
+            let lowering = LowerOptions { rows, ..on_gpu.clone() }.splits_for_gpu(&spec, target.sms);
+            program(Target { sms, ..target.clone() }, &lowering)
+        };
+        let (mut machine, mut graph) = match machines(case, &of_rows, (target.sms, options), &mut shared)? {
             Err(LoadError::Unsupported(why)) => {
                 right = false;
                 writeln!(io::stdout(), "{:5} refused: {why}", case.positions.len())?;
                 continue;
             }
-            machine => machine?,
+            machines => machines?,
         };
-        let program = lowered(Target::host(workers), &base)?;
-        let mut reference = Machine::new(schedule(program, TYPICAL_CONTEXT)?, &*weights, workers)?;
+        let placed = schedule(program(Target::host(workers), &base)?, TYPICAL_CONTEXT)?;
+        let mut reference = Machine::new(placed, &*weights, workers)?;
         let mut kv = KvState::new(reference.program())?;
         for layer in 0..spec.layers {
             for which in ["k", "v"] {
@@ -165,7 +180,18 @@ pub fn run(args: &AccuracyArgs) -> Result<ExitCode, Failure> {
             }
         }
         let cells = case.cells(&spec);
-        machine.step(&cells.view())?;
+        let found = match &mut graph {
+            Some(graph) => {
+                let mut all = Vec::new();
+                let rows: Vec<usize> = (0..case.positions.len()).collect();
+                graph.step(&cells.view(), &rows, &mut |_, logits| all.extend_from_slice(logits))?;
+                all
+            }
+            None => {
+                machine.step(&cells.view())?;
+                machine.f32(LOGITS)?
+            }
+        };
         let start = Instant::now();
         let expected = reference.step(&mut kv, &cells.view())?.f32(LOGITS)?;
         let reference_s = start.elapsed().as_secs_f64();
@@ -174,14 +200,14 @@ pub fn run(args: &AccuracyArgs) -> Result<ExitCode, Failure> {
             rows.map(|(found, expected)| relative(found, expected)).collect()
         };
         let logits = |dtype: &str| match &peer {
-            Some(peer) => case.peer(peer, at, dtype, expected.len()),
-            None => Ok(Vec::new()),
+            Some(peer) if !case.prompt => case.peer(peer, at, dtype, expected.len()),
+            Some(_) | None => Ok(Vec::new()),
         };
         let finding = Finding {
             hidden: spec.hidden,
             layers: spec.layers,
             positions: case.positions.clone(),
-            error: errors(&machine.f32(LOGITS)?),
+            error: errors(&found),
             peer_bf16: errors(&logits("bf16")?),
             peer_f32: errors(&logits("f32")?),
             reference_s,
@@ -199,7 +225,26 @@ pub fn run(args: &AccuracyArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(u8::from(!right)))
 }
 
-/// Each position alone, then the batches: rows take the positions in turn, one further each time round.
+/// Makes the machines of a case, of programs for so many SMs and rows.
+fn machines(
+    case: &Case,
+    program: &dyn Fn(usize, usize) -> Result<Program, Failure>,
+    (sms, options): (usize, DeviceOptions),
+    (resident, graphs): &mut (DeviceWeights, GraphWeights),
+) -> Result<Result<Machines, LoadError>, Failure> {
+    let (rows, wide) = (case.positions.len(), case.is_wide());
+    let narrow = program(sms, if wide { 1 } else { rows })?.with_cut_sums(&options)?;
+    let placed = schedule(narrow, TYPICAL_CONTEXT)?;
+    let decode = match resident.machine(placed, None, options, &mut |_, _| ()) {
+        Ok(decode) if wide => decode,
+        decode => return Ok(decode.map(|decode| (decode, None))),
+    };
+    graphs.share(resident);
+    let graph = graphs.machine(Checked::new(program(1, rows)?)?, Some(decode.kv()), &mut |_, _| ());
+    Ok(graph.map(|graph| (decode, Some(graph))))
+}
+
+/// Each position alone, then the batches, whose rows take the positions in turn, one further each time round; then the prompts.
 fn cases(args: &AccuracyArgs) -> Vec<Case> {
     let turn = args.positions.len().max(1);
     let alone = args.positions.iter().map(|&position| vec![position]);
@@ -208,16 +253,26 @@ fn cases(args: &AccuracyArgs) -> Vec<Case> {
         (0..rows).map(position).collect()
     });
     let page_tokens = LowerOptions::for_context(1).page_tokens;
-    alone.chain(together).map(|positions| Case { positions, page_tokens }).collect()
+    let rows = alone.chain(together).map(|positions| Case { positions, page_tokens, prompt: false });
+    let prompts = args.prompts.iter().map(|&tokens| (0..tokens).collect());
+    rows.chain(prompts.map(|positions| Case { positions, page_tokens, prompt: true })).collect()
 }
 
 impl Case {
+    /// Whether no decode machine has as many rows.
+    fn is_wide(&self) -> bool {
+        self.prompt || self.positions.len() > MOST_ROWS
+    }
+
     fn pages_of(&self, row: usize) -> usize {
         self.positions[row] / self.page_tokens + 1
     }
 
     fn pages(&self) -> usize {
-        (0..self.positions.len()).map(|row| self.pages_of(row)).sum()
+        match self.prompt {
+            true => self.positions.last().map_or(0, |last| last / self.page_tokens + 1),
+            false => (0..self.positions.len()).map(|row| self.pages_of(row)).sum(),
+        }
     }
 
     /// What the programs have in common; f32 throughout.
@@ -234,14 +289,14 @@ impl Case {
 
     /// The page of an entry of a row's table: the last page is the first row's first.
     fn page(&self, row: usize, entry: usize) -> usize {
-        let before: usize = (0..row).map(|row| self.pages_of(row)).sum();
+        let before: usize = if self.prompt { 0 } else { (0..row).map(|row| self.pages_of(row)).sum() };
         self.pages() - 1 - before - entry
     }
 
     fn cells(&self, spec: &ModelSpec) -> Cells {
         let entries = self.options().pages_per_sequence();
         let table = |row: usize| {
-            let used = self.pages_of(row);
+            let used = if self.prompt { self.pages() } else { self.pages_of(row) };
             (0..entries).map(move |entry| self.page(row, entry.min(used - 1)) as i32)
         };
         let token = |(row, position): (usize, &usize)| ((row * 7 + position * 13 + 11) % spec.vocab) as i32;
@@ -256,7 +311,7 @@ impl Case {
     fn history(&self, spec: &ModelSpec, layer: usize, which: &str) -> Vec<bf16> {
         let (heads, dim, page_tokens) = (spec.kv_heads, spec.head_dim, self.page_tokens);
         let mut pool = vec![bf16::ZERO; heads * self.pages() * page_tokens * dim];
-        for (row, &tokens) in self.positions.iter().enumerate() {
+        for (row, &tokens) in self.positions.iter().enumerate().filter(|_| !self.prompt) {
             let name = format!("history.{row}.layers.{layer}.{which}");
             let drawn = Uniform::with_deviation(1.0).bf16(&name, SEED, tokens * heads * dim);
             for (at, values) in drawn.chunks_exact(dim).enumerate() {

@@ -67,6 +67,13 @@ pub(super) trait Machines: Send {
         let _ = rows;
     }
 
+    /// Makes ready what the first prompt needs of a session whose steps have so many rows.
+    fn begin(&mut self, rows: usize) -> Result<(), EngineError> {
+        // A prompt's chunks are compiled while the weights are on their way.
+        self.ahead(MOST_ROWS);
+        self.width(rows).map(drop)
+    }
+
     /// Runs steps that feed tokens back; gives how many `each` was told of.
     fn run(&mut self, width: usize, cells: &StepCells, run: Run, each: EachStep) -> Result<usize, EngineError>;
 }
@@ -177,6 +184,8 @@ pub(super) fn machines(
             most: MOST_ROWS,
             abort,
             under_way: Vec::new(),
+            phase: Phase::Decode,
+            has_graphs: true,
         }),
     }
 }

@@ -151,8 +151,8 @@ impl Engine {
         Engine { checkpoint, model, device, place, abort, prompt_chunk, kv, flow, observer }
     }
 
-    /// Feeds prompts of sessions in chunks of so many tokens, by a [graph of launches](tilewright_megakernel::vm::graph). The weights of
-    /// all matrices then lie on the device twice.
+    /// Feeds prompts of sessions in chunks of so many tokens, by a [graph of launches](tilewright_megakernel::vm::graph). Where they are more than
+    /// 64, or the weights cannot be read as they are packed, all matrices then lie on the device twice.
     ///
     /// # Errors
     /// If there are fewer rows than that is for, or more than a program has, or the engine runs on the host.

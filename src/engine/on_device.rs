@@ -18,7 +18,7 @@ use tilewright_megakernel::vm::reference::{RequestSlot, StepCells};
 
 use super::error::EngineError;
 use super::flow::SessionFlow;
-use super::machines::{Asked, EachAccepted, EachRow, EachStep, Lowering, Machines, Widths};
+use super::machines::{Asked, EachAccepted, EachRow, EachStep, Lowering, MOST_ROWS, Machines, Widths};
 use super::place::{Gpu, Place};
 use super::session::Run;
 
@@ -35,7 +35,14 @@ pub(super) struct OnDevice {
     pub(super) abort: AbortHandle,
     /// Threads that compile what is needed later.
     pub(super) under_way: Vec<JoinHandle<()>>,
+    /// What the next rows are.
+    pub(super) phase: Phase,
+    /// Whether a graph computes the model, as far as is known.
+    pub(super) has_graphs: bool,
 }
+
+/// Rows of a chunk of a prompt that a graph feeds which has no weights of its own.
+const PACKED_CHUNK: usize = 64;
 
 impl Drop for OnDevice {
     /// A driver is not left while it compiles.
@@ -68,6 +75,29 @@ impl OnDevice {
         Ok(())
     }
 
+    /// Whether graphs of few rows read the weights that lie packed: then prompts come in by these, whose kernels a driver compiles side by
+    /// side, and a prompt waits for none of the decode machine's.
+    fn feeds_by_graph(&self) -> bool {
+        let (gpu, Lowering { model, widths, flow, .. }) = (self.gpu(), &self.lowering);
+        self.has_graphs
+            && !gpu.is_simulated()
+            && gpu.target.arch == "sm_90a"
+            && model.bits.is_none()
+            && flow.is_none()
+            && !widths.only
+    }
+
+    /// The rows of the graph that runs so many, if one does.
+    fn of_graph(&self, rows: usize) -> Option<usize> {
+        let widths = &self.lowering.widths;
+        let prompt = self.phase == Phase::Prompt && rows > 1 && self.feeds_by_graph();
+        let widths = match widths.chunk {
+            None if prompt => widths.clone().with_chunk(Some(PACKED_CHUNK)),
+            Some(_) | None => widths.clone(),
+        };
+        if rows > self.most || widths.only || prompt { widths.of_chunk(rows) } else { None }
+    }
+
     /// Waits for what machines of other widths have still under way on the pools.
     fn settle(&self, width: usize) -> Result<(), EngineError> {
         let mut others = self.graphs.iter().filter(|(other, _)| **other != width);
@@ -82,7 +112,10 @@ impl OnDevice {
         let checked = Checked::new(self.lowering.program(width, target)?);
         let checked = checked.map_err(|rejected| ScheduleError::from(Box::new(rejected)))?;
         let mut progress = |done, total| gpu.progress(done, total);
-        let mut machine = gpu.graphs().machine(checked, self.kv.as_ref(), &mut progress)?;
+        let mut graphs = gpu.graphs();
+        graphs.share(&gpu.weights());
+        let mut machine = graphs.machine(checked, self.kv.as_ref(), &mut progress)?;
+        drop(graphs);
         machine.listen_to(&self.abort);
         if self.lowering.widths.only {
             machine.attend_together();
@@ -97,13 +130,18 @@ impl Machines for OnDevice {
     /// Programs of many rows need more shared memory than a block has where the model is large: then the most rows
     /// become fewer, and the caller is told by a smaller width than it asked for.
     fn width(&mut self, rows: usize) -> Result<usize, EngineError> {
-        let widths = &self.lowering.widths;
-        let of_chunk = if rows > self.most || widths.only { widths.of_chunk(rows) } else { None };
-        if let Some(width) = of_chunk {
-            if !self.graphs.contains_key(&width) {
-                self.make_graph(width)?;
+        if let Some(width) = self.of_graph(rows) {
+            let made = if self.graphs.contains_key(&width) { Ok(()) } else { self.make_graph(width) };
+            match made {
+                Ok(()) => return Ok(width),
+                // Without chunks that somebody wants the decode machine feeds prompts as well.
+                Err(EngineError::Load(LoadError::Unsupported(_) | LoadError::Memory { .. }))
+                    if self.lowering.widths.chunk.is_none() =>
+                {
+                    self.has_graphs = false;
+                }
+                Err(error) => return Err(error),
             }
-            return Ok(width);
         }
         loop {
             let width = self.lowering.widths.least(self.most, rows.min(self.most));
@@ -122,6 +160,23 @@ impl Machines for OnDevice {
 
     fn set_phase(&mut self, phase: Phase) {
         self.lowering.set_phase(phase);
+        self.phase = phase;
+    }
+
+    /// The weights are sent, and what decodes is compiled beside whatever the prompt needs.
+    fn begin(&mut self, rows: usize) -> Result<(), EngineError> {
+        if !self.feeds_by_graph() {
+            self.ahead(MOST_ROWS);
+            return self.width(rows).map(drop);
+        }
+        self.ahead(rows);
+        let (gpu, width) = (self.gpu(), self.lowering.widths.least(self.most, rows.min(self.most)));
+        let (placed, options) = self.lowering.on(gpu, width)?;
+        let sent = gpu.weights().send(&placed, options, &mut |done, total| gpu.progress(done, total));
+        match sent {
+            Err(LoadError::Unsupported(Unsupported::Shared { .. })) if width > 1 => self.width(rows).map(drop),
+            sent => Ok(sent?),
+        }
     }
 
     fn set_slots(&mut self, width: usize, slots: &[RequestSlot]) -> Result<(), EngineError> {
@@ -133,7 +188,8 @@ impl Machines for OnDevice {
 
     fn chunk(&mut self, rest: usize) -> Result<usize, EngineError> {
         // Fewer rows cost as many bytes: a chunk is as large as there are rows.
-        let most = self.lowering.widths.chunk.unwrap_or(self.most).max(self.most);
+        let packed = if self.feeds_by_graph() { PACKED_CHUNK } else { self.most };
+        let most = self.lowering.widths.chunk.unwrap_or(packed).max(self.most);
         self.width(rest.min(most)).map(|width| width.min(rest))
     }
 

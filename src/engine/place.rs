@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tilewright_codegen::device::sim::{Options, Simulator};
 use tilewright_codegen::device::{self, Properties, cuda};
 use tilewright_codegen::target::Target;
-use tilewright_megakernel::vm::device::{AbortHandle, DeviceKernels, DeviceOptions, DeviceWeights, MAX_STEPS};
+use tilewright_megakernel::vm::device::{AbortHandle, Dealing, DeviceKernels, DeviceOptions, DeviceWeights, MAX_STEPS};
 use tilewright_megakernel::vm::graph::GraphWeights;
 
 use super::device::Device;
@@ -108,12 +108,13 @@ pub(crate) fn open(device: Device) -> Result<Opened, EngineError> {
     Ok(Opened { device: opened, target, options, launch_steps })
 }
 
-/// How kernels for a device are cut, where nothing was tuned.
+/// How kernels for a device are cut, where nothing was tuned. Weights lie in their order: products of graphs read them, too.
 pub(crate) fn device_options(device: Device) -> DeviceOptions {
-    match device {
+    let options = match device {
         Device::Sim { .. } => small(),
         Device::Cpu { .. } | Device::Cuda { .. } => DeviceOptions::default(),
-    }
+    };
+    DeviceOptions { dealing: Dealing::InOrder, ..options }
 }
 
 /// What the user's file of settings has, and behind it the table in the binary.

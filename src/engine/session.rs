@@ -95,16 +95,20 @@ impl Session {
         let chunk = if flow.is_some() { None } else { engine.prompt_chunk };
         let widths = Widths::of_session(engine.place(), sequences).with_chunk(chunk);
         let is_stateful = flow.as_ref().is_some_and(SessionFlow::is_stateful);
-        let covered = flow.as_ref().map_or(0, SessionFlow::covered_tokens);
+        let (has_flow, covered) = (flow.is_some(), flow.as_ref().map_or(0, SessionFlow::covered_tokens));
         let abort = engine.abort_handle();
         let mut machines = machines(engine.place(), engine.model(), &options, widths, flow, &abort);
-        // A prompt's chunks are compiled while the weights are on their way.
-        machines.set_phase(Phase::Prompt);
-        machines.ahead(MOST_ROWS);
-        if covered == 0 {
-            machines.set_phase(Phase::Decode);
+        if has_flow {
+            // A prompt's chunks are compiled while the weights are on their way.
+            machines.set_phase(Phase::Prompt);
+            machines.ahead(MOST_ROWS);
+            if covered == 0 {
+                machines.set_phase(Phase::Decode);
+            }
+            machines.width(sequences.max(1))?;
+        } else {
+            machines.begin(sequences.max(1))?;
         }
-        machines.width(sequences.max(1))?;
         Ok(Session {
             machines,
             options,

@@ -56,7 +56,7 @@ impl<'k> Run<'k> {
 }
 
 /// `x / (1 + exp(−x))`, approximately: exponential and quotient within 2 ulp each.
-fn silu(x: Val<'_, f32>) -> Val<'_, f32> {
+pub(crate) fn silu(x: Val<'_, f32>) -> Val<'_, f32> {
     x.div_approx((x * -LOG2_E).ex2() + 1.0)
 }
 

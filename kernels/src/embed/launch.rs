@@ -5,6 +5,7 @@ use tilewright_codegen::build::{block, record};
 use tilewright_codegen::ir::{Arch, Kernel};
 
 use super::{Embed, EmbedTable, embed};
+use crate::early::early;
 use crate::gemv::{Deal, Unit};
 use crate::tile::{Array, Float};
 use crate::warps::ConsumerWarps;
@@ -35,6 +36,7 @@ pub fn embed_rows(arch: Arch, shape: EmbedShape) -> Kernel {
     record("embed", arch, block(shape.warps * 32), |k| {
         let (ids, position) = (k.global::<i32>("ids"), k.global::<i32>("position"));
         let (table, out) = (k.global::<bf16>("table"), Array::new(k.global::<u8>("out"), shape.out));
+        early(k);
         let (first_row, first) = (k.block_id(), k.lit(0u32));
         let (table, columns) = match shape.table {
             TableOrder::Units(unit) => (EmbedTable::Units { base: table, unit, deal: Deal::IN_ORDER }, unit.k()),

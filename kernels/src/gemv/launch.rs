@@ -9,7 +9,7 @@ use tilewright_codegen::build::{Builder, Val, block, record};
 use tilewright_codegen::ir::{Arch, Kernel};
 
 /// What becomes of a sum.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Epilogue {
     /// Adds bias\[row\], `bf16`.
     pub bias: bool,

@@ -4,6 +4,7 @@ use tilewright_codegen::build::{Val, block, record};
 use tilewright_codegen::ir::{Arch, Kernel};
 
 use super::{HeadNorm, Rope, Rotation, rope};
+use crate::early::early;
 use crate::kv::{Cells, PageTable, PagedPool, PoolArray, PoolType};
 use crate::tile::{Array, Float};
 use crate::warps::ConsumerWarps;
@@ -66,6 +67,7 @@ pub fn rope_runs(arch: Arch, shape: &HeadRuns) -> Kernel {
         let rotation = Rotation { table: k.global::<f32>("turns"), half: shape.dim / 2 };
         let (position, table) = (k.global::<i32>("position"), k.global::<i32>("page_table"));
         let [table_width, pages]: [Val<'_, u32>; 2] = [k.param("table_width"), k.param("pages")];
+        early(k);
         for (number, run) in shape.runs.iter().enumerate() {
             let weight =
                 |(eps, float)| HeadNorm { weight: Array::new(k.global(&format!("weight{number}")), float), eps };

@@ -7,6 +7,8 @@ use tilewright_codegen::ir::{Arch, Kernel};
 
 use super::Request;
 
+use crate::early::early;
+
 /// What a row of tokens has where a row gave none: it was idle.
 pub const FED_NOTHING: u32 = u32::MAX;
 
@@ -37,6 +39,7 @@ pub fn feed_rows(arch: Arch, shape: FeedShape) -> Kernel {
         let length = k.global::<u32>("length");
         let (step, history) = (k.global::<u32>("step"), k.global::<u32>("history"));
         let requests = shape.requests.then(|| k.global::<u8>("requests"));
+        early(k);
         let (row, at) = (k.tid(), step.load());
         k.when(row.lt(shape.rows), || {
             let now = position.at(row).load();

@@ -7,6 +7,7 @@ use tilewright_codegen::build::{Builder, Global, Ptr, Scalar, Val, block, record
 use tilewright_codegen::ir::{Arch, Kernel};
 
 use super::{Choice, Logits, Scratch, argmax, sample};
+use crate::early::early;
 use crate::naive::{Sampling, SamplingError};
 use crate::warps::ConsumerWarps;
 
@@ -105,5 +106,6 @@ pub fn argmax_rows(arch: Arch, warps: u32) -> Kernel {
 /// The logits of the block's row.
 fn row(k: &Builder) -> Logits<'_> {
     let (count, stride) = (k.param::<u32>("count"), k.param::<u32>("stride"));
+    early(k);
     Logits { at: k.global::<f32>("logits").at(k.block_id().mul_wide(stride)), count }
 }

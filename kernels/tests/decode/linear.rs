@@ -81,7 +81,14 @@ impl Case {
             a_operand: AOperand::Shared,
             codes: None,
         };
-        Case { a_operand: a_operand(draw, case.unit(), case.packing()), ..case }
+        case.with_a_operand(draw)
+    }
+
+    /// A way for the activations; of logits often one by phases, which take rows that end with a stage.
+    fn with_a_operand(self, draw: &mut Draw) -> Case {
+        let (phases, whole) = (self.to == To::Logits && self.out == Float::F32, self.unit().padded_k());
+        let case = if phases { Case { k: whole, ..self } } else { self };
+        Case { a_operand: a_operand(draw, case.unit(), case.packing(), phases), ..case }
     }
 
     /// The same with quantised weights: codes, groups, zeros and scales at random. Logits are whole numbers.
@@ -96,7 +103,7 @@ impl Case {
         // Of few rows codes are the other operand.
         let rows = if draw.between(0..=1) == 0 { draw.between(1..=4) } else { case.rows };
         let case = Case { k: 4 * draw.between(1..=150), codes: Some(codes), rows, ..case };
-        Case { a_operand: a_operand(draw, case.unit(), case.packing()), ..case }
+        case.with_a_operand(draw)
     }
 
     fn unit(self) -> Unit {
@@ -147,6 +154,7 @@ impl Case {
         let first = k.block_id() * (self.tile * 8);
         let tile = Linear {
             unit,
+            pitch: unit.k(),
             rows: self.rows,
             first_row: k.lit(0),
             first,

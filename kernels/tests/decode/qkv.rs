@@ -68,7 +68,7 @@ impl Case {
             position: (0..rows).map(|_| draw.between(0..=POSITIONS) as i32 - 1).collect(),
             a_operand: AOperand::Shared,
         };
-        Case { a_operand: a_operand(draw, case.unit(), case.packing()), ..case }
+        Case { a_operand: a_operand(draw, case.unit(), case.packing(), false), ..case }
     }
 
     fn rows(&self) -> u32 {

@@ -4,8 +4,11 @@ use half::bf16;
 use tilewright_codegen::build::{Global, Ptr, Shared, Val, Var};
 use tilewright_codegen::trial::Draw;
 use tilewright_kernels::gemv::Unit;
-use tilewright_kernels::gemv::linear::{AOperand, Order, Packing, Scratch, Sums, Weights};
+use tilewright_kernels::gemv::linear::{AOperand, Order, Packing, Phases, Scratch, Sums, Weights};
 use tilewright_kernels::warps::ConsumerWarps;
+
+/// Which stage comes at a place.
+type StageAt<'k> = Box<dyn Fn(Val<'k, u32>) -> Val<'k, u32> + 'k>;
 
 /// Most bytes that are held at once.
 const HELD: u32 = 64 << 10;
@@ -20,7 +23,8 @@ pub struct Supply<'k> {
     /// Whether all stages are held from the beginning.
     whole: bool,
     next: Var<'k, u32>,
-    order: Option<Order<'k>>,
+    /// Which stage comes at a place, where not unit after unit comes.
+    order: Option<StageAt<'k>>,
 }
 
 impl<'k> Supply<'k> {
@@ -41,10 +45,15 @@ impl<'k> Supply<'k> {
                 memory.at(at).store(from.at(at).load())
             });
         }
-        let order = match a_operand {
+        let (stages, all) = (k.lit(unit.stages()), units * unit.stages());
+        let order: Option<StageAt<'k>> = match a_operand {
             AOperand::Reloaded { group } => {
-                let all = units * unit.stages();
-                Some(Order { stages: k.lit(unit.stages()), group: k.lit(group), all })
+                let order = Order { stages, group: k.lit(group), all };
+                Some(Box::new(move |place| order.stage(place)))
+            }
+            AOperand::Phases { stages: each } => {
+                let phases = Phases { stages, each: k.lit(each), of_phase: units * each };
+                Some(Box::new(move |place| phases.stage(place)))
             }
             AOperand::Shared | AOperand::Registers => None,
         };
@@ -59,7 +68,7 @@ impl<'k> Supply<'k> {
 impl<'k> Weights<'k> for Supply<'k> {
     fn stage(&self, read: &dyn Fn(Ptr<'k, Shared, u32>)) {
         let place = self.next.get();
-        let first = self.order.map_or(place, |order| order.stage(place)) * self.words;
+        let first = self.order.as_ref().map_or(place, |order| order(place)) * self.words;
         if self.whole {
             read(self.memory.at(first));
         } else {
@@ -73,8 +82,13 @@ impl<'k> Weights<'k> for Supply<'k> {
 }
 
 /// A way that these activations can take, at random.
-pub fn a_operand(draw: &mut Draw, unit: Unit, packing: Packing) -> AOperand {
+pub fn a_operand(draw: &mut Draw, unit: Unit, packing: Packing, logits: bool) -> AOperand {
     let group = 2 * draw.between(1..=3);
+    let stages = draw.between(1..=unit.stages());
+    let part = AOperand::registers(unit.part(0, stages), packing) <= 128;
+    if logits && part && unit.stages().is_multiple_of(stages) && unit.padded_k() == unit.k() {
+        return AOperand::Phases { stages };
+    }
     match draw.between(0..=2) {
         0 => AOperand::Shared,
         1 if AOperand::registers(unit, packing) <= 128 => AOperand::Registers,

@@ -5,7 +5,7 @@ use tilewright_codegen::device::sim::{self, Options, Simulator};
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::sim::Counters;
 use tilewright_codegen::trial::Draw;
-use tilewright_kernels::gemv::hopper::{Case, Plan, PlanError, Tuning, choose, predict};
+use tilewright_kernels::gemv::hopper::{Case, Plan, PlanError, Rows, Tuning, choose, predict};
 use tilewright_kernels::gemv::{Codes, Epilogue, Unit, shipped};
 use tilewright_kernels::quant::Code;
 use tilewright_kernels::tile::Float;
@@ -15,7 +15,7 @@ const SMALL: Tuning =
     Tuning { warpgroups: 1, stage_tiles: 2, stages: 2, in_flight: 2, multicast: 1, splits: 1, per_sm: 1 };
 
 fn case(batch: u32, n: u32, k: u32, tuning: Tuning) -> Case {
-    Case { batch, n, k, multiprocessors: 4, packed_tiles: 3, tuning, epilogue: Epilogue::default() }
+    Case { batch, rows: n.into(), k, multiprocessors: 4, packed_tiles: 3, tuning, epilogue: Epilogue::default() }
 }
 
 fn run(case: Case, seed: u64) -> Result<(), String> {
@@ -50,6 +50,26 @@ fn shares_of_k_are_added_in_their_order() {
     for (multicast, splits) in [(1, 2), (2, 2), (1, 4), (2, 4)] {
         run(case(24, 130, 320, Tuning { multicast, splits, ..SMALL }), 5).unwrap_or_else(|error| panic!("{error}"));
     }
+}
+
+#[test]
+fn rows_in_the_order_of_the_megakernels_tasks_make_their_results() {
+    let epilogue = Epilogue { bias: true, ..Epilogue::default() };
+    let heads = Rows::Groups { group: 3, kv_heads: 2, dim: 16 };
+    for (rows, tuning) in [
+        (Rows::Gated(72), SMALL),
+        (Rows::Gated(20), Tuning { splits: 2, multicast: 2, ..SMALL }),
+        (Rows::Gated(31), Tuning { warpgroups: 2, ..SMALL }),
+        (heads, SMALL),
+        (heads, Tuning { splits: 4, warpgroups: 2, ..SMALL }),
+    ] {
+        run(Case { rows, epilogue, ..case(17, 1, 256, tuning) }, 6).unwrap_or_else(|error| panic!("{error}"));
+    }
+    let unit = Unit::new(64, 1, 2048).expect("a unit");
+    let error = Plan::new(32, Rows::Groups { group: 1, kv_heads: 1, dim: 12 }, unit, SMALL).expect_err("is refused");
+    assert!(error.to_string().contains("multiple of 8"), "{error}");
+    let error = Plan::new(32, Rows::Gated(64), unit, Tuning { splits: 8, ..SMALL }).expect_err("is refused");
+    assert!(error.to_string().contains("sixteenth"), "{error}");
 }
 
 #[test]

@@ -82,7 +82,7 @@ fn mutants_of_the_product_by_wgmma_are_found_out() {
     // One cluster, which stays for three groups of tiles; sums are staged twice for each. A tile's stages all fit, so that a
     // warp may be a tile ahead.
     let (multiprocessors, packed_tiles, epilogue) = (2, 1, Epilogue { bias: true, ..Epilogue::default() });
-    let case = hopper::Case { batch: 40, n: 520, k: 128, multiprocessors, packed_tiles, tuning, epilogue };
+    let case = hopper::Case { batch: 40, rows: 520.into(), k: 128, multiprocessors, packed_tiles, tuning, epilogue };
     survey_of(case, &[LEDGER[0], LEDGER_OF_CLUSTERS[0]]);
 }
 
@@ -91,6 +91,6 @@ fn mutants_of_shares_of_k_are_found_out() {
     let tuning =
         hopper::Tuning { warpgroups: 1, stage_tiles: 2, stages: 2, in_flight: 2, multicast: 2, splits: 2, per_sm: 1 };
     let (multiprocessors, packed_tiles, epilogue) = (4, 1, Epilogue::default());
-    let case = hopper::Case { batch: 20, n: 128, k: 512, multiprocessors, packed_tiles, tuning, epilogue };
+    let case = hopper::Case { batch: 20, rows: 128.into(), k: 512, multiprocessors, packed_tiles, tuning, epilogue };
     survey_of(case, LEDGER_OF_CLUSTERS);
 }

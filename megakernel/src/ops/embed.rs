@@ -139,9 +139,9 @@ impl LaunchOp for Embed {
         let [rows, width] = plan.extents(self.out)?;
         let rows = plan.rows(rows)?;
         multiple("the columns of an embedding", width, 4, "a multiple of 4")?;
-        let (table, arch) = (plan.matrix(vec![self.table])?, plan.arch);
+        let ((table, order), arch) = (plan.table(self.table, width)?, plan.arch);
         let out = plan.residual(self.out, [rows, width]);
-        let shape = embed::EmbedShape { table: embed::TableOrder::Rows(width), out: Float::F32, warps: WARPS };
+        let shape = embed::EmbedShape { table: order, out: Float::F32, warps: WARPS };
         let kernel = plan.kernel(format!("{shape:?}"), || embed::embed_rows(arch, shape));
         let args = [LaunchMemory::Cell(self.ids), LaunchMemory::Cell(self.position), table, out];
         plan.launch(kernel, LaunchGrid::Blocks(rows), args.map(LaunchArg::Pointer).into());

@@ -163,14 +163,15 @@ impl DeviceFunction for PartTile {
         let value = |field: usize| call.value(field);
         let TileCode { unit, rows, input, a_operand } = self.tile;
         let float = if let InputCode::Plain { x } = input { x.float } else { Float::F32 };
-        let x = call.array(offset_of!(Fields, x), float).from(value(offset_of!(Fields, along)));
+        let x = call.array(offset_of!(Fields, x), float);
         let tile = linear::Linear {
             unit,
             rows,
             first_row: value(offset_of!(Fields, first_row)),
             first: value(offset_of!(Fields, first)),
             end: value(offset_of!(Fields, end)),
-            input: linear::Input::Columns { x, width: self.pitch },
+            pitch: self.pitch,
+            input: linear::Input::Plain(x).from(value(offset_of!(Fields, along))),
             a_operand,
             bias: None,
             output: Output::Store { out: call.array(offset_of!(Fields, out), self.out.float), width: self.width },

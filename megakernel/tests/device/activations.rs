@@ -1,12 +1,14 @@
 //! Activations in 16 bits, carried by tags or released; activations held in registers.
 
 use tilewright_codegen::target::Target;
+use tilewright_kernels::gemv::linear::AOperand;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower};
 use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::ops::LinearTile;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Placed;
-use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions};
+use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions, Plan};
 use tilewright_megakernel::vm::reference::{KvState, Machine};
 
 use super::lab::{Cells, PAGES, device, machine, options, relative, tiny, weights};
@@ -73,6 +75,19 @@ fn streamed_activations_agree_with_the_reference() {
     let wide = ModelSpec { intermediate: 17 * 4 * 32 - 4, ..tiny() };
     agree(&wide, 9, options(), 1e-2);
     agree(&wide, 2, DeviceOptions { tags: false, ..streamed }, 4e-3);
+}
+
+/// Logits whose activations registers hold by halves, and by fourths.
+#[test]
+fn logits_by_phases_agree_with_the_reference() {
+    for (rows, hidden, held_registers) in [(3, 256, 4), (9, 512, 16), (16, 512, 32)] {
+        let (spec, options) = (ModelSpec { hidden, ..tiny() }, DeviceOptions { held_registers, ..options() });
+        let plan = Plan::new(&narrow(&spec, rows, 3), options).unwrap();
+        let tiles = plan.opcodes.iter().filter_map(|opcode| opcode.get::<LinearTile>());
+        let phases = tiles.filter(|linear| matches!(linear.tile.a_operand, AOperand::Phases { .. })).count();
+        assert_eq!(phases, 1, "{rows} rows of {hidden}");
+        agree(&spec, rows, options, if rows <= 4 { 4e-3 } else { 1e-2 });
+    }
 }
 
 #[test]

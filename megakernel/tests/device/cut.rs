@@ -71,7 +71,7 @@ fn cut_sums_of_codes_agree_with_the_reference() {
 fn sums_are_cut_where_activations_have_no_room() {
     let of = |rows: usize, options: DeviceOptions| parts(&cut(lowered(&wide(), rows, 1, 5), &options));
     assert_eq!(of(8, cutting(24)), [[0, 384], [384, 768], [768, 1112]]);
-    assert_eq!(of(8, cutting(16)), [[0, 256], [256, 512], [512, 768], [768, 1112]]);
+    assert_eq!(of(8, cutting(16)), [[0, 256], [256, 512], [512, 768], [768, 1024], [1024, 1112]]);
     for none in [of(2, cutting(16)), of(8, options()), of(8, cutting(0))] {
         assert!(none.is_empty(), "{none:?}");
     }

@@ -82,19 +82,8 @@ fn least_one() -> Recording {
     // Behind attention or queries, a block waits for the end of the step or the next one before the other waits for anything.
     let quits = |block, after| Launch::fault(DeviceFault::Quits { block, after });
     // The opcode's block gives up while its producer looks, or before it does: more than one order of the two.
-    let failing = [
-        silent.aborted(0),
-        corrupt,
-        quits(1, 4),
-        opcode,
-        quits(0, 2),
-        opcode,
-        opcode,
-        opcode,
-        silent,
-        silent,
-        silent,
-    ];
+    let failing =
+        [silent.aborted(0), corrupt, quits(1, 4), opcode, quits(0, 2), opcode, opcode, opcode, silent, silent, silent];
     let launches = [&[Launch::WELL; 5], &[Launch::ENDS][..], &failing, &[Launch::WELL]].concat();
     Recording::new("least", (&least(), program), options(), launches)
 }

@@ -22,6 +22,7 @@ fn line(opcode: &Opcode) -> Option<String> {
     let a_operand = match a_operand {
         AOperand::Shared => "copied",
         AOperand::Registers => "held",
+        AOperand::Phases { .. } => "by phases",
         AOperand::Reloaded { .. } => "streamed",
     };
     Some(format!("{input} {} {a_operand}", unit.k()))

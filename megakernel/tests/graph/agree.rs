@@ -11,7 +11,9 @@ use tilewright_megakernel::validate::Checked;
 use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions, DeviceWeights};
 use tilewright_megakernel::vm::graph::{GraphMachine, GraphWeights};
 
-use super::lab::{PAGES, Reference, Rows, machine, normed, program, prompt, random, step, tiny, weights, worst};
+use super::lab::{
+    PAGES, Reference, Rows, machine, normed, packed, program, prompt, random, step, tiny, weights, worst,
+};
 
 /// Logits, relative, of the worst row: activations are bf16 between launches, the residual stream is f32.
 const BOUND: f64 = 2e-2;
@@ -78,6 +80,24 @@ proptest! {
         seed in 0u64..1000,
     ) {
         agrees(&ModelSpec { layers: 1, ..tiny(64) }, Arch::Sm90a, tokens, &chunks, seed);
+    }
+}
+
+/// A graph beside a decode machine reads that one's weights, has no copy of its own, and gives what the reference gives.
+#[test]
+fn packed_weights_of_a_decode_machine_agree_with_the_reference() {
+    for (spec, seed) in [(tiny(64), 10), (normed(tiny(32)), 11), (ModelSpec { intermediate: 160, ..tiny(32) }, 12)] {
+        let prompt = prompt(40, seed as i32);
+        let mut shared = weights(&spec, Arch::Sm90a, seed);
+        shared.share(&packed(&spec, shared.device().clone()));
+        let mut machine = machine(&mut shared, &spec, 32);
+        assert_eq!((shared.bytes(), machine.plan().matrices.len()), (0, 0));
+        let found = feed(&mut machine, &prompt, &[32, 8]);
+        let mut rows = Rows::default();
+        rows.add(&prompt, 0, &PAGES_OF[0]);
+        let error = worst(&found, &Reference::new(&spec, 40).step(&rows));
+        println!("packed, head dim {}: {error:.1e}", spec.head_dim);
+        assert!(error < BOUND, "seed {seed}: {error}");
     }
 }
 

@@ -12,6 +12,7 @@ use tilewright_megakernel::model::{Family, ModelSpec, Rope};
 use tilewright_megakernel::program::Program;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Checked;
+use tilewright_megakernel::vm::device::{Dealing, DeviceOptions, DeviceWeights};
 use tilewright_megakernel::vm::graph::{GraphMachine, GraphWeights};
 use tilewright_megakernel::vm::reference::{KvState, Machine, StepCells};
 use tilewright_megakernel::weights::RandomWeights;
@@ -100,6 +101,21 @@ pub fn weights(spec: &ModelSpec, arch: Arch, seed: u64) -> GraphWeights {
 pub fn machine(weights: &mut GraphWeights, spec: &ModelSpec, rows: usize) -> GraphMachine {
     let checked = Checked::new(program(spec, rows, 1)).unwrap();
     weights.machine(checked, None, &mut |_, _| ()).unwrap()
+}
+
+/// Weights as a decode machine of one row streams them, in their order.
+pub fn packed(spec: &ModelSpec, device: Device) -> DeviceWeights {
+    let options = DeviceOptions {
+        warps: 4,
+        stage_bytes: 2048,
+        stages: 4,
+        sums_bytes: 4096,
+        dealing: Dealing::InOrder,
+        ..DeviceOptions::default()
+    };
+    let mut packed = DeviceWeights::new(device, Arc::new(random(spec)));
+    packed.machine(schedule(program(spec, 1, 3), 64).unwrap(), None, options, &mut |_, _| ()).unwrap();
+    packed
 }
 
 /// Rows of a step.

@@ -9,18 +9,51 @@ use tilewright_codegen::verify::verify;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, lower};
 use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::program::Program;
+use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Checked;
+use tilewright_megakernel::vm::device::{Dealing, DeviceOptions, Packed, Plan};
 use tilewright_megakernel::vm::graph::GraphPlan;
 
 /// Widths of chunks.
 const WIDTHS: [usize; 3] = [32, 128, 512];
 
-fn plan(model: &str, rows: usize) -> GraphPlan {
+fn program(model: &str, rows: usize, sms: usize) -> Program {
     let spec = ModelSpec::named(model).unwrap();
-    let target = Target { sms: 1, ..Target::named("h100").unwrap() };
+    let target = Target { sms, ..Target::named("h100").unwrap() };
     let options = LowerOptions { rows, pages: Some(64), kv: DType::BF16, ..LowerOptions::for_context(4096) };
-    let checked = Checked::new(lower(&spec, &|_| DType::BF16, target, &options).unwrap()).unwrap();
-    GraphPlan::new(&checked, Arch::Sm90a, 132).unwrap()
+    lower(&spec, &|_| DType::BF16, target, &options).unwrap()
+}
+
+fn plan(model: &str, rows: usize) -> GraphPlan {
+    GraphPlan::new(&Checked::new(program(model, rows, 1)).unwrap(), Arch::Sm90a, 132).unwrap()
+}
+
+/// The same beside a decode machine whose weights lie in their order.
+fn beside(model: &str, rows: usize) -> GraphPlan {
+    let decode = schedule(program(model, 1, 132), 1024).unwrap();
+    let options = DeviceOptions { dealing: Dealing::InOrder, ..DeviceOptions::default() };
+    let packed = Packed::new(&decode, &Plan::new(&decode, options).unwrap());
+    GraphPlan::beside(&Checked::new(program(model, rows, 1)).unwrap(), Arch::Sm90a, 132, Some(&packed)).unwrap()
+}
+
+/// Beside packed weights every product of 64 rows is one launch, and nothing lies row by row; wider graphs have the table of embeddings there.
+#[test]
+fn graphs_of_few_rows_have_no_weights_of_their_own() {
+    for (model, layers) in [("llama-3.2-1b", 16), ("llama-3.1-8b", 32)] {
+        let narrow = beside(model, 64);
+        // Attention is two launches, one for rows that are alone and one for all others.
+        assert_eq!((narrow.launches.len(), narrow.matrices.len()), (9 * layers + 2, 0));
+        let logits = narrow.logits.as_ref().expect("a model has logits");
+        assert_eq!([logits.of_row.len(), logits.of_all.len(), logits.of_wanted.len()], [1, 1, 2]);
+        assert_eq!(beside(model, 512).matrices.len(), 4 * layers + 1);
+        // Where stages are dealt, nothing of it is of use.
+        let decode = schedule(program(model, 1, 132), 1024).unwrap();
+        let packed = Packed::new(&decode, &Plan::new(&decode, DeviceOptions::default()).unwrap());
+        let checked = Checked::new(program(model, 64, 1)).unwrap();
+        let dealt = GraphPlan::beside(&checked, Arch::Sm90a, 132, Some(&packed)).unwrap();
+        assert_eq!(dealt.matrices, plan(model, 64).matrices);
+    }
 }
 
 /// Eight launches a layer where no contraction is split, the embedding and the last norm; kernels do not count layers.
@@ -52,8 +85,10 @@ fn kernels_of_known_models_do_not_spill() {
     let mut table = Table::new("Graphs of launches", &ptxas);
     let mut seen = Vec::new();
     for model in ["llama-3.2-1b", "llama-3.1-8b"] {
-        for rows in WIDTHS {
-            for kernel in plan(model, rows).kernels {
+        let plans = WIDTHS.iter().map(|&rows| plan(model, rows)).chain([32, 64].map(|rows| beside(model, rows)));
+        for plan in plans {
+            let rows = plan.rows;
+            for kernel in plan.kernels {
                 if !seen.contains(&kernel) {
                     // Tiles have one name whatever is done behind the sums.
                     let alike = seen.iter().filter(|known: &&Kernel| known.name == kernel.name).count();

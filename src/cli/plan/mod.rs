@@ -119,6 +119,7 @@ fn way(opcode: &Opcode) -> Option<String> {
     let place = match a_operand {
         AOperand::Shared => "shared memory",
         AOperand::Registers => "registers",
+        AOperand::Phases { .. } => "registers, some columns of all units at a time",
         AOperand::Reloaded { .. } => "the ring's stages",
     };
     Some(format!("activations of k={} in {place}", unit.k()))

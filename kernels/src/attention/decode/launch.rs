@@ -3,10 +3,11 @@
 use half::bf16;
 use tilewright_codegen::build::{Builder, block, record};
 use tilewright_codegen::ir::attr::SpecialReg;
-use tilewright_codegen::ir::{Arch, Kernel, Needs};
+use tilewright_codegen::ir::{Arch, Kernel};
 
 use super::combine::Splits;
 use super::device::{Task, attend, warps};
+use crate::early::early;
 use crate::kv::{KvFamily, Pages, Place, is_swizzled};
 
 /// Where the tokens of a sequence lie.
@@ -102,11 +103,7 @@ impl Decode {
         let (tokens, table) = (k.global::<u32>("tokens"), k.global::<u32>("table"));
         let (table_width, plane_stride) = (k.param::<u32>("table_width"), k.param::<u32>("plane_stride"));
         let scale = k.param::<f32>("scale");
-        if Needs::Sm90.met_by(k.arch()) {
-            // The next launch may be set up while this one runs, as this one was; all that earlier ones wrote comes in here.
-            k.grid_launch();
-            k.grid_wait();
-        }
+        early(k);
         let (acc, stats) = (k.global::<f32>("acc"), k.global::<f32>("stats"));
         let (done, out) = (k.global::<u32>("done"), k.global::<bf16>("out"));
 

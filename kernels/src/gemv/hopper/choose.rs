@@ -27,6 +27,7 @@
 //! | 2048 × 8192 | 64 × 128, 7 | 2 | 4 | 128 | 1.50 | 7.3 | 10.9 |
 //! | 128256 × 2048 | 256 × 64, 4 | 2 | 1 | 132 | 1.12 | 114.2 | 114.3 |
 
+use super::Rows;
 use super::tiles::{Plan, Tuning};
 use crate::gemv::Unit;
 
@@ -91,7 +92,7 @@ pub fn predict(plan: &Plan, multiprocessors: u32) -> f64 {
     stream * (1.0 + fewer) + exchange + CLUSTER * f64::from(cluster).log2()
 }
 
-/// The settings for a batch and `n` rows packed as `unit` says, on so many multiprocessors, with clusters of so many blocks at
+/// The settings for a batch and rows, their number or what else they are, packed as `unit` says, on so many multiprocessors, with clusters of so many blocks at
 /// most: 8 everywhere, fewer where a device has not got as many clusters of them as its multiprocessors would make.
 ///
 /// ```
@@ -101,7 +102,8 @@ pub fn predict(plan: &Plan, multiprocessors: u32) -> f64 {
 /// assert!(hopper::Plan::new(64, 8192, unit, best).is_ok());
 /// # Ok::<(), tilewright_kernels::gemv::UnitError>(())
 /// ```
-pub fn choose(batch: u32, n: u32, unit: Unit, multiprocessors: u32, most_blocks: u32) -> Tuning {
+pub fn choose(batch: u32, rows: impl Into<Rows>, unit: Unit, multiprocessors: u32, most_blocks: u32) -> Tuning {
+    let rows = rows.into();
     let mut best = (
         f64::INFINITY,
         Tuning { warpgroups: 1, stage_tiles: 2, stages: 8, in_flight: IN_FLIGHT, multicast: 1, splits: 1, per_sm: 1 },
@@ -115,7 +117,7 @@ pub fn choose(batch: u32, n: u32, unit: Unit, multiprocessors: u32, most_blocks:
                     if tuning.cluster() > most_blocks {
                         continue;
                     }
-                    let Ok(plan) = Plan::new(batch, n, unit, tuning) else { continue };
+                    let Ok(plan) = Plan::new(batch, rows, unit, tuning) else { continue };
                     let time = predict(&plan, multiprocessors);
                     if time < best.0 {
                         best = (time, plan.tuning);

@@ -5,8 +5,10 @@ use tilewright_codegen::build::{Builder, Bulk, Param, Ptr, Shared, TensorMap, Va
 use tilewright_codegen::ir::attr::Eviction;
 use tilewright_layout::{Layout, Swizzled};
 
+use super::Rows;
 use super::tiles::{Plan, Vectors, Weights};
-use crate::gemv::Epilogue;
+use crate::elementwise::silu;
+use crate::gemv::{Epilogue, Unit};
 use crate::mma::{Accumulator, SharedOperand, warpgroup_atom};
 use crate::ring::{ByBulk, Consumer, Pieces, Producer, StageTile, in_pieces};
 use crate::tile::{Array, Float, Index, LayoutTensor};
@@ -189,7 +191,7 @@ impl<'a, 'k> Block<'a, 'k> {
         results: Results<'k>,
     ) {
         // Runs of four are whole and aligned, or nothing is known of any.
-        if self.plan.n.is_multiple_of(4) {
+        if self.plan.results.results().is_multiple_of(4) {
             self.store_runs::<4>(team, room, tile, first, results);
         } else {
             self.store_runs::<1>(team, room, tile, first, results);
@@ -206,15 +208,23 @@ impl<'a, 'k> Block<'a, 'k> {
     ) {
         let (k, plan) = (self.k, self.plan);
         let rows = plan.rows() / plan.tuning.splits;
-        let runs = rows / RUN as u32;
+        let gated = matches!(plan.results, Rows::Gated(_));
+        // Of gates and what they gate, runs of gates: every second unit.
+        let runs = rows / RUN as u32 / if gated { 2 } else { 1 };
         let columns = plan.staged().min(plan.batch.saturating_sub(first));
         team.each(runs * columns, |item| {
-            let (column, row) = (item / runs, item % runs * RUN as u32 + self.split * rows);
+            let (column, run) = (item / runs, item % runs);
+            let run = if gated { run + run / (Unit::ROWS / RUN as u32) * (Unit::ROWS / RUN as u32) } else { run };
+            let row = run * RUN as u32 + self.split * rows;
             let at = room.at(column * plan.sums_pitch() + row);
             let sums = self.shares::<RUN>(at);
+            let others = gated.then(|| self.shares::<RUN>(at.at(Unit::ROWS)));
             let (column, row) = (column + first, tile * plan.rows() + row);
-            let finish = || results.store(column * plan.n, row, sums);
-            if plan.is_whole() { finish() } else { k.when(row.lt(plan.n), finish) }
+            let (all, at) = (plan.results.results(), plan.results.result(row));
+            let finish = || results.store(column * all, at, sums, others.map(|others| (others, all)));
+            // The last tile may have rows that there are not, and so may the last unit of gates.
+            let is_whole = plan.is_whole() && all.is_multiple_of(if gated { Unit::ROWS } else { 1 });
+            if is_whole { finish() } else { k.when(if gated { at.lt(all) } else { row.lt(plan.n) }, finish) }
         });
     }
 
@@ -241,15 +251,26 @@ impl<'k> Results<'k> {
         Results { y, bias, residual }
     }
 
-    /// Finishes a run of sums, and stores it: rows from `row` on of the vector whose results begin at `vector`.
-    fn store<const RUN: usize>(&self, vector: Val<'k, u32>, row: Val<'k, u32>, sums: [Val<'k, f32>; RUN]) {
+    /// Finishes a run of sums, and stores it: results from `first` on of the vector whose results begin at `vector`. Sums of gates have
+    /// those of what they gate beside them, whose biases begin further behind.
+    fn store<const RUN: usize>(
+        &self,
+        vector: Val<'k, u32>,
+        first: Val<'k, u32>,
+        sums: [Val<'k, f32>; RUN],
+        gated: Option<([Val<'k, f32>; RUN], u32)>,
+    ) {
         let plus = |sums: [Val<'k, f32>; RUN], more: Option<Array<'k>>, index: Val<'k, u32>| {
             let Some(more) = more else { return sums };
             let more = if RUN == 4 { more.load4(index).to_vec() } else { vec![more.load(index)] };
             core::array::from_fn(|i| sums[i] + more[i])
         };
-        let sums = plus(sums, self.bias, row);
-        let sums = plus(sums, self.residual, vector + row);
-        self.y.store_run(vector + row, sums);
+        let mut sums = plus(sums, self.bias, first);
+        if let Some((others, behind)) = gated {
+            let others = plus(others, self.bias, first + behind);
+            sums = core::array::from_fn(|i| silu(sums[i]) * others[i]);
+        }
+        let sums = plus(sums, self.residual, vector + first);
+        self.y.store_run(vector + first, sums);
     }
 }

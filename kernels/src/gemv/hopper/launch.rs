@@ -1,5 +1,6 @@
 //! The standalone kernel.
 
+use super::Rows;
 use super::device::{Block, Inputs, Results};
 use super::tiles::{Plan, Vectors, Weights};
 use crate::gemm::{Argument, Buffer, Step};
@@ -12,10 +13,16 @@ use tilewright_codegen::ir::{Arch, Kernel};
 ///
 /// Parameters: tensor maps of w as [`pack`](crate::gemv::pack) orders it and of x\[batch, [`Plan::x_pitch`]\], y\[batch, n\],
 /// then bias\[n\] and residual\[batch, n\] where the epilogue has them. Weights are fetched before the grids before this one
-/// have ended; nothing else is touched until then. [`step`] gives the grid and the maps.
+/// have ended; nothing else is touched until then. Of [`Rows`] that are not in order y has as many columns as there are results, the bias
+/// as many numbers as there are rows. [`step`] gives the grid and the maps.
 pub fn gemv(arch: Arch, plan: &Plan, epilogue: Epilogue) -> Kernel {
     let (tuning, warps) = (plan.tuning, plan.tuning.warpgroups * 4);
-    let name = format!("gemv_wgmma_b{}_n{}_k{}", plan.batch, plan.n, plan.unit.k());
+    let results = match plan.results {
+        Rows::InOrder(_) => "",
+        Rows::Gated(_) => "_gated",
+        Rows::Groups { .. } => "_heads",
+    };
+    let name = format!("gemv_wgmma_b{}_n{}_k{}{results}", plan.batch, plan.n, plan.unit.k());
     let launch = block(plan.threads()).cluster(tuning.cluster()).min_blocks(tuning.per_sm);
     record(&name, arch, launch, |k| {
         let (w_map, x_map) = (k.tensor_map("w"), k.tensor_map("x"));

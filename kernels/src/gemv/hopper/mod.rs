@@ -2,6 +2,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
+//! | `rows` | which results the rows of packed weights make: [`Rows`] |
 //! | `tiles` | every size, from the shape and what is chosen: [`Plan`], [`Tuning`] |
 //! | `choose` | what is chosen, by bytes over memory and L2: [`choose`], [`predict`] |
 //! | `device` | the kernel on a block |
@@ -19,11 +20,13 @@
 mod choose;
 mod device;
 mod launch;
+mod rows;
 mod tiles;
 mod trial;
 
 pub use choose::{choose, predict};
 pub use launch::{gemv, step};
+pub use rows::Rows;
 pub use tiles::{Plan, PlanError, Tuning};
 pub use trial::Case;
 pub(super) use trial::shipped;

@@ -11,6 +11,7 @@ use tilewright_layout::swizzle::canonical::Major;
 use tilewright_layout::typed::operand_tile;
 use tilewright_layout::{DType, Swizzle, Swizzled};
 
+use super::Rows;
 use crate::gemv::Unit;
 use crate::gemv::packed::DEPTH;
 use crate::ring::{Consumers, Shape, StageTile};
@@ -133,12 +134,14 @@ impl Tuning {
 }
 
 /// The sizes of a kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Plan {
     /// Vectors.
     pub batch: u32,
     /// Rows of the weights.
     pub n: u32,
+    /// Which results they make.
+    pub results: Rows,
     /// How the weights are packed.
     pub unit: Unit,
     /// What was chosen, stages as many as fit.
@@ -146,12 +149,14 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The sizes for a batch and `n` rows of weights that are packed as `unit` says. How many warps share a unit's tiles makes
+    /// The sizes for a batch and rows of weights, their number or what else they are, that are packed as `unit` says. How many warps share a unit's tiles makes
     /// no difference here.
     ///
     /// # Errors
     /// [`PlanError`].
-    pub fn new(batch: u32, n: u32, unit: Unit, tuning: Tuning) -> Result<Plan, PlanError> {
+    pub fn new(batch: u32, rows: impl Into<Rows>, unit: Unit, tuning: Tuning) -> Result<Plan, PlanError> {
+        let results = rows.into();
+        let n = results.packed();
         if !(1..=256).contains(&batch) {
             return Err(PlanError::Batch { batch });
         }
@@ -161,7 +166,13 @@ impl Plan {
         if unit.codes().is_some() {
             return Err(PlanError::Codes);
         }
-        let plan = Plan { batch, n, unit, tuning };
+        if let Rows::Groups { dim, .. } = results
+            && !dim.is_multiple_of(Unit::ROWS)
+        {
+            let (what, wanted) = ("the number of dimensions of a head", "a multiple of 8");
+            return Err(PlanError::Setting { what, found: dim, wanted });
+        }
+        let plan = Plan { batch, n, results, unit, tuning };
         plan.check()?;
         plan.check_registers()?;
         let limit = SHARED / tuning.per_sm - RESERVED;
@@ -195,8 +206,10 @@ impl Plan {
                 "1, 2, 4 or 8, each with eights of 256 vectors",
             );
         }
-        if splits == 0 || !(self.rows() / 4).is_multiple_of(splits) {
-            return setting("the number of shares of k", splits, "a divisor of a quarter of a tile's rows");
+        if splits == 0 || !(self.rows() / self.results.together()).is_multiple_of(splits) {
+            let wanted =
+                "a divisor of a quarter of a tile's rows, of a sixteenth where they are gates and what they gate";
+            return setting("the number of shares of k", splits, wanted);
         }
         if splits > self.chunks() {
             return setting("the number of shares of k", splits, "no more than there are stages of k");

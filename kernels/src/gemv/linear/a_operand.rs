@@ -13,6 +13,12 @@ pub enum AOperand {
     Shared,
     /// Each warp loads the columns that it multiplies into registers ([`AOperand::registers`]).
     Registers,
+    /// Of logits: each warp loads the columns of some stages, which divide the unit's, into registers, and multiplies them with these
+    /// stages of all units; then the next. The sums of a phase wait where the logits will be.
+    Phases {
+        /// Stages of a unit.
+        stages: u32,
+    },
     /// Each warp loads the columns of a stage into registers when it comes to that stage, and multiplies them with that stage
     /// of every unit of a group; again for every group. Weights come in the order of [`Order`]. It takes rows of any
     /// length.
@@ -29,6 +35,7 @@ impl AOperand {
         match self {
             AOperand::Shared => self.starts_at(unit, packing) + Starts::bytes(unit, side(unit, packing, true), all),
             AOperand::Registers => Starts::bytes(unit, Side::B, all),
+            AOperand::Phases { stages } => AOperand::Registers.operand_bytes(unit.part(0, stages), packing),
             AOperand::Reloaded { .. } => {
                 self.starts_at(unit, packing) + Starts::bytes(unit, Side::B, unit.stage_tiles())
             }
@@ -39,7 +46,7 @@ impl AOperand {
     pub(super) fn starts_at(self, unit: Unit, packing: Packing) -> u32 {
         match self {
             AOperand::Shared => Operand::bytes(unit, packing),
-            AOperand::Registers => 0,
+            AOperand::Registers | AOperand::Phases { .. } => 0,
             AOperand::Reloaded { group } => wide::room(unit, packing, group),
         }
     }
@@ -55,6 +62,26 @@ impl AOperand {
     /// ```
     pub fn registers(unit: Unit, packing: Packing) -> u32 {
         unit.stages() * unit.per_warp() * unit.steps() * packing.meeting(unit).words()
+    }
+}
+
+/// The order in which the stages of units come by phases ([`AOperand::Phases`]): of every unit its first stages, then the next.
+#[derive(Clone, Copy)]
+pub struct Phases<'k> {
+    /// Stages of a unit.
+    pub stages: Val<'k, u32>,
+    /// Stages of a unit that come together.
+    pub each: Val<'k, u32>,
+    /// Stages of a phase, of all units.
+    pub of_phase: Val<'k, u32>,
+}
+
+impl<'k> Phases<'k> {
+    /// Which stage comes at a place, where unit after unit lies stage after stage.
+    #[track_caller]
+    pub fn stage(self, place: Val<'k, u32>) -> Val<'k, u32> {
+        let (phase, rest) = (place / self.of_phase, place % self.of_phase);
+        rest / self.each * self.stages + phase * self.each + rest % self.each
     }
 }
 

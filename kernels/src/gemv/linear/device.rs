@@ -25,6 +25,8 @@ const STARTS: u32 = 4;
 pub struct Linear<'k> {
     /// Shape of a unit.
     pub unit: Unit,
+    /// Elements from a row of activations to the next.
+    pub pitch: u32,
     /// Rows of the batch, 1 to 16.
     pub rows: u32,
     /// First row.
@@ -123,39 +125,82 @@ pub fn linear<'k>(team: ConsumerWarps<'k>, scratch: Scratch<'k>, weights: &dyn W
     if let Output::Logits { .. } = tile.output {
         k.when(k.tid().lt(rows), || scratch.best.at(k.tid()).store(0u64));
     }
-    let pass = Pass { team, scratch, unit: tile.unit, rows, streams, a_operand: tile.a_operand };
-    let prepare = |base: Val<'k, u32>, cell: &Cell<'k>| {
-        let n = tile.first + (base + cell.unit) * Unit::ROWS + cell.feature;
-        tile.prepare(team, cell, n)
+    let pass = Pass {
+        team,
+        scratch,
+        unit: tile.unit,
+        pitch: tile.pitch,
+        rows,
+        streams,
+        a_operand: tile.a_operand,
+        behind: None,
     };
-    pass.run(weights, tile.input, tile.first_row, units, prepare, |sums, cell, prepared| {
-        let (n, inside) = (prepared.n, prepared.inside);
-        let (best, result) = (k.var(0u64), k.var(0.0f32));
-        k.when(inside, || {
-            result.set(tile.finish(team, scratch, sums, cell, prepared));
-            if let Output::Logits { .. } = tile.output {
-                best.set(key(result.get(), n));
-            }
-        });
-        let (out, width) = tile.output.place();
-        let at = (tile.first_row + cell.row) * width + n;
-        let result = result.get();
-        if out.together() == 2 {
-            let next = result.shfl_down(1);
-            k.when(inside & (n % 2).eq(0), || out.store_run(at, [result, next]));
-        } else {
-            k.when(inside, || out.store_run(at, [result]));
+    match tile.a_operand {
+        AOperand::Shared | AOperand::Registers | AOperand::Reloaded { .. } => tile.tile(pass, weights, units, None),
+        AOperand::Phases { stages } => {
+            let unit = tile.unit.part(0, stages);
+            let pass = Pass { unit, a_operand: AOperand::Registers, ..pass };
+            k.for_(0u32, tile.unit.stages() / stages, |number| {
+                let phase = Phase { number, last: number.eq(tile.unit.stages() / stages - 1), columns: unit.k() };
+                tile.tile(Pass { behind: Some(number.gt(0)), ..pass }, weights, units, Some(phase));
+                // The sums are read.
+                team.sync();
+            });
         }
-        if let Output::Logits { .. } = tile.output {
-            // Eight lanes have the features of one unit and row.
-            let best = largest(best.get(), Unit::ROWS);
-            let first = inside & cell.feature.eq(0);
-            k.when(first, || scratch.best.at(cell.row).red(AtomOp::Max, best, RedOrder::Relaxed(Scope::Cta)));
-        }
-    });
+    }
     if let Output::Logits { bests, tile: number, .. } = tile.output {
         team.sync();
         k.when(k.tid().lt(rows), || bests.store(tile.first_row + k.tid(), number, scratch.best.at(k.tid()).load()));
+    }
+}
+
+/// A phase of a tile of logits ([`AOperand::Phases`]).
+#[derive(Clone, Copy)]
+struct Phase<'k> {
+    /// Which.
+    number: Val<'k, u32>,
+    /// Whether it is the last.
+    last: Val<'k, bool>,
+    /// Columns of each.
+    columns: u32,
+}
+
+impl<'k> Linear<'k> {
+    /// Computes the tile, or a phase of it.
+    fn tile(self, pass: Pass<'k>, weights: &dyn Weights<'k>, units: Val<'k, u32>, phase: Option<Phase<'k>>) {
+        let (tile, Pass { team, scratch, .. }) = (self, pass);
+        let k = team.k;
+        let input = phase.map_or(tile.input, |phase| tile.input.from(phase.number * phase.columns));
+        let prepare = |base: Val<'k, u32>, cell: &Cell<'k>| {
+            let n = tile.first + (base + cell.unit) * Unit::ROWS + cell.feature;
+            tile.prepare(team, cell, n, phase)
+        };
+        pass.run(weights, input, tile.first_row, units, prepare, |sums, cell, prepared| {
+            let (n, inside) = (prepared.n, prepared.inside);
+            let (best, result) = (k.var(0u64), k.var(0.0f32));
+            k.when(inside, || {
+                result.set(tile.finish(team, scratch, sums, cell, prepared, phase));
+                if let Output::Logits { .. } = tile.output {
+                    let keep = || best.set(key(result.get(), n));
+                    phase.map_or_else(keep, |phase| k.when(phase.last, keep));
+                }
+            });
+            let (out, width) = tile.output.place();
+            let at = (tile.first_row + cell.row) * width + n;
+            let result = result.get();
+            if out.together() == 2 {
+                let next = result.shfl_down(1);
+                k.when(inside & (n % 2).eq(0), || out.store_run(at, [result, next]));
+            } else {
+                k.when(inside, || out.store_run(at, [result]));
+            }
+            if let Output::Logits { .. } = tile.output {
+                // Eight lanes have the features of one unit and row.
+                let best = largest(best.get(), Unit::ROWS);
+                let first = inside & cell.feature.eq(0);
+                k.when(first, || scratch.best.at(cell.row).red(AtomOp::Max, best, RedOrder::Relaxed(Scope::Cta)));
+            }
+        });
     }
 }
 
@@ -165,11 +210,15 @@ pub(super) struct Pass<'k> {
     pub team: ConsumerWarps<'k>,
     pub scratch: Scratch<'k>,
     pub unit: Unit,
+    /// Elements from a row of activations to the next.
+    pub pitch: u32,
     pub rows: u32,
     /// Units of the ring that make one unit of the output.
     pub streams: u32,
     /// Where the A operand lives.
     pub a_operand: AOperand,
+    /// Whether a phase came before, which left sums of squares; `None`: there are no phases.
+    pub behind: Option<Val<'k, bool>>,
 }
 
 impl<'k> Pass<'k> {
@@ -194,7 +243,7 @@ impl<'k> Pass<'k> {
         }
         let sums_bytes = match a_operand {
             AOperand::Reloaded { group } => group * Sums::bytes(rows, team.warps),
-            AOperand::Shared | AOperand::Registers => scratch.sums_bytes,
+            AOperand::Shared | AOperand::Registers | AOperand::Phases { .. } => scratch.sums_bytes,
         };
         let sums = Sums::new(scratch.sums, sums_bytes, packing, team.warps);
         let group = (sums.units() / streams).max(1);
@@ -224,7 +273,7 @@ impl<'k> Pass<'k> {
                 Activations::Reloaded(source) => {
                     let group = if let AOperand::Reloaded { .. } = a_operand { Some(sums.units()) } else { None };
                     products(source, weights, sums, (group, here * streams), (scratch.operand.cast(), starts));
-                    source.store_squares(scratch.squares);
+                    source.store_squares(scratch.squares, None);
                 }
             }
             team.sync();
@@ -321,22 +370,22 @@ impl<'k> Pass<'k> {
     fn bring(self, input: Input<'k>, first_row: Val<'k, u32>) -> Activations<'k> {
         let Pass { team, scratch, unit, rows, a_operand, .. } = self;
         let packing = Packing::of(rows, input.float()).meeting(unit);
-        let source = || Source::new(team, unit, packing, input, first_row);
+        let source = || Source::new(team, unit, packing, input, (first_row, self.pitch));
         match a_operand {
             AOperand::Shared => {
                 let x = Operand::new(scratch.operand, unit, packing);
-                input.fill(team, unit, first_row, x, scratch.squares);
+                input.fill(team, (unit, self.pitch), first_row, x, scratch.squares);
                 team.sync();
                 match self.side(packing) {
                     Side::A => self.two_steps(x.two_steps(team)),
                     Side::B | Side::Half => Activations::Shared(x.lane(team)),
                 }
             }
-            AOperand::Registers => {
+            AOperand::Registers | AOperand::Phases { .. } => {
                 let source = source();
                 let stages = (0..unit.stages()).map(|stage| team.k.lit(stage));
                 let held = source.fragments(&stages.flat_map(|stage| source.columns(stage)).collect::<Vec<_>>());
-                source.store_squares(scratch.squares);
+                source.store_squares(scratch.squares, self.behind);
                 Activations::Registers(held)
             }
             AOperand::Reloaded { .. } => Activations::Reloaded(Box::new(source())),
@@ -351,13 +400,19 @@ struct Prepared<'k> {
     /// Whether there is such an output.
     inside: Val<'k, bool>,
     bias: Option<Var<'k, f32>>,
-    /// The residual, or the second layer's bias.
+    /// The residual, the second layer's bias, or what the phases before summed.
     other: Option<Var<'k, f32>>,
 }
 
 impl<'k> Linear<'k> {
     /// Loads what output `n` of a row needs beside the sums.
-    fn prepare(self, team: ConsumerWarps<'k>, cell: &Cell<'k>, n: Val<'k, u32>) -> Prepared<'k> {
+    fn prepare(
+        self,
+        team: ConsumerWarps<'k>,
+        cell: &Cell<'k>,
+        n: Val<'k, u32>,
+        phase: Option<Phase<'k>>,
+    ) -> Prepared<'k> {
         let (k, inside) = (team.k, cell.inside & n.lt(self.end));
         let load = |array: Array<'k>, index: Val<'k, u32>| {
             let value = k.var(0.0f32);
@@ -367,7 +422,13 @@ impl<'k> Linear<'k> {
         let other = match self.output {
             Output::Add { residual, width, .. } => Some(load(residual, (self.first_row + cell.row) * width + n)),
             Output::SiluMul { up_bias, .. } => up_bias.map(|bias| load(bias, n)),
-            Output::Store { .. } | Output::Logits { .. } => None,
+            Output::Logits { out, width, .. } => phase.map(|phase| {
+                let before = k.var(0.0f32);
+                let at = (self.first_row + cell.row) * width + n;
+                k.when(inside & phase.number.gt(0), || before.set(out.load(at)));
+                before
+            }),
+            Output::Store { .. } => None,
         };
         Prepared { n, inside, bias: self.bias.map(|bias| load(bias, n)), other }
     }
@@ -380,10 +441,15 @@ impl<'k> Linear<'k> {
         sums: Sums<'k>,
         cell: &Cell<'k>,
         prepared: &Prepared<'k>,
+        phase: Option<Phase<'k>>,
     ) -> Val<'k, f32> {
         let scale = self.input.scale(team, self.unit, cell.row, scratch.squares);
         let scaled = |sum: Val<'k, f32>| scale.map_or(sum, |scale| sum * scale);
         let plus = |sum: Val<'k, f32>, other: Option<Var<'k, f32>>| other.map_or(sum, |other| sum + other.get());
+        if let Some(phase) = phase {
+            let sum = plus(sums.total(cell.place), prepared.other);
+            return phase.last.select(plus(scaled(sum), prepared.bias), sum);
+        }
         let y = plus(scaled(sums.total(cell.place)), prepared.bias);
         match self.output {
             Output::Store { .. } | Output::Logits { .. } => y,

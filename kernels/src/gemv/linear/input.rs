@@ -12,13 +12,6 @@ use crate::warps::{ConsumerWarps, Item, store_warp_sum, sum_of_warps};
 pub enum Input<'k> {
     /// `[rows, k]`.
     Plain(Array<'k>),
-    /// Of rows of `width` elements the `k` from a column on, a multiple of eight.
-    Columns {
-        /// The first row from that column on.
-        x: Array<'k>,
-        /// Elements of a row.
-        width: u32,
-    },
     /// The RMS norm of `x`. The product is taken with `x · weight`; its rows are scaled when the sums are read.
     RmsNorm {
         /// `[rows, k]`.
@@ -37,33 +30,33 @@ impl<'k> Input<'k> {
     /// The type that holds the activations without loss.
     pub fn float(self) -> Float {
         match self {
-            Input::Plain(x) | Input::Columns { x, .. } => x.float(),
+            Input::Plain(x) => x.float(),
             Input::RmsNorm { .. } => Float::F32,
         }
     }
 
-    /// Elements from a row to the next.
-    pub(super) fn pitch(self, unit: Unit) -> u32 {
+    /// The same from a column on, a multiple of eight.
+    pub fn from(self, column: Val<'k, u32>) -> Input<'k> {
         match self {
-            Input::Plain(_) | Input::RmsNorm { .. } => unit.k(),
-            Input::Columns { width, .. } => width,
+            Input::Plain(x) => Input::Plain(x.from(column)),
+            Input::RmsNorm { x, weight, eps } => Input::RmsNorm { x: x.from(column), weight: weight.from(column), eps },
         }
     }
 
-    /// Brings rows `first..` into the operand; of a normalised input also the sums of squares.
+    /// Brings rows `first..` into the operand, which lie `pitch` elements apart; of a normalised input also the sums of squares.
     pub(super) fn fill(
         self,
         team: ConsumerWarps<'k>,
-        unit: Unit,
+        (unit, pitch): (Unit, u32),
         first: Val<'k, u32>,
         to: Operand<'k>,
         squares: Squares<'k>,
     ) {
         let width = unit.k();
         for row in 0..to.rows() {
-            let start = (first + row) * self.pitch(unit);
+            let start = (first + row) * pitch;
             match self {
-                Input::Plain(x) | Input::Columns { x, .. } => {
+                Input::Plain(x) => {
                     rounds(team, width, |items| {
                         let loaded = x.gather(&items.iter().map(|item| start + item.at * 4).collect::<Vec<_>>());
                         for (item, x) in items.iter().zip(loaded) {

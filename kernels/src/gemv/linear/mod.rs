@@ -32,7 +32,7 @@ mod starts;
 mod sums;
 mod wide;
 
-pub use a_operand::{AOperand, Order};
+pub use a_operand::{AOperand, Order, Phases};
 pub use device::{Linear, Output, Scratch, linear};
 pub use held::{HeldForm, HeldStage};
 pub use input::Input;

@@ -150,6 +150,11 @@ impl Packing {
 }
 
 impl Half {
+    /// Whether these are the batch's first rows.
+    pub fn is_first(self) -> bool {
+        self.base == 0
+    }
+
     /// This lane's row of the batch. Rows of the MMA that stand for none repeat one that does, and are ignored.
     pub fn row<'k>(self, team: ConsumerWarps<'k>) -> Val<'k, u32> {
         let group = team.k.lane() / 4;
@@ -157,11 +162,22 @@ impl Half {
         row.min(self.packing.rows - 1)
     }
 
-    /// Stores one number of each row of the half, to `[rows, warps]`: the sum of what each row's four lanes have.
-    pub fn add_up<'k>(self, team: ConsumerWarps<'k>, sum: Val<'k, f32>, to: Ptr<'k, Shared, f32>) {
+    /// Stores one number of each row of the half, to `[rows, warps]`: the sum of what each row's four lanes have, and what is there
+    /// where `behind` holds.
+    pub fn add_up<'k>(
+        self,
+        team: ConsumerWarps<'k>,
+        sum: Val<'k, f32>,
+        to: Ptr<'k, Shared, f32>,
+        behind: Option<Val<'k, bool>>,
+    ) {
         let (k, sum) = (team.k, [1u32, 2].into_iter().fold(sum, |sum, bits| sum + sum.shfl_bfly(bits)));
         let row = k.lane() / 4 + self.base;
         let mine = (k.lane() % 4).eq(0) & row.lt(self.packing.rows);
-        k.when(mine, || to.at(k.warp()).at(row * team.warps).store(sum));
+        let place = to.at(k.warp()).at(row * team.warps);
+        k.when(mine, || match behind {
+            None => place.store(sum),
+            Some(behind) => k.if_else(behind, || place.store(place.load() + sum), || place.store(sum)),
+        });
     }
 }

@@ -66,7 +66,16 @@ pub enum Keys<'k> {
 
 /// Computes a tile.
 pub fn qkv<'k>(team: ConsumerWarps<'k>, scratch: Scratch<'k>, weights: &dyn Weights<'k>, tile: Qkv<'k>) {
-    let pass = Pass { team, scratch, unit: tile.unit, rows: tile.rows, streams: 1, a_operand: tile.a_operand };
+    let pass = Pass {
+        team,
+        scratch,
+        unit: tile.unit,
+        pitch: tile.unit.k(),
+        rows: tile.rows,
+        streams: 1,
+        a_operand: tile.a_operand,
+        behind: None,
+    };
     let prepare = |base: Val<'k, u32>, cell: &Cell<'k>| tile.prepare(team, cell, tile.first + base + cell.unit);
     pass.run(weights, tile.input, tile.first_row, tile.units, prepare, |sums, cell, prepared| {
         tile.finish(team, scratch, sums, cell, prepared);

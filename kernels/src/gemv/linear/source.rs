@@ -19,7 +19,7 @@ use crate::warps::ConsumerWarps;
 
 /// Loads of four elements that are in flight together; fewer where registers hold the weights of a group of units, or a row of 4096 of each of
 /// 16 vectors.
-const TOGETHER: [usize; 2] = [16, 8];
+const TOGETHER: [usize; 3] = [8, 16, 32];
 
 /// −0, in both halves.
 const MINUS_ZERO: u32 = 0x8000_8000;
@@ -32,6 +32,8 @@ pub(super) struct Source<'k> {
     input: Input<'k>,
     /// First row.
     first: Val<'k, u32>,
+    /// Elements from a row to the next.
+    pitch: u32,
     halves: Vec<(Half, Var<'k, f32>)>,
 }
 
@@ -49,10 +51,10 @@ impl<'k> Source<'k> {
         unit: Unit,
         packing: Packing,
         input: Input<'k>,
-        first: Val<'k, u32>,
+        (first, pitch): (Val<'k, u32>, u32),
     ) -> Source<'k> {
         let halves = packing.halves().into_iter().map(|half| (half, team.k.var(0.0f32))).collect();
-        Source { team, unit, packing, input, first, halves }
+        Source { team, unit, packing, input, first, pitch, halves }
     }
 
     /// The columns where the steps of 32 of this warp's tiles of a stage begin.
@@ -80,23 +82,23 @@ impl<'k> Source<'k> {
         self.halves.iter().for_each(|(_, squares)| squares.set(0.0f32));
     }
 
-    /// Of a normalised input, stores the warp's sums of squares.
-    pub fn store_squares(&self, to: Squares<'k>) {
+    /// Of a normalised input, stores the warp's sums of squares; behind a phase, added to what it stored before.
+    pub fn store_squares(&self, to: Squares<'k>, behind: Option<Val<'k, bool>>) {
         if let Input::RmsNorm { .. } = self.input {
-            self.halves.iter().for_each(|(half, squares)| half.add_up(self.team, squares.get(), to));
+            self.halves.iter().for_each(|(half, squares)| half.add_up(self.team, squares.get(), to, behind));
         }
     }
 
     /// This lane's quads of each tile.
     fn quads(&self, half: Half, squares: Var<'k, f32>, columns: &[Val<'k, u32>]) -> Vec<Vec<[Val<'k, u32>; 4]>> {
         let k = self.team.k;
-        let start = (self.first + half.row(self.team)) * self.input.pitch(self.unit);
+        let start = (self.first + half.row(self.team)) * self.pitch;
         match self.input {
-            Input::Plain(x) | Input::Columns { x, .. } if x.is_words() && self.unit.k().is_multiple_of(8) => {
+            Input::Plain(x) if x.is_words() && self.unit.k().is_multiple_of(8) => {
                 self.by_eights(x, start, columns).into_iter().map(|quad| vec![self.lift_words(quad)]).collect()
             }
-            Input::Plain(x) | Input::Columns { x, .. } => self.by_fours(columns, |fours| gather(x, start, fours)),
-            Input::RmsNorm { x, weight, .. } => self.by_fours(columns, |fours| {
+            Input::Plain(x) => self.by_fours(half, columns, |fours| gather(x, start, fours)),
+            Input::RmsNorm { x, weight, .. } => self.by_fours(half, columns, |fours| {
                 let weights = gather(weight, k.lit(0), fours);
                 let loaded = gather(x, start, fours);
                 let sum = loaded.iter().flatten().fold(squares.get(), |sum, x| x.fma(*x, sum));
@@ -143,6 +145,7 @@ impl<'k> Source<'k> {
     /// The quads of tiles, whose elements `load` gives four by four, of some tiles at once.
     fn by_fours(
         &self,
+        half: Half,
         columns: &[Val<'k, u32>],
         load: impl Fn(&[Four<'k>]) -> Vec<[Val<'k, f32>; 4]>,
     ) -> Vec<Vec<[Val<'k, u32>; 4]>> {
@@ -164,8 +167,13 @@ impl<'k> Source<'k> {
             };
             values.chunks(2).map(tile).collect::<Vec<_>>()
         };
-        let few = is_wide(self.unit, self.packing) || self.packing.terms() == Terms::F16;
-        let together = TOGETHER[usize::from(few)];
+        // Registers are free until the first rows are there.
+        let full = self.packing.terms() == Terms::F16 && !half.is_first();
+        let together = match self.packing.rows() {
+            _ if full || is_wide(self.unit, self.packing) => TOGETHER[0],
+            5..=8 => TOGETHER[2],
+            _ => TOGETHER[1],
+        };
         tiles.chunks(together / 2).flat_map(some).collect()
     }
 

@@ -62,7 +62,10 @@ impl DeviceOp for Linear {
         let out = self.output.out();
         let width = plan.extent(out, 0)?;
         let rows = rows_of(self.rows)?;
-        let a_operand = plan_a_operand(plan, rows, unit, input);
+        let a_operand = match (plan_a_operand(plan, rows, unit, input), &self.output) {
+            (AOperand::Reloaded { .. }, LinearOutput::Logits { .. }) => plan_phases(plan, rows, unit, input),
+            (a_operand, _) => a_operand,
+        };
         let tile = TileCode { unit, rows, input, a_operand };
         let common = TileFields {
             first_row: self.rows.lo as u32,
@@ -188,6 +191,16 @@ pub(in crate::ops) fn plan_a_operand(plan: &Planner, rows: u32, unit: Unit, inpu
     }
 }
 
+/// The same of logits whose activations fit neither: as many columns of all units at a time as registers hold, where that is whole
+/// stages.
+fn plan_phases(plan: &Planner, rows: u32, unit: Unit, input: InputCode) -> AOperand {
+    let (packing, most) = (input.packing(rows), plan.options().held_registers);
+    let even = |stages: &u32| unit.stages().is_multiple_of(*stages) && unit.padded_k() == unit.k();
+    let fits = |stages: &u32| AOperand::registers(unit.part(0, *stages), packing) <= most;
+    let stages = (1..unit.stages()).filter(even).take_while(fits).last();
+    stages.map_or(plan_a_operand(plan, rows, unit, input), |stages| AOperand::Phases { stages })
+}
+
 /// What tiles of products have in common.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TileCode {
@@ -211,6 +224,7 @@ impl TileCode {
     pub(in crate::ops) fn taken(&self) -> Taken {
         match self.a_operand {
             AOperand::Reloaded { group } => Taken::Groups(group),
+            AOperand::Phases { stages } => Taken::Phases(stages),
             AOperand::Shared | AOperand::Registers => Taken::Units,
         }
     }
@@ -219,7 +233,7 @@ impl TileCode {
     pub(in crate::ops) fn shared(&self, warps: u32, streams: u32) -> SharedBytes {
         let units = match self.a_operand {
             AOperand::Shared => streams,
-            AOperand::Registers => HELD_UNITS,
+            AOperand::Registers | AOperand::Phases { .. } => HELD_UNITS,
             AOperand::Reloaded { group } => group,
         };
         let operand = self.a_operand.operand_bytes(self.unit, self.input.packing(self.rows));
@@ -375,7 +389,8 @@ impl DeviceFunction for LinearTile {
         let bias = self.bias.map(|bias| call.plain(offset_of!(TileFields, bias), bias));
         let TileCode { unit, rows, input, a_operand } = self.tile;
         let input = input.of(call, offset_of!(TileFields, input));
-        let tile = linear::Linear { unit, rows, first_row, first, end, input, a_operand, bias, output };
+        let pitch = unit.k();
+        let tile = linear::Linear { unit, pitch, rows, first_row, first, end, input, a_operand, bias, output };
         linear::linear(call.team(), call.scratch(), weights, tile);
     }
 }

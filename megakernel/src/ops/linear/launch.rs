@@ -1,5 +1,7 @@
 //! A linear layer as launches: its norm, and a product of all rows.
 
+use tilewright_kernels::gemv::hopper::Rows;
+
 use super::{Linear, LinearInput, LinearOutput};
 use crate::ops::Op;
 use crate::program::Span;
@@ -19,15 +21,18 @@ impl LaunchOp for Linear {
         let [rows, _] = plan.extents(self.output.out())?;
         plan.rows(rows)?;
         let a = activations(plan, &self.input)?;
+        let [features, _] = plan.extents(self.weight)?;
         let layer = (self.weight, self.bias);
         match self.output {
             LinearOutput::Store { .. } => Err(Unsupported::Launch { what: "a linear layer without an epilogue" }),
-            LinearOutput::Add { residual, out } => {
-                plan.product(&Product { a, layers: &[layer], gated: false, to: Scratch::Added })?;
-                plan.add(residual, out)
-            }
+            LinearOutput::Add { residual, out } => plan.add_product(a, layer, [residual, out]),
             LinearOutput::SiluMul { up, up_bias, out } => {
-                plan.product(&Product { a, layers: &[layer, (up, up_bias)], gated: true, to: Scratch::Gated })?;
+                plan.product(&Product {
+                    a,
+                    layers: &[layer, (up, up_bias)],
+                    results: Rows::Gated(features),
+                    to: Scratch::Gated,
+                })?;
                 plan.stands_for(out, Heads { scratch: Scratch::Gated, first: 0, of_row: 1 });
                 Ok(())
             }

@@ -1,5 +1,7 @@
 //! Queries, keys and values as launches: one product of all three, then rotation and append.
 
+use tilewright_kernels::gemv::hopper::Rows;
+
 use super::{KeyOutput, Qkv};
 use crate::ops::Op;
 use crate::ops::linear::launched_activations;
@@ -15,8 +17,9 @@ impl LaunchOp for Qkv {
     fn launch(&self, plan: &mut GraphPlanner) -> Result<(), Unsupported> {
         let a = launched_activations(plan, &self.input)?;
         let layers = [&self.wq, &self.wk, &self.wv].map(|layer| (layer.weight, layer.bias));
-        plan.product(&Product { a, layers: &layers, gated: false, to: Scratch::Projected })?;
         let ([_, heads, dim], [kv_heads, ..]) = (plan.extents(self.q)?, plan.pool(self.v_pool)?);
+        let results = Rows::Groups { group: heads / kv_heads.max(1), kv_heads, dim };
+        plan.product(&Product { a, layers: &layers, results, to: Scratch::Projected })?;
         let at = |first| Heads { scratch: Scratch::Projected, first, of_row: heads + 2 * kv_heads };
         let [query, key, value] = [0, heads, heads + kv_heads].map(at);
         let part = |from, heads, rotation, to| HeadsPart { from, heads, norm: None, rotation, to };

@@ -158,6 +158,8 @@ pub enum Taken {
     Groups(u32),
     /// Of every unit the stages from the first to before the second.
     Part([u32; 2]),
+    /// All, by phases: of every unit its next so many stages, which divide its stages.
+    Phases(u32),
 }
 
 /// A device function, specialised: everything of a task that is constant in the code. What differs between its tasks

@@ -14,7 +14,7 @@ use super::image::{Rows, Stream};
 use super::place::ALIGN;
 use super::plan::{Lengths, RotationTable};
 use super::planner::Planner;
-use super::record::{PART, TaskRecord};
+use super::record::{PART, PHASES, TaskRecord};
 use super::storage::{KvPools, RotationRows, Storage};
 use super::{DeviceOptions, Planned, Stretch, Taken, Unsupported};
 use crate::ops::{Place, Rotation};
@@ -283,7 +283,10 @@ impl Planner<'_> {
             (record.weights, record.first) = (stream.start as u32, first as u32 * stream.unit.stages());
             record.deal = short("different deals of streams", number_of(&mut self.deals, stream.deal))?;
             let all = stream.unit.stages();
-            let [from, to] = if let Taken::Part(part) = taken { part } else { [0, all] };
+            let [from, to] = match taken {
+                Taken::Part(part) => part,
+                Taken::Units | Taken::Groups(_) | Taken::Phases(_) => [0, all],
+            };
             record.first += from;
             record.stages = units as u32 * (to - from);
             record.stage_bytes = stream.unit.stage_bytes();
@@ -294,6 +297,7 @@ impl Planner<'_> {
                 Taken::Units => 0,
                 Taken::Groups(units) => short("units of a group", units as usize)?,
                 Taken::Part(_) => short("stages of a part of a unit", (to - from) as usize)? | PART,
+                Taken::Phases(stages) => short("stages of a phase", stages as usize)? | PHASES,
             };
         }
         record.task = task.id.index() as u32;

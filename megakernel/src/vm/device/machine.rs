@@ -469,7 +469,7 @@ impl DeviceMachine {
 }
 
 /// Fails where the device has too little free memory, before anything is sent to it.
-fn room(plan: &Plan, device: &Device, image: bool, pools: bool) -> Result<(), LoadError> {
+pub(super) fn room(plan: &Plan, device: &Device, image: bool, pools: bool) -> Result<(), LoadError> {
     let weights = plan.plain_bytes + if image { plan.image_bytes } else { 0 };
     let pools = if pools { plan.places.pools } else { 0 };
     let counters = u64::from(plan.counters + OWN_COUNTERS) * u64::from(PITCH) * 4;

@@ -13,6 +13,7 @@
 //! | `record` | what the kernel reads of a task |
 //! | `image` | the order in which weights are streamed |
 //! | `place` | where everything else lies |
+//! | `packed` | what lies where in an image, for products of other machines |
 //! | `parts` | sums that are cut |
 //! | `plan` | a program as the kernel wants it |
 //! | `planner`, `lookup`, `tables` | how it is made: streams and memory, what rows of ops ask, queues |
@@ -43,6 +44,7 @@ mod lookup;
 mod machine;
 mod merges;
 mod options;
+mod packed;
 mod parts;
 mod place;
 mod plan;
@@ -72,6 +74,8 @@ pub use lookup::{multiple, rows_of};
 pub use machine::DeviceMachine;
 pub use merges::{Merge, Merges};
 pub use options::{Dealing, DeviceOptions};
+pub use packed::Packed;
+pub(super) use packed::PackedUnits;
 pub use place::{Places, Space, space};
 pub(super) use plan::one_device;
 pub use plan::{Feedback, Lengths, NoFeedback, Plan, RotationTable};

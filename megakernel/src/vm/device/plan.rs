@@ -56,7 +56,7 @@ pub struct Plan {
     pub rows: u32,
     /// Positions and page tables that a block keeps in shared memory, if they are the same for all tasks.
     pub cells: Option<CellsPlan>,
-    /// Whether some tasks take a part of each of their units.
+    /// Whether some tasks take a part of each of their units, or part by part.
     pub parts: bool,
     /// What of the program's lengths a launch is told: the code does not depend on them.
     pub lengths: Lengths,
@@ -172,7 +172,7 @@ impl Plan {
         self.streams.iter().any(|stream| stream.unit.codes().is_some() && self.is_small(stream.unit.stage_bytes()))
     }
 
-    /// Whether some tasks take a part of each of their units.
+    /// Whether some tasks take a part of each of their units, or part by part.
     pub(super) fn has_parts(&self) -> bool {
         self.parts
     }

@@ -8,7 +8,7 @@ use tilewright_kernels::gemv::Deal;
 use super::image::{CHUNK, Rows, Stream};
 use super::place::Places;
 use super::plan::{CellsPlan, Feedback, Lengths, NoFeedback, Plan, RotationTable};
-use super::record::{PART, TaskRecord};
+use super::record::{PART, PHASES, TaskRecord};
 use super::storage::KvPools;
 use super::tables::{plain_weights, tables};
 use super::{Choice, DeviceOptions, Merges, Opcode, Tags, Unsupported};
@@ -81,7 +81,7 @@ impl<'p> Planner<'p> {
             })?;
             records.push(record);
         }
-        let parts = records.iter().any(|record: &TaskRecord| record.group & PART > 0);
+        let parts = records.iter().any(|record: &TaskRecord| record.group & (PART | PHASES) > 0);
         let image_bytes = self.streams.last().map_or(0, |last| (last.start + last.chunks()) * CHUNK);
         let (directory, tables) = tables(self.placed, &mut records, self.record_bytes as usize);
         let table_bytes = directory.iter().map(|block| block.bytes).max().unwrap_or(0);

@@ -32,7 +32,8 @@ pub struct TaskRecord {
     /// ([`HeldForm`](tilewright_kernels::gemv::linear::HeldForm)).
     pub held: u16,
     /// Units of a group, where weights come group by group ([`Order`](tilewright_kernels::gemv::linear::Order)); 0: in order. With
-    /// the highest bit, [`PART`], how many stages of each unit come, where not all do.
+    /// the highest bit, [`PART`], how many stages of each unit come, where not all do; with the next, [`PHASES`], how many of each
+    /// come before the next so many.
     pub group: u16,
     /// Where the stream's stages lie: which of the plan's deals.
     pub deal: u16,
@@ -60,6 +61,8 @@ pub struct TaskRecord {
 
 /// The bit of a record's `group` that says that a part of each unit comes.
 pub(super) const PART: u16 = 1 << 15;
+/// The bit that says that stages come by phases.
+pub(super) const PHASES: u16 = 1 << 14;
 
 /// Words of an op's own fields, at most.
 pub const FIELDS: usize = 16;

@@ -9,9 +9,10 @@ use half::bf16;
 use tilewright_codegen::device::{Buffer, Device, DeviceError, Stream as Queue};
 use tilewright_layout::DType;
 
-use super::load::Bound;
+use super::load::{self, Bound};
+use super::machine::room;
 use super::place::{ALIGN, bytes};
-use super::{DeviceKernels, DeviceMachine, DeviceOptions, LaunchError, LoadError, Places, Plan, Stream};
+use super::{DeviceKernels, DeviceMachine, DeviceOptions, LaunchError, LoadError, Packed, Places, Plan};
 use crate::program::{self, BufferKind, Program};
 use crate::validate::Placed;
 use crate::vm::reference::KvError;
@@ -25,22 +26,8 @@ use crate::weights::Weights;
 pub struct DeviceWeights {
     device: Device,
     weights: Arc<dyn Weights + Send + Sync>,
-    images: Vec<(ImageKey, Buffer<bf16>)>,
+    images: Vec<(Packed, Buffer<bf16>)>,
     kernels: DeviceKernels,
-}
-
-/// What is in an image and in which order.
-#[derive(PartialEq)]
-struct ImageKey {
-    weights: Vec<program::Buffer>,
-    streams: Vec<Stream>,
-}
-
-impl ImageKey {
-    fn new(program: &Program, plan: &Plan) -> ImageKey {
-        let weights = program.buffers.iter().filter(|buffer| buffer.kind == BufferKind::Weight);
-        ImageKey { weights: weights.cloned().collect(), streams: plan.streams.clone() }
-    }
 }
 
 impl DeviceWeights {
@@ -64,6 +51,35 @@ impl DeviceWeights {
         self.images.iter().map(|(_, image)| image.bytes()).sum()
     }
 
+    /// An image that machines stream in the order of its weights, and what lies where in it. None before there is such a machine.
+    pub fn packed(&self) -> Option<(&Packed, &Buffer<bf16>)> {
+        self.images.iter().find(|(packed, _)| packed.is_in_order()).map(|(packed, image)| (packed, image))
+    }
+
+    /// Sends the weights that machines of a program stream, where they are not on the device: who reads them otherwise need not wait for a
+    /// kernel. `progress` is as for [`DeviceWeights::machine`].
+    ///
+    /// # Errors
+    /// As [`DeviceMachine::load`], but for what is wrong with the kernel.
+    pub fn send(
+        &mut self,
+        placed: &Placed,
+        options: DeviceOptions,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<(), LoadError> {
+        let plan = Plan::new(placed, options)?;
+        let key = Packed::new(placed, &plan);
+        if self.images.iter().any(|(known, _)| *known == key) {
+            return Ok(());
+        }
+        let bound = Bound::new(placed, &*self.weights)?;
+        room(&plan, &self.device, true, false)?;
+        let stream = self.device.stream()?;
+        let told = &mut |sent| progress(sent, plan.image_bytes);
+        self.images.push((key, load::image(&self.device, &stream, &plan, &bound, told)?));
+        Ok(())
+    }
+
     /// Makes a machine. It uses the pools `kv`, or new ones.
     ///
     /// `progress` is told how many bytes of weights are on their way, and of how many; it is not called where they are
@@ -79,7 +95,7 @@ impl DeviceWeights {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<DeviceMachine, LoadError> {
         let plan = Plan::new(&placed, options)?;
-        let key = ImageKey::new(&placed, &plan);
+        let key = Packed::new(&placed, &plan);
         let image = self.images.iter().find(|(known, _)| *known == key).map(|(_, image)| image.clone());
         let new = image.is_none();
         let bound = Bound::new(&placed, &*self.weights)?;

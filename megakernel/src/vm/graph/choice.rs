@@ -1,13 +1,14 @@
 //! The choice of tokens: the norms of some rows, their logits, the likeliest token or one at random, and how it is fed back.
 
 use tilewright_kernels::embed::{EmbedShape, TableOrder, embed_rows};
-use tilewright_kernels::gemm::{Buffer as Of, Epilogue, Problem};
 use tilewright_kernels::sample::{FeedShape, argmax_rows, feed_rows, sample_rows};
 use tilewright_kernels::tile::Float;
 
 use super::launch::{Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
 use super::plan::ChoicePlan;
 use super::planner::{GraphPlanner, WARPS};
+use super::products::Multiply;
+use crate::program::BufferId;
 use crate::vm::device::{MAX_ENDS, Unsupported};
 
 /// Most rows that are chosen for at a time, and most that decode beside each other.
@@ -39,8 +40,7 @@ impl GraphPlanner<'_> {
     pub(super) fn wanted(
         &mut self,
         [rows, width, vocab]: [u32; 3],
-        b: LaunchMemory,
-        bias: Option<usize>,
+        layer: (BufferId, Option<BufferId>),
     ) -> Result<Vec<Launch>, Unsupported> {
         let choices = rows.min(MOST_ALONE);
         let wanted = self.scratch(Scratch::Wanted, u64::from(choices) * u64::from(width) * 2);
@@ -51,15 +51,16 @@ impl GraphPlanner<'_> {
         let rows = LaunchMemory::WantedRows;
         let args = [rows, rows, LaunchMemory::Scratch(Scratch::Normed), wanted].map(LaunchArg::Pointer).into();
         let mut launches = vec![Launch { kernel, grid: LaunchGrid::Blocks(choices), args }];
-        let memory = |of| match of {
-            Of::A => wanted,
-            Of::Partials => LaunchMemory::Scratch(Scratch::Partials),
-            Of::Bias => LaunchMemory::Bias(bias.unwrap_or(0)),
-            Of::B => b,
-            Of::C | Of::AScale | Of::BScale | Of::Residual => logits,
-        };
-        let epilogue = Epilogue { bias: bias.is_some(), ..Epilogue::default() };
-        launches.extend(self.multiply(Problem::new(choices, vocab, width).epilogue(epilogue), true, memory)?);
+        let (layers, results) = (&[layer][..], vocab.into());
+        launches.extend(self.multiply(&Multiply {
+            rows: choices,
+            a: wanted,
+            layers,
+            results,
+            to: logits,
+            wide: true,
+            added: false,
+        })?);
         Ok(launches)
     }
 

@@ -6,6 +6,7 @@ use tilewright_kernels::rope::{HeadRun, HeadRuns, rope_runs};
 use tilewright_kernels::tile::Float;
 use tilewright_layout::DType;
 
+use super::choice::MOST_ALONE;
 use super::launch::{LaunchArg, LaunchGrid, LaunchMemory, Scratch};
 use super::planner::{GraphPlanner, Heads, WARPS};
 use crate::ops::{Place, Rotation};
@@ -108,7 +109,9 @@ impl GraphPlanner<'_> {
             let (rotated, paged) = (part.rotation.is_some(), matches!(part.to, HeadsOut::Pool(_)));
             runs.push(HeadRun { first: part.from.first, heads: part.heads, norm, rotated, paged, out });
         }
-        let shape = HeadRuns { heads: of_row, dim, page_tokens, x: Float::Bf16, runs, warps: WARPS };
+        // Few rows are few blocks: each has more warps.
+        let warps = if rows <= MOST_ALONE { 2 * WARPS } else { WARPS };
+        let shape = HeadRuns { heads: of_row, dim, page_tokens, x: Float::Bf16, runs, warps };
         let arch = self.arch;
         let kernel = self.kernel(format!("{shape:?}"), || rope_runs(arch, &shape));
         self.launch(kernel, LaunchGrid::Blocks(rows), args);

@@ -52,6 +52,13 @@ pub enum LaunchMemory {
     Logits,
     /// Matrices row by row, one below the other: a number of [`GraphPlan::matrices`](super::GraphPlan::matrices).
     Matrix(usize),
+    /// So many elements of the image of packed weights, from the first on.
+    Packed {
+        /// The first.
+        first: u64,
+        /// How many.
+        len: u64,
+    },
     /// The codes of a quantised matrix, as [`Widen`](tilewright_kernels::quant::Widen) reads them.
     Codes(BufferId),
     /// Its scales and zeros.

@@ -17,7 +17,7 @@ use super::run::MOST_QUEUED;
 use crate::program::{self, BufferId, BufferKind, Program};
 use crate::validate::Checked;
 use crate::vm::device::load::{self, Bound};
-use crate::vm::device::{DeviceKv, LoadError, MAX_ENDS, Unsupported};
+use crate::vm::device::{DeviceKv, DeviceWeights, LoadError, MAX_ENDS, Packed, Unsupported};
 use crate::weights::Weights;
 
 /// A model's weights row by row on a device, and the kernels of its graphs: once for all machines.
@@ -41,6 +41,7 @@ pub struct GraphWeights {
     weights: Arc<dyn Weights + Send + Sync>,
     matrices: Vec<(Vec<program::Buffer>, Buffer<bf16>)>,
     codes: Vec<(program::Buffer, Codes)>,
+    packed: Option<(Packed, Buffer<bf16>)>,
     kernels: Vec<(ir::Kernel, Kernel)>,
 }
 
@@ -52,8 +53,12 @@ struct Codes {
     order: Option<Buffer<u32>>,
 }
 
-/// The matrices of a plan: those of bf16 in its order, and those of codes.
-type Sent = (Vec<Buffer<bf16>>, HashMap<BufferId, Codes>);
+/// The matrices of a plan: those of bf16 in its order, those of codes, and the image of packed weights.
+struct Sent {
+    matrices: Vec<Buffer<bf16>>,
+    codes: HashMap<BufferId, Codes>,
+    image: Option<Buffer<bf16>>,
+}
 
 impl Codes {
     fn send(stream: &Stream, matrix: &QuantMatrix) -> Result<Codes, DeviceError> {
@@ -74,7 +79,17 @@ impl Codes {
 impl GraphWeights {
     /// Weights that come to the device with the first machine.
     pub fn new(device: Device, weights: Arc<dyn Weights + Send + Sync>) -> GraphWeights {
-        GraphWeights { device, weights, matrices: Vec::new(), codes: Vec::new(), kernels: Vec::new() }
+        GraphWeights { device, weights, matrices: Vec::new(), codes: Vec::new(), packed: None, kernels: Vec::new() }
+    }
+
+    /// Machines that are made from now on read the packed weights of these machines where they can: products of up to 64 rows on sm_90a.
+    /// A machine of no more rows than that has no other copy of them.
+    ///
+    /// Nothing changes where nothing is packed yet, or its stages are dealt ([`Dealing`](crate::vm::device::Dealing)).
+    pub fn share(&mut self, weights: &DeviceWeights) {
+        if let Some((packed, image)) = weights.packed() {
+            self.packed = Some((packed.clone(), image.clone()));
+        }
     }
 
     /// The device.
@@ -109,7 +124,8 @@ impl GraphWeights {
     ) -> Result<GraphMachine, LoadError> {
         let properties = self.device.properties();
         let arch = properties.arch().ok_or_else(|| Unsupported::Target { target: properties.name.clone() })?;
-        let plan = GraphPlan::new(&program, arch, properties.sms)?;
+        let packed = self.packed.as_ref().map(|(packed, _)| packed);
+        let plan = GraphPlan::beside(&program, arch, properties.sms, packed)?;
         let bound = Bound::new(&program, &*self.weights)?;
         self.room(&plan, &program, kv)?;
         let stream = self.device.stream()?;
@@ -139,7 +155,8 @@ impl GraphWeights {
                 self.codes.push((key, Codes::send(&stream, matrix)?));
             }
         }
-        let weights = (matrices?, self.codes_of(&plan, &program));
+        let image = self.packed.as_ref().map(|(_, image)| image.clone());
+        let weights = Sent { matrices: matrices?, codes: self.codes_of(&plan, &program), image };
         let memory = GraphMemory::new(&self.device, &stream, (&plan, &program), (weights, &bound), kv)?;
         GraphMachine::new(program, plan, kernels, memory, (self.device.clone(), stream))
     }
@@ -212,6 +229,7 @@ fn matrices(
 pub(super) struct GraphMemory {
     matrices: Vec<Buffer<bf16>>,
     codes: HashMap<BufferId, Codes>,
+    image: Option<Buffer<bf16>>,
     biases: Vec<Buffer<bf16>>,
     rotations: Vec<Buffer<f32>>,
     plain: HashMap<BufferId, Buffer<u8>>,
@@ -249,7 +267,7 @@ impl GraphMemory {
         device: &Device,
         stream: &Stream,
         (plan, program): (&GraphPlan, &Program),
-        ((matrices, codes), bound): (Sent, &Bound),
+        (Sent { matrices, codes, image }, bound): (Sent, &Bound),
         kv: Option<&DeviceKv>,
     ) -> Result<GraphMemory, LoadError> {
         let kv = match kv {
@@ -292,6 +310,7 @@ impl GraphMemory {
         Ok(GraphMemory {
             matrices,
             codes,
+            image,
             biases,
             rotations,
             plain,
@@ -320,6 +339,10 @@ impl GraphMemory {
                 return None;
             }
             LaunchMemory::Matrix(at) => AnyBuffer::Bf16(self.matrices.get(at)?.clone()),
+            LaunchMemory::Packed { first, len } => {
+                let range = first as usize..(first + len) as usize;
+                AnyBuffer::Bf16(self.image.as_ref()?.slice(range).ok()?)
+            }
             LaunchMemory::Codes(buffer) => AnyBuffer::Bytes(self.codes.get(&buffer)?.codes.clone()),
             LaunchMemory::Factors(buffer) => AnyBuffer::F32(self.codes.get(&buffer)?.factors.clone()),
             LaunchMemory::Order(buffer) => AnyBuffer::U32(self.codes.get(&buffer)?.order.clone()?),

@@ -9,7 +9,7 @@
 //! |---|---|
 //! | `op` | the graph's side of an op's row |
 //! | `level` | tasks that make a level together, and the order of levels |
-//! | `planner`, `heads`, `choice` | what rows of ops ask: activations, norms, products; heads; the choice of tokens |
+//! | `planner`, `products`, `heads`, `choice` | what rows of ops ask: activations, norms; products; heads; the choice of tokens |
 //! | `launch` | a launch as data: kernel, grid, what its arguments name |
 //! | `plan` | a program as launches |
 //! | `sequence` | rows that are consecutive tokens of a sequence |
@@ -20,7 +20,8 @@
 //! Rows at the beginning of a step that are sequences of their own attend by the library's decode attention, whose blocks share the tokens of a
 //! row; consecutive tokens of a sequence by its prefill attention. So a step holds decoding rows, and behind them chunks of prompts.
 //!
-//! Weights lie as checkpoints have them, row by row: a second copy beside the packed one of the device machine.
+//! Products of up to 64 rows read the packed weights of the device machine on sm_90a. For more rows, and elsewhere, weights lie as checkpoints
+//! have them, row by row: a second copy beside the packed one.
 
 mod choice;
 mod heads;
@@ -31,6 +32,7 @@ mod memory;
 mod op;
 mod plan;
 mod planner;
+mod products;
 mod run;
 mod sequence;
 
@@ -41,5 +43,6 @@ pub use memory::GraphWeights;
 pub use op::LaunchOp;
 pub use plan::{ChoicePlan, GraphPlan, LogitsPlan};
 pub use planner::GraphPlanner;
-pub(crate) use planner::{Heads, Product, WARPS};
+pub(crate) use planner::{Heads, WARPS};
+pub(crate) use products::Product;
 pub use run::MOST_QUEUED;

@@ -8,7 +8,7 @@ use super::level::levels;
 use super::planner::GraphPlanner;
 use crate::program::{BufferId, Program};
 use crate::validate::Checked;
-use crate::vm::device::{RotationTable, Unsupported, one_device};
+use crate::vm::device::{Packed, RotationTable, Unsupported, one_device};
 
 /// A program as launches: what a machine loads.
 ///
@@ -75,10 +75,23 @@ impl GraphPlan {
     /// # Errors
     /// Ops, types and shapes that no launch computes; tasks that no order of launches serves.
     pub fn new(program: &Checked, arch: Arch, multiprocessors: u32) -> Result<GraphPlan, Unsupported> {
+        GraphPlan::beside(program, arch, multiprocessors, None)
+    }
+
+    /// The same beside machines that stream packed weights: products of up to 64 rows read those where they are.
+    ///
+    /// # Errors
+    /// As [`GraphPlan::new`].
+    pub fn beside(
+        program: &Checked,
+        arch: Arch,
+        multiprocessors: u32,
+        packed: Option<&Packed>,
+    ) -> Result<GraphPlan, Unsupported> {
         let program: &Program = program;
         one_device(program)?;
         let levels = levels(program)?;
-        let mut planner = GraphPlanner::new(program, arch, multiprocessors)?;
+        let mut planner = GraphPlanner::new(program, arch, multiprocessors, packed)?;
         for level in &levels {
             let Some(row) = level.op.launches() else { continue };
             row.launch(&mut planner).map_err(|source| Unsupported::Task {

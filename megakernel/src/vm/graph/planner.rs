@@ -2,23 +2,20 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use half::bf16;
 use tilewright_codegen::ir::{Arch, Kernel};
-use tilewright_kernels::gemm::{self, Argument, Buffer as Of, Epilogue, Problem, Step, Target};
+use tilewright_kernels::gemm::{Problem, Step};
+use tilewright_kernels::gemv::{self, hopper};
 use tilewright_kernels::norm::{NormShape, add_rms_norm_rows, rms_norm_rows};
-use tilewright_kernels::quant::Widen;
 use tilewright_kernels::tile::Float;
 
 use super::launch::{Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
-use super::plan::{GraphPlan, LogitsPlan};
+use super::plan::GraphPlan;
 use crate::ops::Rotation;
 use crate::program::{Buffer, BufferId, BufferKind, Program, float_of};
-use crate::vm::device::{RotationTable, Unsupported};
+use crate::vm::device::{Packed, RotationTable, Unsupported};
 
 /// Warps of a block of the small kernels.
 pub(crate) const WARPS: u32 = 8;
-/// Bytes that the addresses of buffers are multiples of.
-const ALIGNED: u32 = 256;
 
 /// Heads of rows: where they lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,27 +33,6 @@ struct Pending {
     out: BufferId,
 }
 
-/// What a product multiplies.
-pub(crate) struct Product<'a> {
-    pub a: Scratch,
-    /// Weights below each other, with their biases.
-    pub layers: &'a [(BufferId, Option<BufferId>)],
-    /// Whether the first half are gates of the second.
-    pub gated: bool,
-    pub to: Scratch,
-}
-
-/// Layers below each other as one matrix.
-struct Stacked {
-    matrix: LaunchMemory,
-    /// Launches that make it of codes.
-    widening: Vec<Launch>,
-    /// Its columns.
-    k: u32,
-    /// Its rows.
-    features: u32,
-}
-
 /// A plan that is being made.
 pub struct GraphPlanner<'p> {
     pub(super) program: &'p Program,
@@ -69,11 +45,18 @@ pub struct GraphPlanner<'p> {
     pending: Option<Pending>,
     /// Numbers of kernels by what they are made for.
     kernels: HashMap<String, usize>,
-    steps: HashMap<(Problem, bool), Vec<(usize, Step)>>,
+    pub(super) steps: HashMap<(Problem, bool), Vec<(usize, Step)>>,
+    pub(super) packed: Option<&'p Packed>,
+    pub(super) packed_steps: HashMap<(hopper::Plan, gemv::Epilogue), (usize, Step)>,
 }
 
 impl<'p> GraphPlanner<'p> {
-    pub(super) fn new(program: &'p Program, arch: Arch, multiprocessors: u32) -> Result<GraphPlanner<'p>, Unsupported> {
+    pub(super) fn new(
+        program: &'p Program,
+        arch: Arch,
+        multiprocessors: u32,
+        packed: Option<&'p Packed>,
+    ) -> Result<GraphPlanner<'p>, Unsupported> {
         let plan = GraphPlan {
             rows: 0,
             kernels: Vec::new(),
@@ -98,6 +81,8 @@ impl<'p> GraphPlanner<'p> {
             pending: None,
             kernels: HashMap::new(),
             steps: HashMap::new(),
+            packed,
+            packed_steps: HashMap::new(),
         })
     }
 
@@ -155,7 +140,7 @@ impl<'p> GraphPlanner<'p> {
     }
 
     /// Products of many rows read bf16.
-    fn refuse_codes(&self, weight: BufferId) -> Result<(), Unsupported> {
+    pub(super) fn refuse_codes(&self, weight: BufferId) -> Result<(), Unsupported> {
         let buffer = self.buffer(weight);
         match buffer.quantised {
             Some(_) => Err(Unsupported::Quantised { weight: buffer.name.clone() }),
@@ -179,42 +164,6 @@ impl<'p> GraphPlanner<'p> {
         }
         parts.iter().try_for_each(|&part| self.refuse_codes(part))?;
         Ok(LaunchMemory::Matrix(number_of(&mut self.plan.matrices, parts)))
-    }
-
-    /// A matrix of weights below each other that a product reads, and the launches that make it of codes.
-    fn operand(&mut self, parts: Vec<BufferId>) -> Result<(LaunchMemory, Vec<Launch>), Unsupported> {
-        let is_codes = |part: &&BufferId| self.buffer(**part).quantised.is_some();
-        match (parts.iter().find(is_codes), parts.iter().find(|part| !is_codes(part))) {
-            (None, _) => Ok((self.matrix(parts)?, Vec::new())),
-            (Some(_), None) => self.widened(&parts),
-            (Some(&codes), Some(&dense)) => {
-                let [first, second] = [codes, dense].map(|part| self.buffer(part).name.clone());
-                Err(Unsupported::Mixed { first, second })
-            }
-        }
-    }
-
-    /// A matrix whose parts are codes: each is written below the one before.
-    fn widened(&mut self, parts: &[BufferId]) -> Result<(LaunchMemory, Vec<Launch>), Unsupported> {
-        let (mut first_row, mut launches) = (0u32, Vec::new());
-        for &part in parts {
-            let [rows, k] = self.extents(part)?;
-            let Some(form) = self.buffer(part).quantised else { continue };
-            let group = form.group.map_or(k, |group| u32::try_from(group).unwrap_or(k).min(k));
-            let widen = Widen { code: form.code, k, group, ordered: form.ordered };
-            let arch = self.arch;
-            let kernel = self.kernel(format!("{widen:?}"), || widen.record(arch));
-            number_of(&mut self.plan.codes, part);
-            let bytes = u64::from(first_row + rows) * u64::from(k) * 2;
-            let out = self.scratch(Scratch::Widened, bytes);
-            let order = if form.ordered { LaunchMemory::Order(part) } else { LaunchMemory::Factors(part) };
-            let memory = [LaunchMemory::Codes(part), LaunchMemory::Factors(part), order, out];
-            let numbers = [rows, first_row].map(LaunchArg::Number);
-            let args = memory.into_iter().map(LaunchArg::Pointer).chain(numbers).collect();
-            launches.push(Launch { kernel, grid: LaunchGrid::Blocks(widen.blocks(rows)), args });
-            first_row += rows;
-        }
-        Ok((LaunchMemory::Scratch(Scratch::Widened), launches))
     }
 
     /// The number of a kernel; it is recorded where there is none for that key.
@@ -286,128 +235,10 @@ impl<'p> GraphPlanner<'p> {
         self.launch(kernel, LaunchGrid::Blocks(rows), args);
         Ok(Scratch::Normed)
     }
-
-    /// A product of all rows, bf16.
-    pub(crate) fn product(&mut self, product: &Product) -> Result<(), Unsupported> {
-        let rows = self.plan.rows;
-        let Stacked { matrix: b, widening, k, features } = self.stacked(product.layers)?;
-        self.plan.launches.extend(widening);
-        let n = if product.gated { features / 2 } else { features };
-        let bias = self.bias(product.layers);
-        let epilogue = Epilogue { bias: bias.is_some(), gated: product.gated, ..Epilogue::default() };
-        let problem = Problem::new(rows, n, k).epilogue(epilogue);
-        self.scratch(product.to, u64::from(rows) * u64::from(n) * 2);
-        let memory = |of| match of {
-            Of::A => LaunchMemory::Scratch(product.a),
-            Of::Partials => LaunchMemory::Scratch(Scratch::Partials),
-            Of::Bias => LaunchMemory::Bias(bias.unwrap_or(0)),
-            Of::B => b,
-            Of::C | Of::AScale | Of::BScale | Of::Residual => LaunchMemory::Scratch(product.to),
-        };
-        let launches = self.multiply(problem, false, memory)?;
-        self.plan.launches.extend(launches);
-        Ok(())
-    }
-
-    /// The logits of rows that are asked for.
-    pub(crate) fn logits(&mut self, layer: (BufferId, Option<BufferId>)) -> Result<(), Unsupported> {
-        let rows = self.plan.rows;
-        let Stacked { matrix: b, widening, k, features: vocab } = self.stacked(&[layer])?;
-        if !k.is_multiple_of(8) {
-            let (what, found) = ("columns of the residual stream", k as usize);
-            return Err(Unsupported::Number { what, found, expected: "a multiple of 8" });
-        }
-        let bias = self.bias(&[layer]);
-        let epilogue = Epilogue { bias: bias.is_some(), ..Epilogue::default() };
-        let mut of = |rows, a| -> Result<Vec<Launch>, Unsupported> {
-            let memory = |of| match of {
-                Of::A => a,
-                Of::Partials => LaunchMemory::Scratch(Scratch::Partials),
-                Of::Bias => LaunchMemory::Bias(bias.unwrap_or(0)),
-                Of::B => b,
-                Of::C | Of::AScale | Of::BScale | Of::Residual => LaunchMemory::Logits,
-            };
-            let product = self.multiply(Problem::new(rows, vocab, k).epilogue(epilogue), true, memory)?;
-            Ok([&widening[..], &product].concat())
-        };
-        let of_row = of(1, LaunchMemory::NormedRow)?;
-        let of_all = of(rows, LaunchMemory::Scratch(Scratch::Normed))?;
-        let of_wanted = self.wanted([rows, k, vocab], b, bias)?;
-        match self.plan.logits.replace(LogitsPlan { vocab, width: k, of_row, of_all, of_wanted }) {
-            None => Ok(()),
-            Some(_) => Err(Unsupported::Launch { what: "a second output projection" }),
-        }
-    }
-
-    /// Layers below each other.
-    fn stacked(&mut self, layers: &[(BufferId, Option<BufferId>)]) -> Result<Stacked, Unsupported> {
-        let (mut features, mut k) = (0u32, 0);
-        for (weight, _) in layers {
-            let [n, columns] = self.extents(*weight)?;
-            (features, k) = (features.saturating_add(n), columns);
-        }
-        let (matrix, widening) = self.operand(layers.iter().map(|(weight, _)| *weight).collect())?;
-        Ok(Stacked { matrix, widening, k, features })
-    }
-
-    /// The biases of layers below each other, if one has any.
-    fn bias(&mut self, layers: &[(BufferId, Option<BufferId>)]) -> Option<usize> {
-        layers.iter().any(|(_, bias)| bias.is_some()).then(|| {
-            let of = |&(weight, bias): &(BufferId, _)| (self.buffer(weight).shape[0], bias);
-            let parts: Vec<_> = layers.iter().map(of).collect();
-            number_of(&mut self.plan.biases, parts)
-        })
-    }
-
-    /// The launches of a product; f32, or bf16.
-    pub(super) fn multiply(
-        &mut self,
-        problem: Problem,
-        wide: bool,
-        memory: impl Fn(Of) -> LaunchMemory,
-    ) -> Result<Vec<Launch>, Unsupported> {
-        let key = (problem, wide);
-        if !self.steps.contains_key(&key) {
-            let target = Target { arch: self.arch, multiprocessors: self.multiprocessors, aligned: ALIGNED };
-            let steps = match wide {
-                true => gemm::plan::<bf16, f32>(&problem, target)?,
-                false => gemm::plan::<bf16, bf16>(&problem, target)?,
-            };
-            let kernels = &mut self.plan.kernels;
-            let steps = steps.into_iter().map(|step| (number_of(kernels, step.kernel.clone()), step)).collect();
-            self.steps.insert(key, steps);
-        }
-        let steps = self.steps[&key].clone();
-        let partial = |step: &Step| step.arguments.contains(&Argument::Pointer(Of::Partials));
-        if steps.iter().any(|(_, step)| partial(step)) {
-            // Shares of the contraction: at most 16, and as many as their steps have.
-            let splits = u64::from(splits_of(&steps));
-            self.scratch(Scratch::Partials, splits * u64::from(problem.m) * u64::from(problem.b_rows()) * 4);
-        }
-        let arg = |argument: Argument| match argument {
-            Argument::Map(of, shape) => LaunchArg::Map(memory(of), shape),
-            Argument::Pointer(of) => LaunchArg::Pointer(memory(of)),
-            Argument::Number(number) => LaunchArg::Number(number),
-        };
-        let launch = |(kernel, step): (usize, Step)| Launch {
-            kernel,
-            grid: LaunchGrid::Blocks(step.grid),
-            args: step.arguments.into_iter().map(arg).collect(),
-        };
-        Ok(steps.into_iter().map(launch).collect())
-    }
-}
-
-/// Shares of the contraction that the steps of a product leave: the last number of the reduction.
-fn splits_of(steps: &[(usize, Step)]) -> u32 {
-    let numbers = steps.iter().rev().map(|(_, step)| &step.arguments).next();
-    let is_number = |argument: &Argument| if let Argument::Number(number) = argument { Some(*number) } else { None };
-    // `partials`, `c`, then the stride of C, rows, columns and splits.
-    numbers.and_then(|all| all.iter().filter_map(is_number).nth(3)).unwrap_or(1)
 }
 
 /// The number of an element, which is added where it is not there.
-fn number_of<T: PartialEq>(all: &mut Vec<T>, element: T) -> usize {
+pub(super) fn number_of<T: PartialEq>(all: &mut Vec<T>, element: T) -> usize {
     all.iter().position(|known| *known == element).unwrap_or_else(|| {
         all.push(element);
         all.len() - 1

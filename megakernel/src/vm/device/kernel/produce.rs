@@ -3,7 +3,7 @@
 
 use tilewright_codegen::build::{Bulk, Val, Var};
 use tilewright_codegen::ir::attr::Eviction;
-use tilewright_kernels::gemv::linear::Order;
+use tilewright_kernels::gemv::linear::{Order, Phases};
 use tilewright_kernels::ring::Pieces;
 
 use super::Kit;
@@ -11,7 +11,7 @@ use super::pages::ask_for_pages;
 use super::ring::Producer;
 use super::table::TaskView;
 use super::tokens::stream_tokens;
-use crate::vm::device::record::PART;
+use crate::vm::device::record::{PART, PHASES};
 
 /// Streams what every task of every step needs.
 pub(super) fn produce<'k>(kit: Kit<'k, '_>, producer: Producer<'k>) {
@@ -114,17 +114,21 @@ impl<'k> Feed<'k, '_> {
     }
 }
 
-/// Which stage comes at a place of a task's, counted from its first; `parts`: whether some tasks take a part of each unit.
+/// Which stage comes at a place of a task's, counted from its first; `parts`: whether some tasks take a part of
+/// each unit, or part by part.
 fn ordered<'k>(task: TaskView<'k>, place: Val<'k, u32>, parts: bool) -> Val<'k, u32> {
     let (k, group, at) = (place.builder(), task.group(), place.builder().var(place));
     let in_groups = || {
         let order = Order { stages: task.unit_stages(), group, all: task.stages() };
         at.set(order.stage(place));
     };
+    let [part, phases] = [PART, PHASES].map(u32::from);
     let in_parts = || {
-        let each = group - u32::from(PART);
-        at.set(place / each * task.unit_stages() + place % each);
+        let (stages, each) = (task.unit_stages(), group & (phases - 1));
+        // A part is one phase of all units that the task takes.
+        let of_phase = group.ge(part).select(task.stages(), task.stages() / stages * each);
+        at.set(Phases { stages, each, of_phase }.stage(place));
     };
-    k.when(group.ne(0), || if parts { k.if_else(group.ge(u32::from(PART)), in_parts, in_groups) } else { in_groups() });
+    k.when(group.ne(0), || if parts { k.if_else(group.ge(phases), in_parts, in_groups) } else { in_groups() });
     at.get()
 }

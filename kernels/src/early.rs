@@ -1,0 +1,13 @@
+//! Launches that are set up while the one before runs.
+
+use tilewright_codegen::build::Builder;
+use tilewright_codegen::ir::Needs;
+
+/// Begins a kernel that may be set up while the launch before it runs, and lets the next one be set up: all that earlier launches wrote
+/// comes in behind this. Before it nothing but parameters and constants may be read, and nothing written.
+pub(crate) fn early(k: &Builder) {
+    if Needs::Sm90.met_by(k.arch()) {
+        k.grid_launch();
+        k.grid_wait();
+    }
+}

@@ -1,0 +1,115 @@
+//! Which results the rows of packed weights make.
+//!
+//! The image of a model's weights has them in the order in which the megakernel's tasks take them: gates and what they gate take turns,
+//! and a kv head's queries, keys and values lie together, as pairs that are rotated ([`qkv`](crate::gemv::linear::qkv)).
+//! Four consecutive rows from a multiple of four on always make four consecutive results.
+
+use tilewright_codegen::build::Val;
+
+use crate::gemv::Unit;
+
+/// What the rows of packed weights are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Rows {
+    /// So many, each a result.
+    InOrder(u32),
+    /// Units of gates, each before the unit of what it gates: so many results `silu(gate) · up`.
+    Gated(u32),
+    /// The projections of one group after the other, as [`qkv`](crate::gemv::linear::qkv) has their units. Results are all
+    /// query heads, then keys, then values.
+    Groups {
+        /// Query heads of a group.
+        group: u32,
+        /// Groups.
+        kv_heads: u32,
+        /// Dimensions of a head, a multiple of 8.
+        dim: u32,
+    },
+}
+
+impl From<u32> for Rows {
+    fn from(rows: u32) -> Rows {
+        Rows::InOrder(rows)
+    }
+}
+
+impl Rows {
+    /// Rows of the image, without those that fill its last unit.
+    ///
+    /// ```
+    /// use tilewright_kernels::gemv::hopper::Rows;
+    /// assert_eq!(Rows::Gated(12).packed(), 32);
+    /// assert_eq!(Rows::Groups { group: 4, kv_heads: 8, dim: 128 }.packed(), 6144);
+    /// ```
+    pub fn packed(self) -> u32 {
+        match self {
+            Rows::InOrder(rows) => rows,
+            Rows::Gated(results) => results.div_ceil(Unit::ROWS).saturating_mul(2 * Unit::ROWS),
+            Rows::Groups { .. } => self.results(),
+        }
+    }
+
+    /// Results of a vector.
+    pub fn results(self) -> u32 {
+        match self {
+            Rows::InOrder(rows) | Rows::Gated(rows) => rows,
+            Rows::Groups { group, kv_heads, dim } => (group + 2).saturating_mul(kv_heads).saturating_mul(dim),
+        }
+    }
+
+    /// Rows that one thread finishes together, or several where these are a part.
+    pub(super) fn together(self) -> u32 {
+        match self {
+            Rows::InOrder(_) | Rows::Groups { .. } => 4,
+            Rows::Gated(_) => 2 * Unit::ROWS,
+        }
+    }
+
+    /// The row of the matrices below each other that a packed row is: gates lie above what they gate, queries above keys above values.
+    /// None: there is no such row.
+    ///
+    /// ```
+    /// use tilewright_kernels::gemv::hopper::Rows;
+    /// let gated = Rows::Gated(12);
+    /// assert_eq!([0, 8, 16, 20, 24].map(|row| gated.weight(row)), [Some(0), Some(12), Some(8), None, Some(20)]);
+    /// let heads = Rows::Groups { group: 1, kv_heads: 2, dim: 8 };
+    /// // Pairs of the first query, then of its key; the value; then those of the second group.
+    /// let found: Vec<_> = (0..48).step_by(4).filter_map(|row| heads.weight(row)).collect();
+    /// assert_eq!(found, [0, 4, 16, 20, 32, 36, 8, 12, 24, 28, 40, 44]);
+    /// ```
+    pub fn weight(self, row: u32) -> Option<u32> {
+        let (unit, within) = (row / Unit::ROWS, row % Unit::ROWS);
+        match self {
+            Rows::InOrder(rows) => Some(row).filter(|&row| row < rows),
+            Rows::Gated(results) => {
+                let at = unit / 2 * Unit::ROWS + within;
+                (at < results).then_some(at + unit % 2 * results)
+            }
+            Rows::Groups { group, kv_heads, dim } => {
+                let (per_head, half) = (dim / Unit::ROWS, dim / 2);
+                let (kv_head, unit) = (unit / (per_head * (group + 2)), unit % (per_head * (group + 2)));
+                let (slot, at) = (unit / per_head, unit % per_head);
+                let head = if slot < group { kv_head * group + slot } else { slot * kv_heads + kv_head };
+                let at = if slot > group { at * Unit::ROWS + within } else { at * 4 + within % 4 + within / 4 * half };
+                (kv_head < kv_heads).then_some(head * dim + at)
+            }
+        }
+    }
+
+    /// The result that a packed row makes, the first of a run; of gates and what they gate the gates' rows are counted.
+    pub(super) fn result(self, row: Val<'_, u32>) -> Val<'_, u32> {
+        match self {
+            Rows::InOrder(_) => row,
+            Rows::Gated(_) => row / (2 * Unit::ROWS) * Unit::ROWS + row % Unit::ROWS,
+            Rows::Groups { group, kv_heads, dim } => {
+                let (per_head, half) = (dim / Unit::ROWS, dim / 2);
+                let (unit, within) = (row / Unit::ROWS, row % Unit::ROWS);
+                let (kv_head, unit) = (unit / (per_head * (group + 2)), unit % (per_head * (group + 2)));
+                let (slot, at) = (unit / per_head, unit % per_head);
+                let head = slot.lt(group).select(kv_head * group + slot, slot * kv_heads + kv_head);
+                let pair = at * 4 + within % 4 + within / 4 * half;
+                head * dim + slot.gt(group).select(at * Unit::ROWS + within, pair)
+            }
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! What lies where in an image of streamed weights: for products that read it beside the machines that stream it.
+
+use tilewright_kernels::gemv::Unit;
+
+use super::image::CHUNK;
+use super::{Plan, Rows, Stream};
+use crate::program::{self, BufferId, BufferKind, Program};
+
+/// What is in an image and in which order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Packed {
+    weights: Vec<program::Buffer>,
+    streams: Vec<Stream>,
+}
+
+/// Units of the image that lie one behind the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::vm) struct PackedUnits {
+    /// Where they begin, elements.
+    pub first: u64,
+    /// Elements.
+    pub len: u64,
+    /// Shape of a unit.
+    pub unit: Unit,
+}
+
+impl Packed {
+    /// The image of a program's plan.
+    pub fn new(program: &Program, plan: &Plan) -> Packed {
+        let weights = program.buffers.iter().filter(|buffer| buffer.kind == BufferKind::Weight);
+        Packed { weights: weights.cloned().collect(), streams: plan.streams.clone() }
+    }
+
+    /// Whether every stream lies in its order.
+    pub(super) fn is_in_order(&self) -> bool {
+        self.streams.iter().all(|stream| stream.deal.is_in_order())
+    }
+
+    /// Where the streams of these rows of a program's weights lie, one behind the other, each in its order. None: they are not
+    /// in the image, or lie elsewhere.
+    pub(in crate::vm) fn find(&self, program: &Program, rows: &[Rows]) -> Option<PackedUnits> {
+        let mut found: Option<(PackedUnits, u64)> = None;
+        for rows in rows {
+            let rows = self.known(program, rows)?;
+            let stream = self.streams.iter().find(|stream| stream.rows == rows && stream.deal.is_in_order())?;
+            let (len, end) = (stream.chunks() * CHUNK / 2, stream.start + stream.chunks());
+            found = Some(match found {
+                None => (PackedUnits { first: stream.start * CHUNK / 2, len, unit: stream.unit }, end),
+                Some((units, last)) if units.unit == stream.unit && last == stream.start => {
+                    (PackedUnits { len: units.len + len, ..units }, end)
+                }
+                Some(_) => return None,
+            });
+        }
+        found.map(|(units, _)| units)
+    }
+
+    /// The same rows by the numbers that the image's program has for the weights.
+    fn known(&self, program: &Program, rows: &Rows) -> Option<Rows> {
+        let of = |id: BufferId| {
+            let wanted = program.buffers.get(id.index())?;
+            let found = self.weights.iter().find(|known| known.name == wanted.name)?;
+            let same = (found.dtype, &found.shape, found.quantised) == (wanted.dtype, &wanted.shape, wanted.quantised);
+            same.then_some(found.id)
+        };
+        Some(match *rows {
+            Rows::Matrix(weight) => Rows::Matrix(of(weight)?),
+            Rows::Turns(first, second) => Rows::Turns(of(first)?, of(second)?),
+            Rows::Group { weights: [q, k, v], kv_head, kv_heads, group, dim } => {
+                Rows::Group { weights: [of(q)?, of(k)?, of(v)?], kv_head, kv_heads, group, dim }
+            }
+        })
+    }
+}

@@ -1,0 +1,273 @@
+//! Products: of rows and a matrix that lies row by row, or of the packed weights that the decode machine streams.
+
+use half::bf16;
+use tilewright_codegen::ir::Arch;
+use tilewright_kernels::embed::TableOrder;
+use tilewright_kernels::gemm::{self, Argument, Buffer as Of, Epilogue, Problem, Step, Target};
+use tilewright_kernels::gemv::{self, hopper, hopper::Rows};
+use tilewright_kernels::quant::Widen;
+
+use super::choice::MOST_ALONE;
+use super::launch::{Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
+use super::plan::LogitsPlan;
+use super::planner::{GraphPlanner, number_of};
+use crate::program::BufferId;
+use crate::vm::device::{PackedUnits, Rows as Streamed, Unsupported};
+
+/// Bytes that the addresses of buffers are multiples of.
+const ALIGNED: u32 = 256;
+/// Blocks of a cluster of which an H200 holds as many as its SMs make.
+const MOST_BLOCKS: u32 = 2;
+/// Elements that a row of packed weights has a multiple of, where nothing lies behind it.
+const WHOLE: u32 = 32;
+
+/// What a product multiplies.
+pub(crate) struct Product<'a> {
+    pub a: Scratch,
+    /// Weights below each other, with their biases.
+    pub layers: &'a [(BufferId, Option<BufferId>)],
+    /// What their rows are.
+    pub results: Rows,
+    pub to: Scratch,
+}
+
+/// The same with its operands as arguments name them.
+pub(super) struct Multiply<'a> {
+    /// Rows of the activations.
+    pub rows: u32,
+    pub a: LaunchMemory,
+    pub layers: &'a [(BufferId, Option<BufferId>)],
+    pub results: Rows,
+    pub to: LaunchMemory,
+    /// Whether results are f32, else bf16.
+    pub wide: bool,
+    /// Whether they are added to what is there, of their type: of packed weights alone.
+    pub added: bool,
+}
+
+impl GraphPlanner<'_> {
+    /// A product of all rows, bf16.
+    pub(crate) fn product(&mut self, product: &Product) -> Result<(), Unsupported> {
+        let rows = self.plan.rows;
+        self.scratch(product.to, u64::from(rows) * u64::from(product.results.results()) * 2);
+        let [a, to] = [product.a, product.to].map(LaunchMemory::Scratch);
+        let launches = self.multiply(&Multiply {
+            rows,
+            a,
+            layers: product.layers,
+            results: product.results,
+            to,
+            wide: false,
+            added: false,
+        })?;
+        self.plan.launches.extend(launches);
+        Ok(())
+    }
+
+    /// A product of all rows is added to the residual stream, which makes `out`: by the product, or else by the norm that comes next.
+    pub(crate) fn add_product(
+        &mut self,
+        a: Scratch,
+        layer: (BufferId, Option<BufferId>),
+        [residual, out]: [BufferId; 2],
+    ) -> Result<(), Unsupported> {
+        let (rows, [features, _]) = (self.plan.rows, self.extents(layer.0)?);
+        let (layers, results, to) = (&[layer][..], features.into(), LaunchMemory::Scratch(Scratch::Residual));
+        let product = Multiply { rows, a: LaunchMemory::Scratch(a), layers, results, to, wide: true, added: true };
+        let Some((units, plan)) = self.packed_of(&product) else {
+            self.product(&Product { a, layers, results, to: Scratch::Added })?;
+            return self.add(residual, out);
+        };
+        self.whole(residual, Scratch::Residual)?;
+        let launch = self.multiply_packed(&product, units, &plan);
+        self.plan.launches.push(launch);
+        self.heads.remove(&residual);
+        self.residual(out, [rows, features]);
+        Ok(())
+    }
+
+    /// The logits of rows that are asked for.
+    pub(crate) fn logits(&mut self, layer: (BufferId, Option<BufferId>)) -> Result<(), Unsupported> {
+        let rows = self.plan.rows;
+        let [vocab, k] = self.extents(layer.0)?;
+        if !k.is_multiple_of(8) {
+            let (what, found) = ("columns of the residual stream", k as usize);
+            return Err(Unsupported::Number { what, found, expected: "a multiple of 8" });
+        }
+        let mut of = |rows, a| {
+            let (layers, results, to) = (&[layer][..], vocab.into(), LaunchMemory::Logits);
+            self.multiply(&Multiply { rows, a, layers, results, to, wide: true, added: false })
+        };
+        let of_row = of(1, LaunchMemory::NormedRow)?;
+        let of_all = of(rows, LaunchMemory::Scratch(Scratch::Normed))?;
+        let of_wanted = self.wanted([rows, k, vocab], layer)?;
+        match self.plan.logits.replace(LogitsPlan { vocab, width: k, of_row, of_all, of_wanted }) {
+            None => Ok(()),
+            Some(_) => Err(Unsupported::Launch { what: "a second output projection" }),
+        }
+    }
+
+    /// The launches of a product.
+    pub(super) fn multiply(&mut self, product: &Multiply) -> Result<Vec<Launch>, Unsupported> {
+        match self.packed_of(product) {
+            Some((units, plan)) => Ok(vec![self.multiply_packed(product, units, &plan)]),
+            None => self.multiply_rows(product),
+        }
+    }
+
+    /// Where the weights of a product lie packed, and the sizes of its kernel; none where another kernel multiplies.
+    fn packed_of(&self, product: &Multiply) -> Option<(PackedUnits, hopper::Plan)> {
+        let packed = self.packed.filter(|_| self.arch == Arch::Sm90a && product.rows <= MOST_ALONE)?;
+        let layers: Vec<BufferId> = product.layers.iter().map(|(weight, _)| *weight).collect();
+        let streams = match (product.results, &layers[..]) {
+            (Rows::InOrder(_), &[weight]) => vec![Streamed::Matrix(weight)],
+            (Rows::Gated(_), &[gate, up]) => vec![Streamed::Turns(gate, up)],
+            (Rows::Groups { group, kv_heads, dim }, &[q, k, v]) => {
+                let [group, kv_heads, dim] = [group, kv_heads, dim].map(|extent| extent as usize);
+                let of = |kv_head| Streamed::Group { weights: [q, k, v], kv_head, kv_heads, group, dim };
+                (0..kv_heads).map(of).collect()
+            }
+            _ => return None,
+        };
+        let units = packed.find(self.program, &streams)?;
+        if units.unit.codes().is_some() || !units.unit.k().is_multiple_of(WHOLE) {
+            return None;
+        }
+        let tuning = hopper::choose(product.rows, product.results, units.unit, self.multiprocessors, MOST_BLOCKS);
+        let plan = hopper::Plan::new(product.rows, product.results, units.unit, tuning).ok()?;
+        Some((units, plan))
+    }
+
+    fn multiply_packed(&mut self, product: &Multiply, units: PackedUnits, plan: &hopper::Plan) -> Launch {
+        let bias = self.bias(product.layers);
+        let epilogue = gemv::Epilogue { bias: bias.is_some(), residual: product.added, wide: product.wide };
+        let key = (*plan, epilogue);
+        if !self.packed_steps.contains_key(&key) {
+            let step = hopper::step(self.arch, plan, epilogue, self.multiprocessors);
+            let kernel = number_of(&mut self.plan.kernels, step.kernel.clone());
+            self.packed_steps.insert(key, (kernel, step));
+        }
+        let (kernel, step) = self.packed_steps[&key].clone();
+        let PackedUnits { first, len, .. } = units;
+        let memory = |of| match of {
+            Of::A => LaunchMemory::Packed { first, len },
+            Of::B => product.a,
+            Of::Bias => LaunchMemory::Bias(bias.unwrap_or(0)),
+            Of::C | Of::AScale | Of::BScale | Of::Residual | Of::Partials => product.to,
+        };
+        launch(kernel, step, memory)
+    }
+
+    fn multiply_rows(&mut self, product: &Multiply) -> Result<Vec<Launch>, Unsupported> {
+        let (matrix, mut launches) = self.operand(product.layers.iter().map(|(weight, _)| *weight).collect())?;
+        let k = match product.layers {
+            [(weight, _), ..] => self.extents::<2>(*weight)?[1],
+            [] => return Err(Unsupported::Launch { what: "a product without weights" }),
+        };
+        let bias = self.bias(product.layers);
+        let gated = matches!(product.results, Rows::Gated(_));
+        let epilogue = Epilogue { bias: bias.is_some(), gated, ..Epilogue::default() };
+        let problem = Problem::new(product.rows, product.results.results(), k).epilogue(epilogue);
+        let key = (problem, product.wide);
+        if !self.steps.contains_key(&key) {
+            let target = Target { arch: self.arch, multiprocessors: self.multiprocessors, aligned: ALIGNED };
+            let steps = match product.wide {
+                true => gemm::plan::<bf16, f32>(&problem, target)?,
+                false => gemm::plan::<bf16, bf16>(&problem, target)?,
+            };
+            let kernels = &mut self.plan.kernels;
+            let steps = steps.into_iter().map(|step| (number_of(kernels, step.kernel.clone()), step)).collect();
+            self.steps.insert(key, steps);
+        }
+        let steps = self.steps[&key].clone();
+        let partial = |step: &Step| step.arguments.contains(&Argument::Pointer(Of::Partials));
+        if steps.iter().any(|(_, step)| partial(step)) {
+            // Shares of the contraction: at most 16, and as many as their steps have.
+            let splits = u64::from(splits_of(&steps));
+            self.scratch(Scratch::Partials, splits * u64::from(problem.m) * u64::from(problem.b_rows()) * 4);
+        }
+        let memory = |of| match of {
+            Of::A => product.a,
+            Of::B => matrix,
+            Of::Partials => LaunchMemory::Scratch(Scratch::Partials),
+            Of::Bias => LaunchMemory::Bias(bias.unwrap_or(0)),
+            Of::C | Of::AScale | Of::BScale | Of::Residual => product.to,
+        };
+        launches.extend(steps.into_iter().map(|(kernel, step)| launch(kernel, step, memory)));
+        Ok(launches)
+    }
+
+    /// A table of rows of so many elements: packed where it is, and how it lies.
+    pub(crate) fn table(&mut self, table: BufferId, width: u32) -> Result<(LaunchMemory, TableOrder), Unsupported> {
+        match self.packed.and_then(|packed| packed.find(self.program, &[Streamed::Matrix(table)])) {
+            Some(PackedUnits { first, len, unit }) if unit.codes().is_none() => {
+                Ok((LaunchMemory::Packed { first, len }, TableOrder::Units(unit)))
+            }
+            Some(_) | None => Ok((self.matrix(vec![table])?, TableOrder::Rows(width))),
+        }
+    }
+
+    /// A matrix of weights below each other that a product reads, and the launches that make it of codes.
+    fn operand(&mut self, parts: Vec<BufferId>) -> Result<(LaunchMemory, Vec<Launch>), Unsupported> {
+        let is_codes = |part: &&BufferId| self.buffer(**part).quantised.is_some();
+        match (parts.iter().find(is_codes), parts.iter().find(|part| !is_codes(part))) {
+            (None, _) => Ok((self.matrix(parts)?, Vec::new())),
+            (Some(_), None) => self.widened(&parts),
+            (Some(&codes), Some(&dense)) => {
+                let [first, second] = [codes, dense].map(|part| self.buffer(part).name.clone());
+                Err(Unsupported::Mixed { first, second })
+            }
+        }
+    }
+
+    /// A matrix whose parts are codes: each is written below the one before.
+    fn widened(&mut self, parts: &[BufferId]) -> Result<(LaunchMemory, Vec<Launch>), Unsupported> {
+        let (mut first_row, mut launches) = (0u32, Vec::new());
+        for &part in parts {
+            let [rows, k] = self.extents(part)?;
+            let Some(form) = self.buffer(part).quantised else { continue };
+            let group = form.group.map_or(k, |group| u32::try_from(group).unwrap_or(k).min(k));
+            let widen = Widen { code: form.code, k, group, ordered: form.ordered };
+            let arch = self.arch;
+            let kernel = self.kernel(format!("{widen:?}"), || widen.record(arch));
+            number_of(&mut self.plan.codes, part);
+            let bytes = u64::from(first_row + rows) * u64::from(k) * 2;
+            let out = self.scratch(Scratch::Widened, bytes);
+            let order = if form.ordered { LaunchMemory::Order(part) } else { LaunchMemory::Factors(part) };
+            let memory = [LaunchMemory::Codes(part), LaunchMemory::Factors(part), order, out];
+            let numbers = [rows, first_row].map(LaunchArg::Number);
+            let args = memory.into_iter().map(LaunchArg::Pointer).chain(numbers).collect();
+            launches.push(Launch { kernel, grid: LaunchGrid::Blocks(widen.blocks(rows)), args });
+            first_row += rows;
+        }
+        Ok((LaunchMemory::Scratch(Scratch::Widened), launches))
+    }
+
+    /// The biases of layers below each other, if one has any.
+    fn bias(&mut self, layers: &[(BufferId, Option<BufferId>)]) -> Option<usize> {
+        layers.iter().any(|(_, bias)| bias.is_some()).then(|| {
+            let of = |&(weight, bias): &(BufferId, _)| (self.buffer(weight).shape[0], bias);
+            let parts: Vec<_> = layers.iter().map(of).collect();
+            number_of(&mut self.plan.biases, parts)
+        })
+    }
+}
+
+/// A step of a product as a launch.
+fn launch(kernel: usize, step: Step, memory: impl Fn(Of) -> LaunchMemory) -> Launch {
+    let arg = |argument: Argument| match argument {
+        Argument::Map(of, shape) => LaunchArg::Map(memory(of), shape),
+        Argument::Pointer(of) => LaunchArg::Pointer(memory(of)),
+        Argument::Number(number) => LaunchArg::Number(number),
+    };
+    let args = step.arguments.into_iter().map(arg).collect();
+    Launch { kernel, grid: LaunchGrid::Blocks(step.grid), args }
+}
+
+/// Shares of the contraction that the steps of a product leave: the last number of the reduction.
+fn splits_of(steps: &[(usize, Step)]) -> u32 {
+    let numbers = steps.iter().rev().map(|(_, step)| &step.arguments).next();
+    let is_number = |argument: &Argument| if let Argument::Number(number) = argument { Some(*number) } else { None };
+    // `partials`, `c`, then the stride of C, rows, columns and splits.
+    numbers.and_then(|all| all.iter().filter_map(is_number).nth(3)).unwrap_or(1)
+}
