@@ -101,8 +101,7 @@ impl Subject {
         self.count("fields", fields.len(), self.extents.fields.len())?;
         let each = fields.iter().zip(&self.extents.fields);
         each.map(|(&field, &shape)| {
-            ops.pool("fields", field)?;
-            ops.floats_of("fields", field, [kv_heads, pages, self.pools.per_page(), elements(shape)])?;
+            ops.pool_of("fields", field, [kv_heads, pages, self.pools.per_page(), elements(shape)])?;
             Ok(self.pools.field_region(field, kv_head, elements(shape)))
         })
         .collect()

@@ -4,8 +4,10 @@ use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
 use tilewright_codegen::build::{Global, Ptr, Val};
+use tilewright_codegen::ir::attr::Fp8;
 use tilewright_kernels::kv::{PagedPool, PoolArray, PoolType};
 use tilewright_kernels::tile::{Array, Float};
+use tilewright_megakernel::ops::Place;
 use tilewright_megakernel::program::BufferId;
 use tilewright_megakernel::vm::device::{Call, KvPools, Planner, Unsupported};
 
@@ -16,7 +18,7 @@ use crate::op::{FieldId, ParameterId, Source, StateId};
 use crate::program::subject::{Subject, elements};
 
 /// Most buffers of a flow that a record has room for.
-const MOST: usize = 8;
+const MOST: usize = 7;
 
 /// What the code reads of a task: numbers, and operands in units of 16 bytes. How many blocks a row may have is no part of
 /// the code.
@@ -33,6 +35,8 @@ pub(super) struct Fields {
     pub q: u32,
     pub scores: u32,
     pub slot: u32,
+    /// What codes of fields are multiplied by, bits of f32.
+    pub one: u32,
     /// What the flow keeps.
     pub kept: [u32; MOST],
 }
@@ -52,13 +56,14 @@ enum Form {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Kept {
     block_tokens: u32,
-    /// Where positions and page tables are.
+    /// Pools of tokens, with positions and page tables.
     cells: KvPools,
     buffers: Vec<(Source, Form, [usize; 2])>,
 }
 
 /// The buffers that a task names, in the order of their declarations.
 pub(super) struct Named<'a> {
+    pub at: &'a Place,
     pub pools: [BufferId; 2],
     pub fields: &'a [BufferId],
     pub parameters: &'a [BufferId],
@@ -91,9 +96,8 @@ impl Kept {
         for (at, &buffer) in named.fields.iter().enumerate() {
             let (source, extents) = (Source::Field(FieldId(at as u32)), subject.extents.fields[at]);
             if graph.reads(source) || recipe.stores(at) {
-                let (of, dim) = (PoolType::Float(plan.float("a field", buffer)?), elements(extents) as u32);
-                let page_tokens = subject.pools.per_page() as u32;
-                keep(plan, source, Form::Pool(KvPools { of, dim, page_tokens, ..cells }), extents, buffer)?;
+                let pools = plan.pools(buffer, named.at)?;
+                keep(plan, source, Form::Pool(pools), extents, buffer)?;
             }
         }
         for (at, &buffer) in named.parameters.iter().enumerate() {
@@ -111,7 +115,7 @@ impl Kept {
         let mut words = [0; MOST];
         if places.len() > MOST {
             let what = "buffers that a flow reads in a pass";
-            return Err(Unsupported::Number { what, found: places.len(), expected: "8 at most" });
+            return Err(Unsupported::Number { what, found: places.len(), expected: "7 at most" });
         }
         words[..places.len()].copy_from_slice(&places);
         Ok((Kept { block_tokens, cells, buffers }, words))
@@ -274,7 +278,7 @@ impl<'k> OfBlock<'k, '_, '_> {
 
     /// A row of `d1` elements of a pool, from the beginning of the pool's row for a token or block on.
     fn pool(&self, field: usize, pools: KvPools, [begin, token]: [Val<'k, u32>; 2], d1: usize, at: u32) -> Row<'k> {
-        let pool = self.of.call.pages([field; 2], pools);
+        let pool = self.of.call.pages([field, offset_of!(Fields, one)], pools);
         self.of.row(d1, at, &|element, eight| {
             let index = pool.dimension(begin, token, element);
             if eight { load_eight(pool, index).to_vec() } else { vec![load_one(pool, index)] }
@@ -284,7 +288,7 @@ impl<'k> OfBlock<'k, '_, '_> {
     /// Stores a row of a field of the block; by the lanes of one group.
     pub fn store(&self, field: FieldId, at: u32, row: &Row<'k>) {
         let Some((at_field, Form::Pool(pools), [_, d1])) = self.of.kept.find(Source::Field(field)) else { return };
-        let (k, pool) = (self.of.call.builder(), self.of.call.pages([at_field; 2], pools));
+        let (k, pool) = (self.of.call.builder(), self.of.call.pages([at_field, offset_of!(Fields, one)], pools));
         let begin = self.place * pools.dim;
         let spread = self.of.spread();
         let store = |element: Val<'k, u32>, x: Val<'k, f32>| {
@@ -354,7 +358,7 @@ impl<'k> Sources<'k> for OfBlock<'k, '_, '_> {
 
     fn fetch(&self, source: Source, at: At) -> Option<Vec<Words<'k>>> {
         let Some((field, Form::Pool(pools), [_, d1])) = self.of.kept.find(source) else { return None };
-        let (pool, spread) = (self.of.call.pages([field; 2], pools), self.of.spread());
+        let (pool, spread) = (self.of.call.pages([field, offset_of!(Fields, one)], pools), self.of.spread());
         if !matches!(source, Source::Field(_)) || pools.of != PoolType::Float(Float::Bf16) || !spread.deals(d1) {
             return None;
         }
@@ -393,8 +397,8 @@ fn load_one<'k>(pool: PagedPool<'k>, index: Val<'k, u32>) -> Val<'k, f32> {
     match pool.pool {
         PoolArray::Float(array) => array.load(index),
         PoolArray::E4m3 { codes, scale } => {
-            // Pools of codes are refused before: their numbers are not these.
-            codes.at(index).load().cast::<f32>() * scale
+            let code = codes.at(index).load().cast::<u16>();
+            code.halves_of_fp8(Fp8::E4M3).split().0.cast::<f32>() * scale
         }
     }
 }

@@ -47,6 +47,7 @@ impl DeviceOp for Score {
         plan.plain_float("q", self.q)?;
         let cells = plan.pools(self.k_pool, &self.at)?;
         let named = Named {
+            at: &self.at,
             pools: [self.k_pool, self.v_pool],
             fields: &self.fields,
             parameters: &self.parameters,
@@ -62,6 +63,7 @@ impl DeviceOp for Score {
             q: plan.operand(self.q)?,
             scores: plan.operand(self.scores)?,
             slot: plan.operand_of(self.slot)?,
+            one: 1f32.to_bits(),
             kept: words,
         };
         let heads = Heads { heads, kv_heads: pools.kv_heads as u32, dim, splits: 1 };

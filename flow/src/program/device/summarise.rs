@@ -31,6 +31,7 @@ impl DeviceOp for Summarise {
         let recipe = recipe_of(&subject, Pass::Cache, Spread::new(pools.head_dim as u32, WARP))?;
         let cells = plan.pools(self.k_pool, &self.at)?;
         let named = Named {
+            at: &self.at,
             pools: [self.k_pool, self.v_pool],
             fields: &self.fields,
             parameters: &self.parameters,
@@ -38,7 +39,7 @@ impl DeviceOp for Summarise {
         };
         let (kept, words) = Kept::new(plan, cells, &subject, &recipe, &named)?;
         let (first_row, kv_head) = (self.rows.lo as u32, self.kv_head as u32);
-        let fields = Fields { first_row, kv_head, kept: words, ..Fields::default() };
+        let fields = Fields { first_row, kv_head, one: 1f32.to_bits(), kept: words, ..Fields::default() };
         Ok(Planned::new(Summaries { rows: rows_of(self.rows)?, recipe, kept }, fields))
     }
 }

@@ -252,8 +252,11 @@ impl Both {
 
 /// By layer what device and reference machine found: blocks and last tokens of each, scores of both.
 struct Found {
-    layers: Vec<([Vec<i32>; 2], [Vec<i32>; 2], [Vec<f32>; 2])>,
+    layers: Vec<OfLayer>,
 }
+
+/// Blocks and last tokens of the device, of the reference machine; scores of both.
+type OfLayer = ([Vec<i32>; 2], [Vec<i32>; 2], [Vec<f32>; 2]);
 
 fn gcd(a: usize, b: usize) -> usize {
     if b == 0 { a } else { gcd(b, a % b) }
@@ -378,6 +381,45 @@ impl Flow for Given {
         let score = step.field(*field).load();
         step.select(score)
     }
+}
+
+/// A flow whose field is kept in codes of e4m3, which have no number beyond 448.
+struct Clamped;
+
+impl Flow for Clamped {
+    type Fields = Field;
+    type State = ();
+
+    fn name(&self) -> &str {
+        "clamped"
+    }
+    fn fields(&self, declare: &mut Declare) -> Field {
+        declare.field_of(DType::F8E4M3, "largest", [Dim::ONE, Dim::HEAD_DIM])
+    }
+    fn state(&self, _: &mut DeclareState) {}
+
+    fn forward_cache(&self, block: &Block<'_>, field: &Field) {
+        block.store(*field, block.keys().max(D0) * 700.0);
+    }
+    fn forward_indexer<'t>(&self, step: Step<'t>, field: &Field, (): ()) -> Done<'t> {
+        let score = step.field(*field).load().max(D1);
+        step.select(score)
+    }
+}
+
+/// Three blocks become complete, and are scored in later steps.
+#[test]
+fn codes_of_a_field_are_clamped_and_scored() {
+    let cut = Cut { rows: 1, head_dim: 64, context: 256, budget: (2, 0.0, 0, 1), seed: 51, ..CUT };
+    let mut both = Both::new(trace(&Clamped).expect("a flow without errors"), Phase::Decode, cut);
+    for position in [15, 31, 47, 63, 79] {
+        both.step_logits(&[position]);
+    }
+    let found = both.step(&[81]);
+    let ([_, _], [_, _], [device, reference]) = &found.layers[0];
+    assert_eq!(device, reference);
+    assert!(device[..5].contains(&448.0), "{device:?}");
+    both.check(&[82]);
 }
 
 /// Few different scores, so that most are equal; NaN of both signs, both zeros, infinities, the smallest numbers.
