@@ -105,7 +105,7 @@ pub fn sums(a_operand: AOperand, units: u32) -> u32 {
 pub fn reading(a_operand: AOperand) -> &'static [&'static str] {
     match a_operand {
         AOperand::Shared => &["linear/sums.rs", "linear/operand.rs"],
-        AOperand::Registers | AOperand::Reloaded { .. } => &["linear/sums.rs"],
+        AOperand::Registers | AOperand::Phases { .. } | AOperand::Reloaded { .. } => &["linear/sums.rs"],
     }
 }
 

@@ -150,11 +150,6 @@ impl Packing {
 }
 
 impl Half {
-    /// Whether these are the batch's first rows.
-    pub fn is_first(self) -> bool {
-        self.base == 0
-    }
-
     /// This lane's row of the batch. Rows of the MMA that stand for none repeat one that does, and are ignored.
     pub fn row<'k>(self, team: ConsumerWarps<'k>) -> Val<'k, u32> {
         let group = team.k.lane() / 4;

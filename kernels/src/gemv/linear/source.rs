@@ -19,7 +19,7 @@ use crate::warps::ConsumerWarps;
 
 /// Loads of four elements that are in flight together; fewer where registers hold the weights of a group of units, or a row of 4096 of each of
 /// 16 vectors.
-const TOGETHER: [usize; 3] = [8, 16, 32];
+const TOGETHER: [usize; 2] = [16, 8];
 
 /// −0, in both halves.
 const MINUS_ZERO: u32 = 0x8000_8000;
@@ -97,8 +97,8 @@ impl<'k> Source<'k> {
             Input::Plain(x) if x.is_words() && self.unit.k().is_multiple_of(8) => {
                 self.by_eights(x, start, columns).into_iter().map(|quad| vec![self.lift_words(quad)]).collect()
             }
-            Input::Plain(x) => self.by_fours(half, columns, |fours| gather(x, start, fours)),
-            Input::RmsNorm { x, weight, .. } => self.by_fours(half, columns, |fours| {
+            Input::Plain(x) => self.by_fours(columns, |fours| gather(x, start, fours)),
+            Input::RmsNorm { x, weight, .. } => self.by_fours(columns, |fours| {
                 let weights = gather(weight, k.lit(0), fours);
                 let loaded = gather(x, start, fours);
                 let sum = loaded.iter().flatten().fold(squares.get(), |sum, x| x.fma(*x, sum));
@@ -145,7 +145,6 @@ impl<'k> Source<'k> {
     /// The quads of tiles, whose elements `load` gives four by four, of some tiles at once.
     fn by_fours(
         &self,
-        half: Half,
         columns: &[Val<'k, u32>],
         load: impl Fn(&[Four<'k>]) -> Vec<[Val<'k, f32>; 4]>,
     ) -> Vec<Vec<[Val<'k, u32>; 4]>> {
@@ -167,13 +166,8 @@ impl<'k> Source<'k> {
             };
             values.chunks(2).map(tile).collect::<Vec<_>>()
         };
-        // Registers are free until the first rows are there.
-        let full = self.packing.terms() == Terms::F16 && !half.is_first();
-        let together = match self.packing.rows() {
-            _ if full || is_wide(self.unit, self.packing) => TOGETHER[0],
-            5..=8 => TOGETHER[2],
-            _ => TOGETHER[1],
-        };
+        let few = is_wide(self.unit, self.packing) || self.packing.terms() == Terms::F16;
+        let together = TOGETHER[usize::from(few)];
         tiles.chunks(together / 2).flat_map(some).collect()
     }
 

@@ -15,8 +15,9 @@ use crate::vm::device::{
     Stretch, Taken, Unsupported, Weights, multiple, rows_of,
 };
 
-/// Units of a group of sums where activations are held in registers, at least: fewer groups, fewer barriers.
-const HELD_UNITS: u32 = 4;
+/// Units of a group of sums where activations are held in registers, at least: fewer groups, fewer barriers. The stages of a group of
+/// codes are over sooner; of more than eight rows the ring needs the room.
+const HELD_UNITS: [u32; 2] = [4, 8];
 
 impl DeviceOp for Linear {
     fn rows(&self) -> Span {
@@ -240,7 +241,9 @@ impl TileCode {
     pub(in crate::ops) fn shared(&self, warps: u32, streams: u32) -> SharedBytes {
         let units = match self.a_operand {
             AOperand::Shared => streams,
-            AOperand::Registers | AOperand::Phases { .. } => HELD_UNITS,
+            AOperand::Registers | AOperand::Phases { .. } => {
+                HELD_UNITS[usize::from(self.unit.codes().is_some() && self.rows <= 8)]
+            }
             AOperand::Reloaded { group } => group,
         };
         let operand = self.a_operand.operand_bytes(self.unit, self.input.packing(self.rows));
