@@ -270,7 +270,7 @@ pub const MAX_DEVICES: usize = 8;
 /// use tilewright_kernels::tile::{Array, Copies, Float};
 /// record("copies", Arch::Sm90a, block(32), |k| {
 ///     let [one, other] = ["one", "other"].map(|name| Array::new(k.global::<u8>(name), Float::F32));
-///     assert_eq!(Copies::from(one).each().count(), 1);
+///     assert_eq!(Copies::from_iter([one]).each().count(), 1);
 ///     let copies: Copies = [one, other.across_devices()].into_iter().collect();
 ///     copies.each().for_each(|out| out.store(k.tid(), k.lit(1.0f32)));
 /// });

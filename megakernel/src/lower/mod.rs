@@ -4,12 +4,13 @@
 //! block has five levels (six with q/k norms), attention is split over kv heads and tokens. Norms are recomputed by each
 //! task instead of costing a level; see `layer` for the table. Nothing per token is in the program.
 //!
-//! May touch: [`crate::model`], [`crate::program`]. Placement on SMs is [`crate::schedule`]'s.
+//! May touch: [`crate::model`], [`crate::program`]; sums are cut by what a device's registers hold ([`crate::vm::device::DeviceOptions`]). Placement on SMs is [`crate::schedule`]'s.
 
 mod emit;
 mod indexer;
 mod layer;
 mod options;
+mod parts;
 mod share;
 mod state;
 mod tiling;

@@ -125,7 +125,7 @@ fn every_element_of_a_weight_lies_on_as_many_devices_as_need_it() {
 fn known_models_are_shared_by_2_4_and_8_devices_and_are_valid() {
     for (name, devices) in [("llama-3.2-1b", 2), ("llama-3.1-8b", 4), ("llama-3.1-70b", 8)] {
         let spec = ModelSpec { layers: 2, ..ModelSpec::named(name).unwrap() };
-        let options = LowerOptions { devices, ..LowerOptions::for_context(4096) };
+        let options = LowerOptions { devices, kv: DType::BF16, ..LowerOptions::for_context(4096) };
         let program = lower(&spec, &|_| DType::BF16, Target::named("h200").unwrap(), &options).unwrap();
         assert!(validate(&program).is_valid(), "{}", validate(&program));
         let again = Program::from_json(&program.to_json().unwrap()).unwrap();

@@ -47,7 +47,6 @@ mod merges;
 mod options;
 mod packed;
 mod part;
-mod parts;
 mod place;
 mod plan;
 mod planner;

@@ -9,10 +9,10 @@ use tilewright_kernels::gemv::Unit;
 use tilewright_kernels::gemv::linear::{AOperand, Packing};
 use tilewright_layout::DType;
 
-use super::DeviceOptions;
-use crate::lower::{LowerError, UNIT, deal};
+use super::{LowerError, UNIT, deal};
 use crate::ops::{Linear, LinearInput, LinearOutput, LinearPart, Op, Reduce};
 use crate::program::{BufferId, BufferKind, CounterId, Program, Span, Task, Wait, float_of};
+use crate::vm::device::DeviceOptions;
 
 /// How the sums of a level of linear tasks are cut.
 struct Cut {
