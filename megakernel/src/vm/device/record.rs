@@ -32,7 +32,7 @@ pub struct TaskRecord {
     /// ([`HeldForm`](tilewright_kernels::gemv::linear::HeldForm)).
     pub held: u16,
     /// Units of a group, where weights come group by group ([`Order`](tilewright_kernels::gemv::linear::Order)); 0: in order. With
-    /// the highest bit, [`PART`], how many stages of each unit come, where not all do; with the next, [`PHASES`], how many of each
+    /// the highest bit, `PART`, how many stages of each unit come, where not all do; with the next, `PHASES`, how many of each
     /// come before the next so many.
     pub group: u16,
     /// Where the stream's stages lie: which of the plan's deals.
