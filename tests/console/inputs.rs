@@ -25,6 +25,18 @@ fn a_fifo_that_nobody_writes_to_is_refused_and_another_is_read() {
     assert!(line.contains("is not a program"), "{line}");
 }
 
+/// Chunks come in by a graph of launches, which one GPU runs, and which has no ops of flows.
+#[test]
+fn chunks_of_prompts_that_nothing_feeds_are_refused() {
+    let model = crate::tiny("");
+    let model = model.to_str().expect("UTF-8");
+    let generate = ["generate", "--model", model, "--prompt", "a", "--prompt-chunk", "32"];
+    let line = failure(&[&generate[..], &["--device", "sim:1x2"]].concat(), b"");
+    assert!(line.contains("on several GPUs none is chosen"), "{line}");
+    let line = failure(&[&generate[..], &["--device", "sim", "--flow", "quest"]].concat(), b"");
+    assert!(line.contains("cannot be used with"), "{line}");
+}
+
 #[test]
 fn a_bench_on_the_simulator_says_what_it_measures() {
     let args = ["bench", "--suite", "gemv", "--device", "sim", "--only", "n=1,k=1"];
