@@ -64,11 +64,19 @@ class Step:
             self.keys[i].index_copy_(2, self.position, k)
             self.values[i].index_copy_(2, self.position, v)
             a = F.scaled_dot_product_attention(q, self.keys[i], self.values[i], attn_mask=seen, enable_gqa=True)
-            x = x + F.linear(a.reshape(self.batch, -1), self.o[i])
+            x = x + self.whole(F.linear(a.reshape(self.batch, -1), self.o[i]))
             y = F.rms_norm(x, (self.hidden,), self.norms[2 * i + 1], self.eps)
             gate, up = F.linear(y, self.gate_up[i]).chunk(2, -1)
-            x = x + F.linear(F.silu(gate) * up, self.down[i])
-        return F.linear(F.rms_norm(x, (self.hidden,), self.norms[-1], self.eps), self.output)
+            x = x + self.whole(F.linear(F.silu(gate) * up, self.down[i]))
+        return self.gather(F.linear(F.rms_norm(x, (self.hidden,), self.norms[-1], self.eps), self.output))
+
+    def whole(self, part):
+        """The sum of what each device has of a product: here one has it all."""
+        return part
+
+    def gather(self, part):
+        """The logits of all devices: here one has them all."""
+        return part
 
     def step(self):
         self.token.copy_(self.logits(self.token).argmax(-1))

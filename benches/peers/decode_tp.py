@@ -14,7 +14,6 @@ import os
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
-import torch.nn.functional as F
 
 from decode import Step, microseconds
 
@@ -34,26 +33,11 @@ class Shared(Step):
         self.weight_bytes = sum(2 * m.numel() for m in matrices)
         dist.broadcast(self.token, 0)
 
-    def logits(self, token):
-        x = self.embedding[token]
-        seen = (self.columns <= self.position)[None, None, None, :]
-        for i in range(self.layers):
-            y = F.rms_norm(x, (self.hidden,), self.norms[2 * i], self.eps)
-            q, k, v = F.linear(y, self.qkv[i]).split(self.widths, -1)
-            split = lambda t, heads: t.view(self.batch, heads, 1, self.dim)
-            q, k, v = self.rotate(split(q, self.heads)), self.rotate(split(k, self.kv_heads)), split(v, self.kv_heads)
-            self.keys[i].index_copy_(2, self.position, k)
-            self.values[i].index_copy_(2, self.position, v)
-            a = F.scaled_dot_product_attention(q, self.keys[i], self.values[i], attn_mask=seen, enable_gqa=True)
-            part = F.linear(a.reshape(self.batch, -1), self.o[i])
-            dist.all_reduce(part)
-            x = x + part
-            y = F.rms_norm(x, (self.hidden,), self.norms[2 * i + 1], self.eps)
-            gate, up = F.linear(y, self.gate_up[i]).chunk(2, -1)
-            part = F.linear(F.silu(gate) * up, self.down[i])
-            dist.all_reduce(part)
-            x = x + part
-        part = F.linear(F.rms_norm(x, (self.hidden,), self.norms[-1], self.eps), self.output)
+    def whole(self, part):
+        dist.all_reduce(part)
+        return part
+
+    def gather(self, part):
         dist.all_gather_into_tensor(self.gathered, part)
         return self.gathered.transpose(0, 1).reshape(self.batch, -1)
 

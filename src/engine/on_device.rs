@@ -78,14 +78,18 @@ impl OnDevice {
     /// Whether graphs of few rows read the weights that lie packed: then prompts come in by these, whose kernels a driver compiles side by
     /// side, and a prompt waits for none of the decode machine's.
     fn feeds_by_graph(&self) -> bool {
-        let (gpu, Lowering { model, widths, flow, .. }) = (self.gpu(), &self.lowering);
+        let (gpu, Lowering { widths, flow, .. }) = (self.gpu(), &self.lowering);
         self.has_graphs
             && gpu.devices == 1
             && !gpu.is_simulated()
-            && gpu.target.arch == "sm_90a"
-            && model.bits.is_none()
+            && self.reads_packed()
             && flow.is_none()
             && !widths.only
+    }
+
+    /// Whether products of a graph read weights as they are packed for the decode machine.
+    fn reads_packed(&self) -> bool {
+        self.gpu().target.arch == "sm_90a" && self.lowering.model.bits.is_none()
     }
 
     /// The rows of the graph that runs so many, if one does.
@@ -116,8 +120,7 @@ impl OnDevice {
     fn make_graph(&mut self, width: usize) -> Result<(), EngineError> {
         let gpu = self.gpu();
         // Where nothing but wide graphs runs, packed weights are of no use.
-        let packed = gpu.target.arch == "sm_90a" && self.lowering.model.bits.is_none();
-        let packed = packed && (width <= PACKED_CHUNK || !self.lowering.widths.only);
+        let packed = self.reads_packed() && (width <= PACKED_CHUNK || !self.lowering.widths.only);
         if packed && gpu.weights().packed().is_none() {
             match self.send(1) {
                 Ok(()) | Err(EngineError::Load(LoadError::Unsupported(_))) => {}

@@ -94,8 +94,8 @@ impl Session {
         let pages = sequences.saturating_mul(base.pages_per_sequence());
         let options = LowerOptions { pages: Some(pages), ..base };
         let flow = engine.session_flow(sequences);
-        // A graph of launches has no ops of flows, and runs on one device.
-        let chunk = engine.prompt_chunk.filter(|_| flow.is_none() && options.devices == 1);
+        // A graph of launches has no ops of flows.
+        let chunk = engine.prompt_chunk.filter(|_| flow.is_none());
         let widths = Widths::of_session(engine.place(), sequences).with_chunk(chunk);
         let is_stateful = flow.as_ref().is_some_and(SessionFlow::is_stateful);
         let (has_flow, covered) = (flow.is_some(), flow.as_ref().map_or(0, SessionFlow::covered_tokens));
