@@ -271,10 +271,10 @@ impl Plan {
 }
 
 /// Loads at all coordinates, then stores at all.
-fn together<'k, T: Scalar>(
+fn together<'k, V>(
     places: &[Vec<Index<'k>>],
-    load: &dyn Fn(&[Index<'k>]) -> Vec<Val<'k, T>>,
-    store: &dyn Fn(&[Index<'k>], &[Val<'k, T>]),
+    load: &dyn Fn(&[Index<'k>]) -> Vec<V>,
+    store: &dyn Fn(&[Index<'k>], &[V]),
 ) {
     let loaded: Vec<_> = places.iter().map(|at| load(at)).collect();
     places.iter().zip(&loaded).for_each(|(at, values)| store(at, values));
