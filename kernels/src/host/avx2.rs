@@ -77,7 +77,6 @@ fn chunks<'a, W: Element, const N: usize>(rows: &[&'a [W]; N], k: usize) -> ([&'
 /// The `R · N` dot products of rows of equal length.
 #[inline]
 #[target_feature(enable = "avx2,f16c")]
-#[expect(clippy::needless_range_loop, reason = "indexes run through several arrays at once")]
 fn block<W: Element, const R: usize, const N: usize>(x: [&[f32]; R], w: [&[W]; N]) -> [[f32; N]; R] {
     let mut sums = [[[_mm256_setzero_ps(); PARTS]; N]; R];
     let k = x[0].len();
