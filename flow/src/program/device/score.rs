@@ -13,6 +13,7 @@ use tilewright_megakernel::vm::device::{
 use super::across;
 use super::amount::Amount;
 use super::kept::{Fields, Kept, Named, OfBlock, OfRow};
+use super::product;
 use super::recipe::Recipe;
 use super::spread::Spread;
 use super::values::Values;
@@ -44,6 +45,7 @@ impl DeviceOp for Score {
         let group = heads as usize / pools.kv_heads.max(1);
         let subject = subject_of(&self.flow, pools, group)?;
         let recipe = recipe_of(&subject, Pass::Indexer, Spread::new(dim, LANES))?;
+        let recipe = recipe.by_products().unwrap_or(recipe);
         plan.plain_float("q", self.q)?;
         let cells = plan.pools(self.k_pool, &self.at)?;
         let named = Named {
@@ -194,8 +196,13 @@ pub(super) fn each<'k, 'p, 'r>(
 ) {
     let (k, team, recipe) = (of_row.call.builder(), of_row.call.team(), of_row.recipe);
     let groups = recipe.spread.groups();
-    let numbers: u32 = recipe.of_block().map(|id| recipe.held(id)).sum();
-    let together = (IN_FLIGHT / numbers.max(1)).clamp(1, recipe.spread.lanes.min(MOST));
+    let together = match recipe.linear() {
+        [] => {
+            let numbers: u32 = recipe.of_block(&|_| false).into_iter().map(|id| recipe.held(id)).sum();
+            (IN_FLIGHT / numbers.max(1)).clamp(1, recipe.spread.lanes.min(MOST))
+        }
+        linear => (product::ROUNDS * product::tiles(linear, recipe.spread)) as u32,
+    };
     let of_warp = groups * together;
     let group = k.lane() / recipe.spread.lanes;
     let last = of.count - of.count.min(1);
@@ -214,6 +221,7 @@ pub(super) fn each<'k, 'p, 'r>(
         let blocks: Vec<_> = numbers.iter().map(block).collect();
         let mut all: Vec<_> = blocks.iter().map(|block| values.of_block(block)).collect();
         all.iter_mut().for_each(Values::load_block);
+        Values::multiply(&mut all);
         for ((values, &block), number) in all.into_iter().zip(&blocks).zip(numbers) {
             then(values, block, base + number, (base + number).lt(of.count));
         }
