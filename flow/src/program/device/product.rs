@@ -4,16 +4,19 @@
 //! words of each for two instructions, as they lie in memory, since the order along the contraction is the same for the weights. A
 //! weight is two columns, its bf16 and the bf16 of what is left, so that sums are as good as of f32.
 
+use std::ops::Range;
 use std::rc::Rc;
 
 use half::bf16;
-use tilewright_codegen::build::{Bf16x2, Builder, Val};
+use tilewright_codegen::build::{Bf16x2, Builder, Val, Var};
 use tilewright_kernels::mma::Accumulator;
 
 use super::kept::Words;
 use super::linear::{Factor, Linear, Part};
+use super::recipe::Recipe;
 use super::spread::{Spread, VECTOR};
 use super::values::{Row, Values};
+use crate::graph::ValueId;
 
 /// Lanes that share a row of an atom.
 const LANES: u32 = 4;
@@ -55,6 +58,13 @@ pub(super) fn tiles(linear: &[Linear], spread: Spread) -> usize {
     ((REGISTERS.saturating_sub(weights) / most.unwrap_or(1).max(1)) as usize).clamp(1, 2)
 }
 
+/// Whether blocks are loaded a round ahead: where one value is computed, and there are registers for its weights and its blocks.
+fn is_ahead(linear: &[Linear], spread: Spread) -> bool {
+    let [one] = linear else { return false };
+    let blocks = tiles(linear, spread) as u32 * one.fields.len() as u32 * field_registers(spread);
+    blocks + weights_registers(one, spread) <= REGISTERS
+}
+
 /// The weights of a row as operands: by term and atom the words of a lane.
 pub(super) type Weights<'k> = Rc<Vec<Vec<Operand<'k>>>>;
 
@@ -86,46 +96,99 @@ pub(super) fn weights<'k>(k: &'k Builder, linear: &Linear, values: &mut Values<'
     Rc::new(linear.terms.iter().map(of_term).collect())
 }
 
+/// Eights of a field of the block of a round: what of it, and where it comes from.
+pub(super) type Fetch<'f, 'k> = &'f dyn Fn(usize, ValueId, Range<u32>) -> Vec<Words<'k>>;
+
+/// The blocks of the next round, on their way: by run of eight elements, round and field the words.
+pub(super) struct Ahead<'k> {
+    words: Vec<Vec<Vec<[Var<'k, u32>; 4]>>>,
+}
+
+impl<'k> Ahead<'k> {
+    /// Loads the first blocks, where blocks are loaded ahead.
+    pub fn new(k: &'k Builder, recipe: &Recipe, rounds: usize, fetch: Fetch<'_, 'k>) -> Option<Ahead<'k>> {
+        let [linear] = recipe.linear() else { return None };
+        if !is_ahead(recipe.linear(), recipe.spread) {
+            return None;
+        }
+        let run =
+            |run: u32| (0..rounds).map(|round| of_fields(linear, round, run, fetch, &|word| k.var(word))).collect();
+        Some(Ahead { words: (0..recipe.spread.held(recipe.spread.dim as usize) / VECTOR).map(run).collect() })
+    }
+
+    /// A run of eight of all blocks.
+    fn get(&self, run: u32) -> Blocks<'k> {
+        let field = |words: &[Var<'k, u32>; 4]| words.map(Var::get);
+        let round = |fields: &Vec<[Var<'k, u32>; 4]>| fields.iter().map(field).collect();
+        self.words[run as usize].iter().map(round).collect()
+    }
+
+    /// Loads it of the blocks that come next.
+    fn load(&self, linear: &Linear, run: u32, fetch: Fetch<'_, 'k>) {
+        for (round, fields) in self.words[run as usize].iter().enumerate() {
+            let next: Vec<Words<'k>> = of_fields(linear, round, run, fetch, &|word| word);
+            for (words, next) in fields.iter().zip(next) {
+                words.iter().zip(next).for_each(|(word, next)| word.set(next));
+            }
+        }
+    }
+}
+
+/// By round and field the words of a run of eight.
+type Blocks<'k> = Vec<Vec<Words<'k>>>;
+
+/// A run of eight of the fields of the block of a round.
+fn of_fields<'k, T>(
+    linear: &Linear,
+    round: usize,
+    run: u32,
+    fetch: Fetch<'_, 'k>,
+    each: &dyn Fn(Val<'k, u32>) -> T,
+) -> Vec<[T; 4]> {
+    let of = |&field: &ValueId| fetch(round, field, run..run + 1).into_iter().next().map(|words| words.map(each));
+    linear.fields.iter().filter_map(of).collect()
+}
+
+/// Where the blocks of a round come from.
+pub(super) enum Operands<'f, 'k> {
+    /// They are loaded.
+    Loaded(Fetch<'f, 'k>),
+    /// They are on their way, and those of the next round are loaded.
+    Ahead(&'f Ahead<'k>, Fetch<'f, 'k>),
+}
+
 /// The sums of the blocks of some atoms: of each round of each atom as many as there are, in every lane of a block's group.
-///
-/// `fetch` gives some runs of eight elements of a field of the block of a round.
 pub(super) fn sums<'k>(
     k: &'k Builder,
     (linear, weights, spread): (&Linear, &Weights<'k>, Spread),
     rounds: usize,
-    fetch: &dyn Fn(usize, usize, std::ops::Range<u32>) -> Vec<Words<'k>>,
+    operands: &Operands<'_, 'k>,
 ) -> Vec<Row<'k>> {
     let (tiles, eights) = (rounds / ROUNDS, spread.held(spread.dim as usize) / VECTOR);
     let new = || std::array::from_fn::<_, CHAINS, _>(|_| Accumulator::warp::<bf16>(k, 1, atoms(linear)));
     let all: Vec<[Accumulator<'k, f32>; CHAINS]> = (0..tiles).map(|_| new()).collect();
-    // So many runs of eight are in flight.
-    let words = linear.fields.len() as u32 * rounds as u32 * 4;
-    let room = REGISTERS.saturating_sub(weights_registers(linear, spread)) / words;
-    let together = room.clamp(1, eights);
-    for first in (0..eights).step_by(together as usize) {
-        let runs = first..(first + together).min(eights);
-        let field = |round: usize| -> Vec<Vec<Words<'k>>> {
-            (0..linear.fields.len()).map(|field| fetch(round, field, runs.clone())).collect()
-        };
-        let loaded: Vec<Vec<Vec<Words<'k>>>> = (0..rounds).map(field).collect();
-        for (tile, chains) in all.iter().enumerate() {
-            let blocks = &loaded[tile * ROUNDS..][..ROUNDS];
-            for (at, run) in runs.clone().enumerate() {
-                for ((factor, _), weights) in linear.terms.iter().zip(weights.iter()) {
-                    for half in 0..2 {
-                        let word = |round: usize, word: usize| {
-                            operand(*factor, &blocks[round].iter().map(|of| of[at][word]).collect::<Vec<_>>())
-                        };
-                        let i = 2 * half;
-                        let a = [word(0, i), word(1, i), word(0, i + 1), word(1, i + 1)];
-                        let b = |atom: &Operand<'k>| {
-                            let first = 4 * run as usize + i;
-                            [atom[first], atom[first + 1]].into()
-                        };
-                        let b: Vec<_> = weights.iter().map(b).collect();
-                        chains[half % CHAINS].mma::<bf16>(&[a.into()], &b);
-                    }
-                }
+    let multiply = |run: u32, blocks: &Blocks<'k>| {
+        for (chains, blocks) in all.iter().zip(blocks.chunks(ROUNDS)) {
+            instructions(linear, weights, run, blocks, chains);
+        }
+    };
+    match operands {
+        Operands::Ahead(ahead, fetch) => (0..eights).for_each(|run| {
+            multiply(run, &ahead.get(run));
+            ahead.load(linear, run, *fetch);
+        }),
+        Operands::Loaded(fetch) => {
+            // So many runs of eight are in flight.
+            let words = linear.fields.len() as u32 * rounds as u32 * 4;
+            let room = REGISTERS.saturating_sub(weights_registers(linear, spread)) / words;
+            let together = room.clamp(1, eights);
+            for first in (0..eights).step_by(together as usize) {
+                let runs = first..(first + together).min(eights);
+                let round = |run: u32| -> Blocks<'k> {
+                    (0..rounds).map(|round| of_fields(linear, round, run, *fetch, &|word| word)).collect()
+                };
+                let loaded: Vec<Blocks<'k>> = runs.clone().map(round).collect();
+                runs.zip(&loaded).for_each(|(run, blocks)| multiply(run, blocks));
             }
         }
     }
@@ -144,6 +207,31 @@ pub(super) fn sums<'k>(
         (0..linear.count).map(sum).collect()
     };
     (0..rounds).map(of_round).collect()
+}
+
+/// The products of a run of eight of an atom's blocks: two instructions for each term.
+fn instructions<'k>(
+    linear: &Linear,
+    weights: &Weights<'k>,
+    run: u32,
+    blocks: &[Vec<Words<'k>>],
+    chains: &[Accumulator<'k, f32>; CHAINS],
+) {
+    for ((factor, _), weights) in linear.terms.iter().zip(weights.iter()) {
+        for half in 0..2 {
+            let word = |round: usize, word: usize| {
+                operand(*factor, &blocks[round].iter().map(|words| words[word]).collect::<Vec<_>>())
+            };
+            let i = 2 * half;
+            let a = [word(0, i), word(1, i), word(0, i + 1), word(1, i + 1)];
+            let b = |atom: &Operand<'k>| {
+                let first = 4 * run as usize + i;
+                [atom[first], atom[first + 1]].into()
+            };
+            let b: Vec<_> = weights.iter().map(b).collect();
+            chains[half % CHAINS].mma::<bf16>(&[a.into()], &b);
+        }
+    }
 }
 
 /// A word of the blocks' operand.

@@ -9,7 +9,7 @@ use tilewright_codegen::ir::attr::Cmp;
 
 use super::kept::{Words, widen};
 use super::linear::Linear;
-use super::product::{self, Weights};
+use super::product::{self, Ahead, Fetch, Operands, Weights};
 use super::recipe::Recipe;
 use super::spread::VECTOR;
 use crate::graph::ValueId;
@@ -146,21 +146,34 @@ impl<'k, 'r> Values<'k, 'r> {
         linear.masks.iter().fold(weights, constant)
     }
 
-    /// Computes the values of some blocks that tensor cores compute: as many as the groups have rounds.
-    pub fn multiply(blocks: &mut [Self]) {
+    /// Computes the values of some blocks that tensor cores compute: as many as the groups have rounds. Where they are on their way,
+    /// `next` are the blocks of the next round.
+    pub fn multiply(blocks: &mut [Self], ahead: Option<&Ahead<'k>>, next: Fetch<'_, 'k>) {
         let [first, ..] = &*blocks else { return };
         let (k, recipe) = (first.k, first.recipe);
         for linear in recipe.linear() {
             let Some(weights) = blocks[0].weights.get(&linear.id).cloned() else { continue };
-            let fetch = |round: usize, field: usize, runs: Range<u32>| {
-                let Op::Source(source) = recipe.graph().node(linear.fields[field]).op else { return Vec::new() };
-                blocks[round].sources.fetch(source, At::row(0), runs).unwrap_or_default()
+            let fetch = |round: usize, field: ValueId, runs: Range<u32>| blocks[round].words(field, runs);
+            let operands = match ahead {
+                Some(ahead) => Operands::Ahead(ahead, next),
+                None => Operands::Loaded(&fetch),
             };
-            let sums = product::sums(k, (linear, &weights, recipe.spread), blocks.len(), &fetch);
+            let sums = product::sums(k, (linear, &weights, recipe.spread), blocks.len(), &operands);
             for (block, sums) in blocks.iter_mut().zip(sums) {
                 block.know(linear, sums);
             }
         }
+    }
+
+    /// Runs of eight elements of a field `[1, D]` of the block, as they are loaded.
+    pub fn words(&self, field: ValueId, runs: Range<u32>) -> Vec<Words<'k>> {
+        let Op::Source(source) = self.recipe.graph().node(field).op else { return Vec::new() };
+        self.sources.fetch(source, At::row(0), runs).unwrap_or_default()
+    }
+
+    /// Whether some of the block's values are computed by tensor cores.
+    pub fn multiplies(&self) -> bool {
+        !self.weights.is_empty()
     }
 
     /// What tensor cores computed of the block.
