@@ -4,6 +4,7 @@ use half::bf16;
 use tilewright_codegen::build::{Global, Ptr, Val};
 
 use crate::gemv::{Deal, Unit};
+use crate::norm::NormStart;
 use crate::tile::{Array, Copies, Float};
 use crate::warps::ConsumerWarps;
 
@@ -49,6 +50,8 @@ pub struct Embed<'k> {
     pub first: Val<'k, u32>,
     /// How many columns, a multiple of four.
     pub columns: u32,
+    /// The norm that begins here, where whole rows are of whole warps' columns: a multiple of 128.
+    pub norm: Option<NormStart<'k>>,
 }
 
 /// Embeds.
@@ -70,7 +73,11 @@ pub fn embed<'k>(team: ConsumerWarps<'k>, embed: Embed<'k>) {
             let column = embed.first + at * 4;
             let (start, at) = place(column);
             let values = Array::new(start.cast(), Float::Bf16).load4(at);
-            out.store_run(column, values.map(|value| active.select(value, 0.0f32)));
+            let values = values.map(|value| active.select(value, 0.0f32));
+            out.store_run(column, values);
+            if let Some(norm) = embed.norm {
+                norm.store([row, column, row * embed.table.width() + column], values);
+            }
         });
     }
 }

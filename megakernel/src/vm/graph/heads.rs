@@ -1,6 +1,7 @@
 //! Heads that a projection left: normalised, rotated, stored or appended.
 
 use tilewright_codegen::ir::Arch;
+use tilewright_kernels::gemv::hopper::{HeadPages, Rows};
 use tilewright_kernels::kv::PoolType;
 use tilewright_kernels::rope::{HeadRun, HeadRuns, rope_runs};
 use tilewright_kernels::tile::Float;
@@ -9,6 +10,7 @@ use tilewright_layout::DType;
 use super::choice::MOST_ALONE;
 use super::launch::{LaunchArg, LaunchGrid, LaunchMemory, Scratch};
 use super::planner::{GraphPlanner, Heads, WARPS};
+use super::products::Product;
 use crate::ops::{Place, Rotation};
 use crate::program::{BufferId, BufferKind};
 use crate::vm::device::Unsupported;
@@ -32,7 +34,47 @@ pub(crate) struct HeadsPart<'a> {
     pub to: HeadsOut,
 }
 
+/// Queries, keys and values of rows: how they are rotated, and where they go.
+pub(crate) struct Appended<'a> {
+    pub at: &'a Place,
+    pub rotation: &'a Rotation,
+    pub queries: BufferId,
+    /// Pools of keys and values.
+    pub pools: [BufferId; 2],
+}
+
 impl GraphPlanner<'_> {
+    /// A product that rotates its heads itself, and appends them; false, and nothing is done, where none does.
+    pub(crate) fn appended_product(&mut self, product: &Product, to: &Appended) -> Result<bool, Unsupported> {
+        let Rows::Groups { group, kv_heads, dim } = product.results else { return Ok(false) };
+        let [rows, width] = self.extents(to.at.page_table)?;
+        let [_, pages, page_tokens, _] = self.pool(to.pools[0])?;
+        let pool = self.pool_type(to.pools[0])?;
+        let heads = Some(HeadPages { page_tokens, pool });
+        let queries = LaunchMemory::Scratch(Scratch::Queries);
+        let Some(mut packed) = self.packed_of(&product.multiply(rows, queries)) else { return Ok(false) };
+        packed.finish.heads = heads;
+        if self.pool(to.pools[1])? != self.pool(to.pools[0])? || packed.finish.check(&packed.plan).is_err() {
+            return Ok(false);
+        }
+        let (rows, query_heads) = (self.rows(rows)?, group * kv_heads);
+        self.scratch(Scratch::Queries, u64::from(rows) * u64::from(query_heads * dim) * 2);
+        let mut launch = self.multiply_activations(packed, product.a)?;
+        let turns = self.rotation(to.rotation, width.saturating_mul(page_tokens))?;
+        let cells = [turns, LaunchMemory::Cell(to.at.position), LaunchMemory::Cell(to.at.page_table)];
+        launch.args.extend(cells.map(LaunchArg::Pointer));
+        launch.args.extend([width, pages].map(LaunchArg::Number));
+        for pool in to.pools {
+            launch.args.push(LaunchArg::Pointer(LaunchMemory::Pool(pool)));
+            if self.pool_type(pool)? == PoolType::E4m3 {
+                launch.args.push(LaunchArg::Factor(self.buffer(pool).factor()));
+            }
+        }
+        self.plan.launches.push(launch);
+        self.stands_for(to.queries, Heads { scratch: Scratch::Queries, first: 0, of_row: query_heads });
+        Ok(true)
+    }
+
     /// A buffer stands for heads that lie there.
     pub(crate) fn stands_for(&mut self, buffer: BufferId, heads: Heads) {
         self.heads.insert(buffer, heads);
