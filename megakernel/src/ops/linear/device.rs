@@ -11,8 +11,8 @@ use tilewright_kernels::tile::{Float, MAX_DEVICES};
 use super::{Linear, LinearInput, LinearOutput};
 use crate::program::{BufferId, Span};
 use crate::vm::device::{
-    Call, DeviceFunction, DeviceOp, Generation, Packets, Partial, Planned, Planner, ReadFirst, Rows, SharedBytes,
-    Storage, Stretch, Taken, Unsupported, Weights, multiple, rows_of,
+    Call, DeviceFunction, DeviceOp, Generation, Packets, Partial, Planned, Planner, Rows, SharedBytes, Storage,
+    Stretch, Taken, Unsupported, Weights, multiple, rows_of,
 };
 
 /// Units of a group of sums where activations are held in registers, at least: fewer groups, fewer barriers. The stages of a group of
@@ -161,17 +161,6 @@ impl InputCode {
                 weight: call.plain(norm, weight),
                 eps,
             },
-        }
-    }
-}
-
-impl InputCode {
-    /// The weight of the norm of rows of `k` elements, which a record has behind `fields`.
-    pub(in crate::ops) fn read_first(self, fields: usize, k: u32) -> Option<ReadFirst> {
-        let field = fields + offset_of!(InputFields, norm);
-        match self {
-            InputCode::RmsNorm { weight, .. } => Some(ReadFirst { field, bytes: k * weight.bytes() }),
-            InputCode::Plain { .. } => None,
         }
     }
 }
@@ -432,10 +421,6 @@ impl LinearTile {
 }
 
 impl DeviceFunction for LinearTile {
-    fn read_first(&self) -> Option<ReadFirst> {
-        self.tile.input.read_first(offset_of!(TileFields, input), self.tile.unit.k())
-    }
-
     fn holds_stages(&self) -> Option<HeldForm> {
         self.tile.holds_stages()
     }

@@ -10,7 +10,7 @@
 //! | `tokens` | the keys and values of a task of attention, as stages of the ring |
 //! | `consume` | the warps that compute |
 //! | `held` | a task's first stages in registers, while the team waits |
-//! | `pages` | keys and values that are not streamed, and weights of norms, on their way to level two |
+//! | `pages` | keys and values that are not streamed on their way to level two |
 //! | `dispatch` | from opcodes to device functions |
 //! | `advance` | from one step to the next |
 //! | `propose` | the same of one sequence whose rows are proposed |
