@@ -48,31 +48,37 @@ impl GraphPlanner<'_> {
     pub(crate) fn appended_product(&mut self, product: &Product, to: &Appended) -> Result<bool, Unsupported> {
         let Rows::Groups { group, kv_heads, dim } = product.results else { return Ok(false) };
         let [rows, width] = self.extents(to.at.page_table)?;
-        let [_, pages, page_tokens, _] = self.pool(to.pools[0])?;
-        let pool = self.pool_type(to.pools[0])?;
-        let heads = Some(HeadPages { page_tokens, pool });
+        let form = |pool| Ok::<_, Unsupported>((self.pool(pool)?, self.pool_type(pool)?));
+        let [keys, values] = [form(to.pools[0])?, form(to.pools[1])?];
+        let ([_, pages, page_tokens, _], pool) = keys;
         let queries = LaunchMemory::Scratch(Scratch::Queries);
         let Some(mut packed) = self.packed_of(&product.multiply(rows, queries)) else { return Ok(false) };
-        packed.finish.heads = heads;
-        if self.pool(to.pools[1])? != self.pool(to.pools[0])? || packed.finish.check(&packed.plan).is_err() {
+        packed.finish.heads = Some(HeadPages { page_tokens, pool });
+        if keys != values || packed.finish.check(&packed.plan).is_err() {
             return Ok(false);
         }
-        let (rows, query_heads) = (self.rows(rows)?, group * kv_heads);
-        self.scratch(Scratch::Queries, u64::from(rows) * u64::from(query_heads * dim) * 2);
+        let rows = self.rows(rows)?;
+        self.queries(to.queries, [rows, group * kv_heads, dim]);
         let mut launch = self.multiply_activations(packed, product.a)?;
         let turns = self.rotation(to.rotation, width.saturating_mul(page_tokens))?;
         let cells = [turns, LaunchMemory::Cell(to.at.position), LaunchMemory::Cell(to.at.page_table)];
         launch.args.extend(cells.map(LaunchArg::Pointer));
         launch.args.extend([width, pages].map(LaunchArg::Number));
-        for pool in to.pools {
-            launch.args.push(LaunchArg::Pointer(LaunchMemory::Pool(pool)));
-            if self.pool_type(pool)? == PoolType::E4m3 {
-                launch.args.push(LaunchArg::Factor(self.buffer(pool).factor()));
-            }
-        }
+        launch.args.extend(to.pools.iter().flat_map(|&of| self.pool_arguments(of, pool)));
         self.plan.launches.push(launch);
-        self.stands_for(to.queries, Heads { scratch: Scratch::Queries, first: 0, of_row: query_heads });
         Ok(true)
+    }
+
+    /// Queries of so many rows, heads and dimensions, for which a buffer stands.
+    fn queries(&mut self, buffer: BufferId, [rows, heads, dim]: [u32; 3]) -> LaunchMemory {
+        self.stands_for(buffer, Heads { scratch: Scratch::Queries, first: 0, of_row: heads });
+        self.scratch(Scratch::Queries, u64::from(rows) * u64::from(heads * dim) * 2)
+    }
+
+    /// A pool of that type, and behind it what its codes are multiplied with.
+    fn pool_arguments(&self, pool: BufferId, of: PoolType) -> impl Iterator<Item = LaunchArg> + use<> {
+        let factor = (of == PoolType::E4m3).then(|| LaunchArg::Factor(self.buffer(pool).factor()));
+        [LaunchArg::Pointer(LaunchMemory::Pool(pool))].into_iter().chain(factor)
     }
 
     /// A buffer stands for heads that lie there.
@@ -136,18 +142,17 @@ impl GraphPlanner<'_> {
                 args.push(LaunchArg::Pointer(memory));
                 norm = Some((eps, float));
             }
-            let (to, out) = match part.to {
-                HeadsOut::Pool(pool) => (LaunchMemory::Pool(pool), self.pool_type(pool)?),
+            let out = match part.to {
+                HeadsOut::Pool(pool) => {
+                    let out = self.pool_type(pool)?;
+                    args.extend(self.pool_arguments(pool, out));
+                    out
+                }
                 HeadsOut::Queries(buffer) => {
-                    self.stands_for(buffer, Heads { scratch: Scratch::Queries, first: 0, of_row: part.heads });
-                    let bytes = u64::from(rows) * u64::from(part.heads * dim) * 2;
-                    (self.scratch(Scratch::Queries, bytes), PoolType::Float(Float::Bf16))
+                    args.push(LaunchArg::Pointer(self.queries(buffer, [rows, part.heads, dim])));
+                    PoolType::Float(Float::Bf16)
                 }
             };
-            args.push(LaunchArg::Pointer(to));
-            if let (PoolType::E4m3, HeadsOut::Pool(pool)) = (out, part.to) {
-                args.push(LaunchArg::Factor(self.buffer(pool).factor()));
-            }
             let (rotated, paged) = (part.rotation.is_some(), matches!(part.to, HeadsOut::Pool(_)));
             runs.push(HeadRun { first: part.from.first, heads: part.heads, norm, rotated, paged, out });
         }
