@@ -88,7 +88,7 @@ proptest! {
 fn packed_weights_of_a_decode_machine_agree_with_the_reference() {
     for (spec, seed) in [(tiny(64), 10), (normed(tiny(32)), 11), (ModelSpec { intermediate: 160, ..tiny(32) }, 12)] {
         let prompt = prompt(40, seed as i32);
-        let mut shared = weights(&spec, Arch::Sm90a, seed);
+        let mut shared = weights(&spec, Arch::Sm90a, seed).asking_ahead(1024);
         shared.share(&packed(&spec, shared.device().clone()));
         let mut machine = machine(&mut shared, &spec, 32);
         assert_eq!((shared.bytes(), machine.plan().matrices.len()), (0, 0));

@@ -56,6 +56,9 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &J
     let placed = schedule(program(FEW, target.clone())?.with_cut_sums(&options)?, context)?;
     let mut few = packed.machine(placed, None, options, &mut |done, total| bar.show(done, total))?;
     let mut graphs = GraphWeights::new(device, Arc::clone(&weights));
+    if let Some(bytes) = args.ahead {
+        graphs = graphs.asking_ahead(bytes);
+    }
     graphs.share(&packed);
     let wide = Checked::new(program(rows, Target { sms: 1, ..target })?)?;
     let mut machine = graphs.machine(wide, Some(few.kv()), &mut |done, total| bar.show(done, total))?;

@@ -2,6 +2,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
+//! | `ahead` | weights of the next launch, asked for from level two: [`Ahead`] |
 //! | `rows` | which results the rows of packed weights make: [`Rows`] |
 //! | `tiles` | every size, from the shape and what is chosen: [`Plan`], [`Tuning`] |
 //! | `choose` | what is chosen, by bytes over memory and L2: [`choose`], [`predict`] |
@@ -19,6 +20,7 @@
 //! The blocks of a cluster lie along the rows, and bring each other activations by multicast, or along k, and exchange
 //! sums through distributed shared memory in the order of their ranks: results do not depend on who was first.
 
+mod ahead;
 mod choose;
 mod device;
 mod finish;
@@ -28,6 +30,7 @@ mod rows;
 mod tiles;
 mod trial;
 
+pub use ahead::Ahead;
 pub use choose::{choose, predict};
 pub use finish::{Finish, HeadPages};
 pub use launch::{gemv, step};

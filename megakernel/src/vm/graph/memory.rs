@@ -12,7 +12,7 @@ use tilewright_kernels::sample::Request;
 
 use super::launch::{LaunchMemory, Scratch};
 use super::machine::GraphMachine;
-use super::plan::GraphPlan;
+use super::plan::{AHEAD, GraphPlan};
 use super::run::MOST_QUEUED;
 use crate::program::{self, BufferId, BufferKind, Program};
 use crate::validate::Checked;
@@ -43,6 +43,7 @@ pub struct GraphWeights {
     codes: Vec<(program::Buffer, Codes)>,
     packed: Option<(Packed, Buffer<bf16>)>,
     kernels: Vec<(ir::Kernel, Kernel)>,
+    ahead: u32,
 }
 
 /// A quantised matrix as [`Widen`] reads it.
@@ -79,7 +80,8 @@ impl Codes {
 impl GraphWeights {
     /// Weights that come to the device with the first machine.
     pub fn new(device: Device, weights: Arc<dyn Weights + Send + Sync>) -> GraphWeights {
-        GraphWeights { device, weights, matrices: Vec::new(), codes: Vec::new(), packed: None, kernels: Vec::new() }
+        let (matrices, codes, kernels) = (Vec::new(), Vec::new(), Vec::new());
+        GraphWeights { device, weights, matrices, codes, packed: None, kernels, ahead: AHEAD }
     }
 
     /// Machines that are made from now on read the packed weights of these machines where they can: products of up to 64 rows on sm_90a.
@@ -90,6 +92,13 @@ impl GraphWeights {
         if let Some((packed, image)) = weights.packed() {
             self.packed = Some((packed.clone(), image.clone()));
         }
+    }
+
+    /// Blocks of products of packed weights, of machines that are made from now on, ask level two for so many bytes each of the product that
+    /// comes next, while their own last weights are on their way. No result changes.
+    #[must_use]
+    pub fn asking_ahead(self, bytes: u32) -> GraphWeights {
+        GraphWeights { ahead: bytes, ..self }
     }
 
     /// The device.
@@ -125,7 +134,7 @@ impl GraphWeights {
         let properties = self.device.properties();
         let arch = properties.arch().ok_or_else(|| Unsupported::Target { target: properties.name.clone() })?;
         let packed = self.packed.as_ref().map(|(packed, _)| packed);
-        let plan = GraphPlan::beside(&program, arch, properties.sms, packed)?;
+        let plan = GraphPlan::asking(&program, (arch, properties.sms), packed, self.ahead)?;
         let bound = Bound::new(&program, &*self.weights)?;
         self.room(&plan, &program, kv)?;
         let stream = self.device.stream()?;

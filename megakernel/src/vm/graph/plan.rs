@@ -1,14 +1,18 @@
 //! A program as launches.
 
 use tilewright_codegen::ir::{Arch, Kernel};
+use tilewright_kernels::gemv::hopper::{self, Ahead};
 
 use super::Scratch;
-use super::launch::Launch;
+use super::launch::{Launch, LaunchArg};
 use super::level::levels;
 use super::planner::GraphPlanner;
 use crate::program::{BufferId, Program};
 use crate::validate::Checked;
 use crate::vm::device::{Packed, RotationTable, Unsupported, one_device};
+
+/// Bytes of the next product's weights that a block asks level two for.
+pub(super) const AHEAD: u32 = 0;
 
 /// A program as launches: what a machine loads.
 ///
@@ -39,6 +43,8 @@ pub struct GraphPlan {
     pub rotations: Vec<RotationTable>,
     /// Bytes of the activations.
     pub scratch: Vec<(Scratch, u64)>,
+    /// Kernels of products of packed weights, and their sizes.
+    pub(super) packed: Vec<(usize, hopper::Plan)>,
 }
 
 /// The output projection, which is computed for the rows that are asked for.
@@ -88,6 +94,16 @@ impl GraphPlan {
         multiprocessors: u32,
         packed: Option<&Packed>,
     ) -> Result<GraphPlan, Unsupported> {
+        GraphPlan::asking(program, (arch, multiprocessors), packed, AHEAD)
+    }
+
+    /// The same; blocks of products of packed weights ask level two for so many bytes each of the product that comes next.
+    pub(super) fn asking(
+        program: &Checked,
+        (arch, multiprocessors): (Arch, u32),
+        packed: Option<&Packed>,
+        ahead: u32,
+    ) -> Result<GraphPlan, Unsupported> {
         let program: &Program = program;
         one_device(program)?;
         let levels = levels(program)?;
@@ -100,6 +116,29 @@ impl GraphPlan {
                 source: Box::new(source),
             })?;
         }
-        planner.finish()
+        let mut plan = planner.finish()?;
+        plan.ask_ahead(ahead, multiprocessors);
+        Ok(plan)
+    }
+
+    /// Blocks of products of packed weights ask level two for so many bytes each of the product that comes next; of 0 bytes for nothing.
+    pub(super) fn ask_ahead(&mut self, bytes: u32, multiprocessors: u32) {
+        let plan_of = |launch: &Launch| self.packed.iter().find(|(kernel, _)| *kernel == launch.kernel);
+        let begins = |launch: &Launch| match (plan_of(launch), launch.args.first()) {
+            (Some((_, plan)), Some(LaunchArg::Map(weights, _))) => {
+                Some((*weights, Ahead::of(plan, multiprocessors, bytes)))
+            }
+            _ => None,
+        };
+        let next: Vec<_> = self.launches.iter().skip(1).map(begins).chain([None]).collect();
+        for (launch, next) in self.launches.iter_mut().zip(next) {
+            let asks = self.kernels[launch.kernel].params.iter().any(|param| param.name == "ahead");
+            let own =
+                launch.args.first().and_then(|arg| if let LaunchArg::Map(own, _) = arg { Some(*own) } else { None });
+            let Some(own) = own.filter(|_| asks) else { continue };
+            let (weights, ahead) = next.unwrap_or((own, Ahead::default()));
+            launch.args.push(LaunchArg::Pointer(weights));
+            launch.args.extend(ahead.numbers().map(LaunchArg::Number));
+        }
     }
 }

@@ -64,6 +64,7 @@ impl<'p> GraphPlanner<'p> {
             plain: Vec::new(),
             rotations: Vec::new(),
             scratch: Vec::new(),
+            packed: Vec::new(),
         };
         Ok(GraphPlanner {
             program,

@@ -188,7 +188,10 @@ impl GraphPlanner<'_> {
         let plan = hopper::Plan::new(product.rows, product.results, units.unit, tuning).ok()?;
         let bias = self.bias(product.layers);
         let epilogue = gemv::Epilogue { bias: bias.is_some(), residual: product.added, wide: product.wide };
-        Some(PackedProduct { units, plan, finish: epilogue.into(), a: product.a, to: product.to, bias, eps: None })
+        // Another product comes next: behind o gate and up, behind these down, behind down the next layer's.
+        let ahead = product.added || matches!(product.results, Rows::Gated(_));
+        let finish = hopper::Finish { ahead, ..epilogue.into() };
+        Some(PackedProduct { units, plan, finish, a: product.a, to: product.to, bias, eps: None })
     }
 
     pub(super) fn multiply_packed(&mut self, product: &PackedProduct) -> Launch {
@@ -197,6 +200,7 @@ impl GraphPlanner<'_> {
         if !self.packed_steps.contains_key(&key) {
             let step = hopper::step(self.arch, &plan, finish, self.multiprocessors);
             let kernel = number_of(&mut self.plan.kernels, step.kernel.clone());
+            self.plan.packed.push((kernel, plan));
             self.packed_steps.insert(key, (kernel, step));
         }
         let (kernel, step) = self.packed_steps[&key].clone();
