@@ -42,7 +42,7 @@ impl Default for Ahead {
 impl Ahead {
     /// At most so many bytes of the first tile of every block of a plan; nothing of a plan whose last tile has not got all its rows.
     pub fn of(plan: &Plan, multiprocessors: u32, bytes: u32) -> Ahead {
-        let (units, stride) = (plan.units(), plan.unit.bytes() as u32);
+        let (units, stride) = (plan.units(), plan.unit.bytes());
         let (multicast, splits) = (plan.tuning.multicast, plan.tuning.splits);
         let share = plan.chunks() / splits * (plan.stage_bytes() / units);
         let bytes = (bytes / units).min(share).min(stride) / LINE * LINE;
