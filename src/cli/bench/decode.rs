@@ -45,9 +45,9 @@ pub struct DecodeArgs {
     /// Say what the launches of a step take, by kernel, where a step is a graph of launches: more than 16 rows
     #[arg(long)]
     pub launches: bool,
-    /// Bytes of the next product's weights that each block asks level two for, where a step is a graph of launches
-    #[arg(long, value_name = "BYTES")]
-    pub ahead: Option<u32>,
+    /// Settings of launches where a step is a graph of them: ahead, per_sm, tile, stages; repeat it to time others behind them
+    #[arg(long, value_name = "NAME=VALUE ..")]
+    pub launch_settings: Vec<Settings>,
     /// Draw keys and values of the tokens before those that are timed, instead of decoding them
     #[arg(long)]
     drawn_history: bool,

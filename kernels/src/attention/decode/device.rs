@@ -5,6 +5,7 @@ use tilewright_codegen::build::{Builder, Global, Ptr, Val};
 
 use super::combine::{Splits, Warps};
 use crate::attention::warp::{attend as attend_tiles, query_fragments};
+use crate::gemv::hopper::Asked;
 use crate::kv::{KConfig, KvBuffer, KvFamily, KvThreads, Place, Span, VConfig};
 use crate::tile::Index;
 
@@ -30,6 +31,8 @@ pub struct Task<'k, I> {
     pub group: u32,
     /// Where the shares meet.
     pub splits: Splits<'k>,
+    /// What the blocks of the launch that comes next begin with, and the number of the block that this one asks for.
+    pub(super) ahead: Option<(Asked<'k>, Val<'k, u32>)>,
 }
 
 /// The attention of one block, in tiles of so many tokens.
@@ -51,6 +54,9 @@ pub fn attend<'k, F: KvFamily, const D: u32, const TILE: u32>(k: &'k Builder, ta
             scores.registers().set(register, seen.select(scores.get(register), f32::NEG_INFINITY));
         }
     });
+    if let Some((asked, block)) = task.ahead {
+        k.when(k.tid().eq(0), || asked.ask(k, block));
+    }
     let room = warps(D) * F::tile_bytes::<KConfig<TILE, D, TILE>>();
     let warps = Warps::new(k, warps(D), [D, task.group], (keys.memory().cast(), room));
     task.splits.finish(k, &warps, softmax, acc.registers(), task.split);

@@ -8,6 +8,7 @@ use tilewright_codegen::ir::{Arch, Kernel};
 use super::combine::Splits;
 use super::device::{Task, attend, warps};
 use crate::early::early;
+use crate::gemv::hopper::Asked;
 use crate::kv::{KvFamily, Pages, Place, is_swizzled};
 
 /// Where the tokens of a sequence lie.
@@ -83,6 +84,16 @@ impl Decode {
 
     /// Records the kernel for a way of keys and values.
     pub fn record<F: KvFamily>(&self, arch: Arch) -> Kernel {
+        self.record_as::<F>(arch, false)
+    }
+
+    /// The same whose last blocks ask level two for weights of the product that comes next, once their own keys and values have come:
+    /// behind [`DecodeArgs`] come `ahead`, that product's weights, and [`Ahead::numbers`](crate::gemv::hopper::Ahead::numbers).
+    pub fn record_asking<F: KvFamily>(&self, arch: Arch) -> Kernel {
+        self.record_as::<F>(arch, true)
+    }
+
+    fn record_as<F: KvFamily>(&self, arch: Arch, asks: bool) -> Kernel {
         let layout = match self.layout {
             Layout::Dense => "dense".to_owned(),
             Layout::Paged { page_tokens, swizzled: false } => format!("pages{page_tokens}"),
@@ -90,14 +101,14 @@ impl Decode {
         };
         let name = format!("decode_d{}_g{}_t{}_{layout}_{}", self.depth, self.group, self.tokens(), F::name());
         record(&name, arch, block(warps(self.depth) * 32), |k| match self.depth {
-            64 => self.body::<F, 64>(k),
-            96 => self.body::<F, 96>(k),
-            256 => self.body::<F, 256>(k),
-            _ => self.body::<F, 128>(k),
+            64 => self.body::<F, 64>(k, asks),
+            96 => self.body::<F, 96>(k, asks),
+            256 => self.body::<F, 256>(k, asks),
+            _ => self.body::<F, 128>(k, asks),
         })
     }
 
-    fn body<F: KvFamily, const D: u32>(&self, k: &Builder) {
+    fn body<F: KvFamily, const D: u32>(&self, k: &Builder, asks: bool) {
         let q = k.global::<bf16>("q");
         let inputs = [F::input(k, "keys"), F::input(k, "values")];
         let (tokens, table) = (k.global::<u32>("tokens"), k.global::<u32>("table"));
@@ -106,6 +117,7 @@ impl Decode {
         early(k);
         let (acc, stats) = (k.global::<f32>("acc"), k.global::<f32>("stats"));
         let (done, out) = (k.global::<u32>("done"), k.global::<bf16>("out"));
+        let asked = asks.then(|| Asked::parameters(k));
 
         let (split, head, sequence) =
             (k.special(SpecialReg::CtaidX), k.special(SpecialReg::CtaidY), k.special(SpecialReg::CtaidZ));
@@ -135,7 +147,12 @@ impl Decode {
             out: out.at(line.mul_wide(rows)),
         };
         let query = q.at(line.mul_wide(rows));
-        let task = Task { query, inputs, place, split, scale, group: self.group, splits };
+        let ahead = asked.map(|asked| {
+            // Blocks begin in the order of their numbers: the last are the last to end.
+            let block = (k.special(SpecialReg::NctaidZ) * heads - line) * count - split - 1;
+            (asked, block)
+        });
+        let task = Task { query, inputs, place, split, scale, group: self.group, splits, ahead };
         match self.tokens() {
             32 => attend::<F, D, 32>(k, &task),
             _ => attend::<F, D, 16>(k, &task),

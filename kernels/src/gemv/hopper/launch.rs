@@ -63,7 +63,7 @@ pub fn gemv(arch: Arch, plan: &Plan, finish: impl Into<Finish>) -> Kernel {
                     k.when(k.lane().eq(0), || {
                         block.fetch_weights(&mut fill_weights, w_map);
                         if let Some(asked) = asked {
-                            asked.ask(k);
+                            asked.ask(k, k.block_id());
                         }
                     });
                 }),

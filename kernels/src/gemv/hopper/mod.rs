@@ -31,7 +31,8 @@ mod tiles;
 mod trial;
 
 pub use ahead::Ahead;
-pub use choose::{choose, predict};
+pub(crate) use ahead::Asked;
+pub use choose::{choose, choose_beside, predict};
 pub use finish::{Finish, HeadPages};
 pub use launch::{gemv, step};
 pub use rows::Rows;

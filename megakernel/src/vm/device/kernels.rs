@@ -24,16 +24,18 @@ pub struct DeviceKernels {
 /// A kernel, compiled or under way.
 struct Known {
     code: ir::Kernel,
-    compiled: Mutex<Option<(Kernel, Duration)>>,
+    compiled: Mutex<Option<(Kernel, Compilation)>>,
 }
 
-/// What was compiled so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Compiled {
-    /// Kernels.
-    pub kernels: usize,
-    /// Seconds that the driver took for all of them, one after the other.
-    pub seconds: f64,
+/// When a kernel was compiled.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Compilation {
+    /// The kernel's name.
+    pub name: String,
+    /// When the driver began.
+    pub began: Instant,
+    /// How long it took.
+    pub took: Duration,
 }
 
 impl DeviceKernels {
@@ -47,10 +49,17 @@ impl DeviceKernels {
     /// # Errors
     /// If the kernel breaks a rule, or the device refuses it.
     pub fn of(&self, plan: &Plan) -> Result<Kernel, LoadError> {
-        let code = record(plan);
+        self.compile(&record(plan))
+    }
+
+    /// The kernel of a code, compiled where there is none.
+    ///
+    /// # Errors
+    /// As [`DeviceKernels::of`].
+    pub fn compile(&self, code: &ir::Kernel) -> Result<Kernel, LoadError> {
         let known = {
             let mut all = unpoisoned(&self.known);
-            match all.iter().find(|known| known.code == code) {
+            match all.iter().find(|known| known.code == *code) {
                 Some(known) => Arc::clone(known),
                 None => {
                     let known = Arc::new(Known { code: code.clone(), compiled: Mutex::new(None) });
@@ -63,20 +72,17 @@ impl DeviceKernels {
         if let Some((kernel, _)) = &*compiled {
             return Ok(kernel.clone());
         }
-        let began = Instant::now();
-        let kernel = self.device.load(&verify(code)?)?;
-        *compiled = Some((kernel.clone(), began.elapsed()));
+        let code = verify(code.clone())?;
+        let (name, began) = (known.code.name.clone(), Instant::now());
+        let kernel = self.device.load(&code)?;
+        *compiled = Some((kernel.clone(), Compilation { name, began, took: began.elapsed() }));
         Ok(kernel)
     }
 
     /// What was compiled so far; kernels that are under way are not waited for.
-    pub fn compiled(&self) -> Compiled {
+    pub fn compilations(&self) -> Vec<Compilation> {
         let all = unpoisoned(&self.known);
-        let times = all.iter().filter_map(|known| known.compiled.try_lock().ok()?.as_ref().map(|(_, time)| *time));
-        times.fold(Compiled::default(), |sum, time| Compiled {
-            kernels: sum.kernels + 1,
-            seconds: sum.seconds + time.as_secs_f64(),
-        })
+        all.iter().filter_map(|known| Some(known.compiled.try_lock().ok()?.as_ref()?.1.clone())).collect()
     }
 }
 

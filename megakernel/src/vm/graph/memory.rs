@@ -5,19 +5,18 @@ use std::sync::Arc;
 
 use half::bf16;
 use tilewright_codegen::device::{Buffer, Device, DeviceError, Kernel, Stream};
-use tilewright_codegen::ir;
-use tilewright_codegen::verify::verify;
 use tilewright_kernels::quant::{QuantMatrix, Widen};
 use tilewright_kernels::sample::Request;
 
 use super::launch::{LaunchMemory, Scratch};
 use super::machine::GraphMachine;
-use super::plan::{AHEAD, GraphPlan};
+use super::plan::GraphPlan;
 use super::run::MOST_QUEUED;
+use super::tuning::GraphTuning;
 use crate::program::{self, BufferId, BufferKind, Program};
 use crate::validate::Checked;
 use crate::vm::device::load::{self, Bound};
-use crate::vm::device::{DeviceKv, DeviceWeights, LoadError, MAX_ENDS, Packed, Unsupported};
+use crate::vm::device::{DeviceKernels, DeviceKv, DeviceWeights, LoadError, MAX_ENDS, Packed, Unsupported};
 use crate::weights::Weights;
 
 /// A model's weights row by row on a device, and the kernels of its graphs: once for all machines.
@@ -42,8 +41,8 @@ pub struct GraphWeights {
     matrices: Vec<(Vec<program::Buffer>, Buffer<bf16>)>,
     codes: Vec<(program::Buffer, Codes)>,
     packed: Option<(Packed, Buffer<bf16>)>,
-    kernels: Vec<(ir::Kernel, Kernel)>,
-    ahead: u32,
+    kernels: DeviceKernels,
+    tuning: GraphTuning,
 }
 
 /// A quantised matrix as [`Widen`] reads it.
@@ -80,8 +79,8 @@ impl Codes {
 impl GraphWeights {
     /// Weights that come to the device with the first machine.
     pub fn new(device: Device, weights: Arc<dyn Weights + Send + Sync>) -> GraphWeights {
-        let (matrices, codes, kernels) = (Vec::new(), Vec::new(), Vec::new());
-        GraphWeights { device, weights, matrices, codes, packed: None, kernels, ahead: AHEAD }
+        let (matrices, codes, kernels) = (Vec::new(), Vec::new(), DeviceKernels::new(&device));
+        GraphWeights { device, weights, matrices, codes, packed: None, kernels, tuning: GraphTuning::default() }
     }
 
     /// Machines that are made from now on read the packed weights of these machines where they can: products of up to 64 rows on sm_90a.
@@ -94,11 +93,15 @@ impl GraphWeights {
         }
     }
 
-    /// Blocks of products of packed weights, of machines that are made from now on, ask level two for so many bytes each of the product that
-    /// comes next, while their own last weights are on their way. No result changes.
+    /// The same whose machines share their kernels with others, compiled or under way.
     #[must_use]
-    pub fn asking_ahead(self, bytes: u32) -> GraphWeights {
-        GraphWeights { ahead: bytes, ..self }
+    pub fn with_kernels(self, kernels: &DeviceKernels) -> GraphWeights {
+        GraphWeights { kernels: kernels.clone(), ..self }
+    }
+
+    /// Machines that are made from now on have launches as they are chosen.
+    pub fn tune(&mut self, tuning: GraphTuning) {
+        self.tuning = tuning;
     }
 
     /// The device.
@@ -112,9 +115,9 @@ impl GraphWeights {
         matrices + self.codes.iter().map(|(_, codes)| codes.bytes()).sum::<u64>()
     }
 
-    /// How many kernels were compiled.
-    pub fn kernels(&self) -> usize {
-        self.kernels.len()
+    /// The kernels of its machines.
+    pub fn kernels(&self) -> &DeviceKernels {
+        &self.kernels
     }
 
     /// Makes a machine. It uses the pools `kv`, or new ones.
@@ -134,30 +137,22 @@ impl GraphWeights {
         let properties = self.device.properties();
         let arch = properties.arch().ok_or_else(|| Unsupported::Target { target: properties.name.clone() })?;
         let packed = self.packed.as_ref().map(|(packed, _)| packed);
-        let plan = GraphPlan::asking(&program, (arch, properties.sms), packed, self.ahead)?;
+        let plan = GraphPlan::tuned(&program, (arch, properties.sms), packed, self.tuning)?;
         let bound = Bound::new(&program, &*self.weights)?;
         self.room(&plan, &program, kv)?;
         let stream = self.device.stream()?;
         // The driver compiles while the weights are on their way.
-        let missing: Vec<&ir::Kernel> =
-            plan.kernels.iter().filter(|kernel| !self.kernels.iter().any(|(known, _)| known == *kernel)).collect();
-        let device = &self.device;
+        let (device, kernels) = (&self.device, &self.kernels);
         let (compiled, matrices) = std::thread::scope(|scope| {
-            let compile =
-                |kernel: &ir::Kernel| -> Result<Kernel, LoadError> { Ok(device.load(&verify(kernel.clone())?)?) };
-            let compiled: Vec<_> = missing.iter().map(|&kernel| scope.spawn(move || compile(kernel))).collect();
+            let compiled: Vec<_> =
+                plan.kernels.iter().map(|kernel| scope.spawn(move || kernels.compile(kernel))).collect();
             let matrices = matrices(device, &stream, &mut self.matrices, (&plan, &program), &bound, progress);
             let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
                 thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             };
             (compiled.into_iter().map(join).collect::<Result<Vec<Kernel>, LoadError>>(), matrices)
         });
-        let missing: Vec<ir::Kernel> = missing.into_iter().cloned().collect();
-        self.kernels.extend(missing.into_iter().zip(compiled?));
-        let find = |wanted: &ir::Kernel| {
-            self.kernels.iter().find(|(known, _)| known == wanted).map(|(_, kernel)| kernel.clone())
-        };
-        let kernels = plan.kernels.iter().filter_map(find).collect();
+        let kernels = compiled?;
         for &part in &plan.codes {
             let key = program::Buffer { id: BufferId(0), ..program.buffers[part.index()].clone() };
             if let (false, Some(matrix)) = (self.codes.iter().any(|(known, _)| *known == key), bound.codes(part)) {

@@ -12,6 +12,7 @@
 //! | `planner`, `norms`, `products`, `heads`, `choice` | what rows of ops ask: activations; norms; products; heads; the choice of tokens |
 //! | `launch` | a launch as data: kernel, grid, what its arguments name |
 //! | `plan` | a program as launches |
+//! | `tuning` | what may be chosen of them |
 //! | `sequence` | rows that are consecutive tokens of a sequence |
 //! | `memory` | what lies on the device |
 //! | `machine` | the machine |
@@ -36,6 +37,7 @@ mod planner;
 mod products;
 mod run;
 mod sequence;
+mod tuning;
 
 pub(crate) use heads::{Appended, HeadsOut, HeadsPart};
 pub use launch::{Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
@@ -48,3 +50,4 @@ pub use planner::GraphPlanner;
 pub(crate) use planner::Heads;
 pub(crate) use products::Product;
 pub use run::MOST_QUEUED;
+pub use tuning::GraphTuning;

@@ -7,12 +7,10 @@ use super::Scratch;
 use super::launch::{Launch, LaunchArg};
 use super::level::levels;
 use super::planner::GraphPlanner;
+use super::tuning::GraphTuning;
 use crate::program::{BufferId, Program};
 use crate::validate::Checked;
 use crate::vm::device::{Packed, RotationTable, Unsupported, one_device};
-
-/// Bytes of the next product's weights that a block asks level two for.
-pub(super) const AHEAD: u32 = 0;
 
 /// A program as launches: what a machine loads.
 ///
@@ -94,20 +92,23 @@ impl GraphPlan {
         multiprocessors: u32,
         packed: Option<&Packed>,
     ) -> Result<GraphPlan, Unsupported> {
-        GraphPlan::asking(program, (arch, multiprocessors), packed, AHEAD)
+        GraphPlan::tuned(program, (arch, multiprocessors), packed, GraphTuning::default())
     }
 
-    /// The same; blocks of products of packed weights ask level two for so many bytes each of the product that comes next.
-    pub(super) fn asking(
+    /// The same with launches as they are chosen.
+    ///
+    /// # Errors
+    /// As [`GraphPlan::new`].
+    pub fn tuned(
         program: &Checked,
         (arch, multiprocessors): (Arch, u32),
         packed: Option<&Packed>,
-        ahead: u32,
+        tuning: GraphTuning,
     ) -> Result<GraphPlan, Unsupported> {
         let program: &Program = program;
         one_device(program)?;
         let levels = levels(program)?;
-        let mut planner = GraphPlanner::new(program, arch, multiprocessors, packed)?;
+        let mut planner = GraphPlanner::new(program, (arch, multiprocessors), packed, tuning)?;
         for level in &levels {
             let Some(row) = level.op.launches() else { continue };
             row.launch(&mut planner).map_err(|source| Unsupported::Task {
@@ -117,12 +118,13 @@ impl GraphPlan {
             })?;
         }
         let mut plan = planner.finish()?;
-        plan.ask_ahead(ahead, multiprocessors);
+        plan.ask_ahead(tuning.ahead, multiprocessors);
         Ok(plan)
     }
 
-    /// Blocks of products of packed weights ask level two for so many bytes each of the product that comes next; of 0 bytes for nothing.
-    pub(super) fn ask_ahead(&mut self, bytes: u32, multiprocessors: u32) {
+    /// Launches that can ask level two for so many bytes a block of the product of packed weights that comes next, or of that of the choice
+    /// behind the last.
+    fn ask_ahead(&mut self, bytes: u32, multiprocessors: u32) {
         let plan_of = |launch: &Launch| self.packed.iter().find(|(kernel, _)| *kernel == launch.kernel);
         let begins = |launch: &Launch| match (plan_of(launch), launch.args.first()) {
             (Some((_, plan)), Some(LaunchArg::Map(weights, _))) => {
@@ -130,11 +132,18 @@ impl GraphPlan {
             }
             _ => None,
         };
-        let next: Vec<_> = self.launches.iter().skip(1).map(begins).chain([None]).collect();
-        for (launch, next) in self.launches.iter_mut().zip(next) {
+        let mut next = self.logits.iter().flat_map(|logits| &logits.of_wanted).find_map(begins);
+        let mut asked = Vec::with_capacity(self.launches.len());
+        for launch in self.launches.iter().rev() {
+            asked.push(next);
+            next = begins(launch).or(next);
+        }
+        for (launch, next) in self.launches.iter_mut().zip(asked.into_iter().rev()) {
             let asks = self.kernels[launch.kernel].params.iter().any(|param| param.name == "ahead");
-            let own =
-                launch.args.first().and_then(|arg| if let LaunchArg::Map(own, _) = arg { Some(*own) } else { None });
+            let own = launch.args.iter().find_map(|arg| match arg {
+                LaunchArg::Map(memory, _) | LaunchArg::Pointer(memory) => Some(*memory),
+                LaunchArg::Number(_) | LaunchArg::Factor(_) => None,
+            });
             let Some(own) = own.filter(|_| asks) else { continue };
             let (weights, ahead) = next.unwrap_or((own, Ahead::default()));
             launch.args.push(LaunchArg::Pointer(weights));
