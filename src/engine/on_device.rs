@@ -11,7 +11,7 @@ use tilewright_megakernel::lower::{LOGITS, NEXT_TOKEN};
 use tilewright_megakernel::schedule::ScheduleError;
 use tilewright_megakernel::validate::Checked;
 use tilewright_megakernel::vm::device::{
-    AbortHandle, DeviceKv, DeviceMachine, LoadError, MAX_ENDS, Plan, Text, Unsupported,
+    AbortHandle, DeviceKv, DeviceMachine, LoadError, MAX_ENDS, Packed, Plan, Text, Unsupported,
 };
 use tilewright_megakernel::vm::graph::GraphMachine;
 use tilewright_megakernel::vm::reference::{RequestSlot, StepCells};
@@ -92,10 +92,17 @@ impl OnDevice {
         self.gpu().target.arch == "sm_90a" && self.lowering.model.bits.is_none()
     }
 
-    /// The rows of the graph that runs so many, if one does.
-    fn of_graph(&self, rows: usize) -> Option<usize> {
+    /// Rows of a chunk of a prompt.
+    fn chunk_rows(&self) -> usize {
+        // Fewer rows cost as many bytes: a chunk is as large as there are rows.
+        let packed = if self.feeds_by_graph() { PACKED_CHUNK } else { self.most };
+        self.lowering.widths.chunk.unwrap_or(packed).max(self.most)
+    }
+
+    /// The rows of the graph that runs so many, of a prompt or others, if one does.
+    fn of_graph(&self, phase: Phase, rows: usize) -> Option<usize> {
         let widths = &self.lowering.widths;
-        let prompt = self.phase == Phase::Prompt && rows > 1 && self.feeds_by_graph();
+        let prompt = phase == Phase::Prompt && rows > 1 && self.feeds_by_graph();
         let widths = match widths.chunk {
             None if prompt => widths.clone().with_chunk(Some(PACKED_CHUNK)),
             Some(_) | None => widths.clone(),
@@ -108,6 +115,28 @@ impl OnDevice {
         let (gpu, width) = (self.gpu(), self.lowering.widths.least(self.most, rows.min(self.most)));
         let (placed, options) = self.lowering.on(gpu, width)?;
         Ok(gpu.weights().send(&placed, options, &mut |done, total| gpu.progress(done, total))?)
+    }
+
+    /// Begins to compile the kernels by which a graph feeds prompts, all at once, before its weights are there.
+    fn compile_graph(&mut self, width: usize) {
+        let (lowering, place) = (self.lowering.clone(), Arc::clone(&self.place));
+        // What goes wrong goes wrong again where the machine is made, and is told there.
+        let compile = move || -> Option<()> {
+            let Place::Gpu(gpu) = &*place else { return None };
+            let (placed, options) = lowering.on(gpu, 1).ok()?;
+            let packed = Packed::new(&placed, &Plan::new(&placed, options).ok()?);
+            let program = lowering.program(width, Target { sms: 1, ..gpu.target.clone() }).ok()?;
+            let plan = gpu.graphs().plan(&Checked::new(program).ok()?, Some(&packed)).ok()?;
+            std::thread::scope(|scope| {
+                let (kernels, codes) = (&gpu.kernels, &plan.kernels);
+                let compile = |number: usize| scope.spawn(move || kernels.compile(&codes[number]).map(drop));
+                plan.of_prompts().into_iter().for_each(|number| drop(compile(number)));
+            });
+            Some(())
+        };
+        self.under_way.push(std::thread::spawn(move || {
+            compile();
+        }));
     }
 
     /// Waits for what machines of other widths have still under way on the pools.
@@ -150,7 +179,7 @@ impl Machines for OnDevice {
     /// Programs of many rows need more shared memory than a block has where the model is large: then the most rows
     /// become fewer, and the caller is told by a smaller width than it asked for.
     fn width(&mut self, rows: usize) -> Result<usize, EngineError> {
-        if let Some(width) = self.of_graph(rows) {
+        if let Some(width) = self.of_graph(self.phase, rows) {
             let made = if self.graphs.contains_key(&width) { Ok(()) } else { self.make_graph(width) };
             match made {
                 Ok(()) => return Ok(width),
@@ -184,12 +213,16 @@ impl Machines for OnDevice {
     }
 
     /// The weights are sent, and what decodes is compiled beside whatever the prompt needs.
-    fn begin(&mut self, rows: usize) -> Result<(), EngineError> {
+    fn begin(&mut self, rows: usize, prompt: Option<usize>) -> Result<(), EngineError> {
         if !self.feeds_by_graph() {
             self.ahead(MOST_ROWS);
             return self.width(rows).map(drop);
         }
-        self.ahead(rows);
+        // A driver that compiles lets nothing else be done: the prompt's kernels come first, and what decodes behind the first token.
+        match prompt.and_then(|tokens| self.of_graph(Phase::Prompt, tokens.min(self.chunk_rows()))) {
+            Some(width) => self.compile_graph(width),
+            None => self.ahead(rows),
+        }
         match self.send(rows) {
             Err(EngineError::Load(LoadError::Unsupported(Unsupported::Shared { .. }))) if rows > 1 => {
                 self.width(rows).map(drop)
@@ -206,10 +239,7 @@ impl Machines for OnDevice {
     }
 
     fn chunk(&mut self, rest: usize) -> Result<usize, EngineError> {
-        // Fewer rows cost as many bytes: a chunk is as large as there are rows.
-        let packed = if self.feeds_by_graph() { PACKED_CHUNK } else { self.most };
-        let most = self.lowering.widths.chunk.unwrap_or(packed).max(self.most);
-        self.width(rest.min(most)).map(|width| width.min(rest))
+        self.width(rest.min(self.chunk_rows())).map(|width| width.min(rest))
     }
 
     fn most_rows(&self) -> usize {

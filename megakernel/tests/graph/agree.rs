@@ -87,11 +87,11 @@ proptest! {
 #[test]
 fn packed_weights_of_a_decode_machine_agree_with_the_reference() {
     let shipped = GraphTuning::default();
-    let (asking, beside) = (GraphTuning { ahead: 1024, ..shipped }, GraphTuning { per_sm: 2, ..shipped });
+    let (small, staying) = (GraphTuning { tile: 16, stages: 3, ..shipped }, GraphTuning { staying: 2, ..shipped });
     let specs = [
-        (tiny(64), 10, asking),
+        (tiny(64), 10, small),
         (normed(tiny(32)), 11, shipped),
-        (ModelSpec { intermediate: 160, ..tiny(32) }, 12, beside),
+        (ModelSpec { intermediate: 160, ..tiny(32) }, 12, staying),
     ];
     for (spec, seed, tuning) in specs {
         let prompt = prompt(40, seed as i32);

@@ -147,10 +147,9 @@ fn tuning(settings: &Settings) -> Result<GraphTuning, SettingsError> {
     let mut tuning = GraphTuning::default();
     for (name, value) in settings.iter() {
         match name {
-            "ahead" => tuning.ahead = settings.number(name)?,
-            "per_sm" => tuning.per_sm = settings.choice(name, &[("1", 1), ("2", 2)], "1 or 2")?,
             "tile" => tuning.tile = settings.choice(name, &[("16", 16), ("32", 32)], "16 or 32 tokens")?,
             "stages" => tuning.stages = settings.choice(name, &[("2", 2), ("3", 3), ("4", 4)], "2 to 4")?,
+            "staying" => tuning.staying = settings.choice(name, &[("0", 0), ("1", 1), ("2", 2), ("3", 3)], "0 to 3")?,
             _ => return Err(SettingsError::Unknown { name: name.to_owned(), value: value.to_owned() }),
         }
     }

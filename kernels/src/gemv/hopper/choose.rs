@@ -103,22 +103,10 @@ pub fn predict(plan: &Plan, multiprocessors: u32) -> f64 {
 /// # Ok::<(), tilewright_kernels::gemv::UnitError>(())
 /// ```
 pub fn choose(batch: u32, rows: impl Into<Rows>, unit: Unit, multiprocessors: u32, most_blocks: u32) -> Tuning {
-    choose_beside(batch, rows, unit, (multiprocessors, 1), most_blocks)
-}
-
-/// The same where a multiprocessor has room for so many blocks, 1 or 2: the second is of the launch that comes next. Where two never fit
-/// the settings have no plan.
-pub fn choose_beside(
-    batch: u32,
-    rows: impl Into<Rows>,
-    unit: Unit,
-    (multiprocessors, per_sm): (u32, u32),
-    most_blocks: u32,
-) -> Tuning {
     let rows = rows.into();
     let mut best = (
         f64::INFINITY,
-        Tuning { warpgroups: 1, stage_tiles: 2, stages: 8, in_flight: IN_FLIGHT, multicast: 1, splits: 1, per_sm },
+        Tuning { warpgroups: 1, stage_tiles: 2, stages: 8, in_flight: IN_FLIGHT, multicast: 1, splits: 1, per_sm: 1 },
     );
     for warpgroups in [1, 2, 4] {
         for stage_tiles in [4, 2] {

@@ -34,8 +34,6 @@ pub struct Finish {
     pub normed: Option<Float>,
     /// Heads of [`Rows::Groups`]: queries and keys are rotated, keys and values appended to their pages.
     pub heads: Option<HeadPages>,
-    /// Blocks ask level two for weights of the launch that comes next, once their own are on their way ([`Ahead`](super::Ahead)).
-    pub ahead: bool,
 }
 
 /// The pages that heads are appended to.
@@ -112,7 +110,7 @@ struct Heads<'k> {
 impl<'k> Results<'k> {
     /// Declares the parameters, in the order of [`gemv`](super::gemv).
     pub(super) fn parameters(k: &'k Builder, plan: &Plan, finish: Finish) -> Results<'k> {
-        let Finish { epilogue, scaled, normed, heads, ahead: _ } = finish;
+        let Finish { epilogue, scaled, normed, heads } = finish;
         let float = if epilogue.wide { Float::F32 } else { Float::Bf16 };
         let array = |name: &str, float: Float| Array::new(k.global::<u8>(name), float);
         let y = array("y", float);

@@ -1,7 +1,6 @@
 //! The standalone kernel.
 
 use super::Rows;
-use super::ahead::Asked;
 use super::device::{Block, Inputs};
 use super::finish::{Finish, Results};
 use super::tiles::{Plan, Vectors, Weights};
@@ -20,7 +19,6 @@ use tilewright_codegen::ir::{Arch, Kernel};
 /// | sums are scaled | `squares` (f32 `[k / 32, batch]`), `eps` |
 /// | results begin a norm | its weight, `x ⊙ g` (bf16 `[batch, n]`), `squares` (f32 `[n / 32, batch]`) |
 /// | heads are appended | `turns` (cosines and sines, f32 `[positions, dim / 2, 2]`), `position` (i32), `page_table` (i32 `[batch, width]`), `width`, `pages` of a pool, keys, values; each with its scale behind it where pools have codes. y are the queries |
-/// | weights are asked for ahead | `ahead`: the next launch's, and [`Ahead::numbers`](super::Ahead::numbers) |
 ///
 /// Weights are fetched before the grids before this one
 /// have ended; nothing else is touched until then. Of [`Rows`] that are not in order y has as many columns as there are results, the bias
@@ -38,7 +36,6 @@ pub fn gemv(arch: Arch, plan: &Plan, finish: impl Into<Finish>) -> Kernel {
     record(&name, arch, launch, |k| {
         let (w_map, x_map) = (k.tensor_map("w"), k.tensor_map("x"));
         let results = Results::parameters(k, plan, finish);
-        let asked = finish.ahead.then(|| Asked::parameters(k));
         if let Err(error) = finish.check(plan) {
             return k.refuse(&error);
         }
@@ -57,17 +54,7 @@ pub fn gemv(arch: Arch, plan: &Plan, finish: impl Into<Finish>) -> Kernel {
         let block = Block::new(k, plan);
         k.roles(vec![
             (warps, Box::new(|| block.multiply(&mut inputs, room, results))),
-            (
-                warps + 1,
-                Box::new(|| {
-                    k.when(k.lane().eq(0), || {
-                        block.fetch_weights(&mut fill_weights, w_map);
-                        if let Some(asked) = asked {
-                            asked.ask(k, k.block_id());
-                        }
-                    });
-                }),
-            ),
+            (warps + 1, Box::new(|| k.when(k.lane().eq(0), || block.fetch_weights(&mut fill_weights, w_map)))),
             (
                 warps + 2,
                 Box::new(|| {

@@ -2,7 +2,6 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `ahead` | weights of the next launch, asked for from level two: [`Ahead`] |
 //! | `rows` | which results the rows of packed weights make: [`Rows`] |
 //! | `tiles` | every size, from the shape and what is chosen: [`Plan`], [`Tuning`] |
 //! | `choose` | what is chosen, by bytes over memory and L2: [`choose`], [`predict`] |
@@ -20,7 +19,6 @@
 //! The blocks of a cluster lie along the rows, and bring each other activations by multicast, or along k, and exchange
 //! sums through distributed shared memory in the order of their ranks: results do not depend on who was first.
 
-mod ahead;
 mod choose;
 mod device;
 mod finish;
@@ -30,9 +28,7 @@ mod rows;
 mod tiles;
 mod trial;
 
-pub use ahead::Ahead;
-pub(crate) use ahead::Asked;
-pub use choose::{choose, choose_beside, predict};
+pub use choose::{choose, predict};
 pub use finish::{Finish, HeadPages};
 pub use launch::{gemv, step};
 pub use rows::Rows;

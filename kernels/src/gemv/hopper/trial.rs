@@ -1,7 +1,7 @@
 //! Trials of the kernel: shapes, inputs, what must come out.
 
 use super::oracle::{Given, expected};
-use super::{Ahead, Finish, HeadPages, Plan, Rows, Tuning, choose, step};
+use super::{Finish, HeadPages, Plan, Rows, Tuning, choose, step};
 use crate::gemm::{Argument, Buffer};
 use crate::gemv::{Epilogue, Unit, pack};
 use crate::kv::{PoolType, swizzled};
@@ -78,7 +78,7 @@ impl Case {
             let epilogue = Epilogue { residual: epilogue.residual && heads.is_none(), ..epilogue };
             let scaled = k.is_multiple_of(SLOT) && flag(draw);
             let normed = flag(draw).then(|| stored::float(draw));
-            let finish = Finish { epilogue, scaled, normed, heads, ahead: flag(draw) };
+            let finish = Finish { epilogue, scaled, normed, heads };
             let case = Case { batch, rows, k, multiprocessors, packed_tiles, tuning, finish };
             // Some settings do not go together: others, then. A few are those that are chosen.
             let tuning = match case.unit() {
@@ -123,7 +123,6 @@ impl Case {
         let zeros = vec![bf16::ZERO; k as usize];
         let row = |row| rows.weight(row).map_or(&zeros[..], |row| &given.w[(row * k) as usize..][..k as usize]);
         let packed: Vec<bf16> = (0..rows.packed()).flat_map(row).copied().collect();
-        let mut weights = None;
         let float = if finish.epilogue.wide { Float::F32 } else { Float::Bf16 };
         let mut trial = Trial::new(verify(step.kernel)?, step.grid).note(format!("{self:?}"));
         for argument in step.arguments {
@@ -136,7 +135,7 @@ impl Case {
                 Argument::Map(buffer, shape) => (buffer, Some(shape)),
             };
             let id = match buffer {
-                Buffer::A => *weights.insert(trial.input("w", &pack(&packed, plan.unit))),
+                Buffer::A => trial.input("w", &pack(&packed, plan.unit)),
                 Buffer::B => trial.input("x", &pitched),
                 Buffer::Bias => trial.input("bias", &given.bias),
                 Buffer::Residual => stored::input(&mut trial, "residual", float, &given.residual),
@@ -172,13 +171,6 @@ impl Case {
                 let pool = swizzled(pool, page_tokens as usize, dim as usize);
                 let id = stored::output(&mut trial, name, float, &pool, found.bound);
                 trial = trial.pass(id);
-            }
-        }
-        // The next launch is the same.
-        if let Some(weights) = weights.filter(|_| finish.ahead) {
-            trial = trial.pass(weights);
-            for number in Ahead::of(&plan, multiprocessors, 4096).numbers() {
-                trial = trial.pass(number);
             }
         }
         Ok(trial)

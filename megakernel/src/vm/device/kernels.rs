@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tilewright_codegen::device::{Device, Kernel};
+use tilewright_codegen::device::{Device, DeviceError, Kernel};
 use tilewright_codegen::ir;
-use tilewright_codegen::verify::verify;
+use tilewright_codegen::verify::{Verified, verify};
 
 use super::kernel::record;
 use super::{LoadError, Plan};
@@ -57,26 +57,41 @@ impl DeviceKernels {
     /// # Errors
     /// As [`DeviceKernels::of`].
     pub fn compile(&self, code: &ir::Kernel) -> Result<Kernel, LoadError> {
-        let known = {
-            let mut all = unpoisoned(&self.known);
-            match all.iter().find(|known| known.code == *code) {
-                Some(known) => Arc::clone(known),
-                None => {
-                    let known = Arc::new(Known { code: code.clone(), compiled: Mutex::new(None) });
-                    all.push(Arc::clone(&known));
-                    known
-                }
-            }
-        };
+        let known = self.known(code);
         let mut compiled = unpoisoned(&known.compiled);
-        if let Some((kernel, _)) = &*compiled {
-            return Ok(kernel.clone());
+        match &*compiled {
+            Some((kernel, _)) => Ok(kernel.clone()),
+            None => Ok(self.load(&verify(code.clone())?, &mut compiled)?),
         }
-        let code = verify(code.clone())?;
-        let (name, began) = (known.code.name.clone(), Instant::now());
-        let kernel = self.device.load(&code)?;
+    }
+
+    /// The same of a code that is verified.
+    pub(in crate::vm) fn compile_verified(&self, code: &Verified) -> Result<Kernel, DeviceError> {
+        let known = self.known(code.kernel());
+        let mut compiled = unpoisoned(&known.compiled);
+        match &*compiled {
+            Some((kernel, _)) => Ok(kernel.clone()),
+            None => self.load(code, &mut compiled),
+        }
+    }
+
+    fn load(&self, code: &Verified, compiled: &mut Option<(Kernel, Compilation)>) -> Result<Kernel, DeviceError> {
+        let (name, began) = (code.kernel().name.clone(), Instant::now());
+        let kernel = self.device.load(code)?;
         *compiled = Some((kernel.clone(), Compilation { name, began, took: began.elapsed() }));
         Ok(kernel)
+    }
+
+    fn known(&self, code: &ir::Kernel) -> Arc<Known> {
+        let mut all = unpoisoned(&self.known);
+        match all.iter().find(|known| known.code == *code) {
+            Some(known) => Arc::clone(known),
+            None => {
+                let known = Arc::new(Known { code: code.clone(), compiled: Mutex::new(None) });
+                all.push(Arc::clone(&known));
+                known
+            }
+        }
     }
 
     /// What was compiled so far; kernels that are under way are not waited for.

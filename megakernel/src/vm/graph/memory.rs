@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use half::bf16;
-use tilewright_codegen::device::{Buffer, Device, DeviceError, Kernel, Stream};
+use tilewright_codegen::device::{Buffer, Device, DeviceError, Stream};
 use tilewright_kernels::quant::{QuantMatrix, Widen};
 use tilewright_kernels::sample::Request;
 
+use super::kernels::LazyKernels;
 use super::launch::{LaunchMemory, Scratch};
 use super::machine::GraphMachine;
 use super::plan::GraphPlan;
@@ -120,6 +121,16 @@ impl GraphWeights {
         &self.kernels
     }
 
+    /// The plan of a program's machine, beside a decode machine's packed weights where there are any: they need not be on the device.
+    ///
+    /// # Errors
+    /// If no launches compute the program.
+    pub fn plan(&self, program: &Checked, packed: Option<&Packed>) -> Result<GraphPlan, Unsupported> {
+        let properties = self.device.properties();
+        let arch = properties.arch().ok_or_else(|| Unsupported::Target { target: properties.name.clone() })?;
+        GraphPlan::tuned(program, (arch, properties.sms), packed, self.tuning)
+    }
+
     /// Makes a machine. It uses the pools `kv`, or new ones.
     ///
     /// `progress` is told how many bytes of weights are on their way, and of how many; it is not called where they are on the device
@@ -134,25 +145,19 @@ impl GraphWeights {
         kv: Option<&DeviceKv>,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<GraphMachine, LoadError> {
-        let properties = self.device.properties();
-        let arch = properties.arch().ok_or_else(|| Unsupported::Target { target: properties.name.clone() })?;
-        let packed = self.packed.as_ref().map(|(packed, _)| packed);
-        let plan = GraphPlan::tuned(&program, (arch, properties.sms), packed, self.tuning)?;
+        let plan = self.plan(&program, self.packed.as_ref().map(|(packed, _)| packed))?;
         let bound = Bound::new(&program, &*self.weights)?;
         self.room(&plan, &program, kv)?;
         let stream = self.device.stream()?;
-        // The driver compiles while the weights are on their way.
-        let (device, kernels) = (&self.device, &self.kernels);
+        // The driver compiles what prompts need while the weights are on their way, and the rest when it is launched.
+        let device = &self.device;
+        let kernels = LazyKernels::new(&self.kernels, &plan.kernels)?;
         let (compiled, matrices) = std::thread::scope(|scope| {
-            let compiled: Vec<_> =
-                plan.kernels.iter().map(|kernel| scope.spawn(move || kernels.compile(kernel))).collect();
+            let compiled = scope.spawn(|| kernels.compile(plan.of_prompts()));
             let matrices = matrices(device, &stream, &mut self.matrices, (&plan, &program), &bound, progress);
-            let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
-                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            };
-            (compiled.into_iter().map(join).collect::<Result<Vec<Kernel>, LoadError>>(), matrices)
+            (compiled.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), matrices)
         });
-        let kernels = compiled?;
+        compiled?;
         for &part in &plan.codes {
             let key = program::Buffer { id: BufferId(0), ..program.buffers[part.index()].clone() };
             if let (false, Some(matrix)) = (self.codes.iter().any(|(known, _)| *known == key), bound.codes(part)) {

@@ -12,7 +12,8 @@
 //! | `planner`, `norms`, `products`, `heads`, `choice` | what rows of ops ask: activations; norms; products; heads; the choice of tokens |
 //! | `launch` | a launch as data: kernel, grid, what its arguments name |
 //! | `plan` | a program as launches |
-//! | `tuning` | what may be chosen of them |
+//! | `tuning` | what may be chosen of attention |
+//! | `kernels` | its kernels, compiled when they are first launched |
 //! | `sequence` | rows that are consecutive tokens of a sequence |
 //! | `memory` | what lies on the device |
 //! | `machine` | the machine |
@@ -26,6 +27,7 @@
 
 mod choice;
 mod heads;
+mod kernels;
 mod launch;
 mod level;
 mod machine;

@@ -1,10 +1,11 @@
 //! A program as launches.
 
+use std::collections::BTreeSet;
+
 use tilewright_codegen::ir::{Arch, Kernel};
-use tilewright_kernels::gemv::hopper::{self, Ahead};
 
 use super::Scratch;
-use super::launch::{Launch, LaunchArg};
+use super::launch::Launch;
 use super::level::levels;
 use super::planner::GraphPlanner;
 use super::tuning::GraphTuning;
@@ -41,8 +42,6 @@ pub struct GraphPlan {
     pub rotations: Vec<RotationTable>,
     /// Bytes of the activations.
     pub scratch: Vec<(Scratch, u64)>,
-    /// Kernels of products of packed weights, and their sizes.
-    pub(super) packed: Vec<(usize, hopper::Plan)>,
 }
 
 /// The output projection, which is computed for the rows that are asked for.
@@ -95,6 +94,13 @@ impl GraphPlan {
         GraphPlan::tuned(program, (arch, multiprocessors), packed, GraphTuning::default())
     }
 
+    /// Numbers of the kernels that a prompt's step and a row's logits are launched with.
+    pub fn of_prompts(&self) -> BTreeSet<usize> {
+        let layers = self.launches.iter().filter(|launch| launch.grid.is_of_prompts());
+        let logits = self.logits.iter().flat_map(|logits| &logits.of_row);
+        layers.chain(logits).map(|launch| launch.kernel).collect()
+    }
+
     /// The same with launches as they are chosen.
     ///
     /// # Errors
@@ -117,37 +123,6 @@ impl GraphPlan {
                 source: Box::new(source),
             })?;
         }
-        let mut plan = planner.finish()?;
-        plan.ask_ahead(tuning.ahead, multiprocessors);
-        Ok(plan)
-    }
-
-    /// Launches that can ask level two for so many bytes a block of the product of packed weights that comes next, or of that of the choice
-    /// behind the last.
-    fn ask_ahead(&mut self, bytes: u32, multiprocessors: u32) {
-        let plan_of = |launch: &Launch| self.packed.iter().find(|(kernel, _)| *kernel == launch.kernel);
-        let begins = |launch: &Launch| match (plan_of(launch), launch.args.first()) {
-            (Some((_, plan)), Some(LaunchArg::Map(weights, _))) => {
-                Some((*weights, Ahead::of(plan, multiprocessors, bytes)))
-            }
-            _ => None,
-        };
-        let mut next = self.logits.iter().flat_map(|logits| &logits.of_wanted).find_map(begins);
-        let mut asked = Vec::with_capacity(self.launches.len());
-        for launch in self.launches.iter().rev() {
-            asked.push(next);
-            next = begins(launch).or(next);
-        }
-        for (launch, next) in self.launches.iter_mut().zip(asked.into_iter().rev()) {
-            let asks = self.kernels[launch.kernel].params.iter().any(|param| param.name == "ahead");
-            let own = launch.args.iter().find_map(|arg| match arg {
-                LaunchArg::Map(memory, _) | LaunchArg::Pointer(memory) => Some(*memory),
-                LaunchArg::Number(_) | LaunchArg::Factor(_) => None,
-            });
-            let Some(own) = own.filter(|_| asks) else { continue };
-            let (weights, ahead) = next.unwrap_or((own, Ahead::default()));
-            launch.args.push(LaunchArg::Pointer(weights));
-            launch.args.extend(ahead.numbers().map(LaunchArg::Number));
-        }
+        planner.finish()
     }
 }

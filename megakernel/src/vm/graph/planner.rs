@@ -32,7 +32,7 @@ pub(crate) struct Heads {
 pub struct GraphPlanner<'p> {
     pub(super) program: &'p Program,
     pub(crate) arch: Arch,
-    pub(super) multiprocessors: u32,
+    pub(crate) multiprocessors: u32,
     pub(super) plan: GraphPlan,
     scratch: BTreeMap<Scratch, u64>,
     /// Where the activations lie that a buffer stands for.
@@ -66,7 +66,6 @@ impl<'p> GraphPlanner<'p> {
             plain: Vec::new(),
             rotations: Vec::new(),
             scratch: Vec::new(),
-            packed: Vec::new(),
         };
         Ok(GraphPlanner {
             program,

@@ -184,18 +184,11 @@ impl GraphPlanner<'_> {
         if units.unit.codes().is_some() || !units.unit.k().is_multiple_of(WHOLE) {
             return None;
         }
-        let of = |per_sm| {
-            let (rows, results, beside) = (product.rows, product.results, (self.multiprocessors, per_sm));
-            let tuning = hopper::choose_beside(rows, results, units.unit, beside, MOST_BLOCKS);
-            hopper::Plan::new(rows, results, units.unit, tuning)
-        };
-        let plan = of(self.tuning.per_sm).or_else(|_| of(1)).ok()?;
+        let tuning = hopper::choose(product.rows, product.results, units.unit, self.multiprocessors, MOST_BLOCKS);
+        let plan = hopper::Plan::new(product.rows, product.results, units.unit, tuning).ok()?;
         let bias = self.bias(product.layers);
         let epilogue = gemv::Epilogue { bias: bias.is_some(), residual: product.added, wide: product.wide };
-        // Another product comes next: behind o gate and up, behind these down, behind down the next layer's, or logits.
-        let ahead = self.tuning.ahead > 0 && (product.added || matches!(product.results, Rows::Gated(_)));
-        let finish = hopper::Finish { ahead, ..epilogue.into() };
-        Some(PackedProduct { units, plan, finish, a: product.a, to: product.to, bias, eps: None })
+        Some(PackedProduct { units, plan, finish: epilogue.into(), a: product.a, to: product.to, bias, eps: None })
     }
 
     pub(super) fn multiply_packed(&mut self, product: &PackedProduct) -> Launch {
@@ -204,7 +197,6 @@ impl GraphPlanner<'_> {
         if !self.packed_steps.contains_key(&key) {
             let step = hopper::step(self.arch, &plan, finish, self.multiprocessors);
             let kernel = number_of(&mut self.plan.kernels, step.kernel.clone());
-            self.plan.packed.push((kernel, plan));
             self.packed_steps.insert(key, (kernel, step));
         }
         let (kernel, step) = self.packed_steps[&key].clone();

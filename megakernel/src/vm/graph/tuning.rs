@@ -1,27 +1,24 @@
 //! What may be chosen of a graph's launches.
 
-/// What may be chosen freely of the launches of a graph. Results are right whatever is chosen; settings of attention change the order of its sums.
+/// How decode attention of a graph is cut on sm_90a. Its results are right whatever is chosen; tiles change the order of its sums.
 ///
 /// ```
 /// use tilewright_megakernel::vm::graph::GraphTuning;
-/// let tuning = GraphTuning { ahead: 64 << 10, ..GraphTuning::default() };
-/// assert_eq!((tuning.per_sm, tuning.tile, tuning.stages), (1, 32, 2));
+/// let tuning = GraphTuning { tile: 16, ..GraphTuning::default() };
+/// assert_eq!((tuning.stages, tuning.staying), (2, 0));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct GraphTuning {
-    /// Bytes that each block asks level two for of the product of packed weights that comes next, while its own last bytes are on their way; 0:
-    /// nothing is asked for.
-    pub ahead: u32,
-    /// Blocks of products of packed weights that a multiprocessor has room for, 1 or 2; a product that has no such settings has 1.
-    pub per_sm: u32,
-    /// Tokens of a tile of decode attention on sm_90a, 16 or 32.
+    /// Tokens of a tile, 16 or 32.
     pub tile: u32,
-    /// Stages of a warp's keys and values there, 2 to 4.
+    /// Stages of a warp's keys and values, 2 to 4.
     pub stages: u32,
+    /// Blocks that stay on a multiprocessor and go through rows and heads; 0: each has a share of one.
+    pub staying: u32,
 }
 
 impl Default for GraphTuning {
     fn default() -> GraphTuning {
-        GraphTuning { ahead: 0, per_sm: 1, tile: 32, stages: 2 }
+        GraphTuning { tile: 32, stages: 2, staying: 0 }
     }
 }

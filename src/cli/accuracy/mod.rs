@@ -38,6 +38,9 @@ use super::subject::{Cells, SEED, Source, relative};
 use crate::engine::{self, Device, KvType, Opened};
 use crate::results::{OURS, Row, write_call, write_row};
 
+#[cfg(test)]
+mod tests;
+
 /// Compare a device's logits with those of the reference machine in f32
 ///
 /// Each position alone, then batches whose rows are at different positions. With a peer's logits of the same steps, no row
@@ -208,8 +211,9 @@ pub fn run(args: &AccuracyArgs) -> Result<ExitCode, Failure> {
                 // What bf16 operands alone make of this model's step.
                 let options = LowerOptions { kv: args.kv.dtype(), ..base };
                 let placed = schedule(program(Target::host(workers), &options)?, TYPICAL_CONTEXT)?;
-                let rounded = case.rounded(&spec, Machine::new(placed, &*weights, workers)?)?;
-                LIMIT.max(ROUNDED * errors(&rounded).into_iter().fold(0.0, f64::max))
+                let mut rounded = Machine::new(placed, &*weights, workers)?;
+                rounded.set_operands(Some(|x| bf16::from_f32(x).to_f32()));
+                limit(&errors(&case.logits(&spec, &mut rounded)?))
             }
         };
         let finding = Finding {
@@ -252,6 +256,11 @@ fn machines(
     graphs.share(resident);
     let graph = graphs.machine(Checked::new(program(1, rows)?)?, Some(decode.kv()), &mut |_, _| ());
     Ok(graph.map(|graph| (decode, Some(graph))))
+}
+
+/// What is right where bf16 operands alone bring rows so far from the reference.
+fn limit(rounded: &[f64]) -> f64 {
+    LIMIT.max(ROUNDED * rounded.iter().copied().fold(0.0, f64::max))
 }
 
 /// Each position alone, then the batches, whose rows take the positions in turn, one further each time round; then the prompts.
@@ -368,9 +377,8 @@ impl Case {
         Ok(())
     }
 
-    /// The logits of a machine whose products multiply bf16.
-    fn rounded(&self, spec: &ModelSpec, mut machine: Machine) -> Result<Vec<f32>, Failure> {
-        machine.set_operands(Some(|x| bf16::from_f32(x).to_f32()));
+    /// The logits of a reference machine.
+    fn logits(&self, spec: &ModelSpec, machine: &mut Machine) -> Result<Vec<f32>, Failure> {
         let mut kv = KvState::new(machine.program())?;
         self.set_history(spec, &mut kv)?;
         Ok(machine.step(&mut kv, &self.cells(spec).view())?.f32(LOGITS)?)
