@@ -6,6 +6,7 @@ use tilewright_codegen::build::{Builder, Global, Ptr, Val, Var};
 use super::combine::{Splits, Warps};
 use super::device::{behind, queries, share, warps};
 use crate::attention::warp::attend_by;
+use crate::early::wait_for_launches;
 use crate::kv::{Fetched, KConfig, KvBuffer, KvFamily, KvThreads, Place, Span, VConfig, stream_asking};
 
 /// What there is to do: shares of heads of sequences, numbered, shares first.
@@ -125,9 +126,13 @@ pub fn attend_items<'k, F: KvFamily, const D: u32, const TILE: u32>(
         cursor.advance();
     };
     for _ in 0..keys.ahead() {
+        // The launch before this one appends to a sequence's last tile.
+        let (place, tile, is_one) = cursor.next();
+        k.when(is_one & ((tile + 1) * TILE).ge(place.tokens), || wait_for_launches(k));
         ask_keys();
         ask_values();
     }
+    wait_for_launches(k);
     let number = k.var(k.block_id());
     k.while_(
         || number.get().lt(items.count()),

@@ -8,7 +8,7 @@ use tilewright_codegen::ir::{Arch, Kernel};
 use super::combine::Splits;
 use super::device::{Task, attend, warps};
 use super::items::{Items, attend_items};
-use crate::early::early;
+use crate::early::{begin_early, early};
 use crate::kv::{KvFamily, Pages, Place, is_swizzled};
 
 /// Where the tokens of a sequence lie.
@@ -89,7 +89,8 @@ impl Decode {
 
     /// The same of blocks that stay: each goes through shares of heads, one in so many as there are blocks, and asks for the keys and
     /// values of the next before it is done with one. The grid is any number of blocks; behind [`DecodeArgs`] come `splits`, `kv_heads` and
-    /// `sequences`, and nothing is stored of a sequence without tokens.
+    /// `sequences`, and nothing is stored of a sequence without tokens. Tokens, tables, and keys and values of all tokens but a sequence's last
+    /// tile are read before the launch before this one has ended.
     ///
     /// # Panics
     /// Of families whose registers take turns.
@@ -119,7 +120,11 @@ impl Decode {
         let (tokens, table) = (k.global::<u32>("tokens"), k.global::<u32>("table"));
         let (table_width, plane_stride) = (k.param::<u32>("table_width"), k.param::<u32>("plane_stride"));
         let scale = k.param::<f32>("scale");
-        early(k);
+        if stays {
+            begin_early(k)
+        } else {
+            early(k)
+        }
         let (acc, stats) = (k.global::<f32>("acc"), k.global::<f32>("stats"));
         let (done, out) = (k.global::<u32>("done"), k.global::<bf16>("out"));
         let counts = stays.then(|| k.params(["splits", "kv_heads", "sequences"]));
