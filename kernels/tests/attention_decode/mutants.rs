@@ -19,8 +19,16 @@ const IN_TURN: &str =
 
 /// More tiles for a warp than stages, a rest, and two blocks that meet.
 fn judged<F: KvFamily>(arch: Arch, ledger: &[Equivalent]) {
+    let case = DecodeCase { way: KvTransport::of::<F>(), tokens: vec![520], ..case() };
+    survey_of(&case, arch, ledger);
+}
+
+fn case() -> DecodeCase {
     let decode = Decode { depth: 64, group: 2, layout: Layout::Dense, tile: 16 };
-    let case = DecodeCase { decode, way: KvTransport::of::<F>(), kv_heads: 1, tokens: vec![520], ..base() };
+    DecodeCase { decode, kv_heads: 1, ..base() }
+}
+
+fn survey_of(case: &DecodeCase, arch: Arch, ledger: &[Equivalent]) {
     let trial = case.trial(arch).unwrap_or_else(|errors| panic!("{errors}"));
     survey(&[trial], 0..12, ledger).unwrap_or_else(|error| panic!("{error}")).expect_no_holes();
 }
@@ -28,6 +36,13 @@ fn judged<F: KvFamily>(arch: Arch, ledger: &[Equivalent]) {
 #[test]
 fn tensor_maps() {
     judged::<Tma<2>>(Arch::Sm90a, MAPS);
+}
+
+/// Two blocks that stay, with two shares each and more tiles than stages.
+#[test]
+fn tensor_maps_of_blocks_that_stay() {
+    let way = KvTransport::staying::<Tma<2>>();
+    survey_of(&DecodeCase { way, staying: Some(2), tokens: vec![300, 200], ..case() }, Arch::Sm90a, MAPS);
 }
 
 #[test]
