@@ -1,8 +1,9 @@
 //! Rows of the embedding table, chosen by token ids.
 
 use half::bf16;
-use tilewright_codegen::build::{Global, Ptr, Val};
+use tilewright_codegen::build::{Global, Ptr, Val, Var};
 
+use crate::gemv::linear::ScaledOutput;
 use crate::gemv::{Deal, Unit};
 use crate::tile::{Array, Copies, Float};
 use crate::warps::ConsumerWarps;
@@ -39,6 +40,8 @@ pub struct Embed<'k> {
     pub table: EmbedTable<'k>,
     /// Output, `[rows, hidden]`, perhaps on each of several devices.
     pub out: Copies<'k>,
+    /// Where rows are stored as the readers of their norm multiply them, too: then columns are multiples of eight.
+    pub scaled: Option<ScaledOutput<'k>>,
     /// The ids that the table has, where it has a part of the vocabulary: the first, and how many. Others become zeros.
     pub shard: Option<(Val<'k, u32>, u32)>,
     /// Rows.
@@ -66,12 +69,32 @@ pub fn embed<'k>(team: ConsumerWarps<'k>, embed: Embed<'k>) {
         };
         let place = embed.table.row(id);
         let out = embed.out.from(row * embed.table.width());
-        team.each(embed.columns / 4, |at| {
-            let column = embed.first + at * 4;
+        let store = |column: Val<'k, u32>| {
             let (start, at) = place(column);
             let values = Array::new(start.cast(), Float::Bf16).load4(at);
-            out.store_run(column, values.map(|value| active.select(value, 0.0f32)));
-        });
+            let values = values.map(|value| active.select(value, 0.0f32));
+            out.store_run(column, values);
+            values
+        };
+        let Some(scaled) = embed.scaled else {
+            team.each(embed.columns / 4, |at| {
+                store(embed.first + at * 4);
+            });
+            continue;
+        };
+        for item in team.items(embed.columns / 4) {
+            item.by_warp(|| {
+                let (k, column) = (team.k, embed.first + item.at * 4);
+                let [values, weights]: [[Var<f32>; 4]; 2] =
+                    std::array::from_fn(|_| std::array::from_fn(|_| k.var(0.0f32)));
+                k.when(item.inside, || {
+                    let loaded = scaled.weight.load4(column);
+                    let stored = store(column);
+                    values.iter().zip(stored).chain(weights.iter().zip(loaded)).for_each(|(to, value)| to.set(value));
+                });
+                scaled.store_of_four([row, column], values.map(Var::get), weights.map(Var::get), item.inside);
+            });
+        }
     }
 }
 

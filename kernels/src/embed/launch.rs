@@ -44,7 +44,18 @@ pub fn embed_rows(arch: Arch, shape: EmbedShape) -> Kernel {
         };
         embed(
             ConsumerWarps::new(k, shape.warps),
-            Embed { ids, position, table, out: out.into(), shard: None, rows: 1, first_row, first, columns },
+            Embed {
+                ids,
+                position,
+                table,
+                out: out.into(),
+                scaled: None,
+                shard: None,
+                rows: 1,
+                first_row,
+                first,
+                columns,
+            },
         );
     })
 }

@@ -7,7 +7,7 @@ use super::operand::of_two_steps;
 use super::source::Source;
 use super::starts::{Starts, side};
 use super::sums::{Activations, Operands, product, products};
-use super::{AOperand, HeldForm, HeldStage, Input, Operand, Packing, Sums, Weights};
+use super::{AOperand, HeldForm, HeldStage, Input, Operand, Packing, ScaledOutput, Sums, Weights};
 use crate::gemv::product::Fragment;
 use crate::gemv::{Side, Unit};
 use crate::sample::key::{key, largest};
@@ -47,7 +47,6 @@ pub struct Linear<'k> {
 
 /// What becomes of the features of row r.
 #[derive(Clone, Copy)]
-#[expect(clippy::large_enum_variant, reason = "made once for a task, while it is recorded")]
 pub enum Output<'k> {
     /// `out[r, n] = y[r, n]`, `[rows, width]`.
     Store {
@@ -64,6 +63,8 @@ pub enum Output<'k> {
         out: Array<'k>,
         /// Features of a row.
         width: u32,
+        /// Where it is stored as the readers of its norm multiply it, too.
+        scaled: Option<ScaledOutput<'k>>,
     },
     /// `out[r, n] = silu(y[r, n]) · u[r, n]`; units of y and u take turns in the ring.
     SiluMul {
@@ -197,6 +198,9 @@ impl<'k> Linear<'k> {
             } else {
                 k.when(inside, || out.store_run(at, [result]));
             }
+            if let (Output::Add { scaled: Some(scaled), .. }, Some(weight)) = (tile.output, prepared.weight) {
+                scaled.store_of_eight([tile.first_row + cell.row, n], [result, weight.get()], inside);
+            }
             if let Output::Logits { .. } = tile.output {
                 // Eight lanes have the features of one unit and row.
                 let best = largest(best.get(), Unit::ROWS);
@@ -239,7 +243,9 @@ impl<'k> Pass<'k> {
     ) {
         let Pass { team, scratch, rows, streams, a_operand, .. } = self;
         let (k, packing) = (team.k, Packing::of(rows, input.float()).meeting(self.unit));
+        let squares = self.load_squares(input, first_row);
         let x = self.bring(input, first_row);
+        self.store_squares(input, first_row, squares);
         let starts = self.starts(&x, packing);
         if let Some(loaded) = scratch.loaded {
             k.when(k.tid().eq(0), || loaded.store(k.globaltimer()));
@@ -405,6 +411,8 @@ struct Prepared<'k> {
     bias: Option<Var<'k, f32>>,
     /// The residual, the second layer's bias, or what the phases before summed.
     other: Option<Var<'k, f32>>,
+    /// The weight of the norm that comes next.
+    weight: Option<Var<'k, f32>>,
 }
 
 impl<'k> Linear<'k> {
@@ -433,7 +441,11 @@ impl<'k> Linear<'k> {
             }),
             Output::Store { .. } => None,
         };
-        Prepared { n, inside, bias: self.bias.map(|bias| load(bias, n)), other }
+        let weight = match self.output {
+            Output::Add { scaled, .. } => scaled.map(|scaled| load(scaled.weight, n)),
+            Output::Store { .. } | Output::SiluMul { .. } | Output::Logits { .. } => None,
+        };
+        Prepared { n, inside, bias: self.bias.map(|bias| load(bias, n)), other, weight }
     }
 
     /// An output, as it is stored.

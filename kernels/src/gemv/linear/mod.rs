@@ -11,6 +11,7 @@
 //! | `a_operand` | where the A operand lives: in shared memory, in registers, reloaded with every stage |
 //! | `packing` | how rows lie in the MMA's A operand |
 //! | `input` | where activations come from: plain or normalised |
+//! | `scaled` | activations of a norm as their writers leave them: the operand's terms |
 //! | `operand` | activations copied to shared memory |
 //! | `starts` | what the sums of codes begin with |
 //! | `source` | activations straight to registers, without a copy |
@@ -27,6 +28,7 @@ mod operand;
 mod packing;
 mod parts;
 mod qkv;
+mod scaled;
 mod source;
 mod starts;
 mod sums;
@@ -40,4 +42,5 @@ pub use operand::Operand;
 pub use packing::Packing;
 pub use parts::PartSums;
 pub use qkv::{Keys, Qkv, qkv};
+pub use scaled::{Scaled, ScaledForm, ScaledOutput};
 pub use sums::{Sums, Weights};

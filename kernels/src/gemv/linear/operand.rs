@@ -49,6 +49,17 @@ impl<'k> Operand<'k> {
         self.packing.rows()
     }
 
+    /// Parts of an element.
+    pub(super) fn parts(self) -> u32 {
+        self.packing.parts()
+    }
+
+    /// Stores eight elements of a part of a row, from a column that is a multiple of eight, as they are multiplied.
+    #[track_caller]
+    pub(super) fn store8(self, part: u32, row: u32, column: Val<'k, u32>, words: [Val<'k, u32>; 4]) {
+        self.row(part, row).at(column).cast::<u32>().store_vec(words);
+    }
+
     /// A row of a part.
     fn row(self, part: u32, row: u32) -> Ptr<'k, Shared, bf16> {
         self.at.at((part * self.rows() + row) * pitch(self.unit))

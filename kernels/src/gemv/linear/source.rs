@@ -7,11 +7,11 @@
 
 use tilewright_codegen::build::{Bf16x2, F16x2, Val, Var};
 
-use super::Input;
 use super::input::Squares;
 use super::operand::lift;
 use super::packing::{Half, Packing, Quads};
 use super::wide::is_wide;
+use super::{Input, Scaled};
 use crate::gemv::product::Fragment;
 use crate::gemv::{DEPTH, Terms, Unit};
 use crate::tile::{Array, narrow};
@@ -97,6 +97,7 @@ impl<'k> Source<'k> {
             Input::Plain(x) if x.is_words() && self.unit.k().is_multiple_of(8) => {
                 self.by_eights(x, start, columns).into_iter().map(|quad| vec![self.lift_words(quad)]).collect()
             }
+            Input::Scaled { x, .. } => self.of_terms(x, half, columns),
             Input::Plain(x) => self.by_fours(columns, |fours| gather(x, start, fours)),
             Input::RmsNorm { x, weight, .. } => self.by_fours(columns, |fours| {
                 let weights = gather(weight, k.lit(0), fours);
@@ -122,6 +123,28 @@ impl<'k> Source<'k> {
             inside.map_or(quad, |inside| quad.map(|word| inside.select(word, 0u32)))
         };
         loaded.into_iter().zip(columns.iter().map(inside)).map(or_zero).collect()
+    }
+
+    /// This lane's eight terms of each tile, of each part that it brings; zeros behind the row.
+    fn of_terms(&self, x: Scaled<'k>, half: Half, columns: &[Val<'k, u32>]) -> Vec<Vec<[Val<'k, u32>; 4]>> {
+        let (k, end, row) = (self.team.k, self.unit.k(), self.first + half.row(self.team));
+        let mine = k.lane() % 4 * 8;
+        let parts = match self.packing.quads() {
+            Quads::High => vec![k.lit(0u32)],
+            Quads::Folded => vec![k.lane() / 16],
+            Quads::Both => vec![k.lit(0u32), k.lit(1)],
+        };
+        let place = |&column: &Val<'k, u32>| if self.is_whole() { column } else { column.min(end - DEPTH) } + mine;
+        let places: Vec<_> = columns.iter().map(place).collect();
+        let loaded: Vec<_> = parts.into_iter().map(|part| x.eights(part, row, &places)).collect();
+        let tile = |(at, &column): (usize, &Val<'k, u32>)| {
+            let quads = loaded.iter().map(|part| part[at]);
+            if self.is_whole() {
+                return quads.collect();
+            }
+            quads.map(|quad| quad.map(|word| column.lt(end).select(word, 0u32))).collect()
+        };
+        columns.iter().enumerate().map(tile).collect()
     }
 
     /// Eight elements of bf16 as codes want them.

@@ -2,7 +2,7 @@
 
 use tilewright_codegen::build::{Builder, Global, Ptr, Val};
 use tilewright_kernels::attention::split::{Streamed, TokenStage};
-use tilewright_kernels::gemv::linear::{Scratch, Weights};
+use tilewright_kernels::gemv::linear::{Scaled, ScaledForm, ScaledOutput, Scratch, Weights};
 use tilewright_kernels::kv::{PagedPool, PoolArray, PoolType};
 use tilewright_kernels::rope::Rotation;
 use tilewright_kernels::tile::{Access, Array, Copies, Float};
@@ -10,7 +10,7 @@ use tilewright_kernels::warps::ConsumerWarps;
 
 use super::Kit;
 use super::table::TaskView;
-use crate::vm::device::{KvPools, RotationRows, Storage};
+use crate::vm::device::{KvPools, RotationRows, ScaledCode, Storage};
 
 /// Runs a task, whose opcode was checked.
 ///
@@ -149,6 +149,18 @@ impl<'k> Call<'k, '_> {
             Generation::Output => self.task.output(),
         };
         array.accessed(Access::Packets(self.now * storage.period + within))
+    }
+
+    /// The terms of a residual stream: the operands of terms and sums of squares are two fields, one behind the other.
+    pub fn scaled(self, field: usize, form: ScaledForm) -> Scaled<'k> {
+        let terms = self.array(field, form.float());
+        Scaled { form, terms, squares: self.array(field + size_of::<u32>(), Float::F32) }
+    }
+
+    /// The same where they are stored; the third field has the norm's weight.
+    pub fn scaled_output(self, field: usize, code: ScaledCode) -> ScaledOutput<'k> {
+        let weight = self.plain(field + 2 * size_of::<u32>(), code.weight);
+        ScaledOutput { to: self.scaled(field, code.form), weight }
     }
 
     /// The pages of an operand among the pools; the second field has the scale of pools of codes
