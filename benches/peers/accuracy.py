@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""Logits of a Llama's decode steps in PyTorch, in bf16 and in f32, for `tilewright accuracy --peer FILE`.
+"""Logits of steps of a Llama or Qwen3 in PyTorch, in bf16 and in f32, for `tilewright accuracy --peer FILE`.
 
-Usage: accuracy.py --config FILE --out FILE [--positions 1,200,..] [--batches 2,4,..] [--device cuda]
+Usage: accuracy.py --config FILE | --model DIR --out FILE [--positions 1,200,..] [--batches 2,4,..] [--prompts 40,..] [--device cuda]
 
-The same weights, history and tokens as the command draws: SplitMix64 over the name of what is drawn. Weights are bf16 in
-both; in bf16 everything else is too, as in the Hugging Face implementation (norms and softmax compute in f32 inside).
+The same weights, history and tokens as the command draws: SplitMix64 over the name of what is drawn; with --model the weights are
+the checkpoint's. A prompt's rows are the first tokens of one sequence. Weights are bf16 in both; in bf16 everything else is too, as in the Hugging Face implementation (norms and softmax compute in f32 inside).
 The file is safetensors: `positions.N` of step N, and its logits as `bf16.N` and `f32.N`, all f32.
 """
 import argparse
 import functools
 import json
 import math
+import pathlib
 import struct
 
 import torch
@@ -53,12 +54,24 @@ def drawn(name, centre, half_width, *shape, device):
     return (centre + half_width * unit).to(BF16).to(device)[levels].view(*shape)
 
 
-class Model:
-    """Weights and rotations; a step of rows at positions of their own."""
+def stored(path, device):
+    """The tensors of a safetensors file of bf16."""
+    data = bytearray(path.read_bytes())
+    first = 8 + struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8:first])
+    header.pop("__metadata__", None)
+    assert all(entry["dtype"] == "BF16" for entry in header.values()), "this script reads checkpoints of bf16"
+    tensor = lambda begin, end: torch.frombuffer(data, dtype=BF16, offset=first + begin, count=(end - begin) // 2)
+    return {name: tensor(*entry["data_offsets"]).view(entry["shape"]).to(device) for name, entry in header.items()}
 
-    def __init__(self, config, device):
-        assert config["model_type"] == "llama", "this script computes Llamas"
-        self.device, self.config = device, config
+
+class Model:
+    """Weights and rotations; a step of rows at positions of their own, or of the first tokens of one sequence."""
+
+    def __init__(self, config, weights, device):
+        assert config["model_type"] in ("llama", "qwen3"), "this script computes Llamas and Qwen3s"
+        self.device, self.config, self.weights = device, config, weights
+        self.normed = config["model_type"] == "qwen3"
         self.layers, self.hidden, self.vocab = (config[k] for k in ("num_hidden_layers", "hidden_size", "vocab_size"))
         self.heads, self.kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
         self.dim, self.inner = config.get("head_dim") or self.hidden // self.heads, config["intermediate_size"]
@@ -80,12 +93,16 @@ class Model:
 
     @functools.cache
     def matrix(self, name, rows, columns):
+        if self.weights:
+            return self.weights[f"{name}.weight"]
         half_width = torch.sqrt(torch.tensor(3.0) / columns)
         return drawn(f"{name}.weight", 0.0, half_width, rows, columns, device=self.device)
 
     @functools.cache
-    def norm(self, name):
-        return drawn(f"{name}.weight", 1.0, torch.tensor(0.1), self.hidden, device=self.device)
+    def norm(self, name, width):
+        if self.weights:
+            return self.weights[f"{name}.weight"]
+        return drawn(f"{name}.weight", 1.0, torch.tensor(0.1), width, device=self.device)
 
     def history(self, layer, which, positions, dtype):
         """Keys or values of the tokens before, `[rows, heads, tokens and one more, dim]`."""
@@ -96,10 +113,11 @@ class Model:
             cache[row, :tokens] = drawn(name, 0.0, half_width, tokens, self.kv_heads, self.dim, device=self.device)
         return cache.transpose(1, 2)
 
-    def logits(self, positions, dtype):
+    def logits(self, positions, prompt, dtype):
         rows, at = len(positions), torch.tensor(positions, device=self.device)
         linear = lambda x, name, n, k: F.linear(x, self.matrix(name, n, k).to(dtype))
-        norm = lambda x, name: F.rms_norm(x, (self.hidden,), self.norm(name).to(dtype), self.eps)
+        norm = lambda x, name: F.rms_norm(x, x.shape[-1:], self.norm(name, x.shape[-1]).to(dtype), self.eps)
+        head_norm = lambda x, name: norm(x, name) if self.normed else x
         angles = (at.float()[:, None] * self.frequencies)[:, None, :].repeat(1, 1, 2)
         cos, sin = angles.cos().to(dtype), angles.sin().to(dtype)
         split = lambda t, heads: t.view(rows, heads, self.dim)
@@ -113,12 +131,17 @@ class Model:
         for layer in range(self.layers):
             name = f"model.layers.{layer}."
             y = norm(x, name + "input_layernorm")
-            q = rotated(split(linear(y, name + "self_attn.q_proj", q_rows, self.hidden), self.heads))
-            keys, values = (self.history(layer, which, positions, dtype) for which in ("k", "v"))
-            k = split(linear(y, name + "self_attn.k_proj", kv_rows, self.hidden), self.kv_heads)
-            keys[each, :, at] = rotated(k)
-            values[each, :, at] = split(linear(y, name + "self_attn.v_proj", kv_rows, self.hidden), self.kv_heads)
-            a = F.scaled_dot_product_attention(q[:, :, None], keys, values, attn_mask=seen, enable_gqa=True)
+            heads = lambda w, rows, heads: split(linear(y, f"{name}self_attn.{w}_proj", rows, self.hidden), heads)
+            q, k, v = heads("q", q_rows, self.heads), heads("k", kv_rows, self.kv_heads), heads("v", kv_rows, self.kv_heads)
+            q, k = (rotated(head_norm(t, f"{name}self_attn.{w}_norm")) for t, w in ((q, "q"), (k, "k")))
+            if prompt:
+                a = F.scaled_dot_product_attention(
+                    *(t.transpose(0, 1)[None] for t in (q, k, v)), is_causal=True, enable_gqa=True
+                )[0].transpose(0, 1)
+            else:
+                keys, values = (self.history(layer, which, positions, dtype) for which in ("k", "v"))
+                keys[each, :, at], values[each, :, at] = k, v
+                a = F.scaled_dot_product_attention(q[:, :, None], keys, values, attn_mask=seen, enable_gqa=True)
             x = x + linear(a.reshape(rows, -1), name + "self_attn.o_proj", self.hidden, q_rows)
             y = norm(x, name + "post_attention_layernorm")
             gate, up = (linear(y, f"{name}mlp.{w}_proj", self.inner, self.hidden) for w in ("gate", "up"))
@@ -144,24 +167,29 @@ def write(path, tensors):
 def main():
     numbers = lambda text: [int(number) for number in text.split(",") if number]
     parser = argparse.ArgumentParser()
-    parser.add_argument("--config", required=True)
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--config", type=pathlib.Path)
+    source.add_argument("--model", type=pathlib.Path)
     parser.add_argument("--out", required=True)
     parser.add_argument("--positions", type=numbers, default=[1, 200, 1024, 4096])
     parser.add_argument("--batches", type=numbers, default=[2, 4, 8, 16])
+    parser.add_argument("--prompts", type=numbers, default=[])
     parser.add_argument("--device", default="cuda")
     args = parser.parse_args()
-    with open(args.config) as file:
-        model = Model(json.load(file), args.device)
+    config = json.loads((args.config or args.model / "config.json").read_text())
+    weights = stored(args.model / "model.safetensors", args.device) if args.model else None
+    model = Model(config, weights, args.device)
     torch.backends.cuda.matmul.allow_tf32 = False
     turn = len(args.positions)
-    cases = [[position] for position in args.positions]
-    cases += [[args.positions[row % turn] + row // turn for row in range(rows)] for rows in args.batches]
+    cases = [([position], False) for position in args.positions]
+    cases += [([args.positions[row % turn] + row // turn for row in range(rows)], False) for rows in args.batches]
+    cases += [(list(range(tokens)), True) for tokens in args.prompts]
     tensors = {}
     with torch.no_grad():
-        for at, positions in enumerate(cases):
+        for at, (positions, prompt) in enumerate(cases):
             tensors[f"positions.{at}"] = torch.tensor(positions).float()
-            tensors[f"bf16.{at}"] = model.logits(positions, BF16)
-            tensors[f"f32.{at}"] = model.logits(positions, torch.float32)
+            tensors[f"bf16.{at}"] = model.logits(positions, prompt, BF16)
+            tensors[f"f32.{at}"] = model.logits(positions, prompt, torch.float32)
     write(args.out, tensors)
 
 

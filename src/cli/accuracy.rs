@@ -96,7 +96,7 @@ enum AccuracyError {
         #[source]
         source: InputError,
     },
-    #[error("the peer's file has no `{name}`; write it with the same --config, --positions and --batches")]
+    #[error("the peer's file has no `{name}`; write it with the same --config, --positions, --batches and --prompts")]
     Missing { name: String },
     #[error("the peer's `{name}` has {found} elements, and {expected} are compared")]
     Length { name: String, expected: usize, found: usize },
@@ -208,8 +208,8 @@ pub fn run(args: &AccuracyArgs) -> Result<ExitCode, Failure> {
             rows.map(|(found, expected)| relative(found, expected)).collect()
         };
         let logits = |dtype: &str| match &peer {
-            Some(peer) if !case.prompt => case.peer(peer, at, dtype, expected.len()),
-            Some(_) | None => Ok(Vec::new()),
+            Some(peer) => case.peer(peer, at, dtype, expected.len()),
+            None => Ok(Vec::new()),
         };
         let finding = Finding {
             hidden: spec.hidden,

@@ -4,6 +4,7 @@ use super::ptr::Counter;
 use super::{Arg, Builder, Val};
 use crate::ir::attr::{RegChange, RegCount, Remark};
 use crate::ir::{ControlOp, Op, Operand, ValueId};
+use core::cell::Cell;
 use core::panic::Location;
 
 /// What records a block. As an object: code that is generic over closures is compiled anew for each of them, with their own
@@ -13,7 +14,11 @@ pub(super) type Body<'b> = &'b mut dyn FnMut();
 /// What is called once, as something that might be called often.
 fn once(body: impl FnOnce()) -> impl FnMut() {
     let mut body = Some(body);
-    move || body.take().map_or((), |body| body())
+    move || {
+        if let Some(body) = body.take() {
+            body();
+        }
+    }
 }
 
 impl Builder {
@@ -91,10 +96,19 @@ impl Builder {
     /// Repeats the body while the condition, recorded at the head of the loop, holds.
     #[track_caller]
     pub fn while_<'k>(&'k self, cond: impl FnOnce() -> Val<'k, bool>, body: impl FnOnce()) {
+        let holds = Cell::new(None);
+        self.repeat_while(&holds, &mut once(|| holds.set(Some(cond()))), &mut once(body));
+    }
+
+    /// The head sets `holds`.
+    #[track_caller]
+    fn repeat_while<'k>(&'k self, holds: &Cell<Option<Val<'k, bool>>>, head: Body<'_>, body: Body<'_>) {
         let src = Location::caller();
-        self.loop_(|| {
-            let cond = cond();
-            self.on_behalf(src, || self.break_if(!cond));
+        self.repeat(&mut || {
+            head();
+            if let Some(cond) = holds.take() {
+                self.on_behalf(src, || self.break_if(!cond));
+            }
             body();
         });
     }

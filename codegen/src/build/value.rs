@@ -15,6 +15,20 @@ impl Builder {
         Val::new(self, self.value(T::TY, |d| ValueOp::Param { ty: T::TY, d, param }))
     }
 
+    /// Parameters of 32 bits, in that order.
+    ///
+    /// ```
+    /// # use tilewright_codegen::{build::{block, record}, ir::Arch};
+    /// # record("sample", Arch::Sm80, block(32), |k| {
+    /// let [rows, columns] = k.params(["rows", "columns"]);
+    /// # let _ = rows * columns;
+    /// # });
+    /// ```
+    #[track_caller]
+    pub fn params<const N: usize>(&self, names: [&str; N]) -> [Val<'_, u32>; N] {
+        names.map(|name| self.param(name))
+    }
+
     /// A parameter that points to elements in global memory.
     #[track_caller]
     pub fn global<T: Scalar>(&self, name: &str) -> Ptr<'_, Global, T> {

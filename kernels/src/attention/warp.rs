@@ -28,8 +28,8 @@ pub fn b_fragments<'k>(tile: &[[Val<'k, u32>; 2]]) -> Vec<RegisterTensor<'k, u32
 pub(super) fn query_fragments<'k>(
     k: &'k Builder,
     [depth, halves]: [u32; 2],
-    exists: impl Fn(u32) -> Val<'k, bool>,
-    at: impl Fn(u32, Val<'k, u32>) -> Ptr<'k, Global, bf16>,
+    exists: &dyn Fn(u32) -> Val<'k, bool>,
+    at: &dyn Fn(u32, Val<'k, u32>) -> Ptr<'k, Global, bf16>,
 ) -> Vec<WarpA<'k>> {
     let words = k.regs(depth / 4, 0u32);
     for half in 0..halves {
@@ -48,10 +48,10 @@ pub(super) fn attend<'k, K: KvBuffer<'k>, V: KvBuffer<'k>>(
     (keys, values): (&K, &V),
     span: Span<'k>,
     (query, rows, scale): (&[WarpA<'k>], u32, Val<'k, f32>),
-    mask: impl Fn(Val<'k, u32>, Accumulator<'k, f32>),
+    mask: &dyn Fn(Val<'k, u32>, Accumulator<'k, f32>),
 ) -> (Softmax<'k>, Accumulator<'k, f32>) {
     let (tile, depth) = (K::Config::BTILE0, V::Config::BTILE1);
-    let [scores, acc] = [tile, depth].map(|columns| sums(k, columns));
+    let (scores, acc) = (sums(k, tile), sums(k, depth));
     let softmax = Softmax::new(k, scores.fragment(), rows, scale, Rescaling::EveryTile);
     stream(
         k,

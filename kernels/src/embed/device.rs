@@ -5,6 +5,7 @@ use tilewright_codegen::build::{Global, Ptr, Val, Var};
 
 use crate::gemv::linear::ScaledOutput;
 use crate::gemv::{Deal, Unit};
+use crate::norm::NormStart;
 use crate::tile::{Array, Copies, Float};
 use crate::warps::ConsumerWarps;
 
@@ -40,8 +41,6 @@ pub struct Embed<'k> {
     pub table: EmbedTable<'k>,
     /// Output, `[rows, hidden]`, perhaps on each of several devices.
     pub out: Copies<'k>,
-    /// Where rows are stored as the readers of their norm multiply them, too: then columns are multiples of eight.
-    pub scaled: Option<ScaledOutput<'k>>,
     /// The ids that the table has, where it has a part of the vocabulary: the first, and how many. Others become zeros.
     pub shard: Option<(Val<'k, u32>, u32)>,
     /// Rows.
@@ -52,6 +51,17 @@ pub struct Embed<'k> {
     pub first: Val<'k, u32>,
     /// How many columns, a multiple of four.
     pub columns: u32,
+    /// What is stored beside rows for the norm that reads them next.
+    pub norm: Option<EmbedNorm<'k>>,
+}
+
+/// What is stored beside embedded rows for their norm.
+#[derive(Clone, Copy)]
+pub enum EmbedNorm<'k> {
+    /// The norm's first half, where whole rows are of whole warps' columns: a multiple of 128.
+    Start(NormStart<'k>),
+    /// The terms that its readers multiply, where columns are multiples of eight.
+    Terms(ScaledOutput<'k>),
 }
 
 /// Embeds.
@@ -76,9 +86,13 @@ pub fn embed<'k>(team: ConsumerWarps<'k>, embed: Embed<'k>) {
             out.store_run(column, values);
             values
         };
-        let Some(scaled) = embed.scaled else {
+        let Some(EmbedNorm::Terms(scaled)) = embed.norm else {
             team.each(embed.columns / 4, |at| {
-                store(embed.first + at * 4);
+                let column = embed.first + at * 4;
+                let values = store(column);
+                if let Some(EmbedNorm::Start(norm)) = embed.norm {
+                    norm.store([row, column, row * embed.table.width() + column], values);
+                }
             });
             continue;
         };

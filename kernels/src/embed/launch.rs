@@ -4,9 +4,10 @@ use half::bf16;
 use tilewright_codegen::build::{block, record};
 use tilewright_codegen::ir::{Arch, Kernel};
 
-use super::{Embed, EmbedTable, embed};
+use super::{Embed, EmbedNorm, EmbedTable, embed};
 use crate::early::early;
 use crate::gemv::{Deal, Unit};
+use crate::norm::NormStart;
 use crate::tile::{Array, Float};
 use crate::warps::ConsumerWarps;
 
@@ -28,14 +29,25 @@ pub struct EmbedShape {
     pub out: Float,
     /// Warps of a block.
     pub warps: u32,
+    /// The type of the weight of a norm that begins here, of rows of a multiple of 128 elements.
+    pub norm: Option<Float>,
 }
 
 /// The kernel `embed`: `out[r]` is row `ids[r]` of the table, or zeros where `position[r]` is below 0, for the row r of
-/// block r. Parameters: `ids` and `position` (i32), `table` (bf16), `out`, aligned to 16 bytes.
+/// block r. Parameters: `ids` and `position` (i32), `table` (bf16), `out`, aligned to 16 bytes; where a norm begins its weight, `x ⊙ g`
+/// (bf16, as `out`) and `squares` (f32 `[width / 32, rows]`), see [`NormStart`].
 pub fn embed_rows(arch: Arch, shape: EmbedShape) -> Kernel {
     record("embed", arch, block(shape.warps * 32), |k| {
         let (ids, position) = (k.global::<i32>("ids"), k.global::<i32>("position"));
         let (table, out) = (k.global::<bf16>("table"), Array::new(k.global::<u8>("out"), shape.out));
+        let norm = shape.norm.map(|float| {
+            EmbedNorm::Start(NormStart {
+                weight: Array::new(k.global::<u8>("norm_weight"), float),
+                out: Array::new(k.global::<u8>("normed"), Float::Bf16),
+                squares: k.global("squares"),
+                rows: k.blocks(),
+            })
+        });
         early(k);
         let (first_row, first) = (k.block_id(), k.lit(0u32));
         let (table, columns) = match shape.table {
@@ -44,18 +56,7 @@ pub fn embed_rows(arch: Arch, shape: EmbedShape) -> Kernel {
         };
         embed(
             ConsumerWarps::new(k, shape.warps),
-            Embed {
-                ids,
-                position,
-                table,
-                out: out.into(),
-                scaled: None,
-                shard: None,
-                rows: 1,
-                first_row,
-                first,
-                columns,
-            },
+            Embed { ids, position, table, out: out.into(), shard: None, rows: 1, first_row, first, columns, norm },
         );
     })
 }

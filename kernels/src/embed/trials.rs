@@ -8,8 +8,9 @@ use tilewright_codegen::verify::{VerifyErrors, verify};
 use super::{EmbedShape, TableOrder, embed_rows};
 use crate::gemv::{Unit, pack};
 use crate::naive;
+use crate::norm::SLOT;
 use crate::shipped::Entry;
-use crate::stored;
+use crate::stored::{self, UNIT};
 use crate::tile::Float;
 
 /// Bytes of a stage of the ring for which tables are laid out.
@@ -20,7 +21,7 @@ pub fn shipped() -> Vec<Box<dyn Shipped>> {
     vec![Box::new(Entry {
         name: "embed",
         needs: Needs::Sm80,
-        record: |arch| embed_rows(arch, EmbedShape { table: units(2048, 8), out: Float::Bf16, warps: 8 }),
+        record: |arch| embed_rows(arch, EmbedShape { table: units(2048, 8), out: Float::Bf16, warps: 8, norm: None }),
         draw: trial,
     })]
 }
@@ -35,10 +36,12 @@ fn trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     let draw = &mut Draw::new(seed);
     let (rows, vocab) = (draw.between(1..=5), draw.between(1..=40));
     let most = [4, 100, 500][draw.between(0..=2) as usize];
-    let hidden = 4 * draw.between(1..=most);
+    // Every third of whole warps, where a norm may begin.
+    let hidden = if draw.between(0..=2) == 0 { 128 * draw.between(1..=4) } else { 4 * draw.between(1..=most) };
     let (warps, out) = (draw.between(1..=8), stored::float(draw));
     let order = if draw.between(0..=2) == 0 { TableOrder::Rows(hidden) } else { units(hidden, warps) };
-    let shape = EmbedShape { table: order, out, warps };
+    let norm = (hidden.is_multiple_of(128) && draw.between(0..=1) == 0).then(|| stored::float(draw));
+    let shape = EmbedShape { table: order, out, warps, norm };
     let table = draw.floats((vocab * hidden) as usize, bf16::from_f64);
     let placed = match order {
         TableOrder::Units(unit) => pack(&table, unit),
@@ -49,11 +52,27 @@ fn trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     let wide: Vec<f64> = table.iter().map(|v| v.to_f64()).collect();
     let row =
         |(&id, &position): (&i32, &i32)| naive::embed(&wide, hidden as usize, (position >= 0).then_some(id as usize));
-    let out: Vec<f64> = ids.iter().zip(&position).flat_map(row).map(|v| stored::rounded(v, shape.out)).collect();
+    let x: Vec<f64> = ids.iter().zip(&position).flat_map(row).collect();
+    let out: Vec<f64> = x.iter().map(|&v| stored::rounded(v, shape.out)).collect();
+    let weight = stored::numbers(draw, norm.unwrap_or(Float::F32), hidden, 2.0);
     let mut trial =
         Trial::new(verify(embed_rows(arch, shape))?, rows).note(format!("{rows} rows of {vocab}, {shape:?}"));
     let (ids, position) = (trial.input("ids", &ids), trial.input("position", &position));
     let table = trial.input("table", &placed);
     let out = stored::output(&mut trial, "out", shape.out, &out, Bound { absolute: 0.0, relative: 0.0 });
-    Ok(trial.pass(ids).pass(position).pass(table).pass(out))
+    trial = trial.pass(ids).pass(position).pass(table).pass(out);
+    if let Some(float) = norm {
+        let weighed = x.chunks(hidden as usize).flat_map(|x| x.iter().zip(&weight).map(|(x, weight)| x * weight));
+        let sum = |at: u32| {
+            let first = (at % rows * hidden + at / rows * SLOT) as usize;
+            x[first..first + SLOT as usize].iter().map(|x| x * x).sum::<f64>()
+        };
+        let sums: Vec<f64> = (0..hidden / SLOT * rows).map(sum).collect();
+        let relative = |relative: f64| Bound { absolute: 0.0, relative };
+        let weight = stored::input(&mut trial, "norm_weight", float, &weight);
+        let normed = stored::output(&mut trial, "normed", Float::Bf16, &weighed.collect::<Vec<f64>>(), relative(UNIT));
+        let squares = stored::output(&mut trial, "squares", Float::F32, &sums, relative(f64::from(SLOT) * UNIT));
+        trial = trial.pass(weight).pass(normed).pass(squares);
+    }
+    Ok(trial)
 }

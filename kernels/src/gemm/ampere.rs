@@ -48,8 +48,8 @@ pub fn gemm<F: InputType, D: Output, T: Tiles>(k: &Builder, config: Config, stor
 /// The product, whatever becomes of the sums.
 fn product<'k, F: InputType, T: Tiles>(k: &'k Builder, config: Config, results: MakeSink<'_, 'k, F::Sum>) {
     let (a, b) = (k.global::<F::Stored>("a"), k.global::<F::Stored>("b"));
-    let [m, n, depth, a_stride, b_stride] = ["m", "n", "k", "a_stride", "b_stride"].map(|name| k.param::<u32>(name));
-    let [rows, columns, splits] = ["rows", "columns", "splits"].map(|name| k.param::<u32>(name));
+    let [m, n, depth, a_stride, b_stride] = k.params(["m", "n", "k", "a_stride", "b_stride"]);
+    let [rows, columns, splits] = k.params(["rows", "columns", "splits"]);
     let results = results([m, n]);
     let operand = |base: Ptr<'k, _, F::Stored>, rows: Val<'k, u32>, stride, number: usize| {
         let extents = [rows, depth].map(Index::any);
@@ -94,7 +94,7 @@ fn product<'k, F: InputType, T: Tiles>(k: &'k Builder, config: Config, results: 
         current.done(claimed);
     });
     // Nothing is on its way any more: no tile was fetched beyond the share.
-    let [down, across] = product.corner().map(|place| place.get(k));
+    let [down, across] = Index::values(k, product.corner());
     let sums = promoted.unwrap_or(product.sums());
     results.store(sums, product.thread(), [row + down, column + across], place.split);
 }

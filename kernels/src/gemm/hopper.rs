@@ -12,7 +12,7 @@ use super::tiling::Tiles;
 use crate::mma::{InputType, TiledMma, Wgmma};
 use crate::ring::{Consumers, Ring, Shape, StageTile, by, start};
 use crate::tile::{Index, Share};
-use tilewright_codegen::build::{Builder, Bulk, block};
+use tilewright_codegen::build::{Builder, Bulk, Val, block};
 use tilewright_codegen::ir::Launch;
 use tilewright_layout::view::Along;
 
@@ -54,7 +54,7 @@ pub fn gemm<F: InputType, D: Output, T: Tiles>(k: &Builder, config: Config, stor
 /// The product, whatever becomes of the sums.
 fn product<'k, F: InputType, T: Tiles>(k: &'k Builder, config: Config, results: MakeSink<'_, 'k, F::Sum>) {
     let (a_map, b_map) = (k.tensor_map("a"), k.tensor_map("b"));
-    let [m, n, depth, rows, columns, splits] = ["m", "n", "k", "rows", "columns", "splits"].map(|p| k.param::<u32>(p));
+    let [m, n, depth, rows, columns, splits] = k.params(["m", "n", "k", "rows", "columns", "splits"]);
     let results = results([m, n]);
     let fetcher = k.tid().eq(128 * T::CONSUMERS);
     let tiles = (StageTile::<F::Stored, T::A>::typed(), StageTile::<F::Stored, T::B>::typed());
@@ -66,14 +66,10 @@ fn product<'k, F: InputType, T: Tiles>(k: &'k Builder, config: Config, results: 
     let steps = (depth + (T::K - 1)) / T::K;
     let share = (steps + splits - 1) / splits;
     let [down, across] = config.extents();
-    let corner = |place: Place<'k>| {
-        let [row, column] = [(place.row, down), (place.column, across)]
-            .map(|(tile, blocks)| if blocks > 1 { tile * blocks + rank } else { tile });
-        [row * T::M, column * results.columns()]
-    };
+    let corner = |place| corner(place, [down, across], rank, [T::M, results.columns()]);
 
     let fetch = || {
-        raster.each(k, cluster, k.blocks() / config.cluster, |place| {
+        raster.each(k, cluster, k.blocks() / config.cluster, &mut |place| {
             let [row, column] = corner(place);
             let begin = place.split * share;
             k.for_(begin, (begin + share).min(steps), |step| {
@@ -94,7 +90,7 @@ fn product<'k, F: InputType, T: Tiles>(k: &'k Builder, config: Config, results: 
         let product = TiledMma::<Wgmma<F>, T::A, T::B, T::Grid>::new(k);
         let promoted = config.promoted.then(|| product.sums().like(k));
         let sums = promoted.unwrap_or(product.sums());
-        raster.each(k, cluster, k.blocks() / config.cluster, |place| {
+        raster.each(k, cluster, k.blocks() / config.cluster, &mut |place| {
             let begin = place.split * share;
             promoted.iter().for_each(|total| total.clear(k));
             k.for_(begin, (begin + share).min(steps), |step| {
@@ -118,7 +114,7 @@ fn product<'k, F: InputType, T: Tiles>(k: &'k Builder, config: Config, results: 
                 product.wait_group(0);
                 consumer.release_last();
             }
-            let ([row, column], [down, across]) = (corner(place), product.corner().map(|place| place.get(k)));
+            let ([row, column], [down, across]) = (corner(place), Index::values(k, product.corner()));
             results.store(sums, product.thread(), [row + down, column + across], place.split);
         });
         results.drain();
@@ -139,6 +135,13 @@ fn product<'k, F: InputType, T: Tiles>(k: &'k Builder, config: Config, results: 
         // Nobody leaves while another block may still send to it or wait for it.
         k.cluster_sync();
     }
+}
+
+/// Where a block's tile of that size begins: those of a cluster lie `extents` down and across.
+fn corner<'k>(place: Place<'k>, extents: [u32; 2], rank: Val<'k, u32>, tile: [u32; 2]) -> [Val<'k, u32>; 2] {
+    let [row, column] = [(place.row, extents[0]), (place.column, extents[1])]
+        .map(|(tile, blocks)| if blocks > 1 { tile * blocks + rank } else { tile });
+    [row * tile[0], column * tile[1]]
 }
 
 /// Names the ring.

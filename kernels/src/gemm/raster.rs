@@ -47,7 +47,7 @@ impl<'k> Raster<'k> {
 
     /// Calls `body` for the tiles of worker `first` of `workers`.
     #[track_caller]
-    pub fn each(self, k: &'k Builder, first: Val<'k, u32>, workers: Val<'k, u32>, body: impl FnOnce(Place<'k>)) {
+    pub fn each(self, k: &'k Builder, first: Val<'k, u32>, workers: Val<'k, u32>, body: &mut dyn FnMut(Place<'k>)) {
         let (next, count) = (k.var(first), self.count());
         k.while_(
             || next.get().lt(count),

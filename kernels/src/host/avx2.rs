@@ -1,5 +1,6 @@
 //! The register block with AVX2 and F16C: what `block` says, in instructions that no compiler's mood can take away.
 
+use core::slice::from_ref;
 use std::arch::x86_64::{
     __m128i, __m256, _mm256_add_ps, _mm256_castsi256_ps, _mm256_cvtepu16_epi32, _mm256_cvtph_ps, _mm256_mul_ps,
     _mm256_setzero_ps, _mm256_slli_epi32,
@@ -31,25 +32,46 @@ fn widened<W: Element>(elements: &[W; WIDTH]) -> __m256 {
     }
 }
 
-/// Adds the products of one chunk to the lanes.
+/// Adds the products of chunk `at` of each row to the lanes. (Plain loops here and below: what `map` on arrays calls is not
+/// compiled for these instructions.)
 #[inline]
 #[target_feature(enable = "avx2,f16c")]
+#[expect(clippy::needless_range_loop, reason = "indexes run through several arrays at once")]
 fn accumulate<W: Element, const R: usize, const N: usize>(
     sums: &mut [[[__m256; PARTS]; N]; R],
-    x: [&[f32; LANES]; R],
-    w: [&[W; LANES]; N],
+    x: &[&[[f32; LANES]]; R],
+    w: &[&[[W; LANES]]; N],
+    at: usize,
 ) {
-    #[expect(clippy::needless_range_loop, reason = "part is an index into chunks of two sizes and into the sums")]
     for part in 0..PARTS {
-        let x = x.map(|x| widened(&x.as_chunks::<WIDTH>().0[part]));
+        let mut activations = [_mm256_setzero_ps(); R];
+        for r in 0..R {
+            activations[r] = widened(&x[r][at].as_chunks::<WIDTH>().0[part]);
+        }
         for n in 0..N {
-            let weights = widened(&w[n].as_chunks::<WIDTH>().0[part]);
+            let weights = widened(&w[n][at].as_chunks::<WIDTH>().0[part]);
             for r in 0..R {
                 // Two roundings, as everywhere: no fused multiply-add.
-                sums[r][n][part] = _mm256_add_ps(sums[r][n][part], _mm256_mul_ps(x[r], weights));
+                sums[r][n][part] = _mm256_add_ps(sums[r][n][part], _mm256_mul_ps(activations[r], weights));
             }
         }
     }
+}
+
+/// The whole chunks of rows of length `k`, one length for all, so that the bounds checks leave the loop; and what is left of
+/// each, filled up with zeros.
+#[inline]
+#[target_feature(enable = "avx2,f16c")]
+fn chunks<'a, W: Element, const N: usize>(rows: &[&'a [W]; N], k: usize) -> ([&'a [[W; LANES]]; N], [[W; LANES]; N]) {
+    let (mut whole, mut tails): ([&[[W; LANES]]; N], _) = ([&[]; N], [[W::zeroed(); LANES]; N]);
+    for n in 0..N {
+        let (chunks, tail) = rows[n][..k].as_chunks::<LANES>();
+        whole[n] = &chunks[..k / LANES];
+        if !k.is_multiple_of(LANES) {
+            tails[n] = padded(tail);
+        }
+    }
+    (whole, tails)
 }
 
 /// The `R · N` dot products of rows of equal length.
@@ -58,20 +80,31 @@ fn accumulate<W: Element, const R: usize, const N: usize>(
 fn block<W: Element, const R: usize, const N: usize>(x: [&[f32]; R], w: [&[W]; N]) -> [[f32; N]; R] {
     let mut sums = [[[_mm256_setzero_ps(); PARTS]; N]; R];
     let k = x[0].len();
-    // One length for all rows, so that the bounds checks leave the loop.
-    let (x, w) = (x.map(|x| x[..k].as_chunks::<LANES>()), w.map(|w| w[..k].as_chunks::<LANES>()));
-    let (x_chunks, w_chunks) = (x.map(|x| &x.0[..k / LANES]), w.map(|w| &w.0[..k / LANES]));
+    let ((x, x_tails), (w, w_tails)) = (chunks(&x, k), chunks(&w, k));
     for at in 0..k / LANES {
-        accumulate(&mut sums, x_chunks.map(|x| &x[at]), w_chunks.map(|w| &w[at]));
+        accumulate(&mut sums, &x, &w, at);
     }
     if !k.is_multiple_of(LANES) {
-        let (x, w) = (x.map(|x| padded(x.1)), w.map(|w| padded(w.1)));
-        accumulate(&mut sums, x.each_ref(), w.each_ref());
+        let (mut x, mut w): ([&[_]; R], [&[_]; N]) = ([&[]; R], [&[]; N]);
+        for r in 0..R {
+            x[r] = from_ref(&x_tails[r]);
+        }
+        for n in 0..N {
+            w[n] = from_ref(&w_tails[n]);
+        }
+        accumulate(&mut sums, &x, &w, 0);
     }
-    sums.map(|row| row.map(|lanes| reduce(cast(lanes))))
+    let mut products = [[0.0; N]; R];
+    for r in 0..R {
+        for n in 0..N {
+            products[r][n] = reduce(cast(sums[r][n]));
+        }
+    }
+    products
 }
 
 /// The last chunk filled up with zeros: their products add +0, which changes no sum, since none is −0.
+#[inline]
 fn padded<W: Element>(tail: &[W]) -> [W; LANES] {
     let mut chunk = [W::zeroed(); LANES];
     chunk.iter_mut().zip(tail).for_each(|(chunk, element)| *chunk = *element);

@@ -45,7 +45,7 @@ impl<const STAGES: u32> KvFamily for CpAsync<STAGES> {
         team: KvThreads,
     ) -> Self::Buffer<'k, C> {
         let (fill, tile) = ((Fill::Groups { rings: STREAMS }, ByThreads), (TileForm::panels::<C>(), STAGES));
-        let (tiles, ring) = Tiles::open(k, name, (place, team), tile, fill, || ());
+        let (tiles, ring) = Tiles::open(k, name, (place, team), tile, fill, &mut || ());
         CpAsyncBuffer { tiles, source, ring }
     }
 }

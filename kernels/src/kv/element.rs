@@ -77,6 +77,15 @@ impl<'k> PoolArray<'k> {
         }
     }
 
+    /// Stores `N` consecutive numbers, 1, 2 or 4, from an index that is a multiple of `N`.
+    #[track_caller]
+    pub(crate) fn store_run<const N: usize>(self, index: Val<'k, u32>, values: [Val<'k, f32>; N]) {
+        match self {
+            PoolArray::Float(array) => array.store_run(index, values),
+            PoolArray::E4m3 { .. } => (0..).zip(values).for_each(|(i, value): (u32, _)| self.store(index + i, value)),
+        }
+    }
+
     /// The words from an element on, where a word begins.
     #[track_caller]
     pub(crate) fn words(self, index: Val<'k, u32>) -> Ptr<'k, Global, u32> {

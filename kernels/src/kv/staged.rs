@@ -53,7 +53,7 @@ impl<const NUM_STAGES: u32, const TOKEN_GEN: bool> KvFamily for Staged<NUM_STAGE
     ) -> Self::Buffer<'k, C> {
         const { assert!(NUM_STAGES >= 1, "a tile must have registers to come into") };
         let (fill, tile) = ((Fill::Stores, ByThreads), (Self::form::<C>(), Self::STAGES));
-        let (mut tiles, ring) = Tiles::open(k, name, (place, team), tile, fill, || ());
+        let (mut tiles, ring) = Tiles::open(k, name, (place, team), tile, fill, &mut || ());
         tiles.turns = [NUM_STAGES; 2];
         // Exactly what a thread carries, whatever the number of warps: ⌈btile0·btile1 / (threads·8)⌉ vectors.
         let registers = tiles.form.shares(team.threads()) * 4;

@@ -61,7 +61,7 @@ impl<'k, C: KvBufferConfig> Tiles<'k, C> {
         (place, team): (Place<'k>, KvThreads),
         (form, stages): (TileForm, u32),
         fill: (Fill, F),
-        beside: impl FnOnce(),
+        beside: &mut dyn FnMut(),
     ) -> (Tiles<'k, C>, Ends<'k, C, F>) {
         assert!(stages >= 2, "a ring of one stage has nothing to fetch ahead");
         let shape = Shape::stages(stages).consumers(Consumers::Team(team));

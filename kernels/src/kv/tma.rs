@@ -77,7 +77,7 @@ impl<const STAGES: u32> KvFamily for Tma<STAGES> {
         team: KvThreads,
     ) -> Self::Buffer<'k, C> {
         let (fill, tile) = ((Fill::Engine, ByBulk), (TileForm::panels::<C>(), STAGES));
-        let (tiles, ring) = Tiles::open(k, name, (place, team), tile, fill, || map.prefetch_map());
+        let (tiles, ring) = Tiles::open(k, name, (place, team), tile, fill, &mut || map.prefetch_map());
         TmaBuffer { tiles, map, ring }
     }
 

@@ -120,8 +120,8 @@ fn period(swizzle: Swizzle, bits: i64) -> u32 {
 #[track_caller]
 fn expect_aligned<'k, T: Scalar, L: OffsetMap>(k: &'k Builder, tensor: LayoutTensor<'k, T, L, Shared>) {
     let period = period(tensor.layout().swizzle(), T::TY.bits().into());
-    let [bits, mut start] =
-        [tensor.origin().bits(), tensor.origin().constant()].map(|part| part.wrapping_mul(T::TY.bytes()));
+    let bits = tensor.origin().bits().wrapping_mul(T::TY.bytes());
+    let mut start = tensor.origin().constant().wrapping_mul(T::TY.bytes());
     if let Some(Allocation { name, align, offset, .. }) = tensor.base().allocation() {
         if align < period {
             return k.refuse(&MmaError::Alignment { name, align, period });

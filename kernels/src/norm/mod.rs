@@ -3,14 +3,17 @@
 //!
 //! | file | what it holds |
 //! |---|---|
+//! | `halves` | a norm that begins where a row is stored, and ends behind the product of it |
 //! | `launch` | the kernel, a block for each row |
 //! | `trials` | random rows against the f64 oracle |
 
+mod halves;
 mod launch;
 mod trials;
 
 use tilewright_codegen::build::{Ptr, Shared};
 
+pub use halves::{NormEnd, NormStart, SLOT};
 pub use launch::{NormShape, add_rms_norm_rows, rms_norm_rows};
 pub use trials::shipped;
 

@@ -1,7 +1,7 @@
 //! The consumers' end: wait → read → release, at once or one stage later.
 
 use super::cursor::Cursor;
-use super::setup::Parts;
+use super::setup::{Meeting, Parts};
 use super::{Consumers, Fill, Operands};
 use tilewright_codegen::build::{Val, Var};
 use tilewright_codegen::ir::attr::ProxyFence;
@@ -53,18 +53,19 @@ impl<'k, B, O: Operands> Full<'k, B, O> {
     /// This consumer has read the stage. A team that frees stages by meeting says nothing here: its next wait does.
     #[track_caller]
     pub fn release(self) {
-        release(&self.parts, self.stage, self.parts.k.lit(true));
+        release(self.parts.meeting, self.stage, self.parts.k.lit(true));
     }
 }
 
 /// Arrives at the stage's "empty", in every block that writes there, where `really`.
 #[track_caller]
-fn release<'k, B, O: Operands>(parts: &Parts<'k, B, O>, stage: Val<'k, u32>, really: Val<'k, bool>) {
-    let Some(empty) = parts.empty else { return };
-    let (k, empty, blocks) = (parts.k, empty.at(stage), parts.shape.cluster);
-    let member = match parts.shape.consumers {
+fn release<'k>(meeting: Meeting<'k>, stage: Val<'k, u32>, really: Val<'k, bool>) {
+    let Meeting { k, empty, shape, fill, .. } = meeting;
+    let Some(empty) = empty else { return };
+    let (empty, blocks) = (empty.at(stage), shape.cluster);
+    let member = match shape.consumers {
         Consumers::Warps(_) => {
-            if parts.fill == Fill::Engine {
+            if fill == Fill::Engine {
                 // Reads may still be on their way when the arrival is seen, and the copy that comes next does not queue
                 // behind them.
                 k.fence_proxy_async(ProxyFence::Shared);
@@ -77,8 +78,8 @@ fn release<'k, B, O: Operands>(parts: &Parts<'k, B, O>, stage: Val<'k, u32>, rea
     };
     if blocks > 1 {
         k.when(member.lt(blocks) & really, || {
-            let rank = if parts.shape.groups > 1 { k.cluster_rank() / blocks * blocks + member } else { member };
-            match parts.shape.consumers {
+            let rank = if shape.groups > 1 { k.cluster_rank() / blocks * blocks + member } else { member };
+            match shape.consumers {
                 Consumers::Warps(_) => empty.on(rank).arrive(),
                 // A release to the cluster would drain the thread's stores at every step; `wgmma` only read.
                 Consumers::Warpgroups(_) | Consumers::Team(_) => empty.on(rank).arrive_async(),
@@ -116,7 +117,7 @@ impl<'k, B, O: Operands> Delayed<'k, B, O> {
     /// Releases the stage that is kept, where everything that read it was waited for; the next one finds none before it.
     #[track_caller]
     pub fn release_last(&mut self) {
-        release(&self.consumer.parts, self.before.get(), self.held.get().ne(0));
+        release(self.consumer.parts.meeting, self.before.get(), self.held.get().ne(0));
         self.held.set(0u32);
     }
 }
@@ -138,7 +139,7 @@ impl<'k, B, O: Operands> Held<'_, 'k, B, O> {
     #[track_caller]
     pub fn release_previous(self) {
         let Delayed { consumer, before, held } = self.ring;
-        release(&consumer.parts, before.get(), held.get().ne(0));
+        release(consumer.parts.meeting, before.get(), held.get().ne(0));
         before.set(self.full.stage);
         held.set(1u32);
     }

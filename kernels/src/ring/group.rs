@@ -74,7 +74,7 @@ impl<'k, O: Operands> GroupRing<'k, (), O, ()> {
     {
         let shape = Shape::stages(stages).consumers(Consumers::Team(Team::Block(k.threads())));
         let fill = (Fill::Groups { rings: 1 }, ByThreads);
-        let (producer, consumer) = Ring::of(k, &name::<B>(), operands, shape, fill, || ()).split();
+        let (producer, consumer) = Ring::of(k, &name::<B>(), operands, shape, fill, &mut || ()).split();
         let mut ring = GroupRing { producer, consumer, number: k.var(0u32), fetch };
         for _ in 1..stages {
             ring.fetch_next();

@@ -4,22 +4,29 @@ use super::consumer::Consumer;
 use super::producer::{ByBulk, ByPieces, ByThreads, Producer};
 use super::{Consumers, Fill, Operands, Shape, Team};
 use core::marker::PhantomData;
+use core::ops::Deref;
 use tilewright_codegen::build::{Builder, Mbarrier, Shared, Val};
 use tilewright_codegen::ir::Needs;
 use tilewright_codegen::ir::attr::{BarScope, ProxyFence};
 
 /// What producer and consumers share: where everything is.
 pub(super) struct Parts<'k, B, O: Operands> {
-    pub k: &'k Builder,
+    pub meeting: Meeting<'k>,
     pub operands: O,
     pub bases: O::Bases<'k>,
+    brand: PhantomData<fn() -> B>,
+}
+
+/// Where the two ends of a ring meet, whatever its stages hold. Not generic: what is recorded of it is compiled once for all rings.
+#[derive(Clone, Copy)]
+pub(super) struct Meeting<'k> {
+    pub k: &'k Builder,
     /// Completes when a stage's bytes are there, where it does not follow from the threads' own copies.
     full: Option<Mbarrier<'k, Shared>>,
     /// Completes when a stage was read, where that is told by arrivals.
     pub empty: Option<Mbarrier<'k, Shared>>,
     pub shape: Shape,
     pub fill: Fill,
-    brand: PhantomData<fn() -> B>,
 }
 
 impl<B, O: Operands> Clone for Parts<'_, B, O> {
@@ -30,7 +37,15 @@ impl<B, O: Operands> Clone for Parts<'_, B, O> {
 
 impl<B, O: Operands> Copy for Parts<'_, B, O> {}
 
-impl<'k, B, O: Operands> Parts<'k, B, O> {
+impl<'k, B, O: Operands> Deref for Parts<'k, B, O> {
+    type Target = Meeting<'k>;
+
+    fn deref(&self) -> &Meeting<'k> {
+        &self.meeting
+    }
+}
+
+impl<'k> Meeting<'k> {
     /// The mbarrier of a stage that completes when its bytes are there.
     #[track_caller]
     pub fn full(&self, stage: Val<'k, u32>) -> Mbarrier<'k, Shared> {
@@ -83,7 +98,7 @@ impl<'k, O: Operands> Ring<'k, (), O, ()> {
     /// A ring that one thread fills by bulk copies and tensor maps.
     #[track_caller]
     pub fn bulk<B>(k: &'k Builder, operands: O, shape: Shape) -> Unready<Ring<'k, B, O, ByBulk>> {
-        Unready(Ring::of(k, &name::<B>(), operands, shape, (Fill::Engine, ByBulk), || ()))
+        Unready(Ring::of(k, &name::<B>(), operands, shape, (Fill::Engine, ByBulk), &mut || ()))
     }
 
     /// A ring that is filled in pieces: by one thread and the copy engine where the architecture has one, by the lanes of a
@@ -91,13 +106,13 @@ impl<'k, O: Operands> Ring<'k, (), O, ()> {
     #[track_caller]
     pub fn pieces<B>(k: &'k Builder, operands: O, shape: Shape) -> Unready<Ring<'k, B, O, ByPieces>> {
         let fill = if Needs::Sm90.met_by(k.arch()) { Fill::Engine } else { Fill::Threads(32) };
-        Unready(Ring::of(k, &name::<B>(), operands, shape, (fill, ByPieces), || ()))
+        Unready(Ring::of(k, &name::<B>(), operands, shape, (fill, ByPieces), &mut || ()))
     }
 
     /// A ring that `threads` threads fill together by `cp.async`.
     #[track_caller]
     pub fn threads<B>(k: &'k Builder, operands: O, shape: Shape, threads: u32) -> Unready<Ring<'k, B, O, ByThreads>> {
-        Unready(Ring::of(k, &name::<B>(), operands, shape, (Fill::Threads(threads), ByThreads), || ()))
+        Unready(Ring::of(k, &name::<B>(), operands, shape, (Fill::Threads(threads), ByThreads), &mut || ()))
     }
 }
 
@@ -117,17 +132,16 @@ impl<'k, B, O: Operands, F: Copy> Ring<'k, B, O, F> {
         operands: O,
         shape: Shape,
         (fill, by): (Fill, F),
-        beside: impl FnOnce(),
+        beside: &mut dyn FnMut(),
     ) -> Self {
         let stages = shape.stages;
         let team = shape.consumers.meet().unwrap_or(Team::Block(0));
         let (rings, own) = team.rings(k);
         let memory = operands.allocate(k, name, rings * stages);
         let bases = operands.of_team(memory, own, stages);
-        let mut beside = Some(beside);
-        let mut beside = || beside.take().map_or((), |beside| beside());
-        let (full, empty) = barriers(k, name, shape, (team, rings, own), fill, &mut beside);
-        Ring { parts: Parts { k, operands, bases, full, empty, shape, fill, brand: PhantomData }, memory, by }
+        let (full, empty) = barriers(k, name, shape, (team, rings, own), fill, beside);
+        let meeting = Meeting { k, full, empty, shape, fill };
+        Ring { parts: Parts { meeting, operands, bases, brand: PhantomData }, memory, by }
     }
 
     /// The stages of all teams: memory that may be used for something else once all were read.

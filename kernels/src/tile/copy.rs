@@ -49,8 +49,7 @@ pub struct ThreadGroup<'k> {
 pub fn copy<'k, F: CopyFrom<'k>, T: CopyTo<'k, Scalar = F::Scalar>>(from: F, to: T) {
     let Some(plan) = Plan::new(&from, &to) else { return };
     from.recorder().on_behalf(Location::caller(), || {
-        let places: Vec<_> = (0..plan.vectors()).map(|number| plan.at(number.into())).collect();
-        places.chunks(TOGETHER).for_each(|places| plan.some(&from, &to, places));
+        plan.places(plan.vectors(), &Index::from).chunks(TOGETHER).for_each(|places| plan.some(&from, &to, places));
     });
 }
 
@@ -90,35 +89,28 @@ impl<'k> ThreadGroup<'k> {
     /// ```
     #[track_caller]
     pub fn copy<F: CopyFrom<'k>, T: CopyTo<'k, Scalar = F::Scalar>>(self, from: F, to: T) {
-        self.deal(&from, &to, |plan, places| plan.some(&from, &to, places));
+        let Some(plan) = Plan::new(&from, &to) else { return };
+        self.deal(from.recorder(), &plan, &|places| plan.some(&from, &to, places));
     }
 
     /// As [`copy`](ThreadGroup::copy), asynchronously where vectors have 4 bytes or more: the caller commits the group and
     /// waits.
     #[track_caller]
     pub fn copy_async<F: AsyncFrom<'k>, T: AsyncTo<'k, Scalar = F::Scalar>>(self, from: F, to: T) {
-        self.deal(&from, &to, |plan, places| {
-            places.iter().for_each(|at| plan.start(&from, &to, at));
-        });
+        let Some(plan) = Plan::new(&from, &to) else { return };
+        self.deal(from.recorder(), &plan, &|places| places.iter().for_each(|at| plan.start(&from, &to, at)));
     }
 
     /// Deals the vectors of a copy to the threads, a round of each after the other.
     #[track_caller]
-    fn deal<F: CopyFrom<'k>, T: CopyTo<'k, Scalar = F::Scalar>>(
-        self,
-        from: &F,
-        to: &T,
-        some: impl Fn(&Plan, &[Vec<Index<'k>>]),
-    ) {
-        let (k, Some(plan)) = (from.recorder(), Plan::new(from, to)) else { return };
+    fn deal(self, k: &'k Builder, plan: &Plan, some: &dyn Fn(&[Vec<Index<'k>>])) {
         let (total, whole) = (plan.vectors(), plan.vectors() / self.count);
         let number = |round: u32| self.thread + round * self.count;
         k.on_behalf(Location::caller(), || {
-            let places: Vec<_> = (0..whole).map(|round| plan.at(number(round))).collect();
-            places.chunks(TOGETHER).for_each(|places| some(&plan, places));
+            plan.places(whole, &number).chunks(TOGETHER).for_each(some);
             if total > whole * self.count {
                 let place = plan.at(number(whole));
-                k.when(number(whole).get(k).lt(total), || some(&plan, &[place]));
+                k.when(number(whole).get(k).lt(total), || some(&[place]));
             }
         });
     }
@@ -146,7 +138,7 @@ impl Plan {
             return refused(from.recorder(), &TileError::Lanes { from: F::LANES, to: T::LANES });
         }
         let neighbours = if to.is_global() { to.contiguous() } else { from.contiguous().or(to.contiguous()) };
-        Some(Plan::widest(extents, neighbours, |mode| from.widest(mode).min(to.widest(mode))))
+        Some(Plan::widest(extents, neighbours, &|mode| from.widest(mode).min(to.widest(mode))))
     }
 
     /// The plan of a tensor's copy to or from registers, where nothing else bounds its vectors; the shapes are those of the
@@ -155,11 +147,11 @@ impl Plan {
     pub(super) fn of<'k, F: CopyFrom<'k>>(memory: &F, [from, to]: [Vec<Option<u32>>; 2]) -> Option<Plan> {
         let extents = extents(memory.recorder(), &from, &to)?;
         let most = most_lanes(F::Scalar::TY.bits());
-        Some(Plan::widest(extents, memory.contiguous(), |mode| memory.widest(mode).min(most)))
+        Some(Plan::widest(extents, memory.contiguous(), &|mode| memory.widest(mode).min(most)))
     }
 
     /// The widest vectors, between modes of equal width along `neighbours`.
-    fn widest(extents: Vec<u32>, neighbours: Option<usize>, most: impl Fn(usize) -> u32) -> Plan {
+    fn widest(extents: Vec<u32>, neighbours: Option<usize>, most: &dyn Fn(usize) -> u32) -> Plan {
         let width = |mode: usize| 1 << most(mode).min(Index::from(extents[mode]).multiple()).max(1).ilog2();
         let mut along = neighbours.unwrap_or(extents.len().saturating_sub(1));
         for mode in 0..extents.len() {
@@ -174,12 +166,18 @@ impl Plan {
     /// The lanes of the vector at a coordinate, zeros where the mask says that there is none.
     #[track_caller]
     pub(super) fn read<'k, F: CopyFrom<'k>>(&self, from: &F, at: &[Index<'k>]) -> Vec<Val<'k, F::Scalar>> {
-        from.mask_at(at).or_zero(self.width * F::LANES, || from.read(at, self.along, self.width))
+        from.mask_at(at).or_zero(self.width * F::LANES, &|| from.read(at, self.along, self.width))
     }
 
     /// How many vectors there are.
     pub(super) fn vectors(&self) -> u32 {
         self.extents.iter().product::<u32>() / self.width
+    }
+
+    /// The coordinates of so many vectors, the `i`-th of which has the number `number(i)`.
+    #[track_caller]
+    fn places<'k>(&self, count: u32, number: &dyn Fn(u32) -> Index<'k>) -> Vec<Vec<Index<'k>>> {
+        (0..count).map(|i| self.at(number(i))).collect()
     }
 
     /// The coordinate of a vector's first element; those along the vectors' mode come first, then the other modes in order.
@@ -226,16 +224,11 @@ impl Plan {
         places: &[Vec<Index<'k>>],
     ) {
         if let Some(words) = self.words(from, to) {
-            let load = |at: &Vec<Index<'k>>| from.mask_at(at).or_zero(words, || from.read_words(at, words));
-            let loaded: Vec<_> = places.iter().map(load).collect();
-            for (at, words) in places.iter().zip(&loaded) {
-                to.mask_at(at).when(|| to.write_words(at, words));
-            }
+            let load = |at: &[Index<'k>]| from.mask_at(at).or_zero(words, &|| from.read_words(at, words));
+            together(places, &load, &|at, words| to.mask_at(at).when(|| to.write_words(at, words)));
         } else {
-            let loaded: Vec<_> = places.iter().map(|at| self.read(from, at)).collect();
-            for (at, lanes) in places.iter().zip(&loaded) {
-                to.mask_at(at).when(|| to.write(at, self.along, lanes));
-            }
+            let store = |at: &[Index<'k>], lanes: &[_]| to.mask_at(at).when(|| to.write(at, self.along, lanes));
+            together(places, &|at| self.read(from, at), &store);
         }
     }
 
@@ -275,6 +268,16 @@ impl Plan {
             }
         }
     }
+}
+
+/// Loads at all coordinates, then stores at all.
+fn together<'k, V>(
+    places: &[Vec<Index<'k>>],
+    load: &dyn Fn(&[Index<'k>]) -> Vec<V>,
+    store: &dyn Fn(&[Index<'k>], &[V]),
+) {
+    let loaded: Vec<_> = places.iter().map(|at| load(at)).collect();
+    places.iter().zip(&loaded).for_each(|(at, values)| store(at, values));
 }
 
 /// The extents of both sides, where they are known and the same.

@@ -52,6 +52,12 @@ impl<'k> Index<'k> {
         }
     }
 
+    /// The values of several, recorded in that order.
+    #[track_caller]
+    pub(crate) fn values<const N: usize>(k: &'k Builder, indexes: [Index<'k>; N]) -> [Val<'k, u32>; N] {
+        indexes.map(|index| index.get(k))
+    }
+
     /// The lane of its warp.
     pub fn lane(k: &'k Builder) -> Index<'k> {
         Index::below(k.lane(), 32)

@@ -52,7 +52,7 @@ impl<'k> Mask<'k> {
 
     /// What `read` gives where the element is there, and zeros elsewhere, where nothing is read.
     #[track_caller]
-    pub fn or_zero<T: Scalar>(self, lanes: u32, read: impl FnOnce() -> Vec<Val<'k, T>>) -> Vec<Val<'k, T>> {
+    pub fn or_zero<T: Scalar>(self, lanes: u32, read: &dyn Fn() -> Vec<Val<'k, T>>) -> Vec<Val<'k, T>> {
         let Some(inside) = self.inside else { return read() };
         let kept = self.k.regs(lanes, zero::<T>(self.k));
         self.k.when(inside, || (0..).zip(read()).for_each(|(i, lane)| kept.set(i, lane)));

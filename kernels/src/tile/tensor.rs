@@ -216,7 +216,7 @@ impl<'k, E: Element, L: TensorLayout<'k>, S: SpaceOf> LayoutTensor<'k, E, L, S> 
         self.check(&coordinate);
         self.builder().on_behalf(Location::caller(), || {
             let lanes = || load_lanes(self.locate(&coordinate), E::LANES);
-            E::of_lanes(&self.mask(coordinate).or_zero(E::LANES, lanes))
+            E::of_lanes(&self.mask(coordinate).or_zero(E::LANES, &lanes))
         })
     }
 

@@ -5,8 +5,10 @@ use tilewright_codegen::device::sim::{self, Options, Simulator};
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::sim::Counters;
 use tilewright_codegen::trial::Draw;
-use tilewright_kernels::gemv::hopper::{Case, Plan, PlanError, Rows, Tuning, choose, predict};
+use tilewright_codegen::verify::verify;
+use tilewright_kernels::gemv::hopper::{Case, Finish, HeadPages, Plan, PlanError, Rows, Tuning, choose, gemv, predict};
 use tilewright_kernels::gemv::{Codes, Epilogue, Unit, shipped};
+use tilewright_kernels::kv::PoolType;
 use tilewright_kernels::quant::Code;
 use tilewright_kernels::tile::Float;
 
@@ -15,7 +17,7 @@ const SMALL: Tuning =
     Tuning { warpgroups: 1, stage_tiles: 2, stages: 2, in_flight: 2, multicast: 1, splits: 1, per_sm: 1 };
 
 fn case(batch: u32, n: u32, k: u32, tuning: Tuning) -> Case {
-    Case { batch, rows: n.into(), k, multiprocessors: 4, packed_tiles: 3, tuning, epilogue: Epilogue::default() }
+    Case { batch, rows: n.into(), k, multiprocessors: 4, packed_tiles: 3, tuning, finish: Finish::default() }
 }
 
 fn run(case: Case, seed: u64) -> Result<(), String> {
@@ -63,13 +65,64 @@ fn rows_in_the_order_of_the_megakernels_tasks_make_their_results() {
         (heads, SMALL),
         (heads, Tuning { splits: 4, warpgroups: 2, ..SMALL }),
     ] {
-        run(Case { rows, epilogue, ..case(17, 1, 256, tuning) }, 6).unwrap_or_else(|error| panic!("{error}"));
+        run(Case { rows, finish: epilogue.into(), ..case(17, 1, 256, tuning) }, 6)
+            .unwrap_or_else(|error| panic!("{error}"));
     }
     let unit = Unit::new(64, 1, 2048).expect("a unit");
     let error = Plan::new(32, Rows::Groups { group: 1, kv_heads: 1, dim: 12 }, unit, SMALL).expect_err("is refused");
     assert!(error.to_string().contains("multiple of 8"), "{error}");
     let error = Plan::new(32, Rows::Gated(64), unit, Tuning { splits: 8, ..SMALL }).expect_err("is refused");
     assert!(error.to_string().contains("sixteenth"), "{error}");
+}
+
+/// A norm begins behind one product and ends in the next; its factor comes before the bias.
+#[test]
+fn norms_begin_in_one_product_and_end_in_the_next() {
+    let adds = Epilogue { residual: true, wide: true, ..Epilogue::default() };
+    let begins = Finish { normed: Some(Float::F32), ..adds.into() };
+    let ends = Finish { scaled: true, ..Epilogue { bias: true, ..Epilogue::default() }.into() };
+    let shared = Tuning { splits: 2, multicast: 1, ..SMALL };
+    for (finish, tuning) in [
+        (begins, SMALL),
+        (begins, shared),
+        (Finish { scaled: true, normed: Some(Float::Bf16), ..begins }, Tuning { warpgroups: 2, ..SMALL }),
+        (ends, SMALL),
+        (ends, Tuning { multicast: 2, ..shared }),
+    ] {
+        run(Case { finish, ..case(20, 128, 256, tuning) }, 7).unwrap_or_else(|error| panic!("{error}"));
+    }
+    let gated = Case { rows: Rows::Gated(40), finish: ends, ..case(64, 1, 1024, SMALL) };
+    run(gated, 8).unwrap_or_else(|error| panic!("{error}"));
+    // A block whose share of the rows is no whole slot, and what is no residual stream.
+    let unit = Unit::new(256, 1, 2048).expect("a unit");
+    for (rows, tuning, finish, what) in [
+        (Rows::InOrder(128), Tuning { splits: 4, ..SMALL }, begins, "slots"),
+        (Rows::InOrder(100), SMALL, begins, "slots"),
+        (Rows::Gated(128), SMALL, begins, "in their order"),
+        (Rows::InOrder(128), SMALL, Finish { heads: Some(PAGES), ..begins }, "groups of heads"),
+    ] {
+        let plan = Plan::new(20, rows, unit, tuning).expect("a plan");
+        let error = finish.check(&plan).expect_err("is refused").to_string();
+        assert!(error.contains(what), "{error}");
+        assert!(verify(gemv(Arch::Sm90a, &plan, finish)).is_err());
+    }
+}
+
+const PAGES: HeadPages = HeadPages { page_tokens: 8, pool: PoolType::Float(Float::Bf16) };
+
+#[test]
+fn heads_are_rotated_and_appended() {
+    let finish = Finish { scaled: true, heads: Some(PAGES), ..Finish::default() };
+    let bias = Finish { epilogue: Epilogue { bias: true, ..Epilogue::default() }, ..finish };
+    // Rows of 64 dimensions are swizzled in their pages, others lie as they are.
+    for (dim, finish, tuning) in [
+        (64, finish, SMALL),
+        (16, bias, Tuning { splits: 4, warpgroups: 2, ..SMALL }),
+        (64, bias, Tuning { splits: 2, multicast: 2, ..SMALL }),
+    ] {
+        let rows = Rows::Groups { group: 3, kv_heads: 2, dim };
+        run(Case { rows, finish, ..case(17, 1, 256, tuning) }, 9).unwrap_or_else(|error| panic!("{error}"));
+    }
 }
 
 #[test]

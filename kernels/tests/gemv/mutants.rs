@@ -81,8 +81,8 @@ fn mutants_of_the_product_by_wgmma_are_found_out() {
         hopper::Tuning { warpgroups: 2, stage_tiles: 2, stages: 2, in_flight: 1, multicast: 2, splits: 1, per_sm: 1 };
     // One cluster, which stays for three groups of tiles; sums are staged twice for each. A tile's stages all fit, so that a
     // warp may be a tile ahead.
-    let (multiprocessors, packed_tiles, epilogue) = (2, 1, Epilogue { bias: true, ..Epilogue::default() });
-    let case = hopper::Case { batch: 40, rows: 520.into(), k: 128, multiprocessors, packed_tiles, tuning, epilogue };
+    let (multiprocessors, packed_tiles, finish) = (2, 1, Epilogue { bias: true, ..Epilogue::default() }.into());
+    let case = hopper::Case { batch: 40, rows: 520.into(), k: 128, multiprocessors, packed_tiles, tuning, finish };
     survey_of(case, &[LEDGER[0], LEDGER_OF_CLUSTERS[0]]);
 }
 
@@ -90,7 +90,7 @@ fn mutants_of_the_product_by_wgmma_are_found_out() {
 fn mutants_of_shares_of_k_are_found_out() {
     let tuning =
         hopper::Tuning { warpgroups: 1, stage_tiles: 2, stages: 2, in_flight: 2, multicast: 2, splits: 2, per_sm: 1 };
-    let (multiprocessors, packed_tiles, epilogue) = (4, 1, Epilogue::default());
-    let case = hopper::Case { batch: 20, rows: 128.into(), k: 512, multiprocessors, packed_tiles, tuning, epilogue };
+    let (multiprocessors, packed_tiles, finish) = (4, 1, hopper::Finish::default());
+    let case = hopper::Case { batch: 20, rows: 128.into(), k: 512, multiprocessors, packed_tiles, tuning, finish };
     survey_of(case, LEDGER_OF_CLUSTERS);
 }

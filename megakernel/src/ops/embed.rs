@@ -6,7 +6,7 @@ use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 use tilewright_kernels::embed;
 use tilewright_kernels::gemv::{Deal, Unit};
-use tilewright_kernels::tile::{Float, MAX_DEVICES};
+use tilewright_kernels::tile::MAX_DEVICES;
 
 use super::{CellUse, Check, Footprint, Op, Operands, TaskOp, interval};
 use crate::program::{BufferId, Region, Span};
@@ -14,7 +14,7 @@ use crate::vm::device::{
     Call, DeviceFunction, DeviceOp, Generation, Packets, Planned, Planner, Rows, ScaledCode, Storage, Unsupported,
     Weights, multiple, rows_of,
 };
-use crate::vm::graph::{GraphPlanner, LaunchArg, LaunchGrid, LaunchMemory, LaunchOp, WARPS};
+use crate::vm::graph::{Begun, Embedding, GraphPlanner, LaunchMemory, LaunchOp};
 use crate::vm::reference::{Context, Done, TaskFault};
 
 /// `out[r, c] = table[ids[r], c]`; an idle row (`position[r] < 0`) becomes zeros.
@@ -139,12 +139,11 @@ impl LaunchOp for Embed {
         let [rows, width] = plan.extents(self.out)?;
         let rows = plan.rows(rows)?;
         multiple("the columns of an embedding", width, 4, "a multiple of 4")?;
-        let ((table, order), arch) = (plan.table(self.table, width)?, plan.arch);
+        let (table, order) = plan.table(self.table, width)?;
         let out = plan.residual(self.out, [rows, width]);
-        let shape = embed::EmbedShape { table: order, out: Float::F32, warps: WARPS };
-        let kernel = plan.kernel(format!("{shape:?}"), || embed::embed_rows(arch, shape));
         let args = [LaunchMemory::Cell(self.ids), LaunchMemory::Cell(self.position), table, out];
-        plan.launch(kernel, LaunchGrid::Blocks(rows), args.map(LaunchArg::Pointer).into());
+        let embedding = Embedding { order, args, rows, width };
+        plan.begin(self.out, Begun::Embedding(embedding));
         Ok(())
     }
 }
@@ -239,12 +238,12 @@ impl DeviceFunction for RowsOfTable {
             position: call.state(offset_of!(Fields, position)).cast(),
             table: embed::EmbedTable::Units { base: call.packed().cast(), unit, deal },
             out: copies,
-            scaled: scaled.map(|code| call.scaled_output(offset_of!(Fields, scaled), code)),
             shard: ids.map(|ids| (call.value(offset_of!(Fields, shard)), ids)),
             rows,
             first_row,
             first: call.value(offset_of!(Fields, first)),
             columns,
+            norm: scaled.map(|code| embed::EmbedNorm::Terms(call.scaled_output(offset_of!(Fields, scaled), code))),
         };
         embed::embed(call.team(), rows_of_table);
     }

@@ -1,6 +1,7 @@
 //! What a flow reads and writes in memory: pools of tokens and fields, parameters, states of requests.
 
 use std::mem::offset_of;
+use std::ops::Range;
 
 use bytemuck::{Pod, Zeroable};
 use tilewright_codegen::build::{Global, Ptr, Val};
@@ -243,7 +244,7 @@ impl<'k> Sources<'k> for OfRow<'k, '_, '_> {
         }
     }
 
-    fn fetch(&self, _: Source, _: At) -> Option<Vec<Words<'k>>> {
+    fn fetch(&self, _: Source, _: At, _: Range<u32>) -> Option<Vec<Words<'k>>> {
         None
     }
 
@@ -356,7 +357,7 @@ impl<'k> Sources<'k> for OfBlock<'k, '_, '_> {
         }
     }
 
-    fn fetch(&self, source: Source, at: At) -> Option<Vec<Words<'k>>> {
+    fn fetch(&self, source: Source, at: At, runs: Range<u32>) -> Option<Vec<Words<'k>>> {
         let Some((field, Form::Pool(pools), [_, d1])) = self.of.kept.find(source) else { return None };
         let (pool, spread) = (self.of.call.pages([field, offset_of!(Fields, one)], pools), self.of.spread());
         if !matches!(source, Source::Field(_)) || pools.of != PoolType::Float(Float::Bf16) || !spread.deals(d1) {
@@ -367,7 +368,7 @@ impl<'k> Sources<'k> for OfBlock<'k, '_, '_> {
             let element = spread.first(self.of.lane, eight) + at.row * d1 as u32;
             words_of_eight(pool, pool.dimension(begin, self.back(at.back), element))
         };
-        Some((0..spread.held(d1) / VECTOR).map(words).collect())
+        Some(runs.map(words).collect())
     }
 
     fn exists(&self, back: u32) -> Val<'k, bool> {

@@ -4,12 +4,13 @@
 //! |---|---|
 //! | `spread` | how a row of a value lies in lanes |
 //! | `recipe` | a pass as what is recorded, and what of it lanes cannot compute |
+//! | `linear`, `product` | scores that are sums of products, and their instructions |
 //! | `values` | every op of a flow on registers |
 //! | `kept` | what a flow reads and writes in memory |
 //! | `amount` | a budget |
 //! | `score`, `across` | the indexer: candidates dealt to groups of lanes; ops across the blocks of a row |
 //! | `summarise` | the cache pass |
-//! | `select` | the exact selection |
+//! | `select`, `search` | the exact selection |
 //!
 //! The code is recorded from the flow's graph: a device function is a flow for a model. It knows device functions and tensors of
 //! `tilewright_kernels` by their public names alone.
@@ -17,8 +18,11 @@
 mod across;
 mod amount;
 mod kept;
+mod linear;
+mod product;
 mod recipe;
 mod score;
+mod search;
 mod select;
 mod spread;
 mod summarise;

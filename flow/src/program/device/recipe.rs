@@ -3,14 +3,17 @@
 use std::fmt;
 use std::sync::Arc;
 
+use tilewright_layout::DType;
 use tilewright_layout::tensor::Format;
 
+use super::linear::{Finder, Linear};
+use super::product;
 use super::spread::Spread;
 use crate::bind::Extents;
 use crate::error::BindError;
 use crate::flow::Traced;
 use crate::graph::{Graph, ValueId};
-use crate::op::{Axis, Effect, Elementwise, Op, Product, Rearrange, Reduction, RowOp, Source};
+use crate::op::{Axis, Effect, Elementwise, FieldId, Op, Product, Rearrange, Reduction, RowOp, Source};
 use crate::plan::Pass;
 
 /// A pass of a flow for a model.
@@ -22,6 +25,13 @@ pub(super) struct Recipe {
     scales: Vec<f32>,
     /// How rows lie in lanes.
     pub spread: Spread,
+    /// The values of blocks that tensor cores compute.
+    linear: Vec<Linear>,
+}
+
+/// Whether values of a format are the same for all blocks of a row.
+pub(super) const fn is_of_row(format: Format) -> bool {
+    matches!(format, Format::Batched | Format::Parameter)
 }
 
 /// The same flow for the same model: names of flows are unique.
@@ -32,6 +42,7 @@ impl PartialEq for Recipe {
             && self.extents == other.extents
             && self.scales == other.scales
             && self.spread == other.spread
+            && self.linear == other.linear
     }
 }
 
@@ -53,7 +64,34 @@ impl Recipe {
             _ => Ok(1.0),
         };
         let scales = graph.nodes().iter().map(|node| Ok(scale(&node.op)? as f32)).collect::<Result<_, _>>()?;
-        Ok(Recipe { traced: Arc::clone(traced), pass, extents: extents.clone(), scales, spread })
+        let linear = Vec::new();
+        Ok(Recipe { traced: Arc::clone(traced), pass, extents: extents.clone(), scales, spread, linear })
+    }
+
+    /// The same, whose sums of products are computed by tensor cores, if it has such; its rows lie in lanes as they take them.
+    pub fn by_products(&self) -> Option<Recipe> {
+        let spread = product::spread(self.spread.dim)?;
+        let is_bf16 = |field: FieldId| self.traced.declared.fields[field.index()].dtype == DType::BF16;
+        let finder = Finder {
+            graph: self.graph(),
+            extents: &self.extents,
+            dim: spread.dim as usize,
+            is_operand: &|source| matches!(source, Source::Field(field) if is_bf16(field)),
+        };
+        let mut registers = 0;
+        let mut linear: Vec<Linear> = self.graph().ids().filter_map(|id| finder.find(id)).collect();
+        linear.retain(|linear| {
+            let more = product::weights_registers(linear, spread);
+            let fits = registers + more <= product::MOST_WEIGHTS;
+            registers += if fits { more } else { 0 };
+            fits
+        });
+        (!linear.is_empty()).then(|| Recipe { linear, spread, ..self.clone() })
+    }
+
+    /// The values of blocks that tensor cores compute.
+    pub fn linear(&self) -> &[Linear] {
+        &self.linear
     }
 
     /// The graph of the pass.
@@ -87,14 +125,23 @@ impl Recipe {
 
     /// Whether a value is the same for all blocks of a row.
     pub fn is_of_row(&self, id: ValueId) -> bool {
-        matches!(self.graph().node(id).format, Format::Batched | Format::Parameter)
+        is_of_row(self.graph().node(id).format)
     }
 
-    /// What is loaded of a block before it is computed with.
-    pub fn of_block(&self) -> impl Iterator<Item = ValueId> + '_ {
-        let is_loaded =
-            |id: &ValueId| matches!(self.graph().node(*id).op, Op::Source(Source::Field(_) | Source::Load(_)));
-        self.graph().ids().filter(is_loaded)
+    /// What is loaded of a block before it is computed with, where some values are known already.
+    pub fn of_block(&self, is_known: &dyn Fn(ValueId) -> bool) -> Vec<ValueId> {
+        let graph = self.graph();
+        let mut is_needed = vec![false; graph.nodes().len()];
+        graph.effects().into_iter().for_each(|id| is_needed[id.index()] = true);
+        for id in graph.ids().collect::<Vec<_>>().into_iter().rev() {
+            if is_needed[id.index()] && !is_known(id) {
+                graph.node(id).operands.iter().for_each(|operand| is_needed[operand.index()] = true);
+            }
+        }
+        let is_loaded = |id: &ValueId| {
+            is_needed[id.index()] && matches!(graph.node(*id).op, Op::Source(Source::Field(_) | Source::Load(_)))
+        };
+        graph.ids().filter(is_loaded).collect()
     }
 
     /// Whether the pass stores a field.

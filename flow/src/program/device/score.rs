@@ -13,6 +13,7 @@ use tilewright_megakernel::vm::device::{
 use super::across;
 use super::amount::Amount;
 use super::kept::{Fields, Kept, Named, OfBlock, OfRow};
+use super::product::{self, Ahead};
 use super::recipe::Recipe;
 use super::spread::Spread;
 use super::values::Values;
@@ -44,6 +45,7 @@ impl DeviceOp for Score {
         let group = heads as usize / pools.kv_heads.max(1);
         let subject = subject_of(&self.flow, pools, group)?;
         let recipe = recipe_of(&subject, Pass::Indexer, Spread::new(dim, LANES))?;
+        let recipe = recipe.by_products().unwrap_or(recipe);
         plan.plain_float("q", self.q)?;
         let cells = plan.pools(self.k_pool, &self.at)?;
         let named = Named {
@@ -194,27 +196,47 @@ pub(super) fn each<'k, 'p, 'r>(
 ) {
     let (k, team, recipe) = (of_row.call.builder(), of_row.call.team(), of_row.recipe);
     let groups = recipe.spread.groups();
-    let numbers: u32 = recipe.of_block().map(|id| recipe.held(id)).sum();
-    let together = (IN_FLIGHT / numbers.max(1)).clamp(1, recipe.spread.lanes.min(MOST));
+    let together = match recipe.linear() {
+        [] => {
+            let numbers: u32 = recipe.of_block(&|_| false).into_iter().map(|id| recipe.held(id)).sum();
+            (IN_FLIGHT / numbers.max(1)).clamp(1, recipe.spread.lanes.min(MOST))
+        }
+        linear => (product::ROUNDS * product::tiles(linear, recipe.spread)) as u32,
+    };
     let of_warp = groups * together;
     let group = k.lane() / recipe.spread.lanes;
     let last = of.count - of.count.min(1);
-    let place = |base: Val<'k, u32>| of_row.place(of.origin + (base + k.lane()).min(last));
-    let first = k.warp() * of_warp;
-    let ahead = k.var(place(first));
-    k.for_step(first, of.count, team.warps * of_warp, |base| {
-        let places = ahead.get();
-        ahead.set(place(base + team.warps * of_warp));
-        let numbers: Vec<_> = (0..together).map(|round| group + round * groups).collect();
+    let (step, first) = (team.warps * of_warp, k.warp() * of_warp);
+    let lookup = |base: Val<'k, u32>| of_row.place(of.origin + (base + k.lane()).min(last));
+    let numbers: Vec<_> = (0..together).map(|round| group + round * groups).collect();
+    let blocks = |base: Val<'k, u32>, places: Val<'k, u32>| -> Vec<OfBlock<'k, 'p, 'r>> {
         let block = |&number: &Val<'k, u32>| {
             let at = (base + number).min(last);
             // Beyond the last candidate lanes have looked up the last one.
             of_row.block(of.origin + at, at, places.shfl_idx(number))
         };
-        let blocks: Vec<_> = numbers.iter().map(block).collect();
+        numbers.iter().map(block).collect()
+    };
+    // Where the candidates of this round lie, and those of the next.
+    let (here, ahead) = (k.var(lookup(first)), k.var(lookup(first + step)));
+    let words = |of: &[OfBlock<'k, 'p, 'r>], round: usize, field, runs| values.of_block(&of[round]).words(field, runs);
+    let on_their_way = match values.multiplies() {
+        true => {
+            let of = blocks(first, here.get());
+            Ahead::new(k, recipe, together as usize, &|round, field, runs| words(&of, round, field, runs))
+        }
+        false => None,
+    };
+    k.for_step(first, of.count, step, |base| {
+        let (places, later) = (here.get(), ahead.get());
+        here.set(later);
+        ahead.set(lookup(base + 2 * step));
+        let (blocks, next) = (blocks(base, places), on_their_way.as_ref().map(|_| blocks(base + step, later)));
+        let next = next.unwrap_or_default();
         let mut all: Vec<_> = blocks.iter().map(|block| values.of_block(block)).collect();
         all.iter_mut().for_each(Values::load_block);
-        for ((values, &block), number) in all.into_iter().zip(&blocks).zip(numbers) {
+        Values::multiply(&mut all, on_their_way.as_ref(), &|round, field, runs| words(&next, round, field, runs));
+        for ((values, &block), &number) in all.into_iter().zip(&blocks).zip(&numbers) {
             then(values, block, base + number, (base + number).lt(of.count));
         }
     });

@@ -2,11 +2,14 @@
 
 use std::collections::HashMap;
 use std::f32::consts::{LN_2, LOG2_E};
+use std::ops::Range;
 
 use tilewright_codegen::build::{Builder, Val};
 use tilewright_codegen::ir::attr::Cmp;
 
 use super::kept::{Words, widen};
+use super::linear::Linear;
+use super::product::{self, Ahead, Fetch, Operands, Weights};
 use super::recipe::Recipe;
 use super::spread::VECTOR;
 use crate::graph::ValueId;
@@ -39,8 +42,8 @@ pub(super) trait Sources<'k> {
     /// A lane's part of a row of a source.
     fn load(&self, source: Source, at: At) -> Row<'k>;
 
-    /// A lane's part of a row as it is loaded, where it is not yet computed with.
-    fn fetch(&self, source: Source, at: At) -> Option<Vec<Words<'k>>>;
+    /// Of a lane's part of a row some runs of eight as they are loaded, where they are not yet computed with.
+    fn fetch(&self, source: Source, at: At, runs: Range<u32>) -> Option<Vec<Words<'k>>>;
 
     /// Whether there is a block so many before.
     fn exists(&self, back: u32) -> Val<'k, bool>;
@@ -68,11 +71,14 @@ pub(super) struct Values<'k, 'r> {
     /// What is on its way.
     fetched: HashMap<(ValueId, At), Vec<Words<'k>>>,
     gathered: HashMap<ValueId, Gathered<'k>>,
+    /// The weights of values that tensor cores compute.
+    weights: HashMap<ValueId, Weights<'k>>,
 }
 
 impl<'k, 'r> Values<'k, 'r> {
     pub fn new(k: &'k Builder, recipe: &'r Recipe, lane: Val<'k, u32>, sources: &'r dyn Sources<'k>) -> Self {
-        Values { k, recipe, lane, sources, known: HashMap::new(), fetched: HashMap::new(), gathered: HashMap::new() }
+        let (known, fetched) = (HashMap::new(), HashMap::new());
+        Values { k, recipe, lane, sources, known, fetched, gathered: HashMap::new(), weights: HashMap::new() }
     }
 
     /// The same for a block, in a scope within: what is known of all blocks is not computed again.
@@ -81,13 +87,19 @@ impl<'k, 'r> Values<'k, 'r> {
         'r: 's,
     {
         let Values { k, recipe, lane, .. } = *self;
-        let (known, gathered) = (self.known.clone(), self.gathered.clone());
-        Values { k, recipe, lane, sources, known, fetched: HashMap::new(), gathered }
+        let (known, gathered, weights) = (self.known.clone(), self.gathered.clone(), self.weights.clone());
+        Values { k, recipe, lane, sources, known, fetched: HashMap::new(), gathered, weights }
     }
 
     /// Computes what blocks have in common, as far as it is known what blocks gave together.
     pub fn know_row(&mut self) {
         let recipe = self.recipe;
+        for linear in recipe.linear() {
+            if self.is_ready(linear.weights) && !self.weights.contains_key(&linear.id) {
+                let weights = product::weights(self.k, linear, self);
+                self.weights.insert(linear.id, weights);
+            }
+        }
         for id in recipe.graph().ids().filter(|&id| !recipe.is_of_row(id)) {
             for &operand in &recipe.graph().node(id).operands {
                 if recipe.is_of_row(operand) && self.is_ready(operand) {
@@ -111,14 +123,66 @@ impl<'k, 'r> Values<'k, 'r> {
     /// Loads what is read of the block, so that loads of several blocks are in flight together.
     pub fn load_block(&mut self) {
         let recipe = self.recipe;
-        for id in recipe.of_block() {
+        for id in recipe.of_block(&|id| self.weights.contains_key(&id)) {
             let Op::Source(source) = recipe.graph().node(id).op else { continue };
+            let runs = 0..recipe.spread.held(recipe.extents(id)[1]) / VECTOR;
             for at in (0..recipe.extents(id)[0] as u32).map(At::row) {
-                match self.sources.fetch(source, at) {
+                match self.sources.fetch(source, at, runs.clone()) {
                     Some(words) => drop(self.fetched.insert((id, at), words)),
                     None => drop(self.row(id, at)),
                 }
             }
+        }
+    }
+
+    /// A row of the weights of products.
+    pub fn weighed(&mut self, linear: &Linear, row: u32) -> Row<'k> {
+        let weights = self.broadcast(linear.weights, At::row(row));
+        let constant = |row: Row<'k>, mask: &ValueId| -> Row<'k> {
+            let Op::Elementwise(op) = self.recipe.graph().node(*mask).op else { return row };
+            let of = |(e, x): (usize, Val<'k, f32>)| x * self.element(op, &[], [0, e as u32], true);
+            row.into_iter().enumerate().map(of).collect()
+        };
+        linear.masks.iter().fold(weights, constant)
+    }
+
+    /// Computes the values of some blocks that tensor cores compute: as many as the groups have rounds. Where they are on their way,
+    /// `next` are the blocks of the next round.
+    pub fn multiply(blocks: &mut [Self], ahead: Option<&Ahead<'k>>, next: Fetch<'_, 'k>) {
+        let [first, ..] = &*blocks else { return };
+        let (k, recipe) = (first.k, first.recipe);
+        for linear in recipe.linear() {
+            let Some(weights) = blocks[0].weights.get(&linear.id).cloned() else { continue };
+            let fetch = |round: usize, field: ValueId, runs: Range<u32>| blocks[round].words(field, runs);
+            let operands = match ahead {
+                Some(ahead) => Operands::Ahead(ahead, next),
+                None => Operands::Loaded(&fetch),
+            };
+            let sums = product::sums(k, (linear, &weights, recipe.spread), blocks.len(), &operands);
+            for (block, sums) in blocks.iter_mut().zip(sums) {
+                block.know(linear, sums);
+            }
+        }
+    }
+
+    /// Runs of eight elements of a field `[1, D]` of the block, as they are loaded.
+    pub fn words(&self, field: ValueId, runs: Range<u32>) -> Vec<Words<'k>> {
+        let Op::Source(source) = self.recipe.graph().node(field).op else { return Vec::new() };
+        self.sources.fetch(source, At::row(0), runs).unwrap_or_default()
+    }
+
+    /// Whether some of the block's values are computed by tensor cores.
+    pub fn multiplies(&self) -> bool {
+        !self.weights.is_empty()
+    }
+
+    /// What tensor cores computed of the block.
+    fn know(&mut self, linear: &Linear, sums: Row<'k>) {
+        let reduce = if linear.is_mean { Reduce::Mean } else { Reduce::Sum };
+        let sums: Row<'k> = sums.into_iter().map(|x| finish(reduce, self.recipe.spread.dim, x)).collect();
+        match linear.is_row {
+            true => drop(self.known.insert((linear.id, At::row(0)), sums)),
+            false => self.known.extend((0..).zip(sums).map(|(row, x)| ((linear.id, At::row(row)), vec![x]))),
         }
     }
 

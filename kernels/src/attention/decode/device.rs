@@ -42,9 +42,9 @@ pub fn attend<'k, F: KvFamily, const D: u32, const TILE: u32>(k: &'k Builder, ta
     let tokens = task.place.tokens;
     let row = |half: u32| k.lane() / 4 + 8 * half;
     let at = |half, column| task.query.at(row(half) * D + column);
-    let query = query_fragments(k, [D, rows], |half| row(half).lt(task.group), at);
+    let query = query_fragments(k, [D, rows], &|half| row(half).lt(task.group), &at);
     let span = share(k, task, warps(D), TILE);
-    let (softmax, acc) = attend_tiles(k, (&keys, &values), span, (&query, rows, task.scale), |tile, scores| {
+    let (softmax, acc) = attend_tiles(k, (&keys, &values), span, (&query, rows, task.scale), &|tile, scores| {
         let left = tokens - tile * TILE;
         for (register, column) in (0..).zip(scores.columns(Index::lane(k))) {
             let seen = column.get(k).lt(left);

@@ -107,9 +107,9 @@ impl Decode {
         let (acc, stats) = (k.global::<f32>("acc"), k.global::<f32>("stats"));
         let (done, out) = (k.global::<u32>("done"), k.global::<bf16>("out"));
 
-        let [split, head, sequence] =
-            [SpecialReg::CtaidX, SpecialReg::CtaidY, SpecialReg::CtaidZ].map(|r| k.special(r));
-        let [count, heads] = [SpecialReg::NctaidX, SpecialReg::NctaidY].map(|r| k.special(r));
+        let (split, head, sequence) =
+            (k.special(SpecialReg::CtaidX), k.special(SpecialReg::CtaidY), k.special(SpecialReg::CtaidZ));
+        let (count, heads) = (k.special(SpecialReg::NctaidX), k.special(SpecialReg::NctaidY));
         let (line, rows) = (sequence * heads + head, self.group * D);
         let dense = Place {
             plane: line,

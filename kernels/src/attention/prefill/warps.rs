@@ -47,10 +47,10 @@ pub fn attend<'k, F: KvFamily, const D: u32>(k: &'k Builder, task: &Task<'k, F::
     let mine = k.warp() * 16 + k.lane() / 4;
     let exists = |half: u32| (rows.first + (mine + 8 * half)).lt(rows.queries);
     let at = |half: u32, column| task.query.at((mine + 8 * half).mul_wide(task.stride)).at(column);
-    let query = query_fragments(k, [D, 2], exists, at);
+    let query = query_fragments(k, [D, 2], &exists, &at);
     let end = (rows.end(BLOCK_ROWS, task.causal) + (TILE - 1)) / TILE;
     let span = Span { first: k.lit(0u32), end, step: 1 };
-    let (softmax, acc) = attend_tiles(k, (&keys, &values), span, (&query, 2, task.scale), |tile, scores| {
+    let (softmax, acc) = attend_tiles(k, (&keys, &values), span, (&query, 2, task.scale), &|tile, scores| {
         let common = rows.common(rows.first + k.warp() * 16, task.causal);
         k.when(((tile + 1) * TILE).gt(common), || {
             rows.mask(k, scores, rows.first + mine, tile * TILE, task.causal);

@@ -6,12 +6,12 @@ use tilewright_codegen::ir::attr::Eviction;
 use tilewright_layout::{Layout, Swizzled};
 
 use super::Rows;
+use super::finish::Results;
 use super::tiles::{Plan, Vectors, Weights};
-use crate::elementwise::silu;
-use crate::gemv::{Epilogue, Unit};
+use crate::gemv::Unit;
 use crate::mma::{Accumulator, SharedOperand, warpgroup_atom};
 use crate::ring::{ByBulk, Consumer, Pieces, Producer, StageTile, in_pieces};
-use crate::tile::{Array, Float, Index, LayoutTensor};
+use crate::tile::{Index, LayoutTensor};
 use crate::warps::ConsumerWarps;
 
 /// What a stage of either ring holds.
@@ -26,14 +26,6 @@ pub(super) struct Block<'a, 'k> {
     member: Val<'k, u32>,
     /// Which share of k.
     split: Val<'k, u32>,
-}
-
-/// The results, and what is added to the sums.
-#[derive(Clone, Copy)]
-pub(super) struct Results<'k> {
-    pub y: Array<'k>,
-    pub bias: Option<Array<'k>>,
-    pub residual: Option<Array<'k>>,
 }
 
 /// The ends of the rings where stages are read.
@@ -117,6 +109,7 @@ impl<'a, 'k> Block<'a, 'k> {
         let group = Index::below(k.warp() / 4, plan.tuning.warpgroups);
         let thread = Index::below(k.tid() % 128, 128);
         let sums = Accumulator::<f32>::unset(k, warpgroup_atom::<bf16>(plan.columns()).1, 1, 1);
+        results.prepare(team);
         self.each_tile(|tile| {
             k.for_(begin, end, |chunk| {
                 let weights = inputs.weights.wait();
@@ -209,22 +202,24 @@ impl<'a, 'k> Block<'a, 'k> {
         let (k, plan) = (self.k, self.plan);
         let rows = plan.rows() / plan.tuning.splits;
         let gated = matches!(plan.results, Rows::Gated(_));
-        // Of gates and what they gate, runs of gates: every second unit.
-        let runs = rows / RUN as u32 / if gated { 2 } else { 1 };
+        // Where two runs are finished together, the first of them: of gates and what they gate every second unit.
+        let others = results.others(plan.results);
+        let runs = rows / RUN as u32 / if others.is_some() { 2 } else { 1 };
         let columns = plan.staged().min(plan.batch.saturating_sub(first));
         team.each(runs * columns, |item| {
             let (column, run) = (item / runs, item % runs);
-            let run = if gated { run + run / (Unit::ROWS / RUN as u32) * (Unit::ROWS / RUN as u32) } else { run };
+            let run = others.map_or(run, |distance| run + run / (distance / RUN as u32) * (distance / RUN as u32));
             let row = run * RUN as u32 + self.split * rows;
             let at = room.at(column * plan.sums_pitch() + row);
             let sums = self.shares::<RUN>(at);
-            let others = gated.then(|| self.shares::<RUN>(at.at(Unit::ROWS)));
+            let others = others.map(|distance| self.shares::<RUN>(at.at(distance)));
             let (column, row) = (column + first, tile * plan.rows() + row);
-            let (all, at) = (plan.results.results(), plan.results.result(row));
-            let finish = || results.store(column * all, at, sums, others.map(|others| (others, all)));
+            let finish = || results.store(plan, [column, row], sums, others);
             // The last tile may have rows that there are not, and so may the last unit of gates.
+            let all = plan.results.results();
             let is_whole = plan.is_whole() && all.is_multiple_of(if gated { Unit::ROWS } else { 1 });
-            if is_whole { finish() } else { k.when(if gated { at.lt(all) } else { row.lt(plan.n) }, finish) }
+            let is_row = || if gated { plan.results.result(row).lt(all) } else { row.lt(plan.n) };
+            if is_whole { finish() } else { k.when(is_row(), finish) }
         });
     }
 
@@ -237,40 +232,5 @@ impl<'a, 'k> Block<'a, 'k> {
         let load = |split: u32| at.on(self.member + split * tuning.multicast).load_vec::<RUN>();
         let shares: Vec<[Val<f32>; RUN]> = (0..tuning.splits).map(load).collect();
         core::array::from_fn(|i| shares[1..].iter().fold(shares[0][i], |sum, share| sum + share[i]))
-    }
-}
-
-impl<'k> Results<'k> {
-    /// Declares the parameters: y, and what the epilogue adds.
-    pub(super) fn parameters(k: &'k Builder, epilogue: Epilogue) -> Results<'k> {
-        let float = if epilogue.wide { Float::F32 } else { Float::Bf16 };
-        let array = |name: &str, float: Float| Array::new(k.global::<u8>(name), float);
-        let y = array("y", float);
-        let bias = epilogue.bias.then(|| array("bias", Float::Bf16));
-        let residual = epilogue.residual.then(|| array("residual", float));
-        Results { y, bias, residual }
-    }
-
-    /// Finishes a run of sums, and stores it: results from `first` on of the vector whose results begin at `vector`. Sums of gates have
-    /// those of what they gate beside them, whose biases begin further behind.
-    fn store<const RUN: usize>(
-        &self,
-        vector: Val<'k, u32>,
-        first: Val<'k, u32>,
-        sums: [Val<'k, f32>; RUN],
-        gated: Option<([Val<'k, f32>; RUN], u32)>,
-    ) {
-        let plus = |sums: [Val<'k, f32>; RUN], more: Option<Array<'k>>, index: Val<'k, u32>| {
-            let Some(more) = more else { return sums };
-            let more = if RUN == 4 { more.load4(index).to_vec() } else { vec![more.load(index)] };
-            core::array::from_fn(|i| sums[i] + more[i])
-        };
-        let mut sums = plus(sums, self.bias, first);
-        if let Some((others, behind)) = gated {
-            let others = plus(others, self.bias, first + behind);
-            sums = core::array::from_fn(|i| silu(sums[i]) * others[i]);
-        }
-        let sums = plus(sums, self.residual, vector + first);
-        self.y.store_run(vector + first, sums);
     }
 }

@@ -1,10 +1,10 @@
 //! The standalone kernel.
 
 use super::Rows;
-use super::device::{Block, Inputs, Results};
+use super::device::{Block, Inputs};
+use super::finish::{Finish, Results};
 use super::tiles::{Plan, Vectors, Weights};
 use crate::gemm::{Argument, Buffer, Step};
-use crate::gemv::Epilogue;
 use crate::ring::{Ring, start};
 use tilewright_codegen::build::{block, record};
 use tilewright_codegen::ir::{Arch, Kernel};
@@ -12,10 +12,19 @@ use tilewright_codegen::ir::{Arch, Kernel};
 /// `y[m, n] = Σ_k x[m, k] · w[n, k] (+ bias[n]) (+ residual[m, n])` by `wgmma`.
 ///
 /// Parameters: tensor maps of w as [`pack`](crate::gemv::pack) orders it and of x\[batch, [`Plan::x_pitch`]\], y\[batch, n\],
-/// then bias\[n\] and residual\[batch, n\] where the epilogue has them. Weights are fetched before the grids before this one
+/// then bias\[n\] and residual\[batch, n\] where the epilogue has them. What [`Finish`] names beside these comes behind:
+///
+/// | where | parameters |
+/// |---|---|
+/// | sums are scaled | `squares` (f32 `[k / 32, batch]`), `eps` |
+/// | results begin a norm | its weight, `x ⊙ g` (bf16 `[batch, n]`), `squares` (f32 `[n / 32, batch]`) |
+/// | heads are appended | `turns` (cosines and sines, f32 `[positions, dim / 2, 2]`), `position` (i32), `page_table` (i32 `[batch, width]`), `width`, `pages` of a pool, keys, values; each with its scale behind it where pools have codes. y are the queries |
+///
+/// Weights are fetched before the grids before this one
 /// have ended; nothing else is touched until then. Of [`Rows`] that are not in order y has as many columns as there are results, the bias
 /// as many numbers as there are rows. [`step`] gives the grid and the maps.
-pub fn gemv(arch: Arch, plan: &Plan, epilogue: Epilogue) -> Kernel {
+pub fn gemv(arch: Arch, plan: &Plan, finish: impl Into<Finish>) -> Kernel {
+    let finish = finish.into();
     let (tuning, warps) = (plan.tuning, plan.tuning.warpgroups * 4);
     let results = match plan.results {
         Rows::InOrder(_) => "",
@@ -26,7 +35,10 @@ pub fn gemv(arch: Arch, plan: &Plan, epilogue: Epilogue) -> Kernel {
     let launch = block(plan.threads()).cluster(tuning.cluster()).min_blocks(tuning.per_sm);
     record(&name, arch, launch, |k| {
         let (w_map, x_map) = (k.tensor_map("w"), k.tensor_map("x"));
-        let results = Results::parameters(k, epilogue);
+        let results = Results::parameters(k, plan, finish);
+        if let Err(error) = finish.check(plan) {
+            return k.refuse(&error);
+        }
         k.when(k.tid().eq(32 * warps), || {
             w_map.prefetch_map();
             x_map.prefetch_map();
@@ -65,7 +77,7 @@ pub fn gemv(arch: Arch, plan: &Plan, epilogue: Epilogue) -> Kernel {
 }
 
 /// The launch of the kernel on so many multiprocessors: weights are [`Buffer::A`], activations [`Buffer::B`], results
-/// [`Buffer::C`].
+/// [`Buffer::C`]. Arguments end before those that [`gemv`] has beside bias and residual.
 ///
 /// ```
 /// use tilewright_codegen::ir::Arch;
@@ -77,11 +89,13 @@ pub fn gemv(arch: Arch, plan: &Plan, epilogue: Epilogue) -> Kernel {
 /// assert_eq!((step.kernel.name.as_str(), step.grid), ("gemv_wgmma_b64_n14336_k4096", 112));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn step(arch: Arch, plan: &Plan, epilogue: Epilogue, multiprocessors: u32) -> Step {
+pub fn step(arch: Arch, plan: &Plan, finish: impl Into<Finish>, multiprocessors: u32) -> Step {
+    let finish = finish.into();
+    let epilogue = finish.epilogue;
     let maps = [(Buffer::A, plan.weights_map()), (Buffer::B, plan.vectors_map())];
     let mut arguments: Vec<Argument> = maps.map(|(buffer, shape)| Argument::Map(buffer, shape)).to_vec();
     arguments.push(Argument::Pointer(Buffer::C));
     arguments.extend(epilogue.bias.then_some(Argument::Pointer(Buffer::Bias)));
     arguments.extend(epilogue.residual.then_some(Argument::Pointer(Buffer::Residual)));
-    Step { kernel: gemv(arch, plan, epilogue), grid: plan.blocks(multiprocessors), arguments }
+    Step { kernel: gemv(arch, plan, finish), grid: plan.blocks(multiprocessors), arguments }
 }

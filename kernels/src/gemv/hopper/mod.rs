@@ -6,7 +6,9 @@
 //! | `tiles` | every size, from the shape and what is chosen: [`Plan`], [`Tuning`] |
 //! | `choose` | what is chosen, by bytes over memory and L2: [`choose`], [`predict`] |
 //! | `device` | the kernel on a block |
+//! | `finish` | what becomes of sums: [`Finish`] |
 //! | `launch` | the standalone kernel: [`gemv`], [`step`] |
+//! | `oracle` | what must come out of a trial |
 //! | `trial` | shapes with inputs and what must come out: [`Case`] |
 //!
 //! Weights are the A operand in registers, activations the B operand in shared memory. The image of packed weights is that of
@@ -19,12 +21,15 @@
 
 mod choose;
 mod device;
+mod finish;
 mod launch;
+mod oracle;
 mod rows;
 mod tiles;
 mod trial;
 
 pub use choose::{choose, predict};
+pub use finish::{Finish, HeadPages};
 pub use launch::{gemv, step};
 pub use rows::Rows;
 pub use tiles::{Plan, PlanError, Tuning};

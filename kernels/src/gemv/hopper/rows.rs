@@ -60,7 +60,8 @@ impl Rows {
     /// Rows that one thread finishes together, or several where these are a part.
     pub(super) fn together(self) -> u32 {
         match self {
-            Rows::InOrder(_) | Rows::Groups { .. } => 4,
+            Rows::InOrder(_) => 4,
+            Rows::Groups { .. } => Unit::ROWS,
             Rows::Gated(_) => 2 * Unit::ROWS,
         }
     }

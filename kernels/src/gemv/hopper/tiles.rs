@@ -27,8 +27,8 @@ pub(super) enum Vectors {}
 /// Shared memory of a multiprocessor on sm_90, bytes, and what each block takes of it beside its own.
 const SHARED: u32 = 228 << 10;
 const RESERVED: u32 = 1 << 10;
-/// What alignment and mbarriers add.
-const SLACK: u32 = 2 << 10;
+/// What alignment, mbarriers and numbers of vectors add.
+const SLACK: u32 = 4 << 10;
 /// Registers of a multiprocessor.
 const REGISTERS: u32 = 1 << 16;
 /// What a thread needs beside its sums and its weights of a stage, and a register more for each eight columns.
@@ -207,8 +207,7 @@ impl Plan {
             );
         }
         if splits == 0 || !(self.rows() / self.results.together()).is_multiple_of(splits) {
-            let wanted =
-                "a divisor of a quarter of a tile's rows, of a sixteenth where they are gates and what they gate";
+            let wanted = "a divisor of a quarter of a tile's rows, of an eighth where they are heads, of a sixteenth where they are gates";
             return setting("the number of shares of k", splits, wanted);
         }
         if splits > self.chunks() {

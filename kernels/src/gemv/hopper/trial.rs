@@ -1,12 +1,17 @@
 //! Trials of the kernel: shapes, inputs, what must come out.
 
-use super::{Plan, Rows, Tuning, choose, step};
+use super::oracle::{Given, expected};
+use super::{Finish, HeadPages, Plan, Rows, Tuning, choose, step};
 use crate::gemm::{Argument, Buffer};
-use crate::gemv::{Epilogue, Unit, pack, trial};
+use crate::gemv::{Epilogue, Unit, pack};
+use crate::kv::{PoolType, swizzled};
+use crate::norm::SLOT;
 use crate::shipped::Entry;
+use crate::stored;
+use crate::tile::Float;
 use half::bf16;
 use tilewright_codegen::ir::{Arch, Needs};
-use tilewright_codegen::trial::{Bound, Draw, Expected, Trial};
+use tilewright_codegen::trial::{Draw, Trial};
 use tilewright_codegen::verify::{VerifyErrors, verify};
 
 /// One multiplication, planned for so many multiprocessors.
@@ -25,7 +30,7 @@ pub struct Case {
     /// What may be tuned.
     pub tuning: Tuning,
     /// What becomes of the sums.
-    pub epilogue: Epilogue,
+    pub finish: Finish,
 }
 
 impl Case {
@@ -66,13 +71,23 @@ impl Case {
                 _ => Rows::InOrder(n),
             };
             let (multiprocessors, packed_tiles) = (draw.between(1..=8), draw.between(1..=9));
-            let case = Case { batch, rows, k, multiprocessors, packed_tiles, tuning, epilogue };
+            let heads = (matches!(rows, Rows::Groups { .. }) && flag(draw)).then(|| {
+                let float = [Float::Bf16, Float::F16, Float::F32][draw.between(0..=2) as usize];
+                HeadPages { page_tokens: 8 * draw.between(1..=3), pool: PoolType::Float(float) }
+            });
+            let epilogue = Epilogue { residual: epilogue.residual && heads.is_none(), ..epilogue };
+            let scaled = k.is_multiple_of(SLOT) && flag(draw);
+            let normed = flag(draw).then(|| stored::float(draw));
+            let finish = Finish { epilogue, scaled, normed, heads };
+            let case = Case { batch, rows, k, multiprocessors, packed_tiles, tuning, finish };
             // Some settings do not go together: others, then. A few are those that are chosen.
             let tuning = match case.unit() {
                 Some(unit) if draw.between(0..=4) == 0 => choose(batch, rows, unit, multiprocessors, 8),
                 _ => tuning,
             };
             let case = Case { tuning, ..case };
+            let fits = case.plan().is_some_and(|plan| finish.check(&plan).is_ok());
+            let case = if fits { case } else { Case { finish: Finish { normed: None, ..finish }, ..case } };
             if batch * rows.packed().div_ceil(64) * k < 400_000 && case.plan().is_some() {
                 return case;
             }
@@ -95,26 +110,20 @@ impl Case {
     /// # Panics
     /// For a shape that has no plan: a mistake in the case.
     pub fn trial(&self, arch: Arch, draw: &mut Draw) -> Result<Trial, VerifyErrors> {
-        let Case { batch, rows, k, multiprocessors, epilogue, .. } = *self;
-        let gated = matches!(rows, Rows::Gated(_));
-        let (results, n) = (rows.results(), if gated { 2 * rows.results() } else { rows.results() });
+        let Case { batch, rows, k, multiprocessors, finish, .. } = *self;
         let plan = self.plan().expect("a case has a plan");
-        let step = step(arch, &plan, epilogue, multiprocessors);
-        let mut floats = |count: u32| draw.floats::<bf16>(count as usize, bf16::from_f64);
-        let (w, x, bias, residual) = (floats(n * k), floats(batch * k), floats(n), floats(batch * results));
-        let (values, bound) = match gated {
-            true => expected_of_gates(k, epilogue, results, &w, &x, &bias, &residual),
-            false => trial::expected(k, epilogue, &w, &x, &bias, &residual),
-        };
+        let step = step(arch, &plan, finish, multiprocessors);
+        let given = Given::draw(draw, &plan, finish);
+        let found = expected(&plan, finish, &given);
         // Whatever stands behind a vector is not read.
         let mut pitched = vec![bf16::NAN; (batch * plan.x_pitch()) as usize];
-        for (to, from) in pitched.chunks_mut(plan.x_pitch() as usize).zip(x.chunks(k as usize)) {
+        for (to, from) in pitched.chunks_mut(plan.x_pitch() as usize).zip(given.x.chunks(k as usize)) {
             to[..from.len()].copy_from_slice(from);
         }
         let zeros = vec![bf16::ZERO; k as usize];
-        let row = |row| rows.weight(row).map_or(&zeros[..], |row| &w[(row * k) as usize..][..k as usize]);
+        let row = |row| rows.weight(row).map_or(&zeros[..], |row| &given.w[(row * k) as usize..][..k as usize]);
         let packed: Vec<bf16> = (0..rows.packed()).flat_map(row).copied().collect();
-        let wide: Vec<f32> = residual.iter().map(|v| v.to_f32()).collect();
+        let float = if finish.epilogue.wide { Float::F32 } else { Float::Bf16 };
         let mut trial = Trial::new(verify(step.kernel)?, step.grid).note(format!("{self:?}"));
         for argument in step.arguments {
             let (buffer, shape) = match argument {
@@ -128,46 +137,44 @@ impl Case {
             let id = match buffer {
                 Buffer::A => trial.input("w", &pack(&packed, plan.unit)),
                 Buffer::B => trial.input("x", &pitched),
-                Buffer::Bias => trial.input("bias", &bias),
-                Buffer::Residual if epilogue.wide => trial.input("residual", &wide),
-                Buffer::Residual => trial.input("residual", &residual),
-                _ if epilogue.wide => trial.output("y", Expected::near::<f32>(&values, bound)),
-                _ => trial.output("y", Expected::near::<bf16>(&values, bound)),
+                Buffer::Bias => trial.input("bias", &given.bias),
+                Buffer::Residual => stored::input(&mut trial, "residual", float, &given.residual),
+                Buffer::C | Buffer::AScale | Buffer::BScale | Buffer::Partials => {
+                    stored::output(&mut trial, "y", float, &found.y, found.bound)
+                }
             };
             trial = match shape {
                 Some(shape) => trial.map(id, shape),
                 None => trial.pass(id),
             };
         }
+        if finish.scaled {
+            let squares = trial.input("squares", &given.squares);
+            trial = trial.pass(squares).pass(given.eps);
+        }
+        if let Some(float) = finish.normed {
+            let weight = stored::input(&mut trial, "norm_weight", float, &given.norm_weight);
+            let (normed, bound) = &found.normed;
+            let normed = stored::output(&mut trial, "normed", Float::Bf16, normed, *bound);
+            let (squares, bound) = &found.squares;
+            let squares = stored::output(&mut trial, "norm_squares", Float::F32, squares, *bound);
+            trial = trial.pass(weight).pass(normed).pass(squares);
+        }
+        if let (Some(HeadPages { page_tokens, pool: PoolType::Float(float) }), Rows::Groups { dim, .. }) =
+            (finish.heads, rows)
+        {
+            let turns = trial.input("turns", &given.turns());
+            let position = trial.input("position", &given.positions);
+            let table = trial.input("page_table", &given.table);
+            trial = trial.pass(turns).pass(position).pass(table).pass(given.table_width).pass(given.pages);
+            for (name, pool) in ["keys", "values"].into_iter().zip(&found.pools) {
+                let pool = swizzled(pool, page_tokens as usize, dim as usize);
+                let id = stored::output(&mut trial, name, float, &pool, found.bound);
+                trial = trial.pass(id);
+            }
+        }
         Ok(trial)
     }
-}
-
-/// What must come out where rows are gates and what they gate, and by how much it may differ.
-fn expected_of_gates(
-    k: u32,
-    epilogue: Epilogue,
-    results: u32,
-    w: &[bf16],
-    x: &[bf16],
-    bias: &[bf16],
-    residual: &[bf16],
-) -> (Vec<f64>, Bound) {
-    let sums = Epilogue { residual: false, wide: true, ..epilogue };
-    let (sums, bound) = trial::expected(k, sums, w, x, bias, &[]);
-    let (mut values, mut largest) = (Vec::new(), 0f64);
-    for (sums, residual) in sums.chunks(2 * results as usize).zip(residual.chunks(results as usize)) {
-        let (gates, others) = sums.split_at(results as usize);
-        for ((gate, other), residual) in gates.iter().zip(others).zip(residual) {
-            let residual = if epilogue.residual { residual.to_f64() } else { 0.0 };
-            values.push(gate / (1.0 + (-gate).exp()) * other + residual);
-            largest = largest.max(gate.abs()).max(other.abs());
-        }
-    }
-    // The slope of silu is at most 1.1; exponential and quotient are off by a few units of 2⁻²².
-    let rounding = if epilogue.wide { 2f64.powi(-22) } else { 2f64.powi(-8) };
-    let absolute = 2.2 * bound.at(largest) * largest + 2f64.powi(-20) * (largest * largest + 1.0);
-    (values, Bound { absolute, relative: rounding })
 }
 
 /// The kernel as it is shipped.

@@ -167,9 +167,7 @@ impl InputCode {
             InputCode::Scaled { form, eps } => linear::Input::Scaled { x: call.scaled(at, form), eps },
         }
     }
-}
 
-impl InputCode {
     /// The weight of the norm of rows of `k` elements, which a record has behind `fields`.
     pub(in crate::ops) fn read_first(self, fields: usize, k: u32) -> Option<ReadFirst> {
         let field = fields + offset_of!(InputFields, norm);

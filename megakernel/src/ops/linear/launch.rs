@@ -6,7 +6,7 @@ use super::{Linear, LinearInput, LinearOutput};
 use crate::ops::Op;
 use crate::program::Span;
 use crate::vm::device::Unsupported;
-use crate::vm::graph::{GraphPlanner, Heads, LaunchOp, Product, Scratch};
+use crate::vm::graph::{Activations, GraphPlanner, Heads, LaunchOp, NormOf, Product, Scratch};
 
 impl LaunchOp for Linear {
     fn level(&self) -> Op {
@@ -27,29 +27,28 @@ impl LaunchOp for Linear {
             LinearOutput::Store { .. } => Err(Unsupported::Launch { what: "a linear layer without an epilogue" }),
             LinearOutput::Add { residual, out } => plan.add_product(a, layer, [residual, out]),
             LinearOutput::SiluMul { up, up_bias, out } => {
-                plan.product(&Product {
-                    a,
-                    layers: &[layer, (up, up_bias)],
-                    results: Rows::Gated(features),
-                    to: Scratch::Gated,
-                })?;
+                let (layers, results, to) = (&[layer, (up, up_bias)][..], Rows::Gated(features), Scratch::Gated);
+                plan.product(&Product { a, layers, results, to })?;
                 plan.stands_for(out, Heads { scratch: Scratch::Gated, first: 0, of_row: 1 });
                 Ok(())
             }
             LinearOutput::Logits { shard: Some(_), .. } => Err(Unsupported::Sent),
-            LinearOutput::Logits { .. } if a != Scratch::Normed => {
-                Err(Unsupported::Launch { what: "an output projection of anything but a norm" })
-            }
-            LinearOutput::Logits { .. } => plan.logits(layer),
+            LinearOutput::Logits { .. } => match a {
+                Activations::Norm(norm) => plan.norm(norm).and_then(|_| plan.logits(layer)),
+                Activations::Scratch(_) => {
+                    Err(Unsupported::Launch { what: "an output projection of anything but a norm" })
+                }
+            },
         }
     }
 }
 
-/// The activations of a layer, bf16 `[rows, k]`: where they lie.
-pub(in crate::ops) fn activations(plan: &mut GraphPlanner, input: &LinearInput) -> Result<Scratch, Unsupported> {
+/// The activations of a layer, bf16 `[rows, k]`.
+pub(in crate::ops) fn activations(plan: &GraphPlanner, input: &LinearInput) -> Result<Activations, Unsupported> {
+    let whole = |x, scratch| plan.whole(x, scratch).map(|()| Activations::Scratch(scratch));
     match *input {
-        LinearInput::RmsNorm { x, weight, eps } => plan.norm(x, weight, eps),
-        LinearInput::Plain { x } => plan.whole(x, Scratch::Gated).map(|()| Scratch::Gated),
-        LinearInput::Combine { acc, .. } => plan.whole(acc, Scratch::Attended).map(|()| Scratch::Attended),
+        LinearInput::RmsNorm { x, weight, eps } => Ok(Activations::Norm(NormOf { x, weight, eps })),
+        LinearInput::Plain { x } => whole(x, Scratch::Gated),
+        LinearInput::Combine { acc, .. } => whole(acc, Scratch::Attended),
     }
 }

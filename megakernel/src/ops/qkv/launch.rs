@@ -7,7 +7,7 @@ use crate::ops::Op;
 use crate::ops::linear::launched_activations;
 use crate::program::Span;
 use crate::vm::device::Unsupported;
-use crate::vm::graph::{GraphPlanner, Heads, HeadsOut, HeadsPart, LaunchOp, Product, Scratch};
+use crate::vm::graph::{Appended, GraphPlanner, Heads, HeadsOut, HeadsPart, LaunchOp, Product, Scratch};
 
 impl LaunchOp for Qkv {
     fn level(&self) -> Op {
@@ -19,7 +19,14 @@ impl LaunchOp for Qkv {
         let layers = [&self.wq, &self.wk, &self.wv].map(|layer| (layer.weight, layer.bias));
         let ([_, heads, dim], [kv_heads, ..]) = (plan.extents(self.q)?, plan.pool(self.v_pool)?);
         let results = Rows::Groups { group: heads / kv_heads.max(1), kv_heads, dim };
-        plan.product(&Product { a, layers: &layers, results, to: Scratch::Projected })?;
+        let product = Product { a, layers: &layers, results, to: Scratch::Projected };
+        if let KeyOutput::RopeAppend { rope, pool } = &self.k {
+            let appended = Appended { at: &self.at, rotation: rope, queries: self.q, pools: [*pool, self.v_pool] };
+            if plan.appended_product(&product, &appended)? {
+                return Ok(());
+            }
+        }
+        plan.product(&product)?;
         let at = |first| Heads { scratch: Scratch::Projected, first, of_row: heads + 2 * kv_heads };
         let [query, key, value] = [0, heads, heads + kv_heads].map(at);
         let part = |from, heads, rotation, to| HeadsPart { from, heads, norm: None, rotation, to };

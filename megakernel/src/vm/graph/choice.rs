@@ -45,7 +45,7 @@ impl GraphPlanner<'_> {
         let choices = rows.min(MOST_ALONE);
         let wanted = self.scratch(Scratch::Wanted, u64::from(choices) * u64::from(width) * 2);
         let logits = self.scratch(Scratch::WantedLogits, u64::from(choices) * u64::from(vocab) * 4);
-        let shape = EmbedShape { table: TableOrder::Rows(width), out: Float::Bf16, warps: WARPS };
+        let shape = EmbedShape { table: TableOrder::Rows(width), out: Float::Bf16, warps: WARPS, norm: None };
         let arch = self.arch;
         let kernel = self.kernel(format!("{shape:?}"), || embed_rows(arch, shape));
         let rows = LaunchMemory::WantedRows;

@@ -1,6 +1,7 @@
 //! Heads that a projection left: normalised, rotated, stored or appended.
 
 use tilewright_codegen::ir::Arch;
+use tilewright_kernels::gemv::hopper::{HeadPages, Rows};
 use tilewright_kernels::kv::PoolType;
 use tilewright_kernels::rope::{HeadRun, HeadRuns, rope_runs};
 use tilewright_kernels::tile::Float;
@@ -9,6 +10,7 @@ use tilewright_layout::DType;
 use super::choice::MOST_ALONE;
 use super::launch::{LaunchArg, LaunchGrid, LaunchMemory, Scratch};
 use super::planner::{GraphPlanner, Heads, WARPS};
+use super::products::Product;
 use crate::ops::{Place, Rotation};
 use crate::program::{BufferId, BufferKind};
 use crate::vm::device::Unsupported;
@@ -32,7 +34,53 @@ pub(crate) struct HeadsPart<'a> {
     pub to: HeadsOut,
 }
 
+/// Queries, keys and values of rows: how they are rotated, and where they go.
+pub(crate) struct Appended<'a> {
+    pub at: &'a Place,
+    pub rotation: &'a Rotation,
+    pub queries: BufferId,
+    /// Pools of keys and values.
+    pub pools: [BufferId; 2],
+}
+
 impl GraphPlanner<'_> {
+    /// A product that rotates its heads itself, and appends them; false, and nothing is done, where none does.
+    pub(crate) fn appended_product(&mut self, product: &Product, to: &Appended) -> Result<bool, Unsupported> {
+        let Rows::Groups { group, kv_heads, dim } = product.results else { return Ok(false) };
+        let [rows, width] = self.extents(to.at.page_table)?;
+        let form = |pool| Ok::<_, Unsupported>((self.pool(pool)?, self.pool_type(pool)?));
+        let [keys, values] = [form(to.pools[0])?, form(to.pools[1])?];
+        let ([_, pages, page_tokens, _], pool) = keys;
+        let queries = LaunchMemory::Scratch(Scratch::Queries);
+        let Some(mut packed) = self.packed_of(&product.multiply(rows, queries)) else { return Ok(false) };
+        packed.finish.heads = Some(HeadPages { page_tokens, pool });
+        if keys != values || packed.finish.check(&packed.plan).is_err() {
+            return Ok(false);
+        }
+        let rows = self.rows(rows)?;
+        self.queries(to.queries, [rows, group * kv_heads, dim]);
+        let mut launch = self.multiply_activations(packed, product.a)?;
+        let turns = self.rotation(to.rotation, width.saturating_mul(page_tokens))?;
+        let cells = [turns, LaunchMemory::Cell(to.at.position), LaunchMemory::Cell(to.at.page_table)];
+        launch.args.extend(cells.map(LaunchArg::Pointer));
+        launch.args.extend([width, pages].map(LaunchArg::Number));
+        launch.args.extend(to.pools.iter().flat_map(|&of| self.pool_arguments(of, pool)));
+        self.plan.launches.push(launch);
+        Ok(true)
+    }
+
+    /// Queries of so many rows, heads and dimensions, for which a buffer stands.
+    fn queries(&mut self, buffer: BufferId, [rows, heads, dim]: [u32; 3]) -> LaunchMemory {
+        self.stands_for(buffer, Heads { scratch: Scratch::Queries, first: 0, of_row: heads });
+        self.scratch(Scratch::Queries, u64::from(rows) * u64::from(heads * dim) * 2)
+    }
+
+    /// A pool of that type, and behind it what its codes are multiplied with.
+    fn pool_arguments(&self, pool: BufferId, of: PoolType) -> impl Iterator<Item = LaunchArg> + use<> {
+        let factor = (of == PoolType::E4m3).then(|| LaunchArg::Factor(self.buffer(pool).factor()));
+        [LaunchArg::Pointer(LaunchMemory::Pool(pool))].into_iter().chain(factor)
+    }
+
     /// A buffer stands for heads that lie there.
     pub(crate) fn stands_for(&mut self, buffer: BufferId, heads: Heads) {
         self.heads.insert(buffer, heads);
@@ -94,18 +142,17 @@ impl GraphPlanner<'_> {
                 args.push(LaunchArg::Pointer(memory));
                 norm = Some((eps, float));
             }
-            let (to, out) = match part.to {
-                HeadsOut::Pool(pool) => (LaunchMemory::Pool(pool), self.pool_type(pool)?),
+            let out = match part.to {
+                HeadsOut::Pool(pool) => {
+                    let out = self.pool_type(pool)?;
+                    args.extend(self.pool_arguments(pool, out));
+                    out
+                }
                 HeadsOut::Queries(buffer) => {
-                    self.stands_for(buffer, Heads { scratch: Scratch::Queries, first: 0, of_row: part.heads });
-                    let bytes = u64::from(rows) * u64::from(part.heads * dim) * 2;
-                    (self.scratch(Scratch::Queries, bytes), PoolType::Float(Float::Bf16))
+                    args.push(LaunchArg::Pointer(self.queries(buffer, [rows, part.heads, dim])));
+                    PoolType::Float(Float::Bf16)
                 }
             };
-            args.push(LaunchArg::Pointer(to));
-            if let (PoolType::E4m3, HeadsOut::Pool(pool)) = (out, part.to) {
-                args.push(LaunchArg::Factor(self.buffer(pool).factor()));
-            }
             let (rotated, paged) = (part.rotation.is_some(), matches!(part.to, HeadsOut::Pool(_)));
             runs.push(HeadRun { first: part.from.first, heads: part.heads, norm, rotated, paged, out });
         }

@@ -11,8 +11,10 @@ pub enum Scratch {
     Residual,
     /// What a product adds to it, bf16 `[rows, hidden]`.
     Added,
-    /// Its norm, bf16 `[rows, hidden]`.
+    /// Its norm, bf16 `[rows, hidden]`; beside [`Scratch::Squares`] without the factor of a row.
     Normed,
+    /// Sums of squares of 32 elements of the residual stream each, f32 `[hidden / 32, rows]`.
+    Squares,
     /// Queries, keys and values as they are projected, bf16 `[rows, heads + 2 kv_heads, dim]`.
     Projected,
     /// Queries, bf16 `[rows, heads, dim]`.

@@ -9,7 +9,7 @@
 //! |---|---|
 //! | `op` | the graph's side of an op's row |
 //! | `level` | tasks that make a level together, and the order of levels |
-//! | `planner`, `products`, `heads`, `choice` | what rows of ops ask: activations, norms; products; heads; the choice of tokens |
+//! | `planner`, `norms`, `products`, `heads`, `choice` | what rows of ops ask: activations; norms; products; heads; the choice of tokens |
 //! | `launch` | a launch as data: kernel, grid, what its arguments name |
 //! | `plan` | a program as launches |
 //! | `sequence` | rows that are consecutive tokens of a sequence |
@@ -29,6 +29,7 @@ mod launch;
 mod level;
 mod machine;
 mod memory;
+mod norms;
 mod op;
 mod plan;
 mod planner;
@@ -36,13 +37,14 @@ mod products;
 mod run;
 mod sequence;
 
-pub(crate) use heads::{HeadsOut, HeadsPart};
+pub(crate) use heads::{Appended, HeadsOut, HeadsPart};
 pub use launch::{Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
 pub use machine::{EachLogits, GraphMachine};
 pub use memory::GraphWeights;
+pub(crate) use norms::{Activations, Begun, Embedding, NormOf};
 pub use op::LaunchOp;
 pub use plan::{ChoicePlan, GraphPlan, LogitsPlan};
 pub use planner::GraphPlanner;
-pub(crate) use planner::{Heads, WARPS};
+pub(crate) use planner::Heads;
 pub(crate) use products::Product;
 pub use run::MOST_QUEUED;

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, HashMap};
 
 use tilewright_codegen::ir::{Arch, Kernel};
 use tilewright_kernels::gemm::{Problem, Step};
-use tilewright_kernels::gemv::{self, hopper};
-use tilewright_kernels::norm::{NormShape, add_rms_norm_rows, rms_norm_rows};
+use tilewright_kernels::gemv::hopper;
 use tilewright_kernels::tile::Float;
 
 use super::launch::{Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
+use super::norms::Pending;
 use super::plan::GraphPlan;
 use crate::ops::Rotation;
 use crate::program::{Buffer, BufferId, BufferKind, Program, float_of};
@@ -27,12 +27,6 @@ pub(crate) struct Heads {
     pub of_row: u32,
 }
 
-/// A result of a product that is still to be added to the residual stream.
-struct Pending {
-    residual: BufferId,
-    out: BufferId,
-}
-
 /// A plan that is being made.
 pub struct GraphPlanner<'p> {
     pub(super) program: &'p Program,
@@ -42,12 +36,12 @@ pub struct GraphPlanner<'p> {
     scratch: BTreeMap<Scratch, u64>,
     /// Where the activations lie that a buffer stands for.
     pub(super) heads: HashMap<BufferId, Heads>,
-    pending: Option<Pending>,
+    pub(super) pending: Option<Pending>,
     /// Numbers of kernels by what they are made for.
     kernels: HashMap<String, usize>,
     pub(super) steps: HashMap<(Problem, bool), Vec<(usize, Step)>>,
     pub(super) packed: Option<&'p Packed>,
-    pub(super) packed_steps: HashMap<(hopper::Plan, gemv::Epilogue), (usize, Step)>,
+    pub(super) packed_steps: HashMap<(hopper::Plan, hopper::Finish), (usize, Step)>,
 }
 
 impl<'p> GraphPlanner<'p> {
@@ -86,7 +80,8 @@ impl<'p> GraphPlanner<'p> {
         })
     }
 
-    pub(super) fn finish(self) -> Result<GraphPlan, Unsupported> {
+    pub(super) fn finish(mut self) -> Result<GraphPlan, Unsupported> {
+        self.settle();
         if self.pending.is_some() {
             return Err(Unsupported::Launch { what: "a residual stream that nothing normalises at the end" });
         }
@@ -178,6 +173,7 @@ impl<'p> GraphPlanner<'p> {
 
     /// Adds a launch.
     pub(crate) fn launch(&mut self, kernel: usize, grid: LaunchGrid, args: Vec<LaunchArg>) {
+        self.settle();
         self.plan.launches.push(Launch { kernel, grid, args });
     }
 
@@ -188,52 +184,12 @@ impl<'p> GraphPlanner<'p> {
         memory
     }
 
-    /// What the last product left is added to `residual`, which makes `out`: by the norm that comes next.
-    pub(crate) fn add(&mut self, residual: BufferId, out: BufferId) -> Result<(), Unsupported> {
-        self.whole(residual, Scratch::Residual)?;
-        match self.pending.replace(Pending { residual, out }) {
-            None => Ok(()),
-            Some(_) => Err(Unsupported::Launch { what: "two sums of the residual stream without a norm between" }),
-        }
-    }
-
     /// Fails where a buffer does not stand for these activations.
     pub(crate) fn whole(&self, id: BufferId, scratch: Scratch) -> Result<(), Unsupported> {
         match self.heads.get(&id) {
             Some(found) if found.scratch == scratch => Ok(()),
             _ => Err(Unsupported::Launch { what: "activations that no level before left as this one reads them" }),
         }
-    }
-
-    /// The norm of the residual stream, behind what is still to be added to it.
-    pub(crate) fn norm(&mut self, x: BufferId, weight: BufferId, eps: f32) -> Result<Scratch, Unsupported> {
-        let [rows, width] = self.extents(x)?;
-        self.rows(rows)?;
-        let (weight, float) = self.plain(weight)?;
-        let residual = self.scratch(Scratch::Residual, u64::from(rows) * u64::from(width) * 4);
-        let out = self.scratch(Scratch::Normed, u64::from(rows) * u64::from(width) * 2);
-        let (x_float, out_float) = (Float::F32, Float::Bf16);
-        let shape = NormShape { width, stride: width, x: x_float, weight: float, out: out_float, eps, warps: WARPS };
-        let arch = self.arch;
-        let mut memory = vec![residual];
-        let kernel = match self.pending.take() {
-            Some(pending) if pending.out == x => {
-                // The sum takes the place of what it is the sum of.
-                self.heads.remove(&pending.residual);
-                self.residual(pending.out, [rows, width]);
-                memory.push(LaunchMemory::Scratch(Scratch::Added));
-                self.kernel(format!("add {shape:?}"), || add_rms_norm_rows(arch, shape, Float::Bf16))
-            }
-            None => {
-                self.whole(x, Scratch::Residual)?;
-                self.kernel(format!("{shape:?}"), || rms_norm_rows(arch, shape))
-            }
-            Some(_) => return Err(Unsupported::Launch { what: "a norm of another residual stream" }),
-        };
-        memory.extend([weight, out]);
-        let args = memory.into_iter().map(LaunchArg::Pointer).collect();
-        self.launch(kernel, LaunchGrid::Blocks(rows), args);
-        Ok(Scratch::Normed)
     }
 }
 

@@ -9,6 +9,7 @@ use tilewright_kernels::quant::Widen;
 
 use super::choice::MOST_ALONE;
 use super::launch::{Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
+use super::norms::{Activations, Begun};
 use super::plan::LogitsPlan;
 use super::planner::{GraphPlanner, number_of};
 use crate::program::BufferId;
@@ -23,7 +24,7 @@ const WHOLE: u32 = 32;
 
 /// What a product multiplies.
 pub(crate) struct Product<'a> {
-    pub a: Scratch,
+    pub a: Activations,
     /// Weights below each other, with their biases.
     pub layers: &'a [(BufferId, Option<BufferId>)],
     /// What their rows are.
@@ -45,44 +46,94 @@ pub(super) struct Multiply<'a> {
     pub added: bool,
 }
 
+/// A product of packed weights.
+#[derive(Clone)]
+pub(crate) struct PackedProduct {
+    units: PackedUnits,
+    pub(super) plan: hopper::Plan,
+    pub(super) finish: hopper::Finish,
+    a: LaunchMemory,
+    to: LaunchMemory,
+    bias: Option<usize>,
+    /// The eps of the norm that ends in it.
+    eps: Option<f32>,
+}
+
+impl<'a> Product<'a> {
+    /// The same of so many rows, whose results go there.
+    pub(super) fn multiply(&self, rows: u32, to: LaunchMemory) -> Multiply<'a> {
+        let scratch = match self.a {
+            Activations::Scratch(scratch) => scratch,
+            Activations::Norm(_) => Scratch::Normed,
+        };
+        let (a, layers, results) = (LaunchMemory::Scratch(scratch), self.layers, self.results);
+        Multiply { rows, a, layers, results, to, wide: false, added: false }
+    }
+}
+
 impl GraphPlanner<'_> {
     /// A product of all rows, bf16.
     pub(crate) fn product(&mut self, product: &Product) -> Result<(), Unsupported> {
         let rows = self.plan.rows;
-        self.scratch(product.to, u64::from(rows) * u64::from(product.results.results()) * 2);
-        let [a, to] = [product.a, product.to].map(LaunchMemory::Scratch);
-        let launches = self.multiply(&Multiply {
-            rows,
-            a,
-            layers: product.layers,
-            results: product.results,
-            to,
-            wide: false,
-            added: false,
-        })?;
+        let to = self.scratch(product.to, u64::from(rows) * u64::from(product.results.results()) * 2);
+        let multiply = product.multiply(rows, to);
+        let launches = match self.packed_of(&multiply) {
+            Some(packed) => vec![self.multiply_activations(packed, product.a)?],
+            None => {
+                match product.a {
+                    Activations::Norm(norm) => drop(self.norm(norm)?),
+                    Activations::Scratch(_) => self.settle(),
+                }
+                self.multiply_rows(&multiply)?
+            }
+        };
         self.plan.launches.extend(launches);
         Ok(())
+    }
+
+    /// A product of packed weights, in which the norm of its activations ends that the launch before may begin; else that has a launch.
+    pub(super) fn multiply_activations(
+        &mut self,
+        mut packed: PackedProduct,
+        a: Activations,
+    ) -> Result<Launch, Unsupported> {
+        match a {
+            Activations::Scratch(_) => self.settle(),
+            Activations::Norm(norm) => {
+                let scaled = hopper::Finish { scaled: true, ..packed.finish };
+                if scaled.check(&packed.plan).is_ok() && self.begin_norm(norm)? {
+                    (packed.finish, packed.eps) = (scaled, Some(norm.eps));
+                } else {
+                    self.norm(norm)?;
+                }
+            }
+        }
+        Ok(self.multiply_packed(&packed))
     }
 
     /// A product of all rows is added to the residual stream, which makes `out`: by the product, or else by the norm that comes next.
     pub(crate) fn add_product(
         &mut self,
-        a: Scratch,
+        a: Activations,
         layer: (BufferId, Option<BufferId>),
         [residual, out]: [BufferId; 2],
     ) -> Result<(), Unsupported> {
+        let a = match a {
+            Activations::Norm(norm) => self.norm(norm)?,
+            Activations::Scratch(scratch) => scratch,
+        };
+        self.settle();
         let (rows, [features, _]) = (self.plan.rows, self.extents(layer.0)?);
         let (layers, results, to) = (&[layer][..], features.into(), LaunchMemory::Scratch(Scratch::Residual));
         let product = Multiply { rows, a: LaunchMemory::Scratch(a), layers, results, to, wide: true, added: true };
-        let Some((units, plan)) = self.packed_of(&product) else {
-            self.product(&Product { a, layers, results, to: Scratch::Added })?;
+        let Some(packed) = self.packed_of(&product) else {
+            self.product(&Product { a: Activations::Scratch(a), layers, results, to: Scratch::Added })?;
             return self.add(residual, out);
         };
         self.whole(residual, Scratch::Residual)?;
-        let launch = self.multiply_packed(&product, units, &plan);
-        self.plan.launches.push(launch);
         self.heads.remove(&residual);
         self.residual(out, [rows, features]);
+        self.begin(out, Begun::Product(Box::new(packed)));
         Ok(())
     }
 
@@ -110,13 +161,13 @@ impl GraphPlanner<'_> {
     /// The launches of a product.
     pub(super) fn multiply(&mut self, product: &Multiply) -> Result<Vec<Launch>, Unsupported> {
         match self.packed_of(product) {
-            Some((units, plan)) => Ok(vec![self.multiply_packed(product, units, &plan)]),
+            Some(packed) => Ok(vec![self.multiply_packed(&packed)]),
             None => self.multiply_rows(product),
         }
     }
 
-    /// Where the weights of a product lie packed, and the sizes of its kernel; none where another kernel multiplies.
-    fn packed_of(&self, product: &Multiply) -> Option<(PackedUnits, hopper::Plan)> {
+    /// A product whose weights lie packed; none where another kernel multiplies.
+    pub(super) fn packed_of(&mut self, product: &Multiply) -> Option<PackedProduct> {
         let packed = self.packed.filter(|_| self.arch == Arch::Sm90a && product.rows <= MOST_ALONE)?;
         let layers: Vec<BufferId> = product.layers.iter().map(|(weight, _)| *weight).collect();
         let streams = match (product.results, &layers[..]) {
@@ -135,27 +186,32 @@ impl GraphPlanner<'_> {
         }
         let tuning = hopper::choose(product.rows, product.results, units.unit, self.multiprocessors, MOST_BLOCKS);
         let plan = hopper::Plan::new(product.rows, product.results, units.unit, tuning).ok()?;
-        Some((units, plan))
-    }
-
-    fn multiply_packed(&mut self, product: &Multiply, units: PackedUnits, plan: &hopper::Plan) -> Launch {
         let bias = self.bias(product.layers);
         let epilogue = gemv::Epilogue { bias: bias.is_some(), residual: product.added, wide: product.wide };
-        let key = (*plan, epilogue);
+        Some(PackedProduct { units, plan, finish: epilogue.into(), a: product.a, to: product.to, bias, eps: None })
+    }
+
+    pub(super) fn multiply_packed(&mut self, product: &PackedProduct) -> Launch {
+        let PackedProduct { units: PackedUnits { first, len, .. }, plan, finish, a, to, bias, eps } = *product;
+        let key = (plan, finish);
         if !self.packed_steps.contains_key(&key) {
-            let step = hopper::step(self.arch, plan, epilogue, self.multiprocessors);
+            let step = hopper::step(self.arch, &plan, finish, self.multiprocessors);
             let kernel = number_of(&mut self.plan.kernels, step.kernel.clone());
             self.packed_steps.insert(key, (kernel, step));
         }
         let (kernel, step) = self.packed_steps[&key].clone();
-        let PackedUnits { first, len, .. } = units;
         let memory = |of| match of {
             Of::A => LaunchMemory::Packed { first, len },
-            Of::B => product.a,
+            Of::B => a,
             Of::Bias => LaunchMemory::Bias(bias.unwrap_or(0)),
-            Of::C | Of::AScale | Of::BScale | Of::Residual | Of::Partials => product.to,
+            Of::C | Of::AScale | Of::BScale | Of::Residual | Of::Partials => to,
         };
-        launch(kernel, step, memory)
+        let mut launch = launch(kernel, step, memory);
+        if let Some(eps) = eps {
+            launch.args.push(LaunchArg::Pointer(LaunchMemory::Scratch(Scratch::Squares)));
+            launch.args.push(LaunchArg::Factor(eps));
+        }
+        launch
     }
 
     fn multiply_rows(&mut self, product: &Multiply) -> Result<Vec<Launch>, Unsupported> {

@@ -28,7 +28,7 @@ pub(super) fn ask_for_pages<'k>(kit: Kit<'k, '_>, task: TaskView<'k>) {
 /// Asks for the weights that every block will read as they are: each block for its share of the lines.
 pub(super) fn ask_for_first<'k>(kit: Kit<'k, '_>, task: TaskView<'k>) {
     let k = kit.k;
-    if !kit.plan.options.pages_ahead {
+    if !kit.plan.asks_for_norms() {
         return;
     }
     for (opcode, function) in kit.plan.opcodes.iter().enumerate() {

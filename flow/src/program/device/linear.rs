@@ -1,0 +1,156 @@
+//! Scores that are products: sums along a head of terms that are a weight of the row times a number of the block.
+//!
+//! `Σ_d w·x` is one. So is Quest's bound: `max(w·x, w·y) = w⁺·max(x, y) + w⁻·min(x, y)` for any `x` and `y`, where `w⁺` is the
+//! positive part of `w` and `w⁻` the negative one. A tensor core computes them for many blocks together.
+
+use crate::graph::{Graph, ValueId};
+use crate::op::{Axis, Binary, Elementwise, Op, Product, Reduce, Reduction, Source, Unary};
+
+/// What a weight is multiplied with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Factor {
+    /// The field.
+    Plain,
+    /// The larger of both fields; weights are positive parts.
+    Larger,
+    /// The smaller of both fields; weights are negative parts.
+    Smaller,
+}
+
+/// Which part of a weight counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// All of it.
+    Whole,
+    /// `max(w, 0)`.
+    Positive,
+    /// `min(w, 0)`.
+    Negative,
+}
+
+/// A value of a block whose elements are sums of products.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Linear {
+    /// The value: `[N, 1]`, or `[1, N]` if it is a product.
+    pub id: ValueId,
+    /// The fields, `[1, D]`: one, or the two of a bound.
+    pub fields: Vec<ValueId>,
+    /// The weights, `[N, D]` or `[1, D]`, the same for all blocks of a row.
+    pub weights: ValueId,
+    /// Constants along the head that the weights are multiplied with.
+    pub masks: Vec<ValueId>,
+    /// What is added up.
+    pub terms: Vec<(Factor, Part)>,
+    /// How many sums: `N`.
+    pub count: u32,
+    /// Whether the sums are elements of one row, not rows.
+    pub is_row: bool,
+    /// Whether they are divided by `D`.
+    pub is_mean: bool,
+}
+
+/// What is added up along a head, before it is.
+struct Terms {
+    fields: Vec<ValueId>,
+    weights: ValueId,
+    masks: Vec<ValueId>,
+    terms: Vec<(Factor, Part)>,
+}
+
+/// A graph with the extents of its values.
+pub(super) struct Finder<'a> {
+    pub graph: &'a Graph,
+    pub extents: &'a [[usize; 2]],
+    pub dim: usize,
+    /// Whether a field's elements can be operands as they lie in memory.
+    pub is_operand: &'a dyn Fn(Source) -> bool,
+}
+
+impl Finder<'_> {
+    /// The value as sums of products, if it is.
+    pub fn find(&self, id: ValueId) -> Option<Linear> {
+        let node = self.graph.node(id);
+        let of = |Terms { fields, weights, masks, terms }: Terms, count: usize, is_row, is_mean| {
+            let count = count as u32;
+            Some(Linear { id, fields, weights, masks, terms, count, is_row, is_mean })
+        };
+        if let Op::Reduction(Reduction { reduce, axis: Axis::D1, every: None }) = node.op {
+            let x = node.operands[0];
+            let is_mean = reduce == Reduce::Mean;
+            if !is_mean && reduce != Reduce::Sum {
+                return None;
+            }
+            return of(self.terms(x)?, self.extents(x)[0], false, is_mean);
+        }
+        if let Op::Product(Product::Gemm | Product::Gemv) = node.op {
+            let (weights, field) = (self.weights(node.operands[0])?, self.field(node.operands[1])?);
+            let terms =
+                Terms { fields: vec![field], weights, masks: vec![], terms: vec![(Factor::Plain, Part::Whole)] };
+            return of(terms, self.extents(weights)[0], true, false);
+        }
+        None
+    }
+
+    fn extents(&self, id: ValueId) -> [usize; 2] {
+        self.extents[id.index()]
+    }
+
+    /// A field `[1, D]`, behind copies.
+    fn field(&self, id: ValueId) -> Option<ValueId> {
+        let node = self.graph.node(id);
+        if let Op::Elementwise(Elementwise::Unary(Unary::Copy)) = node.op {
+            return self.field(node.operands[0]);
+        }
+        let Op::Source(source) = node.op else { return None };
+        (self.extents(id) == [1, self.dim] && (self.is_operand)(source)).then_some(id)
+    }
+
+    /// A value `[_, D]` that is the same for all blocks.
+    fn weights(&self, id: ValueId) -> Option<ValueId> {
+        let is_of_row = super::recipe::is_of_row(self.graph.node(id).format);
+        (is_of_row && self.extents(id)[1] == self.dim).then_some(id)
+    }
+
+    /// A constant `[_, D]`.
+    fn mask(&self, id: ValueId) -> Option<ValueId> {
+        let is_mask = matches!(self.graph.node(id).op, Op::Elementwise(Elementwise::MaskSlice { axis: Axis::D1, .. }));
+        (is_mask && self.extents(id)[1] == self.dim).then_some(id)
+    }
+
+    /// A weight and a field that are multiplied, in any order.
+    fn product(&self, id: ValueId) -> Option<(ValueId, ValueId)> {
+        let node = self.graph.node(id);
+        if !matches!(
+            node.op,
+            Op::Elementwise(Elementwise::Binary(Binary::Multiply)) | Op::Product(Product::Kron([_, false]))
+        ) {
+            return None;
+        }
+        let either = |x: ValueId, y: ValueId| Some((self.weights(x)?, self.field(y)?));
+        either(node.operands[0], node.operands[1]).or_else(|| either(node.operands[1], node.operands[0]))
+    }
+
+    fn terms(&self, id: ValueId) -> Option<Terms> {
+        if let Some((weights, field)) = self.product(id) {
+            let terms = vec![(Factor::Plain, Part::Whole)];
+            return Some(Terms { fields: vec![field], weights, masks: vec![], terms });
+        }
+        let node = self.graph.node(id);
+        let Op::Elementwise(Elementwise::Binary(binary)) = &node.op else { return None };
+        let [x, y] = [node.operands[0], node.operands[1]];
+        let (larger, smaller) = match binary {
+            Binary::Maximum => (Part::Positive, Part::Negative),
+            Binary::Minimum => (Part::Negative, Part::Positive),
+            Binary::Multiply => {
+                let either = |x: ValueId, y: ValueId| Some((self.terms(x)?, self.mask(y)?));
+                let (mut terms, mask) = either(x, y).or_else(|| either(y, x))?;
+                terms.masks.push(mask);
+                return Some(terms);
+            }
+            Binary::Add(..) | Binary::Where(_) => return None,
+        };
+        let ((weights, first), (same, second)) = (self.product(x)?, self.product(y)?);
+        let terms = vec![(Factor::Larger, larger), (Factor::Smaller, smaller)];
+        (weights == same).then(|| Terms { fields: vec![first, second], weights, masks: vec![], terms })
+    }
+}

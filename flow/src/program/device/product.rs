@@ -1,0 +1,245 @@
+//! Sums of products of many blocks by tensor cores: blocks are the rows of an atom, the row's weights its columns.
+//!
+//! A group of four lanes has two blocks of an atom. Each lane loads eight elements of a field of both, by 16 bytes: these are two
+//! words of each for two instructions, as they lie in memory, since the order along the contraction is the same for the weights. A
+//! weight is two columns, its bf16 and the bf16 of what is left, so that sums are as good as of f32.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use half::bf16;
+use tilewright_codegen::build::{Bf16x2, Builder, Val, Var};
+use tilewright_kernels::mma::Accumulator;
+
+use super::kept::Words;
+use super::linear::{Factor, Linear, Part};
+use super::recipe::Recipe;
+use super::spread::{Spread, VECTOR};
+use super::values::{Row, Values};
+use crate::graph::ValueId;
+
+/// Lanes that share a row of an atom.
+const LANES: u32 = 4;
+/// Weights whose columns an atom has.
+const WEIGHTS: u32 = 4;
+/// Rounds of groups whose blocks are the rows of an atom.
+pub(super) const ROUNDS: usize = 2;
+/// Most registers of weights.
+pub(super) const MOST_WEIGHTS: u32 = 64;
+/// Registers of weights and of blocks on their way, together.
+const REGISTERS: u32 = 96;
+/// Chains of sums, since an instruction waits for the one before on the same.
+const CHAINS: usize = 2;
+
+/// How rows lie in the lanes of atoms, where heads have whole steps of all lanes.
+pub(super) fn spread(dim: u32) -> Option<Spread> {
+    dim.is_multiple_of(LANES * VECTOR).then(|| Spread::new(dim, LANES))
+}
+
+/// Atoms across: of weights.
+fn atoms(linear: &Linear) -> u32 {
+    linear.count.div_ceil(WEIGHTS)
+}
+
+/// Registers that the weights take.
+pub(super) fn weights_registers(linear: &Linear, spread: Spread) -> u32 {
+    linear.terms.len() as u32 * atoms(linear) * spread.held(spread.dim as usize) / 2
+}
+
+/// Registers of a field of an atom's blocks.
+fn field_registers(spread: Spread) -> u32 {
+    ROUNDS as u32 * spread.held(spread.dim as usize) / 2
+}
+
+/// How many atoms of blocks are in flight together.
+pub(super) fn tiles(linear: &[Linear], spread: Spread) -> usize {
+    let most = linear.iter().map(|linear| linear.fields.len() as u32 * field_registers(spread)).max();
+    let weights = linear.iter().map(|linear| weights_registers(linear, spread)).sum::<u32>();
+    ((REGISTERS.saturating_sub(weights) / most.unwrap_or(1).max(1)) as usize).clamp(1, 2)
+}
+
+/// Whether blocks are loaded a round ahead: where one value is computed, and there are registers for its weights and its blocks.
+fn is_ahead(linear: &[Linear], spread: Spread) -> bool {
+    let [one] = linear else { return false };
+    let blocks = tiles(linear, spread) as u32 * one.fields.len() as u32 * field_registers(spread);
+    blocks + weights_registers(one, spread) <= REGISTERS
+}
+
+/// The weights of a row as operands: by term and atom the words of a lane.
+pub(super) type Weights<'k> = Rc<Vec<Vec<Operand<'k>>>>;
+
+/// Words of a lane.
+type Operand<'k> = Vec<Val<'k, u32>>;
+
+/// The operands that the weights of a row are.
+pub(super) fn weights<'k>(k: &'k Builder, linear: &Linear, values: &mut Values<'k, '_>) -> Weights<'k> {
+    let column = k.lane() / LANES;
+    let (which, is_rest) = (column / 2, (column % 2).eq(1));
+    let rows: Vec<Row<'k>> = (0..linear.count).map(|row| values.weighed(linear, row)).collect();
+    let of_part = |part: Part, x: Val<'k, f32>| match part {
+        Part::Whole => x,
+        Part::Positive => x.max(0.0f32),
+        Part::Negative => x.min(0.0f32),
+    };
+    let operand = |rows: &[Row<'k>], part: Part| -> Operand<'k> {
+        let element = |e: usize| {
+            // Columns beyond the last weight are nobody's.
+            let others = (1u32..).zip(&rows[1..]);
+            let x = others.fold(rows[0][e], |x, (at, row)| which.eq(at).select(row[e], x));
+            let x = of_part(part, x);
+            is_rest.select(x - x.cast::<bf16>().cast::<f32>(), x)
+        };
+        let words = (0..rows[0].len()).step_by(2);
+        words.map(|e| element(e).pair::<Bf16x2>(element(e + 1)).bits()).collect()
+    };
+    let of_term = |&(_, part): &(Factor, Part)| rows.chunks(WEIGHTS as usize).map(|rows| operand(rows, part)).collect();
+    Rc::new(linear.terms.iter().map(of_term).collect())
+}
+
+/// Eights of a field of the block of a round: what of it, and where it comes from.
+pub(super) type Fetch<'f, 'k> = &'f dyn Fn(usize, ValueId, Range<u32>) -> Vec<Words<'k>>;
+
+/// The blocks of the next round, on their way: by run of eight elements, round and field the words.
+pub(super) struct Ahead<'k> {
+    words: Vec<Vec<Vec<[Var<'k, u32>; 4]>>>,
+}
+
+impl<'k> Ahead<'k> {
+    /// Loads the first blocks, where blocks are loaded ahead.
+    pub fn new(k: &'k Builder, recipe: &Recipe, rounds: usize, fetch: Fetch<'_, 'k>) -> Option<Ahead<'k>> {
+        let [linear] = recipe.linear() else { return None };
+        if !is_ahead(recipe.linear(), recipe.spread) {
+            return None;
+        }
+        let run =
+            |run: u32| (0..rounds).map(|round| of_fields(linear, round, run, fetch, &|word| k.var(word))).collect();
+        Some(Ahead { words: (0..recipe.spread.held(recipe.spread.dim as usize) / VECTOR).map(run).collect() })
+    }
+
+    /// A run of eight of all blocks.
+    fn get(&self, run: u32) -> Blocks<'k> {
+        let field = |words: &[Var<'k, u32>; 4]| words.map(Var::get);
+        let round = |fields: &Vec<[Var<'k, u32>; 4]>| fields.iter().map(field).collect();
+        self.words[run as usize].iter().map(round).collect()
+    }
+
+    /// Loads it of the blocks that come next.
+    fn load(&self, linear: &Linear, run: u32, fetch: Fetch<'_, 'k>) {
+        for (round, fields) in self.words[run as usize].iter().enumerate() {
+            let next: Vec<Words<'k>> = of_fields(linear, round, run, fetch, &|word| word);
+            for (words, next) in fields.iter().zip(next) {
+                words.iter().zip(next).for_each(|(word, next)| word.set(next));
+            }
+        }
+    }
+}
+
+/// By round and field the words of a run of eight.
+type Blocks<'k> = Vec<Vec<Words<'k>>>;
+
+/// A run of eight of the fields of the block of a round.
+fn of_fields<'k, T>(
+    linear: &Linear,
+    round: usize,
+    run: u32,
+    fetch: Fetch<'_, 'k>,
+    each: &dyn Fn(Val<'k, u32>) -> T,
+) -> Vec<[T; 4]> {
+    let of = |&field: &ValueId| fetch(round, field, run..run + 1).into_iter().next().map(|words| words.map(each));
+    linear.fields.iter().filter_map(of).collect()
+}
+
+/// Where the blocks of a round come from.
+pub(super) enum Operands<'f, 'k> {
+    /// They are loaded.
+    Loaded(Fetch<'f, 'k>),
+    /// They are on their way, and those of the next round are loaded.
+    Ahead(&'f Ahead<'k>, Fetch<'f, 'k>),
+}
+
+/// The sums of the blocks of some atoms: of each round of each atom as many as there are, in every lane of a block's group.
+pub(super) fn sums<'k>(
+    k: &'k Builder,
+    (linear, weights, spread): (&Linear, &Weights<'k>, Spread),
+    rounds: usize,
+    operands: &Operands<'_, 'k>,
+) -> Vec<Row<'k>> {
+    let (tiles, eights) = (rounds / ROUNDS, spread.held(spread.dim as usize) / VECTOR);
+    let new = || std::array::from_fn::<_, CHAINS, _>(|_| Accumulator::warp::<bf16>(k, 1, atoms(linear)));
+    let all: Vec<[Accumulator<'k, f32>; CHAINS]> = (0..tiles).map(|_| new()).collect();
+    let multiply = |run: u32, blocks: &Blocks<'k>| {
+        for (chains, blocks) in all.iter().zip(blocks.chunks(ROUNDS)) {
+            instructions(linear, weights, run, blocks, chains);
+        }
+    };
+    match operands {
+        Operands::Ahead(ahead, fetch) => (0..eights).for_each(|run| {
+            multiply(run, &ahead.get(run));
+            ahead.load(linear, run, *fetch);
+        }),
+        Operands::Loaded(fetch) => {
+            // So many runs of eight are in flight.
+            let words = linear.fields.len() as u32 * rounds as u32 * 4;
+            let room = REGISTERS.saturating_sub(weights_registers(linear, spread)) / words;
+            let together = room.clamp(1, eights);
+            for first in (0..eights).step_by(together as usize) {
+                let runs = first..(first + together).min(eights);
+                let round = |run: u32| -> Blocks<'k> {
+                    (0..rounds).map(|round| of_fields(linear, round, run, *fetch, &|word| word)).collect()
+                };
+                let loaded: Vec<Blocks<'k>> = runs.clone().map(round).collect();
+                runs.zip(&loaded).for_each(|(run, blocks)| multiply(run, blocks));
+            }
+        }
+    }
+    let group = k.lane() / LANES * LANES;
+    let of_round = |round: usize| -> Row<'k> {
+        let (tile, half) = (round / ROUNDS, (round % ROUNDS) as u32);
+        // A weight's two columns lie beside each other.
+        let of_atom = |atom: u32| {
+            let register = 4 * atom + 2 * half;
+            let pair = |chain: &Accumulator<'k, f32>| chain.get(register) + chain.get(register + 1);
+            let [first, rest @ ..] = &all[tile];
+            rest.iter().fold(pair(first), |sum, chain| sum + pair(chain))
+        };
+        let mine: Row<'k> = (0..atoms(linear)).map(of_atom).collect();
+        let sum = |row: u32| mine[(row / WEIGHTS) as usize].shfl_idx(group + row % WEIGHTS);
+        (0..linear.count).map(sum).collect()
+    };
+    (0..rounds).map(of_round).collect()
+}
+
+/// The products of a run of eight of an atom's blocks: two instructions for each term.
+fn instructions<'k>(
+    linear: &Linear,
+    weights: &Weights<'k>,
+    run: u32,
+    blocks: &[Vec<Words<'k>>],
+    chains: &[Accumulator<'k, f32>; CHAINS],
+) {
+    for ((factor, _), weights) in linear.terms.iter().zip(weights.iter()) {
+        for half in 0..2 {
+            let word = |round: usize, word: usize| {
+                operand(*factor, &blocks[round].iter().map(|words| words[word]).collect::<Vec<_>>())
+            };
+            let i = 2 * half;
+            let a = [word(0, i), word(1, i), word(0, i + 1), word(1, i + 1)];
+            let b = |atom: &Operand<'k>| {
+                let first = 4 * run as usize + i;
+                [atom[first], atom[first + 1]].into()
+            };
+            let b: Vec<_> = weights.iter().map(b).collect();
+            chains[half % CHAINS].mma::<bf16>(&[a.into()], &b);
+        }
+    }
+}
+
+/// A word of the blocks' operand.
+fn operand<'k>(factor: Factor, fields: &[Val<'k, u32>]) -> Val<'k, u32> {
+    let pair = |field: usize| fields[field].bits::<Bf16x2>();
+    match factor {
+        Factor::Plain => fields[0],
+        Factor::Larger => pair(0).max(pair(1)).bits(),
+        Factor::Smaller => pair(0).min(pair(1)).bits(),
+    }
+}

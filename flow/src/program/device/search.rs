@@ -1,0 +1,304 @@
+//! The search for the candidates of a row that win: the key down to which they do, and their order.
+
+use tilewright_codegen::build::{Arg, Builder, Global, Ptr, RegArray, Shared, Val};
+use tilewright_codegen::ir::attr::{AtomOp, AtomOrder, ReduxOp, Scope};
+use tilewright_kernels::warps::ConsumerWarps;
+
+/// Candidates of a thread that it keeps in registers; of longer rows they are read again for every digit.
+const KEPT: u32 = 32;
+/// Of these so many at a time are left out where a row has fewer.
+const RUN: u32 = 8;
+/// Threads that share the keys that one of the listed is compared with, and keys that are compared at a time.
+const SHARES: u32 = 2;
+const TOGETHER: u32 = 8;
+/// Bits of a digit.
+const DIGIT: u32 = 2;
+
+/// Bytes of the warps' counts, which take turns in two places, and of the count of winners.
+pub(super) const fn counts_bytes(warps: u32) -> u32 {
+    2 * warps * 16 + 16
+}
+
+/// Where the scores of a row lie.
+#[derive(Clone, Copy)]
+pub(super) struct Shares<'k> {
+    /// Those of all rows.
+    pub at: Ptr<'k, Global, f32>,
+    /// Which row of `splits` shares.
+    pub begin: Val<'k, u32>,
+    /// Splits of a row.
+    pub splits: Val<'k, u32>,
+    /// Scores from split to split.
+    pub share: Val<'k, u32>,
+}
+
+/// The scores of a row, as keys in the order of a selection.
+#[derive(Clone, Copy)]
+pub(super) struct Scores<'k> {
+    k: &'k Builder,
+    team: ConsumerWarps<'k>,
+    at: Ptr<'k, Global, f32>,
+    /// Scores from split to split, and of each split; the reciprocal of that.
+    share: Val<'k, u32>,
+    width: Val<'k, u32>,
+    over_width: Val<'k, u32>,
+    count: Val<'k, u32>,
+    /// Whether threads keep all of them.
+    is_kept: Val<'k, bool>,
+    kept: RegArray<'k, u32>,
+}
+
+impl<'k> Scores<'k> {
+    /// The scores of so many candidates, as far as threads keep them.
+    pub fn new(team: ConsumerWarps<'k>, count: Val<'k, u32>, of: Shares<'k>) -> Scores<'k> {
+        let (k, Shares { splits, share, .. }) = (count.builder(), of);
+        let begin = of.begin * splits * share;
+        let width = (count + (splits - 1)) / splits;
+        let scores = Scores {
+            k,
+            team,
+            at: of.at.at(begin),
+            share,
+            width,
+            over_width: k.lit(u32::MAX) / width.max(1),
+            count,
+            is_kept: count.le(KEPT * team.threads()),
+            kept: k.regs(KEPT, 0u32),
+        };
+        k.when(scores.is_kept, || {
+            scores.runs(|run| {
+                let places: Vec<_> = run.map(|of| (of, scores.place(of))).collect();
+                let loaded: Vec<_> = places.iter().map(|&(_, at)| scores.load(at.min(count - 1))).collect();
+                // A place without a candidate has the key of NaN, which no cut above 0 counts.
+                let key = |at: Val<'k, u32>, score| at.lt(count).select(order_of(score), 0u32);
+                places.iter().zip(loaded).for_each(|(&(of, at), score)| scores.kept.set(of, key(at, score)));
+            });
+        });
+        scores
+    }
+
+    /// The candidate of a thread in a round.
+    fn place(self, round: u32) -> Val<'k, u32> {
+        self.k.tid() + round * self.team.threads()
+    }
+
+    /// The rounds, in runs that are left out where a row is shorter.
+    fn runs(self, run: impl Fn(std::ops::Range<u32>)) {
+        for first in (0..KEPT).step_by(RUN as usize) {
+            self.k.when(self.count.gt(first * self.team.threads()), || run(first..first + RUN));
+        }
+    }
+
+    /// A candidate's score.
+    fn load(self, at: Val<'k, u32>) -> Val<'k, f32> {
+        // The quotient, or one less.
+        let least = at.mul_hi(self.over_width);
+        let rest = at - least * self.width;
+        let is_less = rest.ge(self.width);
+        let split = least + is_less.select(1u32, 0u32);
+        self.at.at(split * self.share + is_less.select(rest - self.width, rest)).load()
+    }
+
+    /// Shows each thread its candidates: their keys, their places, whether they exist.
+    fn each(self, show: impl Fn(Val<'k, u32>, Val<'k, u32>, Val<'k, bool>)) {
+        let (k, show) = (self.k, &show);
+        k.if_else(
+            self.is_kept,
+            || {
+                self.runs(|run| {
+                    run.for_each(|of| {
+                        let at = self.place(of);
+                        show(self.kept.get(of), at, at.lt(self.count));
+                    });
+                });
+            },
+            || {
+                k.for_step(k.tid(), self.count, self.team.threads(), |at| {
+                    show(order_of(self.load(at)), at, k.lit(true))
+                })
+            },
+        );
+    }
+}
+
+/// A score as [`order_key`](crate::memory::order_key) has it.
+fn order_of(score: Val<'_, f32>) -> Val<'_, u32> {
+    let bits = (score + 0.0).bits::<u32>();
+    let ordered = bits.ge(1u32 << 31).select(!bits, bits | 1 << 31);
+    score.ne(score).select(0u32, ordered)
+}
+
+/// A search by the whole team.
+#[derive(Clone, Copy)]
+pub(super) struct Search<'k> {
+    pub k: &'k Builder,
+    pub team: ConsumerWarps<'k>,
+    /// Counts of the warps, u32 `[2, warps, 4]`.
+    pub meeting: Ptr<'k, Shared, u32>,
+    pub scores: Scores<'k>,
+}
+
+impl<'k> Search<'k> {
+    /// Of all candidates how many fulfil each of three conditions; `turn` says which of two places the warps meet in.
+    fn counts(
+        self,
+        turn: Val<'k, u32>,
+        conditions: impl Fn(Val<'k, u32>, Val<'k, u32>) -> [Val<'k, bool>; 3],
+    ) -> [Val<'k, u32>; 3] {
+        let (k, warps) = (self.k, self.team.warps);
+        let mine = [(); 3].map(|()| k.var(0u32));
+        self.scores.each(|order, at, is_there| {
+            for (count, holds) in mine.iter().zip(conditions(order, at)) {
+                count.set(count.get() + (holds & is_there).select(1u32, 0u32));
+            }
+        });
+        let [a, b, c] = mine.map(|count| count.get().redux(ReduxOp::Add));
+        let here = self.meeting.at(turn * (warps * 4));
+        k.when(k.lane().eq(0), || here.at(k.warp() * 4).store_vec([a, b, c, k.lit(0u32)]));
+        self.team.sync();
+        let of_warp = |warp: u32| here.at(warp * 4).load_vec::<4>();
+        let add = |[a, b, c, d]: [Val<'k, u32>; 4], [x, y, z, w]: [Val<'k, u32>; 4]| [a + x, b + y, c + z, d + w];
+        let [a, b, c, _] = (1..warps).map(of_warp).fold(of_warp(0), add);
+        [a, b, c]
+    }
+
+    /// How many candidates fulfil a condition; between searches.
+    pub fn count(self, condition: impl Fn(Val<'k, u32>, Val<'k, u32>) -> Val<'k, bool>) -> Val<'k, u32> {
+        let [found, _, _] = self.counts(self.k.lit(0u32), |order, at| [condition(order, at); 3]);
+        self.team.sync();
+        found
+    }
+
+    /// A cut that `goal` candidates or more reach, or 0; meets. In each warp as many threads as its share of the goal have a
+    /// candidate that reaches it. Of scores in no special order few more than `goal` do.
+    pub fn best_of_warps(self, goal: Val<'k, u32>) -> Val<'k, u32> {
+        let (k, warps) = (self.k, self.team.warps);
+        let best = k.var(0u32);
+        self.scores.each(|order, _, _| best.set(best.get().max(order)));
+        let best = best.get();
+        let reach = (0u32..32).fold(k.lit(0u32), |reach, lane| {
+            let other = best.shfl_idx(lane);
+            reach + other.ge(best).select(1u32, 0u32)
+        });
+        let share = (goal + (warps - 1)) / warps;
+        let cut = reach.ge(share).select(best, 0u32).redux(ReduxOp::Max);
+        k.when(k.lane().eq(0), || self.meeting.at(k.warp()).store(cut));
+        self.team.sync();
+        let cuts = (1..warps).map(|warp| self.meeting.at(warp).load());
+        cuts.fold(self.meeting.load(), |least, cut| least.min(cut))
+    }
+
+    /// The largest cut that `goal` keys or more reach, and how many do; or a smaller one that at most `enough` reach.
+    pub fn descend(
+        self,
+        goal: Val<'k, u32>,
+        enough: impl Arg<'k, u32>,
+        key: impl Fn(Val<'k, u32>, Val<'k, u32>) -> Val<'k, u32>,
+    ) -> (Val<'k, u32>, Val<'k, u32>) {
+        let (k, enough) = (self.k, enough.val(self.k));
+        let (cut, found, turn) = (k.var(0u32), k.var(u32::MAX), k.var(0u32));
+        k.for_(0u32, 32 / DIGIT, |digit| {
+            let shift = k.lit(32 - DIGIT) - digit * DIGIT;
+            let cuts = [1u32, 2, 3].map(|value| cut.get() | (k.lit(value) << shift));
+            let counts = self.counts(turn.get(), |order, at| {
+                let key = key(order, at);
+                cuts.map(|cut| key.ge(cut))
+            });
+            for (cut_at, count) in cuts.into_iter().zip(counts) {
+                k.when(count.ge(goal), || {
+                    cut.set(cut_at);
+                    found.set(count);
+                });
+            }
+            turn.set(turn.get() ^ 1);
+            k.break_if(found.get().le(enough));
+        });
+        // The next search meets in the first place again.
+        self.team.sync();
+        (cut.get(), found.get())
+    }
+}
+
+/// The keys that reach a cut, in any order: behind the last of them zeros, which are no key.
+#[derive(Clone, Copy)]
+pub(super) struct List<'k> {
+    pub k: &'k Builder,
+    pub team: ConsumerWarps<'k>,
+    /// How many reach it, whatever there is room for.
+    pub count: Ptr<'k, Shared, u32>,
+    pub keys: Ptr<'k, Shared, u64>,
+    /// Keys that there is room for, whole numbers of [`List::ALIGN`].
+    pub room: u32,
+}
+
+impl List<'_> {
+    /// Keys that are looked at together.
+    pub const ALIGN: u32 = SHARES * TOGETHER;
+}
+
+impl<'k> List<'k> {
+    /// Empties it; whoever fills it meets before.
+    pub fn clear(self) {
+        let k = self.k;
+        k.for_step(k.tid() * 2, self.room, self.team.threads() * 2, |at| {
+            self.keys.at(at).store_vec([k.lit(0u64), k.lit(0u64)]);
+        });
+        k.when(k.tid().eq(0), || self.count.store(k.lit(0u32)));
+    }
+
+    /// Lists the candidates whose key is above `cut`, or is `cut` and comes early enough, and meets: a warp has its places in a row.
+    pub fn fill(self, scores: Scores<'k>, cut: Val<'k, u32>, place: Val<'k, u32>) {
+        let k = self.k;
+        let reaches = |order: Val<'k, u32>, at: Val<'k, u32>, is_there: Val<'k, bool>| {
+            is_there & (order.gt(cut) | (order.eq(cut) & (!at).ge(place)))
+        };
+        let mine = k.var(0u32);
+        scores.each(|order, at, is_there| {
+            mine.set(mine.get() + reaches(order, at, is_there).select(1u32, 0u32));
+        });
+        let up_to = (0..5).fold(mine.get(), |sum, bit| {
+            let below = sum.shfl_up(1u32 << bit);
+            sum + k.lane().ge(1u32 << bit).select(below, 0u32)
+        });
+        let begin = k.var(0u32);
+        k.when(k.lane().eq(31), || begin.set(self.count.atom(AtomOp::Add, up_to, AtomOrder::Relaxed(Scope::Cta))));
+        let slot = k.var(begin.get().shfl_idx(31u32) + up_to - mine.get());
+        scores.each(|order, at, is_there| {
+            k.when(reaches(order, at, is_there), || {
+                // As many as there is room for, whatever was found.
+                k.when(slot.get().lt(self.room), || self.keys.at(slot.get()).store(k.join::<u64>(!at, order)));
+                slot.set(slot.get() + 1);
+            });
+        });
+        self.team.sync();
+    }
+
+    /// Hands on each of the `goal` best: how many are better, and what `place` says of its candidate before they are counted.
+    pub fn rank(
+        self,
+        goal: Val<'k, u32>,
+        place: impl Fn(Val<'k, u32>) -> Val<'k, u32>,
+        store: impl Fn(Val<'k, u32>, Val<'k, u32>),
+    ) {
+        let k = self.k;
+        let all = self.count.load().min(self.room);
+        let (share, number) = (k.tid() % SHARES, k.tid() / SHARES);
+        // Lanes count together, so that all of a warp are there.
+        k.for_step(0u32, all, self.team.threads() / SHARES, |base| {
+            let mine = base + number;
+            let own = self.keys.at(mine.min(all - 1)).load();
+            let place = place(!own.split().0);
+            let better = k.var(0u32);
+            k.for_step(0u32, all, SHARES * TOGETHER, |first| {
+                let other = first + share * TOGETHER;
+                let pairs = (0..TOGETHER).step_by(2).map(|next| self.keys.at(other + next).load_vec::<2>());
+                for key in pairs.collect::<Vec<_>>().into_iter().flatten() {
+                    better.set(better.get() + key.gt(own).select(1u32, 0u32));
+                }
+            });
+            let better = (0..SHARES.ilog2()).fold(better.get(), |sum, bit| sum + sum.shfl_bfly(1u32 << bit));
+            let is_winner = share.eq(0) & mine.lt(all) & better.lt(goal);
+            k.when(is_winner, || store(better, place));
+        });
+    }
+}

@@ -1,0 +1,301 @@
+//! What becomes of sums: the end of the norm before, bias, gates, residual, the beginning of the norm that comes next
+//! ([`halves`](crate::norm)); heads are rotated and appended.
+
+use tilewright_codegen::build::{Builder, Global, Ptr, Shared, Val};
+
+use super::Rows;
+use super::tiles::{Plan, PlanError};
+use crate::elementwise::silu;
+use crate::gemv::{Epilogue, Unit};
+use crate::kv::{PoolArray, PoolType, TokenRow};
+use crate::norm::{NormEnd, NormStart, SLOT};
+use crate::tile::{Array, Float};
+use crate::warps::ConsumerWarps;
+
+/// Numbers of shared memory that a block adds squares in.
+const ROOM: u32 = 256;
+/// Results that a thread finishes together where it can.
+const RUN: u32 = 4;
+
+/// What becomes of the sums.
+///
+/// ```
+/// use tilewright_kernels::gemv::{Epilogue, hopper::Finish};
+/// let plain = Finish::from(Epilogue { bias: true, ..Epilogue::default() });
+/// assert!(plain.epilogue.bias && !plain.scaled && plain.normed.is_none());
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Finish {
+    /// Bias, residual, type of the results.
+    pub epilogue: Epilogue,
+    /// The vectors are `x ⊙ g` of a norm: sums are scaled by `rstd` first.
+    pub scaled: bool,
+    /// The results are the residual stream, f32, and begin a norm whose weight has this type.
+    pub normed: Option<Float>,
+    /// Heads of [`Rows::Groups`]: queries and keys are rotated, keys and values appended to their pages.
+    pub heads: Option<HeadPages>,
+}
+
+/// The pages that heads are appended to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct HeadPages {
+    /// Tokens of a page.
+    pub page_tokens: u32,
+    /// How both pools store their numbers.
+    pub pool: PoolType,
+}
+
+impl From<Epilogue> for Finish {
+    fn from(epilogue: Epilogue) -> Finish {
+        Finish { epilogue, ..Finish::default() }
+    }
+}
+
+impl Finish {
+    /// Fails where a plan's threads do not meet as this wants it.
+    ///
+    /// # Errors
+    /// Results that begin a norm and are no whole number of slots in every block; heads of rows that are none.
+    pub fn check(&self, plan: &Plan) -> Result<(), PlanError> {
+        let setting = |what, found, wanted| Err(PlanError::Setting { what, found, wanted });
+        let (n, rows) = (plan.results.results(), plan.rows() / plan.tuning.splits);
+        if self.scaled && !plan.unit.k().is_multiple_of(SLOT) {
+            return setting("k of sums that are scaled", plan.unit.k(), "a multiple of 32");
+        }
+        if self.normed.is_some() {
+            if !matches!(plan.results, Rows::InOrder(_)) || !self.epilogue.wide {
+                return setting("the number of rows that begin a norm", n, "that of f32 results in their order");
+            }
+            if !plan.is_whole() || !rows.is_multiple_of(SLOT) {
+                return setting("the number of rows of a block that begins a norm", rows, "whole slots of 32");
+            }
+            if !plan.batch.is_multiple_of(4) {
+                return setting("a batch whose results begin a norm", plan.batch, "a multiple of 4");
+            }
+        }
+        match (self.heads, plan.results) {
+            (None, _) => Ok(()),
+            (Some(_), Rows::Groups { .. }) if !self.epilogue.residual => Ok(()),
+            (Some(_), _) => setting("the number of rows that are appended", n, "that of groups of heads, and no sums"),
+        }
+    }
+}
+
+/// The results, and what is added to the sums.
+#[derive(Clone, Copy)]
+pub(super) struct Results<'k> {
+    y: Array<'k>,
+    bias: Option<Array<'k>>,
+    residual: Option<Array<'k>>,
+    scaled: Option<NormEnd<'k>>,
+    normed: Option<NormStart<'k>>,
+    heads: Option<Heads<'k>>,
+}
+
+/// Where heads go, and whose they are.
+#[derive(Clone, Copy)]
+struct Heads<'k> {
+    page_tokens: u32,
+    turns: Ptr<'k, Global, f32>,
+    position: Ptr<'k, Global, i32>,
+    table: Ptr<'k, Global, i32>,
+    table_width: Val<'k, u32>,
+    pages: Val<'k, u32>,
+    pools: [PoolArray<'k>; 2],
+    /// Of every vector its position; then of every vector its token's row of a plane of a pool.
+    room: Ptr<'k, Shared, i32>,
+    batch: u32,
+}
+
+impl<'k> Results<'k> {
+    /// Declares the parameters, in the order of [`gemv`](super::gemv).
+    pub(super) fn parameters(k: &'k Builder, plan: &Plan, finish: Finish) -> Results<'k> {
+        let Finish { epilogue, scaled, normed, heads } = finish;
+        let float = if epilogue.wide { Float::F32 } else { Float::Bf16 };
+        let array = |name: &str, float: Float| Array::new(k.global::<u8>(name), float);
+        let y = array("y", float);
+        let bias = epilogue.bias.then(|| array("bias", Float::Bf16));
+        let residual = epilogue.residual.then(|| array("residual", float));
+        let scaled = scaled.then(|| {
+            let (width, rows) = (plan.unit.k(), plan.batch);
+            let parts = NormEnd::parts((plan.tuning.warpgroups * 128).min(ROOM), width, rows);
+            let (squares, eps) = (k.global("squares"), k.param("eps"));
+            NormEnd { squares, eps, width, rows, parts, factors: k.shared("factors", parts * rows) }
+        });
+        let normed = normed.map(|float| NormStart {
+            weight: array("norm_weight", float),
+            out: array("normed", Float::Bf16),
+            squares: k.global("norm_squares"),
+            rows: k.lit(plan.batch),
+        });
+        let heads = heads.map(|HeadPages { page_tokens, pool }| {
+            let (turns, position, table) = (k.global("turns"), k.global("position"), k.global("page_table"));
+            let (table_width, pages) = (k.param("table_width"), k.param("pages"));
+            let pools = ["key", "value"].map(|name| match pool {
+                PoolType::Float(float) => array(&format!("{name}s"), float).into(),
+                PoolType::E4m3 => {
+                    let codes = k.global(&format!("{name}s"));
+                    PoolArray::E4m3 { codes, scale: k.param(&format!("{name}_scale")) }
+                }
+            });
+            let room = k.shared("places", 2 * plan.batch);
+            Heads { page_tokens, turns, position, table, table_width, pages, pools, room, batch: plan.batch }
+        });
+        Results { y, bias, residual, scaled, normed, heads }
+    }
+
+    /// Prepares what is one number for each vector, by the warps that multiply, while weights and activations are on their way.
+    pub(super) fn prepare(&self, team: ConsumerWarps<'k>) {
+        if self.scaled.is_none() && self.heads.is_none() {
+            return;
+        }
+        team.k.grid_wait();
+        if let Some(heads) = self.heads {
+            heads.prepare(team);
+        }
+        match self.scaled {
+            Some(scaled) => scaled.prepare(team),
+            None => team.sync(),
+        }
+    }
+
+    /// Finishes a run of sums, and stores it: results of `vector` from the packed row `row` on. `others` are the sums of what gates
+    /// gate, or of what pairs are rotated with.
+    pub(super) fn store<const RUN: usize>(
+        &self,
+        plan: &Plan,
+        [vector, row]: [Val<'k, u32>; 2],
+        sums: [Val<'k, f32>; RUN],
+        others: Option<[Val<'k, f32>; RUN]>,
+    ) {
+        let all = plan.results.results();
+        let scale = self.scaled.map(|scaled| scaled.factors.at(vector).load());
+        let scaled = |sums: [Val<'k, f32>; RUN]| scale.map_or(sums, |scale| sums.map(|sum| sum * scale));
+        let plus = |sums: [Val<'k, f32>; RUN], more: Option<Array<'k>>, index: Val<'k, u32>| {
+            let Some(more) = more else { return sums };
+            let more = if RUN == 4 { more.load4(index).to_vec() } else { vec![more.load(index)] };
+            core::array::from_fn(|i| sums[i] + more[i])
+        };
+        if let (Some(heads), Some(others)) = (self.heads, others) {
+            let at = Pair::of(plan.results, row);
+            let of = |sums: [Val<'k, f32>; RUN], at: Val<'k, u32>| plus(scaled(sums), self.bias, at);
+            let pair = [of(sums, at.results[0]), of(others, at.results[1])];
+            return heads.store(self.y, (plan.results, vector), &at, pair);
+        }
+        let first = plan.results.result(row);
+        let mut sums = plus(scaled(sums), self.bias, first);
+        if let Some(others) = others {
+            let others = plus(scaled(others), self.bias, first + all);
+            sums = core::array::from_fn(|i| silu(sums[i]) * others[i]);
+        }
+        let at = vector * all + first;
+        let sums = plus(sums, self.residual, at);
+        self.y.store_run(at, sums);
+        if let (Some(normed), Ok(four)) = (self.normed, <[Val<f32>; 4]>::try_from(&sums[..])) {
+            normed.store([vector, first, at], four);
+        }
+    }
+
+    /// From a run of packed rows to the one that is finished with it: what gates gate, or the second of pairs.
+    pub(super) fn others(&self, results: Rows) -> Option<u32> {
+        match results {
+            Rows::Gated(_) => Some(Unit::ROWS),
+            Rows::Groups { .. } if self.heads.is_some() => Some(RUN),
+            Rows::InOrder(_) | Rows::Groups { .. } => None,
+        }
+    }
+}
+
+/// Four pairs of a head, or eight dimensions of a value: which.
+struct Pair<'k> {
+    is_query: Val<'k, bool>,
+    is_value: Val<'k, bool>,
+    /// The kv head, or the query head.
+    head: Val<'k, u32>,
+    /// Where both halves begin in their head.
+    dims: [Val<'k, u32>; 2],
+    /// The results that they are.
+    results: [Val<'k, u32>; 2],
+}
+
+impl<'k> Pair<'k> {
+    /// Those of a packed row, a multiple of eight.
+    fn of(rows: Rows, row: Val<'k, u32>) -> Pair<'k> {
+        let (group, kv_heads, dim) = match rows {
+            Rows::Groups { group, kv_heads, dim } => (group, kv_heads, dim),
+            // Refused: these are no heads.
+            Rows::InOrder(_) | Rows::Gated(_) => (1, 1, Unit::ROWS),
+        };
+        let (per_head, half) = (dim / Unit::ROWS, dim / 2);
+        let unit = row / Unit::ROWS;
+        let (kv_head, unit) = (unit / (per_head * (group + 2)), unit % (per_head * (group + 2)));
+        let (slot, at) = (unit / per_head, unit % per_head);
+        let (is_query, is_value) = (slot.lt(group), slot.gt(group));
+        let head = is_query.select(kv_head * group + slot, kv_head);
+        let first = is_value.select(at * Unit::ROWS, at * RUN);
+        let dims = [first, first + is_value.select(row.builder().lit(RUN), half)];
+        let of_all = is_query.select(head, slot * kv_heads + kv_head) * dim;
+        Pair { is_query, is_value, head, dims, results: dims.map(|at| of_all + at) }
+    }
+}
+
+impl<'k> Heads<'k> {
+    /// Positions, and where tokens lie.
+    fn prepare(self, team: ConsumerWarps<'k>) {
+        let batch = self.batch;
+        team.each(batch, |vector| {
+            let position = self.position.at(vector).load();
+            let token = position.max(0).cast::<u32>();
+            self.room.at(vector).store(position);
+            // An idle row's table is not looked at.
+            team.k.when(position.ge(0), || {
+                let page = self.table.at(vector * self.table_width + token / self.page_tokens).load();
+                let place = page.cast::<u32>() * self.page_tokens + token % self.page_tokens;
+                self.room.at(vector + batch).store(place.cast::<i32>());
+            });
+        });
+    }
+
+    /// Rotates queries and keys; stores queries, zeros of an idle row, and appends the others.
+    fn store<const RUN: usize>(
+        self,
+        queries: Array<'k>,
+        (rows, vector): (Rows, Val<'k, u32>),
+        at: &Pair<'k>,
+        [a, b]: [[Val<'k, f32>; RUN]; 2],
+    ) {
+        let Rows::Groups { group, kv_heads, dim } = rows else { return };
+        let k = vector.builder();
+        let position = self.room.at(vector).load();
+        let (active, token) = (position.ge(0), position.max(0).cast::<u32>());
+        // Values have no pairs: those of dimension 0 are loaded, and not looked at.
+        let first = (token * (dim / 2) + at.is_value.select(k.lit(0), at.dims[0])) * 2;
+        let turns: Vec<Val<f32>> =
+            (0..RUN as u32).step_by(2).flat_map(|pair| self.turns.at(first + 2 * pair).load_vec::<4>()).collect();
+        let turned = |x: &[Val<'k, f32>; RUN], partner: &[Val<'k, f32>; RUN], second: bool| {
+            core::array::from_fn::<_, RUN, _>(|i| {
+                let (cos, sin) = (turns[2 * i], turns[2 * i + 1]);
+                let turned = if second { x[i] * cos + partner[i] * sin } else { x[i] * cos - partner[i] * sin };
+                at.is_value.select(x[i], turned)
+            })
+        };
+        let both = [turned(&a, &b, false), turned(&b, &a, true)];
+        let stored = |store: &dyn Fn(Val<'k, u32>, [Val<'k, f32>; RUN])| {
+            at.dims.iter().zip(both).for_each(|(&dim, values)| store(dim, values));
+        };
+        let query = || {
+            let first = (vector * (group * kv_heads) + at.head) * dim;
+            stored(&|dim, values| queries.store_run(first + dim, values.map(|y| active.select(y, 0.0f32))));
+        };
+        let append = |pool: PoolArray<'k>| {
+            let place = self.room.at(vector + self.batch).load().cast::<u32>();
+            let first = (at.head * self.pages * self.page_tokens + place) * dim;
+            let row = TokenRow::new(first, [dim, pool.pool_type().run(dim)], token % self.page_tokens);
+            stored(&|dim, values| pool.store_run(row.at(dim), values));
+        };
+        let [keys, values] = self.pools;
+        k.if_else(at.is_query, query, || {
+            k.when(active, || k.if_else(at.is_value, || append(values), || append(keys)));
+        });
+    }
+}

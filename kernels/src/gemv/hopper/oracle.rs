@@ -1,0 +1,171 @@
+//! What must come out of a trial, in f64, and by how much it may differ.
+
+use half::bf16;
+use tilewright_codegen::trial::{Bound, Draw};
+
+use super::{Finish, Plan, Rows};
+use crate::gemv::{Epilogue, trial};
+use crate::naive::{self, PoolShape};
+use crate::norm::SLOT;
+use crate::stored::{self, UNIT};
+use crate::tile::Float;
+
+/// Positions that a trial's table of rotations has.
+const POSITIONS: u32 = 60;
+
+/// The inputs of a trial, most of them from -1 to 1.
+pub(super) struct Given {
+    pub w: Vec<bf16>,
+    pub x: Vec<bf16>,
+    pub bias: Vec<bf16>,
+    pub residual: Vec<f64>,
+    pub squares: Vec<f32>,
+    pub eps: f32,
+    pub norm_weight: Vec<f64>,
+    pub positions: Vec<i32>,
+    /// Every page belongs to one vector.
+    pub table: Vec<i32>,
+    pub table_width: u32,
+    pub pages: u32,
+    frequencies: Vec<f64>,
+}
+
+impl Given {
+    pub fn draw(draw: &mut Draw, plan: &Plan, finish: Finish) -> Given {
+        let (batch, k, results) = (plan.batch, plan.unit.k(), plan.results.results());
+        let n = if matches!(plan.results, Rows::Gated(_)) { 2 * results } else { results };
+        let mut floats = |count: u32| draw.floats::<bf16>(count as usize, bf16::from_f64);
+        let (w, x, bias, residual) = (floats(n * k), floats(batch * k), floats(n), floats(batch * results));
+        let table_width = finish.heads.map_or(0, |heads| POSITIONS.div_ceil(heads.page_tokens));
+        let dim = if let Rows::Groups { dim, .. } = plan.results { dim } else { 0 };
+        Given {
+            w,
+            x,
+            bias,
+            residual: residual.iter().map(|v| v.to_f64()).collect(),
+            squares: (0..k / SLOT * batch).map(|_| (draw.unit().abs() * 32.0) as f32).collect(),
+            eps: 1e-5,
+            norm_weight: stored::numbers(draw, finish.normed.unwrap_or(Float::F32), results, 2.0),
+            positions: (0..batch).map(|_| draw.between(0..=POSITIONS + 9) as i32 - 10).collect(),
+            table: (0..batch * table_width).rev().map(|page| page as i32).collect(),
+            table_width,
+            pages: batch * table_width + 1,
+            frequencies: (0..dim / 2).map(|i| 10_000f64.powf(-f64::from(2 * i) / f64::from(dim))).collect(),
+        }
+    }
+
+    /// Cosines and sines.
+    pub fn turns(&self) -> Vec<f32> {
+        let of = |position: u32| self.frequencies.iter().map(move |f| (f64::from(position) * f).sin_cos());
+        (0..POSITIONS).flat_map(of).flat_map(|(sin, cos)| [cos as f32, sin as f32]).collect()
+    }
+
+    /// The factor of a vector's norm.
+    fn factor(&self, vector: usize, plan: &Plan) -> f64 {
+        let sums = self.squares.iter().skip(vector).step_by(plan.batch as usize);
+        let mean = sums.map(|&sum| f64::from(sum)).sum::<f64>() / f64::from(plan.unit.k());
+        1.0 / (mean + f64::from(self.eps)).sqrt()
+    }
+}
+
+/// What must come out.
+pub(super) struct Found {
+    pub y: Vec<f64>,
+    /// Of y and of what is appended, before either is rounded to its type.
+    pub bound: Bound,
+    pub normed: (Vec<f64>, Bound),
+    pub squares: (Vec<f64>, Bound),
+    /// Pools of keys and values, row after row; NaN where nothing is appended.
+    pub pools: [Vec<f64>; 2],
+}
+
+pub(super) fn expected(plan: &Plan, finish: Finish, given: &Given) -> Found {
+    let (k, results) = (plan.unit.k(), plan.results.results() as usize);
+    let wide = Epilogue { wide: true, ..Epilogue::default() };
+    let (mut sums, bound) = trial::expected(k, wide, &given.w, &given.x, &[], &[]);
+    let largest = |values: &[f64]| values.iter().fold(0f64, |most, value| most.max(value.abs()));
+    let n = sums.len() / plan.batch as usize;
+    let mut error = bound.at(largest(&sums));
+    if finish.scaled {
+        let most = sums.chunks_mut(n).enumerate().map(|(vector, sums)| {
+            let factor = given.factor(vector, plan);
+            sums.iter_mut().for_each(|sum| *sum *= factor);
+            factor
+        });
+        let most = most.fold(0f64, f64::max);
+        // Sums of positive numbers, a root, a reciprocal and a product.
+        error = error * most + largest(&sums) * f64::from(k / SLOT + 16) * UNIT;
+    }
+    if finish.epilogue.bias {
+        for sums in sums.chunks_mut(n) {
+            sums.iter_mut().zip(&given.bias).for_each(|(sum, bias)| *sum += bias.to_f64());
+        }
+    }
+    error += 2.0 * largest(&sums) * UNIT;
+    let mut y = sums;
+    if matches!(plan.results, Rows::Gated(_)) {
+        let most = largest(&y);
+        let gated = |sums: &[f64]| {
+            let (gates, others) = sums.split_at(results);
+            gates.iter().zip(others).map(|(gate, other)| gate / (1.0 + (-gate).exp()) * other).collect::<Vec<f64>>()
+        };
+        y = y.chunks(n).flat_map(gated).collect();
+        // The slope of silu is at most 1.1; exponential and quotient are off by a few units of 2⁻²².
+        error = 2.2 * error * (most + error) + 2f64.powi(-20) * (most * most + 1.0);
+    }
+    if finish.epilogue.residual {
+        y.iter_mut().zip(&given.residual).for_each(|(y, residual)| *y += residual);
+        error += 2.0 * largest(&y) * UNIT;
+    }
+    let mut pools = [Vec::new(), Vec::new()];
+    if finish.heads.is_some() {
+        (y, pools) = heads(plan, finish, given, &y);
+        // Two products, each with a rounded turn.
+        error = 2.0 * error + 16.0 * largest(&y) * UNIT;
+    }
+    let absolute = |absolute: f64| Bound { absolute, relative: 0.0 };
+    let (mut normed, mut squares) = ((Vec::new(), absolute(0.0)), (Vec::new(), absolute(0.0)));
+    if finish.normed.is_some() {
+        let product = |(y, weight): (&f64, &f64)| y * weight;
+        let most = (largest(&y), largest(&given.norm_weight));
+        let of = |y: &[f64]| y.iter().zip(&given.norm_weight).map(product).collect::<Vec<f64>>();
+        normed = (y.chunks(results).flat_map(of).collect(), absolute(error * most.1 + 2.0 * most.0 * most.1 * UNIT));
+        let slots = results / SLOT as usize;
+        let sum = |at: usize| {
+            let (slot, vector) = (at / plan.batch as usize, at % plan.batch as usize);
+            y[vector * results + slot * SLOT as usize..][..SLOT as usize].iter().map(|y| y * y).sum::<f64>()
+        };
+        let sums: Vec<f64> = (0..slots * plan.batch as usize).map(sum).collect();
+        let slot = f64::from(SLOT);
+        squares = (sums, absolute(slot * (error * (2.0 * most.0 + error) + slot * most.0 * most.0 * UNIT)));
+    }
+    Found { y, bound: absolute(error), normed, squares, pools }
+}
+
+/// Queries that are rotated, zeros of idle vectors; the pools.
+fn heads(plan: &Plan, finish: Finish, given: &Given, y: &[f64]) -> (Vec<f64>, [Vec<f64>; 2]) {
+    let (Rows::Groups { group, kv_heads, dim }, Some(pages)) = (plan.results, finish.heads) else {
+        return (Vec::new(), [Vec::new(), Vec::new()]);
+    };
+    let [group, kv_heads, head_dim] = [group, kv_heads, dim].map(|extent| extent as usize);
+    let shape = PoolShape { kv_heads, pages: given.pages as usize, page_tokens: pages.page_tokens as usize, head_dim };
+    let (mut queries, mut pools) = (Vec::new(), [(); 2].map(|()| vec![f64::NAN; shape.elements()]));
+    for (vector, heads) in y.chunks((group + 2) * kv_heads * head_dim).enumerate() {
+        let at = usize::try_from(given.positions[vector]).ok();
+        let turned = |heads: &[f64]| match at {
+            Some(at) => {
+                heads.chunks(head_dim).flat_map(|head| naive::rope(head, &given.frequencies, at, 1.0)).collect()
+            }
+            None => vec![0.0; heads.len()],
+        };
+        let (query, rest) = heads.split_at(group * kv_heads * head_dim);
+        let (key, value) = rest.split_at(kv_heads * head_dim);
+        queries.extend(turned(query));
+        let width = given.table_width as usize;
+        let table: Vec<usize> = given.table[vector * width..][..width].iter().map(|&page| page as usize).collect();
+        for (pool, heads) in pools.iter_mut().zip([turned(key), value.to_vec()]) {
+            naive::append(pool, shape, &heads, &table, at);
+        }
+    }
+    (queries, pools)
+}

@@ -1,0 +1,90 @@
+//! A norm in two halves, without a launch of its own.
+//!
+//! `norm(x)·Wᵀ = rstd · ((x ⊙ g)·Wᵀ)` for the norm's weight g, with one factor `rstd = 1/√(mean(x²) + eps)` for each row. So whoever
+//! stores a row of x also stores `x ⊙ g` and the sum of squares of every [`SLOT`] elements ([`NormStart`]). The product behind it
+//! multiplies `x ⊙ g`, adds the sums of a row in their order, and scales its own sums ([`NormEnd`]). A number is rounded to bf16 once,
+//! as a norm's result is: the relative error is the same.
+
+use tilewright_codegen::build::{Global, Ptr, Shared, Val};
+
+use crate::tile::Array;
+use crate::warps::ConsumerWarps;
+
+/// Elements of a row whose squares are one sum.
+pub const SLOT: u32 = 32;
+/// Elements that a thread has of a row.
+const RUN: usize = 4;
+
+/// Where a norm begins.
+#[derive(Clone, Copy)]
+pub struct NormStart<'k> {
+    /// The norm's weight.
+    pub weight: Array<'k>,
+    /// `x ⊙ g`, `[rows, width]`.
+    pub out: Array<'k>,
+    /// Sums of squares, `[width / 32, rows]`.
+    pub squares: Ptr<'k, Global, f32>,
+    /// Rows.
+    pub rows: Val<'k, u32>,
+}
+
+impl<'k> NormStart<'k> {
+    /// Begins the norm of four consecutive elements of a row: from `column` on, which is element `at` of all. By whole warps: eight
+    /// lanes that follow each other have the elements of a slot.
+    #[track_caller]
+    pub(crate) fn store(self, [row, column, at]: [Val<'k, u32>; 3], x: [Val<'k, f32>; RUN]) {
+        let weight = self.weight.load4(column);
+        self.out.store_run::<RUN>(at, core::array::from_fn(|i| x[i] * weight[i]));
+        let mut sum = x[1..].iter().fold(x[0] * x[0], |sum, &x| x.fma(x, sum));
+        for bits in [1u32, 2, 4] {
+            sum = sum + sum.shfl_bfly(bits);
+        }
+        let slot = column / SLOT * self.rows + row;
+        row.builder().when((column % SLOT).eq(0), || self.squares.at(slot).store(sum));
+    }
+}
+
+/// Where a norm ends.
+#[derive(Clone, Copy)]
+pub struct NormEnd<'k> {
+    /// Sums of squares, `[width / 32, rows]`.
+    pub squares: Ptr<'k, Global, f32>,
+    /// Added to the mean square.
+    pub eps: Val<'k, f32>,
+    /// Elements of a row of x.
+    pub width: u32,
+    /// Rows.
+    pub rows: u32,
+    /// Threads that share the sums of a row: a divisor of its slots.
+    pub parts: u32,
+    /// Room for `parts · rows` numbers, where the factors of the rows will be.
+    pub factors: Ptr<'k, Shared, f32>,
+}
+
+impl<'k> NormEnd<'k> {
+    /// Threads that share the sums of a row, of so many threads.
+    pub(crate) fn parts(threads: u32, width: u32, rows: u32) -> u32 {
+        let most = (threads / rows).max(1).ilog2();
+        let divides = |parts: &u32| (width / SLOT).is_multiple_of(*parts);
+        (0..=most).rev().map(|log| 1 << log).find(divides).unwrap_or(1)
+    }
+
+    /// Adds the sums of every row in their order, and makes the factors; the warps have met behind it.
+    pub(crate) fn prepare(self, team: ConsumerWarps<'k>) {
+        let NormEnd { squares, width, rows, parts, factors, .. } = self;
+        let slots = width / SLOT / parts;
+        team.each(parts * rows, |item| {
+            let first = squares.at(item / rows * (slots * rows) + item % rows);
+            let sums: Vec<Val<f32>> = (0..slots).map(|slot| first.at(slot * rows).load()).collect();
+            factors.at(item).store(sums[1..].iter().fold(sums[0], |sum, &more| sum + more));
+        });
+        team.sync();
+        // A thread overwrites what it alone reads.
+        team.each(rows, |row| {
+            let part = |part: u32| factors.at(row + part * rows).load();
+            let sum = (1..parts).fold(part(0), |sum, next| sum + part(next));
+            factors.at(row).store((sum * (1.0 / width as f32) + self.eps).sqrt().recip());
+        });
+        team.sync();
+    }
+}

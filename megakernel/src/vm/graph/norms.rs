@@ -1,0 +1,159 @@
+//! Norms of the residual stream: by a launch, or begun by what stores the stream and ended by the product behind it.
+
+use tilewright_kernels::embed::{EmbedShape, TableOrder, embed_rows};
+use tilewright_kernels::gemv::hopper;
+use tilewright_kernels::norm::{NormShape, SLOT, add_rms_norm_rows, rms_norm_rows};
+use tilewright_kernels::tile::Float;
+
+use super::launch::{Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
+use super::planner::{GraphPlanner, WARPS};
+use super::products::PackedProduct;
+use crate::program::BufferId;
+use crate::vm::device::Unsupported;
+
+/// Elements that a warp embeds at a time.
+const WARP: u32 = 128;
+
+/// The norm of a residual stream.
+#[derive(Clone, Copy)]
+pub(crate) struct NormOf {
+    pub x: BufferId,
+    pub weight: BufferId,
+    pub eps: f32,
+}
+
+/// The activations of a layer.
+#[derive(Clone, Copy)]
+pub(crate) enum Activations {
+    /// They lie there, bf16.
+    Scratch(Scratch),
+    /// A norm, which is still to be computed.
+    Norm(NormOf),
+}
+
+/// What the residual stream is still to become.
+pub(super) enum Pending {
+    /// `residual` and the result of the last product, which the norm that comes next adds.
+    Added { residual: BufferId, out: BufferId },
+    /// What a launch stores that may begin the norm that comes next.
+    Begun { out: BufferId, launch: Begun },
+}
+
+/// A launch that stores the residual stream.
+pub(crate) enum Begun {
+    /// Rows of the table.
+    Embedding(Embedding),
+    /// A product of packed weights, which is added to the stream.
+    Product(Box<PackedProduct>),
+}
+
+/// Rows of a table of embeddings.
+pub(crate) struct Embedding {
+    pub order: TableOrder,
+    pub args: [LaunchMemory; 4],
+    pub rows: u32,
+    pub width: u32,
+}
+
+impl GraphPlanner<'_> {
+    /// What the last product left is added to `residual`, which makes `out`: by the norm that comes next.
+    pub(super) fn add(&mut self, residual: BufferId, out: BufferId) -> Result<(), Unsupported> {
+        self.whole(residual, Scratch::Residual)?;
+        match self.pending.replace(Pending::Added { residual, out }) {
+            None => Ok(()),
+            Some(_) => Err(Unsupported::Launch { what: "two sums of the residual stream without a norm between" }),
+        }
+    }
+
+    /// `out` is what this launch stores, which waits for what comes next: the norm of it may begin there.
+    pub(crate) fn begin(&mut self, out: BufferId, launch: Begun) {
+        self.settle();
+        self.pending = Some(Pending::Begun { out, launch });
+    }
+
+    /// A launch that waited is made, without a norm.
+    pub(super) fn settle(&mut self) {
+        self.pending = match self.pending.take() {
+            Some(Pending::Begun { launch, .. }) => {
+                let launch = self.begun(&launch, None);
+                self.plan.launches.push(launch);
+                None
+            }
+            pending => pending,
+        };
+    }
+
+    /// Begins a norm in the launch that stores the residual stream, where that can: then its activations are `x ⊙ g`, and squares lie beside them.
+    pub(super) fn begin_norm(&mut self, norm: NormOf) -> Result<bool, Unsupported> {
+        let [rows, width] = self.extents(norm.x)?;
+        let finish = |product: &PackedProduct| hopper::Finish { normed: Some(Float::F32), ..product.finish };
+        let begins = match &self.pending {
+            Some(Pending::Begun { out, launch }) if *out == norm.x && width.is_multiple_of(SLOT) => match launch {
+                Begun::Embedding(embedding) => embedding.width.is_multiple_of(WARP),
+                Begun::Product(product) => finish(product).check(&product.plan).is_ok(),
+            },
+            Some(_) | None => false,
+        };
+        let Some(Pending::Begun { launch, .. }) = self.pending.take_if(|_| begins) else { return Ok(false) };
+        let (weight, float) = self.plain(norm.weight)?;
+        let [rows, width] = [rows, width].map(u64::from);
+        let out = self.scratch(Scratch::Normed, rows * width * 2);
+        let squares = self.scratch(Scratch::Squares, rows * (width / u64::from(SLOT)) * 4);
+        let launch = self.begun(&launch, Some((float, [weight, out, squares])));
+        self.plan.launches.push(launch);
+        Ok(true)
+    }
+
+    /// The launch; a norm that begins in it has a weight of that type, and is stored there.
+    fn begun(&mut self, launch: &Begun, norm: Option<(Float, [LaunchMemory; 3])>) -> Launch {
+        let float = norm.map(|(float, _)| float);
+        let mut launch = match launch {
+            Begun::Embedding(Embedding { order, args, rows, .. }) => {
+                let shape = EmbedShape { table: *order, out: Float::F32, warps: WARPS, norm: float };
+                let arch = self.arch;
+                let kernel = self.kernel(format!("{shape:?}"), || embed_rows(arch, shape));
+                Launch { kernel, grid: LaunchGrid::Blocks(*rows), args: args.map(LaunchArg::Pointer).into() }
+            }
+            Begun::Product(product) => {
+                let mut product = (**product).clone();
+                product.finish.normed = float;
+                self.multiply_packed(&product)
+            }
+        };
+        launch.args.extend(norm.into_iter().flat_map(|(_, memory)| memory).map(LaunchArg::Pointer));
+        launch
+    }
+
+    /// The norm of the residual stream by a launch, behind what is still to be added to it.
+    pub(crate) fn norm(&mut self, norm: NormOf) -> Result<Scratch, Unsupported> {
+        self.settle();
+        let NormOf { x, weight, eps } = norm;
+        let [rows, width] = self.extents(x)?;
+        self.rows(rows)?;
+        let (weight, float) = self.plain(weight)?;
+        let residual = self.scratch(Scratch::Residual, u64::from(rows) * u64::from(width) * 4);
+        let out = self.scratch(Scratch::Normed, u64::from(rows) * u64::from(width) * 2);
+        let (x_float, out_float) = (Float::F32, Float::Bf16);
+        let shape = NormShape { width, stride: width, x: x_float, weight: float, out: out_float, eps, warps: WARPS };
+        let arch = self.arch;
+        let mut memory = vec![residual];
+        let kernel = match self.pending.take() {
+            Some(Pending::Added { residual, out }) if out == x => {
+                // The sum takes the place of what it is the sum of.
+                self.heads.remove(&residual);
+                self.residual(out, [rows, width]);
+                memory.push(LaunchMemory::Scratch(Scratch::Added));
+                self.kernel(format!("add {shape:?}"), || add_rms_norm_rows(arch, shape, Float::Bf16))
+            }
+            None => {
+                self.whole(x, Scratch::Residual)?;
+                self.kernel(format!("{shape:?}"), || rms_norm_rows(arch, shape))
+            }
+            Some(_) => return Err(Unsupported::Launch { what: "a norm of another residual stream" }),
+        };
+        memory.extend([weight, out]);
+        let args = memory.into_iter().map(LaunchArg::Pointer).collect();
+        self.launch(kernel, LaunchGrid::Blocks(rows), args);
+        Ok(Scratch::Normed)
+    }
+}
