@@ -5,8 +5,8 @@ use tilewright_codegen::ir::attr::{AtomOp, RedOrder, Scope};
 
 use super::operand::of_two_steps;
 use super::source::Source;
-use super::starts::{Starts, side};
-use super::sums::{Activations, Operands, product, products};
+use super::starts::side;
+use super::sums::{Activations, Operands, pairs, product, products};
 use super::{AOperand, HeldForm, HeldStage, Input, Operand, Packing, ScaledOutput, Sums, Weights};
 use crate::gemv::product::Fragment;
 use crate::gemv::{Side, Unit};
@@ -17,8 +17,6 @@ use crate::warps::{ConsumerWarps, Item};
 
 /// Most fragments of two steps that a lane keeps, 4 registers each.
 const KEPT: u32 = 16;
-/// Tiles whose products of zeros are on their way together.
-const STARTS: u32 = 4;
 
 /// A tile of a linear layer.
 #[derive(Clone, Copy)]
@@ -313,6 +311,9 @@ impl<'k> Pass<'k> {
                 product(team, unit, (weights, held), operands, sums, slot);
             });
         }
+        if operands.side == Side::Pair {
+            return pairs(team, unit, weights, operands, (sums, units));
+        }
         let held = held.len() as u32;
         let next = if held == 0 { k.lit(0u32) } else { before.max(held) - before };
         k.for_(next, units, |slot| product(team, unit, (weights, &[]), operands, sums, slot));
@@ -333,46 +334,8 @@ impl<'k> Pass<'k> {
     }
 
     /// Which operand the weights are.
-    fn side(self, packing: Packing) -> Side {
-        side(self.unit, packing, self.a_operand == AOperand::Shared)
-    }
-
-    /// What sums of codes begin with: of activations that have been brought it is made here, by each warp for its own tiles.
-    fn starts(self, x: &Activations<'k>, packing: Packing) -> Option<Starts<'k>> {
-        let (Pass { team, scratch, unit, a_operand, .. }, k) = (self, self.team.k);
-        unit.codes()?;
-        let at = scratch.operand.cast::<u8>().at(a_operand.starts_at(unit, packing));
-        let starts = Starts::new(at, unit, (self.side(packing), packing.terms()))?;
-        let (all, steps) = (unit.stages() * unit.per_warp(), unit.steps());
-        let of_tile = |number: Val<'k, u32>, fragments: &dyn Fn(Val<'k, u32>) -> Vec<Vec<Fragment<'k>>>| {
-            let tile = unit.tile(k.warp(), number);
-            (tile, fragments(tile * steps))
-        };
-        let some = |fragments: &dyn Fn(Val<'k, u32>) -> Vec<Vec<Fragment<'k>>>| {
-            let together = |first: Val<'k, u32>, count: u32| {
-                let tiles: Vec<_> = (0..count).map(|number| of_tile(first + number, fragments)).collect();
-                starts.make(team, &tiles);
-            };
-            let rest = all % STARTS;
-            k.for_step(0u32, all - rest, STARTS, |first| together(first, STARTS));
-            together(k.lit(all - rest), rest);
-        };
-        match x {
-            Activations::Shared(lane) => some(&|first| (0..steps).map(|step| lane.tile(first + step)).collect()),
-            Activations::TwoSteps(from) => {
-                some(&|first| (0..steps).step_by(2).map(|step| of_two_steps(*from, first + step)).collect());
-            }
-            Activations::Registers(held) => {
-                let meets = steps / self.side(packing).steps();
-                let tile = |number: u32| unit.tile(k.warp(), k.lit(number));
-                let tiles = (0u32..).zip(held.chunks(meets as usize));
-                let tiles: Vec<_> = tiles.map(|(number, fragments)| (tile(number), fragments.to_vec())).collect();
-                tiles.chunks(STARTS as usize).for_each(|tiles| starts.make(team, tiles));
-            }
-            Activations::Reloaded(_) => {}
-        }
-        k.sync_warp();
-        Some(starts)
+    pub(super) fn side(self, packing: Packing) -> Side {
+        side(self.unit, packing, self.a_operand)
     }
 
     /// Brings the activations as far as they go before the products.
@@ -387,7 +350,7 @@ impl<'k> Pass<'k> {
                 team.sync();
                 match self.side(packing) {
                     Side::A => self.two_steps(x.two_steps(team)),
-                    Side::B | Side::Half => Activations::Shared(x.lane(team)),
+                    Side::B | Side::Half | Side::Pair => Activations::Shared(x.lane(team)),
                 }
             }
             AOperand::Registers | AOperand::Phases { .. } => {

@@ -137,6 +137,15 @@ impl Packing {
         }
     }
 
+    /// The same where the columns of a step are those of two units' features, of the first two or the last two sums of a lane: `(row,
+    /// sum)`, in lanes where the row is one of the batch.
+    pub(super) fn rows_of_two<'k>(self, k: &'k Builder, sums: [Val<'k, f32>; 2]) -> [(Val<'k, u32>, Val<'k, f32>); 2] {
+        let first = k.lane() % 4 * 2;
+        let folded = self.quads() == Quads::Folded;
+        let sums = sums.map(|sum| if folded { sum + sum.shfl_bfly(2) } else { sum });
+        [(first, sums[0]), (first + 1, sums[1])]
+    }
+
     /// The sums of this lane's two features in its row of the MMA's rows 0 to 7 and, where these are other rows of the
     /// batch, 8 to 15.
     pub(super) fn totals<'k>(self, [a, b, c, d]: [Val<'k, f32>; 4]) -> ([Val<'k, f32>; 2], Option<[Val<'k, f32>; 2]>) {
