@@ -7,7 +7,7 @@ use super::operand::of_two_steps;
 use super::source::Source;
 use super::starts::side;
 use super::sums::{Activations, Operands, pairs, product, products};
-use super::{AOperand, HeldForm, HeldStage, Input, Operand, Packing, ScaledOutput, Sums, Weights};
+use super::{AOperand, Beyond, HeldForm, HeldStage, Input, Operand, Packing, ScaledOutput, Sums, Weights};
 use crate::gemv::product::Fragment;
 use crate::gemv::{Side, Unit};
 use crate::sample::key::{key, largest};
@@ -101,6 +101,8 @@ pub struct Scratch<'k> {
     pub sums_bytes: u32,
     /// The largest logit of each row and its index, u64 `[16]`.
     pub best: Ptr<'k, Shared, u64>,
+    /// Where it is said that activations are beyond what an f16 holds, if it is.
+    pub beyond: Option<Beyond<'k>>,
     /// Where the time is noted when activations are there, if it is wanted.
     pub loaded: Option<Ptr<'k, Shared, u64>>,
 }
@@ -281,6 +283,7 @@ impl<'k> Pass<'k> {
                     let group = if let AOperand::Reloaded { .. } = a_operand { Some(sums.units()) } else { None };
                     products(source, weights, sums, (group, here * streams), (scratch.operand.cast(), starts));
                     source.store_squares(scratch.squares, None);
+                    source.look(scratch.beyond);
                 }
             }
             team.sync();
@@ -345,7 +348,7 @@ impl<'k> Pass<'k> {
         let source = || Source::new(team, unit, packing, input, (first_row, self.pitch));
         match a_operand {
             AOperand::Shared => {
-                let x = Operand::new(scratch.operand, unit, packing);
+                let x = Operand::new(scratch.operand, (unit, packing), scratch.beyond);
                 input.fill(team, (unit, self.pitch), first_row, x, scratch.squares);
                 team.sync();
                 match self.side(packing) {
@@ -358,6 +361,7 @@ impl<'k> Pass<'k> {
                 let stages = (0..unit.stages()).map(|stage| team.k.lit(stage));
                 let held = source.fragments(&stages.flat_map(|stage| source.columns(stage)).collect::<Vec<_>>());
                 source.store_squares(scratch.squares, self.behind);
+                source.look(scratch.beyond);
                 Activations::Registers(held)
             }
             AOperand::Reloaded { .. } => Activations::Reloaded(Box::new(source())),

@@ -9,6 +9,7 @@
 //! | `device` | a tile of a linear layer with its epilogues |
 //! | `qkv` | the projections of a kv head's group, rotated and appended |
 //! | `a_operand` | where the A operand lives: in shared memory, in registers, reloaded with every stage |
+//! | `beyond` | what is said of activations that no f16 holds |
 //! | `packing` | how rows lie in the MMA's A operand |
 //! | `input` | where activations come from: plain or normalised |
 //! | `scaled` | activations of a norm as their writers leave them: the operand's terms |
@@ -21,6 +22,7 @@
 //! | `sums` | units from the ring times activations, by [`product`](super::product), and the warps' sums |
 
 mod a_operand;
+mod beyond;
 mod device;
 mod held;
 mod input;
@@ -35,6 +37,7 @@ mod sums;
 mod wide;
 
 pub use a_operand::{AOperand, Order, Phases};
+pub use beyond::Beyond;
 pub use device::{Linear, Output, Scratch, linear};
 pub use held::{HeldForm, HeldStage};
 pub use input::Input;

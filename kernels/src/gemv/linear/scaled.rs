@@ -8,6 +8,7 @@
 use tilewright_codegen::build::Val;
 
 use super::Input;
+use super::beyond::Beyond;
 use super::device::Pass;
 use super::input::Squares;
 use super::packing::Packing;
@@ -137,13 +138,16 @@ impl<'k> Scaled<'k> {
     }
 
     /// Stores two neighbouring elements of a row, from an even column on.
-    fn store2(self, row: Val<'k, u32>, column: Val<'k, u32>, scaled: [Val<'k, f32>; 2]) {
+    fn store2(self, [row, column]: [Val<'k, u32>; 2], scaled: [Val<'k, f32>; 2], beyond: Option<Beyond<'k>>) {
         let (k, ScaledForm { terms, parts, code, .. }) = (row.builder(), self.form);
         let lifted = code.map(|code| convert::lift(code, terms)).map(|[even, odd]| {
             let lift = if even == odd { k.lit(even) } else { (column % 4).lt(2).select(k.lit(even), odd) };
             scaled.map(|x| x * lift)
         });
         let [a, b] = lifted.unwrap_or(scaled);
+        if let (Terms::F16, Some(beyond)) = (terms, beyond) {
+            beyond.look(&[a, b]);
+        }
         let place = |part: u32| self.place(k.lit(part), row, column);
         self.terms.store_run(place(0), [a, b]);
         if parts == 2 {
@@ -159,6 +163,8 @@ pub struct ScaledOutput<'k> {
     pub to: Scaled<'k>,
     /// The weight of the readers' norm, `[k]`.
     pub weight: Array<'k>,
+    /// Where it is said that terms of f16 are beyond what one holds, if it is.
+    pub beyond: Option<Beyond<'k>>,
 }
 
 impl<'k> ScaledOutput<'k> {
@@ -174,7 +180,7 @@ impl<'k> ScaledOutput<'k> {
         let scaled = x * weight;
         let next = scaled.shfl_down(1);
         let square = [1u32, 2, 4].into_iter().fold(x * x, |sum, bits| sum + sum.shfl_bfly(bits));
-        k.when(inside & (column % 2).eq(0), || self.to.store2(row, column, [scaled, next]));
+        k.when(inside & (column % 2).eq(0), || self.to.store2([row, column], [scaled, next], self.beyond));
         k.when(inside & (column % Unit::ROWS).eq(0), || self.store_square(row, column, square));
     }
 
@@ -192,8 +198,8 @@ impl<'k> ScaledOutput<'k> {
         let square = four + four.shfl_bfly(1);
         k.when(inside, || {
             let scaled: [Val<f32>; 4] = std::array::from_fn(|i| x[i] * weight[i]);
-            self.to.store2(row, column, [scaled[0], scaled[1]]);
-            self.to.store2(row, column + 2, [scaled[2], scaled[3]]);
+            self.to.store2([row, column], [scaled[0], scaled[1]], self.beyond);
+            self.to.store2([row, column + 2], [scaled[2], scaled[3]], self.beyond);
         });
         k.when(inside & (column % Unit::ROWS).eq(0), || self.store_square(row, column, square));
     }

@@ -7,6 +7,7 @@
 
 use tilewright_codegen::build::{Bf16x2, F16x2, Val, Var};
 
+use super::beyond::{Beyond, size};
 use super::input::Squares;
 use super::operand::lift;
 use super::packing::{Half, Packing, Quads};
@@ -35,6 +36,8 @@ pub(super) struct Source<'k> {
     /// Elements from a row to the next.
     pitch: u32,
     halves: Vec<(Half, Var<'k, f32>)>,
+    /// The largest size of what became an f16 here.
+    most: Option<Var<'k, u32>>,
 }
 
 /// Four elements of a row from a column on; `inside`: whether there are any, where that is not known.
@@ -54,7 +57,8 @@ impl<'k> Source<'k> {
         (first, pitch): (Val<'k, u32>, u32),
     ) -> Source<'k> {
         let halves = packing.halves().into_iter().map(|half| (half, team.k.var(0.0f32))).collect();
-        Source { team, unit, packing, input, first, pitch, halves }
+        let made = packing.terms() == Terms::F16 && !matches!(input, Input::Scaled { .. });
+        Source { team, unit, packing, input, first, pitch, halves, most: made.then(|| team.k.var(0u32)) }
     }
 
     /// The columns where the steps of 32 of this warp's tiles of a stage begin.
@@ -86,6 +90,13 @@ impl<'k> Source<'k> {
     pub fn store_squares(&self, to: Squares<'k>, behind: Option<Val<'k, bool>>) {
         if let Input::RmsNorm { .. } = self.input {
             self.halves.iter().for_each(|(half, squares)| half.add_up(self.team, squares.get(), to, behind));
+        }
+    }
+
+    /// Says so where what became f16s is beyond them.
+    pub fn look(&self, beyond: Option<Beyond<'k>>) {
+        if let (Some(most), Some(beyond)) = (self.most, beyond) {
+            beyond.look_at(most.get());
         }
     }
 
@@ -200,6 +211,9 @@ impl<'k> Source<'k> {
         let times = |x: Val<'k, f32>, lift: Option<f32>| lift.map_or(x, |lift| x * lift);
         let [a, b, c, d] = [times(a, even), times(b, even), times(c, odd), times(d, odd)];
         if self.packing.terms() == Terms::F16 {
+            if let Some(most) = self.most {
+                most.set([a, b, c, d].into_iter().fold(most.get(), |most, x| most.max(size(x))));
+            }
             return vec![[a.pair::<F16x2>(b).bits(), c.pair::<F16x2>(d).bits()]];
         }
         let both = [narrow(a, b), narrow(c, d)];

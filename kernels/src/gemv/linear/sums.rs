@@ -43,7 +43,7 @@ pub(super) struct Operands<'a, 'k> {
 
 /// Where weights come from, stage by stage: a reader of the ring.
 pub trait Weights<'k> {
-    /// Waits for the next stage, lets a warp read it, and gives it back.
+    /// Waits for the next stage, lets a warp read it, and gives it back. While it is read the one behind it may be asked for, no more.
     fn stage(&self, read: &dyn Fn(Ptr<'k, Shared, u32>));
 
     /// The task's first stages, so far as they have been taken out of the ring already: where its activations are copied.
@@ -210,7 +210,8 @@ pub(super) fn pairs<'k>(
 }
 
 /// The next unit of the ring and, where `second` says so, the one behind it, times the operand, into slot `slot` of the sums and the
-/// next. The stages of the first wait in registers. A unit's sums are the same whether there is another.
+/// next. A single stage of the first is given back with that of the second; several wait in registers. A unit's sums are the same
+/// whether there is another.
 fn pair<'k>(
     team: ConsumerWarps<'k>,
     unit: Unit,
@@ -221,25 +222,32 @@ fn pair<'k>(
 ) {
     let (k, side, terms) = (team.k, operands.side, operands.terms);
     let Some(codes) = unit.codes() else { return };
-    let stage = || {
-        let tiles = RefCell::new(Vec::new());
-        weights.stage(&|stage| {
-            let load = |tile: WarpTile<'k>| tile.load_codes((unit, codes), side, stage.cast());
-            tiles.replace(WarpTile::of_whole_rounds(k, unit).map(load).collect());
-        });
-        tiles.into_inner()
+    let load = |stage: Ptr<'k, Shared, u32>| -> Vec<CodeTile<'k>> {
+        let of_tile = |tile: WarpTile<'k>| tile.load_codes((unit, codes), side, stage.cast());
+        WarpTile::of_whole_rounds(k, unit).map(of_tile).collect()
     };
-    let all: Vec<Vec<CodeTile<'k>>> = (0..unit.stages()).map(|_| stage()).collect();
     let chains = Chains::new(k, 1, 1);
-    for (number, first) in (0u32..).zip(all) {
-        let next = if second { stage() } else { first.clone() };
+    let multiply = |number: u32, first: &[CodeTile<'k>], next: &[CodeTile<'k>]| {
         let before = number * unit.per_warp();
         let tile = |round: u32| unit.tile(k.warp(), k.lit(before + round));
         let of_step = |step: u32| (operands.fragments)(tile(step / unit.steps()), before * unit.steps() + step);
         let starts = |round: u32, part: u32| operands.starts.map(|starts| starts.load(tile(round), part));
-        let tiles = first.iter().zip(&next).map(|(first, next)| first.beside(next));
-        let meeting = Meeting { side, terms, fragments: &of_step, starts: &starts };
-        multiply_codes(k, (unit, codes), tiles, &meeting, chains);
+        let tiles = first.iter().zip(next).map(|(first, next)| first.beside(next));
+        multiply_codes(k, (unit, codes), tiles, &Meeting { side, terms, fragments: &of_step, starts: &starts }, chains);
+    };
+    let with_next = |number: u32, first: &[CodeTile<'k>]| {
+        if second {
+            weights.stage(&|stage| multiply(number, first, &load(stage)))
+        } else {
+            multiply(number, first, first)
+        }
+    };
+    if unit.stages() == 1 {
+        weights.stage(&|stage| with_next(0, &load(stage)));
+    } else {
+        let held: Vec<_> = (0..unit.stages()).map(|_| RefCell::new(Vec::new())).collect();
+        held.iter().for_each(|held| weights.stage(&|stage| drop(held.replace(load(stage)))));
+        (0u32..).zip(&held).for_each(|(number, held)| with_next(number, &held.borrow()));
     }
     sums.store_pair(team, slot, lowered(unit, (side, terms), chains), second);
 }

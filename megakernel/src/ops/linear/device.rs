@@ -11,8 +11,8 @@ use tilewright_kernels::tile::{Float, MAX_DEVICES};
 use super::{Linear, LinearInput, LinearOutput};
 use crate::program::{BufferId, Span};
 use crate::vm::device::{
-    Call, DeviceFunction, DeviceOp, Generation, NormRead, Packets, Partial, Planned, Planner, ReadFirst, Rows,
-    ScaledCode, SharedBytes, Storage, Stretch, Taken, Unsupported, Weights, multiple, rows_of,
+    Call, DeviceFunction, DeviceOp, Generation, NormRead, Packets, Partial, Planned, Planner, Rows, ScaledCode,
+    SharedBytes, Storage, Stretch, Taken, Unsupported, Weights, multiple, rows_of,
 };
 
 /// Units of a group of sums where activations are held in registers, at least: fewer groups, fewer barriers. The stages of a group of
@@ -165,15 +165,6 @@ impl InputCode {
                 eps,
             },
             InputCode::Scaled { form, eps } => linear::Input::Scaled { x: call.scaled(at, form), eps },
-        }
-    }
-
-    /// The weight of the norm of rows of `k` elements, which a record has behind `fields`.
-    pub(in crate::ops) fn read_first(self, fields: usize, k: u32) -> Option<ReadFirst> {
-        let field = fields + offset_of!(InputFields, norm);
-        match self {
-            InputCode::RmsNorm { weight, .. } => Some(ReadFirst { field, bytes: k * weight.bytes() }),
-            InputCode::Plain { .. } | InputCode::Scaled { .. } => None,
         }
     }
 }
@@ -445,10 +436,6 @@ impl LinearTile {
 }
 
 impl DeviceFunction for LinearTile {
-    fn read_first(&self) -> Option<ReadFirst> {
-        self.tile.input.read_first(offset_of!(TileFields, input), self.tile.unit.k())
-    }
-
     fn holds_stages(&self) -> Option<HeldForm> {
         self.tile.holds_stages()
     }

@@ -12,8 +12,8 @@ use super::{KeyOutput, Qkv};
 use crate::ops::linear::{InputCode, InputFields, TileCode, plan_a_operand};
 use crate::program::{BufferId, Span};
 use crate::vm::device::{
-    Call, DeviceFunction, DeviceOp, KvPools, NormRead, Packets, Partial, Planned, Planner, ReadFirst, RotationRows,
-    Rows, SharedBytes, Stretch, Unsupported, Weights, rows_of,
+    Call, DeviceFunction, DeviceOp, KvPools, NormRead, Packets, Partial, Planned, Planner, RotationRows, Rows,
+    SharedBytes, Stretch, Unsupported, Weights, rows_of,
 };
 
 impl DeviceOp for Qkv {
@@ -163,10 +163,6 @@ enum KeysCode {
 }
 
 impl DeviceFunction for QkvTile {
-    fn read_first(&self) -> Option<ReadFirst> {
-        self.tile.input.read_first(offset_of!(Fields, input), self.tile.unit.k())
-    }
-
     fn holds_stages(&self) -> Option<HeldForm> {
         self.tile.holds_stages()
     }

@@ -217,11 +217,6 @@ pub trait DeviceFunction: FunctionValue {
     /// Lets keys and values come through the ring, in stages of so many bytes: a block keeps the step's cells.
     fn stream_tokens(&mut self, _stage_bytes: u32) {}
 
-    /// Weights that every block reads as they are before its first product.
-    fn read_first(&self) -> Option<ReadFirst> {
-        None
-    }
-
     /// How it takes the task's first stages from registers, where they are held ([`Weights::held`]).
     fn holds_stages(&self) -> Option<HeldForm> {
         None
@@ -268,15 +263,6 @@ pub struct TokenFields {
     pub split: usize,
     /// The pools of keys and values.
     pub pools: [usize; 2],
-}
-
-/// Weights that every block of a level reads as they are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReadFirst {
-    /// Where the record has them: a byte offset in the op's own fields.
-    pub field: usize,
-    /// Their bytes.
-    pub bytes: u32,
 }
 
 /// What every device function can do; nobody implements it by hand.

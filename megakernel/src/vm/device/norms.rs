@@ -6,11 +6,11 @@
 //! buffer too, and the validator proved the order of that.
 //!
 //! A buffer has terms where every access that writes it can store them, where each generation is written whole before it is read, and
-//! where all readers of a generation want the same. Others read the buffer as it is.
+//! where all readers of a generation want the same; where no weights are quantised, registers hold them. Others read the buffer as it is.
 
 use std::collections::BTreeMap;
 
-use tilewright_kernels::gemv::linear::{Packing, ScaledForm};
+use tilewright_kernels::gemv::linear::{AOperand, Packing, ScaledForm};
 use tilewright_kernels::tile::Float;
 use tilewright_layout::DType;
 
@@ -106,7 +106,10 @@ impl Norms {
 fn terms(plan: &Planner, read: &NormRead, rows: u32) -> Option<NormTerms> {
     let (k, all) = (plan.extent(read.x, 0).ok()?, plan.extent(read.x, 1).ok()?);
     let unit = plan.unit(k, &read.weights).ok()?;
-    let form = ScaledForm::of(unit, Packing::of(rows, Float::F32), all)?;
+    let packing = Packing::of(rows, Float::F32);
+    // Kernels of bf16 weights that reload activations have no registers left.
+    let held = AOperand::registers(unit, packing) <= plan.options.held_registers;
+    let form = ScaledForm::of(unit, packing, all).filter(|_| held || plan.quantised)?;
     Some(NormTerms { form, weight: read.weight })
 }
 

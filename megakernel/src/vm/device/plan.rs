@@ -186,10 +186,9 @@ impl Plan {
         self.streams.iter().any(|stream| stream.unit.codes().is_some() && self.is_small(stream.unit.stage_bytes()))
     }
 
-    /// Whether weights of norms are asked for ahead of the blocks that read them: where no weights are codes. With codes the kernel of 16
-    /// rows of 4096 spills.
-    pub(super) fn asks_for_norms(&self) -> bool {
-        self.options.pages_ahead && self.streams.iter().all(|stream| stream.unit.codes().is_none())
+    /// Whether activations may meet codes as f16.
+    pub(super) fn has_halves(&self) -> bool {
+        self.rows > 4 && self.streams.iter().any(|stream| stream.unit.codes().is_some())
     }
 
     /// Whether some tasks take a part of each of their units, or part by part.

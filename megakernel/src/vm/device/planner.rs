@@ -22,6 +22,8 @@ pub struct Planner<'p> {
     pub(super) placed: &'p Placed,
     pub(super) options: DeviceOptions,
     pub(super) arch: Arch,
+    /// Whether some weights are.
+    pub(super) quantised: bool,
     pub(super) tags: Tags,
     pub(super) merges: Merges,
     pub(super) norms: Norms,
@@ -61,6 +63,7 @@ impl<'p> Planner<'p> {
             placed,
             options,
             arch,
+            quantised,
             tags,
             merges,
             norms: Norms::default(),
@@ -77,8 +80,9 @@ impl<'p> Planner<'p> {
             cells: None,
             lengths: None,
         };
-        // Activations of few rows are packets; dense weights leave the epilogue no registers for terms.
-        if quantised && !tagged && rows >= options.held_rows && placed.devices == 1 {
+        // Activations of few rows are packets; with 3 and 4 rows bf16 weights leave the epilogue no registers for terms.
+        let most_of_bf16 = if quantised { 0 } else { 4 };
+        if !tagged && rows >= options.held_rows && rows > most_of_bf16 && placed.devices == 1 {
             planner.norms = Norms::of(&planner);
             planner.places = Places::new(placed, &planner.tags, (&planner.merges, &planner.norms), is_plain);
         }

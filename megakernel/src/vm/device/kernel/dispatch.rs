@@ -2,7 +2,7 @@
 
 use tilewright_codegen::build::{Builder, Global, Ptr, Val};
 use tilewright_kernels::attention::split::{Streamed, TokenStage};
-use tilewright_kernels::gemv::linear::{Scaled, ScaledForm, ScaledOutput, Scratch, Weights};
+use tilewright_kernels::gemv::linear::{Beyond, Scaled, ScaledForm, ScaledOutput, Scratch, Weights};
 use tilewright_kernels::kv::{PagedPool, PoolArray, PoolType};
 use tilewright_kernels::rope::Rotation;
 use tilewright_kernels::tile::{Access, Array, Copies, Float};
@@ -10,7 +10,7 @@ use tilewright_kernels::warps::ConsumerWarps;
 
 use super::Kit;
 use super::table::TaskView;
-use crate::vm::device::{KvPools, RotationRows, ScaledCode, Storage};
+use crate::vm::device::{KvPools, RotationRows, ScaledCode, Storage, status};
 
 /// Runs a task, whose opcode was checked.
 ///
@@ -84,7 +84,14 @@ impl<'k> Call<'k, '_> {
 
     /// Shared memory of the task.
     pub fn scratch(self) -> Scratch<'k> {
-        self.kit.scratch
+        Scratch { beyond: self.kit.plan.has_halves().then(|| self.beyond()), ..self.kit.scratch }
+    }
+
+    /// Where it is said that this task's activations are beyond what an f16 holds.
+    fn beyond(self) -> Beyond<'k> {
+        let word = |at: u32| self.kit.sync.status(at);
+        let (code, place) = (word(status::CODE), word(status::TASK));
+        Beyond { code, says: status::BEYOND, place, task: self.task.task() }
     }
 
     /// A number.
@@ -160,7 +167,8 @@ impl<'k> Call<'k, '_> {
     /// The same where they are stored; the third field has the norm's weight.
     pub fn scaled_output(self, field: usize, code: ScaledCode) -> ScaledOutput<'k> {
         let weight = self.plain(field + 2 * size_of::<u32>(), code.weight);
-        ScaledOutput { to: self.scaled(field, code.form), weight }
+        let beyond = (code.form.float() == Float::F16).then(|| self.beyond());
+        ScaledOutput { to: self.scaled(field, code.form), weight, beyond }
     }
 
     /// The pages of an operand among the pools; the second field has the scale of pools of codes

@@ -10,7 +10,7 @@
 //! | `tokens` | the keys and values of a task of attention, as stages of the ring |
 //! | `consume` | the warps that compute |
 //! | `held` | a task's first stages in registers, while the team waits |
-//! | `pages` | keys and values that are not streamed, and weights of norms, on their way to level two |
+//! | `pages` | keys and values that are not streamed on their way to level two |
 //! | `dispatch` | from opcodes to device functions |
 //! | `advance` | from one step to the next |
 //! | `propose` | the same of one sequence whose rows are proposed |
@@ -120,6 +120,7 @@ fn body(k: &Builder, plan: &Plan) {
         sums: k.shared::<f32>("sums", sums_bytes / 4),
         sums_bytes,
         best: k.shared::<u64>("best", 16),
+        beyond: None,
         loaded: options.timeline.then(|| k.shared::<u64>("loaded", 1)),
     };
     let proposals = text.map(|text| Proposals::new(text, scratch.sums, scratch.best));

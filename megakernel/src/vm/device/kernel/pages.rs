@@ -1,8 +1,7 @@
-//! What does not come through the ring, on its way to level two before the team comes to it: pages of keys and values, weights of norms.
+//! Pages of keys and values that do not come through the ring, on their way to level two before attention comes to them.
 //!
 //! Tokens of earlier steps depend on nothing of this one. The newest token's page is asked for too: level two is where its
-//! writer's stores end. Weights of a norm are read by every block as soon as its activations are there; memory that is busy with
-//! the stages of all blocks would give them last.
+//! writer's stores end.
 
 use tilewright_codegen::build::Val;
 use tilewright_kernels::attention::split::Shares;
@@ -24,31 +23,6 @@ pub(super) fn ask_for_pages<'k>(kit: Kit<'k, '_>, task: TaskView<'k>) {
         });
     }
 }
-
-/// Asks for the weights that every block will read as they are: each block for its share of the lines.
-pub(super) fn ask_for_first<'k>(kit: Kit<'k, '_>, task: TaskView<'k>) {
-    let k = kit.k;
-    if !kit.plan.asks_for_norms() {
-        return;
-    }
-    for (opcode, function) in kit.plan.opcodes.iter().enumerate() {
-        let Some(first) = function.read_first().filter(|first| first.bytes.is_multiple_of(16)) else { continue };
-        k.when(task.opcode().eq(opcode as u32), || {
-            let start = task.operand(kit.memory.plain, first.field);
-            k.for_step(k.block_id(), first.bytes / LINE, kit.plan.blocks, |line| {
-                start.at(line * LINE).bulk_prefetch(LINE)
-            });
-            k.when(k.block_id().eq(0), || {
-                if !first.bytes.is_multiple_of(LINE) {
-                    start.at(first.bytes / LINE * LINE).bulk_prefetch(first.bytes % LINE);
-                }
-            });
-        });
-    }
-}
-
-/// Bytes of a line of level two.
-const LINE: u32 = 128;
 
 /// Asks for a row's pages of both pools.
 fn pages<'k>(kit: Kit<'k, '_>, task: TaskView<'k>, row: Val<'k, u32>, of: &TokenStream) {

@@ -7,7 +7,7 @@ use tilewright_kernels::gemv::linear::{Order, Phases};
 use tilewright_kernels::ring::Pieces;
 
 use super::Kit;
-use super::pages::{ask_for_first, ask_for_pages};
+use super::pages::ask_for_pages;
 use super::ring::Producer;
 use super::table::TaskView;
 use super::tokens::stream_tokens;
@@ -25,7 +25,6 @@ pub(super) fn produce<'k>(kit: Kit<'k, '_>, producer: Producer<'k>) {
             if let Some(full) = feed.full {
                 full.set(0u64);
             }
-            ask_for_first(kit, turn.task);
             ask_for_pages(kit, turn.task);
             stream_tokens(&feed, turn);
             k.break_if(feed.stopped.get());
