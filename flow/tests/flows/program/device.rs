@@ -22,7 +22,7 @@ use tilewright_megakernel::vm::reference::{KvState, Machine, StepCells, StepOutp
 use tilewright_megakernel::weights::RandomWeights;
 
 /// Two layers, groups of three query heads.
-fn spec(head_dim: usize) -> ModelSpec {
+pub(super) fn spec(head_dim: usize) -> ModelSpec {
     ModelSpec {
         family: Family::Llama,
         hidden: 64,
@@ -45,32 +45,32 @@ fn spec(head_dim: usize) -> ModelSpec {
 
 /// How a case is cut.
 #[derive(Clone, Copy, Debug)]
-struct Cut {
-    rows: usize,
-    head_dim: usize,
-    block_tokens: usize,
-    page_tokens: usize,
-    context: usize,
-    budget: (u32, f64, u32, u32),
-    seed: u64,
+pub(super) struct Cut {
+    pub rows: usize,
+    pub head_dim: usize,
+    pub block_tokens: usize,
+    pub page_tokens: usize,
+    pub context: usize,
+    pub budget: (u32, f64, u32, u32),
+    pub seed: u64,
 }
 
-const CUT: Cut =
+pub(super) const CUT: Cut =
     Cut { rows: 2, head_dim: 16, block_tokens: 16, page_tokens: 32, context: 320, budget: (4, 0.0, 1, 2), seed: 1 };
 
 /// The same program on the reference machine and on a simulated device.
-struct Both {
+pub(super) struct Both {
     cut: Cut,
     budget: Budget,
     reference: Machine,
     kv: KvState,
-    device: DeviceMachine,
+    pub device: DeviceMachine,
     /// Page tables of all rows.
-    table: Vec<i32>,
+    pub table: Vec<i32>,
 }
 
 /// Numbers from -1 to 1, the same for the same seed.
-fn drawn(seed: u64, count: usize) -> Vec<f32> {
+pub(super) fn drawn(seed: u64, count: usize) -> Vec<f32> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
         state ^= state << 13;
@@ -103,27 +103,26 @@ fn program(flow: &FlowSettings, phase: Phase, cut: Cut) -> Placed {
     schedule(program.expect("a model that lowers"), 64).expect("a valid program")
 }
 
-fn chain(error: &dyn Error) -> String {
+pub(super) fn chain(error: &dyn Error) -> String {
     let cause = error.source().map_or(String::new(), |source| format!(": {}", chain(source)));
     format!("{error}{cause}")
 }
 
+/// How kernels are cut, so that the simulator runs them in bearable time.
+pub(super) fn device_options() -> DeviceOptions {
+    let small = DeviceOptions { warps: 4, stage_bytes: 2048, stages: 4, sums_bytes: 4096, ..DeviceOptions::default() };
+    DeviceOptions { split_tokens: 16, ..small }
+}
+
 impl Both {
-    fn new(traced: Traced, phase: Phase, cut: Cut) -> Both {
+    pub(super) fn new(traced: Traced, phase: Phase, cut: Cut) -> Both {
         let flow = settings(traced, cut);
         let placed = program(&flow, phase, cut);
         let weights = RandomWeights::new(&spec(cut.head_dim), DType::BF16, 7).expect("weights");
         let reference = Machine::new(placed.clone(), &weights, 1).expect("a machine");
         let kv = KvState::new(reference.program()).expect("memory");
         let sim = Options { seed: cut.seed, sms: 3, checks: Checks::On, ..Options::default() };
-        let options = DeviceOptions {
-            warps: 4,
-            stage_bytes: 2048,
-            stages: 4,
-            sums_bytes: 4096,
-            split_tokens: 16,
-            ..DeviceOptions::default()
-        };
+        let options = device_options();
         // Or the GPU that is named, whose blocks run in their own order.
         let device = match std::env::var("TILEWRIGHT_DEVICE") {
             Ok(name) => tilewright_codegen::device::open(&name).expect("the device that is asked for"),
@@ -141,7 +140,7 @@ impl Both {
     }
 
     /// The pools of bf16 by name, with their elements.
-    fn pools(&self) -> Vec<(String, usize)> {
+    pub(super) fn pools(&self) -> Vec<(String, usize)> {
         let buffers = self.reference.program().buffers.iter();
         let pools = buffers.filter(|buffer| buffer.kind == BufferKind::KvPool && buffer.dtype == DType::BF16);
         pools.map(|pool| (pool.name.clone(), pool.elements().expect("elements"))).collect()
@@ -279,7 +278,7 @@ fn same(found: &[f32], expected: &[f32], what: &str) {
     }
 }
 
-fn traced(name: &str) -> Traced {
+pub(super) fn traced(name: &str) -> Traced {
     algorithms::named(name).expect("a flow").trace().expect("a flow without errors")
 }
 
