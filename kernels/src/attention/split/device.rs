@@ -353,7 +353,7 @@ impl<'k> Pass<'k> {
         self.load_values(values, row, to);
     }
 
-    fn load_keys<S: SpaceOf>(self, keys: Ptr<'k, S, u32>, row: impl Fn(Val<'k, u32>) -> TokenRow<'k>, to: &Loaded<'k>) {
+    fn load_keys<S: SpaceOf>(self, keys: Ptr<'k, S, u32>, row: Row<'_, 'k>, to: &Loaded<'k>) {
         let (group, column) = (self.team.k.lane() / 4, self.team.k.lane() % 4);
         let (run, width) = (self.lanes().run, self.width());
         for (half, to) in [0u32, 8].into_iter().zip(&to.keys) {
