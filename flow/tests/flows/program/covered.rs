@@ -16,12 +16,12 @@ use super::device::{Both, CUT, Cut, chain, device_options, spec, traced};
 /// A machine without a flow, whose pools have the same keys and values.
 fn dense(both: &Both, cut: Cut) -> DeviceMachine {
     let target = Target { sms: 3, ..Target::named("h100").expect("a target") };
-    let Cut { rows, page_tokens, context, head_dim, .. } = cut;
+    let Cut { rows, page_tokens, context, .. } = cut;
     let options = LowerOptions { rows, kv: DType::BF16, page_tokens, ..LowerOptions::for_context(context) };
     let options = LowerOptions { splits: Some(2), ..options };
-    let program = lower(&spec(head_dim), &|_| DType::BF16, target, &options).expect("a model that lowers");
+    let program = lower(&spec(cut), &|_| DType::BF16, target, &options).expect("a model that lowers");
     let placed = schedule(program, 64).expect("a valid program");
-    let weights = RandomWeights::new(&spec(head_dim), DType::BF16, 7).expect("weights");
+    let weights = RandomWeights::new(&spec(cut), DType::BF16, 7).expect("weights");
     let device = both.device.device().clone();
     let machine = DeviceMachine::load(placed, &weights, &device, device_options(), &mut |_, _| ());
     let mut machine = machine.unwrap_or_else(|error| panic!("{}", chain(&error)));
