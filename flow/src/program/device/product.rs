@@ -184,6 +184,8 @@ pub(super) fn sums<'k>(
         Operands::Ahead(ahead, fetch) => (0..eights).for_each(|run| {
             multiply(run, &ahead.get(run));
             ahead.load(linear, run, *fetch);
+            // Loads that nothing waits for in this round would be put behind all of its products.
+            k.sync_warp();
         }),
         Operands::Loaded(fetch) => {
             // So many runs of eight are in flight.

@@ -68,8 +68,7 @@ impl Recipe {
         Ok(Recipe { traced: Arc::clone(traced), pass, extents: extents.clone(), scales, spread, linear })
     }
 
-    /// The same, whose sums of products are computed by tensor cores, if it has such that are more than one weight times one field;
-    /// its rows lie in lanes as they take them. A single product has so few instructions for each byte that lanes do it sooner.
+    /// The same, whose sums of products are computed by tensor cores, if it has such; its rows lie in lanes as they take them.
     pub fn by_products(&self) -> Option<Recipe> {
         let spread = product::spread(self.spread.dim)?;
         let is_bf16 = |field: FieldId| self.traced.declared.fields[field.index()].dtype == DType::BF16;
@@ -87,8 +86,7 @@ impl Recipe {
             registers += if fits { more } else { 0 };
             fits
         });
-        let pays = linear.iter().any(|linear| linear.count > 1 || linear.fields.len() > 1);
-        pays.then(|| Recipe { linear, spread, ..self.clone() })
+        (!linear.is_empty()).then(|| Recipe { linear, spread, ..self.clone() })
     }
 
     /// The values of blocks that tensor cores compute.

@@ -5,6 +5,7 @@ mod covered;
 mod device;
 mod lowered;
 mod resources;
+mod shapes;
 
 use proptest::prelude::*;
 use tilewright_flow::graph::Node;
