@@ -132,9 +132,6 @@ struct Pass<'k> {
     streamed: Option<(Streamed<'k>, [Val<'k, u32>; 2])>,
 }
 
-/// Nothing comes behind a block.
-const NOTHING: [&dyn Fn(); 2] = [&|| (), &|| ()];
-
 /// This lane's keys and values of a block.
 struct Loaded<'k> {
     /// By half of the tokens, then by run of dimensions.
@@ -210,7 +207,7 @@ impl<'k> Pass<'k> {
         let running = self.running();
         k.for_step(first, blocks, self.team.warps, |block| {
             k.when(block.ne(first), || bring(block, &loaded));
-            self.block(&loaded, Some(self.end - paged - block * BLOCK - 1), &queries, &running, NOTHING);
+            self.block(&loaded, Some(self.end - paged - block * BLOCK - 1), &queries, &running, &|| ());
         });
         if let Some((streamed, tokens)) = self.streamed {
             self.stages(ring, streamed, tokens, &queries, &running);
@@ -219,7 +216,7 @@ impl<'k> Pass<'k> {
     }
 
     /// Takes in the chosen blocks of the split, in the order in which [`all`](Pass::all) takes in those of a row that it sees
-    /// whole. Keys and values of a warp's next block are on their way while it computes, and where the one behind it lies.
+    /// whole. A warp's next block is on its way as soon as the scores of one are computed, and where the one behind it lies.
     fn chosen(self, selected: Selected<'k>) -> Running<'k> {
         let (k, running) = (self.team.k, self.running());
         let turns = selected.turns(self.team, self.work.keys, self.row, [self.begin, self.end]);
@@ -228,20 +225,26 @@ impl<'k> Pass<'k> {
                 self.work.keys.token(self.work.kv_head, self.row, turns.start(turn.min(turns.count - 1)))
             };
             let last = |turn: Val<'k, u32>| self.end - turns.start(turn) - 1;
-            let pools = [self.work.keys, self.work.values].map(|pages| pages.pool.words(k.lit(0)));
-            let (loaded, ahead) = (self.unloaded(), k.var(place(k.lit(1))));
-            let (first, last_of_first) = (place(k.lit(0)), last(k.lit(0)));
-            self.load(pools, &|token| self.token(first, token.min(last_of_first)), &loaded);
+            let [keys, values] = [self.work.keys, self.work.values].map(|pages| pages.pool.words(k.lit(0)));
+            // Values come to other registers than those that are computed with.
+            let (loaded, coming, ahead) = (self.unloaded(), self.unloaded(), k.var(place(k.lit(1))));
+            let bring = |turn: Val<'k, u32>, at: Val<'k, u32>| {
+                let last = last(turn);
+                let row = |token: Val<'k, u32>| self.token(at, token.min(last));
+                self.load_keys(keys, &row, &loaded);
+                self.load_values(values, &row, &coming);
+            };
+            bring(k.lit(0), place(k.lit(0)));
             let queries = self.queries();
             k.for_(0u32, turns.count, |turn| {
                 let (next, at) = (turn + 1, ahead.get());
                 ahead.set(place(turn + 2));
-                let last_of_next = last(next);
-                let row = |token: Val<'k, u32>| self.token(at, token.min(last_of_next));
-                let is_there = next.lt(turns.count);
-                let keys = || k.when(is_there, || self.load_keys(pools[0], &row, &loaded));
-                let values = || k.when(is_there, || self.load_values(pools[1], &row, &loaded));
-                self.block(&loaded, Some(last(turn)), &queries, &running, [&keys, &values]);
+                self.block(&loaded, Some(last(turn)), &queries, &running, &|| {
+                    for (to, from) in loaded.values.iter().flatten().zip(coming.values.iter().flatten()) {
+                        (0..self.lanes().words()).for_each(|word| to.set(word, from.get(word)));
+                    }
+                    k.when(next.lt(turns.count), || bring(next, at));
+                });
             });
         });
         running
@@ -276,7 +279,7 @@ impl<'k> Pass<'k> {
                     let row = |token| self.token(k.lit(0), token);
                     let loaded = self.unloaded();
                     self.load([stage.keys(there, block), stage.values(there, block)], &row, &loaded);
-                    self.block(&loaded, None, queries, running, NOTHING);
+                    self.block(&loaded, None, queries, running, &|| ());
                 });
             });
         });
@@ -388,15 +391,15 @@ impl<'k> Pass<'k> {
         self.load(pools, &row, to)
     }
 
-    /// Takes a block in; of one that is not whole only the tokens up to the last. What comes `then` is done when the keys, and
-    /// when the values are computed with.
+    /// Takes a block in; of one that is not whole only the tokens up to the last. What comes `then` is done behind the last use of
+    /// its keys, before its values are used.
     fn block(
         self,
         Loaded { keys, values }: &Loaded<'k>,
         last: Option<Val<'k, u32>>,
         queries: &[[Vec<Val<'k, u32>>; 2]],
         running: &Running<'k>,
-        then: [&dyn Fn(); 2],
+        then: &dyn Fn(),
     ) {
         let (k, column, lanes) = (self.team.k, self.team.k.lane() % 4, self.lanes());
         let mut scores = Vec::new();
@@ -415,7 +418,7 @@ impl<'k> Pass<'k> {
                 scores.push(inside.map_or(score, |inside| inside.select(score, f32::NEG_INFINITY)));
             }
         }
-        then[0]();
+        then();
         let row = RowUpdate { scale: None, rescaling: Rescaling::EveryTile, masked: false };
         let over_lanes =
             |most: Val<'k, f32>| [1u32, 2].into_iter().fold(most, |most, bits| most.max(most.shfl_bfly(bits)));
@@ -436,7 +439,6 @@ impl<'k> Pass<'k> {
                 rest.into_iter().for_each(|rest| lanes.mma(out, values, rest));
             }
         }
-        then[1]();
     }
 }
 
