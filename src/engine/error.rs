@@ -61,8 +61,12 @@ pub enum EngineError {
     Tuned(#[from] ResultsError),
     #[error(transparent)]
     Flow(#[from] tilewright_flow::program::SettingsError),
-    #[error("requests that are batched continuously attend to all tokens; leave the flow out, or give one prompt")]
-    FlowOfBatch,
+    #[error(
+        "prompts in chunks of many rows come in by graphs of launches, which have no ops of flows; leave the flow out, or the chunk"
+    )]
+    FlowChunk,
+    #[error("{found} requests are to run at a time; with a flow a step on a device has rows for {most}, ask for fewer")]
+    FlowRows { found: usize, most: usize },
     #[error("the settings that were tuned for this model are no options of this build; remove them, or tune again")]
     Settings(#[from] SettingsError),
     #[error("the model cannot be brought to the device")]

@@ -38,6 +38,9 @@ pub(super) trait Machines: Send {
         Ok(())
     }
 
+    /// Says whose token each row has, by the request's number; an observer is told of it.
+    fn set_requests(&mut self, _requests: &[u64]) {}
+
     /// Most rows of a step.
     fn most_rows(&self) -> usize;
 
@@ -172,7 +175,7 @@ pub(super) fn machines(
     abort: &AbortHandle,
 ) -> Box<dyn Machines> {
     let (options, abort) = (options.clone(), abort.clone());
-    let lowering = Lowering { model: model.clone(), options, widths, flow, phase: Phase::Decode };
+    let lowering = Lowering { model: model.clone(), options, widths, flow, phase: Phase::Decode, requests: Vec::new() };
     match **place {
         Place::Host { workers } => Box::new(OnHost { lowering, workers, machines: BTreeMap::new(), kv: None, abort }),
         Place::Gpu(_) => Box::new(OnDevice {
@@ -199,6 +202,8 @@ pub(super) struct Lowering {
     pub(super) flow: Option<SessionFlow>,
     /// What the next steps are.
     pub(super) phase: Phase,
+    /// Whose token each row of the next step has.
+    pub(super) requests: Vec<u64>,
 }
 
 impl Lowering {
@@ -209,10 +214,16 @@ impl Lowering {
         }
     }
 
-    /// What an observer needs to know of the programs.
-    pub(super) fn observed(&self) -> ObservedShape {
+    /// Tells who observes the flow what the rows of a step attended to, of which `output` gives the outputs by name.
+    pub(super) fn observe(
+        &self,
+        cells: &StepCells,
+        output: &dyn Fn(&str) -> Result<Vec<i32>, EngineError>,
+    ) -> Result<(), EngineError> {
+        let Some(flow) = self.flow.as_ref().filter(|_| self.phase == Phase::Decode) else { return Ok(()) };
         let (spec, page_tokens) = (&self.model.spec, self.options.page_tokens);
-        ObservedShape { layers: spec.layers, kv_heads: spec.kv_heads, page_tokens }
+        let shape = ObservedShape { layers: spec.layers, kv_heads: spec.kv_heads, page_tokens };
+        flow.observe(shape, (cells, &self.requests), output)
     }
 
     pub(super) fn placed(&self, rows: usize, target: Target) -> Result<Placed, EngineError> {
@@ -281,6 +292,10 @@ impl Machines for OnHost {
         }
     }
 
+    fn set_requests(&mut self, requests: &[u64]) {
+        self.lowering.requests = requests.to_vec();
+    }
+
     fn chunk(&mut self, rest: usize) -> Result<usize, EngineError> {
         Ok(CHUNKS.into_iter().find(|&rows| rows <= rest).unwrap_or(1))
     }
@@ -298,9 +313,7 @@ impl Machines for OnHost {
             unreachable!("`width` made both")
         };
         let output = machine.step(kv, cells)?;
-        if let Some(flow) = self.lowering.flow.as_ref().filter(|_| self.lowering.phase == Phase::Decode) {
-            flow.observe(self.lowering.observed(), cells, &|name| Ok(output.i32(name)?))?;
-        }
+        self.lowering.observe(cells, &|name| Ok(output.i32(name)?))?;
         for &row in rows {
             each(row, &output.f32_row(LOGITS, row)?);
         }

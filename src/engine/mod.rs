@@ -17,6 +17,7 @@ mod cells;
 mod device;
 mod error;
 mod flow;
+mod flow_parameters;
 mod generate;
 mod kv;
 mod machines;
@@ -46,6 +47,7 @@ use crate::checkpoint::{Checkpoint, Tokenizer};
 pub use device::{Device, DeviceError};
 pub use error::EngineError;
 pub use flow::{Chosen, OnChosen};
+pub use flow_parameters::{FileError, ParametersError, flow_parameters_file, read_flow_parameters};
 pub use generate::{Answer, Completion, Finish, Request, Speed};
 pub use kv::{KvType, NoKvType};
 pub(crate) use model::Bare;
@@ -155,8 +157,12 @@ impl Engine {
     /// 64, or the weights cannot be read as they are packed, all matrices then lie on the device twice.
     ///
     /// # Errors
-    /// If there are fewer rows than that is for, or more than a program has, or the engine runs on the host or on several devices.
+    /// If there are fewer rows than that is for, or more than a program has, or the engine runs on the host or on several devices, or it has
+    /// a [flow](Engine::with_flow).
     pub fn with_prompt_chunk(self, rows: usize) -> Result<Engine, EngineError> {
+        if self.flow.is_some() {
+            return Err(EngineError::FlowChunk);
+        }
         let on_one = matches!(&*self.place, Place::Gpu(gpu) if gpu.devices == 1);
         match on_one && (LEAST_CHUNK..=MAX_ROWS).contains(&rows) {
             true => Ok(Engine { prompt_chunk: Some(rows), ..self }),

@@ -57,7 +57,7 @@ impl Bare {
     /// As [`Engine::batcher`](super::Engine::batcher).
     pub fn batcher(&self, chunk: Option<usize>, options: &BatchOptions) -> Result<Batcher, EngineError> {
         let base = lowering_options(&self.place, options.context, options.sampling);
-        batcher_of(&self.place, &self.model, (&[], chunk), &self.abort, (options, base))
+        batcher_of(&self.place, &self.model, (&[], chunk), &self.abort, (options, base, None))
     }
 
     /// What ends a step from elsewhere.

@@ -205,6 +205,10 @@ impl Machines for OnDevice {
         }
     }
 
+    fn set_requests(&mut self, requests: &[u64]) {
+        self.lowering.requests = requests.to_vec();
+    }
+
     fn chunk(&mut self, rest: usize) -> Result<usize, EngineError> {
         // Fewer rows cost as many bytes: a chunk is as large as there are rows.
         let packed = if self.feeds_by_graph() { PACKED_CHUNK } else { self.most };
@@ -225,9 +229,7 @@ impl Machines for OnDevice {
         }
         let machine = made(&mut self.machines, (self.lowering.phase, width));
         machine.step(cells)?;
-        if let Some(flow) = self.lowering.flow.as_ref().filter(|_| self.lowering.phase == Phase::Decode) {
-            flow.observe(self.lowering.observed(), cells, &|name| Ok(machine.i32(name)?))?;
-        }
+        self.lowering.observe(cells, &|name| Ok(machine.i32(name)?))?;
         for &row in rows {
             each(row, &machine.f32_row(LOGITS, row)?);
         }
