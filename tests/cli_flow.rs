@@ -184,6 +184,20 @@ fn broken_files(file: &[u8]) -> Vec<(Vec<u8>, &'static str)> {
     ]
 }
 
+#[test]
+fn a_flow_that_is_unknown_is_told_before_anything_is_tuned_or_timed() {
+    let config = concat!(env!("CARGO_MANIFEST_DIR"), "/models/shapes/llama-3.2-1b.json");
+    let args = ["--suite", "decode", "--config", config, "--random-weights", "--device", "sim", "--flow", "quests"];
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("tuned.jsonl");
+    let tune = ["tune", "--out", out.to_str().expect("a path")];
+    for command in [&tune[..], &["bench"]] {
+        let error = failure(&[command, &args[..]].concat());
+        assert!(error.contains("there is no flow `quests`"), "{command:?}: {error}");
+    }
+    assert!(!out.exists(), "a file is begun when there is something to keep");
+}
+
 /// Several prompts with a flow: each gets the text that it gets alone, and what was chosen is told apart.
 #[test]
 fn prompts_are_batched_with_a_flow() {

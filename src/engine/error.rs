@@ -7,6 +7,7 @@ use tilewright_codegen::device::DeviceError;
 use tilewright_kernels::gemv::CodesError;
 use tilewright_kernels::naive::SamplingError;
 use tilewright_megakernel::lower::LowerError;
+use tilewright_megakernel::ops::OperandError;
 use tilewright_megakernel::schedule::ScheduleError;
 use tilewright_megakernel::vm::device::{LaunchError, LoadError};
 use tilewright_megakernel::vm::reference::{AccessError, BindError, KvError, StepError};
@@ -61,10 +62,6 @@ pub enum EngineError {
     Tuned(#[from] ResultsError),
     #[error(transparent)]
     Flow(#[from] tilewright_flow::program::SettingsError),
-    #[error(
-        "prompts in chunks of many rows come in by graphs of launches, which have no ops of flows; leave the flow out, or the chunk"
-    )]
-    FlowChunk,
     #[error("{found} requests are to run at a time; with a flow a step on a device has rows for {most}, ask for fewer")]
     FlowRows { found: usize, most: usize },
     #[error("the settings that were tuned for this model are no options of this build; remove them, or tune again")]
@@ -75,6 +72,8 @@ pub enum EngineError {
     Launch(#[from] LaunchError),
     #[error("the work was aborted")]
     Aborted,
+    #[error("a flow's summaries cannot be lowered")]
+    Summaries(#[from] OperandError),
     #[error("the KV cache cannot be made")]
     Kv(#[from] KvError),
     #[error("the program has other outputs than the engine reads")]

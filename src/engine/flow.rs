@@ -123,12 +123,8 @@ impl Engine {
     /// ```
     ///
     /// # Errors
-    /// If the flow does not fit the model, or its blocks the pages of the KV pools; if prompts come in
-    /// [chunks](Engine::with_prompt_chunk) by graphs of launches, which have no ops of flows.
+    /// If the flow does not fit the model, or its blocks the pages of the KV pools.
     pub fn with_flow(self, flow: FlowSettings) -> Result<Engine, EngineError> {
-        if self.prompt_chunk.is_some() {
-            return Err(EngineError::FlowChunk);
-        }
         flow.check(self.spec(), lowering_options(self.place(), 1, false).page_tokens)?;
         Ok(Engine { flow: Some(Arc::new(flow)), ..self })
     }

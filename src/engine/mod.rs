@@ -13,6 +13,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod behind;
 mod cells;
 mod device;
 mod error;
@@ -157,12 +158,8 @@ impl Engine {
     /// 64, or the weights cannot be read as they are packed, all matrices then lie on the device twice.
     ///
     /// # Errors
-    /// If there are fewer rows than that is for, or more than a program has, or the engine runs on the host or on several devices, or it has
-    /// a [flow](Engine::with_flow).
+    /// If there are fewer rows than that is for, or more than a program has, or the engine runs on the host or on several devices.
     pub fn with_prompt_chunk(self, rows: usize) -> Result<Engine, EngineError> {
-        if self.flow.is_some() {
-            return Err(EngineError::FlowChunk);
-        }
         let on_one = matches!(&*self.place, Place::Gpu(gpu) if gpu.devices == 1);
         match on_one && (LEAST_CHUNK..=MAX_ROWS).contains(&rows) {
             true => Ok(Engine { prompt_chunk: Some(rows), ..self }),

@@ -16,6 +16,7 @@ use tilewright_megakernel::vm::device::{
 use tilewright_megakernel::vm::graph::GraphMachine;
 use tilewright_megakernel::vm::reference::{RequestSlot, StepCells};
 
+use super::behind::{Behind, ROWS_BEHIND};
 use super::error::EngineError;
 use super::flow::SessionFlow;
 use super::machines::{Asked, EachAccepted, EachRow, EachStep, Lowering, MOST_ROWS, Machines, Widths};
@@ -35,8 +36,10 @@ pub(super) struct OnDevice {
     pub(super) abort: AbortHandle,
     /// Threads that compile what is needed later.
     pub(super) under_way: Vec<JoinHandle<()>>,
-    /// What the next rows are.
-    pub(super) phase: Phase,
+    /// Whether the next rows are a prompt's.
+    pub(super) feeds: bool,
+    /// What a flow keeps of blocks that graphs completed.
+    pub(super) behind: Behind,
     /// Whether a graph computes the model, as far as is known.
     pub(super) has_graphs: bool,
 }
@@ -78,13 +81,8 @@ impl OnDevice {
     /// Whether graphs of few rows read the weights that lie packed: then prompts come in by these, whose kernels a driver compiles side by
     /// side, and a prompt waits for none of the decode machine's.
     fn feeds_by_graph(&self) -> bool {
-        let (gpu, Lowering { widths, flow, .. }) = (self.gpu(), &self.lowering);
-        self.has_graphs
-            && gpu.devices == 1
-            && !gpu.is_simulated()
-            && self.reads_packed()
-            && flow.is_none()
-            && !widths.only
+        let (gpu, Lowering { widths, .. }) = (self.gpu(), &self.lowering);
+        self.has_graphs && gpu.devices == 1 && !gpu.is_simulated() && self.reads_packed() && !widths.only
     }
 
     /// Whether products of a graph read weights as they are packed for the decode machine.
@@ -95,7 +93,11 @@ impl OnDevice {
     /// The rows of the graph that runs so many, if one does.
     fn of_graph(&self, rows: usize) -> Option<usize> {
         let widths = &self.lowering.widths;
-        let prompt = self.phase == Phase::Prompt && rows > 1 && self.feeds_by_graph();
+        // Graphs attend to everything.
+        if self.lowering.flow.is_some() && self.lowering.phase == Phase::Decode {
+            return None;
+        }
+        let prompt = self.feeds && rows > 1 && self.feeds_by_graph();
         let widths = match widths.chunk {
             None if prompt => widths.clone().with_chunk(Some(PACKED_CHUNK)),
             Some(_) | None => widths.clone(),
@@ -116,8 +118,43 @@ impl OnDevice {
         Ok(others.try_for_each(|(_, machine)| machine.wait())?)
     }
 
+    /// What a launch of so many steps finds ready: pools that no other machine writes, and the summaries of all complete blocks where a flow chooses by
+    /// them. A graph writes none: the blocks that it completes are noted.
+    fn prepare(&mut self, width: usize, cells: &StepCells, steps: usize) -> Result<(), EngineError> {
+        self.settle(width)?;
+        let keeps = |flow: &&SessionFlow| !flow.settings.traced().declared.fields.is_empty();
+        let Some(flow) = self.lowering.flow.as_ref().filter(keeps) else { return Ok(()) };
+        if self.graphs.contains_key(&width) {
+            self.behind.note((cells, steps), flow.settings.block_tokens(), self.lowering.options.page_tokens);
+            return Ok(());
+        }
+        match self.lowering.phase {
+            Phase::Decode if !self.behind.is_empty() => self.summarise(),
+            Phase::Decode | Phase::Prompt => Ok(()),
+        }
+    }
+
+    /// Summarises the blocks that graphs completed.
+    fn summarise(&mut self) -> Result<(), EngineError> {
+        if !self.behind.is_made() {
+            let gpu = self.gpu();
+            let Some((placed, options)) = self.lowering.summaries(gpu, ROWS_BEHIND)? else {
+                return Ok(self.behind.clear());
+            };
+            let mut progress = |done, total| gpu.progress(done, total);
+            let mut machine = gpu.weights().machine(placed, self.kv.as_ref(), options, &mut progress)?;
+            machine.listen_to(&self.abort);
+            self.behind.machine = Some(machine);
+        }
+        self.behind.run(self.lowering.options.pages_per_sequence())
+    }
+
     /// A graph of launches of so many rows.
     fn make_graph(&mut self, width: usize) -> Result<(), EngineError> {
+        if self.lowering.flow.is_some() && self.kv.is_none() {
+            // What a flow keeps of blocks lies in the same pools, of which a graph's program knows nothing.
+            self.make(self.lowering.widths.least(self.most, 1))?;
+        }
         let gpu = self.gpu();
         // Where nothing but wide graphs runs, packed weights are of no use.
         let packed = self.reads_packed() && (width <= PACKED_CHUNK || !self.lowering.widths.only);
@@ -129,7 +166,7 @@ impl OnDevice {
         }
         // A level is one launch, however many tasks it has: those of one SM are few.
         let target = Target { sms: 1, ..gpu.target.clone() };
-        let checked = Checked::new(self.lowering.program(width, target)?);
+        let checked = Checked::new(self.lowering.dense().program(width, target)?);
         let checked = checked.map_err(|rejected| ScheduleError::from(Box::new(rejected)))?;
         let mut progress = |done, total| gpu.progress(done, total);
         let mut graphs = gpu.graphs();
@@ -178,9 +215,9 @@ impl Machines for OnDevice {
         }
     }
 
-    fn set_phase(&mut self, phase: Phase) {
+    fn set_phase(&mut self, phase: Phase, feeds: bool) {
         self.lowering.set_phase(phase);
-        self.phase = phase;
+        self.feeds = feeds;
     }
 
     /// The weights are sent, and what decodes is compiled beside whatever the prompt needs.
@@ -221,7 +258,7 @@ impl Machines for OnDevice {
     }
 
     fn step(&mut self, width: usize, cells: &StepCells, rows: &[usize], each: EachRow) -> Result<(), EngineError> {
-        self.settle(width)?;
+        self.prepare(width, cells, 1)?;
         match self.graphs.get_mut(&width) {
             Some(machine) if rows.is_empty() => return Ok(machine.submit(cells)?),
             Some(machine) => return Ok(machine.step(cells, rows, each)?),
@@ -243,7 +280,7 @@ impl Machines for OnDevice {
         asked: Asked,
         each: EachRow,
     ) -> Result<Vec<u32>, EngineError> {
-        self.settle(width)?;
+        self.prepare(width, cells, 1)?;
         if let Some(machine) = self.graphs.get_mut(&width) {
             let tokens = machine.choose(cells, asked.rows, asked.draws)?;
             machine.logits(asked.logits, each)?;
@@ -304,7 +341,7 @@ impl Machines for OnDevice {
     }
 
     fn run(&mut self, width: usize, cells: &StepCells, run: Run, each: EachStep) -> Result<usize, EngineError> {
-        self.settle(width)?;
+        self.prepare(width, cells, run.steps)?;
         // Whoever takes the tokens looks for the ends that a launch has no room for.
         let ends = &run.ends[..run.ends.len().min(MAX_ENDS)];
         if let Some(machine) = self.graphs.get_mut(&width) {

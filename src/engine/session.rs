@@ -105,10 +105,10 @@ impl Session {
         let mut machines = machines(engine.place(), engine.model(), &options, widths, flow, &abort);
         if has_flow {
             // A prompt's chunks are compiled while the weights are on their way.
-            machines.set_phase(Phase::Prompt);
+            machines.set_phase(Phase::Prompt, false);
             machines.ahead(MOST_ROWS);
             if covered == 0 {
-                machines.set_phase(Phase::Decode);
+                machines.set_phase(Phase::Decode, false);
             }
             machines.width(sequences.max(1))?;
         } else {
@@ -130,7 +130,7 @@ impl Session {
     /// # Errors
     /// As [`Session::advance`].
     pub fn feed(&mut self, sequence: usize, tokens: &[u32], mut each: impl FnMut(&[f32])) -> Result<(), EngineError> {
-        self.machines.set_phase(Phase::Prompt);
+        self.machines.set_phase(Phase::Prompt, true);
         let mut rest = tokens;
         while !rest.is_empty() {
             let chunk = self.machines.chunk(rest.len())?;
@@ -147,7 +147,7 @@ impl Session {
     /// # Errors
     /// As [`Session::advance`].
     pub fn feed_prompt(&mut self, sequence: usize, tokens: &[u32]) -> Result<Vec<f32>, EngineError> {
-        self.machines.set_phase(Phase::Prompt);
+        self.machines.set_phase(Phase::Prompt, true);
         let (mut rest, mut last) = (tokens, Vec::new());
         while !rest.is_empty() {
             let (now, later) = rest.split_at(self.machines.chunk(rest.len())?);
@@ -165,7 +165,7 @@ impl Session {
     /// If a sequence does not exist or is full, or the machine fails.
     pub fn advance(&mut self, rows: &[Row], mut each: impl FnMut(usize, &[f32])) -> Result<(), EngineError> {
         let is_covered = self.longest(rows) + rows.len() <= self.covered;
-        self.machines.set_phase(if is_covered { Phase::Prompt } else { Phase::Decode });
+        self.machines.set_phase(if is_covered { Phase::Prompt } else { Phase::Decode }, false);
         self.advance_for(rows, &|_| true, &mut each)
     }
 
@@ -213,7 +213,7 @@ impl Session {
     ) -> Result<usize, EngineError> {
         // Up to the end of what a flow covers, then beyond it.
         let within = self.covered.saturating_sub(self.longest(rows));
-        self.machines.set_phase(if within > 0 { Phase::Prompt } else { Phase::Decode });
+        self.machines.set_phase(if within > 0 { Phase::Prompt } else { Phase::Decode }, false);
         let most = if within > 0 { within } else { usize::MAX };
         let keeps_states = self.requests.is_some();
         let most = if keeps_states { most.min(STATE_STEPS) } else { most };

@@ -21,6 +21,9 @@ pub struct KeepsArgs {
     /// Folder of a Hugging Face checkpoint
     #[arg(long, value_name = "DIR")]
     model: PathBuf,
+    /// Measure this flow alone; may be given several times
+    #[arg(long, value_name = "NAME")]
+    flow: Vec<String>,
     /// Tokens of the sequence, which the model continues from this prompt at temperature 1
     #[arg(long, value_name = "N", default_value_t = 512)]
     tokens: usize,
@@ -43,6 +46,10 @@ const TRIALS: u64 = 16;
 
 /// Runs the subcommand.
 pub fn run(args: &KeepsArgs) -> Result<(), Failure> {
+    let mut flows: Vec<&Algorithm> = args.flow.iter().map(|name| algorithms::named(name)).collect::<Result<_, _>>()?;
+    if flows.is_empty() {
+        flows.extend(algorithms::ALL);
+    }
     let engine = load(&args.model, Device::cpu())?;
     let ids = sequence(&engine, args)?;
     let layers = activations(engine.checkpoint(), &ids)?;
@@ -57,7 +64,7 @@ pub fn run(args: &KeepsArgs) -> Result<(), Failure> {
     let heads = args.budgets.iter().map(|budget| format!(" {budget}: mass, error | needle |"));
     writeln!(out, "| flow |{}", heads.collect::<String>())?;
     writeln!(out, "|---|{}", "---|---|".repeat(args.budgets.len()))?;
-    for algorithm in algorithms::ALL {
+    for algorithm in flows {
         let traced = algorithm.trace()?;
         write!(out, "| `{}` |", algorithm.name)?;
         for &blocks in &args.budgets {

@@ -186,6 +186,14 @@ pub(crate) fn batcher_of(
     let lowering = LowerOptions { pages: Some(pages), ..base };
     let widths = Widths::of_batch(most, options.deterministic);
     let paces = Pace::new(options.step_time, widths.beside(seats));
+    // What a flow chooses for runs by the decode machine; prompts may have more rows.
+    let widths = match flow.is_some() && !on_host {
+        true => {
+            let widths = Widths { sampling: most, ..Widths::of_batch(seats, options.deterministic) };
+            widths.with_chunk(chunk.map(|_| most))
+        }
+        false => widths,
+    };
     let (of_flow, states) = (flow.as_ref(), flow.as_ref().is_some_and(SessionFlow::is_stateful));
     // The host's phases are told apart to the bit; on a device only where somebody wants it so.
     let apart = on_host || options.deterministic;
@@ -194,10 +202,10 @@ pub(crate) fn batcher_of(
     let mut machines = machines(place, model, &lowering, widths, flow, abort);
     let mut seats = seats;
     if flow_limits.is_some() {
-        machines.set_phase(Phase::Prompt);
+        machines.set_phase(Phase::Prompt, false);
         machines.ahead(1);
         seats = machines.width(seats)?.min(seats);
-        machines.set_phase(Phase::Decode);
+        machines.set_phase(Phase::Decode, false);
     }
     // The last of a prompt's sequences decodes in one row: that is compiled while the weights are on their way.
     machines.ahead(1);
@@ -351,7 +359,7 @@ impl Batcher {
         let rows: usize = step.pieces.iter().map(|piece| piece.tokens.len()).sum();
         let has_flow = self.scheduler.limits().flow.is_some();
         if has_flow {
-            self.machines.set_phase(step.phase);
+            self.machines.set_phase(step.phase, false);
         }
         let width = self.machines.width(rows)?;
         if has_flow {

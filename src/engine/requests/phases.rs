@@ -72,6 +72,11 @@ impl Scheduler {
         }
     }
 
+    /// Whether a request decodes, and not in this phase.
+    pub(super) fn is_left_out(&self, place: Place, phase: Phase) -> bool {
+        self.sequences[&place.ticket].pending() == 1 && self.feedable(place, phase) == 0
+    }
+
     /// How many of a request's next tokens a step of that phase may feed.
     pub(super) fn feedable(&self, place: Place, phase: Phase) -> usize {
         let sequence = &self.sequences[&place.ticket];

@@ -194,11 +194,15 @@ impl Scheduler {
         };
         let mut draft = Draft { phase, pieces: Vec::new(), rows, prompt_rows: rows, preempted: false };
         self.add_decoding(&mut draft);
-        let decodes = !draft.pieces.is_empty();
-        if decodes {
-            let decoding = rows - draft.rows;
+        let decoding = rows - draft.rows;
+        // Whoever decodes in the other phase waits for this step, too.
+        let waits = self.running.iter().any(|&place| self.is_left_out(place, phase));
+        if decoding > 0 {
             draft.prompt_rows = beside(decoding).saturating_sub(decoding).clamp(1, self.limits.prompt_rows);
+        } else if waits {
+            draft.prompt_rows = beside(0).clamp(1, rows);
         }
+        let decodes = decoding > 0 || waits;
         self.add_prompts(&mut draft);
         // Whoever just lost its pages takes none of others' in the same step.
         if !draft.preempted {

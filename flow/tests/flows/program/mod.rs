@@ -4,6 +4,7 @@ mod bench;
 mod device;
 mod lowered;
 mod resources;
+mod summaries;
 
 use proptest::prelude::*;
 use tilewright_flow::graph::Node;

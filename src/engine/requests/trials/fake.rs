@@ -305,7 +305,7 @@ impl Machines for Fake {
         Ok(rest)
     }
 
-    fn set_phase(&mut self, phase: Phase) {
+    fn set_phase(&mut self, phase: Phase, _: bool) {
         self.phase = phase;
     }
 
