@@ -139,7 +139,8 @@ impl OnDevice {
         if !self.behind.is_made() {
             let gpu = self.gpu();
             let Some((placed, options)) = self.lowering.summaries(gpu, ROWS_BEHIND)? else {
-                return Ok(self.behind.clear());
+                self.behind.clear();
+                return Ok(());
             };
             let mut progress = |done, total| gpu.progress(done, total);
             let mut machine = gpu.weights().machine(placed, self.kv.as_ref(), options, &mut progress)?;
