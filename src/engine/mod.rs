@@ -13,10 +13,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod behind;
 mod cells;
 mod device;
 mod error;
 mod flow;
+mod flow_parameters;
 mod generate;
 mod kv;
 mod machines;
@@ -46,6 +48,7 @@ use crate::checkpoint::{Checkpoint, Tokenizer};
 pub use device::{Device, DeviceError};
 pub use error::EngineError;
 pub use flow::{Chosen, OnChosen};
+pub use flow_parameters::{FileError, ParametersError, flow_parameters_file, read_flow_parameters};
 pub use generate::{Answer, Completion, Finish, Request, Speed};
 pub use kv::{KvType, NoKvType};
 pub(crate) use model::Bare;

@@ -142,7 +142,12 @@ pub(crate) fn device_options(device: Device) -> DeviceOptions {
 /// What the user's file of settings has, and behind it the table in the binary.
 fn known_settings() -> Result<Tuned, EngineError> {
     match user_file().filter(|path| path.exists()) {
-        Some(path) => Ok(Tuned::of(&Results::open(&path)?).or(Tuned::shipped())),
+        Some(path) => {
+            // A search that was ended early leaves no row.
+            let mut results = Results::default();
+            results.add_file(&path)?;
+            Ok(Tuned::of(&results).or(Tuned::shipped()))
+        }
         None => Ok(Tuned::shipped()),
     }
 }
