@@ -86,17 +86,17 @@ proptest! {
 /// A graph beside a decode machine reads that one's weights, has no copy of its own, and gives what the reference gives.
 #[test]
 fn packed_weights_of_a_decode_machine_agree_with_the_reference() {
-    let shipped = GraphTuning::default();
-    let (small, staying) = (GraphTuning { tile: 16, stages: 3, ..shipped }, GraphTuning { staying: 2, ..shipped });
+    let shares = GraphTuning::SHARES;
+    let (small, staying) = (GraphTuning { tile: 16, stages: 3, ..shares }, GraphTuning { staying: 2, ..shares });
     let specs = [
         (tiny(64), 10, small),
-        (normed(tiny(32)), 11, shipped),
+        (normed(tiny(32)), 11, shares),
         (ModelSpec { intermediate: 160, ..tiny(32) }, 12, staying),
     ];
     for (spec, seed, tuning) in specs {
         let prompt = prompt(40, seed as i32);
         let mut shared = weights(&spec, Arch::Sm90a, seed);
-        shared.tune(tuning);
+        shared.tune(Some(tuning));
         shared.share(&packed(&spec, shared.device().clone()));
         let mut machine = machine(&mut shared, &spec, 32);
         assert_eq!((shared.bytes(), machine.plan().matrices.len()), (0, 0));

@@ -142,9 +142,9 @@ fn worst(machine: &mut GraphMachine, cells: &Cells, expected: &[Vec<f32>]) -> Re
     Ok(Some(worst))
 }
 
-/// Settings of a graph's launches; those that are not named are as they ship.
-fn tuning(settings: &Settings) -> Result<GraphTuning, SettingsError> {
-    let mut tuning = GraphTuning::default();
+/// Settings of a graph's attention: as they ship where none is named, else blocks have shares where nothing else is said.
+fn tuning(settings: &Settings) -> Result<Option<GraphTuning>, SettingsError> {
+    let mut tuning = GraphTuning::SHARES;
     for (name, value) in settings.iter() {
         match name {
             "tile" => tuning.tile = settings.choice(name, &[("16", 16), ("32", 32)], "16 or 32 tokens")?,
@@ -153,7 +153,7 @@ fn tuning(settings: &Settings) -> Result<GraphTuning, SettingsError> {
             _ => return Err(SettingsError::Unknown { name: name.to_owned(), value: value.to_owned() }),
         }
     }
-    Ok(tuning)
+    Ok(settings.iter().next().map(|_| tuning))
 }
 
 /// Steps that feed themselves; gives the last tokens of all rows.

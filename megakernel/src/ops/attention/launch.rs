@@ -112,7 +112,8 @@ impl Attention {
     ) -> Result<(), Unsupported> {
         let (arch, group) = (plan.arch, heads / kv_heads);
         let by_maps = arch == Arch::Sm90a;
-        let GraphTuning { tile, stages, staying, .. } = plan.tuning;
+        let tuning = plan.tuning.unwrap_or_else(|| GraphTuning::of([depth, group], rows));
+        let GraphTuning { tile, stages, staying } = tuning;
         let staying = if by_maps { staying } else { 0 };
         let tile = if by_maps { tile } else { DECODE_TILE };
         let decode = Decode { depth, group, layout: Layout::Paged { page_tokens, swizzled: true }, tile };

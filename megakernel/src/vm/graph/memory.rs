@@ -43,7 +43,7 @@ pub struct GraphWeights {
     codes: Vec<(program::Buffer, Codes)>,
     packed: Option<(Packed, Buffer<bf16>)>,
     kernels: DeviceKernels,
-    tuning: GraphTuning,
+    tuning: Option<GraphTuning>,
 }
 
 /// A quantised matrix as [`Widen`] reads it.
@@ -81,7 +81,7 @@ impl GraphWeights {
     /// Weights that come to the device with the first machine.
     pub fn new(device: Device, weights: Arc<dyn Weights + Send + Sync>) -> GraphWeights {
         let (matrices, codes, kernels) = (Vec::new(), Vec::new(), DeviceKernels::new(&device));
-        GraphWeights { device, weights, matrices, codes, packed: None, kernels, tuning: GraphTuning::default() }
+        GraphWeights { device, weights, matrices, codes, packed: None, kernels, tuning: None }
     }
 
     /// Machines that are made from now on read the packed weights of these machines where they can: products of up to 64 rows on sm_90a.
@@ -100,8 +100,8 @@ impl GraphWeights {
         GraphWeights { kernels: kernels.clone(), ..self }
     }
 
-    /// Machines that are made from now on have launches as they are chosen.
-    pub fn tune(&mut self, tuning: GraphTuning) {
+    /// Attention of machines that are made from now on is cut so, or as [`GraphTuning::of`] has it.
+    pub fn tune(&mut self, tuning: Option<GraphTuning>) {
         self.tuning = tuning;
     }
 

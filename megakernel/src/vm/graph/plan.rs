@@ -91,7 +91,7 @@ impl GraphPlan {
         multiprocessors: u32,
         packed: Option<&Packed>,
     ) -> Result<GraphPlan, Unsupported> {
-        GraphPlan::tuned(program, (arch, multiprocessors), packed, GraphTuning::default())
+        GraphPlan::tuned(program, (arch, multiprocessors), packed, None)
     }
 
     /// Numbers of the kernels that a prompt's step and a row's logits are launched with.
@@ -101,7 +101,7 @@ impl GraphPlan {
         layers.chain(logits).map(|launch| launch.kernel).collect()
     }
 
-    /// The same with launches as they are chosen.
+    /// The same with attention cut so, where it is given.
     ///
     /// # Errors
     /// As [`GraphPlan::new`].
@@ -109,7 +109,7 @@ impl GraphPlan {
         program: &Checked,
         (arch, multiprocessors): (Arch, u32),
         packed: Option<&Packed>,
-        tuning: GraphTuning,
+        tuning: Option<GraphTuning>,
     ) -> Result<GraphPlan, Unsupported> {
         let program: &Program = program;
         one_device(program)?;

@@ -42,7 +42,7 @@ pub struct GraphPlanner<'p> {
     kernels: HashMap<String, usize>,
     pub(super) steps: HashMap<(Problem, bool), Vec<(usize, Step)>>,
     pub(super) packed: Option<&'p Packed>,
-    pub(crate) tuning: GraphTuning,
+    pub(crate) tuning: Option<GraphTuning>,
     pub(super) packed_steps: HashMap<(hopper::Plan, hopper::Finish), (usize, Step)>,
 }
 
@@ -51,7 +51,7 @@ impl<'p> GraphPlanner<'p> {
         program: &'p Program,
         (arch, multiprocessors): (Arch, u32),
         packed: Option<&'p Packed>,
-        tuning: GraphTuning,
+        tuning: Option<GraphTuning>,
     ) -> Result<GraphPlanner<'p>, Unsupported> {
         let plan = GraphPlan {
             rows: 0,
