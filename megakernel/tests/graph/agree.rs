@@ -129,6 +129,21 @@ fn rows_of_several_sequences_agree_with_the_reference() {
     }
 }
 
+/// What a prompt does not need is compiled when it is first launched: attention of a row that is alone.
+#[test]
+fn kernels_are_compiled_when_they_are_needed() {
+    let spec = ModelSpec { layers: 1, ..tiny(64) };
+    let mut shared = weights(&spec, Arch::Sm90a, 1);
+    let mut machine = machine(&mut shared, &spec, 32);
+    let compiled = |shared: &GraphWeights, name: &str| {
+        shared.kernels().compilations().iter().filter(|one| one.name.starts_with(name)).count()
+    };
+    feed(&mut machine, &prompt(20, 1), &[20]);
+    assert_eq!([compiled(&shared, "decode_"), compiled(&shared, "prefill_")], [0, 1]);
+    feed(&mut machine, &prompt(1, 1), &[1]);
+    assert_eq!([compiled(&shared, "decode_"), compiled(&shared, "prefill_")], [1, 1]);
+}
+
 /// Of a chunk's rows one is asked for, or none.
 #[test]
 fn the_logits_of_the_last_row_are_those_of_all_rows() {

@@ -89,9 +89,9 @@ const PEER_BYTES: u64 = 1 << 30;
 /// The largest relative error of logits that is right whatever the model is: bf16 operands, f32 sums.
 const LIMIT: f64 = 2e-2;
 /// How many times as far as bf16 operands alone bring the worst row, and all rows in the mean. A device rounds at the same places, but not the same
-/// sums: the two errors are alike in size and independent. Of few rows the worst differs by a third, the mean by a tenth; truncation in
-/// place of rounding makes the mean 1.45 to 1.8 times as large.
-const ROUNDED: [f64; 2] = [1.5, 1.3];
+/// sums: the two errors are alike in size and independent. Of few rows the worst differs by a third, the mean by a tenth. Queries and
+/// keys that are normalised a graph rounds twice, which is 1.4 times as much. Truncation in place of rounding makes the mean 1.45 to 1.8 times as large.
+const ROUNDED: [f64; 2] = [1.5, 1.4];
 /// How far a peer's f32 may be from the reference's: another order of sums, and angles rounded elsewhere.
 const SAME: f64 = 1e-3;
 
