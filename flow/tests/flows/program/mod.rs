@@ -6,6 +6,7 @@ mod device;
 mod lowered;
 mod resources;
 mod shapes;
+mod summaries;
 
 use proptest::prelude::*;
 use tilewright_flow::graph::Node;
