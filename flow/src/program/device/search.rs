@@ -82,10 +82,9 @@ impl<'k> Scores<'k> {
             let most = mine.gt(0).select(mine, width) - 1;
             let load = |of: u32| from.at((scores.first + of * threads).min(most)).load();
             let key = |of: u32, score| (scores.first + of * threads).lt(mine).select(order_of(score), 0u32);
-            scores.runs(|run| {
-                let loaded: Vec<_> = run.map(|of| (of, load(of))).collect();
-                loaded.into_iter().for_each(|(of, score)| scores.kept.set(of, key(of, score)));
-            });
+            // All are on their way before the first is computed with.
+            scores.runs(|run| run.for_each(|of| scores.kept.set(of, load(of).bits())));
+            scores.runs(|run| run.for_each(|of| scores.kept.set(of, key(of, scores.kept.get(of).bits()))));
         });
         scores
     }
@@ -182,13 +181,14 @@ impl<'k> Search<'k> {
         let (k, warps) = (self.k, self.team.warps);
         let best = k.var(0u32);
         self.scores.each(|order, _, _| best.set(best.get().max(order)));
-        let best = best.get();
-        let reach = (0u32..32).fold(k.lit(0u32), |reach, lane| {
-            let other = best.shfl_idx(lane);
-            reach + other.ge(best).select(1u32, 0u32)
+        let (share, cut) = ((goal + (warps - 1)) / warps, k.var(0u32));
+        // The best of those that are left, which leave together where they are equal; nobody is left behind 32 turns.
+        k.for_(0u32, share.min(33), |_| {
+            let most = best.get().redux(ReduxOp::Max);
+            cut.set(most);
+            best.set(best.get().eq(most).select(0u32, best.get()));
         });
-        let share = (goal + (warps - 1)) / warps;
-        let cut = reach.ge(share).select(best, 0u32).redux(ReduxOp::Max);
+        let cut = cut.get();
         k.when(k.lane().eq(0), || self.meeting.at(k.warp()).store(cut));
         self.team.sync();
         let cuts = (1..warps).map(|warp| self.meeting.at(warp).load());

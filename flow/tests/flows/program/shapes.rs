@@ -1,8 +1,9 @@
 //! Flows on a simulated device in other shapes: heads, groups, blocks, shares of a sequence, splits of the scores.
 
 use tilewright_flow::program::Phase;
+use tilewright_flow::trace;
 
-use super::device::{Both, CUT, Cut, traced};
+use super::device::{Both, CUT, Cut, Given, traced};
 
 /// Rows of 64 and 128 dimensions are dealt to several lanes, and lie swizzled in the pools; larger blocks, shares of a sequence.
 #[test]
@@ -35,6 +36,19 @@ fn selections_of_split_scores_agree_with_the_reference() {
         assert_eq!(both.splits(0), 3);
         for position in [3071, 16 * 12, 16 * 9 + 3, 2000] {
             both.check(&[position]);
+        }
+    }
+}
+
+/// More candidates than there is room for where many are equal, in several splits and in one; more than threads keep.
+#[test]
+fn selections_of_long_rows_are_exact_for_any_scores() {
+    for (context, sms) in [(8000, 8), (8000, 3), (67_200, 3)] {
+        let cut = Cut { rows: 1, context, sms, budget: (6, 0.0, 1, 1), seed: 81, ..CUT };
+        let mut both = Both::new(trace(&Given).expect("a flow without errors"), Phase::Decode, cut);
+        for (round, kinds) in [10, 2, 1].into_iter().enumerate() {
+            both.draw_scores(round as u64, kinds);
+            both.check(&[context as i32 - 1 - 16 * round as i32]);
         }
     }
 }
