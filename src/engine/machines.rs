@@ -71,8 +71,8 @@ pub(super) trait Machines: Send {
         let _ = rows;
     }
 
-    /// Makes ready what the first prompt needs of a session whose steps have so many rows.
-    fn begin(&mut self, rows: usize) -> Result<(), EngineError> {
+    /// Makes ready what the first prompt, of so many tokens where that is known, needs of a session whose steps have so many rows.
+    fn begin(&mut self, rows: usize, _prompt: Option<usize>) -> Result<(), EngineError> {
         // A prompt's chunks are compiled while the weights are on their way.
         self.ahead(MOST_ROWS);
         self.width(rows).map(drop)

@@ -11,7 +11,7 @@ use tilewright_megakernel::lower::{LOGITS, NEXT_TOKEN};
 use tilewright_megakernel::schedule::ScheduleError;
 use tilewright_megakernel::validate::Checked;
 use tilewright_megakernel::vm::device::{
-    AbortHandle, DeviceKv, DeviceMachine, LoadError, MAX_ENDS, Plan, Text, Unsupported,
+    AbortHandle, DeviceKv, DeviceMachine, LoadError, MAX_ENDS, Packed, Plan, Text, Unsupported,
 };
 use tilewright_megakernel::vm::graph::GraphMachine;
 use tilewright_megakernel::vm::reference::{RequestSlot, StepCells};
@@ -90,14 +90,17 @@ impl OnDevice {
         self.gpu().target.arch == "sm_90a" && self.lowering.model.bits.is_none()
     }
 
-    /// The rows of the graph that runs so many, if one does.
-    fn of_graph(&self, rows: usize) -> Option<usize> {
+    /// Rows of a chunk of a prompt.
+    fn chunk_rows(&self) -> usize {
+        // Fewer rows cost as many bytes: a chunk is as large as there are rows.
+        let packed = if self.feeds_by_graph() { PACKED_CHUNK } else { self.most };
+        self.lowering.widths.chunk.unwrap_or(packed).max(self.most)
+    }
+
+    /// The rows of the graph that runs so many, of a prompt that it feeds or others, if one does.
+    fn of_graph(&self, feeds: bool, rows: usize) -> Option<usize> {
         let widths = &self.lowering.widths;
-        // Graphs attend to everything.
-        if self.lowering.flow.is_some() && self.lowering.phase == Phase::Decode {
-            return None;
-        }
-        let prompt = self.feeds && rows > 1 && self.feeds_by_graph();
+        let prompt = feeds && rows > 1 && self.feeds_by_graph();
         let widths = match widths.chunk {
             None if prompt => widths.clone().with_chunk(Some(PACKED_CHUNK)),
             Some(_) | None => widths.clone(),
@@ -110,6 +113,28 @@ impl OnDevice {
         let (gpu, width) = (self.gpu(), self.lowering.widths.least(self.most, rows.min(self.most)));
         let (placed, options) = self.lowering.on(gpu, width)?;
         Ok(gpu.weights().send(&placed, options, &mut |done, total| gpu.progress(done, total))?)
+    }
+
+    /// Begins to compile the kernels by which a graph feeds prompts, all at once, before its weights are there.
+    fn compile_graph(&mut self, width: usize) {
+        let (lowering, place) = (self.lowering.clone(), Arc::clone(&self.place));
+        // What goes wrong goes wrong again where the machine is made, and is told there.
+        let compile = move || -> Option<()> {
+            let Place::Gpu(gpu) = &*place else { return None };
+            let (placed, options) = lowering.on(gpu, 1).ok()?;
+            let packed = Packed::new(&placed, &Plan::new(&placed, options).ok()?);
+            let program = lowering.dense().program(width, Target { sms: 1, ..gpu.target.clone() }).ok()?;
+            let plan = gpu.graphs().plan(&Checked::new(program).ok()?, Some(&packed)).ok()?;
+            std::thread::scope(|scope| {
+                let (kernels, codes) = (&gpu.kernels, &plan.kernels);
+                let compile = |number: usize| scope.spawn(move || kernels.compile(&codes[number]).map(drop));
+                plan.of_prompts().into_iter().for_each(|number| drop(compile(number)));
+            });
+            Some(())
+        };
+        self.under_way.push(std::thread::spawn(move || {
+            compile();
+        }));
     }
 
     /// Waits for what machines of other widths have still under way on the pools.
@@ -188,7 +213,9 @@ impl Machines for OnDevice {
     /// Programs of many rows need more shared memory than a block has where the model is large: then the most rows
     /// become fewer, and the caller is told by a smaller width than it asked for.
     fn width(&mut self, rows: usize) -> Result<usize, EngineError> {
-        if let Some(width) = self.of_graph(rows) {
+        // Graphs attend to everything.
+        let attends = self.lowering.flow.is_none() || self.lowering.phase == Phase::Prompt;
+        if let Some(width) = self.of_graph(self.feeds, rows).filter(|_| attends) {
             let made = if self.graphs.contains_key(&width) { Ok(()) } else { self.make_graph(width) };
             match made {
                 Ok(()) => return Ok(width),
@@ -222,12 +249,16 @@ impl Machines for OnDevice {
     }
 
     /// The weights are sent, and what decodes is compiled beside whatever the prompt needs.
-    fn begin(&mut self, rows: usize) -> Result<(), EngineError> {
+    fn begin(&mut self, rows: usize, prompt: Option<usize>) -> Result<(), EngineError> {
         if !self.feeds_by_graph() {
             self.ahead(MOST_ROWS);
             return self.width(rows).map(drop);
         }
-        self.ahead(rows);
+        // A driver that compiles lets nothing else be done: the prompt's kernels come first, and what decodes behind the first token.
+        match prompt.and_then(|tokens| self.of_graph(true, tokens.min(self.chunk_rows()))) {
+            Some(width) => self.compile_graph(width),
+            None => self.ahead(rows),
+        }
         match self.send(rows) {
             Err(EngineError::Load(LoadError::Unsupported(Unsupported::Shared { .. }))) if rows > 1 => {
                 self.width(rows).map(drop)
@@ -248,10 +279,7 @@ impl Machines for OnDevice {
     }
 
     fn chunk(&mut self, rest: usize) -> Result<usize, EngineError> {
-        // Fewer rows cost as many bytes: a chunk is as large as there are rows.
-        let packed = if self.feeds_by_graph() { PACKED_CHUNK } else { self.most };
-        let most = self.lowering.widths.chunk.unwrap_or(packed).max(self.most);
-        self.width(rest.min(most)).map(|width| width.min(rest))
+        self.width(rest.min(self.chunk_rows())).map(|width| width.min(rest))
     }
 
     fn most_rows(&self) -> usize {

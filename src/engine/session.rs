@@ -82,7 +82,7 @@ impl Session {
     /// # Errors
     /// If the model has fewer positions, cannot be lowered, or does not fit the device.
     pub fn of(engine: &Engine, sequences: usize, context: usize) -> Result<Session, EngineError> {
-        Session::new(engine, sequences, context, false)
+        Session::new(engine, sequences, (context, false), None)
     }
 
     /// The same, whose device may choose tokens at random; on the host, which chooses by itself, there is no difference.
@@ -90,10 +90,16 @@ impl Session {
     /// # Errors
     /// As [`Session::of`].
     pub fn sampling(engine: &Engine, sequences: usize, context: usize) -> Result<Session, EngineError> {
-        Session::new(engine, sequences, context, true)
+        Session::new(engine, sequences, (context, true), None)
     }
 
-    fn new(engine: &Engine, sequences: usize, context: usize, sampling: bool) -> Result<Session, EngineError> {
+    /// A session that may choose at random, whose first prompt has so many tokens where that is known.
+    pub(super) fn new(
+        engine: &Engine,
+        sequences: usize,
+        (context, sampling): (usize, bool),
+        prompt: Option<usize>,
+    ) -> Result<Session, EngineError> {
         let base = engine.lowering(context, sampling);
         let pages = sequences.saturating_mul(base.pages_per_sequence());
         let options = LowerOptions { pages: Some(pages), ..base };
@@ -116,7 +122,7 @@ impl Session {
             }
             machines.width(sequences.max(1))?;
         } else {
-            machines.begin(sequences.max(1))?;
+            machines.begin(sequences.max(1), prompt)?;
         }
         Ok(Session {
             machines,

@@ -1,8 +1,9 @@
 //! Rows of the embedding table, chosen by token ids.
 
 use half::bf16;
-use tilewright_codegen::build::{Global, Ptr, Val};
+use tilewright_codegen::build::{Global, Ptr, Val, Var};
 
+use crate::gemv::linear::ScaledOutput;
 use crate::gemv::{Deal, Unit};
 use crate::norm::NormStart;
 use crate::tile::{Array, Copies, Float};
@@ -50,8 +51,17 @@ pub struct Embed<'k> {
     pub first: Val<'k, u32>,
     /// How many columns, a multiple of four.
     pub columns: u32,
-    /// The norm that begins here, where whole rows are of whole warps' columns: a multiple of 128.
-    pub norm: Option<NormStart<'k>>,
+    /// What is stored beside rows for the norm that reads them next.
+    pub norm: Option<EmbedNorm<'k>>,
+}
+
+/// What is stored beside embedded rows for their norm.
+#[derive(Clone, Copy)]
+pub enum EmbedNorm<'k> {
+    /// The norm's first half, where whole rows are of whole warps' columns: a multiple of 128.
+    Start(NormStart<'k>),
+    /// The terms that its readers multiply, where columns are multiples of eight.
+    Terms(ScaledOutput<'k>),
 }
 
 /// Embeds.
@@ -69,16 +79,36 @@ pub fn embed<'k>(team: ConsumerWarps<'k>, embed: Embed<'k>) {
         };
         let place = embed.table.row(id);
         let out = embed.out.from(row * embed.table.width());
-        team.each(embed.columns / 4, |at| {
-            let column = embed.first + at * 4;
+        let store = |column: Val<'k, u32>| {
             let (start, at) = place(column);
             let values = Array::new(start.cast(), Float::Bf16).load4(at);
             let values = values.map(|value| active.select(value, 0.0f32));
             out.store_run(column, values);
-            if let Some(norm) = embed.norm {
-                norm.store([row, column, row * embed.table.width() + column], values);
-            }
-        });
+            values
+        };
+        let Some(EmbedNorm::Terms(scaled)) = embed.norm else {
+            team.each(embed.columns / 4, |at| {
+                let column = embed.first + at * 4;
+                let values = store(column);
+                if let Some(EmbedNorm::Start(norm)) = embed.norm {
+                    norm.store([row, column, row * embed.table.width() + column], values);
+                }
+            });
+            continue;
+        };
+        for item in team.items(embed.columns / 4) {
+            item.by_warp(|| {
+                let (k, column) = (team.k, embed.first + item.at * 4);
+                let [values, weights]: [[Var<f32>; 4]; 2] =
+                    std::array::from_fn(|_| std::array::from_fn(|_| k.var(0.0f32)));
+                k.when(item.inside, || {
+                    let loaded = scaled.weight.load4(column);
+                    let stored = store(column);
+                    values.iter().zip(stored).chain(weights.iter().zip(loaded)).for_each(|(to, value)| to.set(value));
+                });
+                scaled.store_of_four([row, column], values.map(Var::get), weights.map(Var::get), item.inside);
+            });
+        }
     }
 }
 

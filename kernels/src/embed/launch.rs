@@ -4,7 +4,7 @@ use half::bf16;
 use tilewright_codegen::build::{block, record};
 use tilewright_codegen::ir::{Arch, Kernel};
 
-use super::{Embed, EmbedTable, embed};
+use super::{Embed, EmbedNorm, EmbedTable, embed};
 use crate::early::early;
 use crate::gemv::{Deal, Unit};
 use crate::norm::NormStart;
@@ -40,11 +40,13 @@ pub fn embed_rows(arch: Arch, shape: EmbedShape) -> Kernel {
     record("embed", arch, block(shape.warps * 32), |k| {
         let (ids, position) = (k.global::<i32>("ids"), k.global::<i32>("position"));
         let (table, out) = (k.global::<bf16>("table"), Array::new(k.global::<u8>("out"), shape.out));
-        let norm = shape.norm.map(|float| NormStart {
-            weight: Array::new(k.global::<u8>("norm_weight"), float),
-            out: Array::new(k.global::<u8>("normed"), Float::Bf16),
-            squares: k.global("squares"),
-            rows: k.blocks(),
+        let norm = shape.norm.map(|float| {
+            EmbedNorm::Start(NormStart {
+                weight: Array::new(k.global::<u8>("norm_weight"), float),
+                out: Array::new(k.global::<u8>("normed"), Float::Bf16),
+                squares: k.global("squares"),
+                rows: k.blocks(),
+            })
         });
         early(k);
         let (first_row, first) = (k.block_id(), k.lit(0u32));

@@ -10,6 +10,6 @@ mod device;
 mod launch;
 mod trials;
 
-pub use device::{Embed, EmbedTable, embed};
+pub use device::{Embed, EmbedNorm, EmbedTable, embed};
 pub use launch::{EmbedShape, TableOrder, embed_rows};
 pub use trials::shipped;

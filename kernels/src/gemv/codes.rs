@@ -153,6 +153,9 @@ pub enum Side {
     /// The same where activations are eight rows at most: rows 8 to 15 are the same rows at other k. Of two instructions with the same
     /// activations the first is looked at for rows 0 to 7, the second for the others.
     Half,
+    /// The m16 operand, of activations of eight rows at most: rows 0 to 7 are a unit's rows, rows 8 to 15 the next unit's at the same k.
+    /// Lane l has sums of feature l / 4 of both, for the columns 2·(l mod 4) and the next.
+    Pair,
 }
 
 impl Side {
@@ -160,7 +163,7 @@ impl Side {
     /// for the one before.
     pub(super) fn chains(self) -> u32 {
         match self {
-            Side::A => 1,
+            Side::A | Side::Pair => 1,
             Side::B | Side::Half => 2,
         }
     }
@@ -169,7 +172,7 @@ impl Side {
     pub fn steps(self) -> u32 {
         match self {
             Side::A => 2,
-            Side::B | Side::Half => 1,
+            Side::B | Side::Half | Side::Pair => 1,
         }
     }
 }
@@ -200,13 +203,13 @@ impl<'k> Numbers<'k> {
     fn load(float: Float, at: Ptr<'k, Shared, u8>, side: Side) -> Numbers<'k> {
         let lane = Index::lane(at.builder());
         let at = match side {
-            Side::A => at.at((lane / 4 * float.bytes()).get(at.builder())),
+            Side::A | Side::Pair => at.at((lane / 4 * float.bytes()).get(at.builder())),
             Side::B | Side::Half => at.at((lane % 4 * (2 * float.bytes())).get(at.builder())),
         };
         match (float, side) {
-            (Float::F32, Side::A) => Numbers::Wide([at.cast::<f32>().load(); 2]),
+            (Float::F32, Side::A | Side::Pair) => Numbers::Wide([at.cast::<f32>().load(); 2]),
             (Float::F32, Side::B | Side::Half) => Numbers::Wide(at.cast::<f32>().load_vec()),
-            (_, Side::A) => Numbers::One(float, at.cast::<u16>().load().cast()),
+            (_, Side::A | Side::Pair) => Numbers::One(float, at.cast::<u16>().load().cast()),
             (_, Side::B | Side::Half) => Numbers::Two(float, at.cast::<u32>().load()),
         }
     }
@@ -216,7 +219,7 @@ impl<'k> Numbers<'k> {
     fn of_word(float: Float, word: Val<'k, u32>, side: Side) -> Numbers<'k> {
         let lane = word.builder().lane();
         match side {
-            Side::A => Numbers::One(float, word >> (lane / 4 % 2 * 16u32)),
+            Side::A | Side::Pair => Numbers::One(float, word >> (lane / 4 % 2 * 16u32)),
             Side::B | Side::Half => Numbers::Two(float, word.shfl_idx(lane % 4 * 8u32)),
         }
     }

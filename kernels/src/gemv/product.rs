@@ -10,6 +10,7 @@ use super::codes::{Codes, Factors, Side};
 use super::convert::Terms;
 use super::{Unit, convert};
 use crate::mma::Accumulator;
+use crate::quant::Code;
 use crate::tile::{Index, LayoutTensor};
 
 /// A lane's activations that meet a tile: eight of a vector of the first eight and, where there are any, eight of a vector of
@@ -51,13 +52,9 @@ impl<'k> WarpTile<'k> {
 
     /// Loads this lane's weights of the tile with their factors.
     #[track_caller]
-    pub fn load_codes(
-        self,
-        (unit, codes): (Unit, Codes),
-        side: Side,
-        stage: Ptr<'k, Shared, u8>,
-    ) -> (Packed<'k>, Vec<Factors<'k>>) {
-        (self.load(unit, stage.cast()), unit.factors(codes, side, stage.at(unit.scales_at()), self.tile))
+    pub fn load_codes(self, (unit, codes): (Unit, Codes), side: Side, stage: Ptr<'k, Shared, u8>) -> CodeTile<'k> {
+        let factors = unit.factors(codes, side, stage.at(unit.scales_at()), self.tile);
+        CodeTile::new(self.load(unit, stage.cast()), factors)
     }
 
     /// Loads this lane's weights of the tile.
@@ -78,6 +75,38 @@ impl<'k> Packed<'k> {
     /// The weights as they are packed: 16 bytes.
     pub fn codes(self) -> [Val<'k, u32>; 4] {
         self.codes
+    }
+}
+
+/// A lane's codes of a tile with their factors; of [`Side::Pair`] those of two units' tiles at the same k.
+#[derive(Clone)]
+pub struct CodeTile<'k> {
+    packed: Vec<Packed<'k>>,
+    /// Of each part those of the accumulator's registers 0 and 1 first.
+    factors: Vec<Factors<'k>>,
+}
+
+impl<'k> CodeTile<'k> {
+    /// A tile of a unit, and its factors run by run.
+    pub fn new(packed: Packed<'k>, factors: Vec<Factors<'k>>) -> CodeTile<'k> {
+        CodeTile { packed: vec![packed], factors }
+    }
+
+    /// The same with the tile of the next unit.
+    #[must_use]
+    pub fn beside(&self, next: &CodeTile<'k>) -> CodeTile<'k> {
+        let factors = self.factors.iter().zip(&next.factors).flat_map(|(&one, &other)| [one, other]).collect();
+        CodeTile { packed: self.packed.iter().chain(&next.packed).copied().collect(), factors }
+    }
+
+    /// The numbers that an instruction takes together.
+    fn numbers(&self, code: Code, (side, terms): (Side, Terms), meet: u32) -> Vec<[Val<'k, u32>; 4]> {
+        let words = convert::words(code);
+        let step = |packed: &Packed<'k>, step: u32| {
+            convert::numbers(code, terms, &packed.codes[step as usize * words..][..words])
+        };
+        let steps = meet * side.steps()..(meet + 1) * side.steps();
+        steps.flat_map(|at| self.packed.iter().map(move |packed| step(packed, at))).collect()
     }
 }
 
@@ -138,7 +167,7 @@ pub struct Meeting<'a, 'k> {
 pub fn multiply_codes<'k>(
     k: &'k Builder,
     (unit, codes): (Unit, Codes),
-    tiles: impl Iterator<Item = (Packed<'k>, Vec<Factors<'k>>)>,
+    tiles: impl Iterator<Item = CodeTile<'k>>,
     meeting: &Meeting<'_, 'k>,
     sums: Chains<'k>,
 ) {
@@ -157,30 +186,27 @@ pub fn multiply_codes<'k>(
             }
             sums
         };
-        let begin = |(round, (_, factors)): &(u32, (Packed<'k>, Vec<Factors<'k>>))| -> Vec<Chains<'k>> {
-            (0..parts).map(|part| begin(*round, part, factors)).collect()
+        let begin = |(round, tile): &(u32, CodeTile<'k>)| -> Vec<Chains<'k>> {
+            (0..parts).map(|part| begin(*round, part, &tile.factors)).collect()
         };
         let groups: Vec<Vec<Chains>> = tiles.iter().map(begin).collect();
         for meet in 0..meets {
-            for ((round, (tile, _)), groups) in tiles.iter().zip(&groups) {
-                let step = |step: u32| {
-                    let words = convert::words(codes.code);
-                    convert::numbers(codes.code, terms, &tile.codes[step as usize * words..][..words])
-                };
-                let w: Vec<_> = (meet * side.steps()..(meet + 1) * side.steps()).map(step).collect();
+            for ((round, tile), groups) in tiles.iter().zip(&groups) {
+                let w = tile.numbers(codes.code, (side, terms), meet);
                 let fragments = (meeting.fragments)(round * meets + meet);
                 code_instructions(k, (side, terms), &w, &fragments, groups[(meet * parts / meets) as usize]);
             }
         }
-        for ((_, (_, factors)), groups) in tiles.iter().zip(&groups) {
+        for ((_, tile), groups) in tiles.iter().zip(&groups) {
             for (part, &group) in (0u32..).zip(groups) {
-                sums.add_scaled(group.of_side(side), Chains::halves(part, parts, factors).map(Factors::scales));
+                let scales = Chains::halves(part, parts, &tile.factors).map(Factors::scales);
+                sums.add_scaled(group.of_side(side), scales);
             }
         }
     }
 }
 
-/// The instructions of codes of one step with the fragments of it, or of two steps, where codes are the A operand.
+/// The instructions of codes of one step with the fragments of it, or of two steps or two units, where codes are the A operand.
 pub(super) fn code_instructions<'k>(
     k: &'k Builder,
     (side, terms): (Side, Terms),
@@ -193,7 +219,7 @@ pub(super) fn code_instructions<'k>(
         one(terms, a, [x.low[i], x.low[i + 1]], sums.all);
     };
     match side {
-        Side::A => fragments.iter().for_each(|x| [0, 2].into_iter().for_each(|i| of_side_a(x, i))),
+        Side::A | Side::Pair => fragments.iter().for_each(|x| [0, 2].into_iter().for_each(|i| of_side_a(x, i))),
         Side::B => w.iter().for_each(|&w| instructions(k, terms, w, fragments, 0, sums)),
         Side::Half => {
             for (x, w) in fragments.iter().zip(w) {
@@ -220,7 +246,7 @@ pub fn lowered<'k>(unit: Unit, (side, terms): (Side, Terms), sums: Chains<'k>) -
         lower.map_or(sum, |lower| sum * lower)
     });
     match side {
-        Side::A | Side::B => all,
+        Side::A | Side::B | Side::Pair => all,
         Side::Half => std::array::from_fn(|register| all[register % 2] + all[register % 2 + 2]),
     }
 }
@@ -274,7 +300,7 @@ impl<'k> Chains<'k> {
         std::array::from_fn(|register| {
             let register = register as u32;
             match side {
-                Side::A | Side::B => self.get(register),
+                Side::A | Side::B | Side::Pair => self.get(register),
                 Side::Half => self.chain(register / 2).get(register),
             }
         })

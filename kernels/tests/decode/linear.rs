@@ -144,7 +144,7 @@ impl Case {
         let (out, width) = (Array::new(out, self.out), self.n);
         let output = match self.to {
             To::Store => Output::Store { out: out.into(), width },
-            To::Add => Output::Add { residual: f32s(residual), out, width },
+            To::Add => Output::Add { residual: f32s(residual), out, width, scaled: None },
             To::SiluMul => Output::SiluMul { up_bias: self.bias.then_some(f32s(up_bias)), out, width },
             To::Logits => {
                 let bests = TileBests { value, index, tiles: self.tiles() };

@@ -39,7 +39,7 @@ impl<'k> Supply<'k> {
         a_operand: AOperand,
     ) -> Supply<'k> {
         let (k, words, whole) = (team.k, unit.stage_bytes() / 4, most * unit.bytes() <= HELD);
-        let memory = k.shared("stages", if whole { most * unit.bytes() / 4 } else { words });
+        let memory = k.shared("stages", if whole { most * unit.bytes() / 4 } else { 2 * words });
         if whole {
             k.for_step(k.tid(), units * (unit.bytes() / 4), team.threads(), |at| {
                 memory.at(at).store(from.at(at).load())
@@ -69,15 +69,16 @@ impl<'k> Weights<'k> for Supply<'k> {
     fn stage(&self, read: &dyn Fn(Ptr<'k, Shared, u32>)) {
         let place = self.next.get();
         let first = self.order.as_ref().map_or(place, |order| order(place)) * self.words;
+        self.next.set(place + 1);
         if self.whole {
-            read(self.memory.at(first));
-        } else {
-            self.team.sync();
-            self.team.each(self.words, |at| self.memory.at(at).store(self.from.at(first).at(at).load()));
-            self.team.sync();
-            read(self.memory);
+            return read(self.memory.at(first));
         }
-        self.next.set(self.next.get() + 1);
+        // The stage before may still be read.
+        let to = self.memory.at(place % 2 * self.words);
+        self.team.sync();
+        self.team.each(self.words, |at| to.at(at).store(self.from.at(first).at(at).load()));
+        self.team.sync();
+        read(to);
     }
 }
 
@@ -118,6 +119,7 @@ pub fn scratch(team: ConsumerWarps<'_>, operand_bytes: u32, rows: u32, units: u3
         sums: k.shared("sums", sums_bytes / 4),
         sums_bytes,
         best: k.shared("best", 16),
+        beyond: None,
         loaded: None,
     }
 }

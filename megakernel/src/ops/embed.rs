@@ -11,8 +11,8 @@ use tilewright_kernels::tile::MAX_DEVICES;
 use super::{CellUse, Check, Footprint, Op, Operands, TaskOp, interval};
 use crate::program::{BufferId, Region, Span};
 use crate::vm::device::{
-    Call, DeviceFunction, DeviceOp, Generation, Packets, Planned, Planner, Rows, Storage, Unsupported, Weights,
-    multiple, rows_of,
+    Call, DeviceFunction, DeviceOp, Generation, Packets, Planned, Planner, Rows, ScaledCode, Storage, Unsupported,
+    Weights, multiple, rows_of,
 };
 use crate::vm::graph::{Begun, Embedding, GraphPlanner, LaunchMemory, LaunchOp};
 use crate::vm::reference::{Context, Done, TaskFault};
@@ -157,6 +157,11 @@ impl DeviceOp for Embed {
         Packets { output: Some(self.out), sent: self.sent.clone(), ..Packets::default() }
     }
 
+    fn writes_stream(&self) -> Option<BufferId> {
+        let eights = [self.cols.lo, self.cols.hi].iter().all(|at| at.is_multiple_of(8));
+        (eights && self.sent.is_empty() && self.shard.is_none()).then_some(self.out)
+    }
+
     fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {
         let (columns, hidden) = (self.cols.len() as u32, plan.extent(self.table, 0)?);
         multiple("the columns of an embedding task", columns | self.cols.lo as u32, 4, "a multiple of 4")?;
@@ -165,13 +170,17 @@ impl DeviceOp for Embed {
         let stream = plan.stream(Rows::Matrix(self.table), unit, features);
         let (weights, deal) = (plan.start(stream), plan.deal(stream));
         let (to, out) = plan.destinations("out", self.sent.iter().copied().chain([self.out]))?;
+        let scaled = plan.scaled_output()?;
+        let (scaled, operands) = (scaled.map(|(code, _)| code), scaled.map(|(_, operands)| operands));
         let ids_of_shard = self.shard.map(|_| features as u32);
         let devices = if self.sent.is_empty() { Vec::new() } else { to.devices.clone() };
-        let function = RowsOfTable { unit, deal, rows: rows_of(self.rows)?, columns, out, devices, ids: ids_of_shard };
+        let function =
+            RowsOfTable { unit, deal, rows: rows_of(self.rows)?, columns, out, scaled, devices, ids: ids_of_shard };
         let [ids, position] = [plan.operand(self.ids)?, plan.operand(self.position)?];
         let shard = self.shard.map_or(0, |shard| shard.first as u32);
         let [first_row, first] = [self.rows.lo as u32, self.cols.lo as u32];
-        let fields = Fields { first_row, first, ids, position, shard, outs: to.fields() };
+        let scaled_at = operands.unwrap_or_default();
+        let fields = Fields { first_row, first, ids, position, shard, scaled: scaled_at, outs: to.fields() };
         let bytes = offset_of!(Fields, outs) + size_of_val(&to.operands[..]);
         Ok(Planned::new(function, fields).keeping(bytes).reading(weights))
     }
@@ -188,6 +197,8 @@ struct Fields {
     position: u32,
     /// The first id of the table, where it has a part of the vocabulary.
     shard: u32,
+    /// Where terms, sums of squares and the weight of the norm lie, if terms are stored.
+    scaled: [u32; 3],
     /// Where rows are stored, by device.
     outs: [u32; MAX_DEVICES],
 }
@@ -205,6 +216,8 @@ struct RowsOfTable {
     columns: u32,
     /// Storage of the output.
     out: Storage,
+    /// How terms are stored, if they are.
+    scaled: Option<ScaledCode>,
     /// The devices that get it, where there are several.
     devices: Vec<u32>,
     /// Ids of the table, where it has a part of the vocabulary.
@@ -213,7 +226,7 @@ struct RowsOfTable {
 
 impl DeviceFunction for RowsOfTable {
     fn run<'k>(&self, call: Call<'k, '_>, _: &dyn Weights<'k>) {
-        let RowsOfTable { unit, deal, rows, columns, out, ref devices, ids } = *self;
+        let RowsOfTable { unit, deal, rows, columns, out, scaled, ref devices, ids } = *self;
         let outs = offset_of!(Fields, outs);
         let copies = match devices[..] {
             [] => call.stored(outs, out, Generation::Output).into(),
@@ -230,7 +243,7 @@ impl DeviceFunction for RowsOfTable {
             first_row,
             first: call.value(offset_of!(Fields, first)),
             columns,
-            norm: None,
+            norm: scaled.map(|code| embed::EmbedNorm::Terms(call.scaled_output(offset_of!(Fields, scaled), code))),
         };
         embed::embed(call.team(), rows_of_table);
     }

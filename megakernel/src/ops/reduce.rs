@@ -10,8 +10,8 @@ use tilewright_kernels::naive;
 use super::{Check, Footprint, OperandError, Operands, TaskOp, interval};
 use crate::program::{BufferId, Region, Span};
 use crate::vm::device::{
-    Call, DeviceFunction, DeviceOp, Generation, Packets, Planned, Planner, Storage, Unsupported, Weights, multiple,
-    rows_of,
+    Call, DeviceFunction, DeviceOp, Generation, Packets, Planned, Planner, ScaledCode, Storage, Unsupported, Weights,
+    multiple, rows_of,
 };
 use crate::vm::reference::{Context, Done};
 
@@ -96,6 +96,11 @@ impl DeviceOp for Reduce {
         Packets { input: first, parts: parts.to_vec(), residual, output: Some(out), sent: Vec::new() }
     }
 
+    fn writes_stream(&self) -> Option<BufferId> {
+        let eights = [self.cols.lo, self.cols.hi].iter().all(|at| at.is_multiple_of(8));
+        eights.then_some(self.out)
+    }
+
     fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {
         let width = plan.extent(self.out, 0)?;
         let columns = [width, self.cols.lo as u32, self.cols.hi as u32];
@@ -116,16 +121,21 @@ impl DeviceOp for Reduce {
             let (what, expected) = ("parts of a sum whose buffers lie apart", "of equal distance from one to the next");
             return Err(Unsupported::Number { what, found: parts.len(), expected });
         }
+        let scaled = plan.scaled_output()?;
         let fields = Fields {
             first_row: self.rows.lo as u32,
             columns: [self.cols.lo as u32, self.cols.hi as u32],
             parts: first,
             residual: plan.operand_of(self.residual)?,
             out: plan.operand(self.out)?,
+            scaled: scaled.map(|(_, operands)| operands).unwrap_or_default(),
         };
+        let bytes = if scaled.is_some() { size_of_val(&fields) } else { offset_of!(Fields, scaled) };
+        let scaled = scaled.map(|(code, _)| code);
         let across = plan.far(self.out)?.is_some();
         let rows = rows_of(self.rows)?;
-        Ok(Planned::new(SumTile { rows, width, count, step, part, residual, out, across }, fields))
+        let function = SumTile { rows, width, count, step, part, residual, out, scaled, across };
+        Ok(Planned::new(function, fields).keeping(bytes))
     }
 }
 
@@ -139,6 +149,8 @@ struct Fields {
     parts: u32,
     residual: u32,
     out: u32,
+    /// Where terms of the sum, sums of squares and the weight of the norm lie, if terms are stored.
+    scaled: [u32; 3],
 }
 
 /// The device function.
@@ -157,13 +169,15 @@ struct SumTile {
     residual: Option<Storage>,
     /// Storage of the sum.
     out: Storage,
+    /// How terms of the sum are stored, if they are.
+    scaled: Option<ScaledCode>,
     /// Whether other devices store parts.
     across: bool,
 }
 
 impl DeviceFunction for SumTile {
     fn run<'k>(&self, call: Call<'k, '_>, _: &dyn Weights<'k>) {
-        let SumTile { part, residual, out, across, .. } = *self;
+        let SumTile { part, residual, out, scaled, across, .. } = *self;
         let first = call.stored(offset_of!(Fields, parts), part, Generation::Input);
         let first = if across { first.across_devices() } else { first };
         // Elements of 16 bytes: packets are twice as long.
@@ -174,6 +188,7 @@ impl DeviceFunction for SumTile {
             parts: (0..self.count).map(part).collect(),
             residual: residual.map(|of| call.stored(offset_of!(Fields, residual), of, Generation::Residual)),
             out: call.stored(offset_of!(Fields, out), out, Generation::Output),
+            scaled: scaled.map(|code| call.scaled_output(offset_of!(Fields, scaled), code)),
             rows: self.rows,
             width: self.width,
             first_row: call.value(offset_of!(Fields, first_row)),

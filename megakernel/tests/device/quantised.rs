@@ -1,5 +1,6 @@
 //! Quantised weights on a device: the reference machine's logits, from the same codes.
 
+use half::bf16;
 use tilewright_codegen::trial::Draw;
 use tilewright_kernels::quant::{Code, QuantMatrix, Zeros};
 use tilewright_layout::DType;
@@ -7,9 +8,9 @@ use tilewright_megakernel::lower::LOGITS;
 use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Placed;
-use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions, LoadError, Plan, Unsupported};
+use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions, LaunchError, LoadError, Plan, Unsupported};
 use tilewright_megakernel::vm::reference::StepCells;
-use tilewright_megakernel::weights::{RandomCodes, WeightTensor, Weights};
+use tilewright_megakernel::weights::{RandomCodes, SharedBytes, WeightTensor, Weights};
 
 use std::sync::Arc;
 
@@ -101,6 +102,48 @@ fn activations_take_every_way_to_codes() {
     }
     let normed = normed(tiny());
     agrees(&normed, 2, &codes(&normed, Code::E4m3, None), options());
+}
+
+/// Weights whose norms make activations that no f16 holds.
+struct Loud(RandomCodes);
+
+impl Weights for Loud {
+    fn tensor(&self, name: &str) -> Option<WeightTensor> {
+        let tensor = self.0.tensor(name)?;
+        if !name.ends_with("1.post_attention_layernorm.weight") {
+            return Some(tensor);
+        }
+        let loud = vec![bf16::from_f32(1e6); tensor.shape()[0]];
+        let bytes = SharedBytes::aligned_copy(bytemuck::cast_slice(&loud));
+        Some(WeightTensor::new(DType::BF16, tensor.shape().to_vec(), bytes).unwrap())
+    }
+
+    fn quantized(&self, name: &str) -> Option<Arc<QuantMatrix>> {
+        self.0.quantized(name)
+    }
+}
+
+/// Whether writers make the f16s, or readers: in registers, stage by stage.
+#[test]
+fn activations_that_no_f16_holds_are_an_error() {
+    for (hidden, rows, held_registers) in [(160, 5, 128), (160, 16, 0), (80, 5, 128), (80, 16, 0), (160, 4, 128)] {
+        let spec = ModelSpec { hidden, layers: 2, ..wider() };
+        let program = placed(&spec, rows, &codes(&spec, Code::U4, Some(32)));
+        let device = device(3, program.target.sms);
+        let options = DeviceOptions { held_registers, ..options() };
+        let loud = Loud(codes(&spec, Code::U4, Some(32)));
+        let mut machine = DeviceMachine::load(program, &loud, &device, options, &mut |_, _| ()).unwrap();
+        let pages: Vec<i32> = (0..(rows * CONTEXT / 16) as i32).collect();
+        let (tokens, positions) = (vec![3; rows], vec![0; rows]);
+        let mut step = || machine.step(&StepCells { tokens: &tokens, positions: &positions, page_table: &pages });
+        for _ in 0..2 {
+            match step() {
+                Ok(()) => assert_eq!(rows, 4, "of {hidden}"),
+                Err(LaunchError::Beyond { label, .. }) => assert!(rows > 4 && label.contains("1."), "{label}"),
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
 }
 
 /// Codes and factors that are held give the same bits.

@@ -10,7 +10,7 @@ use tilewright_kernels::sample::Request;
 use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::validate::Checked;
 use tilewright_megakernel::vm::device::NO_TOKEN;
-use tilewright_megakernel::vm::graph::{GraphMachine, GraphWeights, MOST_QUEUED};
+use tilewright_megakernel::vm::graph::{GraphMachine, GraphTuning, GraphWeights, MOST_QUEUED};
 
 use super::lab::{PAGES, Reference, Rows, machine, program, prompt, random, sampled, step, tiny, weights, worst};
 
@@ -35,7 +35,9 @@ fn steps() -> [Rows; 4] {
 
 fn agrees(spec: &ModelSpec, arch: Arch, sms: u32) {
     let device = Simulator::new(Options { arch, seed: 3, sms, ..Options::default() }).device();
-    let mut machine = machine(&mut GraphWeights::new(device, Arc::new(random(spec))), spec, 32);
+    let mut weights = GraphWeights::new(device, Arc::new(random(spec)));
+    weights.tune(GraphTuning { staying: sms % 2, ..GraphTuning::default() });
+    let mut machine = machine(&mut weights, spec, 32);
     let mut reference = Reference::new(spec, 32);
     for (at, rows) in steps().iter().enumerate() {
         let error = worst(&step(&mut machine, rows), &reference.step(rows));
@@ -48,6 +50,9 @@ fn agrees(spec: &ModelSpec, arch: Arch, sms: u32) {
 fn decoding_rows_beside_a_chunk_agree_with_the_reference() {
     let spec = ModelSpec { layers: 1, ..tiny(64) };
     agrees(&spec, Arch::Sm90a, 4);
+    // Blocks that stay.
+    agrees(&spec, Arch::Sm90a, 5);
+    agrees(&spec, Arch::Sm90a, 33);
     // Eight blocks share a row's tokens.
     agrees(&spec, Arch::Sm90a, 132);
     agrees(&spec, Arch::Sm80, 48);

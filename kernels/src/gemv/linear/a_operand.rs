@@ -33,7 +33,7 @@ impl AOperand {
     pub fn operand_bytes(self, unit: Unit, packing: Packing) -> u32 {
         let (packing, all) = (packing.meeting(unit), unit.stages() * unit.stage_tiles());
         match self {
-            AOperand::Shared => self.starts_at(unit, packing) + Starts::bytes(unit, side(unit, packing, true), all),
+            AOperand::Shared => self.starts_at(unit, packing) + Starts::bytes(unit, side(unit, packing, self), all),
             AOperand::Registers => Starts::bytes(unit, Side::B, all),
             AOperand::Phases { stages } => AOperand::Registers.operand_bytes(unit.part(0, stages), packing),
             AOperand::Reloaded { .. } => {

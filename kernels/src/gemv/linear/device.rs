@@ -5,9 +5,9 @@ use tilewright_codegen::ir::attr::{AtomOp, RedOrder, Scope};
 
 use super::operand::of_two_steps;
 use super::source::Source;
-use super::starts::{Starts, side};
-use super::sums::{Activations, Operands, product, products};
-use super::{AOperand, HeldForm, HeldStage, Input, Operand, Packing, Sums, Weights};
+use super::starts::side;
+use super::sums::{Activations, Operands, pairs, product, products};
+use super::{AOperand, Beyond, HeldForm, HeldStage, Input, Operand, Packing, ScaledOutput, Sums, Weights};
 use crate::gemv::product::Fragment;
 use crate::gemv::{Side, Unit};
 use crate::sample::key::{key, largest};
@@ -17,8 +17,6 @@ use crate::warps::{ConsumerWarps, Item};
 
 /// Most fragments of two steps that a lane keeps, 4 registers each.
 const KEPT: u32 = 16;
-/// Tiles whose products of zeros are on their way together.
-const STARTS: u32 = 4;
 
 /// A tile of a linear layer.
 #[derive(Clone, Copy)]
@@ -47,7 +45,6 @@ pub struct Linear<'k> {
 
 /// What becomes of the features of row r.
 #[derive(Clone, Copy)]
-#[expect(clippy::large_enum_variant, reason = "made once for a task, while it is recorded")]
 pub enum Output<'k> {
     /// `out[r, n] = y[r, n]`, `[rows, width]`.
     Store {
@@ -64,6 +61,8 @@ pub enum Output<'k> {
         out: Array<'k>,
         /// Features of a row.
         width: u32,
+        /// Where it is stored as the readers of its norm multiply it, too.
+        scaled: Option<ScaledOutput<'k>>,
     },
     /// `out[r, n] = silu(y[r, n]) · u[r, n]`; units of y and u take turns in the ring.
     SiluMul {
@@ -102,6 +101,8 @@ pub struct Scratch<'k> {
     pub sums_bytes: u32,
     /// The largest logit of each row and its index, u64 `[16]`.
     pub best: Ptr<'k, Shared, u64>,
+    /// Where it is said that activations are beyond what an f16 holds, if it is.
+    pub beyond: Option<Beyond<'k>>,
     /// Where the time is noted when activations are there, if it is wanted.
     pub loaded: Option<Ptr<'k, Shared, u64>>,
 }
@@ -197,6 +198,9 @@ impl<'k> Linear<'k> {
             } else {
                 k.when(inside, || out.store_run(at, [result]));
             }
+            if let (Output::Add { scaled: Some(scaled), .. }, Some(weight)) = (tile.output, prepared.weight) {
+                scaled.store_of_eight([tile.first_row + cell.row, n], [result, weight.get()], inside);
+            }
             if let Output::Logits { .. } = tile.output {
                 // Eight lanes have the features of one unit and row.
                 let best = largest(best.get(), Unit::ROWS);
@@ -239,7 +243,9 @@ impl<'k> Pass<'k> {
     ) {
         let Pass { team, scratch, rows, streams, a_operand, .. } = self;
         let (k, packing) = (team.k, Packing::of(rows, input.float()).meeting(self.unit));
+        let squares = self.load_squares(input, first_row);
         let x = self.bring(input, first_row);
+        self.store_squares(input, first_row, squares);
         let starts = self.starts(&x, packing);
         if let Some(loaded) = scratch.loaded {
             k.when(k.tid().eq(0), || loaded.store(k.globaltimer()));
@@ -277,6 +283,7 @@ impl<'k> Pass<'k> {
                     let group = if let AOperand::Reloaded { .. } = a_operand { Some(sums.units()) } else { None };
                     products(source, weights, sums, (group, here * streams), (scratch.operand.cast(), starts));
                     source.store_squares(scratch.squares, None);
+                    source.look(scratch.beyond);
                 }
             }
             team.sync();
@@ -307,6 +314,9 @@ impl<'k> Pass<'k> {
                 product(team, unit, (weights, held), operands, sums, slot);
             });
         }
+        if operands.side == Side::Pair {
+            return pairs(team, unit, weights, operands, (sums, units));
+        }
         let held = held.len() as u32;
         let next = if held == 0 { k.lit(0u32) } else { before.max(held) - before };
         k.for_(next, units, |slot| product(team, unit, (weights, &[]), operands, sums, slot));
@@ -327,46 +337,8 @@ impl<'k> Pass<'k> {
     }
 
     /// Which operand the weights are.
-    fn side(self, packing: Packing) -> Side {
-        side(self.unit, packing, self.a_operand == AOperand::Shared)
-    }
-
-    /// What sums of codes begin with: of activations that have been brought it is made here, by each warp for its own tiles.
-    fn starts(self, x: &Activations<'k>, packing: Packing) -> Option<Starts<'k>> {
-        let (Pass { team, scratch, unit, a_operand, .. }, k) = (self, self.team.k);
-        unit.codes()?;
-        let at = scratch.operand.cast::<u8>().at(a_operand.starts_at(unit, packing));
-        let starts = Starts::new(at, unit, (self.side(packing), packing.terms()))?;
-        let (all, steps) = (unit.stages() * unit.per_warp(), unit.steps());
-        let of_tile = |number: Val<'k, u32>, fragments: &dyn Fn(Val<'k, u32>) -> Vec<Vec<Fragment<'k>>>| {
-            let tile = unit.tile(k.warp(), number);
-            (tile, fragments(tile * steps))
-        };
-        let some = |fragments: &dyn Fn(Val<'k, u32>) -> Vec<Vec<Fragment<'k>>>| {
-            let together = |first: Val<'k, u32>, count: u32| {
-                let tiles: Vec<_> = (0..count).map(|number| of_tile(first + number, fragments)).collect();
-                starts.make(team, &tiles);
-            };
-            let rest = all % STARTS;
-            k.for_step(0u32, all - rest, STARTS, |first| together(first, STARTS));
-            together(k.lit(all - rest), rest);
-        };
-        match x {
-            Activations::Shared(lane) => some(&|first| (0..steps).map(|step| lane.tile(first + step)).collect()),
-            Activations::TwoSteps(from) => {
-                some(&|first| (0..steps).step_by(2).map(|step| of_two_steps(*from, first + step)).collect());
-            }
-            Activations::Registers(held) => {
-                let meets = steps / self.side(packing).steps();
-                let tile = |number: u32| unit.tile(k.warp(), k.lit(number));
-                let tiles = (0u32..).zip(held.chunks(meets as usize));
-                let tiles: Vec<_> = tiles.map(|(number, fragments)| (tile(number), fragments.to_vec())).collect();
-                tiles.chunks(STARTS as usize).for_each(|tiles| starts.make(team, tiles));
-            }
-            Activations::Reloaded(_) => {}
-        }
-        k.sync_warp();
-        Some(starts)
+    pub(super) fn side(self, packing: Packing) -> Side {
+        side(self.unit, packing, self.a_operand)
     }
 
     /// Brings the activations as far as they go before the products.
@@ -376,12 +348,12 @@ impl<'k> Pass<'k> {
         let source = || Source::new(team, unit, packing, input, (first_row, self.pitch));
         match a_operand {
             AOperand::Shared => {
-                let x = Operand::new(scratch.operand, unit, packing);
+                let x = Operand::new(scratch.operand, (unit, packing), scratch.beyond);
                 input.fill(team, (unit, self.pitch), first_row, x, scratch.squares);
                 team.sync();
                 match self.side(packing) {
                     Side::A => self.two_steps(x.two_steps(team)),
-                    Side::B | Side::Half => Activations::Shared(x.lane(team)),
+                    Side::B | Side::Half | Side::Pair => Activations::Shared(x.lane(team)),
                 }
             }
             AOperand::Registers | AOperand::Phases { .. } => {
@@ -389,6 +361,7 @@ impl<'k> Pass<'k> {
                 let stages = (0..unit.stages()).map(|stage| team.k.lit(stage));
                 let held = source.fragments(&stages.flat_map(|stage| source.columns(stage)).collect::<Vec<_>>());
                 source.store_squares(scratch.squares, self.behind);
+                source.look(scratch.beyond);
                 Activations::Registers(held)
             }
             AOperand::Reloaded { .. } => Activations::Reloaded(Box::new(source())),
@@ -405,6 +378,8 @@ struct Prepared<'k> {
     bias: Option<Var<'k, f32>>,
     /// The residual, the second layer's bias, or what the phases before summed.
     other: Option<Var<'k, f32>>,
+    /// The weight of the norm that comes next.
+    weight: Option<Var<'k, f32>>,
 }
 
 impl<'k> Linear<'k> {
@@ -433,7 +408,11 @@ impl<'k> Linear<'k> {
             }),
             Output::Store { .. } => None,
         };
-        Prepared { n, inside, bias: self.bias.map(|bias| load(bias, n)), other }
+        let weight = match self.output {
+            Output::Add { scaled, .. } => scaled.map(|scaled| load(scaled.weight, n)),
+            Output::Store { .. } | Output::SiluMul { .. } | Output::Logits { .. } => None,
+        };
+        Prepared { n, inside, bias: self.bias.map(|bias| load(bias, n)), other, weight }
     }
 
     /// An output, as it is stored.

@@ -7,7 +7,7 @@
 use tilewright_codegen::build::{Ptr, Shared, Val, Var};
 
 use super::Weights;
-use crate::gemv::product::{Packed, WarpTile};
+use crate::gemv::product::{CodeTile, Packed, WarpTile};
 use crate::gemv::{Codes, Factors, Side, Unit};
 use crate::tile::Index;
 use crate::warps::ConsumerWarps;
@@ -125,17 +125,13 @@ impl<'k> HeldStage<'k> {
     }
 
     /// The same of a unit of codes, with their factors.
-    pub(super) fn code_tiles(
-        &self,
-        (unit, codes): (Unit, Codes),
-        side: Side,
-    ) -> impl Iterator<Item = (Packed<'k>, Vec<Factors<'k>>)> {
+    pub(super) fn code_tiles(&self, (unit, codes): (Unit, Codes), side: Side) -> impl Iterator<Item = CodeTile<'k>> {
         let word = move |which: usize, number: usize| self.factors[which].as_ref().map(|words| words[number].get());
         let factors = move |number: usize| {
             let zeros = word(1, number).filter(|_| codes.zeros);
             word(0, number).map(|scales| Factors::of_words(codes, side, scales, zeros)).into_iter().collect()
         };
-        self.tiles(unit).enumerate().map(move |(number, tile)| (tile, factors(number)))
+        self.tiles(unit).enumerate().map(move |(number, tile)| CodeTile::new(tile, factors(number)))
     }
 }
 

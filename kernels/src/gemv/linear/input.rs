@@ -2,7 +2,7 @@
 
 use tilewright_codegen::build::{Ptr, Shared, Val};
 
-use super::Operand;
+use super::{Operand, Scaled};
 use crate::gemv::Unit;
 use crate::tile::{Array, Float};
 use crate::warps::{ConsumerWarps, Item, store_warp_sum, sum_of_warps};
@@ -21,6 +21,13 @@ pub enum Input<'k> {
         /// Added to the mean square.
         eps: f32,
     },
+    /// The same, whose `x · weight` is there as the operand's terms.
+    Scaled {
+        /// The terms, and the sums of squares.
+        x: Scaled<'k>,
+        /// Added to the mean square.
+        eps: f32,
+    },
 }
 
 /// Sums of squares of the rows, `[rows, warps]`.
@@ -31,15 +38,16 @@ impl<'k> Input<'k> {
     pub fn float(self) -> Float {
         match self {
             Input::Plain(x) => x.float(),
-            Input::RmsNorm { .. } => Float::F32,
+            Input::RmsNorm { .. } | Input::Scaled { .. } => Float::F32,
         }
     }
 
-    /// The same from a column on, a multiple of eight.
+    /// The same from a column on, a multiple of 32.
     pub fn from(self, column: Val<'k, u32>) -> Input<'k> {
         match self {
             Input::Plain(x) => Input::Plain(x.from(column)),
             Input::RmsNorm { x, weight, eps } => Input::RmsNorm { x: x.from(column), weight: weight.from(column), eps },
+            Input::Scaled { x, eps } => Input::Scaled { x: x.from(column), eps },
         }
     }
 
@@ -78,6 +86,15 @@ impl<'k> Input<'k> {
                     });
                     store_warp_sum(squares.at(row * team.warps), sum.get());
                 }
+                Input::Scaled { x, .. } => {
+                    for part in 0..to.parts() {
+                        let (row_at, part_at) = (first + row, team.k.lit(part));
+                        team.each(width / 8, |at| {
+                            let [words] = x.eights(part_at, row_at, &[at * 8])[..] else { return };
+                            to.store8(part, row, at * 8, words);
+                        });
+                    }
+                }
             }
         }
         to.clear_tail(team);
@@ -91,8 +108,11 @@ impl<'k> Input<'k> {
         row: Val<'k, u32>,
         squares: Squares<'k>,
     ) -> Option<Val<'k, f32>> {
-        let Input::RmsNorm { eps, .. } = self else { return None };
-        let sum = sum_of_warps(squares.at(row * team.warps), team.warps, 1);
+        let (sum, eps) = match self {
+            Input::Plain(_) => return None,
+            Input::RmsNorm { eps, .. } => (sum_of_warps(squares.at(row * team.warps), team.warps, 1), eps),
+            Input::Scaled { eps, .. } => (squares.at(row * team.warps).load(), eps),
+        };
         Some((sum * (1.0 / unit.k() as f32) + eps).sqrt().recip())
     }
 }

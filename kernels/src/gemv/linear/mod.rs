@@ -9,8 +9,10 @@
 //! | `device` | a tile of a linear layer with its epilogues |
 //! | `qkv` | the projections of a kv head's group, rotated and appended |
 //! | `a_operand` | where the A operand lives: in shared memory, in registers, reloaded with every stage |
+//! | `beyond` | what is said of activations that no f16 holds |
 //! | `packing` | how rows lie in the MMA's A operand |
 //! | `input` | where activations come from: plain or normalised |
+//! | `scaled` | activations of a norm as their writers leave them: the operand's terms |
 //! | `operand` | activations copied to shared memory |
 //! | `starts` | what the sums of codes begin with |
 //! | `source` | activations straight to registers, without a copy |
@@ -20,6 +22,7 @@
 //! | `sums` | units from the ring times activations, by [`product`](super::product), and the warps' sums |
 
 mod a_operand;
+mod beyond;
 mod device;
 mod held;
 mod input;
@@ -27,12 +30,14 @@ mod operand;
 mod packing;
 mod parts;
 mod qkv;
+mod scaled;
 mod source;
 mod starts;
 mod sums;
 mod wide;
 
 pub use a_operand::{AOperand, Order, Phases};
+pub use beyond::Beyond;
 pub use device::{Linear, Output, Scratch, linear};
 pub use held::{HeldForm, HeldStage};
 pub use input::Input;
@@ -40,4 +45,5 @@ pub use operand::Operand;
 pub use packing::Packing;
 pub use parts::PartSums;
 pub use qkv::{Keys, Qkv, qkv};
+pub use scaled::{Scaled, ScaledForm, ScaledOutput};
 pub use sums::{Sums, Weights};

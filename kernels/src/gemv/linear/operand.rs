@@ -3,6 +3,7 @@
 use half::bf16;
 use tilewright_codegen::build::{F16x2, Ptr, Shared, Val};
 
+use super::beyond::Beyond;
 use super::packing::{Packing, Quads};
 use crate::gemv::product::Fragment;
 use crate::gemv::{DEPTH, Terms, Unit, convert};
@@ -15,6 +16,7 @@ pub struct Operand<'k> {
     at: Ptr<'k, Shared, bf16>,
     unit: Unit,
     packing: Packing,
+    beyond: Option<Beyond<'k>>,
 }
 
 /// Where a lane reads: each of its quads of a tile.
@@ -40,13 +42,24 @@ impl<'k> Operand<'k> {
     }
 
     /// The operand that begins there, aligned to 16 bytes.
-    pub fn new(at: Ptr<'k, Shared, bf16>, unit: Unit, packing: Packing) -> Operand<'k> {
-        Operand { at, unit, packing }
+    pub fn new(at: Ptr<'k, Shared, bf16>, (unit, packing): (Unit, Packing), beyond: Option<Beyond<'k>>) -> Operand<'k> {
+        Operand { at, unit, packing, beyond }
     }
 
     /// Rows of the batch.
     pub fn rows(self) -> u32 {
         self.packing.rows()
+    }
+
+    /// Parts of an element.
+    pub(super) fn parts(self) -> u32 {
+        self.packing.parts()
+    }
+
+    /// Stores eight elements of a part of a row, from a column that is a multiple of eight, as they are multiplied.
+    #[track_caller]
+    pub(super) fn store8(self, part: u32, row: u32, column: Val<'k, u32>, words: [Val<'k, u32>; 4]) {
+        self.row(part, row).at(column).cast::<u32>().store_vec(words);
     }
 
     /// A row of a part.
@@ -62,6 +75,7 @@ impl<'k> Operand<'k> {
         let [a, b, c, d] = [times(a, even), times(b, even), times(c, odd), times(d, odd)];
         let place = |part: u32| self.row(part, row).at(column).cast::<u32>();
         if self.packing.terms() == Terms::F16 {
+            self.beyond.into_iter().for_each(|beyond| beyond.look(&[a, b, c, d]));
             return place(0).store_vec([a.pair::<F16x2>(b).bits(), c.pair::<F16x2>(d).bits()]);
         }
         let ((ab, rest_ab), (cd, rest_cd)) = (narrow(a, b), narrow(c, d));

@@ -9,8 +9,8 @@
 //! | 5 to 8 | high | low | 1 |
 //! | 9 to 16 | high of rows 0 to 7, then low | the same of rows 8 to 15 | 2 |
 //!
-//! Elements of bf16 have no low part. Codes, whose stage of 16 KB meets up to four times the activations that one of bf16 does, meet 9 to 16
-//! rows of f32 as one f16: two parts of a row of 4096 would take all registers of an SM.
+//! Elements of bf16 have no low part. Codes, whose stage of 16 KB meets up to four times the activations that one of bf16 does, meet 5 to 16
+//! rows of f32 as one f16: half of what every SM reads, and half of the registers.
 
 use tilewright_codegen::build::{Builder, Ptr, Shared, Val};
 
@@ -60,11 +60,11 @@ impl Packing {
         Packing { rows, parts: if float == Float::Bf16 { 1 } else { 2 }, terms: Terms::Bf16 }
     }
 
-    /// The same as it meets the weights of a unit: 9 to 16 rows in two parts meet codes as one f16.
+    /// The same as it meets the weights of a unit: 5 to 16 rows in two parts meet codes as one f16.
     #[must_use]
     pub fn meeting(self, unit: Unit) -> Packing {
         match unit.codes() {
-            Some(_) if self.rows > 8 && self.parts == 2 => Packing { parts: 1, terms: Terms::F16, ..self },
+            Some(_) if self.rows > 4 && self.parts == 2 => Packing { parts: 1, terms: Terms::F16, ..self },
             _ => self,
         }
     }
@@ -135,6 +135,15 @@ impl Packing {
             (_, 1) => vec![(0, 0, even + odd)],
             _ => [even, odd].into_iter().zip(0..).map(|(sum, row)| (row, 0, sum + sum.shfl_bfly(1))).collect(),
         }
+    }
+
+    /// The same where the columns of a step are those of two units' features, of the first two or the last two sums of a lane: `(row,
+    /// sum)`, in lanes where the row is one of the batch.
+    pub(super) fn rows_of_two<'k>(self, k: &'k Builder, sums: [Val<'k, f32>; 2]) -> [(Val<'k, u32>, Val<'k, f32>); 2] {
+        let first = k.lane() % 4 * 2;
+        let folded = self.quads() == Quads::Folded;
+        let sums = sums.map(|sum| if folded { sum + sum.shfl_bfly(2) } else { sum });
+        [(first, sums[0]), (first + 1, sums[1])]
     }
 
     /// The sums of this lane's two features in its row of the MMA's rows 0 to 7 and, where these are other rows of the

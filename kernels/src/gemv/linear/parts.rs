@@ -1,7 +1,8 @@
 //! Sums of the parts that a contraction was cut into.
 
-use tilewright_codegen::build::Val;
+use tilewright_codegen::build::{Val, Var};
 
+use super::ScaledOutput;
 use crate::tile::Array;
 use crate::warps::ConsumerWarps;
 
@@ -15,6 +16,8 @@ pub struct PartSums<'k> {
     pub residual: Option<Array<'k>>,
     /// The sum.
     pub out: Array<'k>,
+    /// Where it is stored as the readers of its norm multiply it, too: then columns are multiples of eight.
+    pub scaled: Option<ScaledOutput<'k>>,
     /// Rows of the tile.
     pub rows: u32,
     /// Elements of a row, a multiple of four.
@@ -36,16 +39,39 @@ impl<'k> PartSums<'k> {
         let (mine, lane) = (k.tid() / OF_ROW, k.tid() % OF_ROW * 4);
         for base in (0..self.rows).step_by(together as usize) {
             let row = mine + base;
-            k.when(row.lt(self.rows), || {
-                k.for_step(first + lane, end, OF_ROW * 4, |column| {
-                    let at = (self.first_row + row) * self.width + column;
-                    let parts = Array::load4_of_each(&self.parts, at);
-                    let residual = self.residual.map(|residual| residual.load4(at));
-                    let sum = parts.into_iter().reduce(add).unwrap_or([k.lit(0.0f32); 4]);
-                    self.out.store_run(at, residual.map_or(sum, |residual| add(residual, sum)));
+            let Some(scaled) = self.scaled else {
+                k.when(row.lt(self.rows), || {
+                    k.for_step(first + lane, end, OF_ROW * 4, |column| {
+                        self.store(self.first_row + row, column);
+                    });
                 });
+                continue;
+            };
+            // Whole warps: lanes add up their squares.
+            k.for_step(first, end, OF_ROW * 4, |start| {
+                let (column, row_at) = (start + lane, self.first_row + row);
+                let inside = row.lt(self.rows) & column.lt(end);
+                let [sums, weights]: [[Var<f32>; 4]; 2] =
+                    std::array::from_fn(|_| std::array::from_fn(|_| k.var(0.0f32)));
+                k.when(inside, || {
+                    let loaded = scaled.weight.load4(column);
+                    let sum = self.store(row_at, column);
+                    sums.iter().zip(sum).chain(weights.iter().zip(loaded)).for_each(|(to, value)| to.set(value));
+                });
+                scaled.store_of_four([row_at, column], sums.map(Var::get), weights.map(Var::get), inside);
             });
         }
+    }
+
+    /// Stores four sums.
+    fn store(&self, row: Val<'k, u32>, column: Val<'k, u32>) -> [Val<'k, f32>; 4] {
+        let at = row * self.width + column;
+        let parts = Array::load4_of_each(&self.parts, at);
+        let residual = self.residual.map(|residual| residual.load4(at));
+        let sum = parts.into_iter().reduce(add).unwrap_or([column.builder().lit(0.0f32); 4]);
+        let sum = residual.map_or(sum, |residual| add(residual, sum));
+        self.out.store_run(at, sum);
+        sum
     }
 }
 

@@ -7,11 +7,12 @@
 
 use tilewright_codegen::build::{Bf16x2, F16x2, Val, Var};
 
-use super::Input;
+use super::beyond::{Beyond, size};
 use super::input::Squares;
 use super::operand::lift;
 use super::packing::{Half, Packing, Quads};
 use super::wide::is_wide;
+use super::{Input, Scaled};
 use crate::gemv::product::Fragment;
 use crate::gemv::{DEPTH, Terms, Unit};
 use crate::tile::{Array, narrow};
@@ -35,6 +36,8 @@ pub(super) struct Source<'k> {
     /// Elements from a row to the next.
     pitch: u32,
     halves: Vec<(Half, Var<'k, f32>)>,
+    /// The largest size of what became an f16 here.
+    most: Option<Var<'k, u32>>,
 }
 
 /// Four elements of a row from a column on; `inside`: whether there are any, where that is not known.
@@ -54,7 +57,8 @@ impl<'k> Source<'k> {
         (first, pitch): (Val<'k, u32>, u32),
     ) -> Source<'k> {
         let halves = packing.halves().into_iter().map(|half| (half, team.k.var(0.0f32))).collect();
-        Source { team, unit, packing, input, first, pitch, halves }
+        let made = packing.terms() == Terms::F16 && !matches!(input, Input::Scaled { .. });
+        Source { team, unit, packing, input, first, pitch, halves, most: made.then(|| team.k.var(0u32)) }
     }
 
     /// The columns where the steps of 32 of this warp's tiles of a stage begin.
@@ -89,6 +93,13 @@ impl<'k> Source<'k> {
         }
     }
 
+    /// Says so where what became f16s is beyond them.
+    pub fn look(&self, beyond: Option<Beyond<'k>>) {
+        if let (Some(most), Some(beyond)) = (self.most, beyond) {
+            beyond.look_at(most.get());
+        }
+    }
+
     /// This lane's quads of each tile.
     fn quads(&self, half: Half, squares: Var<'k, f32>, columns: &[Val<'k, u32>]) -> Vec<Vec<[Val<'k, u32>; 4]>> {
         let k = self.team.k;
@@ -97,6 +108,7 @@ impl<'k> Source<'k> {
             Input::Plain(x) if x.is_words() && self.unit.k().is_multiple_of(8) => {
                 self.by_eights(x, start, columns).into_iter().map(|quad| vec![self.lift_words(quad)]).collect()
             }
+            Input::Scaled { x, .. } => self.of_terms(x, half, columns),
             Input::Plain(x) => self.by_fours(columns, |fours| gather(x, start, fours)),
             Input::RmsNorm { x, weight, .. } => self.by_fours(columns, |fours| {
                 let weights = gather(weight, k.lit(0), fours);
@@ -122,6 +134,28 @@ impl<'k> Source<'k> {
             inside.map_or(quad, |inside| quad.map(|word| inside.select(word, 0u32)))
         };
         loaded.into_iter().zip(columns.iter().map(inside)).map(or_zero).collect()
+    }
+
+    /// This lane's eight terms of each tile, of each part that it brings; zeros behind the row.
+    fn of_terms(&self, x: Scaled<'k>, half: Half, columns: &[Val<'k, u32>]) -> Vec<Vec<[Val<'k, u32>; 4]>> {
+        let (k, end, row) = (self.team.k, self.unit.k(), self.first + half.row(self.team));
+        let mine = k.lane() % 4 * 8;
+        let parts = match self.packing.quads() {
+            Quads::High => vec![k.lit(0u32)],
+            Quads::Folded => vec![k.lane() / 16],
+            Quads::Both => vec![k.lit(0u32), k.lit(1)],
+        };
+        let place = |&column: &Val<'k, u32>| if self.is_whole() { column } else { column.min(end - DEPTH) } + mine;
+        let places: Vec<_> = columns.iter().map(place).collect();
+        let loaded: Vec<_> = parts.into_iter().map(|part| x.eights(part, row, &places)).collect();
+        let tile = |(at, &column): (usize, &Val<'k, u32>)| {
+            let quads = loaded.iter().map(|part| part[at]);
+            if self.is_whole() {
+                return quads.collect();
+            }
+            quads.map(|quad| quad.map(|word| column.lt(end).select(word, 0u32))).collect()
+        };
+        columns.iter().enumerate().map(tile).collect()
     }
 
     /// Eight elements of bf16 as codes want them.
@@ -177,6 +211,9 @@ impl<'k> Source<'k> {
         let times = |x: Val<'k, f32>, lift: Option<f32>| lift.map_or(x, |lift| x * lift);
         let [a, b, c, d] = [times(a, even), times(b, even), times(c, odd), times(d, odd)];
         if self.packing.terms() == Terms::F16 {
+            if let Some(most) = self.most {
+                most.set([a, b, c, d].into_iter().fold(most.get(), |most, x| most.max(size(x))));
+            }
             return vec![[a.pair::<F16x2>(b).bits(), c.pair::<F16x2>(d).bits()]];
         }
         let both = [narrow(a, b), narrow(c, d)];

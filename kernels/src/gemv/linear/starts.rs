@@ -6,16 +6,21 @@
 
 use tilewright_codegen::build::{Ptr, Shared, Val};
 
-use super::Packing;
+use super::device::Pass;
+use super::operand::of_two_steps;
+use super::sums::Activations;
+use super::{AOperand, Packing};
 use crate::gemv::product::{Chains, Fragment, code_instructions};
 use crate::gemv::{Codes, Side, Terms, Unit, convert};
 use crate::warps::ConsumerWarps;
 
 /// Words of a part of a tile.
 const WORDS: u32 = 16;
+/// Tiles whose products of zeros are on their way together.
+const STARTS: u32 = 4;
 
-/// Products of zeros, f32 `[tiles, parts, 16]`. Of weights as the A operand lanes 0 to 3 bring four each, as the B operand lanes
-/// 4·l two each: others have the same.
+/// Products of zeros, f32 `[tiles, parts, 16]`. Of weights as the A operand lanes 0 to 3 bring four each (of two units two each), as
+/// the B operand lanes 4·l two each: others have the same.
 #[derive(Clone, Copy)]
 pub(super) struct Starts<'k> {
     at: Ptr<'k, Shared, f32>,
@@ -44,7 +49,8 @@ impl<'k> Starts<'k> {
         let (k, Starts { unit, codes, side, terms, .. }) = (team.k, self);
         let number = if codes.zeros { 1 } else { codes.code.middle() as u32 };
         let [even, odd] = convert::minus(codes.code, number).map(|bits| k.lit(bits));
-        let w = vec![[even, odd, even, odd]; side.steps() as usize];
+        let together = if side == Side::Pair { 2 } else { side.steps() };
+        let w = vec![[even, odd, even, odd]; together as usize];
         let parts = unit.parts(side);
         let product = |fragments: &[Vec<Fragment<'k>>]| {
             let sums = Chains::new(k, 1, side.chains());
@@ -63,6 +69,9 @@ impl<'k> Starts<'k> {
                 Side::A => {
                     k.when(k.lane().lt(4), || at.at(k.lane() * 4).store_vec([a, b, c, d]));
                 }
+                Side::Pair => {
+                    k.when(k.lane().lt(4), || at.at(k.lane() * 2).store_vec([a, b]));
+                }
                 Side::B => {
                     k.when((k.lane() % 4).eq(0), || at.at(k.lane() / 2).store_vec([a, c]));
                 }
@@ -78,6 +87,10 @@ impl<'k> Starts<'k> {
         let (at, lane) = (self.part(tile, part), tile.builder().lane());
         match self.side {
             Side::A => at.at(lane % 4 * 4).load_vec(),
+            Side::Pair => {
+                let [first, second] = at.at(lane % 4 * 2).load_vec();
+                [first, second, first, second]
+            }
             Side::B => {
                 let [first, second] = at.at(lane / 4 * 2).load_vec();
                 [first, first, second, second]
@@ -94,11 +107,58 @@ impl<'k> Starts<'k> {
     }
 }
 
-/// Which operand codes are: A, where activations are in shared memory and the parts of all rows are four columns at most.
-pub(super) fn side(unit: Unit, packing: Packing, in_shared: bool) -> Side {
-    match unit.codes() {
-        Some(_) if in_shared && packing.rows() * packing.parts() <= 4 => Side::A,
-        Some(_) if packing.is_half() => Side::Half,
-        _ => Side::B,
+impl<'k> Pass<'k> {
+    /// What sums of codes begin with: of activations that have been brought it is made here, by each warp for its own tiles.
+    pub(super) fn starts(self, x: &Activations<'k>, packing: Packing) -> Option<Starts<'k>> {
+        let (Pass { team, scratch, unit, a_operand, .. }, k) = (self, self.team.k);
+        unit.codes()?;
+        let at = scratch.operand.cast::<u8>().at(a_operand.starts_at(unit, packing));
+        let starts = Starts::new(at, unit, (self.side(packing), packing.terms()))?;
+        let (all, steps) = (unit.stages() * unit.per_warp(), unit.steps());
+        let of_tile = |number: Val<'k, u32>, fragments: &dyn Fn(Val<'k, u32>) -> Vec<Vec<Fragment<'k>>>| {
+            let tile = unit.tile(k.warp(), number);
+            (tile, fragments(tile * steps))
+        };
+        let some = |fragments: &dyn Fn(Val<'k, u32>) -> Vec<Vec<Fragment<'k>>>| {
+            let together = |first: Val<'k, u32>, count: u32| {
+                let tiles: Vec<_> = (0..count).map(|number| of_tile(first + number, fragments)).collect();
+                starts.make(team, &tiles);
+            };
+            let rest = all % STARTS;
+            k.for_step(0u32, all - rest, STARTS, |first| together(first, STARTS));
+            together(k.lit(all - rest), rest);
+        };
+        match x {
+            Activations::Shared(lane) => some(&|first| (0..steps).map(|step| lane.tile(first + step)).collect()),
+            Activations::TwoSteps(from) => {
+                some(&|first| (0..steps).step_by(2).map(|step| of_two_steps(*from, first + step)).collect());
+            }
+            Activations::Registers(held) => {
+                let meets = steps / self.side(packing).steps();
+                let tile = |number: u32| unit.tile(k.warp(), k.lit(number));
+                let tiles = (0u32..).zip(held.chunks(meets as usize));
+                let tiles: Vec<_> = tiles.map(|(number, fragments)| (tile(number), fragments.to_vec())).collect();
+                tiles.chunks(STARTS as usize).for_each(|tiles| starts.make(team, tiles));
+            }
+            Activations::Reloaded(_) => {}
+        }
+        k.sync_warp();
+        Some(starts)
+    }
+}
+
+/// Most stages of a unit that wait in registers for those of the next.
+const MOST_STAGES: u32 = 2;
+
+/// Which operand codes are: A, where activations are in shared memory and the parts of all rows are four columns at most, or in
+/// registers and eight, with units of few stages.
+pub(super) fn side(unit: Unit, packing: Packing, a_operand: AOperand) -> Side {
+    let columns = packing.rows() * packing.parts();
+    match (unit.codes(), a_operand) {
+        (None, _) => Side::B,
+        (Some(_), AOperand::Shared) if columns <= 4 => Side::A,
+        (Some(_), AOperand::Registers) if packing.is_half() && unit.stages() <= MOST_STAGES => Side::Pair,
+        (Some(_), _) if packing.is_half() => Side::Half,
+        (Some(_), _) => Side::B,
     }
 }

@@ -5,13 +5,13 @@ use core::cell::RefCell;
 use tilewright_codegen::build::{Ptr, Shared, Val};
 use tilewright_layout::view::OffsetMap;
 
-use super::HeldStage;
 use super::operand::Lane;
 use super::packing::Packing;
 use super::source::Source;
 use super::starts::{Starts, side};
 use super::wide;
-use crate::gemv::product::{Chains, Fragment, Meeting, WarpTile, lowered, multiply, multiply_codes};
+use super::{AOperand, HeldStage};
+use crate::gemv::product::{Chains, CodeTile, Fragment, Meeting, WarpTile, lowered, multiply, multiply_codes};
 use crate::gemv::{Side, Terms, Unit};
 use crate::ring::{Consumer, StageTile};
 use crate::warps::{ConsumerWarps, sum_of_warps};
@@ -43,7 +43,7 @@ pub(super) struct Operands<'a, 'k> {
 
 /// Where weights come from, stage by stage: a reader of the ring.
 pub trait Weights<'k> {
-    /// Waits for the next stage, lets a warp read it, and gives it back.
+    /// Waits for the next stage, lets a warp read it, and gives it back. While it is read the one behind it may be asked for, no more.
     fn stage(&self, read: &dyn Fn(Ptr<'k, Shared, u32>));
 
     /// The task's first stages, so far as they have been taken out of the ring already: where its activations are copied.
@@ -124,6 +124,19 @@ impl<'k> Sums<'k> {
         }
     }
 
+    /// Stores this lane's part of the products of a unit and, where `second` says so, the next, with codes as the A operand.
+    fn store_pair(self, team: ConsumerWarps<'k>, slot: Val<'k, u32>, products: [Val<'k, f32>; 4], second: bool) {
+        let (k, rows) = (team.k, self.packing.rows());
+        let unit = self.at.at((k.warp() * self.units + slot) * (rows * Unit::ROWS) + k.lane() / 4);
+        let [a, b, c, d] = products;
+        for (next, sums) in [[a, b], [c, d]].into_iter().enumerate().take(1 + usize::from(second)) {
+            let unit = unit.at(next as u32 * rows * Unit::ROWS);
+            for (row, sum) in self.packing.rows_of_two(k, sums) {
+                k.when(row.lt(rows), || unit.at(row * Unit::ROWS).store(sum));
+            }
+        }
+    }
+
     /// Lets `put` have the places of this lane's part of a unit's products, and what goes there.
     fn place(
         self,
@@ -177,10 +190,66 @@ pub(super) fn product<'k>(
     }
     match side {
         Side::A => sums.store_features(team, slot, lowered(unit, (side, operands.terms), chains)),
-        Side::B | Side::Half => {
+        Side::B | Side::Half | Side::Pair => {
             sums.place(team, slot, lowered(unit, (side, operands.terms), chains), |at, sums| at.store_vec(sums))
         }
     }
+}
+
+/// The next `units` units of the ring times the operand, two by two.
+pub(super) fn pairs<'k>(
+    team: ConsumerWarps<'k>,
+    unit: Unit,
+    weights: &dyn Weights<'k>,
+    operands: Operands<'_, 'k>,
+    (sums, units): (Sums<'k>, Val<'k, u32>),
+) {
+    let last = units - units % 2;
+    team.k.for_step(0u32, last, 2, |slot| pair(team, unit, weights, operands, (sums, slot), true));
+    team.k.when(last.lt(units), || pair(team, unit, weights, operands, (sums, last), false));
+}
+
+/// The next unit of the ring and, where `second` says so, the one behind it, times the operand, into slot `slot` of the sums and the
+/// next. A single stage of the first is given back with that of the second; several wait in registers. A unit's sums are the same
+/// whether there is another.
+fn pair<'k>(
+    team: ConsumerWarps<'k>,
+    unit: Unit,
+    weights: &dyn Weights<'k>,
+    operands: Operands<'_, 'k>,
+    (sums, slot): (Sums<'k>, Val<'k, u32>),
+    second: bool,
+) {
+    let (k, side, terms) = (team.k, operands.side, operands.terms);
+    let Some(codes) = unit.codes() else { return };
+    let load = |stage: Ptr<'k, Shared, u32>| -> Vec<CodeTile<'k>> {
+        let of_tile = |tile: WarpTile<'k>| tile.load_codes((unit, codes), side, stage.cast());
+        WarpTile::of_whole_rounds(k, unit).map(of_tile).collect()
+    };
+    let chains = Chains::new(k, 1, 1);
+    let multiply = |number: u32, first: &[CodeTile<'k>], next: &[CodeTile<'k>]| {
+        let before = number * unit.per_warp();
+        let tile = |round: u32| unit.tile(k.warp(), k.lit(before + round));
+        let of_step = |step: u32| (operands.fragments)(tile(step / unit.steps()), before * unit.steps() + step);
+        let starts = |round: u32, part: u32| operands.starts.map(|starts| starts.load(tile(round), part));
+        let tiles = first.iter().zip(next).map(|(first, next)| first.beside(next));
+        multiply_codes(k, (unit, codes), tiles, &Meeting { side, terms, fragments: &of_step, starts: &starts }, chains);
+    };
+    let with_next = |number: u32, first: &[CodeTile<'k>]| {
+        if second {
+            weights.stage(&|stage| multiply(number, first, &load(stage)))
+        } else {
+            multiply(number, first, first)
+        }
+    };
+    if unit.stages() == 1 {
+        weights.stage(&|stage| with_next(0, &load(stage)));
+    } else {
+        let held: Vec<_> = (0..unit.stages()).map(|_| RefCell::new(Vec::new())).collect();
+        held.iter().for_each(|held| weights.stage(&|stage| drop(held.replace(load(stage)))));
+        (0u32..).zip(&held).for_each(|(number, held)| with_next(number, &held.borrow()));
+    }
+    sums.store_pair(team, slot, lowered(unit, (side, terms), chains), second);
 }
 
 /// The next `units` units of the ring, `group` at most, which come in the order of a group, times activations that are loaded
@@ -193,7 +262,7 @@ pub(super) fn products<'k>(
     (room, starts): (Ptr<'k, Shared, u8>, Option<Starts<'k>>),
 ) {
     let Source { team, unit, packing, .. } = *source;
-    let (k, side, terms) = (team.k, side(unit, packing, false), packing.terms());
+    let (k, side, terms) = (team.k, side(unit, packing, AOperand::Reloaded { group: 0 }), packing.terms());
     // A lane alone reads and writes its part of the sums until the team meets.
     k.for_(0u32, units, |slot| {
         sums.place(team, slot, [k.lit(0.0f32); 4], |at, zeros| at.store_vec(zeros));

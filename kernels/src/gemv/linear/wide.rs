@@ -5,11 +5,12 @@
 
 use tilewright_codegen::build::{Ptr, Shared, Val, Var};
 
+use super::AOperand;
 use super::packing::Packing;
 use super::source::Source;
 use super::starts::{Starts, side};
 use super::sums::{Sums, Weights};
-use crate::gemv::product::{Chains, Meeting, Packed, WarpTile, lowered, multiply_codes};
+use crate::gemv::product::{Chains, CodeTile, Meeting, Packed, WarpTile, lowered, multiply_codes};
 use crate::gemv::{Codes, Unit};
 
 /// Most registers of a lane that hold a stage's activations.
@@ -38,7 +39,7 @@ pub(super) fn products<'k>(
     (room, starts): (Ptr<'k, Shared, u8>, Option<Starts<'k>>),
 ) {
     let Source { team, unit, packing, .. } = *source;
-    let (k, side, terms) = (team.k, side(unit, packing, false), packing.terms());
+    let (k, side, terms) = (team.k, side(unit, packing, AOperand::Reloaded { group }), packing.terms());
     let each = |of: &dyn Fn(u32)| (0..group).for_each(|slot| k.when(units.gt(slot), || of(slot)));
     let factors = |slot: u32| room.at(slot * factor_bytes(unit));
     k.for_(0u32, unit.stages(), |stage| {
@@ -71,7 +72,7 @@ pub(super) fn products<'k>(
             let starts = |_: u32, part: u32| starts.map(|starts| starts.load(number, part));
             each(&|slot| {
                 let packed = Packed::of(held[slot as usize][round].map(Var::get));
-                let tile = (packed, unit.factors(codes, side, factors(slot), tile.tile));
+                let tile = CodeTile::new(packed, unit.factors(codes, side, factors(slot), tile.tile));
                 let meeting = Meeting { side, terms, fragments: &fragments, starts: &starts };
                 multiply_codes(k, (unit, codes), std::iter::once(tile), &meeting, chains[slot as usize]);
             });

@@ -4,15 +4,15 @@ use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
 use tilewright_kernels::gemv::Unit;
-use tilewright_kernels::gemv::linear::{self, AOperand, HeldForm, Operand, Output, Packing, Sums};
+use tilewright_kernels::gemv::linear::{self, AOperand, HeldForm, Operand, Output, Packing, ScaledForm, Sums};
 use tilewright_kernels::sample::tiles::TileBests;
 use tilewright_kernels::tile::{Float, MAX_DEVICES};
 
 use super::{Linear, LinearInput, LinearOutput};
 use crate::program::{BufferId, Span};
 use crate::vm::device::{
-    Call, DeviceFunction, DeviceOp, Generation, Packets, Partial, Planned, Planner, Rows, SharedBytes, Storage,
-    Stretch, Taken, Unsupported, Weights, multiple, rows_of,
+    Call, DeviceFunction, DeviceOp, Generation, NormRead, Packets, Partial, Planned, Planner, Rows, ScaledCode,
+    SharedBytes, Storage, Stretch, Taken, Unsupported, Weights, multiple, rows_of,
 };
 
 /// Units of a group of sums where activations are held in registers, at least: fewer groups, fewer barriers. The stages of a group of
@@ -47,6 +47,25 @@ impl DeviceOp for Linear {
             | LinearOutput::Logits { .. } => Vec::new(),
         };
         Packets { input: self.input.rows_of(), residual, output: output.filter(|_| even), sent, ..Packets::default() }
+    }
+
+    fn norm(&self) -> Option<NormRead> {
+        let up = match self.output {
+            LinearOutput::SiluMul { up, .. } => Some(up),
+            LinearOutput::Store { .. } | LinearOutput::Add { .. } | LinearOutput::Logits { .. } => None,
+        };
+        self.input.norm([self.weight].into_iter().chain(up))
+    }
+
+    fn writes_stream(&self) -> Option<BufferId> {
+        let eights = [self.cols.lo, self.cols.hi].iter().all(|at| at.is_multiple_of(8));
+        match self.output {
+            LinearOutput::Add { out, .. } if eights => Some(out),
+            LinearOutput::Store { .. }
+            | LinearOutput::Add { .. }
+            | LinearOutput::SiluMul { .. }
+            | LinearOutput::Logits { .. } => None,
+        }
     }
 
     fn partial(&self) -> Option<Partial> {
@@ -89,32 +108,6 @@ impl DeviceOp for Linear {
     }
 }
 
-impl LinearInput {
-    /// The weight of the norm.
-    pub(in crate::ops) fn norm_weight(&self) -> Option<BufferId> {
-        match *self {
-            LinearInput::RmsNorm { weight, .. } => Some(weight),
-            LinearInput::Plain { .. } | LinearInput::Combine { .. } => None,
-        }
-    }
-
-    /// The rows of activations, where they are not merged.
-    pub(in crate::ops) fn rows_of(&self) -> Option<BufferId> {
-        match *self {
-            LinearInput::Plain { x } | LinearInput::RmsNorm { x, .. } => Some(x),
-            LinearInput::Combine { .. } => None,
-        }
-    }
-
-    /// The partial results that it merges.
-    pub(in crate::ops) fn partial(&self, rows: Span) -> Option<Partial> {
-        match *self {
-            LinearInput::Combine { acc, stats } => Some(Partial { acc, stats, rows, written: None }),
-            LinearInput::Plain { .. } | LinearInput::RmsNorm { .. } => None,
-        }
-    }
-}
-
 /// Where activations come from.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum InputCode {
@@ -132,6 +125,13 @@ pub enum InputCode {
         /// Added to the mean square.
         eps: f32,
     },
+    /// Normalised, and stored as it is multiplied.
+    Scaled {
+        /// The form of the stream's terms.
+        form: ScaledForm,
+        /// Added to the mean square.
+        eps: f32,
+    },
 }
 
 impl InputCode {
@@ -140,6 +140,9 @@ impl InputCode {
         Ok(match *input {
             LinearInput::Plain { x } => InputCode::Plain { x: plan.storage("x", x)? },
             LinearInput::RmsNorm { x, weight, eps } => {
+                if let Some((form, _)) = plan.scaled_input()? {
+                    return Ok(InputCode::Scaled { form, eps });
+                }
                 InputCode::RmsNorm { x: plan.storage("x", x)?, weight: plan.float("norm weight", weight)?, eps }
             }
             LinearInput::Combine { acc, .. } => InputCode::Plain { x: plan.merge(acc)? },
@@ -161,6 +164,7 @@ impl InputCode {
                 weight: call.plain(norm, weight),
                 eps,
             },
+            InputCode::Scaled { form, eps } => linear::Input::Scaled { x: call.scaled(at, form), eps },
         }
     }
 }
@@ -169,15 +173,18 @@ impl InputCode {
 #[repr(C)]
 #[derive(Clone, Copy, Default, Pod, Zeroable)]
 pub(in crate::ops) struct InputFields {
-    /// The activations, or the merge of attention's splits.
+    /// The activations, the merge of attention's splits, or terms.
     x: u32,
-    /// The weight of the norm, if there is one.
+    /// The weight of the norm, if there is one; of terms the sums of squares.
     norm: u32,
 }
 
 impl InputFields {
     /// The fields of an input.
     pub(in crate::ops) fn plan(input: &LinearInput, plan: &Planner) -> Result<InputFields, Unsupported> {
+        if let (LinearInput::RmsNorm { .. }, Some((_, [x, norm]))) = (input, plan.scaled_input()?) {
+            return Ok(InputFields { x, norm });
+        }
         let x = match *input {
             LinearInput::Plain { x } | LinearInput::RmsNorm { x, .. } => plan.operand(x)?,
             LinearInput::Combine { acc, .. } => plan.merged(acc)?[0],
@@ -271,6 +278,8 @@ struct TileFields {
 struct AddFields {
     tile: TileFields,
     residual: u32,
+    /// Where terms of the result, sums of squares and the weight of the norm lie, if terms are stored.
+    scaled: [u32; 3],
 }
 
 /// The same of a tile that is sent to other devices.
@@ -324,7 +333,7 @@ enum OutputCode {
     /// Stored on several devices.
     Send { to: Vec<u32>, out: Storage },
     /// Added to a residual.
-    Add { residual: Storage, out: Storage },
+    Add { residual: Storage, out: Storage, scaled: Option<ScaledCode> },
     /// `silu(y) · u`.
     SiluMul { up_bias: Option<Float>, out: Storage },
     /// Logits and the largest of the tile, perhaps a shard's, perhaps on another device.
@@ -342,7 +351,9 @@ impl OutputCode {
             }
             LinearOutput::Store { out, .. } => (matrix, OutputCode::Store { out: plan.storage("out", out)? }),
             LinearOutput::Add { residual, out } => {
-                (matrix, OutputCode::Add { residual: plan.residual(residual)?, out: plan.storage("out", out)? })
+                let scaled = plan.scaled_output()?.map(|(code, _)| code);
+                let (residual, out) = (plan.residual(residual)?, plan.storage("out", out)?);
+                (matrix, OutputCode::Add { residual, out, scaled })
             }
             LinearOutput::SiluMul { up, up_bias, out } => {
                 let up_bias = up_bias.map(|bias| plan.float("up bias", bias)).transpose()?;
@@ -370,7 +381,10 @@ impl Linear {
             }
             LinearOutput::Store { .. } => Planned::new(function, tile),
             LinearOutput::Add { residual, .. } => {
-                Planned::new(function, AddFields { tile, residual: plan.operand(residual)? })
+                let scaled = plan.scaled_output()?.map(|(_, operands)| operands);
+                let fields = AddFields { tile, residual: plan.operand(residual)?, scaled: scaled.unwrap_or_default() };
+                let bytes = if scaled.is_some() { size_of_val(&fields) } else { offset_of!(AddFields, scaled) };
+                Planned::new(function, fields).keeping(bytes)
             }
             LinearOutput::SiluMul { up_bias, .. } => {
                 Planned::new(function, SiluMulFields { tile, up_bias: plan.operand_of(up_bias)? })
@@ -394,9 +408,10 @@ impl LinearTile {
             OutputCode::Send { ref to, out } => {
                 Output::Store { out: call.copies(offset_of!(SendFields, outs), to, out), width }
             }
-            OutputCode::Add { residual, out } => {
+            OutputCode::Add { residual, out, scaled } => {
                 let residual = call.stored(offset_of!(AddFields, residual), residual, Generation::Residual);
-                Output::Add { residual, out: stored(out), width }
+                let scaled = scaled.map(|code| call.scaled_output(offset_of!(AddFields, scaled), code));
+                Output::Add { residual, out: stored(out), width, scaled }
             }
             OutputCode::SiluMul { up_bias, out } => {
                 let up_bias = up_bias.map(|bias| call.plain(offset_of!(SiluMulFields, up_bias), bias));

@@ -14,7 +14,7 @@ pub(super) use oracle::{activations, product};
 
 use super::{Check, Footprint, OperandError, Operands, TableShard, TaskOp, index, interval, positive};
 use crate::program::{BufferId, Region, Span};
-use crate::vm::device::DeviceOp;
+use crate::vm::device::{DeviceOp, NormRead, Partial};
 use crate::vm::graph::LaunchOp;
 use crate::vm::reference::{Context, Done};
 
@@ -246,6 +246,42 @@ impl TaskOp for Linear {
                 Some((best_index, shard.map_or(0, |shard| shard.first) + self.cols.hi))
             }
             LinearOutput::Store { .. } | LinearOutput::Add { .. } | LinearOutput::SiluMul { .. } => None,
+        }
+    }
+}
+
+impl LinearInput {
+    /// The weight of the norm.
+    pub(in crate::ops) fn norm_weight(&self) -> Option<BufferId> {
+        match *self {
+            LinearInput::RmsNorm { weight, .. } => Some(weight),
+            LinearInput::Plain { .. } | LinearInput::Combine { .. } => None,
+        }
+    }
+
+    /// The residual stream that is read normalised, for products with these weights.
+    pub(in crate::ops) fn norm(&self, weights: impl IntoIterator<Item = BufferId>) -> Option<NormRead> {
+        match *self {
+            LinearInput::RmsNorm { x, weight, .. } => {
+                Some(NormRead { x, weight, weights: weights.into_iter().collect() })
+            }
+            LinearInput::Plain { .. } | LinearInput::Combine { .. } => None,
+        }
+    }
+
+    /// The rows of activations, where they are not merged.
+    pub(in crate::ops) fn rows_of(&self) -> Option<BufferId> {
+        match *self {
+            LinearInput::Plain { x } | LinearInput::RmsNorm { x, .. } => Some(x),
+            LinearInput::Combine { .. } => None,
+        }
+    }
+
+    /// The partial results that it merges.
+    pub(in crate::ops) fn partial(&self, rows: Span) -> Option<Partial> {
+        match *self {
+            LinearInput::Combine { acc, stats } => Some(Partial { acc, stats, rows, written: None }),
+            LinearInput::Plain { .. } | LinearInput::RmsNorm { .. } => None,
         }
     }
 }

@@ -61,6 +61,11 @@ pub enum LaunchError {
          over device memory; load the model again"
     )]
     Tables { block: u32, expected: u32, found: u32 },
+    #[error(
+        "activations of task {task} `{label}` are above 65504, the most that an f16 holds, or no numbers: with 5 to 16 rows they meet \
+         quantised weights as f16; decode at most 4 rows in a step, or weights of bf16"
+    )]
+    Beyond { task: TaskId, label: String },
     #[error("the launch was aborted after {steps} whole steps")]
     Aborted { steps: u32 },
     #[error("no step ended within {patience:?} after the first {steps}; the launch was aborted")]

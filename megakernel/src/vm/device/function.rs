@@ -35,6 +35,16 @@ pub trait DeviceOp {
         Packets::default()
     }
 
+    /// The residual stream that it reads normalised, if its device function can take the stream's terms instead.
+    fn norm(&self) -> Option<NormRead> {
+        None
+    }
+
+    /// The residual stream that it writes, if its device function can store the stream's terms beside it.
+    fn writes_stream(&self) -> Option<BufferId> {
+        None
+    }
+
     /// The partial results of attention that it writes, or reads merged.
     fn partial(&self) -> Option<Partial> {
         None
@@ -66,6 +76,17 @@ impl Packets {
     pub(super) fn reads(&self, buffer: BufferId) -> bool {
         self.input == Some(buffer) || self.residual == Some(buffer) || self.parts.contains(&buffer)
     }
+}
+
+/// A residual stream that is read normalised.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NormRead {
+    /// The stream.
+    pub x: BufferId,
+    /// The weight of the norm.
+    pub weight: BufferId,
+    /// The weights that it is multiplied with, whose rows are streamed together.
+    pub weights: Vec<BufferId>,
 }
 
 /// The partial results of attention that a task writes or reads.

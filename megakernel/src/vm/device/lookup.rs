@@ -4,7 +4,7 @@ use std::mem::offset_of;
 
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::target::Target;
-use tilewright_kernels::gemv::linear::HeldForm;
+use tilewright_kernels::gemv::linear::{HeldForm, ScaledForm};
 use tilewright_kernels::gemv::{Codes, Deal, Unit};
 use tilewright_kernels::kv::PoolType;
 use tilewright_kernels::tile::{Float, MAX_DEVICES};
@@ -15,8 +15,8 @@ use super::place::ALIGN;
 use super::plan::{Lengths, RotationTable};
 use super::planner::Planner;
 use super::record::{PART, PHASES, TaskRecord};
-use super::storage::{KvPools, RotationRows, Storage};
-use super::{DeviceOptions, Planned, Stretch, Taken, Unsupported};
+use super::storage::{KvPools, RotationRows, ScaledCode, Storage};
+use super::{DeviceOptions, NormTerms, Planned, Stretch, Taken, Unsupported};
 use crate::ops::{Place, Rotation};
 use crate::program::{Buffer, BufferId, BufferKind, Span, Task, float_of};
 
@@ -325,9 +325,33 @@ impl Planner<'_> {
         self.places.merged(acc)
     }
 
+    /// What the task that is planned reads instead of the residual stream that it normalises: the form, and where its terms
+    /// and sums of squares begin, as records have it.
+    ///
+    /// # Errors
+    /// As [`Planner::operand`].
+    pub fn scaled_input(&self) -> Result<Option<(ScaledForm, [u32; 2])>, Unsupported> {
+        let of = |(stream, terms): (BufferId, NormTerms)| Ok((terms.form, self.places.scaled(stream)?));
+        self.norms.read(self.task).map(of).transpose()
+    }
+
+    /// What it stores beside the residual stream that it writes: the form, the type of the norm's weight; and where terms, sums of squares
+    /// and that weight begin, as records have it.
+    ///
+    /// # Errors
+    /// As [`Planner::operand`] and [`Planner::float`].
+    pub fn scaled_output(&self) -> Result<Option<(ScaledCode, [u32; 3])>, Unsupported> {
+        let of = |(stream, NormTerms { form, weight }): (BufferId, NormTerms)| {
+            let [terms, squares] = self.places.scaled(stream)?;
+            let code = ScaledCode { form, weight: self.float("norm weight", weight)? };
+            Ok((code, [terms, squares, self.operand(weight)?]))
+        };
+        self.norms.written(self.task).map(of).transpose()
+    }
+
     /// The record of a task; adds its opcode where it is new.
     pub(super) fn task(&mut self, task: &Task) -> Result<TaskRecord, Unsupported> {
-        self.device = task.device.index();
+        (self.device, self.task) = (task.device.index(), task.id);
         let device = task.op.device().ok_or(Unsupported::Op { op: task.op.name() })?;
         let Planned { opcode, mut record, bytes, weights } = device.plan(self)?;
         self.record_bytes = self.record_bytes.max((offset_of!(TaskRecord, fields) + bytes) as u32);

@@ -354,6 +354,7 @@ impl DeviceMachine {
                 let classes = self.plan.opcodes.len();
                 LaunchError::Opcode { task: id, label: label(), block, opcode: what, classes }
             }
+            status::BEYOND => LaunchError::Beyond { task: id, label: label() },
             status::TABLES => LaunchError::Tables { block, expected: wanted, found: seen },
             _ => LaunchError::Aborted { steps: word(status::STEPS)? },
         })

@@ -19,6 +19,7 @@
 //! | `planner`, `lookup`, `tables` | how it is made: streams and memory, what rows of ops ask, queues |
 //! | `tags` | activations that carry their own arrival |
 //! | `merges` | where the splits of attention are merged |
+//! | `norms` | residual streams that are stored as the readers of their norm multiply them |
 //! | `status` | words that kernel and host share while it runs |
 //! | `kernel/` | the kernel |
 //! | `kernels` | kernels, each compiled once |
@@ -44,6 +45,7 @@ pub(in crate::vm) mod load;
 mod lookup;
 mod machine;
 mod merges;
+mod norms;
 mod options;
 mod packed;
 mod part;
@@ -65,15 +67,16 @@ mod watch;
 pub use error::{LaunchError, LoadError};
 pub use fault::DeviceFault;
 pub use function::{
-    Choice, DeviceFunction, DeviceOp, FunctionValue, Opcode, Packets, Partial, Planned, SharedBytes, Stretch, Taken,
-    TokenFields, TokenStream, Written,
+    Choice, DeviceFunction, DeviceOp, FunctionValue, NormRead, Opcode, Packets, Partial, Planned, SharedBytes, Stretch,
+    Taken, TokenFields, TokenStream, Written,
 };
 pub use image::{Rows, Stream};
 pub use kernel::{Call, Generation, record};
-pub use kernels::{Compiled, DeviceKernels};
+pub use kernels::{Compilation, DeviceKernels};
 pub use lookup::{Destinations, multiple, rows_of};
 pub use machine::DeviceMachine;
 pub use merges::{Merge, Merges};
+pub use norms::{NormTerms, Norms};
 pub use options::{Dealing, DeviceOptions};
 pub use packed::Packed;
 pub(super) use packed::PackedUnits;
@@ -85,7 +88,7 @@ pub use record::{BlockRecord, FIELDS, TaskRecord, WaitRecord};
 pub use resident::{DeviceKv, DeviceWeights};
 pub(super) use run::end_ids;
 pub use run::{MAX_ENDS, MAX_STEPS, NO_TOKEN};
-pub use storage::{KvPools, RotationRows, Storage};
+pub use storage::{KvPools, RotationRows, ScaledCode, Storage};
 pub use tags::{Tags, TaskTags};
 pub use text::{Accepted, Text};
 pub use tilewright_kernels::gemv::linear::Weights;

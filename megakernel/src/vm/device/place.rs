@@ -2,7 +2,7 @@
 
 use tilewright_kernels::attention::split::Merged;
 
-use super::{Merges, Tags, Unsupported};
+use super::{Merges, Norms, Tags, Unsupported};
 use crate::program::{Buffer, BufferId, BufferKind, Program};
 use crate::vm::reference::roles::cells;
 
@@ -23,6 +23,8 @@ pub struct Places {
     offsets: Vec<u64>,
     /// Of the buffers of partial sums: where their merge lies, and its arrivals.
     merged: Vec<(BufferId, [u64; 2])>,
+    /// Of the residual streams that have terms: where these lie, and the sums of squares.
+    scaled: Vec<(BufferId, [u64; 2])>,
     /// Bytes of the plain weights, tables of rotations not counted.
     pub plain: u64,
     /// Bytes of the state.
@@ -39,11 +41,17 @@ impl Places {
     /// tables come last, so that the places of the others do not depend on the length of sequences.
     ///
     /// A tagged buffer takes twice its bytes.
-    pub fn new(program: &Program, tags: &Tags, merges: &Merges, plain: impl Fn(&Buffer) -> bool) -> Places {
+    pub fn new(
+        program: &Program,
+        tags: &Tags,
+        (merges, norms): (&Merges, &Norms),
+        plain: impl Fn(&Buffer) -> bool,
+    ) -> Places {
         let arena = program.buffers.iter().filter_map(|b| Some(b.arena? + bytes(b))).max().unwrap_or(0);
         let state = arena.next_multiple_of(ALIGN);
         let tables = cells(program).page_table;
-        let mut places = Places { offsets: Vec::new(), merged: Vec::new(), plain: 0, state, pools: 0 };
+        let mut places =
+            Places { offsets: Vec::new(), merged: Vec::new(), scaled: Vec::new(), plain: 0, state, pools: 0 };
         // Devices have pools of their own at the same places; of everything else, which is small, each has room for all.
         let mut pools = vec![0; program.devices.max(1)];
         for buffer in &program.buffers {
@@ -77,6 +85,12 @@ impl Places {
             places.merged.push((acc, [places.state, arrivals]));
             places.state = arrivals + u64::from(merge.rows * merge.kv_heads * Merged::ARRIVAL) * 4;
         }
+        for (stream, bytes) in norms.iter() {
+            let [terms, squares] = bytes.map(|bytes| bytes.next_multiple_of(ALIGN));
+            let start = places.state.next_multiple_of(ALIGN);
+            places.scaled.push((stream, [start, start + terms]));
+            places.state = start + terms + squares;
+        }
         for buffer in program.buffers.iter().filter(|buffer| tables.contains(&buffer.id) && buffer.arena.is_none()) {
             places.offsets[buffer.id.index()] = places.state;
             places.state = (places.state + bytes(buffer)).next_multiple_of(ALIGN);
@@ -102,6 +116,13 @@ impl Places {
         let found = self.merged.iter().find(|(buffer, _)| *buffer == acc);
         let [out, arrivals] = found.map_or([u64::MAX; 2], |(_, places)| *places);
         Ok([Places::units(acc, out)?, Places::units(acc, arrivals)?])
+    }
+
+    /// Where the terms of a residual stream lie, and its sums of squares, in the same units.
+    pub(super) fn scaled(&self, stream: BufferId) -> Result<[u32; 2], Unsupported> {
+        let found = self.scaled.iter().find(|(buffer, _)| *buffer == stream);
+        let [terms, squares] = found.map_or([u64::MAX; 2], |(_, places)| *places);
+        Ok([Places::units(stream, terms)?, Places::units(stream, squares)?])
     }
 
     fn units(buffer: BufferId, offset: u64) -> Result<u32, Unsupported> {

@@ -186,6 +186,11 @@ impl Plan {
         self.streams.iter().any(|stream| stream.unit.codes().is_some() && self.is_small(stream.unit.stage_bytes()))
     }
 
+    /// Whether activations may meet codes as f16.
+    pub(super) fn has_halves(&self) -> bool {
+        self.rows > 4 && self.streams.iter().any(|stream| stream.unit.codes().is_some())
+    }
+
     /// Whether some tasks take a part of each of their units, or part by part.
     pub(super) fn has_parts(&self) -> bool {
         self.parts

@@ -11,9 +11,9 @@ use super::plan::{CellsPlan, Feedback, Lengths, NoFeedback, Plan, RotationTable}
 use super::record::{PART, PHASES, TaskRecord};
 use super::storage::KvPools;
 use super::tables::{plain_weights, tables};
-use super::{Choice, DeviceOptions, Merges, Opcode, Tags, Unsupported};
+use super::{Choice, DeviceOptions, Merges, Norms, Opcode, Tags, Unsupported};
 use crate::ops::Role;
-use crate::program::BufferId;
+use crate::program::{Buffer, BufferId, TaskId};
 use crate::validate::Placed;
 use crate::vm::reference::roles;
 
@@ -22,14 +22,19 @@ pub struct Planner<'p> {
     pub(super) placed: &'p Placed,
     pub(super) options: DeviceOptions,
     pub(super) arch: Arch,
+    /// Whether some weights are.
+    pub(super) quantised: bool,
     pub(super) tags: Tags,
     pub(super) merges: Merges,
+    pub(super) norms: Norms,
     pub(super) places: Places,
     pub(super) streams: Vec<Stream>,
     pub(super) deals: Vec<Deal>,
     pub(super) by_rows: HashMap<(usize, Rows), usize>,
     /// The device of the task that is planned.
     pub(super) device: usize,
+    /// That task.
+    pub(super) task: TaskId,
     pub(super) rotations: Vec<RotationTable>,
     pub(super) plain_bytes: u64,
     pub(super) opcodes: Vec<Opcode>,
@@ -51,26 +56,37 @@ impl<'p> Planner<'p> {
         let merges = Merges::of(placed)?;
         let tagged = options.tags && rows < options.held_rows;
         let tags = if tagged { Tags::of(placed, &merges) } else { Tags::none(placed) };
-        let places = Places::new(placed, &tags, &merges, |buffer| plain[buffer.id.index()]);
+        let is_plain = |buffer: &Buffer| plain[buffer.id.index()];
+        let places = Places::new(placed, &tags, (&merges, &Norms::default()), is_plain);
         let plain_bytes = places.plain;
-        Ok(Planner {
+        let mut planner = Planner {
             placed,
             options,
             arch,
+            quantised,
             tags,
             merges,
+            norms: Norms::default(),
             places,
             streams: Vec::new(),
             deals: Vec::new(),
             by_rows: HashMap::new(),
             device: 0,
+            task: TaskId::from(0),
             rotations: Vec::new(),
             plain_bytes,
             opcodes: Vec::new(),
             record_bytes: 0,
             cells: None,
             lengths: None,
-        })
+        };
+        // Activations of few rows are packets; with 3 and 4 rows bf16 weights leave the epilogue no registers for terms.
+        let most_of_bf16 = if quantised { 0 } else { 4 };
+        if !tagged && rows >= options.held_rows && rows > most_of_bf16 && placed.devices == 1 {
+            planner.norms = Norms::of(&planner);
+            planner.places = Places::new(placed, &planner.tags, (&planner.merges, &planner.norms), is_plain);
+        }
+        Ok(planner)
     }
 
     /// Plans.

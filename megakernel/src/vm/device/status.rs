@@ -29,3 +29,5 @@ pub(super) const ABORTED: u32 = 3;
 pub(super) const TABLES: u32 = 4;
 /// Nothing is wrong: every row has ended.
 pub(super) const ENDED: u32 = 5;
+/// A task's activations are beyond what an f16 holds.
+pub(super) const BEYOND: u32 = 6;

@@ -1,5 +1,6 @@
 //! How operands are stored, where that is constant in the code.
 
+use tilewright_kernels::gemv::linear::ScaledForm;
 use tilewright_kernels::kv::PoolType;
 use tilewright_kernels::tile::Float;
 
@@ -10,6 +11,15 @@ pub struct Storage {
     pub float: Float,
     /// Generations of a step, where they are tagged; 0 where not.
     pub period: u32,
+}
+
+/// How a residual stream is stored as the readers of its norm multiply it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ScaledCode {
+    /// The form of its terms.
+    pub form: ScaledForm,
+    /// The type of the norm's weight.
+    pub weight: Float,
 }
 
 /// A table of cosines and sines.

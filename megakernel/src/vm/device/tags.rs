@@ -15,7 +15,7 @@
 use tilewright_layout::DType;
 
 use super::{Merges, Packets};
-use crate::program::{BufferId, BufferKind, Region, Task, TaskId};
+use crate::program::{Buffer, BufferId, BufferKind, Region, Task, TaskId};
 use crate::validate::Placed;
 
 /// The tags of a program.
@@ -51,8 +51,8 @@ impl Tags {
         for (buffer, state) in placed.buffers.iter().zip(&mut state) {
             let float = matches!(buffer.dtype, DType::F32 | DType::F16 | DType::BF16);
             let even = buffer.shape.last().is_some_and(|width| width.is_multiple_of(4));
-            state.refused = buffer.kind != BufferKind::Activation || buffer.arena.is_some() || !float || !even;
-            state.elements = buffer.elements().unwrap_or(usize::MAX);
+            *state =
+                State::of(buffer, buffer.kind == BufferKind::Activation && buffer.arena.is_none() && float && even);
         }
         for id in order(placed) {
             let task = &placed.tasks[id.index()];
@@ -146,8 +146,8 @@ fn together(placed: &Placed, state: &mut [State]) {
 
 /// How far a buffer has come.
 #[derive(Clone, Default)]
-struct State {
-    refused: bool,
+pub(super) struct State {
+    pub refused: bool,
     elements: usize,
     generation: u32,
     /// Elements of the generation that are written.
@@ -155,16 +155,24 @@ struct State {
 }
 
 impl State {
-    fn is_whole(&self) -> bool {
+    /// Nothing is written yet; `known`: whether the buffer is one whose generations are counted.
+    pub fn of(buffer: &Buffer, known: bool) -> State {
+        State { refused: !known, elements: buffer.elements().unwrap_or(usize::MAX), ..State::default() }
+    }
+
+    /// Whether the last generation is written whole.
+    pub fn is_whole(&self) -> bool {
         self.generation > 0 && self.written == self.elements
     }
 
-    fn read(&mut self) -> u32 {
+    /// A read; of which generation.
+    pub fn read(&mut self) -> u32 {
         self.refused |= !self.is_whole();
         self.generation
     }
 
-    fn write(&mut self, region: &Region) -> u32 {
+    /// A write; of which generation.
+    pub fn write(&mut self, region: &Region) -> u32 {
         if self.generation == 0 || self.is_whole() {
             self.generation += 1;
             self.written = 0;

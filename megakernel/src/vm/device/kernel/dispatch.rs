@@ -2,7 +2,7 @@
 
 use tilewright_codegen::build::{Builder, Global, Ptr, Val};
 use tilewright_kernels::attention::split::{Streamed, TokenStage};
-use tilewright_kernels::gemv::linear::{Scratch, Weights};
+use tilewright_kernels::gemv::linear::{Beyond, Scaled, ScaledForm, ScaledOutput, Scratch, Weights};
 use tilewright_kernels::kv::{PagedPool, PoolArray, PoolType};
 use tilewright_kernels::rope::Rotation;
 use tilewright_kernels::tile::{Access, Array, Copies, Float};
@@ -10,7 +10,7 @@ use tilewright_kernels::warps::ConsumerWarps;
 
 use super::Kit;
 use super::table::TaskView;
-use crate::vm::device::{KvPools, RotationRows, Storage};
+use crate::vm::device::{KvPools, RotationRows, ScaledCode, Storage, status};
 
 /// Runs a task, whose opcode was checked.
 ///
@@ -84,7 +84,14 @@ impl<'k> Call<'k, '_> {
 
     /// Shared memory of the task.
     pub fn scratch(self) -> Scratch<'k> {
-        self.kit.scratch
+        Scratch { beyond: self.kit.plan.has_halves().then(|| self.beyond()), ..self.kit.scratch }
+    }
+
+    /// Where it is said that this task's activations are beyond what an f16 holds.
+    fn beyond(self) -> Beyond<'k> {
+        let word = |at: u32| self.kit.sync.status(at);
+        let (code, place) = (word(status::CODE), word(status::TASK));
+        Beyond { code, says: status::BEYOND, place, task: self.task.task() }
     }
 
     /// A number.
@@ -149,6 +156,19 @@ impl<'k> Call<'k, '_> {
             Generation::Output => self.task.output(),
         };
         array.accessed(Access::Packets(self.now * storage.period + within))
+    }
+
+    /// The terms of a residual stream: the operands of terms and sums of squares are two fields, one behind the other.
+    pub fn scaled(self, field: usize, form: ScaledForm) -> Scaled<'k> {
+        let terms = self.array(field, form.float());
+        Scaled { form, terms, squares: self.array(field + size_of::<u32>(), Float::F32) }
+    }
+
+    /// The same where they are stored; the third field has the norm's weight.
+    pub fn scaled_output(self, field: usize, code: ScaledCode) -> ScaledOutput<'k> {
+        let weight = self.plain(field + 2 * size_of::<u32>(), code.weight);
+        let beyond = (code.form.float() == Float::F16).then(|| self.beyond());
+        ScaledOutput { to: self.scaled(field, code.form), weight, beyond }
     }
 
     /// The pages of an operand among the pools; the second field has the scale of pools of codes

@@ -1,0 +1,233 @@
+//! A residual stream as the readers of its norm multiply it: `x · weight` in the terms of the MMA's operand, in the order of
+//! fragments, and beside it the sums of squares of eight columns each.
+//!
+//! Every SM reads all activations of a level, so what their writers do once, 132 readers do not: multiply with the norm's weight,
+//! round, split in two parts. Who writes a column writes its term; a row's factor, one over the root of its mean square,
+//! is multiplied into the sums of products behind.
+
+use tilewright_codegen::build::Val;
+
+use super::Input;
+use super::beyond::Beyond;
+use super::device::Pass;
+use super::input::Squares;
+use super::packing::Packing;
+use crate::gemv::{DEPTH, Terms, Unit, convert};
+use crate::quant::Code;
+use crate::tile::{Array, Float, narrow};
+use crate::warps::ConsumerWarps;
+
+/// Rows of a block of terms: those that lanes bring together.
+const ROWS: u32 = 8;
+/// Elements of a block: eight rows of the 32 columns of a step.
+const BLOCK: u32 = ROWS * DEPTH;
+
+/// How the terms of a residual stream are stored: 16 bits each, `[k / 32, parts, rows / 8, 8, 32]`.
+///
+/// ```
+/// use tilewright_kernels::{gemv::Unit, gemv::linear::{Packing, ScaledForm}, tile::Float};
+/// let unit = Unit::new(4096, 8, 16384)?;
+/// let form = ScaledForm::of(unit, Packing::of(8, Float::F32), 8).expect("rows are whole steps");
+/// // Two parts of bf16, and a sum of squares in f32 for eight columns.
+/// assert_eq!(form.bytes(), [8 * 4096 * 2 * 2, 8 * 512 * 4]);
+/// assert_eq!(ScaledForm::of(Unit::new(4100, 8, 16384)?, Packing::of(8, Float::F32), 8), None);
+/// # Ok::<(), tilewright_kernels::gemv::UnitError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ScaledForm {
+    terms: Terms,
+    parts: u32,
+    /// What the terms meet, where that is codes.
+    code: Option<Code>,
+    rows: u32,
+    k: u32,
+}
+
+impl ScaledForm {
+    /// The form that a unit's products take, for a stream of `rows` rows. `None` where rows are no whole steps of 32.
+    pub fn of(unit: Unit, packing: Packing, rows: u32) -> Option<ScaledForm> {
+        let (packing, code) = (packing.meeting(unit), unit.codes().map(|codes| codes.code));
+        let form = ScaledForm { terms: packing.terms(), parts: packing.parts(), code, rows, k: unit.k() };
+        unit.k().is_multiple_of(DEPTH).then_some(form)
+    }
+
+    /// Bytes of the terms, and of the sums of squares.
+    pub fn bytes(self) -> [u64; 2] {
+        let blocks = self.k / DEPTH * self.parts * self.groups();
+        [u64::from(blocks * BLOCK) * 2, u64::from(self.rows * (self.k / Unit::ROWS)) * 4]
+    }
+
+    /// The type of the terms, as memory has it.
+    pub fn float(self) -> Float {
+        match self.terms {
+            Terms::Bf16 => Float::Bf16,
+            Terms::F16 => Float::F16,
+        }
+    }
+
+    fn groups(self) -> u32 {
+        self.rows.div_ceil(ROWS)
+    }
+}
+
+/// The terms of a residual stream.
+#[derive(Clone, Copy)]
+pub struct Scaled<'k> {
+    /// How they are stored.
+    pub form: ScaledForm,
+    /// The terms, of [`ScaledForm::float`].
+    pub terms: Array<'k>,
+    /// Sums of squares, f32 `[rows, k / 8]`.
+    pub squares: Array<'k>,
+}
+
+/// Sums of squares on their way: of each row of this warp its number, and what a lane has of it.
+pub(super) type Loaded<'k> = Vec<(Val<'k, u32>, Vec<[Val<'k, f32>; 4]>)>;
+
+impl<'k> Scaled<'k> {
+    /// The same from a column on, a multiple of 32; sums of squares stay those of whole rows.
+    #[track_caller]
+    pub fn from(self, column: Val<'k, u32>) -> Scaled<'k> {
+        Scaled { terms: self.terms.from(self.step(column)), ..self }
+    }
+
+    /// Where the step begins that has a column.
+    fn step(self, column: Val<'k, u32>) -> Val<'k, u32> {
+        column / DEPTH * (self.form.parts * self.form.groups() * BLOCK)
+    }
+
+    fn place(self, part: Val<'k, u32>, row: Val<'k, u32>, column: Val<'k, u32>) -> Val<'k, u32> {
+        let block = (part * self.form.groups() + row / ROWS) * BLOCK;
+        self.step(column) + block + row % ROWS * DEPTH + column % DEPTH
+    }
+
+    /// Eight terms of a row from each of some columns on, multiples of eight, as words of two; all in flight together.
+    pub(super) fn eights(
+        self,
+        part: Val<'k, u32>,
+        row: Val<'k, u32>,
+        columns: &[Val<'k, u32>],
+    ) -> Vec<[Val<'k, u32>; 4]> {
+        let places: Vec<_> = columns.iter().map(|&column| self.place(part, row, column)).collect();
+        self.terms.eights(&places)
+    }
+
+    /// Loads the sums of squares of this warp's rows among `rows` from `first` on.
+    pub(super) fn load_squares(self, team: ConsumerWarps<'k>, rows: u32, first: Val<'k, u32>) -> Loaded<'k> {
+        let (k, fours) = (team.k, self.form.k / DEPTH);
+        let load = |base: u32| {
+            let row = k.warp() + base;
+            let start = (first + row.min(rows - 1)) * (fours * 4);
+            let four = |round: u32| {
+                let at = k.lane() + round;
+                let loaded = self.squares.load4(start + at.min(fours - 1) * 4);
+                if round + 32 <= fours { loaded } else { loaded.map(|square| at.lt(fours).select(square, 0.0f32)) }
+            };
+            (row, (0..fours).step_by(32).map(four).collect())
+        };
+        (0..rows).step_by(team.warps as usize).map(load).collect()
+    }
+
+    /// Adds them up, to the first number of each row of `[rows, warps]`.
+    pub(super) fn store_squares(self, team: ConsumerWarps<'k>, rows: u32, loaded: Loaded<'k>, to: Squares<'k>) {
+        for (row, fours) in loaded {
+            let mine = fours.iter().flatten().fold(team.k.lit(0.0f32), |sum, &square| sum + square);
+            let sum = mine.warp_reduce(|a, b| a + b);
+            team.k.when(team.k.lane().eq(0) & row.lt(rows), || to.at(row * team.warps).store(sum));
+        }
+    }
+
+    /// Stores two neighbouring elements of a row, from an even column on.
+    fn store2(self, [row, column]: [Val<'k, u32>; 2], scaled: [Val<'k, f32>; 2], beyond: Option<Beyond<'k>>) {
+        let (k, ScaledForm { terms, parts, code, .. }) = (row.builder(), self.form);
+        let lifted = code.map(|code| convert::lift(code, terms)).map(|[even, odd]| {
+            let lift = if even == odd { k.lit(even) } else { (column % 4).lt(2).select(k.lit(even), odd) };
+            scaled.map(|x| x * lift)
+        });
+        let [a, b] = lifted.unwrap_or(scaled);
+        if let (Terms::F16, Some(beyond)) = (terms, beyond) {
+            beyond.look(&[a, b]);
+        }
+        let place = |part: u32| self.place(k.lit(part), row, column);
+        self.terms.store_run(place(0), [a, b]);
+        if parts == 2 {
+            self.terms.store_run(place(1), narrow(a, b).1);
+        }
+    }
+}
+
+/// Where the writers of a residual stream store its terms.
+#[derive(Clone, Copy)]
+pub struct ScaledOutput<'k> {
+    /// The terms.
+    pub to: Scaled<'k>,
+    /// The weight of the readers' norm, `[k]`.
+    pub weight: Array<'k>,
+    /// Where it is said that terms of f16 are beyond what one holds, if it is.
+    pub beyond: Option<Beyond<'k>>,
+}
+
+impl<'k> ScaledOutput<'k> {
+    /// Stores an element of a row, `x`, times `weight`; by whole warps, whose lanes have neighbouring columns: eight of a row from
+    /// a multiple of eight on. `inside`: whether there is such an element; `x` is zero where there is none.
+    pub(super) fn store_of_eight(
+        self,
+        [row, column]: [Val<'k, u32>; 2],
+        [x, weight]: [Val<'k, f32>; 2],
+        inside: Val<'k, bool>,
+    ) {
+        let k = x.builder();
+        let scaled = x * weight;
+        let next = scaled.shfl_down(1);
+        let square = [1u32, 2, 4].into_iter().fold(x * x, |sum, bits| sum + sum.shfl_bfly(bits));
+        k.when(inside & (column % 2).eq(0), || self.to.store2([row, column], [scaled, next], self.beyond));
+        k.when(inside & (column % Unit::ROWS).eq(0), || self.store_square(row, column, square));
+    }
+
+    /// Stores four elements of a row, times their weights; by whole warps, whose lanes have neighbouring fours from a multiple of
+    /// eight on. `x` is zeros where there are none.
+    pub(crate) fn store_of_four(
+        self,
+        [row, column]: [Val<'k, u32>; 2],
+        x: [Val<'k, f32>; 4],
+        weight: [Val<'k, f32>; 4],
+        inside: Val<'k, bool>,
+    ) {
+        let k = row.builder();
+        let four = x.iter().fold(k.lit(0.0f32), |sum, &x| x.fma(x, sum));
+        let square = four + four.shfl_bfly(1);
+        k.when(inside, || {
+            let scaled: [Val<f32>; 4] = std::array::from_fn(|i| x[i] * weight[i]);
+            self.to.store2([row, column], [scaled[0], scaled[1]], self.beyond);
+            self.to.store2([row, column + 2], [scaled[2], scaled[3]], self.beyond);
+        });
+        k.when(inside & (column % Unit::ROWS).eq(0), || self.store_square(row, column, square));
+    }
+
+    fn store_square(self, row: Val<'k, u32>, column: Val<'k, u32>, square: Val<'k, f32>) {
+        self.to.squares.store(row * (self.to.form.k / Unit::ROWS) + column / Unit::ROWS, square);
+    }
+}
+
+impl<'k> Pass<'k> {
+    /// Asks for the sums of squares that lie beside activations. Where there are phases it is done by [`Pass::store_squares`],
+    /// in the first.
+    pub(super) fn load_squares(self, input: Input<'k>, first_row: Val<'k, u32>) -> Option<Loaded<'k>> {
+        match (input, self.behind) {
+            (Input::Scaled { x, .. }, None) => Some(x.load_squares(self.team, self.rows, first_row)),
+            (Input::Scaled { .. } | Input::Plain(_) | Input::RmsNorm { .. }, _) => None,
+        }
+    }
+
+    /// Adds them up for the epilogue, which comes behind a meeting of the team.
+    pub(super) fn store_squares(self, input: Input<'k>, first_row: Val<'k, u32>, loaded: Option<Loaded<'k>>) {
+        let Pass { team, scratch, rows, .. } = self;
+        let Input::Scaled { x, .. } = input else { return };
+        let store = |loaded| x.store_squares(team, rows, loaded, scratch.squares);
+        match (loaded, self.behind) {
+            (Some(loaded), _) => store(loaded),
+            (None, Some(behind)) => team.k.when(!behind, || store(x.load_squares(team, rows, first_row))),
+            (None, None) => {}
+        }
+    }
+}
