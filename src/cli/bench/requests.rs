@@ -329,10 +329,8 @@ fn together(bare: &Bare, spec: &ModelSpec, args: &RequestsArgs, journal: &Journa
             batcher.step(|ticket, event| watch.hear(ticket, &event));
         }
         let count = batcher.statistics().steps - steps;
-        if let Some(fault) = watch.fault.take() {
-            return Err(fault);
-        } else if count == 0 {
-            return Err(RequestsError::Apart { prompt }.into());
+        if count == 0 {
+            return Err(watch.fault.take().unwrap_or_else(|| RequestsError::Apart { prompt }.into()));
         }
         found = [prompts, decoding.elapsed().as_secs_f64() / count as f64, count as f64];
         drain(&mut batcher)?;
