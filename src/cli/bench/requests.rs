@@ -56,7 +56,7 @@ pub struct RequestsArgs {
 #[derive(Debug, Error)]
 enum RequestsError {
     #[error(
-        "a sequence had all of its {TOGETHER} tokens before the prompts of {prompt} of the others were in; give more --step-rows"
+        "a sequence had all of its tokens before the prompts of the others, {prompt} tokens each, were in; give more --step-rows"
     )]
     Apart { prompt: usize },
     #[error("{what}; the batcher is wrong")]
