@@ -399,6 +399,42 @@ fn with_a_flow(chunk: Option<usize>) {
     }
 }
 
+/// Rows that the budget covers go along in the steps of a request that the flow chooses for; chunks of prompts take turns with them.
+#[test]
+fn rows_that_a_budget_covers_go_along_with_those_that_are_chosen_for() {
+    let Device::Sim { .. } = device(3) else { return };
+    let engine = Engine::load(&folder("tiny-qwen3"), device(3)).expect("the model loads");
+    let flow = flow_of(&engine, "running-average", 16);
+    let engine = engine.with_flow(flow).expect("a flow that fits");
+    let options = BatchOptions { rows: 8, ..BatchOptions::for_context(64) };
+    let ask = |prompt: std::ops::Range<u32>, new| {
+        Submission::from(Request { prompt_ids: prompt.collect(), max_new_tokens: new })
+    };
+    let (long, short) = (ask(5..55, 6), ask(9..20, 2));
+    let mut batcher = engine.batcher(&options).expect("a batcher");
+    let first = batcher.submit(long.clone()).expect("it fits");
+    let mut told = Vec::new();
+    let mut hear = |ticket: Ticket, event: Event| match event {
+        Event::Token(token) => told.push((ticket, token.id)),
+        Event::End(_) => {}
+        Event::Fault(error) => panic!("{error}"),
+    };
+    (0..7).for_each(|_| _ = batcher.step(&mut hear));
+    let second = batcher.submit(short.clone()).expect("it fits");
+    let mut rows = vec![batcher.statistics().rows];
+    for _ in 0..5 {
+        batcher.step(&mut hear);
+        rows.push(batcher.statistics().rows);
+    }
+    let rows: Vec<u64> = rows.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert_eq!(rows, [1, 8, 1, 3, 2]);
+    while batcher.step(&mut hear) {}
+    for (ticket, submission) in [(first, long), (second, short)] {
+        let found: Vec<u32> = told.iter().filter(|(told, _)| *told == ticket).map(|(_, token)| *token).collect();
+        assert_eq!(found, alone(&engine, &submission).token_ids, "{}", ticket.number());
+    }
+}
+
 /// Blocks that a graph of launches completed have their summaries when a flow chooses by them: it chooses what it chooses where the prompt
 /// came in by the decode machine, but for blocks that rounding tells apart.
 #[test]

@@ -350,7 +350,8 @@ impl Machines for OnDevice {
 
     fn ahead(&mut self, rows: usize) {
         let width = self.lowering.widths.least(self.most, rows.min(self.most));
-        if self.machines.contains_key(&(self.lowering.phase, width)) || self.gpu().is_simulated() {
+        let by_graph = self.feeds && self.feeds_by_graph();
+        if by_graph || self.machines.contains_key(&(self.lowering.phase, width)) || self.gpu().is_simulated() {
             return;
         }
         let (lowering, place) = (self.lowering.clone(), Arc::clone(&self.place));

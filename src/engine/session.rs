@@ -110,11 +110,15 @@ impl Session {
         let abort = engine.abort_handle();
         let mut machines = machines(engine.place(), engine.model(), &options, widths, flow, &abort);
         if has_flow {
-            // A prompt's chunks are compiled while the weights are on their way.
-            machines.set_phase(Phase::Prompt, false);
+            // A prompt's chunks are compiled while the weights are on their way, and what chooses once the budget is exceeded.
+            machines.set_phase(Phase::Prompt, true);
             machines.ahead(MOST_ROWS);
-            if covered == 0 {
-                machines.set_phase(Phase::Decode, false);
+            machines.set_phase(Phase::Decode, false);
+            if covered > 0 {
+                if context > covered {
+                    machines.ahead(sequences.max(1));
+                }
+                machines.set_phase(Phase::Prompt, false);
             }
             machines.width(sequences.max(1))?;
         } else {

@@ -55,6 +55,10 @@ pub struct RequestsArgs {
 
 #[derive(Debug, Error)]
 enum RequestsError {
+    #[error(
+        "a sequence had all of its tokens before the prompts of the others, {prompt} tokens each, were in; give more --step-rows"
+    )]
+    Apart { prompt: usize },
     #[error("{what}; the batcher is wrong")]
     Wrong { what: String },
 }
@@ -298,7 +302,7 @@ fn beside(bare: &Bare, spec: &ModelSpec, args: &RequestsArgs, journal: &Journal)
 }
 
 /// Tokens of each of the sequences that decode together.
-const TOGETHER: usize = 128;
+const TOGETHER: usize = 256;
 
 fn together(bare: &Bare, spec: &ModelSpec, args: &RequestsArgs, journal: &Journal) -> Result<(), Failure> {
     let context = (args.together + TOGETHER).next_multiple_of(64);
@@ -325,10 +329,10 @@ fn together(bare: &Bare, spec: &ModelSpec, args: &RequestsArgs, journal: &Journa
             batcher.step(|ticket, event| watch.hear(ticket, &event));
         }
         let count = batcher.statistics().steps - steps;
-        found = [prompts, decoding.elapsed().as_secs_f64() / count.max(1) as f64, count as f64];
-        if let Some(fault) = watch.fault.take() {
-            return Err(fault);
+        if count == 0 {
+            return Err(watch.fault.take().unwrap_or_else(|| RequestsError::Apart { prompt }.into()));
         }
+        found = [prompts, decoding.elapsed().as_secs_f64() / count as f64, count as f64];
         drain(&mut batcher)?;
     }
     let ([prompts, step, steps], tokens) = (found, (EIGHT * args.together) as f64);

@@ -13,7 +13,7 @@ use super::step::Piece;
 /// How a flow runs.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowLimits {
-    /// Tokens of a sequence up to which all of them are chosen: such rows may run in either phase.
+    /// Tokens of a sequence up to which all of them are chosen: new ones among these may run in either phase.
     pub covered: usize,
     /// Whether they run as prompts do, whoever is beside them: the phases may round otherwise.
     pub apart: bool,
@@ -35,15 +35,15 @@ impl Sequence {
     }
 
     /// How many of its next tokens a step of that phase may feed. What a flow chooses for is fed one by one: it may choose a
-    /// block that the token before completed.
+    /// block that the token before completed. A request that decodes and is covered goes along with those; chunks do not, which steps of
+    /// prompts have more rows for.
     pub fn rows_in(&self, phase: Phase, flow: FlowLimits) -> usize {
-        let (alike, covered) = (self.alike(flow), if flow.apart { 0 } else { flow.covered });
-        let rows = match phase {
-            Phase::Prompt => alike.saturating_sub(self.computed),
-            Phase::Decode if self.computed >= alike => 1,
-            Phase::Decode => covered.saturating_sub(self.computed),
-        };
-        rows.min(self.pending())
+        let (alike, pending) = (self.alike(flow), self.pending());
+        let goes_along = !flow.apart && pending == 1 && self.computed < flow.covered;
+        match phase {
+            Phase::Prompt => alike.saturating_sub(self.computed).min(pending),
+            Phase::Decode => usize::from(self.computed >= alike || goes_along),
+        }
     }
 }
 
