@@ -27,12 +27,12 @@ impl LazyKernels {
         missing.sort_unstable();
         missing.dedup();
         std::thread::scope(|scope| {
-            let compile = |number: usize| scope.spawn(move || self.get(number).map(drop));
+            let compile = |number: usize| scope.spawn(move || self.get(number));
             let threads: Vec<_> = missing.into_iter().map(compile).collect();
             let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
                 thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             };
-            threads.into_iter().map(join).collect()
+            threads.into_iter().map(join).try_for_each(|compiled| compiled.map(drop))
         })
     }
 
