@@ -4,14 +4,18 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use proptest::prelude::*;
 use tilewright::engine::{
-    BatchOptions, Batcher, Completion, Device, Engine, EngineError, Event, Finish, Penalties, Request, ServerEvent,
-    Submission, Ticket,
+    BatchOptions, Batcher, Chosen, Completion, Device, Engine, EngineError, Event, Finish, Penalties, Request,
+    ServerEvent, Submission, Ticket,
 };
+use tilewright_flow::ModelShape;
+use tilewright_flow::algorithms::{self, Seen};
+use tilewright_flow::memory::Budget;
+use tilewright_flow::program::FlowSettings;
 use tilewright_kernels::naive::{Sampling, sample};
 
 fn folder(model: &str) -> PathBuf {
@@ -288,4 +292,183 @@ fn an_abort_ends_the_step_that_runs_and_the_batcher_goes_on() {
     }) {}
     assert_eq!(faults, [(tickets[0], true)]);
     assert_eq!(ended[&tickets[1]], alone(host(), &asked[1]));
+}
+
+/// A flow of small blocks that chooses few of them.
+fn flow_of(engine: &Engine, name: &str, block_tokens: usize) -> FlowSettings {
+    let algorithm = algorithms::named(name).expect("a flow");
+    let flow = FlowSettings::new(
+        algorithm.trace().expect("no errors"),
+        block_tokens,
+        Budget::new(1, 0.0, 1, 1).expect("a budget"),
+    );
+    let (flow, spec) = (flow.expect("a flow"), engine.spec());
+    if flow.traced().declared.parameters.is_empty() {
+        return flow;
+    }
+    let model = ModelShape { kv_heads: spec.kv_heads, group: spec.group(), head_dim: spec.head_dim, block_tokens };
+    let drawn = |count: usize| (0..count).map(|i| ((i * 37 + 11) % 19) as f64 / 19.0 - 0.5).collect::<Vec<f64>>();
+    let (queries, keys) = (drawn(spec.heads * spec.head_dim), drawn(spec.kv_heads * spec.head_dim));
+    let parameters = algorithm.calibrate(&model, Seen { queries: &queries, keys: &keys }).expect("parameters");
+    flow.with_parameters(vec![parameters; spec.layers])
+}
+
+/// Few pages, requests that come while others run, prompts that share pages and are computed again: the flow chooses for each what it
+/// chooses for it alone, bit for bit.
+#[test]
+fn a_flow_chooses_for_each_request_what_it_chooses_for_it_alone() {
+    let system = "In the beginning God created the heaven and the earth. ";
+    let asked = [
+        (request(&format!("{system}And the earth was"), 26), 3),
+        (request(&format!("{system}And God said"), 16), 6),
+        (Submission { sampling: hot(4), speculate: true, ..request("And the waters", 34) }, 2),
+        (request(&format!("{system}And God said"), 20), 0),
+    ];
+    for name in ["running-average", "q-filter"] {
+        let engine = Engine::load(&folder("tiny-llama"), Device::Cpu { workers: 2 }).expect("the model loads");
+        let flow = flow_of(&engine, name, 4);
+        let engine = engine.with_flow(flow).expect("a flow that fits");
+        let options = BatchOptions { rows: 3, prompt_rows: 2, pages: Some(4), ..BatchOptions::for_context(64) };
+        let mut batcher = engine.batcher(&options).expect("a batcher");
+        let (mut tickets, mut ended) = (Vec::new(), BTreeMap::new());
+        for (submission, steps) in &asked {
+            tickets.push(batcher.submit(submission.clone()).expect("it fits"));
+            (0..*steps).for_each(|_| _ = batcher.step(|ticket, event| hear(&mut ended, ticket, event)));
+        }
+        while batcher.step(|ticket, event| hear(&mut ended, ticket, event)) {}
+        for (ticket, (submission, _)) in tickets.iter().zip(&asked) {
+            assert_eq!(ended[ticket], alone(&engine, submission), "{name}: {}", ticket.number());
+        }
+        let found = batcher.statistics();
+        assert!(found.preemptions > 0 && found.shared_tokens > 0, "{name}: {found:?}");
+    }
+}
+
+fn hear(ended: &mut BTreeMap<Ticket, Completion>, ticket: Ticket, event: Event) {
+    match event {
+        Event::Token(_) => {}
+        Event::End(completion) => _ = ended.insert(ticket, completion),
+        Event::Fault(error) => panic!("{error}"),
+    }
+}
+
+/// On a device: states, launches of several steps, prompts beside rows that the flow chooses for.
+#[test]
+fn requests_with_a_flow_on_a_device_get_the_tokens_that_they_get_alone() {
+    with_a_flow(None);
+}
+
+/// The same where prompts come in by graphs of launches, and their blocks are summarised behind them.
+#[test]
+fn prompts_by_graphs_with_a_flow_change_no_token() {
+    with_a_flow(Some(32));
+}
+
+fn with_a_flow(chunk: Option<usize>) {
+    let simulated = matches!(device(8), Device::Sim { .. });
+    for name in if simulated { &["running-average"][..] } else { &["quest", "running-average", "gqa-h2o", "moba"] } {
+        let engine = Engine::load(&folder("tiny-qwen3"), device(8)).expect("the model loads");
+        let engine = match chunk {
+            Some(rows) => engine.with_prompt_chunk(rows).expect("a device takes chunks"),
+            None => engine,
+        };
+        let flow = flow_of(&engine, name, 16);
+        let engine = engine.with_flow(flow).expect("a flow that fits");
+        let new = if simulated { 3 } else { 60 };
+        let ask = |from: u32, tokens: u32, new, seed: Option<u64>| {
+            let request = Request { prompt_ids: (from..from + tokens).collect(), max_new_tokens: new };
+            Submission { sampling: seed.map_or(Sampling::GREEDY, hot), ..Submission::from(request) }
+        };
+        // Covered by the budget of three blocks, and not.
+        let (long, again) = (if simulated { 50 } else { 70 }, if simulated { 2 } else { new + 1 });
+        let asked =
+            [ask(5, long, new, None), ask(9, 6, new, Some(1)), ask(5, long, again, Some(2)), ask(30, 81, 2, None)];
+        let asked = &asked[..if simulated { 2 } else { 4 }];
+        let rows = if simulated { 8 } else { 2 };
+        let options = BatchOptions { rows, deterministic: true, ..BatchOptions::for_context(160) };
+        let run = |asked: &[Submission]| {
+            let mut batcher = engine.batcher(&options).expect("a batcher");
+            let tickets: Vec<Ticket> = asked.iter().map(|s| batcher.submit(s.clone()).expect("it fits")).collect();
+            let mut ended = drain(&mut batcher);
+            tickets.iter().filter_map(|ticket| ended.remove(ticket)).collect::<Vec<_>>()
+        };
+        let together = run(asked);
+        for (at, (asked, together)) in asked.iter().zip(&together).enumerate().take(if simulated { 1 } else { 4 }) {
+            assert_eq!(run(std::slice::from_ref(asked)), std::slice::from_ref(together), "{name}: {at}");
+        }
+    }
+}
+
+/// Rows that the budget covers go along in the steps of a request that the flow chooses for; chunks of prompts take turns with them.
+#[test]
+fn rows_that_a_budget_covers_go_along_with_those_that_are_chosen_for() {
+    let Device::Sim { .. } = device(3) else { return };
+    let engine = Engine::load(&folder("tiny-qwen3"), device(3)).expect("the model loads");
+    let flow = flow_of(&engine, "running-average", 16);
+    let engine = engine.with_flow(flow).expect("a flow that fits");
+    let options = BatchOptions { rows: 8, ..BatchOptions::for_context(64) };
+    let ask = |prompt: std::ops::Range<u32>, new| {
+        Submission::from(Request { prompt_ids: prompt.collect(), max_new_tokens: new })
+    };
+    let (long, short) = (ask(5..55, 6), ask(9..20, 2));
+    let mut batcher = engine.batcher(&options).expect("a batcher");
+    let first = batcher.submit(long.clone()).expect("it fits");
+    let mut told = Vec::new();
+    let mut hear = |ticket: Ticket, event: Event| match event {
+        Event::Token(token) => told.push((ticket, token.id)),
+        Event::End(_) => {}
+        Event::Fault(error) => panic!("{error}"),
+    };
+    (0..7).for_each(|_| _ = batcher.step(&mut hear));
+    let second = batcher.submit(short.clone()).expect("it fits");
+    let mut rows = vec![batcher.statistics().rows];
+    for _ in 0..5 {
+        batcher.step(&mut hear);
+        rows.push(batcher.statistics().rows);
+    }
+    let rows: Vec<u64> = rows.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert_eq!(rows, [1, 8, 1, 3, 2]);
+    while batcher.step(&mut hear) {}
+    for (ticket, submission) in [(first, long), (second, short)] {
+        let found: Vec<u32> = told.iter().filter(|(told, _)| *told == ticket).map(|(_, token)| *token).collect();
+        assert_eq!(found, alone(&engine, &submission).token_ids, "{}", ticket.number());
+    }
+}
+
+/// Blocks that a graph of launches completed have their summaries when a flow chooses by them: it chooses what it chooses where the prompt
+/// came in by the decode machine, but for blocks that rounding tells apart.
+#[test]
+fn blocks_that_graphs_completed_are_summarised() {
+    let chosen = |chunk: Option<usize>| {
+        let engine = Engine::load(&folder("tiny-llama"), device(4)).expect("the model loads");
+        let engine = match chunk {
+            Some(rows) => engine.with_prompt_chunk(rows).expect("a device takes chunks"),
+            None => engine,
+        };
+        let flow = flow_of(&engine, "quest", 16);
+        let all = Arc::new(Mutex::new(Vec::new()));
+        let to = Arc::clone(&all);
+        let engine = engine.with_flow(flow).expect("a flow that fits");
+        let engine = engine.with_observer(Arc::new(move |chosen: &Chosen| to.lock().unwrap().push(chosen.clone())));
+        let request = Request { prompt_ids: (0..122).map(|i| 2 + i * i * 7 % 90).collect(), max_new_tokens: 2 };
+        engine.generate(&[request], &Sampling::GREEDY, |_, _| ()).expect("generates");
+        let mut all = std::mem::take(&mut *all.lock().unwrap());
+        all.sort_by_key(|chosen| (chosen.layer, chosen.kv_head));
+        all.into_iter().map(|chosen| chosen.blocks).collect::<Vec<_>>()
+    };
+    let (steps, graphs) = (chosen(None), chosen(Some(32)));
+    assert_eq!((steps.len(), graphs.len()), (8, 8));
+    let same = steps.iter().zip(&graphs).filter(|(a, b)| a == b).count();
+    assert!(same >= 7, "{steps:?} {graphs:?}");
+    // Without summaries all blocks score alike, and the first candidate wins.
+    assert!(steps.iter().filter(|blocks| blocks[1] != 1).count() >= 4, "{steps:?}");
+}
+
+#[test]
+fn more_rows_than_a_step_with_a_flow_has_are_refused() {
+    let engine = || Engine::load(&folder("tiny-qwen3"), device(9)).expect("the model loads");
+    let flow = flow_of(host(), "quest", 16);
+    let engine = engine().with_flow(flow).expect("a flow that fits");
+    let rows = engine.batcher(&BatchOptions { rows: 17, ..BatchOptions::for_context(64) }).err().expect("refused");
+    assert!(rows.to_string().contains("17 requests are to run at a time; with a flow"), "{rows}");
 }

@@ -6,8 +6,20 @@ use tilewright_codegen::ir::Needs;
 /// Begins a kernel that may be set up while the launch before it runs, and lets the next one be set up: all that earlier launches wrote
 /// comes in behind this. Before it nothing but parameters and constants may be read, and nothing written.
 pub(crate) fn early(k: &Builder) {
+    begin_early(k);
+    wait_for_launches(k);
+}
+
+/// The first half of [`early`]: the next launch may be set up.
+pub(crate) fn begin_early(k: &Builder) {
     if Needs::Sm90.met_by(k.arch()) {
         k.grid_launch();
+    }
+}
+
+/// The second half: what earlier launches wrote is there.
+pub(crate) fn wait_for_launches(k: &Builder) {
+    if Needs::Sm90.met_by(k.arch()) {
         k.grid_wait();
     }
 }

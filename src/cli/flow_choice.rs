@@ -1,11 +1,23 @@
 //! A sparse-attention flow by name, with its blocks: an argument of several subcommands.
 
+use std::path::PathBuf;
+
 use clap::Args;
+use thiserror::Error;
 use tilewright_flow::algorithms;
 use tilewright_flow::memory::Budget;
 use tilewright_flow::program::FlowSettings;
+use tilewright_megakernel::model::ModelSpec;
 
 use super::Failure;
+use crate::engine::read_flow_parameters;
+
+/// A flow without what it needs of the model.
+#[derive(Debug, Error)]
+#[error("flow `{flow}` has parameters; give --flow-parameters FILE, which `tilewright flow calibrate {flow}` writes")]
+struct NoParameters {
+    flow: String,
+}
 
 /// What chooses the blocks of tokens that a decode step attends to.
 #[derive(Args, Default)]
@@ -22,13 +34,24 @@ pub struct FlowChoice {
     /// Blocks at the end that are always attended to, at least 1
     #[arg(long, value_name = "N", default_value_t = 1, requires = "flow")]
     flow_last: u32,
+    /// The flow's parameters, a file that `tilewright flow calibrate` wrote
+    #[arg(long, value_name = "FILE", requires = "flow")]
+    flow_parameters: Option<PathBuf>,
 }
 
 impl FlowChoice {
-    /// The flow that is asked for, which chooses `top_k` blocks besides the first and the last ones.
-    pub fn settings(&self, top_k: u32) -> Result<Option<FlowSettings>, Failure> {
+    /// The flow that is asked for, which chooses `top_k` blocks besides the first and the last ones, for a model.
+    pub fn settings(&self, top_k: u32, spec: &ModelSpec) -> Result<Option<FlowSettings>, Failure> {
         let Some(name) = &self.flow else { return Ok(None) };
         let budget = Budget::new(top_k, 0.0, self.flow_first, self.flow_last)?;
-        Ok(Some(FlowSettings::new(algorithms::named(name)?.trace()?, self.flow_block, budget)?))
+        let flow = FlowSettings::new(algorithms::named(name)?.trace()?, self.flow_block, budget)?;
+        match &self.flow_parameters {
+            Some(path) => {
+                let parameters = read_flow_parameters(path, &flow, spec)?;
+                Ok(Some(flow.with_parameters(parameters)))
+            }
+            None if flow.traced().declared.parameters.is_empty() => Ok(Some(flow)),
+            None => Err(NoParameters { flow: name.clone() }.into()),
+        }
     }
 }

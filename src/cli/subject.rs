@@ -158,7 +158,7 @@ impl SubjectArgs {
 
     /// The flow that chooses what decode steps attend to, if one does.
     pub fn flow(&self) -> Result<Option<FlowSettings>, Failure> {
-        self.flow.settings(self.flow_budget)
+        self.flow.settings(self.flow_budget, &self.spec()?)
     }
 
     /// Opens the model and the device, and makes the machine, its options as they are or changed.

@@ -7,6 +7,7 @@ use tilewright_codegen::device::DeviceError;
 use tilewright_kernels::gemv::CodesError;
 use tilewright_kernels::naive::SamplingError;
 use tilewright_megakernel::lower::LowerError;
+use tilewright_megakernel::ops::OperandError;
 use tilewright_megakernel::schedule::ScheduleError;
 use tilewright_megakernel::vm::device::{LaunchError, LoadError};
 use tilewright_megakernel::vm::reference::{AccessError, BindError, KvError, StepError};
@@ -61,8 +62,8 @@ pub enum EngineError {
     Tuned(#[from] ResultsError),
     #[error(transparent)]
     Flow(#[from] tilewright_flow::program::SettingsError),
-    #[error("requests that are batched continuously attend to all tokens; leave the flow out, or give one prompt")]
-    FlowOfBatch,
+    #[error("{found} requests are to run at a time; with a flow a step on a device has rows for {most}, ask for fewer")]
+    FlowRows { found: usize, most: usize },
     #[error("the settings that were tuned for this model are no options of this build; remove them, or tune again")]
     Settings(#[from] SettingsError),
     #[error("the model cannot be brought to the device")]
@@ -71,6 +72,8 @@ pub enum EngineError {
     Launch(#[from] LaunchError),
     #[error("the work was aborted")]
     Aborted,
+    #[error("a flow's summaries cannot be lowered")]
+    Summaries(#[from] OperandError),
     #[error("the KV cache cannot be made")]
     Kv(#[from] KvError),
     #[error("the program has other outputs than the engine reads")]

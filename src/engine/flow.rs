@@ -22,6 +22,9 @@ pub(super) struct SessionFlow {
 /// The blocks that a row attended to in a layer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chosen {
+    /// Whose row: the number of a session's sequence, or of a batcher's [ticket](super::Ticket::number).
+    #[serde(default)]
+    pub request: u64,
     /// Position of the row's token.
     pub position: usize,
     /// The layer.
@@ -30,6 +33,13 @@ pub struct Chosen {
     pub kv_head: usize,
     /// Places of the blocks in the sequence: first blocks, winners by score, last blocks.
     pub blocks: Vec<usize>,
+}
+
+/// The number of a request in a place where another of that number was. States carry it as f32, which has all whole numbers
+/// below 2²⁴; 0 is nobody's.
+pub(super) fn next_request(number: i32) -> i32 {
+    const NUMBERS: i32 = (1 << 24) - 1;
+    number % NUMBERS + 1
 }
 
 /// Who is told which blocks rows attended to.
@@ -54,11 +64,11 @@ impl SessionFlow {
         self.observer.is_some()
     }
 
-    /// Tells the observer what the rows of a step attended to, of which `output` gives the outputs by name.
+    /// Tells the observer what the rows of a step attended to, which are those of these requests; `output` gives the outputs by name.
     pub fn observe(
         &self,
         shape: ObservedShape,
-        cells: &StepCells,
+        (cells, requests): (&StepCells, &[u64]),
         output: &dyn Fn(&str) -> Result<Vec<i32>, EngineError>,
     ) -> Result<(), EngineError> {
         let Some(observer) = &self.observer else { return Ok(()) };
@@ -81,7 +91,8 @@ impl SessionFlow {
                     Some(table.iter().position(|&entry| entry == page)? * per_page + block)
                 };
                 let blocks = blocks[at * most..][..last / block_tokens + 1].iter().filter_map(place).collect();
-                observer(&Chosen { position, layer, kv_head, blocks });
+                let request = requests.get(row).copied().unwrap_or(0);
+                observer(&Chosen { request, position, layer, kv_head, blocks });
             }
         }
         Ok(())

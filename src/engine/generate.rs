@@ -130,10 +130,8 @@ impl Engine {
             return self.generate_batched(requests, sampling, each);
         }
         let context = Request::context(requests, max);
-        let mut session = match sampling.is_greedy() {
-            true => Session::of(self, requests.len(), context)?,
-            false => Session::sampling(self, requests.len(), context)?,
-        };
+        let first = requests.first().map(|request| request.prompt_ids.len());
+        let mut session = Session::new(self, requests.len(), (context, !sampling.is_greedy()), first)?;
         let mut active: Vec<Active> = requests.iter().map(Active::new).collect();
         let mut next = Vec::with_capacity(requests.len());
         for (at, request) in requests.iter().enumerate() {

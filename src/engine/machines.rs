@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use tilewright_codegen::target::Target;
-use tilewright_flow::program::Phase;
+use tilewright_flow::program::{Phase, summaries};
 use tilewright_kernels::sample::Request as Draw;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{Indexer, LOGITS, LowerOptions, lower_indexed};
@@ -15,6 +15,7 @@ use tilewright_megakernel::validate::Placed;
 use tilewright_megakernel::vm::device::{AbortHandle, Accepted, DeviceOptions, Text};
 use tilewright_megakernel::vm::reference::{KvState, Machine, RequestSlot, StepCells, StepError};
 
+use super::behind::Behind;
 use super::error::EngineError;
 use super::flow::{ObservedShape, SessionFlow};
 use super::model::Model;
@@ -30,13 +31,16 @@ pub(super) trait Machines: Send {
     /// Rows of the next chunk of a prompt of which so many tokens are left.
     fn chunk(&mut self, rest: usize) -> Result<usize, EngineError>;
 
-    /// Whether the next steps feed prompts, or rows are the next tokens of requests: a flow chooses what these attend to.
-    fn set_phase(&mut self, _: Phase) {}
+    /// Whether rows of the next steps attend to everything, or to what a flow chooses; and whether they are a prompt's chunk.
+    fn set_phase(&mut self, _phase: Phase, _feeds: bool) {}
 
     /// Says which request's states each row of that width goes on with, where a flow keeps states.
     fn set_slots(&mut self, _width: usize, _slots: &[RequestSlot]) -> Result<(), EngineError> {
         Ok(())
     }
+
+    /// Says whose token each row has, by the request's number; an observer is told of it.
+    fn set_requests(&mut self, _requests: &[u64]) {}
 
     /// Most rows of a step.
     fn most_rows(&self) -> usize;
@@ -67,8 +71,8 @@ pub(super) trait Machines: Send {
         let _ = rows;
     }
 
-    /// Makes ready what the first prompt needs of a session whose steps have so many rows.
-    fn begin(&mut self, rows: usize) -> Result<(), EngineError> {
+    /// Makes ready what the first prompt, of so many tokens where that is known, needs of a session whose steps have so many rows.
+    fn begin(&mut self, rows: usize, _prompt: Option<usize>) -> Result<(), EngineError> {
         // A prompt's chunks are compiled while the weights are on their way.
         self.ahead(MOST_ROWS);
         self.width(rows).map(drop)
@@ -172,7 +176,7 @@ pub(super) fn machines(
     abort: &AbortHandle,
 ) -> Box<dyn Machines> {
     let (options, abort) = (options.clone(), abort.clone());
-    let lowering = Lowering { model: model.clone(), options, widths, flow, phase: Phase::Decode };
+    let lowering = Lowering { model: model.clone(), options, widths, flow, phase: Phase::Decode, requests: Vec::new() };
     match **place {
         Place::Host { workers } => Box::new(OnHost { lowering, workers, machines: BTreeMap::new(), kv: None, abort }),
         Place::Gpu(_) => Box::new(OnDevice {
@@ -184,7 +188,8 @@ pub(super) fn machines(
             most: MOST_ROWS,
             abort,
             under_way: Vec::new(),
-            phase: Phase::Decode,
+            feeds: false,
+            behind: Behind::default(),
             has_graphs: true,
         }),
     }
@@ -199,6 +204,8 @@ pub(super) struct Lowering {
     pub(super) flow: Option<SessionFlow>,
     /// What the next steps are.
     pub(super) phase: Phase,
+    /// Whose token each row of the next step has.
+    pub(super) requests: Vec<u64>,
 }
 
 impl Lowering {
@@ -209,10 +216,29 @@ impl Lowering {
         }
     }
 
-    /// What an observer needs to know of the programs.
-    pub(super) fn observed(&self) -> ObservedShape {
+    /// Tells who observes the flow what the rows of a step attended to, of which `output` gives the outputs by name.
+    pub(super) fn observe(
+        &self,
+        cells: &StepCells,
+        output: &dyn Fn(&str) -> Result<Vec<i32>, EngineError>,
+    ) -> Result<(), EngineError> {
+        let Some(flow) = self.flow.as_ref().filter(|_| self.phase == Phase::Decode) else { return Ok(()) };
         let (spec, page_tokens) = (&self.model.spec, self.options.page_tokens);
-        ObservedShape { layers: spec.layers, kv_heads: spec.kv_heads, page_tokens }
+        let shape = ObservedShape { layers: spec.layers, kv_heads: spec.kv_heads, page_tokens };
+        flow.observe(shape, (cells, &self.requests), output)
+    }
+
+    /// The same without a flow.
+    pub(super) fn dense(&self) -> Lowering {
+        Lowering { flow: None, ..self.clone() }
+    }
+
+    /// The program that summarises blocks, so many at a time, where the flow keeps something of them.
+    pub(super) fn summaries(&self, gpu: &Gpu, rows: usize) -> Result<Option<(Placed, DeviceOptions)>, EngineError> {
+        let options = gpu.options(&self.model, 1, self.options.context)?;
+        let prompt = Lowering { phase: Phase::Prompt, ..self.clone() }.program(rows, gpu.target.clone())?;
+        let Some(program) = summaries(&prompt)? else { return Ok(None) };
+        Ok(Some((schedule(program, TYPICAL_CONTEXT)?, DeviceOptions { propose: false, ..options })))
     }
 
     pub(super) fn placed(&self, rows: usize, target: Target) -> Result<Placed, EngineError> {
@@ -268,7 +294,7 @@ impl Machines for OnHost {
         Ok(width)
     }
 
-    fn set_phase(&mut self, phase: Phase) {
+    fn set_phase(&mut self, phase: Phase, _: bool) {
         self.lowering.set_phase(phase);
     }
 
@@ -279,6 +305,10 @@ impl Machines for OnHost {
             }
             Some(_) | None => Ok(()),
         }
+    }
+
+    fn set_requests(&mut self, requests: &[u64]) {
+        self.lowering.requests = requests.to_vec();
     }
 
     fn chunk(&mut self, rest: usize) -> Result<usize, EngineError> {
@@ -298,9 +328,7 @@ impl Machines for OnHost {
             unreachable!("`width` made both")
         };
         let output = machine.step(kv, cells)?;
-        if let Some(flow) = self.lowering.flow.as_ref().filter(|_| self.lowering.phase == Phase::Decode) {
-            flow.observe(self.lowering.observed(), cells, &|name| Ok(output.i32(name)?))?;
-        }
+        self.lowering.observe(cells, &|name| Ok(output.i32(name)?))?;
         for &row in rows {
             each(row, &output.f32_row(LOGITS, row)?);
         }

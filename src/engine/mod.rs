@@ -13,10 +13,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod behind;
 mod cells;
 mod device;
 mod error;
 mod flow;
+mod flow_parameters;
 mod generate;
 mod kv;
 mod machines;
@@ -39,13 +41,14 @@ use tilewright_kernels::quant::QuantMatrix;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LowerOptions, MAX_ROWS};
 use tilewright_megakernel::model::ModelSpec;
-pub use tilewright_megakernel::vm::device::Compiled;
+pub use tilewright_megakernel::vm::device::Compilation;
 use tilewright_megakernel::weights::WeightTensor;
 
 use crate::checkpoint::{Checkpoint, Tokenizer};
 pub use device::{Device, DeviceError};
 pub use error::EngineError;
 pub use flow::{Chosen, OnChosen};
+pub use flow_parameters::{FileError, ParametersError, flow_parameters_file, read_flow_parameters};
 pub use generate::{Answer, Completion, Finish, Request, Speed};
 pub use kv::{KvType, NoKvType};
 pub(crate) use model::Bare;
@@ -189,11 +192,11 @@ impl Engine {
         &self.model
     }
 
-    /// Kernels that were compiled for steps that decode, and how long that took the driver; none on the host.
-    pub fn compiled(&self) -> Compiled {
+    /// Kernels that were compiled so far, each with when that began and how long it took the driver; none on the host.
+    pub fn compiled(&self) -> Vec<Compilation> {
         match &*self.place {
-            Place::Gpu(gpu) => gpu.kernels.compiled(),
-            Place::Host { .. } => Compiled::default(),
+            Place::Gpu(gpu) => gpu.kernels.compilations(),
+            Place::Host { .. } => Vec::new(),
         }
     }
 

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use tilewright_flow::program::FlowSettings;
 use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::weights::Weights;
 
 use super::device::Device;
 use super::error::EngineError;
+use super::flow::SessionFlow;
 use super::place::{Abort, Place};
 use super::requests::{BatchOptions, Batcher, batcher_of};
 use super::session::lowering_options;
@@ -39,16 +41,30 @@ pub(crate) struct Bare {
     place: Arc<Place>,
     model: Model,
     abort: Abort,
+    flow: Option<Arc<FlowSettings>>,
 }
 
 impl Bare {
-    /// Bf16 weights on a device, to which they are sent with the first batcher.
+    /// Bf16 weights on a device, to which they are sent with the first batcher; a flow chooses what rows attend to, if any.
     ///
     /// # Errors
-    /// If there is no such device.
-    pub fn new(device: Device, spec: ModelSpec, weights: SharedWeights) -> Result<Bare, EngineError> {
+    /// If there is no such device, or the flow does not fit the model.
+    pub fn new(
+        device: Device,
+        spec: ModelSpec,
+        weights: SharedWeights,
+        flow: Option<FlowSettings>,
+    ) -> Result<Bare, EngineError> {
         let place = Arc::new(Place::open(device)?.with(&weights, Box::new(|_| ())));
-        Ok(Bare { place, model: Model { spec, weights, bits: None }, abort: Abort::default() })
+        if let Some(flow) = &flow {
+            flow.check(&spec, lowering_options(&place, 1, false).page_tokens)?;
+        }
+        Ok(Bare {
+            place,
+            model: Model { spec, weights, bits: None },
+            abort: Abort::default(),
+            flow: flow.map(Arc::new),
+        })
     }
 
     /// A batcher whose sequences nothing ends but their length, with chunks of prompts of so many rows if any.
@@ -57,7 +73,14 @@ impl Bare {
     /// As [`Engine::batcher`](super::Engine::batcher).
     pub fn batcher(&self, chunk: Option<usize>, options: &BatchOptions) -> Result<Batcher, EngineError> {
         let base = lowering_options(&self.place, options.context, options.sampling);
-        batcher_of(&self.place, &self.model, (&[], chunk), &self.abort, (options, base))
+        let settings = self.flow.as_ref().map(Arc::clone);
+        let flow = settings.map(|settings| SessionFlow { settings, slots: options.rows.max(1), observer: None });
+        batcher_of(&self.place, &self.model, (&[], chunk), &self.abort, (options, base, flow))
+    }
+
+    /// The name of the flow, if one chooses.
+    pub fn flow(&self) -> Option<&str> {
+        self.flow.as_ref().map(|flow| flow.traced().name.as_str())
     }
 
     /// What ends a step from elsewhere.

@@ -11,11 +11,12 @@ use tilewright_megakernel::lower::{LOGITS, NEXT_TOKEN};
 use tilewright_megakernel::schedule::ScheduleError;
 use tilewright_megakernel::validate::Checked;
 use tilewright_megakernel::vm::device::{
-    AbortHandle, DeviceKv, DeviceMachine, LoadError, MAX_ENDS, Plan, Text, Unsupported,
+    AbortHandle, DeviceKv, DeviceMachine, LoadError, MAX_ENDS, Packed, Plan, Text, Unsupported,
 };
 use tilewright_megakernel::vm::graph::GraphMachine;
 use tilewright_megakernel::vm::reference::{RequestSlot, StepCells};
 
+use super::behind::{Behind, ROWS_BEHIND};
 use super::error::EngineError;
 use super::flow::SessionFlow;
 use super::machines::{Asked, EachAccepted, EachRow, EachStep, Lowering, MOST_ROWS, Machines, Widths};
@@ -35,8 +36,10 @@ pub(super) struct OnDevice {
     pub(super) abort: AbortHandle,
     /// Threads that compile what is needed later.
     pub(super) under_way: Vec<JoinHandle<()>>,
-    /// What the next rows are.
-    pub(super) phase: Phase,
+    /// Whether the next rows are a prompt's.
+    pub(super) feeds: bool,
+    /// What a flow keeps of blocks that graphs completed.
+    pub(super) behind: Behind,
     /// Whether a graph computes the model, as far as is known.
     pub(super) has_graphs: bool,
 }
@@ -78,13 +81,8 @@ impl OnDevice {
     /// Whether graphs of few rows read the weights that lie packed: then prompts come in by these, whose kernels a driver compiles side by
     /// side, and a prompt waits for none of the decode machine's.
     fn feeds_by_graph(&self) -> bool {
-        let (gpu, Lowering { widths, flow, .. }) = (self.gpu(), &self.lowering);
-        self.has_graphs
-            && gpu.devices == 1
-            && !gpu.is_simulated()
-            && self.reads_packed()
-            && flow.is_none()
-            && !widths.only
+        let (gpu, Lowering { widths, .. }) = (self.gpu(), &self.lowering);
+        self.has_graphs && gpu.devices == 1 && !gpu.is_simulated() && self.reads_packed() && !widths.only
     }
 
     /// Whether products of a graph read weights as they are packed for the decode machine.
@@ -92,10 +90,17 @@ impl OnDevice {
         self.gpu().target.arch == "sm_90a" && self.lowering.model.bits.is_none()
     }
 
-    /// The rows of the graph that runs so many, if one does.
-    fn of_graph(&self, rows: usize) -> Option<usize> {
+    /// Rows of a chunk of a prompt.
+    fn chunk_rows(&self) -> usize {
+        // Fewer rows cost as many bytes: a chunk is as large as there are rows.
+        let packed = if self.feeds_by_graph() { PACKED_CHUNK } else { self.most };
+        self.lowering.widths.chunk.unwrap_or(packed).max(self.most)
+    }
+
+    /// The rows of the graph that runs so many, of a prompt that it feeds or others, if one does.
+    fn of_graph(&self, feeds: bool, rows: usize) -> Option<usize> {
         let widths = &self.lowering.widths;
-        let prompt = self.phase == Phase::Prompt && rows > 1 && self.feeds_by_graph();
+        let prompt = feeds && rows > 1 && self.feeds_by_graph();
         let widths = match widths.chunk {
             None if prompt => widths.clone().with_chunk(Some(PACKED_CHUNK)),
             Some(_) | None => widths.clone(),
@@ -110,14 +115,72 @@ impl OnDevice {
         Ok(gpu.weights().send(&placed, options, &mut |done, total| gpu.progress(done, total))?)
     }
 
+    /// Begins to compile the kernels by which a graph feeds prompts, all at once, before its weights are there.
+    fn compile_graph(&mut self, width: usize) {
+        let (lowering, place) = (self.lowering.clone(), Arc::clone(&self.place));
+        // What goes wrong goes wrong again where the machine is made, and is told there.
+        let compile = move || -> Option<()> {
+            let Place::Gpu(gpu) = &*place else { return None };
+            let (placed, options) = lowering.on(gpu, 1).ok()?;
+            let packed = Packed::new(&placed, &Plan::new(&placed, options).ok()?);
+            let program = lowering.dense().program(width, Target { sms: 1, ..gpu.target.clone() }).ok()?;
+            let plan = gpu.graphs().plan(&Checked::new(program).ok()?, Some(&packed)).ok()?;
+            std::thread::scope(|scope| {
+                let (kernels, codes) = (&gpu.kernels, &plan.kernels);
+                let compile = |number: usize| scope.spawn(move || kernels.compile(&codes[number]).map(drop));
+                plan.of_prompts().into_iter().for_each(|number| drop(compile(number)));
+            });
+            Some(())
+        };
+        self.under_way.push(std::thread::spawn(move || {
+            compile();
+        }));
+    }
+
     /// Waits for what machines of other widths have still under way on the pools.
     fn settle(&self, width: usize) -> Result<(), EngineError> {
         let mut others = self.graphs.iter().filter(|(other, _)| **other != width);
         Ok(others.try_for_each(|(_, machine)| machine.wait())?)
     }
 
+    /// What a launch of so many steps finds ready: pools that no other machine writes, and the summaries of all complete blocks where a flow chooses by
+    /// them. A graph writes none: the blocks that it completes are noted.
+    fn prepare(&mut self, width: usize, cells: &StepCells, steps: usize) -> Result<(), EngineError> {
+        self.settle(width)?;
+        let keeps = |flow: &&SessionFlow| !flow.settings.traced().declared.fields.is_empty();
+        let Some(flow) = self.lowering.flow.as_ref().filter(keeps) else { return Ok(()) };
+        if self.graphs.contains_key(&width) {
+            self.behind.note((cells, steps), flow.settings.block_tokens(), self.lowering.options.page_tokens);
+            return Ok(());
+        }
+        match self.lowering.phase {
+            Phase::Decode if !self.behind.is_empty() => self.summarise(),
+            Phase::Decode | Phase::Prompt => Ok(()),
+        }
+    }
+
+    /// Summarises the blocks that graphs completed.
+    fn summarise(&mut self) -> Result<(), EngineError> {
+        if !self.behind.is_made() {
+            let gpu = self.gpu();
+            let Some((placed, options)) = self.lowering.summaries(gpu, ROWS_BEHIND)? else {
+                self.behind.clear();
+                return Ok(());
+            };
+            let mut progress = |done, total| gpu.progress(done, total);
+            let mut machine = gpu.weights().machine(placed, self.kv.as_ref(), options, &mut progress)?;
+            machine.listen_to(&self.abort);
+            self.behind.machine = Some(machine);
+        }
+        self.behind.run(self.lowering.options.pages_per_sequence())
+    }
+
     /// A graph of launches of so many rows.
     fn make_graph(&mut self, width: usize) -> Result<(), EngineError> {
+        if self.lowering.flow.is_some() && self.kv.is_none() {
+            // What a flow keeps of blocks lies in the same pools, of which a graph's program knows nothing.
+            self.make(self.lowering.widths.least(self.most, 1))?;
+        }
         let gpu = self.gpu();
         // Where nothing but wide graphs runs, packed weights are of no use.
         let packed = self.reads_packed() && (width <= PACKED_CHUNK || !self.lowering.widths.only);
@@ -129,7 +192,7 @@ impl OnDevice {
         }
         // A level is one launch, however many tasks it has: those of one SM are few.
         let target = Target { sms: 1, ..gpu.target.clone() };
-        let checked = Checked::new(self.lowering.program(width, target)?);
+        let checked = Checked::new(self.lowering.dense().program(width, target)?);
         let checked = checked.map_err(|rejected| ScheduleError::from(Box::new(rejected)))?;
         let mut progress = |done, total| gpu.progress(done, total);
         let mut graphs = gpu.graphs();
@@ -150,7 +213,9 @@ impl Machines for OnDevice {
     /// Programs of many rows need more shared memory than a block has where the model is large: then the most rows
     /// become fewer, and the caller is told by a smaller width than it asked for.
     fn width(&mut self, rows: usize) -> Result<usize, EngineError> {
-        if let Some(width) = self.of_graph(rows) {
+        // Graphs attend to everything.
+        let attends = self.lowering.flow.is_none() || self.lowering.phase == Phase::Prompt;
+        if let Some(width) = self.of_graph(self.feeds, rows).filter(|_| attends) {
             let made = if self.graphs.contains_key(&width) { Ok(()) } else { self.make_graph(width) };
             match made {
                 Ok(()) => return Ok(width),
@@ -178,18 +243,22 @@ impl Machines for OnDevice {
         }
     }
 
-    fn set_phase(&mut self, phase: Phase) {
+    fn set_phase(&mut self, phase: Phase, feeds: bool) {
         self.lowering.set_phase(phase);
-        self.phase = phase;
+        self.feeds = feeds;
     }
 
     /// The weights are sent, and what decodes is compiled beside whatever the prompt needs.
-    fn begin(&mut self, rows: usize) -> Result<(), EngineError> {
+    fn begin(&mut self, rows: usize, prompt: Option<usize>) -> Result<(), EngineError> {
         if !self.feeds_by_graph() {
             self.ahead(MOST_ROWS);
             return self.width(rows).map(drop);
         }
-        self.ahead(rows);
+        // A driver that compiles lets nothing else be done: the prompt's kernels come first, and what decodes behind the first token.
+        match prompt.and_then(|tokens| self.of_graph(true, tokens.min(self.chunk_rows()))) {
+            Some(width) => self.compile_graph(width),
+            None => self.ahead(rows),
+        }
         match self.send(rows) {
             Err(EngineError::Load(LoadError::Unsupported(Unsupported::Shared { .. }))) if rows > 1 => {
                 self.width(rows).map(drop)
@@ -205,11 +274,12 @@ impl Machines for OnDevice {
         }
     }
 
+    fn set_requests(&mut self, requests: &[u64]) {
+        self.lowering.requests = requests.to_vec();
+    }
+
     fn chunk(&mut self, rest: usize) -> Result<usize, EngineError> {
-        // Fewer rows cost as many bytes: a chunk is as large as there are rows.
-        let packed = if self.feeds_by_graph() { PACKED_CHUNK } else { self.most };
-        let most = self.lowering.widths.chunk.unwrap_or(packed).max(self.most);
-        self.width(rest.min(most)).map(|width| width.min(rest))
+        self.width(rest.min(self.chunk_rows())).map(|width| width.min(rest))
     }
 
     fn most_rows(&self) -> usize {
@@ -217,7 +287,7 @@ impl Machines for OnDevice {
     }
 
     fn step(&mut self, width: usize, cells: &StepCells, rows: &[usize], each: EachRow) -> Result<(), EngineError> {
-        self.settle(width)?;
+        self.prepare(width, cells, 1)?;
         match self.graphs.get_mut(&width) {
             Some(machine) if rows.is_empty() => return Ok(machine.submit(cells)?),
             Some(machine) => return Ok(machine.step(cells, rows, each)?),
@@ -225,9 +295,7 @@ impl Machines for OnDevice {
         }
         let machine = made(&mut self.machines, (self.lowering.phase, width));
         machine.step(cells)?;
-        if let Some(flow) = self.lowering.flow.as_ref().filter(|_| self.lowering.phase == Phase::Decode) {
-            flow.observe(self.lowering.observed(), cells, &|name| Ok(machine.i32(name)?))?;
-        }
+        self.lowering.observe(cells, &|name| Ok(machine.i32(name)?))?;
         for &row in rows {
             each(row, &machine.f32_row(LOGITS, row)?);
         }
@@ -241,7 +309,7 @@ impl Machines for OnDevice {
         asked: Asked,
         each: EachRow,
     ) -> Result<Vec<u32>, EngineError> {
-        self.settle(width)?;
+        self.prepare(width, cells, 1)?;
         if let Some(machine) = self.graphs.get_mut(&width) {
             let tokens = machine.choose(cells, asked.rows, asked.draws)?;
             machine.logits(asked.logits, each)?;
@@ -282,7 +350,8 @@ impl Machines for OnDevice {
 
     fn ahead(&mut self, rows: usize) {
         let width = self.lowering.widths.least(self.most, rows.min(self.most));
-        if self.machines.contains_key(&(self.lowering.phase, width)) || self.gpu().is_simulated() {
+        let by_graph = self.feeds && self.feeds_by_graph();
+        if by_graph || self.machines.contains_key(&(self.lowering.phase, width)) || self.gpu().is_simulated() {
             return;
         }
         let (lowering, place) = (self.lowering.clone(), Arc::clone(&self.place));
@@ -302,7 +371,7 @@ impl Machines for OnDevice {
     }
 
     fn run(&mut self, width: usize, cells: &StepCells, run: Run, each: EachStep) -> Result<usize, EngineError> {
-        self.settle(width)?;
+        self.prepare(width, cells, run.steps)?;
         // Whoever takes the tokens looks for the ends that a launch has no room for.
         let ends = &run.ends[..run.ends.len().min(MAX_ENDS)];
         if let Some(machine) = self.graphs.get_mut(&width) {

@@ -42,7 +42,7 @@ pub(super) struct Gpu {
     pub launch_steps: usize,
     tuned: Tuned,
     weights: Mutex<DeviceWeights>,
-    /// The kernels of its machines.
+    /// The kernels of its machines and graphs.
     pub kernels: DeviceKernels,
     simulated: bool,
     /// The same weights row by row, for programs of many rows; nothing is sent before one is asked for.
@@ -83,9 +83,10 @@ impl Unloaded {
                 let Opened { device, devices, target, options, launch_steps } = *opened;
                 let count = devices.len();
                 let simulated = launch_steps == SIMULATED_STEPS;
-                let graphs = Mutex::new(GraphWeights::new(device.clone(), Arc::clone(weights)));
+                let graphs = GraphWeights::new(device.clone(), Arc::clone(weights));
                 let weights = DeviceWeights::on(devices, Arc::clone(weights));
-                let (kernels, weights) = (weights.kernels().clone(), Mutex::new(weights));
+                let kernels = weights.kernels().clone();
+                let (graphs, weights) = (Mutex::new(graphs.with_kernels(&kernels)), Mutex::new(weights));
                 let gpu = Gpu {
                     target,
                     devices: count,
@@ -141,7 +142,12 @@ pub(crate) fn device_options(device: Device) -> DeviceOptions {
 /// What the user's file of settings has, and behind it the table in the binary.
 fn known_settings() -> Result<Tuned, EngineError> {
     match user_file().filter(|path| path.exists()) {
-        Some(path) => Ok(Tuned::of(&Results::open(&path)?).or(Tuned::shipped())),
+        Some(path) => {
+            // A search that was ended early leaves no row.
+            let mut results = Results::default();
+            results.add_file(&path)?;
+            Ok(Tuned::of(&results).or(Tuned::shipped()))
+        }
         None => Ok(Tuned::shipped()),
     }
 }

@@ -15,7 +15,7 @@ use tilewright_megakernel::vm::reference::RequestSlot;
 use super::Engine;
 use super::cells::OwnedCells;
 use super::error::EngineError;
-use super::flow::SessionFlow;
+use super::flow::{SessionFlow, next_request};
 use super::machines::{EachRow, MOST_ROWS, Machines, Widths, machines};
 use super::pages::{PagePool, Sequence};
 use super::place::Place;
@@ -27,6 +27,9 @@ const DEVICE_PAGE_TOKENS: usize = 64;
 /// Splits of attention on the host: fixed, since sums of another split round otherwise. With it, logits are the same bit
 /// for bit whatever the batch, the chunks of a prompt and the number of cores.
 const SPLITS: usize = 4;
+
+/// Most steps of a run where a flow keeps states of requests.
+const STATE_STEPS: usize = 16;
 
 /// One row of a step: the next token of a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +61,7 @@ pub struct Session {
     requests: Option<Vec<i32>>,
     /// Tokens up to which a flow chooses all blocks, and nobody wants to be told: steps of such sequences run as a prompt's do.
     covered: usize,
+    has_flow: bool,
 }
 
 /// What programs of a place are lowered with, for sequences of that many tokens.
@@ -78,7 +82,7 @@ impl Session {
     /// # Errors
     /// If the model has fewer positions, cannot be lowered, or does not fit the device.
     pub fn of(engine: &Engine, sequences: usize, context: usize) -> Result<Session, EngineError> {
-        Session::new(engine, sequences, context, false)
+        Session::new(engine, sequences, (context, false), None)
     }
 
     /// The same, whose device may choose tokens at random; on the host, which chooses by itself, there is no difference.
@@ -86,31 +90,39 @@ impl Session {
     /// # Errors
     /// As [`Session::of`].
     pub fn sampling(engine: &Engine, sequences: usize, context: usize) -> Result<Session, EngineError> {
-        Session::new(engine, sequences, context, true)
+        Session::new(engine, sequences, (context, true), None)
     }
 
-    fn new(engine: &Engine, sequences: usize, context: usize, sampling: bool) -> Result<Session, EngineError> {
+    /// A session that may choose at random, whose first prompt has so many tokens where that is known.
+    pub(super) fn new(
+        engine: &Engine,
+        sequences: usize,
+        (context, sampling): (usize, bool),
+        prompt: Option<usize>,
+    ) -> Result<Session, EngineError> {
         let base = engine.lowering(context, sampling);
         let pages = sequences.saturating_mul(base.pages_per_sequence());
         let options = LowerOptions { pages: Some(pages), ..base };
         let flow = engine.session_flow(sequences);
-        // A graph of launches has no ops of flows.
-        let chunk = engine.prompt_chunk.filter(|_| flow.is_none());
-        let widths = Widths::of_session(engine.place(), sequences).with_chunk(chunk);
+        let widths = Widths::of_session(engine.place(), sequences).with_chunk(engine.prompt_chunk);
         let is_stateful = flow.as_ref().is_some_and(SessionFlow::is_stateful);
         let (has_flow, covered) = (flow.is_some(), flow.as_ref().map_or(0, SessionFlow::covered_tokens));
         let abort = engine.abort_handle();
         let mut machines = machines(engine.place(), engine.model(), &options, widths, flow, &abort);
         if has_flow {
-            // A prompt's chunks are compiled while the weights are on their way.
-            machines.set_phase(Phase::Prompt);
+            // A prompt's chunks are compiled while the weights are on their way, and what chooses once the budget is exceeded.
+            machines.set_phase(Phase::Prompt, true);
             machines.ahead(MOST_ROWS);
-            if covered == 0 {
-                machines.set_phase(Phase::Decode);
+            machines.set_phase(Phase::Decode, false);
+            if covered > 0 {
+                if context > covered {
+                    machines.ahead(sequences.max(1));
+                }
+                machines.set_phase(Phase::Prompt, false);
             }
             machines.width(sequences.max(1))?;
         } else {
-            machines.begin(sequences.max(1))?;
+            machines.begin(sequences.max(1), prompt)?;
         }
         Ok(Session {
             machines,
@@ -119,6 +131,7 @@ impl Session {
             sequences: std::iter::repeat_with(Sequence::default).take(sequences).collect(),
             requests: is_stateful.then(|| vec![1; sequences]),
             covered,
+            has_flow,
         })
     }
 
@@ -127,7 +140,7 @@ impl Session {
     /// # Errors
     /// As [`Session::advance`].
     pub fn feed(&mut self, sequence: usize, tokens: &[u32], mut each: impl FnMut(&[f32])) -> Result<(), EngineError> {
-        self.machines.set_phase(Phase::Prompt);
+        self.machines.set_phase(Phase::Prompt, true);
         let mut rest = tokens;
         while !rest.is_empty() {
             let chunk = self.machines.chunk(rest.len())?;
@@ -144,7 +157,7 @@ impl Session {
     /// # Errors
     /// As [`Session::advance`].
     pub fn feed_prompt(&mut self, sequence: usize, tokens: &[u32]) -> Result<Vec<f32>, EngineError> {
-        self.machines.set_phase(Phase::Prompt);
+        self.machines.set_phase(Phase::Prompt, true);
         let (mut rest, mut last) = (tokens, Vec::new());
         while !rest.is_empty() {
             let (now, later) = rest.split_at(self.machines.chunk(rest.len())?);
@@ -162,7 +175,7 @@ impl Session {
     /// If a sequence does not exist or is full, or the machine fails.
     pub fn advance(&mut self, rows: &[Row], mut each: impl FnMut(usize, &[f32])) -> Result<(), EngineError> {
         let is_covered = self.longest(rows) + rows.len() <= self.covered;
-        self.machines.set_phase(if is_covered { Phase::Prompt } else { Phase::Decode });
+        self.machines.set_phase(if is_covered { Phase::Prompt } else { Phase::Decode }, false);
         self.advance_for(rows, &|_| true, &mut each)
     }
 
@@ -198,7 +211,7 @@ impl Session {
 
     /// Feeds a token of each row's sequence, then again and again the token that is chosen next, without the host between;
     /// `each` gets the next tokens of all rows after each step, [`NO_TOKEN`] for a row that has ended, and ends the run by
-    /// `Break`. Gives the steps done.
+    /// `Break`; where a flow keeps states of requests, a run has few steps and is not left. Gives the steps done.
     ///
     /// # Errors
     /// As [`Session::advance`]; draws in a session that is not one for [sampling](Session::sampling).
@@ -210,8 +223,10 @@ impl Session {
     ) -> Result<usize, EngineError> {
         // Up to the end of what a flow covers, then beyond it.
         let within = self.covered.saturating_sub(self.longest(rows));
-        self.machines.set_phase(if within > 0 { Phase::Prompt } else { Phase::Decode });
+        self.machines.set_phase(if within > 0 { Phase::Prompt } else { Phase::Decode }, false);
         let most = if within > 0 { within } else { usize::MAX };
+        let keeps_states = self.requests.is_some();
+        let most = if keeps_states { most.min(STATE_STEPS) } else { most };
         let run = Run { steps: run.steps.min(self.most_steps(rows.len())).min(most), ..run };
         let width = self.machines.width(rows.len())?;
         if run.steps == 0 || width < rows.len() {
@@ -225,7 +240,9 @@ impl Session {
         let done = self.machines.run(width, &cells.cells(), run, &mut |tokens| {
             let tokens = &tokens[..rows.len()];
             fed.iter_mut().zip(tokens).for_each(|(fed, &token)| *fed += usize::from(token != NO_TOKEN));
-            each(tokens)
+            let goes_on = each(tokens);
+            // A step that is under way when a launch is left has saved its states.
+            if keeps_states { ControlFlow::Continue(()) } else { goes_on }
         })?;
         rows.iter().zip(fed).for_each(|(row, fed)| self.sequences[row.sequence].len += fed);
         Ok(done)
@@ -233,6 +250,9 @@ impl Session {
 
     /// Says which request's states each row of a step goes on with.
     fn set_slots(&mut self, width: usize, rows: &[Row]) -> Result<(), EngineError> {
+        if self.has_flow {
+            self.machines.set_requests(&rows.iter().map(|row| row.sequence as u64).collect::<Vec<_>>());
+        }
         let Some(requests) = &self.requests else { return Ok(()) };
         let slot = |row: &Row| RequestSlot { index: row.sequence as i32, request: requests[row.sequence] };
         let mut slots: Vec<RequestSlot> = rows.iter().map(slot).collect();
@@ -254,7 +274,7 @@ impl Session {
         if let Some(state) = self.sequences.get_mut(sequence) {
             self.pool.give_back(std::mem::take(state).pages);
             // The next request in its place finds no state.
-            self.requests.iter_mut().for_each(|requests| requests[sequence] += 1);
+            self.requests.iter_mut().for_each(|requests| requests[sequence] = next_request(requests[sequence]));
         }
     }
 

@@ -33,8 +33,9 @@ fn chunks_of_prompts_that_nothing_feeds_are_refused() {
     let generate = ["generate", "--model", model, "--prompt", "a", "--prompt-chunk", "32"];
     let line = failure(&[&generate[..], &["--device", "sim:1x2"]].concat(), b"");
     assert!(line.contains("on several GPUs none is chosen"), "{line}");
-    let line = failure(&[&generate[..], &["--device", "sim", "--flow", "quest"]].concat(), b"");
-    assert!(line.contains("cannot be used with"), "{line}");
+    let many = ["--device", "sim", "--flow", "quest", "--prompt", "b", "--rows", "17"];
+    let line = failure(&[&generate[..], &many].concat(), b"");
+    assert!(line.contains("with a flow a step on a device has rows for 16"), "{line}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The flows that are known by name, each in a file of its own.
 
 mod block_sparse;
+mod calibrate;
 mod centered;
 mod double_sparsity;
 mod gqa_block_sparse;
@@ -22,6 +23,7 @@ mod value_energy;
 use thiserror::Error;
 
 pub use block_sparse::BlockSparse;
+pub use calibrate::{CalibrateError, Seen};
 pub use centered::Centered;
 pub use double_sparsity::DoubleSparsity;
 pub use gqa_block_sparse::GqaBlockSparse;

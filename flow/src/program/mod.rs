@@ -17,10 +17,12 @@ mod registry;
 mod score;
 mod select;
 mod subject;
+mod summaries;
 mod summarise;
 
 pub use lower::{FlowSettings, Lowered, Phase, SLOT, SettingsError, observed_names, scores_name};
 pub use registry::{RegisterError, flow, register, register_ops};
 pub use score::Score;
 pub use select::Select;
+pub use summaries::summaries;
 pub use summarise::Summarise;

@@ -5,7 +5,7 @@ use half::bf16;
 use tilewright_codegen::build::{Builder, Global, Ptr, Val};
 
 use super::softmax::{Rescaling, Softmax, a_fragment};
-use crate::kv::{KvBuffer, KvBufferConfig, Span, stream};
+use crate::kv::{KvBuffer, KvBufferConfig, Landed, Span, stream};
 use crate::mma::{Accumulator, InputType};
 use crate::tile::RegisterTensor;
 
@@ -50,14 +50,27 @@ pub(super) fn attend<'k, K: KvBuffer<'k>, V: KvBuffer<'k>>(
     (query, rows, scale): (&[WarpA<'k>], u32, Val<'k, f32>),
     mask: &dyn Fn(Val<'k, u32>, Accumulator<'k, f32>),
 ) -> (Softmax<'k>, Accumulator<'k, f32>) {
+    attend_by(k, (keys, values), (query, rows, scale), mask, |scores, outputs| {
+        stream(k, (keys, values), span, scores, outputs);
+    })
+}
+
+/// What is done with a tile, of keys or of values, of that number.
+pub(super) type EachTile<'e, 'k, C> = &'e dyn Fn(Val<'k, u32>, &Landed<'k, C>);
+
+/// The same over the tiles that `tiles` goes through.
+pub(super) fn attend_by<'k, K: KvBuffer<'k>, V: KvBuffer<'k>>(
+    k: &'k Builder,
+    (keys, values): (&K, &V),
+    (query, rows, scale): (&[WarpA<'k>], u32, Val<'k, f32>),
+    mask: &dyn Fn(Val<'k, u32>, Accumulator<'k, f32>),
+    tiles: impl FnOnce(EachTile<'_, 'k, K::Config>, EachTile<'_, 'k, V::Config>),
+) -> (Softmax<'k>, Accumulator<'k, f32>) {
     let (tile, depth) = (K::Config::BTILE0, V::Config::BTILE1);
     let (scores, acc) = (sums(k, tile), sums(k, depth));
     let softmax = Softmax::new(k, scores.fragment(), rows, scale, Rescaling::EveryTile);
-    stream(
-        k,
-        (keys, values),
-        span,
-        |number, landed| {
+    tiles(
+        &|number, landed| {
             scores.clear(k);
             for (step, query) in (0..).zip(query) {
                 keys.load_from_shared(landed, step);
@@ -66,7 +79,7 @@ pub(super) fn attend<'k, K: KvBuffer<'k>, V: KvBuffer<'k>>(
             mask(number, scores);
             softmax.update(scores).apply(acc);
         },
-        |_, landed| {
+        &|_, landed| {
             for step in 0..tile / 16 {
                 values.load_from_shared(landed, step);
                 let weights = a_fragment(k, scores, step, rows).map(|pair| pair.bits());

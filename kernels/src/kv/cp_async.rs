@@ -57,8 +57,8 @@ impl<'k, C: KvBufferConfig> KvBuffer<'k> for CpAsyncBuffer<'k, C> {
         &self.tiles
     }
 
-    fn load_from_dram(&self, tile: Val<'k, u32>, wanted: Val<'k, bool>) -> Fetched {
-        let Tiles { k, place, form, .. } = self.tiles;
+    fn load_at(&self, place: &Place<'k>, tile: Val<'k, u32>, wanted: Val<'k, bool>) -> Fetched {
+        let Tiles { k, form, .. } = self.tiles;
         let fetch = |base| {
             for (_, share) in self.tiles.shares() {
                 let token = tile * C::BTILE0 + share.row;
@@ -74,7 +74,7 @@ impl<'k, C: KvBufferConfig> KvBuffer<'k> for CpAsyncBuffer<'k, C> {
         Fetched { stage: 0 }
     }
 
-    fn copy_to_shared(&self, _: Fetched, _: Val<'k, u32>) -> Landed<'k, C> {
+    fn copy_at(&self, _: &Place<'k>, _: Fetched, _: Val<'k, u32>) -> Landed<'k, C> {
         self.ring.wait()
     }
 }

@@ -54,7 +54,7 @@ pub use place::{Pages, Place};
 pub use pool::{Cells, PageTable, PagedPool};
 pub use shared::{Form, Fragments, MmaTile, Share, TileForm, VECTOR};
 pub use staged::{Staged, StagedBuffer};
-pub use stream::{Span, stream};
+pub use stream::{Span, stream, stream_asking};
 pub use tiles::Tiles;
 pub use tma::{Tma, TmaBuffer};
 pub(crate) use token_row::TokenRow;
@@ -115,11 +115,21 @@ pub trait KvBuffer<'k> {
     }
 
     /// Asks for tile number `tile`, unless `wanted` is false: then the token stands for nothing that is ever read.
-    fn load_from_dram(&self, tile: Val<'k, u32>, wanted: Val<'k, bool>) -> Fetched;
+    fn load_from_dram(&self, tile: Val<'k, u32>, wanted: Val<'k, bool>) -> Fetched {
+        self.load_at(&self.tiles().place, tile, wanted)
+    }
+
+    /// The same of another sequence or head.
+    fn load_at(&self, place: &Place<'k>, tile: Val<'k, u32>, wanted: Val<'k, bool>) -> Fetched;
 
     /// Waits until the tile, number `tile`, is in shared memory, for the whole team, and until the team has read the
     /// tile before.
-    fn copy_to_shared(&self, fetched: Fetched, tile: Val<'k, u32>) -> Landed<'k, Self::Config>;
+    fn copy_to_shared(&self, fetched: Fetched, tile: Val<'k, u32>) -> Landed<'k, Self::Config> {
+        self.copy_at(&self.tiles().place, fetched, tile)
+    }
+
+    /// The same of a tile that was asked for by [`load_at`](KvBuffer::load_at) there.
+    fn copy_at(&self, place: &Place<'k>, fetched: Fetched, tile: Val<'k, u32>) -> Landed<'k, Self::Config>;
 
     /// What every buffer has.
     fn tiles(&self) -> &Tiles<'k, Self::Config>;

@@ -69,8 +69,8 @@ impl<'k, C: KvBufferConfig> KvBuffer<'k> for StagedBuffer<'k, C> {
         &self.tiles
     }
 
-    fn load_from_dram(&self, tile: Val<'k, u32>, wanted: Val<'k, bool>) -> Fetched {
-        let Tiles { k, place, .. } = self.tiles;
+    fn load_at(&self, place: &Place<'k>, tile: Val<'k, u32>, wanted: Val<'k, bool>) -> Fetched {
+        let Tiles { k, .. } = self.tiles;
         let stage = self.loaded.get();
         self.loaded.set((stage + 1) % self.sets.len() as u32);
         let set = self.sets[stage as usize];
@@ -91,7 +91,7 @@ impl<'k, C: KvBufferConfig> KvBuffer<'k> for StagedBuffer<'k, C> {
         Fetched { stage }
     }
 
-    fn copy_to_shared(&self, fetched: Fetched, _: Val<'k, u32>) -> Landed<'k, C> {
+    fn copy_at(&self, _: &Place<'k>, fetched: Fetched, _: Val<'k, u32>) -> Landed<'k, C> {
         let (set, form) = (self.sets[fetched.stage as usize], self.tiles.form);
         let stored = self.ring.acquire().fill(|(to,)| {
             for (index, share) in self.tiles.shares() {

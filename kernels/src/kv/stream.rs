@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use tilewright_codegen::build::{Builder, Val};
 
-use super::{Fetched, KvBuffer, Landed};
+use super::{Fetched, KvBuffer, Landed, Place};
 
 /// Tiles `first`, `first + step`, … below `end`.
 #[derive(Clone, Copy)]
@@ -62,6 +62,32 @@ pub fn stream<'k, K: KvBuffer<'k>, V: KvBuffer<'k>>(
     assert_eq!(stages(&waiting), before, "a turn of the loop ends with the tokens that it began with");
     // What is left stands for tiles behind the end, which nobody wanted: nothing is in flight.
     drop(waiting);
+}
+
+/// The same over the tiles of one of several places, which were asked for in their order: `asks` for the next tile of keys, and of values,
+/// wherever that is, once each a turn.
+///
+/// # Panics
+/// While recording, where registers take turns.
+pub fn stream_asking<'k, K: KvBuffer<'k>, V: KvBuffer<'k>>(
+    k: &'k Builder,
+    (keys, values): (&K, &V),
+    (span, place): (Span<'k>, &Place<'k>),
+    [ask_keys, ask_values]: [&dyn Fn(); 2],
+    scores: impl Fn(Val<'k, u32>, &Landed<'k, K::Config>),
+    outputs: impl Fn(Val<'k, u32>, &Landed<'k, V::Config>),
+) {
+    assert_eq!((keys.unroll(), values.unroll()), (1, 1), "registers that take turns begin each place anew");
+    k.for_step(span.first, span.end, span.step, |tile: Val<'k, u32>| {
+        let landed = keys.copy_at(place, Fetched::by_another(), tile);
+        ask_keys();
+        scores(tile, &landed);
+        keys.release(landed);
+        let landed = values.copy_at(place, Fetched::by_another(), tile);
+        ask_values();
+        outputs(tile, &landed);
+        values.release(landed);
+    });
 }
 
 fn stages(waiting: &VecDeque<(Fetched, Fetched)>) -> Vec<(u32, u32)> {

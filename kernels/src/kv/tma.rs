@@ -94,8 +94,8 @@ impl<'k, C: KvBufferConfig> TmaBuffer<'k, C> {
     }
 
     /// One box for each panel and each run of rows.
-    fn fetch(&self, stage: Empty<'k, C, Stage, ByBulk>, tile: Val<'k, u32>) {
-        let Tiles { k, place, team, form, .. } = self.tiles;
+    fn fetch(&self, stage: Empty<'k, C, Stage, ByBulk>, place: &Place<'k>, tile: Val<'k, u32>) {
+        let Tiles { k, team, form, .. } = self.tiles;
         // A warp's own tiles are read once: they need not stay in level two.
         let how = match team {
             KvThreads::Warps(_) => Bulk::default().policy(k.policy(Eviction::First)),
@@ -118,8 +118,8 @@ impl<'k, C: KvBufferConfig> TmaBuffer<'k, C> {
     }
 
     /// Zeroes the rows of a tile that lie behind the sequence: a value there may be anything, and 0·NaN is NaN.
-    fn clear(&self, base: Ptr<'k, Shared, bf16>, tile: Val<'k, u32>) {
-        let Tiles { k, place, team, form, .. } = self.tiles;
+    fn clear(&self, base: Ptr<'k, Shared, bf16>, place: &Place<'k>, tile: Val<'k, u32>) {
+        let Tiles { k, team, form, .. } = self.tiles;
         // As many threads as divide the tile: three warpgroups do not.
         let threads = 1 << team.threads().ilog2();
         let inside = place.tokens - tile * C::BTILE0;
@@ -147,19 +147,19 @@ impl<'k, C: KvBufferConfig> KvBuffer<'k> for TmaBuffer<'k, C> {
         &self.tiles
     }
 
-    fn load_from_dram(&self, tile: Val<'k, u32>, wanted: Val<'k, bool>) -> Fetched {
+    fn load_at(&self, place: &Place<'k>, tile: Val<'k, u32>, wanted: Val<'k, bool>) -> Fetched {
         let Tiles { k, team, .. } = self.tiles;
         let stage = self.ring.acquire();
         // Apart, one thread comes here.
         let one = if self.apart() { wanted } else { wanted & team.thread(k).eq(0) };
-        k.when(one, || self.fetch(stage, tile));
+        k.when(one, || self.fetch(stage, place, tile));
         Fetched { stage: 0 }
     }
 
-    fn copy_to_shared(&self, _: Fetched, tile: Val<'k, u32>) -> Landed<'k, C> {
+    fn copy_at(&self, place: &Place<'k>, _: Fetched, tile: Val<'k, u32>) -> Landed<'k, C> {
         let landed = self.ring.wait();
         if !C::TRANSPOSED {
-            self.clear(landed.base(), tile);
+            self.clear(landed.base(), place, tile);
         }
         landed
     }

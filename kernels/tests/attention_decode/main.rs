@@ -43,6 +43,7 @@ fn base() -> DecodeCase {
         way: KvTransport::of::<Tma<3>>(),
         kv_heads: 2,
         splits: 2,
+        staying: None,
         tokens: vec![100, 1],
         sharpness: 1.0,
         data: 1,
@@ -69,6 +70,16 @@ fn a_sequence_without_tokens_is_zeros() {
     holds(&DecodeCase { tokens: vec![0, 17], splits: 3, ..base() }, 1);
 }
 
+/// Fewer blocks than shares, as many, and more; a share without a tile.
+#[test]
+fn blocks_that_stay_go_through_all_shares() {
+    for (blocks, tile) in [(1, 16), (3, 32), (12, 16), (20, 32)] {
+        let decode = Decode { tile, ..base().decode };
+        let case = DecodeCase { decode, staying: Some(blocks), tokens: vec![150, 1, 70], ..base() };
+        every_way(&case, blocks.into());
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
 
@@ -81,11 +92,15 @@ proptest! {
         tokens in prop::collection::vec(0u32..150, 1..=3),
         splits in 1u32..5,
         kv_heads in 1u32..3,
+        blocks in prop::option::of(1u32..6),
         data in any::<u64>(),
         seed in 0u64..1000,
     ) {
         let layout = if page == 0 { Layout::Dense } else { Layout::Paged { page_tokens: page, swizzled: page.is_multiple_of(8) } };
         let decode = Decode { depth, group, layout, tile };
-        every_way(&DecodeCase { decode, kv_heads, splits, tokens, data, ..base() }, seed);
+        // The parts of sixteen rows are apart from the rings where blocks stay, and then three stages of 32 tokens have no room.
+        let staying = blocks.filter(|_| tile == 16 || group <= 8);
+        let tokens = tokens.into_iter().map(|tokens| tokens.max(u32::from(staying.is_some()))).collect();
+        every_way(&DecodeCase { decode, kv_heads, splits, staying, tokens, data, ..base() }, seed);
     }
 }

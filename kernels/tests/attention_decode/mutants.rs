@@ -19,15 +19,33 @@ const IN_TURN: &str =
 
 /// More tiles for a warp than stages, a rest, and two blocks that meet.
 fn judged<F: KvFamily>(arch: Arch, ledger: &[Equivalent]) {
+    let case = DecodeCase { way: KvTransport::of::<F>(), tokens: vec![520], ..case() };
+    survey_of(&[case], arch, ledger);
+}
+
+fn case() -> DecodeCase {
     let decode = Decode { depth: 64, group: 2, layout: Layout::Dense, tile: 16 };
-    let case = DecodeCase { decode, way: KvTransport::of::<F>(), kv_heads: 1, tokens: vec![520], ..base() };
-    let trial = case.trial(arch).unwrap_or_else(|errors| panic!("{errors}"));
-    survey(&[trial], 0..12, ledger).unwrap_or_else(|error| panic!("{error}")).expect_no_holes();
+    DecodeCase { decode, kv_heads: 1, ..base() }
+}
+
+fn survey_of(cases: &[DecodeCase], arch: Arch, ledger: &[Equivalent]) {
+    let trial = |case: &DecodeCase| case.trial(arch).unwrap_or_else(|errors| panic!("{errors}"));
+    let trials: Vec<_> = cases.iter().map(trial).collect();
+    survey(&trials, 0..12, ledger).unwrap_or_else(|error| panic!("{error}")).expect_no_holes();
 }
 
 #[test]
 fn tensor_maps() {
     judged::<Tma<2>>(Arch::Sm90a, MAPS);
+}
+
+/// Two blocks that stay, with two shares each and more tiles than stages; and a block with two sequences that nobody shares, whose parts follow each other.
+#[test]
+fn tensor_maps_of_blocks_that_stay() {
+    let way = KvTransport::staying::<Tma<2>>();
+    let shared = DecodeCase { way, staying: Some(2), tokens: vec![300, 200], ..case() };
+    let alone = DecodeCase { staying: Some(1), splits: 1, tokens: vec![90, 70], ..shared.clone() };
+    survey_of(&[shared, alone], Arch::Sm90a, MAPS);
 }
 
 #[test]

@@ -144,6 +144,7 @@ impl Case {
             acc: k.global("acc"),
             stats: k.global("stats"),
             streamed: self.stage.map(|stage| Streamed { stage, immutable_prefix }),
+            selected: None,
             merged: Merged { out: self.result(k), arrivals: k.global("arrivals") },
         };
         let scratch = scratch(team, self.heads.scratch_bytes(self.warps), 1, 1);

@@ -9,7 +9,7 @@ use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Checked;
 use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions, DeviceWeights};
-use tilewright_megakernel::vm::graph::{GraphMachine, GraphWeights};
+use tilewright_megakernel::vm::graph::{GraphMachine, GraphTuning, GraphWeights};
 
 use super::lab::{
     PAGES, Reference, Rows, machine, normed, packed, program, prompt, random, step, tiny, weights, worst,
@@ -86,13 +86,21 @@ proptest! {
 /// A graph beside a decode machine reads that one's weights, has no copy of its own, and gives what the reference gives.
 #[test]
 fn packed_weights_of_a_decode_machine_agree_with_the_reference() {
-    for (spec, seed) in [(tiny(64), 10), (normed(tiny(32)), 11), (ModelSpec { intermediate: 160, ..tiny(32) }, 12)] {
+    let shares = GraphTuning::SHARES;
+    let (small, staying) = (GraphTuning { tile: 16, stages: 3, ..shares }, GraphTuning { staying: 2, ..shares });
+    let specs = [
+        (tiny(64), 10, small),
+        (normed(tiny(32)), 11, shares),
+        (ModelSpec { intermediate: 160, ..tiny(32) }, 12, staying),
+    ];
+    for (spec, seed, tuning) in specs {
         let prompt = prompt(40, seed as i32);
         let mut shared = weights(&spec, Arch::Sm90a, seed);
+        shared.tune(Some(tuning));
         shared.share(&packed(&spec, shared.device().clone()));
         let mut machine = machine(&mut shared, &spec, 32);
         assert_eq!((shared.bytes(), machine.plan().matrices.len()), (0, 0));
-        let found = feed(&mut machine, &prompt, &[32, 8]);
+        let found = feed(&mut machine, &prompt, &[32, 7, 1]);
         let mut rows = Rows::default();
         rows.add(&prompt, 0, &PAGES_OF[0]);
         let error = worst(&found, &Reference::new(&spec, 40).step(&rows));
@@ -119,6 +127,21 @@ fn rows_of_several_sequences_agree_with_the_reference() {
         let error = worst(&step(&mut machine, rows), &reference.step(rows));
         assert!(error < BOUND, "step {at}: {error}");
     }
+}
+
+/// What a prompt does not need is compiled when it is first launched: attention of a row that is alone.
+#[test]
+fn kernels_are_compiled_when_they_are_needed() {
+    let spec = ModelSpec { layers: 1, ..tiny(64) };
+    let mut shared = weights(&spec, Arch::Sm90a, 1);
+    let mut machine = machine(&mut shared, &spec, 32);
+    let compiled = |shared: &GraphWeights, name: &str| {
+        shared.kernels().compilations().iter().filter(|one| one.name.starts_with(name)).count()
+    };
+    feed(&mut machine, &prompt(20, 1), &[20]);
+    assert_eq!([compiled(&shared, "decode_"), compiled(&shared, "prefill_")], [0, 1]);
+    feed(&mut machine, &prompt(1, 1), &[1]);
+    assert_eq!([compiled(&shared, "decode_"), compiled(&shared, "prefill_")], [1, 1]);
 }
 
 /// Of a chunk's rows one is asked for, or none.
@@ -193,12 +216,12 @@ fn machines_share_matrices_and_kernels() {
     let spec = ModelSpec { layers: 1, ..tiny(32) };
     let mut shared = weights(&spec, Arch::Sm90a, 1);
     let first = machine(&mut shared, &spec, 32);
-    let (bytes, kernels) = (shared.bytes(), shared.kernels());
+    let (bytes, kernels) = (shared.bytes(), shared.kernels().compilations().len());
     let matrices: usize = 64 * (136 + 10 * 32 + 192 + 192 + 96);
     assert_eq!(bytes, matrices as u64 * 2);
     let checked = Checked::new(program(&spec, 32, 3)).unwrap();
     let none = &mut |_, _| panic!("the weights are on the device already");
     let second = shared.machine(checked, Some(first.kv()), none).unwrap();
-    assert_eq!((shared.bytes(), shared.kernels()), (bytes, kernels));
+    assert_eq!((shared.bytes(), shared.kernels().compilations().len()), (bytes, kernels));
     assert_eq!(second.plan().launches, first.plan().launches, "tasks of three SMs make the same levels");
 }

@@ -10,7 +10,7 @@ use tilewright_kernels::sample::Request;
 use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::validate::Checked;
 use tilewright_megakernel::vm::device::NO_TOKEN;
-use tilewright_megakernel::vm::graph::{GraphMachine, GraphWeights, MOST_QUEUED};
+use tilewright_megakernel::vm::graph::{GraphMachine, GraphTuning, GraphWeights, MOST_QUEUED};
 
 use super::lab::{PAGES, Reference, Rows, machine, program, prompt, random, sampled, step, tiny, weights, worst};
 
@@ -34,8 +34,14 @@ fn steps() -> [Rows; 4] {
 }
 
 fn agrees(spec: &ModelSpec, arch: Arch, sms: u32) {
+    agrees_as(spec, (arch, sms), None);
+}
+
+fn agrees_as(spec: &ModelSpec, (arch, sms): (Arch, u32), tuning: Option<GraphTuning>) {
     let device = Simulator::new(Options { arch, seed: 3, sms, ..Options::default() }).device();
-    let mut machine = machine(&mut GraphWeights::new(device, Arc::new(random(spec))), spec, 32);
+    let mut weights = GraphWeights::new(device, Arc::new(random(spec)));
+    weights.tune(tuning);
+    let mut machine = machine(&mut weights, spec, 32);
     let mut reference = Reference::new(spec, 32);
     for (at, rows) in steps().iter().enumerate() {
         let error = worst(&step(&mut machine, rows), &reference.step(rows));
@@ -48,6 +54,8 @@ fn agrees(spec: &ModelSpec, arch: Arch, sms: u32) {
 fn decoding_rows_beside_a_chunk_agree_with_the_reference() {
     let spec = ModelSpec { layers: 1, ..tiny(64) };
     agrees(&spec, Arch::Sm90a, 4);
+    // Blocks that do not stay.
+    agrees_as(&spec, (Arch::Sm90a, 4), Some(GraphTuning::SHARES));
     // Eight blocks share a row's tokens.
     agrees(&spec, Arch::Sm90a, 132);
     agrees(&spec, Arch::Sm80, 48);

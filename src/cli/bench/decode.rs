@@ -45,6 +45,9 @@ pub struct DecodeArgs {
     /// Say what the launches of a step take, by kernel, where a step is a graph of launches: more than 16 rows
     #[arg(long)]
     pub launches: bool,
+    /// Settings of attention where a step is a graph of launches: tile, stages, staying; repeat it to time others behind them
+    #[arg(long, value_name = "NAME=VALUE ..")]
+    pub launch_settings: Vec<Settings>,
     /// Draw keys and values of the tokens before those that are timed, instead of decoding them
     #[arg(long)]
     drawn_history: bool,
@@ -142,9 +145,9 @@ pub(super) fn shape(spec: &ModelSpec, subject: &SubjectArgs) -> Result<Vec<(&'st
 
 /// What is tuned: one model, batch and context.
 pub(super) fn tunables(subject: &SubjectArgs, device: Device) -> Result<Vec<Prepare<'_>>, Failure> {
-    let spec = subject.spec()?;
+    let shape = shape(&subject.spec()?, subject)?;
     let prepare = move || -> Result<Box<dyn Tunable>, Failure> {
-        Ok(Box::new(Tokens { subject, device, spec, expected: OnceCell::new() }))
+        Ok(Box::new(Tokens { subject, device, shape, expected: OnceCell::new() }))
     };
     Ok(vec![Box::new(prepare)])
 }
@@ -153,7 +156,7 @@ pub(super) fn tunables(subject: &SubjectArgs, device: Device) -> Result<Vec<Prep
 struct Tokens<'a> {
     subject: &'a SubjectArgs,
     device: Device,
-    spec: ModelSpec,
+    shape: Vec<(&'static str, u64)>,
     /// The logits of the first step with the options that ship.
     expected: OnceCell<Vec<f32>>,
 }
@@ -181,8 +184,7 @@ impl Tunable for Tokens<'_> {
     }
 
     fn shape(&self) -> Vec<(&'static str, u64)> {
-        // A flow that is unknown is told before anything is tuned.
-        shape(&self.spec, self.subject).unwrap_or_default()
+        self.shape.clone()
     }
 
     fn space(&self) -> Space {

@@ -11,10 +11,11 @@ use std::time::Instant;
 use tilewright_codegen::target::Target;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower};
+use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Checked;
 use tilewright_megakernel::vm::device::{DeviceWeights, MAX_STEPS};
-use tilewright_megakernel::vm::graph::{GraphMachine, GraphWeights};
+use tilewright_megakernel::vm::graph::{GraphMachine, GraphTuning, GraphWeights};
 
 use super::decode::{DecodeArgs, DecodeError, LAUNCHES, LIMIT, shape};
 use super::finding;
@@ -25,6 +26,7 @@ use crate::cli::progress::LoadBar;
 use crate::cli::subject::{Cells, SubjectArgs, relative};
 use crate::engine::{self, Device, Opened};
 use crate::results::Row;
+use crate::tuning::{Settings, SettingsError};
 
 /// Most rows of the decode machine, which is compared with.
 pub const FEW: usize = 16;
@@ -34,7 +36,10 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &J
     let spec = subject.spec()?;
     let (rows, context, tokens) = (subject.rows(), subject.context(), args.tokens);
     let shape = shape(&spec, subject)?;
-    if journal.skips("decode", &shape, 1) {
+    let shipped = [Settings::default()];
+    let settings = if args.launch_settings.is_empty() { &shipped[..] } else { &args.launch_settings };
+    settings.iter().try_for_each(|settings| tuning(settings).map(drop))?;
+    if journal.skips("decode", &shape, settings.len()) {
         return Ok(());
     }
     if tokens == 0 || tokens > context || tokens > MAX_STEPS {
@@ -55,61 +60,100 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &J
     let mut packed = DeviceWeights::new(device.clone(), Arc::clone(&weights));
     let placed = schedule(program(FEW, target.clone())?.with_cut_sums(&options)?, context)?;
     let mut few = packed.machine(placed, None, options, &mut |done, total| bar.show(done, total))?;
+    drop(bar);
     let mut graphs = GraphWeights::new(device, Arc::clone(&weights));
     graphs.share(&packed);
-    let wide = Checked::new(program(rows, Target { sms: 1, ..target })?)?;
-    let mut machine = graphs.machine(wide, Some(few.kv()), &mut |done, total| bar.show(done, total))?;
+    let wide = program(rows, Target { sms: 1, ..target })?;
     let all_cells = |position: usize, rows: Range<usize>| Cells {
         tokens: rows.clone().map(|row| ((row * 7 + 11) % spec.vocab) as i32).collect(),
         positions: vec![position as i32; rows.len()],
         page_table: ((rows.start * pages) as i32..(rows.end * pages) as i32).collect(),
     };
     let cells = |position: usize, rows: usize| all_cells(position, 0..rows);
-    // Keys and values of tokens before those that are timed: as decoding leaves them.
     let first = context - tokens;
-    let mut now = cells(0, rows);
-    for start in (0..first).step_by(MAX_STEPS) {
-        now.positions.fill(start as i32);
-        let steps = MAX_STEPS.min(first - start);
-        now.tokens = generate(&mut machine, &now, steps)?.iter().map(|&token| token as i32).collect();
-    }
-    let mut error = None;
-    if args.check > 0 {
-        let mut expected = Vec::with_capacity(rows);
-        // Where fewer rows are left than the decode machine has, some are compared again.
-        for start in (0..rows).step_by(FEW).map(|start| start.min(rows - FEW)) {
-            few.step(&all_cells(first, start..start + FEW).view())?;
-            expected.resize(start, Vec::new());
-            for row in 0..FEW {
-                expected.push(few.f32_row(LOGITS, row)?);
+    let mut expected = None;
+    for settings in settings {
+        graphs.tune(tuning(settings)?);
+        let wide = Checked::new(wide.clone())?;
+        let bar = LoadBar::new();
+        let mut machine = graphs.machine(wide, Some(few.kv()), &mut |done, total| bar.show(done, total))?;
+        drop(bar);
+        let expected = match &expected {
+            Some(expected) => expected,
+            None => {
+                // Keys and values of tokens before those that are timed: as decoding leaves them.
+                let mut now = cells(0, rows);
+                for start in (0..first).step_by(MAX_STEPS) {
+                    now.positions.fill(start as i32);
+                    let steps = MAX_STEPS.min(first - start);
+                    now.tokens = generate(&mut machine, &now, steps)?.iter().map(|&token| token as i32).collect();
+                }
+                let mut logits = Vec::new();
+                // Where fewer rows are left than the decode machine has, some are compared again.
+                let starts = (0..rows).step_by(FEW).map(|start| start.min(rows - FEW)).filter(|_| args.check > 0);
+                for start in starts {
+                    few.step(&all_cells(first, start..start + FEW).view())?;
+                    logits.resize(start, Vec::new());
+                    for row in 0..FEW {
+                        logits.push(few.f32_row(LOGITS, row)?);
+                    }
+                }
+                expected.insert(logits)
             }
+        };
+        let error = worst(&mut machine, &cells(first, rows), expected)?;
+        let mut samples = Vec::with_capacity(LAUNCHES);
+        for _ in 0..LAUNCHES {
+            let start = Instant::now();
+            generate(&mut machine, &cells(first, rows), tokens)?;
+            samples.push(start.elapsed().as_secs_f64() * 1e6 / tokens as f64);
         }
-        let (mut worst, all) = (0f64, (0..rows).collect::<Vec<_>>());
-        machine.step(&cells(first, rows).view(), &all, &mut |row, logits| {
-            let found = relative(logits, &expected[row]);
-            // A NaN is an error, too.
-            worst = if found.is_nan() { found } else { worst.max(found) };
-        })?;
-        error = Some(worst);
-    }
-    drop(bar);
-    let mut samples = Vec::with_capacity(LAUNCHES);
-    for _ in 0..LAUNCHES {
-        let start = Instant::now();
-        generate(&mut machine, &cells(first, rows), tokens)?;
-        samples.push(start.elapsed().as_secs_f64() * 1e6 / tokens as f64);
-    }
-    let layer =
-        spec.hidden * (2 * spec.heads + 2 * spec.kv_heads) * spec.head_dim + 3 * spec.hidden * spec.intermediate;
-    let cache = rows * (context - tokens / 2) * spec.layers * spec.kv_heads * spec.head_dim * 2;
-    let bytes = 2 * (spec.layers * layer + spec.vocab * spec.hidden + cache) as u64;
-    let row = finding::row("decode", &shape, Times { samples }, [bytes, 0], error.unwrap_or(f64::NAN));
-    let row = Row { variant: format!("graph, launches of {tokens}, median of {LAUNCHES}"), ..row };
-    journal.keep(if error.is_some() { finding::check(row, LIMIT)? } else { Row { error: None, ..row } })?;
-    if args.launches {
-        table(&mut machine, &cells(context - tokens / 2, rows))?;
+        let bytes = bytes(&spec, rows * (context - tokens / 2));
+        let row = finding::row("decode", &shape, Times { samples }, [bytes, 0], error.unwrap_or(f64::NAN));
+        let chosen: String = settings.iter().map(|(name, value)| format!(", {name}={value}")).collect();
+        let row = Row { variant: format!("graph, launches of {tokens}, median of {LAUNCHES}{chosen}"), ..row };
+        journal.keep(if error.is_some() { finding::check(row, LIMIT)? } else { Row { error: None, ..row } })?;
+        if args.launches {
+            table(&mut machine, &cells(context - tokens / 2, rows))?;
+        }
     }
     Ok(())
+}
+
+/// The bytes of a step: weights, and keys and values of so many tokens of all rows together.
+fn bytes(spec: &ModelSpec, tokens: usize) -> u64 {
+    let layer =
+        spec.hidden * (2 * spec.heads + 2 * spec.kv_heads) * spec.head_dim + 3 * spec.hidden * spec.intermediate;
+    let cache = tokens * spec.layers * spec.kv_heads * spec.head_dim * 2;
+    2 * (spec.layers * layer + spec.vocab * spec.hidden + cache) as u64
+}
+
+/// How far a step's rows are from what is expected, at most; nothing where nothing is.
+fn worst(machine: &mut GraphMachine, cells: &Cells, expected: &[Vec<f32>]) -> Result<Option<f64>, Failure> {
+    let (mut worst, all) = (0f64, (0..expected.len()).collect::<Vec<_>>());
+    if all.is_empty() {
+        return Ok(None);
+    }
+    machine.step(&cells.view(), &all, &mut |row, logits| {
+        let found = relative(logits, &expected[row]);
+        // A NaN is an error, too.
+        worst = if found.is_nan() { found } else { worst.max(found) };
+    })?;
+    Ok(Some(worst))
+}
+
+/// Settings of a graph's attention: as they ship where none is named, else blocks have shares where nothing else is said.
+fn tuning(settings: &Settings) -> Result<Option<GraphTuning>, SettingsError> {
+    let mut tuning = GraphTuning::SHARES;
+    for (name, value) in settings.iter() {
+        match name {
+            "tile" => tuning.tile = settings.choice(name, &[("16", 16), ("32", 32)], "16 or 32 tokens")?,
+            "stages" => tuning.stages = settings.choice(name, &[("2", 2), ("3", 3), ("4", 4)], "2 to 4")?,
+            "staying" => tuning.staying = settings.choice(name, &[("0", 0), ("1", 1), ("2", 2), ("3", 3)], "0 to 3")?,
+            _ => return Err(SettingsError::Unknown { name: name.to_owned(), value: value.to_owned() }),
+        }
+    }
+    Ok(settings.iter().next().map(|_| tuning))
 }
 
 /// Steps that feed themselves; gives the last tokens of all rows.

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `arrivals` | requests of random lengths at random times: new tokens a second, the same in batches of 8 in order |
 //! | `beside` | time between the tokens of 8 sequences while a prompt comes in, and without it |
+//! | `together` | 8 long prompts, and the time of a step in which all 8 decode |
 //! | `soak` | random requests, cancels, deadlines and aborts for so long: nothing lost, tokens as alone |
 
 use std::collections::BTreeMap;
@@ -44,6 +45,9 @@ pub struct RequestsArgs {
     /// Tokens of the prompt that comes in beside 8 sequences; 0: none
     #[arg(long, value_name = "N", default_value_t = 4096)]
     beside: usize,
+    /// Tokens of the prompts of 8 sequences that then decode together; 0: none
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    together: usize,
     /// Seconds of random requests, cancels, deadlines and aborts; 0: none
     #[arg(long, value_name = "S", default_value_t = 0.0)]
     soak: f64,
@@ -51,6 +55,10 @@ pub struct RequestsArgs {
 
 #[derive(Debug, Error)]
 enum RequestsError {
+    #[error(
+        "a sequence had all of its tokens before the prompts of the others, {prompt} tokens each, were in; give more --step-rows"
+    )]
+    Apart { prompt: usize },
     #[error("{what}; the batcher is wrong")]
     Wrong { what: String },
 }
@@ -80,12 +88,15 @@ struct Ran {
 pub fn run(subject: &SubjectArgs, device: Device, args: &RequestsArgs, journal: &Journal) -> Result<(), Failure> {
     let spec = subject.spec()?;
     let (spec, weights) = (spec, subject.weights()?.1);
-    let bare = Bare::new(device, spec.clone(), weights)?;
+    let bare = Bare::new(device, spec.clone(), weights, subject.flow()?)?;
     if args.requests > 0 {
         arrivals(&bare, &spec, args, journal)?;
     }
     if args.beside > 0 {
         beside(&bare, &spec, args, journal)?;
+    }
+    if args.together > 0 {
+        together(&bare, &spec, args, journal)?;
     }
     if args.soak > 0.0 {
         soak(&bare, &spec, args, journal)?;
@@ -181,12 +192,19 @@ fn drain(batcher: &mut Batcher) -> Result<BTreeMap<Ticket, Vec<u32>>, Failure> {
     Ok(all)
 }
 
-fn row(spec: &ModelSpec, shape: &[(&str, usize)], variant: &str, seconds: f64, values: &[(&str, f64)]) -> Row {
+fn row(
+    (bare, spec): (&Bare, &ModelSpec),
+    shape: &[(&str, usize)],
+    variant: &str,
+    seconds: f64,
+    values: &[(&str, f64)],
+) -> Row {
     let of_model = [("hidden", spec.hidden), ("layers", spec.layers)];
     let shape: Vec<_> = shape.iter().chain(&of_model).map(|&(name, extent)| (name, extent as u64)).collect();
     let row = finding::row("requests", &shape, Times { samples: vec![seconds * 1e6] }, [0, 0], 0.0);
     let values = values.iter().map(|&(name, value)| (name.to_owned(), value)).collect();
-    Row { variant: variant.into(), values, bytes: None, error: None, ..row }
+    let variant = bare.flow().map_or(variant.to_owned(), |flow| format!("{variant}, flow {flow}"));
+    Row { variant, values, bytes: None, error: None, ..row }
 }
 
 fn arrivals(bare: &Bare, spec: &ModelSpec, args: &RequestsArgs, journal: &Journal) -> Result<(), Failure> {
@@ -213,7 +231,7 @@ fn arrivals(bare: &Bare, spec: &ModelSpec, args: &RequestsArgs, journal: &Journa
         ("first_token_ms", part(0.5)),
         ("first_token_p95_ms", part(0.95)),
     ];
-    journal.keep(row(spec, &shape, "as they come", ours.seconds, &values))?;
+    journal.keep(row((bare, spec), &shape, "as they come", ours.seconds, &values))?;
     // A quarter of the requests says as much of batches in order, which take long.
     let some = &all[..all.len().div_ceil(4)];
     let few = BatchOptions { rows: EIGHT, ..options(args, CONTEXT) };
@@ -223,7 +241,7 @@ fn arrivals(bare: &Bare, spec: &ModelSpec, args: &RequestsArgs, journal: &Journa
         let found = in_order(&mut batcher, some)?;
         let other = found.tokens as f64 / found.seconds;
         let values = [("tokens_per_s", other), ("new_tokens", found.tokens as f64), ("ratio", speed / other)];
-        journal.keep(row(spec, &shape, name, found.seconds, &values))?;
+        journal.keep(row((bare, spec), &shape, name, found.seconds, &values))?;
     }
     Ok(())
 }
@@ -280,7 +298,47 @@ fn beside(bare: &Bare, spec: &ModelSpec, args: &RequestsArgs, journal: &Journal)
     ];
     let shape = [("prompt", args.beside), ("running", EIGHT)];
     let name = args.step_ms.map_or("as fast as it can".to_owned(), |ms| format!("steps of {ms} ms"));
-    Ok(journal.keep(row(spec, &shape, &name, with, &values))?)
+    Ok(journal.keep(row((bare, spec), &shape, &name, with, &values))?)
+}
+
+/// Tokens of each of the sequences that decode together.
+const TOGETHER: usize = 256;
+
+fn together(bare: &Bare, spec: &ModelSpec, args: &RequestsArgs, journal: &Journal) -> Result<(), Failure> {
+    let context = (args.together + TOGETHER).next_multiple_of(64);
+    let eight = BatchOptions { rows: EIGHT, steps: 64, ..options(args, context) };
+    let mut batcher = bare.batcher(Some(args.step_rows), &eight)?;
+    let draw = &mut Draw::new(5);
+    let mut found = [0.0; 3];
+    // Kernels and graphs are made by a shorter prompt, before the clock runs.
+    for prompt in [args.together.min(2 * args.step_rows), args.together] {
+        let start = Instant::now();
+        let mut running = Vec::new();
+        for _ in 0..EIGHT {
+            let prompt_ids = (0..prompt).map(|_| draw.between(0..=spec.vocab as u32 - 1)).collect();
+            running.push(batcher.submit(Submission::from(Request { prompt_ids, max_new_tokens: TOGETHER }))?);
+        }
+        let mut watch = Watch::of(&running);
+        while watch.least() < 1 {
+            batcher.step(|ticket, event| watch.hear(ticket, &event));
+        }
+        let (prompts, steps) = (start.elapsed().as_secs_f64(), batcher.statistics().steps);
+        // Those that came first have fewer tokens left: until one of them ends all are in every step.
+        let decoding = Instant::now();
+        while watch.ended.is_empty() {
+            batcher.step(|ticket, event| watch.hear(ticket, &event));
+        }
+        let count = batcher.statistics().steps - steps;
+        if count == 0 {
+            return Err(watch.fault.take().unwrap_or_else(|| RequestsError::Apart { prompt }.into()));
+        }
+        found = [prompts, decoding.elapsed().as_secs_f64() / count as f64, count as f64];
+        drain(&mut batcher)?;
+    }
+    let ([prompts, step, steps], tokens) = (found, (EIGHT * args.together) as f64);
+    let values = [("prompts_s", prompts), ("prompt_tokens_per_s", tokens / prompts), ("steps", steps)];
+    let shape = [("prompt", args.together), ("running", EIGHT)];
+    Ok(journal.keep(row((bare, spec), &shape, "together", step, &values))?)
 }
 
 /// When tokens of running requests come.
@@ -437,6 +495,6 @@ fn soak(bare: &Bare, spec: &ModelSpec, args: &RequestsArgs, journal: &Journal) -
         ("run_alone", whole.len().div_ceil(every)),
     ];
     let values = values.map(|(name, count)| (name, count as f64));
-    let found = row(spec, &[("seats", args.seats)], "soak", seconds, &values);
+    let found = row((bare, spec), &[("seats", args.seats)], "soak", seconds, &values);
     Ok(journal.keep(Row { verdict: Some("right".into()), ..found })?)
 }

@@ -146,6 +146,10 @@ pub struct TuneArgs {
 
 /// Runs the subcommand.
 pub fn run(args: &TuneArgs) -> Result<ExitCode, Failure> {
+    // What is wrong with a model or its flow is told before a file is begun.
+    if let (Suite::Decode, []) = (&args.suite, &args.shape[..]) {
+        args.subject.flow()?;
+    }
     let name = name_of(args.device)?;
     let out = args.out.clone().or_else(user_file).ok_or(BenchError::NoFile)?;
     if let Some(folder) = out.parent() {

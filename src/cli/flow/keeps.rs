@@ -4,20 +4,13 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::Args;
-use tilewright_codegen::target::Target;
+use tilewright_flow::algorithms::{Algorithm, Seen};
 use tilewright_flow::memory::Budget;
 use tilewright_flow::run::{Activations, Interpreter, Kept, Machine as _, kept};
 use tilewright_flow::{ModelShape, Parameters, RunError, Traced, algorithms};
 use tilewright_kernels::naive::Sampling;
-use tilewright_layout::DType;
-use tilewright_megakernel::lower::{Indexer, LayerTasks, LowerError, LowerOptions, Selected, lower_indexed};
-use tilewright_megakernel::ops::{Copy, Op};
-use tilewright_megakernel::program::{BufferKind, Region};
-use tilewright_megakernel::schedule::schedule;
-use tilewright_megakernel::vm::reference::{KvState, Machine, StepCells};
-use tilewright_megakernel::weights::Weights as _;
 
-use crate::checkpoint::Checkpoint;
+use super::activations::{Layer, activations};
 use crate::cli::Failure;
 use crate::cli::load::load;
 use crate::engine::{Device, Engine, Request};
@@ -28,6 +21,9 @@ pub struct KeepsArgs {
     /// Folder of a Hugging Face checkpoint
     #[arg(long, value_name = "DIR")]
     model: PathBuf,
+    /// Measure this flow alone; may be given several times
+    #[arg(long, value_name = "NAME")]
+    flow: Vec<String>,
     /// Tokens of the sequence, which the model continues from this prompt at temperature 1
     #[arg(long, value_name = "N", default_value_t = 512)]
     tokens: usize,
@@ -45,40 +41,15 @@ pub struct KeepsArgs {
     steps: usize,
 }
 
-/// Rows of the program that feeds the sequence.
-const ROWS: usize = 32;
-/// Tokens of its pages.
-const PAGE: usize = 16;
 /// Random sequences with a needle.
 const TRIALS: u64 = 16;
 
-/// Rotated queries, keys and values of a layer: `[tokens, heads, head_dim]`.
-#[derive(Clone, Default)]
-struct Layer {
-    queries: Vec<f64>,
-    keys: Vec<f64>,
-    values: Vec<f64>,
-}
-
-/// Makes each layer's queries an output.
-struct Queries;
-
-fn queries(layer: usize) -> String {
-    format!("layers.{layer}.queries")
-}
-
-impl Indexer for Queries {
-    fn layer(&mut self, at: &mut LayerTasks<'_, '_>) -> Result<Selected, LowerError> {
-        let shape = [at.options().rows, at.spec().heads, at.spec().head_dim];
-        let out = at.buffer(&queries(at.layer()), BufferKind::Output, DType::F32, &shape);
-        let copy = Copy { src: Region::whole(at.q(), &shape), dst: Region::whole(out, &shape) };
-        let done = at.level("queries", vec![Op::from(copy)], at.heads())?;
-        Ok(Selected { ready: vec![done; at.spec().kv_heads], selection: None })
-    }
-}
-
 /// Runs the subcommand.
 pub fn run(args: &KeepsArgs) -> Result<(), Failure> {
+    let mut flows: Vec<&Algorithm> = args.flow.iter().map(|name| algorithms::named(name)).collect::<Result<_, _>>()?;
+    if flows.is_empty() {
+        flows.extend(algorithms::ALL);
+    }
     let engine = load(&args.model, Device::cpu())?;
     let ids = sequence(&engine, args)?;
     let layers = activations(engine.checkpoint(), &ids)?;
@@ -93,26 +64,39 @@ pub fn run(args: &KeepsArgs) -> Result<(), Failure> {
     let heads = args.budgets.iter().map(|budget| format!(" {budget}: mass, error | needle |"));
     writeln!(out, "| flow |{}", heads.collect::<String>())?;
     writeln!(out, "|---|{}", "---|---|".repeat(args.budgets.len()))?;
-    for algorithm in algorithms::ALL {
+    for algorithm in flows {
         let traced = algorithm.trace()?;
-        if !traced.declared.parameters.is_empty() {
-            writeln!(out, "| `{}` |{}", algorithm.name, " needs parameters | |".repeat(args.budgets.len()))?;
-            continue;
-        }
         write!(out, "| `{}` |", algorithm.name)?;
         for &blocks in &args.budgets {
             let (block_tokens, budget) = fitting(&traced, args.block, blocks)?;
             let spec = engine.spec();
             let model =
                 ModelShape { kv_heads: spec.kv_heads, group: spec.group(), head_dim: spec.head_dim, block_tokens };
-            let Kept { mass, error } = over_layers(&traced, &model, &layers, args.steps, &budget)?;
-            let found = needles(&traced, block_tokens, &budget)?;
+            let flow = Subject { algorithm, traced: &traced };
+            let Kept { mass, error } = over_layers(&flow, &model, &layers, args.steps, &budget)?;
+            let found = needles(&flow, block_tokens, &budget)?;
             write!(out, " {mass:.3}, {error:.3} | {found}/{TRIALS} |")?;
             out.flush()?;
         }
         writeln!(out)?;
     }
     Ok(())
+}
+
+/// A flow that is measured.
+struct Subject<'f> {
+    algorithm: &'static Algorithm,
+    traced: &'f Traced,
+}
+
+impl Subject<'_> {
+    /// Its parameters, where it has some, measured on these activations.
+    fn parameters(&self, model: &ModelShape, seen: Seen<'_>) -> Result<Parameters, Failure> {
+        match self.traced.declared.parameters.is_empty() {
+            true => Ok(Parameters::new()),
+            false => Ok(self.algorithm.calibrate(model, seen)?),
+        }
+    }
 }
 
 /// Blocks that the flow takes, and a budget of the same number of tokens.
@@ -141,60 +125,21 @@ fn sequence(engine: &Engine, args: &KeepsArgs) -> Result<Vec<u32>, Failure> {
     Ok(ids)
 }
 
-/// What every layer of the model makes of a sequence.
-fn activations(checkpoint: &Checkpoint, ids: &[u32]) -> Result<Vec<Layer>, Failure> {
-    let spec = checkpoint.spec();
-    let options =
-        LowerOptions { rows: ROWS, page_tokens: PAGE, splits: Some(1), ..LowerOptions::for_context(ids.len()) };
-    let pages = options.pages_per_sequence();
-    let options = LowerOptions { pages: Some(pages), ..options };
-    let dtype_of = |name: &str| checkpoint.tensor(name).map_or(DType::F32, |tensor| tensor.dtype());
-    let program = lower_indexed(spec, &dtype_of, Target::host(2), &options, Some(&mut Queries))?;
-    let placed = schedule(program.stored_as(checkpoint), ids.len())?;
-    let mut machine = Machine::new(placed, checkpoint, 2)?;
-    let mut kv = KvState::new(machine.program())?;
-    let mut layers = vec![Layer::default(); spec.layers];
-    let row = spec.heads * spec.head_dim;
-    let table: Vec<i32> = (0..pages as i32).collect::<Vec<_>>().repeat(ROWS);
-    for (chunk, fed) in ids.chunks(ROWS).enumerate() {
-        let mut tokens: Vec<i32> = fed.iter().map(|&id| id as i32).collect();
-        let mut positions: Vec<i32> = (0..fed.len()).map(|i| (chunk * ROWS + i) as i32).collect();
-        tokens.resize(ROWS, 0);
-        positions.resize(ROWS, -1);
-        let cells = StepCells { tokens: &tokens, positions: &positions, page_table: &table };
-        let output = machine.step(&mut kv, &cells)?;
-        for (number, layer) in layers.iter_mut().enumerate() {
-            let found = output.f32(&queries(number))?;
-            layer.queries.extend(found[..fed.len() * row].iter().map(|&x| f64::from(x)));
-        }
-    }
-    // The page table is in order, so that a head's pool is its tokens in order.
-    let (stride, dim) = (pages * PAGE * spec.head_dim, spec.head_dim);
-    for (number, layer) in layers.iter_mut().enumerate() {
-        for (which, to) in [("k", &mut layer.keys), ("v", &mut layer.values)] {
-            let pool = kv.read(&format!("layers.{number}.{which}")).unwrap_or_default();
-            for (token, head) in (0..ids.len()).flat_map(|token| (0..spec.kv_heads).map(move |head| (token, head))) {
-                to.extend(pool[head * stride + token * dim..][..dim].iter().map(|&x| f64::from(x)));
-            }
-        }
-    }
-    Ok(layers)
-}
-
-/// The mean over layers.
+/// The mean over layers. Parameters are measured on the tokens before the steps.
 fn over_layers(
-    traced: &Traced,
+    flow: &Subject,
     model: &ModelShape,
     layers: &[Layer],
     steps: usize,
     budget: &Budget,
 ) -> Result<Kept, Failure> {
-    let bound = traced.bind(model, &Parameters::new())?;
-    let machine = Interpreter::new(&bound)?;
-    let query = model.kv_heads * model.group * model.head_dim;
+    let (query, key) = (model.kv_heads * model.group * model.head_dim, model.kv_heads * model.head_dim);
     let mut mean = Kept::default();
     for layer in layers {
-        let queries = &layer.queries[layer.queries.len().saturating_sub(steps * query)..];
+        let (before, queries) = layer.queries.split_at(layer.queries.len().saturating_sub(steps * query));
+        let seen = Seen { queries: before, keys: &layer.keys[..before.len() / query * key] };
+        let bound = flow.traced.bind(model, &flow.parameters(model, seen)?)?;
+        let machine = Interpreter::new(&bound)?;
         let found = kept(&machine, Activations { keys: &layer.keys, values: &layer.values, queries }, budget)?;
         mean.mass += found.mass / layers.len() as f64;
         mean.error += found.error / layers.len() as f64;
@@ -202,11 +147,10 @@ fn over_layers(
     Ok(mean)
 }
 
-/// Random sequences of 1024 tokens, one of whose keys is the query: how often its block is selected.
-fn needles(traced: &Traced, block_tokens: usize, budget: &Budget) -> Result<u64, Failure> {
+/// Random sequences of 1024 tokens, one of whose keys is the query: how often its block is selected. Parameters are measured on the
+/// keys, as if each had been a query.
+fn needles(flow: &Subject, block_tokens: usize, budget: &Budget) -> Result<u64, Failure> {
     let model = ModelShape { kv_heads: 1, group: 1, head_dim: 64, block_tokens };
-    let bound = traced.bind(&model, &Parameters::new())?;
-    let machine = Interpreter::new(&bound)?;
     let mut found = 0;
     for trial in 0..TRIALS {
         let mut state = trial.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
@@ -223,6 +167,8 @@ fn needles(traced: &Traced, block_tokens: usize, budget: &Budget) -> Result<u64,
         let (mut keys, values, query) = (draw(tokens * 64), draw(tokens * 64), draw(64));
         let needle = 200 + 37 * trial as usize;
         keys[needle * 64..][..64].copy_from_slice(&query);
+        let bound = flow.traced.bind(&model, &flow.parameters(&model, Seen { queries: &keys, keys: &keys })?)?;
+        let machine = Interpreter::new(&bound)?;
         let pages: Vec<usize> = (0..tokens / block_tokens).collect();
         let mut pool = tilewright_flow::memory::Pool::new(&bound, block_tokens, pages.len())?;
         let mut requests = [tilewright_flow::memory::Request::new(&pool, &pages, 0)?];

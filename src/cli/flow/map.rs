@@ -16,6 +16,9 @@ use crate::engine::Chosen;
 pub struct MapArgs {
     /// File that `generate --dump-selection` wrote
     file: PathBuf,
+    /// Draw the steps of this request alone: its number among the prompts
+    #[arg(long, value_name = "N")]
+    request: Option<u64>,
     /// Draw this layer alone
     #[arg(long, value_name = "N")]
     layer: Option<usize>,
@@ -34,7 +37,7 @@ enum MapError {
     Read { path: PathBuf, source: io::Error },
     #[error("line {line} of `{}` is no selection", path.display())]
     Line { path: PathBuf, line: usize, source: serde_json::Error },
-    #[error("`{}` has no selection of that layer and key head", path.display())]
+    #[error("`{}` has no selection of that request, layer and key head", path.display())]
     Nothing { path: PathBuf },
 }
 
@@ -70,7 +73,10 @@ impl Map {
                 source,
             })?;
             let is_other = |wanted: Option<usize>, found| wanted.is_some_and(|wanted| wanted != found);
-            if is_other(args.layer, chosen.layer) || is_other(args.kv_head, chosen.kv_head) {
+            if args.request.is_some_and(|wanted| wanted != chosen.request)
+                || is_other(args.layer, chosen.layer)
+                || is_other(args.kv_head, chosen.kv_head)
+            {
                 continue;
             }
             let (counts, all) = map.steps.entry(chosen.position).or_default();

@@ -1,5 +1,7 @@
 //! `tilewright flow`: the sparse-attention flows that are known by name.
 
+mod activations;
+mod calibrate;
 mod keeps;
 mod map;
 
@@ -12,12 +14,13 @@ use tilewright_flow::picture::{Dot, Svg, Text, View};
 use tilewright_flow::plan::Fusion;
 use tilewright_flow::{ModelShape, algorithms};
 
+use self::calibrate::CalibrateArgs;
 use self::keeps::KeepsArgs;
 use self::map::MapArgs;
 use super::Failure;
 use super::output::Output;
 
-/// Sparse-attention flows: list, draw.
+/// Sparse-attention flows: list, draw, measure.
 #[derive(Subcommand)]
 pub enum FlowCommand {
     /// List the flows, with what they keep of a block.
@@ -28,6 +31,10 @@ pub enum FlowCommand {
     ///
     /// A share of its weights, the error of its output, and whether a planted needle is found.
     Keeps(KeepsArgs),
+    /// Measure the parameters of a flow on what a model makes of prompts
+    ///
+    /// `--flow-parameters` of `generate`, `bench` and `timeline` takes the file.
+    Calibrate(CalibrateArgs),
     /// Draw which blocks were attended to at which step
     ///
     /// Of a file that `generate --dump-selection` wrote.
@@ -74,6 +81,7 @@ pub fn run(command: &FlowCommand) -> Result<ExitCode, Failure> {
         FlowCommand::List => list()?,
         FlowCommand::Show(args) => show(args)?,
         FlowCommand::Keeps(args) => keeps::run(args)?,
+        FlowCommand::Calibrate(args) => calibrate::run(args)?,
         FlowCommand::Map(args) => map::run(args)?,
     }
     Ok(ExitCode::SUCCESS)

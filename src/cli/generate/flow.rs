@@ -45,7 +45,7 @@ pub struct FlowArgs {
 impl FlowArgs {
     /// The engine with the flow that is asked for, and where its choices are written.
     pub fn apply(&self, engine: Engine) -> Result<(Engine, Option<Dump>), Failure> {
-        let Some(flow) = self.choice.settings(self.budget)? else { return Ok((engine, None)) };
+        let Some(flow) = self.choice.settings(self.budget, engine.spec())? else { return Ok((engine, None)) };
         let engine = engine.with_flow(flow)?;
         let Some(path) = &self.dump_selection else { return Ok((engine, None)) };
         let dump = Dump { output: Output::create(path)?, lines: Arc::default() };

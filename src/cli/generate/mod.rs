@@ -56,7 +56,7 @@ pub struct GenerateArgs {
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     device: Device,
     /// Feed prompts in chunks of N tokens, 17 to 4096: fast on a GPU that has room for the weights twice
-    #[arg(long, value_name = "N", conflicts_with = "flow")]
+    #[arg(long, value_name = "N")]
     prompt_chunk: Option<usize>,
     #[command(flatten)]
     flow: FlowArgs,

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{Failure, Work};
 use crate::cli::started;
-use crate::engine::{Compiled, Request, Speed};
+use crate::engine::{Compilation, Request, Speed};
 
 /// Tokens of one prompt, and when they came.
 #[derive(Default)]
@@ -40,13 +40,22 @@ impl Generated {
 
     /// The object that --json prints.
     pub fn json(&self, work: &Work, request: &Request, speed: Speed, interrupted: bool) -> Result<Value, Failure> {
-        let Compiled { kernels, seconds } = work.engine.compiled();
+        let compiled = work.engine.compiled();
+        let seconds = |one: &Compilation| one.took.as_secs_f64();
+        let each = |one: &Compilation| {
+            let began = one.began.duration_since(started()).as_secs_f64();
+            json!({ "name": one.name, "began": began, "seconds": seconds(one) })
+        };
         Ok(json!({
             "prompt_ids": request.prompt_ids,
             "token_ids": self.tokens,
             "text": work.whole(&self.tokens)?,
             "first_token_seconds": self.first(),
-            "kernels": { "compiled": kernels, "seconds": seconds },
+            "kernels": {
+                "compiled": compiled.len(),
+                "seconds": compiled.iter().map(seconds).fold(0.0, |sum, one| sum + one),
+                "each": compiled.iter().map(each).collect::<Vec<_>>(),
+            },
             "tokens_per_second": speed.tokens_per_second(),
             "interrupted": interrupted,
         }))

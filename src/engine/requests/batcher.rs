@@ -6,14 +6,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use tilewright_flow::program::Phase;
 use tilewright_kernels::sample::Request as Draw;
 use tilewright_megakernel::lower::LowerOptions;
 use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::vm::device::{AbortHandle, MAX_ENDS, NO_TOKEN, Text};
+use tilewright_megakernel::vm::reference::RequestSlot;
 
 use super::super::Engine;
 use super::super::cells::OwnedCells;
 use super::super::error::EngineError;
+use super::super::flow::SessionFlow;
 use super::super::generate::{Answer, Completion, Finish, check_prompt};
 use super::super::machines::{Asked, MOST_ROWS, Machines, Widths, machines};
 use super::super::model::Model;
@@ -22,7 +25,7 @@ use super::super::session::Run;
 use super::giving::Giving;
 use super::pace::Pace;
 use super::proposer::MOST_PROPOSED;
-use super::scheduler::{Limits, Scheduler, Step};
+use super::scheduler::{FlowLimits, Limits, Scheduler, Step};
 use super::sequence::Ask;
 use super::submission::{Event, Statistics, Submission, Ticket};
 
@@ -40,7 +43,7 @@ pub struct BatchOptions {
     /// Pages of the KV pools; as many as `rows` sequences of `context` tokens need.
     pub pages: Option<usize>,
     /// Most requests that run at a time, 1 to 64. More than 16 on a device are steps of the machine of many rows, which keeps a second
-    /// copy of the weights.
+    /// copy of the weights; it has no ops of flows.
     pub rows: usize,
     /// Most rows of a step that hold tokens of prompts while other requests decode; at least 1, half of the rows. Where the engine has
     /// [chunks of prompts](Engine::with_prompt_chunk), these take the place of this bound.
@@ -63,6 +66,8 @@ pub struct BatchOptions {
 const PROPOSED_ROWS: usize = MOST_PROPOSED + 1;
 /// Most steps of a launch that need no host between them: what a deadline of another request may wait for.
 const LAUNCH_STEPS: usize = 64;
+/// Most steps of a launch where a flow keeps states, which nobody leaves early.
+const STATE_STEPS: usize = 8;
 
 impl BatchOptions {
     /// 16 rows, of which prompts take 8 while others decode, for sequences of that many tokens.
@@ -126,6 +131,8 @@ pub(super) struct Shape {
     pub per_row: usize,
     /// Whether machines choose at random.
     pub sampling: bool,
+    /// Whether a flow keeps states of requests.
+    pub states: bool,
 }
 
 /// Tells the time.
@@ -146,15 +153,16 @@ fn go_on(wanted: bool, deadline: Option<Duration>, clock: &Clock, attention: &At
 impl Engine {
     /// A batcher for requests to this model; nothing runs before its first [step](Batcher::step).
     ///
+    /// Where the engine has a [flow](Engine::with_flow), it chooses for each request what it would choose for it alone: states belong to a
+    /// request, and pages are shared as far as what they hold depends on tokens alone. Nothing is proposed then.
+    ///
     /// # Errors
-    /// If the model has fewer positions, cannot be lowered, or does not fit the device.
+    /// If the model has fewer positions, cannot be lowered, or does not fit the device; more rows than a device's step with a flow has.
     pub fn batcher(&self, options: &BatchOptions) -> Result<Batcher, EngineError> {
-        if self.session_flow(1).is_some() {
-            return Err(EngineError::FlowOfBatch);
-        }
         let base = self.lowering(options.context, options.sampling);
         let (ends, abort) = (self.ends(), self.abort_handle());
-        batcher_of(self.place(), self.model(), (ends, self.prompt_chunk), &abort, (options, base))
+        let flow = self.session_flow(options.rows.clamp(1, MOST_SEATS));
+        batcher_of(self.place(), self.model(), (ends, self.prompt_chunk), &abort, (options, base, flow))
     }
 }
 
@@ -165,8 +173,12 @@ pub(crate) fn batcher_of(
     model: &Model,
     (ends, chunk): (&[u32], Option<usize>),
     abort: &AbortHandle,
-    (options, base): (&BatchOptions, LowerOptions),
+    (options, base, flow): (&BatchOptions, LowerOptions, Option<SessionFlow>),
 ) -> Result<Batcher, EngineError> {
+    let on_host = matches!(**place, Place::Host { .. });
+    if flow.is_some() && !on_host && options.rows > MOST_ROWS {
+        return Err(EngineError::FlowRows { found: options.rows, most: MOST_ROWS });
+    }
     let seats = options.rows.clamp(1, MOST_SEATS);
     // Rows of a step: those that decode, or a prompt's chunk.
     let most = chunk.unwrap_or(0).max(seats);
@@ -174,7 +186,27 @@ pub(crate) fn batcher_of(
     let lowering = LowerOptions { pages: Some(pages), ..base };
     let widths = Widths::of_batch(most, options.deterministic);
     let paces = Pace::new(options.step_time, widths.beside(seats));
-    let mut machines = machines(place, model, &lowering, widths, None, abort);
+    // What a flow chooses for runs by the decode machine; prompts may have more rows.
+    let widths = match flow.is_some() && !on_host {
+        true => {
+            let widths = Widths { sampling: most, ..Widths::of_batch(seats, options.deterministic) };
+            widths.with_chunk(chunk.map(|_| most))
+        }
+        false => widths,
+    };
+    let (of_flow, states) = (flow.as_ref(), flow.as_ref().is_some_and(SessionFlow::is_stateful));
+    // The host's phases are told apart to the bit; on a device only where somebody wants it so.
+    let apart = on_host || options.deterministic;
+    let flow_limits = of_flow.map(|flow| FlowLimits { covered: flow.covered_tokens(), apart });
+    let most_steps = if states { STATE_STEPS.min(options.steps) } else { options.steps };
+    let mut machines = machines(place, model, &lowering, widths, flow, abort);
+    let mut seats = seats;
+    if flow_limits.is_some() {
+        machines.set_phase(Phase::Prompt, false);
+        machines.ahead(1);
+        seats = machines.width(seats)?.min(seats);
+        machines.set_phase(Phase::Decode, false);
+    }
     // The last of a prompt's sequences decodes in one row: that is compiled while the weights are on their way.
     machines.ahead(1);
     let seats = machines.width(seats)?.min(seats);
@@ -184,20 +216,22 @@ pub(crate) fn batcher_of(
         seats,
         rows,
         prompt_rows: prompt_rows.clamp(1, rows),
-        steps: options.steps.clamp(1, machines.most_steps().max(1)),
+        steps: most_steps.clamp(1, machines.most_steps().max(1)),
         positions: model.spec.max_positions,
         pages,
         page_tokens: lowering.page_tokens,
         sharing: options.sharing,
-        proposals: machines.proposes() && rows > 1,
+        proposals: machines.proposes() && rows > 1 && flow_limits.is_none(),
         fixed_width: options.deterministic,
         ends: ends.to_vec(),
+        flow: flow_limits,
     };
     let shape = Shape {
         spec: model.spec.clone(),
         context: options.context,
         per_row: lowering.pages_per_sequence(),
         sampling: lowering.sampling,
+        states,
     };
     let started = Instant::now();
     Ok(Batcher::of(machines, limits, shape, paces, Box::new(move || started.elapsed())))
@@ -251,7 +285,8 @@ impl Batcher {
             priority: submission.priority,
             expires: submission.deadline.map(|deadline| (self.clock)().saturating_add(deadline)),
             by_host,
-            speculate: submission.speculate,
+            // What a flow chooses for comes one token at a time.
+            speculate: submission.speculate && self.scheduler.limits().flow.is_none(),
         };
         if ask.speculate && self.scheduler.limits().proposals {
             self.machines.ahead(PROPOSED_ROWS);
@@ -322,7 +357,14 @@ impl Batcher {
             return self.propose(step, each);
         }
         let rows: usize = step.pieces.iter().map(|piece| piece.tokens.len()).sum();
+        let has_flow = self.scheduler.limits().flow.is_some();
+        if has_flow {
+            self.machines.set_phase(step.phase, false);
+        }
         let width = self.machines.width(rows)?;
+        if has_flow {
+            self.tell_requests(step, width)?;
+        }
         let mut cells = OwnedCells::new(width, self.shape.per_row);
         for piece in &step.pieces {
             let pages = self.scheduler.sequence(piece.ticket).map_or(&[][..], |sequence| &sequence.pages);
@@ -351,9 +393,11 @@ impl Batcher {
             giving.tokens(&tokens);
         } else {
             let run = Run { steps: step.steps, draws: &draws, ends: &ends };
+            let states = self.shape.states;
             steps = self.machines.run(width, &cells.cells(), run, &mut |tokens| {
                 let goes_on = giving.tokens(tokens);
-                go_on(goes_on, deadline, &self.clock, &self.attention)
+                // A step that is under way when a launch is left has saved its states.
+                if states { ControlFlow::Continue(()) } else { go_on(goes_on, deadline, &self.clock, &self.attention) }
             })?;
         }
         giving.finish();
@@ -362,6 +406,20 @@ impl Batcher {
         }
         self.scheduler.launched(steps, steps * rows);
         Ok(())
+    }
+
+    /// Says whose token each row has, and where what a flow keeps of its request lies.
+    fn tell_requests(&mut self, step: &Step, width: usize) -> Result<(), EngineError> {
+        let (mut slots, mut requests) = (Vec::with_capacity(width), Vec::with_capacity(width));
+        for piece in &step.pieces {
+            // Rows of one request beside each other are those that nothing is chosen for.
+            slots.push(self.scheduler.sequence(piece.ticket).and_then(|s| s.slot).unwrap_or(RequestSlot::NONE));
+            requests.resize(requests.len() + piece.tokens.len(), piece.ticket.number());
+            slots.resize(requests.len(), RequestSlot::NONE);
+        }
+        slots.resize(width, RequestSlot::NONE);
+        self.machines.set_requests(&requests);
+        if self.shape.states { self.machines.set_slots(width, &slots) } else { Ok(()) }
     }
 
     /// Goes on with one sequence, several of its tokens in a step.

@@ -22,7 +22,8 @@ impl Engine {
         let context = Request::context(requests, self.spec().max_positions);
         let base = BatchOptions::for_context(context);
         // Where there are machines of many rows anyway, more sequences run at a time.
-        let rows = if self.prompt_chunk.is_some() { requests.len().clamp(1, MOST_SEATS) } else { base.rows };
+        let many = self.prompt_chunk.is_some() && self.flow.is_none();
+        let rows = if many { requests.len().clamp(1, MOST_SEATS) } else { base.rows };
         let options = BatchOptions { sampling: !sampling.is_greedy(), rows, ..base };
         let mut batcher = self.batcher(&options)?;
         for (request, row) in requests.iter().zip(0..) {

@@ -4,8 +4,11 @@
 //! |---|---|
 //! | `submission` | what is asked, and what comes back |
 //! | `scheduler` | the state machine: who gets rows and pages in the next step |
+//! | `phases` | who attends to everything, and for whom a flow chooses |
+//! | `step` | what a step runs |
 //! | `sequence` | a request while it is there |
 //! | `cache` | pages: holders, prefixes that are found by their tokens |
+//! | `slots` | places for what a flow keeps of requests |
 //! | `proposer` | tokens that may come next, from what the text repeats |
 //! | `gain` | whether steps of several of a sequence's tokens pay |
 //! | `choice` | tokens chosen by the host: penalties, log probabilities |
@@ -15,7 +18,7 @@
 //! | `many` | generation of more sequences than a device's step has rows |
 //! | `server` | the same behind a thread |
 //!
-//! `scheduler`, `sequence`, `cache`, `pace`, `proposer`, `gain` and `choice` are pure: what they are told decides what they say.
+//! `scheduler`, `sequence`, `cache`, `slots`, `phases`, `pace`, `proposer`, `gain` and `choice` are pure: what they are told decides what they say.
 
 mod batcher;
 mod cache;
@@ -24,10 +27,13 @@ mod gain;
 mod giving;
 mod many;
 mod pace;
+mod phases;
 mod proposer;
 mod scheduler;
 mod sequence;
 mod server;
+mod slots;
+mod step;
 mod submission;
 #[cfg(test)]
 mod trials;

@@ -12,10 +12,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use tilewright_flow::program::Phase;
+
 use super::super::generate::{Completion, Finish};
 use super::cache::PageCache;
+pub use super::phases::FlowLimits;
+use super::phases::other;
 use super::proposer::{MOST_PROPOSED, Proposer};
 use super::sequence::{Ask, Place, Sequence};
+use super::slots::Slots;
+pub use super::step::{Piece, Step};
 use super::submission::{Statistics, Ticket};
 
 /// What a scheduler may use.
@@ -43,58 +49,27 @@ pub struct Limits {
     pub fixed_width: bool,
     /// Tokens that end a sequence.
     pub ends: Vec<u32>,
-}
-
-/// Consecutive rows of a step that hold tokens of one request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Piece {
-    /// Whose.
-    pub ticket: Ticket,
-    /// The position of the first.
-    pub position: usize,
-    /// Their tokens.
-    pub tokens: Vec<u32>,
-    /// How many of them, at the end, are proposed: each counts if the row before chooses it.
-    pub proposed: usize,
-    /// Whether the rows from the last that is not proposed on give tokens.
-    pub gives: bool,
-    /// Whether the host chooses them, where they do: the request wants it, or they are the first ones behind a prompt.
-    pub by_host: bool,
-}
-
-impl Piece {
-    /// Its tokens that are not proposed, at least one.
-    pub fn own(&self) -> usize {
-        self.tokens.len() - self.proposed
-    }
-}
-
-/// What the next step runs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
-    /// Its rows.
-    pub pieces: Vec<Piece>,
-    /// Most steps of one launch. More than one only where every piece is one row, whose tokens the machine chooses.
-    pub steps: usize,
-    /// Whether some request decodes.
-    pub decodes: bool,
-    /// Most tokens of a launch that goes on with the one piece by itself, several tokens in a step; 0: it does not.
-    pub proposes: usize,
+    /// Where a flow chooses what rows attend to.
+    pub flow: Option<FlowLimits>,
 }
 
 /// Requests, and the pages that they hold.
 #[derive(Debug)]
 pub struct Scheduler {
-    limits: Limits,
+    pub(super) limits: Limits,
     cache: PageCache,
-    sequences: BTreeMap<Ticket, Sequence>,
+    pub(super) sequences: BTreeMap<Ticket, Sequence>,
     waiting: BTreeSet<Place>,
-    running: BTreeSet<Place>,
+    pub(super) running: BTreeSet<Place>,
+    slots: Slots,
+    /// The phase of the last step.
+    pub(super) phase: Phase,
     statistics: Statistics,
 }
 
 /// A step that is being put together.
 struct Draft {
+    phase: Phase,
     pieces: Vec<(Place, usize)>,
     rows: usize,
     prompt_rows: usize,
@@ -122,6 +97,8 @@ impl Scheduler {
     pub fn new(limits: Limits) -> Scheduler {
         Scheduler {
             cache: PageCache::new(limits.pages, limits.page_tokens),
+            slots: Slots::new(limits.seats),
+            phase: Phase::Decode,
             limits,
             sequences: BTreeMap::new(),
             waiting: BTreeSet::new(),
@@ -139,8 +116,9 @@ impl Scheduler {
 
     /// Ends a request; gives what it has.
     pub fn end(&mut self, ticket: Ticket, finish: Finish) -> Option<Completion> {
-        let sequence = self.sequences.remove(&ticket)?;
+        let mut sequence = self.sequences.remove(&ticket)?;
         let place = sequence.place(ticket);
+        self.slots.leave(sequence.slot.take());
         self.waiting.remove(&place);
         self.running.remove(&place);
         self.cache.leave(&sequence.pages);
@@ -196,14 +174,35 @@ impl Scheduler {
     /// What the next step runs; nothing where there is no request. Its pages are there. Where requests decode, `beside`
     /// says how many rows the step may have with prompts, beside so many that decode.
     pub fn plan(&mut self, beside: impl Fn(usize) -> usize) -> Option<Step> {
-        let mut draft =
-            Draft { pieces: Vec::new(), rows: self.limits.rows, prompt_rows: self.limits.rows, preempted: false };
+        let phase = self.next_phase();
+        let step = self.plan_phase(phase, &beside);
+        // Nobody may have a page for a row of this phase.
+        let step = match self.limits.flow {
+            Some(_) => step.or_else(|| self.plan_phase(other(phase), &beside)),
+            None => step,
+        };
+        self.phase = step.as_ref().map_or(phase, |step| step.phase);
+        step
+    }
+
+    /// The same in a phase.
+    fn plan_phase(&mut self, phase: Phase, beside: &impl Fn(usize) -> usize) -> Option<Step> {
+        let rows = match (phase, self.limits.flow) {
+            // A request has one row of a step that chooses.
+            (Phase::Decode, Some(_)) => self.limits.seats.min(self.limits.rows),
+            (Phase::Prompt, _) | (Phase::Decode, None) => self.limits.rows,
+        };
+        let mut draft = Draft { phase, pieces: Vec::new(), rows, prompt_rows: rows, preempted: false };
         self.add_decoding(&mut draft);
-        let decodes = !draft.pieces.is_empty();
-        if decodes {
-            let decoding = self.limits.rows - draft.rows;
+        let decoding = rows - draft.rows;
+        // Whoever decodes in the other phase waits for this step, too.
+        let waits = self.running.iter().any(|&place| self.is_left_out(place, phase));
+        if decoding > 0 {
             draft.prompt_rows = beside(decoding).saturating_sub(decoding).clamp(1, self.limits.prompt_rows);
+        } else if waits {
+            draft.prompt_rows = beside(0).clamp(1, rows);
         }
+        let decodes = decoding > 0 || waits;
         self.add_prompts(&mut draft);
         // Whoever just lost its pages takes none of others' in the same step.
         if !draft.preempted {
@@ -223,11 +222,12 @@ impl Scheduler {
         {
             let (steps, wanted) = (self.limits.steps, self.limits.steps.saturating_mul(MOST_PROPOSED + 1));
             let proposes = self.reserve_steps(&pieces, wanted);
-            return Some(Step { pieces, steps, decodes, proposes });
+            return Some(Step { pieces, steps, decodes, phase, proposes });
         }
         let single = pieces.iter().all(|piece| piece.gives && !piece.by_host && piece.tokens.len() == 1);
-        let steps = if single { self.reserve_steps(&pieces, self.limits.steps) } else { 1 };
-        Some(Step { pieces, steps, decodes, proposes: 0 })
+        let most = self.most_steps(&pieces, phase);
+        let steps = if single { self.reserve_steps(&pieces, most) } else { 1 };
+        Some(Step { pieces, steps, decodes, phase, proposes: 0 })
     }
 
     /// So many more tokens of a request were fed, all of them its own; the last one's choice is its next token, where
@@ -236,7 +236,9 @@ impl Scheduler {
         let sequence = self.sequences.get_mut(&ticket)?;
         sequence.computed += fed;
         let size = self.limits.page_tokens;
-        while self.limits.sharing && (sequence.filled + 1) * size <= sequence.computed {
+        // What rows that a flow chose for leave in pages depends on more than the tokens.
+        let alike = self.limits.flow.map_or(usize::MAX, |flow| sequence.alike(flow)).min(sequence.computed);
+        while self.limits.sharing && (sequence.filled + 1) * size <= alike {
             let at = sequence.filled;
             let before = at.checked_sub(1).map(|before| sequence.pages[before]);
             let tokens = &sequence.tokens[at * size..][..size];
@@ -287,7 +289,10 @@ impl Scheduler {
     /// A row of every running request that decodes.
     fn add_decoding(&mut self, draft: &mut Draft) {
         for place in self.running.clone() {
-            if self.running.contains(&place) && self.sequences[&place.ticket].pending() == 1 {
+            if self.running.contains(&place)
+                && self.sequences[&place.ticket].pending() == 1
+                && self.feedable(place, draft.phase) == 1
+            {
                 let rows = self.reserve(place, 1, draft);
                 draft.add(place, rows);
             }
@@ -304,7 +309,7 @@ impl Scheduler {
     }
 
     fn add_chunk(&mut self, place: Place, draft: &mut Draft) {
-        let rows = self.sequences[&place.ticket].pending().min(draft.rows).min(draft.prompt_rows);
+        let rows = self.feedable(place, draft.phase).min(draft.rows).min(draft.prompt_rows);
         if rows > 0 {
             let rows = self.reserve(place, rows, draft);
             draft.add(place, rows);
@@ -330,10 +335,12 @@ impl Scheduler {
             let Some(last) = lower(self) else { return false };
             self.preempt(last, draft);
         }
-        let tokens = &self.sequences[&place.ticket].tokens;
+        let sequence = &self.sequences[&place.ticket];
+        let tokens = &sequence.tokens;
         let pages = tokens.len().div_ceil(self.limits.page_tokens);
         // The last token is fed in any case: its logits are wanted.
-        let shared = if self.limits.sharing { self.cache.share(&tokens[..tokens.len() - 1]) } else { Vec::new() };
+        let alike = self.limits.flow.map_or(usize::MAX, |flow| sequence.alike(flow)).min(tokens.len() - 1);
+        let shared = if self.limits.sharing { self.cache.share(&tokens[..alike]) } else { Vec::new() };
         loop {
             // A page is left for those that run, or the newcomer would soon lose its own to them.
             let spare = usize::from(!self.running.is_empty());
@@ -350,6 +357,7 @@ impl Scheduler {
         sequence.computed = shared.len() * self.limits.page_tokens;
         sequence.filled = shared.len();
         sequence.pages = shared;
+        sequence.slot = self.slots.take();
         self.statistics.shared_tokens += sequence.computed as u64;
         self.waiting.remove(&place);
         self.running.insert(place);
@@ -387,6 +395,8 @@ impl Scheduler {
         if let Some(sequence) = self.sequences.get_mut(&place.ticket) {
             self.cache.leave(&std::mem::take(&mut sequence.pages));
             (sequence.computed, sequence.filled) = (0, 0);
+            // What a flow keeps of it is built again with its tokens.
+            self.slots.leave(sequence.slot.take());
         }
         self.running.remove(&place);
         self.waiting.insert(place);
@@ -459,8 +469,10 @@ impl Scheduler {
         assert_eq!(places, self.waiting.union(&self.running).copied().collect());
         assert!(self.waiting.is_disjoint(&self.running));
         for place in &self.waiting {
-            assert!(self.sequences[&place.ticket].pages.is_empty(), "who waits holds no page");
+            let sequence = &self.sequences[&place.ticket];
+            assert!(sequence.pages.is_empty() && sequence.slot.is_none(), "who waits holds no page and no slot");
         }
+        self.slots.check(self.running.iter().map(|place| self.sequences[&place.ticket].slot));
         assert_eq!(self.cache.len(), self.limits.pages);
     }
 }

@@ -3,6 +3,8 @@
 use std::cmp::Reverse;
 use std::time::Duration;
 
+use tilewright_megakernel::vm::reference::RequestSlot;
+
 use super::super::generate::Finish;
 use super::gain::Gain;
 use super::proposer::{MOST_PROPOSED, Proposer};
@@ -55,6 +57,8 @@ pub struct Sequence {
     pub proposer: Option<Proposer>,
     /// Whether it goes on by steps of several tokens, where it is alone.
     pub gain: Gain,
+    /// Where a flow keeps its states, while it runs.
+    pub slot: Option<RequestSlot>,
     priority: i32,
     max_new_tokens: usize,
 }
@@ -77,6 +81,7 @@ impl Sequence {
             by_host: ask.by_host,
             proposer,
             gain: Gain::default(),
+            slot: None,
             priority: ask.priority,
             max_new_tokens: ask.max_new_tokens,
         }

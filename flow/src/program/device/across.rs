@@ -3,10 +3,11 @@
 use tilewright_codegen::build::{Ptr, Shared, Val, Var};
 
 use super::kept::OfRow;
+use super::numbers::join;
 use super::recipe::Recipe;
 use super::score::{Candidates, each};
 use super::spread::{VECTOR, WARP};
-use super::values::{Gathered, Row, Values, join};
+use super::values::{Gathered, Row, Values};
 use crate::graph::ValueId;
 use crate::op::{Op, Reduce, RowOp};
 

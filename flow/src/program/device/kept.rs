@@ -248,6 +248,11 @@ impl<'k> Sources<'k> for OfRow<'k, '_, '_> {
         None
     }
 
+    fn query(&self, row: Val<'k, u32>) -> Option<Row<'k>> {
+        let ((queries, begin), dim) = (self.queries?, self.spread().dim);
+        Some(self.array(queries, begin + row * dim, dim as usize, 0))
+    }
+
     fn exists(&self, _: u32) -> Val<'k, bool> {
         self.call.builder().lit(true)
     }
@@ -369,6 +374,10 @@ impl<'k> Sources<'k> for OfBlock<'k, '_, '_> {
             words_of_eight(pool, pool.dimension(begin, self.back(at.back), element))
         };
         Some(runs.map(words).collect())
+    }
+
+    fn query(&self, row: Val<'k, u32>) -> Option<Row<'k>> {
+        self.of.query(row)
     }
 
     fn exists(&self, back: u32) -> Val<'k, bool> {

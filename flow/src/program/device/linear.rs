@@ -154,3 +154,87 @@ impl Finder<'_> {
         (weights == same).then(|| Terms { fields: vec![first, second], weights, masks: vec![], terms })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::prelude::*;
+    use crate::{ModelShape, Traced, algorithms, trace};
+
+    /// What is found in an indexer, of groups of six heads of 32 dimensions.
+    fn found(traced: &Traced) -> Vec<String> {
+        let model = ModelShape { kv_heads: 2, group: 6, head_dim: 32, block_tokens: 16 };
+        let extents = traced.extents(&model).expect("a model that fits");
+        let is_operand = |source| matches!(source, Source::Field(_));
+        let finder = Finder { graph: &traced.indexer, extents: &extents.indexer, dim: 32, is_operand: &is_operand };
+        let view = |linear: Linear| {
+            let terms: Vec<String> = linear.terms.iter().map(|(of, part)| format!("{part:?} {of:?}")).collect();
+            let masked = if linear.masks.is_empty() { "" } else { ", masked" };
+            let way = if linear.is_row { "a row" } else { "rows" };
+            format!("{} as {way}: {}{masked}", linear.count, terms.join(" + "))
+        };
+        traced.indexer.ids().filter_map(|id| finder.find(id)).map(view).collect()
+    }
+
+    #[test]
+    fn scores_that_are_products_are_found_in_the_algorithms() {
+        let of = |name: &str| found(&algorithms::named(name).expect("a flow").trace().expect("a flow without errors"));
+        for name in ["quest", "lserve"] {
+            assert_eq!(of(name), ["6 as rows: Positive Larger + Negative Smaller"], "{name}");
+        }
+        assert_eq!(of("masked-quest"), ["6 as rows: Positive Larger + Negative Smaller, masked"]);
+        assert_eq!(of("block-sparse"), ["1 as a row: Whole Plain"]);
+        assert_eq!(of("gqa-block-sparse"), ["6 as a row: Whole Plain"]);
+        // Channels in place of a head's dimensions; no queries.
+        for name in ["double-sparsity", "knorm", "streaming-llm"] {
+            assert_eq!(of(name), [""; 0], "{name}");
+        }
+    }
+
+    /// An indexer over two fields of a head's dimensions.
+    struct Scored(for<'t> fn(&Step<'t>, [Value<'t, Paged>; 2]) -> Value<'t, Ragged>);
+
+    impl Flow for Scored {
+        type Fields = [Field; 2];
+        type State = ();
+
+        fn name(&self) -> &str {
+            "scored"
+        }
+        fn fields(&self, declare: &mut Declare) -> [Field; 2] {
+            ["a", "b"].map(|name| declare.field(name, [Dim::ONE, Dim::HEAD_DIM]))
+        }
+        fn state(&self, _: &mut DeclareState) {}
+
+        fn forward_cache(&self, block: &Block<'_>, [a, b]: &[Field; 2]) {
+            block.store(*a, block.keys().max(D0));
+            block.store(*b, block.keys().min(D0));
+        }
+        fn forward_indexer<'t>(&self, step: Step<'t>, fields: &[Field; 2], (): ()) -> Done<'t> {
+            let score = (self.0)(&step, fields.map(|field| step.field(field)));
+            step.select(score)
+        }
+    }
+
+    #[test]
+    fn what_is_nearly_a_sum_of_products_is_not_taken_for_one() {
+        let of = |scored: Scored| found(&trace(&scored).expect("a flow without errors"));
+        let lesser = Scored(|step, [a, b]| (a * step.query()).minimum(step.query() * b).sum(D1).max(D0));
+        assert_eq!(of(lesser), ["6 as rows: Negative Larger + Positive Smaller"]);
+        let mean = Scored(|step, [a, _]| (step.query() * a).mean(D1).max(D0));
+        assert_eq!(of(mean), ["6 as rows: Whole Plain"]);
+        let others = [
+            // Other weights in each product; no product; fields alone.
+            Scored(|step, [a, b]| (step.query() * a).maximum(step.query().abs() * b).sum(D1).max(D0)),
+            Scored(|step, [a, b]| (step.query() * a).maximum(b.load()).sum(D1).max(D0)),
+            Scored(|_, [a, b]| (a * b).sum(D1)),
+            // Not a sum, not along a head, not of larger and smaller ones.
+            Scored(|step, [a, _]| (step.query() * a).max(D1).max(D0)),
+            Scored(|step, [a, _]| (step.query() * a).sum(D0).sum(D1)),
+            Scored(|step, [a, b]| (step.query() * a).mix(1.0, step.query() * b, 1.0).sum(D1).max(D0)),
+        ];
+        for (at, scored) in others.into_iter().enumerate() {
+            assert_eq!(of(scored), [""; 0], "{at}");
+        }
+    }
+}

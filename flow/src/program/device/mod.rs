@@ -5,7 +5,7 @@
 //! | `spread` | how a row of a value lies in lanes |
 //! | `recipe` | a pass as what is recorded, and what of it lanes cannot compute |
 //! | `linear`, `product` | scores that are sums of products, and their instructions |
-//! | `values` | every op of a flow on registers |
+//! | `values`, `numbers` | every op of a flow on registers |
 //! | `kept` | what a flow reads and writes in memory |
 //! | `amount` | a budget |
 //! | `score`, `across` | the indexer: candidates dealt to groups of lanes; ops across the blocks of a row |
@@ -19,6 +19,7 @@ mod across;
 mod amount;
 mod kept;
 mod linear;
+mod numbers;
 mod product;
 mod recipe;
 mod score;

@@ -59,7 +59,7 @@ pub(super) fn tiles(linear: &[Linear], spread: Spread) -> usize {
 }
 
 /// Whether blocks are loaded a round ahead: where one value is computed, and there are registers for its weights and its blocks.
-fn is_ahead(linear: &[Linear], spread: Spread) -> bool {
+pub(super) fn is_ahead(linear: &[Linear], spread: Spread) -> bool {
     let [one] = linear else { return false };
     let blocks = tiles(linear, spread) as u32 * one.fields.len() as u32 * field_registers(spread);
     blocks + weights_registers(one, spread) <= REGISTERS
@@ -75,24 +75,32 @@ type Operand<'k> = Vec<Val<'k, u32>>;
 pub(super) fn weights<'k>(k: &'k Builder, linear: &Linear, values: &mut Values<'k, '_>) -> Weights<'k> {
     let column = k.lane() / LANES;
     let (which, is_rest) = (column / 2, (column % 2).eq(1));
-    let rows: Vec<Row<'k>> = (0..linear.count).map(|row| values.weighed(linear, row)).collect();
+    // By atom the row of this lane's column; columns beyond the last weight are nobody's.
+    let atoms: Vec<Row<'k>> = (0..linear.count)
+        .step_by(WEIGHTS as usize)
+        .map(|first| {
+            let count = (linear.count - first).min(WEIGHTS);
+            values.weighed_in_lane(linear, which.min(count - 1) + first).unwrap_or_else(|| {
+                let rows: Vec<Row<'k>> = (first..first + count).map(|row| values.weighed(linear, row)).collect();
+                let element =
+                    |e: usize| (1u32..).zip(&rows[1..]).fold(rows[0][e], |x, (at, row)| which.eq(at).select(row[e], x));
+                (0..rows[0].len()).map(element).collect()
+            })
+        })
+        .collect();
     let of_part = |part: Part, x: Val<'k, f32>| match part {
         Part::Whole => x,
         Part::Positive => x.max(0.0f32),
         Part::Negative => x.min(0.0f32),
     };
-    let operand = |rows: &[Row<'k>], part: Part| -> Operand<'k> {
+    let operand = |row: &Row<'k>, part: Part| -> Operand<'k> {
         let element = |e: usize| {
-            // Columns beyond the last weight are nobody's.
-            let others = (1u32..).zip(&rows[1..]);
-            let x = others.fold(rows[0][e], |x, (at, row)| which.eq(at).select(row[e], x));
-            let x = of_part(part, x);
+            let x = of_part(part, row[e]);
             is_rest.select(x - x.cast::<bf16>().cast::<f32>(), x)
         };
-        let words = (0..rows[0].len()).step_by(2);
-        words.map(|e| element(e).pair::<Bf16x2>(element(e + 1)).bits()).collect()
+        (0..row.len()).step_by(2).map(|e| element(e).pair::<Bf16x2>(element(e + 1)).bits()).collect()
     };
-    let of_term = |&(_, part): &(Factor, Part)| rows.chunks(WEIGHTS as usize).map(|rows| operand(rows, part)).collect();
+    let of_term = |&(_, part): &(Factor, Part)| atoms.iter().map(|row| operand(row, part)).collect();
     Rc::new(linear.terms.iter().map(of_term).collect())
 }
 
@@ -176,6 +184,8 @@ pub(super) fn sums<'k>(
         Operands::Ahead(ahead, fetch) => (0..eights).for_each(|run| {
             multiply(run, &ahead.get(run));
             ahead.load(linear, run, *fetch);
+            // Loads that nothing waits for in this round would be put behind all of its products.
+            k.sync_warp();
         }),
         Operands::Loaded(fetch) => {
             // So many runs of eight are in flight.

@@ -1,8 +1,9 @@
 //! The indexer of a flow on a device: a group of lanes for each candidate, several candidates of a group in flight.
 
 use std::mem::offset_of;
+use std::ops::Range;
 
-use tilewright_codegen::build::Val;
+use tilewright_codegen::build::{Val, Var};
 use tilewright_kernels::attention::split::Heads;
 use tilewright_kernels::tile::Float;
 use tilewright_megakernel::program::Span;
@@ -12,12 +13,13 @@ use tilewright_megakernel::vm::device::{
 
 use super::across;
 use super::amount::Amount;
-use super::kept::{Fields, Kept, Named, OfBlock, OfRow};
+use super::kept::{Fields, Kept, Named, OfBlock, OfRow, Words};
 use super::product::{self, Ahead};
 use super::recipe::Recipe;
 use super::spread::Spread;
-use super::values::Values;
+use super::values::{At, Sources, Values};
 use super::{pools_of, recipe_of, subject_of};
+use crate::graph::ValueId;
 use crate::op::{Effect, Op};
 use crate::plan::Pass;
 use crate::program::Score;
@@ -145,17 +147,21 @@ impl Scores {
             queries: Some((q, (row * heads + kv_head * group) * dim)),
             slot,
         };
+        let across = self.recipe.across();
+        // The first blocks are on their way while the row's queries come.
+        let begun = across.is_empty().then(|| begin(of_row, of, true));
         let mut values = Values::new(k, &self.recipe, lane, &of_row);
         values.know_row();
-        for id in self.recipe.across() {
+        for id in across {
             across::gather(&mut values, id, of_row, of);
             values.know_row();
         }
+        let begun = begun.unwrap_or_else(|| begin(of_row, of, values.multiplies()));
         let splits = call.value(offset_of!(Fields, splits));
         let begin = (row * kv_heads + kv_head) * splits + call.value(offset_of!(Fields, split));
         let scores = call.state(offset_of!(Fields, scores)).cast::<f32>();
         let scores = scores.at(begin * call.value(offset_of!(Fields, share)));
-        each(of_row, of, &values, &mut |mut values, block, at, is_there| {
+        go_on(begun, &values, &mut |mut values, block, at, is_there| {
             let mut saves = Vec::new();
             for id in self.recipe.graph().effects() {
                 match self.recipe.graph().node(id).op {
@@ -186,16 +192,81 @@ pub(super) type Each<'k, 'p, 'r, 'w> =
 
 /// Deals the candidates to the groups of lanes of all warps. All lanes of a warp take part: a group without a candidate repeats
 /// the last one.
-///
-/// Where candidates lie the lanes look up for all groups at once, a round ahead.
 pub(super) fn each<'k, 'p, 'r>(
     of_row: OfRow<'k, 'p, 'r>,
     of: Candidates<'k>,
     values: &Values<'k, 'r>,
     then: Each<'k, 'p, 'r, '_>,
 ) {
-    let (k, team, recipe) = (of_row.call.builder(), of_row.call.team(), of_row.recipe);
-    let groups = recipe.spread.groups();
+    go_on(begin(of_row, of, values.multiplies()), values, then);
+}
+
+/// Candidates that are dealt, the first of which are looked up, and loaded if they are loaded ahead.
+///
+/// Where candidates lie the lanes look up for all groups at once, a round ahead.
+struct Begun<'k, 'p, 'r> {
+    of_row: OfRow<'k, 'p, 'r>,
+    of: Candidates<'k>,
+    /// Candidates of a group together.
+    together: u32,
+    /// Where the candidates of this round lie, and those of the next.
+    places: [Var<'k, u32>; 2],
+    on_their_way: Option<Ahead<'k>>,
+}
+
+impl<'k, 'p, 'r> Begun<'k, 'p, 'r> {
+    /// Candidates of a warp together.
+    fn of_warp(&self) -> u32 {
+        self.of_row.recipe.spread.groups() * self.together
+    }
+
+    /// The last candidate.
+    fn last(&self) -> Val<'k, u32> {
+        self.of.count - self.of.count.min(1)
+    }
+
+    /// The first candidate of the warp.
+    fn first(&self) -> Val<'k, u32> {
+        self.of_row.call.builder().warp() * self.of_warp()
+    }
+
+    /// Candidates from round to round.
+    fn step(&self) -> u32 {
+        self.of_row.call.team().warps * self.of_warp()
+    }
+
+    /// The places of the candidates of a round, each in the lane of its number.
+    fn look_up(&self, base: Val<'k, u32>) -> Val<'k, u32> {
+        self.of_row.place(self.of.origin + (base + self.of_row.call.builder().lane()).min(self.last()))
+    }
+
+    /// Numbers within a warp of the candidates of a group.
+    fn numbers(&self) -> Vec<Val<'k, u32>> {
+        let spread = self.of_row.recipe.spread;
+        let group = self.of_row.call.builder().lane() / spread.lanes;
+        (0..self.together).map(|round| group + round * spread.groups()).collect()
+    }
+
+    /// The candidates of a group in a round.
+    fn blocks(&self, base: Val<'k, u32>, places: Val<'k, u32>) -> Vec<OfBlock<'k, 'p, 'r>> {
+        let block = |number: Val<'k, u32>| {
+            let at = (base + number).min(self.last());
+            // Beyond the last candidate lanes have looked up the last one.
+            self.of_row.block(self.of.origin + at, at, places.shfl_idx(number))
+        };
+        self.numbers().into_iter().map(block).collect()
+    }
+
+    /// Eights of a field of one of some blocks.
+    fn words(&self, of: &[OfBlock<'k, 'p, 'r>], round: usize, field: ValueId, runs: Range<u32>) -> Vec<Words<'k>> {
+        let Op::Source(source) = self.of_row.recipe.graph().node(field).op else { return Vec::new() };
+        of[round].fetch(source, At::row(0), runs).unwrap_or_default()
+    }
+}
+
+/// Looks the first candidates up, and loads them if they are computed by products and loaded ahead.
+fn begin<'k, 'p, 'r>(of_row: OfRow<'k, 'p, 'r>, of: Candidates<'k>, multiplies: bool) -> Begun<'k, 'p, 'r> {
+    let (k, recipe) = (of_row.call.builder(), of_row.recipe);
     let together = match recipe.linear() {
         [] => {
             let numbers: u32 = recipe.of_block(&|_| false).into_iter().map(|id| recipe.held(id)).sum();
@@ -203,41 +274,35 @@ pub(super) fn each<'k, 'p, 'r>(
         }
         linear => (product::ROUNDS * product::tiles(linear, recipe.spread)) as u32,
     };
-    let of_warp = groups * together;
-    let group = k.lane() / recipe.spread.lanes;
-    let last = of.count - of.count.min(1);
-    let (step, first) = (team.warps * of_warp, k.warp() * of_warp);
-    let lookup = |base: Val<'k, u32>| of_row.place(of.origin + (base + k.lane()).min(last));
-    let numbers: Vec<_> = (0..together).map(|round| group + round * groups).collect();
-    let blocks = |base: Val<'k, u32>, places: Val<'k, u32>| -> Vec<OfBlock<'k, 'p, 'r>> {
-        let block = |&number: &Val<'k, u32>| {
-            let at = (base + number).min(last);
-            // Beyond the last candidate lanes have looked up the last one.
-            of_row.block(of.origin + at, at, places.shfl_idx(number))
-        };
-        numbers.iter().map(block).collect()
-    };
-    // Where the candidates of this round lie, and those of the next.
-    let (here, ahead) = (k.var(lookup(first)), k.var(lookup(first + step)));
-    let words = |of: &[OfBlock<'k, 'p, 'r>], round: usize, field, runs| values.of_block(&of[round]).words(field, runs);
-    let on_their_way = match values.multiplies() {
-        true => {
-            let of = blocks(first, here.get());
-            Ahead::new(k, recipe, together as usize, &|round, field, runs| words(&of, round, field, runs))
-        }
-        false => None,
-    };
-    k.for_step(first, of.count, step, |base| {
+    let begun = Begun { of_row, of, together, places: [k.var(0u32), k.var(0u32)], on_their_way: None };
+    begun.places[0].set(begun.look_up(begun.first()));
+    begun.places[1].set(begun.look_up(begun.first() + begun.step()));
+    if !multiplies || !product::is_ahead(recipe.linear(), recipe.spread) {
+        return begun;
+    }
+    let blocks = begun.blocks(begun.first(), begun.places[0].get());
+    let fetch = |round: usize, field, runs: Range<u32>| begun.words(&blocks, round, field, runs);
+    let on_their_way = Ahead::new(k, recipe, together as usize, &fetch);
+    Begun { on_their_way, ..begun }
+}
+
+/// Shows all candidates.
+fn go_on<'k, 'p, 'r>(begun: Begun<'k, 'p, 'r>, values: &Values<'k, 'r>, then: Each<'k, 'p, 'r, '_>) {
+    let (k, numbers, step) = (begun.of_row.call.builder(), begun.numbers(), begun.step());
+    let [here, ahead] = &begun.places;
+    let on_their_way = begun.on_their_way.as_ref();
+    k.for_step(begun.first(), begun.of.count, step, |base| {
         let (places, later) = (here.get(), ahead.get());
         here.set(later);
-        ahead.set(lookup(base + 2 * step));
-        let (blocks, next) = (blocks(base, places), on_their_way.as_ref().map(|_| blocks(base + step, later)));
-        let next = next.unwrap_or_default();
+        ahead.set(begun.look_up(base + 2 * step));
+        let blocks = begun.blocks(base, places);
+        let next = on_their_way.map(|_| begun.blocks(base + step, later)).unwrap_or_default();
         let mut all: Vec<_> = blocks.iter().map(|block| values.of_block(block)).collect();
         all.iter_mut().for_each(Values::load_block);
-        Values::multiply(&mut all, on_their_way.as_ref(), &|round, field, runs| words(&next, round, field, runs));
+        let fetch = |round: usize, field, runs: Range<u32>| begun.words(&next, round, field, runs);
+        Values::multiply(&mut all, on_their_way, &fetch);
         for ((values, &block), &number) in all.into_iter().zip(&blocks).zip(&numbers) {
-            then(values, block, base + number, (base + number).lt(of.count));
+            then(values, block, base + number, (base + number).lt(begun.of.count));
         }
     });
 }

@@ -27,22 +27,29 @@ pub(super) struct Shares<'k> {
     /// Which row of `splits` shares.
     pub begin: Val<'k, u32>,
     /// Splits of a row.
-    pub splits: Val<'k, u32>,
+    pub splits: u32,
     /// Scores from split to split.
     pub share: Val<'k, u32>,
 }
 
-/// The scores of a row, as keys in the order of a selection.
+/// The scores of a row, as keys in the order of a selection. Threads share a split's scores.
 #[derive(Clone, Copy)]
 pub(super) struct Scores<'k> {
     k: &'k Builder,
-    team: ConsumerWarps<'k>,
+    /// Those of the row.
     at: Ptr<'k, Global, f32>,
-    /// Scores from split to split, and of each split; the reciprocal of that.
+    splits: u32,
+    /// Scores from split to split.
     share: Val<'k, u32>,
+    /// Scores of a split that has all of its own.
     width: Val<'k, u32>,
-    over_width: Val<'k, u32>,
     count: Val<'k, u32>,
+    /// Threads of a split, and splits at a time.
+    threads: u32,
+    together: u32,
+    /// What this thread has of the splits: the first one, and the first score in it.
+    split: Val<'k, u32>,
+    first: Val<'k, u32>,
     /// Whether threads keep all of them.
     is_kept: Val<'k, bool>,
     kept: RegArray<'k, u32>,
@@ -52,51 +59,46 @@ impl<'k> Scores<'k> {
     /// The scores of so many candidates, as far as threads keep them.
     pub fn new(team: ConsumerWarps<'k>, count: Val<'k, u32>, of: Shares<'k>) -> Scores<'k> {
         let (k, Shares { splits, share, .. }) = (count.builder(), of);
-        let begin = of.begin * splits * share;
+        let threads = (team.threads() / splits).max(1);
         let width = (count + (splits - 1)) / splits;
         let scores = Scores {
             k,
-            team,
-            at: of.at.at(begin),
+            at: of.at.at(of.begin * splits * share),
+            splits,
             share,
             width,
-            over_width: k.lit(u32::MAX) / width.max(1),
             count,
-            is_kept: count.le(KEPT * team.threads()),
+            threads,
+            together: team.threads() / threads,
+            split: k.tid() / threads,
+            first: k.tid() % threads,
+            is_kept: width.le(if splits <= team.threads() { KEPT * threads } else { 0 }),
             kept: k.regs(KEPT, 0u32),
         };
         k.when(scores.is_kept, || {
-            scores.runs(|run| {
-                let places: Vec<_> = run.map(|of| (of, scores.place(of))).collect();
-                let loaded: Vec<_> = places.iter().map(|&(_, at)| scores.load(at.min(count - 1))).collect();
-                // A place without a candidate has the key of NaN, which no cut above 0 counts.
-                let key = |at: Val<'k, u32>, score| at.lt(count).select(order_of(score), 0u32);
-                places.iter().zip(loaded).for_each(|(&(of, at), score)| scores.kept.set(of, key(at, score)));
-            });
+            // Who has no candidate looks at one of the first split, and gives it the key of NaN, which no cut above 0 counts.
+            let mine = scores.of_split(scores.split);
+            let from = scores.at.at(mine.gt(0).select(scores.split * share, 0u32));
+            let most = mine.gt(0).select(mine, width) - 1;
+            let load = |of: u32| from.at((scores.first + of * threads).min(most)).load();
+            let key = |of: u32, score| (scores.first + of * threads).lt(mine).select(order_of(score), 0u32);
+            // All are on their way before the first is computed with.
+            scores.runs(|run| run.for_each(|of| scores.kept.set(of, load(of).bits())));
+            scores.runs(|run| run.for_each(|of| scores.kept.set(of, key(of, scores.kept.get(of).bits()))));
         });
         scores
     }
 
-    /// The candidate of a thread in a round.
-    fn place(self, round: u32) -> Val<'k, u32> {
-        self.k.tid() + round * self.team.threads()
+    /// Scores of a split.
+    fn of_split(self, split: Val<'k, u32>) -> Val<'k, u32> {
+        self.width.min(self.count - (split * self.width).min(self.count))
     }
 
     /// The rounds, in runs that are left out where a row is shorter.
     fn runs(self, run: impl Fn(std::ops::Range<u32>)) {
         for first in (0..KEPT).step_by(RUN as usize) {
-            self.k.when(self.count.gt(first * self.team.threads()), || run(first..first + RUN));
+            self.k.when(self.width.gt(first * self.threads), || run(first..first + RUN));
         }
-    }
-
-    /// A candidate's score.
-    fn load(self, at: Val<'k, u32>) -> Val<'k, f32> {
-        // The quotient, or one less.
-        let least = at.mul_hi(self.over_width);
-        let rest = at - least * self.width;
-        let is_less = rest.ge(self.width);
-        let split = least + is_less.select(1u32, 0u32);
-        self.at.at(split * self.share + is_less.select(rest - self.width, rest)).load()
     }
 
     /// Shows each thread its candidates: their keys, their places, whether they exist.
@@ -105,17 +107,21 @@ impl<'k> Scores<'k> {
         k.if_else(
             self.is_kept,
             || {
+                let (mine, begin) = (self.of_split(self.split), self.split * self.width);
                 self.runs(|run| {
                     run.for_each(|of| {
-                        let at = self.place(of);
-                        show(self.kept.get(of), at, at.lt(self.count));
+                        let at = self.first + of * self.threads;
+                        show(self.kept.get(of), begin + at, at.lt(mine));
                     });
                 });
             },
             || {
-                k.for_step(k.tid(), self.count, self.team.threads(), |at| {
-                    show(order_of(self.load(at)), at, k.lit(true))
-                })
+                k.for_step(self.split, self.splits, self.together, |split| {
+                    k.for_step(self.first, self.of_split(split), self.threads, |at| {
+                        let score = self.at.at(split * self.share + at).load();
+                        show(order_of(score), split * self.width + at, k.lit(true));
+                    });
+                });
             },
         );
     }
@@ -175,13 +181,14 @@ impl<'k> Search<'k> {
         let (k, warps) = (self.k, self.team.warps);
         let best = k.var(0u32);
         self.scores.each(|order, _, _| best.set(best.get().max(order)));
-        let best = best.get();
-        let reach = (0u32..32).fold(k.lit(0u32), |reach, lane| {
-            let other = best.shfl_idx(lane);
-            reach + other.ge(best).select(1u32, 0u32)
+        let (share, cut) = ((goal + (warps - 1)) / warps, k.var(0u32));
+        // The best of those that are left, which leave together where they are equal; nobody is left behind 32 turns.
+        k.for_(0u32, share.min(33), |_| {
+            let most = best.get().redux(ReduxOp::Max);
+            cut.set(most);
+            best.set(best.get().eq(most).select(0u32, best.get()));
         });
-        let share = (goal + (warps - 1)) / warps;
-        let cut = reach.ge(share).select(best, 0u32).redux(ReduxOp::Max);
+        let cut = cut.get();
         k.when(k.lane().eq(0), || self.meeting.at(k.warp()).store(cut));
         self.team.sync();
         let cuts = (1..warps).map(|warp| self.meeting.at(warp).load());

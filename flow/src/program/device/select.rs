@@ -42,13 +42,13 @@ impl DeviceOp for Select {
             block_tokens: self.block_tokens as u32,
             most,
             winners: winners.min(WINNERS),
+            splits: plan.extent(self.scores, 1)?,
             amount: Amount::new(&self.budget),
             pools,
         };
         let fields = Fields {
             first_row: self.rows.lo as u32,
             kv_head: self.kv_head as u32,
-            splits: plan.extent(self.scores, 1)?,
             share: plan.extent(self.scores, 0)?,
             scores: plan.operand(self.scores)?,
             blocks: plan.operand(self.blocks)?,
@@ -73,7 +73,6 @@ impl Select {
 struct Fields {
     first_row: u32,
     kv_head: u32,
-    splits: u32,
     share: u32,
     scores: u32,
     blocks: u32,
@@ -93,6 +92,8 @@ struct Winners {
     most: u32,
     /// Most winners.
     winners: u32,
+    /// Splits of the scores.
+    splits: u32,
     amount: Amount,
     pools: KvPools,
 }
@@ -172,7 +173,7 @@ impl Winners {
             Shares {
                 at: of.call.state(offset_of!(Fields, scores)).cast::<f32>(),
                 begin: of.row * self.kv_heads + field(offset_of!(Fields, kv_head)),
-                splits: field(offset_of!(Fields, splits)),
+                splits: self.splits,
                 share: field(offset_of!(Fields, share)),
             },
         );

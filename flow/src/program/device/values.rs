@@ -1,21 +1,21 @@
 //! The values of a pass as registers: recorded row by row, when something asks for them.
 
 use std::collections::HashMap;
-use std::f32::consts::{LN_2, LOG2_E};
+use std::f32::consts::LN_2;
 use std::ops::Range;
 
 use tilewright_codegen::build::{Builder, Val};
-use tilewright_codegen::ir::attr::Cmp;
 
 use super::kept::{Words, widen};
 use super::linear::Linear;
+use super::numbers::{cmp, exp, finish, join, squared};
 use super::product::{self, Ahead, Fetch, Operands, Weights};
 use super::recipe::Recipe;
 use super::spread::VECTOR;
 use crate::graph::ValueId;
 use crate::op::{
-    Axis, Binary, Comparison, Elementwise, Norm, Num, Op, Product, REFUSED, Rearrange, Reduce, Reduction, RowOp,
-    Source, Taps, Unary,
+    Axis, Binary, Elementwise, Norm, Num, Op, Product, REFUSED, Rearrange, Reduce, Reduction, RowOp, Source, Taps,
+    Unary,
 };
 
 /// A lane's part of a row.
@@ -44,6 +44,9 @@ pub(super) trait Sources<'k> {
 
     /// Of a lane's part of a row some runs of eight as they are loaded, where they are not yet computed with.
     fn fetch(&self, source: Source, at: At, runs: Range<u32>) -> Option<Vec<Words<'k>>>;
+
+    /// A lane's part of a row of the queries, which may differ from lane to lane; where a row of the batch has some.
+    fn query(&self, row: Val<'k, u32>) -> Option<Row<'k>>;
 
     /// Whether there is a block so many before.
     fn exists(&self, back: u32) -> Val<'k, bool>;
@@ -138,6 +141,16 @@ impl<'k, 'r> Values<'k, 'r> {
     /// A row of the weights of products.
     pub fn weighed(&mut self, linear: &Linear, row: u32) -> Row<'k> {
         let weights = self.broadcast(linear.weights, At::row(row));
+        self.masked(linear, weights)
+    }
+
+    /// The same of a row that may differ from lane to lane, where weights are the queries.
+    pub fn weighed_in_lane(&self, linear: &Linear, row: Val<'k, u32>) -> Option<Row<'k>> {
+        let is_query = matches!(self.recipe.graph().node(linear.weights).op, Op::Source(Source::Query));
+        is_query.then(|| Some(self.masked(linear, self.sources.query(row)?))).flatten()
+    }
+
+    fn masked(&self, linear: &Linear, weights: Row<'k>) -> Row<'k> {
         let constant = |row: Row<'k>, mask: &ValueId| -> Row<'k> {
             let Op::Elementwise(op) = self.recipe.graph().node(*mask).op else { return row };
             let of = |(e, x): (usize, Val<'k, f32>)| x * self.element(op, &[], [0, e as u32], true);
@@ -447,46 +460,5 @@ impl<'k, 'r> Values<'k, 'r> {
             row.into_iter().enumerate().map(of).collect()
         };
         rows.into_iter().enumerate().map(of_row).collect()
-    }
-}
-
-fn exp(x: Val<'_, f32>) -> Val<'_, f32> {
-    (x * LOG2_E).ex2()
-}
-
-fn cmp(comparison: Comparison) -> Cmp {
-    match comparison {
-        Comparison::Equal => Cmp::Eq,
-        Comparison::NotEqual => Cmp::Neu,
-        Comparison::Greater => Cmp::Gt,
-        Comparison::GreaterEqual => Cmp::Ge,
-        Comparison::Less => Cmp::Lt,
-        Comparison::LessEqual => Cmp::Le,
-    }
-}
-
-fn squared(reduce: Reduce, x: Val<'_, f32>) -> Val<'_, f32> {
-    if reduce == Reduce::L2Norm { x * x } else { x }
-}
-
-/// Two partial results as one; a maximum passes over NaN.
-pub(super) fn join<'k>(reduce: Reduce, a: Val<'k, f32>, b: Val<'k, f32>) -> Val<'k, f32> {
-    match reduce {
-        Reduce::Sum | Reduce::Mean | Reduce::L2Norm => a + b,
-        Reduce::Max => a.max(b),
-        Reduce::Min => a.min(b),
-    }
-}
-
-/// A result from the partial results of `count` elements.
-fn finish(reduce: Reduce, count: u32, all: Val<'_, f32>) -> Val<'_, f32> {
-    match reduce {
-        // A NaN that nothing joined is no number to pass over.
-        Reduce::Max => all.max(f32::NEG_INFINITY),
-        Reduce::Min => all.min(f32::INFINITY),
-        Reduce::Sum => all,
-        Reduce::Mean if count.is_power_of_two() => all * (1.0 / count as f32),
-        Reduce::Mean => all.div_rn(count as f32),
-        Reduce::L2Norm => all.sqrt(),
     }
 }

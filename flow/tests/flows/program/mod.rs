@@ -1,9 +1,12 @@
 //! Flows as ops of programs: the reference machine selects and attends as the interpreter does, for any flow and any batch.
 
 mod bench;
+mod covered;
 mod device;
 mod lowered;
 mod resources;
+mod shapes;
+mod summaries;
 
 use proptest::prelude::*;
 use tilewright_flow::graph::Node;

@@ -4,8 +4,9 @@ use half::bf16;
 use tilewright_codegen::build::{Builder, Global, Ptr, Val};
 
 use super::combine::{Splits, Warps};
-use crate::attention::warp::{attend as attend_tiles, query_fragments};
+use crate::attention::warp::{WarpA, attend as attend_tiles, query_fragments};
 use crate::kv::{KConfig, KvBuffer, KvFamily, KvThreads, Place, Span, VConfig};
+use crate::mma::Accumulator;
 use crate::tile::Index;
 
 /// Warps of a block: two of the widest heads fit.
@@ -34,33 +35,57 @@ pub struct Task<'k, I> {
 
 /// The attention of one block, in tiles of so many tokens.
 pub fn attend<'k, F: KvFamily, const D: u32, const TILE: u32>(k: &'k Builder, task: &Task<'k, F::Input<'k>>) {
-    let (team, rows) = (KvThreads::Warps(warps(D)), task.group.div_ceil(8));
+    let team = KvThreads::Warps(warps(D));
     let keys = F::open::<KConfig<TILE, D, TILE>>(k, "keys", task.inputs[0], task.place, team);
     let values = F::open::<VConfig<TILE, TILE, TILE, D>>(k, "values", task.inputs[1], task.place, team);
     F::begin(k);
 
     let tokens = task.place.tokens;
-    let row = |half: u32| k.lane() / 4 + 8 * half;
-    let at = |half, column| task.query.at(row(half) * D + column);
-    let query = query_fragments(k, [D, rows], &|half| row(half).lt(task.group), &at);
-    let span = share(k, task, warps(D), TILE);
-    let (softmax, acc) = attend_tiles(k, (&keys, &values), span, (&query, rows, task.scale), &|tile, scores| {
-        let left = tokens - tile * TILE;
-        for (register, column) in (0..).zip(scores.columns(Index::lane(k))) {
-            let seen = column.get(k).lt(left);
-            scores.registers().set(register, seen.select(scores.get(register), f32::NEG_INFINITY));
-        }
-    });
+    let (query, rows) = queries(k, task.query, [D, task.group]);
+    let span = share(k, tokens, [task.split, task.splits.count], [warps(D), TILE]);
+    let mask = behind(k, tokens, TILE);
+    let (softmax, acc) = attend_tiles(k, (&keys, &values), span, (&query, rows, task.scale), &mask);
     let room = warps(D) * F::tile_bytes::<KConfig<TILE, D, TILE>>();
     let warps = Warps::new(k, warps(D), [D, task.group], (keys.memory().cast(), room));
     task.splits.finish(k, &warps, softmax, acc.registers(), task.split);
 }
 
-/// The tiles of this warp: every `step`-th of the block's share.
-fn share<'k, I>(k: &'k Builder, task: &Task<'k, I>, step: u32, tile: u32) -> Span<'k> {
-    let tiles = (task.place.tokens + (tile - 1)) / tile;
-    let splits = task.splits.count;
+/// The queries of a key/value head as A operands, and how many rows a lane has of them.
+pub(super) fn queries<'k>(
+    k: &'k Builder,
+    query: Ptr<'k, Global, bf16>,
+    [depth, group]: [u32; 2],
+) -> (Vec<WarpA<'k>>, u32) {
+    let rows = group.div_ceil(8);
+    let row = |half: u32| k.lane() / 4 + 8 * half;
+    let at = |half, column| query.at(row(half) * depth + column);
+    (query_fragments(k, [depth, rows], &|half| row(half).lt(group), &at), rows)
+}
+
+/// Makes −∞ of scores behind the last token.
+pub(super) fn behind<'k>(
+    k: &'k Builder,
+    tokens: Val<'k, u32>,
+    tile: u32,
+) -> impl Fn(Val<'k, u32>, Accumulator<'k, f32>) {
+    move |number, scores| {
+        let left = tokens - number * tile;
+        for (register, column) in (0..).zip(scores.columns(Index::lane(k))) {
+            let seen = column.get(k).lt(left);
+            scores.registers().set(register, seen.select(scores.get(register), f32::NEG_INFINITY));
+        }
+    }
+}
+
+/// The tiles of this warp: every `step`-th of a share of the tokens, of so many shares.
+pub(super) fn share<'k>(
+    k: &'k Builder,
+    tokens: Val<'k, u32>,
+    [split, splits]: [Val<'k, u32>; 2],
+    [step, tile]: [u32; 2],
+) -> Span<'k> {
+    let tiles = (tokens + (tile - 1)) / tile;
     let width = (tiles + splits - 1) / splits;
-    let first = task.split * width;
+    let first = split * width;
     Span { first: first + k.warp(), end: (first + width).min(tiles), step }
 }

@@ -1,13 +1,14 @@
 //! The standalone kernel: one block for each share, head and sequence.
 
 use half::bf16;
-use tilewright_codegen::build::{Builder, block, record};
+use tilewright_codegen::build::{Builder, Val, block, record};
 use tilewright_codegen::ir::attr::SpecialReg;
 use tilewright_codegen::ir::{Arch, Kernel};
 
 use super::combine::Splits;
 use super::device::{Task, attend, warps};
-use crate::early::early;
+use super::items::{Items, attend_items};
+use crate::early::{begin_early, early};
 use crate::kv::{KvFamily, Pages, Place, is_swizzled};
 
 /// Where the tokens of a sequence lie.
@@ -83,58 +84,91 @@ impl Decode {
 
     /// Records the kernel for a way of keys and values.
     pub fn record<F: KvFamily>(&self, arch: Arch) -> Kernel {
+        self.recorded::<F>(arch, false)
+    }
+
+    /// The same of blocks that stay: each goes through shares of heads, one in so many as there are blocks, and asks for the keys and
+    /// values of the next before it is done with one. The grid is any number of blocks; behind [`DecodeArgs`] come `splits`, `kv_heads` and
+    /// `sequences`, and nothing is stored of a sequence without tokens. Tokens, tables, and keys and values of all tokens but a sequence's last
+    /// tile are read before the launch before this one has ended.
+    ///
+    /// # Panics
+    /// Of families whose registers take turns.
+    pub fn record_staying<F: KvFamily>(&self, arch: Arch) -> Kernel {
+        self.recorded::<F>(arch, true)
+    }
+
+    fn recorded<F: KvFamily>(&self, arch: Arch, stays: bool) -> Kernel {
         let layout = match self.layout {
             Layout::Dense => "dense".to_owned(),
             Layout::Paged { page_tokens, swizzled: false } => format!("pages{page_tokens}"),
             Layout::Paged { page_tokens, swizzled: true } => format!("pool{page_tokens}"),
         };
-        let name = format!("decode_d{}_g{}_t{}_{layout}_{}", self.depth, self.group, self.tokens(), F::name());
+        let (tokens, suffix) = (self.tokens(), if stays { "_staying" } else { "" });
+        let name = format!("decode_d{}_g{}_t{tokens}_{layout}_{}{suffix}", self.depth, self.group, F::name());
         record(&name, arch, block(warps(self.depth) * 32), |k| match self.depth {
-            64 => self.body::<F, 64>(k),
-            96 => self.body::<F, 96>(k),
-            256 => self.body::<F, 256>(k),
-            _ => self.body::<F, 128>(k),
+            64 => self.body::<F, 64>(k, stays),
+            96 => self.body::<F, 96>(k, stays),
+            256 => self.body::<F, 256>(k, stays),
+            _ => self.body::<F, 128>(k, stays),
         })
     }
 
-    fn body<F: KvFamily, const D: u32>(&self, k: &Builder) {
+    fn body<'k, F: KvFamily, const D: u32>(&self, k: &'k Builder, stays: bool) {
         let q = k.global::<bf16>("q");
         let inputs = [F::input(k, "keys"), F::input(k, "values")];
         let (tokens, table) = (k.global::<u32>("tokens"), k.global::<u32>("table"));
         let (table_width, plane_stride) = (k.param::<u32>("table_width"), k.param::<u32>("plane_stride"));
         let scale = k.param::<f32>("scale");
-        early(k);
+        if stays {
+            begin_early(k)
+        } else {
+            early(k)
+        }
         let (acc, stats) = (k.global::<f32>("acc"), k.global::<f32>("stats"));
         let (done, out) = (k.global::<u32>("done"), k.global::<bf16>("out"));
+        let counts = stays.then(|| k.params(["splits", "kv_heads", "sequences"]));
 
-        let (split, head, sequence) =
-            (k.special(SpecialReg::CtaidX), k.special(SpecialReg::CtaidY), k.special(SpecialReg::CtaidZ));
-        let (count, heads) = (k.special(SpecialReg::NctaidX), k.special(SpecialReg::NctaidY));
-        let (line, rows) = (sequence * heads + head, self.group * D);
-        let dense = Place {
-            plane: line,
-            plane_stride,
-            first: k.lit(0u32),
-            row_stride: k.lit(D),
-            tokens: tokens.at(sequence).load(),
-            pages: None,
-        };
-        let place = match self.layout {
-            Layout::Dense => dense,
-            Layout::Paged { page_tokens, swizzled } => {
-                let swizzled = swizzled && is_swizzled(self.depth);
-                let table = table.at(sequence.mul_wide(table_width));
-                Place { plane: head, pages: Some(Pages { table, page_tokens, swizzled }), ..dense }
+        let by_grid = || [SpecialReg::NctaidX, SpecialReg::NctaidY].map(|axis| k.special(axis));
+        let block = || [SpecialReg::CtaidX, SpecialReg::CtaidY, SpecialReg::CtaidZ].map(|axis| k.special(axis));
+        let [split, head, sequence] = if stays { [k.lit(0u32); 3] } else { block() };
+        let [count, heads] = counts.map_or_else(by_grid, |[splits, heads, _]| [splits, heads]);
+        let rows = self.group * D;
+        let place = |sequence: Val<'k, u32>, head: Val<'k, u32>| {
+            let dense = Place {
+                plane: sequence * heads + head,
+                plane_stride,
+                first: k.lit(0u32),
+                row_stride: k.lit(D),
+                tokens: tokens.at(sequence).load(),
+                pages: None,
+            };
+            match self.layout {
+                Layout::Dense => dense,
+                Layout::Paged { page_tokens, swizzled } => {
+                    let swizzled = swizzled && is_swizzled(self.depth);
+                    let table = table.at(sequence.mul_wide(table_width));
+                    Place { plane: head, pages: Some(Pages { table, page_tokens, swizzled }), ..dense }
+                }
             }
         };
-        let splits = Splits {
+        let meet = |line: Val<'k, u32>| Splits {
             count,
             acc: acc.at(line * count * rows),
             stats: stats.at(line * count * (2 * self.group)),
             done: done.at(line),
             out: out.at(line.mul_wide(rows)),
         };
-        let query = q.at(line.mul_wide(rows));
+        let query = |line: Val<'k, u32>| q.at(line.mul_wide(rows));
+        if let Some([splits, heads, sequences]) = counts {
+            let items = Items { splits, heads, sequences, place: &place, query: &query, meet: &meet };
+            return match self.tokens() {
+                32 => attend_items::<F, D, 32>(k, inputs, &items, (self.group, scale)),
+                _ => attend_items::<F, D, 16>(k, inputs, &items, (self.group, scale)),
+            };
+        }
+        let line = sequence * heads + head;
+        let (place, splits, query) = (place(sequence, head), meet(line), query(line));
         let task = Task { query, inputs, place, split, scale, group: self.group, splits };
         match self.tokens() {
             32 => attend::<F, D, 32>(k, &task),

@@ -10,10 +10,13 @@
 //! Bytes decide: every key and value is read once. At 32 tokens of head dim 128 a tile of K and of V is 8 KiB each; four
 //! warps with rings of two have 128 KiB of shared memory, one block to a multiprocessor.
 //!
+//! Blocks that stay take many such shares in turn ([`Decode::record_staying`]).
+//!
 //! [`device`] is the kernel's body on a block, [`combine`] the two merges, [`launch`] the standalone kernel.
 
 pub mod combine;
 pub mod device;
+mod items;
 pub mod launch;
 
 pub use launch::{Decode, DecodeArgs, Layout};

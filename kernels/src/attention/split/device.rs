@@ -13,7 +13,7 @@ use tilewright_codegen::build::{Global, Ptr, RegArray, Shared, SpaceOf, Val};
 use super::lanes::Lanes;
 use super::merge::Part;
 use super::streamed::BLOCK;
-use super::{Merged, Streamed};
+use super::{Merged, Selected, Streamed};
 use crate::attention::merge::Partial;
 use crate::attention::softmax::{Rescaling, RowUpdate};
 use crate::gemv::linear::{Scratch, Weights};
@@ -49,6 +49,8 @@ pub struct Attention<'k> {
     pub stats: Ptr<'k, Global, f32>,
     /// Which tokens come through the ring, if any do: for groups of eight heads at most.
     pub streamed: Option<Streamed<'k>>,
+    /// How the tokens were chosen, where they are not all tokens of a row; none of them is streamed.
+    pub selected: Option<Selected<'k>>,
     /// Where they are merged.
     pub merged: Merged<'k>,
 }
@@ -138,6 +140,9 @@ struct Loaded<'k> {
     values: Vec<[RegArray<'k, u32>; 4]>,
 }
 
+/// Where the tokens of a block lie.
+type Row<'f, 'k> = &'f dyn Fn(Val<'k, u32>) -> TokenRow<'k>;
+
 /// What a warp carries from block to block: of the head `lane / 4` the maximum (of scores times log2 e) and this lane's
 /// part of the sum; of the heads `2·(lane mod 4)` and the next the output.
 struct Running<'k> {
@@ -173,6 +178,19 @@ impl<'k> Pass<'k> {
     }
 
     fn run(self, scratch: Scratch<'k>, ring: &dyn Weights<'k>) {
+        let running = match self.work.selected {
+            None => self.all(ring),
+            Some(selected) => self.chosen(selected),
+        };
+        let parts = Parts { pass: self, at: scratch.operand.cast() };
+        parts.store(&running);
+        self.team.sync();
+        parts.merge();
+        self.team.sync();
+    }
+
+    /// Takes in all tokens of the split: from the pages those that are not streamed, then the others.
+    fn all(self, ring: &dyn Weights<'k>) -> Running<'k> {
         let k = self.team.k;
         let paged = self.streamed.map_or(self.begin, |(_, [_, end])| end);
         let blocks = (self.end - paged + (BLOCK - 1)) / BLOCK;
@@ -186,23 +204,60 @@ impl<'k> Pass<'k> {
         let loaded = self.unloaded();
         k.when(first.lt(blocks), || bring(first, &loaded));
         let queries = self.queries();
-        let running = Running {
-            most: k.var(f32::NEG_INFINITY),
-            sum: k.var(0.0f32),
-            out: (0..self.rows() * self.lanes().run / 2).map(|_| self.lanes().sums(k)).collect(),
-        };
+        let running = self.running();
         k.for_step(first, blocks, self.team.warps, |block| {
             k.when(block.ne(first), || bring(block, &loaded));
-            self.block(&loaded, Some(self.end - paged - block * BLOCK - 1), &queries, &running);
+            self.block(&loaded, Some(self.end - paged - block * BLOCK - 1), &queries, &running, &|| ());
         });
         if let Some((streamed, tokens)) = self.streamed {
             self.stages(ring, streamed, tokens, &queries, &running);
         }
-        let parts = Parts { pass: self, at: scratch.operand.cast() };
-        parts.store(&running);
-        self.team.sync();
-        parts.merge();
-        self.team.sync();
+        running
+    }
+
+    /// Takes in the chosen blocks of the split, in the order in which [`all`](Pass::all) takes in those of a row that it sees
+    /// whole. A warp's next block is on its way as soon as the scores of one are computed, and where the one behind it lies.
+    fn chosen(self, selected: Selected<'k>) -> Running<'k> {
+        let (k, running) = (self.team.k, self.running());
+        let turns = selected.turns(self.team, self.work.keys, self.row, [self.begin, self.end]);
+        k.when(turns.count.gt(0), || {
+            let place = |turn: Val<'k, u32>| {
+                self.work.keys.token(self.work.kv_head, self.row, turns.start(turn.min(turns.count - 1)))
+            };
+            let last = |turn: Val<'k, u32>| self.end - turns.start(turn) - 1;
+            let [keys, values] = [self.work.keys, self.work.values].map(|pages| pages.pool.words(k.lit(0)));
+            // Values come to other registers than those that are computed with.
+            let (loaded, coming, ahead) = (self.unloaded(), self.unloaded(), k.var(place(k.lit(1))));
+            let bring = |turn: Val<'k, u32>, at: Val<'k, u32>| {
+                let last = last(turn);
+                let row = |token: Val<'k, u32>| self.token(at, token.min(last));
+                self.load_keys(keys, &row, &loaded);
+                self.load_values(values, &row, &coming);
+            };
+            bring(k.lit(0), place(k.lit(0)));
+            let queries = self.queries();
+            k.for_(0u32, turns.count, |turn| {
+                let (next, at) = (turn + 1, ahead.get());
+                ahead.set(place(turn + 2));
+                self.block(&loaded, Some(last(turn)), &queries, &running, &|| {
+                    for (to, from) in loaded.values.iter().flatten().zip(coming.values.iter().flatten()) {
+                        (0..self.lanes().words()).for_each(|word| to.set(word, from.get(word)));
+                    }
+                    k.when(next.lt(turns.count), || bring(next, at));
+                });
+            });
+        });
+        running
+    }
+
+    /// What a warp begins with.
+    fn running(self) -> Running<'k> {
+        let k = self.team.k;
+        Running {
+            most: k.var(f32::NEG_INFINITY),
+            sum: k.var(0.0f32),
+            out: (0..self.rows() * self.lanes().run / 2).map(|_| self.lanes().sums(k)).collect(),
+        }
     }
 
     /// The blocks that come through the ring.
@@ -223,8 +278,8 @@ impl<'k> Pass<'k> {
                 k.for_step(first, blocks, warps, |block| {
                     let row = |token| self.token(k.lit(0), token);
                     let loaded = self.unloaded();
-                    self.load([stage.keys(there, block), stage.values(there, block)], row, &loaded);
-                    self.block(&loaded, None, queries, running);
+                    self.load([stage.keys(there, block), stage.values(there, block)], &row, &loaded);
+                    self.block(&loaded, None, queries, running, &|| ());
                 });
             });
         });
@@ -296,18 +351,23 @@ impl<'k> Pass<'k> {
     }
 
     /// Loads a block of tokens, whose rows lie so in keys and values.
-    fn load<S: SpaceOf>(
-        self,
-        [keys, values]: [Ptr<'k, S, u32>; 2],
-        row: impl Fn(Val<'k, u32>) -> TokenRow<'k>,
-        to: &Loaded<'k>,
-    ) {
+    fn load<S: SpaceOf>(self, [keys, values]: [Ptr<'k, S, u32>; 2], row: Row<'_, 'k>, to: &Loaded<'k>) {
+        self.load_keys(keys, row, to);
+        self.load_values(values, row, to);
+    }
+
+    fn load_keys<S: SpaceOf>(self, keys: Ptr<'k, S, u32>, row: Row<'_, 'k>, to: &Loaded<'k>) {
         let (group, column) = (self.team.k.lane() / 4, self.team.k.lane() % 4);
-        let (run, width, height) = (self.lanes().run, self.width(), self.height());
+        let (run, width) = (self.lanes().run, self.width());
         for (half, to) in [0u32, 8].into_iter().zip(&to.keys) {
             let key = row(group + half);
             to.iter().zip(0..).for_each(|(to, at)| self.words(to, (keys, key), width * at, width, column * run));
         }
+    }
+
+    fn load_values<S: SpaceOf>(self, values: Ptr<'k, S, u32>, row: Row<'_, 'k>, to: &Loaded<'k>) {
+        let (group, column) = (self.team.k.lane() / 4, self.team.k.lane() % 4);
+        let (run, height) = (self.lanes().run, self.height());
         let tokens = [0u32, 1, 8, 9].map(|of| row(column * 2 + of));
         for (to, at) in to.values.iter().zip(0..) {
             to.iter().zip(tokens).for_each(|(to, token)| {
@@ -328,16 +388,18 @@ impl<'k> Pass<'k> {
         let first = self.work.keys.token(self.work.kv_head, self.row, start);
         let row = |token: Val<'k, u32>| self.token(first, token.min(last));
         let pools = [self.work.keys, self.work.values].map(|pages| pages.pool.words(self.team.k.lit(0)));
-        self.load(pools, row, to)
+        self.load(pools, &row, to)
     }
 
-    /// Takes a block in; of one that is not whole only the tokens up to the last.
+    /// Takes a block in; of one that is not whole only the tokens up to the last. What comes `then` is done behind the last use of
+    /// its keys, before its values are used.
     fn block(
         self,
         Loaded { keys, values }: &Loaded<'k>,
         last: Option<Val<'k, u32>>,
         queries: &[[Vec<Val<'k, u32>>; 2]],
         running: &Running<'k>,
+        then: &dyn Fn(),
     ) {
         let (k, column, lanes) = (self.team.k, self.team.k.lane() % 4, self.lanes());
         let mut scores = Vec::new();
@@ -356,6 +418,7 @@ impl<'k> Pass<'k> {
                 scores.push(inside.map_or(score, |inside| inside.select(score, f32::NEG_INFINITY)));
             }
         }
+        then();
         let row = RowUpdate { scale: None, rescaling: Rescaling::EveryTile, masked: false };
         let over_lanes =
             |most: Val<'k, f32>| [1u32, 2].into_iter().fold(most, |most, bits| most.max(most.shfl_bfly(bits)));

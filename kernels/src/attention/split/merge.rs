@@ -69,7 +69,10 @@ impl<'k> Attention<'k> {
     /// The split's part of a row.
     pub(super) fn part(self, row: Val<'k, u32>) -> Part<'k> {
         let pages = self.keys;
-        let shares = Shares::of_row(pages, row, self.heads.splits);
+        let shares = match self.selected {
+            None => Shares::of_row(pages, row, self.heads.splits),
+            Some(selected) => selected.shares(pages, row, self.heads.splits),
+        };
         let (share, tokens) = (shares.each * pages.page_tokens, shares.tokens);
         let [begin, end] = shares.tokens_of(self.split, pages.page_tokens);
         Part { begin, end, single: tokens.le(share), is_last: end.eq(tokens), share, tokens }

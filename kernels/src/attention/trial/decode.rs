@@ -23,6 +23,8 @@ pub struct DecodeCase {
     pub kv_heads: u32,
     /// Blocks that share a head.
     pub splits: u32,
+    /// Blocks that stay, where they do: then every sequence has a token.
+    pub staying: Option<u32>,
     /// Tokens of each sequence.
     pub tokens: Vec<u32>,
     /// Times `1/√depth`: the scale of the scores.
@@ -47,16 +49,21 @@ impl DecodeCase {
         let (depth, group) = (one_of(made, &[64, 96, 128, 256]), made.between(1..=16));
         let decode = Decode { depth, group, layout, tile: one_of(made, tiles) };
         let sequences = draw.between(1..=3);
+        // The parts of sixteen rows are apart from the rings where blocks stay: then large tiles have no room.
+        let may_stay = way.staying.is_some() && (decode.tile == 16 || group <= 8);
+        let staying = (may_stay && made.between(0..=1) == 1).then(|| draw.between(1..=7));
         let tokens = (0..sequences).map(|_| match draw.between(0..=4) {
             0 => draw.between(0..=2),
             1 => (decode.tokens() * draw.between(1..=20) + draw.between(0..=2)).saturating_sub(1),
             2 => draw.between(1..=600),
             _ => draw.between(1..=130),
         });
+        let tokens: Vec<u32> = tokens.map(|tokens| tokens.max(u32::from(staying.is_some()))).collect();
         DecodeCase {
             decode,
             way,
-            tokens: tokens.collect(),
+            staying,
+            tokens,
             kv_heads: draw.between(1..=3),
             splits: draw.between(1..=6),
             sharpness: one_of(draw, &[1.0, 1.0, 4.0]),
@@ -70,7 +77,8 @@ impl DecodeCase {
     /// When the kernel is not valid.
     pub fn trial(&self, arch: Arch) -> Result<Trial, VerifyErrors> {
         let Decode { depth, group, layout, .. } = self.decode;
-        let kernel = verify((self.way.decode)(&self.decode, arch))?;
+        let staying = self.way.staying.zip(self.staying);
+        let kernel = verify(staying.map_or(self.way.decode, |(record, _)| record)(&self.decode, arch))?;
         let mut draw = Draw::new(self.data);
         let (kv, page) = match layout {
             Layout::Dense => (Kv::HeadMajor, None),
@@ -83,13 +91,15 @@ impl DecodeCase {
         let pools = [0, 1].map(|_| cache.fill(&mut draw));
         let scale = self.sharpness / f64::from(depth).sqrt();
 
-        let grid = [self.splits, self.kv_heads, self.tokens.len() as u32];
+        let items = [self.splits, self.kv_heads, self.tokens.len() as u32];
+        let grid = staying.map_or(items, |(_, blocks)| [blocks, 1, 1]);
         let mut trial = Trial::new(kernel, grid).note(format!(
-            "{} x {} heads of {} tokens, {} splits, {:?}",
+            "{} x {} heads of {} tokens, {} splits, staying {:?}, {:?}",
             group,
             self.kv_heads,
             join(&self.tokens),
             self.splits,
+            self.staying,
             self.decode
         ));
         let q_at = trial.input("q", &q);
@@ -112,7 +122,8 @@ impl DecodeCase {
         };
         let trial = at.into_iter().fold(trial.pass(q_at), pass).pass(tokens).pass(table).pass(cache.width);
         let trial = trial.pass(cache.plane_stride()).pass((scale * std::f64::consts::LOG2_E) as f32);
-        Ok(trial.pass(acc).pass(stats).pass(done).pass(out))
+        let trial = trial.pass(acc).pass(stats).pass(done).pass(out);
+        Ok(if staying.is_some() { items.into_iter().fold(trial, Trial::pass) } else { trial })
     }
 
     /// `[sequences, kv_heads·group, depth]`.

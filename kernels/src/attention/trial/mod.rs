@@ -30,19 +30,27 @@ pub struct KvTransport {
     /// Whether they are given as tensor maps.
     pub tensor_map: bool,
     decode: fn(&Decode, Arch) -> Kernel,
+    /// Where no registers take turns.
+    staying: Option<fn(&Decode, Arch) -> Kernel>,
     prefill: fn(&Prefill, Arch) -> Kernel,
 }
 
 impl KvTransport {
     /// That of a family.
     pub const fn of<F: KvFamily>() -> KvTransport {
-        KvTransport { tensor_map: F::TENSOR_MAP, decode: Decode::record::<F>, prefill: Prefill::record::<F> }
+        let (decode, prefill) = (Decode::record::<F>, Prefill::record::<F>);
+        KvTransport { tensor_map: F::TENSOR_MAP, decode, staying: None, prefill }
+    }
+
+    /// The same, whose blocks may stay.
+    pub const fn staying<F: KvFamily>() -> KvTransport {
+        KvTransport { staying: Some(Decode::record_staying::<F>), ..KvTransport::of::<F>() }
     }
 
     /// Those that take pointers.
     pub const POINTERS: [KvTransport; 6] = [
         KvTransport::of::<CpAsync<2>>(),
-        KvTransport::of::<CpAsync<3>>(),
+        KvTransport::staying::<CpAsync<3>>(),
         KvTransport::of::<Staged<1, true>>(),
         KvTransport::of::<Staged<2, true>>(),
         KvTransport::of::<Staged<1, false>>(),
@@ -50,7 +58,7 @@ impl KvTransport {
     ];
 
     /// Those that take tensor maps.
-    pub const MAPS: [KvTransport; 2] = [KvTransport::of::<Tma<2>>(), KvTransport::of::<Tma<3>>()];
+    pub const MAPS: [KvTransport; 2] = [KvTransport::staying::<Tma<2>>(), KvTransport::staying::<Tma<3>>()];
 }
 
 /// One of these.

@@ -3,7 +3,7 @@
 use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
-use tilewright_kernels::attention::split::{self, Heads, Merged, TokenStage};
+use tilewright_kernels::attention::split::{self, Heads, Merged, Selected, TokenStage};
 use tilewright_kernels::kv::{Cells, PageTable, PagedPool, PoolType};
 use tilewright_kernels::tile::Float;
 use tilewright_layout::DType;
@@ -123,6 +123,8 @@ struct SelectedBlocks {
     block_tokens: u32,
     /// Fewest blocks of a split.
     split_blocks: u32,
+    /// Whether tokens of earlier steps are streamed where rows see all of them.
+    streams: bool,
 }
 
 impl SelectedBlocks {
@@ -130,7 +132,13 @@ impl SelectedBlocks {
         let block_tokens = selection.block_tokens as u32;
         multiple("the tokens of a selected block", block_tokens, 16, "a multiple of 16")?;
         let (rows, most) = (plan.extent(selection.blocks, 2)?, plan.extent(selection.blocks, 0)?);
-        Ok(SelectedBlocks { rows, most, block_tokens, split_blocks: plan.split_tokens().div_ceil(block_tokens) })
+        Ok(SelectedBlocks {
+            rows,
+            most,
+            block_tokens,
+            split_blocks: plan.split_tokens().div_ceil(block_tokens),
+            streams: false,
+        })
     }
 
     /// The pool by blocks, those of a row in the place of its page table.
@@ -149,6 +157,16 @@ impl SelectedBlocks {
             },
             split_pages: self.split_blocks,
             ..pool
+        }
+    }
+
+    /// How the blocks were chosen, of a pool by pages.
+    fn chosen<'k>(self, pool: PagedPool<'k>) -> Selected<'k> {
+        Selected {
+            position: pool.position,
+            page_blocks: pool.page_tokens / self.block_tokens,
+            split_pages: pool.split_pages,
+            streams: self.streams.then_some(self.rows),
         }
     }
 }
@@ -184,9 +202,12 @@ impl DeviceFunction for SplitOfTokens {
     }
 
     fn stream_tokens(&mut self, stage_bytes: u32) {
-        // What is selected within the step is not known before it.
-        if self.heads.is_one_pass() && self.selected.is_none() {
-            self.streamed = TokenStage::new(self.pools.of, self.pools.dim, self.pools.page_tokens, stage_bytes);
+        let KvPools { of, dim, page_tokens, .. } = self.pools;
+        let stage = TokenStage::new(of, dim, page_tokens, stage_bytes).filter(|_| self.heads.is_one_pass());
+        match &mut self.selected {
+            None => self.streamed = stage,
+            // What is selected within the step is not known before it.
+            Some(selected) => selected.streams = stage.is_some(),
         }
     }
 
@@ -232,6 +253,7 @@ impl DeviceFunction for SplitOfTokens {
                 arrivals: call.state(offset_of!(Fields, arrivals)).cast(),
             },
             streamed: streamed.and_then(|stage| call.streamed(stage)),
+            selected: selected.map(|selected| selected.chosen(call.pages([offset_of!(Fields, keys), scales], pools))),
         };
         split::attention(call.team(), call.scratch(), weights, split, || call.signal(out));
     }

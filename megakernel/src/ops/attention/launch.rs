@@ -11,7 +11,7 @@ use super::Attention;
 use crate::ops::Op;
 use crate::program::Span;
 use crate::vm::device::{Unsupported, multiple};
-use crate::vm::graph::{GraphPlanner, Heads, LaunchArg, LaunchGrid, LaunchMemory, LaunchOp, Scratch};
+use crate::vm::graph::{GraphPlanner, GraphTuning, Heads, LaunchArg, LaunchGrid, LaunchMemory, LaunchOp, Scratch};
 
 /// Dimensions of a head that the kernels are made for.
 const DEPTHS: [u32; 5] = [32, 64, 96, 128, 256];
@@ -19,8 +19,8 @@ const DEPTHS: [u32; 5] = [32, 64, 96, 128, 256];
 const DECODE_DEPTHS: [u32; 4] = [64, 96, 128, 256];
 /// Query heads of a kv head that it takes at most.
 const MOST_GROUP: u32 = 16;
-/// Tokens of its tiles on sm_90a, and elsewhere.
-const DECODE_TILES: [u32; 2] = [32, 16];
+/// Tokens of its tiles where `mma.sync` copies them.
+const DECODE_TILE: u32 = 16;
 /// Kv heads whose keys and values level two holds together.
 const BUNCH: u32 = 4;
 
@@ -112,12 +112,19 @@ impl Attention {
     ) -> Result<(), Unsupported> {
         let (arch, group) = (plan.arch, heads / kv_heads);
         let by_maps = arch == Arch::Sm90a;
-        let [tile, small] = DECODE_TILES;
-        let tile = if by_maps { tile } else { small };
+        let tuning = plan.tuning.unwrap_or_else(|| GraphTuning::of([depth, group], rows));
+        let GraphTuning { tile, stages, staying } = tuning;
+        let staying = if by_maps { staying } else { 0 };
+        let tile = if by_maps { tile } else { DECODE_TILE };
         let decode = Decode { depth, group, layout: Layout::Paged { page_tokens, swizzled: true }, tile };
-        let kernel = plan.kernel(format!("{decode:?}"), || match by_maps {
-            true => decode.record::<Tma<2>>(arch),
-            false => decode.record::<CpAsync<2>>(arch),
+        let kernel = plan.kernel(format!("{decode:?}"), || match (by_maps, staying > 0, stages) {
+            (false, ..) => decode.record::<CpAsync<2>>(arch),
+            (true, false, 3) => decode.record::<Tma<3>>(arch),
+            (true, false, 4) => decode.record::<Tma<4>>(arch),
+            (true, false, _) => decode.record::<Tma<2>>(arch),
+            (true, true, 3) => decode.record_staying::<Tma<3>>(arch),
+            (true, true, 4) => decode.record_staying::<Tma<4>>(arch),
+            (true, true, _) => decode.record_staying::<Tma<2>>(arch),
         });
         let alone = plan.rows_alone(rows);
         let splits = plan.splits(rows, kv_heads);
@@ -145,7 +152,14 @@ impl Attention {
             plan.scratch(Scratch::Attended, u64::from(rows) * u64::from(heads * depth) * 2),
         ];
         args.extend(room.map(LaunchArg::Pointer));
-        plan.launch(kernel, LaunchGrid::PerRow([splits, kv_heads]), args);
+        let grid = match staying {
+            0 => LaunchGrid::PerRow([splits, kv_heads]),
+            _ => {
+                args.extend([splits, kv_heads, alone].map(LaunchArg::Number));
+                LaunchGrid::WithRows((staying * plan.multiprocessors).min(splits * kv_heads * alone))
+            }
+        };
+        plan.launch(kernel, grid, args);
         Ok(())
     }
 }

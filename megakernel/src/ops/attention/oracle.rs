@@ -18,7 +18,8 @@ pub(super) fn attention(op: &Attention, on: &Context) -> Done {
         if let Some(seen) = seen(op, on, row, pool)? {
             let Seen { tokens, table, pages } = seen;
             let tokens = naive::split_tokens(tokens, pages.page_tokens, splits, op.split);
-            let q = on.read(op.q, first_head * dim, group * dim)?;
+            let q =
+                on.read(op.q, first_head * dim, group * dim)?.into_iter().map(|x| on.operand(x)).collect::<Vec<_>>();
             // A split starts at a page; its last page may be begun only.
             let pages: Vec<(usize, usize)> = tokens
                 .clone()
@@ -101,6 +102,7 @@ impl Partial {
                 for (&score, value) in scores[g][done..done + tokens].iter().zip(values.chunks_exact(dim)) {
                     let weight = (score - self.max[g]).exp();
                     self.sum[g] += weight;
+                    let weight = on.operand(weight);
                     for (acc, &v) in acc.iter_mut().zip(value) {
                         *acc += weight * v;
                     }

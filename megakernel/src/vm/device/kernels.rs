@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tilewright_codegen::device::{Device, Kernel};
+use tilewright_codegen::device::{Device, DeviceError, Kernel};
 use tilewright_codegen::ir;
-use tilewright_codegen::verify::verify;
+use tilewright_codegen::verify::{Verified, verify};
 
 use super::kernel::record;
 use super::{LoadError, Plan};
@@ -24,16 +24,18 @@ pub struct DeviceKernels {
 /// A kernel, compiled or under way.
 struct Known {
     code: ir::Kernel,
-    compiled: Mutex<Option<(Kernel, Duration)>>,
+    compiled: Mutex<Option<(Kernel, Compilation)>>,
 }
 
-/// What was compiled so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Compiled {
-    /// Kernels.
-    pub kernels: usize,
-    /// Seconds that the driver took for all of them, one after the other.
-    pub seconds: f64,
+/// When a kernel was compiled.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Compilation {
+    /// The kernel's name.
+    pub name: String,
+    /// When the driver began.
+    pub began: Instant,
+    /// How long it took.
+    pub took: Duration,
 }
 
 impl DeviceKernels {
@@ -47,36 +49,55 @@ impl DeviceKernels {
     /// # Errors
     /// If the kernel breaks a rule, or the device refuses it.
     pub fn of(&self, plan: &Plan) -> Result<Kernel, LoadError> {
-        let code = record(plan);
-        let known = {
-            let mut all = unpoisoned(&self.known);
-            match all.iter().find(|known| known.code == code) {
-                Some(known) => Arc::clone(known),
-                None => {
-                    let known = Arc::new(Known { code: code.clone(), compiled: Mutex::new(None) });
-                    all.push(Arc::clone(&known));
-                    known
-                }
-            }
-        };
+        self.compile(&record(plan))
+    }
+
+    /// The kernel of a code, compiled where there is none.
+    ///
+    /// # Errors
+    /// As [`DeviceKernels::of`].
+    pub fn compile(&self, code: &ir::Kernel) -> Result<Kernel, LoadError> {
+        let known = self.known(code);
         let mut compiled = unpoisoned(&known.compiled);
-        if let Some((kernel, _)) = &*compiled {
-            return Ok(kernel.clone());
+        match &*compiled {
+            Some((kernel, _)) => Ok(kernel.clone()),
+            None => Ok(self.load(&verify(code.clone())?, &mut compiled)?),
         }
-        let began = Instant::now();
-        let kernel = self.device.load(&verify(code)?)?;
-        *compiled = Some((kernel.clone(), began.elapsed()));
+    }
+
+    /// The same of a code that is verified.
+    pub(in crate::vm) fn compile_verified(&self, code: &Verified) -> Result<Kernel, DeviceError> {
+        let known = self.known(code.kernel());
+        let mut compiled = unpoisoned(&known.compiled);
+        match &*compiled {
+            Some((kernel, _)) => Ok(kernel.clone()),
+            None => self.load(code, &mut compiled),
+        }
+    }
+
+    fn load(&self, code: &Verified, compiled: &mut Option<(Kernel, Compilation)>) -> Result<Kernel, DeviceError> {
+        let (name, began) = (code.kernel().name.clone(), Instant::now());
+        let kernel = self.device.load(code)?;
+        *compiled = Some((kernel.clone(), Compilation { name, began, took: began.elapsed() }));
         Ok(kernel)
     }
 
+    fn known(&self, code: &ir::Kernel) -> Arc<Known> {
+        let mut all = unpoisoned(&self.known);
+        match all.iter().find(|known| known.code == *code) {
+            Some(known) => Arc::clone(known),
+            None => {
+                let known = Arc::new(Known { code: code.clone(), compiled: Mutex::new(None) });
+                all.push(Arc::clone(&known));
+                known
+            }
+        }
+    }
+
     /// What was compiled so far; kernels that are under way are not waited for.
-    pub fn compiled(&self) -> Compiled {
+    pub fn compilations(&self) -> Vec<Compilation> {
         let all = unpoisoned(&self.known);
-        let times = all.iter().filter_map(|known| known.compiled.try_lock().ok()?.as_ref().map(|(_, time)| *time));
-        times.fold(Compiled::default(), |sum, time| Compiled {
-            kernels: sum.kernels + 1,
-            seconds: sum.seconds + time.as_secs_f64(),
-        })
+        all.iter().filter_map(|known| Some(known.compiled.try_lock().ok()?.as_ref()?.1.clone())).collect()
     }
 }
 

@@ -101,7 +101,8 @@ pub(super) fn image(
     weights: &Bound,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Buffer<bf16>, DeviceError> {
-    let image = device.buffer::<bf16>((plan.image_of(number) / 2) as usize)?;
+    // No memory has no bytes: a program without streamed weights has some that nobody reads.
+    let image = device.buffer::<bf16>((plan.image_of(number) / 2).max(1) as usize)?;
     let largest = plan.streams.iter().map(|run| run.unit.stage_bytes() as usize / 2).max().unwrap_or(1);
     let len = PART.min(image.len()).max(largest);
     let mut parts = Parts { device, len, sent: std::collections::VecDeque::new(), made: 0 };

@@ -72,7 +72,7 @@ pub use function::{
 };
 pub use image::{Rows, Stream};
 pub use kernel::{Call, Generation, record};
-pub use kernels::{Compiled, DeviceKernels};
+pub use kernels::{Compilation, DeviceKernels};
 pub use lookup::{Destinations, multiple, rows_of};
 pub use machine::DeviceMachine;
 pub use merges::{Merge, Merges};

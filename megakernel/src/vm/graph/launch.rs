@@ -123,8 +123,20 @@ pub enum LaunchGrid {
     Blocks(u32),
     /// So many for each sequence of the step that has several rows.
     PerSequence(u32),
+    /// So many, where any row at the step's beginning is a sequence of its own.
+    WithRows(u32),
     /// So many by two axes for each row at the step's beginning that is a sequence of its own.
     PerRow([u32; 2]),
+}
+
+impl LaunchGrid {
+    /// Whether a step has the launch in which no row is a sequence of its own.
+    pub fn is_of_prompts(self) -> bool {
+        match self {
+            LaunchGrid::Blocks(_) | LaunchGrid::PerSequence(_) => true,
+            LaunchGrid::WithRows(_) | LaunchGrid::PerRow(_) => false,
+        }
+    }
 }
 
 /// A launch.

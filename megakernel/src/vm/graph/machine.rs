@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tilewright_codegen::device::backend::Work;
-use tilewright_codegen::device::{Arg, Buffer, Device, DeviceError, Event, Graph, Kernel, Stream, TensorMap};
+use tilewright_codegen::device::{Arg, Buffer, Device, DeviceError, Event, Graph, Stream, TensorMap};
 
+use super::kernels::LazyKernels;
 use super::launch::{Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
 use super::memory::{AnyBuffer, GraphMemory};
 use super::plan::GraphPlan;
@@ -29,7 +30,7 @@ pub struct GraphMachine {
     pub(super) limits: Limits,
     device: Device,
     pub(super) stream: Stream,
-    kernels: Vec<Kernel>,
+    kernels: LazyKernels,
     pub(super) memory: GraphMemory,
     /// The launches of a step, by what attention is launched for and by what comes behind.
     graphs: BTreeMap<(Counts, Behind), Graph>,
@@ -65,7 +66,7 @@ impl GraphMachine {
     pub(super) fn new(
         program: Checked,
         plan: GraphPlan,
-        kernels: Vec<Kernel>,
+        kernels: LazyKernels,
         memory: GraphMemory,
         (device, stream): (Device, Stream),
     ) -> Result<GraphMachine, LoadError> {
@@ -118,6 +119,7 @@ impl GraphMachine {
         let counts = self.set_cells(cells)?;
         let choice = self.plan.choice.iter().flat_map(|choice| &choice.launches);
         let launches: Vec<&Launch> = self.plan.launches.iter().chain(choice).filter(|l| counts.runs(l)).collect();
+        self.kernels.compile(launches.iter().map(|launch| launch.kernel))?;
         let work = launches.iter().map(|launch| self.work_of(launch, counts, None)).collect::<Result<Vec<_>, _>>()?;
         let mut events = vec![self.stream.record()?];
         for work in &work {
@@ -229,7 +231,8 @@ impl GraphMachine {
         let GraphMemory { query_starts, token_starts, tables, lengths, .. } = &self.memory;
         if counts.alone > 0 {
             let mut alone = sequences.alone.clone();
-            alone.resize(counts.alone, 0);
+            // Blocks that stay look at all rows, others at as many as there are rounded up.
+            alone.resize(self.plan.alone as usize, 0);
             self.stream.upload(&alone, &lengths.slice(0..alone.len())?)?;
         }
         if padded == 0 {
@@ -272,11 +275,9 @@ impl GraphMachine {
         counts: Counts,
         logits: Option<(usize, &Buffer<f32>)>,
     ) -> Result<Vec<Work>, DeviceError> {
-        launches
-            .iter()
-            .filter(|launch| counts.runs(launch))
-            .map(|launch| self.work_of(launch, counts, logits))
-            .collect()
+        let runs = || launches.iter().filter(|launch| counts.runs(launch));
+        self.kernels.compile(runs().map(|launch| launch.kernel))?;
+        runs().map(|launch| self.work_of(launch, counts, logits)).collect()
     }
 
     fn work_of(
@@ -311,7 +312,7 @@ impl GraphMachine {
             LaunchArg::Pointer(_) => memory.as_ref().map(AnyBuffer::arg),
         });
         let args: Vec<Arg<'_>> = args.collect();
-        self.kernels[launch.kernel].work(counts.grid(launch.grid), &args)
+        self.kernels.get(launch.kernel)?.work(counts.grid(launch.grid), &args)
     }
 
     /// The first cell of a role.
@@ -359,6 +360,7 @@ impl Counts {
         match grid {
             LaunchGrid::Blocks(blocks) => [blocks, 1, 1],
             LaunchGrid::PerSequence(blocks) => [blocks, self.several as u32, 1],
+            LaunchGrid::WithRows(blocks) => [if self.alone > 0 { blocks } else { 0 }, 1, 1],
             LaunchGrid::PerRow([x, y]) => [x, y, self.alone as u32],
         }
     }

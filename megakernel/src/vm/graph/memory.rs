@@ -4,20 +4,20 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use half::bf16;
-use tilewright_codegen::device::{Buffer, Device, DeviceError, Kernel, Stream};
-use tilewright_codegen::ir;
-use tilewright_codegen::verify::verify;
+use tilewright_codegen::device::{Buffer, Device, DeviceError, Stream};
 use tilewright_kernels::quant::{QuantMatrix, Widen};
 use tilewright_kernels::sample::Request;
 
+use super::kernels::LazyKernels;
 use super::launch::{LaunchMemory, Scratch};
 use super::machine::GraphMachine;
 use super::plan::GraphPlan;
 use super::run::MOST_QUEUED;
+use super::tuning::GraphTuning;
 use crate::program::{self, BufferId, BufferKind, Program};
 use crate::validate::Checked;
 use crate::vm::device::load::{self, Bound};
-use crate::vm::device::{DeviceKv, DeviceWeights, LoadError, MAX_ENDS, Packed, Unsupported};
+use crate::vm::device::{DeviceKernels, DeviceKv, DeviceWeights, LoadError, MAX_ENDS, Packed, Unsupported};
 use crate::weights::Weights;
 
 /// A model's weights row by row on a device, and the kernels of its graphs: once for all machines.
@@ -42,7 +42,8 @@ pub struct GraphWeights {
     matrices: Vec<(Vec<program::Buffer>, Buffer<bf16>)>,
     codes: Vec<(program::Buffer, Codes)>,
     packed: Option<(Packed, Buffer<bf16>)>,
-    kernels: Vec<(ir::Kernel, Kernel)>,
+    kernels: DeviceKernels,
+    tuning: Option<GraphTuning>,
 }
 
 /// A quantised matrix as [`Widen`] reads it.
@@ -79,7 +80,8 @@ impl Codes {
 impl GraphWeights {
     /// Weights that come to the device with the first machine.
     pub fn new(device: Device, weights: Arc<dyn Weights + Send + Sync>) -> GraphWeights {
-        GraphWeights { device, weights, matrices: Vec::new(), codes: Vec::new(), packed: None, kernels: Vec::new() }
+        let (matrices, codes, kernels) = (Vec::new(), Vec::new(), DeviceKernels::new(&device));
+        GraphWeights { device, weights, matrices, codes, packed: None, kernels, tuning: None }
     }
 
     /// Machines that are made from now on read the packed weights of these machines where they can: products of up to 64 rows on sm_90a.
@@ -90,6 +92,17 @@ impl GraphWeights {
         if let Some((packed, image)) = weights.packed() {
             self.packed = Some((packed.clone(), image.clone()));
         }
+    }
+
+    /// The same whose machines share their kernels with others, compiled or under way.
+    #[must_use]
+    pub fn with_kernels(self, kernels: &DeviceKernels) -> GraphWeights {
+        GraphWeights { kernels: kernels.clone(), ..self }
+    }
+
+    /// Attention of machines that are made from now on is cut so, or as [`GraphTuning::of`] has it.
+    pub fn tune(&mut self, tuning: Option<GraphTuning>) {
+        self.tuning = tuning;
     }
 
     /// The device.
@@ -103,9 +116,19 @@ impl GraphWeights {
         matrices + self.codes.iter().map(|(_, codes)| codes.bytes()).sum::<u64>()
     }
 
-    /// How many kernels were compiled.
-    pub fn kernels(&self) -> usize {
-        self.kernels.len()
+    /// The kernels of its machines.
+    pub fn kernels(&self) -> &DeviceKernels {
+        &self.kernels
+    }
+
+    /// The plan of a program's machine, beside a decode machine's packed weights where there are any: they need not be on the device.
+    ///
+    /// # Errors
+    /// If no launches compute the program.
+    pub fn plan(&self, program: &Checked, packed: Option<&Packed>) -> Result<GraphPlan, Unsupported> {
+        let properties = self.device.properties();
+        let arch = properties.arch().ok_or_else(|| Unsupported::Target { target: properties.name.clone() })?;
+        GraphPlan::tuned(program, (arch, properties.sms), packed, self.tuning)
     }
 
     /// Makes a machine. It uses the pools `kv`, or new ones.
@@ -122,33 +145,19 @@ impl GraphWeights {
         kv: Option<&DeviceKv>,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<GraphMachine, LoadError> {
-        let properties = self.device.properties();
-        let arch = properties.arch().ok_or_else(|| Unsupported::Target { target: properties.name.clone() })?;
-        let packed = self.packed.as_ref().map(|(packed, _)| packed);
-        let plan = GraphPlan::beside(&program, arch, properties.sms, packed)?;
+        let plan = self.plan(&program, self.packed.as_ref().map(|(packed, _)| packed))?;
         let bound = Bound::new(&program, &*self.weights)?;
         self.room(&plan, &program, kv)?;
         let stream = self.device.stream()?;
-        // The driver compiles while the weights are on their way.
-        let missing: Vec<&ir::Kernel> =
-            plan.kernels.iter().filter(|kernel| !self.kernels.iter().any(|(known, _)| known == *kernel)).collect();
+        // The driver compiles what prompts need while the weights are on their way, and the rest when it is launched.
         let device = &self.device;
+        let kernels = LazyKernels::new(&self.kernels, &plan.kernels)?;
         let (compiled, matrices) = std::thread::scope(|scope| {
-            let compile =
-                |kernel: &ir::Kernel| -> Result<Kernel, LoadError> { Ok(device.load(&verify(kernel.clone())?)?) };
-            let compiled: Vec<_> = missing.iter().map(|&kernel| scope.spawn(move || compile(kernel))).collect();
+            let compiled = scope.spawn(|| kernels.compile(plan.of_prompts()));
             let matrices = matrices(device, &stream, &mut self.matrices, (&plan, &program), &bound, progress);
-            let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
-                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            };
-            (compiled.into_iter().map(join).collect::<Result<Vec<Kernel>, LoadError>>(), matrices)
+            (compiled.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), matrices)
         });
-        let missing: Vec<ir::Kernel> = missing.into_iter().cloned().collect();
-        self.kernels.extend(missing.into_iter().zip(compiled?));
-        let find = |wanted: &ir::Kernel| {
-            self.kernels.iter().find(|(known, _)| known == wanted).map(|(_, kernel)| kernel.clone())
-        };
-        let kernels = plan.kernels.iter().filter_map(find).collect();
+        compiled?;
         for &part in &plan.codes {
             let key = program::Buffer { id: BufferId(0), ..program.buffers[part.index()].clone() };
             if let (false, Some(matrix)) = (self.codes.iter().any(|(known, _)| *known == key), bound.codes(part)) {

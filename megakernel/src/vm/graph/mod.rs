@@ -12,6 +12,8 @@
 //! | `planner`, `norms`, `products`, `heads`, `choice` | what rows of ops ask: activations; norms; products; heads; the choice of tokens |
 //! | `launch` | a launch as data: kernel, grid, what its arguments name |
 //! | `plan` | a program as launches |
+//! | `tuning` | what may be chosen of attention |
+//! | `kernels` | its kernels, compiled when they are first launched |
 //! | `sequence` | rows that are consecutive tokens of a sequence |
 //! | `memory` | what lies on the device |
 //! | `machine` | the machine |
@@ -25,6 +27,7 @@
 
 mod choice;
 mod heads;
+mod kernels;
 mod launch;
 mod level;
 mod machine;
@@ -36,6 +39,7 @@ mod planner;
 mod products;
 mod run;
 mod sequence;
+mod tuning;
 
 pub(crate) use heads::{Appended, HeadsOut, HeadsPart};
 pub use launch::{Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
@@ -48,3 +52,4 @@ pub use planner::GraphPlanner;
 pub(crate) use planner::Heads;
 pub(crate) use products::Product;
 pub use run::MOST_QUEUED;
+pub use tuning::GraphTuning;

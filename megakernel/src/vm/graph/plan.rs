@@ -1,11 +1,14 @@
 //! A program as launches.
 
+use std::collections::BTreeSet;
+
 use tilewright_codegen::ir::{Arch, Kernel};
 
 use super::Scratch;
 use super::launch::Launch;
 use super::level::levels;
 use super::planner::GraphPlanner;
+use super::tuning::GraphTuning;
 use crate::program::{BufferId, Program};
 use crate::validate::Checked;
 use crate::vm::device::{Packed, RotationTable, Unsupported, one_device};
@@ -88,10 +91,30 @@ impl GraphPlan {
         multiprocessors: u32,
         packed: Option<&Packed>,
     ) -> Result<GraphPlan, Unsupported> {
+        GraphPlan::tuned(program, (arch, multiprocessors), packed, None)
+    }
+
+    /// Numbers of the kernels that a prompt's step and a row's logits are launched with.
+    pub fn of_prompts(&self) -> BTreeSet<usize> {
+        let layers = self.launches.iter().filter(|launch| launch.grid.is_of_prompts());
+        let logits = self.logits.iter().flat_map(|logits| &logits.of_row);
+        layers.chain(logits).map(|launch| launch.kernel).collect()
+    }
+
+    /// The same with attention cut so, where it is given.
+    ///
+    /// # Errors
+    /// As [`GraphPlan::new`].
+    pub fn tuned(
+        program: &Checked,
+        (arch, multiprocessors): (Arch, u32),
+        packed: Option<&Packed>,
+        tuning: Option<GraphTuning>,
+    ) -> Result<GraphPlan, Unsupported> {
         let program: &Program = program;
         one_device(program)?;
         let levels = levels(program)?;
-        let mut planner = GraphPlanner::new(program, arch, multiprocessors, packed)?;
+        let mut planner = GraphPlanner::new(program, (arch, multiprocessors), packed, tuning)?;
         for level in &levels {
             let Some(row) = level.op.launches() else { continue };
             row.launch(&mut planner).map_err(|source| Unsupported::Task {

@@ -10,6 +10,7 @@ use tilewright_kernels::tile::Float;
 use super::launch::{Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
 use super::norms::Pending;
 use super::plan::GraphPlan;
+use super::tuning::GraphTuning;
 use crate::ops::Rotation;
 use crate::program::{Buffer, BufferId, BufferKind, Program, float_of};
 use crate::vm::device::{Packed, RotationTable, Unsupported};
@@ -31,7 +32,7 @@ pub(crate) struct Heads {
 pub struct GraphPlanner<'p> {
     pub(super) program: &'p Program,
     pub(crate) arch: Arch,
-    pub(super) multiprocessors: u32,
+    pub(crate) multiprocessors: u32,
     pub(super) plan: GraphPlan,
     scratch: BTreeMap<Scratch, u64>,
     /// Where the activations lie that a buffer stands for.
@@ -41,15 +42,16 @@ pub struct GraphPlanner<'p> {
     kernels: HashMap<String, usize>,
     pub(super) steps: HashMap<(Problem, bool), Vec<(usize, Step)>>,
     pub(super) packed: Option<&'p Packed>,
+    pub(crate) tuning: Option<GraphTuning>,
     pub(super) packed_steps: HashMap<(hopper::Plan, hopper::Finish), (usize, Step)>,
 }
 
 impl<'p> GraphPlanner<'p> {
     pub(super) fn new(
         program: &'p Program,
-        arch: Arch,
-        multiprocessors: u32,
+        (arch, multiprocessors): (Arch, u32),
         packed: Option<&'p Packed>,
+        tuning: Option<GraphTuning>,
     ) -> Result<GraphPlanner<'p>, Unsupported> {
         let plan = GraphPlan {
             rows: 0,
@@ -76,6 +78,7 @@ impl<'p> GraphPlanner<'p> {
             kernels: HashMap::new(),
             steps: HashMap::new(),
             packed,
+            tuning,
             packed_steps: HashMap::new(),
         })
     }

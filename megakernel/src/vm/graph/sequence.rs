@@ -24,7 +24,9 @@ impl Sequences {
         let is_alone = |row: usize| {
             let next = row + 1;
             let goes_on = next < rows && cells.positions[next] >= 0 && table(next) == table(row);
-            cells.positions[row] >= 0 && !goes_on
+            // Attention of rows that are alone begins before this step's keys and values are all there.
+            let is_known = cells.positions[row] >= 0 && (0..row).any(|before| table(before) == table(row));
+            cells.positions[row] >= 0 && !goes_on && !is_known
         };
         let mut first = (0..rows.min(most_alone)).find(|&row| !is_alone(row)).unwrap_or(rows.min(most_alone));
         let alone: Vec<u32> = cells.positions[..first].iter().map(|&position| position as u32 + 1).collect();
@@ -86,6 +88,8 @@ mod tests {
         // Nobody is alone behind an idle row, nor where the same sequence has the next row.
         assert_eq!(of(&[-1, 3], &[9, 1], 8), (vec![], vec![0, 1, 2], vec![0, 0, 4]));
         assert_eq!(of(&[3, 4], &[1, 1], 8), (vec![], vec![0, 2], vec![0, 5]));
+        // Nor where it has one before.
+        assert_eq!(of(&[3, 7, 4], &[1, 2, 1], 8), (vec![4, 8], vec![2, 3], vec![0, 5]));
     }
 
     #[test]

@@ -56,6 +56,8 @@ pub struct Context<'a> {
     pub(super) slots: &'a [Slot],
     pub(super) memory: &'a [AtomicU32],
     pub(super) pools: &'a [Words<'a>],
+    /// What becomes of the numbers that products multiply, beside weights, keys and values; `None`: they stay as they are.
+    pub(super) operands: Option<fn(f32) -> f32>,
     /// The task that asks.
     pub(super) task: Option<&'a Task>,
 }
@@ -259,11 +261,18 @@ impl Context<'_> {
         self.product(&all, k, weight, features.lo * k, y)
     }
 
+    /// A number that a product multiplies, as [`Machine::set_operands`](super::Machine::set_operands) has it.
+    pub fn operand(&self, x: f32) -> f32 {
+        self.operands.map_or(x, |rounded| rounded(x))
+    }
+
     /// `x · wᵀ` for the rows of `weight: [n, k]` from element `start` on.
     fn product(&self, x: &[f32], k: usize, weight: BufferId, start: usize, y: &mut [f32]) -> Done {
         let count = y.len() / (x.len() / k.max(1)).max(1) * k;
         let end = start.saturating_add(count);
         let missing = TaskFault::Elements { buffer: weight, start, end };
+        let rounded: Option<Vec<f32>> = self.operands.map(|rounded| x.iter().copied().map(rounded).collect());
+        let x = rounded.as_deref().unwrap_or(x);
         match self.view(weight)? {
             View::F32(all) => host::linear(x, k, all.get(start..end).ok_or(missing)?, y),
             View::Bf16(all) => host::linear(x, k, all.get(start..end).ok_or(missing)?, y),

@@ -51,6 +51,7 @@ pub struct Machine {
     limits: Limits,
     threads: ThreadPool,
     faults: Vec<Fault>,
+    operands: Option<fn(f32) -> f32>,
 }
 
 /// Why a step did not end. The outputs are then undefined, and so are the KV entries of the positions of this step;
@@ -108,7 +109,8 @@ impl Machine {
         let name = |index| format!("sm-worker-{index}");
         let threads = ThreadPoolBuilder::new().num_threads(workers).thread_name(name).build();
         let threads = threads.map_err(|source| BindError::Threads { workers, source })?;
-        let machine = Machine { placed, slots, memory, counters, cells, limits, threads, faults: Vec::new() };
+        let (faults, operands) = (Vec::new(), None);
+        let machine = Machine { placed, slots, memory, counters, cells, limits, threads, faults, operands };
         let slots: Vec<RequestSlot> =
             RequestSlot::of_rows(machine.limits.rows_with_slots, machine.limits.slots).collect();
         machine.write_slots(&slots);
@@ -141,7 +143,14 @@ impl Machine {
         }
         self.counters.iter().for_each(|counter| counter.store(0, Ordering::Relaxed));
         let (program, queues) = (self.placed.program(), self.placed.queues());
-        let on = Context { program, slots: &self.slots, memory: &self.memory, pools: &pools, task: None };
+        let on = Context {
+            program,
+            slots: &self.slots,
+            memory: &self.memory,
+            pools: &pools,
+            operands: self.operands,
+            task: None,
+        };
         let walk = Walk::new(on, queues, &self.counters, &self.faults, self.threads.current_num_threads());
         self.threads.broadcast(|thread| walk.work(thread.index()));
         match walk.into_stop() {
@@ -233,6 +242,14 @@ impl Machine {
                 };
             }
         }
+    }
+
+    /// Rounds, in every step from now on, what products multiply beside weights, keys and values: activations behind their norm, queries, the
+    /// weights of attention, its result. Sums and the residual stream stay f32. Of keys and values the type of their pools decides.
+    ///
+    /// With the rounding to bf16 that is what a device of bf16 operands computes at best.
+    pub fn set_operands(&mut self, rounded: Option<fn(f32) -> f32>) {
+        self.operands = rounded;
     }
 
     /// Makes every step from now on suffer a fault.

@@ -1,11 +1,12 @@
 //! A batcher on fake machines: what is done to it, and what must hold afterwards.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use tilewright_flow::program::Phase;
 use tilewright_kernels::naive::Sampling;
 use tilewright_megakernel::model::ModelSpec;
 
@@ -14,9 +15,9 @@ use super::super::super::generate::{Finish, Request};
 use super::super::batcher::{Batcher, Shape};
 use super::super::choice::choose;
 use super::super::pace::Pace;
-use super::super::scheduler::Limits;
+use super::super::scheduler::{FlowLimits, Limits};
 use super::super::submission::{Event, Penalties, Statistics, Submission, Ticket};
-use super::fake::{Fake, Fault, Memory, Plan, VOCAB, logits};
+use super::fake::{Fake, FakeFlow, Fault, Memory, Plan, VOCAB, logits, seen};
 
 /// The token that ends a sequence.
 pub const END: u32 = 11;
@@ -37,6 +38,8 @@ pub struct Config {
     pub launches: bool,
     pub memory: Memory,
     pub positions: usize,
+    /// A flow, and whether its phases are told apart.
+    pub flow: Option<(FakeFlow, bool)>,
 }
 
 impl Config {
@@ -54,6 +57,7 @@ impl Config {
             launches: false,
             memory: None,
             positions: 200,
+            flow: None,
         }
     }
 }
@@ -96,7 +100,8 @@ impl Asked {
         let mut tokens = prompt_ids.clone();
         let mut finish = Finish::Length;
         while tokens.len() - prompt_ids.len() < *max_new_tokens {
-            let logits = logits(&tokens, config.memory);
+            let flow = seen(&tokens, prompt_ids.len(), config.flow.map(|(flow, _)| flow));
+            let logits = logits(&tokens, flow, config.memory);
             let token = choose(&self.submission, &tokens, prompt_ids.len(), &logits).expect("a token").id;
             tokens.push(token);
             finish = if token == END {
@@ -158,7 +163,14 @@ impl Drive {
         let context = config.positions.min(config.pages * config.page_tokens);
         let per_row = context.div_ceil(config.page_tokens);
         let (plan, time) = (Plan::default(), Arc::new(AtomicU64::new(0)));
+        let flow = config.flow.map(|(flow, _)| flow);
+        let states = flow.is_some_and(|flow| flow.states);
         let fake = Fake {
+            flow,
+            phase: Phase::Decode,
+            slots: Vec::new(),
+            states: HashMap::new(),
+            summaries: vec![0; config.pages * config.page_tokens],
             launches: if config.launches { 64 } else { 0 },
             memory: config.memory,
             page_tokens: config.page_tokens,
@@ -177,13 +189,14 @@ impl Drive {
             pages: config.pages,
             page_tokens: config.page_tokens,
             sharing: config.sharing,
-            proposals: config.launches && config.rows > 1,
+            proposals: config.launches && config.rows > 1 && flow.is_none(),
             fixed_width: false,
             ends: vec![END],
+            flow: config.flow.map(|(FakeFlow { covered, .. }, apart)| FlowLimits { covered, apart }),
         };
         let mut spec = ModelSpec::named("llama-3.2-1b").expect("a model");
         (spec.vocab, spec.max_positions) = (VOCAB, config.positions);
-        let shape = Shape { spec, context, per_row, sampling: true };
+        let shape = Shape { spec, context, per_row, sampling: true, states };
         let clock = Arc::clone(&time);
         let clock = Box::new(move || Duration::from_millis(clock.load(Ordering::Relaxed)));
         let widths = (0..).map(|power| 1 << power).take_while(|&width| width < 2 * config.rows).collect();

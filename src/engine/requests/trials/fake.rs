@@ -1,13 +1,15 @@
-//! Machines whose tokens are a hash of what a sequence's pages hold, so that wrong pages give wrong tokens.
+//! Machines whose tokens are a hash of what a sequence's pages hold, so that wrong pages give wrong tokens. With a flow, what a row
+//! leaves behind depends on its phase, on the summaries of the blocks before it and on its request's state.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use tilewright_flow::program::Phase;
 use tilewright_kernels::naive::{Sampling, sample};
 use tilewright_kernels::sample::Request as Draw;
 use tilewright_megakernel::vm::device::{Accepted, NO_TOKEN, Text};
-use tilewright_megakernel::vm::reference::StepCells;
+use tilewright_megakernel::vm::reference::{RequestSlot, StepCells};
 
 use super::super::super::error::EngineError;
 use super::super::super::machines::{Asked, EachAccepted, EachRow, EachStep, Machines};
@@ -28,6 +30,10 @@ pub enum Fault {
     NaN,
     /// From now on the first two entries of a page table are exchanged: a planted bug.
     Exchanged,
+    /// From now on a state counts whoever saved it: a planted bug.
+    StatesOfAnyone,
+    /// From now on prompts write no summaries: a planted bug.
+    NoSummaries,
 }
 
 /// What goes wrong next.
@@ -40,8 +46,64 @@ type Slot = (u32, u64);
 /// round for a while.
 pub type Memory = Option<(usize, usize)>;
 
+/// How a flow chooses: what a row behind `covered` tokens and behind its prompt leaves in its page is mixed with the summaries of all
+/// whole blocks before its own, and with a state that counts such rows.
+#[derive(Clone, Copy, Debug)]
+pub struct FakeFlow {
+    pub covered: usize,
+    pub block_tokens: usize,
+    pub states: bool,
+}
+
+impl FakeFlow {
+    /// The digest of a chosen row's token: `digests` are those of the tokens before, `chosen` the number of chosen rows before.
+    fn digest(self, digests: &[u64], token: u32, chosen: u64) -> u64 {
+        let plain = digest(digests.last().copied().unwrap_or(0), token);
+        let blocks = digests[..digests.len() / self.block_tokens * self.block_tokens].chunks(self.block_tokens);
+        let summaries = blocks.fold(7, |seen, block| mix(seen, summary(block)));
+        mix(mix(plain, summaries), if self.states { chosen + 1 } else { 0 })
+    }
+}
+
+/// What is kept of a block.
+fn summary(digests: &[u64]) -> u64 {
+    digests.iter().fold(17, |seen, &digest| mix(seen, digest))
+}
+
+/// The digests of tokens, so many of which are a prompt's.
+fn digests(tokens: &[u32], prompt: usize, flow: Option<FakeFlow>) -> Vec<u64> {
+    let (mut found, mut chosen) = (Vec::<u64>::new(), 0);
+    for (position, &token) in tokens.iter().enumerate() {
+        let next = match flow {
+            Some(flow) if position >= flow.covered.max(prompt) => {
+                chosen += 1;
+                flow.digest(&found, token, chosen - 1)
+            }
+            Some(_) | None => digest(found.last().copied().unwrap_or(0), token),
+        };
+        found.push(next);
+    }
+    found
+}
+
+/// What a text goes on by where a flow chooses what is seen of it: the token behind it depends on its last digest.
+pub fn seen(tokens: &[u32], prompt: usize, flow: Option<FakeFlow>) -> u64 {
+    match flow {
+        Some(_) => digests(tokens, prompt, flow).last().copied().unwrap_or(0),
+        None => 0,
+    }
+}
+
 /// The machines.
 pub struct Fake {
+    pub flow: Option<FakeFlow>,
+    pub phase: Phase,
+    /// The slot of each row.
+    pub slots: Vec<RequestSlot>,
+    /// Of each slot who saved its state, and the state: how many rows were chosen for.
+    pub states: HashMap<i32, (i32, u64)>,
+    /// Of each block of the pools.
+    pub summaries: Vec<u64>,
     /// Most steps of a launch that chooses tokens; 0: the host does.
     pub launches: usize,
     pub memory: Memory,
@@ -64,11 +126,11 @@ fn digest(before: u64, token: u32) -> u64 {
     mix(before, u64::from(token) + 1)
 }
 
-/// The logits behind a sequence of tokens.
-pub fn logits(tokens: &[u32], memory: Memory) -> Vec<f32> {
+/// The logits behind a sequence of tokens; `flow` is what a flow makes of them.
+pub fn logits(tokens: &[u32], flow: u64, memory: Memory) -> Vec<f32> {
     let (seen, round) =
         memory.map_or((tokens, 0), |(last, run)| (&tokens[tokens.len().saturating_sub(last)..], tokens.len() / run));
-    let state = seen.iter().fold(round as u64, |state, &token| digest(state, token));
+    let state = seen.iter().fold(round as u64 ^ flow, |state, &token| digest(state, token));
     (0..VOCAB).map(|id| (mix(mix(state, 99), id as u64) >> 40) as f32 / (1 << 22) as f32 - 1.0).collect()
 }
 
@@ -121,10 +183,51 @@ impl Fake {
     }
 
     fn write(&mut self, rows: &[Row]) {
+        let mut complete = Vec::new();
         for row in rows {
-            let before = if row.position == 0 { 0 } else { self.slot(row, row.position - 1).1 };
-            *self.slot(row, row.position) = (row.token, digest(before, row.token));
+            let digest = match self.flow {
+                Some(flow) if self.phase == Phase::Decode && row.position >= flow.covered => self.chosen(row, flow),
+                Some(_) | None => {
+                    let before = if row.position == 0 { 0 } else { self.slot(row, row.position - 1).1 };
+                    digest(before, row.token)
+                }
+            };
+            *self.slot(row, row.position) = (row.token, digest);
+            let ends = self.flow.filter(|flow| (row.position + 1).is_multiple_of(flow.block_tokens));
+            complete.extend(ends.map(|flow| (row, flow)));
         }
+        // Nobody of a step sees the summaries that are written in it.
+        let keeps = *self.plan.lock().unwrap() != Some(Fault::NoSummaries) || self.phase == Phase::Decode;
+        for (row, flow) in complete.into_iter().filter(|_| keeps) {
+            let positions = row.position + 1 - flow.block_tokens..=row.position;
+            let digests: Vec<u64> = positions.map(|position| self.slot(row, position).1).collect();
+            let at = self.block(row, row.position / flow.block_tokens, flow);
+            self.summaries[at] = summary(&digests);
+        }
+    }
+
+    /// Where the summary of a row's block lies.
+    fn block(&self, row: &Row, block: usize, flow: FakeFlow) -> usize {
+        let first = block * flow.block_tokens;
+        (row.pages[first / self.page_tokens] * self.page_tokens + first % self.page_tokens) / flow.block_tokens
+    }
+
+    /// What a row leaves that the flow chose for: as [`FakeFlow::digest`], from summaries and states as they lie.
+    fn chosen(&mut self, row: &Row, flow: FakeFlow) -> u64 {
+        let before = if row.position == 0 { 0 } else { self.slot(row, row.position - 1).1 };
+        let blocks = 0..row.position / flow.block_tokens;
+        let summaries = blocks.fold(7, |seen, block| mix(seen, self.summaries[self.block(row, block, flow)]));
+        let mut state = 0;
+        if flow.states {
+            let RequestSlot { index, request } = self.slots[row.row];
+            assert!(index >= 0, "a row that is chosen for has a slot");
+            let anyone = *self.plan.lock().unwrap() == Some(Fault::StatesOfAnyone);
+            let saved = self.states.get(&index).filter(|(saved, _)| anyone || *saved == request);
+            let count = saved.map_or(0, |&(_, count)| count);
+            self.states.insert(index, (request, count + 1));
+            state = count + 1;
+        }
+        mix(mix(digest(before, row.token), summaries), state)
     }
 
     /// Nonsense in the slots of this step and of so many before it.
@@ -138,17 +241,20 @@ impl Fake {
 
     /// Logits by what a row's pages hold; others where that is no sequence of tokens.
     fn read(&mut self, row: &Row) -> Vec<f32> {
-        let (mut tokens, mut before, mut whole) = (Vec::new(), 0, true);
+        let (mut tokens, mut before, mut whole, mut last) = (Vec::new(), 0, true, 0);
         for position in 0..=row.position {
             let (token, found) = *self.slot(row, position);
             before = digest(before, token);
             whole &= found == before;
+            (before, last) = (if self.flow.is_some() { found } else { before }, found);
             tokens.push(token);
         }
-        if !whole {
+        // With a flow all that was chosen before is in the last digest.
+        let flow = if self.flow.is_some() { last } else { 0 };
+        if !whole && self.flow.is_none() {
             tokens.extend([1, 2, 3]);
         }
-        logits(&tokens, self.memory)
+        logits(&tokens, flow, self.memory)
     }
 
     fn fault(&self, wanted: impl Fn(Fault) -> bool) -> Option<Fault> {
@@ -197,6 +303,16 @@ impl Machines for Fake {
 
     fn chunk(&mut self, rest: usize) -> Result<usize, EngineError> {
         Ok(rest)
+    }
+
+    fn set_phase(&mut self, phase: Phase, _: bool) {
+        self.phase = phase;
+    }
+
+    fn set_slots(&mut self, width: usize, slots: &[RequestSlot]) -> Result<(), EngineError> {
+        assert_eq!(slots.len(), width);
+        self.slots = slots.to_vec();
+        Ok(())
     }
 
     fn most_rows(&self) -> usize {

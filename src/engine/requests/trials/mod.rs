@@ -11,19 +11,45 @@ use proptest::prelude::*;
 
 use super::submission::{Event, Statistics, Submission};
 use drive::{Action, Asked, Config, Drive};
-use fake::{Fault, VOCAB};
+use fake::{FakeFlow, Fault, VOCAB};
 
 fn configs() -> impl Strategy<Value = Config> {
     let pools = (1usize..20, 1usize..5, prop::bool::ANY);
     // Rows of a step beyond those that decode hold chunks of prompts.
     let steps = (1usize..9, 0usize..30, 1usize..40, 1usize..9, prop::option::weighted(0.3, (1u64..8, 1u64..5)));
-    (pools, steps, prop::bool::ANY, prop::option::of((1usize..3, 4usize..30)), 12usize..60).prop_map(
-        |((pages, page_tokens, sharing), (seats, more, prompt_rows, steps, pace), launches, memory, positions)| {
+    let model = (prop::option::of((1usize..3, 4usize..30)), 12usize..60, prop::option::of(flows()));
+    (pools, steps, prop::bool::ANY, model).prop_map(
+        |((pages, page_tokens, sharing), (seats, more, prompt_rows, steps, pace), launches, model)| {
+            let (memory, positions, flow) = model;
             let rows = seats + more;
             let prompt_rows = prompt_rows.min(rows);
-            Config { pages, page_tokens, seats, rows, prompt_rows, steps, pace, sharing, launches, memory, positions }
+            // Blocks that divide pages.
+            let flow = flow.map(|(covered, block, states, apart)| {
+                let block_tokens =
+                    (1..=page_tokens).rev().filter(|size| page_tokens % size == 0).nth(block).unwrap_or(1);
+                (FakeFlow { covered, block_tokens, states }, apart)
+            });
+            Config {
+                pages,
+                page_tokens,
+                seats,
+                rows,
+                prompt_rows,
+                steps,
+                pace,
+                sharing,
+                launches,
+                memory,
+                positions,
+                flow,
+            }
         },
     )
+}
+
+/// Tokens that are covered, which divisor of a page a block has, whether there are states, whether the phases are told apart.
+fn flows() -> impl Strategy<Value = (usize, usize, bool, bool)> {
+    (prop_oneof![Just(0), 0usize..30], 0usize..3, prop::bool::ANY, prop::bool::ANY)
 }
 
 prop_compose! {
@@ -106,6 +132,80 @@ fn a_page_table_with_two_pages_exchanged_is_found_out() {
     // The first page is in its place when the second is begun, and not any more behind it.
     drive.act(&Action::Step);
     drive.act(&Action::Fault(Fault::Exchanged));
+    drive.finish();
+}
+
+/// What a flow chooses for each request is what it chooses for it alone: from the summaries of its own blocks, and from its own state.
+fn flow(states: bool) -> Config {
+    let flow = FakeFlow { covered: 4, block_tokens: 2, states };
+    Config { pages: 8, seats: 2, rows: 8, positions: 24, flow: Some((flow, true)), ..Config::ample() }
+}
+
+#[test]
+#[should_panic(expected = "assertion `left == right` failed")]
+fn a_state_that_goes_over_to_the_next_request_is_found_out() {
+    let config = flow(true);
+    let mut drive = Drive::new(&config);
+    let mut asked = unended(&config, 3, 9);
+    drive.submit(asked.next().expect("a request"));
+    drive.finish();
+    drive.act(&Action::Fault(Fault::StatesOfAnyone));
+    drive.submit(asked.next().expect("another"));
+    drive.finish();
+}
+
+#[test]
+#[should_panic(expected = "assertion `left == right` failed")]
+fn a_prompt_that_writes_no_summaries_is_found_out() {
+    let config = flow(false);
+    let mut drive = Drive::new(&config);
+    drive.act(&Action::Fault(Fault::NoSummaries));
+    drive.submit(unended(&config, 9, 6).next().expect("a request"));
+    drive.finish();
+}
+
+/// Two requests of 20 tokens each at the end, in pages for 32, then as many again in the same slots and pages.
+#[test]
+fn who_is_computed_again_and_who_comes_later_finds_no_state_of_before() {
+    for (states, launches) in [(false, false), (true, false), (true, true)] {
+        let config = Config { launches, ..flow(states) };
+        let mut drive = Drive::new(&config);
+        for asked in unended(&config, 7, 14).take(4) {
+            drive.submit(asked).expect("it fits");
+        }
+        let statistics = drive.finish();
+        assert!(statistics.preemptions > 0, "states: {states}, {statistics:?}");
+    }
+}
+
+/// A page of a prompt is shared; one with tokens that a flow chose for is not, as a prompt of the same tokens attends to all of them.
+#[test]
+fn pages_are_shared_as_far_as_they_depend_on_tokens_alone() {
+    let config = Config { pages: 64, ..flow(true) };
+    let mut drive = Drive::new(&config);
+    let first = unended(&config, 9, 10).next().expect("a request");
+    drive.submit(first);
+    drive.finish();
+    drive.act(&Action::Follow(0, Asked::new(&[1], 1)));
+    assert_eq!(drive.finish().shared_tokens, 8, "two pages of four tokens of the prompt");
+}
+
+/// A prompt in chunks beside a request that the flow chooses for: their steps take turns.
+#[test]
+fn prompts_and_rows_that_are_chosen_for_take_turns() {
+    let config = Config { pages: 64, positions: 100, ..flow(true) };
+    let mut drive = Drive::new(&config);
+    drive.submit(unended(&config, 4, 30).next().expect("a request"));
+    (0..3).for_each(|_| _ = drive.step());
+    drive.submit(Asked::new(&tokens(11, 2), 1));
+    let mut rows = vec![drive.batcher.statistics().rows];
+    while drive.ended.is_empty() {
+        drive.step();
+        rows.push(drive.batcher.statistics().rows);
+    }
+    let rows: Vec<u64> = rows.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    // It takes its seat in a step of the other; then eight of its eleven rows, a row of the other, and the other three.
+    assert_eq!(rows, [1, 8, 1, 3]);
     drive.finish();
 }
 

@@ -1,0 +1,153 @@
+//! Blocks that stay: each goes through shares of heads, and asks for the keys and values of the next before it is done with one.
+
+use half::bf16;
+use tilewright_codegen::build::{Builder, Global, Ptr, Val, Var};
+
+use super::combine::{Splits, Warps};
+use super::device::{behind, queries, share, warps};
+use crate::attention::warp::attend_by;
+use crate::early::wait_for_launches;
+use crate::kv::{Fetched, KConfig, KvBuffer, KvFamily, KvThreads, Place, Span, VConfig, stream_asking};
+
+/// What there is to do: shares of heads of sequences, numbered, shares first.
+pub struct Items<'k, 'a> {
+    /// How many blocks share a head.
+    pub splits: Val<'k, u32>,
+    /// Key/value heads.
+    pub heads: Val<'k, u32>,
+    /// Sequences; those without tokens are left out.
+    pub sequences: Val<'k, u32>,
+    /// Where the rows of a sequence and head lie, tokens included.
+    pub place: &'a dyn Fn(Val<'k, u32>, Val<'k, u32>) -> Place<'k>,
+    /// Queries of a sequence and head, by number, `[group, D]`.
+    pub query: &'a dyn Fn(Val<'k, u32>) -> Ptr<'k, Global, bf16>,
+    /// Where the shares of a sequence and head meet, by number.
+    pub meet: &'a dyn Fn(Val<'k, u32>) -> Splits<'k>,
+}
+
+/// An item.
+struct Item<'k> {
+    split: Val<'k, u32>,
+    /// The number of its sequence and head.
+    line: Val<'k, u32>,
+    place: Place<'k>,
+    span: Span<'k>,
+}
+
+impl<'k> Items<'k, '_> {
+    fn count(&self) -> Val<'k, u32> {
+        self.splits * self.heads * self.sequences
+    }
+
+    /// The tiles of this warp of an item.
+    fn at(&self, k: &'k Builder, number: Val<'k, u32>, [step, tile]: [u32; 2]) -> Item<'k> {
+        let (split, line) = (number % self.splits, number / self.splits);
+        let place = (self.place)(line / self.heads, line % self.heads);
+        Item { split, line, place, span: share(k, place.tokens, [split, self.splits], [step, tile]) }
+    }
+}
+
+/// The tile that is asked for next, of this warp's tiles of all items of its block.
+struct Cursor<'k, 'a> {
+    k: &'k Builder,
+    items: &'a Items<'k, 'a>,
+    shape: [u32; 2],
+    item: Var<'k, u32>,
+    sequence: Var<'k, u32>,
+    head: Var<'k, u32>,
+    tile: Var<'k, u32>,
+    end: Var<'k, u32>,
+}
+
+impl<'k, 'a> Cursor<'k, 'a> {
+    fn new(k: &'k Builder, items: &'a Items<'k, 'a>, shape: [u32; 2]) -> Cursor<'k, 'a> {
+        let [sequence, head, tile, end] = [0u32; 4].map(|zero| k.var(zero));
+        let cursor = Cursor { k, items, shape, item: k.var(k.block_id()), sequence, head, tile, end };
+        cursor.enter();
+        cursor.skip();
+        cursor
+    }
+
+    /// Goes to the first tile of the item.
+    fn enter(&self) {
+        let number = self.item.get();
+        self.k.when(number.lt(self.items.count()), || {
+            let Item { line, span, .. } = self.items.at(self.k, number, self.shape);
+            self.sequence.set(line / self.items.heads);
+            self.head.set(line % self.items.heads);
+            self.tile.set(span.first);
+            self.end.set(span.end);
+        });
+    }
+
+    /// Goes on to an item that has a tile for this warp.
+    fn skip(&self) {
+        let is_empty = || self.tile.get().ge(self.end.get()) & self.item.get().lt(self.items.count());
+        self.k.while_(is_empty, || {
+            self.item.set(self.item.get() + self.k.blocks());
+            self.enter();
+        });
+    }
+
+    fn advance(&self) {
+        self.tile.set(self.tile.get() + self.shape[0]);
+        self.skip();
+    }
+
+    /// Where the tile lies, its number, whether there is one.
+    fn next(&self) -> (Place<'k>, Val<'k, u32>, Val<'k, bool>) {
+        let place = (self.items.place)(self.sequence.get(), self.head.get());
+        (place, self.tile.get(), self.item.get().lt(self.items.count()))
+    }
+}
+
+/// The attention of one block, in tiles of so many tokens.
+pub fn attend_items<'k, F: KvFamily, const D: u32, const TILE: u32>(
+    k: &'k Builder,
+    inputs: [F::Input<'k>; 2],
+    items: &Items<'k, '_>,
+    (group, scale): (u32, Val<'k, f32>),
+) {
+    let (team, shape) = (KvThreads::Warps(warps(D)), [warps(D), TILE]);
+    let none = (items.place)(k.lit(0u32), k.lit(0u32));
+    let keys = F::open::<KConfig<TILE, D, TILE>>(k, "keys", inputs[0], none, team);
+    let values = F::open::<VConfig<TILE, TILE, TILE, D>>(k, "values", inputs[1], none, team);
+    F::begin(k);
+    // The rings are full of what comes next when an item's warps merge.
+    let parts = Warps::new(k, warps(D), [D, group], (keys.memory().cast(), 0));
+    let cursor = Cursor::new(k, items, shape);
+    let ask_keys = || {
+        let (place, tile, is_one) = cursor.next();
+        let _: Fetched = keys.load_at(&place, tile, is_one);
+    };
+    let ask_values = || {
+        let (place, tile, is_one) = cursor.next();
+        let _: Fetched = values.load_at(&place, tile, is_one);
+        cursor.advance();
+    };
+    for _ in 0..keys.ahead() {
+        // The launch before this one appends to a sequence's last tile.
+        let (place, tile, is_one) = cursor.next();
+        k.when(is_one & ((tile + 1) * TILE).ge(place.tokens), || wait_for_launches(k));
+        ask_keys();
+        ask_values();
+    }
+    wait_for_launches(k);
+    let number = k.var(k.block_id());
+    k.while_(
+        || number.get().lt(items.count()),
+        || {
+            let Item { split, line, place, span } = items.at(k, number.get(), shape);
+            k.when(place.tokens.gt(0), || {
+                let (query, rows) = queries(k, (items.query)(line), [D, group]);
+                let tiles = (&keys, &values);
+                let mask = behind(k, place.tokens, TILE);
+                let (softmax, acc) = attend_by(k, tiles, (&query, rows, scale), &mask, |scores, outputs| {
+                    stream_asking(k, tiles, (span, &place), [&ask_keys, &ask_values], scores, outputs);
+                });
+                (items.meet)(line).finish(k, &parts, softmax, acc.registers(), split);
+            });
+            number.set(number.get() + k.blocks());
+        },
+    );
+}

@@ -1,0 +1,35 @@
+//! How decode attention of a graph is cut.
+
+/// How decode attention of a graph is cut on sm_90a. Its results are right whatever is chosen; tiles change the order of its sums.
+///
+/// ```
+/// use tilewright_megakernel::vm::graph::GraphTuning;
+/// assert_eq!(GraphTuning::of([128, 4], 64), GraphTuning { tile: 32, stages: 3, staying: 1 });
+/// assert_eq!(GraphTuning::of([128, 4], 32), GraphTuning { tile: 16, stages: 2, staying: 2 });
+/// assert_eq!(GraphTuning::of([64, 4], 64), GraphTuning { tile: 32, stages: 3, staying: 2 });
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct GraphTuning {
+    /// Tokens of a tile, 16 or 32.
+    pub tile: u32,
+    /// Stages of a warp's keys and values, 2 to 4.
+    pub stages: u32,
+    /// Blocks that stay on a multiprocessor and go through rows and heads; 0: each has a share of one.
+    pub staying: u32,
+}
+
+impl GraphTuning {
+    /// Blocks that are not to stay: each has a share of a row and head.
+    pub const SHARES: GraphTuning = GraphTuning { tile: 32, stages: 2, staying: 0 };
+
+    /// What is chosen for heads of so many dimensions, so many of which share keys and values, and a step of so many rows: what an H200 is fastest
+    /// with at 1024 tokens, where shared memory has room for it.
+    pub fn of([depth, group]: [u32; 2], rows: u32) -> GraphTuning {
+        // Parts of more than eight rows take the room of a stage.
+        match (depth, group) {
+            (..=64, ..=8) => GraphTuning { tile: 32, stages: 3, staying: 2 },
+            (65..=128, ..=8) if rows > 32 => GraphTuning { tile: 32, stages: 3, staying: 1 },
+            _ => GraphTuning { tile: 16, stages: 2, staying: 2 },
+        }
+    }
+}

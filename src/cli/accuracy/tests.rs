@@ -1,0 +1,101 @@
+//! The bound: what rounds as a device does is within it, and faults are beyond.
+
+use std::path::Path;
+
+use tilewright_megakernel::weights::{SharedBytes, WeightTensor, Weights};
+
+use super::*;
+use crate::checkpoint::Checkpoint;
+
+/// Logits of a step by the reference machine, on these weights.
+fn logits(case: &Case, spec: &ModelSpec, weights: &dyn Weights, (kv, operands): Numbers) -> Vec<f32> {
+    let options = LowerOptions { kv, ..case.options() };
+    let program = lower(spec, &|_| DType::BF16, Target::host(2), &options).expect("a program");
+    let placed = schedule(program, TYPICAL_CONTEXT).expect("a schedule");
+    let mut machine = Machine::new(placed, weights, 2).expect("a machine");
+    machine.set_operands(operands);
+    case.logits(spec, &mut machine).expect("logits")
+}
+
+/// What keys and values are, and what becomes of operands.
+type Numbers = (DType, Option<fn(f32) -> f32>);
+
+const EXACT: Numbers = (DType::F32, None);
+const ROUND: Numbers = (DType::BF16, Some(|x| bf16::from_f32(x).to_f32()));
+const TRUNCATE: Numbers = (DType::BF16, Some(|x| f32::from_bits(x.to_bits() & 0xffff_0000)));
+
+/// Another rounding of the same size: that of other numbers.
+const OTHER: Numbers = (DType::BF16, Some(|x| bf16::from_f32(x * 1.37).to_f32() / 1.37));
+
+/// How far each row is.
+fn errors(spec: &ModelSpec, found: &[f32], expected: &[f32]) -> Vec<f64> {
+    let rows = found.chunks_exact(spec.vocab).zip(expected.chunks_exact(spec.vocab));
+    rows.map(|(found, expected)| relative(found, expected)).collect()
+}
+
+/// Weights with one tensor changed.
+struct Changed<'w>(&'w dyn Weights, &'static str, WeightTensor);
+
+impl Weights for Changed<'_> {
+    fn tensor(&self, name: &str) -> Option<WeightTensor> {
+        if name == self.1 { Some(self.2.clone()) } else { self.0.tensor(name) }
+    }
+}
+
+/// A checkpoint with biases of q, k and v: as drawn.
+struct Biased<'w>(&'w Checkpoint);
+
+impl Weights for Biased<'_> {
+    fn tensor(&self, name: &str) -> Option<WeightTensor> {
+        let drawn = |name: &str| {
+            let rows = self.0.tensor(&name.replace(".bias", ".weight"))?.shape()[0];
+            let bias = Uniform::with_deviation(0.5).bf16(name, SEED, rows);
+            WeightTensor::new(DType::BF16, vec![rows], SharedBytes::aligned_copy(bytemuck::cast_slice(&bias))).ok()
+        };
+        self.0.tensor(name).or_else(|| name.ends_with("_proj.bias").then(|| drawn(name)).flatten())
+    }
+}
+
+/// Of a weight every element of the first tile, eight rows of 32 columns, is zero; of a bias every element.
+fn without(weights: &dyn Weights, name: &'static str) -> WeightTensor {
+    let whole = weights.tensor(name).expect("a tensor");
+    let mut elements = whole.as_bf16().expect("bf16").to_vec();
+    let columns = if whole.shape().len() == 1 { 1 } else { whole.shape()[1] };
+    let is_first = |at: usize| whole.shape().len() == 1 || (at / columns < 8 && at % columns < 32);
+    (0..elements.len()).filter(|&at| is_first(at)).for_each(|at| elements[at] = bf16::ZERO);
+    let bytes = SharedBytes::aligned_copy(bytemuck::cast_slice(&elements));
+    WeightTensor::new(DType::BF16, whole.shape().to_vec(), bytes).expect("as many bytes")
+}
+
+/// Other roundings of the same size are within the bound of prompts and of rows behind drawn keys and values; truncation, a bias that nobody adds and
+/// a tile that nobody multiplies are beyond it.
+#[test]
+fn roundings_are_within_the_bound_and_faults_beyond() {
+    let (page_tokens, mut beyond) = (LowerOptions::for_context(1).page_tokens, 0);
+    let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("models");
+    for model in ["tiny-llama", "tiny-qwen3"] {
+        let checkpoint = Checkpoint::open(&models.join(model), &mut |_| ()).expect("the model opens");
+        let spec = ModelSpec { qkv_bias: true, ..checkpoint.spec().clone() };
+        let biased = Biased(&checkpoint);
+        let cases = [((0..300).collect(), true), ((0..32).map(|row| 1 + row % 17).collect(), false)];
+        for (positions, prompt) in cases {
+            let case = Case { positions, page_tokens, prompt };
+            let expected = logits(&case, &spec, &biased, EXACT);
+            let of = |weights: &dyn Weights, numbers| errors(&spec, &logits(&case, &spec, weights, numbers), &expected);
+            let limits = limits(&of(&biased, ROUND));
+            let holds = |what: &str, errors: &[f64], near: bool| {
+                let found = worst_and_mean(errors);
+                assert_eq!(is_near(errors, limits), near, "{model}, prompt {prompt}, {what}: {found:?} of {limits:?}");
+            };
+            holds("another rounding", &of(&biased, OTHER), true);
+            // Where roundings are far below the limit, so is truncation.
+            let truncated = of(&biased, TRUNCATE);
+            holds("truncation", &truncated, worst_and_mean(&truncated)[0] <= LIMIT);
+            for name in ["model.layers.1.self_attn.k_proj.bias", "model.layers.1.mlp.up_proj.weight"] {
+                holds(name, &of(&Changed(&biased, name, without(&biased, name)), ROUND), false);
+            }
+            beyond += u32::from(limits[0] > LIMIT && !is_near(&truncated, limits));
+        }
+    }
+    assert!(beyond >= 2, "{beyond} cases in which truncation is found out");
+}

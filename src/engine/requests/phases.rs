@@ -1,0 +1,85 @@
+//! Phases of steps, where a flow chooses what rows attend to.
+//!
+//! A prompt's tokens attend to everything, and so do the tokens of a sequence that the flow covers; new tokens behind these attend to
+//! what the flow chooses. Programs do one or the other, so a step has a *phase*. Which phase a token's row may be in depends on its own
+//! request alone, also when it is computed again.
+
+use tilewright_flow::program::Phase;
+
+use super::scheduler::Scheduler;
+use super::sequence::{Place, Sequence};
+use super::step::Piece;
+
+/// How a flow runs.
+#[derive(Clone, Copy, Debug)]
+pub struct FlowLimits {
+    /// Tokens of a sequence up to which all of them are chosen: new ones among these may run in either phase.
+    pub covered: usize,
+    /// Whether they run as prompts do, whoever is beside them: the phases may round otherwise.
+    pub apart: bool,
+}
+
+/// The other phase.
+pub fn other(phase: Phase) -> Phase {
+    match phase {
+        Phase::Prompt => Phase::Decode,
+        Phase::Decode => Phase::Prompt,
+    }
+}
+
+impl Sequence {
+    /// Its first tokens, which attend to everything: those of the prompt, and those that a flow covers. Their keys and values
+    /// depend on the tokens alone.
+    pub fn alike(&self, flow: FlowLimits) -> usize {
+        self.prompt.max(flow.covered)
+    }
+
+    /// How many of its next tokens a step of that phase may feed. What a flow chooses for is fed one by one: it may choose a
+    /// block that the token before completed. A request that decodes and is covered goes along with those; chunks do not, which steps of
+    /// prompts have more rows for.
+    pub fn rows_in(&self, phase: Phase, flow: FlowLimits) -> usize {
+        let (alike, pending) = (self.alike(flow), self.pending());
+        let goes_along = !flow.apart && pending == 1 && self.computed < flow.covered;
+        match phase {
+            Phase::Prompt => alike.saturating_sub(self.computed).min(pending),
+            Phase::Decode => usize::from(self.computed >= alike || goes_along),
+        }
+    }
+}
+
+impl Scheduler {
+    /// The phase of the next step: in turns, where running requests need both.
+    pub(super) fn next_phase(&self) -> Phase {
+        let Some(flow) = self.limits.flow else { return Phase::Decode };
+        let running = || self.running.iter().map(|place| &self.sequences[&place.ticket]);
+        let needs = |phase| running().any(|sequence| sequence.rows_in(other(phase), flow) == 0);
+        match (needs(Phase::Prompt), needs(Phase::Decode)) {
+            (true, true) => other(self.phase),
+            (false, true) => Phase::Decode,
+            (_, false) => Phase::Prompt,
+        }
+    }
+
+    /// Steps after which some row of a launch would need the other phase, or another request a step of it.
+    pub(super) fn most_steps(&self, pieces: &[Piece], phase: Phase) -> usize {
+        match self.limits.flow {
+            Some(_) if pieces.len() < self.running.len() => 1,
+            Some(FlowLimits { covered, .. }) if phase == Phase::Prompt => {
+                let left = pieces.iter().map(|piece| covered.saturating_sub(piece.position));
+                left.min().unwrap_or(1).clamp(1, self.limits.steps)
+            }
+            Some(_) | None => self.limits.steps,
+        }
+    }
+
+    /// Whether a request decodes, and not in this phase.
+    pub(super) fn is_left_out(&self, place: Place, phase: Phase) -> bool {
+        self.sequences[&place.ticket].pending() == 1 && self.feedable(place, phase) == 0
+    }
+
+    /// How many of a request's next tokens a step of that phase may feed.
+    pub(super) fn feedable(&self, place: Place, phase: Phase) -> usize {
+        let sequence = &self.sequences[&place.ticket];
+        self.limits.flow.map_or(sequence.pending(), |flow| sequence.rows_in(phase, flow))
+    }
+}

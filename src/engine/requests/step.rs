@@ -1,0 +1,44 @@
+//! What a step runs: pieces of requests.
+
+use tilewright_flow::program::Phase;
+
+use super::submission::Ticket;
+
+/// Consecutive rows of a step that hold tokens of one request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Whose.
+    pub ticket: Ticket,
+    /// The position of the first.
+    pub position: usize,
+    /// Their tokens.
+    pub tokens: Vec<u32>,
+    /// How many of them, at the end, are proposed: each counts if the row before chooses it.
+    pub proposed: usize,
+    /// Whether the rows from the last that is not proposed on give tokens.
+    pub gives: bool,
+    /// Whether the host chooses them, where they do: the request wants it, or they are the first ones behind a prompt.
+    pub by_host: bool,
+}
+
+impl Piece {
+    /// Its tokens that are not proposed, at least one.
+    pub fn own(&self) -> usize {
+        self.tokens.len() - self.proposed
+    }
+}
+
+/// What the next step runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Its rows.
+    pub pieces: Vec<Piece>,
+    /// Most steps of one launch. More than one only where every piece is one row, whose tokens the machine chooses.
+    pub steps: usize,
+    /// Whether some request decodes.
+    pub decodes: bool,
+    /// What its rows attend to, where a flow chooses.
+    pub phase: Phase,
+    /// Most tokens of a launch that goes on with the one piece by itself, several tokens in a step; 0: it does not.
+    pub proposes: usize,
+}
