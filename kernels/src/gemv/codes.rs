@@ -153,8 +153,8 @@ pub enum Side {
     /// The same where activations are eight rows at most: rows 8 to 15 are the same rows at other k. Of two instructions with the same
     /// activations the first is looked at for rows 0 to 7, the second for the others.
     Half,
-    /// The m16 operand, of activations of eight rows at most: rows 0 to 7 are a unit's rows, rows 8 to 15 the next unit's at the same k.
-    /// Lane l has sums of feature l / 4 of both, for the columns 2·(l mod 4) and the next.
+    /// The m16 operand: rows 0 to 7 are a unit's rows, rows 8 to 15 the next unit's at the same k. Activations are the n8 operand, eight rows
+    /// an instruction. Lane l has sums of feature l / 4 of both units, for the columns 2·(l mod 4) and the next.
     Pair,
 }
 

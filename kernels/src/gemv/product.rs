@@ -146,7 +146,7 @@ fn instructions<'k>(
     }
 }
 
-/// Tiles of codes whose sums are under way together.
+/// Tiles of codes whose sums are under way together, where these are one atom each: of two there are registers for one tile.
 const TOGETHER: usize = 4;
 
 /// How codes meet activations.
@@ -157,13 +157,14 @@ pub struct Meeting<'a, 'k> {
     pub terms: Terms,
     /// The fragments of the steps that an instruction takes together, by their number among those of the warp.
     pub fragments: &'a dyn Fn(u32) -> Vec<Fragment<'k>>,
-    /// What the sums of a part of a tile begin with, by the tile's number among those of the warp, and the part's: the product of
-    /// the zeros, or of ones where zeros are a group's own. `None`: nothing.
-    pub starts: &'a dyn Fn(u32, u32) -> Option<[Val<'k, f32>; 4]>,
+    /// What the sums of a part of a tile begin with, by the tile's number among those of the warp, the part's and the atom's: the product
+    /// of the zeros, or of ones where zeros are a group's own. `None`: nothing.
+    pub starts: &'a dyn Fn(u32, u32, u32) -> Option<[Val<'k, f32>; 4]>,
 }
 
 /// Multiplies tiles of codes with their factors. The products of a group, or of a tile where that is less, are summed by
-/// themselves, scaled, and added to `sums`, which is one chain; these are the product divided by [`lowered`]'s factor.
+/// themselves, scaled, and added to `sums`, which is one chain, and of [`Side::Pair`] has an atom for each eight vectors; these are the
+/// product divided by [`lowered`]'s factor.
 pub fn multiply_codes<'k>(
     k: &'k Builder,
     (unit, codes): (Unit, Codes),
@@ -173,15 +174,20 @@ pub fn multiply_codes<'k>(
 ) {
     let Meeting { side, terms, .. } = *meeting;
     let (meets, parts) = (unit.steps() / side.steps(), unit.parts(side));
-    let tiles: Vec<_> = (0u32..).zip(tiles).collect();
-    for tiles in tiles.chunks(TOGETHER) {
+    let (mut tiles, atoms) = ((0u32..).zip(tiles), sums.atoms);
+    loop {
+        let tiles: Vec<_> = tiles.by_ref().take(if atoms == 1 { TOGETHER } else { 1 }).collect();
+        if tiles.is_empty() {
+            return;
+        }
         let begin = |round: u32, part: u32, factors: &[Factors<'k>]| {
-            let sums = Chains::new(k, 1, side.chains());
-            if let Some(start) = (meeting.starts)(round, part) {
+            let sums = Chains::new(k, atoms, side.chains());
+            for atom in 0..atoms {
+                let Some(start) = (meeting.starts)(round, part, atom) else { continue };
                 let zeros = Chains::halves(part, parts, factors).map(Factors::zeros);
                 for (register, start) in (0u32..).zip(start) {
                     let zero = zeros[register as usize / 2].map(|zeros| zeros[register as usize % 2]);
-                    sums.chain(0).registers().set(register, zero.map_or(start, |zero| start * zero));
+                    sums.chain(0).registers().set(4 * atom + register, zero.map_or(start, |zero| start * zero));
                 }
             }
             sums
@@ -200,7 +206,7 @@ pub fn multiply_codes<'k>(
         for ((_, tile), groups) in tiles.iter().zip(&groups) {
             for (part, &group) in (0u32..).zip(groups) {
                 let scales = Chains::halves(part, parts, &tile.factors).map(Factors::scales);
-                sums.add_scaled(group.of_side(side), scales);
+                (0..atoms).for_each(|atom| sums.atom(atom).add_scaled(group.atom(atom).of_side(side), scales));
             }
         }
     }
@@ -214,12 +220,18 @@ pub(super) fn code_instructions<'k>(
     fragments: &[Fragment<'k>],
     sums: Chains<'k>,
 ) {
-    let of_side_a = |x: &Fragment<'k>, i: usize| {
-        let a = [w[0][i], w[1][i], w[0][i + 1], w[1][i + 1]];
-        one(terms, a, [x.low[i], x.low[i + 1]], sums.all);
+    let of_two = |x: [Val<'k, u32>; 4], sums: Chains<'k>| {
+        for i in [0, 2] {
+            one(terms, [w[0][i], w[1][i], w[0][i + 1], w[1][i + 1]], [x[i], x[i + 1]], sums.all);
+        }
     };
     match side {
-        Side::A | Side::Pair => fragments.iter().for_each(|x| [0, 2].into_iter().for_each(|i| of_side_a(x, i))),
+        Side::A => fragments.iter().for_each(|x| of_two(x.low, sums)),
+        Side::Pair => {
+            for x in fragments {
+                (0..).zip([x.low].into_iter().chain(x.high)).for_each(|(atom, x)| of_two(x, sums.atom(atom)));
+            }
+        }
         Side::B => w.iter().for_each(|&w| instructions(k, terms, w, fragments, 0, sums)),
         Side::Half => {
             for (x, w) in fragments.iter().zip(w) {
@@ -277,6 +289,16 @@ impl<'k> Chains<'k> {
     #[must_use]
     pub fn behind(self, tiles: u32) -> Chains<'k> {
         Chains { first: 2 * tiles, ..self }
+    }
+
+    /// Atoms.
+    pub(super) fn atoms(self) -> u32 {
+        self.atoms
+    }
+
+    /// The sums of an atom, where several have no chains that take turns.
+    pub(super) fn atom(self, atom: u32) -> Chains<'k> {
+        if self.atoms == 1 { self } else { Chains { all: self.all.rows_of_atoms(atom, 1), atoms: 1, ..self } }
     }
 
     fn chain(self, chain: u32) -> Accumulator<'k, f32> {

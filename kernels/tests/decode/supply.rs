@@ -119,6 +119,7 @@ pub fn scratch(team: ConsumerWarps<'_>, operand_bytes: u32, rows: u32, units: u3
         sums: k.shared("sums", sums_bytes / 4),
         sums_bytes,
         best: k.shared("best", 16),
+        paired_rows: 16,
         beyond: None,
         loaded: None,
     }

@@ -101,6 +101,8 @@ pub struct Scratch<'k> {
     pub sums_bytes: u32,
     /// The largest logit of each row and its index, u64 `[16]`.
     pub best: Ptr<'k, Shared, u64>,
+    /// Most rows whose codes are multiplied two units at a time, where they can be.
+    pub paired_rows: u32,
     /// Where it is said that activations are beyond what an f16 holds, if it is.
     pub beyond: Option<Beyond<'k>>,
     /// Where the time is noted when activations are there, if it is wanted.
@@ -338,7 +340,10 @@ impl<'k> Pass<'k> {
 
     /// Which operand the weights are.
     pub(super) fn side(self, packing: Packing) -> Side {
-        side(self.unit, packing, self.a_operand)
+        match side(self.unit, packing, self.a_operand) {
+            Side::Pair if packing.rows() > self.scratch.paired_rows => Side::B,
+            side => side,
+        }
     }
 
     /// Brings the activations as far as they go before the products.

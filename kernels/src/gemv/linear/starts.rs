@@ -8,6 +8,7 @@ use tilewright_codegen::build::{Ptr, Shared, Val};
 
 use super::device::Pass;
 use super::operand::of_two_steps;
+use super::packing::Quads;
 use super::sums::Activations;
 use super::{AOperand, Packing};
 use crate::gemv::product::{Chains, Fragment, code_instructions};
@@ -53,7 +54,8 @@ impl<'k> Starts<'k> {
         let w = vec![[even, odd, even, odd]; together as usize];
         let parts = unit.parts(side);
         let product = |fragments: &[Vec<Fragment<'k>>]| {
-            let sums = Chains::new(k, 1, side.chains());
+            let two = side == Side::Pair && fragments.iter().flatten().any(|x| x.high.is_some());
+            let sums = Chains::new(k, if two { 2 } else { 1 }, side.chains());
             fragments.iter().for_each(|x| code_instructions(k, (side, terms), &w, x, sums));
             sums
         };
@@ -70,7 +72,11 @@ impl<'k> Starts<'k> {
                     k.when(k.lane().lt(4), || at.at(k.lane() * 4).store_vec([a, b, c, d]));
                 }
                 Side::Pair => {
-                    k.when(k.lane().lt(4), || at.at(k.lane() * 2).store_vec([a, b]));
+                    let stored = |atom: u32| {
+                        let [a, b, ..] = sums.atom(atom).of_side(side);
+                        at.at(k.lane() * 2 + atom * 8).store_vec([a, b]);
+                    };
+                    k.when(k.lane().lt(4), || (0..sums.atoms()).for_each(stored));
                 }
                 Side::B => {
                     k.when((k.lane() % 4).eq(0), || at.at(k.lane() / 2).store_vec([a, c]));
@@ -83,12 +89,12 @@ impl<'k> Starts<'k> {
     }
 
     /// Those of a part of a tile that this warp made, in the registers of an accumulator.
-    pub fn load(self, tile: Val<'k, u32>, part: u32) -> [Val<'k, f32>; 4] {
+    pub fn load(self, tile: Val<'k, u32>, part: u32, atom: u32) -> [Val<'k, f32>; 4] {
         let (at, lane) = (self.part(tile, part), tile.builder().lane());
         match self.side {
             Side::A => at.at(lane % 4 * 4).load_vec(),
             Side::Pair => {
-                let [first, second] = at.at(lane % 4 * 2).load_vec();
+                let [first, second] = at.at(lane % 4 * 2 + atom * 8).load_vec();
                 [first, second, first, second]
             }
             Side::B => {
@@ -147,17 +153,17 @@ impl<'k> Pass<'k> {
     }
 }
 
-/// Most stages of a unit that wait in registers for those of the next.
-const MOST_STAGES: u32 = 2;
+/// Most stages of a unit that wait in registers for those of the next: of eight rows, and of more.
+const MOST_STAGES: [u32; 2] = [2, 1];
 
-/// Which operand codes are: A, where activations are in shared memory and the parts of all rows are four columns at most, or in
-/// registers and eight, with units of few stages.
+/// Which operand codes are: A, where activations are in shared memory and the parts of all rows are four columns at most; two units
+/// together, where activations are in registers, eight columns or two times eight, and units have few stages.
 pub(super) fn side(unit: Unit, packing: Packing, a_operand: AOperand) -> Side {
-    let columns = packing.rows() * packing.parts();
+    let (columns, most) = (packing.rows() * packing.parts(), MOST_STAGES[usize::from(packing.rows() > 8)]);
     match (unit.codes(), a_operand) {
         (None, _) => Side::B,
         (Some(_), AOperand::Shared) if columns <= 4 => Side::A,
-        (Some(_), AOperand::Registers) if packing.is_half() && unit.stages() <= MOST_STAGES => Side::Pair,
+        (Some(_), AOperand::Registers) if packing.quads() != Quads::Both && unit.stages() <= most => Side::Pair,
         (Some(_), _) if packing.is_half() => Side::Half,
         (Some(_), _) => Side::B,
     }

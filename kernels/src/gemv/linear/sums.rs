@@ -124,14 +124,22 @@ impl<'k> Sums<'k> {
         }
     }
 
-    /// Stores this lane's part of the products of a unit and, where `second` says so, the next, with codes as the A operand.
-    fn store_pair(self, team: ConsumerWarps<'k>, slot: Val<'k, u32>, products: [Val<'k, f32>; 4], second: bool) {
+    /// Stores this lane's part of the products of a unit and, where `second` says so, the next, with codes as the A operand: of eight rows
+    /// from `first` on.
+    fn store_pair(
+        self,
+        team: ConsumerWarps<'k>,
+        [slot, first]: [Val<'k, u32>; 2],
+        products: [Val<'k, f32>; 4],
+        second: bool,
+    ) {
         let (k, rows) = (team.k, self.packing.rows());
         let unit = self.at.at((k.warp() * self.units + slot) * (rows * Unit::ROWS) + k.lane() / 4);
         let [a, b, c, d] = products;
         for (next, sums) in [[a, b], [c, d]].into_iter().enumerate().take(1 + usize::from(second)) {
             let unit = unit.at(next as u32 * rows * Unit::ROWS);
             for (row, sum) in self.packing.rows_of_two(k, sums) {
+                let row = first + row;
                 k.when(row.lt(rows), || unit.at(row * Unit::ROWS).store(sum));
             }
         }
@@ -178,8 +186,9 @@ pub(super) fn product<'k>(
                 (operands.fragments)(tile * steps + number % meets * side.steps(), before * meets + number)
             }
         };
-        let starts =
-            |round: u32, part: u32| operands.starts.map(|starts| starts.load(first + round * team.warps, part));
+        let starts = |round: u32, part: u32, _: u32| {
+            operands.starts.map(|starts| starts.load(first + round * team.warps, part, 0))
+        };
         let stage = held.get(stage as usize).map_or(Stage::Next(weights), Stage::Held);
         stage.multiply(
             team,
@@ -222,34 +231,46 @@ fn pair<'k>(
 ) {
     let (k, side, terms) = (team.k, operands.side, operands.terms);
     let Some(codes) = unit.codes() else { return };
-    let load = |stage: Ptr<'k, Shared, u32>| -> Vec<CodeTile<'k>> {
-        let of_tile = |tile: WarpTile<'k>| tile.load_codes((unit, codes), side, stage.cast());
-        WarpTile::of_whole_rounds(k, unit).map(of_tile).collect()
+    let load = |stage: Ptr<'k, Shared, u32>| {
+        let of_tile = move |tile: WarpTile<'k>| tile.load_codes((unit, codes), side, stage.cast());
+        WarpTile::of_whole_rounds(k, unit).map(of_tile)
     };
-    let chains = Chains::new(k, 1, 1);
-    let multiply = |number: u32, first: &[CodeTile<'k>], next: &[CodeTile<'k>]| {
+    let eights = sums.packing.halves().len() as u32;
+    let chains = Chains::new(k, eights, 1);
+    let multiply = |number: u32, tiles: &mut dyn Iterator<Item = CodeTile<'k>>| {
         let before = number * unit.per_warp();
         let tile = |round: u32| unit.tile(k.warp(), k.lit(before + round));
         let of_step = |step: u32| (operands.fragments)(tile(step / unit.steps()), before * unit.steps() + step);
-        let starts = |round: u32, part: u32| operands.starts.map(|starts| starts.load(tile(round), part));
-        let tiles = first.iter().zip(next).map(|(first, next)| first.beside(next));
+        let starts =
+            |round: u32, part: u32, atom: u32| operands.starts.map(|starts| starts.load(tile(round), part, atom));
         multiply_codes(k, (unit, codes), tiles, &Meeting { side, terms, fragments: &of_step, starts: &starts }, chains);
     };
-    let with_next = |number: u32, first: &[CodeTile<'k>]| {
-        if second {
-            weights.stage(&|stage| multiply(number, first, &load(stage)))
-        } else {
-            multiply(number, first, first)
-        }
-    };
+    let both = |(first, next): (CodeTile<'k>, CodeTile<'k>)| first.beside(&next);
+    let twice = |first: CodeTile<'k>| first.beside(&first);
     if unit.stages() == 1 {
-        weights.stage(&|stage| with_next(0, &load(stage)));
+        weights.stage(&|first| {
+            if second {
+                weights.stage(&|next| multiply(0, &mut load(first).zip(load(next)).map(both)));
+            } else {
+                multiply(0, &mut load(first).map(twice));
+            }
+        });
     } else {
-        let held: Vec<_> = (0..unit.stages()).map(|_| RefCell::new(Vec::new())).collect();
-        held.iter().for_each(|held| weights.stage(&|stage| drop(held.replace(load(stage)))));
-        (0u32..).zip(&held).for_each(|(number, held)| with_next(number, &held.borrow()));
+        let held: Vec<RefCell<Vec<CodeTile>>> = (0..unit.stages()).map(|_| RefCell::default()).collect();
+        held.iter().for_each(|held| weights.stage(&|stage| held.borrow_mut().extend(load(stage))));
+        for (number, first) in (0u32..).zip(&held) {
+            let first = first.borrow();
+            let first = first.iter().cloned();
+            if second {
+                weights.stage(&|next| multiply(number, &mut first.clone().zip(load(next)).map(both)));
+            } else {
+                multiply(number, &mut first.map(twice));
+            }
+        }
     }
-    sums.store_pair(team, slot, lowered(unit, (side, terms), chains), second);
+    for eight in 0..eights {
+        sums.store_pair(team, [slot, k.lit(eight * 8)], lowered(unit, (side, terms), chains.atom(eight)), second);
+    }
 }
 
 /// The next `units` units of the ring, `group` at most, which come in the order of a group, times activations that are loaded
@@ -282,7 +303,7 @@ pub(super) fn products<'k>(
             starts.make(team, &tiles);
             k.sync_warp();
         }
-        let starts = |round: u32, part: u32| starts.map(|starts| starts.load(tile(round), part));
+        let starts = |round: u32, part: u32, _: u32| starts.map(|starts| starts.load(tile(round), part, 0));
         let fragments = |step: u32| fragments[step as usize].clone();
         k.for_(0u32, units, |slot| {
             let chains = Chains::new(k, 1, chains(unit));

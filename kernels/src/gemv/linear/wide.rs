@@ -69,7 +69,7 @@ pub(super) fn products<'k>(
                 k.sync_warp();
             }
             let fragments = |step: u32| fragments[step as usize].clone();
-            let starts = |_: u32, part: u32| starts.map(|starts| starts.load(number, part));
+            let starts = |_: u32, part: u32, _: u32| starts.map(|starts| starts.load(number, part, 0));
             each(&|slot| {
                 let packed = Packed::of(held[slot as usize][round].map(Var::get));
                 let tile = CodeTile::new(packed, unit.factors(codes, side, factors(slot), tile.tile));

@@ -9,6 +9,7 @@ use tilewright_codegen::ir::{Arch, Needs};
 /// | `warps` | which warp adds up which columns and tokens |
 /// | `split_tokens`, and the program's splits | which tokens a split adds up |
 /// | `held_rows`, `held_registers` | whether activations are streamed; then also `stage_bytes` |
+/// | `paired_rows` | which products of a group of codes are added up first |
 /// | `part_registers`, and then `stage_bytes` | which columns of a cut sum are added up first |
 /// | `stream_tokens`, stages that hold no 16 tokens | which warp has a row's newest tokens |
 /// | all others, and `stage_bytes` where nothing is streamed | nothing: every bit is the same |
@@ -51,6 +52,8 @@ pub struct DeviceOptions {
     /// Most registers of a thread that hold the activations of a part, where sums are cut because all of them do not fit
     /// ([`Program::with_cut_sums`](crate::program::Program::with_cut_sums)); more where a stage has more. 0: no sum is cut.
     pub part_registers: u32,
+    /// Most rows whose activations, held in registers, meet the codes of two units at a time.
+    pub paired_rows: u32,
     /// Units whose sums are kept at once where activations are streamed, an even number from 2 to 64: for each so many the
     /// activations are loaded once.
     pub streamed_units: u32,
@@ -106,7 +109,7 @@ pub(super) struct Registers {
 impl DeviceOptions {
     /// The numbers that change speed, by the name of their field.
     #[expect(clippy::type_complexity, reason = "a name and its field")]
-    pub const NUMBERS: [(&'static str, fn(&mut DeviceOptions) -> &mut u32); 12] = [
+    pub const NUMBERS: [(&'static str, fn(&mut DeviceOptions) -> &mut u32); 13] = [
         ("warps", |options| &mut options.warps),
         ("stage_bytes", |options| &mut options.stage_bytes),
         ("stages", |options| &mut options.stages),
@@ -118,6 +121,7 @@ impl DeviceOptions {
         ("held_rows", |options| &mut options.held_rows),
         ("held_registers", |options| &mut options.held_registers),
         ("part_registers", |options| &mut options.part_registers),
+        ("paired_rows", |options| &mut options.paired_rows),
         ("streamed_units", |options| &mut options.streamed_units),
     ];
 
@@ -207,6 +211,7 @@ impl Default for DeviceOptions {
             held_rows: 3,
             held_registers: 128,
             part_registers: 64,
+            paired_rows: 8,
             streamed_units: 4,
             take_registers: true,
             timeline: false,

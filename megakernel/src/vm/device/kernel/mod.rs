@@ -120,6 +120,7 @@ fn body(k: &Builder, plan: &Plan) {
         sums: k.shared::<f32>("sums", sums_bytes / 4),
         sums_bytes,
         best: k.shared::<u64>("best", 16),
+        paired_rows: options.paired_rows,
         beyond: None,
         loaded: options.timeline.then(|| k.shared::<u64>("loaded", 1)),
     };
