@@ -4,8 +4,8 @@ use tilewright_megakernel::vm::device::{Dealing, DeviceOptions};
 
 use crate::tuning::{Settings, SettingsError, Space};
 
-/// The settings of a machine of so many rows that a search may change, from those of `options`.
-pub(crate) fn space(mut options: DeviceOptions, rows: usize) -> Space {
+/// The settings of a machine of so many rows that a search may change, from those of `options`; `codes`: weights are quantised.
+pub(crate) fn space(mut options: DeviceOptions, rows: usize, codes: bool) -> Space {
     let shipped = Settings::default().with("dealing", options.dealing.name());
     let numbers = DeviceOptions::NUMBERS.iter();
     let shipped = numbers.fold(shipped, |all, (name, field)| all.with(name, *field(&mut options)));
@@ -19,7 +19,10 @@ pub(crate) fn space(mut options: DeviceOptions, rows: usize) -> Space {
     // Stages are held at few rows, and streamed activations are of many.
     match rows {
         0..=2 => space.axis("hold", [0, 2, 4, 6]),
-        _ => space.axis("streamed_units", [2, 4, 8, 16]).axis("held_rows", [3, 9, 17]),
+        _ => {
+            let space = space.axis("streamed_units", [2, 4, 8, 16]).axis("held_rows", [3, 9, 17]);
+            if codes && rows > 8 { space.axis("paired_rows", [8, 16]) } else { space }
+        }
     }
 }
 
@@ -46,8 +49,8 @@ mod tests {
 
     #[test]
     fn settings_of_options_are_those_options() {
-        for rows in [1, 2, 8, 16] {
-            let space = space(DeviceOptions::default(), rows);
+        for (rows, codes) in [(1, false), (2, true), (8, true), (16, false), (16, true)] {
+            let space = space(DeviceOptions::default(), rows, codes);
             assert_eq!(options(DeviceOptions::default(), &space.at(space.shipped())), Ok(DeviceOptions::default()));
             // Another configuration is another machine.
             for number in space.neighbours(space.shipped()) {

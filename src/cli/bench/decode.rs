@@ -188,7 +188,7 @@ impl Tunable for Tokens<'_> {
     }
 
     fn space(&self) -> Space {
-        settings::space(engine::device_options(self.device), self.subject.rows())
+        settings::space(engine::device_options(self.device), self.subject.rows(), self.subject.scheme().is_some())
     }
 
     fn as_right(&self) -> f64 {
