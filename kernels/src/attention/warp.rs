@@ -5,7 +5,7 @@ use half::bf16;
 use tilewright_codegen::build::{Builder, Global, Ptr, Val};
 
 use super::softmax::{Rescaling, Softmax, a_fragment};
-use crate::kv::{KvBuffer, KvBufferConfig, Landed, Span, stream};
+use crate::kv::{Arrived, KvBuffer, KvBufferConfig, Span, stream};
 use crate::mma::{Accumulator, InputType};
 use crate::tile::RegisterTensor;
 
@@ -56,7 +56,7 @@ pub(super) fn attend<'k, K: KvBuffer<'k>, V: KvBuffer<'k>>(
 }
 
 /// What is done with a tile, of keys or of values, of that number.
-pub(super) type EachTile<'e, 'k, C> = &'e dyn Fn(Val<'k, u32>, &Landed<'k, C>);
+pub(super) type EachTile<'e, 'k, C> = &'e dyn Fn(Val<'k, u32>, &Arrived<'k, C>);
 
 /// The same over the tiles that `tiles` goes through.
 pub(super) fn attend_by<'k, K: KvBuffer<'k>, V: KvBuffer<'k>>(
@@ -70,18 +70,18 @@ pub(super) fn attend_by<'k, K: KvBuffer<'k>, V: KvBuffer<'k>>(
     let (scores, acc) = (sums(k, tile), sums(k, depth));
     let softmax = Softmax::new(k, scores.fragment(), rows, scale, Rescaling::EveryTile);
     tiles(
-        &|number, landed| {
+        &|number, arrived| {
             scores.clear(k);
             for (step, query) in (0..).zip(query) {
-                keys.load_from_shared(landed, step);
+                keys.load_from_shared(arrived, step);
                 scores.mma::<bf16>(from_ref(query), &b_fragments(&keys.get_mma_tile()));
             }
             mask(number, scores);
             softmax.update(scores).apply(acc);
         },
-        &|_, landed| {
+        &|_, arrived| {
             for step in 0..tile / 16 {
-                values.load_from_shared(landed, step);
+                values.load_from_shared(arrived, step);
                 let weights = a_fragment(k, scores, step, rows).map(|pair| pair.bits());
                 acc.mma::<bf16>(&[weights], &b_fragments(&values.get_mma_tile()));
             }

@@ -5,7 +5,7 @@ use tilewright_codegen::build::{Builder, Global, Ptr, Val};
 use tilewright_codegen::ir::attr::{CpBytes, CpCache};
 
 use super::tiles::Ends;
-use super::{Fetched, KvBuffer, KvBufferConfig, KvFamily, KvThreads, Landed, Place, TileForm, Tiles};
+use super::{Arrived, Issued, KvBuffer, KvBufferConfig, KvFamily, KvThreads, Place, TileForm, Tiles};
 use crate::ring::{ByThreads, Fill};
 
 /// Rings of `STAGES` tiles, filled by `cp.async`. Two buffers that a loop uses in turn count each other's groups:
@@ -57,7 +57,7 @@ impl<'k, C: KvBufferConfig> KvBuffer<'k> for CpAsyncBuffer<'k, C> {
         &self.tiles
     }
 
-    fn load_at(&self, place: &Place<'k>, tile: Val<'k, u32>, wanted: Val<'k, bool>) -> Fetched {
+    fn load_at(&self, place: &Place<'k>, tile: Val<'k, u32>, wanted: Val<'k, bool>) -> Issued {
         let Tiles { k, form, .. } = self.tiles;
         let fetch = |base| {
             for (_, share) in self.tiles.shares() {
@@ -71,10 +71,10 @@ impl<'k, C: KvBufferConfig> KvBuffer<'k> for CpAsyncBuffer<'k, C> {
             }
         };
         self.ring.acquire().fill(|(to,)| k.when(wanted, || fetch(to.base()))).commit();
-        Fetched { stage: 0 }
+        Issued { stage: 0 }
     }
 
-    fn copy_at(&self, _: &Place<'k>, _: Fetched, _: Val<'k, u32>) -> Landed<'k, C> {
+    fn copy_at(&self, _: &Place<'k>, _: Issued, _: Val<'k, u32>) -> Arrived<'k, C> {
         self.ring.wait()
     }
 }

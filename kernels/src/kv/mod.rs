@@ -24,8 +24,8 @@
 //! | `stream` | the loop over tiles: prologue, prefetch, end |
 //!
 //! # What cannot go wrong
-//! A tile is a token that moves from step to step: [`KvBuffer::load_from_dram`] makes a [`Fetched`],
-//! [`KvBuffer::copy_to_shared`] takes it and makes a [`Landed`], reading borrows that, [`KvBuffer::release`] takes it.
+//! A tile is a token that moves from step to step: [`KvBuffer::load_from_dram`] makes an [`Issued`],
+//! [`KvBuffer::copy_to_shared`] takes it and makes an [`Arrived`], reading borrows that, [`KvBuffer::release`] takes it.
 //! So nothing is read before it was loaded, and nothing is loaded into a stage that is being read. Stages are those of a
 //! [`ring`](crate::ring) for each team, whose tokens these are; [`stream`] leaves a loop with the tokens that it came with,
 //! or panics while recording.
@@ -72,27 +72,27 @@ use tiles::Stage;
 /// A tile that was asked for.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a tile that was asked for is copied to shared memory"]
-pub struct Fetched {
+pub struct Issued {
     /// The register set that it comes into, where it is known while recording.
     stage: u32,
 }
 
-impl Fetched {
+impl Issued {
     /// The tile that another thread asked for, in the same order: where fetching and using are apart, mbarriers carry
     /// the token from one to the other.
-    pub(crate) fn by_another() -> Fetched {
-        Fetched { stage: 0 }
+    pub(crate) fn by_another() -> Issued {
+        Issued { stage: 0 }
     }
 }
 
 /// A tile in shared memory.
 #[must_use = "a tile in shared memory is released"]
-pub struct Landed<'k, C> {
+pub struct Arrived<'k, C> {
     base: Ptr<'k, Shared, bf16>,
     full: Full<'k, C, Stage>,
 }
 
-impl<'k, C> Landed<'k, C> {
+impl<'k, C> Arrived<'k, C> {
     /// Where it begins.
     pub fn base(&self) -> Ptr<'k, Shared, bf16> {
         self.base
@@ -115,28 +115,28 @@ pub trait KvBuffer<'k> {
     }
 
     /// Asks for tile number `tile`, unless `wanted` is false: then the token stands for nothing that is ever read.
-    fn load_from_dram(&self, tile: Val<'k, u32>, wanted: Val<'k, bool>) -> Fetched {
+    fn load_from_dram(&self, tile: Val<'k, u32>, wanted: Val<'k, bool>) -> Issued {
         self.load_at(&self.tiles().place, tile, wanted)
     }
 
     /// The same of another sequence or head.
-    fn load_at(&self, place: &Place<'k>, tile: Val<'k, u32>, wanted: Val<'k, bool>) -> Fetched;
+    fn load_at(&self, place: &Place<'k>, tile: Val<'k, u32>, wanted: Val<'k, bool>) -> Issued;
 
     /// Waits until the tile, number `tile`, is in shared memory, for the whole team, and until the team has read the
     /// tile before.
-    fn copy_to_shared(&self, fetched: Fetched, tile: Val<'k, u32>) -> Landed<'k, Self::Config> {
-        self.copy_at(&self.tiles().place, fetched, tile)
+    fn copy_to_shared(&self, issued: Issued, tile: Val<'k, u32>) -> Arrived<'k, Self::Config> {
+        self.copy_at(&self.tiles().place, issued, tile)
     }
 
     /// The same of a tile that was asked for by [`load_at`](KvBuffer::load_at) there.
-    fn copy_at(&self, place: &Place<'k>, fetched: Fetched, tile: Val<'k, u32>) -> Landed<'k, Self::Config>;
+    fn copy_at(&self, place: &Place<'k>, issued: Issued, tile: Val<'k, u32>) -> Arrived<'k, Self::Config>;
 
     /// What every buffer has.
     fn tiles(&self) -> &Tiles<'k, Self::Config>;
 
     /// Reads the right factors of step `k_mma` of the contraction into the register tile.
-    fn load_from_shared(&self, landed: &Landed<'k, Self::Config>, k_mma: u32) {
-        self.tiles().fragments.load(landed.base, k_mma);
+    fn load_from_shared(&self, arrived: &Arrived<'k, Self::Config>, k_mma: u32) {
+        self.tiles().fragments.load(arrived.base, k_mma);
     }
 
     /// The register tile.
@@ -148,8 +148,8 @@ pub trait KvBuffer<'k> {
     ///
     /// Nothing has to be done where the team that fetches a tile is the one that reads it: it meets in `copy_to_shared`
     /// before what held the tile is written again.
-    fn release(&self, landed: Landed<'k, Self::Config>) {
-        landed.full.release();
+    fn release(&self, arrived: Arrived<'k, Self::Config>) {
+        arrived.full.release();
     }
 
     /// Where the tiles of all teams begin: memory that may be used for something else once all tiles were read.

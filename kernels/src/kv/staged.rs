@@ -6,7 +6,7 @@ use half::bf16;
 use tilewright_codegen::build::{Builder, Global, Ptr, RegArray, Val};
 
 use super::tiles::Ends;
-use super::{Fetched, Form, KvBuffer, KvBufferConfig, KvFamily, KvThreads, Landed, Place, TileForm, Tiles};
+use super::{Arrived, Form, Issued, KvBuffer, KvBufferConfig, KvFamily, KvThreads, Place, TileForm, Tiles};
 use crate::ring::{ByThreads, Fill};
 
 /// Tiles that are loaded into registers and stored into shared memory when their turn comes. `TOKEN_GEN` (decode)
@@ -69,7 +69,7 @@ impl<'k, C: KvBufferConfig> KvBuffer<'k> for StagedBuffer<'k, C> {
         &self.tiles
     }
 
-    fn load_at(&self, place: &Place<'k>, tile: Val<'k, u32>, wanted: Val<'k, bool>) -> Fetched {
+    fn load_at(&self, place: &Place<'k>, tile: Val<'k, u32>, wanted: Val<'k, bool>) -> Issued {
         let Tiles { k, .. } = self.tiles;
         let stage = self.loaded.get();
         self.loaded.set((stage + 1) % self.sets.len() as u32);
@@ -88,11 +88,11 @@ impl<'k, C: KvBufferConfig> KvBuffer<'k> for StagedBuffer<'k, C> {
                 });
             }
         });
-        Fetched { stage }
+        Issued { stage }
     }
 
-    fn copy_at(&self, _: &Place<'k>, fetched: Fetched, _: Val<'k, u32>) -> Landed<'k, C> {
-        let (set, form) = (self.sets[fetched.stage as usize], self.tiles.form);
+    fn copy_at(&self, _: &Place<'k>, issued: Issued, _: Val<'k, u32>) -> Arrived<'k, C> {
+        let (set, form) = (self.sets[issued.stage as usize], self.tiles.form);
         let stored = self.ring.acquire().fill(|(to,)| {
             for (index, share) in self.tiles.shares() {
                 let words = core::array::from_fn(|word| set.get(4 * index + word as u32));

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use tilewright_codegen::build::{Builder, Val};
 
-use super::{Fetched, KvBuffer, Landed, Place};
+use super::{Arrived, Issued, KvBuffer, Place};
 
 /// Tiles `first`, `first + step`, … below `end`.
 #[derive(Clone, Copy)]
@@ -28,8 +28,8 @@ pub fn stream<'k, K: KvBuffer<'k>, V: KvBuffer<'k>>(
     k: &'k Builder,
     (keys, values): (&K, &V),
     span: Span<'k>,
-    scores: impl Fn(Val<'k, u32>, &Landed<'k, K::Config>),
-    outputs: impl Fn(Val<'k, u32>, &Landed<'k, V::Config>),
+    scores: impl Fn(Val<'k, u32>, &Arrived<'k, K::Config>),
+    outputs: impl Fn(Val<'k, u32>, &Arrived<'k, V::Config>),
 ) {
     assert_eq!((keys.ahead(), keys.unroll()), (values.ahead(), values.unroll()), "keys and values travel in step");
     let (ahead, unroll) = (keys.ahead(), keys.unroll());
@@ -43,17 +43,17 @@ pub fn stream<'k, K: KvBuffer<'k>, V: KvBuffer<'k>>(
     k.for_step(span.first, span.end, span.step * unroll, |first: Val<'k, u32>| {
         for turn in 0..unroll {
             let tile = first + turn * span.step;
-            let one = |waiting: &mut VecDeque<(Fetched, Fetched)>| {
+            let one = |waiting: &mut VecDeque<(Issued, Issued)>| {
                 let Some((key, value)) = waiting.pop_front() else { return };
                 let next = tile + ahead * span.step;
-                let landed = keys.copy_to_shared(key, tile);
+                let arrived = keys.copy_to_shared(key, tile);
                 let key = keys.load_from_dram(next, next.lt(span.end));
-                scores(tile, &landed);
-                keys.release(landed);
-                let landed = values.copy_to_shared(value, tile);
+                scores(tile, &arrived);
+                keys.release(arrived);
+                let arrived = values.copy_to_shared(value, tile);
                 let value = values.load_from_dram(next, next.lt(span.end));
-                outputs(tile, &landed);
-                values.release(landed);
+                outputs(tile, &arrived);
+                values.release(arrived);
                 waiting.push_back((key, value));
             };
             if turn == 0 { one(&mut waiting) } else { k.when(tile.lt(span.end), || one(&mut waiting)) }
@@ -74,22 +74,22 @@ pub fn stream_asking<'k, K: KvBuffer<'k>, V: KvBuffer<'k>>(
     (keys, values): (&K, &V),
     (span, place): (Span<'k>, &Place<'k>),
     [ask_keys, ask_values]: [&dyn Fn(); 2],
-    scores: impl Fn(Val<'k, u32>, &Landed<'k, K::Config>),
-    outputs: impl Fn(Val<'k, u32>, &Landed<'k, V::Config>),
+    scores: impl Fn(Val<'k, u32>, &Arrived<'k, K::Config>),
+    outputs: impl Fn(Val<'k, u32>, &Arrived<'k, V::Config>),
 ) {
     assert_eq!((keys.unroll(), values.unroll()), (1, 1), "registers that take turns begin each place anew");
     k.for_step(span.first, span.end, span.step, |tile: Val<'k, u32>| {
-        let landed = keys.copy_at(place, Fetched::by_another(), tile);
+        let arrived = keys.copy_at(place, Issued::by_another(), tile);
         ask_keys();
-        scores(tile, &landed);
-        keys.release(landed);
-        let landed = values.copy_at(place, Fetched::by_another(), tile);
+        scores(tile, &arrived);
+        keys.release(arrived);
+        let arrived = values.copy_at(place, Issued::by_another(), tile);
         ask_values();
-        outputs(tile, &landed);
-        values.release(landed);
+        outputs(tile, &arrived);
+        values.release(arrived);
     });
 }
 
-fn stages(waiting: &VecDeque<(Fetched, Fetched)>) -> Vec<(u32, u32)> {
+fn stages(waiting: &VecDeque<(Issued, Issued)>) -> Vec<(u32, u32)> {
     waiting.iter().map(|(key, value)| (key.stage, value.stage)).collect()
 }

@@ -7,7 +7,7 @@ use half::bf16;
 use tilewright_codegen::build::{Builder, Ptr, Shared};
 use tilewright_layout::Swizzled;
 
-use super::{Fragments, KvBufferConfig, KvThreads, Landed, Place, Share, TileForm};
+use super::{Arrived, Fragments, KvBufferConfig, KvThreads, Place, Share, TileForm};
 use crate::ring::{Consumer, Consumers, Empty, Fill, Full, Producer, Ring, Shape, StageTile};
 
 /// What a stage holds.
@@ -28,14 +28,14 @@ impl<'k, C, F: Copy> Ends<'k, C, F> {
 
     /// The next stage that is full.
     #[track_caller]
-    pub(super) fn wait(&self) -> Landed<'k, C> {
+    pub(super) fn wait(&self) -> Arrived<'k, C> {
         self.consumer.borrow_mut().wait().into()
     }
 }
 
-impl<'k, C> From<Full<'k, C, Stage>> for Landed<'k, C> {
+impl<'k, C> From<Full<'k, C, Stage>> for Arrived<'k, C> {
     fn from(full: Full<'k, C, Stage>) -> Self {
-        Landed { base: full.tiles().0.base(), full }
+        Arrived { base: full.tiles().0.base(), full }
     }
 }
 

@@ -8,7 +8,7 @@ use tilewright_layout::DType;
 
 use super::place::gcd;
 use super::tiles::{Ends, Stage};
-use super::{Fetched, KvBuffer, KvBufferConfig, KvFamily, KvThreads, Landed, Place, TileForm, Tiles};
+use super::{Arrived, Issued, KvBuffer, KvBufferConfig, KvFamily, KvThreads, Place, TileForm, Tiles};
 use crate::ring::{ByBulk, Empty, Fill, in_pieces};
 
 /// Rings of `STAGES` tiles, filled through a tensor map by the first thread of the team.
@@ -147,20 +147,20 @@ impl<'k, C: KvBufferConfig> KvBuffer<'k> for TmaBuffer<'k, C> {
         &self.tiles
     }
 
-    fn load_at(&self, place: &Place<'k>, tile: Val<'k, u32>, wanted: Val<'k, bool>) -> Fetched {
+    fn load_at(&self, place: &Place<'k>, tile: Val<'k, u32>, wanted: Val<'k, bool>) -> Issued {
         let Tiles { k, team, .. } = self.tiles;
         let stage = self.ring.acquire();
         // Apart, one thread comes here.
         let one = if self.apart() { wanted } else { wanted & team.thread(k).eq(0) };
         k.when(one, || self.fetch(stage, place, tile));
-        Fetched { stage: 0 }
+        Issued { stage: 0 }
     }
 
-    fn copy_at(&self, place: &Place<'k>, _: Fetched, tile: Val<'k, u32>) -> Landed<'k, C> {
-        let landed = self.ring.wait();
+    fn copy_at(&self, place: &Place<'k>, _: Issued, tile: Val<'k, u32>) -> Arrived<'k, C> {
+        let arrived = self.ring.wait();
         if !C::TRANSPOSED {
-            self.clear(landed.base(), place, tile);
+            self.clear(arrived.base(), place, tile);
         }
-        landed
+        arrived
     }
 }

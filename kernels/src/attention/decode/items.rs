@@ -7,7 +7,7 @@ use super::combine::{Splits, Warps};
 use super::device::{behind, queries, share, warps};
 use crate::attention::warp::attend_by;
 use crate::early::wait_for_launches;
-use crate::kv::{Fetched, KConfig, KvBuffer, KvFamily, KvThreads, Place, Span, VConfig, stream_asking};
+use crate::kv::{Issued, KConfig, KvBuffer, KvFamily, KvThreads, Place, Span, VConfig, stream_asking};
 
 /// What there is to do: shares of heads of sequences, numbered, shares first.
 pub struct Items<'k, 'a> {
@@ -118,11 +118,11 @@ pub fn attend_items<'k, F: KvFamily, const D: u32, const TILE: u32>(
     let cursor = Cursor::new(k, items, shape);
     let ask_keys = || {
         let (place, tile, is_one) = cursor.next();
-        let _: Fetched = keys.load_at(&place, tile, is_one);
+        let _: Issued = keys.load_at(&place, tile, is_one);
     };
     let ask_values = || {
         let (place, tile, is_one) = cursor.next();
-        let _: Fetched = values.load_at(&place, tile, is_one);
+        let _: Issued = values.load_at(&place, tile, is_one);
         cursor.advance();
     };
     for _ in 0..keys.ahead() {

@@ -13,7 +13,7 @@ use tilewright_layout::{Layout, Swizzled};
 use super::schedule::Rows;
 use crate::attention::softmax::{Rescaling, Softmax, a_fragment};
 use crate::kv::{
-    Fetched, Form, KConfig, KvBuffer, KvFamily, KvThreads, Landed, Place, TileForm, Tma, TmaBuffer, VConfig, VECTOR,
+    Arrived, Form, Issued, KConfig, KvBuffer, KvFamily, KvThreads, Place, TileForm, Tma, TmaBuffer, VConfig, VECTOR,
 };
 use crate::mma::{Accumulator, InputType, SharedOperand, warpgroup_atom};
 use crate::tile::{LayoutTensor, RegisterTensor};
@@ -85,7 +85,7 @@ impl<const D: u32, const BN: u32, const STAGES: u32, const GROUPS: u32> Shape<D,
                 k.when(tiles.gt(0), || Self::fetch_queries(k, task, queries, queries_full));
                 k.for_(0, tiles, |turn: Val<'k, u32>| {
                     let (tile, wanted) = (tiles - 1 - turn, k.lit(true));
-                    let _: [Fetched; 2] = [keys.load_from_dram(tile, wanted), values.load_from_dram(tile, wanted)];
+                    let _: [Issued; 2] = [keys.load_from_dram(tile, wanted), values.load_from_dram(tile, wanted)];
                 });
             });
         };
@@ -177,7 +177,7 @@ impl<'k, const D: u32, const BN: u32, const GROUPS: u32> Consumer<'_, 'k, D, BN,
         let k = self.k;
         self.first_turn();
         let last = tiles - 1;
-        let key = self.keys.copy_to_shared(Fetched::by_another(), last);
+        let key = self.keys.copy_to_shared(Issued::by_another(), last);
         k.wgmma_fence();
         self.multiply_scores(&key);
         k.wgmma_wait(0);
@@ -189,8 +189,8 @@ impl<'k, const D: u32, const BN: u32, const GROUPS: u32> Consumer<'_, 'k, D, BN,
 
         k.for_(0, last, |turn: Val<'k, u32>| {
             let tile = last - 1 - turn;
-            let key = self.keys.copy_to_shared(Fetched::by_another(), tile);
-            let value = self.values.copy_to_shared(Fetched::by_another(), tile + 1);
+            let key = self.keys.copy_to_shared(Issued::by_another(), tile);
+            let value = self.values.copy_to_shared(Issued::by_another(), tile + 1);
             let weights = self.a_fragments();
             self.take_turn();
             k.wgmma_fence();
@@ -207,7 +207,7 @@ impl<'k, const D: u32, const BN: u32, const GROUPS: u32> Consumer<'_, 'k, D, BN,
             self.pack();
         });
 
-        let value = self.values.copy_to_shared(Fetched::by_another(), k.lit(0u32));
+        let value = self.values.copy_to_shared(Issued::by_another(), k.lit(0u32));
         let weights = self.a_fragments();
         k.wgmma_fence();
         self.multiply_weights(&weights, &value);
@@ -217,14 +217,14 @@ impl<'k, const D: u32, const BN: u32, const GROUPS: u32> Consumer<'_, 'k, D, BN,
     }
 
     /// `scores = Q·Kᵀ`, a group of its own.
-    fn multiply_scores(&self, key: &Landed<'k, KConfig<BN, D, BN>>) {
+    fn multiply_scores(&self, key: &Arrived<'k, KConfig<BN, D, BN>>) {
         let (a, b) = (operand(self.query, Self::QUERY.layout()), operand(key.base(), Self::KEYS.layout()));
         self.scores.wgmma::<bf16>(a, b, D / 16, false);
         self.k.wgmma_commit();
     }
 
     /// `acc += weights·V`, a group of its own.
-    fn multiply_weights(&self, weights: &[Vec<Weights<'k>>], value: &Landed<'k, VConfig<BN, BN, BN, D>>) {
+    fn multiply_weights(&self, weights: &[Vec<Weights<'k>>], value: &Arrived<'k, VConfig<BN, BN, BN, D>>) {
         let b = operand(value.base(), transposed(Self::KEYS.layout()));
         self.acc.wgmma_registers::<bf16, _>(weights, b, true);
         self.k.wgmma_commit();

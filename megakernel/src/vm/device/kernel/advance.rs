@@ -7,7 +7,7 @@ use tilewright_codegen::build::{Global, Ptr, Val};
 use tilewright_codegen::ir::attr::Scope;
 use tilewright_kernels::sample::Request;
 
-use super::Kit;
+use super::KernelContext;
 use crate::vm::device::run::{MAX_ENDS, NO_TOKEN};
 use crate::vm::device::{Feedback, status};
 
@@ -26,8 +26,8 @@ pub(in crate::vm::device) enum Feeds {
 }
 
 /// Ends a step.
-pub(super) fn advance<'k>(kit: Kit<'k, '_>, step: Val<'k, u32>) {
-    let (k, team, sync) = (kit.k, kit.team, kit.sync);
+pub(super) fn advance<'k>(context: KernelContext<'k, '_>, step: Val<'k, u32>) {
+    let (k, team, sync) = (context.k, context.team, context.sync);
     k.when(sync.is_first(), || {
         let leader = k.tid().eq(0);
         // The host's word is across the bus: one look in a few steps costs nothing that shows.
@@ -35,19 +35,19 @@ pub(super) fn advance<'k>(kit: Kit<'k, '_>, step: Val<'k, u32>) {
         k.when(leader, || sync.all_finished(step));
         team.sync();
         let goes_on = k.var(true);
-        if let Ok(cells) = kit.plan.feedback {
+        if let Ok(cells) = context.plan.feedback {
             // A launch that is told to end leaves blocks within the step.
-            let feeds = |what: Feeds| kit.advance.eq(what as u32) & !sync.team_stopped();
+            let feeds = |what: Feeds| context.advance.eq(what as u32) & !sync.team_stopped();
             k.when(k.warp().eq(0) & feeds(Feeds::Choices), || {
                 goes_on.set(false);
-                k.for_step(k.lane(), kit.plan.rows, 32, |row| {
-                    let active = feed(kit, cells, step, row);
+                k.for_step(k.lane(), context.plan.rows, 32, |row| {
+                    let active = feed(context, cells, step, row);
                     goes_on.set(goes_on.get() | active);
                 });
                 goes_on.set(goes_on.get().any());
             });
-            if let Some(proposals) = kit.proposals {
-                k.when(feeds(Feeds::Proposals), || goes_on.set(proposals.next(kit, cells, step)));
+            if let Some(proposals) = context.proposals {
+                k.when(feeds(Feeds::Proposals), || goes_on.set(proposals.next(context, cells, step)));
             }
         }
         team.sync();
@@ -61,30 +61,31 @@ pub(super) fn advance<'k>(kit: Kit<'k, '_>, step: Val<'k, u32>) {
 /// Feeds a row's token back and shows it to the host; whether the row goes on.
 ///
 /// A row that ends is idle from then on: its cells stay as they are, but for the position, of which all bits turn.
-fn feed<'k>(kit: Kit<'k, '_>, cells: Feedback, step: Val<'k, u32>, row: Val<'k, u32>) -> Val<'k, bool> {
-    let k = kit.k;
-    let at = |offset: u64| kit.memory.state.at(offset as u32).cast::<i32>().at(row);
+fn feed<'k>(context: KernelContext<'k, '_>, cells: Feedback, step: Val<'k, u32>, row: Val<'k, u32>) -> Val<'k, bool> {
+    let k = context.k;
+    let at = |offset: u64| context.memory.state.at(offset as u32).cast::<i32>().at(row);
     // Each device has the cells, all the same.
-    let states: Vec<_> = kit.memory.peers.map_or_else(|| vec![kit.memory.state], |peers| peers.states().collect());
+    let states: Vec<_> =
+        context.memory.peers.map_or_else(|| vec![context.memory.state], |peers| peers.states().collect());
     let all = |offset: u64| states.iter().map(move |state| state.at(offset as u32).cast::<i32>().at(row));
     let (token, position) = (at(cells.next_token).load(), at(cells.position).load());
     let active = position.ge(0);
-    let goes_on = active & !ends(kit.ends.at(row * MAX_ENDS as u32), token);
+    let goes_on = active & !ends(context.ends.at(row * MAX_ENDS as u32), token);
     k.when(goes_on, || {
         all(cells.token).for_each(|cell| cell.store(token));
         if let Some(offset) = cells.request {
-            let request = kit.memory.state.at(offset as u32).at(row * size_of::<Request>() as u32);
+            let request = context.memory.state.at(offset as u32).at(row * size_of::<Request>() as u32);
             let drawn = request.at(offset_of!(Request, step) as u32).cast::<u64>();
             drawn.store(drawn.load() + 1);
         }
     });
     // Producers look at it whenever they come to a page.
-    let scope = if kit.memory.peers.is_some() { Scope::Sys } else { Scope::Gpu };
+    let scope = if context.memory.peers.is_some() { Scope::Sys } else { Scope::Gpu };
     k.when(active, || {
         all(cells.position).for_each(|cell| cell.store_relaxed(goes_on.select(position + 1, !position), scope));
     });
     let shown = active.select(token.cast::<u32>(), NO_TOKEN);
-    kit.sync.status(status::TOKENS).at(step * kit.plan.rows + row).store_relaxed(shown, Scope::Sys);
+    context.sync.status(status::TOKENS).at(step * context.plan.rows + row).store_relaxed(shown, Scope::Sys);
     goes_on
 }
 

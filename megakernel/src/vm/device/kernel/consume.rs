@@ -2,61 +2,61 @@
 
 use super::held::Held;
 use super::ring::Reader;
-use super::{Kit, advance, dispatch};
+use super::{KernelContext, advance, dispatch};
 
 /// Runs every task of every step.
 ///
 /// Thread 0 alone writes the block's word `stop`, before the first barrier of a task; the team reads it between that
 /// barrier and the next, so that all of it stops at the same task.
-pub(super) fn consume<'k>(kit: Kit<'k, '_>, reader: Reader<'k>) {
-    let (k, team, sync) = (kit.k, kit.team, kit.sync);
-    let tasks = kit.table.tasks();
+pub(super) fn consume<'k>(context: KernelContext<'k, '_>, reader: Reader<'k>) {
+    let (k, team, sync) = (context.k, context.team, context.sync);
+    let tasks = context.table.tasks();
     let leader = k.tid().eq(0);
     let over = k.var(false);
-    k.for_(0u32, kit.steps, |step| {
+    k.for_(0u32, context.steps, |step| {
         k.when(leader, || {
             sync.begin(step);
-            kit.cells.wait_for_producer(sync, step);
+            context.cells.wait_for_producer(sync, step);
         });
         team.sync();
         over.set(sync.team_stopped());
         k.break_if(over.get());
-        kit.cells.fetch(team, step);
+        context.cells.fetch(team, step);
         k.for_(0u32, tasks, |index| {
-            let task = kit.table.task(index);
-            if let Some(trace) = kit.trace {
+            let task = context.table.task(index);
+            if let Some(trace) = context.trace {
                 k.when(leader, || {
                     trace.forget();
                     trace.note(index, 0);
                 });
             }
-            let weights = Held::take(kit, &reader, task);
+            let weights = Held::take(context, &reader, task);
             k.when(leader, || {
-                sync.check(task, kit.plan.opcodes.len() as u32);
-                sync.wait(kit.table, task, step);
-                kit.progress.comes_to(step * tasks + index + 1);
-                if let Some(trace) = kit.trace {
+                sync.check(task, context.plan.opcodes.len() as u32);
+                sync.wait(context.table, task, step);
+                context.progress.comes_to(step * tasks + index + 1);
+                if let Some(trace) = context.trace {
                     trace.note(index, 1);
                 }
             });
             team.sync();
             over.set(sync.team_stopped());
             k.break_if(over.get());
-            dispatch::dispatch(kit, task, sync.now(step), &weights);
+            dispatch::dispatch(context, task, sync.now(step), &weights);
             team.sync();
             k.when(leader, || {
-                if let Some(trace) = kit.trace {
+                if let Some(trace) = context.trace {
                     trace.note_loaded(index);
                     trace.note(index, 3);
                 }
-                k.when(task.early().eq(0), || sync.signal(kit.table, task));
-                if let Some(trace) = kit.trace {
+                k.when(task.early().eq(0), || sync.signal(context.table, task));
+                if let Some(trace) = context.trace {
                     trace.note(index, 4);
                 }
             });
         });
         k.break_if(over.get());
         k.when(leader, || sync.finish());
-        advance::advance(kit, step);
+        advance::advance(context, step);
     });
 }

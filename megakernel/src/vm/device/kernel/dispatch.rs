@@ -8,42 +8,47 @@ use tilewright_kernels::rope::Rotation;
 use tilewright_kernels::tile::{Access, Array, Copies, Float};
 use tilewright_kernels::warps::ConsumerWarps;
 
-use super::Kit;
+use super::KernelContext;
 use super::table::TaskView;
 use crate::vm::device::{KvPools, RotationRows, ScaledCode, Storage, status};
 
 /// Runs a task, whose opcode was checked.
 ///
 /// `now` counts the steps before this one, over all launches.
-pub(super) fn dispatch<'k>(kit: Kit<'k, '_>, task: TaskView<'k>, now: Val<'k, u32>, weights: &dyn Weights<'k>) {
-    choose(Call { kit, task, now }, task.opcode(), 0, weights);
+pub(super) fn dispatch<'k>(
+    context: KernelContext<'k, '_>,
+    task: TaskView<'k>,
+    now: Val<'k, u32>,
+    weights: &dyn Weights<'k>,
+) {
+    choose(Call { context, task, now }, task.opcode(), 0, weights);
 }
 
 /// The pages of the pool that is this operand of a task; `scale` is the field of what its codes are multiplied by.
 pub(super) fn task_pages<'k>(
-    kit: Kit<'k, '_>,
+    context: KernelContext<'k, '_>,
     task: TaskView<'k>,
     [field, scale]: [usize; 2],
     pools: KvPools,
 ) -> PagedPool<'k> {
-    let operand = task.operand(kit.memory.pools, field);
+    let operand = task.operand(context.memory.pools, field);
     let pool = match pools.of {
         PoolType::Float(float) => Array::new(operand, float).into(),
         PoolType::E4m3 => PoolArray::E4m3 { codes: operand, scale: task.value(scale).bits() },
     };
-    pages_of(kit, pool, pools)
+    pages_of(context, pool, pools)
 }
 
-fn pages_of<'k>(kit: Kit<'k, '_>, pool: PoolArray<'k>, pools: KvPools) -> PagedPool<'k> {
-    let (position, table) = kit.cells.of(pools);
+fn pages_of<'k>(context: KernelContext<'k, '_>, pool: PoolArray<'k>, pools: KvPools) -> PagedPool<'k> {
+    let (position, table) = context.cells.of(pools);
     let KvPools { page_tokens, dim, split_pages, .. } = pools;
-    PagedPool { pool, pages: kit.pages, page_tokens, dim, position, table, split_pages }
+    PagedPool { pool, pages: context.pages, page_tokens, dim, position, table, split_pages }
 }
 
 /// Tries the opcodes from `first` on.
 fn choose<'k>(call: Call<'k, '_>, opcode: Val<'k, u32>, first: usize, weights: &dyn Weights<'k>) {
-    if let Some(function) = call.kit.plan.opcodes.get(first) {
-        call.kit.k.if_else(
+    if let Some(function) = call.context.plan.opcodes.get(first) {
+        call.context.k.if_else(
             opcode.eq(first as u32),
             || function.run(call, weights),
             || choose(call, opcode, first + 1, weights),
@@ -55,7 +60,7 @@ fn choose<'k>(call: Call<'k, '_>, opcode: Val<'k, u32>, first: usize, weights: &
 /// the type that the op's row gave to [`Planned::new`](crate::vm::device::Planned::new): `offset_of!(Fields, x)`.
 #[derive(Clone, Copy)]
 pub struct Call<'k, 'p> {
-    kit: Kit<'k, 'p>,
+    context: KernelContext<'k, 'p>,
     task: TaskView<'k>,
     now: Val<'k, u32>,
 }
@@ -74,22 +79,22 @@ pub enum Generation {
 impl<'k> Call<'k, '_> {
     /// The recorder.
     pub fn builder(self) -> &'k Builder {
-        self.kit.k
+        self.context.k
     }
 
     /// The warps that compute.
     pub fn team(self) -> ConsumerWarps<'k> {
-        self.kit.team
+        self.context.team
     }
 
     /// Shared memory of the task.
     pub fn scratch(self) -> Scratch<'k> {
-        Scratch { beyond: self.kit.plan.has_halves().then(|| self.beyond()), ..self.kit.scratch }
+        Scratch { beyond: self.context.plan.has_halves().then(|| self.beyond()), ..self.context.scratch }
     }
 
     /// Where it is said that this task's activations are beyond what an f16 holds.
     fn beyond(self) -> Beyond<'k> {
-        let word = |at: u32| self.kit.sync.status(at);
+        let word = |at: u32| self.context.sync.status(at);
         let (code, place) = (word(status::CODE), word(status::TASK));
         Beyond { code, says: status::BEYOND, place, task: self.task.task() }
     }
@@ -101,13 +106,13 @@ impl<'k> Call<'k, '_> {
 
     /// An operand among activations, cells, inputs and outputs.
     pub fn state(self, field: usize) -> Ptr<'k, Global, u8> {
-        self.task.operand(self.kit.memory.state, field)
+        self.task.operand(self.context.memory.state, field)
     }
 
     /// The same on a device, which may be another than this one; nothing stands for this one's own memory.
     pub fn state_on(self, device: Option<u32>, field: usize) -> Ptr<'k, Global, u8> {
-        let far = device.and_then(|device| self.kit.memory.peers?.state(device));
-        self.task.operand(far.unwrap_or(self.kit.memory.state), field)
+        let far = device.and_then(|device| self.context.memory.peers?.state(device));
+        self.task.operand(far.unwrap_or(self.context.memory.state), field)
     }
 
     /// An operand among activations on a device, as [`Call::state_on`] has it.
@@ -128,12 +133,12 @@ impl<'k> Call<'k, '_> {
 
     /// An operand among the weights that are read as they are.
     pub fn plain(self, field: usize, float: Float) -> Array<'k> {
-        Array::new(self.task.operand(self.kit.memory.plain, field), float)
+        Array::new(self.task.operand(self.context.memory.plain, field), float)
     }
 
     /// The task's prepacked weights in the image.
     pub fn packed(self) -> Ptr<'k, Global, u8> {
-        self.kit.memory.image.at(self.task.weights().mul_wide(512u32))
+        self.context.memory.image.at(self.task.weights().mul_wide(512u32))
     }
 
     /// An operand among activations, that other blocks may write later.
@@ -174,29 +179,29 @@ impl<'k> Call<'k, '_> {
     /// The pages of an operand among the pools; the second field has the scale of pools of codes
     /// ([`Planner::pool_scale`](crate::vm::device::Planner::pool_scale)), and is not looked at for others.
     pub fn pages(self, fields: [usize; 2], pools: KvPools) -> PagedPool<'k> {
-        task_pages(self.kit, self.task, fields, pools)
+        task_pages(self.context, self.task, fields, pools)
     }
 
     /// The same positions and page tables over another array.
     pub fn pages_of(self, pool: Array<'k>, pools: KvPools) -> PagedPool<'k> {
-        pages_of(self.kit, pool.into(), pools)
+        pages_of(self.context, pool.into(), pools)
     }
 
     /// A table of cosines and sines.
     pub fn rotation(self, RotationRows { table, half }: RotationRows) -> Rotation<'k> {
-        let table = self.kit.memory.plain.at(self.kit.k.lit(table).mul_wide(16u32)).cast::<f32>();
+        let table = self.context.memory.plain.at(self.context.k.lit(table).mul_wide(16u32)).cast::<f32>();
         Rotation { table, half }
     }
 
     /// Which tokens of the step come through the ring.
     pub fn streamed(self, stage: TokenStage) -> Option<Streamed<'k>> {
-        self.kit.cells.streamed(stage)
+        self.context.cells.streamed(stage)
     }
 
     /// Signals where what the task stores from now on is tagged: who waits for it looks at the tags next.
     pub fn signal(self, out: Storage) {
         if out.period > 0 {
-            self.kit.sync.signal_early(self.kit.table, self.task);
+            self.context.sync.signal_early(self.context.table, self.task);
         }
     }
 }

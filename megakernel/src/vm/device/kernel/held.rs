@@ -3,7 +3,7 @@
 use tilewright_codegen::build::{Ptr, Shared};
 use tilewright_kernels::gemv::linear::{HeldForm, HeldStage, Weights};
 
-use super::Kit;
+use super::KernelContext;
 use super::ring::Reader;
 use super::table::TaskView;
 use crate::vm::device::lookup::HELD;
@@ -18,11 +18,11 @@ impl<'r, 'k> Held<'r, 'k> {
     /// Takes the stages of a task that are held; by the team, before thread 0 waits for anything.
     ///
     /// Nobody is told to stop here: thread 0 says so later, when these stages have landed.
-    pub fn take(kit: Kit<'k, '_>, ring: &'r Reader<'k>, task: TaskView<'k>) -> Held<'r, 'k> {
-        let (k, stage_bytes) = (kit.k, kit.plan.options.stage_bytes);
-        let forms = kit.plan.held_forms().unwrap_or_default();
+    pub fn take(context: KernelContext<'k, '_>, ring: &'r Reader<'k>, task: TaskView<'k>) -> Held<'r, 'k> {
+        let (k, stage_bytes) = (context.k, context.plan.options.stage_bytes);
+        let forms = context.plan.held_forms().unwrap_or_default();
         let stages: Vec<_> =
-            (0..kit.plan.held_stages()).map(|_| HeldStage::new(kit.team, stage_bytes, forms)).collect();
+            (0..context.plan.held_stages()).map(|_| HeldStage::new(context.team, stage_bytes, forms)).collect();
         for (number, stage) in (0u32..).zip(&stages) {
             if forms == HeldForm::default() {
                 k.when(task.held().gt(number), || stage.take(ring, task.stage_bytes(), k.lit(0)));

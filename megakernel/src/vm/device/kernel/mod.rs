@@ -68,7 +68,7 @@ struct Memory<'k> {
 
 /// What every part of the kernel works with.
 #[derive(Clone, Copy)]
-struct Kit<'k, 'p> {
+struct KernelContext<'k, 'p> {
     k: &'k Builder,
     plan: &'p Plan,
     memory: Memory<'k>,
@@ -130,7 +130,7 @@ fn body(k: &Builder, plan: &Plan) {
     let sync = Sync::new(k, plan, (counters, status, peers), epoch);
     let cells = StepCells::new(k, plan, state, table_width);
     let memory = Memory { image, plain, state, pools, peers };
-    let kit = Kit {
+    let context = KernelContext {
         k,
         plan,
         memory,
@@ -165,7 +165,7 @@ fn body(k: &Builder, plan: &Plan) {
                 if let Some(registers) = options.registers() {
                     k.registers_up(registers.team);
                 }
-                consume::consume(kit, reader.into());
+                consume::consume(context, reader.into());
             },
             || {
                 if let Some(registers) = options.registers() {
@@ -173,7 +173,7 @@ fn body(k: &Builder, plan: &Plan) {
                 }
                 let warp = k.warp().eq(options.warps);
                 let who = if producer.by_warp() { warp } else { warp & k.lane().eq(0) };
-                k.when(who, || produce::produce(kit, producer.counted()));
+                k.when(who, || produce::produce(context, producer.counted()));
             },
         );
     });

@@ -6,36 +6,36 @@
 use tilewright_codegen::build::Val;
 use tilewright_kernels::attention::split::Shares;
 
-use super::Kit;
+use super::KernelContext;
 use super::table::TaskView;
 use crate::vm::device::TokenStream;
 
 /// Asks for the pages that a task of attention will read.
-pub(super) fn ask_for_pages<'k>(kit: Kit<'k, '_>, task: TaskView<'k>) {
-    let k = kit.k;
-    if !kit.plan.options.pages_ahead || kit.plan.cells.is_none() {
+pub(super) fn ask_for_pages<'k>(context: KernelContext<'k, '_>, task: TaskView<'k>) {
+    let k = context.k;
+    if !context.plan.options.pages_ahead || context.plan.cells.is_none() {
         return;
     }
-    for (opcode, function) in kit.plan.opcodes.iter().enumerate() {
+    for (opcode, function) in context.plan.opcodes.iter().enumerate() {
         let Some(tokens) = function.tokens().filter(|tokens| tokens.stage.is_none()) else { continue };
         k.when(task.opcode().eq(opcode as u32), || {
-            k.for_(0u32, tokens.rows, |row| pages(kit, task, task.value(tokens.fields.first_row) + row, &tokens));
+            k.for_(0u32, tokens.rows, |row| pages(context, task, task.value(tokens.fields.first_row) + row, &tokens));
         });
     }
 }
 
 /// Asks for a row's pages of both pools.
-fn pages<'k>(kit: Kit<'k, '_>, task: TaskView<'k>, row: Val<'k, u32>, of: &TokenStream) {
-    let (k, pools) = (kit.k, of.pools);
-    let (position, table) = kit.cells.of_step(pools);
+fn pages<'k>(context: KernelContext<'k, '_>, task: TaskView<'k>, row: Val<'k, u32>, of: &TokenStream) {
+    let (k, pools) = (context.k, of.pools);
+    let (position, table) = context.cells.of_step(pools);
     let shares = Shares::of(position.load(row), pools.page_tokens, of.splits, pools.split_pages);
     let begin = task.value(of.fields.split) * shares.each;
     let end = (begin + shares.each).min(shares.pages).max(begin);
     let bytes = pools.page_tokens * pools.dim * pools.of.bytes();
-    let asked = of.fields.pools.map(|field| task.operand(kit.memory.pools, field));
+    let asked = of.fields.pools.map(|field| task.operand(context.memory.pools, field));
     k.for_(begin, end, |at| {
         let page = table.page(row, at);
-        let offset = (task.value(of.fields.kv_head) * kit.pages + page).mul_wide(bytes);
+        let offset = (task.value(of.fields.kv_head) * context.pages + page).mul_wide(bytes);
         asked.iter().for_each(|pool| pool.at(offset).bulk_prefetch(bytes));
     });
 }

@@ -6,7 +6,7 @@ use tilewright_codegen::ir::attr::Eviction;
 use tilewright_kernels::gemv::linear::{Order, Phases};
 use tilewright_kernels::ring::Pieces;
 
-use super::Kit;
+use super::KernelContext;
 use super::pages::ask_for_pages;
 use super::ring::Producer;
 use super::table::TaskView;
@@ -14,28 +14,28 @@ use super::tokens::stream_tokens;
 use crate::vm::device::record::{PART, PHASES};
 
 /// Streams what every task of every step needs.
-pub(super) fn produce<'k>(kit: Kit<'k, '_>, producer: Producer<'k>) {
-    let k = kit.k;
+pub(super) fn produce<'k>(context: KernelContext<'k, '_>, producer: Producer<'k>) {
+    let k = context.k;
     let how = Bulk::default().policy(k.policy(Eviction::First));
-    let feed = Feed { kit, producer, how, stopped: k.var(false), full: kit.trace.map(|_| k.var(0u64)) };
-    let tasks = kit.table.tasks();
-    k.for_(0u32, kit.steps, |step| {
+    let feed = Feed { context, producer, how, stopped: k.var(false), full: context.trace.map(|_| k.var(0u64)) };
+    let tasks = context.table.tasks();
+    k.for_(0u32, context.steps, |step| {
         k.for_(0u32, tasks, |index| {
-            let turn = Turn { task: kit.table.task(index), step, number: step * tasks + index + 1 };
+            let turn = Turn { task: context.table.task(index), step, number: step * tasks + index + 1 };
             if let Some(full) = feed.full {
                 full.set(0u64);
             }
-            ask_for_pages(kit, turn.task);
+            ask_for_pages(context, turn.task);
             stream_tokens(&feed, turn);
             k.break_if(feed.stopped.get());
             feed.weights(turn);
             k.break_if(feed.stopped.get());
-            if let (Some(trace), Some(full)) = (kit.trace, feed.full) {
+            if let (Some(trace), Some(full)) = (context.trace, feed.full) {
                 feed.producer.one(|| trace.note_full(index, full.get()));
             }
         });
         k.break_if(feed.stopped.get());
-        feed.producer.one(|| kit.cells.done(step));
+        feed.producer.one(|| context.cells.done(step));
     });
     feed.producer.drain();
 }
@@ -52,7 +52,7 @@ pub(super) struct Turn<'k> {
 
 /// Stages for the team.
 pub(super) struct Feed<'k, 'p> {
-    pub kit: Kit<'k, 'p>,
+    pub context: KernelContext<'k, 'p>,
     producer: Producer<'k>,
     how: Bulk<'k>,
     /// Whether the team does not go on.
@@ -63,8 +63,8 @@ pub(super) struct Feed<'k, 'p> {
 
 impl<'k> Feed<'k, '_> {
     fn weights(&self, turn: Turn<'k>) {
-        let (k, task) = (self.kit.k, turn.task);
-        let (bytes, weights) = (task.stage_bytes(), self.kit.memory.image.at(task.weights().mul_wide(512u32)));
+        let (k, task) = (self.context.k, turn.task);
+        let (bytes, weights) = (task.stage_bytes(), self.context.memory.image.at(task.weights().mul_wide(512u32)));
         k.for_(0u32, task.stages(), |stage| {
             let from = weights.at(self.place(task, stage).mul_wide(bytes));
             self.stage(turn, bytes, |stage| stage.bring(from, bytes));
@@ -74,8 +74,8 @@ impl<'k> Feed<'k, '_> {
 
     /// Where the stage lies that comes at a place of a task's, counted in stages from the start of the stream.
     fn place(&self, task: TaskView<'k>, place: Val<'k, u32>) -> Val<'k, u32> {
-        let (k, deals) = (self.kit.k, &self.kit.plan.deals);
-        let stage = task.first() + ordered(task, place, self.kit.plan.has_parts());
+        let (k, deals) = (self.context.k, &self.context.plan.deals);
+        let stage = task.first() + ordered(task, place, self.context.plan.has_parts());
         let at = k.var(stage);
         for (number, deal) in deals.iter().enumerate().filter(|(_, deal)| !deal.is_in_order()) {
             k.when(task.deal().eq(number as u32), || at.set(deal.at(stage)));
@@ -90,19 +90,19 @@ impl<'k> Feed<'k, '_> {
 
     /// Finds out whether the team does not go on.
     pub fn listen(&self) {
-        self.stopped.set(self.producer.any(self.kit.sync.stopped()));
+        self.stopped.set(self.producer.any(self.context.sync.stopped()));
     }
 
     /// Fills the next stage for a task, when there is room; or finds out that the team does not go on.
     pub fn stage(&self, turn: Turn<'k>, bytes: Val<'k, u32>, copies: impl FnOnce(Pieces<'k>)) {
-        let (k, producer, trace) = (self.kit.k, &self.producer, self.kit.trace);
-        producer.land(self.kit.progress.most(turn.number, bytes));
+        let (k, producer, trace) = (self.context.k, &self.producer, self.context.trace);
+        producer.land(self.context.progress.most(turn.number, bytes));
         let since = trace.map(|trace| k.var(trace.now()));
         let listen = || {
             if let (Some(trace), Some(since)) = (trace, since) {
                 k.when(producer.flies(), || since.set(trace.now()));
             }
-            self.kit.sync.stopped()
+            self.context.sync.stopped()
         };
         producer.acquire_unless(self.stopped, listen, |empty| {
             if let (Some(trace), Some(since), Some(full)) = (trace, since, self.full) {

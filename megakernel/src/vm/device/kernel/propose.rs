@@ -11,7 +11,7 @@ use tilewright_codegen::build::{Global, Ptr, Shared, Val};
 use tilewright_codegen::ir::attr::Scope;
 use tilewright_kernels::sample::Request;
 
-use super::Kit;
+use super::KernelContext;
 use super::advance::ends;
 use crate::vm::device::run::NO_TOKEN;
 use crate::vm::device::text::{LEFT, LEN, MOST, REJECTED, SCRIPT, TEXT};
@@ -58,22 +58,22 @@ impl<'k> Proposals<'k> {
     }
 
     /// Ends a step, whose rows all blocks have finished; by the team of one block, before a barrier. Whether the sequence goes on.
-    pub fn next(self, kit: Kit<'k, '_>, cells: Feedback, step: Val<'k, u32>) -> Val<'k, bool> {
-        self.bring(kit, cells);
-        kit.team.sync();
-        kit.k.when(kit.k.tid().eq(0), || self.judge(kit, step));
-        kit.team.sync();
-        self.look_up(kit);
-        kit.team.sync();
-        self.feed(kit, cells);
+    pub fn next(self, context: KernelContext<'k, '_>, cells: Feedback, step: Val<'k, u32>) -> Val<'k, bool> {
+        self.bring(context, cells);
+        context.team.sync();
+        context.k.when(context.k.tid().eq(0), || self.judge(context, step));
+        context.team.sync();
+        self.look_up(context);
+        context.team.sync();
+        self.feed(context, cells);
         self.found.at(GOES_ON).load().ne(0)
     }
 
     /// Brings what the rows chose, and what they were fed.
-    fn bring(self, kit: Kit<'k, '_>, cells: Feedback) {
-        let k = kit.k;
-        k.when(k.tid().lt(kit.plan.rows), || {
-            let at = |offset: u64| kit.memory.state.at(offset as u32).cast::<i32>().at(k.tid());
+    fn bring(self, context: KernelContext<'k, '_>, cells: Feedback) {
+        let k = context.k;
+        k.when(k.tid().lt(context.plan.rows), || {
+            let at = |offset: u64| context.memory.state.at(offset as u32).cast::<i32>().at(k.tid());
             for (array, cell) in (0u32..).zip([cells.next_token, cells.token, cells.position]) {
                 self.found.at(array * ROWS + k.tid()).store(at(cell).load());
             }
@@ -83,14 +83,14 @@ impl<'k> Proposals<'k> {
     /// Appends the tokens that count to the text, and shows them to the host; by one thread.
     ///
     /// The first row's choice counts. A later row's does where its token is what the row before it chose, and that is not the end.
-    fn judge(self, kit: Kit<'k, '_>, step: Val<'k, u32>) {
-        let k = kit.k;
+    fn judge(self, context: KernelContext<'k, '_>, step: Val<'k, u32>) {
+        let k = context.k;
         let (len, left) = (self.number(LEN).load(), self.number(LEFT).load());
         let script = self.number(SCRIPT).load();
-        let shown = kit.sync.status(status::TOKENS).at(step * kit.plan.rows);
+        let shown = context.sync.status(status::TOKENS).at(step * context.plan.rows);
         let (mut counts, mut ended, mut accepted) = (k.lit(true), k.lit(false), k.lit(0i32));
         let mut before = k.lit(0i32);
-        for row in 0..kit.plan.rows {
+        for row in 0..context.plan.rows {
             let [own, token, position] = [0, ROWS, 2 * ROWS].map(|array| self.found.at(array + row).load());
             let chosen = k.var(own);
             k.when(script.ne(0), || chosen.set(self.text().at((script + len + row as i32).cast::<u32>()).load()));
@@ -102,7 +102,7 @@ impl<'k> Proposals<'k> {
             k.when(counts, || self.text().at((len + row as i32).cast::<u32>()).store(chosen));
             let word = counts.select(chosen.cast::<u32>(), fed.select(k.lit(REJECTED), NO_TOKEN));
             shown.at(row).store_relaxed(word, Scope::Sys);
-            ended = ended | (counts & ends(kit.ends, chosen));
+            ended = ended | (counts & ends(context.ends, chosen));
             accepted = counts.select(k.lit(row as i32 + 1), accepted);
             before = chosen;
         }
@@ -114,8 +114,8 @@ impl<'k> Proposals<'k> {
     }
 
     /// Looks the last tokens up: each warp leaves the longest run that came before, of these the latest.
-    fn look_up(self, kit: Kit<'k, '_>) {
-        let (k, text) = (kit.k, self.text());
+    fn look_up(self, context: KernelContext<'k, '_>) {
+        let (k, text) = (context.k, self.text());
         let len = self.number(LEN).load().cast::<u32>();
         // No token is negative: what lies before the text is like none of it.
         let token = |at: Val<'k, u32>, back: u32| {
@@ -125,7 +125,7 @@ impl<'k> Proposals<'k> {
         };
         let last: Vec<Val<i32>> = (0..RUN).map(|back| token(len - 1, back)).collect();
         let best = k.var(0u32);
-        k.for_step(k.tid() * WORDS, len - 1, kit.team.threads() * WORDS, |first| {
+        k.for_step(k.tid() * WORDS, len - 1, context.team.threads() * WORDS, |first| {
             let ends: [Val<i32>; WORDS as usize] = text.at(first).load_vec();
             for (end, at) in ends.into_iter().zip(0u32..) {
                 let at = first + at;
@@ -146,11 +146,11 @@ impl<'k> Proposals<'k> {
 
     /// Sets the cells of the next step: the last token, and behind it what followed the run that was found. What reaches the end of
     /// the text goes on with what is proposed: a text that repeats itself goes round.
-    fn feed(self, kit: Kit<'k, '_>, cells: Feedback) {
-        let k = kit.k;
-        k.when(k.tid().lt(kit.plan.rows), || {
+    fn feed(self, context: KernelContext<'k, '_>, cells: Feedback) {
+        let k = context.k;
+        k.when(k.tid().lt(context.plan.rows), || {
             let row = k.tid();
-            let warps = (0..kit.team.warps).map(|warp| self.best.at(warp).load());
+            let warps = (0..context.team.warps).map(|warp| self.best.at(warp).load());
             let best = warps.reduce(|a, b| a.max(b)).unwrap_or_else(|| k.lit(0));
             let [len, left, most] = [LEN, LEFT, MOST].map(|at| self.number(at).load().cast::<u32>());
             let (last, found) = (len - 1, best.ne(0));
@@ -161,12 +161,12 @@ impl<'k> Proposals<'k> {
             let place = proposed.select(from + 1 + (row.max(1) - 1) % round, last);
             let accepted = self.found.at(ACCEPTED).load();
             let position = self.found.at(2 * ROWS).load() + accepted + row.cast::<i32>();
-            let at = |offset: u64| kit.memory.state.at(offset as u32).cast::<i32>().at(row);
+            let at = |offset: u64| context.memory.state.at(offset as u32).cast::<i32>().at(row);
             at(cells.token).store(self.text().at(place).load());
             // Producers look at it whenever they come to a page.
             at(cells.position).store_relaxed(active.select(position, k.lit(-1)), Scope::Gpu);
             if let Some(offset) = cells.request {
-                let request = kit.memory.state.at(offset as u32).at(row * size_of::<Request>() as u32);
+                let request = context.memory.state.at(offset as u32).at(row * size_of::<Request>() as u32);
                 let drawn = request.at(offset_of!(Request, step) as u32).cast::<u64>();
                 drawn.store(drawn.load() + accepted.cast::<u32>().cast::<u64>());
             }

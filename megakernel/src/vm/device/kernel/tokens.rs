@@ -13,12 +13,12 @@ use crate::vm::device::TokenStream;
 
 /// Streams the tokens of a task, if it is one of attention.
 pub(super) fn stream_tokens<'k>(feed: &Feed<'k, '_>, turn: Turn<'k>) {
-    let (kit, k) = (feed.kit, feed.kit.k);
-    for (opcode, function) in kit.plan.opcodes.iter().enumerate() {
+    let (context, k) = (feed.context, feed.context.k);
+    for (opcode, function) in context.plan.opcodes.iter().enumerate() {
         let Some(of) = function.tokens() else { continue };
-        let Some(streamed) = of.stage.and_then(|stage| kit.cells.streamed(stage)) else { continue };
+        let Some(streamed) = of.stage.and_then(|stage| context.cells.streamed(stage)) else { continue };
         k.when(turn.task.opcode().eq(opcode as u32), || {
-            kit.cells.wait_for_step(kit.sync, turn.step);
+            context.cells.wait_for_step(context.sync, turn.step);
             feed.listen();
             if !feed.by_warp() {
                 // The pages were written by stores; copies of the engine see them behind this.
@@ -43,9 +43,9 @@ struct Row<'f, 'k, 'p> {
 
 impl<'k> Row<'_, 'k, '_> {
     fn stream(&self) {
-        let (k, streamed, task) = (self.feed.kit.k, self.streamed, self.turn.task);
+        let (k, streamed, task) = (self.feed.context.k, self.streamed, self.turn.task);
         let [keys, values] =
-            self.of.fields.pools.map(|field| task_pages(self.feed.kit, task, [field; 2], self.of.pools));
+            self.of.fields.pools.map(|field| task_pages(self.feed.context, task, [field; 2], self.of.pools));
         let shares = Shares::of_row(keys, self.row, self.of.splits);
         let tokens = streamed.tokens(shares.tokens_of(task.value(self.of.fields.split), keys.page_tokens), self.row);
         k.for_(0u32, streamed.stages(tokens), |stage| {
