@@ -4,7 +4,8 @@ use tilewright_codegen::build::Builder;
 use tilewright_codegen::ir::Needs;
 
 /// Begins a kernel that may be set up while the launch before it runs, and lets the next one be set up: all that earlier launches wrote
-/// comes in behind this. Before it nothing but parameters and constants may be read, and nothing written.
+/// comes in behind this. Before it nothing may be read but parameters, constants and what was there before any launch that may still run, and
+/// nothing written: several launches, one behind the other, may be set up at a time. A graph of launches begins when all before it has ended.
 pub(crate) fn early(k: &Builder) {
     begin_early(k);
     wait_for_launches(k);
