@@ -1,7 +1,7 @@
 //! Rows of the embedding table, chosen by token ids.
 
 use half::bf16;
-use tilewright_codegen::build::{Global, Ptr, Val, Var};
+use tilewright_codegen::build::{Global, Ptr, Val};
 
 use crate::gemv::linear::ScaledOutput;
 use crate::gemv::{Deal, Unit};
@@ -98,15 +98,8 @@ pub fn embed<'k>(team: ConsumerWarps<'k>, embed: Embed<'k>) {
         };
         for item in team.items(embed.columns / 4) {
             item.by_warp(|| {
-                let (k, column) = (team.k, embed.first + item.at * 4);
-                let [values, weights]: [[Var<f32>; 4]; 2] =
-                    std::array::from_fn(|_| std::array::from_fn(|_| k.var(0.0f32)));
-                k.when(item.inside, || {
-                    let loaded = scaled.weight.load4(column);
-                    let stored = store(column);
-                    values.iter().zip(stored).chain(weights.iter().zip(loaded)).for_each(|(to, value)| to.set(value));
-                });
-                scaled.store_of_four([row, column], values.map(Var::get), weights.map(Var::get), item.inside);
+                let column = embed.first + item.at * 4;
+                scaled.store_of_four([row, column], item.inside, || store(column));
             });
         }
     }

@@ -158,8 +158,7 @@ impl DeviceOp for Embed {
     }
 
     fn writes_stream(&self) -> Option<BufferId> {
-        let eights = [self.cols.lo, self.cols.hi].iter().all(|at| at.is_multiple_of(8));
-        (eights && self.sent.is_empty() && self.shard.is_none()).then_some(self.out)
+        (self.cols.is_in_steps_of(8) && self.sent.is_empty() && self.shard.is_none()).then_some(self.out)
     }
 
     fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {

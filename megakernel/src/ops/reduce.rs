@@ -97,8 +97,7 @@ impl DeviceOp for Reduce {
     }
 
     fn writes_stream(&self) -> Option<BufferId> {
-        let eights = [self.cols.lo, self.cols.hi].iter().all(|at| at.is_multiple_of(8));
-        eights.then_some(self.out)
+        self.cols.is_in_steps_of(8).then_some(self.out)
     }
 
     fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {

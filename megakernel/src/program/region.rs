@@ -39,6 +39,16 @@ impl Span {
         self.hi.saturating_sub(self.lo)
     }
 
+    /// Whether it begins and ends at multiples of `step`.
+    ///
+    /// ```
+    /// use tilewright_megakernel::program::Span;
+    /// assert!(Span::new(8, 24).is_in_steps_of(8) && !Span::new(4, 24).is_in_steps_of(8) && !Span::new(8, 20).is_in_steps_of(8));
+    /// ```
+    pub const fn is_in_steps_of(self, step: usize) -> bool {
+        self.lo.is_multiple_of(step) && self.hi.is_multiple_of(step)
+    }
+
     /// Whether it holds no index.
     pub const fn is_empty(self) -> bool {
         self.hi <= self.lo

@@ -179,8 +179,10 @@ pub fn run(args: &AccuracyArgs) -> Result<ExitCode, Failure> {
         let placed = schedule(program(Target::host(workers), &base)?, TYPICAL_CONTEXT)?;
         let mut reference = Machine::new(placed, &*weights, workers)?;
         let mut kv = KvState::new(reference.program())?;
-        case.set_history(&spec, &mut kv)?;
-        case.send_history(&spec, &kv, &mut machine, (several, args.kv))?;
+        case.each_history(&spec, &mut |name, pool| {
+            kv.write(name, 0, &pool.to_f32_vec())?;
+            send_history(&spec, (name, pool), &kv, &mut machine, (several, args.kv))
+        })?;
         let cells = case.cells(&spec);
         let found = match &mut graph {
             Some(graph) => {
@@ -257,6 +259,31 @@ fn machines(
     graphs.share(resident);
     let graph = graphs.machine(Checked::new(program(1, rows)?)?, Some(decode.kv()), &mut |_, _| ());
     Ok(graph.map(|graph| (decode, Some(graph))))
+}
+
+/// Who gets pools by their names.
+type EachPool<'e> = &'e mut dyn FnMut(&str, &[bf16]) -> Result<(), Failure>;
+
+/// Sends a pool to so many devices: its numbers, or the codes that the reference has.
+fn send_history(
+    spec: &ModelSpec,
+    (name, pool): (&str, &[bf16]),
+    kv: &KvState,
+    machine: &mut DeviceMachine,
+    (devices, as_type): (usize, KvType),
+) -> Result<(), Failure> {
+    let codes = kv.codes(name).unwrap_or_default();
+    for device in 0..devices {
+        // Each device has the heads that it needs: of fewer heads than devices, several have the same.
+        let (head, heads) = (device * spec.kv_heads / devices, (spec.kv_heads / devices).max(1));
+        let part = |len: usize| head * (len / spec.kv_heads)..(head + heads) * (len / spec.kv_heads);
+        let name = if devices > 1 { format!("{name}.dev{device}") } else { name.to_owned() };
+        match as_type {
+            KvType::Bf16 => machine.set_pool(&name, &pool[part(pool.len())])?,
+            KvType::Fp8 => machine.set_pool_codes(&name, &codes[part(codes.len())])?,
+        }
+    }
+    Ok(())
 }
 
 /// The worst of some rows, and their mean.
@@ -358,36 +385,10 @@ impl Case {
         pool
     }
 
-    fn set_history(&self, spec: &ModelSpec, kv: &mut KvState) -> Result<(), Failure> {
-        for layer in 0..spec.layers {
-            for which in ["k", "v"] {
-                kv.write(&format!("layers.{layer}.{which}"), 0, &self.history(spec, layer, which).to_f32_vec())?;
-            }
-        }
-        Ok(())
-    }
-
-    /// The same to so many devices: numbers, or the codes that the reference has.
-    fn send_history(
-        &self,
-        spec: &ModelSpec,
-        kv: &KvState,
-        machine: &mut DeviceMachine,
-        (devices, as_type): (usize, KvType),
-    ) -> Result<(), Failure> {
+    /// Shows the keys and values before the step, by the name of their pool.
+    fn each_history(&self, spec: &ModelSpec, each: EachPool) -> Result<(), Failure> {
         for (layer, which) in (0..spec.layers).flat_map(|layer| [(layer, "k"), (layer, "v")]) {
-            let (name, pool) = (format!("layers.{layer}.{which}"), self.history(spec, layer, which));
-            let codes = kv.codes(&name).unwrap_or_default();
-            for device in 0..devices {
-                // Each device has the heads that it needs: of fewer heads than devices, several have the same.
-                let (head, heads) = (device * spec.kv_heads / devices, (spec.kv_heads / devices).max(1));
-                let part = |len: usize| head * (len / spec.kv_heads)..(head + heads) * (len / spec.kv_heads);
-                let name = if devices > 1 { format!("{name}.dev{device}") } else { name.clone() };
-                match as_type {
-                    KvType::Bf16 => machine.set_pool(&name, &pool[part(pool.len())])?,
-                    KvType::Fp8 => machine.set_pool_codes(&name, &codes[part(codes.len())])?,
-                }
-            }
+            each(&format!("layers.{layer}.{which}"), &self.history(spec, layer, which))?;
         }
         Ok(())
     }
@@ -395,7 +396,7 @@ impl Case {
     /// The logits of a reference machine.
     fn logits(&self, spec: &ModelSpec, machine: &mut Machine) -> Result<Vec<f32>, Failure> {
         let mut kv = KvState::new(machine.program())?;
-        self.set_history(spec, &mut kv)?;
+        self.each_history(spec, &mut |name, pool| Ok(kv.write(name, 0, &pool.to_f32_vec())?))?;
         Ok(machine.step(&mut kv, &self.cells(spec).view())?.f32(LOGITS)?)
     }
 

@@ -147,7 +147,8 @@ impl<'k, 'r> Values<'k, 'r> {
     /// The same of a row that may differ from lane to lane, where weights are the queries.
     pub fn weighed_in_lane(&self, linear: &Linear, row: Val<'k, u32>) -> Option<Row<'k>> {
         let is_query = matches!(self.recipe.graph().node(linear.weights).op, Op::Source(Source::Query));
-        is_query.then(|| Some(self.masked(linear, self.sources.query(row)?))).flatten()
+        let weights = if is_query { self.sources.query(row)? } else { return None };
+        Some(self.masked(linear, weights))
     }
 
     fn masked(&self, linear: &Linear, weights: Row<'k>) -> Row<'k> {

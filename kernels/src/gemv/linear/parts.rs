@@ -1,6 +1,6 @@
 //! Sums of the parts that a contraction was cut into.
 
-use tilewright_codegen::build::{Val, Var};
+use tilewright_codegen::build::Val;
 
 use super::ScaledOutput;
 use crate::tile::Array;
@@ -51,14 +51,7 @@ impl<'k> PartSums<'k> {
             k.for_step(first, end, OF_ROW * 4, |start| {
                 let (column, row_at) = (start + lane, self.first_row + row);
                 let inside = row.lt(self.rows) & column.lt(end);
-                let [sums, weights]: [[Var<f32>; 4]; 2] =
-                    std::array::from_fn(|_| std::array::from_fn(|_| k.var(0.0f32)));
-                k.when(inside, || {
-                    let loaded = scaled.weight.load4(column);
-                    let sum = self.store(row_at, column);
-                    sums.iter().zip(sum).chain(weights.iter().zip(loaded)).for_each(|(to, value)| to.set(value));
-                });
-                scaled.store_of_four([row_at, column], sums.map(Var::get), weights.map(Var::get), inside);
+                scaled.store_of_four([row_at, column], inside, || self.store(row_at, column));
             });
         }
     }

@@ -5,7 +5,7 @@
 //! round, split in two parts. Who writes a column writes its term; a row's factor, one over the root of its mean square,
 //! is multiplied into the sums of products behind.
 
-use tilewright_codegen::build::Val;
+use tilewright_codegen::build::{Val, Var};
 
 use super::Input;
 use super::beyond::Beyond;
@@ -184,16 +184,21 @@ impl<'k> ScaledOutput<'k> {
         k.when(inside & (column % Unit::ROWS).eq(0), || self.store_square(row, column, square));
     }
 
-    /// Stores four elements of a row, times their weights; by whole warps, whose lanes have neighbouring fours from a multiple of
-    /// eight on. `x` is zeros where there are none.
+    /// Stores four elements of a row, which `bring` gives, times their weights; by whole warps, whose lanes have neighbouring fours from a
+    /// multiple of eight on. `inside`: whether there are such elements; nothing is brought where there are none.
     pub(crate) fn store_of_four(
         self,
         [row, column]: [Val<'k, u32>; 2],
-        x: [Val<'k, f32>; 4],
-        weight: [Val<'k, f32>; 4],
         inside: Val<'k, bool>,
+        bring: impl FnOnce() -> [Val<'k, f32>; 4],
     ) {
         let k = row.builder();
+        let [x, weight]: [[Var<f32>; 4]; 2] = std::array::from_fn(|_| std::array::from_fn(|_| k.var(0.0f32)));
+        k.when(inside, || {
+            let weights = self.weight.load4(column);
+            x.iter().zip(bring()).chain(weight.iter().zip(weights)).for_each(|(to, value)| to.set(value));
+        });
+        let (x, weight) = (x.map(Var::get), weight.map(Var::get));
         let four = x.iter().fold(k.lit(0.0f32), |sum, &x| x.fma(x, sum));
         let square = four + four.shfl_bfly(1);
         k.when(inside, || {

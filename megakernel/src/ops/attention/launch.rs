@@ -2,10 +2,10 @@
 
 use std::f32::consts::LOG2_E;
 
-use tilewright_codegen::ir::Arch;
+use tilewright_codegen::ir::{Arch, Kernel};
 use tilewright_kernels::attention::decode::{Decode, Layout};
 use tilewright_kernels::attention::prefill::{Kv, Prefill, QueryLayout, hopper, warps};
-use tilewright_kernels::kv::{CpAsync, PoolType, Tma, WidenPages, is_swizzled};
+use tilewright_kernels::kv::{CpAsync, KvFamily, PoolType, Tma, WidenPages, is_swizzled};
 
 use super::Attention;
 use crate::ops::Op;
@@ -117,14 +117,11 @@ impl Attention {
         let staying = if by_maps { staying } else { 0 };
         let tile = if by_maps { tile } else { DECODE_TILE };
         let decode = Decode { depth, group, layout: Layout::Paged { page_tokens, swizzled: true }, tile };
-        let kernel = plan.kernel(format!("{decode:?}"), || match (by_maps, staying > 0, stages) {
-            (false, ..) => decode.record::<CpAsync<2>>(arch),
-            (true, false, 3) => decode.record::<Tma<3>>(arch),
-            (true, false, 4) => decode.record::<Tma<4>>(arch),
-            (true, false, _) => decode.record::<Tma<2>>(arch),
-            (true, true, 3) => decode.record_staying::<Tma<3>>(arch),
-            (true, true, 4) => decode.record_staying::<Tma<4>>(arch),
-            (true, true, _) => decode.record_staying::<Tma<2>>(arch),
+        let kernel = plan.kernel(format!("{decode:?}"), || match (by_maps, stages) {
+            (false, _) => recorded::<CpAsync<2>>(decode, arch, staying > 0),
+            (true, 3) => recorded::<Tma<3>>(decode, arch, staying > 0),
+            (true, 4) => recorded::<Tma<4>>(decode, arch, staying > 0),
+            (true, _) => recorded::<Tma<2>>(decode, arch, staying > 0),
         });
         let alone = plan.rows_alone(rows);
         let splits = plan.splits(rows, kv_heads);
@@ -162,4 +159,9 @@ impl Attention {
         plan.launch(kernel, grid, args);
         Ok(())
     }
+}
+
+/// The kernel of decode attention, whose blocks stay or have a share each.
+fn recorded<F: KvFamily>(decode: Decode, arch: Arch, stays: bool) -> Kernel {
+    if stays { decode.record_staying::<F>(arch) } else { decode.record::<F>(arch) }
 }

@@ -58,9 +58,8 @@ impl DeviceOp for Linear {
     }
 
     fn writes_stream(&self) -> Option<BufferId> {
-        let eights = [self.cols.lo, self.cols.hi].iter().all(|at| at.is_multiple_of(8));
         match self.output {
-            LinearOutput::Add { out, .. } if eights => Some(out),
+            LinearOutput::Add { out, .. } if self.cols.is_in_steps_of(8) => Some(out),
             LinearOutput::Store { .. }
             | LinearOutput::Add { .. }
             | LinearOutput::SiluMul { .. }

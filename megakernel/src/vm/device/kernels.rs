@@ -1,5 +1,6 @@
 //! Compiled kernels: each once for a device, however many machines run it.
 
+use std::borrow::Borrow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -57,27 +58,28 @@ impl DeviceKernels {
     /// # Errors
     /// As [`DeviceKernels::of`].
     pub fn compile(&self, code: &ir::Kernel) -> Result<Kernel, LoadError> {
-        let known = self.known(code);
-        let mut compiled = unpoisoned(&known.compiled);
-        match &*compiled {
-            Some((kernel, _)) => Ok(kernel.clone()),
-            None => Ok(self.load(&verify(code.clone())?, &mut compiled)?),
-        }
+        self.compiled(code, || Ok::<_, LoadError>(verify(code.clone())?))
     }
 
     /// The same of a code that is verified.
     pub(in crate::vm) fn compile_verified(&self, code: &Verified) -> Result<Kernel, DeviceError> {
-        let known = self.known(code.kernel());
-        let mut compiled = unpoisoned(&known.compiled);
-        match &*compiled {
-            Some((kernel, _)) => Ok(kernel.clone()),
-            None => self.load(code, &mut compiled),
-        }
+        self.compiled(code.kernel(), || Ok(code))
     }
 
-    fn load(&self, code: &Verified, compiled: &mut Option<(Kernel, Compilation)>) -> Result<Kernel, DeviceError> {
-        let (name, began) = (code.kernel().name.clone(), Instant::now());
-        let kernel = self.device.load(code)?;
+    /// The kernel of a code that `verified` gives verified, where it is not compiled.
+    fn compiled<V: Borrow<Verified>, E: From<DeviceError>>(
+        &self,
+        code: &ir::Kernel,
+        verified: impl FnOnce() -> Result<V, E>,
+    ) -> Result<Kernel, E> {
+        let known = self.known(code);
+        let mut compiled = unpoisoned(&known.compiled);
+        if let Some((kernel, _)) = &*compiled {
+            return Ok(kernel.clone());
+        }
+        let verified = verified()?;
+        let (name, began) = (code.name.clone(), Instant::now());
+        let kernel = self.device.load(verified.borrow())?;
         *compiled = Some((kernel.clone(), Compilation { name, began, took: began.elapsed() }));
         Ok(kernel)
     }
