@@ -265,6 +265,11 @@ impl Plan {
         self.n.div_ceil(self.rows()).div_ceil(self.tuning.multicast)
     }
 
+    /// Tiles of all rows, those without rows included.
+    pub fn tiles(&self) -> u32 {
+        self.groups() * self.tuning.multicast
+    }
+
     /// Whether every tile has all its rows.
     pub(super) fn is_whole(&self) -> bool {
         self.n.is_multiple_of(self.rows() * self.tuning.multicast)

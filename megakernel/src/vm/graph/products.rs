@@ -53,7 +53,7 @@ pub(crate) struct PackedProduct {
     pub(super) plan: hopper::Plan,
     pub(super) finish: hopper::Finish,
     a: LaunchMemory,
-    to: LaunchMemory,
+    pub(super) to: LaunchMemory,
     bias: Option<usize>,
     /// The eps of the norm that ends in it.
     eps: Option<f32>,
@@ -151,8 +151,8 @@ impl GraphPlanner<'_> {
         };
         let of_row = of(1, LaunchMemory::NormedRow)?;
         let of_all = of(rows, LaunchMemory::Scratch(Scratch::Normed))?;
-        let of_wanted = self.wanted([rows, k, vocab], layer)?;
-        match self.plan.logits.replace(LogitsPlan { vocab, width: k, of_row, of_all, of_wanted }) {
+        self.head = Some(layer);
+        match self.plan.logits.replace(LogitsPlan { vocab, width: k, of_row, of_all }) {
             None => Ok(()),
             Some(_) => Err(Unsupported::Launch { what: "a second output projection" }),
         }
