@@ -34,13 +34,13 @@ pub trait DeviceOp {
         Packets::default()
     }
 
-    /// The residual stream that it reads normalised, if its device function can take the stream's terms instead.
-    fn norm(&self) -> Option<NormRead> {
+    /// The activations that it multiplies, if its device function can take their terms instead.
+    fn reads_terms(&self) -> Option<TermsRead> {
         None
     }
 
-    /// The residual stream that it writes, if its device function can store the stream's terms beside it.
-    fn writes_stream(&self) -> Option<BufferId> {
+    /// The activations that it writes, if its device function can store their terms: of a norm beside the stream, else instead.
+    fn writes_terms(&self) -> Option<BufferId> {
         None
     }
 
@@ -77,15 +77,17 @@ impl Packets {
     }
 }
 
-/// A residual stream that is read normalised.
+/// Activations that are read to be multiplied.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NormRead {
-    /// The stream.
+pub struct TermsRead {
+    /// The activations.
     pub x: BufferId,
-    /// The weight of the norm.
-    pub weight: BufferId,
-    /// The weights that it is multiplied with, whose rows are streamed together.
+    /// The weight of the norm, where they are a residual stream that is normalised.
+    pub norm: Option<BufferId>,
+    /// The weights that they are multiplied with, whose rows are streamed together.
     pub weights: Vec<BufferId>,
+    /// Columns that the task multiplies, where these are not all.
+    pub along: Option<Span>,
 }
 
 /// The partial results of attention that a task writes or reads.
@@ -230,6 +232,11 @@ pub trait DeviceFunction: FunctionValue {
     /// How it takes the task's first stages from registers, where they are held ([`Weights::held`]).
     fn holds_stages(&self) -> Option<HeldForm> {
         None
+    }
+
+    /// Whether its tasks have so many stages that more of them are held ([`DeviceOptions::hold_long`](super::DeviceOptions::hold_long)).
+    fn is_long(&self) -> bool {
+        false
     }
 
     /// Whether the task signals by itself, before its last stores.

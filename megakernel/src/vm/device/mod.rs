@@ -69,8 +69,8 @@ mod writers;
 pub use error::{LaunchError, LoadError};
 pub use fault::DeviceFault;
 pub use function::{
-    Choice, DeviceFunction, DeviceOp, FunctionValue, NormRead, Opcode, Packets, Partial, Planned, SharedBytes, Stretch,
-    Taken, TokenFields, TokenStream, Written,
+    Choice, DeviceFunction, DeviceOp, FunctionValue, Opcode, Packets, Partial, Planned, SharedBytes, Stretch, Taken,
+    TermsRead, TokenFields, TokenStream, Written,
 };
 pub use image::{Rows, Stream};
 pub use kernel::{Call, Generation, RingFeed, record};
