@@ -102,13 +102,23 @@ impl OnDevice {
     /// has, and where every step has one width; it does by choice where it is faster.
     fn of_graph(&self, feeds: bool, rows: usize) -> Option<usize> {
         let widths = &self.lowering.widths;
-        let is_faster = if feeds { rows > 1 } else { is_faster(&self.lowering.model.spec, rows) };
-        let by_choice = is_faster && self.feeds_by_graph();
+        let by_choice = self.is_by_choice(feeds, rows);
         let widths = match widths.chunk {
             None if by_choice => widths.clone().with_chunk(Some(PACKED_CHUNK)),
             Some(_) | None => widths.clone(),
         };
         if rows > self.most || widths.only || by_choice { widths.of_chunk(rows) } else { None }
+    }
+
+    /// Whether the next steps attend to everything, as graphs do.
+    fn attends(&self) -> bool {
+        self.lowering.flow.is_none() || self.lowering.phase == Phase::Prompt
+    }
+
+    /// Whether a graph runs so many rows, of a prompt or others, though the decode machine could.
+    fn is_by_choice(&self, feeds: bool, rows: usize) -> bool {
+        let is_faster = if feeds { rows > 1 } else { self.attends() && is_faster(&self.lowering.model.spec, rows) };
+        is_faster && self.feeds_by_graph()
     }
 
     /// Sends the weights that the decode machine of so many rows streams, where they are not on the device.
@@ -216,9 +226,7 @@ impl Machines for OnDevice {
     /// Programs of many rows need more shared memory than a block has where the model is large: then the most rows
     /// become fewer, and the caller is told by a smaller width than it asked for.
     fn width(&mut self, rows: usize) -> Result<usize, EngineError> {
-        // Graphs attend to everything.
-        let attends = self.lowering.flow.is_none() || self.lowering.phase == Phase::Prompt;
-        if let Some(width) = self.of_graph(self.feeds, rows).filter(|_| attends) {
+        if let Some(width) = self.of_graph(self.feeds, rows).filter(|_| self.attends()) {
             let made = if self.graphs.contains_key(&width) { Ok(()) } else { self.make_graph(width) };
             match made {
                 Ok(()) => return Ok(width),
@@ -353,7 +361,7 @@ impl Machines for OnDevice {
 
     fn ahead(&mut self, rows: usize) {
         let width = self.lowering.widths.least(self.most, rows.min(self.most));
-        let by_graph = self.feeds && self.feeds_by_graph();
+        let by_graph = (self.feeds && self.feeds_by_graph()) || self.is_by_choice(self.feeds, rows);
         if by_graph || self.machines.contains_key(&(self.lowering.phase, width)) || self.gpu().is_simulated() {
             return;
         }
