@@ -108,6 +108,35 @@ fn norms_begin_in_one_product_and_end_in_the_next() {
     }
 }
 
+/// Of equals the first is kept, NaN counts as −∞; of a tile without rows nothing is.
+#[test]
+fn the_largest_of_every_tile_is_kept() {
+    let wide = Epilogue { wide: true, ..Epilogue::default() };
+    let finish = Finish { best: true, ..wide.into() };
+    let bias = Finish { epilogue: Epilogue { bias: true, ..wide }, ..finish };
+    for (finish, tuning) in [
+        (finish, SMALL),
+        (bias, Tuning { multicast: 4, ..SMALL }),
+        (bias, Tuning { warpgroups: 3, ..SMALL }),
+        (finish, Tuning { warpgroups: 2, multicast: 2, ..SMALL }),
+    ] {
+        for n in [64, 190, 200, 260] {
+            run(Case { finish, ..case(37, n, 96, tuning) }, 5).unwrap_or_else(|error| panic!("{error}"));
+        }
+    }
+    let unit = Unit::new(256, 1, 2048).expect("a unit");
+    for (rows, tuning, finish, what) in [
+        (Rows::InOrder(128), Tuning { splits: 2, ..SMALL }, finish, "shares of k"),
+        (Rows::Gated(128), SMALL, finish, "in their order"),
+        (Rows::InOrder(128), SMALL, Finish { scaled: true, ..finish }, "largest"),
+        (Rows::InOrder(128), SMALL, Finish { best: true, ..Finish::default() }, "f32 results"),
+    ] {
+        let plan = Plan::new(20, rows, unit, tuning).expect("a plan");
+        let error = finish.check(&plan).expect_err("is refused").to_string();
+        assert!(error.contains(what), "{error}");
+    }
+}
+
 const PAGES: HeadPages = HeadPages { page_tokens: 8, pool: PoolType::Float(Float::Bf16) };
 
 #[test]

@@ -6,15 +6,14 @@ use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 use tilewright_kernels::gemv::Unit;
 use tilewright_kernels::gemv::linear::{self, AOperand, Output, Packing};
-use tilewright_kernels::tile::Float;
 use tilewright_layout::DType;
 
-use super::linear::{TileCode, plan_a_operand};
-use super::{Check, Footprint, InputCode, OperandError, Operands, TaskOp, interval};
+use super::linear::{InputFields, TileCode, plan_a_operand};
+use super::{Check, Footprint, InputCode, LinearInput, OperandError, Operands, TaskOp, interval};
 use crate::program::{BufferId, Region, Span};
 use crate::vm::device::{
-    Call, DeviceFunction, DeviceOp, Planned, Planner, Rows, SharedBytes, Storage, Stretch, Taken, Unsupported, Weights,
-    multiple, rows_of,
+    Call, DeviceFunction, DeviceOp, Planned, Planner, Rows, SharedBytes, Storage, Stretch, Taken, TermsRead,
+    Unsupported, Weights, multiple, rows_of,
 };
 use crate::vm::reference::{Context, Done};
 
@@ -79,13 +78,18 @@ impl DeviceOp for LinearPart {
         self.rows
     }
 
+    fn reads_terms(&self) -> Option<TermsRead> {
+        Some(TermsRead { x: self.x, norm: None, weights: vec![self.weight], along: Some(self.along) })
+    }
+
     fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {
         let (k, features) = (plan.extent(self.weight, 0)?, plan.extent(self.weight, 1)?);
         let unit = plan.unit(k, &[self.weight])?;
         multiple("the first feature of a tile", self.cols.lo as u32, Unit::ROWS, "a multiple of 8")?;
         let [first, end] = stages(unit, self.along)?;
         let part = unit.part(first, end - first);
-        let input = InputCode::Plain { x: plan.storage("x", self.x)? };
+        let activations = LinearInput::Plain { x: self.x };
+        let input = InputCode::plan(&activations, plan)?;
         let stream = plan.stream(Rows::Matrix(self.weight), unit, features as usize);
         let rows = rows_of(self.rows)?;
         let out = plan.storage("out", self.out)?;
@@ -103,7 +107,7 @@ impl DeviceOp for LinearPart {
             first: self.cols.lo as u32,
             end: self.cols.hi as u32,
             along: self.along.lo as u32,
-            x: plan.operand(self.x)?,
+            input: InputFields::plan(&activations, plan)?,
             out: plan.operand(self.out)?,
         };
         let function = PartTile { tile, out, pitch: k, width: features };
@@ -137,7 +141,7 @@ struct Fields {
     end: u32,
     /// The first column.
     along: u32,
-    x: u32,
+    input: InputFields,
     out: u32,
 }
 
@@ -162,8 +166,6 @@ impl DeviceFunction for PartTile {
     fn run<'k>(&self, call: Call<'k, '_>, weights: &dyn Weights<'k>) {
         let value = |field: usize| call.value(field);
         let TileCode { unit, rows, input, a_operand } = self.tile;
-        let float = if let InputCode::Plain { x } = input { x.float } else { Float::F32 };
-        let x = call.array(offset_of!(Fields, x), float);
         let tile = linear::Linear {
             unit,
             rows,
@@ -171,7 +173,7 @@ impl DeviceFunction for PartTile {
             first: value(offset_of!(Fields, first)),
             end: value(offset_of!(Fields, end)),
             pitch: self.pitch,
-            input: linear::Input::Plain(x).from(value(offset_of!(Fields, along))),
+            input: input.of(call, offset_of!(Fields, input)).from(value(offset_of!(Fields, along))),
             a_operand,
             bias: None,
             output: Output::Store {

@@ -206,6 +206,9 @@ impl<'a, 'k> Block<'a, 'k> {
         let others = results.others(plan.results);
         let runs = rows / RUN as u32 / if others.is_some() { 2 } else { 1 };
         let columns = plan.staged().min(plan.batch.saturating_sub(first));
+        if let Some(bests) = results.bests() {
+            return bests.store::<RUN>(team, plan, room, [tile, k.lit(first)], columns);
+        }
         team.each(runs * columns, |item| {
             let (column, run) = (item / runs, item % runs);
             let run = others.map_or(run, |distance| run + run / (distance / RUN as u32) * (distance / RUN as u32));

@@ -265,6 +265,11 @@ impl Plan {
         self.n.div_ceil(self.rows()).div_ceil(self.tuning.multicast)
     }
 
+    /// Tiles of all rows, those without rows included.
+    pub fn tiles(&self) -> u32 {
+        self.groups() * self.tuning.multicast
+    }
+
     /// Whether every tile has all its rows.
     pub(super) fn is_whole(&self) -> bool {
         self.n.is_multiple_of(self.rows() * self.tuning.multicast)
@@ -356,6 +361,13 @@ impl Plan {
 
     fn sums_bytes(&self) -> u32 {
         self.staged() * self.sums_pitch() * 4
+    }
+
+    /// Bytes of a multiprocessor's shared memory that a block leaves for another one beside it.
+    pub fn leaves(&self) -> u32 {
+        let sums = if self.sums_in_ring() { 0 } else { self.sums_bytes() };
+        let own = SLACK + self.tuning.stages * (self.stage_bytes() + self.x_stage_bytes()) + sums;
+        SHARED.saturating_sub(own + 2 * RESERVED)
     }
 
     /// Threads of a block: those that multiply, a warp that fetches weights and one that fetches activations.

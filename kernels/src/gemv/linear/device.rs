@@ -69,7 +69,7 @@ pub enum Output<'k> {
         /// Bias of u.
         up_bias: Option<Array<'k>>,
         /// Output.
-        out: Array<'k>,
+        out: ActivationOutput<'k>,
         /// Features of a row.
         width: u32,
     },
@@ -86,6 +86,16 @@ pub enum Output<'k> {
         /// What is added to features for their indexes, where the layer has a part of the vocabulary.
         shard: Option<Val<'k, u32>>,
     },
+}
+
+/// Where activations that nothing is added to are stored.
+#[derive(Clone, Copy)]
+#[expect(clippy::large_enum_variant, reason = "it is copied while a kernel is recorded, never stored")]
+pub enum ActivationOutput<'k> {
+    /// Row by row.
+    Rows(Array<'k>),
+    /// As their readers multiply them.
+    Terms(ScaledOutput<'k>),
 }
 
 /// Shared memory of the team that functions use while they run.
@@ -191,17 +201,18 @@ impl<'k> Linear<'k> {
                     phase.map_or_else(keep, |phase| k.when(phase.last, keep));
                 }
             });
-            let (out, width) = tile.output.place();
-            let at = (tile.first_row + cell.row) * width + tile.output.index(n);
-            let result = result.get();
-            if out.together() == 2 {
-                let next = result.shfl_down(1);
-                k.when(inside & (n % 2).eq(0), || out.store_run(at, [result, next]));
-            } else {
-                k.when(inside, || out.store_run(at, [result]));
+            let (row, result) = (tile.first_row + cell.row, result.get());
+            if let Some((out, width)) = tile.output.rows() {
+                let at = row * width + tile.output.index(n);
+                if out.together() == 2 {
+                    let next = result.shfl_down(1);
+                    k.when(inside & (n % 2).eq(0), || out.store_run(at, [result, next]));
+                } else {
+                    k.when(inside, || out.store_run(at, [result]));
+                }
             }
-            if let (Output::Add { scaled: Some(scaled), .. }, Some(weight)) = (tile.output, prepared.weight) {
-                scaled.store_of_eight([tile.first_row + cell.row, n], [result, weight.get()], inside);
+            if let Some(terms) = tile.output.terms() {
+                terms.store_of_eight([row, n], result, prepared.weight.map(Var::get), inside);
             }
             if let Output::Logits { .. } = tile.output {
                 // Eight lanes have the features of one unit and row.
@@ -413,10 +424,7 @@ impl<'k> Linear<'k> {
             }),
             Output::Store { .. } => None,
         };
-        let weight = match self.output {
-            Output::Add { scaled, .. } => scaled.map(|scaled| load(scaled.weight, n)),
-            Output::Store { .. } | Output::SiluMul { .. } | Output::Logits { .. } => None,
-        };
+        let weight = self.output.terms().and_then(|terms| terms.weight).map(|weight| load(weight, n));
         Prepared { n, inside, bias: self.bias.map(|bias| load(bias, n)), other, weight }
     }
 
@@ -450,13 +458,23 @@ impl<'k> Linear<'k> {
 }
 
 impl<'k> Output<'k> {
-    /// Where features go, and how many a row has.
-    fn place(self) -> (Copies<'k>, u32) {
+    /// Where features go row by row, and how many a row has.
+    fn rows(self) -> Option<(Copies<'k>, u32)> {
         match self {
-            Output::Store { out, width } => (out, width),
-            Output::Add { out, width, .. } | Output::SiluMul { out, width, .. } | Output::Logits { out, width, .. } => {
-                (out.into(), width)
-            }
+            Output::Store { out, width } => Some((out, width)),
+            Output::Add { out, width, .. }
+            | Output::SiluMul { out: ActivationOutput::Rows(out), width, .. }
+            | Output::Logits { out, width, .. } => Some((out.into(), width)),
+            Output::SiluMul { out: ActivationOutput::Terms(_), .. } => None,
+        }
+    }
+
+    /// Where they go as their readers multiply them.
+    fn terms(self) -> Option<ScaledOutput<'k>> {
+        match self {
+            Output::Add { scaled, .. } => scaled,
+            Output::SiluMul { out: ActivationOutput::Terms(terms), .. } => Some(terms),
+            Output::Store { .. } | Output::SiluMul { .. } | Output::Logits { .. } => None,
         }
     }
 

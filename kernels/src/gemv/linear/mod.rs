@@ -12,7 +12,7 @@
 //! | `beyond` | what is said of activations that no f16 holds |
 //! | `packing` | how rows lie in the MMA's A operand |
 //! | `input` | where activations come from: plain or normalised |
-//! | `scaled` | activations of a norm as their writers leave them: the operand's terms |
+//! | `scaled` | activations as their writers leave them: the operand's terms |
 //! | `operand` | activations copied to shared memory |
 //! | `starts` | what the sums of codes begin with |
 //! | `source` | activations straight to registers, without a copy |
@@ -38,7 +38,7 @@ mod wide;
 
 pub use a_operand::{AOperand, Order, Phases};
 pub use beyond::Beyond;
-pub use device::{Linear, Output, Scratch, linear};
+pub use device::{ActivationOutput, Linear, Output, Scratch, linear};
 pub use held::{HeldForm, HeldStage};
 pub use input::Input;
 pub use operand::Operand;

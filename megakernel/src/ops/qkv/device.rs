@@ -12,8 +12,8 @@ use super::{KeyOutput, Qkv};
 use crate::ops::linear::{InputCode, InputFields, TileCode, plan_a_operand};
 use crate::program::{BufferId, Span};
 use crate::vm::device::{
-    Call, DeviceFunction, DeviceOp, KvPools, NormRead, Packets, Partial, Planned, Planner, RotationRows, Rows,
-    SharedBytes, Stretch, Unsupported, Weights, rows_of,
+    Call, DeviceFunction, DeviceOp, KvPools, Packets, Partial, Planned, Planner, RotationRows, Rows, SharedBytes,
+    Stretch, TermsRead, Unsupported, Weights, rows_of,
 };
 
 impl DeviceOp for Qkv {
@@ -30,8 +30,8 @@ impl DeviceOp for Qkv {
         Packets { input: self.input.rows_of(), ..Packets::default() }
     }
 
-    fn norm(&self) -> Option<NormRead> {
-        self.input.norm([self.wq.weight, self.wk.weight, self.wv.weight])
+    fn reads_terms(&self) -> Option<TermsRead> {
+        self.input.terms([self.wq.weight, self.wk.weight, self.wv.weight])
     }
 
     fn partial(&self) -> Option<Partial> {

@@ -1,0 +1,169 @@
+//! Fields of candidates on their way through the ring: what a stage holds, who fills it, how warps share its blocks.
+//!
+//! What earlier steps kept depends on nothing of this one: it comes before there are queries.
+
+use std::mem::offset_of;
+
+use tilewright_codegen::build::Val;
+use tilewright_kernels::kv::{PagedPool, PoolType};
+use tilewright_kernels::tile::Float;
+use tilewright_megakernel::vm::device::{KvPools, RingFeed, Weights};
+
+use super::kept::{Fields, Kept, Lies, OfRow};
+use super::product::ROUNDS;
+use super::recipe::Recipe;
+use super::score::{Candidates, Each};
+use super::values::Values;
+use crate::op::Op;
+
+/// A stage of the ring that holds the rows `[blocks, dim]` of one field after the other, of consecutive blocks of a sequence from the first
+/// block of a page on, or of a whole part of one, as pools have them.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct BlockStage {
+    /// Where records have the fields' pools, and how they are read.
+    fields: Vec<(usize, KvPools)>,
+    blocks: u32,
+    /// Blocks of a page.
+    per_page: u32,
+    /// Elements of a row.
+    dim: u32,
+}
+
+/// Pages that are looked up together.
+const TOGETHER: u32 = 8;
+
+/// Blocks of a row on their way: the first block of the first stage, and how many stages.
+#[derive(Clone, Copy)]
+struct Run<'k> {
+    origin: Val<'k, u32>,
+    stages: Val<'k, u32>,
+    /// Where candidates begin and end.
+    candidates: [Val<'k, u32>; 2],
+    /// Blocks of a stage.
+    blocks: u32,
+}
+
+impl<'k> Run<'k> {
+    /// The first block of a stage, and those of its blocks that are candidates.
+    fn stage(self, at: Val<'k, u32>) -> (Val<'k, u32>, [Val<'k, u32>; 2]) {
+        let (first, [begin, end]) = (self.origin + at * self.blocks, self.candidates);
+        (first, [first.max(begin), (first + self.blocks).min(end)])
+    }
+}
+
+impl BlockStage {
+    /// A stage of so many bytes for what tensor cores multiply, where nothing else is loaded of a block.
+    pub fn new(recipe: &Recipe, kept: &Kept, stage_bytes: u32) -> Option<BlockStage> {
+        let [linear] = recipe.linear() else { return None };
+        if !recipe.of_block(&|id| id == linear.id).is_empty() || !recipe.across().is_empty() {
+            return None;
+        }
+        let field = |&id: &_| match recipe.graph().node(id).op {
+            Op::Source(source) => kept.pool_of(source),
+            _ => None,
+        };
+        let fields: Vec<(usize, KvPools)> = linear.fields.iter().map(field).collect::<Option<_>>()?;
+        let (_, KvPools { page_tokens: per_page, dim, .. }) = *fields.first()?;
+        let is_like = |(_, pools): &(usize, KvPools)| {
+            pools.of == PoolType::Float(Float::Bf16) && pools.dim == dim && pools.page_tokens == per_page
+        };
+        if !fields.iter().all(is_like) || dim != recipe.spread.dim {
+            return None;
+        }
+        let most = stage_bytes / (fields.len() as u32 * dim * 2);
+        let is_whole = |blocks: &u32| per_page.is_multiple_of(*blocks) || blocks.is_multiple_of(per_page);
+        let blocks = (1..=most).rev().find(is_whole)?;
+        Some(BlockStage { fields, blocks, per_page, dim })
+    }
+
+    /// Where the row of a field begins of the block at a place of the stage, in elements.
+    pub fn row<'k>(&self, field: usize, slot: Val<'k, u32>) -> Val<'k, u32> {
+        let before = self.fields.iter().take_while(|(at, _)| *at != field).count() as u32;
+        slot * self.dim + before * self.blocks * self.dim
+    }
+
+    fn row_bytes(&self) -> u32 {
+        2 * self.dim
+    }
+
+    /// Blocks of a stage that lie in one page.
+    fn piece(&self) -> u32 {
+        self.blocks.min(self.per_page)
+    }
+
+    fn run<'k>(&self, of: Candidates<'k>) -> Run<'k> {
+        let (piece, end) = (self.piece(), of.origin + of.count);
+        let origin = of.origin / piece * piece;
+        // None where there are no candidates.
+        let stages = of.count.min(1) * ((end - origin + (self.blocks - 1)) / self.blocks);
+        Run { origin, stages, candidates: [of.origin, end], blocks: self.blocks }
+    }
+
+    /// Fills the stages of a row's candidates.
+    pub fn fill<'k>(&self, feed: RingFeed<'k, '_>, [row, kv_head]: [Val<'k, u32>; 2], of: Candidates<'k>) {
+        let (k, run, row_bytes) = (feed.builder(), self.run(of), self.row_bytes());
+        let one = offset_of!(Fields, one);
+        let pools: Vec<PagedPool<'k>> =
+            self.fields.iter().map(|&(field, pools)| feed.pages([field, one], pools)).collect();
+        let Some(&any) = pools.first() else { return };
+        let (piece, pieces) = (self.piece(), self.blocks / self.piece());
+        feed.each(run.stages, |at| {
+            let (first, [begin, end]) = run.stage(at);
+            // Behind the last page the table has none.
+            let place = |at: u32| any.token(kv_head, row, (first + at * piece).min(end - 1) / piece * piece);
+            let places = |from: u32| (from..(from + TOGETHER).min(pieces)).map(place).collect::<Vec<_>>();
+            let first_places = places(0);
+            feed.stage((end - begin) * (row_bytes * pools.len() as u32), |to| {
+                for from in (0..pieces).step_by(TOGETHER as usize) {
+                    let places = if from == 0 { first_places.clone() } else { places(from) };
+                    for (at, place) in (from..).zip(places) {
+                        let skipped = at * piece;
+                        let begin = begin.max(first + skipped) - first;
+                        let end = (end - first).min(skipped + piece).max(begin);
+                        k.when(end.gt(begin), || {
+                            for (pool, plane) in pools.iter().zip((0..).step_by((self.blocks * row_bytes) as usize)) {
+                                let from = pool.bytes_from(place + (begin - skipped) * self.dim);
+                                to.at(begin * row_bytes + plane).bring(from, (end - begin) * row_bytes);
+                            }
+                        });
+                    }
+                }
+            });
+        });
+    }
+
+    /// Shows the candidates of a row as they come: sixteen to a warp, by turns over all stages.
+    pub fn each<'k, 'p, 'r>(
+        &'r self,
+        of_row: OfRow<'k, 'p, 'r>,
+        of: Candidates<'k>,
+        (values, ring): (&Values<'k, 'r>, &dyn Weights<'k>),
+        then: Each<'k, 'p, 'r, '_>,
+    ) {
+        let (k, spread, warps) = (of_row.call.builder(), of_row.recipe.spread, of_row.call.team().warps);
+        let (run, of_tile) = (self.run(of), spread.groups() * ROUNDS as u32);
+        let group = k.lane() / spread.lanes;
+        k.for_(0u32, run.stages, |at| {
+            let (first, [begin, end]) = run.stage(at);
+            let tiles = self.blocks.div_ceil(of_tile);
+            let turn = (k.warp() + warps - at * tiles % warps) % warps;
+            ring.stage(&|there| {
+                k.for_step(turn * of_tile, end - first, warps * of_tile, |tile| {
+                    let number = |round: usize| first + tile + (group + round as u32 * spread.groups());
+                    let numbers: Vec<_> = (0..ROUNDS).map(number).collect();
+                    // Who has no candidate looks at another one.
+                    let block = |&number: &Val<'k, u32>| {
+                        let block = number.max(begin).min(end - 1);
+                        of_row.block(block, block - of.origin, Lies::Stage(self, there, block - first))
+                    };
+                    let blocks: Vec<_> = numbers.iter().map(block).collect();
+                    let mut all: Vec<_> = blocks.iter().map(|block| values.of_block(block)).collect();
+                    Values::multiply(&mut all, None, &|_, _, _| Vec::new());
+                    for ((values, &block), &number) in all.into_iter().zip(&blocks).zip(&numbers) {
+                        then(values, block, number - of.origin, number.ge(begin) & number.lt(end));
+                    }
+                });
+            });
+        });
+    }
+}
