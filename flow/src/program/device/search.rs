@@ -271,11 +271,11 @@ impl<'k> List<'k> {
         k.when(k.lane().eq(31), || begin.set(self.count.atom(AtomOp::Add, up_to, AtomOrder::Relaxed(Scope::Cta))));
         let slot = k.var(begin.get().shfl_idx(31u32) + up_to - mine.get());
         scores.each(|order, at, is_there| {
-            k.when(reaches(order, at, is_there), || {
-                // As many as there is room for, whatever was found.
-                k.when(slot.get().lt(self.room), || self.keys.at(slot.get()).store(k.join::<u64>(!at, order)));
-                slot.set(slot.get() + 1);
-            });
+            // As many as there is room for, whatever was found; one store, so that nobody branches.
+            let (to, key, is_listed) =
+                (self.keys.at(slot.get()), k.join::<u64>(!at, order), reaches(order, at, is_there));
+            k.when(is_listed & slot.get().lt(self.room), || to.store(key));
+            slot.set(slot.get() + is_listed.select(1u32, 0u32));
         });
         self.team.sync();
     }

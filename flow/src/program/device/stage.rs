@@ -100,33 +100,70 @@ impl BlockStage {
     }
 
     /// Fills the stages of a row's candidates.
-    pub fn fill<'k>(&self, feed: RingFeed<'k, '_>, [row, kv_head]: [Val<'k, u32>; 2], of: Candidates<'k>) {
-        let (k, run, row_bytes) = (feed.builder(), self.run(of), self.row_bytes());
-        let one = offset_of!(Fields, one);
-        let pools: Vec<PagedPool<'k>> =
-            self.fields.iter().map(|&(field, pools)| feed.pages([field, one], pools)).collect();
-        let Some(&any) = pools.first() else { return };
-        let (piece, pieces) = (self.piece(), self.blocks / self.piece());
+    pub fn fill<'k>(&self, feed: RingFeed<'k, '_>, place: [Val<'k, u32>; 2], of: Candidates<'k>) {
+        let (k, run) = (feed.builder(), self.run(of));
         feed.each(run.stages, |at| {
             let (first, [begin, end]) = run.stage(at);
-            // Behind the last page the table has none.
-            let place = |at: u32| any.token(kv_head, row, (first + at * piece).min(end - 1) / piece * piece);
-            let places = |from: u32| (from..(from + TOGETHER).min(pieces)).map(place).collect::<Vec<_>>();
-            let first_places = places(0);
-            feed.stage((end - begin) * (row_bytes * pools.len() as u32), |to| {
-                for from in (0..pieces).step_by(TOGETHER as usize) {
-                    let places = if from == 0 { first_places.clone() } else { places(from) };
-                    for (at, place) in (from..).zip(places) {
-                        let skipped = at * piece;
-                        let begin = begin.max(first + skipped) - first;
-                        let end = (end - first).min(skipped + piece).max(begin);
-                        k.when(end.gt(begin), || {
-                            for (pool, plane) in pools.iter().zip((0..).step_by((self.blocks * row_bytes) as usize)) {
-                                let from = pool.bytes_from(place + (begin - skipped) * self.dim);
-                                to.at(begin * row_bytes + plane).bring(from, (end - begin) * row_bytes);
-                            }
-                        });
+            let is_full = (end - begin).eq(self.blocks);
+            k.if_else(
+                is_full,
+                || self.fill_all(feed, place, first),
+                || self.fill_some(feed, place, first, [begin, end]),
+            );
+        });
+    }
+
+    /// The pools of the fields, with where they lie in a stage, in bytes.
+    fn pools<'k>(&self, feed: RingFeed<'k, '_>) -> Vec<(PagedPool<'k>, u32)> {
+        let planes = (0..).step_by((self.blocks * self.row_bytes()) as usize);
+        let pool = |&(field, pools): &(usize, KvPools)| feed.pages([field, offset_of!(Fields, one)], pools);
+        self.fields.iter().map(pool).zip(planes).collect()
+    }
+
+    /// Fills a stage with blocks that all are candidates.
+    fn fill_all<'k>(&self, feed: RingFeed<'k, '_>, [row, kv_head]: [Val<'k, u32>; 2], first: Val<'k, u32>) {
+        let (k, pools, row_bytes) = (feed.builder(), self.pools(feed), self.row_bytes());
+        let (piece, pieces) = (self.piece(), self.blocks / self.piece());
+        let Some(&(any, _)) = pools.first() else { return };
+        // Of several pages none is cut, and the whole part of one may begin within it.
+        let (page, skipped) = (first / self.per_page, if pieces > 1 { k.lit(0u32) } else { first % self.per_page });
+        let look_up = |from: u32| {
+            let pages = from..(from + TOGETHER).min(pieces);
+            let place = |at: u32| (kv_head * any.pages + any.table.page(row, page + at)) * self.per_page + skipped;
+            pages.map(|at| (at, place(at))).collect::<Vec<_>>()
+        };
+        // On their way while the stage is waited for.
+        let first_places = look_up(0);
+        feed.stage(k.lit(self.blocks * row_bytes * pools.len() as u32), |to| {
+            for from in (0..pieces).step_by(TOGETHER as usize) {
+                let places = if from == 0 { first_places.clone() } else { look_up(from) };
+                for (at, place) in places {
+                    for (pool, plane) in &pools {
+                        let to = to.at(plane + at * piece * row_bytes);
+                        to.bring(pool.bytes_from(place * self.dim), k.lit(piece * row_bytes));
                     }
+                }
+            }
+        });
+    }
+
+    /// Fills a stage some of whose blocks are candidates.
+    fn fill_some<'k>(
+        &self,
+        feed: RingFeed<'k, '_>,
+        [row, kv_head]: [Val<'k, u32>; 2],
+        first: Val<'k, u32>,
+        [begin, end]: [Val<'k, u32>; 2],
+    ) {
+        let (k, pools, row_bytes) = (feed.builder(), self.pools(feed), self.row_bytes());
+        let piece = self.piece();
+        feed.stage((end - begin) * (row_bytes * pools.len() as u32), |to| {
+            k.for_step(begin / piece * piece, end, piece, |block| {
+                let begin = begin.max(block);
+                let bytes = (end.min(block + piece) - begin) * row_bytes;
+                for (pool, plane) in &pools {
+                    let from = pool.bytes_from(pool.token(kv_head, row, begin));
+                    to.at((begin - first) * row_bytes + *plane).bring(from, bytes);
                 }
             });
         });
