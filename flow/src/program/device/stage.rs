@@ -31,6 +31,8 @@ pub(super) struct BlockStage {
 
 /// Pages that are looked up together.
 const TOGETHER: u32 = 8;
+/// Scores that are kept in shared memory, in whole stages.
+const KEPT: u32 = 2048;
 
 /// Blocks of a row on their way: the first block of the first stage, and how many stages.
 #[derive(Clone, Copy)]
@@ -102,14 +104,11 @@ impl BlockStage {
     /// Fills the stages of a row's candidates.
     pub fn fill<'k>(&self, feed: RingFeed<'k, '_>, place: [Val<'k, u32>; 2], of: Candidates<'k>) {
         let (k, run) = (feed.builder(), self.run(of));
-        feed.each(run.stages, |at| {
+        k.for_(0u32, run.stages, |at| {
             let (first, [begin, end]) = run.stage(at);
-            let is_full = (end - begin).eq(self.blocks);
-            k.if_else(
-                is_full,
-                || self.fill_all(feed, place, first),
-                || self.fill_some(feed, place, first, [begin, end]),
-            );
+            let all = || self.fill_all(feed, place, first);
+            k.if_else((end - begin).eq(self.blocks), all, || self.fill_some(feed, place, first, [begin, end]));
+            k.break_if(feed.stopped());
         });
     }
 
@@ -169,38 +168,60 @@ impl BlockStage {
         });
     }
 
-    /// Shows the candidates of a row as they come: sixteen to a warp, by turns over all stages.
+    /// Stages whose scores are kept in shared memory until they are stored together.
+    fn kept_stages(&self) -> u32 {
+        (KEPT / self.blocks).max(1)
+    }
+
+    /// Bytes of the scores that are kept.
+    pub fn kept_bytes(&self) -> u32 {
+        4 * self.kept_stages() * self.blocks
+    }
+
+    /// Shows the candidates of a row as they come: sixteen to a warp, by turns over all stages. `then` gets the place of its candidate among those whose
+    /// scores are kept, `flush` the blocks of the sequence that these are: where the first of them would be, where they begin and end.
+    ///
+    /// A stage is given back behind a fence that waits for the warp's stores to global memory: between stages there are none.
     pub fn each<'k, 'p, 'r>(
         &'r self,
         of_row: OfRow<'k, 'p, 'r>,
         of: Candidates<'k>,
         (values, ring): (&Values<'k, 'r>, &dyn Weights<'k>),
         then: Each<'k, 'p, 'r, '_>,
+        flush: &dyn Fn(Val<'k, u32>, [Val<'k, u32>; 2]),
     ) {
-        let (k, spread, warps) = (of_row.call.builder(), of_row.recipe.spread, of_row.call.team().warps);
-        let (run, of_tile) = (self.run(of), spread.groups() * ROUNDS as u32);
+        let (k, team, spread, run) = (of_row.call.builder(), of_row.call.team(), of_row.recipe.spread, self.run(of));
+        let (warps, of_tile, kept) = (team.warps, spread.groups() * ROUNDS as u32, self.kept_stages());
         let group = k.lane() / spread.lanes;
-        k.for_(0u32, run.stages, |at| {
-            let (first, [begin, end]) = run.stage(at);
-            let tiles = self.blocks.div_ceil(of_tile);
-            let turn = (k.warp() + warps - at * tiles % warps) % warps;
-            ring.stage(&|there| {
-                k.for_step(turn * of_tile, end - first, warps * of_tile, |tile| {
-                    let number = |round: usize| first + tile + (group + round as u32 * spread.groups());
-                    let numbers: Vec<_> = (0..ROUNDS).map(number).collect();
-                    // Who has no candidate looks at another one.
-                    let block = |&number: &Val<'k, u32>| {
-                        let block = number.max(begin).min(end - 1);
-                        of_row.block(block, block - of.origin, Lies::Stage(self, there, block - first))
-                    };
-                    let blocks: Vec<_> = numbers.iter().map(block).collect();
-                    let mut all: Vec<_> = blocks.iter().map(|block| values.of_block(block)).collect();
-                    Values::multiply(&mut all, None, &|_, _, _| Vec::new());
-                    for ((values, &block), &number) in all.into_iter().zip(&blocks).zip(&numbers) {
-                        then(values, block, number - of.origin, number.ge(begin) & number.lt(end));
-                    }
+        k.for_step(0u32, run.stages, kept, |from| {
+            let (origin, _) = run.stage(from);
+            k.for_(from, run.stages.min(from + kept), |at| {
+                let (first, [begin, end]) = run.stage(at);
+                let tiles = self.blocks.div_ceil(of_tile);
+                let turn = (k.warp() + warps - at * tiles % warps) % warps;
+                ring.stage(&|there| {
+                    k.for_step(turn * of_tile, end - first, warps * of_tile, |tile| {
+                        let number = |round: usize| first + tile + (group + round as u32 * spread.groups());
+                        let numbers: Vec<_> = (0..ROUNDS).map(number).collect();
+                        // Who has no candidate looks at another one.
+                        let block = |&number: &Val<'k, u32>| {
+                            let block = number.max(begin).min(end - 1);
+                            of_row.block(block, block - of.origin, Lies::Stage(self, there, block - first))
+                        };
+                        let blocks: Vec<_> = numbers.iter().map(block).collect();
+                        let mut all: Vec<_> = blocks.iter().map(|block| values.of_block(block)).collect();
+                        Values::multiply(&mut all, None, &|_, _, _| Vec::new());
+                        for ((values, &block), &number) in all.into_iter().zip(&blocks).zip(&numbers) {
+                            then(values, block, number - origin, number.ge(begin) & number.lt(end));
+                        }
+                    });
                 });
             });
+            team.sync();
+            let [begin, end] = run.candidates;
+            flush(origin, [origin.max(begin), (origin + kept * self.blocks).min(end)]);
+            // What comes next finds the shared memory free.
+            team.sync();
         });
     }
 }
