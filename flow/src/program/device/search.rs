@@ -94,10 +94,16 @@ impl<'k> Scores<'k> {
         self.width.min(self.count - (split * self.width).min(self.count))
     }
 
-    /// The rounds, in runs that are left out where a row is shorter.
+    /// The rounds, in runs that are left out where a row is shorter: one within the other, so that one branch leaves out all that are.
     fn runs(self, run: impl Fn(std::ops::Range<u32>)) {
-        for first in (0..KEPT).step_by(RUN as usize) {
-            self.k.when(self.width.gt(first * self.threads), || run(first..first + RUN));
+        self.runs_from(0, &run);
+    }
+
+    fn runs_from(self, first: u32, run: &dyn Fn(std::ops::Range<u32>)) {
+        run(first..first + RUN);
+        let next = first + RUN;
+        if next < KEPT {
+            self.k.when(self.width.gt(next * self.threads), || self.runs_from(next, run));
         }
     }
 
