@@ -29,7 +29,7 @@ pub struct DeviceOptions {
     pub in_flight_waiting: u32,
     /// Most stages in flight for the task that the team is at. More only queue at the memory.
     pub burst: u32,
-    /// Whether keys and values of earlier steps come through the ring, where they fit stages.
+    /// Whether keys and values of earlier steps come through the ring, where they fit stages, and what other ops bring that way.
     pub stream_tokens: bool,
     /// Whether keys and values that do not come through the ring are asked for before attention comes to them.
     pub pages_ahead: bool,
