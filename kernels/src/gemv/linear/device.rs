@@ -6,7 +6,7 @@ use tilewright_codegen::ir::attr::{AtomOp, RedOrder, Scope};
 use super::operand::of_two_steps;
 use super::source::Source;
 use super::starts::side;
-use super::sums::{Activations, Operands, pairs, product, products};
+use super::sums::{Activations, Operands, pairs, product, products, two};
 use super::{AOperand, Beyond, HeldForm, HeldStage, Input, Operand, Packing, ScaledOutput, Sums, Weights};
 use crate::gemv::product::Fragment;
 use crate::gemv::{Side, Unit};
@@ -321,7 +321,13 @@ impl<'k> Pass<'k> {
         }
         let held = held.len() as u32;
         let next = if held == 0 { k.lit(0u32) } else { before.max(held) - before };
-        k.for_(next, units, |slot| product(team, unit, (weights, &[]), operands, sums, slot));
+        let one = |slot| product(team, unit, (weights, &[]), operands, sums, slot);
+        if operands.side != Side::A || unit.stages() > 1 {
+            return k.for_(next, units, one);
+        }
+        let last = next + (units.max(next) - next) / 2 * 2;
+        k.for_step(next, last, 2, |slot| two(team, unit, weights, operands, (sums, slot)));
+        k.when(last.lt(units), || one(last));
     }
 
     /// Activations that are read two steps at a time: few are kept in registers.
