@@ -5,7 +5,7 @@ use tilewright_codegen::ir::attr::{AtomOp, RedOrder, Scope};
 
 use super::operand::of_two_steps;
 use super::source::Source;
-use super::starts::side;
+use super::starts::{Brought, side};
 use super::sums::{Activations, Operands, pairs, product, products, two};
 use super::{AOperand, Beyond, HeldForm, HeldStage, Input, Operand, Packing, ScaledOutput, Sums, Weights};
 use crate::gemv::product::Fragment;
@@ -274,7 +274,8 @@ impl<'k> Pass<'k> {
             let each = |fragments: Fragments<'_, 'k>| {
                 let holds = a_operand == AOperand::Shared && HeldForm::of(self.unit).is_some();
                 let held = if holds { weights.held() } else { &[] };
-                let operands = Operands { side: self.side(packing), terms: packing.terms(), fragments, starts };
+                let operands =
+                    Operands { side: self.side(packing), terms: packing.terms(), fragments, starts: starts.as_ref() };
                 self.products((weights, held), operands, sums, [base * streams, here * streams]);
             };
             match &x {
@@ -283,6 +284,10 @@ impl<'k> Pass<'k> {
                 Activations::Registers(held) => each(&|_, place| held[place as usize].clone()),
                 Activations::Reloaded(source) => {
                     let group = if let AOperand::Reloaded { .. } = a_operand { Some(sums.units()) } else { None };
+                    let starts = match &starts {
+                        Some(Brought::Shared(starts)) => Some(*starts),
+                        Some(Brought::Kept(_)) | None => None,
+                    };
                     products(source, weights, sums, (group, here * streams), (scratch.operand.cast(), starts));
                     source.store_squares(scratch.squares, None);
                     source.look(scratch.beyond);

@@ -8,7 +8,7 @@ use tilewright_layout::view::OffsetMap;
 use super::operand::Lane;
 use super::packing::Packing;
 use super::source::Source;
-use super::starts::{Starts, side};
+use super::starts::{Brought, Starts, side};
 use super::wide;
 use super::{AOperand, HeldStage};
 use crate::gemv::product::{Chains, CodeTile, Fragment, Meeting, WarpTile, lowered, multiply, multiply_codes};
@@ -38,7 +38,7 @@ pub(super) struct Operands<'a, 'k> {
     /// The fragments of a step, or of it and the next where instructions take two: its number, and the place among those of a warp.
     pub fragments: &'a dyn Fn(Val<'k, u32>, u32) -> Vec<Fragment<'k>>,
     /// What sums of codes begin with.
-    pub starts: Option<Starts<'k>>,
+    pub starts: Option<&'a Brought<'k>>,
 }
 
 /// Where weights come from, stage by stage: a reader of the ring.
@@ -247,8 +247,10 @@ impl<'k> Operands<'_, 'k> {
                 (self.fragments)(tile * steps + number % meets * side.steps(), before * meets + number)
             }
         };
-        let starts =
-            |round: u32, part: u32, _: u32| self.starts.map(|starts| starts.load(first + round * team.warps, part, 0));
+        let parts = unit.parts(side);
+        let starts = |round: u32, part: u32, _: u32| {
+            self.starts.map(|starts| starts.load((before + round, parts), first + round * team.warps, part, 0))
+        };
         multiply(Meeting { side, terms: self.terms, fragments: &of_step, starts: &starts });
     }
 }
@@ -289,8 +291,9 @@ fn pair<'k>(
         let before = number * unit.per_warp();
         let tile = |round: u32| unit.tile(k.warp(), k.lit(before + round));
         let of_step = |step: u32| (operands.fragments)(tile(step / unit.steps()), before * unit.steps() + step);
-        let starts =
-            |round: u32, part: u32, atom: u32| operands.starts.map(|starts| starts.load(tile(round), part, atom));
+        let starts = |round: u32, part: u32, atom: u32| {
+            operands.starts.map(|starts| starts.load((before + round, unit.parts(side)), tile(round), part, atom))
+        };
         multiply_codes(k, (unit, codes), tiles, &Meeting { side, terms, fragments: &of_step, starts: &starts }, chains);
     };
     let both = |(first, next): (CodeTile<'k>, CodeTile<'k>)| first.beside(&next);
