@@ -5,9 +5,11 @@ use tilewright_codegen::ir::attr::{AtomOp, RedOrder, Scope};
 
 use super::operand::of_two_steps;
 use super::source::Source;
-use super::starts::side;
-use super::sums::{Activations, Operands, pairs, product, products};
-use super::{AOperand, ActivationOutput, Beyond, HeldStage, Input, Operand, Packing, ScaledOutput, Sums, Weights};
+use super::starts::{Brought, side};
+use super::sums::{Activations, Operands, pairs, product, products, two};
+use super::{
+    AOperand, ActivationOutput, Beyond, HeldForm, HeldStage, Input, Operand, Packing, ScaledOutput, Sums, Weights,
+};
 use crate::gemv::product::Fragment;
 use crate::gemv::{Side, Unit};
 use crate::sample::key::{key, largest};
@@ -275,10 +277,11 @@ impl<'k> Pass<'k> {
             };
             let cells: Vec<(Item, Cell, P)> = team.items(sums.outputs(group)).into_iter().map(cell).collect();
             let each = |fragments: Fragments<'_, 'k>| {
-                let together = scratch.stages_together;
-                let operands =
-                    Operands { side: self.side(packing), terms: packing.terms(), fragments, starts, together };
-                self.products((weights, weights.held()), operands, sums, [base * streams, here * streams]);
+                let holds = a_operand == AOperand::Shared && HeldForm::of(self.unit).is_some();
+                let held = if holds { weights.held() } else { &[] };
+                let (side, terms, starts) = (self.side(packing), packing.terms(), starts.as_ref());
+                let operands = Operands { side, terms, fragments, starts, together: scratch.stages_together };
+                self.products((weights, held), operands, sums, [base * streams, here * streams]);
             };
             match &x {
                 Activations::Shared(lane) => each(&|tile, _| lane.tile(tile)),
@@ -286,6 +289,10 @@ impl<'k> Pass<'k> {
                 Activations::Registers(held) => each(&|_, place| held[place as usize].clone()),
                 Activations::Reloaded(source) => {
                     let group = if let AOperand::Reloaded { .. } = a_operand { Some(sums.units()) } else { None };
+                    let starts = match &starts {
+                        Some(Brought::Shared(starts)) => Some(*starts),
+                        Some(Brought::Kept(_)) | None => None,
+                    };
                     products(source, weights, sums, (group, here * streams), (scratch.operand.cast(), starts));
                     source.store_squares(scratch.squares, None);
                     source.look(scratch.beyond);
@@ -324,7 +331,13 @@ impl<'k> Pass<'k> {
         }
         let held = held.len() as u32;
         let next = if held == 0 { k.lit(0u32) } else { before.max(held) - before };
-        k.for_(next, units, |slot| product(team, unit, (weights, &[]), operands, sums, slot));
+        let one = |slot| product(team, unit, (weights, &[]), operands, sums, slot);
+        if operands.side != Side::A || unit.stages() > 1 {
+            return k.for_(next, units, one);
+        }
+        let last = next + (units.max(next) - next) / 2 * 2;
+        k.for_step(next, last, 2, |slot| two(team, unit, weights, operands, (sums, slot)));
+        k.when(last.lt(units), || one(last));
     }
 
     /// Activations that are read two steps at a time: few are kept in registers.

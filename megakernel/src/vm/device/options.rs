@@ -240,7 +240,7 @@ impl Default for DeviceOptions {
             held_registers: 128,
             part_registers: 64,
             stages_together: 1,
-            paired_rows: 8,
+            paired_rows: 16,
             streamed_units: 4,
             take_registers: true,
             timeline: false,
