@@ -88,7 +88,7 @@ pub fn gemv(arch: Arch, plan: &Plan, finish: impl Into<Finish>) -> Kernel {
 /// let tuning = hopper::choose(64, 14336, unit, 132, 8);
 /// let plan = hopper::Plan::new(64, 14336, unit, tuning)?;
 /// let step = hopper::step(Arch::Sm90a, &plan, Epilogue::default(), 132);
-/// assert_eq!((step.kernel.name.as_str(), step.grid), ("gemv_wgmma_b64_n14336_k4096", 112));
+/// assert_eq!((step.kernel.name.as_str(), step.grid), ("gemv_wgmma_b64_n14336_k4096", 128));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn step(arch: Arch, plan: &Plan, finish: impl Into<Finish>, multiprocessors: u32) -> Step {

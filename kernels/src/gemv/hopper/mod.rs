@@ -30,7 +30,7 @@ mod rows;
 mod tiles;
 mod trial;
 
-pub use choose::{choose, predict};
+pub use choose::{choose, choose_for, predict};
 pub use finish::{Finish, HeadPages};
 pub use launch::{gemv, step};
 pub use rows::Rows;

@@ -52,8 +52,10 @@ impl Case {
                 _ => draw.between(1..=320),
             };
             let flag = |draw: &mut Draw| draw.between(0..=1) == 1;
+            let units = 2 * draw.between(1..=12);
             let tuning = Tuning {
-                warpgroups: draw.between(1..=3),
+                warpgroups: units.div_ceil(8),
+                units,
                 stage_tiles: 2 * draw.between(1..=3),
                 stages: draw.between(2..=4),
                 in_flight: draw.between(1..=4),

@@ -6,6 +6,7 @@ use tilewright_kernels::embed::TableOrder;
 use tilewright_kernels::gemm::{self, Argument, Buffer as Of, Epilogue, Problem, Step, Target};
 use tilewright_kernels::gemv::{self, hopper, hopper::Rows};
 use tilewright_kernels::quant::Widen;
+use tilewright_kernels::tile::Float;
 
 use super::choice::MOST_ALONE;
 use super::launch::{Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
@@ -187,7 +188,15 @@ impl GraphPlanner<'_> {
         if units.unit.codes().is_some() || !units.unit.k().is_multiple_of(WHOLE) {
             return None;
         }
-        let tuning = hopper::choose(product.rows, product.results, units.unit, self.multiprocessors, MOST_BLOCKS);
+        let choose = |fits: &dyn Fn(&hopper::Plan) -> bool| {
+            let most = [self.multiprocessors, MOST_BLOCKS];
+            hopper::choose_for(product.rows, product.results, units.unit, most, fits)
+        };
+        // What is added to the residual stream may begin a norm.
+        let epilogue = gemv::Epilogue { residual: true, wide: true, ..gemv::Epilogue::default() };
+        let begins = hopper::Finish { normed: Some(Float::F32), ..epilogue.into() };
+        let tuning = Some(()).filter(|()| product.added).and_then(|()| choose(&|plan| begins.check(plan).is_ok()));
+        let tuning = tuning.or_else(|| choose(&|_| true))?;
         let plan = hopper::Plan::new(product.rows, product.results, units.unit, tuning).ok()?;
         let is_beside_attention =
             matches!(product.results, Rows::Groups { .. }) || product.a == LaunchMemory::Scratch(Scratch::Attended);
