@@ -14,7 +14,7 @@ fn kernels() -> Vec<Kernel> {
         all.push(decode.record::<Tma<3>>(Arch::Sm90a));
         if depth < 256 {
             all.push(Decode { tile: 32, ..decode }.record::<Tma<2>>(Arch::Sm90a));
-            all.push(Decode { tile: 32, ..decode }.record_staying::<Tma<2>>(Arch::Sm90a, 2));
+            all.push(Decode { tile: 32, ..decode }.record_staying::<Tma<2>>(Arch::Sm90a));
             all.push(decode.record::<CpAsync<2>>(Arch::Sm80));
         }
     }

@@ -122,11 +122,6 @@ pub trait KvBuffer<'k> {
     /// The same of another sequence or head.
     fn load_at(&self, place: &Place<'k>, tile: Val<'k, u32>, wanted: Val<'k, bool>) -> Issued;
 
-    /// Hints that a tile will be asked for, so that it lies in level two then; nothing where copies cannot.
-    fn hint_at(&self, place: &Place<'k>, tile: Val<'k, u32>, wanted: Val<'k, bool>) {
-        let _ = (place, tile, wanted);
-    }
-
     /// Waits until the tile, number `tile`, is in shared memory, for the whole team, and until the team has read the
     /// tile before.
     fn copy_to_shared(&self, issued: Issued, tile: Val<'k, u32>) -> Arrived<'k, Self::Config> {

@@ -93,21 +93,7 @@ impl<'k, C: KvBufferConfig> TmaBuffer<'k, C> {
         matches!(self.tiles.team, KvThreads::Apart { .. })
     }
 
-    /// The boxes of a tile, one for each panel and each run of rows: the element of the tile that each begins with, and its coordinates.
-    fn each_box(&self, place: &Place<'k>, tile: Val<'k, u32>, each: impl Fn(u32, &[Val<'k, i32>])) {
-        let Tiles { k, form, .. } = self.tiles;
-        for first in (0..form.rows).step_by(place.run(form.rows) as usize) {
-            let token = tile * form.rows + first;
-            // Pages behind the sequence have no entry in the table: the tile's first page stands for them.
-            let token = token.lt(place.tokens).select(token, tile * form.rows);
-            let row = place.row(token).cast::<i32>();
-            for panel in 0..form.panel_count() {
-                let column = k.lit((panel * form.width()) as i32);
-                each((panel * form.rows + first) * form.width(), &[column, row, place.plane.cast::<i32>()]);
-            }
-        }
-    }
-
+    /// One box for each panel and each run of rows.
     fn fetch(&self, stage: Empty<'k, C, Stage, ByBulk>, place: &Place<'k>, tile: Val<'k, u32>) {
         let Tiles { k, team, form, .. } = self.tiles;
         // A warp's own tiles are read once: they need not stay in level two.
@@ -116,7 +102,17 @@ impl<'k, C: KvBufferConfig> TmaBuffer<'k, C> {
             KvThreads::Block(_) | KvThreads::Apart { .. } => Bulk::default(),
         };
         let boxes = in_pieces(k.lit(form.elements() * 2), how, |to| {
-            self.each_box(place, tile, |at, coordinates| to.at(2 * at).bring_box(self.map, coordinates));
+            for first in (0..form.rows).step_by(place.run(form.rows) as usize) {
+                let token = tile * form.rows + first;
+                // Pages behind the sequence have no entry in the table: the tile's first page stands for them.
+                let token = token.lt(place.tokens).select(token, tile * form.rows);
+                let row = place.row(token).cast::<i32>();
+                for panel in 0..form.panel_count() {
+                    let column = k.lit((panel * form.width()) as i32);
+                    let to = to.at(2 * (panel * form.rows + first) * form.width());
+                    to.bring_box(self.map, &[column, row, place.plane.cast::<i32>()]);
+                }
+            }
         });
         stage.fill((boxes,)).commit();
     }
@@ -158,13 +154,6 @@ impl<'k, C: KvBufferConfig> KvBuffer<'k> for TmaBuffer<'k, C> {
         let one = if self.apart() { wanted } else { wanted & team.thread(k).eq(0) };
         k.when(one, || self.fetch(stage, place, tile));
         Issued { stage: 0 }
-    }
-
-    fn hint_at(&self, place: &Place<'k>, tile: Val<'k, u32>, wanted: Val<'k, bool>) {
-        let Tiles { k, team, .. } = self.tiles;
-        k.when(wanted & team.thread(k).eq(0), || {
-            self.each_box(place, tile, |_, coordinates| self.map.prefetch_box(coordinates));
-        });
     }
 
     fn copy_at(&self, place: &Place<'k>, _: Issued, tile: Val<'k, u32>) -> Arrived<'k, C> {

@@ -58,7 +58,7 @@ fn decoding_rows_beside_a_chunk_agree_with_the_reference() {
     agrees(&spec, Arch::Sm90a, 4);
     // Blocks that do not stay.
     agrees_as(&spec, (Arch::Sm90a, 4), Some(GraphTuning::SHARES));
-    // Eight blocks share a row's tokens.
+    // More blocks than shares.
     agrees(&spec, Arch::Sm90a, 132);
     agrees(&spec, Arch::Sm80, 48);
     agrees(&ModelSpec { heads: 2, kv_heads: 1, ..tiny(128) }, Arch::Sm90a, 4);

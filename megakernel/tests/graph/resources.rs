@@ -84,6 +84,23 @@ fn launches_of_known_models() {
     }
 }
 
+/// Into how many shares a row's tokens are cut follows from the width and the heads, on every device.
+#[test]
+fn shares_of_a_row_are_those_of_its_width() {
+    let stats = |model: &str, rows: usize, multiprocessors: u32| {
+        let checked = Checked::new(program(model, rows, 1)).unwrap();
+        let plan = GraphPlan::new(&checked, Arch::Sm90a, multiprocessors).unwrap();
+        plan.scratch.into_iter().find_map(|(scratch, bytes)| (scratch == Scratch::SplitStats).then_some(bytes))
+    };
+    // Rows that may be alone, and shares of each.
+    for (rows, alone, shares) in [(17, 17, 1), (32, 32, 1), (64, 64, 1), (128, 64, 4)] {
+        for multiprocessors in [16, 132] {
+            let found = stats("llama-3.1-8b", rows, multiprocessors);
+            assert_eq!(found, Some(alone * 32 * shares * 8), "{rows} rows, {multiprocessors} multiprocessors");
+        }
+    }
+}
+
 #[test]
 fn kernels_of_known_models_do_not_spill() {
     let Some(ptxas) = Ptxas::find().expect("the assembler runs") else { return };

@@ -153,8 +153,6 @@ fn tuning(settings: &Settings) -> Result<Option<GraphTuning>, SettingsError> {
             "splits" => {
                 tuning.splits = settings.choice(name, &[("1", 1), ("2", 2), ("4", 4), ("8", 8)], "1, 2, 4 or 8")?
             }
-            "hints" => tuning.hints = settings.number(name)?,
-            "spare" => tuning.spare = settings.number(name)?,
             _ => return Err(SettingsError::Unknown { name: name.to_owned(), value: value.to_owned() }),
         }
     }

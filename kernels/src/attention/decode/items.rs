@@ -68,13 +68,6 @@ impl<'k, 'a> Cursor<'k, 'a> {
         cursor
     }
 
-    /// The same tile, for another who goes on from it.
-    fn again(&self) -> Cursor<'k, 'a> {
-        let [item, sequence, head, tile, end] =
-            [self.item, self.sequence, self.head, self.tile, self.end].map(|var| self.k.var(var.get()));
-        Cursor { item, sequence, head, tile, end, ..*self }
-    }
-
     /// Goes to the first tile of the item.
     fn enter(&self) {
         let number = self.item.get();
@@ -108,14 +101,12 @@ impl<'k, 'a> Cursor<'k, 'a> {
     }
 }
 
-/// The attention of one block, in tiles of so many tokens. Before the launches before have ended each warp also hints at so many tiles behind those that
-/// it asked for: while a product runs memory has time for them.
+/// The attention of one block, in tiles of so many tokens.
 pub fn attend_items<'k, F: KvFamily, const D: u32, const TILE: u32>(
     k: &'k Builder,
     inputs: [F::Input<'k>; 2],
     items: &Items<'k, '_>,
     (group, scale): (u32, Val<'k, f32>),
-    hints: u32,
 ) {
     let (team, shape) = (KvThreads::Warps(warps(D)), [warps(D), TILE]);
     let none = (items.place)(k.lit(0u32), k.lit(0u32));
@@ -140,15 +131,6 @@ pub fn attend_items<'k, F: KvFamily, const D: u32, const TILE: u32>(
         k.when(is_one & ((tile + 1) * TILE).ge(place.tokens), || wait_for_launches(k));
         ask_keys();
         ask_values();
-    }
-    if hints > 0 {
-        let further = cursor.again();
-        k.for_(0u32, hints, |_: Val<'_, u32>| {
-            let (place, tile, is_one) = further.next();
-            keys.hint_at(&place, tile, is_one);
-            values.hint_at(&place, tile, is_one);
-            further.advance();
-        });
     }
     wait_for_launches(k);
     let number = k.var(k.block_id());

@@ -84,28 +84,27 @@ impl Decode {
 
     /// Records the kernel for a way of keys and values.
     pub fn record<F: KvFamily>(&self, arch: Arch) -> Kernel {
-        self.recorded::<F>(arch, None)
+        self.recorded::<F>(arch, false)
     }
 
     /// The same of blocks that stay: each goes through shares of heads, one in so many as there are blocks, and asks for the keys and
     /// values of the next before it is done with one. The grid is any number of blocks; behind [`DecodeArgs`] come `splits`, `kv_heads` and
     /// `sequences`, and nothing is stored of a sequence without tokens. Tokens, tables, and keys and values of all tokens but a sequence's last
-    /// tile are read before the launch before this one has ended: they are those of earlier steps, which ended before the graph of this step began. Before
-    /// that end a warp also hints at `hints` tiles more.
+    /// tile are read before the launch before this one has ended: they are those of earlier steps, which ended before the graph of this step began.
     ///
     /// # Panics
     /// Of families whose registers take turns.
-    pub fn record_staying<F: KvFamily>(&self, arch: Arch, hints: u32) -> Kernel {
-        self.recorded::<F>(arch, Some(hints))
+    pub fn record_staying<F: KvFamily>(&self, arch: Arch) -> Kernel {
+        self.recorded::<F>(arch, true)
     }
 
-    fn recorded<F: KvFamily>(&self, arch: Arch, stays: Option<u32>) -> Kernel {
+    fn recorded<F: KvFamily>(&self, arch: Arch, stays: bool) -> Kernel {
         let layout = match self.layout {
             Layout::Dense => "dense".to_owned(),
             Layout::Paged { page_tokens, swizzled: false } => format!("pages{page_tokens}"),
             Layout::Paged { page_tokens, swizzled: true } => format!("pool{page_tokens}"),
         };
-        let (tokens, suffix) = (self.tokens(), if stays.is_some() { "_staying" } else { "" });
+        let (tokens, suffix) = (self.tokens(), if stays { "_staying" } else { "" });
         let name = format!("decode_d{}_g{}_t{tokens}_{layout}_{}{suffix}", self.depth, self.group, F::name());
         record(&name, arch, block(warps(self.depth) * 32), |k| match self.depth {
             64 => self.body::<F, 64>(k, stays),
@@ -115,8 +114,7 @@ impl Decode {
         })
     }
 
-    fn body<'k, F: KvFamily, const D: u32>(&self, k: &'k Builder, staying: Option<u32>) {
-        let (stays, hints) = (staying.is_some(), staying.unwrap_or(0));
+    fn body<'k, F: KvFamily, const D: u32>(&self, k: &'k Builder, stays: bool) {
         let q = k.global::<bf16>("q");
         let inputs = [F::input(k, "keys"), F::input(k, "values")];
         let (tokens, table) = (k.global::<u32>("tokens"), k.global::<u32>("table"));
@@ -165,8 +163,8 @@ impl Decode {
         if let Some([splits, heads, sequences]) = counts {
             let items = Items { splits, heads, sequences, place: &place, query: &query, meet: &meet };
             return match self.tokens() {
-                32 => attend_items::<F, D, 32>(k, inputs, &items, (self.group, scale), hints),
-                _ => attend_items::<F, D, 16>(k, inputs, &items, (self.group, scale), hints),
+                32 => attend_items::<F, D, 32>(k, inputs, &items, (self.group, scale)),
+                _ => attend_items::<F, D, 16>(k, inputs, &items, (self.group, scale)),
             };
         }
         let line = sequence * heads + head;

@@ -44,7 +44,7 @@ impl KvTransport {
 
     /// The same, whose blocks may stay.
     pub const fn staying<F: KvFamily>() -> KvTransport {
-        KvTransport { staying: Some(|decode, arch| decode.record_staying::<F>(arch, 2)), ..KvTransport::of::<F>() }
+        KvTransport { staying: Some(Decode::record_staying::<F>), ..KvTransport::of::<F>() }
     }
 
     /// Those that take pointers.

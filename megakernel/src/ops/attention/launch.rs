@@ -113,16 +113,15 @@ impl Attention {
         let (arch, group) = (plan.arch, heads / kv_heads);
         let by_maps = arch == Arch::Sm90a;
         let tuning = plan.tuning.unwrap_or_else(|| GraphTuning::of([depth, group], rows));
-        let GraphTuning { tile, stages, staying, splits, hints, .. } = tuning;
+        let GraphTuning { tile, stages, staying, splits, .. } = tuning;
         let staying = if by_maps { staying } else { 0 };
-        let stays = (staying > 0).then_some(hints);
         let tile = if by_maps { tile } else { DECODE_TILE };
         let decode = Decode { depth, group, layout: Layout::Paged { page_tokens, swizzled: true }, tile };
         let kernel = plan.kernel(format!("{decode:?}"), || match (by_maps, stages) {
-            (false, _) => recorded::<CpAsync<2>>(decode, arch, stays),
-            (true, 3) => recorded::<Tma<3>>(decode, arch, stays),
-            (true, 4) => recorded::<Tma<4>>(decode, arch, stays),
-            (true, _) => recorded::<Tma<2>>(decode, arch, stays),
+            (false, _) => recorded::<CpAsync<2>>(decode, arch, staying > 0),
+            (true, 3) => recorded::<Tma<3>>(decode, arch, staying > 0),
+            (true, 4) => recorded::<Tma<4>>(decode, arch, staying > 0),
+            (true, _) => recorded::<Tma<2>>(decode, arch, staying > 0),
         });
         let alone = plan.rows_alone(rows);
         let splits = if splits > 0 { splits } else { plan.splits(rows, kv_heads) };
@@ -162,7 +161,7 @@ impl Attention {
     }
 }
 
-/// The kernel of decode attention, whose blocks stay, and hint at so many tiles, or have a share each.
-fn recorded<F: KvFamily>(decode: Decode, arch: Arch, stays: Option<u32>) -> Kernel {
-    stays.map_or_else(|| decode.record::<F>(arch), |hints| decode.record_staying::<F>(arch, hints))
+/// The kernel of decode attention, whose blocks stay or have a share each.
+fn recorded<F: KvFamily>(decode: Decode, arch: Arch, stays: bool) -> Kernel {
+    if stays { decode.record_staying::<F>(arch) } else { decode.record::<F>(arch) }
 }

@@ -19,10 +19,11 @@ const CHOOSING: u32 = 32;
 /// Most tokens that are chosen among at random.
 const MOST_TOKENS: u32 = 1 << 18;
 
-/// Blocks of decode attention for each multiprocessor that a step of few rows should have.
-const BLOCKS: u32 = 4;
-/// Rows that decode beside a chunk of a prompt, for which blocks are shared out.
-const BESIDE: u32 = 16;
+/// Shares of rows and kv heads that decode attention should have: two for each of an H200's 132 multiprocessors. Of 32 rows and 8 heads each is a whole row,
+/// whose parts nobody merges. The number is that of every device, so that the order of a row's sums is that of its width alone.
+const SHARES: u32 = 264;
+/// The same beside a chunk of a prompt, and for how many rows that decode there.
+const BESIDE: [u32; 2] = [2 * SHARES, 16];
 
 impl GraphPlanner<'_> {
     /// Rows at a step's beginning that may be sequences of their own.
@@ -33,8 +34,8 @@ impl GraphPlanner<'_> {
 
     /// Blocks that share the tokens of a row and kv head: as the width has it, whatever rows there are, so that a row's sums have one order.
     pub(crate) fn splits(&self, rows: u32, kv_heads: u32) -> u32 {
-        let rows = if rows > MOST_ALONE { BESIDE } else { rows };
-        (BLOCKS * self.multiprocessors / (rows * kv_heads)).clamp(1, 8)
+        let [shares, rows] = if rows > MOST_ALONE { BESIDE } else { [SHARES, rows] };
+        (shares / (rows * kv_heads)).clamp(1, 8)
     }
 
     /// The norms of rows that are named, below each other.
