@@ -103,8 +103,6 @@ pub struct Scratch<'k> {
     pub best: Ptr<'k, Shared, u64>,
     /// Most rows whose codes are multiplied two units at a time, where they can be.
     pub paired_rows: u32,
-    /// Stages of a unit of bf16 whose tiles are loaded together, 1 or 2.
-    pub stages_together: u32,
     /// Where it is said that activations are beyond what an f16 holds, if it is.
     pub beyond: Option<Beyond<'k>>,
     /// Where the time is noted when activations are there, if it is wanted.
@@ -275,9 +273,7 @@ impl<'k> Pass<'k> {
             };
             let cells: Vec<(Item, Cell, P)> = team.items(sums.outputs(group)).into_iter().map(cell).collect();
             let each = |fragments: Fragments<'_, 'k>| {
-                let together = scratch.stages_together;
-                let operands =
-                    Operands { side: self.side(packing), terms: packing.terms(), fragments, starts, together };
+                let operands = Operands { side: self.side(packing), terms: packing.terms(), fragments, starts };
                 self.products((weights, weights.held()), operands, sums, [base * streams, here * streams]);
             };
             match &x {

@@ -11,7 +11,7 @@ use super::source::Source;
 use super::starts::{Starts, side};
 use super::wide;
 use super::{AOperand, HeldStage};
-use crate::gemv::product::{Chains, CodeTile, Fragment, Meeting, Packed, WarpTile, lowered, multiply, multiply_codes};
+use crate::gemv::product::{Chains, CodeTile, Fragment, Meeting, WarpTile, lowered, multiply, multiply_codes};
 use crate::gemv::{Side, Terms, Unit};
 use crate::ring::{Consumer, StageTile};
 use crate::warps::{ConsumerWarps, sum_of_warps};
@@ -39,8 +39,6 @@ pub(super) struct Operands<'a, 'k> {
     pub fragments: &'a dyn Fn(Val<'k, u32>, u32) -> Vec<Fragment<'k>>,
     /// What sums of codes begin with.
     pub starts: Option<Starts<'k>>,
-    /// Stages of a unit of bf16 whose tiles are loaded together, 1 or 2.
-    pub together: u32,
 }
 
 /// Where weights come from, stage by stage: a reader of the ring.
@@ -177,13 +175,7 @@ pub(super) fn product<'k>(
     slot: Val<'k, u32>,
 ) {
     let (chains, side) = (Chains::new(team.k, 1, chains(unit)), operands.side);
-    let twos = operands.together >= 2 && unit.codes().is_none();
-    let mut stages = 0..unit.stages();
-    while let Some(stage) = stages.next() {
-        if twos && stage >= held.len() as u32 && stages.next().is_some() {
-            two_stages(team, unit, weights, operands, stage, chains);
-            continue;
-        }
+    for stage in 0..unit.stages() {
         let before = stage * unit.per_warp();
         let first = unit.tile(team.k.warp(), team.k.lit(before));
         let of_step = |number: u32| match unit.steps() {
@@ -211,35 +203,6 @@ pub(super) fn product<'k>(
             sums.place(team, slot, lowered(unit, (side, operands.terms), chains), |at, sums| at.store_vec(sums))
         }
     }
-}
-
-/// Adds the products of two stages of a unit of bf16, from number `stage` on: tiles of both are on their way to registers while those of the
-/// first are multiplied.
-fn two_stages<'k>(
-    team: ConsumerWarps<'k>,
-    unit: Unit,
-    weights: &dyn Weights<'k>,
-    operands: Operands<'_, 'k>,
-    stage: u32,
-    chains: Chains<'k>,
-) {
-    let load = |from: Ptr<'k, Shared, u32>| -> Vec<Packed<'k>> {
-        WarpTile::of_whole_rounds(team.k, unit).map(|tile| tile.load(unit, from.cast())).collect()
-    };
-    let add = |stage: u32, tiles: &[Packed<'k>]| {
-        let before = stage * unit.per_warp();
-        let first = unit.tile(team.k.warp(), team.k.lit(before));
-        let fragments = |number: u32| (operands.fragments)(first + number * team.warps, before + number);
-        multiply(team.k, tiles.iter().copied(), fragments, chains.behind(before));
-    };
-    weights.stage(&|first| {
-        let first = load(first);
-        weights.stage(&|second| {
-            let second = load(second);
-            add(stage, &first);
-            add(stage + 1, &second);
-        });
-    });
 }
 
 /// The next `units` units of the ring times the operand, two by two.
