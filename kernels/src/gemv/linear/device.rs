@@ -5,8 +5,8 @@ use tilewright_codegen::ir::attr::{AtomOp, RedOrder, Scope};
 
 use super::operand::of_two_steps;
 use super::source::Source;
-use super::starts::side;
-use super::sums::{Activations, Operands, pairs, product, products};
+use super::starts::{Brought, side};
+use super::sums::{Activations, Operands, pairs, product, products, two};
 use super::{AOperand, ActivationOutput, Beyond, HeldStage, Input, Operand, Packing, ScaledOutput, Sums, Weights};
 use crate::gemv::product::Fragment;
 use crate::gemv::{Side, Unit};
@@ -273,7 +273,8 @@ impl<'k> Pass<'k> {
             };
             let cells: Vec<(Item, Cell, P)> = team.items(sums.outputs(group)).into_iter().map(cell).collect();
             let each = |fragments: Fragments<'_, 'k>| {
-                let operands = Operands { side: self.side(packing), terms: packing.terms(), fragments, starts };
+                let (side, terms, starts) = (self.side(packing), packing.terms(), starts.as_ref());
+                let operands = Operands { side, terms, fragments, starts };
                 self.products((weights, weights.held()), operands, sums, [base * streams, here * streams]);
             };
             match &x {
@@ -282,6 +283,10 @@ impl<'k> Pass<'k> {
                 Activations::Registers(held) => each(&|_, place| held[place as usize].clone()),
                 Activations::Reloaded(source) => {
                     let group = if let AOperand::Reloaded { .. } = a_operand { Some(sums.units()) } else { None };
+                    let starts = match &starts {
+                        Some(Brought::Shared(starts)) => Some(*starts),
+                        Some(Brought::Kept(_)) | None => None,
+                    };
                     products(source, weights, sums, (group, here * streams), (scratch.operand.cast(), starts));
                     source.store_squares(scratch.squares, None);
                     source.look(scratch.beyond);
@@ -320,7 +325,13 @@ impl<'k> Pass<'k> {
         }
         let held = held.len() as u32;
         let next = if held == 0 { k.lit(0u32) } else { before.max(held) - before };
-        k.for_(next, units, |slot| product(team, unit, (weights, &[]), operands, sums, slot));
+        let one = |slot| product(team, unit, (weights, &[]), operands, sums, slot);
+        if operands.side != Side::A || unit.stages() > 1 {
+            return k.for_(next, units, one);
+        }
+        let last = next + (units.max(next) - next) / 2 * 2;
+        k.for_step(next, last, 2, |slot| two(team, unit, weights, operands, (sums, slot)));
+        k.when(last.lt(units), || one(last));
     }
 
     /// Activations that are read two steps at a time: few are kept in registers.

@@ -82,22 +82,19 @@ pub fn qkv<'k>(team: ConsumerWarps<'k>, scratch: Scratch<'k>, weights: &dyn Weig
     });
 }
 
-/// What an output is, and what it needs beside the sums.
+/// What an output needs beside the sums, and where it goes.
 struct Prepared<'k> {
     is_q: Val<'k, bool>,
     is_v: Val<'k, bool>,
-    /// Whether there is such an output.
-    exists: Val<'k, bool>,
-    head: Val<'k, u32>,
-    dim: Val<'k, u32>,
     bias: Option<Var<'k, f32>>,
-    /// Whether the row is not idle.
-    active: Var<'k, bool>,
-    /// Where this dimension of the row's token lies in the pools, in elements.
-    token: Var<'k, u32>,
+    /// Its place among the queries or in a pool, in elements; [`NOWHERE`] where there is no such output, and in the pools of an idle row.
+    to: Var<'k, u32>,
     /// The cosine, and the sine with the sign that this element's partner takes.
     turn: Option<[Var<'k, f32>; 2]>,
 }
+
+/// No place.
+const NOWHERE: u32 = u32::MAX;
 
 impl<'k> Qkv<'k> {
     fn prepare(self, team: ConsumerWarps<'k>, cell: &Cell<'k>, unit: Val<'k, u32>) -> Prepared<'k> {
@@ -112,7 +109,7 @@ impl<'k> Qkv<'k> {
         let exists = cell.inside & is_v.select(dim, pair).lt(is_v.select(self.dim, half));
         let head = is_q.select(self.kv_head * group + slot, self.kv_head);
         let bias = self.bias.iter().any(Option::is_some).then(|| k.var(0.0f32));
-        let (active, token) = (k.var(false), k.var(0u32));
+        let to = k.var(NOWHERE);
         let turn = match self.keys {
             Keys::Rotated { .. } => Some([k.var(0.0f32), k.var(0.0f32)]),
             Keys::Raw(_) => None,
@@ -120,9 +117,15 @@ impl<'k> Qkv<'k> {
         k.when(exists, || {
             let row = self.first_row + cell.row;
             let position = self.v.position.load(row);
-            active.set(position.ge(0));
             let place = position.max(0).cast::<u32>();
-            token.set(self.v.row_of(self.kv_head, row, place).at(dim));
+            let token = self.v.row_of(self.kv_head, row, place).at(dim);
+            let appended = position.ge(0).select(token, NOWHERE);
+            let stored = |heads: u32, head: Val<'k, u32>| (row * heads + head) * self.dim + dim;
+            let of_key = match self.keys {
+                Keys::Rotated { .. } => appended,
+                Keys::Raw(_) => is_v.select(appended, stored(self.kv_heads, self.kv_head)),
+            };
+            to.set(is_q.select(stored(self.heads, head), of_key));
             if let (Keys::Rotated { rotation, .. }, Some(turn)) = (self.keys, turn) {
                 k.when(!is_v, || {
                     let [cos, sin] = rotation.factors(place, pair, second);
@@ -136,7 +139,7 @@ impl<'k> Qkv<'k> {
                 }
             }
         });
-        Prepared { is_q, is_v, exists, head, dim, bias, active, token, turn }
+        Prepared { is_q, is_v, bias, to, turn }
     }
 
     /// Stores an output; all lanes of a warp come here.
@@ -148,33 +151,26 @@ impl<'k> Qkv<'k> {
         cell: &Cell<'k>,
         prepared: &Prepared<'k>,
     ) {
-        let k = team.k;
+        let (k, to) = (team.k, prepared.to.get());
+        let exists = to.ne(NOWHERE);
         let y = k.var(0.0f32);
-        k.when(prepared.exists, || {
+        k.when(exists, || {
             let sum = sums.total(cell.place);
             let sum = self.input.scale(team, self.unit, cell.row, scratch.squares).map_or(sum, |scale| sum * scale);
             y.set(prepared.bias.map_or(sum, |bias| sum + bias.get()));
         });
         let (y, partner) = (y.get(), y.get().shfl_bfly(4));
-        let row = self.first_row + cell.row;
-        k.when(prepared.exists, || {
-            let Prepared { is_q, is_v, head, dim, .. } = *prepared;
-            let q_at = (row * self.heads + head) * self.dim + dim;
-            let append = |pages: PagedPool<'k>, value| {
-                k.when(prepared.active.get(), || pages.pool.store(prepared.token.get(), value));
-            };
+        k.when(exists, || {
             k.if_else(
-                is_v,
-                || append(self.v, y),
-                || match self.keys {
-                    Keys::Rotated { pages, .. } => {
-                        let turned = prepared.turn.map_or(y, |[cos, sin]| y * cos.get() + partner * sin.get());
-                        k.if_else(is_q, || self.q.store(q_at, turned), || append(pages, turned));
-                    }
-                    Keys::Raw(out) => {
-                        let k_at = (row * self.kv_heads + self.kv_head) * self.dim + dim;
-                        k.if_else(is_q, || self.q.store(q_at, y), || out.store(k_at, y));
-                    }
+                prepared.is_v,
+                || self.v.pool.store(to, y),
+                || {
+                    let turned = prepared.turn.map_or(y, |[cos, sin]| y * cos.get() + partner * sin.get());
+                    let store_key = || match self.keys {
+                        Keys::Rotated { pages, .. } => pages.pool.store(to, turned),
+                        Keys::Raw(out) => out.store(to, turned),
+                    };
+                    k.if_else(prepared.is_q, || self.q.store(to, turned), store_key);
                 },
             );
         });

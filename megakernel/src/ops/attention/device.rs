@@ -9,11 +9,12 @@ use tilewright_kernels::kv::{Cells, PageTable, PagedPool, PoolType};
 use tilewright_kernels::tile::Float;
 use tilewright_layout::DType;
 
+use super::stream::fill;
 use super::{Attention, Selection};
 use crate::program::{BufferId, Span};
 use crate::vm::device::{
-    Call, DeviceFunction, DeviceOp, Generation, KvPools, Partial, Planned, Planner, ScaledCode, SharedBytes, Storage,
-    TokenFields, TokenStream, Unsupported, Weights, Written, multiple, rows_of,
+    Call, DeviceFunction, DeviceOp, Generation, KvPools, Partial, Planned, Planner, RingFeed, ScaledCode, SharedBytes,
+    Storage, TokenFields, TokenStream, Unsupported, Weights, Written, multiple, rows_of,
 };
 
 impl DeviceOp for Attention {
@@ -106,6 +107,14 @@ struct Fields {
     /// Counts of the parts that have arrived.
     arrivals: u32,
 }
+
+/// Where keys and values are found.
+const FIELDS: TokenFields = TokenFields {
+    first_row: offset_of!(Fields, first_row),
+    kv_head: offset_of!(Fields, kv_head),
+    split: offset_of!(Fields, split),
+    pools: [offset_of!(Fields, keys), offset_of!(Fields, values)],
+};
 
 /// What it reads of a task that sees selected blocks.
 #[repr(C)]
@@ -209,7 +218,7 @@ impl DeviceFunction for SplitOfTokens {
         Some(self.pools)
     }
 
-    fn stream_tokens(&mut self, stage_bytes: u32) {
+    fn stream(&mut self, stage_bytes: u32) {
         let KvPools { of, dim, page_tokens, .. } = self.pools;
         let stage = TokenStage::new(of, dim, page_tokens, stage_bytes).filter(|_| self.heads.is_one_pass());
         match &mut self.selected {
@@ -221,16 +230,19 @@ impl DeviceFunction for SplitOfTokens {
 
     fn tokens(&self) -> Option<TokenStream> {
         let SplitOfTokens { rows, heads, pools, streamed, selected, .. } = *self;
-        if selected.is_some() {
-            return None;
+        let is_read = streamed.is_none() && selected.is_none();
+        is_read.then_some(TokenStream { rows, splits: heads.splits, pools, fields: FIELDS })
+    }
+
+    fn fills(&self) -> bool {
+        self.streamed.is_some()
+    }
+
+    fn fill<'k>(&self, feed: RingFeed<'k, '_>) {
+        let SplitOfTokens { rows, heads, pools, streamed, .. } = *self;
+        if let Some(streamed) = streamed.and_then(|stage| feed.streamed(stage)) {
+            fill(feed, TokenStream { rows, splits: heads.splits, pools, fields: FIELDS }, streamed);
         }
-        let fields = TokenFields {
-            first_row: offset_of!(Fields, first_row),
-            kv_head: offset_of!(Fields, kv_head),
-            split: offset_of!(Fields, split),
-            pools: [offset_of!(Fields, keys), offset_of!(Fields, values)],
-        };
-        Some(TokenStream { rows, splits: heads.splits, pools, fields, stage: streamed })
     }
 
     fn signals_early(&self) -> bool {

@@ -5,10 +5,9 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 use bytemuck::{Pod, bytes_of, bytes_of_mut};
-use tilewright_kernels::attention::split::TokenStage;
 use tilewright_kernels::gemv::linear::{HeldForm, Weights};
 
-use super::kernel::Call;
+use super::kernel::{Call, RingFeed};
 use super::record::{FIELDS, TaskRecord};
 use super::storage::KvPools;
 use super::{Planner, Unsupported};
@@ -211,13 +210,24 @@ pub trait DeviceFunction: FunctionValue {
         None
     }
 
-    /// Keys and values that it reads.
+    /// Keys and values that it reads from their pages: level two is asked for them ahead.
     fn tokens(&self) -> Option<TokenStream> {
         None
     }
 
-    /// Lets keys and values come through the ring, in stages of so many bytes: a block keeps the step's cells.
-    fn stream_tokens(&mut self, _stage_bytes: u32) {}
+    /// Lets it [fill](DeviceFunction::fill) stages of the ring, of so many bytes: a block keeps the step's cells.
+    fn stream(&mut self, _stage_bytes: u32) {}
+
+    /// Whether it fills stages of the ring.
+    fn fills(&self) -> bool {
+        false
+    }
+
+    /// Records what fills stages of the ring for a task, before those of its weights: parts of pools, in the order in which
+    /// [`run`](DeviceFunction::run) reads them by [`Weights::stage`]. Who fills the ring runs ahead of the task, and waits for nothing of
+    /// its step but the cells: only what no task of the step writes before this one ([`Planner::is_settled`],
+    /// [`RingFeed::streamed`]) may come so.
+    fn fill<'k>(&self, _feed: RingFeed<'k, '_>) {}
 
     /// How it takes the task's first stages from registers, where they are held ([`Weights::held`]).
     fn holds_stages(&self) -> Option<HeldForm> {
@@ -239,7 +249,7 @@ pub struct SharedBytes {
     pub operand: u32,
 }
 
-/// Keys and values of a device function.
+/// Keys and values that a device function reads from their pages.
 #[derive(Clone, Copy, Debug)]
 pub struct TokenStream {
     /// Rows of the task.
@@ -250,8 +260,6 @@ pub struct TokenStream {
     pub pools: KvPools,
     /// Where the record has the first row, the kv head, the split, and the pools of keys and values.
     pub fields: TokenFields,
-    /// The stages of the ring that they come in; `None`: they are read from their pages.
-    pub stage: Option<TokenStage>,
 }
 
 /// Fields of a record by which keys and values are found: byte offsets in the op's own fields.

@@ -16,6 +16,7 @@ use super::plan::{Lengths, RotationTable};
 use super::planner::Planner;
 use super::record::{PART, PHASES, TaskRecord};
 use super::storage::{KvPools, RotationRows, ScaledCode, Storage};
+use super::writers::Writers;
 use super::{DeviceOptions, NormTerms, Planned, Stretch, Taken, Unsupported};
 use crate::ops::{Place, Rotation};
 use crate::program::{Buffer, BufferId, BufferKind, Span, Task, float_of};
@@ -258,6 +259,14 @@ impl Planner<'_> {
             Arch::Sm80 => Err(Unsupported::DType { what, buffer: pool, found, expected: "bf16, being of sm_80" }),
             Arch::Sm89 | Arch::Sm90a | Arch::Sm100a | Arch::Sm120 => Ok(PoolType::E4m3),
         }
+    }
+
+    /// Whether what the planned task reads of a buffer is there from the step's beginning until it has read it: every task that
+    /// writes some of it waits until all signals of a counter of this task are there. A device function may
+    /// [fill](super::DeviceFunction::fill) stages of the ring with it.
+    pub fn is_settled(&mut self, buffer: BufferId) -> bool {
+        let placed = self.placed;
+        self.writers.get_or_insert_with(|| Writers::of(placed)).wait_for(placed, self.task, buffer)
     }
 
     /// What the codes of a pool are multiplied by, as records have it.

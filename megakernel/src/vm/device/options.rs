@@ -27,7 +27,7 @@ pub struct DeviceOptions {
     pub in_flight: u32,
     /// Most stages in flight for the task that the team is at. More only queue at the memory.
     pub burst: u32,
-    /// Whether keys and values of earlier steps come through the ring, where they fit stages.
+    /// Whether keys and values of earlier steps come through the ring, where they fit stages, and what other ops bring that way.
     pub stream_tokens: bool,
     /// Whether keys and values that do not come through the ring are asked for before attention comes to them.
     pub pages_ahead: bool,
@@ -215,7 +215,7 @@ impl Default for DeviceOptions {
             held_rows: 3,
             held_registers: 128,
             part_registers: 64,
-            paired_rows: 8,
+            paired_rows: 16,
             streamed_units: 4,
             take_registers: true,
             timeline: false,
