@@ -22,10 +22,7 @@ fn no_bit_of_a_step_depends_on_what_is_held() {
     ] {
         let with = |hold, seed| {
             let dealing = if hold % 2 == 0 { Dealing::InOrder } else { Dealing::Stages };
-            // Twice as many of long tasks; of some more is in flight while the team waits.
-            let (hold_long, in_flight_waiting) = (2 * hold, hold % 3);
-            let options =
-                DeviceOptions { hold, hold_long, in_flight_waiting, stages_together: 1 + hold % 2, dealing, ..options };
+            let options = DeviceOptions { hold, dealing, ..options };
             bits(&mut machine(&spec, rows, sms, seed, options), rows)
         };
         let none = with(0, 1);

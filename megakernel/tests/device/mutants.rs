@@ -87,7 +87,9 @@ fn least_one() -> Recording {
     // The opcode's block gives up while its producer looks, or before it does: more than one order of the two.
     let failing =
         [silent.aborted(0), corrupt, quits(1, 4), opcode, quits(0, 2), opcode, opcode, opcode, silent, silent, silent];
-    let launches = [&[Launch::WELL; 5], &[Launch::ENDS][..], &failing, &[Launch::WELL]].concat();
+    // Rows that are idle from a step on, in more than one order.
+    let ends = [Launch::WELL, Launch::ENDS, Launch::ENDS, Launch::ENDS];
+    let launches = [&[Launch::WELL; 5], &[Launch::ENDS][..], &failing, &ends].concat();
     Recording::new("least", (&least(), program), options(), launches)
 }
 

@@ -153,6 +153,7 @@ impl<'k> Attention<'k> {
     }
 
     /// Stores two elements of the result of a row.
+    #[track_caller]
     fn store_merged(self, place: [Val<'k, u32>; 2], pair: [Val<'k, f32>; 2]) {
         self.merged.out.store2(place, self.heads.heads * self.heads.dim, pair);
     }

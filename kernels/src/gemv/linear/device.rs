@@ -7,9 +7,7 @@ use super::operand::of_two_steps;
 use super::source::Source;
 use super::starts::{Brought, side};
 use super::sums::{Activations, Operands, pairs, product, products, two};
-use super::{
-    AOperand, ActivationOutput, Beyond, HeldForm, HeldStage, Input, Operand, Packing, ScaledOutput, Sums, Weights,
-};
+use super::{AOperand, ActivationOutput, Beyond, HeldStage, Input, Operand, Packing, ScaledOutput, Sums, Weights};
 use crate::gemv::product::Fragment;
 use crate::gemv::{Side, Unit};
 use crate::sample::key::{key, largest};
@@ -105,8 +103,6 @@ pub struct Scratch<'k> {
     pub best: Ptr<'k, Shared, u64>,
     /// Most rows whose codes are multiplied two units at a time, where they can be.
     pub paired_rows: u32,
-    /// Stages of a unit of bf16 whose tiles are loaded together, 1 or 2.
-    pub stages_together: u32,
     /// Where it is said that activations are beyond what an f16 holds, if it is.
     pub beyond: Option<Beyond<'k>>,
     /// Where the time is noted when activations are there, if it is wanted.
@@ -277,11 +273,9 @@ impl<'k> Pass<'k> {
             };
             let cells: Vec<(Item, Cell, P)> = team.items(sums.outputs(group)).into_iter().map(cell).collect();
             let each = |fragments: Fragments<'_, 'k>| {
-                let holds = a_operand == AOperand::Shared && HeldForm::of(self.unit).is_some();
-                let held = if holds { weights.held() } else { &[] };
                 let (side, terms, starts) = (self.side(packing), packing.terms(), starts.as_ref());
-                let operands = Operands { side, terms, fragments, starts, together: scratch.stages_together };
-                self.products((weights, held), operands, sums, [base * streams, here * streams]);
+                let operands = Operands { side, terms, fragments, starts };
+                self.products((weights, weights.held()), operands, sums, [base * streams, here * streams]);
             };
             match &x {
                 Activations::Shared(lane) => each(&|tile, _| lane.tile(tile)),

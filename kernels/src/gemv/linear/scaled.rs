@@ -262,6 +262,7 @@ pub enum ActivationOutput<'k> {
 
 impl<'k> ActivationOutput<'k> {
     /// Stores two neighbouring elements of a row of `width`, from an even column on.
+    #[track_caller]
     pub(crate) fn store2(self, [row, column]: [Val<'k, u32>; 2], width: u32, pair: [Val<'k, f32>; 2]) {
         match self {
             ActivationOutput::Rows(out) => out.store_run(row * width + column, pair),

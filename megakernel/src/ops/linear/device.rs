@@ -106,9 +106,7 @@ impl DeviceOp for Linear {
             out: plan.operand(out)?,
         };
         let weights = Stretch { stream, first, units, taken: tile.taken() };
-        let each = features.div_ceil(Unit::ROWS) * unit.stages() * turns as u32 / plan.target().sms.max(1) as u32;
-        let long = plan.options().is_long(each);
-        let function = LinearTile { tile, bias, output, width, long };
+        let function = LinearTile { tile, bias, output, width };
         Ok(self.fields(plan, function, common)?.streaming(weights))
     }
 }
@@ -351,8 +349,6 @@ pub struct LinearTile {
     output: OutputCode,
     /// Features of a row of the output.
     width: u32,
-    /// Whether an SM's part of the layer is long.
-    long: bool,
 }
 
 /// What becomes of a linear layer's features.
@@ -476,10 +472,6 @@ impl LinearTile {
 impl DeviceFunction for LinearTile {
     fn holds_stages(&self) -> Option<HeldForm> {
         self.tile.holds_stages()
-    }
-
-    fn is_long(&self) -> bool {
-        self.long
     }
 
     fn shared(&self, warps: u32) -> SharedBytes {

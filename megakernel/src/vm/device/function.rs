@@ -234,11 +234,6 @@ pub trait DeviceFunction: FunctionValue {
         None
     }
 
-    /// Whether its tasks have so many stages that more of them are held ([`DeviceOptions::hold_long`](super::DeviceOptions::hold_long)).
-    fn is_long(&self) -> bool {
-        false
-    }
-
     /// Whether the task signals by itself, before its last stores.
     fn signals_early(&self) -> bool {
         false

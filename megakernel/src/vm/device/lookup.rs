@@ -365,7 +365,6 @@ impl Planner<'_> {
         let Planned { opcode, mut record, bytes, weights } = device.plan(self)?;
         self.record_bytes = self.record_bytes.max((offset_of!(TaskRecord, fields) + bytes) as u32);
         let (early, holds) = (opcode.signals_early(), opcode.holds_stages());
-        let most = self.options.hold(opcode.is_long());
         record.opcode = number_of(&mut self.opcodes, opcode) as u32;
         if let Some(Stretch { stream, first, units, taken }) = weights {
             let stream = &self.streams[stream];
@@ -380,7 +379,8 @@ impl Planner<'_> {
             record.stages = units as u32 * (to - from);
             record.stage_bytes = stream.unit.stage_bytes();
             record.unit_stages = short("stages of a unit", stream.unit.stages() as usize)?;
-            record.held = holds.map_or(0, |form| record.stages.min(most) as u16 | (form.0 as u16) << HELD);
+            record.held =
+                holds.map_or(0, |form| record.stages.min(self.options.hold()) as u16 | (form.0 as u16) << HELD);
             record.group = match taken {
                 Taken::Units => 0,
                 Taken::Groups(units) => short("units of a group", units as usize)?,

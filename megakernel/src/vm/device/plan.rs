@@ -178,7 +178,7 @@ impl Plan {
 
     /// The same of an opcode's tasks.
     pub(super) fn held_of(&self, opcode: &Opcode) -> u32 {
-        if opcode.holds_stages().is_some() { self.options.hold(opcode.is_long()) } else { 0 }
+        if opcode.holds_stages().is_some() { self.options.hold() } else { 0 }
     }
 
     /// What of stages is held, of any task.
