@@ -55,6 +55,25 @@ impl<'k, B, O: Operands> Full<'k, B, O> {
     pub fn release(self) {
         release(self.parts.meeting, self.stage, self.parts.k.lit(true));
     }
+
+    /// Lets this consumer, one of some warps, read the stage where `reads`, the same for all of a warp, and gives it back. Who does not read has
+    /// nothing that copies could overtake, and says so without a fence.
+    #[track_caller]
+    pub fn read_if(self, reads: Val<'k, bool>, read: impl FnOnce(&Self)) {
+        let Meeting { k, empty, shape, fill, .. } = self.parts.meeting;
+        let (Some(empty), Consumers::Warps(_), 1) = (empty, shape.consumers, shape.cluster) else {
+            k.when(reads, || read(&self));
+            return self.release();
+        };
+        k.when(reads, || {
+            read(&self);
+            if fill == Fill::Engine {
+                k.fence_proxy_async(ProxyFence::Shared);
+            }
+        });
+        k.sync_warp();
+        k.when(k.lane().eq(0), || empty.at(self.stage).arrive());
+    }
 }
 
 /// Arrives at the stage's "empty", in every block that writes there, where `really`.

@@ -136,12 +136,19 @@ impl BlockStage {
         feed.stage(k.lit(self.blocks * row_bytes * pools.len() as u32), |to| {
             for from in (0..pieces).step_by(TOGETHER as usize) {
                 let places = if from == 0 { first_places.clone() } else { look_up(from) };
-                for (at, place) in places {
+                let bring = |at: u32, place: Val<'k, u32>, pages: u32| {
                     for (pool, plane) in &pools {
                         let to = to.at(plane + at * piece * row_bytes);
-                        to.bring(pool.bytes_from(place * self.dim), k.lit(piece * row_bytes));
+                        to.bring(pool.bytes_from(place * self.dim), k.lit(pages * piece * row_bytes));
                     }
-                }
+                };
+                // Pages that lie one behind the other are one copy.
+                let [(at, first), ref others @ ..] = places[..] else { continue };
+                let is_run = others
+                    .iter()
+                    .fold(k.lit(true), |is_run, &(other, place)| is_run & place.eq(first + (other - at) * piece));
+                let together = || bring(at, first, places.len() as u32);
+                k.if_else(is_run, together, || places.iter().for_each(|&(at, place)| bring(at, place, 1)));
             }
         });
     }
@@ -199,7 +206,7 @@ impl BlockStage {
                 let (first, [begin, end]) = run.stage(at);
                 let tiles = self.blocks.div_ceil(of_tile);
                 let turn = (k.warp() + warps - at * tiles % warps) % warps;
-                ring.stage(&|there| {
+                ring.stage_if((turn * of_tile).lt(end - first), &|there| {
                     k.for_step(turn * of_tile, end - first, warps * of_tile, |tile| {
                         let number = |round: usize| first + tile + (group + round as u32 * spread.groups());
                         let numbers: Vec<_> = (0..ROUNDS).map(number).collect();

@@ -46,6 +46,11 @@ pub trait Weights<'k> {
     /// Waits for the next stage, lets a warp read it, and gives it back. While it is read the one behind it may be asked for, no more.
     fn stage(&self, read: &dyn Fn(Ptr<'k, Shared, u32>));
 
+    /// The same where a warp may have nothing to read: `reads`, the same for all of the warp, says whether it has.
+    fn stage_if(&self, reads: Val<'k, bool>, read: &dyn Fn(Ptr<'k, Shared, u32>)) {
+        self.stage(&|there| reads.builder().when(reads, || read(there)));
+    }
+
     /// The task's first stages, so far as they have been taken out of the ring already: where its activations are copied.
     fn held(&self) -> &[HeldStage<'k>] {
         &[]
@@ -59,6 +64,14 @@ impl<'k, B, L: OffsetMap> Weights<'k> for RefCell<Consumer<'k, B, (StageTile<u32
         let (stage,) = full.tiles();
         read(stage.base());
         full.release();
+    }
+
+    fn stage_if(&self, reads: Val<'k, bool>, read: &dyn Fn(Ptr<'k, Shared, u32>)) {
+        let full = self.borrow_mut().wait();
+        full.read_if(reads, |full| {
+            let (stage,) = full.tiles();
+            read(stage.base());
+        });
     }
 }
 

@@ -1,6 +1,6 @@
 //! A task's first stages in registers: taken while the team waits for its activations, since weights depend on nothing.
 
-use tilewright_codegen::build::{Ptr, Shared};
+use tilewright_codegen::build::{Ptr, Shared, Val};
 use tilewright_kernels::gemv::linear::{HeldForm, HeldStage, Weights};
 
 use super::KernelContext;
@@ -49,6 +49,10 @@ pub(super) struct TaskWeights<'r, 'k> {
 impl<'k> Weights<'k> for TaskWeights<'_, 'k> {
     fn stage(&self, read: &dyn Fn(Ptr<'k, Shared, u32>)) {
         self.ring.stage(read);
+    }
+
+    fn stage_if(&self, reads: Val<'k, bool>, read: &dyn Fn(Ptr<'k, Shared, u32>)) {
+        self.ring.stage_if(reads, read);
     }
 
     fn held(&self) -> &[HeldStage<'k>] {
