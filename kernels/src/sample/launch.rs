@@ -6,10 +6,14 @@ use bytemuck::{Pod, Zeroable};
 use tilewright_codegen::build::{Builder, Global, Ptr, Scalar, Val, block, record};
 use tilewright_codegen::ir::{Arch, Kernel};
 
+use super::key::{largest, unkey};
 use super::{Choice, Logits, Scratch, argmax, sample};
 use crate::early::early;
 use crate::naive::{Sampling, SamplingError};
 use crate::warps::ConsumerWarps;
+
+/// Keys of a lane whose loads are in flight together.
+const TOGETHER: u32 = 8;
 
 /// How the token of a row is chosen, as the device reads it. All zeros is a greedy choice.
 ///
@@ -100,6 +104,25 @@ pub fn argmax_rows(arch: Arch, warps: u32) -> Kernel {
         let tokens = k.global::<u32>("tokens");
         let best = argmax(team, scratch, logits);
         k.when(k.tid().eq(0), || tokens.at(k.block_id()).store(best));
+    })
+}
+
+/// The kernel `best`: `tokens[r]` (u32) is the number behind the largest of `keys[r, ..count]`, u64, which a product left of its logits
+/// ([`Finish::best`](crate::gemv::hopper::Finish)), for the row r of block r, a warp. Parameters: `count`, at least 1, `keys`, `tokens`.
+pub fn best_rows(arch: Arch) -> Kernel {
+    record("best", arch, block(32), |k| {
+        let count = k.param::<u32>("count");
+        early(k);
+        let (keys, tokens) = (k.global::<u64>("keys").at(k.block_id().mul_wide(count)), k.global::<u32>("tokens"));
+        let best = k.var(0u64);
+        k.for_step(0, count, 32 * TOGETHER, |first: Val<'_, u32>| {
+            // Behind the last the last again.
+            let key = |at: u32| keys.at((first + k.lane() + 32 * at).min(count - 1)).load();
+            let all: Vec<Val<'_, u64>> = (0..TOGETHER).map(key).collect();
+            best.set(all.into_iter().fold(best.get(), |best, key| best.max(key)));
+        });
+        let token = unkey(largest(best.get(), 32)).1;
+        k.when(k.lane().eq(0), || tokens.at(k.block_id()).store(token));
     })
 }
 

@@ -14,7 +14,7 @@
 //! | `select` | the cut at which a running sum over falling keys reaches a number, by digits |
 //! | `shortlist` | the few tokens that a choice depends on, gathered in shared memory |
 //! | [`tiles`] | both for the rows of a step, the best of whose tiles are known |
-//! | `launch` | both as kernels, a block for each row |
+//! | `launch` | both as kernels, a block for each row; the likeliest of the tiles' best |
 //! | `feed` | what lies between two steps that feed themselves |
 //! | `trials` | random rows, and what `naive` chooses |
 
@@ -34,7 +34,7 @@ use tilewright_codegen::build::{Global, Ptr, Shared, Val};
 use tilewright_codegen::ir::attr::Round;
 
 pub use feed::{FED_NOTHING, FeedShape, feed_rows};
-pub use launch::{Request, argmax_rows, sample_rows};
+pub use launch::{Request, argmax_rows, best_rows, sample_rows};
 pub use trials::shipped;
 
 use crate::warps::ConsumerWarps;

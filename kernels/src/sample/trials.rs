@@ -4,7 +4,7 @@ use tilewright_codegen::ir::{Arch, Needs};
 use tilewright_codegen::trial::{Draw, Expected, Shipped, Trial};
 use tilewright_codegen::verify::{VerifyErrors, verify};
 
-use super::{FED_NOTHING, FeedShape, Request, argmax_rows, feed_rows, sample_rows};
+use super::{FED_NOTHING, FeedShape, Request, argmax_rows, best_rows, feed_rows, sample_rows};
 use crate::naive::{self, Sampling};
 use crate::shipped::Entry;
 
@@ -16,6 +16,7 @@ pub fn shipped() -> Vec<Box<dyn Shipped>> {
     let entry = |name, record, draw| Box::new(Entry { name, needs: Needs::Sm80, record, draw }) as Box<dyn Shipped>;
     vec![
         entry("argmax", |arch| argmax_rows(arch, WARPS), argmax_trial),
+        entry("best", best_rows, best_trial),
         entry("sample", |arch| sample_rows(arch, WARPS), sample_trial),
         entry("feed", |arch| feed_rows(arch, FeedShape { rows: 64, ends: 8, requests: true }), feed_trial),
     ]
@@ -74,6 +75,17 @@ fn argmax_trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     let mut trial = Trial::new(verify(argmax_rows(arch, rows.warps))?, rows.rows).note(rows.note());
     let (logits, tokens) = (trial.input("logits", &rows.logits), trial.output("tokens", Expected::exact(&best)));
     Ok(trial.pass(rows.count).pass(rows.stride).pass(logits).pass(tokens))
+}
+
+fn best_trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
+    let draw = &mut Draw::new(seed);
+    let (rows, count) = (draw.between(1..=5), draw.between(1..=700));
+    let keys: Vec<u64> = (0..rows * count).map(|_| draw.bits() >> (16 * draw.between(0..=3))).collect();
+    let best = |keys: &[u64]| !(keys.iter().max().copied().unwrap_or(0) as u32);
+    let best: Vec<u32> = keys.chunks(count as usize).map(best).collect();
+    let mut trial = Trial::new(verify(best_rows(arch))?, rows).note(format!("{rows} rows of {count}"));
+    let (keys, tokens) = (trial.input("keys", &keys), trial.output("tokens", Expected::exact(&best)));
+    Ok(trial.pass(count).pass(keys).pass(tokens))
 }
 
 /// A way of sampling.

@@ -5,7 +5,7 @@ use tilewright_codegen::build::{Builder, block, record};
 use tilewright_codegen::ir::Arch;
 use tilewright_codegen::trial::{Bound, BufferId, Draw, Expected, Trial};
 use tilewright_codegen::verify::verify;
-use tilewright_kernels::gemv::linear::{AOperand, Input, Linear, Operand, Output, Packing, linear};
+use tilewright_kernels::gemv::linear::{AOperand, ActivationOutput, Input, Linear, Operand, Output, Packing, linear};
 use tilewright_kernels::gemv::{Codes, Unit};
 use tilewright_kernels::naive;
 use tilewright_kernels::quant::Code;
@@ -145,7 +145,9 @@ impl Case {
         let output = match self.to {
             To::Store => Output::Store { out: out.into(), width },
             To::Add => Output::Add { residual: f32s(residual), out, width, scaled: None },
-            To::SiluMul => Output::SiluMul { up_bias: self.bias.then_some(f32s(up_bias)), out, width },
+            To::SiluMul => {
+                Output::SiluMul { up_bias: self.bias.then_some(f32s(up_bias)), out: ActivationOutput::Rows(out), width }
+            }
             To::Logits => {
                 let bests = TileBests { value, index, tiles: self.tiles() };
                 Output::Logits { out, width, bests, tile: k.block_id(), shard: None }

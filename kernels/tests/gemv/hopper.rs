@@ -14,7 +14,7 @@ use tilewright_kernels::tile::Float;
 
 /// One warpgroup and small stages.
 const SMALL: Tuning =
-    Tuning { warpgroups: 1, stage_tiles: 2, stages: 2, in_flight: 2, multicast: 1, splits: 1, per_sm: 1 };
+    Tuning { warpgroups: 1, units: 8, stage_tiles: 2, stages: 2, in_flight: 2, multicast: 1, splits: 1, per_sm: 1 };
 
 fn case(batch: u32, n: u32, k: u32, tuning: Tuning) -> Case {
     Case { batch, rows: n.into(), k, multiprocessors: 4, packed_tiles: 3, tuning, finish: Finish::default() }
@@ -42,7 +42,7 @@ proptest! {
 fn shapes_around_every_edge() {
     for (batch, n, k) in [(1, 1, 1), (8, 64, 64), (9, 65, 65), (17, 63, 31), (16, 128, 128), (33, 130, 97)] {
         run(case(batch, n, k, SMALL), 3).unwrap_or_else(|error| panic!("{error}"));
-        run(case(batch, n, k, Tuning { warpgroups: 2, multicast: 2, ..SMALL }), 4)
+        run(case(batch, n, k, Tuning { warpgroups: 2, units: 16, multicast: 2, ..SMALL }), 4)
             .unwrap_or_else(|error| panic!("{error}"));
     }
 }
@@ -61,9 +61,9 @@ fn rows_in_the_order_of_the_megakernels_tasks_make_their_results() {
     for (rows, tuning) in [
         (Rows::Gated(72), SMALL),
         (Rows::Gated(20), Tuning { splits: 2, multicast: 2, ..SMALL }),
-        (Rows::Gated(31), Tuning { warpgroups: 2, ..SMALL }),
+        (Rows::Gated(31), Tuning { warpgroups: 2, units: 16, ..SMALL }),
         (heads, SMALL),
-        (heads, Tuning { splits: 4, warpgroups: 2, ..SMALL }),
+        (heads, Tuning { splits: 4, warpgroups: 2, units: 16, ..SMALL }),
     ] {
         run(Case { rows, finish: epilogue.into(), ..case(17, 1, 256, tuning) }, 6)
             .unwrap_or_else(|error| panic!("{error}"));
@@ -85,7 +85,7 @@ fn norms_begin_in_one_product_and_end_in_the_next() {
     for (finish, tuning) in [
         (begins, SMALL),
         (begins, shared),
-        (Finish { scaled: true, normed: Some(Float::Bf16), ..begins }, Tuning { warpgroups: 2, ..SMALL }),
+        (Finish { scaled: true, normed: Some(Float::Bf16), ..begins }, Tuning { warpgroups: 2, units: 16, ..SMALL }),
         (ends, SMALL),
         (ends, Tuning { multicast: 2, ..shared }),
     ] {
@@ -108,6 +108,35 @@ fn norms_begin_in_one_product_and_end_in_the_next() {
     }
 }
 
+/// Of equals the first is kept, NaN counts as −∞; of a tile without rows nothing is.
+#[test]
+fn the_largest_of_every_tile_is_kept() {
+    let wide = Epilogue { wide: true, ..Epilogue::default() };
+    let finish = Finish { best: true, ..wide.into() };
+    let bias = Finish { epilogue: Epilogue { bias: true, ..wide }, ..finish };
+    for (finish, tuning) in [
+        (finish, SMALL),
+        (bias, Tuning { multicast: 4, ..SMALL }),
+        (bias, Tuning { warpgroups: 3, units: 24, ..SMALL }),
+        (finish, Tuning { warpgroups: 2, units: 16, multicast: 2, ..SMALL }),
+    ] {
+        for n in [64, 190, 200, 260] {
+            run(Case { finish, ..case(37, n, 96, tuning) }, 5).unwrap_or_else(|error| panic!("{error}"));
+        }
+    }
+    let unit = Unit::new(256, 1, 2048).expect("a unit");
+    for (rows, tuning, finish, what) in [
+        (Rows::InOrder(128), Tuning { splits: 2, ..SMALL }, finish, "shares of k"),
+        (Rows::Gated(128), SMALL, finish, "in their order"),
+        (Rows::InOrder(128), SMALL, Finish { scaled: true, ..finish }, "largest"),
+        (Rows::InOrder(128), SMALL, Finish { best: true, ..Finish::default() }, "f32 results"),
+    ] {
+        let plan = Plan::new(20, rows, unit, tuning).expect("a plan");
+        let error = finish.check(&plan).expect_err("is refused").to_string();
+        assert!(error.contains(what), "{error}");
+    }
+}
+
 const PAGES: HeadPages = HeadPages { page_tokens: 8, pool: PoolType::Float(Float::Bf16) };
 
 #[test]
@@ -117,7 +146,7 @@ fn heads_are_rotated_and_appended() {
     // Rows of 64 dimensions are swizzled in their pages, others lie as they are.
     for (dim, finish, tuning) in [
         (64, finish, SMALL),
-        (16, bias, Tuning { splits: 4, warpgroups: 2, ..SMALL }),
+        (16, bias, Tuning { splits: 4, warpgroups: 2, units: 16, ..SMALL }),
         (64, bias, Tuning { splits: 2, multicast: 2, ..SMALL }),
     ] {
         let rows = Rows::Groups { group: 3, kv_heads: 2, dim };
@@ -142,9 +171,11 @@ fn count(case: Case) -> Counters {
 
 #[test]
 fn no_bank_conflicts() {
-    for (batch, tuning) in
-        [(64, SMALL), (24, Tuning { warpgroups: 2, stage_tiles: 4, ..SMALL }), (64, Tuning { splits: 2, ..SMALL })]
-    {
+    for (batch, tuning) in [
+        (64, SMALL),
+        (24, Tuning { warpgroups: 2, units: 16, stage_tiles: 4, ..SMALL }),
+        (64, Tuning { splits: 2, ..SMALL }),
+    ] {
         let counters = count(case(batch, 128, 256, tuning));
         let conflicts: Vec<_> = counters
             .each()

@@ -77,8 +77,16 @@ fn survey_of(case: hopper::Case, ledger: &[Equivalent]) {
 
 #[test]
 fn mutants_of_the_product_by_wgmma_are_found_out() {
-    let tuning =
-        hopper::Tuning { warpgroups: 2, stage_tiles: 2, stages: 2, in_flight: 1, multicast: 2, splits: 1, per_sm: 1 };
+    let tuning = hopper::Tuning {
+        warpgroups: 2,
+        units: 16,
+        stage_tiles: 2,
+        stages: 2,
+        in_flight: 1,
+        multicast: 2,
+        splits: 1,
+        per_sm: 1,
+    };
     // One cluster, which stays for three groups of tiles; sums are staged twice for each. A tile's stages all fit, so that a
     // warp may be a tile ahead.
     let (multiprocessors, packed_tiles, finish) = (2, 1, Epilogue { bias: true, ..Epilogue::default() }.into());
@@ -88,8 +96,16 @@ fn mutants_of_the_product_by_wgmma_are_found_out() {
 
 #[test]
 fn mutants_of_shares_of_k_are_found_out() {
-    let tuning =
-        hopper::Tuning { warpgroups: 1, stage_tiles: 2, stages: 2, in_flight: 2, multicast: 2, splits: 2, per_sm: 1 };
+    let tuning = hopper::Tuning {
+        warpgroups: 1,
+        units: 8,
+        stage_tiles: 2,
+        stages: 2,
+        in_flight: 2,
+        multicast: 2,
+        splits: 2,
+        per_sm: 1,
+    };
     let (multiprocessors, packed_tiles, finish) = (4, 1, hopper::Finish::default());
     let case = hopper::Case { batch: 20, rows: 128.into(), k: 512, multiprocessors, packed_tiles, tuning, finish };
     survey_of(case, LEDGER_OF_CLUSTERS);

@@ -157,7 +157,7 @@ impl DeviceOp for Embed {
         Packets { output: Some(self.out), sent: self.sent.clone(), ..Packets::default() }
     }
 
-    fn writes_stream(&self) -> Option<BufferId> {
+    fn writes_terms(&self) -> Option<BufferId> {
         (self.cols.is_in_steps_of(8) && self.sent.is_empty() && self.shard.is_none()).then_some(self.out)
     }
 

@@ -5,16 +5,15 @@ use std::mem::offset_of;
 use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 use tilewright_kernels::gemv::Unit;
-use tilewright_kernels::gemv::linear::{self, AOperand, Output, Packing};
-use tilewright_kernels::tile::Float;
+use tilewright_kernels::gemv::linear::{self, AOperand, HeldForm, Output, Packing};
 use tilewright_layout::DType;
 
-use super::linear::{TileCode, plan_a_operand};
-use super::{Check, Footprint, InputCode, OperandError, Operands, TaskOp, interval};
+use super::linear::{InputFields, TileCode, plan_a_operand};
+use super::{Check, Footprint, InputCode, LinearInput, OperandError, Operands, TaskOp, interval};
 use crate::program::{BufferId, Region, Span};
 use crate::vm::device::{
-    Call, DeviceFunction, DeviceOp, Planned, Planner, Rows, SharedBytes, Storage, Stretch, Taken, Unsupported, Weights,
-    multiple, rows_of,
+    Call, DeviceFunction, DeviceOp, Generation, Packets, Planned, Planner, Rows, SharedBytes, Storage, Stretch, Taken,
+    TermsRead, Unsupported, Weights, multiple, rows_of,
 };
 use crate::vm::reference::{Context, Done};
 
@@ -79,18 +78,28 @@ impl DeviceOp for LinearPart {
         self.rows
     }
 
+    fn packets(&self) -> Packets {
+        let even = self.cols.lo.is_multiple_of(2) && self.cols.hi.is_multiple_of(2);
+        Packets { output: even.then_some(self.out), ..Packets::default() }
+    }
+
+    fn reads_terms(&self) -> Option<TermsRead> {
+        Some(TermsRead { x: self.x, norm: None, weights: vec![self.weight], along: Some(self.along) })
+    }
+
     fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {
         let (k, features) = (plan.extent(self.weight, 0)?, plan.extent(self.weight, 1)?);
         let unit = plan.unit(k, &[self.weight])?;
         multiple("the first feature of a tile", self.cols.lo as u32, Unit::ROWS, "a multiple of 8")?;
         let [first, end] = stages(unit, self.along)?;
         let part = unit.part(first, end - first);
-        let input = InputCode::Plain { x: plan.storage("x", self.x)? };
+        let activations = LinearInput::Plain { x: self.x };
+        let input = InputCode::plan(&activations, plan)?;
         let stream = plan.stream(Rows::Matrix(self.weight), unit, features as usize);
         let rows = rows_of(self.rows)?;
         let out = plan.storage("out", self.out)?;
         let a_operand = plan_a_operand(plan, rows, part, input);
-        let tile = TileCode { unit: part, rows, input, a_operand };
+        let tile = TileCode::new(plan, part, rows, input, a_operand);
         if let Taken::Groups(_) = tile.taken() {
             let found = AOperand::registers(part, Packing::of(rows, plan.float("x", self.x)?));
             let (what, expected) =
@@ -103,7 +112,7 @@ impl DeviceOp for LinearPart {
             first: self.cols.lo as u32,
             end: self.cols.hi as u32,
             along: self.along.lo as u32,
-            x: plan.operand(self.x)?,
+            input: InputFields::plan(&activations, plan)?,
             out: plan.operand(self.out)?,
         };
         let function = PartTile { tile, out, pitch: k, width: features };
@@ -137,7 +146,7 @@ struct Fields {
     end: u32,
     /// The first column.
     along: u32,
-    x: u32,
+    input: InputFields,
     out: u32,
 }
 
@@ -154,16 +163,25 @@ pub struct PartTile {
     width: u32,
 }
 
+impl PartTile {
+    /// Whether parts are stored as packets, which carry their arrival.
+    pub fn is_packets(&self) -> bool {
+        self.out.period > 0
+    }
+}
+
 impl DeviceFunction for PartTile {
+    fn holds_stages(&self) -> Option<HeldForm> {
+        self.tile.holds_stages()
+    }
+
     fn shared(&self, warps: u32) -> SharedBytes {
         self.tile.shared(warps, 1)
     }
 
     fn run<'k>(&self, call: Call<'k, '_>, weights: &dyn Weights<'k>) {
         let value = |field: usize| call.value(field);
-        let TileCode { unit, rows, input, a_operand } = self.tile;
-        let float = if let InputCode::Plain { x } = input { x.float } else { Float::F32 };
-        let x = call.array(offset_of!(Fields, x), float);
+        let TileCode { unit, rows, input, a_operand, .. } = self.tile;
         let tile = linear::Linear {
             unit,
             rows,
@@ -171,11 +189,11 @@ impl DeviceFunction for PartTile {
             first: value(offset_of!(Fields, first)),
             end: value(offset_of!(Fields, end)),
             pitch: self.pitch,
-            input: linear::Input::Plain(x).from(value(offset_of!(Fields, along))),
+            input: input.of(call, offset_of!(Fields, input)).from(value(offset_of!(Fields, along))),
             a_operand,
             bias: None,
             output: Output::Store {
-                out: call.array(offset_of!(Fields, out), self.out.float).into(),
+                out: call.stored(offset_of!(Fields, out), self.out, Generation::Output).into(),
                 width: self.width,
             },
         };

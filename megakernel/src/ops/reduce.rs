@@ -96,7 +96,7 @@ impl DeviceOp for Reduce {
         Packets { input: first, parts: parts.to_vec(), residual, output: Some(out), sent: Vec::new() }
     }
 
-    fn writes_stream(&self) -> Option<BufferId> {
+    fn writes_terms(&self) -> Option<BufferId> {
         self.cols.is_in_steps_of(8).then_some(self.out)
     }
 

@@ -13,7 +13,7 @@ use tilewright_megakernel::program::Program;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Checked;
 use tilewright_megakernel::vm::device::{Dealing, DeviceOptions, Packed, Plan};
-use tilewright_megakernel::vm::graph::GraphPlan;
+use tilewright_megakernel::vm::graph::{GraphPlan, Scratch};
 
 /// Widths of chunks.
 const WIDTHS: [usize; 3] = [32, 128, 512];
@@ -46,7 +46,11 @@ fn graphs_of_few_rows_have_no_weights_of_their_own() {
         // alone and one for all others; the embedding, and the last norm.
         assert_eq!((narrow.launches.len(), narrow.matrices.len()), (6 * layers + 2, 0));
         let logits = narrow.logits.as_ref().expect("a model has logits");
-        assert_eq!([logits.of_row.len(), logits.of_all.len(), logits.of_wanted.len()], [1, 1, 2]);
+        assert_eq!([logits.of_row.len(), logits.of_all.len()], [1, 1]);
+        // Rows that are named lie below each other first; a product, which leaves the best of its tiles, and the best of these.
+        let choice = narrow.choice.as_ref().expect("a choice of tokens");
+        assert_eq!([choice.launches.len(), choice.fed.len()], [3, 3]);
+        assert!(narrow.scratch.iter().all(|(scratch, _)| *scratch != Scratch::WantedLogits));
         assert_eq!(beside(model, 512).matrices.len(), 4 * layers + 1);
         // Where stages are dealt, nothing of it is of use.
         let decode = schedule(program(model, 1, 132), 1024).unwrap();

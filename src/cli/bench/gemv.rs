@@ -152,7 +152,8 @@ impl<'b> Vectors<'b> {
         let stage_tiles = || settings.number("stage_tiles");
         if self.wgmma.is_some() && settings.choice("kernel", &KERNELS, "wgmma or mma")? {
             let tuning = hopper::Tuning {
-                warpgroups: settings.number("warpgroups")?,
+                warpgroups: settings.number("units")?.div_ceil(8),
+                units: settings.number("units")?,
                 stage_tiles: stage_tiles()?,
                 stages: settings.number("stages")?,
                 in_flight: settings.number("in_flight")?,
@@ -214,13 +215,13 @@ impl Tunable for Vectors<'_> {
     }
 
     fn space(&self) -> Space {
-        if let Some(hopper::Tuning { warpgroups, stage_tiles, stages, in_flight, multicast, splits, per_sm }) =
+        if let Some(hopper::Tuning { units, stage_tiles, stages, in_flight, multicast, splits, per_sm, .. }) =
             self.wgmma
         {
-            let shipped = Settings::default().with("kernel", "wgmma").with("warpgroups", warpgroups);
+            let shipped = Settings::default().with("kernel", "wgmma").with("units", units);
             let shipped = shipped.with("stage_tiles", stage_tiles).with("stages", stages).with("in_flight", in_flight);
             return Space::new(shipped.with("multicast", multicast).with("splits", splits).with("per_sm", per_sm))
-                .axis("warpgroups", 1..=4)
+                .axis("units", (2..=32).step_by(2))
                 .axis("stage_tiles", [2, 4, 8])
                 .axis("stages", [2, 3, 4, 6, 8])
                 .axis("in_flight", [2, 3, 4, 6, 8])

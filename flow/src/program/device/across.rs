@@ -76,7 +76,7 @@ impl<'k> Pass<'k, '_, '_> {
             Reduce::Min => (Reduce::Min, f32::INFINITY),
         };
         let sums: Vec<Vec<Var<'k, f32>>> = (0..d0).map(|_| (0..held).map(|_| k.var(identity)).collect()).collect();
-        each(of_row, of, values, &mut |mut values, _, _, is_there| {
+        each(of_row, of, values, &|mut values, _, _, is_there| {
             for (sums, terms) in sums.iter().zip(values.terms(id, largest)) {
                 for (sum, term) in sums.iter().zip(terms) {
                     sum.set(join(joined, sum.get(), is_there.select(term, identity)));

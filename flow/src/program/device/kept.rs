@@ -4,7 +4,7 @@ use std::mem::offset_of;
 use std::ops::Range;
 
 use bytemuck::{Pod, Zeroable};
-use tilewright_codegen::build::{Global, Ptr, Val};
+use tilewright_codegen::build::{Global, Ptr, Shared, Val};
 use tilewright_codegen::ir::attr::Fp8;
 use tilewright_kernels::kv::{PagedPool, PoolArray, PoolType};
 use tilewright_kernels::tile::{Array, Float};
@@ -14,6 +14,7 @@ use tilewright_megakernel::vm::device::{Call, KvPools, Planner, Unsupported};
 
 use super::recipe::Recipe;
 use super::spread::{Spread, VECTOR};
+use super::stage::BlockStage;
 use super::values::{At, Row, Sources};
 use crate::op::{FieldId, ParameterId, Source, StateId};
 use crate::program::subject::{Subject, elements};
@@ -142,6 +143,12 @@ impl Kept {
         self.cells
     }
 
+    /// The pool of a field: its place in records, and how it is read.
+    pub fn pool_of(&self, source: Source) -> Option<(usize, KvPools)> {
+        let (field, Form::Pool(pools), _) = self.find(source)? else { return None };
+        Some((field, pools))
+    }
+
     fn find(&self, source: Source) -> Option<(usize, Form, [usize; 2])> {
         let at = self.buffers.iter().position(|(of, ..)| *of == source)?;
         let (_, form, extents) = self.buffers[at];
@@ -174,8 +181,16 @@ pub(super) struct OfBlock<'k, 'p, 'r> {
     block: Val<'k, u32>,
     /// Blocks of the row that come before it and are scored.
     before: Val<'k, u32>,
-    /// Its place in the pools.
-    place: Val<'k, u32>,
+    lies: Lies<'k, 'r>,
+}
+
+/// Where a block's fields lie.
+#[derive(Clone, Copy)]
+pub(super) enum Lies<'k, 'r> {
+    /// At a [place](OfRow::place) of the pools.
+    Pools(Val<'k, u32>),
+    /// In a stage of the ring, at a place among its blocks.
+    Stage(&'r BlockStage, Ptr<'k, Shared, u32>, Val<'k, u32>),
 }
 
 impl<'k> OfRow<'k, '_, '_> {
@@ -259,9 +274,9 @@ impl<'k> Sources<'k> for OfRow<'k, '_, '_> {
 }
 
 impl<'k, 'p, 'r> OfRow<'k, 'p, 'r> {
-    /// The block at a place of the sequence, behind so many that are scored, and at a [place](OfRow::place) of the pools.
-    pub fn block(self, block: Val<'k, u32>, before: Val<'k, u32>, place: Val<'k, u32>) -> OfBlock<'k, 'p, 'r> {
-        OfBlock { of: self, block, before, place }
+    /// The block at a place of the sequence, behind so many that are scored.
+    pub fn block(self, block: Val<'k, u32>, before: Val<'k, u32>, lies: Lies<'k, 'r>) -> OfBlock<'k, 'p, 'r> {
+        OfBlock { of: self, block, before, lies }
     }
 
     /// Where a block lies in the pools, among the blocks of all key heads.
@@ -279,7 +294,10 @@ impl<'k> OfBlock<'k, '_, '_> {
     }
 
     fn place(&self, back: u32) -> Val<'k, u32> {
-        if back == 0 { self.place } else { self.of.place(self.back(back)) }
+        match self.lies {
+            Lies::Pools(place) if back == 0 => place,
+            Lies::Pools(_) | Lies::Stage(..) => self.of.place(self.back(back)),
+        }
     }
 
     /// A row of `d1` elements of a pool, from the beginning of the pool's row for a token or block on.
@@ -295,7 +313,7 @@ impl<'k> OfBlock<'k, '_, '_> {
     pub fn store(&self, field: FieldId, at: u32, row: &Row<'k>) {
         let Some((at_field, Form::Pool(pools), [_, d1])) = self.of.kept.find(Source::Field(field)) else { return };
         let (k, pool) = (self.of.call.builder(), self.of.call.pages([at_field, offset_of!(Fields, one)], pools));
-        let begin = self.place * pools.dim;
+        let begin = self.place(0) * pools.dim;
         let spread = self.of.spread();
         let store = |element: Val<'k, u32>, x: Val<'k, f32>| {
             pool.pool.store(pool.dimension(begin, self.block, element), x);
@@ -368,12 +386,18 @@ impl<'k> Sources<'k> for OfBlock<'k, '_, '_> {
         if !matches!(source, Source::Field(_)) || pools.of != PoolType::Float(Float::Bf16) || !spread.deals(d1) {
             return None;
         }
-        let begin = self.place(at.back) * pools.dim;
-        let words = |eight: u32| {
-            let element = spread.first(self.of.lane, eight) + at.row * d1 as u32;
-            words_of_eight(pool, pool.dimension(begin, self.back(at.back), element))
-        };
-        Some(runs.map(words).collect())
+        let element = |eight: u32| spread.first(self.of.lane, eight) + at.row * d1 as u32;
+        let place = |begin, eight| pool.dimension(begin, self.back(at.back), element(eight));
+        Some(match self.lies {
+            Lies::Stage(stage, there, slot) if at.back == 0 => {
+                let begin = stage.row(field, slot);
+                runs.map(|eight| there.at(place(begin, eight) / 2).load_vec()).collect()
+            }
+            Lies::Stage(..) | Lies::Pools(_) => {
+                let begin = self.place(at.back) * pools.dim;
+                runs.map(|eight| words_of_eight(pool, place(begin, eight))).collect()
+            }
+        })
     }
 
     fn query(&self, row: Val<'k, u32>) -> Option<Row<'k>> {

@@ -9,6 +9,7 @@
 //! | `kept` | what a flow reads and writes in memory |
 //! | `amount` | a budget |
 //! | `score`, `across` | the indexer: candidates dealt to groups of lanes; ops across the blocks of a row |
+//! | `stage` | fields of candidates on their way through the ring |
 //! | `summarise` | the cache pass |
 //! | `select`, `search` | the exact selection |
 //!
@@ -26,6 +27,7 @@ mod score;
 mod search;
 mod select;
 mod spread;
+mod stage;
 mod summarise;
 mod values;
 

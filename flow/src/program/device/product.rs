@@ -177,14 +177,25 @@ pub(super) fn sums<'k>(
     let all: Vec<[Accumulator<'k, f32>; CHAINS]> = (0..tiles).map(|_| new()).collect();
     let multiply = |run: u32, blocks: &Blocks<'k>| {
         for (chains, blocks) in all.iter().zip(blocks.chunks(ROUNDS)) {
-            instructions(linear, weights, run, blocks, chains);
+            instructions(weights, run, &factors(linear, blocks), chains);
         }
     };
     match operands {
+        // Larger and smaller ones are in registers of their own: all loads are on their way before the first product.
+        Operands::Ahead(ahead, fetch) if linear.fields.len() > 1 => {
+            let of_run =
+                |run: u32| -> Vec<_> { ahead.get(run).chunks(ROUNDS).map(|blocks| factors(linear, blocks)).collect() };
+            let factors: Vec<_> = (0..eights).map(of_run).collect();
+            (0..eights).for_each(|run| ahead.load(linear, run, *fetch));
+            // Loads that nothing waits for in this round would be put behind all of its products.
+            k.sync_warp();
+            for (run, tiles) in (0..).zip(&factors) {
+                tiles.iter().zip(&all).for_each(|(factors, chains)| instructions(weights, run, factors, chains));
+            }
+        }
         Operands::Ahead(ahead, fetch) => (0..eights).for_each(|run| {
             multiply(run, &ahead.get(run));
             ahead.load(linear, run, *fetch);
-            // Loads that nothing waits for in this round would be put behind all of its products.
             k.sync_warp();
         }),
         Operands::Loaded(fetch) => {
@@ -219,23 +230,26 @@ pub(super) fn sums<'k>(
     (0..rounds).map(of_round).collect()
 }
 
+/// An atom's blocks as operands: by term, of both halves of a run of eight.
+type Factors<'k> = Vec<[[Val<'k, u32>; 4]; 2]>;
+
+/// The operands that a run of eight of an atom's blocks is.
+fn factors<'k>(linear: &Linear, blocks: &[Vec<Words<'k>>]) -> Factors<'k> {
+    let of_term = |&(factor, _): &(Factor, Part)| {
+        let word = |round: usize, word: usize| {
+            operand(factor, &blocks[round].iter().map(|words| words[word]).collect::<Vec<_>>())
+        };
+        [0, 2].map(|i| [word(0, i), word(1, i), word(0, i + 1), word(1, i + 1)])
+    };
+    linear.terms.iter().map(of_term).collect()
+}
+
 /// The products of a run of eight of an atom's blocks: two instructions for each term.
-fn instructions<'k>(
-    linear: &Linear,
-    weights: &Weights<'k>,
-    run: u32,
-    blocks: &[Vec<Words<'k>>],
-    chains: &[Accumulator<'k, f32>; CHAINS],
-) {
-    for ((factor, _), weights) in linear.terms.iter().zip(weights.iter()) {
-        for half in 0..2 {
-            let word = |round: usize, word: usize| {
-                operand(*factor, &blocks[round].iter().map(|words| words[word]).collect::<Vec<_>>())
-            };
-            let i = 2 * half;
-            let a = [word(0, i), word(1, i), word(0, i + 1), word(1, i + 1)];
+fn instructions<'k>(weights: &Weights<'k>, run: u32, factors: &Factors<'k>, chains: &[Accumulator<'k, f32>; CHAINS]) {
+    for (halves, weights) in factors.iter().zip(weights.iter()) {
+        for (half, &a) in halves.iter().enumerate() {
             let b = |atom: &Operand<'k>| {
-                let first = 4 * run as usize + i;
+                let first = 4 * run as usize + 2 * half;
                 [atom[first], atom[first + 1]].into()
             };
             let b: Vec<_> = weights.iter().map(b).collect();

@@ -8,15 +8,16 @@ use tilewright_kernels::attention::split::Heads;
 use tilewright_kernels::tile::Float;
 use tilewright_megakernel::program::Span;
 use tilewright_megakernel::vm::device::{
-    Call, DeviceFunction, DeviceOp, KvPools, Planned, Planner, SharedBytes, Unsupported, Weights, rows_of,
+    Call, DeviceFunction, DeviceOp, KvPools, Planned, Planner, RingFeed, SharedBytes, Unsupported, Weights, rows_of,
 };
 
 use super::across;
 use super::amount::Amount;
-use super::kept::{Fields, Kept, Named, OfBlock, OfRow, Words};
+use super::kept::{Fields, Kept, Lies, Named, OfBlock, OfRow, Words};
 use super::product::{self, Ahead};
 use super::recipe::Recipe;
 use super::spread::Spread;
+use super::stage::BlockStage;
 use super::values::{At, Sources, Values};
 use super::{pools_of, recipe_of, subject_of};
 use crate::graph::ValueId;
@@ -72,7 +73,9 @@ impl DeviceOp for Score {
         };
         let heads = Heads { heads, kv_heads: pools.kv_heads as u32, dim, splits: 1 };
         let (rows, amount, has_slot) = (rows_of(self.rows)?, Amount::new(&self.budget), self.slot.is_some());
-        Ok(Planned::new(Scores { rows, heads, amount, recipe, kept, has_slot }, fields))
+        // Fields that the step writes before are read from their pools.
+        let is_settled = self.fields.iter().all(|&field| plan.is_settled(field));
+        Ok(Planned::new(Scores { rows, heads, amount, recipe, kept, has_slot, is_settled, staged: None }, fields))
     }
 }
 
@@ -85,6 +88,10 @@ struct Scores {
     recipe: Recipe,
     kept: Kept,
     has_slot: bool,
+    /// Whether the fields are those of earlier steps.
+    is_settled: bool,
+    /// How the fields come through the ring, if they do.
+    staged: Option<BlockStage>,
 }
 
 /// The candidates of a row that a task scores.
@@ -102,33 +109,66 @@ impl DeviceFunction for Scores {
     }
 
     fn shared(&self, warps: u32) -> SharedBytes {
-        SharedBytes { operand: across::shared_bytes(&self.recipe, warps), ..SharedBytes::default() }
+        let kept = self.staged.as_ref().map_or(0, BlockStage::kept_bytes);
+        SharedBytes { operand: across::shared_bytes(&self.recipe, warps).max(kept), ..SharedBytes::default() }
     }
 
-    fn run<'k>(&self, call: Call<'k, '_>, _: &dyn Weights<'k>) {
+    fn stream(&mut self, stage_bytes: u32) {
+        let is_streamed = self.is_settled && !self.has_slot;
+        self.staged = is_streamed.then(|| BlockStage::new(&self.recipe, &self.kept, stage_bytes)).flatten();
+    }
+
+    fn fills(&self) -> bool {
+        self.staged.is_some()
+    }
+
+    fn fill<'k>(&self, feed: RingFeed<'k, '_>) {
+        let Some(stage) = &self.staged else { return };
+        let value = |field: usize| feed.value(field);
+        let (first_row, kv_head) = (value(offset_of!(Fields, first_row)), value(offset_of!(Fields, kv_head)));
+        let k = feed.builder();
+        k.for_(0u32, self.rows, |at| {
+            k.break_if(feed.stopped());
+            let row = first_row + at;
+            let position = feed.pages([offset_of!(Fields, kept); 2], self.kept.pools()).position.load(row);
+            self.candidates(position, &value, |of| stage.fill(feed, [row, kv_head], of));
+        });
+    }
+
+    fn run<'k>(&self, call: Call<'k, '_>, ring: &dyn Weights<'k>) {
         let (k, first_row) = (call.builder(), call.value(offset_of!(Fields, first_row)));
-        let Amount { first, .. } = self.amount;
         k.for_(0u32, self.rows, |at| {
             let row = first_row + at;
             let position = self.kept.cells(call).position.load(row);
-            k.when(position.ge(0), || {
-                let blocks = position.cast::<u32>() / self.kept.block_tokens() + 1;
-                k.when(blocks.gt(self.amount.selected(blocks)), || {
-                    let candidates = self.amount.candidates(blocks);
-                    let splits = call.value(offset_of!(Fields, splits));
-                    let width = (candidates + (splits - 1)) / splits;
-                    let begin = (call.value(offset_of!(Fields, split)) * width).min(candidates);
-                    let count = width.min(candidates - begin);
-                    self.score(call, row, Candidates { origin: begin + first, count });
-                });
-            });
+            self.candidates(position, &|field| call.value(field), |of| self.score(call, row, of, ring));
         });
     }
 }
 
 impl Scores {
+    /// The candidates of the task's split of a row at a position, where not all of its blocks are selected.
+    fn candidates<'k>(
+        &self,
+        position: Val<'k, i32>,
+        value: &dyn Fn(usize) -> Val<'k, u32>,
+        then: impl FnOnce(Candidates<'k>),
+    ) {
+        let k = position.builder();
+        k.when(position.ge(0), || {
+            let blocks = position.cast::<u32>() / self.kept.block_tokens() + 1;
+            k.when(blocks.gt(self.amount.selected(blocks)), || {
+                let candidates = self.amount.candidates(blocks);
+                let splits = value(offset_of!(Fields, splits));
+                let width = (candidates + (splits - 1)) / splits;
+                let begin = (value(offset_of!(Fields, split)) * width).min(candidates);
+                let count = width.min(candidates - begin);
+                then(Candidates { origin: begin + self.amount.first, count });
+            });
+        });
+    }
+
     /// Scores the candidates of a row.
-    fn score<'k>(&self, call: Call<'k, '_>, row: Val<'k, u32>, of: Candidates<'k>) {
+    fn score<'k>(&self, call: Call<'k, '_>, row: Val<'k, u32>, of: Candidates<'k>, ring: &dyn Weights<'k>) {
         let (k, spread, Heads { heads, kv_heads, dim, .. }) = (call.builder(), self.recipe.spread, self.heads);
         let (kv_head, group) = (call.value(offset_of!(Fields, kv_head)), heads / kv_heads);
         let q = call.array(offset_of!(Fields, q), Float::F32);
@@ -149,46 +189,70 @@ impl Scores {
         };
         let across = self.recipe.across();
         // The first blocks are on their way while the row's queries come.
-        let begun = across.is_empty().then(|| begin(of_row, of, true));
+        let is_begun = across.is_empty() && self.staged.is_none();
+        let begun = is_begun.then(|| begin(of_row, of, true));
         let mut values = Values::new(k, &self.recipe, lane, &of_row);
         values.know_row();
         for id in across {
             across::gather(&mut values, id, of_row, of);
             values.know_row();
         }
-        let begun = begun.unwrap_or_else(|| begin(of_row, of, values.multiplies()));
         let splits = call.value(offset_of!(Fields, splits));
-        let begin = (row * kv_heads + kv_head) * splits + call.value(offset_of!(Fields, split));
+        let place = (row * kv_heads + kv_head) * splits + call.value(offset_of!(Fields, split));
         let scores = call.state(offset_of!(Fields, scores)).cast::<f32>();
-        let scores = scores.at(begin * call.value(offset_of!(Fields, share)));
-        go_on(begun, &values, &mut |mut values, block, at, is_there| {
-            let mut saves = Vec::new();
-            for id in self.recipe.graph().effects() {
-                match self.recipe.graph().node(id).op {
-                    Op::Effect(Effect::Select) => {
-                        let score = values.all(id)[0][0];
-                        k.when(is_there & lane.eq(0), || scores.at(at).store(score));
-                    }
-                    Op::Effect(Effect::Save(state)) => saves.push((state, values.all(id))),
-                    _ => {}
-                }
+        let scores = scores.at(place * call.value(offset_of!(Fields, share)));
+        let each: Each<'k, '_, '_, '_> = &|values, block, at, is_there| {
+            self.finish((values, block), lane, is_there, &|score| scores.at(at).store(score));
+        };
+        match (&self.staged, begun) {
+            (Some(stage), _) => {
+                let (team, kept) = (call.team(), call.scratch().operand.cast::<f32>());
+                let keep: Each<'k, '_, '_, '_> = &|values, block, at, is_there| {
+                    self.finish((values, block), lane, is_there, &|score| kept.at(at).store(score));
+                };
+                stage.each(of_row, of, (&values, ring), keep, &|first, [begin, end]| {
+                    let (to, from) = (scores.at(begin - of.origin), kept.at(begin - first));
+                    k.for_step(k.tid(), end - begin, team.threads(), |at| to.at(at).store(from.at(at).load()));
+                });
             }
-            if !saves.is_empty() {
-                // All lanes have read what they save.
-                k.sync_warp();
-                k.when(is_there, || saves.iter().for_each(|(state, rows)| block.save(*state, rows)));
-            }
-        });
+            (None, Some(begun)) => go_on(begun, &values, each),
+            (None, None) => go_on(begin(of_row, of, values.multiplies()), &values, each),
+        }
         if self.recipe.across().len() + usize::from(self.has_slot) > 0 {
             // The next row finds the shared memory free.
             call.team().sync();
         }
     }
+
+    /// Stores the score of a candidate, if it is one, and saves its states.
+    fn finish<'k>(
+        &self,
+        (mut values, block): (Values<'k, '_>, OfBlock<'k, '_, '_>),
+        lane: Val<'k, u32>,
+        is_there: Val<'k, bool>,
+        store: &dyn Fn(Val<'k, f32>),
+    ) {
+        let (k, mut saves) = (lane.builder(), Vec::new());
+        for id in self.recipe.graph().effects() {
+            match self.recipe.graph().node(id).op {
+                Op::Effect(Effect::Select) => {
+                    let score = values.all(id)[0][0];
+                    k.when(is_there & lane.eq(0), || store(score));
+                }
+                Op::Effect(Effect::Save(state)) => saves.push((state, values.all(id))),
+                _ => {}
+            }
+        }
+        if !saves.is_empty() {
+            // All lanes have read what they save.
+            k.sync_warp();
+            k.when(is_there, || saves.iter().for_each(|(state, rows)| block.save(*state, rows)));
+        }
+    }
 }
 
 /// What is done with a candidate: its values, the block, its number among the candidates, and whether there is such a one.
-pub(super) type Each<'k, 'p, 'r, 'w> =
-    &'w mut dyn FnMut(Values<'k, '_>, OfBlock<'k, 'p, 'r>, Val<'k, u32>, Val<'k, bool>);
+pub(super) type Each<'k, 'p, 'r, 'w> = &'w dyn Fn(Values<'k, '_>, OfBlock<'k, 'p, 'r>, Val<'k, u32>, Val<'k, bool>);
 
 /// Deals the candidates to the groups of lanes of all warps. All lanes of a warp take part: a group without a candidate repeats
 /// the last one.
@@ -252,7 +316,7 @@ impl<'k, 'p, 'r> Begun<'k, 'p, 'r> {
         let block = |number: Val<'k, u32>| {
             let at = (base + number).min(self.last());
             // Beyond the last candidate lanes have looked up the last one.
-            self.of_row.block(self.of.origin + at, at, places.shfl_idx(number))
+            self.of_row.block(self.of.origin + at, at, Lies::Pools(places.shfl_idx(number)))
         };
         self.numbers().into_iter().map(block).collect()
     }

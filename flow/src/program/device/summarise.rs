@@ -7,7 +7,7 @@ use tilewright_megakernel::vm::device::{
     Call, DeviceFunction, DeviceOp, KvPools, Planned, Planner, Unsupported, Weights, rows_of,
 };
 
-use super::kept::{Fields, Kept, Named, OfRow};
+use super::kept::{Fields, Kept, Lies, Named, OfRow};
 use super::recipe::Recipe;
 use super::spread::{Spread, WARP};
 use super::values::Values;
@@ -76,7 +76,7 @@ impl DeviceFunction for Summaries {
                     slot: None,
                 };
                 let at = tokens.cast::<u32>() / block_tokens - 1;
-                let block = of_row.block(at, k.lit(0u32), of_row.place(at));
+                let block = of_row.block(at, k.lit(0u32), Lies::Pools(of_row.place(at)));
                 let mut values = Values::new(k, &self.recipe, lane, &block);
                 for id in self.recipe.graph().effects() {
                     let Op::Effect(Effect::Store(field)) = self.recipe.graph().node(id).op else { continue };

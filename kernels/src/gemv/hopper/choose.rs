@@ -5,7 +5,10 @@
 //!
 //! * Memory brings each weight once: `2·n·k` bytes at 4.6 TB/s (H200).
 //! * L2 gives the multiprocessors the weights, and to every group of C tiles the activations: `2·n·k·(1 + N/(R·C))` bytes at
-//!   5.5 TB/s together. So memory is the bound where `N/(R·C)` is below 0.2, and a quarter costs 5 parts in a hundred.
+//!   9 TB/s together (4096 × 14336 and 64 vectors took 234 MB in 28 µs). So memory is the bound where `N/(R·C)` is below 0.95;
+//!   a twentieth of L2's time is added nevertheless.
+//! * To one multiprocessor come 35.5 bytes of weights a nanosecond at most, whatever else it takes in (28672 × 4096 on 112, 6144 × 4096 on 96
+//!   multiprocessors). So tiles have as many units as make about as many blocks as there are multiprocessors.
 //! * A multiprocessor takes in `1 + N/R` bytes for each byte of weights, 64 bytes a nanosecond at most, and no more than its
 //!   rings hold in 1.5 µs.
 //! * Shares of k make enough blocks of few rows. Blocks exchange their sums inside a cluster: `4·R·N·(S − 1)/S` bytes at 25
@@ -19,13 +22,13 @@
 //!
 //! | n × k | tile, stages | C | S | blocks | L2 | memory | estimate |
 //! |---|---|---|---|---|---|---|---|
-//! | 4096 × 4096 | 128 × 128, 4 | 2 | 4 | 128 | 1.25 | 7.3 | 9.9 |
-//! | 14336 × 4096 | 128 × 128, 4 | 2 | 1 | 112 | 1.25 | 25.5 | 26.8 |
-//! | 4096 × 14336 | 128 × 128, 4 | 2 | 4 | 128 | 1.25 | 25.5 | 29.0 |
-//! | 128256 × 4096 | 256 × 64, 4 | 2 | 1 | 132 | 1.12 | 228.4 | 228.5 |
-//! | 8192 × 2048 | 64 × 128, 6 | 2 | 1 | 128 | 1.50 | 7.3 | 9.3 |
-//! | 2048 × 8192 | 64 × 128, 6 | 2 | 4 | 128 | 1.50 | 7.3 | 10.9 |
-//! | 128256 × 2048 | 256 × 64, 4 | 2 | 1 | 132 | 1.12 | 114.2 | 114.3 |
+//! | 4096 × 4096 | 128 × 128, 4 | 1 | 4 | 128 | 1.50 | 7.3 | 9.8 |
+//! | 14336 × 4096 | 112 × 128, 4 | 2 | 1 | 128 | 1.29 | 25.5 | 26.8 |
+//! | 4096 × 14336 | 128 × 128, 4 | 2 | 4 | 128 | 1.25 | 25.5 | 28.9 |
+//! | 128256 × 4096 | 256 × 64, 4 | 2 | 1 | 132 | 1.12 | 228.4 | 245.8 |
+//! | 8192 × 2048 | 64 × 128, 6 | 1 | 1 | 128 | 2.00 | 7.3 | 8.6 |
+//! | 2048 × 8192 | 128 × 128, 4 | 1 | 8 | 128 | 1.50 | 7.3 | 10.1 |
+//! | 128256 × 2048 | 256 × 64, 4 | 2 | 1 | 132 | 1.12 | 114.2 | 123.0 |
 
 use super::Rows;
 use super::tiles::{Plan, Tuning};
@@ -34,9 +37,13 @@ use crate::gemv::Unit;
 /// Bytes that memory brings in a microsecond, of an H200.
 const MEMORY: f64 = 4.6e6;
 /// Bytes that L2 gives all multiprocessors in a microsecond.
-const L2: f64 = 5.5e6;
+const L2: f64 = 9e6;
 /// Bytes that a multiprocessor takes in in a microsecond.
 const INGRESS: f64 = 64e3;
+/// The part of L2's own time that comes to memory's.
+const SHARE_OF_L2: f64 = 0.05;
+/// Bytes of weights that come to a multiprocessor in a microsecond, whatever else it takes in.
+const WEIGHTS: f64 = 35.5e3;
 /// Microseconds from asking for a stage to its arrival while memory is busy.
 const LATENCY: f64 = 1.5;
 /// Bytes of sums that a block reads of others of its cluster in a microsecond.
@@ -56,6 +63,18 @@ const CLUSTER: f64 = 0.1;
 /// them: at 64 vectors 3 gain 4 % of 4096 × 4096 and 5 % of 2048 × 8192 and lose nothing on five other shapes; 2 lose 9 % of 4096 × 14336.
 const IN_FLIGHT: u32 = 3;
 
+/// What is chosen where nothing else goes.
+const LEAST: Tuning = Tuning {
+    warpgroups: 1,
+    units: 8,
+    stage_tiles: 2,
+    stages: 8,
+    in_flight: IN_FLIGHT,
+    multicast: 1,
+    splits: 1,
+    per_sm: 1,
+};
+
 /// Microseconds of a plan on so many multiprocessors; infinite where blocks that meet are not resident together.
 ///
 /// ```
@@ -63,7 +82,8 @@ const IN_FLIGHT: u32 = 3;
 /// let unit = Unit::new(4096, 8, 16384)?;
 /// let best = hopper::choose(64, 14336, unit, 132, 8);
 /// let time = |tuning| hopper::Plan::new(64, 14336, unit, tuning).map(|plan| hopper::predict(&plan, 132));
-/// assert!(time(best)? < time(hopper::Tuning { multicast: 1, ..best })?);
+/// // Tiles of 128 rows make 112 blocks.
+/// assert!(time(best)? < time(hopper::Tuning { warpgroups: 2, units: 16, ..best })?);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn predict(plan: &Plan, multiprocessors: u32) -> f64 {
@@ -80,7 +100,7 @@ pub fn predict(plan: &Plan, multiprocessors: u32) -> f64 {
     let held = f64::from(stages * (plan.stage_bytes() + plan.x_stage_bytes()));
     let steps = f64::from(plan.stage_k() / 16) * columns / 2.0;
     let multiplied = f64::from(plan.stage_bytes()) * CYCLES / (steps * f64::from(warpgroups)).max(CHAIN + steps);
-    let alone = (INGRESS.min(held / LATENCY) / taken_in).min(multiplied);
+    let alone = (INGRESS.min(held / LATENCY) / taken_in).min(multiplied).min(WEIGHTS);
     // Groups of tiles go through the multiprocessors round by round, the last round with fewer blocks.
     let group = weights / f64::from(groups);
     let round = |groups: u32| f64::from(groups) * group / together.min(alone * f64::from(groups * cluster));
@@ -88,8 +108,9 @@ pub fn predict(plan: &Plan, multiprocessors: u32) -> f64 {
         + if groups.is_multiple_of(resident) { 0.0 } else { round(groups % resident) };
     let shares = f64::from(splits);
     let exchange = if splits > 1 { MEET + 4.0 * rows * columns * (shares - 1.0) / shares / EXCHANGE } else { 0.0 };
+    let of_l2 = SHARE_OF_L2 * weights * (1.0 + columns / (rows * f64::from(multicast))) / L2;
     let fewer = f64::from(STAGES.0.saturating_sub(stages)) * STAGES.1;
-    stream * (1.0 + fewer) + exchange + CLUSTER * f64::from(cluster).log2()
+    stream * (1.0 + fewer) + of_l2 + exchange + CLUSTER * f64::from(cluster).log2()
 }
 
 /// The settings for a batch and rows, their number or what else they are, packed as `unit` says, on so many multiprocessors, with clusters of so many blocks at
@@ -103,28 +124,52 @@ pub fn predict(plan: &Plan, multiprocessors: u32) -> f64 {
 /// # Ok::<(), tilewright_kernels::gemv::UnitError>(())
 /// ```
 pub fn choose(batch: u32, rows: impl Into<Rows>, unit: Unit, multiprocessors: u32, most_blocks: u32) -> Tuning {
+    choose_for(batch, rows, unit, [multiprocessors, most_blocks], |_| true).unwrap_or(LEAST)
+}
+
+/// The same among plans that fit; none where no plan does.
+///
+/// ```
+/// use tilewright_kernels::gemv::{Epilogue, Unit, hopper::{Finish, Plan, choose_for}};
+/// use tilewright_kernels::tile::Float;
+/// // A norm begins where the rows of a block are whole slots.
+/// let adds = Finish::from(Epilogue { residual: true, wide: true, ..Epilogue::default() });
+/// let begins = Finish { normed: Some(Float::F32), ..adds };
+/// let unit = Unit::new(2048, 8, 16384)?;
+/// let tuning = choose_for(64, 2048, unit, [132, 2], |plan| begins.check(plan).is_ok()).expect("there is one");
+/// assert_eq!((tuning.units * 8 / tuning.splits) % 32, 0);
+/// # Ok::<(), tilewright_kernels::gemv::UnitError>(())
+/// ```
+pub fn choose_for(
+    batch: u32,
+    rows: impl Into<Rows>,
+    unit: Unit,
+    [multiprocessors, most_blocks]: [u32; 2],
+    fits: impl Fn(&Plan) -> bool,
+) -> Option<Tuning> {
     let rows = rows.into();
-    let mut best = (
-        f64::INFINITY,
-        Tuning { warpgroups: 1, stage_tiles: 2, stages: 8, in_flight: IN_FLIGHT, multicast: 1, splits: 1, per_sm: 1 },
-    );
-    for warpgroups in [1, 2, 4] {
+    let mut best: Option<(f64, Tuning)> = None;
+    for units in (2u32..=32).rev().step_by(2) {
         for stage_tiles in [4, 2] {
             for multicast in [1, 2] {
                 for splits in [1, 2, 4, 8] {
-                    let tuning = Tuning { warpgroups, stage_tiles, multicast, splits, ..best.1 };
-                    let tuning = Tuning { stages: 8, in_flight: IN_FLIGHT, ..tuning };
+                    let warpgroups = units.div_ceil(8);
+                    let tuning = Tuning { warpgroups, units, stage_tiles, multicast, splits, ..LEAST };
                     if tuning.cluster() > most_blocks {
                         continue;
                     }
                     let Ok(plan) = Plan::new(batch, rows, unit, tuning) else { continue };
                     let time = predict(&plan, multiprocessors);
-                    if time < best.0 {
-                        best = (time, plan.tuning);
+                    // What the last round leaves idle is little of many, and large tiles ask L2 for less.
+                    if units % 8 != 0 && plan.groups() * plan.tuning.cluster() > multiprocessors {
+                        continue;
+                    }
+                    if best.is_none_or(|(least, _)| time < least) && time.is_finite() && fits(&plan) {
+                        best = Some((time, plan.tuning));
                     }
                 }
             }
         }
     }
-    best.1
+    best.map(|(_, tuning)| tuning)
 }

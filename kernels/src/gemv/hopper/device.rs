@@ -109,12 +109,18 @@ impl<'a, 'k> Block<'a, 'k> {
         let group = Index::below(k.warp() / 4, plan.tuning.warpgroups);
         let thread = Index::below(k.tid() % 128, 128);
         let sums = Accumulator::<f32>::unset(k, warpgroup_atom::<bf16>(plan.columns()).1, 1, 1);
+        // A warp without rows of its own multiplies the tile's last ones again, and keeps nothing of it.
+        let warps = plan.rows() / 16;
+        let (from, row) = match plan.has_rows_for_all() {
+            true => (thread, group * 64),
+            false => (Index::below(k.lane(), 32), Index::below(k.warp().min(warps - 1), warps) * 16),
+        };
         results.prepare(team);
         self.each_tile(|tile| {
             k.for_(begin, end, |chunk| {
                 let weights = inputs.weights.wait();
                 let (w,) = weights.tiles();
-                let a = sums.load_a::<bf16, _>(thread, w, group * 64, plan.stage_k() / 16);
+                let a = sums.load_a::<bf16, _>(from, w, row, plan.stage_k() / 16);
                 let vectors = inputs.vectors.wait();
                 let (x,) = vectors.tiles();
                 let x = match SharedOperand::by_value(x) {
@@ -133,7 +139,12 @@ impl<'a, 'k> Block<'a, 'k> {
                 team.sync();
             }
             for first in (0..plan.columns()).step_by(plan.staged() as usize) {
-                self.stage(sums, [group * 64, first.into()], thread, room);
+                let stage = || self.stage(sums, [group * 64, first.into()], thread, room);
+                if plan.has_rows_for_all() {
+                    stage()
+                } else {
+                    k.when(k.warp().lt(warps), stage)
+                }
                 if plan.tuning.splits == 1 {
                     team.sync();
                     self.store(team, room, tile, first, results);
@@ -206,6 +217,9 @@ impl<'a, 'k> Block<'a, 'k> {
         let others = results.others(plan.results);
         let runs = rows / RUN as u32 / if others.is_some() { 2 } else { 1 };
         let columns = plan.staged().min(plan.batch.saturating_sub(first));
+        if let Some(bests) = results.bests() {
+            return bests.store::<RUN>(team, plan, room, [tile, k.lit(first)], columns);
+        }
         team.each(runs * columns, |item| {
             let (column, run) = (item / runs, item % runs);
             let run = others.map_or(run, |distance| run + run / (distance / RUN as u32) * (distance / RUN as u32));

@@ -1,9 +1,10 @@
 //! What becomes of sums: the end of the norm before, bias, gates, residual, the beginning of the norm that comes next
-//! ([`halves`](crate::norm)); heads are rotated and appended.
+//! ([`halves`](crate::norm)); heads are rotated and appended; of logits whose largest alone is asked for a tile's best is stored.
 
 use tilewright_codegen::build::{Builder, Global, Ptr, Shared, Val};
 
 use super::Rows;
+use super::best::Bests;
 use super::tiles::{Plan, PlanError};
 use crate::elementwise::silu;
 use crate::gemv::{Epilogue, Unit};
@@ -34,6 +35,9 @@ pub struct Finish {
     pub normed: Option<Float>,
     /// Heads of [`Rows::Groups`]: queries and keys are rotated, keys and values appended to their pages.
     pub heads: Option<HeadPages>,
+    /// The results are not stored. Of every vector and tile the largest is, with its number
+    /// ([`best_rows`](crate::sample::best_rows)): y is u64 `[batch, tiles]`.
+    pub best: bool,
 }
 
 /// The pages that heads are appended to.
@@ -73,6 +77,19 @@ impl Finish {
                 return setting("a batch whose results begin a norm", plan.batch, "a multiple of 4");
             }
         }
+        if self.best {
+            let others = self.scaled || self.normed.is_some() || self.epilogue.residual || !self.epilogue.wide;
+            if !matches!(plan.results, Rows::InOrder(_)) || others {
+                return setting(
+                    "the number of rows of which the largest is kept",
+                    n,
+                    "that of f32 results in their order",
+                );
+            }
+            if plan.tuning.splits > 1 {
+                return setting("the number of shares of k where the largest is kept", plan.tuning.splits, "1");
+            }
+        }
         match (self.heads, plan.results) {
             (None, _) => Ok(()),
             (Some(_), Rows::Groups { .. }) if !self.epilogue.residual => Ok(()),
@@ -90,6 +107,7 @@ pub(super) struct Results<'k> {
     scaled: Option<NormEnd<'k>>,
     normed: Option<NormStart<'k>>,
     heads: Option<Heads<'k>>,
+    bests: Option<Bests<'k>>,
 }
 
 /// Where heads go, and whose they are.
@@ -110,10 +128,12 @@ struct Heads<'k> {
 impl<'k> Results<'k> {
     /// Declares the parameters, in the order of [`gemv`](super::gemv).
     pub(super) fn parameters(k: &'k Builder, plan: &Plan, finish: Finish) -> Results<'k> {
-        let Finish { epilogue, scaled, normed, heads } = finish;
+        let Finish { epilogue, scaled, normed, heads, best } = finish;
         let float = if epilogue.wide { Float::F32 } else { Float::Bf16 };
         let array = |name: &str, float: Float| Array::new(k.global::<u8>(name), float);
-        let y = array("y", float);
+        let y = k.global::<u8>("y");
+        let bests = best.then(|| y.cast());
+        let y = Array::new(y, float);
         let bias = epilogue.bias.then(|| array("bias", Float::Bf16));
         let residual = epilogue.residual.then(|| array("residual", float));
         let scaled = scaled.then(|| {
@@ -141,7 +161,8 @@ impl<'k> Results<'k> {
             let room = k.shared("places", 2 * plan.batch);
             Heads { page_tokens, turns, position, table, table_width, pages, pools, room, batch: plan.batch }
         });
-        Results { y, bias, residual, scaled, normed, heads }
+        let bests = bests.map(|keys| Bests { keys, bias });
+        Results { y, bias, residual, scaled, normed, heads, bests }
     }
 
     /// Prepares what is one number for each vector, by the warps that multiply, while weights and activations are on their way.
@@ -194,6 +215,11 @@ impl<'k> Results<'k> {
         if let (Some(normed), Ok(four)) = (self.normed, <[Val<f32>; 4]>::try_from(&sums[..])) {
             normed.store([vector, first, at], four);
         }
+    }
+
+    /// Where the largest results go, if nothing else is stored.
+    pub(super) fn bests(&self) -> Option<Bests<'k>> {
+        self.bests
     }
 
     /// From a run of packed rows to the one that is finished with it: what gates gate, or the second of pairs.

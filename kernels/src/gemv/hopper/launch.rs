@@ -18,6 +18,7 @@ use tilewright_codegen::ir::{Arch, Kernel};
 /// |---|---|
 /// | sums are scaled | `squares` (f32 `[k / 32, batch]`), `eps` |
 /// | results begin a norm | its weight, `x ⊙ g` (bf16 `[batch, n]`), `squares` (f32 `[n / 32, batch]`) |
+/// | the largest is kept | none; y is u64 `[batch, tiles]`, keys as [`best_rows`](crate::sample::best_rows) reads them |
 /// | heads are appended | `turns` (cosines and sines, f32 `[positions, dim / 2, 2]`), `position` (i32), `page_table` (i32 `[batch, width]`), `width`, `pages` of a pool, keys, values; each with its scale behind it where pools have codes. y are the queries |
 ///
 /// Weights are fetched before the grids before this one
@@ -31,7 +32,8 @@ pub fn gemv(arch: Arch, plan: &Plan, finish: impl Into<Finish>) -> Kernel {
         Rows::Gated(_) => "_gated",
         Rows::Groups { .. } => "_heads",
     };
-    let name = format!("gemv_wgmma_b{}_n{}_k{}{results}", plan.batch, plan.n, plan.unit.k());
+    let best = if finish.best { "_best" } else { "" };
+    let name = format!("gemv_wgmma_b{}_n{}_k{}{results}{best}", plan.batch, plan.n, plan.unit.k());
     let launch = block(plan.threads()).cluster(tuning.cluster()).min_blocks(tuning.per_sm);
     record(&name, arch, launch, |k| {
         let (w_map, x_map) = (k.tensor_map("w"), k.tensor_map("x"));
@@ -86,7 +88,7 @@ pub fn gemv(arch: Arch, plan: &Plan, finish: impl Into<Finish>) -> Kernel {
 /// let tuning = hopper::choose(64, 14336, unit, 132, 8);
 /// let plan = hopper::Plan::new(64, 14336, unit, tuning)?;
 /// let step = hopper::step(Arch::Sm90a, &plan, Epilogue::default(), 132);
-/// assert_eq!((step.kernel.name.as_str(), step.grid), ("gemv_wgmma_b64_n14336_k4096", 112));
+/// assert_eq!((step.kernel.name.as_str(), step.grid), ("gemv_wgmma_b64_n14336_k4096", 128));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn step(arch: Arch, plan: &Plan, finish: impl Into<Finish>, multiprocessors: u32) -> Step {

@@ -7,6 +7,7 @@
 //! | `choose` | what is chosen, by bytes over memory and L2: [`choose`], [`predict`] |
 //! | `device` | the kernel on a block |
 //! | `finish` | what becomes of sums: [`Finish`] |
+//! | `best` | the largest of them in their place |
 //! | `launch` | the standalone kernel: [`gemv`], [`step`] |
 //! | `oracle` | what must come out of a trial |
 //! | `trial` | shapes with inputs and what must come out: [`Case`] |
@@ -19,6 +20,7 @@
 //! The blocks of a cluster lie along the rows, and bring each other activations by multicast, or along k, and exchange
 //! sums through distributed shared memory in the order of their ranks: results do not depend on who was first.
 
+mod best;
 mod choose;
 mod device;
 mod finish;
@@ -28,7 +30,7 @@ mod rows;
 mod tiles;
 mod trial;
 
-pub use choose::{choose, predict};
+pub use choose::{choose, choose_for, predict};
 pub use finish::{Finish, HeadPages};
 pub use launch::{gemv, step};
 pub use rows::Rows;

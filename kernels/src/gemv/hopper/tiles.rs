@@ -109,8 +109,10 @@ pub enum PlanError {
 /// What may be chosen freely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tuning {
-    /// Warpgroups that multiply, 1 to 4: 64 rows of weights each.
+    /// Warpgroups that multiply, 1 to 4: 64 rows of weights each, the last of them fewer where the tile ends.
     pub warpgroups: u32,
+    /// Units of a tile, even: more than one warpgroup fewer would have, and no more than eight for each.
+    pub units: u32,
     /// Tiles of a unit in a stage: 4 are 128 of k.
     pub stage_tiles: u32,
     /// Stages of both rings; fewer where shared memory runs out.
@@ -191,10 +193,13 @@ impl Plan {
     }
 
     fn check(&self) -> Result<(), PlanError> {
-        let Tuning { warpgroups, stage_tiles, stages, in_flight, multicast, splits, per_sm } = self.tuning;
+        let Tuning { warpgroups, units, stage_tiles, stages, in_flight, multicast, splits, per_sm } = self.tuning;
         let setting = |what, found, wanted| Err(PlanError::Setting { what, found, wanted });
         if !(1..=4).contains(&warpgroups) {
             return setting("the number of warpgroups", warpgroups, "1 to 4");
+        }
+        if !units.is_multiple_of(2) || units.div_ceil(GROUP_ROWS / Unit::ROWS) != warpgroups {
+            return setting("the number of units of a tile", units, "even, and as many as its warpgroups multiply");
         }
         if !(2..=64).contains(&stage_tiles) || !stage_tiles.is_multiple_of(2) {
             return setting("the number of tiles of a stage", stage_tiles, "even, 2 to 64");
@@ -252,17 +257,27 @@ impl Plan {
 
     /// Rows of weights of a tile.
     pub fn rows(&self) -> u32 {
-        GROUP_ROWS * self.tuning.warpgroups
+        Unit::ROWS * self.tuning.units
+    }
+
+    /// Whether every warp has rows of the tile.
+    pub(super) fn has_rows_for_all(&self) -> bool {
+        self.rows() == GROUP_ROWS * self.tuning.warpgroups
     }
 
     /// Units of a tile.
     pub(super) fn units(&self) -> u32 {
-        self.rows() / Unit::ROWS
+        self.tuning.units
     }
 
     /// Tiles, a cluster's worth of rows whole: some may have no rows.
     pub(super) fn groups(&self) -> u32 {
         self.n.div_ceil(self.rows()).div_ceil(self.tuning.multicast)
+    }
+
+    /// Tiles of all rows, those without rows included.
+    pub fn tiles(&self) -> u32 {
+        self.groups() * self.tuning.multicast
     }
 
     /// Whether every tile has all its rows.
@@ -356,6 +371,13 @@ impl Plan {
 
     fn sums_bytes(&self) -> u32 {
         self.staged() * self.sums_pitch() * 4
+    }
+
+    /// Bytes of a multiprocessor's shared memory that a block leaves for another one beside it.
+    pub fn leaves(&self) -> u32 {
+        let sums = if self.sums_in_ring() { 0 } else { self.sums_bytes() };
+        let own = SLACK + self.tuning.stages * (self.stage_bytes() + self.x_stage_bytes()) + sums;
+        SHARED.saturating_sub(own + 2 * RESERVED)
     }
 
     /// Threads of a block: those that multiply, a warp that fetches weights and one that fetches activations.

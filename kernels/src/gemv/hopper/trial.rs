@@ -11,7 +11,7 @@ use crate::stored;
 use crate::tile::Float;
 use half::bf16;
 use tilewright_codegen::ir::{Arch, Needs};
-use tilewright_codegen::trial::{Draw, Trial};
+use tilewright_codegen::trial::{Draw, Expected, Trial};
 use tilewright_codegen::verify::{VerifyErrors, verify};
 
 /// One multiplication, planned for so many multiprocessors.
@@ -52,8 +52,10 @@ impl Case {
                 _ => draw.between(1..=320),
             };
             let flag = |draw: &mut Draw| draw.between(0..=1) == 1;
+            let units = 2 * draw.between(1..=12);
             let tuning = Tuning {
-                warpgroups: draw.between(1..=3),
+                warpgroups: units.div_ceil(8),
+                units,
                 stage_tiles: 2 * draw.between(1..=3),
                 stages: draw.between(2..=4),
                 in_flight: draw.between(1..=4),
@@ -78,7 +80,13 @@ impl Case {
             let epilogue = Epilogue { residual: epilogue.residual && heads.is_none(), ..epilogue };
             let scaled = k.is_multiple_of(SLOT) && flag(draw);
             let normed = flag(draw).then(|| stored::float(draw));
-            let finish = Finish { epilogue, scaled, normed, heads };
+            let finish = Finish { epilogue, scaled, normed, heads, best: false };
+            let finish = match (rows, draw.between(0..=3)) {
+                (Rows::InOrder(_), 0) => {
+                    Finish { best: true, ..Epilogue { bias: epilogue.bias, residual: false, wide: true }.into() }
+                }
+                _ => finish,
+            };
             let case = Case { batch, rows, k, multiprocessors, packed_tiles, tuning, finish };
             // Some settings do not go together: others, then. A few are those that are chosen.
             let tuning = match case.unit() {
@@ -87,7 +95,8 @@ impl Case {
             };
             let case = Case { tuning, ..case };
             let fits = case.plan().is_some_and(|plan| finish.check(&plan).is_ok());
-            let case = if fits { case } else { Case { finish: Finish { normed: None, ..finish }, ..case } };
+            let case =
+                if fits { case } else { Case { finish: Finish { normed: None, best: false, ..finish }, ..case } };
             if batch * rows.packed().div_ceil(64) * k < 400_000 && case.plan().is_some() {
                 return case;
             }
@@ -139,6 +148,7 @@ impl Case {
                 Buffer::B => trial.input("x", &pitched),
                 Buffer::Bias => trial.input("bias", &given.bias),
                 Buffer::Residual => stored::input(&mut trial, "residual", float, &given.residual),
+                Buffer::C if finish.best => trial.output("y", Expected::exact(&found.bests)),
                 Buffer::C | Buffer::AScale | Buffer::BScale | Buffer::Partials => {
                     stored::output(&mut trial, "y", float, &found.y, found.bound)
                 }

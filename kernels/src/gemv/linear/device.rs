@@ -7,7 +7,9 @@ use super::operand::of_two_steps;
 use super::source::Source;
 use super::starts::{Brought, side};
 use super::sums::{Activations, Operands, pairs, product, products, two};
-use super::{AOperand, Beyond, HeldForm, HeldStage, Input, Operand, Packing, ScaledOutput, Sums, Weights};
+use super::{
+    AOperand, ActivationOutput, Beyond, HeldForm, HeldStage, Input, Operand, Packing, ScaledOutput, Sums, Weights,
+};
 use crate::gemv::product::Fragment;
 use crate::gemv::{Side, Unit};
 use crate::sample::key::{key, largest};
@@ -69,7 +71,7 @@ pub enum Output<'k> {
         /// Bias of u.
         up_bias: Option<Array<'k>>,
         /// Output.
-        out: Array<'k>,
+        out: ActivationOutput<'k>,
         /// Features of a row.
         width: u32,
     },
@@ -105,6 +107,8 @@ pub struct Scratch<'k> {
     pub best: Ptr<'k, Shared, u64>,
     /// Most rows whose codes are multiplied two units at a time, where they can be.
     pub paired_rows: u32,
+    /// Stages of a unit of bf16 whose tiles are loaded together, 1 or 2.
+    pub stages_together: u32,
     /// Where it is said that activations are beyond what an f16 holds, if it is.
     pub beyond: Option<Beyond<'k>>,
     /// Where the time is noted when activations are there, if it is wanted.
@@ -194,17 +198,18 @@ impl<'k> Linear<'k> {
                     phase.map_or_else(keep, |phase| k.when(phase.last, keep));
                 }
             });
-            let (out, width) = tile.output.place();
-            let at = (tile.first_row + cell.row) * width + tile.output.index(n);
-            let result = result.get();
-            if out.together() == 2 {
-                let next = result.shfl_down(1);
-                k.when(inside & (n % 2).eq(0), || out.store_run(at, [result, next]));
-            } else {
-                k.when(inside, || out.store_run(at, [result]));
+            let (row, result) = (tile.first_row + cell.row, result.get());
+            if let Some((out, width)) = tile.output.rows() {
+                let at = row * width + tile.output.index(n);
+                if out.together() == 2 {
+                    let next = result.shfl_down(1);
+                    k.when(inside & (n % 2).eq(0), || out.store_run(at, [result, next]));
+                } else {
+                    k.when(inside, || out.store_run(at, [result]));
+                }
             }
-            if let (Output::Add { scaled: Some(scaled), .. }, Some(weight)) = (tile.output, prepared.weight) {
-                scaled.store_of_eight([tile.first_row + cell.row, n], [result, weight.get()], inside);
+            if let Some(terms) = tile.output.terms() {
+                terms.store_of_eight([row, n], result, prepared.weight.map(Var::get), inside);
             }
             if let Output::Logits { .. } = tile.output {
                 // Eight lanes have the features of one unit and row.
@@ -275,8 +280,8 @@ impl<'k> Pass<'k> {
             let each = |fragments: Fragments<'_, 'k>| {
                 let holds = a_operand == AOperand::Shared && HeldForm::of(self.unit).is_some();
                 let held = if holds { weights.held() } else { &[] };
-                let operands =
-                    Operands { side: self.side(packing), terms: packing.terms(), fragments, starts: starts.as_ref() };
+                let (side, terms, starts) = (self.side(packing), packing.terms(), starts.as_ref());
+                let operands = Operands { side, terms, fragments, starts, together: scratch.stages_together };
                 self.products((weights, held), operands, sums, [base * streams, here * streams]);
             };
             match &x {
@@ -425,10 +430,7 @@ impl<'k> Linear<'k> {
             }),
             Output::Store { .. } => None,
         };
-        let weight = match self.output {
-            Output::Add { scaled, .. } => scaled.map(|scaled| load(scaled.weight, n)),
-            Output::Store { .. } | Output::SiluMul { .. } | Output::Logits { .. } => None,
-        };
+        let weight = self.output.terms().and_then(|terms| terms.weight).map(|weight| load(weight, n));
         Prepared { n, inside, bias: self.bias.map(|bias| load(bias, n)), other, weight }
     }
 
@@ -462,13 +464,23 @@ impl<'k> Linear<'k> {
 }
 
 impl<'k> Output<'k> {
-    /// Where features go, and how many a row has.
-    fn place(self) -> (Copies<'k>, u32) {
+    /// Where features go row by row, and how many a row has.
+    fn rows(self) -> Option<(Copies<'k>, u32)> {
         match self {
-            Output::Store { out, width } => (out, width),
-            Output::Add { out, width, .. } | Output::SiluMul { out, width, .. } | Output::Logits { out, width, .. } => {
-                (out.into(), width)
-            }
+            Output::Store { out, width } => Some((out, width)),
+            Output::Add { out, width, .. }
+            | Output::SiluMul { out: ActivationOutput::Rows(out), width, .. }
+            | Output::Logits { out, width, .. } => Some((out.into(), width)),
+            Output::SiluMul { out: ActivationOutput::Terms(_), .. } => None,
+        }
+    }
+
+    /// Where they go as their readers multiply them.
+    fn terms(self) -> Option<ScaledOutput<'k>> {
+        match self {
+            Output::Add { scaled, .. } => scaled,
+            Output::SiluMul { out: ActivationOutput::Terms(terms), .. } => Some(terms),
+            Output::Store { .. } | Output::SiluMul { .. } | Output::Logits { .. } => None,
         }
     }
 

@@ -21,12 +21,12 @@ pub enum Input<'k> {
         /// Added to the mean square.
         eps: f32,
     },
-    /// The same, whose `x · weight` is there as the operand's terms.
+    /// Either of them, where the operand's terms are there, of a norm those of `x · weight`.
     Scaled {
-        /// The terms, and the sums of squares.
+        /// The terms, and the sums of squares of a norm.
         x: Scaled<'k>,
-        /// Added to the mean square.
-        eps: f32,
+        /// Of a norm: added to the mean square.
+        eps: Option<f32>,
     },
 }
 
@@ -38,7 +38,8 @@ impl<'k> Input<'k> {
     pub fn float(self) -> Float {
         match self {
             Input::Plain(x) => x.float(),
-            Input::RmsNorm { .. } | Input::Scaled { .. } => Float::F32,
+            Input::Scaled { x, .. } => x.form.exact(),
+            Input::RmsNorm { .. } => Float::F32,
         }
     }
 
@@ -109,9 +110,9 @@ impl<'k> Input<'k> {
         squares: Squares<'k>,
     ) -> Option<Val<'k, f32>> {
         let (sum, eps) = match self {
-            Input::Plain(_) => return None,
+            Input::Plain(_) | Input::Scaled { eps: None, .. } => return None,
             Input::RmsNorm { eps, .. } => (sum_of_warps(squares.at(row * team.warps), team.warps, 1), eps),
-            Input::Scaled { eps, .. } => (squares.at(row * team.warps).load(), eps),
+            Input::Scaled { eps: Some(eps), .. } => (squares.at(row * team.warps).load(), eps),
         };
         Some((sum * (1.0 / unit.k() as f32) + eps).sqrt().recip())
     }

@@ -12,7 +12,7 @@
 //! | `beyond` | what is said of activations that no f16 holds |
 //! | `packing` | how rows lie in the MMA's A operand |
 //! | `input` | where activations come from: plain or normalised |
-//! | `scaled` | activations of a norm as their writers leave them: the operand's terms |
+//! | `scaled` | activations as their writers leave them: the operand's terms |
 //! | `operand` | activations copied to shared memory |
 //! | `starts` | what the sums of codes begin with |
 //! | `source` | activations straight to registers, without a copy |
@@ -45,5 +45,5 @@ pub use operand::Operand;
 pub use packing::Packing;
 pub use parts::PartSums;
 pub use qkv::{Keys, Qkv, qkv};
-pub use scaled::{Scaled, ScaledForm, ScaledOutput};
+pub use scaled::{ActivationOutput, Scaled, ScaledForm, ScaledOutput};
 pub use sums::{Sums, Weights};

@@ -1,9 +1,9 @@
-//! A residual stream as the readers of its norm multiply it: `x · weight` in the terms of the MMA's operand, in the order of
-//! fragments, and beside it the sums of squares of eight columns each.
+//! Activations as their readers multiply them: in the terms of the MMA's operand, in the order of fragments. Of a residual stream
+//! that is `x · weight` of its readers' norm, and beside it the sums of squares of eight columns each.
 //!
 //! Every SM reads all activations of a level, so what their writers do once, 132 readers do not: multiply with the norm's weight,
-//! round, split in two parts. Who writes a column writes its term; a row's factor, one over the root of its mean square,
-//! is multiplied into the sums of products behind.
+//! round, split in two parts, bring a warp's words together. Who writes a column writes its term; a row's factor, one over the root of
+//! its mean square, is multiplied into the sums of products behind.
 
 use tilewright_codegen::build::{Val, Var};
 
@@ -14,7 +14,7 @@ use super::input::Squares;
 use super::packing::Packing;
 use crate::gemv::{DEPTH, Terms, Unit, convert};
 use crate::quant::Code;
-use crate::tile::{Array, Float, narrow};
+use crate::tile::{Access, Array, Float, narrow};
 use crate::warps::ConsumerWarps;
 
 /// Rows of a block of terms: those that lanes bring together.
@@ -22,7 +22,7 @@ const ROWS: u32 = 8;
 /// Elements of a block: eight rows of the 32 columns of a step.
 const BLOCK: u32 = ROWS * DEPTH;
 
-/// How the terms of a residual stream are stored: 16 bits each, `[k / 32, parts, rows / 8, 8, 32]`.
+/// How the terms of activations are stored: 16 bits each, `[k / 32, parts, rows / 8, 8, 32]`.
 ///
 /// ```
 /// use tilewright_kernels::{gemv::Unit, gemv::linear::{Packing, ScaledForm}, tile::Float};
@@ -30,6 +30,8 @@ const BLOCK: u32 = ROWS * DEPTH;
 /// let form = ScaledForm::of(unit, Packing::of(8, Float::F32), 8).expect("rows are whole steps");
 /// // Two parts of bf16, and a sum of squares in f32 for eight columns.
 /// assert_eq!(form.bytes(), [8 * 4096 * 2 * 2, 8 * 512 * 4]);
+/// // Without a norm there are terms alone.
+/// assert_eq!(form.without_norm().bytes(), [8 * 4096 * 2 * 2, 0]);
 /// assert_eq!(ScaledForm::of(Unit::new(4100, 8, 16384)?, Packing::of(8, Float::F32), 8), None);
 /// # Ok::<(), tilewright_kernels::gemv::UnitError>(())
 /// ```
@@ -37,6 +39,10 @@ const BLOCK: u32 = ROWS * DEPTH;
 pub struct ScaledForm {
     terms: Terms,
     parts: u32,
+    /// The type that holds the activations without loss.
+    exact: Float,
+    /// Whether they are of a norm.
+    norm: bool,
     /// What the terms meet, where that is codes.
     code: Option<Code>,
     rows: u32,
@@ -44,17 +50,36 @@ pub struct ScaledForm {
 }
 
 impl ScaledForm {
-    /// The form that a unit's products take, for a stream of `rows` rows. `None` where rows are no whole steps of 32.
+    /// The form that a unit's products take, for a normalised stream of `rows` rows. `None` where rows are no whole steps of 32.
     pub fn of(unit: Unit, packing: Packing, rows: u32) -> Option<ScaledForm> {
+        let exact = if packing.parts() == 1 { Float::Bf16 } else { Float::F32 };
         let (packing, code) = (packing.meeting(unit), unit.codes().map(|codes| codes.code));
-        let form = ScaledForm { terms: packing.terms(), parts: packing.parts(), code, rows, k: unit.k() };
+        let form =
+            ScaledForm { terms: packing.terms(), parts: packing.parts(), exact, norm: true, code, rows, k: unit.k() };
         unit.k().is_multiple_of(DEPTH).then_some(form)
+    }
+
+    /// The same of activations that are multiplied as they are: without sums of squares.
+    #[must_use]
+    pub fn without_norm(self) -> ScaledForm {
+        ScaledForm { norm: false, ..self }
     }
 
     /// Bytes of the terms, and of the sums of squares.
     pub fn bytes(self) -> [u64; 2] {
         let blocks = self.k / DEPTH * self.parts * self.groups();
-        [u64::from(blocks * BLOCK) * 2, u64::from(self.rows * (self.k / Unit::ROWS)) * 4]
+        let squares = if self.norm { self.rows * (self.k / Unit::ROWS) } else { 0 };
+        [u64::from(blocks * BLOCK) * 2, u64::from(squares) * 4]
+    }
+
+    /// Whether they are of a norm, whose sums of squares lie beside them.
+    pub fn has_norm(self) -> bool {
+        self.norm
+    }
+
+    /// The type that holds the activations without loss.
+    pub fn exact(self) -> Float {
+        self.exact
     }
 
     /// The type of the terms, as memory has it.
@@ -70,15 +95,15 @@ impl ScaledForm {
     }
 }
 
-/// The terms of a residual stream.
+/// The terms of activations.
 #[derive(Clone, Copy)]
 pub struct Scaled<'k> {
     /// How they are stored.
     pub form: ScaledForm,
     /// The terms, of [`ScaledForm::float`].
     pub terms: Array<'k>,
-    /// Sums of squares, f32 `[rows, k / 8]`.
-    pub squares: Array<'k>,
+    /// Of a norm: sums of squares, f32 `[rows, k / 8]`.
+    pub squares: Option<Array<'k>>,
 }
 
 /// Sums of squares on their way: of each row of this warp its number, and what a lane has of it.
@@ -115,12 +140,13 @@ impl<'k> Scaled<'k> {
     /// Loads the sums of squares of this warp's rows among `rows` from `first` on.
     pub(super) fn load_squares(self, team: ConsumerWarps<'k>, rows: u32, first: Val<'k, u32>) -> Loaded<'k> {
         let (k, fours) = (team.k, self.form.k / DEPTH);
+        let Some(squares) = self.squares else { return Vec::new() };
         let load = |base: u32| {
             let row = k.warp() + base;
             let start = (first + row.min(rows - 1)) * (fours * 4);
             let four = |round: u32| {
                 let at = k.lane() + round;
-                let loaded = self.squares.load4(start + at.min(fours - 1) * 4);
+                let loaded = squares.load4(start + at.min(fours - 1) * 4);
                 if round + 32 <= fours { loaded } else { loaded.map(|square| at.lt(fours).select(square, 0.0f32)) }
             };
             (row, (0..fours).step_by(32).map(four).collect())
@@ -156,32 +182,36 @@ impl<'k> Scaled<'k> {
     }
 }
 
-/// Where the writers of a residual stream store its terms.
+/// Where the writers of activations store their terms.
 #[derive(Clone, Copy)]
 pub struct ScaledOutput<'k> {
     /// The terms.
     pub to: Scaled<'k>,
-    /// The weight of the readers' norm, `[k]`.
-    pub weight: Array<'k>,
+    /// The weight of the readers' norm, `[k]`, if there is one.
+    pub weight: Option<Array<'k>>,
     /// Where it is said that terms of f16 are beyond what one holds, if it is.
     pub beyond: Option<Beyond<'k>>,
 }
 
 impl<'k> ScaledOutput<'k> {
-    /// Stores an element of a row, `x`, times `weight`; by whole warps, whose lanes have neighbouring columns: eight of a row from
+    /// Stores an element of a row, `x`, times the norm's weight; by whole warps, whose lanes have neighbouring columns: eight of a row from
     /// a multiple of eight on. `inside`: whether there is such an element; `x` is zero where there is none.
     pub(super) fn store_of_eight(
         self,
         [row, column]: [Val<'k, u32>; 2],
-        [x, weight]: [Val<'k, f32>; 2],
+        x: Val<'k, f32>,
+        weight: Option<Val<'k, f32>>,
         inside: Val<'k, bool>,
     ) {
         let k = x.builder();
-        let scaled = x * weight;
+        let scaled = weight.map_or(x, |weight| x * weight);
         let next = scaled.shfl_down(1);
-        let square = [1u32, 2, 4].into_iter().fold(x * x, |sum, bits| sum + sum.shfl_bfly(bits));
+        let square =
+            self.to.squares.map(|to| (to, [1u32, 2, 4].into_iter().fold(x * x, |sum, bits| sum + sum.shfl_bfly(bits))));
         k.when(inside & (column % 2).eq(0), || self.to.store2([row, column], [scaled, next], self.beyond));
-        k.when(inside & (column % Unit::ROWS).eq(0), || self.store_square(row, column, square));
+        if let Some((to, square)) = square {
+            k.when(inside & (column % Unit::ROWS).eq(0), || self.store_square(to, [row, column], square));
+        }
     }
 
     /// Stores four elements of a row, which `bring` gives, times their weights; by whole warps, whose lanes have neighbouring fours from a
@@ -195,22 +225,56 @@ impl<'k> ScaledOutput<'k> {
         let k = row.builder();
         let [x, weight]: [[Var<f32>; 4]; 2] = std::array::from_fn(|_| std::array::from_fn(|_| k.var(0.0f32)));
         k.when(inside, || {
-            let weights = self.weight.load4(column);
-            x.iter().zip(bring()).chain(weight.iter().zip(weights)).for_each(|(to, value)| to.set(value));
+            let weights = self.weight.map(|weight| weight.load4(column));
+            let weights = weight.iter().zip(weights.into_iter().flatten());
+            x.iter().zip(bring()).chain(weights).for_each(|(to, value)| to.set(value));
         });
         let (x, weight) = (x.map(Var::get), weight.map(Var::get));
-        let four = x.iter().fold(k.lit(0.0f32), |sum, &x| x.fma(x, sum));
-        let square = four + four.shfl_bfly(1);
+        let square = self.to.squares.map(|to| {
+            let four = x.iter().fold(k.lit(0.0f32), |sum, &x| x.fma(x, sum));
+            (to, four + four.shfl_bfly(1))
+        });
         k.when(inside, || {
-            let scaled: [Val<f32>; 4] = std::array::from_fn(|i| x[i] * weight[i]);
+            let times = |i: usize| if self.weight.is_some() { x[i] * weight[i] } else { x[i] };
+            let scaled: [Val<f32>; 4] = std::array::from_fn(times);
             self.to.store2([row, column], [scaled[0], scaled[1]], self.beyond);
             self.to.store2([row, column + 2], [scaled[2], scaled[3]], self.beyond);
         });
-        k.when(inside & (column % Unit::ROWS).eq(0), || self.store_square(row, column, square));
+        if let Some((to, square)) = square {
+            k.when(inside & (column % Unit::ROWS).eq(0), || self.store_square(to, [row, column], square));
+        }
     }
 
-    fn store_square(self, row: Val<'k, u32>, column: Val<'k, u32>, square: Val<'k, f32>) {
-        self.to.squares.store(row * (self.to.form.k / Unit::ROWS) + column / Unit::ROWS, square);
+    fn store_square(self, to: Array<'k>, [row, column]: [Val<'k, u32>; 2], square: Val<'k, f32>) {
+        to.store(row * (self.to.form.k / Unit::ROWS) + column / Unit::ROWS, square);
+    }
+}
+
+/// Where activations that nothing is added to are stored.
+#[derive(Clone, Copy)]
+#[expect(clippy::large_enum_variant, reason = "it is copied while a kernel is recorded, never stored")]
+pub enum ActivationOutput<'k> {
+    /// Row by row.
+    Rows(Array<'k>),
+    /// As their readers multiply them.
+    Terms(ScaledOutput<'k>),
+}
+
+impl<'k> ActivationOutput<'k> {
+    /// Stores two neighbouring elements of a row of `width`, from an even column on.
+    pub(crate) fn store2(self, [row, column]: [Val<'k, u32>; 2], width: u32, pair: [Val<'k, f32>; 2]) {
+        match self {
+            ActivationOutput::Rows(out) => out.store_run(row * width + column, pair),
+            ActivationOutput::Terms(ScaledOutput { to, beyond, .. }) => to.store2([row, column], pair, beyond),
+        }
+    }
+
+    /// Whether they are packets.
+    pub(crate) fn is_packets(self) -> bool {
+        match self {
+            ActivationOutput::Rows(out) => matches!(out.access(), Access::Packets(_)),
+            ActivationOutput::Terms(_) => false,
+        }
     }
 }
 
@@ -219,7 +283,7 @@ impl<'k> Pass<'k> {
     /// in the first.
     pub(super) fn load_squares(self, input: Input<'k>, first_row: Val<'k, u32>) -> Option<Loaded<'k>> {
         match (input, self.behind) {
-            (Input::Scaled { x, .. }, None) => Some(x.load_squares(self.team, self.rows, first_row)),
+            (Input::Scaled { x, eps: Some(_) }, None) => Some(x.load_squares(self.team, self.rows, first_row)),
             (Input::Scaled { .. } | Input::Plain(_) | Input::RmsNorm { .. }, _) => None,
         }
     }
@@ -227,7 +291,7 @@ impl<'k> Pass<'k> {
     /// Adds them up for the epilogue, which comes behind a meeting of the team.
     pub(super) fn store_squares(self, input: Input<'k>, first_row: Val<'k, u32>, loaded: Option<Loaded<'k>>) {
         let Pass { team, scratch, rows, .. } = self;
-        let Input::Scaled { x, .. } = input else { return };
+        let Input::Scaled { x, eps: Some(_) } = input else { return };
         let store = |loaded| x.store_squares(team, rows, loaded, scratch.squares);
         match (loaded, self.behind) {
             (Some(loaded), _) => store(loaded),

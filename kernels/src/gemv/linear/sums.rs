@@ -40,6 +40,8 @@ pub(super) struct Operands<'a, 'k> {
     pub fragments: &'a dyn Fn(Val<'k, u32>, u32) -> Vec<Fragment<'k>>,
     /// What sums of codes begin with.
     pub starts: Option<&'a Brought<'k>>,
+    /// Stages of a unit of bf16 whose tiles are loaded together, 1 or 2.
+    pub together: u32,
 }
 
 /// Where weights come from, stage by stage: a reader of the ring.
@@ -203,7 +205,7 @@ pub(super) fn product<'k>(
     while stage < unit.stages() {
         let from = match held.get(stage as usize) {
             Some(held) => Stage::Held(held),
-            None if operands.side == Side::A && stage + 1 < unit.stages() => Stage::NextTwo(weights),
+            None if operands.takes_two(unit) && stage + 1 < unit.stages() => Stage::NextTwo(weights),
             None => Stage::Next(weights),
         };
         let count = if let Stage::NextTwo(_) = from { 2 } else { 1 };
@@ -259,6 +261,11 @@ fn store<'k>(
 }
 
 impl<'k> Operands<'_, 'k> {
+    /// Whether two stages of a unit are under way together.
+    fn takes_two(self, unit: Unit) -> bool {
+        if unit.codes().is_some() { self.side == Side::A } else { self.together >= 2 }
+    }
+
     /// How a unit's weights from a stage on meet them.
     fn meet(self, team: ConsumerWarps<'k>, unit: Unit, stage: u32, multiply: impl FnOnce(Meeting<'_, 'k>)) {
         let (side, before) = (self.side, stage * unit.per_warp());
@@ -393,7 +400,7 @@ pub(super) fn products<'k>(
 enum Stage<'w, 'k> {
     /// The ring's next.
     Next(&'w dyn Weights<'k>),
-    /// The ring's next two, of codes, whose products are under way together.
+    /// The ring's next two, whose products are under way together.
     NextTwo(&'w dyn Weights<'k>),
     /// In registers.
     Held(&'w HeldStage<'k>),
@@ -407,23 +414,26 @@ impl<'k> Stage<'_, 'k> {
             let of_tile = move |tile: WarpTile<'k>| tile.load_codes((unit, codes), side, stage.cast());
             WarpTile::of_whole_rounds(team.k, unit).map(of_tile)
         };
+        let packed = |stage: Ptr<'k, Shared, u32>| {
+            WarpTile::of_whole_rounds(team.k, unit).map(move |tile| tile.load(unit, stage.cast()))
+        };
         match self {
             Stage::Next(weights) => weights.stage(&|stage| {
                 if let Some(codes) = unit.codes() {
                     return multiply_codes(team.k, (unit, codes), load(codes, stage), &meeting, chains);
                 }
-                let tiles = WarpTile::of_whole_rounds(team.k, unit).map(|tile| tile.load(unit, stage.cast()));
-                multiply(team.k, tiles, meeting.fragments, chains);
+                multiply(team.k, packed(stage), meeting.fragments, chains);
             }),
-            Stage::NextTwo(weights) => {
-                let Some(codes) = unit.codes() else { return };
-                weights.stage(&|first| {
-                    weights.stage(&|second| {
+            Stage::NextTwo(weights) => weights.stage(&|first| {
+                weights.stage(&|second| {
+                    if let Some(codes) = unit.codes() {
                         let tiles: Vec<_> = load(codes, first).chain(load(codes, second)).collect();
-                        multiply_codes(team.k, (unit, codes), tiles.into_iter(), &meeting, chains);
-                    });
+                        return multiply_codes(team.k, (unit, codes), tiles.into_iter(), &meeting, chains);
+                    }
+                    let tiles: Vec<_> = packed(first).chain(packed(second)).collect();
+                    multiply(team.k, tiles.into_iter(), meeting.fragments, chains);
                 });
-            }
+            }),
             Stage::Held(held) => match unit.codes() {
                 None => multiply(team.k, held.tiles(unit), meeting.fragments, chains),
                 Some(codes) => {

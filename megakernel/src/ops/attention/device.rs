@@ -4,15 +4,17 @@ use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
 use tilewright_kernels::attention::split::{self, Heads, Merged, Selected, TokenStage};
+use tilewright_kernels::gemv::linear::ActivationOutput;
 use tilewright_kernels::kv::{Cells, PageTable, PagedPool, PoolType};
 use tilewright_kernels::tile::Float;
 use tilewright_layout::DType;
 
+use super::stream::fill;
 use super::{Attention, Selection};
-use crate::program::Span;
+use crate::program::{BufferId, Span};
 use crate::vm::device::{
-    Call, DeviceFunction, DeviceOp, Generation, KvPools, Partial, Planned, Planner, SharedBytes, Storage, TokenFields,
-    TokenStream, Unsupported, Weights, Written, multiple, rows_of,
+    Call, DeviceFunction, DeviceOp, Generation, KvPools, Partial, Planned, Planner, RingFeed, ScaledCode, SharedBytes,
+    Storage, TokenFields, TokenStream, Unsupported, Weights, Written, multiple, rows_of,
 };
 
 impl DeviceOp for Attention {
@@ -24,6 +26,10 @@ impl DeviceOp for Attention {
         let cells = [self.at.position, self.at.page_table];
         let written = Written { kv_head: self.kv_head, split: self.split, pool: self.k_pool, cells };
         Some(Partial { acc: self.acc, stats: self.stats, rows: self.rows, written: Some(written) })
+    }
+
+    fn writes_terms(&self) -> Option<BufferId> {
+        Some(self.acc)
     }
 
     fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {
@@ -42,8 +48,9 @@ impl DeviceOp for Attention {
         let q = plan.plain_float("q", self.q)?;
         let (rows, scale, out) = (rows_of(self.rows)?, self.scale, plan.merge(self.acc)?);
         let selected = self.selection.as_ref().map(|selection| SelectedBlocks::new(plan, selection)).transpose()?;
-        let function = SplitOfTokens { rows, heads, scale, q, pools, out, selected, streamed: None };
         let [merged, arrivals] = plan.merged(self.acc)?;
+        let (terms, merged) = plan.scaled_output()?.map_or((None, merged), |(code, [at, ..])| (Some(code), at));
+        let function = SplitOfTokens { rows, heads, scale, q, pools, out, terms, selected, streamed: None };
         let fields = Fields {
             first_row: self.rows.lo as u32,
             kv_head: self.kv_head as u32,
@@ -95,11 +102,19 @@ struct Fields {
     values: u32,
     acc: u32,
     stats: u32,
-    /// The merge, which is the machine's own.
+    /// The merge, which is the machine's own: rows, or terms.
     merged: u32,
     /// Counts of the parts that have arrived.
     arrivals: u32,
 }
+
+/// Where keys and values are found.
+const FIELDS: TokenFields = TokenFields {
+    first_row: offset_of!(Fields, first_row),
+    kv_head: offset_of!(Fields, kv_head),
+    split: offset_of!(Fields, split),
+    pools: [offset_of!(Fields, keys), offset_of!(Fields, values)],
+};
 
 /// What it reads of a task that sees selected blocks.
 #[repr(C)]
@@ -190,6 +205,8 @@ pub struct SplitOfTokens {
     streamed: Option<TokenStage>,
     /// Storage of the merge.
     out: Storage,
+    /// How terms are stored in its place, if they are.
+    terms: Option<ScaledCode>,
 }
 
 impl DeviceFunction for SplitOfTokens {
@@ -201,7 +218,7 @@ impl DeviceFunction for SplitOfTokens {
         Some(self.pools)
     }
 
-    fn stream_tokens(&mut self, stage_bytes: u32) {
+    fn stream(&mut self, stage_bytes: u32) {
         let KvPools { of, dim, page_tokens, .. } = self.pools;
         let stage = TokenStage::new(of, dim, page_tokens, stage_bytes).filter(|_| self.heads.is_one_pass());
         match &mut self.selected {
@@ -213,16 +230,19 @@ impl DeviceFunction for SplitOfTokens {
 
     fn tokens(&self) -> Option<TokenStream> {
         let SplitOfTokens { rows, heads, pools, streamed, selected, .. } = *self;
-        if selected.is_some() {
-            return None;
+        let is_read = streamed.is_none() && selected.is_none();
+        is_read.then_some(TokenStream { rows, splits: heads.splits, pools, fields: FIELDS })
+    }
+
+    fn fills(&self) -> bool {
+        self.streamed.is_some()
+    }
+
+    fn fill<'k>(&self, feed: RingFeed<'k, '_>) {
+        let SplitOfTokens { rows, heads, pools, streamed, .. } = *self;
+        if let Some(streamed) = streamed.and_then(|stage| feed.streamed(stage)) {
+            fill(feed, TokenStream { rows, splits: heads.splits, pools, fields: FIELDS }, streamed);
         }
-        let fields = TokenFields {
-            first_row: offset_of!(Fields, first_row),
-            kv_head: offset_of!(Fields, kv_head),
-            split: offset_of!(Fields, split),
-            pools: [offset_of!(Fields, keys), offset_of!(Fields, values)],
-        };
-        Some(TokenStream { rows, splits: heads.splits, pools, fields, stage: streamed })
     }
 
     fn signals_early(&self) -> bool {
@@ -230,7 +250,7 @@ impl DeviceFunction for SplitOfTokens {
     }
 
     fn run<'k>(&self, call: Call<'k, '_>, weights: &dyn Weights<'k>) {
-        let SplitOfTokens { rows, heads, scale, q, pools, selected, streamed, out } = *self;
+        let SplitOfTokens { rows, heads, scale, q, pools, selected, streamed, out, terms } = *self;
         let (first_row, scales) = (call.value(offset_of!(Fields, first_row)), offset_of!(CodeFields, scales));
         let pages = |fields| {
             let pool = call.pages(fields, pools);
@@ -249,7 +269,10 @@ impl DeviceFunction for SplitOfTokens {
             acc: call.state(offset_of!(Fields, acc)).cast(),
             stats: call.state(offset_of!(Fields, stats)).cast(),
             merged: Merged {
-                out: call.stored(offset_of!(Fields, merged), out, Generation::Output),
+                out: match terms {
+                    None => ActivationOutput::Rows(call.stored(offset_of!(Fields, merged), out, Generation::Output)),
+                    Some(code) => ActivationOutput::Terms(call.scaled_output(offset_of!(Fields, merged), code)),
+                },
                 arrivals: call.state(offset_of!(Fields, arrivals)).cast(),
             },
             streamed: streamed.and_then(|stage| call.streamed(stage)),

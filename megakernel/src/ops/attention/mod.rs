@@ -4,6 +4,7 @@ mod device;
 mod launch;
 mod oracle;
 mod selection;
+mod stream;
 
 use serde::{Deserialize, Serialize};
 use tilewright_layout::DType;

@@ -4,15 +4,17 @@ use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
 use tilewright_kernels::gemv::Unit;
-use tilewright_kernels::gemv::linear::{self, AOperand, HeldForm, Operand, Output, Packing, ScaledForm, Sums};
+use tilewright_kernels::gemv::linear::{
+    self, AOperand, ActivationOutput, HeldForm, Operand, Output, Packing, ScaledForm, Sums,
+};
 use tilewright_kernels::sample::tiles::TileBests;
 use tilewright_kernels::tile::{Float, MAX_DEVICES};
 
 use super::{Linear, LinearInput, LinearOutput};
 use crate::program::{BufferId, Span};
 use crate::vm::device::{
-    Call, DeviceFunction, DeviceOp, Generation, NormRead, Packets, Partial, Planned, Planner, Rows, ScaledCode,
-    SharedBytes, Storage, Stretch, Taken, Unsupported, Weights, multiple, rows_of,
+    Call, DeviceFunction, DeviceOp, Generation, Packets, Partial, Planned, Planner, Rows, ScaledCode, SharedBytes,
+    Storage, Stretch, Taken, TermsRead, Unsupported, Weights, multiple, rows_of,
 };
 
 /// Units of a group of sums where activations are held in registers, at least: fewer groups, fewer barriers. The stages of a group of
@@ -49,17 +51,19 @@ impl DeviceOp for Linear {
         Packets { input: self.input.rows_of(), residual, output: output.filter(|_| even), sent, ..Packets::default() }
     }
 
-    fn norm(&self) -> Option<NormRead> {
+    fn reads_terms(&self) -> Option<TermsRead> {
         let up = match self.output {
             LinearOutput::SiluMul { up, .. } => Some(up),
             LinearOutput::Store { .. } | LinearOutput::Add { .. } | LinearOutput::Logits { .. } => None,
         };
-        self.input.norm([self.weight].into_iter().chain(up))
+        Some(self.input.terms([self.weight].into_iter().chain(up)))
     }
 
-    fn writes_stream(&self) -> Option<BufferId> {
+    fn writes_terms(&self) -> Option<BufferId> {
         match self.output {
-            LinearOutput::Add { out, .. } if self.cols.is_in_steps_of(8) => Some(out),
+            LinearOutput::Add { out, .. } | LinearOutput::SiluMul { out, .. } if self.cols.is_in_steps_of(8) => {
+                Some(out)
+            }
             LinearOutput::Store { .. }
             | LinearOutput::Add { .. }
             | LinearOutput::SiluMul { .. }
@@ -92,7 +96,7 @@ impl DeviceOp for Linear {
             (AOperand::Reloaded { .. }, LinearOutput::Logits { .. }) => plan_phases(plan, rows, unit, input),
             (a_operand, _) => a_operand,
         };
-        let tile = TileCode { unit, rows, input, a_operand };
+        let tile = TileCode::new(plan, unit, rows, input, a_operand);
         let common = TileFields {
             first_row: self.rows.lo as u32,
             first: self.cols.lo as u32,
@@ -102,7 +106,9 @@ impl DeviceOp for Linear {
             out: plan.operand(out)?,
         };
         let weights = Stretch { stream, first, units, taken: tile.taken() };
-        let function = LinearTile { tile, bias, output, width };
+        let each = features.div_ceil(Unit::ROWS) * unit.stages() * turns as u32 / plan.target().sms.max(1) as u32;
+        let long = plan.options().is_long(each);
+        let function = LinearTile { tile, bias, output, width, long };
         Ok(self.fields(plan, function, common)?.streaming(weights))
     }
 }
@@ -124,24 +130,25 @@ pub enum InputCode {
         /// Added to the mean square.
         eps: f32,
     },
-    /// Normalised, and stored as it is multiplied.
+    /// Either of them, stored as it is multiplied.
     Scaled {
-        /// The form of the stream's terms.
+        /// The form of the terms.
         form: ScaledForm,
-        /// Added to the mean square.
-        eps: f32,
+        /// Of a norm: added to the mean square.
+        eps: Option<f32>,
     },
 }
 
 impl InputCode {
     /// The code of an input.
     pub(in crate::ops) fn plan(input: &LinearInput, plan: &Planner) -> Result<InputCode, Unsupported> {
+        if let Some((form, _)) = plan.scaled_input()? {
+            let eps = if let LinearInput::RmsNorm { eps, .. } = *input { Some(eps) } else { None };
+            return Ok(InputCode::Scaled { form, eps });
+        }
         Ok(match *input {
             LinearInput::Plain { x } => InputCode::Plain { x: plan.storage("x", x)? },
             LinearInput::RmsNorm { x, weight, eps } => {
-                if let Some((form, _)) = plan.scaled_input()? {
-                    return Ok(InputCode::Scaled { form, eps });
-                }
                 InputCode::RmsNorm { x: plan.storage("x", x)?, weight: plan.float("norm weight", weight)?, eps }
             }
             LinearInput::Combine { acc, .. } => InputCode::Plain { x: plan.merge(acc)? },
@@ -150,7 +157,12 @@ impl InputCode {
 
     /// How so many rows lie in the MMA's operand.
     fn packing(self, rows: u32) -> Packing {
-        Packing::of(rows, if let InputCode::Plain { x } = self { x.float } else { Float::F32 })
+        let float = match self {
+            InputCode::Plain { x } => x.float,
+            InputCode::RmsNorm { .. } => Float::F32,
+            InputCode::Scaled { form, .. } => form.exact(),
+        };
+        Packing::of(rows, float)
     }
 
     /// The activations of a task, whose record has their operands at `fields`.
@@ -181,7 +193,7 @@ pub(in crate::ops) struct InputFields {
 impl InputFields {
     /// The fields of an input.
     pub(in crate::ops) fn plan(input: &LinearInput, plan: &Planner) -> Result<InputFields, Unsupported> {
-        if let (LinearInput::RmsNorm { .. }, Some((_, [x, norm]))) = (input, plan.scaled_input()?) {
+        if let Some((_, [x, norm])) = plan.scaled_input()? {
             return Ok(InputFields { x, norm });
         }
         let x = match *input {
@@ -226,12 +238,27 @@ pub struct TileCode {
     pub input: InputCode,
     /// Where the A operand lives.
     pub a_operand: AOperand,
+    /// Whether stages are held beside activations, both in registers.
+    pub beside: bool,
 }
 
 impl TileCode {
-    /// Whether the first stages of a task may be held in registers, and how: where activations are not.
+    /// The product of a task.
+    pub(in crate::ops) fn new(
+        plan: &Planner,
+        unit: Unit,
+        rows: u32,
+        input: InputCode,
+        a_operand: AOperand,
+    ) -> TileCode {
+        let registers = AOperand::registers(unit, input.packing(rows));
+        let fits = registers <= plan.options().hold_beside && unit.codes().is_none();
+        TileCode { unit, rows, input, a_operand, beside: fits && a_operand == AOperand::Registers }
+    }
+
+    /// Whether the first stages of a task may be held in registers, and how: where activations are not, or beside few of them.
     pub(in crate::ops) fn holds_stages(&self) -> Option<HeldForm> {
-        HeldForm::of(self.unit).filter(|_| self.a_operand == AOperand::Shared)
+        HeldForm::of(self.unit).filter(|_| self.a_operand == AOperand::Shared || self.beside)
     }
 
     /// The stages of its units, in the order in which it multiplies them.
@@ -296,6 +323,8 @@ struct SendFields {
 struct SiluMulFields {
     tile: TileFields,
     up_bias: u32,
+    /// Where terms of the result lie, if they are stored.
+    scaled: [u32; 3],
 }
 
 /// The same of a tile of logits.
@@ -322,6 +351,8 @@ pub struct LinearTile {
     output: OutputCode,
     /// Features of a row of the output.
     width: u32,
+    /// Whether an SM's part of the layer is long.
+    long: bool,
 }
 
 /// What becomes of a linear layer's features.
@@ -334,7 +365,7 @@ enum OutputCode {
     /// Added to a residual.
     Add { residual: Storage, out: Storage, scaled: Option<ScaledCode> },
     /// `silu(y) · u`.
-    SiluMul { up_bias: Option<Float>, out: Storage },
+    SiluMul { up_bias: Option<Float>, out: Storage, scaled: Option<ScaledCode> },
     /// Logits and the largest of the tile, perhaps a shard's, perhaps on another device.
     Logits { tiles: u32, shard: bool, on: Option<u32> },
 }
@@ -356,7 +387,9 @@ impl OutputCode {
             }
             LinearOutput::SiluMul { up, up_bias, out } => {
                 let up_bias = up_bias.map(|bias| plan.float("up bias", bias)).transpose()?;
-                (Rows::Turns(op.weight, up), OutputCode::SiluMul { up_bias, out: plan.storage("out", out)? })
+                let scaled = plan.scaled_output()?.map(|(code, _)| code);
+                let out = plan.storage("out", out)?;
+                (Rows::Turns(op.weight, up), OutputCode::SiluMul { up_bias, out, scaled })
             }
             LinearOutput::Logits { out, shard, best_value, best_index, .. } => {
                 let on = plan.far(out)?;
@@ -386,7 +419,11 @@ impl Linear {
                 Planned::new(function, fields).keeping(bytes)
             }
             LinearOutput::SiluMul { up_bias, .. } => {
-                Planned::new(function, SiluMulFields { tile, up_bias: plan.operand_of(up_bias)? })
+                let scaled = plan.scaled_output()?.map(|(_, operands)| operands);
+                let up_bias = plan.operand_of(up_bias)?;
+                let fields = SiluMulFields { tile, up_bias, scaled: scaled.unwrap_or_default() };
+                let bytes = if scaled.is_some() { size_of_val(&fields) } else { offset_of!(SiluMulFields, scaled) };
+                Planned::new(function, fields).keeping(bytes)
             }
             LinearOutput::Logits { best_value, best_index, tile: index, shard, .. } => {
                 let [best_value, best_index] = [plan.operand(best_value)?, plan.operand(best_index)?];
@@ -412,9 +449,11 @@ impl LinearTile {
                 let scaled = scaled.map(|code| call.scaled_output(offset_of!(AddFields, scaled), code));
                 Output::Add { residual, out: stored(out), width, scaled }
             }
-            OutputCode::SiluMul { up_bias, out } => {
+            OutputCode::SiluMul { up_bias, out, scaled } => {
                 let up_bias = up_bias.map(|bias| call.plain(offset_of!(SiluMulFields, up_bias), bias));
-                Output::SiluMul { up_bias, out: stored(out), width }
+                let terms = scaled.map(|code| call.scaled_output(offset_of!(SiluMulFields, scaled), code));
+                let out = terms.map_or_else(|| ActivationOutput::Rows(stored(out)), ActivationOutput::Terms);
+                Output::SiluMul { up_bias, out, width }
             }
             OutputCode::Logits { tiles, shard, on } => {
                 let [value, index] = [offset_of!(LogitsFields, best_value), offset_of!(LogitsFields, best_index)]
@@ -439,6 +478,10 @@ impl DeviceFunction for LinearTile {
         self.tile.holds_stages()
     }
 
+    fn is_long(&self) -> bool {
+        self.long
+    }
+
     fn shared(&self, warps: u32) -> SharedBytes {
         self.tile.shared(warps, if matches!(self.output, OutputCode::SiluMul { .. }) { 2 } else { 1 })
     }
@@ -448,7 +491,7 @@ impl DeviceFunction for LinearTile {
         let output = self.output(call);
         let (first, end) = (call.value(offset_of!(TileFields, first)), call.value(offset_of!(TileFields, end)));
         let bias = self.bias.map(|bias| call.plain(offset_of!(TileFields, bias), bias));
-        let TileCode { unit, rows, input, a_operand } = self.tile;
+        let TileCode { unit, rows, input, a_operand, .. } = self.tile;
         let input = input.of(call, offset_of!(TileFields, input));
         let pitch = unit.k();
         let tile = linear::Linear { unit, pitch, rows, first_row, first, end, input, a_operand, bias, output };

@@ -14,7 +14,7 @@ pub(super) use oracle::{activations, product};
 
 use super::{Check, Footprint, OperandError, Operands, TableShard, TaskOp, index, interval, positive};
 use crate::program::{BufferId, Region, Span};
-use crate::vm::device::{DeviceOp, NormRead, Partial};
+use crate::vm::device::{DeviceOp, Partial, TermsRead};
 use crate::vm::graph::LaunchOp;
 use crate::vm::reference::{Context, Done};
 
@@ -259,14 +259,13 @@ impl LinearInput {
         }
     }
 
-    /// The residual stream that is read normalised, for products with these weights.
-    pub(in crate::ops) fn norm(&self, weights: impl IntoIterator<Item = BufferId>) -> Option<NormRead> {
-        match *self {
-            LinearInput::RmsNorm { x, weight, .. } => {
-                Some(NormRead { x, weight, weights: weights.into_iter().collect() })
-            }
-            LinearInput::Plain { .. } | LinearInput::Combine { .. } => None,
-        }
+    /// The activations that are read, for products with these weights.
+    pub(in crate::ops) fn terms(&self, weights: impl IntoIterator<Item = BufferId>) -> TermsRead {
+        let x = match *self {
+            LinearInput::Plain { x } | LinearInput::RmsNorm { x, .. } => x,
+            LinearInput::Combine { acc, .. } => acc,
+        };
+        TermsRead { x, norm: self.norm_weight(), weights: weights.into_iter().collect(), along: None }
     }
 
     /// The rows of activations, where they are not merged.

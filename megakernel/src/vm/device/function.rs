@@ -5,10 +5,9 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 use bytemuck::{Pod, bytes_of, bytes_of_mut};
-use tilewright_kernels::attention::split::TokenStage;
 use tilewright_kernels::gemv::linear::{HeldForm, Weights};
 
-use super::kernel::Call;
+use super::kernel::{Call, RingFeed};
 use super::record::{FIELDS, TaskRecord};
 use super::storage::KvPools;
 use super::{Planner, Unsupported};
@@ -35,13 +34,13 @@ pub trait DeviceOp {
         Packets::default()
     }
 
-    /// The residual stream that it reads normalised, if its device function can take the stream's terms instead.
-    fn norm(&self) -> Option<NormRead> {
+    /// The activations that it multiplies, if its device function can take their terms instead.
+    fn reads_terms(&self) -> Option<TermsRead> {
         None
     }
 
-    /// The residual stream that it writes, if its device function can store the stream's terms beside it.
-    fn writes_stream(&self) -> Option<BufferId> {
+    /// The activations that it writes, if its device function can store their terms: of a norm beside the stream, else instead.
+    fn writes_terms(&self) -> Option<BufferId> {
         None
     }
 
@@ -78,15 +77,17 @@ impl Packets {
     }
 }
 
-/// A residual stream that is read normalised.
+/// Activations that are read to be multiplied.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NormRead {
-    /// The stream.
+pub struct TermsRead {
+    /// The activations; where they are attention's, the partial sums that are merged.
     pub x: BufferId,
-    /// The weight of the norm.
-    pub weight: BufferId,
-    /// The weights that it is multiplied with, whose rows are streamed together.
+    /// The weight of the norm, where they are a residual stream that is normalised.
+    pub norm: Option<BufferId>,
+    /// The weights that they are multiplied with, whose rows are streamed together.
     pub weights: Vec<BufferId>,
+    /// Columns that the task multiplies, where these are not all.
+    pub along: Option<Span>,
 }
 
 /// The partial results of attention that a task writes or reads.
@@ -209,17 +210,33 @@ pub trait DeviceFunction: FunctionValue {
         None
     }
 
-    /// Keys and values that it reads.
+    /// Keys and values that it reads from their pages: level two is asked for them ahead.
     fn tokens(&self) -> Option<TokenStream> {
         None
     }
 
-    /// Lets keys and values come through the ring, in stages of so many bytes: a block keeps the step's cells.
-    fn stream_tokens(&mut self, _stage_bytes: u32) {}
+    /// Lets it [fill](DeviceFunction::fill) stages of the ring, of so many bytes: a block keeps the step's cells.
+    fn stream(&mut self, _stage_bytes: u32) {}
+
+    /// Whether it fills stages of the ring.
+    fn fills(&self) -> bool {
+        false
+    }
+
+    /// Records what fills stages of the ring for a task, before those of its weights: parts of pools, in the order in which
+    /// [`run`](DeviceFunction::run) reads them by [`Weights::stage`]. Who fills the ring runs ahead of the task, and waits for nothing of
+    /// its step but the cells: only what no task of the step writes before this one ([`Planner::is_settled`],
+    /// [`RingFeed::streamed`]) may come so.
+    fn fill<'k>(&self, _feed: RingFeed<'k, '_>) {}
 
     /// How it takes the task's first stages from registers, where they are held ([`Weights::held`]).
     fn holds_stages(&self) -> Option<HeldForm> {
         None
+    }
+
+    /// Whether its tasks have so many stages that more of them are held ([`DeviceOptions::hold_long`](super::DeviceOptions::hold_long)).
+    fn is_long(&self) -> bool {
+        false
     }
 
     /// Whether the task signals by itself, before its last stores.
@@ -237,7 +254,7 @@ pub struct SharedBytes {
     pub operand: u32,
 }
 
-/// Keys and values of a device function.
+/// Keys and values that a device function reads from their pages.
 #[derive(Clone, Copy, Debug)]
 pub struct TokenStream {
     /// Rows of the task.
@@ -248,8 +265,6 @@ pub struct TokenStream {
     pub pools: KvPools,
     /// Where the record has the first row, the kv head, the split, and the pools of keys and values.
     pub fields: TokenFields,
-    /// The stages of the ring that they come in; `None`: they are read from their pages.
-    pub stage: Option<TokenStage>,
 }
 
 /// Fields of a record by which keys and values are found: byte offsets in the op's own fields.

@@ -16,6 +16,7 @@ use super::plan::{Lengths, RotationTable};
 use super::planner::Planner;
 use super::record::{PART, PHASES, TaskRecord};
 use super::storage::{KvPools, RotationRows, ScaledCode, Storage};
+use super::writers::Writers;
 use super::{DeviceOptions, NormTerms, Planned, Stretch, Taken, Unsupported};
 use crate::ops::{Place, Rotation};
 use crate::program::{Buffer, BufferId, BufferKind, Span, Task, float_of};
@@ -260,6 +261,14 @@ impl Planner<'_> {
         }
     }
 
+    /// Whether what the planned task reads of a buffer is there from the step's beginning until it has read it: every task that
+    /// writes some of it waits until all signals of a counter of this task are there. A device function may
+    /// [fill](super::DeviceFunction::fill) stages of the ring with it.
+    pub fn is_settled(&mut self, buffer: BufferId) -> bool {
+        let placed = self.placed;
+        self.writers.get_or_insert_with(|| Writers::of(placed)).wait_for(placed, self.task, buffer)
+    }
+
     /// What the codes of a pool are multiplied by, as records have it.
     ///
     /// # Errors
@@ -325,7 +334,7 @@ impl Planner<'_> {
         self.places.merged(acc)
     }
 
-    /// What the task that is planned reads instead of the residual stream that it normalises: the form, and where its terms
+    /// What the task that is planned reads instead of the activations that it multiplies: the form, and where terms
     /// and sums of squares begin, as records have it.
     ///
     /// # Errors
@@ -335,7 +344,7 @@ impl Planner<'_> {
         self.norms.read(self.task).map(of).transpose()
     }
 
-    /// What it stores beside the residual stream that it writes: the form, the type of the norm's weight; and where terms, sums of squares
+    /// What it stores of the activations that it writes: the form, the type of the norm's weight; and where terms, sums of squares
     /// and that weight begin, as records have it.
     ///
     /// # Errors
@@ -343,8 +352,8 @@ impl Planner<'_> {
     pub fn scaled_output(&self) -> Result<Option<(ScaledCode, [u32; 3])>, Unsupported> {
         let of = |(stream, NormTerms { form, weight }): (BufferId, NormTerms)| {
             let [terms, squares] = self.places.scaled(stream)?;
-            let code = ScaledCode { form, weight: self.float("norm weight", weight)? };
-            Ok((code, [terms, squares, self.operand(weight)?]))
+            let float = weight.map(|weight| self.float("norm weight", weight)).transpose()?;
+            Ok((ScaledCode { form, weight: float }, [terms, squares, self.operand_of(weight)?]))
         };
         self.norms.written(self.task).map(of).transpose()
     }
@@ -356,6 +365,7 @@ impl Planner<'_> {
         let Planned { opcode, mut record, bytes, weights } = device.plan(self)?;
         self.record_bytes = self.record_bytes.max((offset_of!(TaskRecord, fields) + bytes) as u32);
         let (early, holds) = (opcode.signals_early(), opcode.holds_stages());
+        let most = self.options.hold(opcode.is_long());
         record.opcode = number_of(&mut self.opcodes, opcode) as u32;
         if let Some(Stretch { stream, first, units, taken }) = weights {
             let stream = &self.streams[stream];
@@ -370,8 +380,7 @@ impl Planner<'_> {
             record.stages = units as u32 * (to - from);
             record.stage_bytes = stream.unit.stage_bytes();
             record.unit_stages = short("stages of a unit", stream.unit.stages() as usize)?;
-            record.held =
-                holds.map_or(0, |form| record.stages.min(self.options.hold()) as u16 | (form.0 as u16) << HELD);
+            record.held = holds.map_or(0, |form| record.stages.min(most) as u16 | (form.0 as u16) << HELD);
             record.group = match taken {
                 Taken::Units => 0,
                 Taken::Groups(units) => short("units of a group", units as usize)?,

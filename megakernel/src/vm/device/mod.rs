@@ -17,6 +17,7 @@
 //! | `parts` | sums that are cut |
 //! | `plan` | a program as the kernel wants it |
 //! | `planner`, `lookup`, `tables` | how it is made: streams and memory, what rows of ops ask, queues |
+//! | `writers` | which tasks write a buffer, and whether they wait for a reader |
 //! | `tags` | activations that carry their own arrival |
 //! | `merges` | where the splits of attention are merged |
 //! | `norms` | residual streams that are stored as the readers of their norm multiply them |
@@ -63,15 +64,16 @@ mod text;
 pub mod timeline;
 mod unsupported;
 mod watch;
+mod writers;
 
 pub use error::{LaunchError, LoadError};
 pub use fault::DeviceFault;
 pub use function::{
-    Choice, DeviceFunction, DeviceOp, FunctionValue, NormRead, Opcode, Packets, Partial, Planned, SharedBytes, Stretch,
-    Taken, TokenFields, TokenStream, Written,
+    Choice, DeviceFunction, DeviceOp, FunctionValue, Opcode, Packets, Partial, Planned, SharedBytes, Stretch, Taken,
+    TermsRead, TokenFields, TokenStream, Written,
 };
 pub use image::{Rows, Stream};
-pub use kernel::{Call, Generation, record};
+pub use kernel::{Call, Generation, RingFeed, record};
 pub use kernels::{Compilation, DeviceKernels};
 pub use lookup::{Destinations, multiple, rows_of};
 pub use machine::DeviceMachine;

@@ -1,12 +1,13 @@
-//! Residual streams that their writers leave as the readers of their norm multiply them.
+//! Activations that their writers leave as their readers multiply them.
 //!
-//! Every block reads a whole residual stream at each level that normalises it. So the tasks that write it store, beside its
-//! f32 that the next addition needs, the terms of the readers' operand ([`Scaled`](tilewright_kernels::gemv::linear::Scaled)) and
-//! sums of squares. They are the device's own, in no buffer of the program: who reads and writes them reads and writes the
-//! buffer too, and the validator proved the order of that.
+//! Every block reads the activations of a level whole. So the tasks that write them store the terms of the readers' operand
+//! ([`Scaled`](tilewright_kernels::gemv::linear::Scaled)): of a residual stream that is normalised with sums of squares, beside the f32 that
+//! the next addition needs; of others in place of the rows. Terms are the device's own, in no buffer of the program: who reads and writes
+//! them reads and writes the buffer as the program has it, and the validator proved the order of that.
 //!
 //! A buffer has terms where every access that writes it can store them, where each generation is written whole before it is read, and
-//! where all readers of a generation want the same; where no weights are quantised, registers hold them. Others read the buffer as it is.
+//! where all readers of a generation want the same; where no weights are quantised, registers hold them. Without a norm nobody reads
+//! it otherwise. Others read the buffer as it is.
 
 use std::collections::BTreeMap;
 
@@ -15,26 +16,26 @@ use tilewright_kernels::tile::Float;
 use tilewright_layout::DType;
 
 use super::tags::{State, order};
-use super::{NormRead, Planner};
+use super::{Planner, TermsRead};
 use crate::program::{BufferId, BufferKind, TaskId};
 
-/// What the readers of a generation of a residual stream take.
+/// What the readers of a generation take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NormTerms {
     /// The form of the terms.
     pub form: ScaledForm,
-    /// The weight of the norm.
-    pub weight: BufferId,
+    /// The weight of the norm, if there is one.
+    pub weight: Option<BufferId>,
 }
 
-/// The residual streams of a program that have terms.
+/// The activations of a program that have terms.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Norms {
     /// Bytes of the terms and of the sums of squares, at most, of each.
     bytes: BTreeMap<BufferId, [u64; 2]>,
-    /// For each task the stream that it reads normalised, and what of it.
+    /// For each task the activations that it multiplies, and what of them.
     read: BTreeMap<TaskId, (BufferId, NormTerms)>,
-    /// For each task the stream that it writes, and what its readers take.
+    /// For each task the activations that it writes, and what their readers take.
     written: BTreeMap<TaskId, (BufferId, NormTerms)>,
 }
 
@@ -44,18 +45,20 @@ impl Norms {
         let placed = plan.placed;
         let mut streams = vec![Stream::default(); placed.buffers.len()];
         for (buffer, stream) in placed.buffers.iter().zip(&mut streams) {
-            let own = buffer.kind == BufferKind::Activation && buffer.arena.is_none() && buffer.dtype == DType::F32;
-            stream.state = State::of(buffer, own && buffer.shape.len() == 2);
+            let own = buffer.kind == BufferKind::Activation && buffer.arena.is_none();
+            let own = own && matches!(buffer.dtype, DType::F32 | DType::BF16);
+            stream.state = State::of(buffer, own && (buffer.shape.len() == 2 || plan.merges.get(buffer.id).is_some()));
         }
         for id in order(placed) {
             let task = &placed.tasks[id.index()];
             let Some(device) = task.op.device() else { continue };
-            let (read, written) = (device.norm(), device.writes_stream());
+            let (read, written) = (device.reads_terms(), device.writes_terms());
             for region in &task.reads {
                 let stream = &mut streams[region.buffer.index()];
                 let generation = stream.state.read();
-                if let Some(read) = read.as_ref().filter(|read| read.x == region.buffer) {
-                    stream.read(id, generation, terms(plan, read, device.rows().len() as u32));
+                match read.as_ref().filter(|read| read.x == region.buffer) {
+                    Some(read) => stream.read(id, generation, terms(plan, read, device.rows().len() as u32)),
+                    None => stream.as_rows = true,
                 }
             }
             for region in &task.writes {
@@ -67,7 +70,7 @@ impl Norms {
         }
         let mut norms = Norms::default();
         for (buffer, stream) in placed.buffers.iter().zip(streams) {
-            if !stream.state.refused && stream.state.is_whole() && !stream.of.is_empty() {
+            if stream.has_terms() {
                 norms.add(buffer.id, stream);
             }
         }
@@ -86,31 +89,41 @@ impl Norms {
         self.written.extend(all(stream.writers));
     }
 
-    /// The streams, with bytes of their terms and of their sums of squares.
+    /// Their buffers, with bytes of the terms and of the sums of squares.
     pub fn iter(&self) -> impl Iterator<Item = (BufferId, [u64; 2])> {
         self.bytes.iter().map(|(&buffer, &bytes)| (buffer, bytes))
     }
 
-    /// What a task reads instead of the stream that it normalises.
+    /// What a task reads instead of the activations that it multiplies.
     pub fn read(&self, task: TaskId) -> Option<(BufferId, NormTerms)> {
         self.read.get(&task).copied()
     }
 
-    /// What a task stores beside the stream that it writes.
+    /// What a task stores of the activations that it writes.
     pub fn written(&self, task: TaskId) -> Option<(BufferId, NormTerms)> {
         self.written.get(&task).copied()
     }
 }
 
-/// What a reader takes; `None` where it takes the stream as it is.
-fn terms(plan: &Planner, read: &NormRead, rows: u32) -> Option<NormTerms> {
-    let (k, all) = (plan.extent(read.x, 0).ok()?, plan.extent(read.x, 1).ok()?);
+/// What a reader takes; `None` where it takes the activations as they are.
+fn terms(plan: &Planner, read: &TermsRead, rows: u32) -> Option<NormTerms> {
+    let (k, all, float) = match plan.merges.get(read.x) {
+        Some(merge) => (merge.width, merge.rows, merge.float),
+        None => (plan.extent(read.x, 0).ok()?, plan.extent(read.x, 1).ok()?, plan.float("x", read.x).ok()?),
+    };
     let unit = plan.unit(k, &read.weights).ok()?;
-    let packing = Packing::of(rows, Float::F32);
+    let exact = match (float, read.norm) {
+        (Float::F32, _) => Float::F32,
+        (Float::Bf16, None) => Float::Bf16,
+        (Float::Bf16, Some(_)) | (Float::F16, _) => return None,
+    };
+    let packing = Packing::of(rows, exact);
     // Kernels of bf16 weights that reload activations have no registers left.
-    let held = AOperand::registers(unit, packing) <= plan.options.held_registers;
+    let stages = read.along.map_or(unit.stages(), |along| (along.len() as u32).div_ceil(unit.stage_k()));
+    let held = AOperand::registers(unit.part(0, stages), packing) <= plan.options.held_registers;
     let form = ScaledForm::of(unit, packing, all).filter(|_| held || plan.quantised)?;
-    Some(NormTerms { form, weight: read.weight })
+    let form = if read.norm.is_some() { form } else { form.without_norm() };
+    Some(NormTerms { form, weight: read.norm })
 }
 
 /// A buffer, as far as it has come.
@@ -123,9 +136,18 @@ struct Stream {
     readers: Vec<(TaskId, u32)>,
     /// With the generations that they write.
     writers: Vec<(TaskId, u32)>,
+    /// Whether something reads it otherwise.
+    as_rows: bool,
 }
 
 impl Stream {
+    /// Whether it has terms.
+    fn has_terms(&self) -> bool {
+        // Without a norm there are no rows beside the terms.
+        let refused = self.as_rows && self.of.values().any(|terms| terms.weight.is_none());
+        !(refused || self.state.refused) && self.state.is_whole() && !self.of.is_empty()
+    }
+
     fn read(&mut self, id: TaskId, generation: u32, terms: Option<NormTerms>) {
         let Some(terms) = terms else {
             self.state.refused = true;

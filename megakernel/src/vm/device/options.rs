@@ -25,9 +25,11 @@ pub struct DeviceOptions {
     /// behind them. One more where the team holds stages (`hold`): what it takes out of the ring makes room that one stage
     /// at a time does not fill.
     pub in_flight: u32,
+    /// The same while the team waits for its task's signals, when it publishes nothing. 0: as otherwise.
+    pub in_flight_waiting: u32,
     /// Most stages in flight for the task that the team is at. More only queue at the memory.
     pub burst: u32,
-    /// Whether keys and values of earlier steps come through the ring, where they fit stages.
+    /// Whether keys and values of earlier steps come through the ring, where they fit stages, and what other ops bring that way.
     pub stream_tokens: bool,
     /// Whether keys and values that do not come through the ring are asked for before attention comes to them.
     pub pages_ahead: bool,
@@ -44,6 +46,11 @@ pub struct DeviceOptions {
     /// Stages of a task that the team takes into registers while it waits, where its activations are copied; 8 at most. The
     /// ring has room for others meanwhile, and one more is in flight. 0: none.
     pub hold: u32,
+    /// The same of a task of at least three times as many: by the time that the team comes to it the ring may have been full for long.
+    /// Fewer than `hold` are `hold`.
+    pub hold_long: u32,
+    /// Most registers of a thread that hold activations beside held stages of bf16.
+    pub hold_beside: u32,
     /// Fewest rows of a task whose activations are held in registers; of fewer rows they are copied to shared memory. Where
     /// there is no room they are streamed.
     pub held_rows: u32,
@@ -52,6 +59,8 @@ pub struct DeviceOptions {
     /// Most registers of a thread that hold the activations of a part, where sums are cut because all of them do not fit
     /// ([`Program::with_cut_sums`](crate::program::Program::with_cut_sums)); more where a stage has more. 0: no sum is cut.
     pub part_registers: u32,
+    /// Stages of a unit of bf16 whose tiles are loaded together, 1 or 2: the team waits for both, and gives both back.
+    pub stages_together: u32,
     /// Most rows whose activations, held in registers, meet the codes of two units at a time.
     pub paired_rows: u32,
     /// Units whose sums are kept at once where activations are streamed, an even number from 2 to 64: for each so many the
@@ -96,6 +105,8 @@ impl Dealing {
 const WARPGROUP: u32 = 128;
 /// 32-bit registers of an SM.
 const REGISTERS: u32 = 65536;
+/// Most stages that are held: 16 registers of a thread each.
+const MOST_HELD: u32 = 8;
 /// Most registers of a thread that can be asked for.
 const MOST: u32 = 240;
 
@@ -109,18 +120,22 @@ pub(super) struct Registers {
 impl DeviceOptions {
     /// The numbers that change speed, by the name of their field.
     #[expect(clippy::type_complexity, reason = "a name and its field")]
-    pub const NUMBERS: [(&'static str, fn(&mut DeviceOptions) -> &mut u32); 13] = [
+    pub const NUMBERS: [(&'static str, fn(&mut DeviceOptions) -> &mut u32); 17] = [
         ("warps", |options| &mut options.warps),
         ("stage_bytes", |options| &mut options.stage_bytes),
         ("stages", |options| &mut options.stages),
         ("in_flight", |options| &mut options.in_flight),
+        ("in_flight_waiting", |options| &mut options.in_flight_waiting),
         ("burst", |options| &mut options.burst),
         ("split_tokens", |options| &mut options.split_tokens),
         ("sums_bytes", |options| &mut options.sums_bytes),
         ("hold", |options| &mut options.hold),
+        ("hold_long", |options| &mut options.hold_long),
+        ("hold_beside", |options| &mut options.hold_beside),
         ("held_rows", |options| &mut options.held_rows),
         ("held_registers", |options| &mut options.held_registers),
         ("part_registers", |options| &mut options.part_registers),
+        ("stages_together", |options| &mut options.stages_together),
         ("paired_rows", |options| &mut options.paired_rows),
         ("streamed_units", |options| &mut options.streamed_units),
     ];
@@ -152,6 +167,7 @@ impl DeviceOptions {
             warps,
             stage_bytes: (stage_bytes / step * step).max(step),
             hold: self.hold.min(2),
+            hold_long: self.hold_long.min(2),
             held_registers: self.held_registers.min(64),
             take_registers: false,
             pages_ahead,
@@ -162,12 +178,21 @@ impl DeviceOptions {
     /// The same with a fourth of the stages held where weights are quantised: their factors are held with them, and up to 64
     /// registers of activations stay with a task. With three 8 bits of Llama-3.1-8B by groups spill, with four others.
     pub(super) fn holding_factors(self, quantised: bool) -> DeviceOptions {
-        if quantised { DeviceOptions { hold: self.hold().div_ceil(4), ..self } } else { self }
+        if !quantised {
+            return self;
+        }
+        let [hold, hold_long] = [false, true].map(|long| self.hold(long).div_ceil(4));
+        DeviceOptions { hold, hold_long, ..self }
     }
 
-    /// Most stages of a task that are held.
-    pub(super) fn hold(self) -> u32 {
-        self.hold.min(8)
+    /// Most stages of a task that are held, of a long one or another.
+    pub(super) fn hold(self, long: bool) -> u32 {
+        if long { self.hold.max(self.hold_long).min(MOST_HELD) } else { self.hold.min(MOST_HELD) }
+    }
+
+    /// Whether a task of so many stages is a long one.
+    pub(crate) fn is_long(self, stages: u32) -> bool {
+        stages >= 3 * self.hold(true)
     }
 
     /// Threads of a block.
@@ -199,6 +224,7 @@ impl Default for DeviceOptions {
             stage_bytes: 16384,
             stages: 16,
             in_flight: 1,
+            in_flight_waiting: 0,
             burst: 4,
             stream_tokens: true,
             pages_ahead: true,
@@ -208,9 +234,12 @@ impl Default for DeviceOptions {
             tags: true,
             dealing: Dealing::Stages,
             hold: 4,
+            hold_long: 4,
+            hold_beside: 0,
             held_rows: 3,
             held_registers: 128,
             part_registers: 64,
+            stages_together: 1,
             paired_rows: 16,
             streamed_units: 4,
             take_registers: true,

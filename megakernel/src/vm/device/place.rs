@@ -23,7 +23,7 @@ pub struct Places {
     offsets: Vec<u64>,
     /// Of the buffers of partial sums: where their merge lies, and its arrivals.
     merged: Vec<(BufferId, [u64; 2])>,
-    /// Of the residual streams that have terms: where these lie, and the sums of squares.
+    /// Of the activations that have terms: where these lie, and the sums of squares.
     scaled: Vec<(BufferId, [u64; 2])>,
     /// Bytes of the plain weights, tables of rotations not counted.
     pub plain: u64,
@@ -118,7 +118,7 @@ impl Places {
         Ok([Places::units(acc, out)?, Places::units(acc, arrivals)?])
     }
 
-    /// Where the terms of a residual stream lie, and its sums of squares, in the same units.
+    /// Where the terms of activations lie, and the sums of squares, in the same units.
     pub(super) fn scaled(&self, stream: BufferId) -> Result<[u32; 2], Unsupported> {
         let found = self.scaled.iter().find(|(buffer, _)| *buffer == stream);
         let [terms, squares] = found.map_or([u64::MAX; 2], |(_, places)| *places);

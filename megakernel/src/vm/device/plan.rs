@@ -173,7 +173,12 @@ impl Plan {
 
     /// Stages of a task that the team holds, at most: 0 where no task holds any.
     pub(super) fn held_stages(&self) -> u32 {
-        if self.held_forms().is_some() { self.options.hold() } else { 0 }
+        self.opcodes.iter().map(|opcode| self.held_of(opcode)).max().unwrap_or(0)
+    }
+
+    /// The same of an opcode's tasks.
+    pub(super) fn held_of(&self, opcode: &Opcode) -> u32 {
+        if opcode.holds_stages().is_some() { self.options.hold(opcode.is_long()) } else { 0 }
     }
 
     /// What of stages is held, of any task.

@@ -11,6 +11,8 @@ use super::plan::{CellsPlan, Feedback, Lengths, NoFeedback, Plan, RotationTable}
 use super::record::{PART, PHASES, TaskRecord};
 use super::storage::KvPools;
 use super::tables::{plain_weights, tables};
+use super::tags::Tagged;
+use super::writers::Writers;
 use super::{Choice, DeviceOptions, Merges, Norms, Opcode, Tags, Unsupported};
 use crate::ops::Role;
 use crate::program::{Buffer, BufferId, TaskId};
@@ -42,6 +44,8 @@ pub struct Planner<'p> {
     pub(super) record_bytes: u32,
     cells: Option<CellsPlan>,
     pub(super) lengths: Option<Lengths>,
+    /// Made when an op first asks.
+    pub(super) writers: Option<Writers>,
 }
 
 impl<'p> Planner<'p> {
@@ -51,11 +55,12 @@ impl<'p> Planner<'p> {
         let quantised = placed.buffers.iter().any(|buffer| buffer.quantised.is_some());
         let options = options.within(arch).holding_factors(quantised);
         let plain = plain_weights(placed);
-        // A tag for every word doubles what is read of activations: with more rows that costs more than a release.
+        // A tag for every word doubles what is read of activations: with more rows that costs more than a release; parts of sums are read once.
         let rows = rows(placed);
         let merges = Merges::of(placed)?;
         let tagged = options.tags && rows < options.held_rows;
-        let tags = if tagged { Tags::of(placed, &merges) } else { Tags::none(placed) };
+        let which = if tagged { Tagged::All } else { Tagged::Parts };
+        let tags = if options.tags { Tags::of(placed, &merges, which) } else { Tags::none(placed) };
         let is_plain = |buffer: &Buffer| plain[buffer.id.index()];
         let places = Places::new(placed, &tags, (&merges, &Norms::default()), is_plain);
         let plain_bytes = places.plain;
@@ -79,6 +84,7 @@ impl<'p> Planner<'p> {
             record_bytes: 0,
             cells: None,
             lengths: None,
+            writers: None,
         };
         // Activations of few rows are packets; with 3 and 4 rows bf16 weights leave the epilogue no registers for terms.
         let most_of_bf16 = if quantised { 0 } else { 4 };
@@ -105,7 +111,7 @@ impl<'p> Planner<'p> {
         let (directory, tables) = tables(self.placed, &mut records, self.record_bytes as usize)?;
         let table_bytes = directory.iter().map(|block| block.bytes).max().unwrap_or(0);
         self.cells = self.common_cells();
-        self.stream_tokens();
+        self.fill_stages();
         let shared: Vec<_> = self.opcodes.iter().map(|opcode| opcode.shared(self.options.warps)).collect();
         let operand_bytes = shared.iter().map(|bytes| bytes.operand).max().unwrap_or(0).next_multiple_of(128);
         let rows = rows(self.placed);
@@ -152,10 +158,10 @@ impl<'p> Planner<'p> {
         plans.all(|other| other == plan).then_some(plan)
     }
 
-    /// Lets attention take its tokens from the ring, where a block knows the step's positions and stages hold tokens.
-    fn stream_tokens(&mut self) {
+    /// Lets device functions fill stages of the ring, where a block knows the step's positions.
+    fn fill_stages(&mut self) {
         if self.cells.is_some() && self.options.stream_tokens {
-            self.opcodes.iter_mut().for_each(|opcode| opcode.stream_tokens(self.options.stage_bytes));
+            self.opcodes.iter_mut().for_each(|opcode| opcode.stream(self.options.stage_bytes));
         }
     }
 

@@ -13,13 +13,13 @@ pub struct Storage {
     pub period: u32,
 }
 
-/// How a residual stream is stored as the readers of its norm multiply it.
+/// How activations are stored as their readers multiply them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ScaledCode {
     /// The form of its terms.
     pub form: ScaledForm,
-    /// The type of the norm's weight.
-    pub weight: Float,
+    /// The type of the norm's weight, if there is one.
+    pub weight: Option<Float>,
 }
 
 /// A table of cosines and sines.

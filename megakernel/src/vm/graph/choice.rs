@@ -1,11 +1,12 @@
 //! The choice of tokens: the norms of some rows, their logits, the likeliest token or one at random, and how it is fed back.
 
 use tilewright_kernels::embed::{EmbedShape, TableOrder, embed_rows};
-use tilewright_kernels::sample::{FeedShape, argmax_rows, feed_rows, sample_rows};
+use tilewright_kernels::gemv::hopper;
+use tilewright_kernels::sample::{FeedShape, argmax_rows, best_rows, feed_rows, sample_rows};
 use tilewright_kernels::tile::Float;
 
 use super::launch::{Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
-use super::plan::ChoicePlan;
+use super::plan::{ChoicePlan, LogitsPlan};
 use super::planner::{GraphPlanner, WARPS};
 use super::products::Multiply;
 use crate::program::BufferId;
@@ -36,61 +37,86 @@ impl GraphPlanner<'_> {
         (BLOCKS * self.multiprocessors / (rows * kv_heads)).clamp(1, 8)
     }
 
-    /// The logits of rows that are named: their norms below each other, and a product of them.
-    pub(super) fn wanted(
-        &mut self,
-        [rows, width, vocab]: [u32; 3],
-        layer: (BufferId, Option<BufferId>),
-    ) -> Result<Vec<Launch>, Unsupported> {
-        let choices = rows.min(MOST_ALONE);
-        let wanted = self.scratch(Scratch::Wanted, u64::from(choices) * u64::from(width) * 2);
-        let logits = self.scratch(Scratch::WantedLogits, u64::from(choices) * u64::from(vocab) * 4);
+    /// The norms of rows that are named, below each other.
+    fn named(&mut self, [rows, width]: [u32; 2]) -> Launch {
+        let wanted = self.scratch(Scratch::Wanted, u64::from(rows) * u64::from(width) * 2);
         let shape = EmbedShape { table: TableOrder::Rows(width), out: Float::Bf16, warps: WARPS, norm: None };
         let arch = self.arch;
         let kernel = self.kernel(format!("{shape:?}"), || embed_rows(arch, shape));
-        let rows = LaunchMemory::WantedRows;
-        let args = [rows, rows, LaunchMemory::Scratch(Scratch::Normed), wanted].map(LaunchArg::Pointer).into();
-        let mut launches = vec![Launch { kernel, grid: LaunchGrid::Blocks(choices), args }];
-        let (layers, results) = (&[layer][..], vocab.into());
-        launches.extend(self.multiply(&Multiply {
-            rows: choices,
-            a: wanted,
-            layers,
-            results,
-            to: logits,
-            wide: true,
-            added: false,
-        })?);
-        Ok(launches)
+        let named = LaunchMemory::WantedRows;
+        let args = [named, named, LaunchMemory::Scratch(Scratch::Normed), wanted].map(LaunchArg::Pointer).into();
+        Launch { kernel, grid: LaunchGrid::Blocks(rows), args }
     }
 
-    /// The device chooses tokens: the likeliest, or where it is `sampled` as requests say.
-    pub(crate) fn choose(&mut self, sampled: bool) -> Result<(), Unsupported> {
-        let Some(logits) = &self.plan.logits else {
-            return Err(Unsupported::Launch { what: "a choice of tokens before their logits" });
+    /// The likeliest tokens of rows whose norms lie there, where a product of packed weights keeps the best of its tiles and no logits.
+    fn best_of(&mut self, product: &Multiply, rows: u32) -> Result<Option<Vec<Launch>>, Unsupported> {
+        let Some(mut packed) = self.packed_of(product) else { return Ok(None) };
+        let hopper::Plan { batch, results, unit, tuning, .. } = packed.plan;
+        let Ok(plan) = hopper::Plan::new(batch, results, unit, hopper::Tuning { splits: 1, ..tuning }) else {
+            return Ok(None);
         };
-        let (vocab, mut launches) = (logits.vocab, logits.of_wanted.clone());
-        if sampled && vocab > MOST_TOKENS {
-            let (what, found) = ("tokens that are chosen among at random", vocab as usize);
-            return Err(Unsupported::Number { what, found, expected: "at most 2^18" });
+        (packed.plan, packed.finish.best) = (plan, true);
+        if packed.finish.check(&plan).is_err() {
+            return Ok(None);
         }
-        let (arch, rows) = (self.arch, self.plan.rows.min(MOST_ALONE));
+        let bests = self.scratch(Scratch::WantedBests, u64::from(rows) * u64::from(plan.tiles()) * 8);
+        packed.to = bests;
+        let product = self.multiply_packed(&packed);
+        let arch = self.arch;
+        let kernel = self.kernel("best".into(), || best_rows(arch));
+        let pointers = [bests, LaunchMemory::Chosen].map(LaunchArg::Pointer);
+        let args = [LaunchArg::Number(plan.tiles())].into_iter().chain(pointers).collect();
+        Ok(Some(vec![product, Launch { kernel, grid: LaunchGrid::Blocks(rows), args }]))
+    }
+
+    /// The tokens of rows whose norms lie there.
+    fn tokens_of(
+        &mut self,
+        a: LaunchMemory,
+        ([rows, vocab], layer): ([u32; 2], (BufferId, Option<BufferId>)),
+        sampled: bool,
+    ) -> Result<Vec<Launch>, Unsupported> {
+        let (layers, results, to) = (&[layer][..], vocab.into(), LaunchMemory::Scratch(Scratch::WantedLogits));
+        let product = Multiply { rows, a, layers, results, to, wide: true, added: false };
+        if !sampled && let Some(launches) = self.best_of(&product, rows)? {
+            return Ok(launches);
+        }
+        self.scratch(Scratch::WantedLogits, u64::from(rows) * u64::from(vocab) * 4);
+        let mut launches = self.multiply(&product)?;
+        let arch = self.arch;
         let kernel = match sampled {
             true => self.kernel("sample".into(), || sample_rows(arch, CHOOSING)),
             false => self.kernel("argmax".into(), || argmax_rows(arch, CHOOSING)),
         };
         let mut args = [vocab, vocab].map(LaunchArg::Number).to_vec();
         let requests = sampled.then_some(LaunchMemory::Requests);
-        let memory = [LaunchMemory::Scratch(Scratch::WantedLogits)].into_iter().chain(requests);
+        let memory = [to].into_iter().chain(requests);
         args.extend(memory.chain([LaunchMemory::Chosen]).map(LaunchArg::Pointer));
         launches.push(Launch { kernel, grid: LaunchGrid::Blocks(rows), args });
+        Ok(launches)
+    }
+
+    /// The device chooses tokens: the likeliest, or where it is `sampled` as requests say.
+    pub(crate) fn choose(&mut self, sampled: bool) -> Result<(), Unsupported> {
+        let (Some(&LogitsPlan { vocab, width, .. }), Some(head)) = (self.plan.logits.as_ref(), self.head) else {
+            return Err(Unsupported::Launch { what: "a choice of tokens before their logits" });
+        };
+        if sampled && vocab > MOST_TOKENS {
+            let (what, found) = ("tokens that are chosen among at random", vocab as usize);
+            return Err(Unsupported::Number { what, found, expected: "at most 2^18" });
+        }
+        let (arch, rows) = (self.arch, self.plan.rows.min(MOST_ALONE));
+        let mut launches = vec![self.named([rows, width])];
+        launches.extend(self.tokens_of(LaunchMemory::Scratch(Scratch::Wanted), ([rows, vocab], head), sampled)?);
+        let mut fed = self.tokens_of(LaunchMemory::Scratch(Scratch::Normed), ([rows, vocab], head), sampled)?;
         let shape = FeedShape { rows, ends: MAX_ENDS as u32, requests: sampled };
         let kernel = self.kernel(format!("{shape:?}"), || feed_rows(arch, shape));
         let cells = [LaunchMemory::Chosen, LaunchMemory::Ends, LaunchMemory::Tokens, LaunchMemory::Positions];
         let steps = [LaunchMemory::Lengths, LaunchMemory::Steps, LaunchMemory::History];
+        let requests = sampled.then_some(LaunchMemory::Requests);
         let args = cells.into_iter().chain(steps).chain(requests).map(LaunchArg::Pointer).collect();
-        let feed = vec![Launch { kernel, grid: LaunchGrid::Blocks(1), args }];
-        match self.plan.choice.replace(ChoicePlan { rows, sampled, launches, feed }) {
+        fed.push(Launch { kernel, grid: LaunchGrid::Blocks(1), args });
+        match self.plan.choice.replace(ChoicePlan { rows, sampled, launches, fed }) {
             None => Ok(()),
             Some(_) => Err(Unsupported::Launch { what: "a second choice of tokens" }),
         }

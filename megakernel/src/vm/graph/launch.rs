@@ -33,8 +33,10 @@ pub enum Scratch {
     SplitsDone,
     /// The norm of rows whose tokens the device chooses, bf16 `[choices, hidden]`.
     Wanted,
-    /// Their logits, f32 `[choices, vocab]`.
+    /// Logits of rows that are chosen for, f32 `[choices, vocab]`.
     WantedLogits,
+    /// The best of every tile of them, keys of 64 bits `[choices, tiles]`: where only the likeliest is asked for.
+    WantedBests,
     /// The keys of a layer's pages of codes, bf16, for the attention that comes next.
     Keys,
     /// The values.

@@ -117,7 +117,7 @@ impl GraphMachine {
     pub fn times(&mut self, cells: &StepCells) -> Result<Vec<(String, Duration)>, LaunchError> {
         cells.check(&self.limits)?;
         let counts = self.set_cells(cells)?;
-        let choice = self.plan.choice.iter().flat_map(|choice| &choice.launches);
+        let choice = self.plan.choice.iter().flat_map(|choice| &choice.fed);
         let launches: Vec<&Launch> = self.plan.launches.iter().chain(choice).filter(|l| counts.runs(l)).collect();
         self.kernels.compile(launches.iter().map(|launch| launch.kernel))?;
         let work = launches.iter().map(|launch| self.work_of(launch, counts, None)).collect::<Result<Vec<_>, _>>()?;
@@ -181,8 +181,7 @@ impl GraphMachine {
         if !self.graphs.contains_key(&(counts, behind)) {
             let mut work = self.work(&self.plan.launches, counts, None)?;
             if let (Behind::Feed, Some(choice)) = (behind, &self.plan.choice) {
-                work.extend(self.work(&choice.launches, counts, None)?);
-                work.extend(self.work(&choice.feed, counts, None)?);
+                work.extend(self.work(&choice.fed, counts, None)?);
             }
             self.graphs.insert((counts, behind), self.device.graph(&work)?);
         }

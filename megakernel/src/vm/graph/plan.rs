@@ -55,8 +55,6 @@ pub struct LogitsPlan {
     pub of_row: Vec<Launch>,
     /// The launches for all rows.
     pub of_all: Vec<Launch>,
-    /// The launches for rows whose tokens the device chooses.
-    pub of_wanted: Vec<Launch>,
 }
 
 /// How the device chooses tokens of rows that are named, and feeds them back.
@@ -66,10 +64,10 @@ pub struct ChoicePlan {
     pub rows: u32,
     /// Whether tokens may be chosen at random.
     pub sampled: bool,
-    /// The launches of a choice.
+    /// The launches of a choice for rows that are named.
     pub launches: Vec<Launch>,
-    /// What comes behind where a step's tokens are the next one's.
-    pub feed: Vec<Launch>,
+    /// Those of a choice for the first rows in their order, and what makes its tokens the next step's.
+    pub fed: Vec<Launch>,
 }
 
 impl GraphPlan {

@@ -38,6 +38,8 @@ pub struct GraphPlanner<'p> {
     /// Where the activations lie that a buffer stands for.
     pub(super) heads: HashMap<BufferId, Heads>,
     pub(super) pending: Option<Pending>,
+    /// The output projection and its bias.
+    pub(super) head: Option<(BufferId, Option<BufferId>)>,
     /// Numbers of kernels by what they are made for.
     kernels: HashMap<String, usize>,
     pub(super) steps: HashMap<(Problem, bool), Vec<(usize, Step)>>,
@@ -75,6 +77,7 @@ impl<'p> GraphPlanner<'p> {
             scratch: BTreeMap::new(),
             heads: HashMap::new(),
             pending: None,
+            head: None,
             kernels: HashMap::new(),
             steps: HashMap::new(),
             packed,

@@ -6,6 +6,7 @@ use tilewright_kernels::embed::TableOrder;
 use tilewright_kernels::gemm::{self, Argument, Buffer as Of, Epilogue, Problem, Step, Target};
 use tilewright_kernels::gemv::{self, hopper, hopper::Rows};
 use tilewright_kernels::quant::Widen;
+use tilewright_kernels::tile::Float;
 
 use super::choice::MOST_ALONE;
 use super::launch::{Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
@@ -21,6 +22,9 @@ const ALIGNED: u32 = 256;
 const MOST_BLOCKS: u32 = 2;
 /// Elements that a row of packed weights has a multiple of, where nothing lies behind it.
 const WHOLE: u32 = 32;
+
+/// Kilobytes of shared memory that a product may be told to leave.
+const MOST_SPARE: u32 = 200;
 
 /// What a product multiplies.
 pub(crate) struct Product<'a> {
@@ -53,7 +57,7 @@ pub(crate) struct PackedProduct {
     pub(super) plan: hopper::Plan,
     pub(super) finish: hopper::Finish,
     a: LaunchMemory,
-    to: LaunchMemory,
+    pub(super) to: LaunchMemory,
     bias: Option<usize>,
     /// The eps of the norm that ends in it.
     eps: Option<f32>,
@@ -151,8 +155,8 @@ impl GraphPlanner<'_> {
         };
         let of_row = of(1, LaunchMemory::NormedRow)?;
         let of_all = of(rows, LaunchMemory::Scratch(Scratch::Normed))?;
-        let of_wanted = self.wanted([rows, k, vocab], layer)?;
-        match self.plan.logits.replace(LogitsPlan { vocab, width: k, of_row, of_all, of_wanted }) {
+        self.head = Some(layer);
+        match self.plan.logits.replace(LogitsPlan { vocab, width: k, of_row, of_all }) {
             None => Ok(()),
             Some(_) => Err(Unsupported::Launch { what: "a second output projection" }),
         }
@@ -184,8 +188,20 @@ impl GraphPlanner<'_> {
         if units.unit.codes().is_some() || !units.unit.k().is_multiple_of(WHOLE) {
             return None;
         }
-        let tuning = hopper::choose(product.rows, product.results, units.unit, self.multiprocessors, MOST_BLOCKS);
+        let choose = |fits: &dyn Fn(&hopper::Plan) -> bool| {
+            let most = [self.multiprocessors, MOST_BLOCKS];
+            hopper::choose_for(product.rows, product.results, units.unit, most, fits)
+        };
+        // What is added to the residual stream may begin a norm.
+        let epilogue = gemv::Epilogue { residual: true, wide: true, ..gemv::Epilogue::default() };
+        let begins = hopper::Finish { normed: Some(Float::F32), ..epilogue.into() };
+        let tuning = Some(()).filter(|()| product.added).and_then(|()| choose(&|plan| begins.check(plan).is_ok()));
+        let tuning = tuning.or_else(|| choose(&|_| true))?;
         let plan = hopper::Plan::new(product.rows, product.results, units.unit, tuning).ok()?;
+        let is_beside_attention =
+            matches!(product.results, Rows::Groups { .. }) || product.a == LaunchMemory::Scratch(Scratch::Attended);
+        let spare = self.tuning.map_or(0, |tuning| tuning.spare);
+        let plan = if is_beside_attention && spare > 0 { leaving(plan, spare.min(MOST_SPARE) << 10) } else { plan };
         let bias = self.bias(product.layers);
         let epilogue = gemv::Epilogue { bias: bias.is_some(), residual: product.added, wide: product.wide };
         Some(PackedProduct { units, plan, finish: epilogue.into(), a: product.a, to: product.to, bias, eps: None })
@@ -307,6 +323,19 @@ impl GraphPlanner<'_> {
             number_of(&mut self.plan.biases, parts)
         })
     }
+}
+
+/// The same plan with rings that leave so many bytes of shared memory, as large as they can be; the plan itself where there are none.
+fn leaving(plan: hopper::Plan, spare: u32) -> hopper::Plan {
+    let hopper::Plan { batch, results, unit, tuning, .. } = plan;
+    let with = |stage_tiles, stages| {
+        let tuning = hopper::Tuning { stage_tiles, stages, ..tuning };
+        hopper::Plan::new(batch, results, unit, tuning).ok().filter(|plan| plan.leaves() >= spare)
+    };
+    let stages = |stage_tiles| (3..=8).filter_map(move |stages| with(stage_tiles, stages));
+    // Of equals the one of larger stages.
+    let plans = [tuning.stage_tiles, 2].into_iter().flat_map(stages);
+    plans.min_by_key(|plan| plan.leaves()).unwrap_or(plan)
 }
 
 /// A step of a product as a launch.

@@ -31,7 +31,7 @@ pub(super) struct StepCells<'k> {
 impl<'k> StepCells<'k> {
     pub fn new(k: &'k Builder, plan: &Plan, state: Ptr<'k, Global, u8>, width: Val<'k, u32>) -> StepCells<'k> {
         let kept = plan.cells.map(|cells| (cells, k.shared::<i32>("cells", cells.numbers())));
-        let streams = plan.opcodes.iter().any(|opcode| opcode.tokens().is_some_and(|tokens| tokens.stage.is_some()));
+        let streams = plan.opcodes.iter().any(|opcode| opcode.fills());
         let turns = streams.then(|| ["cells_there", "cells_done"].map(|name| k.shared(name, 1)));
         let scope = if plan.devices > 1 { Scope::Sys } else { Scope::Gpu };
         StepCells { k, state, scope, width, kept, turns }

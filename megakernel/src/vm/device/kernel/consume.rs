@@ -33,6 +33,7 @@ pub(super) fn consume<'k>(context: KernelContext<'k, '_>, reader: Reader<'k>) {
             let weights = Held::take(context, &reader, task);
             k.when(leader, || {
                 sync.check(task, context.plan.opcodes.len() as u32);
+                context.progress.waits_for(step * tasks + index + 1);
                 sync.wait(context.table, task, step);
                 context.progress.comes_to(step * tasks + index + 1);
                 if let Some(trace) = context.trace {

@@ -2,26 +2,22 @@
 
 use tilewright_codegen::build::{Builder, Global, Ptr, Val};
 use tilewright_kernels::attention::split::{Streamed, TokenStage};
-use tilewright_kernels::gemv::linear::{Beyond, Scaled, ScaledForm, ScaledOutput, Scratch, Weights};
+use tilewright_kernels::gemv::linear::{Beyond, Scaled, ScaledForm, ScaledOutput, Scratch};
 use tilewright_kernels::kv::{PagedPool, PoolArray, PoolType};
 use tilewright_kernels::rope::Rotation;
 use tilewright_kernels::tile::{Access, Array, Copies, Float};
 use tilewright_kernels::warps::ConsumerWarps;
 
 use super::KernelContext;
+use super::held::Held;
 use super::table::TaskView;
 use crate::vm::device::{KvPools, RotationRows, ScaledCode, Storage, status};
 
 /// Runs a task, whose opcode was checked.
 ///
 /// `now` counts the steps before this one, over all launches.
-pub(super) fn dispatch<'k>(
-    context: KernelContext<'k, '_>,
-    task: TaskView<'k>,
-    now: Val<'k, u32>,
-    weights: &dyn Weights<'k>,
-) {
-    choose(Call { context, task, now }, task.opcode(), 0, weights);
+pub(super) fn dispatch<'k>(context: KernelContext<'k, '_>, task: TaskView<'k>, now: Val<'k, u32>, held: &Held<'_, 'k>) {
+    choose(Call { context, task, now }, task.opcode(), 0, held);
 }
 
 /// The pages of the pool that is this operand of a task; `scale` is the field of what its codes are multiplied by.
@@ -46,12 +42,12 @@ fn pages_of<'k>(context: KernelContext<'k, '_>, pool: PoolArray<'k>, pools: KvPo
 }
 
 /// Tries the opcodes from `first` on.
-fn choose<'k>(call: Call<'k, '_>, opcode: Val<'k, u32>, first: usize, weights: &dyn Weights<'k>) {
+fn choose<'k>(call: Call<'k, '_>, opcode: Val<'k, u32>, first: usize, held: &Held<'_, 'k>) {
     if let Some(function) = call.context.plan.opcodes.get(first) {
         call.context.k.if_else(
             opcode.eq(first as u32),
-            || function.run(call, weights),
-            || choose(call, opcode, first + 1, weights),
+            || function.run(call, &held.of(call.context.plan.held_of(function))),
+            || choose(call, opcode, first + 1, held),
         );
     }
 }
@@ -163,15 +159,16 @@ impl<'k> Call<'k, '_> {
         array.accessed(Access::Packets(self.now * storage.period + within))
     }
 
-    /// The terms of a residual stream: the operands of terms and sums of squares are two fields, one behind the other.
+    /// The terms of activations: the operands of terms and sums of squares are two fields, one behind the other.
     pub fn scaled(self, field: usize, form: ScaledForm) -> Scaled<'k> {
         let terms = self.array(field, form.float());
-        Scaled { form, terms, squares: self.array(field + size_of::<u32>(), Float::F32) }
+        let squares = form.has_norm().then(|| self.array(field + size_of::<u32>(), Float::F32));
+        Scaled { form, terms, squares }
     }
 
-    /// The same where they are stored; the third field has the norm's weight.
+    /// The same where they are stored; the third field has the weight of a norm.
     pub fn scaled_output(self, field: usize, code: ScaledCode) -> ScaledOutput<'k> {
-        let weight = self.plain(field + 2 * size_of::<u32>(), code.weight);
+        let weight = code.weight.map(|weight| self.plain(field + 2 * size_of::<u32>(), weight));
         let beyond = (code.form.float() == Float::F16).then(|| self.beyond());
         ScaledOutput { to: self.scaled(field, code.form), weight, beyond }
     }

@@ -33,14 +33,25 @@ impl<'r, 'k> Held<'r, 'k> {
         }
         Held { ring, stages }
     }
+
+    /// The weights of a task that holds so many stages at most.
+    pub fn of(&self, most: u32) -> TaskWeights<'_, 'k> {
+        TaskWeights { ring: self.ring, stages: &self.stages[..self.stages.len().min(most as usize)] }
+    }
 }
 
-impl<'k> Weights<'k> for Held<'_, 'k> {
+/// A task's weights: its first stages in registers, the rest from the ring.
+pub(super) struct TaskWeights<'r, 'k> {
+    ring: &'r Reader<'k>,
+    stages: &'r [HeldStage<'k>],
+}
+
+impl<'k> Weights<'k> for TaskWeights<'_, 'k> {
     fn stage(&self, read: &dyn Fn(Ptr<'k, Shared, u32>)) {
         self.ring.stage(read);
     }
 
     fn held(&self) -> &[HeldStage<'k>] {
-        &self.stages
+        self.stages
     }
 }

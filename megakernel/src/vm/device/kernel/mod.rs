@@ -7,7 +7,7 @@
 //! | `cells` | positions and page tables in shared memory |
 //! | `sync` | counters, the end of a launch, reports |
 //! | `produce` | the warp that streams weights, keys and values |
-//! | `tokens` | the keys and values of a task of attention, as stages of the ring |
+//! | `feed` | stages of the ring that device functions fill |
 //! | `consume` | the warps that compute |
 //! | `held` | a task's first stages in registers, while the team waits |
 //! | `pages` | keys and values that are not streamed on their way to level two |
@@ -21,6 +21,7 @@ mod advance;
 mod cells;
 mod consume;
 mod dispatch;
+mod feed;
 mod held;
 mod pages;
 mod peers;
@@ -29,7 +30,6 @@ mod propose;
 mod ring;
 mod sync;
 mod table;
-mod tokens;
 mod trace;
 
 use half::bf16;
@@ -43,6 +43,7 @@ use super::Plan;
 pub(super) use advance::Feeds;
 use cells::StepCells;
 pub use dispatch::{Call, Generation};
+pub use feed::RingFeed;
 use peers::Peers;
 use propose::Proposals;
 use ring::Progress;
@@ -123,6 +124,7 @@ fn body(k: &Builder, plan: &Plan) {
         sums_bytes,
         best: k.shared::<u64>("best", 16),
         paired_rows: options.paired_rows,
+        stages_together: options.stages_together,
         beyond: None,
         loaded: options.timeline.then(|| k.shared::<u64>("loaded", 1)),
     };

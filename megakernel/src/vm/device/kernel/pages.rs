@@ -17,7 +17,7 @@ pub(super) fn ask_for_pages<'k>(context: KernelContext<'k, '_>, task: TaskView<'
         return;
     }
     for (opcode, function) in context.plan.opcodes.iter().enumerate() {
-        let Some(tokens) = function.tokens().filter(|tokens| tokens.stage.is_none()) else { continue };
+        let Some(tokens) = function.tokens() else { continue };
         k.when(task.opcode().eq(opcode as u32), || {
             k.for_(0u32, tokens.rows, |row| pages(context, task, task.value(tokens.fields.first_row) + row, &tokens));
         });

@@ -7,10 +7,10 @@ use tilewright_kernels::gemv::linear::{Order, Phases};
 use tilewright_kernels::ring::Pieces;
 
 use super::KernelContext;
+use super::feed::fill_stages;
 use super::pages::ask_for_pages;
 use super::ring::Producer;
 use super::table::TaskView;
-use super::tokens::stream_tokens;
 use crate::vm::device::record::{PART, PHASES};
 
 /// Streams what every task of every step needs.
@@ -26,7 +26,7 @@ pub(super) fn produce<'k>(context: KernelContext<'k, '_>, producer: Producer<'k>
                 full.set(0u64);
             }
             ask_for_pages(context, turn.task);
-            stream_tokens(&feed, turn);
+            fill_stages(&feed, turn);
             k.break_if(feed.stopped.get());
             feed.weights(turn);
             k.break_if(feed.stopped.get());

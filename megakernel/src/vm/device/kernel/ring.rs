@@ -33,21 +33,28 @@ pub(super) fn ring<'k>(k: &'k Builder, plan: &Plan) -> Unready<ring::Ring<'k, St
 pub(super) struct Progress<'k> {
     /// The task, counted over the launch from 1.
     task: Ptr<'k, Shared, u32>,
-    /// Most stages in flight for tasks that it has not come to, and for the one that it is at.
-    most: [u32; 2],
+    /// Most stages in flight for tasks that it has not come to, for the one that it is at, and while it waits.
+    most: [u32; 3],
     /// The same of stages of so many bytes at most, where there are small ones.
-    small: Option<(u32, [u32; 2])>,
+    small: Option<(u32, [u32; 3])>,
+    /// Whether it says that it waits.
+    says_waiting: bool,
 }
+
+/// The bit of a task's number that says that the team waits for it.
+const WAITING: u32 = 1 << 31;
 
 impl<'k> Progress<'k> {
     pub fn new(k: &'k Builder, plan: &Plan) -> Progress<'k> {
         // The producer's view of what landed must stay within one round of the ring: parities repeat after two.
         let within = |times: u32| {
-            let all = [plan.in_flight(), plan.options.burst].map(|most| most.saturating_mul(times));
+            let all = [plan.in_flight(), plan.options.burst, plan.options.in_flight_waiting];
+            let all = all.map(|most| most.saturating_mul(times));
             all.map(|most| most.clamp(1, plan.options.stages - 1))
         };
         let small = plan.has_small_stages().then(|| (plan.small_bytes(), within(2)));
-        Progress { task: k.shared("current", 1), most: within(1), small }
+        let says_waiting = plan.options.in_flight_waiting > 0;
+        Progress { task: k.shared("current", 1), most: within(1), small, says_waiting }
     }
 
     /// Initialises it; by one thread, before anybody else comes.
@@ -60,20 +67,23 @@ impl<'k> Progress<'k> {
         self.task.store_relaxed(task, Scope::Cta);
     }
 
+    /// Says that the team waits for a task; by one thread.
+    pub fn waits_for(self, task: Val<'k, u32>) {
+        if self.says_waiting {
+            self.task.store_relaxed(task | WAITING, Scope::Cta);
+        }
+    }
+
     /// Most stages in flight, for one of a task, which has so many bytes. Of small ones twice as many, so that the bytes in flight are
     /// as many.
     pub fn most(self, task: Val<'k, u32>, bytes: Val<'k, u32>) -> Val<'k, u32> {
-        let [most, burst] = self.most;
-        let now = self.task.load_relaxed(Scope::Cta).eq(task);
-        match self.small {
-            None => now.select(burst, most),
-            Some((small, [twice, twice_burst])) => {
-                let is_small = bytes.le(small);
-                now.select(
-                    is_small.select(bytes.builder().lit(twice_burst), burst),
-                    is_small.select(bytes.builder().lit(twice), most),
-                )
-            }
-        }
+        let (word, k) = (self.task.load_relaxed(Scope::Cta), bytes.builder());
+        let now = word.eq(task);
+        let of = |which: usize| match self.small {
+            None => k.lit(self.most[which]),
+            Some((small, twice)) => bytes.le(small).select(k.lit(twice[which]), self.most[which]),
+        };
+        let ahead = if self.says_waiting { word.ge(WAITING).select(of(2), of(0)) } else { of(0) };
+        now.select(of(1), ahead)
     }
 }

@@ -1,0 +1,70 @@
+//! Stages of the ring that device functions fill besides those of weights.
+//!
+//! What the steps before left depends on nothing of this one, and a task finds it in shared memory when its activations
+//! come. What the step itself writes does not come this way: the team reads it where it lies.
+
+use tilewright_codegen::build::{Builder, Val};
+use tilewright_codegen::ir::attr::ProxyFence;
+use tilewright_kernels::attention::split::{Streamed, TokenStage};
+use tilewright_kernels::kv::PagedPool;
+use tilewright_kernels::ring::Pieces;
+
+use super::dispatch::task_pages;
+use super::produce::{Feed, Turn};
+use crate::vm::device::KvPools;
+
+/// Fills the stages of a task besides those of its weights, if it has such.
+pub(super) fn fill_stages<'k>(feed: &Feed<'k, '_>, turn: Turn<'k>) {
+    let (context, k) = (feed.context, feed.context.k);
+    for (opcode, function) in context.plan.opcodes.iter().enumerate().filter(|(_, function)| function.fills()) {
+        k.when(turn.task.opcode().eq(opcode as u32), || {
+            context.cells.wait_for_step(context.sync, turn.step);
+            feed.listen();
+            if !feed.by_warp() {
+                // The pages were written by stores; copies of the engine see them behind this.
+                k.fence_proxy_async(ProxyFence::Global);
+            }
+            function.fill(RingFeed { feed, turn });
+        });
+    }
+}
+
+/// The ring, as a device function fills it for a task: by one thread and the copy engine, or by a warp, whose lanes all come. Fields
+/// of the record are named by their offsets, as in a [`Call`](super::Call).
+#[derive(Clone, Copy)]
+pub struct RingFeed<'k, 'p> {
+    feed: &'p Feed<'k, 'p>,
+    turn: Turn<'k>,
+}
+
+impl<'k> RingFeed<'k, '_> {
+    /// The recorder.
+    pub fn builder(self) -> &'k Builder {
+        self.feed.context.k
+    }
+
+    /// A number.
+    pub fn value(self, field: usize) -> Val<'k, u32> {
+        self.turn.task.value(field)
+    }
+
+    /// The pages of an operand among the pools, as [`Call::pages`](super::Call::pages) has them.
+    pub fn pages(self, fields: [usize; 2], pools: KvPools) -> PagedPool<'k> {
+        task_pages(self.feed.context, self.turn.task, fields, pools)
+    }
+
+    /// Which tokens of the step may come through the ring.
+    pub fn streamed(self, stage: TokenStage) -> Option<Streamed<'k>> {
+        self.feed.context.cells.streamed(stage)
+    }
+
+    /// Whether the team does not go on: then there is nothing to fill, and loops end.
+    pub fn stopped(self) -> Val<'k, bool> {
+        self.feed.stopped.get()
+    }
+
+    /// Fills the next stage with copies of so many bytes in all, when there is room; or finds out that the team does not go on.
+    pub fn stage(self, bytes: Val<'k, u32>, copies: impl FnOnce(Pieces<'k>)) {
+        self.feed.stage(self.turn, bytes, copies);
+    }
+}
