@@ -113,10 +113,13 @@ pub fn reading(a_operand: AOperand) -> &'static [&'static str] {
 /// The team's shared memory for so many rows of the operand's bytes, with sums for `units` units.
 pub fn scratch(team: ConsumerWarps<'_>, operand_bytes: u32, rows: u32, units: u32) -> Scratch<'_> {
     let (k, sums_bytes) = (team.k, units * Sums::bytes(rows, team.warps));
+    let operand_bytes = operand_bytes.next_multiple_of(8);
+    let operand = k.shared_aligned("operand", (operand_bytes + sums_bytes) / 2, 128);
     Scratch {
-        operand: k.shared("operand", operand_bytes / 2),
+        operand,
+        operand_bytes,
         squares: k.shared("squares", 16 * team.warps),
-        sums: k.shared("sums", sums_bytes / 4),
+        sums: operand.at(operand_bytes / 2).cast(),
         sums_bytes,
         best: k.shared("best", 16),
         paired_rows: 16,

@@ -91,8 +91,10 @@ pub enum Output<'k> {
 /// Shared memory of the team that functions use while they run.
 #[derive(Clone, Copy)]
 pub struct Scratch<'k> {
-    /// Activations.
+    /// Activations; `sums` lie behind them.
     pub operand: Ptr<'k, Shared, half::bf16>,
+    /// Bytes of `operand`, a multiple of 8.
+    pub operand_bytes: u32,
     /// Sums of squares, f32 `[16, warps]`.
     pub squares: Ptr<'k, Shared, f32>,
     /// Sums of products.
@@ -139,6 +141,7 @@ pub fn linear<'k>(team: ConsumerWarps<'k>, scratch: Scratch<'k>, weights: &dyn W
         rows,
         streams,
         a_operand: tile.a_operand,
+        spreads: true,
         behind: None,
     };
     match tile.a_operand {
@@ -227,6 +230,8 @@ pub(super) struct Pass<'k> {
     pub streams: u32,
     /// Where the A operand lives.
     pub a_operand: AOperand,
+    /// Whether sums may lie where activations would, were they not in registers: where an output needs little until its sum is there.
+    pub spreads: bool,
     /// Whether a phase came before, which left sums of squares; `None`: there are no phases.
     pub behind: Option<Val<'k, bool>>,
 }
@@ -253,11 +258,7 @@ impl<'k> Pass<'k> {
         if let Some(loaded) = scratch.loaded {
             k.when(k.tid().eq(0), || loaded.store(k.globaltimer()));
         }
-        let sums_bytes = match a_operand {
-            AOperand::Reloaded { group } => group * Sums::bytes(rows, team.warps),
-            AOperand::Shared | AOperand::Registers | AOperand::Phases { .. } => scratch.sums_bytes,
-        };
-        let sums = Sums::new(scratch.sums, sums_bytes, packing, team.warps);
+        let sums = self.sums(packing);
         let group = (sums.units() / streams).max(1);
         k.for_step(0u32, units, group, |base| {
             k.when(base.gt(0), || team.sync());

@@ -74,6 +74,7 @@ pub fn qkv<'k>(team: ConsumerWarps<'k>, scratch: Scratch<'k>, weights: &dyn Weig
         rows: tile.rows,
         streams: 1,
         a_operand: tile.a_operand,
+        spreads: false,
         behind: None,
     };
     let prepare = |base: Val<'k, u32>, cell: &Cell<'k>| tile.prepare(team, cell, tile.first + base + cell.unit);

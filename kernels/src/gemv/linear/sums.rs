@@ -5,6 +5,7 @@ use core::cell::RefCell;
 use tilewright_codegen::build::{Ptr, Shared, Val};
 use tilewright_layout::view::OffsetMap;
 
+use super::device::Pass;
 use super::operand::Lane;
 use super::packing::Packing;
 use super::source::Source;
@@ -173,6 +174,29 @@ impl<'k> Sums<'k> {
         k.when(group.lt(rows), || put(unit.at(group * 8), first));
         if let Some(second) = second {
             k.when((group + 8).lt(rows), || put(unit.at(group * 8 + 64), second));
+        }
+    }
+}
+
+impl<'k> Pass<'k> {
+    /// The sums of a group of units. Activations in registers leave their shared memory to them, up to four outputs of a thread: the
+    /// ring is not read while outputs are finished, so few large groups are better than many small ones.
+    pub(super) fn sums(self, packing: Packing) -> Sums<'k> {
+        let Pass { team, scratch, unit, rows, a_operand, .. } = self;
+        let each = Sums::bytes(rows, team.warps);
+        let plain = |bytes: u32| Sums::new(scratch.sums, bytes, packing, team.warps);
+        match a_operand {
+            AOperand::Reloaded { group } => plain(group * each),
+            AOperand::Registers | AOperand::Phases { .. } if self.spreads => {
+                let used = a_operand.operand_bytes(unit, packing).next_multiple_of(8).min(scratch.operand_bytes);
+                let most = team.threads() * 4 / (rows * Unit::ROWS);
+                let units = ((scratch.operand_bytes - used + scratch.sums_bytes) / each).min(most) & !1;
+                if units * each <= scratch.sums_bytes {
+                    return plain(scratch.sums_bytes);
+                }
+                Sums::new(scratch.operand.at(used / 2).cast(), units * each, packing, team.warps)
+            }
+            AOperand::Shared | AOperand::Registers | AOperand::Phases { .. } => plain(scratch.sums_bytes),
         }
     }
 }

@@ -114,11 +114,13 @@ fn body(k: &Builder, plan: &Plan) {
     let text = options.propose.then(|| k.global::<i32>("text"));
     let (ring, progress) = (ring::ring(k, plan), Progress::new(k, plan));
     let table = Table::new(k, plan, directory);
-    let sums_bytes = options.sums_bytes;
+    let (operand_bytes, sums_bytes) = (plan.operand_bytes, options.sums_bytes);
+    let operand = k.shared_aligned::<bf16>("operand", (operand_bytes + sums_bytes) / 2, 128);
     let scratch = Scratch {
-        operand: k.shared_aligned::<bf16>("operand", plan.operand_bytes / 2, 128),
+        operand,
+        operand_bytes,
         squares: k.shared::<f32>("squares", 16 * options.warps),
-        sums: k.shared::<f32>("sums", sums_bytes / 4),
+        sums: operand.at(operand_bytes / 2).cast(),
         sums_bytes,
         best: k.shared::<u64>("best", 16),
         paired_rows: options.paired_rows,
