@@ -16,6 +16,7 @@ use tilewright_megakernel::vm::device::{AbortHandle, Accepted, DeviceOptions, Te
 use tilewright_megakernel::vm::reference::{KvState, Machine, RequestSlot, StepCells, StepError};
 
 use super::behind::Behind;
+use super::by_graph::STREAMED;
 use super::error::EngineError;
 use super::flow::{ObservedShape, SessionFlow};
 use super::model::Model;
@@ -115,6 +116,11 @@ pub(super) struct Widths {
     pub(super) proposals: bool,
 }
 
+/// Rows of the widest program whose tokens may be chosen at random, where so many sequences decode: by a graph, which has some rows more, or not.
+fn sampled(rows: usize) -> usize {
+    if rows > STREAMED { rows.max(LEAST_GRAPH) } else { rows }
+}
+
 impl Widths {
     /// Chunks of prompts, and a row for each of so many sequences.
     pub fn of_session(place: &Place, sequences: usize) -> Widths {
@@ -125,7 +131,7 @@ impl Widths {
         };
         Widths {
             rows: [chunks, &[sequences]].concat(),
-            sampling: sequences,
+            sampling: sampled(sequences),
             chunk: None,
             only: false,
             proposals: false,
@@ -137,7 +143,13 @@ impl Widths {
     pub fn of_batch(rows: usize, deterministic: bool) -> Widths {
         let powers = (0..usize::BITS).map(|power| 1 << power).take_while(|&width| width < rows && !deterministic);
         let chunk = (rows > MOST_ROWS).then(|| rows.max(LEAST_GRAPH));
-        Widths { rows: powers.chain([rows]).collect(), sampling: rows, chunk, only: deterministic, proposals: true }
+        Widths {
+            rows: powers.chain([rows]).collect(),
+            sampling: sampled(rows),
+            chunk,
+            only: deterministic,
+            proposals: true,
+        }
     }
 
     /// Those in which so many rows decode and a prompt's may be beside them.

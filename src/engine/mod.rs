@@ -14,6 +14,7 @@
 //! ```
 
 mod behind;
+mod by_graph;
 mod cells;
 mod device;
 mod error;

@@ -17,6 +17,7 @@ use tilewright_megakernel::vm::graph::GraphMachine;
 use tilewright_megakernel::vm::reference::{RequestSlot, StepCells};
 
 use super::behind::{Behind, ROWS_BEHIND};
+use super::by_graph::is_faster;
 use super::error::EngineError;
 use super::flow::SessionFlow;
 use super::machines::{Asked, EachAccepted, EachRow, EachStep, Lowering, MOST_ROWS, Machines, Widths};
@@ -97,15 +98,17 @@ impl OnDevice {
         self.lowering.widths.chunk.unwrap_or(packed).max(self.most)
     }
 
-    /// The rows of the graph that runs so many, of a prompt that it feeds or others, if one does.
+    /// The rows of the graph that runs so many, of a prompt that it feeds or others, if one does: it has to where there are more than the decode machine
+    /// has, and where every step has one width; it does by choice where it is faster.
     fn of_graph(&self, feeds: bool, rows: usize) -> Option<usize> {
         let widths = &self.lowering.widths;
-        let prompt = feeds && rows > 1 && self.feeds_by_graph();
+        let is_faster = if feeds { rows > 1 } else { is_faster(&self.lowering.model.spec, rows) };
+        let by_choice = is_faster && self.feeds_by_graph();
         let widths = match widths.chunk {
-            None if prompt => widths.clone().with_chunk(Some(PACKED_CHUNK)),
+            None if by_choice => widths.clone().with_chunk(Some(PACKED_CHUNK)),
             Some(_) | None => widths.clone(),
         };
-        if rows > self.most || widths.only || prompt { widths.of_chunk(rows) } else { None }
+        if rows > self.most || widths.only || by_choice { widths.of_chunk(rows) } else { None }
     }
 
     /// Sends the weights that the decode machine of so many rows streams, where they are not on the device.

@@ -8,7 +8,7 @@ use tilewright_codegen::sim::mutate::Equivalent;
 use tilewright_codegen::trial::{Bound, BufferId, Draw, Expected, Trial};
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::attention::split::{Attention, Heads, Merged, Shares, Streamed, TokenStage, attention};
-use tilewright_kernels::gemv::linear::Weights;
+use tilewright_kernels::gemv::linear::{ActivationOutput, Weights};
 use tilewright_kernels::kv::{Cells, PagedPool, PoolArray, PoolType};
 use tilewright_kernels::naive;
 use tilewright_kernels::quant::Code;
@@ -145,7 +145,7 @@ impl Case {
             stats: k.global("stats"),
             streamed: self.stage.map(|stage| Streamed { stage, immutable_prefix }),
             selected: None,
-            merged: Merged { out: self.result(k), arrivals: k.global("arrivals") },
+            merged: Merged { out: ActivationOutput::Rows(self.result(k)), arrivals: k.global("arrivals") },
         };
         let scratch = scratch(team, self.heads.scratch_bytes(self.warps), 1, 1);
         attention(team, scratch, &Stages::new(team, work), work, || ());

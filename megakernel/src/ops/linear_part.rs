@@ -5,15 +5,15 @@ use std::mem::offset_of;
 use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 use tilewright_kernels::gemv::Unit;
-use tilewright_kernels::gemv::linear::{self, AOperand, Output, Packing};
+use tilewright_kernels::gemv::linear::{self, AOperand, HeldForm, Output, Packing};
 use tilewright_layout::DType;
 
 use super::linear::{InputFields, TileCode, plan_a_operand};
 use super::{Check, Footprint, InputCode, LinearInput, OperandError, Operands, TaskOp, interval};
 use crate::program::{BufferId, Region, Span};
 use crate::vm::device::{
-    Call, DeviceFunction, DeviceOp, Planned, Planner, Rows, SharedBytes, Storage, Stretch, Taken, TermsRead,
-    Unsupported, Weights, multiple, rows_of,
+    Call, DeviceFunction, DeviceOp, Generation, Packets, Planned, Planner, Rows, SharedBytes, Storage, Stretch, Taken,
+    TermsRead, Unsupported, Weights, multiple, rows_of,
 };
 use crate::vm::reference::{Context, Done};
 
@@ -78,6 +78,11 @@ impl DeviceOp for LinearPart {
         self.rows
     }
 
+    fn packets(&self) -> Packets {
+        let even = self.cols.lo.is_multiple_of(2) && self.cols.hi.is_multiple_of(2);
+        Packets { output: even.then_some(self.out), ..Packets::default() }
+    }
+
     fn reads_terms(&self) -> Option<TermsRead> {
         Some(TermsRead { x: self.x, norm: None, weights: vec![self.weight], along: Some(self.along) })
     }
@@ -94,7 +99,7 @@ impl DeviceOp for LinearPart {
         let rows = rows_of(self.rows)?;
         let out = plan.storage("out", self.out)?;
         let a_operand = plan_a_operand(plan, rows, part, input);
-        let tile = TileCode { unit: part, rows, input, a_operand };
+        let tile = TileCode::new(plan, part, rows, input, a_operand);
         if let Taken::Groups(_) = tile.taken() {
             let found = AOperand::registers(part, Packing::of(rows, plan.float("x", self.x)?));
             let (what, expected) =
@@ -158,14 +163,25 @@ pub struct PartTile {
     width: u32,
 }
 
+impl PartTile {
+    /// Whether parts are stored as packets, which carry their arrival.
+    pub fn is_packets(&self) -> bool {
+        self.out.period > 0
+    }
+}
+
 impl DeviceFunction for PartTile {
+    fn holds_stages(&self) -> Option<HeldForm> {
+        self.tile.holds_stages()
+    }
+
     fn shared(&self, warps: u32) -> SharedBytes {
         self.tile.shared(warps, 1)
     }
 
     fn run<'k>(&self, call: Call<'k, '_>, weights: &dyn Weights<'k>) {
         let value = |field: usize| call.value(field);
-        let TileCode { unit, rows, input, a_operand } = self.tile;
+        let TileCode { unit, rows, input, a_operand, .. } = self.tile;
         let tile = linear::Linear {
             unit,
             rows,
@@ -177,7 +193,7 @@ impl DeviceFunction for PartTile {
             a_operand,
             bias: None,
             output: Output::Store {
-                out: call.array(offset_of!(Fields, out), self.out.float).into(),
+                out: call.stored(offset_of!(Fields, out), self.out, Generation::Output).into(),
                 width: self.width,
             },
         };

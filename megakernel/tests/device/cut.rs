@@ -8,10 +8,11 @@ use tilewright_kernels::quant::Code;
 use tilewright_layout::DType;
 use tilewright_megakernel::lower::{LOGITS, LowerOptions, lower};
 use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::ops::PartTile;
 use tilewright_megakernel::program::{LinearPart, Program, Reduce};
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Placed;
-use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions};
+use tilewright_megakernel::vm::device::{DeviceMachine, DeviceOptions, Opcode, Plan};
 use tilewright_megakernel::weights::{RandomCodes, Weights};
 
 use super::both::{Both, CONTEXT, lowered};
@@ -77,21 +78,26 @@ fn sums_are_cut_where_activations_have_no_room() {
     }
 }
 
-/// Who adds up what does not depend on the SMs, nor on the other rows of a step.
+/// The bits of the logits of three steps.
+fn bits(sms: usize, options: DeviceOptions) -> Vec<u32> {
+    let (spec, target) = (wide(), Target { sms, ..Target::named("h100").unwrap() });
+    let lowering = LowerOptions { rows: 5, kv: DType::BF16, page_tokens: 16, ..LowerOptions::for_context(64) };
+    let lowering = LowerOptions { activation: DType::BF16, splits: Some(1), pages: Some(64), ..lowering };
+    let placed = cut(lower(&spec, &|_| DType::BF16, target, &lowering).unwrap(), &options);
+    let plan = Plan::new(&placed, options).unwrap();
+    let parts: Vec<&PartTile> = plan.opcodes.iter().filter_map(Opcode::get).collect();
+    assert!(!parts.is_empty() && parts.iter().all(|part| part.is_packets() == options.tags));
+    let device = device(sms as u64, sms);
+    let mut machine = DeviceMachine::load(placed, &weights(&spec), &device, options, &mut |_, _| ()).unwrap();
+    machine.run(&Cells::at(5, 0).view(), 3).unwrap();
+    machine.f32(LOGITS).unwrap().into_iter().map(f32::to_bits).collect()
+}
+
+/// Who adds up what does not depend on the SMs, nor on the other rows of a step; nor on how parts are handed on: whatever the rows they
+/// are packets, where there are any.
 #[test]
 fn bits_of_cut_sums_do_not_depend_on_placement() {
-    let bits = |sms: usize| {
-        let (spec, options) = (wide(), cutting(16));
-        let target = Target { sms, ..Target::named("h100").unwrap() };
-        let lowering = LowerOptions { rows: 5, kv: DType::BF16, page_tokens: 16, ..LowerOptions::for_context(64) };
-        let lowering = LowerOptions { activation: DType::BF16, splits: Some(1), pages: Some(64), ..lowering };
-        let program = lower(&spec, &|_| DType::BF16, target, &lowering).unwrap();
-        let device = device(sms as u64, sms);
-        let placed = cut(program, &options);
-        let mut machine = DeviceMachine::load(placed, &weights(&spec), &device, options, &mut |_, _| ()).unwrap();
-        machine.run(&Cells::at(5, 0).view(), 3).unwrap();
-        machine.f32(LOGITS).unwrap().into_iter().map(f32::to_bits).collect::<Vec<_>>()
-    };
-    let expected = bits(2);
-    assert!([3, 7].into_iter().all(|sms| bits(sms) == expected));
+    let expected = bits(2, cutting(16));
+    assert!([3, 7].into_iter().all(|sms| bits(sms, cutting(16)) == expected));
+    assert!(bits(3, DeviceOptions { tags: false, ..cutting(16) }) == expected);
 }

@@ -18,12 +18,14 @@ fn no_bit_of_a_step_depends_on_what_is_held() {
         (normed(wide), 1, 3, DeviceOptions { tags: false, ..small }),
         (least(), 1, 2, least_of),
         (tiny(), 3, 3, DeviceOptions { held_rows: 4, ..options() }),
+        (tiny(), 8, 3, DeviceOptions { hold_beside: 128, ..options() }),
     ] {
         let with = |hold, seed| {
             let dealing = if hold % 2 == 0 { Dealing::InOrder } else { Dealing::Stages };
             // Twice as many of long tasks; of some more is in flight while the team waits.
             let (hold_long, in_flight_waiting) = (2 * hold, hold % 3);
-            let options = DeviceOptions { hold, hold_long, in_flight_waiting, dealing, ..options };
+            let options =
+                DeviceOptions { hold, hold_long, in_flight_waiting, stages_together: 1 + hold % 2, dealing, ..options };
             bits(&mut machine(&spec, rows, sms, seed, options), rows)
         };
         let none = with(0, 1);

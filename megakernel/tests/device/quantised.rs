@@ -100,7 +100,7 @@ fn activations_take_every_way_to_codes() {
     for (rows, held_registers) in [(3, 128), (8, 128), (16, 128), (5, 0), (16, 0)] {
         agrees(&spec, rows, &weights, DeviceOptions { held_registers, ..options() });
     }
-    agrees(&spec, 16, &weights, DeviceOptions { paired_rows: 16, ..options() });
+    agrees(&spec, 16, &weights, DeviceOptions { paired_rows: 8, ..options() });
     let normed = normed(tiny());
     agrees(&normed, 2, &codes(&normed, Code::E4m3, None), options());
 }

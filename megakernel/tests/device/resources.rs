@@ -20,6 +20,8 @@ fn kernels_of_known_models_assemble_to_what_the_page_says() {
     let none = DeviceOptions { hold: 0, ..ships };
     let in_order = DeviceOptions { dealing: Dealing::InOrder, ..ships };
     let six = DeviceOptions { hold: 6, ..ships };
+    let beside = DeviceOptions { hold_beside: 64, ..ships };
+    let twos = DeviceOptions { stages_together: 2, ..ships };
     let [long6, long8] = [6, 8].map(|hold_long| DeviceOptions { hold_long, ..ships });
     for (model, rows, note, options) in [
         ("llama-3.2-1b", 1, "", ships),
@@ -34,6 +36,19 @@ fn kernels_of_known_models_assemble_to_what_the_page_says() {
         ("llama-3.2-1b", 4, "", ships),
         ("llama-3.2-1b", 8, "", ships),
         ("llama-3.2-1b", 16, "", ships),
+        ("llama-3.2-1b", 4, ", held beside activations", beside),
+        ("llama-3.2-1b", 1, ", two stages", twos),
+        ("llama-3.2-1b", 1, ", two stages, 8 held", DeviceOptions { hold_long: 8, ..twos }),
+        ("llama-3.2-1b", 2, ", two stages", twos),
+        ("llama-3.2-1b", 4, ", two stages", twos),
+        ("llama-3.2-1b", 8, ", two stages", twos),
+        ("llama-3.2-1b", 16, ", two stages", twos),
+        ("llama-3.1-8b", 1, ", two stages", twos),
+        ("llama-3.1-8b", 4, ", two stages", twos),
+        ("llama-3.1-8b", 8, ", two stages", twos),
+        ("llama-3.1-8b", 16, ", two stages", twos),
+        ("llama-3.2-1b", 8, ", held beside activations", beside),
+        ("llama-3.2-1b", 16, ", held beside activations", beside),
         ("llama-3.1-8b", 1, "", ships),
         ("llama-3.1-8b", 4, "", ships),
         ("llama-3.1-8b", 8, "", ships),

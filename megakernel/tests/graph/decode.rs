@@ -10,9 +10,11 @@ use tilewright_kernels::sample::Request;
 use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::validate::Checked;
 use tilewright_megakernel::vm::device::NO_TOKEN;
-use tilewright_megakernel::vm::graph::{GraphMachine, GraphTuning, GraphWeights, MOST_QUEUED};
+use tilewright_megakernel::vm::graph::{GraphMachine, GraphTuning, GraphWeights, MOST_QUEUED, Scratch};
 
-use super::lab::{PAGES, Reference, Rows, machine, program, prompt, random, sampled, step, tiny, weights, worst};
+use super::lab::{
+    PAGES, Reference, Rows, machine, packed, program, prompt, random, sampled, step, tiny, weights, worst,
+};
 
 const BOUND: f64 = 2e-2;
 const PAGES_OF: [[i32; PAGES]; 3] =
@@ -124,6 +126,10 @@ fn machine_logits(machine: &mut GraphMachine, rows: &Rows, row: usize) -> Vec<f3
 /// Three sequences behind their prompts, and a machine that holds them.
 fn decoding(spec: &ModelSpec, sampling: bool) -> (GraphMachine, Rows) {
     let mut weights = weights(spec, Arch::Sm90a, 5);
+    if !sampling {
+        // Then the product keeps the likeliest, and no logits.
+        weights.share(&packed(spec, weights.device().clone()));
+    }
     let program = if sampling { sampled(spec, 32) } else { program(spec, 32, 1) };
     let mut machine = weights.machine(Checked::new(program).unwrap(), None, &mut |_, _| ()).unwrap();
     let mut rows = Rows::default();
@@ -146,6 +152,8 @@ fn draws() -> Vec<Request> {
 fn the_device_chooses_what_the_host_would() {
     for sampling in [false, true] {
         let (mut machine, rows) = decoding(&ModelSpec { layers: 1, ..tiny(64) }, sampling);
+        let keeps = |kept: Scratch| machine.plan().scratch.iter().any(|(scratch, _)| *scratch == kept);
+        assert_eq!([Scratch::WantedLogits, Scratch::WantedBests].map(keeps), [sampling, !sampling]);
         let draws = if sampling { draws() } else { Vec::new() };
         let chosen = machine.choose(&rows.view(), &[0, 1, 2], &draws).unwrap();
         let mut expected = Vec::new();

@@ -150,6 +150,10 @@ fn tuning(settings: &Settings) -> Result<Option<GraphTuning>, SettingsError> {
             "tile" => tuning.tile = settings.choice(name, &[("16", 16), ("32", 32)], "16 or 32 tokens")?,
             "stages" => tuning.stages = settings.choice(name, &[("2", 2), ("3", 3), ("4", 4)], "2 to 4")?,
             "staying" => tuning.staying = settings.choice(name, &[("0", 0), ("1", 1), ("2", 2), ("3", 3)], "0 to 3")?,
+            "splits" => {
+                tuning.splits = settings.choice(name, &[("1", 1), ("2", 2), ("4", 4), ("8", 8)], "1, 2, 4 or 8")?
+            }
+            "spare" => tuning.spare = settings.number(name)?,
             _ => return Err(SettingsError::Unknown { name: name.to_owned(), value: value.to_owned() }),
         }
     }

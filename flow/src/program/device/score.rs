@@ -109,7 +109,8 @@ impl DeviceFunction for Scores {
     }
 
     fn shared(&self, warps: u32) -> SharedBytes {
-        SharedBytes { operand: across::shared_bytes(&self.recipe, warps), ..SharedBytes::default() }
+        let kept = self.staged.as_ref().map_or(0, BlockStage::kept_bytes);
+        SharedBytes { operand: across::shared_bytes(&self.recipe, warps).max(kept), ..SharedBytes::default() }
     }
 
     fn stream(&mut self, stage_bytes: u32) {
@@ -125,7 +126,9 @@ impl DeviceFunction for Scores {
         let Some(stage) = &self.staged else { return };
         let value = |field: usize| feed.value(field);
         let (first_row, kv_head) = (value(offset_of!(Fields, first_row)), value(offset_of!(Fields, kv_head)));
-        feed.each(self.rows, |at| {
+        let k = feed.builder();
+        k.for_(0u32, self.rows, |at| {
+            k.break_if(feed.stopped());
             let row = first_row + at;
             let position = feed.pages([offset_of!(Fields, kept); 2], self.kept.pools()).position.load(row);
             self.candidates(position, &value, |of| stage.fill(feed, [row, kv_head], of));
@@ -198,33 +201,52 @@ impl Scores {
         let place = (row * kv_heads + kv_head) * splits + call.value(offset_of!(Fields, split));
         let scores = call.state(offset_of!(Fields, scores)).cast::<f32>();
         let scores = scores.at(place * call.value(offset_of!(Fields, share)));
-        let each =
-            |mut values: Values<'k, '_>, block: OfBlock<'k, '_, '_>, at: Val<'k, u32>, is_there: Val<'k, bool>| {
-                let mut saves = Vec::new();
-                for id in self.recipe.graph().effects() {
-                    match self.recipe.graph().node(id).op {
-                        Op::Effect(Effect::Select) => {
-                            let score = values.all(id)[0][0];
-                            k.when(is_there & lane.eq(0), || scores.at(at).store(score));
-                        }
-                        Op::Effect(Effect::Save(state)) => saves.push((state, values.all(id))),
-                        _ => {}
-                    }
-                }
-                if !saves.is_empty() {
-                    // All lanes have read what they save.
-                    k.sync_warp();
-                    k.when(is_there, || saves.iter().for_each(|(state, rows)| block.save(*state, rows)));
-                }
-            };
+        let each: Each<'k, '_, '_, '_> = &|values, block, at, is_there| {
+            self.finish((values, block), lane, is_there, &|score| scores.at(at).store(score));
+        };
         match (&self.staged, begun) {
-            (Some(stage), _) => stage.each(of_row, of, (&values, ring), &each),
-            (None, Some(begun)) => go_on(begun, &values, &each),
-            (None, None) => go_on(begin(of_row, of, values.multiplies()), &values, &each),
+            (Some(stage), _) => {
+                let (team, kept) = (call.team(), call.scratch().operand.cast::<f32>());
+                let keep: Each<'k, '_, '_, '_> = &|values, block, at, is_there| {
+                    self.finish((values, block), lane, is_there, &|score| kept.at(at).store(score));
+                };
+                stage.each(of_row, of, (&values, ring), keep, &|first, [begin, end]| {
+                    let (to, from) = (scores.at(begin - of.origin), kept.at(begin - first));
+                    k.for_step(k.tid(), end - begin, team.threads(), |at| to.at(at).store(from.at(at).load()));
+                });
+            }
+            (None, Some(begun)) => go_on(begun, &values, each),
+            (None, None) => go_on(begin(of_row, of, values.multiplies()), &values, each),
         }
         if self.recipe.across().len() + usize::from(self.has_slot) > 0 {
             // The next row finds the shared memory free.
             call.team().sync();
+        }
+    }
+
+    /// Stores the score of a candidate, if it is one, and saves its states.
+    fn finish<'k>(
+        &self,
+        (mut values, block): (Values<'k, '_>, OfBlock<'k, '_, '_>),
+        lane: Val<'k, u32>,
+        is_there: Val<'k, bool>,
+        store: &dyn Fn(Val<'k, f32>),
+    ) {
+        let (k, mut saves) = (lane.builder(), Vec::new());
+        for id in self.recipe.graph().effects() {
+            match self.recipe.graph().node(id).op {
+                Op::Effect(Effect::Select) => {
+                    let score = values.all(id)[0][0];
+                    k.when(is_there & lane.eq(0), || store(score));
+                }
+                Op::Effect(Effect::Save(state)) => saves.push((state, values.all(id))),
+                _ => {}
+            }
+        }
+        if !saves.is_empty() {
+            // All lanes have read what they save.
+            k.sync_warp();
+            k.when(is_there, || saves.iter().for_each(|(state, rows)| block.save(*state, rows)));
         }
     }
 }

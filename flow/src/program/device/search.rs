@@ -94,10 +94,16 @@ impl<'k> Scores<'k> {
         self.width.min(self.count - (split * self.width).min(self.count))
     }
 
-    /// The rounds, in runs that are left out where a row is shorter.
+    /// The rounds, in runs that are left out where a row is shorter: one within the other, so that one branch leaves out all that are.
     fn runs(self, run: impl Fn(std::ops::Range<u32>)) {
-        for first in (0..KEPT).step_by(RUN as usize) {
-            self.k.when(self.width.gt(first * self.threads), || run(first..first + RUN));
+        self.runs_from(0, &run);
+    }
+
+    fn runs_from(self, first: u32, run: &dyn Fn(std::ops::Range<u32>)) {
+        run(first..first + RUN);
+        let next = first + RUN;
+        if next < KEPT {
+            self.k.when(self.width.gt(next * self.threads), || self.runs_from(next, run));
         }
     }
 
@@ -271,11 +277,11 @@ impl<'k> List<'k> {
         k.when(k.lane().eq(31), || begin.set(self.count.atom(AtomOp::Add, up_to, AtomOrder::Relaxed(Scope::Cta))));
         let slot = k.var(begin.get().shfl_idx(31u32) + up_to - mine.get());
         scores.each(|order, at, is_there| {
-            k.when(reaches(order, at, is_there), || {
-                // As many as there is room for, whatever was found.
-                k.when(slot.get().lt(self.room), || self.keys.at(slot.get()).store(k.join::<u64>(!at, order)));
-                slot.set(slot.get() + 1);
-            });
+            // As many as there is room for, whatever was found; one store, so that nobody branches.
+            let (to, key, is_listed) =
+                (self.keys.at(slot.get()), k.join::<u64>(!at, order), reaches(order, at, is_there));
+            k.when(is_listed & slot.get().lt(self.room), || to.store(key));
+            slot.set(slot.get() + is_listed.select(1u32, 0u32));
         });
         self.team.sync();
     }

@@ -17,6 +17,8 @@ use crate::program::Select;
 
 /// Most winners: their keys lie in shared memory while they are put in order.
 const WINNERS: u32 = 2048;
+/// Entries of a page table that a line of memory has.
+const PAGES_OF_LINE: u32 = 32;
 /// Keys besides the winners that there is room for: what a first cut lets through.
 const SPARE: u32 = 192;
 
@@ -228,12 +230,13 @@ impl<'k> Row<'k, '_> {
         });
     }
 
-    /// The first and last blocks, which are looked up before they are stored.
+    /// The first and last blocks, which are looked up before they are stored. Threads that have none of them look up one of each line of the page table: it
+    /// is near when the winners are looked up.
     fn fixed(self, amount: Amount, all: Val<'k, u32>, selected: Val<'k, u32>) -> Fixed<'k> {
         let (k, Amount { first, last, .. }) = (self.call.builder(), amount);
-        let at = k.tid().min(first + last - 1);
-        let is_first = at.lt(first);
-        let block = is_first.select(at, all - last + (at - first));
+        let (at, is_first) = (k.tid(), k.tid().lt(first));
+        let of_line = (at * (PAGES_OF_LINE * self.per_page)).min(all - 1);
+        let block = is_first.select(at, at.lt(first + last).select(all - last + (at - first), of_line));
         let to = is_first.select(at, selected - last + (at - first));
         Fixed { count: first + last, first, to, place: self.place(block), all, selected, last }
     }

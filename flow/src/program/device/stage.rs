@@ -31,6 +31,8 @@ pub(super) struct BlockStage {
 
 /// Pages that are looked up together.
 const TOGETHER: u32 = 8;
+/// Scores that are kept in shared memory, in whole stages.
+const KEPT: u32 = 2048;
 
 /// Blocks of a row on their way: the first block of the first stage, and how many stages.
 #[derive(Clone, Copy)]
@@ -100,70 +102,126 @@ impl BlockStage {
     }
 
     /// Fills the stages of a row's candidates.
-    pub fn fill<'k>(&self, feed: RingFeed<'k, '_>, [row, kv_head]: [Val<'k, u32>; 2], of: Candidates<'k>) {
-        let (k, run, row_bytes) = (feed.builder(), self.run(of), self.row_bytes());
-        let one = offset_of!(Fields, one);
-        let pools: Vec<PagedPool<'k>> =
-            self.fields.iter().map(|&(field, pools)| feed.pages([field, one], pools)).collect();
-        let Some(&any) = pools.first() else { return };
-        let (piece, pieces) = (self.piece(), self.blocks / self.piece());
-        feed.each(run.stages, |at| {
+    pub fn fill<'k>(&self, feed: RingFeed<'k, '_>, place: [Val<'k, u32>; 2], of: Candidates<'k>) {
+        let (k, run) = (feed.builder(), self.run(of));
+        k.for_(0u32, run.stages, |at| {
             let (first, [begin, end]) = run.stage(at);
-            // Behind the last page the table has none.
-            let place = |at: u32| any.token(kv_head, row, (first + at * piece).min(end - 1) / piece * piece);
-            let places = |from: u32| (from..(from + TOGETHER).min(pieces)).map(place).collect::<Vec<_>>();
-            let first_places = places(0);
-            feed.stage((end - begin) * (row_bytes * pools.len() as u32), |to| {
-                for from in (0..pieces).step_by(TOGETHER as usize) {
-                    let places = if from == 0 { first_places.clone() } else { places(from) };
-                    for (at, place) in (from..).zip(places) {
-                        let skipped = at * piece;
-                        let begin = begin.max(first + skipped) - first;
-                        let end = (end - first).min(skipped + piece).max(begin);
-                        k.when(end.gt(begin), || {
-                            for (pool, plane) in pools.iter().zip((0..).step_by((self.blocks * row_bytes) as usize)) {
-                                let from = pool.bytes_from(place + (begin - skipped) * self.dim);
-                                to.at(begin * row_bytes + plane).bring(from, (end - begin) * row_bytes);
-                            }
-                        });
+            let all = || self.fill_all(feed, place, first);
+            k.if_else((end - begin).eq(self.blocks), all, || self.fill_some(feed, place, first, [begin, end]));
+            k.break_if(feed.stopped());
+        });
+    }
+
+    /// The pools of the fields, with where they lie in a stage, in bytes.
+    fn pools<'k>(&self, feed: RingFeed<'k, '_>) -> Vec<(PagedPool<'k>, u32)> {
+        let planes = (0..).step_by((self.blocks * self.row_bytes()) as usize);
+        let pool = |&(field, pools): &(usize, KvPools)| feed.pages([field, offset_of!(Fields, one)], pools);
+        self.fields.iter().map(pool).zip(planes).collect()
+    }
+
+    /// Fills a stage with blocks that all are candidates.
+    fn fill_all<'k>(&self, feed: RingFeed<'k, '_>, [row, kv_head]: [Val<'k, u32>; 2], first: Val<'k, u32>) {
+        let (k, pools, row_bytes) = (feed.builder(), self.pools(feed), self.row_bytes());
+        let (piece, pieces) = (self.piece(), self.blocks / self.piece());
+        let Some(&(any, _)) = pools.first() else { return };
+        // Of several pages none is cut, and the whole part of one may begin within it.
+        let (page, skipped) = (first / self.per_page, if pieces > 1 { k.lit(0u32) } else { first % self.per_page });
+        let look_up = |from: u32| {
+            let pages = from..(from + TOGETHER).min(pieces);
+            let place = |at: u32| (kv_head * any.pages + any.table.page(row, page + at)) * self.per_page + skipped;
+            pages.map(|at| (at, place(at))).collect::<Vec<_>>()
+        };
+        // On their way while the stage is waited for.
+        let first_places = look_up(0);
+        feed.stage(k.lit(self.blocks * row_bytes * pools.len() as u32), |to| {
+            for from in (0..pieces).step_by(TOGETHER as usize) {
+                let places = if from == 0 { first_places.clone() } else { look_up(from) };
+                for (at, place) in places {
+                    for (pool, plane) in &pools {
+                        let to = to.at(plane + at * piece * row_bytes);
+                        to.bring(pool.bytes_from(place * self.dim), k.lit(piece * row_bytes));
                     }
+                }
+            }
+        });
+    }
+
+    /// Fills a stage some of whose blocks are candidates.
+    fn fill_some<'k>(
+        &self,
+        feed: RingFeed<'k, '_>,
+        [row, kv_head]: [Val<'k, u32>; 2],
+        first: Val<'k, u32>,
+        [begin, end]: [Val<'k, u32>; 2],
+    ) {
+        let (k, pools, row_bytes) = (feed.builder(), self.pools(feed), self.row_bytes());
+        let piece = self.piece();
+        feed.stage((end - begin) * (row_bytes * pools.len() as u32), |to| {
+            k.for_step(begin / piece * piece, end, piece, |block| {
+                let begin = begin.max(block);
+                let bytes = (end.min(block + piece) - begin) * row_bytes;
+                for (pool, plane) in &pools {
+                    let from = pool.bytes_from(pool.token(kv_head, row, begin));
+                    to.at((begin - first) * row_bytes + *plane).bring(from, bytes);
                 }
             });
         });
     }
 
-    /// Shows the candidates of a row as they come: sixteen to a warp, by turns over all stages.
+    /// Stages whose scores are kept in shared memory until they are stored together.
+    fn kept_stages(&self) -> u32 {
+        (KEPT / self.blocks).max(1)
+    }
+
+    /// Bytes of the scores that are kept.
+    pub fn kept_bytes(&self) -> u32 {
+        4 * self.kept_stages() * self.blocks
+    }
+
+    /// Shows the candidates of a row as they come: sixteen to a warp, by turns over all stages. `then` gets the place of its candidate among those whose
+    /// scores are kept, `flush` the blocks of the sequence that these are: where the first of them would be, where they begin and end.
+    ///
+    /// A stage is given back behind a fence that waits for the warp's stores to global memory: between stages there are none.
     pub fn each<'k, 'p, 'r>(
         &'r self,
         of_row: OfRow<'k, 'p, 'r>,
         of: Candidates<'k>,
         (values, ring): (&Values<'k, 'r>, &dyn Weights<'k>),
         then: Each<'k, 'p, 'r, '_>,
+        flush: &dyn Fn(Val<'k, u32>, [Val<'k, u32>; 2]),
     ) {
-        let (k, spread, warps) = (of_row.call.builder(), of_row.recipe.spread, of_row.call.team().warps);
-        let (run, of_tile) = (self.run(of), spread.groups() * ROUNDS as u32);
+        let (k, team, spread, run) = (of_row.call.builder(), of_row.call.team(), of_row.recipe.spread, self.run(of));
+        let (warps, of_tile, kept) = (team.warps, spread.groups() * ROUNDS as u32, self.kept_stages());
         let group = k.lane() / spread.lanes;
-        k.for_(0u32, run.stages, |at| {
-            let (first, [begin, end]) = run.stage(at);
-            let tiles = self.blocks.div_ceil(of_tile);
-            let turn = (k.warp() + warps - at * tiles % warps) % warps;
-            ring.stage(&|there| {
-                k.for_step(turn * of_tile, end - first, warps * of_tile, |tile| {
-                    let number = |round: usize| first + tile + (group + round as u32 * spread.groups());
-                    let numbers: Vec<_> = (0..ROUNDS).map(number).collect();
-                    // Who has no candidate looks at another one.
-                    let block = |&number: &Val<'k, u32>| {
-                        let block = number.max(begin).min(end - 1);
-                        of_row.block(block, block - of.origin, Lies::Stage(self, there, block - first))
-                    };
-                    let blocks: Vec<_> = numbers.iter().map(block).collect();
-                    let mut all: Vec<_> = blocks.iter().map(|block| values.of_block(block)).collect();
-                    Values::multiply(&mut all, None, &|_, _, _| Vec::new());
-                    for ((values, &block), &number) in all.into_iter().zip(&blocks).zip(&numbers) {
-                        then(values, block, number - of.origin, number.ge(begin) & number.lt(end));
-                    }
+        k.for_step(0u32, run.stages, kept, |from| {
+            let (origin, _) = run.stage(from);
+            k.for_(from, run.stages.min(from + kept), |at| {
+                let (first, [begin, end]) = run.stage(at);
+                let tiles = self.blocks.div_ceil(of_tile);
+                let turn = (k.warp() + warps - at * tiles % warps) % warps;
+                ring.stage(&|there| {
+                    k.for_step(turn * of_tile, end - first, warps * of_tile, |tile| {
+                        let number = |round: usize| first + tile + (group + round as u32 * spread.groups());
+                        let numbers: Vec<_> = (0..ROUNDS).map(number).collect();
+                        // Who has no candidate looks at another one.
+                        let block = |&number: &Val<'k, u32>| {
+                            let block = number.max(begin).min(end - 1);
+                            of_row.block(block, block - of.origin, Lies::Stage(self, there, block - first))
+                        };
+                        let blocks: Vec<_> = numbers.iter().map(block).collect();
+                        let mut all: Vec<_> = blocks.iter().map(|block| values.of_block(block)).collect();
+                        Values::multiply(&mut all, None, &|_, _, _| Vec::new());
+                        for ((values, &block), &number) in all.into_iter().zip(&blocks).zip(&numbers) {
+                            then(values, block, number - origin, number.ge(begin) & number.lt(end));
+                        }
+                    });
                 });
             });
+            team.sync();
+            let [begin, end] = run.candidates;
+            flush(origin, [origin.max(begin), (origin + kept * self.blocks).min(end)]);
+            // What comes next finds the shared memory free.
+            team.sync();
         });
     }
 }

@@ -26,6 +26,27 @@ fn flows_of_other_shapes_agree_with_the_reference() {
     }
 }
 
+/// Fields that come through the ring: stages of several pages, of more than are looked up together, and of a part of a page.
+#[test]
+fn fields_that_are_streamed_agree_with_the_reference() {
+    let cuts = [
+        ("quest", Cut { head_dim: 32, page_tokens: 16, seed: 91, ..CUT }),
+        ("block-sparse", Cut { head_dim: 64, page_tokens: 32, seed: 92, ..CUT }),
+        ("quest", Cut { head_dim: 128, page_tokens: 128, rows: 1, seed: 93, ..CUT }),
+        ("block-sparse", Cut { head_dim: 32, rows: 1, context: 33_600, seed: 95, ..CUT }),
+        ("masked-quest", Cut { head_dim: 64, page_tokens: 128, budget: (4, 0.0, 3, 1), context: 640, seed: 94, ..CUT }),
+    ];
+    for (name, cut) in cuts {
+        let mut both = Both::new(traced(name), Phase::Decode, cut);
+        assert_eq!(both.device.plan().opcodes.iter().filter(|opcode| opcode.fills()).count(), 1, "{name}");
+        let last = cut.context as i32 - 1;
+        // Of the longest rows scores are stored in several turns.
+        for positions in [[last, last - 16], [170, -1], [last - 40, 60]] {
+            both.check(&positions[..cut.rows]);
+        }
+    }
+}
+
 /// Scores in several splits of a row, of which the last have fewer candidates or none; more in a split than its threads, or not.
 #[test]
 fn selections_of_split_scores_agree_with_the_reference() {

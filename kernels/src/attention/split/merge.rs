@@ -14,15 +14,15 @@ use tilewright_codegen::ir::attr::{AtomOp, AtomOrder, Scope};
 
 use super::{Attention, Shares};
 use crate::attention::merge::Partial;
-use crate::gemv::linear::Scratch;
-use crate::tile::{Access, Array, Float};
+use crate::gemv::linear::{ActivationOutput, Scratch};
+use crate::tile::{Access, Float};
 use crate::warps::ConsumerWarps;
 
 /// Where the splits are merged.
 #[derive(Clone, Copy)]
 pub struct Merged<'k> {
     /// The result, `[rows, heads, dim]`.
-    pub out: Array<'k>,
+    pub out: ActivationOutput<'k>,
     /// Arrivals, u32 `[rows, kv_heads, ARRIVAL]`, of which the first of each is used; zeros before the first launch.
     pub arrivals: Ptr<'k, Global, u32>,
 }
@@ -112,14 +112,14 @@ impl<'k> Attention<'k> {
     /// How partial results are loaded and stored: where the result is packets, nothing is released between the merge and those
     /// that write over them.
     fn partials(self) -> (Load<'k>, Store<'k>) {
-        if matches!(self.merged.out.access(), Access::Packets(_)) { Access::Relaxed.how() } else { Access::Weak.how() }
+        if self.merged.out.is_packets() { Access::Relaxed.how() } else { Access::Weak.how() }
     }
 
     /// Merges the splits of two elements of the group.
     fn merge_pair(self, row: Val<'k, u32>, element: Val<'k, u32>) {
         let (k, dim, splits) = (row.builder(), self.heads.dim, self.heads.splits);
-        let head = row * self.heads.heads + self.kv_head * self.heads.group() + element / dim;
-        let d = element % dim;
+        let head_of_row = self.kv_head * self.heads.group() + element / dim;
+        let (head, d) = (row * self.heads.heads + head_of_row, element % dim);
         let (stats, acc) = (self.stats.at(head * (splits * 2)), self.acc.at(head * (splits * dim) + d));
         let Part { share, tokens, .. } = self.part(row);
         let how = self.partials().0;
@@ -149,7 +149,12 @@ impl<'k> Attention<'k> {
             }));
             whole = vec![Partial::merge(&whole)];
         }
-        self.merged.out.store_run(head * dim + d, whole[0].normalised());
+        self.store_merged([row, head_of_row * dim + d], whole[0].normalised());
+    }
+
+    /// Stores two elements of the result of a row.
+    fn store_merged(self, place: [Val<'k, u32>; 2], pair: [Val<'k, f32>; 2]) {
+        self.merged.out.store2(place, self.heads.heads * self.heads.dim, pair);
     }
 
     /// Stores two elements of a split's sums and, with a head's first, its `m` and `l`: as the row's result where it is the
@@ -157,13 +162,13 @@ impl<'k> Attention<'k> {
     pub(super) fn store_pair(
         self,
         single: Val<'k, bool>,
-        [row, head]: [Val<'k, u32>; 2],
+        [row, head_of_row]: [Val<'k, u32>; 2],
         d: Val<'k, u32>,
         whole: Partial<'k, 2>,
     ) {
         let (k, dim) = (row.builder(), self.heads.dim);
-        let head = row * self.heads.heads + head;
-        let result = || self.merged.out.store_run(head * dim + d, whole.normalised());
+        let head = row * self.heads.heads + head_of_row;
+        let result = || self.store_merged([row, head_of_row * dim + d], whole.normalised());
         k.if_else(single, result, || {
             let (place, (_, how)) = (head * self.heads.splits + self.split, self.partials());
             self.acc.at(place * dim + d).store_as(whole.acc, how);
@@ -174,9 +179,9 @@ impl<'k> Attention<'k> {
     /// Zeros as an idle row's result; by the first split.
     pub(super) fn store_idle(self, team: ConsumerWarps<'k>, row: Val<'k, u32>, first: Val<'k, u32>, heads: u32) {
         let (k, dim) = (team.k, self.heads.dim);
-        let start = (row * self.heads.heads + first) * dim;
+        let start = first * dim;
         k.when(self.split.eq(0), || {
-            team.each(heads * dim / 2, |pair| self.merged.out.store_run(start + pair * 2, [k.lit(0.0f32); 2]));
+            team.each(heads * dim / 2, |pair| self.store_merged([row, start + pair * 2], [k.lit(0.0f32); 2]));
         });
     }
 }

@@ -373,6 +373,13 @@ impl Plan {
         self.staged() * self.sums_pitch() * 4
     }
 
+    /// Bytes of a multiprocessor's shared memory that a block leaves for another one beside it.
+    pub fn leaves(&self) -> u32 {
+        let sums = if self.sums_in_ring() { 0 } else { self.sums_bytes() };
+        let own = SLACK + self.tuning.stages * (self.stage_bytes() + self.x_stage_bytes()) + sums;
+        SHARED.saturating_sub(own + 2 * RESERVED)
+    }
+
     /// Threads of a block: those that multiply, a warp that fetches weights and one that fetches activations.
     pub fn threads(&self) -> u32 {
         self.tuning.warpgroups * 128 + 64

@@ -5,9 +5,11 @@ use tilewright_codegen::ir::attr::{AtomOp, RedOrder, Scope};
 
 use super::operand::of_two_steps;
 use super::source::Source;
-use super::starts::side;
-use super::sums::{Activations, Operands, pairs, product, products};
-use super::{AOperand, Beyond, HeldForm, HeldStage, Input, Operand, Packing, ScaledOutput, Sums, Weights};
+use super::starts::{Brought, side};
+use super::sums::{Activations, Operands, pairs, product, products, two};
+use super::{
+    AOperand, ActivationOutput, Beyond, HeldForm, HeldStage, Input, Operand, Packing, ScaledOutput, Sums, Weights,
+};
 use crate::gemv::product::Fragment;
 use crate::gemv::{Side, Unit};
 use crate::sample::key::{key, largest};
@@ -88,16 +90,6 @@ pub enum Output<'k> {
     },
 }
 
-/// Where activations that nothing is added to are stored.
-#[derive(Clone, Copy)]
-#[expect(clippy::large_enum_variant, reason = "it is copied while a kernel is recorded, never stored")]
-pub enum ActivationOutput<'k> {
-    /// Row by row.
-    Rows(Array<'k>),
-    /// As their readers multiply them.
-    Terms(ScaledOutput<'k>),
-}
-
 /// Shared memory of the team that functions use while they run.
 #[derive(Clone, Copy)]
 pub struct Scratch<'k> {
@@ -113,6 +105,8 @@ pub struct Scratch<'k> {
     pub best: Ptr<'k, Shared, u64>,
     /// Most rows whose codes are multiplied two units at a time, where they can be.
     pub paired_rows: u32,
+    /// Stages of a unit of bf16 whose tiles are loaded together, 1 or 2.
+    pub stages_together: u32,
     /// Where it is said that activations are beyond what an f16 holds, if it is.
     pub beyond: Option<Beyond<'k>>,
     /// Where the time is noted when activations are there, if it is wanted.
@@ -285,7 +279,8 @@ impl<'k> Pass<'k> {
             let each = |fragments: Fragments<'_, 'k>| {
                 let holds = a_operand == AOperand::Shared && HeldForm::of(self.unit).is_some();
                 let held = if holds { weights.held() } else { &[] };
-                let operands = Operands { side: self.side(packing), terms: packing.terms(), fragments, starts };
+                let (side, terms, starts) = (self.side(packing), packing.terms(), starts.as_ref());
+                let operands = Operands { side, terms, fragments, starts, together: scratch.stages_together };
                 self.products((weights, held), operands, sums, [base * streams, here * streams]);
             };
             match &x {
@@ -294,6 +289,10 @@ impl<'k> Pass<'k> {
                 Activations::Registers(held) => each(&|_, place| held[place as usize].clone()),
                 Activations::Reloaded(source) => {
                     let group = if let AOperand::Reloaded { .. } = a_operand { Some(sums.units()) } else { None };
+                    let starts = match &starts {
+                        Some(Brought::Shared(starts)) => Some(*starts),
+                        Some(Brought::Kept(_)) | None => None,
+                    };
                     products(source, weights, sums, (group, here * streams), (scratch.operand.cast(), starts));
                     source.store_squares(scratch.squares, None);
                     source.look(scratch.beyond);
@@ -332,7 +331,13 @@ impl<'k> Pass<'k> {
         }
         let held = held.len() as u32;
         let next = if held == 0 { k.lit(0u32) } else { before.max(held) - before };
-        k.for_(next, units, |slot| product(team, unit, (weights, &[]), operands, sums, slot));
+        let one = |slot| product(team, unit, (weights, &[]), operands, sums, slot);
+        if operands.side != Side::A || unit.stages() > 1 {
+            return k.for_(next, units, one);
+        }
+        let last = next + (units.max(next) - next) / 2 * 2;
+        k.for_step(next, last, 2, |slot| two(team, unit, weights, operands, (sums, slot)));
+        k.when(last.lt(units), || one(last));
     }
 
     /// Activations that are read two steps at a time: few are kept in registers.

@@ -38,12 +38,12 @@ mod wide;
 
 pub use a_operand::{AOperand, Order, Phases};
 pub use beyond::Beyond;
-pub use device::{ActivationOutput, Linear, Output, Scratch, linear};
+pub use device::{Linear, Output, Scratch, linear};
 pub use held::{HeldForm, HeldStage};
 pub use input::Input;
 pub use operand::Operand;
 pub use packing::Packing;
 pub use parts::PartSums;
 pub use qkv::{Keys, Qkv, qkv};
-pub use scaled::{Scaled, ScaledForm, ScaledOutput};
+pub use scaled::{ActivationOutput, Scaled, ScaledForm, ScaledOutput};
 pub use sums::{Sums, Weights};

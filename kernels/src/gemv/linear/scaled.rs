@@ -14,7 +14,7 @@ use super::input::Squares;
 use super::packing::Packing;
 use crate::gemv::{DEPTH, Terms, Unit, convert};
 use crate::quant::Code;
-use crate::tile::{Array, Float, narrow};
+use crate::tile::{Access, Array, Float, narrow};
 use crate::warps::ConsumerWarps;
 
 /// Rows of a block of terms: those that lanes bring together.
@@ -247,6 +247,34 @@ impl<'k> ScaledOutput<'k> {
 
     fn store_square(self, to: Array<'k>, [row, column]: [Val<'k, u32>; 2], square: Val<'k, f32>) {
         to.store(row * (self.to.form.k / Unit::ROWS) + column / Unit::ROWS, square);
+    }
+}
+
+/// Where activations that nothing is added to are stored.
+#[derive(Clone, Copy)]
+#[expect(clippy::large_enum_variant, reason = "it is copied while a kernel is recorded, never stored")]
+pub enum ActivationOutput<'k> {
+    /// Row by row.
+    Rows(Array<'k>),
+    /// As their readers multiply them.
+    Terms(ScaledOutput<'k>),
+}
+
+impl<'k> ActivationOutput<'k> {
+    /// Stores two neighbouring elements of a row of `width`, from an even column on.
+    pub(crate) fn store2(self, [row, column]: [Val<'k, u32>; 2], width: u32, pair: [Val<'k, f32>; 2]) {
+        match self {
+            ActivationOutput::Rows(out) => out.store_run(row * width + column, pair),
+            ActivationOutput::Terms(ScaledOutput { to, beyond, .. }) => to.store2([row, column], pair, beyond),
+        }
+    }
+
+    /// Whether they are packets.
+    pub(crate) fn is_packets(self) -> bool {
+        match self {
+            ActivationOutput::Rows(out) => matches!(out.access(), Access::Packets(_)),
+            ActivationOutput::Terms(_) => false,
+        }
     }
 }
 

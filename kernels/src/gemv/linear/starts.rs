@@ -4,7 +4,7 @@
 //! multiplies, by the same instruction with a constant in place of the codes: it stands in the registers where the sums of
 //! codes will be. Where zeros are a group's own, the constant is 1.
 
-use tilewright_codegen::build::{Ptr, Shared, Val};
+use tilewright_codegen::build::{Builder, Ptr, Shared, Val};
 
 use super::device::Pass;
 use super::operand::of_two_steps;
@@ -31,6 +31,27 @@ pub(super) struct Starts<'k> {
     terms: Terms,
 }
 
+/// What the sums of a task's codes begin with.
+pub(super) enum Brought<'k> {
+    /// In shared memory.
+    Shared(Starts<'k>),
+    /// In registers, part by part of this warp's tiles: of weights as the A operand every lane has its own where they are made.
+    Kept(Vec<[Val<'k, f32>; 4]>),
+}
+
+/// Most parts of tiles whose products of zeros are kept in registers, four of a lane each.
+const KEPT: usize = 8;
+
+impl<'k> Brought<'k> {
+    /// Those of a part of this warp's tile `number`, which is tile `tile` of the unit, in the registers of an accumulator.
+    pub fn load(&self, (number, parts): (u32, u32), tile: Val<'k, u32>, part: u32, atom: u32) -> [Val<'k, f32>; 4] {
+        match self {
+            Brought::Shared(starts) => starts.load(tile, part, atom),
+            Brought::Kept(all) => all[(number * parts + part) as usize],
+        }
+    }
+}
+
 impl<'k> Starts<'k> {
     /// Bytes of shared memory for so many tiles.
     pub fn bytes(unit: Unit, side: Side, tiles: u32) -> u32 {
@@ -44,10 +65,10 @@ impl<'k> Starts<'k> {
         Some(Starts { at: at.cast(), unit, codes, side, terms })
     }
 
-    /// Makes those of some tiles of this warp, by all of its lanes: of their steps' fragments, as instructions take them. The
-    /// products of all tiles are on their way before the first is stored.
-    pub fn make(self, team: ConsumerWarps<'k>, tiles: &[(Val<'k, u32>, Vec<Vec<Fragment<'k>>>)]) {
-        let (k, Starts { unit, codes, side, terms, .. }) = (team.k, self);
+    /// The products of some tiles of this warp, part by part: of their steps' fragments, as instructions take them. All are on
+    /// their way together.
+    fn products(self, k: &'k Builder, tiles: &[(Val<'k, u32>, Vec<Vec<Fragment<'k>>>)]) -> Vec<Vec<Chains<'k>>> {
+        let Starts { unit, codes, side, terms, .. } = self;
         let number = if codes.zeros { 1 } else { codes.code.middle() as u32 };
         let [even, odd] = convert::minus(codes.code, number).map(|bits| k.lit(bits));
         let together = if side == Side::Pair { 2 } else { side.steps() };
@@ -59,12 +80,22 @@ impl<'k> Starts<'k> {
             fragments.iter().for_each(|x| code_instructions(k, (side, terms), &w, x, sums));
             sums
         };
-        let of_tile = |(tile, fragments): &(Val<'k, u32>, Vec<Vec<Fragment<'k>>>)| {
+        let of_tile = |(_, fragments): &(Val<'k, u32>, Vec<Vec<Fragment<'k>>>)| {
             let each = fragments.len() / parts as usize;
-            let products = fragments.chunks(each).map(product);
-            (0u32..).zip(products).map(|(part, sums)| (self.part(*tile, part), sums)).collect::<Vec<_>>()
+            fragments.chunks(each).map(product).collect()
         };
-        let made: Vec<_> = tiles.iter().flat_map(of_tile).collect();
+        tiles.iter().map(of_tile).collect()
+    }
+
+    /// Makes those of some tiles of this warp, by all of its lanes. The products of all tiles are on their way before the first is
+    /// stored.
+    pub fn make(self, team: ConsumerWarps<'k>, tiles: &[(Val<'k, u32>, Vec<Vec<Fragment<'k>>>)]) {
+        let (k, side) = (team.k, self.side);
+        let places = |tile: Val<'k, u32>| move |part: u32| self.part(tile, part);
+        let of_tile = |((tile, _), sums): (&(Val<'k, u32>, Vec<_>), Vec<Chains<'k>>)| {
+            (0u32..).map(places(*tile)).zip(sums).collect::<Vec<_>>()
+        };
+        let made: Vec<_> = tiles.iter().zip(self.products(k, tiles)).flat_map(of_tile).collect();
         for (at, sums) in made {
             let [a, b, c, d] = sums.of_side(side);
             match side {
@@ -115,7 +146,7 @@ impl<'k> Starts<'k> {
 
 impl<'k> Pass<'k> {
     /// What sums of codes begin with: of activations that have been brought it is made here, by each warp for its own tiles.
-    pub(super) fn starts(self, x: &Activations<'k>, packing: Packing) -> Option<Starts<'k>> {
+    pub(super) fn starts(self, x: &Activations<'k>, packing: Packing) -> Option<Brought<'k>> {
         let (Pass { team, scratch, unit, a_operand, .. }, k) = (self, self.team.k);
         unit.codes()?;
         let at = scratch.operand.cast::<u8>().at(a_operand.starts_at(unit, packing));
@@ -134,22 +165,29 @@ impl<'k> Pass<'k> {
             k.for_step(0u32, all - rest, STARTS, |first| together(first, STARTS));
             together(k.lit(all - rest), rest);
         };
+        let of_registers = |held: &[Vec<Fragment<'k>>]| {
+            let meets = steps / self.side(packing).steps();
+            let tile = |number: u32| unit.tile(k.warp(), k.lit(number));
+            let tiles = (0u32..).zip(held.chunks(meets as usize));
+            tiles.map(|(number, fragments)| (tile(number), fragments.to_vec())).collect::<Vec<_>>()
+        };
         match x {
             Activations::Shared(lane) => some(&|first| (0..steps).map(|step| lane.tile(first + step)).collect()),
             Activations::TwoSteps(from) => {
                 some(&|first| (0..steps).step_by(2).map(|step| of_two_steps(*from, first + step)).collect());
             }
             Activations::Registers(held) => {
-                let meets = steps / self.side(packing).steps();
-                let tile = |number: u32| unit.tile(k.warp(), k.lit(number));
-                let tiles = (0u32..).zip(held.chunks(meets as usize));
-                let tiles: Vec<_> = tiles.map(|(number, fragments)| (tile(number), fragments.to_vec())).collect();
+                let tiles = of_registers(held);
+                if starts.side == Side::A && tiles.len() * unit.parts(Side::A) as usize <= KEPT {
+                    let sums = starts.products(k, &tiles).into_iter().flatten();
+                    return Some(Brought::Kept(sums.map(|sums| sums.of_side(Side::A)).collect()));
+                }
                 tiles.chunks(STARTS as usize).for_each(|tiles| starts.make(team, tiles));
             }
             Activations::Reloaded(_) => {}
         }
         k.sync_warp();
-        Some(starts)
+        Some(Brought::Shared(starts))
     }
 }
 

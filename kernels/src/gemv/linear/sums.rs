@@ -8,11 +8,11 @@ use tilewright_layout::view::OffsetMap;
 use super::operand::Lane;
 use super::packing::Packing;
 use super::source::Source;
-use super::starts::{Starts, side};
+use super::starts::{Brought, Starts, side};
 use super::wide;
 use super::{AOperand, HeldStage};
 use crate::gemv::product::{Chains, CodeTile, Fragment, Meeting, WarpTile, lowered, multiply, multiply_codes};
-use crate::gemv::{Side, Terms, Unit};
+use crate::gemv::{Codes, Side, Terms, Unit};
 use crate::ring::{Consumer, StageTile};
 use crate::warps::{ConsumerWarps, sum_of_warps};
 
@@ -38,7 +38,9 @@ pub(super) struct Operands<'a, 'k> {
     /// The fragments of a step, or of it and the next where instructions take two: its number, and the place among those of a warp.
     pub fragments: &'a dyn Fn(Val<'k, u32>, u32) -> Vec<Fragment<'k>>,
     /// What sums of codes begin with.
-    pub starts: Option<Starts<'k>>,
+    pub starts: Option<&'a Brought<'k>>,
+    /// Stages of a unit of bf16 whose tiles are loaded together, 1 or 2.
+    pub together: u32,
 }
 
 /// Where weights come from, stage by stage: a reader of the ring.
@@ -174,34 +176,89 @@ pub(super) fn product<'k>(
     sums: Sums<'k>,
     slot: Val<'k, u32>,
 ) {
-    let (chains, side) = (Chains::new(team.k, 1, chains(unit)), operands.side);
-    for stage in 0..unit.stages() {
-        let before = stage * unit.per_warp();
+    let chains = Chains::new(team.k, 1, chains(unit));
+    let mut stage = 0;
+    while stage < unit.stages() {
+        let from = match held.get(stage as usize) {
+            Some(held) => Stage::Held(held),
+            None if operands.takes_two(unit) && stage + 1 < unit.stages() => Stage::NextTwo(weights),
+            None => Stage::Next(weights),
+        };
+        let count = if let Stage::NextTwo(_) = from { 2 } else { 1 };
+        operands.meet(team, unit, stage, |meeting| {
+            from.multiply(team, unit, meeting, chains.behind(stage * unit.per_warp()))
+        });
+        stage += count;
+    }
+    store(team, unit, operands, (sums, slot), chains);
+}
+
+/// The next two units of the ring, of a single stage each, times the operand, into slot `slot` of the sums and the next: both are
+/// under way together. The sums are those that [`product`] makes.
+pub(super) fn two<'k>(
+    team: ConsumerWarps<'k>,
+    unit: Unit,
+    weights: &dyn Weights<'k>,
+    operands: Operands<'_, 'k>,
+    (sums, slot): (Sums<'k>, Val<'k, u32>),
+) {
+    let Some(codes) = unit.codes() else { return };
+    let both = [0u32, 1].map(|next| (slot + next, Chains::new(team.k, 1, chains(unit))));
+    let load = |stage: Ptr<'k, Shared, u32>| {
+        let of_tile = |tile: WarpTile<'k>| tile.load_codes((unit, codes), operands.side, stage.cast());
+        WarpTile::of_whole_rounds(team.k, unit).map(of_tile).collect::<Vec<_>>()
+    };
+    weights.stage(&|first| {
+        weights.stage(&|second| {
+            let loaded = [first, second].map(load);
+            for (tiles, (_, chains)) in loaded.into_iter().zip(both) {
+                operands.meet(team, unit, 0, |meeting| {
+                    multiply_codes(team.k, (unit, codes), tiles.into_iter(), &meeting, chains);
+                });
+            }
+        });
+    });
+    both.into_iter().for_each(|(slot, chains)| store(team, unit, operands, (sums, slot), chains));
+}
+
+/// Stores a unit's products, which are in `chains`, into a slot of the sums.
+fn store<'k>(
+    team: ConsumerWarps<'k>,
+    unit: Unit,
+    Operands { side, terms, .. }: Operands<'_, 'k>,
+    (sums, slot): (Sums<'k>, Val<'k, u32>),
+    chains: Chains<'k>,
+) {
+    let products = lowered(unit, (side, terms), chains);
+    match side {
+        Side::A => sums.store_features(team, slot, products),
+        Side::B | Side::Half | Side::Pair => sums.place(team, slot, products, |at, sums| at.store_vec(sums)),
+    }
+}
+
+impl<'k> Operands<'_, 'k> {
+    /// Whether two stages of a unit are under way together.
+    fn takes_two(self, unit: Unit) -> bool {
+        if unit.codes().is_some() { self.side == Side::A } else { self.together >= 2 }
+    }
+
+    /// How a unit's weights from a stage on meet them.
+    fn meet(self, team: ConsumerWarps<'k>, unit: Unit, stage: u32, multiply: impl FnOnce(Meeting<'_, 'k>)) {
+        let (side, before) = (self.side, stage * unit.per_warp());
         let first = unit.tile(team.k.warp(), team.k.lit(before));
         let of_step = |number: u32| match unit.steps() {
-            1 => (operands.fragments)(first + number * team.warps, before + number),
+            1 => (self.fragments)(first + number * team.warps, before + number),
             steps => {
                 let meets = steps / side.steps();
                 let tile = first + number / meets * team.warps;
-                (operands.fragments)(tile * steps + number % meets * side.steps(), before * meets + number)
+                (self.fragments)(tile * steps + number % meets * side.steps(), before * meets + number)
             }
         };
+        let parts = unit.parts(side);
         let starts = |round: u32, part: u32, _: u32| {
-            operands.starts.map(|starts| starts.load(first + round * team.warps, part, 0))
+            self.starts.map(|starts| starts.load((before + round, parts), first + round * team.warps, part, 0))
         };
-        let stage = held.get(stage as usize).map_or(Stage::Next(weights), Stage::Held);
-        stage.multiply(
-            team,
-            unit,
-            Meeting { side, terms: operands.terms, fragments: &of_step, starts: &starts },
-            chains.behind(before),
-        );
-    }
-    match side {
-        Side::A => sums.store_features(team, slot, lowered(unit, (side, operands.terms), chains)),
-        Side::B | Side::Half | Side::Pair => {
-            sums.place(team, slot, lowered(unit, (side, operands.terms), chains), |at, sums| at.store_vec(sums))
-        }
+        multiply(Meeting { side, terms: self.terms, fragments: &of_step, starts: &starts });
     }
 }
 
@@ -241,8 +298,9 @@ fn pair<'k>(
         let before = number * unit.per_warp();
         let tile = |round: u32| unit.tile(k.warp(), k.lit(before + round));
         let of_step = |step: u32| (operands.fragments)(tile(step / unit.steps()), before * unit.steps() + step);
-        let starts =
-            |round: u32, part: u32, atom: u32| operands.starts.map(|starts| starts.load(tile(round), part, atom));
+        let starts = |round: u32, part: u32, atom: u32| {
+            operands.starts.map(|starts| starts.load((before + round, unit.parts(side)), tile(round), part, atom))
+        };
         multiply_codes(k, (unit, codes), tiles, &Meeting { side, terms, fragments: &of_step, starts: &starts }, chains);
     };
     let both = |(first, next): (CodeTile<'k>, CodeTile<'k>)| first.beside(&next);
@@ -318,6 +376,8 @@ pub(super) fn products<'k>(
 enum Stage<'w, 'k> {
     /// The ring's next.
     Next(&'w dyn Weights<'k>),
+    /// The ring's next two, whose products are under way together.
+    NextTwo(&'w dyn Weights<'k>),
     /// In registers.
     Held(&'w HeldStage<'k>),
 }
@@ -326,15 +386,29 @@ impl<'k> Stage<'_, 'k> {
     /// Adds its products.
     fn multiply(self, team: ConsumerWarps<'k>, unit: Unit, meeting: Meeting<'_, 'k>, chains: Chains<'k>) {
         let side = meeting.side;
+        let load = |codes: Codes, stage: Ptr<'k, Shared, u32>| {
+            let of_tile = move |tile: WarpTile<'k>| tile.load_codes((unit, codes), side, stage.cast());
+            WarpTile::of_whole_rounds(team.k, unit).map(of_tile)
+        };
+        let packed = |stage: Ptr<'k, Shared, u32>| {
+            WarpTile::of_whole_rounds(team.k, unit).map(move |tile| tile.load(unit, stage.cast()))
+        };
         match self {
             Stage::Next(weights) => weights.stage(&|stage| {
                 if let Some(codes) = unit.codes() {
-                    let load = |tile: WarpTile<'k>| tile.load_codes((unit, codes), side, stage.cast());
-                    let tiles = WarpTile::of_whole_rounds(team.k, unit).map(load);
-                    return multiply_codes(team.k, (unit, codes), tiles, &meeting, chains);
+                    return multiply_codes(team.k, (unit, codes), load(codes, stage), &meeting, chains);
                 }
-                let tiles = WarpTile::of_whole_rounds(team.k, unit).map(|tile| tile.load(unit, stage.cast()));
-                multiply(team.k, tiles, meeting.fragments, chains);
+                multiply(team.k, packed(stage), meeting.fragments, chains);
+            }),
+            Stage::NextTwo(weights) => weights.stage(&|first| {
+                weights.stage(&|second| {
+                    if let Some(codes) = unit.codes() {
+                        let tiles: Vec<_> = load(codes, first).chain(load(codes, second)).collect();
+                        return multiply_codes(team.k, (unit, codes), tiles.into_iter(), &meeting, chains);
+                    }
+                    let tiles: Vec<_> = packed(first).chain(packed(second)).collect();
+                    multiply(team.k, tiles.into_iter(), meeting.fragments, chains);
+                });
             }),
             Stage::Held(held) => match unit.codes() {
                 None => multiply(team.k, held.tiles(unit), meeting.fragments, chains),

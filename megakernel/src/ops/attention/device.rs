@@ -4,16 +4,17 @@ use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
 use tilewright_kernels::attention::split::{self, Heads, Merged, Selected, TokenStage};
+use tilewright_kernels::gemv::linear::ActivationOutput;
 use tilewright_kernels::kv::{Cells, PageTable, PagedPool, PoolType};
 use tilewright_kernels::tile::Float;
 use tilewright_layout::DType;
 
 use super::stream::fill;
 use super::{Attention, Selection};
-use crate::program::Span;
+use crate::program::{BufferId, Span};
 use crate::vm::device::{
-    Call, DeviceFunction, DeviceOp, Generation, KvPools, Partial, Planned, Planner, RingFeed, SharedBytes, Storage,
-    TokenFields, TokenStream, Unsupported, Weights, Written, multiple, rows_of,
+    Call, DeviceFunction, DeviceOp, Generation, KvPools, Partial, Planned, Planner, RingFeed, ScaledCode, SharedBytes,
+    Storage, TokenFields, TokenStream, Unsupported, Weights, Written, multiple, rows_of,
 };
 
 impl DeviceOp for Attention {
@@ -25,6 +26,10 @@ impl DeviceOp for Attention {
         let cells = [self.at.position, self.at.page_table];
         let written = Written { kv_head: self.kv_head, split: self.split, pool: self.k_pool, cells };
         Some(Partial { acc: self.acc, stats: self.stats, rows: self.rows, written: Some(written) })
+    }
+
+    fn writes_terms(&self) -> Option<BufferId> {
+        Some(self.acc)
     }
 
     fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {
@@ -43,8 +48,9 @@ impl DeviceOp for Attention {
         let q = plan.plain_float("q", self.q)?;
         let (rows, scale, out) = (rows_of(self.rows)?, self.scale, plan.merge(self.acc)?);
         let selected = self.selection.as_ref().map(|selection| SelectedBlocks::new(plan, selection)).transpose()?;
-        let function = SplitOfTokens { rows, heads, scale, q, pools, out, selected, streamed: None };
         let [merged, arrivals] = plan.merged(self.acc)?;
+        let (terms, merged) = plan.scaled_output()?.map_or((None, merged), |(code, [at, ..])| (Some(code), at));
+        let function = SplitOfTokens { rows, heads, scale, q, pools, out, terms, selected, streamed: None };
         let fields = Fields {
             first_row: self.rows.lo as u32,
             kv_head: self.kv_head as u32,
@@ -96,7 +102,7 @@ struct Fields {
     values: u32,
     acc: u32,
     stats: u32,
-    /// The merge, which is the machine's own.
+    /// The merge, which is the machine's own: rows, or terms.
     merged: u32,
     /// Counts of the parts that have arrived.
     arrivals: u32,
@@ -199,6 +205,8 @@ pub struct SplitOfTokens {
     streamed: Option<TokenStage>,
     /// Storage of the merge.
     out: Storage,
+    /// How terms are stored in its place, if they are.
+    terms: Option<ScaledCode>,
 }
 
 impl DeviceFunction for SplitOfTokens {
@@ -242,7 +250,7 @@ impl DeviceFunction for SplitOfTokens {
     }
 
     fn run<'k>(&self, call: Call<'k, '_>, weights: &dyn Weights<'k>) {
-        let SplitOfTokens { rows, heads, scale, q, pools, selected, streamed, out } = *self;
+        let SplitOfTokens { rows, heads, scale, q, pools, selected, streamed, out, terms } = *self;
         let (first_row, scales) = (call.value(offset_of!(Fields, first_row)), offset_of!(CodeFields, scales));
         let pages = |fields| {
             let pool = call.pages(fields, pools);
@@ -261,7 +269,10 @@ impl DeviceFunction for SplitOfTokens {
             acc: call.state(offset_of!(Fields, acc)).cast(),
             stats: call.state(offset_of!(Fields, stats)).cast(),
             merged: Merged {
-                out: call.stored(offset_of!(Fields, merged), out, Generation::Output),
+                out: match terms {
+                    None => ActivationOutput::Rows(call.stored(offset_of!(Fields, merged), out, Generation::Output)),
+                    Some(code) => ActivationOutput::Terms(call.scaled_output(offset_of!(Fields, merged), code)),
+                },
                 arrivals: call.state(offset_of!(Fields, arrivals)).cast(),
             },
             streamed: streamed.and_then(|stage| call.streamed(stage)),

@@ -113,7 +113,7 @@ impl Attention {
         let (arch, group) = (plan.arch, heads / kv_heads);
         let by_maps = arch == Arch::Sm90a;
         let tuning = plan.tuning.unwrap_or_else(|| GraphTuning::of([depth, group], rows));
-        let GraphTuning { tile, stages, staying } = tuning;
+        let GraphTuning { tile, stages, staying, splits, .. } = tuning;
         let staying = if by_maps { staying } else { 0 };
         let tile = if by_maps { tile } else { DECODE_TILE };
         let decode = Decode { depth, group, layout: Layout::Paged { page_tokens, swizzled: true }, tile };
@@ -124,7 +124,7 @@ impl Attention {
             (true, _) => recorded::<Tma<2>>(decode, arch, staying > 0),
         });
         let alone = plan.rows_alone(rows);
-        let splits = plan.splits(rows, kv_heads);
+        let splits = if splits > 0 { splits } else { plan.splits(rows, kv_heads) };
         let parts = u64::from(alone) * u64::from(heads * splits);
         let plane = pages * page_tokens * depth;
         let pools = [self.k_pool, self.v_pool].map(LaunchMemory::Pool);

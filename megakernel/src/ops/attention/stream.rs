@@ -9,8 +9,11 @@ use crate::vm::device::{RingFeed, TokenStream};
 
 /// Fills the stages of all rows of a task.
 pub(super) fn fill<'k>(feed: RingFeed<'k, '_>, of: TokenStream, streamed: Streamed<'k>) {
-    let first_row = feed.value(of.fields.first_row);
-    feed.each(of.rows, |row| fill_row(feed, of, streamed, first_row + row));
+    let k = feed.builder();
+    k.for_(0u32, of.rows, |row| {
+        k.break_if(feed.stopped());
+        fill_row(feed, of, streamed, feed.value(of.fields.first_row) + row);
+    });
 }
 
 fn fill_row<'k>(feed: RingFeed<'k, '_>, of: TokenStream, streamed: Streamed<'k>, row: Val<'k, u32>) {
@@ -18,7 +21,7 @@ fn fill_row<'k>(feed: RingFeed<'k, '_>, of: TokenStream, streamed: Streamed<'k>,
     let [keys, values] = of.fields.pools.map(|field| feed.pages([field; 2], of.pools));
     let shares = Shares::of_row(keys, row, of.splits);
     let tokens = streamed.tokens(shares.tokens_of(feed.value(of.fields.split), keys.page_tokens), row);
-    feed.each(streamed.stages(tokens), |stage| {
+    k.for_(0u32, streamed.stages(tokens), |stage| {
         let count = streamed.count(tokens, stage);
         let first = tokens[0] + stage * streamed.stage.tokens();
         feed.stage(streamed.bytes(count), |to| {
@@ -30,5 +33,6 @@ fn fill_row<'k>(feed: RingFeed<'k, '_>, of: TokenStream, streamed: Streamed<'k>,
                 });
             }
         });
+        k.break_if(feed.stopped());
     });
 }

@@ -56,7 +56,7 @@ impl DeviceOp for Linear {
             LinearOutput::SiluMul { up, .. } => Some(up),
             LinearOutput::Store { .. } | LinearOutput::Add { .. } | LinearOutput::Logits { .. } => None,
         };
-        self.input.terms([self.weight].into_iter().chain(up))
+        Some(self.input.terms([self.weight].into_iter().chain(up)))
     }
 
     fn writes_terms(&self) -> Option<BufferId> {
@@ -96,7 +96,7 @@ impl DeviceOp for Linear {
             (AOperand::Reloaded { .. }, LinearOutput::Logits { .. }) => plan_phases(plan, rows, unit, input),
             (a_operand, _) => a_operand,
         };
-        let tile = TileCode { unit, rows, input, a_operand };
+        let tile = TileCode::new(plan, unit, rows, input, a_operand);
         let common = TileFields {
             first_row: self.rows.lo as u32,
             first: self.cols.lo as u32,
@@ -238,12 +238,27 @@ pub struct TileCode {
     pub input: InputCode,
     /// Where the A operand lives.
     pub a_operand: AOperand,
+    /// Whether stages are held beside activations, both in registers.
+    pub beside: bool,
 }
 
 impl TileCode {
-    /// Whether the first stages of a task may be held in registers, and how: where activations are not.
+    /// The product of a task.
+    pub(in crate::ops) fn new(
+        plan: &Planner,
+        unit: Unit,
+        rows: u32,
+        input: InputCode,
+        a_operand: AOperand,
+    ) -> TileCode {
+        let registers = AOperand::registers(unit, input.packing(rows));
+        let fits = registers <= plan.options().hold_beside && unit.codes().is_none();
+        TileCode { unit, rows, input, a_operand, beside: fits && a_operand == AOperand::Registers }
+    }
+
+    /// Whether the first stages of a task may be held in registers, and how: where activations are not, or beside few of them.
     pub(in crate::ops) fn holds_stages(&self) -> Option<HeldForm> {
-        HeldForm::of(self.unit).filter(|_| self.a_operand == AOperand::Shared)
+        HeldForm::of(self.unit).filter(|_| self.a_operand == AOperand::Shared || self.beside)
     }
 
     /// The stages of its units, in the order in which it multiplies them.
@@ -476,7 +491,7 @@ impl DeviceFunction for LinearTile {
         let output = self.output(call);
         let (first, end) = (call.value(offset_of!(TileFields, first)), call.value(offset_of!(TileFields, end)));
         let bias = self.bias.map(|bias| call.plain(offset_of!(TileFields, bias), bias));
-        let TileCode { unit, rows, input, a_operand } = self.tile;
+        let TileCode { unit, rows, input, a_operand, .. } = self.tile;
         let input = input.of(call, offset_of!(TileFields, input));
         let pitch = unit.k();
         let tile = linear::Linear { unit, pitch, rows, first_row, first, end, input, a_operand, bias, output };

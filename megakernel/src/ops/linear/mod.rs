@@ -260,9 +260,12 @@ impl LinearInput {
     }
 
     /// The activations that are read, for products with these weights.
-    pub(in crate::ops) fn terms(&self, weights: impl IntoIterator<Item = BufferId>) -> Option<TermsRead> {
-        let x = self.rows_of()?;
-        Some(TermsRead { x, norm: self.norm_weight(), weights: weights.into_iter().collect(), along: None })
+    pub(in crate::ops) fn terms(&self, weights: impl IntoIterator<Item = BufferId>) -> TermsRead {
+        let x = match *self {
+            LinearInput::Plain { x } | LinearInput::RmsNorm { x, .. } => x,
+            LinearInput::Combine { acc, .. } => acc,
+        };
+        TermsRead { x, norm: self.norm_weight(), weights: weights.into_iter().collect(), along: None }
     }
 
     /// The rows of activations, where they are not merged.

@@ -31,7 +31,7 @@ impl DeviceOp for Qkv {
     }
 
     fn reads_terms(&self) -> Option<TermsRead> {
-        self.input.terms([self.wq.weight, self.wk.weight, self.wv.weight])
+        Some(self.input.terms([self.wq.weight, self.wk.weight, self.wv.weight]))
     }
 
     fn partial(&self) -> Option<Partial> {
@@ -60,7 +60,7 @@ impl DeviceOp for Qkv {
         let rows_of_stream = Rows::Group { weights, kv_head, kv_heads, group, dim: dim as usize };
         let stream = plan.stream(rows_of_stream, unit, 0);
         let rows = rows_of(self.rows)?;
-        let tile = TileCode { unit, rows, input, a_operand: plan_a_operand(plan, rows, unit, input) };
+        let tile = TileCode::new(plan, unit, rows, input, plan_a_operand(plan, rows, unit, input));
         let fields = Fields {
             first_row: self.rows.lo as u32,
             first: self.units.lo as u32,
@@ -176,7 +176,7 @@ impl DeviceFunction for QkvTile {
     }
 
     fn run<'k>(&self, call: Call<'k, '_>, weights: &dyn Weights<'k>) {
-        let QkvTile { tile: TileCode { unit, rows, input, a_operand }, heads, bias, q, keys, pools } = *self;
+        let QkvTile { tile: TileCode { unit, rows, input, a_operand, .. }, heads, bias, q, keys, pools } = *self;
         let first_row = call.value(offset_of!(Fields, first_row));
         let scales = match bias {
             [None, None, None] => offset_of!(CodeFields, scales),

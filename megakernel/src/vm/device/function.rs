@@ -80,7 +80,7 @@ impl Packets {
 /// Activations that are read to be multiplied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TermsRead {
-    /// The activations.
+    /// The activations; where they are attention's, the partial sums that are merged.
     pub x: BufferId,
     /// The weight of the norm, where they are a residual stream that is normalised.
     pub norm: Option<BufferId>,

@@ -47,7 +47,7 @@ impl Norms {
         for (buffer, stream) in placed.buffers.iter().zip(&mut streams) {
             let own = buffer.kind == BufferKind::Activation && buffer.arena.is_none();
             let own = own && matches!(buffer.dtype, DType::F32 | DType::BF16);
-            stream.state = State::of(buffer, own && buffer.shape.len() == 2);
+            stream.state = State::of(buffer, own && (buffer.shape.len() == 2 || plan.merges.get(buffer.id).is_some()));
         }
         for id in order(placed) {
             let task = &placed.tasks[id.index()];
@@ -107,9 +107,12 @@ impl Norms {
 
 /// What a reader takes; `None` where it takes the activations as they are.
 fn terms(plan: &Planner, read: &TermsRead, rows: u32) -> Option<NormTerms> {
-    let (k, all) = (plan.extent(read.x, 0).ok()?, plan.extent(read.x, 1).ok()?);
+    let (k, all, float) = match plan.merges.get(read.x) {
+        Some(merge) => (merge.width, merge.rows, merge.float),
+        None => (plan.extent(read.x, 0).ok()?, plan.extent(read.x, 1).ok()?, plan.float("x", read.x).ok()?),
+    };
     let unit = plan.unit(k, &read.weights).ok()?;
-    let exact = match (plan.float("x", read.x).ok()?, read.norm) {
+    let exact = match (float, read.norm) {
         (Float::F32, _) => Float::F32,
         (Float::Bf16, None) => Float::Bf16,
         (Float::Bf16, Some(_)) | (Float::F16, _) => return None,

@@ -29,7 +29,7 @@ pub struct DeviceOptions {
     pub in_flight_waiting: u32,
     /// Most stages in flight for the task that the team is at. More only queue at the memory.
     pub burst: u32,
-    /// Whether keys and values of earlier steps come through the ring, where they fit stages.
+    /// Whether keys and values of earlier steps come through the ring, where they fit stages, and what other ops bring that way.
     pub stream_tokens: bool,
     /// Whether keys and values that do not come through the ring are asked for before attention comes to them.
     pub pages_ahead: bool,
@@ -49,6 +49,8 @@ pub struct DeviceOptions {
     /// The same of a task of at least three times as many: by the time that the team comes to it the ring may have been full for long.
     /// Fewer than `hold` are `hold`.
     pub hold_long: u32,
+    /// Most registers of a thread that hold activations beside held stages of bf16.
+    pub hold_beside: u32,
     /// Fewest rows of a task whose activations are held in registers; of fewer rows they are copied to shared memory. Where
     /// there is no room they are streamed.
     pub held_rows: u32,
@@ -57,6 +59,8 @@ pub struct DeviceOptions {
     /// Most registers of a thread that hold the activations of a part, where sums are cut because all of them do not fit
     /// ([`Program::with_cut_sums`](crate::program::Program::with_cut_sums)); more where a stage has more. 0: no sum is cut.
     pub part_registers: u32,
+    /// Stages of a unit of bf16 whose tiles are loaded together, 1 or 2: the team waits for both, and gives both back.
+    pub stages_together: u32,
     /// Most rows whose activations, held in registers, meet the codes of two units at a time.
     pub paired_rows: u32,
     /// Units whose sums are kept at once where activations are streamed, an even number from 2 to 64: for each so many the
@@ -116,7 +120,7 @@ pub(super) struct Registers {
 impl DeviceOptions {
     /// The numbers that change speed, by the name of their field.
     #[expect(clippy::type_complexity, reason = "a name and its field")]
-    pub const NUMBERS: [(&'static str, fn(&mut DeviceOptions) -> &mut u32); 15] = [
+    pub const NUMBERS: [(&'static str, fn(&mut DeviceOptions) -> &mut u32); 17] = [
         ("warps", |options| &mut options.warps),
         ("stage_bytes", |options| &mut options.stage_bytes),
         ("stages", |options| &mut options.stages),
@@ -127,9 +131,11 @@ impl DeviceOptions {
         ("sums_bytes", |options| &mut options.sums_bytes),
         ("hold", |options| &mut options.hold),
         ("hold_long", |options| &mut options.hold_long),
+        ("hold_beside", |options| &mut options.hold_beside),
         ("held_rows", |options| &mut options.held_rows),
         ("held_registers", |options| &mut options.held_registers),
         ("part_registers", |options| &mut options.part_registers),
+        ("stages_together", |options| &mut options.stages_together),
         ("paired_rows", |options| &mut options.paired_rows),
         ("streamed_units", |options| &mut options.streamed_units),
     ];
@@ -229,10 +235,12 @@ impl Default for DeviceOptions {
             dealing: Dealing::Stages,
             hold: 4,
             hold_long: 4,
+            hold_beside: 0,
             held_rows: 3,
             held_registers: 128,
             part_registers: 64,
-            paired_rows: 8,
+            stages_together: 1,
+            paired_rows: 16,
             streamed_units: 4,
             take_registers: true,
             timeline: false,

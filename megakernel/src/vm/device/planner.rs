@@ -11,6 +11,7 @@ use super::plan::{CellsPlan, Feedback, Lengths, NoFeedback, Plan, RotationTable}
 use super::record::{PART, PHASES, TaskRecord};
 use super::storage::KvPools;
 use super::tables::{plain_weights, tables};
+use super::tags::Tagged;
 use super::writers::Writers;
 use super::{Choice, DeviceOptions, Merges, Norms, Opcode, Tags, Unsupported};
 use crate::ops::Role;
@@ -54,11 +55,12 @@ impl<'p> Planner<'p> {
         let quantised = placed.buffers.iter().any(|buffer| buffer.quantised.is_some());
         let options = options.within(arch).holding_factors(quantised);
         let plain = plain_weights(placed);
-        // A tag for every word doubles what is read of activations: with more rows that costs more than a release.
+        // A tag for every word doubles what is read of activations: with more rows that costs more than a release; parts of sums are read once.
         let rows = rows(placed);
         let merges = Merges::of(placed)?;
         let tagged = options.tags && rows < options.held_rows;
-        let tags = if tagged { Tags::of(placed, &merges) } else { Tags::none(placed) };
+        let which = if tagged { Tagged::All } else { Tagged::Parts };
+        let tags = if options.tags { Tags::of(placed, &merges, which) } else { Tags::none(placed) };
         let is_plain = |buffer: &Buffer| plain[buffer.id.index()];
         let places = Places::new(placed, &tags, (&merges, &Norms::default()), is_plain);
         let plain_bytes = places.plain;

@@ -12,6 +12,8 @@
 //! Of partial results of attention their merge is tagged (see [`Merges`]): partial results are handed on where the blocks count
 //! their arrivals, and who signals has nothing to release.
 
+use std::collections::HashSet;
+
 use tilewright_layout::DType;
 
 use super::{Merges, Packets};
@@ -43,9 +45,18 @@ pub struct TaskTags {
 /// Most generations of a buffer in a step: records have 16 bits for them.
 const MOST: u32 = u16::MAX as u32;
 
+/// Which buffers are tagged, of those that can be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tagged {
+    /// All: a tag for every word doubles what is read of them.
+    All,
+    /// Parts of sums, which are read once.
+    Parts,
+}
+
 impl Tags {
     /// Finds the buffers that can be tagged.
-    pub fn of(placed: &Placed, merges: &Merges) -> Tags {
+    pub fn of(placed: &Placed, merges: &Merges, which: Tagged) -> Tags {
         let mut state = vec![State::default(); placed.buffers.len()];
         let mut tasks = vec![TaskTags::default(); placed.tasks.len()];
         for (buffer, state) in placed.buffers.iter().zip(&mut state) {
@@ -82,12 +93,18 @@ impl Tags {
                 }
             }
         }
+        if which == Tagged::Parts {
+            let parts = placed.tasks.iter().map(packets).filter(|known| !known.parts.is_empty());
+            let parts: HashSet<BufferId> = parts.flat_map(|known| known.parts.into_iter().chain(known.input)).collect();
+            (0..).zip(&mut state).for_each(|(id, s)| s.refused |= !parts.contains(&BufferId::from(id)));
+        }
         together(placed, &mut state);
         let mut periods: Vec<u32> = state
             .iter()
             .map(|s| if s.refused || !s.is_whole() || s.generation > MOST { 0 } else { s.generation })
             .collect();
-        for (acc, merge) in merges.iter().filter(|(_, merge)| !merge.shared && merge.generations <= MOST) {
+        let merged = merges.iter().filter(|(_, merge)| !merge.shared && merge.generations <= MOST);
+        for (acc, merge) in merged.filter(|_| which == Tagged::All) {
             periods[acc.index()] = merge.generations;
         }
         for (task, tags) in placed.tasks.iter().zip(&mut tasks) {

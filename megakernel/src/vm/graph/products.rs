@@ -23,6 +23,9 @@ const MOST_BLOCKS: u32 = 2;
 /// Elements that a row of packed weights has a multiple of, where nothing lies behind it.
 const WHOLE: u32 = 32;
 
+/// Kilobytes of shared memory that a product may be told to leave.
+const MOST_SPARE: u32 = 200;
+
 /// What a product multiplies.
 pub(crate) struct Product<'a> {
     pub a: Activations,
@@ -195,6 +198,10 @@ impl GraphPlanner<'_> {
         let tuning = Some(()).filter(|()| product.added).and_then(|()| choose(&|plan| begins.check(plan).is_ok()));
         let tuning = tuning.or_else(|| choose(&|_| true))?;
         let plan = hopper::Plan::new(product.rows, product.results, units.unit, tuning).ok()?;
+        let is_beside_attention =
+            matches!(product.results, Rows::Groups { .. }) || product.a == LaunchMemory::Scratch(Scratch::Attended);
+        let spare = self.tuning.map_or(0, |tuning| tuning.spare);
+        let plan = if is_beside_attention && spare > 0 { leaving(plan, spare.min(MOST_SPARE) << 10) } else { plan };
         let bias = self.bias(product.layers);
         let epilogue = gemv::Epilogue { bias: bias.is_some(), residual: product.added, wide: product.wide };
         Some(PackedProduct { units, plan, finish: epilogue.into(), a: product.a, to: product.to, bias, eps: None })
@@ -316,6 +323,19 @@ impl GraphPlanner<'_> {
             number_of(&mut self.plan.biases, parts)
         })
     }
+}
+
+/// The same plan with rings that leave so many bytes of shared memory, as large as they can be; the plan itself where there are none.
+fn leaving(plan: hopper::Plan, spare: u32) -> hopper::Plan {
+    let hopper::Plan { batch, results, unit, tuning, .. } = plan;
+    let with = |stage_tiles, stages| {
+        let tuning = hopper::Tuning { stage_tiles, stages, ..tuning };
+        hopper::Plan::new(batch, results, unit, tuning).ok().filter(|plan| plan.leaves() >= spare)
+    };
+    let stages = |stage_tiles| (3..=8).filter_map(move |stages| with(stage_tiles, stages));
+    // Of equals the one of larger stages.
+    let plans = [tuning.stage_tiles, 2].into_iter().flat_map(stages);
+    plans.min_by_key(|plan| plan.leaves()).unwrap_or(plan)
 }
 
 /// A step of a product as a launch.

@@ -3,7 +3,7 @@
 //! What the steps before left depends on nothing of this one, and a task finds it in shared memory when its activations
 //! come. What the step itself writes does not come this way: the team reads it where it lies.
 
-use tilewright_codegen::build::{Arg, Builder, Val};
+use tilewright_codegen::build::{Builder, Val};
 use tilewright_codegen::ir::attr::ProxyFence;
 use tilewright_kernels::attention::split::{Streamed, TokenStage};
 use tilewright_kernels::kv::PagedPool;
@@ -58,16 +58,12 @@ impl<'k> RingFeed<'k, '_> {
         self.feed.context.cells.streamed(stage)
     }
 
-    /// Records a loop, which ends early where the team does not go on.
-    pub fn each(self, count: impl Arg<'k, u32>, then: impl FnOnce(Val<'k, u32>)) {
-        let k = self.builder();
-        k.for_(0u32, count, |at| {
-            k.break_if(self.feed.stopped.get());
-            then(at);
-        });
+    /// Whether the team does not go on: then there is nothing to fill, and loops end.
+    pub fn stopped(self) -> Val<'k, bool> {
+        self.feed.stopped.get()
     }
 
-    /// Fills the next stage with copies of so many bytes in all, when there is room.
+    /// Fills the next stage with copies of so many bytes in all, when there is room; or finds out that the team does not go on.
     pub fn stage(self, bytes: Val<'k, u32>, copies: impl FnOnce(Pieces<'k>)) {
         self.feed.stage(self.turn, bytes, copies);
     }
