@@ -5,11 +5,11 @@
 //!
 //! * Memory brings each weight once: `2·n·k` bytes at 4.6 TB/s (H200).
 //! * L2 gives the multiprocessors the weights, and to every group of C tiles the activations: `2·n·k·(1 + N/(R·C))` bytes at
-//!   9 TB/s together (4096 × 14336 and 64 vectors took 234 MB in 28 µs). So memory is the bound where `N/(R·C)` is below 0.95;
-//!   a twentieth of L2's time is added nevertheless.
+//!   11 TB/s together (6144 × 4096 in tiles of 48 rows and 64 vectors took 117 MB in 12 µs). So memory is the bound where `N/(R·C)` is below 1.4;
+//!   a fiftieth of L2's time is added nevertheless.
 //! * To one multiprocessor come 35.5 bytes of weights a nanosecond at most, whatever else it takes in (28672 × 4096 on 112, 6144 × 4096 on 96
 //!   multiprocessors). So tiles have as many units as make about as many blocks as there are multiprocessors.
-//! * A multiprocessor takes in `1 + N/R` bytes for each byte of weights, 64 bytes a nanosecond at most, and no more than its
+//! * A multiprocessor takes in `1 + N/R` bytes for each byte of weights, 80 bytes a nanosecond at most, and no more than its
 //!   rings hold in 1.5 µs.
 //! * Shares of k make enough blocks of few rows. Blocks exchange their sums inside a cluster: `4·R·N·(S − 1)/S` bytes at 25
 //!   bytes a nanosecond, and they meet twice, 1 µs. Through L2 and a second launch it would be `8·S·n·N` bytes and 2 µs more.
@@ -22,13 +22,13 @@
 //!
 //! | n × k | tile, stages | C | S | blocks | L2 | memory | estimate |
 //! |---|---|---|---|---|---|---|---|
-//! | 4096 × 4096 | 128 × 128, 4 | 1 | 4 | 128 | 1.50 | 7.3 | 9.8 |
-//! | 14336 × 4096 | 112 × 128, 4 | 2 | 1 | 128 | 1.29 | 25.5 | 26.8 |
-//! | 4096 × 14336 | 128 × 128, 4 | 2 | 4 | 128 | 1.25 | 25.5 | 28.9 |
-//! | 128256 × 4096 | 256 × 64, 4 | 2 | 1 | 132 | 1.12 | 228.4 | 245.8 |
-//! | 8192 × 2048 | 64 × 128, 6 | 1 | 1 | 128 | 2.00 | 7.3 | 8.6 |
-//! | 2048 × 8192 | 128 × 128, 4 | 1 | 8 | 128 | 1.50 | 7.3 | 10.1 |
-//! | 128256 × 2048 | 256 × 64, 4 | 2 | 1 | 132 | 1.12 | 114.2 | 123.0 |
+//! | 4096 × 4096 | 64 × 128, 6 | 1 | 2 | 128 | 2.00 | 7.3 | 8.9 |
+//! | 14336 × 4096 | 112 × 128, 4 | 1 | 1 | 128 | 1.57 | 25.5 | 26.2 |
+//! | 4096 × 14336 | 64 × 128, 6 | 2 | 2 | 128 | 1.50 | 25.5 | 27.7 |
+//! | 128256 × 4096 | 256 × 64, 4 | 2 | 1 | 132 | 1.12 | 228.4 | 241.4 |
+//! | 8192 × 2048 | 64 × 128, 6 | 1 | 1 | 128 | 2.00 | 7.3 | 7.5 |
+//! | 2048 × 8192 | 64 × 128, 6 | 1 | 4 | 128 | 2.00 | 7.3 | 9.2 |
+//! | 128256 × 2048 | 256 × 64, 4 | 2 | 1 | 132 | 1.12 | 114.2 | 120.7 |
 
 use super::Rows;
 use super::tiles::{Plan, Tuning};
@@ -37,11 +37,11 @@ use crate::gemv::Unit;
 /// Bytes that memory brings in a microsecond, of an H200.
 const MEMORY: f64 = 4.6e6;
 /// Bytes that L2 gives all multiprocessors in a microsecond.
-const L2: f64 = 9e6;
+const L2: f64 = 11e6;
 /// Bytes that a multiprocessor takes in in a microsecond.
-const INGRESS: f64 = 64e3;
+const INGRESS: f64 = 80e3;
 /// The part of L2's own time that comes to memory's.
-const SHARE_OF_L2: f64 = 0.05;
+const SHARE_OF_L2: f64 = 0.02;
 /// Bytes of weights that come to a multiprocessor in a microsecond, whatever else it takes in.
 const WEIGHTS: f64 = 35.5e3;
 /// Microseconds from asking for a stage to its arrival while memory is busy.
