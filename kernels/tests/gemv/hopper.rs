@@ -47,6 +47,29 @@ fn shapes_around_every_edge() {
     }
 }
 
+/// Warps without rows of their own keep nothing, whatever becomes of the sums; odd numbers and idle warpgroups are refused.
+#[test]
+fn tiles_have_any_even_number_of_units() {
+    let of = |units: u32| Tuning { warpgroups: units.div_ceil(8), units, ..SMALL };
+    for (units, n) in [(2, 40), (6, 96), (14, 224), (20, 161)] {
+        run(case(24, n, 130, of(units)), 10).unwrap_or_else(|error| panic!("{error}"));
+        run(case(24, n, 130, Tuning { multicast: 2, ..of(units) }), 11).unwrap_or_else(|error| panic!("{error}"));
+    }
+    let gated = Case { rows: Rows::Gated(112), ..case(40, 1, 256, of(28)) };
+    run(gated, 12).unwrap_or_else(|error| panic!("{error}"));
+    let heads = Rows::Groups { group: 2, kv_heads: 3, dim: 16 };
+    run(Case { rows: heads, ..case(17, 1, 256, Tuning { splits: 2, ..of(12) }) }, 13)
+        .unwrap_or_else(|error| panic!("{error}"));
+    let adds = Epilogue { residual: true, wide: true, ..Epilogue::default() };
+    let begins = Finish { normed: Some(Float::F32), ..adds.into() };
+    run(Case { finish: begins, ..case(20, 192, 256, of(12)) }, 14).unwrap_or_else(|error| panic!("{error}"));
+    let unit = Unit::new(256, 1, 2048).expect("a unit");
+    for (warpgroups, units) in [(1, 7), (2, 8), (1, 10), (1, 0)] {
+        let error = Plan::new(20, 64, unit, Tuning { warpgroups, units, ..SMALL }).expect_err("is refused");
+        assert!(error.to_string().contains("units of a tile"), "{error}");
+    }
+}
+
 #[test]
 fn shares_of_k_are_added_in_their_order() {
     for (multicast, splits) in [(1, 2), (2, 2), (1, 4), (2, 4)] {
