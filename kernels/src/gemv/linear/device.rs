@@ -107,7 +107,7 @@ pub struct Scratch<'k> {
     pub best: Ptr<'k, Shared, u64>,
     /// Most rows whose codes are multiplied two units at a time, where they can be.
     pub paired_rows: u32,
-    /// Stages of a unit of bf16 whose tiles are loaded together, 1 or 2.
+    /// Stages of a unit whose tiles are loaded together, 1 or 2: of bf16, and of codes at one and two rows.
     pub stages_together: u32,
     /// Where it is said that activations are beyond what an f16 holds, if it is.
     pub beyond: Option<Beyond<'k>>,

@@ -40,7 +40,7 @@ pub(super) struct Operands<'a, 'k> {
     pub fragments: &'a dyn Fn(Val<'k, u32>, u32) -> Vec<Fragment<'k>>,
     /// What sums of codes begin with.
     pub starts: Option<&'a Brought<'k>>,
-    /// Stages of a unit of bf16 whose tiles are loaded together, 1 or 2.
+    /// Stages of a unit whose tiles are loaded together, 1 or 2.
     pub together: u32,
 }
 
@@ -48,6 +48,11 @@ pub(super) struct Operands<'a, 'k> {
 pub trait Weights<'k> {
     /// Waits for the next stage, lets a warp read it, and gives it back. While it is read the one behind it may be asked for, no more.
     fn stage(&self, read: &dyn Fn(Ptr<'k, Shared, u32>));
+
+    /// The same of the next two stages, which are given back together.
+    fn two(&self, read: &dyn Fn([Ptr<'k, Shared, u32>; 2])) {
+        self.stage(&|first| self.stage(&|second| read([first, second])));
+    }
 
     /// The task's first stages, so far as they have been taken out of the ring already: where its activations are copied.
     fn held(&self) -> &[HeldStage<'k>] {
@@ -62,6 +67,13 @@ impl<'k, B, L: OffsetMap> Weights<'k> for RefCell<Consumer<'k, B, (StageTile<u32
         let (stage,) = full.tiles();
         read(stage.base());
         full.release();
+    }
+
+    fn two(&self, read: &dyn Fn([Ptr<'k, Shared, u32>; 2])) {
+        let [first, second] = [0, 1].map(|_| self.borrow_mut().wait());
+        let ((one,), (other,)) = (first.tiles(), second.tiles());
+        read([one.base(), other.base()]);
+        first.release_with(second);
     }
 }
 
@@ -232,15 +244,12 @@ pub(super) fn two<'k>(
         let of_tile = |tile: WarpTile<'k>| tile.load_codes((unit, codes), operands.side, stage.cast());
         WarpTile::of_whole_rounds(team.k, unit).map(of_tile).collect::<Vec<_>>()
     };
-    weights.stage(&|first| {
-        weights.stage(&|second| {
-            let loaded = [first, second].map(load);
-            for (tiles, (_, chains)) in loaded.into_iter().zip(both) {
-                operands.meet(team, unit, 0, |meeting| {
-                    multiply_codes(team.k, (unit, codes), tiles.into_iter(), &meeting, chains);
-                });
-            }
-        });
+    weights.two(&|stages| {
+        for (tiles, (_, chains)) in stages.map(load).into_iter().zip(both) {
+            operands.meet(team, unit, 0, |meeting| {
+                multiply_codes(team.k, (unit, codes), tiles.into_iter(), &meeting, chains);
+            });
+        }
     });
     both.into_iter().for_each(|(slot, chains)| store(team, unit, operands, (sums, slot), chains));
 }
@@ -263,7 +272,7 @@ fn store<'k>(
 impl<'k> Operands<'_, 'k> {
     /// Whether two stages of a unit are under way together.
     fn takes_two(self, unit: Unit) -> bool {
-        if unit.codes().is_some() { self.side == Side::A } else { self.together >= 2 }
+        self.together >= 2 && (unit.codes().is_none() || self.side == Side::A)
     }
 
     /// How a unit's weights from a stage on meet them.
@@ -424,15 +433,13 @@ impl<'k> Stage<'_, 'k> {
                 }
                 multiply(team.k, packed(stage), meeting.fragments, chains);
             }),
-            Stage::NextTwo(weights) => weights.stage(&|first| {
-                weights.stage(&|second| {
-                    if let Some(codes) = unit.codes() {
-                        let tiles: Vec<_> = load(codes, first).chain(load(codes, second)).collect();
-                        return multiply_codes(team.k, (unit, codes), tiles.into_iter(), &meeting, chains);
-                    }
-                    let tiles: Vec<_> = packed(first).chain(packed(second)).collect();
-                    multiply(team.k, tiles.into_iter(), meeting.fragments, chains);
-                });
+            Stage::NextTwo(weights) => weights.two(&|[first, second]| {
+                if let Some(codes) = unit.codes() {
+                    let tiles: Vec<_> = load(codes, first).chain(load(codes, second)).collect();
+                    return multiply_codes(team.k, (unit, codes), tiles.into_iter(), &meeting, chains);
+                }
+                let tiles: Vec<_> = packed(first).chain(packed(second)).collect();
+                multiply(team.k, tiles.into_iter(), meeting.fragments, chains);
             }),
             Stage::Held(held) => match unit.codes() {
                 None => multiply(team.k, held.tiles(unit), meeting.fragments, chains),

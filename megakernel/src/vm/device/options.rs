@@ -59,7 +59,7 @@ pub struct DeviceOptions {
     /// Most registers of a thread that hold the activations of a part, where sums are cut because all of them do not fit
     /// ([`Program::with_cut_sums`](crate::program::Program::with_cut_sums)); more where a stage has more. 0: no sum is cut.
     pub part_registers: u32,
-    /// Stages of a unit of bf16 whose tiles are loaded together, 1 or 2: the team waits for both, and gives both back.
+    /// Stages of a unit, of bf16 or of codes at one and two rows, whose tiles are loaded together, 1 or 2: the team waits for both, and gives both back.
     pub stages_together: u32,
     /// Most rows whose activations, held in registers, meet the codes of two units at a time.
     pub paired_rows: u32,
