@@ -53,7 +53,13 @@ impl<'k, B, O: Operands> Full<'k, B, O> {
     /// This consumer has read the stage. A team that frees stages by meeting says nothing here: its next wait does.
     #[track_caller]
     pub fn release(self) {
-        release(self.parts.meeting, self.stage, self.parts.k.lit(true));
+        release(self.parts.meeting, &[self.stage], self.parts.k.lit(true));
+    }
+
+    /// This consumer has read this stage and the next: one fence is behind the reads of both.
+    #[track_caller]
+    pub fn release_with(self, next: Self) {
+        release(self.parts.meeting, &[self.stage, next.stage], self.parts.k.lit(true));
     }
 
     /// Lets this consumer, one of some warps, read the stage where `reads`, the same for all of a warp, and gives it back. Who does not read has
@@ -76,12 +82,12 @@ impl<'k, B, O: Operands> Full<'k, B, O> {
     }
 }
 
-/// Arrives at the stage's "empty", in every block that writes there, where `really`.
+/// Arrives at the stages' "empty", in every block that writes there, where `really`.
 #[track_caller]
-fn release<'k>(meeting: Meeting<'k>, stage: Val<'k, u32>, really: Val<'k, bool>) {
+fn release<'k>(meeting: Meeting<'k>, stages: &[Val<'k, u32>], really: Val<'k, bool>) {
     let Meeting { k, empty, shape, fill, .. } = meeting;
     let Some(empty) = empty else { return };
-    let (empty, blocks) = (empty.at(stage), shape.cluster);
+    let blocks = shape.cluster;
     let member = match shape.consumers {
         Consumers::Warps(_) => {
             if fill == Fill::Engine {
@@ -95,17 +101,20 @@ fn release<'k>(meeting: Meeting<'k>, stage: Val<'k, u32>, really: Val<'k, bool>)
         Consumers::Warpgroups(_) => k.tid() % 128,
         Consumers::Team(_) => k.lane(),
     };
-    if blocks > 1 {
-        k.when(member.lt(blocks) & really, || {
-            let rank = if shape.groups > 1 { k.cluster_rank() / blocks * blocks + member } else { member };
-            match shape.consumers {
-                Consumers::Warps(_) => empty.on(rank).arrive(),
-                // A release to the cluster would drain the thread's stores at every step; `wgmma` only read.
-                Consumers::Warpgroups(_) | Consumers::Team(_) => empty.on(rank).arrive_async(),
-            }
-        });
-    } else {
-        k.when(member.eq(0) & really, || empty.arrive());
+    for &stage in stages {
+        let empty = empty.at(stage);
+        if blocks > 1 {
+            k.when(member.lt(blocks) & really, || {
+                let rank = if shape.groups > 1 { k.cluster_rank() / blocks * blocks + member } else { member };
+                match shape.consumers {
+                    Consumers::Warps(_) => empty.on(rank).arrive(),
+                    // A release to the cluster would drain the thread's stores at every step; `wgmma` only read.
+                    Consumers::Warpgroups(_) | Consumers::Team(_) => empty.on(rank).arrive_async(),
+                }
+            });
+        } else {
+            k.when(member.eq(0) & really, || empty.arrive());
+        }
     }
 }
 
@@ -136,7 +145,7 @@ impl<'k, B, O: Operands> Delayed<'k, B, O> {
     /// Releases the stage that is kept, where everything that read it was waited for; the next one finds none before it.
     #[track_caller]
     pub fn release_last(&mut self) {
-        release(self.consumer.parts.meeting, self.before.get(), self.held.get().ne(0));
+        release(self.consumer.parts.meeting, &[self.before.get()], self.held.get().ne(0));
         self.held.set(0u32);
     }
 }
@@ -158,7 +167,7 @@ impl<'k, B, O: Operands> Held<'_, 'k, B, O> {
     #[track_caller]
     pub fn release_previous(self) {
         let Delayed { consumer, before, held } = self.ring;
-        release(consumer.parts.meeting, before.get(), held.get().ne(0));
+        release(consumer.parts.meeting, &[before.get()], held.get().ne(0));
         before.set(self.full.stage);
         held.set(1u32);
     }

@@ -40,6 +40,8 @@ pub(super) struct Operands<'a, 'k> {
     pub fragments: &'a dyn Fn(Val<'k, u32>, u32) -> Vec<Fragment<'k>>,
     /// What sums of codes begin with.
     pub starts: Option<&'a Brought<'k>>,
+    /// Stages of a unit of codes whose tiles are loaded together, 1 or 2.
+    pub together: u32,
 }
 
 /// Where weights come from, stage by stage: a reader of the ring.
@@ -50,6 +52,11 @@ pub trait Weights<'k> {
     /// The same where a warp may have nothing to read: `reads`, the same for all of the warp, says whether it has.
     fn stage_if(&self, reads: Val<'k, bool>, read: &dyn Fn(Ptr<'k, Shared, u32>)) {
         self.stage(&|there| reads.builder().when(reads, || read(there)));
+    }
+
+    /// The same of the next two stages, which are given back together.
+    fn two(&self, read: &dyn Fn([Ptr<'k, Shared, u32>; 2])) {
+        self.stage(&|first| self.stage(&|second| read([first, second])));
     }
 
     /// The task's first stages, so far as they have been taken out of the ring already: where its activations are copied.
@@ -73,6 +80,13 @@ impl<'k, B, L: OffsetMap> Weights<'k> for RefCell<Consumer<'k, B, (StageTile<u32
             let (stage,) = full.tiles();
             read(stage.base());
         });
+    }
+
+    fn two(&self, read: &dyn Fn([Ptr<'k, Shared, u32>; 2])) {
+        let [first, second] = [0, 1].map(|_| self.borrow_mut().wait());
+        let ((one,), (other,)) = (first.tiles(), second.tiles());
+        read([one.base(), other.base()]);
+        first.release_with(second);
     }
 }
 
@@ -216,7 +230,7 @@ pub(super) fn product<'k>(
     while stage < unit.stages() {
         let from = match held.get(stage as usize) {
             Some(held) => Stage::Held(held),
-            None => match unit.codes().filter(|_| operands.side == Side::A && stage + 1 < unit.stages()) {
+            None => match operands.takes_two(unit).filter(|_| stage + 1 < unit.stages()) {
                 Some(codes) => Stage::NextTwo(weights, codes),
                 None => Stage::Next(weights),
             },
@@ -245,15 +259,12 @@ pub(super) fn two<'k>(
         let of_tile = |tile: WarpTile<'k>| tile.load_codes((unit, codes), operands.side, stage.cast());
         WarpTile::of_whole_rounds(team.k, unit).map(of_tile).collect::<Vec<_>>()
     };
-    weights.stage(&|first| {
-        weights.stage(&|second| {
-            let loaded = [first, second].map(load);
-            for (tiles, (_, chains)) in loaded.into_iter().zip(both) {
-                operands.meet(team, unit, 0, |meeting| {
-                    multiply_codes(team.k, (unit, codes), tiles.into_iter(), &meeting, chains);
-                });
-            }
-        });
+    weights.two(&|stages| {
+        for (tiles, (_, chains)) in stages.map(load).into_iter().zip(both) {
+            operands.meet(team, unit, 0, |meeting| {
+                multiply_codes(team.k, (unit, codes), tiles.into_iter(), &meeting, chains);
+            });
+        }
     });
     both.into_iter().for_each(|(slot, chains)| store(team, unit, operands, (sums, slot), chains));
 }
@@ -274,6 +285,11 @@ fn store<'k>(
 }
 
 impl<'k> Operands<'_, 'k> {
+    /// The codes of a unit of which two stages are under way together, if they are.
+    fn takes_two(self, unit: Unit) -> Option<Codes> {
+        unit.codes().filter(|_| self.together >= 2 && self.side == Side::A)
+    }
+
     /// How a unit's weights from a stage on meet them.
     fn meet(self, team: ConsumerWarps<'k>, unit: Unit, stage: u32, multiply: impl FnOnce(Meeting<'_, 'k>)) {
         let (side, before) = (self.side, stage * unit.per_warp());
@@ -430,11 +446,9 @@ impl<'k> Stage<'_, 'k> {
                 let tiles = WarpTile::of_whole_rounds(team.k, unit).map(|tile| tile.load(unit, stage.cast()));
                 multiply(team.k, tiles, meeting.fragments, chains);
             }),
-            Stage::NextTwo(weights, codes) => weights.stage(&|first| {
-                weights.stage(&|second| {
-                    let tiles: Vec<_> = load(codes, first).chain(load(codes, second)).collect();
-                    multiply_codes(team.k, (unit, codes), tiles.into_iter(), &meeting, chains);
-                });
+            Stage::NextTwo(weights, codes) => weights.two(&|[first, second]| {
+                let tiles: Vec<_> = load(codes, first).chain(load(codes, second)).collect();
+                multiply_codes(team.k, (unit, codes), tiles.into_iter(), &meeting, chains);
             }),
             Stage::Held(held) => match unit.codes() {
                 None => multiply(team.k, held.tiles(unit), meeting.fragments, chains),

@@ -55,6 +55,10 @@ impl<'k> Weights<'k> for TaskWeights<'_, 'k> {
         self.ring.stage_if(reads, read);
     }
 
+    fn two(&self, read: &dyn Fn([Ptr<'k, Shared, u32>; 2])) {
+        self.ring.two(read);
+    }
+
     fn held(&self) -> &[HeldStage<'k>] {
         self.stages
     }
