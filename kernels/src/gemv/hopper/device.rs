@@ -115,9 +115,7 @@ impl<'a, 'k> Block<'a, 'k> {
             true => (thread, group * 64),
             false => (Index::below(k.lane(), 32), Index::below(k.warp().min(warps - 1), warps) * 16),
         };
-        // What results need beside sums is prepared behind some chunks of the first tile: before them it would hold up the rings, which are full
-        // until activations are there.
-        let unprepared = results.are_prepared().then(|| (k.var(1u32), (begin + (plan.tuning.stages - 1)).min(end - 1)));
+        results.prepare(team);
         self.each_tile(|tile| {
             k.for_(begin, end, |chunk| {
                 let weights = inputs.weights.wait();
@@ -136,12 +134,6 @@ impl<'a, 'k> Block<'a, 'k> {
                 weights.release();
                 k.wgmma_wait(0);
                 vectors.release();
-                if let Some((unprepared, last_before)) = unprepared {
-                    k.when(chunk.eq(last_before) & unprepared.get().ne(0), || {
-                        results.prepare(team);
-                        unprepared.set(0u32);
-                    });
-                }
             });
             if plan.sums_in_ring() {
                 team.sync();

@@ -165,13 +165,11 @@ impl<'k> Results<'k> {
         Results { y, bias, residual, scaled, normed, heads, bests }
     }
 
-    /// Whether there is something to prepare.
-    pub(super) fn are_prepared(&self) -> bool {
-        self.scaled.is_some() || self.heads.is_some()
-    }
-
     /// Prepares what is one number for each vector, by the warps that multiply, while weights and activations are on their way.
     pub(super) fn prepare(&self, team: ConsumerWarps<'k>) {
+        if self.scaled.is_none() && self.heads.is_none() {
+            return;
+        }
         team.k.grid_wait();
         if let Some(heads) = self.heads {
             heads.prepare(team);
