@@ -18,10 +18,7 @@ pub(crate) fn space(mut options: DeviceOptions, rows: usize, codes: bool) -> Spa
         .axis("dealing", Dealing::ALL.map(|(name, _)| name));
     // Stages are held at few rows, and streamed activations are of many.
     match rows {
-        0..=2 => {
-            let space = space.axis("hold", [0, 2, 4, 6]);
-            if codes { space.axis("stages_together", [1, 2]) } else { space }
-        }
+        0..=2 => space.axis("hold", [0, 2, 4, 6]),
         _ => {
             let space = space.axis("streamed_units", [2, 4, 8, 16]).axis("held_rows", [3, 9, 17]);
             if codes && rows > 8 { space.axis("paired_rows", [8, 16]) } else { space }

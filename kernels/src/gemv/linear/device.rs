@@ -105,8 +105,6 @@ pub struct Scratch<'k> {
     pub best: Ptr<'k, Shared, u64>,
     /// Most rows whose codes are multiplied two units at a time, where they can be.
     pub paired_rows: u32,
-    /// Stages of a unit of codes whose tiles are loaded together at one and two rows, 1 or 2.
-    pub stages_together: u32,
     /// Where it is said that activations are beyond what an f16 holds, if it is.
     pub beyond: Option<Beyond<'k>>,
     /// Where the time is noted when activations are there, if it is wanted.
@@ -277,7 +275,7 @@ impl<'k> Pass<'k> {
             let cells: Vec<(Item, Cell, P)> = team.items(sums.outputs(group)).into_iter().map(cell).collect();
             let each = |fragments: Fragments<'_, 'k>| {
                 let (side, terms, starts) = (self.side(packing), packing.terms(), starts.as_ref());
-                let operands = Operands { side, terms, fragments, starts, together: scratch.stages_together };
+                let operands = Operands { side, terms, fragments, starts };
                 self.products((weights, weights.held()), operands, sums, [base * streams, here * streams]);
             };
             match &x {

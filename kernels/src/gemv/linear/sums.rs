@@ -40,8 +40,6 @@ pub(super) struct Operands<'a, 'k> {
     pub fragments: &'a dyn Fn(Val<'k, u32>, u32) -> Vec<Fragment<'k>>,
     /// What sums of codes begin with.
     pub starts: Option<&'a Brought<'k>>,
-    /// Stages of a unit of codes whose tiles are loaded together, 1 or 2.
-    pub together: u32,
 }
 
 /// Where weights come from, stage by stage: a reader of the ring.
@@ -226,20 +224,11 @@ pub(super) fn product<'k>(
     slot: Val<'k, u32>,
 ) {
     let chains = Chains::new(team.k, 1, chains(unit));
-    let mut stage = 0;
-    while stage < unit.stages() {
-        let from = match held.get(stage as usize) {
-            Some(held) => Stage::Held(held),
-            None => match operands.takes_two(unit).filter(|_| stage + 1 < unit.stages()) {
-                Some(codes) => Stage::NextTwo(weights, codes),
-                None => Stage::Next(weights),
-            },
-        };
-        let count = if let Stage::NextTwo(..) = from { 2 } else { 1 };
+    for stage in 0..unit.stages() {
+        let from = held.get(stage as usize).map_or(Stage::Next(weights), Stage::Held);
         operands.meet(team, unit, stage, |meeting| {
             from.multiply(team, unit, meeting, chains.behind(stage * unit.per_warp()))
         });
-        stage += count;
     }
     store(team, unit, operands, (sums, slot), chains);
 }
@@ -285,11 +274,6 @@ fn store<'k>(
 }
 
 impl<'k> Operands<'_, 'k> {
-    /// The codes of a unit of which two stages are under way together, if they are.
-    fn takes_two(self, unit: Unit) -> Option<Codes> {
-        unit.codes().filter(|_| self.together >= 2 && self.side == Side::A)
-    }
-
     /// How a unit's weights from a stage on meet them.
     fn meet(self, team: ConsumerWarps<'k>, unit: Unit, stage: u32, multiply: impl FnOnce(Meeting<'_, 'k>)) {
         let (side, before) = (self.side, stage * unit.per_warp());
@@ -424,8 +408,6 @@ pub(super) fn products<'k>(
 enum Stage<'w, 'k> {
     /// The ring's next.
     Next(&'w dyn Weights<'k>),
-    /// The ring's next two, whose products are under way together.
-    NextTwo(&'w dyn Weights<'k>, Codes),
     /// In registers.
     Held(&'w HeldStage<'k>),
 }
@@ -445,10 +427,6 @@ impl<'k> Stage<'_, 'k> {
                 }
                 let tiles = WarpTile::of_whole_rounds(team.k, unit).map(|tile| tile.load(unit, stage.cast()));
                 multiply(team.k, tiles, meeting.fragments, chains);
-            }),
-            Stage::NextTwo(weights, codes) => weights.two(&|[first, second]| {
-                let tiles: Vec<_> = load(codes, first).chain(load(codes, second)).collect();
-                multiply_codes(team.k, (unit, codes), tiles.into_iter(), &meeting, chains);
             }),
             Stage::Held(held) => match unit.codes() {
                 None => multiply(team.k, held.tiles(unit), meeting.fragments, chains),

@@ -54,8 +54,6 @@ pub struct DeviceOptions {
     /// Most registers of a thread that hold the activations of a part, where sums are cut because all of them do not fit
     /// ([`Program::with_cut_sums`](crate::program::Program::with_cut_sums)); more where a stage has more. 0: no sum is cut.
     pub part_registers: u32,
-    /// Stages of a unit of codes whose tiles at one and two rows are loaded together, 1 or 2: the team waits for both, and gives both back.
-    pub stages_together: u32,
     /// Most rows whose activations, held in registers, meet the codes of two units at a time.
     pub paired_rows: u32,
     /// Units whose sums are kept at once where activations are streamed, an even number from 2 to 64: for each so many the
@@ -113,7 +111,7 @@ pub(super) struct Registers {
 impl DeviceOptions {
     /// The numbers that change speed, by the name of their field.
     #[expect(clippy::type_complexity, reason = "a name and its field")]
-    pub const NUMBERS: [(&'static str, fn(&mut DeviceOptions) -> &mut u32); 15] = [
+    pub const NUMBERS: [(&'static str, fn(&mut DeviceOptions) -> &mut u32); 14] = [
         ("warps", |options| &mut options.warps),
         ("stage_bytes", |options| &mut options.stage_bytes),
         ("stages", |options| &mut options.stages),
@@ -127,7 +125,6 @@ impl DeviceOptions {
         ("held_registers", |options| &mut options.held_registers),
         ("part_registers", |options| &mut options.part_registers),
         ("paired_rows", |options| &mut options.paired_rows),
-        ("stages_together", |options| &mut options.stages_together),
         ("streamed_units", |options| &mut options.streamed_units),
     ];
 
@@ -214,12 +211,11 @@ impl Default for DeviceOptions {
             tags: true,
             dealing: Dealing::Stages,
             hold: 4,
-            hold_beside: 0,
+            hold_beside: 64,
             held_rows: 3,
             held_registers: 128,
             part_registers: 64,
             paired_rows: 16,
-            stages_together: 1,
             streamed_units: 4,
             take_registers: true,
             timeline: false,

@@ -124,7 +124,6 @@ fn body(k: &Builder, plan: &Plan) {
         sums_bytes,
         best: k.shared::<u64>("best", 16),
         paired_rows: options.paired_rows,
-        stages_together: options.stages_together,
         beyond: None,
         loaded: options.timeline.then(|| k.shared::<u64>("loaded", 1)),
     };
