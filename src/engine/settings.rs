@@ -21,7 +21,11 @@ pub(crate) fn space(mut options: DeviceOptions, rows: usize, codes: bool) -> Spa
         0..=2 => space.axis("hold", [0, 2, 4, 6]),
         _ => {
             let space = space.axis("streamed_units", [2, 4, 8, 16]).axis("held_rows", [3, 9, 17]);
-            if codes && rows > 8 { space.axis("paired_rows", [8, 16]) } else { space }
+            match codes {
+                true if rows > 8 => space.axis("paired_rows", [8, 16]),
+                true => space,
+                false => space.axis("hold_beside", [0, 32]),
+            }
         }
     }
 }

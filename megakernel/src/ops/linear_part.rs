@@ -99,7 +99,7 @@ impl DeviceOp for LinearPart {
         let rows = rows_of(self.rows)?;
         let out = plan.storage("out", self.out)?;
         let a_operand = plan_a_operand(plan, rows, part, input);
-        let tile = TileCode::new(plan, part, rows, input, a_operand);
+        let tile = TileCode::new(plan, part, rows, input, a_operand).of_part(plan);
         if let Taken::Groups(_) = tile.taken() {
             let found = AOperand::registers(part, Packing::of(rows, plan.float("x", self.x)?));
             let (what, expected) =

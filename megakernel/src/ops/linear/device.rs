@@ -249,9 +249,23 @@ impl TileCode {
         input: InputCode,
         a_operand: AOperand,
     ) -> TileCode {
+        let beside = TileCode::fits_beside((unit, rows), input, a_operand, plan.options().hold_beside);
+        TileCode { unit, rows, input, a_operand, beside }
+    }
+
+    /// The product of a part of a cut sum, which has no epilogue: more activations leave room for stages.
+    pub(in crate::ops) fn of_part(self, plan: &Planner) -> TileCode {
+        let TileCode { unit, rows, input, a_operand, .. } = self;
+        TileCode {
+            beside: TileCode::fits_beside((unit, rows), input, a_operand, 2 * plan.options().hold_beside),
+            ..self
+        }
+    }
+
+    /// Whether stages fit beside activations, of which so many registers at most.
+    fn fits_beside((unit, rows): (Unit, u32), input: InputCode, a_operand: AOperand, most: u32) -> bool {
         let registers = AOperand::registers(unit, input.packing(rows));
-        let fits = registers <= plan.options().hold_beside && unit.codes().is_none();
-        TileCode { unit, rows, input, a_operand, beside: fits && a_operand == AOperand::Registers }
+        a_operand == AOperand::Registers && registers <= most && unit.codes().is_none()
     }
 
     /// Whether the first stages of a task may be held in registers, and how: where activations are not, or beside few of them.
