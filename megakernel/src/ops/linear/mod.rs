@@ -3,14 +3,17 @@
 mod device;
 mod launch;
 mod oracle;
+mod tile;
 
 use serde::{Deserialize, Serialize};
 use tilewright_layout::DType;
 
-pub use device::{InputCode, LinearTile, TileCode};
-pub(super) use device::{InputFields, plan_a_operand};
+pub(super) use device::InputFields;
+pub use device::{InputCode, LinearTile};
 pub(super) use launch::activations as launched_activations;
 pub(super) use oracle::{activations, product};
+pub use tile::TileCode;
+pub(super) use tile::plan_a_operand;
 
 use super::{Check, Footprint, OperandError, Operands, TableShard, TaskOp, index, interval, positive};
 use crate::program::{BufferId, Region, Span};
