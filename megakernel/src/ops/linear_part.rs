@@ -79,7 +79,7 @@ impl DeviceOp for LinearPart {
     }
 
     fn packets(&self) -> Packets {
-        let even = self.cols.lo.is_multiple_of(2) && self.cols.hi.is_multiple_of(2);
+        let even = self.cols.is_in_steps_of(2);
         Packets { output: even.then_some(self.out), ..Packets::default() }
     }
 

@@ -2,7 +2,7 @@
 
 use core::cell::RefCell;
 
-use tilewright_codegen::build::{Ptr, Shared, Val};
+use tilewright_codegen::build::{Builder, Ptr, Shared, Val};
 use tilewright_layout::view::OffsetMap;
 
 use super::device::Pass;
@@ -244,10 +244,7 @@ pub(super) fn two<'k>(
 ) {
     let Some(codes) = unit.codes() else { return };
     let both = [0u32, 1].map(|next| (slot + next, Chains::new(team.k, 1, chains(unit))));
-    let load = |stage: Ptr<'k, Shared, u32>| {
-        let of_tile = |tile: WarpTile<'k>| tile.load_codes((unit, codes), operands.side, stage.cast());
-        WarpTile::of_whole_rounds(team.k, unit).map(of_tile).collect::<Vec<_>>()
-    };
+    let load = |stage| code_tiles(team.k, (unit, codes), operands.side, stage).collect::<Vec<_>>();
     weights.two(&|stages| {
         for (tiles, (_, chains)) in stages.map(load).into_iter().zip(both) {
             operands.meet(team, unit, 0, |meeting| {
@@ -256,6 +253,16 @@ pub(super) fn two<'k>(
         }
     });
     both.into_iter().for_each(|(slot, chains)| store(team, unit, operands, (sums, slot), chains));
+}
+
+/// This warp's tiles of codes of a stage, each loaded as it is come to.
+fn code_tiles<'k>(
+    k: &'k Builder,
+    (unit, codes): (Unit, Codes),
+    side: Side,
+    stage: Ptr<'k, Shared, u32>,
+) -> impl Iterator<Item = CodeTile<'k>> {
+    WarpTile::of_whole_rounds(k, unit).map(move |tile| tile.load_codes((unit, codes), side, stage.cast()))
 }
 
 /// Stores a unit's products, which are in `chains`, into a slot of the sums.
@@ -320,10 +327,7 @@ fn pair<'k>(
 ) {
     let (k, side, terms) = (team.k, operands.side, operands.terms);
     let Some(codes) = unit.codes() else { return };
-    let load = |stage: Ptr<'k, Shared, u32>| {
-        let of_tile = move |tile: WarpTile<'k>| tile.load_codes((unit, codes), side, stage.cast());
-        WarpTile::of_whole_rounds(k, unit).map(of_tile)
-    };
+    let load = |stage| code_tiles(k, (unit, codes), side, stage);
     let eights = sums.packing.halves().len() as u32;
     let chains = Chains::new(k, eights, 1);
     let multiply = |number: u32, tiles: &mut dyn Iterator<Item = CodeTile<'k>>| {
@@ -416,14 +420,11 @@ impl<'k> Stage<'_, 'k> {
     /// Adds its products.
     fn multiply(self, team: ConsumerWarps<'k>, unit: Unit, meeting: Meeting<'_, 'k>, chains: Chains<'k>) {
         let side = meeting.side;
-        let load = |codes: Codes, stage: Ptr<'k, Shared, u32>| {
-            let of_tile = move |tile: WarpTile<'k>| tile.load_codes((unit, codes), side, stage.cast());
-            WarpTile::of_whole_rounds(team.k, unit).map(of_tile)
-        };
         match self {
             Stage::Next(weights) => weights.stage(&|stage| {
                 if let Some(codes) = unit.codes() {
-                    return multiply_codes(team.k, (unit, codes), load(codes, stage), &meeting, chains);
+                    let tiles = code_tiles(team.k, (unit, codes), side, stage);
+                    return multiply_codes(team.k, (unit, codes), tiles, &meeting, chains);
                 }
                 let tiles = WarpTile::of_whole_rounds(team.k, unit).map(|tile| tile.load(unit, stage.cast()));
                 multiply(team.k, tiles, meeting.fragments, chains);

@@ -30,7 +30,7 @@ impl DeviceOp for Linear {
     }
 
     fn packets(&self) -> Packets {
-        let even = self.cols.lo.is_multiple_of(2) && self.cols.hi.is_multiple_of(2);
+        let even = self.cols.is_in_steps_of(2);
         let (residual, output) = match self.output {
             LinearOutput::Store { out, .. } | LinearOutput::SiluMul { out, .. } => (None, Some(out)),
             LinearOutput::Add { residual, out } => (Some(residual), Some(out)),
