@@ -1,6 +1,6 @@
 //! Pools of pages, and the cells that say whose tokens lie where: what the tasks of a decode step append to and read.
 
-use tilewright_codegen::build::{Global, Ptr, Shared, Val};
+use tilewright_codegen::build::{Global, Ptr, Shared, Val, Var};
 use tilewright_codegen::ir::attr::Scope;
 
 use super::element::PoolArray;
@@ -69,6 +69,22 @@ impl<'k> PageTable<'k> {
         let page = row.builder().var(0i32);
         row.builder().if_else(run.lt(entries), || page.set(near.at(row * entries + run).load()), || page.set(all()));
         page.get().cast()
+    }
+
+    /// Sets variables to the pages of as many runs of tokens of a row, one behind the other, which are in the table: whether they are near is asked
+    /// once for all.
+    #[track_caller]
+    pub fn pages(self, row: Val<'k, u32>, run: Val<'k, u32>, to: &[Var<'k, i32>]) {
+        let all = || {
+            let first = row * self.width + run;
+            (0u32..).zip(to).for_each(|(at, to)| to.set(self.cells.load(first + at)));
+        };
+        let Some((entries, near)) = self.near else { return all() };
+        let near = || {
+            let near = near.at(row * entries + run);
+            (0u32..).zip(to).for_each(|(at, to)| to.set(near.at(at).load()));
+        };
+        row.builder().if_else((run + to.len() as u32).le(entries), near, all);
     }
 }
 

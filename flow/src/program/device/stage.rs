@@ -4,7 +4,7 @@
 
 use std::mem::offset_of;
 
-use tilewright_codegen::build::Val;
+use tilewright_codegen::build::{Val, Var};
 use tilewright_kernels::kv::{PagedPool, PoolType};
 use tilewright_kernels::tile::Float;
 use tilewright_megakernel::vm::device::{KvPools, RingFeed, Weights};
@@ -102,13 +102,59 @@ impl BlockStage {
     }
 
     /// Fills the stages of a row's candidates.
+    ///
+    /// Few pages are looked up a stage ahead. Where they lie one behind the other, each field is one copy, of a whole stage or not: one thread's
+    /// instructions for it are few.
     pub fn fill<'k>(&self, feed: RingFeed<'k, '_>, place: [Val<'k, u32>; 2], of: Candidates<'k>) {
-        let (k, run) = (feed.builder(), self.run(of));
+        let (k, run, pools, [row, kv_head]) = (feed.builder(), self.run(of), self.pools(feed), place);
+        let Some(&(any, _)) = pools.first() else { return };
+        let count = self.blocks / self.piece();
+        let ahead: Vec<Var<'k, i32>> = (0..count).take_while(|_| count <= TOGETHER).map(|_| k.var(0i32)).collect();
+        // Behind the row's last page are those of nobody, behind the table's end is nothing.
+        let look_up = |at: Val<'k, u32>| {
+            let page = run.stage(at).0 / self.per_page;
+            k.when((page + count).le(any.table.width), || any.table.pages(row, page, &ahead));
+        };
+        if !ahead.is_empty() {
+            look_up(k.lit(0u32));
+        }
+        let of_head = kv_head * any.pages;
         k.for_(0u32, run.stages, |at| {
             let (first, [begin, end]) = run.stage(at);
-            let all = || self.fill_all(feed, place, first);
-            k.if_else((end - begin).eq(self.blocks), all, || self.fill_some(feed, place, first, [begin, end]));
+            let by_pieces = || {
+                let all = || self.fill_all(feed, place, first);
+                k.if_else((end - begin).eq(self.blocks), all, || self.fill_some(feed, place, first, [begin, end]));
+            };
+            match &ahead[..] {
+                [] => by_pieces(),
+                [page, others @ ..] => {
+                    let page = page.get().cast::<u32>();
+                    let apart = |(at, other): (u32, &Var<'k, i32>)| other.get().cast::<u32>() - page - at;
+                    let apart = (1u32..).zip(others).map(apart).fold(k.lit(0u32), |all, apart| all | apart);
+                    let is_run = apart.eq(0) & (first / self.per_page + count).le(any.table.width);
+                    // Of several pages none is cut.
+                    let skipped = if count > 1 { k.lit(0u32) } else { first % self.per_page };
+                    let place = (of_head + page) * self.per_page + skipped;
+                    look_up(at + 1);
+                    k.if_else(is_run, || self.fill_run(feed, &pools, place, [begin - first, end - begin]), by_pieces);
+                }
+            }
             k.break_if(feed.stopped());
+        });
+    }
+
+    /// Fills a stage with `count` blocks behind so many that are none of it, of pages that lie one behind the other from `place` on.
+    fn fill_run<'k>(
+        &self,
+        feed: RingFeed<'k, '_>,
+        pools: &[(PagedPool<'k>, u32)],
+        place: Val<'k, u32>,
+        [before, count]: [Val<'k, u32>; 2],
+    ) {
+        let (from, bytes) = ((place + before) * self.dim, count * self.row_bytes());
+        feed.stage(bytes * pools.len() as u32, |to| {
+            let to = to.at(before * self.row_bytes());
+            pools.iter().for_each(|(pool, plane)| to.at(*plane).bring(pool.bytes_from(from), bytes));
         });
     }
 
