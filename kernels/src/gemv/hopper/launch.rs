@@ -66,13 +66,11 @@ pub fn gemv(arch: Arch, plan: &Plan, finish: impl Into<Finish>) -> Kernel {
                 }),
             ),
         ]);
-        if tuning.cluster() > 1 {
-            // All sums are staged; and nobody leaves while another block may still send to it or wait for it.
-            k.cluster_sync();
-        }
         if tuning.splits > 1 {
             block.exchange(room, results);
-            // Nor while another block reads what it staged.
+        }
+        if tuning.cluster() > 1 {
+            // Nobody leaves while another block may still send to it, wait for it, or read what it staged.
             k.cluster_sync();
         }
     })
