@@ -184,10 +184,10 @@ impl<'k> Results<'k> {
         if self.scaled.is_none() && self.heads.is_none() {
             return;
         }
-        team.k.grid_wait();
         if let Some(heads) = self.heads {
             heads.prepare(team);
         }
+        team.k.grid_wait();
         match self.scaled {
             Some(scaled) => scaled.prepare(team),
             None => team.sync(),

@@ -38,6 +38,9 @@ impl GraphTuning {
     }
 }
 
+/// Where a setting lies.
+type SettingOf = fn(&mut hopper::Tuning) -> &mut u32;
+
 /// Settings of one product of packed weights in place of those that [`choose`](tilewright_kernels::gemv::hopper::choose) has: what is not given stays.
 ///
 /// ```
@@ -54,7 +57,7 @@ impl GraphTuning {
 pub struct ProductTuning {
     /// Packed rows and k of its weights.
     pub shape: [u32; 2],
-    settings: Vec<(fn(&mut hopper::Tuning) -> &mut u32, u32)>,
+    settings: Vec<(SettingOf, u32)>,
 }
 
 impl ProductTuning {
@@ -65,7 +68,7 @@ impl ProductTuning {
 
     /// Sets `units`, `stage_tiles`, `stages`, `in_flight`, `multicast` or `splits`; none where there is no such setting.
     pub fn set(&mut self, name: &str, value: u32) -> Option<()> {
-        let of: fn(&mut hopper::Tuning) -> &mut u32 = match name {
+        let of: SettingOf = match name {
             "units" => |tuning| &mut tuning.units,
             "stage_tiles" => |tuning| &mut tuning.stage_tiles,
             "stages" => |tuning| &mut tuning.stages,
