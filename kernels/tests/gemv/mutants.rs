@@ -72,7 +72,7 @@ fn mutants_of_the_product_by_wgmma_are_found_out() {
         warpgroups: 2,
         units: 16,
         stage_tiles: 2,
-        stages: 2,
+        stages: 4,
         in_flight: 1,
         multicast: 2,
         splits: 1,
@@ -81,7 +81,7 @@ fn mutants_of_the_product_by_wgmma_are_found_out() {
     // One cluster, which stays for three groups of tiles; sums are staged twice for each. A tile's stages all fit, so that a
     // warp may be a tile ahead.
     let (multiprocessors, packed_tiles, finish) = (2, 1, Epilogue { bias: true, ..Epilogue::default() }.into());
-    let case = hopper::Case { batch: 40, rows: 520.into(), k: 128, multiprocessors, packed_tiles, tuning, finish };
+    let case = hopper::Case { batch: 40, rows: 520.into(), k: 256, multiprocessors, packed_tiles, tuning, finish };
     survey_of(case, &LEDGER[..1]);
 }
 

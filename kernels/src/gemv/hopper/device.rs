@@ -9,7 +9,7 @@ use super::finish::Results;
 use super::runs::Runs;
 use super::tiles::{Plan, Vectors, Weights};
 use crate::mma::{Accumulator, SharedOperand, warpgroup_atom};
-use crate::ring::{ByBulk, Consumer, Pieces, Producer, StageTile, in_pieces};
+use crate::ring::{ByBulk, Consumer, Delayed, Pieces, Producer, StageTile, in_pieces};
 use crate::tile::{Index, LayoutTensor};
 use crate::warps::ConsumerWarps;
 
@@ -30,7 +30,7 @@ pub(super) struct Block<'a, 'k> {
 /// The ends of the rings where stages are read.
 pub(super) struct Inputs<'k> {
     pub weights: Consumer<'k, Weights, Stage>,
-    pub vectors: Consumer<'k, Vectors, Stage>,
+    pub vectors: Delayed<'k, Vectors, Stage>,
 }
 
 impl<'a, 'k> Block<'a, 'k> {
@@ -134,7 +134,8 @@ impl<'a, 'k> Block<'a, 'k> {
             let is_early = plan.tuning.splits == 1 && results.asks_by_vector();
             let ask = |first: u32| is_early.then(|| Runs::<RUN>::of(self, tile, first, results).ask(team)).flatten();
             let asked: Vec<_> = (0..plan.columns()).step_by(staged).map(ask).collect();
-            k.for_(begin, end, |chunk| {
+            // One stage; the group of the stage before may be in flight where its weights have registers of their own.
+            let mut step = |keep: Val<'k, bool>, in_flight: bool| {
                 let weights = inputs.weights.wait();
                 let (w,) = weights.tiles();
                 let a = sums.load_a::<bf16, _>(from, w, row, plan.stage_k() / 16);
@@ -145,13 +146,31 @@ impl<'a, 'k> Block<'a, 'k> {
                     Err(error) => return k.refuse(&error),
                 };
                 k.wgmma_fence();
-                sums.wgmma_registers::<bf16, _>(&a, x, chunk.ne(begin));
+                sums.wgmma_registers::<bf16, _>(&a, x, keep);
                 k.wgmma_commit();
                 // The products have their weights in registers.
                 weights.release();
+                if in_flight {
+                    k.wgmma_wait(1);
+                    vectors.release_previous();
+                } else {
+                    k.wgmma_wait(0);
+                    vectors.release();
+                }
+            };
+            if plan.overlaps() {
+                k.for_step(begin, end, 2, |chunk| {
+                    step(chunk.ne(begin), true);
+                    step(k.lit(true), true);
+                });
                 k.wgmma_wait(0);
-                vectors.release();
-            });
+                // Behind a share of k nothing comes.
+                if plan.tuning.splits == 1 {
+                    inputs.vectors.release_last();
+                }
+            } else {
+                k.for_(begin, end, |chunk| step(chunk.ne(begin), false));
+            }
             if plan.sums_in_ring() {
                 team.sync();
             }

@@ -53,7 +53,7 @@ pub fn gemv(arch: Arch, plan: &Plan, finish: impl Into<Finish>) -> Kernel {
         let room = plan.room(k, weights.memory().0);
         let (mut fill_weights, weights) = weights.split();
         let (mut fill_vectors, vectors) = vectors.split();
-        let mut inputs = Inputs { weights, vectors };
+        let mut inputs = Inputs { weights, vectors: vectors.delayed() };
         let block = Block::new(k, plan);
         k.roles(vec![
             (warps, Box::new(|| block.multiply(&mut inputs, room, results))),

@@ -233,10 +233,26 @@ impl Plan {
         Ok(())
     }
 
+    /// Registers that a thread may have.
+    fn registers(&self) -> u32 {
+        (REGISTERS / self.threads() / self.tuning.per_sm / 8 * 8).min(255)
+    }
+
+    /// Registers that a thread needs whose warpgroup holds the weights of so many stages.
+    fn needs(&self, stages: u32) -> u32 {
+        self.columns() / 2 + stages * 8 * self.tuning.stage_tiles + ADDRESSES + self.columns() / 8
+    }
+
+    /// Whether a warpgroup loads a stage's weights while it multiplies the stage before: one or two that take turns would else leave the
+    /// tensor cores idle for longer than they are busy. Stages then come in pairs.
+    pub(super) fn overlaps(&self) -> bool {
+        let even = self.chunks().is_multiple_of(2 * self.tuning.splits);
+        self.tuning.warpgroups <= 2 && even && self.needs(2) <= self.registers()
+    }
+
     fn check_registers(&self) -> Result<(), PlanError> {
         let (batch, stage_tiles, threads) = (self.batch, self.tuning.stage_tiles, self.threads());
-        let limit = (REGISTERS / threads / self.tuning.per_sm / 8 * 8).min(255);
-        let needed = self.columns() / 2 + 8 * stage_tiles + ADDRESSES + self.columns() / 8;
+        let (limit, needed) = (self.registers(), self.needs(1));
         if needed > limit { Err(PlanError::Registers { needed, batch, stage_tiles, threads, limit }) } else { Ok(()) }
     }
 
