@@ -121,11 +121,12 @@ impl<'a, 'k> Block<'a, 'k> {
         let group = Index::below(k.warp() / 4, plan.tuning.warpgroups);
         let thread = Index::below(k.tid() % 128, 128);
         let sums = Accumulator::<f32>::unset(k, warpgroup_atom::<bf16>(plan.columns()).1, 1, 1);
-        // A warp without rows of its own multiplies the tile's last ones again, and keeps nothing of it.
-        let warps = plan.rows() / 16;
+        // A warp without rows of its own multiplies the tile's last ones again, and keeps nothing of it; a warp with eight also those
+        // above, which it does not keep.
+        let (warps, last) = (plan.rows() / 16, plan.units() - 2);
         let (from, row) = match plan.has_rows_for_all() {
             true => (thread, group * 64),
-            false => (Index::below(k.lane(), 32), Index::below(k.warp().min(warps - 1), warps) * 16),
+            false => (Index::below(k.lane(), 32), Index::below((k.warp() * 2).min(last), last + 1) * 8),
         };
         results.prepare(team);
         let staged = plan.staged() as usize;
@@ -175,11 +176,14 @@ impl<'a, 'k> Block<'a, 'k> {
                 team.sync();
             }
             for (first, asked) in (0..plan.columns()).step_by(staged).zip(asked) {
-                let stage = || self.stage(sums, [group * 64, first.into()], thread, room);
+                let stage = |above: u32| self.stage(sums, [group * 64, first.into()], (thread, above), room);
                 if plan.has_rows_for_all() {
-                    stage()
+                    stage(0)
                 } else {
-                    k.when(k.warp().lt(warps), stage)
+                    k.when(k.warp().lt(warps), || stage(0));
+                }
+                if plan.rows() % 16 != 0 {
+                    k.when(k.warp().eq(warps), || stage(8));
                 }
                 if plan.tuning.splits == 1 {
                     team.sync();
@@ -196,12 +200,13 @@ impl<'a, 'k> Block<'a, 'k> {
         });
     }
 
-    /// Stages sums of columns from `first` on, column after column.
+    /// Stages sums of columns from `first` on, column after column, without those of each warp's first `above` rows, which begin so many above the
+    /// warp's own.
     fn stage(
         self,
         sums: Accumulator<'k, f32>,
         [row, first]: [Index<'k>; 2],
-        thread: Index<'k>,
+        (thread, above): (Index<'k>, u32),
         room: Ptr<'k, Shared, f32>,
     ) {
         let plan = self.plan;
@@ -211,9 +216,10 @@ impl<'a, 'k> Block<'a, 'k> {
         let first = first.constant();
         for pair in sums.pairs(thread) {
             let column = pair.column.constant();
+            let Some(down) = pair.row.constant().checked_sub(above) else { continue };
             if (first..first + plan.staged()).contains(&column) {
                 for i in 0..2 {
-                    let at = [pair.column.variable() + (column - first + i), row + pair.row];
+                    let at = [pair.column.variable() + (column - first + i), row + (pair.row.variable() + down)];
                     staged.at(at).store(sums.get(pair.first + i));
                 }
             }

@@ -111,7 +111,8 @@ pub enum PlanError {
 pub struct Tuning {
     /// Warpgroups that multiply, 1 to 4: 64 rows of weights each, the last of them fewer where the tile ends.
     pub warpgroups: u32,
-    /// Units of a tile, even: more than one warpgroup fewer would have, and no more than eight for each.
+    /// Units of a tile, 2 at least: more than one warpgroup fewer would have, and no more than eight for each. Of gates, which take turns
+    /// with what they gate, even.
     pub units: u32,
     /// Tiles of a unit in a stage: 4 are 128 of k.
     pub stage_tiles: u32,
@@ -198,8 +199,15 @@ impl Plan {
         if !(1..=4).contains(&warpgroups) {
             return setting("the number of warpgroups", warpgroups, "1 to 4");
         }
-        if !units.is_multiple_of(2) || units.div_ceil(GROUP_ROWS / Unit::ROWS) != warpgroups {
-            return setting("the number of units of a tile", units, "even, and as many as its warpgroups multiply");
+        if units < 2 || units.div_ceil(GROUP_ROWS / Unit::ROWS) != warpgroups {
+            return setting(
+                "the number of units of a tile",
+                units,
+                "2 at least, and as many as its warpgroups multiply",
+            );
+        }
+        if !self.rows().is_multiple_of(self.results.together()) {
+            return setting("the number of units of a tile of gates", units, "even");
         }
         if !(2..=64).contains(&stage_tiles) || !stage_tiles.is_multiple_of(2) {
             return setting("the number of tiles of a stage", stage_tiles, "even, 2 to 64");
