@@ -373,9 +373,12 @@ impl Plan {
         Shape::stages(stages).consumers(Consumers::Warpgroups(warpgroups)).cluster(multicast).groups(splits)
     }
 
-    /// Columns of sums that are staged at a time: all where blocks exchange them.
+    /// Columns of sums that are staged at a time: all where blocks exchange them, or where the rings leave room.
     pub(super) fn staged(&self) -> u32 {
-        if self.tuning.splits > 1 { self.columns() } else { self.columns().min(STAGED) }
+        let all = self.columns();
+        let rings = self.tuning.stages.saturating_mul(self.stage_bytes() + self.x_stage_bytes());
+        let is_room = rings.saturating_add(SLACK + self.bytes_of_sums(all)) <= SHARED / self.tuning.per_sm - RESERVED;
+        if self.tuning.splits > 1 || is_room { all } else { all.min(STAGED) }
     }
 
     /// From one column of staged sums to the next.
@@ -394,7 +397,11 @@ impl Plan {
     }
 
     fn sums_bytes(&self) -> u32 {
-        self.staged() * self.sums_pitch() * 4
+        self.bytes_of_sums(self.staged())
+    }
+
+    fn bytes_of_sums(&self, columns: u32) -> u32 {
+        columns * self.sums_pitch() * 4
     }
 
     /// Threads of a block: those that multiply, a warp that fetches weights and one that fetches activations.
