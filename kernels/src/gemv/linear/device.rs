@@ -88,6 +88,25 @@ pub enum Output<'k> {
     },
 }
 
+/// When a tile says that its results are about to come: where their readers look for the results themselves, packets, they need not
+/// hear of them any later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Early {
+    /// Behind the products of its last group, before the warps' sums are added up.
+    Sums,
+    /// Before the products of its last group.
+    Products,
+}
+
+/// What thread 0 does once the results of a tile are about to come.
+#[derive(Clone, Copy)]
+pub struct Announce<'a> {
+    /// When.
+    pub at: Early,
+    /// What.
+    pub say: &'a dyn Fn(),
+}
+
 /// Shared memory of the team that functions use while they run.
 #[derive(Clone, Copy)]
 pub struct Scratch<'k> {
@@ -125,8 +144,14 @@ pub(super) struct Cell<'k> {
     pub place: Val<'k, u32>,
 }
 
-/// Computes a tile.
-pub fn linear<'k>(team: ConsumerWarps<'k>, scratch: Scratch<'k>, weights: &dyn Weights<'k>, tile: Linear<'k>) {
+/// Computes a tile. `announce` comes when all that the tile reads of other tiles is there, before its last results are stored.
+pub fn linear<'k>(
+    team: ConsumerWarps<'k>,
+    scratch: Scratch<'k>,
+    weights: &dyn Weights<'k>,
+    tile: Linear<'k>,
+    announce: Option<Announce<'_>>,
+) {
     let (k, rows) = (team.k, tile.rows);
     let streams = if matches!(tile.output, Output::SiluMul { .. }) { 2 } else { 1 };
     let units = (tile.end - tile.first + (Unit::ROWS - 1)) / Unit::ROWS;
@@ -145,13 +170,15 @@ pub fn linear<'k>(team: ConsumerWarps<'k>, scratch: Scratch<'k>, weights: &dyn W
         behind: None,
     };
     match tile.a_operand {
-        AOperand::Shared | AOperand::Registers | AOperand::Reloaded { .. } => tile.tile(pass, weights, units, None),
+        AOperand::Shared | AOperand::Registers | AOperand::Reloaded { .. } => {
+            tile.tile(pass, weights, units, (None, announce));
+        }
         AOperand::Phases { stages } => {
             let unit = tile.unit.part(0, stages);
             let pass = Pass { unit, a_operand: AOperand::Registers, ..pass };
             k.for_(0u32, tile.unit.stages() / stages, |number| {
                 let phase = Phase { number, last: number.eq(tile.unit.stages() / stages - 1), columns: unit.k() };
-                tile.tile(Pass { behind: Some(number.gt(0)), ..pass }, weights, units, Some(phase));
+                tile.tile(Pass { behind: Some(number.gt(0)), ..pass }, weights, units, (Some(phase), None));
                 // The sums are read.
                 team.sync();
             });
@@ -176,7 +203,13 @@ struct Phase<'k> {
 
 impl<'k> Linear<'k> {
     /// Computes the tile, or a phase of it.
-    fn tile(self, pass: Pass<'k>, weights: &dyn Weights<'k>, units: Val<'k, u32>, phase: Option<Phase<'k>>) {
+    fn tile(
+        self,
+        pass: Pass<'k>,
+        weights: &dyn Weights<'k>,
+        units: Val<'k, u32>,
+        (phase, announce): (Option<Phase<'k>>, Option<Announce<'_>>),
+    ) {
         let (tile, Pass { team, scratch, .. }) = (self, pass);
         let k = team.k;
         let input = phase.map_or(tile.input, |phase| tile.input.from(phase.number * phase.columns));
@@ -184,7 +217,7 @@ impl<'k> Linear<'k> {
             let n = tile.first + (base + cell.unit) * Unit::ROWS + cell.feature;
             tile.prepare(team, cell, n, phase)
         };
-        pass.run(weights, input, tile.first_row, units, prepare, |sums, cell, prepared| {
+        pass.run(weights, (input, tile.first_row), (units, announce), prepare, |sums, cell, prepared| {
             let (n, inside) = (prepared.n, prepared.inside);
             let (best, result) = (k.var(0u64), k.var(0.0f32));
             k.when(inside, || {
@@ -243,9 +276,8 @@ impl<'k> Pass<'k> {
     pub fn run<P>(
         self,
         weights: &dyn Weights<'k>,
-        input: Input<'k>,
-        first_row: Val<'k, u32>,
-        units: Val<'k, u32>,
+        (input, first_row): (Input<'k>, Val<'k, u32>),
+        (units, announce): (Val<'k, u32>, Option<Announce<'_>>),
         prepare: impl Fn(Val<'k, u32>, &Cell<'k>) -> P,
         finish: impl Fn(Sums<'k>, &Cell<'k>, &P),
     ) {
@@ -273,6 +305,12 @@ impl<'k> Pass<'k> {
                 (item, cell, prepared)
             };
             let cells: Vec<(Item, Cell, P)> = team.items(sums.outputs(group)).into_iter().map(cell).collect();
+            let announce = |at: Early| {
+                if let Some(announce) = announce.filter(|announce| announce.at == at) {
+                    k.when((base + group).ge(units) & k.tid().eq(0), || (announce.say)());
+                }
+            };
+            announce(Early::Products);
             let each = |fragments: Fragments<'_, 'k>| {
                 let (side, terms, starts) = (self.side(packing), packing.terms(), starts.as_ref());
                 let operands = Operands { side, terms, fragments, starts };
@@ -293,6 +331,7 @@ impl<'k> Pass<'k> {
                     source.look(scratch.beyond);
                 }
             }
+            announce(Early::Sums);
             team.sync();
             for (item, cell, prepared) in &cells {
                 item.by_warp(|| finish(sums, cell, prepared));

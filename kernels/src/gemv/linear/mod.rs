@@ -38,7 +38,7 @@ mod wide;
 
 pub use a_operand::{AOperand, Order, Phases};
 pub use beyond::Beyond;
-pub use device::{Linear, Output, Scratch, linear};
+pub use device::{Announce, Early, Linear, Output, Scratch, linear};
 pub use held::{HeldForm, HeldStage};
 pub use input::Input;
 pub use operand::Operand;
