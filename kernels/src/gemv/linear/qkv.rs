@@ -6,7 +6,7 @@
 
 use tilewright_codegen::build::{Val, Var};
 
-use super::device::{Cell, Pass};
+use super::pass::{Cell, Pass};
 use super::{AOperand, Input, Scratch, Sums, Weights};
 use crate::gemv::Unit;
 use crate::kv::PagedPool;
