@@ -47,4 +47,4 @@ pub use packing::Packing;
 pub use parts::PartSums;
 pub use qkv::{Keys, Qkv, qkv};
 pub use scaled::{ActivationOutput, Scaled, ScaledForm, ScaledOutput};
-pub use sums::{Sums, Weights};
+pub use sums::{Read, Sums, Weights};
