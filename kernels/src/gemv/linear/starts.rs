@@ -6,8 +6,8 @@
 
 use tilewright_codegen::build::{Builder, Ptr, Shared, Val};
 
-use super::device::Pass;
 use super::packing::Quads;
+use super::pass::Pass;
 use super::sums::Activations;
 use super::{AOperand, Packing};
 use crate::gemv::product::{Chains, Fragment, code_instructions};

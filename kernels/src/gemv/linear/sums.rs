@@ -5,9 +5,9 @@ use core::cell::RefCell;
 use tilewright_codegen::build::{Builder, Ptr, Shared, Val};
 use tilewright_layout::view::OffsetMap;
 
-use super::device::Pass;
 use super::operand::{Lane, TwoSteps};
 use super::packing::Packing;
+use super::pass::Pass;
 use super::source::Source;
 use super::starts::{Brought, Starts, side};
 use super::wide;
