@@ -1,7 +1,9 @@
 //! Steps whose tokens the device chooses: of one step, and of many that feed each other.
 
+use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
+use tilewright_codegen::device::Event;
 use tilewright_kernels::sample::Request;
 
 use super::machine::{Behind, GraphMachine};
@@ -10,8 +12,10 @@ use crate::lower::NEXT_TOKEN;
 use crate::vm::device::{LaunchError, MAX_ENDS, MAX_STEPS, NO_TOKEN, NoFeedback, end_ids};
 use crate::vm::reference::{AccessError, CellError, StepCells};
 
-/// Steps that are queued before the host looks at their tokens.
-pub const MOST_QUEUED: usize = 8;
+/// Steps that are queued at a time: one runs, the next is there when it ends, whatever the host does meanwhile. Whoever leaves a run waits for the second.
+pub const MOST_QUEUED: usize = 2;
+/// Steps whose tokens have room: a step's are read before another writes there.
+pub(super) const LINES: usize = MOST_QUEUED + 1;
 
 /// Who gets the tokens of all rows, step by step.
 type EachTokens<'e> = &'e mut dyn FnMut(&[u32]) -> ControlFlow<()>;
@@ -80,28 +84,26 @@ impl GraphMachine {
         let counts = self.set_cells(cells)?;
         self.set_wanted(rows, draws, choices)?;
         self.stream.upload(&ends[..choices * MAX_ENDS], &self.memory.ends)?;
-        let mut done = 0;
-        while done < steps {
-            let queued = MOST_QUEUED.min(steps - done);
-            self.listen()?;
-            self.stream.upload(&[0u32], &self.memory.steps)?;
-            for _ in 0..queued {
+        self.stream.upload(&[0u32], &self.memory.steps)?;
+        let mut under_way = VecDeque::new();
+        for done in 0..steps {
+            while under_way.len() < MOST_QUEUED.min(steps - done) {
+                self.listen()?;
                 self.launch(counts, Behind::Feed)?;
+                under_way.push_back(self.stream.record()?);
             }
-            let history = self.stream.read(&self.memory.history.slice(0..queued * choices)?)?;
-            for tokens in history.chunks_exact(choices) {
-                let mut all = tokens.to_vec();
-                all.resize(cells.positions.len(), NO_TOKEN);
-                if all.iter().all(|&token| token == NO_TOKEN) {
-                    return Ok(done);
-                }
-                done += 1;
-                if each(&all).is_break() {
-                    return Ok(done);
-                }
+            under_way.pop_front().map_or(Ok(()), |step: Event| step.wait())?;
+            let first = done % LINES * choices;
+            let line = (first..first + choices).map(|word| self.memory.history.load(word));
+            let mut tokens = line.collect::<Result<Vec<_>, _>>()?;
+            tokens.resize(cells.positions.len(), NO_TOKEN);
+            let is_over = tokens.iter().all(|&token| token == NO_TOKEN);
+            if is_over || each(&tokens).is_break() {
+                self.wait()?;
+                return Ok(done + usize::from(!is_over));
             }
         }
-        Ok(done)
+        Ok(steps)
     }
 
     /// Rows that belong together, or heads that decode attention is not made for: the host sets the cells of every step.
