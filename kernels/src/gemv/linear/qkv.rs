@@ -6,7 +6,7 @@
 
 use tilewright_codegen::build::{Val, Var};
 
-use super::device::{Cell, Pass};
+use super::pass::{Cell, Pass};
 use super::{AOperand, Input, Scratch, Sums, Weights};
 use crate::gemv::Unit;
 use crate::kv::PagedPool;
@@ -78,7 +78,7 @@ pub fn qkv<'k>(team: ConsumerWarps<'k>, scratch: Scratch<'k>, weights: &dyn Weig
         behind: None,
     };
     let prepare = |base: Val<'k, u32>, cell: &Cell<'k>| tile.prepare(team, cell, tile.first + base + cell.unit);
-    pass.run(weights, tile.input, tile.first_row, tile.units, prepare, |sums, cell, prepared| {
+    pass.run(weights, (tile.input, tile.first_row), (tile.units, None), prepare, |sums, cell, prepared| {
         tile.finish(team, scratch, sums, cell, prepared);
     });
 }

@@ -6,9 +6,9 @@
 
 use tilewright_codegen::build::{Builder, Ptr, Shared, Val};
 
-use super::device::Pass;
 use super::operand::of_two_steps;
 use super::packing::Quads;
+use super::pass::Pass;
 use super::sums::Activations;
 use super::{AOperand, Packing};
 use crate::gemv::product::{Chains, Fragment, code_instructions};

@@ -198,7 +198,12 @@ impl<'k> Call<'k, '_> {
     /// Signals where what the task stores from now on is tagged: who waits for it looks at the tags next.
     pub fn signal(self, out: Storage) {
         if out.period > 0 {
-            self.context.sync.signal_early(self.context.table, self.task);
+            self.signal_early();
         }
+    }
+
+    /// Signals before the task's last stores, all of them packets; by one thread.
+    pub fn signal_early(self) {
+        self.context.sync.signal_early(self.context.table, self.task);
     }
 }
