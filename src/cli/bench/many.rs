@@ -73,12 +73,13 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &J
     let first = context - tokens;
     let mut expected = None;
     for settings in settings {
-        let (attention, products) = tuning(settings)?;
+        let Tuned { attention, products, together } = tuning(settings)?;
         graphs.tune(attention);
         graphs.tune_products(products);
         let wide = Checked::new(wide.clone())?;
         let bar = LoadBar::new();
         let mut machine = graphs.machine(wide, Some(few.kv()), &mut |done, total| bar.show(done, total))?;
+        machine.feed_together(together);
         drop(bar);
         let expected = match &expected {
             Some(expected) => expected,
@@ -144,11 +145,20 @@ fn worst(machine: &mut GraphMachine, cells: &Cells, expected: &[Vec<f32>]) -> Re
     Ok(Some(worst))
 }
 
-/// Settings of a graph's attention: as they ship where none is named, else blocks have shares where nothing else is said. And those of
-/// products by the shape of their weights, such as "4096x14336.in_flight=4".
-fn tuning(settings: &Settings) -> Result<(Option<GraphTuning>, Vec<ProductTuning>), SettingsError> {
+/// Settings of a graph.
+struct Tuned {
+    /// Those of its attention: as they ship where none is named, else blocks have shares where nothing else is said.
+    attention: Option<GraphTuning>,
+    /// Those of products by the shape of their weights, such as "4096x14336.in_flight=4".
+    products: Vec<ProductTuning>,
+    /// Steps of a launch.
+    together: usize,
+}
+
+/// What settings say.
+fn tuning(settings: &Settings) -> Result<Tuned, SettingsError> {
     let (mut tuning, mut attention) = (GraphTuning::SHARES, false);
-    let mut products: Vec<ProductTuning> = Vec::new();
+    let (mut products, mut together): (Vec<ProductTuning>, usize) = (Vec::new(), 1);
     for (name, value) in settings.iter() {
         if let Some((shape, setting)) = name.split_once('.') {
             let unknown = || SettingsError::Unknown { name: name.to_owned(), value: value.to_owned() };
@@ -159,6 +169,10 @@ fn tuning(settings: &Settings) -> Result<(Option<GraphTuning>, Vec<ProductTuning
                 products.len() - 1
             });
             products[at].set(setting, settings.number(name)?).ok_or_else(unknown)?;
+            continue;
+        }
+        if name == "together" {
+            together = settings.choice(name, &[("1", 1), ("2", 2), ("4", 4)], "1, 2 or 4 steps of a launch")?;
             continue;
         }
         attention = true;
@@ -172,7 +186,7 @@ fn tuning(settings: &Settings) -> Result<(Option<GraphTuning>, Vec<ProductTuning
             _ => return Err(SettingsError::Unknown { name: name.to_owned(), value: value.to_owned() }),
         }
     }
-    Ok((attention.then_some(tuning), products))
+    Ok(Tuned { attention: attention.then_some(tuning), products, together })
 }
 
 /// Steps that feed themselves; gives the last tokens of all rows.

@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
-use tilewright_codegen::device::Event;
 use tilewright_kernels::sample::Request;
 
 use super::machine::{Behind, GraphMachine};
@@ -12,10 +11,13 @@ use crate::lower::NEXT_TOKEN;
 use crate::vm::device::{LaunchError, MAX_ENDS, MAX_STEPS, NO_TOKEN, NoFeedback, end_ids};
 use crate::vm::reference::{AccessError, CellError, StepCells};
 
-/// Steps that are queued at a time: one runs, the next is there when it ends, whatever the host does meanwhile. Whoever leaves a run waits for the second.
+/// Launches of steps that are queued at a time: one runs, the next is there when it ends, whatever the host does meanwhile. Whoever leaves a run waits
+/// for the second.
 pub const MOST_QUEUED: usize = 2;
-/// Steps whose tokens have room: a step's are read before another writes there.
-pub(super) const LINES: usize = MOST_QUEUED + 1;
+/// Most steps of a launch.
+pub const MOST_TOGETHER: usize = 4;
+/// Steps whose tokens have room: those of a launch are read before the next but one is queued.
+pub(super) const LINES: usize = MOST_QUEUED * MOST_TOGETHER;
 
 /// Who gets the tokens of all rows, step by step.
 type EachTokens<'e> = &'e mut dyn FnMut(&[u32]) -> ControlFlow<()>;
@@ -85,25 +87,31 @@ impl GraphMachine {
         self.set_wanted(rows, draws, choices)?;
         self.stream.upload(&ends[..choices * MAX_ENDS], &self.memory.ends)?;
         self.stream.upload(&[0u32], &self.memory.steps)?;
-        let mut under_way = VecDeque::new();
-        for done in 0..steps {
-            while under_way.len() < MOST_QUEUED.min(steps - done) {
+        let (mut queued, mut done, mut under_way) = (0, 0, VecDeque::new());
+        while done < steps {
+            while queued < steps && under_way.len() < MOST_QUEUED {
                 self.listen()?;
-                self.launch(counts, Behind::Feed)?;
-                under_way.push_back(self.stream.record()?);
+                let count = self.together.min(1 << (steps - queued).ilog2());
+                self.launch(counts, Behind::Feed(count))?;
+                under_way.push_back((self.stream.record()?, count));
+                queued += count;
             }
-            under_way.pop_front().map_or(Ok(()), |step: Event| step.wait())?;
-            let first = done % LINES * choices;
-            let line = (first..first + choices).map(|word| self.memory.history.load(word));
-            let mut tokens = line.collect::<Result<Vec<_>, _>>()?;
-            tokens.resize(cells.positions.len(), NO_TOKEN);
-            let is_over = tokens.iter().all(|&token| token == NO_TOKEN);
-            if is_over || each(&tokens).is_break() {
-                self.wait()?;
-                return Ok(done + usize::from(!is_over));
+            let Some((event, count)) = under_way.pop_front() else { break };
+            event.wait()?;
+            for _ in 0..count {
+                let first = done % LINES * choices;
+                let line = (first..first + choices).map(|word| self.memory.history.load(word));
+                let mut tokens = line.collect::<Result<Vec<_>, _>>()?;
+                tokens.resize(cells.positions.len(), NO_TOKEN);
+                let is_over = tokens.iter().all(|&token| token == NO_TOKEN);
+                done += usize::from(!is_over);
+                if is_over || each(&tokens).is_break() {
+                    self.wait()?;
+                    return Ok(done);
+                }
             }
         }
-        Ok(steps)
+        Ok(done)
     }
 
     /// Rows that belong together, or heads that decode attention is not made for: the host sets the cells of every step.
