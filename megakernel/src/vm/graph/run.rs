@@ -11,8 +11,8 @@ use crate::lower::NEXT_TOKEN;
 use crate::vm::device::{LaunchError, MAX_ENDS, MAX_STEPS, NO_TOKEN, NoFeedback, end_ids};
 use crate::vm::reference::{AccessError, CellError, StepCells};
 
-/// Launches of steps that are queued at a time: one runs, the next is there when it ends, whatever the host does meanwhile. Whoever leaves a run waits
-/// for the second.
+/// Launches of steps that are queued at a time: one runs, the next is there when it ends, whatever the host does meanwhile. Whoever leaves a run
+/// is told of both.
 pub const MOST_QUEUED: usize = 2;
 /// Most steps of a launch.
 pub const MOST_TOGETHER: usize = 4;
@@ -42,8 +42,8 @@ impl GraphMachine {
     }
 
     /// Runs steps that feed themselves: the token that a row chooses is its next one. `each` gets the tokens of all rows after each step,
-    /// [`NO_TOKEN`] for a row that is idle or has ended, and ends the run by `Break`; steps that were queued behind that one have run, and
-    /// what they appended lies behind the last position. `ends` has the tokens that end each row, at most [`MAX_ENDS`], or nothing; `draws`
+    /// [`NO_TOKEN`] for a row that is idle or has ended, and ends the run by `Break`: it is told of the steps that were queued by then, and no
+    /// other runs. `ends` has the tokens that end each row, at most [`MAX_ENDS`], or nothing; `draws`
     /// are for all rows that are not idle at the beginning, in their order, or none. Gives the steps that `each` was told of.
     ///
     /// # Errors
@@ -87,9 +87,9 @@ impl GraphMachine {
         self.set_wanted(rows, draws, choices)?;
         self.stream.upload(&ends[..choices * MAX_ENDS], &self.memory.ends)?;
         self.stream.upload(&[0u32], &self.memory.steps)?;
-        let (mut queued, mut done, mut under_way) = (0, 0, VecDeque::new());
+        let (mut queued, mut done, mut under_way, mut goes_on) = (0, 0, VecDeque::new(), true);
         while done < steps {
-            while queued < steps && under_way.len() < MOST_QUEUED {
+            while goes_on && queued < steps && under_way.len() < MOST_QUEUED {
                 self.listen()?;
                 let count = self.together.min(1 << (steps - queued).ilog2());
                 self.launch(counts, Behind::Feed(count))?;
@@ -103,12 +103,12 @@ impl GraphMachine {
                 let line = (first..first + choices).map(|word| self.memory.history.load(word));
                 let mut tokens = line.collect::<Result<Vec<_>, _>>()?;
                 tokens.resize(cells.positions.len(), NO_TOKEN);
-                let is_over = tokens.iter().all(|&token| token == NO_TOKEN);
-                done += usize::from(!is_over);
-                if is_over || each(&tokens).is_break() {
+                if tokens.iter().all(|&token| token == NO_TOKEN) {
                     self.wait()?;
                     return Ok(done);
                 }
+                done += 1;
+                goes_on &= each(&tokens).is_continue();
             }
         }
         Ok(done)
