@@ -73,13 +73,12 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &J
     let first = context - tokens;
     let mut expected = None;
     for settings in settings {
-        let Tuned { attention, products, together } = tuning(settings)?;
+        let (attention, products) = tuning(settings)?;
         graphs.tune(attention);
         graphs.tune_products(products);
         let wide = Checked::new(wide.clone())?;
         let bar = LoadBar::new();
         let mut machine = graphs.machine(wide, Some(few.kv()), &mut |done, total| bar.show(done, total))?;
-        machine.feed_together(together);
         drop(bar);
         let expected = match &expected {
             Some(expected) => expected,
@@ -145,20 +144,11 @@ fn worst(machine: &mut GraphMachine, cells: &Cells, expected: &[Vec<f32>]) -> Re
     Ok(Some(worst))
 }
 
-/// Settings of a graph.
-struct Tuned {
-    /// Those of its attention: as they ship where none is named, else blocks have shares where nothing else is said.
-    attention: Option<GraphTuning>,
-    /// Those of products by the shape of their weights, such as "4096x14336.in_flight=4".
-    products: Vec<ProductTuning>,
-    /// Steps of a launch.
-    together: usize,
-}
-
-/// What settings say.
-fn tuning(settings: &Settings) -> Result<Tuned, SettingsError> {
+/// Settings of a graph's attention: as they ship where none is named, else blocks have shares where nothing else is said. And those of
+/// products by the shape of their weights, such as "4096x14336.in_flight=4".
+fn tuning(settings: &Settings) -> Result<(Option<GraphTuning>, Vec<ProductTuning>), SettingsError> {
     let (mut tuning, mut attention) = (GraphTuning::SHARES, false);
-    let (mut products, mut together): (Vec<ProductTuning>, usize) = (Vec::new(), 1);
+    let mut products: Vec<ProductTuning> = Vec::new();
     for (name, value) in settings.iter() {
         if let Some((shape, setting)) = name.split_once('.') {
             let unknown = || SettingsError::Unknown { name: name.to_owned(), value: value.to_owned() };
@@ -169,10 +159,6 @@ fn tuning(settings: &Settings) -> Result<Tuned, SettingsError> {
                 products.len() - 1
             });
             products[at].set(setting, settings.number(name)?).ok_or_else(unknown)?;
-            continue;
-        }
-        if name == "together" {
-            together = settings.choice(name, &[("1", 1), ("2", 2), ("4", 4)], "1, 2 or 4 steps of a launch")?;
             continue;
         }
         attention = true;
@@ -186,7 +172,7 @@ fn tuning(settings: &Settings) -> Result<Tuned, SettingsError> {
             _ => return Err(SettingsError::Unknown { name: name.to_owned(), value: value.to_owned() }),
         }
     }
-    Ok(Tuned { attention: attention.then_some(tuning), products, together })
+    Ok((attention.then_some(tuning), products))
 }
 
 /// Steps that feed themselves; gives the last tokens of all rows.

@@ -10,7 +10,6 @@ use super::kernels::LazyKernels;
 use super::launch::{Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
 use super::memory::{AnyBuffer, GraphMemory};
 use super::plan::GraphPlan;
-use super::run::MOST_TOGETHER;
 use super::sequence::Sequences;
 use crate::lower::LOGITS;
 use crate::program::BufferId;
@@ -40,8 +39,6 @@ pub struct GraphMachine {
     /// Logits of a row, and of all rows once they are asked for.
     logits: [Option<Buffer<f32>>; 2],
     abort: AbortHandle,
-    /// Steps of a graph whose steps feed each other, a power of 2.
-    pub(super) together: usize,
 }
 
 /// For how many sequences attention is launched, each a power of two or 0.
@@ -58,8 +55,8 @@ pub(super) struct Counts {
 pub(super) enum Behind {
     /// Whoever asks for logits or tokens.
     Nothing,
-    /// The choice of tokens, which are the next step's, and so many steps in all that feed each other.
-    Feed(usize),
+    /// The choice of tokens, which are the next step's.
+    Feed,
 }
 
 /// Who gets a row and its logits.
@@ -89,7 +86,6 @@ impl GraphMachine {
             choice,
             logits,
             abort,
-            together: 1,
         })
     }
 
@@ -147,12 +143,6 @@ impl GraphMachine {
         self.plan.alone = 0;
     }
 
-    /// From now on so many steps that feed each other are launched at a time, a power of 2 up to [`MOST_TOGETHER`]: the device begins no graph between
-    /// them. Whoever leaves a run waits for up to twice as many.
-    pub fn feed_together(&mut self, steps: usize) {
-        self.together = 1 << steps.clamp(1, MOST_TOGETHER).ilog2();
-    }
-
     /// Runs a step; `each` gets the logits of these rows, in their order, which may be none. Behind it the keys and values are there for
     /// every machine of the pools.
     ///
@@ -192,13 +182,10 @@ impl GraphMachine {
     /// Queues the launches of a step, whose cells are set.
     pub(super) fn launch(&mut self, counts: Counts, behind: Behind) -> Result<(), LaunchError> {
         if !self.graphs.contains_key(&(counts, behind)) {
-            let (steps, fed) = match (behind, &self.plan.choice) {
-                (Behind::Feed(steps), Some(choice)) => (steps, &choice.fed[..]),
-                (Behind::Feed(_) | Behind::Nothing, _) => (1, &[][..]),
-            };
-            let mut work = Vec::new();
-            for launches in [&self.plan.launches[..], fed].repeat(steps) {
-                work.extend(self.work(launches, counts, None)?);
+            // A step is a graph of its own: attention reads lengths and pages before the launches of its graph have ended.
+            let mut work = self.work(&self.plan.launches, counts, None)?;
+            if let (Behind::Feed, Some(choice)) = (behind, &self.plan.choice) {
+                work.extend(self.work(&choice.fed, counts, None)?);
             }
             self.graphs.insert((counts, behind), self.device.graph(&work)?);
         }

@@ -51,5 +51,5 @@ pub use plan::{ChoicePlan, GraphPlan, LogitsPlan};
 pub use planner::GraphPlanner;
 pub(crate) use planner::Heads;
 pub(crate) use products::Product;
-pub use run::{MOST_QUEUED, MOST_TOGETHER};
+pub use run::MOST_QUEUED;
 pub use tuning::{GraphTuning, ProductTuning};

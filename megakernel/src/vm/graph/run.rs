@@ -11,13 +11,10 @@ use crate::lower::NEXT_TOKEN;
 use crate::vm::device::{LaunchError, MAX_ENDS, MAX_STEPS, NO_TOKEN, NoFeedback, end_ids};
 use crate::vm::reference::{AccessError, CellError, StepCells};
 
-/// Launches of steps that are queued at a time: one runs, the next is there when it ends, whatever the host does meanwhile. Whoever leaves a run
-/// is told of both.
+/// Steps that are queued at a time: one runs, the next is there when it ends, whatever the host does meanwhile. Whoever leaves a run is told of both.
 pub const MOST_QUEUED: usize = 2;
-/// Most steps of a launch.
-pub const MOST_TOGETHER: usize = 4;
-/// Steps whose tokens have room: those of a launch are read before the next but one is queued.
-pub(super) const LINES: usize = MOST_QUEUED * MOST_TOGETHER;
+/// Steps whose tokens have room: a step's are read before another writes there.
+pub(super) const LINES: usize = MOST_QUEUED;
 
 /// Who gets the tokens of all rows, step by step.
 type EachTokens<'e> = &'e mut dyn FnMut(&[u32]) -> ControlFlow<()>;
@@ -87,31 +84,26 @@ impl GraphMachine {
         self.set_wanted(rows, draws, choices)?;
         self.stream.upload(&ends[..choices * MAX_ENDS], &self.memory.ends)?;
         self.stream.upload(&[0u32], &self.memory.steps)?;
-        let (mut queued, mut done, mut under_way, mut goes_on) = (0, 0, VecDeque::new(), true);
-        while done < steps {
-            while goes_on && queued < steps && under_way.len() < MOST_QUEUED {
+        let (mut done, mut goes_on, mut under_way) = (0, true, VecDeque::new());
+        loop {
+            while goes_on && under_way.len() < MOST_QUEUED.min(steps - done) {
                 self.listen()?;
-                let count = self.together.min(1 << (steps - queued).ilog2());
-                self.launch(counts, Behind::Feed(count))?;
-                under_way.push_back((self.stream.record()?, count));
-                queued += count;
+                self.launch(counts, Behind::Feed)?;
+                under_way.push_back(self.stream.record()?);
             }
-            let Some((event, count)) = under_way.pop_front() else { break };
-            event.wait()?;
-            for _ in 0..count {
-                let first = done % LINES * choices;
-                let line = (first..first + choices).map(|word| self.memory.history.load(word));
-                let mut tokens = line.collect::<Result<Vec<_>, _>>()?;
-                tokens.resize(cells.positions.len(), NO_TOKEN);
-                if tokens.iter().all(|&token| token == NO_TOKEN) {
-                    self.wait()?;
-                    return Ok(done);
-                }
-                done += 1;
-                goes_on &= each(&tokens).is_continue();
+            let Some(step) = under_way.pop_front() else { return Ok(done) };
+            step.wait()?;
+            let first = done % LINES * choices;
+            let line = (first..first + choices).map(|word| self.memory.history.load(word));
+            let mut tokens = line.collect::<Result<Vec<_>, _>>()?;
+            tokens.resize(cells.positions.len(), NO_TOKEN);
+            if tokens.iter().all(|&token| token == NO_TOKEN) {
+                self.wait()?;
+                return Ok(done);
             }
+            done += 1;
+            goes_on &= each(&tokens).is_continue();
         }
-        Ok(done)
     }
 
     /// Rows that belong together, or heads that decode attention is not made for: the host sets the cells of every step.
