@@ -5,10 +5,9 @@ use tilewright_codegen::build::{Builder, Bulk, Param, Ptr, Shared, TensorMap, Va
 use tilewright_codegen::ir::attr::Eviction;
 use tilewright_layout::{Layout, Swizzled};
 
-use super::Rows;
 use super::finish::Results;
+use super::runs::Runs;
 use super::tiles::{Plan, Vectors, Weights};
-use crate::gemv::Unit;
 use crate::mma::{Accumulator, SharedOperand, warpgroup_atom};
 use crate::ring::{ByBulk, Consumer, Pieces, Producer, StageTile, in_pieces};
 use crate::tile::{Index, LayoutTensor};
@@ -21,11 +20,11 @@ type Stage = (StageTile<bf16, Swizzled>,);
 #[derive(Clone, Copy)]
 pub(super) struct Block<'a, 'k> {
     k: &'k Builder,
-    plan: &'a Plan,
+    pub plan: &'a Plan,
     /// Which tile of its group.
-    member: Val<'k, u32>,
+    pub member: Val<'k, u32>,
     /// Which share of k.
-    split: Val<'k, u32>,
+    pub split: Val<'k, u32>,
 }
 
 /// The ends of the rings where stages are read.
@@ -104,6 +103,19 @@ impl<'a, 'k> Block<'a, 'k> {
 
     /// Multiplies, by the warpgroups: their sums are stored, or staged for [`exchange`](Block::exchange) where k is shared.
     pub(super) fn multiply(self, inputs: &mut Inputs<'k>, room: Ptr<'k, Shared, f32>, results: Results<'k>) {
+        if self.has_runs() {
+            self.multiply_runs::<4>(inputs, room, results);
+        } else {
+            self.multiply_runs::<1>(inputs, room, results);
+        }
+    }
+
+    fn multiply_runs<const RUN: usize>(
+        self,
+        inputs: &mut Inputs<'k>,
+        room: Ptr<'k, Shared, f32>,
+        results: Results<'k>,
+    ) {
         let (k, plan, [begin, end]) = (self.k, self.plan, self.chunks());
         let team = ConsumerWarps::new(k, plan.tuning.warpgroups * 4);
         let group = Index::below(k.warp() / 4, plan.tuning.warpgroups);
@@ -116,7 +128,12 @@ impl<'a, 'k> Block<'a, 'k> {
             false => (Index::below(k.lane(), 32), Index::below(k.warp().min(warps - 1), warps) * 16),
         };
         results.prepare(team);
+        let staged = plan.staged() as usize;
         self.each_tile(|tile| {
+            // Heads' operands come while the first stages do.
+            let is_early = plan.tuning.splits == 1 && results.asks_by_vector();
+            let ask = |first: u32| is_early.then(|| Runs::<RUN>::of(self, tile, first, results).ask(team)).flatten();
+            let asked: Vec<_> = (0..plan.columns()).step_by(staged).map(ask).collect();
             k.for_(begin, end, |chunk| {
                 let weights = inputs.weights.wait();
                 let (w,) = weights.tiles();
@@ -138,7 +155,7 @@ impl<'a, 'k> Block<'a, 'k> {
             if plan.sums_in_ring() {
                 team.sync();
             }
-            for first in (0..plan.columns()).step_by(plan.staged() as usize) {
+            for (first, asked) in (0..plan.columns()).step_by(staged).zip(asked) {
                 let stage = || self.stage(sums, [group * 64, first.into()], thread, room);
                 if plan.has_rows_for_all() {
                     stage()
@@ -147,7 +164,13 @@ impl<'a, 'k> Block<'a, 'k> {
                 }
                 if plan.tuning.splits == 1 {
                     team.sync();
-                    self.store(team, room, tile, first, results);
+                    match results.bests() {
+                        Some(bests) => {
+                            let columns = plan.staged().min(plan.batch.saturating_sub(first));
+                            bests.store::<RUN>(team, plan, room, [tile, k.lit(first)], columns);
+                        }
+                        None => Runs::<RUN>::of(self, tile, first, results).store(team, room, asked),
+                    }
                     team.sync();
                 }
             }
@@ -179,72 +202,27 @@ impl<'a, 'k> Block<'a, 'k> {
     }
 
     /// Adds what the blocks that share k have staged, each block some rows, and stores the results. All threads of the
-    /// cluster meet before and behind.
+    /// cluster meet in it, when all sums are staged.
     pub(super) fn exchange(self, room: Ptr<'k, Shared, f32>, results: Results<'k>) {
-        let team = ConsumerWarps::new(self.k, self.plan.threads() / 32);
-        self.each_tile(|tile| self.store(team, room, tile, 0, results));
-    }
-
-    /// Finishes and stores staged sums of columns from `first` on: all rows of the tile, or this block's share of them.
-    fn store(
-        self,
-        team: ConsumerWarps<'k>,
-        room: Ptr<'k, Shared, f32>,
-        tile: Val<'k, u32>,
-        first: u32,
-        results: Results<'k>,
-    ) {
         // Runs of four are whole and aligned, or nothing is known of any.
-        if self.plan.results.results().is_multiple_of(4) {
-            self.store_runs::<4>(team, room, tile, first, results);
-        } else {
-            self.store_runs::<1>(team, room, tile, first, results);
-        }
+        if self.has_runs() { self.exchange_runs::<4>(room, results) } else { self.exchange_runs::<1>(room, results) }
     }
 
-    fn store_runs<const RUN: usize>(
-        self,
-        team: ConsumerWarps<'k>,
-        room: Ptr<'k, Shared, f32>,
-        tile: Val<'k, u32>,
-        first: u32,
-        results: Results<'k>,
-    ) {
-        let (k, plan) = (self.k, self.plan);
-        let rows = plan.rows() / plan.tuning.splits;
-        let gated = matches!(plan.results, Rows::Gated(_));
-        // Where two runs are finished together, the first of them: of gates and what they gate every second unit.
-        let others = results.others(plan.results);
-        let runs = rows / RUN as u32 / if others.is_some() { 2 } else { 1 };
-        let columns = plan.staged().min(plan.batch.saturating_sub(first));
-        if let Some(bests) = results.bests() {
-            return bests.store::<RUN>(team, plan, room, [tile, k.lit(first)], columns);
-        }
-        team.each(runs * columns, |item| {
-            let (column, run) = (item / runs, item % runs);
-            let run = others.map_or(run, |distance| run + run / (distance / RUN as u32) * (distance / RUN as u32));
-            let row = run * RUN as u32 + self.split * rows;
-            let at = room.at(column * plan.sums_pitch() + row);
-            let sums = self.shares::<RUN>(at);
-            let others = others.map(|distance| self.shares::<RUN>(at.at(distance)));
-            let (column, row) = (column + first, tile * plan.rows() + row);
-            let finish = || results.store(plan, [column, row], sums, others);
-            // The last tile may have rows that there are not, and so may the last unit of gates.
-            let all = plan.results.results();
-            let is_whole = plan.is_whole() && all.is_multiple_of(if gated { Unit::ROWS } else { 1 });
-            let is_row = || if gated { plan.results.result(row).lt(all) } else { row.lt(plan.n) };
-            if is_whole { finish() } else { k.when(is_row(), finish) }
+    fn exchange_runs<const RUN: usize>(self, room: Ptr<'k, Shared, f32>, results: Results<'k>) {
+        let team = ConsumerWarps::new(self.k, self.plan.threads() / 32);
+        self.each_tile(|tile| {
+            let runs = Runs::<RUN>::of(self, tile, 0, results);
+            // Some warps have not waited for what earlier grids wrote.
+            self.k.grid_wait();
+            // Where heads go, the warps that multiply have written, whom not all have met.
+            let asked = if results.asks_by_vector() { None } else { runs.ask(team) };
+            self.k.cluster_sync();
+            runs.store(team, room, asked);
         });
     }
 
-    /// Staged sums, those of all shares of k added in their order.
-    fn shares<const RUN: usize>(self, at: Ptr<'k, Shared, f32>) -> [Val<'k, f32>; RUN] {
-        let Plan { tuning, .. } = *self.plan;
-        if tuning.splits == 1 {
-            return at.load_vec();
-        }
-        let load = |split: u32| at.on(self.member + split * tuning.multicast).load_vec::<RUN>();
-        let shares: Vec<[Val<f32>; RUN]> = (0..tuning.splits).map(load).collect();
-        core::array::from_fn(|i| shares[1..].iter().fold(shares[0][i], |sum, share| sum + share[i]))
+    /// Whether runs of four results are whole and aligned.
+    fn has_runs(self) -> bool {
+        self.plan.results.results().is_multiple_of(4)
     }
 }

@@ -2,10 +2,11 @@
 
 use tilewright_codegen::build::{Ptr, Shared, Val};
 
+use super::ahead::Ahead;
 use super::operand::of_two_steps;
 use super::source::Source;
 use super::starts::{Brought, side};
-use super::sums::{Activations, Operands, pairs, product, products, two};
+use super::sums::{Activations, Operands, pairs, product, products};
 use super::{AOperand, HeldStage, Input, Operand, Packing, Scratch, Sums, Weights};
 use crate::gemv::product::Fragment;
 use crate::gemv::{Side, Unit};
@@ -163,12 +164,13 @@ impl<'k> Pass<'k> {
         let held = held.len() as u32;
         let next = if held == 0 { k.lit(0u32) } else { before.max(held) - before };
         let one = |slot| product(team, unit, (weights, &[]), operands, sums, slot);
-        if operands.side != Side::A || unit.stages() > 1 {
-            return k.for_(next, units, one);
+        let (Some(codes), Side::A) = (unit.codes(), operands.side) else { return k.for_(next, units, one) };
+        let together = Ahead::together(unit);
+        let last = next + (units.max(next) - next) / together * together;
+        Ahead { team, unit, codes, weights, operands, sums }.products([next, last]);
+        if together > 1 {
+            k.when(last.lt(units), || one(last));
         }
-        let last = next + (units.max(next) - next) / 2 * 2;
-        k.for_step(next, last, 2, |slot| two(team, unit, weights, operands, (sums, slot)));
-        k.when(last.lt(units), || one(last));
     }
 
     /// Activations that are read two steps at a time: few are kept in registers.

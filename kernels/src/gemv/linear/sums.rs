@@ -92,7 +92,7 @@ impl<'k, B, L: OffsetMap> Weights<'k> for RefCell<Consumer<'k, B, (StageTile<u32
 const CHAINS: u32 = 4;
 
 /// Accumulators of a unit that take turns: of quantised weights those of a group do.
-fn chains(unit: Unit) -> u32 {
+pub(super) fn chains(unit: Unit) -> u32 {
     if unit.codes().is_some() { 1 } else { CHAINS }
 }
 
@@ -233,30 +233,8 @@ pub(super) fn product<'k>(
     store(team, unit, operands, (sums, slot), chains);
 }
 
-/// The next two units of the ring, of a single stage each, times the operand, into slot `slot` of the sums and the next: both are
-/// under way together. The sums are those that [`product`] makes.
-pub(super) fn two<'k>(
-    team: ConsumerWarps<'k>,
-    unit: Unit,
-    weights: &dyn Weights<'k>,
-    operands: Operands<'_, 'k>,
-    (sums, slot): (Sums<'k>, Val<'k, u32>),
-) {
-    let Some(codes) = unit.codes() else { return };
-    let both = [0u32, 1].map(|next| (slot + next, Chains::new(team.k, 1, chains(unit))));
-    let load = |stage| code_tiles(team.k, (unit, codes), operands.side, stage).collect::<Vec<_>>();
-    weights.two(&|stages| {
-        for (tiles, (_, chains)) in stages.map(load).into_iter().zip(both) {
-            operands.meet(team, unit, 0, |meeting| {
-                multiply_codes(team.k, (unit, codes), tiles.into_iter(), &meeting, chains);
-            });
-        }
-    });
-    both.into_iter().for_each(|(slot, chains)| store(team, unit, operands, (sums, slot), chains));
-}
-
 /// This warp's tiles of codes of a stage, each loaded as it is come to.
-fn code_tiles<'k>(
+pub(super) fn code_tiles<'k>(
     k: &'k Builder,
     (unit, codes): (Unit, Codes),
     side: Side,
@@ -266,7 +244,7 @@ fn code_tiles<'k>(
 }
 
 /// Stores a unit's products, which are in `chains`, into a slot of the sums.
-fn store<'k>(
+pub(super) fn store<'k>(
     team: ConsumerWarps<'k>,
     unit: Unit,
     Operands { side, terms, .. }: Operands<'_, 'k>,
@@ -282,7 +260,7 @@ fn store<'k>(
 
 impl<'k> Operands<'_, 'k> {
     /// How a unit's weights from a stage on meet them.
-    fn meet(self, team: ConsumerWarps<'k>, unit: Unit, stage: u32, multiply: impl FnOnce(Meeting<'_, 'k>)) {
+    pub(super) fn meet(self, team: ConsumerWarps<'k>, unit: Unit, stage: u32, multiply: impl FnOnce(Meeting<'_, 'k>)) {
         let (side, before) = (self.side, stage * unit.per_warp());
         let first = unit.tile(team.k.warp(), team.k.lit(before));
         let of_step = |number: u32| match unit.steps() {

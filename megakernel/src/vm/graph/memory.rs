@@ -13,7 +13,7 @@ use super::launch::{LaunchMemory, Scratch};
 use super::machine::GraphMachine;
 use super::plan::GraphPlan;
 use super::run::MOST_QUEUED;
-use super::tuning::GraphTuning;
+use super::tuning::{GraphTuning, ProductTuning};
 use crate::program::{self, BufferId, BufferKind, Program};
 use crate::validate::Checked;
 use crate::vm::device::load::{self, Bound};
@@ -44,6 +44,7 @@ pub struct GraphWeights {
     packed: Option<(Packed, Buffer<bf16>)>,
     kernels: DeviceKernels,
     tuning: Option<GraphTuning>,
+    products: Vec<ProductTuning>,
 }
 
 /// A quantised matrix as [`Widen`] reads it.
@@ -81,7 +82,7 @@ impl GraphWeights {
     /// Weights that come to the device with the first machine.
     pub fn new(device: Device, weights: Arc<dyn Weights + Send + Sync>) -> GraphWeights {
         let (matrices, codes, kernels) = (Vec::new(), Vec::new(), DeviceKernels::new(&device));
-        GraphWeights { device, weights, matrices, codes, packed: None, kernels, tuning: None }
+        GraphWeights { device, weights, matrices, codes, packed: None, kernels, tuning: None, products: Vec::new() }
     }
 
     /// Machines that are made from now on read the packed weights of these machines where they can: products of up to 64 rows on sm_90a.
@@ -103,6 +104,11 @@ impl GraphWeights {
     /// Attention of machines that are made from now on is cut so, or as [`GraphTuning::of`] has it.
     pub fn tune(&mut self, tuning: Option<GraphTuning>) {
         self.tuning = tuning;
+    }
+
+    /// Products of machines that are made from now on have these settings.
+    pub fn tune_products(&mut self, products: Vec<ProductTuning>) {
+        self.products = products;
     }
 
     /// The device.
@@ -128,7 +134,7 @@ impl GraphWeights {
     pub fn plan(&self, program: &Checked, packed: Option<&Packed>) -> Result<GraphPlan, Unsupported> {
         let properties = self.device.properties();
         let arch = properties.arch().ok_or_else(|| Unsupported::Target { target: properties.name.clone() })?;
-        GraphPlan::tuned(program, (arch, properties.sms), packed, self.tuning)
+        GraphPlan::tuned(program, (arch, properties.sms), packed, (self.tuning, &self.products))
     }
 
     /// Makes a machine. It uses the pools `kv`, or new ones.
