@@ -115,9 +115,9 @@ fn early() -> Recording {
 
 /// Two layers whose splits of attention are on blocks of their own, which have no part in the queries of the second:
 /// nothing but what the packets say orders what the layers read and write.
-fn wide() -> Recording {
+fn wide(rows: usize) -> Recording {
     let spec = ModelSpec { layers: 2, vocab: 16, ..least() };
-    let program = splitting(&spec, 1, 12, SPLITS);
+    let program = splitting(&spec, rows, 12, SPLITS);
     let blocks = |label: &str| {
         let has = |queue: &[TaskId]| queue.iter().any(|id| program.tasks[id.index()].label.starts_with(label));
         let queues = program.queues().iter().enumerate();
@@ -148,7 +148,7 @@ fn choices_at_random_bring_no_synchronisation_of_their_own() {
 
 #[test]
 fn mutants_of_the_megakernel_are_found_out() {
-    let recordings = [least_one(), early(), wide(), plain()];
+    let recordings = [least_one(), early(), wide(ROWS), plain()];
     let [first, others @ ..] = &recordings;
     let others: Vec<_> = others.iter().map(|recording| recording.kernel().clone()).collect();
     let judge = |number: usize, kernel: &Arc<Verified>| Ok::<_, Infallible>(recordings[number].finds_out(kernel));
@@ -196,6 +196,16 @@ fn survivors(recording: &Recording, of: impl Fn(&Mutant) -> bool) -> String {
     println!("{} of {} mutants are found out", all.len() - left.len(), all.len());
     assert!(!all.is_empty(), "there is something to find out");
     left.join("\n")
+}
+
+/// What queries, keys and values of one row are handed on by: packets, which no other rows have.
+#[test]
+fn mutants_of_the_newest_token_are_found_out() {
+    let packets = |mutant: &Mutant| {
+        let file = mutant.src.file();
+        file.ends_with("linear/qkv.rs") && mutant.inst.contains("global") || file.ends_with("tile/array.rs")
+    };
+    insta::assert_snapshot!(survivors(&wide(1), packets), @"");
 }
 
 /// What devices tell each other: instructions of scope `.sys` that are not the host's. Packets where activations are tagged; counters,
