@@ -33,7 +33,23 @@ impl<'k> NormStart<'k> {
     /// lanes that follow each other have the elements of a slot.
     #[track_caller]
     pub(crate) fn store(self, [row, column, at]: [Val<'k, u32>; 3], x: [Val<'k, f32>; RUN]) {
-        let weight = self.weight.load4(column);
+        self.store_weighted([row, column, at], x, self.weight(column));
+    }
+
+    /// The norm's weight of four consecutive elements of a row, from `column` on.
+    #[track_caller]
+    pub(crate) fn weight(self, column: Val<'k, u32>) -> [Val<'k, f32>; RUN] {
+        self.weight.load4(column)
+    }
+
+    /// [`NormStart::store`] with a weight that is loaded.
+    #[track_caller]
+    pub(crate) fn store_weighted(
+        self,
+        [row, column, at]: [Val<'k, u32>; 3],
+        x: [Val<'k, f32>; RUN],
+        weight: [Val<'k, f32>; RUN],
+    ) {
         self.out.store_run::<RUN>(at, core::array::from_fn(|i| x[i] * weight[i]));
         let mut sum = x[1..].iter().fold(x[0] * x[0], |sum, &x| x.fma(x, sum));
         for bits in [1u32, 2, 4] {

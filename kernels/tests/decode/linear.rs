@@ -170,7 +170,7 @@ impl Case {
         let scratch = scratch(team, self.operand_bytes(), self.rows, sums(self.a_operand, self.group));
         let units = (tile.end - first + 7) / 8 * streams;
         let supply = Supply::new(team, unit, weights, units, self.tile * streams, self.a_operand);
-        linear(team, scratch, &supply, tile);
+        linear(team, scratch, &supply, tile, None);
     }
 
     /// Numbers; for logits whole ones.

@@ -5,7 +5,7 @@ use std::mem::offset_of;
 use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 use tilewright_kernels::gemv::Unit;
-use tilewright_kernels::gemv::linear::{self, AOperand, HeldForm, Output, Packing};
+use tilewright_kernels::gemv::linear::{self, AOperand, Announce, Early, HeldForm, Output, Packing};
 use tilewright_layout::DType;
 
 use super::linear::{InputFields, TileCode, plan_a_operand};
@@ -115,7 +115,8 @@ impl DeviceOp for LinearPart {
             input: InputFields::plan(&activations, plan)?,
             out: plan.operand(self.out)?,
         };
-        let function = PartTile { tile, out, pitch: k, width: features };
+        let early = plan.options().early().filter(|_| out.period > 0);
+        let function = PartTile { tile, out, pitch: k, width: features, early };
         Ok(Planned::new(function, fields).streaming(Stretch {
             stream,
             first: first_unit,
@@ -161,6 +162,8 @@ pub struct PartTile {
     pitch: u32,
     /// Features of a row of the output.
     width: u32,
+    /// When it signals, if before its part is stored.
+    early: Option<Early>,
 }
 
 impl PartTile {
@@ -177,6 +180,10 @@ impl DeviceFunction for PartTile {
 
     fn shared(&self, warps: u32) -> SharedBytes {
         self.tile.shared(warps, 1)
+    }
+
+    fn signals_early(&self) -> bool {
+        self.early.is_some()
     }
 
     fn run<'k>(&self, call: Call<'k, '_>, weights: &dyn Weights<'k>) {
@@ -197,6 +204,8 @@ impl DeviceFunction for PartTile {
                 width: self.width,
             },
         };
-        linear::linear(call.team(), call.scratch(), weights, tile);
+        let say = || call.signal_early();
+        let announce = self.early.map(|at| Announce { at, say: &say });
+        linear::linear(call.team(), call.scratch(), weights, tile, announce);
     }
 }

@@ -45,7 +45,7 @@ pub struct DecodeArgs {
     /// Say what the launches of a step take, by kernel, where a step is a graph of launches: more than 16 rows
     #[arg(long)]
     pub launches: bool,
-    /// Settings of attention in a graph of launches: tile, stages, staying, splits; repeat it to time others behind them
+    /// Settings of attention in a graph of launches: tile, stages, staying, splits; of a product by its weights: 4096x14336.in_flight=4; repeat it to time others behind them
     #[arg(long, value_name = "NAME=VALUE ..")]
     pub launch_settings: Vec<Settings>,
     /// Draw keys and values of the tokens before those that are timed, instead of decoding them

@@ -15,7 +15,7 @@ use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::schedule::schedule;
 use tilewright_megakernel::validate::Checked;
 use tilewright_megakernel::vm::device::{DeviceWeights, MAX_STEPS};
-use tilewright_megakernel::vm::graph::{GraphMachine, GraphTuning, GraphWeights};
+use tilewright_megakernel::vm::graph::{GraphMachine, GraphTuning, GraphWeights, ProductTuning};
 
 use super::decode::{DecodeArgs, DecodeError, LAUNCHES, LIMIT, shape};
 use super::finding;
@@ -73,7 +73,9 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &DecodeArgs, journal: &J
     let first = context - tokens;
     let mut expected = None;
     for settings in settings {
-        graphs.tune(tuning(settings)?);
+        let (attention, products) = tuning(settings)?;
+        graphs.tune(attention);
+        graphs.tune_products(products);
         let wide = Checked::new(wide.clone())?;
         let bar = LoadBar::new();
         let mut machine = graphs.machine(wide, Some(few.kv()), &mut |done, total| bar.show(done, total))?;
@@ -142,10 +144,24 @@ fn worst(machine: &mut GraphMachine, cells: &Cells, expected: &[Vec<f32>]) -> Re
     Ok(Some(worst))
 }
 
-/// Settings of a graph's attention: as they ship where none is named, else blocks have shares where nothing else is said.
-fn tuning(settings: &Settings) -> Result<Option<GraphTuning>, SettingsError> {
-    let mut tuning = GraphTuning::SHARES;
+/// Settings of a graph's attention: as they ship where none is named, else blocks have shares where nothing else is said. And those of
+/// products by the shape of their weights, such as "4096x14336.in_flight=4".
+fn tuning(settings: &Settings) -> Result<(Option<GraphTuning>, Vec<ProductTuning>), SettingsError> {
+    let (mut tuning, mut attention) = (GraphTuning::SHARES, false);
+    let mut products: Vec<ProductTuning> = Vec::new();
     for (name, value) in settings.iter() {
+        if let Some((shape, setting)) = name.split_once('.') {
+            let unknown = || SettingsError::Unknown { name: name.to_owned(), value: value.to_owned() };
+            let extents = shape.split_once('x').and_then(|(n, k)| Some([n.parse().ok()?, k.parse().ok()?]));
+            let shape = extents.ok_or_else(unknown)?;
+            let at = products.iter().position(|product| product.shape == shape).unwrap_or_else(|| {
+                products.push(ProductTuning::of(shape));
+                products.len() - 1
+            });
+            products[at].set(setting, settings.number(name)?).ok_or_else(unknown)?;
+            continue;
+        }
+        attention = true;
         match name {
             "tile" => tuning.tile = settings.choice(name, &[("16", 16), ("32", 32)], "16 or 32 tokens")?,
             "stages" => tuning.stages = settings.choice(name, &[("2", 2), ("3", 3), ("4", 4)], "2 to 4")?,
@@ -156,7 +172,7 @@ fn tuning(settings: &Settings) -> Result<Option<GraphTuning>, SettingsError> {
             _ => return Err(SettingsError::Unknown { name: name.to_owned(), value: value.to_owned() }),
         }
     }
-    Ok(settings.iter().next().map(|_| tuning))
+    Ok((attention.then_some(tuning), products))
 }
 
 /// Steps that feed themselves; gives the last tokens of all rows.

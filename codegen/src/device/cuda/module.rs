@@ -17,6 +17,8 @@ use std::time::Instant;
 
 /// Room for what the compiler says, bytes.
 const LOG_BYTES: usize = 64 << 10;
+/// Percent of a multiprocessor's memory that is shared where a kernel is granted more than usual: as much as there can be.
+const MOST_SHARED: u32 = 100;
 
 /// A loaded module.
 #[derive(Debug)]
@@ -210,8 +212,15 @@ impl Function {
         if self.attribute(attribute)? >= dynamic {
             return Ok(());
         }
+        self.set_attribute(attribute, dynamic)?;
+        // All such kernels divide a multiprocessor's memory alike: by itself the driver takes the least division that holds a kernel's blocks, and
+        // blocks that want another one wait until the multiprocessor is idle.
+        self.set_attribute(CUfunction_attribute::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, MOST_SHARED)
+    }
+
+    fn set_attribute(&self, attribute: CUfunction_attribute, value: u32) -> Result<(), DeviceError> {
         // SAFETY: the function is of a loaded module.
-        let result = unsafe { sys::cuFuncSetAttribute(self.raw, attribute, dynamic as c_int) };
+        let result = unsafe { sys::cuFuncSetAttribute(self.raw, attribute, value as c_int) };
         check("cuFuncSetAttribute", result)
     }
 

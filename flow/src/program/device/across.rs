@@ -6,7 +6,7 @@ use super::kept::OfRow;
 use super::numbers::join;
 use super::recipe::Recipe;
 use super::score::{Candidates, each};
-use super::spread::{VECTOR, WARP};
+use super::spread::WARP;
 use super::values::{Gathered, Row, Values};
 use crate::graph::ValueId;
 use crate::op::{Op, Reduce, RowOp};
@@ -85,14 +85,7 @@ impl<'k> Pass<'k, '_, '_> {
         });
         let parts: Ptr<'k, Shared, f32> = of_row.call.scratch().operand.cast();
         let pitch = (d0 * d1) as u32;
-        let dealt = spread.deals(d1);
-        let place = |at: usize, e: u32| {
-            let first = at as u32 * d1 as u32;
-            match dealt {
-                true => spread.first(of_row.lane, e / VECTOR) + (first + e % VECTOR),
-                false => k.lit(first + e),
-            }
-        };
+        let place = |at: usize, e: u32| of_row.element(d1 as u32, at as u32, e);
         // Who still reads what was gathered before has done so.
         team.sync();
         for (at, sums) in sums.iter().enumerate() {
@@ -101,8 +94,7 @@ impl<'k> Pass<'k, '_, '_> {
                 for bit in spread.lanes.ilog2()..WARP.ilog2() {
                     all = join(joined, all, all.shfl_bfly(1u32 << bit));
                 }
-                let writes = if dealt { k.lane().lt(spread.lanes) } else { k.lane().eq(0) };
-                k.when(writes, || parts.at(k.warp() * pitch + place(at, e)).store(all));
+                k.when(k.lane().lt(of_row.holders(d1 as u32)), || parts.at(k.warp() * pitch + place(at, e)).store(all));
             }
         }
         team.sync();

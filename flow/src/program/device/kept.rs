@@ -12,10 +12,12 @@ use tilewright_megakernel::ops::Place;
 use tilewright_megakernel::program::BufferId;
 use tilewright_megakernel::vm::device::{Call, KvPools, Planner, Unsupported};
 
+use super::learned;
 use super::recipe::Recipe;
 use super::spread::{Spread, VECTOR};
 use super::stage::BlockStage;
 use super::values::{At, Row, Sources};
+use crate::graph::ValueId;
 use crate::op::{FieldId, ParameterId, Source, StateId};
 use crate::program::subject::{Subject, elements};
 
@@ -217,6 +219,25 @@ impl<'k> OfRow<'k, '_, '_> {
         })
     }
 
+    /// A parameter of the key head: the array, and which is its first element.
+    pub fn parameter(&self, source: Source) -> Option<(Array<'k>, Val<'k, u32>)> {
+        let (field, Form::Parameter, extents) = self.kept.find(source)? else { return None };
+        Some((self.call.plain(field, Float::F32), self.kv_head * elements(extents) as u32))
+    }
+
+    /// Which element of rows `[_, d1]` an element of what the lane holds of a row is.
+    pub fn element(&self, d1: u32, row: u32, e: u32) -> Val<'k, u32> {
+        match self.spread().deals(d1 as usize) {
+            true => self.spread().first(self.lane, e / VECTOR) + (row * d1 + e % VECTOR),
+            false => self.call.builder().lit(row * d1 + e),
+        }
+    }
+
+    /// How many lanes of a warp, from the first on, hold a row of so many elements together.
+    pub fn holders(&self, d1: u32) -> u32 {
+        if self.spread().deals(d1 as usize) { self.spread().lanes } else { 1 }
+    }
+
     fn state(&self, source: Source) -> Option<State<'k>> {
         let (field, Form::State { pools, slots, blocks, reset }, extents) = self.kept.find(source)? else {
             return None;
@@ -246,9 +267,8 @@ impl<'k> Sources<'k> for OfRow<'k, '_, '_> {
                 let Some((queries, begin)) = self.queries else { return Row::new() };
                 self.array(queries, begin, self.spread().dim as usize, at.row)
             }
-            (_, Some((field, Form::Parameter, extents))) => {
-                let begin = self.kv_head * elements(extents) as u32;
-                let array = self.call.plain(field, Float::F32);
+            (_, Some((_, Form::Parameter, extents))) => {
+                let Some((array, begin)) = self.parameter(source) else { return Row::new() };
                 // Rows of parameters begin anywhere: element by element.
                 self.row(extents[1], at.row, &|element, eight| {
                     (0..if eight { VECTOR } else { 1 }).map(|e| array.load(begin + element + e)).collect()
@@ -261,6 +281,10 @@ impl<'k> Sources<'k> for OfRow<'k, '_, '_> {
 
     fn fetch(&self, _: Source, _: At, _: Range<u32>) -> Option<Vec<Words<'k>>> {
         None
+    }
+
+    fn learned_query(&self, id: ValueId, queries: &[Row<'k>]) -> Row<'k> {
+        learned::query(self, id, queries)
     }
 
     fn query(&self, row: Val<'k, u32>) -> Option<Row<'k>> {
@@ -402,6 +426,11 @@ impl<'k> Sources<'k> for OfBlock<'k, '_, '_> {
 
     fn query(&self, row: Val<'k, u32>) -> Option<Row<'k>> {
         self.of.query(row)
+    }
+
+    fn learned_query(&self, _: ValueId, _: &[Row<'k>]) -> Row<'k> {
+        // Of rows, and known before blocks are.
+        Row::new()
     }
 
     fn exists(&self, back: u32) -> Val<'k, bool> {

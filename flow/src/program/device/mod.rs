@@ -9,6 +9,7 @@
 //! | `kept` | what a flow reads and writes in memory |
 //! | `amount` | a budget |
 //! | `score`, `across` | the indexer: candidates dealt to groups of lanes; ops across the blocks of a row |
+//! | `learned` | learned queries, by all warps |
 //! | `stage` | fields of candidates on their way through the ring |
 //! | `summarise` | the cache pass |
 //! | `select`, `search` | the exact selection |
@@ -19,6 +20,7 @@
 mod across;
 mod amount;
 mod kept;
+mod learned;
 mod linear;
 mod numbers;
 mod product;

@@ -166,6 +166,14 @@ impl Recipe {
         })
     }
 
+    /// Whether no lane holds a value: weights of learned queries.
+    fn is_shared(&self, id: ValueId) -> bool {
+        let nodes = || self.graph().nodes().iter().filter(|node| node.operands.contains(&id));
+        let mut is_weights =
+            nodes().map(|node| matches!(node.op, Op::Product(Product::LearnedQuery(_))) && node.operands[0] != id);
+        is_weights.all(|is| is)
+    }
+
     fn refuses(&self, id: ValueId) -> Option<String> {
         /// Most elements of a value that each lane holds.
         const MOST: u32 = 1024;
@@ -173,11 +181,11 @@ impl Recipe {
         let dealt = |which: usize| self.deals(node.operands[which]);
         let mut operands = (0..node.operands.len()).map(dealt);
         let moves = || Some(format!("moves elements of rows of {dim}, which lie in several lanes"));
-        if !self.deals(id) && self.held(id) > MOST {
+        if !self.deals(id) && self.held(id) > MOST && !self.is_shared(id) {
             return Some(format!("gives {} elements, and a lane holds {MOST}", self.held(id)));
         }
         match &node.op {
-            Op::Source(_) | Op::Effect(_) => None,
+            Op::Source(_) | Op::Effect(_) | Op::Product(Product::LearnedQuery(_)) => None,
             Op::Elementwise(Elementwise::Unary(_) | Elementwise::Binary(_) | Elementwise::MaskSlice { .. }) => None,
             Op::Reduction(Reduction { axis: Axis::D0, .. }) => None,
             Op::Reduction(Reduction { axis: Axis::D1, every: None, .. }) => None,
@@ -196,7 +204,6 @@ impl Recipe {
                 }
             }
             Op::Product(Product::Gemv | Product::Gemm) => self.deals(id).then(moves).flatten(),
-            Op::Product(Product::LearnedQuery(_)) => Some("has no device function".into()),
             Op::Product(Product::Kron([_, along])) => {
                 if *along && (self.deals(id) || operands.any(|dealt| dealt)) {
                     moves()

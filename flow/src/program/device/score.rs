@@ -14,6 +14,7 @@ use tilewright_megakernel::vm::device::{
 use super::across;
 use super::amount::Amount;
 use super::kept::{Fields, Kept, Lies, Named, OfBlock, OfRow, Words};
+use super::learned;
 use super::product::{self, Ahead};
 use super::recipe::Recipe;
 use super::spread::Spread;
@@ -110,7 +111,8 @@ impl DeviceFunction for Scores {
 
     fn shared(&self, warps: u32) -> SharedBytes {
         let kept = self.staged.as_ref().map_or(0, BlockStage::kept_bytes);
-        SharedBytes { operand: across::shared_bytes(&self.recipe, warps).max(kept), ..SharedBytes::default() }
+        let operand = across::shared_bytes(&self.recipe, warps).max(learned::shared_bytes(&self.recipe)).max(kept);
+        SharedBytes { operand, ..SharedBytes::default() }
     }
 
     fn stream(&mut self, stage_bytes: u32) {

@@ -48,6 +48,9 @@ pub(super) trait Sources<'k> {
     /// A lane's part of a row of the queries, which may differ from lane to lane; where a row of the batch has some.
     fn query(&self, row: Val<'k, u32>) -> Option<Row<'k>>;
 
+    /// A lane's part of a learned query, made of all rows of the queries; where a row of the batch has some.
+    fn learned_query(&self, id: ValueId, queries: &[Row<'k>]) -> Row<'k>;
+
     /// Whether there is a block so many before.
     fn exists(&self, back: u32) -> Val<'k, bool>;
 }
@@ -240,7 +243,7 @@ impl<'k, 'r> Values<'k, 'r> {
                 (0..held).map(|e| self.element(*op, &rows, [at.row, e], recipe.deals(id))).collect()
             }
             Op::Reduction(op) => self.reduce(*op, of(0), at),
-            Op::Product(op) => self.product(*op, [of(0), of(1)], at),
+            Op::Product(op) => self.product(*op, id, at),
             Op::Rearrange(op) => self.rearrange(*op, id, of(0), at),
             Op::Row(op) => self.across(op, id, of(0), at),
         }
@@ -342,7 +345,8 @@ impl<'k, 'r> Values<'k, 'r> {
         if dealt { self.recipe.spread.combine(mine, |a, b| a + b) } else { mine }
     }
 
-    fn product(&mut self, op: Product, [x, y]: [ValueId; 2], at: At) -> Row<'k> {
+    fn product(&mut self, op: Product, id: ValueId, at: At) -> Row<'k> {
+        let [x, y, ..] = self.recipe.graph().node(id).operands[..] else { return Row::new() };
         let dealt = self.recipe.deals(x);
         match op {
             Product::Gemv | Product::Gemm => {
@@ -369,8 +373,10 @@ impl<'k, 'r> Values<'k, 'r> {
                 let element = |row: &Row<'k>, e: usize| row[if row.len() == 1 { 0 } else { e }];
                 (0..x.len().max(y.len())).map(|e| element(&x, e) * element(&y, e)).collect()
             }
-            // Refused before.
-            Product::LearnedQuery(_) => Row::new(),
+            Product::LearnedQuery(_) => {
+                let queries = self.all(x);
+                self.sources.learned_query(id, &queries)
+            }
         }
     }
 

@@ -3,6 +3,7 @@
 mod bench;
 mod covered;
 mod device;
+mod learned;
 mod lowered;
 mod resources;
 mod shapes;

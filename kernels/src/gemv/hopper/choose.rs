@@ -25,10 +25,10 @@
 //! | 4096 × 4096 | 64 × 128, 6 | 1 | 2 | 128 | 2.00 | 7.3 | 8.9 |
 //! | 14336 × 4096 | 112 × 128, 4 | 1 | 1 | 128 | 1.57 | 25.5 | 26.2 |
 //! | 4096 × 14336 | 64 × 128, 6 | 2 | 2 | 128 | 1.50 | 25.5 | 27.7 |
-//! | 128256 × 4096 | 256 × 64, 4 | 2 | 1 | 132 | 1.12 | 228.4 | 241.4 |
+//! | 128256 × 4096 | 248 × 64, 4 | 2 | 1 | 132 | 1.13 | 228.4 | 234.0 |
 //! | 8192 × 2048 | 64 × 128, 6 | 1 | 1 | 128 | 2.00 | 7.3 | 7.5 |
 //! | 2048 × 8192 | 64 × 128, 6 | 1 | 4 | 128 | 2.00 | 7.3 | 9.2 |
-//! | 128256 × 2048 | 256 × 64, 4 | 2 | 1 | 132 | 1.12 | 114.2 | 120.7 |
+//! | 128256 × 2048 | 248 × 64, 4 | 2 | 1 | 132 | 1.13 | 114.2 | 117.1 |
 
 use super::Rows;
 use super::tiles::{Plan, Tuning};
@@ -56,6 +56,8 @@ const CYCLES: f64 = 1750.0;
 const CHAIN: f64 = 400.0;
 /// What a stage fewer than this many costs, as a part of the whole.
 const STAGES: (u32, f64) = (4, 0.02);
+/// Units of a tile of which any number is tried where blocks have several.
+const LARGE: u32 = 24;
 /// Microseconds that each doubling of a cluster costs where it gains nothing.
 const CLUSTER: f64 = 0.1;
 
@@ -149,7 +151,7 @@ pub fn choose_for(
 ) -> Option<Tuning> {
     let rows = rows.into();
     let mut best: Option<(f64, Tuning)> = None;
-    for units in (2u32..=32).rev().step_by(2) {
+    for units in (2u32..=32).rev() {
         for stage_tiles in [4, 2] {
             for multicast in [1, 2] {
                 for splits in [1, 2, 4, 8] {
@@ -160,8 +162,13 @@ pub fn choose_for(
                     }
                     let Ok(plan) = Plan::new(batch, rows, unit, tuning) else { continue };
                     let time = predict(&plan, multiprocessors);
-                    // What the last round leaves idle is little of many, and large tiles ask L2 for less.
-                    if units % 8 != 0 && plan.groups() * plan.tuning.cluster() > multiprocessors {
+                    // What the last round leaves idle is little of many small tiles, and large ones ask L2 for less. An odd number of units has a
+                    // warp that multiplies rows of another: where there are several rounds that is worth a fuller last one.
+                    let goes = match plan.groups() * plan.tuning.cluster() > multiprocessors {
+                        true => units >= LARGE || units % 8 == 0,
+                        false => units % 2 == 0,
+                    };
+                    if !goes {
                         continue;
                     }
                     if best.is_none_or(|(least, _)| time < least) && time.is_finite() && fits(&plan) {

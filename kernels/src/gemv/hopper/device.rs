@@ -5,12 +5,11 @@ use tilewright_codegen::build::{Builder, Bulk, Param, Ptr, Shared, TensorMap, Va
 use tilewright_codegen::ir::attr::Eviction;
 use tilewright_layout::{Layout, Swizzled};
 
-use super::Rows;
 use super::finish::Results;
+use super::runs::Runs;
 use super::tiles::{Plan, Vectors, Weights};
-use crate::gemv::Unit;
 use crate::mma::{Accumulator, SharedOperand, warpgroup_atom};
-use crate::ring::{ByBulk, Consumer, Pieces, Producer, StageTile, in_pieces};
+use crate::ring::{ByBulk, Consumer, Delayed, Pieces, Producer, StageTile, in_pieces};
 use crate::tile::{Index, LayoutTensor};
 use crate::warps::ConsumerWarps;
 
@@ -21,17 +20,17 @@ type Stage = (StageTile<bf16, Swizzled>,);
 #[derive(Clone, Copy)]
 pub(super) struct Block<'a, 'k> {
     k: &'k Builder,
-    plan: &'a Plan,
+    pub plan: &'a Plan,
     /// Which tile of its group.
-    member: Val<'k, u32>,
+    pub member: Val<'k, u32>,
     /// Which share of k.
-    split: Val<'k, u32>,
+    pub split: Val<'k, u32>,
 }
 
 /// The ends of the rings where stages are read.
 pub(super) struct Inputs<'k> {
     pub weights: Consumer<'k, Weights, Stage>,
-    pub vectors: Consumer<'k, Vectors, Stage>,
+    pub vectors: Delayed<'k, Vectors, Stage>,
 }
 
 impl<'a, 'k> Block<'a, 'k> {
@@ -104,20 +103,40 @@ impl<'a, 'k> Block<'a, 'k> {
 
     /// Multiplies, by the warpgroups: their sums are stored, or staged for [`exchange`](Block::exchange) where k is shared.
     pub(super) fn multiply(self, inputs: &mut Inputs<'k>, room: Ptr<'k, Shared, f32>, results: Results<'k>) {
+        if self.has_runs() {
+            self.multiply_runs::<4>(inputs, room, results);
+        } else {
+            self.multiply_runs::<1>(inputs, room, results);
+        }
+    }
+
+    fn multiply_runs<const RUN: usize>(
+        self,
+        inputs: &mut Inputs<'k>,
+        room: Ptr<'k, Shared, f32>,
+        results: Results<'k>,
+    ) {
         let (k, plan, [begin, end]) = (self.k, self.plan, self.chunks());
         let team = ConsumerWarps::new(k, plan.tuning.warpgroups * 4);
         let group = Index::below(k.warp() / 4, plan.tuning.warpgroups);
         let thread = Index::below(k.tid() % 128, 128);
         let sums = Accumulator::<f32>::unset(k, warpgroup_atom::<bf16>(plan.columns()).1, 1, 1);
-        // A warp without rows of its own multiplies the tile's last ones again, and keeps nothing of it.
-        let warps = plan.rows() / 16;
+        // A warp without rows of its own multiplies the tile's last ones again, and keeps nothing of it; a warp with eight also those
+        // above, which it does not keep.
+        let (warps, last) = (plan.rows() / 16, plan.units() - 2);
         let (from, row) = match plan.has_rows_for_all() {
             true => (thread, group * 64),
-            false => (Index::below(k.lane(), 32), Index::below(k.warp().min(warps - 1), warps) * 16),
+            false => (Index::below(k.lane(), 32), Index::below((k.warp() * 2).min(last), last + 1) * 8),
         };
         results.prepare(team);
+        let staged = plan.staged() as usize;
         self.each_tile(|tile| {
-            k.for_(begin, end, |chunk| {
+            // Heads' operands come while the first stages do.
+            let is_early = plan.tuning.splits == 1 && results.asks_by_vector();
+            let ask = |first: u32| is_early.then(|| Runs::<RUN>::of(self, tile, first, results).ask(team)).flatten();
+            let asked: Vec<_> = (0..plan.columns()).step_by(staged).map(ask).collect();
+            // One stage; the group of the stage before may be in flight where its weights have registers of their own.
+            let mut step = |keep: Val<'k, bool>, in_flight: bool| {
                 let weights = inputs.weights.wait();
                 let (w,) = weights.tiles();
                 let a = sums.load_a::<bf16, _>(from, w, row, plan.stage_k() / 16);
@@ -128,38 +147,66 @@ impl<'a, 'k> Block<'a, 'k> {
                     Err(error) => return k.refuse(&error),
                 };
                 k.wgmma_fence();
-                sums.wgmma_registers::<bf16, _>(&a, x, chunk.ne(begin));
+                sums.wgmma_registers::<bf16, _>(&a, x, keep);
                 k.wgmma_commit();
                 // The products have their weights in registers.
                 weights.release();
+                if in_flight {
+                    k.wgmma_wait(1);
+                    vectors.release_previous();
+                } else {
+                    k.wgmma_wait(0);
+                    vectors.release();
+                }
+            };
+            if plan.overlaps() {
+                k.for_step(begin, end, 2, |chunk| {
+                    step(chunk.ne(begin), true);
+                    step(k.lit(true), true);
+                });
                 k.wgmma_wait(0);
-                vectors.release();
-            });
+                // Behind a share of k nothing comes.
+                if plan.tuning.splits == 1 {
+                    inputs.vectors.release_last();
+                }
+            } else {
+                k.for_(begin, end, |chunk| step(chunk.ne(begin), false));
+            }
             if plan.sums_in_ring() {
                 team.sync();
             }
-            for first in (0..plan.columns()).step_by(plan.staged() as usize) {
-                let stage = || self.stage(sums, [group * 64, first.into()], thread, room);
+            for (first, asked) in (0..plan.columns()).step_by(staged).zip(asked) {
+                let stage = |above: u32| self.stage(sums, [group * 64, first.into()], (thread, above), room);
                 if plan.has_rows_for_all() {
-                    stage()
+                    stage(0)
                 } else {
-                    k.when(k.warp().lt(warps), stage)
+                    k.when(k.warp().lt(warps), || stage(0));
+                }
+                if plan.rows() % 16 != 0 {
+                    k.when(k.warp().eq(warps), || stage(8));
                 }
                 if plan.tuning.splits == 1 {
                     team.sync();
-                    self.store(team, room, tile, first, results);
+                    match results.bests() {
+                        Some(bests) => {
+                            let columns = plan.staged().min(plan.batch.saturating_sub(first));
+                            bests.store::<RUN>(team, plan, room, [tile, k.lit(first)], columns);
+                        }
+                        None => Runs::<RUN>::of(self, tile, first, results).store(team, room, asked),
+                    }
                     team.sync();
                 }
             }
         });
     }
 
-    /// Stages sums of columns from `first` on, column after column.
+    /// Stages sums of columns from `first` on, column after column, without those of each warp's first `above` rows, which begin so many above the
+    /// warp's own.
     fn stage(
         self,
         sums: Accumulator<'k, f32>,
         [row, first]: [Index<'k>; 2],
-        thread: Index<'k>,
+        (thread, above): (Index<'k>, u32),
         room: Ptr<'k, Shared, f32>,
     ) {
         let plan = self.plan;
@@ -169,9 +216,10 @@ impl<'a, 'k> Block<'a, 'k> {
         let first = first.constant();
         for pair in sums.pairs(thread) {
             let column = pair.column.constant();
+            let Some(down) = pair.row.constant().checked_sub(above) else { continue };
             if (first..first + plan.staged()).contains(&column) {
                 for i in 0..2 {
-                    let at = [pair.column.variable() + (column - first + i), row + pair.row];
+                    let at = [pair.column.variable() + (column - first + i), row + (pair.row.variable() + down)];
                     staged.at(at).store(sums.get(pair.first + i));
                 }
             }
@@ -179,72 +227,27 @@ impl<'a, 'k> Block<'a, 'k> {
     }
 
     /// Adds what the blocks that share k have staged, each block some rows, and stores the results. All threads of the
-    /// cluster meet before and behind.
+    /// cluster meet in it, when all sums are staged.
     pub(super) fn exchange(self, room: Ptr<'k, Shared, f32>, results: Results<'k>) {
-        let team = ConsumerWarps::new(self.k, self.plan.threads() / 32);
-        self.each_tile(|tile| self.store(team, room, tile, 0, results));
-    }
-
-    /// Finishes and stores staged sums of columns from `first` on: all rows of the tile, or this block's share of them.
-    fn store(
-        self,
-        team: ConsumerWarps<'k>,
-        room: Ptr<'k, Shared, f32>,
-        tile: Val<'k, u32>,
-        first: u32,
-        results: Results<'k>,
-    ) {
         // Runs of four are whole and aligned, or nothing is known of any.
-        if self.plan.results.results().is_multiple_of(4) {
-            self.store_runs::<4>(team, room, tile, first, results);
-        } else {
-            self.store_runs::<1>(team, room, tile, first, results);
-        }
+        if self.has_runs() { self.exchange_runs::<4>(room, results) } else { self.exchange_runs::<1>(room, results) }
     }
 
-    fn store_runs<const RUN: usize>(
-        self,
-        team: ConsumerWarps<'k>,
-        room: Ptr<'k, Shared, f32>,
-        tile: Val<'k, u32>,
-        first: u32,
-        results: Results<'k>,
-    ) {
-        let (k, plan) = (self.k, self.plan);
-        let rows = plan.rows() / plan.tuning.splits;
-        let gated = matches!(plan.results, Rows::Gated(_));
-        // Where two runs are finished together, the first of them: of gates and what they gate every second unit.
-        let others = results.others(plan.results);
-        let runs = rows / RUN as u32 / if others.is_some() { 2 } else { 1 };
-        let columns = plan.staged().min(plan.batch.saturating_sub(first));
-        if let Some(bests) = results.bests() {
-            return bests.store::<RUN>(team, plan, room, [tile, k.lit(first)], columns);
-        }
-        team.each(runs * columns, |item| {
-            let (column, run) = (item / runs, item % runs);
-            let run = others.map_or(run, |distance| run + run / (distance / RUN as u32) * (distance / RUN as u32));
-            let row = run * RUN as u32 + self.split * rows;
-            let at = room.at(column * plan.sums_pitch() + row);
-            let sums = self.shares::<RUN>(at);
-            let others = others.map(|distance| self.shares::<RUN>(at.at(distance)));
-            let (column, row) = (column + first, tile * plan.rows() + row);
-            let finish = || results.store(plan, [column, row], sums, others);
-            // The last tile may have rows that there are not, and so may the last unit of gates.
-            let all = plan.results.results();
-            let is_whole = plan.is_whole() && all.is_multiple_of(if gated { Unit::ROWS } else { 1 });
-            let is_row = || if gated { plan.results.result(row).lt(all) } else { row.lt(plan.n) };
-            if is_whole { finish() } else { k.when(is_row(), finish) }
+    fn exchange_runs<const RUN: usize>(self, room: Ptr<'k, Shared, f32>, results: Results<'k>) {
+        let team = ConsumerWarps::new(self.k, self.plan.threads() / 32);
+        self.each_tile(|tile| {
+            let runs = Runs::<RUN>::of(self, tile, 0, results);
+            // Some warps have not waited for what earlier grids wrote.
+            self.k.grid_wait();
+            // Where heads go, the warps that multiply have written, whom not all have met.
+            let asked = if results.asks_by_vector() { None } else { runs.ask(team) };
+            self.k.cluster_sync();
+            runs.store(team, room, asked);
         });
     }
 
-    /// Staged sums, those of all shares of k added in their order.
-    fn shares<const RUN: usize>(self, at: Ptr<'k, Shared, f32>) -> [Val<'k, f32>; RUN] {
-        let Plan { tuning, .. } = *self.plan;
-        if tuning.splits == 1 {
-            return at.load_vec();
-        }
-        let load = |split: u32| at.on(self.member + split * tuning.multicast).load_vec::<RUN>();
-        let shares: Vec<[Val<f32>; RUN]> = (0..tuning.splits).map(load).collect();
-        core::array::from_fn(|i| shares[1..].iter().fold(shares[0][i], |sum, share| sum + share[i]))
+    /// Whether runs of four results are whole and aligned.
+    fn has_runs(self) -> bool {
+        self.plan.results.results().is_multiple_of(4)
     }
 }

@@ -110,6 +110,20 @@ pub(super) struct Results<'k> {
     bests: Option<Bests<'k>>,
 }
 
+/// Sums of a run, and those that it is finished with.
+pub(super) type Sums<'k, const RUN: usize> = ([Val<'k, f32>; RUN], Option<[Val<'k, f32>; RUN]>);
+
+/// What a run's sums are finished with: loaded before they are there.
+pub(super) struct Operands<'k, const RUN: usize> {
+    /// Of the run, and of what it is finished with.
+    biases: [Option<[Val<'k, f32>; RUN]>; 2],
+    residual: Option<[Val<'k, f32>; RUN]>,
+    /// The weight of the norm that begins.
+    weight: Option<[Val<'k, f32>; 4]>,
+    /// Cosines and sines of a head's pairs.
+    turns: Vec<Val<'k, f32>>,
+}
+
 /// Where heads go, and whose they are.
 #[derive(Clone, Copy)]
 struct Heads<'k> {
@@ -170,14 +184,55 @@ impl<'k> Results<'k> {
         if self.scaled.is_none() && self.heads.is_none() {
             return;
         }
-        team.k.grid_wait();
         if let Some(heads) = self.heads {
             heads.prepare(team);
         }
+        team.k.grid_wait();
         match self.scaled {
             Some(scaled) => scaled.prepare(team),
             None => team.sync(),
         }
+    }
+
+    /// Asks for what a run's sums are finished with.
+    pub(super) fn ask<const RUN: usize>(&self, plan: &Plan, [vector, row]: [Val<'k, u32>; 2]) -> Operands<'k, RUN> {
+        let all = plan.results.results();
+        let load = |array: Array<'k>, at: Val<'k, u32>| -> [Val<'k, f32>; RUN] {
+            if RUN == 4 {
+                let four = array.load4(at);
+                core::array::from_fn(|i| four[i])
+            } else {
+                core::array::from_fn(|i| array.load(at + i as u32))
+            }
+        };
+        let of = |array: Option<Array<'k>>, at: Val<'k, u32>| array.map(|array| load(array, at));
+        if let Some(heads) = self.heads {
+            let at = Pair::of(plan.results, row);
+            let biases = at.results.map(|at| of(self.bias, at));
+            return Operands {
+                biases,
+                residual: None,
+                weight: None,
+                turns: heads.turns::<RUN>(plan.results, vector, &at),
+            };
+        }
+        let first = plan.results.result(row);
+        let others = self.others(plan.results).and_then(|_| of(self.bias, first + all));
+        let residual = of(self.residual, vector * all + first);
+        let weight = self.normed.map(|normed| normed.weight(first));
+        Operands { biases: [of(self.bias, first), others], residual, weight, turns: Vec::new() }
+    }
+
+    /// Numbers that [`ask`](Results::ask) has for a run.
+    pub(super) fn asked(&self, run: u32) -> u32 {
+        let of = |is: bool, numbers: u32| if is { numbers } else { 0 };
+        let biases = of(self.bias.is_some(), 2 * run);
+        biases + of(self.residual.is_some(), run) + of(self.normed.is_some(), run) + of(self.heads.is_some(), 2 * run)
+    }
+
+    /// Whether operands lie where what is [prepared](Results::prepare) says: those of heads.
+    pub(super) fn asks_by_vector(&self) -> bool {
+        self.heads.is_some()
     }
 
     /// Finishes a run of sums, and stores it: results of `vector` from the packed row `row` on. `others` are the sums of what gates
@@ -186,34 +241,35 @@ impl<'k> Results<'k> {
         &self,
         plan: &Plan,
         [vector, row]: [Val<'k, u32>; 2],
-        sums: [Val<'k, f32>; RUN],
-        others: Option<[Val<'k, f32>; RUN]>,
+        (sums, others): Sums<'k, RUN>,
+        operands: &Operands<'k, RUN>,
     ) {
         let all = plan.results.results();
         let scale = self.scaled.map(|scaled| scaled.factors.at(vector).load());
-        let scaled = |sums: [Val<'k, f32>; RUN]| scale.map_or(sums, |scale| sums.map(|sum| sum * scale));
-        let plus = |sums: [Val<'k, f32>; RUN], more: Option<Array<'k>>, index: Val<'k, u32>| {
-            let Some(more) = more else { return sums };
-            let more = if RUN == 4 { more.load4(index).to_vec() } else { vec![more.load(index)] };
-            core::array::from_fn(|i| sums[i] + more[i])
+        let finished = |sums: [Val<'k, f32>; RUN], bias: Option<[Val<'k, f32>; RUN]>| {
+            let sums = scale.map_or(sums, |scale| sums.map(|sum| sum * scale));
+            bias.map_or(sums, |bias| core::array::from_fn(|i| sums[i] + bias[i]))
         };
+        let [bias, other_bias] = operands.biases;
+        let mut sums = finished(sums, bias);
+        let others = others.map(|others| finished(others, other_bias));
         if let (Some(heads), Some(others)) = (self.heads, others) {
             let at = Pair::of(plan.results, row);
-            let of = |sums: [Val<'k, f32>; RUN], at: Val<'k, u32>| plus(scaled(sums), self.bias, at);
-            let pair = [of(sums, at.results[0]), of(others, at.results[1])];
-            return heads.store(self.y, (plan.results, vector), &at, pair);
+            return heads.store(self.y, (plan.results, vector), &at, [sums, others], &operands.turns);
         }
-        let first = plan.results.result(row);
-        let mut sums = plus(scaled(sums), self.bias, first);
         if let Some(others) = others {
-            let others = plus(scaled(others), self.bias, first + all);
             sums = core::array::from_fn(|i| silu(sums[i]) * others[i]);
         }
+        if let Some(residual) = operands.residual {
+            sums = core::array::from_fn(|i| sums[i] + residual[i]);
+        }
+        let first = plan.results.result(row);
         let at = vector * all + first;
-        let sums = plus(sums, self.residual, at);
         self.y.store_run(at, sums);
-        if let (Some(normed), Ok(four)) = (self.normed, <[Val<f32>; 4]>::try_from(&sums[..])) {
-            normed.store([vector, first, at], four);
+        if let (Some(normed), Some(weight), Ok(four)) =
+            (self.normed, operands.weight, <[Val<f32>; 4]>::try_from(&sums[..]))
+        {
+            normed.store_weighted([vector, first, at], four, weight);
         }
     }
 
@@ -282,6 +338,15 @@ impl<'k> Heads<'k> {
         });
     }
 
+    /// Cosines and sines of a run of pairs.
+    fn turns<const RUN: usize>(self, rows: Rows, vector: Val<'k, u32>, at: &Pair<'k>) -> Vec<Val<'k, f32>> {
+        let Rows::Groups { dim, .. } = rows else { return Vec::new() };
+        let token = self.room.at(vector).load().max(0).cast::<u32>();
+        // Values have no pairs: those of dimension 0 are loaded, and not looked at.
+        let first = (token * (dim / 2) + at.is_value.select(vector.builder().lit(0), at.dims[0])) * 2;
+        (0..RUN as u32).step_by(2).flat_map(|pair| self.turns.at(first + 2 * pair).load_vec::<4>()).collect()
+    }
+
     /// Rotates queries and keys; stores queries, zeros of an idle row, and appends the others.
     fn store<const RUN: usize>(
         self,
@@ -289,15 +354,12 @@ impl<'k> Heads<'k> {
         (rows, vector): (Rows, Val<'k, u32>),
         at: &Pair<'k>,
         [a, b]: [[Val<'k, f32>; RUN]; 2],
+        turns: &[Val<'k, f32>],
     ) {
         let Rows::Groups { group, kv_heads, dim } = rows else { return };
         let k = vector.builder();
         let position = self.room.at(vector).load();
         let (active, token) = (position.ge(0), position.max(0).cast::<u32>());
-        // Values have no pairs: those of dimension 0 are loaded, and not looked at.
-        let first = (token * (dim / 2) + at.is_value.select(k.lit(0), at.dims[0])) * 2;
-        let turns: Vec<Val<f32>> =
-            (0..RUN as u32).step_by(2).flat_map(|pair| self.turns.at(first + 2 * pair).load_vec::<4>()).collect();
         let turned = |x: &[Val<'k, f32>; RUN], partner: &[Val<'k, f32>; RUN], second: bool| {
             core::array::from_fn::<_, RUN, _>(|i| {
                 let (cos, sin) = (turns[2 * i], turns[2 * i + 1]);

@@ -7,6 +7,7 @@ use super::tiles::{Plan, Vectors, Weights};
 use crate::gemm::{Argument, Buffer, Step};
 use crate::ring::{Ring, start};
 use tilewright_codegen::build::{block, record};
+use tilewright_codegen::ir::attr::ClusterArriveOrder;
 use tilewright_codegen::ir::{Arch, Kernel};
 
 /// `y[m, n] = Σ_k x[m, k] · w[n, k] (+ bias[n]) (+ residual[m, n])` by `wgmma`.
@@ -21,7 +22,7 @@ use tilewright_codegen::ir::{Arch, Kernel};
 /// | the largest is kept | none; y is u64 `[batch, tiles]`, keys as [`best_rows`](crate::sample::best_rows) reads them |
 /// | heads are appended | `turns` (cosines and sines, f32 `[positions, dim / 2, 2]`), `position` (i32), `page_table` (i32 `[batch, width]`), `width`, `pages` of a pool, keys, values; each with its scale behind it where pools have codes. y are the queries |
 ///
-/// Weights are fetched before the grids before this one
+/// Weights are fetched, and positions and page tables read, before the grids before this one
 /// have ended; nothing else is touched until then. Of [`Rows`] that are not in order y has as many columns as there are results, the bias
 /// as many numbers as there are rows. [`step`] gives the grid and the maps.
 pub fn gemv(arch: Arch, plan: &Plan, finish: impl Into<Finish>) -> Kernel {
@@ -52,7 +53,7 @@ pub fn gemv(arch: Arch, plan: &Plan, finish: impl Into<Finish>) -> Kernel {
         let room = plan.room(k, weights.memory().0);
         let (mut fill_weights, weights) = weights.split();
         let (mut fill_vectors, vectors) = vectors.split();
-        let mut inputs = Inputs { weights, vectors };
+        let mut inputs = Inputs { weights, vectors: vectors.delayed() };
         let block = Block::new(k, plan);
         k.roles(vec![
             (warps, Box::new(|| block.multiply(&mut inputs, room, results))),
@@ -66,14 +67,14 @@ pub fn gemv(arch: Arch, plan: &Plan, finish: impl Into<Finish>) -> Kernel {
                 }),
             ),
         ]);
-        if tuning.cluster() > 1 {
-            // All sums are staged; and nobody leaves while another block may still send to it or wait for it.
-            k.cluster_sync();
-        }
         if tuning.splits > 1 {
             block.exchange(room, results);
-            // Nor while another block reads what it staged.
-            k.cluster_sync();
+        }
+        if tuning.cluster() > 1 {
+            // Nobody leaves while another block may still send to it, wait for it, or read what it staged: whoever comes has done so, and
+            // nothing that was stored is waited for.
+            k.cluster_arrive(ClusterArriveOrder::Relaxed);
+            k.cluster_wait();
         }
     })
 }

@@ -6,6 +6,7 @@
 //! | `tiles` | every size, from the shape and what is chosen: [`Plan`], [`Tuning`] |
 //! | `choose` | what is chosen, by bytes over memory and L2: [`choose`], [`predict`] |
 //! | `device` | the kernel on a block |
+//! | `runs` | which sums a thread finishes, loads before stores |
 //! | `finish` | what becomes of sums: [`Finish`] |
 //! | `best` | the largest of them in their place |
 //! | `launch` | the standalone kernel: [`gemv`], [`step`] |
@@ -27,6 +28,7 @@ mod finish;
 mod launch;
 mod oracle;
 mod rows;
+mod runs;
 mod tiles;
 mod trial;
 

@@ -111,7 +111,8 @@ pub enum PlanError {
 pub struct Tuning {
     /// Warpgroups that multiply, 1 to 4: 64 rows of weights each, the last of them fewer where the tile ends.
     pub warpgroups: u32,
-    /// Units of a tile, even: more than one warpgroup fewer would have, and no more than eight for each.
+    /// Units of a tile, 2 at least: more than one warpgroup fewer would have, and no more than eight for each. Of gates, which take turns
+    /// with what they gate, even.
     pub units: u32,
     /// Tiles of a unit in a stage: 4 are 128 of k.
     pub stage_tiles: u32,
@@ -198,8 +199,15 @@ impl Plan {
         if !(1..=4).contains(&warpgroups) {
             return setting("the number of warpgroups", warpgroups, "1 to 4");
         }
-        if !units.is_multiple_of(2) || units.div_ceil(GROUP_ROWS / Unit::ROWS) != warpgroups {
-            return setting("the number of units of a tile", units, "even, and as many as its warpgroups multiply");
+        if units < 2 || units.div_ceil(GROUP_ROWS / Unit::ROWS) != warpgroups {
+            return setting(
+                "the number of units of a tile",
+                units,
+                "2 at least, and as many as its warpgroups multiply",
+            );
+        }
+        if !self.rows().is_multiple_of(self.results.together()) {
+            return setting("the number of units of a tile of gates", units, "even");
         }
         if !(2..=64).contains(&stage_tiles) || !stage_tiles.is_multiple_of(2) {
             return setting("the number of tiles of a stage", stage_tiles, "even, 2 to 64");
@@ -233,10 +241,26 @@ impl Plan {
         Ok(())
     }
 
+    /// Registers that a thread may have.
+    fn registers(&self) -> u32 {
+        (REGISTERS / self.threads() / self.tuning.per_sm / 8 * 8).min(255)
+    }
+
+    /// Registers that a thread needs whose warpgroup holds the weights of so many stages.
+    fn needs(&self, stages: u32) -> u32 {
+        self.columns() / 2 + stages * 8 * self.tuning.stage_tiles + ADDRESSES + self.columns() / 8
+    }
+
+    /// Whether a warpgroup loads a stage's weights while it multiplies the stage before: one or two that take turns would else leave the
+    /// tensor cores idle for longer than they are busy. Stages then come in pairs.
+    pub(super) fn overlaps(&self) -> bool {
+        let even = self.chunks().is_multiple_of(2 * self.tuning.splits);
+        self.tuning.warpgroups <= 2 && even && self.needs(2) <= self.registers()
+    }
+
     fn check_registers(&self) -> Result<(), PlanError> {
         let (batch, stage_tiles, threads) = (self.batch, self.tuning.stage_tiles, self.threads());
-        let limit = (REGISTERS / threads / self.tuning.per_sm / 8 * 8).min(255);
-        let needed = self.columns() / 2 + 8 * stage_tiles + ADDRESSES + self.columns() / 8;
+        let (limit, needed) = (self.registers(), self.needs(1));
         if needed > limit { Err(PlanError::Registers { needed, batch, stage_tiles, threads, limit }) } else { Ok(()) }
     }
 
@@ -349,9 +373,12 @@ impl Plan {
         Shape::stages(stages).consumers(Consumers::Warpgroups(warpgroups)).cluster(multicast).groups(splits)
     }
 
-    /// Columns of sums that are staged at a time: all where blocks exchange them.
+    /// Columns of sums that are staged at a time: all where blocks exchange them, or where the rings leave room.
     pub(super) fn staged(&self) -> u32 {
-        if self.tuning.splits > 1 { self.columns() } else { self.columns().min(STAGED) }
+        let all = self.columns();
+        let rings = self.tuning.stages.saturating_mul(self.stage_bytes() + self.x_stage_bytes());
+        let is_room = rings.saturating_add(SLACK + self.bytes_of_sums(all)) <= SHARED / self.tuning.per_sm - RESERVED;
+        if self.tuning.splits > 1 || is_room { all } else { all.min(STAGED) }
     }
 
     /// From one column of staged sums to the next.
@@ -370,7 +397,11 @@ impl Plan {
     }
 
     fn sums_bytes(&self) -> u32 {
-        self.staged() * self.sums_pitch() * 4
+        self.bytes_of_sums(self.staged())
+    }
+
+    fn bytes_of_sums(&self, columns: u32) -> u32 {
+        columns * self.sums_pitch() * 4
     }
 
     /// Threads of a block: those that multiply, a warp that fetches weights and one that fetches activations.

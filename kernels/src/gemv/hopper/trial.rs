@@ -52,7 +52,7 @@ impl Case {
                 _ => draw.between(1..=320),
             };
             let flag = |draw: &mut Draw| draw.between(0..=1) == 1;
-            let units = 2 * draw.between(1..=12);
+            let units = draw.between(2..=24);
             let tuning = Tuning {
                 warpgroups: units.div_ceil(8),
                 units,

@@ -3,20 +3,13 @@
 use tilewright_codegen::build::{Ptr, Shared, Val, Var};
 use tilewright_codegen::ir::attr::{AtomOp, RedOrder, Scope};
 
-use super::operand::of_two_steps;
-use super::source::Source;
-use super::starts::{Brought, side};
-use super::sums::{Activations, Operands, pairs, product, products, two};
-use super::{AOperand, ActivationOutput, Beyond, HeldStage, Input, Operand, Packing, ScaledOutput, Sums, Weights};
-use crate::gemv::product::Fragment;
-use crate::gemv::{Side, Unit};
+use super::pass::{Announce, Cell, Pass};
+use super::{AOperand, ActivationOutput, Beyond, Input, ScaledOutput, Sums, Weights};
+use crate::gemv::Unit;
 use crate::sample::key::{key, largest};
 use crate::sample::tiles::TileBests;
 use crate::tile::{Array, Copies};
-use crate::warps::{ConsumerWarps, Item};
-
-/// Most fragments of two steps that a lane keeps, 4 registers each.
-const KEPT: u32 = 16;
+use crate::warps::ConsumerWarps;
 
 /// A tile of a linear layer.
 #[derive(Clone, Copy)]
@@ -111,22 +104,14 @@ pub struct Scratch<'k> {
     pub loaded: Option<Ptr<'k, Shared, u64>>,
 }
 
-/// One output of a group.
-pub(super) struct Cell<'k> {
-    /// Unit of the group.
-    pub unit: Val<'k, u32>,
-    /// Row of the tile.
-    pub row: Val<'k, u32>,
-    /// Feature of the unit.
-    pub feature: Val<'k, u32>,
-    /// Whether there is such an output.
-    pub inside: Val<'k, bool>,
-    /// Place among the group's outputs, were every unit a single one.
-    pub place: Val<'k, u32>,
-}
-
-/// Computes a tile.
-pub fn linear<'k>(team: ConsumerWarps<'k>, scratch: Scratch<'k>, weights: &dyn Weights<'k>, tile: Linear<'k>) {
+/// Computes a tile. `announce` comes when all that the tile reads of other tiles is there, before its last results are stored.
+pub fn linear<'k>(
+    team: ConsumerWarps<'k>,
+    scratch: Scratch<'k>,
+    weights: &dyn Weights<'k>,
+    tile: Linear<'k>,
+    announce: Option<Announce<'_>>,
+) {
     let (k, rows) = (team.k, tile.rows);
     let streams = if matches!(tile.output, Output::SiluMul { .. }) { 2 } else { 1 };
     let units = (tile.end - tile.first + (Unit::ROWS - 1)) / Unit::ROWS;
@@ -145,13 +130,15 @@ pub fn linear<'k>(team: ConsumerWarps<'k>, scratch: Scratch<'k>, weights: &dyn W
         behind: None,
     };
     match tile.a_operand {
-        AOperand::Shared | AOperand::Registers | AOperand::Reloaded { .. } => tile.tile(pass, weights, units, None),
+        AOperand::Shared | AOperand::Registers | AOperand::Reloaded { .. } => {
+            tile.tile(pass, weights, units, (None, announce));
+        }
         AOperand::Phases { stages } => {
             let unit = tile.unit.part(0, stages);
             let pass = Pass { unit, a_operand: AOperand::Registers, ..pass };
             k.for_(0u32, tile.unit.stages() / stages, |number| {
                 let phase = Phase { number, last: number.eq(tile.unit.stages() / stages - 1), columns: unit.k() };
-                tile.tile(Pass { behind: Some(number.gt(0)), ..pass }, weights, units, Some(phase));
+                tile.tile(Pass { behind: Some(number.gt(0)), ..pass }, weights, units, (Some(phase), None));
                 // The sums are read.
                 team.sync();
             });
@@ -176,7 +163,13 @@ struct Phase<'k> {
 
 impl<'k> Linear<'k> {
     /// Computes the tile, or a phase of it.
-    fn tile(self, pass: Pass<'k>, weights: &dyn Weights<'k>, units: Val<'k, u32>, phase: Option<Phase<'k>>) {
+    fn tile(
+        self,
+        pass: Pass<'k>,
+        weights: &dyn Weights<'k>,
+        units: Val<'k, u32>,
+        (phase, announce): (Option<Phase<'k>>, Option<Announce<'_>>),
+    ) {
         let (tile, Pass { team, scratch, .. }) = (self, pass);
         let k = team.k;
         let input = phase.map_or(tile.input, |phase| tile.input.from(phase.number * phase.columns));
@@ -184,7 +177,7 @@ impl<'k> Linear<'k> {
             let n = tile.first + (base + cell.unit) * Unit::ROWS + cell.feature;
             tile.prepare(team, cell, n, phase)
         };
-        pass.run(weights, input, tile.first_row, units, prepare, |sums, cell, prepared| {
+        pass.run(weights, (input, tile.first_row), (units, announce), prepare, |sums, cell, prepared| {
             let (n, inside) = (prepared.n, prepared.inside);
             let (best, result) = (k.var(0u64), k.var(0.0f32));
             k.when(inside, || {
@@ -214,174 +207,6 @@ impl<'k> Linear<'k> {
                 k.when(first, || scratch.best.at(cell.row).red(AtomOp::Max, best, RedOrder::Relaxed(Scope::Cta)));
             }
         });
-    }
-}
-
-/// The passage of a tile's units through the team.
-#[derive(Clone, Copy)]
-pub(super) struct Pass<'k> {
-    pub team: ConsumerWarps<'k>,
-    pub scratch: Scratch<'k>,
-    pub unit: Unit,
-    /// Elements from a row of activations to the next.
-    pub pitch: u32,
-    pub rows: u32,
-    /// Units of the ring that make one unit of the output.
-    pub streams: u32,
-    /// Where the A operand lives.
-    pub a_operand: AOperand,
-    /// Whether sums may lie where activations would, were they not in registers: where an output needs little until its sum is there.
-    pub spreads: bool,
-    /// Whether a phase came before, which left sums of squares; `None`: there are no phases.
-    pub behind: Option<Val<'k, bool>>,
-}
-
-impl<'k> Pass<'k> {
-    /// Fills the operand, multiplies `units` units in groups, and lets `finish` have the outputs of each group.
-    ///
-    /// `prepare` comes for each output before the product: what it loads arrives meanwhile.
-    pub fn run<P>(
-        self,
-        weights: &dyn Weights<'k>,
-        input: Input<'k>,
-        first_row: Val<'k, u32>,
-        units: Val<'k, u32>,
-        prepare: impl Fn(Val<'k, u32>, &Cell<'k>) -> P,
-        finish: impl Fn(Sums<'k>, &Cell<'k>, &P),
-    ) {
-        let Pass { team, scratch, rows, streams, a_operand, .. } = self;
-        let (k, packing) = (team.k, Packing::of(rows, input.float()).meeting(self.unit));
-        let squares = self.load_squares(input, first_row);
-        let x = self.bring(input, first_row);
-        self.store_squares(input, first_row, squares);
-        let starts = self.starts(&x, packing);
-        if let Some(loaded) = scratch.loaded {
-            k.when(k.tid().eq(0), || loaded.store(k.globaltimer()));
-        }
-        let sums = self.sums(packing);
-        let group = (sums.units() / streams).max(1);
-        k.for_step(0u32, units, group, |base| {
-            k.when(base.gt(0), || team.sync());
-            let here = (units - base).min(group);
-            let cell = |item: Item<'k>| {
-                let at = item.at;
-                let (feature, row, unit) = (at % Unit::ROWS, at / Unit::ROWS % rows, at / (Unit::ROWS * rows));
-                let inside = item.inside & unit.lt(here);
-                let place = (unit * streams * rows + row) * Unit::ROWS + feature;
-                let cell = Cell { unit, row, feature, inside, place };
-                let prepared = prepare(base, &cell);
-                (item, cell, prepared)
-            };
-            let cells: Vec<(Item, Cell, P)> = team.items(sums.outputs(group)).into_iter().map(cell).collect();
-            let each = |fragments: Fragments<'_, 'k>| {
-                let (side, terms, starts) = (self.side(packing), packing.terms(), starts.as_ref());
-                let operands = Operands { side, terms, fragments, starts };
-                self.products((weights, weights.held()), operands, sums, [base * streams, here * streams]);
-            };
-            match &x {
-                Activations::Shared(lane) => each(&|tile, _| lane.tile(tile)),
-                Activations::TwoSteps(from) => each(&|step, _| of_two_steps(*from, step)),
-                Activations::Registers(held) => each(&|_, place| held[place as usize].clone()),
-                Activations::Reloaded(source) => {
-                    let group = if let AOperand::Reloaded { .. } = a_operand { Some(sums.units()) } else { None };
-                    let starts = match &starts {
-                        Some(Brought::Shared(starts)) => Some(*starts),
-                        Some(Brought::Kept(_)) | None => None,
-                    };
-                    products(source, weights, sums, (group, here * streams), (scratch.operand.cast(), starts));
-                    source.store_squares(scratch.squares, None);
-                    source.look(scratch.beyond);
-                }
-            }
-            team.sync();
-            for (item, cell, prepared) in &cells {
-                item.by_warp(|| finish(sums, cell, prepared));
-            }
-        });
-    }
-}
-
-/// The fragments of a tile: its number, and its place among those of a warp.
-type Fragments<'f, 'k> = &'f dyn Fn(Val<'k, u32>, u32) -> Vec<Fragment<'k>>;
-
-impl<'k> Pass<'k> {
-    /// The products of a group of `units` units, before which the task had `before`; its first stages may be held.
-    fn products(
-        self,
-        (weights, held): (&dyn Weights<'k>, &[HeldStage<'k>]),
-        operands: Operands<'_, 'k>,
-        sums: Sums<'k>,
-        [before, units]: [Val<'k, u32>; 2],
-    ) {
-        let (Pass { team, unit, .. }, k) = (self, self.team.k);
-        let held: Vec<_> = held.chunks(unit.stages() as usize).collect();
-        for (number, held) in (0u32..).zip(&held) {
-            let slot = k.lit(number) - before;
-            k.when(before.le(number) & slot.lt(units), || {
-                product(team, unit, (weights, held), operands, sums, slot);
-            });
-        }
-        if operands.side == Side::Pair {
-            return pairs(team, unit, weights, operands, (sums, units));
-        }
-        let held = held.len() as u32;
-        let next = if held == 0 { k.lit(0u32) } else { before.max(held) - before };
-        let one = |slot| product(team, unit, (weights, &[]), operands, sums, slot);
-        if operands.side != Side::A || unit.stages() > 1 {
-            return k.for_(next, units, one);
-        }
-        let last = next + (units.max(next) - next) / 2 * 2;
-        k.for_step(next, last, 2, |slot| two(team, unit, weights, operands, (sums, slot)));
-        k.when(last.lt(units), || one(last));
-    }
-
-    /// Activations that are read two steps at a time: few are kept in registers.
-    fn two_steps(self, from: Ptr<'k, Shared, u32>) -> Activations<'k> {
-        let Pass { team, unit, .. } = self;
-        let (tiles, steps) = (unit.stages() * unit.per_warp(), unit.steps());
-        if tiles * steps / 2 > KEPT {
-            return Activations::TwoSteps(from);
-        }
-        let of_tile = |number: u32| {
-            let first = unit.tile(team.k.warp(), team.k.lit(number)) * steps;
-            (0..steps).step_by(2).map(move |step| of_two_steps(from, first + step))
-        };
-        Activations::Registers((0..tiles).flat_map(of_tile).collect())
-    }
-
-    /// Which operand the weights are.
-    pub(super) fn side(self, packing: Packing) -> Side {
-        match side(self.unit, packing, self.a_operand) {
-            Side::Pair if packing.rows() > self.scratch.paired_rows => Side::B,
-            side => side,
-        }
-    }
-
-    /// Brings the activations as far as they go before the products.
-    fn bring(self, input: Input<'k>, first_row: Val<'k, u32>) -> Activations<'k> {
-        let Pass { team, scratch, unit, rows, a_operand, .. } = self;
-        let packing = Packing::of(rows, input.float()).meeting(unit);
-        let source = || Source::new(team, unit, packing, input, (first_row, self.pitch));
-        match a_operand {
-            AOperand::Shared => {
-                let x = Operand::new(scratch.operand, (unit, packing), scratch.beyond);
-                input.fill(team, (unit, self.pitch), first_row, x, scratch.squares);
-                team.sync();
-                match self.side(packing) {
-                    Side::A => self.two_steps(x.two_steps(team)),
-                    Side::B | Side::Half | Side::Pair => Activations::Shared(x.lane(team)),
-                }
-            }
-            AOperand::Registers | AOperand::Phases { .. } => {
-                let source = source();
-                let stages = (0..unit.stages()).map(|stage| team.k.lit(stage));
-                let held = source.fragments(&stages.flat_map(|stage| source.columns(stage)).collect::<Vec<_>>());
-                source.store_squares(scratch.squares, self.behind);
-                source.look(scratch.beyond);
-                Activations::Registers(held)
-            }
-            AOperand::Reloaded { .. } => Activations::Reloaded(Box::new(source())),
-        }
     }
 }
 

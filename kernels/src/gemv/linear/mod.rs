@@ -17,11 +17,13 @@
 //! | `starts` | what the sums of codes begin with |
 //! | `source` | activations straight to registers, without a copy |
 //! | `held` | stages of weights in registers |
+//! | `pass` | the passage of a tile's units through the team |
 //! | `parts` | sums of the parts that a contraction was cut into |
 //! | `wide` | stages of codes with more activations than registers hold |
 //! | `sums` | units from the ring times activations, by [`product`](super::product), and the warps' sums |
 
 mod a_operand;
+mod ahead;
 mod beyond;
 mod device;
 mod held;
@@ -29,6 +31,7 @@ mod input;
 mod operand;
 mod packing;
 mod parts;
+mod pass;
 mod qkv;
 mod scaled;
 mod source;
@@ -44,6 +47,7 @@ pub use input::Input;
 pub use operand::Operand;
 pub use packing::Packing;
 pub use parts::PartSums;
+pub use pass::{Announce, Early};
 pub use qkv::{Keys, Qkv, qkv};
 pub use scaled::{ActivationOutput, Scaled, ScaledForm, ScaledOutput};
-pub use sums::{Sums, Weights};
+pub use sums::{Read, Sums, Weights};

@@ -59,8 +59,9 @@ impl<'k> PartSums<'k> {
     /// Stores four sums.
     fn store(&self, row: Val<'k, u32>, column: Val<'k, u32>) -> [Val<'k, f32>; 4] {
         let at = row * self.width + column;
-        let parts = Array::load4_of_each(&self.parts, at);
+        // On its way while the parts are looked for.
         let residual = self.residual.map(|residual| residual.load4(at));
+        let parts = Array::load4_of_each(&self.parts, at);
         let sum = parts.into_iter().reduce(add).unwrap_or([column.builder().lit(0.0f32); 4]);
         let sum = residual.map_or(sum, |residual| add(residual, sum));
         self.out.store_run(at, sum);

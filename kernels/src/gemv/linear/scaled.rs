@@ -9,9 +9,9 @@ use tilewright_codegen::build::{Val, Var};
 
 use super::Input;
 use super::beyond::Beyond;
-use super::device::Pass;
 use super::input::Squares;
 use super::packing::Packing;
+use super::pass::Pass;
 use crate::gemv::{DEPTH, Terms, Unit, convert};
 use crate::quant::Code;
 use crate::tile::{Access, Array, Float, narrow};

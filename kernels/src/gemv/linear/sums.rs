@@ -5,16 +5,16 @@ use core::cell::RefCell;
 use tilewright_codegen::build::{Builder, Ptr, Shared, Val};
 use tilewright_layout::view::OffsetMap;
 
-use super::device::Pass;
-use super::operand::Lane;
+use super::operand::{Lane, TwoSteps};
 use super::packing::Packing;
+use super::pass::Pass;
 use super::source::Source;
 use super::starts::{Brought, Starts, side};
 use super::wide;
 use super::{AOperand, HeldStage};
 use crate::gemv::product::{Chains, CodeTile, Fragment, Meeting, WarpTile, lowered, multiply, multiply_codes};
 use crate::gemv::{Codes, Side, Terms, Unit};
-use crate::ring::{Consumer, StageTile};
+use crate::ring::{Consumer, Full, StageTile};
 use crate::warps::{ConsumerWarps, sum_of_warps};
 
 /// Activations as the MMA's operand.
@@ -22,7 +22,7 @@ pub(super) enum Activations<'k> {
     /// In shared memory.
     Shared(Lane<'k>),
     /// In shared memory, read two steps at a time.
-    TwoSteps(Ptr<'k, Shared, u32>),
+    TwoSteps(TwoSteps<'k>),
     /// In registers: the fragments of this warp's tiles, stage by stage.
     Registers(Vec<Vec<Fragment<'k>>>),
     /// Where they lie.
@@ -52,15 +52,28 @@ pub trait Weights<'k> {
         self.stage(&|there| reads.builder().when(reads, || read(there)));
     }
 
-    /// The same of the next two stages, which are given back together.
-    fn two(&self, read: &dyn Fn([Ptr<'k, Shared, u32>; 2])) {
-        self.stage(&|first| self.stage(&|second| read([first, second])));
+    /// Waits for the next `count` stages and lets a warp bring words of them to registers: all that it reads, of which it gives at least one of
+    /// each load. The stages are given back behind that, without a wait for other accesses of the warp.
+    fn words(&self, count: u32, read: Read<'_, 'k>) {
+        nested(self, count, &[], read);
     }
 
     /// The task's first stages, so far as they have been taken out of the ring already: where its activations are copied.
     fn held(&self) -> &[HeldStage<'k>] {
         &[]
     }
+}
+
+/// What brings words of stages to registers, and gives some of each load.
+pub type Read<'r, 'k> = &'r dyn Fn(&[Ptr<'k, Shared, u32>]) -> Vec<Val<'k, u32>>;
+
+/// [`Weights::words`] by [`Weights::stage`], `count` stages behind those that were come to.
+fn nested<'k, W: Weights<'k> + ?Sized>(weights: &W, count: u32, before: &[Ptr<'k, Shared, u32>], read: Read<'_, 'k>) {
+    if count == 0 {
+        drop(read(before));
+        return;
+    }
+    weights.stage(&|stage| nested(weights, count - 1, &[before, &[stage]].concat(), read));
 }
 
 /// The consumers' end of a ring.
@@ -80,11 +93,10 @@ impl<'k, B, L: OffsetMap> Weights<'k> for RefCell<Consumer<'k, B, (StageTile<u32
         });
     }
 
-    fn two(&self, read: &dyn Fn([Ptr<'k, Shared, u32>; 2])) {
-        let [first, second] = [0, 1].map(|_| self.borrow_mut().wait());
-        let ((one,), (other,)) = (first.tiles(), second.tiles());
-        read([one.base(), other.base()]);
-        first.release_with(second);
+    fn words(&self, count: u32, read: Read<'_, 'k>) {
+        let stages: Vec<_> = (0..count).map(|_| self.borrow_mut().wait()).collect();
+        let words = read(&stages.iter().map(|full| full.tiles().0.base()).collect::<Vec<_>>());
+        Full::release_read(stages, &words);
     }
 }
 
@@ -92,7 +104,7 @@ impl<'k, B, L: OffsetMap> Weights<'k> for RefCell<Consumer<'k, B, (StageTile<u32
 const CHAINS: u32 = 4;
 
 /// Accumulators of a unit that take turns: of quantised weights those of a group do.
-fn chains(unit: Unit) -> u32 {
+pub(super) fn chains(unit: Unit) -> u32 {
     if unit.codes().is_some() { 1 } else { CHAINS }
 }
 
@@ -233,30 +245,8 @@ pub(super) fn product<'k>(
     store(team, unit, operands, (sums, slot), chains);
 }
 
-/// The next two units of the ring, of a single stage each, times the operand, into slot `slot` of the sums and the next: both are
-/// under way together. The sums are those that [`product`] makes.
-pub(super) fn two<'k>(
-    team: ConsumerWarps<'k>,
-    unit: Unit,
-    weights: &dyn Weights<'k>,
-    operands: Operands<'_, 'k>,
-    (sums, slot): (Sums<'k>, Val<'k, u32>),
-) {
-    let Some(codes) = unit.codes() else { return };
-    let both = [0u32, 1].map(|next| (slot + next, Chains::new(team.k, 1, chains(unit))));
-    let load = |stage| code_tiles(team.k, (unit, codes), operands.side, stage).collect::<Vec<_>>();
-    weights.two(&|stages| {
-        for (tiles, (_, chains)) in stages.map(load).into_iter().zip(both) {
-            operands.meet(team, unit, 0, |meeting| {
-                multiply_codes(team.k, (unit, codes), tiles.into_iter(), &meeting, chains);
-            });
-        }
-    });
-    both.into_iter().for_each(|(slot, chains)| store(team, unit, operands, (sums, slot), chains));
-}
-
 /// This warp's tiles of codes of a stage, each loaded as it is come to.
-fn code_tiles<'k>(
+pub(super) fn code_tiles<'k>(
     k: &'k Builder,
     (unit, codes): (Unit, Codes),
     side: Side,
@@ -266,7 +256,7 @@ fn code_tiles<'k>(
 }
 
 /// Stores a unit's products, which are in `chains`, into a slot of the sums.
-fn store<'k>(
+pub(super) fn store<'k>(
     team: ConsumerWarps<'k>,
     unit: Unit,
     Operands { side, terms, .. }: Operands<'_, 'k>,
@@ -282,7 +272,7 @@ fn store<'k>(
 
 impl<'k> Operands<'_, 'k> {
     /// How a unit's weights from a stage on meet them.
-    fn meet(self, team: ConsumerWarps<'k>, unit: Unit, stage: u32, multiply: impl FnOnce(Meeting<'_, 'k>)) {
+    pub(super) fn meet(self, team: ConsumerWarps<'k>, unit: Unit, stage: u32, multiply: impl FnOnce(Meeting<'_, 'k>)) {
         let (side, before) = (self.side, stage * unit.per_warp());
         let first = unit.tile(team.k.warp(), team.k.lit(before));
         let of_step = |number: u32| match unit.steps() {
@@ -421,14 +411,20 @@ impl<'k> Stage<'_, 'k> {
     fn multiply(self, team: ConsumerWarps<'k>, unit: Unit, meeting: Meeting<'_, 'k>, chains: Chains<'k>) {
         let side = meeting.side;
         match self {
-            Stage::Next(weights) => weights.stage(&|stage| {
-                if let Some(codes) = unit.codes() {
-                    let tiles = code_tiles(team.k, (unit, codes), side, stage);
-                    return multiply_codes(team.k, (unit, codes), tiles, &meeting, chains);
-                }
-                let tiles = WarpTile::of_whole_rounds(team.k, unit).map(|tile| tile.load(unit, stage.cast()));
-                multiply(team.k, tiles, meeting.fragments, chains);
-            }),
+            Stage::Next(weights) => {
+                let Some(codes) = unit.codes() else {
+                    return weights.stage(&|stage| {
+                        let tiles = WarpTile::of_whole_rounds(team.k, unit).map(|tile| tile.load(unit, stage.cast()));
+                        multiply(team.k, tiles, meeting.fragments, chains);
+                    });
+                };
+                weights.words(1, &|stages| {
+                    let tiles: Vec<_> = code_tiles(team.k, (unit, codes), side, stages[0]).collect();
+                    let words = tiles.iter().flat_map(CodeTile::loads).collect();
+                    multiply_codes(team.k, (unit, codes), tiles.into_iter(), &meeting, chains);
+                    words
+                });
+            }
             Stage::Held(held) => match unit.codes() {
                 None => multiply(team.k, held.tiles(unit), meeting.fragments, chains),
                 Some(codes) => {

@@ -4,7 +4,9 @@ use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
 use tilewright_kernels::gemv::Unit;
-use tilewright_kernels::gemv::linear::{self, AOperand, ActivationOutput, HeldForm, Output, Packing, ScaledForm};
+use tilewright_kernels::gemv::linear::{
+    self, AOperand, ActivationOutput, Announce, Early, HeldForm, Output, Packing, ScaledForm,
+};
 use tilewright_kernels::sample::tiles::TileBests;
 use tilewright_kernels::tile::{Float, MAX_DEVICES};
 
@@ -101,7 +103,8 @@ impl DeviceOp for Linear {
             out: plan.operand(out)?,
         };
         let weights = Stretch { stream, first, units, taken: tile.taken() };
-        let function = LinearTile { tile, bias, output, width };
+        let early = plan.options().early().filter(|_| output.is_packets());
+        let function = LinearTile { tile, bias, output, width, early };
         Ok(self.fields(plan, function, common)?.streaming(weights))
     }
 }
@@ -264,6 +267,8 @@ pub struct LinearTile {
     output: OutputCode,
     /// Features of a row of the output.
     width: u32,
+    /// When it signals, if before its results are stored.
+    early: Option<Early>,
 }
 
 /// What becomes of a linear layer's features.
@@ -282,6 +287,19 @@ enum OutputCode {
 }
 
 impl OutputCode {
+    /// Whether all that is stored are packets.
+    fn is_packets(&self) -> bool {
+        match self {
+            OutputCode::Store { out }
+            | OutputCode::Send { out, .. }
+            | OutputCode::Add { out, scaled: None, .. }
+            | OutputCode::SiluMul { out, scaled: None, .. } => out.period > 0,
+            OutputCode::Add { scaled: Some(_), .. }
+            | OutputCode::SiluMul { scaled: Some(_), .. }
+            | OutputCode::Logits { .. } => false,
+        }
+    }
+
     /// The code of an output, and the stream of the layer's rows.
     fn plan(op: &Linear, plan: &Planner) -> Result<(Rows, OutputCode), Unsupported> {
         let matrix = Rows::Matrix(op.weight);
@@ -393,6 +411,10 @@ impl DeviceFunction for LinearTile {
         self.tile.shared(warps, if matches!(self.output, OutputCode::SiluMul { .. }) { 2 } else { 1 })
     }
 
+    fn signals_early(&self) -> bool {
+        self.early.is_some()
+    }
+
     fn run<'k>(&self, call: Call<'k, '_>, weights: &dyn Weights<'k>) {
         let first_row = call.value(offset_of!(TileFields, first_row));
         let output = self.output(call);
@@ -402,6 +424,8 @@ impl DeviceFunction for LinearTile {
         let input = input.of(call, offset_of!(TileFields, input));
         let pitch = unit.k();
         let tile = linear::Linear { unit, pitch, rows, first_row, first, end, input, a_operand, bias, output };
-        linear::linear(call.team(), call.scratch(), weights, tile);
+        let say = || call.signal_early();
+        let announce = self.early.map(|at| Announce { at, say: &say });
+        linear::linear(call.team(), call.scratch(), weights, tile, announce);
     }
 }

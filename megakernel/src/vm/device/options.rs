@@ -1,6 +1,7 @@
 //! How the generated kernel is cut: warps, ring, patience.
 
 use tilewright_codegen::ir::{Arch, Needs};
+use tilewright_kernels::gemv::linear::Early;
 
 /// Choices of the device machine: they change speed, and results at most by the order of sums.
 ///
@@ -39,6 +40,9 @@ pub struct DeviceOptions {
     pub spin_limit: u32,
     /// Whether activations carry their own arrival where they can, instead of being released.
     pub tags: bool,
+    /// When a linear task whose results are packets signals, counted in steps before they are stored: 1 before the warps' sums are added up, 2 before
+    /// the products of its last group ([`Early`]); 0: behind its stores.
+    pub early: u32,
     /// Where the stages of a stream of weights lie in the image.
     pub dealing: Dealing,
     /// Stages of a task that the team takes into registers while it waits, where its activations are copied; 8 at most. The
@@ -112,12 +116,13 @@ pub(super) struct Registers {
 impl DeviceOptions {
     /// The numbers that change speed, by the name of their field.
     #[expect(clippy::type_complexity, reason = "a name and its field")]
-    pub const NUMBERS: [(&'static str, fn(&mut DeviceOptions) -> &mut u32); 14] = [
+    pub const NUMBERS: [(&'static str, fn(&mut DeviceOptions) -> &mut u32); 15] = [
         ("warps", |options| &mut options.warps),
         ("stage_bytes", |options| &mut options.stage_bytes),
         ("stages", |options| &mut options.stages),
         ("in_flight", |options| &mut options.in_flight),
         ("burst", |options| &mut options.burst),
+        ("early", |options| &mut options.early),
         ("split_tokens", |options| &mut options.split_tokens),
         ("sums_bytes", |options| &mut options.sums_bytes),
         ("hold", |options| &mut options.hold),
@@ -174,6 +179,15 @@ impl DeviceOptions {
         self.hold.min(8)
     }
 
+    /// When linear tasks signal whose results are packets, if before these are stored.
+    pub(crate) fn early(self) -> Option<Early> {
+        match self.early {
+            0 => None,
+            1 => Some(Early::Sums),
+            _ => Some(Early::Products),
+        }
+    }
+
     /// Threads of a block.
     pub(super) fn threads(self) -> u32 {
         match self.registers() {
@@ -210,6 +224,7 @@ impl Default for DeviceOptions {
             sums_bytes: 4096,
             spin_limit: 1 << 24,
             tags: true,
+            early: 1,
             dealing: Dealing::Stages,
             hold: 4,
             hold_beside: 32,

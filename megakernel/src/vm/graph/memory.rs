@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use half::bf16;
-use tilewright_codegen::device::{Buffer, Device, DeviceError, Stream};
+use tilewright_codegen::device::{Buffer, Device, DeviceError, Mapped, Stream};
 use tilewright_kernels::quant::{QuantMatrix, Widen};
 use tilewright_kernels::sample::Request;
 
@@ -12,8 +12,8 @@ use super::kernels::LazyKernels;
 use super::launch::{LaunchMemory, Scratch};
 use super::machine::GraphMachine;
 use super::plan::GraphPlan;
-use super::run::MOST_QUEUED;
-use super::tuning::GraphTuning;
+use super::run::LINES;
+use super::tuning::{GraphTuning, ProductTuning};
 use crate::program::{self, BufferId, BufferKind, Program};
 use crate::validate::Checked;
 use crate::vm::device::load::{self, Bound};
@@ -44,6 +44,7 @@ pub struct GraphWeights {
     packed: Option<(Packed, Buffer<bf16>)>,
     kernels: DeviceKernels,
     tuning: Option<GraphTuning>,
+    products: Vec<ProductTuning>,
 }
 
 /// A quantised matrix as [`Widen`] reads it.
@@ -81,7 +82,7 @@ impl GraphWeights {
     /// Weights that come to the device with the first machine.
     pub fn new(device: Device, weights: Arc<dyn Weights + Send + Sync>) -> GraphWeights {
         let (matrices, codes, kernels) = (Vec::new(), Vec::new(), DeviceKernels::new(&device));
-        GraphWeights { device, weights, matrices, codes, packed: None, kernels, tuning: None }
+        GraphWeights { device, weights, matrices, codes, packed: None, kernels, tuning: None, products: Vec::new() }
     }
 
     /// Machines that are made from now on read the packed weights of these machines where they can: products of up to 64 rows on sm_90a.
@@ -103,6 +104,11 @@ impl GraphWeights {
     /// Attention of machines that are made from now on is cut so, or as [`GraphTuning::of`] has it.
     pub fn tune(&mut self, tuning: Option<GraphTuning>) {
         self.tuning = tuning;
+    }
+
+    /// Products of machines that are made from now on have these settings.
+    pub fn tune_products(&mut self, products: Vec<ProductTuning>) {
+        self.products = products;
     }
 
     /// The device.
@@ -128,7 +134,7 @@ impl GraphWeights {
     pub fn plan(&self, program: &Checked, packed: Option<&Packed>) -> Result<GraphPlan, Unsupported> {
         let properties = self.device.properties();
         let arch = properties.arch().ok_or_else(|| Unsupported::Target { target: properties.name.clone() })?;
-        GraphPlan::tuned(program, (arch, properties.sms), packed, self.tuning)
+        GraphPlan::tuned(program, (arch, properties.sms), packed, (self.tuning, &self.products))
     }
 
     /// Makes a machine. It uses the pools `kv`, or new ones.
@@ -255,9 +261,9 @@ pub(super) struct GraphMemory {
     pub chosen: Buffer<u32>,
     pub requests: Buffer<Request>,
     pub ends: Buffer<i32>,
-    /// Steps that fed the next, and their tokens.
+    /// Steps that fed the next, and their tokens, where the host reads them while later steps run.
     pub steps: Buffer<u32>,
-    pub history: Buffer<u32>,
+    pub history: Mapped<u32>,
     pub kv: DeviceKv,
 }
 
@@ -269,6 +275,8 @@ pub(super) enum AnyBuffer {
     U32(Buffer<u32>),
     I32(Buffer<i32>),
     Bytes(Buffer<u8>),
+    /// The host's.
+    Mapped(Mapped<u32>),
 }
 
 impl GraphMemory {
@@ -315,7 +323,7 @@ impl GraphMemory {
         let (wanted, chosen) = (stream.buffer(&vec![-1i32; choices])?, device.buffer(choices)?);
         let requests = stream.buffer(&vec![Request::default(); choices])?;
         let ends = stream.buffer(&vec![-1i32; choices * MAX_ENDS])?;
-        let (steps, history) = (stream.buffer(&[0u32])?, device.buffer(choices * MOST_QUEUED)?);
+        let (steps, history) = (stream.buffer(&[0u32])?, device.mapped(choices * LINES)?);
         Ok(GraphMemory {
             matrices,
             codes,
@@ -369,7 +377,7 @@ impl GraphMemory {
             LaunchMemory::Requests => AnyBuffer::Bytes(self.requests.cast().ok()?),
             LaunchMemory::Ends => AnyBuffer::I32(self.ends.clone()),
             LaunchMemory::Steps => AnyBuffer::U32(self.steps.clone()),
-            LaunchMemory::History => AnyBuffer::U32(self.history.clone()),
+            LaunchMemory::History => AnyBuffer::Mapped(self.history.clone()),
         })
     }
 }

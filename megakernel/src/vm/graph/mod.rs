@@ -52,4 +52,4 @@ pub use planner::GraphPlanner;
 pub(crate) use planner::Heads;
 pub(crate) use products::Product;
 pub use run::MOST_QUEUED;
-pub use tuning::GraphTuning;
+pub use tuning::{GraphTuning, ProductTuning};

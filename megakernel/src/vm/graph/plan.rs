@@ -8,7 +8,7 @@ use super::Scratch;
 use super::launch::Launch;
 use super::level::levels;
 use super::planner::GraphPlanner;
-use super::tuning::GraphTuning;
+use super::tuning::{GraphTuning, ProductTuning};
 use crate::program::{BufferId, Program};
 use crate::validate::Checked;
 use crate::vm::device::{Packed, RotationTable, Unsupported, one_device};
@@ -89,7 +89,7 @@ impl GraphPlan {
         multiprocessors: u32,
         packed: Option<&Packed>,
     ) -> Result<GraphPlan, Unsupported> {
-        GraphPlan::tuned(program, (arch, multiprocessors), packed, None)
+        GraphPlan::tuned(program, (arch, multiprocessors), packed, (None, &[]))
     }
 
     /// Numbers of the kernels that a prompt's step and a row's logits are launched with.
@@ -99,7 +99,7 @@ impl GraphPlan {
         layers.chain(logits).map(|launch| launch.kernel).collect()
     }
 
-    /// The same with attention cut so, where it is given.
+    /// The same with attention and products cut so, where it is given.
     ///
     /// # Errors
     /// As [`GraphPlan::new`].
@@ -107,7 +107,7 @@ impl GraphPlan {
         program: &Checked,
         (arch, multiprocessors): (Arch, u32),
         packed: Option<&Packed>,
-        tuning: Option<GraphTuning>,
+        tuning: (Option<GraphTuning>, &[ProductTuning]),
     ) -> Result<GraphPlan, Unsupported> {
         let program: &Program = program;
         one_device(program)?;

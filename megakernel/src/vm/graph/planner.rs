@@ -10,7 +10,7 @@ use tilewright_kernels::tile::Float;
 use super::launch::{Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
 use super::norms::Pending;
 use super::plan::GraphPlan;
-use super::tuning::GraphTuning;
+use super::tuning::{GraphTuning, ProductTuning};
 use crate::ops::Rotation;
 use crate::program::{Buffer, BufferId, BufferKind, Program, float_of};
 use crate::vm::device::{Packed, RotationTable, Unsupported};
@@ -45,6 +45,7 @@ pub struct GraphPlanner<'p> {
     pub(super) steps: HashMap<(Problem, bool), Vec<(usize, Step)>>,
     pub(super) packed: Option<&'p Packed>,
     pub(crate) tuning: Option<GraphTuning>,
+    pub(super) products: &'p [ProductTuning],
     pub(super) packed_steps: HashMap<(hopper::Plan, hopper::Finish), (usize, Step)>,
 }
 
@@ -53,7 +54,7 @@ impl<'p> GraphPlanner<'p> {
         program: &'p Program,
         (arch, multiprocessors): (Arch, u32),
         packed: Option<&'p Packed>,
-        tuning: Option<GraphTuning>,
+        (tuning, products): (Option<GraphTuning>, &'p [ProductTuning]),
     ) -> Result<GraphPlanner<'p>, Unsupported> {
         let plan = GraphPlan {
             rows: 0,
@@ -82,6 +83,7 @@ impl<'p> GraphPlanner<'p> {
             steps: HashMap::new(),
             packed,
             tuning,
+            products,
             packed_steps: HashMap::new(),
         })
     }

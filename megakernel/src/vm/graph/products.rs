@@ -194,7 +194,10 @@ impl GraphPlanner<'_> {
         let begins = hopper::Finish { normed: Some(Float::F32), ..epilogue.into() };
         let tuning = Some(()).filter(|()| product.added).and_then(|()| choose(&|plan| begins.check(plan).is_ok()));
         let tuning = tuning.or_else(|| choose(&|_| true))?;
-        let plan = hopper::Plan::new(product.rows, product.results, units.unit, tuning).ok()?;
+        let shape = [product.results.packed(), units.unit.k()];
+        let set = self.products.iter().rev().find(|set| set.shape == shape);
+        let plan = |tuning| hopper::Plan::new(product.rows, product.results, units.unit, tuning);
+        let plan = set.and_then(|set| plan(set.applied(tuning)).ok()).or_else(|| plan(tuning).ok())?;
         let bias = self.bias(product.layers);
         let epilogue = gemv::Epilogue { bias: bias.is_some(), residual: product.added, wide: product.wide };
         Some(PackedProduct { units, plan, finish: epilogue.into(), a: product.a, to: product.to, bias, eps: None })

@@ -1,4 +1,6 @@
-//! How decode attention of a graph is cut.
+//! How decode attention and products of a graph are cut.
+
+use tilewright_kernels::gemv::hopper;
 
 /// How decode attention of a graph is cut on sm_90a. Its results are right whatever is chosen; tiles change the order of its sums.
 ///
@@ -33,5 +35,58 @@ impl GraphTuning {
             (65..=128, ..=8) if rows > 32 => GraphTuning { tile: 32, stages: 3, staying: 1, splits: 0 },
             _ => GraphTuning { tile: 16, stages: 2, staying: 2, splits: 0 },
         }
+    }
+}
+
+/// Where a setting lies.
+type SettingOf = fn(&mut hopper::Tuning) -> &mut u32;
+
+/// Settings of one product of packed weights in place of those that [`choose`](tilewright_kernels::gemv::hopper::choose) has: what is not given stays.
+///
+/// ```
+/// use tilewright_kernels::gemv::{Unit, hopper};
+/// use tilewright_megakernel::vm::graph::ProductTuning;
+/// let chosen = hopper::choose(64, 4096, Unit::new(14336, 8, 16384)?, 132, 2);
+/// let mut down = ProductTuning::of([4096, 14336]);
+/// down.set("in_flight", 4).expect("a setting");
+/// assert_eq!(down.applied(chosen), hopper::Tuning { in_flight: 4, ..chosen });
+/// assert!(down.set("speed", 1).is_none());
+/// # Ok::<(), tilewright_kernels::gemv::UnitError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProductTuning {
+    /// Packed rows and k of its weights.
+    pub shape: [u32; 2],
+    settings: Vec<(SettingOf, u32)>,
+}
+
+impl ProductTuning {
+    /// No settings of the product of such weights.
+    pub fn of(shape: [u32; 2]) -> ProductTuning {
+        ProductTuning { shape, settings: Vec::new() }
+    }
+
+    /// Sets `units`, `stage_tiles`, `stages`, `in_flight`, `multicast` or `splits`; none where there is no such setting.
+    pub fn set(&mut self, name: &str, value: u32) -> Option<()> {
+        let of: SettingOf = match name {
+            "units" => |tuning| &mut tuning.units,
+            "stage_tiles" => |tuning| &mut tuning.stage_tiles,
+            "stages" => |tuning| &mut tuning.stages,
+            "in_flight" => |tuning| &mut tuning.in_flight,
+            "multicast" => |tuning| &mut tuning.multicast,
+            "splits" => |tuning| &mut tuning.splits,
+            _ => return None,
+        };
+        self.settings.push((of, value));
+        Some(())
+    }
+
+    /// What is chosen, with these settings in its place.
+    pub fn applied(&self, mut tuning: hopper::Tuning) -> hopper::Tuning {
+        for &(of, value) in &self.settings {
+            *of(&mut tuning) = value;
+        }
+        tuning.warpgroups = tuning.units.div_ceil(8);
+        tuning
     }
 }

@@ -3,7 +3,7 @@
 use tilewright_codegen::build::{Builder, Global, Ptr, Val};
 use tilewright_kernels::attention::split::{Streamed, TokenStage};
 use tilewright_kernels::gemv::linear::{Beyond, Scaled, ScaledForm, ScaledOutput, Scratch};
-use tilewright_kernels::kv::{PagedPool, PoolArray, PoolType};
+use tilewright_kernels::kv::{Newest, PagedPool, PoolArray, PoolType};
 use tilewright_kernels::rope::Rotation;
 use tilewright_kernels::tile::{Access, Array, Copies, Float};
 use tilewright_kernels::warps::ConsumerWarps;
@@ -159,6 +159,13 @@ impl<'k> Call<'k, '_> {
         array.accessed(Access::Packets(self.now * storage.period + within))
     }
 
+    /// The newest token's keys and values as packets, whose operands are two fields; of no generations there are none.
+    pub fn newest(self, field: usize, period: u32, generation: Generation) -> Option<Newest<'k>> {
+        let storage = Storage { float: Float::Bf16, period };
+        let packets = |field: usize| self.stored(field, storage, generation);
+        (period > 0).then(|| Newest { keys: packets(field), values: packets(field + size_of::<u32>()) })
+    }
+
     /// The terms of activations: the operands of terms and sums of squares are two fields, one behind the other.
     pub fn scaled(self, field: usize, form: ScaledForm) -> Scaled<'k> {
         let terms = self.array(field, form.float());
@@ -198,7 +205,12 @@ impl<'k> Call<'k, '_> {
     /// Signals where what the task stores from now on is tagged: who waits for it looks at the tags next.
     pub fn signal(self, out: Storage) {
         if out.period > 0 {
-            self.context.sync.signal_early(self.context.table, self.task);
+            self.signal_early();
         }
+    }
+
+    /// Signals before the task's last stores, all of them packets; by one thread.
+    pub fn signal_early(self) {
+        self.context.sync.signal_early(self.context.table, self.task);
     }
 }

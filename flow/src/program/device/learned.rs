@@ -1,0 +1,121 @@
+//! A learned query: products with matrices that no lane holds, by all warps through shared memory.
+//!
+//! `W_qᵀ·q` of all heads comes first: a thread for each element, whose neighbours read the next columns of a row. Then an element of the
+//! result is a warp's, whose lanes share the rank of all heads.
+
+use tilewright_codegen::build::{Ptr, Shared, Val};
+use tilewright_kernels::tile::Array;
+
+use super::kept::OfRow;
+use super::recipe::Recipe;
+use super::spread::WARP;
+use super::values::Row;
+use crate::graph::ValueId;
+use crate::op::{Op, Product, Source};
+
+/// Weights of a thread on their way together, at most.
+const TOGETHER: u32 = 16;
+
+/// The extents of a learned query.
+#[derive(Clone, Copy)]
+struct Extents {
+    heads: u32,
+    /// Elements of a head's query.
+    dim: u32,
+    rank: u32,
+}
+
+impl Extents {
+    fn of(recipe: &Recipe, id: ValueId) -> Extents {
+        let operands = &recipe.graph().node(id).operands;
+        let ([heads, dim], [_, rank]) = (recipe.extents(operands[0]), recipe.extents(operands[1]));
+        Extents { heads: heads as u32, dim: dim as u32, rank: rank as u32 }
+    }
+
+    /// Where what is kept begins, in elements: queries, `W_qᵀ·q`, the result; and where it ends.
+    fn places(self) -> [u32; 4] {
+        let (queries, latent) = (self.heads * self.dim, self.heads * self.rank);
+        [0, queries, queries + latent, queries + latent + self.dim]
+    }
+}
+
+/// Shared memory for the queries, what comes between, and the result, in bytes.
+pub(super) fn shared_bytes(recipe: &Recipe) -> u32 {
+    let is_learned = |id: &ValueId| matches!(recipe.graph().node(*id).op, Op::Product(Product::LearnedQuery(_)));
+    let elements = |id: ValueId| Extents::of(recipe, id).places()[3];
+    4 * recipe.graph().ids().filter(is_learned).map(elements).max().unwrap_or(0)
+}
+
+/// A query made of those of the group's heads, of which each lane has its part. All threads of the team take part.
+pub(super) fn query<'k>(of_row: &OfRow<'k, '_, '_>, id: ValueId, queries: &[Row<'k>]) -> Row<'k> {
+    let (call, recipe) = (of_row.call, of_row.recipe);
+    let (k, team, of) = (call.builder(), call.team(), Extents::of(recipe, id));
+    let weights = |which: usize| match recipe.graph().node(recipe.graph().node(id).operands[which]).op {
+        Op::Source(source @ Source::Parameter(_)) => of_row.parameter(source),
+        // Types let nothing else be weights.
+        _ => None,
+    };
+    let (Some(w_q), Some(w_k)) = (weights(1), weights(2)) else { return Row::new() };
+    let kept: Ptr<'k, Shared, f32> = call.scratch().operand.cast();
+    let [queries_at, latent, result] = [0, 1, 2].map(|part| kept.at(of.places()[part]));
+    // Who still reads what was there has done so.
+    team.sync();
+    k.when(k.tid().lt(of_row.holders(of.dim)), || {
+        for (head, row) in (0..).zip(queries) {
+            (0..).zip(row).for_each(|(e, &x)| queries_at.at(of_row.element(of.dim, head, e)).store(x));
+        }
+    });
+    team.sync();
+    of.latent(team.threads(), [queries_at, latent], w_q);
+    team.sync();
+    of.result(team.warps, [latent, result], w_k, recipe.scale(id));
+    team.sync();
+    let all =
+        (0..recipe.spread.held(of.dim as usize)).map(|e| result.at(of_row.element(of.dim, 0, e)).load()).collect();
+    // Whoever comes next finds the shared memory free.
+    team.sync();
+    all
+}
+
+/// Weights of a key head: the array, and the first element.
+type OfHead<'k> = (Array<'k>, Val<'k, u32>);
+
+impl Extents {
+    /// `W_qᵀ·q` of each head.
+    fn latent<'k>(self, threads: u32, [queries, to]: [Ptr<'k, Shared, f32>; 2], (weights, begin): OfHead<'k>) {
+        let (k, Extents { heads, dim, rank }) = (begin.builder(), self);
+        let together = (1..=TOGETHER.min(dim)).rev().find(|&n| dim.is_multiple_of(n)).unwrap_or(1);
+        k.for_step(k.tid(), heads * rank, threads, |at| {
+            let (first, column, sum) = (at / rank * dim, at % rank, k.var(0.0f32));
+            k.for_step(0u32, dim, together, |e| {
+                let row = first + e;
+                let weights: Vec<_> = (0..together).map(|i| weights.load(begin + (row + i) * rank + column)).collect();
+                let add = |sum, (i, &w): (u32, &Val<'k, f32>)| queries.at(row + i).load().fma(w, sum);
+                sum.set((0..).zip(&weights).fold(sum.get(), add));
+            });
+            to.at(at).store(sum.get());
+        });
+    }
+
+    /// `scale·Σ_h W_k[h]·latent[h]`.
+    fn result<'k>(self, warps: u32, [latent, to]: [Ptr<'k, Shared, f32>; 2], (weights, begin): OfHead<'k>, scale: f32) {
+        let (k, Extents { heads, dim, rank }) = (begin.builder(), self);
+        let terms = heads * rank;
+        let together = terms.div_ceil(WARP).min(TOGETHER);
+        k.for_step(k.warp(), dim, warps, |e| {
+            let sum = k.var(0.0f32);
+            k.for_step(0u32, terms, WARP * together, |from| {
+                let term = |i: u32| {
+                    let at = from + k.lane() + i * WARP;
+                    let (is_there, at) = (at.lt(terms), at.min(terms - 1));
+                    let weight = weights.load(begin + (at / rank * dim + e) * rank + at % rank);
+                    (is_there.select(weight, 0.0f32), at)
+                };
+                let all: Vec<_> = (0..together).map(term).collect();
+                sum.set(all.into_iter().fold(sum.get(), |sum, (w, at)| latent.at(at).load().fma(w, sum)));
+            });
+            let all = (0..WARP.ilog2()).fold(sum.get(), |all, bit| all + all.shfl_bfly(1u32 << bit));
+            k.when(k.lane().eq(0), || to.at(e).store(all * scale));
+        });
+    }
+}

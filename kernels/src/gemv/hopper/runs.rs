@@ -1,0 +1,134 @@
+//! How a block's threads find staged sums and finish them: a run of consecutive results at a time.
+//!
+//! Results may lie where what is added to them lay, so no load passes a store of another run. Therefore a thread loads what several runs
+//! are made of before it stores the first.
+
+use tilewright_codegen::build::{Ptr, Shared, Val};
+
+use super::Rows;
+use super::device::Block;
+use super::finish::{Operands, Results, Sums};
+use crate::gemv::Unit;
+use crate::warps::ConsumerWarps;
+
+/// Rounds of runs that are unrolled.
+const ROUNDS: u32 = 8;
+/// Numbers that a thread loads before it stores.
+const NUMBERS: u32 = 64;
+
+/// The runs of some staged columns of a tile.
+#[derive(Clone, Copy)]
+pub(super) struct Runs<'a, 'k, const RUN: usize> {
+    block: Block<'a, 'k>,
+    tile: Val<'k, u32>,
+    /// The first column.
+    first: u32,
+    results: Results<'k>,
+}
+
+/// One of them.
+#[derive(Clone, Copy)]
+struct Run<'k> {
+    /// Its place among staged sums.
+    at: Val<'k, u32>,
+    /// The vector, and the packed row.
+    is: [Val<'k, u32>; 2],
+}
+
+impl<'a, 'k, const RUN: usize> Runs<'a, 'k, RUN> {
+    /// Those of a tile's columns from `first` on: of all its rows, or of the block's share of them.
+    pub fn of(block: Block<'a, 'k>, tile: Val<'k, u32>, first: u32, results: Results<'k>) -> Self {
+        Runs { block, tile, first, results }
+    }
+
+    /// Operands of this thread's runs, in the order of its rounds; none where there are too many, or rows that there are not.
+    pub fn ask(self, team: ConsumerWarps<'k>) -> Option<Vec<Operands<'k, RUN>>> {
+        let rounds = self.count().div_ceil(team.threads());
+        let fits = self.results.asked(RUN as u32) * rounds <= NUMBERS && rounds <= ROUNDS && self.is_whole();
+        let operands = |at| self.results.ask(self.block.plan, self.run(at).is);
+        fits.then(|| team.items(self.count()).into_iter().map(|item| operands(item.clamped(self.count()).at)).collect())
+    }
+
+    /// Finishes and stores them, with operands that are there or are loaded here.
+    pub fn store(self, team: ConsumerWarps<'k>, room: Ptr<'k, Shared, f32>, asked: Option<Vec<Operands<'k, RUN>>>) {
+        let (plan, count) = (self.block.plan, self.count());
+        if !self.is_whole() || count.div_ceil(team.threads()) > ROUNDS {
+            return team.each(count, |item| self.alone(room, self.run(item)));
+        }
+        let numbers = RUN as u32 * if self.others().is_some() { 2 } else { 1 } + self.results.asked(RUN as u32);
+        let mut asked = asked.map(Vec::into_iter);
+        for items in team.items(count).chunks((NUMBERS / numbers).max(1) as usize) {
+            let load = |at: Val<'k, u32>| {
+                let run = self.run(at);
+                let asked = asked.as_mut().and_then(Iterator::next);
+                (run, self.sums(room, run), asked.unwrap_or_else(|| self.results.ask(plan, run.is)))
+            };
+            let loaded: Vec<_> = items.iter().map(|item| item.clamped(count).at).map(load).collect();
+            for (item, (run, sums, operands)) in items.iter().zip(loaded) {
+                item.alone(|| self.results.store(plan, run.is, sums, &operands));
+            }
+        }
+    }
+
+    /// Finishes one, if there are such rows.
+    fn alone(self, room: Ptr<'k, Shared, f32>, run: Run<'k>) {
+        let (plan, [_, row]) = (self.block.plan, run.is);
+        let finish = || self.results.store(plan, run.is, self.sums(room, run), &self.results.ask(plan, run.is));
+        let is_row = || match plan.results {
+            Rows::Gated(results) => plan.results.result(row).lt(results),
+            Rows::InOrder(_) | Rows::Groups { .. } => row.lt(plan.n),
+        };
+        if self.is_whole() { finish() } else { row.builder().when(is_row(), finish) }
+    }
+
+    /// Whether there are all rows: the last tile may have some that there are not, and so may the last unit of gates.
+    fn is_whole(self) -> bool {
+        let (plan, gated) = (self.block.plan, matches!(self.block.plan.results, Rows::Gated(_)));
+        plan.is_whole() && plan.results.results().is_multiple_of(if gated { Unit::ROWS } else { 1 })
+    }
+
+    /// Where two runs are finished together, from the first to the second: of gates and what they gate every second unit.
+    fn others(self) -> Option<u32> {
+        self.results.others(self.block.plan.results)
+    }
+
+    /// Rows of this block.
+    fn rows(self) -> u32 {
+        self.block.plan.rows() / self.block.plan.tuning.splits
+    }
+
+    /// Runs of a column.
+    fn of_column(self) -> u32 {
+        self.rows() / RUN as u32 / if self.others().is_some() { 2 } else { 1 }
+    }
+
+    fn count(self) -> u32 {
+        let plan = self.block.plan;
+        self.of_column() * plan.staged().min(plan.batch.saturating_sub(self.first))
+    }
+
+    fn run(self, item: Val<'k, u32>) -> Run<'k> {
+        let (plan, runs) = (self.block.plan, self.of_column());
+        let (column, run) = (item / runs, item % runs);
+        let apart = self.others().map(|distance| distance / RUN as u32);
+        let run = apart.map_or(run, |apart| run + run / apart * apart);
+        let row = run * RUN as u32 + self.block.split * self.rows();
+        Run { at: column * plan.sums_pitch() + row, is: [column + self.first, self.tile * plan.rows() + row] }
+    }
+
+    fn sums(self, room: Ptr<'k, Shared, f32>, run: Run<'k>) -> Sums<'k, RUN> {
+        let at = room.at(run.at);
+        (self.shares(at), self.others().map(|distance| self.shares(at.at(distance))))
+    }
+
+    /// Staged sums, those of all shares of k added in their order.
+    fn shares(self, at: Ptr<'k, Shared, f32>) -> [Val<'k, f32>; RUN] {
+        let tuning = self.block.plan.tuning;
+        if tuning.splits == 1 {
+            return at.load_vec();
+        }
+        let load = |split: u32| at.on(self.block.member + split * tuning.multicast).load_vec::<RUN>();
+        let shares: Vec<[Val<f32>; RUN]> = (0..tuning.splits).map(load).collect();
+        core::array::from_fn(|i| shares[1..].iter().fold(shares[0][i], |sum, share| sum + share[i]))
+    }
+}

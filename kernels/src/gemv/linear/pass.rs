@@ -1,0 +1,224 @@
+//! The passage of a tile's units through the team: activations, products group by group, the outputs of each group.
+
+use tilewright_codegen::build::Val;
+
+use super::ahead::Ahead;
+use super::operand::TwoSteps;
+use super::source::Source;
+use super::starts::{Brought, side};
+use super::sums::{Activations, Operands, pairs, product, products};
+use super::{AOperand, HeldStage, Input, Operand, Packing, Scratch, Sums, Weights};
+use crate::gemv::product::Fragment;
+use crate::gemv::{Side, Unit};
+use crate::warps::{ConsumerWarps, Item};
+
+/// Most fragments of two steps that a lane keeps, 4 registers each.
+const KEPT: u32 = 16;
+
+/// When a tile says that its results are about to come: where their readers look for the results themselves, packets, they need not
+/// hear of them any later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Early {
+    /// Behind the products of its last group, before the warps' sums are added up.
+    Sums,
+    /// Before the products of its last group.
+    Products,
+}
+
+/// What thread 0 does once the results of a tile are about to come.
+#[derive(Clone, Copy)]
+pub struct Announce<'a> {
+    /// When.
+    pub at: Early,
+    /// What.
+    pub say: &'a dyn Fn(),
+}
+
+/// One output of a group.
+pub(super) struct Cell<'k> {
+    /// Unit of the group.
+    pub unit: Val<'k, u32>,
+    /// Row of the tile.
+    pub row: Val<'k, u32>,
+    /// Feature of the unit.
+    pub feature: Val<'k, u32>,
+    /// Whether there is such an output.
+    pub inside: Val<'k, bool>,
+    /// Place among the group's outputs, were every unit a single one.
+    pub place: Val<'k, u32>,
+}
+
+/// The passage of a tile's units through the team.
+#[derive(Clone, Copy)]
+pub(super) struct Pass<'k> {
+    pub team: ConsumerWarps<'k>,
+    pub scratch: Scratch<'k>,
+    pub unit: Unit,
+    /// Elements from a row of activations to the next.
+    pub pitch: u32,
+    pub rows: u32,
+    /// Units of the ring that make one unit of the output.
+    pub streams: u32,
+    /// Where the A operand lives.
+    pub a_operand: AOperand,
+    /// Whether sums may lie where activations would, were they not in registers: where an output needs little until its sum is there.
+    pub spreads: bool,
+    /// Whether a phase came before, which left sums of squares; `None`: there are no phases.
+    pub behind: Option<Val<'k, bool>>,
+}
+
+impl<'k> Pass<'k> {
+    /// Fills the operand, multiplies `units` units in groups, and lets `finish` have the outputs of each group.
+    ///
+    /// `prepare` comes for each output before the product: what it loads arrives meanwhile.
+    pub fn run<P>(
+        self,
+        weights: &dyn Weights<'k>,
+        (input, first_row): (Input<'k>, Val<'k, u32>),
+        (units, announce): (Val<'k, u32>, Option<Announce<'_>>),
+        prepare: impl Fn(Val<'k, u32>, &Cell<'k>) -> P,
+        finish: impl Fn(Sums<'k>, &Cell<'k>, &P),
+    ) {
+        let Pass { team, scratch, rows, streams, a_operand, .. } = self;
+        let (k, packing) = (team.k, Packing::of(rows, input.float()).meeting(self.unit));
+        let squares = self.load_squares(input, first_row);
+        let x = self.bring(input, first_row);
+        self.store_squares(input, first_row, squares);
+        let starts = self.starts(&x, packing);
+        if let Some(loaded) = scratch.loaded {
+            k.when(k.tid().eq(0), || loaded.store(k.globaltimer()));
+        }
+        let sums = self.sums(packing);
+        let group = (sums.units() / streams).max(1);
+        k.for_step(0u32, units, group, |base| {
+            k.when(base.gt(0), || team.sync());
+            let here = (units - base).min(group);
+            let cell = |item: Item<'k>| {
+                let at = item.at;
+                let (feature, row, unit) = (at % Unit::ROWS, at / Unit::ROWS % rows, at / (Unit::ROWS * rows));
+                let inside = item.inside & unit.lt(here);
+                let place = (unit * streams * rows + row) * Unit::ROWS + feature;
+                let cell = Cell { unit, row, feature, inside, place };
+                let prepared = prepare(base, &cell);
+                (item, cell, prepared)
+            };
+            let cells: Vec<(Item, Cell, P)> = team.items(sums.outputs(group)).into_iter().map(cell).collect();
+            let announce = |at: Early| {
+                if let Some(announce) = announce.filter(|announce| announce.at == at) {
+                    k.when((base + group).ge(units) & k.tid().eq(0), || (announce.say)());
+                }
+            };
+            announce(Early::Products);
+            let each = |fragments: Fragments<'_, 'k>| {
+                let (side, terms, starts) = (self.side(packing), packing.terms(), starts.as_ref());
+                let operands = Operands { side, terms, fragments, starts };
+                self.products((weights, weights.held()), operands, sums, [base * streams, here * streams]);
+            };
+            match &x {
+                Activations::Shared(lane) => each(&|tile, _| lane.tile(tile)),
+                Activations::TwoSteps(from) => each(&|step, _| from.get(step)),
+                Activations::Registers(held) => each(&|_, place| held[place as usize].clone()),
+                Activations::Reloaded(source) => {
+                    let group = if let AOperand::Reloaded { .. } = a_operand { Some(sums.units()) } else { None };
+                    let starts = match &starts {
+                        Some(Brought::Shared(starts)) => Some(*starts),
+                        Some(Brought::Kept(_)) | None => None,
+                    };
+                    products(source, weights, sums, (group, here * streams), (scratch.operand.cast(), starts));
+                    source.store_squares(scratch.squares, None);
+                    source.look(scratch.beyond);
+                }
+            }
+            announce(Early::Sums);
+            team.sync();
+            for (item, cell, prepared) in &cells {
+                item.by_warp(|| finish(sums, cell, prepared));
+            }
+        });
+    }
+}
+
+/// The fragments of a tile: its number, and its place among those of a warp.
+type Fragments<'f, 'k> = &'f dyn Fn(Val<'k, u32>, u32) -> Vec<Fragment<'k>>;
+
+impl<'k> Pass<'k> {
+    /// The products of a group of `units` units, before which the task had `before`; its first stages may be held.
+    fn products(
+        self,
+        (weights, held): (&dyn Weights<'k>, &[HeldStage<'k>]),
+        operands: Operands<'_, 'k>,
+        sums: Sums<'k>,
+        [before, units]: [Val<'k, u32>; 2],
+    ) {
+        let (Pass { team, unit, .. }, k) = (self, self.team.k);
+        let held: Vec<_> = held.chunks(unit.stages() as usize).collect();
+        for (number, held) in (0u32..).zip(&held) {
+            let slot = k.lit(number) - before;
+            k.when(before.le(number) & slot.lt(units), || {
+                product(team, unit, (weights, held), operands, sums, slot);
+            });
+        }
+        if operands.side == Side::Pair {
+            return pairs(team, unit, weights, operands, (sums, units));
+        }
+        let held = held.len() as u32;
+        let next = if held == 0 { k.lit(0u32) } else { before.max(held) - before };
+        let one = |slot| product(team, unit, (weights, &[]), operands, sums, slot);
+        let (Some(codes), Side::A) = (unit.codes(), operands.side) else { return k.for_(next, units, one) };
+        let together = Ahead::together(unit);
+        let last = next + (units.max(next) - next) / together * together;
+        Ahead { team, unit, codes, weights, operands, sums }.products([next, last]);
+        if together > 1 {
+            k.when(last.lt(units), || one(last));
+        }
+    }
+
+    /// Activations that are read two steps at a time: few are kept in registers.
+    fn two_steps(self, from: TwoSteps<'k>) -> Activations<'k> {
+        let Pass { team, unit, .. } = self;
+        let (tiles, steps) = (unit.stages() * unit.per_warp(), unit.steps());
+        if tiles * steps / 2 > KEPT {
+            return Activations::TwoSteps(from);
+        }
+        let of_tile = |number: u32| {
+            let first = unit.tile(team.k.warp(), team.k.lit(number)) * steps;
+            (0..steps).step_by(2).map(move |step| first + step)
+        };
+        Activations::Registers(from.all(&(0..tiles).flat_map(of_tile).collect::<Vec<_>>()))
+    }
+
+    /// Which operand the weights are.
+    pub(super) fn side(self, packing: Packing) -> Side {
+        match side(self.unit, packing, self.a_operand) {
+            Side::Pair if packing.rows() > self.scratch.paired_rows => Side::B,
+            side => side,
+        }
+    }
+
+    /// Brings the activations as far as they go before the products.
+    fn bring(self, input: Input<'k>, first_row: Val<'k, u32>) -> Activations<'k> {
+        let Pass { team, scratch, unit, rows, a_operand, .. } = self;
+        let packing = Packing::of(rows, input.float()).meeting(unit);
+        let source = || Source::new(team, unit, packing, input, (first_row, self.pitch));
+        match a_operand {
+            AOperand::Shared => {
+                let x = Operand::new(scratch.operand, (unit, packing), scratch.beyond);
+                input.fill(team, (unit, self.pitch), first_row, x, scratch.squares);
+                team.sync();
+                match self.side(packing) {
+                    Side::A => self.two_steps(x.two_steps(team)),
+                    Side::B | Side::Half | Side::Pair => Activations::Shared(x.lane(team)),
+                }
+            }
+            AOperand::Registers | AOperand::Phases { .. } => {
+                let source = source();
+                let stages = (0..unit.stages()).map(|stage| team.k.lit(stage));
+                let held = source.fragments(&stages.flat_map(|stage| source.columns(stage)).collect::<Vec<_>>());
+                source.store_squares(scratch.squares, self.behind);
+                source.look(scratch.beyond);
+                Activations::Registers(held)
+            }
+            AOperand::Reloaded { .. } => Activations::Reloaded(Box::new(source())),
+        }
+    }
+}
