@@ -17,17 +17,17 @@
 //! * `wgmma` of N columns takes N/2 cycles. A warpgroup loads a stage's weights, multiplies and frees it before it begins the
 //!   next: 400 cycles beside the products. Several warpgroups take turns.
 //!
-//! For 64 vectors on 132 multiprocessors (R × k of a stage and how many stages, C, S; bytes through L2 over those of weights;
+//! For 64 vectors on 132 multiprocessors (R × k of a stage and how many stages of weights, C, S; bytes through L2 over those of weights;
 //! microseconds by memory and by the estimate, without what a launch costs):
 //!
 //! | n × k | tile, stages | C | S | blocks | L2 | memory | estimate |
 //! |---|---|---|---|---|---|---|---|
-//! | 4096 × 4096 | 64 × 128, 6 | 1 | 2 | 128 | 2.00 | 7.3 | 8.9 |
+//! | 4096 × 4096 | 64 × 128, 8 | 1 | 2 | 128 | 2.00 | 7.3 | 8.9 |
 //! | 14336 × 4096 | 112 × 128, 4 | 1 | 1 | 128 | 1.57 | 25.5 | 26.2 |
-//! | 4096 × 14336 | 64 × 128, 6 | 2 | 2 | 128 | 1.50 | 25.5 | 27.7 |
+//! | 4096 × 14336 | 64 × 128, 8 | 2 | 2 | 128 | 1.50 | 25.5 | 27.7 |
 //! | 128256 × 4096 | 248 × 64, 4 | 2 | 1 | 132 | 1.13 | 228.4 | 234.0 |
-//! | 8192 × 2048 | 64 × 128, 6 | 1 | 1 | 128 | 2.00 | 7.3 | 7.5 |
-//! | 2048 × 8192 | 64 × 128, 6 | 1 | 4 | 128 | 2.00 | 7.3 | 9.2 |
+//! | 8192 × 2048 | 64 × 128, 8 | 1 | 1 | 128 | 2.00 | 7.3 | 7.5 |
+//! | 2048 × 8192 | 64 × 128, 8 | 1 | 4 | 128 | 2.00 | 7.3 | 9.2 |
 //! | 128256 × 2048 | 248 × 64, 4 | 2 | 1 | 132 | 1.13 | 114.2 | 117.1 |
 
 use super::Rows;
@@ -74,7 +74,7 @@ const LEAST: Tuning = Tuning {
     warpgroups: 1,
     units: 8,
     stage_tiles: 2,
-    stages: 8,
+    stages: 12,
     in_flight: IN_FLIGHT[0],
     multicast: 1,
     splits: 1,
@@ -103,7 +103,7 @@ pub fn predict(plan: &Plan, multiprocessors: u32) -> f64 {
     let weights = 2.0 * n * k;
     let taken_in = 1.0 + columns / rows;
     let together = MEMORY.min(L2 / (1.0 + columns / (rows * f64::from(multicast))));
-    let held = f64::from(stages * (plan.stage_bytes() + plan.x_stage_bytes()));
+    let held = f64::from(stages * plan.stage_bytes() + plan.x_stages() * plan.x_stage_bytes());
     let steps = f64::from(plan.stage_k() / 16) * columns / 2.0;
     let multiplied = f64::from(plan.stage_bytes()) * CYCLES / (steps * f64::from(warpgroups)).max(CHAIN + steps);
     let alone = (INGRESS.min(held / LATENCY) / taken_in).min(multiplied).min(WEIGHTS);
