@@ -79,7 +79,7 @@ pub(super) trait Machines: Send {
         self.width(rows).map(drop)
     }
 
-    /// Runs steps that feed tokens back; gives how many `each` was told of.
+    /// Runs steps that feed tokens back; gives how many `each` was told of. Behind its `Break` it may be told of a few that were under way.
     fn run(&mut self, width: usize, cells: &StepCells, run: Run, each: EachStep) -> Result<usize, EngineError>;
 }
 

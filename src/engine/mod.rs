@@ -59,7 +59,7 @@ pub(crate) use place::{Opened, device_options, open};
 use place::{Place, Unloaded};
 pub use requests::{
     BatchOptions, Batcher, Event, Logprobs, Penalties, Server, ServerEvent, Statistics, Stream, Submission, Ticket,
-    Token,
+    Token, WidthTimes,
 };
 pub(crate) use requests::{Gain, MOST_PROPOSED, Proposer};
 pub use session::{Row, Run, Session};
@@ -195,10 +195,7 @@ impl Engine {
 
     /// Kernels that were compiled so far, each with when that began and how long it took the driver; none on the host.
     pub fn compiled(&self) -> Vec<Compilation> {
-        match &*self.place {
-            Place::Gpu(gpu) => gpu.kernels.compilations(),
-            Place::Host { .. } => Vec::new(),
-        }
+        self.place.compiled()
     }
 
     /// The model's architecture.

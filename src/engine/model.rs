@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tilewright_flow::program::FlowSettings;
 use tilewright_megakernel::model::ModelSpec;
+use tilewright_megakernel::vm::device::Compilation;
 use tilewright_megakernel::weights::Weights;
 
 use super::device::Device;
@@ -76,6 +77,11 @@ impl Bare {
         let settings = self.flow.as_ref().map(Arc::clone);
         let flow = settings.map(|settings| SessionFlow { settings, slots: options.rows.max(1), observer: None });
         batcher_of(&self.place, &self.model, (&[], chunk), &self.abort, (options, base, flow))
+    }
+
+    /// What was compiled so far.
+    pub fn compiled(&self) -> Vec<Compilation> {
+        self.place.compiled()
     }
 
     /// The name of the flow, if one chooses.

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tilewright_codegen::device::sim::{self, Options};
 use tilewright_codegen::device::{self, Properties, cuda};
 use tilewright_codegen::target::Target;
-use tilewright_megakernel::vm::device::{AbortHandle, Dealing, DeviceKernels, DeviceOptions, DeviceWeights, MAX_STEPS};
+use tilewright_megakernel::vm::device::{
+    AbortHandle, Compilation, Dealing, DeviceKernels, DeviceOptions, DeviceWeights, MAX_STEPS,
+};
 use tilewright_megakernel::vm::graph::GraphWeights;
 
 use super::device::Device;
@@ -64,6 +66,14 @@ impl Place {
             Device::Cuda { .. } | Device::Sim { .. } | Device::Peers { .. } | Device::SimPeers { .. } => {
                 Ok(Unloaded::Gpu(Box::new(open(device)?), known_settings()?))
             }
+        }
+    }
+
+    /// Kernels that were compiled so far; none on the host.
+    pub fn compiled(&self) -> Vec<Compilation> {
+        match self {
+            Place::Gpu(gpu) => gpu.kernels.compilations(),
+            Place::Host { .. } => Vec::new(),
         }
     }
 }

@@ -211,7 +211,7 @@ impl Session {
 
     /// Feeds a token of each row's sequence, then again and again the token that is chosen next, without the host between;
     /// `each` gets the next tokens of all rows after each step, [`NO_TOKEN`] for a row that has ended, and ends the run by
-    /// `Break`; where a flow keeps states of requests, a run has few steps and is not left. Gives the steps done.
+    /// `Break`, behind which it may be told of a few steps that were under way; where a flow keeps states of requests, a run has few steps and is not left. Gives the steps done.
     ///
     /// # Errors
     /// As [`Session::advance`]; draws in a session that is not one for [sampling](Session::sampling).

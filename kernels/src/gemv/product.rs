@@ -3,6 +3,8 @@
 //! A warp takes tiles of a stage in turn, a lane eight elements of each. What they meet is a [`Fragment`], wherever it comes
 //! from: shared memory or registers. Slots of the contraction hold the same k on both sides.
 
+use core::cell::RefCell;
+
 use half::{bf16, f16};
 use tilewright_codegen::build::{Builder, Ptr, Shared, Val};
 
@@ -104,6 +106,19 @@ impl<'k> CodeTile<'k> {
     pub fn map(&self, word: &dyn Fn(Val<'k, u32>) -> Val<'k, u32>) -> CodeTile<'k> {
         let packed = self.packed.iter().map(|packed| Packed { codes: packed.codes.map(word), ..*packed }).collect();
         CodeTile { packed, factors: self.factors.iter().map(|factors| factors.map(word)).collect() }
+    }
+
+    /// A word of each load that brought it.
+    pub fn loads(&self) -> Vec<Val<'k, u32>> {
+        let factors = RefCell::new(Vec::new());
+        let keep = |word: Val<'k, u32>| {
+            factors.borrow_mut().push(word);
+            word
+        };
+        for factors in &self.factors {
+            factors.map(&keep);
+        }
+        self.packed.iter().map(|packed| packed.codes[0]).chain(factors.take()).collect()
     }
 
     /// The numbers that an instruction takes together.

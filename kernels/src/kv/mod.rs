@@ -16,6 +16,7 @@
 //! | `shared` | the tile in shared memory: layout, addresses, `ldmatrix` |
 //! | `tiles` | what every buffer has: the register tile, the ends of a [`ring`](crate::ring) |
 //! | `pool` | pools of pages, and the cells of a step: [`PagedPool`] |
+//! | `newest` | the newest token's keys and values as packets: [`Newest`] |
 //! | `element` | how a pool stores its numbers: [`PoolType`], [`PoolArray`] |
 //! | `widen` | pages of codes as pages of bf16, a kernel |
 //! | `token_row` | how a token's row lies in a pool |
@@ -37,6 +38,7 @@
 mod config;
 mod cp_async;
 mod element;
+mod newest;
 mod place;
 mod pool;
 mod shared;
@@ -50,6 +52,7 @@ mod widen;
 pub use config::{KConfig, KvBufferConfig, VConfig};
 pub use cp_async::{CpAsync, CpAsyncBuffer};
 pub use element::{PoolArray, PoolType};
+pub use newest::Newest;
 pub use place::{Pages, Place};
 pub use pool::{Cells, PageTable, PagedPool};
 pub use shared::{Form, Fragments, MmaTile, Share, TileForm, VECTOR};

@@ -56,10 +56,20 @@ impl<'k, B, O: Operands> Full<'k, B, O> {
         release(self.parts.meeting, &[self.stage], self.parts.k.lit(true));
     }
 
-    /// This consumer has read this stage and the next: one fence is behind the reads of both.
+    /// This consumer has read these stages, and has in registers what it read: `words`, at least one of each load. Who arrives for a warp depends on
+    /// them, so that no read is on its way when the arrival is seen; who fills stages fences ([`Counted`](super::Counted)). Needs a ring that a
+    /// [`Counted`](super::Counted) fills.
     #[track_caller]
-    pub fn release_with(self, next: Self) {
-        release(self.parts.meeting, &[self.stage, next.stage], self.parts.k.lit(true));
+    pub fn release_read(stages: Vec<Self>, words: &[Val<'k, u32>]) {
+        let Some(first) = stages.first() else { return };
+        let Meeting { k, empty, shape, fill, .. } = first.parts.meeting;
+        let (Some(empty), Consumers::Warps(_), 1, Fill::Engine) = (empty, shape.consumers, shape.cluster, fill) else {
+            return stages.into_iter().for_each(Full::release);
+        };
+        let all = words.iter().copied().reduce(|all, word| all ^ word).unwrap_or_else(|| k.lit(0u32));
+        let lane = (all & 1).ne(0).any().select(1u32, 0u32);
+        k.sync_warp();
+        k.when(k.lane().eq(lane), || stages.iter().for_each(|full| empty.at(full.stage).arrive()));
     }
 
     /// Lets this consumer, one of some warps, read the stage where `reads`, the same for all of a warp, and gives it back. Who does not read has

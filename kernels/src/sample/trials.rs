@@ -18,7 +18,7 @@ pub fn shipped() -> Vec<Box<dyn Shipped>> {
         entry("argmax", |arch| argmax_rows(arch, WARPS), argmax_trial),
         entry("best", best_rows, best_trial),
         entry("sample", |arch| sample_rows(arch, WARPS), sample_trial),
-        entry("feed", |arch| feed_rows(arch, FeedShape { rows: 64, ends: 8, requests: true }), feed_trial),
+        entry("feed", |arch| feed_rows(arch, FeedShape { rows: 64, ends: 8, requests: true, lines: 4 }), feed_trial),
     ]
 }
 
@@ -123,8 +123,8 @@ fn sample_trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
 
 fn feed_trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     let draw = &mut Draw::new(seed);
-    let (rows, ends, step) = (draw.between(1..=70), draw.between(0..=3), draw.between(0..=2));
-    let shape = FeedShape { rows, ends, requests: draw.between(0..=1) == 1 };
+    let (rows, ends, step) = (draw.between(1..=70), draw.between(0..=3), draw.between(0..=9));
+    let shape = FeedShape { rows, ends, requests: draw.between(0..=1) == 1, lines: draw.between(1..=4) };
     let chosen: Vec<u32> = (0..rows).map(|_| draw.between(0..=4)).collect();
     let end_ids: Vec<i32> = (0..rows * ends).map(|_| draw.between(0..=5) as i32 - 1).collect();
     let tokens: Vec<i32> = (0..rows).map(|_| draw.between(0..=4) as i32).collect();
@@ -132,10 +132,10 @@ fn feed_trial(arch: Arch, seed: u64) -> Result<Trial, VerifyErrors> {
     let lengths: Vec<u32> = positions.iter().map(|&position| (position + 1).max(0) as u32).collect();
     let requests: Vec<Request> =
         (0..rows).map(|row| Request { step: draw.bits() >> 1, row, ..Request::default() }).collect();
-    let mut history = vec![7u32; 3 * rows as usize];
+    let mut history = vec![7u32; (shape.lines * rows) as usize];
     let mut after = (tokens.clone(), positions.clone(), lengths.clone(), requests.clone());
     for row in 0..rows as usize {
-        let line = &mut history[(step * rows) as usize + row];
+        let line = &mut history[(step % shape.lines * rows) as usize + row];
         *line = FED_NOTHING;
         if positions[row] >= 0 {
             let token = chosen[row] as i32;

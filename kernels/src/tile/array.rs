@@ -167,6 +167,18 @@ impl<'k> Array<'k> {
         }
     }
 
+    /// Four words from each of some places of arrays of packets of one generation, all in flight together: four elements of f32,
+    /// eight of 16 bits.
+    #[track_caller]
+    pub(crate) fn packets(from: &[(Array<'k>, Val<'k, u32>)]) -> Vec<[Val<'k, u32>; 4]> {
+        let Some((first, Access::Packets(generation))) = from.first().map(|(first, _)| (first, first.access)) else {
+            return Vec::new();
+        };
+        let places: Vec<_> = from.iter().map(|(array, index)| array.packet(*index)).collect();
+        let words = first.poll(generation, &places, 4);
+        words.into_iter().map(|words| std::array::from_fn(|i| words[i])).collect()
+    }
+
     /// The four elements of some words.
     fn four(self, words: &[Val<'k, u32>]) -> [Val<'k, f32>; 4] {
         let element =

@@ -146,6 +146,7 @@ impl Case {
             streamed: self.stage.map(|stage| Streamed { stage, immutable_prefix }),
             selected: None,
             merged: Merged { out: ActivationOutput::Rows(self.result(k)), arrivals: k.global("arrivals") },
+            newest: None,
         };
         let scratch = scratch(team, self.heads.scratch_bytes(self.warps), 1, 1);
         attention(team, scratch, &Stages::new(team, work), work, || ());

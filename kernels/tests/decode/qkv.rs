@@ -147,10 +147,11 @@ impl Case {
                 Keys::Raw(Array::new(keys, self.pool))
             },
             v: pages(values),
+            newest: None,
         };
         let scratch = scratch(team, Operand::bytes(unit, self.packing()), self.rows(), sums(self.a_operand, 3));
         let supply = Supply::new(team, unit, weights, work.units, self.tile, self.a_operand);
-        qkv(team, scratch, &supply, work);
+        qkv(team, scratch, &supply, work, None);
     }
 }
 

@@ -42,6 +42,8 @@ fn every_batch_of_known_models_is_planned() {
             let placed = schedule(program.with_cut_sums(&ships).unwrap(), 4096).unwrap();
             let plan = Plan::new(&placed, ships).unwrap();
             let mut lines: Vec<String> = plan.opcodes.iter().filter_map(line).collect();
+            let packets = plan.opcodes.iter().any(|opcode| opcode.get::<QkvTile>().is_some_and(QkvTile::is_packets));
+            lines.extend(packets.then(|| "the newest token as packets".to_owned()));
             lines.sort();
             lines.dedup();
             writeln!(table, "{model}, rows {rows}: {} stages; {}", plan.options.stages, lines.join(", ")).unwrap();

@@ -22,6 +22,7 @@
 //! that keeps a row for each shape that begins, a value of [`Suite`], and a peer's script in `benches/peers/` that prints
 //! rows with the same suite and shapes.
 
+mod arrivals;
 mod attention;
 mod decode;
 mod finding;

@@ -16,6 +16,7 @@ use thiserror::Error;
 use tilewright_codegen::trial::Draw;
 use tilewright_megakernel::model::ModelSpec;
 
+use super::arrivals;
 use super::finding;
 use super::journal::Journal;
 use super::timing::Times;
@@ -29,16 +30,16 @@ use crate::results::Row;
 pub struct RequestsArgs {
     /// Requests of the arrivals; 0: none
     #[arg(long, value_name = "N", default_value_t = 1000)]
-    requests: usize,
+    pub(super) requests: usize,
     /// Requests that arrive in a second, on average
     #[arg(long, value_name = "N", default_value_t = 500.0)]
-    rate: f64,
+    pub(super) rate: f64,
     /// Requests that run at a time
     #[arg(long, value_name = "N", default_value_t = 64)]
-    seats: usize,
+    pub(super) seats: usize,
     /// Rows of a step at most: those that decode, and a chunk of prompts
     #[arg(long, value_name = "N", default_value_t = 512)]
-    step_rows: usize,
+    pub(super) step_rows: usize,
     /// Milliseconds that a step should take in which requests decode
     #[arg(long, value_name = "T")]
     step_ms: Option<f64>,
@@ -64,25 +65,11 @@ enum RequestsError {
 }
 
 /// Longest sequence of the arrivals and of a soak.
-const CONTEXT: usize = 1024;
+pub(super) const CONTEXT: usize = 1024;
 /// Sequences at a time of the batches in order, and beside a prompt.
-const EIGHT: usize = 8;
+pub(super) const EIGHT: usize = 8;
 /// Steps of a launch where the host looks for what comes in.
 const STEPS: usize = 8;
-
-/// A request, and when it arrives.
-struct Arrival {
-    at: Duration,
-    request: Request,
-}
-
-/// What a run of requests took.
-struct Ran {
-    seconds: f64,
-    tokens: usize,
-    /// Seconds from arrival to the first token, of each.
-    first: Vec<f64>,
-}
 
 /// Runs the suite.
 pub fn run(subject: &SubjectArgs, device: Device, args: &RequestsArgs, journal: &Journal) -> Result<(), Failure> {
@@ -90,7 +77,7 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &RequestsArgs, journal: 
     let (spec, weights) = (spec, subject.weights()?.1);
     let bare = Bare::new(device, spec.clone(), weights, subject.flow()?)?;
     if args.requests > 0 {
-        arrivals(&bare, &spec, args, journal)?;
+        arrivals::run(&bare, &spec, args, journal)?;
     }
     if args.beside > 0 {
         beside(&bare, &spec, args, journal)?;
@@ -104,7 +91,7 @@ pub fn run(subject: &SubjectArgs, device: Device, args: &RequestsArgs, journal: 
     Ok(())
 }
 
-fn options(args: &RequestsArgs, context: usize) -> BatchOptions {
+pub(super) fn options(args: &RequestsArgs, context: usize) -> BatchOptions {
     let step_time = args.step_ms.map(|ms| Duration::from_secs_f64(ms.max(0.0) / 1e3));
     BatchOptions {
         rows: args.seats,
@@ -121,63 +108,14 @@ fn spread(draw: &mut Draw, least: f64, most: f64) -> usize {
     (least * (most / least).powf(draw.unit().abs())) as usize
 }
 
-fn draw_request(draw: &mut Draw, vocab: usize) -> Request {
+pub(super) fn draw_request(draw: &mut Draw, vocab: usize) -> Request {
     let (prompt, new) = (spread(draw, 16.0, 512.0), spread(draw, 16.0, 400.0));
     let prompt_ids = (0..prompt).map(|_| draw.between(0..=vocab as u32 - 1)).collect();
     Request { prompt_ids, max_new_tokens: new }
 }
 
-fn draw_arrivals(count: usize, rate: f64, vocab: usize) -> Vec<Arrival> {
-    let (draw, mut at) = (&mut Draw::new(11), 0.0);
-    let mut arrival = || {
-        at -= (1.0 - draw.unit().abs()).max(1e-9).ln() / rate;
-        Arrival { at: Duration::from_secs_f64(at), request: draw_request(draw, vocab) }
-    };
-    (0..count).map(|_| arrival()).collect()
-}
-
-/// Runs requests as they arrive.
-fn as_they_come(batcher: &mut Batcher, arrivals: &[Arrival]) -> Result<Ran, Failure> {
-    let start = Instant::now();
-    let (mut next, mut came, mut first) = (0, BTreeMap::new(), Vec::new());
-    let (mut tokens, mut fault) = (0, None);
-    loop {
-        while let Some(arrival) = arrivals.get(next).filter(|arrival| arrival.at <= start.elapsed()) {
-            came.insert(batcher.submit(Submission::from(arrival.request.clone()))?, arrival.at);
-            next += 1;
-        }
-        let more = batcher.step(|ticket, event| match event {
-            Event::Token(_) => {
-                tokens += 1;
-                first.extend(came.remove(&ticket).map(|at| (start.elapsed().saturating_sub(at)).as_secs_f64()));
-            }
-            Event::End(_) => {}
-            Event::Fault(error) => fault = Some(error),
-        });
-        if let Some(fault) = fault.take() {
-            return Err(fault.into());
-        }
-        if !more && next == arrivals.len() {
-            return Ok(Ran { seconds: start.elapsed().as_secs_f64(), tokens, first });
-        }
-    }
-}
-
-/// Runs requests in batches of so many, the next when all of the one before have ended.
-fn in_order(batcher: &mut Batcher, arrivals: &[Arrival]) -> Result<Ran, Failure> {
-    let start = Instant::now();
-    let mut tokens = 0;
-    for batch in arrivals.chunks(EIGHT) {
-        for arrival in batch {
-            batcher.submit(Submission::from(arrival.request.clone()))?;
-        }
-        tokens += drain(batcher)?.values().map(Vec::len).sum::<usize>();
-    }
-    Ok(Ran { seconds: start.elapsed().as_secs_f64(), tokens, first: Vec::new() })
-}
-
 /// Runs to the end; the tokens of each request.
-fn drain(batcher: &mut Batcher) -> Result<BTreeMap<Ticket, Vec<u32>>, Failure> {
+pub(super) fn drain(batcher: &mut Batcher) -> Result<BTreeMap<Ticket, Vec<u32>>, Failure> {
     let (mut all, mut fault, mut more) = (BTreeMap::<Ticket, Vec<u32>>::new(), None, true);
     while more {
         more = batcher.step(|ticket, event| match event {
@@ -192,7 +130,7 @@ fn drain(batcher: &mut Batcher) -> Result<BTreeMap<Ticket, Vec<u32>>, Failure> {
     Ok(all)
 }
 
-fn row(
+pub(super) fn row(
     (bare, spec): (&Bare, &ModelSpec),
     shape: &[(&str, usize)],
     variant: &str,
@@ -205,45 +143,6 @@ fn row(
     let values = values.iter().map(|&(name, value)| (name.to_owned(), value)).collect();
     let variant = bare.flow().map_or(variant.to_owned(), |flow| format!("{variant}, flow {flow}"));
     Row { variant, values, bytes: None, error: None, ..row }
-}
-
-fn arrivals(bare: &Bare, spec: &ModelSpec, args: &RequestsArgs, journal: &Journal) -> Result<(), Failure> {
-    let all = draw_arrivals(args.requests, args.rate, spec.vocab);
-    let shape = [("requests", args.requests), ("seats", args.seats)];
-    let mut batcher = bare.batcher(Some(args.step_rows), &options(args, CONTEXT))?;
-    // Kernels and graphs of every width are made before the clock runs.
-    as_they_come(&mut batcher, &all[..all.len().min(2 * args.seats)])?;
-    let before = batcher.statistics();
-    let ours = as_they_come(&mut batcher, &all)?;
-    let after = batcher.statistics();
-    drop(batcher);
-    let mut first = ours.first.clone();
-    first.sort_by(f64::total_cmp);
-    let part = |part: f64| first.get((first.len() as f64 * part) as usize).copied().unwrap_or(0.0) * 1e3;
-    let speed = ours.tokens as f64 / ours.seconds;
-    let (steps, rows) = (after.steps - before.steps, after.rows - before.rows);
-    let values = [
-        ("tokens_per_s", speed),
-        ("new_tokens", ours.tokens as f64),
-        ("steps", steps as f64),
-        ("rows_per_step", rows as f64 / steps as f64),
-        ("preemptions", (after.preemptions - before.preemptions) as f64),
-        ("first_token_ms", part(0.5)),
-        ("first_token_p95_ms", part(0.95)),
-    ];
-    journal.keep(row((bare, spec), &shape, "as they come", ours.seconds, &values))?;
-    // A quarter of the requests says as much of batches in order, which take long.
-    let some = &all[..all.len().div_ceil(4)];
-    let few = BatchOptions { rows: EIGHT, ..options(args, CONTEXT) };
-    for (chunk, name) in [(None, "8 in order"), (Some(args.step_rows), "8 in order, prompts in chunks")] {
-        let mut batcher = bare.batcher(chunk, &few)?;
-        in_order(&mut batcher, &some[..some.len().min(EIGHT)])?;
-        let found = in_order(&mut batcher, some)?;
-        let other = found.tokens as f64 / found.seconds;
-        let values = [("tokens_per_s", other), ("new_tokens", found.tokens as f64), ("ratio", speed / other)];
-        journal.keep(row((bare, spec), &shape, name, found.seconds, &values))?;
-    }
-    Ok(())
 }
 
 fn beside(bare: &Bare, spec: &ModelSpec, args: &RequestsArgs, journal: &Journal) -> Result<(), Failure> {

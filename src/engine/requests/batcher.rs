@@ -28,6 +28,7 @@ use super::proposer::MOST_PROPOSED;
 use super::scheduler::{FlowLimits, Limits, Scheduler, Step};
 use super::sequence::Ask;
 use super::submission::{Event, Statistics, Submission, Ticket};
+use super::times::{StepTimes, WidthTimes};
 
 /// How a batcher works.
 ///
@@ -115,6 +116,7 @@ pub struct Batcher {
     next: u64,
     shape: Shape,
     pace: Pace,
+    times: StepTimes,
     clock: Clock,
     attention: Attention,
 }
@@ -248,6 +250,7 @@ impl Batcher {
             next: 0,
             shape,
             pace,
+            times: StepTimes::default(),
             clock,
             attention: Attention::default(),
         }
@@ -337,6 +340,11 @@ impl Batcher {
         self.scheduler.statistics()
     }
 
+    /// What steps of each width took since the last call, narrow ones first.
+    pub fn take_times(&mut self) -> Vec<WidthTimes> {
+        self.times.take()
+    }
+
     /// Pages that running requests hold.
     pub fn held_pages(&self) -> usize {
         self.scheduler.held_pages()
@@ -401,8 +409,10 @@ impl Batcher {
             })?;
         }
         giving.finish();
+        let took = (self.clock)().saturating_sub(started);
+        self.times.note(width, steps, took);
         if step.decodes && step.steps == 1 {
-            self.pace.note(width, (self.clock)().saturating_sub(started));
+            self.pace.note(width, took);
         }
         self.scheduler.launched(steps, steps * rows);
         Ok(())
@@ -440,13 +450,14 @@ impl Batcher {
             script: None,
         };
         let mut giving = Giving::new(step, &mut self.scheduler, &mut self.submissions, each);
-        let mut rows = 0;
+        let (mut rows, started) = (0, (self.clock)());
         let steps = self.machines.propose(width, &text, step.steps, &mut |accepted| {
             rows += 1 + accepted.proposed;
             let goes_on = giving.accepted(accepted);
             go_on(goes_on, deadline, &self.clock, &self.attention)
         })?;
         giving.finish();
+        self.times.note(width, steps, (self.clock)().saturating_sub(started));
         self.scheduler.launched(steps, rows);
         Ok(())
     }

@@ -13,6 +13,7 @@
 //! | `gain` | whether steps of several of a sequence's tokens pay |
 //! | `choice` | tokens chosen by the host: penalties, log probabilities |
 //! | `pace` | how many rows a step may have so that it ends in time |
+//! | `times` | what steps of each width took |
 //! | `giving` | what the rows of a step gave |
 //! | `batcher` | scheduler and machine together, a step at a time |
 //! | `many` | generation of more sequences than a device's step has rows |
@@ -35,6 +36,7 @@ mod server;
 mod slots;
 mod step;
 mod submission;
+mod times;
 #[cfg(test)]
 mod trials;
 
@@ -44,3 +46,4 @@ pub(crate) use gain::Gain;
 pub(crate) use proposer::{MOST_PROPOSED, Proposer};
 pub use server::{Server, ServerEvent, Stream};
 pub use submission::{Event, Logprobs, Penalties, Statistics, Submission, Ticket, Token};
+pub use times::WidthTimes;

@@ -101,6 +101,61 @@ impl<'k, 'a> Cursor<'k, 'a> {
     }
 }
 
+/// The item that a block computes. What is known of the first before the launch before has ended is known by then: only queries are waited for.
+struct Current<'k, 'a> {
+    k: &'k Builder,
+    items: &'a Items<'k, 'a>,
+    shape: [u32; 2],
+    number: Var<'k, u32>,
+    split: Var<'k, u32>,
+    sequence: Var<'k, u32>,
+    head: Var<'k, u32>,
+    tokens: Var<'k, u32>,
+    span: [Var<'k, u32>; 2],
+}
+
+impl<'k, 'a> Current<'k, 'a> {
+    fn new(k: &'k Builder, items: &'a Items<'k, 'a>, shape: [u32; 2]) -> Current<'k, 'a> {
+        let [split, sequence, head, tokens, first, end] = [0u32; 6].map(|zero| k.var(zero));
+        let (number, span) = (k.var(k.block_id()), [first, end]);
+        let current = Current { k, items, shape, number, split, sequence, head, tokens, span };
+        current.enter();
+        current
+    }
+
+    fn is_one(&self) -> Val<'k, bool> {
+        self.number.get().lt(self.items.count())
+    }
+
+    fn enter(&self) {
+        self.k.when(self.is_one(), || {
+            let Item { split, line, place, span } = self.items.at(self.k, self.number.get(), self.shape);
+            self.split.set(split);
+            self.sequence.set(line / self.items.heads);
+            self.head.set(line % self.items.heads);
+            self.tokens.set(place.tokens);
+            self.span[0].set(span.first);
+            self.span[1].set(span.end);
+        });
+    }
+
+    fn item(&self) -> Item<'k> {
+        let (sequence, head) = (self.sequence.get(), self.head.get());
+        let [first, end] = self.span.map(|var| var.get());
+        Item {
+            split: self.split.get(),
+            line: sequence * self.items.heads + head,
+            place: Place { tokens: self.tokens.get(), ..(self.items.place)(sequence, head) },
+            span: Span { first, end, step: self.shape[0] },
+        }
+    }
+
+    fn advance(&self) {
+        self.number.set(self.number.get() + self.k.blocks());
+        self.enter();
+    }
+}
+
 /// The attention of one block, in tiles of so many tokens.
 pub fn attend_items<'k, F: KvFamily, const D: u32, const TILE: u32>(
     k: &'k Builder,
@@ -132,12 +187,12 @@ pub fn attend_items<'k, F: KvFamily, const D: u32, const TILE: u32>(
         ask_keys();
         ask_values();
     }
+    let current = Current::new(k, items, shape);
     wait_for_launches(k);
-    let number = k.var(k.block_id());
     k.while_(
-        || number.get().lt(items.count()),
+        || current.is_one(),
         || {
-            let Item { split, line, place, span } = items.at(k, number.get(), shape);
+            let Item { split, line, place, span } = current.item();
             k.when(place.tokens.gt(0), || {
                 let (query, rows) = queries(k, (items.query)(line), [D, group]);
                 let tiles = (&keys, &values);
@@ -147,7 +202,7 @@ pub fn attend_items<'k, F: KvFamily, const D: u32, const TILE: u32>(
                 });
                 (items.meet)(line).finish(k, &parts, softmax, acc.registers(), split);
             });
-            number.set(number.get() + k.blocks());
+            current.advance();
         },
     );
 }

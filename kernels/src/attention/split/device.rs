@@ -17,7 +17,7 @@ use super::{Merged, Selected, Streamed};
 use crate::attention::merge::Partial;
 use crate::attention::softmax::{Rescaling, RowUpdate};
 use crate::gemv::linear::{Scratch, Weights};
-use crate::kv::{PagedPool, PoolArray, TokenRow};
+use crate::kv::{Newest, PagedPool, PoolArray, TokenRow};
 use crate::mma::Accumulator;
 use crate::tile::Array;
 use crate::warps::ConsumerWarps;
@@ -51,6 +51,8 @@ pub struct Attention<'k> {
     pub streamed: Option<Streamed<'k>>,
     /// How the tokens were chosen, where they are not all tokens of a row; none of them is streamed.
     pub selected: Option<Selected<'k>>,
+    /// The newest token's keys and values as packets, which `q` is too then: of a program of one row of pools of bf16, whose tokens are not chosen.
+    pub newest: Option<Newest<'k>>,
     /// Where they are merged.
     pub merged: Merged<'k>,
 }
@@ -102,12 +104,12 @@ pub fn attention<'k>(
     let k = team.k;
     k.for_(0u32, work.rows, |row| {
         let row = work.first_row + row;
-        let Part { begin, end, single, .. } = work.part(row);
+        let Part { begin, end, single, is_last, .. } = work.part(row);
         let streamed = work.streamed.map(|streamed| (streamed, streamed.tokens([begin, end], row)));
         for first in (0..work.heads.group()).step_by(TOGETHER as usize) {
             let count = (work.heads.group() - first).min(TOGETHER);
             let first = work.kv_head * work.heads.group() + first;
-            let pass = Pass { team, work, row, begin, end, single, first, count, streamed };
+            let pass = Pass { team, work, row, begin, end, is_last, single, first, count, streamed };
             k.if_else(begin.lt(end), || pass.run(scratch, ring), || work.store_idle(team, row, first, count));
         }
     });
@@ -116,28 +118,30 @@ pub fn attention<'k>(
 
 /// One pass over the tokens for up to eight query heads of a row.
 #[derive(Clone, Copy)]
-struct Pass<'k> {
-    team: ConsumerWarps<'k>,
-    work: Attention<'k>,
-    row: Val<'k, u32>,
+pub(super) struct Pass<'k> {
+    pub team: ConsumerWarps<'k>,
+    pub work: Attention<'k>,
+    pub row: Val<'k, u32>,
     begin: Val<'k, u32>,
     end: Val<'k, u32>,
+    /// Whether the row's newest token is the last of them.
+    is_last: Val<'k, bool>,
     /// Whether the row has no other tokens.
     single: Val<'k, bool>,
     /// First query head.
-    first: Val<'k, u32>,
+    pub first: Val<'k, u32>,
     /// Query heads.
-    count: u32,
+    pub count: u32,
     /// The tokens that are streamed: where they begin and end.
     streamed: Option<(Streamed<'k>, [Val<'k, u32>; 2])>,
 }
 
 /// This lane's keys and values of a block.
-struct Loaded<'k> {
+pub(super) struct Loaded<'k> {
     /// By half of the tokens, then by run of dimensions.
-    keys: [Vec<RegArray<'k, u32>>; 2],
+    pub keys: [Vec<RegArray<'k, u32>>; 2],
     /// By 64 dimensions, then by token.
-    values: Vec<[RegArray<'k, u32>; 4]>,
+    pub values: Vec<[RegArray<'k, u32>; 4]>,
 }
 
 /// Where the tokens of a block lie.
@@ -153,27 +157,27 @@ struct Running<'k> {
 
 impl<'k> Pass<'k> {
     /// How lanes have keys and values.
-    fn lanes(self) -> Lanes {
+    pub(super) fn lanes(self) -> Lanes {
         Lanes::of(self.work.keys)
     }
 
     /// Dimensions of the runs of a column of lanes, of which the first MMA takes a token.
-    fn width(self) -> u32 {
+    pub(super) fn width(self) -> u32 {
         4 * self.lanes().run
     }
 
     /// Runs of as many dimensions, in the order of the first MMA.
-    fn runs(self) -> u32 {
+    pub(super) fn runs(self) -> u32 {
         self.work.heads.dim.div_ceil(self.width())
     }
 
     /// Dimensions of the runs of a row of lanes, of which the second MMA takes a token.
-    fn height(self) -> u32 {
+    pub(super) fn height(self) -> u32 {
         8 * self.lanes().run
     }
 
     /// Runs of as many dimensions, in the order of the second.
-    fn rows(self) -> u32 {
+    pub(super) fn rows(self) -> u32 {
         self.work.heads.dim.div_ceil(self.height())
     }
 
@@ -196,18 +200,34 @@ impl<'k> Pass<'k> {
         let blocks = (self.end - paged + (BLOCK - 1)) / BLOCK;
         // From the last warp on: the first have the streamed blocks that are left over.
         let first = (self.team.warps - 1) - k.warp();
+        let has_newest = |block: Val<'k, u32>| self.is_last & (block + 1).eq(blocks);
+        let last = |block: Val<'k, u32>| self.end - paged - block * BLOCK - 1;
         let bring = |block: Val<'k, u32>, loaded: &Loaded<'k>| {
-            let start = paged + block * BLOCK;
-            self.load_pages(start, self.end - start - 1, loaded);
+            let (start, last) = (paged + block * BLOCK, last(block));
+            if self.work.newest.is_none() {
+                return self.load_pages(start, last, loaded);
+            }
+            let in_pages = has_newest(block).select(last, last + 1);
+            k.when(in_pages.gt(0), || self.load_pages(start, in_pages - 1, loaded));
         };
         // On its way while the queries come.
         let loaded = self.unloaded();
         k.when(first.lt(blocks), || bring(first, &loaded));
-        let queries = self.queries();
+        let (queries, newest) = match self.work.newest {
+            None => (self.queries(), None),
+            Some(newest) => {
+                let mine = self.is_last & blocks.gt(0) & ((blocks - 1) % self.team.warps).eq(first);
+                let (queries, newest) = self.arriving(newest, mine);
+                (queries, Some(newest))
+            }
+        };
         let running = self.running();
         k.for_step(first, blocks, self.team.warps, |block| {
             k.when(block.ne(first), || bring(block, &loaded));
-            self.block(&loaded, Some(self.end - paged - block * BLOCK - 1), &queries, &running, &|| ());
+            if let Some(newest) = &newest {
+                k.when(has_newest(block), || newest.put(self, last(block), &loaded));
+            }
+            self.block(&loaded, Some(last(block)), &queries, &running, &|| ());
         });
         if let Some((streamed, tokens)) = self.streamed {
             self.stages(ring, streamed, tokens, &queries, &running);
@@ -285,31 +305,8 @@ impl<'k> Pass<'k> {
         });
     }
 
-    /// The queries as A operands, times the scales and log2 e: of each run its words, and what their type rounds off them.
-    fn queries(self) -> Vec<[Vec<Val<'k, u32>>; 2]> {
-        let (k, lanes) = (self.team.k, self.lanes());
-        let (head, column) = ((k.lane() / 4).min(self.count - 1), k.lane() % 4 * lanes.run);
-        let q = self.work.q.from((self.row * self.work.heads.heads + self.first + head) * self.work.heads.dim);
-        let factor = k.lit(self.work.scale * std::f32::consts::LOG2_E);
-        let factor = self.scale_of(self.work.keys).map_or(factor, |scale| scale * factor);
-        let pairs = lanes.run / 2;
-        let run = |run: u32| {
-            let words = k.regs(2 * pairs, 0u32);
-            self.guarded(self.width() * run, self.width(), column, |at| {
-                let fours: Vec<_> = (0..lanes.run).step_by(4).map(|four| q.load4(at + four)).collect();
-                for (pair, two) in fours.iter().flat_map(|four| four.chunks(2)).enumerate() {
-                    let (word, [rest_x, rest_y]) = lanes.narrow(two[0] * factor, two[1] * factor);
-                    words.set(pair as u32, word);
-                    words.set(pairs + pair as u32, lanes.narrow(rest_x, rest_y).0);
-                }
-            });
-            [0, pairs].map(|first| (first..first + pairs).map(|at| words.get(at)).collect())
-        };
-        (0..self.runs()).map(run).collect()
-    }
-
     /// What the codes of a pool are multiplied by.
-    fn scale_of(self, pages: PagedPool<'k>) -> Option<Val<'k, f32>> {
+    pub(super) fn scale_of(self, pages: PagedPool<'k>) -> Option<Val<'k, f32>> {
         match pages.pool {
             PoolArray::Float(_) => None,
             PoolArray::E4m3 { scale, .. } => Some(scale),
@@ -317,7 +314,7 @@ impl<'k> Pass<'k> {
     }
 
     /// Records `then` for the dimension `start + offset`, of lanes that cover `width` dimensions, where a head has it.
-    fn guarded(self, start: u32, width: u32, offset: Val<'k, u32>, then: impl FnOnce(Val<'k, u32>)) {
+    pub(super) fn guarded(self, start: u32, width: u32, offset: Val<'k, u32>, then: impl FnOnce(Val<'k, u32>)) {
         let (dim, at) = (self.work.heads.dim, offset + start);
         if start + width <= dim { then(at) } else { self.team.k.when(at.lt(dim), || then(at)) }
     }

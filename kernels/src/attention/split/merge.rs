@@ -40,7 +40,7 @@ pub(super) struct Part<'k> {
     /// Whether no other split has tokens.
     pub single: Val<'k, bool>,
     /// Whether later splits have none.
-    is_last: Val<'k, bool>,
+    pub is_last: Val<'k, bool>,
     /// Tokens of a split.
     share: Val<'k, u32>,
     /// Tokens of the row.

@@ -6,6 +6,7 @@
 //! | `device` | a split of a kv head's tokens, from the ring and straight from the pages: [`attention`] |
 //! | `lanes` | a lane's keys and values as operands |
 //! | `merge` | the merge of the splits |
+//! | `queries` | queries as operands, and the newest token where they are packets |
 //! | `selected` | blocks of tokens that were chosen |
 //! | `shares` | how the tokens of a row are split |
 //! | `streamed` | keys and values on their way through the ring |
@@ -13,6 +14,7 @@
 mod device;
 mod lanes;
 mod merge;
+mod queries;
 mod selected;
 mod shares;
 mod streamed;

@@ -5,7 +5,7 @@
 
 use core::cell::RefCell;
 
-use tilewright_codegen::build::{Ptr, Shared, Val, Var};
+use tilewright_codegen::build::{Val, Var};
 
 use super::sums::{Operands, Sums, Weights, chains, code_tiles, store};
 use crate::gemv::product::{Chains, CodeTile, multiply_codes};
@@ -80,15 +80,14 @@ impl<'k> Ahead<'_, 'k> {
     /// The tiles of the next stages, which come while something else is done.
     fn next(self, meanwhile: &dyn Fn()) -> Vec<Vec<CodeTile<'k>>> {
         let loaded = RefCell::new(Vec::new());
-        let load = |stages: &[Ptr<'k, Shared, u32>]| {
+        self.weights.words(Ahead::together(self.unit), &|stages| {
             let tiles = |&stage| code_tiles(self.team.k, (self.unit, self.codes), self.operands.side, stage).collect();
-            *loaded.borrow_mut() = stages.iter().map(tiles).collect();
+            let tiles: Vec<Vec<CodeTile>> = stages.iter().map(tiles).collect();
+            let words = tiles.iter().flatten().flat_map(CodeTile::loads).collect();
+            *loaded.borrow_mut() = tiles;
             meanwhile();
-        };
-        match Ahead::together(self.unit) {
-            1 => self.weights.stage(&|stage| load(&[stage])),
-            _ => self.weights.two(&|stages| load(&stages)),
-        }
+            words
+        });
         loaded.into_inner()
     }
 

@@ -1,9 +1,9 @@
 //! The passage of a tile's units through the team: activations, products group by group, the outputs of each group.
 
-use tilewright_codegen::build::{Ptr, Shared, Val};
+use tilewright_codegen::build::Val;
 
 use super::ahead::Ahead;
-use super::operand::of_two_steps;
+use super::operand::TwoSteps;
 use super::source::Source;
 use super::starts::{Brought, side};
 use super::sums::{Activations, Operands, pairs, product, products};
@@ -116,7 +116,7 @@ impl<'k> Pass<'k> {
             };
             match &x {
                 Activations::Shared(lane) => each(&|tile, _| lane.tile(tile)),
-                Activations::TwoSteps(from) => each(&|step, _| of_two_steps(*from, step)),
+                Activations::TwoSteps(from) => each(&|step, _| from.get(step)),
                 Activations::Registers(held) => each(&|_, place| held[place as usize].clone()),
                 Activations::Reloaded(source) => {
                     let group = if let AOperand::Reloaded { .. } = a_operand { Some(sums.units()) } else { None };
@@ -174,7 +174,7 @@ impl<'k> Pass<'k> {
     }
 
     /// Activations that are read two steps at a time: few are kept in registers.
-    fn two_steps(self, from: Ptr<'k, Shared, u32>) -> Activations<'k> {
+    fn two_steps(self, from: TwoSteps<'k>) -> Activations<'k> {
         let Pass { team, unit, .. } = self;
         let (tiles, steps) = (unit.stages() * unit.per_warp(), unit.steps());
         if tiles * steps / 2 > KEPT {
@@ -182,9 +182,9 @@ impl<'k> Pass<'k> {
         }
         let of_tile = |number: u32| {
             let first = unit.tile(team.k.warp(), team.k.lit(number)) * steps;
-            (0..steps).step_by(2).map(move |step| of_two_steps(from, first + step))
+            (0..steps).step_by(2).map(move |step| first + step)
         };
-        Activations::Registers((0..tiles).flat_map(of_tile).collect())
+        Activations::Registers(from.all(&(0..tiles).flat_map(of_tile).collect::<Vec<_>>()))
     }
 
     /// Which operand the weights are.

@@ -7,9 +7,9 @@
 use tilewright_codegen::build::{Val, Var};
 
 use super::pass::{Cell, Pass};
-use super::{AOperand, Input, Scratch, Sums, Weights};
+use super::{AOperand, Announce, Input, Scratch, Sums, Weights};
 use crate::gemv::Unit;
-use crate::kv::PagedPool;
+use crate::kv::{Newest, PagedPool};
 use crate::rope::Rotation;
 use crate::tile::Array;
 use crate::warps::ConsumerWarps;
@@ -47,6 +47,8 @@ pub struct Qkv<'k> {
     pub keys: Keys<'k>,
     /// Where v is appended.
     pub v: PagedPool<'k>,
+    /// Where rotated keys and values are stored once more, as packets, which `q` is too then.
+    pub newest: Option<Newest<'k>>,
 }
 
 /// What becomes of q and k.
@@ -64,8 +66,14 @@ pub enum Keys<'k> {
     Raw(Array<'k>),
 }
 
-/// Computes a tile.
-pub fn qkv<'k>(team: ConsumerWarps<'k>, scratch: Scratch<'k>, weights: &dyn Weights<'k>, tile: Qkv<'k>) {
+/// Computes a tile. `announce` comes when all that the tile reads of other tiles is there, before its last results are stored.
+pub fn qkv<'k>(
+    team: ConsumerWarps<'k>,
+    scratch: Scratch<'k>,
+    weights: &dyn Weights<'k>,
+    tile: Qkv<'k>,
+    announce: Option<Announce<'_>>,
+) {
     let pass = Pass {
         team,
         scratch,
@@ -78,7 +86,7 @@ pub fn qkv<'k>(team: ConsumerWarps<'k>, scratch: Scratch<'k>, weights: &dyn Weig
         behind: None,
     };
     let prepare = |base: Val<'k, u32>, cell: &Cell<'k>| tile.prepare(team, cell, tile.first + base + cell.unit);
-    pass.run(weights, (tile.input, tile.first_row), (tile.units, None), prepare, |sums, cell, prepared| {
+    pass.run(weights, (tile.input, tile.first_row), (tile.units, announce), prepare, |sums, cell, prepared| {
         tile.finish(team, scratch, sums, cell, prepared);
     });
 }
@@ -92,6 +100,8 @@ struct Prepared<'k> {
     to: Var<'k, u32>,
     /// The cosine, and the sine with the sign that this element's partner takes.
     turn: Option<[Var<'k, f32>; 2]>,
+    /// Its place among the newest keys or values.
+    newest: Option<Val<'k, u32>>,
 }
 
 /// No place.
@@ -140,7 +150,11 @@ impl<'k> Qkv<'k> {
                 }
             }
         });
-        Prepared { is_q, is_v, bias, to, turn }
+        let newest = self.newest.map(|_| {
+            let row = self.first_row + cell.row;
+            (row * self.kv_heads + self.kv_head) * self.dim + dim
+        });
+        Prepared { is_q, is_v, bias, to, turn, newest }
     }
 
     /// Stores an output; all lanes of a warp come here.
@@ -161,6 +175,13 @@ impl<'k> Qkv<'k> {
             y.set(prepared.bias.map_or(sum, |bias| sum + bias.get()));
         });
         let (y, partner) = (y.get(), y.get().shfl_bfly(4));
+        if let (Some(newest), Some(place), Some([cos, sin])) = (self.newest, prepared.newest, &prepared.turn) {
+            let turned = y * cos.get() + partner * sin.get();
+            let mine = prepared.is_v.select(y, turned);
+            let next = mine.shfl_down(1);
+            let first = exists & !prepared.is_q & (cell.feature % 2).eq(0);
+            k.when(first, || newest.store(prepared.is_v, place, [mine, next]));
+        }
         k.when(exists, || {
             k.if_else(
                 prepared.is_v,
@@ -171,7 +192,7 @@ impl<'k> Qkv<'k> {
                         Keys::Rotated { pages, .. } => pages.pool.store(to, turned),
                         Keys::Raw(out) => out.store(to, turned),
                     };
-                    k.if_else(prepared.is_q, || self.q.store(to, turned), store_key);
+                    k.if_else(prepared.is_q, || self.q.store_run(to, [turned]), store_key);
                 },
             );
         });

@@ -5,7 +5,7 @@ use core::cell::RefCell;
 use tilewright_codegen::build::{Builder, Ptr, Shared, Val};
 use tilewright_layout::view::OffsetMap;
 
-use super::operand::Lane;
+use super::operand::{Lane, TwoSteps};
 use super::packing::Packing;
 use super::pass::Pass;
 use super::source::Source;
@@ -14,7 +14,7 @@ use super::wide;
 use super::{AOperand, HeldStage};
 use crate::gemv::product::{Chains, CodeTile, Fragment, Meeting, WarpTile, lowered, multiply, multiply_codes};
 use crate::gemv::{Codes, Side, Terms, Unit};
-use crate::ring::{Consumer, StageTile};
+use crate::ring::{Consumer, Full, StageTile};
 use crate::warps::{ConsumerWarps, sum_of_warps};
 
 /// Activations as the MMA's operand.
@@ -22,7 +22,7 @@ pub(super) enum Activations<'k> {
     /// In shared memory.
     Shared(Lane<'k>),
     /// In shared memory, read two steps at a time.
-    TwoSteps(Ptr<'k, Shared, u32>),
+    TwoSteps(TwoSteps<'k>),
     /// In registers: the fragments of this warp's tiles, stage by stage.
     Registers(Vec<Vec<Fragment<'k>>>),
     /// Where they lie.
@@ -52,15 +52,28 @@ pub trait Weights<'k> {
         self.stage(&|there| reads.builder().when(reads, || read(there)));
     }
 
-    /// The same of the next two stages, which are given back together.
-    fn two(&self, read: &dyn Fn([Ptr<'k, Shared, u32>; 2])) {
-        self.stage(&|first| self.stage(&|second| read([first, second])));
+    /// Waits for the next `count` stages and lets a warp bring words of them to registers: all that it reads, of which it gives at least one of
+    /// each load. The stages are given back behind that, without a wait for other accesses of the warp.
+    fn words(&self, count: u32, read: Read<'_, 'k>) {
+        nested(self, count, &[], read);
     }
 
     /// The task's first stages, so far as they have been taken out of the ring already: where its activations are copied.
     fn held(&self) -> &[HeldStage<'k>] {
         &[]
     }
+}
+
+/// What brings words of stages to registers, and gives some of each load.
+pub type Read<'r, 'k> = &'r dyn Fn(&[Ptr<'k, Shared, u32>]) -> Vec<Val<'k, u32>>;
+
+/// [`Weights::words`] by [`Weights::stage`], `count` stages behind those that were come to.
+fn nested<'k, W: Weights<'k> + ?Sized>(weights: &W, count: u32, before: &[Ptr<'k, Shared, u32>], read: Read<'_, 'k>) {
+    if count == 0 {
+        drop(read(before));
+        return;
+    }
+    weights.stage(&|stage| nested(weights, count - 1, &[before, &[stage]].concat(), read));
 }
 
 /// The consumers' end of a ring.
@@ -80,11 +93,10 @@ impl<'k, B, L: OffsetMap> Weights<'k> for RefCell<Consumer<'k, B, (StageTile<u32
         });
     }
 
-    fn two(&self, read: &dyn Fn([Ptr<'k, Shared, u32>; 2])) {
-        let [first, second] = [0, 1].map(|_| self.borrow_mut().wait());
-        let ((one,), (other,)) = (first.tiles(), second.tiles());
-        read([one.base(), other.base()]);
-        first.release_with(second);
+    fn words(&self, count: u32, read: Read<'_, 'k>) {
+        let stages: Vec<_> = (0..count).map(|_| self.borrow_mut().wait()).collect();
+        let words = read(&stages.iter().map(|full| full.tiles().0.base()).collect::<Vec<_>>());
+        Full::release_read(stages, &words);
     }
 }
 
@@ -399,14 +411,20 @@ impl<'k> Stage<'_, 'k> {
     fn multiply(self, team: ConsumerWarps<'k>, unit: Unit, meeting: Meeting<'_, 'k>, chains: Chains<'k>) {
         let side = meeting.side;
         match self {
-            Stage::Next(weights) => weights.stage(&|stage| {
-                if let Some(codes) = unit.codes() {
-                    let tiles = code_tiles(team.k, (unit, codes), side, stage);
-                    return multiply_codes(team.k, (unit, codes), tiles, &meeting, chains);
-                }
-                let tiles = WarpTile::of_whole_rounds(team.k, unit).map(|tile| tile.load(unit, stage.cast()));
-                multiply(team.k, tiles, meeting.fragments, chains);
-            }),
+            Stage::Next(weights) => {
+                let Some(codes) = unit.codes() else {
+                    return weights.stage(&|stage| {
+                        let tiles = WarpTile::of_whole_rounds(team.k, unit).map(|tile| tile.load(unit, stage.cast()));
+                        multiply(team.k, tiles, meeting.fragments, chains);
+                    });
+                };
+                weights.words(1, &|stages| {
+                    let tiles: Vec<_> = code_tiles(team.k, (unit, codes), side, stages[0]).collect();
+                    let words = tiles.iter().flat_map(CodeTile::loads).collect();
+                    multiply_codes(team.k, (unit, codes), tiles.into_iter(), &meeting, chains);
+                    words
+                });
+            }
             Stage::Held(held) => match unit.codes() {
                 None => multiply(team.k, held.tiles(unit), meeting.fragments, chains),
                 Some(codes) => {

@@ -13,8 +13,8 @@ use super::stream::fill;
 use super::{Attention, Selection};
 use crate::program::{BufferId, Span};
 use crate::vm::device::{
-    Call, DeviceFunction, DeviceOp, Generation, KvPools, Partial, Planned, Planner, RingFeed, ScaledCode, SharedBytes,
-    Storage, TokenFields, TokenStream, Unsupported, Weights, Written, multiple, rows_of,
+    Call, DeviceFunction, DeviceOp, Generation, KvPools, NewestToken, Partial, Planned, Planner, RingFeed, ScaledCode,
+    SharedBytes, Storage, TokenFields, TokenStream, Unsupported, Weights, Written, multiple, rows_of,
 };
 
 impl DeviceOp for Attention {
@@ -32,6 +32,11 @@ impl DeviceOp for Attention {
         Some(self.acc)
     }
 
+    fn newest(&self) -> Option<NewestToken> {
+        let pools = [self.k_pool, self.v_pool];
+        self.selection.is_none().then_some(NewestToken { q: self.q, pools, written: false })
+    }
+
     fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {
         let (heads, kv_heads) = (plan.extent(self.q, 1)?, plan.extent(self.k_pool, 3)?);
         let heads = Heads { heads, kv_heads, dim: plan.extent(self.q, 0)?, splits: plan.extent(self.acc, 1)? };
@@ -45,7 +50,9 @@ impl DeviceOp for Attention {
                 return Err(Unsupported::DType { what, buffer, found, expected: "bf16 or f8e4m3" });
             }
         }
-        let q = plan.plain_float("q", self.q)?;
+        let newest = plan.newest();
+        let period = newest.map_or(0, |(_, period)| period);
+        let q = Storage { float: plan.plain_float("q", self.q)?, period };
         let (rows, scale, out) = (rows_of(self.rows)?, self.scale, plan.merge(self.acc)?);
         let selected = self.selection.as_ref().map(|selection| SelectedBlocks::new(plan, selection)).transpose()?;
         let [merged, arrivals] = plan.merged(self.acc)?;
@@ -55,16 +62,20 @@ impl DeviceOp for Attention {
             first_row: self.rows.lo as u32,
             kv_head: self.kv_head as u32,
             split: self.split as u32,
-            q: plan.operand(self.q)?,
+            q: newest.map_or(plan.operand(self.q), |([q, ..], _)| Ok(q))?,
             keys: plan.operand(self.k_pool)?,
             values: plan.operand(self.v_pool)?,
             acc: plan.operand(self.acc)?,
             stats: plan.operand(self.stats)?,
             merged,
             arrivals,
+            newest: newest.map_or([0; 2], |([_, keys, values], _)| [keys, values]),
         };
         match (pools.of, &self.selection) {
-            (PoolType::Float(_), None) => Ok(Planned::new(function, fields)),
+            (PoolType::Float(_), None) => {
+                let bytes = if newest.is_some() { size_of_val(&fields) } else { offset_of!(Fields, newest) };
+                Ok(Planned::new(function, fields).keeping(bytes))
+            }
             (PoolType::Float(_), Some(selection)) => {
                 let [blocks, last] = [plan.operand(selection.blocks)?, plan.operand(selection.last)?];
                 Ok(Planned::new(function, SelectedFields { fields, blocks, last }))
@@ -106,6 +117,8 @@ struct Fields {
     merged: u32,
     /// Counts of the parts that have arrived.
     arrivals: u32,
+    /// The newest token's keys and values as packets, if there are any; `q` are packets then.
+    newest: [u32; 2],
 }
 
 /// Where keys and values are found.
@@ -195,8 +208,8 @@ pub struct SplitOfTokens {
     heads: Heads,
     /// Factor on the scores.
     scale: f32,
-    /// Storage of q.
-    q: Float,
+    /// Storage of q; of packets keys and values have as many generations.
+    q: Storage,
     /// The pools.
     pools: KvPools,
     /// The selected blocks, where not all tokens are seen.
@@ -263,7 +276,7 @@ impl DeviceFunction for SplitOfTokens {
             kv_head: call.value(offset_of!(Fields, kv_head)),
             split: call.value(offset_of!(Fields, split)),
             scale,
-            q: call.array(offset_of!(Fields, q), q),
+            q: call.stored(offset_of!(Fields, q), q, Generation::Input),
             keys: pages([offset_of!(Fields, keys), scales]),
             values: pages([offset_of!(Fields, values), scales + size_of::<u32>()]),
             acc: call.state(offset_of!(Fields, acc)).cast(),
@@ -276,6 +289,7 @@ impl DeviceFunction for SplitOfTokens {
                 arrivals: call.state(offset_of!(Fields, arrivals)).cast(),
             },
             streamed: streamed.and_then(|stage| call.streamed(stage)),
+            newest: call.newest(offset_of!(Fields, newest), q.period, Generation::Input),
             selected: selected.map(|selected| selected.chosen(call.pages([offset_of!(Fields, keys), scales], pools))),
         };
         split::attention(call.team(), call.scratch(), weights, split, || call.signal(out));

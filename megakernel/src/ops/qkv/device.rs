@@ -4,7 +4,7 @@ use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};
 use tilewright_kernels::attention::split::Heads;
-use tilewright_kernels::gemv::linear::{self, HeldForm, Keys};
+use tilewright_kernels::gemv::linear::{self, Announce, Early, HeldForm, Keys};
 use tilewright_kernels::kv::PoolType;
 use tilewright_kernels::tile::Float;
 
@@ -12,8 +12,8 @@ use super::{KeyOutput, Qkv};
 use crate::ops::linear::{InputCode, InputFields, TileCode, plan_a_operand};
 use crate::program::{BufferId, Span};
 use crate::vm::device::{
-    Call, DeviceFunction, DeviceOp, KvPools, Packets, Partial, Planned, Planner, RotationRows, Rows, SharedBytes,
-    Stretch, TermsRead, Unsupported, Weights, rows_of,
+    Call, DeviceFunction, DeviceOp, Generation, KvPools, NewestToken, Packets, Partial, Planned, Planner, RotationRows,
+    Rows, SharedBytes, Storage, Stretch, TermsRead, Unsupported, Weights, rows_of,
 };
 
 impl DeviceOp for Qkv {
@@ -36,6 +36,15 @@ impl DeviceOp for Qkv {
 
     fn partial(&self) -> Option<Partial> {
         self.input.partial(self.rows)
+    }
+
+    fn newest(&self) -> Option<NewestToken> {
+        match self.k {
+            KeyOutput::RopeAppend { pool, .. } => {
+                Some(NewestToken { q: self.q, pools: [pool, self.v_pool], written: true })
+            }
+            KeyOutput::Raw { .. } => None,
+        }
     }
 
     fn plan(&self, plan: &mut Planner) -> Result<Planned, Unsupported> {
@@ -61,18 +70,23 @@ impl DeviceOp for Qkv {
         let stream = plan.stream(rows_of_stream, unit, 0);
         let rows = rows_of(self.rows)?;
         let tile = TileCode::new(plan, unit, rows, input, plan_a_operand(plan, rows, unit, input));
+        let newest = plan.newest();
+        let period = newest.map_or(0, |(_, period)| period);
+        let early = plan.options().early().filter(|_| period > 0);
         let fields = Fields {
             first_row: self.rows.lo as u32,
             first: self.units.lo as u32,
             units: self.units.len() as u32,
             kv_head: self.kv_head as u32,
             input: InputFields::plan(&self.input, plan)?,
-            q: plan.operand(self.q)?,
+            q: newest.map_or(plan.operand(self.q), |([q, ..], _)| Ok(q))?,
             k: plan.operand(k_out)?,
             v: plan.operand(self.v_pool)?,
+            newest: newest.map_or([0; 2], |([_, keys, values], _)| [keys, values]),
         };
         let weights = Stretch { stream, first: self.units.lo, units: self.units.len(), taken: tile.taken() };
-        let function = QkvTile { tile, heads, bias, q, keys, pools };
+        let q = Storage { float: q, period };
+        let function = QkvTile { tile, heads, bias, q, keys, pools, early };
         let scales = match &self.k {
             KeyOutput::RopeAppend { pool, .. } => [plan.pool_scale(*pool)?, plan.pool_scale(self.v_pool)?],
             KeyOutput::Raw { .. } => [plan.pool_scale(self.v_pool)?; 2],
@@ -80,7 +94,10 @@ impl DeviceOp for Qkv {
         let codes = pools.of == PoolType::E4m3;
         if biases == [None; 3] {
             return Ok(match codes {
-                false => Planned::new(function, fields).streaming(weights),
+                false => {
+                    let bytes = if period > 0 { size_of_val(&fields) } else { offset_of!(Fields, newest) };
+                    Planned::new(function, fields).keeping(bytes).streaming(weights)
+                }
                 true => Planned::new(function, CodeFields { tile: fields, scales }).streaming(weights),
             });
         }
@@ -107,6 +124,8 @@ struct Fields {
     /// What k is stored to, or its pool.
     k: u32,
     v: u32,
+    /// Where keys and values are stored as packets, if they are; `q` are packets then.
+    newest: [u32; 2],
 }
 
 /// The same of a tile with biases.
@@ -145,12 +164,14 @@ pub struct QkvTile {
     heads: Heads,
     /// Storage of the biases.
     bias: [Option<Float>; 3],
-    /// Storage of q.
-    q: Float,
+    /// Storage of q; of packets keys and values have as many generations.
+    q: Storage,
     /// What becomes of q and k.
     keys: KeysCode,
     /// The pools.
     pools: KvPools,
+    /// When it signals, if before its results are stored.
+    early: Option<Early>,
 }
 
 /// What becomes of q and k.
@@ -160,6 +181,13 @@ enum KeysCode {
     Rotated(RotationRows),
     /// As they are.
     Raw { out: Float },
+}
+
+impl QkvTile {
+    /// Whether queries, keys and values are handed on as packets, which carry their arrival.
+    pub fn is_packets(&self) -> bool {
+        self.q.period > 0
+    }
 }
 
 impl DeviceFunction for QkvTile {
@@ -175,8 +203,12 @@ impl DeviceFunction for QkvTile {
         Some(self.pools)
     }
 
+    fn signals_early(&self) -> bool {
+        self.early.is_some()
+    }
+
     fn run<'k>(&self, call: Call<'k, '_>, weights: &dyn Weights<'k>) {
-        let QkvTile { tile: TileCode { unit, rows, input, a_operand, .. }, heads, bias, q, keys, pools } = *self;
+        let QkvTile { tile: TileCode { unit, rows, input, a_operand, .. }, heads, bias, q, keys, pools, early } = *self;
         let first_row = call.value(offset_of!(Fields, first_row));
         let scales = match bias {
             [None, None, None] => offset_of!(CodeFields, scales),
@@ -209,10 +241,13 @@ impl DeviceFunction for QkvTile {
             input: input.of(call, offset_of!(Fields, input)),
             a_operand,
             bias,
-            q: call.array(offset_of!(Fields, q), q),
+            q: call.stored(offset_of!(Fields, q), q, Generation::Output),
             keys,
             v: call.pages([offset_of!(Fields, v), scales + size_of::<u32>()], pools),
+            newest: call.newest(offset_of!(Fields, newest), q.period, Generation::Output),
         };
-        linear::qkv(call.team(), call.scratch(), weights, tile);
+        let say = || call.signal_early();
+        let announce = early.map(|at| Announce { at, say: &say });
+        linear::qkv(call.team(), call.scratch(), weights, tile, announce);
     }
 }

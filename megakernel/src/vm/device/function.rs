@@ -10,7 +10,7 @@ use tilewright_kernels::gemv::linear::{HeldForm, Weights};
 use super::kernel::{Call, RingFeed};
 use super::record::{FIELDS, TaskRecord};
 use super::storage::KvPools;
-use super::{Planner, Unsupported};
+use super::{NewestToken, Planner, Unsupported};
 use crate::program::{BufferId, Span};
 
 /// The device's side of an op's row.
@@ -46,6 +46,12 @@ pub trait DeviceOp {
 
     /// The partial results of attention that it writes, or reads merged.
     fn partial(&self) -> Option<Partial> {
+        None
+    }
+
+    /// The queries, keys and values that its device function knows as packets where a program of one row hands them on so
+    /// ([`Newest`](super::Newest)).
+    fn newest(&self) -> Option<NewestToken> {
         None
     }
 

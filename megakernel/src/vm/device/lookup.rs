@@ -326,6 +326,12 @@ impl Planner<'_> {
         self.streams.get(stream).map_or(0, |stream| stream.start as u32)
     }
 
+    /// Where the packets of queries, of the newest token's keys and of its values lie, as records have it, and how many generations of them a step
+    /// has; `None`: the task that is planned hands on none.
+    pub fn newest(&self) -> Option<([u32; 3], u32)> {
+        (self.newest.task(self.task) > 0).then(|| (self.places.newest(), self.newest.period()))
+    }
+
     /// Where the merge of partial sums lies, and its arrivals, as records have it.
     ///
     /// # Errors
@@ -391,6 +397,12 @@ impl Planner<'_> {
         record.task = task.id.index() as u32;
         let tags = self.tags.task(task.id);
         (record.input, record.residual, record.output) = (tags.input, tags.residual, tags.output);
+        // Who appends reads a stream and writes no packets else, who attends writes the merge and reads none else.
+        match device.newest().map(|token| (token.written, self.newest.task(task.id))) {
+            Some((true, generation @ 1..)) => record.output = generation,
+            Some((false, generation @ 1..)) => record.input = generation,
+            Some((_, 0)) | None => {}
+        }
         (record.releases, record.early) = (tags.release.into(), early.into());
         Ok(record)
     }

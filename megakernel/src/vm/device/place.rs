@@ -2,7 +2,7 @@
 
 use tilewright_kernels::attention::split::Merged;
 
-use super::{Merges, Norms, Tags, Unsupported};
+use super::{Merges, Newest, Norms, Tags, Unsupported};
 use crate::program::{Buffer, BufferId, BufferKind, Program};
 use crate::vm::reference::roles::cells;
 
@@ -23,6 +23,8 @@ pub struct Places {
     offsets: Vec<u64>,
     /// Of the buffers of partial sums: where their merge lies, and its arrivals.
     merged: Vec<(BufferId, [u64; 2])>,
+    /// Of the newest token: queries, keys, values.
+    newest: [u64; 3],
     /// Of the activations that have terms: where these lie, and the sums of squares.
     scaled: Vec<(BufferId, [u64; 2])>,
     /// Bytes of the plain weights, tables of rotations not counted.
@@ -44,14 +46,14 @@ impl Places {
     pub fn new(
         program: &Program,
         tags: &Tags,
-        (merges, norms): (&Merges, &Norms),
+        (merges, norms, newest): (&Merges, &Norms, &Newest),
         plain: impl Fn(&Buffer) -> bool,
     ) -> Places {
         let arena = program.buffers.iter().filter_map(|b| Some(b.arena? + bytes(b))).max().unwrap_or(0);
         let state = arena.next_multiple_of(ALIGN);
         let tables = cells(program).page_table;
-        let mut places =
-            Places { offsets: Vec::new(), merged: Vec::new(), scaled: Vec::new(), plain: 0, state, pools: 0 };
+        let (offsets, merged, scaled) = (Vec::new(), Vec::new(), Vec::new());
+        let mut places = Places { offsets, merged, newest: [0; 3], scaled, plain: 0, state, pools: 0 };
         // Devices have pools of their own at the same places; of everything else, which is small, each has room for all.
         let mut pools = vec![0; program.devices.max(1)];
         for buffer in &program.buffers {
@@ -85,6 +87,11 @@ impl Places {
             places.merged.push((acc, [places.state, arrivals]));
             places.state = arrivals + u64::from(merge.rows * merge.kv_heads * Merged::ARRIVAL) * 4;
         }
+        places.newest = newest.bytes().map(|bytes| {
+            let start = places.state;
+            places.state = (start + bytes).next_multiple_of(ALIGN);
+            start
+        });
         for (stream, bytes) in norms.iter() {
             let [terms, squares] = bytes.map(|bytes| bytes.next_multiple_of(ALIGN));
             let start = places.state.next_multiple_of(ALIGN);
@@ -116,6 +123,11 @@ impl Places {
         let found = self.merged.iter().find(|(buffer, _)| *buffer == acc);
         let [out, arrivals] = found.map_or([u64::MAX; 2], |(_, places)| *places);
         Ok([Places::units(acc, out)?, Places::units(acc, arrivals)?])
+    }
+
+    /// Where the packets of the newest token lie, in the same units: queries, keys, values.
+    pub(super) fn newest(&self) -> [u32; 3] {
+        self.newest.map(|offset| (offset / 16) as u32)
     }
 
     /// Where the terms of activations lie, and the sums of squares, in the same units.

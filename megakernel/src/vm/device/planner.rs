@@ -13,7 +13,7 @@ use super::storage::KvPools;
 use super::tables::{plain_weights, tables};
 use super::tags::Tagged;
 use super::writers::Writers;
-use super::{Choice, DeviceOptions, Merges, Norms, Opcode, Tags, Unsupported};
+use super::{Choice, DeviceOptions, Merges, Newest, Norms, Opcode, Tags, Unsupported};
 use crate::ops::Role;
 use crate::program::{Buffer, BufferId, TaskId};
 use crate::validate::Placed;
@@ -29,6 +29,7 @@ pub struct Planner<'p> {
     pub(super) tags: Tags,
     pub(super) merges: Merges,
     pub(super) norms: Norms,
+    pub(super) newest: Newest,
     pub(super) places: Places,
     pub(super) streams: Vec<Stream>,
     pub(super) deals: Vec<Deal>,
@@ -62,7 +63,8 @@ impl<'p> Planner<'p> {
         let which = if tagged { Tagged::All } else { Tagged::Parts };
         let tags = if options.tags { Tags::of(placed, &merges, which) } else { Tags::none(placed) };
         let is_plain = |buffer: &Buffer| plain[buffer.id.index()];
-        let places = Places::new(placed, &tags, (&merges, &Norms::default()), is_plain);
+        let newest = if tagged { Newest::of(placed, &options) } else { Newest::default() };
+        let places = Places::new(placed, &tags, (&merges, &Norms::default(), &newest), is_plain);
         let plain_bytes = places.plain;
         let mut planner = Planner {
             placed,
@@ -72,6 +74,7 @@ impl<'p> Planner<'p> {
             tags,
             merges,
             norms: Norms::default(),
+            newest,
             places,
             streams: Vec::new(),
             deals: Vec::new(),
@@ -90,7 +93,8 @@ impl<'p> Planner<'p> {
         let most_of_bf16 = if quantised { 0 } else { 4 };
         if !tagged && rows >= options.held_rows && rows > most_of_bf16 && placed.devices == 1 {
             planner.norms = Norms::of(&planner);
-            planner.places = Places::new(placed, &planner.tags, (&planner.merges, &planner.norms), is_plain);
+            planner.places =
+                Places::new(placed, &planner.tags, (&planner.merges, &planner.norms, &planner.newest), is_plain);
         }
         Ok(planner)
     }

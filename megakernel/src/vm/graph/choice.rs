@@ -9,6 +9,7 @@ use super::launch::{Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
 use super::plan::{ChoicePlan, LogitsPlan};
 use super::planner::{GraphPlanner, WARPS};
 use super::products::Multiply;
+use super::run::LINES;
 use crate::program::BufferId;
 use crate::vm::device::{MAX_ENDS, Unsupported};
 
@@ -110,7 +111,7 @@ impl GraphPlanner<'_> {
         let mut launches = vec![self.named([rows, width])];
         launches.extend(self.tokens_of(LaunchMemory::Scratch(Scratch::Wanted), ([rows, vocab], head), sampled)?);
         let mut fed = self.tokens_of(LaunchMemory::Scratch(Scratch::Normed), ([rows, vocab], head), sampled)?;
-        let shape = FeedShape { rows, ends: MAX_ENDS as u32, requests: sampled };
+        let shape = FeedShape { rows, ends: MAX_ENDS as u32, requests: sampled, lines: LINES as u32 };
         let kernel = self.kernel(format!("{shape:?}"), || feed_rows(arch, shape));
         let cells = [LaunchMemory::Chosen, LaunchMemory::Ends, LaunchMemory::Tokens, LaunchMemory::Positions];
         let steps = [LaunchMemory::Lengths, LaunchMemory::Steps, LaunchMemory::History];

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use half::bf16;
-use tilewright_codegen::device::{Buffer, Device, DeviceError, Stream};
+use tilewright_codegen::device::{Buffer, Device, DeviceError, Mapped, Stream};
 use tilewright_kernels::quant::{QuantMatrix, Widen};
 use tilewright_kernels::sample::Request;
 
@@ -12,7 +12,7 @@ use super::kernels::LazyKernels;
 use super::launch::{LaunchMemory, Scratch};
 use super::machine::GraphMachine;
 use super::plan::GraphPlan;
-use super::run::MOST_QUEUED;
+use super::run::LINES;
 use super::tuning::{GraphTuning, ProductTuning};
 use crate::program::{self, BufferId, BufferKind, Program};
 use crate::validate::Checked;
@@ -261,9 +261,9 @@ pub(super) struct GraphMemory {
     pub chosen: Buffer<u32>,
     pub requests: Buffer<Request>,
     pub ends: Buffer<i32>,
-    /// Steps that fed the next, and their tokens.
+    /// Steps that fed the next, and their tokens, where the host reads them while later steps run.
     pub steps: Buffer<u32>,
-    pub history: Buffer<u32>,
+    pub history: Mapped<u32>,
     pub kv: DeviceKv,
 }
 
@@ -275,6 +275,8 @@ pub(super) enum AnyBuffer {
     U32(Buffer<u32>),
     I32(Buffer<i32>),
     Bytes(Buffer<u8>),
+    /// The host's.
+    Mapped(Mapped<u32>),
 }
 
 impl GraphMemory {
@@ -321,7 +323,7 @@ impl GraphMemory {
         let (wanted, chosen) = (stream.buffer(&vec![-1i32; choices])?, device.buffer(choices)?);
         let requests = stream.buffer(&vec![Request::default(); choices])?;
         let ends = stream.buffer(&vec![-1i32; choices * MAX_ENDS])?;
-        let (steps, history) = (stream.buffer(&[0u32])?, device.buffer(choices * MOST_QUEUED)?);
+        let (steps, history) = (stream.buffer(&[0u32])?, device.mapped(choices * LINES)?);
         Ok(GraphMemory {
             matrices,
             codes,
@@ -375,7 +377,7 @@ impl GraphMemory {
             LaunchMemory::Requests => AnyBuffer::Bytes(self.requests.cast().ok()?),
             LaunchMemory::Ends => AnyBuffer::I32(self.ends.clone()),
             LaunchMemory::Steps => AnyBuffer::U32(self.steps.clone()),
-            LaunchMemory::History => AnyBuffer::U32(self.history.clone()),
+            LaunchMemory::History => AnyBuffer::Mapped(self.history.clone()),
         })
     }
 }

@@ -1,5 +1,6 @@
 //! Steps whose tokens the device chooses: of one step, and of many that feed each other.
 
+use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
 use tilewright_kernels::sample::Request;
@@ -10,8 +11,10 @@ use crate::lower::NEXT_TOKEN;
 use crate::vm::device::{LaunchError, MAX_ENDS, MAX_STEPS, NO_TOKEN, NoFeedback, end_ids};
 use crate::vm::reference::{AccessError, CellError, StepCells};
 
-/// Steps that are queued before the host looks at their tokens.
-pub const MOST_QUEUED: usize = 8;
+/// Steps that are queued at a time: one runs, the next is there when it ends, whatever the host does meanwhile. Whoever leaves a run is told of both.
+pub const MOST_QUEUED: usize = 2;
+/// Steps whose tokens have room: a step's are read before another writes there.
+pub(super) const LINES: usize = MOST_QUEUED;
 
 /// Who gets the tokens of all rows, step by step.
 type EachTokens<'e> = &'e mut dyn FnMut(&[u32]) -> ControlFlow<()>;
@@ -36,8 +39,8 @@ impl GraphMachine {
     }
 
     /// Runs steps that feed themselves: the token that a row chooses is its next one. `each` gets the tokens of all rows after each step,
-    /// [`NO_TOKEN`] for a row that is idle or has ended, and ends the run by `Break`; steps that were queued behind that one have run, and
-    /// what they appended lies behind the last position. `ends` has the tokens that end each row, at most [`MAX_ENDS`], or nothing; `draws`
+    /// [`NO_TOKEN`] for a row that is idle or has ended, and ends the run by `Break`: it is told of the steps that were queued by then, and no
+    /// other runs. `ends` has the tokens that end each row, at most [`MAX_ENDS`], or nothing; `draws`
     /// are for all rows that are not idle at the beginning, in their order, or none. Gives the steps that `each` was told of.
     ///
     /// # Errors
@@ -80,28 +83,27 @@ impl GraphMachine {
         let counts = self.set_cells(cells)?;
         self.set_wanted(rows, draws, choices)?;
         self.stream.upload(&ends[..choices * MAX_ENDS], &self.memory.ends)?;
-        let mut done = 0;
-        while done < steps {
-            let queued = MOST_QUEUED.min(steps - done);
-            self.listen()?;
-            self.stream.upload(&[0u32], &self.memory.steps)?;
-            for _ in 0..queued {
+        self.stream.upload(&[0u32], &self.memory.steps)?;
+        let (mut done, mut goes_on, mut under_way) = (0, true, VecDeque::new());
+        loop {
+            while goes_on && under_way.len() < MOST_QUEUED.min(steps - done) {
+                self.listen()?;
                 self.launch(counts, Behind::Feed)?;
+                under_way.push_back(self.stream.record()?);
             }
-            let history = self.stream.read(&self.memory.history.slice(0..queued * choices)?)?;
-            for tokens in history.chunks_exact(choices) {
-                let mut all = tokens.to_vec();
-                all.resize(cells.positions.len(), NO_TOKEN);
-                if all.iter().all(|&token| token == NO_TOKEN) {
-                    return Ok(done);
-                }
-                done += 1;
-                if each(&all).is_break() {
-                    return Ok(done);
-                }
+            let Some(step) = under_way.pop_front() else { return Ok(done) };
+            step.wait()?;
+            let first = done % LINES * choices;
+            let line = (first..first + choices).map(|word| self.memory.history.load(word));
+            let mut tokens = line.collect::<Result<Vec<_>, _>>()?;
+            tokens.resize(cells.positions.len(), NO_TOKEN);
+            if tokens.iter().all(|&token| token == NO_TOKEN) {
+                self.wait()?;
+                return Ok(done);
             }
+            done += 1;
+            goes_on &= each(&tokens).is_continue();
         }
-        Ok(done)
     }
 
     /// Rows that belong together, or heads that decode attention is not made for: the host sets the cells of every step.

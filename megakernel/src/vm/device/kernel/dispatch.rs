@@ -3,7 +3,7 @@
 use tilewright_codegen::build::{Builder, Global, Ptr, Val};
 use tilewright_kernels::attention::split::{Streamed, TokenStage};
 use tilewright_kernels::gemv::linear::{Beyond, Scaled, ScaledForm, ScaledOutput, Scratch};
-use tilewright_kernels::kv::{PagedPool, PoolArray, PoolType};
+use tilewright_kernels::kv::{Newest, PagedPool, PoolArray, PoolType};
 use tilewright_kernels::rope::Rotation;
 use tilewright_kernels::tile::{Access, Array, Copies, Float};
 use tilewright_kernels::warps::ConsumerWarps;
@@ -157,6 +157,13 @@ impl<'k> Call<'k, '_> {
             Generation::Output => self.task.output(),
         };
         array.accessed(Access::Packets(self.now * storage.period + within))
+    }
+
+    /// The newest token's keys and values as packets, whose operands are two fields; of no generations there are none.
+    pub fn newest(self, field: usize, period: u32, generation: Generation) -> Option<Newest<'k>> {
+        let storage = Storage { float: Float::Bf16, period };
+        let packets = |field: usize| self.stored(field, storage, generation);
+        (period > 0).then(|| Newest { keys: packets(field), values: packets(field + size_of::<u32>()) })
     }
 
     /// The terms of activations: the operands of terms and sums of squares are two fields, one behind the other.

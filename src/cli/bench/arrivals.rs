@@ -1,0 +1,191 @@
+//! Random requests at random times, batched as they come and in batches in order; what their steps took, by width.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
+
+use tilewright_codegen::trial::Draw;
+use tilewright_megakernel::model::ModelSpec;
+
+use super::journal::Journal;
+use super::requests::{CONTEXT, EIGHT, RequestsArgs, drain, draw_request, options, row};
+use crate::cli::Failure;
+use crate::engine::{Bare, BatchOptions, Batcher, Event, Request, Submission, WidthTimes};
+
+/// Requests up to which all of them run in order, too; of more, a quarter says as much of batches in order, which take long.
+const FEW: usize = 64;
+
+/// A request, and when it arrives.
+struct Arrival {
+    at: Duration,
+    request: Request,
+}
+
+/// What a run of requests took.
+struct Ran {
+    requests: usize,
+    seconds: f64,
+    tokens: usize,
+    /// Seconds from arrival to the first token, of each.
+    first: Vec<f64>,
+    widths: Vec<WidthTimes>,
+    /// Kernels that were compiled meanwhile, and the driver's seconds for them.
+    compiled: (usize, f64),
+}
+
+impl Ran {
+    fn speed(&self) -> f64 {
+        self.tokens as f64 / self.seconds
+    }
+
+    /// What a row has of any run.
+    fn values(&self) -> Vec<(String, f64)> {
+        let all = [("tokens_per_s", self.speed()), ("new_tokens", self.tokens as f64)].into_iter();
+        let compiled = [("compiled", self.compiled.0 as f64), ("compile_s", self.compiled.1)];
+        let of_width = |times: &WidthTimes| {
+            let name = |what: &str| format!("{what}_of_{}_rows", times.width);
+            [
+                (name("steps"), times.steps as f64),
+                (name("step_ms"), mean(times)),
+                (name("longest_ms"), ms(times.longest)),
+            ]
+        };
+        let all = all.chain(compiled).map(|(name, value)| (name.to_owned(), value));
+        all.chain(self.widths.iter().flat_map(of_width)).collect()
+    }
+
+    /// The same for people.
+    fn tell(&self, name: &str) -> io::Result<()> {
+        let (compiled, seconds) = self.compiled;
+        let mut out = io::stderr().lock();
+        writeln!(
+            out,
+            "{name}: {} requests, {} tokens, {:.0} tokens/s; {compiled} kernels compiled meanwhile, {seconds:.2} s",
+            self.requests,
+            self.tokens,
+            self.speed()
+        )?;
+        for times in &self.widths {
+            let WidthTimes { width, steps, launches, longest, .. } = *times;
+            let (mean, longest) = (mean(times), ms(longest));
+            writeln!(
+                out,
+                "  {width:4} rows: {steps:6} steps, {launches:6} launches, {mean:8.3} ms a step, {longest:8.3} longest"
+            )?;
+        }
+        Ok(())
+    }
+}
+
+fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+fn mean(times: &WidthTimes) -> f64 {
+    ms(times.time) / times.steps.max(1) as f64
+}
+
+fn draw_arrivals(count: usize, rate: f64, vocab: usize) -> Vec<Arrival> {
+    let (draw, mut at) = (&mut Draw::new(11), 0.0);
+    let mut arrival = || {
+        at -= (1.0 - draw.unit().abs()).max(1e-9).ln() / rate;
+        Arrival { at: Duration::from_secs_f64(at), request: draw_request(draw, vocab) }
+    };
+    (0..count).map(|_| arrival()).collect()
+}
+
+/// Runs requests, and says what became of the batcher and the kernels meanwhile.
+fn watched(
+    bare: &Bare,
+    batcher: &mut Batcher,
+    arrivals: &[Arrival],
+    run: impl FnOnce(&mut Batcher, &[Arrival]) -> Result<(usize, Vec<f64>), Failure>,
+) -> Result<Ran, Failure> {
+    batcher.take_times();
+    let (before, start) = (bare.compiled().len(), Instant::now());
+    let (tokens, first) = run(batcher, arrivals)?;
+    let seconds = start.elapsed().as_secs_f64();
+    let compiled = bare.compiled().split_off(before);
+    let compiled = (compiled.len(), compiled.iter().map(|kernel| kernel.took.as_secs_f64()).sum());
+    Ok(Ran { requests: arrivals.len(), seconds, tokens, first, widths: batcher.take_times(), compiled })
+}
+
+/// Runs requests as they arrive; their tokens, and seconds from arrival to the first of each.
+fn as_they_come(batcher: &mut Batcher, arrivals: &[Arrival]) -> Result<(usize, Vec<f64>), Failure> {
+    let start = Instant::now();
+    let (mut next, mut came, mut first) = (0, BTreeMap::new(), Vec::new());
+    let (mut tokens, mut fault) = (0, None);
+    loop {
+        while let Some(arrival) = arrivals.get(next).filter(|arrival| arrival.at <= start.elapsed()) {
+            came.insert(batcher.submit(Submission::from(arrival.request.clone()))?, arrival.at);
+            next += 1;
+        }
+        let more = batcher.step(|ticket, event| match event {
+            Event::Token(_) => {
+                tokens += 1;
+                first.extend(came.remove(&ticket).map(|at| (start.elapsed().saturating_sub(at)).as_secs_f64()));
+            }
+            Event::End(_) => {}
+            Event::Fault(error) => fault = Some(error),
+        });
+        if let Some(fault) = fault.take() {
+            return Err(fault.into());
+        }
+        if !more && next == arrivals.len() {
+            return Ok((tokens, first));
+        }
+    }
+}
+
+/// Runs requests in batches of so many, the next when all of the one before have ended.
+fn in_order(batcher: &mut Batcher, arrivals: &[Arrival]) -> Result<(usize, Vec<f64>), Failure> {
+    let mut tokens = 0;
+    for batch in arrivals.chunks(EIGHT) {
+        for arrival in batch {
+            batcher.submit(Submission::from(arrival.request.clone()))?;
+        }
+        tokens += drain(batcher)?.values().map(Vec::len).sum::<usize>();
+    }
+    Ok((tokens, Vec::new()))
+}
+
+/// Measures both.
+pub(super) fn run(bare: &Bare, spec: &ModelSpec, args: &RequestsArgs, journal: &Journal) -> Result<(), Failure> {
+    let all = draw_arrivals(args.requests, args.rate, spec.vocab);
+    let shape = |requests| [("requests", requests), ("seats", args.seats)];
+    let mut batcher = bare.batcher(Some(args.step_rows), &options(args, CONTEXT))?;
+    // Kernels and graphs of every width are made before the clock runs.
+    as_they_come(&mut batcher, &all[..all.len().min(2 * args.seats)])?;
+    let before = batcher.statistics();
+    let ours = watched(bare, &mut batcher, &all, as_they_come)?;
+    let after = batcher.statistics();
+    drop(batcher);
+    ours.tell("as they come")?;
+    let mut first = ours.first.clone();
+    first.sort_by(f64::total_cmp);
+    let part = |part: f64| first.get((first.len() as f64 * part) as usize).copied().unwrap_or(0.0) * 1e3;
+    let (steps, rows) = (after.steps - before.steps, after.rows - before.rows);
+    let values = [
+        ("steps", steps as f64),
+        ("rows_per_step", rows as f64 / steps as f64),
+        ("preemptions", (after.preemptions - before.preemptions) as f64),
+        ("first_token_ms", part(0.5)),
+        ("first_token_p95_ms", part(0.95)),
+    ];
+    let mut kept = row((bare, spec), &shape(all.len()), "as they come", ours.seconds, &values);
+    kept.values.extend(ours.values());
+    journal.keep(kept)?;
+    let some = if all.len() <= FEW { &all[..] } else { &all[..all.len().div_ceil(4)] };
+    let few = BatchOptions { rows: EIGHT, ..options(args, CONTEXT) };
+    for (chunk, name) in [(None, "8 in order"), (Some(args.step_rows), "8 in order, prompts in chunks")] {
+        let mut batcher = bare.batcher(chunk, &few)?;
+        in_order(&mut batcher, &some[..some.len().min(EIGHT)])?;
+        let found = watched(bare, &mut batcher, some, in_order)?;
+        found.tell(name)?;
+        let ratio = [("ratio", ours.speed() / found.speed())];
+        let mut kept = row((bare, spec), &shape(some.len()), name, found.seconds, &ratio);
+        kept.values.extend(found.values());
+        journal.keep(kept)?;
+    }
+    Ok(())
+}
