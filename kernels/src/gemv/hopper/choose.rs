@@ -17,22 +17,23 @@
 //! * `wgmma` of N columns takes N/2 cycles. A warpgroup loads a stage's weights, multiplies and frees it before it begins the
 //!   next: 400 cycles beside the products. Several warpgroups take turns.
 //!
-//! For 64 vectors on 132 multiprocessors (R × k of a stage and how many stages, C, S; bytes through L2 over those of weights;
+//! For 64 vectors on 132 multiprocessors (R × k of a stage and how many stages of weights, C, S; bytes through L2 over those of weights;
 //! microseconds by memory and by the estimate, without what a launch costs):
 //!
 //! | n × k | tile, stages | C | S | blocks | L2 | memory | estimate |
 //! |---|---|---|---|---|---|---|---|
-//! | 4096 × 4096 | 64 × 128, 6 | 1 | 2 | 128 | 2.00 | 7.3 | 8.9 |
+//! | 4096 × 4096 | 64 × 128, 8 | 1 | 2 | 128 | 2.00 | 7.3 | 8.9 |
 //! | 14336 × 4096 | 112 × 128, 4 | 1 | 1 | 128 | 1.57 | 25.5 | 26.2 |
-//! | 4096 × 14336 | 64 × 128, 6 | 2 | 2 | 128 | 1.50 | 25.5 | 27.7 |
+//! | 4096 × 14336 | 64 × 128, 8 | 2 | 2 | 128 | 1.50 | 25.5 | 27.7 |
 //! | 128256 × 4096 | 248 × 64, 4 | 2 | 1 | 132 | 1.13 | 228.4 | 234.0 |
-//! | 8192 × 2048 | 64 × 128, 6 | 1 | 1 | 128 | 2.00 | 7.3 | 7.5 |
-//! | 2048 × 8192 | 64 × 128, 6 | 1 | 4 | 128 | 2.00 | 7.3 | 9.2 |
+//! | 8192 × 2048 | 64 × 128, 8 | 1 | 1 | 128 | 2.00 | 7.3 | 7.5 |
+//! | 2048 × 8192 | 64 × 128, 8 | 1 | 4 | 128 | 2.00 | 7.3 | 9.2 |
 //! | 128256 × 2048 | 248 × 64, 4 | 2 | 1 | 132 | 1.13 | 114.2 | 117.1 |
 
 use super::Rows;
 use super::tiles::{Plan, Tuning};
 use crate::gemv::Unit;
+use crate::gemv::packed::DEPTH;
 
 /// Bytes that memory brings in a microsecond, of an H200.
 const MEMORY: f64 = 4.6e6;
@@ -61,17 +62,20 @@ const LARGE: u32 = 24;
 /// Microseconds that each doubling of a cluster costs where it gains nothing.
 const CLUSTER: f64 = 0.1;
 
-/// Stages on their way to a block. As many as there are keep an H200 no busier, and what a warpgroup asks for then waits behind
-/// them: at 64 vectors 3 gain 4 % of 4096 × 4096 and 5 % of 2048 × 8192 and lose nothing on five other shapes; 2 lose 9 % of 4096 × 14336.
-const IN_FLIGHT: u32 = 3;
+/// Most and fewest stages on their way to a block. As many as there are keep an H200 no busier, and what a warpgroup asks for then waits behind
+/// them: at 64 vectors 3 of 16 KB gain 4 % of 4096 × 4096 and 5 % of 2048 × 8192 and lose nothing on five other shapes; 2 lose 9 % of 4096 × 14336.
+/// Of stages of 28 KB 4 and 5 lose 0.8 % of a whole step of Llama-3.1-8B, and 2 lose nothing.
+const IN_FLIGHT: [u32; 2] = [3, 2];
+/// Bytes on their way to a block that keep memory busy: of larger stages fewer are.
+const BYTES_IN_FLIGHT: u32 = 48 << 10;
 
 /// What is chosen where nothing else goes.
 const LEAST: Tuning = Tuning {
     warpgroups: 1,
     units: 8,
     stage_tiles: 2,
-    stages: 8,
-    in_flight: IN_FLIGHT,
+    stages: 12,
+    in_flight: IN_FLIGHT[0],
     multicast: 1,
     splits: 1,
     per_sm: 1,
@@ -99,7 +103,7 @@ pub fn predict(plan: &Plan, multiprocessors: u32) -> f64 {
     let weights = 2.0 * n * k;
     let taken_in = 1.0 + columns / rows;
     let together = MEMORY.min(L2 / (1.0 + columns / (rows * f64::from(multicast))));
-    let held = f64::from(stages * (plan.stage_bytes() + plan.x_stage_bytes()));
+    let held = f64::from(stages * plan.stage_bytes() + plan.x_stages() * plan.x_stage_bytes());
     let steps = f64::from(plan.stage_k() / 16) * columns / 2.0;
     let multiplied = f64::from(plan.stage_bytes()) * CYCLES / (steps * f64::from(warpgroups)).max(CHAIN + steps);
     let alone = (INGRESS.min(held / LATENCY) / taken_in).min(multiplied).min(WEIGHTS);
@@ -156,7 +160,9 @@ pub fn choose_for(
             for multicast in [1, 2] {
                 for splits in [1, 2, 4, 8] {
                     let warpgroups = units.div_ceil(8);
-                    let tuning = Tuning { warpgroups, units, stage_tiles, multicast, splits, ..LEAST };
+                    let stage_bytes = units * Unit::ROWS * stage_tiles * DEPTH * 2;
+                    let in_flight = BYTES_IN_FLIGHT.div_ceil(stage_bytes).clamp(IN_FLIGHT[1], IN_FLIGHT[0]);
+                    let tuning = Tuning { warpgroups, units, stage_tiles, in_flight, multicast, splits, ..LEAST };
                     if tuning.cluster() > most_blocks {
                         continue;
                     }

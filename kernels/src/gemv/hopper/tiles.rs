@@ -41,6 +41,9 @@ const LINE_BYTES: u32 = 128;
 const MOST_BLOCKS: u32 = 8;
 /// Rows that a warpgroup's instruction multiplies.
 const GROUP_ROWS: u32 = 64;
+/// Stages of activations where there are more of weights: they come from level two, a microsecond after they are asked for, and a warpgroup that
+/// loads ahead holds two.
+const X_STAGES: u32 = 5;
 /// Columns of sums that a tile stages at a time, where it is not exchanged with other blocks.
 const STAGED: u32 = 32;
 /// What rows of staged sums are longer by: two columns further are eight banks further.
@@ -116,7 +119,8 @@ pub struct Tuning {
     pub units: u32,
     /// Tiles of a unit in a stage: 4 are 128 of k.
     pub stage_tiles: u32,
-    /// Stages of both rings; fewer where shared memory runs out.
+    /// Stages of weights, fewer where shared memory runs out; of activations as many, 5 at most. Weights wait there for the activations of
+    /// the launch before.
     pub stages: u32,
     /// Stages of weights in flight.
     pub in_flight: u32,
@@ -179,10 +183,15 @@ impl Plan {
         plan.check()?;
         plan.check_registers()?;
         let limit = SHARED / tuning.per_sm - RESERVED;
-        let both = plan.stage_bytes() + plan.x_stage_bytes();
+        let [weights, vectors] = [plan.stage_bytes(), plan.x_stage_bytes()];
+        let both = weights + vectors;
         let with =
             |stages: u32| Plan { tuning: Tuning { stages, in_flight: tuning.in_flight.min(stages), ..tuning }, ..plan };
-        let fit = |fixed: u32| with(tuning.stages.min(limit.saturating_sub(fixed) / both));
+        let fit = |fixed: u32| {
+            let room = limit.saturating_sub(fixed);
+            let fits = if room / both < X_STAGES { room / both } else { (room - X_STAGES * vectors) / weights };
+            with(tuning.stages.min(fits))
+        };
         // Where the ring has not got room for the sums, they have their own.
         let plan =
             Some(fit(SLACK)).filter(|plan| plan.sums_in_ring()).unwrap_or_else(|| fit(SLACK + plan.sums_bytes()));
@@ -361,6 +370,11 @@ impl Plan {
         self.panels() * self.panel_bytes(self.columns())
     }
 
+    /// Stages of activations.
+    pub(super) fn x_stages(&self) -> u32 {
+        self.tuning.stages.min(X_STAGES)
+    }
+
     /// The ring of weights: every warp reads its rows by itself.
     pub(super) fn ring(&self) -> Shape {
         let Tuning { stages, in_flight, warpgroups, .. } = self.tuning;
@@ -369,15 +383,16 @@ impl Plan {
 
     /// The ring of activations: `wgmma` reads them.
     pub(super) fn x_ring(&self) -> Shape {
-        let Tuning { stages, warpgroups, multicast, splits, .. } = self.tuning;
-        Shape::stages(stages).consumers(Consumers::Warpgroups(warpgroups)).cluster(multicast).groups(splits)
+        let Tuning { warpgroups, multicast, splits, .. } = self.tuning;
+        Shape::stages(self.x_stages()).consumers(Consumers::Warpgroups(warpgroups)).cluster(multicast).groups(splits)
     }
 
     /// Columns of sums that are staged at a time: all where blocks exchange them, or where the rings leave room.
     pub(super) fn staged(&self) -> u32 {
         let all = self.columns();
-        let rings = self.tuning.stages.saturating_mul(self.stage_bytes() + self.x_stage_bytes());
-        let is_room = rings.saturating_add(SLACK + self.bytes_of_sums(all)) <= SHARED / self.tuning.per_sm - RESERVED;
+        let other = SLACK + self.x_stages() * self.x_stage_bytes() + self.bytes_of_sums(all);
+        let used = self.tuning.stages.saturating_mul(self.stage_bytes()).saturating_add(other);
+        let is_room = used <= SHARED / self.tuning.per_sm - RESERVED;
         if self.tuning.splits > 1 || is_room { all } else { all.min(STAGED) }
     }
 
