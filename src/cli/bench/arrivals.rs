@@ -106,7 +106,7 @@ fn watched(
     let (tokens, first) = run(batcher, arrivals)?;
     let seconds = start.elapsed().as_secs_f64();
     let compiled = bare.compiled().split_off(before);
-    let compiled = (compiled.len(), compiled.iter().map(|kernel| kernel.took.as_secs_f64()).sum());
+    let compiled = (compiled.len(), compiled.iter().map(|kernel| kernel.took).sum::<Duration>().as_secs_f64());
     Ok(Ran { requests: arrivals.len(), seconds, tokens, first, widths: batcher.take_times(), compiled })
 }
 

@@ -101,7 +101,7 @@ impl<'k, 'a> Cursor<'k, 'a> {
     }
 }
 
-/// The item that a block computes. What is known of the first before the launch before has ended is known by then: only queries are waited for.
+/// The item that a block computes: of the first one all but its queries is known before the launch before this one has ended.
 struct Current<'k, 'a> {
     k: &'k Builder,
     items: &'a Items<'k, 'a>,

@@ -7,7 +7,7 @@ use tilewright_kernels::tile::Float;
 
 use super::launch::{Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
 use super::plan::{ChoicePlan, LogitsPlan};
-use super::planner::{GraphPlanner, WARPS};
+use super::planner::{GraphPlanner, copying_warps};
 use super::products::Multiply;
 use super::run::LINES;
 use crate::program::BufferId;
@@ -42,7 +42,8 @@ impl GraphPlanner<'_> {
     /// The norms of rows that are named, below each other.
     fn named(&mut self, [rows, width]: [u32; 2]) -> Launch {
         let wanted = self.scratch(Scratch::Wanted, u64::from(rows) * u64::from(width) * 2);
-        let shape = EmbedShape { table: TableOrder::Rows(width), out: Float::Bf16, warps: WARPS, norm: None };
+        let warps = copying_warps(rows, width);
+        let shape = EmbedShape { table: TableOrder::Rows(width), out: Float::Bf16, warps, norm: None };
         let arch = self.arch;
         let kernel = self.kernel(format!("{shape:?}"), || embed_rows(arch, shape));
         let named = LaunchMemory::WantedRows;

@@ -6,7 +6,7 @@ use tilewright_kernels::norm::{NormShape, SLOT, add_rms_norm_rows, rms_norm_rows
 use tilewright_kernels::tile::Float;
 
 use super::launch::{Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
-use super::planner::{GraphPlanner, WARPS};
+use super::planner::{GraphPlanner, WARPS, copying_warps};
 use super::products::PackedProduct;
 use crate::program::BufferId;
 use crate::vm::device::Unsupported;
@@ -109,7 +109,12 @@ impl GraphPlanner<'_> {
         let float = norm.map(|(float, _)| float);
         let mut launch = match launch {
             Begun::Embedding(Embedding { order, args, rows, .. }) => {
-                let shape = EmbedShape { table: *order, out: Float::F32, warps: WARPS, norm: float };
+                let width = match order {
+                    TableOrder::Units(unit) => unit.k(),
+                    TableOrder::Rows(width) => *width,
+                };
+                let warps = copying_warps(*rows, width);
+                let shape = EmbedShape { table: *order, out: Float::F32, warps, norm: float };
                 let arch = self.arch;
                 let kernel = self.kernel(format!("{shape:?}"), || embed_rows(arch, shape));
                 Launch { kernel, grid: LaunchGrid::Blocks(*rows), args: args.map(LaunchArg::Pointer).into() }

@@ -7,6 +7,7 @@ use tilewright_kernels::gemm::{Problem, Step};
 use tilewright_kernels::gemv::hopper;
 use tilewright_kernels::tile::Float;
 
+use super::choice::MOST_ALONE;
 use super::launch::{Launch, LaunchArg, LaunchGrid, LaunchMemory, Scratch};
 use super::norms::Pending;
 use super::plan::GraphPlan;
@@ -17,6 +18,12 @@ use crate::vm::device::{Packed, RotationTable, Unsupported};
 
 /// Warps of a block of the small kernels.
 pub(crate) const WARPS: u32 = 8;
+
+/// Warps of a block that copies a row of so many elements, four a thread at a time. Few rows are few blocks, so each thread has four in all as far as a block has room: rounds wait for each
+/// other's loads.
+pub(crate) fn copying_warps(rows: u32, width: u32) -> u32 {
+    if rows <= MOST_ALONE { width.div_ceil(128).clamp(WARPS, 32) } else { WARPS }
+}
 
 /// Heads of rows: where they lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
