@@ -23,7 +23,6 @@
 //! | `sums` | units from the ring times activations, by [`product`](super::product), and the warps' sums |
 
 mod a_operand;
-mod ahead;
 mod beyond;
 mod device;
 mod held;
@@ -50,4 +49,4 @@ pub use parts::PartSums;
 pub use pass::{Announce, Early};
 pub use qkv::{Keys, Qkv, qkv};
 pub use scaled::{ActivationOutput, Scaled, ScaledForm, ScaledOutput};
-pub use sums::{Read, Sums, Weights};
+pub use sums::{Sums, Weights};

@@ -1,7 +1,7 @@
 //! A task's first stages in registers: taken while the team waits for its activations, since weights depend on nothing.
 
 use tilewright_codegen::build::{Ptr, Shared, Val};
-use tilewright_kernels::gemv::linear::{HeldForm, HeldStage, Read, Weights};
+use tilewright_kernels::gemv::linear::{HeldForm, HeldStage, Weights};
 
 use super::KernelContext;
 use super::ring::Reader;
@@ -55,8 +55,12 @@ impl<'k> Weights<'k> for TaskWeights<'_, 'k> {
         self.ring.stage_if(reads, read);
     }
 
-    fn words(&self, count: u32, read: Read<'_, 'k>) {
-        self.ring.words(count, read);
+    fn most(&self) -> u32 {
+        self.ring.most()
+    }
+
+    fn several(&self, count: u32, read: &dyn Fn(&[Ptr<'k, Shared, u32>])) {
+        self.ring.several(count, read);
     }
 
     fn held(&self) -> &[HeldStage<'k>] {
