@@ -49,4 +49,4 @@ pub use parts::PartSums;
 pub use pass::{Announce, Early};
 pub use qkv::{Keys, Qkv, qkv};
 pub use scaled::{ActivationOutput, Scaled, ScaledForm, ScaledOutput};
-pub use sums::{Sums, Weights};
+pub use sums::{Read, Sums, Weights};

@@ -42,6 +42,9 @@ pub(super) struct Operands<'a, 'k> {
     pub starts: Option<&'a Brought<'k>>,
 }
 
+/// What a warp does with stages that are there together.
+pub type Read<'r, 'k> = &'r dyn Fn(&[Ptr<'k, Shared, u32>]);
+
 /// Where weights come from, stage by stage: a reader of the ring.
 pub trait Weights<'k> {
     /// Waits for the next stage, lets a warp read it, and gives it back. While it is read the one behind it may be asked for, no more.
@@ -58,7 +61,7 @@ pub trait Weights<'k> {
     }
 
     /// The same of the next `count` stages, which are given back together.
-    fn several(&self, count: u32, read: &dyn Fn(&[Ptr<'k, Shared, u32>])) {
+    fn several(&self, count: u32, read: Read<'_, 'k>) {
         nested(self, count, &[], read);
     }
 
@@ -69,12 +72,7 @@ pub trait Weights<'k> {
 }
 
 /// [`Weights::several`] by [`Weights::stage`]: `count` stages behind those that were come to.
-fn nested<'k, W: Weights<'k> + ?Sized>(
-    weights: &W,
-    count: u32,
-    before: &[Ptr<'k, Shared, u32>],
-    read: &dyn Fn(&[Ptr<'k, Shared, u32>]),
-) {
+fn nested<'k, W: Weights<'k> + ?Sized>(weights: &W, count: u32, before: &[Ptr<'k, Shared, u32>], read: Read<'_, 'k>) {
     if count == 0 {
         return read(before);
     }
@@ -102,7 +100,7 @@ impl<'k, B, L: OffsetMap> Weights<'k> for RefCell<Consumer<'k, B, (StageTile<u32
         self.borrow().stages()
     }
 
-    fn several(&self, count: u32, read: &dyn Fn(&[Ptr<'k, Shared, u32>])) {
+    fn several(&self, count: u32, read: Read<'_, 'k>) {
         let stages: Vec<_> = (0..count).map(|_| self.borrow_mut().wait()).collect();
         read(&stages.iter().map(|full| full.tiles().0.base()).collect::<Vec<_>>());
         Full::release_together(&stages);
@@ -254,12 +252,12 @@ pub(super) fn product<'k>(
     store(team, unit, operands, (sums, slot), chains);
 }
 
-/// Tiles of codes of a warp that are under way together, where units are of a single stage.
-const TILES: u32 = 8;
+/// Parts of tiles of codes of a warp that are under way together, where units are of a single stage.
+const PARTS: u32 = 8;
 
 /// How many units are multiplied together, most first: of a single stage, and no more stages than there may be.
 pub(super) fn turns(unit: Unit, stages: u32) -> impl Iterator<Item = u32> {
-    let most = if unit.stages() == 1 { (TILES / unit.per_warp()).min(stages) } else { 1 };
+    let most = if unit.stages() == 1 { (PARTS / (unit.per_warp() * unit.parts(Side::A))).min(stages) } else { 1 };
     [4, 2, 1].into_iter().filter(move |&units| units <= most.max(1))
 }
 

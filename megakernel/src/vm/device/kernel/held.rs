@@ -1,7 +1,7 @@
 //! A task's first stages in registers: taken while the team waits for its activations, since weights depend on nothing.
 
 use tilewright_codegen::build::{Ptr, Shared, Val};
-use tilewright_kernels::gemv::linear::{HeldForm, HeldStage, Weights};
+use tilewright_kernels::gemv::linear::{HeldForm, HeldStage, Read, Weights};
 
 use super::KernelContext;
 use super::ring::Reader;
@@ -59,7 +59,7 @@ impl<'k> Weights<'k> for TaskWeights<'_, 'k> {
         self.ring.most()
     }
 
-    fn several(&self, count: u32, read: &dyn Fn(&[Ptr<'k, Shared, u32>])) {
+    fn several(&self, count: u32, read: Read<'_, 'k>) {
         self.ring.several(count, read);
     }
 
