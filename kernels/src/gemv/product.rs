@@ -3,8 +3,6 @@
 //! A warp takes tiles of a stage in turn, a lane eight elements of each. What they meet is a [`Fragment`], wherever it comes
 //! from: shared memory or registers. Slots of the contraction hold the same k on both sides.
 
-use core::cell::RefCell;
-
 use half::{bf16, f16};
 use tilewright_codegen::build::{Builder, Ptr, Shared, Val};
 
@@ -99,26 +97,6 @@ impl<'k> CodeTile<'k> {
     pub fn beside(&self, next: &CodeTile<'k>) -> CodeTile<'k> {
         let factors = self.factors.iter().zip(&next.factors).flat_map(|(&one, &other)| [one, other]).collect();
         CodeTile { packed: self.packed.iter().chain(&next.packed).copied().collect(), factors }
-    }
-
-    /// The same of other words: what `word` gives for each, always in the same order.
-    #[must_use]
-    pub fn map(&self, word: &dyn Fn(Val<'k, u32>) -> Val<'k, u32>) -> CodeTile<'k> {
-        let packed = self.packed.iter().map(|packed| Packed { codes: packed.codes.map(word), ..*packed }).collect();
-        CodeTile { packed, factors: self.factors.iter().map(|factors| factors.map(word)).collect() }
-    }
-
-    /// A word of each load that brought it.
-    pub fn loads(&self) -> Vec<Val<'k, u32>> {
-        let factors = RefCell::new(Vec::new());
-        let keep = |word: Val<'k, u32>| {
-            factors.borrow_mut().push(word);
-            word
-        };
-        for factors in &self.factors {
-            factors.map(&keep);
-        }
-        self.packed.iter().map(|packed| packed.codes[0]).chain(factors.take()).collect()
     }
 
     /// The numbers that an instruction takes together.

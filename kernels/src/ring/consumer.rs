@@ -25,6 +25,11 @@ impl<'k, B, O: Operands> Consumer<'k, B, O> {
         Consumer { parts, next: Cursor::new(parts.k, parts.shape.stages, 0, 0) }
     }
 
+    /// Stages of the ring.
+    pub fn stages(&self) -> u32 {
+        self.parts.shape.stages
+    }
+
     /// Waits until the next stage is full.
     #[track_caller]
     pub fn wait(&mut self) -> Full<'k, B, O> {
@@ -56,20 +61,13 @@ impl<'k, B, O: Operands> Full<'k, B, O> {
         release(self.parts.meeting, &[self.stage], self.parts.k.lit(true));
     }
 
-    /// This consumer has read these stages, and has in registers what it read: `words`, at least one of each load. Who arrives for a warp depends on
-    /// them, so that no read is on its way when the arrival is seen; who fills stages fences ([`Counted`](super::Counted)). Needs a ring that a
-    /// [`Counted`](super::Counted) fills.
+    /// This consumer has read these stages: one fence is behind the reads of all.
     #[track_caller]
-    pub fn release_read(stages: Vec<Self>, words: &[Val<'k, u32>]) {
-        let Some(first) = stages.first() else { return };
-        let Meeting { k, empty, shape, fill, .. } = first.parts.meeting;
-        let (Some(empty), Consumers::Warps(_), 1, Fill::Engine) = (empty, shape.consumers, shape.cluster, fill) else {
-            return stages.into_iter().for_each(Full::release);
-        };
-        let all = words.iter().copied().reduce(|all, word| all ^ word).unwrap_or_else(|| k.lit(0u32));
-        let lane = (all & 1).ne(0).any().select(1u32, 0u32);
-        k.sync_warp();
-        k.when(k.lane().eq(lane), || stages.iter().for_each(|full| empty.at(full.stage).arrive()));
+    pub fn release_together(stages: &[Self]) {
+        if let Some(first) = stages.first() {
+            let numbers: Vec<_> = stages.iter().map(|full| full.stage).collect();
+            release(first.parts.meeting, &numbers, first.parts.k.lit(true));
+        }
     }
 
     /// Lets this consumer, one of some warps, read the stage where `reads`, the same for all of a warp, and gives it back. Who does not read has

@@ -5,7 +5,7 @@ use super::cursor::Cursor;
 use super::producer::{ByPieces, Empty, Filled, Producer};
 use super::{Fill, Operands};
 use tilewright_codegen::build::{Arg, Mbarrier, Shared, Val, Var};
-use tilewright_codegen::ir::attr::{BarScope, ProxyFence};
+use tilewright_codegen::ir::attr::BarScope;
 
 /// The end of a ring that fills stages, and counts those that it does not know to have landed. One thread comes here, or the
 /// lanes of a warp, which decide together whatever they do.
@@ -98,10 +98,6 @@ impl<'k, B, O: Operands> Counted<'k, B, O> {
         });
         k.when(!gave_up.get(), || {
             let (stage, _) = next.step();
-            if parts.fill == Fill::Engine {
-                // Readers that have in registers what they read gave the stage back without a fence of theirs.
-                k.fence_proxy_async(ProxyFence::Shared);
-            }
             fill(Empty { parts: *parts, stage, fill: ByPieces }).commit();
             self.in_flight.set(self.in_flight.get() + 1);
         });

@@ -34,20 +34,15 @@ const START: &str = "before the block's first barrier, by one thread; nobody els
 const OPENED: &str = "where a block waits for a step to begin: block 0, which alone looks at the host's word, opened the step itself and never waits for it";
 const NOBODY: &str = "at the start, as the words of `cells`; where tables are wrong, whose block runs neither team nor producer; and where block 0 would hear an abort while it waits for a step that it opened itself";
 const LOGITS: &str = "a logit is stored by the same thread in every step; nobody reads it in a launch but those who draw, behind a counter that is released";
-const FILLER: &str = "who fills a stage fences too; a reader's own fence, where it does not tell what it read, keeps an arrival behind reads that are on their way, which the simulator has over";
-const FIRST: &str = "the fence of who fills comes before the first copy";
 
 /// Mutants that nothing can find out, and how many: an entry under which another number survives is a failure too.
 const EQUIVALENT: &[Equivalent] = &[
     Equivalent::new("gemv/linear/device.rs", "st.relaxed.gpu.f32 global", "weak", LOGITS).times(1),
-    Equivalent::new("gemv/linear/sums.rs", "fence.proxy.async.shared::cta", "removed", FILLER).times(6),
-    Equivalent::new("gemv/linear/sums.rs", "fence.proxy.async.shared::cta", "another space", FILLER).times(6),
     Equivalent::new("kernel/advance.rs", "st.relaxed.sys.u32 global", "weak", SHOWN).times(1),
     Equivalent::new("kernel/cells.rs", "st.relaxed.cta.u32 shared", "weak", START).times(2),
     Equivalent::new("kernel/sync.rs", "ld.relaxed.cta.u32 shared", "weak", OWN).times(11),
     Equivalent::new("kernel/sync.rs", "ld.relaxed.sys.u32 global", "weak", OPENED).times(1),
     Equivalent::new("kernel/sync.rs", "st.relaxed.cta.u32 shared", "weak", NOBODY).times(3),
-    Equivalent::new("ring/setup.rs", "fence.mbarrier_init", "removed", FIRST).times(1),
     Equivalent::new("kernel/sync.rs", "st.relaxed.gpu.u32 global", "weak", OPENED).times(1),
 ];
 

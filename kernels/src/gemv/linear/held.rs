@@ -80,8 +80,7 @@ impl<'k> HeldStage<'k> {
     /// stages of codes are held the form is not looked at.
     pub fn take(&self, ring: &dyn Weights<'k>, bytes: Val<'k, u32>, form: Val<'k, u32>) {
         let (k, round) = (self.team.k, self.widest.stage_bytes() / self.widest.per_warp().max(1));
-        ring.words(1, &|stages| {
-            let stage = stages[0];
+        ring.stage(&|stage| {
             // Factors are fewer bytes than a round of tiles.
             let tiles = if self.factors[0].is_some() { bytes / round * round } else { bytes };
             for ((number, tile), words) in (0u32..).zip(WarpTile::of_whole_rounds(k, self.widest)).zip(&self.tiles) {
@@ -91,8 +90,6 @@ impl<'k> HeldStage<'k> {
                     self.take_factors(number, tile.tile, stage.cast(), tiles, form);
                 });
             }
-            let factors = self.factors.iter().flatten().flatten();
-            self.tiles.iter().map(|tile| &tile[0]).chain(factors).map(|word| word.get()).collect()
         });
     }
 

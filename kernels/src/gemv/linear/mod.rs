@@ -23,7 +23,6 @@
 //! | `sums` | units from the ring times activations, by [`product`](super::product), and the warps' sums |
 
 mod a_operand;
-mod ahead;
 mod beyond;
 mod device;
 mod held;

@@ -1,9 +1,7 @@
 //! Activations in shared memory as the A operand of `m16n8k16`.
 
-use core::cell::Cell;
-
 use half::bf16;
-use tilewright_codegen::build::{F16x2, Ptr, Shared, Val, Var};
+use tilewright_codegen::build::{F16x2, Ptr, Shared, Val};
 
 use super::beyond::Beyond;
 use super::packing::{Packing, Quads};
@@ -98,14 +96,11 @@ impl<'k> Operand<'k> {
     }
 
     /// Where this lane reads the columns of two steps at a time, for codes as the A operand: lanes 0 to 15 of the first step.
-    pub(super) fn two_steps(self, team: ConsumerWarps<'k>) -> TwoSteps<'k> {
-        let (k, columns) = (team.k, self.packing.parts() * self.packing.rows());
-        let column = team.k.lane() / 4 % 4;
-        let reads = (columns < 4).then(|| column.lt(columns));
-        let at = column.min(columns - 1) * pitch(self.unit) + k.lane() / 16 * DEPTH + k.lane() % 4 * 8;
-        let kept = if columns < 4 { TwoSteps::IN_FLIGHT } else { 0 };
-        let kept = (0..kept).map(|_| std::array::from_fn(|_| k.var(0u32))).collect();
-        TwoSteps { from: self.at.at(at).cast(), reads, kept, next: Cell::new(0) }
+    pub(super) fn two_steps(self, team: ConsumerWarps<'k>) -> Ptr<'k, Shared, u32> {
+        let (lane, columns) = (team.k.lane(), self.packing.parts() * self.packing.rows());
+        let column = (lane / 4 % 4).min(columns - 1);
+        let column = if columns == 2 { lane / 4 % 2 } else { column };
+        self.at.at(column * pitch(self.unit) + lane / 16 * DEPTH + lane % 4 * 8).cast()
     }
 
     /// Where this lane reads.
@@ -137,46 +132,10 @@ impl<'k> Lane<'k> {
     }
 }
 
-/// Where a lane reads the columns of two steps at a time. Lanes of columns that are nobody's read nothing: half of what shared memory gives is
-/// not asked for. What they bring instead is ignored.
-pub(super) struct TwoSteps<'k> {
-    from: Ptr<'k, Shared, u32>,
-    /// Whether this lane's column is somebody's; `None`: all are.
-    reads: Option<Val<'k, bool>>,
-    /// Where lanes that read nothing have numbers all the same, by turns.
-    kept: Vec<[Var<'k, u32>; 4]>,
-    next: Cell<usize>,
-}
-
-impl<'k> TwoSteps<'k> {
-    /// Loads that are on their way together.
-    const IN_FLIGHT: usize = 8;
-
-    /// This lane's words of a step and the next.
-    #[track_caller]
-    pub fn get(&self, step: Val<'k, u32>) -> Vec<Fragment<'k>> {
-        let at = self.from.at(step * (DEPTH / 2));
-        let Some(reads) = self.reads else { return vec![Fragment { low: at.load_vec(), high: None }] };
-        let number = self.next.replace((self.next.get() + 1) % self.kept.len());
-        let kept = &self.kept[number];
-        reads.builder().when(reads, || kept.iter().zip(at.load_vec::<4>()).for_each(|(kept, word)| kept.set(word)));
-        vec![Fragment { low: kept.map(Var::get), high: None }]
-    }
-
-    /// The same of some steps, all in flight together.
-    #[track_caller]
-    pub fn all(&self, steps: &[Val<'k, u32>]) -> Vec<Vec<Fragment<'k>>> {
-        let Some(reads) = self.reads else { return steps.iter().map(|&step| self.get(step)).collect() };
-        let k = reads.builder();
-        let words: Vec<[Var<u32>; 4]> = steps.iter().map(|_| std::array::from_fn(|_| k.var(0u32))).collect();
-        k.when(reads, || {
-            for (words, &step) in words.iter().zip(steps) {
-                let loaded = self.from.at(step * (DEPTH / 2)).load_vec::<4>();
-                words.iter().zip(loaded).for_each(|(to, word)| to.set(word));
-            }
-        });
-        words.iter().map(|words| vec![Fragment { low: words.map(Var::get), high: None }]).collect()
-    }
+/// This lane's words of a step and the next, from where it reads two of them.
+#[track_caller]
+pub(super) fn of_two_steps<'k>(from: Ptr<'k, Shared, u32>, step: Val<'k, u32>) -> Vec<Fragment<'k>> {
+    vec![Fragment { low: from.at(step * (DEPTH / 2)).load_vec(), high: None }]
 }
 
 /// What the even and the odd pairs of a lane's eight elements are multiplied with for the codes of a unit, if it has codes.

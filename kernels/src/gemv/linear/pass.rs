@@ -1,12 +1,11 @@
 //! The passage of a tile's units through the team: activations, products group by group, the outputs of each group.
 
-use tilewright_codegen::build::Val;
+use tilewright_codegen::build::{Ptr, Shared, Val};
 
-use super::ahead::Ahead;
-use super::operand::TwoSteps;
+use super::operand::of_two_steps;
 use super::source::Source;
 use super::starts::{Brought, side};
-use super::sums::{Activations, Operands, pairs, product, products};
+use super::sums::{Activations, Operands, pairs, product, products, several, turns};
 use super::{AOperand, HeldStage, Input, Operand, Packing, Scratch, Sums, Weights};
 use crate::gemv::product::Fragment;
 use crate::gemv::{Side, Unit};
@@ -116,7 +115,7 @@ impl<'k> Pass<'k> {
             };
             match &x {
                 Activations::Shared(lane) => each(&|tile, _| lane.tile(tile)),
-                Activations::TwoSteps(from) => each(&|step, _| from.get(step)),
+                Activations::TwoSteps(from) => each(&|step, _| of_two_steps(*from, step)),
                 Activations::Registers(held) => each(&|_, place| held[place as usize].clone()),
                 Activations::Reloaded(source) => {
                     let group = if let AOperand::Reloaded { .. } = a_operand { Some(sums.units()) } else { None };
@@ -164,17 +163,22 @@ impl<'k> Pass<'k> {
         let held = held.len() as u32;
         let next = if held == 0 { k.lit(0u32) } else { before.max(held) - before };
         let one = |slot| product(team, unit, (weights, &[]), operands, sums, slot);
-        let (Some(codes), Side::A) = (unit.codes(), operands.side) else { return k.for_(next, units, one) };
-        let together = Ahead::together(unit);
-        let last = next + (units.max(next) - next) / together * together;
-        Ahead { team, unit, codes, weights, operands, sums }.products([next, last]);
-        if together > 1 {
-            k.when(last.lt(units), || one(last));
+        if operands.side != Side::A {
+            return k.for_(next, units, one);
+        }
+        let first = k.var(next);
+        for together in turns(unit, weights.most()) {
+            let last = first.get() + (units.max(first.get()) - first.get()) / together * together;
+            k.for_step(first.get(), last, together, |slot| match together {
+                1 => one(slot),
+                _ => several(team, unit, weights, operands, (sums, slot), together),
+            });
+            first.set(last);
         }
     }
 
     /// Activations that are read two steps at a time: few are kept in registers.
-    fn two_steps(self, from: TwoSteps<'k>) -> Activations<'k> {
+    fn two_steps(self, from: Ptr<'k, Shared, u32>) -> Activations<'k> {
         let Pass { team, unit, .. } = self;
         let (tiles, steps) = (unit.stages() * unit.per_warp(), unit.steps());
         if tiles * steps / 2 > KEPT {
@@ -182,9 +186,9 @@ impl<'k> Pass<'k> {
         }
         let of_tile = |number: u32| {
             let first = unit.tile(team.k.warp(), team.k.lit(number)) * steps;
-            (0..steps).step_by(2).map(move |step| first + step)
+            (0..steps).step_by(2).map(move |step| of_two_steps(from, first + step))
         };
-        Activations::Registers(from.all(&(0..tiles).flat_map(of_tile).collect::<Vec<_>>()))
+        Activations::Registers((0..tiles).flat_map(of_tile).collect())
     }
 
     /// Which operand the weights are.

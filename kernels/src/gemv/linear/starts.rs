@@ -6,6 +6,7 @@
 
 use tilewright_codegen::build::{Builder, Ptr, Shared, Val};
 
+use super::operand::of_two_steps;
 use super::packing::Quads;
 use super::pass::Pass;
 use super::sums::Activations;
@@ -19,7 +20,7 @@ const WORDS: u32 = 16;
 /// Tiles whose products of zeros are on their way together.
 const STARTS: u32 = 4;
 
-/// Products of zeros, f32 `[tiles, parts, 16]`. Of weights as the A operand lanes 0 to 3 bring two each, as
+/// Products of zeros, f32 `[tiles, parts, 16]`. Of weights as the A operand lanes 0 to 3 bring four each (of two units two each), as
 /// the B operand lanes 4·l two each: others have the same.
 #[derive(Clone, Copy)]
 pub(super) struct Starts<'k> {
@@ -99,9 +100,7 @@ impl<'k> Starts<'k> {
             let [a, b, c, d] = sums.of_side(side);
             match side {
                 Side::A => {
-                    let second = k.lane().ge(2);
-                    let mine = [second.select(c, a), second.select(d, b)];
-                    k.when(k.lane().lt(4), || at.at(k.lane() * 2).store_vec(mine));
+                    k.when(k.lane().lt(4), || at.at(k.lane() * 4).store_vec([a, b, c, d]));
                 }
                 Side::Pair => {
                     let stored = |atom: u32| {
@@ -124,11 +123,7 @@ impl<'k> Starts<'k> {
     pub fn load(self, tile: Val<'k, u32>, part: u32, atom: u32) -> [Val<'k, f32>; 4] {
         let (at, lane) = (self.part(tile, part), tile.builder().lane());
         match self.side {
-            Side::A => {
-                // Lanes 0 and 1 of four look at the first two, the others at the last two.
-                let [first, second] = at.at(lane % 4 * 2).load_vec();
-                [first, second, first, second]
-            }
+            Side::A => at.at(lane % 4 * 4).load_vec(),
             Side::Pair => {
                 let [first, second] = at.at(lane % 4 * 2 + atom * 8).load_vec();
                 [first, second, first, second]
@@ -179,7 +174,7 @@ impl<'k> Pass<'k> {
         match x {
             Activations::Shared(lane) => some(&|first| (0..steps).map(|step| lane.tile(first + step)).collect()),
             Activations::TwoSteps(from) => {
-                some(&|first| (0..steps).step_by(2).map(|step| from.get(first + step)).collect());
+                some(&|first| (0..steps).step_by(2).map(|step| of_two_steps(*from, first + step)).collect());
             }
             Activations::Registers(held) => {
                 let tiles = of_registers(held);

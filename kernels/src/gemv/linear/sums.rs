@@ -5,7 +5,7 @@ use core::cell::RefCell;
 use tilewright_codegen::build::{Builder, Ptr, Shared, Val};
 use tilewright_layout::view::OffsetMap;
 
-use super::operand::{Lane, TwoSteps};
+use super::operand::Lane;
 use super::packing::Packing;
 use super::pass::Pass;
 use super::source::Source;
@@ -22,7 +22,7 @@ pub(super) enum Activations<'k> {
     /// In shared memory.
     Shared(Lane<'k>),
     /// In shared memory, read two steps at a time.
-    TwoSteps(TwoSteps<'k>),
+    TwoSteps(Ptr<'k, Shared, u32>),
     /// In registers: the fragments of this warp's tiles, stage by stage.
     Registers(Vec<Vec<Fragment<'k>>>),
     /// Where they lie.
@@ -42,6 +42,9 @@ pub(super) struct Operands<'a, 'k> {
     pub starts: Option<&'a Brought<'k>>,
 }
 
+/// What a warp does with stages that are there together.
+pub type Read<'r, 'k> = &'r dyn Fn(&[Ptr<'k, Shared, u32>]);
+
 /// Where weights come from, stage by stage: a reader of the ring.
 pub trait Weights<'k> {
     /// Waits for the next stage, lets a warp read it, and gives it back. While it is read the one behind it may be asked for, no more.
@@ -52,9 +55,13 @@ pub trait Weights<'k> {
         self.stage(&|there| reads.builder().when(reads, || read(there)));
     }
 
-    /// Waits for the next `count` stages and lets a warp bring words of them to registers: all that it reads, of which it gives at least one of
-    /// each load. The stages are given back behind that, without a wait for other accesses of the warp.
-    fn words(&self, count: u32, read: Read<'_, 'k>) {
+    /// Most stages that [`Weights::several`] may be asked for.
+    fn most(&self) -> u32 {
+        2
+    }
+
+    /// The same of the next `count` stages, which are given back together.
+    fn several(&self, count: u32, read: Read<'_, 'k>) {
         nested(self, count, &[], read);
     }
 
@@ -64,14 +71,10 @@ pub trait Weights<'k> {
     }
 }
 
-/// What brings words of stages to registers, and gives some of each load.
-pub type Read<'r, 'k> = &'r dyn Fn(&[Ptr<'k, Shared, u32>]) -> Vec<Val<'k, u32>>;
-
-/// [`Weights::words`] by [`Weights::stage`], `count` stages behind those that were come to.
+/// [`Weights::several`] by [`Weights::stage`]: `count` stages behind those that were come to.
 fn nested<'k, W: Weights<'k> + ?Sized>(weights: &W, count: u32, before: &[Ptr<'k, Shared, u32>], read: Read<'_, 'k>) {
     if count == 0 {
-        drop(read(before));
-        return;
+        return read(before);
     }
     weights.stage(&|stage| nested(weights, count - 1, &[before, &[stage]].concat(), read));
 }
@@ -93,10 +96,14 @@ impl<'k, B, L: OffsetMap> Weights<'k> for RefCell<Consumer<'k, B, (StageTile<u32
         });
     }
 
-    fn words(&self, count: u32, read: Read<'_, 'k>) {
+    fn most(&self) -> u32 {
+        self.borrow().stages()
+    }
+
+    fn several(&self, count: u32, read: Read<'_, 'k>) {
         let stages: Vec<_> = (0..count).map(|_| self.borrow_mut().wait()).collect();
-        let words = read(&stages.iter().map(|full| full.tiles().0.base()).collect::<Vec<_>>());
-        Full::release_read(stages, &words);
+        read(&stages.iter().map(|full| full.tiles().0.base()).collect::<Vec<_>>());
+        Full::release_together(&stages);
     }
 }
 
@@ -104,7 +111,7 @@ impl<'k, B, L: OffsetMap> Weights<'k> for RefCell<Consumer<'k, B, (StageTile<u32
 const CHAINS: u32 = 4;
 
 /// Accumulators of a unit that take turns: of quantised weights those of a group do.
-pub(super) fn chains(unit: Unit) -> u32 {
+fn chains(unit: Unit) -> u32 {
     if unit.codes().is_some() { 1 } else { CHAINS }
 }
 
@@ -245,8 +252,41 @@ pub(super) fn product<'k>(
     store(team, unit, operands, (sums, slot), chains);
 }
 
+/// Parts of tiles of codes of a warp that are under way together, where units are of a single stage.
+const PARTS: u32 = 8;
+
+/// How many units are multiplied together, most first: of a single stage, and no more stages than there may be.
+pub(super) fn turns(unit: Unit, stages: u32) -> impl Iterator<Item = u32> {
+    let most = if unit.stages() == 1 { (PARTS / (unit.per_warp() * unit.parts(Side::A))).min(stages) } else { 1 };
+    [4, 2, 1].into_iter().filter(move |&units| units <= most.max(1))
+}
+
+/// The next `count` units of the ring, of a single stage each, times the operand, into slot `slot` of the sums and those behind it: all
+/// are under way together. The sums are those that [`product`] makes.
+pub(super) fn several<'k>(
+    team: ConsumerWarps<'k>,
+    unit: Unit,
+    weights: &dyn Weights<'k>,
+    operands: Operands<'_, 'k>,
+    (sums, slot): (Sums<'k>, Val<'k, u32>),
+    count: u32,
+) {
+    let Some(codes) = unit.codes() else { return };
+    let all: Vec<_> = (0..count).map(|next| (slot + next, Chains::new(team.k, 1, chains(unit)))).collect();
+    weights.several(count, &|stages| {
+        let tiles = |&stage| code_tiles(team.k, (unit, codes), operands.side, stage).collect::<Vec<_>>();
+        let tiles: Vec<_> = stages.iter().map(tiles).collect();
+        for (tiles, &(_, chains)) in tiles.into_iter().zip(&all) {
+            operands.meet(team, unit, 0, |meeting| {
+                multiply_codes(team.k, (unit, codes), tiles.into_iter(), &meeting, chains);
+            });
+        }
+    });
+    all.into_iter().for_each(|(slot, chains)| store(team, unit, operands, (sums, slot), chains));
+}
+
 /// This warp's tiles of codes of a stage, each loaded as it is come to.
-pub(super) fn code_tiles<'k>(
+fn code_tiles<'k>(
     k: &'k Builder,
     (unit, codes): (Unit, Codes),
     side: Side,
@@ -256,7 +296,7 @@ pub(super) fn code_tiles<'k>(
 }
 
 /// Stores a unit's products, which are in `chains`, into a slot of the sums.
-pub(super) fn store<'k>(
+fn store<'k>(
     team: ConsumerWarps<'k>,
     unit: Unit,
     Operands { side, terms, .. }: Operands<'_, 'k>,
@@ -272,7 +312,7 @@ pub(super) fn store<'k>(
 
 impl<'k> Operands<'_, 'k> {
     /// How a unit's weights from a stage on meet them.
-    pub(super) fn meet(self, team: ConsumerWarps<'k>, unit: Unit, stage: u32, multiply: impl FnOnce(Meeting<'_, 'k>)) {
+    fn meet(self, team: ConsumerWarps<'k>, unit: Unit, stage: u32, multiply: impl FnOnce(Meeting<'_, 'k>)) {
         let (side, before) = (self.side, stage * unit.per_warp());
         let first = unit.tile(team.k.warp(), team.k.lit(before));
         let of_step = |number: u32| match unit.steps() {
@@ -411,20 +451,14 @@ impl<'k> Stage<'_, 'k> {
     fn multiply(self, team: ConsumerWarps<'k>, unit: Unit, meeting: Meeting<'_, 'k>, chains: Chains<'k>) {
         let side = meeting.side;
         match self {
-            Stage::Next(weights) => {
-                let Some(codes) = unit.codes() else {
-                    return weights.stage(&|stage| {
-                        let tiles = WarpTile::of_whole_rounds(team.k, unit).map(|tile| tile.load(unit, stage.cast()));
-                        multiply(team.k, tiles, meeting.fragments, chains);
-                    });
-                };
-                weights.words(1, &|stages| {
-                    let tiles: Vec<_> = code_tiles(team.k, (unit, codes), side, stages[0]).collect();
-                    let words = tiles.iter().flat_map(CodeTile::loads).collect();
-                    multiply_codes(team.k, (unit, codes), tiles.into_iter(), &meeting, chains);
-                    words
-                });
-            }
+            Stage::Next(weights) => weights.stage(&|stage| {
+                if let Some(codes) = unit.codes() {
+                    let tiles = code_tiles(team.k, (unit, codes), side, stage);
+                    return multiply_codes(team.k, (unit, codes), tiles, &meeting, chains);
+                }
+                let tiles = WarpTile::of_whole_rounds(team.k, unit).map(|tile| tile.load(unit, stage.cast()));
+                multiply(team.k, tiles, meeting.fragments, chains);
+            }),
             Stage::Held(held) => match unit.codes() {
                 None => multiply(team.k, held.tiles(unit), meeting.fragments, chains),
                 Some(codes) => {

@@ -55,8 +55,12 @@ impl<'k> Weights<'k> for TaskWeights<'_, 'k> {
         self.ring.stage_if(reads, read);
     }
 
-    fn words(&self, count: u32, read: Read<'_, 'k>) {
-        self.ring.words(count, read);
+    fn most(&self) -> u32 {
+        self.ring.most()
+    }
+
+    fn several(&self, count: u32, read: Read<'_, 'k>) {
+        self.ring.several(count, read);
     }
 
     fn held(&self) -> &[HeldStage<'k>] {
