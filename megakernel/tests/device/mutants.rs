@@ -70,6 +70,7 @@ fn options() -> DeviceOptions {
         hold: 1,
         sums_bytes: 256,
         split_tokens: 16,
+        single_tokens: 0,
         spin_limit: 1 << 10,
         ..DeviceOptions::default()
     }
