@@ -238,7 +238,7 @@ impl Default for DeviceOptions {
             held_rows: 3,
             held_registers: 128,
             part_registers: 64,
-            copied_registers: 0,
+            copied_registers: 32,
             paired_rows: 16,
             streamed_units: 4,
             take_registers: true,
