@@ -54,7 +54,7 @@ pub use cp_async::{CpAsync, CpAsyncBuffer};
 pub use element::{PoolArray, PoolType};
 pub use newest::Newest;
 pub use place::{Pages, Place};
-pub use pool::{Cells, PageTable, PagedPool};
+pub use pool::{Cells, PageTable, PagedPool, SplitPages};
 pub use shared::{Form, Fragments, MmaTile, Share, TileForm, VECTOR};
 pub use staged::{Staged, StagedBuffer};
 pub use stream::{Span, stream, stream_asking};

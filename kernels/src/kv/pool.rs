@@ -22,8 +22,22 @@ pub struct PagedPool<'k> {
     pub position: Cells<'k>,
     /// Page of every run of `page_tokens` tokens.
     pub table: PageTable<'k>,
-    /// Fewest pages of a split of attention: merging a split costs more than some more tokens.
-    pub split_pages: u32,
+    /// How many pages a split of attention has.
+    pub split_pages: SplitPages,
+}
+
+/// How many pages pay for a split: merging splits costs more than some more tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SplitPages {
+    /// Fewest of a split.
+    pub fewest: u32,
+    /// Rows of so many pages at most are one split.
+    pub single: u32,
+}
+
+impl SplitPages {
+    /// Any number of pages may be a split.
+    pub const ANY: SplitPages = SplitPages { fewest: 1, single: 0 };
 }
 
 /// Numbers that do not change within a step: in global memory, or brought to shared memory at its beginning.

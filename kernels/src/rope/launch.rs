@@ -4,7 +4,7 @@ use tilewright_codegen::build::{block, record};
 use tilewright_codegen::ir::{Arch, Kernel};
 
 use super::{HeadNorm, Rope, Rotation, rope};
-use crate::kv::{Cells, PageTable, PagedPool};
+use crate::kv::{Cells, PageTable, PagedPool, SplitPages};
 use crate::tile::{Array, Float};
 use crate::warps::ConsumerWarps;
 
@@ -48,7 +48,7 @@ pub fn rope_rows(arch: Arch, shape: RopeShape) -> Kernel {
             dim: shape.dim,
             position: Cells::Global(position),
             table: PageTable { cells: Cells::Global(table), width: k.lit(table_width), near: None },
-            split_pages: 1,
+            split_pages: SplitPages::ANY,
         };
         let work = Rope {
             x: Array::new(x, shape.x),

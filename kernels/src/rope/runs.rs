@@ -5,7 +5,7 @@ use tilewright_codegen::ir::{Arch, Kernel};
 
 use super::{HeadNorm, Rope, Rotation, rope};
 use crate::early::early;
-use crate::kv::{Cells, PageTable, PagedPool, PoolArray, PoolType};
+use crate::kv::{Cells, PageTable, PagedPool, PoolArray, PoolType, SplitPages};
 use crate::tile::{Array, Float};
 use crate::warps::ConsumerWarps;
 
@@ -84,7 +84,7 @@ pub fn rope_runs(arch: Arch, shape: &HeadRuns) -> Kernel {
                 dim: shape.dim,
                 position: Cells::Global(position),
                 table: PageTable { cells: Cells::Global(table), width: table_width, near: None },
-                split_pages: 1,
+                split_pages: SplitPages::ANY,
             };
             let heads = Rope {
                 x: x.from(k.lit(run.first * shape.dim)),

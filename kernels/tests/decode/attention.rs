@@ -9,7 +9,7 @@ use tilewright_codegen::trial::{Bound, BufferId, Draw, Expected, Trial};
 use tilewright_codegen::verify::verify;
 use tilewright_kernels::attention::split::{Attention, Heads, Merged, Shares, Streamed, TokenStage, attention};
 use tilewright_kernels::gemv::linear::{ActivationOutput, Weights};
-use tilewright_kernels::kv::{Cells, PagedPool, PoolArray, PoolType};
+use tilewright_kernels::kv::{Cells, PagedPool, PoolArray, PoolType, SplitPages};
 use tilewright_kernels::naive;
 use tilewright_kernels::quant::Code;
 use tilewright_kernels::tile::{Access, Array, Float};
@@ -33,7 +33,7 @@ struct Case {
     tagged: bool,
     paged: Paged,
     /// Fewest pages of a split.
-    least: u32,
+    least: SplitPages,
     position: Vec<i32>,
     /// What a stage holds, if tokens come by stages.
     stage: Option<TokenStage>,
@@ -116,6 +116,7 @@ impl Case {
         let immutable_prefix = position.iter().map(|&p| draw.between(0..=p.max(0) as u32 / 16) as i32 * 16).collect();
         let (warps, q, tagged) = (draw.between(1..=5), stored::float(draw), draw.between(0..=1) == 0);
         let (out, least) = ([Float::F32, Float::Bf16][draw.between(0..=1) as usize], draw.between(1..=2));
+        let least = SplitPages { fewest: least, single: draw.between(0..=4) };
         Case { heads, warps, q, out, pool, scales, tagged, paged, least, position, stage, immutable_prefix }
     }
 
@@ -196,7 +197,10 @@ impl Case {
     /// Splits of a row that have tokens.
     fn active(&self, row: usize) -> u32 {
         let pages = (self.position[row] + 1).max(0).cast_unsigned().div_ceil(self.paged.shape.page_tokens as u32);
-        pages.div_ceil(pages.div_ceil(self.heads.splits).max(self.least))
+        {
+            let SplitPages { fewest, single } = self.least;
+            if pages <= single { 1 } else { pages.div_ceil(pages.div_ceil(self.heads.splits).max(fewest)) }
+        }
     }
 
     /// Counts of arrivals before the launch and behind it, the first launches and the last before they wrap.

@@ -3,7 +3,7 @@
 use half::bf16;
 use tilewright_codegen::build::{Builder, Global, Ptr};
 use tilewright_codegen::trial::Draw;
-use tilewright_kernels::kv::{Cells, PageTable, PagedPool, PoolArray, swizzled};
+use tilewright_kernels::kv::{Cells, PageTable, PagedPool, PoolArray, SplitPages, swizzled};
 use tilewright_kernels::naive::{self, PoolShape};
 
 /// A pool and the page table of every row.
@@ -44,7 +44,7 @@ impl Paged {
             dim: self.shape.head_dim as u32,
             position: Cells::Global(position),
             table: PageTable { cells: Cells::Global(table), width: k.lit(self.width), near: None },
-            split_pages: 1,
+            split_pages: SplitPages::ANY,
         }
     }
 

@@ -1,4 +1,4 @@
-//! A task's first stages in registers while the team waits: the same bits, and no launch hangs.
+//! A task's first stages in registers while the team waits, and copied activations: the same bits, and no launch hangs.
 
 use tilewright_megakernel::model::ModelSpec;
 use tilewright_megakernel::program::{Embed, Linear, Op};
@@ -22,7 +22,7 @@ fn no_bit_of_a_step_depends_on_what_is_held() {
     ] {
         let with = |hold, seed| {
             let dealing = if hold % 2 == 0 { Dealing::InOrder } else { Dealing::Stages };
-            let options = DeviceOptions { hold, dealing, ..options };
+            let options = DeviceOptions { hold, dealing, copied_registers: hold % 2 * 64, ..options };
             bits(&mut machine(&spec, rows, sms, seed, options), rows)
         };
         let none = with(0, 1);

@@ -78,6 +78,7 @@ pub fn options() -> DeviceOptions {
         stages: 4,
         sums_bytes: 4096,
         split_tokens: 16,
+        single_tokens: 0,
         ..DeviceOptions::default()
     }
 }

@@ -124,7 +124,7 @@ pub(super) fn chain(error: &dyn Error) -> String {
 /// How kernels are cut, so that the simulator runs them in bearable time.
 pub(super) fn device_options() -> DeviceOptions {
     let small = DeviceOptions { warps: 4, stage_bytes: 2048, stages: 4, sums_bytes: 4096, ..DeviceOptions::default() };
-    DeviceOptions { split_tokens: 16, ..small }
+    DeviceOptions { split_tokens: 16, single_tokens: 0, ..small }
 }
 
 impl Both {

@@ -7,7 +7,7 @@ use tilewright_codegen::build::Val;
 
 use super::Shares;
 use super::streamed::BLOCK;
-use crate::kv::{Cells, PagedPool};
+use crate::kv::{Cells, PagedPool, SplitPages};
 use crate::warps::ConsumerWarps;
 
 /// How tokens were chosen: the pools' pages are the chosen blocks, and a row's position its last token among theirs.
@@ -17,8 +17,8 @@ pub struct Selected<'k> {
     pub position: Cells<'k>,
     /// Blocks of a page of the sequence.
     pub page_blocks: u32,
-    /// Fewest pages of a split where a row sees all of its tokens.
-    pub split_pages: u32,
+    /// How many pages a split has where a row sees all of its tokens.
+    pub split_pages: SplitPages,
     /// Rows of the batch, if tokens of earlier steps are streamed where rows see all of them.
     pub streams: Option<u32>,
 }

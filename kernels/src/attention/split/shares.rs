@@ -2,7 +2,7 @@
 
 use tilewright_codegen::build::Val;
 
-use crate::kv::PagedPool;
+use crate::kv::{PagedPool, SplitPages};
 
 /// The shares of a row.
 #[derive(Clone, Copy)]
@@ -16,12 +16,15 @@ pub struct Shares<'k> {
 }
 
 impl<'k> Shares<'k> {
-    /// The shares of a row whose token has that position, over `splits` splits of `least` pages at least; negative: the
+    /// The shares of a row whose token has that position, over `splits` splits of so many pages; negative: the
     /// row is idle.
-    pub fn of(position: Val<'k, i32>, page_tokens: u32, splits: u32, least: u32) -> Shares<'k> {
+    pub fn of(position: Val<'k, i32>, page_tokens: u32, splits: u32, of_split: SplitPages) -> Shares<'k> {
+        let SplitPages { fewest, single } = of_split;
         let tokens = (position + 1).max(0).cast::<u32>();
         let pages = (tokens + (page_tokens - 1)) / page_tokens;
-        Shares { tokens, pages, each: ((pages + (splits - 1)) / splits).max(least) }
+        let each = ((pages + (splits - 1)) / splits).max(fewest);
+        let each = if single > fewest && splits > 1 { pages.le(single).select(single, each) } else { each };
+        Shares { tokens, pages, each }
     }
 
     /// The shares of a row whose tokens lie in that pool.

@@ -96,6 +96,9 @@ pub struct Scratch<'k> {
     pub sums_bytes: u32,
     /// The largest logit of each row and its index, u64 `[16]`.
     pub best: Ptr<'k, Shared, u64>,
+    /// Most registers of a lane to which copied activations come before bf16 weights are multiplied: then a tile of weights is all that a
+    /// product reads of shared memory.
+    pub copied_registers: u32,
     /// Most rows whose codes are multiplied two units at a time, where they can be.
     pub paired_rows: u32,
     /// Where it is said that activations are beyond what an f16 holds, if it is.

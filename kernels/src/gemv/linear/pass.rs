@@ -211,7 +211,15 @@ impl<'k> Pass<'k> {
                 team.sync();
                 match self.side(packing) {
                     Side::A => self.two_steps(x.two_steps(team)),
-                    Side::B | Side::Half | Side::Pair => Activations::Shared(x.lane(team)),
+                    Side::B | Side::Half | Side::Pair => {
+                        let (lane, tiles) = (x.lane(team), unit.stages() * unit.per_warp());
+                        let registers = AOperand::registers(unit, packing);
+                        if unit.codes().is_some() || registers > scratch.copied_registers {
+                            return Activations::Shared(lane);
+                        }
+                        let tile = |number| lane.tile(unit.tile(team.k.warp(), team.k.lit(number)));
+                        Activations::Registers((0..tiles).map(tile).collect())
+                    }
                 }
             }
             AOperand::Registers | AOperand::Phases { .. } => {

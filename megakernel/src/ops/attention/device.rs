@@ -5,7 +5,7 @@ use std::mem::offset_of;
 use bytemuck::{Pod, Zeroable};
 use tilewright_kernels::attention::split::{self, Heads, Merged, Selected, TokenStage};
 use tilewright_kernels::gemv::linear::ActivationOutput;
-use tilewright_kernels::kv::{Cells, PageTable, PagedPool, PoolType};
+use tilewright_kernels::kv::{Cells, PageTable, PagedPool, PoolType, SplitPages};
 use tilewright_kernels::tile::Float;
 use tilewright_layout::DType;
 
@@ -149,8 +149,8 @@ struct SelectedBlocks {
     most: u32,
     /// Tokens of a block.
     block_tokens: u32,
-    /// Fewest blocks of a split.
-    split_blocks: u32,
+    /// How many blocks a split has.
+    split_blocks: SplitPages,
     /// Whether tokens of earlier steps are streamed where rows see all of them.
     streams: bool,
 }
@@ -160,13 +160,7 @@ impl SelectedBlocks {
         let block_tokens = selection.block_tokens as u32;
         multiple("the tokens of a selected block", block_tokens, 16, "a multiple of 16")?;
         let (rows, most) = (plan.extent(selection.blocks, 2)?, plan.extent(selection.blocks, 0)?);
-        Ok(SelectedBlocks {
-            rows,
-            most,
-            block_tokens,
-            split_blocks: plan.split_tokens().div_ceil(block_tokens),
-            streams: false,
-        })
+        Ok(SelectedBlocks { rows, most, block_tokens, split_blocks: plan.split_pages(block_tokens), streams: false })
     }
 
     /// The pool by blocks, those of a row in the place of its page table.

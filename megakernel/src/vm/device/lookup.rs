@@ -6,7 +6,7 @@ use tilewright_codegen::ir::Arch;
 use tilewright_codegen::target::Target;
 use tilewright_kernels::gemv::linear::{HeldForm, ScaledForm};
 use tilewright_kernels::gemv::{Codes, Deal, Unit};
-use tilewright_kernels::kv::PoolType;
+use tilewright_kernels::kv::{PoolType, SplitPages};
 use tilewright_kernels::tile::{Float, MAX_DEVICES};
 use tilewright_layout::DType;
 
@@ -244,7 +244,7 @@ impl Planner<'_> {
             dim: self.extent(pool, 0)?,
             position: self.places.operand(at.position)?,
             table: self.places.operand(at.page_table)?,
-            split_pages: self.options.split_tokens.div_ceil(self.extent(pool, 1)?.max(1)),
+            split_pages: self.split_pages(self.extent(pool, 1)?),
         })
     }
 
@@ -277,9 +277,11 @@ impl Planner<'_> {
         Ok(self.buffer(pool)?.factor().to_bits())
     }
 
-    /// Fewest tokens of a split of attention.
-    pub fn split_tokens(&self) -> u32 {
-        self.options.split_tokens
+    /// How many pages, or blocks, of so many tokens a split of attention has.
+    pub fn split_pages(&self, tokens: u32) -> SplitPages {
+        let [fewest, single] =
+            [self.options.split_tokens, self.options.single_tokens].map(|all| all.div_ceil(tokens.max(1)));
+        SplitPages { fewest, single }
     }
 
     /// The table of a rotation, for the positions that the page tables have room for.

@@ -14,6 +14,9 @@ use crate::program::{BufferId, BufferKind, TaskId};
 use crate::validate::Placed;
 use tilewright_layout::DType;
 
+/// Most dimensions of a head: of 128 every warp has twice as many packets in flight, and attention of Llama-3.1-8B takes 1.4 µs longer on an H200.
+const MOST_DIM: usize = 64;
+
 /// The queries, and the pools of keys and values, that an op appends to or attends to, if its device function knows them as packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewestToken {
@@ -77,7 +80,7 @@ impl Newest {
         let mut regions = others.flat_map(|task| task.reads.iter().chain(&task.writes));
         let [first, ..] = *layers.keys().collect::<Vec<_>>() else { return None };
         let (of_q, pool) = (buffer(q)?, buffer(first[0])?);
-        let &[1, _, dim] = of_q.shape.as_slice() else { return None };
+        let &[1, _, dim @ ..=MOST_DIM] = of_q.shape.as_slice() else { return None };
         let all = of_q.elements()?;
         let whole = layers.values().all(|&(_, written)| written == all);
         let mut pools = layers.keys().flatten();

@@ -8,7 +8,7 @@ use tilewright_kernels::gemv::linear::Early;
 /// | option | what it changes of the order of sums |
 /// |---|---|
 /// | `warps` | which warp adds up which columns and tokens |
-/// | `split_tokens`, and the program's splits | which tokens a split adds up |
+/// | `split_tokens`, `single_tokens`, and the program's splits | which tokens a split adds up |
 /// | `held_rows`, `held_registers` | whether activations are streamed; then also `stage_bytes` |
 /// | `paired_rows` | which products of a group of codes are added up first |
 /// | `part_registers`, and then `stage_bytes` | which columns of a cut sum are added up first |
@@ -34,6 +34,8 @@ pub struct DeviceOptions {
     pub pages_ahead: bool,
     /// Fewest tokens of a split of attention, whole pages: merging a split costs more than some more tokens.
     pub split_tokens: u32,
+    /// Most tokens of a row whose attention is one split: nothing is merged then.
+    pub single_tokens: u32,
     /// Bytes of shared memory for sums of products.
     pub sums_bytes: u32,
     /// Looks at a counter after which a task gives up and reports it.
@@ -59,6 +61,8 @@ pub struct DeviceOptions {
     /// Most registers of a thread that hold the activations of a part, where sums are cut because all of them do not fit
     /// ([`Program::with_cut_sums`](crate::program::Program::with_cut_sums)); more where a stage has more. 0: no sum is cut.
     pub part_registers: u32,
+    /// Most registers of a thread to which activations that are copied to shared memory come before they meet weights of bf16.
+    pub copied_registers: u32,
     /// Most rows whose activations, held in registers, meet the codes of two units at a time.
     pub paired_rows: u32,
     /// Units whose sums are kept at once where activations are streamed, an even number from 2 to 64: for each so many the
@@ -116,7 +120,7 @@ pub(super) struct Registers {
 impl DeviceOptions {
     /// The numbers that change speed, by the name of their field.
     #[expect(clippy::type_complexity, reason = "a name and its field")]
-    pub const NUMBERS: [(&'static str, fn(&mut DeviceOptions) -> &mut u32); 15] = [
+    pub const NUMBERS: [(&'static str, fn(&mut DeviceOptions) -> &mut u32); 17] = [
         ("warps", |options| &mut options.warps),
         ("stage_bytes", |options| &mut options.stage_bytes),
         ("stages", |options| &mut options.stages),
@@ -124,12 +128,14 @@ impl DeviceOptions {
         ("burst", |options| &mut options.burst),
         ("early", |options| &mut options.early),
         ("split_tokens", |options| &mut options.split_tokens),
+        ("single_tokens", |options| &mut options.single_tokens),
         ("sums_bytes", |options| &mut options.sums_bytes),
         ("hold", |options| &mut options.hold),
         ("hold_beside", |options| &mut options.hold_beside),
         ("held_rows", |options| &mut options.held_rows),
         ("held_registers", |options| &mut options.held_registers),
         ("part_registers", |options| &mut options.part_registers),
+        ("copied_registers", |options| &mut options.copied_registers),
         ("paired_rows", |options| &mut options.paired_rows),
         ("streamed_units", |options| &mut options.streamed_units),
     ];
@@ -221,16 +227,18 @@ impl Default for DeviceOptions {
             stream_tokens: true,
             pages_ahead: true,
             split_tokens: 128,
+            single_tokens: 256,
             sums_bytes: 4096,
             spin_limit: 1 << 24,
             tags: true,
-            early: 1,
+            early: 2,
             dealing: Dealing::Stages,
             hold: 4,
             hold_beside: 32,
             held_rows: 3,
             held_registers: 128,
             part_registers: 64,
+            copied_registers: 32,
             paired_rows: 16,
             streamed_units: 4,
             take_registers: true,

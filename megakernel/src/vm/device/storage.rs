@@ -1,7 +1,7 @@
 //! How operands are stored, where that is constant in the code.
 
 use tilewright_kernels::gemv::linear::ScaledForm;
-use tilewright_kernels::kv::PoolType;
+use tilewright_kernels::kv::{PoolType, SplitPages};
 use tilewright_kernels::tile::Float;
 
 /// How activations are stored.
@@ -45,6 +45,6 @@ pub struct KvPools {
     pub position: u32,
     /// Where the page tables begin in the state, in units of 16 bytes.
     pub table: u32,
-    /// Fewest pages of a split.
-    pub split_pages: u32,
+    /// How many pages a split has.
+    pub split_pages: SplitPages,
 }

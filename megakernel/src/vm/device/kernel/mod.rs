@@ -124,6 +124,7 @@ fn body(k: &Builder, plan: &Plan) {
         sums_bytes,
         best: k.shared::<u64>("best", 16),
         paired_rows: options.paired_rows,
+        copied_registers: options.copied_registers,
         beyond: None,
         loaded: options.timeline.then(|| k.shared::<u64>("loaded", 1)),
     };
