@@ -344,10 +344,7 @@ impl<'k> OfBlock<'k, '_, '_> {
         };
         let first = at * d1 as u32;
         if spread.deals(d1) {
-            for (e, &x) in row.iter().enumerate() {
-                let e = e as u32;
-                store(spread.first(self.of.lane, e / VECTOR) + (first + e % VECTOR), x);
-            }
+            (0u32..).zip(row).for_each(|(e, &x)| store(self.of.element(d1 as u32, at, e), x));
         } else {
             k.when(self.of.lane.eq(0), || {
                 row.iter().zip(first..).for_each(|(&x, element)| store(k.lit(element), x));

@@ -114,7 +114,7 @@ impl Extents {
                 let all: Vec<_> = (0..together).map(term).collect();
                 sum.set(all.into_iter().fold(sum.get(), |sum, (w, at)| latent.at(at).load().fma(w, sum)));
             });
-            let all = (0..WARP.ilog2()).fold(sum.get(), |all, bit| all + all.shfl_bfly(1u32 << bit));
+            let all = sum.get().warp_reduce(|a, b| a + b);
             k.when(k.lane().eq(0), || to.at(e).store(all * scale));
         });
     }

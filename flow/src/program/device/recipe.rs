@@ -168,10 +168,8 @@ impl Recipe {
 
     /// Whether no lane holds a value: weights of learned queries.
     fn is_shared(&self, id: ValueId) -> bool {
-        let nodes = || self.graph().nodes().iter().filter(|node| node.operands.contains(&id));
-        let mut is_weights =
-            nodes().map(|node| matches!(node.op, Op::Product(Product::LearnedQuery(_))) && node.operands[0] != id);
-        is_weights.all(|is| is)
+        let mut readers = self.graph().nodes().iter().filter(|node| node.operands.contains(&id));
+        readers.all(|node| matches!(node.op, Op::Product(Product::LearnedQuery(_))) && node.operands[0] != id)
     }
 
     fn refuses(&self, id: ValueId) -> Option<String> {
